@@ -1,0 +1,3 @@
+module github.com/rota-dev/rota
+
+go 1.26.0
