@@ -60,6 +60,16 @@ var promises = []struct {
 	}},
 	{"directories are documented", directoriesAreDocumented, []map[string]string{
 		{"unheard/x.txt": ""},
+		{"README.md": "| `registry/memory/` | |\n", "registry/x.go": "package registry"},
+	}},
+	{"README shows what compiles", readmeShowsWhatCompiles, []map[string]string{
+		{"README.md": ""},
+		{"README.md": "```go\nfunc main() {}\n```\n"},
+		{"README.md": "<!-- x.go -->\n```go\nfunc main() {}\n```\n"},
+		{
+			"README.md": "<!-- x.go -->\n```go\nfunc main() {}\n```\n",
+			"x.go":      "package main\n" + shownFrom + "func main() { }\n" + shownTo,
+		},
 	}},
 	{"links lead somewhere", linksLeadSomewhere, []map[string]string{
 		{"docs/x.md": "[x](../nowhere.md#part)"},
@@ -88,14 +98,15 @@ var sound = map[string]string{
 	"go.mod":    "module example.org/m\n",
 	"docs/a.md": "[up](../README.md) [beside](.)",
 	"README.md": "[a](docs/a.md#b) [b](https://example.org) [c](#d)\n| `registry/` | |\n| `conformance/` | |\n" +
-		"| `executor/` | |\n| `internal/` | |\n| `cmd/rota/` | |\n| `docs/` | |\n",
+		"| `executor/` | |\n| `internal/` | |\n| `cmd/rota/` | |\n| `docs/` | |\n" +
+		"<!-- cmd/rota/a.go -->\n```go\nfunc init() {}\n```\n",
 
 	"registry/a.go":        "// Package registry is a.\npackage registry; import _ \"time\"; func (a) init() {}; var f func(chan int)",
 	"registry/memory/a.go": "// Package memory is a.\npackage memory; import _ \"example.org/m/registry\"",
 	"registry/a_test.go":   `package registry; import ("time"; _ "testing/synctest"; _ "example.org/m/registry/memory"); func g() { time.Sleep(1) }`,
 	"conformance/a.go":     "// Package conformance is a.\npackage conformance; import \"testing\"; func f(t testing.TB) { t.Skip() }",
 	"executor/a.go":        "// Package executor is a.\npackage executor; import _ \"example.org/m/coordinator\"; func f() { c := make(chan int); go close(c) }",
-	"cmd/rota/a.go":        "// Command rota is a.\npackage main; func init() {}",
+	"cmd/rota/a.go":        "// Command rota is a.\npackage main\n\n" + shownFrom + "func init() {}\n" + shownTo,
 	"internal/t/go.mod":    "module example.org/m/internal/t\n",
 	"internal/t/a.go":      "package t; import _ \"example.org/m/cmd/rota\"",
 	".gitignore":           "*.out\n/m\n",
