@@ -1,0 +1,54 @@
+// Command settle settles three regions every night at three, Shanghai time. Ctrl-C or
+// SIGTERM ends it when what is running has finished.
+package main
+
+import (
+	"context"
+	"log"
+	"os/signal"
+	"syscall"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// README.md shows from here:
+
+func main() {
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	reg := memory.New().Client("a") // one process; a fleet shares a store
+	defer reg.Close(context.Background())
+
+	ex, err := executor.New(reg, "billing", executor.Options{})
+	if err != nil {
+		return err
+	}
+	if err := ex.Register(settleJob(settle)); err != nil {
+		return err
+	}
+	return ex.Run(ctx) // SIGTERM: hands over, lets runs finish, leaves
+}
+
+func settleJob(h executor.HandlerFunc) executor.Job {
+	return executor.Job{
+		Name:        "settle",
+		Schedule:    executor.Cron("0 3 * * *").In("Asia/Shanghai"),
+		Shards:      3,
+		ShardParams: map[int]string{0: "Beijing", 1: "Shanghai", 2: "Guangzhou"},
+		Handler:     h,
+	}
+}
+
+func settle(ctx context.Context, r *executor.Run) error {
+	log.Printf("settle %s for %s, fence %d", r.ShardParam, r.FireTime, r.Fence)
+	return nil // or the error of the work, which should end soon after ctx does
+}
+
+// To here.
