@@ -3,7 +3,6 @@ package memory
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -19,7 +18,6 @@ type Client struct {
 	// Guarded by server.mu.
 	isClosed bool
 	watchers map[*watcher]struct{}
-	sessions map[*session]struct{}
 }
 
 var _ registry.Registry = (*Client)(nil)
@@ -29,23 +27,50 @@ func (c *Client) Limits() registry.Limits { return registry.PortableLimits }
 
 // Get is described in registry.Registry. It allocates nothing if o.Buffer has room.
 func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
-	if err := c.mayRead(ctx); err != nil {
-		return registry.Entry{}, fmt.Errorf("get %s: %w", key, err)
+	e, err := c.get(ctx, key)
+	switch {
+	case err != nil:
+		return registry.Entry{}, fmt.Errorf("get %s: %w", key, unavailable(err))
+	case e != nil:
+		return copyEntry(e, o.Buffer), nil
 	}
-	c.server.mu.RLock()
-	n := c.server.nodes[key]
+	if err := registry.CheckKey(key); err != nil { // not done for a hit: what is stored is valid
+		return registry.Entry{}, err
+	}
+	return registry.Entry{}, fmt.Errorf("get %s: %w", key, registry.ErrNotFound)
+}
+
+// get returns the stored entry, or nil if there is none.
+func (c *Client) get(ctx context.Context, key registry.Key) (*registry.Entry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s := c.server
+	s.mu.RLock()
+	if c.calm() {
+		e := s.read(c.machine, key)
+		s.mu.RUnlock()
+		return e, nil
+	}
+	s.mu.RUnlock()
+
+	if registry.CheckKey(key) != nil {
+		return nil, nil // nothing is sent
+	}
 	var e *registry.Entry
-	if n != nil {
-		e = n.entry
+	err := c.ask(ctx, func() { e = s.read(c.machine, key) })
+	if err != nil {
+		return nil, err
 	}
-	c.server.mu.RUnlock()
-	if e == nil {
-		if err := registry.CheckKey(key); err != nil { // a key that is stored is valid
-			return registry.Entry{}, err
-		}
-		return registry.Entry{}, fmt.Errorf("get %s: %w", key, registry.ErrNotFound)
+	return e, nil
+}
+
+func (s *Server) read(m *machine, key registry.Key) *registry.Entry {
+	m.reads.Add(1)
+	if n := s.nodes[key]; n != nil {
+		return n.entry
 	}
-	return copyEntry(e, o.Buffer), nil
+	return nil
 }
 
 // List is described in registry.Registry. It is atomic.
@@ -53,13 +78,36 @@ func (c *Client) List(ctx context.Context, dir registry.Key, _ registry.ReadOpti
 	if err := registry.CheckDir(dir); err != nil {
 		return registry.Listing{}, err
 	}
-	if err := c.mayRead(ctx); err != nil {
-		return registry.Listing{}, fmt.Errorf("list %s: %w", dir, err)
+	found, rev, err := c.list(ctx, dir)
+	if err != nil {
+		return registry.Listing{}, fmt.Errorf("list %s: %w", dir, unavailable(err))
 	}
-	c.server.mu.RLock()
-	found, rev := c.server.children(dir), c.server.rev()
-	c.server.mu.RUnlock()
 	return registry.Listing{Entries: copySorted(found), Rev: rev, Atomic: true}, nil
+}
+
+func (c *Client) list(ctx context.Context, dir registry.Key) ([]*registry.Entry, registry.Rev, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, registry.Rev{}, err
+	}
+	s := c.server
+	s.mu.RLock()
+	if c.calm() {
+		defer s.mu.RUnlock()
+		c.machine.reads.Add(1)
+		return s.children(dir), s.rev(), nil
+	}
+	s.mu.RUnlock()
+
+	var found []*registry.Entry
+	var rev registry.Rev
+	err := c.ask(ctx, func() {
+		c.machine.reads.Add(1)
+		found, rev = s.children(dir), s.rev()
+	})
+	if err != nil {
+		return nil, registry.Rev{}, err
+	}
+	return found, rev, nil
 }
 
 // Txn is described in registry.Registry.
@@ -71,19 +119,37 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 		return registry.Rev{}, fmt.Errorf("%w: %w", registry.ErrNotApplied, err)
 	}
 	t.ID = t.ID.OrNew()
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	if c.isClosed {
-		return registry.Rev{}, registry.ErrClosed
+	s := c.server
+	s.mu.Lock()
+	if c.calm() {
+		o := s.serveTxn(c.machine, t)
+		s.mu.Unlock()
+		return o.result(t)
 	}
-	return c.server.commit(t)
+	s.mu.Unlock()
+	return c.sendTxn(ctx, t)
+}
+
+func (c *Client) sendTxn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+	select {
+	case <-c.closed: // not unknown: nothing is sent
+		return registry.Rev{}, fmt.Errorf("commit: %w", registry.ErrClosed)
+	default:
+	}
+	t = cloneTxn(t) // it may be applied when the caller has its memory back
+	var o outcome
+	if err := c.send(ctx, func() { o = c.server.serveTxn(c.machine, t) }); err != nil {
+		return registry.Rev{}, unknown(err)
+	}
+	return o.result(t)
 }
 
 // Close is described in registry.Registry.
 func (c *Client) Close(ctx context.Context) error {
-	c.server.mu.Lock()
+	s := c.server
+	s.mu.Lock()
 	if c.isClosed {
-		c.server.mu.Unlock()
+		s.mu.Unlock()
 		return nil
 	}
 	c.isClosed = true
@@ -91,42 +157,19 @@ func (c *Client) Close(ctx context.Context) error {
 	for w := range c.watchers {
 		w.end(registry.ErrClosed)
 	}
-	open := make([]*session, 0, len(c.sessions))
-	for x := range c.sessions {
-		open = append(open, x)
+	var open []*session
+	for _, x := range slices.Clone(c.machine.sessions) {
+		if x.client == c && !x.told {
+			x.finish(registry.SessionClosed, registry.ErrClosed)
+			open = append(open, x)
+		}
 	}
-	c.server.mu.Unlock()
+	s.mu.Unlock()
 
-	var errs []error
-	for _, x := range open {
-		errs = append(errs, x.Close(ctx))
+	if err := endSessions(ctx, c, open); err != nil {
+		return fmt.Errorf("close: %w", unavailable(err))
 	}
-	return errors.Join(errs...)
-}
-
-func (c *Client) mayRead(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: %w", registry.ErrUnavailable, err)
-	}
-	select {
-	case <-c.closed:
-		return registry.ErrClosed
-	default:
-		return nil
-	}
-}
-
-// children returns what is in dir, in no order.
-func (s *Server) children(dir registry.Key) []*registry.Entry {
-	d := s.dirs[dir]
-	if d == nil {
-		return nil
-	}
-	found := make([]*registry.Entry, 0, len(d.nodes))
-	for _, n := range d.nodes {
-		found = append(found, n.entry)
-	}
-	return found
+	return nil
 }
 
 // copyEntry gives a reader an entry of its own: what is stored is shared by all.

@@ -9,15 +9,22 @@ import (
 
 // Server is the store that clients share. It is made by New.
 type Server struct {
-	// mu guards everything the server and its clients hold. Nothing waits, calls back or
-	// logs while holding it: in a synctest bubble a wait for a mutex stops the clock.
+	// mu guards everything that the server and its clients hold. Nothing waits, calls
+	// back or logs while holding it: in a synctest bubble a wait for a mutex would stop
+	// the clock.
 	mu       sync.RWMutex
 	seq      uint64 // of the last commit
 	salt     uint64 // makes Rev.Aux
 	nodes    map[registry.Key]*node
 	dirs     map[registry.Key]*directory
-	sessions map[registry.SessionID]*session // those that live
+	sessions map[registry.SessionID]*session // those that have not ended
 	machines map[string]*machine
+
+	pauses int
+	queue  []*message // what arrived during a pause
+
+	recording bool
+	log       []Commit
 }
 
 // New returns an empty server. It starts nothing and needs no closing.
@@ -38,35 +45,16 @@ func New() *Server {
 func (s *Server) Client(name string) *Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &Client{
+	return &Client{
 		server:   s,
-		machine:  s.machineLocked(name),
+		machine:  s.machine(name),
 		closed:   make(chan struct{}),
 		watchers: make(map[*watcher]struct{}),
-		sessions: make(map[*session]struct{}),
 	}
-	return c
 }
 
-// machine is what the handles of one name share.
-type machine struct {
-	name string
-}
-
-func (s *Server) machineLocked(name string) *machine {
-	if name == "" {
-		panic("memory: a client needs a name")
-	}
-	m := s.machines[name]
-	if m == nil {
-		m = &machine{name: name}
-		s.machines[name] = m
-	}
-	return m
-}
-
-// rev is the Rev of the last commit. Aux cannot be had from Seq, so a Rev that was put
-// together by hand, or stored without its Aux, names nothing.
+// rev is the Rev of the last commit. Its Aux cannot be had from its Seq, so a Rev that
+// was put together by hand, or stored without its Aux, names nothing here either.
 func (s *Server) rev() registry.Rev {
 	return registry.Rev{Seq: s.seq, Aux: s.seq ^ s.salt}
 }
@@ -84,12 +72,16 @@ type directory struct {
 	watchers map[*watcher]struct{}
 }
 
-// dir returns the directory of that path, which it makes if need be. One left without
-// children and watchers is to be given to dropDir.
+// dir returns the directory of that path, which it makes if need be. One that is left
+// without children and watchers is to be given to dropDir.
 func (s *Server) dir(path registry.Key) *directory {
 	d := s.dirs[path]
 	if d == nil {
-		d = &directory{path: path, nodes: make(map[registry.Key]*node)}
+		d = &directory{
+			path:     path,
+			nodes:    make(map[registry.Key]*node),
+			watchers: make(map[*watcher]struct{}),
+		}
 		s.dirs[path] = d
 	}
 	return d
@@ -99,4 +91,17 @@ func (s *Server) dropDir(d *directory) {
 	if len(d.nodes) == 0 && len(d.watchers) == 0 {
 		delete(s.dirs, d.path)
 	}
+}
+
+// children returns what is in dir, in no order.
+func (s *Server) children(dir registry.Key) []*registry.Entry {
+	d := s.dirs[dir]
+	if d == nil {
+		return nil
+	}
+	found := make([]*registry.Entry, 0, len(d.nodes))
+	for _, n := range d.nodes {
+		found = append(found, n.entry)
+	}
+	return found
 }

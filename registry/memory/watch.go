@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/rota-dev/rota/registry"
 )
@@ -24,6 +25,7 @@ type watcher struct {
 	resync  bool // the next batch is a Snapshot, made from the directory as it is then
 	pending map[registry.Key]*registry.Entry
 	rev     registry.Rev // of the last change in pending
+	due     time.Time    // when pending arrives, if replies are delayed
 	err     error        // why done is closed
 }
 
@@ -32,34 +34,58 @@ type watcher struct {
 // than what is there.
 const slack = 64
 
-// Watch is described in registry.Registry.
+// Watch is described in registry.Registry. It fails if the server cannot be reached.
 func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOptions) (registry.Watcher, error) {
 	if err := registry.CheckDir(dir); err != nil {
 		return nil, err
 	}
-	if err := c.mayRead(ctx); err != nil {
-		return nil, fmt.Errorf("watch %s: %w", dir, err)
+	w, err := c.watch(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", dir, unavailable(err))
 	}
-	w := &watcher{client: c, signal: make(chan struct{}, 1), done: make(chan struct{}), resync: true}
+	return w, nil
+}
+
+func (c *Client) watch(ctx context.Context, dir registry.Key) (*watcher, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	s := c.server
 	s.mu.Lock()
-	if c.isClosed {
-		s.mu.Unlock()
-		return nil, fmt.Errorf("watch %s: %w", dir, registry.ErrClosed)
+	if c.calm() {
+		defer s.mu.Unlock()
+		return c.addWatcher(ctx, dir), nil
 	}
-	w.dir = s.dir(dir)
-	if w.dir.watchers == nil {
-		w.dir.watchers = make(map[*watcher]struct{})
+	s.mu.Unlock()
+
+	if err := c.ask(ctx, func() {}); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.isClosed {
+		return nil, registry.ErrClosed
+	}
+	return c.addWatcher(ctx, dir), nil
+}
+
+func (c *Client) addWatcher(ctx context.Context, dir registry.Key) *watcher {
+	w := &watcher{
+		client: c,
+		dir:    c.server.dir(dir),
+		signal: make(chan struct{}, 1),
+		done:   make(chan struct{}),
+		resync: true,
 	}
 	w.dir.watchers[w] = struct{}{}
 	c.watchers[w] = struct{}{}
+	c.machine.watchers[w] = struct{}{}
 	w.stop = context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		c.server.mu.Lock()
+		defer c.server.mu.Unlock()
 		w.end(fmt.Errorf("%w: %w", registry.ErrClosed, ctx.Err()))
 	})
-	s.mu.Unlock()
-	return w, nil
+	return w
 }
 
 // Next is described in registry.Watcher.
@@ -99,12 +125,13 @@ func (w *watcher) end(err error) {
 	w.err, w.pending = err, nil
 	delete(w.dir.watchers, w)
 	delete(w.client.watchers, w)
+	delete(w.client.machine.watchers, w)
 	w.client.server.dropDir(w.dir)
 	w.stop()
 	close(w.done)
 }
 
-// take returns the next batch if there is one.
+// take returns the next batch, if there is one.
 func (w *watcher) take() (registry.Batch, bool, error) {
 	s := w.client.server
 	s.mu.RLock()
@@ -112,9 +139,13 @@ func (w *watcher) take() (registry.Batch, bool, error) {
 	b, shared, err := w.takeLocked()
 	w.mu.Unlock()
 	s.mu.RUnlock()
+	if b.Kind == 0 {
+		return b, false, err
+	}
 	b.Puts = copySorted(shared)
 	slices.Sort(b.Deletes)
-	return b, b.Kind != 0, err
+	w.client.machine.events.Add(int64(len(b.Puts) + len(b.Deletes)))
+	return b, true, nil
 }
 
 func (w *watcher) takeLocked() (b registry.Batch, puts []*registry.Entry, err error) {
@@ -122,6 +153,8 @@ func (w *watcher) takeLocked() (b registry.Batch, puts []*registry.Entry, err er
 	switch {
 	case w.err != nil:
 		return b, nil, w.err
+	case !w.mayDeliver():
+		return b, nil, nil
 	case w.resync:
 		w.resync = false
 		return registry.Batch{Kind: registry.Snapshot, Rev: s.rev()}, s.children(w.dir.path), nil
@@ -140,8 +173,21 @@ func (w *watcher) takeLocked() (b registry.Batch, puts []*registry.Entry, err er
 	return b, puts, nil
 }
 
+// mayDeliver reports whether the link lets through what there is. A Snapshot has to be
+// asked for, which takes both directions and a server that answers.
+func (w *watcher) mayDeliver() bool {
+	m := w.client.machine
+	if m.hushed > 0 || m.replies.cuts > 0 {
+		return false
+	}
+	if w.resync {
+		return m.requests.cuts == 0 && w.client.server.pauses == 0
+	}
+	return m.replies.delay == 0 || !time.Now().Before(w.due)
+}
+
 // changed tells the watchers of d that key is now e, or gone if e is nil. It is called
-// after d has been changed, under the server's lock.
+// when d has been changed, under the server's lock.
 func (d *directory) changed(key registry.Key, e *registry.Entry, rev registry.Rev) {
 	for w := range d.watchers {
 		w.merge(key, e, rev)
@@ -149,14 +195,19 @@ func (d *directory) changed(key registry.Key, e *registry.Entry, rev registry.Re
 }
 
 func (w *watcher) merge(key registry.Key, e *registry.Entry, rev registry.Rev) {
-	if !w.resync {
-		if w.pending == nil {
-			w.pending = make(map[registry.Key]*registry.Entry)
-		}
-		w.pending[key], w.rev = e, rev
-		if len(w.pending) > len(w.dir.nodes)+slack {
-			w.pending, w.resync = nil, true
-		}
+	if w.resync {
+		return // the Snapshot will have it
+	}
+	if w.pending == nil {
+		w.pending = make(map[registry.Key]*registry.Entry)
+	}
+	if d := w.client.machine.replies.delay; d > 0 && len(w.pending) == 0 {
+		w.due = time.Now().Add(d)
+		time.AfterFunc(d, w.wake)
+	}
+	w.pending[key], w.rev = e, rev
+	if len(w.pending) > len(w.dir.nodes)+slack {
+		w.pending, w.resync = nil, true
 	}
 	w.wake()
 }
