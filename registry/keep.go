@@ -40,8 +40,6 @@ func KeepSession(ctx context.Context, reg Registry, o SessionOptions, f func(ctx
 			if time.Since(opened) >= s.TTL() {
 				pause.reset() // but where sessions end as they are opened, tries are spaced
 			}
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
 		case !transient(err):
 			return err
 		}
