@@ -266,6 +266,18 @@ func TestSessionCutOff(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, s.Counts("a").Sessions)
 	})
+	bubble(t, "a renewal under way is lost with the connection", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		begin := time.Now()
+		owner(t, a)
+		s.Delay("a", interval/2, 0)
+		time.Sleep(interval + interval/4) // the first renewal is on its way
+		s.Partition("a")
+		sleepUntil(begin.Add(ttl - 1))
+		require.True(t, has(t, b, "d/~o"))
+		sleepUntil(begin.Add(ttl))
+		require.False(t, has(t, b, "d/~o"))
+	})
 	bubble(t, "healed when lost it is not taken up again", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		begin := time.Now()
