@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -540,30 +541,97 @@ func TestSessionsUnderRandomFaults(t *testing.T) {
 	require.Greater(t, ended, 100, "the faults are too mild to tell")
 }
 
-// randomFaults pulls the levers of machine a.
+// TestSessionsAreReckonedAsSimulated has two machines suffer the same, one of which is
+// disturbed all the time by a lever that changes nothing: what is only reckoned at rest and
+// what is simulated step by step must be the same at any time.
+func TestSessionsAreReckonedAsSimulated(t *testing.T) {
+	for seed := range uint64(100) {
+		bubble(t, fmt.Sprintf("seed %d", seed), func(t *testing.T, s *memory.Server) {
+			s.Record()
+			r := &randomFaults{server: s, rnd: rand.New(rand.NewPCG(seed, 1)), mirror: "b"}
+			a, b := connect(t, s, "a"), connect(t, s, "b")
+			var x, y registry.Session
+			for range 100 {
+				if x == nil {
+					var wg sync.WaitGroup
+					wg.Go(func() { x, _ = a.OpenSession(t.Context(), registry.SessionOptions{TTL: ttl}) })
+					wg.Go(func() { y, _ = b.OpenSession(t.Context(), registry.SessionOptions{TTL: ttl}) })
+					wg.Wait()
+					require.Equal(t, x == nil, y == nil)
+				}
+				if r.rnd.IntN(4) == 0 {
+					r.step()
+				}
+				for range 20 {
+					time.Sleep(time.Duration(r.rnd.Int64N(int64(ttl / 20))))
+					s.Delay("b", r.delays[0], r.delays[1])
+					if x != nil {
+						stX, untilX := x.State()
+						stY, untilY := y.State()
+						require.Equal(t, stX, stY)
+						require.Equal(t, untilX, untilY)
+					}
+				}
+				if x != nil && state(x) == registry.SessionLost {
+					x, y = nil, nil
+				}
+			}
+			ends := make(map[string][]time.Time)
+			for _, c := range s.Log() {
+				if c.Ended != "" {
+					ends[c.Client] = append(ends[c.Client], c.At)
+				}
+			}
+			require.Equal(t, ends["a"], ends["b"])
+		})
+	}
+}
+
+// randomFaults pulls the levers of machine a, and of its mirror.
 type randomFaults struct {
 	server *memory.Server
 	rnd    *rand.Rand
 	undo   []func()
+	mirror string
+	delays [2]time.Duration
+}
+
+// both pulls a lever of both machines.
+func (r *randomFaults) both(pull func(name string) (undo func())) {
+	undo := pull("a")
+	if r.mirror == "" {
+		r.undo = append(r.undo, undo)
+		return
+	}
+	undoMirror := pull(r.mirror)
+	r.undo = append(r.undo, func() { undo(); undoMirror() })
+}
+
+func (r *randomFaults) delay(request, reply time.Duration) {
+	r.delays = [2]time.Duration{request, reply}
+	r.server.Delay("a", request, reply)
+	if r.mirror != "" {
+		r.server.Delay(r.mirror, request, reply)
+	}
 }
 
 func (r *randomFaults) step() {
 	s := r.server
 	switch r.rnd.IntN(16) {
 	case 0:
-		r.undo = append(r.undo, s.Partition("a"))
+		r.both(s.Partition)
 	case 1:
-		r.undo = append(r.undo, s.PartitionOneWay("a", memory.Requests))
+		r.both(func(name string) func() { return s.PartitionOneWay(name, memory.Requests) })
 	case 2:
-		r.undo = append(r.undo, s.PartitionOneWay("a", memory.Replies))
+		r.both(func(name string) func() { return s.PartitionOneWay(name, memory.Replies) })
 	case 3:
 		r.undo = append(r.undo, s.Pause())
 	case 4:
-		r.undo = append(r.undo, s.Starve("a"))
+		r.both(s.Starve)
 	case 5, 6:
-		s.Delay("a", time.Duration(r.rnd.Int64N(int64(ttl/2))), time.Duration(r.rnd.Int64N(int64(ttl/2))))
+		r.delay(time.Duration(r.rnd.Int64N(int64(ttl/2))), time.Duration(r.rnd.Int64N(int64(ttl/2))))
 	case 7:
-		s.Delay("a", 0, 0)
+		r.delay(0, 0)
 	case 8:
 		s.Restart()
 	default:
@@ -580,5 +648,5 @@ func (r *randomFaults) calm() {
 	for _, f := range r.undo {
 		f()
 	}
-	r.server.Delay("a", 0, 0)
+	r.delay(0, 0)
 }
