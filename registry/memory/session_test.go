@@ -545,7 +545,7 @@ func TestSessionsUnderRandomFaults(t *testing.T) {
 // are never left at rest: what is reckoned must be at any time what is simulated.
 func TestSessionsAreReckonedAsSimulated(t *testing.T) {
 	rested := 0
-	for seed := range uint64(100) {
+	for seed := range uint64(50) {
 		bubble(t, fmt.Sprintf("seed %d", seed), func(t *testing.T, s *memory.Server) {
 			s.Record()
 			r := &randomFaults{server: s, rnd: rand.New(rand.NewPCG(seed, 1)), mirror: "b"}
