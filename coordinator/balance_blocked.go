@@ -1,0 +1,183 @@
+package coordinator
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// settling is the work on a job some of whose shards some of its members may not own.
+// Such jobs are few and do not stay so for long: a function that does not return blocks
+// its shard for the process it runs in. So this goes shard by shard.
+type settling struct {
+	*sharedJob
+	total []int          // by member, kept up to date
+	holds []shardset.Set // by member: what it has of the job
+	count []int          // by member: how many those are
+}
+
+// settleBlocked deals the shards of a job with blocked pairs. Who has a shard keeps it,
+// unless the counts become more even by its moving on: so what is settled stays.
+func (b *balancer) settleBlocked(job *sharedJob) {
+	s := &settling{
+		sharedJob: job,
+		total:     b.total,
+		holds:     make([]shardset.Set, len(b.members)),
+		count:     make([]int, len(b.members)),
+	}
+	for shard, m := range job.owner {
+		if m != nobody {
+			s.holds[m].Add(shard)
+			s.count[m]++
+		}
+	}
+	s.fill()
+	s.level()
+}
+
+// fill gives the shards that nobody has to the members with the fewest, in pieces if it
+// can. One that no member may own stays without an owner.
+func (s *settling) fill() {
+	var free shardset.Set
+	for shard, m := range s.owner {
+		if m == nobody {
+			free.Add(shard)
+		}
+	}
+	quota := s.quotas(free.Len())
+	for shard := range free.All() {
+		i := slices.IndexFunc(s.able, func(m int) bool { return quota[m] > 0 && s.may(m, shard) })
+		if i >= 0 {
+			quota[s.able[i]]--
+			s.give(shard, s.able[i])
+		}
+	}
+	// Those whose quotas are open may not own what is left now. It goes to who may, with
+	// the fewest; level makes up for it.
+	none := make([]int, len(s.count))
+	for shard := range free.All() {
+		if s.owner[shard] == nobody {
+			if m := s.fewest(none, func(m int) bool { return s.may(m, shard) }); m != nobody {
+				s.give(shard, m)
+			}
+		}
+	}
+}
+
+// quotas returns by member how many of n more shards would make the counts the most even,
+// if everyone might have any.
+func (s *settling) quotas(n int) []int {
+	quota := make([]int, len(s.count))
+	for range n {
+		quota[s.fewest(quota, func(int) bool { return true })]++
+	}
+	return quota
+}
+
+// fewest returns the eligible member with the fewest shards of the job, with more of them
+// counted in, and the least total among such; nobody if none is eligible.
+func (s *settling) fewest(more []int, eligible func(m int) bool) int {
+	least := nobody
+	for _, m := range s.able {
+		if !eligible(m) {
+			continue
+		}
+		if least == nobody || s.compare(m, least, more) < 0 {
+			least = m
+		}
+	}
+	return least
+}
+
+func (s *settling) compare(a, b int, more []int) int {
+	return cmp.Or(
+		cmp.Compare(s.count[a]+more[a], s.count[b]+more[b]),
+		cmp.Compare(s.total[a]+more[a], s.total[b]+more[b]))
+}
+
+// level passes shards on, from a member to another with at least two less and if need be
+// by way of others, until none can be. The counts are as even as they can be then: who has
+// once found no way will not find one later, as in extras.even.
+func (s *settling) level() {
+	done := make([]bool, len(s.count))
+	for {
+		from := nobody
+		for _, m := range s.able {
+			if !done[m] && (from == nobody || s.count[m] > s.count[from]) {
+				from = m
+			}
+		}
+		if from == nobody {
+			return
+		}
+		way := s.way(from)
+		if len(way) == 0 {
+			done[from] = true
+			continue
+		}
+		// From the far end, so that nobody passes on what it has just got.
+		for i := len(way) - 1; i > 0; i-- {
+			shard, _ := s.passable(way[i-1], way[i]).Max()
+			s.give(shard, way[i])
+		}
+	}
+}
+
+// way returns members, each of which can pass a shard on to the next, from the one given
+// to one with at least two less: the one with the fewest that can be reached. It is nil
+// if there is none.
+func (s *settling) way(from int) []int {
+	none := make([]int, len(s.count))
+	least := s.fewest(none, func(int) bool { return true })
+	if s.count[from]-s.count[least] < 2 {
+		return nil
+	}
+	if !s.passable(from, least).IsZero() {
+		return []int{from, least} // nearly always: blocked pairs are few
+	}
+	prev := make([]int, len(s.count))
+	for m := range prev {
+		prev[m] = nobody
+	}
+	prev[from] = from
+	least = from
+	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
+		for _, to := range s.able {
+			if prev[to] != nobody || s.passable(queue[0], to).IsZero() {
+				continue
+			}
+			prev[to] = queue[0]
+			queue = append(queue, to)
+			if s.compare(to, least, none) < 0 {
+				least = to
+			}
+		}
+	}
+	if s.count[from]-s.count[least] < 2 {
+		return nil
+	}
+	way := []int{least}
+	for m := least; m != from; m = prev[m] {
+		way = append(way, prev[m])
+	}
+	slices.Reverse(way)
+	return way
+}
+
+// passable returns the shards of one member that another may own.
+func (s *settling) passable(from, to int) shardset.Set { return s.holds[from].Minus(s.blocked[to]) }
+
+func (s *settling) may(m, shard int) bool { return !s.blocked[m].Has(shard) }
+
+func (s *settling) give(shard, m int) {
+	if last := s.owner[shard]; last != nobody {
+		s.holds[last].Remove(shard)
+		s.count[last]--
+		s.total[last]--
+	}
+	s.owner[shard] = m
+	s.holds[m].Add(shard)
+	s.count[m]++
+	s.total[m]++
+}

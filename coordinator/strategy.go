@@ -1,0 +1,156 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+)
+
+// Strategy gives every shard of a job an owner. It must be pure: the same Input gives
+// the same Assignment on every instance, for any of them may lead. So it asks no clock,
+// no random number and no order of a map, and it keeps nothing between calls.
+//
+// The leader calls it whenever it looks at a job, mostly with nothing changed since the
+// last time. Shards move to where the answer wants them, so a Strategy that pays no heed to
+// Input.Owners moves shards that could have stayed. If it returns an error, panics, or
+// gives no owner or a stranger to some shard, then nothing moves and the leader says why.
+type Strategy func(Input) (Assignment, error)
+
+// Input is what a Strategy decides by. It is the leader's, not to be changed or kept, save
+// for Owners: that slice is the Strategy's own, and may become the answer.
+type Input struct {
+	// Job is the job's name.
+	Job string
+	// Shards is how many shards the job has, at least 1. They are numbered from 0.
+	Shards int
+	// Members are those who may own shards, sorted by ID. There is at least one.
+	Members []Candidate
+	// Owners has by shard the ID of the candidate that has it now, or "" where there is
+	// none: the shard is new, or who has it died or is no candidate any more.
+	Owners []string
+	// Load is how many shards of other jobs of the group each member has, by ID.
+	Load map[string]int
+}
+
+// Candidate is an instance that may own shards.
+type Candidate struct {
+	ID     string            // of one incarnation: a restarted instance has a new one
+	Name   string            // the instance's name, the same after a restart if it was given one
+	Labels map[string]string // as the instance states them
+}
+
+// Assignment has by shard the ID of the candidate that is to own it.
+type Assignment []string
+
+// strategies is written to when programs start, mostly, and read by leaders.
+var strategies = struct {
+	sync.RWMutex
+	byName map[string]Strategy
+}{byName: map[string]Strategy{
+	"sticky":  sticky,
+	"average": average,
+	"odevity": odevity,
+	"rotate":  rotate,
+	"single":  single,
+}}
+
+// RegisterStrategy makes s known as name, for jobs to ask for. Every process that may
+// come to lead needs it, so it is called before joining, best from an init function. It
+// panics if name is empty or taken or s is nil. The names "sticky", "average",
+// "odevity", "rotate" and "single" are taken.
+func RegisterStrategy(name string, s Strategy) {
+	if name == "" {
+		panic("coordinator: register strategy: empty name")
+	}
+	if s == nil {
+		panic(fmt.Sprintf("coordinator: register strategy %q: nil", name))
+	}
+	strategies.Lock()
+	defer strategies.Unlock()
+	if _, taken := strategies.byName[name]; taken {
+		panic(fmt.Sprintf("coordinator: register strategy %q: name taken", name))
+	}
+	strategies.byName[name] = s
+}
+
+// LookupStrategy returns the strategy known as name.
+func LookupStrategy(name string) (Strategy, bool) {
+	strategies.RLock()
+	defer strategies.RUnlock()
+	s, ok := strategies.byName[name]
+	return s, ok
+}
+
+// Strategies returns the names of all strategies, sorted.
+func Strategies() []string {
+	strategies.RLock()
+	defer strategies.RUnlock()
+	names := make([]string, 0, len(strategies.byName))
+	for name := range strategies.byName {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// runStrategy asks s for the owners of in's shards and answers for them: what it returns
+// passed checkAssignment. Users write strategies, so a panic of s becomes an error with
+// its stack.
+func runStrategy(s Strategy, in Input) (a Assignment, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			a, err = nil, fmt.Errorf("run strategy of job %q: panic: %v\n%s", in.Job, v, debug.Stack())
+		}
+	}()
+	if err := checkInput(in); err != nil {
+		return nil, fmt.Errorf("run strategy of job %q: %w", in.Job, err)
+	}
+	// s may return the slice it was given, or scribble on it; the leader's view is neither
+	// its to keep nor its to change.
+	in.Owners = slices.Clone(in.Owners)
+	a, err = s(in)
+	if err != nil {
+		return nil, fmt.Errorf("run strategy of job %q: %w", in.Job, err)
+	}
+	if err := checkAssignment(in, a); err != nil {
+		return nil, fmt.Errorf("refuse assignment of job %q: %w", in.Job, err)
+	}
+	return a, nil
+}
+
+// checkInput holds the caller to what Input promises to strategies, so that none of them
+// has to think of a job without shards or candidates.
+func checkInput(in Input) error {
+	switch {
+	case in.Shards < 1:
+		return fmt.Errorf("%d shards", in.Shards)
+	case len(in.Members) == 0:
+		return errors.New("no candidates")
+	case len(in.Owners) != in.Shards:
+		return fmt.Errorf("%d owners for %d shards", len(in.Owners), in.Shards)
+	}
+	return nil
+}
+
+// checkAssignment returns an error that names the shard and the rule if a is no answer
+// to in: one candidate for each shard.
+func checkAssignment(in Input, a Assignment) error {
+	if len(a) != in.Shards {
+		return fmt.Errorf("owners for %d shards, the job has %d", len(a), in.Shards)
+	}
+	candidate := make(map[string]bool, len(in.Members))
+	for _, m := range in.Members {
+		candidate[m.ID] = true
+	}
+	for shard, id := range a {
+		switch {
+		case id == "":
+			return fmt.Errorf("shard %d has no owner", shard)
+		case !candidate[id]:
+			return fmt.Errorf("shard %d is given to %q, who is no candidate", shard, id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// registerStrategy registers s until the test ends.
+func registerStrategy(t *testing.T, name string, s Strategy) {
+	t.Helper()
+	RegisterStrategy(name, s)
+	t.Cleanup(func() {
+		strategies.Lock()
+		defer strategies.Unlock()
+		delete(strategies.byName, name)
+	})
+}
+
+func TestStrategies_BuiltIn(t *testing.T) {
+	want := []string{"average", "odevity", "rotate", "single", "sticky"}
+	assert.Equal(t, want, Strategies())
+	for _, name := range want {
+		s, ok := LookupStrategy(name)
+		assert.True(t, ok)
+		assert.NotNil(t, s)
+	}
+}
+
+func TestRegisterStrategy_MakesKnown(t *testing.T) {
+	_, ok := LookupStrategy("mine")
+	require.False(t, ok)
+
+	answer := Assignment{"a"}
+	registerStrategy(t, "mine", func(Input) (Assignment, error) { return answer, nil })
+	s, ok := LookupStrategy("mine")
+	require.True(t, ok)
+	got, err := s(Input{})
+	require.NoError(t, err)
+	assert.Equal(t, answer, got)
+	assert.Equal(t, []string{"average", "mine", "odevity", "rotate", "single", "sticky"}, Strategies())
+}
+
+func TestRegisterStrategy_Panics(t *testing.T) {
+	registerStrategy(t, "mine", average)
+	for rule, do := range map[string]func(){
+		"coordinator: register strategy: empty name":           func() { RegisterStrategy("", average) },
+		`coordinator: register strategy "new": nil`:            func() { RegisterStrategy("new", nil) },
+		`coordinator: register strategy "mine": name taken`:    func() { RegisterStrategy("mine", average) },
+		`coordinator: register strategy "sticky": name taken`:  func() { RegisterStrategy("sticky", average) },
+		`coordinator: register strategy "average": name taken`: func() { RegisterStrategy("average", average) },
+	} {
+		assert.PanicsWithValue(t, rule, do)
+	}
+	assert.NotContains(t, Strategies(), "new")
+	// A panic leaves the registry usable.
+	registerStrategy(t, "another", average)
+}
+
+func TestRegisterStrategy_FromManyGoroutines(t *testing.T) {
+	var wg sync.WaitGroup
+	for i := range 8 {
+		name := fmt.Sprint("mine", i)
+		wg.Go(func() {
+			registerStrategy(t, name, average)
+			_, ok := LookupStrategy(name)
+			assert.True(t, ok)
+			assert.Contains(t, Strategies(), name)
+		})
+	}
+	wg.Wait()
+}
+
+func TestRunStrategy_RefusesBadAssignments(t *testing.T) {
+	in := askedOf("settle", 3, "x", "y") // their IDs are id-00 and id-01
+	for rule, a := range map[string]Assignment{
+		"owners for 2 shards, the job has 3":                {"id-00", "id-01"},
+		"owners for 4 shards, the job has 3":                {"id-00", "id-01", "id-00", "id-01"},
+		"owners for 0 shards, the job has 3":                nil,
+		"shard 1 has no owner":                              {"id-00", "", "id-01"},
+		`shard 2 is given to "id-02", who is no candidate`:  {"id-00", "id-01", "id-02"},
+		`shard 0 is given to "x", who is no candidate`:      {"x", "y", "y"}, // a name is no ID
+		`shard 0 is given to "id-00 ", who is no candidate`: {"id-00 ", "id-01", "id-01"},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			got, err := runStrategy(func(Input) (Assignment, error) { return a, nil }, in)
+			require.EqualError(t, err, `refuse assignment of job "settle": `+rule)
+			assert.Nil(t, got)
+		})
+	}
+}
+
+func TestRunStrategy_TakesAnyAssignmentThatIsWhole(t *testing.T) {
+	in := askedOf("settle", 3, "x", "y")
+	want := Assignment{"id-01", "id-01", "id-01"}
+	got, err := runStrategy(func(Input) (Assignment, error) { return want, nil }, in)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+}
+
+func TestRunStrategy_TurnsPanicsIntoErrors(t *testing.T) {
+	for _, cause := range []any{"oops", errors.New("oops")} {
+		got, err := runStrategy(func(Input) (Assignment, error) { panic(cause) }, askedOf("settle", 3, "x"))
+		require.ErrorContains(t, err, `run strategy of job "settle": panic: oops`)
+		require.ErrorContains(t, err, "strategy_test.go", "the stack says where")
+		assert.Nil(t, got)
+	}
+}
+
+func TestRunStrategy_KeepsTheCause(t *testing.T) {
+	cause := errors.New("no idea")
+	got, err := runStrategy(func(Input) (Assignment, error) { return Assignment{"id-00"}, cause }, askedOf("settle", 1, "x"))
+	require.ErrorIs(t, err, cause)
+	require.EqualError(t, err, `run strategy of job "settle": no idea`)
+	assert.Nil(t, got)
+}
+
+func TestRunStrategy_AsksNothingImpossible(t *testing.T) {
+	never := func(Input) (Assignment, error) {
+		t.Error("asked")
+		return nil, nil
+	}
+	for rule, spoil := range map[string]func(*Input){
+		"0 shards":              func(in *Input) { in.Shards, in.Owners = 0, nil },
+		"-1 shards":             func(in *Input) { in.Shards = -1 },
+		"no candidates":         func(in *Input) { in.Members = nil },
+		"2 owners for 3 shards": func(in *Input) { in.Owners = in.Owners[:2] },
+	} {
+		in := askedOf("settle", 3, "x")
+		spoil(&in)
+		_, err := runStrategy(never, in)
+		require.EqualError(t, err, `run strategy of job "settle": `+rule)
+	}
+}
+
+func TestRunStrategy_OwnersAreTheStrategysOwn(t *testing.T) {
+	in := askedOf("settle", 3, "x")
+	a, err := runStrategy(func(in Input) (Assignment, error) {
+		for i := range in.Owners {
+			in.Owners[i] = "id-00"
+		}
+		return in.Owners, nil
+	}, in)
+	require.NoError(t, err)
+	assert.Equal(t, Assignment{"id-00", "id-00", "id-00"}, a)
+	assert.Equal(t, []string{"", "", ""}, in.Owners)
+}
+
+// Whatever built-in strategies are asked, they answer with what passes the check, give the
+// same answer again, and leave the question as it was.
+func TestStrategies_BuiltInArePureAndWhole(t *testing.T) {
+	for _, name := range []string{"average", "odevity", "rotate", "single", "sticky"} {
+		s, _ := LookupStrategy(name)
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(200) {
+				rng := rand.New(rand.NewPCG(seed, 0))
+				names := []string{"a", "b", "c", "d", "e", "f", "g"}[:1+rng.IntN(7)]
+				in := askedOf(fmt.Sprint("job", seed), 1+rng.IntN(20), names...)
+				in.Load = map[string]int{}
+				for _, m := range in.Members {
+					in.Load[m.ID] = rng.IntN(5)
+				}
+				for shard := range in.Owners {
+					if i := rng.IntN(len(in.Members) + 1); i < len(in.Members) {
+						in.Owners[shard] = in.Members[i].ID
+					}
+				}
+				asked := in
+				asked.Members, asked.Owners, asked.Load = slices.Clone(in.Members), slices.Clone(in.Owners), maps.Clone(in.Load)
+
+				first, err := s(in)
+				require.NoError(t, err)
+				require.NoError(t, checkAssignment(in, first))
+				require.Equal(t, asked, in, "seed %d", seed)
+				second, err := s(in)
+				require.NoError(t, err)
+				require.Equal(t, first, second, "seed %d", seed)
+			}
+		})
+	}
+}
+
+// A strategy that keeps a job's shards in the zone that comes first, if anyone is there.
+func ExampleStrategy() {
+	inFirstZone := func(in Input) (Assignment, error) {
+		zone := in.Members[0].Labels["zone"]
+		for _, m := range in.Members {
+			zone = min(zone, m.Labels["zone"])
+		}
+		in.Members = slices.DeleteFunc(slices.Clone(in.Members), func(m Candidate) bool { return m.Labels["zone"] != zone })
+		even, _ := LookupStrategy("sticky")
+		return even(in)
+	}
+
+	a, err := inFirstZone(Input{
+		Job:    "settle",
+		Shards: 4,
+		Members: []Candidate{
+			{ID: "a", Labels: map[string]string{"zone": "east"}},
+			{ID: "b", Labels: map[string]string{"zone": "west"}},
+			{ID: "c", Labels: map[string]string{"zone": "east"}},
+		},
+		Owners: []string{"a", "b", "", "c"},
+	})
+	fmt.Println(a, err)
+	// Output: [a a c c] <nil>
+}
