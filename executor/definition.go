@@ -1,0 +1,193 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// definition is what the registry holds of a Job: all but its handler and StartPaused,
+// with the defaults filled in, so that a version with other defaults reads it alike.
+//
+// As JSON it is canonical: equal definitions with equal extra fields have equal bytes.
+type definition struct {
+	Name        string         `json:"name"`
+	Description string         `json:"description,omitempty"`
+	Schedule    Schedule       `json:"schedule"`
+	Shards      int            `json:"shards"`
+	ShardParams map[int]string `json:"shard_params,omitempty"`
+	Param       string         `json:"param,omitempty"`
+	Revision    int            `json:"revision"`
+	Strategy    string         `json:"strategy"`
+	Timeout     durationField  `json:"timeout,omitzero"`
+	OnCrash     CrashPolicy    `json:"on_crash"`
+	OnMisfire   MisfirePolicy  `json:"on_misfire"`
+	MaxAttempts int            `json:"max_attempts"`
+
+	extra extraFields
+}
+
+// maxShardParamsBytes bounds the params of all shards together, as stored: they are the
+// one field that grows with the shards, and a definition is to leave room in a value of
+// the registry for the plan that holds it.
+const maxShardParamsBytes = 32 << 10
+
+// definitionOf returns the definition of j. It shares nothing with j.
+func definitionOf(j Job) definition {
+	d := definition{
+		Name:        j.Name,
+		Description: j.Description,
+		Schedule:    j.Schedule,
+		Shards:      orDefault(j.Shards, defaultShards),
+		ShardParams: maps.Clone(j.ShardParams),
+		Param:       j.Param,
+		Revision:    j.Revision,
+		Strategy:    orDefault(j.Strategy, defaultStrategy),
+		Timeout:     durationField(j.Timeout),
+		OnCrash:     j.OnCrash,
+		OnMisfire:   j.OnMisfire,
+		MaxAttempts: orDefault(j.MaxAttempts, defaultMaxAttempts),
+	}
+	if len(d.ShardParams) == 0 {
+		d.ShardParams = nil // as it is decoded
+	}
+	return d
+}
+
+func orDefault[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// decodeDefinition reads a stored definition and checks it. The error names every field
+// that is wrong; it is an ErrNewerFormat if one holds what a later version may know.
+func decodeDefinition(data []byte) (definition, error) {
+	var d definition
+	if err := d.UnmarshalJSON(data); err != nil {
+		return definition{}, fmt.Errorf("decode definition: %w", err)
+	}
+	return d, nil
+}
+
+// MarshalJSON returns the canonical form of d.
+func (d definition) MarshalJSON() ([]byte, error) {
+	type plain definition // without the methods, which would call this one
+	return marshalRecord(plain(d), d.extra)
+}
+
+// UnmarshalJSON reads d and checks it.
+func (d *definition) UnmarshalJSON(data []byte) error {
+	type plain definition
+	var p plain
+	extra, err := unmarshalRecord(data, &p)
+	if err != nil {
+		return err
+	}
+	if len(p.ShardParams) == 0 {
+		p.ShardParams = nil
+	}
+	*d = definition(p)
+	d.extra = extra
+	var errs []error
+	for _, p := range d.problems() {
+		errs = append(errs, fmt.Errorf("%s: %w", storedName(p.field), p.err))
+	}
+	return errors.Join(errs...)
+}
+
+// storedName returns the name in the record of a field of definition.
+func storedName(field string) string {
+	f, _ := reflect.TypeFor[definition]().FieldByName(field)
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+// equal reports whether d and other say the same, as far as this version knows.
+func (d definition) equal(other definition) bool {
+	d.extra, other.extra = nil, nil
+	return reflect.DeepEqual(d, other)
+}
+
+// problems returns the rules that d breaks, in the order of the fields.
+func (d definition) problems() []problem {
+	var all []problem
+	report := func(field string, err error) {
+		if err != nil {
+			all = append(all, problem{field, err})
+		}
+	}
+	report("Name", checkName(d.Name))
+	report("Description", checkText(d.Description, maxDescriptionBytes))
+	report("Schedule", d.Schedule.check())
+	report("Shards", checkRange(d.Shards, 1, maxShards))
+	for _, err := range d.checkShardParams() {
+		report("ShardParams", err)
+	}
+	report("Param", checkText(d.Param, maxParamBytes))
+	report("Revision", checkNotNegative(d.Revision))
+	report("Strategy", checkName(d.Strategy))
+	report("Timeout", checkNotNegative(time.Duration(d.Timeout)))
+	report("OnCrash", d.OnCrash.check())
+	report("OnMisfire", d.OnMisfire.check())
+	report("MaxAttempts", checkNotNegative(d.MaxAttempts))
+	return all
+}
+
+func (d definition) checkShardParams() []error {
+	var errs []error
+	var strangers []int
+	for _, shard := range slices.Sorted(maps.Keys(d.ShardParams)) {
+		if shard < 0 || shard >= d.Shards {
+			strangers = append(strangers, shard)
+		}
+		if err := checkText(d.ShardParams[shard], maxShardParamBytes); err != nil {
+			errs = append(errs, fmt.Errorf("that of shard %d %w", shard, err))
+		}
+	}
+	if n := len(strangers); n > 0 {
+		errs = append(errs, fmt.Errorf("%d are of shards that do not exist: there are %d, counted from 0, and no %d",
+			n, d.Shards, strangers[0]))
+	}
+	stored, err := marshalPlain(d.ShardParams)
+	if n := len(stored); err == nil && n > maxShardParamsBytes {
+		err = fmt.Errorf("they take %d bytes together, at most %d", n, maxShardParamsBytes)
+	}
+	if err != nil {
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+func checkRange(n, least, most int) error {
+	if n < least || n > most {
+		return fmt.Errorf("%d is not from %d to %d", n, least, most)
+	}
+	return nil
+}
+
+func checkNotNegative[T int | time.Duration](n T) error {
+	if n < 0 {
+		return fmt.Errorf("%v is negative", n)
+	}
+	return nil
+}
+
+// durationField is a duration stored in Go's notation, as "1m30s".
+type durationField time.Duration
+
+func (d durationField) MarshalText() ([]byte, error) {
+	return []byte(durationText(time.Duration(d))), nil
+}
+
+func (d *durationField) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = durationField(parsed)
+	return err
+}

@@ -1,0 +1,43 @@
+package executor
+
+import (
+	"errors"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// Why the context of a run ended, as context.Cause tells it.
+var (
+	// ErrDraining: the executor is shutting down and the time for runs to finish is over.
+	ErrDraining = errors.New("draining")
+	// ErrSessionLost: the process may no longer speak for its shards; others may have
+	// begun the work again. It is registry.ErrSessionLost, under the name of this package.
+	ErrSessionLost = registry.ErrSessionLost
+	// ErrTimeout: the attempt took longer than Job.Timeout.
+	ErrTimeout = errors.New("run timed out")
+	// ErrJobRemoved: the job is no longer offered by this process.
+	ErrJobRemoved = errors.New("job removed")
+)
+
+// What the calls of this package return, to be matched with errors.Is.
+var (
+	// ErrRunOver: the run, or the session it runs under, has ended. Nothing was written.
+	ErrRunOver = errors.New("run over")
+	// ErrNameTaken: a living instance has the name.
+	ErrNameTaken = errors.New("instance name taken")
+	// ErrInvalidJob: a definition breaks a rule. The text names job, field and rule.
+	ErrInvalidJob = errors.New("invalid job")
+	// ErrUnknownJob: there is no such job.
+	ErrUnknownJob = errors.New("unknown job")
+	// ErrNewerFormat: a record or text says what this version does not know. A later
+	// version may.
+	ErrNewerFormat = errors.New("newer format")
+)
+
+// unknownError is about a word that this version does not know: misspelt, or written by
+// a later version. It is an ErrNewerFormat without saying so to those who misspelt.
+type unknownError struct{ text string }
+
+func (e *unknownError) Error() string { return e.text }
+
+func (e *unknownError) Is(target error) bool { return target == ErrNewerFormat }

@@ -1,0 +1,190 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Job is a definition: what to run, when, in how many shards, and what to do when it goes
+// wrong. Only Name and Handler are required; the zero value of every other field is safe.
+// A job is copied when it is registered.
+type Job struct {
+	// Name is the identity of the job in its namespace: 1 to 100 bytes of UTF-8 without
+	// control characters. A job with another name is another job.
+	Name string
+	// Description is for people: up to 1000 bytes.
+	Description string
+	// Schedule says when the job fires. The zero value is OnTrigger.
+	Schedule Schedule
+	// Handler runs one shard for one fire. It is not stored.
+	Handler Handler
+	// Shards is into how many parts a fire is divided, up to 10,000. Zero means 1. A new
+	// total counts from a fire that nobody has claimed.
+	Shards int
+	// ShardParams are Run.ShardParam for the shards that have one, up to 1000 bytes each.
+	// ParseShardParams reads them from a line of text.
+	ShardParams map[int]string
+	// Param is Run.Param for all shards: up to 8192 bytes.
+	Param string
+	// Revision is that of this definition. The highest in the fleet wins, so that an old
+	// binary cannot undo what a new one brought.
+	Revision int
+	// Strategy is the name of the strategy that deals the shards to instances. Empty means
+	// "sticky".
+	Strategy string
+	// Timeout bounds one attempt: its context ends with ErrTimeout. A handler that ignores
+	// that keeps its shard. Zero means no bound.
+	Timeout time.Duration
+	// OnCrash says what becomes of a run whose instance is gone.
+	OnCrash CrashPolicy
+	// OnMisfire says what becomes of fires that came due while their shard could not run.
+	OnMisfire MisfirePolicy
+	// StartPaused makes a job that the namespace has not seen before wait for an operator
+	// to resume it. It changes nothing for one that exists.
+	StartPaused bool
+	// MaxAttempts is how many times a fire of a shard is begun when its instances crash,
+	// before it counts as failed: a run that kills its process must not kill the whole
+	// fleet. Zero means 3.
+	MaxAttempts int
+}
+
+// Handler runs one shard for one fire. It is to return soon after ctx ends, of which
+// context.Cause tells the reason: ErrDraining, ErrSessionLost, ErrTimeout or
+// ErrJobRemoved. An error or panic counts the run as failed. One handler may be called for
+// several shards at once.
+type Handler interface {
+	Handle(ctx context.Context, r *Run) error
+}
+
+// HandlerFunc is a function as a Handler.
+type HandlerFunc func(ctx context.Context, r *Run) error
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, r *Run) error { return f(ctx, r) }
+
+// CrashPolicy says what becomes of a run whose instance is gone before it reported.
+type CrashPolicy int
+
+const (
+	// RerunElsewhere begins the run again on another instance, up to Job.MaxAttempts. Work
+	// is done at least once, and may be done twice. It is the zero value.
+	RerunElsewhere CrashPolicy = iota
+	// CountAsFailed leaves it at that. Work is done at most once.
+	CountAsFailed
+)
+
+// String returns the text form of p: "rerun elsewhere" or "count as failed".
+func (p CrashPolicy) String() string {
+	switch p {
+	case RerunElsewhere:
+		return "rerun elsewhere"
+	case CountAsFailed:
+		return "count as failed"
+	}
+	return fmt.Sprintf("unknown crash policy %d", int(p))
+}
+
+// MarshalText returns the text form of p, which is not checked.
+func (p CrashPolicy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads the text form of a policy.
+func (p *CrashPolicy) UnmarshalText(text []byte) error {
+	for _, known := range []CrashPolicy{RerunElsewhere, CountAsFailed} {
+		if string(text) == known.String() {
+			*p = known
+			return nil
+		}
+	}
+	return &unknownError{fmt.Sprintf(`crash policy %.100q: neither "rerun elsewhere" nor "count as failed"`, text)}
+}
+
+func (p CrashPolicy) check() error {
+	if p != RerunElsewhere && p != CountAsFailed {
+		return errors.New(p.String())
+	}
+	return nil
+}
+
+const (
+	defaultShards      = 1
+	defaultStrategy    = "sticky"
+	defaultMaxAttempts = 3
+
+	maxShards           = 10_000
+	maxNameBytes        = 100
+	maxDescriptionBytes = 1000
+	maxParamBytes       = 8192
+	maxShardParamBytes  = 1000
+)
+
+// clone returns a copy of j that shares nothing a caller could change.
+func (j Job) clone() Job {
+	j.ShardParams = maps.Clone(j.ShardParams)
+	return j
+}
+
+// checkJobs returns all that is wrong with jobs, joined, or nil. Each error wraps
+// ErrInvalidJob and names the job, the field and the rule. knows tells whether there is a
+// strategy of a name.
+func checkJobs(jobs []Job, knows func(strategy string) bool) error {
+	var errs []error
+	seen := make(map[string]bool, len(jobs))
+	for _, j := range jobs {
+		for _, p := range j.problems(knows) {
+			errs = append(errs, fmt.Errorf("%w %.100q: %w", ErrInvalidJob, j.Name, p))
+		}
+		if seen[j.Name] {
+			errs = append(errs, fmt.Errorf("%w %.100q: Name: given twice in one call", ErrInvalidJob, j.Name))
+		}
+		seen[j.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+func (j Job) problems(knows func(strategy string) bool) []problem {
+	d := definitionOf(j)
+	all := d.problems()
+	if f, ok := j.Handler.(HandlerFunc); j.Handler == nil || ok && f == nil {
+		all = append(all, problem{"Handler", errors.New("is nil")})
+	}
+	if !knows(d.Strategy) {
+		all = append(all, problem{"Strategy", fmt.Errorf("%.100q is not registered in this process", d.Strategy)})
+	}
+	return all
+}
+
+// problem is a rule of a definition that a field breaks.
+type problem struct {
+	field string // as in Job
+	err   error
+}
+
+func (p problem) Error() string { return p.field + ": " + p.err.Error() }
+
+func (p problem) Unwrap() error { return p.err }
+
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("is empty")
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("has a control character")
+	}
+	return checkText(name, maxNameBytes)
+}
+
+func checkText(text string, maxBytes int) error {
+	switch {
+	case len(text) > maxBytes:
+		return fmt.Errorf("has %d bytes, at most %d", len(text), maxBytes)
+	case !utf8.ValidString(text):
+		return errors.New("is not UTF-8")
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCall_ReturnsWhatTheHandlerReturns(t *testing.T) {
+	type key struct{}
+	ctx := context.WithValue(t.Context(), key{}, "value")
+	r := &Run{Shard: 2}
+	for _, want := range []error{nil, io.EOF} {
+		got := call(ctx, HandlerFunc(func(ctx context.Context, got *Run) error {
+			assert.Equal(t, "value", ctx.Value(key{}))
+			assert.Same(t, r, got)
+			return want
+		}), r)
+		assert.Equal(t, want, got)
+	}
+}
+
+func explode(context.Context, *Run) error { panic(io.ErrUnexpectedEOF) }
+
+func TestCall_APanicIsAnError(t *testing.T) {
+	t.Run("with its value and the stack of its place", func(t *testing.T) {
+		err := call(t.Context(), HandlerFunc(explode), &Run{})
+		var p *PanicError
+		require.ErrorAs(t, err, &p)
+		assert.Equal(t, io.ErrUnexpectedEOF, p.Value)
+		assert.Contains(t, string(p.Stack), "executor.explode")
+		assert.EqualError(t, err, "handler panicked: unexpected EOF")
+		assert.ErrorIs(t, err, io.ErrUnexpectedEOF, "a value that is an error is wrapped")
+	})
+	t.Run("of any value", func(t *testing.T) {
+		err := call(t.Context(), HandlerFunc(func(context.Context, *Run) error { panic(42) }), &Run{})
+		assert.EqualError(t, err, "handler panicked: 42")
+		assert.NoError(t, errors.Unwrap(err))
+	})
+	t.Run("of nil", func(t *testing.T) {
+		err := call(t.Context(), HandlerFunc(func(context.Context, *Run) error { panic(nil) }), &Run{})
+		var p *PanicError
+		require.ErrorAs(t, err, &p)
+	})
+	t.Run("of the runtime", func(t *testing.T) {
+		err := call(t.Context(), HandlerFunc(func(_ context.Context, r *Run) error {
+			return []error{nil}[r.Shard]
+		}), &Run{Shard: 1})
+		var re runtime.Error
+		assert.ErrorAs(t, err, &re)
+	})
+	t.Run("of a handler that is nil", func(t *testing.T) {
+		assert.ErrorContains(t, call(t.Context(), HandlerFunc(nil), &Run{}), "nil pointer")
+	})
+	t.Run("after it has been recovered by the handler it is none", func(t *testing.T) {
+		err := call(t.Context(), HandlerFunc(func(context.Context, *Run) (err error) {
+			defer func() { err = recover().(error) }()
+			panic(io.EOF)
+		}), &Run{})
+		assert.Equal(t, io.EOF, err)
+	})
+}
+
+// A worker that calls such a handler goes on to the next run.
+func TestCall_GoexitIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 3 {
+			cleaned := false
+			err := call(t.Context(), HandlerFunc(func(context.Context, *Run) error {
+				defer func() { cleaned = true }()
+				time.Sleep(time.Second)
+				runtime.Goexit()
+				return nil
+			}), &Run{})
+			assert.ErrorIs(t, err, errGoexit)
+			assert.True(t, cleaned)
+		}
+	})
+}
+
+func TestCall_ReturnsWhenTheHandlerHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		err := call(ctx, HandlerFunc(func(context.Context, *Run) error {
+			time.Sleep(time.Minute) // does not listen
+			return nil
+		}), &Run{})
+		assert.NoError(t, err)
+		assert.Equal(t, time.Minute, time.Since(start))
+	})
+}

@@ -1,0 +1,96 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// Run is one shard of a job, executed for one fire. It is plain data: a test of a handler
+// writes &executor.Run{Shard: 2, Shards: 3}.
+type Run struct {
+	// ID names the attempt: job/shard/fire/attempt, the fire as in RFC 3339, in UTC. For a
+	// triggered run the number of the trigger takes the place of the fire: "#7". The job's
+	// name may hold slashes; nothing after it does.
+	ID string
+	// Key is ID without the attempt: the same for every attempt at this piece of work, for
+	// a column that keeps it from being done twice. It has at most 140 bytes.
+	Key string
+	// Job is the name of the job, Instance that of the process.
+	Job, Instance string
+	// Shard counts from 0 and is below Shards, which is the same for all shards of a fire.
+	Shard, Shards int
+	// Param is that of the job or of the trigger, ShardParam that of the shard.
+	Param, ShardParam string
+	// FireTime is the scheduled instant, equal on every instance and in UTC. It is not the
+	// time of the start.
+	FireTime time.Time
+	// Attempt is 1 for the first.
+	Attempt int
+	// Reason is why this run was begun.
+	Reason Reason
+	// Trigger is the number of the trigger, if the run is Triggered.
+	Trigger uint64
+	// Fence is a fencing token: greater than that of any earlier run of this shard, and
+	// below 1<<63. A store that refuses smaller ones is safe from runs that do not know
+	// that they are over.
+	Fence uint64
+
+	commit func(context.Context, []registry.Op) (registry.Rev, error)
+}
+
+// Commit applies ops in one transaction, on the condition that the session of this run is
+// alive. It fails with ErrRunOver, and changes nothing, once the run or its session has
+// ended.
+//
+// On a Run written by hand it writes nothing and returns nil.
+func (r *Run) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, error) {
+	if r.commit == nil {
+		return registry.Rev{}, nil
+	}
+	return r.commit(ctx, ops)
+}
+
+// runKey returns Run.Key. A trigger of 0 is none.
+func runKey(job string, shard int, fire time.Time, trigger uint64) string {
+	which := fire.UTC().Format(time.RFC3339Nano)
+	if trigger > 0 {
+		which = "#" + strconv.FormatUint(trigger, 10)
+	}
+	return fmt.Sprintf("%s/%d/%s", job, shard, which)
+}
+
+// runID returns Run.ID.
+func runID(key string, attempt int) string { return key + "/" + strconv.Itoa(attempt) }
+
+// Reason is why a run was begun.
+type Reason int
+
+const (
+	// Scheduled: its fire came, and the shard was free. It is the zero value.
+	Scheduled Reason = iota
+	// Misfire: its fire came while the shard could not run. See MisfirePolicy.
+	Misfire
+	// Failover: the instance of an earlier attempt is gone.
+	Failover
+	// Triggered: somebody asked for it.
+	Triggered
+)
+
+// String returns the reason as a word.
+func (r Reason) String() string {
+	switch r {
+	case Scheduled:
+		return "scheduled"
+	case Misfire:
+		return "misfire"
+	case Failover:
+		return "failover"
+	case Triggered:
+		return "triggered"
+	}
+	return "unknown"
+}

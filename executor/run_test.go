@@ -1,0 +1,85 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestRun_KeyAndID(t *testing.T) {
+	for _, c := range []struct {
+		job     string
+		shard   int
+		fire    string
+		trigger uint64
+		attempt int
+		id      string
+	}{
+		{"settle", 2, "2026-05-05T03:00:00Z", 0, 1, "settle/2/2026-05-05T03:00:00Z/1"},
+		{"settle", 2, "2026-05-05T11:00:00+08:00", 0, 1, "settle/2/2026-05-05T03:00:00Z/1"},
+		{"tick", 0, "2026-05-05T03:00:00.25Z", 0, 3, "tick/0/2026-05-05T03:00:00.25Z/3"},
+		{"settle", 2, "2026-05-05T03:00:00Z", 7, 1, "settle/2/#7/1"},
+		{"a/b", 0, "2026-05-05T03:00:00Z", 0, 1, "a/b/0/2026-05-05T03:00:00Z/1"},
+	} {
+		fire, err := time.Parse(time.RFC3339Nano, c.fire)
+		require.NoError(t, err)
+		key := runKey(c.job, c.shard, fire, c.trigger)
+		assert.Equal(t, c.id, runID(key, c.attempt))
+		assert.True(t, strings.HasPrefix(c.id, key+"/"))
+	}
+	longest := runKey(strings.Repeat("n", maxNameBytes), maxShards-1, time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC), 0)
+	assert.LessOrEqual(t, len(longest), 140)
+	assert.LessOrEqual(t, len(runKey(strings.Repeat("n", maxNameBytes), maxShards-1, time.Time{}, math.MaxUint64)), 140)
+}
+
+func TestRun_CommitOfARunWrittenByHand(t *testing.T) {
+	rev, err := (&Run{Shard: 2, Shards: 3}).Commit(t.Context(), registry.Create("a", nil))
+	assert.NoError(t, err)
+	assert.True(t, rev.IsZero())
+}
+
+func TestRun_CommitGoesToTheExecutor(t *testing.T) {
+	var sent []registry.Op
+	r := Run{commit: func(_ context.Context, ops []registry.Op) (registry.Rev, error) {
+		sent = ops
+		return registry.Rev{Seq: 5}, ErrRunOver
+	}}
+	rev, err := r.Commit(t.Context(), registry.Create("a", nil), registry.Create("b", nil))
+	assert.Equal(t, registry.Rev{Seq: 5}, rev)
+	assert.ErrorIs(t, err, ErrRunOver)
+	assert.Equal(t, []registry.Op{registry.Create("a", nil), registry.Create("b", nil)}, sent)
+}
+
+// A handler may hand its Run to a child process or a log as it is.
+func TestRun_IsPlainData(t *testing.T) {
+	r := Run{ID: "settle/2/#7/1", Job: "settle", Shard: 2, Shards: 3, FireTime: date("2026-05-05T03:00:00Z"), Reason: Triggered, Trigger: 7, Fence: 1 << 62}
+	data, err := json.Marshal(&r)
+	require.NoError(t, err)
+	var back Run
+	require.NoError(t, json.Unmarshal(data, &back))
+	assert.Equal(t, r, back)
+}
+
+func TestReason_Text(t *testing.T) {
+	assert.Equal(t, Scheduled, (&Run{}).Reason)
+	for r, text := range map[Reason]string{Scheduled: "scheduled", Misfire: "misfire", Failover: "failover", Triggered: "triggered", -1: "unknown"} {
+		assert.Equal(t, text, r.String())
+	}
+}
+
+func TestErrSessionLost_IsThatOfTheRegistry(t *testing.T) {
+	assert.ErrorIs(t, ErrSessionLost, registry.ErrSessionLost)
+	assert.ErrorIs(t, registry.ErrSessionLost, ErrSessionLost)
+	for _, other := range []error{ErrDraining, ErrTimeout, ErrJobRemoved, ErrRunOver} {
+		assert.False(t, errors.Is(ErrSessionLost, other))
+	}
+}

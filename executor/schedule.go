@@ -1,0 +1,203 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Schedule says when a job fires. It is a value: two schedules are the same if they are
+// ==, and the zero value is OnTrigger. Its text form, which ParseSchedule reads, is what
+// records and command lines hold:
+//
+//	cron 0 3 * * * in Asia/Shanghai
+//	every 10s
+//	on trigger
+//
+// The constructors accept anything. What is wrong with a schedule is reported when it is
+// used: by Next, ParseSchedule and the validation of its Job.
+type Schedule struct {
+	text string // words separated by single spaces; empty for OnTrigger
+}
+
+const (
+	triggerText      = "on trigger"
+	minInterval      = time.Millisecond
+	maxScheduleBytes = 1000
+)
+
+// Cron fires at the clock readings that spec describes, which has five fields (minute,
+// hour, day of month, month, day of week with Sunday = 0) or six (seconds first), or is a
+// descriptor such as @daily. Fields hold numbers, names (jan, mon), ranges, lists and
+// steps; if both days are restricted, either will do. A prefix CRON_TZ=zone or TZ=zone
+// does the same as In. "@every" is refused, because its instants depend on when it was
+// asked: use Every.
+//
+// The readings are of a clock in UTC, or in the zone that In names. Where that clock is
+// put forward or back, these rules hold:
+//
+//   - A reading that the clock skips counts at the first instant after the gap: "30 2"
+//     fires at 03:00 on the day when 02:30 does not exist. All that fall into one gap,
+//     and a reading at its very end, make one fire. A schedule of every hour fires often
+//     enough and passes over what is skipped.
+//   - A reading that the clock shows twice counts the first time. A schedule that goes by
+//     the hour or the minute fires both times and so goes on in real time: one whose
+//     hour field allows all hours, or whose minute field begins with a star.
+//
+// So a schedule of a fixed time of day fires once on each of its days, and one of every
+// 15 minutes fires each time that 15 minutes have passed.
+func Cron(spec string) Schedule {
+	words := strings.Fields(spec)
+	var zones []string
+	for len(words) > 0 {
+		prefix, zone, ok := strings.Cut(words[0], "=")
+		if !ok || prefix != "CRON_TZ" && prefix != "TZ" {
+			break
+		}
+		zones = append(zones, zone)
+		words = words[1:]
+	}
+	s := Schedule{text: strings.Join(append([]string{"cron"}, words...), " ")}
+	for _, zone := range zones {
+		s = s.In(zone)
+	}
+	return s
+}
+
+// Every fires at the whole multiples of d since the Unix epoch, at least a millisecond
+// apart. Every(24*time.Hour) is midnight UTC.
+func Every(d time.Duration) Schedule {
+	return Schedule{text: "every " + durationText(d)}
+}
+
+// OnTrigger has no fires of its own. It is the zero Schedule.
+func OnTrigger() Schedule { return Schedule{} }
+
+// In returns the cron schedule s with its fields read off a clock in zone, a name of the
+// IANA time zone database such as Europe/Berlin. A schedule can name one zone only.
+func (s Schedule) In(zone string) Schedule {
+	return Schedule{text: s.String() + " in " + strings.TrimSpace(zone)}
+}
+
+// String returns the text form of s.
+func (s Schedule) String() string {
+	if s.text == "" {
+		return triggerText
+	}
+	return s.text
+}
+
+// Next returns the first n fires after an instant, in ascending order and in the zone of
+// the schedule. It returns fewer if there are no more.
+func (s Schedule) Next(after time.Time, n int) ([]time.Time, error) {
+	t, err := s.compile()
+	if err != nil {
+		return nil, err
+	}
+	zone := time.UTC
+	if c, ok := t.(*crontab); ok {
+		zone = c.zone.location
+	}
+	var fires []time.Time
+	for len(fires) < n {
+		after = t.next(after)
+		if after.IsZero() {
+			break
+		}
+		fires = append(fires, after.In(zone))
+	}
+	return fires, nil
+}
+
+// ParseSchedule reads the text form of a schedule and checks it.
+func ParseSchedule(text string) (Schedule, error) {
+	s, err := parseSchedule(strings.Fields(text))
+	if err != nil {
+		return Schedule{}, fmt.Errorf("schedule %.200q: %w", text, err)
+	}
+	if err := s.check(); err != nil {
+		return Schedule{}, err
+	}
+	return s, nil
+}
+
+func parseSchedule(words []string) (Schedule, error) {
+	if len(words) == 0 {
+		return Schedule{}, errors.New("empty")
+	}
+	rest := strings.Join(words[1:], " ")
+	switch {
+	case words[0] == "cron":
+		return Cron(rest), nil
+	case words[0] == "every":
+		d, err := time.ParseDuration(rest)
+		return Every(d), err
+	case strings.Join(words, " ") == triggerText:
+		return OnTrigger(), nil
+	}
+	return Schedule{}, &unknownError{`begins with none of "cron", "every" and "` + triggerText + `"`}
+}
+
+// MarshalText returns the text form of s, which is not checked.
+func (s Schedule) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText is ParseSchedule.
+func (s *Schedule) UnmarshalText(text []byte) error {
+	parsed, err := ParseSchedule(string(text))
+	if err != nil {
+		return err
+	}
+	*s = parsed
+	return nil
+}
+
+// check returns an error that names the text of s and the rule it breaks, or nil.
+func (s Schedule) check() error {
+	_, err := s.compile()
+	return err
+}
+
+// compile returns the fires of s. Equal schedules share one timetable while it is in use.
+func (s Schedule) compile() (timetable, error) {
+	t, err := s.timetable()
+	if err != nil {
+		return nil, fmt.Errorf("schedule %.200q: %w", s.String(), err)
+	}
+	return t, nil
+}
+
+func (s Schedule) timetable() (timetable, error) {
+	if len(s.text) > maxScheduleBytes {
+		return nil, fmt.Errorf("longer than %d bytes", maxScheduleBytes)
+	}
+	kind, rest, _ := strings.Cut(s.text, " ")
+	switch kind {
+	case "":
+		return never{}, nil
+	case "cron":
+		c, err := crontabs.get(rest, newCrontab)
+		if err != nil {
+			return nil, err // and not a *crontab that is nil in an interface that is not
+		}
+		return c, nil
+	case "every":
+		return newInterval(rest)
+	}
+	return nil, errNoZoneHere
+}
+
+var errNoZoneHere = errors.New("only a cron schedule can be in a zone")
+
+// durationText returns d in the form of time.Duration.String without the units that are
+// zero at the end: "1h", not "1h0m0s".
+func durationText(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -1,0 +1,212 @@
+package executor
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata" // the zones of these tests, where the system has none
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSchedule_Text(t *testing.T) {
+	for _, c := range []struct {
+		s    Schedule
+		text string
+	}{
+		{Schedule{}, "on trigger"},
+		{OnTrigger(), "on trigger"},
+		{Every(10 * time.Second), "every 10s"},
+		{Every(time.Millisecond), "every 1ms"},
+		{Every(time.Hour), "every 1h"},
+		{Every(90 * time.Minute), "every 1h30m"},
+		{Every(time.Minute), "every 1m"},
+		{Every(time.Hour + time.Second), "every 1h0m1s"},
+		{Cron("0 3 * * *"), "cron 0 3 * * *"},
+		{Cron("  0  3 *\t* * "), "cron 0 3 * * *"},
+		{Cron("30 0 3 * * mon-fri"), "cron 30 0 3 * * mon-fri"},
+		{Cron("@daily").In("UTC"), "cron @daily in UTC"},
+		{Cron("0 3 * * *").In("Asia/Shanghai"), "cron 0 3 * * * in Asia/Shanghai"},
+		{Cron("CRON_TZ=Asia/Shanghai 0 3 * * *"), "cron 0 3 * * * in Asia/Shanghai"},
+		{Cron("TZ=Asia/Shanghai  0 3 * * *"), "cron 0 3 * * * in Asia/Shanghai"},
+	} {
+		t.Run(c.text, func(t *testing.T) {
+			assert.Equal(t, c.text, c.s.String())
+			parsed, err := ParseSchedule(c.text)
+			require.NoError(t, err)
+			assert.True(t, c.s == parsed, "parsing its text gives the same value, got %#v", parsed)
+
+			stored, err := json.Marshal(c.s)
+			require.NoError(t, err)
+			assert.Equal(t, `"`+c.text+`"`, string(stored))
+			var loaded Schedule
+			require.NoError(t, json.Unmarshal(stored, &loaded))
+			assert.True(t, c.s == loaded)
+		})
+	}
+}
+
+func TestParseSchedule_TakesOtherSpellings(t *testing.T) {
+	for text, same := range map[string]Schedule{
+		"every 60s":                         Every(time.Minute),
+		"every 1.5h":                        Every(90 * time.Minute),
+		"  every   10s ":                    Every(10 * time.Second),
+		" on  trigger":                      OnTrigger(),
+		"cron CRON_TZ=Asia/Tokyo 0 3 * * *": Cron("0 3 * * *").In("Asia/Tokyo"),
+	} {
+		parsed, err := ParseSchedule(text)
+		require.NoError(t, err)
+		assert.True(t, parsed == same, "%q is %v", text, parsed)
+	}
+}
+
+// Whatever is wrong is said by all who use the schedule, with its text and the rule.
+func TestSchedule_Refuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		s    Schedule
+		rule string
+	}{
+		"no fields":               {Cron(""), "empty"},
+		"only a zone":             {Cron("CRON_TZ=Asia/Tokyo"), "empty"},
+		"too few fields":          {Cron("0 3 * *"), "expected 5 to 6 fields"},
+		"too many fields":         {Cron("0 0 3 * * * 2026"), "expected 5 to 6 fields"},
+		"a field out of range":    {Cron("60 3 * * *"), "above maximum (59)"},
+		"a weekday as in Quartz":  {Cron("0 3 * * 7"), "above maximum (6)"},
+		"a word for a number":     {Cron("0 three * * *"), "three"},
+		"an unknown descriptor":   {Cron("@reboot"), "@reboot"},
+		"every as a descriptor":   {Cron("@every 10s"), `"every 10s"`},
+		"a date that never comes": {Cron("0 0 30 feb *"), "never fires"},
+		"an empty list":           {Cron(", 3 * * *"), "never fires"},
+		"an unknown zone":         {Cron("0 3 * * *").In("Mars/Olympus"), "Mars/Olympus"},
+		"an unknown prefix zone":  {Cron("TZ=Mars/Olympus 0 3 * * *"), "Mars/Olympus"},
+		"an empty zone":           {Cron("0 3 * * *").In(""), "no name"},
+		"an empty prefix zone":    {Cron("TZ= 0 3 * * *"), "no name"},
+		"the zone of the machine": {Cron("0 3 * * *").In("Local"), "differs between instances"},
+		"a path as a zone":        {Cron("0 3 * * *").In("../../etc/passwd"), "time zone"},
+		"words after the zone":    {Cron("0 3 * * *").In("Asia/Tokyo or so"), "Asia/Tokyo or so"},
+		"In twice":                {Cron("0 3 * * *").In("Asia/Tokyo").In("UTC"), "named twice"},
+		"a prefix and In":         {Cron("CRON_TZ=Asia/Tokyo 0 3 * * *").In("UTC"), "named twice"},
+		"two prefixes":            {Cron("CRON_TZ=Asia/Tokyo TZ=UTC 0 3 * * *"), "named twice"},
+		"a spec beyond bounds":    {Cron(strings.Repeat("1,", 600) + "1 * * * *"), "longer than 1000 bytes"},
+		"no interval":             {Every(0), "below 1ms"},
+		"a negative interval":     {Every(-time.Second), "below 1ms"},
+		"too short an interval":   {Every(time.Millisecond - 1), "below 1ms"},
+		"an interval in a zone":   {Every(time.Second).In("UTC"), "only a cron schedule"},
+		"a trigger in a zone":     {OnTrigger().In("UTC"), "only a cron schedule"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.s.check()
+			require.ErrorContains(t, err, c.rule)
+			assert.ErrorContains(t, err, strings.TrimSpace(c.s.String())[:3], "names the text")
+			_, err = c.s.Next(time.Now(), 1)
+			assert.ErrorContains(t, err, c.rule)
+			_, err = ParseSchedule(c.s.String())
+			assert.Error(t, err)
+		})
+	}
+}
+
+func TestParseSchedule_RefusesOtherTexts(t *testing.T) {
+	for _, text := range []string{"", "  ", "every", "every 10", "every 10s or so", "cron", "on", "on triggers", "on trigger now"} {
+		_, err := ParseSchedule(text)
+		assert.Error(t, err, text)
+		assert.ErrorContains(t, err, "schedule ", text)
+	}
+	var s Schedule
+	assert.Error(t, s.UnmarshalText([]byte("every 0s")))
+}
+
+func TestParseSchedule_AKindOfALaterVersion(t *testing.T) {
+	_, err := ParseSchedule("after 10s")
+	require.ErrorIs(t, err, ErrNewerFormat)
+	assert.ErrorContains(t, err, `"after 10s"`)
+
+	_, err = ParseSchedule("every never")
+	assert.NotErrorIs(t, err, ErrNewerFormat, "what is merely wrong is not newer")
+}
+
+func TestSchedule_Next(t *testing.T) {
+	after := date("2026-02-27T12:00:00Z")
+
+	t.Run("in order, after the instant, in the zone of the schedule", func(t *testing.T) {
+		fires, err := Cron("0 3 * * *").In("Asia/Shanghai").Next(after, 2)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"2026-02-28T03:00:00+08:00", "2026-03-01T03:00:00+08:00"}, texts(fires))
+	})
+	t.Run("in UTC where no zone is named", func(t *testing.T) {
+		for _, s := range []Schedule{Cron("0 3 * * *"), Every(24 * time.Hour), Every(time.Second)} {
+			fires, err := s.Next(after.In(time.FixedZone("elsewhere", 3600)), 1)
+			require.NoError(t, err)
+			assert.Equal(t, time.UTC, fires[0].Location(), s)
+		}
+	})
+	t.Run("a fire does not follow itself", func(t *testing.T) {
+		for _, s := range []Schedule{Cron("0 3 * * *"), Every(time.Millisecond)} {
+			two, err := s.Next(after, 2)
+			require.NoError(t, err)
+			one, err := s.Next(two[0], 1)
+			require.NoError(t, err)
+			assert.Equal(t, two[1:], one, s)
+			one, err = s.Next(two[0].Add(-1), 1)
+			require.NoError(t, err)
+			assert.Equal(t, two[:1], one, s)
+		}
+	})
+	t.Run("none if there are none, or none are wanted", func(t *testing.T) {
+		fires, err := OnTrigger().Next(after, 5)
+		require.NoError(t, err)
+		assert.Empty(t, fires)
+		fires, err = Every(time.Second).Next(after, -1)
+		require.NoError(t, err)
+		assert.Empty(t, fires)
+	})
+	t.Run("not the machine's zone", func(t *testing.T) {
+		local := time.Local
+		defer func() { time.Local = local }()
+		time.Local = time.FixedZone("here", 5*3600)
+		fires, err := Cron("0 3 * * *").Next(after.Local(), 1)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"2026-02-28T03:00:00Z"}, texts(fires))
+	})
+}
+
+// No text makes the parser panic, and what it accepts it writes in a form that it reads
+// as the same.
+func FuzzParseSchedule(f *testing.F) {
+	for _, text := range []string{
+		"cron 0 3 * * * in Asia/Shanghai", "every 10s", "on trigger", "cron TZ=", "cron TZ=UTC",
+		"cron @every 1s", "cron */7 1-5/2 ? jan-dec sun,mon", "every 1h0m1s in UTC", "cron 0 0 31 2 1",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ParseSchedule(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseSchedule(s.String())
+		require.NoError(t, err)
+		require.Equal(t, s, again)
+		fires, err := s.Next(date("2026-03-08T00:00:00Z"), 3)
+		require.NoError(t, err)
+		require.True(t, len(fires) == 3 || s == OnTrigger(), "%v of %v", fires, s)
+	})
+}
+
+func date(text string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		panic(err)
+	}
+	return t.UTC()
+}
+
+func texts(times []time.Time) []string {
+	all := make([]string, len(times))
+	for i, t := range times {
+		all[i] = t.Format(time.RFC3339Nano)
+	}
+	return all
+}

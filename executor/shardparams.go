@@ -1,0 +1,61 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ParseShardParams reads Job.ShardParams from a line such as "0=Beijing,1=Shanghai".
+// Spaces around shards and values do not count; a value may hold any character but a
+// comma. An empty line has no params.
+func ParseShardParams(line string) (map[int]string, error) {
+	params := make(map[int]string)
+	if strings.TrimSpace(line) == "" {
+		return params, nil
+	}
+	for item := range strings.SplitSeq(line, ",") {
+		shard, value, err := parseShardParam(item)
+		if err != nil {
+			return nil, fmt.Errorf("parse shard params: %.100q: %w", item, err)
+		}
+		if _, ok := params[shard]; ok {
+			return nil, fmt.Errorf("parse shard params: %.100q: shard %d is given twice", item, shard)
+		}
+		params[shard] = value
+	}
+	return params, nil
+}
+
+func parseShardParam(item string) (shard int, value string, err error) {
+	number, value, ok := strings.Cut(item, "=")
+	if !ok {
+		return 0, "", errors.New("is not of the form shard=value")
+	}
+	shard, err = strconv.Atoi(strings.TrimSpace(number))
+	if err != nil || shard < 0 || shard >= maxShards {
+		return 0, "", fmt.Errorf("the shard is not a number from 0 to %d", maxShards-1)
+	}
+	return shard, strings.TrimSpace(value), nil
+}
+
+// FormatShardParams returns the line from which ParseShardParams reads params, in order
+// of the shards. It fails for a value that such a line cannot hold: one with a comma, or
+// with spaces at its ends.
+func FormatShardParams(params map[int]string) (string, error) {
+	var line strings.Builder
+	for i, shard := range slices.Sorted(maps.Keys(params)) {
+		value := params[shard]
+		if strings.Contains(value, ",") || strings.TrimSpace(value) != value {
+			return "", fmt.Errorf("format shard params: %.100q of shard %d has a comma, or spaces at its ends", value, shard)
+		}
+		if i > 0 {
+			line.WriteByte(',')
+		}
+		fmt.Fprintf(&line, "%d=%s", shard, value)
+	}
+	return line.String(), nil
+}

@@ -1,0 +1,98 @@
+package executor
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// timetable is the fires of a schedule: a set of instants, ordered, the same in every
+// process. Its methods may be called from many goroutines.
+type timetable interface {
+	// next returns the first fire after an instant, in UTC, or the zero Time if there is
+	// none.
+	next(after time.Time) time.Time
+	// count returns how many fires there are after one instant and not after another. It
+	// does not take longer the more there are.
+	count(after, through time.Time) int
+}
+
+// latest returns the fire of t, after an instant and not after another, with which the
+// last n of them begin. There must be that many.
+func latest(t timetable, after, through time.Time, n int) time.Time {
+	low, high := after, through // n fires or more follow low, fewer follow high
+	for {
+		middle := low.Add(high.Sub(low) / 2)
+		fire := t.next(middle)
+		switch follow := t.count(middle, through); {
+		case follow == n:
+			return fire
+		case follow > n:
+			low = fire
+		default:
+			high = middle
+		}
+	}
+}
+
+// never is the timetable of OnTrigger.
+type never struct{}
+
+func (never) next(time.Time) time.Time       { return time.Time{} }
+func (never) count(time.Time, time.Time) int { return 0 }
+
+// interval is the timetable of Every: the multiples of its nanoseconds since the Unix
+// epoch, as far as 64 bits hold them, which is from 1677 to 2262.
+type interval int64
+
+func newInterval(text string) (timetable, error) {
+	if strings.Contains(text, " ") {
+		return nil, errNoZoneHere
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return nil, err
+	}
+	if d < minInterval {
+		return nil, fmt.Errorf("the interval is below %v", minInterval)
+	}
+	return interval(d), nil
+}
+
+func (d interval) next(after time.Time) time.Time {
+	n := d.through(after)
+	if n >= math.MaxInt64/int64(d) {
+		return time.Time{}
+	}
+	return time.Unix(0, (n+1)*int64(d)).UTC()
+}
+
+func (d interval) count(after, through time.Time) int {
+	return int(min(max(0, d.through(through)-d.through(after)), math.MaxInt))
+}
+
+var (
+	minNano = time.Unix(0, math.MinInt64)
+	maxNano = time.Unix(0, math.MaxInt64)
+)
+
+// through returns the number of the last multiple that is not after t.
+func (d interval) through(t time.Time) int64 {
+	switch {
+	case t.Before(minNano):
+		return math.MinInt64/int64(d) - 1
+	case t.After(maxNano):
+		return math.MaxInt64 / int64(d)
+	}
+	return floorDiv(t.UnixNano(), int64(d))
+}
+
+// floorDiv returns a/b rounded down, for a positive b.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

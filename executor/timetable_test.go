@@ -1,0 +1,99 @@
+package executor
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEvery_FiresAtMultiplesSinceTheEpoch(t *testing.T) {
+	for _, c := range []struct {
+		every       time.Duration
+		after, next string
+	}{
+		{10 * time.Second, "2026-01-01T00:00:03Z", "2026-01-01T00:00:10Z"},
+		{10 * time.Second, "2026-01-01T00:00:07Z", "2026-01-01T00:00:10Z"},
+		{10 * time.Second, "2026-01-01T00:00:10Z", "2026-01-01T00:00:20Z"},
+		{24 * time.Hour, "2026-01-01T12:00:00+14:00", "2026-01-01T00:00:00Z"},
+		{7 * 24 * time.Hour, "2026-01-03T00:00:00Z", "2026-01-08T00:00:00Z"}, // a Thursday, as 1970-01-01
+		{1500 * time.Microsecond, "2026-01-01T00:00:00.001Z", "2026-01-01T00:00:00.0015Z"},
+		{time.Hour, "1969-12-31T23:30:00Z", "1970-01-01T00:00:00Z"},
+		{time.Hour, "1969-12-31T22:30:00Z", "1969-12-31T23:00:00Z"},
+	} {
+		assert.Equal(t, date(c.next), compile(t, Every(c.every)).next(date(c.after)), "%v after %s", c.every, c.after)
+	}
+}
+
+// Nanoseconds since the epoch fit into 64 bits from 1677 to 2262; outside there is nothing,
+// and nothing overflows.
+func TestEvery_AtTheEndsOfItsRange(t *testing.T) {
+	for _, d := range []time.Duration{time.Millisecond, 7 * time.Second, 1000 * time.Hour, math.MaxInt64} {
+		tt := compile(t, Every(d))
+		first := tt.next(time.Time{})
+		assert.Less(t, first.Sub(time.Unix(0, math.MinInt64)), d, d)
+		assert.Equal(t, 1, tt.count(time.Time{}, first), d)
+		end := time.Unix(0, math.MaxInt64)
+		assert.Zero(t, tt.next(end), d)
+		last := tt.next(end.Add(-d))
+		assert.False(t, last.IsZero() || last.After(end), "%v: %v", d, last)
+		assert.Zero(t, tt.next(last), d)
+		assert.Zero(t, tt.next(date("2400-01-01T00:00:00Z")), d)
+		assert.Zero(t, tt.count(last, date("2400-01-01T00:00:00Z")), d)
+	}
+}
+
+func TestEvery_CountAgreesWithWalking(t *testing.T) {
+	const seed = 3
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 300 {
+		tt := compile(t, Every(time.Millisecond+time.Duration(r.Int64N(int64(time.Minute)))))
+		after := time.Unix(r.Int64N(4e9)-2e9, r.Int64N(1e9))
+		through := after.Add(time.Duration(r.Int64N(int64(time.Minute))))
+		require.Equal(t, len(fires(tt, after, through)), tt.count(after, through))
+		require.Equal(t, 0, tt.count(through, after))
+	}
+}
+
+func TestOnTrigger_NeverFires(t *testing.T) {
+	tt := compile(t, OnTrigger())
+	assert.Zero(t, tt.next(time.Time{}))
+	assert.Zero(t, tt.count(time.Time{}, time.Now()))
+}
+
+func TestLatest_IsTheFireWithWhichTheLastOnesBegin(t *testing.T) {
+	const seed = 4
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		tt := compile(t, randomSchedule(r))
+		after := date("2026-10-20T00:00:00Z").Add(time.Duration(r.Int64N(int64(20 * 24 * time.Hour))))
+		last := after
+		for range 1 + r.IntN(200) {
+			last = tt.next(last)
+		}
+		through := last.Add(tt.next(last).Sub(last) / 2)
+		all := fires(tt, after, through)
+		for n := 1; n <= len(all); n += 1 + r.IntN(20) {
+			require.Equal(t, all[len(all)-n], latest(tt, after, through, n))
+		}
+	}
+}
+
+// The first fire asked for by a shard that knows no earlier instant.
+func TestLatest_FromTheZeroTime(t *testing.T) {
+	now := date("2026-05-05T05:05:05Z")
+	assert.Equal(t, date("2026-05-05T03:00:00Z"), latest(compile(t, Cron("0 3 * * *")), time.Time{}, now, 1))
+	assert.Equal(t, date("2026-05-05T05:05:00Z"), latest(compile(t, Every(10*time.Second)), time.Time{}, now, 1))
+}
+
+func randomSchedule(r *rand.Rand) Schedule {
+	if r.IntN(2) == 0 {
+		return Every(time.Millisecond + time.Duration(r.Int64N(int64(time.Hour))))
+	}
+	return Cron(randomSpec(r)).In(pick(r, "UTC", "America/New_York", "Australia/Lord_Howe"))
+}
