@@ -1,0 +1,228 @@
+package record
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// ErrNewerFormat means that a record was written by a newer version, which must not be
+// guessed at.
+var ErrNewerFormat = errors.New("newer format")
+
+// fields are the members of a JSON object that this version does not know.
+type fields map[string]json.RawMessage
+
+// deflateAbove is the size from which on a record is stored deflated: the worst case, ten
+// thousand shards with a watermark each, has to fit a value.
+const deflateAbove = 32 << 10
+
+// deflated begins the stored form of such a record; raw deflated data follows. It is not
+// readable either way, and as JSON it would be a third longer.
+const deflated = "deflate\n"
+
+// Encode returns the stored form of v.
+func Encode(v any) ([]byte, error) {
+	b, err := marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	if len(b) <= deflateAbove {
+		return b, nil
+	}
+	buf := bytes.NewBufferString(deflated)
+	w, err := flate.NewWriter(buf, flate.DefaultCompression)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	_, werr := w.Write(b)
+	if err := errors.Join(werr, w.Close()); err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	return buf.Bytes(), nil
+}
+
+// maxInflated bounds what a stored record may unfold to.
+const maxInflated = 16 << 20
+
+// inflate undoes what Encode does to large records.
+func inflate(b []byte) ([]byte, error) {
+	packed, ok := bytes.CutPrefix(b, []byte(deflated))
+	if !ok {
+		return b, nil
+	}
+	out, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), maxInflated+1))
+	if err != nil {
+		return nil, fmt.Errorf("inflate: %w", err)
+	}
+	if len(out) > maxInflated {
+		return nil, fmt.Errorf("inflate: longer than %d bytes", maxInflated)
+	}
+	return out, nil
+}
+
+// Decode reads the stored form of a record without unknown fields to keep.
+func Decode[T any](b []byte) (T, error) {
+	var v T
+	b, err := inflate(b)
+	if err == nil {
+		err = json.Unmarshal(b, &v)
+	}
+	return v, err
+}
+
+// DecodeDefinition returns the JSON of a definition and the part that planning needs.
+func DecodeDefinition(b []byte) (json.RawMessage, Job, error) {
+	b, err := inflate(b)
+	if err != nil {
+		return nil, Job{}, err
+	}
+	j, err := ParseJob(b)
+	if err != nil {
+		return nil, Job{}, err
+	}
+	var compact bytes.Buffer // as it will stand in plans, to be compared
+	if err := json.Compact(&compact, b); err != nil {
+		return nil, Job{}, err
+	}
+	return compact.Bytes(), j, nil
+}
+
+// DecodePlan reads and checks a plan.
+func DecodePlan(b []byte) (*Plan, error) {
+	p := new(Plan)
+	extra, err := decodeKeeping(b, p)
+	if err != nil {
+		return nil, err
+	}
+	p.extra = extra
+	if p.Format > Format {
+		return nil, fmt.Errorf("%w: plan has format %d, this version knows %d", ErrNewerFormat, p.Format, Format)
+	}
+	if err := CheckJobName(p.Job); err != nil {
+		return nil, fmt.Errorf("job: %w", err)
+	}
+	if len(p.Epochs) == 0 {
+		return nil, errors.New("epochs: none")
+	}
+	for i := range p.Epochs {
+		e := &p.Epochs[i]
+		if i > 0 && e.Gen <= p.Epochs[i-1].Gen {
+			return nil, fmt.Errorf("epochs: generation %d follows %d", e.Gen, p.Epochs[i-1].Gen)
+		}
+		if e.job, err = ParseJob(e.Def); err != nil {
+			return nil, fmt.Errorf("epochs: generation %d: %w", e.Gen, err)
+		}
+		if e.job.Name != p.Job {
+			return nil, fmt.Errorf("epochs: generation %d: definition of %q in the plan of %q", e.Gen, e.job.Name, p.Job)
+		}
+	}
+	if err := p.checkOwners(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Plan) checkOwners() error {
+	given, total := 0, p.Shards()
+	var all shardset.Set
+	for inc, shards := range p.Owners {
+		if most, ok := shards.Max(); ok && most >= total {
+			return fmt.Errorf("owners: %s has shard %d of %d", inc, most, total)
+		}
+		given += shards.Len()
+		all = all.Union(shards)
+	}
+	if all.Len() != given {
+		return errors.New("owners: a shard is given twice")
+	}
+	return nil
+}
+
+// DecodeControl reads a control record.
+func DecodeControl(b []byte) (*Control, error) {
+	c := new(Control)
+	extra, err := decodeKeeping(b, c)
+	c.extra = extra
+	return c, err
+}
+
+// MarshalJSON writes the plan and what an earlier reader did not understand of it.
+func (p *Plan) MarshalJSON() ([]byte, error) {
+	type plain Plan
+	return appendFields((*plain)(p), p.extra)
+}
+
+// MarshalJSON writes the record and what an earlier reader did not understand of it.
+func (c *Control) MarshalJSON() ([]byte, error) {
+	type plain Control
+	return appendFields((*plain)(c), c.extra)
+}
+
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false) // people read these with etcdctl and zkCli
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+func appendFields(v any, extra fields) ([]byte, error) {
+	b, err := marshal(v)
+	if err != nil || len(extra) == 0 {
+		return b, err
+	}
+	more, err := marshal(extra)
+	if err != nil {
+		return nil, err
+	}
+	b[len(b)-1] = ','
+	return append(b, more[1:]...), nil
+}
+
+func decodeKeeping(b []byte, v any) (fields, error) {
+	b, err := inflate(b)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return nil, err
+	}
+	var all fields
+	if err := json.Unmarshal(b, &all); err != nil {
+		return nil, err
+	}
+	for _, name := range fieldNames(reflect.TypeOf(v).Elem()) {
+		delete(all, name)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return all, nil
+}
+
+var namesOf sync.Map // reflect.Type to []string
+
+func fieldNames(t reflect.Type) []string {
+	if names, ok := namesOf.Load(t); ok {
+		return names.([]string)
+	}
+	var names []string
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	namesOf.Store(t, names)
+	return names
+}

@@ -1,0 +1,69 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Instant is a point in time in nanoseconds since the Unix epoch, stored as RFC 3339 in
+// UTC. Zero means none. Unlike a time.Time it can be compared and be a map key.
+type Instant int64
+
+// InstantOf returns t as an Instant.
+func InstantOf(t time.Time) Instant {
+	if t.IsZero() {
+		return 0
+	}
+	return Instant(t.UnixNano())
+}
+
+// Time returns i in UTC; the zero Time for none.
+func (i Instant) Time() time.Time {
+	if i == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(i)).UTC()
+}
+
+// Add returns i + d.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+
+func (i Instant) String() string {
+	if i == 0 {
+		return "-"
+	}
+	return i.Time().Format(time.RFC3339Nano)
+}
+
+// MarshalJSON writes RFC 3339.
+func (i Instant) MarshalJSON() ([]byte, error) {
+	if i == 0 {
+		return []byte("null"), nil
+	}
+	b := make([]byte, 0, 32)
+	b = append(b, '"')
+	b = i.Time().AppendFormat(b, time.RFC3339Nano)
+	return append(b, '"'), nil
+}
+
+// UnmarshalJSON reads RFC 3339.
+func (i *Instant) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*i = 0
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("time: %w", err)
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return fmt.Errorf("time %q is not RFC 3339", s)
+	}
+	if t.Year() < 1970 || t.Year() > 2261 {
+		return fmt.Errorf("time %q is out of range", s)
+	}
+	*i = InstantOf(t)
+	return nil
+}

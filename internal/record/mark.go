@@ -1,0 +1,217 @@
+package record
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// Mark is a watermark: what has been claimed for a shard. It has two coordinates that
+// grow independently, the schedule's (generation, fire, attempt) and the manual
+// triggers' (number, attempt).
+type Mark struct {
+	Gen            int     `json:"gen,omitempty"`
+	Fire           Instant `json:"fire,omitzero"`
+	Attempt        int     `json:"attempt,omitempty"`
+	Trigger        uint64  `json:"trigger,omitempty"`
+	TriggerAttempt int     `json:"trigger_attempt,omitempty"`
+}
+
+// Max returns the later of both, coordinate by coordinate.
+func (m Mark) Max(o Mark) Mark {
+	if m.compareFire(o) < 0 {
+		m.Gen, m.Fire, m.Attempt = o.Gen, o.Fire, o.Attempt
+	}
+	if m.compareTrigger(o) < 0 {
+		m.Trigger, m.TriggerAttempt = o.Trigger, o.TriggerAttempt
+	}
+	return m
+}
+
+func (m Mark) compareFire(o Mark) int {
+	return cmp.Or(cmp.Compare(m.Gen, o.Gen), cmp.Compare(m.Fire, o.Fire), cmp.Compare(m.Attempt, o.Attempt))
+}
+
+func (m Mark) compareTrigger(o Mark) int {
+	return cmp.Or(cmp.Compare(m.Trigger, o.Trigger), cmp.Compare(m.TriggerAttempt, o.TriggerAttempt))
+}
+
+// Compare orders marks, for records that are the same whoever writes them.
+func (m Mark) Compare(o Mark) int { return cmp.Or(m.compareFire(o), m.compareTrigger(o)) }
+
+// Covers reports whether r has been claimed according to m.
+func (m Mark) Covers(r Ref) bool {
+	if r.Trigger > 0 {
+		return m.compareTrigger(r.Mark()) >= 0
+	}
+	return m.compareFire(r.Mark()) >= 0
+}
+
+// Ref names a run of a shard: of a fire, or of a manual trigger.
+type Ref struct {
+	Gen     int     `json:"gen"`               // the generation whose definition holds
+	Fire    Instant `json:"fire"`              // the scheduled instant, or that of the trigger
+	Trigger uint64  `json:"trigger,omitempty"` // the trigger's number; zero for a scheduled fire
+	Attempt int     `json:"attempt"`           // from 1
+	Missed  bool    `json:"missed,omitempty"`  // claimed late by the misfire policy
+}
+
+// Mark returns the mark that claiming r sets.
+func (r Ref) Mark() Mark {
+	if r.Trigger > 0 {
+		return Mark{Trigger: r.Trigger, TriggerAttempt: r.Attempt}
+	}
+	return Mark{Gen: r.Gen, Fire: r.Fire, Attempt: r.Attempt}
+}
+
+// Compare orders refs.
+func (r Ref) Compare(o Ref) int {
+	missed := 0
+	if r.Missed != o.Missed {
+		missed = -1
+		if r.Missed {
+			missed = 1
+		}
+	}
+	return cmp.Or(cmp.Compare(r.Gen, o.Gen), cmp.Compare(r.Fire, o.Fire),
+		cmp.Compare(r.Trigger, o.Trigger), cmp.Compare(r.Attempt, o.Attempt), missed)
+}
+
+// MarkGroup is the shards that share a mark.
+type MarkGroup struct {
+	Shards shardset.Set `json:"shards"`
+	Mark
+}
+
+// RunGroup is the shards that share a run.
+type RunGroup struct {
+	Shards shardset.Set `json:"shards"`
+	Ref
+}
+
+// Marks is what has been claimed, by shard. A shard belongs to at most one group; one
+// that belongs to none has the zero Mark.
+type Marks []MarkGroup
+
+// Of returns the mark of shard s.
+func (ms Marks) Of(s int) Mark {
+	for i := range ms {
+		if ms[i].Shards.Has(s) {
+			return ms[i].Mark
+		}
+	}
+	return Mark{}
+}
+
+// Split cuts shards into parts that share a mark, the zero Mark last.
+func (ms Marks) Split(shards shardset.Set) Marks {
+	var out Marks
+	for i := range ms {
+		if part := shards.Intersect(ms[i].Shards); !part.IsZero() {
+			out = append(out, MarkGroup{part, ms[i].Mark})
+			if shards = shards.Minus(part); shards.IsZero() {
+				return out
+			}
+		}
+	}
+	if !shards.IsZero() {
+		out = append(out, MarkGroup{Shards: shards})
+	}
+	return out
+}
+
+// Raise returns marks in which each of shards is at least m. The receiver is unchanged.
+func (ms Marks) Raise(shards shardset.Set, m Mark) Marks {
+	out := ms.Without(shards)
+	for _, part := range ms.Split(shards) {
+		out = out.add(part.Shards, part.Mark.Max(m))
+	}
+	return out.sorted()
+}
+
+// Fold returns marks raised by others, for shards only.
+func (ms Marks) Fold(others Marks, shards shardset.Set) Marks {
+	for _, g := range others {
+		if part := g.Shards.Intersect(shards); !part.IsZero() {
+			ms = ms.Raise(part, g.Mark)
+		}
+	}
+	return ms
+}
+
+// Without returns marks that say nothing of shards.
+func (ms Marks) Without(shards shardset.Set) Marks {
+	out := make(Marks, 0, len(ms)+1)
+	for _, g := range ms {
+		if rest := g.Shards.Minus(shards); !rest.IsZero() {
+			out = append(out, MarkGroup{rest, g.Mark})
+		}
+	}
+	return out
+}
+
+func (ms Marks) add(shards shardset.Set, m Mark) Marks {
+	if m == (Mark{}) {
+		return ms
+	}
+	for i := range ms {
+		if ms[i].Mark == m {
+			ms[i].Shards = ms[i].Shards.Union(shards)
+			return ms
+		}
+	}
+	return append(ms, MarkGroup{shards, m})
+}
+
+func (ms Marks) sorted() Marks {
+	slices.SortFunc(ms, func(a, b MarkGroup) int { return a.Mark.Compare(b.Mark) })
+	return ms
+}
+
+// Runs is a run for each of some shards.
+type Runs []RunGroup
+
+// Of returns the run of shard s.
+func (rs Runs) Of(s int) (Ref, bool) {
+	for i := range rs {
+		if rs[i].Shards.Has(s) {
+			return rs[i].Ref, true
+		}
+	}
+	return Ref{}, false
+}
+
+// Shards returns the shards that have a run.
+func (rs Runs) Shards() shardset.Set {
+	var all shardset.Set
+	for i := range rs {
+		all = all.Union(rs[i].Shards)
+	}
+	return all
+}
+
+// With returns runs in which each of shards has the run r. The receiver is unchanged.
+func (rs Runs) With(shards shardset.Set, r Ref) Runs {
+	out := rs.Without(shards)
+	for i := range out {
+		if out[i].Ref == r {
+			out[i].Shards = out[i].Shards.Union(shards)
+			return out
+		}
+	}
+	out = append(out, RunGroup{shards, r})
+	slices.SortFunc(out, func(a, b RunGroup) int { return a.Ref.Compare(b.Ref) })
+	return out
+}
+
+// Without returns runs that leave out shards. The receiver is unchanged.
+func (rs Runs) Without(shards shardset.Set) Runs {
+	out := make(Runs, 0, len(rs)+1)
+	for _, g := range rs {
+		if rest := g.Shards.Minus(shards); !rest.IsZero() {
+			out = append(out, RunGroup{rest, g.Ref})
+		}
+	}
+	return out
+}

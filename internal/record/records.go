@@ -1,0 +1,239 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Format is the newest format of records that this version reads and writes.
+const Format = 1
+
+// Meta is the record of a namespace.
+type Meta struct {
+	Format int `json:"format"`
+	// FenceBase is added to commit numbers to make fences, so that they go on growing
+	// when the store is restored or replaced.
+	FenceBase uint64 `json:"fence_base"`
+}
+
+// Instance is the value of an instance's owned key.
+type Instance struct {
+	Session registry.SessionID `json:"session"`
+	Host    string             `json:"host,omitempty"`
+	PID     int                `json:"pid,omitempty"`
+	Started Instant            `json:"started,omitzero"`
+}
+
+// Leader names who is in office. The commit that wrote it is the term.
+type Leader struct {
+	Incarnation string             `json:"incarnation"`
+	Session     registry.SessionID `json:"session"`
+}
+
+// Present is the value of the key that vanishes with the leader's session.
+type Present struct {
+	// Successors act at once, in this order, when the office falls vacant.
+	Successors []string `json:"successors,omitempty"` // incarnations
+}
+
+// Member is the record of an incarnation.
+type Member struct {
+	Name     string                  `json:"name"`
+	Session  registry.SessionID      `json:"session"`
+	Jobs     []string                `json:"jobs"` // offered, by name, sorted
+	Labels   map[string]string       `json:"labels,omitempty"`
+	Draining bool                    `json:"draining,omitempty"` // final for this incarnation
+	Blocked  map[string]shardset.Set `json:"blocked,omitempty"`  // by job: an old function has not returned
+}
+
+// Offers reports whether the member offers a job.
+func (m *Member) Offers(job string) bool {
+	_, ok := slices.BinarySearch(m.Jobs, job)
+	return ok
+}
+
+// Job is what planning needs to know of a definition. The rest of the record belongs to
+// whoever runs the job.
+type Job struct {
+	Name        string `json:"name"`
+	Revision    int    `json:"revision,omitempty"`
+	Shards      int    `json:"shards"`
+	Strategy    string `json:"strategy,omitempty"`
+	OnCrash     string `json:"on_crash,omitempty"` // CrashRerun or CrashFail; empty is CrashRerun
+	MaxAttempts int    `json:"max_attempts,omitempty"`
+	StartPaused bool   `json:"start_paused,omitempty"`
+}
+
+// The values of Job.OnCrash.
+const (
+	CrashRerun = "rerun elsewhere"
+	CrashFail  = "count as failed"
+)
+
+// MaxShards bounds Job.Shards.
+const MaxShards = 10_000
+
+// DefaultMaxAttempts bounds attempts where Job.MaxAttempts is zero.
+const DefaultMaxAttempts = 3
+
+// ParseJob reads the part of a definition that planning needs, and checks it.
+func ParseJob(def json.RawMessage) (Job, error) {
+	var j Job
+	if err := json.Unmarshal(def, &j); err != nil {
+		return Job{}, err
+	}
+	if err := CheckJobName(j.Name); err != nil {
+		return Job{}, fmt.Errorf("name: %w", err)
+	}
+	if j.Shards < 1 || j.Shards > MaxShards {
+		return Job{}, fmt.Errorf("shards is %d, not between 1 and %d", j.Shards, MaxShards)
+	}
+	if j.MaxAttempts < 0 {
+		return Job{}, fmt.Errorf("max_attempts is %d, below 0", j.MaxAttempts)
+	}
+	if j.OnCrash != "" && j.OnCrash != CrashRerun && j.OnCrash != CrashFail {
+		return Job{}, fmt.Errorf("on_crash is %q, neither %q nor %q", j.OnCrash, CrashRerun, CrashFail)
+	}
+	return j, nil
+}
+
+// Control is operators' intent for a job. It survives everything but the job.
+type Control struct {
+	Job         string    `json:"job"`
+	Paused      bool      `json:"paused,omitempty"`
+	Triggers    []Trigger `json:"triggers,omitempty"`     // not yet in the plan
+	LastTrigger uint64    `json:"last_trigger,omitempty"` // the highest number given out
+
+	extra fields
+}
+
+// Trigger is a run asked for by hand.
+type Trigger struct {
+	Number uint64        `json:"number"`
+	At     Instant       `json:"at"`
+	Gen    int           `json:"gen,omitempty"` // set in plans: whose definition holds
+	Param  string        `json:"param,omitempty"`
+	Shards *shardset.Set `json:"shards,omitempty"` // nil for all
+}
+
+// MaxTriggers bounds the triggers of a job that wait.
+const MaxTriggers = 64
+
+// Counts are sums over the life of a job.
+type Counts struct {
+	Claimed   uint64 `json:"claimed,omitempty"`
+	Succeeded uint64 `json:"succeeded,omitempty"`
+	Failed    uint64 `json:"failed,omitempty"`
+	Skipped   uint64 `json:"skipped,omitempty"` // fires given up by the misfire policy
+	Lost      uint64 `json:"lost,omitempty"`    // runs that a crash ended and nobody reruns
+}
+
+// Add returns the sum.
+func (c Counts) Add(o Counts) Counts {
+	return Counts{
+		c.Claimed + o.Claimed, c.Succeeded + o.Succeeded, c.Failed + o.Failed,
+		c.Skipped + o.Skipped, c.Lost + o.Lost,
+	}
+}
+
+// Epoch is a span of scheduled instants under one definition, so that all runs of a fire
+// agree on the total and the definition. A fire belongs to the epoch with
+// From <= fire < Until.
+type Epoch struct {
+	Gen   int             `json:"gen"`
+	From  Instant         `json:"from"`
+	Until Instant         `json:"until,omitzero"` // zero: open
+	Def   json.RawMessage `json:"definition"`
+
+	job Job
+}
+
+// Job is the part of the definition that planning needs.
+func (e *Epoch) Job() Job { return e.job }
+
+// NewEpoch returns an epoch of a definition that ParseJob accepts.
+func NewEpoch(gen int, from Instant, def json.RawMessage) (Epoch, error) {
+	j, err := ParseJob(def)
+	return Epoch{Gen: gen, From: from, Def: def, job: j}, err
+}
+
+// Plan is what members act on, written by leaders only. A decoded Plan is shared: it is
+// read, or cloned and changed.
+type Plan struct {
+	Format   int                     `json:"format"`
+	Job      string                  `json:"job"`
+	Paused   bool                    `json:"paused,omitempty"`
+	Epochs   []Epoch                 `json:"epochs"` // by Gen; never empty
+	Owners   map[string]shardset.Set `json:"owners"` // by incarnation
+	Frozen   shardset.Set            `json:"frozen,omitzero"`
+	Marks    Marks                   `json:"marks,omitempty"`
+	Reruns   Runs                    `json:"reruns,omitempty"`
+	Triggers []Trigger               `json:"triggers,omitempty"` // by Number
+	Counts   Counts                  `json:"counts,omitzero"`    // of incarnations that are gone
+	Problem  string                  `json:"problem,omitempty"`  // why the plan is not what it should be
+
+	extra fields
+}
+
+// Last returns the newest epoch.
+func (p *Plan) Last() *Epoch { return &p.Epochs[len(p.Epochs)-1] }
+
+// Epoch returns the epoch of generation gen.
+func (p *Plan) Epoch(gen int) (*Epoch, bool) {
+	for i := range p.Epochs {
+		if p.Epochs[i].Gen == gen {
+			return &p.Epochs[i], true
+		}
+	}
+	return nil, false
+}
+
+// Shards returns how many shards need an owner: the largest total in force.
+func (p *Plan) Shards() int {
+	n := 0
+	for i := range p.Epochs {
+		n = max(n, p.Epochs[i].job.Shards)
+	}
+	return n
+}
+
+// OwnerOf returns the incarnation that owns shard s, "" for none.
+func (p *Plan) OwnerOf(s int) string {
+	for inc, shards := range p.Owners {
+		if shards.Has(s) {
+			return inc
+		}
+	}
+	return ""
+}
+
+// Clone returns a copy whose fields may be replaced. Sets, marks and runs are values:
+// their methods return new ones.
+func (p *Plan) Clone() *Plan {
+	c := *p
+	c.Epochs = slices.Clone(p.Epochs)
+	c.Owners = maps.Clone(p.Owners)
+	c.Triggers = slices.Clone(p.Triggers)
+	return &c
+}
+
+// Claims is an incarnation's own record of a job.
+type Claims struct {
+	Job     string   `json:"job"`
+	Marks   Marks    `json:"marks,omitempty"`
+	Running Runs     `json:"running,omitempty"`
+	Counts  Counts   `json:"counts,omitzero"`
+	Last    *Outcome `json:"last,omitempty"`
+}
+
+// Outcome tells how the latest runs that ended did.
+type Outcome struct {
+	At     Instant      `json:"at"`
+	Failed shardset.Set `json:"failed,omitzero"`
+	Error  string       `json:"error,omitempty"` // of the first that failed, cut
+}
