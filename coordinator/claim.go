@@ -1,0 +1,174 @@
+package coordinator
+
+import (
+	"unicode/utf8"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// claiming is what an incarnation knows when it looks at one of its jobs.
+type claiming struct {
+	me       string
+	plan     *record.Plan
+	programs map[int]Program // by generation
+	claims   record.Claims   // as last committed
+	ended    []ended         // runs that have ended since
+	barred   shardset.Set    // shards that may not start: an old function has not returned
+	now      record.Instant
+	open     bool // new runs may be claimed
+}
+
+// ended is a run whose function has returned.
+type ended struct {
+	shard int
+	err   error
+}
+
+// claimed is what an incarnation writes, and then does.
+type claimed struct {
+	claims  record.Claims
+	starts  record.Runs    // to be started once the claims are committed
+	planned bool           // it rests on the plan
+	changed bool           // there is something to write
+	wake    record.Instant // when to look again if nothing happens; zero: never
+}
+
+// claim decides what to write about a job: a pure function. A pending re-run comes
+// before any other run of its shard, then triggers, then the schedule.
+func (in *claiming) claim() claimed {
+	out := claimed{claims: in.claims}
+	in.close(&out)
+	if !in.open || in.plan == nil || in.plan.Paused {
+		return out
+	}
+	mine := in.plan.Owners[in.me]
+	free := mine.Minus(in.plan.Frozen).Minus(out.claims.Running.Shards()).Minus(in.barred)
+	if free.IsZero() {
+		return out
+	}
+	for _, part := range in.claims.Marks.Fold(in.plan.Marks, free).Split(free) {
+		in.part(&out, part.Shards, part.Mark)
+	}
+	if out.planned {
+		// The plan that the claim names as a condition says what is mine, so what is said
+		// of other shards here has been folded into it and can go.
+		others := shardset.Range(0, record.MaxShards).Minus(mine)
+		out.claims.Marks = out.claims.Marks.Without(others)
+	}
+	return out
+}
+
+// close takes ended runs off the record.
+func (in *claiming) close(out *claimed) {
+	if len(in.ended) == 0 {
+		return
+	}
+	var done, failed shardset.Set
+	last := &record.Outcome{At: in.now}
+	for _, e := range in.ended {
+		done.Add(e.shard)
+		if e.err == nil {
+			continue
+		}
+		failed.Add(e.shard)
+		if last.Error == "" {
+			last.Error = cut(e.err.Error(), maxErrorBytes)
+		}
+	}
+	last.Failed = failed
+	out.claims.Running = out.claims.Running.Without(done)
+	out.claims.Counts.Succeeded += uint64(done.Len() - failed.Len())
+	out.claims.Counts.Failed += uint64(failed.Len())
+	out.claims.Last = last
+	out.changed = true
+}
+
+// maxErrorBytes bounds the error text that is kept in a record.
+const maxErrorBytes = 200
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}
+
+// part decides for free shards that share a mark.
+func (in *claiming) part(out *claimed, shards shardset.Set, m record.Mark) {
+	for _, g := range in.plan.Reruns {
+		if sub := shards.Intersect(g.Shards); !sub.IsZero() && !m.Covers(g.Ref) {
+			out.start(sub, g.Ref, m)
+			shards = shards.Minus(sub)
+		}
+	}
+	for _, t := range in.plan.Triggers {
+		if t.Number <= m.Trigger || shards.IsZero() {
+			continue
+		}
+		e, ok := in.plan.Epoch(t.Gen)
+		if !ok {
+			continue
+		}
+		if sub := shards.Intersect(targets(t, e)); !sub.IsZero() {
+			out.start(sub, record.Ref{Gen: t.Gen, Fire: t.At, Trigger: t.Number, Attempt: 1}, m)
+			shards = shards.Minus(sub)
+		}
+	}
+	for i := range in.plan.Epochs {
+		e := &in.plan.Epochs[i]
+		sub := shards.Intersect(shardset.Range(0, e.Job().Shards))
+		if sub.IsZero() {
+			continue
+		}
+		if in.scheduled(out, e, sub, m) {
+			shards = shards.Minus(sub)
+		}
+	}
+}
+
+// scheduled decides for free shards by one epoch's schedule. It reports whether later
+// epochs have to wait for it.
+func (in *claiming) scheduled(out *claimed, e *record.Epoch, shards shardset.Set, m record.Mark) bool {
+	prog, ok := in.programs[e.Gen]
+	if !ok {
+		return true // its definition does not compile here; others may know better
+	}
+	owed, ok := owedOf(e, prog, m, in.now)
+	if !ok {
+		return false
+	}
+	out.claims.Counts.Skipped += uint64(owed.Skipped * shards.Len())
+	if !owed.Fire.IsZero() {
+		out.start(shards, record.Ref{
+			Gen: e.Gen, Fire: record.InstantOf(owed.Fire), Attempt: 1, Missed: owed.Missed,
+		}, m)
+		return true
+	}
+	if !owed.Through.IsZero() {
+		out.raise(shards, m.Max(record.Mark{Gen: e.Gen, Fire: record.InstantOf(owed.Through)}))
+	}
+	if owed.Wake.IsZero() {
+		return false
+	}
+	if wake := record.InstantOf(owed.Wake); out.wake == 0 || wake < out.wake {
+		out.wake = wake
+	}
+	return true
+}
+
+// start puts runs of shards with mark m on the record.
+func (out *claimed) start(shards shardset.Set, r record.Ref, m record.Mark) {
+	out.raise(shards, m.Max(r.Mark()))
+	out.claims.Running = out.claims.Running.With(shards, r)
+	out.claims.Counts.Claimed += uint64(shards.Len())
+	out.starts = out.starts.With(shards, r)
+}
+
+func (out *claimed) raise(shards shardset.Set, m record.Mark) {
+	out.claims.Marks = out.claims.Marks.Raise(shards, m)
+	out.planned, out.changed = true, true
+}

@@ -1,0 +1,220 @@
+package coordinator
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// maxEpochs bounds how many definitions a plan holds at once: the one in force and those
+// of which fires are still owed.
+const maxEpochs = 8
+
+// definition brings a new definition into the plan. It counts from a fire that nobody
+// can have claimed yet by any clock within the allowed skew, so that all runs of a fire
+// name one total and one definition.
+func (p *planning) definition() {
+	job, ok := p.jobs[p.segment]
+	if !ok || p.p.Paused { // a paused job takes it up when it resumes
+		return
+	}
+	last := p.p.Last()
+	if job.Revision < last.Job().Revision || bytes.Equal(job.def, last.Def) {
+		return
+	}
+	if len(p.p.Epochs) >= maxEpochs {
+		p.desired.problem = "a new definition waits until fires of earlier ones have been served"
+		return
+	}
+	p.append(job.def)
+	p.because("definition of revision %d", job.Revision)
+}
+
+// append begins a new epoch.
+func (p *planning) append(def json.RawMessage) {
+	last := p.p.Last()
+	from := max(p.now.Add(p.skew), last.From+1)
+	e, err := record.NewEpoch(last.Gen+1, from, def)
+	if err != nil { // the view holds only definitions that parse
+		return
+	}
+	if last.Until == 0 || last.Until > from {
+		last.Until = from
+	}
+	p.p.Epochs = append(p.p.Epochs, e)
+}
+
+// triggers moves what operators triggered from the control record into the plan, in one
+// commit.
+func (p *planning) triggers() {
+	c, ok := p.control[p.segment]
+	if !ok || len(c.Triggers) == 0 || len(p.p.Triggers)+len(c.Triggers) > record.MaxTriggers {
+		return
+	}
+	for _, t := range c.Triggers {
+		if n := len(p.p.Triggers); n > 0 && p.p.Triggers[n-1].Number >= t.Number {
+			continue
+		}
+		t.Gen = p.epochAt(p.now).Gen
+		p.p.Triggers = append(p.p.Triggers, t)
+		p.because("trigger %d", t.Number)
+	}
+	rest := *c.Control
+	rest.Triggers = nil
+	value, err := record.Encode(&rest)
+	if err != nil {
+		return
+	}
+	p.c.ops = append(p.c.ops, registry.Set(p.keys.Control(p.segment), c.rev, value))
+}
+
+// epochAt returns the epoch that an instant belongs to, the first if it is before all.
+func (p *planning) epochAt(at record.Instant) *record.Epoch {
+	e := &p.p.Epochs[0]
+	for i := range p.p.Epochs {
+		if p.p.Epochs[i].From <= at {
+			e = &p.p.Epochs[i]
+		}
+	}
+	return e
+}
+
+// clear drops from the plan what has been served: pending re-runs that were claimed,
+// triggers that all their shards have claimed, and epochs of which nothing is owed. It
+// rests on looks at all owners, which it asks for only when there may be something to
+// clear.
+func (p *planning) clear() {
+	if len(p.p.Reruns) == 0 && len(p.p.Triggers) == 0 && len(p.p.Epochs) == 1 {
+		return
+	}
+	marks, running := p.p.Marks, record.Runs(nil)
+	for _, inc := range slices.Sorted(maps.Keys(p.p.Owners)) {
+		l, ok := p.looked(inc, p.old.rev)
+		if !ok {
+			p.looks[inc] = true
+			return
+		}
+		if l.broken[p.segment] {
+			return
+		}
+		claims := l.claimsOf(p.segment)
+		marks = marks.Fold(claims.Marks, p.p.Owners[inc])
+		for _, g := range claims.Running {
+			running = running.With(g.Shards, g.Ref)
+		}
+		p.clearReruns(inc, l)
+	}
+	p.clearTriggers(marks, running)
+	p.clearEpochs(marks, running)
+}
+
+// clearReruns drops the pending re-runs that an owner has claimed, on the condition that
+// its record still says so.
+func (p *planning) clearReruns(inc string, l look) {
+	item, ok := l.claims[p.segment]
+	if !ok || len(p.c.conds)+len(p.c.ops) >= maxClearing {
+		return
+	}
+	var mine record.Runs
+	for _, g := range p.p.Reruns {
+		if part := g.Shards.Intersect(p.p.Owners[inc]); !part.IsZero() {
+			mine = mine.With(part, g.Ref)
+		}
+	}
+	served := mine.Shards().Minus(unserved(mine, item.Marks).Shards())
+	if served.IsZero() {
+		return
+	}
+	p.p.Reruns = p.p.Reruns.Without(served)
+	p.c.conds = append(p.c.conds, registry.At(p.keys.Claims(inc, p.segment), item.rev))
+	p.because("clear re-runs of %s", served)
+}
+
+// maxClearing bounds the conditions of a change that clears; the rest waits for the next
+// tick.
+const maxClearing = 40
+
+func (p *planning) clearTriggers(marks record.Marks, running record.Runs) {
+	p.p.Triggers = slices.DeleteFunc(p.p.Triggers, func(t record.Trigger) bool {
+		if usesTrigger(running, t.Number) || usesTrigger(p.p.Reruns, t.Number) {
+			return false
+		}
+		for _, part := range marks.Split(p.targets(t)) {
+			if part.Trigger < t.Number {
+				return false
+			}
+		}
+		p.because("clear trigger %d", t.Number)
+		return true
+	})
+}
+
+// targets returns the shards that a trigger is for.
+func (p *planning) targets(t record.Trigger) shardset.Set {
+	e, ok := p.p.Epoch(t.Gen)
+	if !ok {
+		return shardset.Set{}
+	}
+	return targets(t, e)
+}
+
+func targets(t record.Trigger, e *record.Epoch) shardset.Set {
+	all := shardset.Range(0, e.Job().Shards)
+	if t.Shards == nil {
+		return all
+	}
+	return all.Intersect(*t.Shards)
+}
+
+func usesTrigger(runs record.Runs, number uint64) bool {
+	return slices.ContainsFunc(runs, func(g record.RunGroup) bool { return g.Trigger == number })
+}
+
+func usesGen(runs record.Runs, gen int) bool {
+	return slices.ContainsFunc(runs, func(g record.RunGroup) bool { return g.Gen == gen })
+}
+
+// clearEpochs drops leading epochs that are over and of which nothing is owed, running
+// or triggered.
+func (p *planning) clearEpochs(marks record.Marks, running record.Runs) {
+	for len(p.p.Epochs) > 1 {
+		e := &p.p.Epochs[0]
+		if e.Until > p.now || usesGen(running, e.Gen) || usesGen(p.p.Reruns, e.Gen) ||
+			slices.ContainsFunc(p.p.Triggers, func(t record.Trigger) bool { return t.Gen == e.Gen }) || p.owed(e, marks) {
+			return
+		}
+		p.because("clear generation %d", e.Gen)
+		p.p.Epochs = slices.Delete(p.p.Epochs, 0, 1)
+		p.dropBeyond(p.p.Shards())
+	}
+}
+
+// dropBeyond forgets shards that no total in force has any more.
+func (p *planning) dropBeyond(total int) {
+	beyond := shardset.Range(total, record.MaxShards)
+	for inc, shards := range p.p.Owners {
+		p.p.Owners[inc] = shards.Minus(beyond)
+	}
+	p.p.Owners = withoutEmpty(p.p.Owners)
+	p.p.Frozen = p.p.Frozen.Minus(beyond)
+	p.p.Marks = p.p.Marks.Without(beyond)
+}
+
+// owed reports whether fires of an epoch that is over wait to be claimed or skipped.
+func (p *planning) owed(e *record.Epoch, marks record.Marks) bool {
+	prog, err := p.compile(e.Def)
+	if err != nil {
+		return false // nobody can tell its fires, so nobody will run them
+	}
+	for _, part := range marks.Split(shardset.Range(0, e.Job().Shards)) {
+		if owed, ok := owedOf(e, prog, part.Mark, p.now); ok && owed.any() {
+			return true
+		}
+	}
+	return false
+}

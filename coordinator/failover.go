@@ -1,0 +1,115 @@
+package coordinator
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// failOver takes the shards of owners whose session has ended. Their runs in flight
+// become pending re-runs at the next attempt, or are counted, as the job says.
+//
+// The look that this rests on may be older than the end of the session, so the commit
+// carries all of it: the session is dead, and its claims of this job are at the revision
+// that was read, or absent if none were. A claim that came in between makes it conflict.
+func (p *planning) failOver() {
+	for _, inc := range slices.Sorted(maps.Keys(p.p.Owners)) {
+		if p.alive(inc) {
+			continue
+		}
+		l, ok := p.looked(inc, registry.Rev{})
+		if !ok {
+			p.looks[inc] = true
+			continue
+		}
+		if p.unreadable(inc, l) {
+			continue
+		}
+		shards := p.p.Owners[inc]
+		key := p.keys.Claims(inc, p.segment)
+		if item, ok := l.claims[p.segment]; ok {
+			p.bury(item.Claims, shards)
+			p.c.ops = append(p.c.ops, registry.Delete(key, item.rev))
+		} else {
+			p.c.conds = append(p.c.conds, registry.Absent(key))
+		}
+		p.c.dead = append(p.c.dead, sessionOf(inc))
+		delete(p.p.Owners, inc)
+		p.p.Frozen = p.p.Frozen.Minus(shards)
+		p.because("fail over %s of %s", shards, inc)
+	}
+}
+
+// bury brings a dead incarnation's claims into the plan.
+func (p *planning) bury(claims record.Claims, shards shardset.Set) {
+	p.fold(claims, shards)
+	p.p.Counts = p.p.Counts.Add(claims.Counts)
+	for _, g := range claims.Running {
+		running := g.Shards.Intersect(shards)
+		if running.IsZero() {
+			continue
+		}
+		next := g.Ref
+		next.Attempt++
+		if !p.rerunnable(next) {
+			p.p.Counts.Lost += uint64(running.Len())
+			p.because("count %s as lost", running)
+			continue
+		}
+		p.p.Reruns = p.p.Reruns.With(running, next)
+	}
+}
+
+// rerunnable reports whether the job wants a run that a crash ended to be made again. A
+// run that kills its process must not go on to kill the whole fleet, one by one.
+func (p *planning) rerunnable(next record.Ref) bool {
+	e, ok := p.p.Epoch(next.Gen)
+	if !ok {
+		e = p.p.Last()
+	}
+	job := e.Job()
+	most := job.MaxAttempts
+	if most == 0 {
+		most = record.DefaultMaxAttempts
+	}
+	return job.OnCrash != record.CrashFail && next.Attempt <= most
+}
+
+// burials returns what is left of dead incarnations that own nothing in the view.
+func (v *view) burials(looks map[string]bool, changes []change) []burial {
+	owns := map[string]bool{}
+	for _, p := range v.plans {
+		for inc := range p.Owners {
+			owns[inc] = true
+		}
+	}
+	for _, c := range changes {
+		for inc := range c.plan.Owners {
+			owns[inc] = true
+		}
+	}
+	var out []burial
+	for _, inc := range slices.Sorted(maps.Keys(v.members)) {
+		if v.alive(inc) || owns[inc] {
+			continue
+		}
+		l, ok := v.looked(inc, registry.Rev{})
+		if !ok {
+			looks[inc] = true
+			continue
+		}
+		if len(l.broken) > 0 {
+			continue // it may say what nobody else knows
+		}
+		b := burial{incarnation: inc}
+		for _, seg := range slices.Sorted(maps.Keys(l.claims)) {
+			b.ops = append(b.ops, registry.Delete(v.keys.Claims(inc, seg), l.claims[seg].rev))
+		}
+		b.ops = append(b.ops, registry.Delete(v.keys.Member(inc), v.members[inc].rev))
+		out = append(out, b)
+	}
+	return out
+}

@@ -1,0 +1,190 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Config says what a process takes part in by Join. Namespace, Shards and Own are
+// required.
+type Config struct {
+	Namespace  string
+	Group      string        // "" = "default"; a group shares out one set of shards
+	Instance   string        // "" = host name and a random part
+	SessionTTL time.Duration // 0 = registry.DefaultSessionTTL
+	Shards     int           // how many there are. The highest Revision's number holds
+	Revision   int
+	Strategy   string            // "" = "sticky"
+	Labels     map[string]string // for strategies
+	// Own is called in its own goroutine for each shard that this process comes to own.
+	// Owning lasts as long as the call: ctx ends when the shard is to move, when the session
+	// is lost or when Join's context has ended, and returning gives the shard up. A shard that
+	// is still this process's after that is owned again, by another call a little later.
+	Own    func(ctx context.Context, s Owned) error
+	Logger *slog.Logger // nil = slog.Default()
+}
+
+// Owned is a shard that this process owns.
+type Owned struct {
+	Shard, Shards int
+	Fence         uint64 // greater than that of any earlier owner of the shard
+}
+
+// Why the context of Config.Own ended, beside registry.ErrSessionLost and the cause of
+// the context given to Join.
+var ErrMoving = errors.New("shard is to move")
+
+// Join takes part in sharing out cfg.Shards until ctx ends, and returns when every Own has
+// returned and others have taken over: nil after an orderly end, or why it could not
+// begin. Losing the session ends the Own calls; then they are made again under a new one.
+//
+// A shard has at most one owner whose session lives. An Own that does not return when its
+// context ends keeps its shard from moving, unless the session is lost: then another may
+// own it, with a higher fence.
+func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
+	if cfg.Own == nil {
+		return errors.New("join: Own is nil")
+	}
+	if cfg.Shards < 1 || cfg.Shards > record.MaxShards {
+		return fmt.Errorf("join: Shards is %d, not between 1 and %d", cfg.Shards, record.MaxShards)
+	}
+	if cfg.Strategy != "" {
+		if _, ok := LookupStrategy(cfg.Strategy); !ok {
+			return fmt.Errorf("join: strategy %q is not registered in this process", cfg.Strategy)
+		}
+	}
+	def, err := json.Marshal(record.Job{
+		Name: ownedJob, Revision: cfg.Revision, Shards: cfg.Shards, Strategy: cfg.Strategy,
+		OnCrash: record.CrashFail, // the next owner's call is not a second attempt at the old one
+	})
+	if err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
+	o := &owning{own: cfg.Own, log: cfg.Logger, calls: map[int]context.CancelCauseFunc{}}
+	if o.log == nil {
+		o.log = slog.Default()
+	}
+	m, err := NewMember(reg, MemberOptions{
+		Namespace: cfg.Namespace, Group: cfg.Group, Instance: cfg.Instance, SessionTTL: cfg.SessionTTL,
+		Labels: cfg.Labels, Logger: cfg.Logger, Work: o,
+	})
+	if err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
+	m.Offer(map[string]json.RawMessage{ownedJob: def})
+	return o.takePart(ctx, m)
+}
+
+// ownedJob is the job whose shards Join shares out.
+const ownedJob = "shards"
+
+// takePart runs a member until ctx ends, and then leaves in good order.
+func (o *owning) takePart(ctx context.Context, m *Member) error {
+	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	stopped := make(chan error, 1)
+	go func() { stopped <- m.Run(run) }()
+	select {
+	case err := <-stopped:
+		return err
+	case <-ctx.Done():
+	}
+	leaving, cancel := context.WithTimeout(run, leaveTimeout)
+	defer cancel()
+	drained := m.Drain(leaving)
+	o.end(context.Cause(ctx))
+	o.calling.Wait()
+	left, cancel := context.WithTimeout(run, leaveTimeout)
+	defer cancel()
+	if err := errors.Join(drained, m.Leave(left)); err != nil {
+		o.log.Warn("left before the shards were taken over", "error", err)
+		stop(errLeft)
+	}
+	if err := <-stopped; err != nil && !errors.Is(err, errLeft) {
+		return err
+	}
+	return nil
+}
+
+// leaveTimeout bounds the wait for others to take over what a process leaves.
+const leaveTimeout = 5 * time.Second
+
+// owning is the Work of Join.
+type owning struct {
+	own func(context.Context, Owned) error
+	log *slog.Logger
+
+	calling sync.WaitGroup
+	mu      sync.Mutex
+	calls   map[int]context.CancelCauseFunc // by shard
+	ended   error                           // why no call lasts any more
+}
+
+// Compile is described in Work.
+func (o *owning) Compile(json.RawMessage) (Program, error) { return always{}, nil }
+
+// Start is described in Work.
+func (o *owning) Start(ctx context.Context, r Run, done func(error)) {
+	ctx, end := context.WithCancelCause(ctx)
+	o.mu.Lock()
+	o.calls[r.Shard] = end
+	if o.ended != nil {
+		end(o.ended)
+	}
+	o.mu.Unlock()
+	o.calling.Go(func() {
+		err := o.own(ctx, Owned{r.Shard, r.Shards, r.Fence})
+		if err != nil && ctx.Err() == nil {
+			o.log.Error("a shard was given up", "shard", r.Shard, "error", err)
+		}
+		end(nil)
+		done(err)
+	})
+}
+
+// Yield is described in Work.
+func (o *owning) Yield(_ string, shard int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if end, ok := o.calls[shard]; ok {
+		end(ErrMoving)
+	}
+}
+
+func (o *owning) end(cause error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = cause
+	for _, end := range o.calls {
+		end(cause)
+	}
+}
+
+// always is the Program of shards that want to be owned all the time.
+type always struct{}
+
+// Owed is described in Program. A clock behind that of the last owner does not delay the
+// next one.
+func (always) Owed(last, until, now time.Time) Owed {
+	if !until.IsZero() && !now.Before(until) {
+		return Owed{}
+	}
+	if again := last.Add(ownAgain); !last.After(now) && now.Before(again) {
+		return Owed{Wake: again}
+	}
+	if !now.After(last) {
+		now = last.Add(1)
+	}
+	return Owed{Fire: now}
+}
+
+// ownAgain is how long a shard that was given up stays so.
+const ownAgain = 100 * time.Millisecond

@@ -1,0 +1,333 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// selfDiagnosis is how often, give or take a fifth, a leader plans without being asked,
+// and clears away what has been served.
+const selfDiagnosis = 30 * time.Second
+
+// errTermOver is why a leader stops.
+var errTermOver = errors.New("term over")
+
+// leader is an incarnation in office for one term. One goroutine owns it.
+type leader struct {
+	m      *Member
+	me     string
+	office *officeLoop
+	log    *slog.Logger
+	nudge  chan struct{} // one slot: something in the view has changed
+
+	view   view
+	seen   uint64 // the newest commit that is known
+	broken map[string]bool
+	alone  map[string]bool // segments whose last change conflicted: it goes alone
+
+	instances *reader[registry.SessionID]
+	members   *reader[record.Member]
+	jobs      *reader[jobItem]
+	controls  *reader[*record.Control]
+	plans     *reader[*record.Plan]
+	planFeed  *feed[*record.Plan]
+	following map[string]func() // claims directories of pending moves, and how to stop
+}
+
+// lead is what is true only during this term: it follows the records that planning rests
+// on and commits what they call for. It returns when ctx ends or the term is over.
+func lead(ctx context.Context, o *officeLoop, term registry.Rev) error {
+	ctx, end := context.WithCancelCause(ctx)
+	l := &leader{
+		m: o.m, me: o.in.id, office: o, log: o.log.With("term", term.Seq), nudge: make(chan struct{}, 1),
+		broken: map[string]bool{}, alone: map[string]bool{}, following: map[string]func(){}, planFeed: o.plans,
+		view: view{
+			keys: o.m.keys, term: term, skew: o.m.skew, compile: o.m.work.Compile,
+			live: map[registry.SessionID]bool{}, members: map[string]memberItem{}, jobs: map[string]jobItem{},
+			control: map[string]controlItem{}, plans: map[string]planItem{}, looks: map[string]look{},
+		},
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer end(nil)
+	l.instances = followFeed(ctx, &wg, l, o.m.keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
+	l.members = followFeed(ctx, &wg, l, o.m.keys.Members(), func(e registry.Entry) (record.Member, error) { return record.Decode[record.Member](e.Value) })
+	l.jobs = followFeed(ctx, &wg, l, o.m.keys.Jobs(), func(e registry.Entry) (jobItem, error) {
+		def, job, err := record.DecodeDefinition(e.Value)
+		return jobItem{e.Modified, def, job}, err
+	})
+	l.controls = followFeed(ctx, &wg, l, o.m.keys.Controls(), func(e registry.Entry) (*record.Control, error) { return record.DecodeControl(e.Value) })
+	l.plans = o.plans.reader(l.wakeUp)
+	defer l.plans.close()
+	return l.loop(ctx, &wg)
+}
+
+// followFeed follows a directory for the length of the term.
+func followFeed[T any](ctx context.Context, wg *sync.WaitGroup, l *leader, dir registry.Key, decode func(registry.Entry) (T, error)) *reader[T] {
+	f := newFeed(dir, l.log, decode)
+	r := f.reader(l.wakeUp)
+	wg.Go(func() {
+		if err := f.run(ctx, l.m.reg); err != nil && ctx.Err() == nil {
+			l.log.Error("leader cannot follow", "directory", string(dir), "error", err)
+		}
+	})
+	return r
+}
+
+func (l *leader) wakeUp() {
+	select {
+	case l.nudge <- struct{}{}:
+	default:
+	}
+}
+
+func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
+	l.log.Info("leading")
+	defer l.log.Info("no longer leading")
+	tick := time.NewTimer(selfDiagnosis)
+	defer tick.Stop()
+	backoff := time.Duration(0)
+	for {
+		err := l.round(ctx, wg)
+		l.view.tidy = false
+		switch {
+		case errors.Is(err, errTermOver) || ctx.Err() != nil:
+			return err
+		case err != nil:
+			backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
+			l.log.Debug("planning again", "after", backoff, "error", err)
+			if !pause(ctx, backoff) {
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		backoff = 0
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.nudge:
+		case <-tick.C:
+			l.view.tidy = true
+			tick.Reset(selfDiagnosis + time.Duration((rand.Float64()-0.5)*float64(selfDiagnosis)*2/5))
+		}
+	}
+}
+
+// round takes in what has changed, decides, and commits. An error asks for another round
+// a little later.
+func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
+	if !l.takeNews() {
+		return nil // the first snapshots are not all there
+	}
+	defer clear(l.view.looks) // each round looks for itself
+	d, err := l.decide(ctx)
+	if err != nil {
+		return err
+	}
+	err = l.commit(ctx, d)
+	l.follow(ctx, wg, d.pending)
+	if err != nil {
+		return err
+	}
+	if len(d.changes) > 0 {
+		l.wakeUp() // what follows from them
+	}
+	return l.office.nameSuccessors(ctx, l.successors())
+}
+
+// takeNews brings the view up to date, and reports whether it is whole.
+func (l *leader) takeNews() bool {
+	changed := false
+	whole := l.instances.take(func(n news[registry.SessionID]) { changed = true })
+	if changed { // few: the instances of a fleet
+		clear(l.view.live)
+		for _, s := range l.instances.feed.all() {
+			l.view.live[s] = true
+		}
+	}
+	whole = l.members.take(func(n news[record.Member]) {
+		take(l, l.view.members, n, memberItem{n.rev, n.value})
+	}) && whole
+	whole = l.jobs.take(func(n news[jobItem]) { take(l, l.view.jobs, n, n.value) }) && whole
+	whole = l.controls.take(func(n news[*record.Control]) {
+		take(l, l.view.control, n, controlItem{n.rev, n.value})
+	}) && whole
+	whole = l.plans.take(func(n news[*record.Plan]) {
+		take(l, l.view.plans, n, planItem{n.rev, n.value})
+		delete(l.broken, n.name)
+		if n.broken {
+			l.broken[n.name] = true
+		}
+	}) && whole
+	l.view.broken = l.broken
+	return whole
+}
+
+func take[T, V any](l *leader, m map[string]V, n news[T], v V) {
+	l.seen = max(l.seen, n.rev.Seq)
+	if n.gone || n.broken {
+		delete(m, n.name)
+		return
+	}
+	m[n.name] = v
+}
+
+// decide runs the planning function until it has seen all it needs to see.
+func (l *leader) decide(ctx context.Context) (decision, error) {
+	l.view.now = record.InstantOf(time.Now())
+	for {
+		d := decide(&l.view)
+		if len(d.looks) == 0 {
+			return d, nil
+		}
+		for _, inc := range d.looks {
+			look, err := l.look(ctx, inc)
+			if err != nil {
+				return decision{}, err
+			}
+			l.view.looks[inc] = look
+		}
+	}
+}
+
+// look reads an incarnation's claims.
+func (l *leader) look(ctx context.Context, incarnation string) (look, error) {
+	out := look{seen: l.seen, claims: map[string]claimsItem{}, broken: map[string]bool{}}
+	listing, err := l.m.reg.List(ctx, l.m.keys.ClaimsOf(incarnation), registry.ReadOptions{Fresh: true})
+	if err != nil {
+		return look{}, fmt.Errorf("look at claims of %s: %w", incarnation, err)
+	}
+	for _, e := range listing.Entries {
+		claims, err := record.Decode[record.Claims](e.Value)
+		if err != nil {
+			l.log.Error("unreadable record left alone", "key", string(e.Key), "error", err)
+			out.broken[e.Key.Name()] = true
+			continue
+		}
+		out.claims[e.Key.Name()] = claimsItem{e.Modified, claims}
+	}
+	return out, nil
+}
+
+// commit sends what was decided, as few transactions as possible.
+func (l *leader) commit(ctx context.Context, d decision) error {
+	term := []registry.Cond{registry.At(l.m.keys.Leader(), l.view.term)}
+	shares := make(map[string]share, len(d.changes))
+	changes := slices.DeleteFunc(slices.Clone(d.changes), func(c change) bool {
+		pc, err := c.share(l.m.keys)
+		if err != nil {
+			l.log.Error("plan not written", "job", c.plan.Job, "error", err)
+			return true
+		}
+		shares[c.segment] = pc
+		return false
+	})
+	loads := pack(term, changes, l.m.reg.Limits(),
+		func(c change) share { return shares[c.segment] }, func(c change) bool { return l.alone[c.segment] })
+	var failed error
+	for _, ld := range loads {
+		rev, err := registry.Apply(ctx, l.m.reg, ld.txn)
+		if err == nil {
+			l.committed(ld.parts, rev)
+			continue
+		}
+		if err := l.refused(ld, err); err != nil {
+			return err
+		}
+		failed = err
+	}
+	if failed != nil {
+		return failed
+	}
+	return l.bury(ctx, d.burials, term)
+}
+
+func (l *leader) committed(changes []change, rev registry.Rev) {
+	l.seen = max(l.seen, rev.Seq)
+	for _, c := range changes {
+		l.log.Info("planned", "job", c.plan.Job, "why", c.why, "commit", rev.Seq)
+		l.planFeed.put(c.segment, rev, c.plan)
+		delete(l.alone, c.segment)
+	}
+}
+
+// refused returns errTermOver if that is what the refusal means. Otherwise the change
+// that it names goes alone next time, so that it holds up no other.
+func (l *leader) refused(ld load[change], err error) error {
+	refusal, ok := conflict(err)
+	if !ok {
+		return err
+	}
+	if refusal.Index == 0 {
+		return errTermOver
+	}
+	if part, ok := ld.owner(refusal.Index); ok {
+		l.alone[ld.parts[part].segment] = true
+	}
+	return nil
+}
+
+// bury removes what dead incarnations left.
+func (l *leader) bury(ctx context.Context, burials []burial, term []registry.Cond) error {
+	for _, b := range burials {
+		for _, pc := range b.shares(l.m.reg.Limits()) {
+			_, err := registry.Apply(ctx, l.m.reg, registry.Txn{If: append(slices.Clone(term), pc.conds...), Then: pc.ops})
+			if refusal, ok := conflict(err); ok && refusal.Index == 0 {
+				return errTermOver
+			}
+			if err != nil {
+				return fmt.Errorf("bury %s: %w", b.incarnation, err)
+			}
+		}
+		delete(l.view.members, b.incarnation)
+		l.log.Info("buried", "incarnation", b.incarnation)
+	}
+	return nil
+}
+
+// follow watches the claims of those who run shards that wait to move, and of no others.
+func (l *leader) follow(ctx context.Context, wg *sync.WaitGroup, pending []string) {
+	for inc, stop := range l.following {
+		if !slices.Contains(pending, inc) {
+			stop()
+			delete(l.following, inc)
+		}
+	}
+	for _, inc := range pending {
+		if _, ok := l.following[inc]; ok {
+			continue
+		}
+		fctx, stop := context.WithCancel(ctx)
+		l.following[inc] = stop
+		wg.Go(func() {
+			registry.Follow(fctx, l.m.reg, l.m.keys.ClaimsOf(inc), func(registry.Batch) error {
+				l.wakeUp()
+				return nil
+			})
+		})
+	}
+}
+
+// successors returns who should take the office when it falls vacant, in order.
+func (l *leader) successors() []string {
+	var out []string
+	for inc, m := range l.view.members {
+		if inc != l.me && !m.Draining && l.view.alive(inc) {
+			out = append(out, inc)
+		}
+	}
+	slices.Sort(out)
+	return out[:min(len(out), maxSuccessors)]
+}
+
+// maxSuccessors is how many are named: enough for the first ones to die with the leader.
+const maxSuccessors = 3

@@ -1,0 +1,512 @@
+package coordinator
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+const (
+	// coalesce is how long the end of a run may wait for others to share its commit.
+	coalesce = 100 * time.Millisecond
+	// clockCheck is how long a timer sleeps at most before it looks at the wall clock
+	// again, which may have been set meanwhile.
+	clockCheck = 5 * time.Second
+	// maxWrites bounds the transactions of a ledger in flight, so that the jobs that are
+	// due at the start of a minute neither queue one behind the other nor flood the store.
+	maxWrites = 8
+)
+
+// ledger keeps an incarnation's claims: it claims what is due, starts it, and takes off
+// what has ended. One goroutine owns it; what other goroutines tell it waits in inbox.
+type ledger struct {
+	keys     record.Keys
+	reg      registry.Registry
+	session  registry.Session
+	me       string
+	work     Work
+	log      *slog.Logger
+	base     uint64 // of fences
+	barred   *barred
+	accounts map[string]*account // by segment
+	agenda   agenda
+	dirty    map[*account]struct{}
+	writes   int // in flight
+	results  chan written
+	running  int                   // functions that have not returned
+	held     map[*account]struct{} // whose ends wait for others to share their commit
+	flushAt  time.Time             // when they are written at the latest; zero: none wait
+	plans    *reader[*record.Plan]
+	inbox    inbox
+	closed   bool          // as last read from the inbox
+	flushing bool          // ends are written now
+	nudge    chan struct{} // one slot: look at the inbox, the plans and the session
+}
+
+// inbox is what other goroutines tell a ledger.
+type inbox struct {
+	mu       sync.Mutex
+	ended    []endedRun
+	closed   bool // claim nothing more
+	settled  chan struct{}
+	emptied  chan struct{}
+	unbarred bool
+}
+
+type endedRun struct {
+	acct *account
+	ended
+}
+
+// account is a job in a ledger.
+type account struct {
+	segment  string
+	plan     *record.Plan
+	planRev  registry.Rev
+	programs map[int]Program
+	claims   record.Claims
+	rev      registry.Rev // of the claims record; zero: there is none yet
+	ended    []ended
+	writing  bool
+	stale    registry.Rev // of the plan that a claim conflicted on: wait for another
+	wake     record.Instant
+	index    int // in the agenda, -1 if not
+}
+
+// entry is what a ledger writes for an account.
+type entry struct {
+	acct    *account
+	out     claimed
+	planRev registry.Rev // of the plan that it rests on
+	ended   int          // how many of acct.ended it covers
+	value   []byte
+}
+
+// written is the result of a transaction.
+type written struct {
+	load load[entry]
+	rev  registry.Rev
+	err  error
+}
+
+func (l *ledger) wakeUp() {
+	select {
+	case l.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the ledger until ctx ends. An error means that this incarnation is over: its
+// session has ended, or somebody else has written its records.
+func (l *ledger) run(ctx context.Context) error {
+	defer l.plans.close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		changed := l.session.Changed()
+		l.takePlans(ctx)
+		l.takeInbox()
+		l.takeDue(time.Now())
+		l.write(ctx)
+		l.tell()
+		timer.Reset(l.sleep(time.Now()))
+		select {
+		case <-ctx.Done():
+			l.drainWrites()
+			return context.Cause(ctx)
+		case w := <-l.results:
+			if err := l.settle(ctx, w); err != nil {
+				l.drainWrites()
+				return err
+			}
+		case <-l.nudge:
+		case <-changed:
+			l.markAll()
+		case <-timer.C:
+		}
+	}
+}
+
+// drainWrites waits for the transactions in flight, which end with ctx.
+func (l *ledger) drainWrites() {
+	for ; l.writes > 0; l.writes-- {
+		<-l.results
+	}
+}
+
+// close makes the ledger claim nothing more. The channel is closed once no write that
+// may claim is in flight.
+func (l *ledger) close() <-chan struct{} {
+	l.inbox.mu.Lock()
+	defer l.inbox.mu.Unlock()
+	l.inbox.closed = true
+	if l.inbox.settled == nil {
+		l.inbox.settled = make(chan struct{})
+	}
+	defer l.wakeUp()
+	return l.inbox.settled
+}
+
+// unbar says that shards which were barred may start.
+func (l *ledger) unbar() {
+	l.inbox.mu.Lock()
+	defer l.inbox.mu.Unlock()
+	l.inbox.unbarred = true
+	l.wakeUp()
+}
+
+// empty returns a channel that is closed once nothing runs, all ends are on record and
+// the plans give this incarnation no shard. To be called after close.
+func (l *ledger) empty() <-chan struct{} {
+	l.inbox.mu.Lock()
+	defer l.inbox.mu.Unlock()
+	if l.inbox.emptied == nil {
+		l.inbox.emptied = make(chan struct{})
+	}
+	defer l.wakeUp()
+	return l.inbox.emptied
+}
+
+// tell closes the channels of those who wait for a closing ledger.
+func (l *ledger) tell() {
+	l.inbox.mu.Lock()
+	defer l.inbox.mu.Unlock()
+	if !l.inbox.closed || l.writes > 0 {
+		return
+	}
+	closeOnce(l.inbox.settled)
+	if l.inbox.emptied == nil || l.running > 0 {
+		return
+	}
+	for _, a := range l.accounts {
+		if len(a.ended) > 0 || len(a.claims.Running) > 0 || (a.plan != nil && !a.plan.Owners[l.me].IsZero()) {
+			return
+		}
+	}
+	closeOnce(l.inbox.emptied)
+}
+
+func closeOnce(c chan struct{}) {
+	if c == nil {
+		return
+	}
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+// takePlans takes in the plans that have changed.
+func (l *ledger) takePlans(ctx context.Context) {
+	l.plans.take(func(n news[*record.Plan]) {
+		a := l.accounts[n.name]
+		if n.gone || n.broken {
+			if a != nil {
+				a.plan, a.planRev = nil, registry.Rev{}
+			}
+			return
+		}
+		mine := n.value.Owners[l.me]
+		if a == nil {
+			if mine.IsZero() {
+				return // other members' business
+			}
+			a = &account{segment: n.name, index: -1, claims: record.Claims{Job: n.value.Job}}
+			l.accounts[n.name] = a
+		}
+		a.plan, a.planRev, a.stale = n.value, n.rev, registry.Rev{}
+		l.compile(a)
+		l.mark(a)
+		for s := range a.claims.Running.Shards().Intersect(n.value.Frozen).All() {
+			l.work.Yield(n.value.Job, s)
+		}
+	})
+}
+
+// compile makes programs of the definitions in a plan, and keeps those that it has.
+func (l *ledger) compile(a *account) {
+	programs := make(map[int]Program, len(a.plan.Epochs))
+	for i := range a.plan.Epochs {
+		e := &a.plan.Epochs[i]
+		if p, ok := a.programs[e.Gen]; ok {
+			programs[e.Gen] = p
+			continue
+		}
+		p, err := l.work.Compile(e.Def)
+		if err != nil {
+			l.log.Error("definition not understood: its fires are left to other instances",
+				"job", a.plan.Job, "generation", e.Gen, "error", err)
+			continue
+		}
+		programs[e.Gen] = p
+	}
+	a.programs = programs
+}
+
+// takeInbox takes in what has ended.
+func (l *ledger) takeInbox() {
+	l.inbox.mu.Lock()
+	ends := l.inbox.ended
+	l.inbox.ended = nil
+	closed := l.inbox.closed
+	unbarred := l.inbox.unbarred
+	l.inbox.unbarred = false
+	l.inbox.mu.Unlock()
+	for _, e := range ends {
+		a := e.acct
+		a.ended = append(a.ended, e.ended)
+		l.running--
+		if a.plan != nil && !a.plan.Frozen.IsZero() {
+			l.mark(a) // a move waits for it
+		} else {
+			l.hold(a, time.Now())
+		}
+	}
+	if unbarred || closed != l.closed {
+		l.closed = closed
+		l.markAll()
+	}
+	if len(ends) > 0 && l.running == 0 {
+		l.release()
+	}
+}
+
+// release marks those whose ends have waited long enough.
+func (l *ledger) release() {
+	for a := range l.held {
+		l.mark(a)
+	}
+	clear(l.held)
+	l.flushAt = time.Time{}
+}
+
+func (l *ledger) takeDue(now time.Time) {
+	for len(l.agenda) > 0 && l.agenda[0].wake <= record.InstantOf(now) {
+		a := heap.Pop(&l.agenda).(*account)
+		l.mark(a)
+	}
+	l.flushing = l.running == 0 || l.closed
+	if !l.flushAt.IsZero() && !now.Before(l.flushAt) {
+		l.flushing = true
+		l.release()
+	}
+}
+
+func (l *ledger) mark(a *account) { l.dirty[a] = struct{}{} }
+
+func (l *ledger) markAll() {
+	for _, a := range l.accounts {
+		l.mark(a)
+	}
+}
+
+// sleep returns how long nothing needs to be done.
+func (l *ledger) sleep(now time.Time) time.Duration {
+	d := clockCheck
+	if len(l.agenda) > 0 {
+		d = min(d, l.agenda[0].wake.Time().Sub(now))
+	}
+	if !l.flushAt.IsZero() {
+		d = min(d, l.flushAt.Sub(now))
+	}
+	return max(d, 0)
+}
+
+// open reports whether new runs may be claimed.
+func (l *ledger) open() bool {
+	state, _ := l.session.State()
+	return !l.closed && state == registry.SessionConnected
+}
+
+// write sends what the dirty accounts have to write, as far as there is room.
+func (l *ledger) write(ctx context.Context) {
+	if l.writes >= maxWrites || len(l.dirty) == 0 {
+		return
+	}
+	entries := l.entries(time.Now())
+	if len(entries) == 0 {
+		return
+	}
+	common := []registry.Cond{registry.Alive(l.session.ID())}
+	for _, ld := range pack(common, entries, l.reg.Limits(), l.share, func(entry) bool { return false }) {
+		if l.writes >= maxWrites {
+			for _, e := range ld.parts {
+				l.mark(e.acct) // rides with one of the next
+			}
+			continue
+		}
+		for _, e := range ld.parts {
+			e.acct.writing = true
+			delete(l.held, e.acct)
+		}
+		l.writes++
+		go func() { // at most maxWrites at once; each ends with ctx
+			rev, err := registry.Apply(ctx, l.reg, ld.txn)
+			l.results <- written{ld, rev, err}
+		}()
+	}
+}
+
+// entries returns what there is to write, and puts accounts that wait on the agenda.
+func (l *ledger) entries(now time.Time) []entry {
+	open := l.open()
+	var entries []entry
+	for a := range l.dirty {
+		if a.writing {
+			continue // settle marks it again
+		}
+		delete(l.dirty, a)
+		in := claiming{
+			me: l.me, plan: a.plan, programs: a.programs, claims: a.claims, ended: a.ended,
+			barred: l.barred.of(a.claims.Job), now: record.InstantOf(now),
+			open: open && a.stale.IsZero(),
+		}
+		out := in.claim()
+		l.agenda.put(a, out.wake)
+		if !out.changed {
+			continue
+		}
+		if !out.planned && !l.flushing && (a.plan == nil || a.plan.Frozen.IsZero()) {
+			l.hold(a, now)
+			continue
+		}
+		value, err := record.Encode(&out.claims)
+		if err != nil {
+			l.log.Error("claims record not written", "job", a.claims.Job, "error", err)
+			continue
+		}
+		entries = append(entries, entry{a, out, a.planRev, len(a.ended), value})
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.acct.segment, b.acct.segment) })
+	return entries
+}
+
+// hold lets the ends of an account wait for others.
+func (l *ledger) hold(a *account, now time.Time) {
+	l.held[a] = struct{}{}
+	if l.flushAt.IsZero() {
+		l.flushAt = now.Add(coalesce)
+	}
+}
+
+// share returns what an entry adds to a transaction.
+func (l *ledger) share(e entry) share {
+	key := l.keys.Claims(l.me, e.acct.segment)
+	var pc share
+	if e.out.planned {
+		pc.conds = append(pc.conds, registry.At(l.keys.Plan(e.acct.segment), e.planRev))
+	}
+	if e.acct.rev.IsZero() {
+		pc.ops = append(pc.ops, registry.Create(key, e.value))
+	} else {
+		pc.ops = append(pc.ops, registry.Set(key, e.acct.rev, e.value))
+	}
+	return pc
+}
+
+// errForeign means that the records of this incarnation were written by another hand.
+var errForeign = errors.New("claims record changed by another hand")
+
+// settle acts on the result of a transaction.
+func (l *ledger) settle(ctx context.Context, w written) error {
+	l.writes--
+	for _, e := range w.load.parts {
+		e.acct.writing = false
+		l.mark(e.acct)
+	}
+	if w.err != nil {
+		return l.refused(w)
+	}
+	for _, e := range w.load.parts {
+		a := e.acct
+		a.rev, a.claims = w.rev, e.out.claims
+		if a.ended = a.ended[e.ended:]; len(a.ended) == 0 {
+			a.ended = nil
+		}
+		l.start(ctx, a, e.out.starts, w.rev)
+	}
+	return nil
+}
+
+// refused acts on a transaction that was not applied. The job that it failed for waits
+// for a newer plan; the rest is sent again at once.
+func (l *ledger) refused(w written) error {
+	refusal, refused := conflict(w.err)
+	switch {
+	case refused:
+		part, ok := w.load.owner(refusal.Index)
+		if !ok { // the condition that all share
+			return fmt.Errorf("claim: %w: %w", registry.ErrSessionLost, w.err)
+		}
+		e := w.load.parts[part]
+		if refusal.Index >= len(w.load.txn.If) {
+			return fmt.Errorf("claim %s: %w: %w", e.acct.claims.Job, errForeign, w.err)
+		}
+		if e.acct.planRev == e.planRev {
+			e.acct.stale = e.planRev
+		}
+	case errors.Is(w.err, registry.ErrUnknownOutcome): // Apply would have told its own work
+		return fmt.Errorf("claim: %w: %w", errForeign, w.err)
+	case errors.Is(w.err, registry.ErrSessionLost), errors.Is(w.err, registry.ErrClosed):
+		return fmt.Errorf("claim: %w", w.err)
+	default:
+		l.log.Error("claims not written; trying again", "error", w.err)
+		for _, e := range w.load.parts {
+			delete(l.dirty, e.acct)
+			l.agenda.put(e.acct, record.InstantOf(time.Now().Add(refusedPause)))
+		}
+	}
+	return nil
+}
+
+// refusedPause is how long a write that the registry refuses for a reason of its own (it
+// is full, or permission was taken away) waits before it is made again.
+const refusedPause = time.Second
+
+// start begins the runs whose claims have been committed at rev.
+func (l *ledger) start(ctx context.Context, a *account, starts record.Runs, rev registry.Rev) {
+	for _, g := range starts {
+		e, ok := a.plan.Epoch(g.Gen)
+		if !ok {
+			continue // claimed by this very plan, so it is there
+		}
+		r := Run{
+			Job: a.claims.Job, Program: a.programs[g.Gen], Shards: e.Job().Shards,
+			Fire: g.Fire.Time(), Attempt: g.Attempt, Trigger: g.Trigger, Missed: g.Missed,
+			Fence: l.base + rev.Seq, Session: l.session.ID(),
+		}
+		for _, t := range a.plan.Triggers {
+			if t.Number == g.Trigger {
+				r.Param = t.Param
+			}
+		}
+		for s := range g.Shards.All() {
+			r.Shard = s
+			l.running++
+			l.work.Start(ctx, r, l.done(a, s))
+		}
+	}
+}
+
+// done returns what is called when the function of a run has returned.
+func (l *ledger) done(a *account, shard int) func(error) {
+	job := a.claims.Job
+	l.barred.add(job, shard)
+	return func(err error) {
+		l.barred.remove(job, shard)
+		l.inbox.mu.Lock()
+		l.inbox.ended = append(l.inbox.ended, endedRun{a, ended{shard, err}})
+		l.inbox.mu.Unlock()
+		l.wakeUp()
+	}
+}

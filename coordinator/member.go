@@ -1,0 +1,515 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// ErrNameTaken means that a live instance has the name, and kept it for longer than a
+// predecessor that crashed could have.
+var ErrNameTaken = errors.New("instance name taken")
+
+// MemberOptions are options of NewMember.
+type MemberOptions struct {
+	Namespace    string
+	Group        string        // "" = "default"
+	Instance     string        // unique among the live; "" = host name and a random part
+	SessionTTL   time.Duration // asked for; 0 = registry.DefaultSessionTTL
+	MaxClockSkew time.Duration // how far clocks of the fleet may be apart; 0 = 5 s
+	Labels       map[string]string
+	Work         Work
+	Logger       *slog.Logger // nil = slog.Default()
+}
+
+// Member is a process's part in a group: it joins, elects, plans while it leads, claims
+// what it owns, and joins again under a new incarnation when its session is lost.
+type Member struct {
+	reg     registry.Registry
+	keys    record.Keys
+	name    string
+	ttl     time.Duration
+	skew    time.Duration
+	labels  map[string]string
+	work    Work
+	log     *slog.Logger
+	barred  barred
+	left    chan struct{} // closed by Leave: run no more
+	leaving sync.Once
+
+	mu       sync.Mutex
+	defs     map[string]json.RawMessage // offered, by job
+	version  int                        // grows with defs, draining and barred
+	draining bool
+	current  *incarnation
+	joined   chan struct{} // closed at the next change of current or of what it published
+	failed   error         // why Run ended
+}
+
+// incarnation is a member during one session.
+type incarnation struct {
+	id      string
+	session registry.Session
+	ledger  *ledger
+	office  *officeLoop
+	publish chan struct{} // one slot: the member record may have to change
+
+	// guarded by Member.mu
+	published int  // the Member.version that the registry knows
+	drained   bool // the registry knows that it drains
+}
+
+// NewMember returns a member of a group. Nothing is sent before Run.
+func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
+	if o.Group == "" {
+		o.Group = "default"
+	}
+	if o.Instance == "" {
+		o.Instance = uniqueName()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.MaxClockSkew == 0 {
+		o.MaxClockSkew = 5 * time.Second
+	}
+	keys, err := record.NewKeys(o.Namespace, o.Group)
+	if err != nil {
+		return nil, err
+	}
+	if err := record.CheckName(o.Instance); err != nil {
+		return nil, fmt.Errorf("instance: %w", err)
+	}
+	m := &Member{
+		reg: reg, keys: keys, name: o.Instance, ttl: o.SessionTTL, skew: max(o.MaxClockSkew, 0),
+		labels: maps.Clone(o.Labels), work: o.Work,
+		log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
+		left: make(chan struct{}), defs: map[string]json.RawMessage{}, joined: make(chan struct{}),
+	}
+	m.barred.freed = m.freed
+	return m, nil
+}
+
+// freed says that a function of an earlier incarnation has returned.
+func (m *Member) freed() {
+	m.change(func() {
+		if m.current != nil {
+			m.current.ledger.unbar()
+		}
+	})
+}
+
+// Instance returns the member's name.
+func (m *Member) Instance() string { return m.name }
+
+// Run takes part until Leave is called or ctx ends. The end of ctx is abrupt: contexts of
+// runs end with it, and the session is closed when they have been told, not when they
+// have returned. Use Drain and Leave to go in good order. Losing the session is no
+// reason to return: Run opens another and joins again.
+func (m *Member) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-m.left:
+			cancel(errLeft)
+		case <-ctx.Done():
+		}
+	}()
+	var err error
+	for {
+		err = registry.KeepSession(ctx, m.reg, registry.SessionOptions{TTL: m.ttl}, m.serve)
+		if !errors.Is(err, errForeign) && !errors.Is(err, registry.ErrSessionLost) {
+			break
+		}
+		m.log.Warn("joining again", "error", err)
+	}
+	if errors.Is(err, errLeft) {
+		err = nil
+	}
+	m.mu.Lock()
+	m.failed = errors.Join(err, errLeft)
+	m.notifyLocked()
+	m.mu.Unlock()
+	return err
+}
+
+// errLeft is why a member that was told to leave stops.
+var errLeft = errors.New("left the group")
+
+// serve is one incarnation.
+func (m *Member) serve(ctx context.Context, s registry.Session) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	in := &incarnation{id: record.Incarnation(m.name, s.ID()), session: s, publish: make(chan struct{}, 1)}
+	m.barred.begin()
+	base, err := m.fenceBase(ctx)
+	if err != nil {
+		return err
+	}
+	rev, version, err := m.join(ctx, in)
+	if err != nil {
+		return err
+	}
+	log := m.log.With("session", string(s.ID()))
+	plans := newFeed(m.keys.Plans(), log, func(e registry.Entry) (*record.Plan, error) { return record.DecodePlan(e.Value) })
+	in.ledger = &ledger{
+		keys: m.keys, reg: m.reg, session: s, me: in.id, work: m.work, log: log, base: base, barred: &m.barred,
+		accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{},
+		results: make(chan written), nudge: make(chan struct{}, 1),
+	}
+	m.mu.Lock()
+	in.ledger.inbox.closed = m.draining
+	m.mu.Unlock()
+	in.ledger.plans = plans.reader(in.ledger.wakeUp)
+	in.office = newOfficeLoop(m, in, plans, log)
+
+	var wg sync.WaitGroup
+	task := func(f func(context.Context) error) {
+		wg.Go(func() { end(f(ctx)) }) // the first to return ends all
+	}
+	task(func(ctx context.Context) error { return plans.run(ctx, m.reg) })
+	task(in.ledger.run)
+	task(in.office.run)
+	task(func(ctx context.Context) error { return m.keepRecord(ctx, in, rev, version) })
+	m.setCurrent(in)
+	<-ctx.Done()
+	m.setCurrent(nil)
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (m *Member) setCurrent(in *incarnation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.current = in
+	m.notifyLocked()
+}
+
+// notifyLocked wakes those who wait for the member's state to change.
+func (m *Member) notifyLocked() {
+	close(m.joined)
+	m.joined = make(chan struct{})
+}
+
+// fenceBase reads what is added to commit numbers to make fences, and on the way checks
+// that this version may touch the namespace at all.
+func (m *Member) fenceBase(ctx context.Context) (uint64, error) {
+	for {
+		e, err := m.reg.Get(ctx, m.keys.Meta(), registry.ReadOptions{Fresh: true})
+		switch {
+		case err == nil:
+			meta, err := record.Decode[record.Meta](e.Value)
+			if err != nil {
+				return 0, fmt.Errorf("read %s: %w", m.keys.Meta(), err)
+			}
+			if meta.Format > record.Format {
+				return 0, fmt.Errorf("read %s: %w: format %d, this version knows %d", m.keys.Meta(), record.ErrNewerFormat, meta.Format, record.Format)
+			}
+			return meta.FenceBase, nil
+		case errors.Is(err, registry.ErrNotFound):
+			value, err := record.Encode(record.Meta{Format: record.Format})
+			if err != nil {
+				return 0, err
+			}
+			_, err = registry.Apply(ctx, m.reg, registry.Txn{Then: []registry.Op{registry.Create(m.keys.Meta(), value)}})
+			if err != nil && !errors.Is(err, registry.ErrConflict) {
+				return 0, fmt.Errorf("create %s: %w", m.keys.Meta(), err)
+			}
+		case !registry.Retryable(err) || !pause(ctx, retryPause):
+			return 0, fmt.Errorf("read %s: %w", m.keys.Meta(), err)
+		}
+	}
+}
+
+// retryPause is how long to wait before a read that failed for lack of a connection.
+const retryPause = 100 * time.Millisecond
+
+// pause waits, and reports whether ctx let it.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// join stores the definitions that this process offers and enters the fleet. The name
+// may still be held by a predecessor whose session has not run out.
+func (m *Member) join(ctx context.Context, in *incarnation) (registry.Rev, int, error) {
+	if err := m.storeDefinitions(ctx); err != nil {
+		return registry.Rev{}, 0, err
+	}
+	host, _ := os.Hostname() // only told to operators
+	instance, err := record.Encode(record.Instance{
+		Session: in.session.ID(), Host: host, PID: os.Getpid(), Started: record.InstantOf(time.Now()),
+	})
+	if err != nil {
+		return registry.Rev{}, 0, err
+	}
+	patience := time.Now().Add(in.session.TTL() + in.session.TTL()/4)
+	for {
+		rec, version := m.record(in)
+		value, err := record.Encode(rec)
+		if err != nil {
+			return registry.Rev{}, 0, err
+		}
+		rev, err := registry.Apply(ctx, m.reg, registry.Txn{
+			If: []registry.Cond{registry.Alive(in.session.ID())},
+			Then: []registry.Op{
+				registry.CreateOwned(m.keys.Instance(m.name), instance, in.session.ID()),
+				registry.Create(m.keys.Member(in.id), value),
+			},
+		})
+		refusal, refused := conflict(err)
+		switch {
+		case err == nil:
+			return rev, version, nil
+		case !refused || refusal.Index != 1: // the name
+			return registry.Rev{}, 0, fmt.Errorf("join as %s: %w", in.id, err)
+		case time.Now().After(patience):
+			return registry.Rev{}, 0, fmt.Errorf("join as %s: %w", m.name, ErrNameTaken)
+		}
+		if !pause(ctx, min(max(in.session.TTL()/40, 20*time.Millisecond), time.Second)) {
+			return registry.Rev{}, 0, context.Cause(ctx)
+		}
+	}
+}
+
+// record returns the member record as it should be, and which version of it that is.
+func (m *Member) record(in *incarnation) (record.Member, int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rec := record.Member{
+		Name: m.name, Session: in.session.ID(), Jobs: slices.Sorted(maps.Keys(m.defs)), Labels: m.labels,
+		Draining: m.draining, Blocked: m.barred.all(),
+	}
+	return rec, m.version
+}
+
+// keepRecord keeps the member record true.
+func (m *Member) keepRecord(ctx context.Context, in *incarnation, rev registry.Rev, version int) error {
+	m.published(in, version)
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-in.publish:
+		}
+		if err := m.storeDefinitions(ctx); err != nil {
+			return err
+		}
+		rec, v := m.record(in)
+		value, err := record.Encode(rec)
+		if err != nil {
+			return err
+		}
+		rev, err = registry.Apply(ctx, m.reg, registry.Txn{
+			If:   []registry.Cond{registry.Alive(in.session.ID())},
+			Then: []registry.Op{registry.Set(m.keys.Member(in.id), rev, value)},
+		})
+		refusal, refused := conflict(err)
+		switch {
+		case refused && refusal.Index > 0, errors.Is(err, registry.ErrUnknownOutcome) && ctx.Err() == nil:
+			return fmt.Errorf("update member record: %w: %w", errForeign, err)
+		case err != nil:
+			return fmt.Errorf("update member record: %w", err)
+		}
+		m.published(in, v)
+	}
+}
+
+func (m *Member) published(in *incarnation, version int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	in.published, in.drained = version, m.draining
+	m.notifyLocked()
+}
+
+// change makes a change that the member record has to follow.
+func (m *Member) change(f func()) {
+	m.mu.Lock()
+	f()
+	m.version++
+	in := m.current
+	m.mu.Unlock()
+	if in != nil {
+		select {
+		case in.publish <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Offer adds definitions, by job name, that this process can run. A definition reaches
+// the registry if it is new there or of a higher revision.
+func (m *Member) Offer(defs map[string]json.RawMessage) {
+	m.change(func() { maps.Copy(m.defs, defs) })
+}
+
+// Withdraw stops offering a job. Its shards move away.
+func (m *Member) Withdraw(job string) {
+	m.change(func() { delete(m.defs, job) })
+}
+
+// AwaitJoined waits until the registry knows this process and all that it offers.
+func (m *Member) AwaitJoined(ctx context.Context) error {
+	return m.await(ctx, func() bool { return m.current != nil && m.current.published >= m.version })
+}
+
+// await waits for ok, which is called with m.mu held.
+func (m *Member) await(ctx context.Context, ok func() bool) error {
+	for {
+		m.mu.Lock()
+		done, failed, changed := ok(), m.failed, m.joined
+		m.mu.Unlock()
+		switch {
+		case done:
+			return nil
+		case failed != nil:
+			return failed
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		}
+	}
+}
+
+// Drain makes the member claim nothing more and lets its idle shards go. A leader hands
+// its office over first. Runs go on; the caller ends them or waits for them.
+func (m *Member) Drain(ctx context.Context) error {
+	m.mu.Lock()
+	in := m.current
+	m.mu.Unlock()
+	if in != nil {
+		select {
+		case <-in.ledger.close():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		in.office.resign(ctx)
+	}
+	m.change(func() { m.draining = true })
+	return m.await(ctx, func() bool { return m.current == nil || m.current != in || in.drained })
+}
+
+// Leave waits until nothing runs here and all shards have been taken over, or ctx ends,
+// and then makes Run return. It is called after Drain.
+func (m *Member) Leave(ctx context.Context) error {
+	m.mu.Lock()
+	in := m.current
+	m.mu.Unlock()
+	var err error
+	if in != nil {
+		select {
+		case <-in.ledger.empty():
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	m.leaving.Do(func() { close(m.left) })
+	return err
+}
+
+// storeDefinitions puts into the registry what is offered here and newer than what is
+// there.
+func (m *Member) storeDefinitions(ctx context.Context) error {
+	for {
+		m.mu.Lock()
+		defs := maps.Clone(m.defs)
+		m.mu.Unlock()
+		again, err := m.storeOnce(ctx, defs)
+		if err != nil {
+			return fmt.Errorf("store definitions: %w", err)
+		}
+		if !again {
+			return nil
+		}
+		if !pause(ctx, retryPause) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (m *Member) storeOnce(ctx context.Context, defs map[string]json.RawMessage) (again bool, err error) {
+	if len(defs) == 0 {
+		return false, nil
+	}
+	listing, err := m.reg.List(ctx, m.keys.Jobs(), registry.ReadOptions{Fresh: true})
+	if err != nil {
+		if registry.Retryable(err) {
+			return true, nil
+		}
+		return false, err
+	}
+	stored := make(map[string]registry.Entry, len(listing.Entries))
+	for _, e := range listing.Entries {
+		stored[e.Key.Name()] = e
+	}
+	var ops []registry.Op
+	for _, name := range slices.Sorted(maps.Keys(defs)) {
+		op, ok, err := m.storing(stored, name, defs[name])
+		if err != nil {
+			return false, err
+		}
+		if ok {
+			ops = append(ops, op)
+		}
+	}
+	loads := pack(nil, ops, m.reg.Limits(),
+		func(o registry.Op) share { return share{ops: []registry.Op{o}} }, func(registry.Op) bool { return false })
+	for _, l := range loads {
+		_, err := registry.Apply(ctx, m.reg, l.txn)
+		if errors.Is(err, registry.ErrConflict) {
+			again = true // another instance stores the same: compare again
+		} else if err != nil {
+			return false, err
+		}
+	}
+	return again, nil
+}
+
+// storing returns the write that a definition calls for, if any.
+func (m *Member) storing(stored map[string]registry.Entry, name string, def json.RawMessage) (registry.Op, bool, error) {
+	mine, err := record.ParseJob(def)
+	if err != nil {
+		return registry.Op{}, false, fmt.Errorf("job %q: %w", name, err)
+	}
+	value, err := record.Encode(def)
+	if err != nil {
+		return registry.Op{}, false, fmt.Errorf("job %q: %w", name, err)
+	}
+	segment := record.Segment(name)
+	key := m.keys.Job(segment)
+	e, ok := stored[segment]
+	if !ok {
+		return registry.Create(key, value), true, nil
+	}
+	old, theirs, err := record.DecodeDefinition(e.Value)
+	switch {
+	case err != nil:
+		m.log.Error("unreadable record left alone", "key", string(key), "error", err)
+		return registry.Op{}, false, nil
+	case theirs.Revision < mine.Revision:
+		return registry.Set(key, e.Modified, value), true, nil
+	case theirs.Revision == mine.Revision && !slices.Equal(old, def):
+		m.log.Warn("definition differs from the stored one of the same revision, which stays; raise Revision to replace it",
+			"job", name, "revision", mine.Revision)
+	}
+	return registry.Op{}, false, nil
+}

@@ -1,0 +1,26 @@
+package coordinator
+
+import (
+	"crypto/rand"
+	"os"
+	"strings"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// uniqueName makes a name of the host's and a random part, so that two processes on one
+// host never clash.
+func uniqueName() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "instance"
+	}
+	clean := strings.Map(func(r rune) rune {
+		if r == '-' || r == '.' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '-'
+	}, host)
+	random := strings.ToLower(rand.Text()[:8])
+	return clean[:min(len(clean), record.MaxNameBytes-len(random)-1)] + "-" + random
+}

@@ -1,0 +1,251 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// officeLoop follows the office, takes it when it is this incarnation's turn, and leads
+// while it is in office.
+type officeLoop struct {
+	m     *Member
+	in    *incarnation
+	plans *feed[*record.Plan]
+	log   *slog.Logger
+	nudge chan struct{} // one slot: the office has changed
+	feed  *feed[registry.Entry]
+
+	mu      sync.Mutex
+	office  office
+	draw    float64 // for this vacancy
+	refuses int     // attempts on this vacancy that conflicted
+}
+
+func newOfficeLoop(m *Member, in *incarnation, plans *feed[*record.Plan], log *slog.Logger) *officeLoop {
+	o := &officeLoop{m: m, in: in, plans: plans, log: log, nudge: make(chan struct{}, 1), draw: rand.Float64()}
+	o.feed = newFeed(m.keys.Office(), log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
+	return o
+}
+
+func (o *officeLoop) wakeUp() {
+	select {
+	case o.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// run takes part in elections until ctx ends.
+func (o *officeLoop) run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := o.feed.reader(o.wakeUp)
+	defer r.close()
+	wg.Go(func() { cancel(o.feed.run(ctx, o.m.reg)) })
+
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var acting time.Time // when to act on a vacancy; zero: there is none
+	var stop func()      // ends the term that this incarnation serves
+	defer func() {
+		if stop != nil {
+			stop()
+		}
+	}()
+	for {
+		synced := o.take(r)
+		step, wait := o.step()
+		if step != serve && stop != nil {
+			stop()
+			stop = nil
+		}
+		switch {
+		case !synced || step == follow:
+			acting = time.Time{}
+		case step == serve:
+			acting = time.Time{}
+			if stop == nil {
+				stop = o.serve(ctx, &wg)
+			}
+		case acting.IsZero():
+			acting = time.Now().Add(wait)
+		}
+		if !acting.IsZero() {
+			if d := time.Until(acting); d > 0 {
+				timer.Reset(d)
+			} else {
+				if err := o.act(ctx, step); err != nil {
+					return err
+				}
+				acting = time.Time{}
+				continue
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-o.nudge:
+		case <-timer.C:
+		}
+	}
+}
+
+// take brings the office up to date.
+func (o *officeLoop) take(r *reader[registry.Entry]) (synced bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return r.take(func(n news[registry.Entry]) {
+		switch n.name {
+		case o.m.keys.Leader().Name():
+			leader, err := record.Decode[record.Leader](n.value.Value)
+			if err != nil && !n.gone {
+				o.log.Error("unreadable record left alone", "key", string(o.m.keys.Leader()), "error", err)
+			}
+			o.office.leader, o.office.leaderRev = leader, n.rev
+		case o.m.keys.Present().Name():
+			o.office.present, o.office.presentRev = n.value.Owner, n.rev
+			o.draw, o.refuses = rand.Float64(), 0
+			if present, err := record.Decode[record.Present](n.value.Value); err == nil {
+				o.office.successors = present.Successors
+			}
+		}
+	})
+}
+
+func (o *officeLoop) step() (officeStep, time.Duration) {
+	o.m.mu.Lock()
+	draining := o.m.draining
+	o.m.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	step, wait := o.office.step(o.in.id, o.in.session.ID(), o.draw)
+	if draining {
+		wait += 20 * successionStep // last in rank: any other will do
+	}
+	return step, wait + time.Duration(min(o.refuses, 20))*4*successionStep
+}
+
+// act takes the office, or shows that it has been taken. A conflict means that somebody
+// else was first, or that the one who left has not ended: the feed will tell, and until
+// then the next try waits longer.
+func (o *officeLoop) act(ctx context.Context, step officeStep) error {
+	o.mu.Lock()
+	now := o.office
+	o.mu.Unlock()
+	var txn registry.Txn
+	var err error
+	if step == enter {
+		txn, err = now.entry(o.m.keys, o.in.session.ID())
+	} else {
+		txn, err = now.succession(o.m.keys, o.in.id, o.in.session.ID())
+	}
+	if err != nil {
+		return err
+	}
+	rev, err := registry.Apply(ctx, o.m.reg, txn)
+	switch {
+	case err == nil:
+		o.entered(txn, rev)
+		return nil
+	case errors.Is(err, registry.ErrConflict): // for certain or not: the feed will tell
+		o.mu.Lock()
+		o.refuses++
+		o.mu.Unlock()
+		return nil
+	case errors.Is(err, registry.ErrSessionLost), ctx.Err() != nil:
+		return fmt.Errorf("take office: %w", err)
+	}
+	o.log.Error("office not taken; trying again", "error", err)
+	o.mu.Lock()
+	o.refuses = 20
+	o.mu.Unlock()
+	return nil
+}
+
+// entered records what this incarnation has written ahead of its event.
+func (o *officeLoop) entered(txn registry.Txn, rev registry.Rev) {
+	for _, op := range txn.Then {
+		o.feed.put(op.Key.Name(), rev, registry.Entry{
+			Key: op.Key, Value: op.Value, Created: rev, Modified: rev, Owner: op.Session, Txn: txn.ID,
+		})
+	}
+}
+
+// serve begins to lead, and returns how to stop.
+func (o *officeLoop) serve(ctx context.Context, wg *sync.WaitGroup) (stop func()) {
+	o.mu.Lock()
+	term := o.office.leaderRev
+	o.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	wg.Go(func() {
+		defer close(done)
+		if err := lead(ctx, o, term); err != nil && ctx.Err() == nil {
+			o.log.Info("stopped leading", "error", err)
+		}
+	})
+	return func() {
+		cancel(errTermOver)
+		<-done
+	}
+}
+
+// nameSuccessors writes who should act when the office falls vacant, if it is not what is
+// written already. It leaves the leader record, and hence the term, alone.
+func (o *officeLoop) nameSuccessors(ctx context.Context, names []string) error {
+	o.mu.Lock()
+	now := o.office
+	o.mu.Unlock()
+	if now.present != o.in.session.ID() || slices.Equal(now.successors, names) {
+		return nil
+	}
+	value, err := record.Encode(record.Present{Successors: names})
+	if err != nil {
+		return err
+	}
+	txn := registry.Txn{Then: []registry.Op{registry.Set(o.m.keys.Present(), now.presentRev, value)}}
+	rev, err := registry.Apply(ctx, o.m.reg, txn)
+	if err != nil {
+		return fmt.Errorf("name successors: %w", err)
+	}
+	o.feed.put(o.m.keys.Present().Name(), rev, registry.Entry{
+		Key: o.m.keys.Present(), Value: value, Modified: rev, Owner: o.in.session.ID(),
+	})
+	return nil
+}
+
+// resign hands the office to a successor, if this incarnation is in office and one lives.
+func (o *officeLoop) resign(ctx context.Context) bool {
+	o.mu.Lock()
+	now := o.office
+	o.mu.Unlock()
+	if now.present != o.in.session.ID() {
+		return false
+	}
+	for _, to := range now.successors {
+		txn, err := now.resignation(o.m.keys, to)
+		if err != nil {
+			return false
+		}
+		rev, err := registry.Apply(ctx, o.m.reg, txn)
+		if err != nil {
+			o.log.Debug("office not handed over", "to", to, "error", err)
+			continue
+		}
+		leader := txn.Then[0]
+		o.feed.put(leader.Key.Name(), rev, registry.Entry{Key: leader.Key, Value: leader.Value, Modified: rev})
+		o.log.Info("resigned", "to", to)
+		return true
+	}
+	return false
+}

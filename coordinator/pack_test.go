@@ -1,0 +1,80 @@
+package coordinator
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestPack(t *testing.T) {
+	limits := registry.PortableLimits
+	common := []registry.Cond{registry.Alive("me")}
+	key := func(i int) registry.Key { return registry.Key(fmt.Sprintf("k/%d", i)) }
+	rev := registry.Rev{Seq: 1}
+	plain := func(i int) share {
+		return share{conds: []registry.Cond{registry.At(key(i), rev)}, ops: []registry.Op{registry.Set(key(i), rev, nil)}}
+	}
+	never := func(int) bool { return false }
+	parts := make([]int, 100)
+	for i := range parts {
+		parts[i] = i
+	}
+
+	t.Run("every part is in one transaction whole, in order, within the limits", func(t *testing.T) {
+		loads := pack(common, parts, limits, plain, never)
+		assert.Len(t, loads, 4, "31 parts of two items beside the common one")
+		var all []int
+		for _, l := range loads {
+			require.NoError(t, registry.CheckTxn(l.txn, limits))
+			assert.Equal(t, common[0], l.txn.If[0])
+			assert.Len(t, l.txn.Then, len(l.parts))
+			all = append(all, l.parts...)
+		}
+		assert.Equal(t, parts, all)
+	})
+	t.Run("an item of the transaction leads back to its part", func(t *testing.T) {
+		for _, l := range pack(common, parts, limits, plain, never) {
+			_, ok := l.owner(0)
+			assert.False(t, ok, "the common condition is nobody's")
+			for i := 1; i < len(l.txn.If)+len(l.txn.Then); i++ {
+				n, ok := l.owner(i)
+				require.True(t, ok)
+				want := l.txn.If[min(i, len(l.txn.If)-1)].Key
+				if i >= len(l.txn.If) {
+					want = l.txn.Then[i-len(l.txn.If)].Key
+				}
+				assert.Equal(t, want, key(l.parts[n]))
+			}
+		}
+	})
+	t.Run("one that asks to be alone is", func(t *testing.T) {
+		loads := pack(common, parts[:3], limits, plain, func(i int) bool { return i == 1 })
+		require.Len(t, loads, 3)
+		assert.Equal(t, []int{1}, loads[1].parts)
+	})
+	t.Run("bytes count as well", func(t *testing.T) {
+		big := []byte(strings.Repeat("x", 100<<10))
+		loads := pack(common, parts[:6], limits, func(i int) share {
+			return share{ops: []registry.Op{registry.Create(key(i), big)}}
+		}, never)
+		assert.Len(t, loads, 3)
+		for _, l := range loads {
+			assert.NoError(t, registry.CheckTxn(l.txn, limits))
+		}
+	})
+	t.Run("a condition that several share is stated once", func(t *testing.T) {
+		loads := pack(common, parts[:5], limits, func(i int) share {
+			return share{conds: []registry.Cond{registry.Dead("x")}, ops: []registry.Op{registry.Create(key(i), nil)}}
+		}, never)
+		require.Len(t, loads, 1)
+		assert.Len(t, loads[0].txn.If, 2)
+	})
+	t.Run("nothing packs into nothing", func(t *testing.T) {
+		assert.Empty(t, pack(common, nil, limits, plain, never))
+	})
+}

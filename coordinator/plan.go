@@ -1,0 +1,286 @@
+package coordinator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// decision is what a view calls for.
+type decision struct {
+	changes []change // of plans, by segment
+	burials []burial // of incarnations that own nothing any more
+	looks   []string // incarnations whose claims must be read first; then decide again
+	pending []string // incarnations that run shards which wait to move: follow their claims
+}
+
+// change is a new plan for a job, with what must hold and go with it. All of a change is
+// committed at once, with the term, or nothing.
+type change struct {
+	segment string
+	rev     registry.Rev // of the plan it replaces; zero to create it
+	plan    *record.Plan
+	dead    []registry.SessionID
+	conds   []registry.Cond
+	ops     []registry.Op
+	why     []string // for the log
+}
+
+// burial removes what an incarnation left behind once its shards have gone.
+type burial struct {
+	incarnation string
+	ops         []registry.Op // the last one deletes the member record
+}
+
+// decide is planning: a pure function from a view to what has to be done. It is run
+// whenever the view changes and on a slow tick, so that nothing depends on having seen
+// an event.
+func decide(v *view) decision {
+	d := decision{}
+	want := v.assignments()
+	looks, pending := map[string]bool{}, map[string]bool{}
+	for _, seg := range v.segments() {
+		p := planning{view: v, segment: seg, desired: want[seg], looks: looks, pending: pending}
+		if c, ok := p.run(); ok {
+			d.changes = append(d.changes, c)
+		}
+	}
+	d.burials = v.burials(looks, d.changes)
+	d.looks = slices.Sorted(maps.Keys(looks))
+	d.pending = slices.Sorted(maps.Keys(pending))
+	return d
+}
+
+// segments returns all jobs that have a plan or a definition, sorted.
+func (v *view) segments() []string {
+	segs := make([]string, 0, len(v.plans)+8)
+	for seg := range v.plans {
+		segs = append(segs, seg)
+	}
+	for seg := range v.jobs {
+		if _, ok := v.plans[seg]; !ok && !v.broken[seg] {
+			segs = append(segs, seg)
+		}
+	}
+	slices.Sort(segs)
+	return segs
+}
+
+// planning is the making of one job's next plan.
+type planning struct {
+	*view
+	segment string
+	desired desired
+	looks   map[string]bool
+	pending map[string]bool
+
+	old planItem
+	p   *record.Plan // the next plan; a clone of old until something changes
+	c   change
+}
+
+// run returns the change that the view calls for, if any.
+func (p *planning) run() (change, bool) {
+	p.c.segment = p.segment
+	old, ok := p.plans[p.segment]
+	if !ok {
+		return p.create()
+	}
+	p.old, p.p = old, old.Clone()
+	p.c.rev, p.c.plan = old.rev, p.p
+	p.intent()
+	p.definition()
+	p.triggers()
+	p.failOver()
+	p.move()
+	if p.tidy {
+		p.clear()
+	}
+	p.problem(p.desired.problem)
+	return p.c, len(p.c.why) > 0
+}
+
+// create makes the first plan of a job, once somebody offers it.
+func (p *planning) create() (change, bool) {
+	job, ok := p.jobs[p.segment]
+	if !ok || len(p.desired.owners) == 0 {
+		return change{}, false
+	}
+	first, err := record.NewEpoch(1, p.now, job.def)
+	if err != nil { // the view holds only definitions that parse
+		return change{}, false
+	}
+	p.p = &record.Plan{
+		Format: record.Format, Job: job.Name, Epochs: []record.Epoch{first},
+		Owners: map[string]shardset.Set{}, Paused: job.StartPaused,
+	}
+	if c, ok := p.control[p.segment]; ok {
+		p.p.Paused = c.Paused
+	}
+	if p.p.Paused {
+		p.p.Last().Until = p.now // what falls due before the first resume is not owed
+	}
+	p.c.plan = p.p
+	p.give(p.unowned())
+	p.triggers()
+	p.problem(p.desired.problem)
+	p.because("create")
+	return p.c, true
+}
+
+func (p *planning) because(format string, args ...any) {
+	p.c.why = append(p.c.why, fmt.Sprintf(format, args...))
+}
+
+// problem keeps in the plan why it is not what it should be.
+func (p *planning) problem(text string) {
+	if p.p.Problem != text {
+		p.p.Problem = text
+		p.because("problem %q", text)
+	}
+}
+
+// intent copies what operators want into the plan, so that the condition with which every
+// claim names the plan makes a pause exact.
+func (p *planning) intent() {
+	c, ok := p.control[p.segment]
+	if !ok || c.Paused == p.p.Paused {
+		return
+	}
+	p.p.Paused = c.Paused
+	if c.Paused {
+		for i := range p.p.Epochs { // what would fall due during the pause is not owed
+			if e := &p.p.Epochs[i]; e.Until == 0 || e.Until > p.now {
+				e.Until = p.now
+			}
+		}
+		p.because("pause")
+		return
+	}
+	def := p.p.Last().Def
+	if job, ok := p.jobs[p.segment]; ok {
+		def = job.def
+	}
+	p.append(def)
+	p.because("resume")
+}
+
+// unowned returns the shards that nobody owns.
+func (p *planning) unowned() shardset.Set {
+	all := shardset.Range(0, p.p.Shards())
+	for _, shards := range p.p.Owners {
+		all = all.Minus(shards)
+	}
+	return all
+}
+
+// give gives shards that nobody owns to those who should have them. What the plan says of
+// them is complete: whoever took them from their last owner folded its claims in.
+func (p *planning) give(shards shardset.Set) {
+	for _, inc := range slices.Sorted(maps.Keys(p.desired.owners)) {
+		part := p.desired.owners[inc].Intersect(shards)
+		if part.IsZero() {
+			continue
+		}
+		p.p.Owners[inc] = p.p.Owners[inc].Union(part)
+		p.because("give %s to %s", part, inc)
+	}
+}
+
+// move takes shards from owners who should not have them and gives them to those who
+// should. Idle shards of a member that drains move at once: its record shows that it
+// claims nothing more. Those of others are frozen first, so that no claim can come
+// between the look at their owner's claims and the move; what turns out to be running
+// stays frozen with its owner until it has ended, and nobody else waits.
+func (p *planning) move() {
+	frozen := shardset.Set{}
+	for _, inc := range slices.Sorted(maps.Keys(p.p.Owners)) {
+		if _, known := p.members[inc]; !known || !p.alive(inc) {
+			// Its record has not been delivered yet, or it is failOver's business.
+			frozen = frozen.Union(p.p.Frozen.Intersect(p.p.Owners[inc]))
+			continue
+		}
+		if leave := p.p.Owners[inc].Minus(p.desired.owners[inc]); !leave.IsZero() {
+			frozen = frozen.Union(p.take(inc, leave))
+		}
+	}
+	if !frozen.Equal(p.p.Frozen) {
+		if more := frozen.Minus(p.p.Frozen); !more.IsZero() {
+			p.because("freeze %s", more)
+		}
+		if less := p.p.Frozen.Minus(frozen); !less.IsZero() {
+			p.because("unfreeze %s", less)
+		}
+		p.p.Frozen = frozen
+	}
+	p.p.Owners = withoutEmpty(p.p.Owners)
+	p.give(p.unowned())
+}
+
+// take removes from a live owner those of shards that are known to be idle, and returns
+// the ones that must be or stay frozen.
+func (p *planning) take(inc string, shards shardset.Set) (frozen shardset.Set) {
+	m := p.members[inc]
+	fenced := shards // nothing can be claimed on these any more
+	since := m.rev
+	if !m.Draining {
+		fenced = shards.Intersect(p.old.Frozen)
+		since = p.old.rev
+	}
+	if fenced.IsZero() {
+		return shards
+	}
+	l, ok := p.looked(inc, since)
+	if !ok {
+		p.looks[inc] = true
+		return shards
+	}
+	if p.unreadable(inc, l) {
+		return shards
+	}
+	claims := l.claimsOf(p.segment)
+	running := claims.Running.Shards().Intersect(fenced)
+	if !running.IsZero() {
+		p.pending[inc] = true
+	}
+	if idle := fenced.Minus(running); !idle.IsZero() {
+		p.fold(claims, idle)
+		p.p.Owners[inc] = p.p.Owners[inc].Minus(idle)
+		p.because("take %s from %s", idle, inc)
+		shards = shards.Minus(idle)
+	}
+	return shards
+}
+
+// unreadable reports, and says in the plan, that an owner's claims cannot be read: its
+// shards stay where they are until somebody has mended or removed the record.
+func (p *planning) unreadable(inc string, l look) bool {
+	if l.broken[p.segment] {
+		p.desired.problem = fmt.Sprintf("%s cannot be read", p.keys.Claims(inc, p.segment))
+		return true
+	}
+	return false
+}
+
+// fold brings into the plan what an owner has claimed of shards that leave it.
+func (p *planning) fold(claims record.Claims, shards shardset.Set) {
+	p.p.Marks = p.p.Marks.Fold(claims.Marks, shards)
+	p.p.Reruns = unserved(p.p.Reruns, p.p.Marks)
+}
+
+// unserved returns the pending re-runs that have not been claimed according to marks.
+func unserved(reruns record.Runs, marks record.Marks) record.Runs {
+	out := reruns
+	for _, g := range reruns {
+		for _, part := range marks.Split(g.Shards) {
+			if part.Mark.Covers(g.Ref) {
+				out = out.Without(part.Shards)
+			}
+		}
+	}
+	return out
+}

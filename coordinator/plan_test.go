@@ -1,0 +1,442 @@
+package coordinator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+func fire(n, attempt int) record.Ref { return record.Ref{Gen: 1, Fire: at(n), Attempt: attempt} }
+
+func TestPlan_NewJob(t *testing.T) {
+	t.Run("is planned in one change, each shard with an owner", func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.member("a", "job"), w.member("b", "job")
+		w.define("job", 4, 0, "")
+		d := w.round()
+		require.Len(t, d.changes, 1)
+		assert.True(t, d.changes[0].rev.IsZero(), "it is created")
+		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
+		assert.Empty(t, w.decide().changes, "and then there is nothing to do")
+	})
+	t.Run("waits until somebody offers it", func(t *testing.T) {
+		w := newWorld(t)
+		w.member("a", "other")
+		w.define("job", 4, 0, "")
+		assert.Empty(t, w.decide().changes)
+	})
+	t.Run("that starts paused owes nothing of the time before it is resumed", func(t *testing.T) {
+		w := newWorld(t)
+		w.member("a", "job")
+		w.define("job", 1, 0, `,"start_paused":true`)
+		w.settle()
+		require.True(t, w.plan("job").Paused)
+		w.v.now = at(60)
+		w.intend("job", func(c *record.Control) { c.Paused = false })
+		w.settle()
+		p := w.plan("job")
+		assert.False(t, p.Paused)
+		assert.Equal(t, p.Epochs[0].From, p.Epochs[0].Until)
+		assert.Equal(t, at(60).Add(w.v.skew), p.Last().From)
+	})
+}
+
+func TestPlan_Join(t *testing.T) {
+	setUp := func(t *testing.T) (*world, string, string) {
+		w := newWorld(t)
+		a := w.member("a", "job")
+		w.define("job", 4, 0, "")
+		w.settle()
+		return w, a, w.member("b", "job")
+	}
+	t.Run("freezes the shards that move before it looks at their owner's claims", func(t *testing.T) {
+		w, a, _ := setUp(t)
+		w.look(a) // begun before the freeze
+		d := decide(w.v)
+		require.Len(t, d.changes, 1)
+		assert.Equal(t, "2-3", d.changes[0].plan.Frozen.String())
+		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
+	})
+	t.Run("does not use a look from before the freeze", func(t *testing.T) {
+		w, a, _ := setUp(t)
+		w.look(a)
+		stale := w.v.looks[a]
+		w.round()
+		w.v.looks[a] = stale
+		d := decide(w.v)
+		assert.Equal(t, []string{a}, d.looks)
+		assert.Empty(t, d.changes)
+	})
+	t.Run("moves idle shards with their watermarks in the second change", func(t *testing.T) {
+		w, a, b := setUp(t)
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Marks = c.Marks.Raise(shardset.Range(0, 4), fire(1, 1).Mark())
+		})
+		w.round()
+		w.round()
+		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
+		assert.True(t, w.plan("job").Frozen.IsZero())
+		assert.Equal(t, fire(1, 1).Mark(), w.plan("job").Marks.Of(3))
+		assert.Empty(t, w.decide().changes)
+	})
+	t.Run("leaves what runs with its owner, frozen, and moves the rest", func(t *testing.T) {
+		w, a, b := setUp(t)
+		w.running(a, "job", shardset.Of(3), fire(1, 1))
+		w.round()
+		d := w.round()
+		assert.Equal(t, map[string]string{a: "0-1,3", b: "2"}, w.owners("job"))
+		assert.Equal(t, "3", w.plan("job").Frozen.String())
+		assert.Equal(t, []string{a}, d.pending, "its claims are followed until it ends")
+		w.claim(a, "job", func(c *record.Claims) { c.Running = nil })
+		w.round()
+		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
+		assert.Equal(t, fire(1, 1).Mark(), w.plan("job").Marks.Of(3))
+	})
+	t.Run("that ends before the move unfreezes", func(t *testing.T) {
+		w, a, b := setUp(t)
+		w.round()
+		w.change(b, func(m *record.Member) { m.Draining = true })
+		w.settle()
+		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
+		assert.True(t, w.plan("job").Frozen.IsZero())
+	})
+	t.Run("of one that does not offer the job moves nothing", func(t *testing.T) {
+		w, _, b := setUp(t)
+		w.change(b, func(m *record.Member) { m.Jobs = []string{"other"} })
+		assert.Empty(t, w.decide().changes)
+	})
+	t.Run("of one whose old functions have not returned leaves it without those shards", func(t *testing.T) {
+		w, a, b := setUp(t)
+		w.change(b, func(m *record.Member) {
+			m.Blocked = map[string]shardset.Set{"job": shardset.Range(0, 3)}
+		})
+		w.settle()
+		assert.Equal(t, map[string]string{a: "0-2", b: "3"}, w.owners("job"))
+	})
+}
+
+func TestPlan_Leave(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.member("a", "job"), w.member("b", "job")
+	w.define("job", 4, 0, "")
+	w.settle()
+	w.running(a, "job", shardset.Of(1), fire(1, 1))
+	w.change(a, func(m *record.Member) { m.Draining = true })
+
+	t.Run("moves idle shards at once, without freezing", func(t *testing.T) {
+		d := w.round()
+		require.Len(t, d.changes, 1)
+		assert.Equal(t, map[string]string{a: "1", b: "0,2-3"}, w.owners("job"))
+	})
+	t.Run("moves the others when they have ended", func(t *testing.T) {
+		w.claim(a, "job", func(c *record.Claims) { c.Running = nil })
+		w.round()
+		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
+		assert.Empty(t, w.plan("job").Reruns, "nothing is run again")
+	})
+	t.Run("of the last leaves its shards to nobody, for the next to come", func(t *testing.T) {
+		w.change(b, func(m *record.Member) { m.Draining = true })
+		w.settle()
+		assert.Empty(t, w.owners("job"))
+		c := w.member("c", "job")
+		d := w.round()
+		require.Len(t, d.changes, 1, "who needs no look at anybody's claims")
+		assert.Equal(t, map[string]string{c: "0-3"}, w.owners("job"))
+		assert.Equal(t, fire(1, 1).Mark(), w.plan("job").Marks.Of(1))
+	})
+}
+
+func TestPlan_Failover(t *testing.T) {
+	setUp := func(t *testing.T, more string) (*world, string, string) {
+		w := newWorld(t)
+		a, b := w.member("a", "job"), w.member("b", "job")
+		w.define("job", 4, 0, more)
+		w.settle()
+		return w, a, b
+	}
+	t.Run("makes runs in flight pending at the next attempt, in the change that moves their shards", func(t *testing.T) {
+		w, a, b := setUp(t, "")
+		w.running(a, "job", shardset.Of(1), fire(1, 1))
+		w.kill(a)
+		d := w.round()
+		require.Len(t, d.changes, 1)
+		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
+		assert.Equal(t, record.Runs{}.With(shardset.Of(1), fire(1, 2)), w.plan("job").Reruns)
+		assert.Equal(t, fire(1, 1).Mark(), w.plan("job").Marks.Of(1))
+		assert.Zero(t, w.plan("job").Marks.Of(0))
+	})
+	t.Run("is on condition that the session is dead and its claims are as they were read", func(t *testing.T) {
+		w, a, _ := setUp(t, "")
+		w.running(a, "job", shardset.Of(1), fire(1, 1))
+		w.kill(a)
+		c := w.decide().changes[0]
+		assert.Equal(t, []registry.SessionID{"a"}, c.dead)
+		assert.Equal(t, []registry.Op{registry.Delete(w.v.keys.Claims(a, "job"), w.claims[a]["job"].rev)}, c.ops)
+	})
+	t.Run("is on condition that there are no claims if none were read", func(t *testing.T) {
+		w, a, _ := setUp(t, "")
+		w.kill(a)
+		c := w.decide().changes[0]
+		assert.Equal(t, []registry.Cond{registry.Absent(w.v.keys.Claims(a, "job"))}, c.conds)
+		assert.Equal(t, []registry.SessionID{"a"}, c.dead)
+	})
+	t.Run("counts the runs of a job that wants no second attempt", func(t *testing.T) {
+		w, a, _ := setUp(t, `,"on_crash":"count as failed"`)
+		w.running(a, "job", shardset.Range(0, 2), fire(1, 1))
+		w.kill(a)
+		w.round()
+		assert.Empty(t, w.plan("job").Reruns)
+		assert.EqualValues(t, 2, w.plan("job").Counts.Lost)
+	})
+	t.Run("counts a run that has used up its attempts", func(t *testing.T) {
+		w, a, _ := setUp(t, `,"max_attempts":2`)
+		w.running(a, "job", shardset.Of(0), fire(1, 2))
+		w.running(a, "job", shardset.Of(1), fire(1, 1))
+		w.kill(a)
+		w.round()
+		assert.Equal(t, "1", w.plan("job").Reruns.Shards().String())
+		assert.EqualValues(t, 1, w.plan("job").Counts.Lost)
+	})
+	t.Run("keeps a pending re-run that the dead had not claimed", func(t *testing.T) {
+		w, a, b := setUp(t, "")
+		w.running(a, "job", shardset.Of(1), fire(1, 1))
+		w.kill(a)
+		w.round()
+		w.kill(b)
+		c := w.member("c", "job")
+		w.settle()
+		assert.Equal(t, map[string]string{c: "0-3"}, w.owners("job"))
+		assert.Equal(t, record.Runs{}.With(shardset.Of(1), fire(1, 2)), w.plan("job").Reruns)
+	})
+	t.Run("of a re-run goes on with the attempt after it", func(t *testing.T) {
+		w, a, b := setUp(t, "")
+		w.running(a, "job", shardset.Of(1), fire(1, 1))
+		w.kill(a)
+		w.settle()
+		w.running(b, "job", shardset.Of(1), fire(1, 2))
+		w.kill(b)
+		w.member("c", "job")
+		w.settle()
+		assert.Equal(t, record.Runs{}.With(shardset.Of(1), fire(1, 3)), w.plan("job").Reruns)
+	})
+	t.Run("keeps the sums of the dead", func(t *testing.T) {
+		w, a, _ := setUp(t, "")
+		w.claim(a, "job", func(c *record.Claims) { c.Counts = record.Counts{Claimed: 7, Failed: 2} })
+		w.kill(a)
+		w.round()
+		assert.Equal(t, record.Counts{Claimed: 7, Failed: 2}, w.plan("job").Counts)
+	})
+	t.Run("with nobody left leaves the shards to nobody", func(t *testing.T) {
+		w, a, b := setUp(t, "")
+		w.running(a, "job", shardset.Of(1), fire(1, 1))
+		w.kill(a)
+		w.kill(b)
+		w.settle()
+		assert.Empty(t, w.owners("job"))
+		assert.Equal(t, "1", w.plan("job").Reruns.Shards().String())
+	})
+	t.Run("buries the dead when they own nothing", func(t *testing.T) {
+		w, a, _ := setUp(t, "")
+		w.claim(a, "gone", func(*record.Claims) {})
+		w.kill(a)
+		assert.Empty(t, w.round().burials, "not in the round that takes its shards")
+		d := w.round()
+		require.Len(t, d.burials, 1)
+		assert.Equal(t, a, d.burials[0].incarnation)
+		assert.NotContains(t, w.v.members, a)
+		assert.Empty(t, w.claims[a])
+	})
+	t.Run("leaves alone what it cannot read, and says so in the plan", func(t *testing.T) {
+		w, a, b := setUp(t, "")
+		w.kill(a)
+		w.look(a)
+		w.v.looks[a].broken["job"] = true
+		d := w.decide()
+		require.Len(t, d.changes, 1)
+		assert.Contains(t, d.changes[0].plan.Problem, string(w.v.keys.Claims(a, "job")))
+		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
+		assert.Empty(t, d.burials)
+	})
+}
+
+func TestPlan_Definition(t *testing.T) {
+	setUp := func(t *testing.T) (*world, string) {
+		w := newWorld(t)
+		a := w.member("a", "job")
+		w.define("job", 2, 1, "")
+		w.settle()
+		return w, a
+	}
+	t.Run("of a higher revision counts from when no clock can have claimed a fire", func(t *testing.T) {
+		w, a := setUp(t)
+		w.v.now = at(10)
+		w.define("job", 4, 2, "")
+		w.settle()
+		p := w.plan("job")
+		require.Len(t, p.Epochs, 2)
+		assert.Equal(t, at(10).Add(w.v.skew), p.Epochs[1].From)
+		assert.Equal(t, p.Epochs[1].From, p.Epochs[0].Until)
+		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
+	})
+	t.Run("of a lower revision changes nothing", func(t *testing.T) {
+		w, _ := setUp(t)
+		w.define("job", 4, 0, "")
+		assert.Empty(t, w.decide().changes)
+	})
+	t.Run("of fewer shards keeps the owners of those that may still owe", func(t *testing.T) {
+		w, a := setUp(t)
+		w.define("job", 1, 2, "")
+		w.settle()
+		assert.Equal(t, map[string]string{a: "0-1"}, w.owners("job"))
+	})
+	t.Run("is forgotten when nothing of it is owed or running", func(t *testing.T) {
+		w, a := setUp(t)
+		w.v.now = at(2)
+		w.define("job", 1, 2, "")
+		w.settle()
+		w.v.now, w.v.tidy = at(4), true
+		w.settle()
+		require.Len(t, w.plan("job").Epochs, 2, "fires are owed")
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Marks = c.Marks.Raise(shardset.Of(1), record.Mark{Gen: 1, Fire: at(2), Attempt: 1})
+			c.Marks = c.Marks.Raise(shardset.Of(0), record.Mark{Gen: 2, Fire: at(3), Attempt: 1})
+			c.Running = c.Running.With(shardset.Of(1), fire(2, 1))
+		})
+		w.settle()
+		require.Len(t, w.plan("job").Epochs, 2, "one runs")
+		w.claim(a, "job", func(c *record.Claims) { c.Running = nil })
+		w.settle()
+		assert.Len(t, w.plan("job").Epochs, 1)
+		assert.Equal(t, map[string]string{a: "0"}, w.owners("job"))
+	})
+	t.Run("waits when too many are owed", func(t *testing.T) {
+		w, _ := setUp(t)
+		for i := range 2 * maxEpochs {
+			w.v.now = at(i)
+			w.define("job", 2, 2+i, "")
+			w.settle()
+		}
+		assert.Len(t, w.plan("job").Epochs, maxEpochs)
+		assert.NotEmpty(t, w.plan("job").Problem)
+	})
+}
+
+func TestPlan_Intent(t *testing.T) {
+	setUp := func(t *testing.T) (*world, string) {
+		w := newWorld(t)
+		a := w.member("a", "job")
+		w.define("job", 2, 1, "")
+		w.settle()
+		return w, a
+	}
+	t.Run("pause and resume leave out the fires between", func(t *testing.T) {
+		w, _ := setUp(t)
+		w.v.now = at(5)
+		w.intend("job", func(c *record.Control) { c.Paused = true })
+		w.settle()
+		w.v.now = at(9)
+		w.intend("job", func(c *record.Control) { c.Paused = false })
+		w.settle()
+		p := w.plan("job")
+		require.Len(t, p.Epochs, 2)
+		assert.Equal(t, at(5), p.Epochs[0].Until)
+		assert.Equal(t, at(9).Add(5*time.Second), p.Epochs[1].From)
+		assert.Equal(t, p.Epochs[0].Def, p.Epochs[1].Def)
+	})
+	t.Run("a definition that comes during a pause counts from the resume", func(t *testing.T) {
+		w, _ := setUp(t)
+		w.intend("job", func(c *record.Control) { c.Paused = true })
+		w.settle()
+		w.define("job", 3, 2, "")
+		w.settle()
+		require.Len(t, w.plan("job").Epochs, 1)
+		w.intend("job", func(c *record.Control) { c.Paused = false })
+		w.settle()
+		require.Len(t, w.plan("job").Epochs, 2)
+		assert.Equal(t, 3, w.plan("job").Last().Job().Shards)
+	})
+	t.Run("triggers go from the control record to the plan in one commit", func(t *testing.T) {
+		w, _ := setUp(t)
+		one := shardset.Of(1)
+		w.intend("job", func(c *record.Control) {
+			c.LastTrigger = 7
+			c.Triggers = []record.Trigger{{Number: 6, At: at(1)}, {Number: 7, At: at(2), Shards: &one}}
+		})
+		d := w.round()
+		require.Len(t, d.changes, 1)
+		assert.Len(t, d.changes[0].ops, 1)
+		assert.Empty(t, w.v.control["job"].Triggers)
+		assert.EqualValues(t, 7, w.v.control["job"].LastTrigger)
+		require.Len(t, w.plan("job").Triggers, 2)
+		assert.Equal(t, 1, w.plan("job").Triggers[0].Gen)
+	})
+	t.Run("a trigger is cleared when all its shards have claimed it and none runs", func(t *testing.T) {
+		w, a := setUp(t)
+		w.intend("job", func(c *record.Control) { c.Triggers = []record.Trigger{{Number: 1, At: at(1)}} })
+		w.settle()
+		w.v.tidy = true
+		r := record.Ref{Gen: 1, Fire: at(1), Trigger: 1, Attempt: 1}
+		w.running(a, "job", shardset.Of(0), r)
+		w.settle()
+		require.Len(t, w.plan("job").Triggers, 1, "shard 1 has not")
+		w.running(a, "job", shardset.Of(1), r)
+		w.settle()
+		require.Len(t, w.plan("job").Triggers, 1, "they run")
+		w.claim(a, "job", func(c *record.Claims) { c.Running = nil })
+		w.settle()
+		assert.Empty(t, w.plan("job").Triggers)
+	})
+}
+
+func TestPlan_ClearsReruns(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.member("a", "job"), w.member("b", "job")
+	w.define("job", 2, 0, "")
+	w.settle()
+	w.running(a, "job", shardset.Of(0), fire(1, 1))
+	w.kill(a)
+	w.settle()
+	w.v.tidy = true
+	w.settle()
+	require.NotEmpty(t, w.plan("job").Reruns, "it has not been claimed")
+	w.running(b, "job", shardset.Of(0), fire(1, 2))
+	d := w.decide()
+	require.Len(t, d.changes, 1)
+	assert.Empty(t, d.changes[0].plan.Reruns)
+	assert.Contains(t, d.changes[0].conds, registry.At(w.v.keys.Claims(b, "job"), w.claims[b]["job"].rev),
+		"on condition that the record still says so")
+}
+
+func TestPlan_Strategies(t *testing.T) {
+	t.Run("a strategy of the job's own is followed", func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.member("a", "job"), w.member("b", "job")
+		w.define("job", 3, 0, `,"strategy":"average"`)
+		w.settle()
+		assert.Equal(t, map[string]string{b: "0,2", a: "1"}, w.owners("job"))
+	})
+	t.Run("a bad plan is refused, said in the plan, and takes nothing down", func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.member("a", "job", "other"), w.member("b", "job", "other")
+		w.define("job", 4, 0, `,"strategy":"no-such-strategy"`)
+		w.define("other", 2, 0, "")
+		w.settle()
+		assert.Contains(t, w.plan("job").Problem, "no-such-strategy")
+		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"), "sticky stands in")
+		assert.Empty(t, w.plan("other").Problem)
+	})
+}
+
+func TestPlan_UnreadablePlanIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.member("a", "job")
+	w.define("job", 4, 0, "")
+	w.v.broken["job"] = true
+	assert.Empty(t, w.decide().changes)
+}

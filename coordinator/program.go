@@ -1,0 +1,48 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// Program tells when the shards of a job are due, by one definition of it. It is pure:
+// the same arguments give the same answer on every instance.
+type Program interface {
+	// Owed tells what a shard owes at now, given that everything up to and including
+	// last has been claimed or skipped, of the fires before until. Until is zero where
+	// no later definition takes over.
+	Owed(last, until, now time.Time) Owed
+}
+
+// Owed is what a shard owes.
+type Owed struct {
+	Fire    time.Time // to be claimed now; zero for none. Never after now
+	Missed  bool      // Fire is late by more than a grace, or stands for fires before it
+	Skipped int       // fires after last that the misfire policy gives up
+	Through time.Time // if set: everything up to here counts as claimed or skipped
+	Wake    time.Time // if Fire is zero: when to ask again; zero: not before the definition changes
+}
+
+func (o *Owed) any() bool { return !o.Fire.IsZero() || o.Skipped > 0 }
+
+// Compiler makes programs of definitions as stored. The error names the field and the
+// rule that it breaks.
+type Compiler func(def json.RawMessage) (Program, error)
+
+// owedOf asks an epoch's program what a shard with mark m owes. It reports false if m is
+// beyond the epoch.
+func owedOf(e *record.Epoch, prog Program, m record.Mark, now record.Instant) (Owed, bool) {
+	if m.Gen > e.Gen {
+		return Owed{}, false
+	}
+	last := e.From - 1 // a fire at From is owed
+	if m.Gen == e.Gen {
+		last = max(last, m.Fire)
+	}
+	if e.Until != 0 && last >= e.Until {
+		return Owed{}, false
+	}
+	return prog.Owed(last.Time(), e.Until.Time(), now.Time()), true
+}

@@ -1,0 +1,107 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// view is all that planning knows: what the leader's watches have delivered, and what it
+// looked up. It may be behind the registry; the conditions of each transaction make up
+// for that.
+type view struct {
+	keys    record.Keys
+	term    registry.Rev // of the leader record
+	now     record.Instant
+	skew    time.Duration // how far clocks are taken to be apart at most
+	live    map[registry.SessionID]bool
+	members map[string]memberItem  // by incarnation
+	jobs    map[string]jobItem     // by segment
+	control map[string]controlItem // by segment
+	plans   map[string]planItem    // by segment
+	looks   map[string]look        // by incarnation
+	broken  map[string]bool        // segments whose plan cannot be read
+	compile Compiler
+	tidy    bool // the slow tick: clear away what has been served
+}
+
+type memberItem struct {
+	rev registry.Rev
+	record.Member
+}
+
+type jobItem struct {
+	rev registry.Rev
+	def json.RawMessage
+	record.Job
+}
+
+type controlItem struct {
+	rev registry.Rev
+	*record.Control
+}
+
+type planItem struct {
+	rev registry.Rev
+	*record.Plan
+}
+
+type claimsItem struct {
+	rev registry.Rev
+	record.Claims
+}
+
+// look is a fresh reading of an incarnation's claims. Every commit up to seen was known
+// to its maker before it began, so what they fence has stopped by then.
+type look struct {
+	seen   uint64
+	claims map[string]claimsItem // by segment
+	broken map[string]bool       // segments whose record cannot be read
+}
+
+// alive reports whether an incarnation's session stands in the instances directory.
+func (v *view) alive(incarnation string) bool { return v.live[sessionOf(incarnation)] }
+
+// sessionOf returns the session of an incarnation, whose record may be gone.
+func sessionOf(incarnation string) registry.SessionID {
+	return registry.SessionID(incarnation[strings.LastIndexByte(incarnation, '.')+1:])
+}
+
+// eligible reports whether a member may be given shards of a job.
+func (v *view) eligible(incarnation, job string) bool {
+	m, ok := v.members[incarnation]
+	return ok && v.alive(incarnation) && !m.Draining && m.Offers(job)
+}
+
+// candidates returns who may be given shards of a job, sorted.
+func (v *view) candidates(job string) []string {
+	var out []string
+	for inc := range v.members {
+		if v.eligible(inc, job) {
+			out = append(out, inc)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// looked returns the look at an incarnation if it was begun after commit rev was known.
+func (v *view) looked(incarnation string, rev registry.Rev) (look, bool) {
+	l, ok := v.looks[incarnation]
+	return l, ok && l.seen >= rev.Seq
+}
+
+// claimsOf returns what an incarnation has claimed of a job, according to a look.
+func (l look) claimsOf(segment string) record.Claims { return l.claims[segment].Claims }
+
+// without returns owners less those without shards.
+func withoutEmpty(owners map[string]shardset.Set) map[string]shardset.Set {
+	maps.DeleteFunc(owners, func(_ string, s shardset.Set) bool { return s.IsZero() })
+	return owners
+}

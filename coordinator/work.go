@@ -1,0 +1,108 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Work is what a Member does with the shards it owns. Its methods are called from the
+// member's goroutines and must not block.
+type Work interface {
+	// Compile makes a program of a definition as stored; see Compiler.
+	Compile(def json.RawMessage) (Program, error)
+	// Start begins a run whose claim has been committed, in a goroutine of the callee's.
+	// ctx ends when the session does, with a cause that wraps registry.ErrSessionLost. done
+	// must be called exactly once, when the function has returned: until then the shard
+	// neither moves nor runs again in this process.
+	Start(ctx context.Context, r Run, done func(error))
+	// Yield says that a move waits for a run that was started.
+	Yield(job string, shard int)
+}
+
+// Run is a claimed run.
+type Run struct {
+	Job     string
+	Program Program // of the definition that holds for this run
+	Shard   int
+	Shards  int
+	Fire    time.Time // the scheduled instant, or that of the trigger
+	Attempt int       // from 1
+	Trigger uint64    // zero for a scheduled fire
+	Param   string    // of the trigger
+	Missed  bool      // claimed late by the misfire policy
+	Fence   uint64    // greater than that of any earlier run of the shard
+	Session registry.SessionID
+}
+
+// barred is the shards of a process whose function has not returned, across
+// incarnations. Those of an earlier incarnation must not start again here before it has.
+type barred struct {
+	mu      sync.Mutex
+	running map[string]map[int]bool // by job and shard: of any incarnation
+	old     map[string]shardset.Set // by job: of earlier ones. The sets are values: each change makes another
+	freed   func()                  // after a removal from old. Must not block
+}
+
+// begin begins a new incarnation: what runs is old from now on.
+func (b *barred) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.old = map[string]shardset.Set{}
+	for job, shards := range b.running {
+		b.old[job] = shardset.Of(slices.Collect(maps.Keys(shards))...)
+	}
+}
+
+func (b *barred) add(job string, shard int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.running == nil {
+		b.running = map[string]map[int]bool{}
+	}
+	if b.running[job] == nil {
+		b.running[job] = map[int]bool{}
+	}
+	b.running[job][shard] = true
+}
+
+func (b *barred) remove(job string, shard int) {
+	b.mu.Lock()
+	if delete(b.running[job], shard); len(b.running[job]) == 0 {
+		delete(b.running, job)
+	}
+	freed := b.old[job].Has(shard)
+	if freed {
+		b.old[job] = b.old[job].Minus(shardset.Of(shard))
+		if b.old[job].IsZero() {
+			delete(b.old, job)
+		}
+	}
+	b.mu.Unlock()
+	if freed {
+		b.freed()
+	}
+}
+
+// of returns the shards of a job that must not start here.
+func (b *barred) of(job string) shardset.Set {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.old[job]
+}
+
+// all returns the shards that must not start here, by job; nil for none.
+func (b *barred) all() map[string]shardset.Set {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.old) == 0 {
+		return nil
+	}
+	return maps.Clone(b.old)
+}
