@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/record"
 )
 
-// definition is what the registry holds of a Job: all but its handler and StartPaused,
-// with the defaults filled in, so that a version with other defaults reads it alike.
+// definition is what the registry holds of a Job: all but its handler, with the defaults
+// filled in, so that a version with other defaults reads it alike.
 //
 // As JSON it is canonical: equal definitions with equal extra fields have equal bytes.
 type definition struct {
@@ -27,6 +29,7 @@ type definition struct {
 	OnCrash     CrashPolicy    `json:"on_crash"`
 	OnMisfire   MisfirePolicy  `json:"on_misfire"`
 	MaxAttempts int            `json:"max_attempts"`
+	StartPaused bool           `json:"start_paused,omitempty"`
 
 	extra extraFields
 }
@@ -51,6 +54,7 @@ func definitionOf(j Job) definition {
 		OnCrash:     j.OnCrash,
 		OnMisfire:   j.OnMisfire,
 		MaxAttempts: orDefault(j.MaxAttempts, defaultMaxAttempts),
+		StartPaused: j.StartPaused,
 	}
 	if len(d.ShardParams) == 0 {
 		d.ShardParams = nil // as it is decoded
@@ -123,7 +127,7 @@ func (d definition) problems() []problem {
 			all = append(all, problem{field, err})
 		}
 	}
-	report("Name", checkName(d.Name))
+	report("Name", record.CheckJobName(d.Name))
 	report("Description", checkText(d.Description, maxDescriptionBytes))
 	report("Schedule", d.Schedule.check())
 	report("Shards", checkRange(d.Shards, 1, maxShards))
@@ -132,7 +136,7 @@ func (d definition) problems() []problem {
 	}
 	report("Param", checkText(d.Param, maxParamBytes))
 	report("Revision", checkNotNegative(d.Revision))
-	report("Strategy", checkName(d.Strategy))
+	report("Strategy", record.CheckJobName(d.Strategy))
 	report("Timeout", checkNotNegative(time.Duration(d.Timeout)))
 	report("OnCrash", d.OnCrash.check())
 	report("OnMisfire", d.OnMisfire.check())

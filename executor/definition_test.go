@@ -23,7 +23,7 @@ func TestDefinition_Stored(t *testing.T) {
 	t.Run("with all fields", func(t *testing.T) {
 		assert.Equal(t, `{"description":"<b> & co","max_attempts":5,"name":"settle","on_crash":"count as failed",`+
 			`"on_misfire":"run all 7","param":"p","revision":4,"schedule":"cron 0 3 * * * in Asia/Shanghai",`+
-			`"shard_params":{"0":"Beijing","1":"Shanghai"},"shards":3,"strategy":"average","timeout":"1m30s"}`,
+			`"shard_params":{"0":"Beijing","1":"Shanghai"},"shards":3,"start_paused":true,"strategy":"average","timeout":"1m30s"}`,
 			encode(t, definitionOf(Job{
 				Name: "settle", Description: "<b> & co", Schedule: Cron("0 3 * * *").In("Asia/Shanghai"), Shards: 3,
 				ShardParams: map[int]string{1: "Shanghai", 0: "Beijing"}, Param: "p", Revision: 4, Strategy: "average",
@@ -87,6 +87,7 @@ func TestDefinition_Equal(t *testing.T) {
 		"OnCrash":     func(d *definition) { d.OnCrash = CountAsFailed },
 		"OnMisfire":   func(d *definition) { d.OnMisfire = SkipMissed },
 		"MaxAttempts": func(d *definition) { d.MaxAttempts = 2 },
+		"StartPaused": func(d *definition) { d.StartPaused = true },
 	}
 	for i := range reflect.TypeFor[definition]().NumField() {
 		field := reflect.TypeFor[definition]().Field(i).Name

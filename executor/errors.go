@@ -3,6 +3,7 @@ package executor
 import (
 	"errors"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -24,11 +25,11 @@ var (
 	// ErrRunOver: the run, or the session it runs under, has ended. Nothing was written.
 	ErrRunOver = errors.New("run over")
 	// ErrNameTaken: a living instance has the name.
-	ErrNameTaken = errors.New("instance name taken")
+	ErrNameTaken = coordinator.ErrNameTaken
 	// ErrInvalidJob: a definition breaks a rule. The text names job, field and rule.
 	ErrInvalidJob = errors.New("invalid job")
 	// ErrUnknownJob: there is no such job.
-	ErrUnknownJob = errors.New("unknown job")
+	ErrUnknownJob = coordinator.ErrUnknownJob
 	// ErrNewerFormat: a record or text says what this version does not know. A later
 	// version may.
 	ErrNewerFormat = errors.New("newer format")

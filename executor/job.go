@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/rota-dev/rota/internal/record"
 )
 
 // Job is a definition: what to run, when, in how many shards, and what to do when it goes
@@ -114,10 +114,10 @@ func (p CrashPolicy) check() error {
 const (
 	defaultShards      = 1
 	defaultStrategy    = "sticky"
-	defaultMaxAttempts = 3
+	defaultMaxAttempts = record.DefaultMaxAttempts
 
-	maxShards           = 10_000
-	maxNameBytes        = 100
+	maxShards           = record.MaxShards
+	maxNameBytes        = record.MaxJobNameBytes
 	maxDescriptionBytes = 1000
 	maxParamBytes       = 8192
 	maxShardParamBytes  = 1000
@@ -169,15 +169,6 @@ func (p problem) Error() string { return p.field + ": " + p.err.Error() }
 
 func (p problem) Unwrap() error { return p.err }
 
-func checkName(name string) error {
-	switch {
-	case name == "":
-		return errors.New("is empty")
-	case strings.ContainsFunc(name, unicode.IsControl):
-		return errors.New("has a control character")
-	}
-	return checkText(name, maxNameBytes)
-}
 
 func checkText(text string, maxBytes int) error {
 	switch {

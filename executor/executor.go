@@ -1,0 +1,228 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Options are options of New. The zero value works.
+type Options struct {
+	// Instance is the name of this process, unique among the living. Empty means the host's
+	// name and a random part, so that two processes on one host never clash. Given a name,
+	// Start waits for a predecessor's session to run out, then fails with ErrNameTaken.
+	Instance string
+	// Group is the instances that share one leader, which balances over all their jobs.
+	// Each says which jobs it offers. Empty means "default".
+	Group string
+	// SessionTTL is how long the store waits for a sign of life before others take over. It
+	// may grant more. Zero means 10 s.
+	SessionTTL time.Duration
+	// DrainTimeout is how long Run and Shutdown let runs finish before their contexts end.
+	// Zero means 30 s, below zero not at all.
+	DrainTimeout time.Duration
+	// Workers is how many runs there are at once in this process. Others wait, in the order
+	// of their fires. Zero means 4 per CPU.
+	Workers int
+	// MaxClockSkew is how far the clocks of the fleet may be apart. A new definition counts
+	// from that much later than now. Zero means 5 s, below zero none.
+	MaxClockSkew time.Duration
+	// Labels say what kind of instance this is, to strategies.
+	Labels map[string]string
+	// Logger is where to log. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Executor runs the shards that this process owns of a namespace's jobs.
+type Executor struct {
+	reg    registry.Registry
+	opts   Options
+	log    *slog.Logger
+	member *coordinator.Member
+	pool   pool
+
+	mu      sync.Mutex
+	jobs    map[string]Job // by name, also those that are no longer offered
+	state   state
+	stop    context.CancelFunc // ends the member at once
+	stopped chan struct{}      // closed when the member's Run has returned
+	failed  error              // why it returned
+}
+
+type state int
+
+const (
+	idle state = iota
+	started
+	shutDown
+)
+
+// New returns an executor for the jobs of one namespace of reg, which it neither opens
+// nor closes. Nothing is sent before Start.
+func New(reg registry.Registry, namespace string, o Options) (*Executor, error) {
+	if o.DrainTimeout == 0 {
+		o.DrainTimeout = 30 * time.Second
+	}
+	if o.Workers < 0 {
+		return nil, fmt.Errorf("new executor: Workers is %d, below 0", o.Workers)
+	}
+	if o.Workers == 0 {
+		o.Workers = 4 * runtime.NumCPU()
+	}
+	if o.SessionTTL < 0 {
+		return nil, fmt.Errorf("new executor: SessionTTL is %v, below 0", o.SessionTTL)
+	}
+	e := &Executor{reg: reg, opts: o, jobs: map[string]Job{}, stopped: make(chan struct{})}
+	e.pool.room = o.Workers
+	var err error
+	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
+		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
+		MaxClockSkew: o.MaxClockSkew, Labels: o.Labels, Logger: o.Logger, Work: work{e},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("new executor: %w", err)
+	}
+	e.log = o.Logger
+	if e.log == nil {
+		e.log = slog.Default()
+	}
+	e.log = e.log.With("namespace", namespace, "instance", e.member.Instance())
+	return e, nil
+}
+
+// Instance returns the name of this process in the fleet.
+func (e *Executor) Instance() string { return e.member.Instance() }
+
+// Register adds jobs, or replaces them by name, before or after Start. All problems of all
+// jobs come back at once, joined, each wrapping ErrInvalidJob; then nothing is registered.
+//
+// What a job's definition says is stored for the whole fleet, where the highest Revision
+// wins. Its handler is this process's own and takes effect with the next run.
+func (e *Executor) Register(jobs ...Job) error {
+	if err := checkJobs(jobs, knownStrategy); err != nil {
+		return err
+	}
+	defs := make(map[string]json.RawMessage, len(jobs))
+	for _, j := range jobs {
+		def, err := json.Marshal(definitionOf(j))
+		if err != nil {
+			return fmt.Errorf("%w %q: %w", ErrInvalidJob, j.Name, err)
+		}
+		defs[j.Name] = def
+	}
+	e.mu.Lock()
+	for _, j := range jobs {
+		e.jobs[j.Name] = j.clone()
+	}
+	e.mu.Unlock()
+	e.member.Offer(defs)
+	return nil
+}
+
+func knownStrategy(name string) bool {
+	_, ok := coordinator.LookupStrategy(name)
+	return ok
+}
+
+// Start joins the fleet. It returns when the session is open and the definitions are
+// stored; ctx bounds that only. An Executor starts once.
+func (e *Executor) Start(ctx context.Context) error {
+	e.mu.Lock()
+	if e.state != idle {
+		e.mu.Unlock()
+		return errors.New("start: this executor has been started before")
+	}
+	e.state = started
+	var run context.Context
+	run, e.stop = context.WithCancel(context.Background())
+	e.mu.Unlock()
+	go func() {
+		defer close(e.stopped)
+		e.failed = e.member.Run(run)
+	}()
+	if err := e.member.AwaitJoined(ctx); err != nil {
+		e.mu.Lock()
+		e.state = shutDown
+		e.mu.Unlock()
+		e.stop()
+		<-e.stopped
+		return fmt.Errorf("start: %w", err)
+	}
+	return nil
+}
+
+// Run is Start, a wait for the end of ctx, and Shutdown. The end of ctx starts the drain;
+// it is not the end of the runs' contexts. Run returns nil after an orderly shutdown.
+func (e *Executor) Run(ctx context.Context) error {
+	if err := e.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before it had begun
+		}
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-e.stopped:
+		return e.failed
+	}
+	return e.Shutdown(context.WithoutCancel(ctx))
+}
+
+// Trigger asks for a run of a job by hand, whatever its schedule, on whichever instances
+// own its shards. It is durable: once Trigger has returned, nothing but a pause keeps the
+// run from happening. The number that it returns shows in Run.Trigger.
+func (e *Executor) Trigger(ctx context.Context, job string, t Trigger) (uint64, error) {
+	if err := checkText(t.Param, maxParamBytes); err != nil {
+		return 0, fmt.Errorf("trigger %q: Param: %w", job, err)
+	}
+	return e.member.Trigger(ctx, job, t.Param, t.Shards)
+}
+
+// Trigger is what to run by hand.
+type Trigger struct {
+	Param  string // Run.Param of the runs, in place of the job's; empty means the job's
+	Shards []int  // nil means all
+}
+
+// Pause keeps the fleet from beginning runs of a job until Resume, across restarts. Runs
+// that have begun go on.
+func (e *Executor) Pause(ctx context.Context, job string) error { return e.member.Pause(ctx, job) }
+
+// Resume ends a pause, also that of Job.StartPaused. Fires that came while the job was
+// paused are not made up for.
+func (e *Executor) Resume(ctx context.Context, job string) error { return e.member.Resume(ctx, job) }
+
+// Remove makes this process stop offering a job: its shards move to instances that do.
+// Runs of it that have begun here go on.
+func (e *Executor) Remove(ctx context.Context, job string) error {
+	e.mu.Lock()
+	_, known := e.jobs[job]
+	running := e.state == started
+	e.mu.Unlock()
+	if !known {
+		return fmt.Errorf("remove %q: %w", job, ErrUnknownJob)
+	}
+	e.member.Withdraw(job)
+	if !running {
+		return nil
+	}
+	if err := e.member.AwaitJoined(ctx); err != nil {
+		return fmt.Errorf("remove %q: %w", job, err)
+	}
+	return nil
+}
+
+func (e *Executor) job(name string) (Job, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, ok := e.jobs[name]
+	return j, ok
+}

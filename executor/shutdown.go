@@ -1,0 +1,95 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// cancelGrace is how long handlers have to return once their contexts have ended.
+	cancelGrace = 5 * time.Second
+	// leaveTimeout bounds the wait for others to take over the shards.
+	leaveTimeout = 5 * time.Second
+)
+
+// AbandonedError says that handlers ignored the end of their contexts. Their shards stay
+// with this process until they return or it ends, so that nobody reruns them sooner.
+type AbandonedError struct {
+	Runs []string // Run.ID of each, sorted
+}
+
+func (e *AbandonedError) Error() string {
+	return fmt.Sprintf("%d runs ignored the end of their context: %s", len(e.Runs), strings.Join(e.Runs, ", "))
+}
+
+// Shutdown leaves the fleet in good order: it claims nothing more, hands over office and
+// idle shards at once, waits for runs until ctx ends or DrainTimeout has passed, then ends
+// their contexts with ErrDraining, and goes when they have returned. Handlers that do not
+// return within a few seconds of that are reported as *AbandonedError; the executor then
+// leaves when they have.
+//
+// Shutting down an executor that was not started, or again, does nothing.
+func (e *Executor) Shutdown(ctx context.Context) error {
+	e.mu.Lock()
+	was := e.state
+	e.state = shutDown
+	e.mu.Unlock()
+	if was != started {
+		return nil
+	}
+	e.drain(ctx)
+	select {
+	case <-e.pool.idle():
+		e.leave(ctx)
+		return nil
+	default:
+	}
+	abandoned := e.pool.running()
+	slices.Sort(abandoned)
+	e.log.Error("handlers ignore the end of their context", "runs", abandoned)
+	go func() { // lasts as long as the handlers, whose shards it keeps
+		<-e.pool.idle()
+		e.leave(context.Background())
+	}()
+	return &AbandonedError{abandoned}
+}
+
+// drain stops claiming and waits for the runs, first for them to end and then for them to
+// give up.
+func (e *Executor) drain(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, max(e.opts.DrainTimeout, leaveTimeout))
+	defer cancel()
+	if err := e.member.Drain(bounded); err != nil {
+		e.log.Warn("the fleet was not told of the drain", "error", err)
+	}
+	if e.opts.DrainTimeout > 0 {
+		wait(ctx, e.opts.DrainTimeout, e.pool.idle())
+	}
+	e.pool.cancel(ErrDraining)
+	wait(context.WithoutCancel(ctx), cancelGrace, e.pool.idle())
+}
+
+// leave waits for others to take over the shards, and goes.
+func (e *Executor) leave(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := e.member.Leave(bounded); err != nil {
+		e.log.Warn("left before the shards were taken over", "error", err)
+	}
+	<-e.stopped
+	e.stop()
+}
+
+// wait waits until done is closed, ctx ends or d has passed.
+func wait(ctx context.Context, d time.Duration, done <-chan struct{}) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

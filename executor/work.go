@@ -1,0 +1,135 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/registry"
+)
+
+// work is what the coordinator knows of an Executor.
+type work struct{ *Executor }
+
+var _ coordinator.Work = work{}
+
+// program is a compiled definition.
+type program struct {
+	definition
+	times timetable
+}
+
+// Compile is described in coordinator.Work.
+func (w work) Compile(def json.RawMessage) (coordinator.Program, error) {
+	d, err := decodeDefinition(def)
+	if err != nil {
+		return nil, err
+	}
+	times, err := d.Schedule.compile()
+	if err != nil {
+		return nil, fmt.Errorf("schedule: %w", err)
+	}
+	return &program{d, times}, nil
+}
+
+// Owed is described in coordinator.Program.
+func (p *program) Owed(last, until, now time.Time) coordinator.Owed {
+	o := owes(p.times, p.OnMisfire, last, until, now)
+	return coordinator.Owed{Fire: o.fire, Missed: o.missed, Skipped: o.skipped, Through: o.through, Wake: o.next}
+}
+
+// Start is described in coordinator.Work.
+func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
+	w.pool.add(&task{fire: c.Fire, do: func() { done(w.run(ctx, c)) }})
+}
+
+// Yield is described in coordinator.Work. Handlers run to their end: a move waits for
+// them.
+func (w work) Yield(string, int) {}
+
+// run calls the handler for a claimed run, in a worker of the pool.
+func (e *Executor) run(ctx context.Context, c coordinator.Run) error {
+	p := c.Program.(*program) // made by Compile
+	job, ok := e.job(c.Job)
+	if !ok {
+		return fmt.Errorf("run %q: %w", c.Job, ErrUnknownJob)
+	}
+	r := newRun(e.member.Instance(), p, c)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if p.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(p.Timeout), ErrTimeout)
+		defer cancel()
+	}
+	gate := &gate{ctx: ctx, reg: e.reg, session: c.Session}
+	r.commit = gate.commit
+	leave, ok := e.pool.enter(r.ID, end)
+	if !ok || ctx.Err() != nil {
+		return context.Cause(ctx) // over before it began: nothing was run
+	}
+	defer leave()
+	err := call(ctx, job.Handler, r)
+	if err != nil {
+		e.log.Warn("run failed", "run", r.ID, "error", err)
+	}
+	return err
+}
+
+func newRun(instance string, p *program, c coordinator.Run) *Run {
+	key := runKey(c.Job, c.Shard, c.Fire, c.Trigger)
+	r := &Run{
+		ID: runID(key, c.Attempt), Key: key, Job: c.Job, Instance: instance,
+		Shard: c.Shard, Shards: c.Shards, Param: p.Param, ShardParam: p.ShardParams[c.Shard],
+		FireTime: c.Fire, Attempt: c.Attempt, Trigger: c.Trigger, Fence: c.Fence,
+	}
+	if c.Param != "" {
+		r.Param = c.Param
+	}
+	switch {
+	case c.Attempt > 1:
+		r.Reason = Failover
+	case c.Trigger > 0:
+		r.Reason = Triggered
+	case c.Missed:
+		r.Reason = Misfire
+	}
+	return r
+}
+
+// gate lets a run's writes out while the run lasts.
+type gate struct {
+	ctx     context.Context // the run's
+	reg     registry.Registry
+	session registry.SessionID
+	over    chan struct{}
+}
+
+// commit sends ops on the condition that the run's session lives. The condition is judged
+// by the store, so a process that was paused, or whose successor has begun the work again,
+// changes nothing.
+func (g *gate) commit(ctx context.Context, ops []registry.Op) (registry.Rev, error) {
+	if g.ctx.Err() != nil {
+		return registry.Rev{}, fmt.Errorf("commit: %w: %w", ErrRunOver, context.Cause(g.ctx))
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(g.ctx, func() { cancel(context.Cause(g.ctx)) })
+	defer stop()
+	rev, err := registry.Apply(ctx, g.reg, registry.Txn{If: []registry.Cond{registry.Alive(g.session)}, Then: ops})
+	var conflict *registry.ConflictError
+	switch {
+	case errors.Is(err, registry.ErrUnknownOutcome): // whatever else it is
+		return registry.Rev{}, fmt.Errorf("commit: %w", err)
+	case errors.As(err, &conflict) && conflict.Index == 0:
+		return registry.Rev{}, fmt.Errorf("commit: %w: %w", ErrRunOver, err)
+	case errors.As(err, &conflict): // as the caller counts: of its own operations
+		return registry.Rev{}, fmt.Errorf("commit: %w", &registry.ConflictError{Index: conflict.Index - 1, Item: conflict.Item})
+	case err != nil:
+		return registry.Rev{}, fmt.Errorf("commit: %w", err)
+	}
+	return rev, nil
+}
