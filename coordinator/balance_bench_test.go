@@ -5,57 +5,91 @@ import (
 	"testing"
 )
 
-func benchGroup(jobs, shards, n int) ([]balanceJob, []balanceMember) {
-	members := make([]balanceMember, n)
-	all := make([]int, n)
-	for i := range members {
-		members[i].id = fmt.Sprintf("instance-%03d-4f3a2b1c", i)
-		all[i] = i
-	}
-	js := make([]balanceJob, jobs)
-	for j := range js {
-		js[j] = balanceJob{owners: make([]string, shards), candidates: all}
-	}
-	return js, members
-}
-
-func settle(js []balanceJob, ms []balanceMember) {
-	for j, a := range balance(js, ms) {
-		js[j].owners = a
-	}
-}
-
+// BenchmarkBalance measures one plan of a group after something happened to it. The moves
+// reported are those of the plan, in percent of all shards.
 func BenchmarkBalance(b *testing.B) {
-	for _, c := range []struct{ jobs, shards, n int }{{1, 10000, 200}, {10000, 1, 50}, {10000, 1, 200}, {2500, 4, 50}, {10000, 7, 10}, {1000, 10, 50}, {10000, 77, 200}} {
-		name := fmt.Sprintf("%dx%d over %d", c.jobs, c.shards, c.n)
-		run := func(what string, js []balanceJob, ms []balanceMember) {
-			b.Run(name+"/"+what, func(b *testing.B) {
+	events := []struct {
+		name   string
+		happen func(w *balanceWorld)
+	}{
+		{"nothing", func(*balanceWorld) {}},
+		{"join", func(w *balanceWorld) { w.join() }},
+		{"leave", func(w *balanceWorld) { w.leave() }},
+		{"all new", func(w *balanceWorld) {
+			for j := range w.jobs {
+				w.jobs[j].owners = make([]string, len(w.jobs[j].owners))
+			}
+		}},
+		{"all on one", func(w *balanceWorld) {
+			for j := range w.jobs {
+				w.jobs[j].owners = make([]string, len(w.jobs[j].owners))
+				for shard := range w.jobs[j].owners {
+					w.jobs[j].owners[shard] = w.members[0].id
+				}
+			}
+		}},
+	}
+	for _, size := range []struct {
+		jobs, shards, members int
+		withdrawn, blocked    float64
+	}{
+		{1, 10_000, 200, 0, 0},
+		{1, 10_000, 200, 0, 0.001},
+		{10_000, 1, 50, 0, 0},
+		{10_000, 1, 50, 0.5, 0},
+		{10_000, 1, 200, 0, 0},
+		{2500, 4, 50, 0, 0},
+		{10_000, 7, 10, 0, 0},
+	} {
+		for _, event := range events {
+			name := fmt.Sprintf("jobs=%d/shards=%d/members=%d/withdrawn=%v/blocked=%v/%s",
+				size.jobs, size.shards, size.members, size.withdrawn, size.blocked, event.name)
+			b.Run(name, func(b *testing.B) {
+				w := newBalanceWorld(1, size.members)
+				for j := range size.jobs {
+					w.add(size.shards)
+					w.withdraw(j, size.withdrawn)
+					if size.blocked > 0 {
+						w.block(j, size.blocked)
+					}
+				}
+				w.adopt(balance(w.jobs, w.members))
+				event.happen(w)
+				moves := w.moves(balance(w.jobs, w.members))
 				b.ReportAllocs()
 				for b.Loop() {
-					balance(js, ms)
+					balance(w.jobs, w.members)
 				}
+				b.ReportMetric(100*float64(moves)/float64(w.shards()), "%moved")
 			})
 		}
-		js, ms := benchGroup(c.jobs, c.shards, c.n)
-		run("fresh", js, ms)
-		settle(js, ms)
-		run("steady", js, ms)
-		js2, ms2 := benchGroup(c.jobs, c.shards, c.n+1)
-		for j := range js2 {
-			js2[j].owners = js[j].owners
+	}
+}
+
+func BenchmarkPlaceOrphans(b *testing.B) {
+	w := newBalanceWorld(1, 10)
+	for range 10_000 {
+		w.add(1)
+	}
+	w.adopt(balance(w.jobs, w.members))
+	w.leave()
+	b.ReportAllocs()
+	for b.Loop() {
+		placeOrphans(w.jobs, w.members)
+	}
+}
+
+func BenchmarkSticky(b *testing.B) {
+	in := Input{Job: "settle", Shards: 10_000, Owners: make([]string, 10_000)}
+	for i := range 200 {
+		in.Members = append(in.Members, Candidate{ID: fmt.Sprintf("host-%03d~5f3a9c", i), Name: fmt.Sprintf("host-%03d", i)})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		a, err := runStrategy(sticky, in)
+		if err != nil {
+			b.Fatal(err)
 		}
-		run("join", js2, ms2)
-		js3, ms3 := benchGroup(c.jobs, c.shards, c.n-1)
-		for j := range js3 {
-			js3[j].owners = js[j].owners
-		}
-		run("leave", js3, ms3)
-		js4, ms4 := benchGroup(c.jobs, c.shards, 1)
-		settle(js4, ms4)
-		_, ms4 = benchGroup(c.jobs, c.shards, c.n)
-		for j := range js4 {
-			js4[j].candidates = js[j].candidates
-		}
-		run("onetoall", js4, ms4)
+		in.Owners = a
 	}
 }

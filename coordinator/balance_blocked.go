@@ -97,7 +97,8 @@ func (s *settling) compare(a, b int, more []int) int {
 }
 
 // level passes shards on, from a member to another with at least two less and if need be
-// by way of others, until none can be. The counts are as even as they can be then.
+// by way of others, until none can be. The counts are as even as they can be then: who has
+// once found no way will not find one later, as in extras.even.
 func (s *settling) level() {
 	done := make([]bool, len(s.count))
 	for {

@@ -35,7 +35,7 @@ func (b *balancer) release(job *sharedJob) {
 		if joins(p.lo-1) && !joins(p.hi) {
 			lo = p.lo
 		}
-		give(owner[lo:lo+n], nobody)
+		setOwners(owner[lo:lo+n], nobody)
 		b.need[p.owner] += n
 	}
 }
@@ -55,12 +55,12 @@ func (b *balancer) fill(job *sharedJob) {
 		gap := owner[lo:hi]
 		if lo > 0 {
 			n := b.satisfy(owner[lo-1], len(gap))
-			give(gap[:n], owner[lo-1])
+			setOwners(gap[:n], owner[lo-1])
 			gap = gap[n:]
 		}
 		if hi < len(owner) {
 			n := b.satisfy(owner[hi], len(gap))
-			give(gap[len(gap)-n:], owner[hi])
+			setOwners(gap[len(gap)-n:], owner[hi])
 		}
 	}
 	takers := job.able
@@ -79,8 +79,8 @@ func (b *balancer) fill(job *sharedJob) {
 	}
 }
 
-// give makes m the owner of the shards whose owners are given.
-func give(owners []int, m int) {
+// setOwners makes m the owner of the shards whose owners are given.
+func setOwners(owners []int, m int) {
 	for i := range owners {
 		owners[i] = m
 	}
@@ -88,9 +88,6 @@ func give(owners []int, m int) {
 
 // satisfy lowers m's need by as much as n shards can, and returns how many it takes.
 func (b *balancer) satisfy(m, n int) int {
-	if m == nobody {
-		return 0
-	}
 	n = min(n, b.need[m])
 	b.need[m] -= n
 	return n

@@ -35,9 +35,8 @@ type extras struct {
 }
 
 type openJob struct {
-	able []int
-	rest int // how many of able are given an extra shard
-	kept int // how many of able have one now
+	rest int // how many members are given an extra shard
+	kept int // how many have one now
 }
 
 const (
@@ -76,7 +75,7 @@ func (x *extras) open(j int, able []int, rest int, need []int) {
 			kept++
 		}
 	}
-	x.jobs[j] = openJob{able, rest, kept}
+	x.jobs[j] = openJob{rest, kept}
 }
 
 // decide fills got.
@@ -96,15 +95,16 @@ func (x *extras) decide() {
 // start gives out all extras with the fewest moves, whatever becomes of the totals. Where
 // that leaves a choice, those with the least total get them.
 func (x *extras) start() {
+	keeps := make(jobBits, len(x.got[0])) // the jobs of which all extras can stay
 	for j, job := range x.jobs {
-		if job.kept > job.rest {
-			continue
+		if job.kept <= job.rest {
+			keeps.set(j)
 		}
-		for _, m := range job.able {
-			if x.had[m].has(j) {
-				x.got[m].set(j)
-				x.total[m]++
-			}
+	}
+	for m, got := range x.got {
+		for w := range got {
+			got[w] = x.had[m][w] & keeps[w]
+			x.total[m] += bits.OnesCount64(got[w])
 		}
 	}
 	order := newRanking(x.total)
@@ -342,22 +342,25 @@ func (x *extras) stepsAt(w, from, to int, price int8) uint64 {
 
 // priceOf returns the price of the cheapest step.
 func (x *extras) priceOf(from, to int) int8 {
-	price := int8(noStep)
-	got, may, has := x.got[from], x.able[to], x.got[to]
-	hadFrom, hadTo := x.had[from], x.had[to]
+	got := x.got[from]
+	n := len(got)
+	may, has, hadFrom, hadTo := x.able[to][:n], x.got[to][:n], x.had[from][:n], x.had[to][:n]
+	var all, free, gain uint64 // not which jobs, only if there are any
 	for w := range got {
 		jobs := got[w] & may[w] &^ has[w]
-		switch {
-		case jobs == 0:
-		case jobs&hadTo[w]&^hadFrom[w] != 0:
-			return -1
-		case jobs&^(hadFrom[w]^hadTo[w]) != 0:
-			price = 0
-		default:
-			price = min(price, 1)
-		}
+		all |= jobs
+		free |= jobs &^ (hadFrom[w] ^ hadTo[w])
+		gain |= jobs & hadTo[w] &^ hadFrom[w]
 	}
-	return price
+	switch {
+	case gain != 0:
+		return -1
+	case free != 0:
+		return 0
+	case all != 0:
+		return 1
+	}
+	return noStep
 }
 
 // available returns by how many jobs the cheapest step can be made, at most want.

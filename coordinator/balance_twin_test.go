@@ -8,12 +8,12 @@ import (
 // optimum returns the least sum of the squares of the totals that jobs which are each even
 // can have, and with it the least number of moves. It knows one way of searching: one extra
 // shard at a time from a job to a member, along the cheapest of all chains of replacements.
-func (f *fleet) optimum() [2]int {
+func (w *balanceWorld) optimum() [2]int {
 	const big = 1 << 20 // more than any number of moves
 	type edge struct {
 		to, cost, room, back int
 	}
-	jobs, members := len(f.jobs), len(f.members)
+	jobs, members := len(w.jobs), len(w.members)
 	graph := make([][]edge, jobs+members+1)
 	sink := jobs + members
 	link := func(from, to, cost int) {
@@ -21,12 +21,12 @@ func (f *fleet) optimum() [2]int {
 		graph[to] = append(graph[to], edge{from, -cost, 0, len(graph[from]) - 1})
 	}
 	total := make([]int, members)
-	for m := range f.members {
-		total[m] = f.members[m].load
+	for m := range w.members {
+		total[m] = w.members[m].load
 	}
 	moves := 0
 	rest := make([]int, jobs)
-	for j, job := range f.jobs {
+	for j, job := range w.jobs {
 		if len(job.candidates) == 0 {
 			for _, id := range job.owners {
 				if id != "" {
@@ -38,7 +38,7 @@ func (f *fleet) optimum() [2]int {
 		moves += len(job.owners)
 		each := len(job.owners) / len(job.candidates)
 		rest[j] = len(job.owners) % len(job.candidates)
-		for i, has := range f.counts(job, job.owners) {
+		for i, has := range w.counts(job, job.owners) {
 			m := job.candidates[i]
 			total[m] += each
 			moves -= min(has, each)
@@ -49,12 +49,12 @@ func (f *fleet) optimum() [2]int {
 			link(j, jobs+m, cost)
 		}
 	}
-	for m := range f.members {
+	for m := range w.members {
 		for k := range jobs {
 			link(jobs+m, sink, big*(2*(total[m]+k)+1))
 		}
 	}
-	sum := squares(total)*big + moves
+	sum := squaresOf(total)*big + moves
 	for j := range jobs {
 		for range rest[j] {
 			dist := make([]int, len(graph))
@@ -85,11 +85,11 @@ func (f *fleet) optimum() [2]int {
 }
 
 // exhaustive returns what optimum does, by trying every assignment there is.
-func (f *fleet) exhaustive() [2]int {
+func (w *balanceWorld) exhaustive() [2]int {
 	type place struct{ job, shard int }
 	var places []place
-	plan := make([]Assignment, len(f.jobs))
-	for j, job := range f.jobs {
+	plan := make([]Assignment, len(w.jobs))
+	for j, job := range w.jobs {
 		plan[j] = make(Assignment, len(job.owners))
 		for shard := range job.owners {
 			if len(job.candidates) > 0 {
@@ -102,18 +102,18 @@ func (f *fleet) exhaustive() [2]int {
 	try = func(n int) {
 		if n < len(places) {
 			p := places[n]
-			for _, c := range f.jobs[p.job].candidates {
-				plan[p.job][p.shard] = f.members[c].id
+			for _, c := range w.jobs[p.job].candidates {
+				plan[p.job][p.shard] = w.members[c].id
 				try(n + 1)
 			}
 			return
 		}
 		for j, a := range plan {
-			if spread(f.counts(f.jobs[j], a)) > 1 {
+			if spreadOf(w.counts(w.jobs[j], a)) > 1 {
 				return
 			}
 		}
-		this := [2]int{squares(f.totals(plan)), f.moves(plan)}
+		this := [2]int{squaresOf(w.totals(plan)), w.moves(plan)}
 		if slices.Compare(this[:], best[:]) < 0 {
 			best = this
 		}
@@ -124,18 +124,18 @@ func (f *fleet) exhaustive() [2]int {
 
 // evenest returns the least sum of squares of the counts that a job's candidates can have
 // with all shards owned that can be, by trying every assignment there is.
-func (f *fleet) evenest(job balanceJob) int {
+func (w *balanceWorld) evenest(job balanceJob) int {
 	best := math.MaxInt
 	a := make(Assignment, len(job.owners))
 	var try func(shard int)
 	try = func(shard int) {
 		if shard == len(a) {
-			best = min(best, squares(f.counts(job, a)))
+			best = min(best, squaresOf(w.counts(job, a)))
 			return
 		}
 		owned := false
 		for _, c := range job.candidates {
-			if id := f.members[c].id; f.may(job, shard, id) {
+			if id := w.members[c].id; w.may(job, shard, id) {
 				owned = true
 				a[shard] = id
 				try(shard + 1)

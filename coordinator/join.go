@@ -38,8 +38,8 @@ type Owned struct {
 	Fence         uint64 // greater than that of any earlier owner of the shard
 }
 
-// Why the context of Config.Own ended, beside registry.ErrSessionLost and the cause of
-// the context given to Join.
+// ErrMoving is why the context of Config.Own ended when its shard is to move. Others are
+// registry.ErrSessionLost and the cause of the end of the context given to Join.
 var ErrMoving = errors.New("shard is to move")
 
 // Join takes part in sharing out cfg.Shards until ctx ends, and returns when every Own has

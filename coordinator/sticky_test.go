@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// run asks s and returns the owners as one text, a letter for each shard.
-func run(t *testing.T, s Strategy, members, owners string, load map[string]int) string {
+// runText asks s and returns the owners as one text, a letter for each shard.
+func runText(t *testing.T, s Strategy, members, owners string, load map[string]int) string {
 	t.Helper()
 	in := Input{Job: "settle", Shards: len(owners), Load: load}
 	for _, id := range members {
@@ -51,7 +51,7 @@ func TestSticky(t *testing.T) {
 		{"load of strangers does not count", "ab", "bba", map[string]int{"c": 9}, "bba"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, tt.want, run(t, sticky, tt.members, tt.owners, tt.load))
+			assert.Equal(t, tt.want, runText(t, sticky, tt.members, tt.owners, tt.load))
 		})
 	}
 }
@@ -70,7 +70,7 @@ func TestSingle(t *testing.T) {
 		{"without owner the one with the least load", "abc", ".", map[string]int{"a": 2, "b": 1, "c": 1}, "b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, tt.want, run(t, single, tt.members, tt.owners, tt.load))
+			assert.Equal(t, tt.want, runText(t, single, tt.members, tt.owners, tt.load))
 		})
 	}
 }
@@ -78,33 +78,33 @@ func TestSingle(t *testing.T) {
 // A join moves what the newcomer gets, the rounded-down fair share, and a leave moves what
 // the leaver had. Whoever is best off has at most one more than who is worst off.
 func TestSticky_MovesTheIdealShare(t *testing.T) {
-	for _, tt := range []struct{ shards, members int }{
-		{1000, 10}, {100, 10}, {100, 50}, {12, 10}, {3, 5}, {10_000, 200}, {1, 1}, {7, 1},
+	for _, tt := range []struct{ shards, members, seeds int }{
+		{1000, 10, 10}, {100, 10, 20}, {100, 50, 20}, {12, 10, 20}, {3, 5, 20}, {10_000, 200, 1}, {1, 1, 20}, {7, 1, 20},
 	} {
 		t.Run(fmt.Sprintf("%d over %d", tt.shards, tt.members), func(t *testing.T) {
-			for seed := range uint64(20) {
-				f := newFleet(seed, tt.members)
-				f.add(tt.shards)
-				f.adopt(balance(f.jobs, f.members))
+			for seed := range uint64(tt.seeds) {
+				w := newBalanceWorld(seed, tt.members)
+				w.add(tt.shards)
+				w.adopt(balance(w.jobs, w.members))
 				for range 10 {
-					newcomer := f.join()
-					plan := balance(f.jobs, f.members)
+					newcomer := w.join()
+					plan := balance(w.jobs, w.members)
 					share := 0
 					for _, id := range plan[0] {
 						if id == newcomer {
 							share++
 						}
 					}
-					require.Equal(t, tt.shards/len(f.members), share)
-					require.Equal(t, share, f.moves(plan))
-					require.LessOrEqual(t, spread(f.totals(plan)), 1)
-					f.adopt(plan)
+					require.Equal(t, tt.shards/len(w.members), share)
+					require.Equal(t, share, w.moves(plan))
+					require.LessOrEqual(t, spreadOf(w.totals(plan)), 1)
+					w.adopt(plan)
 
-					f.leave()
-					plan = balance(f.jobs, f.members)
-					require.Equal(t, f.orphans(), f.moves(plan))
-					require.LessOrEqual(t, spread(f.totals(plan)), 1)
-					f.adopt(plan)
+					w.leave()
+					plan = balance(w.jobs, w.members)
+					require.Equal(t, w.orphans(), w.moves(plan))
+					require.LessOrEqual(t, spreadOf(w.totals(plan)), 1)
+					w.adopt(plan)
 				}
 			}
 		})
@@ -117,20 +117,20 @@ func TestSticky_KeepsShardsTogether(t *testing.T) {
 	pieces := func(owners []string) int {
 		return len(slices.Compact(slices.Clone(owners)))
 	}
-	f := newFleet(1, 20)
-	f.add(10_000)
-	f.adopt(balance(f.jobs, f.members))
-	assert.Equal(t, 20, pieces(f.jobs[0].owners), "at first")
+	w := newBalanceWorld(1, 20)
+	w.add(10_000)
+	w.adopt(balance(w.jobs, w.members))
+	assert.Equal(t, 20, pieces(w.jobs[0].owners), "at first")
 
-	f.join()
-	f.adopt(balance(f.jobs, f.members))
-	assert.LessOrEqual(t, pieces(f.jobs[0].owners), 20+20, "after a join")
+	w.join()
+	w.adopt(balance(w.jobs, w.members))
+	assert.LessOrEqual(t, pieces(w.jobs[0].owners), 20+20, "after a join")
 
 	for range 100 {
-		f.leave()
-		f.adopt(balance(f.jobs, f.members))
-		f.join()
-		f.adopt(balance(f.jobs, f.members))
+		w.leave()
+		w.adopt(balance(w.jobs, w.members))
+		w.join()
+		w.adopt(balance(w.jobs, w.members))
 	}
-	assert.LessOrEqual(t, pieces(f.jobs[0].owners), 400, "after a hundred leaves and joins")
+	assert.LessOrEqual(t, pieces(w.jobs[0].owners), 400, "after a hundred leaves and joins")
 }

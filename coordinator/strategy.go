@@ -12,23 +12,23 @@ import (
 // the same Assignment on every instance, for any of them may lead. So it asks no clock,
 // no random number and no order of a map, and it keeps nothing between calls.
 //
-// The leader calls it whenever it looks at a job, often with nothing changed; a Strategy
-// that deals afresh without regard to Input.Owners moves shards that could have stayed. An error, a
-// panic or an Assignment that breaks a rule leaves the shards where they are and is
-// reported.
+// The leader calls it whenever it looks at a job, mostly with nothing changed since the
+// last time. Shards move to where the answer wants them, so a Strategy that pays no heed to
+// Input.Owners moves shards that could have stayed. If it returns an error, panics, or
+// gives no owner or a stranger to some shard, then nothing moves and the leader says why.
 type Strategy func(Input) (Assignment, error)
 
-// Input is what a Strategy decides by. Slices and maps are not to be changed, except
-// Owners, which is a copy of its own: the answer may be made in it.
+// Input is what a Strategy decides by. It is the leader's, not to be changed or kept, save
+// for Owners: that slice is the Strategy's own, and may become the answer.
 type Input struct {
 	// Job is the job's name.
 	Job string
-	// Shards is how many shards the job has, at least 1.
+	// Shards is how many shards the job has, at least 1. They are numbered from 0.
 	Shards int
 	// Members are those who may own shards, sorted by ID. There is at least one.
 	Members []Candidate
-	// Owners holds by shard the ID of the candidate that has it now. Who has a shard
-	// but is no candidate, for it left or is to be relieved, is "" here.
+	// Owners has by shard the ID of the candidate that has it now, or "" where there is
+	// none: the shard is new, or who has it died or is no candidate any more.
 	Owners []string
 	// Load is how many shards of other jobs of the group each member has, by ID.
 	Load map[string]int
@@ -41,7 +41,7 @@ type Candidate struct {
 	Labels map[string]string // as the instance states them
 }
 
-// Assignment holds by shard the ID of the candidate that is to own it.
+// Assignment has by shard the ID of the candidate that is to own it.
 type Assignment []string
 
 // strategies is written to when programs start, mostly, and read by leaders.

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// register registers s until the test ends.
-func register(t *testing.T, name string, s Strategy) {
+// registerStrategy registers s until the test ends.
+func registerStrategy(t *testing.T, name string, s Strategy) {
 	t.Helper()
 	RegisterStrategy(name, s)
 	t.Cleanup(func() {
@@ -39,7 +39,7 @@ func TestRegisterStrategy_MakesKnown(t *testing.T) {
 	require.False(t, ok)
 
 	answer := Assignment{"a"}
-	register(t, "mine", func(Input) (Assignment, error) { return answer, nil })
+	registerStrategy(t, "mine", func(Input) (Assignment, error) { return answer, nil })
 	s, ok := LookupStrategy("mine")
 	require.True(t, ok)
 	got, err := s(Input{})
@@ -49,7 +49,7 @@ func TestRegisterStrategy_MakesKnown(t *testing.T) {
 }
 
 func TestRegisterStrategy_Panics(t *testing.T) {
-	register(t, "mine", average)
+	registerStrategy(t, "mine", average)
 	for rule, do := range map[string]func(){
 		"coordinator: register strategy: empty name":           func() { RegisterStrategy("", average) },
 		`coordinator: register strategy "new": nil`:            func() { RegisterStrategy("new", nil) },
@@ -61,7 +61,7 @@ func TestRegisterStrategy_Panics(t *testing.T) {
 	}
 	assert.NotContains(t, Strategies(), "new")
 	// A panic leaves the registry usable.
-	register(t, "another", average)
+	registerStrategy(t, "another", average)
 }
 
 func TestRegisterStrategy_FromManyGoroutines(t *testing.T) {
@@ -69,7 +69,7 @@ func TestRegisterStrategy_FromManyGoroutines(t *testing.T) {
 	for i := range 8 {
 		name := fmt.Sprint("mine", i)
 		wg.Go(func() {
-			register(t, name, average)
+			registerStrategy(t, name, average)
 			_, ok := LookupStrategy(name)
 			assert.True(t, ok)
 			assert.Contains(t, Strategies(), name)
@@ -185,4 +185,30 @@ func TestStrategies_BuiltInArePureAndWhole(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A strategy that keeps a job's shards in the zone that comes first, if anyone is there.
+func ExampleStrategy() {
+	inFirstZone := func(in Input) (Assignment, error) {
+		zone := in.Members[0].Labels["zone"]
+		for _, m := range in.Members {
+			zone = min(zone, m.Labels["zone"])
+		}
+		in.Members = slices.DeleteFunc(slices.Clone(in.Members), func(m Candidate) bool { return m.Labels["zone"] != zone })
+		even, _ := LookupStrategy("sticky")
+		return even(in)
+	}
+
+	a, err := inFirstZone(Input{
+		Job:    "settle",
+		Shards: 4,
+		Members: []Candidate{
+			{ID: "a", Labels: map[string]string{"zone": "east"}},
+			{ID: "b", Labels: map[string]string{"zone": "west"}},
+			{ID: "c", Labels: map[string]string{"zone": "east"}},
+		},
+		Owners: []string{"a", "b", "", "c"},
+	})
+	fmt.Println(a, err)
+	// Output: [a a c c] <nil>
 }

@@ -3,7 +3,6 @@ package coordinator
 import (
 	"encoding/json"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -71,24 +70,6 @@ func (v *view) alive(incarnation string) bool { return v.live[sessionOf(incarnat
 // sessionOf returns the session of an incarnation, whose record may be gone.
 func sessionOf(incarnation string) registry.SessionID {
 	return registry.SessionID(incarnation[strings.LastIndexByte(incarnation, '.')+1:])
-}
-
-// eligible reports whether a member may be given shards of a job.
-func (v *view) eligible(incarnation, job string) bool {
-	m, ok := v.members[incarnation]
-	return ok && v.alive(incarnation) && !m.Draining && m.Offers(job)
-}
-
-// candidates returns who may be given shards of a job, sorted.
-func (v *view) candidates(job string) []string {
-	var out []string
-	for inc := range v.members {
-		if v.eligible(inc, job) {
-			out = append(out, inc)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // looked returns the look at an incarnation if it was begun after commit rev was known.

@@ -105,7 +105,6 @@ type gate struct {
 	ctx     context.Context // the run's
 	reg     registry.Registry
 	session registry.SessionID
-	over    chan struct{}
 }
 
 // commit sends ops on the condition that the run's session lives. The condition is judged

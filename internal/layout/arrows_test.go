@@ -24,7 +24,7 @@ var reach = []struct {
 	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/...", "github.com/robfig/cron/v3"}},
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/..."}},
 	{"internal/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/robfig/cron/v3"}},
-	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/..."}},
+	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/spf13/cobra", "golang.org/x/term"}},
 	// Examples show what a user can write, who cannot import internal packages.
 	{"examples/...", []string{"registry/...", "coordinator", "executor", "rotatest"}},
 }

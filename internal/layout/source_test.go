@@ -32,11 +32,17 @@ func packagesHaveComments(tr *tree) (faults []string) {
 	return faults
 }
 
-// testsDoNotSleep tells a bubble's clock from the real one by the file's imports: a test
-// of virtual time names one of them.
+// testsDoNotSleep tells a bubble's clock from the real one by what the tests of a package
+// import: where time is virtual, one of them names it. Others may share its helpers.
 func testsDoNotSleep(tr *tree) (faults []string) {
+	virtual := map[string]bool{}
 	for _, s := range tr.sources {
-		if !s.test() || s.importsAny("testing/synctest", tr.module+"/rotatest") {
+		if s.test() && s.importsAny("testing/synctest", tr.module+"/rotatest") {
+			virtual[s.dir()] = true
+		}
+	}
+	for _, s := range tr.sources {
+		if !s.test() || virtual[s.dir()] {
 			continue
 		}
 		for sel := range s.selectors() {
