@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/rota-dev/rota/registry"
 )
@@ -19,7 +20,19 @@ func AtRest(x registry.Session) bool {
 	y := x.(*session)
 	y.server.mu.RLock()
 	defer y.server.mu.RUnlock()
-	return y.resting && (y.timer == nil || !y.timer.Stop())
+	return y.resting && (y.timer == nil || !y.timer.Stop()) // Stop tells whether it was set
+}
+
+// NeverRest has x simulated from now on: something is under way to it that never arrives.
+func NeverRest(x registry.Session) {
+	y := x.(*session)
+	y.server.mu.Lock()
+	defer y.server.mu.Unlock()
+	now := time.Now()
+	y.unrest(now)
+	never := now.Add(1 << 60)
+	y.flights = append(y.flights, flight{sent: never, due: never})
+	y.run(now)
 }
 
 // CheckNothingLeft returns what a server without keys, watchers and sessions still holds.

@@ -541,9 +541,8 @@ func TestSessionsUnderRandomFaults(t *testing.T) {
 	require.Greater(t, ended, 100, "the faults are too mild to tell")
 }
 
-// TestSessionsAreReckonedAsSimulated has two machines suffer the same, one of which is
-// disturbed all the time by a lever that changes nothing: what is only reckoned at rest and
-// what is simulated step by step must be the same at any time.
+// TestSessionsAreReckonedAsSimulated has two machines suffer the same. The sessions of one
+// are never left at rest: what is reckoned must be at any time what is simulated.
 func TestSessionsAreReckonedAsSimulated(t *testing.T) {
 	for seed := range uint64(100) {
 		bubble(t, fmt.Sprintf("seed %d", seed), func(t *testing.T, s *memory.Server) {
@@ -551,6 +550,7 @@ func TestSessionsAreReckonedAsSimulated(t *testing.T) {
 			r := &randomFaults{server: s, rnd: rand.New(rand.NewPCG(seed, 1)), mirror: "b"}
 			a, b := connect(t, s, "a"), connect(t, s, "b")
 			var x, y registry.Session
+			rested := false
 			for range 100 {
 				if x == nil {
 					var wg sync.WaitGroup
@@ -558,14 +558,18 @@ func TestSessionsAreReckonedAsSimulated(t *testing.T) {
 					wg.Go(func() { y, _ = b.OpenSession(t.Context(), registry.SessionOptions{TTL: ttl}) })
 					wg.Wait()
 					require.Equal(t, x == nil, y == nil)
+					if y != nil {
+						memory.NeverRest(y)
+					}
 				}
 				if r.rnd.IntN(4) == 0 {
 					r.step()
 				}
 				for range 20 {
 					time.Sleep(time.Duration(r.rnd.Int64N(int64(ttl / 20))))
-					s.Delay("b", r.delays[0], r.delays[1])
 					if x != nil {
+						rested = rested || memory.AtRest(x)
+						require.False(t, memory.AtRest(y))
 						stX, untilX := x.State()
 						stY, untilY := y.State()
 						require.Equal(t, stX, stY)
@@ -583,6 +587,7 @@ func TestSessionsAreReckonedAsSimulated(t *testing.T) {
 				}
 			}
 			require.Equal(t, ends["a"], ends["b"])
+			require.True(t, rested)
 		})
 	}
 }
@@ -593,7 +598,6 @@ type randomFaults struct {
 	rnd    *rand.Rand
 	undo   []func()
 	mirror string
-	delays [2]time.Duration
 }
 
 // both pulls a lever of both machines.
@@ -608,7 +612,6 @@ func (r *randomFaults) both(pull func(name string) (undo func())) {
 }
 
 func (r *randomFaults) delay(request, reply time.Duration) {
-	r.delays = [2]time.Duration{request, reply}
 	r.server.Delay("a", request, reply)
 	if r.mirror != "" {
 		r.server.Delay(r.mirror, request, reply)
