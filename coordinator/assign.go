@@ -20,9 +20,31 @@ type desired struct {
 type assigning struct {
 	*view
 	members []balanceMember
-	index   map[string]int // of members, by incarnation
-	able    map[string][]int
+	offers  []offer
 	load    map[string]int // shards dealt by strategies of their own
+}
+
+// offer is members that offer the same jobs, as nearly all of a fleet do.
+type offer struct {
+	jobs    []string // sorted
+	members []int    // indexes of assigning.members, ascending
+}
+
+// able returns the indexes of the members that offer a job, ascending. They are shared.
+func (a *assigning) able(job string) []int {
+	var able []int
+	for _, o := range a.offers {
+		if _, ok := slices.BinarySearch(o.jobs, job); !ok {
+			continue
+		}
+		if able == nil {
+			able = o.members
+			continue
+		}
+		able = slices.Concat(able, o.members)
+		slices.Sort(able)
+	}
+	return able
 }
 
 // assignments returns who should own what, by segment. Jobs with the sticky strategy are
@@ -62,18 +84,20 @@ func (v *view) assignments() map[string]desired {
 const stickyName = "sticky"
 
 func (v *view) newAssigning() *assigning {
-	a := &assigning{view: v, index: map[string]int{}, able: map[string][]int{}, load: map[string]int{}}
+	a := &assigning{view: v, load: map[string]int{}}
 	for _, inc := range slices.Sorted(maps.Keys(v.members)) {
 		m := v.members[inc]
 		if m.Draining || !v.alive(inc) {
 			continue
 		}
 		i := len(a.members)
-		a.index[inc] = i
 		a.members = append(a.members, balanceMember{id: inc})
-		for _, job := range m.Jobs {
-			a.able[job] = append(a.able[job], i)
+		same := slices.IndexFunc(a.offers, func(o offer) bool { return slices.Equal(o.jobs, m.Jobs) })
+		if same < 0 {
+			same = len(a.offers)
+			a.offers = append(a.offers, offer{jobs: m.Jobs})
 		}
+		a.offers[same].members = append(a.offers[same].members, i)
 	}
 	return a
 }
@@ -113,7 +137,7 @@ func (v *view) shardsOf(segment string, job record.Job) int {
 }
 
 func (a *assigning) balanceJob(segment string, job record.Job) balanceJob {
-	b := balanceJob{owners: a.owners(segment, a.shardsOf(segment, job)), candidates: a.able[job.Name]}
+	b := balanceJob{owners: a.owners(segment, a.shardsOf(segment, job)), candidates: a.able(job.Name)}
 	for _, i := range b.candidates {
 		if set := a.view.members[a.members[i].id].Blocked[job.Name]; !set.IsZero() {
 			if b.blocked == nil {
@@ -127,7 +151,7 @@ func (a *assigning) balanceJob(segment string, job record.Job) balanceJob {
 
 // byStrategy deals a job by the strategy that it names.
 func (a *assigning) byStrategy(segment string, job record.Job) (desired, error) {
-	able := a.able[job.Name]
+	able := a.able(job.Name)
 	if len(able) == 0 {
 		return desired{}, nil
 	}

@@ -15,7 +15,7 @@ import (
 
 // world is a view whose decisions can be carried out, without a registry.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	v      *view
 	seq    uint64
 	claims map[string]map[string]claimsItem // by incarnation and segment
@@ -24,7 +24,7 @@ type world struct {
 // start is when worlds begin.
 const start = record.Instant(1_000_000_000_000_000_000)
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	keys, err := record.NewKeys("test", "default")
 	require.NoError(t, err)
