@@ -1,4 +1,4 @@
-package executor_test
+package budget_test
 
 import (
 	"context"
@@ -235,7 +235,6 @@ func atRest(t *testing.T, n int) (goroutines, heap int) {
 		}
 		return planned == n
 	}, time.Minute, 20*time.Millisecond)
-	time.Sleep(0)
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
