@@ -1,0 +1,193 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// Client is a handle on a Server. It is made by Server.Client.
+type Client struct {
+	server  *Server
+	machine *machine
+	closed  chan struct{} // closed by Close
+
+	// Guarded by server.mu.
+	isClosed bool
+	watchers map[*watcher]struct{}
+}
+
+var _ registry.Registry = (*Client)(nil)
+
+// Limits returns registry.PortableLimits, so that what passes here passes anywhere.
+func (c *Client) Limits() registry.Limits { return registry.PortableLimits }
+
+// Get is described in registry.Registry. It allocates nothing if o.Buffer has room.
+func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+	e, err := c.get(ctx, key)
+	switch {
+	case err != nil:
+		return registry.Entry{}, fmt.Errorf("get %s: %w", key, unavailable(err))
+	case e != nil:
+		return copyEntry(e, o.Buffer), nil
+	}
+	if err := registry.CheckKey(key); err != nil { // not done for a hit: what is stored is valid
+		return registry.Entry{}, err
+	}
+	return registry.Entry{}, fmt.Errorf("get %s: %w", key, registry.ErrNotFound)
+}
+
+// get returns the stored entry, or nil if there is none.
+func (c *Client) get(ctx context.Context, key registry.Key) (*registry.Entry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s := c.server
+	s.mu.RLock()
+	if c.calm() {
+		e := s.read(c.machine, key)
+		s.mu.RUnlock()
+		return e, nil
+	}
+	s.mu.RUnlock()
+
+	if registry.CheckKey(key) != nil {
+		return nil, nil // nothing is sent
+	}
+	var e *registry.Entry
+	err := c.ask(ctx, func() { e = s.read(c.machine, key) })
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (s *Server) read(m *machine, key registry.Key) *registry.Entry {
+	m.reads.Add(1)
+	if n := s.nodes[key]; n != nil {
+		return n.entry
+	}
+	return nil
+}
+
+// List is described in registry.Registry. It is atomic.
+func (c *Client) List(ctx context.Context, dir registry.Key, _ registry.ReadOptions) (registry.Listing, error) {
+	if err := registry.CheckDir(dir); err != nil {
+		return registry.Listing{}, err
+	}
+	found, rev, err := c.list(ctx, dir)
+	if err != nil {
+		return registry.Listing{}, fmt.Errorf("list %s: %w", dir, unavailable(err))
+	}
+	return registry.Listing{Entries: copySorted(found), Rev: rev, Atomic: true}, nil
+}
+
+func (c *Client) list(ctx context.Context, dir registry.Key) ([]*registry.Entry, registry.Rev, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, registry.Rev{}, err
+	}
+	s := c.server
+	s.mu.RLock()
+	if c.calm() {
+		defer s.mu.RUnlock()
+		c.machine.reads.Add(1)
+		return s.children(dir), s.rev(), nil
+	}
+	s.mu.RUnlock()
+
+	var found []*registry.Entry
+	var rev registry.Rev
+	err := c.ask(ctx, func() {
+		c.machine.reads.Add(1)
+		found, rev = s.children(dir), s.rev()
+	})
+	if err != nil {
+		return nil, registry.Rev{}, err
+	}
+	return found, rev, nil
+}
+
+// Txn is described in registry.Registry.
+func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+	if err := registry.CheckTxn(t, c.Limits()); err != nil {
+		return registry.Rev{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return registry.Rev{}, fmt.Errorf("%w: %w", registry.ErrNotApplied, err)
+	}
+	t.ID = t.ID.OrNew()
+	s := c.server
+	s.mu.Lock()
+	if c.calm() {
+		o := s.serveTxn(c.machine, t)
+		s.mu.Unlock()
+		return o.result(t)
+	}
+	s.mu.Unlock()
+	return c.sendTxn(ctx, t)
+}
+
+func (c *Client) sendTxn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+	select {
+	case <-c.closed: // not unknown: nothing is sent
+		return registry.Rev{}, fmt.Errorf("commit: %w", registry.ErrClosed)
+	default:
+	}
+	t = cloneTxn(t) // it may be applied when the caller has its memory back
+	var o outcome
+	if err := c.send(ctx, func() { o = c.server.serveTxn(c.machine, t) }); err != nil {
+		return registry.Rev{}, unknown(err)
+	}
+	return o.result(t)
+}
+
+// Close is described in registry.Registry.
+func (c *Client) Close(ctx context.Context) error {
+	s := c.server
+	s.mu.Lock()
+	if c.isClosed {
+		s.mu.Unlock()
+		return nil
+	}
+	c.isClosed = true
+	close(c.closed)
+	for w := range c.watchers {
+		w.end(registry.ErrClosed)
+	}
+	var open []*session
+	for _, x := range slices.Clone(c.machine.sessions) {
+		if x.client == c && !x.told {
+			x.finish(registry.SessionClosed, registry.ErrClosed)
+			open = append(open, x)
+		}
+	}
+	s.mu.Unlock()
+
+	if err := endSessions(ctx, c, open); err != nil {
+		return fmt.Errorf("close: %w", unavailable(err))
+	}
+	return nil
+}
+
+// copyEntry gives a reader an entry of its own: what is stored is shared by all.
+func copyEntry(e *registry.Entry, buf []byte) registry.Entry {
+	c := *e
+	if cap(buf) < len(e.Value) {
+		buf = make([]byte, len(e.Value))
+	}
+	c.Value = append(buf[:0], e.Value...)
+	return c
+}
+
+// copySorted is copyEntry for many. It sorts shared by key.
+func copySorted(shared []*registry.Entry) []registry.Entry {
+	slices.SortFunc(shared, func(a, b *registry.Entry) int { return cmp.Compare(a.Key, b.Key) })
+	copies := make([]registry.Entry, len(shared))
+	for i, e := range shared {
+		copies[i] = copyEntry(e, nil)
+	}
+	return copies
+}

@@ -1,0 +1,145 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// CallTimeout is how long a call waits for an answer when its context would let it wait
+// longer.
+const CallTimeout = 3 * time.Second
+
+// Why a call got no answer.
+var (
+	errReset       = errors.New("connection reset")
+	errNoAnswer    = fmt.Errorf("no answer in %v", CallTimeout)
+	errRequestLost = errors.New("request lost")
+	errReplyLost   = errors.New("reply lost")
+	errHeld        = errors.New("request held up")
+)
+
+// unavailable is the error of a read, a watch or a session that was cut short by cause.
+func unavailable(cause error) error {
+	if errors.Is(cause, registry.ErrClosed) {
+		return registry.ErrClosed // trying again is of no use
+	}
+	return fmt.Errorf("%w: %w", registry.ErrUnavailable, cause)
+}
+
+// unknown is the error of a transaction that was sent and not answered.
+func unknown(cause error) error {
+	return fmt.Errorf("commit: %w: %w", registry.ErrUnknownOutcome, cause)
+}
+
+// message is a request on its way to the server, and then the reply to it. It goes its
+// way whether or not the sender still waits.
+type message struct {
+	server  *Server
+	machine *machine
+	serve   func()     // what the server does with it, under the server's lock
+	answer  chan error // one slot: nil when the reply is in, errReset when none will come
+}
+
+// calm reports that an exchange takes no time and cannot fail. The server's lock is held.
+func (c *Client) calm() bool {
+	return c.machine.calm && c.server.pauses == 0 && !c.isClosed
+}
+
+// send sends a request that must not be repeated. It returns nil when the reply is in,
+// else why there is none; then serve may have run, may run later, or never.
+func (c *Client) send(ctx context.Context, serve func()) error {
+	return c.server.exchange(ctx, c.machine, serve, false, c.closed)
+}
+
+// ask is send for a request that can be repeated: if it was lost it is sent again when the
+// connection is back.
+func (c *Client) ask(ctx context.Context, serve func()) error {
+	return c.server.exchange(ctx, c.machine, serve, true, c.closed)
+}
+
+// exchange lasts until the reply is in, ctx ends, closed is closed or CallTimeout is over.
+// Nothing is sent if closed is closed before.
+func (s *Server) exchange(ctx context.Context, m *machine, serve func(), again bool, closed <-chan struct{}) error {
+	select {
+	case <-closed:
+		return registry.ErrClosed
+	default:
+	}
+	bound := time.NewTimer(CallTimeout)
+	defer bound.Stop()
+	for {
+		g := &message{server: s, machine: m, serve: serve, answer: make(chan error, 1)}
+		s.mu.Lock()
+		g.depart()
+		s.mu.Unlock()
+
+		var err error
+		select {
+		case err = <-g.answer:
+			if err != nil && again {
+				continue
+			}
+		case <-closed:
+			err = registry.ErrClosed
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-bound.C:
+			err = errNoAnswer
+		}
+		if err != nil {
+			s.mu.Lock()
+			delete(m.missing, g)
+			s.mu.Unlock()
+		}
+		return err
+	}
+}
+
+// The steps of a message. The server's lock is held.
+
+func (g *message) depart() { g.travel(Requests, g.arrive) }
+
+func (g *message) arrive() {
+	if g.server.pauses > 0 {
+		g.server.queue = append(g.server.queue, g)
+		return
+	}
+	g.serve()
+	g.travel(Replies, func() { g.answer <- nil })
+}
+
+// travel takes the message one way, to then.
+func (g *message) travel(d Direction, then func()) {
+	w := g.machine.way(d)
+	switch {
+	case w.cuts > 0:
+		g.lose()
+	case w.delay == 0:
+		then()
+	default:
+		resets := w.resets
+		time.AfterFunc(w.delay, func() {
+			g.server.mu.Lock()
+			defer g.server.mu.Unlock()
+			if w.resets != resets {
+				g.lose()
+				return
+			}
+			then()
+		})
+	}
+}
+
+// lose ends the message on its way. The sender learns of it when the machine is connected
+// again: until then it cannot tell this from a slow answer.
+func (g *message) lose() {
+	if g.machine.connected() {
+		g.answer <- errReset
+		return
+	}
+	g.machine.missing[g] = struct{}{}
+}

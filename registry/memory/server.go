@@ -1,0 +1,107 @@
+package memory
+
+import (
+	"math/rand/v2"
+	"sync"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// Server is the store that clients share. It is made by New.
+type Server struct {
+	// mu guards everything that the server and its clients hold. Nothing waits, calls
+	// back or logs while holding it: in a synctest bubble a wait for a mutex would stop
+	// the clock.
+	mu       sync.RWMutex
+	seq      uint64 // of the last commit
+	salt     uint64 // makes Rev.Aux
+	nodes    map[registry.Key]*node
+	dirs     map[registry.Key]*directory
+	sessions map[registry.SessionID]*session // those that have not ended
+	machines map[string]*machine
+
+	pauses int
+	queue  []*message // what arrived during a pause
+
+	recording bool
+	log       []Commit
+}
+
+// New returns an empty server. It starts nothing and needs no closing.
+func New() *Server {
+	return &Server{
+		seq:      1 + rand.Uint64N(1<<40), // so that nobody leans on the first commit being 1
+		salt:     rand.Uint64() | 1<<63,
+		nodes:    make(map[registry.Key]*node),
+		dirs:     make(map[registry.Key]*directory),
+		sessions: make(map[registry.SessionID]*session),
+		machines: make(map[string]*machine),
+	}
+}
+
+// Client returns a new handle on the server for the machine of that name, which must not
+// be empty. Handles of one name are independent of each other, but what befalls the
+// machine befalls them all.
+func (s *Server) Client(name string) *Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Client{
+		server:   s,
+		machine:  s.machine(name),
+		closed:   make(chan struct{}),
+		watchers: make(map[*watcher]struct{}),
+	}
+}
+
+// rev is the Rev of the last commit. Its Aux cannot be had from its Seq, so a Rev that
+// was put together by hand, or stored without its Aux, names nothing here either.
+func (s *Server) rev() registry.Rev {
+	return registry.Rev{Seq: s.seq, Aux: s.seq ^ s.salt}
+}
+
+// node is a key that exists.
+type node struct {
+	dir   *directory
+	entry *registry.Entry // never changed, only replaced: readers use it without the lock
+}
+
+// directory is a place that has children or watchers.
+type directory struct {
+	path     registry.Key
+	nodes    map[registry.Key]*node
+	watchers map[*watcher]struct{}
+}
+
+// dir returns the directory of that path, which it makes if need be. One that is left
+// without children and watchers is to be given to dropDir.
+func (s *Server) dir(path registry.Key) *directory {
+	d := s.dirs[path]
+	if d == nil {
+		d = &directory{
+			path:     path,
+			nodes:    make(map[registry.Key]*node),
+			watchers: make(map[*watcher]struct{}),
+		}
+		s.dirs[path] = d
+	}
+	return d
+}
+
+func (s *Server) dropDir(d *directory) {
+	if len(d.nodes) == 0 && len(d.watchers) == 0 {
+		delete(s.dirs, d.path)
+	}
+}
+
+// children returns what is in dir, in no order.
+func (s *Server) children(dir registry.Key) []*registry.Entry {
+	d := s.dirs[dir]
+	if d == nil {
+		return nil
+	}
+	found := make([]*registry.Entry, 0, len(d.nodes))
+	for _, n := range d.nodes {
+		found = append(found, n.entry)
+	}
+	return found
+}

@@ -1,0 +1,130 @@
+package memory
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// outcome is what became of a transaction. Errors are made of it outside the lock.
+type outcome struct {
+	rev    registry.Rev
+	failed int   // the item that did not hold, or -1
+	dead   bool  // that item is a CreateOwned whose session has ended
+	cause  error // why the caller is not to know any of this, or nil
+}
+
+func (o outcome) result(t registry.Txn) (registry.Rev, error) {
+	switch {
+	case o.cause != nil:
+		return registry.Rev{}, unknown(o.cause)
+	case o.dead:
+		return registry.Rev{}, fmt.Errorf("%w: %s", registry.ErrSessionLost, t.Then[o.failed-len(t.If)])
+	case o.failed >= 0:
+		return registry.Rev{}, registry.Conflict(t, o.failed)
+	}
+	return o.rev, nil
+}
+
+// commit applies t, which has passed CheckTxn and has an ID, or changes nothing.
+func (s *Server) commit(m *machine, t registry.Txn) outcome {
+	o := s.judge(t)
+	if o.failed < 0 && len(t.Then) > 0 {
+		s.seq++
+		for i := range t.Then {
+			s.apply(&t.Then[i], t.ID)
+		}
+	}
+	o.rev = s.rev()
+	m.countTxn(t, o)
+	s.recordTxn(m, t, o)
+	return o
+}
+
+// judge tells whether t can be applied to what is stored now.
+func (s *Server) judge(t registry.Txn) outcome {
+	for i := range t.If {
+		if !s.holds(&t.If[i]) {
+			return outcome{failed: i}
+		}
+	}
+	for i := range t.Then {
+		o := &t.Then[i]
+		if o.Kind == registry.OpCreateOwned && s.sessions[o.Session] == nil {
+			return outcome{failed: len(t.If) + i, dead: true}
+		}
+		if !s.applies(o) {
+			return outcome{failed: len(t.If) + i}
+		}
+	}
+	return outcome{failed: -1}
+}
+
+func (s *Server) holds(c *registry.Cond) bool {
+	switch c.Kind {
+	case registry.CondAbsent:
+		return s.nodes[c.Key] == nil
+	case registry.CondAt:
+		return s.at(c.Key, c.Rev)
+	case registry.CondAlive:
+		return s.sessions[c.Session] != nil
+	default: // CondDead: CheckTxn lets no other pass
+		return s.sessions[c.Session] == nil
+	}
+}
+
+func (s *Server) applies(o *registry.Op) bool {
+	switch o.Kind {
+	case registry.OpSet, registry.OpDelete:
+		return s.at(o.Key, o.Rev)
+	default: // OpCreate, OpCreateOwned
+		return s.nodes[o.Key] == nil
+	}
+}
+
+func (s *Server) at(key registry.Key, rev registry.Rev) bool {
+	n := s.nodes[key]
+	return n != nil && n.entry.Modified == rev
+}
+
+// apply makes the change o at the commit s.seq. Values are copied: the caller's memory
+// is its own again when Txn returns.
+func (s *Server) apply(o *registry.Op, id registry.TxnID) {
+	switch o.Kind {
+	case registry.OpDelete:
+		n := s.nodes[o.Key]
+		if owner := s.sessions[n.entry.Owner]; owner != nil {
+			delete(owner.owned, o.Key)
+		}
+		s.remove(n)
+	case registry.OpSet:
+		n := s.nodes[o.Key]
+		e := *n.entry
+		e.Value, e.Modified, e.Txn = bytes.Clone(o.Value), s.rev(), id
+		n.entry = &e
+		n.dir.changed(e.Key, &e, e.Modified)
+	default: // OpCreate, OpCreateOwned
+		e := &registry.Entry{
+			Key: o.Key, Value: bytes.Clone(o.Value),
+			Created: s.rev(), Modified: s.rev(), Owner: o.Session, Txn: id,
+		}
+		if o.Kind == registry.OpCreate {
+			e.Owner = "" // whatever the Op says
+		} else {
+			s.sessions[o.Session].own(o.Key)
+		}
+		n := &node{dir: s.dir(o.Key.Dir()), entry: e}
+		s.nodes[o.Key], n.dir.nodes[o.Key] = n, n
+		n.dir.changed(o.Key, e, e.Modified)
+	}
+}
+
+// remove takes n away at the commit s.seq.
+func (s *Server) remove(n *node) {
+	key := n.entry.Key
+	delete(s.nodes, key)
+	delete(n.dir.nodes, key)
+	n.dir.changed(key, nil, s.rev())
+	s.dropDir(n.dir)
+}
