@@ -1,0 +1,112 @@
+package registry_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// scripted is a registry whose answers to Txn are written down beforehand: one step for
+// each call, and once they are used up, none goes wrong.
+type scripted struct {
+	registry.Registry
+	steps []step
+	gets  []error // the answers to Get, likewise; nil passes
+	sent  []registry.TxnID
+	read  int
+	fresh int
+}
+
+type step func(ctx context.Context, reg registry.Registry, t registry.Txn) (registry.Rev, error)
+
+func (s *scripted) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+	s.sent = append(s.sent, t.ID)
+	if len(s.steps) == 0 {
+		return s.Registry.Txn(ctx, t)
+	}
+	do := s.steps[0]
+	s.steps = s.steps[1:]
+	return do(ctx, s.Registry, t)
+}
+
+func (s *scripted) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+	s.read++
+	if o.Fresh {
+		s.fresh++
+	}
+	if len(s.gets) > 0 {
+		err := s.gets[0]
+		s.gets = s.gets[1:]
+		if err != nil {
+			return registry.Entry{}, err
+		}
+	}
+	return s.Registry.Get(ctx, key, o)
+}
+
+// pass sends the transaction and returns the answer.
+func pass(ctx context.Context, reg registry.Registry, t registry.Txn) (registry.Rev, error) {
+	return reg.Txn(ctx, t)
+}
+
+// loseReply sends the transaction, and nobody hears what came of it.
+func loseReply(ctx context.Context, reg registry.Registry, t registry.Txn) (registry.Rev, error) {
+	_, err := reg.Txn(ctx, t)
+	return registry.Rev{}, fmt.Errorf("%w: the reply was lost (%v)", registry.ErrUnknownOutcome, err)
+}
+
+// loseRequest sends nothing, and nobody knows.
+func loseRequest(context.Context, registry.Registry, registry.Txn) (registry.Rev, error) {
+	return registry.Rev{}, fmt.Errorf("%w: the request was lost", registry.ErrUnknownOutcome)
+}
+
+// answer returns err and sends nothing.
+func answer(err error) step {
+	return func(context.Context, registry.Registry, registry.Txn) (registry.Rev, error) {
+		return registry.Rev{}, err
+	}
+}
+
+// after does the step when something else has happened.
+func after(happens func(), do step) step {
+	return func(ctx context.Context, reg registry.Registry, t registry.Txn) (registry.Rev, error) {
+		happens()
+		return do(ctx, reg, t)
+	}
+}
+
+// client returns a handle on a new memory server, which is closed with the test.
+func client(t *testing.T) *memory.Client {
+	return clientOf(t, memory.New(), "a")
+}
+
+func clientOf(t *testing.T, s *memory.Server, name string) *memory.Client {
+	c := s.Client(name)
+	t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
+	return c
+}
+
+func commit(t *testing.T, reg registry.Registry, ops ...registry.Op) registry.Rev {
+	t.Helper()
+	rev, err := reg.Txn(context.Background(), registry.Txn{Then: ops})
+	require.NoError(t, err)
+	return rev
+}
+
+func get(t *testing.T, reg registry.Registry, key registry.Key) registry.Entry {
+	t.Helper()
+	e, err := reg.Get(context.Background(), key, registry.ReadOptions{Fresh: true})
+	require.NoError(t, err)
+	return e
+}
+
+func isAbsent(t *testing.T, reg registry.Registry, key registry.Key) {
+	t.Helper()
+	_, err := reg.Get(context.Background(), key, registry.ReadOptions{Fresh: true})
+	require.ErrorIs(t, err, registry.ErrNotFound)
+}
