@@ -206,7 +206,7 @@ func closeWakes(t *test) {
 	for range calls {
 		got := <-results
 		require.ErrorIs(t, got.err, registry.ErrClosed, got.call)
-		require.Less(t, got.at.Sub(closing), 200*time.Millisecond+slack, "%s was woken by Close", got.call)
+		require.Less(t, got.at.Sub(closing), t.bound(200*time.Millisecond), "%s was woken by Close", got.call)
 	}
 	heal()
 }
@@ -234,7 +234,7 @@ func closeWhileUnreachable(t *test) {
 	t.partition("a", Blackhole)
 	start := time.Now()
 	_ = r.Close(t.within(200 * time.Millisecond))
-	require.Less(t, time.Since(start), 200*time.Millisecond+slack, "Close returned by its context")
+	require.Less(t, time.Since(start), t.bound(200*time.Millisecond), "Close returned by its context")
 	require.NoError(t, is(s, registry.SessionClosed))
 	t.eventually(s.TTL(), "the session is left to expire", func() error { return t.gone(t.b(), "~k") })
 }

@@ -140,12 +140,19 @@ func (t *test) settle(real time.Duration) {
 	t.pause(real)
 }
 
-// eventually fails the case unless ok returns nil within d, and slack in real time.
+// bound is d with what the clock may add to it: a busy machine in real time, and in a
+// bubble the order of what happens at one instant.
+func (t *test) bound(d time.Duration) time.Duration {
+	if t.bubble {
+		return d + pollEvery
+	}
+	return d + slack
+}
+
+// eventually fails the case unless ok returns nil within the bound of d.
 func (t *test) eventually(d time.Duration, what string, ok func() error) {
 	t.Helper()
-	if !t.bubble {
-		d += slack
-	}
+	d = t.bound(d)
 	end := time.Now().Add(d)
 	for {
 		err := ok()
@@ -159,13 +166,10 @@ func (t *test) eventually(d time.Duration, what string, ok func() error) {
 	}
 }
 
-// closed fails the case unless ch is closed within d, and slack in real time.
+// closed fails the case unless ch is closed within the bound of d.
 func (t *test) closed(ch <-chan struct{}, d time.Duration, what string) {
 	t.Helper()
-	if !t.bubble {
-		d += slack
-	}
-	d += pollEvery // a timer of the same instant may come first
+	d = t.bound(d)
 	select {
 	case <-ch:
 	case <-time.After(d):
