@@ -169,6 +169,7 @@ func abaPlain(t *test) {
 	var old []registry.Rev
 	for range t.n(50, 20) {
 		made := t.create(a, "k", "same")
+		staleRevsConflict(t, "k", old)
 		set := t.do(b, registry.Set("k", made, []byte("same")))
 		staleRevsConflict(t, "k", append(old, made))
 		t.do(a, registry.Delete("k", set))
@@ -180,7 +181,10 @@ func abaPlain(t *test) {
 // the Revs that it had earlier.
 func staleRevsConflict(t *test, key registry.Key, old []registry.Rev) {
 	t.Helper()
-	for _, rev := range []registry.Rev{old[0], old[len(old)-1]} {
+	for i, rev := range old {
+		if i >= 2 && i < len(old)-3 {
+			continue
+		}
 		before := t.get(t.a(), key)
 		t.refused(t.b(), registry.Txn{If: []registry.Cond{registry.At(key, rev)}}, 0)
 		t.refused(t.b(), registry.Txn{Then: []registry.Op{registry.Set(key, rev, []byte("stale"))}}, 0)
@@ -196,6 +200,7 @@ func abaOwned(t *test) {
 		s := t.session(a)
 		for range t.n(10, 5) { // the same session makes it again and again
 			made := t.do(a, registry.CreateOwned("~k", []byte("same"), s.ID()))
+			staleRevsConflict(t, "~k", old)
 			set := t.do(a, registry.Set("~k", made, []byte("same")))
 			staleRevsConflict(t, "~k", append(old, made))
 			t.do(a, registry.Delete("~k", set))

@@ -64,6 +64,11 @@ func Try(t *testing.T, b Backend, code string) (complaints []string) {
 	if !ok {
 		t.Fatalf("try case %s: there is none", code)
 	}
+	defer func() { // a bubble that cannot end, because a goroutine is left, panics
+		if p := recover(); p != nil {
+			complaints = append(complaints, fmt.Sprint(p))
+		}
+	}()
 	b.inBubble(t, func(t *testing.T) {
 		complaints = record(t, func(tb testing.TB) { c.run(newTest(tb, b)) })
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -426,21 +425,19 @@ func outlivesContext(t *test) {
 
 func changedTells(t *test) {
 	s := t.session(t.a())
-	var mu sync.Mutex
 	var seen []registry.SessionState
 	stop := t.spawn(func(ctx context.Context) error {
-		for {
+		for range 20 { // not for ever: there are four changes
 			changed := s.Changed()
 			st := state(s)
-			mu.Lock()
 			seen = append(seen, st)
-			mu.Unlock()
 			select {
 			case <-changed:
 			case <-ctx.Done():
 				return nil
 			}
 		}
+		return errors.New("Changed is closed without a change")
 	})
 	t.settle(50 * time.Millisecond)
 	heal := t.partition("a", Refuse)

@@ -162,6 +162,9 @@ func independentWatchers(t *test) {
 		all = append(all, t.follow(a, "d"))
 	}
 	all = append(all, t.follow(t.b(), "d"), t.follow(a, "d/sub"))
+	for _, f := range all {
+		f.next()
+	}
 	for i := range 10 {
 		t.create(a, registry.Key(fmt.Sprintf("d/k%d", i)), "")
 		t.create(a, registry.Key(fmt.Sprintf("d/sub/k%d", i)), "")
