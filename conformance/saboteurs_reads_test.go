@@ -61,6 +61,30 @@ var readSaboteurs = []saboteur{
 		}),
 	},
 	{
+		conformance.PlainReadsNeverGoBack, "reconnects to a member that is behind", "R02",
+		func(_ testing.TB, s *conformance.Store) {
+			moved := false
+			wrapHandles(s, func(r registry.Registry) registry.Registry {
+				var old registry.Entry
+				return &broken{Registry: r, get: func(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+					e, err := r.Get(ctx, key, o)
+					if moved && !o.Fresh && err == nil && old.Key == key {
+						return old, nil
+					}
+					if old.Key == "" {
+						old = e
+					}
+					return e, err
+				}}
+			})
+			partition := s.Partition
+			s.Partition = func(machine string, c conformance.Cut) (heal func()) {
+				moved = true
+				return partition(machine, c)
+			}
+		},
+	},
+	{
 		conformance.ReadYourWrites, "reads a follower that has not heard of the handle's last write", "R01",
 		handles(func(r registry.Registry) registry.Registry {
 			cached := map[registry.Key]registry.Entry{}

@@ -78,6 +78,23 @@ var sessionSaboteurs = []saboteur{
 		},
 	},
 	{
+		conformance.SessionsAreRenewed, "opens new sessions after a restart of the store", "S04",
+		func(_ testing.TB, s *conformance.Store) {
+			var open []registry.SessionID
+			wrapSessions(s, func(_ string, x registry.Session) registry.Session {
+				open = append(open, x.ID())
+				return x
+			})
+			restart := s.Restart
+			s.Restart = func() {
+				for _, id := range open {
+					s.Expire(id)
+				}
+				restart()
+			}
+		},
+	},
+	{
 		conformance.SessionsAreIndependent, "has one lease for all sessions of a handle", "S14",
 		handles(func(r registry.Registry) registry.Registry {
 			var all []registry.Session

@@ -74,6 +74,9 @@ func TestEveryPromiseHasASaboteur(t *testing.T) {
 		assert.Contains(t, proves[s.code], s.promise, "%s is meant for the promise that the saboteur breaks: %s", s.code, s.does)
 		sabotaged[s.promise] = true
 	}
+	for _, c := range conformance.Cases() {
+		assert.True(t, slices.ContainsFunc(saboteurs(), func(s saboteur) bool { return s.code == c.Code }), "%s can fail", c.Title())
+	}
 	for _, p := range conformance.Promises() {
 		assert.True(t, proved[p], "a case proves that %s", p)
 		assert.True(t, sabotaged[p], "a saboteur breaks that %s", p)

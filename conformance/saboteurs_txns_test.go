@@ -99,6 +99,16 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
+		conformance.CreateNeedsAbsence, "looks whether the key is there, and then creates it", "T16",
+		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			if _, err := r.Get(ctx, t.Then[0].Key, registry.ReadOptions{}); err == nil {
+				return registry.Rev{}, registry.Conflict(t, 0)
+			}
+			time.Sleep(time.Microsecond)
+			return r.Txn(ctx, rebased(r, ctx, t, registry.OpCreate))
+		}),
+	},
+	{
 		conformance.ChangeNeedsTheRev, "writes whatever the Rev", "T11",
 		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			return r.Txn(ctx, rebased(r, ctx, t, registry.OpSet))
@@ -333,6 +343,31 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
+		conformance.TooLargeIsRefused, "sends what is too large, which costs the connection and its sessions", "Z03",
+		func(_ testing.TB, s *conformance.Store) {
+			var last registry.SessionID
+			wrapHandles(s, func(r registry.Registry) registry.Registry {
+				return &broken{
+					Registry: r,
+					txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+						rev, err := r.Txn(ctx, t)
+						if errors.Is(err, registry.ErrTooLarge) {
+							s.Expire(last)
+						}
+						return rev, err
+					},
+					session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+						x, err := r.OpenSession(ctx, o)
+						if err == nil {
+							last = x.ID()
+						}
+						return x, err
+					},
+				}
+			})
+		},
+	},
+	{
 		conformance.LimitsAreKept, "refuses a transaction that is just within the limits", "Z02",
 		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.If)+len(t.Then) >= r.Limits().TxnItems {
@@ -549,6 +584,16 @@ var outcomeSaboteurs = []saboteur{
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrUnavailable) {
 				err = registry.ErrNotFound
+			}
+			return e, err
+		}),
+	},
+	{
+		conformance.UnavailableIsSaid, "returns the store's own error", "F05",
+		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+			e, err := r.Get(ctx, key, o)
+			if errors.Is(err, registry.ErrUnavailable) {
+				err = errors.New("etcdserver: no leader")
 			}
 			return e, err
 		}),

@@ -57,17 +57,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.WatchFollowsChanges, "says nothing after the snapshot", "W02",
-		watchers(func(w registry.Watcher) registry.Watcher {
-			told := false
-			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
-				if told {
-					<-ctx.Done()
-					return registry.Batch{}, ctx.Err()
-				}
-				told = true
-				return w.Next(ctx)
-			}}
-		}),
+		watchers(afterSnapshotSilent),
 	},
 	{
 		conformance.WatchFollowsChanges, "tells one of two watchers of a directory", "W04",
@@ -79,15 +69,7 @@ var watchSaboteurs = []saboteur{
 					watched[dir] = true
 					return w, err
 				}
-				first := true
-				return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
-					if first {
-						first = false
-						return w.Next(ctx)
-					}
-					<-ctx.Done()
-					return registry.Batch{}, ctx.Err()
-				}}, nil
+				return afterSnapshotSilent(w), nil
 			}}
 		}),
 	},
@@ -163,16 +145,14 @@ var watchSaboteurs = []saboteur{
 		conformance.NeverOlderAfterNewer, "now and then delivers an event of before a reconnection again", "W18",
 		batches(func() func(*registry.Batch) {
 			n := 0
-			var old registry.Entry
+			first := map[registry.Key]registry.Entry{}
 			return func(b *registry.Batch) {
-				if len(b.Puts) == 0 {
-					return
-				}
-				if n++; n%5 == 1 {
-					old = b.Puts[0]
-				} else if n%5 == 0 {
-					if i := slices.IndexFunc(b.Puts, func(e registry.Entry) bool { return e.Key == old.Key }); i >= 0 {
-						b.Puts[i] = old
+				n++
+				for i, e := range b.Puts {
+					if _, ok := first[e.Key]; !ok {
+						first[e.Key] = e
+					} else if n%5 == 0 {
+						b.Puts[i] = first[e.Key]
 					}
 				}
 			}
@@ -309,6 +289,37 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
+		conformance.WatchOutlivesConnections, "passes the store's complaint about lost history on", "W08",
+		func(_ testing.TB, s *conformance.Store) {
+			var open []registry.Watcher
+			wrapHandles(s, func(r registry.Registry) registry.Registry {
+				return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
+					w, err := r.Watch(ctx, dir, registry.WatchOptions{})
+					open = append(open, w)
+					return w, err
+				}}
+			})
+			s.Compact = func() {
+				for _, w := range open {
+					w.Close()
+				}
+			}
+		},
+	},
+	{
+		conformance.WatchOutlivesConnections, "takes up only so many watches after a reconnection", "Z05",
+		handles(func(r registry.Registry) registry.Registry {
+			n := 0
+			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
+				w, err := r.Watch(ctx, dir, registry.WatchOptions{})
+				if n++; err != nil || n < 128 {
+					return w, err
+				}
+				return afterSnapshotSilent(w), nil
+			}}
+		}),
+	},
+	{
 		conformance.WatchEndsWithItsContext, "forgets the context of Watch", "W21",
 		handles(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
@@ -403,4 +414,17 @@ var watchSaboteurs = []saboteur{
 			}}
 		}),
 	},
+}
+
+// afterSnapshotSilent says nothing after the first batch.
+func afterSnapshotSilent(w registry.Watcher) registry.Watcher {
+	told := false
+	return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
+		if told {
+			<-ctx.Done()
+			return registry.Batch{}, ctx.Err()
+		}
+		told = true
+		return w.Next(ctx)
+	}}
 }
