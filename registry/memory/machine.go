@@ -91,7 +91,7 @@ func (s *Server) disturb(f func(), ms ...*machine) {
 			x.run(now)
 		}
 		for w := range m.watchers {
-			w.wake()
+			w.tune()
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (m *machine) reset() {
 // gap makes the watchers of m forget what they have not delivered: they begin again.
 func (m *machine) gap() {
 	for w := range m.watchers {
-		w.pending, w.resync = nil, true
+		w.restart()
 	}
 }
 

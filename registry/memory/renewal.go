@@ -20,16 +20,42 @@ func (x *session) span() time.Duration { return x.ttl - x.ttl/10 }
 // that take half a TTL still come in time.
 func (x *session) patience() time.Duration { return x.ttl - x.ttl/20*3 }
 
-// A session rests while nothing can come between it and the server: each renewal is then
-// confirmed the moment it is sent, and as good as made. confirmed and next tell only where
-// in time the renewals lie. Whatever might change that calls unrest before and run after.
+// A session rests while nothing can happen to it: each renewal gets through, in the same
+// time, and is answered soon enough. Then none is made; confirmed and next tell where in
+// time they lie. Whatever may put an end to that calls unrest before and run after.
+
+// mayRest reports that the session can be left to itself, with the renewals that are
+// under way.
+func (x *session) mayRest() bool {
+	m := x.client.machine
+	if !x.alive || x.state != registry.SessionConnected || x.server.pauses > 0 ||
+		!m.connected() || m.starved > 0 ||
+		m.requests.delay > x.patience()-x.interval()-m.replies.delay { // their sum may overflow
+		return false
+	}
+	slices.SortFunc(x.flights, func(f, g flight) int { return f.sent.Compare(g.sent) })
+	sent := x.confirmed
+	for _, f := range x.flights {
+		sent = sent.Add(x.interval())
+		if f.dead || f != m.flight(sent, f.way) {
+			return false
+		}
+	}
+	return x.next.Equal(sent.Add(x.interval()))
+}
 
 // renewed is when the last confirmed renewal was sent.
 func (x *session) renewed(now time.Time) time.Time {
+	m := x.client.machine
+	return x.lastSent(now, m.requests.delay+m.replies.delay)
+}
+
+// lastSent is when the last renewal was sent that went as far, up to now, as takes d.
+func (x *session) lastSent(now time.Time, d time.Duration) time.Time {
 	if !x.resting {
 		return x.confirmed
 	}
-	since := max(now.Sub(x.confirmed), 0)
+	since := max(now.Sub(x.confirmed)-d, 0)
 	return x.confirmed.Add(since - since%x.interval())
 }
 
@@ -39,10 +65,21 @@ func (x *session) unrest(now time.Time) {
 	if !x.resting {
 		return
 	}
+	m := x.client.machine
+	received := x.lastSent(now, m.requests.delay)
+	if received.After(x.confirmed) { // else expires tells
+		x.expires = later(x.expires, received.Add(m.requests.delay+x.ttl))
+	}
 	x.confirmed = x.renewed(now)
-	x.next = x.confirmed.Add(x.interval())
-	x.expires = x.confirmed.Add(x.ttl)
 	x.resting = false
+	x.flights = nil
+	for x.next = x.confirmed.Add(x.interval()); !x.next.After(now); x.next = x.next.Add(x.interval()) {
+		way := Requests
+		if !x.next.After(received) {
+			way = Replies
+		}
+		x.flights = append(x.flights, m.flight(x.next, way))
+	}
 }
 
 // run makes happen what falls due up to now, in order, and sees to what comes later.
@@ -68,13 +105,6 @@ func (x *session) run(now time.Time) {
 	if !x.alive && x.err != nil {
 		x.client.machine.forget(x)
 	}
-}
-
-func (x *session) mayRest() bool {
-	m := x.client.machine
-	return x.alive && x.state == registry.SessionConnected && len(x.flights) == 0 &&
-		m.calm && m.starved == 0 && x.server.pauses == 0 &&
-		x.next.Equal(x.confirmed.Add(x.interval()))
 }
 
 func (x *session) wakeIn(d time.Duration) {
@@ -120,11 +150,20 @@ func (x *session) open() bool { return x.state != 0 && x.err == nil }
 
 // flight is a renewal on its way, or the answer to it.
 type flight struct {
-	sent   time.Time
+	sent   time.Time // the renewal
 	way    Direction
 	due    time.Time // at the end of the way
 	resets int       // of the way when it set out
 	dead   bool      // the answer: there is no such session
+}
+
+// flight returns a renewal, or the answer to it, that has met with no change.
+func (m *machine) flight(sent time.Time, d Direction) flight {
+	f := flight{sent: sent, way: d, due: sent.Add(m.requests.delay), resets: m.way(d).resets}
+	if d == Replies {
+		f.due = f.due.Add(m.replies.delay)
+	}
+	return f
 }
 
 func (x *session) renew(at time.Time) {

@@ -23,6 +23,8 @@ type Server struct {
 	pauses int
 	queue  []*message // what arrived during a pause
 
+	touched []*directory // those with something fresh
+
 	recording bool
 	log       []Commit
 }
@@ -70,6 +72,13 @@ type directory struct {
 	path     registry.Key
 	nodes    map[registry.Key]*node
 	watchers map[*watcher]struct{}
+	fresh    []change // of the commit that is being made, for the watchers
+}
+
+// change is what a commit did to a key of a directory.
+type change struct {
+	key   registry.Key
+	entry *registry.Entry // nil if it is gone
 }
 
 // dir returns the directory of that path, which it makes if need be. One that is left
@@ -85,6 +94,31 @@ func (s *Server) dir(path registry.Key) *directory {
 		s.dirs[path] = d
 	}
 	return d
+}
+
+// changed notes that key is now e, or gone if e is nil.
+func (s *Server) changed(d *directory, key registry.Key, e *registry.Entry) {
+	if len(d.watchers) == 0 {
+		return
+	}
+	if len(d.fresh) == 0 {
+		s.touched = append(s.touched, d)
+	}
+	d.fresh = append(d.fresh, change{key, e})
+}
+
+// publish tells the watchers of all changes of the commit s.seq.
+func (s *Server) publish() {
+	rev := s.rev()
+	for _, d := range s.touched {
+		for w := range d.watchers {
+			w.merge(d.fresh, rev)
+		}
+		clear(d.fresh)
+		d.fresh = d.fresh[:0]
+	}
+	clear(s.touched)
+	s.touched = s.touched[:0]
 }
 
 func (s *Server) dropDir(d *directory) {

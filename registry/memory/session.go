@@ -149,6 +149,9 @@ func (x *session) Close(ctx context.Context) error {
 
 // endSessions has the server end sessions that their owner has finished with.
 func endSessions(ctx context.Context, c *Client, all []*session) error {
+	if len(all) == 0 {
+		return nil
+	}
 	s := c.server
 	end := func() {
 		for _, x := range all {
@@ -238,6 +241,7 @@ func (s *Server) dropSession(x *session) {
 		s.remove(s.nodes[key])
 	}
 	x.owned = nil
+	s.publish()
 	s.recordSession(x, Commit{Ended: x.id, Gone: gone})
 }
 

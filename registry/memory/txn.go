@@ -35,6 +35,7 @@ func (s *Server) commit(m *machine, t registry.Txn) outcome {
 		for i := range t.Then {
 			s.apply(&t.Then[i], t.ID)
 		}
+		s.publish()
 	}
 	o.rev = s.rev()
 	m.countTxn(t, o)
@@ -103,7 +104,7 @@ func (s *Server) apply(o *registry.Op, id registry.TxnID) {
 		e := *n.entry
 		e.Value, e.Modified, e.Txn = bytes.Clone(o.Value), s.rev(), id
 		n.entry = &e
-		n.dir.changed(e.Key, &e, e.Modified)
+		s.changed(n.dir, e.Key, &e)
 	default: // OpCreate, OpCreateOwned
 		e := &registry.Entry{
 			Key: o.Key, Value: bytes.Clone(o.Value),
@@ -116,7 +117,7 @@ func (s *Server) apply(o *registry.Op, id registry.TxnID) {
 		}
 		n := &node{dir: s.dir(o.Key.Dir()), entry: e}
 		s.nodes[o.Key], n.dir.nodes[o.Key] = n, n
-		n.dir.changed(o.Key, e, e.Modified)
+		s.changed(n.dir, o.Key, e)
 	}
 }
 
@@ -125,6 +126,6 @@ func (s *Server) remove(n *node) {
 	key := n.entry.Key
 	delete(s.nodes, key)
 	delete(n.dir.nodes, key)
-	n.dir.changed(key, nil, s.rev())
+	s.changed(n.dir, key, nil)
 	s.dropDir(n.dir)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // watcher merges the changes of a directory until they are asked for. Commits write to
-// it under the server's lock and never wait for it.
+// it and never wait for it.
 type watcher struct {
 	client *Client
 	dir    *directory
@@ -19,19 +19,21 @@ type watcher struct {
 	done   chan struct{} // closed when the watcher has ended
 	stop   func() bool   // forgets the context given to Watch
 
-	// Guarded by server.mu, for writing by commits; Next, which holds it for reading,
-	// holds mu as well.
+	// mu guards what follows. It is taken under server.mu or alone: readers of deltas keep
+	// clear of the server's lock, or a hundred of them would hold up every commit.
 	mu      sync.Mutex
-	resync  bool // the next batch is a Snapshot, made from the directory as it is then
+	resync  bool // the next batch is a Snapshot, of the directory as it is then
 	pending map[registry.Key]*registry.Entry
 	rev     registry.Rev // of the last change in pending
 	due     time.Time    // when pending arrives, if replies are delayed
+	muted   bool         // nothing gets through the link
+	severed bool         // no Snapshot can be had
 	err     error        // why done is closed
 }
 
-// slack is by how much the pending changes may outnumber the directory before they are
-// given up for a Snapshot: a reader that sleeps while keys come and go costs no more
-// than what is there.
+// slack is by how much pending changes may outnumber the directory before they are given
+// up for a Snapshot: a reader that sleeps while keys come and go costs no more than what
+// is there.
 const slack = 64
 
 // Watch is described in registry.Registry. It fails if the server cannot be reached.
@@ -77,6 +79,7 @@ func (c *Client) addWatcher(ctx context.Context, dir registry.Key) *watcher {
 		done:   make(chan struct{}),
 		resync: true,
 	}
+	w.tune()
 	w.dir.watchers[w] = struct{}{}
 	c.watchers[w] = struct{}{}
 	c.machine.watchers[w] = struct{}{}
@@ -94,11 +97,15 @@ func (w *watcher) Next(ctx context.Context) (registry.Batch, error) {
 		if err := ctx.Err(); err != nil {
 			return registry.Batch{}, fmt.Errorf("watch %s: %w", w.dir.path, err)
 		}
-		b, ok, err := w.take()
-		if err != nil {
-			return registry.Batch{}, fmt.Errorf("watch %s: %w", w.dir.path, err)
+		b, err := w.delta()
+		if b.Kind == 0 && err == nil {
+			b, err = w.snapshot()
 		}
-		if ok {
+		switch {
+		case err != nil:
+			return registry.Batch{}, fmt.Errorf("watch %s: %w", w.dir.path, err)
+		case b.Kind != 0:
+			w.client.machine.events.Add(int64(len(b.Puts) + len(b.Deletes)))
 			return b, nil
 		}
 		select {
@@ -119,10 +126,15 @@ func (w *watcher) Close() error {
 
 // end ends the watcher, if it has not ended. The server's lock is held.
 func (w *watcher) end(err error) {
-	if w.err != nil {
+	w.mu.Lock()
+	ended := w.err != nil
+	if !ended {
+		w.err, w.pending = err, nil
+	}
+	w.mu.Unlock()
+	if ended {
 		return
 	}
-	w.err, w.pending = err, nil
 	delete(w.dir.watchers, w)
 	delete(w.client.watchers, w)
 	delete(w.client.machine.watchers, w)
@@ -131,37 +143,15 @@ func (w *watcher) end(err error) {
 	close(w.done)
 }
 
-// take returns the next batch, if there is one.
-func (w *watcher) take() (registry.Batch, bool, error) {
-	s := w.client.server
-	s.mu.RLock()
+// delta returns the pending changes, or no Batch if there are none to be had.
+func (w *watcher) delta() (registry.Batch, error) {
 	w.mu.Lock()
-	b, shared, err := w.takeLocked()
-	w.mu.Unlock()
-	s.mu.RUnlock()
-	if b.Kind == 0 {
-		return b, false, err
+	if w.err != nil || len(w.pending) == 0 || w.muted || !w.due.IsZero() && time.Now().Before(w.due) {
+		defer w.mu.Unlock()
+		return registry.Batch{}, w.err
 	}
-	b.Puts = copySorted(shared)
-	slices.Sort(b.Deletes)
-	w.client.machine.events.Add(int64(len(b.Puts) + len(b.Deletes)))
-	return b, true, nil
-}
-
-func (w *watcher) takeLocked() (b registry.Batch, puts []*registry.Entry, err error) {
-	s := w.client.server
-	switch {
-	case w.err != nil:
-		return b, nil, w.err
-	case !w.mayDeliver():
-		return b, nil, nil
-	case w.resync:
-		w.resync = false
-		return registry.Batch{Kind: registry.Snapshot, Rev: s.rev()}, s.children(w.dir.path), nil
-	case len(w.pending) == 0:
-		return b, nil, nil
-	}
-	b = registry.Batch{Kind: registry.Delta, Rev: w.rev}
+	b := registry.Batch{Kind: registry.Delta, Rev: w.rev}
+	var puts []*registry.Entry
 	for key, e := range w.pending {
 		if e == nil {
 			b.Deletes = append(b.Deletes, key)
@@ -170,42 +160,78 @@ func (w *watcher) takeLocked() (b registry.Batch, puts []*registry.Entry, err er
 		}
 	}
 	clear(w.pending)
-	return b, puts, nil
+	w.mu.Unlock()
+
+	b.Puts = copySorted(puts)
+	slices.Sort(b.Deletes)
+	return b, nil
 }
 
-// mayDeliver reports whether the link lets through what there is. A Snapshot has to be
-// asked for, which takes both directions and a server that answers.
-func (w *watcher) mayDeliver() bool {
+// snapshot returns the directory, or no Batch if that is not wanted or not to be had.
+func (w *watcher) snapshot() (registry.Batch, error) {
+	w.mu.Lock()
+	wanted := w.resync && w.err == nil
+	w.mu.Unlock()
+	if !wanted {
+		return registry.Batch{}, nil
+	}
+
+	s := w.client.server
+	s.mu.RLock() // comes before w.mu
+	w.mu.Lock()
+	if w.err != nil || w.muted || w.severed {
+		defer s.mu.RUnlock()
+		defer w.mu.Unlock()
+		return registry.Batch{}, w.err
+	}
+	w.resync = false
+	b := registry.Batch{Kind: registry.Snapshot, Rev: s.rev()}
+	found := s.children(w.dir.path)
+	w.mu.Unlock()
+	s.mu.RUnlock()
+
+	b.Puts = copySorted(found)
+	return b, nil
+}
+
+// tune takes over the circumstances of the machine. The server's lock is held.
+func (w *watcher) tune() {
 	m := w.client.machine
-	if m.hushed > 0 || m.replies.cuts > 0 {
-		return false
+	w.mu.Lock()
+	w.muted = m.hushed > 0 || m.replies.cuts > 0
+	w.severed = m.requests.cuts > 0 || w.client.server.pauses > 0
+	if m.replies.delay == 0 {
+		w.due = time.Time{}
 	}
-	if w.resync {
-		return m.requests.cuts == 0 && w.client.server.pauses == 0
-	}
-	return m.replies.delay == 0 || !time.Now().Before(w.due)
+	w.mu.Unlock()
+	w.wake()
 }
 
-// changed tells the watchers of d that key is now e, or gone if e is nil. It is called
-// when d has been changed, under the server's lock.
-func (d *directory) changed(key registry.Key, e *registry.Entry, rev registry.Rev) {
-	for w := range d.watchers {
-		w.merge(key, e, rev)
-	}
+// restart makes the watcher begin again, with a Snapshot.
+func (w *watcher) restart() {
+	w.mu.Lock()
+	w.pending, w.resync = nil, true
+	w.mu.Unlock()
 }
 
-func (w *watcher) merge(key registry.Key, e *registry.Entry, rev registry.Rev) {
+// merge adds changes of one commit, which are told of together or not at all.
+func (w *watcher) merge(changes []change, rev registry.Rev) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.resync {
-		return // the Snapshot will have it
-	}
-	if w.pending == nil {
-		w.pending = make(map[registry.Key]*registry.Entry)
+		return // the Snapshot will have them
 	}
 	if d := w.client.machine.replies.delay; d > 0 && len(w.pending) == 0 {
 		w.due = time.Now().Add(d)
 		time.AfterFunc(d, w.wake)
 	}
-	w.pending[key], w.rev = e, rev
+	if w.pending == nil {
+		w.pending = make(map[registry.Key]*registry.Entry)
+	}
+	for _, c := range changes {
+		w.pending[c.key] = c.entry
+	}
+	w.rev = rev
 	if len(w.pending) > len(w.dir.nodes)+slack {
 		w.pending, w.resync = nil, true
 	}

@@ -1,0 +1,476 @@
+package memory_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// cuts are the ways to cut machine a off.
+var cuts = []struct {
+	name    string
+	cut     func(*memory.Server) (heal func())
+	arrives bool // requests reach the server
+}{
+	{"both ways", func(s *memory.Server) func() { return s.Partition("a") }, false},
+	{"requests", func(s *memory.Server) func() { return s.PartitionOneWay("a", memory.Requests) }, false},
+	{"replies", func(s *memory.Server) func() { return s.PartitionOneWay("a", memory.Replies) }, true},
+}
+
+func TestCut(t *testing.T) {
+	for _, cut := range cuts {
+		t.Run(cut.name, func(t *testing.T) {
+			bubble(t, "a read gives up at the bound", func(t *testing.T, s *memory.Server) {
+				a := connect(t, s, "a")
+				cut.cut(s)
+				took(t, memory.CallTimeout, func() {
+					_, err := a.Get(t.Context(), "k", registry.ReadOptions{})
+					require.ErrorIs(t, err, registry.ErrUnavailable)
+				})
+				took(t, memory.CallTimeout, func() {
+					_, err := a.List(t.Context(), "k", registry.ReadOptions{})
+					require.ErrorIs(t, err, registry.ErrUnavailable)
+				})
+				took(t, memory.CallTimeout, func() {
+					_, err := a.Watch(t.Context(), "k", registry.WatchOptions{})
+					require.ErrorIs(t, err, registry.ErrUnavailable)
+				})
+			})
+			bubble(t, "a read gives up with its context and keeps the cause", func(t *testing.T, s *memory.Server) {
+				a := connect(t, s, "a")
+				cut.cut(s)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				took(t, time.Second, func() {
+					_, err := a.Get(ctx, "k", registry.ReadOptions{})
+					require.ErrorIs(t, err, registry.ErrUnavailable)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				})
+			})
+			bubble(t, "a read goes on when the link is healed", func(t *testing.T, s *memory.Server) {
+				a, b := connect(t, s, "a"), connect(t, s, "b")
+				heal := cut.cut(s)
+				create(t, b, "d/k", "1")
+				time.AfterFunc(time.Second, heal)
+				took(t, time.Second, func() { require.Equal(t, "1", get(t, a, "d/k")) })
+				l, err := a.List(t.Context(), "d", registry.ReadOptions{})
+				require.NoError(t, err)
+				require.Len(t, l.Entries, 1)
+			})
+			for _, end := range []struct {
+				name  string
+				after time.Duration
+			}{{"the bound", memory.CallTimeout}, {"its context", time.Second}, {"the heal", 2 * time.Second}} {
+				bubble(t, "a transaction has an unknown outcome at "+end.name, func(t *testing.T, s *memory.Server) {
+					a, b := connect(t, s, "a"), connect(t, s, "b")
+					heal := cut.cut(s)
+					ctx := t.Context()
+					switch end.name {
+					case "the heal":
+						time.AfterFunc(end.after, heal)
+					case "its context":
+						c, cancel := context.WithTimeout(ctx, end.after)
+						defer cancel()
+						ctx = c
+					}
+					took(t, end.after, func() {
+						_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+						require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+						require.NotErrorIs(t, err, registry.ErrNotApplied)
+						if ctx.Err() != nil {
+							require.ErrorIs(t, err, context.DeadlineExceeded)
+						}
+					})
+					require.Equal(t, cut.arrives, has(t, b, "k"))
+					heal()
+					time.Sleep(time.Minute)
+					require.Equal(t, cut.arrives, has(t, b, "k"), "nothing comes later")
+				})
+			}
+			bubble(t, "a session that was not granted to anyone expires", func(t *testing.T, s *memory.Server) {
+				a := connect(t, s, "a")
+				heal := cut.cut(s)
+				took(t, memory.CallTimeout, func() {
+					_, err := a.OpenSession(t.Context(), registry.SessionOptions{TTL: 10 * time.Second})
+					require.ErrorIs(t, err, registry.ErrUnavailable)
+				})
+				orphans := 0
+				if cut.arrives {
+					orphans = 1
+				}
+				require.Equal(t, orphans, s.Counts("a").Sessions)
+				heal()
+				time.Sleep(7*time.Second - 1)
+				synctest.Wait()
+				require.Equal(t, orphans, s.Counts("a").Sessions)
+				time.Sleep(1)
+				synctest.Wait()
+				require.Zero(t, s.Counts("a").Sessions)
+			})
+			bubble(t, "a call that cannot be sent is refused at once", func(t *testing.T, s *memory.Server) {
+				a := connect(t, s, "a")
+				cut.cut(s)
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				took(t, 0, func() {
+					_, err := a.Get(t.Context(), "//", registry.ReadOptions{})
+					require.ErrorIs(t, err, registry.ErrInvalidKey)
+					_, err = a.Txn(ctx, registry.Txn{})
+					require.ErrorIs(t, err, registry.ErrNotApplied)
+					require.ErrorIs(t, err, context.Canceled)
+					_, err = a.Get(ctx, "k", registry.ReadOptions{})
+					require.ErrorIs(t, err, registry.ErrUnavailable)
+					_, err = a.OpenSession(ctx, registry.SessionOptions{})
+					require.ErrorIs(t, err, registry.ErrUnavailable)
+				})
+			})
+			bubble(t, "other machines do not notice and other handles do", func(t *testing.T, s *memory.Server) {
+				again, b := connect(t, s, "a"), connect(t, s, "b")
+				create(t, b, "k", "1")
+				cut.cut(s)
+				took(t, 0, func() { require.Equal(t, "1", get(t, b, "k")) })
+				_, err := again.Get(t.Context(), "k", registry.ReadOptions{})
+				require.ErrorIs(t, err, registry.ErrUnavailable)
+			})
+			bubble(t, "a connection made during it is cut off too", func(t *testing.T, s *memory.Server) {
+				cut.cut(s)
+				_, err := connect(t, s, "a").Get(t.Context(), "k", registry.ReadOptions{})
+				require.ErrorIs(t, err, registry.ErrUnavailable)
+			})
+			bubble(t, "closing the handle ends what waits", func(t *testing.T, s *memory.Server) {
+				a := connect(t, s, "a")
+				w := watch(t, a, "d")
+				next(t, w)
+				cut.cut(s)
+				time.AfterFunc(time.Second, func() { a.Close(context.Background()) })
+				go func() {
+					_, err := w.Next(t.Context())
+					assert.ErrorIs(t, err, registry.ErrClosed)
+				}()
+				go func() {
+					_, err := a.Txn(t.Context(), registry.Txn{})
+					assert.ErrorIs(t, err, registry.ErrClosed)
+					assert.ErrorIs(t, err, registry.ErrUnknownOutcome)
+				}()
+				took(t, time.Second, func() {
+					_, err := a.Get(t.Context(), "k", registry.ReadOptions{})
+					require.ErrorIs(t, err, registry.ErrClosed)
+					require.NotErrorIs(t, err, registry.ErrUnavailable, "there is no use in trying again")
+				})
+				synctest.Wait()
+			})
+		})
+	}
+
+	bubble(t, "healing twice heals once", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		first, second := s.Partition("a"), s.PartitionOneWay("a", memory.Replies)
+		first()
+		first()
+		_, err := a.List(t.Context(), "", registry.ReadOptions{})
+		require.ErrorIs(t, err, registry.ErrUnavailable)
+		second()
+		second()
+		_, err = a.List(t.Context(), "", registry.ReadOptions{})
+		require.NoError(t, err)
+	})
+	bubble(t, "what is under way is lost", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		s.Delay("a", time.Second, time.Second)
+		time.AfterFunc(500*time.Millisecond, func() { s.Partition("a")() })
+		took(t, time.Second, func() { // learns it when the lost request would have arrived
+			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		})
+		require.False(t, has(t, b, "k"))
+		time.AfterFunc(1500*time.Millisecond, func() { s.Partition("a")() })
+		took(t, 2*time.Second, func() {
+			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		})
+		require.True(t, has(t, b, "k"))
+	})
+}
+
+func TestDelay(t *testing.T) {
+	bubble(t, "a call takes as long as both ways", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		s.Delay("a", 20*time.Millisecond, 30*time.Millisecond)
+		time.AfterFunc(19*time.Millisecond, func() { assert.False(t, has(t, b, "k")) })
+		time.AfterFunc(21*time.Millisecond, func() { assert.True(t, has(t, b, "k")) })
+		took(t, 50*time.Millisecond, func() { create(t, a, "k", "1") })
+		took(t, 50*time.Millisecond, func() { get(t, a, "k") })
+		took(t, 50*time.Millisecond, func() { open(t, a, time.Minute) })
+		took(t, 50*time.Millisecond, func() { watch(t, a, "d") })
+		took(t, 0, func() { get(t, b, "k") })
+		s.Delay("a", 0, 0)
+		took(t, 0, func() { get(t, a, "k") })
+	})
+	bubble(t, "a read sees what was there when it reached the server", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		s.Delay("a", 0, time.Second)
+		time.AfterFunc(time.Millisecond, func() { create(t, b, "k", "1") })
+		require.False(t, has(t, a, "k"))
+		require.True(t, has(t, a, "k"))
+	})
+	bubble(t, "a request goes on without its caller", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		s.Delay("a", time.Second, 0)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		value := []byte("1")
+		_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", value)}})
+		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		value[0] = '2' // the caller's again
+		require.False(t, has(t, b, "k"))
+		time.Sleep(time.Second)
+		require.Equal(t, "1", get(t, b, "k"))
+	})
+	bubble(t, "an event takes as long as a reply", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		w := watch(t, a, "d")
+		next(t, w)
+		s.Delay("a", time.Hour, time.Second)
+		create(t, b, "d/k", "1")
+		took(t, time.Second, func() { require.Equal(t, []registry.Key{"d/k"}, keys(next(t, w))) })
+		quiet(t, w, time.Minute)
+		create(t, b, "d/l", "1")
+		time.Sleep(time.Second / 2)
+		create(t, b, "d/m", "1")
+		took(t, time.Second/2, func() { require.Equal(t, []registry.Key{"d/l", "d/m"}, keys(next(t, w))) })
+		create(t, b, "d/n", "1")
+		time.AfterFunc(time.Second/4, func() { s.Delay("a", 0, 0) })
+		took(t, time.Second/4, func() { require.Equal(t, []registry.Key{"d/n"}, keys(next(t, w))) })
+	})
+}
+
+func TestLoseReply(t *testing.T) {
+	bubble(t, "the transaction is applied", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		s.LoseReply("a", 2)
+		for _, key := range []registry.Key{"k", "l"} {
+			create(t, b, "of-b/"+key, "1")
+			took(t, 0, func() {
+				_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
+				require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+			})
+			require.True(t, has(t, b, key))
+		}
+		create(t, a, "m", "1")
+	})
+	bubble(t, "or refused, and nobody can tell", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		create(t, a, "k", "1")
+		s.LoseReply("a", 1)
+		_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		require.NotErrorIs(t, err, registry.ErrConflict)
+		require.Equal(t, "1", get(t, a, "k"))
+	})
+	bubble(t, "a malformed transaction does not count", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		s.LoseReply("a", 1)
+		_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("", nil)}})
+		require.ErrorIs(t, err, registry.ErrInvalidKey)
+		_, err = a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+	})
+}
+
+func TestLoseRequest(t *testing.T) {
+	bubble(t, "the transaction is not applied", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		s.LoseRequest("a", 1)
+		took(t, 0, func() {
+			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		})
+		time.Sleep(time.Minute)
+		require.False(t, has(t, b, "k"))
+		create(t, a, "k", "1")
+	})
+}
+
+func TestHoldCommit(t *testing.T) {
+	bubble(t, "the transaction is applied on release", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		release := s.HoldCommit("a")
+		value := []byte("1")
+		took(t, 0, func() {
+			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", value)}})
+			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		})
+		value[0] = '2'
+		create(t, a, "l", "1") // only the next one is held
+		require.False(t, has(t, b, "k"))
+		require.NoError(t, a.Close(t.Context()))
+		release()
+		release()
+		require.Equal(t, "1", get(t, b, "k"))
+	})
+	bubble(t, "a late duplicate is refused", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		rev := create(t, a, "k", "0")
+		release := s.HoldCommit("a")
+		set := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{registry.Set("k", rev, []byte("1"))}}
+		_, err := a.Txn(t.Context(), set)
+		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		rev, err = a.Txn(t.Context(), set)
+		require.NoError(t, err)
+		apply(t, a, registry.Set("k", rev, []byte("2")))
+
+		s.Record()
+		release()
+		log := s.Log()
+		require.Len(t, log, 1)
+		require.Equal(t, set.ID, log[0].Txn)
+		require.ErrorIs(t, log[0].Err, registry.ErrConflict)
+		require.False(t, log[0].Changed())
+		require.Equal(t, "2", get(t, a, "k"))
+	})
+	bubble(t, "without a transaction release takes the hold away", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		s.HoldCommit("a")()
+		create(t, a, "k", "1")
+	})
+	bubble(t, "several holds take one transaction each", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		releases := []func(){s.HoldCommit("a"), s.HoldCommit("a")}
+		for _, key := range []registry.Key{"k", "l"} {
+			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
+			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		}
+		releases[1]()
+		require.False(t, has(t, a, "k"))
+		require.True(t, has(t, a, "l"))
+		releases[0]()
+		require.True(t, has(t, a, "k"))
+	})
+}
+
+func TestHoldWatch(t *testing.T) {
+	bubble(t, "events come when released and calls go on", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		w, other := watch(t, a, "d"), watch(t, b, "d")
+		next(t, w)
+		next(t, other)
+		release := s.HoldWatch("a")
+		rev := create(t, a, "d/k", "1")
+		require.Equal(t, "1", get(t, a, "d/k"))
+		require.Equal(t, []registry.Key{"d/k"}, keys(next(t, other)))
+		quiet(t, w, time.Hour)
+		rev = apply(t, a, registry.Set("d/k", rev, []byte("2")))
+		time.AfterFunc(time.Second, release)
+		took(t, time.Second, func() {
+			b := next(t, w)
+			require.Equal(t, registry.Delta, b.Kind)
+			require.Equal(t, rev, b.Rev)
+			require.Equal(t, []registry.Key{"d/k"}, keys(b))
+			require.Equal(t, "2", string(b.Puts[0].Value))
+		})
+	})
+	bubble(t, "a new watcher waits for its first Snapshot", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		release := s.HoldWatch("a")
+		w := watch(t, a, "d")
+		quiet(t, w, time.Minute)
+		release()
+		took(t, 0, func() { require.Equal(t, registry.Snapshot, next(t, w).Kind) })
+	})
+}
+
+func TestPause(t *testing.T) {
+	bubble(t, "calls wait and go on", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		resume := s.Pause()
+		time.AfterFunc(time.Second, resume)
+		took(t, time.Second, func() { create(t, a, "k", "1") })
+		resume()
+		took(t, 0, func() { get(t, a, "k") })
+	})
+	bubble(t, "calls give up", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		s.Pause()
+		took(t, memory.CallTimeout, func() {
+			_, err := a.Get(t.Context(), "k", registry.ReadOptions{})
+			require.ErrorIs(t, err, registry.ErrUnavailable)
+		})
+	})
+	bubble(t, "a transaction that nobody waits for is applied later", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		resume := s.Pause()
+		_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		require.Empty(t, s.Dump())
+		resume()
+		require.True(t, has(t, a, "k"))
+	})
+	bubble(t, "a released commit waits too", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		release := s.HoldCommit("a")
+		_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		resume := s.Pause()
+		release()
+		require.Empty(t, s.Dump())
+		resume()
+		require.Len(t, s.Dump(), 1)
+	})
+	bubble(t, "pauses add up", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		first, second := s.Pause(), s.Pause()
+		first()
+		first()
+		_, err := a.Get(t.Context(), "k", registry.ReadOptions{})
+		require.ErrorIs(t, err, registry.ErrUnavailable)
+		second()
+		require.False(t, has(t, a, "k"))
+	})
+}
+
+func TestRestart(t *testing.T) {
+	bubble(t, "all that was committed is there and sessions go on", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		x := open(t, a, 10*time.Second)
+		apply(t, a, registry.Create("d/k", nil), registry.CreateOwned("d/~o", nil, x.ID()))
+		w := watch(t, a, "d")
+		next(t, w)
+		time.Sleep(time.Second)
+		s.Restart()
+		b := next(t, w)
+		require.Equal(t, registry.Snapshot, b.Kind)
+		require.Equal(t, []registry.Key{"d/k", "d/~o"}, keys(b))
+		st, until := x.State()
+		require.Equal(t, registry.SessionConnected, st)
+		require.Equal(t, 9*time.Second, time.Until(until), "it was renewed at once")
+		time.Sleep(time.Hour)
+		require.True(t, has(t, a, "d/~o"))
+	})
+	bubble(t, "what is under way is lost", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		s.Delay("a", time.Second, 0)
+		time.AfterFunc(time.Second/2, s.Restart)
+		_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		require.Empty(t, s.Dump())
+	})
+	bubble(t, "a paused server forgets what it was asked", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		resume := s.Pause()
+		time.AfterFunc(time.Second, s.Restart)
+		took(t, time.Second, func() {
+			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		})
+		resume()
+		require.Empty(t, s.Dump())
+	})
+}
