@@ -18,9 +18,12 @@ type Backend struct {
 	// Bubble runs each case in a testing/synctest bubble, with virtual time. It needs a
 	// backend without sockets, and processes, of its own.
 	Bubble bool
-	// Packages are the import paths of libraries that start goroutines for the backend,
-	// besides its own package: they have to be gone after Close as well.
+	// Packages are the import paths whose goroutines are the backend's: its own, and those
+	// of the client library below it. None may run before Open and after Close.
 	Packages []string
+	// Below tells that the handles are those of registry.Prefix below that directory, so
+	// that there is less room for keys and in transactions.
+	Below registry.Key
 	// Lacks names the levers that Open does not give and the cases that are not to be
 	// run, with the reason for each.
 	Lacks Lacks

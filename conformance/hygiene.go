@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -68,7 +67,7 @@ func noGoroutineLeft(t *test) {
 			t.settle(0)
 			left = nil
 			for id, stack := range goroutines(t) {
-				if _, old := before[id]; !old && t.belongsTo(r, stack) {
+				if _, old := before[id]; !old && (t.bubble || t.ofBackend(stack)) { // a bubble has no others
 					left = append(left, stack)
 				}
 			}
@@ -81,26 +80,19 @@ func noGoroutineLeft(t *test) {
 	}
 }
 
-// belongsTo reports whether a goroutine is of the backend that made r: in a bubble there
-// are no others.
-func (t *test) belongsTo(r registry.Registry, stack string) bool {
-	if t.bubble {
-		return true
-	}
-	for _, path := range append(t.packages, packageOf(r)) {
-		if strings.Contains(stack, path+".") {
-			return true
+// ofBackend reports whether a goroutine runs code of the backend, or was started by it.
+func (t *test) ofBackend(stack string) bool {
+	for line := range strings.Lines(stack) {
+		if strings.HasPrefix(line, "\t") { // a file, not a function
+			continue
+		}
+		for _, path := range t.backend.Packages {
+			if strings.Contains(line, path+".") || strings.Contains(line, path+"/") {
+				return true
+			}
 		}
 	}
 	return false
-}
-
-func packageOf(r registry.Registry) string {
-	typ := reflect.TypeOf(r)
-	if typ.Kind() == reflect.Pointer {
-		typ = typ.Elem()
-	}
-	return typ.PkgPath()
 }
 
 // goroutines returns the stacks of the goroutines that run now, but for the caller's: of
@@ -158,12 +150,8 @@ func closedHandle(t *test) {
 }
 
 func nothingAtInit(t *test) {
-	before := stackDump()
-	r := t.a()
-	for _, path := range append(t.packages, packageOf(r)) {
-		for _, stack := range strings.Split(before, "\n\n") {
-			require.NotContains(t, stack, path+".", "a goroutine of %s ran before there was a handle", path)
-		}
+	for _, stack := range strings.Split(stackDump(), "\n\n") {
+		require.False(t, t.ofBackend(stack), "a goroutine of the backend runs before there is a handle:\n%s", stack)
 	}
 }
 

@@ -124,7 +124,7 @@ func createExisting(t *test) {
 
 func deepCreate(t *test) {
 	a := t.a()
-	key := registry.Key("1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16") // as deep as a key may be
+	key := registry.Key(strings.Repeat("s/", t.keySegments()-1) + "s") // as deep as a key may be
 	t.create(a, key, "deep")
 	require.Equal(t, "deep", string(t.get(t.b(), key).Value))
 	require.Equal(t, []registry.Key{key}, keysOf(t.list(a, key.Dir())))
@@ -132,8 +132,8 @@ func deepCreate(t *test) {
 		t.absent(a, dir)
 		require.Empty(t, t.list(a, dir.Dir()), "what has no value is not listed")
 	}
-	t.create(a, "1/2", "made later") // as nothing was there
-	require.Equal(t, []registry.Key{"1/2"}, keysOf(t.list(a, "1")))
+	t.create(a, "s/s", "made later") // as nothing was there
+	require.Equal(t, []registry.Key{"s/s"}, keysOf(t.list(a, "s")))
 }
 
 func deleteAbove(t *test) {
@@ -388,14 +388,48 @@ func ownerOfPlainKeys(t *test) {
 	require.Equal(t, s.ID(), entries[1].Owner)
 }
 
+// What a key may have, see registry.CheckKey.
+const (
+	maxKeyBytes     = 512
+	maxKeySegments  = 16
+	maxSegmentBytes = 128
+)
+
+// keySegments and keyBytes are what is left of that below a directory.
+func (t *test) keySegments() int {
+	if t.backend.Below == "" {
+		return maxKeySegments
+	}
+	return maxKeySegments - strings.Count(string(t.backend.Below), "/") - 1
+}
+
+func (t *test) keyBytes() int { return maxKeyBytes - t.keyOverhead() }
+
+// keyOverhead is what comes before each key of a handle.
+func (t *test) keyOverhead() int {
+	if t.backend.Below == "" {
+		return 0
+	}
+	return len(t.backend.Below) + len("/")
+}
+
+// longKey returns a key of n bytes.
+func longKey(n int) registry.Key {
+	key := []byte(strings.Repeat("k", n))
+	for i := maxSegmentBytes - 1; i < n-1; i += maxSegmentBytes {
+		key[i] = '/'
+	}
+	return registry.Key(key)
+}
+
 // badKeys break a rule each. Those of dirsToo are also no directories.
-func badKeys() (keys, dirsToo []registry.Key) {
+func (t *test) badKeys() (keys, dirsToo []registry.Key) {
 	dirsToo = []registry.Key{
 		"/", "/a", "a/", "a//b", ".", "..", "a/.", "a/../b", "a b", "a\x00", "ä", "a:b", "a/b*", "a\\b",
 		"~own/child", "a/~own/child", "a/~/b",
-		registry.Key(strings.Repeat("s", 129)),
-		registry.Key(strings.Repeat("s/", 16) + "s"),
-		registry.Key(strings.Repeat(strings.Repeat("s", 127)+"/", 4) + "s"),
+		registry.Key(strings.Repeat("s", maxSegmentBytes+1)),
+		registry.Key(strings.Repeat("s/", t.keySegments()) + "s"),
+		longKey(t.keyBytes() + 1),
 	}
 	return append([]registry.Key{""}, dirsToo...), dirsToo
 }
@@ -403,7 +437,7 @@ func badKeys() (keys, dirsToo []registry.Key) {
 func keyTable(t *test) {
 	a := t.a()
 	s := t.session(a)
-	bad, badDirs := badKeys()
+	bad, badDirs := t.badKeys()
 	for _, key := range bad {
 		_, err := a.Get(t.ctx, key, registry.ReadOptions{})
 		require.ErrorIs(t, err, registry.ErrInvalidKey, "get %q", key)
@@ -433,9 +467,9 @@ func keyTable(t *test) {
 
 	for _, key := range []registry.Key{
 		"a", "...", "a/...b", "-", "_", "A.b_c~d-0", "a~/b",
-		registry.Key(strings.Repeat("s", 128)),
-		registry.Key(strings.Repeat("s/", 15) + "s"),
-		registry.Key(strings.Repeat(strings.Repeat("s", 127)+"/", 3) + strings.Repeat("s", 128)),
+		registry.Key(strings.Repeat("s", maxSegmentBytes)),
+		registry.Key(strings.Repeat("s/", t.keySegments()-1) + "s"),
+		longKey(t.keyBytes()),
 	} {
 		t.create(a, key, string(key))
 		require.Equal(t, string(key), string(t.get(a, key).Value))

@@ -27,18 +27,18 @@ const (
 // case when they go wrong.
 type test struct {
 	testing.TB
-	store    *Store
-	ttl      time.Duration
-	bubble   bool
-	packages []string
-	ctx      context.Context // ends with the case
-	handles  map[string]registry.Registry
-	tasks    sync.WaitGroup
+	backend Backend
+	store   *Store
+	ttl     time.Duration // to ask for
+	bubble  bool
+	ctx     context.Context // ends with the case
+	handles map[string]registry.Registry
+	tasks   sync.WaitGroup
 }
 
 func newTest(tb testing.TB, b Backend) *test {
 	ctx, cancel := context.WithTimeout(context.Background(), caseBudget)
-	t := &test{TB: tb, ttl: b.ttl(), bubble: b.Bubble, packages: b.Packages, ctx: ctx, handles: map[string]registry.Registry{}}
+	t := &test{TB: tb, backend: b, ttl: b.ttl(), bubble: b.Bubble, ctx: ctx, handles: map[string]registry.Registry{}}
 	tb.Cleanup(func() {
 		cancel()
 		t.tasks.Wait()

@@ -94,6 +94,9 @@ func checkDeclarations(t *testing.T, b Backend) {
 		}
 		has = s.levers()
 	})
+	if len(b.Packages) == 0 {
+		t.Error("Packages does not name the backend's own")
+	}
 	for _, problem := range declarationProblems(has, b.Lacks) {
 		t.Error(problem)
 	}

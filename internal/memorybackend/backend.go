@@ -15,10 +15,11 @@ import (
 // New describes the memory registry, each handle of which is passed through wrap.
 func New(wrap func(registry.Registry) registry.Registry) conformance.Backend {
 	return conformance.Backend{
-		Open:   func(testing.TB) *conformance.Store { return open(wrap) },
-		TTL:    10 * time.Second,
-		Bubble: true,
-		Lacks:  conformance.Lacks{conformance.Compact: "keeps no history that could be forgotten"},
+		Open:     func(testing.TB) *conformance.Store { return open(wrap) },
+		TTL:      10 * time.Second,
+		Bubble:   true,
+		Packages: []string{"github.com/rota-dev/rota/registry/memory"},
+		Lacks:    conformance.Lacks{conformance.Compact: "keeps no history that could be forgotten"},
 	}
 }
 
