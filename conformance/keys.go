@@ -44,7 +44,7 @@ var keyCases = []Case{
 	},
 	{
 		Code: "K08", Name: "Seq grows with every commit, across keys and handles",
-		Proves: []Promise{SeqGrows}, run: seqGrows, Safety: true,
+		Proves: []Promise{SeqGrows, SeqIsInRange}, run: seqGrows, Safety: true,
 	},
 	{
 		Code: "K09", Name: "the zero Rev names no commit of any key",

@@ -193,9 +193,9 @@ func goneAtOnce(t *test) {
 				}
 			}
 		})
-		t.pause(20 * time.Millisecond)
+		t.pause(5 * time.Millisecond)
 		end(s)
-		t.pause(20 * time.Millisecond)
+		t.pause(5 * time.Millisecond)
 		stop()
 		require.GreaterOrEqual(t, asked, len(impossible))
 		t.absent(b, keys...)

@@ -62,6 +62,10 @@ var keySaboteurs = []saboteur{
 		},
 	},
 	{
+		conformance.SeqIsInRange, "has a sign bit in its Seq", "K08",
+		handles(func(r registry.Registry) registry.Registry { return withRevs(r, &offsetRevs{1 << 63}) }),
+	},
+	{
 		conformance.CreatedStays, "changes Created with each write", "K16",
 		entries(func() func(*registry.Entry) {
 			return func(e *registry.Entry) { e.Created = e.Modified }

@@ -162,6 +162,18 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
+		conformance.SilenceSuspends, "is Connected until it is Lost", "S18",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
+				st, until := s.State()
+				if st == registry.SessionSuspended {
+					st = registry.SessionConnected
+				}
+				return st, until
+			}}
+		}),
+	},
+	{
 		conformance.SuspendedComesBack, "makes an owned key again after a broken connection", "E03",
 		func(_ testing.TB, s *conformance.Store) {
 			partition := s.Partition

@@ -76,6 +76,10 @@ var sessionCases = []Case{
 		Code: "S17", Name: "Changed closes when the state changes",
 		Proves: []Promise{ChangedTells}, Needs: []string{Partition}, run: changedTells,
 	},
+	{
+		Code: "S18", Name: "a session that hears nothing is Suspended before it is Lost",
+		Proves: []Promise{SilenceSuspends}, Needs: []string{Partition}, run: silenceSuspends, Safety: true,
+	},
 }
 
 func uniqueIDs(t *test) {
@@ -452,4 +456,18 @@ func changedTells(t *test) {
 	require.Equal(t, []registry.SessionState{
 		registry.SessionConnected, registry.SessionSuspended, registry.SessionConnected, registry.SessionClosed,
 	}, seen)
+}
+
+func silenceSuspends(t *test) {
+	s := t.session(t.a())
+	t.partition("a", Blackhole)
+	t.eventually(s.TTL(), "the session is suspended", func() error { return is(s, registry.SessionSuspended) })
+	select {
+	case <-s.Lost():
+		t.Fatal("a suspended session is not lost yet")
+	default:
+	}
+	require.NoError(t, s.Err())
+	t.closed(s.Lost(), s.TTL(), "Lost is closed")
+	require.NoError(t, is(s, registry.SessionLost))
 }
