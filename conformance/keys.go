@@ -494,5 +494,5 @@ func keysBeforeSending(t *test) {
 	}
 	require.ErrorIs(t, sizeErr, registry.ErrTooLarge)
 	require.False(t, errors.Is(txnErr, registry.ErrUnknownOutcome))
-	require.Less(t, took, 200*time.Millisecond, "nothing waits for a server that does not answer")
+	require.Less(t, took, time.Second, "nothing waits for a server that does not answer")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -101,6 +102,9 @@ func grantedTTL(t *test) {
 	a := t.a()
 	for _, ask := range []time.Duration{0, t.ttl, t.ttl + 1500*time.Millisecond, 2 * t.ttl, time.Minute} {
 		s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: ask})
+		if err != nil && ask == time.Minute {
+			continue // a store may have a maximum; it must not grant less in silence
+		}
 		require.NoError(t, err, "ask for %v", ask)
 		if ask == 0 {
 			ask = registry.DefaultSessionTTL
@@ -346,7 +350,7 @@ func lostIsFinal(t *test) {
 		}
 		return err
 	})
-	t.pause(s.TTL())
+	t.pause(s.TTL() / 2)
 	t.closed(slow, 0, "a slow reader finds that the state has changed")
 	require.NoError(t, is(s, registry.SessionLost))
 	require.Equal(t, err, s.Err())
@@ -455,7 +459,7 @@ func changedTells(t *test) {
 	stop()
 	require.Equal(t, []registry.SessionState{
 		registry.SessionConnected, registry.SessionSuspended, registry.SessionConnected, registry.SessionClosed,
-	}, seen)
+	}, slices.Compact(seen), "a state may be seen twice: by the Changed before it and the one after")
 }
 
 func silenceSuspends(t *test) {
