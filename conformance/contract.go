@@ -8,7 +8,7 @@ type Clause struct {
 	Because  string // why there is none
 }
 
-// Promises returns all promises in the order of the contract.
+// Promises returns all promises in the order of the contract, then those Beyond it.
 func Promises() []Promise {
 	var all []Promise
 	seen := map[Promise]bool{}
@@ -20,8 +20,11 @@ func Promises() []Promise {
 			}
 		}
 	}
-	return all
+	return append(all, Beyond...)
 }
+
+// Beyond are promises that no sentence makes, but that a good backend keeps.
+var Beyond = []Promise{EventsArePrompt, NothingRunsUnopened}
 
 // Why a sentence makes no promise that the suite could hold a backend to.
 const (
@@ -123,7 +126,7 @@ var Contract = []Clause{
 	{"Registry.OpenSession", "Its granted TTL may be longer than the one asked for, never shorter.", []Promise{GrantedTTLIsNoShorter}, ""},
 	{"Registry.OpenSession", "A session outlives ctx: it ends by its Close, or when the store has not heard of it for its TTL.", []Promise{SessionOutlivesItsContext, SilentSessionsExpire}, ""},
 	{"Registry.Limits", "Limits returns what this backend accepts, nowhere below PortableLimits.", []Promise{LimitsArePortable, LimitsAreKept}, ""},
-	{"Registry.Close", "Close ends the handle: pending calls and watchers return ErrClosed, its sessions are closed as by Session.Close, and every goroutine it started has returned when it does.", []Promise{CloseEndsPendingCalls, CloseClosesSessions, CloseEndsGoroutines, NothingRunsUnopened}, ""},
+	{"Registry.Close", "Close ends the handle: pending calls and watchers return ErrClosed, its sessions are closed as by Session.Close, and every goroutine it started has returned when it does.", []Promise{CloseEndsPendingCalls, CloseClosesSessions, CloseEndsGoroutines}, ""},
 	{"Registry.Close", "If ctx ends first, sessions that could not be told are left to expire.", []Promise{CloseReturnsByItsContext}, ""},
 	{"Registry.Close", "Closing twice is legal.", []Promise{CloseIsLegalTwice}, ""},
 	{"Rev", "Rev names a commit.", nil, definition},
@@ -153,7 +156,7 @@ var Contract = []Clause{
 	{"WatchOptions", "WatchOptions are options of Watch.", nil, definition},
 	{"WatchOptions", "There are none so far.", nil, definition},
 	{"Watcher", "Watcher delivers the changes of one directory.", nil, definition},
-	{"Watcher.Next", "Next waits for the next batch.", []Promise{EventsArePrompt}, ""},
+	{"Watcher.Next", "Next waits for the next batch.", []Promise{WatchFollowsChanges}, ""},
 	{"Watcher.Next", "It returns an error when ctx ends (the watcher lives on), when the watcher or the registry is closed (ErrClosed), when the context given to Watch has ended, or when the backend refuses to go on (ErrPermission).", []Promise{NextEndsWithItsContext, CloseEndsPendingCalls, WatchEndsWithItsContext, WatcherCloseWakesNext}, ""},
 	{"Watcher.Next", "It is to be called by one goroutine at a time.", nil, callers},
 	{"Watcher.Close", "Close ends the watcher and wakes Next.", []Promise{WatcherCloseWakesNext, WatcherCloseFreesAll}, ""},

@@ -256,12 +256,6 @@ func (t *test) session(r registry.Registry) registry.Session {
 	return s
 }
 
-// expire ends a session by the store's word and waits until it has taken effect there.
-func (t *test) expire(id registry.SessionID) {
-	t.Helper()
-	t.store.Expire(id)
-}
-
 // partition cuts a machine off, at the latest until the end of the case.
 func (t *test) partition(machine string, c Cut) (heal func()) {
 	t.Helper()

@@ -1,7 +1,7 @@
 package conformance
 
 // Promise is one thing that a registry promises, in words. The sentences of the contract
-// that make it are in Contract, the cases that hold a backend to it in Case.Proves.
+// that make it are in Contract, the cases that hold a backend to it have it in Proves.
 type Promise string
 
 // Reading.

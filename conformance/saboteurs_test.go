@@ -35,7 +35,7 @@ func TestSaboteurs(t *testing.T) {
 				red++
 				t.Log(brief(complaints[0]))
 			}
-			fmt.Fprintf(&table, "%-4s %-5s | %-70s | %s\n", s.code, mark, s.promise, s.does)
+			fmt.Fprintf(&table, "%-88s | %-86s | %s | %s\n", s.promise, s.does, s.code, mark)
 		})
 	}
 	t.Logf("%d saboteurs, %d red\n%s", len(saboteurs()), red, table.String())

@@ -445,7 +445,7 @@ func changedTells(t *test) {
 				return nil
 			}
 		}
-		return errors.New("Changed is closed without a change")
+		return errors.New("the channel of Changed is closed without a change")
 	})
 	t.settle(50 * time.Millisecond)
 	heal := t.partition("a", Refuse)
