@@ -3,6 +3,7 @@
 package memorybackend
 
 import (
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func New(wrap func(registry.Registry) registry.Registry) conformance.Backend {
 		Open:     func(testing.TB) *conformance.Store { return open(wrap) },
 		TTL:      10 * time.Second,
 		Bubble:   true,
-		Packages: []string{"github.com/rota-dev/rota/registry/memory"},
+		Packages: []string{reflect.TypeFor[memory.Server]().PkgPath()},
 		Lacks:    conformance.Lacks{conformance.Compact: "keeps no history that could be forgotten"},
 	}
 }
