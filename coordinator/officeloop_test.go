@@ -38,3 +38,19 @@ func TestOfficeLoop_KnowsWhatItWroteBeforeTheFeedDoes(t *testing.T) {
 	require.NoError(t, o.nameSuccessors(t.Context(), []string{"c.C", "b.B"}))
 	assert.Equal(t, []string{"c.C", "b.B"}, o.office.successors)
 }
+
+func TestOfficeLoop_WhoDrainsIsLastToSucceedButEntersAtOnceIfNamed(t *testing.T) {
+	o := inOffice(t)
+	o.m.draining = true
+	o.office.present, o.office.presentRev = "", registry.Rev{}
+	step, wait := o.step()
+	assert.Equal(t, enter, step)
+	assert.Zero(t, wait, "everybody waits for the one who was named")
+
+	o.office.leader = record.Leader{Incarnation: "b.B", Session: "B"}
+	o.office.successors = []string{o.in.id}
+	step, wait = o.step()
+	assert.Equal(t, succeed, step)
+	_, other := o.office.step("c.C", "C", 1)
+	assert.Greater(t, wait, other)
+}
