@@ -91,6 +91,9 @@ func (a *auditing) passed(marks record.Marks, fresh record.Runs) (n uint64, whic
 			if part.Covers(record.Ref{Gen: g.Gen, Fire: g.Fire, Attempt: g.Attempt}) {
 				continue
 			}
+			if _, ok := a.epochs[g.Gen]; !ok && g.Gen != 0 {
+				a.fault(part.Shards, "lost: a watermark of generation %d, which no plan has had", g.Gen)
+			}
 			for _, gen := range slices.Sorted(maps.Keys(a.epochs)) {
 				e := a.epochs[gen]
 				fires := e.count(part.Mark, g.Mark)
@@ -133,7 +136,7 @@ func (a *auditing) planned() {
 
 // unbroken audits that where a definition ends another begins, but for a pause.
 func (a *auditing) unbroken() {
-	if a.old.plan.Paused || a.plan.Paused {
+	if a.plan.Paused {
 		return
 	}
 	for i := range a.plan.Epochs {
@@ -179,7 +182,9 @@ func (a *auditing) dropped() {
 func pending(p *record.Plan, r record.Ref) shardset.Set {
 	var shards shardset.Set
 	for _, g := range p.Reruns {
-		if g.Gen == r.Gen && g.Fire == r.Fire && g.Trigger == r.Trigger && g.Attempt >= r.Attempt {
+		same := g.Ref
+		same.Attempt, same.Missed = r.Attempt, r.Missed
+		if same == r && g.Attempt >= r.Attempt {
 			shards = shards.Union(g.Shards)
 		}
 	}

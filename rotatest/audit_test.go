@@ -245,6 +245,38 @@ func TestAudit(t *testing.T) {
 			s.replan(func(p *record.Plan) { p.Epochs = []record.Epoch{s.epoch(1, 0, 1.5), s.epoch(2, 1.5, 0)} })
 			s.run("a.1", both, record.Ref{Gen: 2, Fire: s.at(2), Attempt: 1})
 		}, "lost: 4 fires of these shards were passed over"},
+		{"a watermark out of nowhere", func(s *scribe) {
+			s.claim("a.1", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(1), record.Mark{Gen: 9}) })
+		}, "job/1: lost: a watermark of generation 9, which no plan has had"},
+		{"a fire passed over beside the claim of a trigger", func(s *scribe) {
+			s.claim("a.1", func(c *record.Claims) {
+				c.Running = c.Running.With(both, record.Ref{Gen: 1, Fire: s.at(0), Trigger: 1, Attempt: 1})
+				c.Marks = c.Marks.Raise(both, record.Mark{Gen: 1, Fire: s.at(0), Attempt: 1, Trigger: 1, TriggerAttempt: 1})
+			})
+		}, "lost: 2 fires of these shards"},
+		{"a fire passed over beside the claim of a re-run", func(s *scribe) {
+			s.run("a.1", both, s.fire(0))
+			s.bury(func(p *record.Plan) { p.Reruns = p.Reruns.With(both, again(s.fire(0))) })
+			s.claim("b.1", func(c *record.Claims) {
+				c.Running = c.Running.With(both, again(s.fire(0)))
+				c.Marks = c.Marks.Raise(both, s.fire(1).Mark())
+			})
+		}, "lost: 2 fires of these shards"},
+		{"a crash that adds to no count", func(s *scribe) {
+			s.replan(func(p *record.Plan) { p.Counts.Lost = 2 })
+			s.run("a.1", both, s.fire(0))
+			s.bury(func(*record.Plan) {})
+		}, "nor counted (0 are)"},
+		{"what was refused", func(s *scribe) {
+			p := s.plan.Clone()
+			p.Marks = p.Marks.Raise(both, s.fire(0).Mark())
+			_, err := s.client.Txn(s.t.Context(), registry.Txn{
+				If:   []registry.Cond{registry.Absent(s.keys.Plan("job"))},
+				Then: []registry.Op{s.put(s.keys.Plan("job"), p)},
+			})
+			require.ErrorIs(s.t, err, registry.ErrConflict)
+			s.books.enter(s.server.Log())
+		}, ""},
 		{"a record that cannot be read", func(s *scribe) {
 			s.commit(registry.Create(s.keys.Plan("other"), []byte("{")))
 		}, "scribe wrote rotatest/groups/default/plan/other at 2000-01-01 00:00:00, which cannot be read"},

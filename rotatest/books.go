@@ -20,6 +20,7 @@ type books struct {
 	groups   []*group
 	sessions map[registry.SessionID]string // the machine of each that lives
 	buried   map[string]bool               // machines of processes that have crashed
+	drained  map[string]bool               // machines of processes that leave, or have left
 	fault    func(format string, args ...any)
 }
 
@@ -45,7 +46,9 @@ type jobBooks struct {
 }
 
 func newBooks(fault func(string, ...any)) *books {
-	return &books{sessions: map[registry.SessionID]string{}, buried: map[string]bool{}, fault: fault}
+	return &books{
+		sessions: map[registry.SessionID]string{}, buried: map[string]bool{}, drained: map[string]bool{}, fault: fault,
+	}
 }
 
 // open opens the books of a group, before anything is written in it.
@@ -123,7 +126,12 @@ func (g *group) write(op registry.Op, touch func(segment string) *jobBooks) (err
 	case g.keys.Members():
 		delete(g.members, name)
 		if !gone {
-			g.members[name], err = record.Decode[record.Member](op.Value)
+			var m record.Member
+			m, err = record.Decode[record.Member](op.Value)
+			g.members[name] = m
+			if m.Draining {
+				g.books.drained[g.books.sessions[m.Session]] = true
+			}
 		}
 	case g.keys.Jobs():
 		j := touch(name)
@@ -167,6 +175,25 @@ func (b *books) alive(incarnation string) bool {
 	_, session := split(incarnation)
 	machine, ok := b.sessions[session]
 	return ok && !b.buried[machine]
+}
+
+// absent reports whether the process on a machine should be in the fleet and is not.
+func (b *books) absent(machine string) bool {
+	for _, g := range b.groups {
+		for _, m := range g.members {
+			if at, ok := b.sessions[m.Session]; ok && at == machine {
+				return false
+			}
+		}
+	}
+	return !b.buried[machine] && !b.drained[machine]
+}
+
+// stored reports whether the registry has a definition of a job that is not older.
+func (b *books) stored(job string, revision int) bool {
+	return slices.ContainsFunc(b.named(job), func(j *jobBooks) bool {
+		return j.stored != nil && j.stored.Revision >= revision
+	})
 }
 
 // split returns what record.Incarnation has put together.

@@ -71,8 +71,9 @@ func (f *Fleet) awaitClaims(job string) {
 // Settle lets time pass until nothing is running, owed or moving: all handlers have
 // returned, their ends are on record, each fire that has come was claimed or skipped, and
 // each shard that somebody offers is where it is to stay. A crash, a pause or a new
-// definition before it has taken effect. What a pause or the lack of processes holds up
-// does not count, nor do zombies of processes that crashed.
+// definition that came before has taken effect then, and whoever was cut off and is no
+// more has joined again. What a pause or the lack of processes holds up does not count,
+// nor do zombies of processes that crashed.
 //
 // The test fails if that does not come about within a day, as it cannot for a job whose
 // runs take longer than the time between its fires.
@@ -97,10 +98,21 @@ func (f *Fleet) unsettled() []string {
 	for _, c := range f.recorder.running(false) {
 		all = append(all, fmt.Sprintf("run %s has been running on %s since %s", c.ID, c.process.instance, clock(c.Start)))
 	}
-	for _, m := range f.books.matters(time.Now()) {
+	for _, m := range f.matters() {
 		all = append(all, m.String())
 	}
 	return all
+}
+
+// matters returns what is not at rest according to the books.
+func (f *Fleet) matters() []matter {
+	var all []matter
+	for _, p := range f.processes {
+		if p.state == up && p.cuts == 0 && f.books.absent(p.machine) {
+			all = append(all, matter{kind: moving, what: fmt.Sprintf("%s has not joined the fleet", p.instance)})
+		}
+	}
+	return append(all, f.books.matters(time.Now())...)
 }
 
 // anyIdle reports whether there is a matter of that kind, of a job or of any if job is
@@ -111,7 +123,7 @@ func (f *Fleet) anyIdle(k kind, job string) bool {
 
 func (f *Fleet) idle(k kind, job string, due time.Time) []matter {
 	var idle []matter
-	for _, m := range f.books.matters(time.Now()) {
+	for _, m := range f.matters() {
 		if m.kind != k || job != "" && m.job != job || m.due > record.InstantOf(due) {
 			continue
 		}
@@ -197,7 +209,7 @@ func (f *Fleet) judge() {
 		heal()
 	}
 	now := time.Now()
-	if f.await(claimTime, func() bool { return len(f.idle(owed, "", now)) == 0 }) {
+	if f.await(claimTime, func() bool { return len(f.idle(owed, "", now)) == 0 && !f.anyIdle(moving, "") }) {
 		return
 	}
 	for _, m := range f.idle(owed, "", now) {

@@ -14,11 +14,11 @@ import (
 func TestSleep(t *testing.T) {
 	t.Run("lets begin what is due at its end", func(t *testing.T) {
 		Run(t, func(f *Fleet) {
-			f.Start("a", every(time.Hour, 1, takes(time.Minute)))
+			f.Start("a", every(time.Hour, 100, takes(time.Minute)))
 			f.SleepUntil(time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC))
-			require.Len(t, f.Runs("job"), 1)
+			require.Len(t, f.Runs("job"), 100)
 			f.Sleep(time.Hour)
-			require.Len(t, f.Runs("job"), 2)
+			require.Len(t, f.Runs("job"), 200)
 		})
 	})
 
@@ -100,7 +100,9 @@ func TestTrigger(t *testing.T) {
 			job := executor.Job{Name: "job", Shards: 4, Handler: takes(time.Minute)}
 			f.Start("a", job)
 			f.Start("b", job)
+			begin := time.Now()
 			n := f.Trigger("job", executor.Trigger{Param: "now", Shards: []int{1, 3}})
+			require.Zero(t, time.Since(begin))
 			runs := f.Runs("job")
 			require.Len(t, runs, 2)
 			for _, r := range runs {
@@ -119,7 +121,8 @@ func TestTrigger(t *testing.T) {
 			job := executor.Job{Name: "job", Handler: takes(time.Minute)}
 			f.Start("a", job)
 			f.Start("b", job)
-			f.Stop("a")
+			f.Crash("a")
+			f.Settle()
 			f.Trigger("job", executor.Trigger{})
 			require.Equal(t, "b", f.Runs("job")[0].Instance)
 		})
@@ -186,6 +189,11 @@ func TestSettle(t *testing.T) {
 			require.Len(t, f.Runs("job"), 1)
 			f.Settle()
 			require.Len(t, f.Runs("job"), 3)
+			slow(f, "a")
+			begin := time.Now()
+			f.Trigger("job", executor.Trigger{})
+			require.Len(t, f.Runs("job"), 4)
+			require.Less(t, time.Since(begin), time.Second)
 		})
 	})
 
@@ -194,14 +202,12 @@ func TestSettle(t *testing.T) {
 			job := every(time.Hour, 4, takes(time.Minute))
 			f.Start("a", job)
 			f.NextFire("job")
+			slow(f, "a", "b")
 			f.Start("b", job)
+			require.Equal(t, map[string]int{"a": 4}, shares(f))
 			f.Settle()
-			count := map[string]int{}
-			fire := f.NextFire("job")
-			for _, instance := range where(f.Runs("job"), fire) {
-				count[instance]++
-			}
-			require.Equal(t, map[string]int{"a": 2, "b": 2}, count)
+			require.Equal(t, map[string]int{"a": 2, "b": 2}, shares(f))
+			require.Zero(t, plan(f).Frozen)
 		})
 	})
 
@@ -212,8 +218,53 @@ func TestSettle(t *testing.T) {
 			f.Start("b", job)
 			f.Crash("a")
 			f.Settle()
+			require.Equal(t, map[string]int{"b": 4}, shares(f))
+		})
+	})
+
+	t.Run("waits until what a crash interrupted has been made again", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			job := every(time.Hour, 2, takes(time.Minute))
+			slow(f, "a", "b")
+			f.Start("a", job)
+			f.Start("b", job)
+			f.NextFire("job")
+			f.Crash("b")
+			f.Settle()
+			runs := f.Runs("job")
+			require.Len(t, runs, 3)
+			require.NoError(t, runs[2].Err)
+		})
+	})
+
+	t.Run("waits until a pause and a resume have taken effect", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			slow(f, "a")
+			e := f.Start("a", every(time.Second, 1, takes(0)))
+			require.NoError(t, e.Pause(f.T().Context(), "job"))
+			f.Settle()
+			require.True(t, plan(f).Paused)
+			require.NoError(t, e.Resume(f.T().Context(), "job"))
+			f.Settle()
+			require.False(t, plan(f).Paused)
 			fire := f.NextFire("job")
-			require.Equal(t, map[int]string{0: "b", 1: "b", 2: "b", 3: "b"}, where(f.Runs("job"), fire))
+			require.Len(t, where(f.Runs("job"), fire), 1)
+		})
+	})
+
+	t.Run("does not wait for those who are cut off, but for their return", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			f.Start("a", every(time.Hour, 4, takes(time.Minute)))
+			heal := f.Partition("a")
+			f.Sleep(time.Minute)
+			begin := time.Now()
+			f.Settle()
+			require.Zero(t, time.Since(begin))
+			heal()
+			f.Settle()
+			require.Positive(t, time.Since(begin))
+			require.Less(t, time.Since(begin), time.Minute)
+			require.Equal(t, map[string]int{"a": 4}, shares(f))
 		})
 	})
 
@@ -222,8 +273,10 @@ func TestSettle(t *testing.T) {
 			job := every(time.Second, 1, takes(0))
 			f.Start("a", job)
 			job.Shards, job.Revision = 3, 1
+			slow(f, "a")
 			f.Register("a", job)
 			f.Settle()
+			require.Equal(t, map[string]int{"a": 3}, shares(f))
 			fire := f.NextFire("job")
 			require.Len(t, where(f.Runs("job"), fire), 3)
 		})

@@ -31,13 +31,10 @@ func newEpoch(e *record.Epoch) epoch {
 // after returns the instant after which a shard with mark m has fires of e to come, or
 // false if m is beyond e.
 func (e *epoch) after(m record.Mark) (record.Instant, bool) {
-	switch {
-	case m.Gen > e.gen:
-		return 0, false
-	case m.Gen == e.gen:
-		return max(e.from-1, m.Fire), true
+	if m.Gen == e.gen {
+		return m.Fire, true
 	}
-	return e.from - 1, true
+	return 0, m.Gen < e.gen
 }
 
 // next returns the first fire of e after an instant, zero if there is none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ type process struct {
 	life     context.Context // ends when the process crashes
 	end      context.CancelCauseFunc
 	state    processState
+	cuts     int // by Partition, not healed
 }
 
 type processState int
@@ -69,8 +71,9 @@ func (f *Fleet) T() *testing.T { return f.bubble }
 
 // Server returns the registry, for its levers: f.Server().Delay("a", ...). The name of a
 // process there is that of its instance, with "#2" after its second start and so on. What
-// a lever does is to be undone before the test ends. The log of the server is the fleet's
-// own; its Counts and Dump are anyone's.
+// a lever does is to be undone before the test ends, and before Settle if it keeps a
+// process from the fleet. The log of the server is the fleet's own; its Counts and Dump
+// are anyone's.
 func (f *Fleet) Server() *memory.Server { return f.server }
 
 // Start starts a process with an executor for jobs, whose runs are recorded. It returns
@@ -172,13 +175,17 @@ func (f *Fleet) recorded(p *process, jobs []executor.Job) []executor.Job {
 }
 
 // Register is Executor.Register on a running process, with handlers whose runs are
-// recorded; the executor's own method records nothing.
+// recorded; the executor's own method records nothing. It returns when the registry has
+// the definitions.
 func (f *Fleet) Register(instance string, jobs ...executor.Job) {
 	f.t.Helper()
 	p := f.process("register jobs with", instance)
 	if err := p.ex.Register(f.recorded(p, jobs)...); err != nil {
 		f.t.Fatalf("rotatest: register jobs with %s: %v", instance, err)
 	}
+	f.await(dealTime, func() bool {
+		return !slices.ContainsFunc(jobs, func(j executor.Job) bool { return !f.books.stored(j.Name, j.Revision) })
+	})
 }
 
 // process returns the running process of an instance.
@@ -241,7 +248,13 @@ func isAbandoned(err error) bool {
 // been healed it joins again. What the test does not heal is healed when it ends.
 func (f *Fleet) Partition(instance string) (heal func()) {
 	f.t.Helper()
-	heal = f.server.Partition(f.process("partition", instance).machine)
+	p := f.process("partition", instance)
+	restore := f.server.Partition(p.machine)
+	p.cuts++
+	heal = sync.OnceFunc(func() {
+		p.cuts--
+		restore()
+	})
 	f.heals = append(f.heals, heal)
 	return heal
 }

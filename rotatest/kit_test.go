@@ -3,12 +3,16 @@ package rotatest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/record"
 )
 
 // fakeT takes down what a fleet tells a test.
@@ -72,6 +76,36 @@ func ignores(d time.Duration) executor.HandlerFunc {
 // every returns a job with shards that fires so often.
 func every(d time.Duration, shards int, h executor.Handler) executor.Job {
 	return executor.Job{Name: "job", Schedule: executor.Every(d), Shards: shards, Handler: h}
+}
+
+// slow makes every exchange of processes with the registry take its time, so that what
+// follows from what can be told apart.
+func slow(f *Fleet, instances ...string) {
+	for _, instance := range instances {
+		f.Server().Delay(instance, 20*time.Millisecond, 20*time.Millisecond)
+	}
+}
+
+// plan returns the plan of the job.
+func plan(f *Fleet) *record.Plan {
+	for _, e := range f.Server().Dump() {
+		if strings.HasSuffix(string(e.Key), "/plan/job") {
+			p, err := record.DecodePlan(e.Value)
+			require.NoError(f.T(), err)
+			return p
+		}
+	}
+	return nil
+}
+
+// shares returns how many shards each instance owns according to the plan.
+func shares(f *Fleet) map[string]int {
+	out := map[string]int{}
+	for incarnation, shards := range plan(f).Owners {
+		instance, _ := split(incarnation)
+		out[instance] += shards.Len()
+	}
+	return out
 }
 
 // where returns the instances of runs by shard, those of one fire.

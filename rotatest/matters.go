@@ -85,7 +85,7 @@ func (v *viewing) look() {
 		}
 		return
 	}
-	v.runs(offered)
+	v.runs()
 	if !offered {
 		return
 	}
@@ -98,19 +98,15 @@ func (v *viewing) look() {
 	}
 }
 
-// runs looks at the runs on record. Those of the dead stay there until somebody takes
-// them over.
-func (v *viewing) runs(offered bool) {
+// runs looks at the runs on record. Those of the dead are for owners to look at.
+func (v *viewing) runs() {
 	for _, incarnation := range slices.Sorted(maps.Keys(v.claims)) {
+		if !v.group.books.alive(incarnation) {
+			continue
+		}
 		instance, _ := split(incarnation)
-		alive := v.group.books.alive(incarnation)
 		for _, r := range v.claims[incarnation].Running {
-			switch {
-			case alive:
-				v.add(inRun, r.Shards, 0, "%s is on record as running on %s", describe(r.Ref), instance)
-			case offered:
-				v.add(moving, r.Shards, 0, "%s was running on %s, which has gone", describe(r.Ref), instance)
-			}
+			v.add(inRun, r.Shards, 0, "%s is on record as running on %s", describe(r.Ref), instance)
 		}
 	}
 }

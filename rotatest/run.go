@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/rota-dev/rota/internal/onecpu"
 )
 
 // Run calls f in a synctest bubble with a fleet that has no processes yet. When f has
@@ -19,6 +21,7 @@ import (
 // the fleet is stopped without further judgement.
 func Run(t *testing.T, f func(*Fleet)) {
 	t.Helper()
+	defer onecpu.Hold()()
 	if bubble, deadlock := inBubble(t, f); deadlock != nil {
 		t.Fatalf("rotatest: the test cannot end, because goroutines are left: %v\n\n%s", deadlock, stacks(bubble))
 	}

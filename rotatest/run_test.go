@@ -102,6 +102,34 @@ func TestRun_AcceptsWhatIsOwedForAReason(t *testing.T) {
 			f.Start("a", every(time.Hour, 2, ignores(5*time.Hour)))
 			f.NextFire("job")
 		},
+		"a run that waits for a worker": func(f *Fleet) {
+			f.Options.Workers = 1
+			f.Start("a", every(time.Hour, 2, takes(24*time.Hour)))
+			f.NextFire("job")
+			f.NextFire("job")
+		},
+		"a handler that ignores the loss of its session": func(f *Fleet) {
+			f.Start("a", every(time.Hour, 2, ignores(5*time.Hour)))
+			f.NextFire("job")
+			heal := f.Partition("a")
+			f.Sleep(time.Minute)
+			heal()
+			f.NextFire("job")
+		},
+		"a zombie": func(f *Fleet) {
+			f.Start("a", every(time.Hour, 2, ignores(10*time.Minute)))
+			f.NextFire("job")
+			f.Crash("a")
+		},
+		"a process that drains": func(f *Fleet) {
+			f.Options.DrainTimeout = 24 * time.Hour
+			e := f.Start("a", every(time.Hour, 2, executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
+				return takes(time.Duration(r.Shard)*5*time.Hour)(ctx, r)
+			})))
+			f.NextFire("job")
+			go func() { assert.NoError(f.T(), e.Shutdown(context.Background())) }()
+			f.NextFire("job")
+		},
 		"a paused job": func(f *Fleet) {
 			e := f.Start("a", every(time.Hour, 2, takes(0)))
 			require.NoError(f.T(), e.Pause(f.T().Context(), "job"))
@@ -160,7 +188,9 @@ var fatal = map[string]func(t *testing.T){
 	},
 	"FailNow on the outer test": func(t *testing.T) {
 		Run(t, func(f *Fleet) {
-			f.Start("a", every(time.Hour, 1, takes(time.Hour)))
+			f.Start("a", every(time.Hour, 1, takes(0)))
+			f.NextFire("job")
+			f.Server().Pause() // so that the next fire would be lost
 			f.NextFire("job")
 			require.Fail(t, "enough")
 			t.Error("not reached")
