@@ -200,6 +200,13 @@ func (w *worker) Yield(_ string, shard int) {
 	w.yielded = append(w.yielded, shard)
 }
 
+// asked returns the shards that were to be yielded.
+func (w *worker) asked() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.yielded)
+}
+
 // began returns the runs that were begun since the last call.
 func (w *worker) began() []Run {
 	w.mu.Lock()
@@ -221,19 +228,46 @@ func (w *worker) incarnation() string {
 func (w *worker) session() registry.SessionID { return sessionOf(w.incarnation()) }
 
 // hooked is a registry that calls before and after each transaction what a test wants to
-// happen just then. Both are set before their use.
+// happen just then. An error of the former is returned in place of sending it.
 type hooked struct {
 	registry.Registry
-	before, after func(registry.Txn)
+
+	mu     sync.Mutex
+	first  func(registry.Txn) error
+	second func(registry.Txn)
+}
+
+func (h *hooked) before(f func(registry.Txn)) {
+	h.instead(func(t registry.Txn) error {
+		f(t)
+		return nil
+	})
+}
+
+func (h *hooked) instead(f func(registry.Txn) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.first = f
+}
+
+func (h *hooked) after(f func(registry.Txn)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.second = f
 }
 
 func (h *hooked) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
-	if h.before != nil {
-		h.before(t)
+	h.mu.Lock()
+	first, second := h.first, h.second
+	h.mu.Unlock()
+	if first != nil {
+		if err := first(t); err != nil {
+			return registry.Rev{}, err
+		}
 	}
 	rev, err := h.Registry.Txn(ctx, t)
-	if h.after != nil {
-		h.after(t)
+	if second != nil {
+		second(t)
 	}
 	return rev, err
 }
@@ -307,6 +341,17 @@ func (g *group) put(key registry.Key, value string) {
 	_, err := g.client().Txn(g.t.Context(), registry.Txn{Then: []registry.Op{op}})
 	require.NoError(g.t, err)
 	synctest.Wait()
+}
+
+// spoil makes a record unreadable.
+func (g *group) spoil(key registry.Key) {
+	g.t.Helper()
+	op := registry.Create(key, []byte("spoilt"))
+	if e, ok := g.get(key); ok {
+		op = registry.Set(key, e.Modified, []byte("spoilt"))
+	}
+	_, err := g.client().Txn(g.t.Context(), registry.Txn{Then: []registry.Op{op}})
+	require.NoError(g.t, err)
 }
 
 func (g *group) remove(key registry.Key) {

@@ -129,10 +129,13 @@ func (m *Member) Run(ctx context.Context) error {
 	var err error
 	for {
 		err = registry.KeepSession(ctx, m.reg, registry.SessionOptions{TTL: m.ttl}, m.serve)
-		if !errors.Is(err, errForeign) && !errors.Is(err, registry.ErrSessionLost) {
+		if ctx.Err() != nil || !errors.Is(err, registry.ErrSessionLost) {
 			break
 		}
 		m.log.Warn("joining again", "error", err)
+		if !pause(ctx, retryPause) {
+			break
+		}
 	}
 	if errors.Is(context.Cause(ctx), errLeft) {
 		err = nil // whatever was cut short by that

@@ -18,7 +18,7 @@ import (
 func TestMember_Join(t *testing.T) {
 	bubble(t, "whose session ends at the store before the process knows is made again", func(t *testing.T, g *group) {
 		a := g.worker("a", nil, def("job", 0, 1, ""))
-		a.reg.before = writing(below(g.keys.Members()), func() { g.expireUntold("a") })
+		a.reg.before(writing(below(g.keys.Members()), func() { g.expireUntold("a") }))
 		g.begin(a)
 		require.NoError(t, a.AwaitJoined(t.Context()))
 		until(1)
@@ -37,7 +37,7 @@ func TestMember_Join(t *testing.T) {
 		heal := g.server.Partition("a")
 		defer heal()
 		a2 := g.workerOn("a2", "a", nil, def("job", 0, 1, ""))
-		a2.reg.before = writing(below(g.keys.Members()), func() { g.server.LoseRequest("a2", 1) })
+		a2.reg.before(writing(below(g.keys.Members()), func() { g.server.LoseRequest("a2", 1) }))
 		g.begin(a2)
 		require.NoError(t, a2.AwaitJoined(t.Context()))
 	})
@@ -45,7 +45,7 @@ func TestMember_Join(t *testing.T) {
 		a := g.start("a", def("job", 0, 1, ""))
 		a2 := g.workerOn("a2", "a", nil, def("job", 0, 1, ""))
 		var release func()
-		a2.reg.before = writing(below(g.keys.Members()), func() { release = g.server.HoldCommit("a2") })
+		a2.reg.before(writing(below(g.keys.Members()), func() { release = g.server.HoldCommit("a2") }))
 		g.begin(a2)
 		time.Sleep(time.Second)
 		a.goes()
@@ -112,7 +112,7 @@ func TestMember_Offer(t *testing.T) {
 	})
 	bubble(t, "that comes just after the record was written reaches the registry", func(t *testing.T, g *group) {
 		a := g.worker("a", nil, def("job", 0, 1, ""))
-		a.reg.after = writing(below(g.keys.Members()), func() { a.Offer(offering(def("other", 0, 1, ""))) })
+		a.reg.after(writing(below(g.keys.Members()), func() { a.Offer(offering(def("other", 0, 1, ""))) }))
 		g.begin(a)
 		require.NoError(t, a.AwaitJoined(t.Context()))
 		time.Sleep(time.Second)
@@ -120,7 +120,7 @@ func TestMember_Offer(t *testing.T) {
 	})
 	bubble(t, "is not told of before its definition is stored", func(t *testing.T, g *group) {
 		a := g.worker("a", nil, def("job", 0, 1, ""))
-		a.reg.after = writing(below(g.keys.Jobs()), func() { a.Offer(offering(def("other", 0, 1, ""))) })
+		a.reg.after(writing(below(g.keys.Jobs()), func() { a.Offer(offering(def("other", 0, 1, ""))) }))
 		g.server.Record()
 		g.begin(a)
 		require.NoError(t, a.AwaitJoined(t.Context()))
@@ -216,10 +216,10 @@ func TestMember_Drain(t *testing.T) {
 				drained <- ok && strings.Contains(string(e.Value), `"draining":true`)
 			}()
 		})
-		a.reg.before = func(txn registry.Txn) {
+		a.reg.before(func(txn registry.Txn) {
 			offered(txn)
 			time.Sleep(time.Second)
-		}
+		})
 		a.Offer(offering(def("other", 0, 1, "")))
 		assert.True(t, <-drained)
 	})
