@@ -101,7 +101,7 @@ func cut(s string, most int) string {
 func (in *claiming) part(out *claimed, shards shardset.Set, m record.Mark) {
 	for _, g := range in.plan.Reruns {
 		if sub := shards.Intersect(g.Shards); !sub.IsZero() && !m.Covers(g.Ref) {
-			out.start(sub, g.Ref, m)
+			in.start(out, sub, g.Ref, m)
 			shards = shards.Minus(sub)
 		}
 	}
@@ -114,7 +114,7 @@ func (in *claiming) part(out *claimed, shards shardset.Set, m record.Mark) {
 			continue
 		}
 		if sub := shards.Intersect(targets(t, e)); !sub.IsZero() {
-			out.start(sub, record.Ref{Gen: t.Gen, Fire: t.At, Trigger: t.Number, Attempt: 1}, m)
+			in.start(out, sub, record.Ref{Gen: t.Gen, Fire: t.At, Trigger: t.Number, Attempt: 1}, m)
 			shards = shards.Minus(sub)
 		}
 	}
@@ -143,7 +143,7 @@ func (in *claiming) scheduled(out *claimed, e *record.Epoch, shards shardset.Set
 	}
 	out.claims.Counts.Skipped += uint64(owed.Skipped * shards.Len())
 	if !owed.Fire.IsZero() {
-		out.start(shards, record.Ref{
+		in.start(out, shards, record.Ref{
 			Gen: e.Gen, Fire: record.InstantOf(owed.Fire), Attempt: 1, Missed: owed.Missed,
 		}, m)
 		return true
@@ -160,8 +160,12 @@ func (in *claiming) scheduled(out *claimed, e *record.Epoch, shards shardset.Set
 	return true
 }
 
-// start puts runs of shards with mark m on the record.
-func (out *claimed) start(shards shardset.Set, r record.Ref, m record.Mark) {
+// start puts runs of shards with mark m on the record. A definition that does not compile
+// here may be known to others, so its runs are left to them, and come first all the same.
+func (in *claiming) start(out *claimed, shards shardset.Set, r record.Ref, m record.Mark) {
+	if _, ok := in.programs[r.Gen]; !ok {
+		return
+	}
 	out.raise(shards, m.Max(r.Mark()))
 	out.claims.Running = out.claims.Running.With(shards, r)
 	out.claims.Counts.Claimed += uint64(shards.Len())

@@ -143,6 +143,18 @@ func TestClaim_LeavesAlone(t *testing.T) {
 			assert.False(t, out.changed)
 		})
 	}
+	t.Run("pending re-runs and triggers of a definition that it does not understand, and all after them", func(t *testing.T) {
+		in := claimant(t, 2)
+		in.plan.Epochs[0].Until = at(1)
+		in.plan.Epochs = append(in.plan.Epochs, epoch(t, 2, at(1), 2))
+		in.plan.Reruns = runs(shardset.Of(0), record.Ref{Gen: 1, Fire: at(0), Attempt: 2})
+		in.plan.Triggers = []record.Trigger{{Number: 1, At: start, Gen: 1}}
+		delete(in.programs, 1)
+		in.now = at(3)
+		out := in.claim()
+		assert.Empty(t, out.starts)
+		assert.False(t, out.changed)
+	})
 	t.Run("but takes off what has ended even while it is not open", func(t *testing.T) {
 		in := claimant(t, 1)
 		in.now = at(1)

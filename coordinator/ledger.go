@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -43,6 +44,7 @@ type ledger struct {
 	writes   int // in flight
 	results  chan written
 	running  int                   // functions that have not returned
+	waiting  []begun               // claimed, not started: the session was suspended
 	held     map[*account]struct{} // whose ends wait for others to share their commit
 	flushAt  time.Time             // when they are written at the latest; zero: none wait
 	plans    *reader[*record.Plan]
@@ -84,11 +86,19 @@ type account struct {
 
 // entry is what a ledger writes for an account.
 type entry struct {
-	acct    *account
-	out     claimed
-	planRev registry.Rev // of the plan that it rests on
-	ended   int          // how many of acct.ended it covers
-	value   []byte
+	acct     *account
+	out      claimed
+	plan     *record.Plan // that it rests on
+	planRev  registry.Rev
+	programs map[int]Program
+	ended    int // how many of acct.ended it covers
+	value    []byte
+}
+
+// begun is claimed runs that wait to be started.
+type begun struct {
+	entry
+	rev registry.Rev // of the commit that claimed them
 }
 
 // written is the result of a transaction.
@@ -131,6 +141,10 @@ func (l *ledger) run(ctx context.Context) error {
 		case <-l.nudge:
 		case <-changed:
 			l.markAll()
+			if err := l.startWaiting(ctx); err != nil {
+				l.drainWrites()
+				return err
+			}
 		case <-timer.C:
 		}
 	}
@@ -227,10 +241,18 @@ func (l *ledger) takePlans(ctx context.Context) {
 		a.plan, a.planRev, a.stale = n.value, n.rev, registry.Rev{}
 		l.compile(a)
 		l.mark(a)
-		for s := range a.claims.Running.Shards().Intersect(n.value.Frozen).All() {
-			l.work.Yield(n.value.Job, s)
-		}
+		l.yield(a, a.claims.Running.Shards())
 	})
+}
+
+// yield says which of running shards are to move.
+func (l *ledger) yield(a *account, running shardset.Set) {
+	if a.plan == nil {
+		return
+	}
+	for s := range running.Intersect(a.plan.Frozen).All() {
+		l.work.Yield(a.claims.Job, s)
+	}
 }
 
 // compile makes programs of the definitions in a plan, and keeps those that it has.
@@ -385,7 +407,7 @@ func (l *ledger) entries(now time.Time) []entry {
 			l.log.Error("claims record not written", "job", a.claims.Job, "error", err)
 			continue
 		}
-		entries = append(entries, entry{a, out, a.planRev, len(a.ended), value})
+		entries = append(entries, entry{a, out, a.plan, a.planRev, a.programs, len(a.ended), value})
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.acct.segment, b.acct.segment) })
 	return entries
@@ -414,8 +436,9 @@ func (l *ledger) share(e entry) share {
 	return pc
 }
 
-// errForeign means that the records of this incarnation were written by another hand.
-var errForeign = errors.New("claims record changed by another hand")
+// errForeign means that the records of this incarnation were written by another hand. It
+// cannot tell what it has claimed any more, so it gives its session up.
+var errForeign = fmt.Errorf("%w: given up, for a record of this incarnation was changed by another hand", registry.ErrSessionLost)
 
 // settle acts on the result of a transaction.
 func (l *ledger) settle(ctx context.Context, w written) error {
@@ -433,9 +456,11 @@ func (l *ledger) settle(ctx context.Context, w written) error {
 		if a.ended = a.ended[e.ended:]; len(a.ended) == 0 {
 			a.ended = nil
 		}
-		l.start(ctx, a, e.out.starts, w.rev)
+		if len(e.out.starts) > 0 {
+			l.waiting = append(l.waiting, begun{e, w.rev})
+		}
 	}
-	return nil
+	return l.startWaiting(ctx)
 }
 
 // refused acts on a transaction that was not applied. The job that it failed for waits
@@ -473,19 +498,41 @@ func (l *ledger) refused(w written) error {
 // is full, or permission was taken away) waits before it is made again.
 const refusedPause = time.Second
 
-// start begins the runs whose claims have been committed at rev.
-func (l *ledger) start(ctx context.Context, a *account, starts record.Runs, rev registry.Rev) {
-	for _, g := range starts {
-		e, ok := a.plan.Epoch(g.Gen)
+// startWaiting starts what has been claimed, unless the session is suspended: then it is
+// asked again when that ends. A process may have been paused for any length of time since
+// the claim was committed, so the session's own clock is asked, not only its state.
+func (l *ledger) startWaiting(ctx context.Context) error {
+	if len(l.waiting) == 0 {
+		return nil
+	}
+	switch state, safe := l.session.State(); {
+	case state == registry.SessionSuspended && time.Now().Before(safe):
+		return nil
+	case state != registry.SessionConnected || !time.Now().Before(safe):
+		return fmt.Errorf("start: %w", registry.ErrSessionLost)
+	}
+	for _, b := range l.waiting {
+		l.start(ctx, b)
+	}
+	l.waiting = nil
+	return nil
+}
+
+// start begins the runs of a claim. What it needs to know comes from the plan that the
+// claim rests on: the account may know another by now, or none.
+func (l *ledger) start(ctx context.Context, b begun) {
+	a := b.acct
+	for _, g := range b.out.starts {
+		e, ok := b.plan.Epoch(g.Gen)
 		if !ok {
 			continue // claimed by this very plan, so it is there
 		}
 		r := Run{
-			Job: a.claims.Job, Program: a.programs[g.Gen], Shards: e.Job().Shards,
+			Job: a.claims.Job, Program: b.programs[g.Gen], Shards: e.Job().Shards,
 			Fire: g.Fire.Time(), Attempt: g.Attempt, Trigger: g.Trigger, Missed: g.Missed,
-			Fence: l.base + rev.Seq, Session: l.session.ID(),
+			Fence: l.base + b.rev.Seq, Session: l.session.ID(),
 		}
-		for _, t := range a.plan.Triggers {
+		for _, t := range b.plan.Triggers {
 			if t.Number == g.Trigger {
 				r.Param = t.Param
 			}
@@ -495,6 +542,7 @@ func (l *ledger) start(ctx context.Context, a *account, starts record.Runs, rev 
 			l.running++
 			l.work.Start(ctx, r, l.done(a, s))
 		}
+		l.yield(a, g.Shards)
 	}
 }
 

@@ -129,13 +129,16 @@ func (m *Member) Run(ctx context.Context) error {
 	var err error
 	for {
 		err = registry.KeepSession(ctx, m.reg, registry.SessionOptions{TTL: m.ttl}, m.serve)
-		if !errors.Is(err, errForeign) && !errors.Is(err, registry.ErrSessionLost) {
+		if ctx.Err() != nil || !errors.Is(err, registry.ErrSessionLost) {
 			break
 		}
 		m.log.Warn("joining again", "error", err)
+		if !pause(ctx, retryPause) {
+			break
+		}
 	}
-	if errors.Is(err, errLeft) {
-		err = nil
+	if errors.Is(context.Cause(ctx), errLeft) {
+		err = nil // whatever was cut short by that
 	}
 	m.mu.Lock()
 	m.failed = errors.Join(err, errLeft)
@@ -157,7 +160,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	if err != nil {
 		return err
 	}
-	rev, version, err := m.join(ctx, in)
+	told, err := m.join(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -174,6 +177,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	in.ledger.plans = plans.reader(in.ledger.wakeUp)
 	in.office = newOfficeLoop(m, in, plans, log)
 
+	m.setCurrent(in)
 	var wg sync.WaitGroup
 	task := func(f func(context.Context) error) {
 		wg.Go(func() { end(f(ctx)) }) // the first to return ends all
@@ -181,8 +185,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	task(func(ctx context.Context) error { return plans.run(ctx, m.reg) })
 	task(in.ledger.run)
 	task(in.office.run)
-	task(func(ctx context.Context) error { return m.keepRecord(ctx, in, rev, version) })
-	m.setCurrent(in)
+	task(func(ctx context.Context) error { return m.keepRecord(ctx, in, told) })
 	<-ctx.Done()
 	m.setCurrent(nil)
 	wg.Wait()
@@ -247,95 +250,152 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// standing is what the registry is to know of this process, or knows of it.
+type standing struct {
+	member  record.Member
+	defs    map[string]json.RawMessage
+	version int          // of Member.version
+	rev     registry.Rev // of the member record, once it has been written
+}
+
+// standing returns what the registry is to know now.
+func (m *Member) standing(in *incarnation) standing {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return standing{
+		member: record.Member{
+			Name: m.name, Session: in.session.ID(), Jobs: slices.Sorted(maps.Keys(m.defs)), Labels: m.labels,
+			Draining: m.draining, Blocked: m.barred.all(),
+		},
+		defs: maps.Clone(m.defs), version: m.version,
+	}
+}
+
 // join stores the definitions that this process offers and enters the fleet. The name
 // may still be held by a predecessor whose session has not run out.
-func (m *Member) join(ctx context.Context, in *incarnation) (registry.Rev, int, error) {
-	if err := m.storeDefinitions(ctx); err != nil {
-		return registry.Rev{}, 0, err
+//
+// Each try sends the same transaction. A request that was held up may be applied long
+// after a later one was refused, so who holds the name tells whether it was.
+func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
+	told := m.standing(in)
+	if err := m.storeDefinitions(ctx, told.defs); err != nil {
+		return standing{}, err
 	}
+	t, err := m.entrance(in, told.member)
+	if err != nil {
+		return standing{}, err
+	}
+	patience := time.Now().Add(in.session.TTL() + in.session.TTL()/4)
+	for {
+		rev, err := registry.Apply(ctx, m.reg, t)
+		refusal, refused := conflict(err)
+		switch {
+		case err == nil:
+			told.rev = rev
+			return told, nil
+		case refused && refusal.Index == 0:
+			return standing{}, fmt.Errorf("join as %s: %w: %w", in.id, registry.ErrSessionLost, err)
+		case refused && refusal.Index > 1, !refused && !unsettled(ctx, err):
+			return standing{}, fmt.Errorf("join as %s: %w", in.id, err)
+		}
+		e, err := m.reg.Get(ctx, m.keys.Instance(m.name), registry.ReadOptions{Fresh: true})
+		switch {
+		case err == nil && e.Txn == t.ID:
+			told.rev = e.Modified
+			return told, nil
+		case time.Now().After(patience):
+			return standing{}, fmt.Errorf("join as %s: %w", m.name, ErrNameTaken)
+		}
+		if !pause(ctx, min(max(in.session.TTL()/40, 20*time.Millisecond), time.Second)) {
+			return standing{}, context.Cause(ctx)
+		}
+	}
+}
+
+// entrance is the transaction by which an incarnation enters the fleet.
+func (m *Member) entrance(in *incarnation, member record.Member) (registry.Txn, error) {
 	host, _ := os.Hostname() // only told to operators
 	instance, err := record.Encode(record.Instance{
 		Session: in.session.ID(), Host: host, PID: os.Getpid(), Started: record.InstantOf(time.Now()),
 	})
 	if err != nil {
-		return registry.Rev{}, 0, err
+		return registry.Txn{}, err
 	}
-	patience := time.Now().Add(in.session.TTL() + in.session.TTL()/4)
-	for {
-		rec, version := m.record(in)
-		value, err := record.Encode(rec)
-		if err != nil {
-			return registry.Rev{}, 0, err
-		}
-		rev, err := registry.Apply(ctx, m.reg, registry.Txn{
-			If: []registry.Cond{registry.Alive(in.session.ID())},
-			Then: []registry.Op{
-				registry.CreateOwned(m.keys.Instance(m.name), instance, in.session.ID()),
-				registry.Create(m.keys.Member(in.id), value),
-			},
-		})
-		refusal, refused := conflict(err)
-		switch {
-		case err == nil:
-			return rev, version, nil
-		case !refused || refusal.Index != 1: // the name
-			return registry.Rev{}, 0, fmt.Errorf("join as %s: %w", in.id, err)
-		case time.Now().After(patience):
-			return registry.Rev{}, 0, fmt.Errorf("join as %s: %w", m.name, ErrNameTaken)
-		}
-		if !pause(ctx, min(max(in.session.TTL()/40, 20*time.Millisecond), time.Second)) {
-			return registry.Rev{}, 0, context.Cause(ctx)
-		}
-	}
+	value, err := record.Encode(member)
+	return registry.Txn{
+		ID: registry.NewTxnID(),
+		If: []registry.Cond{registry.Alive(in.session.ID())},
+		Then: []registry.Op{
+			registry.CreateOwned(m.keys.Instance(m.name), instance, in.session.ID()),
+			registry.Create(m.keys.Member(in.id), value),
+		},
+	}, err
 }
 
-// record returns the member record as it should be, and which version of it that is.
-func (m *Member) record(in *incarnation) (record.Member, int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	rec := record.Member{
-		Name: m.name, Session: in.session.ID(), Jobs: slices.Sorted(maps.Keys(m.defs)), Labels: m.labels,
-		Draining: m.draining, Blocked: m.barred.all(),
-	}
-	return rec, m.version
+// unsettled reports that Apply could not tell what became of a transaction, though it was
+// given the time.
+func unsettled(ctx context.Context, err error) bool {
+	return errors.Is(err, registry.ErrUnknownOutcome) && ctx.Err() == nil
 }
 
-// keepRecord keeps the member record true.
-func (m *Member) keepRecord(ctx context.Context, in *incarnation, rev registry.Rev, version int) error {
-	m.published(in, version)
+// keepRecord keeps what the registry knows of this process true.
+func (m *Member) keepRecord(ctx context.Context, in *incarnation, told standing) error {
 	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-in.publish:
+		m.published(in, told)
+		next := m.standing(in)
+		if next.version == told.version {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-in.publish:
+			}
+			continue
 		}
-		if err := m.storeDefinitions(ctx); err != nil {
+		if err := m.storeDefinitions(ctx, next.defs); err != nil {
 			return err
 		}
-		rec, v := m.record(in)
-		value, err := record.Encode(rec)
+		if next.member.Draining && !told.member.Draining {
+			if err := in.retire(ctx); err != nil {
+				return err
+			}
+		}
+		value, err := record.Encode(next.member)
 		if err != nil {
 			return err
 		}
-		rev, err = registry.Apply(ctx, m.reg, registry.Txn{
+		next.rev, err = registry.Apply(ctx, m.reg, registry.Txn{
 			If:   []registry.Cond{registry.Alive(in.session.ID())},
-			Then: []registry.Op{registry.Set(m.keys.Member(in.id), rev, value)},
+			Then: []registry.Op{registry.Set(m.keys.Member(in.id), told.rev, value)},
 		})
 		refusal, refused := conflict(err)
 		switch {
-		case refused && refusal.Index > 0, errors.Is(err, registry.ErrUnknownOutcome) && ctx.Err() == nil:
+		case refused && refusal.Index == 0:
+			return fmt.Errorf("update member record: %w: %w", registry.ErrSessionLost, err)
+		case refused, unsettled(ctx, err):
 			return fmt.Errorf("update member record: %w: %w", errForeign, err)
 		case err != nil:
 			return fmt.Errorf("update member record: %w", err)
 		}
-		m.published(in, v)
+		told = next
 	}
 }
 
-func (m *Member) published(in *incarnation, version int) {
+// retire makes an incarnation ready to be known as draining: a leader takes its idle
+// shards at once, so it must claim nothing more by then. If it leads, it hands over first.
+func (in *incarnation) retire(ctx context.Context) error {
+	select {
+	case <-in.ledger.close():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	in.office.resign(ctx)
+	return nil
+}
+
+func (m *Member) published(in *incarnation, told standing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	in.published, in.drained = version, m.draining
+	in.published, in.drained = told.version, told.member.Draining
 	m.notifyLocked()
 }
 
@@ -391,48 +451,44 @@ func (m *Member) await(ctx context.Context, ok func() bool) error {
 }
 
 // Drain makes the member claim nothing more and lets its idle shards go. A leader hands
-// its office over first. Runs go on; the caller ends them or waits for them.
+// its office over first. Runs go on; the caller ends them or waits for them. Drain returns
+// when the registry knows, or there is no session that could claim. If ctx ends first, the
+// member drains all the same.
 func (m *Member) Drain(ctx context.Context) error {
-	m.mu.Lock()
-	in := m.current
-	m.mu.Unlock()
-	if in != nil {
-		select {
-		case <-in.ledger.close():
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		in.office.resign(ctx)
-	}
 	m.change(func() { m.draining = true })
-	return m.await(ctx, func() bool { return m.current == nil || m.current != in || in.drained })
+	return m.await(ctx, func() bool { return m.current == nil || m.current.drained })
 }
 
 // Leave waits until nothing runs here and all shards have been taken over, or ctx ends,
-// and then makes Run return. It is called after Drain.
+// and then makes Run return. It is called after Drain. Without a session there is nothing
+// to wait for: what it had is failed over.
 func (m *Member) Leave(ctx context.Context) error {
-	m.mu.Lock()
-	in := m.current
-	m.mu.Unlock()
-	var err error
-	if in != nil {
-		select {
-		case <-in.ledger.empty():
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-	}
+	err := m.awaitEmpty(ctx)
 	m.leaving.Do(func() { close(m.left) })
 	return err
 }
 
-// storeDefinitions puts into the registry what is offered here and newer than what is
-// there.
-func (m *Member) storeDefinitions(ctx context.Context) error {
+func (m *Member) awaitEmpty(ctx context.Context) error {
 	for {
 		m.mu.Lock()
-		defs := maps.Clone(m.defs)
+		in, changed := m.current, m.joined
 		m.mu.Unlock()
+		if in == nil {
+			return nil
+		}
+		select {
+		case <-in.ledger.empty():
+			return nil
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// storeDefinitions puts into the registry what is newer than what is there.
+func (m *Member) storeDefinitions(ctx context.Context, defs map[string]json.RawMessage) error {
+	for {
 		again, err := m.storeOnce(ctx, defs)
 		if err != nil {
 			return fmt.Errorf("store definitions: %w", err)
