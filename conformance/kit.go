@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -97,7 +98,7 @@ func (t *test) spawn(f func(ctx context.Context) error) (stop func()) {
 	done := make(chan struct{})
 	t.tasks.Go(func() {
 		defer close(done)
-		if err := f(ctx); err != nil && ctx.Err() == nil {
+		if err := guarded(func() error { return f(ctx) }); err != nil && ctx.Err() == nil {
 			t.Errorf("%v", err)
 		}
 	})
@@ -113,10 +114,20 @@ func (t *test) together(n int, f func(i int) error) {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { errs[i] = f(i) })
+		wg.Go(func() { errs[i] = guarded(func() error { return f(i) }) })
 	}
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
+}
+
+// guarded turns a panic of f, which would end all tests, into an error.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
 }
 
 // pause lets d pass.

@@ -159,7 +159,7 @@ func setKeepsOwner(t *test) {
 func goneAtOnce(t *test) {
 	a, b := t.a(), t.b()
 	for _, end := range []func(registry.Session){
-		func(s registry.Session) { require.NoError(t, s.Close(t.ctx)) },
+		func(s registry.Session) { require.NoError(t, s.Close(t.within(t.ttl))) },
 		func(s registry.Session) { t.store.Expire(s.ID()) },
 	} {
 		s := t.session(a)
@@ -189,7 +189,7 @@ func goneAtOnce(t *test) {
 					return err
 				}
 				if t.bubble {
-					time.Sleep(time.Microsecond)
+					time.Sleep(20 * time.Microsecond)
 				}
 			}
 		})
