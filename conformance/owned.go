@@ -50,18 +50,6 @@ var ownedCases = []Case{
 	},
 }
 
-// gone returns nil if key does not exist.
-func (t *test) gone(r registry.Registry, key registry.Key) error {
-	_, err := r.Get(t.ctx, key, fresh)
-	if errors.Is(err, registry.ErrNotFound) {
-		return nil
-	}
-	if err == nil {
-		return fmt.Errorf("%s is still there", key)
-	}
-	return err
-}
-
 func goneOnExpiry(t *test) {
 	a, b := t.a(), t.b()
 	s := t.session(a)
