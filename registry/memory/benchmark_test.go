@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -172,30 +170,5 @@ func BenchmarkList(b *testing.B) {
 		if err != nil || len(l.Entries) != 100 {
 			b.Fatal(err, len(l.Entries))
 		}
-	}
-}
-
-// TestVirtualHour is an hour of 1,000 machines with a session each, at the end of which all
-// are cut off and expire. It logs what that takes; the budget of a test suite is in it.
-func TestVirtualHour(t *testing.T) {
-	for _, delay := range []time.Duration{0, 10 * time.Millisecond} {
-		began := time.Now()
-		bubble(t, fmt.Sprintf("delay %v", delay), func(t *testing.T, s *memory.Server) {
-			for i := range 1000 {
-				name := fmt.Sprint(i)
-				x := open(t, s.Client(name), ttl)
-				apply(t, s.Client(name), registry.CreateOwned(registry.Join("d", "~"+name), nil, x.ID()))
-				s.Delay(name, delay, delay)
-			}
-			time.Sleep(time.Hour)
-			require.Equal(t, 1000, s.Counts("").Sessions)
-			for i := range 1000 {
-				s.Partition(fmt.Sprint(i))
-			}
-			time.Sleep(ttl)
-			synctest.Wait()
-			require.Empty(t, s.Dump())
-		})
-		t.Logf("delay %v: %v", delay, time.Since(began))
 	}
 }

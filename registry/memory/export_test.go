@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/rota-dev/rota/registry"
@@ -33,6 +34,11 @@ func NeverRest(x registry.Session) {
 	never := now.Add(1 << 60)
 	y.flights = append(y.flights, flight{sent: never, due: never})
 	y.run(now)
+}
+
+// OnCollect calls f when w is garbage.
+func OnCollect(w registry.Watcher, f func()) {
+	runtime.AddCleanup(w.(*watcher), func(struct{}) { f() }, struct{}{})
 }
 
 // CheckNothingLeft returns what a server without keys, watchers and sessions still holds.

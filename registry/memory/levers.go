@@ -66,7 +66,6 @@ func (s *Server) expire(x *session) {
 // Partitions and cuts add up: all have to be healed. Calling heal again does nothing.
 func (s *Server) Partition(name string) (heal func()) {
 	return s.impose(name, func(m *machine) {
-		m.severed++
 		m.requests.cut()
 		m.replies.cut()
 		m.gap()
@@ -76,7 +75,6 @@ func (s *Server) Partition(name string) (heal func()) {
 			}
 		}
 	}, func(m *machine) {
-		m.severed--
 		m.requests.cuts--
 		m.replies.cuts--
 		m.renew()

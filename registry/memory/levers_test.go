@@ -96,7 +96,7 @@ func TestCut(t *testing.T) {
 			}
 			bubble(t, "a session that was not granted to anyone expires", func(t *testing.T, s *memory.Server) {
 				a := connect(t, s, "a")
-				heal := cut.cut(s)
+				heal, begin := cut.cut(s), time.Now()
 				took(t, memory.CallTimeout, func() {
 					_, err := a.OpenSession(t.Context(), registry.SessionOptions{TTL: 10 * time.Second})
 					require.ErrorIs(t, err, registry.ErrUnavailable)
@@ -107,11 +107,9 @@ func TestCut(t *testing.T) {
 				}
 				require.Equal(t, orphans, s.Counts("a").Sessions)
 				heal()
-				time.Sleep(7*time.Second - 1)
-				synctest.Wait()
+				sleepUntil(begin.Add(10*time.Second - 1))
 				require.Equal(t, orphans, s.Counts("a").Sessions)
-				time.Sleep(1)
-				synctest.Wait()
+				sleepUntil(begin.Add(10 * time.Second))
 				require.Zero(t, s.Counts("a").Sessions)
 			})
 			bubble(t, "a call that cannot be sent is refused at once", func(t *testing.T, s *memory.Server) {

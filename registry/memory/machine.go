@@ -12,7 +12,6 @@ type machine struct {
 	name     string
 	requests way // to the server
 	replies  way // from it
-	severed  int // partitions, which break connections
 	starved  int // the sessions are not renewed
 	hushed   int // watchers hear nothing
 

@@ -12,7 +12,7 @@ import (
 func (s *Server) LoseReply(name string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.machine(name).loseReplies += n
+	s.machine(name).loseReplies += max(n, 0)
 }
 
 // LoseRequest makes the next n transactions of the clients of that name get lost: they are
@@ -20,7 +20,7 @@ func (s *Server) LoseReply(name string, n int) {
 func (s *Server) LoseRequest(name string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.machine(name).loseRequests += n
+	s.machine(name).loseRequests += max(n, 0)
 }
 
 // HoldCommit holds up the next transaction of the clients of that name: its caller gets
