@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 // applyCase is a transaction on what before left behind.
@@ -118,6 +120,101 @@ func TestApply_LearnsTheOutcome(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestApply_CommitsOnceWhateverGetsLost(t *testing.T) {
+	faults := []struct {
+		name string
+		pull func(s *memory.Server) (undo func())
+	}{
+		{"replies", func(s *memory.Server) func() { s.LoseReply("a", 3); return func() {} }},
+		{"requests", func(s *memory.Server) func() { s.LoseRequest("a", 3); return func() {} }},
+		{"requests, then replies", func(s *memory.Server) func() {
+			s.LoseRequest("a", 2)
+			s.LoseReply("a", 2)
+			return func() {}
+		}},
+		{"nothing, but one request is late", func(s *memory.Server) func() { return s.HoldCommit("a") }},
+		{"one late request and replies", func(s *memory.Server) func() {
+			s.LoseReply("a", 2)
+			return s.HoldCommit("a")
+		}},
+		{"all replies for a while", func(s *memory.Server) func() {
+			heal := s.PartitionOneWay("a", memory.Replies)
+			time.AfterFunc(5*time.Second, heal)
+			return heal
+		}},
+		{"the connection for a while", func(s *memory.Server) func() {
+			heal := s.Partition("a")
+			time.AfterFunc(5*time.Second, heal)
+			return heal
+		}},
+		{"the store for a while", func(s *memory.Server) func() {
+			resume := s.Pause()
+			time.AfterFunc(5*time.Second, resume)
+			return resume
+		}},
+	}
+	for _, c := range applyCases {
+		for _, fault := range faults {
+			t.Run(c.name+", losing "+fault.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := memory.New()
+					reg := clientOf(t, s, "a")
+					txn := c.txn(t, reg)
+					s.ResetCounts()
+					undo := fault.pull(s)
+					rev, err := registry.Apply(t.Context(), reg, txn)
+					require.NoError(t, err)
+					c.done(t, reg, rev)
+					undo() // a request that was held up arrives now
+					time.Sleep(time.Second)
+					c.done(t, reg, rev)
+					require.Equal(t, 1, s.Counts("a").Commits)
+				})
+			})
+		}
+	}
+}
+
+func TestApply_LateRequests(t *testing.T) {
+	// A create is refused while a first request of it is held up; then it could be done.
+	lateCreate := func(t *testing.T, s *memory.Server, reg, other registry.Registry, txn registry.Txn, meanwhile func()) {
+		release := s.HoldCommit("a")
+		rev := commit(t, other, registry.Create("k", []byte("theirs")))
+		_, err := registry.Apply(t.Context(), reg, txn)
+		require.ErrorIs(t, err, registry.ErrConflict)
+		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		commit(t, other, registry.Delete("k", rev))
+		isAbsent(t, other, "k")
+		meanwhile()
+		release()
+	}
+
+	t.Run("of a create may still be applied", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := memory.New()
+			reg, other := clientOf(t, s, "a"), clientOf(t, s, "b")
+			txn := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{registry.Create("k", []byte("ours"))}}
+			lateCreate(t, s, reg, other, txn, func() {})
+			require.Equal(t, txn.ID, get(t, other, "k").Txn)
+		})
+	})
+
+	t.Run("of a create guarded by a session are not, once that has ended", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := memory.New()
+			reg, other := clientOf(t, s, "a"), clientOf(t, s, "b")
+			x, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
+			require.NoError(t, err)
+			txn := registry.Txn{
+				If:   []registry.Cond{registry.Alive(x.ID())},
+				Then: []registry.Op{registry.Create("k", []byte("ours"))},
+			}
+			lateCreate(t, s, reg, other, txn, func() { require.NoError(t, x.Close(t.Context())) })
+			isAbsent(t, other, "k")
+		})
+	})
 }
 
 func TestApply_DefiniteAnswersCostNoReads(t *testing.T) {
@@ -257,6 +354,20 @@ func TestApply_RefusalsAfterAnUnknownOutcomeAreNotTakenAtTheirWord(t *testing.T)
 		})
 	}
 
+	t.Run("a handle that was closed during the call is not asked again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{
+				Registry: client(t),
+				steps:    []step{answer(fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, registry.ErrClosed))},
+				gets:     []error{registry.ErrClosed},
+			}
+			_, err := registry.Apply(t.Context(), s, registry.Txn{Then: []registry.Op{registry.Create("a", nil)}})
+			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+			require.ErrorIs(t, err, registry.ErrClosed)
+			require.Len(t, s.sent, 1)
+		})
+	})
+
 	t.Run("a session that ended took the proof along", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			reg := client(t)
@@ -331,6 +442,14 @@ func TestApply_EndsWithItsContext(t *testing.T) {
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 			require.NotErrorIs(t, err, registry.ErrNotApplied)
 			require.ErrorIs(t, err, errBored)
+		})
+	})
+
+	t.Run("unknown if what was said of it is not that it was not applied", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{Registry: client(t), steps: always(registry.ErrUnavailable)}
+			_, err := registry.Apply(within(t, time.Second), s, txn)
+			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 		})
 	})
 

@@ -35,7 +35,7 @@ func followOnce(ctx context.Context, reg Registry, dir Key, pause *backoff, f fu
 	if err != nil {
 		return false, err
 	}
-	defer w.Close() //nolint:errcheck // nobody is left to be told
+	defer w.Close()
 	for {
 		b, err := w.Next(ctx)
 		if err != nil {

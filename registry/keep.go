@@ -17,15 +17,18 @@ const closeTimeout = 3 * time.Second
 // What a new session is to have is made anew by f: nothing of the old one comes back.
 //
 // The context of f ends with a cause that wraps ErrSessionLost when the session is Lost,
-// and with the cause of ctx when that ends, or ErrClosed when reg is closed. f is waited for however long it takes, and
-// its session lives as long, so it can still put its things in order after ctx has ended.
-// The session is not to be used once f has returned.
+// with ErrClosed when reg is closed, and with the cause of ctx when that ends. f is waited
+// for however long it takes, and its session is kept as long: after the end of ctx it can
+// still put its things in order, while Session.Lost tells whether it may. The session is
+// not to be used once f has returned.
 //
 // KeepSession returns what f returned, unless ctx lives and the session was lost: then f's
 // result is dropped. It never gives up on a loss. It returns the cause of ctx if that ends
 // while there is no session, and the error of OpenSession if that is not Retryable.
-// Each session is closed when f has returned or panicked, also if ctx has ended; one that
-// the store cannot be told of within 3 seconds is left to expire.
+//
+// Each session is closed when f has returned or panicked, also if ctx has ended. One that
+// the store cannot be told of within 3 seconds, or the TTL if that is shorter, is left to
+// expire.
 func KeepSession(ctx context.Context, reg Registry, o SessionOptions, f func(ctx context.Context, s Session) error) error {
 	var pause backoff
 	for {
@@ -40,8 +43,6 @@ func KeepSession(ctx context.Context, reg Registry, o SessionOptions, f func(ctx
 			if time.Since(opened) >= s.TTL() {
 				pause.reset() // but where sessions end as they are opened, tries are spaced
 			}
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
 		case !transient(err):
 			return err
 		}
@@ -53,7 +54,7 @@ func KeepSession(ctx context.Context, reg Registry, o SessionOptions, f func(ctx
 
 // inSession calls f with s, and closes s. It reports whether s was lost before f returned.
 func inSession(ctx context.Context, s Session, f func(context.Context, Session) error) (lost bool, err error) {
-	defer closeSession(ctx, s) //nolint:errcheck // left to expire
+	defer closeSession(ctx, s)
 
 	ctx, end := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup

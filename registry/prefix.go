@@ -12,8 +12,8 @@ import (
 // may name the whole key. Sessions are those of reg: they go by the same id in both.
 //
 // A key has to be valid with dir before it as well. Limits are those of reg, where keys
-// count whole: a transaction that is by less than the length of dir and a slash per key
-// below TxnBytes may be ErrTooLarge.
+// count whole: a transaction has to stay below TxnBytes by len(dir)+1 for each key, else
+// it is ErrTooLarge. If dir is not a directory, every call on a key is ErrInvalidKey.
 //
 // Close ends what was opened and is pending through the handle, as Registry.Close does,
 // and leaves reg as it is. A pending Txn that may have been applied returns an error that
@@ -65,7 +65,7 @@ func (c *prefixCall) end() {
 
 // failed returns err, or if it is due to Close, what Close promises.
 func (c *prefixCall) failed(err error) error {
-	if context.Cause(c.ctx) != ErrClosed || !transient(err) { //nolint:errorlint // this very cause
+	if context.Cause(c.ctx) != ErrClosed || !transient(err) { // this very cause
 		return err
 	}
 	for _, known := range []error{ErrUnknownOutcome, ErrNotApplied} {
