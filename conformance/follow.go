@@ -23,6 +23,10 @@ type follower struct {
 	batches int
 }
 
+// maxBatches is more than any case takes: a watcher that never waits must not hang the
+// suite.
+const maxBatches = 1_000_000
+
 // follow watches dir until the case is over.
 func (t *test) follow(r registry.Registry, dir registry.Key) *follower {
 	t.Helper()
@@ -49,6 +53,9 @@ func (f *follower) take(ctx context.Context) (registry.Batch, error) {
 	b, err := f.w.Next(ctx)
 	if err != nil {
 		return b, err
+	}
+	if f.batches == maxBatches {
+		return b, fmt.Errorf("%d batches of %q, and no end", maxBatches, f.dir)
 	}
 	if err := f.check(b); err != nil {
 		return b, fmt.Errorf("batch %d of %q, a %v at %d: %w", f.batches, f.dir, b.Kind, b.Rev.Seq, err)

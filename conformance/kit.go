@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -97,7 +98,7 @@ func (t *test) spawn(f func(ctx context.Context) error) (stop func()) {
 	done := make(chan struct{})
 	t.tasks.Go(func() {
 		defer close(done)
-		if err := f(ctx); err != nil && ctx.Err() == nil {
+		if err := guarded(func() error { return f(ctx) }); err != nil && ctx.Err() == nil {
 			t.Errorf("%v", err)
 		}
 	})
@@ -113,10 +114,20 @@ func (t *test) together(n int, f func(i int) error) {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { errs[i] = f(i) })
+		wg.Go(func() { errs[i] = guarded(func() error { return f(i) }) })
 	}
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
+}
+
+// guarded turns a panic of f, which would end all tests, into an error.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
 }
 
 // pause lets d pass.
@@ -175,116 +186,4 @@ func (t *test) closed(ch <-chan struct{}, d time.Duration, what string) {
 	case <-time.After(d):
 		t.Fatalf("%s: not within %v", what, d)
 	}
-}
-
-var fresh = registry.ReadOptions{Fresh: true}
-
-// commit applies x and returns its Rev.
-func (t *test) commit(r registry.Registry, x registry.Txn) registry.Rev {
-	t.Helper()
-	rev, err := r.Txn(t.ctx, x)
-	require.NoError(t, err, "commit %v", x.Then)
-	require.False(t, rev.IsZero(), "the Rev of a commit is zero")
-	return rev
-}
-
-// do is commit for operations without conditions.
-func (t *test) do(r registry.Registry, ops ...registry.Op) registry.Rev {
-	t.Helper()
-	return t.commit(r, registry.Txn{Then: ops})
-}
-
-func (t *test) create(r registry.Registry, key registry.Key, value string) registry.Rev {
-	t.Helper()
-	return t.do(r, registry.Create(key, []byte(value)))
-}
-
-// own creates an owned key.
-func (t *test) own(r registry.Registry, key registry.Key, s registry.Session) registry.Rev {
-	t.Helper()
-	return t.do(r, registry.CreateOwned(key, []byte("of "+string(s.ID())), s.ID()))
-}
-
-// holds fails the case unless the conditions hold now.
-func (t *test) holds(r registry.Registry, conds ...registry.Cond) {
-	t.Helper()
-	_, err := r.Txn(t.ctx, registry.Txn{If: conds})
-	require.NoError(t, err, "%v should hold", conds)
-}
-
-// refused sends x and fails the case unless it conflicts at item index.
-func (t *test) refused(r registry.Registry, x registry.Txn, index int) {
-	t.Helper()
-	_, err := r.Txn(t.ctx, x)
-	require.ErrorIs(t, err, registry.ErrConflict, "%v then %v", x.If, x.Then)
-	var conflict *registry.ConflictError
-	require.ErrorAs(t, err, &conflict, "an ErrConflict tells which item did not hold")
-	require.Equal(t, index, conflict.Index, "the item that did not hold; the error is %v", err)
-}
-
-// get returns the entry at key as of now.
-func (t *test) get(r registry.Registry, key registry.Key) registry.Entry {
-	t.Helper()
-	e, err := r.Get(t.ctx, key, fresh)
-	require.NoError(t, err, "get %s", key)
-	require.Equal(t, key, e.Key)
-	return e
-}
-
-// absent fails the case unless keys do not exist now.
-func (t *test) absent(r registry.Registry, keys ...registry.Key) {
-	t.Helper()
-	for _, key := range keys {
-		_, err := r.Get(t.ctx, key, fresh)
-		require.ErrorIs(t, err, registry.ErrNotFound, "get %s", key)
-	}
-}
-
-// list returns the entries of dir as of now.
-func (t *test) list(r registry.Registry, dir registry.Key) []registry.Entry {
-	t.Helper()
-	l, err := r.List(t.ctx, dir, fresh)
-	require.NoError(t, err, "list %q", dir)
-	return l.Entries
-}
-
-// session opens a session with the TTL of the backend.
-func (t *test) session(r registry.Registry) registry.Session {
-	t.Helper()
-	s, err := r.OpenSession(t.ctx, registry.SessionOptions{TTL: t.ttl})
-	require.NoError(t, err, "open a session")
-	return s
-}
-
-// partition cuts a machine off, at the latest until the end of the case.
-func (t *test) partition(machine string, c Cut) (heal func()) {
-	t.Helper()
-	heal = t.store.Partition(machine, c)
-	t.Cleanup(heal)
-	return heal
-}
-
-func keysOf(entries []registry.Entry) []registry.Key {
-	keys := make([]registry.Key, len(entries))
-	for i, e := range entries {
-		keys[i] = e.Key
-	}
-	return keys
-}
-
-// state returns the state of s alone.
-func state(s registry.Session) registry.SessionState {
-	st, _ := s.State()
-	return st
-}
-
-// is returns nil once s is in one of the states.
-func is(s registry.Session, states ...registry.SessionState) error {
-	now := state(s)
-	for _, want := range states {
-		if now == want {
-			return nil
-		}
-	}
-	return fmt.Errorf("session is %v, not %v", now, states)
 }

@@ -50,18 +50,6 @@ var ownedCases = []Case{
 	},
 }
 
-// gone returns nil if key does not exist.
-func (t *test) gone(r registry.Registry, key registry.Key) error {
-	_, err := r.Get(t.ctx, key, fresh)
-	if errors.Is(err, registry.ErrNotFound) {
-		return nil
-	}
-	if err == nil {
-		return fmt.Errorf("%s is still there", key)
-	}
-	return err
-}
-
 func goneOnExpiry(t *test) {
 	a, b := t.a(), t.b()
 	s := t.session(a)
@@ -159,7 +147,7 @@ func setKeepsOwner(t *test) {
 func goneAtOnce(t *test) {
 	a, b := t.a(), t.b()
 	for _, end := range []func(registry.Session){
-		func(s registry.Session) { require.NoError(t, s.Close(t.ctx)) },
+		func(s registry.Session) { require.NoError(t, s.Close(t.within(t.ttl))) },
 		func(s registry.Session) { t.store.Expire(s.ID()) },
 	} {
 		s := t.session(a)
@@ -189,7 +177,7 @@ func goneAtOnce(t *test) {
 					return err
 				}
 				if t.bubble {
-					time.Sleep(time.Microsecond)
+					time.Sleep(20 * time.Microsecond)
 				}
 			}
 		})

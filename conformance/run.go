@@ -47,7 +47,7 @@ func runCase(t *testing.T, b Backend, c Case) Result {
 		start := time.Now()
 		defer func() { r.Took = time.Since(start) }()
 		r.Outcome = Failed // a bubble that fails does not return here
-		b.inBubble(t, func(t *testing.T) { c.run(newTest(t, b)) })
+		b.inBubble(t, func(t *testing.T) { c.try(t, b) })
 		if !t.Failed() {
 			r.Outcome = Passed
 		}
@@ -70,9 +70,21 @@ func Try(t *testing.T, b Backend, code string) (complaints []string) {
 		}
 	}()
 	b.inBubble(t, func(t *testing.T) {
-		complaints = record(t, func(tb testing.TB) { c.run(newTest(tb, b)) })
+		complaints = record(t, func(tb testing.TB) { c.try(tb, b) })
 	})
 	return complaints
+}
+
+// try runs the case in a store of its own.
+func (c Case) try(tb testing.TB, b Backend) {
+	t := newTest(tb, b)
+	has := t.store.levers()
+	for _, lever := range c.Needs {
+		if !has[lever] {
+			t.Fatalf("the case needs %s, which the Store does not have", lever)
+		}
+	}
+	c.run(t)
 }
 
 func (b Backend) inBubble(t *testing.T, f func(*testing.T)) {
