@@ -99,6 +99,7 @@ func (p *planning) run() (change, bool) {
 	p.intent()
 	p.definition()
 	p.triggers()
+	p.inherit()
 	p.failOver()
 	p.move()
 	if p.tidy {
@@ -275,6 +276,9 @@ func (p *planning) take(inc string, shards shardset.Set) (frozen shardset.Set) {
 		p.p.Owners[inc] = p.p.Owners[inc].Minus(idle)
 		p.because("take %s from %s", idle, inc)
 		shards = shards.Minus(idle)
+		if item, ok := l.claims[p.segment]; ok && m.Draining && p.p.Owners[inc].IsZero() {
+			p.inheritFrom(inc, item) // it will write no more of this job
+		}
 	}
 	return shards
 }
