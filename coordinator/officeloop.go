@@ -129,7 +129,7 @@ func (o *officeLoop) step() (officeStep, time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	step, wait := o.office.step(o.in.id, o.in.session.ID(), o.draw)
-	if draining {
+	if draining && step == succeed {
 		wait += 20 * successionStep // last in rank: any other will do
 	}
 	return step, wait + time.Duration(min(o.refuses, 20))*4*successionStep
