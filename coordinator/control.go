@@ -80,11 +80,14 @@ func (m *Member) control(ctx context.Context, job string, change func(*record.Co
 	}
 	key := m.keys.Control(segment)
 	for {
-		c := &record.Control{Job: job, Paused: def.StartPaused}
+		c := &record.Control{Job: job}
 		e, err := m.reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
 		absent := errors.Is(err, registry.ErrNotFound)
 		switch {
 		case absent:
+			if c.Paused, err = m.paused(ctx, segment, def); err != nil {
+				return err
+			}
 		case err != nil:
 			return err
 		default:
@@ -108,6 +111,23 @@ func (m *Member) control(ctx context.Context, job string, change func(*record.Co
 			return err
 		}
 	}
+}
+
+// paused reports whether a job is paused for which no operator has said so. What its plan
+// says is from when the job was new; later definitions do not change it.
+func (m *Member) paused(ctx context.Context, segment string, def record.Job) (bool, error) {
+	e, err := m.reg.Get(ctx, m.keys.Plan(segment), registry.ReadOptions{Fresh: true})
+	if errors.Is(err, registry.ErrNotFound) {
+		return def.StartPaused, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	p, err := record.DecodePlan(e.Value)
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", m.keys.Plan(segment), err)
+	}
+	return p.Paused, nil
 }
 
 func (m *Member) definition(ctx context.Context, segment string) (record.Job, error) {

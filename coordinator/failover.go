@@ -107,6 +107,10 @@ func (p *planning) rerunnable(next record.Ref) bool {
 }
 
 // burials returns what is left of dead incarnations that own nothing in the view.
+//
+// The view of the plans may be older than the last claims of the dead: then a plan that is
+// to come gives it the shards that it claimed, and nobody else knows what. So claims go on
+// condition that the plan which says otherwise is the latest.
 func (v *view) burials(looks map[string]bool, changes []change) []burial {
 	owns := map[string]bool{}
 	for _, p := range v.plans {
@@ -124,6 +128,7 @@ func (v *view) burials(looks map[string]bool, changes []change) []burial {
 		}
 	}
 	var out []burial
+next:
 	for _, inc := range slices.Sorted(maps.Keys(v.members)) {
 		if v.alive(inc) || owns[inc] || inherited[sessionOf(inc)] {
 			continue
@@ -138,9 +143,19 @@ func (v *view) burials(looks map[string]bool, changes []change) []burial {
 		}
 		b := burial{incarnation: inc}
 		for _, seg := range slices.Sorted(maps.Keys(l.claims)) {
-			b.ops = append(b.ops, registry.Delete(v.keys.Claims(inc, seg), l.claims[seg].rev))
+			if v.broken[seg] {
+				continue next
+			}
+			latest := registry.Absent(v.keys.Plan(seg))
+			if p, ok := v.plans[seg]; ok {
+				latest = registry.At(v.keys.Plan(seg), p.rev)
+			}
+			b.parts = append(b.parts, share{
+				conds: []registry.Cond{latest},
+				ops:   []registry.Op{registry.Delete(v.keys.Claims(inc, seg), l.claims[seg].rev)},
+			})
 		}
-		b.ops = append(b.ops, registry.Delete(v.keys.Member(inc), v.members[inc].rev))
+		b.parts = append(b.parts, share{ops: []registry.Op{registry.Delete(v.keys.Member(inc), v.members[inc].rev)}})
 		out = append(out, b)
 	}
 	return out

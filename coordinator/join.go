@@ -94,6 +94,7 @@ func (o *owning) takePart(ctx context.Context, m *Member) error {
 	go func() { stopped <- m.Run(run) }()
 	select {
 	case err := <-stopped:
+		o.calling.Wait() // for calls whose contexts have ended with the membership
 		return err
 	case <-ctx.Done():
 	}
@@ -133,22 +134,29 @@ func (o *owning) Compile(json.RawMessage) (Program, error) { return always{}, ni
 
 // Start is described in Work.
 func (o *owning) Start(ctx context.Context, r Run, done func(error)) {
-	ctx, end := context.WithCancelCause(ctx)
 	o.mu.Lock()
-	o.calls[r.Shard] = end
-	if o.ended != nil {
-		end(o.ended)
+	defer o.mu.Unlock()
+	if o.ended != nil { // perhaps nobody waits for calls any more
+		done(o.ended)
+		return
 	}
-	o.mu.Unlock()
+	ctx, end := context.WithCancelCause(ctx)
+	o.calls[r.Shard] = end
 	o.calling.Go(func() {
-		err := o.own(ctx, Owned{r.Shard, r.Shards, r.Fence})
+		err := errGoexit
+		defer func() {
+			end(nil)
+			done(err)
+		}()
+		err = o.own(ctx, Owned{r.Shard, r.Shards, r.Fence})
 		if err != nil && ctx.Err() == nil {
 			o.log.Error("a shard was given up", "shard", r.Shard, "error", err)
 		}
-		end(nil)
-		done(err)
 	})
 }
+
+// errGoexit is the error of a call that ended its goroutine instead of returning.
+var errGoexit = errors.New("Own called runtime.Goexit")
 
 // Yield is described in Work.
 func (o *owning) Yield(_ string, shard int) {

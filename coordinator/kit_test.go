@@ -331,8 +331,19 @@ func (g *group) get(key registry.Key) (registry.Entry, bool) {
 	return registry.Entry{}, false
 }
 
+func (g *group) text(key registry.Key) string {
+	e, _ := g.get(key)
+	return string(e.Value)
+}
+
 // put writes a record by hand, whatever it was.
 func (g *group) put(key registry.Key, value string) {
+	g.t.Helper()
+	g.write(key, value)
+	synctest.Wait()
+}
+
+func (g *group) write(key registry.Key, value string) {
 	g.t.Helper()
 	op := registry.Create(key, []byte(value))
 	if e, ok := g.get(key); ok {
@@ -340,18 +351,12 @@ func (g *group) put(key registry.Key, value string) {
 	}
 	_, err := g.client().Txn(g.t.Context(), registry.Txn{Then: []registry.Op{op}})
 	require.NoError(g.t, err)
-	synctest.Wait()
 }
 
-// spoil makes a record unreadable.
+// spoil makes a record unreadable. Unlike put it can be called by a hook.
 func (g *group) spoil(key registry.Key) {
 	g.t.Helper()
-	op := registry.Create(key, []byte("spoilt"))
-	if e, ok := g.get(key); ok {
-		op = registry.Set(key, e.Modified, []byte("spoilt"))
-	}
-	_, err := g.client().Txn(g.t.Context(), registry.Txn{Then: []registry.Op{op}})
-	require.NoError(g.t, err)
+	g.write(key, "spoilt")
 }
 
 func (g *group) remove(key registry.Key) {

@@ -133,13 +133,13 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	if err != nil {
 		return err
 	}
-	err = l.commit(ctx, d)
+	planned, err := l.commit(ctx, d)
 	l.follow(ctx, wg, d.pending)
 	if err != nil {
 		return err
 	}
-	if len(d.changes) > 0 {
-		l.wakeUp() // what follows from them
+	if planned {
+		l.wakeUp() // what follows from it
 	}
 	return l.office.nameSuccessors(ctx, l.successors())
 }
@@ -218,8 +218,9 @@ func (l *leader) look(ctx context.Context, incarnation string) (look, error) {
 	return out, nil
 }
 
-// commit sends what was decided, as few transactions as possible.
-func (l *leader) commit(ctx context.Context, d decision) error {
+// commit sends what was decided, as few transactions as possible, and reports whether a
+// plan was written. Burials rest on the plans, so they wait until those are written.
+func (l *leader) commit(ctx context.Context, d decision) (planned bool, err error) {
 	term := []registry.Cond{registry.At(l.m.keys.Leader(), l.view.term)}
 	shares := make(map[string]share, len(d.changes))
 	changes := slices.DeleteFunc(slices.Clone(d.changes), func(c change) bool {
@@ -241,14 +242,14 @@ func (l *leader) commit(ctx context.Context, d decision) error {
 			continue
 		}
 		if err := l.refused(ld, err); err != nil {
-			return err
+			return len(loads) > 0, err
 		}
 		failed = err
 	}
-	if failed != nil {
-		return failed
+	if len(loads) > 0 {
+		return true, failed
 	}
-	return l.bury(ctx, d.burials, term)
+	return false, l.bury(ctx, d.burials, term)
 }
 
 func (l *leader) committed(changes []change, rev registry.Rev) {
@@ -279,8 +280,8 @@ func (l *leader) refused(ld load[change], err error) error {
 // bury removes what dead incarnations left.
 func (l *leader) bury(ctx context.Context, burials []burial, term []registry.Cond) error {
 	for _, b := range burials {
-		for _, pc := range b.shares(l.m.reg.Limits()) {
-			_, err := registry.Apply(ctx, l.m.reg, registry.Txn{If: append(slices.Clone(term), pc.conds...), Then: pc.ops})
+		for _, ld := range b.loads(l.m.reg.Limits(), term) {
+			_, err := registry.Apply(ctx, l.m.reg, ld.txn)
 			if refusal, ok := conflict(err); ok && refusal.Index == 0 {
 				return errTermOver
 			}

@@ -52,6 +52,7 @@ type Member struct {
 	version  int                        // grows with defs, draining and barred
 	draining bool
 	current  *incarnation
+	seen     bool          // there has been a current one
 	joined   chan struct{} // closed at the next change of current or of what it published
 	failed   error         // why Run ended
 }
@@ -129,11 +130,11 @@ func (m *Member) Run(ctx context.Context) error {
 	var err error
 	for {
 		err = registry.KeepSession(ctx, m.reg, registry.SessionOptions{TTL: m.ttl}, m.serve)
-		if ctx.Err() != nil || !errors.Is(err, registry.ErrSessionLost) {
+		if ctx.Err() != nil || !m.rejoins(err) {
 			break
 		}
 		m.log.Warn("joining again", "error", err)
-		if !pause(ctx, retryPause) {
+		if !pause(ctx, refusedPause) {
 			break
 		}
 	}
@@ -145,6 +146,17 @@ func (m *Member) Run(ctx context.Context) error {
 	m.notifyLocked()
 	m.mu.Unlock()
 	return err
+}
+
+// rejoins reports whether another incarnation is to follow one that ended with err: one
+// that was in the group comes back also when the store is full for a while.
+func (m *Member) rejoins(err error) bool {
+	if errors.Is(err, registry.ErrSessionLost) {
+		return true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen && errors.Is(err, registry.ErrQuota)
 }
 
 // errLeft is why a member that was told to leave stops.
@@ -195,7 +207,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 func (m *Member) setCurrent(in *incarnation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.current = in
+	m.current, m.seen = in, true
 	m.notifyLocked()
 }
 
@@ -338,7 +350,8 @@ func unsettled(ctx context.Context, err error) bool {
 	return errors.Is(err, registry.ErrUnknownOutcome) && ctx.Err() == nil
 }
 
-// keepRecord keeps what the registry knows of this process true.
+// keepRecord keeps what the registry knows of this process true. What the registry refuses
+// for a reason of its own (it is full, say) is tried again later: what runs here goes on.
 func (m *Member) keepRecord(ctx context.Context, in *incarnation, told standing) error {
 	for {
 		m.published(in, told)
@@ -351,33 +364,49 @@ func (m *Member) keepRecord(ctx context.Context, in *incarnation, told standing)
 			}
 			continue
 		}
-		if err := m.storeDefinitions(ctx, next.defs); err != nil {
+		err := m.tell(ctx, in, told, &next)
+		switch {
+		case err == nil:
+			told = next
+		case ctx.Err() != nil, errors.Is(err, registry.ErrSessionLost), errors.Is(err, registry.ErrClosed):
 			return err
-		}
-		if next.member.Draining && !told.member.Draining {
-			if err := in.retire(ctx); err != nil {
-				return err
+		default:
+			m.log.Error("member record not written; trying again", "error", err)
+			if !pause(ctx, refusedPause) {
+				return context.Cause(ctx)
 			}
 		}
-		value, err := record.Encode(next.member)
-		if err != nil {
+	}
+}
+
+// tell makes the registry know next in place of what it has been told.
+func (m *Member) tell(ctx context.Context, in *incarnation, told standing, next *standing) error {
+	if err := m.storeDefinitions(ctx, next.defs); err != nil {
+		return err
+	}
+	if next.member.Draining && !told.member.Draining {
+		if err := in.retire(ctx); err != nil {
 			return err
 		}
-		next.rev, err = registry.Apply(ctx, m.reg, registry.Txn{
-			If:   []registry.Cond{registry.Alive(in.session.ID())},
-			Then: []registry.Op{registry.Set(m.keys.Member(in.id), told.rev, value)},
-		})
-		refusal, refused := conflict(err)
-		switch {
-		case refused && refusal.Index == 0:
-			return fmt.Errorf("update member record: %w: %w", registry.ErrSessionLost, err)
-		case refused, unsettled(ctx, err):
-			return fmt.Errorf("update member record: %w: %w", errForeign, err)
-		case err != nil:
-			return fmt.Errorf("update member record: %w", err)
-		}
-		told = next
 	}
+	value, err := record.Encode(next.member)
+	if err != nil {
+		return err
+	}
+	next.rev, err = registry.Apply(ctx, m.reg, registry.Txn{
+		If:   []registry.Cond{registry.Alive(in.session.ID())},
+		Then: []registry.Op{registry.Set(m.keys.Member(in.id), told.rev, value)},
+	})
+	refusal, refused := conflict(err)
+	switch {
+	case refused && refusal.Index == 0:
+		return fmt.Errorf("update member record: %w: %w", registry.ErrSessionLost, err)
+	case refused, unsettled(ctx, err):
+		return fmt.Errorf("update member record: %w: %w", errForeign, err)
+	case err != nil:
+		return fmt.Errorf("update member record: %w", err)
+	}
+	return nil
 }
 
 // retire makes an incarnation ready to be known as draining: a leader takes its idle

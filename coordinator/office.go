@@ -10,8 +10,8 @@ import (
 
 // office is what is known of who leads the group.
 type office struct {
-	leader     record.Leader
-	leaderRev  registry.Rev // zero: there is no leader record yet
+	leader     record.Leader // empty: the record is not there, or cannot be read
+	leaderRev  registry.Rev  // zero: there is no leader record yet
 	present    registry.SessionID
 	presentRev registry.Rev // zero: the office is vacant
 	successors []string     // as last seen, also once the key that said it has gone
@@ -32,10 +32,12 @@ const (
 // and each other: rank and draw spread a hundred candidates so that few of them commit
 // anything. draw is random in [0, 1).
 func (o *office) step(me string, s registry.SessionID, draw float64) (officeStep, time.Duration) {
-	mine := !o.leaderRev.IsZero() && o.leader.Session == s
+	mine := o.leader.Session == s
 	switch {
 	case mine && o.present == s:
 		return serve, 0
+	case o.present == s && o.leader.Session == "":
+		return succeed, 0 // another hand took the record away, and nobody else can mend it
 	case !o.presentRev.IsZero():
 		return follow, 0
 	case mine:
@@ -54,7 +56,10 @@ func (o *office) step(me string, s registry.SessionID, draw float64) (officeStep
 // successionStep is what each rank gives the one before it: a few commits' time.
 const successionStep = 25 * time.Millisecond
 
-// succession is the transaction by which me takes the office, vacant as o says it is.
+// succession is the transaction by which me takes the office: vacant as o says it is, or
+// its own under a record that another hand took away. Where that record names nobody, who
+// must be dead is not known. That two could then think they lead harms nothing: the term
+// tells.
 func (o *office) succession(k record.Keys, me string, s registry.SessionID) (registry.Txn, error) {
 	leader, err := record.Encode(record.Leader{Incarnation: me, Session: s})
 	if err != nil {
@@ -65,13 +70,19 @@ func (o *office) succession(k record.Keys, me string, s registry.SessionID) (reg
 		return registry.Txn{}, err
 	}
 	t := registry.Txn{If: []registry.Cond{registry.Alive(s)}}
+	if o.leader.Session != "" {
+		t.If = append(t.If, registry.Dead(o.leader.Session))
+	}
 	if o.leaderRev.IsZero() {
 		t.Then = append(t.Then, registry.Create(k.Leader(), leader))
 	} else {
-		t.If = append(t.If, registry.Dead(o.leader.Session))
 		t.Then = append(t.Then, registry.Set(k.Leader(), o.leaderRev, leader))
 	}
-	t.Then = append(t.Then, registry.CreateOwned(k.Present(), present, s))
+	if o.present == s {
+		t.If = append(t.If, registry.At(k.Present(), o.presentRev))
+	} else {
+		t.Then = append(t.Then, registry.CreateOwned(k.Present(), present, s))
+	}
 	return t, nil
 }
 

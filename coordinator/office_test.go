@@ -29,6 +29,16 @@ func TestOffice_Step(t *testing.T) {
 		step, _ := occupied.step("a.A2", "A2", 0)
 		assert.Equal(t, follow, step)
 	})
+	t.Run("the one in office takes it anew when the record that says so is gone", func(t *testing.T) {
+		spoilt := office{leaderRev: rev, present: "A", presentRev: rev}
+		for _, o := range []office{spoilt, {present: "A", presentRev: rev}} {
+			step, wait := o.step("a.A", "A", 0.5)
+			assert.Equal(t, succeed, step)
+			assert.Zero(t, wait)
+			step, _ = o.step("b.B", "B", 0.5)
+			assert.Equal(t, follow, step)
+		}
+	})
 	t.Run("the one who was named enters at once", func(t *testing.T) {
 		step, wait := vacant.step("a.A", "A", 0.5)
 		assert.Equal(t, enter, step)
@@ -69,6 +79,13 @@ func TestOffice_Transactions(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []registry.Cond{registry.Alive("B")}, txn.If)
 		assert.Equal(t, registry.OpCreate, txn.Then[0].Kind)
+	})
+	t.Run("succession in one's own office: at what was seen of it", func(t *testing.T) {
+		txn, err := (&office{leaderRev: rev, present: "B", presentRev: present}).succession(keys, "b.B", "B")
+		require.NoError(t, err)
+		assert.ElementsMatch(t, []registry.Cond{registry.Alive("B"), registry.At(keys.Present(), present)}, txn.If)
+		require.Len(t, txn.Then, 1)
+		assert.Equal(t, rev, txn.Then[0].Rev)
 	})
 	t.Run("resignation: the successor lives, and the office is never without a name", func(t *testing.T) {
 		txn, err := o.resignation(keys, "b.B")

@@ -112,13 +112,8 @@ func (c *change) share(k record.Keys) (share, error) {
 	return pc, nil
 }
 
-// shares cuts a burial into parts that fit a transaction each; the member record goes
-// with the last, so that what is left can be found again.
-func (b *burial) shares(limits registry.Limits) []share {
-	dead := []registry.Cond{registry.Dead(sessionOf(b.incarnation))}
-	var out []share
-	for ops := range slices.Chunk(b.ops, limits.TxnItems-4) {
-		out = append(out, share{conds: dead, ops: ops})
-	}
-	return out
+// loads returns the transactions of a burial, in order.
+func (b *burial) loads(limits registry.Limits, term []registry.Cond) []load[share] {
+	common := append(slices.Clone(term), registry.Dead(sessionOf(b.incarnation)))
+	return pack(common, b.parts, limits, func(s share) share { return s }, func(share) bool { return false })
 }

@@ -34,7 +34,7 @@ type change struct {
 // burial removes what an incarnation left behind once its shards have gone.
 type burial struct {
 	incarnation string
-	ops         []registry.Op // the last one deletes the member record
+	parts       []share // the last one deletes the member record, so that what is left can be found again
 }
 
 // decide is planning: a pure function from a view to what has to be done. It is run

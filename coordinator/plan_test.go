@@ -274,6 +274,28 @@ func TestPlan_Failover(t *testing.T) {
 		assert.NotContains(t, w.v.members, a)
 		assert.Empty(t, w.claims[a])
 	})
+	t.Run("buries claims only on condition that the plans which give them no shards are the latest", func(t *testing.T) {
+		w, a, b := setUp(t, "")
+		w.change(a, func(m *record.Member) { m.Jobs = nil })
+		w.settle()
+		require.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
+		w.claim(a, "job", func(*record.Claims) {})
+		w.claim(a, "gone", func(*record.Claims) {})
+		w.kill(a)
+		d := w.decide()
+		require.Len(t, d.burials, 1)
+		assert.ElementsMatch(t, []registry.Cond{
+			registry.Dead("a"), registry.Absent(w.v.keys.Plan("gone")), registry.At(w.v.keys.Plan("job"), w.v.plans["job"].rev),
+		}, d.burials[0].loads(registry.PortableLimits, nil)[0].txn.If)
+	})
+	t.Run("buries no claims of a job whose plan cannot be read: it may give them shards", func(t *testing.T) {
+		w, a, _ := setUp(t, "")
+		w.claim(a, "spoilt", func(*record.Claims) {})
+		w.v.broken["spoilt"] = true
+		w.kill(a)
+		w.round()
+		assert.Empty(t, w.decide().burials)
+	})
 	t.Run("leaves alone what it cannot read, and says so in the plan", func(t *testing.T) {
 		w, a, b := setUp(t, "")
 		w.kill(a)

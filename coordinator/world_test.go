@@ -157,8 +157,10 @@ func (w *world) round() decision {
 		}
 	}
 	for _, b := range d.burials {
-		for _, op := range b.ops {
-			w.carryOut(op)
+		for _, ld := range b.loads(registry.PortableLimits, nil) {
+			for _, op := range ld.txn.Then {
+				w.carryOut(op)
+			}
 		}
 	}
 	clear(w.v.looks)

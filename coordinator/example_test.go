@@ -1,0 +1,84 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// A process consumes the partitions that it owns. With one process that is all of them; a
+// second one, started anywhere, would be given half.
+func ExampleJoin() {
+	ctx, stop := context.WithCancel(context.Background())
+	server := memory.New() // a program has a client of etcd or ZooKeeper here
+	var consuming sync.WaitGroup
+	consuming.Add(3)
+	joined := make(chan error)
+	go func() {
+		joined <- coordinator.Join(ctx, server.Client("a"), coordinator.Config{
+			Namespace: "mail",
+			Shards:    3,
+			Own: func(ctx context.Context, s coordinator.Owned) error {
+				fmt.Printf("consuming partition %d of %d\n", s.Shard, s.Shards)
+				consuming.Done()
+				<-ctx.Done() // commit the offset then, with s.Fence
+				return nil
+			},
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		})
+	}()
+	consuming.Wait()
+	stop()
+	fmt.Println("left:", <-joined)
+	// Unordered output:
+	// consuming partition 0 of 3
+	// consuming partition 1 of 3
+	// consuming partition 2 of 3
+	// left: <nil>
+}
+
+// registerNear is what a program would do in an init function.
+var registerNear = sync.OnceFunc(func() {
+	coordinator.RegisterStrategy("near the data", func(in coordinator.Input) (coordinator.Assignment, error) {
+		var near []string
+		for _, m := range in.Members {
+			if m.Labels["zone"] == "a" {
+				near = append(near, m.ID)
+			}
+		}
+		if len(near) == 0 {
+			return nil, errors.New("nobody is in zone a")
+		}
+		out := in.Owners
+		for s, owner := range out {
+			if owner == "" {
+				out[s] = near[s%len(near)]
+			}
+		}
+		return out, nil
+	})
+})
+
+// A strategy that keeps shards where they are, and gives the others to one zone.
+func ExampleRegisterStrategy() {
+	registerNear()
+	strategy, _ := coordinator.LookupStrategy("near the data")
+	owners, err := strategy(coordinator.Input{
+		Job: "index", Shards: 4,
+		Members: []coordinator.Candidate{
+			{ID: "n1.x", Name: "n1", Labels: map[string]string{"zone": "a"}},
+			{ID: "n2.y", Name: "n2", Labels: map[string]string{"zone": "b"}},
+			{ID: "n3.z", Name: "n3", Labels: map[string]string{"zone": "a"}},
+		},
+		Owners: []string{"", "n2.y", "", ""},
+	})
+	fmt.Println(owners, err)
+	// Output:
+	// [n1.x n2.y n1.x n3.z] <nil>
+}
