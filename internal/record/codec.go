@@ -195,6 +195,11 @@ func decodeKeeping(b []byte, v any) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err == nil && !d.More() {
+		return nil, nil // by far the most common case, in one pass
+	}
 	if err := json.Unmarshal(b, v); err != nil {
 		return nil, err
 	}

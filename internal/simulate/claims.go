@@ -54,6 +54,7 @@ func runsOf(groups []runGroup) map[int]run {
 func (o *Observer) completed(j *jobState, n int, inc string, r run) {
 	sh := j.shard(n)
 	delete(sh.running, inc)
+	sh.free = instantOf(o.now)
 	if sh.orphan != nil && sh.orphan.run == r {
 		sh.orphan = nil // it was reported just in time
 	}
@@ -164,6 +165,9 @@ func (o *Observer) settle(j *jobState, inc string, rec *claimsRecord, is map[int
 			due, err := j.due(n, sh.gen, sh.settled, g.Gen, g.Fire)
 			if err != nil {
 				o.violate(2, j, "shard %d: %v", n, err)
+			}
+			if due > 0 {
+				o.late(j, n, inc, g.Gen)
 			}
 			claimed := 0
 			if r, ok := is[n]; ok && r.Trigger == 0 && r.Attempt == 1 && r.Gen == g.Gen && r.Fire == g.Fire {

@@ -141,6 +141,7 @@ func (f *fleet) next() time.Duration {
 
 func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay time.Duration) {
 	m := s.process.machine
+	f.disturb(kind, m, last)
 	switch kind {
 	case Crash:
 		f.note("%s crashes", m)
@@ -183,6 +184,23 @@ func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay ti
 	case Restart:
 		f.note("server restarts")
 		f.server.Restart()
+	}
+}
+
+// disturb tells the observer for how long a fault may be felt.
+func (f *fleet) disturb(kind Fault, m string, last time.Duration) {
+	const more = 3 * time.Second // connections are made anew, what was missed is learnt
+	switch kind {
+	case Crash, Leave:
+		f.observer.Disturb(m, 1000*time.Hour)
+	case LostRequest, LostReply, HeldCommit: // it waits for transactions to strike
+		f.observer.Disturb(m, last+2*f.Every+more)
+	case Delay:
+		f.observer.Disturb(m, last*4+more)
+	case PauseServer, Restart:
+		f.observer.Disturb("", last+more)
+	default:
+		f.observer.Disturb(m, last+more)
 	}
 }
 

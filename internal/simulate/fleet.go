@@ -20,7 +20,8 @@ type Config struct {
 	Jobs      int
 	Shards    int           // of each job
 	Every     time.Duration // between fires
-	Takes     time.Duration // the longest that a run takes; all take a second at least
+	Takes     time.Duration // the longest that a run takes; all take an eighth of it at least
+	Grain     time.Duration // of which the length of a run is a multiple, so that some end together; 0 for any length
 	Long      time.Duration // that a run in 16 takes while there are faults, if not 0
 	For       time.Duration // how long faults go on
 	Faults    time.Duration // between faults, on average
@@ -28,6 +29,7 @@ type Config struct {
 	TTL       time.Duration // of sessions
 	Drain     time.Duration // DrainTimeout
 	Latency   time.Duration // of each message
+	Jitter    time.Duration // the most by which a request, reply or event is late, each by another time
 	Operators bool          // definitions change, and operators trigger, pause and resume
 	Logger    *slog.Logger  // of the fleet. Nil: nothing is logged
 	Trail     int           // how many lines to print of what came before a violation
@@ -70,7 +72,7 @@ func Run(c Config) (*Report, error) {
 	}
 	r := &Report{Seed: c.Seed, Faults: map[string]int{}, most: c.Trail}
 	f := &fleet{
-		Config: c, server: memory.New(), report: r, observer: NewObserver(namespace, "default", r),
+		Config: c, server: memory.New(), report: r, observer: NewObserver(namespace, "default", c.Latency+c.Jitter/2, r),
 		rng: rand.New(rand.NewPCG(c.Seed, 0)), specs: specs(c), undo: map[int]func(){},
 		answers: make(chan answer, 1024),
 	}
@@ -184,7 +186,7 @@ func (f *fleet) settle() error {
 		return err
 	}
 	f.observe()
-	f.observer.Settled(time.Now(), f.Every/4)
+	f.observer.Settled(time.Now(), f.Every/4+4*f.Jitter)
 	f.accepted()
 	return nil
 }

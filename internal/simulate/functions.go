@@ -111,6 +111,9 @@ func (o *Observer) started(j *jobState, sh *shardState, f *function) {
 		if earlier.Fence > f.Fence {
 			o.violate(6, j, "shard %d: %s began with fence %d after one with %d", f.Shard, r, f.Fence, earlier.Fence)
 		}
+		if earlier.client == f.client {
+			o.violate(1, j, "shard %d: %s began %s while it still ran %s", f.Shard, f.client, r, earlier.run())
+		}
 		earlier.overlap = append(earlier.overlap, f)
 	}
 	sh.active = append(sh.active, f)

@@ -59,7 +59,7 @@ func conductOf(seed uint64, longest, long time.Duration, r *executor.Run) conduc
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %s", seed, r.ID)
 	n := h.Sum64()
-	c := conduct{takes: time.Second + time.Duration(n%1000)*(longest-time.Second)/1000}
+	c := conduct{takes: longest/8 + time.Duration(n%1000)*(longest-longest/8)/1000}
 	switch n >> 10 % 64 {
 	case 0:
 		c.fails = true
@@ -79,7 +79,11 @@ func (f *fleet) conductOf(r *executor.Run) conduct {
 	if time.Now().After(f.calm) {
 		long = 0
 	}
-	return conductOf(f.Seed, f.Takes, long, r)
+	c := conductOf(f.Seed, f.Takes, long, r)
+	if f.Grain > 0 {
+		c.takes = max(c.takes.Round(f.Grain), f.Grain)
+	}
+	return c
 }
 
 // handle is the handler of all jobs.

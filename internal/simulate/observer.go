@@ -18,6 +18,8 @@ type Observer struct {
 	leader   leaderState
 	members  map[string]*memberRecord // by incarnation
 	jobs     map[string]*jobState     // by segment
+	troubles map[string][]span        // by client; those of "" are everybody's
+	latency  time.Duration
 	trail    trail
 	report   *Report
 }
@@ -32,6 +34,7 @@ type sessionState struct {
 type leaderState struct {
 	leaderRecord
 	term   uint64
+	since  instant
 	client string
 }
 
@@ -40,6 +43,7 @@ type jobState struct {
 	segment     string
 	name        string
 	plan        *planRecord
+	resumed     instant // when the plan ceased to be paused
 	epochs      []epoch // all that there ever were, by generation
 	claims      map[string]*claimsRecord
 	shards      []*shardState
@@ -58,8 +62,11 @@ type workState struct {
 
 // shardState is what is known of a shard.
 type shardState struct {
-	owner    string // the last that there was
-	gen      int    // with settled: how far its fires have been claimed or skipped
+	owner    string  // the last that there was
+	owned    instant // since when
+	free     instant // since when no run of it stands in a record
+	thawed   instant // since when it is not frozen
+	gen      int     // with settled: how far its fires have been claimed or skipped
 	settled  instant
 	fence    uint64
 	running  map[string]run // by incarnation: what stands in its record
@@ -85,13 +92,15 @@ type claimState struct {
 }
 
 // NewObserver returns an observer of a group of a namespace whose server has recorded all
-// there was.
-func NewObserver(namespace, group string, r *Report) *Observer {
+// there was. latency is that of its clients' messages, one way.
+func NewObserver(namespace, group string, latency time.Duration, r *Report) *Observer {
 	return &Observer{
 		group:    namespace + "/groups/" + group + "/",
 		sessions: map[registry.SessionID]*sessionState{},
 		members:  map[string]*memberRecord{},
 		jobs:     map[string]*jobState{},
+		troubles: map[string][]span{},
+		latency:  latency,
 		report:   r,
 	}
 }
@@ -280,7 +289,7 @@ func (o *Observer) office(c *memory.Commit, op *registry.Op) {
 		o.violate(6, nil, "the office went to %s, whose session has ended", rec.Incarnation)
 		return
 	}
-	o.leader = leaderState{*rec, c.Rev.Seq, s.client}
+	o.leader = leaderState{*rec, c.Rev.Seq, instantOf(o.now), s.client}
 	o.report.Terms++
 }
 

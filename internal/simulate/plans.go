@@ -20,6 +20,12 @@ func (o *Observer) planned(c *memory.Commit, op *registry.Op, j *jobState) {
 		return
 	}
 	j.name = p.Job
+	if j.plan != nil {
+		if j.plan.Paused && !p.Paused {
+			j.resumed = instantOf(o.now)
+		}
+		(j.plan.Frozen &^ p.Frozen).all(func(n int) { j.shard(n).thawed = instantOf(o.now) })
+	}
 	o.report.Plans++
 	o.moved(j, p)
 	o.epochs(j, p)
@@ -67,7 +73,7 @@ func (o *Observer) moved(j *jobState, p *planRecord) {
 			default:
 				o.report.Failovers++
 			}
-			sh.owner = inc
+			sh.owner, sh.owned = inc, instantOf(o.now)
 		})
 	}
 	for n, sh := range j.shards {
@@ -101,6 +107,7 @@ func (o *Observer) epochs(j *jobState, p *planRecord) {
 			}
 			o.report.Generations++
 		}
+		e.seen = instantOf(o.now)
 		j.epochs = append(j.epochs, *e)
 	}
 }
@@ -178,6 +185,7 @@ func (o *Observer) inFlight(j *jobState, n int, r run) (counted bool) {
 	}
 	e := j.epoch(r.Gen)
 	if e == nil || e.Def.OnCrash == "count as failed" || r.Attempt >= e.Def.MaxAttempts {
+		o.failedOverLate(j, n, sh.orphan)
 		sh.orphan = nil
 		return true
 	}
@@ -186,6 +194,7 @@ func (o *Observer) inFlight(j *jobState, n int, r run) (counted bool) {
 	if j.plan != nil {
 		if owed, ok := j.plan.rerun(n); ok && owed == next {
 			sh.orphan.owed = true
+			o.failedOverLate(j, n, sh.orphan)
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
 
@@ -36,8 +37,12 @@ func (f *fleet) begin(instance string) (*process, error) {
 	if f.Latency > 0 {
 		f.server.Delay(machine, f.Latency, f.Latency)
 	}
+	var reg registry.Registry = p.client
+	if f.Jitter > 0 {
+		reg = newJittery(p.client, f.Jitter, f.Seed<<16+uint64(f.report.Processes))
+	}
 	var err error
-	p.ex, err = executor.New(p.client, namespace, executor.Options{
+	p.ex, err = executor.New(reg, namespace, executor.Options{
 		Instance: instance, SessionTTL: f.TTL, DrainTimeout: f.Drain, Workers: 256, Logger: f.Logger,
 	})
 	if err != nil {

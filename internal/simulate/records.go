@@ -213,6 +213,8 @@ type epoch struct {
 	From  instant    `json:"from"`
 	Until instant    `json:"until"` // 0: open
 	Def   definition `json:"definition"`
+
+	seen instant // when the plan had it first
 }
 
 type definition struct {

@@ -22,6 +22,7 @@ type Report struct {
 	Overlaps, ForcedOverlaps    int // functions that outlasted their context, or the forced end of their session
 	Dealt, Moves, Failovers     int // shards given to somebody: at first, by a live owner, by a dead one
 	Plans, Terms, Generations   int
+	Judged                      int // fires and failovers that nothing held up
 	Triggers, Due               int
 	Processes, Crashes, Returns int
 	Late                        []time.Duration // of claims in their time, how late each was; unsorted
@@ -94,11 +95,11 @@ func (r *Report) String() string {
   shards: %d dealt, %d moves, %d failed over; %d terms, %d generations, %d triggers
   commits: %d, of which %d plans; %d conflicts
   processes: %d; faults: %s
-  claimed late by %s; run again after %s`,
+  %d fires and failovers that nothing held up; claimed late by %s; run again after %s`,
 		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.Lost, r.Skipped, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
 		r.Dealt, r.Moves, r.Failovers, r.Terms, r.Generations, r.Triggers,
 		r.Commits, r.Plans, r.Conflicts,
-		r.Processes, strings.Join(faults, ", "), quantiles(r.Late), quantiles(r.Rerun))
+		r.Processes, strings.Join(faults, ", "), r.Judged, quantiles(r.Late), quantiles(r.Rerun))
 }
 
 func quantiles(d []time.Duration) string {

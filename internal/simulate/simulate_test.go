@@ -46,10 +46,15 @@ func small(seed uint64) simulate.Config {
 		Seed: seed, Instances: 3 + int(seed%3), Jobs: 3, Shards: 4, Every: time.Minute, Takes: 8 * time.Second,
 		For: time.Hour, Faults: 25 * time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second, Operators: true,
 	}
-	if seed%2 == 0 {
+	switch seed % 4 {
+	case 0:
 		c.Latency = 2 * time.Millisecond
-	}
-	if seed%4 == 3 {
+	case 1: // fires, faults and messages come so thick that all cross
+		c.Every, c.Takes, c.For, c.Faults = 5*time.Second, 1200*time.Millisecond, 12*time.Minute, 4*time.Second
+		c.TTL, c.Drain, c.Jitter = 4*time.Second, 3*time.Second, 400*time.Millisecond
+	case 2:
+		c.Jitter = 100 * time.Millisecond
+	case 3:
 		c.Long = 75 * time.Second // longer than between fires
 	}
 	return c
@@ -68,7 +73,7 @@ func TestSmallFleetsKeepTheirPromises(t *testing.T) {
 func TestAFleetOfTenKeepsItsPromisesForADay(t *testing.T) {
 	began := time.Now()
 	r := run(t, simulate.Config{
-		Seed: max(*seed, 1), Instances: 10, Jobs: 50, Shards: 4, Every: time.Minute, Takes: 8 * time.Second,
+		Seed: max(*seed, 1), Instances: 10, Jobs: 50, Shards: 4, Every: time.Minute, Takes: 9 * time.Second, Grain: 3 * time.Second,
 		For: 24 * time.Hour, Faults: 3 * time.Minute, TTL: 10 * time.Second, Drain: 10 * time.Second,
 	})
 	t.Logf("a day took %v", time.Since(began).Round(time.Millisecond))

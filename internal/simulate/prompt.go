@@ -1,0 +1,86 @@
+package simulate
+
+import "time"
+
+// span is a stretch of time.
+type span struct{ from, to instant }
+
+// promptly is how late something may be that nothing has held up, for the latency of the
+// messages that it takes.
+func (o *Observer) promptly() time.Duration { return 250*time.Millisecond + 20*o.latency }
+
+// Disturb says that a client, or all of them if client is empty, is in trouble for d from
+// now on.
+func (o *Observer) Disturb(client string, d time.Duration) {
+	now := instantOf(time.Now())
+	o.troubles[client] = append(o.troubles[client], span{now, now.add(d)})
+}
+
+// undisturbed reports whether nothing befell a client at any moment of a span.
+func (o *Observer) undisturbed(client string, s span) bool {
+	for _, of := range []string{client, ""} {
+		for _, t := range o.troubles[of] {
+			if t.from <= s.to && s.from <= t.to {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// late judges that a shard's fires, of which the first after what is settled was due, are
+// claimed or skipped only now.
+func (o *Observer) late(j *jobState, n int, inc string, toGen int) {
+	sh := j.shard(n)
+	e, fire, ok := j.firstDue(n, sh.gen, sh.settled, toGen)
+	if !ok {
+		return
+	}
+	held := max(sh.owned, sh.free, sh.thawed, e.seen, j.resumed)
+	if held > fire || j.plan.Frozen.has(n) || !o.undisturbed(o.session(inc).client, span{fire.add(-time.Second), fire.add(o.promptly())}) {
+		return
+	}
+	o.report.Judged++
+	if instantOf(o.now) <= fire.add(o.promptly()) {
+		return
+	}
+	o.violate(7, j, "shard %d: fire %v of generation %d was passed over until now by %s, which owns it since %v and was free since %v",
+		n, fire, e.Gen, inc, sh.owned, sh.free)
+}
+
+// firstDue returns the first fire of a shard after a point of its history.
+func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, instant, bool) {
+	for i := range j.epochs {
+		e := &j.epochs[i]
+		if e.Gen < gen || e.Gen > toGen || n >= e.Def.Shards {
+			continue
+		}
+		every, err := e.Def.interval()
+		if err != nil {
+			return nil, 0, false
+		}
+		last := e.From - 1
+		if e.Gen == gen {
+			last = max(last, after)
+		}
+		fire := (last/instant(every) + 1) * instant(every)
+		if e.Until == 0 || fire < e.Until {
+			return e, fire, true
+		}
+	}
+	return nil, 0, false
+}
+
+// failedOverLate judges that a lost run is owed or counted only now.
+func (o *Observer) failedOverLate(j *jobState, n int, lost *orphan) {
+	now := instantOf(o.now)
+	if o.leader.since > lost.since || !o.undisturbed(o.leader.client, span{lost.since.add(-time.Second), now}) {
+		return
+	}
+	o.report.Judged++
+	if now <= lost.since.add(o.promptly()) {
+		return
+	}
+	o.violate(7, j, "shard %d: the session of %s ended at %v, and its leader %s failed it over only now",
+		n, lost.run, lost.since, o.leader.client)
+}
