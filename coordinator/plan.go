@@ -42,6 +42,7 @@ type burial struct {
 // an event.
 func decide(v *view) decision {
 	d := decision{}
+	v.mourning = v.anyDead()
 	want := v.assignments()
 	looks, pending := map[string]bool{}, map[string]bool{}
 	for _, seg := range v.segments() {
@@ -113,7 +114,7 @@ func (p *planning) run() (change, bool) {
 // leader of ten thousand jobs sees that of nearly all of them each time.
 func (p *planning) settled() bool {
 	old := p.old
-	if p.tidy || old.Problem != p.desired.problem || !old.Frozen.IsZero() || len(old.Owners) != len(p.desired.owners) {
+	if p.tidy || p.mourning || old.Problem != p.desired.problem || !old.Frozen.IsZero() || len(old.Owners) != len(p.desired.owners) {
 		return false
 	}
 	for inc, want := range p.desired.owners {
