@@ -23,8 +23,13 @@ func Promises() []Promise {
 	return append(all, Beyond...)
 }
 
-// Beyond are promises that no sentence makes, but that a good backend keeps.
-var Beyond = []Promise{EventsArePrompt, NothingRunsUnopened}
+// Beyond are promises that no sentence of the contract makes: what a good backend keeps
+// all the same, and what registry.Lock promises, provided that the backend keeps the rest.
+var Beyond = []Promise{
+	EventsArePrompt, NothingRunsUnopened,
+	LockExcludes, LockIsFair, LockSkipsTheDead, WaitersCanLeave, FencesGrow, GuardEndsWithTheTenure,
+	ReleaseSparesSuccessors, LockIsNotReentrant, LockOutlivesTheStore,
+}
 
 // Why a sentence makes no promise that the suite could hold a backend to.
 const (

@@ -134,3 +134,16 @@ const (
 	CloseEndsGoroutines      Promise = "when Close returns, every goroutine of the handle has"
 	NothingRunsUnopened      Promise = "nothing runs before a handle is opened"
 )
+
+// Locks: of registry.Lock on the backend.
+const (
+	LockExcludes            Promise = "a lock has one holder at a time, as far as sessions tell"
+	LockIsFair              Promise = "a lock goes to those who wait in the order in which they came"
+	LockSkipsTheDead        Promise = "a lock goes to nobody whose session has ended"
+	WaitersCanLeave         Promise = "one who waits stops with its context or its session, and leaves the line"
+	FencesGrow              Promise = "the fence of a holder is greater than that of every earlier one"
+	GuardEndsWithTheTenure  Promise = "the guard of a holder holds until the lock changes hands, and not after"
+	ReleaseSparesSuccessors Promise = "a release can free no other tenure than its own"
+	LockIsNotReentrant      Promise = "a session that holds the lock is refused, not kept waiting for itself"
+	LockOutlivesTheStore    Promise = "a lock is held over a restart of the store"
+)

@@ -164,10 +164,25 @@ func withRevs(r registry.Registry, names revs) registry.Registry {
 		},
 		list: func(ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
+			l.Rev = names.out("", l.Rev)
 			for i, e := range l.Entries {
 				l.Entries[i] = tell(e)
 			}
 			return l, err
+		},
+		watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
+			w, err := r.Watch(ctx, dir, registry.WatchOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
+				b, err := w.Next(ctx)
+				b.Rev = names.out("", b.Rev)
+				for i, e := range b.Puts {
+					b.Puts[i] = tell(e)
+				}
+				return b, err
+			}}, nil
 		},
 		txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.If, t.Then = slices.Clone(t.If), slices.Clone(t.Then)

@@ -404,7 +404,7 @@ func transfers(t *test) {
 				if err := transfer(ctx, r, account(n%accounts), account((n+1+i)%accounts)); err != nil {
 					return err
 				}
-				time.Sleep(time.Microsecond) // lets time and other goroutines move in a bubble
+				time.Sleep(time.Microsecond) // lets the others on, and time in a bubble
 			}
 		}))
 	}
@@ -429,9 +429,7 @@ func transfers(t *test) {
 			require.Equal(t, total, sum, "the sum at %d", l.Rev.Seq)
 			views++
 		}
-		if t.bubble {
-			time.Sleep(time.Microsecond)
-		}
+		time.Sleep(time.Microsecond)
 	}
 	for _, stop := range stops {
 		stop()
