@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"runtime/debug"
 	"testing"
 
 	"github.com/rota-dev/rota/internal/onecpu"
@@ -8,5 +9,6 @@ import (
 
 func TestMain(m *testing.M) {
 	defer onecpu.Hold()()
+	debug.SetGCPercent(800) // a fleet's day makes much garbage and keeps little
 	m.Run()
 }
