@@ -43,6 +43,34 @@ func (p *planning) failOver() {
 	}
 }
 
+// inherit adds up what dead incarnations that own nothing of the job any more have counted
+// while they did, and takes their records away with it: a sum over the life of a job must
+// not shrink because somebody left.
+func (p *planning) inherit() {
+	for _, inc := range slices.Sorted(maps.Keys(p.members)) {
+		if _, owns := p.p.Owners[inc]; owns || p.alive(inc) {
+			continue
+		}
+		l, ok := p.looked(inc, registry.Rev{})
+		if !ok {
+			p.looks[inc] = true
+			continue
+		}
+		item, ok := l.claims[p.segment]
+		if !ok {
+			continue
+		}
+		p.inheritFrom(inc, item)
+		p.c.dead = append(p.c.dead, sessionOf(inc))
+		p.because("inherit the counts of %s", inc)
+	}
+}
+
+func (p *planning) inheritFrom(inc string, item claimsItem) {
+	p.p.Counts = p.p.Counts.Add(item.Counts)
+	p.c.ops = append(p.c.ops, registry.Delete(p.keys.Claims(inc, p.segment), item.rev))
+}
+
 // bury brings a dead incarnation's claims into the plan.
 func (p *planning) bury(claims record.Claims, shards shardset.Set) {
 	p.fold(claims, shards)
@@ -90,7 +118,11 @@ func (v *view) burials(looks map[string]bool, changes []change) []burial {
 			owns[inc] = true
 		}
 	}
+	inherited := map[registry.SessionID]bool{}
 	for _, c := range changes {
+		for _, s := range c.dead {
+			inherited[s] = true // what is left is known in the next round
+		}
 		for inc := range c.plan.Owners {
 			owns[inc] = true
 		}
@@ -98,7 +130,7 @@ func (v *view) burials(looks map[string]bool, changes []change) []burial {
 	var out []burial
 next:
 	for _, inc := range slices.Sorted(maps.Keys(v.members)) {
-		if v.alive(inc) || owns[inc] {
+		if v.alive(inc) || owns[inc] || inherited[sessionOf(inc)] {
 			continue
 		}
 		l, ok := v.looked(inc, registry.Rev{})

@@ -218,6 +218,11 @@ func (o *officeLoop) nameSuccessors(ctx context.Context, names []string) error {
 	if err != nil {
 		return fmt.Errorf("name successors: %w", err)
 	}
+	o.mu.Lock()
+	if o.office.presentRev == now.presentRev { // run may take a while to read the feed
+		o.office.presentRev, o.office.successors = rev, names
+	}
+	o.mu.Unlock()
 	o.feed.put(o.m.keys.Present().Name(), rev, registry.Entry{
 		Key: o.m.keys.Present(), Value: value, Modified: rev, Owner: o.in.session.ID(),
 	})

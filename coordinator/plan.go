@@ -42,6 +42,7 @@ type burial struct {
 // an event.
 func decide(v *view) decision {
 	d := decision{}
+	v.mourning = v.anyDead()
 	want := v.assignments()
 	looks, pending := map[string]bool{}, map[string]bool{}
 	for _, seg := range v.segments() {
@@ -99,6 +100,7 @@ func (p *planning) run() (change, bool) {
 	p.intent()
 	p.definition()
 	p.triggers()
+	p.inherit()
 	p.failOver()
 	p.move()
 	if p.tidy {
@@ -112,7 +114,7 @@ func (p *planning) run() (change, bool) {
 // leader of ten thousand jobs sees that of nearly all of them each time.
 func (p *planning) settled() bool {
 	old := p.old
-	if p.tidy || old.Problem != p.desired.problem || !old.Frozen.IsZero() || len(old.Owners) != len(p.desired.owners) {
+	if p.tidy || p.mourning || old.Problem != p.desired.problem || !old.Frozen.IsZero() || len(old.Owners) != len(p.desired.owners) {
 		return false
 	}
 	for inc, want := range p.desired.owners {
@@ -275,6 +277,9 @@ func (p *planning) take(inc string, shards shardset.Set) (frozen shardset.Set) {
 		p.p.Owners[inc] = p.p.Owners[inc].Minus(idle)
 		p.because("take %s from %s", idle, inc)
 		shards = shards.Minus(idle)
+		if item, ok := l.claims[p.segment]; ok && m.Draining && p.p.Owners[inc].IsZero() {
+			p.inheritFrom(inc, item) // it will write no more of this job
+		}
 	}
 	return shards
 }

@@ -135,10 +135,16 @@ func TestPlan_Leave(t *testing.T) {
 		assert.Equal(t, map[string]string{a: "1", b: "0,2-3"}, w.owners("job"))
 	})
 	t.Run("moves the others when they have ended", func(t *testing.T) {
-		w.claim(a, "job", func(c *record.Claims) { c.Running = nil })
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Running, c.Counts = nil, record.Counts{Claimed: 1, Succeeded: 1}
+		})
 		w.round()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 		assert.Empty(t, w.plan("job").Reruns, "nothing is run again")
+	})
+	t.Run("takes the sums of the one who left, and its record, with its last shard", func(t *testing.T) {
+		assert.Equal(t, record.Counts{Claimed: 1, Succeeded: 1}, w.plan("job").Counts)
+		assert.Empty(t, w.claims[a])
 	})
 	t.Run("of the last leaves its shards to nobody, for the next to come", func(t *testing.T) {
 		w.change(b, func(m *record.Member) { m.Draining = true })
@@ -231,6 +237,22 @@ func TestPlan_Failover(t *testing.T) {
 		w.kill(a)
 		w.round()
 		assert.Equal(t, record.Counts{Claimed: 7, Failed: 2}, w.plan("job").Counts)
+	})
+	t.Run("keeps the sums of the dead that own nothing of the job any more", func(t *testing.T) {
+		w, a, b := setUp(t, "")
+		w.change(a, func(m *record.Member) { m.Jobs = nil })
+		w.settle()
+		w.claim(a, "job", func(c *record.Claims) { c.Counts = record.Counts{Claimed: 7, Skipped: 2} })
+		require.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
+		w.kill(a)
+		d := w.decide()
+		require.Len(t, d.changes, 1)
+		assert.Equal(t, []registry.SessionID{"a"}, d.changes[0].dead)
+		assert.Empty(t, d.burials, "not before its records are in the plan")
+		w.settle()
+		assert.Equal(t, record.Counts{Claimed: 7, Skipped: 2}, w.plan("job").Counts)
+		assert.Empty(t, w.claims[a])
+		assert.NotContains(t, w.v.members, a)
 	})
 	t.Run("with nobody left leaves the shards to nobody", func(t *testing.T) {
 		w, a, b := setUp(t, "")

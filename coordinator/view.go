@@ -28,6 +28,8 @@ type view struct {
 	broken  map[string]bool        // segments whose plan cannot be read
 	compile Compiler
 	tidy    bool // the slow tick: clear away what has been served
+
+	mourning bool // a member is dead: any plan may have to take in what it claimed
 }
 
 type memberItem struct {
@@ -66,6 +68,16 @@ type look struct {
 
 // alive reports whether an incarnation's session stands in the instances directory.
 func (v *view) alive(incarnation string) bool { return v.live[sessionOf(incarnation)] }
+
+// anyDead reports whether a member is dead and not yet buried.
+func (v *view) anyDead() bool {
+	for inc := range v.members {
+		if !v.alive(inc) {
+			return true
+		}
+	}
+	return false
+}
 
 // sessionOf returns the session of an incarnation, whose record may be gone.
 func sessionOf(incarnation string) registry.SessionID {

@@ -169,7 +169,6 @@ func (p problem) Error() string { return p.field + ": " + p.err.Error() }
 
 func (p problem) Unwrap() error { return p.err }
 
-
 func checkText(text string, maxBytes int) error {
 	switch {
 	case len(text) > maxBytes:

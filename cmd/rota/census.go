@@ -124,7 +124,7 @@ type census struct {
 	cut      map[string]bool
 	progress map[int]progress // by shard: of the run that began last
 	stored   map[int]bool     // by shard
-	changed  chan struct{} // closed, and replaced, when a result has been stored or a run failed
+	changed  chan struct{}    // closed, and replaced, when a result has been stored or a run failed
 	failed   error
 }
 
@@ -226,7 +226,6 @@ func (c *census) maybeCutOff(instance string) {
 		c.cutOff(instance)
 	}
 }
-
 
 // await waits until every shard's tally is stored.
 func (c *census) await(ctx context.Context) error {

@@ -37,7 +37,7 @@ func packagesHaveComments(tr *tree) (faults []string) {
 func testsDoNotSleep(tr *tree) (faults []string) {
 	virtual := map[string]bool{}
 	for _, s := range tr.sources {
-		if s.test() && s.importsAny("testing/synctest", tr.module+"/rotatest") {
+		if s.importsAny("testing/synctest", tr.module+"/rotatest") {
 			virtual[s.dir()] = true
 		}
 	}
@@ -94,11 +94,15 @@ func loadingDoesNothing(tr *tree) (faults []string) {
 
 // shared reports what of a package-level variable cannot be used by two synctest bubbles:
 // a channel, or a goroutine that its value starts.
-func (s source) shared(decl *ast.GenDecl) (faults []string) {
+func (s source) shared(decl ast.Node) (faults []string) {
 	ast.Inspect(decl, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.FuncType:
-			return false // a function that takes a channel holds none
+		case *ast.CallExpr:
+			if f, ok := n.Fun.(*ast.FuncLit); ok { // called at once
+				faults = append(faults, s.shared(f.Body)...)
+			}
+		case *ast.FuncLit, *ast.FuncType:
+			return false // what a function takes, makes or starts it does when it is called
 		case *ast.ChanType:
 			faults = append(faults, s.pos(n)+": package-level channel")
 		case *ast.GoStmt:

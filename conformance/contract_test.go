@@ -1,0 +1,226 @@
+package conformance_test
+
+import (
+	"go/ast"
+	"go/doc/comment"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/conformance"
+)
+
+// portable are the files of package registry that are not the contract but built on it.
+// They have their own tests.
+var portable = []string{"apply.go", "backoff.go", "cache.go", "follow.go", "keep.go", "lock.go", "prefix.go"}
+
+// TestContractIsMapped compares the table with the text of package registry: a sentence
+// that is added there, or changed, fails here until it is said which promises it makes,
+// or why it makes none that the suite could hold a backend to.
+func TestContractIsMapped(t *testing.T) {
+	var text []string
+	for _, s := range contractText(t) {
+		text = append(text, s.of+": "+s.text)
+	}
+	var table []string
+	for _, c := range conformance.Contract {
+		table = append(table, c.Of+": "+c.Text)
+		assert.NotEqual(t, len(c.Promises) == 0, c.Because == "", "either promises or a reason for none: %s: %s", c.Of, c.Text)
+	}
+	for _, s := range missing(text, table) {
+		t.Errorf("conformance.Contract does not have this sentence of package registry: %s", s)
+	}
+	for _, s := range missing(table, text) {
+		t.Errorf("package registry does not have this sentence of conformance.Contract: %s", s)
+	}
+	if !t.Failed() {
+		require.Equal(t, text, table, "the table is in the order of the text")
+	}
+}
+
+// missing returns what of x is not in y.
+func missing(x, y []string) []string {
+	return slices.DeleteFunc(slices.Clone(x), func(s string) bool { return slices.Contains(y, s) })
+}
+
+// TestPromisesAreOfTheContract finds promises that no sentence makes.
+func TestPromisesAreOfTheContract(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "promises.go", nil, 0)
+	require.NoError(t, err)
+	declared := 0
+	ast.Inspect(f, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if ok && len(spec.Values) == 1 {
+			declared++
+		}
+		return true
+	})
+	require.Len(t, conformance.Promises(), declared, "each declared promise is made by a sentence of Contract")
+	for _, c := range conformance.Cases() {
+		for _, p := range c.Proves {
+			assert.Contains(t, conformance.Promises(), p, c.Title())
+		}
+	}
+}
+
+// sentence is one of the contract.
+type sentence struct{ of, text string }
+
+// contractText returns the sentences of package registry that are the contract, in the
+// order of files and lines.
+func contractText(t *testing.T) []sentence {
+	t.Helper()
+	files, err := filepath.Glob("../registry/*.go")
+	require.NoError(t, err)
+	var all []sentence
+	for _, name := range files {
+		base := filepath.Base(name)
+		if strings.HasSuffix(base, "_test.go") || slices.Contains(portable, base) {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		require.NoError(t, err)
+		all = append(all, ofFile(f)...)
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func ofFile(f *ast.File) []sentence {
+	all := split("package", f.Doc)
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() {
+				all = append(all, split(receiver(d)+d.Name.Name, d.Doc)...)
+			}
+		case *ast.GenDecl:
+			all = append(all, ofDecl(d)...)
+		}
+	}
+	return all
+}
+
+func receiver(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	typ := d.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	return typ.(*ast.Ident).Name + "."
+}
+
+func ofDecl(d *ast.GenDecl) []sentence {
+	var all []sentence
+	for _, spec := range d.Specs {
+		switch spec := spec.(type) {
+		case *ast.TypeSpec:
+			if spec.Name.IsExported() {
+				all = append(all, split(spec.Name.Name, d.Doc, spec.Doc)...)
+				all = append(all, ofFields(spec)...)
+			}
+		case *ast.ValueSpec:
+			if spec.Names[0].IsExported() {
+				if len(all) == 0 {
+					all = append(all, split(spec.Names[0].Name, d.Doc)...)
+				}
+				all = append(all, split(spec.Names[0].Name, spec.Doc, spec.Comment)...)
+			}
+		}
+	}
+	return all
+}
+
+func ofFields(spec *ast.TypeSpec) []sentence {
+	var fields *ast.FieldList
+	switch typ := spec.Type.(type) {
+	case *ast.InterfaceType:
+		fields = typ.Methods
+	case *ast.StructType:
+		fields = typ.Fields
+	default:
+		return nil
+	}
+	var all []sentence
+	for _, field := range fields.List {
+		name := spec.Name.Name
+		if len(field.Names) > 0 {
+			name += "." + field.Names[0].Name
+		}
+		all = append(all, split(name, field.Doc, field.Comment)...)
+	}
+	return all
+}
+
+// split returns the sentences of comments. An item of a list begins one.
+func split(of string, groups ...*ast.CommentGroup) []sentence {
+	var all []sentence
+	for _, g := range groups {
+		if g == nil {
+			continue
+		}
+		var p comment.Parser
+		for _, text := range paragraphs(p.Parse(g.Text()).Content) {
+			for _, s := range sentencesOf(text) {
+				all = append(all, sentence{of, s})
+			}
+		}
+	}
+	return all
+}
+
+func paragraphs(blocks []comment.Block) []string {
+	var all []string
+	for _, b := range blocks {
+		switch b := b.(type) {
+		case *comment.Paragraph:
+			all = append(all, plain(b.Text))
+		case *comment.List:
+			for _, item := range b.Items {
+				all = append(all, paragraphs(item.Content)...)
+			}
+		}
+	}
+	return all
+}
+
+func plain(text []comment.Text) string {
+	var b strings.Builder
+	for _, t := range text {
+		switch t := t.(type) {
+		case comment.Plain:
+			b.WriteString(string(t))
+		case comment.Italic:
+			b.WriteString(string(t))
+		case *comment.Link:
+			b.WriteString(plain(t.Text))
+		case *comment.DocLink:
+			b.WriteString(plain(t.Text))
+		}
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+// sentencesOf cuts after each period that ends a word and is followed by a blank.
+func sentencesOf(text string) []string {
+	var all []string
+	start := 0
+	for i := 1; i < len(text); i++ {
+		if text[i] == '.' && text[i-1] != ' ' && (i+1 == len(text) || text[i+1] == ' ') {
+			all = append(all, strings.TrimSpace(text[start:i+1]))
+			start = i + 1
+		}
+	}
+	if rest := strings.TrimSpace(text[start:]); rest != "" {
+		all = append(all, rest)
+	}
+	return all
+}

@@ -1,0 +1,28 @@
+// Package conformance is the contract of package registry as a test: one suite that
+// every backend passes, and the table that ties each sentence of the contract to the
+// cases that hold a backend to it.
+//
+// A backend's test describes the backend and runs the suite:
+//
+//	func TestConformance(t *testing.T) {
+//		conformance.Run(t, conformance.Backend{
+//			Open:  openStore, // fresh and empty for every case
+//			TTL:   2 * time.Second,
+//			Lacks: conformance.Lacks{conformance.Compact: "keeps no history"},
+//		})
+//	}
+//
+// Each case has a code, which stays, and a name, which is the promise in words; its
+// subtest is Group/Code name. A case asks for the levers it pulls: faults that the
+// Store can be made to suffer. A lever that a backend does not have is declared in
+// Lacks with the reason, and its cases are skipped and counted. One that is neither
+// there nor declared fails the run, as does a declaration that is not true. Cases
+// marked Safety guard against two clients acting on the same thing: they may not lack.
+//
+// The suite runs in real time against servers, with the session TTL they grant, and
+// in a bubble of virtual time against a backend that is plain Go. Bounds on waiting are
+// the granted TTL and 3 seconds, so that it can be run on a busy machine.
+//
+// The suite itself is tested: for each promise there is a registry that breaks just
+// that one, and Try shows that the case meant for it fails.
+package conformance

@@ -1,0 +1,437 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+var faultCases = []Case{
+	{
+		Code: "F01", Name: "a refused client gets errors that say what is known, and recovers",
+		Proves: []Promise{UnavailableIsSaid, OutcomesAreTrue}, Needs: []string{Partition}, run: refused, Safety: true,
+	},
+	{
+		Code: "F02", Name: "no call waits for ever on a silent server",
+		Proves: []Promise{CallsEndWithTheirContext, CallsAreBounded}, Needs: []string{Partition}, run: blackHole, Safety: true,
+	},
+	{
+		Code: "F05", Name: "a store that answers nobody for a while is used again after it",
+		Proves: []Promise{UnavailableIsSaid, WatchOutlivesConnections}, Needs: []string{Stall}, run: stalled,
+	},
+	{
+		Code: "F06", Name: "a transaction whose reply is lost has an unknown outcome and was sent once",
+		Proves: []Promise{UnknownOutcomeIsSaid, TxnIsSentOnce}, Needs: []string{LoseReply, LoseRequest}, run: lostReply, Safety: true,
+	},
+	{
+		Code: "F07", Name: "a transaction that arrives late overwrites nothing newer",
+		Proves: []Promise{LateTxnDoesNoHarm}, Needs: []string{HoldCommit}, run: heldCommit, Safety: true,
+	},
+	{
+		Code: "F11", Name: "replies that take half a TTL cost no session",
+		Proves: []Promise{SessionsAreRenewed, SafeUntilIsKept}, Needs: []string{Delay}, run: delayedReplies,
+	},
+	{
+		Code: "F12", Name: "a link that works one way only loses sessions in time",
+		Proves: []Promise{LostBeforeTheStoreActs, SilentSessionsExpire}, Needs: []string{Partition}, run: oneWay, Safety: true,
+	},
+	{
+		Code: "F18", Name: "a process that does not come to renew loses its session on its own clock",
+		Proves: []Promise{SafeUntilIsKept}, Needs: []string{Starve}, run: starved,
+	},
+	{
+		Code: "F19", Name: "under random faults every outcome that is reported is the true one",
+		Proves: []Promise{OutcomesAreTrue}, Needs: []string{Partition, LoseReply, LoseRequest}, run: trueOutcomes, Safety: true,
+	},
+	{
+		Code: "F20", Name: "Apply settles a transaction whose request or reply was lost",
+		Proves: []Promise{TxnFalsifiesItself}, Needs: []string{LoseReply, LoseRequest}, run: applySettles, Safety: true,
+	},
+	{
+		Code: "F21", Name: "a session whose opening or closing was not answered leaves nothing behind",
+		Proves: []Promise{CloseUnreachedLeavesExpiry}, Needs: []string{Partition}, run: unansweredSession,
+	},
+}
+
+// outcome fails the case unless err is one that a Txn may return when the store did not
+// answer, and reports whether it claims that nothing was changed.
+func (t *test) outcome(err error) (notApplied bool) {
+	t.Helper()
+	require.NoError(t, unanswered(err))
+	return errors.Is(err, registry.ErrNotApplied)
+}
+
+// unanswered returns what is wrong with the error of a Txn that the store did not answer.
+func unanswered(err error) error {
+	if errors.Is(err, registry.ErrUnknownOutcome) == errors.Is(err, registry.ErrNotApplied) {
+		return fmt.Errorf("a Txn that the store did not answer is ErrNotApplied or ErrUnknownOutcome, and not both: %w", err)
+	}
+	return nil
+}
+
+// unavailable does the same for other calls.
+func unavailable(err error) error {
+	if !errors.Is(err, registry.ErrUnavailable) {
+		return fmt.Errorf("a call that the store did not answer is ErrUnavailable: %w", err)
+	}
+	return nil
+}
+
+func refused(t *test) {
+	a, b := t.a(), t.b()
+	t.create(b, "d/k", "v")
+	heal := t.partition("a", Refuse)
+	const short = 100 * time.Millisecond
+	_, err := a.Get(t.within(short), "d/k", fresh)
+	require.NoError(t, unavailable(err), "Get")
+	_, err = a.List(t.within(short), "d", fresh)
+	require.NoError(t, unavailable(err), "List")
+	_, err = a.OpenSession(t.within(short), registry.SessionOptions{TTL: t.ttl})
+	require.NoError(t, unavailable(err), "OpenSession")
+	ids := map[registry.Key]bool{}
+	for i := range 3 {
+		key := registry.Key(fmt.Sprintf("d/new%d", i))
+		_, err = a.Txn(t.within(short), registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
+		ids[key] = t.outcome(err)
+	}
+	heal()
+	t.eventually(t.ttl, "the handle works again", func() error {
+		_, err := a.Get(t.ctx, "d/k", fresh)
+		return err
+	})
+	t.create(a, "d/after", "")
+	for key, notApplied := range ids {
+		if notApplied {
+			t.absent(b, key)
+		}
+	}
+}
+
+// ownBound is how long a call may take that nobody bounds but the backend.
+const ownBound = 30 * time.Second
+
+func blackHole(t *test) {
+	a, b := t.a(), t.b()
+	t.create(b, "d/k", "v")
+	t.list(a, "d")
+	heal := t.partition("a", Blackhole)
+	calls := []struct {
+		name  string
+		make  func(context.Context) error
+		wrong func(error) error
+	}{
+		{"Get", func(ctx context.Context) error { _, err := a.Get(ctx, "d/k", fresh); return err }, unavailable},
+		{"List", func(ctx context.Context) error { _, err := a.List(ctx, "d", fresh); return err }, unavailable},
+		{"Txn", func(ctx context.Context) error {
+			_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("d/new", nil)}})
+			return err
+		}, unanswered},
+		{"OpenSession", func(ctx context.Context) error {
+			_, err := a.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
+			return err
+		}, unavailable},
+	}
+	const short = 200 * time.Millisecond
+	for _, c := range calls {
+		start := time.Now()
+		err := c.make(t.within(short))
+		require.Less(t, time.Since(start), t.bound(short), "%s ends with its context", c.name)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "%s keeps the cause", c.name)
+		require.NoError(t, c.wrong(err), c.name)
+	}
+	ended := make(chan error, len(calls))
+	for _, c := range calls { // at once, because each may wait for long
+		t.spawn(func(ctx context.Context) error {
+			err := c.make(ctx)
+			if ctx.Err() == nil {
+				ended <- c.wrong(err)
+			}
+			return nil
+		})
+	}
+	bound := time.After(ownBound)
+	for range calls {
+		select {
+		case problem := <-ended:
+			require.NoError(t, problem)
+		case <-bound:
+			t.Fatalf("a call without a deadline still waits after %v", ownBound)
+		}
+	}
+	heal()
+	t.eventually(t.ttl, "the handle works again", func() error {
+		_, err := a.Get(t.ctx, "d/k", fresh)
+		return err
+	})
+}
+
+func stalled(t *test) {
+	a, b := t.a(), t.b()
+	rev := t.create(a, "d/k", "before")
+	f := t.follow(b, "d")
+	f.converge(b)
+	resume := t.store.Stall()
+	t.Cleanup(resume)
+	_, err := a.Get(t.within(200*time.Millisecond), "d/k", fresh)
+	require.ErrorIs(t, err, registry.ErrUnavailable)
+	_, err = a.Txn(t.within(200*time.Millisecond), registry.Txn{Then: []registry.Op{registry.Create("other/during", nil)}})
+	t.outcome(err)
+	resume()
+	t.eventually(t.ttl, "the store is used again", func() error {
+		_, err := b.Get(t.ctx, "d/k", fresh)
+		return err
+	})
+	t.do(a, registry.Set("d/k", rev, []byte("after")))
+	f.upTo("d/k", "after")
+	f.converge(b)
+}
+
+// lostReply loses requests and replies of every kind of operation. What comes back is
+// that the outcome is unknown; what was done is what was asked for, once.
+func lostReply(t *test) {
+	a, b := t.a(), t.b()
+	s := t.session(a)
+	for _, applied := range []bool{true, false} {
+		lose, dir := t.store.LoseReply, registry.Key("reply")
+		if !applied {
+			lose, dir = t.store.LoseRequest, "request"
+		}
+		made := t.do(a, registry.Create(dir.Join("set"), []byte("old")), registry.Create(dir.Join("del"), []byte("old")))
+		for _, op := range []registry.Op{
+			registry.Create(dir.Join("new"), []byte("once")),
+			registry.CreateOwned(dir.Join("~own"), []byte("once"), s.ID()),
+			registry.Set(dir.Join("set"), made, []byte("once")),
+			registry.Delete(dir.Join("del"), made),
+		} {
+			x := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{op}}
+			lose("a")
+			_, err := a.Txn(t.within(time.Second), x)
+			require.ErrorIs(t, err, registry.ErrUnknownOutcome, "%v", op)
+			require.NotErrorIs(t, err, registry.ErrNotApplied, "%v", op)
+			require.NotErrorIs(t, err, registry.ErrConflict, "%v: it was sent once", op)
+			t.settle(50 * time.Millisecond) // for one that is sent again, against the rule
+			e, err := b.Get(t.ctx, op.Key, fresh)
+			there := op.Kind == registry.OpSet || op.Kind == registry.OpDelete // it was made before
+			if applied {
+				there = op.Kind != registry.OpDelete
+			}
+			if !there {
+				require.ErrorIs(t, err, registry.ErrNotFound, "%v", op)
+				continue
+			}
+			require.NoError(t, err, "%v", op)
+			if applied {
+				require.Equal(t, x.ID, e.Txn, "%v", op)
+			} else {
+				require.Equal(t, made, e.Modified, "%v was lost on its way", op)
+			}
+		}
+	}
+}
+
+func heldCommit(t *test) {
+	a, b := t.a(), t.b()
+	for _, newer := range []bool{false, true} { // whether another writes before it arrives
+		dir := registry.Key(fmt.Sprintf("newer-%v", newer))
+		made := t.do(b, registry.Create(dir.Join("set"), []byte("old")), registry.Create(dir.Join("del"), []byte("old")))
+		for _, op := range []registry.Op{
+			registry.Create(dir.Join("new"), []byte("late")),
+			registry.Set(dir.Join("set"), made, []byte("late")),
+			registry.Delete(dir.Join("del"), made),
+		} {
+			x := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{op}}
+			release := t.store.HoldCommit("a")
+			t.Cleanup(release)
+			_, err := a.Txn(t.within(200*time.Millisecond), x)
+			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+			if newer {
+				overtake(t, b, op)
+			} else { // the same transaction, sent again, comes first
+				t.commit(b, x)
+			}
+			before := t.list(b, dir)
+			release()
+			t.settle(50 * time.Millisecond)
+			require.Equal(t, before, t.list(b, dir), "after %v arrived late", op)
+		}
+	}
+}
+
+// overtake makes op impossible: its key gets a newer state.
+func overtake(t *test, r registry.Registry, op registry.Op) {
+	t.Helper()
+	if op.Kind == registry.OpCreate {
+		t.create(r, op.Key, "newer")
+		return
+	}
+	rev := t.do(r, registry.Set(op.Key, op.Rev, []byte("newer")))
+	t.do(r, registry.Delete(op.Key, rev))
+	t.create(r, op.Key, "made again")
+}
+
+func delayedReplies(t *test) {
+	a := t.a()
+	s := t.session(a)
+	rev := t.own(a, "~k", s)
+	restore := t.store.Delay("a", s.TTL()/2)
+	t.Cleanup(restore)
+	for range 20 {
+		t.pause(s.TTL() / 10)
+		require.NoError(t, is(s, registry.SessionConnected, registry.SessionSuspended))
+		_, until := s.State()
+		require.True(t, time.Now().Before(until), "it is safe all the time")
+	}
+	restore()
+	t.eventually(s.TTL(), "the session is connected", func() error { return is(s, registry.SessionConnected) })
+	t.holds(t.b(), registry.Alive(s.ID()), registry.At("~k", rev))
+}
+
+func oneWay(t *test) {
+	all := t.cutSessions(2)
+	f := t.follow(t.b(), "d")
+	f.converge(t.b())
+	t.partition(all[0].machine, ToStore)
+	t.partition(all[1].machine, FromStore) // the store hears of it until its owner gives up
+	ctx := t.within(3*all[0].session.TTL() + slack)
+	for len(f.has) > 0 {
+		_, err := f.take(ctx)
+		require.NoError(t, err, "wait until both keys are gone")
+		for _, c := range all {
+			if _, there := f.has[c.key]; !there {
+				require.NoError(t, is(c.session, registry.SessionLost), "%s is gone", c.key)
+			}
+		}
+	}
+	for _, c := range all {
+		t.holds(t.b(), registry.Dead(c.session.ID()))
+		require.ErrorIs(t, c.session.Err(), registry.ErrSessionLost)
+	}
+}
+
+func starved(t *test) {
+	a := t.a()
+	s := t.session(a)
+	t.own(a, "d/~k", s)
+	f := t.follow(t.b(), "d")
+	f.converge(t.b())
+	feed := t.store.Starve("a")
+	t.Cleanup(feed)
+	t.get(a, "d/~k") // calls go through
+	f.until("the key is gone", func() bool { return len(f.has) == 0 })
+	require.NoError(t, is(s, registry.SessionLost), "before its key was gone")
+	feed()
+	t.pause(s.TTL() / 2)
+	require.NoError(t, is(s, registry.SessionLost))
+	t.holds(t.b(), registry.Dead(s.ID()))
+}
+
+// trueOutcomes sends transactions through random faults, and compares what was said of
+// each with what another handle finds.
+func trueOutcomes(t *test) {
+	const seed = 7
+	random := rand.New(rand.NewPCG(seed, seed))
+	a, b := t.a(), t.b()
+	said := map[registry.Key]error{}
+	count := map[string]int{}
+	for i := range t.n(300, 40) {
+		key := registry.Key(fmt.Sprintf("d%d/k%03d", i%10, i))
+		heal := func() {}
+		switch random.IntN(7) {
+		case 0:
+			t.store.LoseReply("a")
+		case 1:
+			t.store.LoseRequest("a")
+		case 2:
+			heal = t.partition("a", Refuse)
+		case 3:
+			heal = t.partition("a", FromStore)
+		case 4:
+			heal = t.partition("a", ToStore)
+		}
+		ctx, cancel := context.WithTimeout(t.ctx, 50*time.Millisecond)
+		_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
+		cancel()
+		said[key] = err
+		heal()
+		if err == nil {
+			count["applied"]++
+		} else if t.outcome(err) {
+			count["not applied"]++
+		} else {
+			count["unknown"]++
+		}
+		t.eventually(t.ttl, "the handle works again", func() error { // and lost replies are used up
+			_, err := a.Txn(t.within(time.Second), registry.Txn{If: []registry.Cond{registry.Absent("none")}})
+			return err
+		})
+	}
+	t.Logf("seed %d: %v", seed, count)
+	for key, err := range said {
+		_, found := b.Get(t.ctx, key, fresh)
+		switch {
+		case err == nil:
+			require.NoError(t, found, "%s was said to be applied", key)
+		case errors.Is(err, registry.ErrNotApplied):
+			require.ErrorIs(t, found, registry.ErrNotFound, "%s was said not to be applied: %v", key, err)
+		}
+	}
+	require.NotZero(t, count["applied"])
+	require.NotZero(t, count["unknown"])
+}
+
+func applySettles(t *test) {
+	a, b := t.a(), t.b()
+	for _, lose := range []func(string){t.store.LoseReply, t.store.LoseRequest} {
+		created := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{registry.Create("k", []byte("1"))}}
+		lose("a")
+		rev, err := registry.Apply(t.within(10*time.Second), a, created)
+		require.NoError(t, err)
+		e := t.get(b, "k")
+		require.Equal(t, rev, e.Modified, "the only write is the one that Apply tells of")
+		require.Equal(t, e.Created, e.Modified)
+		require.Equal(t, created.ID, e.Txn)
+
+		lose("a")
+		next, err := registry.Apply(t.within(10*time.Second), a, registry.Txn{Then: []registry.Op{registry.Set("k", rev, []byte("2"))}})
+		require.NoError(t, err)
+		require.Equal(t, next, t.get(b, "k").Modified)
+
+		lose("a")
+		_, err = registry.Apply(t.within(10*time.Second), a, registry.Txn{Then: []registry.Op{registry.Set("k", rev, []byte("stale"))}})
+		require.ErrorIs(t, err, registry.ErrConflict, "what cannot be applied is not said to be")
+		require.Equal(t, "2", string(t.get(b, "k").Value))
+
+		lose("a")
+		_, err = registry.Apply(t.within(10*time.Second), a, registry.Txn{Then: []registry.Op{registry.Delete("k", next)}})
+		require.NoError(t, err)
+		t.absent(b, "k")
+	}
+}
+
+func unansweredSession(t *test) {
+	a, b := t.a(), t.b()
+	s := t.session(a)
+	t.own(a, "~k", s)
+	heal := t.partition("a", FromStore)
+	_, err := a.OpenSession(t.within(200*time.Millisecond), registry.SessionOptions{TTL: t.ttl})
+	require.ErrorIs(t, err, registry.ErrUnavailable)
+	_ = s.Close(t.within(200 * time.Millisecond)) // the store hears of it, or the TTL runs out
+	require.NoError(t, is(s, registry.SessionClosed))
+	t.eventually(s.TTL(), "the key of the closed session goes", func() error { return t.gone(b, "~k") })
+	heal()
+	t.eventually(t.ttl, "a session can be opened", func() error {
+		next, err := a.OpenSession(t.within(time.Second), registry.SessionOptions{TTL: t.ttl})
+		if err != nil {
+			return err
+		}
+		t.own(a, "~k", next)
+		return nil
+	})
+	require.NoError(t, is(s, registry.SessionClosed))
+}

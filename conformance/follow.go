@@ -1,0 +1,198 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// follower reads a watch, keeps what it was told, and holds every batch against the
+// contract of Watch.
+type follower struct {
+	t   *test
+	dir registry.Key
+	w   registry.Watcher
+
+	has     map[registry.Key]registry.Entry
+	newest  map[registry.Key]uint64 // the latest Seq told of a key, also when it is gone
+	rev     registry.Rev            // of the last batch
+	batches int
+}
+
+// maxBatches is more than any case takes: a watcher that never waits must not hang the
+// suite.
+const maxBatches = 1_000_000
+
+// follow watches dir until the case is over.
+func (t *test) follow(r registry.Registry, dir registry.Key) *follower {
+	t.Helper()
+	w, err := r.Watch(t.ctx, dir, registry.WatchOptions{})
+	require.NoError(t, err, "watch %q", dir)
+	t.Cleanup(func() { w.Close() })
+	return &follower{
+		t: t, dir: dir, w: w,
+		has:    map[registry.Key]registry.Entry{},
+		newest: map[registry.Key]uint64{},
+	}
+}
+
+// next takes the next batch.
+func (f *follower) next() registry.Batch {
+	f.t.Helper()
+	b, err := f.take(f.t.within(f.t.ttl + slack))
+	require.NoError(f.t, err, "the next batch of %q", f.dir)
+	return b
+}
+
+// take is next for any goroutine.
+func (f *follower) take(ctx context.Context) (registry.Batch, error) {
+	b, err := f.w.Next(ctx)
+	if err != nil {
+		return b, err
+	}
+	if f.batches == maxBatches {
+		return b, fmt.Errorf("%d batches of %q, and no end", maxBatches, f.dir)
+	}
+	if err := f.check(b); err != nil {
+		return b, fmt.Errorf("batch %d of %q, a %v at %d: %w", f.batches, f.dir, b.Kind, b.Rev.Seq, err)
+	}
+	f.apply(b)
+	return b, nil
+}
+
+// until takes batches until ok, for as long as a reconnection may take.
+func (f *follower) until(what string, ok func() bool) {
+	f.t.Helper()
+	ctx := f.t.within(f.t.ttl + slack)
+	for !ok() {
+		_, err := f.take(ctx)
+		require.NoError(f.t, err, "follow %q until %s; so far %v", f.dir, what, f.values())
+	}
+}
+
+// converge takes batches until f has what a Fresh List by r returns. Nobody may be
+// writing.
+func (f *follower) converge(r registry.Registry) {
+	f.t.Helper()
+	want := f.t.list(r, f.dir)
+	f.until(fmt.Sprintf("it equals the list %v", keysOf(want)), func() bool { return f.equals(want) })
+}
+
+// upTo takes batches until key is there with value.
+func (f *follower) upTo(key registry.Key, value string) {
+	f.t.Helper()
+	f.until(fmt.Sprintf("%s is %q", key, value), func() bool {
+		e, ok := f.has[key]
+		return ok && string(e.Value) == value
+	})
+}
+
+func (f *follower) equals(want []registry.Entry) bool {
+	if len(want) != len(f.has) {
+		return false
+	}
+	for _, e := range want {
+		if !sameEntry(e, f.has[e.Key]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *follower) values() map[registry.Key]string {
+	values := map[registry.Key]string{}
+	for k, e := range f.has {
+		values[k] = fmt.Sprintf("%.20q at %d", e.Value, e.Modified.Seq)
+	}
+	return values
+}
+
+func (f *follower) apply(b registry.Batch) {
+	if b.Kind == registry.Snapshot {
+		clear(f.has)
+	}
+	for _, e := range b.Puts {
+		f.has[e.Key] = e
+		f.newest[e.Key] = e.Modified.Seq
+	}
+	for _, k := range b.Deletes {
+		delete(f.has, k)
+	}
+	f.rev = b.Rev
+	f.batches++
+}
+
+// check returns the rule of Batch and Watch that b breaks.
+func (f *follower) check(b registry.Batch) error {
+	switch {
+	case b.Kind != registry.Snapshot && b.Kind != registry.Delta:
+		return fmt.Errorf("unknown kind")
+	case f.batches == 0 && b.Kind != registry.Snapshot:
+		return fmt.Errorf("the first batch is not a snapshot")
+	case b.Kind == registry.Snapshot && len(b.Deletes) > 0:
+		return fmt.Errorf("a snapshot has deletes: %v", b.Deletes)
+	}
+	deleted := map[registry.Key]bool{}
+	for i, k := range b.Deletes {
+		if i > 0 && b.Deletes[i-1] >= k {
+			return fmt.Errorf("deletes are not sorted: %s before %s", b.Deletes[i-1], k)
+		}
+		if k.Dir() != f.dir {
+			return fmt.Errorf("delete of %s, which is not in the directory", k)
+		}
+		deleted[k] = true
+	}
+	for i, e := range b.Puts {
+		if i > 0 && b.Puts[i-1].Key >= e.Key {
+			return fmt.Errorf("puts are not sorted: %s before %s", b.Puts[i-1].Key, e.Key)
+		}
+		if deleted[e.Key] {
+			return fmt.Errorf("%s is put and deleted", e.Key)
+		}
+		if err := f.checkPut(b, e); err != nil {
+			return fmt.Errorf("put of %s at %d: %w", e.Key, e.Modified.Seq, err)
+		}
+	}
+	return nil
+}
+
+func (f *follower) checkPut(b registry.Batch, e registry.Entry) error {
+	_, known := f.has[e.Key]
+	switch newest := f.newest[e.Key]; {
+	case e.Key.Dir() != f.dir:
+		return fmt.Errorf("it is not in the directory")
+	case e.Modified.Seq > b.Rev.Seq:
+		return fmt.Errorf("it is newer than the batch")
+	case e.Modified.Seq < newest:
+		return fmt.Errorf("it is older than %d, which was delivered", newest)
+	case !known && newest > 0 && e.Created.Seq <= newest:
+		return fmt.Errorf("it was gone, after %d, but is said to be created at %d", newest, e.Created.Seq)
+	}
+	return nil
+}
+
+func sameEntry(x, y registry.Entry) bool {
+	return x.Key == y.Key && bytes.Equal(x.Value, y.Value) && x.Created == y.Created &&
+		x.Modified == y.Modified && x.Owner == y.Owner && x.Txn == y.Txn
+}
+
+// quiet writes mark, a key of the watched directory, and fails the case if f is told of
+// any other change before it.
+func (f *follower) quiet(r registry.Registry, mark registry.Key) {
+	f.t.Helper()
+	f.t.create(r, mark, "mark")
+	var told []registry.Batch
+	for f.has[mark].Key != mark {
+		told = append(told, f.next())
+	}
+	for _, b := range told {
+		if b.Kind == registry.Delta {
+			require.Subset(f.t, []registry.Key{mark}, keysOf(b.Puts), "nothing but %s was written", mark)
+			require.Empty(f.t, b.Deletes, "nothing was deleted")
+		}
+	}
+}

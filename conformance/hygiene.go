@@ -1,0 +1,243 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+var hygieneCases = []Case{
+	{
+		Code: "H01", Name: "no goroutine is left when Close returns",
+		Proves: []Promise{CloseEndsGoroutines}, run: noGoroutineLeft,
+	},
+	{
+		Code: "H02", Name: "a closed handle says ErrClosed, and closing it twice is legal",
+		Proves: []Promise{ClosedIsErrClosed, CloseIsLegalTwice}, run: closedHandle,
+	},
+	{
+		Code: "H03", Name: "nothing runs before a handle is opened",
+		Proves: []Promise{NothingRunsUnopened}, run: nothingAtInit,
+	},
+	{
+		Code: "H04", Name: "Close wakes calls and watchers that wait",
+		Proves: []Promise{CloseEndsPendingCalls}, Needs: []string{Partition}, run: closeWakes,
+	},
+	{
+		Code: "H05", Name: "Close closes the sessions of the handle",
+		Proves: []Promise{CloseClosesSessions}, run: closeEndsSessions,
+	},
+	{
+		Code: "H06", Name: "Close of a handle that is cut off returns by its context",
+		Proves: []Promise{CloseReturnsByItsContext}, Needs: []string{Partition}, run: closeWhileUnreachable,
+	},
+	{
+		Code: "H07", Name: "handles are independent of each other",
+		Proves: []Promise{HandlesAreIndependent}, run: independentHandles,
+	},
+}
+
+func noGoroutineLeft(t *test) {
+	t.settle(100 * time.Millisecond)
+	before := goroutines(t)
+	for range 2 {
+		r := t.connect("a")
+		s := t.session(r)
+		t.own(r, "d/~k", s)
+		for _, dir := range []registry.Key{"d", "e"} {
+			w, err := r.Watch(t.ctx, dir, registry.WatchOptions{})
+			require.NoError(t, err)
+			_, err = w.Next(t.ctx)
+			require.NoError(t, err)
+		}
+		t.list(r, "d")
+		t.pause(s.TTL() / 2) // for a renewal to be made
+		require.NoError(t, r.Close(t.ctx))
+		var left []string
+		for wait := time.Duration(0); wait < 100*time.Millisecond; wait += pollEvery { // to run its last instructions
+			t.settle(0)
+			left = nil
+			for id, stack := range goroutines(t) {
+				if _, old := before[id]; !old && (t.bubble || t.ofBackend(stack)) { // a bubble has no others
+					left = append(left, stack)
+				}
+			}
+			if len(left) == 0 || t.bubble {
+				break
+			}
+			time.Sleep(pollEvery)
+		}
+		require.Empty(t, left, "goroutines that are left:\n%s", strings.Join(left, "\n\n"))
+	}
+}
+
+// ofBackend reports whether a goroutine runs code of the backend, or was started by it.
+func (t *test) ofBackend(stack string) bool {
+	for line := range strings.Lines(stack) {
+		if strings.HasPrefix(line, "\t") { // a file, not a function
+			continue
+		}
+		for _, path := range t.backend.Packages {
+			if strings.Contains(line, path+".") || strings.Contains(line, path+"/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// goroutines returns the stacks of the goroutines that run now, but for the caller's: of
+// the test's bubble if it runs in one, else all.
+func goroutines(t *test) map[string]string {
+	stacks := strings.Split(stackDump(), "\n\n")
+	own := strings.TrimPrefix(strings.SplitN(stacks[0], "\n", 2)[0], "goroutine ")
+	_, bubble, _ := strings.Cut(own, "synctest bubble ")
+	all := map[string]string{}
+	for _, stack := range stacks[1:] {
+		head, _, _ := strings.Cut(stack, "\n")
+		if t.bubble && !strings.HasSuffix(head, "synctest bubble "+bubble) {
+			continue
+		}
+		id := strings.Fields(head)[1]
+		all[id] = stack
+	}
+	return all
+}
+
+func stackDump() string {
+	for size := 1 << 20; ; size *= 2 {
+		buf := make([]byte, size)
+		if n := runtime.Stack(buf, true); n < size {
+			return strings.TrimSpace(string(buf[:n]))
+		}
+	}
+}
+
+func countGoroutines(t *test) int { return len(goroutines(t)) }
+
+func closedHandle(t *test) {
+	r := t.connect("a")
+	w, err := r.Watch(t.ctx, "d", registry.WatchOptions{})
+	require.NoError(t, err)
+	require.NoError(t, r.Close(t.ctx))
+	for name, call := range map[string]func() error{
+		"Get":         func() error { _, err := r.Get(t.ctx, "k", registry.ReadOptions{}); return err },
+		"fresh Get":   func() error { _, err := r.Get(t.ctx, "k", fresh); return err },
+		"List":        func() error { _, err := r.List(t.ctx, "", registry.ReadOptions{}); return err },
+		"Watch":       func() error { _, err := r.Watch(t.ctx, "", registry.WatchOptions{}); return err },
+		"OpenSession": func() error { _, err := r.OpenSession(t.ctx, registry.SessionOptions{}); return err },
+		"Next":        func() error { _, err := w.Next(t.ctx); return err },
+		"Txn": func() error {
+			_, err := r.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+			return err
+		},
+	} {
+		require.ErrorIs(t, call(), registry.ErrClosed, name)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, r.Close(t.ctx), "closing twice is legal")
+	t.together(4, func(int) error { return r.Close(t.ctx) })
+	t.absent(t.b(), "k")
+}
+
+func nothingAtInit(t *test) {
+	for _, stack := range strings.Split(stackDump(), "\n\n") {
+		require.False(t, t.ofBackend(stack), "a goroutine of the backend runs before there is a handle:\n%s", stack)
+	}
+}
+
+func closeWakes(t *test) {
+	r := t.connect("a")
+	w, err := r.Watch(t.ctx, "d", registry.WatchOptions{})
+	require.NoError(t, err)
+	_, err = w.Next(t.ctx)
+	require.NoError(t, err)
+	heal := t.partition("a", Blackhole)
+	type woken struct {
+		call string
+		err  error
+		at   time.Time
+	}
+	calls := map[string]func(context.Context) error{
+		"Next": func(ctx context.Context) error { _, err := w.Next(ctx); return err },
+		"Get":  func(ctx context.Context) error { _, err := r.Get(ctx, "k", fresh); return err },
+		"List": func(ctx context.Context) error { _, err := r.List(ctx, "", fresh); return err },
+		"Txn": func(ctx context.Context) error {
+			_, err := r.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+			return err
+		},
+		"OpenSession": func(ctx context.Context) error {
+			_, err := r.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
+			return err
+		},
+	}
+	results := make(chan woken, len(calls))
+	for _, name := range slices.Sorted(maps.Keys(calls)) {
+		t.spawn(func(ctx context.Context) error {
+			err := calls[name](ctx)
+			results <- woken{name, err, time.Now()}
+			return nil
+		})
+	}
+	t.settle(50 * time.Millisecond)
+	closing := time.Now()
+	_ = r.Close(t.within(200 * time.Millisecond)) // the store cannot be told
+	for range calls {
+		got := <-results
+		require.ErrorIs(t, got.err, registry.ErrClosed, got.call)
+		require.Less(t, got.at.Sub(closing), t.bound(200*time.Millisecond), "%s was woken by Close", got.call)
+	}
+	heal()
+}
+
+func closeEndsSessions(t *test) {
+	r := t.connect("a")
+	s1, s2 := t.session(r), t.session(r)
+	t.own(r, "~1", s1)
+	t.own(r, "~2", s2)
+	require.NoError(t, r.Close(t.ctx))
+	t.absent(t.b(), "~1", "~2")
+	t.holds(t.b(), registry.Dead(s1.ID()), registry.Dead(s2.ID()))
+	for _, s := range []registry.Session{s1, s2} {
+		require.NoError(t, is(s, registry.SessionClosed))
+		require.ErrorIs(t, s.Err(), registry.ErrClosed)
+		t.closed(s.Lost(), 0, "Lost is closed")
+		require.NoError(t, s.Close(t.ctx))
+	}
+}
+
+func closeWhileUnreachable(t *test) {
+	r := t.connect("a")
+	s := t.session(r)
+	t.own(r, "~k", s)
+	t.partition("a", Blackhole)
+	start := time.Now()
+	_ = r.Close(t.within(200 * time.Millisecond))
+	require.Less(t, time.Since(start), t.bound(200*time.Millisecond), "Close returned by its context")
+	require.NoError(t, is(s, registry.SessionClosed))
+	t.eventually(s.TTL(), "the session is left to expire", func() error { return t.gone(t.b(), "~k") })
+}
+
+func independentHandles(t *test) {
+	one, two := t.connect("a"), t.connect("a") // of one machine
+	s := t.session(two)
+	t.own(two, "d/~k", s)
+	f := t.follow(two, "d")
+	f.converge(two)
+	require.NoError(t, one.Close(t.ctx))
+	t.create(two, "d/k", "v")
+	f.upTo("d/k", "v")
+	require.NoError(t, is(s, registry.SessionConnected))
+	t.holds(t.b(), registry.Alive(s.ID()))
+	_, err := one.Get(t.ctx, "d/k", fresh)
+	require.True(t, errors.Is(err, registry.ErrClosed), fmt.Sprint(err))
+}

@@ -1,0 +1,498 @@
+package conformance
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+var keyCases = []Case{
+	{
+		Code: "K01", Name: "values of any bytes and sizes come back as they were written",
+		Proves: []Promise{GetReturnsTheEntry}, run: valuesRoundTrip,
+	},
+	{
+		Code: "K02", Name: "creating an existing key conflicts and keeps its value",
+		Proves: []Promise{CreateNeedsAbsence}, run: createExisting, Safety: true,
+	},
+	{
+		Code: "K03", Name: "a deep key needs no ancestors, which do not come to be",
+		Proves: []Promise{ListHoldsValuesOnly}, run: deepCreate,
+	},
+	{
+		Code: "K04", Name: "a key can be made above others, and they outlive its deletion",
+		Proves: []Promise{DeleteSparesDescendants}, run: deleteAbove,
+	},
+	{
+		Code: "K05", Name: "setting or deleting a key that is gone conflicts and does not bring it back",
+		Proves: []Promise{ChangeNeedsTheRev}, run: changeAbsent, Safety: true,
+	},
+	{
+		Code: "K06", Name: "a Rev from before a delete and create names nothing any more",
+		Proves: []Promise{RevNeverHoldsAgain}, run: abaPlain, Safety: true,
+	},
+	{
+		Code: "K07", Name: "a Rev of an owned key from before a delete and create names nothing any more",
+		Proves: []Promise{RevNeverHoldsAgain}, run: abaOwned, Safety: true,
+	},
+	{
+		Code: "K08", Name: "Seq grows with every commit, across keys and handles",
+		Proves: []Promise{SeqGrows, SeqIsInRange}, run: seqGrows, Safety: true,
+	},
+	{
+		Code: "K09", Name: "the zero Rev names no commit of any key",
+		Proves: []Promise{ZeroRevNamesNothing}, run: zeroRev, Safety: true,
+	},
+	{
+		Code: "K10", Name: "a list has the immediate children and nothing else",
+		Proves: []Promise{ListIsOneLevel}, run: listOneLevel,
+	},
+	{
+		Code: "K11", Name: "a directory with nothing in it lists as empty",
+		Proves: []Promise{ListOfNothingIsEmpty}, run: listNothing,
+	},
+	{
+		Code: "K12", Name: "what is read belongs to the reader",
+		Proves: []Promise{ReadsBelongToTheReader}, run: readsAreCopies,
+	},
+	{
+		Code: "K13", Name: "keys are judged alike by every method",
+		Proves: []Promise{InvalidKeysAreRefused}, run: keyTable,
+	},
+	{
+		Code: "K14", Name: "a list is in bytewise order",
+		Proves: []Promise{ListIsSorted}, run: listSorted,
+	},
+	{
+		Code: "K15", Name: "what is written stays the writer's",
+		Proves: []Promise{WritesAreCopied}, run: writesAreCopies,
+	},
+	{
+		Code: "K16", Name: "Created stays until the key is made again, Modified grows with each write",
+		Proves: []Promise{CreatedStays, CreatedChangesOnRecreation, ModifiedIsTheLastWrite}, run: createdAndModified,
+	},
+	{
+		Code: "K17", Name: "keys are judged before anything is sent",
+		Proves: []Promise{KeysAreCheckedFirst}, Needs: []string{Partition}, run: keysBeforeSending,
+	},
+	{
+		Code: "K18", Name: "an entry names the transaction that wrote it",
+		Proves: []Promise{EntryNamesItsTxn, ZeroTxnIDIsDrawn}, run: entryNamesTxn, Safety: true,
+	},
+	{
+		Code: "K19", Name: "only owned keys have an owner",
+		Proves: []Promise{OnlyOwnedKeysHaveOwners}, run: ownerOfPlainKeys,
+	},
+}
+
+func valuesRoundTrip(t *test) {
+	a, b := t.a(), t.b()
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	largest := bytes.Repeat([]byte("0123456789abcdef"), registry.PortableLimits.ValueBytes/16)
+	for i, value := range [][]byte{
+		nil, {}, {0}, {0, 0, 0}, {'\n'}, []byte(" trailing blank \n\n"), []byte("\x00\x01v"), every, []byte("größe 零"), largest,
+	} {
+		key := registry.Key(fmt.Sprintf("values/%02d", i))
+		rev := t.do(a, registry.Create(key, value))
+		require.True(t, bytes.Equal(value, t.get(b, key).Value), "value %d as created", i)
+		t.do(a, registry.Set(key, rev, slices.Concat(value, every)[:len(value)]))
+		require.True(t, bytes.Equal(value, t.get(b, key).Value), "value %d as set", i)
+		entries := t.list(b, "values")
+		require.True(t, bytes.Equal(value, entries[i].Value), "value %d as listed", i)
+	}
+}
+
+func createExisting(t *test) {
+	a, b := t.a(), t.b()
+	t.create(a, "k", "first")
+	before := t.get(b, "k")
+	for _, r := range []registry.Registry{a, b} {
+		t.refused(r, registry.Txn{Then: []registry.Op{registry.Create("k", []byte("second"))}}, 0)
+	}
+	require.Equal(t, before, t.get(b, "k"))
+}
+
+func deepCreate(t *test) {
+	a := t.a()
+	key := registry.Key(strings.Repeat("s/", t.keySegments()-1) + "s") // as deep as a key may be
+	t.create(a, key, "deep")
+	require.Equal(t, "deep", string(t.get(t.b(), key).Value))
+	require.Equal(t, []registry.Key{key}, keysOf(t.list(a, key.Dir())))
+	for dir := key.Dir(); dir != ""; dir = dir.Dir() {
+		t.absent(a, dir)
+		require.Empty(t, t.list(a, dir.Dir()), "what has no value is not listed")
+	}
+	t.create(a, "s/s", "made later") // as nothing was there
+	require.Equal(t, []registry.Key{"s/s"}, keysOf(t.list(a, "s")))
+}
+
+func deleteAbove(t *test) {
+	a, b := t.a(), t.b()
+	t.create(a, "top/mid/leaf", "leaf")
+	for range 3 { // also as it was made and deleted before
+		rev := t.create(a, "top/mid", "mid")
+		require.Equal(t, []registry.Key{"top/mid"}, keysOf(t.list(b, "top")))
+		t.do(b, registry.Delete("top/mid", rev))
+		t.absent(a, "top/mid")
+		require.Empty(t, t.list(a, "top"))
+		require.Equal(t, "leaf", string(t.get(a, "top/mid/leaf").Value))
+		require.Equal(t, []registry.Key{"top/mid/leaf"}, keysOf(t.list(a, "top/mid")))
+	}
+}
+
+func changeAbsent(t *test) {
+	a, b := t.a(), t.b()
+	other := t.create(a, "other", "")
+	rev := t.create(a, "k", "v")
+	t.do(a, registry.Delete("k", rev))
+	for _, at := range []registry.Rev{rev, other} {
+		for _, key := range []registry.Key{"k", "never"} {
+			t.refused(b, registry.Txn{Then: []registry.Op{registry.Set(key, at, []byte("back"))}}, 0)
+			t.refused(b, registry.Txn{Then: []registry.Op{registry.Delete(key, at)}}, 0)
+			t.absent(a, key)
+		}
+	}
+}
+
+func abaPlain(t *test) {
+	a, b := t.a(), t.b()
+	var old []registry.Rev
+	for range t.n(50, 20) {
+		made := t.create(a, "k", "same")
+		staleRevsConflict(t, "k", old)
+		set := t.do(b, registry.Set("k", made, []byte("same")))
+		staleRevsConflict(t, "k", append(old, made))
+		t.do(a, registry.Delete("k", set))
+		old = append(old, made, set)
+	}
+}
+
+// staleRevsConflict tries to get at key, which exists, by the first and the latest of
+// the Revs that it had earlier.
+func staleRevsConflict(t *test, key registry.Key, old []registry.Rev) {
+	t.Helper()
+	for i, rev := range old {
+		if i >= 2 && i < len(old)-3 {
+			continue
+		}
+		before := t.get(t.a(), key)
+		t.refused(t.b(), registry.Txn{If: []registry.Cond{registry.At(key, rev)}}, 0)
+		t.refused(t.b(), registry.Txn{Then: []registry.Op{registry.Set(key, rev, []byte("stale"))}}, 0)
+		t.refused(t.b(), registry.Txn{Then: []registry.Op{registry.Delete(key, rev)}}, 0)
+		require.Equal(t, before, t.get(t.a(), key))
+	}
+}
+
+func abaOwned(t *test) {
+	a := t.a()
+	var old []registry.Rev
+	for range 3 {
+		s := t.session(a)
+		for range t.n(10, 5) { // the same session makes it again and again
+			made := t.do(a, registry.CreateOwned("~k", []byte("same"), s.ID()))
+			staleRevsConflict(t, "~k", old)
+			set := t.do(a, registry.Set("~k", made, []byte("same")))
+			staleRevsConflict(t, "~k", append(old, made))
+			t.do(a, registry.Delete("~k", set))
+			old = append(old, made, set)
+		}
+		last := t.do(a, registry.CreateOwned("~k", []byte("same"), s.ID()))
+		old = append(old, last)
+		require.NoError(t, s.Close(t.ctx)) // and then another one does
+	}
+}
+
+func seqGrows(t *test) {
+	handles := []registry.Registry{t.a(), t.b()}
+	last := uint64(0)
+	for i := range t.n(100, 30) {
+		r := handles[i%2]
+		key := registry.Key(fmt.Sprintf("dir%d/k%d", i%5, i))
+		var revs []registry.Rev
+		revs = append(revs, t.create(r, key, "1"))
+		revs = append(revs, t.do(r, registry.Set(key, revs[0], []byte("2"))))
+		if i%3 == 0 {
+			revs = append(revs, t.do(r, registry.Delete(key, revs[1])))
+		}
+		for _, rev := range revs {
+			require.Greater(t, rev.Seq, last, "the Seq of commit after commit")
+			require.Less(t, rev.Seq, uint64(1)<<63)
+			last = rev.Seq
+		}
+	}
+}
+
+func zeroRev(t *test) {
+	a := t.a()
+	t.create(a, "k", "v")
+	before := t.get(a, "k")
+	for _, key := range []registry.Key{"k", "never"} {
+		t.refused(a, registry.Txn{If: []registry.Cond{registry.At(key, registry.Rev{})}}, 0)
+		t.refused(a, registry.Txn{Then: []registry.Op{registry.Set(key, registry.Rev{}, []byte("w"))}}, 0)
+		t.refused(a, registry.Txn{Then: []registry.Op{registry.Delete(key, registry.Rev{})}}, 0)
+	}
+	require.Equal(t, before, t.get(a, "k"))
+	t.absent(a, "never")
+}
+
+func listOneLevel(t *test) {
+	a, b := t.a(), t.b()
+	for _, key := range []registry.Key{"a", "a/b", "a/bc", "a/b/c", "a/b/d", "a/b/d/e", "a/b/f/g", "a/b-c/d", "a/b.c", "a/b0/x", "b"} {
+		t.create(a, key, string(key))
+	}
+	gone := t.create(a, "a/b/gone", "")
+	t.do(a, registry.Delete("a/b/gone", gone))
+	for dir, want := range map[registry.Key][]registry.Key{
+		"":      {"a", "b"},
+		"a":     {"a/b", "a/b.c", "a/bc"},
+		"a/b":   {"a/b/c", "a/b/d"},
+		"a/b/f": {"a/b/f/g"},
+	} {
+		entries := t.list(b, dir)
+		require.Equal(t, want, keysOf(entries), "list of %q", dir)
+		for _, e := range entries {
+			require.Equal(t, string(e.Key), string(e.Value))
+			require.Equal(t, t.get(a, e.Key), e, "an entry is listed as Get has it")
+		}
+	}
+}
+
+func listNothing(t *test) {
+	a := t.a()
+	rev := t.create(a, "was/k", "")
+	t.do(a, registry.Delete("was/k", rev))
+	for _, o := range []registry.ReadOptions{{}, fresh} {
+		for _, dir := range []registry.Key{"", "never", "was", "was/k", "some/where/deep"} {
+			l, err := a.List(t.ctx, dir, o)
+			require.NoError(t, err, "list %q", dir)
+			require.Empty(t, l.Entries)
+		}
+	}
+}
+
+func listSorted(t *test) {
+	a := t.a()
+	names := []string{"b", "B", "a", "_", "-", ".x", "0", "10", "9", "a.", "a-", "aa", "A~", "Z", "z", "a0", "..."}
+	for _, name := range names {
+		t.create(a, registry.Join("d", name), "")
+	}
+	slices.Sort(names)
+	var got []string
+	for _, e := range t.list(t.b(), "d") {
+		got = append(got, e.Key.Name())
+	}
+	require.Equal(t, names, got)
+}
+
+func readsAreCopies(t *test) {
+	a := t.a()
+	t.create(a, "d/k", "value")
+	for _, o := range []registry.ReadOptions{{}, fresh} {
+		e, err := a.Get(t.ctx, "d/k", o)
+		require.NoError(t, err)
+		clear(e.Value)
+		l, err := a.List(t.ctx, "d", o)
+		require.NoError(t, err)
+		require.Equal(t, "value", string(l.Entries[0].Value), "after the value of a Get was overwritten")
+		clear(l.Entries[0].Value)
+		e, err = a.Get(t.ctx, "d/k", o)
+		require.NoError(t, err)
+		require.Equal(t, "value", string(e.Value), "after the value of a List was overwritten")
+		require.Equal(t, "value", string(append(e.Value, "xyz"...)[:5]))
+	}
+}
+
+func writesAreCopies(t *test) {
+	a := t.a()
+	f := t.follow(a, "d")
+	value := []byte("created")
+	ops := []registry.Op{registry.Create("d/k", value)}
+	rev := t.commit(a, registry.Txn{Then: ops})
+	copy(value, "XXXXXXX")
+	ops[0] = registry.Create("d/other", nil)
+	require.Equal(t, "created", string(t.get(a, "d/k").Value))
+	f.upTo("d/k", "created")
+
+	value = []byte("set")
+	t.do(a, registry.Set("d/k", rev, value))
+	copy(value, "XXX")
+	require.Equal(t, "set", string(t.get(t.b(), "d/k").Value))
+	f.upTo("d/k", "set")
+}
+
+func createdAndModified(t *test) {
+	a, b := t.a(), t.b()
+	var lives []registry.Rev
+	for range 3 {
+		made := t.create(a, "k", "0")
+		require.NotContains(t, lives, made)
+		lives = append(lives, made)
+		last := made
+		for i := range 5 {
+			e := t.get(b, "k")
+			require.Equal(t, made, e.Created, "Created after %d writes", i)
+			require.Equal(t, last, e.Modified, "Modified after %d writes", i)
+			last = t.do(a, registry.Set("k", last, fmt.Append(nil, i)))
+			require.Greater(t, last.Seq, e.Modified.Seq)
+		}
+		t.do(a, registry.Delete("k", last))
+	}
+}
+
+func entryNamesTxn(t *test) {
+	a, b := t.a(), t.b()
+	s := t.session(a)
+	id := registry.NewTxnID()
+	rev := t.commit(a, registry.Txn{ID: id, Then: []registry.Op{
+		registry.Create("k", []byte("v")), registry.CreateOwned("~o", []byte("v"), s.ID()),
+	}})
+	require.Equal(t, id, t.get(b, "k").Txn, "of a created key")
+	require.Equal(t, id, t.get(b, "~o").Txn, "of an owned key")
+
+	again := registry.NewTxnID()
+	rev = t.commit(a, registry.Txn{ID: again, Then: []registry.Op{registry.Set("k", rev, []byte("v"))}})
+	require.Equal(t, again, t.get(b, "k").Txn, "of a set key")
+	require.Equal(t, again, t.list(b, "")[0].Txn, "in a list")
+
+	seen := map[registry.TxnID]bool{id: true, again: true}
+	for range 5 { // no ID was given: each is drawn
+		rev = t.do(a, registry.Set("k", rev, []byte("v")))
+		drawn := t.get(b, "k").Txn
+		require.NotEqual(t, registry.TxnID{}, drawn)
+		require.False(t, seen[drawn], "a drawn id is used twice")
+		seen[drawn] = true
+	}
+}
+
+func ownerOfPlainKeys(t *test) {
+	a := t.a()
+	s := t.session(a)
+	t.commit(a, registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}, Then: []registry.Op{
+		registry.Create("d/plain", nil), registry.CreateOwned("d/~owned", nil, s.ID()),
+	}})
+	require.Empty(t, t.get(a, "d/plain").Owner)
+	require.Equal(t, s.ID(), t.get(a, "d/~owned").Owner)
+	entries := t.list(t.b(), "d")
+	require.Len(t, entries, 2)
+	require.Empty(t, entries[0].Owner)
+	require.Equal(t, s.ID(), entries[1].Owner)
+}
+
+// What a key may have, see registry.CheckKey.
+const (
+	maxKeyBytes     = 512
+	maxKeySegments  = 16
+	maxSegmentBytes = 128
+)
+
+// keySegments and keyBytes are what is left of that below a directory.
+func (t *test) keySegments() int {
+	if t.backend.Below == "" {
+		return maxKeySegments
+	}
+	return maxKeySegments - strings.Count(string(t.backend.Below), "/") - 1
+}
+
+func (t *test) keyBytes() int { return maxKeyBytes - t.keyOverhead() }
+
+// keyOverhead is what comes before each key of a handle.
+func (t *test) keyOverhead() int {
+	if t.backend.Below == "" {
+		return 0
+	}
+	return len(t.backend.Below) + len("/")
+}
+
+// longKey returns a key of n bytes.
+func longKey(n int) registry.Key {
+	key := []byte(strings.Repeat("k", n))
+	for i := maxSegmentBytes - 1; i < n-1; i += maxSegmentBytes {
+		key[i] = '/'
+	}
+	return registry.Key(key)
+}
+
+// badKeys break a rule each. Those of dirsToo are also no directories.
+func (t *test) badKeys() (keys, dirsToo []registry.Key) {
+	dirsToo = []registry.Key{
+		"/", "/a", "a/", "a//b", ".", "..", "a/.", "a/../b", "a b", "a\x00", "ä", "a:b", "a/b*", "a\\b",
+		"~own/child", "a/~own/child", "a/~/b",
+		registry.Key(strings.Repeat("s", maxSegmentBytes+1)),
+		registry.Key(strings.Repeat("s/", t.keySegments()) + "s"),
+		longKey(t.keyBytes() + 1),
+	}
+	return append([]registry.Key{""}, dirsToo...), dirsToo
+}
+
+func keyTable(t *test) {
+	a := t.a()
+	s := t.session(a)
+	bad, badDirs := t.badKeys()
+	for _, key := range bad {
+		_, err := a.Get(t.ctx, key, registry.ReadOptions{})
+		require.ErrorIs(t, err, registry.ErrInvalidKey, "get %q", key)
+		for _, x := range []registry.Txn{
+			{If: []registry.Cond{registry.Absent(key)}},
+			{If: []registry.Cond{registry.At(key, registry.Rev{Seq: 1})}},
+			{Then: []registry.Op{registry.Create(key, nil)}},
+			{Then: []registry.Op{registry.CreateOwned(key, nil, s.ID())}},
+			{Then: []registry.Op{registry.Set(key, registry.Rev{Seq: 1}, nil)}},
+			{Then: []registry.Op{registry.Create("bystander", nil), registry.Delete(key, registry.Rev{Seq: 1})}},
+		} {
+			_, err := a.Txn(t.ctx, x)
+			require.ErrorIs(t, err, registry.ErrInvalidKey, "if %v then %v", x.If, x.Then)
+		}
+	}
+	for _, dir := range append(badDirs, "~own", "a/~own") {
+		_, err := a.List(t.ctx, dir, registry.ReadOptions{})
+		require.ErrorIs(t, err, registry.ErrInvalidKey, "list %q", dir)
+		_, err = a.Watch(t.ctx, dir, registry.WatchOptions{})
+		require.ErrorIs(t, err, registry.ErrInvalidKey, "watch %q", dir)
+	}
+	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("~tilde", nil)}})
+	require.ErrorIs(t, err, registry.ErrInvalidKey, "a key with a tilde is not created unowned")
+	_, err = a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("plain", nil, s.ID())}})
+	require.ErrorIs(t, err, registry.ErrInvalidKey, "a key without a tilde is not created owned")
+	t.absent(a, "bystander", "plain", "~tilde")
+
+	for _, key := range []registry.Key{
+		"a", "...", "a/...b", "-", "_", "A.b_c~d-0", "a~/b",
+		registry.Key(strings.Repeat("s", maxSegmentBytes)),
+		registry.Key(strings.Repeat("s/", t.keySegments()-1) + "s"),
+		longKey(t.keyBytes()),
+	} {
+		t.create(a, key, string(key))
+		require.Equal(t, string(key), string(t.get(a, key).Value))
+		require.Contains(t, keysOf(t.list(a, key.Dir())), key)
+	}
+	t.do(a, registry.CreateOwned("a/~", nil, s.ID()), registry.CreateOwned("~~x", nil, s.ID()))
+}
+
+func keysBeforeSending(t *test) {
+	a := t.a()
+	heal := t.partition("a", Blackhole)
+	defer heal()
+	start := time.Now()
+	_, getErr := a.Get(t.ctx, "no good", registry.ReadOptions{})
+	_, listErr := a.List(t.ctx, "no good", fresh)
+	_, txnErr := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("no good", nil)}})
+	_, watchErr := a.Watch(t.ctx, "no good", registry.WatchOptions{})
+	_, sizeErr := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("big", make([]byte, a.Limits().ValueBytes+1))}})
+	took := time.Since(start)
+	for _, err := range []error{getErr, listErr, txnErr, watchErr} {
+		require.ErrorIs(t, err, registry.ErrInvalidKey)
+	}
+	require.ErrorIs(t, sizeErr, registry.ErrTooLarge)
+	require.False(t, errors.Is(txnErr, registry.ErrUnknownOutcome))
+	require.Less(t, took, time.Second, "nothing waits for a server that does not answer")
+}

@@ -1,0 +1,189 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+const (
+	// slack is what a busy machine may add to a bound.
+	slack = 3 * time.Second
+	// caseBudget ends a case that hangs, before go test does.
+	caseBudget = 2 * time.Minute
+	// pollEvery is how often eventually looks again.
+	pollEvery = 10 * time.Millisecond
+)
+
+// test is what a case works with: a fresh store, handles on it, and steps that fail the
+// case when they go wrong.
+type test struct {
+	testing.TB
+	backend Backend
+	store   *Store
+	ttl     time.Duration // to ask for
+	bubble  bool
+	ctx     context.Context // ends with the case
+	handles map[string]registry.Registry
+	tasks   sync.WaitGroup
+}
+
+func newTest(tb testing.TB, b Backend) *test {
+	ctx, cancel := context.WithTimeout(context.Background(), caseBudget)
+	t := &test{TB: tb, backend: b, ttl: b.ttl(), bubble: b.Bubble, ctx: ctx, handles: map[string]registry.Registry{}}
+	tb.Cleanup(func() {
+		cancel()
+		t.tasks.Wait()
+	})
+	t.store = b.Open(tb)
+	return t
+}
+
+// a and b are handles of two machines.
+func (t *test) a() registry.Registry { return t.handle("a") }
+func (t *test) b() registry.Registry { return t.handle("b") }
+
+// handle returns the handle of a machine, the same each time.
+func (t *test) handle(machine string) registry.Registry {
+	t.Helper()
+	if t.handles[machine] == nil {
+		t.handles[machine] = t.connect(machine)
+	}
+	return t.handles[machine]
+}
+
+// connect returns another handle of a machine and closes it when the case is over.
+func (t *test) connect(machine string) registry.Registry {
+	t.Helper()
+	r := t.store.Connect(t.TB, machine)
+	require.NotNil(t, r, "connect %s", machine)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), t.ttl+slack)
+		defer cancel()
+		if err := r.Close(ctx); err != nil && !t.Failed() {
+			t.Errorf("close the handle of %s at the end: %v", machine, err)
+		}
+	})
+	return r
+}
+
+// n is how often a case repeats something: virtual time is cheap, a server's is not.
+func (t *test) n(bubble, real int) int {
+	if t.bubble {
+		return bubble
+	}
+	return real
+}
+
+// within returns a context that ends after d or with the case.
+func (t *test) within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.ctx, d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// spawn runs f in a goroutine that the case waits for. An error of f fails the case,
+// unless the case was over first. The context ends with stop or with the case.
+func (t *test) spawn(f func(ctx context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(t.ctx)
+	done := make(chan struct{})
+	t.tasks.Go(func() {
+		defer close(done)
+		if err := guarded(func() error { return f(ctx) }); err != nil && ctx.Err() == nil {
+			t.Errorf("%v", err)
+		}
+	})
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// together runs n copies of f at once, and fails the case with the first error.
+func (t *test) together(n int, f func(i int) error) {
+	t.Helper()
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = guarded(func() error { return f(i) }) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+}
+
+// guarded turns a panic of f, which would end all tests, into an error.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// pause lets d pass.
+func (t *test) pause(d time.Duration) {
+	t.Helper()
+	select {
+	case <-time.After(d):
+	case <-t.ctx.Done():
+		t.Fatalf("the case took longer than %v", caseBudget)
+	}
+}
+
+// settle gives what is under way the time to happen: all of it in a bubble, and the
+// given time otherwise.
+func (t *test) settle(real time.Duration) {
+	t.Helper()
+	if t.bubble {
+		synctest.Wait()
+		return
+	}
+	t.pause(real)
+}
+
+// bound is d with what the clock may add to it: a busy machine in real time, and in a
+// bubble the order of what happens at one instant.
+func (t *test) bound(d time.Duration) time.Duration {
+	if t.bubble {
+		return d + pollEvery
+	}
+	return d + slack
+}
+
+// eventually fails the case unless ok returns nil within the bound of d.
+func (t *test) eventually(d time.Duration, what string, ok func() error) {
+	t.Helper()
+	d = t.bound(d)
+	end := time.Now().Add(d)
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if !time.Now().Before(end) {
+			t.Fatalf("%s: not within %v: %v", what, d, err)
+		}
+		t.pause(pollEvery)
+	}
+}
+
+// closed fails the case unless ch is closed within the bound of d.
+func (t *test) closed(ch <-chan struct{}, d time.Duration, what string) {
+	t.Helper()
+	d = t.bound(d)
+	select {
+	case <-ch:
+	case <-time.After(d):
+		t.Fatalf("%s: not within %v", what, d)
+	}
+}

@@ -1,0 +1,169 @@
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+var limitCases = []Case{
+	{
+		Code: "Z01", Name: "the largest value is stored, and one byte more is ErrTooLarge",
+		Proves: []Promise{TooLargeIsRefused}, run: valueLimit,
+	},
+	{
+		Code: "Z02", Name: "the largest transaction commits, and anything more is ErrTooLarge",
+		Proves: []Promise{TooLargeIsRefused, LimitsAreKept}, run: txnLimits,
+	},
+	{
+		Code: "Z03", Name: "what was too large disturbs nothing else",
+		Proves: []Promise{TooLargeIsRefused}, run: usableAfterTooLarge,
+	},
+	{
+		Code: "Z04", Name: "a directory of thousands lists whole and in order",
+		Proves: []Promise{ListIsComplete}, run: largeDirectory,
+	},
+	{
+		Code: "Z05", Name: "hundreds of watches catch up after a broken connection",
+		Proves: []Promise{WatchOutlivesConnections}, Needs: []string{Partition}, run: manyWatches,
+	},
+	{
+		Code: "Z07", Name: "limits are nowhere below the portable ones",
+		Proves: []Promise{LimitsArePortable}, run: portableLimits,
+	},
+}
+
+func valueLimit(t *test) {
+	a, b := t.a(), t.b()
+	most := bytes.Repeat([]byte{0xff}, a.Limits().ValueBytes)
+	rev := t.do(a, registry.Create("k", most))
+	require.True(t, bytes.Equal(most, t.get(b, "k").Value))
+	over := append(most, 'x')
+	for _, op := range []registry.Op{registry.Create("k2", over), registry.Set("k", rev, over)} {
+		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{op}})
+		require.ErrorIs(t, err, registry.ErrTooLarge)
+		require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
+	}
+	t.absent(b, "k2")
+	require.Equal(t, rev, t.get(b, "k").Modified)
+}
+
+func txnLimits(t *test) {
+	a := t.a()
+	l := a.Limits()
+	for conds := range 3 { // of all kinds together
+		ops := make([]registry.Op, l.TxnItems-conds)
+		for i := range ops {
+			ops[i] = registry.Create(registry.Key(fmt.Sprintf("items%d/%04d", conds, i)), nil)
+		}
+		x := registry.Txn{If: []registry.Cond{registry.Absent("none"), registry.Absent("none")}[:conds], Then: ops}
+		t.commit(a, x)
+		require.Len(t, t.list(a, ops[0].Key.Dir()), len(ops))
+		x.If = append(x.If, registry.Absent("none"))
+		_, err := a.Txn(t.ctx, x)
+		require.ErrorIs(t, err, registry.ErrTooLarge)
+	}
+
+	x := registry.Txn{Then: t.opsOfSize(l, "bytes", l.TxnBytes)}
+	t.commit(a, x)
+	require.Len(t, t.list(a, "bytes"), len(x.Then))
+	x = registry.Txn{Then: t.opsOfSize(l, "over", l.TxnBytes+1)}
+	_, err := a.Txn(t.ctx, x)
+	require.ErrorIs(t, err, registry.ErrTooLarge)
+	require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
+	require.Empty(t, t.list(a, "over"))
+}
+
+// opsOfSize returns creations of keys in dir that count size bytes together.
+func (t *test) opsOfSize(l registry.Limits, dir registry.Key, size int) []registry.Op {
+	t.Helper()
+	var ops []registry.Op
+	total := 0
+	for total < size {
+		key := registry.Key(fmt.Sprintf("%s/%02d", dir, len(ops)))
+		counts := len(key) + t.keyOverhead()
+		n := min(size-total-counts, l.ValueBytes)
+		if rest := size - total - counts - n; rest > 0 && rest < counts {
+			n -= counts // leaves room for the key of the last one
+		}
+		ops = append(ops, registry.Create(key, make([]byte, n)))
+		total += counts + n
+	}
+	require.Equal(t, size, total)
+	return ops
+}
+
+func usableAfterTooLarge(t *test) {
+	a := t.a()
+	s := t.session(a)
+	f := t.follow(a, "d")
+	f.next()
+	huge := make([]byte, 4<<20) // more than servers let pass
+	for range 3 {
+		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("d/huge", huge)}})
+		require.ErrorIs(t, err, registry.ErrTooLarge)
+	}
+	t.own(a, "d/~k", s)
+	f.converge(a)
+	require.NoError(t, is(s, registry.SessionConnected))
+	t.absent(a, "d/huge")
+}
+
+func largeDirectory(t *test) {
+	a, b := t.a(), t.b()
+	const perTxn = 50
+	n := t.n(10_000, 1_000)
+	var want []registry.Key
+	for start := 0; start < n; start += perTxn {
+		ops := make([]registry.Op, perTxn)
+		for i := range ops {
+			key := registry.Key(fmt.Sprintf("d/%06d", start+i))
+			ops[i] = registry.Create(key, []byte(key))
+			want = append(want, key)
+		}
+		t.do(a, ops...)
+	}
+	entries := t.list(b, "d")
+	require.Equal(t, want, keysOf(entries))
+	for _, e := range entries {
+		require.Equal(t, string(e.Key), string(e.Value))
+	}
+	f := t.follow(b, "d")
+	f.converge(a)
+	t.do(a, registry.Delete(want[n/2], entries[n/2].Modified))
+	f.until("one of them is gone", func() bool { return len(f.has) == n-1 })
+}
+
+func manyWatches(t *test) {
+	a := t.a()
+	var all []*follower
+	for i := range t.n(500, 100) {
+		f := t.follow(t.b(), registry.Key(fmt.Sprintf("d%d", i)))
+		f.next()
+		all = append(all, f)
+	}
+	heal := t.partition("b", Refuse)
+	for _, f := range all {
+		t.create(a, f.dir.Join("k"), "while away")
+	}
+	heal()
+	for _, f := range all {
+		f.upTo(f.dir.Join("k"), "while away")
+		t.create(a, f.dir.Join("k2"), "after")
+		f.upTo(f.dir.Join("k2"), "after")
+	}
+}
+
+func portableLimits(t *test) {
+	for _, r := range []registry.Registry{t.a(), t.b()} {
+		l := r.Limits()
+		require.GreaterOrEqual(t, l.ValueBytes, registry.PortableLimits.ValueBytes)
+		require.GreaterOrEqual(t, l.TxnItems, registry.PortableLimits.TxnItems)
+		require.GreaterOrEqual(t, l.TxnBytes, registry.PortableLimits.TxnBytes)
+	}
+	x := registry.Txn{Then: t.opsOfSize(registry.PortableLimits, "d", registry.PortableLimits.TxnBytes)}
+	t.commit(t.a(), x) // what is portable passes
+}

@@ -1,0 +1,237 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+var ownedCases = []Case{
+	{
+		Code: "E01", Name: "owned keys go when their session is not heard of for its TTL",
+		Proves: []Promise{SilentSessionsExpire}, Needs: []string{Partition}, run: goneOnExpiry,
+	},
+	{
+		Code: "E02", Name: "owned keys are gone when Close of their session returns",
+		Proves: []Promise{CloseRemovesOwnedKeys}, run: goneOnClose, Safety: true,
+	},
+	{
+		Code: "E03", Name: "owned keys outlive a broken connection",
+		Proves: []Promise{SuspendedComesBack}, Needs: []string{Partition}, run: keptOverReconnect,
+	},
+	{
+		Code: "E04", Name: "nothing can be made below an owned key",
+		Proves: []Promise{OwnedKeysAreLeaves}, run: ownedAreLeaves,
+	},
+	{
+		Code: "E05", Name: "an owned key that is set stays with its owner",
+		Proves: []Promise{SetKeepsTheOwner}, run: setKeepsOwner, Safety: true,
+	},
+	{
+		Code: "E06", Name: "the end of a session and of all its keys is one commit",
+		Proves: []Promise{SessionEndsAtOneCommit}, Needs: []string{Expire}, run: goneAtOnce, Safety: true,
+	},
+	{
+		Code: "E07", Name: "an ended session can own nothing new",
+		Proves: []Promise{CreateOwnedNeedsLiveSession}, run: createWithDead, Safety: true,
+	},
+	{
+		Code: "E08", Name: "another client may delete an owned key, which breaks the owner's guard",
+		Proves: []Promise{ConditionsAreChecked}, run: foreignDelete,
+	},
+	{
+		Code: "E09", Name: "the end of owned keys reaches watchers",
+		Proves: []Promise{LastStateArrives}, Needs: []string{Expire}, run: watchedEnd, Safety: true,
+	},
+}
+
+func goneOnExpiry(t *test) {
+	a, b := t.a(), t.b()
+	s := t.session(a)
+	t.own(a, "d/~1", s)
+	t.own(a, "e/~2", s)
+	t.create(a, "d/plain", "")
+	_, until := s.State()
+	t.partition("a", Blackhole)
+	t.eventually(s.TTL(), "the keys go", func() error {
+		before := time.Now()
+		err := errors.Join(t.gone(b, "d/~1"), t.gone(b, "e/~2"))
+		if err == nil {
+			require.False(t, before.Before(until), "not before safe-until")
+		}
+		return err
+	})
+	require.Equal(t, []registry.Key{"d/plain"}, keysOf(t.list(b, "d")))
+	t.holds(b, registry.Dead(s.ID()))
+}
+
+func goneOnClose(t *test) {
+	a, b := t.a(), t.b()
+	for range t.n(20, 5) {
+		s, stays := t.session(a), t.session(a)
+		var keys []registry.Key
+		for i := range 5 {
+			key := registry.Key(fmt.Sprintf("d%d/~%d", i%2, i))
+			t.own(a, key, s)
+			keys = append(keys, key)
+		}
+		t.own(a, "d0/~other", stays)
+		require.NoError(t, s.Close(t.ctx))
+		t.absent(b, keys...)
+		t.absent(a, keys...)
+		require.Equal(t, []registry.Key{"d0/~other"}, keysOf(t.list(b, "d0")))
+		t.holds(b, registry.Dead(s.ID()))
+		require.NoError(t, stays.Close(t.ctx))
+	}
+}
+
+func keptOverReconnect(t *test) {
+	a := t.a()
+	s := t.session(a)
+	t.own(a, "~k", s)
+	before := t.get(t.b(), "~k")
+	heal := t.partition("a", Refuse)
+	heal()
+	t.eventually(s.TTL(), "the handle works again", func() error {
+		_, err := a.Get(t.ctx, "~k", fresh)
+		return err
+	})
+	t.eventually(s.TTL(), "the session is connected", func() error { return is(s, registry.SessionConnected) })
+	t.pause(s.TTL() + s.TTL()/2)
+	require.Equal(t, before, t.get(t.b(), "~k"))
+}
+
+func ownedAreLeaves(t *test) {
+	a := t.a()
+	s := t.session(a)
+	t.own(a, "d/~k", s)
+	for _, op := range []registry.Op{
+		registry.Create("d/~k/child", nil),
+		registry.CreateOwned("d/~k/~child", nil, s.ID()),
+		registry.Create("never/~x/child", nil),
+	} {
+		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{op}})
+		require.ErrorIs(t, err, registry.ErrInvalidKey, "%v", op)
+	}
+	_, err := a.List(t.ctx, "d/~k", registry.ReadOptions{})
+	require.ErrorIs(t, err, registry.ErrInvalidKey, "an owned key is no directory")
+	require.Equal(t, []registry.Key{"d/~k"}, keysOf(t.list(a, "d")))
+}
+
+func setKeepsOwner(t *test) {
+	a, b := t.a(), t.b()
+	s, other := t.session(a), t.session(b)
+	rev := t.own(a, "d/~k", s)
+	f := t.follow(b, "d")
+	for i, r := range []registry.Registry{a, b, a} { // anyone may write it
+		rev = t.do(r, registry.Set("d/~k", rev, fmt.Append(nil, i)))
+		e := t.get(b, "d/~k")
+		require.Equal(t, s.ID(), e.Owner)
+		require.Equal(t, rev, e.Modified)
+	}
+	f.converge(b)
+	require.Equal(t, s.ID(), f.has["d/~k"].Owner)
+	require.NoError(t, other.Close(t.ctx)) // of the handle that wrote it
+	require.Equal(t, rev, t.get(b, "d/~k").Modified)
+	require.NoError(t, s.Close(t.ctx))
+	t.absent(b, "d/~k")
+}
+
+// goneAtOnce asks all the time for a state that must never be: a session that is alive
+// without its keys, dead with one of them, or half of them gone.
+func goneAtOnce(t *test) {
+	a, b := t.a(), t.b()
+	for _, end := range []func(registry.Session){
+		func(s registry.Session) { require.NoError(t, s.Close(t.within(t.ttl))) },
+		func(s registry.Session) { t.store.Expire(s.ID()) },
+	} {
+		s := t.session(a)
+		keys := []registry.Key{"d/~1", "d/~2", "d/~3", "e/~4"}
+		var ops []registry.Op
+		for _, key := range keys {
+			ops = append(ops, registry.CreateOwned(key, nil, s.ID()))
+		}
+		rev := t.do(a, ops...)
+		var impossible [][]registry.Cond
+		for i, key := range keys {
+			next := keys[(i+1)%len(keys)]
+			impossible = append(impossible,
+				[]registry.Cond{registry.Alive(s.ID()), registry.Absent(key)},
+				[]registry.Cond{registry.Dead(s.ID()), registry.At(key, rev)},
+				[]registry.Cond{registry.At(key, rev), registry.Absent(next)})
+		}
+		asked := 0
+		stop := t.spawn(func(ctx context.Context) error {
+			for ; ; asked++ {
+				conds := impossible[asked%len(impossible)]
+				_, err := b.Txn(ctx, registry.Txn{If: conds})
+				if err == nil {
+					return fmt.Errorf("%v hold together", conds)
+				}
+				if !errors.Is(err, registry.ErrConflict) {
+					return err
+				}
+				if t.bubble {
+					time.Sleep(20 * time.Microsecond)
+				}
+			}
+		})
+		t.pause(5 * time.Millisecond)
+		end(s)
+		t.pause(5 * time.Millisecond)
+		stop()
+		require.GreaterOrEqual(t, asked, len(impossible))
+		t.absent(b, keys...)
+		t.holds(b, registry.Dead(s.ID()))
+	}
+}
+
+func createWithDead(t *test) {
+	a := t.a()
+	s := t.session(a)
+	rev := t.create(a, "k", "before")
+	require.NoError(t, s.Close(t.ctx))
+	x := registry.Txn{Then: []registry.Op{
+		registry.Create("new", nil), registry.CreateOwned("~own", nil, s.ID()), registry.Set("k", rev, nil),
+	}}
+	_, err := a.Txn(t.ctx, x)
+	require.ErrorIs(t, err, registry.ErrSessionLost)
+	require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
+	t.absent(t.b(), "new", "~own")
+	require.Equal(t, "before", string(t.get(t.b(), "k").Value))
+}
+
+func foreignDelete(t *test) {
+	a, b := t.a(), t.b()
+	s := t.session(a)
+	rev := t.own(a, "~leader", s)
+	guarded := registry.Txn{If: []registry.Cond{registry.At("~leader", rev)}, Then: []registry.Op{registry.Create("written", nil)}}
+	t.do(b, registry.Delete("~leader", rev))
+	t.refused(a, guarded, 0)
+	t.own(a, "~leader", s)
+	t.refused(a, guarded, 0)
+	t.absent(b, "written")
+	t.holds(b, registry.Alive(s.ID()))
+}
+
+func watchedEnd(t *test) {
+	a, b := t.a(), t.b()
+	f := t.follow(b, "d")
+	for _, end := range []func(registry.Session){
+		func(s registry.Session) { require.NoError(t, s.Close(t.ctx)) },
+		func(s registry.Session) { t.store.Expire(s.ID()) },
+	} {
+		s := t.session(a)
+		t.own(a, "d/~1", s)
+		t.own(a, "d/~2", s)
+		f.converge(b)
+		require.Len(t, f.has, 2)
+		end(s)
+		f.until("the owned keys are gone", func() bool { return len(f.has) == 0 })
+	}
+}

@@ -1,0 +1,260 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+var readCases = []Case{
+	{
+		Code: "R01", Name: "a plain read sees what its handle wrote",
+		Proves: []Promise{ReadYourWrites}, run: readYourWrites,
+	},
+	{
+		Code: "R02", Name: "a plain read is not older after a reconnection than before",
+		Proves: []Promise{PlainReadsNeverGoBack}, Needs: []string{Partition}, run: monotonicOverReconnect,
+	},
+	{
+		Code: "R03", Name: "a fresh read sees what was committed by another handle",
+		Proves: []Promise{FreshReadsSeeAll}, run: freshSeesOthers, Safety: true,
+	},
+	{
+		Code: "R04", Name: "plain reads never go back while others write",
+		Proves: []Promise{PlainReadsNeverGoBack}, run: monotonicUnderWrites,
+	},
+	{
+		Code: "R05", Name: "after a batch at a Rev a plain read is no older",
+		Proves: []Promise{ReadsCatchUpWithBatches}, run: readAfterBatch,
+	},
+	{
+		Code: "R07", Name: "a key that is not there is ErrNotFound",
+		Proves: []Promise{AbsentIsErrNotFound}, run: absentKey,
+	},
+	{
+		Code: "R08", Name: "every entry of a list was committed, and none is newer than the list",
+		Proves: []Promise{ListedEntriesWereCommitted, ListingRevBoundsEntries}, run: listedWereCommitted,
+	},
+	{
+		Code: "R09", Name: "a Get fills the buffer it is given if the value fits",
+		Proves: []Promise{BufferReceivesTheValue}, run: buffers,
+	},
+}
+
+func readYourWrites(t *test) {
+	a := t.a()
+	plain := registry.ReadOptions{}
+	for i := range t.n(50, 30) {
+		key := registry.Key(fmt.Sprintf("d/k%02d", i))
+		rev := t.create(a, key, "1")
+		e, err := a.Get(t.ctx, key, plain)
+		require.NoError(t, err)
+		require.Equal(t, rev, e.Modified)
+		l, err := a.List(t.ctx, "d", plain)
+		require.NoError(t, err)
+		require.Len(t, l.Entries, 1)
+		require.GreaterOrEqual(t, l.Rev.Seq, rev.Seq)
+
+		rev = t.do(a, registry.Set(key, rev, []byte("2")))
+		e, err = a.Get(t.ctx, key, plain)
+		require.NoError(t, err)
+		require.Equal(t, "2", string(e.Value))
+
+		t.do(a, registry.Delete(key, rev))
+		_, err = a.Get(t.ctx, key, plain)
+		require.ErrorIs(t, err, registry.ErrNotFound)
+		l, err = a.List(t.ctx, "d", plain)
+		require.NoError(t, err)
+		require.Empty(t, l.Entries)
+	}
+}
+
+func monotonicOverReconnect(t *test) {
+	a, b := t.a(), t.b()
+	rev := t.create(b, "d/k", "0")
+	newest := uint64(0)
+	for i := range t.n(5, 2) {
+		rev = t.do(b, registry.Set("d/k", rev, strconv.AppendInt(nil, int64(i), 10)))
+		newest = t.get(a, "d/k").Modified.Seq
+		heal := t.partition("a", Refuse)
+		heal()
+		t.eventually(t.ttl, "reads work again", func() error {
+			e, err := a.Get(t.ctx, "d/k", registry.ReadOptions{})
+			if err != nil {
+				return err
+			}
+			require.GreaterOrEqual(t, e.Modified.Seq, newest, "after the reconnection")
+			return nil
+		})
+	}
+}
+
+func freshSeesOthers(t *test) {
+	a, b := t.a(), t.b()
+	rev := t.create(a, "d/k", "0")
+	for i := range t.n(100, 50) {
+		want := strconv.Itoa(i)
+		rev = t.do(a, registry.Set("d/k", rev, []byte(want)))
+		require.Equal(t, want, string(t.get(b, "d/k").Value), "a fresh Get")
+		rev = t.do(a, registry.Set("d/k", rev, []byte(want+"'")))
+		require.Equal(t, want+"'", string(t.list(b, "d")[0].Value), "a fresh List")
+	}
+	t.do(a, registry.Delete("d/k", rev))
+	t.absent(b, "d/k")
+	require.Empty(t, t.list(b, "d"))
+}
+
+func monotonicUnderWrites(t *test) {
+	a, b := t.a(), t.b()
+	first := t.create(a, "d/k", "0")
+	stop := t.spawn(func(ctx context.Context) error {
+		for rev, i := first, 0; ; i++ {
+			var err error
+			if rev, err = a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Set("d/k", rev, strconv.AppendInt(nil, int64(i), 10))}}); err != nil {
+				return err
+			}
+			if t.bubble {
+				time.Sleep(time.Microsecond)
+			}
+		}
+	})
+	newest := uint64(0)
+	for i := range t.n(1000, 300) {
+		var seq uint64
+		o := registry.ReadOptions{Fresh: i%7 == 0}
+		if i%3 == 0 {
+			l, err := b.List(t.ctx, "d", o)
+			require.NoError(t, err)
+			seq = l.Entries[0].Modified.Seq
+		} else {
+			e, err := b.Get(t.ctx, "d/k", o)
+			require.NoError(t, err)
+			seq = e.Modified.Seq
+		}
+		require.GreaterOrEqual(t, seq, newest, "read %d went back", i)
+		newest = seq
+		if t.bubble {
+			time.Sleep(time.Microsecond)
+		}
+	}
+	stop()
+	require.Greater(t, newest, first.Seq, "the reads saw some of the writes")
+}
+
+func readAfterBatch(t *test) {
+	a, b := t.a(), t.b()
+	f := t.follow(b, "d")
+	f.next()
+	rev := t.create(a, "d/k", "0")
+	for i := range t.n(100, 50) {
+		want := strconv.Itoa(i)
+		rev = t.do(a, registry.Set("d/k", rev, []byte(want)))
+		f.upTo("d/k", want)
+		e, err := b.Get(t.ctx, "d/k", registry.ReadOptions{})
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, e.Modified.Seq, f.has["d/k"].Modified.Seq)
+		l, err := b.List(t.ctx, "d", registry.ReadOptions{})
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, l.Entries[0].Modified.Seq, f.has["d/k"].Modified.Seq)
+	}
+	t.do(a, registry.Delete("d/k", rev))
+	f.until("the key is gone", func() bool { return len(f.has) == 0 })
+	_, err := b.Get(t.ctx, "d/k", registry.ReadOptions{})
+	require.ErrorIs(t, err, registry.ErrNotFound)
+}
+
+func absentKey(t *test) {
+	a := t.a()
+	rev := t.create(a, "was", "v")
+	t.do(a, registry.Delete("was", rev))
+	t.create(a, "above/k", "v")
+	for _, key := range []registry.Key{"never", "was", "above", "above/k/below", "~own", "above/~own"} {
+		for _, o := range []registry.ReadOptions{{}, fresh, {Buffer: make([]byte, 0, 10)}} {
+			e, err := a.Get(t.ctx, key, o)
+			require.ErrorIs(t, err, registry.ErrNotFound, "get %s", key)
+			require.Empty(t, e.Value)
+		}
+	}
+}
+
+// listedWereCommitted keeps two keys equal by transactions and looks at them by lists.
+func listedWereCommitted(t *test) {
+	a, b := t.a(), t.b()
+	committed := map[registry.Key]map[registry.Rev]string{}
+	keys := []registry.Key{"d/x", "d/y", "d/z"}
+	rev := t.do(a, registry.Create(keys[0], []byte("0")), registry.Create(keys[1], []byte("0")), registry.Create(keys[2], []byte("0")))
+	for _, k := range keys {
+		committed[k] = map[registry.Rev]string{rev: "0"}
+	}
+	var seen []registry.Listing
+	stop := t.spawn(func(ctx context.Context) error {
+		for {
+			l, err := b.List(ctx, "d", registry.ReadOptions{})
+			if err != nil {
+				return err
+			}
+			seen = append(seen, l)
+			time.Sleep(pollEvery / 10)
+		}
+	})
+	for i := range t.n(200, 100) {
+		k := keys[i%3]
+		e := t.get(a, k)
+		value := strconv.Itoa(i)
+		committed[k][t.do(a, registry.Set(k, e.Modified, []byte(value)))] = value
+		if t.bubble {
+			time.Sleep(pollEvery / 20)
+		}
+	}
+	stop()
+	require.NotEmpty(t, seen)
+	for _, l := range seen {
+		require.Equal(t, keys, keysOf(l.Entries))
+		for _, e := range l.Entries {
+			want, ok := committed[e.Key][e.Modified]
+			require.True(t, ok, "%s was never committed at %v", e.Key, e.Modified)
+			require.Equal(t, want, string(e.Value), "the value of %s at %d", e.Key, e.Modified.Seq)
+			require.LessOrEqual(t, e.Modified.Seq, l.Rev.Seq, "no entry is newer than the list")
+		}
+	}
+}
+
+func buffers(t *test) {
+	a := t.a()
+	t.create(a, "k", "value")
+	t.create(a, "none", "")
+	for _, o := range []registry.ReadOptions{{}, fresh} {
+		buf := bytes.Repeat([]byte("-"), 16)
+		o.Buffer = buf
+		e, err := a.Get(t.ctx, "k", o)
+		require.NoError(t, err)
+		require.Equal(t, "value", string(e.Value))
+		require.Equal(t, "value", string(buf[:5]), "the value is in the buffer")
+		require.Same(t, &buf[0], &e.Value[0], "and the entry's is a slice of it")
+
+		o.Buffer = make([]byte, 0, 5) // room is capacity
+		e, err = a.Get(t.ctx, "k", o)
+		require.NoError(t, err)
+		require.Same(t, &o.Buffer[:1][0], &e.Value[0])
+
+		small := bytes.Repeat([]byte("-"), 4)
+		o.Buffer = small
+		e, err = a.Get(t.ctx, "k", o)
+		require.NoError(t, err)
+		require.Equal(t, "value", string(e.Value), "too small a buffer is no error")
+
+		o.Buffer = buf
+		e, err = a.Get(t.ctx, "none", o)
+		require.NoError(t, err)
+		require.Empty(t, e.Value)
+	}
+	l, err := a.List(t.ctx, "", registry.ReadOptions{Buffer: make([]byte, 64)})
+	require.NoError(t, err)
+	require.Equal(t, "value", string(l.Entries[0].Value), "List ignores it")
+}

@@ -1,0 +1,144 @@
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Run runs the suite against b as subtests of t and logs a table of what came of it,
+// which it also returns.
+func Run(t *testing.T, b Backend) Summary {
+	t.Helper()
+	cases := Cases()
+	results := make([]Result, len(cases))
+	t.Run("Declarations", func(t *testing.T) { checkDeclarations(t, b) })
+	for start := 0; start < len(cases); {
+		end := start + 1
+		for end < len(cases) && cases[end].Group == cases[start].Group {
+			end++
+		}
+		t.Run(cases[start].Group, func(t *testing.T) {
+			for i := start; i < end; i++ {
+				results[i] = runCase(t, b, cases[i])
+			}
+		})
+		start = end
+	}
+	for i, c := range cases {
+		results[i].Case = c // also of the groups that -run left out
+	}
+	s := Summary{Results: results}
+	t.Log(s.String())
+	return s
+}
+
+// runCase runs c as a subtest of t. What -run leaves out is NotRun.
+func runCase(t *testing.T, b Backend, c Case) Result {
+	r := Result{Case: c}
+	t.Run(c.Title(), func(t *testing.T) {
+		if r.Reason = c.lack(b); r.Reason != "" {
+			r.Outcome = Lacking
+			t.Skip(r.Reason)
+		}
+		start := time.Now()
+		defer func() { r.Took = time.Since(start) }()
+		r.Outcome = Failed // a bubble that fails does not return here
+		b.inBubble(t, func(t *testing.T) { c.try(t, b) })
+		if !t.Failed() {
+			r.Outcome = Passed
+		}
+	})
+	return r
+}
+
+// Try runs one case against b, and returns what it complains of instead of failing t:
+// nothing if the case passes. It is how the suite is tested, and how a backend's author
+// can see that a case notices what it is there for.
+func Try(t *testing.T, b Backend, code string) (complaints []string) {
+	t.Helper()
+	c, ok := caseOf(code)
+	if !ok {
+		t.Fatalf("try case %s: there is none", code)
+	}
+	defer func() { // a bubble that cannot end, because a goroutine is left, panics
+		if p := recover(); p != nil {
+			complaints = append(complaints, fmt.Sprint(p))
+		}
+	}()
+	b.inBubble(t, func(t *testing.T) {
+		complaints = record(t, func(tb testing.TB) { c.try(tb, b) })
+	})
+	return complaints
+}
+
+// try runs the case in a store of its own.
+func (c Case) try(tb testing.TB, b Backend) {
+	t := newTest(tb, b)
+	has := t.store.levers()
+	for _, lever := range c.Needs {
+		if !has[lever] {
+			t.Fatalf("the case needs %s, which the Store does not have", lever)
+		}
+	}
+	c.run(t)
+}
+
+func (b Backend) inBubble(t *testing.T, f func(*testing.T)) {
+	if b.Bubble {
+		synctest.Test(t, f)
+		return
+	}
+	f(t)
+}
+
+// checkDeclarations holds Lacks against the levers that Open gives, so that a case is
+// not left out because somebody forgot a field.
+func checkDeclarations(t *testing.T, b Backend) {
+	var has map[string]bool
+	b.inBubble(t, func(t *testing.T) {
+		s := b.Open(t)
+		if s.Connect == nil {
+			t.Fatal("the Store has no Connect")
+		}
+		has = s.levers()
+	})
+	if len(b.Packages) == 0 {
+		t.Error("Packages does not name the backend's own")
+	}
+	for _, problem := range declarationProblems(has, b.Lacks) {
+		t.Error(problem)
+	}
+}
+
+func declarationProblems(has map[string]bool, lacks Lacks) []string {
+	var problems []string
+	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	for _, lever := range slices.Sorted(maps.Keys(has)) {
+		_, declared := lacks[lever]
+		switch {
+		case has[lever] && declared:
+			add("Lacks declares %s, but the Store has it", lever)
+		case !has[lever] && !declared:
+			add("the Store has no %s, and Lacks gives no reason", lever)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(lacks)) {
+		if lacks[name] == "" {
+			add("Lacks gives no reason for %s", name)
+		}
+		_, isLever := has[name]
+		if _, isCase := caseOf(name); !isLever && !isCase {
+			add("Lacks names %s, which is neither a lever nor a case", name)
+		}
+	}
+	for _, c := range Cases() {
+		if reason := c.lack(Backend{Lacks: lacks}); reason != "" && c.Safety {
+			add("%s is a safety case and may not be lacking (%s)", c.Title(), reason)
+		}
+	}
+	return problems
+}

@@ -1,0 +1,113 @@
+package conformance
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestDeclarations(t *testing.T) {
+	all := (&Store{}).levers()
+	for lever := range all {
+		all[lever] = true
+	}
+	but := func(lever string) map[string]bool {
+		has := map[string]bool{}
+		for name := range all {
+			has[name] = name != lever
+		}
+		return has
+	}
+	for name, c := range map[string]struct {
+		has   map[string]bool
+		lacks Lacks
+		want  string // in the only problem; none if empty
+	}{
+		"every lever is there":              {has: all},
+		"a lack is declared":                {has: but(Compact), lacks: Lacks{Compact: "has no history"}},
+		"a case is declared":                {has: all, lacks: Lacks{"W16": "is far away"}},
+		"a lever is missing":                {has: but(Compact), want: "no Compact, and Lacks gives no reason"},
+		"a declaration is out of date":      {has: all, lacks: Lacks{Compact: "has no history"}, want: "the Store has it"},
+		"a declaration gives no reason":     {has: but(Compact), lacks: Lacks{Compact: ""}, want: "no reason for Compact"},
+		"a declaration names nothing":       {has: all, lacks: Lacks{"Y01": "?"}, want: "neither a lever nor a case"},
+		"a safety case is declared":         {has: all, lacks: Lacks{"K02": "?"}, want: "K02 creating an existing key conflicts and keeps its value is a safety case"},
+		"a lever of safety cases is lacked": {has: but(LoseReply), lacks: Lacks{LoseReply: "?"}, want: "is a safety case"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			problems := declarationProblems(c.has, c.lacks)
+			if c.want == "" {
+				require.Empty(t, problems)
+				return
+			}
+			require.NotEmpty(t, problems)
+			for _, p := range problems {
+				require.Contains(t, p, c.want)
+			}
+		})
+	}
+}
+
+func TestRecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		run  func(testing.TB)
+		want []string
+	}{
+		"a case that passes":          {run: func(t testing.TB) { t.Log("fine") }},
+		"an error goes on":            {run: func(t testing.TB) { t.Error("one"); t.Errorf("t%s", "wo") }, want: []string{"one", "two"}},
+		"a fatal error ends the case": {run: func(t testing.TB) { t.Fatalf("o%s", "ne"); t.Error("two") }, want: []string{"one"}},
+		"a requirement ends the case": {run: func(t testing.TB) { require.NoError(t, errors.New("one")); t.Error("two") }, want: []string{"one"}},
+		"a panic is a complaint":      {run: func(testing.TB) { panic("one") }, want: []string{"panic: one"}},
+		"FailNow alone":               {run: func(t testing.TB) { t.FailNow() }, want: []string{"without a word"}},
+		"a cleanup that fails": {run: func(t testing.TB) {
+			t.Cleanup(func() { t.Error("last") })
+			t.Cleanup(func() { t.Fatal("first") })
+		}, want: []string{"first", "last"}},
+		"the context ends before cleanups": {run: func(t testing.TB) {
+			ctx := t.Context()
+			t.Cleanup(func() { t.Error(ctx.Err()) })
+			require.NoError(t, ctx.Err())
+		}, want: []string{"context canceled"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			complaints := record(t, c.run)
+			require.Len(t, complaints, len(c.want))
+			for i, want := range c.want {
+				require.Contains(t, complaints[i], want)
+			}
+		})
+	}
+}
+
+func TestSummary(t *testing.T) {
+	s := Summary{Results: []Result{
+		{Case: Case{Group: "Keys", Code: "K01", Name: "one"}, Outcome: Passed},
+		{Case: Case{Group: "Keys", Code: "K02", Name: "two"}, Outcome: Failed},
+		{Case: Case{Group: "Reads", Code: "R01", Name: "three"}, Outcome: Lacking, Reason: "has none"},
+		{Case: Case{Group: "Locks", Code: "L01", Name: "four"}},
+	}}
+	require.Equal(t, 1, s.Count("Keys", Passed))
+	require.Equal(t, 1, s.Count("", Lacking))
+	require.Equal(t, `
+group           passed  failed lacking
+Keys                 1       1       0
+Reads                0       0       1
+all                  1       1       1
+failed   K02 two
+lacking  R01 three: has none
+`, s.String())
+}
+
+func TestLongKey(t *testing.T) {
+	for n := 1; n <= maxKeyBytes; n++ {
+		key := longKey(n)
+		require.Len(t, string(key), n)
+		require.NoError(t, registry.CheckKey(key))
+	}
+	require.ErrorIs(t, registry.CheckKey(longKey(maxKeyBytes+1)), registry.ErrInvalidKey)
+	require.NoError(t, registry.CheckKey(registry.Key(strings.Repeat("s", maxSegmentBytes))))
+	require.Error(t, registry.CheckKey(registry.Key(strings.Repeat("s", maxSegmentBytes+1))))
+}

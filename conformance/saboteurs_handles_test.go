@@ -1,0 +1,102 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+var handleSaboteurs = []saboteur{
+	{
+		conformance.HandlesAreIndependent, "has one connection for all handles of a process", "H07",
+		func(_ testing.TB, s *conformance.Store) {
+			shared := map[string]registry.Registry{}
+			connect := s.Connect
+			s.Connect = func(t testing.TB, machine string) registry.Registry {
+				if shared[machine] == nil {
+					shared[machine] = connect(t, machine)
+				}
+				return shared[machine]
+			}
+		},
+	},
+	{
+		conformance.ClosedIsErrClosed, "says that a closed handle is unavailable", "H02",
+		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+			e, err := r.Get(ctx, key, o)
+			if errors.Is(err, registry.ErrClosed) {
+				err = registry.ErrUnavailable
+			}
+			return e, err
+		}),
+	},
+	{
+		conformance.CloseIsLegalTwice, "calls it an error to close a handle twice", "H02",
+		handles(func(r registry.Registry) registry.Registry {
+			closed := false
+			return &broken{Registry: r, close: func(ctx context.Context) error {
+				if closed {
+					return registry.ErrClosed
+				}
+				closed = true
+				return r.Close(ctx)
+			}}
+		}),
+	},
+	{
+		conformance.CloseEndsPendingCalls, "lets a call that waits wait on", "H04",
+		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+			e, err := r.Get(ctx, key, o)
+			if errors.Is(err, registry.ErrClosed) {
+				<-ctx.Done()
+			}
+			return e, err
+		}),
+	},
+	{
+		conformance.CloseClosesSessions, "leaves sessions to expire", "H05",
+		handles(func(r registry.Registry) registry.Registry {
+			return &broken{Registry: r, close: func(context.Context) error {
+				time.AfterFunc(time.Second, func() { _ = r.Close(context.Background()) })
+				return nil
+			}}
+		}),
+	},
+	{
+		conformance.CloseReturnsByItsContext, "does not look at the context of Close", "H06",
+		handles(func(r registry.Registry) registry.Registry {
+			return &broken{Registry: r, close: func(ctx context.Context) error { return r.Close(context.WithoutCancel(ctx)) }}
+		}),
+	},
+	{
+		conformance.CloseEndsGoroutines, "leaves a goroutine behind", "H01",
+		func(_ testing.TB, s *conformance.Store) {
+			connect := s.Connect
+			s.Connect = func(t testing.TB, machine string) registry.Registry {
+				end := make(chan struct{})
+				t.Cleanup(func() { close(end) })
+				go func() { <-end }()
+				return connect(t, machine)
+			}
+		},
+	},
+	{
+		conformance.NothingRunsUnopened, "has a goroutine before anybody asks", "H03",
+		func(t testing.TB, _ *conformance.Store) {
+			early := memory.New().Client("early")
+			w, err := early.Watch(context.Background(), "d", registry.WatchOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = early.Close(context.Background()) })
+			_, _ = w.Next(context.Background())
+			go func() { _, _ = w.Next(context.Background()) }()
+			time.Sleep(time.Millisecond) // until it waits
+		},
+	},
+}

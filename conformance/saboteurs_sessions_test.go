@@ -1,0 +1,410 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/registry"
+)
+
+var sessionSaboteurs = []saboteur{
+	{
+		conformance.SessionIDsAreUnique, "counts sessions from one again on each handle", "S01",
+		handles(func(r registry.Registry) registry.Registry {
+			n := 0
+			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+				s, err := r.OpenSession(ctx, o)
+				if err != nil {
+					return nil, err
+				}
+				n++
+				id := registry.SessionID(fmt.Sprint(n))
+				return &brokenSession{Session: s, id: func() registry.SessionID { return id }}, nil
+			}}
+		}),
+	},
+	{
+		conformance.SessionIDsAreSegments, "puts an address into the id", "S01",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, id: func() registry.SessionID { return "10.0.0.1:2181/" + s.ID() }}
+		}),
+	},
+	{
+		conformance.GrantedTTLIsNoShorter, "grants whole seconds, rounded down", "S02",
+		handles(func(r registry.Registry) registry.Registry {
+			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+				o.TTL = o.TTL.Truncate(time.Second)
+				return r.OpenSession(ctx, o)
+			}}
+		}),
+	},
+	{
+		conformance.SessionOutlivesItsContext, "ends a session with the context it was opened with", "S16",
+		handles(func(r registry.Registry) registry.Registry {
+			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+				s, err := r.OpenSession(ctx, o)
+				if err == nil {
+					context.AfterFunc(ctx, func() { _ = s.Close(context.Background()) })
+				}
+				return s, err
+			}}
+		}),
+	},
+	{
+		conformance.SessionsAreRenewed, "renews a session once and no more", "S03",
+		func(_ testing.TB, s *conformance.Store) {
+			wrapSessions(s, func(machine string, x registry.Session) registry.Session {
+				time.AfterFunc(x.TTL()/2, func() { s.Starve(machine) })
+				return x
+			})
+		},
+	},
+	{
+		conformance.SessionsAreRenewed, "gives a reply a third of the TTL and then the session up", "F11",
+		func(_ testing.TB, s *conformance.Store) {
+			delay := s.Delay
+			s.Delay = func(machine string, d time.Duration) func() {
+				feed, restore := s.Starve(machine), delay(machine, d)
+				return func() {
+					feed()
+					restore()
+				}
+			}
+		},
+	},
+	{
+		conformance.SessionsAreRenewed, "opens new sessions after a restart of the store", "S04",
+		func(_ testing.TB, s *conformance.Store) {
+			var open []registry.SessionID
+			wrapSessions(s, func(_ string, x registry.Session) registry.Session {
+				open = append(open, x.ID())
+				return x
+			})
+			restart := s.Restart
+			s.Restart = func() {
+				for _, id := range open {
+					s.Expire(id)
+				}
+				restart()
+			}
+		},
+	},
+	{
+		conformance.SessionsAreIndependent, "has one lease for all sessions of a handle", "S14",
+		handles(func(r registry.Registry) registry.Registry {
+			var all []registry.Session
+			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+				s, err := r.OpenSession(ctx, o)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, s)
+				return &brokenSession{Session: s, close: func(ctx context.Context) error {
+					for _, s := range all {
+						if err := s.Close(ctx); err != nil {
+							return err
+						}
+					}
+					return nil
+				}}, nil
+			}}
+		}),
+	},
+	{
+		conformance.SilentSessionsExpire, "grants ten times the TTL that it tells of", "E01",
+		handles(func(r registry.Registry) registry.Registry {
+			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+				s, err := r.OpenSession(ctx, registry.SessionOptions{TTL: 10 * o.TTL})
+				if err != nil {
+					return nil, err
+				}
+				return &brokenSession{Session: s, ttl: func() time.Duration { return o.TTL }}, nil
+			}}
+		}),
+	},
+	{
+		conformance.SuspendedComesBack, "gives a session up when its connection breaks", "S06",
+		func(_ testing.TB, s *conformance.Store) {
+			var mu sync.Mutex
+			of := map[string][]registry.SessionID{}
+			wrapSessions(s, func(machine string, x registry.Session) registry.Session {
+				mu.Lock()
+				defer mu.Unlock()
+				of[machine] = append(of[machine], x.ID())
+				return x
+			})
+			partition := s.Partition
+			s.Partition = func(machine string, c conformance.Cut) (heal func()) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, id := range of[machine] {
+					s.Expire(id)
+				}
+				return partition(machine, c)
+			}
+		},
+	},
+	{
+		conformance.SuspendedComesBack, "says Connected while the connection is gone", "S06",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
+				st, until := s.State()
+				if st == registry.SessionSuspended {
+					st = registry.SessionConnected
+				}
+				return st, until
+			}}
+		}),
+	},
+	{
+		conformance.SilenceSuspends, "is Connected until it is Lost", "S18",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
+				st, until := s.State()
+				if st == registry.SessionSuspended {
+					st = registry.SessionConnected
+				}
+				return st, until
+			}}
+		}),
+	},
+	{
+		conformance.SuspendedComesBack, "makes an owned key again after a broken connection", "E03",
+		func(_ testing.TB, s *conformance.Store) {
+			partition := s.Partition
+			s.Partition = func(machine string, c conformance.Cut) func() {
+				heal := partition(machine, c)
+				return sync.OnceFunc(func() {
+					heal()
+					r := s.Connect(discard{}, "helper")
+					defer r.Close(context.Background())
+					e, err := r.Get(context.Background(), "~k", registry.ReadOptions{})
+					if err != nil {
+						return
+					}
+					_, _ = r.Txn(context.Background(), registry.Txn{Then: []registry.Op{registry.Delete("~k", e.Modified)}})
+					_, _ = r.Txn(context.Background(), registry.Txn{Then: []registry.Op{registry.CreateOwned("~k", e.Value, e.Owner)}})
+				})
+			}
+		},
+	},
+	{
+		conformance.LostBeforeTheStoreActs, "counts the TTL from the answer to a renewal, and looks each second", "S05",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session { return lateLoss(s, 2*time.Second) }),
+	},
+	{
+		conformance.LostBeforeTheStoreActs, "takes events for a sign that its renewals arrive", "F12",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session { return lateLoss(s, 3*time.Second) }),
+	},
+	{
+		conformance.SafeUntilIsKept, "promises to be safe for longer than the store waits", "S15",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
+				st, until := s.State()
+				return st, until.Add(s.TTL() / 5)
+			}}
+		}),
+	},
+	{
+		conformance.SafeUntilIsKept, "stays Connected beyond its safe-until", "S15",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session { return lateLoss(s, time.Second) }),
+	},
+	{
+		conformance.SafeUntilIsKept, "waits for the store's word to be Lost", "F18",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session { return lateLoss(s, 2*time.Second) }),
+	},
+	{
+		conformance.LostIsFinal, "comes back to life when the connection does", "S13",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			var died time.Time
+			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
+				st, until := s.State()
+				if st == registry.SessionLost && died.IsZero() {
+					died = time.Now()
+				}
+				if st == registry.SessionLost && time.Since(died) >= 0 && time.Since(until) > time.Second {
+					return registry.SessionConnected, time.Now().Add(s.TTL())
+				}
+				return st, until
+			}}
+		}),
+	},
+	{
+		conformance.LostIsTold, "never closes Lost", "S07",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			never := make(chan struct{})
+			return &brokenSession{Session: s, lost: func() <-chan struct{} { return never }}
+		}),
+	},
+	{
+		conformance.LostIsTold, "gives no reason", "S07",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, err: func() error { return nil }}
+		}),
+	},
+	{
+		conformance.ChangedTells, "tells of the end only", "S17",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, changed: s.Lost}
+		}),
+	},
+	{
+		conformance.EndedSessionsStayEnded, "goes on with a new session when the old one has expired", "S09",
+		handles(func(r registry.Registry) registry.Registry {
+			return &broken{Registry: r, txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+				rev, err := r.Txn(ctx, t)
+				if !errors.Is(err, registry.ErrSessionLost) {
+					return rev, err
+				}
+				s, err := r.OpenSession(ctx, registry.SessionOptions{})
+				if err != nil {
+					return rev, err
+				}
+				for i := range t.Then {
+					t.Then[i].Session = s.ID()
+				}
+				return r.Txn(ctx, t)
+			}}
+		}),
+	},
+	{
+		conformance.EndedSessionsStayEnded, "applies what an ended session had in hand", "S09",
+		func(_ testing.TB, s *conformance.Store) {
+			var late registry.Registry
+			wrapHandles(s, func(r registry.Registry) registry.Registry {
+				late = r
+				return r
+			})
+			hold := s.HoldCommit
+			s.HoldCommit = func(machine string) func() {
+				release := hold(machine)
+				return func() {
+					release()
+					_, _ = late.Txn(context.Background(), registry.Txn{Then: []registry.Op{registry.Create("d/held", nil)}})
+				}
+			}
+		},
+	},
+	{
+		conformance.SessionEndsAtOneCommit, "deletes the owned keys one by one, and then ends the session", "E06",
+		sessions(func(r registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, close: func(ctx context.Context) error {
+				for _, dir := range []registry.Key{"d", "e"} {
+					l, err := r.List(ctx, dir, registry.ReadOptions{})
+					if err != nil {
+						return err
+					}
+					for _, e := range l.Entries {
+						if e.Owner == s.ID() {
+							_, _ = r.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Delete(e.Key, e.Modified)}})
+							time.Sleep(time.Millisecond)
+						}
+					}
+				}
+				return s.Close(ctx)
+			}}
+		}),
+	},
+	{
+		conformance.CloseRemovesOwnedKeys, "returns from Close before the store has been told", "E02",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, close: func(ctx context.Context) error {
+				time.AfterFunc(time.Millisecond, func() { _ = s.Close(context.Background()) })
+				return nil
+			}}
+		}),
+	},
+	{
+		conformance.SessionCloseIsFinal, "says Lost of a session that its owner has closed", "S11",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
+				st, until := s.State()
+				if st == registry.SessionClosed {
+					st = registry.SessionLost
+				}
+				return st, until
+			}}
+		}),
+	},
+	{
+		conformance.SessionCloseIsFinal, "calls it an error to close a session twice", "S11",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			closed := false
+			return &brokenSession{Session: s, close: func(ctx context.Context) error {
+				if closed {
+					return registry.ErrClosed
+				}
+				closed = true
+				return s.Close(ctx)
+			}}
+		}),
+	},
+	{
+		conformance.CloseUnreachedLeavesExpiry, "says that a session was closed when the store was not reached", "S12",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, close: func(ctx context.Context) error {
+				_ = s.Close(ctx)
+				return nil
+			}}
+		}),
+	},
+	{
+		conformance.CloseUnreachedLeavesExpiry, "goes on renewing a session that it could not close", "F21",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, close: func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}}
+		}),
+	},
+}
+
+// wrapSessions has every session of a store pass through wrap.
+func wrapSessions(s *conformance.Store, wrap func(machine string, x registry.Session) registry.Session) {
+	connect := s.Connect
+	s.Connect = func(t testing.TB, machine string) registry.Registry {
+		r := connect(t, machine)
+		return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+			x, err := r.OpenSession(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return wrap(machine, x), nil
+		}}
+	}
+}
+
+// discard is the testing.TB of a handle that a saboteur opens for itself.
+type discard struct{ testing.TB }
+
+// lateLoss notices the loss of a session later than it should.
+func lateLoss(s registry.Session, by time.Duration) registry.Session {
+	lost := make(chan struct{})
+	go func() {
+		<-s.Lost()
+		if !errors.Is(s.Err(), registry.ErrSessionLost) {
+			by = 0
+		}
+		time.AfterFunc(by, func() { close(lost) })
+	}()
+	return &brokenSession{
+		Session: s,
+		lost:    func() <-chan struct{} { return lost },
+		state: func() (registry.SessionState, time.Time) {
+			st, until := s.State()
+			select {
+			case <-lost:
+			default:
+				if st == registry.SessionLost {
+					st = registry.SessionSuspended
+				}
+			}
+			return st, until
+		},
+	}
+}

@@ -1,0 +1,477 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+var sessionCases = []Case{
+	{
+		Code: "S01", Name: "every session has an id of its own, which is a key segment",
+		Proves: []Promise{SessionIDsAreUnique, SessionIDsAreSegments}, run: uniqueIDs,
+	},
+	{
+		Code: "S02", Name: "the granted TTL is no shorter than the one asked for",
+		Proves: []Promise{GrantedTTLIsNoShorter}, run: grantedTTL, Safety: true,
+	},
+	{
+		Code: "S03", Name: "an idle session lives on",
+		Proves: []Promise{SessionsAreRenewed}, run: idleSession,
+	},
+	{
+		Code: "S04", Name: "sessions and keys outlive a restart of the store",
+		Proves: []Promise{SessionsAreRenewed, WatchOutlivesConnections}, Needs: []string{Restart}, run: restart,
+	},
+	{
+		Code: "S05", Name: "a session cut off at any moment is Lost before others see its keys go",
+		Proves: []Promise{LostBeforeTheStoreActs}, Needs: []string{Partition}, run: lostInTime, Safety: true,
+	},
+	{
+		Code: "S06", Name: "a session whose connection breaks is Suspended and comes back as the same",
+		Proves: []Promise{SuspendedComesBack}, Needs: []string{Partition}, run: suspendedAndBack,
+	},
+	{
+		Code: "S07", Name: "a session that the store has ended is Lost, and says so",
+		Proves: []Promise{LostIsTold, CreateOwnedNeedsLiveSession}, Needs: []string{Expire}, run: expiredIsLost, Safety: true,
+	},
+	{
+		Code: "S08", Name: "a guarded write of an owner who has not heard yet conflicts",
+		Proves: []Promise{AliveUntilTheEnd}, Needs: []string{Expire}, run: lateGuardedWrite, Safety: true,
+	},
+	{
+		Code: "S09", Name: "nothing that is sent for an ended session takes effect later",
+		Proves: []Promise{EndedSessionsStayEnded}, Needs: []string{Expire, HoldCommit}, run: ghosts, Safety: true,
+	},
+	{
+		Code: "S11", Name: "a session that was closed is Closed for good",
+		Proves: []Promise{SessionCloseIsFinal}, run: closedSession,
+	},
+	{
+		Code: "S12", Name: "closing a session that is cut off returns, and its keys go with the TTL",
+		Proves: []Promise{CloseUnreachedLeavesExpiry}, Needs: []string{Partition}, run: closeWhileCut,
+	},
+	{
+		Code: "S13", Name: "Lost is final, also when the connection is back",
+		Proves: []Promise{LostIsFinal}, Needs: []string{Partition}, run: lostIsFinal, Safety: true,
+	},
+	{
+		Code: "S14", Name: "two sessions of one handle are independent",
+		Proves: []Promise{SessionsAreIndependent}, Needs: []string{Expire}, run: twoSessions,
+	},
+	{
+		Code: "S15", Name: "safe-until is kept: no state outlasts it, and the store waits for it",
+		Proves: []Promise{SafeUntilIsKept}, Needs: []string{Partition}, run: safeUntil, Safety: true,
+	},
+	{
+		Code: "S16", Name: "a session outlives the context it was opened with",
+		Proves: []Promise{SessionOutlivesItsContext}, run: outlivesContext,
+	},
+	{
+		Code: "S17", Name: "Changed closes when the state changes",
+		Proves: []Promise{ChangedTells}, Needs: []string{Partition}, run: changedTells,
+	},
+	{
+		Code: "S18", Name: "a session that hears nothing is Suspended before it is Lost",
+		Proves: []Promise{SilenceSuspends}, Needs: []string{Partition}, run: silenceSuspends, Safety: true,
+	},
+}
+
+func uniqueIDs(t *test) {
+	seen := map[registry.SessionID]bool{}
+	for _, r := range []registry.Registry{t.a(), t.b()} {
+		for range t.n(500, 10) {
+			s := t.session(r)
+			require.NotEmpty(t, s.ID())
+			require.False(t, seen[s.ID()], "id %s is used twice", s.ID())
+			seen[s.ID()] = true
+			require.NoError(t, registry.CheckDir(registry.Key(s.ID())), "it can stand in a key")
+			require.NotContains(t, string(s.ID()), "/", "it is one segment")
+			require.NoError(t, s.Close(t.ctx))
+		}
+	}
+}
+
+func grantedTTL(t *test) {
+	a := t.a()
+	for _, ask := range []time.Duration{0, t.ttl, t.ttl + 1500*time.Millisecond, 2 * t.ttl, time.Minute} {
+		s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: ask})
+		if err != nil && ask == time.Minute {
+			continue // a store may have a maximum; it must not grant less in silence
+		}
+		require.NoError(t, err, "ask for %v", ask)
+		if ask == 0 {
+			ask = registry.DefaultSessionTTL
+		}
+		require.GreaterOrEqual(t, s.TTL(), ask)
+		_, until := s.State()
+		require.LessOrEqual(t, time.Until(until), s.TTL(), "safe-until is within the granted TTL")
+		require.NoError(t, s.Close(t.ctx))
+	}
+}
+
+func idleSession(t *test) {
+	s := t.session(t.a())
+	rev := t.own(t.a(), "~k", s)
+	t.pause(time.Duration(t.n(5, 2)) * s.TTL())
+	require.NoError(t, is(s, registry.SessionConnected))
+	require.NoError(t, s.Err())
+	t.holds(t.b(), registry.Alive(s.ID()), registry.At("~k", rev))
+}
+
+func restart(t *test) {
+	a, b := t.a(), t.b()
+	f := t.follow(b, "d")
+	s := t.session(a)
+	rev := t.own(a, "d/~o", s)
+	before := t.create(a, "d/k", "before")
+	f.converge(a)
+	t.store.Restart()
+	t.eventually(s.TTL(), "writes work again", func() error {
+		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("d/again", nil)}})
+		if errors.Is(err, registry.ErrConflict) { // an attempt before had come through
+			return nil
+		}
+		return err
+	})
+	after := t.do(a, registry.Set("d/k", before, []byte("after")))
+	require.Greater(t, after.Seq, rev.Seq, "the order of commits goes on")
+	t.eventually(s.TTL(), "the session is connected again", func() error { return is(s, registry.SessionConnected) })
+	t.holds(a, registry.Alive(s.ID()), registry.At("d/~o", rev))
+	f.converge(a)
+}
+
+// cutSession is a session on a machine of its own, with an owned key d/~name.
+type cutSession struct {
+	machine string
+	session registry.Session
+	key     registry.Key
+}
+
+func (t *test) cutSessions(n int) []cutSession {
+	t.Helper()
+	all := make([]cutSession, n)
+	for i := range all {
+		c := cutSession{machine: fmt.Sprintf("cut%d", i), key: registry.Key(fmt.Sprintf("d/~%d", i))}
+		r := t.handle(c.machine)
+		c.session = t.session(r)
+		t.own(r, c.key, c.session)
+		all[i] = c
+	}
+	return all
+}
+
+// lostInTime cuts sessions off at moments spread over the renewal cycle and asks, when
+// another client is told that the key is gone, whether the owner knows.
+func lostInTime(t *test) {
+	all := t.cutSessions(t.n(20, 4))
+	byKey := map[registry.Key]cutSession{}
+	for _, c := range all {
+		byKey[c.key] = c
+	}
+	f := t.follow(t.b(), "d")
+	f.converge(t.b())
+	for i, c := range all {
+		t.spawn(func(context.Context) error {
+			time.Sleep(time.Duration(i) * t.ttl / time.Duration(len(all)))
+			t.partition(c.machine, []Cut{Blackhole, Refuse}[i%2])
+			return nil
+		})
+	}
+	ctx := t.within(2*t.ttl + all[0].session.TTL() + slack)
+	for len(f.has) > 0 {
+		had := keysOfMap(f.has)
+		_, err := f.take(ctx)
+		require.NoError(t, err, "wait until all keys are gone")
+		for _, key := range had {
+			if _, still := f.has[key]; still {
+				continue
+			}
+			c := byKey[key]
+			st, until := c.session.State()
+			require.Equal(t, registry.SessionLost, st, "the state of the session of %s, which is gone; safe until %v ago", key, time.Since(until))
+			select {
+			case <-c.session.Lost():
+			default:
+				t.Fatalf("%s is gone, and Lost of its session is open", key)
+			}
+			require.ErrorIs(t, c.session.Err(), registry.ErrSessionLost)
+		}
+	}
+}
+
+func keysOfMap(m map[registry.Key]registry.Entry) []registry.Key {
+	keys := make([]registry.Key, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+func suspendedAndBack(t *test) {
+	a := t.a()
+	s := t.session(a)
+	id, rev := s.ID(), t.own(a, "~k", s)
+	for range t.n(3, 1) {
+		heal := t.partition("a", Refuse)
+		t.eventually(s.TTL(), "the session is suspended", func() error { return is(s, registry.SessionSuspended) })
+		require.NoError(t, s.Err(), "it may come back")
+		heal()
+		t.eventually(s.TTL(), "the session is connected again", func() error { return is(s, registry.SessionConnected) })
+		require.Equal(t, id, s.ID())
+		require.NoError(t, s.Err())
+		t.holds(t.b(), registry.Alive(id), registry.At("~k", rev))
+		if t.bubble {
+			t.pause(s.TTL())
+		}
+	}
+}
+
+func expiredIsLost(t *test) {
+	a := t.a()
+	s := t.session(a)
+	t.own(a, "~k", s)
+	t.store.Expire(s.ID())
+	t.closed(s.Lost(), s.TTL(), "Lost is closed")
+	require.NoError(t, is(s, registry.SessionLost))
+	require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
+	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("~k2", nil, s.ID())}})
+	require.ErrorIs(t, err, registry.ErrSessionLost)
+	t.absent(t.b(), "~k", "~k2")
+	require.NoError(t, s.Close(t.ctx), "closing it is still legal")
+	require.NoError(t, is(s, registry.SessionLost))
+}
+
+func lateGuardedWrite(t *test) {
+	a := t.a()
+	s := t.session(a)
+	rev := t.create(a, "record", "mine")
+	guarded := registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}, Then: []registry.Op{registry.Set("record", rev, []byte("late"))}}
+	t.store.Expire(s.ID())
+	t.refused(a, guarded, 0)
+	require.Equal(t, "mine", string(t.get(t.b(), "record").Value))
+	t.commit(t.b(), registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}, Then: []registry.Op{registry.Set("record", rev, []byte("taken over"))}})
+	t.refused(a, guarded, 0)
+}
+
+// ghosts has a session's writes arrive after its end: one that was held on its way, and
+// one that is sent when the owner has not heard.
+func ghosts(t *test) {
+	a, b := t.a(), t.b()
+	s := t.session(a)
+	t.create(a, "d/start", "")
+	release := t.store.HoldCommit("a")
+	held := make(chan error, 1)
+	t.spawn(func(ctx context.Context) error {
+		_, err := a.Txn(ctx, registry.Txn{
+			If:   []registry.Cond{registry.Alive(s.ID())},
+			Then: []registry.Op{registry.CreateOwned("d/~held", nil, s.ID()), registry.Create("d/held", nil)},
+		})
+		held <- err
+		return nil
+	})
+	t.settle(100 * time.Millisecond)
+	f := t.follow(b, "d")
+	f.next()
+	t.store.Expire(s.ID())
+	release()
+	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("d/~late", nil, s.ID())}})
+	require.ErrorIs(t, err, registry.ErrSessionLost)
+	t.closed(s.Lost(), s.TTL(), "Lost is closed")
+	_, err = a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("d/~later", nil, s.ID())}})
+	require.ErrorIs(t, err, registry.ErrSessionLost)
+	t.pause(s.TTL())
+	t.holds(b, registry.Dead(s.ID()))
+	t.absent(b, "d/~held", "d/held", "d/~late", "d/~later")
+	f.quiet(b, "d/mark")
+	require.Error(t, <-held)
+	require.NoError(t, is(s, registry.SessionLost))
+}
+
+func closedSession(t *test) {
+	a := t.a()
+	s := t.session(a)
+	changed := s.Changed()
+	t.own(a, "~k", s)
+	require.NoError(t, s.Close(t.ctx))
+	require.NoError(t, is(s, registry.SessionClosed))
+	require.ErrorIs(t, s.Err(), registry.ErrClosed)
+	for _, ch := range []<-chan struct{}{changed, s.Lost()} {
+		t.closed(ch, 0, "a closed session tells those who wait")
+	}
+	require.NoError(t, s.Close(t.ctx), "closing twice is legal")
+	t.pause(time.Duration(t.n(3, 0)) * s.TTL())
+	require.NoError(t, is(s, registry.SessionClosed))
+	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("~k", nil, s.ID())}})
+	require.ErrorIs(t, err, registry.ErrSessionLost)
+	t.absent(t.b(), "~k")
+}
+
+func closeWhileCut(t *test) {
+	a, b := t.a(), t.b()
+	s := t.session(a)
+	t.own(a, "~k", s)
+	t.partition("a", Blackhole)
+	start := time.Now()
+	err := s.Close(t.within(200 * time.Millisecond))
+	require.Error(t, err, "the store was not reached")
+	require.Less(t, time.Since(start), t.bound(200*time.Millisecond), "Close returned by its context")
+	require.NoError(t, is(s, registry.SessionClosed))
+	t.eventually(s.TTL(), "the key goes with the session's TTL", func() error {
+		_, err := b.Get(t.ctx, "~k", fresh)
+		if errors.Is(err, registry.ErrNotFound) {
+			return nil
+		}
+		return fmt.Errorf("get ~k: %w", err)
+	})
+	t.holds(b, registry.Dead(s.ID()))
+}
+
+func lostIsFinal(t *test) {
+	a := t.a()
+	s := t.session(a)
+	t.own(a, "~k", s)
+	heal := t.partition("a", Blackhole)
+	slow := s.Changed() // its reader looks when all is over
+	t.closed(s.Lost(), s.TTL(), "a session that is cut off is Lost")
+	err := s.Err()
+	require.ErrorIs(t, err, registry.ErrSessionLost)
+	heal()
+	t.eventually(s.TTL(), "the handle works again", func() error {
+		_, err := a.Get(t.ctx, "none", fresh)
+		if errors.Is(err, registry.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	t.pause(s.TTL() / 2)
+	t.closed(slow, 0, "a slow reader finds that the state has changed")
+	require.NoError(t, is(s, registry.SessionLost))
+	require.Equal(t, err, s.Err())
+	t.holds(t.b(), registry.Dead(s.ID()))
+	t.absent(t.b(), "~k")
+	_, err = a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("~k", nil, s.ID())}})
+	require.ErrorIs(t, err, registry.ErrSessionLost)
+	next := t.session(a) // a new one is another
+	require.NotEqual(t, s.ID(), next.ID())
+	t.own(a, "~k", next)
+	require.NoError(t, is(s, registry.SessionLost))
+}
+
+func twoSessions(t *test) {
+	a := t.a()
+	s1, s2, s3 := t.session(a), t.session(a), t.session(a)
+	for i, s := range []registry.Session{s1, s2, s3} {
+		t.own(a, registry.Key(fmt.Sprintf("~%d", i+1)), s)
+	}
+	require.NoError(t, s1.Close(t.ctx))
+	t.store.Expire(s2.ID())
+	t.closed(s2.Lost(), s2.TTL(), "Lost is closed")
+	t.absent(t.b(), "~1", "~2")
+	require.Equal(t, s3.ID(), t.get(t.b(), "~3").Owner)
+	require.NoError(t, is(s1, registry.SessionClosed))
+	require.NoError(t, is(s2, registry.SessionLost))
+	require.NoError(t, is(s3, registry.SessionConnected))
+	t.holds(a, registry.Dead(s1.ID()), registry.Dead(s2.ID()), registry.Alive(s3.ID()))
+	t.own(a, "~4", s3)
+}
+
+// safeUntil looks at a session all the time, while it is renewed and then cut off, and
+// at what the store has to say about it.
+func safeUntil(t *test) {
+	tolerance := time.Duration(0)
+	if !t.bubble {
+		tolerance = 100 * time.Millisecond // for a timer to fire on a busy machine
+	}
+	a, b := t.a(), t.b()
+	s := t.session(a)
+	cutAt := time.Now().Add(s.TTL())
+	_, first := s.State()
+	end := time.Now().Add(3*s.TTL() + slack)
+	cut, renewed := false, false
+	for {
+		require.True(t, time.Now().Before(end), "the session outlives its safe-until")
+		now := time.Now()
+		st, until := s.State()
+		if st == registry.SessionLost {
+			break
+		}
+		require.LessOrEqual(t, now.Sub(until), tolerance, "%v after safe-until", st)
+		require.LessOrEqual(t, time.Until(until), s.TTL(), "safe-until is counted from a renewal that was sent")
+		_, err := b.Txn(t.ctx, registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}})
+		if time.Now().Before(until) {
+			require.NoError(t, err, "the store has not ended it before safe-until")
+		}
+		renewed = renewed || until.After(first)
+		if !cut && now.After(cutAt) {
+			t.partition("a", Blackhole)
+			cut = true
+		}
+		t.pause(pollEvery)
+	}
+	require.True(t, cut, "it was not lost before it was cut off")
+	require.True(t, renewed, "renewals move safe-until")
+}
+
+func outlivesContext(t *test) {
+	a := t.a()
+	ctx, cancel := context.WithCancel(t.ctx)
+	s, err := a.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
+	require.NoError(t, err)
+	rev := t.own(a, "~k", s)
+	cancel()
+	t.pause(s.TTL() + s.TTL()/2)
+	require.NoError(t, is(s, registry.SessionConnected))
+	t.holds(t.b(), registry.Alive(s.ID()), registry.At("~k", rev))
+}
+
+func changedTells(t *test) {
+	s := t.session(t.a())
+	var seen []registry.SessionState
+	stop := t.spawn(func(ctx context.Context) error {
+		for range 20 { // not for ever: there are four changes
+			changed := s.Changed()
+			st := state(s)
+			seen = append(seen, st)
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		return errors.New("the channel of Changed is closed without a change")
+	})
+	t.settle(50 * time.Millisecond)
+	heal := t.partition("a", Refuse)
+	t.eventually(s.TTL(), "the session is suspended", func() error { return is(s, registry.SessionSuspended) })
+	t.settle(50 * time.Millisecond)
+	heal()
+	t.eventually(s.TTL(), "the session is connected again", func() error { return is(s, registry.SessionConnected) })
+	t.settle(50 * time.Millisecond)
+	require.NoError(t, s.Close(t.ctx))
+	t.settle(50 * time.Millisecond)
+	stop()
+	require.Equal(t, []registry.SessionState{
+		registry.SessionConnected, registry.SessionSuspended, registry.SessionConnected, registry.SessionClosed,
+	}, slices.Compact(seen), "a state may be seen twice: by the Changed before it and the one after")
+}
+
+func silenceSuspends(t *test) {
+	s := t.session(t.a())
+	t.partition("a", Blackhole)
+	t.eventually(s.TTL(), "the session is suspended", func() error { return is(s, registry.SessionSuspended) })
+	select {
+	case <-s.Lost():
+		t.Fatal("a suspended session is not lost yet")
+	default:
+	}
+	require.NoError(t, s.Err())
+	t.closed(s.Lost(), s.TTL(), "Lost is closed")
+	require.NoError(t, is(s, registry.SessionLost))
+}

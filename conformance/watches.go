@@ -1,0 +1,556 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+var watchCases = []Case{
+	{
+		Code: "W01", Name: "the first batch is a snapshot of what exists, also of nothing",
+		Proves: []Promise{SnapshotFirst}, run: snapshotFirst, Safety: true,
+	},
+	{
+		Code: "W02", Name: "creates, sets and deletes arrive",
+		Proves: []Promise{WatchFollowsChanges, LastStateArrives}, run: changesArrive, Safety: true,
+	},
+	{
+		Code: "W03", Name: "a watch tells of the children of its directory only",
+		Proves: []Promise{WatchIsOneLevel}, run: watchOneLevel,
+	},
+	{
+		Code: "W04", Name: "watchers of one directory are independent",
+		Proves: []Promise{WatchFollowsChanges}, run: independentWatchers,
+	},
+	{
+		Code: "W05", Name: "Next ends with its context, and the watcher lives on",
+		Proves: []Promise{NextEndsWithItsContext}, run: nextContext,
+	},
+	{
+		Code: "W06", Name: "a reader that sleeps holds up no writer and finds the last state",
+		Proves: []Promise{SlowReaderBlocksNoWriter, LastStateArrives}, run: sleepingReader,
+	},
+	{
+		Code: "W07", Name: "what changed while the connection was gone is caught up",
+		Proves: []Promise{WatchOutlivesConnections, LastStateArrives}, Needs: []string{Partition}, run: changedWhileAway, Safety: true,
+	},
+	{
+		Code: "W08", Name: "history that the store has forgotten is no error, but a snapshot",
+		Proves: []Promise{WatchOutlivesConnections}, Needs: []string{Compact, Partition}, run: compactedWhileAway,
+	},
+	{
+		Code: "W09", Name: "a delete while the connection was gone is noticed",
+		Proves: []Promise{WatchOutlivesConnections, LastStateArrives}, Needs: []string{Partition}, run: deletedWhileAway, Safety: true,
+	},
+	{
+		Code: "W10", Name: "a key that was made again arrives with its new Created",
+		Proves: []Promise{WatchTellsEntriesWhole}, run: recreatedArrives,
+	},
+	{
+		Code: "W13", Name: "a directory that never was can be watched",
+		Proves: []Promise{DirNeedNotExist}, run: watchNothing,
+	},
+	{
+		Code: "W14", Name: "watching and closing leaves no goroutine behind",
+		Proves: []Promise{WatcherCloseFreesAll}, run: watchersLeakNothing,
+	},
+	{
+		Code: "W16", Name: "an event is prompt, also right after a watch began",
+		Proves: []Promise{EventsArePrompt}, run: eventsArePrompt,
+	},
+	{
+		Code: "W17", Name: "batches are the reader's to keep",
+		Proves: []Promise{BatchesBelongToTheReader}, run: batchesAreCopies,
+	},
+	{
+		Code: "W18", Name: "never an older state after a newer",
+		Proves: []Promise{NeverOlderAfterNewer}, Needs: []string{Partition}, run: orderUnderFire, Safety: true,
+	},
+	{
+		Code: "W19", Name: "a batch has each key once, sorted, and nothing newer than its Rev",
+		Proves: []Promise{BatchesAreSorted, BatchRevBoundsChanges}, run: batchForm,
+	},
+	{
+		Code: "W20", Name: "a watch begun under fire misses nothing",
+		Proves: []Promise{SnapshotFirst, WatchFollowsChanges}, run: beginUnderFire, Safety: true,
+	},
+	{
+		Code: "W21", Name: "a watcher ends with the context of Watch",
+		Proves: []Promise{WatchEndsWithItsContext}, run: watchContext,
+	},
+	{
+		Code: "W22", Name: "Close ends a watcher, wakes its reader, and is legal twice",
+		Proves: []Promise{WatcherCloseWakesNext}, run: watcherClose,
+	},
+	{
+		Code: "W23", Name: "the keys of one commit arrive, whatever their number",
+		Proves: []Promise{LastStateArrives}, run: wideCommit,
+	},
+}
+
+func snapshotFirst(t *test) {
+	a, b := t.a(), t.b()
+	f := t.follow(b, "d")
+	first := f.next()
+	require.Equal(t, registry.Snapshot, first.Kind)
+	require.Empty(t, first.Puts)
+
+	for i := range 5 {
+		t.create(a, registry.Key(fmt.Sprintf("d/k%d", i)), strconv.Itoa(i))
+	}
+	for _, r := range []registry.Registry{a, b} {
+		require.NoError(t, catchUp(t, r, "d"))
+		f := t.follow(r, "d")
+		first := f.next()
+		require.Equal(t, registry.Snapshot, first.Kind)
+		require.Len(t, first.Puts, 5)
+		require.True(t, f.equals(t.list(a, "d")), "it holds what exists: %v", f.values())
+	}
+}
+
+// catchUp makes a handle see what others wrote, by a fresh read.
+func catchUp(t *test, r registry.Registry, dir registry.Key) error {
+	_, err := r.List(t.ctx, dir, fresh)
+	return err
+}
+
+func changesArrive(t *test) {
+	a, b := t.a(), t.b()
+	f := t.follow(b, "d")
+	f.next()
+	for i := range t.n(50, 20) {
+		key := registry.Key(fmt.Sprintf("d/k%d", i%7))
+		rev := t.create(a, key, "created")
+		f.upTo(key, "created")
+		require.Equal(t, rev, f.has[key].Modified)
+		rev = t.do(a, registry.Set(key, rev, []byte("set")))
+		f.upTo(key, "set")
+		t.do(a, registry.Delete(key, rev))
+		f.until("it is gone", func() bool { return len(f.has) == 0 })
+	}
+}
+
+func watchOneLevel(t *test) {
+	a := t.a()
+	dir := t.create(a, "d", "the directory's own key")
+	f := t.follow(t.b(), "d")
+	f.next()
+	require.Empty(t, f.has)
+	t.create(a, "d/sub/k", "a grandchild")
+	t.create(a, "dd/k", "a neighbour's child")
+	t.create(a, "d-/k", "a neighbour's child")
+	t.create(a, "k", "a neighbour")
+	t.do(a, registry.Set("d", dir, []byte("again")))
+	f.quiet(a, "d/mark")
+	root := t.follow(a, "")
+	root.converge(a)
+	require.Len(t, root.has, 2)
+}
+
+func independentWatchers(t *test) {
+	a := t.a()
+	var all []*follower
+	for range 5 {
+		all = append(all, t.follow(a, "d"))
+	}
+	all = append(all, t.follow(t.b(), "d"), t.follow(a, "d/sub"))
+	for _, f := range all {
+		f.next()
+	}
+	for i := range 10 {
+		t.create(a, registry.Key(fmt.Sprintf("d/k%d", i)), "")
+		t.create(a, registry.Key(fmt.Sprintf("d/sub/k%d", i)), "")
+		if i == 5 { // one leaves, and the rest go on
+			require.NoError(t, all[0].w.Close())
+			all = all[1:]
+		}
+	}
+	for _, f := range all {
+		f.converge(a)
+		require.Len(t, f.has, 10)
+	}
+}
+
+func nextContext(t *test) {
+	a := t.a()
+	f := t.follow(a, "d")
+	f.next()
+	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Millisecond)
+	defer cancel()
+	_, err := f.take(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	ended, cancel := context.WithCancel(t.ctx)
+	cancel()
+	_, err = f.take(ended)
+	require.ErrorIs(t, err, context.Canceled)
+	t.create(a, "d/k", "v")
+	f.upTo("d/k", "v")
+}
+
+func sleepingReader(t *test) {
+	a := t.a()
+	f := t.follow(t.b(), "d")
+	f.next()
+	revs := make([]registry.Rev, 10)
+	for i := range t.n(30_000, 1_000) {
+		key := registry.Key(fmt.Sprintf("d/k%d", i%10))
+		op := registry.Create(key, strconv.AppendInt(nil, int64(i), 10))
+		if i >= 10 {
+			op = registry.Set(key, revs[i%10], op.Value)
+		}
+		revs[i%10] = t.do(a, op)
+	}
+	t.do(a, registry.Delete("d/k3", revs[3]))
+	f.converge(a)
+	require.Len(t, f.has, 9)
+}
+
+// away cuts b off, lets change happen, and returns when b follows again.
+func (f *follower) away(machine string, change func()) {
+	f.t.Helper()
+	heal := f.t.partition(machine, Refuse)
+	change()
+	heal()
+	f.converge(f.t.a())
+}
+
+func changedWhileAway(t *test) {
+	a := t.a()
+	f := t.follow(t.b(), "d")
+	f.next()
+	kept := t.create(a, "d/kept", "0")
+	made := t.create(a, "d/again", "0")
+	f.converge(a)
+	f.away("b", func() {
+		kept = t.do(a, registry.Set("d/kept", kept, []byte("1")))
+		t.do(a, registry.Delete("d/again", made))
+		made = t.create(a, "d/again", "1")
+		rev := t.create(a, "d/passing", "")
+		t.do(a, registry.Delete("d/passing", rev))
+		rev = t.create(a, "d/twice", "0")
+		t.do(a, registry.Delete("d/twice", rev))
+		t.create(a, "d/twice", "1")
+	})
+	require.Len(t, f.has, 3)
+	require.Equal(t, made, f.has["d/again"].Created)
+	t.do(a, registry.Set("d/kept", kept, []byte("2")))
+	f.upTo("d/kept", "2") // it goes on as before
+}
+
+func deletedWhileAway(t *test) {
+	a := t.a()
+	f := t.follow(t.b(), "d")
+	rev := t.create(a, "d/k", "v")
+	t.create(a, "d/stays", "v")
+	f.converge(a)
+	f.away("b", func() { t.do(a, registry.Delete("d/k", rev)) })
+	require.Len(t, f.has, 1)
+	f.quiet(a, "d/mark")
+}
+
+func compactedWhileAway(t *test) {
+	a := t.a()
+	f := t.follow(t.b(), "d")
+	rev := t.create(a, "d/k", "0")
+	gone := t.create(a, "d/gone", "0")
+	f.converge(a)
+	f.away("b", func() {
+		for i := range 20 {
+			rev = t.do(a, registry.Set("d/k", rev, strconv.AppendInt(nil, int64(i), 10)))
+		}
+		t.do(a, registry.Delete("d/gone", gone))
+		t.store.Compact()
+		rev = t.do(a, registry.Set("d/k", rev, []byte("after")))
+	})
+	require.Equal(t, "after", string(f.has["d/k"].Value))
+	t.store.Compact() // under a watcher that is up to date
+	t.do(a, registry.Set("d/k", rev, []byte("end")))
+	f.upTo("d/k", "end")
+}
+
+func recreatedArrives(t *test) {
+	a := t.a()
+	s := t.session(a)
+	f := t.follow(t.b(), "d")
+	f.next()
+	for range 5 {
+		rev := t.create(a, "d/k", "same")
+		t.own(a, "d/~o", s)
+		f.converge(a) // compares whole entries: Created, Modified, Owner and Txn too
+		require.Equal(t, rev, f.has["d/k"].Created)
+		require.Equal(t, s.ID(), f.has["d/~o"].Owner)
+		t.do(a, registry.Delete("d/k", rev), registry.Delete("d/~o", f.has["d/~o"].Modified))
+		f.converge(a)
+	}
+}
+
+func watchNothing(t *test) {
+	a := t.a()
+	f := t.follow(t.b(), "never/was/there")
+	require.Empty(t, f.next().Puts)
+	rev := t.create(a, "never/was/there/k", "1")
+	f.upTo("never/was/there/k", "1")
+	t.do(a, registry.Delete("never/was/there/k", rev)) // empty again
+	f.converge(a)
+	t.create(a, "never/was", "in between")
+	t.create(a, "never/was/there/k", "2")
+	f.upTo("never/was/there/k", "2")
+}
+
+func watchersLeakNothing(t *test) {
+	a := t.a()
+	t.create(a, "d/k", "v")
+	t.follow(a, "d").next() // what the first watch starts may stay until Close
+	t.settle(100 * time.Millisecond)
+	before := countGoroutines(t)
+	for i := range t.n(1000, 200) {
+		w, err := a.Watch(t.ctx, "d", registry.WatchOptions{})
+		require.NoError(t, err)
+		if i%2 == 0 {
+			_, err = w.Next(t.ctx)
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Close())
+	}
+	t.eventually(0, "goroutines of closed watchers end", func() error {
+		t.settle(0)
+		if n := countGoroutines(t); n > before+3 {
+			return fmt.Errorf("%d goroutines, %d before", n, before)
+		}
+		return nil
+	})
+}
+
+func eventsArePrompt(t *test) {
+	const atMost = 50 * time.Millisecond
+	a, b := t.a(), t.b()
+	var late []time.Duration
+	for i := range 11 {
+		dir := registry.Key(fmt.Sprintf("d%d", i))
+		rev := t.create(a, dir.Join("k"), "0")
+		f := t.follow(b, dir)
+		f.next()
+		for j := range 3 {
+			value := strconv.Itoa(j + 1)
+			rev = t.do(a, registry.Set(dir.Join("k"), rev, []byte(value)))
+			start := time.Now()
+			f.upTo(dir.Join("k"), value)
+			late = append(late, time.Since(start))
+		}
+	}
+	slices.Sort(late)
+	require.LessOrEqual(t, late[len(late)/2], atMost, "the median of %v", late)
+}
+
+func batchesAreCopies(t *test) {
+	a := t.a()
+	rev := t.create(a, "d/k", "value")
+	f, g := t.follow(a, "d"), t.follow(a, "d")
+	first := f.next()
+	clear(first.Puts[0].Value)
+	require.Equal(t, "value", string(t.get(a, "d/k").Value))
+	require.Equal(t, "value", string(g.next().Puts[0].Value), "another watcher's")
+
+	rev = t.do(a, registry.Set("d/k", rev, []byte("second")))
+	second := f.next()
+	kept := registry.Batch{Kind: second.Kind, Rev: second.Rev, Puts: slices.Clone(second.Puts)}
+	kept.Puts[0].Value = slices.Clone(second.Puts[0].Value)
+	t.do(a, registry.Set("d/k", rev, []byte("third!")))
+	f.upTo("d/k", "third!")
+	require.Equal(t, kept.Puts, second.Puts, "a later batch leaves it alone")
+	clear(second.Puts[0].Value)
+	require.Equal(t, "third!", string(t.get(a, "d/k").Value))
+}
+
+// orderUnderFire holds every batch against the contract while several write, keys come
+// and go, and the reader's connection breaks.
+func orderUnderFire(t *test) {
+	f := t.follow(t.b(), "d")
+	var stops []func()
+	for i, machine := range []string{"a", "c"} {
+		r := t.handle(machine)
+		stops = append(stops, t.spawn(func(ctx context.Context) error { return churn(ctx, r, "d", i) }))
+	}
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	stopReading := t.spawn(func(context.Context) error {
+		for {
+			if _, err := f.take(ctx); err != nil {
+				done <- err
+				return nil
+			}
+		}
+	})
+	for range t.n(10, 3) {
+		t.pause(50 * time.Millisecond)
+		heal := t.partition("b", Refuse)
+		t.pause(20 * time.Millisecond)
+		heal()
+	}
+	t.pause(50 * time.Millisecond)
+	for _, stop := range stops {
+		stop()
+	}
+	cancel()
+	stopReading()
+	require.ErrorIs(t, <-done, context.Canceled, "the reader saw nothing that breaks the contract")
+	f.converge(t.a())
+	require.Greater(t, f.batches, 5, "it was told of changes as they came")
+}
+
+// churn creates, sets and deletes keys of dir until ctx ends.
+func churn(ctx context.Context, r registry.Registry, dir registry.Key, seed int) error {
+	for i := seed; ; i++ {
+		key := dir.Join("k" + strconv.Itoa(i%5))
+		e, err := r.Get(ctx, key, registry.ReadOptions{})
+		op := registry.Create(key, strconv.AppendInt(nil, int64(i), 10))
+		switch {
+		case errors.Is(err, registry.ErrNotFound):
+		case err != nil:
+			return err
+		case i%4 == 3:
+			op = registry.Delete(key, e.Modified)
+		default:
+			op = registry.Set(key, e.Modified, op.Value)
+		}
+		if _, err = r.Txn(ctx, registry.Txn{Then: []registry.Op{op}}); err != nil && !errors.Is(err, registry.ErrConflict) {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func batchForm(t *test) {
+	a := t.a()
+	f := t.follow(t.b(), "d")
+	f.next()
+	var creates, deletes []registry.Op
+	for _, name := range []string{"m", "b", "z", "a", "Q", "0", "_"} {
+		creates = append(creates, registry.Create(registry.Join("d", name), nil))
+	}
+	for range 3 {
+		made := t.do(a, creates...)
+		f.converge(a) // every batch is checked as it is taken
+		require.GreaterOrEqual(t, f.rev.Seq, made.Seq)
+		deletes = nil
+		for _, op := range creates {
+			deletes = append(deletes, registry.Delete(op.Key, made))
+		}
+		t.do(a, deletes...)
+		f.converge(a)
+	}
+	rev := t.create(a, "d/k", "0") // many changes of a key while nobody reads
+	for i := range 10 {
+		rev = t.do(a, registry.Set("d/k", rev, strconv.AppendInt(nil, int64(i), 10)))
+	}
+	f.converge(a)
+}
+
+func beginUnderFire(t *test) {
+	a, b := t.a(), t.b()
+	stop := t.spawn(func(ctx context.Context) error { return churn(ctx, a, "d", 0) })
+	t.pause(10 * time.Millisecond)
+	var all []*follower
+	for range t.n(20, 10) {
+		l, err := b.List(t.ctx, "d", fresh)
+		require.NoError(t, err)
+		f := t.follow(b, "d")
+		first := f.next()
+		require.GreaterOrEqual(t, first.Rev.Seq, l.Rev.Seq, "the snapshot is not older than what was read before")
+		all = append(all, f)
+		t.pause(3 * time.Millisecond)
+	}
+	stop()
+	for _, f := range all {
+		f.converge(b)
+	}
+}
+
+func watchContext(t *test) {
+	a := t.a()
+	ctx, cancel := context.WithCancel(t.ctx)
+	w, err := a.Watch(ctx, "d", registry.WatchOptions{})
+	require.NoError(t, err)
+	defer w.Close()
+	_, err = w.Next(t.ctx)
+	require.NoError(t, err)
+	woken := make(chan error, 1)
+	t.spawn(func(ctx context.Context) error {
+		_, err := w.Next(ctx)
+		woken <- err
+		return nil
+	})
+	t.settle(50 * time.Millisecond)
+	cancel()
+	select {
+	case err := <-woken:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(slack):
+		t.Fatal("Next still waits after the context of Watch ended")
+	}
+	_, err = w.Next(t.ctx)
+	require.Error(t, err, "the watcher has ended for good")
+	other := t.follow(a, "d")
+	other.next() // others have not
+}
+
+func watcherClose(t *test) {
+	a := t.a()
+	w, err := a.Watch(t.ctx, "d", registry.WatchOptions{})
+	require.NoError(t, err)
+	_, err = w.Next(t.ctx)
+	require.NoError(t, err)
+	woken := make(chan error, 1)
+	t.spawn(func(ctx context.Context) error {
+		_, err := w.Next(ctx)
+		woken <- err
+		return nil
+	})
+	t.settle(50 * time.Millisecond)
+	require.NoError(t, w.Close())
+	select {
+	case err := <-woken:
+		require.ErrorIs(t, err, registry.ErrClosed)
+	case <-time.After(slack):
+		t.Fatal("Next still waits after Close")
+	}
+	require.NoError(t, w.Close())
+	t.create(a, "d/k", "v")
+	_, err = w.Next(t.ctx)
+	require.ErrorIs(t, err, registry.ErrClosed, "nothing is delivered after Close")
+}
+
+func wideCommit(t *test) {
+	a := t.a()
+	f := t.follow(t.b(), "d")
+	f.next()
+	n := registry.PortableLimits.TxnItems
+	creates := make([]registry.Op, n)
+	for i := range creates {
+		creates[i] = registry.Create(registry.Key(fmt.Sprintf("d/k%02d", i)), nil)
+	}
+	rev := t.do(a, creates...)
+	f.converge(a)
+	require.Len(t, f.has, n)
+	sets := make([]registry.Op, n)
+	for i, op := range creates {
+		sets[i] = registry.Set(op.Key, rev, []byte("set"))
+	}
+	rev = t.do(a, sets...)
+	f.converge(a)
+	for i, op := range creates {
+		sets[i] = registry.Delete(op.Key, rev)
+	}
+	t.do(a, sets...)
+	f.converge(a)
+	require.Empty(t, f.has)
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package onecpu
+
+const raceEnabled = false

@@ -1,0 +1,37 @@
+package onecpu
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestHold_LastsUntilAllHaveReleased(t *testing.T) {
+	want := runtime.GOMAXPROCS(0)
+	held := want
+	if raceEnabled {
+		held = 1
+	}
+	first, second := Hold(), Hold()
+	assert.Equal(t, held, runtime.GOMAXPROCS(0))
+	first()
+	assert.Equal(t, held, runtime.GOMAXPROCS(0))
+	second()
+	assert.Equal(t, want, runtime.GOMAXPROCS(0))
+}
+
+// Without Hold this ends the process now and then, under the race detector.
+func TestHold_LetsTimersOfABubbleFireTogether(t *testing.T) {
+	defer Hold()()
+	synctest.Test(t, func(*testing.T) {
+		for range 20 {
+			for range 2000 {
+				go func() { <-time.After(0) }() // who receives runs the timer
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}

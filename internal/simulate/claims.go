@@ -1,0 +1,238 @@
+package simulate
+
+import (
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// claimed judges a write of an incarnation's record of a job.
+func (o *Observer) claimed(c *memory.Commit, op *registry.Op, j *jobState, inc string) {
+	rec, err := decode[claimsRecord](op.Value)
+	if err != nil {
+		o.violate(1, j, "claims of %s: %v", inc, err)
+		return
+	}
+	old := j.claims[inc]
+	if old == nil {
+		old = &claimsRecord{}
+	}
+	j.claims[inc] = rec
+	if s := o.session(inc); s == nil || s.client != c.Client {
+		o.violate(1, j, "%s wrote the claims of %s", c.Client, inc)
+	}
+	was, is := runsOf(old.Running), runsOf(rec.Running)
+	for n, r := range was {
+		if is[n] != r {
+			o.completed(j, n, inc, r)
+		}
+	}
+	first := 0 // claims of fires at their first attempt
+	for n, r := range is {
+		if was[n] == r {
+			continue
+		}
+		o.claim(c, j, n, inc, r)
+		if r.Attempt == 1 && r.Trigger == 0 {
+			first++
+		}
+	}
+	o.settle(j, inc, rec, is, first, rec.Counts.Skipped-old.Counts.Skipped)
+}
+
+func runsOf(groups []runGroup) map[int]run {
+	if len(groups) == 0 {
+		return nil
+	}
+	out := make(map[int]run, 8)
+	for _, g := range groups {
+		g.Shards.all(func(n int) { out[n] = g.run })
+	}
+	return out
+}
+
+// completed takes note of a run that has left its record.
+func (o *Observer) completed(j *jobState, n int, inc string, r run) {
+	sh := j.shard(n)
+	delete(sh.running, inc)
+	if sh.orphan != nil && sh.orphan.run == r {
+		sh.orphan = nil // it was reported just in time
+	}
+	o.report.Completed++
+	j.ends++
+}
+
+// claim judges a run that has come into a record.
+func (o *Observer) claim(c *memory.Commit, j *jobState, n int, inc string, r run) {
+	sh := j.shard(n)
+	s := o.session(inc)
+	o.report.Claims++
+	j.counts.Claimed++
+	if s == nil || s.ended {
+		o.violate(1, j, "shard %d: %s, whose session has ended, claimed %s", n, inc, r)
+		return
+	}
+	s.run = true
+	for other, running := range sh.running {
+		if other != inc && o.alive(other) {
+			o.violate(1, j, "shard %d: %s claimed %s while %s runs %s", n, inc, r, other, running)
+		}
+	}
+	key := attempt{r.work(), r.Attempt}
+	if before := sh.attempts[key]; before != nil {
+		o.violate(1, j, "shard %d: %s was claimed by %s with fence %d and again by %s with %d",
+			n, r, before.incarnation, before.fence, inc, c.Rev.Seq)
+	}
+	if c.Rev.Seq <= sh.fence {
+		o.violate(6, j, "shard %d: fence %d of %s follows %d", n, c.Rev.Seq, r, sh.fence)
+	}
+	sh.attempts[key] = &claimState{incarnation: inc, session: s, fence: c.Rev.Seq}
+	sh.running[inc], sh.fence = r, c.Rev.Seq
+	o.inOrder(j, n, r)
+	o.allowed(j, n, inc, r)
+}
+
+// inOrder judges what a claimed run follows.
+func (o *Observer) inOrder(j *jobState, n int, r run) {
+	sh := j.shard(n)
+	switch lost := sh.orphan; {
+	case lost != nil:
+		if r.work() != lost.work() || r.Attempt != lost.Attempt+1 {
+			o.violate(3, j, "shard %d: %s was claimed, but %s of an ended session comes first", n, r, lost.run)
+			return
+		}
+		sh.orphan = nil
+		o.report.Reruns++
+		o.report.rerunAfter(instantOf(o.now) - lost.since)
+	case r.Attempt != 1:
+		o.violate(3, j, "shard %d: %s was claimed, but no session ended with the attempt before", n, r)
+	}
+}
+
+// allowed judges a claimed run by the plan.
+func (o *Observer) allowed(j *jobState, n int, inc string, r run) {
+	if j.plan == nil || j.plan.owner(n) != inc {
+		o.violate(4, j, "shard %d: %s claimed %s and does not own it", n, inc, r)
+	}
+	e := j.epoch(r.Gen)
+	if e == nil {
+		o.violate(8, j, "shard %d: %s was claimed, and there is no such generation", n, r)
+		return
+	}
+	if n >= e.Def.Shards {
+		o.violate(8, j, "shard %d: %s was claimed, which has %d shards", n, r, e.Def.Shards)
+	}
+	if w := j.works[r.work()]; w == nil {
+		j.works[r.work()] = &workState{gen: r.Gen, total: e.Def.Shards}
+	} else if w.gen != r.Gen || w.total != e.Def.Shards {
+		o.violate(8, j, "shard %d: %s has %d shards; other shards claimed it of generation %d with %d",
+			n, r, e.Def.Shards, w.gen, w.total)
+	}
+	if r.Trigger > 0 {
+		if left := j.triggers[r.Trigger] &^ (1 << n); left != 0 {
+			j.triggers[r.Trigger] = left
+		} else {
+			delete(j.triggers, r.Trigger)
+		}
+		return
+	}
+	if r.Attempt > 1 {
+		return // it was judged when it was claimed first
+	}
+	if instantOf(o.now) < r.Fire {
+		o.violate(2, j, "shard %d: %s was claimed %v before its time", n, r, (r.Fire - instantOf(o.now)).duration())
+	}
+	if due, err := e.fires(r.Fire-1, r.Fire); err != nil || due != 1 {
+		o.violate(2, j, "shard %d: %s was claimed, which is none of the fires of the schedule (%v)", n, r, err)
+	}
+	if !r.Missed {
+		o.report.lateness(instantOf(o.now) - r.Fire)
+	} else {
+		o.report.Missed++
+	}
+}
+
+// settle judges how a record moves the watermarks of its owner's shards on: every fire that
+// is passed must be claimed, or counted as skipped and rightly so.
+func (o *Observer) settle(j *jobState, inc string, rec *claimsRecord, is map[int]run, first, skipped int) {
+	passed := 0
+	for _, g := range rec.Marks {
+		g.Shards.all(func(n int) {
+			sh := j.shard(n)
+			if g.Gen < sh.gen || g.Gen == sh.gen && g.Fire <= sh.settled {
+				return
+			}
+			due, err := j.due(n, sh.gen, sh.settled, g.Gen, g.Fire)
+			if err != nil {
+				o.violate(2, j, "shard %d: %v", n, err)
+			}
+			claimed := 0
+			if r, ok := is[n]; ok && r.Trigger == 0 && r.Attempt == 1 && r.Gen == g.Gen && r.Fire == g.Fire {
+				claimed = 1
+			}
+			o.skipped(j, n, g, due, claimed)
+			passed += due
+			sh.gen, sh.settled = g.Gen, g.Fire
+		})
+	}
+	if passed != first+skipped {
+		o.violate(2, j, "%s passed %d fires, of which it claimed %d and counted %d as skipped", inc, passed, first, skipped)
+	}
+	o.report.Skipped += skipped
+	j.counts.Skipped += skipped
+}
+
+// due returns how many fires of a shard there are after one point of its history up to
+// and including another.
+func (j *jobState) due(n, gen int, after instant, toGen int, through instant) (int, error) {
+	sum := 0
+	for i := range j.epochs {
+		e := &j.epochs[i]
+		if e.Gen < gen || e.Gen > toGen || n >= e.Def.Shards {
+			continue
+		}
+		from, to := instant(0), through
+		if e.Gen == gen {
+			from = after
+		}
+		if e.Gen < toGen {
+			to = e.Until - 1
+		}
+		due, err := e.fires(from, to)
+		if err != nil {
+			return 0, err
+		}
+		sum += due
+	}
+	return sum, nil
+}
+
+// skipped judges by the misfire policy that due fires of a shard were passed by, the last
+// of them g.Fire, and claimed of them claimed.
+func (o *Observer) skipped(j *jobState, n int, g markGroup, due, claimed int) {
+	e := j.epoch(g.Gen)
+	if e == nil || due <= claimed {
+		return
+	}
+	now := instantOf(o.now)
+	if e.Def.OnMisfire == "skip missed" {
+		if claimed == 0 && now <= g.Fire.add(misfireGrace) {
+			o.violate(2, j, "shard %d: fire %v was skipped as missed %v after its time", n, g.Fire, (now - g.Fire).duration())
+		}
+		return
+	}
+	sh := j.shard(n)
+	if claimed == 0 {
+		o.violate(2, j, "shard %d: %d fires up to %v were passed by and none was claimed, against %q", n, due, g.Fire, e.Def.OnMisfire)
+		return
+	}
+	if sh.gen != g.Gen {
+		return // those of an earlier definition count for themselves
+	}
+	all, err := e.fires(sh.settled, now)
+	if err == nil && due-claimed > max(0, all-e.Def.limit()) {
+		o.violate(2, j, "shard %d: %d of %d fires were skipped, against %q", n, due-claimed, all, e.Def.OnMisfire)
+	}
+}
+
+// misfireGrace is how late a fire may be at most to count as on time.
+const misfireGrace = 1e9 // 1 s

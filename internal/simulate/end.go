@@ -1,0 +1,97 @@
+package simulate
+
+import (
+	"slices"
+	"time"
+)
+
+// Settled judges a fleet after which nothing has befallen for a while, at a moment when
+// no fire has been due for slack.
+func (o *Observer) Settled(now time.Time, slack time.Duration) {
+	o.now = now
+	for _, j := range o.jobs {
+		if j.plan == nil {
+			continue
+		}
+		o.nothingOwed(j, instantOf(now.Add(-slack)))
+		o.evenlyOwned(j)
+	}
+}
+
+// nothingOwed judges that all that fell due has been claimed or skipped.
+func (o *Observer) nothingOwed(j *jobState, due instant) {
+	for n, sh := range j.shards {
+		if sh.orphan != nil {
+			o.violate(3, j, "shard %d: %s, in flight at %v, was never claimed again", n, sh.orphan.run, sh.orphan.since)
+		}
+		last := j.epochs[len(j.epochs)-1].Gen
+		missing, err := j.due(n, sh.gen, sh.settled, last, due)
+		if err != nil || missing > 0 {
+			o.violate(2, j, "shard %d: %d fires after %v of generation %d were neither claimed nor skipped (%v)",
+				n, missing, sh.settled, sh.gen, err)
+		}
+		all, _ := j.due(n, 0, 0, last, due)
+		o.report.Due += all
+	}
+	for number, left := range j.triggers {
+		o.violate(2, j, "trigger %d was never claimed for %d shards", number, left.len())
+	}
+}
+
+// evenlyOwned judges that every shard has an owner, that none moves, and that nobody who
+// may have shards has two fewer than another.
+func (o *Observer) evenlyOwned(j *jobState) {
+	able := map[string]int{}
+	for inc, m := range o.members {
+		if o.alive(inc) && !m.Draining && slices.Contains(m.Jobs, j.name) {
+			able[inc] = 0
+		}
+	}
+	total := 0
+	for i := range j.plan.Epochs {
+		total = max(total, j.plan.Epochs[i].Def.Shards)
+	}
+	for n := range total {
+		inc := j.plan.owner(n)
+		if _, ok := able[inc]; !ok {
+			o.violate(5, j, "shard %d has the owner %q, who is none of those who may", n, inc)
+			continue
+		}
+		able[inc]++
+	}
+	if j.plan.Frozen != 0 {
+		o.violate(5, j, "%d shards are still moving", j.plan.Frozen.len())
+	}
+	if len(able) == 0 {
+		return
+	}
+	least, most := total, 0
+	for _, n := range able {
+		least, most = min(least, n), max(most, n)
+	}
+	if most-least > 1 {
+		o.violate(5, j, "one instance has %d shards and another %d", most, least)
+	}
+}
+
+// Counted judges, when nothing runs any more, that the records' own counts are those of
+// what has happened.
+func (o *Observer) Counted() {
+	for _, j := range o.jobs {
+		if j.plan == nil {
+			continue
+		}
+		sum := j.plan.Counts
+		for _, c := range j.claims {
+			sum = sum.plus(c.Counts)
+		}
+		want := j.counts
+		want.Succeeded, want.Failed = sum.Succeeded, sum.Failed
+		if sum != want {
+			o.violate(2, j, "the records count %+v; it was %+v", sum, want)
+		}
+		if sum.Succeeded+sum.Failed != j.ends {
+			o.violate(2, j, "the records count %d and %d ends; there were %d", sum.Succeeded, sum.Failed, j.ends)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// Fault is a kind of fault.
+type Fault string
+
+// The kinds of faults.
+const (
+	Crash        Fault = "crash"            // the process is gone; another comes some time later
+	Leave        Fault = "leave"            // it goes in good order; another comes
+	Partition    Fault = "partition"        // it is cut off, for shorter or longer than its session lasts
+	LoseRequests Fault = "requests lost"    // one way, for a while
+	LoseReplies  Fault = "replies lost"     // one way, for a while
+	LostRequest  Fault = "lost request"     // of the next few transactions
+	LostReply    Fault = "lost reply"       // to the next few transactions
+	HeldCommit   Fault = "held commit"      // the next few transactions arrive much later
+	Expire       Fault = "expired session"  // of a live process
+	Starve       Fault = "starved session"  // it is not renewed
+	HoldWatch    Fault = "held watch"       // events come much later
+	Delay        Fault = "delay"            // messages take long
+	PauseServer  Fault = "server paused"    // it answers nobody for a while
+	Restart      Fault = "server restarted" // all connections break
+)
+
+// odds is how often each kind strikes, relative to the others.
+var odds = []struct {
+	Fault
+	weight int
+}{
+	{Crash, 20},
+	{Leave, 8},
+	{Partition, 16},
+	{LoseRequests, 6},
+	{LoseReplies, 6},
+	{LostRequest, 8},
+	{LostReply, 10},
+	{HeldCommit, 8},
+	{Expire, 5},
+	{Starve, 3},
+	{HoldWatch, 8},
+	{Delay, 5},
+	{PauseServer, 1},
+	{Restart, 1},
+}
+
+// strike makes a fault happen, and sees to the next.
+func (f *fleet) strike() error {
+	if !time.Now().Before(f.until) {
+		return nil
+	}
+	kind := f.draw()
+	s := f.victim()
+	last := f.lasting()
+	n := 1 + f.rng.IntN(4)
+	delay := time.Duration(1+f.rng.IntN(400)) * time.Millisecond
+	f.in(f.next(), f.strike)
+	if s.process == nil {
+		return nil
+	}
+	f.report.Faults[string(kind)]++
+	f.inflict(kind, s, last, n, delay)
+	return nil
+}
+
+func (f *fleet) draw() Fault {
+	sum := 0
+	for _, o := range odds {
+		if f.strikes(o.Fault) {
+			sum += o.weight
+		}
+	}
+	n := f.rng.IntN(sum)
+	for _, o := range odds {
+		if !f.strikes(o.Fault) {
+			continue
+		}
+		if n -= o.weight; n < 0 {
+			return o.Fault
+		}
+	}
+	return Crash
+}
+
+func (f *fleet) strikes(kind Fault) bool {
+	if f.Kinds == nil {
+		return true
+	}
+	for _, k := range f.Kinds {
+		if k == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// victim draws a slot; the leader's is the likeliest.
+func (f *fleet) victim() *slot {
+	s, leader := f.slots[f.rng.IntN(len(f.slots))], f.rng.IntN(4) == 0
+	if !leader {
+		return s
+	}
+	for _, o := range f.slots {
+		if o.process != nil && o.process.machine == f.observer.Leader() {
+			return o
+		}
+	}
+	return s
+}
+
+// lasting draws how long a fault lasts: mostly shorter than a session, at times longer
+// than several.
+func (f *fleet) lasting() time.Duration {
+	ttl := float64(f.TTL)
+	switch f.rng.IntN(10) {
+	case 0, 1, 2:
+		return time.Duration(ttl * 0.3 * f.rng.Float64())
+	case 3, 4, 5:
+		return time.Duration(ttl * f.rng.Float64())
+	case 6, 7, 8:
+		return time.Duration(ttl * (1 + f.rng.Float64()))
+	}
+	return time.Duration(ttl * (2 + 10*f.rng.Float64()))
+}
+
+// next draws when the next fault strikes: often soon after a fire, so that it hits runs.
+func (f *fleet) next() time.Duration {
+	d := time.Duration(float64(f.Faults) * -math.Log(1-f.rng.Float64()))
+	if f.rng.IntN(2) == 0 {
+		return d
+	}
+	at := time.Now().Add(d).Truncate(f.Every).Add(time.Duration(f.rng.Float64() * float64(f.Takes)))
+	return max(time.Until(at), time.Millisecond)
+}
+
+func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay time.Duration) {
+	m := s.process.machine
+	switch kind {
+	case Crash:
+		f.note("%s crashes", m)
+		s.process.crash()
+		f.vacate(s, last)
+	case Leave:
+		f.note("%s leaves", m)
+		s.process.leave()
+		f.vacate(s, last)
+	case Partition:
+		f.lasts(kind, m, last, f.server.Partition(m))
+	case LoseRequests:
+		f.lasts(kind, m, last, f.server.PartitionOneWay(m, memory.Requests))
+	case LoseReplies:
+		f.lasts(kind, m, last, f.server.PartitionOneWay(m, memory.Replies))
+	case LostRequest:
+		f.note("%s: the next %d requests are lost", m, n)
+		f.server.LoseRequest(m, n)
+	case LostReply:
+		f.note("%s: the next %d replies are lost", m, n)
+		f.server.LoseReply(m, n)
+	case HeldCommit:
+		for range n {
+			f.lasts(kind, m, last, f.server.HoldCommit(m))
+		}
+	case Expire:
+		f.observe() // who is there
+		f.note("%s: its sessions expire", m)
+		f.observer.Force(m)
+		f.server.Expire(m)
+	case Starve:
+		f.lasts(kind, m, last, f.server.Starve(m))
+	case HoldWatch:
+		f.lasts(kind, m, last, f.server.HoldWatch(m))
+	case Delay:
+		f.server.Delay(m, delay, delay/2)
+		f.lasts(kind, m, last*4, func() { f.server.Delay(m, f.Latency, f.Latency) })
+	case PauseServer:
+		f.lasts(kind, "all", last/2, f.server.Pause())
+	case Restart:
+		f.note("server restarts")
+		f.server.Restart()
+	}
+}
+
+// vacate has a process begun in a slot some time later.
+func (f *fleet) vacate(s *slot, later time.Duration) {
+	s.process = nil
+	f.in(later, func() error { return f.fill(s) })
+}
+
+// lasts has a fault end.
+func (f *fleet) lasts(kind Fault, whom string, d time.Duration, undo func()) {
+	n := f.undos
+	f.undos++
+	f.note("%s: %s for %v, %d", whom, kind, d, n)
+	f.undo[n] = undo
+	f.in(d, func() error {
+		f.end(n)
+		return nil
+	})
+}
+
+func (f *fleet) end(n int) {
+	undo, ok := f.undo[n]
+	if !ok {
+		return
+	}
+	delete(f.undo, n)
+	f.note("%d ends", n)
+	undo()
+}
+
+// note keeps what befell for those who read a trail.
+func (f *fleet) note(format string, args ...any) {
+	const most = 256
+	if len(f.report.faults) >= most {
+		f.report.faults = append(f.report.faults[:0], f.report.faults[most/2:]...)
+	}
+	f.report.faults = append(f.report.faults, faultNote{time.Now(), fmt.Sprintf(format, args...)})
+}

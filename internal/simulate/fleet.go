@@ -1,0 +1,263 @@
+package simulate
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+const namespace = "sim"
+
+// Config says what to simulate.
+type Config struct {
+	Seed      uint64
+	Instances int
+	Jobs      int
+	Shards    int           // of each job
+	Every     time.Duration // between fires
+	Takes     time.Duration // the longest that a run takes; all take a second at least
+	Long      time.Duration // that a run in 16 takes while there are faults, if not 0
+	For       time.Duration // how long faults go on
+	Faults    time.Duration // between faults, on average
+	Kinds     []Fault       // all if nil
+	TTL       time.Duration // of sessions
+	Drain     time.Duration // DrainTimeout
+	Latency   time.Duration // of each message
+	Operators bool          // definitions change, and operators trigger, pause and resume
+	Logger    *slog.Logger  // of the fleet. Nil: nothing is logged
+	Trail     int           // how many lines to print of what came before a violation
+}
+
+// fleet is a simulation under way. One goroutine owns it; what the processes share with
+// it has locks of its own.
+type fleet struct {
+	Config
+	server    *memory.Server
+	observer  *Observer
+	report    *Report
+	functions functions
+	rng       *rand.Rand
+	specs     []*jobSpec
+	slots     []*slot
+	processes []*process // that are not over
+	agenda    agenda
+	actions   int
+	undo      map[int]func() // of the faults that last
+	undos     int
+	until     time.Time   // faults go on
+	calm      time.Time   // from when there are none
+	answers   chan answer // of operators' calls
+}
+
+// slot is a place for an instance.
+type slot struct {
+	number  int
+	process *process // nil while it is down
+	lives   int
+}
+
+// Run simulates a fleet. It is to be called in a synctest bubble, in which it leaves no
+// goroutine. The error says what kept it from being a simulation; what it found is in
+// the Report.
+func Run(c Config) (*Report, error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	r := &Report{Seed: c.Seed, Faults: map[string]int{}, most: c.Trail}
+	f := &fleet{
+		Config: c, server: memory.New(), report: r, observer: NewObserver(namespace, "default", r),
+		rng: rand.New(rand.NewPCG(c.Seed, 0)), specs: specs(c), undo: map[int]func(){},
+		answers: make(chan answer, 1024),
+	}
+	f.server.Record()
+	return r, f.run()
+}
+
+func (f *fleet) run() error {
+	f.until = time.Now().Add(f.For)
+	f.calm = f.until
+	for i := range f.Instances {
+		s := &slot{number: i}
+		f.slots = append(f.slots, s)
+		if err := f.fill(s); err != nil {
+			return err
+		}
+	}
+	f.in(observePause, f.look)
+	f.in(f.Every, f.strike)
+	if f.Operators {
+		f.in(f.Every, f.operate)
+	}
+	if err := f.advance(f.until); err != nil {
+		return err
+	}
+	f.heal()
+	if err := f.settle(); err != nil {
+		return err
+	}
+	return f.finish()
+}
+
+// observePause is between two looks at what has happened.
+const observePause = time.Minute
+
+// fill begins a process in a slot.
+func (f *fleet) fill(s *slot) error {
+	if s.lives == 0 || f.rng.IntN(2) == 0 { // else under the name that it had
+		s.lives++
+	}
+	var err error
+	s.process, err = f.begin(fmt.Sprintf("i%d-%d", s.number, s.lives))
+	return err
+}
+
+// look hears what has happened, and begins anew what is over.
+func (f *fleet) look() error {
+	f.observe()
+	if err := f.reap(); err != nil {
+		return err
+	}
+	f.in(observePause, f.look)
+	return nil
+}
+
+func (f *fleet) observe() {
+	said := f.functions.take() // before the commits that they follow from
+	f.observer.Commits(f.server.Log())
+	f.observer.functions(said)
+}
+
+// patience is how long a process may take to be over after it was told, or crashed.
+const patience = 3 * time.Minute
+
+// reap sees to processes that are over.
+func (f *fleet) reap() error {
+	rest := f.processes[:0]
+	for _, p := range f.processes {
+		switch {
+		case p.over():
+			p.judge()
+			p.client.Close(context.Background())
+		case !p.told.IsZero() && time.Since(p.told) > f.Drain+patience:
+			return fmt.Errorf("seed %d: %s was told to stop at %s and has not", f.Seed, p.machine, clock(p.told))
+		default:
+			rest = append(rest, p)
+		}
+	}
+	f.processes = rest
+	for _, s := range f.slots {
+		if s.process != nil && s.process.told.IsZero() && s.process.over() {
+			f.note("%s ended: %v", s.process.machine, s.process.err)
+			if err := f.fill(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// heal ends all faults and fills all slots.
+func (f *fleet) heal() {
+	for n := range f.undos {
+		f.end(n)
+	}
+	f.until = time.Now()
+}
+
+// settle waits until the fleet has had time to make up for everything, and judges it in
+// the middle between two fires, when nothing runs.
+func (f *fleet) settle() error {
+	if err := f.advance(time.Now().Add(settling)); err != nil {
+		return err
+	}
+	f.resumeAll()
+	if err := f.advance(time.Now().Add(settling)); err != nil {
+		return err
+	}
+	middle := time.Now().Truncate(f.Every).Add(f.Every + f.Every - time.Second)
+	if err := f.advance(middle); err != nil {
+		return err
+	}
+	f.observe()
+	f.observer.Settled(time.Now(), f.Every/4)
+	f.accepted()
+	return nil
+}
+
+// settling is long enough for leaders to be elected, shards to be dealt, triggers and
+// resumed jobs to be noticed and for what was missed to be run.
+const settling = 10 * time.Minute
+
+// finish ends all processes and judges what they leave.
+func (f *fleet) finish() error {
+	for _, p := range f.processes {
+		if p.told.IsZero() {
+			p.leave()
+		}
+	}
+	for _, p := range f.processes {
+		<-p.done
+		p.judge()
+		if err := p.client.Close(context.Background()); err != nil {
+			return fmt.Errorf("close %s: %w", p.machine, err)
+		}
+	}
+	f.observe()
+	f.observer.Counted()
+	return nil
+}
+
+// in has an action done a while from now.
+func (f *fleet) in(d time.Duration, do func() error) {
+	f.actions++
+	heap.Push(&f.agenda, action{time.Now().Add(d), f.actions, do})
+}
+
+// advance does what is on the agenda until an instant.
+func (f *fleet) advance(until time.Time) error {
+	for len(f.agenda) > 0 && f.agenda[0].at.Before(until) {
+		a := heap.Pop(&f.agenda).(action)
+		time.Sleep(time.Until(a.at))
+		if err := a.do(); err != nil {
+			return err
+		}
+	}
+	time.Sleep(time.Until(until))
+	return nil
+}
+
+// action is something to do.
+type action struct {
+	at    time.Time
+	order int
+	do    func() error
+}
+
+type agenda []action
+
+func (g agenda) Len() int { return len(g) }
+
+func (g agenda) Less(i, j int) bool {
+	if c := g[i].at.Compare(g[j].at); c != 0 {
+		return c < 0
+	}
+	return g[i].order < g[j].order
+}
+
+func (g agenda) Swap(i, j int) { g[i], g[j] = g[j], g[i] }
+
+// Push is for package heap.
+func (g *agenda) Push(x any) { *g = append(*g, x.(action)) }
+
+// Pop is for package heap.
+func (g *agenda) Pop() any {
+	old := *g
+	last := old[len(old)-1]
+	*g = old[:len(old)-1]
+	return last
+}

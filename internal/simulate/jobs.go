@@ -1,0 +1,116 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/rota-dev/rota/executor"
+)
+
+// jobSpec is a job as it is now; operators raise its revision.
+type jobSpec struct {
+	name     string
+	revision int
+	shards   int
+	every    time.Duration
+	misfire  executor.MisfirePolicy
+	crash    executor.CrashPolicy
+}
+
+// specs returns the jobs of a fleet: all misfire policies, and some that do not rerun.
+func specs(c Config) []*jobSpec {
+	out := make([]*jobSpec, c.Jobs)
+	for i := range out {
+		s := &jobSpec{name: fmt.Sprintf("job-%02d", i), shards: c.Shards, every: c.Every}
+		switch i % 4 {
+		case 1:
+			s.misfire = executor.RunAll(1000)
+		case 2:
+			s.misfire = executor.RunAll(3)
+		case 3:
+			s.misfire = executor.SkipMissed
+		}
+		if i%8 == 5 {
+			s.crash = executor.CountAsFailed
+		}
+		out[i] = s
+	}
+	return out
+}
+
+// job is the definition with the handler of a process.
+func (s *jobSpec) job(p *process) executor.Job {
+	return executor.Job{
+		Name: s.name, Schedule: executor.Every(s.every), Shards: s.shards, Revision: s.revision,
+		OnMisfire: s.misfire, OnCrash: s.crash, Handler: executor.HandlerFunc(p.handle),
+	}
+}
+
+// conduct is how a run behaves. It depends on the seed and the run alone.
+type conduct struct {
+	takes    time.Duration
+	stubborn time.Duration // for how long it ignores the end of its context
+	fails    bool
+}
+
+func conductOf(seed uint64, longest, long time.Duration, r *executor.Run) conduct {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %s", seed, r.ID)
+	n := h.Sum64()
+	c := conduct{takes: time.Second + time.Duration(n%1000)*(longest-time.Second)/1000}
+	switch n >> 10 % 64 {
+	case 0:
+		c.fails = true
+	case 1, 2:
+		c.stubborn = 3 * time.Second
+	case 3:
+		c.stubborn = 20 * time.Second
+	}
+	if long > 0 && n>>16%16 == 0 {
+		c.takes = long
+	}
+	return c
+}
+
+func (f *fleet) conductOf(r *executor.Run) conduct {
+	long := f.Long
+	if time.Now().After(f.calm) {
+		long = 0
+	}
+	return conductOf(f.Seed, f.Takes, long, r)
+}
+
+// handle is the handler of all jobs.
+func (p *process) handle(ctx context.Context, r *executor.Run) error {
+	end := p.fleet.functions.begin(ctx, p.machine, r)
+	defer end()
+	c := p.fleet.conductOf(r)
+	timer := time.NewTimer(c.takes)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.crashed:
+		return context.Canceled
+	case <-ctx.Done():
+		if c.stubborn > 0 {
+			p.ignore(c.stubborn)
+		}
+		return context.Cause(ctx)
+	}
+	if c.fails {
+		return fmt.Errorf("run %s fails", r.ID)
+	}
+	return nil
+}
+
+// ignore lasts for d, or until the process is gone.
+func (p *process) ignore(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.crashed:
+	}
+}

@@ -1,0 +1,330 @@
+package simulate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// Observer judges a fleet by the commits of its registry and by what its runs say. It
+// is fed in order, by one goroutine.
+type Observer struct {
+	group    string // the directory of the group's records
+	now      time.Time
+	sessions map[registry.SessionID]*sessionState
+	leader   leaderState
+	members  map[string]*memberRecord // by incarnation
+	jobs     map[string]*jobState     // by segment
+	trail    trail
+	report   *Report
+}
+
+type sessionState struct {
+	client string // whose it is
+	ended  bool
+	forced bool // by an operator's hand, not by its owner or its time
+	run    bool // it has claimed something
+}
+
+type leaderState struct {
+	leaderRecord
+	term   uint64
+	client string
+}
+
+// jobState is what is known of a job.
+type jobState struct {
+	segment     string
+	name        string
+	plan        *planRecord
+	epochs      []epoch // all that there ever were, by generation
+	claims      map[string]*claimsRecord
+	shards      []*shardState
+	works       map[work]*workState
+	triggers    map[uint64]shards // that are to run, and have not been claimed
+	lastTrigger uint64
+	counts      tallies // of what was seen to happen
+	ends        int     // runs that left a record as ended
+	trail       trail
+}
+
+// workState is what all runs of a fire or trigger have in common.
+type workState struct {
+	gen, total int
+}
+
+// shardState is what is known of a shard.
+type shardState struct {
+	owner    string // the last that there was
+	gen      int    // with settled: how far its fires have been claimed or skipped
+	settled  instant
+	fence    uint64
+	running  map[string]run // by incarnation: what stands in its record
+	orphan   *orphan
+	attempts map[attempt]*claimState
+	active   []*function
+}
+
+// orphan is a run whose session has ended.
+type orphan struct {
+	run
+	fence uint64
+	since instant
+	owed  bool // the plan says so
+}
+
+// claimState is a claim that was committed.
+type claimState struct {
+	incarnation string
+	session     *sessionState
+	fence       uint64
+	started     bool
+}
+
+// NewObserver returns an observer of a group of a namespace whose server has recorded all
+// there was.
+func NewObserver(namespace, group string, r *Report) *Observer {
+	return &Observer{
+		group:    namespace + "/groups/" + group + "/",
+		sessions: map[registry.SessionID]*sessionState{},
+		members:  map[string]*memberRecord{},
+		jobs:     map[string]*jobState{},
+		report:   r,
+	}
+}
+
+// Commits judges what the server's log says.
+func (o *Observer) Commits(log []memory.Commit) {
+	for i := range log {
+		c := &log[i]
+		o.now = c.At
+		switch {
+		case c.Opened != "":
+			o.sessions[c.Opened] = &sessionState{client: c.Client}
+			o.trail.add(c)
+		case c.Ended != "":
+			o.trail.add(c)
+			o.ended(c)
+		case c.Err != nil:
+			o.report.Conflicts++
+		case len(c.Then) > 0:
+			o.report.Commits++
+			o.changed(c)
+		}
+	}
+}
+
+// violate reports that a promise was broken. job may be nil.
+func (o *Observer) violate(promise int, j *jobState, format string, args ...any) {
+	v := Violation{At: o.now, Promise: promise, Text: fmt.Sprintf(format, args...)}
+	if j != nil {
+		v.Text = j.name + ": " + v.Text
+		if o.report.trails < maxTrails {
+			o.report.trails++
+			v.Trail = j.trail.text(j.segment, &o.trail, o.report)
+		}
+	}
+	o.report.violate(v)
+}
+
+// burial is a deleted record of claims.
+type burial struct {
+	job         *jobState
+	incarnation string
+	claims      *claimsRecord
+	fences      map[int]uint64
+}
+
+// changed judges a transaction that was applied.
+func (o *Observer) changed(c *memory.Commit) {
+	var buried []burial
+	before := map[*jobState]tallies{}
+	for i := range c.Then {
+		op := &c.Then[i]
+		dir, name, ok := o.place(op.Key)
+		if !ok {
+			continue
+		}
+		switch kind, inc, _ := strings.Cut(dir, "/"); kind {
+		case "office":
+			if name == "leader" {
+				o.trail.add(c)
+				o.office(c, op)
+			}
+		case "members":
+			o.member(op, name)
+		case "plan":
+			j := o.job(name)
+			j.trail.add(c)
+			if j.plan != nil {
+				before[j] = j.plan.Counts
+			}
+			o.planned(c, op, j)
+		case "claims":
+			j := o.job(name)
+			j.trail.add(c)
+			if op.Kind == registry.OpDelete {
+				buried = append(buried, burial{job: j, incarnation: inc, claims: j.claims[inc]})
+			} else {
+				o.claimed(c, op, j, inc)
+			}
+		}
+	}
+	for _, b := range buried {
+		o.bury(b)
+	}
+	o.lost(buried, before)
+}
+
+// place splits a key of the group into directory and name.
+func (o *Observer) place(k registry.Key) (dir, name string, ok bool) {
+	rest, ok := strings.CutPrefix(string(k), o.group)
+	if !ok {
+		return "", "", false
+	}
+	i := strings.LastIndexByte(rest, '/')
+	if i < 0 {
+		return "", "", false
+	}
+	return rest[:i], rest[i+1:], true
+}
+
+func (o *Observer) job(segment string) *jobState {
+	j := o.jobs[segment]
+	if j == nil {
+		j = &jobState{
+			segment: segment, name: segment, claims: map[string]*claimsRecord{},
+			works: map[work]*workState{}, triggers: map[uint64]shards{},
+		}
+		o.jobs[segment] = j
+	}
+	return j
+}
+
+func (j *jobState) shard(n int) *shardState {
+	for len(j.shards) <= n {
+		j.shards = append(j.shards, &shardState{running: map[string]run{}, attempts: map[attempt]*claimState{}})
+	}
+	return j.shards[n]
+}
+
+func (j *jobState) epoch(gen int) *epoch {
+	for i := range j.epochs {
+		if j.epochs[i].Gen == gen {
+			return &j.epochs[i]
+		}
+	}
+	return nil
+}
+
+// session returns the session of an incarnation.
+func (o *Observer) session(incarnation string) *sessionState {
+	return o.sessions[sessionOf(incarnation)]
+}
+
+func sessionOf(incarnation string) registry.SessionID {
+	return registry.SessionID(incarnation[strings.LastIndexByte(incarnation, '.')+1:])
+}
+
+func nameOf(incarnation string) string {
+	return incarnation[:max(0, strings.LastIndexByte(incarnation, '.'))]
+}
+
+func (o *Observer) alive(incarnation string) bool {
+	s := o.session(incarnation)
+	return s != nil && !s.ended
+}
+
+// Force says that a session is ended by hand before its time is over, which no clock of
+// its owner can foresee.
+func (o *Observer) Force(client string) {
+	for _, s := range o.sessions {
+		if s.client == client && !s.ended {
+			s.forced = true
+		}
+	}
+}
+
+// Claimed reports whether a client has ever claimed a run.
+func (o *Observer) Claimed(client string) bool {
+	for _, s := range o.sessions {
+		if s.client == client && s.run {
+			return true
+		}
+	}
+	return false
+}
+
+// Leader returns the client whose session is in office, or was last.
+func (o *Observer) Leader() string { return o.leader.client }
+
+// office judges a write of the leader record.
+func (o *Observer) office(c *memory.Commit, op *registry.Op) {
+	if op.Kind == registry.OpDelete {
+		o.violate(6, nil, "%s deleted the leader record", c.Client)
+		return
+	}
+	rec, err := decode[leaderRecord](op.Value)
+	if err != nil {
+		o.violate(6, nil, "leader record: %v", err)
+		return
+	}
+	if s := o.sessions[o.leader.Session]; s != nil && !s.ended && c.Client != o.leader.client {
+		o.violate(6, nil, "%s took the office from %s, whose session lives", c.Client, o.leader.Incarnation)
+	}
+	s := o.sessions[rec.Session]
+	if s == nil || s.ended {
+		o.violate(6, nil, "the office went to %s, whose session has ended", rec.Incarnation)
+		return
+	}
+	o.leader = leaderState{*rec, c.Rev.Seq, s.client}
+	o.report.Terms++
+}
+
+func (o *Observer) member(op *registry.Op, incarnation string) {
+	if op.Kind == registry.OpDelete {
+		if o.alive(incarnation) {
+			o.violate(4, nil, "the member record of %s was deleted, whose session lives", incarnation)
+		}
+		delete(o.members, incarnation)
+		return
+	}
+	rec, err := decode[memberRecord](op.Value)
+	if err != nil {
+		o.violate(5, nil, "member record of %s: %v", incarnation, err)
+		return
+	}
+	o.members[incarnation] = rec
+}
+
+// ended judges the end of a session: what it was running has to be run again.
+func (o *Observer) ended(c *memory.Commit) {
+	s := o.sessions[c.Ended]
+	if s == nil || s.ended {
+		return
+	}
+	s.ended = true
+	for _, j := range o.jobs {
+		for inc := range j.claims {
+			if sessionOf(inc) == c.Ended {
+				o.orphaned(j, inc)
+			}
+		}
+	}
+}
+
+func (o *Observer) orphaned(j *jobState, inc string) {
+	for _, g := range j.claims[inc].Running {
+		g.Shards.all(func(n int) {
+			sh := j.shard(n)
+			if sh.orphan != nil {
+				o.violate(3, j, "shard %d: %s was lost and %s before it is not served", n, g.run, sh.orphan.run)
+			}
+			o.report.InFlight++
+			sh.orphan = &orphan{run: g.run, fence: sh.fence, since: instantOf(o.now)}
+		})
+	}
+}

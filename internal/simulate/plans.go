@@ -1,0 +1,194 @@
+package simulate
+
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// planned judges a write of a plan.
+func (o *Observer) planned(c *memory.Commit, op *registry.Op, j *jobState) {
+	o.termed(c, j)
+	if op.Kind == registry.OpDelete {
+		o.violate(2, j, "the plan was deleted")
+		return
+	}
+	p, err := decode[planRecord](op.Value)
+	if err != nil {
+		o.violate(2, j, "plan: %v", err)
+		return
+	}
+	j.name = p.Job
+	o.report.Plans++
+	o.moved(j, p)
+	o.epochs(j, p)
+	o.triggered(j, p)
+	j.plan = p
+}
+
+// termed judges who wrote a plan, and under what condition.
+func (o *Observer) termed(c *memory.Commit, j *jobState) {
+	key := registry.Key(o.group + "office/leader")
+	i := slices.IndexFunc(c.If, func(c registry.Cond) bool { return c.Kind == registry.CondAt && c.Key == key })
+	switch {
+	case i < 0:
+		o.violate(6, j, "%s wrote the plan without naming its term", c.Client)
+	case c.If[i].Rev.Seq != o.leader.term:
+		o.violate(6, j, "%s wrote the plan in term %d; it is %d", c.Client, c.If[i].Rev.Seq, o.leader.term)
+	case c.Client != o.leader.client:
+		o.violate(6, j, "%s wrote the plan in the term of %s", c.Client, o.leader.client)
+	}
+}
+
+// moved judges who has which shard in p, compared with the plan before.
+func (o *Observer) moved(j *jobState, p *planRecord) {
+	var given shards
+	for inc, set := range p.Owners {
+		if set&given != 0 {
+			o.violate(1, j, "the plan gives %s shards that it also gives to another", inc)
+		}
+		given |= set
+		set.all(func(n int) {
+			sh := j.shard(n)
+			for other, r := range sh.running {
+				if other != inc && o.alive(other) {
+					o.violate(4, j, "shard %d went to %s while %s, whose session lives, runs %s", n, inc, other, r)
+				}
+			}
+			if sh.owner == inc {
+				return
+			}
+			switch {
+			case sh.owner == "":
+				o.report.Dealt++
+			case o.alive(sh.owner):
+				o.report.Moves++
+			default:
+				o.report.Failovers++
+			}
+			sh.owner = inc
+		})
+	}
+	for n, sh := range j.shards {
+		if given.has(n) {
+			continue
+		}
+		for other, r := range sh.running {
+			if o.alive(other) {
+				o.violate(4, j, "shard %d went to nobody while %s, whose session lives, runs %s", n, other, r)
+			}
+		}
+	}
+}
+
+// epochs takes in what definitions hold when, and judges how they follow.
+func (o *Observer) epochs(j *jobState, p *planRecord) {
+	for i := range p.Epochs {
+		e := &p.Epochs[i]
+		if known := j.epoch(e.Gen); known != nil {
+			known.Until = e.Until
+			if known.From != e.From || known.Def != e.Def {
+				o.violate(8, j, "generation %d has changed", e.Gen)
+			}
+			continue
+		}
+		if n := len(j.epochs); n > 0 {
+			last := &j.epochs[n-1]
+			if e.Gen <= last.Gen || last.Until == 0 || last.Until > e.From {
+				o.violate(8, j, "generation %d, from %v, comes after generation %d, from %v until %v",
+					e.Gen, e.From, last.Gen, last.From, last.Until)
+			}
+			o.report.Generations++
+		}
+		j.epochs = append(j.epochs, *e)
+	}
+}
+
+// triggered takes in what operators asked for.
+func (o *Observer) triggered(j *jobState, p *planRecord) {
+	for _, t := range p.Triggers {
+		if j.plan != nil && slices.ContainsFunc(j.plan.Triggers, func(old trigger) bool { return old.Number == t.Number }) {
+			continue
+		}
+		e := j.epoch(t.Gen)
+		if e == nil {
+			o.violate(8, j, "trigger %d is of generation %d, which there is not", t.Number, t.Gen)
+			continue
+		}
+		set := firstShards(e.Def.Shards)
+		if t.Shards != nil {
+			set &= *t.Shards
+		}
+		j.triggers[t.Number], j.lastTrigger = set, max(j.lastTrigger, t.Number)
+		o.report.Triggers++
+	}
+}
+
+// bury judges the deletion of an incarnation's claims.
+func (o *Observer) bury(b burial) {
+	if b.claims == nil {
+		return
+	}
+	j := b.job
+	delete(j.claims, b.incarnation)
+	for n, r := range runsOf(b.claims.Running) {
+		sh := j.shard(n)
+		delete(sh.running, b.incarnation)
+		if o.alive(b.incarnation) {
+			o.violate(3, j, "shard %d: the record of %s was deleted, whose session lives and runs %s", n, b.incarnation, r)
+		}
+	}
+}
+
+// lost judges what a failover made of the runs in flight: pending at the next attempt, or
+// counted as lost if the job says so.
+func (o *Observer) lost(buried []burial, before map[*jobState]tallies) {
+	want := map[*jobState]int{}
+	for j := range before {
+		want[j] = 0
+	}
+	for _, b := range buried {
+		if b.claims == nil {
+			continue
+		}
+		for n, r := range runsOf(b.claims.Running) {
+			if o.inFlight(b.job, n, r) {
+				want[b.job]++
+			}
+		}
+	}
+	for j, n := range want {
+		if j.plan == nil {
+			continue
+		}
+		if counted := j.plan.Counts.Lost - before[j].Lost; counted != n {
+			o.violate(3, j, "%d runs were counted as lost, not %d", counted, n)
+		}
+		o.report.Lost += n
+		j.counts.Lost += n
+	}
+}
+
+// inFlight judges what became of one run in flight, and reports whether it is to be counted.
+func (o *Observer) inFlight(j *jobState, n int, r run) (counted bool) {
+	sh := j.shard(n)
+	if sh.orphan == nil || sh.orphan.run != r {
+		return false // reported by the violation that led to this
+	}
+	e := j.epoch(r.Gen)
+	if e == nil || e.Def.OnCrash == "count as failed" || r.Attempt >= e.Def.MaxAttempts {
+		sh.orphan = nil
+		return true
+	}
+	next := r
+	next.Attempt++
+	if j.plan != nil {
+		if owed, ok := j.plan.rerun(n); ok && owed == next {
+			sh.orphan.owed = true
+			return false
+		}
+	}
+	o.violate(3, j, "shard %d: %s was in flight; the failover neither owes nor counts it", n, r)
+	return false
+}

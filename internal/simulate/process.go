@@ -1,0 +1,99 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// process is one life of an instance: it starts, and ends by a crash or in good order.
+type process struct {
+	fleet    *fleet
+	instance string
+	machine  string // its client's name, which no other process ever has
+	client   *memory.Client
+	ex       *executor.Executor
+	crashed  chan struct{}
+	stop     context.CancelFunc
+	done     chan struct{} // closed when Run has returned
+	err      error         // what it returned
+	told     time.Time     // when it was told to stop, or crashed; zero: it was not
+	gone     bool          // it crashed
+}
+
+// begin starts a process.
+func (f *fleet) begin(instance string) (*process, error) {
+	f.report.Processes++
+	machine := fmt.Sprintf("%s#%d", instance, f.report.Processes)
+	p := &process{
+		fleet: f, instance: instance, machine: machine, client: f.server.Client(machine),
+		crashed: make(chan struct{}), done: make(chan struct{}),
+	}
+	if f.Latency > 0 {
+		f.server.Delay(machine, f.Latency, f.Latency)
+	}
+	var err error
+	p.ex, err = executor.New(p.client, namespace, executor.Options{
+		Instance: instance, SessionTTL: f.TTL, DrainTimeout: f.Drain, Workers: 256, Logger: f.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]executor.Job, 0, len(f.specs))
+	for _, s := range f.specs {
+		jobs = append(jobs, s.job(p))
+	}
+	if err := p.ex.Register(jobs...); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	go func() {
+		defer close(p.done)
+		p.err = p.ex.Run(ctx)
+	}()
+	f.processes = append(f.processes, p)
+	return p, nil
+}
+
+// crash makes the process vanish: nothing of it reaches anybody any more, and its
+// functions are gone.
+func (p *process) crash() {
+	p.gone, p.told = true, time.Now()
+	p.fleet.server.Partition(p.machine) // for ever
+	close(p.crashed)
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	p.client.Close(now) // what is left of it ends by itself; the store is not told
+	p.stop()
+}
+
+// leave tells the process to go in good order.
+func (p *process) leave() {
+	p.told = time.Now()
+	p.stop()
+}
+
+// over reports whether all of the process has ended.
+func (p *process) over() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// judge judges how a process that is over has ended.
+func (p *process) judge() {
+	var abandoned *executor.AbandonedError
+	switch {
+	case p.gone, p.err == nil, errors.As(p.err, &abandoned):
+	case p.told.IsZero() && p.fleet.observer.Claimed(p.machine):
+		p.fleet.observer.violate(7, nil, "%s gave up: %v", p.machine, p.err)
+	}
+}

@@ -1,0 +1,272 @@
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// What follows is written from the description of the records, not with the code that
+// writes them: a mistake in that code is not to be made twice.
+
+// instant is in nanoseconds since the Unix epoch; 0 for none.
+type instant int64
+
+func instantOf(t time.Time) instant { return instant(t.UnixNano()) }
+
+func (i instant) add(d time.Duration) instant { return i + instant(d) }
+
+func (i instant) String() string {
+	if i == 0 {
+		return "-"
+	}
+	return time.Unix(0, int64(i)).UTC().Format("15:04:05.000")
+}
+
+// UnmarshalJSON reads RFC 3339.
+func (i *instant) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*i = 0
+		return nil
+	}
+	if len(b) < 2 || b[0] != '"' {
+		return fmt.Errorf("time %s is no text", b)
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(b[1:len(b)-1]))
+	*i = instantOf(t)
+	return err
+}
+
+// shards is a set of shard numbers below 64, which is enough for a simulation.
+type shards uint64
+
+func (s shards) has(n int) bool { return n < 64 && s&(1<<n) != 0 }
+
+func (s shards) len() int { return bits.OnesCount64(uint64(s)) }
+
+// all calls f with each number, in ascending order.
+func (s shards) all(f func(n int)) {
+	for ; s != 0; s &= s - 1 {
+		f(bits.TrailingZeros64(uint64(s)))
+	}
+}
+
+// firstShards is 0 to n-1.
+func firstShards(n int) shards { return 1<<n - 1 }
+
+// UnmarshalText reads ranges: "0-3,7".
+func (s *shards) UnmarshalText(text []byte) error {
+	*s = 0
+	for item := range strings.SplitSeq(string(text), ",") {
+		if item == "" {
+			continue
+		}
+		from, to, isRange := strings.Cut(item, "-")
+		if !isRange {
+			to = from
+		}
+		lo, err := strconv.Atoi(from)
+		if err != nil {
+			return err
+		}
+		hi, err := strconv.Atoi(to)
+		if err != nil {
+			return err
+		}
+		if lo < 0 || hi < lo || hi > 62 {
+			return fmt.Errorf("shards %q: out of range", text)
+		}
+		*s |= firstShards(hi+1) &^ firstShards(lo)
+	}
+	return nil
+}
+
+type leaderRecord struct {
+	Incarnation string             `json:"incarnation"`
+	Session     registry.SessionID `json:"session"`
+}
+
+type memberRecord struct {
+	Name     string             `json:"name"`
+	Session  registry.SessionID `json:"session"`
+	Jobs     []string           `json:"jobs"`
+	Draining bool               `json:"draining"`
+}
+
+type claimsRecord struct {
+	Job     string      `json:"job"`
+	Marks   []markGroup `json:"marks"`
+	Running []runGroup  `json:"running"`
+	Counts  tallies     `json:"counts"`
+}
+
+type markGroup struct {
+	Shards  shards  `json:"shards"`
+	Gen     int     `json:"gen"`
+	Fire    instant `json:"fire"`
+	Trigger uint64  `json:"trigger"`
+}
+
+type runGroup struct {
+	Shards shards `json:"shards"`
+	run
+}
+
+// run names a run of a shard.
+type run struct {
+	Gen     int     `json:"gen"`
+	Fire    instant `json:"fire"`
+	Trigger uint64  `json:"trigger"`
+	Attempt int     `json:"attempt"`
+	Missed  bool    `json:"missed"`
+}
+
+func (r run) String() string {
+	what := "fire " + r.Fire.String()
+	if r.Trigger > 0 {
+		what = fmt.Sprintf("trigger %d", r.Trigger)
+	}
+	return fmt.Sprintf("%s of generation %d, attempt %d", what, r.Gen, r.Attempt)
+}
+
+// work is what a run is about, whatever the attempt: a fire, or a trigger.
+func (r run) work() work {
+	if r.Trigger > 0 {
+		return work{trigger: r.Trigger}
+	}
+	return work{fire: r.Fire}
+}
+
+type work struct {
+	fire    instant
+	trigger uint64
+}
+
+// attempt is one attempt at a work.
+type attempt struct {
+	work
+	number int
+}
+
+// tallies are the counts that records keep.
+type tallies struct {
+	Claimed   int `json:"claimed"`
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	Skipped   int `json:"skipped"`
+	Lost      int `json:"lost"`
+}
+
+func (t tallies) plus(o tallies) tallies {
+	return tallies{
+		t.Claimed + o.Claimed, t.Succeeded + o.Succeeded, t.Failed + o.Failed,
+		t.Skipped + o.Skipped, t.Lost + o.Lost,
+	}
+}
+
+type planRecord struct {
+	Job      string            `json:"job"`
+	Paused   bool              `json:"paused"`
+	Epochs   []epoch           `json:"epochs"`
+	Owners   map[string]shards `json:"owners"`
+	Frozen   shards            `json:"frozen"`
+	Reruns   []runGroup        `json:"reruns"`
+	Triggers []trigger         `json:"triggers"`
+	Counts   tallies           `json:"counts"`
+	Problem  string            `json:"problem"`
+}
+
+// owner returns who has a shard, "" for nobody.
+func (p *planRecord) owner(shard int) string {
+	for inc, set := range p.Owners {
+		if set.has(shard) {
+			return inc
+		}
+	}
+	return ""
+}
+
+// rerun returns the pending re-run of a shard.
+func (p *planRecord) rerun(shard int) (run, bool) {
+	for _, g := range p.Reruns {
+		if g.Shards.has(shard) {
+			return g.run, true
+		}
+	}
+	return run{}, false
+}
+
+type trigger struct {
+	Number uint64  `json:"number"`
+	Gen    int     `json:"gen"`
+	Shards *shards `json:"shards"`
+}
+
+// epoch is a span of time, from From to before Until, in which a definition holds.
+type epoch struct {
+	Gen   int        `json:"gen"`
+	From  instant    `json:"from"`
+	Until instant    `json:"until"` // 0: open
+	Def   definition `json:"definition"`
+}
+
+type definition struct {
+	Revision    int    `json:"revision"`
+	Shards      int    `json:"shards"`
+	Schedule    string `json:"schedule"`
+	OnCrash     string `json:"on_crash"`
+	OnMisfire   string `json:"on_misfire"`
+	MaxAttempts int    `json:"max_attempts"`
+}
+
+// interval returns that of the schedule, the only kind that is simulated.
+func (d *definition) interval() (time.Duration, error) {
+	text, ok := strings.CutPrefix(d.Schedule, "every ")
+	if !ok {
+		return 0, fmt.Errorf("schedule %q is not simulated", d.Schedule)
+	}
+	return time.ParseDuration(text)
+}
+
+// limit returns n of the misfire policy "run all n", 1 for the others.
+func (d *definition) limit() int {
+	if text, ok := strings.CutPrefix(d.OnMisfire, "run all "); ok {
+		if n, err := strconv.Atoi(text); err == nil {
+			return n
+		}
+	}
+	return 1
+}
+
+// fires returns how many fires of the epoch there are after one instant and not after
+// another.
+func (e *epoch) fires(after, through instant) (int, error) {
+	every, err := e.Def.interval()
+	if err != nil {
+		return 0, err
+	}
+	after = max(after, e.From-1)
+	if e.Until != 0 {
+		through = min(through, e.Until-1)
+	}
+	if through <= after {
+		return 0, nil
+	}
+	return int(through/instant(every) - after/instant(every)), nil // both are after the Unix epoch
+}
+
+func decode[T any](b []byte) (*T, error) {
+	if strings.HasPrefix(string(b[:min(len(b), 12)]), `{"deflate":`) {
+		return nil, fmt.Errorf("deflated records are not simulated")
+	}
+	v := new(T)
+	if err := json.Unmarshal(b, v); err != nil {
+		return nil, err
+	}
+	return v, nil
+}

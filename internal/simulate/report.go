@@ -1,0 +1,111 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Report is what a simulation found.
+type Report struct {
+	Seed   uint64
+	Faults map[string]int // by kind
+
+	Commits, Conflicts          int // at the server
+	Claims, Reruns, Completed   int // of shards
+	InFlight, Lost              int // runs whose session ended, and those of them that were counted as lost
+	Skipped, Missed             int // fires given up, and claimed late, by the misfire policies
+	Functions                   int // that were called
+	Overlaps, ForcedOverlaps    int // functions that outlasted their context, or the forced end of their session
+	Dealt, Moves, Failovers     int // shards given to somebody: at first, by a live owner, by a dead one
+	Plans, Terms, Generations   int
+	Triggers, Due               int
+	Processes, Crashes, Returns int
+	Late                        []time.Duration // of claims in their time, how late each was; unsorted
+	Rerun                       []time.Duration // from the end of a session to the claim of what it ran
+	Violations                  []Violation
+	Broken                      int // all violations, also those that are not listed
+
+	trails int
+	most   int // lines of a trail
+	faults []faultNote
+}
+
+// Violation is a promise that was broken.
+type Violation struct {
+	At      time.Time
+	Promise int // its number in the package comment
+	Text    string
+	Trail   string // what came before, of the first few
+}
+
+func (v Violation) String() string {
+	s := fmt.Sprintf("%s: promise %d: %s", clock(v.At), v.Promise, v.Text)
+	if v.Trail != "" {
+		s += "\n" + v.Trail
+	}
+	return s
+}
+
+const (
+	maxViolations = 20
+	maxTrails     = 2
+)
+
+func (r *Report) violate(v Violation) {
+	r.Broken++
+	if len(r.Violations) < maxViolations {
+		r.Violations = append(r.Violations, v)
+	}
+}
+
+func (i instant) duration() time.Duration { return time.Duration(i) }
+
+func (r *Report) lateness(d instant)   { r.Late = append(r.Late, d.duration()) }
+func (r *Report) rerunAfter(d instant) { r.Rerun = append(r.Rerun, d.duration()) }
+
+// Err returns nil if no promise was broken.
+func (r *Report) Err() error {
+	if r.Broken == 0 {
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %d violations", r.Seed, r.Broken)
+	for _, v := range r.Violations {
+		b.WriteString("\n" + v.String())
+	}
+	if more := r.Broken - len(r.Violations); more > 0 {
+		fmt.Fprintf(&b, "\nand %d more", more)
+	}
+	return fmt.Errorf("%s", b.String())
+}
+
+// String returns the numbers.
+func (r *Report) String() string {
+	var faults []string
+	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
+		faults = append(faults, fmt.Sprintf("%s %d", kind, r.Faults[kind]))
+	}
+	return fmt.Sprintf(`seed %d
+  fires of shards: %d due, %d claims, %d re-runs of %d in flight, %d lost, %d skipped, %d late; %d functions, %d and %d overlapped
+  shards: %d dealt, %d moves, %d failed over; %d terms, %d generations, %d triggers
+  commits: %d, of which %d plans; %d conflicts
+  processes: %d; faults: %s
+  claimed late by %s; run again after %s`,
+		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.Lost, r.Skipped, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
+		r.Dealt, r.Moves, r.Failovers, r.Terms, r.Generations, r.Triggers,
+		r.Commits, r.Plans, r.Conflicts,
+		r.Processes, strings.Join(faults, ", "), quantiles(r.Late), quantiles(r.Rerun))
+}
+
+func quantiles(d []time.Duration) string {
+	if len(d) == 0 {
+		return "-"
+	}
+	slices.SortFunc(d, cmp.Compare)
+	at := func(q float64) time.Duration { return d[int(q*float64(len(d)-1))].Round(time.Millisecond) }
+	return fmt.Sprintf("%v/%v/%v (p50, p99, max)", at(0.5), at(0.99), at(1))
+}

@@ -1,0 +1,83 @@
+package simulate_test
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/simulate"
+)
+
+var (
+	seeds   = flag.Int("simulate.seeds", 20, "how many small fleets to simulate")
+	seed    = flag.Uint64("simulate.seed", 0, "the one seed to simulate; 0 for all")
+	trail   = flag.Int("simulate.trail", 12, "how many lines to print of what came before a violation")
+	verbose = flag.Bool("simulate.log", false, "print what the fleet logs")
+)
+
+// run simulates a fleet in a bubble, which fails the test if it leaves a goroutine.
+func run(t *testing.T, c simulate.Config) *simulate.Report {
+	t.Helper()
+	c.Trail = *trail
+	if *verbose {
+		c.Logger = slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	var r *simulate.Report
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		r, err = simulate.Run(c)
+		t.Log(r)
+		require.NoError(t, r.Err())
+		require.NoError(t, err, "seed %d", c.Seed)
+	})
+	return r
+}
+
+// small is a fleet of a few instances under heavy faults. What the seed does not decide
+// here it decides in Run.
+func small(seed uint64) simulate.Config {
+	c := simulate.Config{
+		Seed: seed, Instances: 3 + int(seed%3), Jobs: 3, Shards: 4, Every: time.Minute, Takes: 8 * time.Second,
+		For: time.Hour, Faults: 25 * time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second, Operators: true,
+	}
+	if seed%2 == 0 {
+		c.Latency = 2 * time.Millisecond
+	}
+	if seed%4 == 3 {
+		c.Long = 75 * time.Second // longer than between fires
+	}
+	return c
+}
+
+func TestSmallFleetsKeepTheirPromises(t *testing.T) {
+	if *seed != 0 {
+		run(t, small(*seed))
+		return
+	}
+	for s := range *seeds {
+		t.Run(fmt.Sprintf("seed %d", s+1), func(t *testing.T) { run(t, small(uint64(s+1))) })
+	}
+}
+
+func TestAFleetOfTenKeepsItsPromisesForADay(t *testing.T) {
+	began := time.Now()
+	r := run(t, simulate.Config{
+		Seed: max(*seed, 1), Instances: 10, Jobs: 50, Shards: 4, Every: time.Minute, Takes: 8 * time.Second,
+		For: 24 * time.Hour, Faults: 3 * time.Minute, TTL: 10 * time.Second, Drain: 10 * time.Second,
+	})
+	t.Logf("a day took %v", time.Since(began).Round(time.Millisecond))
+	struck := 0
+	for _, kind := range []simulate.Fault{
+		simulate.Crash, simulate.Partition, simulate.LoseRequests, simulate.LoseReplies, simulate.LostReply,
+	} {
+		struck += r.Faults[string(kind)]
+	}
+	require.GreaterOrEqual(t, struck, 200, "crashes, partitions and lost replies")
+	require.GreaterOrEqual(t, r.Reruns, 100, "re-runs")
+}

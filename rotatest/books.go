@@ -1,0 +1,279 @@
+package rotatest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// books is what the registry holds of the fleet, and what has been claimed in it. They are
+// kept from the server's log alone: looking at them costs the fleet nothing, and they know
+// what was there in between.
+type books struct {
+	groups   []*group
+	sessions map[registry.SessionID]string // the machine of each that lives
+	buried   map[string]bool               // machines of processes that have crashed
+	drained  map[string]bool               // machines of processes that leave, or have left
+	fault    func(format string, args ...any)
+}
+
+// group is the books of a group.
+type group struct {
+	books   *books
+	keys    record.Keys
+	office  registry.SessionID // whose key shows that it leads
+	members map[string]record.Member
+	jobs    map[string]*jobBooks // by segment
+}
+
+// jobBooks is the books of a job. What it points to is never changed, only replaced.
+type jobBooks struct {
+	group   *group
+	name    string
+	stored  *record.Job     // the definition in the registry, which the plan is to take up
+	control *record.Control // nil: none
+	plan    *record.Plan    // nil: none yet
+	claims  map[string]*record.Claims
+	epochs  map[int]epoch // of all plans there have been, by generation
+	marks   record.Marks  // what has been claimed or skipped of each shard, by anyone
+}
+
+func newBooks(fault func(string, ...any)) *books {
+	return &books{
+		sessions: map[registry.SessionID]string{}, buried: map[string]bool{}, drained: map[string]bool{}, fault: fault,
+	}
+}
+
+// open opens the books of a group, before anything is written in it.
+func (b *books) open(keys record.Keys) {
+	if slices.ContainsFunc(b.groups, func(g *group) bool { return g.keys == keys }) {
+		return
+	}
+	b.groups = append(b.groups, &group{books: b, keys: keys, members: map[string]record.Member{}, jobs: map[string]*jobBooks{}})
+}
+
+// bury says that the process on a machine has crashed. Its session lives on for a while.
+func (b *books) bury(machine string) { b.buried[machine] = true }
+
+// enter brings the books up to date.
+func (b *books) enter(log []memory.Commit) {
+	for _, c := range log {
+		if !c.Changed() {
+			continue
+		}
+		if c.Opened != "" {
+			b.sessions[c.Opened] = c.Client
+		}
+		delete(b.sessions, c.Ended)
+		ops := slices.Clone(c.Then)
+		for _, key := range c.Gone {
+			ops = append(ops, registry.Op{Kind: registry.OpDelete, Key: key})
+		}
+		for _, g := range b.groups {
+			g.enter(c, ops)
+		}
+	}
+}
+
+// enter writes what a commit did into the books, and audits the jobs that it touched.
+func (g *group) enter(c memory.Commit, ops []registry.Op) {
+	before := map[*jobBooks]jobBooks{}
+	touch := func(segment string) *jobBooks {
+		j := g.job(segment)
+		if _, ok := before[j]; !ok {
+			old := *j
+			old.claims = maps.Clone(j.claims)
+			before[j] = old
+		}
+		return j
+	}
+	for _, op := range ops {
+		if err := g.write(op, touch); err != nil {
+			g.books.fault("%s wrote %s at %s, which cannot be read: %v", c.Client, op.Key, clock(c.At), err)
+		}
+	}
+	for j, old := range before {
+		j.audit(c, &old)
+	}
+}
+
+func (g *group) job(segment string) *jobBooks {
+	j := g.jobs[segment]
+	if j == nil {
+		j = &jobBooks{group: g, name: segment, claims: map[string]*record.Claims{}, epochs: map[int]epoch{}}
+		g.jobs[segment] = j
+	}
+	return j
+}
+
+// write writes one operation into the books. Keys that say nothing about jobs are passed
+// over.
+func (g *group) write(op registry.Op, touch func(segment string) *jobBooks) (err error) {
+	dir, name := op.Key.Dir(), op.Key.Name()
+	gone := op.Kind == registry.OpDelete
+	switch dir {
+	case g.keys.Present().Dir():
+		if op.Key == g.keys.Present() && op.Kind != registry.OpSet { // a Set leaves it with its owner
+			g.office = op.Session
+		}
+	case g.keys.Members():
+		delete(g.members, name)
+		if !gone {
+			var m record.Member
+			m, err = record.Decode[record.Member](op.Value)
+			g.members[name] = m
+			if m.Draining {
+				g.books.drained[g.books.sessions[m.Session]] = true
+			}
+		}
+	case g.keys.Jobs():
+		j := touch(name)
+		j.stored = nil
+		if !gone {
+			var def record.Job
+			_, def, err = record.DecodeDefinition(op.Value)
+			j.stored, j.name = &def, def.Name
+		}
+	case g.keys.Controls():
+		j := touch(name)
+		j.control = nil
+		if !gone {
+			j.control, err = record.DecodeControl(op.Value)
+		}
+	case g.keys.Plans():
+		j := touch(name)
+		j.plan = nil
+		if !gone {
+			if j.plan, err = record.DecodePlan(op.Value); err == nil {
+				j.name = j.plan.Job
+			}
+		}
+	default:
+		if dir.Dir() != g.keys.ClaimsOf("x").Dir() {
+			return nil
+		}
+		j := touch(name)
+		delete(j.claims, dir.Name())
+		if !gone {
+			var c record.Claims
+			c, err = record.Decode[record.Claims](op.Value)
+			j.claims[dir.Name()] = &c
+		}
+	}
+	return err
+}
+
+// alive reports whether an incarnation has a session and its process has not crashed.
+func (b *books) alive(incarnation string) bool {
+	_, session := split(incarnation)
+	machine, ok := b.sessions[session]
+	return ok && !b.buried[machine]
+}
+
+// absent reports whether the process on a machine should be in the fleet and is not.
+func (b *books) absent(machine string) bool {
+	for _, g := range b.groups {
+		for _, m := range g.members {
+			if at, ok := b.sessions[m.Session]; ok && at == machine {
+				return false
+			}
+		}
+	}
+	return !b.buried[machine] && !b.drained[machine]
+}
+
+// stored reports whether the registry has a definition of a job that is not older.
+func (b *books) stored(job string, revision int) bool {
+	return slices.ContainsFunc(b.named(job), func(j *jobBooks) bool {
+		return j.stored != nil && j.stored.Revision >= revision
+	})
+}
+
+// split returns what record.Incarnation has put together.
+func split(incarnation string) (instance string, s registry.SessionID) {
+	i := strings.LastIndexByte(incarnation, '.')
+	return incarnation[:max(i, 0)], registry.SessionID(incarnation[i+1:])
+}
+
+// offers reports whether an incarnation may own shards of j.
+func (j *jobBooks) offers(incarnation string) bool {
+	m, ok := j.group.members[incarnation]
+	return ok && j.group.books.alive(incarnation) && !m.Draining && m.Offers(j.name)
+}
+
+// offered reports whether anybody may.
+func (j *jobBooks) offered() bool {
+	for incarnation := range j.group.members {
+		if j.offers(incarnation) {
+			return true
+		}
+	}
+	return false
+}
+
+// busy returns the shards of a job that a living process runs according to its record.
+func (b *books) busy(job string) shardset.Set {
+	var busy shardset.Set
+	for _, j := range b.named(job) {
+		for incarnation, c := range j.claims {
+			if b.alive(incarnation) {
+				busy = busy.Union(c.Running.Shards())
+			}
+		}
+	}
+	return busy
+}
+
+// running returns Run.ID of the runs of a job that living processes have on record.
+func (b *books) running(job string) []string {
+	var ids []string
+	for _, j := range b.named(job) {
+		for incarnation, c := range j.claims {
+			if !b.alive(incarnation) {
+				continue
+			}
+			for _, g := range c.Running {
+				for shard := range g.Shards.All() {
+					ids = append(ids, runID(job, shard, g.Ref))
+				}
+			}
+		}
+	}
+	return ids
+}
+
+// runID returns executor.Run.ID.
+func runID(job string, shard int, r record.Ref) string {
+	which := r.Fire.Time().Format(time.RFC3339Nano)
+	if r.Trigger > 0 {
+		which = fmt.Sprint("#", r.Trigger)
+	}
+	return fmt.Sprintf("%s/%d/%s/%d", job, shard, which, r.Attempt)
+}
+
+// named returns the books of jobs of that name, at most one for each group.
+func (b *books) named(job string) []*jobBooks {
+	var out []*jobBooks
+	for _, g := range b.groups {
+		if j, ok := g.jobs[record.Segment(job)]; ok {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// all returns the books of all jobs of g, in order of their segments.
+func (g *group) all() []*jobBooks {
+	out := make([]*jobBooks, 0, len(g.jobs))
+	for _, segment := range slices.Sorted(maps.Keys(g.jobs)) {
+		out = append(out, g.jobs[segment])
+	}
+	return out
+}

@@ -1,0 +1,218 @@
+package rotatest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// Sleep lets so much time pass, and what is due at its end begin.
+func (f *Fleet) Sleep(d time.Duration) {
+	time.Sleep(d)
+	f.wait()
+}
+
+// SleepUntil is Sleep until an instant. One that has passed is a failure of the test.
+func (f *Fleet) SleepUntil(t time.Time) {
+	f.t.Helper()
+	if now := time.Now(); t.Before(now) {
+		f.t.Fatalf("rotatest: sleep until %s: it is %s", clock(t), clock(now))
+	}
+	f.Sleep(time.Until(t))
+}
+
+// NextFire sleeps until the next fire of a job after now and returns its instant, in UTC
+// like Run.FireTime. When it returns, the handlers of the shards that were free have been
+// called; a shard whose run before has not ended comes later, and those of a paused job or
+// of one that no live process offers do not come. A job without another fire is a failure
+// of the test.
+func (f *Fleet) NextFire(job string) time.Time {
+	f.t.Helper()
+	f.wait()
+	fire, err := f.books.nextFire(job, time.Now())
+	if err != nil {
+		f.t.Fatalf("rotatest: next fire of %q: %v", job, err)
+	}
+	f.Sleep(time.Until(fire))
+	f.awaitClaims(job)
+	return fire
+}
+
+// Trigger triggers a job by one of the running processes and returns the number of the
+// trigger. When it returns, the handlers of the shards that were free have been called.
+func (f *Fleet) Trigger(job string, t executor.Trigger) uint64 {
+	f.t.Helper()
+	i := slices.IndexFunc(f.processes, func(p *process) bool { return p.state == up })
+	if i < 0 {
+		f.t.Fatalf("rotatest: trigger %q: no process is running", job)
+	}
+	number, err := f.processes[i].ex.Trigger(f.bubble.Context(), job, t)
+	if err != nil {
+		f.t.Fatalf("rotatest: %v", err)
+	}
+	f.awaitClaims(job)
+	return number
+}
+
+// awaitClaims waits a moment for what is due of a job to be claimed and begun.
+func (f *Fleet) awaitClaims(job string) {
+	f.await(dealTime, func() bool {
+		return !f.anyIdle(owed, job) && f.recorder.begun(f.books.running(job))
+	})
+}
+
+// Settle lets time pass until nothing is running, owed or moving: all handlers have
+// returned, their ends are on record, each fire that has come was claimed or skipped, and
+// each shard that somebody offers is where it is to stay. A crash, a pause or a new
+// definition that came before has taken effect then, and whoever was cut off and is no
+// more has joined again. What a pause or the lack of processes holds up does not count,
+// nor do zombies of processes that crashed.
+//
+// The test fails if that does not come about within a day, as it cannot for a job whose
+// runs take longer than the time between its fires.
+func (f *Fleet) Settle() {
+	f.t.Helper()
+	if f.await(settleTime, func() bool { return len(f.unsettled()) == 0 }) {
+		return
+	}
+	all := f.unsettled()
+	const most = 20
+	if len(all) > most {
+		all = append(all[:most], fmt.Sprintf("and %d more", len(all)-most))
+	}
+	f.t.Fatalf("rotatest: not settled after %v:\n\t%s", settleTime, strings.Join(all, "\n\t"))
+}
+
+const settleTime = 24 * time.Hour
+
+// unsettled returns what Settle waits for, in words.
+func (f *Fleet) unsettled() []string {
+	var all []string
+	for _, c := range f.recorder.running(false) {
+		all = append(all, fmt.Sprintf("run %s has been running on %s since %s", c.ID, c.process.instance, clock(c.Start)))
+	}
+	for _, m := range f.matters() {
+		all = append(all, m.String())
+	}
+	return all
+}
+
+// matters returns what is not at rest according to the books.
+func (f *Fleet) matters() []matter {
+	var all []matter
+	for _, p := range f.processes {
+		if p.state == up && p.cuts == 0 && f.books.absent(p.machine) {
+			all = append(all, matter{kind: moving, what: fmt.Sprintf("%s has not joined the fleet", p.instance)})
+		}
+	}
+	return append(all, f.books.matters(time.Now())...)
+}
+
+// anyIdle reports whether there is a matter of that kind, of a job or of any if job is
+// empty, which waits for no run to end.
+func (f *Fleet) anyIdle(k kind, job string) bool {
+	return len(f.idle(k, job, time.Now())) > 0
+}
+
+func (f *Fleet) idle(k kind, job string, due time.Time) []matter {
+	var idle []matter
+	for _, m := range f.matters() {
+		if m.kind != k || job != "" && m.job != job || m.due > record.InstantOf(due) {
+			continue
+		}
+		if rest := m.shards.Minus(f.busy(m.job)); m.shards.IsZero() || !rest.IsZero() {
+			m.shards = rest
+			idle = append(idle, m)
+		}
+	}
+	return idle
+}
+
+// busy returns the shards of a job that have a run which has not ended, on record or in
+// fact.
+func (f *Fleet) busy(job string) shardset.Set {
+	return f.recorder.busy(job).Union(f.books.busy(job))
+}
+
+// await lets time pass in small steps until ok holds, for as long as it may take.
+func (f *Fleet) await(most time.Duration, ok func() bool) bool {
+	begin := time.Now()
+	for {
+		f.wait()
+		if ok() {
+			return true
+		}
+		passed := time.Since(begin)
+		if passed >= most {
+			return false
+		}
+		time.Sleep(min(max(passed/100, time.Millisecond), 10*time.Second, most-passed))
+	}
+}
+
+// wait lets everything happen that happens now.
+func (f *Fleet) wait() {
+	synctest.Wait()
+	f.books.enter(f.server.Log())
+}
+
+const (
+	// claimTime is how long a fire may be owed by an idle shard at the end of a test: enough
+	// to lose a session, elect, fail over and look again.
+	claimTime = 5 * time.Minute
+	// zombieTime is how long handlers may take to return when their processes have ended.
+	zombieTime = 24 * time.Hour
+	// leaveTime is how long executors may take to leave when their last run has ended.
+	leaveTime = time.Minute
+)
+
+// close judges and stops the fleet.
+func (f *Fleet) close() {
+	if f.returned {
+		f.judge()
+	}
+	for _, p := range f.processes {
+		if p.state != up {
+			continue
+		}
+		p.state = stopped
+		f.stopping.Go(func() {
+			if err := p.ex.Shutdown(context.Background()); err != nil && !isAbandoned(err) {
+				f.t.Errorf("rotatest: stop %s: %v", p.instance, err)
+			}
+		})
+	}
+	f.stopping.Wait()
+	if !f.await(zombieTime, func() bool { return len(f.recorder.running(true)) == 0 }) {
+		for _, c := range f.recorder.running(true) {
+			f.t.Errorf("rotatest: the handler of run %s, called on %s at %s, has not returned though its context has ended (%v)",
+				c.ID, c.process.instance, clock(c.Start), context.Cause(c.ctx))
+		}
+	}
+	f.Sleep(leaveTime)
+	for _, p := range f.processes {
+		p.client.Close(context.Background()) //nolint:errcheck // the server is about to go
+	}
+	f.wait()
+}
+
+// judge fails the test if something that is due now is not claimed though it could be.
+func (f *Fleet) judge() {
+	for _, heal := range f.heals {
+		heal()
+	}
+	now := time.Now()
+	if f.await(claimTime, func() bool { return len(f.idle(owed, "", now)) == 0 && !f.anyIdle(moving, "") }) {
+		return
+	}
+	for _, m := range f.idle(owed, "", now) {
+		f.t.Errorf("rotatest: lost: %v, and nobody has claimed it in %v", m, claimTime)
+	}
+}

@@ -1,0 +1,51 @@
+// Package rotatest runs a fleet of processes in a test, on a registry in memory and in
+// virtual time: a night of fires, a crash and the failover take milliseconds.
+//
+//	func TestSettleSurvivesACrash(t *testing.T) {
+//		rotatest.Run(t, func(f *rotatest.Fleet) {
+//			job := executor.Job{
+//				Name: "settle", Schedule: executor.Cron("0 3 * * *"), Shards: 3,
+//				Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
+//					return settle(ctx, r.Shard) // takes a minute
+//				}),
+//			}
+//			f.Start("a", job)
+//			f.Start("b", job)
+//			f.NextFire("settle") // sleeps until three; what is due has begun
+//			f.Crash("a")
+//			f.Settle() // until nothing runs, is owed or moves
+//			for _, r := range f.Runs("settle") {
+//				t.Log(r.Start, r.ID, r.Instance, r.Err)
+//			}
+//		})
+//	}
+//
+// # Time
+//
+// A test runs in a bubble of testing/synctest. Its clock begins at midnight UTC on
+// 2000-01-01 and stands still while anything runs, so a handler takes as long as it
+// sleeps, by time.Sleep, a timer or a context, and no longer. What waits for the world
+// outside the bubble, such as a socket, stops the clock and does not belong in it.
+//
+// The methods of a Fleet are for the goroutine that runs the test, one at a time. Runs
+// and Server may be called from anywhere.
+//
+// # What is checked
+//
+// Whatever a test itself looks at, Run fails it if
+//
+//   - two handlers of a shard ran at once, unless the session of the earlier one had been
+//     lost: it had been told, and goes on as what is called a zombie;
+//   - a fire of a shard was lost: neither claimed, nor counted as skipped by the job's
+//     policy, nor owed for a reason that lasts, such as a pause, a run that takes its time
+//     or a fleet without processes. The same holds for what a crash interrupted: it was
+//     claimed again, or counted;
+//   - a run was claimed twice;
+//   - a goroutine is left when the fleet has stopped.
+//
+// # What is not like production
+//
+// The registry answers at once, and the clocks of all processes agree. Levers for delays,
+// lost replies and the like are at Fleet.Server. Processes share the memory of the test,
+// so a handler can see what no other process could.
+package rotatest

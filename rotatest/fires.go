@@ -1,0 +1,98 @@
+package rotatest
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// epoch is a span of time under one definition of a job: from is in it, until, if not
+// zero, is not.
+type epoch struct {
+	gen         int
+	from, until record.Instant
+	shards      shardset.Set
+	schedule    executor.Schedule
+}
+
+func newEpoch(e *record.Epoch) epoch {
+	var def struct{ Schedule executor.Schedule }
+	// A job without a schedule, or with one that cannot be read here, has no fires.
+	if json.Unmarshal(e.Def, &def) != nil {
+		def.Schedule = executor.OnTrigger()
+	}
+	return epoch{e.Gen, e.From, e.Until, shardset.Range(0, e.Job().Shards), def.Schedule}
+}
+
+// after returns the instant after which a shard with mark m has fires of e to come, or
+// false if m is beyond e.
+func (e *epoch) after(m record.Mark) (record.Instant, bool) {
+	if m.Gen == e.gen {
+		return m.Fire, true
+	}
+	return 0, m.Gen < e.gen
+}
+
+// next returns the first fire of e after an instant, zero if there is none.
+func (e *epoch) next(after record.Instant) record.Instant {
+	fires, err := e.schedule.Next(max(after, e.from-1).Time(), 1)
+	if err != nil || len(fires) == 0 {
+		return 0
+	}
+	fire := record.InstantOf(fires[0])
+	if e.until != 0 && fire >= e.until {
+		return 0
+	}
+	return fire
+}
+
+// count returns how many fires of e a shard passes over when its mark rises.
+func (e *epoch) count(from, to record.Mark) int {
+	after, ok := e.after(from)
+	if !ok || to.Gen < e.gen || to.Gen > e.gen && e.until == 0 {
+		return 0
+	}
+	n := 0
+	for fire := e.next(after); fire != 0 && (to.Gen > e.gen || fire <= to.Fire); fire = e.next(fire) {
+		n++
+	}
+	return n
+}
+
+// nextFire returns the first fire of a job after now by its definitions in force. For a
+// paused job, which has none, it is that of the newest definition.
+func (b *books) nextFire(job string, now time.Time) (time.Time, error) {
+	all := b.named(job)
+	if len(all) == 0 {
+		return time.Time{}, executor.ErrUnknownJob
+	}
+	var first record.Instant
+	for _, j := range all {
+		if fire := j.nextFire(record.InstantOf(now)); fire != 0 && (first == 0 || fire < first) {
+			first = fire
+		}
+	}
+	if first == 0 {
+		return time.Time{}, errors.New("there is none")
+	}
+	return first.Time(), nil
+}
+
+func (j *jobBooks) nextFire(now record.Instant) record.Instant {
+	if j.plan == nil {
+		return 0
+	}
+	for i := range j.plan.Epochs { // one begins where the one before ends
+		e := j.epochs[j.plan.Epochs[i].Gen]
+		if fire := e.next(now); fire != 0 {
+			return fire
+		}
+	}
+	e := j.epochs[j.plan.Last().Gen]
+	e.until = 0
+	return e.next(now)
+}

@@ -1,0 +1,260 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// Namespace is that of a fleet's executors.
+const Namespace = "rotatest"
+
+// Fleet is the processes of a test, the registry between them, and what they have run. It
+// is made by Run.
+type Fleet struct {
+	// Options are those of the executors that Start makes from now on. Start sets Instance.
+	// A Workers of zero means 1000, so that no run waits for another on a machine with few
+	// CPUs. A Logger of nil writes to the log of the test.
+	Options executor.Options
+
+	t         reporter
+	bubble    *testing.T
+	server    *memory.Server
+	books     *books
+	recorder  recorder
+	processes []*process
+	heals     []func()
+	stopping  sync.WaitGroup
+	returned  bool // the test's function, and neither failed nor panicked
+}
+
+// process is an executor with what belongs to its process.
+type process struct {
+	instance string
+	machine  string // by which the server knows it: another after each start
+	client   *memory.Client
+	ex       *executor.Executor
+	life     context.Context // ends when the process crashes
+	end      context.CancelCauseFunc
+	state    processState
+	cuts     int // by Partition, not healed
+}
+
+type processState int
+
+const (
+	up processState = iota
+	stopped
+	crashed
+)
+
+func newFleet(t *testing.T, r reporter) *Fleet {
+	f := &Fleet{t: r, bubble: t, server: memory.New()}
+	f.server.Record()
+	f.books = newBooks(func(format string, args ...any) { r.Errorf("rotatest: "+format, args...) })
+	f.recorder = recorder{t: r, made: map[string]bool{}}
+	return f
+}
+
+// T returns the T of the bubble, whose Context, Cleanup and TempDir are those to use in
+// it. Its cleanup functions are called before the fleet is stopped.
+func (f *Fleet) T() *testing.T { return f.bubble }
+
+// Server returns the registry, for its levers: f.Server().Delay("a", ...). The name of a
+// process there is that of its instance, with "#2" after its second start and so on. What
+// a lever does is to be undone before the test ends, and before Settle if it keeps a
+// process from the fleet. The log of the server is the fleet's own; its Counts and Dump
+// are anyone's.
+func (f *Fleet) Server() *memory.Server { return f.server }
+
+// Start starts a process with an executor for jobs, whose runs are recorded. It returns
+// when the process has joined and idle shards have been dealt; those that are running
+// elsewhere and are to move here do so when they have ended.
+//
+// After Stop or Crash an instance may be started again: another process, of the same
+// name. After Crash that takes until the session of the one before has expired, as it
+// does in production.
+func (f *Fleet) Start(instance string, jobs ...executor.Job) *executor.Executor {
+	f.t.Helper()
+	if instance == "" {
+		f.t.Fatalf("rotatest: start: an instance needs a name")
+	}
+	p := &process{instance: instance, machine: instance}
+	starts := 1
+	for _, q := range f.processes {
+		if q.instance != instance {
+			continue
+		}
+		if q.state == up {
+			f.t.Fatalf("rotatest: start %s: it has been started, and neither stopped nor crashed", instance)
+		}
+		starts++
+	}
+	if starts > 1 {
+		p.machine = fmt.Sprintf("%s#%d", instance, starts)
+	}
+	p.life, p.end = context.WithCancelCause(context.Background())
+	p.client = f.server.Client(p.machine)
+	if err := f.launch(p, jobs); err != nil {
+		f.t.Fatalf("rotatest: start %s: %v", instance, err)
+	}
+	f.await(dealTime, func() bool { return !f.anyIdle(moving, "") })
+	return p.ex
+}
+
+// dealTime is how long Start waits for the shards to be dealt, and a helper for runs to be
+// claimed that are due. Both take no time unless a lever makes them.
+const dealTime = time.Second
+
+func (f *Fleet) launch(p *process, jobs []executor.Job) error {
+	o := f.Options
+	o.Instance = p.instance
+	if o.Workers == 0 {
+		o.Workers = 1000
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(f.bubble.Output(), nil))
+	}
+	o.Logger = slog.New(mortalLog{o.Logger.Handler(), p.life})
+	group := o.Group
+	if group == "" {
+		group = "default"
+	}
+	keys, err := record.NewKeys(Namespace, group)
+	if err != nil {
+		return err
+	}
+	f.books.open(keys)
+	if p.ex, err = executor.New(p.client, Namespace, o); err != nil {
+		return err
+	}
+	f.processes = append(f.processes, p)
+	if err := p.ex.Register(f.recorded(p, jobs)...); err != nil {
+		return err
+	}
+	return p.ex.Start(f.bubble.Context())
+}
+
+// mortalLog is a log that ends with its process.
+type mortalLog struct {
+	slog.Handler
+	life context.Context
+}
+
+func (l mortalLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.life.Err() == nil && l.Handler.Enabled(ctx, level)
+}
+
+func (l mortalLog) WithAttrs(as []slog.Attr) slog.Handler {
+	return mortalLog{l.Handler.WithAttrs(as), l.life}
+}
+
+func (l mortalLog) WithGroup(name string) slog.Handler {
+	return mortalLog{l.Handler.WithGroup(name), l.life}
+}
+
+// recorded returns jobs with handlers that record what they do.
+func (f *Fleet) recorded(p *process, jobs []executor.Job) []executor.Job {
+	out := make([]executor.Job, len(jobs))
+	for i, j := range jobs {
+		if fn, ok := j.Handler.(executor.HandlerFunc); j.Handler != nil && (!ok || fn != nil) { // else refused by Register
+			j.Handler = &recordedHandler{&f.recorder, p, j.Handler}
+		}
+		out[i] = j
+	}
+	return out
+}
+
+// Register is Executor.Register on a running process, with handlers whose runs are
+// recorded; the executor's own method records nothing. It returns when the registry has
+// the definitions.
+func (f *Fleet) Register(instance string, jobs ...executor.Job) {
+	f.t.Helper()
+	p := f.process("register jobs with", instance)
+	if err := p.ex.Register(f.recorded(p, jobs)...); err != nil {
+		f.t.Fatalf("rotatest: register jobs with %s: %v", instance, err)
+	}
+	f.await(dealTime, func() bool {
+		return !slices.ContainsFunc(jobs, func(j executor.Job) bool { return !f.books.stored(j.Name, j.Revision) })
+	})
+}
+
+// process returns the running process of an instance.
+func (f *Fleet) process(verb, instance string) *process {
+	f.t.Helper()
+	for _, p := range f.processes {
+		if p.instance == instance && p.state == up {
+			return p
+		}
+	}
+	f.t.Fatalf("rotatest: %s %s: no process of that name is running", verb, instance)
+	return nil
+}
+
+// Stop stops a process in good order: it hands over, lets its runs end within the
+// DrainTimeout, and leaves. The test fails if a handler does not even return when its
+// context has ended.
+func (f *Fleet) Stop(instance string) {
+	f.t.Helper()
+	p := f.process("stop", instance)
+	p.state = stopped
+	if err := p.ex.Shutdown(context.Background()); err != nil {
+		f.t.Errorf("rotatest: stop %s: %v", instance, err)
+	}
+}
+
+// Crash makes a process die. The registry hears no more of it; its session, and hence its
+// name and its shards, stay until their time is over, which takes up to a SessionTTL after
+// Crash has returned. The contexts of its runs end at once, with ErrSessionLost. Handlers
+// that ignore this live on as zombies: they are what is left of a process that was not
+// quite dead, and none of their writes to the registry gets through.
+//
+// Use Partition for a process that does not know that it is cut off.
+func (f *Fleet) Crash(instance string) {
+	f.t.Helper()
+	p := f.process("crash", instance)
+	p.state = crashed
+	f.server.Partition(p.machine)
+	f.books.bury(p.machine)
+	p.end(fmt.Errorf("%w: %s crashed", executor.ErrSessionLost, instance))
+	f.wait() // the contexts have ended with that cause, before the executor gives them another
+
+	// Its loops would try to reach the registry for ever. What ends them reaches nobody.
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	f.stopping.Go(func() {
+		if err := p.ex.Shutdown(now); err != nil && !isAbandoned(err) {
+			f.t.Errorf("rotatest: the remains of %s: %v", instance, err)
+		}
+	})
+}
+
+func isAbandoned(err error) bool {
+	var abandoned *executor.AbandonedError
+	return errors.As(err, &abandoned)
+}
+
+// Partition cuts a process off from the registry, until heal: its session is suspended,
+// then lost, its runs end with ErrSessionLost, and others make them again. When it has
+// been healed it joins again. What the test does not heal is healed when it ends.
+func (f *Fleet) Partition(instance string) (heal func()) {
+	f.t.Helper()
+	p := f.process("partition", instance)
+	restore := f.server.Partition(p.machine)
+	p.cuts++
+	heal = sync.OnceFunc(func() {
+		p.cuts--
+		restore()
+	})
+	f.heals = append(f.heals, heal)
+	return heal
+}

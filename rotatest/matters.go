@@ -1,0 +1,206 @@
+package rotatest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// matter is something that is not at rest.
+type matter struct {
+	kind   kind
+	job    string         // empty: all of a group
+	shards shardset.Set   // empty: not about shards
+	due    record.Instant // of what is owed
+	what   string
+}
+
+type kind int
+
+const (
+	inRun  kind = iota // a run is on record
+	owed               // a run is due and not claimed
+	moving             // who has what is about to change
+)
+
+func (m matter) String() string {
+	switch {
+	case m.job == "":
+		return m.what
+	case m.shards.IsZero():
+		return fmt.Sprintf("%s: %s", m.job, m.what)
+	}
+	return fmt.Sprintf("%s/%s: %s", m.job, m.shards, m.what)
+}
+
+// matters returns all that is not at rest now and will be some time, if no process crashes
+// or comes and nobody intervenes: what no process offers, or is paused, rests.
+func (b *books) matters(now time.Time) []matter {
+	var out []matter
+	for _, g := range b.groups {
+		if m, ok := g.leaderless(); ok {
+			out = append(out, m)
+		}
+		for _, j := range g.all() {
+			v := &viewing{jobBooks: j, now: record.InstantOf(now)}
+			v.look()
+			out = append(out, v.matters...)
+		}
+	}
+	return out
+}
+
+func (g *group) leaderless() (matter, bool) {
+	if machine, ok := g.books.sessions[g.office]; ok && !g.books.buried[machine] {
+		return matter{}, false
+	}
+	for incarnation, m := range g.members {
+		if g.books.alive(incarnation) && !m.Draining {
+			return matter{kind: moving, what: "nobody leads"}, true
+		}
+	}
+	return matter{}, false
+}
+
+// viewing is a look at a job.
+type viewing struct {
+	*jobBooks
+	now     record.Instant
+	matters []matter
+}
+
+func (v *viewing) add(k kind, shards shardset.Set, due record.Instant, format string, args ...any) {
+	v.matters = append(v.matters, matter{k, v.name, shards, due, fmt.Sprintf(format, args...)})
+}
+
+func (v *viewing) look() {
+	offered := v.offered()
+	if v.plan == nil {
+		if offered && v.stored != nil {
+			v.add(moving, shardset.Set{}, 0, "there is no plan yet")
+		}
+		return
+	}
+	v.runs()
+	if !offered {
+		return
+	}
+	v.intent()
+	v.owners()
+	if !v.plan.Paused {
+		v.reruns()
+		v.triggers()
+		v.fires()
+	}
+}
+
+// runs looks at the runs on record. Those of the dead are for owners to look at.
+func (v *viewing) runs() {
+	for _, incarnation := range slices.Sorted(maps.Keys(v.claims)) {
+		if !v.group.books.alive(incarnation) {
+			continue
+		}
+		instance, _ := split(incarnation)
+		for _, r := range v.claims[incarnation].Running {
+			v.add(inRun, r.Shards, 0, "%s is on record as running on %s", describe(r.Ref), instance)
+		}
+	}
+}
+
+// intent looks at what is in the registry and not yet in the plan.
+func (v *viewing) intent() {
+	if c := v.control; c != nil && c.Paused != v.plan.Paused {
+		v.add(moving, shardset.Set{}, 0, "a pause or resume has not taken effect")
+	}
+	if v.plan.Paused {
+		return
+	}
+	last := v.plan.Last()
+	if v.stored != nil && v.stored.Revision > last.Job().Revision {
+		v.add(moving, shardset.Set{}, 0, "the definition of revision %d has not been taken up", v.stored.Revision)
+	}
+	if last.From > v.now {
+		v.add(moving, shardset.Set{}, 0, "its newest definition counts from %s", clock(last.From.Time()))
+	}
+}
+
+func (v *viewing) owners() {
+	free := shardset.Range(0, v.plan.Shards())
+	for _, incarnation := range slices.Sorted(maps.Keys(v.plan.Owners)) {
+		shards := v.plan.Owners[incarnation]
+		free = free.Minus(shards)
+		if !v.offers(incarnation) {
+			instance, _ := split(incarnation)
+			v.add(moving, shards, 0, "are to move from %s", instance)
+		}
+	}
+	if !free.IsZero() {
+		v.add(moving, free, 0, "have no owner")
+	}
+	if !v.plan.Frozen.IsZero() {
+		v.add(moving, v.plan.Frozen, 0, "are about to move")
+	}
+}
+
+func (v *viewing) reruns() {
+	for _, g := range v.plan.Reruns {
+		v.unclaimed(g.Shards, g.Ref)
+	}
+}
+
+func (v *viewing) triggers() {
+	if v.control != nil && len(v.control.Triggers) > 0 {
+		t := v.control.Triggers[0]
+		v.add(owed, shardset.Set{}, t.At, "trigger %d has not been taken up", t.Number)
+	}
+	for _, t := range v.plan.Triggers {
+		if e, ok := v.plan.Epoch(t.Gen); ok {
+			shards := shardset.Range(0, e.Job().Shards)
+			if t.Shards != nil {
+				shards = shards.Intersect(*t.Shards)
+			}
+			v.unclaimed(shards, record.Ref{Gen: t.Gen, Fire: t.At, Trigger: t.Number, Attempt: 1})
+		}
+	}
+}
+
+// unclaimed adds the shards that owe a run.
+func (v *viewing) unclaimed(shards shardset.Set, r record.Ref) {
+	for _, part := range v.marks.Split(shards) {
+		if !part.Covers(r) {
+			v.add(owed, part.Shards, r.Fire, "owe %s", describe(r))
+		}
+	}
+}
+
+// fires looks at the fires of the schedule that have come.
+func (v *viewing) fires() {
+	for i := range v.plan.Epochs {
+		e := v.epochs[v.plan.Epochs[i].Gen]
+		for _, part := range v.marks.Split(e.shards) {
+			after, ok := e.after(part.Mark)
+			if !ok {
+				continue
+			}
+			if fire := e.next(after); fire != 0 && fire <= v.now {
+				v.add(owed, part.Shards, fire, "owe the fire of %s", clock(fire.Time()))
+			}
+		}
+	}
+}
+
+// describe returns what a run is in words.
+func describe(r record.Ref) string {
+	text := "the run for " + clock(r.Fire.Time())
+	if r.Trigger > 0 {
+		text = fmt.Sprintf("the run for trigger %d", r.Trigger)
+	}
+	if r.Attempt > 1 {
+		text += fmt.Sprintf(", attempt %d,", r.Attempt)
+	}
+	return text
+}

@@ -1,0 +1,162 @@
+package rotatest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// Record is a run whose handler was called.
+type Record struct {
+	executor.Run // as the handler got it
+
+	Start time.Time // of the handler
+	End   time.Time // zero while the handler runs
+	Err   error     // what it returned; an *executor.PanicError if it panicked
+}
+
+// Runs returns the runs of a job, of all processes, in order of their start and then of
+// fire, shard and attempt. A run that was claimed and never reached its handler is none.
+func (f *Fleet) Runs(job string) []Record {
+	f.recorder.mu.Lock()
+	defer f.recorder.mu.Unlock()
+	var out []Record
+	for _, c := range f.recorder.calls {
+		if c.Job == job {
+			out = append(out, c.Record)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Record) int { return a.compare(&b) })
+	return out
+}
+
+func (r *Record) compare(o *Record) int {
+	return cmp.Or(r.Start.Compare(o.Start), r.FireTime.Compare(o.FireTime),
+		cmp.Compare(r.Shard, o.Shard), cmp.Compare(r.Attempt, o.Attempt))
+}
+
+// recorder records the runs of a fleet.
+type recorder struct {
+	t reporter
+
+	mu    sync.Mutex
+	calls []*call         // in order of start
+	open  []*call         // those that have not ended
+	made  map[string]bool // Run.ID of all calls
+}
+
+// call is a call of a handler.
+type call struct {
+	Record
+	ctx     context.Context
+	process *process
+}
+
+// lost reports whether the handler has been told that its session is lost, so that
+// another may run beside it.
+func (c *call) lost() bool {
+	return c.ctx.Err() != nil && errors.Is(context.Cause(c.ctx), executor.ErrSessionLost)
+}
+
+func (r *recorder) begin(ctx context.Context, p *process, run executor.Run) *call {
+	c := &call{Record{Run: run, Start: time.Now()}, ctx, p}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.made[c.ID] {
+		r.t.Errorf("rotatest: run %s began a second time, on %s at %s", c.ID, p.instance, clock(c.Start))
+	}
+	r.made[c.ID] = true
+	for _, o := range r.open {
+		if o.Job == c.Job && o.Shard == c.Shard && !o.lost() {
+			r.t.Errorf("rotatest: run %s began on %s at %s while run %s, on %s since %s, had not ended",
+				c.ID, p.instance, clock(c.Start), o.ID, o.process.instance, clock(o.Start))
+		}
+	}
+	r.calls = append(r.calls, c)
+	r.open = append(r.open, c)
+	return c
+}
+
+func (r *recorder) end(c *call, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.End, c.Err = time.Now(), err
+	r.open = slices.DeleteFunc(r.open, func(o *call) bool { return o == c })
+}
+
+// running returns the calls that have not ended, in the order of Runs: those of zombies in
+// crashed processes only if asked for.
+func (r *recorder) running(zombies bool) []*call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := slices.DeleteFunc(slices.Clone(r.open), func(c *call) bool {
+		return !zombies && c.process.state == crashed
+	})
+	slices.SortStableFunc(out, func(a, b *call) int { return a.compare(&b.Record) })
+	return out
+}
+
+// begun reports whether the handlers of all these runs have been called.
+func (r *recorder) begun(ids []string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if !r.made[id] {
+			return false
+		}
+	}
+	return true
+}
+
+// busy returns the shards of a job that have a handler running in a live process.
+func (r *recorder) busy(job string) shardset.Set {
+	var busy shardset.Set
+	for _, c := range r.running(false) {
+		if c.Job == job {
+			busy.Add(c.Shard)
+		}
+	}
+	return busy
+}
+
+// recordedHandler is a handler in a process, each call of which is recorded.
+type recordedHandler struct {
+	recorder *recorder
+	process  *process
+	handler  executor.Handler
+}
+
+// Handle calls the handler with a context that ends with the process, too.
+func (h *recordedHandler) Handle(ctx context.Context, r *executor.Run) (err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	stop := context.AfterFunc(h.process.life, func() { end(context.Cause(h.process.life)) })
+	defer stop()
+
+	c := h.recorder.begin(ctx, h.process, *r)
+	err = errGoexit
+	defer func() {
+		v := recover()
+		if v != nil {
+			err = &executor.PanicError{Value: v, Stack: debug.Stack()}
+		}
+		h.recorder.end(c, err)
+		if v != nil {
+			panic(v) // for the executor, which would have seen it
+		}
+	}()
+	return h.handler.Handle(ctx, r)
+}
+
+// errGoexit is the error of a handler that ended its goroutine instead of returning.
+var errGoexit = errors.New("handler called runtime.Goexit, as t.FailNow does")
+
+// clock is how times are written in messages.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999") }

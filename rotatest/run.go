@@ -1,0 +1,99 @@
+package rotatest
+
+import (
+	"bytes"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/rota-dev/rota/internal/onecpu"
+)
+
+// Run calls f in a synctest bubble with a fleet that has no processes yet. When f has
+// returned it heals the partitions of the fleet, gives what is owed time to be claimed,
+// stops all processes, and fails t if something is wrong that f need not have looked for:
+// see the comment of the package.
+//
+// In f, t may be used as ever but for t.Run, t.Parallel and t.Cleanup: those of the
+// bubble are at Fleet.T. If f does not return, because the test has failed or panicked,
+// the fleet is stopped without further judgement.
+func Run(t *testing.T, f func(*Fleet)) {
+	t.Helper()
+	defer onecpu.Hold()()
+	if bubble, deadlock := inBubble(t, f); deadlock != nil {
+		t.Fatalf("rotatest: the test cannot end, because goroutines are left: %v\n\n%s", deadlock, stacks(bubble))
+	}
+}
+
+// inBubble runs f in a bubble. It makes an error of the runtime's panic about goroutines
+// that cannot go on, which would take all other tests with it. Those goroutines are lost,
+// with what they hold.
+func inBubble(t *testing.T, f func(*Fleet)) (bubble string, deadlock error) {
+	defer func() {
+		v := recover()
+		err, ok := v.(error)
+		if ok && strings.HasPrefix(err.Error(), "deadlock: ") {
+			deadlock = err
+		} else if v != nil {
+			panic(v)
+		}
+	}()
+	synctest.Test(t, func(inner *testing.T) {
+		bubble = currentBubble()
+		returned := false
+		defer func() {
+			if v := recover(); v != nil {
+				panic(v)
+			}
+			if !returned && t.Failed() && !inner.Failed() {
+				inner.FailNow() // f has called it on t, which is not this goroutine's
+			}
+		}()
+		serve(inner, inner, f)
+		returned = true
+	})
+	return bubble, nil
+}
+
+// reporter is what a fleet tells a test.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// serve is Run within the bubble of t.
+func serve(t *testing.T, r reporter, f func(*Fleet)) {
+	fleet := newFleet(t, r)
+	t.Cleanup(fleet.close) // the first one, so that it comes after those of f
+	f(fleet)
+	fleet.returned = true
+}
+
+// bubbleName matches the name of a bubble in the first line of a goroutine's stack.
+var bubbleName = regexp.MustCompile(`^goroutine [^\n]*(synctest bubble \d+)\]`)
+
+// currentBubble returns the name of the bubble that it is called in, empty if the runtime
+// does not tell.
+func currentBubble() string {
+	buf := make([]byte, 1<<10)
+	m := bubbleName.FindSubmatch(buf[:runtime.Stack(buf, false)])
+	if m == nil {
+		return ""
+	}
+	return string(m[1])
+}
+
+// stacks returns those of the goroutines in a bubble.
+func stacks(bubble string) []byte {
+	buf := make([]byte, 4<<20)
+	var all [][]byte
+	for s := range bytes.SplitSeq(buf[:runtime.Stack(buf, true)], []byte("\n\n")) {
+		if m := bubbleName.FindSubmatch(s); m != nil && string(m[1]) == bubble {
+			all = append(all, s)
+		}
+	}
+	return bytes.Join(all, []byte("\n\n"))
+}
