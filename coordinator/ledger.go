@@ -78,6 +78,7 @@ type account struct {
 	claims   record.Claims
 	rev      registry.Rev // of the claims record; zero: there is none yet
 	ended    []ended
+	left     shardset.Set // whose runs are on record and were not begun: for others to make
 	writing  bool
 	stale    registry.Rev // of the plan that a claim conflicted on: wait for another
 	wake     record.Instant
@@ -179,7 +180,8 @@ func (l *ledger) unbar() {
 }
 
 // empty returns a channel that is closed once nothing runs, all ends are on record and
-// the plans give this incarnation no shard. To be called after close.
+// the plans give this incarnation no shard but those of runs that were not begun. To be
+// called after close.
 func (l *ledger) empty() <-chan struct{} {
 	l.inbox.mu.Lock()
 	defer l.inbox.mu.Unlock()
@@ -202,11 +204,20 @@ func (l *ledger) tell() {
 		return
 	}
 	for _, a := range l.accounts {
-		if len(a.ended) > 0 || len(a.claims.Running) > 0 || (a.plan != nil && !a.plan.Owners[l.me].IsZero()) {
+		if !a.empty(l.me) {
 			return
 		}
 	}
 	closeOnce(l.inbox.emptied)
+}
+
+// empty reports that an account holds nothing but what goes with the session.
+func (a *account) empty(me string) bool {
+	var owned shardset.Set
+	if a.plan != nil {
+		owned = a.plan.Owners[me]
+	}
+	return len(a.ended) == 0 && owned.Union(a.claims.Running.Shards()).Minus(a.left).IsZero()
 }
 
 func closeOnce(c chan struct{}) {
@@ -286,8 +297,12 @@ func (l *ledger) takeInbox() {
 	l.inbox.mu.Unlock()
 	for _, e := range ends {
 		a := e.acct
-		a.ended = append(a.ended, e.ended)
 		l.running--
+		if errors.Is(e.err, ErrNotBegun) {
+			a.left.Add(e.shard)
+			continue
+		}
+		a.ended = append(a.ended, e.ended)
 		if a.plan != nil && !a.plan.Frozen.IsZero() {
 			l.mark(a) // a move waits for it
 		} else {

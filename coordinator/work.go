@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -20,11 +21,16 @@ type Work interface {
 	// Start begins a run whose claim has been committed, in a goroutine of the callee's.
 	// ctx ends when the session does, with a cause that wraps registry.ErrSessionLost. done
 	// must be called exactly once, when the function has returned: until then the shard
-	// neither moves nor runs again in this process.
+	// neither moves nor runs again in this process. A process that leaves calls it with
+	// ErrNotBegun for what it has not begun: others run that, once the session is over.
 	Start(ctx context.Context, r Run, done func(error))
 	// Yield says that a move waits for a run that was started.
 	Yield(job string, shard int)
 }
+
+// ErrNotBegun is what done is called with if the function was not called and will not be.
+// The claim stands, so the run is another attempt for whoever makes it.
+var ErrNotBegun = errors.New("not begun")
 
 // Run is a claimed run.
 type Run struct {

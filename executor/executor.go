@@ -171,6 +171,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-e.stopped:
+		wait(context.WithoutCancel(ctx), cancelGrace, e.pool.idle()) // the contexts of runs have ended
 		return e.failed
 	}
 	return e.Shutdown(context.WithoutCancel(ctx))

@@ -78,7 +78,6 @@ func (p *pool) enter(id string, end context.CancelCauseFunc) (leave func(), ok b
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil {
-		end(p.closed)
 		return nil, false
 	}
 	if p.inside == nil {

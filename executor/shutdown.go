@@ -27,7 +27,8 @@ func (e *AbandonedError) Error() string {
 
 // Shutdown leaves the fleet in good order: it claims nothing more, hands over office and
 // idle shards at once, waits for runs until ctx ends or DrainTimeout has passed, then ends
-// their contexts with ErrDraining, and goes when they have returned. Handlers that do not
+// their contexts with ErrDraining, and goes when they have returned. Runs that were claimed
+// and still wait for a worker by then are left to others, as another attempt. Handlers that do not
 // return within a few seconds of that are reported as *AbandonedError; the executor then
 // leaves when they have.
 //
@@ -58,15 +59,16 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 }
 
 // drain stops claiming and waits for the runs, first for them to end and then for them to
-// give up.
+// give up. The fleet is told meanwhile: that takes none of the runs' time.
 func (e *Executor) drain(ctx context.Context) {
-	bounded, cancel := context.WithTimeout(ctx, max(e.opts.DrainTimeout, leaveTimeout))
+	finish, cancel := context.WithTimeout(ctx, max(e.opts.DrainTimeout, 0))
 	defer cancel()
-	if err := e.member.Drain(bounded); err != nil {
-		e.log.Warn("the fleet was not told of the drain", "error", err)
+	if err := e.member.Drain(finish); err != nil && e.opts.DrainTimeout > 0 {
+		e.log.Warn("the fleet was not told of the drain in time", "error", err)
 	}
-	if e.opts.DrainTimeout > 0 {
-		wait(ctx, e.opts.DrainTimeout, e.pool.idle())
+	select {
+	case <-e.pool.idle():
+	case <-finish.Done():
 	}
 	e.pool.cancel(ErrDraining)
 	wait(context.WithoutCancel(ctx), cancelGrace, e.pool.idle())

@@ -67,9 +67,12 @@ func (e *Executor) run(ctx context.Context, c coordinator.Run) error {
 	}
 	gate := &gate{ctx: ctx, reg: e.reg, session: c.Session}
 	r.commit = gate.commit
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // over before it began
+	}
 	leave, ok := e.pool.enter(r.ID, end)
-	if !ok || ctx.Err() != nil {
-		return context.Cause(ctx) // over before it began: nothing was run
+	if !ok {
+		return coordinator.ErrNotBegun
 	}
 	defer leave()
 	err := call(ctx, job.Handler, r)
