@@ -199,7 +199,7 @@ func TestSettle(t *testing.T) {
 
 	t.Run("waits for shards that move", func(t *testing.T) {
 		Run(t, func(f *Fleet) {
-			job := every(time.Hour, 4, takes(time.Minute))
+			job := every(time.Hour, 4, takes(2*time.Second))
 			f.Start("a", job)
 			f.NextFire("job")
 			slow(f, "a", "b")
@@ -216,19 +216,19 @@ func TestSettle(t *testing.T) {
 			job := every(time.Hour, 4, takes(time.Minute))
 			f.Start("a", job)
 			f.Start("b", job)
-			f.Crash("a")
+			f.Crash("b") // a leads
 			f.Settle()
-			require.Equal(t, map[string]int{"b": 4}, shares(f))
+			require.Equal(t, map[string]int{"a": 4}, shares(f))
 		})
 	})
 
 	t.Run("waits until what a crash interrupted has been made again", func(t *testing.T) {
 		Run(t, func(f *Fleet) {
-			job := every(time.Hour, 2, takes(time.Minute))
-			slow(f, "a", "b")
+			job := every(time.Hour, 2, takes(2*time.Second))
 			f.Start("a", job)
 			f.Start("b", job)
 			f.NextFire("job")
+			f.Server().Delay("a", 300*time.Millisecond, 300*time.Millisecond)
 			f.Crash("b")
 			f.Settle()
 			runs := f.Runs("job")

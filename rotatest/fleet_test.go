@@ -313,6 +313,17 @@ func TestCrash(t *testing.T) {
 		require.Equal(t, []string{"rotatest: crash a: no process of that name is running"}, said)
 	})
 
+	t.Run("ends the log", func(t *testing.T) {
+		var text strings.Builder
+		life, end := context.WithCancel(t.Context())
+		log := slog.New(mortalLog{slog.NewTextHandler(&text, nil), life}).WithGroup("g").With("x", 1)
+		log.Info("alive")
+		end()
+		log.Info("dead")
+		require.Contains(t, text.String(), "msg=alive g.x=1")
+		require.NotContains(t, text.String(), "dead")
+	})
+
 	t.Run("leaves nothing that says it is alive", func(t *testing.T) {
 		Run(t, func(f *Fleet) {
 			var log strings.Builder
@@ -422,7 +433,7 @@ func TestRuns(t *testing.T) {
 				if r.Shard == 0 {
 					panic("boo")
 				}
-				runtime.Goexit() // as t.FailNow does
+				runtime.Goexit()
 				return nil
 			})))
 			f.NextFire("job")
@@ -432,7 +443,7 @@ func TestRuns(t *testing.T) {
 			require.ErrorAs(t, runs[0].Err, &p)
 			require.Equal(t, "boo", p.Value)
 			require.Contains(t, string(p.Stack), "TestRuns")
-			require.Contains(t, log.String(), "handler panicked: boo", "the executor has seen it")
+			require.Contains(t, log.String(), "handler panicked: boo", "the executor has been told")
 			require.ErrorIs(t, runs[1].Err, errGoexit)
 		})
 	})

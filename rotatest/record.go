@@ -143,14 +143,10 @@ func (h *recordedHandler) Handle(ctx context.Context, r *executor.Run) (err erro
 	c := h.recorder.begin(ctx, h.process, *r)
 	err = errGoexit
 	defer func() {
-		v := recover()
-		if v != nil {
-			err = &executor.PanicError{Value: v, Stack: debug.Stack()}
+		if v := recover(); v != nil {
+			err = &executor.PanicError{Value: v, Stack: debug.Stack()} // as the executor would
 		}
 		h.recorder.end(c, err)
-		if v != nil {
-			panic(v) // for the executor, which would have seen it
-		}
 	}()
 	return h.handler.Handle(ctx, r)
 }

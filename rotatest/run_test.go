@@ -121,6 +121,11 @@ func TestRun_AcceptsWhatIsOwedForAReason(t *testing.T) {
 			f.NextFire("job")
 			f.Crash("a")
 		},
+		"a zombie that outlives its process by seconds": func(f *Fleet) {
+			f.Start("a", every(time.Hour, 2, ignores(7*time.Second)))
+			f.NextFire("job")
+			f.Crash("a")
+		},
 		"a process that drains": func(f *Fleet) {
 			f.Options.DrainTimeout = 24 * time.Hour
 			e := f.Start("a", every(time.Hour, 2, executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
@@ -168,66 +173,69 @@ func TestRun_AcceptsWhatIsOwedForAReason(t *testing.T) {
 	}
 }
 
-// These end in ways that no test can survive: each is run in a process of its own.
-var fatal = map[string]func(t *testing.T){
-	"a goroutine that is left": func(t *testing.T) {
-		Run(t, func(f *Fleet) {
-			go func() {
-				for {
-					time.Sleep(time.Second)
-				}
-			}()
-		})
-	},
-	"a handler that never returns": func(t *testing.T) {
-		Run(t, func(f *Fleet) {
-			f.Start("a", every(time.Hour, 1, executor.HandlerFunc(func(context.Context, *executor.Run) error { select {} })))
-			f.NextFire("job")
-			f.Crash("a")
-		})
-	},
-	"FailNow on the outer test": func(t *testing.T) {
-		Run(t, func(f *Fleet) {
-			f.Start("a", every(time.Hour, 1, takes(0)))
-			f.NextFire("job")
-			f.Server().Pause() // so that the next fire would be lost
-			f.NextFire("job")
-			require.Fail(t, "enough")
-			t.Error("not reached")
-		})
-		t.Error("not reached")
-	},
-	"FailNow in a handler": func(t *testing.T) {
-		Run(t, func(f *Fleet) {
-			f.Start("a", every(time.Hour, 1, executor.HandlerFunc(func(context.Context, *executor.Run) error {
-				require.Fail(t, "in a handler")
-				return nil
-			})))
-			f.NextFire("job")
-			f.Settle()
-		})
-	},
-	"a lost fire": func(t *testing.T) {
-		Run(t, func(f *Fleet) {
-			f.Start("a", every(time.Hour, 1, takes(0)))
-			tamper(f, func(p *record.Plan) {
-				p.Marks = p.Marks.Raise(shardset.Of(0), record.Mark{Gen: 1, Fire: record.InstantOf(time.Now().Add(2 * time.Hour))})
+// fatal returns tests that end as no test can end that is to pass. Each is run in a process
+// of its own.
+func fatal() map[string]func(t *testing.T) {
+	return map[string]func(t *testing.T){
+		"a goroutine that is left": func(t *testing.T) {
+			Run(t, func(f *Fleet) {
+				go func() {
+					for {
+						time.Sleep(time.Second)
+					}
+				}()
 			})
-		})
-	},
-	"a panic": func(t *testing.T) {
-		Run(t, func(f *Fleet) {
-			f.Start("a", every(time.Hour, 1, takes(time.Hour)))
-			f.NextFire("job")
-			t.Error("before")
-			panic("boo")
-		})
-	},
+		},
+		"a handler that never returns": func(t *testing.T) {
+			Run(t, func(f *Fleet) {
+				f.Start("a", every(time.Hour, 1, executor.HandlerFunc(func(context.Context, *executor.Run) error { select {} })))
+				f.NextFire("job")
+				f.Crash("a")
+			})
+		},
+		"FailNow on the outer test": func(t *testing.T) {
+			Run(t, func(f *Fleet) {
+				f.Start("a", every(time.Hour, 1, takes(0)))
+				f.NextFire("job")
+				f.Server().Pause() // so that the next fire would be lost
+				f.NextFire("job")
+				require.Fail(t, "enough")
+				t.Error("not reached")
+			})
+			t.Error("not reached")
+		},
+		"FailNow in a handler": func(t *testing.T) {
+			Run(t, func(f *Fleet) {
+				f.Start("a", every(time.Hour, 1, executor.HandlerFunc(func(context.Context, *executor.Run) error {
+					require.Fail(t, "in a handler")
+					return nil
+				})))
+				f.NextFire("job")
+				f.Settle()
+			})
+		},
+		"a lost fire": func(t *testing.T) {
+			Run(t, func(f *Fleet) {
+				f.Start("a", every(time.Hour, 1, takes(0)))
+				tamper(f, func(p *record.Plan) {
+					p.Marks = p.Marks.Raise(shardset.Of(0), record.Mark{Gen: 1, Fire: record.InstantOf(time.Now().Add(2 * time.Hour))})
+				})
+			})
+		},
+		"a panic": func(t *testing.T) {
+			Run(t, func(f *Fleet) {
+				f.Start("a", every(time.Hour, 1, takes(time.Hour)))
+				f.NextFire("job")
+				t.Error("before")
+				panic("boo")
+			})
+		},
+	}
 }
 
 func TestRun_FailsATest(t *testing.T) {
 	const which = "ROTATEST_FATAL"
-	if test, ok := fatal[os.Getenv(which)]; ok {
+	if test, ok := fatal()[os.Getenv(which)]; ok {
 		t.Run("inner", test)
 		t.Run("next", func(t *testing.T) { t.Log("goes on") })
 		return
