@@ -15,36 +15,81 @@ import (
 // of which fires are still owed.
 const maxEpochs = 8
 
-// definition brings a new definition into the plan. It counts from a fire that nobody
-// can have claimed yet by any clock within the allowed skew, so that all runs of a fire
-// name one total and one definition.
+// definition brings a new definition into the plan, by two changes. The first ends the
+// epoch in force, at an instant that no clock within the allowed skew has reached. But a
+// commit may take its time, so that fires after that instant are claimed before it; none
+// is after it. So the second change, which begins the new epoch, rests on looks at all
+// owners' claims that were begun after the first, and counts from after every fire that
+// has been claimed: all runs of a fire name one total and one definition, however slow
+// a commit is.
 func (p *planning) definition() {
-	job, ok := p.jobs[p.segment]
-	if !ok || p.p.Paused { // a paused job takes it up when it resumes
+	if p.p.Paused { // a paused job takes it up when it resumes
 		return
 	}
 	last := p.p.Last()
-	if job.Revision < last.Job().Revision || bytes.Equal(job.def, last.Def) {
+	if last.Until != 0 {
+		p.succeed(last)
+		return
+	}
+	job, ok := p.jobs[p.segment]
+	if !ok || job.Revision < last.Job().Revision || bytes.Equal(job.def, last.Def) {
 		return
 	}
 	if len(p.p.Epochs) >= maxEpochs {
 		p.desired.problem = "a new definition waits until fires of earlier ones have been served"
 		return
 	}
-	p.append(job.def)
-	p.because("definition of revision %d", job.Revision)
+	last.Until = max(p.now.Add(p.skew), last.From+1)
+	p.because("end generation %d for revision %d", last.Gen, job.Revision)
+}
+
+// succeed begins the epoch that follows one that has been ended.
+func (p *planning) succeed(ended *record.Epoch) {
+	through, ok := p.claimedThrough(ended.Gen)
+	if !ok {
+		return
+	}
+	def := ended.Def // if the new one has gone meanwhile
+	if job, ok := p.jobs[p.segment]; ok && job.Revision >= ended.Job().Revision {
+		def = job.def
+	}
+	ended.Until = max(ended.Until, through+1)
+	p.append(ended.Until, def)
+	p.because("begin generation %d", p.p.Last().Gen)
+}
+
+// claimedThrough returns the latest fire of a generation that anybody has claimed, or
+// false if it needs to look first. What is further ahead than clocks may be is not believed:
+// a clock that is wrong by years must not put the job off for as long.
+func (p *planning) claimedThrough(gen int) (record.Instant, bool) {
+	whole := true
+	claimed := slices.Clone(p.p.Marks)
+	for inc := range p.p.Owners {
+		l, ok := p.looked(inc, p.old.rev)
+		switch {
+		case !ok:
+			p.looks[inc], whole = true, false
+		case p.unreadable(inc, l):
+			whole = false
+		default:
+			claimed = append(claimed, l.claimsOf(p.segment).Marks...)
+		}
+	}
+	through := record.Instant(0)
+	for _, g := range claimed {
+		if g.Gen == gen && g.Fire <= p.now.Add(p.skew) {
+			through = max(through, g.Fire)
+		}
+	}
+	return through, whole
 }
 
 // append begins a new epoch.
-func (p *planning) append(def json.RawMessage) {
+func (p *planning) append(from record.Instant, def json.RawMessage) {
 	last := p.p.Last()
-	from := max(p.now.Add(p.skew), last.From+1)
 	e, err := record.NewEpoch(last.Gen+1, from, def)
 	if err != nil { // the view holds only definitions that parse
 		return
-	}
-	if last.Until == 0 || last.Until > from {
-		last.Until = from
 	}
 	p.p.Epochs = append(p.p.Epochs, e)
 }

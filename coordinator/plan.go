@@ -190,7 +190,7 @@ func (p *planning) intent() {
 	if job, ok := p.jobs[p.segment]; ok {
 		def = job.def
 	}
-	p.append(def)
+	p.append(max(p.now.Add(p.skew), p.p.Last().From+1), def)
 	p.because("resume")
 }
 
