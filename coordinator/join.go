@@ -156,7 +156,7 @@ func (o *owning) Start(ctx context.Context, r Run, done func(error)) {
 }
 
 // errGoexit is the error of a call that ended its goroutine instead of returning.
-var errGoexit = errors.New("Own called runtime.Goexit")
+var errGoexit = errors.New("the call of Own ended in runtime.Goexit")
 
 // Yield is described in Work.
 func (o *owning) Yield(_ string, shard int) {

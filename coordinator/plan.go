@@ -126,6 +126,9 @@ func (p *planning) settled() bool {
 		return false
 	}
 	job, ok := p.jobs[p.segment]
+	if !old.Paused && old.Last().Until != 0 {
+		return false // another epoch is to follow
+	}
 	return !ok || old.Paused || bytes.Equal(job.def, old.Last().Def)
 }
 

@@ -104,7 +104,7 @@ func (a *auditing) passed(marks record.Marks, fresh record.Runs) (n uint64, whic
 				now := shardset.Set{} // of which the last of these fires is claimed now
 				for _, f := range fresh {
 					if f.Trigger == 0 && f.Gen == gen && f.Fire == g.Fire {
-						now = f.Shards.Intersect(shards)
+						now = now.Union(f.Shards.Intersect(shards))
 					}
 				}
 				over := uint64(fires*shards.Len() - now.Len())

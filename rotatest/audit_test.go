@@ -149,6 +149,17 @@ func TestAudit(t *testing.T) {
 				c.Counts.Skipped += 2
 			})
 		}, ""},
+		{"a fire claimed late for one shard and in time for the other", func(s *scribe) {
+			late := s.fire(1)
+			late.Missed = true
+			s.run("a.1", shardset.Of(1), s.fire(0))
+			s.end("a.1", both)
+			s.claim("a.1", func(c *record.Claims) {
+				c.Running = c.Running.With(shardset.Of(0), late).With(shardset.Of(1), s.fire(1))
+				c.Marks = c.Marks.Raise(both, s.fire(1).Mark())
+				c.Counts.Skipped = 1
+			})
+		}, ""},
 		{"a trigger passes over no fire", func(s *scribe) {
 			s.run("a.1", both, record.Ref{Gen: 1, Fire: s.at(3.5), Trigger: 1, Attempt: 1})
 		}, ""},

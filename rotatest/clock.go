@@ -45,15 +45,17 @@ func (f *Fleet) NextFire(job string) time.Time {
 	return fire
 }
 
-// Trigger triggers a job by one of the running processes and returns the number of the
-// trigger. When it returns, the handlers of the shards that were free have been called.
+// Trigger triggers a job by a process that is running and not cut off, and returns the
+// number of the trigger. When it returns, the handlers of the shards that were free have been called.
 func (f *Fleet) Trigger(job string, t executor.Trigger) uint64 {
 	f.t.Helper()
-	i := slices.IndexFunc(f.processes, func(p *process) bool { return p.state == up })
+	i := slices.IndexFunc(f.processes, func(p *process) bool { return p.state == up && p.cuts == 0 })
 	if i < 0 {
-		f.t.Fatalf("rotatest: trigger %q: no process is running", job)
+		f.t.Fatalf("rotatest: trigger %q: no process is running and not cut off", job)
 	}
-	number, err := f.processes[i].ex.Trigger(f.bubble.Context(), job, t)
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	number, err := f.processes[i].ex.Trigger(ctx, job, t)
 	if err != nil {
 		f.t.Fatalf("rotatest: %v", err)
 	}
@@ -164,6 +166,8 @@ func (f *Fleet) wait() {
 }
 
 const (
+	// callTime is how long a call may take that waits for the registry, or for a name.
+	callTime = time.Hour
 	// claimTime is how long a fire may be owed by an idle shard at the end of a test: enough
 	// to lose a session, elect, fail over and look again.
 	claimTime = 5 * time.Minute

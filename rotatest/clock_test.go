@@ -121,19 +121,32 @@ func TestTrigger(t *testing.T) {
 			job := executor.Job{Name: "job", Handler: takes(time.Minute)}
 			f.Start("a", job)
 			f.Start("b", job)
+			f.Start("c", job)
 			f.Crash("a")
+			heal := f.Partition("b")
 			f.Settle()
 			f.Trigger("job", executor.Trigger{})
-			require.Equal(t, "b", f.Runs("job")[0].Instance)
+			require.Equal(t, "c", f.Runs("job")[0].Instance)
+			heal()
 		})
 	})
 
 	t.Run("fails the test if it cannot be made", func(t *testing.T) {
 		said := failures(t, func(f *Fleet) { f.Trigger("job", executor.Trigger{}) })
-		require.Equal(t, []string{`rotatest: trigger "job": no process is running`}, said)
+		require.Equal(t, []string{`rotatest: trigger "job": no process is running and not cut off`}, said)
 		said = failures(t, func(f *Fleet) { f.Start("a"); f.Trigger("job", executor.Trigger{}) })
 		require.Equal(t, []string{`rotatest: trigger "job": unknown job`}, said)
 	})
+}
+
+func TestTrigger_FailsTheTestIfTheRegistryIsSilent(t *testing.T) {
+	said := failures(t, func(f *Fleet) {
+		f.Start("a", executor.Job{Name: "job", Handler: takes(0)})
+		defer f.Server().Pause()()
+		f.Trigger("job", executor.Trigger{})
+	})
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], `rotatest: trigger "job": `)
 }
 
 func TestSettle(t *testing.T) {

@@ -15,8 +15,11 @@
 //			f.Crash("a")
 //			f.Settle() // until nothing runs, is owed or moves
 //			for _, r := range f.Runs("settle") {
-//				t.Log(r.Start, r.ID, r.Instance, r.Err)
+//				if r.Attempt == 2 && r.Instance == "b" && r.Err == nil {
+//					return
+//				}
 //			}
+//			t.Error("nothing of a was run again on b")
 //		})
 //	}
 //
@@ -34,8 +37,9 @@
 //
 // Whatever a test itself looks at, Run fails it if
 //
-//   - two handlers of a shard ran at once, unless the session of the earlier one had been
-//     lost: it had been told, and goes on as what is called a zombie;
+//   - two handlers of a shard ran at once, unless the context of the earlier one had
+//     ended: it had been told, and goes on as what is called a zombie. The registry's
+//     records may not show two runs of a shard in any case;
 //   - a fire of a shard was lost: neither claimed, nor counted as skipped by the job's
 //     policy, nor owed for a reason that lasts, such as a pause, a run that takes its time
 //     or a fleet without processes. The same holds for what a crash interrupted: it was

@@ -141,7 +141,9 @@ func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 	if err := p.ex.Register(f.recorded(p, jobs)...); err != nil {
 		return err
 	}
-	return p.ex.Start(f.bubble.Context())
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	return p.ex.Start(ctx)
 }
 
 // mortalLog is a log that ends with its process.

@@ -59,12 +59,6 @@ type call struct {
 	process *process
 }
 
-// lost reports whether the handler has been told that its session is lost, so that
-// another may run beside it.
-func (c *call) lost() bool {
-	return c.ctx.Err() != nil && errors.Is(context.Cause(c.ctx), executor.ErrSessionLost)
-}
-
 func (r *recorder) begin(ctx context.Context, p *process, run executor.Run) *call {
 	c := &call{Record{Run: run, Start: time.Now()}, ctx, p}
 	r.mu.Lock()
@@ -74,7 +68,7 @@ func (r *recorder) begin(ctx context.Context, p *process, run executor.Run) *cal
 	}
 	r.made[c.ID] = true
 	for _, o := range r.open {
-		if o.Job == c.Job && o.Shard == c.Shard && !o.lost() {
+		if o.Job == c.Job && o.Shard == c.Shard && o.ctx.Err() == nil {
 			r.t.Errorf("rotatest: run %s began on %s at %s while run %s, on %s since %s, had not ended",
 				c.ID, p.instance, clock(c.Start), o.ID, o.process.instance, clock(o.Start))
 		}

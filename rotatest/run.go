@@ -16,9 +16,9 @@ import (
 // stops all processes, and fails t if something is wrong that f need not have looked for:
 // see the comment of the package.
 //
-// In f, t may be used as ever but for t.Run, t.Parallel and t.Cleanup: those of the
-// bubble are at Fleet.T. If f does not return, because the test has failed or panicked,
-// the fleet is stopped without further judgement.
+// In f, t reports as ever; its Context, Cleanup and TempDir are for outside the bubble, and
+// Fleet.T has those for inside; Run and Parallel cannot be called. If f does not return,
+// because the test has failed or panicked, the fleet is stopped without further judgement.
 func Run(t *testing.T, f func(*Fleet)) {
 	t.Helper()
 	defer onecpu.Hold()()

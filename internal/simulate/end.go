@@ -15,6 +15,12 @@ func (o *Observer) Settled(now time.Time, slack time.Duration) {
 		}
 		o.nothingOwed(j, instantOf(now.Add(-slack)))
 		o.evenlyOwned(j)
+		o.tidy(j)
+	}
+	for inc := range o.members {
+		if !o.alive(inc) {
+			o.violate(5, nil, "the member record of %s, whose session has ended, was not removed", inc)
+		}
 	}
 }
 
@@ -35,6 +41,21 @@ func (o *Observer) nothingOwed(j *jobState, due instant) {
 	}
 	for number, left := range j.triggers {
 		o.violate(2, j, "trigger %d was never claimed for %d shards", number, left.len())
+	}
+}
+
+// tidy judges that what has been served, and what the dead left, has been cleared away.
+func (o *Observer) tidy(j *jobState) {
+	for inc := range j.claims {
+		if !o.alive(inc) {
+			o.violate(5, j, "the claims of %s, whose session has ended, were not removed", inc)
+		}
+	}
+	if p := j.plan; len(p.Reruns)+len(p.Triggers) > 0 || len(p.Epochs) != 1 {
+		o.violate(5, j, "the plan still has %d pending re-runs, %d triggers and %d generations", len(p.Reruns), len(p.Triggers), len(p.Epochs))
+	}
+	if j.plan.Problem != "" {
+		o.violate(5, j, "the plan has the problem %q", j.plan.Problem)
 	}
 }
 

@@ -28,6 +28,7 @@ type Config struct {
 	Kinds     []Fault       // all if nil
 	TTL       time.Duration // of sessions
 	Drain     time.Duration // DrainTimeout
+	Skew      time.Duration // MaxClockSkew; the clocks of a bubble are one
 	Latency   time.Duration // of each message
 	Jitter    time.Duration // the most by which a request, reply or event is late, each by another time
 	Operators bool          // definitions change, and operators trigger, pause and resume

@@ -70,6 +70,9 @@ func conductOf(seed uint64, longest, long time.Duration, r *executor.Run) conduc
 	}
 	if long > 0 && n>>16%16 == 0 {
 		c.takes = long
+		if n>>20%2 == 0 {
+			c.stubborn = long / 3
+		}
 	}
 	return c
 }

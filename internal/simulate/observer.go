@@ -144,7 +144,6 @@ type burial struct {
 	job         *jobState
 	incarnation string
 	claims      *claimsRecord
-	fences      map[int]uint64
 }
 
 // changed judges a transaction that was applied.

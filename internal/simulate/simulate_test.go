@@ -46,6 +46,9 @@ func small(seed uint64) simulate.Config {
 		Seed: seed, Instances: 3 + int(seed%3), Jobs: 3, Shards: 4, Every: time.Minute, Takes: 8 * time.Second,
 		For: time.Hour, Faults: 25 * time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second, Operators: true,
 	}
+	if seed%8 > 3 {
+		c.Skew = 100 * time.Millisecond
+	}
 	switch seed % 4 {
 	case 0:
 		c.Latency = 2 * time.Millisecond
