@@ -125,8 +125,11 @@ func (p *planning) settled() bool {
 	if c, ok := p.control[p.segment]; ok && (c.Paused != old.Paused || len(c.Triggers) > 0) {
 		return false
 	}
+	if old.Paused {
+		return true
+	}
 	job, ok := p.jobs[p.segment]
-	return !ok || old.Paused || bytes.Equal(job.def, old.Last().Def)
+	return old.Last().Until == 0 && (!ok || bytes.Equal(job.def, old.Last().Def))
 }
 
 // create makes the first plan of a job, once somebody offers it.
