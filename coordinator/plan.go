@@ -125,11 +125,11 @@ func (p *planning) settled() bool {
 	if c, ok := p.control[p.segment]; ok && (c.Paused != old.Paused || len(c.Triggers) > 0) {
 		return false
 	}
-	job, ok := p.jobs[p.segment]
-	if !old.Paused && old.Last().Until != 0 {
-		return false // another epoch is to follow
+	if old.Paused {
+		return true
 	}
-	return !ok || old.Paused || bytes.Equal(job.def, old.Last().Def)
+	job, ok := p.jobs[p.segment]
+	return old.Last().Until == 0 && (!ok || bytes.Equal(job.def, old.Last().Def))
 }
 
 // create makes the first plan of a job, once somebody offers it.
