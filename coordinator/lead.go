@@ -280,19 +280,36 @@ func (l *leader) refused(ld load[change], err error) error {
 // bury removes what dead incarnations left.
 func (l *leader) bury(ctx context.Context, burials []burial, term []registry.Cond) error {
 	for _, b := range burials {
-		for _, ld := range b.loads(l.m.reg.Limits(), term) {
-			_, err := registry.Apply(ctx, l.m.reg, ld.txn)
-			if refusal, ok := conflict(err); ok && refusal.Index == 0 {
-				return errTermOver
-			}
-			if err != nil {
-				return fmt.Errorf("bury %s: %w", b.incarnation, err)
-			}
+		buried, err := l.buryOne(ctx, b, term)
+		if err != nil {
+			return err
 		}
-		delete(l.view.members, b.incarnation)
-		l.log.Info("buried", "incarnation", b.incarnation)
+		if buried {
+			delete(l.view.members, b.incarnation)
+			l.log.Info("buried", "incarnation", b.incarnation)
+		}
 	}
 	return nil
+}
+
+// buryOne reports false for one that turns out to live, or to have left something else: it
+// has just joined, and its instance has not been delivered yet. The view will tell; to
+// plan again because of it would only delay what is planned.
+func (l *leader) buryOne(ctx context.Context, b burial, term []registry.Cond) (buried bool, err error) {
+	for _, ld := range b.loads(l.m.reg.Limits(), term) {
+		_, err := registry.Apply(ctx, l.m.reg, ld.txn)
+		refusal, refused := conflict(err)
+		switch {
+		case refused && refusal.Index == 0:
+			return false, errTermOver
+		case refused:
+			l.log.Debug("not buried", "incarnation", b.incarnation, "error", err)
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("bury %s: %w", b.incarnation, err)
+		}
+	}
+	return true, nil
 }
 
 // follow watches the claims of those who run shards that wait to move, and of no others.
