@@ -15,7 +15,7 @@ needs it fetches into caches.
   --help    print this
 
   ./test.sh -- -run Lock -v     only tests named like that, with their output
-  ./test.sh -- -timeout 20m     each package may take that long; 10m if not said
+  ./test.sh -- -timeout 20m     each package may take that long; 30m if not said
 END
 }
 
@@ -50,7 +50,7 @@ status=0
 
 # The tools have a module each and no tests.
 while read -r mod; do
-	(cd "$(dirname "$mod")" && go test -race -count=1 -timeout=10m "$@" ./... </dev/null) || status=1
+	(cd "$(dirname "$mod")" && go test -race -count=1 -timeout=30m "$@" ./... </dev/null) || status=1
 done < <(find . -name go.mod -not -path './internal/tools/*' | sort)
 
 if ((status == 0)); then
