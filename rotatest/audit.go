@@ -142,7 +142,11 @@ func (a *auditing) unbroken() {
 	for i := range a.plan.Epochs {
 		e := a.epochs[a.plan.Epochs[i].Gen]
 		was, ok := a.old.plan.Epoch(e.gen)
-		if !ok || e.until == 0 || e.until == was.Until {
+		if !ok || e.until == 0 || i+1 == len(a.plan.Epochs) {
+			continue // the last one, if it has been ended, is followed by another in a change to come
+		}
+		followed := !a.old.plan.Paused && a.old.plan.Last().Gen == e.gen
+		if e.until == was.Until && !followed {
 			continue
 		}
 		end, gap := e.until, e

@@ -235,9 +235,14 @@ func TestAudit(t *testing.T) {
 		{"a definition that counts too late", func(s *scribe) {
 			s.replan(func(p *record.Plan) { p.Epochs = []record.Epoch{s.epoch(1, 0, 1.5), s.epoch(2, 2.5, 0)} })
 		}, "job/0-1: lost: no definition holds for the fire of 2000-01-01 02:00:00"},
-		{"a definition that ends without another", func(s *scribe) {
+		{"a definition that another follows too late", func(s *scribe) {
 			s.replan(func(p *record.Plan) { p.Epochs = []record.Epoch{s.epoch(1, 0, 1.5)} })
+			s.replan(func(p *record.Plan) { p.Epochs = []record.Epoch{s.epoch(1, 0, 1.5), s.epoch(2, 2.5, 0)} })
 		}, "no definition holds for the fire of 2000-01-01 02:00:00"},
+		{"a definition that another follows at its end", func(s *scribe) {
+			s.replan(func(p *record.Plan) { p.Epochs = []record.Epoch{s.epoch(1, 0, 1.5)} })
+			s.replan(func(p *record.Plan) { p.Epochs = []record.Epoch{s.epoch(1, 0, 1.5), s.epoch(2, 1.5, 0)} })
+		}, ""},
 		{"a pause and a resume", func(s *scribe) {
 			s.run("a.1", both, s.fire(0))
 			s.replan(func(p *record.Plan) { p.Paused, p.Epochs = true, []record.Epoch{s.epoch(1, 0, 0.5)} })
