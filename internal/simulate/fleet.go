@@ -52,9 +52,10 @@ type fleet struct {
 	actions   int
 	undo      map[int]func() // of the faults that last
 	undos     int
-	until     time.Time   // faults go on
-	calm      time.Time   // from when there are none
-	answers   chan answer // of operators' calls
+	until     time.Time                                                     // faults go on
+	calm      time.Time                                                     // from when there are none
+	answers   chan answer                                                   // of operators' calls
+	tap       func(log []memory.Commit, said []*functionEvent, judged bool) // hears what the observer hears, if not nil
 }
 
 // slot is a place for an instance.
@@ -68,6 +69,11 @@ type slot struct {
 // goroutine. The error says what kept it from being a simulation; what it found is in
 // the Report.
 func Run(c Config) (*Report, error) {
+	f := newFleet(c)
+	return f.report, f.run()
+}
+
+func newFleet(c Config) *fleet {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -78,7 +84,7 @@ func Run(c Config) (*Report, error) {
 		answers: make(chan answer, 1024),
 	}
 	f.server.Record()
-	return r, f.run()
+	return f
 }
 
 func (f *fleet) run() error {
@@ -131,7 +137,11 @@ func (f *fleet) look() error {
 
 func (f *fleet) observe() {
 	said := f.functions.take() // before the commits that they follow from
-	f.observer.Commits(f.server.Log())
+	log := f.server.Log()
+	if f.tap != nil {
+		f.tap(log, said, false)
+	}
+	f.observer.Commits(log)
 	f.observer.functions(said)
 }
 
@@ -187,10 +197,17 @@ func (f *fleet) settle() error {
 		return err
 	}
 	f.observe()
-	f.observer.Settled(time.Now(), f.Every/4+4*f.Jitter)
+	if f.tap != nil {
+		f.tap(nil, nil, true)
+	}
+	f.observer.Settled(time.Now(), f.slack())
 	f.accepted()
 	return nil
 }
+
+// slack is for how long a fire may have been due, at the moment when the fleet is judged,
+// without having been claimed.
+func (f *fleet) slack() time.Duration { return f.Every/4 + 4*f.Jitter }
 
 // settling is long enough for leaders to be elected, shards to be dealt, triggers and
 // resumed jobs to be noticed and for what was missed to be run.

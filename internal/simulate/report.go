@@ -28,7 +28,7 @@ type Report struct {
 	Late                        []time.Duration // of claims in their time, how late each was; unsorted
 	Rerun                       []time.Duration // from the end of a session to the claim of what it ran
 	Violations                  []Violation
-	Broken                      int // all violations, also those that are not listed
+	Broken                      map[int]int // violations by promise, also those that are not listed
 
 	trails int
 	most   int // lines of a trail
@@ -57,7 +57,10 @@ const (
 )
 
 func (r *Report) violate(v Violation) {
-	r.Broken++
+	if r.Broken == nil {
+		r.Broken = map[int]int{}
+	}
+	r.Broken[v.Promise]++
 	if len(r.Violations) < maxViolations {
 		r.Violations = append(r.Violations, v)
 	}
@@ -70,15 +73,20 @@ func (r *Report) rerunAfter(d instant) { r.Rerun = append(r.Rerun, d.duration())
 
 // Err returns nil if no promise was broken.
 func (r *Report) Err() error {
-	if r.Broken == 0 {
+	if len(r.Broken) == 0 {
 		return nil
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d violations", r.Seed, r.Broken)
+	fmt.Fprintf(&b, "seed %d breaks promises", r.Seed)
+	more := -len(r.Violations)
+	for _, p := range slices.Sorted(maps.Keys(r.Broken)) {
+		fmt.Fprintf(&b, " %d (%d times)", p, r.Broken[p])
+		more += r.Broken[p]
+	}
 	for _, v := range r.Violations {
 		b.WriteString("\n" + v.String())
 	}
-	if more := r.Broken - len(r.Violations); more > 0 {
+	if more > 0 {
 		fmt.Fprintf(&b, "\nand %d more", more)
 	}
 	return fmt.Errorf("%s", b.String())
