@@ -38,13 +38,7 @@ func (i Instant) String() string {
 
 // MarshalJSON writes RFC 3339.
 func (i Instant) MarshalJSON() ([]byte, error) {
-	if i == 0 {
-		return []byte("null"), nil
-	}
-	b := make([]byte, 0, 32)
-	b = append(b, '"')
-	b = i.Time().AppendFormat(b, time.RFC3339Nano)
-	return append(b, '"'), nil
+	return i.appendJSON(make([]byte, 0, 32)), nil
 }
 
 // UnmarshalJSON reads RFC 3339.

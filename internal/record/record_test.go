@@ -169,7 +169,7 @@ func TestMarks_AreValues(t *testing.T) {
 
 const someDefinition = `{"name":"settle","shards":12,"schedule":"every 1m"}`
 
-func somePlan(t *testing.T) *Plan {
+func somePlan(t testing.TB) *Plan {
 	t.Helper()
 	e, err := NewEpoch(1, InstantOf(time.Unix(1000, 0)), json.RawMessage(someDefinition))
 	require.NoError(t, err)
