@@ -74,9 +74,19 @@ func Decode[T any](b []byte) (T, error) {
 	var v T
 	b, err := inflate(b)
 	if err == nil {
-		err = json.Unmarshal(b, &v)
+		err = decode(b, &v)
 	}
 	return v, err
+}
+
+func decode[T any](b []byte, v *T) error {
+	if r, ok := any(v).(scanned); ok {
+		if scan(b, r) {
+			return nil
+		}
+		*v = *new(T)
+	}
+	return json.Unmarshal(b, v)
 }
 
 // DecodeDefinition returns the JSON of a definition and the part that planning needs.
@@ -98,8 +108,7 @@ func DecodeDefinition(b []byte) (json.RawMessage, Job, error) {
 
 // DecodePlan reads and checks a plan.
 func DecodePlan(b []byte) (*Plan, error) {
-	p := new(Plan)
-	extra, err := decodeKeeping(b, p)
+	p, extra, err := decodeKeeping[Plan](b)
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +158,7 @@ func (p *Plan) checkOwners() error {
 
 // DecodeControl reads a control record.
 func DecodeControl(b []byte) (*Control, error) {
-	c := new(Control)
-	extra, err := decodeKeeping(b, c)
+	c, extra, err := decodeKeeping[Control](b)
 	c.extra = extra
 	return c, err
 }
@@ -193,32 +201,33 @@ func appendFields(v any, extra fields) ([]byte, error) {
 	return append(b, more[1:]...), nil
 }
 
-func decodeKeeping(b []byte, v any) (fields, error) {
+// decodeKeeping reads a record and the fields of it that this version does not know.
+func decodeKeeping[T any](b []byte) (*T, fields, error) {
+	v := new(T)
 	b, err := inflate(b)
 	if err != nil {
-		return nil, err
+		return v, nil, err
 	}
-	// Hardly ever is there anything to keep, and to see that takes one pass instead of two.
-	known := json.NewDecoder(bytes.NewReader(b))
-	known.DisallowUnknownFields()
-	if err := known.Decode(v); err == nil && known.InputOffset() == int64(len(b)) {
-		return nil, nil
+	if r, ok := any(v).(scanned); ok {
+		if scan(b, r) {
+			return v, nil, nil // it knows all fields
+		}
+		v = new(T)
 	}
-	reflect.ValueOf(v).Elem().SetZero()
 	if err := json.Unmarshal(b, v); err != nil {
-		return nil, err
+		return v, nil, err
 	}
 	var all fields
 	if err := json.Unmarshal(b, &all); err != nil {
-		return nil, err
+		return v, nil, err
 	}
-	for _, name := range fieldNames(reflect.TypeOf(v).Elem()) {
+	for _, name := range fieldNames(reflect.TypeFor[T]()) {
 		delete(all, name)
 	}
 	if len(all) == 0 {
-		return nil, nil
+		return v, nil, nil
 	}
-	return all, nil
+	return v, all, nil
 }
 
 var namesOf sync.Map // reflect.Type to []string

@@ -55,9 +55,12 @@ func (i *Instant) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("time %q is not RFC 3339", s)
 	}
-	if t.Year() < 1970 || t.Year() > 2261 {
+	if !inRange(t) {
 		return fmt.Errorf("time %q is out of range", s)
 	}
 	*i = InstantOf(t)
 	return nil
 }
+
+// inRange reports that t fits an Instant.
+func inRange(t time.Time) bool { return t.Year() >= 1970 && t.Year() <= 2261 }

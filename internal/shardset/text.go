@@ -1,10 +1,10 @@
 package shardset
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // String returns the text form of s.
@@ -36,9 +36,20 @@ func (s Set) AppendText(b []byte) ([]byte, error) {
 // writes, so that equal Sets are equal in a record too, and says which rule other text
 // breaks. s is unchanged if there is an error.
 func (s *Set) UnmarshalText(text []byte) error {
-	t, err := Parse(string(text))
-	if err != nil {
-		return err
+	var t Set
+	for rest, more := text, len(text) > 0; more; {
+		var item []byte
+		item, rest, more = bytes.Cut(rest, []byte{','})
+		p, err := parseSpan(item)
+		if err != nil {
+			return fmt.Errorf("parse shards: %w", err)
+		}
+		if len(t.spans) > 0 {
+			if err := checkOrder(t.spans[len(t.spans)-1], p); err != nil {
+				return fmt.Errorf("parse shards: %.20q: %w", item, err)
+			}
+		}
+		t.spans = append(t.spans, p)
 	}
 	*s = t
 	return nil
@@ -46,23 +57,9 @@ func (s *Set) UnmarshalText(text []byte) error {
 
 // Parse returns the Set whose text form is given, under the rules of UnmarshalText.
 func Parse(text string) (Set, error) {
-	if text == "" {
-		return Set{}, nil
-	}
 	var s Set
-	for item := range strings.SplitSeq(text, ",") {
-		p, err := parseSpan(item)
-		if err != nil {
-			return Set{}, fmt.Errorf("parse shards: %w", err)
-		}
-		if len(s.spans) > 0 {
-			if err := checkOrder(s.spans[len(s.spans)-1], p); err != nil {
-				return Set{}, fmt.Errorf("parse shards: %.20q: %w", item, err)
-			}
-		}
-		s.spans = append(s.spans, p)
-	}
-	return s, nil
+	err := s.UnmarshalText([]byte(text))
+	return s, err
 }
 
 // checkOrder says which rule p breaks as the successor of prev.
@@ -78,11 +75,11 @@ func checkOrder(prev, p span) error {
 	return nil
 }
 
-func parseSpan(item string) (span, error) {
-	if strings.HasPrefix(item, "-") {
+func parseSpan(item []byte) (span, error) {
+	if bytes.HasPrefix(item, []byte{'-'}) {
 		return span{}, fmt.Errorf("%.20q: negative", item)
 	}
-	first, last, isRange := strings.Cut(item, "-")
+	first, last, isRange := bytes.Cut(item, []byte{'-'})
 	lo, err := parseNumber(first)
 	if err != nil {
 		return span{}, fmt.Errorf("%.20q: %w", item, err)
@@ -90,7 +87,7 @@ func parseSpan(item string) (span, error) {
 	if !isRange {
 		return span{lo, lo + 1}, nil
 	}
-	if strings.HasPrefix(last, "-") {
+	if bytes.HasPrefix(last, []byte{'-'}) {
 		return span{}, fmt.Errorf("%.20q: negative", item)
 	}
 	hi, err := parseNumber(last)
@@ -106,20 +103,21 @@ func parseSpan(item string) (span, error) {
 }
 
 // parseNumber is stricter than strconv: no sign, no leading zero.
-func parseNumber(digits string) (int, error) {
-	if digits == "" {
+func parseNumber(digits []byte) (int, error) {
+	if len(digits) == 0 {
 		return 0, errors.New("empty: a number is missing")
 	}
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return 0, fmt.Errorf("not a digit: %q", c)
+	n := 0
+	for i, r := range string(digits) {
+		if r < '0' || r > '9' {
+			return 0, fmt.Errorf("not a digit: %q", r)
 		}
+		if i == 1 && n == 0 {
+			return 0, errors.New("leading zero: one number has one spelling")
+		}
+		n = min(n*10+int(r-'0'), Limit+1)
 	}
-	if digits[0] == '0' && len(digits) > 1 {
-		return 0, errors.New("leading zero: one number has one spelling")
-	}
-	n, err := strconv.Atoi(digits)
-	if err != nil || n > Limit { // all digits, so Atoi can only find it too large
+	if n > Limit {
 		return 0, fmt.Errorf("over %d", Limit)
 	}
 	return n, nil

@@ -7,7 +7,7 @@ import (
 
 // claimed judges a write of an incarnation's record of a job.
 func (o *Observer) claimed(c *memory.Commit, op *registry.Op, j *jobState, inc string) {
-	rec, err := decode[claimsRecord](op.Value)
+	rec, err := decodeClaims(op.Value)
 	if err != nil {
 		o.violate(1, j, "claims of %s: %v", inc, err)
 		return

@@ -52,10 +52,10 @@ type fleet struct {
 	actions   int
 	undo      map[int]func() // of the faults that last
 	undos     int
-	until     time.Time                                                     // faults go on
-	calm      time.Time                                                     // from when there are none
-	answers   chan answer                                                   // of operators' calls
-	tap       func(log []memory.Commit, said []*functionEvent, judged bool) // hears what the observer hears, if not nil
+	until     time.Time                                                    // faults go on
+	calm      time.Time                                                    // from when there are none
+	answers   chan answer                                                  // of operators' calls
+	tap       func(log []memory.Commit, said []functionEvent, judged bool) // hears what the observer hears, if not nil
 }
 
 // slot is a place for an instance.

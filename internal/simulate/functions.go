@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -12,12 +11,12 @@ import (
 // functions is the runs' own log. Handlers write to it, the observer reads it.
 type functions struct {
 	mu  sync.Mutex
-	log []*functionEvent
+	log []functionEvent
 }
 
 // function is one call of a handler.
 type function struct {
-	executor.Run
+	*executor.Run
 	client  string
 	start   time.Time
 	end     time.Time // zero: it has not returned
@@ -25,38 +24,30 @@ type function struct {
 	overlap []*function
 }
 
+// functionEvent is the beginning of a function, or its end.
 type functionEvent struct {
 	*function
-	ended     bool
-	end, told time.Time
+	end, told time.Time // zero end: the beginning
 }
 
-// begin takes note that a handler was called. The result takes note that it returns.
-func (l *functions) begin(ctx context.Context, client string, r *executor.Run) (end func()) {
-	f := &function{Run: *r, client: client, start: time.Now()}
-	var told time.Time
-	stop := context.AfterFunc(ctx, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		told = time.Now()
-	})
+// begin takes note that a handler was called.
+func (l *functions) begin(client string, r *executor.Run) *function {
+	f := &function{Run: r, client: client, start: time.Now()}
 	l.mu.Lock()
-	l.log = append(l.log, &functionEvent{function: f})
-	l.mu.Unlock()
-	return func() {
-		over := ctx.Err() != nil
-		stop()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if over && told.IsZero() {
-			told = time.Now() // at this moment
-		}
-		l.log = append(l.log, &functionEvent{function: f, ended: true, end: time.Now(), told: told})
-	}
+	defer l.mu.Unlock()
+	l.log = append(l.log, functionEvent{function: f})
+	return f
+}
+
+// end takes note that it returns, and when its context ended if that was before.
+func (l *functions) end(f *function, told time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.log = append(l.log, functionEvent{f, time.Now(), told})
 }
 
 // take returns what has been logged since the last take.
-func (l *functions) take() []*functionEvent {
+func (l *functions) take() []functionEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	log := l.log
@@ -64,20 +55,19 @@ func (l *functions) take() []*functionEvent {
 	return log
 }
 
-// Functions judges what the runs said of themselves. Their claims are known already.
-func (o *Observer) functions(log []*functionEvent) {
+// functions judges what the runs said of themselves. Their claims are known already.
+func (o *Observer) functions(log []functionEvent) {
 	for _, e := range log {
 		j := o.job(e.Job)
 		sh := j.shard(e.Shard)
-		if e.ended {
-			e.function.end, e.function.told = e.end, e.told
-			o.now = e.end
-			sh.active = slices.DeleteFunc(sh.active, func(f *function) bool { return f == e.function })
-			o.overlaps(j, sh, e.function)
+		if e.end.IsZero() {
+			o.now = e.start
+			o.started(j, sh, e.function)
 			continue
 		}
-		o.now = e.start
-		o.started(j, sh, e.function)
+		o.now, e.function.end, e.function.told = e.end, e.end, e.told
+		sh.active = slices.DeleteFunc(sh.active, func(f *function) bool { return f == e.function })
+		o.overlaps(j, sh, e.function)
 	}
 }
 

@@ -23,19 +23,17 @@ type functionCall struct {
 }
 
 // keep is a fleet's tap.
-func (h *history) keep(log []memory.Commit, said []*functionEvent, judged bool) {
+func (h *history) keep(log []memory.Commit, said []functionEvent, judged bool) {
 	if judged {
 		h.middle, h.at = len(h.commits), time.Now()
 	}
 	h.commits = append(h.commits, log...)
 	for _, e := range said {
-		if !e.ended {
+		if e.end.IsZero() {
 			h.functions = append(h.functions, functionCall{function: *e.function})
 			continue
 		}
-		i := slices.IndexFunc(h.functions, func(c functionCall) bool {
-			return c.ID == e.ID && c.Fence == e.Fence && c.client == e.client
-		})
+		i := slices.IndexFunc(h.functions, func(c functionCall) bool { return c.Run == e.Run })
 		h.functions[i].end, h.functions[i].told = e.end, e.told
 	}
 }
@@ -45,6 +43,10 @@ func (h *history) keep(log []memory.Commit, said []*functionEvent, judged bool) 
 func (h *history) clone() *history {
 	c := *h
 	c.commits, c.functions = slices.Clone(h.commits), slices.Clone(h.functions)
+	for i := range c.functions {
+		r := *c.functions[i].Run
+		c.functions[i].Run = &r
+	}
 	return &c
 }
 
@@ -62,22 +64,22 @@ func (h *history) judge(slack time.Duration) *Report {
 }
 
 // events returns the calls as they were logged, in order of time.
-func (h *history) events() []*functionEvent {
-	var events []*functionEvent
+func (h *history) events() []functionEvent {
+	var events []functionEvent
 	for i := range h.functions {
 		f := h.functions[i].function
-		events = append(events, &functionEvent{function: &f})
+		events = append(events, functionEvent{function: &f})
 		if c := &h.functions[i]; !c.end.IsZero() {
-			events = append(events, &functionEvent{function: &f, ended: true, end: c.end, told: c.told})
+			events = append(events, functionEvent{&f, c.end, c.told})
 		}
 	}
-	slices.SortStableFunc(events, func(a, b *functionEvent) int { return a.at().Compare(b.at()) })
+	slices.SortStableFunc(events, func(a, b functionEvent) int { return a.at().Compare(b.at()) })
 	return events
 }
 
-func (e *functionEvent) at() time.Time {
-	if e.ended {
-		return e.end
+func (e functionEvent) at() time.Time {
+	if e.end.IsZero() {
+		return e.start
 	}
-	return e.start
+	return e.end
 }

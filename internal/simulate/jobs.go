@@ -55,10 +55,11 @@ type conduct struct {
 	fails    bool
 }
 
-func conductOf(seed uint64, longest, long time.Duration, r *executor.Run) conduct {
+func conductOf(seed uint64, longest, grain, long time.Duration, r *executor.Run) conduct {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%d %s", seed, r.ID)
-	n := h.Sum64()
+	h.Write([]byte(r.ID))
+	n := (h.Sum64() ^ seed) * 0x9e3779b97f4a7c15
+	n ^= n >> 32
 	c := conduct{takes: longest/8 + time.Duration(n%1000)*(longest-longest/8)/1000}
 	switch n >> 10 % 64 {
 	case 0:
@@ -67,6 +68,9 @@ func conductOf(seed uint64, longest, long time.Duration, r *executor.Run) conduc
 		c.stubborn = 3 * time.Second
 	case 3:
 		c.stubborn = 20 * time.Second
+	}
+	if grain > 0 {
+		c.takes = (c.takes/grain + 1) * grain
 	}
 	if long > 0 && n>>16%16 == 0 {
 		c.takes = long
@@ -82,17 +86,14 @@ func (f *fleet) conductOf(r *executor.Run) conduct {
 	if time.Now().After(f.calm) {
 		long = 0
 	}
-	c := conductOf(f.Seed, f.Takes, long, r)
-	if f.Grain > 0 {
-		c.takes = max(c.takes.Round(f.Grain), f.Grain)
-	}
-	return c
+	return conductOf(f.Seed, f.Takes, f.Grain, long, r)
 }
 
 // handle is the handler of all jobs.
 func (p *process) handle(ctx context.Context, r *executor.Run) error {
-	end := p.fleet.functions.begin(ctx, p.machine, r)
-	defer end()
+	var told time.Time
+	f := p.fleet.functions.begin(p.machine, r)
+	defer func() { p.fleet.functions.end(f, told) }()
 	c := p.fleet.conductOf(r)
 	timer := time.NewTimer(c.takes)
 	defer timer.Stop()
@@ -101,8 +102,13 @@ func (p *process) handle(ctx context.Context, r *executor.Run) error {
 	case <-p.crashed:
 		return context.Canceled
 	case <-ctx.Done():
+		told = time.Now()
 		if c.stubborn > 0 {
-			p.ignore(c.stubborn)
+			timer.Reset(c.stubborn)
+			select {
+			case <-timer.C:
+			case <-p.crashed:
+			}
 		}
 		return context.Cause(ctx)
 	}
@@ -110,14 +116,4 @@ func (p *process) handle(ctx context.Context, r *executor.Run) error {
 		return fmt.Errorf("run %s fails", r.ID)
 	}
 	return nil
-}
-
-// ignore lasts for d, or until the process is gone.
-func (p *process) ignore(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-p.crashed:
-	}
 }

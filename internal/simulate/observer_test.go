@@ -337,7 +337,7 @@ func (h *history) claimsAt(i int) []*claimsOp {
 		if h.commits[i].Err != nil || !strings.Contains(string(op.Key), "/claims/") || op.Kind == registry.OpDelete {
 			continue
 		}
-		if rec, err := decode[claimsRecord](op.Value); err == nil {
+		if rec, err := decodeClaims(op.Value); err == nil {
 			out = append(out, &claimsOp{op, op.Key.Dir().Name(), op.Key.Name(), rec})
 		}
 	}

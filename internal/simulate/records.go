@@ -263,7 +263,7 @@ func (e *epoch) fires(after, through instant) (int, error) {
 }
 
 func decode[T any](b []byte) (*T, error) {
-	if strings.HasPrefix(string(b[:min(len(b), 12)]), `{"deflate":`) {
+	if strings.HasPrefix(string(b[:min(len(b), 8)]), "deflate\n") {
 		return nil, fmt.Errorf("deflated records are not simulated")
 	}
 	v := new(T)

@@ -1,0 +1,201 @@
+// Package jsonscan reads JSON in the spelling in which this module writes it: without
+// spaces, escapes and fractions. It takes a tenth of the time of package json, and reads
+// nothing that package json would not read as the same. Of anything else it says that it
+// is Odd, and package json is to be asked.
+package jsonscan
+
+import (
+	"math"
+	"unicode/utf8"
+)
+
+// maxDepth is how deep values may nest.
+const maxDepth = 32
+
+// Scanner reads one value. An object is read by
+//
+//	for s.Begin('{'); s.More('}'); {
+//		switch string(s.Key()) {
+//
+// and an array likewise. Each turn has to read one value. Once something is odd all
+// methods return zero values.
+type Scanner struct {
+	rest  []byte
+	depth int
+	first bool // nothing has been read of the innermost object or array
+	odd   bool
+}
+
+// New returns a Scanner of b, which it never changes.
+func New(b []byte) *Scanner { return &Scanner{rest: b} }
+
+// Odd reports that the input is not of the spelling that a Scanner knows.
+func (s *Scanner) Odd() bool { return s.odd }
+
+// Done reports that all of the input has been read and that nothing was odd.
+func (s *Scanner) Done() bool { return !s.odd && len(s.rest) == 0 }
+
+// Reject makes the input odd, for a reason that the caller has.
+func (s *Scanner) Reject() {
+	s.odd = true
+	s.rest = nil
+}
+
+// Begin reads the first byte of an object or array.
+func (s *Scanner) Begin(open byte) {
+	if s.depth++; s.depth > maxDepth {
+		s.Reject()
+	}
+	s.expect(open)
+	s.first = true
+}
+
+// More reports whether there is another member before last, and else reads that.
+func (s *Scanner) More(last byte) bool {
+	first := s.first
+	s.first = false
+	if s.peek() == last {
+		s.rest = s.rest[1:]
+		s.depth--
+		return false
+	}
+	if !first {
+		s.expect(',')
+	}
+	return !s.odd
+}
+
+// Key reads the name of a member of an object. It is a part of the input.
+func (s *Scanner) Key() []byte {
+	k := s.Text()
+	s.expect(':')
+	return k
+}
+
+// Text reads a string. It is a part of the input.
+func (s *Scanner) Text() []byte {
+	s.expect('"')
+	ascii := true
+	for i, c := range s.rest {
+		switch {
+		case c == '"':
+			text := s.rest[:i]
+			s.rest = s.rest[i+1:]
+			if !ascii && !utf8.Valid(text) {
+				s.Reject()
+				return nil
+			}
+			return text
+		case c < ' ' || c == '\\':
+			s.Reject()
+			return nil
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	s.Reject()
+	return nil
+}
+
+// Uint reads a whole number from 0 to 1<<63 - 1.
+func (s *Scanner) Uint() uint64 {
+	n, i := uint64(0), 0
+	for ; i < len(s.rest) && '0' <= s.rest[i] && s.rest[i] <= '9'; i++ {
+		if n > math.MaxInt64/10 {
+			s.Reject()
+			return 0
+		}
+		n = n*10 + uint64(s.rest[i]-'0')
+	}
+	if i == 0 || i > 1 && s.rest[0] == '0' || n > math.MaxInt64 {
+		s.Reject()
+		return 0
+	}
+	s.rest = s.rest[i:]
+	switch s.peek() {
+	case '.', 'e', 'E':
+		s.Reject()
+	}
+	return n
+}
+
+// Int reads a whole number from 0 to the largest int.
+func (s *Scanner) Int() int {
+	n := s.Uint()
+	if n > math.MaxInt {
+		s.Reject()
+		return 0
+	}
+	return int(n)
+}
+
+// Bool reads true or false.
+func (s *Scanner) Bool() bool {
+	if s.peek() == 't' {
+		s.literal("true")
+		return !s.odd
+	}
+	s.literal("false")
+	return false
+}
+
+// Null reads null, if that comes next.
+func (s *Scanner) Null() bool {
+	if s.peek() != 'n' {
+		return false
+	}
+	s.literal("null")
+	return !s.odd
+}
+
+// Raw reads any value. It is a part of the input.
+func (s *Scanner) Raw() []byte {
+	before := s.rest
+	s.skip()
+	return before[:len(before)-len(s.rest)]
+}
+
+func (s *Scanner) skip() {
+	switch c := s.peek(); c {
+	case '{':
+		for s.Begin('{'); s.More('}'); {
+			s.Key()
+			s.skip()
+		}
+	case '[':
+		for s.Begin('['); s.More(']'); {
+			s.skip()
+		}
+	case '"':
+		s.Text()
+	case 't', 'f':
+		s.Bool()
+	case 'n':
+		s.Null()
+	default:
+		s.Uint()
+	}
+}
+
+func (s *Scanner) peek() byte {
+	if len(s.rest) == 0 {
+		return 0
+	}
+	return s.rest[0]
+}
+
+func (s *Scanner) expect(c byte) {
+	if s.peek() != c {
+		s.Reject()
+		return
+	}
+	s.rest = s.rest[1:]
+}
+
+func (s *Scanner) literal(text string) {
+	if len(s.rest) < len(text) || string(s.rest[:len(text)]) != text {
+		s.Reject()
+		return
+	}
+	s.rest = s.rest[len(text):]
+}
