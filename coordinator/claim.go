@@ -43,7 +43,10 @@ func (in *claiming) claim() claimed {
 		return out
 	}
 	mine := in.plan.Owners[in.me]
-	free := mine.Minus(in.plan.Frozen).Minus(out.claims.Running.Shards()).Minus(in.barred)
+	free := mine.Minus(in.plan.Frozen).Minus(in.barred)
+	for i := range out.claims.Running {
+		free = free.Minus(out.claims.Running[i].Shards)
+	}
 	if free.IsZero() {
 		return out
 	}
@@ -53,8 +56,7 @@ func (in *claiming) claim() claimed {
 	if out.planned {
 		// The plan that the claim names as a condition says what is mine, so what is said
 		// of other shards here has been folded into it and can go.
-		others := shardset.Range(0, record.MaxShards).Minus(mine)
-		out.claims.Marks = out.claims.Marks.Without(others)
+		out.claims.Marks = out.claims.Marks.Within(mine)
 	}
 	return out
 }

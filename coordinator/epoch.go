@@ -129,14 +129,15 @@ func (p *planning) epochAt(at record.Instant) *record.Epoch {
 	return e
 }
 
+// clearable reports that there may be something to clear.
+func (p *planning) clearable() bool {
+	return len(p.p.Reruns) > 0 || len(p.p.Triggers) > 0 || len(p.p.Epochs) > 1
+}
+
 // clear drops from the plan what has been served: pending re-runs that were claimed,
 // triggers that all their shards have claimed, and epochs of which nothing is owed. It
-// rests on looks at all owners, which it asks for only when there may be something to
-// clear.
+// rests on looks at all owners.
 func (p *planning) clear() {
-	if len(p.p.Reruns) == 0 && len(p.p.Triggers) == 0 && len(p.p.Epochs) == 1 {
-		return
-	}
 	marks, running := p.p.Marks, record.Runs(nil)
 	for _, inc := range slices.Sorted(maps.Keys(p.p.Owners)) {
 		l, ok := p.looked(inc, p.old.rev)

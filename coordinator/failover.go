@@ -47,8 +47,8 @@ func (p *planning) failOver() {
 // while they did, and takes their records away with it: a sum over the life of a job must
 // not shrink because somebody left.
 func (p *planning) inherit() {
-	for _, inc := range slices.Sorted(maps.Keys(p.members)) {
-		if _, owns := p.p.Owners[inc]; owns || p.alive(inc) {
+	for _, inc := range p.dead {
+		if _, owns := p.p.Owners[inc]; owns {
 			continue
 		}
 		l, ok := p.looked(inc, registry.Rev{})
@@ -129,8 +129,8 @@ func (v *view) burials(looks map[string]bool, changes []change) []burial {
 	}
 	var out []burial
 next:
-	for _, inc := range slices.Sorted(maps.Keys(v.members)) {
-		if v.alive(inc) || owns[inc] || inherited[sessionOf(inc)] {
+	for _, inc := range v.dead {
+		if owns[inc] || inherited[sessionOf(inc)] {
 			continue
 		}
 		l, ok := v.looked(inc, registry.Rev{})

@@ -72,6 +72,8 @@ type endedRun struct {
 // account is a job in a ledger.
 type account struct {
 	segment  string
+	key      registry.Key // of the claims record
+	planKey  registry.Key
 	plan     *record.Plan
 	planRev  registry.Rev
 	programs map[int]Program
@@ -98,13 +100,13 @@ type entry struct {
 
 // begun is claimed runs that wait to be started.
 type begun struct {
-	entry
+	*entry
 	rev registry.Rev // of the commit that claimed them
 }
 
 // written is the result of a transaction.
 type written struct {
-	load load[entry]
+	load load[*entry]
 	rev  registry.Rev
 	err  error
 }
@@ -246,7 +248,10 @@ func (l *ledger) takePlans(ctx context.Context) {
 			if mine.IsZero() {
 				return // other members' business
 			}
-			a = &account{segment: n.name, index: -1, claims: record.Claims{Job: n.value.Job}}
+			a = &account{
+				segment: n.name, key: l.keys.Claims(l.me, n.name), planKey: l.keys.Plan(n.name),
+				index: -1, claims: record.Claims{Job: n.value.Job},
+			}
 			l.accounts[n.name] = a
 		}
 		a.plan, a.planRev, a.stale = n.value, n.rev, registry.Rev{}
@@ -375,7 +380,7 @@ func (l *ledger) write(ctx context.Context) {
 		return
 	}
 	common := []registry.Cond{registry.Alive(l.session.ID())}
-	for _, ld := range pack(common, entries, l.reg.Limits(), l.share, func(entry) bool { return false }) {
+	for _, ld := range pack(common, entries, l.reg.Limits(), l.share, func(*entry) bool { return false }) {
 		if l.writes >= maxWrites {
 			for _, e := range ld.parts {
 				l.mark(e.acct) // rides with one of the next
@@ -395,12 +400,12 @@ func (l *ledger) write(ctx context.Context) {
 }
 
 // entries returns what there is to write, and puts accounts that wait on the agenda.
-func (l *ledger) entries(now time.Time) []entry {
+func (l *ledger) entries(now time.Time) []*entry {
 	open := l.open()
-	var entries []entry
+	var entries []*entry
 	for a := range l.dirty {
 		if a.writing {
-			continue // settle marks it again
+			continue // it stays dirty
 		}
 		delete(l.dirty, a)
 		in := claiming{
@@ -422,9 +427,9 @@ func (l *ledger) entries(now time.Time) []entry {
 			l.log.Error("claims record not written", "job", a.claims.Job, "error", err)
 			continue
 		}
-		entries = append(entries, entry{a, out, a.plan, a.planRev, a.programs, len(a.ended), value})
+		entries = append(entries, &entry{a, out, a.plan, a.planRev, a.programs, len(a.ended), value})
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.acct.segment, b.acct.segment) })
+	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.acct.segment, b.acct.segment) })
 	return entries
 }
 
@@ -437,16 +442,15 @@ func (l *ledger) hold(a *account, now time.Time) {
 }
 
 // share returns what an entry adds to a transaction.
-func (l *ledger) share(e entry) share {
-	key := l.keys.Claims(l.me, e.acct.segment)
+func (l *ledger) share(e *entry) share {
 	var pc share
 	if e.out.planned {
-		pc.conds = append(pc.conds, registry.At(l.keys.Plan(e.acct.segment), e.planRev))
+		pc.conds = []registry.Cond{registry.At(e.acct.planKey, e.planRev)}
 	}
 	if e.acct.rev.IsZero() {
-		pc.ops = append(pc.ops, registry.Create(key, e.value))
+		pc.ops = []registry.Op{registry.Create(e.acct.key, e.value)}
 	} else {
-		pc.ops = append(pc.ops, registry.Set(key, e.acct.rev, e.value))
+		pc.ops = []registry.Op{registry.Set(e.acct.key, e.acct.rev, e.value)}
 	}
 	return pc
 }
@@ -460,9 +464,11 @@ func (l *ledger) settle(ctx context.Context, w written) error {
 	l.writes--
 	for _, e := range w.load.parts {
 		e.acct.writing = false
-		l.mark(e.acct)
 	}
 	if w.err != nil {
+		for _, e := range w.load.parts {
+			l.mark(e.acct)
+		}
 		return l.refused(w)
 	}
 	for _, e := range w.load.parts {

@@ -62,8 +62,8 @@ func TestLedger_Start(t *testing.T) {
 				w := &worker{}
 				l := &ledger{session: s, work: w, barred: &barred{}, dirty: map[*account]struct{}{}, writes: 1}
 				a := &account{segment: "job", plan: claimant(t, 1).plan}
-				e := entry{acct: a, plan: a.plan, out: claimed{starts: runs(shardset.Of(0), fire(1, 1))}}
-				err := l.settle(t.Context(), written{load: load[entry]{parts: []entry{e}}, rev: registry.Rev{Seq: 1}})
+				e := &entry{acct: a, plan: a.plan, out: claimed{starts: runs(shardset.Of(0), fire(1, 1))}}
+				err := l.settle(t.Context(), written{load: load[*entry]{parts: []*entry{e}}, rev: registry.Rev{Seq: 1}})
 				assert.ErrorIs(t, err, registry.ErrSessionLost)
 				assert.Empty(t, w.began())
 			})

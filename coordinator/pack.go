@@ -41,7 +41,8 @@ func (p share) size() (items, bytes int) {
 
 // pack fills as few transactions as it can with parts, in order, each whole. common
 // conditions stand in all of them. A part that asks to be alone, or that no other has
-// room beside, goes alone. Equal conditions of several parts are stated once.
+// room beside, goes alone. Conditions on a session
+// that several parts have are stated once.
 func pack[T any](common []registry.Cond, parts []T, limits registry.Limits, shareOf func(T) share, alone func(T) bool) []load[T] {
 	var out []load[T]
 	var conds []registry.Cond
@@ -76,7 +77,7 @@ func pack[T any](common []registry.Cond, parts []T, limits registry.Limits, shar
 		n := len(cur.parts)
 		cur.parts = append(cur.parts, part)
 		for _, c := range pc.conds {
-			if slices.Contains(conds, c) {
+			if c.Session != "" && slices.Contains(conds, c) {
 				continue
 			}
 			conds, condOf = append(conds, c), append(condOf, n)

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ type view struct {
 	compile Compiler
 	tidy    bool // the slow tick: clear away what has been served
 
-	mourning bool // a member is dead: any plan may have to take in what it claimed
+	dead []string // members that are, by incarnation, sorted: any plan may have to take in what they claimed
 }
 
 type memberItem struct {
@@ -69,14 +70,16 @@ type look struct {
 // alive reports whether an incarnation's session stands in the instances directory.
 func (v *view) alive(incarnation string) bool { return v.live[sessionOf(incarnation)] }
 
-// anyDead reports whether a member is dead and not yet buried.
-func (v *view) anyDead() bool {
+// deadMembers returns the members that are dead and not yet buried, sorted.
+func (v *view) deadMembers() []string {
+	var dead []string
 	for inc := range v.members {
 		if !v.alive(inc) {
-			return true
+			dead = append(dead, inc)
 		}
 	}
-	return false
+	slices.Sort(dead)
+	return dead
 }
 
 // sessionOf returns the session of an incarnation, whose record may be gone.

@@ -50,7 +50,7 @@ type Executor struct {
 	pool   pool
 
 	mu      sync.Mutex
-	jobs    map[string]Job // by name, also those that are no longer offered
+	jobs    map[string]*Job // by name, also those that are no longer offered
 	state   state
 	stop    context.CancelFunc // ends the member at once
 	stopped chan struct{}      // closed when the member's Run has returned
@@ -80,7 +80,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	if o.SessionTTL < 0 {
 		return nil, fmt.Errorf("new executor: SessionTTL is %v, below 0", o.SessionTTL)
 	}
-	e := &Executor{reg: reg, opts: o, jobs: map[string]Job{}, stopped: make(chan struct{})}
+	e := &Executor{reg: reg, opts: o, jobs: map[string]*Job{}, stopped: make(chan struct{})}
 	e.pool.room = o.Workers
 	var err error
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
@@ -120,7 +120,8 @@ func (e *Executor) Register(jobs ...Job) error {
 	}
 	e.mu.Lock()
 	for _, j := range jobs {
-		e.jobs[j.Name] = j.clone()
+		own := j.clone()
+		e.jobs[j.Name] = &own
 	}
 	e.mu.Unlock()
 	e.member.Offer(defs)
@@ -221,7 +222,7 @@ func (e *Executor) Remove(ctx context.Context, job string) error {
 	return nil
 }
 
-func (e *Executor) job(name string) (Job, bool) {
+func (e *Executor) job(name string) (*Job, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	j, ok := e.jobs[name]

@@ -24,20 +24,19 @@ func (e *PanicError) Unwrap() error {
 // errGoexit is the error of a run whose handler ended its goroutine instead of returning.
 var errGoexit = errors.New("handler called runtime.Goexit, as t.FailNow does")
 
-// call returns what h returns, or an error if h does not: a *PanicError, or errGoexit. h
-// has a goroutine of its own, because nothing can keep a goroutine alive that has called
-// Goexit, and the caller has other runs to see to.
-func call(ctx context.Context, h Handler, r *Run) error {
-	ended := make(chan error, 1)
-	go func() {
-		err := errGoexit
-		defer func() {
-			if v := recover(); v != nil {
-				err = &PanicError{Value: v, Stack: debug.Stack()}
-			}
-			ended <- err
-		}()
-		err = h.Handle(ctx, r)
+// call returns what h returns, or a *PanicError. If h calls Goexit, call does not return.
+func call(ctx context.Context, h Handler, r *Run) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
 	}()
-	return <-ended
+	return h.Handle(ctx, r)
+}
+
+// conclude calls done with what do returns, or with errGoexit if it does not.
+func conclude(do func() error, done func(error)) {
+	err := errGoexit
+	defer func() { done(err) }()
+	err = do()
 }

@@ -68,20 +68,25 @@ func TestCall_APanicIsAnError(t *testing.T) {
 	})
 }
 
-// A worker that calls such a handler goes on to the next run.
-func TestCall_GoexitIsAnError(t *testing.T) {
+func TestPool_GoexitIsAnErrorOfTheRunAndNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for range 3 {
-			cleaned := false
-			err := call(t.Context(), HandlerFunc(func(context.Context, *Run) error {
-				defer func() { cleaned = true }()
-				time.Sleep(time.Second)
-				runtime.Goexit()
-				return nil
-			}), &Run{})
-			assert.ErrorIs(t, err, errGoexit)
-			assert.True(t, cleaned)
+		exit := HandlerFunc(func(context.Context, *Run) error {
+			time.Sleep(time.Second)
+			runtime.Goexit()
+			return nil
+		})
+		fine := HandlerFunc(func(context.Context, *Run) error { return nil })
+		p := &pool{room: 1}
+		var errs []error
+		for _, h := range []Handler{exit, fine, exit, fine} {
+			p.add(&task{do: func() {
+				conclude(func() error { return call(t.Context(), h, &Run{}) }, func(err error) { errs = append(errs, err) })
+			}})
 		}
+		<-p.idle()
+		assert.Equal(t, []error{errGoexit, nil, errGoexit, nil}, errs)
+		synctest.Wait()
+		assert.Equal(t, 1, p.room)
 	})
 }
 

@@ -49,11 +49,19 @@ func (p *pool) add(t *task) {
 }
 
 func (p *pool) worker() {
+	idle := false
+	defer func() {
+		if !idle { // a handler has called Goexit, and this goroutine ends
+			p.finish()
+			go p.worker()
+		}
+	}()
 	for {
 		p.mu.Lock()
 		if len(p.waiting) == 0 {
 			p.room++
 			p.mu.Unlock()
+			idle = true
 			return
 		}
 		t := heap.Pop(&p.waiting).(*task)

@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -54,17 +53,25 @@ func (r *Run) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, err
 	return r.commit(ctx, ops)
 }
 
-// runKey returns Run.Key. A trigger of 0 is none.
-func runKey(job string, shard int, fire time.Time, trigger uint64) string {
-	which := fire.UTC().Format(time.RFC3339Nano)
+// runID returns Run.ID and Run.Key. A trigger of 0 is none.
+func runID(job string, shard int, fire time.Time, trigger uint64, attempt int) (id, key string) {
+	b := make([]byte, 0, len(job)+len("/10000/2006-01-02T15:04:05.999999999Z/100"))
+	b = append(b, job...)
+	b = append(b, '/')
+	b = strconv.AppendInt(b, int64(shard), 10)
+	b = append(b, '/')
 	if trigger > 0 {
-		which = "#" + strconv.FormatUint(trigger, 10)
+		b = append(b, '#')
+		b = strconv.AppendUint(b, trigger, 10)
+	} else {
+		b = fire.UTC().AppendFormat(b, time.RFC3339Nano)
 	}
-	return fmt.Sprintf("%s/%d/%s", job, shard, which)
+	n := len(b)
+	b = append(b, '/')
+	b = strconv.AppendInt(b, int64(attempt), 10)
+	id = string(b)
+	return id, id[:n]
 }
-
-// runID returns Run.ID.
-func runID(key string, attempt int) string { return key + "/" + strconv.Itoa(attempt) }
 
 // Reason is why a run was begun.
 type Reason int

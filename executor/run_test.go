@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -32,13 +33,15 @@ func TestRun_KeyAndID(t *testing.T) {
 	} {
 		fire, err := time.Parse(time.RFC3339Nano, c.fire)
 		require.NoError(t, err)
-		key := runKey(c.job, c.shard, fire, c.trigger)
-		assert.Equal(t, c.id, runID(key, c.attempt))
-		assert.True(t, strings.HasPrefix(c.id, key+"/"))
+		id, key := runID(c.job, c.shard, fire, c.trigger, c.attempt)
+		assert.Equal(t, c.id, id)
+		assert.Equal(t, c.id, fmt.Sprintf("%s/%d", key, c.attempt))
 	}
-	longest := runKey(strings.Repeat("n", maxNameBytes), maxShards-1, time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC), 0)
+	name := strings.Repeat("n", maxNameBytes)
+	_, longest := runID(name, maxShards-1, time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC), 0, 1)
 	assert.LessOrEqual(t, len(longest), 140)
-	assert.LessOrEqual(t, len(runKey(strings.Repeat("n", maxNameBytes), maxShards-1, time.Time{}, math.MaxUint64)), 140)
+	_, longest = runID(name, maxShards-1, time.Time{}, math.MaxUint64, 1)
+	assert.LessOrEqual(t, len(longest), 140)
 }
 
 func TestRun_CommitOfARunWrittenByHand(t *testing.T) {

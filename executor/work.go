@@ -43,7 +43,7 @@ func (p *program) Owed(last, until, now time.Time) coordinator.Owed {
 
 // Start is described in coordinator.Work.
 func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
-	w.pool.add(&task{fire: c.Fire, do: func() { done(w.run(ctx, c)) }})
+	w.pool.add(&task{fire: c.Fire, do: func() { conclude(func() error { return w.run(ctx, &c) }, done) }})
 }
 
 // Yield is described in coordinator.Work. Handlers run to their end: a move waits for
@@ -51,7 +51,7 @@ func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
 func (w work) Yield(string, int) {}
 
 // run calls the handler for a claimed run, in a worker of the pool.
-func (e *Executor) run(ctx context.Context, c coordinator.Run) error {
+func (e *Executor) run(ctx context.Context, c *coordinator.Run) error {
 	p := c.Program.(*program) // made by Compile
 	job, ok := e.job(c.Job)
 	if !ok {
@@ -75,17 +75,20 @@ func (e *Executor) run(ctx context.Context, c coordinator.Run) error {
 		return coordinator.ErrNotBegun
 	}
 	defer leave()
-	err := call(ctx, job.Handler, r)
-	if err != nil {
-		e.log.Warn("run failed", "run", r.ID, "error", err)
-	}
+	err := errGoexit
+	defer func() {
+		if err != nil {
+			e.log.Warn("run failed", "run", r.ID, "error", err)
+		}
+	}()
+	err = call(ctx, job.Handler, r)
 	return err
 }
 
-func newRun(instance string, p *program, c coordinator.Run) *Run {
-	key := runKey(c.Job, c.Shard, c.Fire, c.Trigger)
+func newRun(instance string, p *program, c *coordinator.Run) *Run {
+	id, key := runID(c.Job, c.Shard, c.Fire, c.Trigger, c.Attempt)
 	r := &Run{
-		ID: runID(key, c.Attempt), Key: key, Job: c.Job, Instance: instance,
+		ID: id, Key: key, Job: c.Job, Instance: instance,
 		Shard: c.Shard, Shards: c.Shards, Param: p.Param, ShardParam: p.ShardParams[c.Shard],
 		FireTime: c.Fire, Attempt: c.Attempt, Trigger: c.Trigger, Fence: c.Fence,
 	}

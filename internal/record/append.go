@@ -1,33 +1,23 @@
 package record
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// appender is a record that writes its own JSON, byte for byte what package json would
-// write.
-type appender interface{ appendJSON(b []byte) []byte }
+// The records that are written most write their own JSON, byte for byte what package json
+// would write, in a fifth of the time: claims at each fire and at each end of a run, in
+// the goroutine that claims for all jobs, and plans by a leader who moves many.
 
-// appendJSON makes a claims record five times as fast as package json does. One is written
-// at each fire and at each end of a run, in the goroutine that claims for all jobs.
 func (c *Claims) appendJSON(b []byte) []byte {
 	b = append(b, `{"job":`...)
 	b = appendText(b, c.Job)
-	if len(c.Marks) > 0 {
-		b = append(b, `,"marks":[`...)
-		for i := range c.Marks {
-			b = c.Marks[i].appendJSON(separated(b, i))
-		}
-		b = append(b, ']')
-	}
-	if len(c.Running) > 0 {
-		b = append(b, `,"running":[`...)
-		for i := range c.Running {
-			b = c.Running[i].appendJSON(separated(b, i))
-		}
-		b = append(b, ']')
-	}
+	b = appendMarks(b, c.Marks)
+	b = appendRuns(b, "running", c.Running)
 	if c.Counts != (Counts{}) {
 		b = append(b, `,"counts":`...)
 		b = c.Counts.appendJSON(b)
@@ -39,6 +29,111 @@ func (c *Claims) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
+// appendJSON writes all but the fields that this version does not know.
+func (p *Plan) appendJSON(b []byte) []byte {
+	b = append(b, `{"format":`...)
+	b = strconv.AppendInt(b, int64(p.Format), 10)
+	b = append(b, `,"job":`...)
+	b = appendText(b, p.Job)
+	if p.Paused {
+		b = append(b, `,"paused":true`...)
+	}
+	b = append(b, `,"epochs":[`...)
+	for i := range p.Epochs {
+		b = p.Epochs[i].appendJSON(separated(b, i))
+	}
+	b = append(b, `],"owners":{`...)
+	for i, inc := range slices.Sorted(maps.Keys(p.Owners)) {
+		b = appendText(separated(b, i), inc)
+		b = append(b, ':')
+		b = appendShards(b, p.Owners[inc])
+	}
+	b = append(b, '}')
+	if !p.Frozen.IsZero() {
+		b = append(b, `,"frozen":`...)
+		b = appendShards(b, p.Frozen)
+	}
+	b = appendMarks(b, p.Marks)
+	b = appendRuns(b, "reruns", p.Reruns)
+	if len(p.Triggers) > 0 {
+		b = append(b, `,"triggers":[`...)
+		for i := range p.Triggers {
+			b = p.Triggers[i].appendJSON(separated(b, i))
+		}
+		b = append(b, ']')
+	}
+	if p.Counts != (Counts{}) {
+		b = append(b, `,"counts":`...)
+		b = p.Counts.appendJSON(b)
+	}
+	if p.Problem != "" {
+		b = append(b, `,"problem":`...)
+		b = appendText(b, p.Problem)
+	}
+	return append(b, '}')
+}
+
+func (e *Epoch) appendJSON(b []byte) []byte {
+	b = append(b, `{"gen":`...)
+	b = strconv.AppendInt(b, int64(e.Gen), 10)
+	b = append(b, `,"from":`...)
+	b = e.From.appendJSON(b)
+	if e.Until != 0 {
+		b = append(b, `,"until":`...)
+		b = e.Until.appendJSON(b)
+	}
+	b = append(b, `,"definition":`...)
+	b = append(b, e.Def...)
+	return append(b, '}')
+}
+
+func (t *Trigger) appendJSON(b []byte) []byte {
+	b = append(b, `{"number":`...)
+	b = strconv.AppendUint(b, t.Number, 10)
+	b = append(b, `,"at":`...)
+	b = t.At.appendJSON(b)
+	b = appendNumber(b, "gen", uint64(t.Gen))
+	if t.Param != "" {
+		b = append(b, `,"param":`...)
+		b = appendText(b, t.Param)
+	}
+	if t.Shards != nil {
+		b = append(b, `,"shards":`...)
+		b = appendShards(b, *t.Shards)
+	}
+	return append(b, '}')
+}
+
+func appendShards(b []byte, s shardset.Set) []byte {
+	b = append(b, '"')
+	b, _ = s.AppendText(b)
+	return append(b, '"')
+}
+
+func appendMarks(b []byte, marks Marks) []byte {
+	if len(marks) == 0 {
+		return b
+	}
+	b = append(b, `,"marks":[`...)
+	for i := range marks {
+		b = marks[i].appendJSON(separated(b, i))
+	}
+	return append(b, ']')
+}
+
+func appendRuns(b []byte, name string, runs Runs) []byte {
+	if len(runs) == 0 {
+		return b
+	}
+	b = append(b, ',', '"')
+	b = append(b, name...)
+	b = append(b, `":[`...)
+	for i := range runs {
+		b = runs[i].appendJSON(separated(b, i))
+	}
+	return append(b, ']')
+}
+
 func separated(b []byte, i int) []byte {
 	if i > 0 {
 		return append(b, ',')
@@ -47,9 +142,8 @@ func separated(b []byte, i int) []byte {
 }
 
 func (g *MarkGroup) appendJSON(b []byte) []byte {
-	b = append(b, `{"shards":"`...)
-	b, _ = g.Shards.AppendText(b)
-	b = append(b, '"')
+	b = append(b, `{"shards":`...)
+	b = appendShards(b, g.Shards)
 	b = appendNumber(b, "gen", uint64(g.Gen))
 	if g.Fire != 0 {
 		b = append(b, `,"fire":`...)
@@ -62,9 +156,9 @@ func (g *MarkGroup) appendJSON(b []byte) []byte {
 }
 
 func (g *RunGroup) appendJSON(b []byte) []byte {
-	b = append(b, `{"shards":"`...)
-	b, _ = g.Shards.AppendText(b)
-	b = append(b, `","gen":`...)
+	b = append(b, `{"shards":`...)
+	b = appendShards(b, g.Shards)
+	b = append(b, `,"gen":`...)
 	b = strconv.AppendInt(b, int64(g.Gen), 10)
 	b = append(b, `,"fire":`...)
 	b = g.Fire.appendJSON(b)
@@ -92,9 +186,8 @@ func (o *Outcome) appendJSON(b []byte) []byte {
 	b = append(b, `{"at":`...)
 	b = o.At.appendJSON(b)
 	if !o.Failed.IsZero() {
-		b = append(b, `,"failed":"`...)
-		b, _ = o.Failed.AppendText(b)
-		b = append(b, '"')
+		b = append(b, `,"failed":`...)
+		b = appendShards(b, o.Failed)
 	}
 	if o.Error != "" {
 		b = append(b, `,"error":`...)

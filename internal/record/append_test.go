@@ -9,56 +9,114 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// TestClaims_AreEncodedLikeJSON holds the encoding by hand against that of package json.
-func TestClaims_AreEncodedLikeJSON(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	maybe := func() bool { return rng.IntN(3) == 0 }
-	number := func() int {
-		if maybe() {
-			return 0
-		}
-		return rng.IntN(1 << rng.IntN(40))
-	}
-	instant := func() Instant {
-		if maybe() {
-			return 0
-		}
-		return Instant(rng.Int64N(1 << 62))
-	}
-	shards := func() shardset.Set {
-		s := shardset.Of(rng.IntN(MaxShards))
-		for range rng.IntN(5) {
-			lo := rng.IntN(MaxShards)
-			s = s.Union(shardset.Range(lo, lo+rng.IntN(10)))
-		}
-		return s
-	}
-	texts := []string{"", "settle", "日次", "a\"b\\c", "tab\tnul\x00del\x7f", "<&>", "\xff\u2028"}
-	text := func() string { return texts[rng.IntN(len(texts))] }
+// TestRecords_AreEncodedLikeJSON holds the encoding by hand against that of package json.
+func TestRecords_AreEncodedLikeJSON(t *testing.T) {
+	const seed = 1
+	m := maker{rand.New(rand.NewPCG(seed, seed))}
 	for range 2000 {
-		c := &Claims{Job: text()}
-		for range rng.IntN(3) {
-			c.Marks = append(c.Marks, MarkGroup{shards(), Mark{number(), instant(), number(), uint64(number()), number()}})
-		}
-		for range rng.IntN(3) {
-			c.Running = append(c.Running, RunGroup{shards(), Ref{number(), instant(), uint64(number()), number(), maybe()}})
-		}
-		if maybe() {
-			c.Counts = Counts{uint64(number()), uint64(number()), uint64(number()), uint64(number()), uint64(number())}
-		}
-		if maybe() {
-			c.Last = &Outcome{At: instant(), Error: text()}
-			if maybe() {
-				c.Last.Failed = shards()
-			}
-		}
-		type plain Claims
-		want, err := marshal((*plain)(c))
-		require.NoError(t, err)
-		got, err := Encode(c)
-		require.NoError(t, err)
-		require.Equal(t, string(want), string(got))
+		type plainClaims Claims
+		c := m.claims()
+		encodedLike(t, (*plainClaims)(c), c)
+		type plainPlan Plan
+		p := m.plan(t)
+		encodedLike(t, (*plainPlan)(p), p)
 	}
+}
+
+func encodedLike(t *testing.T, plain, v any) {
+	t.Helper()
+	want, err := marshal(plain)
+	require.NoError(t, err)
+	got, err := marshal(v)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+}
+
+// maker makes random records.
+type maker struct{ *rand.Rand }
+
+func (m maker) maybe() bool { return m.IntN(3) == 0 }
+
+func (m maker) number() int {
+	if m.maybe() {
+		return 0
+	}
+	return m.IntN(1 << m.IntN(40))
+}
+
+func (m maker) instant() Instant {
+	if m.maybe() {
+		return 0
+	}
+	return Instant(m.Int64N(1 << 62))
+}
+
+func (m maker) text() string {
+	texts := []string{"", "settle", "日次", "a\"b\\c", "tab\tnul\x00del\x7f", "<&>", "\xff\u2028"}
+	return texts[m.IntN(len(texts))]
+}
+
+func (m maker) shards() shardset.Set {
+	s := shardset.Of(m.IntN(MaxShards))
+	for range m.IntN(5) {
+		lo := m.IntN(MaxShards)
+		s = s.Union(shardset.Range(lo, lo+m.IntN(10)))
+	}
+	return s
+}
+
+func (m maker) counts() (c Counts) {
+	if m.maybe() {
+		c = Counts{uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number())}
+	}
+	return c
+}
+
+func (m maker) marks() (marks Marks) {
+	for range m.IntN(3) {
+		marks = append(marks, MarkGroup{m.shards(), Mark{m.number(), m.instant(), m.number(), uint64(m.number()), m.number()}})
+	}
+	return marks
+}
+
+func (m maker) runs() (runs Runs) {
+	for range m.IntN(3) {
+		runs = append(runs, RunGroup{m.shards(), Ref{m.number(), m.instant(), uint64(m.number()), m.number(), m.maybe()}})
+	}
+	return runs
+}
+
+func (m maker) claims() *Claims {
+	c := &Claims{Job: m.text(), Marks: m.marks(), Running: m.runs(), Counts: m.counts()}
+	if m.maybe() {
+		c.Last = &Outcome{At: m.instant(), Error: m.text()}
+		if m.maybe() {
+			c.Last.Failed = m.shards()
+		}
+	}
+	return c
+}
+
+func (m maker) plan(t *testing.T) *Plan {
+	p := somePlan(t)
+	p.Job, p.Paused, p.Problem = m.text(), m.maybe(), m.text()
+	p.Marks, p.Reruns, p.Counts = m.marks(), m.runs(), m.counts()
+	p.Epochs[0].From, p.Epochs[0].Until = m.instant(), m.instant()
+	for range m.IntN(3) {
+		p.Owners[m.text()] = m.shards()
+	}
+	if m.maybe() {
+		p.Frozen = m.shards()
+	}
+	for range m.IntN(3) {
+		trigger := Trigger{Number: uint64(m.number()), At: m.instant(), Gen: m.number(), Param: m.text()}
+		if m.maybe() {
+			shards := m.shards()
+			trigger.Shards = &shards
+		}
+		p.Triggers = append(p.Triggers, trigger)
+	}
+	return p
 }
 
 func BenchmarkEncodeClaims(b *testing.B) {

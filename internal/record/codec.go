@@ -165,19 +165,25 @@ func DecodeControl(b []byte) (*Control, error) {
 
 // MarshalJSON writes the plan and what an earlier reader did not understand of it.
 func (p *Plan) MarshalJSON() ([]byte, error) {
-	type plain Plan
-	return appendFields((*plain)(p), p.extra)
+	return marshal(p)
 }
 
 // MarshalJSON writes the record and what an earlier reader did not understand of it.
 func (c *Control) MarshalJSON() ([]byte, error) {
 	type plain Control
-	return appendFields((*plain)(c), c.extra)
+	b, err := marshal((*plain)(c))
+	if err != nil {
+		return nil, err
+	}
+	return appendFields(b, c.extra)
 }
 
 func marshal(v any) ([]byte, error) {
-	if a, ok := v.(appender); ok {
-		return a.appendJSON(make([]byte, 0, 512)), nil
+	switch v := v.(type) {
+	case *Plan:
+		return appendFields(v.appendJSON(make([]byte, 0, 1024)), v.extra)
+	case *Claims:
+		return v.appendJSON(make([]byte, 0, 512)), nil
 	}
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
@@ -188,10 +194,10 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-func appendFields(v any, extra fields) ([]byte, error) {
-	b, err := marshal(v)
-	if err != nil || len(extra) == 0 {
-		return b, err
+// appendFields adds members to the JSON of an object that has some.
+func appendFields(b []byte, extra fields) ([]byte, error) {
+	if len(extra) == 0 {
+		return b, nil
 	}
 	more, err := marshal(extra)
 	if err != nil {

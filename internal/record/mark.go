@@ -133,11 +133,24 @@ func (ms Marks) Raise(shards shardset.Set, m Mark) Marks {
 // Fold returns marks raised by others, for shards only.
 func (ms Marks) Fold(others Marks, shards shardset.Set) Marks {
 	for _, g := range others {
-		if part := g.Shards.Intersect(shards); !part.IsZero() {
+		if part := g.Shards.Intersect(shards); !part.IsZero() && !ms.reach(part, g.Mark) {
 			ms = ms.Raise(part, g.Mark)
 		}
 	}
 	return ms
+}
+
+// reach reports that all of shards are at least at m.
+func (ms Marks) reach(shards shardset.Set, m Mark) bool {
+	for i := range ms {
+		if ms[i].compareFire(m) < 0 || ms[i].compareTrigger(m) < 0 {
+			continue
+		}
+		if shards = shards.Minus(ms[i].Shards); shards.IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // Without returns marks that say nothing of shards.
@@ -146,6 +159,17 @@ func (ms Marks) Without(shards shardset.Set) Marks {
 	for _, g := range ms {
 		if rest := g.Shards.Minus(shards); !rest.IsZero() {
 			out = append(out, MarkGroup{rest, g.Mark})
+		}
+	}
+	return out
+}
+
+// Within returns marks that say nothing but of shards. The receiver is unchanged.
+func (ms Marks) Within(shards shardset.Set) Marks {
+	out := make(Marks, 0, len(ms))
+	for _, g := range ms {
+		if part := g.Shards.Intersect(shards); !part.IsZero() {
+			out = append(out, MarkGroup{part, g.Mark})
 		}
 	}
 	return out

@@ -180,6 +180,9 @@ func (s Set) Union(t Set) Set {
 
 // Minus returns the numbers that are in s but not in t.
 func (s Set) Minus(t Set) Set {
+	if len(t.spans) == 0 {
+		return s.Clone()
+	}
 	var u Set
 	b := t.spans
 	for _, p := range s.spans {
