@@ -129,9 +129,22 @@ func (p *planning) epochAt(at record.Instant) *record.Epoch {
 	return e
 }
 
-// clearable reports that there may be something to clear.
-func (p *planning) clearable() bool {
-	return len(p.p.Reruns) > 0 || len(p.p.Triggers) > 0 || len(p.p.Epochs) > 1
+// clearable reports that it is time to clear, and that there is a plan to clear.
+func (v *view) clearable() bool {
+	if !v.tidy {
+		return false
+	}
+	for _, p := range v.plans {
+		if clearable(p.Plan) {
+			return true
+		}
+	}
+	return false
+}
+
+// clearable reports that there may be something to clear in a plan.
+func clearable(p *record.Plan) bool {
+	return len(p.Reruns) > 0 || len(p.Triggers) > 0 || len(p.Epochs) > 1
 }
 
 // clear drops from the plan what has been served: pending re-runs that were claimed,

@@ -29,10 +29,12 @@ type leader struct {
 	log    *slog.Logger
 	nudge  chan struct{} // one slot: something in the view has changed
 
-	view   view
-	seen   uint64 // the newest commit that is known
-	broken map[string]bool
-	alone  map[string]bool // segments whose last change conflicted: it goes alone
+	view    view
+	news    int    // how often the view has changed
+	content bool   // the last decision was that nothing is to be done
+	seen    uint64 // the newest commit that is known
+	broken  map[string]bool
+	alone   map[string]bool // segments whose last change conflicted: it goes alone
 
 	instances *reader[registry.SessionID]
 	members   *reader[record.Member]
@@ -125,9 +127,14 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 // round takes in what has changed, decides, and commits. An error asks for another round
 // a little later.
 func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
+	seen := l.news
 	if !l.takeNews() {
 		return nil // the first snapshots are not all there
 	}
+	if l.content && l.news == seen && !l.view.clearable() {
+		return nil
+	}
+	l.content = false
 	defer clear(l.view.looks) // each round looks for itself
 	d, err := l.decide(ctx)
 	if err != nil {
@@ -141,7 +148,11 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	if planned {
 		l.wakeUp() // what follows from it
 	}
-	return l.office.nameSuccessors(ctx, l.successors())
+	if err := l.office.nameSuccessors(ctx, l.successors()); err != nil {
+		return err
+	}
+	l.content = len(d.changes) == 0 && len(d.burials) == 0 && len(d.pending) == 0
+	return nil
 }
 
 // takeNews brings the view up to date, and reports whether it is whole.
@@ -149,6 +160,7 @@ func (l *leader) takeNews() bool {
 	changed := false
 	whole := l.instances.take(func(n news[registry.SessionID]) { changed = true })
 	if changed { // few: the instances of a fleet
+		l.news++
 		clear(l.view.live)
 		for _, s := range l.instances.feed.all() {
 			l.view.live[s] = true
@@ -173,6 +185,7 @@ func (l *leader) takeNews() bool {
 }
 
 func take[T, V any](l *leader, m map[string]V, n news[T], v V) {
+	l.news++
 	l.seen = max(l.seen, n.rev.Seq)
 	if n.gone || n.broken {
 		delete(m, n.name)

@@ -81,7 +81,7 @@ type planning struct {
 	pending map[string]bool
 
 	old planItem
-	p   *record.Plan // the next plan; a clone of old's until something changes
+	p   *record.Plan // the next plan; a clone of old until something changes
 	c   change
 }
 
@@ -92,7 +92,7 @@ func (p *planning) run() (change, bool) {
 	if !ok {
 		return p.create()
 	}
-	if p.old, p.p = old, old.Plan; p.settled() {
+	if p.old = old; p.settled() {
 		return change{}, false
 	}
 	p.p = old.Clone()
@@ -103,7 +103,7 @@ func (p *planning) run() (change, bool) {
 	p.inherit()
 	p.failOver()
 	p.move()
-	if p.tidy && p.clearable() {
+	if p.tidy && clearable(p.p) {
 		p.clear()
 	}
 	p.problem(p.desired.problem)
@@ -114,7 +114,7 @@ func (p *planning) run() (change, bool) {
 // leader of ten thousand jobs sees that of nearly all of them each time.
 func (p *planning) settled() bool {
 	old := p.old
-	if p.tidy && p.clearable() || len(p.dead) > 0 || old.Problem != p.desired.problem || !old.Frozen.IsZero() || len(old.Owners) != len(p.desired.owners) {
+	if p.tidy && clearable(old.Plan) || len(p.dead) > 0 || old.Problem != p.desired.problem || !old.Frozen.IsZero() || len(old.Owners) != len(p.desired.owners) {
 		return false
 	}
 	for inc, want := range p.desired.owners {

@@ -28,21 +28,29 @@ type Scanner struct {
 }
 
 // New returns a Scanner of b, which it never changes.
-func New(b []byte) *Scanner { return &Scanner{rest: b} }
+func New(b []byte) *Scanner { return &Scanner{rest: b, odd: len(b) == 0 || b[0] == ' '} }
 
 // Odd reports that the input is not of the spelling that a Scanner knows.
+//
+//go:norace
 func (s *Scanner) Odd() bool { return s.odd }
 
 // Done reports that all of the input has been read and that nothing was odd.
+//
+//go:norace
 func (s *Scanner) Done() bool { return !s.odd && len(s.rest) == 0 }
 
 // Reject makes the input odd, for a reason that the caller has.
+//
+//go:norace
 func (s *Scanner) Reject() {
 	s.odd = true
 	s.rest = nil
 }
 
 // Begin reads the first byte of an object or array.
+//
+//go:norace
 func (s *Scanner) Begin(open byte) {
 	if s.depth++; s.depth > maxDepth {
 		s.Reject()
@@ -52,6 +60,8 @@ func (s *Scanner) Begin(open byte) {
 }
 
 // More reports whether there is another member before last, and else reads that.
+//
+//go:norace
 func (s *Scanner) More(last byte) bool {
 	first := s.first
 	s.first = false
@@ -67,6 +77,8 @@ func (s *Scanner) More(last byte) bool {
 }
 
 // Key reads the name of a member of an object. It is a part of the input.
+//
+//go:norace
 func (s *Scanner) Key() []byte {
 	k := s.Text()
 	s.expect(':')
@@ -74,6 +86,8 @@ func (s *Scanner) Key() []byte {
 }
 
 // Text reads a string. It is a part of the input.
+//
+//go:norace
 func (s *Scanner) Text() []byte {
 	s.expect('"')
 	n := bytes.IndexByte(s.rest, '"')
@@ -88,9 +102,6 @@ func (s *Scanner) Text() []byte {
 
 // plain reports that a string stands for itself.
 //
-// The race detector is spared the bytes, which takes it most of the time of a simulation.
-// It sees them where they are copied.
-//
 //go:norace
 func plain(text []byte) bool {
 	ascii := true
@@ -104,6 +115,8 @@ func plain(text []byte) bool {
 }
 
 // Uint reads a whole number from 0 to 1<<63 - 1.
+//
+//go:norace
 func (s *Scanner) Uint() uint64 {
 	n, i := uint64(0), 0
 	for ; i < len(s.rest) && '0' <= s.rest[i] && s.rest[i] <= '9'; i++ {
@@ -126,6 +139,8 @@ func (s *Scanner) Uint() uint64 {
 }
 
 // Int reads a whole number from 0 to the largest int.
+//
+//go:norace
 func (s *Scanner) Int() int {
 	n := s.Uint()
 	if n > math.MaxInt {
@@ -136,6 +151,8 @@ func (s *Scanner) Int() int {
 }
 
 // Bool reads true or false.
+//
+//go:norace
 func (s *Scanner) Bool() bool {
 	if s.peek() == 't' {
 		s.literal("true")
@@ -146,6 +163,8 @@ func (s *Scanner) Bool() bool {
 }
 
 // Null reads null, if that comes next.
+//
+//go:norace
 func (s *Scanner) Null() bool {
 	if s.peek() != 'n' {
 		return false
@@ -155,12 +174,15 @@ func (s *Scanner) Null() bool {
 }
 
 // Raw reads any value. It is a part of the input.
+//
+//go:norace
 func (s *Scanner) Raw() []byte {
 	before := s.rest
 	s.skip()
 	return before[:len(before)-len(s.rest)]
 }
 
+//go:norace
 func (s *Scanner) skip() {
 	switch c := s.peek(); c {
 	case '{':
@@ -183,6 +205,7 @@ func (s *Scanner) skip() {
 	}
 }
 
+//go:norace
 func (s *Scanner) peek() byte {
 	if len(s.rest) == 0 {
 		return 0
@@ -190,6 +213,7 @@ func (s *Scanner) peek() byte {
 	return s.rest[0]
 }
 
+//go:norace
 func (s *Scanner) expect(c byte) {
 	if s.peek() != c {
 		s.Reject()
@@ -198,6 +222,7 @@ func (s *Scanner) expect(c byte) {
 	s.rest = s.rest[1:]
 }
 
+//go:norace
 func (s *Scanner) literal(text string) {
 	if len(s.rest) < len(text) || string(s.rest[:len(text)]) != text {
 		s.Reject()

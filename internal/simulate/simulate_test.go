@@ -18,7 +18,7 @@ var (
 	seeds   = flag.Int("simulate.seeds", 20, "how many small fleets to simulate")
 	seed    = flag.Uint64("simulate.seed", 0, "the one seed to simulate; 0 for all")
 	trail   = flag.Int("simulate.trail", 12, "how many lines to print of what came before a violation")
-	day     = flag.Duration("simulate.day", 6*time.Hour, "how long the fleet of ten goes on; 24h for the whole day")
+	day     = flag.Duration("simulate.day", 24*time.Hour, "how long the fleet of ten goes on")
 	verbose = flag.Bool("simulate.log", false, "print what the fleet logs")
 )
 
@@ -77,8 +77,8 @@ func TestSmallFleetsKeepTheirPromises(t *testing.T) {
 func TestAFleetOfTenKeepsItsPromisesForADay(t *testing.T) {
 	began := time.Now()
 	r := run(t, simulate.Config{
-		Seed: max(*seed, 1), Instances: 10, Jobs: 50, Shards: 4, Every: time.Minute, Takes: 9 * time.Second, Grain: 3 * time.Second,
-		For: *day, Faults: 3 * time.Minute, TTL: 10 * time.Second, Drain: 10 * time.Second,
+		Seed: max(*seed, 1), Instances: 10, Jobs: 50, Shards: 4, Every: time.Minute, Takes: 9 * time.Second, Grain: 9 * time.Second,
+		For: *day, Faults: 3*time.Minute + 30*time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second,
 	})
 	t.Logf("a day took %v", time.Since(began).Round(time.Millisecond))
 	struck := 0
