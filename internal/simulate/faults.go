@@ -107,7 +107,7 @@ func (f *fleet) victim() *slot {
 		return s
 	}
 	for _, o := range f.slots {
-		if o.process != nil && o.process.machine == f.observer.Leader() {
+		if o.process != nil && o.process.machine == f.judge.Leader() {
 			return o
 		}
 	}
@@ -170,7 +170,7 @@ func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay ti
 	case Expire:
 		f.observe() // who is there
 		f.note("%s: its sessions expire", m)
-		f.observer.Force(m)
+		f.judge.Force(m)
 		f.server.Expire(m)
 	case Starve:
 		f.lasts(kind, m, last, f.server.Starve(m))
@@ -187,20 +187,20 @@ func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay ti
 	}
 }
 
-// disturb tells the observer for how long a fault may be felt.
+// disturb tells the judge for how long a fault may be felt.
 func (f *fleet) disturb(kind Fault, m string, last time.Duration) {
 	const more = 3 * time.Second // connections are made anew, what was missed is learnt
 	switch kind {
 	case Crash, Leave:
-		f.observer.Disturb(m, 1000*time.Hour)
+		f.judge.Disturb(m, 1000*time.Hour)
 	case LostRequest, LostReply, HeldCommit: // it waits for transactions to strike
-		f.observer.Disturb(m, last+2*f.Every+more)
+		f.judge.Disturb(m, last+2*f.Every+more)
 	case Delay:
-		f.observer.Disturb(m, last*4+more)
+		f.judge.Disturb(m, last*4+more)
 	case PauseServer, Restart:
-		f.observer.Disturb("", last+more)
+		f.judge.Disturb("", last+more)
 	default:
-		f.observer.Disturb(m, last+more)
+		f.judge.Disturb(m, last+more)
 	}
 }
 
@@ -234,9 +234,5 @@ func (f *fleet) end(n int) {
 
 // note keeps what befell for those who read a trail.
 func (f *fleet) note(format string, args ...any) {
-	const most = 256
-	if len(f.report.faults) >= most {
-		f.report.faults = append(f.report.faults[:0], f.report.faults[most/2:]...)
-	}
-	f.report.faults = append(f.report.faults, faultNote{time.Now(), fmt.Sprintf(format, args...)})
+	f.report.Note(time.Now(), fmt.Sprintf(format, args...))
 }

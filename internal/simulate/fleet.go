@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rota-dev/rota/internal/judge"
 	"github.com/rota-dev/rota/registry/memory"
 )
 
@@ -41,8 +42,8 @@ type Config struct {
 type fleet struct {
 	Config
 	server    *memory.Server
-	observer  *Observer
-	report    *Report
+	judge     *judge.Judge
+	report    *judge.Report
 	functions functions
 	rng       *rand.Rand
 	specs     []*jobSpec
@@ -52,10 +53,10 @@ type fleet struct {
 	actions   int
 	undo      map[int]func() // of the faults that last
 	undos     int
-	until     time.Time                                                    // faults go on
-	calm      time.Time                                                    // from when there are none
-	answers   chan answer                                                  // of operators' calls
-	tap       func(log []memory.Commit, said []functionEvent, judged bool) // hears what the observer hears, if not nil
+	until     time.Time                                                 // faults go on
+	calm      time.Time                                                 // from when there are none
+	answers   chan answer                                               // of operators' calls
+	tap       func(log []judge.Commit, said []judge.Event, judged bool) // hears what the judge hears, if not nil
 }
 
 // slot is a place for an instance.
@@ -68,7 +69,7 @@ type slot struct {
 // Run simulates a fleet. It is to be called in a synctest bubble, in which it leaves no
 // goroutine. The error says what kept it from being a simulation; what it found is in
 // the Report.
-func Run(c Config) (*Report, error) {
+func Run(c Config) (*judge.Report, error) {
 	f := newFleet(c)
 	return f.report, f.run()
 }
@@ -77,9 +78,10 @@ func newFleet(c Config) *fleet {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Report{Seed: c.Seed, Faults: map[string]int{}, most: c.Trail}
+	j := judge.New(namespace, "default", judge.Options{Promptly: 250*time.Millisecond + 20*(c.Latency+c.Jitter/2), Trail: c.Trail})
+	j.Report().Seed = c.Seed
 	f := &fleet{
-		Config: c, server: memory.New(), report: r, observer: NewObserver(namespace, "default", c.Latency+c.Jitter/2, r),
+		Config: c, server: memory.New(), judge: j, report: j.Report(),
 		rng: rand.New(rand.NewPCG(c.Seed, 0)), specs: specs(c), undo: map[int]func(){},
 		answers: make(chan answer, 1024),
 	}
@@ -137,12 +139,24 @@ func (f *fleet) look() error {
 
 func (f *fleet) observe() {
 	said := f.functions.take() // before the commits that they follow from
-	log := f.server.Log()
+	log := commits(f.server.Log())
 	if f.tap != nil {
 		f.tap(log, said, false)
 	}
-	f.observer.Commits(log)
-	f.observer.functions(said)
+	f.judge.Commits(log)
+	f.judge.Heard(said)
+}
+
+// commits returns the server's log in the judge's words.
+func commits(log []memory.Commit) []judge.Commit {
+	out := make([]judge.Commit, len(log))
+	for i := range log {
+		c := &log[i]
+		out[i] = judge.Commit{
+			Rev: c.Rev, At: c.At, Client: c.Client, Opened: c.Opened, Ended: c.Ended, If: c.If, Then: c.Then, Err: c.Err,
+		}
+	}
+	return out
 }
 
 // patience is how long a process may take to be over after it was told, or crashed.
@@ -157,7 +171,7 @@ func (f *fleet) reap() error {
 			p.judge()
 			p.client.Close(context.Background())
 		case !p.told.IsZero() && time.Since(p.told) > f.Drain+patience:
-			return fmt.Errorf("seed %d: %s was told to stop at %s and has not", f.Seed, p.machine, clock(p.told))
+			return fmt.Errorf("seed %d: %s was told to stop at %s and has not", f.Seed, p.machine, p.told)
 		default:
 			rest = append(rest, p)
 		}
@@ -200,7 +214,7 @@ func (f *fleet) settle() error {
 	if f.tap != nil {
 		f.tap(nil, nil, true)
 	}
-	f.observer.Settled(time.Now(), f.slack())
+	f.judge.Settled(time.Now(), f.slack())
 	f.accepted()
 	return nil
 }
@@ -228,7 +242,7 @@ func (f *fleet) finish() error {
 		}
 	}
 	f.observe()
-	f.observer.Counted()
+	f.judge.Counted()
 	return nil
 }
 

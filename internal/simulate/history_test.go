@@ -4,37 +4,37 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/internal/judge"
 )
 
-// history is what an observer was told, to be told again to another.
+// history is what a judge was told, to be told again to another.
 type history struct {
-	commits   []memory.Commit
+	commits   []judge.Commit
 	functions []functionCall
 	middle    int // how many commits there were when the fleet was judged
 	at        time.Time
-	troubles  map[string][]span
+	judged    *judge.Judge // knows who was disturbed when
 }
 
-// functionCall is a function as it was before an observer had its way with it.
+// functionCall is a call and its end.
 type functionCall struct {
-	function
+	*judge.Call
 	end, told time.Time // zero end: it has not returned
 }
 
 // keep is a fleet's tap.
-func (h *history) keep(log []memory.Commit, said []functionEvent, judged bool) {
+func (h *history) keep(log []judge.Commit, said []judge.Event, judged bool) {
 	if judged {
 		h.middle, h.at = len(h.commits), time.Now()
 	}
 	h.commits = append(h.commits, log...)
 	for _, e := range said {
-		if e.end.IsZero() {
-			h.functions = append(h.functions, functionCall{function: *e.function})
+		if e.End.IsZero() {
+			h.functions = append(h.functions, functionCall{Call: e.Call})
 			continue
 		}
-		i := slices.IndexFunc(h.functions, func(c functionCall) bool { return c.Run == e.Run })
-		h.functions[i].end, h.functions[i].told = e.end, e.told
+		i := slices.IndexFunc(h.functions, func(c functionCall) bool { return c.Call == e.Call })
+		h.functions[i].end, h.functions[i].told = e.End, e.Told
 	}
 }
 
@@ -44,42 +44,44 @@ func (h *history) clone() *history {
 	c := *h
 	c.commits, c.functions = slices.Clone(h.commits), slices.Clone(h.functions)
 	for i := range c.functions {
-		r := *c.functions[i].Run
-		c.functions[i].Run = &r
+		call := *c.functions[i].Call
+		c.functions[i].Call = &call
 	}
 	return &c
 }
 
-// judge tells the history to a new observer, and returns what that reports.
-func (h *history) judge(slack time.Duration) *Report {
-	r := &Report{}
-	o := NewObserver(namespace, "default", 0, r)
-	o.troubles = h.troubles
-	o.Commits(h.commits[:h.middle])
-	o.functions(h.events())
-	o.Settled(h.at, slack)
-	o.Commits(h.commits[h.middle:])
-	o.Counted()
-	return r
+// judge tells the history to a new judge, and returns what that reports.
+func (h *history) judge(slack time.Duration) *judge.Report {
+	j := judge.New(namespace, "default", judge.Options{Promptly: 250 * time.Millisecond})
+	j.DisturbedLike(h.judged)
+	j.Commits(h.commits[:h.middle])
+	j.Heard(h.events())
+	j.Settled(h.at, slack)
+	j.Commits(h.commits[h.middle:])
+	j.Counted()
+	return j.Report()
 }
 
 // events returns the calls as they were logged, in order of time.
-func (h *history) events() []functionEvent {
-	var events []functionEvent
-	for i := range h.functions {
-		f := h.functions[i].function
-		events = append(events, functionEvent{function: &f})
-		if c := &h.functions[i]; !c.end.IsZero() {
-			events = append(events, functionEvent{&f, c.end, c.told})
+func (h *history) events() []judge.Event {
+	var events []judge.Event
+	for _, c := range h.functions {
+		call := &judge.Call{
+			Job: c.Job, Shard: c.Shard, Shards: c.Shards, Fire: c.Fire, Trigger: c.Trigger, Attempt: c.Attempt,
+			Fence: c.Fence, Instance: c.Instance, Client: c.Client, Start: c.Start,
+		}
+		events = append(events, judge.Event{Call: call})
+		if !c.end.IsZero() {
+			events = append(events, judge.Event{Call: call, End: c.end, Told: c.told})
 		}
 	}
-	slices.SortStableFunc(events, func(a, b functionEvent) int { return a.at().Compare(b.at()) })
+	slices.SortStableFunc(events, func(a, b judge.Event) int { return at(a).Compare(at(b)) })
 	return events
 }
 
-func (e functionEvent) at() time.Time {
-	if e.end.IsZero() {
-		return e.start
+func at(e judge.Event) time.Time {
+	if e.End.IsZero() {
+		return e.Start
 	}
-	return e.end
+	return e.End
 }

@@ -97,9 +97,7 @@ func (f *fleet) accepted() {
 	for {
 		select {
 		case a := <-f.answers:
-			if j := f.observer.jobs[a.job]; j == nil || a.number > j.lastTrigger {
-				f.observer.violate(2, j, "trigger %d was accepted and never came into the plan", a.number)
-			}
+			f.judge.Accepted(a.job, a.number)
 		default:
 			return
 		}

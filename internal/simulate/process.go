@@ -98,7 +98,7 @@ func (p *process) judge() {
 	var abandoned *executor.AbandonedError
 	switch {
 	case p.gone, p.err == nil, errors.As(p.err, &abandoned):
-	case p.told.IsZero() && p.fleet.observer.Claimed(p.machine):
-		p.fleet.observer.violate(7, nil, "%s gave up: %v", p.machine, p.err)
+	case p.told.IsZero() && p.fleet.judge.Claimed(p.machine):
+		p.fleet.judge.Violate(7, "%s gave up: %v", p.machine, p.err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/judge"
 	"github.com/rota-dev/rota/internal/simulate"
 )
 
@@ -23,13 +24,13 @@ var (
 )
 
 // run simulates a fleet in a bubble, which fails the test if it leaves a goroutine.
-func run(t *testing.T, c simulate.Config) *simulate.Report {
+func run(t *testing.T, c simulate.Config) *judge.Report {
 	t.Helper()
 	c.Trail = *trail
 	if *verbose {
 		c.Logger = slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	var r *simulate.Report
+	var r *judge.Report
 	synctest.Test(t, func(t *testing.T) {
 		var err error
 		r, err = simulate.Run(c)

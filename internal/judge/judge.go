@@ -1,4 +1,4 @@
-package simulate
+package judge
 
 import (
 	"fmt"
@@ -6,22 +6,34 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/registry"
-	"github.com/rota-dev/rota/registry/memory"
 )
 
-// Observer judges a fleet by the commits of its registry and by what its runs say. It
-// is fed in order, by one goroutine.
-type Observer struct {
-	group    string // the directory of the group's records
+// Judge judges a fleet by the commits of its registry and by what its runs say. It is fed
+// in order, by one goroutine.
+type Judge struct {
+	group    string       // the directory of the group's records
+	names    registry.Key // the directory of the instances' names
 	now      time.Time
 	sessions map[registry.SessionID]*sessionState
 	leader   leaderState
 	members  map[string]*memberRecord // by incarnation
 	jobs     map[string]*jobState     // by segment
 	troubles map[string][]span        // by client; those of "" are everybody's
-	latency  time.Duration
+	prompt   time.Duration
 	trail    trail
 	report   *Report
+}
+
+// Commit is a transaction, or the beginning or the end of a session.
+type Commit struct {
+	Rev    registry.Rev
+	At     time.Time
+	Client string             // who asked for it, or "" if that is not known
+	Opened registry.SessionID // the session that begins
+	Ended  registry.SessionID // the session that ends
+	If     []registry.Cond    // nil if Client is not known
+	Then   []registry.Op
+	Err    error // why it was refused
 }
 
 type sessionState struct {
@@ -72,7 +84,7 @@ type shardState struct {
 	running  map[string]run // by incarnation: what stands in its record
 	orphan   *orphan
 	attempts map[attempt]*claimState
-	active   []*function
+	active   []*Call
 }
 
 // orphan is a run whose session has ended.
@@ -91,22 +103,33 @@ type claimState struct {
 	started     bool
 }
 
-// NewObserver returns an observer of a group of a namespace whose server has recorded all
-// there was. latency is that of its clients' messages, one way.
-func NewObserver(namespace, group string, latency time.Duration, r *Report) *Observer {
-	return &Observer{
+// Options say what a Judge may expect.
+type Options struct {
+	// Promptly is how late something may be that nothing has held up.
+	Promptly time.Duration
+	// Trail is how many lines to tell of what came before a violation.
+	Trail int
+}
+
+// New returns a judge of a group of a namespace, which is to hear of all there ever was.
+func New(namespace, group string, o Options) *Judge {
+	return &Judge{
 		group:    namespace + "/groups/" + group + "/",
+		names:    registry.Key(namespace).Join("instances"),
 		sessions: map[registry.SessionID]*sessionState{},
 		members:  map[string]*memberRecord{},
 		jobs:     map[string]*jobState{},
 		troubles: map[string][]span{},
-		latency:  latency,
-		report:   r,
+		prompt:   o.Promptly,
+		report:   &Report{Faults: map[string]int{}, most: o.Trail},
 	}
 }
 
-// Commits judges what the server's log says.
-func (o *Observer) Commits(log []memory.Commit) {
+// Report returns what has been found so far. It changes as the judge hears more.
+func (o *Judge) Report() *Report { return o.report }
+
+// Commits judges what the log of a server says.
+func (o *Judge) Commits(log []Commit) {
 	for i := range log {
 		c := &log[i]
 		o.now = c.At
@@ -126,8 +149,20 @@ func (o *Observer) Commits(log []memory.Commit) {
 	}
 }
 
+// Violate reports that a promise was broken, to the knowledge of somebody else.
+func (o *Judge) Violate(promise int, format string, args ...any) {
+	o.violate(promise, nil, format, args...)
+}
+
+// Accepted judges whether a trigger that was accepted has come into the plan.
+func (o *Judge) Accepted(job string, number uint64) {
+	if j := o.jobs[job]; j == nil || number > j.lastTrigger {
+		o.violate(2, j, "trigger %d was accepted and never came into the plan", number)
+	}
+}
+
 // violate reports that a promise was broken. job may be nil.
-func (o *Observer) violate(promise int, j *jobState, format string, args ...any) {
+func (o *Judge) violate(promise int, j *jobState, format string, args ...any) {
 	v := Violation{At: o.now, Promise: promise, Text: fmt.Sprintf(format, args...)}
 	if j != nil {
 		v.Text = j.name + ": " + v.Text
@@ -147,13 +182,14 @@ type burial struct {
 }
 
 // changed judges a transaction that was applied.
-func (o *Observer) changed(c *memory.Commit) {
+func (o *Judge) changed(c *Commit) {
 	var buried []burial
 	before := map[*jobState]tallies{}
 	for i := range c.Then {
 		op := &c.Then[i]
 		dir, name, ok := o.place(op.Key)
 		if !ok {
+			o.named(op)
 			continue
 		}
 		switch kind, inc, _ := strings.Cut(dir, "/"); kind {
@@ -187,8 +223,18 @@ func (o *Observer) changed(c *memory.Commit) {
 	o.lost(buried, before)
 }
 
+// named takes note of whose a session is, where its opening did not tell.
+func (o *Judge) named(op *registry.Op) {
+	if op.Key.Dir() != o.names || op.Kind != registry.OpCreateOwned {
+		return
+	}
+	if s := o.sessions[op.Session]; s != nil && s.client == "" {
+		s.client = strings.TrimPrefix(op.Key.Name(), "~")
+	}
+}
+
 // place splits a key of the group into directory and name.
-func (o *Observer) place(k registry.Key) (dir, name string, ok bool) {
+func (o *Judge) place(k registry.Key) (dir, name string, ok bool) {
 	rest, ok := strings.CutPrefix(string(k), o.group)
 	if !ok {
 		return "", "", false
@@ -200,7 +246,7 @@ func (o *Observer) place(k registry.Key) (dir, name string, ok bool) {
 	return rest[:i], rest[i+1:], true
 }
 
-func (o *Observer) job(segment string) *jobState {
+func (o *Judge) job(segment string) *jobState {
 	j := o.jobs[segment]
 	if j == nil {
 		j = &jobState{
@@ -229,7 +275,7 @@ func (j *jobState) epoch(gen int) *epoch {
 }
 
 // session returns the session of an incarnation.
-func (o *Observer) session(incarnation string) *sessionState {
+func (o *Judge) session(incarnation string) *sessionState {
 	return o.sessions[sessionOf(incarnation)]
 }
 
@@ -241,14 +287,14 @@ func nameOf(incarnation string) string {
 	return incarnation[:max(0, strings.LastIndexByte(incarnation, '.'))]
 }
 
-func (o *Observer) alive(incarnation string) bool {
+func (o *Judge) alive(incarnation string) bool {
 	s := o.session(incarnation)
 	return s != nil && !s.ended
 }
 
 // Force says that a session is ended by hand before its time is over, which no clock of
 // its owner can foresee.
-func (o *Observer) Force(client string) {
+func (o *Judge) Force(client string) {
 	for _, s := range o.sessions {
 		if s.client == client && !s.ended {
 			s.forced = true
@@ -257,7 +303,7 @@ func (o *Observer) Force(client string) {
 }
 
 // Claimed reports whether a client has ever claimed a run.
-func (o *Observer) Claimed(client string) bool {
+func (o *Judge) Claimed(client string) bool {
 	for _, s := range o.sessions {
 		if s.client == client && s.run {
 			return true
@@ -267,12 +313,12 @@ func (o *Observer) Claimed(client string) bool {
 }
 
 // Leader returns the client whose session is in office, or was last.
-func (o *Observer) Leader() string { return o.leader.client }
+func (o *Judge) Leader() string { return o.leader.client }
 
 // office judges a write of the leader record.
-func (o *Observer) office(c *memory.Commit, op *registry.Op) {
+func (o *Judge) office(c *Commit, op *registry.Op) {
 	if op.Kind == registry.OpDelete {
-		o.violate(6, nil, "%s deleted the leader record", c.Client)
+		o.violate(6, nil, "%q deleted the leader record", c.Client)
 		return
 	}
 	rec, err := decode[leaderRecord](op.Value)
@@ -280,7 +326,7 @@ func (o *Observer) office(c *memory.Commit, op *registry.Op) {
 		o.violate(6, nil, "leader record: %v", err)
 		return
 	}
-	if s := o.sessions[o.leader.Session]; s != nil && !s.ended && c.Client != o.leader.client {
+	if s := o.sessions[o.leader.Session]; s != nil && !s.ended && c.Client != "" && c.Client != o.leader.client {
 		o.violate(6, nil, "%s took the office from %s, whose session lives", c.Client, o.leader.Incarnation)
 	}
 	s := o.sessions[rec.Session]
@@ -292,7 +338,7 @@ func (o *Observer) office(c *memory.Commit, op *registry.Op) {
 	o.report.Terms++
 }
 
-func (o *Observer) member(op *registry.Op, incarnation string) {
+func (o *Judge) member(op *registry.Op, incarnation string) {
 	if op.Kind == registry.OpDelete {
 		if o.alive(incarnation) {
 			o.violate(4, nil, "the member record of %s was deleted, whose session lives", incarnation)
@@ -309,7 +355,7 @@ func (o *Observer) member(op *registry.Op, incarnation string) {
 }
 
 // ended judges the end of a session: what it was running has to be run again.
-func (o *Observer) ended(c *memory.Commit) {
+func (o *Judge) ended(c *Commit) {
 	s := o.sessions[c.Ended]
 	if s == nil || s.ended {
 		return
@@ -324,7 +370,7 @@ func (o *Observer) ended(c *memory.Commit) {
 	}
 }
 
-func (o *Observer) orphaned(j *jobState, inc string) {
+func (o *Judge) orphaned(j *jobState, inc string) {
 	for _, g := range j.claims[inc].Running {
 		g.Shards.all(func(n int) {
 			sh := j.shard(n)

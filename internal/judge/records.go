@@ -1,4 +1,4 @@
-package simulate
+package judge
 
 import (
 	"encoding/json"

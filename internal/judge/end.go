@@ -1,4 +1,4 @@
-package simulate
+package judge
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 
 // Settled judges a fleet after which nothing has befallen for a while, at a moment when
 // no fire has been due for slack.
-func (o *Observer) Settled(now time.Time, slack time.Duration) {
+func (o *Judge) Settled(now time.Time, slack time.Duration) {
 	o.now = now
 	for _, j := range o.jobs {
 		if j.plan == nil {
@@ -25,7 +25,7 @@ func (o *Observer) Settled(now time.Time, slack time.Duration) {
 }
 
 // nothingOwed judges that all that fell due has been claimed or skipped.
-func (o *Observer) nothingOwed(j *jobState, due instant) {
+func (o *Judge) nothingOwed(j *jobState, due instant) {
 	for n, sh := range j.shards {
 		if sh.orphan != nil {
 			o.violate(3, j, "shard %d: %s, in flight at %v, was never claimed again", n, sh.orphan.run, sh.orphan.since)
@@ -45,7 +45,7 @@ func (o *Observer) nothingOwed(j *jobState, due instant) {
 }
 
 // tidy judges that what has been served, and what the dead left, has been cleared away.
-func (o *Observer) tidy(j *jobState) {
+func (o *Judge) tidy(j *jobState) {
 	for inc := range j.claims {
 		if !o.alive(inc) {
 			o.violate(5, j, "the claims of %s, whose session has ended, were not removed", inc)
@@ -61,7 +61,7 @@ func (o *Observer) tidy(j *jobState) {
 
 // evenlyOwned judges that every shard has an owner, that none moves, and that nobody who
 // may have shards has two fewer than another.
-func (o *Observer) evenlyOwned(j *jobState) {
+func (o *Judge) evenlyOwned(j *jobState) {
 	able := map[string]int{}
 	for inc, m := range o.members {
 		if o.alive(inc) && !m.Draining && slices.Contains(m.Jobs, j.name) {
@@ -97,7 +97,7 @@ func (o *Observer) evenlyOwned(j *jobState) {
 
 // Counted judges, when nothing runs any more, that the records' own counts are those of
 // what has happened.
-func (o *Observer) Counted() {
+func (o *Judge) Counted() {
 	for _, j := range o.jobs {
 		if j.plan == nil {
 			continue

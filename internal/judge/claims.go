@@ -1,12 +1,11 @@
-package simulate
+package judge
 
 import (
 	"github.com/rota-dev/rota/registry"
-	"github.com/rota-dev/rota/registry/memory"
 )
 
 // claimed judges a write of an incarnation's record of a job.
-func (o *Observer) claimed(c *memory.Commit, op *registry.Op, j *jobState, inc string) {
+func (o *Judge) claimed(c *Commit, op *registry.Op, j *jobState, inc string) {
 	rec, err := decodeClaims(op.Value)
 	if err != nil {
 		o.violate(1, j, "claims of %s: %v", inc, err)
@@ -17,7 +16,7 @@ func (o *Observer) claimed(c *memory.Commit, op *registry.Op, j *jobState, inc s
 		old = &claimsRecord{}
 	}
 	j.claims[inc] = rec
-	if s := o.session(inc); s == nil || s.client != c.Client {
+	if s := o.session(inc); s == nil || c.Client != "" && s.client != c.Client {
 		o.violate(1, j, "%s wrote the claims of %s", c.Client, inc)
 	}
 	was, is := runsOf(old.Running), runsOf(rec.Running)
@@ -51,7 +50,7 @@ func runsOf(groups []runGroup) map[int]run {
 }
 
 // completed takes note of a run that has left its record.
-func (o *Observer) completed(j *jobState, n int, inc string, r run) {
+func (o *Judge) completed(j *jobState, n int, inc string, r run) {
 	sh := j.shard(n)
 	delete(sh.running, inc)
 	sh.free = instantOf(o.now)
@@ -63,7 +62,7 @@ func (o *Observer) completed(j *jobState, n int, inc string, r run) {
 }
 
 // claim judges a run that has come into a record.
-func (o *Observer) claim(c *memory.Commit, j *jobState, n int, inc string, r run) {
+func (o *Judge) claim(c *Commit, j *jobState, n int, inc string, r run) {
 	sh := j.shard(n)
 	s := o.session(inc)
 	o.report.Claims++
@@ -93,7 +92,7 @@ func (o *Observer) claim(c *memory.Commit, j *jobState, n int, inc string, r run
 }
 
 // inOrder judges what a claimed run follows.
-func (o *Observer) inOrder(j *jobState, n int, r run) {
+func (o *Judge) inOrder(j *jobState, n int, r run) {
 	sh := j.shard(n)
 	switch lost := sh.orphan; {
 	case lost != nil:
@@ -110,7 +109,7 @@ func (o *Observer) inOrder(j *jobState, n int, r run) {
 }
 
 // allowed judges a claimed run by the plan.
-func (o *Observer) allowed(j *jobState, n int, inc string, r run) {
+func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 	if j.plan == nil || j.plan.owner(n) != inc {
 		o.violate(4, j, "shard %d: %s claimed %s and does not own it", n, inc, r)
 	}
@@ -154,7 +153,7 @@ func (o *Observer) allowed(j *jobState, n int, inc string, r run) {
 
 // settle judges how a record moves the watermarks of its owner's shards on: every fire that
 // is passed must be claimed, or counted as skipped and rightly so.
-func (o *Observer) settle(j *jobState, inc string, rec *claimsRecord, is map[int]run, first, skipped int) {
+func (o *Judge) settle(j *jobState, inc string, rec *claimsRecord, is map[int]run, first, skipped int) {
 	passed := 0
 	for _, g := range rec.Marks {
 		g.Shards.all(func(n int) {
@@ -212,7 +211,7 @@ func (j *jobState) due(n, gen int, after instant, toGen int, through instant) (i
 
 // skipped judges by the misfire policy that due fires of a shard were passed by, the last
 // of them g.Fire, and claimed of them claimed.
-func (o *Observer) skipped(j *jobState, n int, g markGroup, due, claimed int) {
+func (o *Judge) skipped(j *jobState, n int, g markGroup, due, claimed int) {
 	e := j.epoch(g.Gen)
 	if e == nil || due <= claimed {
 		return

@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/judge"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
-	"github.com/rota-dev/rota/registry/memory"
 )
 
-// record simulates a fleet and returns what its observer was told.
-func record(t *testing.T) (*history, time.Duration) {
+// story simulates a fleet and returns what its judge was told.
+func story(t *testing.T) (*history, time.Duration) {
 	t.Helper()
 	h := &history{}
 	c := Config{
@@ -29,15 +30,15 @@ func record(t *testing.T) (*history, time.Duration) {
 		f.tap = h.keep
 		require.NoError(t, f.run())
 		require.NoError(t, f.report.Err())
-		h.troubles, slack = f.observer.troubles, f.slack()
+		h.judged, slack = f.judge, f.slack()
 	})
 	return h, slack
 }
 
-// TestObserver_SeesWhatIsWrong tells it histories of a fleet in each of which one thing is
+// TestJudge_SeesWhatIsWrong tells it histories of a fleet in each of which one thing is
 // not as it was.
-func TestObserver_SeesWhatIsWrong(t *testing.T) {
-	whole, slack := record(t)
+func TestJudge_SeesWhatIsWrong(t *testing.T) {
+	whole, slack := story(t)
 	require.NoError(t, whole.clone().judge(slack).Err(), "it has nothing against the truth")
 	for _, lie := range lies {
 		t.Run(lie.text, func(t *testing.T) {
@@ -85,7 +86,7 @@ var lies = []struct {
 	}},
 	{"a claim is made by a session that has ended", 1, func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsOp) bool {
-			h.insert(i, memory.Commit{Rev: h.commits[i].Rev, At: h.commits[i].At, Client: h.commits[i].Client, Ended: sessionOf(c.incarnation)})
+			h.insert(i, judge.Commit{Rev: h.commits[i].Rev, At: h.commits[i].At, Client: h.commits[i].Client, Ended: sessionOf(c.incarnation)})
 			return true
 		})
 	}},
@@ -105,14 +106,14 @@ var lies = []struct {
 	}},
 	{"functions overlap though the context of the first lives", 1, func(h *history) bool {
 		return h.eachRepeat(func(i, later int) bool {
-			h.functions[i].end = h.functions[later].start.Add(time.Second)
+			h.functions[i].end = h.functions[later].Start.Add(time.Second)
 			return true
 		})
 	}},
 	{"a function overlaps with one that was told only later", 1, func(h *history) bool {
 		return h.eachRepeat(func(i, later int) bool {
-			h.functions[i].end = h.functions[later].start.Add(time.Second)
-			h.functions[i].told = h.functions[later].start.Add(time.Millisecond)
+			h.functions[i].end = h.functions[later].Start.Add(time.Second)
+			h.functions[i].told = h.functions[later].Start.Add(time.Millisecond)
 			return true
 		})
 	}},
@@ -324,7 +325,7 @@ var lies = []struct {
 type claimsOp struct {
 	op                   registry.Op
 	incarnation, segment string
-	rec                  *claimsRecord
+	rec                  record.Claims
 }
 
 // late is from which commit on lies are told: so that there is a past to contradict them.
@@ -337,7 +338,7 @@ func (h *history) claimsAt(i int) []*claimsOp {
 		if h.commits[i].Err != nil || !strings.Contains(string(op.Key), "/claims/") || op.Kind == registry.OpDelete {
 			continue
 		}
-		if rec, err := decodeClaims(op.Value); err == nil {
+		if rec, err := record.Decode[record.Claims](op.Value); err == nil {
 			out = append(out, &claimsOp{op, op.Key.Dir().Name(), op.Key.Name(), rec})
 		}
 	}
@@ -428,7 +429,7 @@ func (h *history) eachRepeat(try func(i, later int) bool) bool {
 		for k := i + 1; k < len(h.functions); k++ {
 			b := &h.functions[k]
 			if b.Job == a.Job && b.Shard == a.Shard {
-				if b.client != a.client && a.told.IsZero() && try(i, k) {
+				if b.Client != a.Client && a.told.IsZero() && try(i, k) {
 					return true
 				}
 				break
@@ -469,7 +470,7 @@ func (h *history) clientOf(inc string) string {
 	return ""
 }
 
-func (h *history) insert(i int, c memory.Commit) {
+func (h *history) insert(i int, c judge.Commit) {
 	h.commits = slices.Insert(h.commits, i, c)
 	h.middle++
 }
@@ -509,4 +510,9 @@ func (h *history) edit(i int, key registry.Key, change func(rec map[string]any) 
 		return true
 	}
 	return false
+}
+
+// sessionOf returns the session of an incarnation.
+func sessionOf(inc string) registry.SessionID {
+	return registry.SessionID(inc[strings.LastIndexByte(inc, '.')+1:])
 }

@@ -1,4 +1,4 @@
-package simulate
+package judge
 
 import (
 	"cmp"
@@ -8,17 +8,16 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/registry"
-	"github.com/rota-dev/rota/registry/memory"
 )
 
 // trail is the last commits that touched something, for whoever has to find out why a
 // promise was broken.
 type trail struct {
-	last [48]*memory.Commit
+	last [48]*Commit
 	n    int
 }
 
-func (t *trail) add(c *memory.Commit) {
+func (t *trail) add(c *Commit) {
 	if t.n > 0 && t.last[(t.n-1)%len(t.last)] == c {
 		return
 	}
@@ -26,12 +25,12 @@ func (t *trail) add(c *memory.Commit) {
 	t.n++
 }
 
-func (t *trail) commits() []*memory.Commit {
-	return slices.DeleteFunc(slices.Clone(t.last[:]), func(c *memory.Commit) bool { return c == nil })
+func (t *trail) commits() []*Commit {
+	return slices.DeleteFunc(slices.Clone(t.last[:]), func(c *Commit) bool { return c == nil })
 }
 
-// faultNote is a fault, or its end.
-type faultNote struct {
+// note is what somebody did, such as a fault or its end.
+type note struct {
 	at   time.Time
 	text string
 }
@@ -39,7 +38,7 @@ type faultNote struct {
 // text tells what both trails hold since the older one of t begins, with the faults.
 func (t *trail) text(segment string, all *trail, r *Report) string {
 	commits := t.commits()
-	slices.SortFunc(commits, func(a, b *memory.Commit) int { return cmp.Compare(a.Rev.Seq, b.Rev.Seq) })
+	slices.SortFunc(commits, func(a, b *Commit) int { return cmp.Compare(a.Rev.Seq, b.Rev.Seq) })
 	if len(commits) == 0 {
 		return ""
 	}
@@ -49,7 +48,7 @@ func (t *trail) text(segment string, all *trail, r *Report) string {
 			commits = append(commits, c)
 		}
 	}
-	slices.SortFunc(commits, func(a, b *memory.Commit) int { return cmp.Compare(a.Rev.Seq, b.Rev.Seq) })
+	slices.SortFunc(commits, func(a, b *Commit) int { return cmp.Compare(a.Rev.Seq, b.Rev.Seq) })
 	type line struct {
 		at   time.Time
 		text string
@@ -60,7 +59,7 @@ func (t *trail) text(segment string, all *trail, r *Report) string {
 			lines = append(lines, line{c.At, describe(c, segment)})
 		}
 	}
-	for _, f := range r.faults {
+	for _, f := range r.notes {
 		if !f.at.Before(first.At) {
 			lines = append(lines, line{f.at, "** " + f.text})
 		}
@@ -77,7 +76,7 @@ func (t *trail) text(segment string, all *trail, r *Report) string {
 }
 
 // describe tells what of a commit concerns the job of a segment.
-func describe(c *memory.Commit, segment string) string {
+func describe(c *Commit, segment string) string {
 	switch {
 	case c.Opened != "":
 		return fmt.Sprintf("%d %s opened %s", c.Rev.Seq, c.Client, c.Opened)

@@ -1,14 +1,13 @@
-package simulate
+package judge
 
 import (
 	"slices"
 
 	"github.com/rota-dev/rota/registry"
-	"github.com/rota-dev/rota/registry/memory"
 )
 
 // planned judges a write of a plan.
-func (o *Observer) planned(c *memory.Commit, op *registry.Op, j *jobState) {
+func (o *Judge) planned(c *Commit, op *registry.Op, j *jobState) {
 	o.termed(c, j)
 	if op.Kind == registry.OpDelete {
 		o.violate(2, j, "the plan was deleted")
@@ -34,7 +33,10 @@ func (o *Observer) planned(c *memory.Commit, op *registry.Op, j *jobState) {
 }
 
 // termed judges who wrote a plan, and under what condition.
-func (o *Observer) termed(c *memory.Commit, j *jobState) {
+func (o *Judge) termed(c *Commit, j *jobState) {
+	if c.Client == "" {
+		return // nor are its conditions known
+	}
 	key := registry.Key(o.group + "office/leader")
 	i := slices.IndexFunc(c.If, func(c registry.Cond) bool { return c.Kind == registry.CondAt && c.Key == key })
 	switch {
@@ -48,7 +50,7 @@ func (o *Observer) termed(c *memory.Commit, j *jobState) {
 }
 
 // moved judges who has which shard in p, compared with the plan before.
-func (o *Observer) moved(j *jobState, p *planRecord) {
+func (o *Judge) moved(j *jobState, p *planRecord) {
 	var given shards
 	for inc, set := range p.Owners {
 		if set&given != 0 {
@@ -89,7 +91,7 @@ func (o *Observer) moved(j *jobState, p *planRecord) {
 }
 
 // epochs takes in what definitions hold when, and judges how they follow.
-func (o *Observer) epochs(j *jobState, p *planRecord) {
+func (o *Judge) epochs(j *jobState, p *planRecord) {
 	for i := range p.Epochs {
 		e := &p.Epochs[i]
 		if known := j.epoch(e.Gen); known != nil {
@@ -113,7 +115,7 @@ func (o *Observer) epochs(j *jobState, p *planRecord) {
 }
 
 // triggered takes in what operators asked for.
-func (o *Observer) triggered(j *jobState, p *planRecord) {
+func (o *Judge) triggered(j *jobState, p *planRecord) {
 	for _, t := range p.Triggers {
 		if j.plan != nil && slices.ContainsFunc(j.plan.Triggers, func(old trigger) bool { return old.Number == t.Number }) {
 			continue
@@ -133,7 +135,7 @@ func (o *Observer) triggered(j *jobState, p *planRecord) {
 }
 
 // bury judges the deletion of an incarnation's claims.
-func (o *Observer) bury(b burial) {
+func (o *Judge) bury(b burial) {
 	if b.claims == nil {
 		return
 	}
@@ -150,7 +152,7 @@ func (o *Observer) bury(b burial) {
 
 // lost judges what a failover made of the runs in flight: pending at the next attempt, or
 // counted as lost if the job says so.
-func (o *Observer) lost(buried []burial, before map[*jobState]tallies) {
+func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
 	want := map[*jobState]int{}
 	for j := range before {
 		want[j] = 0
@@ -178,7 +180,7 @@ func (o *Observer) lost(buried []burial, before map[*jobState]tallies) {
 }
 
 // inFlight judges what became of one run in flight, and reports whether it is to be counted.
-func (o *Observer) inFlight(j *jobState, n int, r run) (counted bool) {
+func (o *Judge) inFlight(j *jobState, n int, r run) (counted bool) {
 	sh := j.shard(n)
 	if sh.orphan == nil || sh.orphan.run != r {
 		return false // reported by the violation that led to this

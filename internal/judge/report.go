@@ -1,4 +1,4 @@
-package simulate
+package judge
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Report is what a simulation found.
+// Report is what a Judge has found.
 type Report struct {
 	Seed   uint64
 	Faults map[string]int // by kind
@@ -32,7 +32,16 @@ type Report struct {
 
 	trails int
 	most   int // lines of a trail
-	faults []faultNote
+	notes  []note
+}
+
+// Note keeps what somebody did at a time, for the trails of violations.
+func (r *Report) Note(at time.Time, text string) {
+	const most = 256
+	if len(r.notes) >= most {
+		r.notes = append(r.notes[:0], r.notes[most/2:]...)
+	}
+	r.notes = append(r.notes, note{at, text})
 }
 
 // Violation is a promise that was broken.

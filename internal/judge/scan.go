@@ -1,4 +1,4 @@
-package simulate
+package judge
 
 import (
 	"github.com/rota-dev/rota/internal/jsonscan"

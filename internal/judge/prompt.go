@@ -1,23 +1,22 @@
-package simulate
+package judge
 
 import "time"
 
 // span is a stretch of time.
 type span struct{ from, to instant }
 
-// promptly is how late something may be that nothing has held up, for the latency of the
-// messages that it takes.
-func (o *Observer) promptly() time.Duration { return 250*time.Millisecond + 20*o.latency }
-
 // Disturb says that a client, or all of them if client is empty, is in trouble for d from
 // now on.
-func (o *Observer) Disturb(client string, d time.Duration) {
+func (o *Judge) Disturb(client string, d time.Duration) {
 	now := instantOf(time.Now())
 	o.troubles[client] = append(o.troubles[client], span{now, now.add(d)})
 }
 
+// DisturbedLike takes over what another judge was told by Disturb.
+func (o *Judge) DisturbedLike(other *Judge) { o.troubles = other.troubles }
+
 // undisturbed reports whether nothing befell a client at any moment of a span.
-func (o *Observer) undisturbed(client string, s span) bool {
+func (o *Judge) undisturbed(client string, s span) bool {
 	for _, of := range []string{client, ""} {
 		for _, t := range o.troubles[of] {
 			if t.from <= s.to && s.from <= t.to {
@@ -30,18 +29,18 @@ func (o *Observer) undisturbed(client string, s span) bool {
 
 // late judges that a shard's fires, of which the first after what is settled was due, are
 // claimed or skipped only now.
-func (o *Observer) late(j *jobState, n int, inc string, toGen int) {
+func (o *Judge) late(j *jobState, n int, inc string, toGen int) {
 	sh := j.shard(n)
 	e, fire, ok := j.firstDue(n, sh.gen, sh.settled, toGen)
 	if !ok {
 		return
 	}
 	held := max(sh.owned, sh.free, sh.thawed, e.seen, j.resumed)
-	if held > fire || j.plan.Frozen.has(n) || !o.undisturbed(o.session(inc).client, span{fire.add(-time.Second), fire.add(o.promptly())}) {
+	if held > fire || j.plan.Frozen.has(n) || !o.undisturbed(o.session(inc).client, span{fire.add(-time.Second), fire.add(o.prompt)}) {
 		return
 	}
 	o.report.Judged++
-	if instantOf(o.now) <= fire.add(o.promptly()) {
+	if instantOf(o.now) <= fire.add(o.prompt) {
 		return
 	}
 	o.violate(7, j, "shard %d: fire %v of generation %d was passed over until now by %s, which owns it since %v and was free since %v",
@@ -72,13 +71,13 @@ func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, insta
 }
 
 // failedOverLate judges that a lost run is owed or counted only now.
-func (o *Observer) failedOverLate(j *jobState, n int, lost *orphan) {
+func (o *Judge) failedOverLate(j *jobState, n int, lost *orphan) {
 	now := instantOf(o.now)
 	if o.leader.since > lost.since || !o.undisturbed(o.leader.client, span{lost.since.add(-time.Second), now}) {
 		return
 	}
 	o.report.Judged++
-	if now <= lost.since.add(o.promptly()) {
+	if now <= lost.since.add(o.prompt) {
 		return
 	}
 	o.violate(7, j, "shard %d: the session of %s ended at %v, and its leader %s failed it over only now",

@@ -1,0 +1,17 @@
+// Package judge holds what a fleet did against the promises of the library. It shares no
+// code with what it judges: it reads the log of a registry's commits, in the records' stored
+// form, and what the runs themselves said of their beginning and end. The promises are:
+//
+//  1. For a job, shard, fire and attempt one claim commits at most; a shard has at most one
+//     run whose session lives, and functions overlap only if the earlier's context has ended.
+//  2. Each fire is claimed, or skipped as the job's policy says and counted. None is claimed
+//     before its time.
+//  3. A run in flight when its session ends is claimed again, at the next attempt and with a
+//     higher fence, before anything newer of its shard; or it is counted as lost.
+//  4. A running shard keeps its owner while that one's session lives.
+//  5. When a fleet has settled every shard has an owner that lives, evenly within one, and
+//     nothing is left of the dead.
+//  6. Plans are written by the leader of the current term only, and fences grow.
+//  7. A shard that nothing befalls is claimed when it is due.
+//  8. All runs of a fire name one total and one generation of the definition.
+package judge

@@ -1,0 +1,112 @@
+package judge
+
+import (
+	"slices"
+	"time"
+)
+
+// Call is one call of a handler, as the handler tells of it.
+type Call struct {
+	Job      string
+	Shard    int
+	Shards   int
+	Fire     time.Time
+	Trigger  uint64
+	Attempt  int
+	Fence    uint64
+	Instance string
+	Client   string // the process
+	Start    time.Time
+
+	end     time.Time // zero: it has not returned
+	told    time.Time // when its context ended; zero: before end it did not
+	overlap []*Call
+}
+
+// Event is the beginning of a call, or its end.
+type Event struct {
+	*Call
+	End  time.Time // zero: the beginning
+	Told time.Time // when the call's context ended, if that was before End
+}
+
+// Heard judges what the runs said of themselves. Their claims are known already.
+func (o *Judge) Heard(log []Event) {
+	for _, e := range log {
+		j := o.job(e.Job)
+		sh := j.shard(e.Shard)
+		if e.End.IsZero() {
+			o.now = e.Start
+			o.started(j, sh, e.Call)
+			continue
+		}
+		o.now, e.Call.end, e.Call.told = e.End, e.End, e.Told
+		sh.active = slices.DeleteFunc(sh.active, func(f *Call) bool { return f == e.Call })
+		o.overlaps(j, sh, e.Call)
+	}
+}
+
+func (f *Call) run() run {
+	r := run{Trigger: f.Trigger, Attempt: f.Attempt}
+	if f.Trigger == 0 {
+		r.Fire = instantOf(f.Fire)
+	}
+	return r
+}
+
+func (o *Judge) started(j *jobState, sh *shardState, f *Call) {
+	o.report.Functions++
+	r := f.run()
+	c := sh.attempts[attempt{r.work(), r.Attempt}]
+	switch {
+	case c == nil:
+		o.violate(1, j, "shard %d: %s began %s without a claim", f.Shard, f.Instance, r)
+	case c.started:
+		o.violate(1, j, "shard %d: %s began %s, which has begun before", f.Shard, f.Instance, r)
+	case c.fence != f.Fence || nameOf(c.incarnation) != f.Instance:
+		o.violate(6, j, "shard %d: %s began %s with fence %d; %s claimed it with %d",
+			f.Shard, f.Instance, r, f.Fence, c.incarnation, c.fence)
+	default:
+		c.started = true
+	}
+	if w := j.works[r.work()]; w != nil && w.total != f.Shards {
+		o.violate(8, j, "shard %d: %s has %d shards, its run was told %d", f.Shard, r, w.total, f.Shards)
+	}
+	for _, earlier := range sh.active {
+		if earlier.Fence > f.Fence {
+			o.violate(6, j, "shard %d: %s began with fence %d after one with %d", f.Shard, r, f.Fence, earlier.Fence)
+		}
+		if earlier.Client == f.Client {
+			o.violate(1, j, "shard %d: %s began %s while it still ran %s", f.Shard, f.Client, r, earlier.run())
+		}
+		earlier.overlap = append(earlier.overlap, f)
+	}
+	sh.active = append(sh.active, f)
+}
+
+// overlaps judges the functions that began while f, which has returned, had not.
+func (o *Judge) overlaps(j *jobState, sh *shardState, f *Call) {
+	for _, later := range f.overlap {
+		if !later.Start.Before(f.end) {
+			continue // in the same moment
+		}
+		if !f.told.IsZero() && !f.told.After(later.Start) {
+			o.report.Overlaps++ // it took its time
+			continue
+		}
+		if c := sh.attempts[attempt{f.run().work(), f.Attempt}]; c != nil && c.session.forced {
+			o.report.ForcedOverlaps++
+			continue
+		}
+		o.violate(1, j, "shard %d: %s of %s ran until %v, its context ended %v, and %s of %s began at %v",
+			f.Shard, f.run(), f.Client, clock(f.end), clock(f.told), later.run(), later.Client, clock(later.Start))
+	}
+	f.overlap = nil
+}
+
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.UTC().Format("15:04:05.000")
+}
