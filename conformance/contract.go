@@ -37,6 +37,7 @@ const (
 	pure       = "is about code of package registry, which is tested there"
 	callers    = "is the caller's to heed"
 	leeway     = "leaves a freedom to the backend"
+	unwritten  = "needs a hand that writes past the library: the backends that have a server test it"
 	unmade     = "needs a store with access rules, or a full one: the backends that have these test it"
 )
 
@@ -72,6 +73,8 @@ var Contract = []Clause{
 	{"ErrUnauthenticated", "ErrUnauthenticated: the credentials were refused.", nil, unmade},
 	{"ErrQuota", "ErrQuota: the store is full.", nil, unmade},
 	{"ErrQuota", "Nothing was changed; retrying at once will not help.", nil, unmade},
+	{"ErrForeign", "ErrForeign: what is stored at the key was not written by this library, or is damaged.", nil, unwritten},
+	{"ErrForeign", "Lists and watches leave such a key out.", nil, unwritten},
 	{"ErrClosed", "ErrClosed: the registry, watcher or session was closed by its owner.", []Promise{ClosedIsErrClosed}, ""},
 	{"ConflictError", "ConflictError is an ErrConflict with the item that did not hold.", []Promise{ConflictNamesTheItem}, ""},
 	{"ConflictError.Index", "counts t.If first, then t.Then; the lowest that did not hold", []Promise{ConflictNamesTheItem}, ""},
