@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,6 +47,7 @@ func (e *echo) serve() {
 		e.wg.Go(func() {
 			defer conn.Close()
 			in := bufio.NewScanner(conn)
+			in.Buffer(nil, 1<<20)
 			for in.Scan() {
 				e.mu.Lock()
 				e.lines = append(e.lines, in.Text())
@@ -74,10 +74,17 @@ func (e *echo) accepted() int {
 	return len(e.conns)
 }
 
-func (e *echo) heard(line string) bool {
+// count returns how often the server was asked a line.
+func (e *echo) count(line string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Contains(e.lines, line)
+	n := 0
+	for _, l := range e.lines {
+		if l == line {
+			n++
+		}
+	}
+	return n
 }
 
 func newProxy(t *testing.T, upstream string) *Proxy {
@@ -134,4 +141,11 @@ func (c *client) isReset() {
 	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
 	_, err := c.in.ReadString('\n')
 	require.ErrorContains(c.t, err, "reset")
+}
+
+func (c *client) isClosed() {
+	c.t.Helper()
+	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
+	_, err := c.in.ReadString('\n')
+	require.ErrorIs(c.t, err, io.EOF)
 }

@@ -171,14 +171,14 @@ func (k *link) forward(d Direction, to *net.TCPConn, b []byte) error {
 	}
 	for len(b) > 0 {
 		n, pause := k.proxy.portion(d, len(b))
+		if pause > 0 && !sleep(k.ctx, pause) {
+			return k.ctx.Err()
+		}
 		k.proxy.traffic[d].Add(int64(n)) // first: who has received something finds it counted
 		if _, err := to.Write(b[:n]); err != nil {
 			return err
 		}
 		b = b[n:]
-		if pause > 0 && !sleep(k.ctx, pause) {
-			return k.ctx.Err()
-		}
 	}
 	return nil
 }
