@@ -132,7 +132,7 @@ func (p *Proxy) held(d Direction) bool {
 // portions is how many writes a throttled second has.
 const portions = 10
 
-// portion says how many of n bytes to write at once, and how long to wait then.
+// portion says how many of n bytes to write at once, and how long to wait before.
 func (p *Proxy) portion(d Direction, n int) (now int, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,8 +22,10 @@ type echo struct {
 	conns []net.Conn
 }
 
-func newEcho(t *testing.T) *echo {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+func newEcho(t *testing.T) *echo { return newEchoAt(t, "127.0.0.1:0") }
+
+func newEchoAt(t *testing.T, addr string) *echo {
+	l, err := net.Listen("tcp4", addr)
 	require.NoError(t, err)
 	e := &echo{Listener: l}
 	e.wg.Go(e.serve)
@@ -48,6 +49,7 @@ func (e *echo) serve() {
 		e.wg.Go(func() {
 			defer conn.Close()
 			in := bufio.NewScanner(conn)
+			in.Buffer(nil, 1<<20)
 			for in.Scan() {
 				e.mu.Lock()
 				e.lines = append(e.lines, in.Text())
@@ -74,10 +76,17 @@ func (e *echo) accepted() int {
 	return len(e.conns)
 }
 
-func (e *echo) heard(line string) bool {
+// count returns how often the server was asked a line.
+func (e *echo) count(line string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Contains(e.lines, line)
+	n := 0
+	for _, l := range e.lines {
+		if l == line {
+			n++
+		}
+	}
+	return n
 }
 
 func newProxy(t *testing.T, upstream string) *Proxy {
@@ -134,4 +143,11 @@ func (c *client) isReset() {
 	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
 	_, err := c.in.ReadString('\n')
 	require.ErrorContains(c.t, err, "reset")
+}
+
+func (c *client) isClosed() {
+	c.t.Helper()
+	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
+	_, err := c.in.ReadString('\n')
+	require.ErrorIs(c.t, err, io.EOF)
 }

@@ -73,12 +73,7 @@ func (k *link) connect() bool {
 	if !k.proxy.pass(k.ctx, ToServer, time.Now()) || k.hasGivenUp(ToServer) {
 		return false
 	}
-	upstream, err := k.proxy.route(k.client.RemoteAddr())
-	if err != nil {
-		return false
-	}
-	d := net.Dialer{Timeout: dialTimeout}
-	conn, err := d.DialContext(k.ctx, "tcp", upstream)
+	conn, err := k.dial()
 	if err != nil {
 		return false
 	}
@@ -89,6 +84,20 @@ func (k *link) connect() bool {
 		reset(k.server)
 	}
 	return !k.dead
+}
+
+func (k *link) dial() (net.Conn, error) {
+	upstream, err := k.proxy.route(k.client.RemoteAddr(), k.client.LocalAddr())
+	if err != nil {
+		return nil, err
+	}
+	giveUp := time.Now().Add(k.proxy.getPatience())
+	for {
+		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(k.ctx, "tcp", upstream)
+		if err == nil || time.Now().After(giveUp) || !sleep(k.ctx, dialPause) {
+			return conn, err
+		}
+	}
 }
 
 func (k *link) read(d Direction, from *net.TCPConn) {
@@ -171,14 +180,14 @@ func (k *link) forward(d Direction, to *net.TCPConn, b []byte) error {
 	}
 	for len(b) > 0 {
 		n, pause := k.proxy.portion(d, len(b))
+		if pause > 0 && !sleep(k.ctx, pause) {
+			return k.ctx.Err()
+		}
 		k.proxy.traffic[d].Add(int64(n)) // first: who has received something finds it counted
 		if _, err := to.Write(b[:n]); err != nil {
 			return err
 		}
 		b = b[n:]
-		if pause > 0 && !sleep(k.ctx, pause) {
-			return k.ctx.Err()
-		}
 	}
 	return nil
 }
