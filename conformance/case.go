@@ -33,6 +33,7 @@ func Cases() []Case {
 		{"Locks", lockCases},
 		{"Limits", limitCases},
 		{"Faults", faultCases},
+		{"Members", memberCases},
 		{"Hygiene", hygieneCases},
 	} {
 		for _, c := range g.cases {
