@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -15,9 +16,13 @@ import (
 // Options describe a cluster and how to use it. Only Endpoints are required. They do not
 // show Password when they are printed or logged.
 type Options struct {
-	// Endpoints are the members' addresses for clients: host:port, or URLs. Calls are
-	// spread over all of them; one that does not answer is left alone until it does.
+	// Endpoints are the members' addresses for clients: host:port, or URLs. A handle is
+	// connected to one of them at a time, and goes on to the next when that is of no use any
+	// more. It begins with any of them, so that the handles of a fleet are spread over all.
 	Endpoints []string
+
+	// InOrder makes the handle begin with the first of Endpoints, say the nearest.
+	InOrder bool
 
 	// Namespace is what all keys begin with, followed by a slash: a path of segments as in
 	// registry.Key, with a slash before each. "" means DefaultNamespace. Registries in
@@ -101,6 +106,11 @@ func (o Options) complete() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.Endpoints = slices.Clone(o.Endpoints)
+	if !o.InOrder {
+		rand.Shuffle(len(o.Endpoints), func(i, j int) {
+			o.Endpoints[i], o.Endpoints[j] = o.Endpoints[j], o.Endpoints[i]
+		})
+	}
 	o.DialOptions = slices.Clone(o.DialOptions)
 	if o.TLS != nil {
 		o.TLS = o.TLS.Clone()
