@@ -32,6 +32,9 @@ var (
 	ErrUnauthenticated = errors.New("unauthenticated")
 	// ErrQuota: the store is full. Nothing was changed; retrying at once will not help.
 	ErrQuota = errors.New("registry full")
+	// ErrForeign: what is stored at the key was not written by this library, or is damaged.
+	// Lists and watches leave such a key out.
+	ErrForeign = errors.New("foreign value")
 	// ErrClosed: the registry, watcher or session was closed by its owner.
 	ErrClosed = errors.New("closed")
 )
