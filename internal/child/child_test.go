@@ -1,0 +1,157 @@
+package child
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	patience = 20 * time.Second
+	tick     = 5 * time.Millisecond
+)
+
+func startSleep(t *testing.T) *Process {
+	p, err := Start(exec.Command("sleep", "600"))
+	require.NoError(t, err)
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// state returns the letter of a process's state; "" if there is no such process.
+func state(t testing.TB, pid int) string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if os.IsNotExist(err) {
+		return ""
+	}
+	require.NoError(t, err)
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return after[:1]
+}
+
+// dead tells a process that has ended, but nobody waited for, from one that runs.
+func dead(t testing.TB, pid int) bool {
+	s := state(t, pid)
+	return s == "" || s == "Z" || s == "X"
+}
+
+func TestKill(t *testing.T) {
+	t.Run("returns when it has ended", func(t *testing.T) {
+		p := startSleep(t)
+		require.False(t, dead(t, p.Pid()))
+		p.Kill()
+		require.Empty(t, state(t, p.Pid()))
+		require.Error(t, p.Err())
+		p.Kill()
+	})
+	t.Run("ends a process that is paused", func(t *testing.T) {
+		p := startSleep(t)
+		require.NoError(t, p.Pause())
+		p.Kill()
+		require.Empty(t, state(t, p.Pid()))
+	})
+	t.Run("ends those that it started too", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "pid")
+		p, err := Start(exec.Command("sh", "-c", "sleep 600 & echo $! >"+file+"; wait"))
+		require.NoError(t, err)
+		defer p.Kill()
+		var pid int
+		require.Eventually(t, func() bool {
+			b, _ := os.ReadFile(file)
+			n, _ := fmt.Sscan(string(b), &pid)
+			return n == 1
+		}, patience, tick)
+		p.Kill()
+		require.Eventually(t, func() bool { return dead(t, pid) }, patience, tick)
+	})
+}
+
+func TestPause_HoldsUntilResume(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	p, err := Start(exec.Command("sh", "-c", "while :; do echo >>"+out+"; done"))
+	require.NoError(t, err)
+	defer p.Kill()
+	size := func() int64 {
+		info, err := os.Stat(out)
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	grows := func() bool {
+		before := size()
+		return size() > before
+	}
+	require.Eventually(t, grows, patience, tick)
+	require.NoError(t, p.Pause())
+	require.Equal(t, "T", state(t, p.Pid()))
+	require.Never(t, grows, 100*time.Millisecond, tick)
+	require.NoError(t, p.Resume())
+	require.Eventually(t, grows, patience, tick)
+}
+
+func TestPause_OfAProcessThatHasEnded(t *testing.T) {
+	p := startSleep(t)
+	p.Kill()
+	require.ErrorContains(t, p.Pause(), "has ended")
+	require.ErrorContains(t, p.Resume(), "has ended")
+}
+
+func TestStart_FailsWithTheProgramsName(t *testing.T) {
+	_, err := Start(exec.Command("/nowhere/program"))
+	require.ErrorContains(t, err, "start /nowhere/program")
+}
+
+func TestRun(t *testing.T) {
+	require.NoError(t, Run(t.Context(), exec.Command("true")))
+	require.Error(t, Run(t.Context(), exec.Command("false")))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, Run(ctx, exec.Command("sleep", "600")), context.DeadlineExceeded)
+}
+
+// asParent is set in a process that is this test's binary again, to be killed.
+const asParent = "ROTA_TEST_AS_PARENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asParent) != "" {
+		beParent()
+	}
+	m.Run()
+}
+
+// beParent starts a process, tells its id, and waits to be killed.
+func beParent() {
+	p, err := Start(exec.Command("sleep", "600"))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(p.Pid())
+	select {
+	case <-p.Done():
+	case <-time.After(time.Minute):
+	}
+	os.Exit(1)
+}
+
+func startParent(t *testing.T) (parent *exec.Cmd, childPid int) {
+	parent = exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), asParent+"=1")
+	out, err := parent.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, parent.Start())
+	t.Cleanup(func() { _ = parent.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	_, err = fmt.Sscan(line, &childPid)
+	require.NoError(t, err)
+	return parent, childPid
+}

@@ -1,0 +1,9 @@
+//go:build unix && !linux
+
+package child
+
+import "syscall"
+
+func dieWithParent(*syscall.SysProcAttr) {}
+
+func awaitStopped(*Process) error { return nil }

@@ -1,0 +1,65 @@
+//go:build unix
+
+// Package filelock locks files between processes, and between goroutines of one. A lock
+// ends with its process, however that ends.
+package filelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// ErrHeld says that another one holds the lock.
+var ErrHeld = errors.New("lock is held by another")
+
+// pollInterval is short beside what is done under such locks.
+const pollInterval = 50 * time.Millisecond
+
+// Lock is a lock that is held.
+type Lock struct{ file *os.File }
+
+// Take locks the file at path, which it makes if there is none, and waits until it can.
+func Take(ctx context.Context, path string) (*Lock, error) {
+	for {
+		l, err := Try(path)
+		if !errors.Is(err, ErrHeld) {
+			return l, err
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("lock %s: %w", path, context.Cause(ctx))
+		}
+	}
+}
+
+// Try is Take without the wait: it fails with ErrHeld.
+func Try(path string) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err != syscall.EINTR {
+			break
+		}
+	}
+	switch {
+	case err == nil:
+		return &Lock{f}, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		err = ErrHeld
+	}
+	f.Close()
+	return nil, fmt.Errorf("lock %s: %w", path, err)
+}
+
+// Release gives the lock up. The file stays.
+func (l *Lock) Release() {
+	l.file.Close()
+}

@@ -1,0 +1,48 @@
+package freeport
+
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTake_GivesAPortOnlyOnce(t *testing.T) {
+	p, err := Take()
+	require.NoError(t, err)
+	defer p.Release()
+
+	_, err = take(p.Number)
+	require.Error(t, err)
+
+	p.Release()
+	again, err := take(p.Number)
+	require.NoError(t, err)
+	again.Release()
+}
+
+func TestTake_GivesAPortThatCanBeListenedOn(t *testing.T) {
+	p, err := Take()
+	require.NoError(t, err)
+	defer p.Release()
+	for range 3 { // the owner may come and go
+		l, err := net.Listen("tcp4", p.Addr())
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+	}
+}
+
+func TestTake_PassesOverPortsInUse(t *testing.T) {
+	p, err := Take()
+	require.NoError(t, err)
+	l, err := net.Listen("tcp4", p.Addr())
+	require.NoError(t, err)
+	defer l.Close()
+	p.Release()
+
+	_, err = take(p.Number)
+	require.Error(t, err)
+	u, err := net.ListenPacket("udp4", p.Addr()) // and leaves no token behind
+	require.NoError(t, err)
+	u.Close()
+}

@@ -1,0 +1,226 @@
+package tcpproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	chunkSize = 32 << 10
+	// queueLen chunks are read ahead of what holds them up; then the sender feels it, as
+	// it does when a window is full.
+	queueLen = 64
+)
+
+// link is a connection of a client and the one to the server behind it.
+type link struct {
+	proxy  *Proxy
+	ctx    context.Context // ends with the link
+	end    context.CancelFunc
+	client *net.TCPConn
+	filter Filter // or nil
+	queues [2]chan chunk
+
+	mu     sync.Mutex
+	server *net.TCPConn // nil until connected
+	dead   bool
+	// given up, by direction: the sender closed while its bytes were held
+	givenUp [2]bool
+	losing  *loss // the reply to this is to be lost
+}
+
+// chunk is what was read at once, or why no more will be.
+type chunk struct {
+	data []byte
+	err  error
+	at   time.Time
+}
+
+func newLink(p *Proxy, client *net.TCPConn) *link {
+	k := &link{proxy: p, client: client}
+	k.ctx, k.end = context.WithCancel(p.ctx)
+	for d := range k.queues {
+		k.queues[d] = make(chan chunk, queueLen)
+	}
+	return k
+}
+
+// run forwards until both directions have ended.
+func (k *link) run() {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer k.reportLoss()
+	defer k.cut()
+	wg.Go(func() { k.read(ToServer, k.client) })
+	if !k.connect() {
+		return
+	}
+	wg.Go(func() { k.read(ToClient, k.server) })
+	var ways sync.WaitGroup
+	ways.Go(func() { k.write(ToServer, k.server) })
+	ways.Go(func() { k.write(ToClient, k.client) })
+	ways.Wait()
+}
+
+// connect connects to the server when its direction is open: a black hole takes the
+// first packet of a connection too.
+func (k *link) connect() bool {
+	if !k.proxy.pass(k.ctx, ToServer, time.Now()) || k.hasGivenUp(ToServer) {
+		return false
+	}
+	upstream, err := k.proxy.route(k.client.RemoteAddr())
+	if err != nil {
+		return false
+	}
+	d := net.Dialer{Timeout: dialTimeout}
+	conn, err := d.DialContext(k.ctx, "tcp", upstream)
+	if err != nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.server = conn.(*net.TCPConn)
+	if k.dead {
+		reset(k.server)
+	}
+	return !k.dead
+}
+
+func (k *link) read(d Direction, from *net.TCPConn) {
+	buf := make([]byte, chunkSize)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && !k.enqueue(d, chunk{data: bytes.Clone(buf[:n]), at: time.Now()}) {
+			return
+		}
+		if err != nil {
+			if k.proxy.held(d) {
+				k.giveUp(d)
+			}
+			k.enqueue(d, chunk{err: err, at: time.Now()})
+			return
+		}
+	}
+}
+
+func (k *link) enqueue(d Direction, c chunk) bool {
+	select {
+	case k.queues[d] <- c:
+		return true
+	case <-k.ctx.Done():
+		return false
+	}
+}
+
+// write passes on what was read, and the end of it too, when the faults let it.
+func (k *link) write(d Direction, to *net.TCPConn) {
+	for {
+		var c chunk
+		select {
+		case c = <-k.queues[d]:
+		case <-k.ctx.Done():
+			return
+		}
+		if !k.proxy.pass(k.ctx, d, c.at) {
+			return
+		}
+		if k.hasGivenUp(d) {
+			reset(to)
+			return
+		}
+		if c.err != nil {
+			if errors.Is(c.err, io.EOF) {
+				_ = to.CloseWrite()
+			} else {
+				reset(to)
+			}
+			return
+		}
+		if err := k.forward(d, to, c.data); err != nil {
+			if errors.Is(err, errCut) {
+				k.cut()
+			}
+			return
+		}
+	}
+}
+
+// errCut says that the connection is to be cut instead of being written to.
+var errCut = errors.New("cut")
+
+func (k *link) forward(d Direction, to *net.TCPConn, b []byte) error {
+	if k.filter != nil {
+		passed, err := k.filter(k.ctx, d, b)
+		if err != nil {
+			return errCut
+		}
+		b = passed
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	if d == ToServer {
+		k.watchLoss()
+	} else if k.mustLose() {
+		return errCut
+	}
+	for len(b) > 0 {
+		n, pause := k.proxy.portion(d, len(b))
+		if pause > 0 && !sleep(k.ctx, pause) {
+			return k.ctx.Err()
+		}
+		k.proxy.traffic[d].Add(int64(n)) // first: who has received something finds it counted
+		if _, err := to.Write(b[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func (k *link) giveUp(d Direction) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.givenUp[d] = true
+}
+
+func (k *link) hasGivenUp(d Direction) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.givenUp[d]
+}
+
+// cut resets both connections. What was on its way is lost.
+func (k *link) cut() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dead = true
+	k.end()
+	reset(k.client)
+	if k.server != nil {
+		reset(k.server)
+	}
+}
+
+// reset closes a connection so that the other end gets an error, not an end of file.
+func reset(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}
+
+// sleep waits for d and reports false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

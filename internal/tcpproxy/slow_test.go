@@ -1,0 +1,111 @@
+package tcpproxy
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDelay(t *testing.T) {
+	const late = 200 * time.Millisecond
+	e := newEcho(t)
+	p := newProxy(t, e.Addr().String())
+
+	t.Run("makes late in one direction, without making it less", func(t *testing.T) {
+		c := dial(t, p)
+		c.say("first")
+		c.hears("FIRST") // it is connected
+		restore := p.Delay(ToClient, late)
+		defer restore()
+		start := time.Now()
+		for i := range 20 { // each read by itself; one after the other they would take 20 delays
+			c.say("a")
+			require.Eventually(t, func() bool { return e.count("a") > i }, patience, time.Millisecond)
+		}
+		for range 20 {
+			c.hears("A")
+		}
+		took := time.Since(start)
+		assert.GreaterOrEqual(t, took, late)
+		assert.Less(t, took, 10*late)
+	})
+	t.Run("adds up, and ends with its function", func(t *testing.T) {
+		c := dial(t, p)
+		one, two := p.Delay(ToServer, late), p.Delay(ToServer, late)
+		start := time.Now()
+		c.say("b")
+		c.hears("B")
+		assert.GreaterOrEqual(t, time.Since(start), 2*late)
+		one()
+		one()
+		start = time.Now()
+		c.say("c")
+		c.hears("C")
+		assert.GreaterOrEqual(t, time.Since(start), late)
+		two()
+		start = time.Now()
+		c.say("d")
+		c.hears("D")
+		assert.Less(t, time.Since(start), late)
+	})
+	t.Run("lets go what it holds when it ends", func(t *testing.T) {
+		c := dial(t, p)
+		c.say("first")
+		c.hears("FIRST")
+		restore := p.Delay(ToServer, time.Hour)
+		c.say("e")
+		c.hearsNothing()
+		restore()
+		c.hears("E")
+	})
+}
+
+func TestThrottle(t *testing.T) {
+	e := newEcho(t)
+	p := newProxy(t, e.Addr().String())
+	const rate = 100_000
+	line := string(bytes.Repeat([]byte("x"), rate/4-1)) // a quarter of a second
+	c := dial(t, p)
+
+	slow, slower := p.Throttle(ToServer, 1_000_000), p.Throttle(ToServer, rate)
+	start := time.Now()
+	c.say(line)
+	c.hears(string(bytes.ToUpper([]byte(line))))
+	assert.GreaterOrEqual(t, time.Since(start), 240*time.Millisecond)
+	slower()
+	slower()
+	slow()
+	c.say("a")
+	c.hears("A")
+
+	tiny := p.Throttle(ToServer, 0) // still gets through
+	c.say("b")
+	c.hears("B")
+	tiny()
+}
+
+func TestProxy_PassesBackPressure(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	p := newProxy(t, l.Addr().String())
+	c := dial(t, p)
+	heal := p.OneWay(ToServer)
+	defer heal()
+
+	// A sender that nobody reads comes to a stop, so that what is held is bounded.
+	require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Second)))
+	n, err := io.Copy(c, endless{})
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	require.Less(t, n, int64(64<<20))
+}
+
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,73 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+const etcdPackage = "go.etcd.io/etcd/server/v3"
+
+// etcdModule is where the module is below the repository's root.
+const etcdModule = "internal/tools/etcd"
+
+// Etcd returns the path of an etcd binary.
+func Etcd(ctx context.Context) (string, error) {
+	if path := os.Getenv(EtcdVariable); path != "" {
+		if !isFile(path) {
+			return "", fmt.Errorf("provide etcd: no file at %s, as %s has it", path, EtcdVariable)
+		}
+		return path, nil
+	}
+	path, err := buildEtcd(ctx)
+	if err != nil {
+		return "", fmt.Errorf("provide etcd: %w; %s can name a binary instead", err, EtcdVariable)
+	}
+	return path, nil
+}
+
+func buildEtcd(ctx context.Context) (string, error) {
+	module, err := findEtcdModule()
+	if err != nil {
+		return "", err
+	}
+	key := []string{runtime.Version(), runtime.GOOS, runtime.GOARCH}
+	for _, file := range []string{"go.mod", "go.sum"} {
+		b, err := os.ReadFile(filepath.Join(module, file))
+		if err != nil {
+			return "", err
+		}
+		key = append(key, string(b))
+	}
+	dir, err := cached(ctx, "etcd-"+digest(key...), func(ctx context.Context, dir string) error {
+		env := []string{"GOWORK=off", "GOFLAGS=-mod=readonly", "CGO_ENABLED=0", "GOOS=", "GOARCH="}
+		return retry(ctx, func() error {
+			return run(ctx, module, env, "go", "build", "-trimpath", "-ldflags=-s -w",
+				"-o", filepath.Join(dir, "etcd"), etcdPackage)
+		})
+	})
+	return filepath.Join(dir, "etcd"), err
+}
+
+// findEtcdModule looks in the working directory and above, which finds it for tests,
+// whose working directory is that of their package, and for go run.
+func findEtcdModule() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		module := filepath.Join(dir, filepath.FromSlash(etcdModule))
+		mod, err := os.ReadFile(filepath.Join(module, "go.mod"))
+		if err == nil && strings.Contains(string(mod), etcdPackage) {
+			return module, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("not in a checkout of the repository: no " + etcdModule + " above " + start)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+)
+
+// extracted returns a directory of the cache with the content of packages of the
+// system's distribution. finish completes it.
+func extracted(ctx context.Context, what string, packages []string, finish func(root string) error) (string, error) {
+	for _, tool := range []string{"apt-get", "dpkg-deb"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "", fmt.Errorf("download %s: %w", what, err)
+		}
+	}
+	release, _ := os.ReadFile("/etc/os-release") // apt gives what belongs to it
+	key := append([]string{runtime.GOARCH, string(release)}, packages...)
+	dir, err := cached(ctx, what+"-"+digest(key...), func(ctx context.Context, dir string) error {
+		return extract(ctx, dir, packages, finish)
+	})
+	return filepath.Join(dir, "root"), err
+}
+
+// extract does what apt-get install would, without its scripts, below dir: apt is told
+// to keep its lists and downloads there, and still checks signatures.
+func extract(ctx context.Context, dir string, packages []string, finish func(root string) error) error {
+	work, root := filepath.Join(dir, "apt"), filepath.Join(dir, "root")
+	defer os.RemoveAll(work)
+	for _, d := range []string{"state/lists/partial", "cache/archives/partial", "packages"} {
+		if err := os.MkdirAll(filepath.Join(work, d), 0o755); err != nil {
+			return err
+		}
+	}
+	apt := func(args ...string) error {
+		options := []string{
+			"-qq",
+			"-o", "Dir::State=" + filepath.Join(work, "state"),
+			"-o", "Dir::State::status=/var/lib/dpkg/status",
+			"-o", "Dir::Cache=" + filepath.Join(work, "cache"),
+			"-o", "Debug::NoLocking=1",
+			"-o", "APT::Sandbox::User=",
+		}
+		return run(ctx, filepath.Join(work, "packages"), nil, "apt-get", append(options, args...)...)
+	}
+	err := retry(ctx, func() error {
+		if err := apt("update"); err != nil {
+			return err
+		}
+		return apt(slices.Concat([]string{"download"}, packages)...)
+	})
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(work, "packages", "*.deb"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err := run(ctx, dir, nil, "dpkg-deb", "-x", file, root); err != nil {
+			return err
+		}
+	}
+	return finish(root)
+}

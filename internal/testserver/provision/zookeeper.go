@@ -1,0 +1,64 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// systemJars is where distributions put Java libraries.
+const systemJars = "/usr/share/java"
+
+// zookeeperPackages have the jars, and those only.
+var zookeeperPackages = []string{
+	"libzookeeper-java", "libslf4j-java", "libdropwizard-metrics-java", "libsnappy-java", "libnetty-java",
+}
+
+// needed and wanted are what a server loads: to run at all, and to say what it does and to
+// speak TLS. The manifest of zookeeper.jar names only a part of that.
+var (
+	needed = []string{"zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java"}
+	wanted = []string{
+		"slf4j-simple", "netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver",
+		"netty-transport", "netty-transport-native-epoll", "netty-transport-native-unix-common",
+	}
+)
+
+// ClassPath returns the class path of a ZooKeeper server.
+func ClassPath(ctx context.Context) (string, error) {
+	if path := os.Getenv(ClassPathVariable); path != "" {
+		return path, nil
+	}
+	if !ignoreSystem() && isFile(filepath.Join(systemJars, "zookeeper.jar")) {
+		return classPath(systemJars)
+	}
+	root, err := extracted(ctx, "zookeeper", zookeeperPackages, func(root string) error {
+		_, err := classPath(filepath.Join(root, systemJars))
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("provide ZooKeeper: %w; %s can name its jars instead", err, ClassPathVariable)
+	}
+	return classPath(filepath.Join(root, systemJars))
+}
+
+func classPath(dir string) (string, error) {
+	var jars []string
+	for _, name := range needed {
+		jar := filepath.Join(dir, name+".jar")
+		if !isFile(jar) {
+			return "", fmt.Errorf("provide ZooKeeper: no %s; %s can name the jars to use", jar, ClassPathVariable)
+		}
+		jars = append(jars, jar)
+	}
+	for _, name := range wanted {
+		if jar := filepath.Join(dir, name+".jar"); isFile(jar) {
+			jars = append(jars, jar)
+		}
+	}
+	return strings.Join(jars, string(filepath.ListSeparator)), nil
+}
+
+func ignoreSystem() bool { return os.Getenv(IgnoreSystemVariable) != "" }
