@@ -33,6 +33,7 @@ func Cases() []Case {
 		{"Locks", lockCases},
 		{"Limits", limitCases},
 		{"Faults", faultCases},
+		{"Members", memberCases},
 		{"Hygiene", hygieneCases},
 	} {
 		for _, c := range g.cases {
@@ -45,15 +46,25 @@ func Cases() []Case {
 
 // lack returns why b does not run c, or "".
 func (c Case) lack(b Backend) string {
-	if reason := b.Lacks[c.Code]; reason != "" {
-		return reason
+	names := c.lacking(b.Lacks)
+	switch {
+	case len(names) == 0:
+		return ""
+	case names[0] == c.Code:
+		return b.Lacks[c.Code]
 	}
-	for _, lever := range c.Needs {
-		if reason := b.Lacks[lever]; reason != "" {
-			return lever + ": " + reason
+	return names[0] + ": " + b.Lacks[names[0]]
+}
+
+// lacking returns what of lacks keeps c from being run: its code, and levers it needs.
+func (c Case) lacking(lacks Lacks) []string {
+	var names []string
+	for _, name := range append([]string{c.Code}, c.Needs...) {
+		if lacks[name] != "" {
+			names = append(names, name)
 		}
 	}
-	return ""
+	return names
 }
 
 func caseOf(code string) (Case, bool) {

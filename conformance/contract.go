@@ -26,7 +26,7 @@ func Promises() []Promise {
 // Beyond are promises that no sentence of the contract makes: what a good backend keeps
 // all the same, and what registry.Lock promises, provided that the backend keeps the rest.
 var Beyond = []Promise{
-	EventsArePrompt, NothingRunsUnopened,
+	EventsArePrompt, NothingRunsUnopened, SilentMembersArePassedOver,
 	LockExcludes, LockIsFair, LockSkipsTheDead, WaitersCanLeave, FencesGrow, GuardEndsWithTheTenure,
 	ReleaseSparesSuccessors, LockIsNotReentrant, LockOutlivesTheStore,
 }
@@ -38,7 +38,7 @@ const (
 	callers    = "is the caller's to heed"
 	leeway     = "leaves a freedom to the backend"
 	unwritten  = "needs a hand that writes past the library: the backends that have a server test it"
-	unmade     = "needs a store with access rules, or a full one: the backends that have these test it"
+	unmade     = "needs a store that turns credentials down: the backends that have one test it"
 )
 
 // Contract is the text of the contract, sentence by sentence, in the order of package
@@ -69,10 +69,10 @@ var Contract = []Clause{
 	{"ErrInvalidTxn", "Nothing was sent.", []Promise{MalformedTxnIsRefused}, ""},
 	{"ErrTooLarge", "ErrTooLarge: a value or transaction is over the Limits.", []Promise{TooLargeIsRefused}, ""},
 	{"ErrTooLarge", "Nothing was sent.", []Promise{KeysAreCheckedFirst}, ""},
-	{"ErrPermission", "ErrPermission: the credentials do not allow this.", nil, unmade},
+	{"ErrPermission", "ErrPermission: the credentials do not allow this.", []Promise{PermissionIsSaid}, ""},
 	{"ErrUnauthenticated", "ErrUnauthenticated: the credentials were refused.", nil, unmade},
-	{"ErrQuota", "ErrQuota: the store is full.", nil, unmade},
-	{"ErrQuota", "Nothing was changed; retrying at once will not help.", nil, unmade},
+	{"ErrQuota", "ErrQuota: the store is full.", []Promise{QuotaIsSaid}, ""},
+	{"ErrQuota", "Nothing was changed; retrying at once will not help.", []Promise{QuotaIsSaid}, ""},
 	{"ErrForeign", "ErrForeign: what is stored at the key was not written by this library, or is damaged.", nil, unwritten},
 	{"ErrForeign", "Lists and watches leave such a key out.", nil, unwritten},
 	{"ErrClosed", "ErrClosed: the registry, watcher or session was closed by its owner.", []Promise{ClosedIsErrClosed}, ""},
@@ -165,7 +165,7 @@ var Contract = []Clause{
 	{"WatchOptions", "There are none so far.", nil, definition},
 	{"Watcher", "Watcher delivers the changes of one directory.", nil, definition},
 	{"Watcher.Next", "Next waits for the next batch.", []Promise{WatchFollowsChanges}, ""},
-	{"Watcher.Next", "It returns an error when ctx ends (the watcher lives on), when the watcher or the registry is closed (ErrClosed), when the context given to Watch has ended, or when the backend refuses to go on (ErrPermission).", []Promise{NextEndsWithItsContext, CloseEndsPendingCalls, WatchEndsWithItsContext, WatcherCloseWakesNext}, ""},
+	{"Watcher.Next", "It returns an error when ctx ends (the watcher lives on), when the watcher or the registry is closed (ErrClosed), when the context given to Watch has ended, or when the backend refuses to go on (ErrPermission).", []Promise{NextEndsWithItsContext, CloseEndsPendingCalls, WatchEndsWithItsContext, WatcherCloseWakesNext, PermissionIsSaid}, ""},
 	{"Watcher.Next", "It is to be called by one goroutine at a time.", nil, callers},
 	{"Watcher.Close", "Close ends the watcher and wakes Next.", []Promise{WatcherCloseWakesNext, WatcherCloseFreesAll}, ""},
 	{"Watcher.Close", "Closing twice is legal.", []Promise{WatcherCloseWakesNext}, ""},

@@ -16,8 +16,13 @@
 // subtest is Group/Code name. A case asks for the levers it pulls: faults that the
 // Store can be made to suffer. A lever that a backend does not have is declared in
 // Lacks with the reason, and its cases are skipped and counted. One that is neither
-// there nor declared fails the run, as does a declaration that is not true. Cases
-// marked Safety guard against two clients acting on the same thing: they may not lack.
+// there nor declared fails the run, as does a declaration that is not true.
+//
+// Cases marked Safety guard against two clients acting on the same thing, and against a
+// commit that was reported being gone. They may not lack, nor the levers they need. The one
+// exception are levers that leave a majority of the members at work: a store of fewer than
+// three members, as told by Members, has none to give. So a backend over a network shows
+// its safety with three members at least once; with one it may run the rest.
 //
 // The suite runs in real time against servers, with the session TTL they grant, and
 // in a bubble of virtual time against a backend that is plain Go. Bounds on waiting are

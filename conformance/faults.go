@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -52,6 +53,22 @@ var faultCases = []Case{
 	{
 		Code: "F20", Name: "Apply settles a transaction whose request or reply was lost",
 		Proves: []Promise{TxnFalsifiesItself}, Needs: []string{LoseReply, LoseRequest}, run: applySettles, Safety: true,
+	},
+	{
+		Code: "F10", Name: "a reader that stops for a minute holds up nobody and finds the last state",
+		Proves: []Promise{LastStateArrives, SlowReaderBlocksNoWriter}, run: stoppedReader,
+	},
+	{
+		Code: "F15", Name: "a full store refuses what it cannot store, and nothing else",
+		Proves: []Promise{QuotaIsSaid}, Needs: []string{FillQuota}, run: fullStore,
+	},
+	{
+		Code: "F16", Name: "a client whose rights are taken away is told so, until it has them again",
+		Proves: []Promise{PermissionIsSaid}, Needs: []string{Revoke}, run: revokedRights,
+	},
+	{
+		Code: "F17", Name: "of many sessions that die together each is Lost before its keys go",
+		Proves: []Promise{LostBeforeTheStoreActs, SilentSessionsExpire}, Needs: []string{Partition}, run: dieTogether, Safety: true,
 	},
 	{
 		Code: "F21", Name: "a session whose opening or closing was not answered leaves nothing behind",
@@ -210,6 +227,7 @@ func lostReply(t *test) {
 			registry.Delete(dir.Join("del"), made),
 		} {
 			x := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{op}}
+			t.usable(a)
 			lose("a")
 			_, err := a.Txn(t.within(time.Second), x)
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome, "%v", op)
@@ -246,6 +264,7 @@ func heldCommit(t *test) {
 			registry.Delete(dir.Join("del"), made),
 		} {
 			x := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{op}}
+			t.usable(a)
 			release := t.store.HoldCommit("a")
 			t.Cleanup(release)
 			_, err := a.Txn(t.within(200*time.Millisecond), x)
@@ -293,21 +312,12 @@ func delayedReplies(t *test) {
 }
 
 func oneWay(t *test) {
-	all := t.cutSessions(2)
+	all := t.cutSessions(2, 2)
 	f := t.follow(t.b(), "d")
 	f.converge(t.b())
 	t.partition(all[0].machine, ToStore)
 	t.partition(all[1].machine, FromStore) // the store hears of it until its owner gives up
-	ctx := t.within(3*all[0].session.TTL() + slack)
-	for len(f.has) > 0 {
-		_, err := f.take(ctx)
-		require.NoError(t, err, "wait until both keys are gone")
-		for _, c := range all {
-			if _, there := f.has[c.key]; !there {
-				require.NoError(t, is(c.session, registry.SessionLost), "%s is gone", c.key)
-			}
-		}
-	}
+	f.seeLost(all, 3*all[0].session.TTL())
 	for _, c := range all {
 		t.holds(t.b(), registry.Dead(c.session.ID()))
 		require.ErrorIs(t, c.session.Err(), registry.ErrSessionLost)
@@ -412,6 +422,159 @@ func applySettles(t *test) {
 		require.NoError(t, err)
 		t.absent(b, "k")
 	}
+}
+
+func stoppedReader(t *test) {
+	a, b := t.a(), t.b()
+	s := t.session(b)
+	stopped, reads := t.follow(b, "d"), t.follow(b, "d")
+	stopped.next()
+	revs := map[registry.Key]registry.Rev{}
+	rounds := t.n(600, 60)
+	round := time.Minute / time.Duration(rounds)
+	if !t.bubble {
+		round = 2 * s.TTL() / time.Duration(rounds)
+	}
+	for i := range rounds {
+		key := registry.Key(fmt.Sprintf("d/k%d", i%7))
+		value := strconv.Itoa(i)
+		switch rev, there := revs[key]; {
+		case !there:
+			revs[key] = t.create(a, key, value)
+		case i%5 == 0:
+			t.do(a, registry.Delete(key, rev))
+			delete(revs, key)
+		default:
+			revs[key] = t.do(a, registry.Set(key, rev, []byte(value)))
+		}
+		t.pause(round)
+		if i%10 == 0 {
+			reads.converge(a) // others are told all the while
+		}
+	}
+	require.NoError(t, is(s, registry.SessionConnected), "nor does it hold up renewals")
+	stopped.converge(a)
+	t.create(a, "d/after", "v")
+	stopped.upTo("d/after", "v")
+}
+
+func fullStore(t *test) {
+	a, b := t.a(), t.b()
+	s := t.session(a)
+	rev := t.create(a, "d/k", "before")
+	t.own(a, "d/~k", s)
+	f := t.follow(b, "d")
+	before := t.list(b, "d")
+	free := t.store.FillQuota()
+	t.Cleanup(free)
+	for range 2 { // trying again is of no use
+		for _, op := range []registry.Op{
+			registry.Create("d/new", []byte("more")),
+			registry.Set("d/k", rev, []byte("more")),
+			registry.CreateOwned("d/~new", []byte("more"), s.ID()),
+		} {
+			_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{op}})
+			require.ErrorIs(t, err, registry.ErrQuota, "%v", op)
+			require.False(t, registry.Retryable(err), "%v: %v", op, err)
+		}
+		_, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: t.ttl})
+		require.ErrorIs(t, err, registry.ErrQuota, "OpenSession")
+		require.False(t, registry.Retryable(err), "OpenSession: %v", err)
+	}
+	t.pause(s.TTL() + s.TTL()/2)
+	require.NoError(t, is(s, registry.SessionConnected), "sessions are renewed")
+	t.holds(b, registry.Alive(s.ID()), registry.At("d/k", rev))
+	require.Equal(t, before, t.list(b, "d"), "nothing was changed")
+	free()
+	t.eventually(t.ttl, "there is room again", func() error {
+		next, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Set("d/k", rev, []byte("after"))}})
+		if err == nil {
+			rev = next
+		}
+		return err
+	})
+	f.converge(a)
+	require.NoError(t, t.session(a).Close(t.ctx))
+}
+
+// denied returns what is wrong with the error of a call without the right to make it.
+func denied(err error) error {
+	switch {
+	case err == nil:
+		return errors.New("a call was allowed without the right to make it")
+	case !errors.Is(err, registry.ErrPermission) && !errors.Is(err, registry.ErrUnauthenticated):
+		return fmt.Errorf("a call that is not allowed is ErrPermission: %w", err)
+	case registry.Retryable(err):
+		return fmt.Errorf("a call that is not allowed is not to be made again: %w", err)
+	}
+	return nil
+}
+
+func revokedRights(t *test) {
+	a, b := t.a(), t.b()
+	rev := t.create(b, "d/k", "before")
+	old := t.follow(a, "d")
+	old.converge(b)
+	restore := t.pull(t.store.Revoke, "a")
+	_, err := a.Get(t.ctx, "d/k", registry.ReadOptions{})
+	require.NoError(t, denied(err), "Get")
+	_, err = a.Get(t.ctx, "d/k", fresh)
+	require.NoError(t, denied(err), "a fresh Get")
+	_, err = a.List(t.ctx, "d", fresh)
+	require.NoError(t, denied(err), "List")
+	_, err = a.OpenSession(t.ctx, registry.SessionOptions{TTL: t.ttl})
+	require.NoError(t, denied(err), "OpenSession")
+	for _, op := range []registry.Op{
+		registry.Create("d/new", nil), registry.Set("d/k", rev, []byte("forbidden")), registry.Delete("d/k", rev),
+	} {
+		_, err = a.Txn(t.ctx, registry.Txn{Then: []registry.Op{op}})
+		require.NoError(t, denied(err), "%v", op)
+	}
+	require.NoError(t, denied(watchOnce(t, a, "d")), "Watch, or the first Next")
+	t.absent(b, "d/new")
+	rev = t.do(b, registry.Set("d/k", rev, []byte("by another"))) // which fails if a has written
+
+	restore()
+	t.eventually(t.ttl, "the rights are back", func() error {
+		_, err := a.Get(t.ctx, "d/k", fresh)
+		return err
+	})
+	t.do(a, registry.Set("d/k", rev, []byte("after")))
+	t.follow(a, "d").converge(b)
+	want := t.list(b, "d")
+	for ctx := t.within(t.ttl + slack); !old.equals(want); {
+		if _, err := old.take(ctx); err != nil { // else it goes on as if nothing had been
+			require.NoError(t, denied(err), "a watcher that does not go on")
+			break
+		}
+	}
+}
+
+// watchOnce begins a watch and takes its first batch.
+func watchOnce(t *test, r registry.Registry, dir registry.Key) error {
+	w, err := r.Watch(t.ctx, dir, registry.WatchOptions{})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	_, err = w.Next(t.within(t.ttl))
+	return err
+}
+
+func dieTogether(t *test) {
+	const sessions, machines = 64, 8
+	all := t.cutSessions(sessions, machines)
+	f := t.follow(t.b(), "d")
+	f.converge(t.b())
+	for i := range machines {
+		t.partition(all[i].machine, []Cut{Blackhole, Refuse}[i%2])
+	}
+	f.seeLost(all, all[0].session.TTL())
+	for _, c := range all {
+		t.holds(t.b(), registry.Dead(c.session.ID()))
+	}
+	next := t.session(t.b())
+	t.own(t.b(), all[0].key, next)
 }
 
 func unansweredSession(t *test) {

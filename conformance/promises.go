@@ -76,6 +76,8 @@ const (
 	UnavailableIsSaid        Promise = "reads and sessions that cannot be had now are ErrUnavailable"
 	CallsEndWithTheirContext Promise = "a call ends when its context ends, and keeps the cause"
 	CallsAreBounded          Promise = "a call without a deadline ends as well"
+	QuotaIsSaid              Promise = "what a full store refuses is ErrQuota, is not to be tried again at once, and changes nothing"
+	PermissionIsSaid         Promise = "what the credentials do not allow is ErrPermission and changes nothing"
 )
 
 // Watching.
@@ -133,6 +135,8 @@ const (
 	CloseReturnsByItsContext Promise = "Close returns when its context ends"
 	CloseEndsGoroutines      Promise = "when Close returns, every goroutine of the handle has"
 	NothingRunsUnopened      Promise = "nothing runs before a handle is opened"
+
+	SilentMembersArePassedOver Promise = "a member that answers nothing is passed over for another"
 )
 
 // Locks: of registry.Lock on the backend.

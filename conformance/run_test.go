@@ -23,9 +23,10 @@ func TestDeclarations(t *testing.T) {
 		return has
 	}
 	for name, c := range map[string]struct {
-		has   map[string]bool
-		lacks Lacks
-		want  string // in the only problem; none if empty
+		has     map[string]bool
+		members int
+		lacks   Lacks
+		want    string // in the only problem; none if empty
 	}{
 		"every lever is there":              {has: all},
 		"a lack is declared":                {has: but(Compact), lacks: Lacks{Compact: "has no history"}},
@@ -38,7 +39,7 @@ func TestDeclarations(t *testing.T) {
 		"a lever of safety cases is lacked": {has: but(LoseReply), lacks: Lacks{LoseReply: "?"}, want: "is a safety case"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			problems := declarationProblems(c.has, c.lacks)
+			problems := declarationProblems(c.has, c.members, c.lacks)
 			if c.want == "" {
 				require.Empty(t, problems)
 				return

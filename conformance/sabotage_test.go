@@ -30,17 +30,46 @@ func (s saboteur) backend() conformance.Backend {
 	return b
 }
 
-// sound is the memory registry with every lever: it has no history, so what Compact does
-// is nothing.
+// sound is the memory registry with every lever. It has no history, so what Compact does is
+// nothing, and no members: what is seen of three, if all is well, is put on.
 func sound() conformance.Backend {
 	b := memorybackend.New(func(r registry.Registry) registry.Registry { return r })
 	open := b.Open
 	b.Open = func(t testing.TB) *conformance.Store {
 		s := open(t)
 		s.Compact = func() {}
+		putOnMembers(s)
 		return s
 	}
 	return b
+}
+
+func putOnMembers(s *conformance.Store) {
+	const leaves, elects = 11 * time.Second, 300 * time.Millisecond
+	isolate, partition, stall, restart := s.Isolate, s.Partition, s.Stall, s.Restart
+	after := func(d time.Duration, undo func()) func() {
+		time.AfterFunc(d, undo)
+		return undo
+	}
+	s.Members = func() int { return 3 }
+	s.Isolate = func(machine string) func() { return after(leaves, isolate(machine)) }
+	s.HalfOpen = func(machine string) func() { return after(elects, partition(machine, conformance.Blackhole)) }
+	s.Move = func(machine string) { after(elects, partition(machine, conformance.Refuse)) }
+	s.PauseLeader = func() func() { return after(elects, stall()) }
+	s.KillLeader = func() func() {
+		restart()
+		return after(elects, stall())
+	}
+	s.Replace = func() {
+		resume := s.KillLeader()
+		time.Sleep(elects)
+		resume()
+	}
+	s.RollingRestart = func() {
+		for range 3 {
+			s.Replace()
+		}
+	}
 }
 
 // handles has a saboteur wrap each handle on its own.

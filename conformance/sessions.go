@@ -147,18 +147,19 @@ func restart(t *test) {
 	f.converge(a)
 }
 
-// cutSession is a session on a machine of its own, with an owned key d/~name.
+// cutSession is a session on a machine that will be cut off, with an owned key in d.
 type cutSession struct {
 	machine string
 	session registry.Session
 	key     registry.Key
 }
 
-func (t *test) cutSessions(n int) []cutSession {
+// cutSessions opens n sessions, dealt out to machines.
+func (t *test) cutSessions(n, machines int) []cutSession {
 	t.Helper()
 	all := make([]cutSession, n)
 	for i := range all {
-		c := cutSession{machine: fmt.Sprintf("cut%d", i), key: registry.Key(fmt.Sprintf("d/~%d", i))}
+		c := cutSession{machine: fmt.Sprintf("cut%d", i%machines), key: registry.Key(fmt.Sprintf("d/~%d", i))}
 		r := t.handle(c.machine)
 		c.session = t.session(r)
 		t.own(r, c.key, c.session)
@@ -170,21 +171,30 @@ func (t *test) cutSessions(n int) []cutSession {
 // lostInTime cuts sessions off at moments spread over the renewal cycle and asks, when
 // another client is told that the key is gone, whether the owner knows.
 func lostInTime(t *test) {
-	all := t.cutSessions(t.n(20, 4))
-	byKey := map[registry.Key]cutSession{}
-	for _, c := range all {
-		byKey[c.key] = c
-	}
+	n := t.n(20, 4)
+	all := t.cutSessions(n, n)
 	f := t.follow(t.b(), "d")
 	f.converge(t.b())
 	for i, c := range all {
 		t.spawn(func(context.Context) error {
-			time.Sleep(time.Duration(i) * t.ttl / time.Duration(len(all)))
+			time.Sleep(time.Duration(i) * t.ttl / time.Duration(n))
 			t.partition(c.machine, []Cut{Blackhole, Refuse}[i%2])
 			return nil
 		})
 	}
-	ctx := t.within(2*t.ttl + all[0].session.TTL() + slack)
+	f.seeLost(all, 2*t.ttl+all[0].session.TTL())
+}
+
+// seeLost follows the keys of sessions until all are gone, which has to be within d. Each
+// session has to be Lost before another client can be told that its key is gone.
+func (f *follower) seeLost(all []cutSession, d time.Duration) {
+	t := f.t
+	t.Helper()
+	byKey := map[registry.Key]cutSession{}
+	for _, c := range all {
+		byKey[c.key] = c
+	}
+	ctx := t.within(d + slack)
 	for len(f.has) > 0 {
 		had := keysOfMap(f.has)
 		_, err := f.take(ctx)

@@ -20,9 +20,19 @@ func New(wrap func(registry.Registry) registry.Registry) conformance.Backend {
 		TTL:      10 * time.Second,
 		Bubble:   true,
 		Packages: []string{reflect.TypeFor[memory.Server]().PkgPath()},
-		Lacks:    conformance.Lacks{conformance.Compact: "keeps no history that could be forgotten"},
+		Lacks: conformance.Lacks{
+			conformance.Compact:        "keeps no history that could be forgotten",
+			conformance.HalfOpen:       oneMember,
+			conformance.KillLeader:     oneMember,
+			conformance.PauseLeader:    oneMember,
+			conformance.RollingRestart: oneMember,
+			conformance.Replace:        oneMember,
+			conformance.Move:           "lies in the client's own process, without an address",
+		},
 	}
 }
+
+const oneMember = "has one member only"
 
 func open(wrap func(registry.Registry) registry.Registry) *conformance.Store {
 	s := memory.New()
@@ -52,8 +62,11 @@ func open(wrap func(registry.Registry) registry.Registry) *conformance.Store {
 			s.Delay(machine, 0, d)
 			return sync.OnceFunc(func() { s.Delay(machine, 0, 0) })
 		},
-		Stall:   s.Pause,
-		Restart: s.Restart,
-		Starve:  s.Starve,
+		Stall:     s.Pause,
+		Restart:   s.Restart,
+		Starve:    s.Starve,
+		Isolate:   s.Isolate,
+		FillQuota: s.Fill,
+		Revoke:    s.Revoke,
 	}
 }

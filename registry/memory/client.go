@@ -27,7 +27,7 @@ func (c *Client) Limits() registry.Limits { return registry.PortableLimits }
 
 // Get is described in registry.Registry. It allocates nothing if o.Buffer has room.
 func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
-	e, err := c.get(ctx, key)
+	e, err := c.get(ctx, key, o.Fresh)
 	switch {
 	case err != nil:
 		return registry.Entry{}, fmt.Errorf("get %s: %w", key, unavailable(err))
@@ -41,14 +41,14 @@ func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptio
 }
 
 // get returns the stored entry, or nil if there is none.
-func (c *Client) get(ctx context.Context, key registry.Key) (*registry.Entry, error) {
+func (c *Client) get(ctx context.Context, key registry.Key, fresh bool) (*registry.Entry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s := c.server
 	s.mu.RLock()
 	if c.calm() {
-		e := s.read(c.machine, key)
+		e := s.read(c.machine, key, fresh)
 		s.mu.RUnlock()
 		return e, nil
 	}
@@ -58,15 +58,21 @@ func (c *Client) get(ctx context.Context, key registry.Key) (*registry.Entry, er
 		return nil, nil // nothing is sent
 	}
 	var e *registry.Entry
-	err := c.ask(ctx, func() { e = s.read(c.machine, key) })
+	err := c.ask(ctx, plainly(!fresh), func() error {
+		e = s.read(c.machine, key, fresh)
+		return s.forbids(c.machine)
+	})
 	if err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-func (s *Server) read(m *machine, key registry.Key) *registry.Entry {
+func (s *Server) read(m *machine, key registry.Key, fresh bool) *registry.Entry {
 	m.reads.Add(1)
+	if v := s.viewOf(m, fresh); v != nil {
+		return v.entries[key]
+	}
 	if n := s.nodes[key]; n != nil {
 		return n.entry
 	}
@@ -74,18 +80,18 @@ func (s *Server) read(m *machine, key registry.Key) *registry.Entry {
 }
 
 // List is described in registry.Registry. It is atomic.
-func (c *Client) List(ctx context.Context, dir registry.Key, _ registry.ReadOptions) (registry.Listing, error) {
+func (c *Client) List(ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 	if err := registry.CheckDir(dir); err != nil {
 		return registry.Listing{}, err
 	}
-	found, rev, err := c.list(ctx, dir)
+	found, rev, err := c.list(ctx, dir, o.Fresh)
 	if err != nil {
 		return registry.Listing{}, fmt.Errorf("list %s: %w", dir, unavailable(err))
 	}
 	return registry.Listing{Entries: copySorted(found), Rev: rev, Atomic: true}, nil
 }
 
-func (c *Client) list(ctx context.Context, dir registry.Key) ([]*registry.Entry, registry.Rev, error) {
+func (c *Client) list(ctx context.Context, dir registry.Key, fresh bool) ([]*registry.Entry, registry.Rev, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, registry.Rev{}, err
 	}
@@ -93,21 +99,29 @@ func (c *Client) list(ctx context.Context, dir registry.Key) ([]*registry.Entry,
 	s.mu.RLock()
 	if c.calm() {
 		defer s.mu.RUnlock()
-		c.machine.reads.Add(1)
-		return s.children(dir), s.rev(), nil
+		found, rev := s.readDir(c.machine, dir, fresh)
+		return found, rev, nil
 	}
 	s.mu.RUnlock()
 
 	var found []*registry.Entry
 	var rev registry.Rev
-	err := c.ask(ctx, func() {
-		c.machine.reads.Add(1)
-		found, rev = s.children(dir), s.rev()
+	err := c.ask(ctx, plainly(!fresh), func() error {
+		found, rev = s.readDir(c.machine, dir, fresh)
+		return s.forbids(c.machine)
 	})
 	if err != nil {
 		return nil, registry.Rev{}, err
 	}
 	return found, rev, nil
+}
+
+func (s *Server) readDir(m *machine, dir registry.Key, fresh bool) ([]*registry.Entry, registry.Rev) {
+	m.reads.Add(1)
+	if v := s.viewOf(m, fresh); v != nil {
+		return v.children(dir), v.rev
+	}
+	return s.children(dir), s.rev()
 }
 
 // Txn is described in registry.Registry.
@@ -138,7 +152,11 @@ func (c *Client) sendTxn(ctx context.Context, t registry.Txn) (registry.Rev, err
 	}
 	t = cloneTxn(t) // it may be applied when the caller has its memory back
 	var o outcome
-	if err := c.send(ctx, func() { o = c.server.serveTxn(c.machine, t) }); err != nil {
+	err := c.send(ctx, func() error {
+		o = c.server.serveTxn(c.machine, t)
+		return nil
+	})
+	if err != nil {
 		return registry.Rev{}, unknown(err)
 	}
 	return o.result(t)

@@ -83,7 +83,7 @@ func (n *Counts) add(o Counts) {
 func (c *counters) countTxn(t registry.Txn, o outcome) {
 	n := &c.txns
 	switch {
-	case o.failed >= 0:
+	case o.failed >= 0 || o.refused != nil:
 		n.Conflicts++
 	case len(t.Then) == 0:
 		n.Checks++

@@ -1,10 +1,10 @@
 // Package memory is a registry in one process: a server with many clients, and levers
 // that make them suffer what clients of a real store suffer.
 //
-// It is a full backend, and strict where the contract leaves room: reads are always
-// fresh, listings atomic, the changes of a commit come in one batch, and what is within
-// its Limits is within those of every backend. It is meant for the tests of what is built
-// on a registry:
+// It is a full backend, and strict where the contract leaves room: reads are always fresh,
+// unless Isolate or Lag is at work, listings atomic, the changes of a commit come in one
+// batch, and what is within its Limits is within those of every backend. It is meant for
+// the tests of what is built on a registry:
 //
 //	s := memory.New()
 //	a, b := s.Client("a"), s.Client("b")
@@ -12,8 +12,9 @@
 //
 // A name stands for a machine: levers take it, and act on all its handles, those to come
 // included. Those that go on for a while return a function that undoes them; it may be
-// called twice. What came of it is told by Counts, by the log that Record turns on, and
-// by Dump, which sees what is stored past all faults.
+// called twice. Fill and Revoke have the server refuse what it could do, so that ErrQuota
+// and ErrPermission can be tested for. What came of it is told by Counts, by the log that
+// Record turns on, and by Dump, which sees what is stored past all faults.
 //
 // # Time
 //

@@ -51,7 +51,7 @@ func (s *Server) expire(x *session) {
 	now := time.Now()
 	x.unrest(now)
 	s.dropSession(x)
-	if s.pauses == 0 {
+	if s.pauses == 0 && x.client.machine.isolated == 0 {
 		x.fly(flight{way: Replies, dead: true}, now)
 	}
 	x.run(now)

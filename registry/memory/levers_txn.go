@@ -59,7 +59,10 @@ func (s *Server) serveTxn(m *machine, t registry.Txn) outcome {
 		t = cloneTxn(t)
 		h.late = &message{
 			server: s, machine: m, answer: make(chan error, 1), // nobody waits for it
-			serve: func() { s.commit(m, t) },
+			serve: func() error {
+				s.commit(m, t)
+				return nil
+			},
 		}
 		return outcome{failed: -1, cause: errHeld}
 	case m.loseRequests > 0:

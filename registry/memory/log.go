@@ -19,7 +19,7 @@ type Commit struct {
 	Txn  registry.TxnID
 	If   []registry.Cond
 	Then []registry.Op
-	Err  error // why the transaction was refused: ErrConflict, with the item, or ErrSessionLost
+	Err  error // why the transaction was refused: ErrConflict, with the item, ErrSessionLost, ErrQuota or ErrPermission
 
 	Opened registry.SessionID // the session that began
 	Ended  registry.SessionID // the session that ended, by Close or expiry

@@ -3,6 +3,7 @@ package memory
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,16 +11,20 @@ import (
 // guarded by the server's lock.
 type machine struct {
 	name     string
-	requests way // to the server
-	replies  way // from it
-	starved  int // the sessions are not renewed
-	hushed   int // watchers hear nothing
+	requests way                  // to the server
+	replies  way                  // from it
+	starved  int                  // the sessions are not renewed
+	hushed   int                  // watchers hear nothing
+	isolated int                  // the member that it is connected to has no peers
+	lagging  int                  // that member is behind
+	revoked  int                  // its credentials allow nothing
+	view     atomic.Pointer[view] // what plain reads see if the member is isolated or behind
 
 	holds        []*hold
 	loseRequests int
 	loseReplies  int
 
-	calm     bool // an exchange takes no time and gets through
+	calm     bool // an exchange takes no time, gets through and is allowed
 	missing  map[*message]struct{}
 	sessions []*session // in order of opening, until neither side has anything left to do
 	watchers map[*watcher]struct{}
@@ -48,8 +53,10 @@ func (m *machine) way(d Direction) *way {
 	return &m.replies
 }
 
-// connected reports that both directions are open.
-func (m *machine) connected() bool { return m.requests.cuts == 0 && m.replies.cuts == 0 }
+// connected reports that both directions are open, and beyond them the way to all members.
+func (m *machine) connected() bool {
+	return m.requests.cuts == 0 && m.replies.cuts == 0 && m.isolated == 0
+}
 
 func (s *Server) machine(name string) *machine {
 	if name == "" {
@@ -82,7 +89,7 @@ func (s *Server) disturb(f func(), ms ...*machine) {
 	}
 	f()
 	for _, m := range ms {
-		m.calm = m.requests.clear() && m.replies.clear()
+		m.calm = m.requests.clear() && m.replies.clear() && m.isolated == 0 && m.revoked == 0
 		if m.connected() {
 			m.reset()
 		}

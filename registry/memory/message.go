@@ -27,6 +27,9 @@ func unavailable(cause error) error {
 	if errors.Is(cause, registry.ErrClosed) {
 		return registry.ErrClosed // trying again is of no use
 	}
+	if errors.Is(cause, registry.ErrPermission) || errors.Is(cause, registry.ErrQuota) {
+		return cause // the server has answered
+	}
 	return fmt.Errorf("%w: %w", registry.ErrUnavailable, cause)
 }
 
@@ -40,8 +43,26 @@ func unknown(cause error) error {
 type message struct {
 	server  *Server
 	machine *machine
-	serve   func()     // what the server does with it, under the server's lock
-	answer  chan error // one slot: nil when the reply is in, errReset when none will come
+	manner  manner
+	serve   func() error // what the server does with it, under the server's lock
+	answer  chan error   // one slot: what serve returned when the reply is in, errReset when none will come
+}
+
+// manner is what a request allows.
+type manner int
+
+const (
+	once  manner = iota // it must not be sent twice
+	again               // if it was lost it can be sent again
+	plain               // that, and the member that gets it can answer without its peers
+)
+
+// plainly is the manner of a read.
+func plainly(plainRead bool) manner {
+	if plainRead {
+		return plain
+	}
+	return again
 }
 
 // calm reports that an exchange takes no time and cannot fail. The server's lock is held.
@@ -49,21 +70,21 @@ func (c *Client) calm() bool {
 	return c.machine.calm && c.server.pauses == 0 && !c.isClosed
 }
 
-// send sends a request that must not be repeated. It returns nil when the reply is in,
-// else why there is none; then serve may have run, may run later, or never.
-func (c *Client) send(ctx context.Context, serve func()) error {
-	return c.server.exchange(ctx, c.machine, serve, false, c.closed)
+// send sends a request that must not be repeated. It returns what serve did when the reply
+// is in, else why there is none; then serve may have run, may run later, or never.
+func (c *Client) send(ctx context.Context, serve func() error) error {
+	return c.server.exchange(ctx, c.machine, once, serve, c.closed)
 }
 
 // ask is send for a request that can be repeated: if it was lost it is sent again when the
 // connection is back.
-func (c *Client) ask(ctx context.Context, serve func()) error {
-	return c.server.exchange(ctx, c.machine, serve, true, c.closed)
+func (c *Client) ask(ctx context.Context, how manner, serve func() error) error {
+	return c.server.exchange(ctx, c.machine, how, serve, c.closed)
 }
 
 // exchange lasts until the reply is in, ctx ends, closed is closed or CallTimeout is over.
 // Nothing is sent if closed is closed before.
-func (s *Server) exchange(ctx context.Context, m *machine, serve func(), again bool, closed <-chan struct{}) error {
+func (s *Server) exchange(ctx context.Context, m *machine, how manner, serve func() error, closed <-chan struct{}) error {
 	select {
 	case <-closed:
 		return registry.ErrClosed
@@ -72,7 +93,7 @@ func (s *Server) exchange(ctx context.Context, m *machine, serve func(), again b
 	bound := time.NewTimer(CallTimeout)
 	defer bound.Stop()
 	for {
-		g := &message{server: s, machine: m, serve: serve, answer: make(chan error, 1)}
+		g := &message{server: s, machine: m, manner: how, serve: serve, answer: make(chan error, 1)}
 		s.mu.Lock()
 		g.depart()
 		s.mu.Unlock()
@@ -80,7 +101,7 @@ func (s *Server) exchange(ctx context.Context, m *machine, serve func(), again b
 		var err error
 		select {
 		case err = <-g.answer:
-			if err != nil && again {
+			if errors.Is(err, errReset) && how != once {
 				continue
 			}
 		case <-closed:
@@ -104,12 +125,16 @@ func (s *Server) exchange(ctx context.Context, m *machine, serve func(), again b
 func (g *message) depart() { g.travel(Requests, g.arrive) }
 
 func (g *message) arrive() {
+	if g.machine.isolated > 0 && g.manner != plain {
+		g.lose()
+		return
+	}
 	if g.server.pauses > 0 {
 		g.server.queue = append(g.server.queue, g)
 		return
 	}
-	g.serve()
-	g.travel(Replies, func() { g.answer <- nil })
+	err := g.serve()
+	g.travel(Replies, func() { g.answer <- err })
 }
 
 // travel takes the message one way, to then.

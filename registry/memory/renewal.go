@@ -186,7 +186,7 @@ func (x *session) land(i int, at time.Time) {
 	case f.resets != x.client.machine.way(f.way).resets:
 	case f.way == Replies:
 		x.hear(f, at)
-	case x.server.pauses == 0:
+	case x.server.pauses == 0 && x.client.machine.isolated == 0:
 		if x.alive {
 			x.expires = later(x.expires, at.Add(x.ttl))
 		}

@@ -22,6 +22,7 @@ type Server struct {
 
 	pauses int
 	queue  []*message // what arrived during a pause
+	full   int        // nothing more can be stored
 
 	touched []*directory // those with something fresh
 

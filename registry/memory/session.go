@@ -69,15 +69,20 @@ func (c *Client) open(ctx context.Context, x *session) error {
 	s.mu.Lock()
 	if c.calm() {
 		defer s.mu.Unlock()
-		s.beginSession(x)
+		if err := s.beginSession(x); err != nil {
+			return err
+		}
 		x.enter()
 		return nil
 	}
 	s.mu.Unlock()
 
-	err := c.send(ctx, func() {
-		s.beginSession(x)
+	err := c.send(ctx, func() error {
+		if err := s.beginSession(x); err != nil {
+			return err
+		}
 		x.run(time.Now())
+		return nil
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,14 +158,15 @@ func endSessions(ctx context.Context, c *Client, all []*session) error {
 		return nil
 	}
 	s := c.server
-	end := func() {
+	end := func() error {
 		for _, x := range all {
 			s.endSession(x)
 		}
+		return nil
 	}
 	s.mu.Lock()
 	if c.machine.calm && s.pauses == 0 {
-		end()
+		_ = end()
 		tell(all)
 		s.mu.Unlock()
 		return nil
@@ -168,7 +174,7 @@ func endSessions(ctx context.Context, c *Client, all []*session) error {
 	s.mu.Unlock()
 
 	// Not ended by c.closed: the handle is closed first and its sessions next.
-	if err := s.exchange(ctx, c.machine, end, true, nil); err != nil {
+	if err := s.exchange(ctx, c.machine, again, end, nil); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -210,14 +216,21 @@ func (x *session) become(state registry.SessionState) {
 	x.changed = make(chan struct{})
 }
 
-// beginSession begins x at the server.
-func (s *Server) beginSession(x *session) {
+// beginSession begins x at the server, unless that refuses it.
+func (s *Server) beginSession(x *session) error {
+	if err := s.forbids(x.client.machine); err != nil {
+		return err
+	}
+	if err := s.lacksRoom(); err != nil {
+		return err
+	}
 	x.alive = true
 	x.expires = time.Now().Add(x.ttl)
 	s.sessions[x.id] = x
 	x.client.machine.sessions = append(x.client.machine.sessions, x)
 	s.seq++
 	s.recordSession(x, Commit{Opened: x.id})
+	return nil
 }
 
 // endSession ends x at the server, if it lives: its owned keys go at one commit.

@@ -9,16 +9,19 @@ import (
 
 // outcome is what became of a transaction. Errors are made of it outside the lock.
 type outcome struct {
-	rev    registry.Rev
-	failed int   // the item that did not hold, or -1
-	dead   bool  // that item is a CreateOwned whose session has ended
-	cause  error // why the caller is not to know any of this, or nil
+	rev     registry.Rev
+	failed  int   // the item that did not hold, or -1
+	dead    bool  // that item is a CreateOwned whose session has ended
+	refused error // why the transaction was not even judged, or nil
+	cause   error // why the caller is not to know any of this, or nil
 }
 
 func (o outcome) result(t registry.Txn) (registry.Rev, error) {
 	switch {
 	case o.cause != nil:
 		return registry.Rev{}, unknown(o.cause)
+	case o.refused != nil:
+		return registry.Rev{}, fmt.Errorf("commit: %w", o.refused)
 	case o.dead:
 		return registry.Rev{}, fmt.Errorf("%w: %s", registry.ErrSessionLost, t.Then[o.failed-len(t.If)])
 	case o.failed >= 0:
@@ -29,8 +32,9 @@ func (o outcome) result(t registry.Txn) (registry.Rev, error) {
 
 // commit applies t, which has passed CheckTxn and has an ID, or changes nothing.
 func (s *Server) commit(m *machine, t registry.Txn) outcome {
-	o := s.judge(t)
-	if o.failed < 0 && len(t.Then) > 0 {
+	o := s.judge(m, t)
+	applies := o.failed < 0 && o.refused == nil && len(t.Then) > 0
+	if applies {
 		s.seq++
 		for i := range t.Then {
 			s.apply(&t.Then[i], t.ID)
@@ -38,13 +42,19 @@ func (s *Server) commit(m *machine, t registry.Txn) outcome {
 		s.publish()
 	}
 	o.rev = s.rev()
+	if applies {
+		s.advance(m)
+	}
 	m.countTxn(t, o)
 	s.recordTxn(m, t, o)
 	return o
 }
 
-// judge tells whether t can be applied to what is stored now.
-func (s *Server) judge(t registry.Txn) outcome {
+// judge tells whether t, of m, can be applied to what is stored now.
+func (s *Server) judge(m *machine, t registry.Txn) outcome {
+	if err := s.refuses(m, t); err != nil {
+		return outcome{failed: -1, refused: err}
+	}
 	for i := range t.If {
 		if !s.holds(&t.If[i]) {
 			return outcome{failed: i}

@@ -60,13 +60,16 @@ func (c *Client) watch(ctx context.Context, dir registry.Key) (*watcher, error) 
 	}
 	s.mu.Unlock()
 
-	if err := c.ask(ctx, func() {}); err != nil {
+	if err := c.ask(ctx, again, func() error { return s.forbids(c.machine) }); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.isClosed {
 		return nil, registry.ErrClosed
+	}
+	if err := s.forbids(c.machine); err != nil { // since it was asked
+		return nil, err
 	}
 	return c.addWatcher(ctx, dir), nil
 }
@@ -106,6 +109,7 @@ func (w *watcher) Next(ctx context.Context) (registry.Batch, error) {
 			return registry.Batch{}, fmt.Errorf("watch %s: %w", w.dir.path, err)
 		case b.Kind != 0:
 			w.client.machine.events.Add(int64(len(b.Puts) + len(b.Deletes)))
+			w.client.server.advanceFor(w.client.machine)
 			return b, nil
 		}
 		select {
@@ -198,7 +202,7 @@ func (w *watcher) snapshot() (registry.Batch, error) {
 func (w *watcher) tune() {
 	m := w.client.machine
 	w.mu.Lock()
-	w.muted = m.hushed > 0 || m.replies.cuts > 0
+	w.muted = m.hushed > 0 || m.replies.cuts > 0 || m.isolated > 0
 	w.severed = m.requests.cuts > 0 || w.client.server.pauses > 0
 	if m.replies.delay == 0 {
 		w.due = time.Time{}

@@ -1,0 +1,214 @@
+package conformance
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// The cases of this group are about a store that is more than one process, or has an
+// address of its own: members fail, are cut off, are replaced and move.
+var memberCases = []Case{
+	{
+		Code: "F03", Name: "a member that accepts connections and answers nothing is passed over",
+		Proves: []Promise{SilentMembersArePassedOver}, Needs: []string{HalfOpen}, run: halfOpenMember,
+	},
+	{
+		Code: "F04", Name: "a client of a member without peers is told in time, and reads nothing stale as fresh",
+		Proves: []Promise{LostBeforeTheStoreActs, FreshReadsSeeAll}, Needs: []string{Isolate}, run: isolatedMember, Safety: true,
+	},
+	{
+		Code: "W11", Name: "a watcher at a member without peers catches up",
+		Proves: []Promise{WatchOutlivesConnections}, Needs: []string{Isolate}, run: isolatedWatcher,
+	},
+	{
+		Code: "S19", Name: "sessions outlive a change of leader",
+		Proves: []Promise{SessionsAreRenewed}, Needs: []string{KillLeader}, run: leaderChange,
+	},
+	{
+		Code: "F08", Name: "what was committed stands when the leader is killed, and work goes on without it",
+		Proves: []Promise{OutcomesAreTrue}, Needs: []string{KillLeader}, run: leaderKilled, Safety: true,
+	},
+	{
+		Code: "F22", Name: "a leader that stood still undoes nothing when it goes on",
+		Proves: []Promise{OutcomesAreTrue, LostBeforeTheStoreActs}, Needs: []string{PauseLeader}, run: leaderPaused, Safety: true,
+	},
+	{
+		Code: "F09", Name: "a rolling restart loses no commit, no session and no event",
+		Proves: []Promise{OutcomesAreTrue, SessionsAreRenewed, PlainReadsNeverGoBack, WatchOutlivesConnections}, Needs: []string{RollingRestart}, run: rollingRestart,
+	},
+	{
+		Code: "F13", Name: "an empty member in the place of another shows in nothing",
+		Proves: []Promise{OutcomesAreTrue, PlainReadsNeverGoBack}, Needs: []string{Replace}, run: replacedMember,
+	},
+	{
+		Code: "F14", Name: "a store that moves to another address is found there",
+		Proves: []Promise{SuspendedComesBack, WatchOutlivesConnections}, Needs: []string{Move}, run: movedStore,
+	},
+}
+
+// recovery is how long an election, and finding a way to the new leader, may take.
+const recovery = registry.DefaultSessionTTL
+
+// longSession opens a session that can wait for an election to be over.
+func (t *test) longSession(r registry.Registry) registry.Session {
+	t.Helper()
+	s, err := r.OpenSession(t.ctx, registry.SessionOptions{TTL: 2 * recovery})
+	if err != nil {
+		s, err = r.OpenSession(t.ctx, registry.SessionOptions{TTL: recovery}) // a store may have a maximum
+	}
+	require.NoError(t, err, "open a session")
+	return s
+}
+
+// usable waits until r works again.
+func (t *test) usable(r registry.Registry) {
+	t.Helper()
+	t.eventually(recovery, "the handle works again", func() error {
+		_, err := r.Txn(t.within(time.Second), registry.Txn{If: []registry.Cond{registry.Absent("none")}})
+		return err
+	})
+}
+
+// set writes key, which is at rev, whatever troubles the store has just now.
+func (t *test) set(r registry.Registry, key registry.Key, rev registry.Rev, value string) registry.Rev {
+	t.Helper()
+	rev, err := registry.Apply(t.within(t.bound(recovery)), r, registry.Txn{
+		ID:   registry.NewTxnID(),
+		Then: []registry.Op{registry.Set(key, rev, []byte(value))},
+	})
+	require.NoError(t, err, "set %s", key)
+	return rev
+}
+
+// pull pulls a lever on a machine, until the end of the case at the latest.
+func (t *test) pull(lever func(string) func(), machine string) (undo func()) {
+	t.Helper()
+	undo = lever(machine)
+	t.Cleanup(undo)
+	return undo
+}
+
+func halfOpenMember(t *test) {
+	t.create(t.b(), "k", "v")
+	t.pull(t.store.HalfOpen, "a")
+	a := t.a()
+	t.eventually(t.ttl/3, "another member answers", func() error {
+		_, err := a.Get(t.within(t.ttl), "k", fresh)
+		return err
+	})
+	s := t.session(a)
+	rev := t.own(a, "~k", s)
+	t.pause(2 * s.TTL())
+	require.NoError(t, is(s, registry.SessionConnected))
+	t.holds(t.b(), registry.Alive(s.ID()), registry.At("~k", rev))
+}
+
+// isolatedMember has a client sit at a member that has lost its peers. Whether it leaves
+// for another member in time or not is the backend's choice: what it must not do is take
+// itself for alive when the others see that it is not.
+func isolatedMember(t *test) {
+	a, b := t.a(), t.b()
+	s := t.session(a)
+	owned := t.own(a, "d/~k", s)
+	n := t.create(b, "n", "0")
+	t.get(a, "n")
+	heal := t.pull(t.store.Isolate, "a")
+	gone := false
+	end := time.Now().Add(t.bound(s.TTL() + s.TTL()/2))
+	for i := 1; !gone && time.Now().Before(end); i++ {
+		n = t.set(b, "n", n, strconv.Itoa(i))
+		if e, err := a.Get(t.within(50*time.Millisecond), "n", fresh); err == nil {
+			require.Equal(t, n, e.Modified, "a fresh read at a member without peers")
+		}
+		if gone = t.gone(b, "d/~k") == nil; gone {
+			require.NoError(t, is(s, registry.SessionLost), "another client sees that its key is gone")
+			require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
+		}
+		t.pause(s.TTL() / 50)
+	}
+	heal()
+	t.usable(a)
+	require.Equal(t, n, t.get(a, "n").Modified)
+	if gone {
+		t.holds(a, registry.Dead(s.ID()))
+		require.NoError(t, is(s, registry.SessionLost))
+		return
+	}
+	t.eventually(s.TTL(), "a session that has not ended is connected", func() error { return is(s, registry.SessionConnected) })
+	t.holds(b, registry.Alive(s.ID()), registry.At("d/~k", owned))
+}
+
+func isolatedWatcher(t *test) {
+	a := t.a()
+	f := t.follow(t.b(), "d")
+	set, del := t.create(a, "d/set", "0"), t.create(a, "d/del", "0")
+	f.converge(a)
+	heal := t.pull(t.store.Isolate, "b")
+	set = t.set(a, "d/set", set, "1")
+	t.do(a, registry.Delete("d/del", del))
+	t.create(a, "d/new", "1")
+	if t.store.members() < quorum {
+		heal() // it has nowhere else to go
+	}
+	f.converge(a)
+	heal()
+	t.do(a, registry.Set("d/set", set, []byte("2")))
+	f.upTo("d/set", "2")
+}
+
+func leaderChange(t *test) {
+	l := t.load("a", "b", "c")
+	restart := t.store.KillLeader()
+	t.Cleanup(restart)
+	l.worksOn()
+	l.sessionsLive()
+	restart()
+	l.sessionsLive()
+	l.stop()
+}
+
+func leaderKilled(t *test) {
+	t.underLoad(func(l *load) {
+		restart := t.store.KillLeader()
+		t.Cleanup(restart)
+		l.worksOn()
+		restart()
+	}, true)
+}
+
+func leaderPaused(t *test) {
+	t.underLoad(func(l *load) {
+		resume := t.store.PauseLeader()
+		t.Cleanup(resume)
+		l.worksOn()
+		resume()
+	}, false)
+}
+
+func rollingRestart(t *test) {
+	t.underLoad(func(*load) { t.store.RollingRestart() }, true)
+}
+
+func replacedMember(t *test) {
+	t.underLoad(func(*load) { t.store.Replace() }, true)
+}
+
+func movedStore(t *test) {
+	a, b := t.a(), t.b()
+	s := t.longSession(a)
+	f := t.follow(a, "d")
+	rev := t.own(a, "d/~k", s)
+	f.converge(b)
+	t.store.Move("a")
+	t.usable(a)
+	t.eventually(s.TTL(), "the session is connected", func() error { return is(s, registry.SessionConnected) })
+	t.holds(b, registry.Alive(s.ID()), registry.At("d/~k", rev))
+	t.create(b, "d/k", "v")
+	f.converge(b)
+	t.create(a, "d/k2", "v")
+	f.converge(b)
+}

@@ -1,0 +1,278 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/registry"
+)
+
+// memberSaboteurs break what is promised when members of a store fail, when it is full, and
+// when it refuses.
+var memberSaboteurs = []saboteur{
+	{
+		conformance.SilentMembersArePassedOver, "waits for the first member for ever", "F03",
+		func(_ testing.TB, s *conformance.Store) {
+			s.HalfOpen = func(machine string) func() { return s.Partition(machine, conformance.Blackhole) }
+		},
+	},
+	{
+		conformance.LostBeforeTheStoreActs, "takes the answers of a member without peers for the store's", "F04",
+		sessions(func(_ registry.Registry, s registry.Session) registry.Session { return lateLoss(s, 2*time.Second) }),
+	},
+	{
+		conformance.FreshReadsSeeAll, "has the nearest member answer fresh reads", "F04",
+		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+			o.Fresh = false
+			return r.Get(ctx, key, o)
+		}),
+	},
+	{
+		conformance.WatchOutlivesConnections, "stays with a member that has lost its peers", "W11",
+		func(_ testing.TB, s *conformance.Store) {
+			s.Isolate = func(machine string) func() {
+				return s.Partition(machine, conformance.FromStore)
+			}
+		},
+	},
+	{
+		conformance.SessionsAreRenewed, "has a new leader forget the sessions", "S19",
+		func(_ testing.TB, s *conformance.Store) {
+			kill, forget := s.KillLeader, forgetsSessions(s)
+			s.KillLeader = func() func() {
+				forget()
+				return kill()
+			}
+		},
+	},
+	{
+		conformance.OutcomesAreTrue, "says done before a majority has it", "F08",
+		func(_ testing.TB, s *conformance.Store) {
+			kill := s.KillLeader
+			s.KillLeader = func() func() {
+				undoLast(s)
+				return kill()
+			}
+		},
+	},
+	{
+		conformance.OutcomesAreTrue, "has an old leader overwrite what came after it", "F22",
+		func(_ testing.TB, s *conformance.Store) {
+			pause := s.PauseLeader
+			s.PauseLeader = func() func() {
+				resume := pause()
+				return sync.OnceFunc(func() {
+					resume()
+					undoLast(s)
+				})
+			}
+		},
+	},
+	{
+		conformance.LostBeforeTheStoreActs, "has a session that is gone say that it is connected", "F22",
+		func(_ testing.TB, s *conformance.Store) {
+			pause, forget := s.PauseLeader, forgetsSessions(s)
+			wrapHandles(s, func(r registry.Registry) registry.Registry {
+				return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+					s, err := r.OpenSession(ctx, o)
+					if err != nil {
+						return nil, err
+					}
+					return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
+						_, until := s.State()
+						return registry.SessionConnected, until
+					}}, nil
+				}}
+			})
+			s.PauseLeader = func() func() {
+				forget()
+				return pause()
+			}
+		},
+	},
+	{
+		conformance.SessionsAreRenewed, "ends the sessions of a member that is restarted", "F09",
+		func(_ testing.TB, s *conformance.Store) {
+			roll, forget := s.RollingRestart, forgetsSessions(s)
+			s.RollingRestart = func() {
+				forget()
+				roll()
+			}
+		},
+	},
+	{
+		conformance.PlainReadsNeverGoBack, "reads from a member that has yet to catch up", "F09",
+		func(_ testing.TB, s *conformance.Store) {
+			roll, behind := s.RollingRestart, readsBehind(s)
+			s.RollingRestart = func() {
+				roll()
+				behind()
+			}
+		},
+	},
+	{
+		conformance.WatchOutlivesConnections, "drops its watchers with the member they were at", "F09",
+		func(_ testing.TB, s *conformance.Store) {
+			var mu sync.Mutex
+			var deaf bool
+			watchers(func(w registry.Watcher) registry.Watcher {
+				return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
+					mu.Lock()
+					dropped := deaf
+					mu.Unlock()
+					if dropped {
+						<-ctx.Done()
+						return registry.Batch{}, ctx.Err()
+					}
+					return w.Next(ctx)
+				}}
+			})(nil, s)
+			roll := s.RollingRestart
+			s.RollingRestart = func() {
+				roll()
+				mu.Lock()
+				defer mu.Unlock()
+				deaf = true
+			}
+		},
+	},
+	{
+		conformance.OutcomesAreTrue, "counts an empty member's vote", "F13",
+		func(_ testing.TB, s *conformance.Store) {
+			replace := s.Replace
+			s.Replace = func() {
+				replace()
+				undoLast(s)
+			}
+		},
+	},
+	{
+		conformance.PlainReadsNeverGoBack, "reads from an empty member", "F13",
+		func(_ testing.TB, s *conformance.Store) {
+			replace, behind := s.Replace, readsBehind(s)
+			s.Replace = func() {
+				replace()
+				behind()
+			}
+		},
+	},
+	{
+		conformance.SuspendedComesBack, "knows the first address only", "F14",
+		func(_ testing.TB, s *conformance.Store) {
+			s.Move = func(machine string) { s.Partition(machine, conformance.Refuse) }
+		},
+	},
+	{
+		conformance.LastStateArrives, "drops what a reader has not asked for in half a minute", "F10",
+		watchers(func(w registry.Watcher) registry.Watcher {
+			asked := time.Now()
+			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
+				if time.Since(asked) > 30*time.Second {
+					_, _ = w.Next(ctx)
+				}
+				asked = time.Now()
+				return w.Next(ctx)
+			}}
+		}),
+	},
+	{
+		conformance.QuotaIsSaid, "calls a full store one that can be tried again", "F15",
+		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			rev, err := r.Txn(ctx, t)
+			if errors.Is(err, registry.ErrQuota) {
+				err = fmt.Errorf("%w: %w", registry.ErrNotApplied, err)
+			}
+			return rev, err
+		}),
+	},
+	{
+		conformance.PermissionIsSaid, "shows a directory that it must not read as an empty one", "F16",
+		lists(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+			l, err := r.List(ctx, dir, o)
+			if errors.Is(err, registry.ErrPermission) {
+				err = nil
+			}
+			return l, err
+		}),
+	},
+	{
+		conformance.PermissionIsSaid, "says of what is forbidden that it may work later", "F16",
+		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+			e, err := r.Get(ctx, key, o)
+			if errors.Is(err, registry.ErrPermission) {
+				err = fmt.Errorf("%w: %w", registry.ErrUnavailable, err)
+			}
+			return e, err
+		}),
+	},
+	{
+		conformance.LostBeforeTheStoreActs, "declares sessions lost one after the other", "F17",
+		func(_ testing.TB, s *conformance.Store) {
+			turn := time.Duration(0)
+			wrapSessions(s, func(_ string, x registry.Session) registry.Session {
+				turn += 30 * time.Millisecond
+				return lateLoss(x, turn)
+			})
+		},
+	},
+}
+
+// forgetsSessions returns what makes the store end all sessions that were opened since.
+func forgetsSessions(s *conformance.Store) func() {
+	var mu sync.Mutex
+	var open []registry.SessionID
+	wrapSessions(s, func(_ string, x registry.Session) registry.Session {
+		mu.Lock()
+		defer mu.Unlock()
+		open = append(open, x.ID())
+		return x
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, id := range open {
+			s.Expire(id)
+		}
+	}
+}
+
+// undoLast takes away the last key that machine a has created under load.
+func undoLast(s *conformance.Store) {
+	r := s.Connect(discard{}, "helper")
+	defer r.Close(context.Background())
+	l, err := r.List(context.Background(), "load/a", registry.ReadOptions{})
+	if err != nil || len(l.Entries) == 0 {
+		return
+	}
+	e := l.Entries[len(l.Entries)-1]
+	_, _ = r.Txn(context.Background(), registry.Txn{Then: []registry.Op{registry.Delete(e.Key, e.Modified)}})
+}
+
+// readsBehind returns what makes every plain Get answer with the first that was seen of its
+// key.
+func readsBehind(s *conformance.Store) func() {
+	var mu sync.Mutex
+	first := map[registry.Key]registry.Entry{}
+	behind := false
+	gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		e, err := r.Get(ctx, key, o)
+		mu.Lock()
+		defer mu.Unlock()
+		if old, seen := first[key]; !seen && err == nil {
+			first[key] = e
+		} else if behind && !o.Fresh {
+			return old, nil
+		}
+		return e, err
+	})(nil, s)
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		behind = true
+	}
+}
