@@ -14,6 +14,7 @@ import (
 // hosts are the members that a handle may connect to.
 type hosts struct {
 	servers []string // host:port
+	inOrder bool     // they are tried as they are given
 	lookup  func(ctx context.Context, host string) ([]string, error)
 
 	mu        sync.Mutex
@@ -25,14 +26,16 @@ const (
 	// lookupTimeout bounds the question for the addresses of one host.
 	lookupTimeout = 2 * time.Second
 
-	// Between rounds over all members. The library's own pause is a second, which costs
-	// sessions.
-	firstPause = 50 * time.Millisecond
+	// Between rounds over all members there is a pause, which grows up to a twentieth of
+	// the session's timeout, or a second. The library's own is always a second, which costs
+	// short sessions.
+	firstPause = 20 * time.Millisecond
 	mostPause  = time.Second
+	pausesIn   = 20
 )
 
-func newHosts(servers []string) *hosts {
-	return &hosts{servers: servers, lookup: net.DefaultResolver.LookupHost, names: make(map[string]string)}
+func newHosts(servers []string, inOrder bool) *hosts {
+	return &hosts{servers: servers, inOrder: inOrder, lookup: net.DefaultResolver.LookupHost, names: make(map[string]string)}
 }
 
 // prefer makes address the first that is tried.
@@ -50,8 +53,8 @@ func (h *hosts) host(address string) string {
 }
 
 // resolve returns the addresses of all members as of now, in the order in which they are
-// to be tried: the preferred one, then the others in no order. Names are looked up each
-// time, as members may move.
+// to be tried: the preferred one, then the others. Names are looked up each time, as
+// members may move.
 func (h *hosts) resolve(ctx context.Context) ([]string, error) {
 	var all []string
 	var errs []error
@@ -69,11 +72,13 @@ func (h *hosts) resolve(ctx context.Context) ([]string, error) {
 			h.name(net.JoinHostPort(ip, port), host)
 		}
 	}
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	if !h.inOrder {
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if i := slices.Index(all, h.preferred); i > 0 {
-		all[0], all[i] = all[i], all[0]
+		all = slices.Insert(slices.Delete(all, i, i+1), 0, h.preferred)
 	}
 	return all, errors.Join(errs...)
 }
@@ -106,7 +111,8 @@ type route struct {
 	todo  []string
 	round bool // has begun
 	pause time.Duration
-	errs  []error // of the round
+	most  time.Duration // of pause
+	errs  []error       // of the round
 }
 
 // endPause is how long the end of a link is put off so that the library's last request
@@ -143,7 +149,7 @@ func (r *route) Next() (string, bool) {
 
 // rest waits between rounds, for longer each time.
 func (r *route) rest() {
-	r.pause = min(max(2*r.pause, firstPause), mostPause)
+	r.pause = max(min(2*r.pause, r.most), firstPause)
 	jitter := rand.N(r.pause/2 + 1)
 	select {
 	case <-time.After(r.pause/2 + jitter):

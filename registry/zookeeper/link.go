@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/rota-dev/rota/internal/zkwire"
 )
 
 // link is a session of the server's and the connections that carry it, one after another.
@@ -27,7 +29,7 @@ type link struct {
 	trouble error         // why the last round over all members failed; nil since it is up
 	wire    *wire         // the current one, or the last
 	address string        // of wire
-	granted grant         // at the last greeting
+	granted zkwire.Grant  // at the last greeting
 	authed  bool          // the library knows the credentials
 	ended   bool          // end was called
 }
@@ -78,7 +80,7 @@ func (e notSent) Unwrap() error { return e.cause }
 func newLink(c linkConfig) (*link, error) {
 	l := &link{c: c, gone: make(chan struct{}), changed: make(chan struct{})}
 	l.ctx, l.quit = context.WithCancel(context.Background())
-	r := &route{hosts: c.hosts, ctx: l.ctx, over: l.roundFailed}
+	r := &route{hosts: c.hosts, ctx: l.ctx, over: l.roundFailed, most: min(c.timeout/pausesIn, mostPause)}
 	dial := func(_, address string, _ time.Duration) (net.Conn, error) {
 		conn, err := l.dial(address, r)
 		if err != nil {
@@ -134,7 +136,7 @@ func (l *link) dial(address string, r *route) (net.Conn, error) {
 	return w, nil
 }
 
-func (l *link) greet(g grant) {
+func (l *link) greet(g zkwire.Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.granted = g
@@ -339,7 +341,7 @@ func (l *link) at() string {
 	return l.address
 }
 
-func (l *link) grant() grant {
+func (l *link) grant() zkwire.Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.granted

@@ -27,8 +27,8 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	}
 	c := &Client{
 		o:        o,
-		layout:   layout{o.Root},
-		hosts:    newHosts(o.Endpoints),
+		layout:   layout{o.Namespace},
+		hosts:    newHosts(o.Endpoints, o.InOrder),
 		calls:    driver.NewCalls(o.CallTimeout),
 		sessions: make(map[registry.SessionID]*session),
 		feeds:    make(map[registry.Key]*feed),
@@ -42,7 +42,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = c.Close(ended)
-		return nil, fmt.Errorf("open zookeeper: %w", driver.Unavailable(err))
+		return nil, fmt.Errorf("open zookeeper at %s: %w", o.endpoints(), driver.Unavailable(err))
 	}
 	if o.ReapAfter > 0 {
 		c.calls.Go(c.reap)

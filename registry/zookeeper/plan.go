@@ -51,6 +51,7 @@ type plan struct {
 	entries []any
 	items   []int // of the transaction, by entry
 	guarded bool
+	sent    int64 // when the entries were sent, there had been this commit
 }
 
 // guard is the item of the entry that checks the count of reapings.
@@ -386,6 +387,9 @@ func (p *plan) occupied(ctx context.Context, item int, key registry.Key, cause e
 	case n.none:
 		p.none[key] = fact{*n, p.reaped}
 		return nil
+	}
+	if n.mzxid <= p.sent { // it was like this when the entries before it were found to hold
+		return registry.Conflict(p.t, item)
 	}
 	evidence := []registry.Cond{registry.At(key, registry.Rev{Seq: uint64(n.mzxid)})}
 	_, err = p.c.firstOf(ctx, p.t, item, evidence)

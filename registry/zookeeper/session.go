@@ -97,18 +97,18 @@ func (s *session) begin(ctx context.Context) (sent driver.Instant, id registry.S
 		return sent, "", err
 	}
 	granted := s.link.grant()
-	if granted.timeout < s.asked {
-		return sent, "", fmt.Errorf("%w: asked for %v, and the server grants %v", errTTL, s.asked, granted.timeout)
+	if granted.Timeout < s.asked {
+		return sent, "", fmt.Errorf("%w: asked for %v, and the server grants %v", errTTL, s.asked, granted.Timeout)
 	}
 	// The server's own id may come again after a restart with a clock set back.
-	id = registry.SessionID(fmt.Sprintf("%016x-%s", uint64(granted.session), rand.Text()[:16]))
+	id = registry.SessionID(fmt.Sprintf("%016x-%s", uint64(granted.Session), rand.Text()[:16]))
 	s.path, _ = s.c.layout.session(id)
 	sent = driver.Now()
 	// Not repeated if the connection breaks: the session may be another one then.
 	_, err = call(ctx, s.link, func(conn *zk.Conn) (string, error) {
 		return conn.Create(s.path, []byte(sessionValue), zk.FlagEphemeral, s.c.o.ACL)
 	})
-	if err == nil && s.link.grant().session != granted.session {
+	if err == nil && s.link.grant().Session != granted.Session {
 		err = errors.New("the server has begun another session")
 	}
 	return sent, id, translate(err)
@@ -118,7 +118,7 @@ func (s *session) begin(ctx context.Context) (sent driver.Instant, id registry.S
 var errTTL = errors.New("TTL too long")
 
 func (s *session) start(id registry.SessionID, sent driver.Instant) *driver.Session {
-	ttl := s.link.grant().timeout
+	ttl := s.link.grant().Timeout
 	return driver.NewSession(driver.SessionConfig{
 		ID:       id,
 		TTL:      ttl,
@@ -178,7 +178,7 @@ func (s *session) follow(state linkState) {
 	case linkUp:
 		s.Reconnected()
 	case linkOver:
-		if s.link.grant().session == 0 {
+		if s.link.grant().Session == 0 {
 			s.Expired()
 		}
 	}
@@ -198,7 +198,7 @@ func (s *session) renew(ctx context.Context) error {
 }
 
 // gone reports whether the server has said that it has no such session.
-func (s *session) gone() bool { return s.link.over() && s.link.grant().session == 0 }
+func (s *session) gone() bool { return s.link.over() && s.link.grant().Session == 0 }
 
 // end ends the session at the server, on its own connection if there is one. Otherwise,
 // and if it was lost, a connection is made for that alone, on which nothing else can be
@@ -206,7 +206,7 @@ func (s *session) gone() bool { return s.link.over() && s.link.grant().session =
 func (s *session) end(ctx context.Context) error {
 	granted := s.link.grant()
 	st, _ := s.State()
-	if granted.session == 0 || s.link.end(ctx, st == registry.SessionClosed) || s.gone() {
+	if granted.Session == 0 || s.link.end(ctx, st == registry.SessionClosed) || s.gone() {
 		return nil
 	}
 	return s.c.endSession(ctx, granted)

@@ -60,6 +60,7 @@ func (c *Client) commit(ctx context.Context, t registry.Txn) (registry.Rev, erro
 		if stale >= 0 {
 			return registry.Rev{}, c.conflict(ctx, t, stale)
 		}
+		p.sent = max(c.base.zxid(), l.zxid())
 		done, err := call(ctx, l, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return conn.Multi(p.entries...) })
 		if err == nil {
 			return p.committed(done, l), nil

@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/rota-dev/rota/internal/zkwire"
 )
 
 // wire is a connection to a member, as the client library uses it. It reads along what
@@ -17,25 +19,17 @@ type wire struct {
 	// and does nothing more.
 	bound   time.Duration
 	greeted atomic.Bool
-	granted func(grant) // called by the reader, before the library sees the greeting
-	failed  func(error) // called when there is none
+	granted func(zkwire.Grant) // called by the reader, before the library sees the greeting
+	failed  func(error)        // called when there is none
 
 	zxid     atomic.Int64 // the highest in a reply: what is asked next is answered no older
 	closeXid atomic.Int32 // of the request to end the session; 0 if there was none
 	closed   atomic.Bool  // that was confirmed
 
 	// The reader's:
-	size int      // of the frame that is being read
-	have int      // bytes of it, with the four of its size
-	head [44]byte // the first of them
-}
-
-// grant is what a server says when a session is opened or found again. A session that has
-// ended has the id 0.
-type grant struct {
-	session  int64
-	password [16]byte
-	timeout  time.Duration
+	size int                                 // of the frame that is being read
+	have int                                 // bytes of it, with the four of its size
+	head [frameSize + zkwire.GrantBytes]byte // the first of them
 }
 
 func (w *wire) SetReadDeadline(t time.Time) error { return w.Conn.SetReadDeadline(w.clamp(t)) }
@@ -52,14 +46,12 @@ func (w *wire) clamp(t time.Time) time.Time {
 	return t
 }
 
-// Operations, as numbered by the protocol.
-const opCloseSession = -11
-
 // Write is called with one whole request at a time.
 func (w *wire) Write(b []byte) (int, error) {
-	const xid, op = 4, 8
-	if w.greeted.Load() && len(b) >= 12 && int32(binary.BigEndian.Uint32(b[op:])) == opCloseSession {
-		w.closeXid.Store(int32(binary.BigEndian.Uint32(b[xid:])))
+	if w.greeted.Load() && len(b) > frameSize {
+		if r, ok := zkwire.ParseRequest(b[frameSize:]); ok && r.Op == zkwire.Close {
+			w.closeXid.Store(r.Xid)
+		}
 	}
 	return w.Conn.Write(b)
 }
@@ -73,12 +65,15 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// frameSize is the length of a frame's length.
+const frameSize = 4
+
 // follow takes in what was read.
 func (w *wire) follow(b []byte) {
 	for len(b) > 0 {
-		want := 4 // the size
-		if w.have >= 4 {
-			want = 4 + w.size
+		want := frameSize
+		if w.have >= frameSize {
+			want += w.size
 		}
 		n := min(len(b), want-w.have)
 		if w.have < len(w.head) {
@@ -86,14 +81,11 @@ func (w *wire) follow(b []byte) {
 		}
 		w.have += n
 		b = b[n:]
-		if w.have == 4 {
-			w.size = int(int32(binary.BigEndian.Uint32(w.head[:])))
-			if w.size < 0 { // the library will give up
-				w.size = 0
-			}
+		if w.have == frameSize {
+			w.size = int(max(0, int32(binary.BigEndian.Uint32(w.head[:])))) // the library gives up on less
 		}
-		if w.have >= 4 && w.have == 4+w.size {
-			w.frame(w.head[4:min(w.have, len(w.head))])
+		if w.have >= frameSize && w.have == frameSize+w.size {
+			w.frame(w.head[frameSize:min(w.have, len(w.head))])
 			w.have, w.size = 0, 0
 		}
 	}
@@ -102,26 +94,21 @@ func (w *wire) follow(b []byte) {
 // frame takes in the beginning of a frame that has come whole.
 func (w *wire) frame(b []byte) {
 	if !w.greeted.Load() {
-		if len(b) >= 36 { // protocol version, timeout, session, length of the password, password
-			g := grant{
-				session: int64(binary.BigEndian.Uint64(b[8:])),
-				timeout: time.Duration(int32(binary.BigEndian.Uint32(b[4:]))) * time.Millisecond,
-			}
-			copy(g.password[:], b[20:36])
+		if g, ok := zkwire.ParseGrant(b); ok {
 			w.granted(g)
 		}
 		w.greeted.Store(true)
 		_ = w.Conn.SetDeadline(time.Time{})
 		return
 	}
-	if len(b) < 16 {
+	r, ok := zkwire.ParseReply(b)
+	if !ok {
 		return
 	}
-	xid, zxid, code := int32(binary.BigEndian.Uint32(b)), int64(binary.BigEndian.Uint64(b[4:])), binary.BigEndian.Uint32(b[12:])
-	if zxid > w.zxid.Load() {
-		w.zxid.Store(zxid)
+	if r.Zxid > w.zxid.Load() {
+		w.zxid.Store(r.Zxid)
 	}
-	if xid != 0 && xid == w.closeXid.Load() && code == 0 {
+	if r.Xid != 0 && r.Xid == w.closeXid.Load() && r.Code == 0 {
 		w.closed.Store(true)
 	}
 }
