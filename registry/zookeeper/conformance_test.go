@@ -16,7 +16,7 @@ import (
 // What sessions are granted in the suite. A restart, or an election among three, has to
 // be over within two thirds of it.
 const (
-	singleTTL   = 2 * time.Second
+	singleTTL   = 3 * time.Second
 	ensembleTTL = 4 * time.Second
 )
 

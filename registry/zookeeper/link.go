@@ -77,9 +77,16 @@ type notSent struct{ cause error }
 func (e notSent) Error() string { return "not sent: " + e.cause.Error() }
 func (e notSent) Unwrap() error { return e.cause }
 
-func newLink(c linkConfig) (*link, error) {
+// newLink returns a link that does nothing before start.
+func newLink(c linkConfig) *link {
 	l := &link{c: c, gone: make(chan struct{}), changed: make(chan struct{})}
 	l.ctx, l.quit = context.WithCancel(context.Background())
+	return l
+}
+
+// start begins to connect. Without it, or if it fails, there is nothing to end.
+func (l *link) start() error {
+	c := &l.c
 	r := &route{hosts: c.hosts, ctx: l.ctx, over: l.roundFailed, most: min(c.timeout/pausesIn, mostPause)}
 	dial := func(_, address string, _ time.Duration) (net.Conn, error) {
 		conn, err := l.dial(address, r)
@@ -95,7 +102,7 @@ func newLink(c linkConfig) (*link, error) {
 		zk.WithLogger(c.logger), zk.WithLogInfo(false))
 	if err != nil {
 		l.quit()
-		return nil, err
+		return err
 	}
 	l.conn = conn
 	go func() {
@@ -106,7 +113,7 @@ func newLink(c linkConfig) (*link, error) {
 	if c.state != nil {
 		l.tasks.Go(l.tell)
 	}
-	return l, nil
+	return nil
 }
 
 // roundUp makes whole milliseconds of d, in which the protocol counts.

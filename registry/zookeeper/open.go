@@ -34,11 +34,11 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		feeds:    make(map[registry.Key]*feed),
 		closing:  make(chan struct{}),
 	}
-	c.base, err = newLink(c.link(linkConfig{timeout: linkTimeout, state: c.pin}))
-	if err == nil {
-		err = c.open(ctx)
+	c.base = newLink(c.link(linkConfig{timeout: linkTimeout, state: c.pin}))
+	if err := c.base.start(); err != nil {
+		return nil, fmt.Errorf("open zookeeper: %w", err)
 	}
-	if err != nil {
+	if err := c.open(ctx); err != nil {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = c.Close(ended)

@@ -70,11 +70,11 @@ func (c *Client) openSession(ctx context.Context, ttl time.Duration) (*session, 
 	defer end()
 	s := &session{c: c, asked: ttl}
 	ready := make(chan struct{}) // keeps what the link tells until there is somebody to tell
-	s.link, err = newLink(c.link(linkConfig{timeout: ttl, bound: true, state: func(state linkState) {
+	s.link = newLink(c.link(linkConfig{timeout: ttl, bound: true, state: func(state linkState) {
 		<-ready
 		s.follow(state)
 	}}))
-	if err != nil {
+	if err := s.link.start(); err != nil {
 		return nil, err
 	}
 	sent, id, err := s.begin(ctx)

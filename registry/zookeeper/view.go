@@ -31,9 +31,8 @@ const mostIdle = 10_000
 
 func (c *Client) newView() (*view, error) {
 	v := &view{c: c, mirrors: make(map[registry.Key]*mirror)}
-	var err error
-	v.link, err = newLink(c.link(linkConfig{timeout: linkTimeout, once: true, event: v.hear}))
-	return v, err
+	v.link = newLink(c.link(linkConfig{timeout: linkTimeout, once: true, event: v.hear}))
+	return v, v.link.start()
 }
 
 // hear marks what an event is about. It must not block.
