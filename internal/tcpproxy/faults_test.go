@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/freeport"
 )
 
 func TestProxy_Forwards(t *testing.T) {
@@ -57,6 +59,25 @@ func TestProxy_ResetsWhoCannotBeConnected(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 }
 
+func TestSetPatience_WaitsForAServer(t *testing.T) {
+	port, err := freeport.Take()
+	require.NoError(t, err)
+	defer port.Release()
+	p := newProxy(t, port.Addr())
+	p.SetPatience(patience)
+	c := dial(t, p)
+	c.say("a")
+	c.hearsNothing()
+	newEchoAt(t, port.Addr())
+	c.hears("A")
+
+	p.SetUpstream("127.0.0.1:1") // where nobody listens
+	d := dial(t, p)
+	d.hearsNothing()
+	p.Close() // is not held up
+	d.isReset()
+}
+
 func TestSetUpstream_ActsOnNewConnections(t *testing.T) {
 	before, after := newEcho(t), newEcho(t)
 	p := newProxy(t, before.Addr().String())
@@ -78,7 +99,7 @@ func TestListenRouted_AsksForEachConnection(t *testing.T) {
 	one, two := newEcho(t), newEcho(t)
 	var mu sync.Mutex
 	routes := map[string]string{} // by client
-	p, err := ListenRouted(func(client net.Addr) (string, error) {
+	p, err := ListenRouted(func(client, _ net.Addr) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if to, ok := routes[client.String()]; ok {

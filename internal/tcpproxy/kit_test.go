@@ -22,8 +22,10 @@ type echo struct {
 	conns []net.Conn
 }
 
-func newEcho(t *testing.T) *echo {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+func newEcho(t *testing.T) *echo { return newEchoAt(t, "127.0.0.1:0") }
+
+func newEchoAt(t *testing.T, addr string) *echo {
+	l, err := net.Listen("tcp4", addr)
 	require.NoError(t, err)
 	e := &echo{Listener: l}
 	e.wg.Go(e.serve)

@@ -73,12 +73,7 @@ func (k *link) connect() bool {
 	if !k.proxy.pass(k.ctx, ToServer, time.Now()) || k.hasGivenUp(ToServer) {
 		return false
 	}
-	upstream, err := k.proxy.route(k.client.RemoteAddr())
-	if err != nil {
-		return false
-	}
-	d := net.Dialer{Timeout: dialTimeout}
-	conn, err := d.DialContext(k.ctx, "tcp", upstream)
+	conn, err := k.dial()
 	if err != nil {
 		return false
 	}
@@ -89,6 +84,20 @@ func (k *link) connect() bool {
 		reset(k.server)
 	}
 	return !k.dead
+}
+
+func (k *link) dial() (net.Conn, error) {
+	upstream, err := k.proxy.route(k.client.RemoteAddr(), k.client.LocalAddr())
+	if err != nil {
+		return nil, err
+	}
+	giveUp := time.Now().Add(k.proxy.getPatience())
+	for {
+		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(k.ctx, "tcp", upstream)
+		if err == nil || time.Now().After(giveUp) || !sleep(k.ctx, dialPause) {
+			return conn, err
+		}
+	}
 }
 
 func (k *link) read(d Direction, from *net.TCPConn) {

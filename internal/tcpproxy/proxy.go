@@ -15,10 +15,13 @@ import (
 // once or, with its queue full, not at all.
 const dialTimeout = 5 * time.Second
 
+// dialPause is between two tries to connect, if there is patience.
+const dialPause = 5 * time.Millisecond
+
 // Proxy forwards connections to a server.
 type Proxy struct {
 	port    *freeport.Port
-	route   func(client net.Addr) (upstream string, err error)
+	route   func(client, proxy net.Addr) (upstream string, err error)
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
@@ -29,6 +32,7 @@ type Proxy struct {
 	refusals int
 	closed   bool
 	upstream string
+	patience time.Duration
 	filter   func() Filter
 	ways     [2]way // by direction
 	changed  chan struct{}
@@ -42,12 +46,12 @@ func Listen(upstream string) (*Proxy, error) {
 }
 
 // ListenRouted makes a proxy that asks route for the server of each connection, by the
-// address of the client. A connection for which it fails is reset.
-func ListenRouted(route func(client net.Addr) (upstream string, err error)) (*Proxy, error) {
+// addresses of its ends. A connection for which it fails is reset.
+func ListenRouted(route func(client, proxy net.Addr) (upstream string, err error)) (*Proxy, error) {
 	return listen("", route)
 }
 
-func listen(upstream string, route func(net.Addr) (string, error)) (*Proxy, error) {
+func listen(upstream string, route func(client, proxy net.Addr) (string, error)) (*Proxy, error) {
 	port, err := freeport.Take()
 	if err != nil {
 		return nil, fmt.Errorf("make proxy: %w", err)
@@ -58,7 +62,7 @@ func listen(upstream string, route func(net.Addr) (string, error)) (*Proxy, erro
 		changed: make(chan struct{}), links: map[*link]struct{}{},
 	}
 	if p.route == nil {
-		p.route = func(net.Addr) (string, error) { return p.Upstream(), nil }
+		p.route = func(net.Addr, net.Addr) (string, error) { return p.Upstream(), nil }
 	}
 	if err := p.listen(); err != nil {
 		stop()
@@ -82,6 +86,9 @@ func (p *Proxy) listen() error {
 // Addr returns the host:port at which the proxy listens, always the same.
 func (p *Proxy) Addr() string { return p.port.Addr() }
 
+// Port returns the port of Addr.
+func (p *Proxy) Port() int { return p.port.Number }
+
 // Upstream returns where connections go.
 func (p *Proxy) Upstream() string {
 	p.mu.Lock()
@@ -94,6 +101,22 @@ func (p *Proxy) SetUpstream(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.upstream = addr
+}
+
+// SetPatience sets for how long a server that refuses a connection is asked again, while
+// the client waits. Without it a client that comes a moment before the server listens has
+// a connection that is reset, where without a proxy it would be refused, and may try
+// again less soon after that.
+func (p *Proxy) SetPatience(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.patience = d
+}
+
+func (p *Proxy) getPatience() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.patience
 }
 
 // Traffic returns how many bytes have been passed on so far.

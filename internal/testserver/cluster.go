@@ -2,10 +2,12 @@ package testserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,6 +18,16 @@ type Cluster struct {
 	dir     *workDir
 	log     io.Writer
 	members []*Member
+	network *network      // nil if members reach each other directly
+	certs   *certificates // nil without TLS
+}
+
+// common are the options that etcd and ZooKeeper share, as they are documented there.
+type common struct {
+	members int
+	direct  bool
+	tls     TLS
+	log     io.Writer
 }
 
 // kind is what etcd and ZooKeeper differ in.
@@ -23,13 +35,20 @@ type kind interface {
 	name() string
 	// ports are those that a member needs.
 	ports() []role
-	// prepare writes what m needs to start for the first time.
+	// connect makes the proxies between the members in c.network, unless that is nil.
+	connect(c *Cluster) error
+	// prepare writes what m needs to start without data.
 	prepare(m *Member) error
 	command(m *Member) *exec.Cmd
 	// probe returns nil if m serves clients.
 	probe(ctx context.Context, m *Member) error
+	// finish does what has to be done when all members serve for the first time.
+	finish(ctx context.Context, c *Cluster) error
 	// leads reports whether m says that it leads.
 	leads(ctx context.Context, m *Member) (bool, error)
+	// forget makes the others expect m to come without data.
+	forget(ctx context.Context, m *Member) error
+	counters(ctx context.Context, m *Member) (map[string]float64, error)
 }
 
 const (
@@ -37,38 +56,44 @@ const (
 	startTries   = 5           // each with other ports
 )
 
-// start starts n members. A port that was free may be taken when the server gets there.
-func start(ctx context.Context, k kind, n int, log io.Writer) (*Cluster, error) {
+// start starts the members. A port that was free may be taken when a server gets there.
+func start(ctx context.Context, k kind, o common) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if log == nil {
-		log = io.Discard
-	}
 	for try := 1; ; try++ {
-		c, err := startOnce(ctx, k, max(n, 1), log)
+		c, err := startOnce(ctx, k, o)
 		if err == nil {
 			return c, nil
 		}
+		c.Stop()
+		c.logf("%v", err)
 		if !errors.Is(err, errPortTaken) || try == startTries {
 			return nil, fmt.Errorf("start %s: %w", k.name(), err)
 		}
 	}
 }
 
-func startOnce(ctx context.Context, k kind, n int, log io.Writer) (c *Cluster, err error) {
-	c = &Cluster{kind: k, log: log}
-	defer func() {
-		if err != nil {
-			c.Stop()
-		}
-	}()
+// startOnce returns a cluster to be stopped also when it fails.
+func startOnce(ctx context.Context, k kind, o common) (c *Cluster, err error) {
+	c = &Cluster{kind: k, log: o.log}
 	if c.dir, err = newWorkDir(k.name()); err != nil {
 		return c, err
 	}
-	for i := range n {
+	if o.tls != NoTLS {
+		if c.certs, err = newCertificates(c.dir.path); err != nil {
+			return c, err
+		}
+	}
+	for i := range max(o.members, 1) {
 		if err := c.addMember(i); err != nil {
 			return c, err
 		}
+	}
+	if !o.direct {
+		c.network = &network{}
+	}
+	if err := k.connect(c); err != nil {
+		return c, err
 	}
 	for _, m := range c.members {
 		if err := k.prepare(m); err != nil {
@@ -80,7 +105,25 @@ func startOnce(ctx context.Context, k kind, n int, log io.Writer) (c *Cluster, e
 			return c, err
 		}
 	}
-	return c, c.each(func(m *Member) error { return m.await(ctx) })
+	if err := c.each(func(m *Member) error { return m.await(ctx) }); err != nil {
+		return c, err
+	}
+	return c, k.finish(ctx, c)
+}
+
+func (c *Cluster) logf(format string, args ...any) {
+	if c.log != nil {
+		fmt.Fprintf(c.log, format+"\n", args...)
+	}
+}
+
+// TLS returns what a client needs for the clients' port: whom to trust and a certificate
+// of its own. It is nil without TLS, and the caller's to keep.
+func (c *Cluster) TLS() *tls.Config {
+	if c.certs == nil {
+		return nil
+	}
+	return c.certs.client.Clone()
 }
 
 // Members returns the servers, in an order that stays.
@@ -100,21 +143,21 @@ func (c *Cluster) Addrs() []string {
 // there is none.
 func (c *Cluster) Leader(ctx context.Context) (*Member, error) {
 	for {
-		var leaders []*Member
-		for _, m := range c.members {
-			probe, cancel := context.WithTimeout(ctx, probeTimeout)
-			if ok, err := c.kind.leads(probe, m); err == nil && ok {
-				leaders = append(leaders, m)
-			}
-			cancel()
-		}
-		if len(leaders) == 1 {
-			return leaders[0], nil
+		leading := make([]bool, len(c.members))
+		_ = c.each(func(m *Member) error {
+			ctx, cancel := context.WithTimeout(ctx, leadsTimeout)
+			defer cancel()
+			ok, err := c.kind.leads(ctx, m)
+			leading[m.index] = ok && err == nil
+			return nil
+		})
+		if i := slices.Index(leading, true); i >= 0 && !slices.Contains(leading[i+1:], true) {
+			return c.members[i], nil
 		}
 		select {
 		case <-time.After(probeInterval):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("find leader: %d say they are: %w", len(leaders), context.Cause(ctx))
+			return nil, fmt.Errorf("find leader: %w", context.Cause(ctx))
 		}
 	}
 }
@@ -133,6 +176,9 @@ func (c *Cluster) Stop() {
 	for _, m := range c.members {
 		m.Kill()
 		m.release()
+	}
+	if c.network != nil {
+		c.network.close()
 	}
 	if c.dir != nil {
 		c.dir.remove()

@@ -1,16 +1,15 @@
 package testserver
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/rota-dev/rota/internal/tcpproxy"
 	"github.com/rota-dev/rota/internal/testserver/provision"
 )
 
@@ -19,8 +18,23 @@ import (
 type EtcdOptions struct {
 	// Members is how many servers there are: 1 if not said.
 	Members int
+	// DirectPeers has members reach each other directly, not through proxies: for
+	// measuring. They cannot be isolated then.
+	DirectPeers bool
+	// TLS is what the clients' port asks for.
+	TLS TLS
 	// Log gets what is worth telling; nil discards it.
 	Log io.Writer
+	// RootPassword, if there is one, is that of the user root, and nobody does anything
+	// without credentials.
+	RootPassword string
+	// Election is the election timeout. Zero means 200 ms for a single server and 500 ms
+	// for several; with more than 650 ms a lease of one second becomes one of two.
+	Election time.Duration
+	// QuotaBytes is how much a server stores before it refuses writes; zero means 2 GiB.
+	QuotaBytes int64
+	// Compaction forgets history older than that, at such intervals; zero keeps it all.
+	Compaction time.Duration
 	// Flags are added to the command line of each server.
 	Flags []string
 }
@@ -31,80 +45,160 @@ func Etcd(ctx context.Context, o EtcdOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, &etcd{binary, o}, o.Members, o.Log)
+	if o.Election == 0 {
+		o.Election = 200 * time.Millisecond
+		if o.Members > 1 {
+			o.Election = 500 * time.Millisecond
+		}
+	}
+	return start(ctx, &etcd{binary: binary, options: o}, common{o.Members, o.DirectPeers, o.TLS, o.Log})
 }
 
 type etcd struct {
-	binary  string
-	options EtcdOptions
+	binary    string
+	options   EtcdOptions
+	entrances map[*Member]*tcpproxy.Proxy // to the peers' port; none if direct
 }
 
 func (e *etcd) name() string { return "etcd" }
 
 func (e *etcd) ports() []role { return []role{clients, admin, peers} }
 
+// connect has a member known to all others under one address, as etcd wants it.
+func (e *etcd) connect(c *Cluster) error {
+	e.entrances = map[*Member]*tcpproxy.Proxy{}
+	if c.network == nil || len(c.members) == 1 {
+		return nil
+	}
+	for _, m := range c.members {
+		p, err := c.network.entrance(m, peers, m.others())
+		if err != nil {
+			return err
+		}
+		e.entrances[m] = p
+	}
+	return nil
+}
+
 func (e *etcd) prepare(*Member) error { return nil }
 
 func (e *etcd) command(m *Member) *exec.Cmd {
-	var initial []string
+	var members []string
 	for _, other := range m.cluster.members {
-		initial = append(initial, other.name+"="+peerURL(other))
+		members = append(members, other.name+"="+e.peerURL(other))
 	}
 	flags := []string{
 		"--name", m.name,
-		"--data-dir", filepath.Join(m.dir, "data"),
-		"--listen-client-urls", "http://" + m.port[clients].Addr(),
-		"--advertise-client-urls", "http://" + m.port[clients].Addr(),
+		"--data-dir", m.dataDir(),
+		"--listen-client-urls", e.clientURL(m),
+		"--advertise-client-urls", e.clientURL(m),
 		"--listen-peer-urls", "http://" + m.port[peers].Addr(),
-		"--initial-advertise-peer-urls", peerURL(m),
-		"--listen-metrics-urls", "http://" + m.port[admin].Addr(),
-		"--initial-cluster", strings.Join(initial, ","),
+		"--initial-advertise-peer-urls", e.peerURL(m),
+		"--listen-metrics-urls", e.adminURL(m),
+		"--initial-cluster", strings.Join(members, ","),
 		"--initial-cluster-token", filepath.Base(m.cluster.dir.path),
-		// Quick elections, and leases of a second, which need an election timeout below 650 ms.
-		"--heartbeat-interval", "20",
-		"--election-timeout", "200",
+		"--heartbeat-interval", fmt.Sprint(e.options.Election.Milliseconds() / 10),
+		"--election-timeout", fmt.Sprint(e.options.Election.Milliseconds()),
 		"--unsafe-no-fsync",
+		"--strict-reconfig-check=false", // which wants five seconds of quiet before a change of members
+		"--bcrypt-cost", "4",            // the least
 		"--log-level", "warn",
+	}
+	if m.wasReplaced() {
+		flags = append(flags, "--initial-cluster-state", "existing")
+	}
+	if certs := m.cluster.certs; certs != nil {
+		flags = append(flags, "--cert-file", certs.server, "--key-file", certs.serverKey)
+		if e.options.TLS == MutualTLS {
+			flags = append(flags, "--client-cert-auth", "--trusted-ca-file", certs.authority)
+		}
+	}
+	if e.options.QuotaBytes != 0 {
+		flags = append(flags, "--quota-backend-bytes", fmt.Sprint(e.options.QuotaBytes))
+	}
+	if e.options.Compaction != 0 {
+		flags = append(flags, "--auto-compaction-mode", "periodic",
+			"--auto-compaction-retention", e.options.Compaction.String())
 	}
 	return exec.Command(e.binary, append(flags, e.options.Flags...)...)
 }
 
-func peerURL(m *Member) string { return "http://" + m.port[peers].Addr() }
+func (e *etcd) clientURL(m *Member) string {
+	if m.cluster.certs != nil {
+		return "https://" + m.Addr()
+	}
+	return "http://" + m.Addr()
+}
 
+func (e *etcd) adminURL(m *Member) string { return "http://" + m.port[admin].Addr() }
+
+// peerURL is where the others reach m.
+func (e *etcd) peerURL(m *Member) string {
+	if p := e.entrances[m]; p != nil {
+		return "http://" + p.Addr()
+	}
+	return "http://" + m.port[peers].Addr()
+}
+
+// probe does not ask for a read before there is a leader: the question would be lost, and
+// asked again only half a second later.
 func (e *etcd) probe(ctx context.Context, m *Member) error {
-	_, err := get(ctx, "http://"+m.port[admin].Addr()+"/readyz")
+	counters, err := e.counters(ctx, m)
+	if err != nil {
+		return err
+	}
+	if counters["etcd_server_has_leader"] != 1 {
+		return fmt.Errorf("%s has no leader", m.name)
+	}
+	_, err = get(ctx, e.adminURL(m)+"/readyz")
 	return err
 }
 
 func (e *etcd) leads(ctx context.Context, m *Member) (bool, error) {
-	page, err := get(ctx, "http://"+m.port[admin].Addr()+"/metrics")
-	if err != nil {
-		return false, err
-	}
-	lines := bufio.NewScanner(bytes.NewReader(page))
-	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), "etcd_server_is_leader "); ok {
-			return value == "1", nil
-		}
-	}
-	return false, fmt.Errorf("%s does not say whether it leads", m.name)
+	counters, err := e.counters(ctx, m)
+	return counters["etcd_server_is_leader"] == 1, err
 }
 
-// get leaves no connection behind.
-func get(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
+// finish asks for credentials from now on.
+func (e *etcd) finish(ctx context.Context, c *Cluster) error {
+	if e.options.RootPassword == "" {
+		return nil
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
+	m := c.members[0]
+	for _, step := range []struct {
+		path string
+		in   any
+	}{
+		{"auth/user/add", map[string]string{"name": rootUser, "password": e.options.RootPassword}},
+		{"auth/user/grant", map[string]string{"user": rootUser, "role": rootUser}},
+		{"auth/enable", struct{}{}},
+	} {
+		if err := e.call(ctx, m, step.path, step.in, nil); err != nil {
+			return err
+		}
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("get %s: %s: %s", url, resp.Status, body)
+	return nil
+}
+
+// forget removes m from the list of members and adds it as a new one.
+func (e *etcd) forget(ctx context.Context, m *Member) error {
+	at := m.others()[0]
+	var list struct {
+		Members []struct {
+			ID   string `json:"ID"`
+			Name string `json:"name"`
+		} `json:"members"`
 	}
-	return body, err
+	if err := e.callAsRoot(ctx, at, "cluster/member/list", struct{}{}, &list); err != nil {
+		return err
+	}
+	for _, known := range list.Members {
+		if known.Name != m.name {
+			continue
+		}
+		if err := e.callAsRoot(ctx, at, "cluster/member/remove", map[string]string{"ID": known.ID}, nil); err != nil {
+			return err
+		}
+	}
+	return e.callAsRoot(ctx, at, "cluster/member/add", map[string][]string{"peerURLs": {e.peerURL(m)}}, nil)
 }

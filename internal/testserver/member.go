@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,8 +34,9 @@ type Member struct {
 	dir     string
 	port    map[role]*freeport.Port
 
-	mu   sync.Mutex
-	proc *child.Process // the last one; nil before the first
+	mu       sync.Mutex
+	proc     *child.Process // the last one; nil before the first
+	replaced bool
 }
 
 func (c *Cluster) addMember(index int) error {
@@ -64,7 +66,12 @@ func (m *Member) release() {
 func (m *Member) Addr() string { return m.port[clients].Addr() }
 
 // Pid returns the id of the server's process, or of the last one.
-func (m *Member) Pid() int { return m.process().Pid() }
+func (m *Member) Pid() int {
+	if p := m.process(); p != nil {
+		return p.Pid()
+	}
+	return 0
+}
 
 func (m *Member) process() *child.Process {
 	m.mu.Lock()
@@ -107,6 +114,44 @@ func (m *Member) Restart(ctx context.Context) error {
 	}
 }
 
+// Replace kills the server, if it runs, and starts an empty one in its place, at the same
+// address. It returns when that has the others' data and serves, for which a majority of
+// the members is needed without it: a single server loses everything.
+func (m *Member) Replace(ctx context.Context) error {
+	m.Kill()
+	if len(m.cluster.members) > 1 {
+		if err := m.cluster.kind.forget(ctx, m); err != nil {
+			return fmt.Errorf("replace %s: %w", m.name, err)
+		}
+		m.mu.Lock()
+		m.replaced = true
+		m.mu.Unlock()
+	}
+	if err := os.RemoveAll(m.dataDir()); err != nil {
+		return err
+	}
+	if err := m.cluster.kind.prepare(m); err != nil {
+		return err
+	}
+	return m.Restart(ctx)
+}
+
+func (m *Member) wasReplaced() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.replaced
+}
+
+// Counters returns what the server counts, under the names that it has for that.
+func (m *Member) Counters(ctx context.Context) (map[string]float64, error) {
+	return m.cluster.kind.counters(ctx, m)
+}
+
+// others returns the other members.
+func (m *Member) others() []*Member {
+	return slices.DeleteFunc(slices.Clone(m.cluster.members), func(o *Member) bool { return o == m })
+}
+
 // spawn starts the process.
 func (m *Member) spawn() error {
 	out, err := os.OpenFile(m.outputPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -129,7 +174,10 @@ func (m *Member) spawn() error {
 
 const (
 	probeInterval = 10 * time.Millisecond
-	probeTimeout  = 200 * time.Millisecond // a server that starts may accept and never answer
+	// A server that starts may accept and never answer. One that votes takes a while.
+	probeTimeout = time.Second
+	// One that is paused does not answer, and is not worth waiting for.
+	leadsTimeout = 200 * time.Millisecond
 )
 
 // errPortTaken says that a start failed because of somebody else's port.
@@ -195,5 +243,7 @@ func (m *Member) Output() []byte {
 	out, _ := io.ReadAll(f)
 	return out
 }
+
+func (m *Member) dataDir() string { return filepath.Join(m.dir, "data") }
 
 func (m *Member) outputPath() string { return filepath.Join(m.dir, "output") }

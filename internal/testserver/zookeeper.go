@@ -2,15 +2,18 @@ package testserver
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/base64"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/freeport"
+	"github.com/rota-dev/rota/internal/tcpproxy"
 	"github.com/rota-dev/rota/internal/testserver/provision"
 )
 
@@ -19,11 +22,22 @@ import (
 type ZooKeeperOptions struct {
 	// Members is how many servers there are: 1 if not said.
 	Members int
+	// DirectPeers has members reach each other directly, not through proxies: for
+	// measuring. They cannot be isolated then.
+	DirectPeers bool
+	// TLS is what the clients' port asks for.
+	TLS TLS
 	// Log gets what is worth telling; nil discards it.
 	Log io.Writer
-	// Tick is the unit of its times: a session lasts 2 ticks at least. Zero means 50 ms for
-	// a single server and 100 ms for several.
+	// SuperPassword, if there is one, is that of the user super of the scheme digest, who
+	// may do anything whatever an ACL says.
+	SuperPassword string
+	// Tick is the unit of ZooKeeper's times: a session lasts 2 ticks at least. Zero means
+	// 50 ms for a single server and 100 ms for several.
 	Tick time.Duration
+	// SyncTicks is for how many ticks a member that cannot reach the leader goes on
+	// answering its clients. Zero means 20.
+	SyncTicks int
 	// Lines are added to the configuration of each server.
 	Lines []string
 }
@@ -44,85 +58,139 @@ func ZooKeeper(ctx context.Context, o ZooKeeperOptions) (*Cluster, error) {
 			o.Tick = 100 * time.Millisecond
 		}
 	}
-	return start(ctx, &zookeeper{java, classPath, o}, o.Members, o.Log)
+	if o.SyncTicks == 0 {
+		o.SyncTicks = 20
+	}
+	return start(ctx, &zookeeper{java: java, classPath: classPath, options: o}, common{o.Members, o.DirectPeers, o.TLS, o.Log})
 }
 
 type zookeeper struct {
 	java      string
 	classPath string
 	options   ZooKeeperOptions
+	proxies   map[way]map[role]*tcpproxy.Proxy // none if direct
 }
 
 func (z *zookeeper) name() string { return "zookeeper" }
 
-func (z *zookeeper) ports() []role { return []role{clients} }
+func (z *zookeeper) ports() []role {
+	ports := []role{clients}
+	if z.options.TLS != NoTLS {
+		ports = append(ports, admin)
+	}
+	if z.options.Members > 1 {
+		ports = append(ports, peers, election)
+	}
+	return ports
+}
+
+// connect gives each member addresses of its own for each of the others.
+func (z *zookeeper) connect(c *Cluster) error {
+	z.proxies = map[way]map[role]*tcpproxy.Proxy{}
+	if c.network == nil {
+		return nil
+	}
+	for _, from := range c.members {
+		for _, to := range from.others() {
+			proxies := map[role]*tcpproxy.Proxy{}
+			for _, r := range []role{peers, election} {
+				p, err := c.network.link(from, to, r)
+				if err != nil {
+					return err
+				}
+				proxies[r] = p
+			}
+			z.proxies[way{from, to}] = proxies
+		}
+	}
+	for w, proxies := range z.proxies {
+		back := z.proxies[way{w.to, w.from}][election]
+		proxies[election].SetFilter(func() tcpproxy.Filter { return announce(back.Addr()) })
+	}
+	return nil
+}
 
 func (z *zookeeper) prepare(m *Member) error {
-	lines := append([]string{
+	lines := []string{
 		fmt.Sprintf("tickTime=%d", z.options.Tick.Milliseconds()),
 		"maxSessionTimeout=60000",
-		"dataDir=" + filepath.Join(m.dir, "data"),
-		"clientPortAddress=127.0.0.1",
-		fmt.Sprintf("clientPort=%d", m.port[clients].Number),
+		"dataDir=" + m.dataDir(),
 		"maxClientCnxns=0", // no limit
 		"admin.enableServer=false",
 		"4lw.commands.whitelist=*",
 		"extendedTypesEnabled=true",
 		"forceSync=no",
-	}, z.options.Lines...)
+		"clientPortAddress=127.0.0.1",
+		fmt.Sprintf("clientPort=%d", z.plain(m).Number),
+	}
+	if certs := m.cluster.certs; certs != nil {
+		lines = append(lines,
+			"secureClientPortAddress=127.0.0.1",
+			fmt.Sprintf("secureClientPort=%d", m.port[clients].Number),
+			"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+			"ssl.keyStore.location="+certs.serverBoth,
+			"ssl.trustStore.location="+certs.authority,
+			"ssl.clientAuth="+map[TLS]string{ServerTLS: "none", MutualTLS: "need"}[z.options.TLS])
+	}
+	if len(m.cluster.members) > 1 {
+		lines = append(lines,
+			"initLimit=50",
+			fmt.Sprintf("syncLimit=%d", z.options.SyncTicks),
+			"cnxTimeout=500")
+		for _, other := range m.cluster.members {
+			lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d",
+				id(other), z.portFor(m, other, peers), z.portFor(m, other, election)))
+		}
+	}
+	lines = append(lines, z.options.Lines...)
+	if err := os.MkdirAll(m.dataDir(), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(m.dataDir(), "myid"), fmt.Append(nil, id(m)), 0o600); err != nil {
+		return err
+	}
 	return os.WriteFile(z.configPath(m), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+}
+
+func id(m *Member) int { return m.index + 1 }
+
+// portFor is where m reaches other, which may be m itself.
+func (z *zookeeper) portFor(m, other *Member, r role) int {
+	if p := z.proxies[way{m, other}][r]; p != nil {
+		return p.Port()
+	}
+	return other.port[r].Number
+}
+
+// plain is the port without TLS.
+func (z *zookeeper) plain(m *Member) *freeport.Port {
+	if p := m.port[admin]; p != nil {
+		return p
+	}
+	return m.port[clients]
 }
 
 func (z *zookeeper) configPath(m *Member) string { return filepath.Join(m.dir, "zoo.cfg") }
 
 func (z *zookeeper) command(m *Member) *exec.Cmd {
-	return exec.Command(z.java,
+	args := []string{
 		// Small and quick to start, which is what counts here.
 		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-cp", z.classPath,
-		"org.apache.zookeeper.server.quorum.QuorumPeerMain", z.configPath(m))
+		// In an election, not to double the pause after each vote that was not heard.
+		"-Dzookeeper.fastleader.maxNotificationInterval=400",
+	}
+	if z.options.SuperPassword != "" {
+		sum := sha1.Sum([]byte("super:" + z.options.SuperPassword)) // as the scheme has it
+		digest := "super:" + base64.StdEncoding.EncodeToString(sum[:])
+		args = append(args, "-Dzookeeper.DigestAuthenticationProvider.superDigest="+digest)
+	}
+	args = append(args, "-cp", z.classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", z.configPath(m))
+	return exec.Command(z.java, args...)
 }
 
-// probe asks for more than a sign of life, which there is before sessions are accepted.
-func (z *zookeeper) probe(ctx context.Context, m *Member) error {
-	_, err := z.mode(ctx, m)
-	return err
-}
+// finish has nothing to do, and forget neither: a member is known by its number, and
+// takes what it lacks from the leader.
+func (z *zookeeper) finish(context.Context, *Cluster) error { return nil }
 
-func (z *zookeeper) leads(ctx context.Context, m *Member) (bool, error) {
-	mode, err := z.mode(ctx, m)
-	return mode == "leader" || mode == "standalone", err
-}
-
-func (z *zookeeper) mode(ctx context.Context, m *Member) (string, error) {
-	answer, err := ask(ctx, m.port[clients].Addr(), "srvr")
-	if err != nil {
-		return "", err
-	}
-	_, after, ok := strings.Cut(answer, "Mode: ")
-	if !ok {
-		return "", fmt.Errorf("%s has no mode yet: %s", m.name, answer)
-	}
-	mode, _, _ := strings.Cut(after, "\n")
-	return mode, nil
-}
-
-// ask sends one of the commands that are words of four letters.
-func ask(ctx context.Context, addr, word string) (string, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return "", err
-		}
-	}
-	if _, err := io.WriteString(conn, word); err != nil {
-		return "", err
-	}
-	answer, err := io.ReadAll(conn)
-	return string(answer), err
-}
+func (z *zookeeper) forget(context.Context, *Member) error { return nil }
