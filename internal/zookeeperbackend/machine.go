@@ -1,0 +1,151 @@
+package zookeeperbackend
+
+import (
+	"sync"
+
+	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/internal/tcpproxy"
+)
+
+// machine is where handles run: it has a proxy of its own before each member.
+type machine struct {
+	store   *store
+	proxies []*tcpproxy.Proxy // in the order in which they are tried
+
+	mu      sync.Mutex
+	orders  []*order // for transactions to come
+	starved int
+}
+
+func newMachine(s *store, index int) (*machine, error) {
+	m := &machine{store: s}
+	addrs := s.cluster.Addrs()
+	for i := range addrs {
+		p, err := tcpproxy.Listen(addrs[(index+i)%len(addrs)])
+		if err != nil {
+			m.close()
+			return nil, err
+		}
+		p.SetFilter(func() tcpproxy.Filter { return newTap(m).filter })
+		m.proxies = append(m.proxies, p)
+	}
+	return m, nil
+}
+
+func (m *machine) close() {
+	for _, p := range m.proxies {
+		p.Close()
+	}
+}
+
+func (m *machine) addresses() []string {
+	var all []string
+	for _, p := range m.proxies {
+		all = append(all, p.Addr())
+	}
+	return all
+}
+
+// first is the proxy that is tried first.
+func (m *machine) first() *tcpproxy.Proxy { return m.proxies[0] }
+
+// each does something to all proxies, until undone.
+func (m *machine) each(do func(*tcpproxy.Proxy) (undo func())) (undo func()) {
+	var all []func()
+	for _, p := range m.proxies {
+		all = append(all, do(p))
+	}
+	return func() {
+		for _, undo := range all {
+			undo()
+		}
+	}
+}
+
+func (m *machine) partition(c conformance.Cut) (heal func()) {
+	return m.each(func(p *tcpproxy.Proxy) func() {
+		switch c {
+		case conformance.Refuse:
+			return p.Refuse()
+		case conformance.ToStore:
+			return p.OneWay(tcpproxy.ToServer)
+		case conformance.FromStore:
+			return p.OneWay(tcpproxy.ToClient)
+		}
+		return p.Blackhole()
+	})
+}
+
+func (m *machine) starve() (feed func()) {
+	m.add(1)
+	return sync.OnceFunc(func() { m.add(-1) })
+}
+
+func (m *machine) add(starved int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.starved += starved
+}
+
+func (m *machine) isStarved() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.starved > 0
+}
+
+// fate is what becomes of a transaction.
+type fate int
+
+const (
+	loseReply fate = iota
+	loseRequest
+	holdRequest
+)
+
+// order is what is to become of the next transaction.
+type order struct {
+	fate    fate
+	release chan struct{} // closed when one that is held may go on
+	met     chan struct{} // closed when there was one
+	done    chan struct{} // closed when it was answered, or its connection is gone
+}
+
+func (m *machine) next(f fate) *order {
+	o := &order{fate: f, release: make(chan struct{}), met: make(chan struct{}), done: make(chan struct{})}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.orders = append(m.orders, o)
+	return o
+}
+
+// hold holds the next transaction until release, with all that follows it on its
+// connection.
+func (m *machine) hold() (release func()) {
+	o := m.next(holdRequest)
+	return sync.OnceFunc(func() {
+		close(o.release)
+		m.mu.Lock()
+		for i := range m.orders {
+			if m.orders[i] == o { // there was none
+				m.orders = append(m.orders[:i:i], m.orders[i+1:]...)
+				m.mu.Unlock()
+				return
+			}
+		}
+		m.mu.Unlock()
+		<-o.done
+	})
+}
+
+// take returns the order that the next transaction meets, or nil.
+func (m *machine) take() *order {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.orders) == 0 {
+		return nil
+	}
+	o := m.orders[0]
+	m.orders = m.orders[1:]
+	close(o.met)
+	return o
+}
