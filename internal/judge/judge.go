@@ -39,8 +39,9 @@ type Commit struct {
 type sessionState struct {
 	client string // whose it is
 	ended  bool
-	forced bool // by an operator's hand, not by its owner or its time
-	run    bool // it has claimed something
+	end    time.Time // when it ended
+	forced bool      // by an operator's hand, not by its owner or its time
+	run    bool      // it has claimed something
 }
 
 type leaderState struct {
@@ -312,6 +313,50 @@ func (o *Judge) Claimed(client string) bool {
 	return false
 }
 
+// Session returns the session of a client that lives.
+func (o *Judge) Session(client string) (id registry.SessionID, ok bool) {
+	for id, s := range o.sessions {
+		if s.client == client && !s.ended {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// End returns when a session ended.
+func (o *Judge) End(id registry.SessionID) (at time.Time, ok bool) {
+	s := o.sessions[id]
+	if s == nil {
+		return time.Time{}, false
+	}
+	return s.end, s.ended
+}
+
+// Whole reports whether so many members live, one of them leads, they own all shards of
+// all jobs, and nothing that was lost waits to be run again.
+func (o *Judge) Whole(members int) bool {
+	live := 0
+	for inc := range o.members {
+		if o.alive(inc) {
+			live++
+		}
+	}
+	if live != members || !o.alive(o.leader.Incarnation) {
+		return false
+	}
+	for _, j := range o.jobs {
+		if j.plan == nil || j.plan.Frozen != 0 {
+			return false
+		}
+		for n, sh := range j.shards {
+			if sh.orphan != nil || !o.alive(j.plan.owner(n)) {
+				return false
+			}
+		}
+	}
+	return len(o.jobs) > 0
+}
+
 // Leader returns the client whose session is in office, or was last.
 func (o *Judge) Leader() string { return o.leader.client }
 
@@ -360,7 +405,7 @@ func (o *Judge) ended(c *Commit) {
 	if s == nil || s.ended {
 		return
 	}
-	s.ended = true
+	s.ended, s.end = true, o.now
 	for _, j := range o.jobs {
 		for inc := range j.claims {
 			if sessionOf(inc) == c.Ended {

@@ -247,3 +247,6 @@ func (m *Member) Output() []byte {
 func (m *Member) dataDir() string { return filepath.Join(m.dir, "data") }
 
 func (m *Member) outputPath() string { return filepath.Join(m.dir, "output") }
+
+// DataDir returns the directory in which the server keeps its data.
+func (m *Member) DataDir() string { return m.dataDir() }

@@ -1,0 +1,195 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/judge"
+	"github.com/rota-dev/rota/internal/storelog"
+)
+
+// Config says what a fleet is made of. All fields are required but Trail.
+type Config struct {
+	Instances int
+	Jobs      int
+	Shards    int           // of each job
+	Every     time.Duration // between fires
+	Takes     time.Duration // the longest that a run takes
+	TTL       time.Duration // of sessions
+	Dir       string        // for the logs of the workers
+	Trail     int           // how many lines to tell of what came before a violation
+}
+
+// Fleet is processes that share the work of some jobs. One goroutine owns it.
+type Fleet struct {
+	Config
+	Server *Server
+	Judge  *judge.Judge
+
+	log       storelog.Log
+	slots     []*Process // one for each instance
+	gone      []*Process // that may have said something that was not heard yet
+	processes int        // that there ever were
+}
+
+// promptly is how late something may be that nothing has held up, on a busy machine.
+const promptly = 3 * time.Second
+
+// Start starts a fleet on a store that is empty. It is to be closed.
+func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
+	log, err := s.log(ctx, s.Addrs())
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{
+		Config: c, Server: s, log: log, slots: make([]*Process, c.Instances),
+		Judge: judge.New("fleet", "default", judge.Options{Promptly: promptly, Trail: c.Trail}),
+	}
+	for i := range f.slots {
+		if err := f.Replace(i); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// Close kills what still runs.
+func (f *Fleet) Close() {
+	for _, p := range f.slots {
+		if p != nil {
+			p.Kill()
+		}
+	}
+	f.log.Close()
+}
+
+// Replace starts a process in slot i, in place of one that has ended.
+func (f *Fleet) Replace(i int) error {
+	if old := f.slots[i]; old != nil {
+		f.gone = append(f.gone, old)
+	}
+	f.processes++
+	name := fmt.Sprintf("i%d-%d", i, f.processes)
+	var err error
+	f.slots[i], err = begin(f.Server, assignment{
+		Namespace: "fleet", Instance: name, Client: name, Jobs: f.Jobs, Shards: f.Shards,
+		Every: f.Every, Takes: f.Takes, TTL: f.TTL, Drain: 10 * time.Second,
+	}, f.Dir)
+	return err
+}
+
+// Process returns the process in slot i.
+func (f *Fleet) Process(i int) *Process { return f.slots[i] }
+
+// Leader returns the slot of the process that leads, as far as has been observed.
+func (f *Fleet) Leader() (slot int, ok bool) {
+	slot = slices.IndexFunc(f.slots, func(p *Process) bool { return p.Instance == f.Judge.Leader() })
+	return slot, slot >= 0
+}
+
+// Observe has the judge hear all that has happened. The store has to answer.
+func (f *Fleet) Observe(ctx context.Context) error {
+	said, err := f.hear() // before the commits that it followed from are read
+	if err != nil {
+		return err
+	}
+	if err := f.log.Sync(ctx); err != nil {
+		return err
+	}
+	f.Judge.Commits(f.log.Take())
+	f.Judge.Heard(said)
+	for _, p := range f.slots {
+		if !p.told && p.over() {
+			return fmt.Errorf("%s gave up: %w; see its log in %s", p.Client, errors.Join(p.proc.Err()), f.Dir)
+		}
+	}
+	return nil
+}
+
+// hear returns what the processes have said, in order of time.
+func (f *Fleet) hear() ([]judge.Event, error) {
+	var all []judge.Event
+	var errs []error
+	for _, p := range slices.Concat(f.gone, f.slots) {
+		said, err := p.take()
+		all, errs = append(all, said...), append(errs, err)
+	}
+	f.gone = nil
+	slices.SortStableFunc(all, func(a, b judge.Event) int { return cmp.Compare(at(a), at(b)) })
+	return all, errors.Join(errs...)
+}
+
+func at(e judge.Event) int64 {
+	if e.End.IsZero() {
+		return e.Start.UnixNano()
+	}
+	return e.End.UnixNano()
+}
+
+// Until observes again and again until ok says so.
+func (f *Fleet) Until(ctx context.Context, what string, within time.Duration, ok func() bool) error {
+	end := time.Now().Add(within)
+	for {
+		if err := f.Observe(ctx); err != nil {
+			return err
+		}
+		if err := f.Judge.Report().Err(); err != nil {
+			return err
+		}
+		if ok() {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s: not within %v", what, within)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Pass lets some time pass, while it observes.
+func (f *Fleet) Pass(ctx context.Context, d time.Duration) error {
+	end := time.Now().Add(d)
+	return f.Until(ctx, "time passes", d+time.Minute, func() bool { return time.Now().After(end) })
+}
+
+// untilFire sleeps until just before the next fire, and returns that.
+func (f *Fleet) untilFire(before time.Duration) time.Time {
+	fire := time.Now().Add(before).Truncate(f.Every).Add(f.Every)
+	time.Sleep(time.Until(fire.Add(-before)))
+	return fire
+}
+
+// clearing is longer than it takes a leader to come by, on its slow tick, and clear away
+// what has been served.
+const clearing = 40 * time.Second
+
+// Finish lets the fleet come to rest and judges it, then has everybody leave and judges
+// what they leave.
+func (f *Fleet) Finish(ctx context.Context) error {
+	if err := f.Pass(ctx, clearing+f.Every); err != nil {
+		return err
+	}
+	// Between two fires, when what the first has begun has ended.
+	time.Sleep(time.Until(time.Now().Truncate(f.Every).Add(2*f.Every - f.Every/8)))
+	if err := f.Observe(ctx); err != nil {
+		return err
+	}
+	f.Judge.Settled(time.Now(), f.Every/2)
+	var left []error
+	for _, p := range f.slots {
+		left = append(left, p.Leave(20*time.Second))
+	}
+	if err := errors.Join(left...); err != nil {
+		return err
+	}
+	if err := f.Observe(ctx); err != nil {
+		return err
+	}
+	f.Judge.Counted()
+	return f.Judge.Report().Err()
+}

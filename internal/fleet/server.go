@@ -1,0 +1,46 @@
+package fleet
+
+import (
+	"context"
+	"strings"
+
+	"github.com/rota-dev/rota/internal/storelog"
+	"github.com/rota-dev/rota/internal/testserver"
+)
+
+// Server is the store of a fleet, and how to read what it has committed.
+type Server struct {
+	*testserver.Cluster
+	scheme string
+	log    func(ctx context.Context, addrs []string) (storelog.Log, error)
+}
+
+// root is where the fleet's registry has its keys in the store.
+const root = "/fleet"
+
+// Etcd starts a store of so many members.
+func Etcd(ctx context.Context, members int) (*Server, error) {
+	c, err := testserver.Etcd(ctx, testserver.EtcdOptions{Members: members})
+	if err != nil {
+		return nil, err
+	}
+	return &Server{c, "etcd", func(ctx context.Context, addrs []string) (storelog.Log, error) {
+		return storelog.Etcd(ctx, addrs, root, nil)
+	}}, nil
+}
+
+// ZooKeeper starts a store of so many members.
+func ZooKeeper(ctx context.Context, members int) (*Server, error) {
+	c, err := testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{Members: members})
+	if err != nil {
+		return nil, err
+	}
+	return &Server{c, "zk", func(ctx context.Context, addrs []string) (storelog.Log, error) {
+		return storelog.ZooKeeper(ctx, addrs, c.Members()[0].DataDir(), root)
+	}}, nil
+}
+
+// url is that of the registry behind addresses.
+func (s *Server) url(addrs []string) string {
+	return s.scheme + "://" + strings.Join(addrs, ",") + root
+}

@@ -1,0 +1,34 @@
+package registryurl
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]parsed{
+		"etcd://127.0.0.1:2379":        {"etcd", []string{"127.0.0.1:2379"}, ""},
+		"etcd://a:1,b:2,c:3/some/team": {"etcd", []string{"a:1", "b:2", "c:3"}, "/some/team"},
+		"zk://[::1]:2181/":             {"zk", []string{"[::1]:2181"}, ""},
+	} {
+		got, err := parse(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got, text)
+	}
+}
+
+func TestCheck_NamesWhatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                   "begins neither with etcd:// nor with zk://",
+		"consul://a:1":       "begins neither with etcd:// nor with zk://",
+		"127.0.0.1:2379":     "begins neither with etcd:// nor with zk://",
+		"etcd://":            `"" is not host:port`,
+		"etcd://a":           `"a" is not host:port`,
+		"zk://a:1,,b:2":      `"" is not host:port`,
+		"zk://user:pass@a:1": `"user:pass@a:1" is not host:port`,
+	} {
+		assert.ErrorContains(t, Check(text), want, text)
+	}
+}
