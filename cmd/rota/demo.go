@@ -2,22 +2,21 @@ package main
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/rota-dev/rota/executor"
-	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/internal/testserver"
 )
 
 // demoOptions are the flags of the demo.
@@ -25,6 +24,7 @@ type demoOptions struct {
 	instances, shards, kill int
 	ttl, timeout            time.Duration
 	dir                     string
+	registry                string // "memory", or the kind of a server to start, or a URL
 }
 
 func demoCommand() *cobra.Command {
@@ -36,6 +36,9 @@ func demoCommand() *cobra.Command {
 shard counts its files, their bytes and lines, and stores the sums under the guard of
 its run. Meanwhile an instance is cut off: its session runs out and its shards are
 counted again elsewhere. In the end the sums are compared with one plain pass.
+
+The registry is in memory, and the instances in this process, unless --registry says
+otherwise: then each instance is a process of its own, and is killed (SIGKILL).
 
 The last line is "demo ok: ..." and the exit status 0, or "demo failed: why" and 1.`,
 		Args: cobra.NoArgs,
@@ -52,6 +55,8 @@ The last line is "demo ok: ..." and the exit status 0, or "demo failed: why" and
 	f.IntVar(&o.kill, "kill", 1, "instances to cut off while they count")
 	f.DurationVar(&o.ttl, "ttl", 2*time.Second, "time to live of the instances' sessions")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "when to give up")
+	f.StringVar(&o.registry, "registry", "memory",
+		"memory, etcd://HOST:PORT,... or zk://HOST:PORT,..., or etcd or zk to have one started")
 	f.StringVar(&o.dir, "dir", "", "tree to count (default Go's own source tree, else the current directory)")
 	return cmd
 }
@@ -87,6 +92,13 @@ func (o demoOptions) check() error {
 	case !isDir(o.dir):
 		return fmt.Errorf("--dir %s is not a directory", o.dir)
 	}
+	switch o.registry {
+	case "memory", "etcd", "zk":
+		return nil
+	}
+	if err := registryurl.Check(o.registry); err != nil {
+		return fmt.Errorf("--registry: %w", err)
+	}
 	return nil
 }
 
@@ -100,8 +112,16 @@ func demo(ctx context.Context, o demoOptions, out io.Writer) error {
 	return nil
 }
 
-// namespace is where the demo's records live.
-const namespace = "demo"
+// demoFleet is the instances of the demo.
+type demoFleet interface {
+	// start starts the instances, waits until all take part, and sets the job off.
+	start(ctx context.Context) error
+	// kill ends an instance as a crash does.
+	kill(instance string)
+	// read has the story hear what has happened since, if that does not come by itself.
+	read()
+	stop()
+}
 
 func runDemo(ctx context.Context, o demoOptions, out io.Writer) (summary, error) {
 	if err := o.check(); err != nil {
@@ -113,83 +133,89 @@ func runDemo(ctx context.Context, o demoOptions, out io.Writer) (summary, error)
 	if err != nil {
 		return summary{}, err
 	}
-	server := memory.New()
-	server.Record()
-	c := newCensus(files, o.shards, o.kill)
-	fleet := &fleet{census: c, server: server}
-	c.cutOff = fleet.cutOff
+	b := newBoard(o.shards, o.kill)
+	s := newStory(b)
+	fleet, err := o.fleet(ctx, out, files, b, s)
+	if err != nil {
+		return summary{}, err
+	}
 	defer fleet.stop()
+	b.kill = fleet.kill
 
 	fmt.Fprintf(out, "counting %d files of %s in %d shards over %d instances\n", len(files), o.dir, o.shards, o.instances)
-	story := newStory(server, c, o.shards)
-	stopTelling := story.tell(out, isTerminal(out))
-	err = fleet.start(ctx, o)
+	stopTelling := tell(s, out, isTerminal(out), fleet.read)
+	err = fleet.start(ctx)
 	if err == nil {
-		err = c.await(ctx)
+		err = b.await(ctx)
+	}
+	if err == nil {
+		err = s.complete(ctx)
 	}
 	stopTelling()
 	if err != nil {
 		return summary{}, err
 	}
-	return story.check(ctx, o)
+	if o.kill > 0 {
+		fmt.Fprintln(out, s.times())
+	}
+	return s.check(ctx, o)
+}
+
+// fleet returns the fleet that o asks for, on the registry that it names.
+func (o demoOptions) fleet(ctx context.Context, out io.Writer, files []string, b *board, s *story) (demoFleet, error) {
+	namespace := fmt.Sprintf("demo-%s", rand.Text()[:8]) // a server may keep those of other runs
+	keys, err := record.NewKeys(namespace, "default")
+	if err != nil {
+		return nil, err
+	}
+	c := &census{files: files, namespace: namespace, tell: b.take}
+	if o.registry == "memory" {
+		return newMemoryFleet(o, keys, c, s), nil
+	}
+	url, stopServer, err := o.server(ctx, out)
+	if err != nil {
+		return nil, err
+	}
+	f, err := newProcessFleet(ctx, o, url, keys, c, b, s)
+	if err != nil {
+		stopServer()
+		return nil, err
+	}
+	return &served{f, stopServer}, nil
+}
+
+// served is a fleet with a server of its own.
+type served struct {
+	demoFleet
+	stopServer func()
+}
+
+func (s *served) stop() {
+	s.demoFleet.stop()
+	s.stopServer()
+}
+
+// server returns the URL of the registry, and starts a server if o names only a kind.
+func (o demoOptions) server(ctx context.Context, out io.Writer) (url string, stop func(), err error) {
+	var c *testserver.Cluster
+	switch o.registry {
+	case "etcd":
+		fmt.Fprintln(out, "starting an etcd server; the first time it has to be built, which takes a minute")
+		c, err = testserver.Etcd(ctx, testserver.EtcdOptions{})
+	case "zk":
+		fmt.Fprintln(out, "starting a ZooKeeper server; the first time it has to be fetched")
+		c, err = testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{})
+	default:
+		return o.registry, func() {}, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return o.registry + "://" + strings.Join(c.Addrs(), ","), c.Stop, nil
 }
 
 // isTerminal reports whether out is one.
 func isTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// fleet is the instances of the demo, each with its own connection to the registry.
-type fleet struct {
-	census    *census
-	server    *memory.Server
-	instances []*executor.Executor
-
-	mu    sync.Mutex
-	heals []func()
-}
-
-// start starts the instances, waits until all take part, and sets the job off.
-func (f *fleet) start(ctx context.Context, o demoOptions) error {
-	job := executor.Job{Name: "census", Shards: o.shards, Handler: executor.HandlerFunc(f.census.count)}
-	for i := range o.instances {
-		name := fmt.Sprintf("instance-%d", i+1)
-		e, err := executor.New(f.server.Client(name), namespace, executor.Options{
-			Instance: name, SessionTTL: o.ttl, Workers: 2, Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			return err
-		}
-		f.instances = append(f.instances, e)
-		if err := errors.Join(e.Register(job), e.Start(ctx)); err != nil {
-			return err
-		}
-	}
-	if err := awaitDealt(ctx, f.server, o); err != nil {
-		return err
-	}
-	_, err := f.instances[0].Trigger(ctx, "census", executor.Trigger{})
-	return err
-}
-
-// cutOff cuts an instance off from the registry. Its handlers go on until they are told.
-func (f *fleet) cutOff(instance string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.heals = append(f.heals, f.server.Partition(instance))
-}
-
-// stop reconnects who was cut off, and shuts all instances down.
-func (f *fleet) stop() {
-	f.mu.Lock()
-	for _, heal := range f.heals {
-		heal()
-	}
-	f.mu.Unlock()
-	var all sync.WaitGroup
-	for _, e := range f.instances {
-		all.Go(func() { e.Shutdown(context.Background()) })
-	}
-	all.Wait()
 }

@@ -31,7 +31,7 @@ func tree(t *testing.T, n int) (dir string, size int) {
 }
 
 func options(dir string) demoOptions {
-	return demoOptions{instances: 3, shards: 12, kill: 1, ttl: 300 * time.Millisecond, timeout: time.Minute, dir: dir}
+	return demoOptions{instances: 3, shards: 12, kill: 1, ttl: 300 * time.Millisecond, timeout: time.Minute, dir: dir, registry: "memory"}
 }
 
 func TestDemo(t *testing.T) {
@@ -71,6 +71,7 @@ func TestDemo_Fails(t *testing.T) {
 		"no instance":           {func(o *demoOptions) { o.instances = 0 }, "--instances is 0"},
 		"no shard":              {func(o *demoOptions) { o.shards = 0 }, "--shards is 0"},
 		"more kills than runs":  {func(o *demoOptions) { o.shards, o.kill = 1, 2 }, "--kill is 2"},
+		"no such registry":      {func(o *demoOptions) { o.registry = "consul://a:1" }, "begins neither with etcd:// nor with zk://"},
 		"no such directory":     {func(o *demoOptions) { o.dir = filepath.Join(dir, "no") }, "is not a directory"},
 		"a tree without a file": {func(o *demoOptions) { o.dir = t.TempDir() }, "there are none"},
 		"out of time":           {func(o *demoOptions) { o.timeout = time.Nanosecond }, "not done after 1ns"},
@@ -86,9 +87,8 @@ func TestDemo_Fails(t *testing.T) {
 }
 
 func TestDemo_DrawsOverItsTable(t *testing.T) {
-	dir, _ := tree(t, 50)
 	var out bytes.Buffer
-	s := newStory(nil, newCensus([]string{dir}, 3, 0), 3)
+	s := newStory(newBoard(3, 0))
 	for range 3 {
 		(&table{out: &out, live: true, lines: 2}).draw(s)
 	}

@@ -2,149 +2,73 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
-	"github.com/rota-dev/rota/registry/memory"
 )
 
-// story follows what the fleet does, by the server's own log of commits and not by what
-// the instances say of themselves.
+// story is what happens to the fleet, as seen in the registry.
 type story struct {
-	server *memory.Server
-	census *census
-	keys   record.Keys
+	board  *board
 	shards int
 
 	mu        sync.Mutex
 	owners    map[int]string // by shard: instance
-	claims    map[string]int // by shard and attempt: how often claimed
+	claims    int
+	claimed   map[string]int // by shard and attempt: how often
+	runBy     map[int]string // by shard: the instance of the last attempt
+	ended     map[string]time.Time
 	failovers int
 	moves     int
+	again     []time.Duration // from the end of a session to the claim of what it ran
 	results   map[int]tally
-	doubled   int
-	running   map[registry.Key]record.Runs // by claims record, as last written
+	doubled   int // results
 	events    []string
 }
 
-func newStory(server *memory.Server, c *census, shards int) *story {
-	keys, err := record.NewKeys(namespace, "default")
-	if err != nil {
-		panic(err) // both are constants
-	}
+func newStory(b *board) *story {
 	return &story{
-		server: server, census: c, keys: keys, shards: shards, owners: map[int]string{},
-		claims: map[string]int{}, results: map[int]tally{}, running: map[registry.Key]record.Runs{},
+		board: b, shards: b.shards, owners: map[int]string{}, claimed: map[string]int{}, runBy: map[int]string{},
+		ended: map[string]time.Time{}, results: map[int]tally{},
 	}
 }
 
-// awaitDealt waits until every instance owns shards, so that all of them take part.
-func awaitDealt(ctx context.Context, server *memory.Server, o demoOptions) error {
-	keys, err := record.NewKeys(namespace, "default")
-	if err != nil {
-		return err
-	}
-	client := server.Client("observer")
-	for {
-		e, err := client.Get(ctx, keys.Plan("census"), registry.ReadOptions{})
-		if err == nil {
-			p, err := record.DecodePlan(e.Value)
-			if err != nil {
-				return err
-			}
-			if len(p.Owners) == min(o.instances, o.shards) && p.Frozen.IsZero() {
-				return nil
-			}
-		} else if !errors.Is(err, registry.ErrNotFound) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("deal the shards: %w", context.Cause(ctx))
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+func (s *story) event(at time.Time, format string, args ...any) {
+	s.events = append(s.events, at.Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// tell shows what happens until the returned function is called: a table that is drawn
-// again and again on a terminal, or a line for each event.
-func (s *story) tell(out io.Writer, live bool) (stop func()) {
-	quit := make(chan struct{})
-	var telling sync.WaitGroup
-	telling.Go(func() {
-		table := &table{out: out, live: live}
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			s.read()
-			table.draw(s)
-			select {
-			case <-quit:
-				s.read()
-				table.draw(s)
-				return
-			case <-tick.C:
-			}
-		}
-	})
-	return func() {
-		close(quit)
-		telling.Wait()
-	}
-}
-
-// read takes in what has been committed since.
-func (s *story) read() {
+// leads takes in that an instance has come into office.
+func (s *story) leads(at time.Time, instance string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.server.Log() {
-		if c.Err != nil {
-			continue
-		}
-		if c.Ended != "" {
-			s.event(c, "the session of %s has ended", c.Client)
-		}
-		for _, op := range c.Then {
-			s.write(c, op)
-		}
+	s.event(at, "%s leads", instance)
+}
+
+// gone takes in that the session of an instance has ended.
+func (s *story) gone(at time.Time, instance string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.ended[instance]; !ok {
+		s.ended[instance] = at
+		s.event(at, "the session of %s has ended", instance)
 	}
 }
 
-func (s *story) event(c memory.Commit, format string, args ...any) {
-	s.events = append(s.events, c.At.Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
-}
-
-// write takes in one written record.
-func (s *story) write(c memory.Commit, op registry.Op) {
-	switch {
-	case op.Key == s.keys.Plan("census") && op.Kind != registry.OpDelete:
-		if p, err := record.DecodePlan(op.Value); err == nil {
-			s.plan(c, p)
-		}
-	case strings.HasSuffix(string(op.Key), "/census") && op.Key.Dir().Dir() == s.keys.ClaimsOf("x").Dir():
-		s.claim(c, op)
-	case op.Key == s.keys.Leader():
-		s.event(c, "%s leads", c.Client)
-	case op.Key.Dir() == resultKey(0).Dir():
-		s.result(c, op)
-	}
-}
-
-func (s *story) plan(c memory.Commit, p *record.Plan) {
-	for inc, shards := range p.Owners {
+// dealt takes in a plan.
+func (s *story) dealt(at time.Time, p *record.Plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, inc := range slices.Sorted(maps.Keys(p.Owners)) {
 		name := nameOf(inc)
 		var moved []string
-		for shard := range shards.All() {
+		for shard := range p.Owners[inc].All() {
 			if old := s.owners[shard]; old != name {
 				if old != "" {
 					s.moves++
@@ -154,7 +78,7 @@ func (s *story) plan(c memory.Commit, p *record.Plan) {
 			}
 		}
 		if len(moved) > 0 {
-			s.event(c, "%s deals %s to %s", c.Client, strings.Join(moved, ","), name)
+			s.event(at, "%s are dealt to %s", strings.Join(moved, ","), name)
 		}
 	}
 }
@@ -164,45 +88,79 @@ func nameOf(incarnation string) string {
 	return incarnation[:strings.LastIndexByte(incarnation, '.')]
 }
 
-func (s *story) claim(c memory.Commit, op registry.Op) {
-	if op.Kind == registry.OpDelete {
-		delete(s.running, op.Key)
+// claim takes in the claim of a run.
+func (s *story) claim(at time.Time, instance string, shard, attempt int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims++
+	s.claimed[fmt.Sprintf("%d/%d", shard, attempt)]++
+	if attempt > 1 {
+		s.failovers++
+		if ended, ok := s.ended[s.runBy[shard]]; ok {
+			s.again = append(s.again, max(0, at.Sub(ended)))
+		}
+		s.event(at, "%s claims %d again: attempt %d", instance, shard, attempt)
+	}
+	s.runBy[shard] = instance
+}
+
+// result takes in a stored tally.
+func (s *story) result(at time.Time, shard int, t tally) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old, again := s.results[shard]; again {
+		if old != t {
+			s.doubled++
+		}
 		return
 	}
-	claims, err := record.Decode[record.Claims](op.Value)
-	if err != nil {
-		return
-	}
-	before := s.running[op.Key]
-	s.running[op.Key] = claims.Running
-	for _, g := range claims.Running {
-		for shard := range g.Shards.All() {
-			if old, ok := before.Of(shard); ok && old == g.Ref {
-				continue
-			}
-			s.claims[fmt.Sprintf("%d/%d", shard, g.Attempt)]++
-			if g.Attempt > 1 {
-				s.failovers++
-				s.event(c, "%s claims %d again: attempt %d", c.Client, shard, g.Attempt)
-			}
+	s.results[shard] = t
+	s.event(at, "%d is stored: %d files", shard, t.Files)
+}
+
+// complete waits until the story has heard of all that was stored.
+func (s *story) complete(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		heard := len(s.results)
+		s.mu.Unlock()
+		if heard >= s.shards {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %d of %d tallies found in the registry", context.Cause(ctx), heard, s.shards)
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
 
-func (s *story) result(c memory.Commit, op registry.Op) {
-	var shard int
-	var t tally
-	if _, err := fmt.Sscanf(op.Key.Name(), "%d", &shard); err != nil {
-		return
+// times tells how long it took to notice a crash, which is the store's business, and from
+// then to the claims of what had been running, which is the fleet's.
+func (s *story) times() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.board.mu.Lock()
+	defer s.board.mu.Unlock()
+	var gone []time.Duration
+	for instance, at := range s.board.killed {
+		if ended, ok := s.ended[instance]; ok {
+			gone = append(gone, ended.Sub(at))
+		}
 	}
-	if err := json.Unmarshal(op.Value, &t); err != nil {
-		return
+	return fmt.Sprintf("crash to session gone: %s; session gone to claimed elsewhere: %s", span(gone), span(s.again))
+}
+
+// span returns the least and the greatest of d.
+func span(d []time.Duration) string {
+	if len(d) == 0 {
+		return "-"
 	}
-	if _, again := s.results[shard]; again {
-		s.doubled++
+	least, most := slices.Min(d).Round(time.Millisecond), slices.Max(d).Round(time.Millisecond)
+	if least == most {
+		return least.String()
 	}
-	s.results[shard] = t
-	s.event(c, "%s stores %d: %d files", c.Client, shard, t.Files)
+	return fmt.Sprintf("%v to %v", least, most)
 }
 
 // summary is the demo's result.
@@ -220,103 +178,74 @@ func (s summary) String() string {
 func (s *story) check(ctx context.Context, o demoOptions) (summary, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := summary{
-		shards: s.shards, runs: int(s.census.executions.Load()), failovers: s.failovers,
-		lost: s.shards - len(s.results), doubled: s.doubled,
-	}
-	for _, n := range s.claims {
+	out := summary{shards: s.shards, failovers: s.failovers, lost: s.shards - len(s.results), doubled: s.doubled}
+	for _, n := range s.claimed {
 		out.doubled += n - 1
 	}
-	var sum, plain counter
+	s.board.mu.Lock()
+	out.runs = s.board.executions
+	for _, n := range s.board.begun {
+		out.doubled += n - 1
+	}
+	s.board.mu.Unlock()
+	var sum counter
 	for _, shard := range slices.Sorted(maps.Keys(s.results)) {
 		if err := sum.merge(s.results[shard]); err != nil {
 			return out, fmt.Errorf("shard %d: %w", shard, err)
 		}
 	}
 	out.sum = sum.tally
-	files, err := listFiles(o.dir)
-	if err != nil {
-		return out, err
-	}
-	for _, path := range files {
-		if ctx.Err() != nil {
-			return out, context.Cause(ctx)
-		}
-		if err := plain.add(path); err != nil {
-			return out, err
-		}
-	}
+	plain, err := plainPass(ctx, o.dir)
 	switch {
+	case err != nil:
+		return out, err
 	case out.lost > 0 || out.doubled > 0:
 		return out, fmt.Errorf("not every shard was counted once: %s", out)
-	case sum.tally != plain.tally:
-		return out, fmt.Errorf("the shards' sum differs from a plain pass: %+v, not %+v", sum.tally, plain.tally)
+	case sum.tally != plain:
+		return out, fmt.Errorf("the shards' sum differs from a plain pass: %+v, not %+v", sum.tally, plain)
 	case o.kill > 0 && out.failovers == 0:
 		return out, fmt.Errorf("nothing was failed over: %s", out)
 	}
 	return out, nil
 }
 
-// table shows a story.
-type table struct {
-	out   io.Writer
-	live  bool
-	lines int // drawn, to be drawn over
-	told  int // events printed
-}
-
-// maxRows and maxEvents bound the live table to a common terminal's height.
-const (
-	maxRows   = 16
-	maxEvents = 6
-)
-
-func (t *table) draw(s *story) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !t.live {
-		for ; t.told < len(s.events); t.told++ {
-			fmt.Fprintln(t.out, s.events[t.told])
+// plainPass counts a tree in one go.
+func plainPass(ctx context.Context, dir string) (tally, error) {
+	var plain counter
+	files, err := listFiles(dir)
+	if err != nil {
+		return tally{}, err
+	}
+	for _, path := range files {
+		if ctx.Err() != nil {
+			return tally{}, context.Cause(ctx)
 		}
-		return
+		if err := plain.add(path); err != nil {
+			return tally{}, err
+		}
 	}
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SHARD\tOWNER\tRUN BY\tATTEMPT\tSTATE")
-	s.census.mu.Lock()
-	for shard := range min(s.shards, maxRows) {
-		p := s.census.progress[shard]
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\n", shard, s.owners[shard], p.instance, p.attempt, s.stateOf(p))
-	}
-	s.census.mu.Unlock()
-	w.Flush()
-	if s.shards > maxRows {
-		fmt.Fprintf(&b, "... and %d more\n", s.shards-maxRows)
-	}
-	fmt.Fprintf(&b, "claims %d, moves %d, failovers %d, stored %d of %d\n", len(s.claims), s.moves, s.failovers, len(s.results), s.shards)
-	for _, e := range s.events[max(0, len(s.events)-maxEvents):] {
-		fmt.Fprintln(&b, e)
-	}
-	if t.lines > 0 {
-		fmt.Fprintf(t.out, "\x1b[%dA", t.lines) // up, to draw over the last table
-	}
-	lines := strings.SplitAfter(strings.TrimSuffix(b.String(), "\n"), "\n")
-	for _, line := range lines {
-		fmt.Fprintf(t.out, "\x1b[2K%s", line)
-	}
-	fmt.Fprint(t.out, "\n\x1b[J")
-	t.lines = len(lines)
+	return plain.tally, nil
 }
 
-// stateOf tells how a run is doing. The census is locked.
-func (s *story) stateOf(p progress) string {
-	switch {
-	case p.stored:
-		return "stored"
-	case p.total == 0:
-		return "waits"
-	case s.census.cut[p.instance]:
-		return "cut off"
+// awaitDealt waits until every instance owns shards, so that all of them take part.
+func awaitDealt(ctx context.Context, reg registry.Registry, keys record.Keys, o demoOptions) error {
+	for {
+		e, err := reg.Get(ctx, keys.Plan(jobName), registry.ReadOptions{})
+		if err == nil {
+			p, err := record.DecodePlan(e.Value)
+			if err != nil {
+				return err
+			}
+			if len(p.Owners) == min(o.instances, o.shards) && p.Frozen.IsZero() {
+				return nil
+			}
+		} else if !errors.Is(err, registry.ErrNotFound) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("deal the shards: %w", context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
-	return fmt.Sprintf("%d%%", 100*p.done/p.total)
 }

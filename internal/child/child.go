@@ -77,6 +77,9 @@ func (p *Process) Kill() {
 	}
 }
 
+// Terminate asks the process to end in good order (SIGTERM).
+func (p *Process) Terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) } // it may have ended
+
 // Run starts cmd and waits for it; if ctx ends it kills it.
 func Run(ctx context.Context, cmd *exec.Cmd) error {
 	p, err := Start(cmd)

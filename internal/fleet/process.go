@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rota-dev/rota/internal/child"
@@ -23,7 +22,6 @@ type Process struct {
 	Instance string
 	Client   string
 	proc     *child.Process
-	cmd      *exec.Cmd
 	proxies  []*tcpproxy.Proxy
 	stderr   *os.File
 	heard    chan struct{} // closed when all it said has been read
@@ -68,10 +66,10 @@ func (p *Process) start(s *Server, a assignment, dir string) error {
 		return err
 	}
 	out, in := io.Pipe()
-	p.cmd = exec.Command(program)
-	p.cmd.Env = append(os.Environ(), assignmentVariable+"="+string(text))
-	p.cmd.Stdout, p.cmd.Stderr = in, p.stderr
-	if p.proc, err = child.Start(p.cmd); err != nil {
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), assignmentVariable+"="+string(text))
+	cmd.Stdout, cmd.Stderr = in, p.stderr
+	if p.proc, err = child.Start(cmd); err != nil {
 		return err
 	}
 	go func() {
@@ -138,9 +136,7 @@ func (p *Process) Kill() {
 // Leave tells the process to go in good order, and returns when it has.
 func (p *Process) Leave(within time.Duration) error {
 	p.told = true
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stop %s: %w", p.Client, err)
-	}
+	p.proc.Terminate()
 	select {
 	case <-p.proc.Done():
 	case <-time.After(within):

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/internal/registryurl"
+)
+
+const instanceCommandName = "demo-instance"
+
+// instanceOptions are what the demo tells a process that it starts.
+type instanceOptions struct {
+	registry, namespace, name, dir string
+	shards                         int
+	ttl                            time.Duration
+}
+
+// instanceCommand is what the demo starts processes of.
+func instanceCommand() *cobra.Command {
+	var o instanceOptions
+	cmd := &cobra.Command{
+		Use:    instanceCommandName,
+		Short:  "Take part in a demo",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runInstance(cmd.Context(), o, cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.registry, "registry", "", "URL of the registry")
+	f.StringVar(&o.namespace, "namespace", "", "of the demo")
+	f.StringVar(&o.name, "name", "", "of the instance")
+	f.IntVar(&o.shards, "shards", 0, "of the job")
+	f.DurationVar(&o.ttl, "ttl", 0, "of the session")
+	f.StringVar(&o.dir, "dir", "", "tree to count")
+	return cmd
+}
+
+// runInstance takes part in the census until ctx ends, and tells what it does on out.
+func runInstance(ctx context.Context, o instanceOptions, out io.Writer) error {
+	files, err := listFiles(o.dir)
+	if err != nil {
+		return err
+	}
+	reg, err := registryurl.Open(ctx, o.registry, nil)
+	if err != nil {
+		return err
+	}
+	c := &census{files: files, namespace: o.namespace, tell: tellIn(out)}
+	e, err := newExecutor(reg, c, o.name, o.shards, o.ttl)
+	if err == nil {
+		err = e.Run(ctx)
+	}
+	return errors.Join(err, reg.Close(context.WithoutCancel(ctx)))
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// memoryFleet is instances in this process, each with its own connection to a registry in
+// memory. To kill one is to cut it off.
+type memoryFleet struct {
+	demoOptions
+	keys      record.Keys
+	census    *census
+	server    *memory.Server
+	story     *story
+	running   map[registry.Key]record.Runs // by claims record, as last written
+	instances []*executor.Executor
+
+	mu    sync.Mutex
+	heals []func()
+}
+
+func newMemoryFleet(o demoOptions, keys record.Keys, c *census, s *story) *memoryFleet {
+	f := &memoryFleet{
+		demoOptions: o, keys: keys, census: c, server: memory.New(), story: s, running: map[registry.Key]record.Runs{},
+	}
+	f.server.Record()
+	return f
+}
+
+// start starts the instances, waits until all take part, and sets the job off.
+func (f *memoryFleet) start(ctx context.Context) error {
+	for i := range f.demoOptions.instances {
+		name := fmt.Sprintf("instance-%d", i+1)
+		e, err := newExecutor(f.server.Client(name), f.census, name, f.shards, f.ttl)
+		if err != nil {
+			return err
+		}
+		f.instances = append(f.instances, e)
+		if err := e.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if err := awaitDealt(ctx, f.server.Client("observer"), f.keys, f.demoOptions); err != nil {
+		return err
+	}
+	_, err := f.instances[0].Trigger(ctx, jobName, executor.Trigger{})
+	return err
+}
+
+// kill cuts an instance off from the registry. Its handlers go on until they are told.
+func (f *memoryFleet) kill(instance string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heals = append(f.heals, f.server.Partition(instance))
+}
+
+// stop reconnects who was cut off, and shuts all instances down.
+func (f *memoryFleet) stop() {
+	f.mu.Lock()
+	for _, heal := range f.heals {
+		heal()
+	}
+	f.mu.Unlock()
+	var all sync.WaitGroup
+	for _, e := range f.instances {
+		all.Go(func() { _ = e.Shutdown(context.Background()) })
+	}
+	all.Wait()
+}
+
+// read takes in what has been committed since, by the server's own log.
+func (f *memoryFleet) read() {
+	for _, c := range f.server.Log() {
+		if c.Err != nil {
+			continue
+		}
+		if c.Ended != "" {
+			f.story.gone(c.At, c.Client)
+		}
+		for _, op := range c.Then {
+			f.write(c, op)
+		}
+	}
+}
+
+// write takes in one written record.
+func (f *memoryFleet) write(c memory.Commit, op registry.Op) {
+	switch {
+	case op.Key == f.keys.Plan(jobName) && op.Kind != registry.OpDelete:
+		if p, err := record.DecodePlan(op.Value); err == nil {
+			f.story.dealt(c.At, p)
+		}
+	case strings.HasSuffix(string(op.Key), "/"+jobName) && op.Key.Dir().Dir() == f.keys.ClaimsOf("x").Dir():
+		f.claim(c, op)
+	case op.Key == f.keys.Leader():
+		f.story.leads(c.At, c.Client)
+	case op.Key.Dir() == resultKey(f.census.namespace, 0).Dir():
+		var shard int
+		var t tally
+		_, err := fmt.Sscanf(op.Key.Name(), "%d", &shard)
+		if errors.Join(err, json.Unmarshal(op.Value, &t)) == nil {
+			f.story.result(c.At, shard, t)
+		}
+	}
+}
+
+// claim takes in a claims record: the runs that stand in it and did not before.
+func (f *memoryFleet) claim(c memory.Commit, op registry.Op) {
+	if op.Kind == registry.OpDelete {
+		delete(f.running, op.Key)
+		return
+	}
+	claims, err := record.Decode[record.Claims](op.Value)
+	if err != nil {
+		return
+	}
+	before := f.running[op.Key]
+	f.running[op.Key] = claims.Running
+	for _, g := range claims.Running {
+		for shard := range g.Shards.All() {
+			if old, ok := before.Of(shard); !ok || old != g.Ref {
+				f.story.claim(c.At, c.Client, shard, g.Attempt)
+			}
+		}
+	}
+}
