@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/adler32"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -16,6 +17,7 @@ const (
 	zkMulti        = 14
 	zkCreate2      = 15
 	zkCloseSession = -11
+	zkError        = -1
 )
 
 // zkTxn is a transaction of the log.
@@ -24,6 +26,12 @@ type zkTxn struct {
 	at      time.Time // to the millisecond, by the leader's clock
 	session int64     // ZooKeeper's own number, of whom asked for it
 	parts   []zkPart
+}
+
+// failed reports that nothing was done. A multi that was refused is in the log as well, up
+// to the entry that was to blame as if it had been done.
+func (t *zkTxn) failed() bool {
+	return slices.ContainsFunc(t.parts, func(p zkPart) bool { return p.kind == zkError })
 }
 
 // zkPart is a change of a znode, or the end of the session.

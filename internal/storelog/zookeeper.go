@@ -55,6 +55,9 @@ func ZooKeeper(ctx context.Context, addrs []string, dir, root string) (Log, erro
 	return l, nil
 }
 
+// errRefused is all that the log tells of why.
+var errRefused = errors.New("refused by the server")
+
 type silence struct{}
 
 func (silence) Printf(string, ...any) {}
@@ -120,6 +123,11 @@ func (l *zkLog) take(t *zkTxn) {
 	}
 	l.written = t.zxid
 	c := commit(t.zxid, t.at)
+	if t.failed() {
+		c.Err = errRefused
+		l.add(t.zxid, c)
+		return
+	}
 	changes := map[string]*zkChange{}
 	var order []string
 	for _, s := range t.parts {
