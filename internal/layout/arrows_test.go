@@ -24,6 +24,8 @@ var reach = []struct {
 	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/...", "github.com/robfig/cron/v3"}},
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/..."}},
 	{"internal/memorybackend", []string{"registry", "registry/memory", "conformance"}},
+	{"internal/testserver/...", []string{"internal/..."}},
+	{"internal/tcpproxy", []string{"internal/freeport"}},
 	{"internal/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/robfig/cron/v3"}},
 	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/spf13/cobra", "golang.org/x/term"}},
 	// Examples show what a user can write, who cannot import internal packages.
