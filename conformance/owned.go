@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -165,10 +166,10 @@ func goneAtOnce(t *test) {
 				[]registry.Cond{registry.Dead(s.ID()), registry.At(key, rev)},
 				[]registry.Cond{registry.At(key, rev), registry.Absent(next)})
 		}
-		asked := 0
+		var asked atomic.Int64
 		stop := t.spawn(func(ctx context.Context) error {
-			for ; ; asked++ {
-				conds := impossible[asked%len(impossible)]
+			for i := 0; ; i++ {
+				conds := impossible[i%len(impossible)]
 				_, err := b.Txn(ctx, registry.Txn{If: conds})
 				if err == nil {
 					return fmt.Errorf("%v hold together", conds)
@@ -176,16 +177,25 @@ func goneAtOnce(t *test) {
 				if !errors.Is(err, registry.ErrConflict) {
 					return err
 				}
+				asked.Add(1)
 				if t.bubble {
 					time.Sleep(20 * time.Microsecond)
 				}
 			}
 		})
-		t.pause(5 * time.Millisecond)
+		askedAll := func(when string) {
+			from := asked.Load()
+			t.eventually(t.ttl, "every state was asked for "+when, func() error {
+				if n := asked.Load() - from; n < int64(len(impossible)) {
+					return fmt.Errorf("%d of %d were", n, len(impossible))
+				}
+				return nil
+			})
+		}
+		askedAll("before")
 		end(s)
-		t.pause(5 * time.Millisecond)
+		askedAll("after")
 		stop()
-		require.GreaterOrEqual(t, asked, len(impossible))
 		t.absent(b, keys...)
 		t.holds(b, registry.Dead(s.ID()))
 	}
