@@ -47,7 +47,7 @@ func (c *Client) renew(ctx context.Context, lease int64, ttl time.Duration) erro
 // kept: opening a stream costs a check of the password, if there is one, and a renewal that
 // came after it would be late. Answers come in the order of the questions.
 type renewals struct {
-	turn   chan struct{} // one slot, taken by who opens the stream or sends
+	turn   chan struct{} // one slot, taken by who opens the stream or sends on it
 	stream *renewalStream
 }
 
@@ -86,23 +86,50 @@ func (l *link) renew(ctx context.Context, lease int64) (left int64, err error) {
 }
 
 func (l *link) askToRenew(ctx context.Context, lease int64) (<-chan renewed, error) {
-	select {
-	case l.renewals.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := l.renewals.begin(ctx); err != nil {
+		return nil, err
 	}
-	defer func() { <-l.renewals.turn }()
-	if l.renewals.stream.ended() {
-		s, err := l.openRenewals(ctx)
-		if err != nil {
-			return nil, err
-		}
-		l.renewals.stream = s
+	defer l.renewals.end()
+	if err := l.prepareRenewals(ctx); err != nil {
+		return nil, err
 	}
-	return l.renewals.stream.ask(lease)
+	return l.renewals.stream.ask(ctx, lease)
 }
 
-func (l *link) openRenewals(ctx context.Context) (*renewalStream, error) {
+// openRenewals opens the stream, if it is not open.
+func (l *link) openRenewals(ctx context.Context) error {
+	if err := l.renewals.begin(ctx); err != nil {
+		return err
+	}
+	defer l.renewals.end()
+	return l.prepareRenewals(ctx)
+}
+
+// begin waits for the caller's turn.
+func (r *renewals) begin(ctx context.Context) error {
+	select {
+	case r.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *renewals) end() { <-r.turn }
+
+// prepareRenewals is openRenewals in the caller's turn.
+func (l *link) prepareRenewals(ctx context.Context) error {
+	if !l.renewals.stream.ended() {
+		return nil
+	}
+	s, err := l.newRenewalStream(ctx)
+	if err == nil {
+		l.renewals.stream = s
+	}
+	return err
+}
+
+func (l *link) newRenewalStream(ctx context.Context) (*renewalStream, error) {
 	streamCtx, end := context.WithCancel(clientv3.WithRequireLeader(l.ctx))
 	defer context.AfterFunc(ctx, end)() // the stream outlives ctx, but its opening does not
 	stream, err := l.lease.LeaseKeepAlive(streamCtx, callOptions...)
@@ -127,18 +154,20 @@ func (s *renewalStream) ended() bool {
 	return s.err != nil
 }
 
-func (s *renewalStream) ask(lease int64) (<-chan renewed, error) {
-	r := renewal{lease, make(chan renewed, 1)}
+// ask sends a question, in the caller's turn.
+func (s *renewalStream) ask(ctx context.Context, lease int64) (<-chan renewed, error) {
+	answer := make(chan renewed, 1)
 	s.mu.Lock()
 	if s.err != nil {
 		defer s.mu.Unlock()
 		return nil, s.err
 	}
-	s.waiting = append(s.waiting, r)
+	s.waiting = append(s.waiting, renewal{lease, answer})
 	s.mu.Unlock()
+	defer context.AfterFunc(ctx, s.end)() // a stream that takes nothing more is of no use
 	// An error is the end of the stream, of which listen hears more.
 	_ = s.stream.Send(&pb.LeaseKeepAliveRequest{ID: lease})
-	return r.answer, nil
+	return answer, nil
 }
 
 // listen hands out answers until the stream ends.
