@@ -28,6 +28,8 @@ var reach = []struct {
 		"go.etcd.io/etcd/...", "google.golang.org/...", "go.uber.org/zap", "golang.org/x/net/http2/hpack",
 	}},
 	{"internal/memorybackend", []string{"registry", "registry/memory", "conformance"}},
+	{"internal/testserver/...", []string{"internal/..."}},
+	{"internal/tcpproxy", []string{"internal/freeport"}},
 	{"internal/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/robfig/cron/v3"}},
 	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/spf13/cobra", "golang.org/x/term"}},
 	// Examples show what a user can write, who cannot import internal packages.

@@ -84,6 +84,10 @@ func (z *zookeeper) ports() []role {
 	return ports
 }
 
+// electedPatience is for a member that has been elected and is about to listen: its
+// followers would go back to the election at once if they were reset.
+const electedPatience = 500 * time.Millisecond
+
 // connect gives each member addresses of its own for each of the others.
 func (z *zookeeper) connect(c *Cluster) error {
 	z.proxies = map[way]map[role]*tcpproxy.Proxy{}
@@ -100,6 +104,7 @@ func (z *zookeeper) connect(c *Cluster) error {
 				}
 				proxies[r] = p
 			}
+			proxies[peers].SetPatience(electedPatience)
 			z.proxies[way{from, to}] = proxies
 		}
 	}

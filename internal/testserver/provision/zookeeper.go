@@ -31,6 +31,14 @@ func ClassPath(ctx context.Context) (string, error) {
 	if path := os.Getenv(ClassPathVariable); path != "" {
 		return path, nil
 	}
+	path, err := findClassPath(ctx)
+	if err != nil {
+		return "", fmt.Errorf("provide ZooKeeper: %w; %s can name its jars instead", err, ClassPathVariable)
+	}
+	return path, nil
+}
+
+func findClassPath(ctx context.Context) (string, error) {
 	if !ignoreSystem() && isFile(filepath.Join(systemJars, "zookeeper.jar")) {
 		return classPath(systemJars)
 	}
@@ -39,7 +47,7 @@ func ClassPath(ctx context.Context) (string, error) {
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("provide ZooKeeper: %w; %s can name its jars instead", err, ClassPathVariable)
+		return "", err
 	}
 	return classPath(filepath.Join(root, systemJars))
 }
@@ -49,7 +57,7 @@ func classPath(dir string) (string, error) {
 	for _, name := range needed {
 		jar := filepath.Join(dir, name+".jar")
 		if !isFile(jar) {
-			return "", fmt.Errorf("provide ZooKeeper: no %s; %s can name the jars to use", jar, ClassPathVariable)
+			return "", fmt.Errorf("no file at %s", jar)
 		}
 		jars = append(jars, jar)
 	}
