@@ -14,34 +14,56 @@ import (
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
-// New describes the etcd registry on a cluster, each handle of which is passed through
-// wrap. The cluster is the suite's alone while it runs: it is stopped and started.
-func New(cluster *testserver.Cluster, wrap func(registry.Registry) registry.Registry) conformance.Backend {
+// Config is what the suite runs on.
+type Config struct {
+	// Cluster is the suite's alone while it runs: it is stopped and started.
+	Cluster *testserver.Cluster
+	// RootPassword is that of the cluster, if it asks for credentials. Each machine has a
+	// user of its own then, the rights of which can be taken away.
+	RootPassword string
+	// Wrap is what each handle is passed through; nil passes it as it is.
+	Wrap func(registry.Registry) registry.Registry
+}
+
+// New describes the etcd registry on a cluster.
+func New(c Config) conformance.Backend {
+	if c.Wrap == nil {
+		c.Wrap = func(r registry.Registry) registry.Registry { return r }
+	}
 	return conformance.Backend{
-		Open: func(t testing.TB) *conformance.Store { return newStore(t, cluster, wrap).levers() },
-		// The servers' elections would let it be 1 s, of which a busy machine takes too much.
-		TTL: 2 * time.Second,
+		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).levers() },
+		TTL:  c.ttl(),
 		Packages: []string{
 			reflect.TypeFor[etcd.Client]().PkgPath(), reflect.TypeFor[driver.Session]().PkgPath(),
 			"go.etcd.io/etcd/client/v3", "google.golang.org/grpc",
 		},
-		Lacks: lacks(cluster),
+		Lacks: c.lacks(),
 	}
 }
 
-func lacks(cluster *testserver.Cluster) conformance.Lacks {
-	l := conformance.Lacks{
-		conformance.Isolate: "not yet",
-		conformance.Replace: "not yet",
-		conformance.Revoke:  "not yet",
+// ttl is more than the 1 s that the servers would grant, of which a busy machine takes too
+// much, and where there is an election, more than a restart of all members takes.
+func (c Config) ttl() time.Duration {
+	if c.single() {
+		return 2 * time.Second
 	}
-	if len(cluster.Members()) < 3 {
+	return 5 * time.Second
+}
+
+func (c Config) lacks() conformance.Lacks {
+	l := conformance.Lacks{}
+	if c.single() {
 		for _, lever := range []string{
 			conformance.HalfOpen, conformance.KillLeader, conformance.PauseLeader,
 			conformance.RollingRestart, conformance.Isolate, conformance.Replace,
 		} {
-			l[lever] = "has one member only"
+			l[lever] = "this cluster has one member only"
 		}
+	}
+	if c.RootPassword == "" {
+		l[conformance.Revoke] = "this cluster asks for no credentials"
 	}
 	return l
 }
+
+func (c Config) single() bool { return len(c.Cluster.Members()) == 1 }

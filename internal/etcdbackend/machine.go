@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/rota-dev/rota/internal/tcpproxy"
+	"github.com/rota-dev/rota/internal/testserver"
 )
 
 // machine is where handles run that share their fate: what goes wrong on the way from it
@@ -17,7 +18,8 @@ import (
 type machine struct {
 	t       testing.TB
 	name    string
-	members []string // their addresses, the one to connect to first in front
+	members []*testserver.Member // the one to connect to first in front
+	user    *user                // nil if nobody asks for credentials
 	faults  faults
 
 	mu      sync.Mutex
@@ -27,7 +29,7 @@ type machine struct {
 	fed     chan struct{} // closed when starved becomes 0
 }
 
-func newMachine(t testing.TB, name string, index int, members []string) *machine {
+func newMachine(t testing.TB, name string, index int, members []*testserver.Member) *machine {
 	m := &machine{t: t, name: name}
 	for i := range members {
 		m.members = append(m.members, members[(index+i)%len(members)])
@@ -38,8 +40,8 @@ func newMachine(t testing.TB, name string, index int, members []string) *machine
 
 func (m *machine) newProxies() []*tcpproxy.Proxy {
 	proxies := make([]*tcpproxy.Proxy, len(m.members))
-	for i, addr := range m.members {
-		p, err := tcpproxy.Listen(addr)
+	for i, member := range m.members {
+		p, err := tcpproxy.Listen(member.Addr())
 		if err != nil {
 			m.t.Fatalf("machine %s: %v", m.name, err)
 		}
@@ -106,6 +108,18 @@ func (m *machine) first() *tcpproxy.Proxy {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.proxies[0]
+}
+
+// member returns the member that the machine is connected to.
+func (m *machine) member() *testserver.Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, p := range m.proxies {
+		if p.Connections() > 0 {
+			return m.members[i]
+		}
+	}
+	return m.members[0]
 }
 
 // each imposes something on all ways to the store.

@@ -22,21 +22,16 @@ import (
 
 // store is a namespace of its own in a cluster, and the machines that use it.
 type store struct {
+	Config
 	t         testing.TB
-	cluster   *testserver.Cluster
-	wrap      func(registry.Registry) registry.Registry
 	namespace string
 
 	mu       sync.Mutex
 	machines map[string]*machine
 }
 
-func newStore(t testing.TB, cluster *testserver.Cluster, wrap func(registry.Registry) registry.Registry) *store {
-	s := &store{
-		t: t, cluster: cluster, wrap: wrap,
-		namespace: "/test-" + rand.Text(),
-		machines:  map[string]*machine{},
-	}
+func newStore(t testing.TB, c Config) *store {
+	s := &store{Config: c, t: t, namespace: "/test-" + rand.Text(), machines: map[string]*machine{}}
 	t.Cleanup(s.close)
 	return s
 }
@@ -46,6 +41,9 @@ func (s *store) close() {
 	defer s.mu.Unlock()
 	for _, m := range s.machines {
 		m.close()
+		if m.user != nil {
+			s.raw("remove a user", m.user.remove)
+		}
 	}
 }
 
@@ -56,8 +54,12 @@ func (s *store) machine(name string) *machine {
 	defer s.mu.Unlock()
 	m := s.machines[name]
 	if m == nil {
-		m = newMachine(s.t, name, len(s.machines), s.cluster.Addrs())
+		m = newMachine(s.t, name, len(s.machines), s.Cluster.Members())
 		s.machines[name] = m
+		if s.RootPassword != "" {
+			m.user = &user{name: s.namespace[1:] + "-" + name, password: rand.Text(), prefix: s.namespace + "/"}
+			s.raw("make a user", m.user.create)
+		}
 	}
 	return m
 }
@@ -74,18 +76,23 @@ func (s *store) levers() *conformance.Store {
 			return s.machine(machine).each(func(p *tcpproxy.Proxy) func() { return p.Delay(tcpproxy.ToClient, d) })
 		},
 		Stall:     s.stall,
-		Restart:   func() { s.must("restart", s.cluster.Restart(context.Background())) },
+		Restart:   func() { s.must("restart", s.Cluster.Restart(context.Background())) },
 		Compact:   s.compact,
 		Starve:    func(machine string) (feed func()) { return s.machine(machine).starve() },
-		Members:   func() int { return len(s.cluster.Members()) },
+		Members:   func() int { return len(s.Cluster.Members()) },
 		Move:      func(machine string) { s.machine(machine).move() },
 		FillQuota: s.fill,
 	}
-	if len(s.cluster.Members()) > 1 {
+	if s.RootPassword != "" {
+		levers.Revoke = s.revoke
+	}
+	if !s.single() {
 		levers.HalfOpen = func(machine string) (heal func()) { return s.machine(machine).first().Blackhole() }
 		levers.KillLeader = s.killLeader
 		levers.PauseLeader = s.pauseLeader
 		levers.RollingRestart = s.rollingRestart
+		levers.Isolate = func(machine string) (heal func()) { return s.machine(machine).member().Isolate() }
+		levers.Replace = s.replace
 	}
 	return levers
 }
@@ -95,13 +102,15 @@ func (s *store) connect(t testing.TB, machine string) registry.Registry {
 	m := s.machine(machine)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	c, err := etcd.Open(ctx, etcd.Options{
-		Endpoints: m.endpoints(), InOrder: true, Namespace: s.namespace, DialOptions: m.dialOptions(),
-	})
+	o := etcd.Options{Endpoints: m.endpoints(), InOrder: true, Namespace: s.namespace, DialOptions: m.dialOptions()}
+	if m.user != nil {
+		o.Username, o.Password = m.user.name, m.user.password
+	}
+	c, err := etcd.Open(ctx, o)
 	if err != nil {
 		t.Fatalf("connect %s: %v", machine, err)
 	}
-	return s.wrap(c)
+	return s.Wrap(c)
 }
 
 func (s *store) must(what string, err error) {
@@ -116,7 +125,11 @@ func (s *store) must(what string, err error) {
 func (s *store) raw(what string, f func(ctx context.Context, c *clientv3.Client) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	c, err := clientv3.New(clientv3.Config{Endpoints: s.cluster.Addrs(), Logger: zap.NewNop(), Context: ctx})
+	config := clientv3.Config{Endpoints: s.Cluster.Addrs(), Logger: zap.NewNop(), Context: ctx}
+	if s.RootPassword != "" {
+		config.Username, config.Password = "root", s.RootPassword
+	}
+	c, err := clientv3.New(config)
 	s.must(what, err)
 	defer c.Close()
 	s.must(what, f(ctx, c))
@@ -195,11 +208,11 @@ func (s *store) partition(machine string, c conformance.Cut) (heal func()) {
 }
 
 func (s *store) stall() (resume func()) {
-	for _, m := range s.cluster.Members() {
+	for _, m := range s.Cluster.Members() {
 		s.must("pause", m.Pause())
 	}
 	return sync.OnceFunc(func() {
-		for _, m := range s.cluster.Members() {
+		for _, m := range s.Cluster.Members() {
 			s.must("resume", m.Resume())
 		}
 	})
@@ -208,7 +221,7 @@ func (s *store) stall() (resume func()) {
 func (s *store) leader() *testserver.Member {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	m, err := s.cluster.Leader(ctx)
+	m, err := s.Cluster.Leader(ctx)
 	s.must("find the leader", err)
 	return m
 }
@@ -226,7 +239,24 @@ func (s *store) pauseLeader() (resume func()) {
 }
 
 func (s *store) rollingRestart() {
-	for _, m := range s.cluster.Members() {
+	for _, m := range s.Cluster.Members() {
 		s.must("restart", m.Restart(context.Background()))
 	}
+}
+
+// replace takes one that does not lead: the suite has other levers for that.
+func (s *store) replace() {
+	leader := s.leader()
+	for _, m := range s.Cluster.Members() {
+		if m != leader {
+			s.must("replace", m.Replace(context.Background()))
+			return
+		}
+	}
+}
+
+func (s *store) revoke(machine string) (restore func()) {
+	u := s.machine(machine).user
+	s.raw("revoke", u.deny)
+	return sync.OnceFunc(func() { s.raw("restore", u.allow) })
 }

@@ -34,6 +34,7 @@ type link struct {
 	ctx      context.Context // ends when the link is left
 	leave    context.CancelCauseFunc
 	dialing  atomic.Bool
+	spawn    func(func()) bool // of driver.Calls
 
 	mu         sync.Mutex
 	heard      time.Time // when anything was heard last
@@ -81,7 +82,12 @@ func (c *Client) dial(ctx context.Context, member int) (*link, error) {
 
 func (c *Client) connect(ctx context.Context, member int) (*link, error) {
 	o := &c.options
-	l := &link{member: member, others: len(o.Endpoints) > 1}
+	l := &link{
+		member:   member,
+		others:   len(o.Endpoints) > 1,
+		spawn:    c.calls.Go,
+		renewals: renewals{turn: make(chan struct{}, 1)},
+	}
 	l.dialing.Store(true)
 	l.ctx, l.leave = context.WithCancelCause(c.links.ctx)
 	defer context.AfterFunc(ctx, func() { l.leave(context.Cause(ctx)) })() // it outlives ctx, but its making does not
