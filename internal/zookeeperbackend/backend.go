@@ -30,12 +30,13 @@ func New(cluster *testserver.Cluster, ttl time.Duration, wrap func(registry.Regi
 		conformance.Compact:   "keeps no history that could be forgotten",
 		conformance.Move:      "the addresses of a test's servers are all the loopback's; its own test looks names up",
 		conformance.FillQuota: "a full disk stops the server",
-		conformance.Replace:   "not provided by the test's servers",
-		conformance.Isolate:   "not provided by the test's servers",
 		conformance.Revoke:    "rights are kept with each znode",
 	}
-	for _, lever := range []string{conformance.HalfOpen, conformance.KillLeader, conformance.PauseLeader, conformance.RollingRestart} {
-		if len(cluster.Members()) < 3 {
+	if len(cluster.Members()) < quorum {
+		for _, lever := range []string{
+			conformance.Isolate, conformance.HalfOpen, conformance.KillLeader,
+			conformance.PauseLeader, conformance.RollingRestart, conformance.Replace,
+		} {
 			lacks[lever] = "has one member only"
 		}
 	}
@@ -48,6 +49,9 @@ func New(cluster *testserver.Cluster, ttl time.Duration, wrap func(registry.Regi
 		Lacks: lacks,
 	}
 }
+
+// quorum is the number of members from which on one can be missing.
+const quorum = 3
 
 // namespaces counts the stores, each of which has a namespace of its own.
 var namespaces atomic.Int64
@@ -89,7 +93,9 @@ func open(t testing.TB, cluster *testserver.Cluster, wrap func(registry.Registry
 		Starve:  func(name string) (feed func()) { return s.machine(name).starve() },
 		Members: func() int { return len(cluster.Members()) },
 	}
-	if len(cluster.Members()) >= 3 {
+	if len(cluster.Members()) >= quorum {
+		levers.Isolate = func(name string) (heal func()) { return s.machine(name).member().Isolate() }
+		levers.Replace = s.replace
 		levers.HalfOpen = func(name string) (heal func()) { return s.machine(name).first().Blackhole() }
 		levers.KillLeader = s.killLeader
 		levers.PauseLeader = s.pauseLeader
@@ -192,6 +198,29 @@ func endSession(ctx context.Context, address string, g zkwire.Grant) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	return zkwire.EndSession(conn, g)
+}
+
+// member returns the member that serves clients at an address.
+func (s *store) member(address string) *testserver.Member {
+	for _, m := range s.cluster.Members() {
+		if m.Addr() == address {
+			return m
+		}
+	}
+	s.t.Fatalf("no member serves at %s", address)
+	return nil
+}
+
+// replace puts an empty member in the place of one that does not lead.
+func (s *store) replace() {
+	leader, err := s.cluster.Leader(s.context())
+	s.must(err)
+	for _, m := range s.cluster.Members() {
+		if m != leader {
+			s.must(m.Replace(s.context()))
+			return
+		}
+	}
 }
 
 // stall stops all servers in their tracks.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/internal/tcpproxy"
+	"github.com/rota-dev/rota/internal/testserver"
 )
 
 // machine is where handles run: it has a proxy of its own before each member.
@@ -48,6 +49,17 @@ func (m *machine) addresses() []string {
 
 // first is the proxy that is tried first.
 func (m *machine) first() *tcpproxy.Proxy { return m.proxies[0] }
+
+// member is the one that the machine is connected to, or would be.
+func (m *machine) member() *testserver.Member {
+	at := m.first()
+	for _, p := range m.proxies {
+		if p.Connections() > at.Connections() {
+			at = p
+		}
+	}
+	return m.store.member(at.Upstream())
+}
 
 // each does something to all proxies, until undone.
 func (m *machine) each(do func(*tcpproxy.Proxy) (undo func())) (undo func()) {
