@@ -24,6 +24,10 @@ type Backend struct {
 	// Below tells that the handles are those of registry.Prefix below that directory, so
 	// that there is less room for keys and in transactions.
 	Below registry.Key
+	// Seed is the first seed of the histories that are recorded under random faults, and
+	// Seeds how many of them case C06 records. Zero means 1, and a few.
+	Seed  uint64
+	Seeds int
 	// Lacks names the levers that Open does not give and the cases that are not to be
 	// run, with the reason for each.
 	Lacks Lacks
@@ -37,4 +41,16 @@ func (b Backend) ttl() time.Duration {
 		return registry.DefaultSessionTTL
 	}
 	return b.TTL
+}
+
+func (b Backend) seed() uint64 { return max(b.Seed, 1) }
+
+func (b Backend) seeds() int {
+	switch {
+	case b.Seeds > 0:
+		return b.Seeds
+	case b.Bubble:
+		return 100
+	}
+	return 2
 }

@@ -34,6 +34,7 @@ func Cases() []Case {
 		{"Limits", limitCases},
 		{"Faults", faultCases},
 		{"Members", memberCases},
+		{"Histories", historyCases},
 		{"Hygiene", hygieneCases},
 	} {
 		for _, c := range g.cases {

@@ -171,7 +171,7 @@ var Contract = []Clause{
 	{"Watcher.Close", "Closing twice is legal.", []Promise{WatcherCloseWakesNext}, ""},
 	{"BatchKind", "BatchKind tells what a Batch says about what came before it.", nil, definition},
 	{"Snapshot", "Snapshot batches hold the whole directory: a key that is absent does not exist.", []Promise{SnapshotFirst, LastStateArrives}, ""},
-	{"Delta", "Delta batches hold changes to what was delivered before.", []Promise{WatchFollowsChanges}, ""},
+	{"Delta", "Delta batches hold changes to what was delivered before.", []Promise{WatchFollowsChanges, DeltasHoldChanges}, ""},
 	{"Batch", "Batch is a set of changes, at most one per key.", []Promise{BatchesAreSorted}, ""},
 	{"Batch.Rev", "no change is newer; a plain Get on the same handle is at least as new", []Promise{BatchRevBoundsChanges, ReadsCatchUpWithBatches}, ""},
 	{"Batch.Puts", "created or written, sorted by Key", []Promise{BatchesAreSorted, WatchTellsEntriesWhole}, ""},

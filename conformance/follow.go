@@ -169,6 +169,8 @@ func (f *follower) checkPut(b registry.Batch, e registry.Entry) error {
 		return fmt.Errorf("it is newer than the batch")
 	case e.Modified.Seq < newest:
 		return fmt.Errorf("it is older than %d, which was delivered", newest)
+	case b.Kind == registry.Delta && e.Modified.Seq == newest:
+		return fmt.Errorf("it is no change: it was delivered before")
 	case !known && newest > 0 && e.Created.Seq <= newest:
 		return fmt.Errorf("it was gone, after %d, but is said to be created at %d", newest, e.Created.Seq)
 	}

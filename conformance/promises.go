@@ -99,6 +99,7 @@ const (
 	BatchesAreSorted         Promise = "a batch has each key once, in order"
 	BatchRevBoundsChanges    Promise = "no change is newer than its batch"
 	ReadsCatchUpWithBatches  Promise = "a plain read after a batch is at least as new"
+	DeltasHoldChanges        Promise = "what a delta tells is a change to what was delivered before"
 	EventsArePrompt          Promise = "events arrive within milliseconds when nothing is wrong"
 )
 

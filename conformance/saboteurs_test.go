@@ -13,7 +13,7 @@ import (
 )
 
 func saboteurs() []saboteur {
-	return slices.Concat(readSaboteurs, keySaboteurs, txnSaboteurs, outcomeSaboteurs, watchSaboteurs, sessionSaboteurs, lockSaboteurs, handleSaboteurs, memberSaboteurs)
+	return slices.Concat(readSaboteurs, keySaboteurs, txnSaboteurs, outcomeSaboteurs, watchSaboteurs, sessionSaboteurs, lockSaboteurs, handleSaboteurs, memberSaboteurs, historySaboteurs)
 }
 
 // TestSaboteurs shows of each promise that a registry which breaks it, and only it, fails

@@ -1,0 +1,384 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// profile is what the clients of a history do.
+type profile struct {
+	seed     uint64
+	clients  int
+	ops      int // of each client
+	groups   int
+	keys     int  // of a group
+	conds    bool // transactions have conditions, and may write nothing
+	sessions bool // keys are owned, and sessions end
+}
+
+func (p profile) String() string {
+	return fmt.Sprintf("seed %d: %d clients of %d calls on %d groups of %d keys, conditions %v, sessions %v",
+		p.seed, p.clients, p.ops, p.groups, p.keys, p.conds, p.sessions)
+}
+
+// scene is where a history happens.
+type scene struct {
+	profile
+	t       *test
+	dir     registry.Key
+	history history
+
+	mu   sync.Mutex
+	held []registry.Session // by number
+}
+
+// machinesOf are the machines that the clients of a history are on.
+func machinesOf(clients int) []string {
+	return []string{"a", "b", "c", "d"}[:min(clients, 4)]
+}
+
+// record has clients work while their machines suffer, and returns what they were told.
+func (t *test) record(p profile) *history {
+	t.Helper()
+	s := &scene{profile: p, t: t, dir: registry.Key(fmt.Sprintf("history%d", p.seed))}
+	machines := machinesOf(p.clients)
+	clients := make([]*client, p.clients)
+	for i := range clients {
+		c := &client{
+			scene: s, id: i, reg: t.handle(machines[i%len(machines)]),
+			random: rand.New(rand.NewPCG(p.seed, uint64(i+1))),
+			known:  map[registry.Key]registry.Rev{},
+		}
+		if p.sessions {
+			c.openSession(t.longSession(c.reg))
+		}
+		clients[i] = c
+	}
+	calm := t.harass(machines, p.seed)
+	t.together(len(clients), func(i int) error { return clients[i].work(t.ctx) })
+	suffered := calm()
+	for _, machine := range machines {
+		t.usable(t.handle(machine))
+	}
+	last := &client{scene: s, id: p.clients, reg: t.handle("last")}
+	for g := range p.groups {
+		for k := range p.keys {
+			if err := last.read(t.ctx, g, k); err != nil {
+				t.Fatalf("read at the end: %v", err)
+			}
+		}
+	}
+	t.Logf("%v: %d calls recorded, %d of them without an end; %v", p, len(s.history.ops), s.history.open, suffered)
+	return &s.history
+}
+
+// client makes calls, one after the other.
+type client struct {
+	*scene
+	id      int // another after a call without an end, which goes on beside those after it
+	reg     registry.Registry
+	random  *rand.Rand
+	known   map[registry.Key]registry.Rev // what it last knew of keys; zero if absent
+	session registry.Session
+	number  int // of the session
+	opened  int64
+}
+
+// patience is how long a client waits for an answer.
+func (s *scene) patience() time.Duration { return time.Duration(s.t.n(40, 400)) * time.Millisecond }
+
+func (s *scene) key(group, key int) registry.Key {
+	name := fmt.Sprintf("k%d", key)
+	if s.sessions {
+		name = "~" + name
+	}
+	return s.dir.Join(fmt.Sprintf("g%d", group), name)
+}
+
+func (c *client) work(ctx context.Context) error {
+	for range c.ops {
+		if err := c.act(ctx); err != nil {
+			return fmt.Errorf("client %d: %w", c.id, err)
+		}
+		c.think()
+	}
+	return nil
+}
+
+// think lets time pass between two calls: enough of it for a few troubles in a history.
+func (c *client) think() {
+	time.Sleep(time.Duration(c.random.IntN(c.t.n(10, 80))) * time.Millisecond)
+}
+
+func (c *client) act(ctx context.Context) error {
+	group := c.random.IntN(c.groups)
+	if c.sessions && is(c.session, registry.SessionLost) == nil {
+		c.history.leave(c.id, c.opened, action{kind: endSession, session: c.number}, answer{conflict: -1})
+		return c.renew(ctx)
+	}
+	switch n := c.random.IntN(100); {
+	case n < 30:
+		return c.read(ctx, group, c.random.IntN(c.keys))
+	case n < 40 && c.keys > 1:
+		return c.list(ctx, group)
+	case n < 55 && c.sessions:
+		return c.end(ctx)
+	}
+	for key := range c.keys {
+		if _, ok := c.known[c.key(group, key)]; !ok { // or all its transactions conflict
+			return c.read(ctx, group, key)
+		}
+	}
+	return c.txn(ctx, group)
+}
+
+// read makes a fresh Get. One that fails tells nothing.
+func (c *client) read(ctx context.Context, group, key int) error {
+	within, cancel := context.WithTimeout(ctx, c.patience())
+	defer cancel()
+	call := c.history.begin()
+	e, err := c.reg.Get(within, c.key(group, key), fresh)
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		return c.recover(ctx, unavailable(err))
+	}
+	seen := c.saw(c.key(group, key), e, err == nil)
+	c.history.end(c.id, call, action{kind: readKeys, group: group, keys: []int{key}}, answer{conflict: -1, cells: []cell{seen}})
+	return nil
+}
+
+// list makes a fresh List. Entries that did not stand together count as so many reads.
+func (c *client) list(ctx context.Context, group int) error {
+	within, cancel := context.WithTimeout(ctx, c.patience())
+	defer cancel()
+	call := c.history.begin()
+	l, err := c.reg.List(within, c.key(group, 0).Dir(), fresh)
+	if err != nil {
+		return c.recover(ctx, unavailable(err))
+	}
+	found := map[registry.Key]registry.Entry{}
+	for _, e := range l.Entries {
+		found[e.Key] = e
+	}
+	all := action{kind: readKeys, group: group}
+	var seen []cell
+	for key := range c.keys {
+		e, ok := found[c.key(group, key)]
+		all.keys = append(all.keys, key)
+		seen = append(seen, c.saw(c.key(group, key), e, ok))
+	}
+	if l.Atomic {
+		c.history.end(c.id, call, all, answer{conflict: -1, cells: seen})
+		return nil
+	}
+	for i, key := range all.keys {
+		c.history.end(c.id, call, action{kind: readKeys, group: group, keys: []int{key}}, answer{conflict: -1, cells: seen[i : i+1]})
+	}
+	return nil
+}
+
+// saw takes in what was read, and returns it as the model has it.
+func (c *client) saw(key registry.Key, e registry.Entry, there bool) cell {
+	if !there {
+		e = registry.Entry{}
+	}
+	if c.known != nil {
+		c.known[key] = e.Modified
+	}
+	return cell{there: there, txn: e.Txn, created: e.Created, modified: e.Modified, owner: c.numberOf(e.Owner) + 1}
+}
+
+// txn sends a transaction on a group.
+func (c *client) txn(ctx context.Context, group int) error {
+	x, m := c.draw(group)
+	within, cancel := context.WithTimeout(ctx, c.patience())
+	defer cancel()
+	input := action{kind: runTxn, group: group, txn: m}
+	call := c.history.begin()
+	rev, err := c.reg.Txn(within, x)
+	for _, op := range x.Then {
+		delete(c.known, op.Key) // unless it was committed
+	}
+	var conflict *registry.ConflictError
+	switch {
+	case err == nil:
+		c.history.end(c.id, call, input, answer{conflict: -1, rev: rev})
+		for _, op := range x.Then {
+			c.known[op.Key] = rev
+			if op.Kind == registry.OpDelete {
+				c.known[op.Key] = registry.Rev{}
+			}
+		}
+	case errors.As(err, &conflict):
+		c.history.end(c.id, call, input, answer{conflict: conflict.Index})
+	case errors.Is(err, registry.ErrSessionLost):
+		c.history.end(c.id, call, input, answer{conflict: -1, dead: true})
+	case errors.Is(err, registry.ErrUnknownOutcome):
+		c.history.leave(c.id, call, input, answer{conflict: -1, unknown: true})
+		c.id += c.clients + 1
+		return c.recover(ctx, nil)
+	default: // not applied: the model would not know of it
+		return c.recover(ctx, unanswered(err))
+	}
+	return nil
+}
+
+// draw makes up a transaction, as a client does that goes by what it knows.
+func (c *client) draw(group int) (registry.Txn, modelTxn) {
+	x := registry.Txn{ID: registry.NewTxnID()}
+	m := modelTxn{id: x.ID}
+	least := 1
+	if c.conds {
+		least = 0
+		for range c.random.IntN(3) {
+			cond, item := c.drawCond(group)
+			x.If, m.conds = append(x.If, cond), append(m.conds, item)
+		}
+	}
+	for _, key := range c.random.Perm(c.keys)[:least+c.random.IntN(c.keys+1-least)] {
+		op, item := c.drawOp(group, key)
+		x.Then, m.ops = append(x.Then, op), append(m.ops, item)
+	}
+	return x, m
+}
+
+func (c *client) drawCond(group int) (registry.Cond, modelItem) {
+	if c.sessions && c.random.IntN(2) == 0 {
+		number, id := c.anySession()
+		if c.random.IntN(3) > 0 {
+			return registry.Alive(id), modelItem{cond: registry.CondAlive, session: number}
+		}
+		return registry.Dead(id), modelItem{cond: registry.CondDead, session: number}
+	}
+	key := c.random.IntN(c.keys)
+	rev := c.known[c.key(group, key)]
+	if rev.IsZero() {
+		return registry.Absent(c.key(group, key)), modelItem{cond: registry.CondAbsent, key: key}
+	}
+	return registry.At(c.key(group, key), rev), modelItem{cond: registry.CondAt, key: key, rev: rev}
+}
+
+func (c *client) drawOp(group, key int) (registry.Op, modelItem) {
+	k, rev := c.key(group, key), c.known[c.key(group, key)]
+	item := modelItem{key: key, rev: rev}
+	switch {
+	case rev.IsZero() && c.sessions:
+		number, id := c.number, c.session.ID()
+		if c.random.IntN(3) == 0 {
+			number, id = c.anySession()
+		}
+		item.op, item.session = registry.OpCreateOwned, number
+		return registry.CreateOwned(k, nil, id), item
+	case rev.IsZero():
+		item.op = registry.OpCreate
+		return registry.Create(k, nil), item
+	case c.random.IntN(4) == 0:
+		item.op = registry.OpDelete
+		return registry.Delete(k, rev), item
+	}
+	item.op = registry.OpSet
+	return registry.Set(k, rev, nil), item
+}
+
+// recover waits until the client's handle works again, so that a trouble leaves one call
+// without an answer and not many. It returns problem, if there is one, at once.
+func (c *client) recover(ctx context.Context, problem error) error {
+	for problem == nil && ctx.Err() == nil {
+		within, cancel := context.WithTimeout(ctx, c.patience())
+		_, err := c.reg.Txn(within, registry.Txn{If: []registry.Cond{registry.Absent("none")}})
+		cancel()
+		if err == nil {
+			return nil
+		}
+		problem = unanswered(err)
+		time.Sleep(2 * time.Millisecond)
+	}
+	return errors.Join(problem, ctx.Err())
+}
+
+// end ends the client's session, by closing it or as if its TTL had run out.
+func (c *client) end(ctx context.Context) error {
+	if c.isLast() {
+		return nil
+	}
+	input := action{kind: endSession, session: c.number}
+	call := c.history.begin()
+	if c.t.store.Expire != nil && c.random.IntN(2) == 0 {
+		c.t.store.Expire(c.session.ID())
+		c.history.end(c.id, call, input, answer{conflict: -1})
+		return c.succeed(ctx)
+	}
+	within, cancel := context.WithTimeout(ctx, c.patience())
+	defer cancel()
+	if err := c.session.Close(within); err != nil {
+		c.history.leave(c.id, call, input, answer{conflict: -1, unknown: true})
+		c.id += c.clients + 1
+	} else {
+		c.history.end(c.id, call, input, answer{conflict: -1})
+	}
+	return c.succeed(ctx)
+}
+
+// succeed looks at what the session has left, and opens another.
+func (c *client) succeed(ctx context.Context) error {
+	for group := range c.groups {
+		if err := c.list(ctx, group); err != nil {
+			return err
+		}
+	}
+	return c.renew(ctx)
+}
+
+// renew opens another session.
+func (c *client) renew(ctx context.Context) error {
+	for {
+		within, cancel := context.WithTimeout(ctx, c.patience())
+		s, err := c.reg.OpenSession(within, registry.SessionOptions{TTL: recovery})
+		cancel()
+		if err == nil {
+			c.openSession(s)
+			return nil
+		}
+		if err := c.recover(ctx, unavailable(err)); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *scene) isLast() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.held) >= maxSessions-s.clients
+}
+
+func (c *client) openSession(s registry.Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.number, c.session, c.opened = len(c.held), s, c.history.begin()
+	c.held = append(c.held, s)
+}
+
+// anySession draws a session, be it alive or not.
+func (c *client) anySession() (number int, id registry.SessionID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	number = c.random.IntN(len(c.held))
+	return number, c.held[number].ID()
+}
+
+// numberOf returns the number of a session, or -1.
+func (s *scene) numberOf(id registry.SessionID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, x := range s.held {
+		if x.ID() == id {
+			return i
+		}
+	}
+	return -1
+}

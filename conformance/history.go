@@ -1,0 +1,116 @@
+package conformance
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// history records calls of many goroutines, in the order in which they began and ended. Its
+// clock counts: what happens at one instant of virtual time has an order all the same.
+type history struct {
+	mu   sync.Mutex
+	now  int64
+	ops  []porcupine.Operation
+	open int // calls that have no end
+}
+
+// never is when a call returns whose outcome is unknown: it may take effect at any time
+// until the end of the history, after which nobody can tell whether it ever did.
+const never = math.MaxInt64
+
+// begin returns the moment at which a call begins.
+func (h *history) begin() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now++
+	return h.now
+}
+
+// end records a call that has returned.
+func (h *history) end(client int, call int64, input, output any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now++
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Call: call, Return: h.now, Input: input, Output: output})
+}
+
+// leave records a call whose outcome is unknown.
+func (h *history) leave(client int, call int64, input, output any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open++
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Call: call, Return: never, Input: input, Output: output})
+}
+
+// verdict is what came of checking a history.
+type verdict int
+
+const (
+	linearizable verdict = iota
+	illegal
+	undecided // within the budget
+)
+
+// stepBudget bounds the search for an order of a history. Steps are counted instead of
+// seconds, because in a bubble no time passes while somebody computes.
+const stepBudget = 3_000_000
+
+// check searches an order of the calls in which each does what the model says. It returns
+// where a picture of a history that has none is to be found.
+func (h *history) check(t *test, m porcupine.Model) (v verdict, picture string) {
+	t.Helper()
+	slices.SortStableFunc(h.ops, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
+	bounded, exhausted := withBudget(m)
+	if porcupine.CheckOperations(bounded, h.ops) {
+		return linearizable, ""
+	}
+	if exhausted() {
+		return undecided, ""
+	}
+	bounded, _ = withBudget(m) // what is found of an order shows where it ends
+	_, found := porcupine.CheckOperationsVerbose(bounded, h.ops, 0)
+	picture = filepath.Join(t.artifacts(), "history.html")
+	if err := porcupine.VisualizePath(m, found, picture); err != nil {
+		picture = fmt.Sprintf("none: %v", err)
+	}
+	return illegal, picture
+}
+
+// withBudget is m for so many steps. After that nothing is legal, which ends the search.
+func withBudget(m porcupine.Model) (bounded porcupine.Model, exhausted func() bool) {
+	var steps atomic.Int64
+	step := m.Step
+	m.Step = func(state, input, output any) (bool, any) {
+		if steps.Add(1) > stepBudget {
+			return false, state
+		}
+		return step(state, input, output)
+	}
+	return m, func() bool { return steps.Load() > stepBudget }
+}
+
+// artifacts returns a directory for files that explain a failure. They are kept, but when
+// the suite itself is tested.
+func (t *test) artifacts() string {
+	t.Helper()
+	if _, trial := t.TB.(*recorder); trial {
+		return t.TempDir()
+	}
+	if f := flag.Lookup("test.artifacts"); f != nil && f.Value.String() == "true" {
+		return t.ArtifactDir()
+	}
+	dir, err := os.MkdirTemp("", "conformance-")
+	if err != nil {
+		t.Fatalf("keep what explains the failure: %v", err)
+	}
+	return dir
+}

@@ -1,0 +1,178 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// lockState is a lock as the model has it. It is held until it is released, or until it is
+// taken from a holder whose session has ended.
+type lockState struct {
+	fence  uint64 // of the tenure, or 0
+	holder int
+	last   uint64 // the greatest fence so far
+	ended  uint64 // a bit for each session
+}
+
+type lockCall struct {
+	kind    lockCallKind
+	session int
+	fence   uint64
+}
+
+type lockCallKind int
+
+const (
+	acquireLock lockCallKind = iota
+	checkGuard
+	releaseLock
+	endHolder
+)
+
+type lockAnswer struct {
+	fence   uint64
+	refused bool
+}
+
+func lockModel() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return lockState{} },
+		Step: func(state, input, output any) (bool, any) {
+			return state.(lockState).step(input.(lockCall), output.(lockAnswer))
+		},
+		DescribeOperation: func(input, output any) string {
+			c, a := input.(lockCall), output.(lockAnswer)
+			what := []string{"acquire", "check", "release", "end"}[c.kind]
+			return fmt.Sprintf("%s by session %d, fence %d, refused %v", what, c.session, max(c.fence, a.fence), a.refused)
+		},
+		DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
+	}
+}
+
+func (s lockState) step(c lockCall, a lockAnswer) (bool, any) {
+	ended := func(session int) bool { return s.ended&(1<<session) != 0 }
+	switch c.kind {
+	case acquireLock:
+		if s.fence != 0 && !ended(s.holder) || ended(c.session) || a.fence <= s.last {
+			return false, s
+		}
+		s.fence, s.holder, s.last = a.fence, c.session, a.fence
+	case checkGuard:
+		return a.refused == (s.fence != c.fence), s
+	case releaseLock:
+		if s.fence == c.fence {
+			s.fence = 0
+		} else if !a.refused {
+			return false, s
+		}
+	case endHolder:
+		s.ended |= 1 << c.session
+	}
+	return true, s
+}
+
+func lockHistory(t *test) {
+	t.isLinearizable("the history", t.backend.seed(), lockModel(), t.recordLock)
+}
+
+// locker is a client that wants the lock, works under it, and sometimes dies of it.
+type locker struct {
+	client
+	lock *registry.Lock
+}
+
+func (t *test) recordLock(seed uint64) *history {
+	const clients = 6
+	rounds := t.n(40, 4)
+	s := &scene{profile: profile{seed: seed, clients: clients}, t: t}
+	dir := registry.Key(fmt.Sprintf("locks/%d", seed))
+	machines := machinesOf(clients)
+	locks := map[string]*registry.Lock{}
+	for _, machine := range machines {
+		lock := registry.NewLock(t.handle(machine), dir)
+		locks[machine] = lock
+		t.Cleanup(func() { _ = lock.Close(t.within(t.ttl + slack)) })
+	}
+	lockers := make([]*locker, clients)
+	for i := range lockers {
+		machine := machines[i%len(machines)]
+		l := &locker{lock: locks[machine], client: client{
+			scene: s, id: i, reg: t.handle(machine), random: rand.New(rand.NewPCG(seed, uint64(i+1))),
+		}}
+		l.openSession(t.longSession(l.reg))
+		lockers[i] = l
+	}
+	calm := t.harass(machines, seed)
+	t.together(clients, func(i int) error {
+		for range rounds {
+			if err := lockers[i].round(t.ctx); err != nil {
+				return fmt.Errorf("client %d: %w", i, err)
+			}
+		}
+		return nil
+	})
+	suffered := calm()
+	t.Logf("seed %d: %d calls recorded, %d of them without an end; %v", seed, len(s.history.ops), s.history.open, suffered)
+	return &s.history
+}
+
+// round acquires the lock, looks whether its guard holds, and releases it.
+func (l *locker) round(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, l.t.bound(3*recovery))
+	defer cancel()
+	call := l.history.begin()
+	held, err := l.lock.Acquire(within, l.session)
+	if err != nil { // what it left in line goes with the session
+		return errors.Join(ctx.Err(), l.die(ctx))
+	}
+	l.history.end(l.id, call, lockCall{kind: acquireLock, session: l.number}, lockAnswer{fence: held.Fence()})
+	for range 1 + l.random.IntN(2) {
+		l.think()
+		if err := l.check(ctx, held); err != nil {
+			return err
+		}
+	}
+	if !l.isLast() && l.random.IntN(4) == 0 {
+		if err := l.die(ctx); err != nil {
+			return err
+		}
+		l.think()
+		return l.check(ctx, held)
+	}
+	call = l.history.begin()
+	input := lockCall{kind: releaseLock, session: l.number, fence: held.Fence()}
+	if err := held.Release(within); err != nil {
+		l.history.leave(l.id, call, input, lockAnswer{refused: true})
+		l.id += l.clients
+		return errors.Join(ctx.Err(), l.die(ctx))
+	}
+	l.history.end(l.id, call, input, lockAnswer{})
+	return nil
+}
+
+// check asks whether the guard of a tenure holds.
+func (l *locker) check(ctx context.Context, held *registry.Held) error {
+	within, cancel := context.WithTimeout(ctx, l.patience())
+	defer cancel()
+	call := l.history.begin()
+	_, err := l.reg.Txn(within, registry.Txn{If: []registry.Cond{held.Guard()}})
+	if err != nil && !errors.Is(err, registry.ErrConflict) {
+		return l.recover(ctx, unanswered(err))
+	}
+	l.history.end(l.id, call, lockCall{kind: checkGuard, session: l.number, fence: held.Fence()}, lockAnswer{refused: err != nil})
+	return nil
+}
+
+// die ends the session and opens another.
+func (l *locker) die(ctx context.Context) error {
+	call := l.history.begin()
+	l.t.store.Expire(l.session.ID())
+	l.history.end(l.id, call, lockCall{kind: endHolder, session: l.number}, lockAnswer{})
+	return l.renew(ctx)
+}

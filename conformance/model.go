@@ -1,0 +1,321 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// The model of a store, to which histories are held: a few keys in groups, of which each is
+// a store of its own as far as transactions go, and sessions.
+
+const (
+	maxKeys     = 4  // of a group
+	maxSessions = 64 // of a history
+)
+
+// cell is a key as the model has it. Revs of commits whose outcome is unknown are zero
+// until somebody has read what they wrote.
+type cell struct {
+	there    bool
+	txn      registry.TxnID
+	created  registry.Rev
+	modified registry.Rev
+	after    uint64 // if modified is zero: it is greater than this
+	owner    int    // the session, counted from 1, or 0
+}
+
+// world is the state of a group. It is comparable, as the checker wants it.
+type world struct {
+	cells [maxKeys]cell
+	ended uint64 // a bit for each session
+	seq   uint64 // of the last commit that is known
+}
+
+func (w *world) alive(session int) bool { return w.ended&(1<<session) == 0 }
+
+// action is what a client asks for.
+type action struct {
+	kind    actionKind
+	group   int
+	keys    []int // to read
+	txn     modelTxn
+	session int // to end
+}
+
+type actionKind int
+
+const (
+	readKeys actionKind = iota
+	runTxn
+	endSession
+)
+
+type modelTxn struct {
+	id    registry.TxnID
+	conds []modelItem
+	ops   []modelItem
+}
+
+// modelItem is a Cond or an Op, with keys and sessions by their number.
+type modelItem struct {
+	cond    registry.CondKind
+	op      registry.OpKind
+	key     int
+	rev     registry.Rev
+	session int
+}
+
+// answer is what a client was told.
+type answer struct {
+	unknown  bool
+	cells    []cell // as read
+	rev      registry.Rev
+	conflict int  // the item, or -1
+	dead     bool // ErrSessionLost
+}
+
+// storeModel tells which histories of actions a registry may have.
+func storeModel() porcupine.Model {
+	return porcupine.Model{
+		Partition: byGroup,
+		Init:      func() any { return world{} },
+		Step: func(state, input, output any) (bool, any) {
+			return state.(world).step(input.(action), output.(answer))
+		},
+		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%v: %v", input, output) },
+		DescribeState:     func(state any) string { return fmt.Sprint(state) },
+	}
+}
+
+// byGroup deals out a history. The end of a session is part of all groups.
+func byGroup(all []porcupine.Operation) [][]porcupine.Operation {
+	var groups [][]porcupine.Operation
+	for _, op := range all {
+		if a := op.Input.(action); a.kind != endSession && a.group >= len(groups) {
+			groups = append(groups, make([][]porcupine.Operation, a.group+1-len(groups))...)
+		}
+	}
+	for _, op := range all {
+		a := op.Input.(action)
+		for g := range groups {
+			if a.kind == endSession || a.group == g {
+				groups[g] = append(groups[g], op)
+			}
+		}
+	}
+	return groups
+}
+
+// step reports whether w may give that answer, and what becomes of it. What is unknown may
+// take effect, or not as it may come after all else.
+func (w world) step(a action, o answer) (bool, any) {
+	switch a.kind {
+	case readKeys:
+		for i, key := range a.keys {
+			if !w.shows(key, o.cells[i]) {
+				return false, w
+			}
+		}
+		return true, w
+	case endSession:
+		w.end(a.session)
+		return true, w
+	}
+	failed, dead := w.judge(a.txn)
+	switch {
+	case o.unknown:
+		if failed < 0 && !dead {
+			w.apply(a.txn, registry.Rev{})
+		}
+		return true, w
+	case o.dead:
+		return dead, w
+	case o.conflict >= 0:
+		return failed == o.conflict, w
+	case failed >= 0 || dead:
+		return false, w
+	case len(a.txn.ops) == 0:
+		return true, w
+	case o.rev.Seq <= w.seq:
+		return false, w
+	}
+	w.apply(a.txn, o.rev)
+	return true, w
+}
+
+// shows reports whether a read of key may return seen. A Rev that was unknown is known then.
+func (w *world) shows(key int, seen cell) bool {
+	c := &w.cells[key]
+	if !c.there || !seen.there {
+		return c.there == seen.there
+	}
+	if c.txn != seen.txn || c.owner != seen.owner {
+		return false
+	}
+	if !c.modified.IsZero() {
+		return c.modified == seen.modified && c.created == seen.created
+	}
+	if seen.modified.Seq <= c.after || !c.created.IsZero() && c.created != seen.created {
+		return false
+	}
+	for i := range w.cells { // the others that the same transaction wrote
+		d := &w.cells[i]
+		if d.there && d.txn == seen.txn && d.modified.IsZero() {
+			d.modified = seen.modified
+			if d.created.IsZero() {
+				d.created = seen.modified
+			}
+		}
+	}
+	w.seq = max(w.seq, seen.modified.Seq)
+	return c.created == seen.created
+}
+
+// judge returns the first item that does not hold, or -1, and whether an ended session is
+// to own something.
+func (w *world) judge(x modelTxn) (failed int, dead bool) {
+	failed = -1
+	fail := func(i int) {
+		if failed < 0 {
+			failed = i
+		}
+	}
+	for i, c := range x.conds {
+		if !w.holds(c) {
+			fail(i)
+		}
+	}
+	for i, o := range x.ops {
+		if o.op == registry.OpCreateOwned && !w.alive(o.session) {
+			dead = true
+			continue
+		}
+		c := &w.cells[o.key]
+		switch o.op {
+		case registry.OpCreate, registry.OpCreateOwned:
+			if c.there {
+				fail(len(x.conds) + i)
+			}
+		default:
+			if !c.there || c.modified != o.rev {
+				fail(len(x.conds) + i)
+			}
+		}
+	}
+	return failed, dead
+}
+
+func (w *world) holds(c modelItem) bool {
+	switch c.cond {
+	case registry.CondAbsent:
+		return !w.cells[c.key].there
+	case registry.CondAt:
+		return w.cells[c.key].there && w.cells[c.key].modified == c.rev
+	case registry.CondAlive:
+		return w.alive(c.session)
+	default:
+		return !w.alive(c.session)
+	}
+}
+
+// apply commits x at rev, which is zero if it is unknown.
+func (w *world) apply(x modelTxn, rev registry.Rev) {
+	for _, o := range x.ops {
+		c := &w.cells[o.key]
+		switch o.op {
+		case registry.OpDelete:
+			*c = cell{}
+			continue
+		case registry.OpCreate:
+			*c = cell{there: true, created: rev}
+		case registry.OpCreateOwned:
+			*c = cell{there: true, created: rev, owner: o.session + 1}
+		}
+		c.txn, c.modified, c.after = x.id, rev, w.seq
+		if !rev.IsZero() {
+			c.after = 0
+		}
+	}
+	w.seq = max(w.seq, rev.Seq)
+}
+
+func (w *world) end(session int) {
+	w.ended |= 1 << session
+	for i := range w.cells {
+		if w.cells[i].owner == session+1 {
+			w.cells[i] = cell{}
+		}
+	}
+}
+
+// What follows is for pictures of histories.
+
+func (a action) String() string {
+	switch a.kind {
+	case readKeys:
+		return fmt.Sprintf("read %v", a.keys)
+	case endSession:
+		return fmt.Sprintf("end session %d", a.session)
+	}
+	items := slices.Concat(a.txn.conds, a.txn.ops)
+	return fmt.Sprintf("txn %.4v %v", a.txn.id, items)
+}
+
+func (i modelItem) String() string {
+	switch {
+	case i.cond == registry.CondAbsent:
+		return fmt.Sprintf("k%d absent", i.key)
+	case i.cond == registry.CondAt:
+		return fmt.Sprintf("k%d at %d", i.key, i.rev.Seq)
+	case i.cond == registry.CondAlive:
+		return fmt.Sprintf("%d alive", i.session)
+	case i.cond == registry.CondDead:
+		return fmt.Sprintf("%d dead", i.session)
+	case i.op == registry.OpCreate:
+		return fmt.Sprintf("create k%d", i.key)
+	case i.op == registry.OpCreateOwned:
+		return fmt.Sprintf("create k%d of %d", i.key, i.session)
+	case i.op == registry.OpSet:
+		return fmt.Sprintf("set k%d at %d", i.key, i.rev.Seq)
+	}
+	return fmt.Sprintf("delete k%d at %d", i.key, i.rev.Seq)
+}
+
+func (o answer) String() string {
+	switch {
+	case o.unknown:
+		return "unknown"
+	case o.dead:
+		return "session lost"
+	case o.conflict >= 0:
+		return fmt.Sprintf("conflict at %d", o.conflict)
+	case o.cells != nil:
+		return fmt.Sprint(o.cells)
+	}
+	return fmt.Sprintf("done at %d", o.rev.Seq)
+}
+
+func (c cell) String() string {
+	if !c.there {
+		return "-"
+	}
+	text := fmt.Sprintf("%.4v at %d", c.txn, c.modified.Seq)
+	if c.owner > 0 {
+		text += fmt.Sprintf(" of %d", c.owner-1)
+	}
+	return text
+}
+
+func (w world) String() string {
+	var b strings.Builder
+	for i, c := range w.cells {
+		fmt.Fprintf(&b, "k%d: %v; ", i, c)
+	}
+	fmt.Fprintf(&b, "ended: %b", w.ended)
+	return b.String()
+}

@@ -1,0 +1,127 @@
+package conformance
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// trouble is a fault that lasts for a moment.
+type trouble struct {
+	name  string
+	begin func(machine string) (end func())
+}
+
+// troubles returns what can be done to the machines of the store while they are at work.
+func (t *test) troubles() []trouble {
+	var all []trouble
+	add := func(name string, begin func(string) func()) {
+		all = append(all, trouble{name, begin})
+	}
+	s := t.store
+	nothing := func() {}
+	for _, c := range []Cut{Refuse, Blackhole, ToStore, FromStore} {
+		add(c.String(), func(m string) func() { return s.Partition(m, c) })
+	}
+	loses := func(lose func(string)) func(string) func() {
+		return func(m string) func() {
+			lose(m)
+			return func() { t.spend(t.handles[m]) } // or losses heap up while nobody sends anything
+		}
+	}
+	add(LoseReply, loses(s.LoseReply))
+	add(LoseRequest, loses(s.LoseRequest))
+	if s.HoldCommit != nil {
+		add(HoldCommit, s.HoldCommit)
+	}
+	if s.Stall != nil {
+		add(Stall, func(string) func() { return s.Stall() })
+	}
+	if false {
+		add(Isolate, s.Isolate)
+	}
+	if t.bubble && s.Restart != nil { // on a server it takes too long to happen often
+		add(Restart, func(string) func() { s.Restart(); return nothing })
+	}
+	return all
+}
+
+// spend sends a transaction that may as well be lost.
+func (t *test) spend(r registry.Registry) {
+	ctx, cancel := context.WithTimeout(t.ctx, 50*time.Millisecond)
+	defer cancel()
+	_, _ = r.Txn(ctx, registry.Txn{If: []registry.Cond{registry.Absent("none")}})
+}
+
+// upheaval returns what is done once to a store that is a server, or nil.
+func (t *test) upheaval() func() (end func()) {
+	switch {
+	case t.bubble:
+		return nil
+	case t.store.KillLeader != nil:
+		return t.store.KillLeader
+	case t.store.Restart != nil:
+		return func() func() { t.store.Restart(); return func() {} }
+	}
+	return nil
+}
+
+// harass makes machines suffer one trouble after the other, drawn by seed, until stop. It
+// returns what they suffered.
+func (t *test) harass(machines []string, seed uint64) (stop func() map[string]int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 0))
+	for _, m := range machines {
+		t.handle(m) // as troubles may not make one
+		if t.bubble && t.store.Delay != nil { // or calls would take no time, and none overlap
+			t.Cleanup(t.store.Delay(m, time.Duration(random.IntN(4))*time.Millisecond))
+		}
+	}
+	all := t.troubles()
+	upheaval := t.upheaval()
+	suffered := map[string]int{}
+	stopped := t.spawn(func(ctx context.Context) error {
+		var going []func() // the ends of at most two troubles
+		defer func() {
+			for _, end := range going {
+				end()
+			}
+		}()
+		for round := 0; lasts(ctx, t.moment(random)); round++ {
+			if len(going) > random.IntN(2) {
+				going[0]()
+				going = going[1:]
+			}
+			switch x := all[random.IntN(len(all))]; {
+			case upheaval != nil && round == 3:
+				going = append(going, upheaval())
+				suffered["upheaval"]++
+			case random.IntN(3) > 0:
+				going = append(going, x.begin(machines[random.IntN(len(machines))]))
+				suffered[x.name]++
+			}
+		}
+		return nil
+	})
+	return func() map[string]int {
+		stopped()
+		return suffered
+	}
+}
+
+// moment is the time from one trouble to the next.
+func (t *test) moment(r *rand.Rand) time.Duration {
+	return time.Duration(t.n(1, 20)+r.IntN(t.n(10, 150))) * time.Millisecond
+}
+
+// lasts waits for d, and reports whether ctx has not ended by then.
+func lasts(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,162 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// attempt is a write that was tried, and what was said of it.
+type attempt struct {
+	op  registry.Op
+	rev registry.Rev
+	err error
+}
+
+// watchWriter writes what others follow.
+type watchWriter struct {
+	client
+	attempts map[registry.TxnID]attempt
+}
+
+// watchReader is a follower with what it was told.
+type watchReader struct {
+	*follower
+	told []registry.Entry
+	stop func()
+}
+
+// watchedDirs are followed; what is below them, and beside them, is not theirs.
+var watchedDirs = []registry.Key{"watched/x", "watched/y"}
+
+func watchHistory(t *test) {
+	const writers = 4
+	seed := t.backend.seed()
+	machines := machinesOf(writers)
+	var readers []*watchReader
+	for i := range 2 * len(machines) {
+		readers = append(readers, t.readWatch(machines[i/2], watchedDirs[i%2], rand.New(rand.NewPCG(seed, uint64(i+100)))))
+	}
+	s := &scene{profile: profile{seed: seed, clients: writers}, t: t}
+	all := make([]*watchWriter, writers)
+	for i := range all {
+		all[i] = &watchWriter{attempts: map[registry.TxnID]attempt{}, client: client{
+			scene: s, id: i, reg: t.handle(machines[i]), random: rand.New(rand.NewPCG(seed, uint64(i+1))),
+		}}
+	}
+	calm := t.harass(machines, seed)
+	t.together(writers, func(i int) error { return all[i].work(t.ctx, t.n(100, 40)) })
+	suffered := calm()
+	for _, machine := range machines {
+		t.usable(t.handle(machine))
+	}
+	for _, r := range readers {
+		r.stop()
+	}
+	for _, dir := range watchedDirs { // with nothing after it
+		t.create(t.handle("last"), dir.Join("last"), "last")
+	}
+	told := 0
+	for _, r := range readers {
+		r.converge(t.handle("last"))
+		told += len(r.told)
+	}
+	t.Logf("seed %d: %d changes told to %d readers; %v", seed, told, len(readers), suffered)
+	attempts := map[registry.TxnID]attempt{}
+	for _, w := range all {
+		for id, x := range w.attempts {
+			attempts[id] = x
+		}
+	}
+	created := map[registry.Rev]registry.Rev{} // of an entry, by its Modified: each write is of one key
+	for _, r := range readers {
+		for _, e := range r.told {
+			require.NoError(t, wasCommitted(e, attempts), "seed %d: %s at %d", seed, e.Key, e.Modified.Seq)
+			if first, seen := created[e.Modified]; seen {
+				require.Equal(t, first, e.Created, "seed %d: all readers are told the same of %s at %d", seed, e.Key, e.Modified.Seq)
+			}
+			created[e.Modified] = e.Created
+		}
+	}
+}
+
+// wasCommitted returns what is wrong with an entry, if nothing else was ever tried.
+func wasCommitted(e registry.Entry, attempts map[registry.TxnID]attempt) error {
+	x, tried := attempts[e.Txn]
+	switch {
+	case !tried:
+		return errors.New("nobody has written it")
+	case x.op.Key != e.Key || string(x.op.Value) != string(e.Value):
+		return fmt.Errorf("what was written is %s: %q", x.op.Key, x.op.Value)
+	case x.err == nil && x.rev != e.Modified:
+		return fmt.Errorf("it was written at %d", x.rev.Seq)
+	case x.err != nil && !errors.Is(x.err, registry.ErrUnknownOutcome):
+		return fmt.Errorf("it was not written: %w", x.err)
+	}
+	return nil
+}
+
+// readWatch follows dir until stop, with naps.
+func (t *test) readWatch(machine string, dir registry.Key, random *rand.Rand) *watchReader {
+	t.Helper()
+	r := &watchReader{follower: t.follow(t.handle(machine), dir)}
+	r.stop = t.spawn(func(ctx context.Context) error {
+		for {
+			b, err := r.take(ctx)
+			if err != nil {
+				return err
+			}
+			r.told = append(r.told, b.Puts...)
+			if random.IntN(4) == 0 {
+				lasts(ctx, time.Duration(random.IntN(20))*time.Millisecond)
+			}
+		}
+	})
+	return r
+}
+
+func (w *watchWriter) work(ctx context.Context, rounds int) error {
+	for i := range rounds {
+		dir := watchedDirs[w.random.IntN(len(watchedDirs))]
+		if w.random.IntN(5) == 0 {
+			dir = dir.Join("below")
+		}
+		key := dir.Join("k" + strconv.Itoa(w.random.IntN(5)))
+		if err := w.write(ctx, key, fmt.Appendf(nil, "%d of %d", i, w.id)); err != nil {
+			return fmt.Errorf("client %d: %w", w.id, err)
+		}
+		w.think()
+	}
+	return nil
+}
+
+// write creates, sets or deletes key, whichever its state allows.
+func (w *watchWriter) write(ctx context.Context, key registry.Key, value []byte) error {
+	within, cancel := context.WithTimeout(ctx, w.patience())
+	defer cancel()
+	e, err := w.reg.Get(within, key, fresh)
+	op := registry.Create(key, value)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+	case err != nil:
+		return w.recover(ctx, unavailable(err))
+	case w.random.IntN(4) == 0:
+		op = registry.Delete(key, e.Modified)
+	default:
+		op = registry.Set(key, e.Modified, value)
+	}
+	id := registry.NewTxnID()
+	rev, err := w.reg.Txn(within, registry.Txn{ID: id, Then: []registry.Op{op}})
+	w.attempts[id] = attempt{op, rev, err}
+	if err == nil || errors.Is(err, registry.ErrConflict) {
+		return nil
+	}
+	return w.recover(ctx, unanswered(err))
+}
