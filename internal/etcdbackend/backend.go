@@ -1,0 +1,61 @@
+// Package etcdbackend describes registry/etcd to the conformance suite, for its own test
+// and for the tests of what is built on it.
+package etcdbackend
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/testserver"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/etcd"
+)
+
+// Config is what the suite runs on.
+type Config struct {
+	// Cluster is the suite's alone while it runs: it is stopped and started.
+	Cluster *testserver.Cluster
+	// RootPassword is that of the cluster, if it asks for credentials. Each machine has a
+	// user of its own then, the rights of which can be taken away.
+	RootPassword string
+	// Wrap is what each handle is passed through; nil passes it as it is.
+	Wrap func(registry.Registry) registry.Registry
+}
+
+// New describes the etcd registry on a cluster.
+func New(c Config) conformance.Backend {
+	if c.Wrap == nil {
+		c.Wrap = func(r registry.Registry) registry.Registry { return r }
+	}
+	return conformance.Backend{
+		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).levers() },
+		// The servers' elections would let it be 1 s, of which a busy machine takes too much.
+		TTL: 2 * time.Second,
+		Packages: []string{
+			reflect.TypeFor[etcd.Client]().PkgPath(), reflect.TypeFor[driver.Session]().PkgPath(),
+			"go.etcd.io/etcd/client/v3", "google.golang.org/grpc",
+		},
+		Lacks: c.lacks(),
+	}
+}
+
+func (c Config) lacks() conformance.Lacks {
+	l := conformance.Lacks{}
+	if c.single() {
+		for _, lever := range []string{
+			conformance.HalfOpen, conformance.KillLeader, conformance.PauseLeader,
+			conformance.RollingRestart, conformance.Isolate, conformance.Replace,
+		} {
+			l[lever] = "this cluster has one member only"
+		}
+	}
+	if c.RootPassword == "" {
+		l[conformance.Revoke] = "this cluster asks for no credentials"
+	}
+	return l
+}
+
+func (c Config) single() bool { return len(c.Cluster.Members()) == 1 }

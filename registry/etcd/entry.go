@@ -1,0 +1,96 @@
+package etcd
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/registry"
+)
+
+// revOf makes a Rev of one of etcd's revisions, which number the commits of the store.
+func revOf(revision int64) registry.Rev { return registry.Rev{Seq: uint64(revision)} }
+
+// entry returns what kv stores for key, or an ErrForeign that names the rule it breaks.
+func entry(key registry.Key, kv *mvccpb.KeyValue) (registry.Entry, error) {
+	id, value, err := driver.Decode(key, kv.Value)
+	switch {
+	case err != nil:
+		return registry.Entry{}, err
+	case key.Owned() && kv.Lease == 0:
+		return registry.Entry{}, driver.Foreign(key, "it is an owned key and has no lease")
+	case !key.Owned() && kv.Lease != 0:
+		return registry.Entry{}, driver.Foreign(key, "it has a lease and is not an owned key")
+	}
+	e := registry.Entry{
+		Key:      key,
+		Value:    value[:len(value):len(value)],
+		Created:  revOf(kv.CreateRevision),
+		Modified: revOf(kv.ModRevision),
+		Txn:      id,
+	}
+	if kv.Lease != 0 {
+		e.Owner = sessionID(kv.Lease)
+	}
+	return e, nil
+}
+
+// child returns the key of dir that is stored under that name below prefix.
+func child(dir registry.Key, prefix string, stored []byte) (registry.Key, error) {
+	name := strings.TrimPrefix(string(stored), prefix)
+	key := registry.Join(string(dir), name)
+	if strings.Contains(name, "/") || registry.CheckKey(key) != nil {
+		return "", driver.Foreign(key, "its name %q breaks a rule of keys", name)
+	}
+	return key, nil
+}
+
+// readChild returns the entry of a child of dir. One that is foreign is reported to the
+// logger, and left out: whoever wrote it, the other keys of the directory are sound.
+func (c *Client) readChild(dir registry.Key, prefix string, kv *mvccpb.KeyValue) (e registry.Entry, ok bool) {
+	key, err := child(dir, prefix, kv.Key)
+	if err == nil {
+		e, err = entry(key, kv)
+	}
+	if err != nil {
+		c.foreign.report(c, string(kv.Key), kv.ModRevision, err)
+	}
+	return e, err == nil
+}
+
+// readChildren is readChild for many.
+func (c *Client) readChildren(dir registry.Key, prefix string, kvs []*mvccpb.KeyValue) []registry.Entry {
+	entries := make([]registry.Entry, 0, len(kvs))
+	for _, kv := range kvs {
+		if e, ok := c.readChild(dir, prefix, kv); ok {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// foreign remembers what was reported, so that a list that is read each second does not
+// fill the log.
+type foreign struct {
+	mu   sync.Mutex
+	said map[string]int64 // revision by stored key
+}
+
+const maxForeign = 1000
+
+func (f *foreign) report(c *Client, stored string, revision int64, err error) {
+	f.mu.Lock()
+	known := f.said[stored] == revision
+	if f.said == nil || len(f.said) == maxForeign {
+		f.said = make(map[string]int64)
+	}
+	f.said[stored] = revision
+	f.mu.Unlock()
+	if !known {
+		c.log.LogAttrs(context.Background(), slog.LevelWarn, "a foreign value is left out", slog.String("stored", stored), cause(err))
+	}
+}

@@ -1,0 +1,212 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/stats"
+
+	"github.com/rota-dev/rota/internal/driver"
+)
+
+// link is a connection to one member, with a client of its own. A handle has one at a time
+// and leaves it for the next member when it breaks, when the member has no leader, or when
+// nothing is heard on it: the client library would spread calls over all members, and let
+// each fail that came to a bad one, until TCP or a ping finds out.
+type link struct {
+	member   int  // its place in Options.Endpoints
+	others   bool // there are other members to go to
+	since    time.Time
+	etcd     *clientv3.Client
+	kv       pb.KVClient
+	lease    pb.LeaseClient
+	renewals renewals
+	ctx      context.Context // ends when the link is left
+	leave    context.CancelCauseFunc
+	dialing  atomic.Bool
+
+	mu         sync.Mutex
+	heard      time.Time // when anything was heard last
+	unanswered int       // calls since then that were given up
+	first      time.Time // when the first of these was made
+}
+
+const (
+	// dialTimeout bounds the attempt to get an answer out of a member.
+	dialTimeout = 2 * time.Second
+	// Pings find a connection whose other end has vanished. gRPC does not make more of
+	// them, and etcd shows the door to clients that do.
+	pingEvery   = 10 * time.Second
+	pingTimeout = 3 * time.Second
+	// A member that leaves some calls in a row unanswered, for some time, is taken for dead. A
+	// store that is only slow shall not have all its clients knock anew.
+	silentCalls = 2
+	silentFor   = 3 * time.Second
+	// settled is how long a link has to last for the next one to be tried without a pause.
+	settled = time.Second
+)
+
+// dial connects to a member, logs in if there are credentials, and makes a read that shows
+// whether it is of use.
+func (c *Client) dial(ctx context.Context, member int) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	l, err := c.connect(ctx, member)
+	if err == nil {
+		err = c.probe(ctx, l)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", c.endpoint(member), driver.Ended(ctx, translate(err)))
+	}
+	if err != nil && l != nil {
+		l.close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.since = time.Now()
+	l.dialing.Store(false)
+	return l, nil
+}
+
+func (c *Client) connect(ctx context.Context, member int) (*link, error) {
+	o := &c.options
+	l := &link{member: member, others: len(o.Endpoints) > 1}
+	l.dialing.Store(true)
+	l.ctx, l.leave = context.WithCancelCause(c.links.ctx)
+	defer context.AfterFunc(ctx, func() { l.leave(context.Cause(ctx)) })() // it outlives ctx, but its making does not
+	etcd, err := clientv3.New(clientv3.Config{
+		Context:              l.ctx,
+		Endpoints:            []string{o.Endpoints[member]},
+		TLS:                  o.TLS,
+		Username:             o.Username,
+		Password:             o.Password,
+		DialKeepAliveTime:    pingEvery,
+		DialKeepAliveTimeout: pingTimeout,
+		// The library repeats what was answered by the end of a context, be it the server's:
+		// a transaction could be sent twice. What may be repeated, ask repeats.
+		MaxUnaryRetries: 1,
+		Logger:          zap.NewNop(), // it would log to the standard error
+		DialOptions: append([]grpc.DialOption{
+			grpc.WithStatsHandler(l),
+			grpc.WithIdleTimeout(0), // else it would break the connection
+			grpc.WithChainUnaryInterceptor(l.hurry),
+		}, o.DialOptions...),
+	})
+	if err != nil {
+		l.leave(err)
+		return nil, err
+	}
+	l.etcd = etcd
+	l.kv = pb.NewKVClient(etcd.ActiveConnection())
+	l.lease = pb.NewLeaseClient(etcd.ActiveConnection())
+	return l, nil
+}
+
+// probe reads something that takes a leader, a quorum and the right to do it.
+func (c *Client) probe(ctx context.Context, l *link) error {
+	all := c.namespace + "/"
+	_, err := l.kv.Range(clientv3.WithRequireLeader(ctx), &pb.RangeRequest{
+		Key: []byte(all), RangeEnd: after(all), Limit: 1, KeysOnly: true,
+	}, callOptions...)
+	return err
+}
+
+// hurry makes calls fail for lack of a connection, and tell why, while there is none yet.
+func (l *link) hurry(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	if l.dialing.Load() {
+		opts = append(opts, grpc.WaitForReady(false))
+	}
+	return invoker(ctx, method, req, reply, cc, opts...)
+}
+
+// attend returns when the link is to be left.
+func (l *link) attend() {
+	conn := l.etcd.ActiveConnection()
+	for conn.GetState() == connectivity.Ready {
+		if !conn.WaitForStateChange(l.ctx, connectivity.Ready) {
+			return
+		}
+	}
+	l.leave(errors.New("the connection broke"))
+}
+
+func (l *link) hear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard, l.unanswered = time.Now(), 0
+}
+
+// silentSince reports whether nothing has been heard since then.
+func (l *link) silentSince(t time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heard.Before(t)
+}
+
+// judge draws conclusions from err, which a call made then has come to.
+func (l *link) judge(made time.Time, err error) {
+	l.leaderless(err)
+	if !served(err) && l.silentSince(made) {
+		l.miss(made)
+	}
+}
+
+// leaderless leaves the link if err is that of a member without a leader. If there is no
+// other, one is waited for here.
+func (l *link) leaderless(err error) {
+	if l.others && errors.Is(err, rpctypes.ErrNoLeader) {
+		l.leave(err)
+	}
+}
+
+// miss counts a call that was given up.
+func (l *link) miss(made time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unanswered++; l.unanswered == 1 {
+		l.first = made
+	}
+	if l.unanswered >= silentCalls && time.Since(l.first) >= silentFor {
+		l.leave(errSilent)
+	}
+}
+
+var errSilent = errors.New("it does not answer")
+
+// close ends all calls and streams of the link.
+func (l *link) close() {
+	l.leave(nil)
+	_ = l.etcd.Close() // there is nobody whom an error could concern
+}
+
+// A link listens to all that is sent and heard on it, as a stats.Handler.
+
+func (l *link) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+func (l *link) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	switch s.(type) {
+	case *stats.OutHeader:
+		if d, ok := ctx.Value(deliveryKey{}).(*delivery); ok {
+			d.begun.Store(true)
+		}
+	case *stats.InHeader, *stats.InPayload, *stats.InTrailer:
+		l.hear()
+	}
+}
+
+func (l *link) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+func (l *link) HandleConn(context.Context, stats.ConnStats) {}

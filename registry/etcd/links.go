@@ -1,0 +1,116 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/driver"
+)
+
+// links is the link that a handle has, if it has one now.
+type links struct {
+	ctx context.Context // ends with the handle, after its sessions
+	end context.CancelFunc
+
+	mu      sync.Mutex
+	current *link
+	trouble error         // why there is none
+	changed chan struct{} // closed, and replaced, when that changes
+}
+
+func newLinks() *links {
+	s := &links{changed: make(chan struct{})}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// set makes l the link, or, if l is nil, trouble the reason why there is none.
+func (s *links) set(l *link, trouble error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current, s.trouble = l, trouble
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// get waits for a link. It does not wait where the credentials are refused: then an
+// operator is needed.
+func (s *links) get(ctx context.Context) (*link, error) {
+	for {
+		s.mu.Lock()
+		l, trouble, changed := s.current, s.trouble, s.changed
+		s.mu.Unlock()
+		switch {
+		case l != nil:
+			return l, nil
+		case trouble != nil && driver.Said(trouble):
+			return nil, trouble
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, driver.Ended(ctx, fmt.Errorf("no connection: %w", trouble))
+		case <-s.ctx.Done():
+			return nil, context.Cause(s.ctx)
+		}
+	}
+}
+
+// steer keeps the handle linked, beginning with l, until it is closed.
+func (c *Client) steer(l *link) {
+	var pause time.Duration
+	for l != nil {
+		c.links.set(l, nil)
+		for _, s := range c.opened() {
+			s.Reconnected()
+		}
+		l.attend()
+		why := context.Cause(l.ctx)
+		c.links.set(nil, why)
+		for _, s := range c.opened() {
+			s.Disconnected() // news long before a renewal goes unanswered
+		}
+		if !c.calls.Go(l.close) { // that may take its time
+			l.close()
+		}
+		c.log.LogAttrs(c.links.ctx, slog.LevelInfo, "left a member", slog.String("endpoint", c.endpoint(l.member)), cause(why))
+		pause = longer(pause)
+		if time.Since(l.since) > settled {
+			pause = 0
+		}
+		l = c.relink(l.member, pause)
+	}
+}
+
+// relink returns a link to the first member after that one to which there can be one, or
+// nil when the handle is closed.
+func (c *Client) relink(member int, pause time.Duration) *link {
+	for sleep(c.links.ctx, jittered(pause)) {
+		member = (member + 1) % len(c.options.Endpoints)
+		l, err := c.dial(c.links.ctx, member)
+		if err == nil {
+			return l
+		}
+		c.links.set(nil, err)
+		pause = longer(pause)
+		if driver.Said(err) {
+			pause = pauseRefused
+		}
+	}
+	return nil
+}
+
+const (
+	pauseLow  = 10 * time.Millisecond
+	pauseHigh = 250 * time.Millisecond // sessions are suspended meanwhile, and short ones lost
+	// pauseRefused is for those who have no rights: a password costs the store to check.
+	pauseRefused = time.Second
+)
+
+// longer returns the pause after pause.
+func longer(pause time.Duration) time.Duration { return min(max(2*pause, pauseLow), pauseHigh) }
+
+func (c *Client) endpoint(member int) string { return c.options.Endpoints[member] }

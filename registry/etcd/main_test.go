@@ -1,0 +1,9 @@
+package etcd_test
+
+import (
+	"testing"
+
+	"github.com/rota-dev/rota/internal/testserver/servertest"
+)
+
+func TestMain(m *testing.M) { servertest.Main(m) }
