@@ -209,6 +209,18 @@ func (m *mirror) children(ctx context.Context) ([]string, error) {
 	}
 }
 
+// mayBeRead returns an error if the directory must not be read.
+func (m *mirror) mayBeRead(ctx context.Context) error {
+	_, err := call(ctx, m.view.link, func(conn *zk.Conn) ([]string, error) {
+		names, _, err := conn.Children(m.view.c.layout.key(m.dir))
+		return names, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return translate(err)
+}
+
 func (m *mirror) readMarked(ctx context.Context, marked map[registry.Key]bool, changed map[registry.Key]*node) error {
 	keys := make([]registry.Key, 0, len(marked))
 	for key := range marked {

@@ -218,6 +218,9 @@ func (f *feed) welcome(m *mirror) error {
 	if len(all) == 0 {
 		return nil
 	}
+	if err := m.mayBeRead(f.ctx); err != nil { // which another watcher was allowed, in its time
+		return err
+	}
 	if err := f.c.catchUp(f.ctx, m.view.link, f.c.seen.Load()); err != nil {
 		return err
 	}
