@@ -83,6 +83,14 @@ func (v *view) rest(m *mirror) {
 	}
 }
 
+// forget makes the next who wants the mirror of dir begin with nothing. A server drops the
+// events that one who watches has no right to see, and the watch with them.
+func (v *view) forget(dir registry.Key) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.mirrors, dir)
+}
+
 // mirror is what a view knows of a directory. All but the marks is its follower's.
 type mirror struct {
 	view *view

@@ -135,6 +135,7 @@ func (f *feed) run() {
 		switch {
 		case f.ctx.Err() != nil:
 		case errors.Is(err, registry.ErrPermission), errors.Is(err, registry.ErrUnauthenticated):
+			v.forget(f.dir)
 			f.fail(err)
 		default: // the connection broke, and what was missed is not known
 			f.c.mu.Lock()
