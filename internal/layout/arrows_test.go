@@ -27,6 +27,7 @@ var reach = []struct {
 		"registry", "registry/etcd", "conformance", "internal/...",
 		"go.etcd.io/etcd/...", "google.golang.org/...", "go.uber.org/zap", "golang.org/x/net/http2/hpack",
 	}},
+	{"internal/zookeeperbackend", []string{"registry", "registry/zookeeper", "conformance", "internal/...", "github.com/go-zookeeper/zk"}},
 	{"internal/memorybackend", []string{"registry", "registry/memory", "conformance"}},
 	{"internal/testserver/...", []string{"internal/..."}},
 	{"internal/tcpproxy", []string{"internal/freeport"}},

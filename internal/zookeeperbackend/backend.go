@@ -4,12 +4,7 @@
 package zookeeperbackend
 
 import (
-	"context"
-	"fmt"
-	"net"
 	"reflect"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,213 +12,62 @@ import (
 
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/internal/driver"
-	"github.com/rota-dev/rota/internal/tcpproxy"
 	"github.com/rota-dev/rota/internal/testserver"
-	"github.com/rota-dev/rota/internal/zkwire"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
-// New describes the registry on a cluster. Each handle is passed through wrap.
-func New(cluster *testserver.Cluster, ttl time.Duration, wrap func(registry.Registry) registry.Registry) conformance.Backend {
-	lacks := conformance.Lacks{
-		conformance.Compact:   "keeps no history that could be forgotten",
-		conformance.Move:      "the addresses of a test's servers are all the loopback's; its own test looks names up",
-		conformance.FillQuota: "a full disk stops the server",
-		conformance.Replace:   "not provided by the test's servers",
-		conformance.Isolate:   "not provided by the test's servers",
-		conformance.Revoke:    "rights are kept with each znode",
-	}
-	for _, lever := range []string{conformance.HalfOpen, conformance.KillLeader, conformance.PauseLeader, conformance.RollingRestart} {
-		if len(cluster.Members()) < 3 {
-			lacks[lever] = "has one member only"
-		}
+// Config is what the suite runs on.
+type Config struct {
+	// Cluster is the suite's alone while it runs: it is stopped and started.
+	Cluster *testserver.Cluster
+	// TTL is what sessions are granted that are waited for.
+	TTL time.Duration
+	// SuperPassword is that of the cluster's user super, if it has one. Each machine has
+	// credentials of its own then, whose rights can be taken away.
+	SuperPassword string
+	// Quota tells that the servers enforce quotas.
+	Quota bool
+	// Wrap is what each handle is passed through; nil passes it as it is.
+	Wrap func(registry.Registry) registry.Registry
+}
+
+// QuotaLine makes a server enforce quotas, as a line of its configuration.
+const QuotaLine = "enforceQuota=true"
+
+// New describes the ZooKeeper registry on a cluster.
+func New(c Config) conformance.Backend {
+	if c.Wrap == nil {
+		c.Wrap = func(r registry.Registry) registry.Registry { return r }
 	}
 	return conformance.Backend{
-		Open: func(t testing.TB) *conformance.Store { return open(t, cluster, wrap) },
-		TTL:  ttl,
+		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).levers() },
+		TTL:  c.TTL,
 		Packages: []string{
-			reflect.TypeFor[zookeeper.Client]().PkgPath(), reflect.TypeFor[driver.Session]().PkgPath(), reflect.TypeFor[zk.Conn]().PkgPath(),
+			reflect.TypeFor[zookeeper.Client]().PkgPath(), reflect.TypeFor[driver.Session]().PkgPath(),
+			reflect.TypeFor[zk.Conn]().PkgPath(),
 		},
-		Lacks: lacks,
+		Lacks: c.lacks(),
 	}
 }
 
-// namespaces counts the stores, each of which has a namespace of its own.
-var namespaces atomic.Int64
-
-// store is a namespace of a cluster.
-type store struct {
-	t         testing.TB
-	cluster   *testserver.Cluster
-	namespace string
-	wrap      func(registry.Registry) registry.Registry
-
-	mu       sync.Mutex
-	machines map[string]*machine
-	grants   map[int64]zkwire.Grant // of all sessions that were seen, by their ids
-}
-
-func open(t testing.TB, cluster *testserver.Cluster, wrap func(registry.Registry) registry.Registry) *conformance.Store {
-	s := &store{
-		t: t, cluster: cluster, wrap: wrap,
-		namespace: fmt.Sprintf("/conformance/%d", namespaces.Add(1)),
-		machines:  make(map[string]*machine),
-		grants:    make(map[int64]zkwire.Grant),
-	}
-	t.Cleanup(s.close)
-	levers := &conformance.Store{
-		Connect: s.connect,
-		Expire:  s.expire,
-		Partition: func(name string, c conformance.Cut) (heal func()) {
-			return s.machine(name).partition(c)
-		},
-		LoseReply:   func(name string) { s.machine(name).next(loseReply) },
-		LoseRequest: func(name string) { s.machine(name).next(loseRequest) },
-		HoldCommit:  func(name string) (release func()) { return s.machine(name).hold() },
-		Delay: func(name string, d time.Duration) (restore func()) {
-			return s.machine(name).each(func(p *tcpproxy.Proxy) func() { return p.Delay(tcpproxy.ToClient, d) })
-		},
-		Stall:   s.stall,
-		Restart: func() { s.must(cluster.Restart(s.context())) },
-		Starve:  func(name string) (feed func()) { return s.machine(name).starve() },
-		Members: func() int { return len(cluster.Members()) },
-	}
-	if len(cluster.Members()) >= 3 {
-		levers.HalfOpen = func(name string) (heal func()) { return s.machine(name).first().Blackhole() }
-		levers.KillLeader = s.killLeader
-		levers.PauseLeader = s.pauseLeader
-		levers.RollingRestart = s.rollingRestart
-	}
-	return levers
-}
-
-// leverTimeout bounds what a lever does to servers.
-const leverTimeout = time.Minute
-
-func (s *store) context() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), leverTimeout)
-	s.t.Cleanup(cancel)
-	return ctx
-}
-
-func (s *store) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *store) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range s.machines {
-		m.close()
-	}
-}
-
-// machine returns that of a name. Machines that are new one after the other have another
-// member as their first.
-func (s *store) machine(name string) *machine {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m := s.machines[name]
-	if m == nil {
-		var err error
-		m, err = newMachine(s, len(s.machines))
-		s.must(err)
-		s.machines[name] = m
-	}
-	return m
-}
-
-func (s *store) connect(t testing.TB, name string) registry.Registry {
-	t.Helper()
-	r, err := zookeeper.Open(s.context(), zookeeper.Options{
-		Endpoints: s.machine(name).addresses(),
-		InOrder:   true,
-		Namespace: s.namespace,
-	})
-	s.must(err)
-	return s.wrap(r)
-}
-
-// granted takes note of a session.
-func (s *store) granted(g zkwire.Grant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g.Session != 0 {
-		s.grants[g.Session] = g
-	}
-}
-
-// expire ends a session as one who has its id and password, which is what its own client
-// does. The client hears of it as of any other end.
-func (s *store) expire(id registry.SessionID) {
-	var number uint64
-	if _, err := fmt.Sscanf(string(id), "%016x-", &number); err != nil {
-		s.t.Fatalf("session %s: %v", id, err)
-	}
-	s.mu.Lock()
-	g, ok := s.grants[int64(number)]
-	s.mu.Unlock()
-	if !ok {
-		s.t.Fatalf("session %s was not seen", id)
-	}
-	ctx := s.context()
-	for {
-		err := endSession(ctx, s.cluster.Addrs()[0], g)
-		if err == nil {
-			return
-		}
-		if ctx.Err() != nil {
-			s.t.Fatalf("end session %s: %v", id, err)
+func (c Config) lacks() conformance.Lacks {
+	l := conformance.Lacks{conformance.Compact: "keeps no history that could be forgotten"}
+	if c.single() {
+		for _, lever := range []string{
+			conformance.Isolate, conformance.HalfOpen, conformance.KillLeader,
+			conformance.PauseLeader, conformance.RollingRestart, conformance.Replace,
+		} {
+			l[lever] = "this cluster has one member only"
 		}
 	}
-}
-
-func endSession(ctx context.Context, address string, g zkwire.Grant) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
+	if c.SuperPassword == "" {
+		l[conformance.Revoke] = "this cluster has nobody who could take rights away"
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	return zkwire.EndSession(conn, g)
-}
-
-// stall stops all servers in their tracks.
-func (s *store) stall() (resume func()) {
-	for _, m := range s.cluster.Members() {
-		s.must(m.Pause())
+	if !c.Quota {
+		l[conformance.FillQuota] = "this cluster enforces no quota"
 	}
-	return sync.OnceFunc(func() {
-		for _, m := range s.cluster.Members() {
-			s.must(m.Resume())
-		}
-	})
+	return l
 }
 
-func (s *store) killLeader() (restart func()) {
-	m, err := s.cluster.Leader(s.context())
-	s.must(err)
-	m.Kill()
-	return sync.OnceFunc(func() { s.must(m.Restart(s.context())) })
-}
-
-func (s *store) pauseLeader() (resume func()) {
-	m, err := s.cluster.Leader(s.context())
-	s.must(err)
-	s.must(m.Pause())
-	return sync.OnceFunc(func() { s.must(m.Resume()) })
-}
-
-func (s *store) rollingRestart() {
-	for _, m := range s.cluster.Members() {
-		s.must(m.Restart(s.context()))
-		_, err := s.cluster.Leader(s.context())
-		s.must(err)
-	}
-}
+func (c Config) single() bool { return len(c.Cluster.Members()) == 1 }

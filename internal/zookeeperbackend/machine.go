@@ -1,25 +1,33 @@
 package zookeeperbackend
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"sync"
 
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/internal/tcpproxy"
+	"github.com/rota-dev/rota/internal/testserver"
+	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
-// machine is where handles run: it has a proxy of its own before each member.
+// machine is where handles run: it has a proxy of its own before each member, which it
+// knows by names.
 type machine struct {
 	store   *store
+	user    string
 	proxies []*tcpproxy.Proxy // in the order in which they are tried
 
 	mu      sync.Mutex
+	moves   int      // of the members' addresses
 	orders  []*order // for transactions to come
 	starved int
 }
 
 func newMachine(s *store, index int) (*machine, error) {
-	m := &machine{store: s}
-	addrs := s.cluster.Addrs()
+	m := &machine{store: s, user: user(index % users)}
+	addrs := s.Cluster.Addrs()
 	for i := range addrs {
 		p, err := tcpproxy.Listen(addrs[(index+i)%len(addrs)])
 		if err != nil {
@@ -32,22 +40,81 @@ func newMachine(s *store, index int) (*machine, error) {
 	return m, nil
 }
 
+// options are those of a handle. Members have a name and an address of the machine's own
+// invention, which lead to its proxies.
+func (m *machine) options() zookeeper.Options {
+	o := zookeeper.Options{
+		InOrder: true, Namespace: m.store.namespace, LookupHost: m.lookup,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			proxy, err := m.proxy(address)
+			if err != nil {
+				return nil, err
+			}
+			return new(net.Dialer).DialContext(ctx, network, proxy.Addr())
+		},
+	}
+	for i := range m.proxies {
+		o.Endpoints = append(o.Endpoints, fmt.Sprintf("member%d:2181", i))
+	}
+	if m.store.SuperPassword != "" {
+		o.Username, o.Password, o.ACL = m.user, password, rights()
+	}
+	return o
+}
+
+// address is that of a member after so many moves.
+func address(member, moves int) string { return fmt.Sprintf("192.0.2.%d", moves*10+member) }
+
+func (m *machine) lookup(_ context.Context, host string) ([]string, error) {
+	var member int
+	if _, err := fmt.Sscanf(host, "member%d", &member); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return []string{address(member, m.moves)}, nil
+}
+
+func (m *machine) proxy(at string) (*tcpproxy.Proxy, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, p := range m.proxies {
+		if at == address(i, m.moves)+":2181" {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("nobody is at %s", at)
+}
+
+// move gives all members other addresses.
+func (m *machine) move() {
+	m.mu.Lock()
+	m.moves++
+	m.mu.Unlock()
+	for _, p := range m.proxies {
+		p.Cut()
+	}
+}
+
 func (m *machine) close() {
 	for _, p := range m.proxies {
 		p.Close()
 	}
 }
 
-func (m *machine) addresses() []string {
-	var all []string
-	for _, p := range m.proxies {
-		all = append(all, p.Addr())
-	}
-	return all
-}
-
 // first is the proxy that is tried first.
 func (m *machine) first() *tcpproxy.Proxy { return m.proxies[0] }
+
+// member is the one that the machine is connected to, or would be.
+func (m *machine) member() *testserver.Member {
+	at := m.first()
+	for _, p := range m.proxies {
+		if p.Connections() > at.Connections() {
+			at = p
+		}
+	}
+	return m.store.member(at.Upstream())
+}
 
 // each does something to all proxies, until undone.
 func (m *machine) each(do func(*tcpproxy.Proxy) (undo func())) (undo func()) {

@@ -20,23 +20,34 @@ const (
 	ensembleTTL = 4 * time.Second
 )
 
-func itself(r registry.Registry) registry.Registry { return r }
+// superPassword is that of the user who takes rights away in the suite.
+const superPassword = "super secret"
+
+func start(t *testing.T, members int) *testserver.Cluster {
+	return servertest.StartZooKeeper(t, testserver.ZooKeeperOptions{
+		Members: members, SuperPassword: superPassword, Lines: []string{zookeeperbackend.QuotaLine},
+	})
+}
 
 func TestConformance(t *testing.T) {
-	conformance.Run(t, zookeeperbackend.New(servertest.ZooKeeper(t), singleTTL, itself))
+	conformance.Run(t, zookeeperbackend.New(zookeeperbackend.Config{
+		Cluster: start(t, 1), TTL: singleTTL, SuperPassword: superPassword, Quota: true,
+	}))
 }
 
 func TestConformanceOfThreeMembers(t *testing.T) {
-	cluster := servertest.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3})
-	conformance.Run(t, zookeeperbackend.New(cluster, ensembleTTL, itself))
+	conformance.Run(t, zookeeperbackend.New(zookeeperbackend.Config{
+		Cluster: start(t, 3), TTL: ensembleTTL, SuperPassword: superPassword, Quota: true,
+	}))
 }
 
 // TestConformanceBelowDirectory runs the suite on registry.Prefix, which has to be as good
 // a registry as the one it is a part of.
 func TestConformanceBelowDirectory(t *testing.T) {
 	const dir = "some/dir"
-	b := zookeeperbackend.New(servertest.ZooKeeper(t), singleTTL, func(r registry.Registry) registry.Registry {
-		return below{registry.Prefix(r, dir), r}
+	b := zookeeperbackend.New(zookeeperbackend.Config{
+		Cluster: start(t, 1), TTL: singleTTL, SuperPassword: superPassword, Quota: true,
+		Wrap: func(r registry.Registry) registry.Registry { return below{registry.Prefix(r, dir), r} },
 	})
 	b.Below = dir
 	conformance.Run(t, b)

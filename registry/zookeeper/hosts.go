@@ -34,8 +34,8 @@ const (
 	pausesIn   = 20
 )
 
-func newHosts(servers []string, inOrder bool) *hosts {
-	return &hosts{servers: servers, inOrder: inOrder, lookup: net.DefaultResolver.LookupHost, names: make(map[string]string)}
+func newHosts(o *Options) *hosts {
+	return &hosts{servers: o.Endpoints, inOrder: o.InOrder, lookup: o.LookupHost, names: make(map[string]string)}
 }
 
 // prefer makes address the first that is tried.

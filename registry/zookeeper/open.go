@@ -28,7 +28,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	c := &Client{
 		o:        o,
 		layout:   layout{o.Namespace},
-		hosts:    newHosts(o.Endpoints, o.InOrder),
+		hosts:    newHosts(&o),
 		calls:    driver.NewCalls(o.CallTimeout),
 		sessions: make(map[registry.SessionID]*session),
 		feeds:    make(map[registry.Key]*feed),

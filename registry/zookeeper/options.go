@@ -44,6 +44,9 @@ type Options struct {
 	// Dial makes connections instead of a net.Dialer. TLS goes on top of it.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
+	// LookupHost returns the addresses of a name, instead of net.DefaultResolver.
+	LookupHost func(ctx context.Context, host string) ([]string, error)
+
 	// DialTimeout bounds the making of one connection. 0 = 2 s
 	DialTimeout time.Duration
 	// CallTimeout bounds each call whose context would let it wait longer. 0 = 5 s
@@ -101,6 +104,9 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
+	}
+	if o.LookupHost == nil {
+		o.LookupHost = net.DefaultResolver.LookupHost
 	}
 	return o, nil
 }

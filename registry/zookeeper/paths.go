@@ -64,6 +64,3 @@ func parent(path string) string {
 	}
 	return "/"
 }
-
-// name returns the last part of a path.
-func name(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -155,11 +155,10 @@ func (c *Client) readAll(ctx context.Context, l *link, keys []registry.Key, each
 	})
 }
 
-// passedOver reports whether err is about the znode of one key alone, which lists and
-// watches leave out.
-func passedOver(err error) bool {
-	return errors.Is(err, registry.ErrForeign) || errors.Is(err, registry.ErrPermission)
-}
+// passedOver reports whether err is about what somebody else has put at a key, which lists
+// and watches leave out. A key that may not be read is another matter: it may be one that
+// was written by this library, and should not be missed.
+func passedOver(err error) bool { return errors.Is(err, registry.ErrForeign) }
 
 // children returns the names below dir that can be keys. There are none if dir is not
 // there.

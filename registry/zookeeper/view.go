@@ -83,6 +83,14 @@ func (v *view) rest(m *mirror) {
 	}
 }
 
+// forget makes the next who wants the mirror of dir begin with nothing. A server drops the
+// events that one who watches has no right to see, and the watch with them.
+func (v *view) forget(dir registry.Key) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.mirrors, dir)
+}
+
 // mirror is what a view knows of a directory. All but the marks is its follower's.
 type mirror struct {
 	view *view
@@ -207,6 +215,18 @@ func (m *mirror) children(ctx context.Context) ([]string, error) {
 			return nil, translate(err)
 		}
 	}
+}
+
+// mayBeRead returns an error if the directory must not be read.
+func (m *mirror) mayBeRead(ctx context.Context) error {
+	_, err := call(ctx, m.view.link, func(conn *zk.Conn) ([]string, error) {
+		names, _, err := conn.Children(m.view.c.layout.key(m.dir))
+		return names, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return translate(err)
 }
 
 func (m *mirror) readMarked(ctx context.Context, marked map[registry.Key]bool, changed map[registry.Key]*node) error {

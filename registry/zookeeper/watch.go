@@ -135,6 +135,7 @@ func (f *feed) run() {
 		switch {
 		case f.ctx.Err() != nil:
 		case errors.Is(err, registry.ErrPermission), errors.Is(err, registry.ErrUnauthenticated):
+			v.forget(f.dir)
 			f.fail(err)
 		default: // the connection broke, and what was missed is not known
 			f.c.mu.Lock()
@@ -217,6 +218,9 @@ func (f *feed) welcome(m *mirror) error {
 	f.c.mu.Unlock()
 	if len(all) == 0 {
 		return nil
+	}
+	if err := m.mayBeRead(f.ctx); err != nil { // which another watcher was allowed, in its time
+		return err
 	}
 	if err := f.c.catchUp(f.ctx, m.view.link, f.c.seen.Load()); err != nil {
 		return err
