@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/rota-dev/rota/executor"
-	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/registry/etcd"
 )
 
 // README.md shows from here:
@@ -23,7 +23,10 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	reg := memory.New().Client("a") // one process; a fleet shares a store
+	reg, err := etcd.Open(ctx, etcd.Options{Endpoints: []string{"127.0.0.1:2379"}})
+	if err != nil {
+		return err
+	}
 	defer reg.Close(context.Background())
 
 	ex, err := executor.New(reg, "billing", executor.Options{})
