@@ -8,6 +8,7 @@ package storelog
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -20,7 +21,8 @@ import (
 type Log interface {
 	// Take returns the commits that have been taken in since the last call.
 	Take() []judge.Commit
-	// Sync returns when all that was committed before the call has been taken in.
+	// Sync returns when all that was committed before the call has been taken in. It waits
+	// for a store that does not answer.
 	Sync(ctx context.Context) error
 	// Close ends the reading. What was taken in can still be taken.
 	Close() error
@@ -85,6 +87,27 @@ func (p *pending) await(ctx context.Context, seq uint64) error {
 		case <-moved:
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		}
+	}
+}
+
+// syncWithin bounds a Sync.
+const syncWithin = 30 * time.Second
+
+// mark makes a mark in the store, by write, as often as it takes, and returns when that has
+// been taken in.
+func (p *pending) mark(ctx context.Context, write func(ctx context.Context) (seq uint64, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, syncWithin)
+	defer cancel()
+	for {
+		seq, err := write(ctx)
+		if err == nil {
+			return p.await(ctx, seq)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("mark the store's log: %w (%w)", context.Cause(ctx), err)
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

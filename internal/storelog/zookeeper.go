@@ -239,28 +239,35 @@ func ownerIn(line string) registry.SessionID {
 
 // Sync writes a znode of its own and waits for that to come by.
 func (l *zkLog) Sync(ctx context.Context) error {
+	return l.mark(ctx, func(ctx context.Context) (uint64, error) {
+		type answer struct {
+			zxid uint64
+			err  error
+		}
+		answers := make(chan answer, 1)
+		go func() { // calls know no context; this one ends with the connection at the latest
+			zxid, err := l.write()
+			answers <- answer{zxid, err}
+		}()
+		select {
+		case a := <-answers:
+			return a.zxid, a.err
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	})
+}
+
+func (l *zkLog) write() (zxid uint64, err error) {
 	const path = "/storelog"
-	done := make(chan error, 1)
-	var zxid int64
-	go func() { // calls know no context
-		_, err := l.conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-		if err == nil || errors.Is(err, zk.ErrNodeExists) {
-			var stat *zk.Stat
-			if stat, err = l.conn.Set(path, nil, -1); err == nil {
-				zxid = stat.Mzxid
-			}
-		}
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("read ZooKeeper's log: %w", err)
-		}
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if _, err := l.conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return 0, err
 	}
-	return l.await(ctx, uint64(zxid))
+	stat, err := l.conn.Set(path, nil, -1)
+	if err != nil {
+		return 0, err
+	}
+	return uint64(stat.Mzxid), nil
 }
 
 // Close ends the reading.
