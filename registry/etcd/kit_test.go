@@ -44,7 +44,7 @@ func placeIn(t *testing.T, cluster *testserver.Cluster) *place {
 	p.o = etcd.Options{
 		Endpoints: cluster.Addrs(),
 		Namespace: "/test-" + rand.Text(),
-		Logger:    slog.New(slog.NewTextHandler(p.log, nil)),
+		Logger:    slogTo(p.log),
 	}
 	var err error
 	p.raw, err = clientv3.New(clientv3.Config{Endpoints: cluster.Addrs(), Logger: zap.NewNop()})
@@ -118,6 +118,8 @@ func keys(entries []registry.Entry) []registry.Key {
 	}
 	return all
 }
+
+func slogTo(b *logBuffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
 // logBuffer keeps what is logged.
 type logBuffer struct {
