@@ -23,9 +23,9 @@ apt-get, which changes nothing in the system and needs no privileges.
 
 Variables of the environment override what would be fetched:
 
-  ROTA_ETCD                 an etcd binary, 3.6 or later
-  ROTA_ZOOKEEPER_CLASSPATH  jars of ZooKeeper 3.6 or later, and of what it needs, with ':' between
-  ROTA_JAVA                 a java binary, 11 or later; else JAVA_HOME and PATH count
+  ROTA_ETCD                 an etcd binary; tested is 3.7
+  ROTA_ZOOKEEPER_CLASSPATH  jars of ZooKeeper and of what it needs, with ':' between; tested is 3.8
+  ROTA_JAVA                 a java binary; tested is 17. Else JAVA_HOME and PATH count
   ROTA_IGNORE_SYSTEM        if not empty, Java and ZooKeeper of the system are not used
   XDG_CACHE_HOME            where caches are, ~/.cache if not said; ours is rota/ in there
 END

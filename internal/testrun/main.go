@@ -29,7 +29,7 @@ func main() {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	switch {
 	case len(args) == 1 && args[0] == "provision":
-		return getServers(ctx)
+		return getServers(ctx, out)
 	case len(args) == 2 && args[0] == "table":
 		return printTable(out, args[1])
 	}
@@ -37,11 +37,11 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 }
 
 // getServers gets one after the other: each keeps all processors busy, or the network.
-func getServers(ctx context.Context) error {
-	for _, get := range []func(context.Context) (string, error){
+func getServers(ctx context.Context, out io.Writer) error {
+	for _, get := range []func(context.Context, provision.Log) (string, error){
 		provision.Java, provision.ClassPath, provision.Etcd,
 	} {
-		if _, err := get(ctx); err != nil {
+		if _, err := get(ctx, out); err != nil {
 			return err
 		}
 	}

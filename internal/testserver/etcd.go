@@ -24,7 +24,8 @@ type EtcdOptions struct {
 	DirectPeers bool
 	// TLS is what the clients' port asks for.
 	TLS TLS
-	// Log gets what is worth telling; nil discards it.
+	// Log gets a line about what takes long, and about starts that are tried again; nil
+	// discards it.
 	Log io.Writer
 	// RootPassword, if there is one, is that of the user root, and nobody does anything
 	// without credentials.
@@ -42,7 +43,7 @@ type EtcdOptions struct {
 
 // Etcd starts etcd. It returns when all members serve.
 func Etcd(ctx context.Context, o EtcdOptions) (*Cluster, error) {
-	binary, err := provision.Etcd(ctx)
+	binary, err := provision.Etcd(ctx, o.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,7 +37,7 @@ func TestCached(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				dir, err := cached(t.Context(), "thing", func(ctx context.Context, dir string) error {
+				dir, err := cached(t.Context(), nil, "thing", "making", func(ctx context.Context, dir string) error {
 					made.Add(1)
 					return fill(ctx, dir)
 				})
@@ -50,28 +51,37 @@ func TestCached(t *testing.T) {
 	t.Run("keeps nothing of a failure", func(t *testing.T) {
 		root := emptyCache(t)
 		failure := errors.New("failure")
-		_, err := cached(t.Context(), "thing", func(ctx context.Context, dir string) error {
+		_, err := cached(t.Context(), nil, "thing", "making", func(ctx context.Context, dir string) error {
 			return errors.Join(fill(ctx, dir), failure)
 		})
 		require.ErrorIs(t, err, failure)
 		require.NoDirExists(t, filepath.Join(root, "thing"))
-		dir, err := cached(t.Context(), "thing", fill)
+		dir, err := cached(t.Context(), nil, "thing", "making", fill)
 		require.NoError(t, err)
 		require.FileExists(t, filepath.Join(dir, "file"))
 	})
 	t.Run("keeps nothing of a process that died", func(t *testing.T) {
 		root := emptyCache(t)
 		write(t, filepath.Join(root, "thing.part", "half"), "")
-		dir, err := cached(t.Context(), "thing", fill)
+		dir, err := cached(t.Context(), nil, "thing", "making", fill)
 		require.NoError(t, err)
 		require.NoFileExists(t, filepath.Join(dir, "half"))
 		require.NoDirExists(t, filepath.Join(root, "thing.part"))
+	})
+	t.Run("says what it does, when it does it", func(t *testing.T) {
+		emptyCache(t)
+		for _, want := range []string{"making it, to be kept in ", ""} {
+			var log strings.Builder
+			_, err := cached(t.Context(), &log, "thing", "making it", fill)
+			require.NoError(t, err)
+			require.True(t, strings.HasPrefix(log.String(), want) && (want == "") == (log.Len() == 0), log.String())
+		}
 	})
 	t.Run("does without a home", func(t *testing.T) {
 		t.Setenv("XDG_CACHE_HOME", "")
 		t.Setenv("HOME", "")
 		t.Setenv("TMPDIR", t.TempDir())
-		dir, err := cached(t.Context(), "thing", fill)
+		dir, err := cached(t.Context(), nil, "thing", "making", fill)
 		require.NoError(t, err)
 		require.FileExists(t, filepath.Join(dir, "file"))
 	})

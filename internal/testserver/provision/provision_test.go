@@ -24,19 +24,19 @@ func TestOverrides(t *testing.T) {
 	t.Setenv(JavaVariable, file)
 	t.Setenv(ClassPathVariable, "a.jar:b.jar")
 
-	_, err := Etcd(t.Context())
+	_, err := Etcd(t.Context(), nil)
 	require.ErrorContains(t, err, EtcdVariable)
-	_, err = Java(t.Context())
+	_, err = Java(t.Context(), nil)
 	require.ErrorContains(t, err, JavaVariable)
 
 	write(t, file, "")
-	got, err := Etcd(t.Context())
+	got, err := Etcd(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, file, got)
-	got, err = Java(t.Context())
+	got, err = Java(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, file, got)
-	got, err = ClassPath(t.Context())
+	got, err = ClassPath(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, "a.jar:b.jar", got)
 }
@@ -46,24 +46,24 @@ func TestFailures_NameWhatIsMissingAndWhatOverridesIt(t *testing.T) {
 	emptyCache(t)
 	t.Setenv(IgnoreSystemVariable, "1")
 	t.Setenv("PATH", "")
-	_, err := ClassPath(t.Context())
+	_, err := ClassPath(t.Context(), nil)
 	require.ErrorContains(t, err, "apt-get")
 	require.ErrorContains(t, err, ClassPathVariable)
-	_, err = Java(t.Context())
+	_, err = Java(t.Context(), nil)
 	require.ErrorContains(t, err, "apt-get")
 	require.ErrorContains(t, err, JavaVariable)
 
 	t.Chdir(t.TempDir())
-	_, err = Etcd(t.Context())
+	_, err = Etcd(t.Context(), nil)
 	require.ErrorContains(t, err, etcdModule)
 	require.ErrorContains(t, err, EtcdVariable)
 }
 
 func TestEtcd_IsWhatTheModulePins(t *testing.T) {
 	noOverrides(t)
-	binary, err := Etcd(t.Context())
+	binary, err := Etcd(t.Context(), nil)
 	require.NoError(t, err)
-	again, err := Etcd(t.Context())
+	again, err := Etcd(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, binary, again)
 
@@ -83,17 +83,17 @@ func TestJava_PrefersTheOneOfJavaHome(t *testing.T) {
 	home, path := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", path)
 	write(t, filepath.Join(path, "java"), "")
-	got, err := Java(t.Context())
+	got, err := Java(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(path, "java"), got)
 
 	t.Setenv("JAVA_HOME", home)
-	got, err = Java(t.Context())
+	got, err = Java(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(path, "java"), got)
 
 	write(t, filepath.Join(home, "bin", "java"), "")
-	got, err = Java(t.Context())
+	got, err = Java(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(home, "bin", "java"), got)
 }
@@ -127,7 +127,7 @@ func TestJava_IsExtractedFromAPackage(t *testing.T) {
 	root := emptyCache(t)
 	fakePackages(t)
 
-	java, err := Java(t.Context())
+	java, err := Java(t.Context(), nil)
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(java, root), java)
 	jre := filepath.Dir(filepath.Dir(java))
@@ -141,7 +141,7 @@ func TestJava_IsExtractedFromAPackage(t *testing.T) {
 	require.Len(t, left, 1, "packages are kept: %v", left)
 
 	t.Setenv("PATH", "") // no longer needed
-	again, err := Java(t.Context())
+	again, err := Java(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, java, again)
 }
@@ -151,7 +151,7 @@ func TestClassPath_SaysWhatAPackageLacks(t *testing.T) {
 	t.Setenv(IgnoreSystemVariable, "1")
 	root := emptyCache(t)
 	fakePackages(t)
-	_, err := ClassPath(t.Context())
+	_, err := ClassPath(t.Context(), nil)
 	require.ErrorContains(t, err, "zookeeper.jar")
 	require.ErrorContains(t, err, ClassPathVariable)
 	left, err := filepath.Glob(filepath.Join(root, "zookeeper-*", "*"))

@@ -27,22 +27,22 @@ var (
 )
 
 // ClassPath returns the class path of a ZooKeeper server.
-func ClassPath(ctx context.Context) (string, error) {
+func ClassPath(ctx context.Context, log Log) (string, error) {
 	if path := os.Getenv(ClassPathVariable); path != "" {
 		return path, nil
 	}
-	path, err := findClassPath(ctx)
+	path, err := findClassPath(ctx, log)
 	if err != nil {
 		return "", fmt.Errorf("provide ZooKeeper: %w; %s can name its jars instead", err, ClassPathVariable)
 	}
 	return path, nil
 }
 
-func findClassPath(ctx context.Context) (string, error) {
+func findClassPath(ctx context.Context, log Log) (string, error) {
 	if !ignoreSystem() && isFile(filepath.Join(systemJars, "zookeeper.jar")) {
 		return classPath(systemJars)
 	}
-	root, err := extracted(ctx, "zookeeper", zookeeperPackages, func(root string) error {
+	root, err := extracted(ctx, log, "zookeeper", zookeeperPackages, func(root string) error {
 		_, err := classPath(filepath.Join(root, systemJars))
 		return err
 	})
