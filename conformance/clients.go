@@ -74,6 +74,7 @@ func (t *test) record(p profile) *history {
 			}
 		}
 	}
+	s.closeSessions()
 	t.Logf("%v: %d calls recorded, %d of them without an end; %v", p, len(s.history.ops), s.history.open, suffered)
 	return &s.history
 }
@@ -347,6 +348,15 @@ func (c *client) renew(ctx context.Context) error {
 		if err := c.recover(ctx, unavailable(err)); err != nil {
 			return err
 		}
+	}
+}
+
+// closeSessions leaves the store to the next history as it was.
+func (s *scene) closeSessions() {
+	for _, x := range s.held {
+		ctx, cancel := context.WithTimeout(s.t.ctx, s.t.ttl)
+		_ = x.Close(ctx) // or it runs out
+		cancel()
 	}
 }
 
