@@ -14,10 +14,10 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// silentRenewal is the part of the TTL for which a renewal waits for an answer, while
-// nothing at all is heard, until the handle tries another member. Answers that take half a
-// TTL are to be waited for; the rest has to do for a new connection.
-func silentRenewal(ttl time.Duration) time.Duration { return ttl / 5 * 3 }
+// silentRenewal is the part of the TTL after which an unanswered renewal makes the handle
+// look for a member that answers. By then, up to 7/12 of the TTL have passed since the last
+// renewal that was confirmed; what is left has to do for a new connection.
+func silentRenewal(ttl time.Duration) time.Duration { return ttl / 4 }
 
 // renew prolongs a lease, if the answer is nil. It asks once.
 func (c *Client) renew(ctx context.Context, lease int64, ttl time.Duration) error {
@@ -26,11 +26,8 @@ func (c *Client) renew(ctx context.Context, lease int64, ttl time.Duration) erro
 		return err
 	}
 	made := time.Now()
-	defer time.AfterFunc(silentRenewal(ttl), func() {
-		if l.silentSince(made) {
-			l.leave(errSilent)
-		}
-	}).Stop()
+	patience := silentRenewal(ttl)
+	defer time.AfterFunc(patience, func() { l.doubt(made, patience) }).Stop()
 	left, err := l.renew(ctx, lease)
 	switch {
 	case err != nil:
