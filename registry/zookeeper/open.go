@@ -46,6 +46,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	}
 	if o.ReapAfter > 0 {
 		c.calls.Go(c.reap)
+		c.calls.Go(c.sweep)
 	}
 	return c, nil
 }
@@ -111,7 +112,7 @@ var errOldServer = errors.New("the server is older than ZooKeeper 3.5")
 
 // makeLayout makes the znodes that are not keys.
 func (c *Client) makeLayout(ctx context.Context) error {
-	for _, path := range []string{c.layout.sessions(), c.layout.births(), c.layout.reaped()} {
+	for _, path := range []string{c.layout.sessions(), c.layout.births(), c.layout.reaped(), c.layout.swept()} {
 		if err := c.makePath(ctx, path); err != nil {
 			return err
 		}
