@@ -168,9 +168,13 @@ func TestOpen(t *testing.T) {
 		}
 		require.NotContains(t, err.Error(), "secret")
 		for _, o := range []Options{
-			{Endpoints: []string{"host"}}, {Endpoints: []string{":2181"}}, {Endpoints: []string{"a:1", ""}},
-			{Endpoints: []string{"a:1"}, Namespace: "/a/"}, {Endpoints: []string{"a:1"}, Namespace: "/zookeeper/x"},
-			{Endpoints: []string{"a:1"}, Namespace: "/"}, {Endpoints: []string{"a:1"}, Namespace: "/a:b"},
+			{Endpoints: []string{"host"}},
+			{Endpoints: []string{":2181"}},
+			{Endpoints: []string{"a:1", ""}},
+			{Endpoints: []string{"a:1"}, Namespace: "/a/"},
+			{Endpoints: []string{"a:1"}, Namespace: "/zookeeper/x"},
+			{Endpoints: []string{"a:1"}, Namespace: "/"},
+			{Endpoints: []string{"a:1"}, Namespace: "/a:b"},
 		} {
 			_, err := Open(t.Context(), o)
 			require.Error(t, err, "%+v", o)

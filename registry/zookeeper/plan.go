@@ -304,7 +304,7 @@ func (p *plan) committed(done []zk.MultiResponse, l *link) registry.Rev {
 		}
 		if n, err := decode(key, set.Data, done[i].Stat); err == nil {
 			p.c.memo.put(key, n, p.reaped)
-			if n.none {
+			if n.none && p.c.o.ReapAfter > 0 {
 				p.c.graves.dig(key)
 			}
 		}
