@@ -27,6 +27,7 @@ type Client struct {
 	sessions map[registry.SessionID]*session
 	feeds    map[registry.Key]*feed
 	view     *view // the connection that watches; nil before the first watch
+	auditing bool
 
 	graves  graves
 	closing chan struct{} // closed when Close has done all it does

@@ -167,7 +167,8 @@ func (l *link) hear(e zk.Event) {
 		}
 		l.become(linkUp)
 	case zk.StateExpired:
-		l.wire.Close() // the library forgets to
+		w := l.wire
+		l.goLocked(func() { w.Close() }) // the library forgets to; TLS may take its time over it
 		if l.c.bound {
 			l.become(linkOver)
 		}
@@ -373,7 +374,7 @@ func call[T any](ctx context.Context, l *link, f func(*zk.Conn) (T, error)) (T, 
 	}
 	var none T
 	if err := l.await(ctx); err != nil {
-		return none, notSent{err}
+		return none, notSent{ended(ctx, err)}
 	}
 	answers := make(chan answer, 1)
 	l.mu.Lock()
@@ -383,17 +384,29 @@ func call[T any](ctx context.Context, l *link, f func(*zk.Conn) (T, error)) (T, 
 	})
 	l.mu.Unlock()
 	if !begun {
-		return none, notSent{errLinkOver}
+		return none, notSent{ended(ctx, errLinkOver)}
 	}
 	select {
 	case a := <-answers:
-		if errors.Is(a.err, zk.ErrNoServer) { // it was in the queue all the time
-			a.err = notSent{a.err}
+		switch {
+		case errors.Is(a.err, zk.ErrNoServer): // it was in the queue all the time
+			a.err = notSent{ended(ctx, a.err)}
+		case a.err != nil && lost(a.err):
+			a.err = ended(ctx, a.err)
 		}
 		return a.value, a.err
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	}
+}
+
+// ended returns err, or if ctx has ended, why: a link that ends with its handle is no news
+// to one who is told that the handle was closed.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // hangUp breaks the current connection. The library makes another, if that is wanted.

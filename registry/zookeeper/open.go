@@ -14,7 +14,7 @@ import (
 
 // linkTimeout is asked for where no session of the registry's is concerned. Two thirds of
 // it is how long a member that has fallen silent holds up reads and writes.
-const linkTimeout = 4 * time.Second
+const linkTimeout = 6 * time.Second
 
 // Open connects to a store and returns a handle on it, when a member has answered and what
 // is kept below the root can be read and written. It fails at once, and says why, if no
@@ -42,10 +42,14 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = c.Close(ended)
-		return nil, fmt.Errorf("open zookeeper at %s: %w", o.endpoints(), driver.Unavailable(err))
+		if !errors.Is(err, errOldServer) { // which will be as old the next time
+			err = driver.Unavailable(err)
+		}
+		return nil, fmt.Errorf("open zookeeper at %s: %w", o.endpoints(), err)
 	}
 	if o.ReapAfter > 0 {
 		c.calls.Go(c.reap)
+		c.calls.Go(c.sweep)
 	}
 	return c, nil
 }
@@ -111,7 +115,7 @@ var errOldServer = errors.New("the server is older than ZooKeeper 3.5")
 
 // makeLayout makes the znodes that are not keys.
 func (c *Client) makeLayout(ctx context.Context) error {
-	for _, path := range []string{c.layout.sessions(), c.layout.births(), c.layout.reaped()} {
+	for _, path := range []string{c.layout.sessions(), c.layout.births(), c.layout.reaped(), c.layout.swept()} {
 		if err := c.makePath(ctx, path); err != nil {
 			return err
 		}

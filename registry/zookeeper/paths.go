@@ -15,12 +15,14 @@ import (
 //	/rota/:births/<session>.n  ephemeral, as long as the n-th owned key that it made
 //	/rota/:reaped              its version counts the times when znodes of deleted keys
 //	                           were taken away
+//	/rota/:swept               written by who looks for such znodes
 type layout struct{ root string }
 
 const (
 	sessionsName = ":sessions"
 	birthsName   = ":births"
 	reapedName   = ":reaped"
+	sweptName    = ":swept"
 )
 
 // key is the path of a key or directory.
@@ -43,6 +45,7 @@ func (l layout) of(path string) (registry.Key, bool) {
 func (l layout) sessions() string { return l.root + "/" + sessionsName }
 func (l layout) births() string   { return l.root + "/" + birthsName }
 func (l layout) reaped() string   { return l.root + "/" + reapedName }
+func (l layout) swept() string    { return l.root + "/" + sweptName }
 
 // session is the znode of a session. ok is false for what cannot be the id of one.
 func (l layout) session(id registry.SessionID) (path string, ok bool) {

@@ -47,6 +47,7 @@ type plan struct {
 	facts   map[registry.Key]fact   // of keys that have to be at a Rev
 	none    map[registry.Key]fact   // znodes without a value, at keys that have to be absent
 	missing map[registry.Key]string // the topmost ancestor that is not there, of such keys
+	births  map[int]uint64          // of owned keys, by item
 
 	entries []any
 	items   []int // of the transaction, by entry
@@ -63,6 +64,7 @@ func newPlan(c *Client, t registry.Txn, s *session) *plan {
 		facts:   make(map[registry.Key]fact),
 		none:    make(map[registry.Key]fact),
 		missing: make(map[registry.Key]string),
+		births:  make(map[int]uint64),
 	}
 }
 
@@ -234,7 +236,7 @@ func (p *plan) operation(item int, o *registry.Op) bool {
 		}
 		p.add(item, p.create(path, 0), &zk.SetDataRequest{Path: path, Data: n.encode(), Version: 0})
 	case registry.OpCreateOwned:
-		n := node{txn: p.t.ID, value: o.Value, owner: o.Session, birth: p.s.births.Add(1)}
+		n := node{txn: p.t.ID, value: o.Value, owner: o.Session, birth: p.birth(item)}
 		p.add(item,
 			p.create(p.c.layout.birth(n.owner, n.birth), zk.FlagEphemeral),
 			p.create(path, zk.FlagEphemeral),
@@ -247,6 +249,15 @@ func (p *plan) operation(item int, o *registry.Op) bool {
 		p.change(item, o, f)
 	}
 	return true
+}
+
+// birth returns the number of the owned key that an item makes, the same each time: what
+// was refused has used none.
+func (p *plan) birth(item int) uint64 {
+	if p.births[item] == 0 {
+		p.births[item] = p.s.births.Add(1)
+	}
+	return p.births[item]
 }
 
 // change adds the entries of a Set or Delete of a key of which f is known.
@@ -293,7 +304,7 @@ func (p *plan) committed(done []zk.MultiResponse, l *link) registry.Rev {
 		}
 		if n, err := decode(key, set.Data, done[i].Stat); err == nil {
 			p.c.memo.put(key, n, p.reaped)
-			if n.none {
+			if n.none && p.c.o.ReapAfter > 0 {
 				p.c.graves.dig(key)
 			}
 		}

@@ -26,8 +26,10 @@ type feed struct {
 	ctx    context.Context // ends with the last watcher, or with Close
 	cancel context.CancelFunc
 	signal chan struct{} // one slot: there are new watchers
+	turn   chan struct{} // one slot: a read of an audit may be made
 
 	// Guarded by c.mu:
+	auditDue time.Time
 	joining  map[*watcher]struct{} // have had no Snapshot of the present view
 	watchers map[*watcher]struct{}
 }
@@ -61,8 +63,9 @@ func (c *Client) join(dir registry.Key, w *watcher) bool {
 	f := c.feeds[dir]
 	if f == nil {
 		f = &feed{
-			c: c, dir: dir, signal: make(chan struct{}, 1),
-			joining: make(map[*watcher]struct{}), watchers: make(map[*watcher]struct{}),
+			c: c, dir: dir, signal: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+			auditDue: time.Now().Add(jittered(max(c.o.AuditEvery, 0))),
+			joining:  make(map[*watcher]struct{}), watchers: make(map[*watcher]struct{}),
 		}
 		f.ctx, f.cancel = context.WithCancel(c.calls.Context())
 		if !c.calls.Go(f.run) {
@@ -70,6 +73,9 @@ func (c *Client) join(dir registry.Key, w *watcher) bool {
 			return false
 		}
 		c.feeds[dir] = f
+		if !c.auditing && c.o.AuditEvery > 0 {
+			c.auditing = c.calls.Go(c.audit)
+		}
 	}
 	w.feed = f
 	f.joining[w] = struct{}{}
@@ -144,10 +150,7 @@ func (f *feed) run() {
 			}
 			clear(f.watchers)
 			f.c.mu.Unlock()
-			select {
-			case <-time.After(betweenViews):
-			case <-f.ctx.Done():
-			}
+			sleep(f.ctx, betweenViews)
 		}
 	}
 }
@@ -156,6 +159,7 @@ func (f *feed) run() {
 func (f *feed) follow(v *view) error {
 	m := v.mirror(f.dir)
 	defer v.rest(m)
+	pass := audit{mirror: m}
 	for {
 		changed, since, err := m.update(f.ctx)
 		if err != nil {
@@ -168,6 +172,15 @@ func (f *feed) follow(v *view) error {
 		select {
 		case <-m.signal:
 		case <-f.signal:
+		case <-f.turn:
+			done, err := pass.take(f.ctx)
+			if err != nil {
+				return err
+			}
+			if done {
+				pass = audit{mirror: m}
+				f.audited()
+			}
 		case <-v.link.ctx.Done():
 			return errLinkOver
 		case <-f.ctx.Done():

@@ -1,0 +1,142 @@
+package zookeeper
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/testserver/servertest"
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestTxn(t *testing.T) {
+	t.Run("makes owned keys of one session of its own handle", func(t *testing.T) {
+		ns := newNamespace()
+		c, other := open(t, ns), open(t, ns)
+		s1, s2, s3 := newSession(t, c), newSession(t, c), newSession(t, other)
+		_, err := c.Txn(t.Context(), registry.Txn{Then: []registry.Op{
+			registry.CreateOwned("~1", nil, s1.ID()), registry.CreateOwned("~2", nil, s2.ID()),
+		}})
+		require.ErrorIs(t, err, registry.ErrInvalidTxn)
+		_, err = c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.CreateOwned("~3", nil, s3.ID())}})
+		require.ErrorIs(t, err, registry.ErrInvalidTxn)
+		require.NoError(t, s3.Close(t.Context()))
+		for _, gone := range []registry.SessionID{s3.ID(), "never-was", "no segment/", "~x"} {
+			_, err = c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.CreateOwned("~3", nil, gone)}})
+			require.ErrorIs(t, err, registry.ErrSessionLost, gone)
+			require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
+		}
+		l, err := c.List(t.Context(), "", fresh)
+		require.NoError(t, err)
+		require.Empty(t, l.Entries)
+	})
+	t.Run("takes what cannot be the id of a session for dead", func(t *testing.T) {
+		c := open(t, newNamespace())
+		for _, id := range []registry.SessionID{"a/b", "..", "ä", "a b"} {
+			_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Dead(id)}})
+			require.NoError(t, err)
+			refused(t, c, registry.Txn{If: []registry.Cond{registry.Alive(id)}})
+		}
+	})
+	t.Run("writes keys of different versions by their one Rev", func(t *testing.T) {
+		ns := newNamespace()
+		c, other := open(t, ns), open(t, ns)
+		rev := do(t, c, registry.Create("often", nil))
+		for range 5 {
+			rev = do(t, c, registry.Set("often", rev, nil))
+		}
+		rev = do(t, c, registry.Set("often", rev, nil), registry.Create("once", nil))
+		rev = do(t, other, registry.Set("often", rev, nil), registry.Set("once", rev, nil))
+		do(t, c, registry.Delete("often", rev), registry.Delete("once", rev))
+	})
+	t.Run("names a Rev with a part that is not the server's for none", func(t *testing.T) {
+		c := open(t, newNamespace())
+		rev := do(t, c, registry.Create("k", nil))
+		for _, bogus := range []registry.Rev{{Seq: rev.Seq, Aux: 1}, {Seq: 1<<63 - 1}, {Seq: 1<<64 - 1}} {
+			refused(t, c, registry.Txn{If: []registry.Cond{registry.At("k", bogus)}})
+		}
+	})
+	t.Run("names the lowest item also when a later one was found out first", func(t *testing.T) {
+		c := open(t, newNamespace())
+		rev := do(t, c, registry.Create("k", nil))
+		do(t, c, registry.Create("there", nil))
+		_, err := c.Txn(t.Context(), registry.Txn{
+			If:   []registry.Cond{registry.At("k", rev), registry.Absent("there")},
+			Then: []registry.Op{registry.Set("k2", rev, nil)}, // known to fail before anything is sent
+		})
+		var conflict *registry.ConflictError
+		require.ErrorAs(t, err, &conflict)
+		require.Equal(t, 1, conflict.Index)
+	})
+	t.Run("mends what is missing of the namespace", func(t *testing.T) {
+		ns := newNamespace()
+		c, raw := open(t, ns), connect(t)
+		for _, name := range []string{c.layout.sessions(), c.layout.births(), c.layout.reaped()} {
+			require.NoError(t, raw.Delete(name, -1))
+		}
+		rev := do(t, c, registry.Create("k", nil))
+		do(t, c, registry.Set("k", rev, nil))
+		_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Dead("never-was")}})
+		require.NoError(t, err)
+		s := newSession(t, c)
+		do(t, c, registry.CreateOwned("~k", nil, s.ID()))
+	})
+	t.Run("tells that nothing can be below what is ephemeral", func(t *testing.T) {
+		ns := newNamespace()
+		c, raw := open(t, ns), connect(t)
+		_, err := raw.Create(ns+"/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		_, err = c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("e/k", nil)}})
+		require.ErrorIs(t, err, registry.ErrForeign)
+	})
+}
+
+func TestList_IsAtomicIfNothingChanged(t *testing.T) {
+	c := open(t, newNamespace())
+	rev := do(t, c, registry.Create("d/a", nil), registry.Create("d/b", nil))
+	l, err := c.List(t.Context(), "d", fresh)
+	require.NoError(t, err)
+	require.True(t, l.Atomic)
+	require.GreaterOrEqual(t, l.Rev.Seq, rev.Seq)
+}
+
+func TestOpenSession_RefusesWhatTheServerCutsShort(t *testing.T) {
+	c := open(t, newNamespace())
+	_, err := c.OpenSession(t.Context(), registry.SessionOptions{TTL: 2 * time.Minute})
+	require.ErrorIs(t, err, errTTL)
+	require.False(t, registry.Retryable(err))
+	require.ErrorContains(t, err, "1m0s")
+}
+
+func TestSession_IsNotTakenUpAgain(t *testing.T) {
+	ns := newNamespace()
+	c := open(t, ns)
+	s := newSession(t, c).(*session)
+	feed := s.Starve()
+	defer feed()
+	<-s.Lost()
+	require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
+	eventually(t, func() bool { // its owner tells the server, long before the TTL has run out
+		_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}})
+		return err == nil
+	})
+	require.True(t, s.link.over())
+	_, err := c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.CreateOwned("~k", nil, s.ID())}})
+	require.ErrorIs(t, err, registry.ErrSessionLost)
+}
+
+func TestClose_TakesNoLongerThanTheServer(t *testing.T) {
+	c, err := Open(t.Context(), Options{Endpoints: servertest.ZooKeeper(t).Addrs(), Namespace: newNamespace()})
+	require.NoError(t, err)
+	newSession(t, c)
+	w, err := c.Watch(t.Context(), "d", registry.WatchOptions{})
+	require.NoError(t, err)
+	_, err = w.Next(t.Context())
+	require.NoError(t, err)
+	start := time.Now()
+	require.NoError(t, c.Close(context.Background()))
+	require.Less(t, time.Since(start), 900*time.Millisecond, "the library waits for a second where it is not helped")
+}

@@ -1,0 +1,73 @@
+package zookeeper
+
+import (
+	"encoding/binary"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/zkwire"
+)
+
+// frameOf returns a frame of the parts, each of which is written by its size.
+func frameOf(parts ...any) []byte {
+	var b []byte
+	for _, p := range parts {
+		switch p := p.(type) {
+		case int32:
+			b = binary.BigEndian.AppendUint32(b, uint32(p))
+		case int64:
+			b = binary.BigEndian.AppendUint64(b, uint64(p))
+		case []byte:
+			b = append(b, p...)
+		}
+	}
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
+}
+
+func TestWire_ReadsAlong(t *testing.T) {
+	password := []byte("0123456789abcdef")
+	long := make([]byte, 10_000)
+	stream := frameOf(int32(0), int32(4000), int64(77), int32(16), password, []byte{0})
+	stream = append(stream, frameOf(int32(1), int64(100), int32(0), long)...)
+	stream = append(stream, frameOf(int32(-1), int64(-1), int32(0), long[:50])...)
+	stream = append(stream, frameOf(int32(-2), int64(120), int32(0))...)
+	stream = append(stream, frameOf(int32(2), int64(90), int32(-101))...) // not taken back
+	stream = append(stream, frameOf(int32(7), int64(121), int32(0))...)
+	for _, portion := range []int{1, 3, 4, 16, 37, 4096, len(stream)} {
+		var granted []zkwire.Grant
+		here, there := net.Pipe()
+		w := &wire{Conn: here, bound: time.Second, granted: func(g zkwire.Grant) { granted = append(granted, g) }}
+		w.closeXid.Store(7)
+		for rest := stream; len(rest) > 0; {
+			n := min(portion, len(rest))
+			w.follow(rest[:n])
+			rest = rest[n:]
+			if len(rest) > 0 {
+				require.False(t, w.closed.Load())
+			}
+		}
+		require.Len(t, granted, 1)
+		require.EqualValues(t, 77, granted[0].Session)
+		require.Equal(t, 4*time.Second, granted[0].Timeout)
+		require.Equal(t, password, granted[0].Password[:])
+		require.EqualValues(t, 121, w.zxid.Load())
+		require.True(t, w.closed.Load(), "the server has confirmed the end")
+		here.Close()
+		there.Close()
+	}
+}
+
+func TestWire_BoundsTheGreetingOnly(t *testing.T) {
+	w := &wire{bound: time.Second}
+	far := time.Now().Add(time.Hour)
+	require.WithinDuration(t, time.Now().Add(time.Second), w.clamp(far), 500*time.Millisecond)
+	require.WithinDuration(t, time.Now().Add(time.Second), w.clamp(time.Time{}), 500*time.Millisecond)
+	near := time.Now().Add(time.Millisecond)
+	require.Equal(t, near, w.clamp(near))
+	w.greeted.Store(true)
+	require.Equal(t, far, w.clamp(far))
+	require.Zero(t, w.clamp(time.Time{}))
+}
