@@ -28,6 +28,9 @@ var reach = []struct {
 		"go.etcd.io/etcd/...", "google.golang.org/...", "go.uber.org/zap", "golang.org/x/net/http2/hpack",
 	}},
 	{"internal/zookeeperbackend", []string{"registry", "registry/zookeeper", "conformance", "internal/...", "github.com/go-zookeeper/zk"}},
+	{"internal/storelog", []string{
+		"registry", "internal/judge", "github.com/go-zookeeper/zk", "go.etcd.io/etcd/...", "go.uber.org/zap",
+	}},
 	{"internal/memorybackend", []string{"registry", "registry/memory", "conformance"}},
 	{"internal/testserver/...", []string{"internal/..."}},
 	{"internal/tcpproxy", []string{"internal/freeport"}},
