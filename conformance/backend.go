@@ -9,6 +9,8 @@ import (
 
 // Backend describes an implementation of the contract to the suite.
 type Backend struct {
+	// Name is what the backend is called on the page that Page writes.
+	Name string
 	// Open returns a fresh and empty namespace. It is called once for each case, inside
 	// the case's bubble if there is one, and undoes what it did by t.Cleanup.
 	Open func(t testing.TB) *Store

@@ -24,9 +24,16 @@
 // three members, as told by Members, has none to give. So a backend over a network shows
 // its safety with three members at least once; with one it may run the rest.
 //
+// Cases that record histories, C01 to C06, have many clients work under random faults and
+// search an order of their calls in which all that they were told is right. What they draw
+// comes from Backend.Seed; a failure names the seed, and the file with a picture of the
+// history.
+//
 // The suite runs in real time against servers, with the session TTL they grant, and
 // in a bubble of virtual time against a backend that is plain Go. Bounds on waiting are
-// the granted TTL and 3 seconds, so that it can be run on a busy machine.
+// the granted TTL and 3 seconds, so that it can be run on a busy machine; where members
+// fail and others have to be found, DefaultSessionTTL, which every store has to grant, is
+// what they have for it.
 //
 // The suite itself is tested: for each promise there is a registry that breaks just
 // that one, and Try shows that the case meant for it fails.

@@ -43,39 +43,39 @@ var historyCases = []Case{
 
 // isLinearizable records a history and fails the case unless it is linearizable. One that
 // cannot be decided about is followed by another.
-func (t *test) isLinearizable(what string, seed uint64, m porcupine.Model, record func(seed uint64) *history) {
+func (t *test) isLinearizable(seed uint64, m porcupine.Model, budget int64, record func(seed uint64) *history) {
 	t.Helper()
 	for range 2 {
-		switch v, picture := record(seed).check(t, m); v {
+		switch v, picture := record(seed).check(t, m, budget); v {
 		case linearizable:
 			return
 		case illegal:
-			t.Fatalf("%s with seed %d is not linearizable: %s", what, seed, picture)
+			t.Fatalf("the history with seed %d is not linearizable: see %s", seed, picture)
 		}
-		t.Logf("%s with seed %d cannot be decided about", what, seed)
+		t.Logf("the history with seed %d cannot be decided about", seed)
 		seed += 1 << 32 // far from what others draw
 	}
-	t.Fatalf("%s: two histories could not be decided about in %d steps", what, stepBudget)
+	t.Fatalf("two histories could not be decided about in %d steps", budget)
 }
 
-func (t *test) storeHistory(what string, p profile) {
+func (t *test) storeHistory(p profile) {
 	t.Helper()
-	t.isLinearizable(what, p.seed, storeModel(), func(seed uint64) *history {
+	t.isLinearizable(p.seed, storeModel(), stepBudget, func(seed uint64) *history {
 		p.seed = seed
 		return t.record(p)
 	})
 }
 
 func registerHistory(t *test) {
-	t.storeHistory("the history", profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 2, keys: 1})
+	t.storeHistory(profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 2, keys: 1})
 }
 
 func txnHistory(t *test) {
-	t.storeHistory("the history", profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 3, keys: 3, conds: true})
+	t.storeHistory(profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 3, keys: 3, conds: true})
 }
 
 func ownedHistory(t *test) {
-	t.storeHistory("the history", profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 1, keys: 4, conds: true, sessions: true})
+	t.storeHistory(profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 1, keys: 4, conds: true, sessions: true})
 }
 
 // manyHistories draws what clients do as well.
@@ -92,6 +92,6 @@ func manyHistories(t *test) {
 			conds:    random.IntN(2) == 0,
 			sessions: random.IntN(2) == 0,
 		}
-		t.storeHistory("the history", p)
+		t.storeHistory(p)
 	}
 }

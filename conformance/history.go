@@ -60,23 +60,24 @@ const (
 	undecided // within the budget
 )
 
-// stepBudget bounds the search for an order of a history. Steps are counted instead of
-// seconds, because in a bubble no time passes while somebody computes.
-const stepBudget = 3_000_000
+// stepBudget bounds the search for an order of a history, which takes some thousands of
+// steps as a rule. They are counted instead of seconds, because in a bubble no time passes
+// while somebody computes.
+const stepBudget = 1_000_000
 
 // check searches an order of the calls in which each does what the model says. It returns
 // where a picture of a history that has none is to be found.
-func (h *history) check(t *test, m porcupine.Model) (v verdict, picture string) {
+func (h *history) check(t *test, m porcupine.Model, budget int64) (v verdict, picture string) {
 	t.Helper()
 	slices.SortStableFunc(h.ops, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
-	bounded, exhausted := withBudget(m)
+	bounded, exhausted := withBudget(m, budget)
 	if porcupine.CheckOperations(bounded, h.ops) {
 		return linearizable, ""
 	}
 	if exhausted() {
 		return undecided, ""
 	}
-	bounded, _ = withBudget(m) // what is found of an order shows where it ends
+	bounded, _ = withBudget(m, budget) // what is found of an order shows where it ends
 	_, found := porcupine.CheckOperationsVerbose(bounded, h.ops, 0)
 	picture = filepath.Join(t.artifacts(), "history.html")
 	if err := porcupine.VisualizePath(m, found, picture); err != nil {
@@ -85,25 +86,25 @@ func (h *history) check(t *test, m porcupine.Model) (v verdict, picture string) 
 	return illegal, picture
 }
 
-// withBudget is m for so many steps. After that nothing is legal, which ends the search.
-func withBudget(m porcupine.Model) (bounded porcupine.Model, exhausted func() bool) {
+// withBudget is m for budget steps. After that nothing is legal, which ends the search.
+func withBudget(m porcupine.Model, budget int64) (bounded porcupine.Model, exhausted func() bool) {
 	var steps atomic.Int64
 	step := m.Step
 	m.Step = func(state, input, output any) (bool, any) {
-		if steps.Add(1) > stepBudget {
+		if steps.Add(1) > budget {
 			return false, state
 		}
 		return step(state, input, output)
 	}
-	return m, func() bool { return steps.Load() > stepBudget }
+	return m, func() bool { return steps.Load() > budget }
 }
 
 // artifacts returns a directory for files that explain a failure. They are kept, but when
 // the suite itself is tested.
 func (t *test) artifacts() string {
 	t.Helper()
-	if _, trial := t.TB.(*recorder); trial {
-		return t.TempDir()
+	if k, ok := t.TB.(interface{ keepsFiles() string }); ok {
+		return k.keepsFiles()
 	}
 	if f := flag.Lookup("test.artifacts"); f != nil && f.Value.String() == "true" {
 		return t.ArtifactDir()

@@ -78,7 +78,7 @@ func (s lockState) step(c lockCall, a lockAnswer) (bool, any) {
 }
 
 func lockHistory(t *test) {
-	t.isLinearizable("the history", t.backend.seed(), lockModel(), t.recordLock)
+	t.isLinearizable(t.backend.seed(), lockModel(), stepBudget, t.recordLock)
 }
 
 // locker is a client that wants the lock, works under it, and sometimes dies of it.
@@ -118,6 +118,7 @@ func (t *test) recordLock(seed uint64) *history {
 		return nil
 	})
 	suffered := calm()
+	s.closeSessions()
 	t.Logf("seed %d: %d calls recorded, %d of them without an end; %v", seed, len(s.history.ops), s.history.open, suffered)
 	return &s.history
 }

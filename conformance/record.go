@@ -96,6 +96,9 @@ func (r *recorder) FailNow() {
 	runtime.Goexit()
 }
 
+// keepsFiles is where files go that explain a failure which somebody provoked.
+func (r *recorder) keepsFiles() string { return r.TempDir() }
+
 func (r *recorder) Context() context.Context          { return r.ctx }
 func (r *recorder) Error(args ...any)                 { r.complain(fmt.Sprint(args...)) }
 func (r *recorder) Errorf(format string, args ...any) { r.complain(fmt.Sprintf(format, args...)) }

@@ -74,7 +74,7 @@ func (t *test) harass(machines []string, seed uint64) (stop func() map[string]in
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, m := range machines {
-		t.handle(m) // as troubles may not make one
+		t.handle(m)                           // as troubles may not make one
 		if t.bubble && t.store.Delay != nil { // or calls would take no time, and none overlap
 			t.Cleanup(t.store.Delay(m, time.Duration(random.IntN(4))*time.Millisecond))
 		}

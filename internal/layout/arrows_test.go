@@ -19,7 +19,7 @@ var reach = []struct {
 	{"registry/memory", []string{"registry"}},
 	{"registry/etcd", []string{"registry", "internal/...", "go.etcd.io/etcd/...", "google.golang.org/grpc/...", "go.uber.org/zap"}},
 	{"registry/zookeeper", []string{"registry", "internal/...", "github.com/go-zookeeper/zk"}},
-	{"conformance/...", []string{"registry", "conformance/...", "github.com/stretchr/testify/..."}},
+	{"conformance/...", []string{"registry", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
 	{"coordinator/...", []string{"registry", "coordinator/...", "internal/..."}},
 	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/...", "github.com/robfig/cron/v3"}},
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/..."}},

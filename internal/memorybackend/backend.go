@@ -16,6 +16,7 @@ import (
 // New describes the memory registry, each handle of which is passed through wrap.
 func New(wrap func(registry.Registry) registry.Registry) conformance.Backend {
 	return conformance.Backend{
+		Name:     "memory",
 		Open:     func(testing.TB) *conformance.Store { return open(wrap) },
 		TTL:      10 * time.Second,
 		Bubble:   true,

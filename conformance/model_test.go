@@ -1,0 +1,193 @@
+package conformance
+
+import (
+	"math/bits"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// told is a call with its moments, for histories that are written down.
+type told struct {
+	call, ret int64
+	in, out   any
+}
+
+func (h *history) add(calls ...told) *history {
+	for i, c := range calls {
+		h.ops = append(h.ops, porcupine.Operation{ClientId: i, Call: c.call, Return: c.ret, Input: c.in, Output: c.out})
+	}
+	return h
+}
+
+var (
+	txn1, txn2 = registry.TxnID{1}, registry.TxnID{2}
+	noAnswer   = answer{conflict: -1, unknown: true}
+)
+
+func at(seq uint64) registry.Rev { return registry.Rev{Seq: seq, Aux: seq} }
+
+func reads(cells ...cell) (action, answer) {
+	a := action{kind: readKeys}
+	for i := range cells {
+		a.keys = append(a.keys, i)
+	}
+	return a, answer{conflict: -1, cells: cells}
+}
+
+func txnOf(id registry.TxnID, ops ...modelItem) action {
+	return action{kind: runTxn, txn: modelTxn{id: id, ops: ops}}
+}
+
+func TestStoreModel(t *testing.T) {
+	made := func(seq uint64) answer { return answer{conflict: -1, rev: at(seq)} }
+	refusedAt := func(i int) answer { return answer{conflict: i} }
+	is := func(id registry.TxnID, created, modified uint64) cell {
+		return cell{there: true, txn: id, created: at(created), modified: at(modified)}
+	}
+	owned := is(txn1, 5, 5)
+	owned.owner = 1
+	read := func(call, ret int64, cells ...cell) told {
+		a, o := reads(cells...)
+		return told{call, ret, a, o}
+	}
+	create := txnOf(txn1, modelItem{op: registry.OpCreate})
+	createTwo := txnOf(txn1, modelItem{op: registry.OpCreate}, modelItem{op: registry.OpCreate, key: 1})
+	own := txnOf(txn1, modelItem{op: registry.OpCreateOwned})
+	set := func(seq uint64) action { return txnOf(txn2, modelItem{op: registry.OpSet, rev: at(seq)}) }
+	end := action{kind: endSession}
+	ended := answer{conflict: -1}
+	for name, c := range map[string]struct {
+		calls []told
+		want  verdict
+	}{
+		"a read of what was written":     {[]told{{1, 2, create, made(5)}, read(3, 4, is(txn1, 5, 5))}, linearizable},
+		"a read of nothing, after":       {[]told{{1, 2, create, made(5)}, read(3, 4, cell{})}, illegal},
+		"a read of nothing, beside":      {[]told{{1, 4, create, made(5)}, read(2, 3, cell{})}, linearizable},
+		"a read of another Rev":          {[]told{{1, 2, create, made(5)}, read(3, 4, is(txn1, 5, 6))}, illegal},
+		"two creations":                  {[]told{{1, 2, create, made(5)}, {3, 4, txnOf(txn2, modelItem{op: registry.OpCreate}), made(6)}}, illegal},
+		"a set at its Rev":               {[]told{{1, 2, create, made(5)}, {3, 4, set(5), made(6)}, read(5, 6, is(txn2, 5, 6))}, linearizable},
+		"a set at another Rev":           {[]told{{1, 2, create, made(5)}, {3, 4, set(4), made(6)}}, illegal},
+		"Seq that goes back":             {[]told{{1, 2, create, made(5)}, {3, 4, set(5), made(4)}}, illegal},
+		"a conflict that is one":         {[]told{{1, 2, create, made(5)}, {3, 4, set(4), refusedAt(0)}}, linearizable},
+		"a conflict at another item":     {[]told{{1, 2, create, made(5)}, {3, 4, createTwo, refusedAt(1)}}, illegal},
+		"a conflict that is none":        {[]told{{1, 2, create, refusedAt(0)}}, illegal},
+		"unknown, and applied":           {[]told{{1, never, create, noAnswer}, read(3, 4, is(txn1, 5, 5))}, linearizable},
+		"unknown, and not applied":       {[]told{{1, never, create, noAnswer}, read(3, 4, cell{})}, linearizable},
+		"unknown, and applied late":      {[]told{{1, never, create, noAnswer}, read(3, 4, cell{}), read(5, 6, is(txn1, 5, 5))}, linearizable},
+		"unknown, and applied for a bit": {[]told{{1, never, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), read(5, 6, cell{})}, illegal},
+		"unknown, and at two Revs":       {[]told{{1, never, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), read(5, 6, is(txn1, 5, 6))}, illegal},
+		"unknown, and half applied":      {[]told{{1, never, createTwo, noAnswer}, read(3, 4, is(txn1, 5, 5), cell{})}, illegal},
+		"unknown, at one Rev for each":   {[]told{{1, never, createTwo, noAnswer}, read(3, 4, is(txn1, 5, 5), is(txn1, 6, 6))}, illegal},
+		"unknown, and then set":          {[]told{{1, never, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), {5, 6, set(5), made(7)}, read(7, 8, is(txn2, 5, 7))}, linearizable},
+		"a key nobody wrote":             {[]told{read(3, 4, is(txn1, 5, 5))}, illegal},
+		"an owned key":                   {[]told{{1, 2, own, made(5)}, read(3, 4, owned)}, linearizable},
+		"an owned key of nobody":         {[]told{{1, 2, own, made(5)}, read(3, 4, is(txn1, 5, 5))}, illegal},
+		"an owned key after the end":     {[]told{{1, 2, own, made(5)}, {3, 4, end, ended}, read(5, 6, owned)}, illegal},
+		"an owned key beside the end":    {[]told{{1, 2, own, made(5)}, {3, 6, end, ended}, read(4, 5, owned), read(7, 8, cell{})}, linearizable},
+		"an end of which nobody knows":   {[]told{{1, 2, own, made(5)}, {3, never, end, ended}, read(4, 5, owned), read(7, 8, cell{})}, linearizable},
+		"an owned key of a dead session": {[]told{{1, 2, end, ended}, {3, 4, own, made(5)}}, illegal},
+		"a session that is not lost":     {[]told{{1, 2, own, answer{conflict: -1, dead: true}}}, illegal},
+		"a session that is lost":         {[]told{{1, 2, end, ended}, {3, 4, own, answer{conflict: -1, dead: true}}}, linearizable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, picture := (&history{}).add(c.calls...).check(&test{TB: keeper{t}}, storeModel(), stepBudget)
+			require.Equal(t, c.want, v)
+			if v == illegal {
+				require.FileExists(t, picture)
+			}
+		})
+	}
+}
+
+func TestLockModel(t *testing.T) {
+	got := func(session int, fence uint64) (lockCall, lockAnswer) {
+		return lockCall{kind: acquireLock, session: session}, lockAnswer{fence: fence}
+	}
+	acquire := func(call, ret int64, session int, fence uint64) told {
+		in, out := got(session, fence)
+		return told{call, ret, in, out}
+	}
+	release := func(call, ret int64, fence uint64, refused bool) told {
+		return told{call, ret, lockCall{kind: releaseLock, fence: fence}, lockAnswer{refused: refused}}
+	}
+	check := func(call, ret int64, fence uint64, refused bool) told {
+		return told{call, ret, lockCall{kind: checkGuard, fence: fence}, lockAnswer{refused: refused}}
+	}
+	end := func(call, ret int64, session int) told {
+		return told{call, ret, lockCall{kind: endHolder, session: session}, lockAnswer{}}
+	}
+	for name, c := range map[string]struct {
+		calls []told
+		want  verdict
+	}{
+		"one after the other":         {[]told{acquire(1, 2, 0, 5), release(3, 4, 5, false), acquire(5, 6, 1, 6)}, linearizable},
+		"two at once":                 {[]told{acquire(1, 2, 0, 5), acquire(3, 4, 1, 6), release(5, 6, 5, false)}, illegal},
+		"a fence that goes back":      {[]told{acquire(1, 2, 0, 5), release(3, 4, 5, false), acquire(5, 6, 1, 4)}, illegal},
+		"taken from the dead":         {[]told{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6)}, linearizable},
+		"taken by the dead":           {[]told{end(1, 2, 0), acquire(3, 4, 0, 5)}, illegal},
+		"a guard that holds":          {[]told{acquire(1, 2, 0, 5), check(3, 4, 5, false)}, linearizable},
+		"a guard that holds too long": {[]told{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6), check(7, 8, 5, false)}, illegal},
+		"a guard that does not hold":  {[]told{acquire(1, 2, 0, 5), check(3, 4, 5, true)}, illegal},
+		"a release of another's":      {[]told{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6), release(7, 8, 5, false)}, illegal},
+		"a release without an answer": {[]told{acquire(1, 2, 0, 5), release(3, never, 5, true), acquire(5, 6, 1, 6)}, linearizable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, _ := (&history{}).add(c.calls...).check(&test{TB: keeper{t}}, lockModel(), stepBudget)
+			require.Equal(t, c.want, v)
+		})
+	}
+}
+
+// keeper has files that explain a failure go with the test.
+type keeper struct{ *testing.T }
+
+func (k keeper) keepsFiles() string { return k.TempDir() }
+
+// TestUndecided runs out of steps: many calls at once can be put in many orders, and none
+// of them explains the last one.
+func TestUndecided(t *testing.T) {
+	m := porcupine.Model{
+		Init: func() any { return uint64(0) },
+		Step: func(state, input, output any) (bool, any) {
+			if input.(int) < 0 {
+				return false, state
+			}
+			return true, state.(uint64) | 1<<input.(int)
+		},
+	}
+	hard := func(n int) *history {
+		h := &history{}
+		for i := range n {
+			h.add(told{1, 2, i, nil})
+		}
+		return h.add(told{3, 4, -1, nil})
+	}
+	recorded := 0
+	complaints := record(t, func(tb testing.TB) {
+		(&test{TB: tb}).isLinearizable(1, m, 1000, func(uint64) *history {
+			recorded++
+			return hard(20)
+		})
+	})
+	require.Equal(t, 2, recorded, "it is tried once more")
+	require.Len(t, complaints, 1)
+	require.Contains(t, complaints[0], "could not be decided about")
+
+	complaints = record(t, func(tb testing.TB) {
+		(&test{TB: tb}).isLinearizable(77, m, 1000, func(uint64) *history { return hard(bits.Len(15)) })
+	})
+	require.Len(t, complaints, 1)
+	require.Contains(t, complaints[0], "the history with seed 77 is not linearizable")
+	picture := complaints[0][strings.LastIndex(complaints[0], " ")+1:]
+	require.Equal(t, ".html", filepath.Ext(picture))
+	html, err := os.ReadFile(picture)
+	require.NoError(t, err)
+	require.NotEmpty(t, html)
+}

@@ -1,0 +1,61 @@
+package conformance_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/internal/memorybackend"
+	"github.com/rota-dev/rota/registry"
+)
+
+var update = flag.Bool("update", false, "write docs/conformance.md")
+
+// backends are those of this repository, in the order of the page's columns.
+func backends() []conformance.Backend {
+	plain := func(r registry.Registry) registry.Registry { return r }
+	return []conformance.Backend{
+		memorybackend.New(plain),
+	}
+}
+
+func TestPageIsUpToDate(t *testing.T) {
+	const path = "../docs/conformance.md"
+	want := conformance.Page(backends()...)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
+	}
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	if string(got) != want {
+		t.Errorf("%s is not what the suite would write: run go test ./conformance -update", path)
+	}
+}
+
+func TestPageTellsAll(t *testing.T) {
+	page := conformance.Page(
+		conformance.Backend{Name: "one", Lacks: conformance.Lacks{conformance.Move: "stays where it is", "W16": "is far away"}},
+		conformance.Backend{Name: "two"},
+	)
+	for _, c := range conformance.Cases() {
+		assert.Contains(t, page, c.Title())
+	}
+	for _, p := range conformance.Promises() {
+		assert.Contains(t, page, string(p))
+	}
+	for _, want := range []string{
+		"| Move | stays where it is | F14 |",
+		"| W16 | is far away | W16 |",
+		"| F14 a store that moves to another address is found there |  | Move | lacking | passed |",
+		"| W16 an event is prompt, also right after a watch began |  |  | lacking | passed |",
+		"| F04 a client of a member without peers is told in time, and reads nothing stale as fresh | **S** | Isolate | passed | passed |",
+		"### two\n\nNothing.\n",
+	} {
+		assert.Contains(t, page, want)
+	}
+	assert.Regexp(t, `\| one \| (\d+) \| \d+ \| 2 \|`, page)
+}
