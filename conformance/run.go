@@ -10,9 +10,10 @@ import (
 )
 
 // Run runs the suite against b as subtests of t and logs a table of what came of it,
-// which it also returns.
+// which it also returns; see ReportVariable for a table of several runs.
 func Run(t *testing.T, b Backend) Summary {
 	t.Helper()
+	report := beginReport(t, b)
 	cases := Cases()
 	results := make([]Result, len(cases))
 	t.Run("Declarations", func(t *testing.T) { checkDeclarations(t, b) })
@@ -33,6 +34,7 @@ func Run(t *testing.T, b Backend) Summary {
 	}
 	s := Summary{Results: results}
 	t.Log(s.String())
+	report(s)
 	return s
 }
 

@@ -32,14 +32,22 @@ func New(c Config) conformance.Backend {
 	}
 	return conformance.Backend{
 		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).levers() },
-		// The servers' elections would let it be 1 s, of which a busy machine takes too much.
-		TTL: 2 * time.Second,
+		TTL:  c.ttl(),
 		Packages: []string{
 			reflect.TypeFor[etcd.Client]().PkgPath(), reflect.TypeFor[driver.Session]().PkgPath(),
 			"go.etcd.io/etcd/client/v3", "google.golang.org/grpc",
 		},
 		Lacks: c.lacks(),
 	}
+}
+
+// ttl is more than the 1 s that the servers would grant, of which a busy machine takes too
+// much, and where there is an election, more than a restart of all members takes.
+func (c Config) ttl() time.Duration {
+	if c.single() {
+		return 2 * time.Second
+	}
+	return 5 * time.Second
 }
 
 func (c Config) lacks() conformance.Lacks {

@@ -3,15 +3,21 @@ package etcdbackend
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/internal/tcpproxy"
@@ -120,11 +126,12 @@ func (s *store) must(what string, err error) {
 	}
 }
 
-// raw calls f with a client that goes past everything, and lives for the call only: the
-// suite looks for goroutines that are left.
+// raw calls f with a client that goes past everything, again while the members elect. The
+// client lives for the call only: the suite looks for goroutines that are left.
 func (s *store) raw(what string, f func(ctx context.Context, c *clientv3.Client) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	defer awaitGoroutines(grpcGoroutines())
 	config := clientv3.Config{Endpoints: s.Cluster.Addrs(), Logger: zap.NewNop(), Context: ctx}
 	if s.RootPassword != "" {
 		config.Username, config.Password = "root", s.RootPassword
@@ -132,7 +139,34 @@ func (s *store) raw(what string, f func(ctx context.Context, c *clientv3.Client)
 	c, err := clientv3.New(config)
 	s.must(what, err)
 	defer c.Close()
-	s.must(what, f(ctx, c))
+	for err = f(ctx, c); passing(err) && ctx.Err() == nil; err = f(ctx, c) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.must(what, err)
+}
+
+func passing(err error) bool {
+	var answer rpctypes.EtcdError
+	if errors.As(err, &answer) {
+		return answer.Code() == codes.Unavailable
+	}
+	return status.Code(err) == codes.Unavailable
+}
+
+func grpcGoroutines() int {
+	stacks := make([]byte, 1<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by google.golang.org/grpc")
+}
+
+// awaitGoroutines waits for goroutines that have nothing more to do, but have not gone yet,
+// when a client is closed. Those of handles may come meanwhile.
+func awaitGoroutines(before int) {
+	for range 50 {
+		if grpcGoroutines() <= before {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (s *store) expire(id registry.SessionID) {
@@ -140,6 +174,9 @@ func (s *store) expire(id registry.SessionID) {
 	s.must("expire", err)
 	s.raw("expire", func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Revoke(ctx, clientv3.LeaseID(lease))
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return nil // it has ended already
+		}
 		return err
 	})
 }
@@ -151,6 +188,9 @@ func (s *store) compact() {
 			return err
 		}
 		_, err = c.Compact(ctx, now.Header.Revision, clientv3.WithCompactPhysical())
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return nil
+		}
 		return err
 	})
 }

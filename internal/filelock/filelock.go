@@ -1,5 +1,3 @@
-//go:build unix
-
 // Package filelock locks files between processes, and between goroutines of one. A lock
 // ends with its process, however that ends.
 package filelock
@@ -9,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -43,20 +40,11 @@ func Try(path string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != syscall.EINTR {
-			break
-		}
+	if err := flock(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	switch {
-	case err == nil:
-		return &Lock{f}, nil
-	case errors.Is(err, syscall.EWOULDBLOCK):
-		err = ErrHeld
-	}
-	f.Close()
-	return nil, fmt.Errorf("lock %s: %w", path, err)
+	return &Lock{f}, nil
 }
 
 // Release gives the lock up. The file stays.

@@ -29,6 +29,8 @@ var reach = []struct {
 	}},
 	{"internal/zookeeperbackend", []string{"registry", "registry/zookeeper", "conformance", "internal/...", "github.com/go-zookeeper/zk"}},
 	{"internal/memorybackend", []string{"registry", "registry/memory", "conformance"}},
+	{"internal/testserver/...", []string{"internal/..."}},
+	{"internal/tcpproxy", []string{"internal/freeport"}},
 	{"internal/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/robfig/cron/v3"}},
 	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/spf13/cobra", "golang.org/x/term"}},
 	// Examples show what a user can write, who cannot import internal packages.

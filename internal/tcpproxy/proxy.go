@@ -16,7 +16,7 @@ import (
 const dialTimeout = 5 * time.Second
 
 // dialPause is between two tries to connect, if there is patience.
-const dialPause = 5 * time.Millisecond
+const dialPause = 10 * time.Millisecond
 
 // Proxy forwards connections to a server.
 type Proxy struct {

@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// Cluster is one or more servers that keep the same data.
+// Cluster is one or more servers that keep the same data. Its methods and those of its
+// members may be called from several goroutines, but what starts and stops a member only
+// from one at a time.
 type Cluster struct {
 	kind    kind
 	dir     *workDir
-	log     io.Writer
 	members []*Member
 	network *network      // nil if members reach each other directly
 	certs   *certificates // nil without TLS
@@ -66,16 +67,18 @@ func start(ctx context.Context, k kind, o common) (*Cluster, error) {
 			return c, nil
 		}
 		c.Stop()
-		c.logf("%v", err)
 		if !errors.Is(err, errPortTaken) || try == startTries {
 			return nil, fmt.Errorf("start %s: %w", k.name(), err)
+		}
+		if o.log != nil {
+			fmt.Fprintf(o.log, "starting %s again: %v\n", k.name(), err)
 		}
 	}
 }
 
 // startOnce returns a cluster to be stopped also when it fails.
 func startOnce(ctx context.Context, k kind, o common) (c *Cluster, err error) {
-	c = &Cluster{kind: k, log: o.log}
+	c = &Cluster{kind: k}
 	if c.dir, err = newWorkDir(k.name()); err != nil {
 		return c, err
 	}
@@ -109,12 +112,6 @@ func startOnce(ctx context.Context, k kind, o common) (c *Cluster, err error) {
 		return c, err
 	}
 	return c, k.finish(ctx, c)
-}
-
-func (c *Cluster) logf(format string, args ...any) {
-	if c.log != nil {
-		fmt.Fprintf(c.log, format+"\n", args...)
-	}
 }
 
 // TLS returns what a client needs for the clients' port: whom to trust and a certificate

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,8 @@ type EtcdOptions struct {
 	DirectPeers bool
 	// TLS is what the clients' port asks for.
 	TLS TLS
-	// Log gets what is worth telling; nil discards it.
+	// Log gets a line about what takes long, and about starts that are tried again; nil
+	// discards it.
 	Log io.Writer
 	// RootPassword, if there is one, is that of the user root, and nobody does anything
 	// without credentials.
@@ -41,7 +43,7 @@ type EtcdOptions struct {
 
 // Etcd starts etcd. It returns when all members serve.
 func Etcd(ctx context.Context, o EtcdOptions) (*Cluster, error) {
-	binary, err := provision.Etcd(ctx)
+	binary, err := provision.Etcd(ctx, o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -180,25 +182,50 @@ func (e *etcd) finish(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// forget removes m from the list of members and adds it as a new one.
+// forget removes m from the list of members and adds it as a new one. A change of members
+// that is lost, because the leader has just died, is waited for without end by who asked.
 func (e *etcd) forget(ctx context.Context, m *Member) error {
+	for {
+		try, cancel := context.WithTimeout(ctx, forgetTimeout)
+		expected, err := e.forgetOnce(try, m)
+		cancel()
+		if expected {
+			return nil
+		}
+		select {
+		case <-time.After(probeInterval):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+const forgetTimeout = 2 * time.Second
+
+// forgetOnce does what is left to do, and reports whether m is expected without data.
+func (e *etcd) forgetOnce(ctx context.Context, m *Member) (expected bool, err error) {
 	at := m.others()[0]
 	var list struct {
 		Members []struct {
-			ID   string `json:"ID"`
-			Name string `json:"name"`
-		} `json:"members"`
+			ID       string
+			Name     string // none if it has never started
+			PeerURLs []string
+		}
 	}
-	if err := e.callAsRoot(ctx, at, "cluster/member/list", struct{}{}, &list); err != nil {
-		return err
+	if err := e.callAsRoot(ctx, at, "cluster/member/list", map[string]bool{"linearizable": true}, &list); err != nil {
+		return false, err
 	}
 	for _, known := range list.Members {
-		if known.Name != m.name {
+		if !slices.Contains(known.PeerURLs, e.peerURL(m)) {
 			continue
 		}
+		if known.Name == "" {
+			return true, nil
+		}
 		if err := e.callAsRoot(ctx, at, "cluster/member/remove", map[string]string{"ID": known.ID}, nil); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return e.callAsRoot(ctx, at, "cluster/member/add", map[string][]string{"peerURLs": {e.peerURL(m)}}, nil)
+	err = e.callAsRoot(ctx, at, "cluster/member/add", map[string][]string{"peerURLs": {e.peerURL(m)}}, nil)
+	return err == nil, err
 }

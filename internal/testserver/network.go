@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/rota-dev/rota/internal/tcpproxy"
 )
@@ -19,17 +18,12 @@ type network struct {
 
 type way struct{ from, to *Member }
 
-// linkPatience is for a member that has been elected and is about to listen: its followers
-// would go back to the election at once if they were reset.
-const linkPatience = 500 * time.Millisecond
-
 // link makes a proxy that only from uses, to reach a port of to.
 func (n *network) link(from, to *Member, r role) (*tcpproxy.Proxy, error) {
 	p, err := tcpproxy.Listen(to.port[r].Addr())
 	if err != nil {
 		return nil, err
 	}
-	p.SetPatience(linkPatience)
 	n.proxies = append(n.proxies, p)
 	if n.ways == nil {
 		n.ways = map[way][]*tcpproxy.Proxy{}

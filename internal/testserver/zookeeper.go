@@ -27,7 +27,8 @@ type ZooKeeperOptions struct {
 	DirectPeers bool
 	// TLS is what the clients' port asks for.
 	TLS TLS
-	// Log gets what is worth telling; nil discards it.
+	// Log gets a line about what takes long, and about starts that are tried again; nil
+	// discards it.
 	Log io.Writer
 	// SuperPassword, if there is one, is that of the user super of the scheme digest, who
 	// may do anything whatever an ACL says.
@@ -44,11 +45,11 @@ type ZooKeeperOptions struct {
 
 // ZooKeeper starts ZooKeeper. It returns when all members serve.
 func ZooKeeper(ctx context.Context, o ZooKeeperOptions) (*Cluster, error) {
-	java, err := provision.Java(ctx)
+	java, err := provision.Java(ctx, o.Log)
 	if err != nil {
 		return nil, err
 	}
-	classPath, err := provision.ClassPath(ctx)
+	classPath, err := provision.ClassPath(ctx, o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +85,10 @@ func (z *zookeeper) ports() []role {
 	return ports
 }
 
+// electedPatience is for a member that has been elected and is about to listen: its
+// followers would go back to the election at once if they were reset.
+const electedPatience = 500 * time.Millisecond
+
 // connect gives each member addresses of its own for each of the others.
 func (z *zookeeper) connect(c *Cluster) error {
 	z.proxies = map[way]map[role]*tcpproxy.Proxy{}
@@ -100,6 +105,7 @@ func (z *zookeeper) connect(c *Cluster) error {
 				}
 				proxies[r] = p
 			}
+			proxies[peers].SetPatience(electedPatience)
 			z.proxies[way{from, to}] = proxies
 		}
 	}

@@ -21,8 +21,8 @@ import (
 
 // link is a connection to one member, with a client of its own. A handle has one at a time
 // and leaves it for the next member when it breaks, when the member has no leader, or when
-// nothing is heard on it: the client library would spread calls over all members, and let
-// each fail that came to a bad one, until TCP or a ping finds out.
+// it is silent and another member is not: the client library would spread calls over all
+// members, and let each fail that came to a bad one, until TCP or a ping finds out.
 type link struct {
 	member   int  // its place in Options.Endpoints
 	others   bool // there are other members to go to
@@ -34,11 +34,14 @@ type link struct {
 	ctx      context.Context // ends when the link is left
 	leave    context.CancelCauseFunc
 	dialing  atomic.Bool
+	spawn    func(func()) bool // of driver.Calls
 
-	mu         sync.Mutex
-	heard      time.Time // when anything was heard last
-	unanswered int       // calls since then that were given up
-	first      time.Time // when the first of these was made
+	doubted chan struct{} // one slot: it is to be asked whether another member is better
+
+	mu    sync.Mutex
+	heard time.Time // when anything was heard last
+	asked time.Time // when the first call was made since then that was given up
+	tell  func()    // is called when something is heard; or nil
 }
 
 const (
@@ -48,10 +51,9 @@ const (
 	// them, and etcd shows the door to clients that do.
 	pingEvery   = 10 * time.Second
 	pingTimeout = 3 * time.Second
-	// A member that leaves some calls in a row unanswered, for some time, is taken for dead. A
-	// store that is only slow shall not have all its clients knock anew.
-	silentCalls = 2
-	silentFor   = 3 * time.Second
+	// silentFor is how long calls are unanswered, and nothing else is heard, until a member is
+	// doubted.
+	silentFor = time.Second
 	// settled is how long a link has to last for the next one to be tried without a pause.
 	settled = time.Second
 )
@@ -81,8 +83,22 @@ func (c *Client) dial(ctx context.Context, member int) (*link, error) {
 
 func (c *Client) connect(ctx context.Context, member int) (*link, error) {
 	o := &c.options
-	l := &link{member: member, others: len(o.Endpoints) > 1}
+	l := &link{
+		member:   member,
+		others:   len(o.Endpoints) > 1,
+		spawn:    c.calls.Go,
+		doubted:  make(chan struct{}, 1),
+		renewals: renewals{turn: make(chan struct{}, 1)},
+	}
 	l.dialing.Store(true)
+	own := []grpc.DialOption{
+		grpc.WithStatsHandler(l),
+		grpc.WithIdleTimeout(0), // else it would break the connection
+		grpc.WithChainUnaryInterceptor(l.hurry),
+	}
+	if o.TLS != nil && o.TLS.ServerName != "" {
+		own = append(own, grpc.WithAuthority(o.TLS.ServerName)) // else the endpoint's name would count
+	}
 	l.ctx, l.leave = context.WithCancelCause(c.links.ctx)
 	defer context.AfterFunc(ctx, func() { l.leave(context.Cause(ctx)) })() // it outlives ctx, but its making does not
 	etcd, err := clientv3.New(clientv3.Config{
@@ -96,12 +112,8 @@ func (c *Client) connect(ctx context.Context, member int) (*link, error) {
 		// The library repeats what was answered by the end of a context, be it the server's:
 		// a transaction could be sent twice. What may be repeated, ask repeats.
 		MaxUnaryRetries: 1,
-		Logger:          zap.NewNop(), // it would log to the standard error
-		DialOptions: append([]grpc.DialOption{
-			grpc.WithStatsHandler(l),
-			grpc.WithIdleTimeout(0), // else it would break the connection
-			grpc.WithChainUnaryInterceptor(l.hurry),
-		}, o.DialOptions...),
+		Logger:          zap.NewNop(), // else it would log to the standard error
+		DialOptions:     append(own, o.DialOptions...),
 	})
 	if err != nil {
 		l.leave(err)
@@ -132,8 +144,8 @@ func (l *link) hurry(ctx context.Context, method string, req, reply any, cc *grp
 	return invoker(ctx, method, req, reply, cc, opts...)
 }
 
-// attend returns when the link is to be left.
-func (l *link) attend() {
+// watch leaves the link when its connection breaks.
+func (l *link) watch() {
 	conn := l.etcd.ActiveConnection()
 	for conn.GetState() == connectivity.Ready {
 		if !conn.WaitForStateChange(l.ctx, connectivity.Ready) {
@@ -146,21 +158,46 @@ func (l *link) attend() {
 func (l *link) hear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard, l.unanswered = time.Now(), 0
+	l.heard, l.asked = time.Now(), time.Time{}
+	if l.tell != nil {
+		l.tell()
+	}
 }
 
-// silentSince reports whether nothing has been heard since then.
-func (l *link) silentSince(t time.Time) bool {
+// whenHeard has f called when something is heard. It reports false if nothing is missed any
+// more.
+func (l *link) whenHeard(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.heard.Before(t)
+	l.tell = f
+	return !l.asked.IsZero()
+}
+
+// doubt is called when a call that was made then, or is still waiting, got no answer within
+// patience.
+func (l *link) doubt(made time.Time, patience time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.heard.Before(made) {
+		return
+	}
+	if l.asked.IsZero() {
+		l.asked = made
+	}
+	if time.Since(l.asked) < patience {
+		return
+	}
+	select {
+	case l.doubted <- struct{}{}:
+	default: // it is about to be asked
+	}
 }
 
 // judge draws conclusions from err, which a call made then has come to.
 func (l *link) judge(made time.Time, err error) {
 	l.leaderless(err)
-	if !served(err) && l.silentSince(made) {
-		l.miss(made)
+	if !served(err) {
+		l.doubt(made, silentFor)
 	}
 }
 
@@ -169,18 +206,6 @@ func (l *link) judge(made time.Time, err error) {
 func (l *link) leaderless(err error) {
 	if l.others && errors.Is(err, rpctypes.ErrNoLeader) {
 		l.leave(err)
-	}
-}
-
-// miss counts a call that was given up.
-func (l *link) miss(made time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.unanswered++; l.unanswered == 1 {
-		l.first = made
-	}
-	if l.unanswered >= silentCalls && time.Since(l.first) >= silentFor {
-		l.leave(errSilent)
 	}
 }
 

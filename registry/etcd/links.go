@@ -67,8 +67,7 @@ func (c *Client) steer(l *link) {
 		for _, s := range c.opened() {
 			s.Reconnected()
 		}
-		l.attend()
-		why := context.Cause(l.ctx)
+		next, why := c.attend(l)
 		c.links.set(nil, why)
 		for _, s := range c.opened() {
 			s.Disconnected() // news long before a renewal goes unanswered
@@ -81,8 +80,46 @@ func (c *Client) steer(l *link) {
 		if time.Since(l.since) > settled {
 			pause = 0
 		}
-		l = c.relink(l.member, pause)
+		if next == nil {
+			next = c.relink(l.member, pause)
+		}
+		l = next
 	}
+}
+
+// attend returns when l is to be left, and why. A link that is only doubted stays until
+// there is a better one, which is returned as well.
+func (c *Client) attend(l *link) (next *link, why error) {
+	c.calls.Go(l.watch)
+	for {
+		select {
+		case <-l.doubted:
+			if next = c.better(l); next != nil {
+				return next, errSilent
+			}
+		case <-l.ctx.Done():
+			return nil, context.Cause(l.ctx)
+		}
+	}
+}
+
+// better returns a link to a member that answers while l stays silent, or nil. Slow
+// answers are no reason to go: what is under way on l would be lost, and all others are
+// perhaps as slow.
+func (c *Client) better(l *link) *link {
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	if !l.whenHeard(cancel) {
+		return nil
+	}
+	defer l.whenHeard(nil)
+	for i := range c.options.Endpoints {
+		member := (l.member + 1 + i) % len(c.options.Endpoints)
+		if next, err := c.dial(ctx, member); err == nil {
+			return next
+		}
+	}
+	return nil
 }
 
 // relink returns a link to the first member after that one to which there can be one, or

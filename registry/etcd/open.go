@@ -31,7 +31,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		watchers:  make(map[*watcher]struct{}),
 	}
 	if err := c.open(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open etcd at %s: %w", o.endpoints(), driver.Unavailable(err)), c.Close(ctx))
+		return nil, errors.Join(fmt.Errorf("open etcd at %s: %w", o.endpoints(), err), c.Close(ctx))
 	}
 	return c, nil
 }
@@ -66,5 +66,5 @@ func (c *Client) dialAny(ctx context.Context) (*link, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, errors.Join(errs...)
+	return nil, driver.Unavailable(errors.Join(errs...))
 }

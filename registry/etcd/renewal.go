@@ -14,56 +14,20 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// renewals are the streams on which leases are renewed. All sessions share one as long as
-// answers come before the next renewal is due: a stream that waits for an answer is left
-// to wait, and the next renewal takes a new one, perhaps to another member. Streams are
-// kept because each one that is opened costs a check of the password, if there is one.
-type renewals struct {
-	mu   sync.Mutex
-	idle *renewal // or nil
-}
+// silentRenewal is the part of the TTL after which an unanswered renewal makes the handle
+// look for a member that answers. By then, up to 7/12 of the TTL have passed since the last
+// renewal that was confirmed; what is left has to do for a new connection.
+func silentRenewal(ttl time.Duration) time.Duration { return ttl / 4 }
 
-// renewal is a stream that answers one request at a time.
-type renewal struct {
-	stream grpc.BidiStreamingClient[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
-	end    context.CancelFunc
-}
-
-func (r *renewals) take() *renewal {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.idle
-	r.idle = nil
-	return s
-}
-
-func (r *renewals) keep(s *renewal) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.idle != nil {
-		s.end()
-		return
-	}
-	r.idle = s
-}
-
-// silentRenewal is the part of the TTL that a renewal waits for an answer, while nothing
-// at all is heard, until the handle tries another member. Answers that take half a TTL are
-// to be waited for; the rest has to do for a new connection.
-func silentRenewal(ttl time.Duration) time.Duration { return ttl / 5 * 3 }
-
-// renew prolongs a lease. It asks once, but for a stream that was found broken.
+// renew prolongs a lease, if the answer is nil. It asks once.
 func (c *Client) renew(ctx context.Context, lease int64, ttl time.Duration) error {
 	l, err := c.links.get(ctx)
 	if err != nil {
 		return err
 	}
 	made := time.Now()
-	defer time.AfterFunc(silentRenewal(ttl), func() {
-		if l.silentSince(made) {
-			l.leave(errSilent)
-		}
-	}).Stop()
+	patience := silentRenewal(ttl)
+	defer time.AfterFunc(patience, func() { l.doubt(made, patience) }).Stop()
 	left, err := l.renew(ctx, lease)
 	switch {
 	case err != nil:
@@ -76,21 +40,93 @@ func (c *Client) renew(ctx context.Context, lease int64, ttl time.Duration) erro
 	return nil
 }
 
+// renewals is the stream on which all leases of a link are renewed. It is one, and it is
+// kept: opening a stream costs a check of the password, if there is one, and a renewal that
+// came after it would be late. Answers come in the order of the questions.
+type renewals struct {
+	turn   chan struct{} // one slot, taken by who opens the stream or sends on it
+	stream *renewalStream
+}
+
+type renewalStream struct {
+	stream grpc.BidiStreamingClient[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
+	end    context.CancelFunc
+
+	mu      sync.Mutex
+	err     error // why the stream has ended
+	waiting []renewal
+}
+
+// renewal is a question that was sent.
+type renewal struct {
+	lease  int64
+	answer chan renewed // one slot
+}
+
+type renewed struct {
+	left int64 // of the TTL: nothing if there is no such lease
+	err  error
+}
+
 // renew returns what is left of the TTL: nothing if there is no such lease.
 func (l *link) renew(ctx context.Context, lease int64) (left int64, err error) {
-	if s := l.renewals.take(); s != nil {
-		if left, err = l.renewOn(ctx, s, lease); err == nil {
-			return left, nil
-		}
-	}
-	s, err := l.openRenewal(ctx)
+	answer, err := l.askToRenew(ctx, lease)
 	if err != nil {
 		return 0, err
 	}
-	return l.renewOn(ctx, s, lease)
+	select {
+	case a := <-answer:
+		return a.left, a.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
 }
 
-func (l *link) openRenewal(ctx context.Context) (*renewal, error) {
+func (l *link) askToRenew(ctx context.Context, lease int64) (<-chan renewed, error) {
+	if err := l.renewals.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer l.renewals.end()
+	if err := l.prepareRenewals(ctx); err != nil {
+		return nil, err
+	}
+	return l.renewals.stream.ask(ctx, lease)
+}
+
+// openRenewals opens the stream, if it is not open.
+func (l *link) openRenewals(ctx context.Context) error {
+	if err := l.renewals.begin(ctx); err != nil {
+		return err
+	}
+	defer l.renewals.end()
+	return l.prepareRenewals(ctx)
+}
+
+// begin waits for the caller's turn.
+func (r *renewals) begin(ctx context.Context) error {
+	select {
+	case r.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *renewals) end() { <-r.turn }
+
+// prepareRenewals is openRenewals in the caller's turn.
+func (l *link) prepareRenewals(ctx context.Context) error {
+	if !l.renewals.stream.ended() {
+		return nil
+	}
+	s, err := l.newRenewalStream(ctx)
+	if err == nil {
+		l.renewals.stream = s
+	}
+	return err
+}
+
+func (l *link) newRenewalStream(ctx context.Context) (*renewalStream, error) {
 	streamCtx, end := context.WithCancel(clientv3.WithRequireLeader(l.ctx))
 	defer context.AfterFunc(ctx, end)() // the stream outlives ctx, but its opening does not
 	stream, err := l.lease.LeaseKeepAlive(streamCtx, callOptions...)
@@ -98,29 +134,71 @@ func (l *link) openRenewal(ctx context.Context) (*renewal, error) {
 		end()
 		return nil, err
 	}
-	return &renewal{stream, end}, nil
+	s := &renewalStream{stream: stream, end: end}
+	if !l.spawn(s.listen) {
+		end()
+		return nil, registry.ErrClosed
+	}
+	return s, nil
 }
 
-// renewOn asks on s, which it keeps for the next one or ends.
-func (l *link) renewOn(ctx context.Context, s *renewal, lease int64) (left int64, err error) {
-	stop := context.AfterFunc(ctx, s.end)
-	defer func() {
-		if stop() && err == nil {
-			l.renewals.keep(s)
-		} else {
-			s.end()
+func (s *renewalStream) ended() bool {
+	if s == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err != nil
+}
+
+// ask sends a question, in the caller's turn.
+func (s *renewalStream) ask(ctx context.Context, lease int64) (<-chan renewed, error) {
+	answer := make(chan renewed, 1)
+	s.mu.Lock()
+	if s.err != nil {
+		defer s.mu.Unlock()
+		return nil, s.err
+	}
+	s.waiting = append(s.waiting, renewal{lease, answer})
+	s.mu.Unlock()
+	defer context.AfterFunc(ctx, s.end)() // a stream that takes nothing more is of no use
+	// An error is the end of the stream, of which listen hears more.
+	_ = s.stream.Send(&pb.LeaseKeepAliveRequest{ID: lease})
+	return answer, nil
+}
+
+// listen hands out answers until the stream ends.
+func (s *renewalStream) listen() {
+	defer s.end()
+	for {
+		resp, err := s.stream.Recv()
+		if err == nil {
+			err = s.answer(resp)
 		}
-	}()
-	if err := s.stream.Send(&pb.LeaseKeepAliveRequest{ID: lease}); err != nil {
-		_, err = s.stream.Recv() // tells why
-		return 0, err
+		if err != nil {
+			s.fail(err)
+			return
+		}
 	}
-	resp, err := s.stream.Recv()
-	if err != nil {
-		return 0, err
+}
+
+func (s *renewalStream) answer(resp *pb.LeaseKeepAliveResponse) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.waiting) == 0 || s.waiting[0].lease != resp.ID {
+		return fmt.Errorf("an answer about lease %x, of which nothing was asked", resp.ID)
 	}
-	if resp.ID != lease {
-		return 0, fmt.Errorf("renew %x: the answer is about %x", lease, resp.ID)
+	s.waiting[0].answer <- renewed{left: resp.TTL}
+	s.waiting = s.waiting[1:]
+	return nil
+}
+
+func (s *renewalStream) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+	for _, r := range s.waiting {
+		r.answer <- renewed{err: err}
 	}
-	return resp.TTL, nil
+	s.waiting = nil
 }

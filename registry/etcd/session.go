@@ -52,6 +52,10 @@ func (c *Client) begin(ctx context.Context, ttl time.Duration) (*session, error)
 	if err := c.putNode(ctx, lease); err != nil {
 		return nil, err
 	}
+	// If replies are late, the first renewal comes too late to wait for a stream as well.
+	if l, err := c.links.get(ctx); err == nil {
+		_ = l.openRenewals(ctx) // else renew does
+	}
 	s := &session{client: c, lease: lease}
 	interval := granted / 3
 	s.Session = driver.NewSession(driver.SessionConfig{

@@ -106,6 +106,7 @@ func (w *watcher) finish(err error) {
 // after what was seen last; only where something was missed is there a list again.
 func (w *watcher) run() {
 	defer w.client.dismiss(w)
+	defer w.finish(registry.ErrClosed) // whatever ended it, unless that has said so
 	var pause time.Duration
 	for missed := false; sleep(w.ctx, pause); {
 		began := time.Now()

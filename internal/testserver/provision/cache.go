@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,9 +14,12 @@ import (
 	"github.com/rota-dev/rota/internal/filelock"
 )
 
+// Log gets a line about what takes long: nil discards it.
+type Log = io.Writer
+
 // cached returns the cache's directory of that name. If there is none, fill makes its
-// content in another one, which becomes it in one step.
-func cached(ctx context.Context, name string, fill func(ctx context.Context, dir string) error) (string, error) {
+// content in another one, which becomes it in one step; doing says what it does.
+func cached(ctx context.Context, log Log, name, doing string, fill func(ctx context.Context, dir string) error) (string, error) {
 	root, err := cacheRoot()
 	if err != nil {
 		return "", err
@@ -39,6 +43,9 @@ func cached(ctx context.Context, name string, fill func(ctx context.Context, dir
 	}
 	if err := os.Mkdir(aside, 0o755); err != nil {
 		return "", err
+	}
+	if log != nil {
+		fmt.Fprintf(log, "%s, to be kept in %s\n", doing, dir)
 	}
 	if err := fill(ctx, aside); err != nil {
 		return "", err

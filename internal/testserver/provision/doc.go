@@ -10,9 +10,9 @@
 // same thing at the same time make it once, and a process that dies leaves nothing half
 // made behind. These variables of the environment override what would be done:
 //
-//	ROTA_ETCD                 an etcd binary, 3.6 or later
-//	ROTA_ZOOKEEPER_CLASSPATH  jars of ZooKeeper 3.6 or later, and of what it needs, with ':' between
-//	ROTA_JAVA                 a java binary, 11 or later
+//	ROTA_ETCD                 an etcd binary; tested is 3.7
+//	ROTA_ZOOKEEPER_CLASSPATH  jars of ZooKeeper and of what it needs, with ':' between; tested is 3.8
+//	ROTA_JAVA                 a java binary; tested is 17
 //	ROTA_IGNORE_SYSTEM        if not empty, Java and ZooKeeper of the system are not used
 package provision
 

@@ -16,21 +16,21 @@ const etcdPackage = "go.etcd.io/etcd/server/v3"
 const etcdModule = "internal/tools/etcd"
 
 // Etcd returns the path of an etcd binary.
-func Etcd(ctx context.Context) (string, error) {
+func Etcd(ctx context.Context, log Log) (string, error) {
 	if path := os.Getenv(EtcdVariable); path != "" {
 		if !isFile(path) {
 			return "", fmt.Errorf("provide etcd: no file at %s, as %s has it", path, EtcdVariable)
 		}
 		return path, nil
 	}
-	path, err := buildEtcd(ctx)
+	path, err := buildEtcd(ctx, log)
 	if err != nil {
 		return "", fmt.Errorf("provide etcd: %w; %s can name a binary instead", err, EtcdVariable)
 	}
 	return path, nil
 }
 
-func buildEtcd(ctx context.Context) (string, error) {
+func buildEtcd(ctx context.Context, log Log) (string, error) {
 	module, err := findEtcdModule()
 	if err != nil {
 		return "", err
@@ -43,7 +43,7 @@ func buildEtcd(ctx context.Context) (string, error) {
 		}
 		key = append(key, string(b))
 	}
-	dir, err := cached(ctx, "etcd-"+digest(key...), func(ctx context.Context, dir string) error {
+	dir, err := cached(ctx, log, "etcd-"+digest(key...), "building etcd", func(ctx context.Context, dir string) error {
 		env := []string{"GOWORK=off", "GOFLAGS=-mod=readonly", "CGO_ENABLED=0", "GOOS=", "GOARCH="}
 		return retry(ctx, func() error {
 			return run(ctx, module, env, "go", "build", "-trimpath", "-ldflags=-s -w",

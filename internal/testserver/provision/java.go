@@ -13,7 +13,7 @@ import (
 const javaPackage = "openjdk-17-jre-headless"
 
 // Java returns the path of a java binary.
-func Java(ctx context.Context) (string, error) {
+func Java(ctx context.Context, log Log) (string, error) {
 	if path := os.Getenv(JavaVariable); path != "" {
 		if !isFile(path) {
 			return "", fmt.Errorf("provide Java: no file at %s, as %s has it", path, JavaVariable)
@@ -25,7 +25,7 @@ func Java(ctx context.Context) (string, error) {
 			return path, nil
 		}
 	}
-	root, err := extracted(ctx, "java", []string{javaPackage}, func(root string) error {
+	root, err := extracted(ctx, log, "java", []string{javaPackage}, func(root string) error {
 		if _, err := javaBelow(root); err != nil {
 			return err
 		}

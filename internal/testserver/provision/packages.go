@@ -12,16 +12,14 @@ import (
 
 // extracted returns a directory of the cache with the content of packages of the
 // system's distribution. finish completes it.
-func extracted(ctx context.Context, what string, packages []string, finish func(root string) error) (string, error) {
-	for _, tool := range []string{"apt-get", "dpkg-deb"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return "", fmt.Errorf("download %s: %w", what, err)
-		}
-	}
+func extracted(ctx context.Context, log Log, what string, packages []string, finish func(root string) error) (string, error) {
 	release, _ := os.ReadFile("/etc/os-release") // apt gives what belongs to it
 	key := append([]string{runtime.GOARCH, string(release)}, packages...)
-	dir, err := cached(ctx, what+"-"+digest(key...), func(ctx context.Context, dir string) error {
-		return extract(ctx, dir, packages, finish)
+	dir, err := cached(ctx, log, what+"-"+digest(key...), "downloading "+what, func(ctx context.Context, dir string) error {
+		if err := extract(ctx, dir, packages, finish); err != nil {
+			return fmt.Errorf("download %s: %w", what, err)
+		}
+		return nil
 	})
 	return filepath.Join(dir, "root"), err
 }
@@ -29,6 +27,11 @@ func extracted(ctx context.Context, what string, packages []string, finish func(
 // extract does what apt-get install would, without its scripts, below dir: apt is told
 // to keep its lists and downloads there, and still checks signatures.
 func extract(ctx context.Context, dir string, packages []string, finish func(root string) error) error {
+	for _, tool := range []string{"apt-get", "dpkg-deb"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return err
+		}
+	}
 	work, root := filepath.Join(dir, "apt"), filepath.Join(dir, "root")
 	defer os.RemoveAll(work)
 	for _, d := range []string{"state/lists/partial", "cache/archives/partial", "packages"} {

@@ -27,19 +27,27 @@ var (
 )
 
 // ClassPath returns the class path of a ZooKeeper server.
-func ClassPath(ctx context.Context) (string, error) {
+func ClassPath(ctx context.Context, log Log) (string, error) {
 	if path := os.Getenv(ClassPathVariable); path != "" {
 		return path, nil
 	}
+	path, err := findClassPath(ctx, log)
+	if err != nil {
+		return "", fmt.Errorf("provide ZooKeeper: %w; %s can name its jars instead", err, ClassPathVariable)
+	}
+	return path, nil
+}
+
+func findClassPath(ctx context.Context, log Log) (string, error) {
 	if !ignoreSystem() && isFile(filepath.Join(systemJars, "zookeeper.jar")) {
 		return classPath(systemJars)
 	}
-	root, err := extracted(ctx, "zookeeper", zookeeperPackages, func(root string) error {
+	root, err := extracted(ctx, log, "zookeeper", zookeeperPackages, func(root string) error {
 		_, err := classPath(filepath.Join(root, systemJars))
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("provide ZooKeeper: %w; %s can name its jars instead", err, ClassPathVariable)
+		return "", err
 	}
 	return classPath(filepath.Join(root, systemJars))
 }
@@ -49,7 +57,7 @@ func classPath(dir string) (string, error) {
 	for _, name := range needed {
 		jar := filepath.Join(dir, name+".jar")
 		if !isFile(jar) {
-			return "", fmt.Errorf("provide ZooKeeper: no %s; %s can name the jars to use", jar, ClassPathVariable)
+			return "", fmt.Errorf("no file at %s", jar)
 		}
 		jars = append(jars, jar)
 	}

@@ -1,0 +1,27 @@
+//go:build !unix
+
+package child
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+var errNoSignals = errors.New("pause a process: not on this system")
+
+func ownGroup(*syscall.SysProcAttr) {}
+
+func dieWithParent(*syscall.SysProcAttr) {}
+
+func killGroup(pid int) {
+	if p, err := os.FindProcess(pid); err == nil {
+		_ = p.Kill()
+	}
+}
+
+// Pause fails.
+func (p *Process) Pause() error { return errNoSignals }
+
+// Resume fails.
+func (p *Process) Resume() error { return errNoSignals }

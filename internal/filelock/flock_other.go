@@ -1,0 +1,10 @@
+//go:build !unix
+
+package filelock
+
+import (
+	"errors"
+	"os"
+)
+
+func flock(*os.File) error { return errors.New("not on this system") }

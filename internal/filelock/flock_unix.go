@@ -1,0 +1,22 @@
+//go:build unix
+
+package filelock
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// flock locks what f has open, until that is closed.
+func flock(f *os.File) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return ErrHeld
+		case !errors.Is(err, syscall.EINTR):
+			return err
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/tcpproxy"
+	"github.com/rota-dev/rota/internal/testserver/servertest"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/etcd"
+)
+
+// through returns a place whose handles reach the server by n proxies, in that order, as if
+// each led to another member.
+func through(t *testing.T, n int) (*place, []*tcpproxy.Proxy) {
+	p := newPlace(t)
+	var proxies []*tcpproxy.Proxy
+	p.o.Endpoints, p.o.InOrder = nil, true
+	for range n {
+		proxy, err := tcpproxy.Listen(servertest.Etcd(t).Addrs()[0])
+		require.NoError(t, err)
+		t.Cleanup(proxy.Close)
+		proxies = append(proxies, proxy)
+		p.o.Endpoints = append(p.o.Endpoints, proxy.Addr())
+	}
+	return p, proxies
+}
+
+func TestLink_UsesOneMemberAndGoesOnToTheNext(t *testing.T) {
+	p, proxies := through(t, 3)
+	c := p.open()
+	s := session(t, c)
+	w := watch(t, c, "d")
+	next(t, w)
+	for i := range 4 {
+		require.Eventually(t, func() bool { return proxies[i%3].Connections() == 1 }, patient, often)
+		for j := range 3 {
+			require.Equal(t, j == i%3, proxies[j].Connections() > 0, "the first is used, then the next")
+		}
+		commit(t, c, registry.Create(registry.Join("d", string(rune('a'+i))), nil))
+		require.Len(t, next(t, w).Puts, 1, "a watch goes on where it was")
+		proxies[i%3].Cut()
+		require.Eventually(t, func() bool {
+			st, _ := s.State()
+			return st == registry.SessionConnected && proxies[(i+1)%3].Connections() == 1
+		}, patient, often)
+	}
+	select {
+	case <-s.Lost():
+		t.Error(s.Err())
+	default:
+	}
+}
+
+func TestLink_LeavesAMemberThatFallsSilent(t *testing.T) {
+	t.Run("before a session is lost", func(t *testing.T) {
+		t.Parallel()
+		p, proxies := through(t, 2)
+		c := p.open()
+		s, err := c.OpenSession(t.Context(), registry.SessionOptions{TTL: 5 * time.Second})
+		require.NoError(t, err)
+		w := watch(t, c, "d")
+		next(t, w)
+		defer proxies[0].Blackhole()()
+		commit(t, p.open(func(o *etcd.Options) { o.Endpoints = o.Endpoints[1:] }), registry.Create("d/k", nil))
+		require.Len(t, next(t, w).Puts, 1, "the watch goes on elsewhere")
+		require.Eventually(t, func() bool {
+			st, _ := s.State()
+			return st == registry.SessionConnected
+		}, patient, often)
+		_, err = c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}})
+		require.NoError(t, err)
+		require.Contains(t, p.log.String(), "it does not answer")
+	})
+	t.Run("within one read", func(t *testing.T) {
+		t.Parallel()
+		p, proxies := through(t, 2)
+		c := p.open()
+		defer proxies[0].Blackhole()()
+		_, err := c.Get(t.Context(), "none", fresh)
+		require.ErrorIs(t, err, registry.ErrNotFound)
+	})
+	t.Run("but not one that is only slow", func(t *testing.T) {
+		t.Parallel()
+		p, proxies := through(t, 2)
+		c := p.open()
+		s := session(t, c)
+		defer proxies[0].Delay(tcpproxy.ToClient, ttl/2)()
+		_, err := c.Get(t.Context(), "none", fresh)
+		require.ErrorIs(t, err, registry.ErrNotFound)
+		select {
+		case <-s.Lost():
+			t.Error(s.Err())
+		case <-time.After(2 * ttl):
+		}
+		require.Zero(t, proxies[1].Connections())
+	})
+}
+
+func TestLink_ATransactionThatCannotBeSentIsNotApplied(t *testing.T) {
+	p, proxies := through(t, 1)
+	c := p.open()
+	defer proxies[0].Refuse()()
+	require.Eventually(t, func() bool { // the connection has broken by then
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := c.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+		return errors.Is(err, registry.ErrNotApplied) && errors.Is(err, context.DeadlineExceeded)
+	}, patient, often)
+	require.Empty(t, p.get("//k").Kvs)
+}

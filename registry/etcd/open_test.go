@@ -1,0 +1,277 @@
+package etcd_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/rota-dev/rota/internal/testserver"
+	"github.com/rota-dev/rota/internal/testserver/servertest"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/etcd"
+)
+
+// refusesToOpen returns why options are refused, which has to be soon.
+func refusesToOpen(t *testing.T, o etcd.Options, soon time.Duration) error {
+	t.Helper()
+	start := time.Now()
+	c, err := etcd.Open(t.Context(), o)
+	took := time.Since(start)
+	if err == nil {
+		require.NoError(t, c.Close(t.Context()))
+	}
+	require.Error(t, err)
+	require.Less(t, took, soon, "%v", err)
+	return err
+}
+
+func TestOpen_NamesAllThatIsWrong(t *testing.T) {
+	err := refusesToOpen(t, etcd.Options{
+		Endpoints: []string{"a:1,b:1"}, Namespace: "rota/", Username: "u", CallTimeout: -1, CompactEvery: -1,
+	}, time.Second)
+	for _, fault := range []string{`endpoint "a:1,b:1"`, `namespace "rota/"`, "password", "CallTimeout", "CompactEvery"} {
+		require.ErrorContains(t, err, fault)
+	}
+	require.ErrorContains(t, refusesToOpen(t, etcd.Options{}, time.Second), "no endpoints")
+	for _, ns := range []string{"/", "a", "/a/", "/a//b", "/a b", "/~a", "/.."} {
+		err := refusesToOpen(t, etcd.Options{Endpoints: []string{"a:1"}, Namespace: ns}, time.Second)
+		require.ErrorContains(t, err, "namespace", ns)
+	}
+}
+
+// deadAddr returns the address of a listener, which it closes unless it is to be silent.
+func deadAddr(t *testing.T, silent bool) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	if silent {
+		t.Cleanup(func() { l.Close() })
+	} else {
+		require.NoError(t, l.Close())
+	}
+	return l.Addr().String()
+}
+
+func TestOpen_AWrongAddressFailsAtOnceAndSaysWhy(t *testing.T) {
+	for name, o := range map[string]etcd.Options{
+		"without credentials": {},
+		"with credentials":    {Username: "u", Password: "p"},
+		"with TLS":            {TLS: &tls.Config{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Endpoints = []string{deadAddr(t, false), deadAddr(t, false)}
+			err := refusesToOpen(t, o, time.Second)
+			require.ErrorIs(t, err, registry.ErrUnavailable)
+			require.ErrorContains(t, err, "connection refused")
+			for _, endpoint := range o.Endpoints {
+				require.ErrorContains(t, err, endpoint+": connection error", "each endpoint has its cause")
+			}
+		})
+	}
+	t.Run("of a host that does not exist", func(t *testing.T) {
+		err := refusesToOpen(t, etcd.Options{Endpoints: []string{"no-such-host.invalid:2379"}}, patient)
+		require.ErrorIs(t, err, registry.ErrUnavailable)
+		require.ErrorContains(t, err, "no-such-host.invalid")
+	})
+}
+
+func TestOpen_ASilentAddressFailsInTime(t *testing.T) {
+	err := refusesToOpen(t, etcd.Options{Endpoints: []string{deadAddr(t, true)}}, patient)
+	require.ErrorIs(t, err, registry.ErrUnavailable)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err = etcd.Open(ctx, etcd.Options{Endpoints: []string{deadAddr(t, true)}})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(start), 2*time.Second, "the caller's bound counts")
+}
+
+func TestOpen_OneMemberThatAnswersIsEnough(t *testing.T) {
+	p := newPlace(t)
+	dead, silent := deadAddr(t, false), deadAddr(t, true)
+	c := p.open(func(o *etcd.Options) {
+		o.Endpoints = append([]string{dead, silent}, o.Endpoints...)
+		o.InOrder = true
+	})
+	commit(t, c, registry.Create("k", nil))
+	require.Contains(t, p.log.String(), "a member does not tell its version")
+	require.Contains(t, p.log.String(), dead)
+}
+
+// fakeMember answers what Open asks.
+type fakeMember struct {
+	pb.UnimplementedKVServer
+	pb.UnimplementedMaintenanceServer
+	version string
+}
+
+func (m fakeMember) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil
+}
+
+func (m fakeMember) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return &pb.StatusResponse{Header: &pb.ResponseHeader{}, Version: m.version}, nil
+}
+
+func startFake(t *testing.T, version string) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := grpc.NewServer()
+	pb.RegisterKVServer(s, fakeMember{version: version})
+	pb.RegisterMaintenanceServer(s, fakeMember{version: version})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Stop()
+		require.NoError(t, <-served)
+	})
+	return l.Addr().String()
+}
+
+func TestOpen_RefusesServersWithBugsThatMatter(t *testing.T) {
+	good := startFake(t, "3.7.0")
+	for version, ok := range map[string]bool{
+		"3.4.34": false, "3.5.0": false, "3.5.27": false, "3.5.28": true, "3.5.100": true,
+		"3.6.0": false, "3.6.8": false, "3.6.9": true, "3.7.0": true, "3.7.0-rc.1": true, "3.8.2": true, "4.0.0": true,
+		"2.3.8": false, "": false, "new": false, "3.x.1": false,
+	} {
+		t.Run(version, func(t *testing.T) {
+			fake := startFake(t, version)
+			o := etcd.Options{Endpoints: []string{good, fake}, InOrder: true}
+			if !ok {
+				err := refusesToOpen(t, o, patient)
+				require.ErrorContains(t, err, fake+": version")
+				require.ErrorContains(t, err, version)
+				require.False(t, registry.Retryable(err), "an operator is needed: %v", err)
+				o.AnyVersion = true
+			}
+			c, err := etcd.Open(t.Context(), o)
+			require.NoError(t, err)
+			require.NoError(t, c.Close(t.Context()))
+		})
+	}
+}
+
+func TestOpen_Credentials(t *testing.T) {
+	const root = "root's"
+	cluster := servertest.StartEtcd(t, testserver.EtcdOptions{
+		RootPassword: root, Flags: []string{"--bcrypt-cost", "4", "--auth-token-ttl", "1"},
+	})
+	raw, err := clientv3.New(clientv3.Config{
+		Endpoints: cluster.Addrs(), Username: "root", Password: root, Logger: zap.NewNop(),
+	})
+	require.NoError(t, err)
+	defer raw.Close()
+	const user, password = "worker", "a very secret word"
+	_, err = raw.UserAdd(t.Context(), user, password)
+	require.NoError(t, err)
+	log := &logBuffer{}
+	o := etcd.Options{Endpoints: cluster.Addrs(), Username: user, Password: password, Logger: slogTo(log)}
+
+	t.Run("none", func(t *testing.T) {
+		o := o
+		o.Username, o.Password = "", ""
+		require.ErrorIs(t, refusesToOpen(t, o, patient), registry.ErrUnauthenticated)
+	})
+	t.Run("wrong", func(t *testing.T) {
+		o := o
+		o.Password += "!"
+		err := refusesToOpen(t, o, patient)
+		require.ErrorIs(t, err, registry.ErrUnauthenticated)
+		require.NotContains(t, err.Error(), password)
+	})
+	t.Run("without rights", func(t *testing.T) {
+		err := refusesToOpen(t, o, patient)
+		require.ErrorIs(t, err, registry.ErrPermission)
+		require.False(t, registry.Retryable(err))
+	})
+
+	_, err = raw.RoleAdd(t.Context(), user)
+	require.NoError(t, err)
+	_, err = raw.RoleGrantPermission(t.Context(), user, "/rota/", clientv3.GetPrefixRangeEnd("/rota/"), clientv3.PermissionType(clientv3.PermReadWrite))
+	require.NoError(t, err)
+	_, err = raw.UserGrantRole(t.Context(), user, user)
+	require.NoError(t, err)
+
+	t.Run("with the rights that the documentation asks for", func(t *testing.T) {
+		o := o
+		o.CompactEvery = 50 * time.Millisecond
+		c, err := etcd.Open(t.Context(), o)
+		require.NoError(t, err)
+		defer c.Close(t.Context())
+		s := session(t, c)
+		w := watch(t, c, "d")
+		next(t, w)
+		commit(t, c, registry.CreateOwned("d/~k", nil, s.ID()))
+		require.Len(t, next(t, w).Puts, 1)
+		require.NoError(t, s.Close(t.Context()))
+		require.NotEmpty(t, next(t, w).Deletes)
+	})
+	t.Run("of which the token has run out", func(t *testing.T) {
+		for name, call := range map[string]func(c *etcd.Client) error{
+			"Txn": func(c *etcd.Client) error {
+				_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Absent("none")}})
+				return err
+			},
+			"List": func(c *etcd.Client) error { _, err := c.List(t.Context(), "d", fresh); return err },
+			"OpenSession": func(c *etcd.Client) error {
+				_, err := c.OpenSession(t.Context(), registry.SessionOptions{TTL: ttl})
+				return err
+			},
+		} {
+			c, err := etcd.Open(t.Context(), o)
+			require.NoError(t, err)
+			<-time.After(2500 * time.Millisecond) // the server looks for them once a second
+			require.NoError(t, call(c), name)
+			require.NoError(t, c.Close(t.Context()))
+		}
+	})
+	t.Run("are told nobody", func(t *testing.T) {
+		slogTo(log).Info("opened", "options", o, "also", fmt.Sprintf("%v %+v %#v %s", o, o, o, &o))
+		require.Contains(t, log.String(), "etcd at ")
+		require.NotContains(t, log.String(), password)
+	})
+}
+
+func TestOpen_TLS(t *testing.T) {
+	cluster := servertest.StartEtcd(t, testserver.EtcdOptions{TLS: testserver.MutualTLS})
+	t.Run("with a certificate that the server knows", func(t *testing.T) {
+		c, err := etcd.Open(t.Context(), etcd.Options{Endpoints: cluster.Addrs(), TLS: cluster.TLS()})
+		require.NoError(t, err)
+		defer c.Close(t.Context())
+		commit(t, c, registry.Create("k", nil))
+	})
+	t.Run("of a server that goes by another name, which is given", func(t *testing.T) {
+		o := etcd.Options{Endpoints: []string{"https://" + cluster.Addrs()[0]}, TLS: cluster.TLS()}
+		o.TLS.ServerName = "localhost"
+		c, err := etcd.Open(t.Context(), o)
+		require.NoError(t, err)
+		require.NoError(t, c.Close(t.Context()))
+	})
+	for name, change := range map[string]func(o *etcd.Options){
+		"without TLS":                           func(o *etcd.Options) { o.TLS = nil },
+		"without a certificate":                 func(o *etcd.Options) { o.TLS.Certificates, o.TLS.GetClientCertificate = nil, nil },
+		"of an authority that nobody trusts":    func(o *etcd.Options) { o.TLS.RootCAs = nil },
+		"of a server that goes by another name": func(o *etcd.Options) { o.TLS.ServerName = "elsewhere.test" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := etcd.Options{Endpoints: cluster.Addrs(), TLS: cluster.TLS()}
+			change(&o)
+			err := refusesToOpen(t, o, patient)
+			require.ErrorIs(t, err, registry.ErrUnavailable)
+			t.Log(err)
+		})
+	}
+}
