@@ -87,7 +87,8 @@ type client struct {
 	random  *rand.Rand
 	known   map[registry.Key]registry.Rev // what it last knew of keys; zero if absent
 	session registry.Session
-	number  int // of the session
+	number  int   // of the session
+	own     []int // the numbers of all sessions that it opened
 	opened  int64
 }
 
@@ -217,12 +218,12 @@ func (c *client) txn(ctx context.Context, group int) error {
 		}
 	case errors.As(err, &conflict):
 		c.history.end(c.id, call, input, answer{conflict: conflict.Index})
-	case errors.Is(err, registry.ErrSessionLost):
-		c.history.end(c.id, call, input, answer{conflict: -1, dead: true})
-	case errors.Is(err, registry.ErrUnknownOutcome):
+	case errors.Is(err, registry.ErrUnknownOutcome): // whatever else it wraps
 		c.history.leave(c.id, call, input, answer{conflict: -1, unknown: true})
 		c.id += c.clients + 1
 		return c.recover(ctx, nil)
+	case errors.Is(err, registry.ErrSessionLost):
+		c.history.end(c.id, call, input, answer{conflict: -1, dead: true})
 	default: // not applied: the model would not know of it
 		return c.recover(ctx, unanswered(err))
 	}
@@ -241,8 +242,9 @@ func (c *client) draw(group int) (registry.Txn, modelTxn) {
 			x.If, m.conds = append(x.If, cond), append(m.conds, item)
 		}
 	}
+	owner := c.drawOwner()
 	for _, key := range c.random.Perm(c.keys)[:least+c.random.IntN(c.keys+1-least)] {
-		op, item := c.drawOp(group, key)
+		op, item := c.drawOp(group, key, owner)
 		x.Then, m.ops = append(x.Then, op), append(m.ops, item)
 	}
 	return x, m
@@ -264,17 +266,23 @@ func (c *client) drawCond(group int) (registry.Cond, modelItem) {
 	return registry.At(c.key(group, key), rev), modelItem{cond: registry.CondAt, key: key, rev: rev}
 }
 
-func (c *client) drawOp(group, key int) (registry.Op, modelItem) {
+// drawOwner draws the session whose owned keys a transaction makes: the client's, or one
+// that it had before. A store may know only one owner in a transaction, and only on the
+// connection that the owner was opened on.
+func (c *client) drawOwner() (number int) {
+	if c.sessions && c.random.IntN(3) == 0 {
+		return c.own[c.random.IntN(len(c.own))]
+	}
+	return c.number
+}
+
+func (c *client) drawOp(group, key, owner int) (registry.Op, modelItem) {
 	k, rev := c.key(group, key), c.known[c.key(group, key)]
 	item := modelItem{key: key, rev: rev}
 	switch {
 	case rev.IsZero() && c.sessions:
-		number, id := c.number, c.session.ID()
-		if c.random.IntN(3) == 0 {
-			number, id = c.anySession()
-		}
-		item.op, item.session = registry.OpCreateOwned, number
-		return registry.CreateOwned(k, nil, id), item
+		item.op, item.session = registry.OpCreateOwned, owner
+		return registry.CreateOwned(k, nil, c.idOf(owner)), item
 	case rev.IsZero():
 		item.op = registry.OpCreate
 		return registry.Create(k, nil), item
@@ -371,6 +379,14 @@ func (c *client) openSession(s registry.Session) {
 	defer c.mu.Unlock()
 	c.number, c.session, c.opened = len(c.held), s, c.history.begin()
 	c.held = append(c.held, s)
+	c.own = append(c.own, c.number)
+}
+
+// idOf returns the id of a session.
+func (s *scene) idOf(number int) registry.SessionID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[number].ID()
 }
 
 // anySession draws a session, be it alive or not.
