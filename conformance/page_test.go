@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/internal/etcdbackend"
 	"github.com/rota-dev/rota/internal/memorybackend"
+	"github.com/rota-dev/rota/internal/zookeeperbackend"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -20,6 +22,10 @@ func backends() []conformance.Backend {
 	plain := func(r registry.Registry) registry.Registry { return r }
 	return []conformance.Backend{
 		memorybackend.New(plain),
+		etcdbackend.New(etcdbackend.Config{Members: 1}),
+		etcdbackend.New(etcdbackend.Config{Members: 3, RootPassword: "some"}),
+		zookeeperbackend.New(zookeeperbackend.Config{Members: 1, SuperPassword: "some", Quota: true}),
+		zookeeperbackend.New(zookeeperbackend.Config{Members: 3, SuperPassword: "some", Quota: true}),
 	}
 }
 

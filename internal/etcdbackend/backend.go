@@ -3,6 +3,7 @@
 package etcdbackend
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -18,6 +19,9 @@ import (
 type Config struct {
 	// Cluster is the suite's alone while it runs: it is stopped and started.
 	Cluster *testserver.Cluster
+	// Members is how many members the cluster has, for who only wants the description and
+	// gives no Cluster.
+	Members int
 	// RootPassword is that of the cluster, if it asks for credentials. Each machine has a
 	// user of its own then, the rights of which can be taken away.
 	RootPassword string
@@ -31,6 +35,7 @@ func New(c Config) conformance.Backend {
 		c.Wrap = func(r registry.Registry) registry.Registry { return r }
 	}
 	return conformance.Backend{
+		Name: c.name(),
 		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).levers() },
 		TTL:  c.ttl(),
 		Packages: []string{
@@ -66,4 +71,18 @@ func (c Config) lacks() conformance.Lacks {
 	return l
 }
 
-func (c Config) single() bool { return len(c.Cluster.Members()) == 1 }
+func (c Config) single() bool { return c.members() == 1 }
+
+func (c Config) members() int {
+	if c.Cluster == nil {
+		return c.Members
+	}
+	return len(c.Cluster.Members())
+}
+
+func (c Config) name() string {
+	if c.single() {
+		return "etcd"
+	}
+	return fmt.Sprintf("etcd of %d", c.members())
+}

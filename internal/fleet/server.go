@@ -36,7 +36,7 @@ func ZooKeeper(ctx context.Context, members int) (*Server, error) {
 		return nil, err
 	}
 	return &Server{c, "zk", func(ctx context.Context, addrs []string) (storelog.Log, error) {
-		return storelog.ZooKeeper(ctx, addrs, c.Members()[0].DataDir(), root)
+		return storelog.ZooKeeper(ctx, addrs[0], c.Members()[0].DataDir(), root)
 	}}, nil
 }
 

@@ -29,7 +29,7 @@ var reach = []struct {
 	}},
 	{"internal/zookeeperbackend", []string{"registry", "registry/zookeeper", "conformance", "internal/...", "github.com/go-zookeeper/zk"}},
 	{"internal/storelog", []string{
-		"registry", "internal/judge", "github.com/go-zookeeper/zk", "go.etcd.io/etcd/...", "go.uber.org/zap",
+		"registry", "internal/judge", "go.etcd.io/etcd/...", "go.uber.org/zap",
 	}},
 	{"internal/memorybackend", []string{"registry", "registry/memory", "conformance"}},
 	{"internal/testserver/...", []string{"internal/..."}},

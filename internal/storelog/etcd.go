@@ -145,7 +145,7 @@ func etcdOp(key registry.Key, e *clientv3.Event) registry.Op {
 
 // Sync writes a key of its own, outside of the namespace, and waits for it to come by.
 func (l *etcdLog) Sync(ctx context.Context) error {
-	return l.mark(ctx, func(ctx context.Context) (uint64, error) {
+	return l.reach(ctx, func(ctx context.Context) (uint64, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // it has no bound of its own
 		defer cancel()
 		put, err := l.client.Put(ctx, "storelog/sync", "")

@@ -94,19 +94,18 @@ func (p *pending) await(ctx context.Context, seq uint64) error {
 // syncWithin bounds a Sync.
 const syncWithin = 30 * time.Second
 
-// mark makes a mark in the store, by write, as often as it takes, and returns when that has
-// been taken in.
-func (p *pending) mark(ctx context.Context, write func(ctx context.Context) (seq uint64, err error)) error {
+// reach asks for a commit, as often as it takes, and returns when that has been taken in.
+func (p *pending) reach(ctx context.Context, ask func(ctx context.Context) (seq uint64, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, syncWithin)
 	defer cancel()
 	for {
-		seq, err := write(ctx)
+		seq, err := ask(ctx)
 		if err == nil {
 			return p.await(ctx, seq)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("mark the store's log: %w (%w)", context.Cause(ctx), err)
+			return fmt.Errorf("ask the store for its last commit: %w (%w)", context.Cause(ctx), err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -32,7 +32,7 @@ func stores(t *testing.T) map[string]*store {
 	require.NoError(t, err)
 	t.Cleanup(func() { elog.Close() })
 	z := servertest.StartZooKeeper(t, testserver.ZooKeeperOptions{})
-	zlog, err := storelog.ZooKeeper(t.Context(), z.Addrs(), z.Members()[0].DataDir(), "/some/root")
+	zlog, err := storelog.ZooKeeper(t.Context(), z.Addrs()[0], z.Members()[0].DataDir(), "/some/root")
 	require.NoError(t, err)
 	t.Cleanup(func() { zlog.Close() })
 	return map[string]*store{

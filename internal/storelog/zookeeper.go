@@ -5,14 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/rota-dev/rota/internal/judge"
 	"github.com/rota-dev/rota/registry"
@@ -21,7 +21,7 @@ import (
 // zkLog reads the transaction log of a server as it grows.
 type zkLog struct {
 	*pending
-	conn *zk.Conn
+	addr string
 	dir  string
 	root string
 	stop context.CancelFunc
@@ -32,17 +32,13 @@ type zkLog struct {
 	written uint64                    // the last zxid
 }
 
-// ZooKeeper reads the log of a server that keeps it below dir. It has to be on this machine
-// and to have been empty; of an ensemble it has to be a member that is never replaced.
-// addrs are those of the ensemble, and root the root that the registry was opened with.
-func ZooKeeper(ctx context.Context, addrs []string, dir, root string) (Log, error) {
-	conn, _, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(silence{}))
-	if err != nil {
-		return nil, fmt.Errorf("read ZooKeeper's log: %w", err)
-	}
+// ZooKeeper reads the log of the server at addr, which keeps it below dir. It has to be on
+// this machine and to have been empty; if it is a member of an ensemble, it must never be
+// down. root is the namespace that the registry was opened with.
+func ZooKeeper(ctx context.Context, addr, dir, root string) (Log, error) {
 	reading, stop := context.WithCancel(context.Background())
 	l := &zkLog{
-		pending: newPending(), conn: conn, dir: dir, root: root, stop: stop, done: make(chan struct{}),
+		pending: newPending(), addr: addr, dir: dir, root: root, stop: stop, done: make(chan struct{}),
 		exists: map[registry.Key]bool{}, owned: map[int64]map[string]bool{},
 	}
 	go func() {
@@ -50,17 +46,13 @@ func ZooKeeper(ctx context.Context, addrs []string, dir, root string) (Log, erro
 		l.fail(l.follow(reading))
 	}()
 	if err := l.Sync(ctx); err != nil {
-		return nil, errors.Join(err, l.Close())
+		return nil, errors.Join(fmt.Errorf("read ZooKeeper's log: %w", err), l.Close())
 	}
 	return l, nil
 }
 
 // errRefused is all that the log tells of why.
 var errRefused = errors.New("refused by the server")
-
-type silence struct{}
-
-func (silence) Printf(string, ...any) {}
 
 // pollEvery is how often the log is looked at.
 const pollEvery = 2 * time.Millisecond
@@ -237,44 +229,41 @@ func ownerIn(line string) registry.SessionID {
 	return ""
 }
 
-// Sync writes a znode of its own and waits for that to come by.
+// Sync asks the server for the last transaction that it has executed.
 func (l *zkLog) Sync(ctx context.Context) error {
-	return l.mark(ctx, func(ctx context.Context) (uint64, error) {
-		type answer struct {
-			zxid uint64
-			err  error
-		}
-		answers := make(chan answer, 1)
-		go func() { // calls know no context; this one ends with the connection at the latest
-			zxid, err := l.write()
-			answers <- answer{zxid, err}
-		}()
-		select {
-		case a := <-answers:
-			return a.zxid, a.err
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		}
-	})
+	return l.reach(ctx, func(ctx context.Context) (uint64, error) { return lastZxid(ctx, l.addr) })
 }
 
-func (l *zkLog) write() (zxid uint64, err error) {
-	const path = "/storelog"
-	if _, err := l.conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-		return 0, err
-	}
-	stat, err := l.conn.Set(path, nil, -1)
+// lastZxid asks by a command that servers answer without a session.
+func lastZxid(ctx context.Context, addr string) (uint64, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return 0, err
 	}
-	return uint64(stat.Mzxid), nil
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		return 0, err
+	}
+	if _, err := conn.Write([]byte("srvr")); err != nil {
+		return 0, err
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(answer)) {
+		if zxid, ok := strings.CutPrefix(strings.TrimSpace(line), "Zxid: 0x"); ok {
+			return strconv.ParseUint(zxid, 16, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s does not tell its last transaction: %.100q", addr, answer)
 }
 
 // Close ends the reading.
 func (l *zkLog) Close() error {
 	l.stop()
 	<-l.done
-	l.conn.Close()
 	return nil
 }
 

@@ -4,6 +4,7 @@
 package zookeeperbackend
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -21,6 +22,9 @@ import (
 type Config struct {
 	// Cluster is the suite's alone while it runs: it is stopped and started.
 	Cluster *testserver.Cluster
+	// Members is how many members the cluster has, for who only wants the description and
+	// gives no Cluster.
+	Members int
 	// TTL is what sessions are granted that are waited for.
 	TTL time.Duration
 	// SuperPassword is that of the cluster's user super, if it has one. Each machine has
@@ -41,6 +45,7 @@ func New(c Config) conformance.Backend {
 		c.Wrap = func(r registry.Registry) registry.Registry { return r }
 	}
 	return conformance.Backend{
+		Name: c.name(),
 		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).levers() },
 		TTL:  c.TTL,
 		Packages: []string{
@@ -70,4 +75,18 @@ func (c Config) lacks() conformance.Lacks {
 	return l
 }
 
-func (c Config) single() bool { return len(c.Cluster.Members()) == 1 }
+func (c Config) single() bool { return c.members() == 1 }
+
+func (c Config) members() int {
+	if c.Cluster == nil {
+		return c.Members
+	}
+	return len(c.Cluster.Members())
+}
+
+func (c Config) name() string {
+	if c.single() {
+		return "ZooKeeper"
+	}
+	return fmt.Sprintf("ZooKeeper of %d", c.members())
+}
