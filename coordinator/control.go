@@ -55,7 +55,8 @@ func (m *Member) Pause(ctx context.Context, job string) error {
 	return m.setPaused(ctx, "pause", job, true)
 }
 
-// Resume ends a Pause. Fires that came meanwhile are not owed.
+// Resume ends a Pause, at an instant that is MaxClockSkew away, so that no clock in the
+// fleet has passed it. Fires that come until then are not owed.
 func (m *Member) Resume(ctx context.Context, job string) error {
 	return m.setPaused(ctx, "resume", job, false)
 }

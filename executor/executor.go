@@ -198,8 +198,9 @@ type Trigger struct {
 // that have begun go on.
 func (e *Executor) Pause(ctx context.Context, job string) error { return e.member.Pause(ctx, job) }
 
-// Resume ends a pause, also that of Job.StartPaused. Fires that came while the job was
-// paused are not made up for.
+// Resume ends a pause, also that of Job.StartPaused, at an instant that is MaxClockSkew
+// away, so that no clock in the fleet has passed it. Fires that come until then are not made
+// up for.
 func (e *Executor) Resume(ctx context.Context, job string) error { return e.member.Resume(ctx, job) }
 
 // Remove makes this process stop offering a job: its shards move to instances that do.
