@@ -18,6 +18,7 @@ type Faults struct {
 	Kills, Pauses, Cuts, Restarts int
 	Late                          int64           // bytes of dead sessions' requests that reached the store
 	Gone                          []time.Duration // from a kill to the end of the session
+	Again                         []time.Duration // from there to the claims of what was running
 }
 
 // recovery is how long a fleet may take to be whole again, apart from sessions' ends.
@@ -73,6 +74,7 @@ func (f *Faults) KillLeader(ctx context.Context) error {
 	killed := time.Now()
 	p.Kill()
 	f.Kills++
+	before := len(f.Judge.Report().Rerun)
 	at, err := f.gone(ctx, id)
 	if err != nil {
 		return err
@@ -81,6 +83,7 @@ func (f *Faults) KillLeader(ctx context.Context) error {
 	if err := f.Until(ctx, "what it ran is claimed by others", recovery, func() bool { return f.Judge.Whole(f.Instances - 1) }); err != nil {
 		return err
 	}
+	f.Again = append(f.Again, f.Judge.Report().Rerun[before:]...)
 	if err := f.Replace(slot); err != nil {
 		return err
 	}

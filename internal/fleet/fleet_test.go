@@ -4,13 +4,13 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/internal/fleet"
+	"github.com/rota-dev/rota/internal/judge"
 )
 
 var (
@@ -59,9 +59,9 @@ func on(t *testing.T, f func(ctx context.Context, t *testing.T, faults *fleet.Fa
 }
 
 func tell(t *testing.T, f *fleet.Faults) {
-	slices.Sort(f.Gone)
-	t.Logf("%s\n  kills %d, pauses %d, short cuts %d, server restarts %d; %d bytes of dead sessions reached the store\n  from kill to end of session: %v",
-		f.Judge.Report(), f.Kills, f.Pauses, f.Cuts, f.Restarts, f.Late, f.Gone)
+	t.Logf("%s\n  kills %d, pauses %d, short cuts %d, server restarts %d; %d bytes of dead sessions reached the store\n"+
+		"  after kills: to the end of the session %s; from there to claims elsewhere %s",
+		f.Judge.Report(), f.Kills, f.Pauses, f.Cuts, f.Restarts, f.Late, judge.Quantiles(f.Gone), judge.Quantiles(f.Again))
 }
 
 // TestFleet_SurvivesEachFault has each fault strike some times, one after the other.

@@ -116,10 +116,11 @@ func (r *Report) String() string {
 		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.Lost, r.Skipped, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
 		r.Dealt, r.Moves, r.Failovers, r.Terms, r.Generations, r.Triggers,
 		r.Commits, r.Plans, r.Conflicts,
-		r.Processes, strings.Join(faults, ", "), r.Judged, quantiles(r.Late), quantiles(r.Rerun))
+		r.Processes, strings.Join(faults, ", "), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun))
 }
 
-func quantiles(d []time.Duration) string {
+// Quantiles tells how a set of times is distributed. It sorts d.
+func Quantiles(d []time.Duration) string {
 	if len(d) == 0 {
 		return "-"
 	}
