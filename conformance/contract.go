@@ -146,7 +146,7 @@ var Contract = []Clause{
 	{"Rev.IsZero", "IsZero reports whether r names no commit.", nil, pure},
 	{"SessionID", "SessionID names a session.", nil, definition},
 	{"SessionID", "It is never used again.", []Promise{SessionIDsAreUnique}, ""},
-	{"SessionID", "Its text is a key segment.", []Promise{SessionIDsAreSegments}, ""},
+	{"SessionID", "Its text is a key segment without dots, so that names can be put before it with one.", []Promise{SessionIDsAreSegments}, ""},
 	{"Entry", "Entry is a key with its value, as of Modified.", []Promise{GetReturnsTheEntry}, ""},
 	{"Entry.Created", "when the key came to be; another after a delete and a create", []Promise{CreatedStays, CreatedChangesOnRecreation}, ""},
 	{"Entry.Modified", "when Value was written", []Promise{ModifiedIsTheLastWrite}, ""},

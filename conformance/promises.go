@@ -106,7 +106,7 @@ const (
 // Sessions.
 const (
 	SessionIDsAreUnique        Promise = "a session id is never used again"
-	SessionIDsAreSegments      Promise = "a session id is a key segment"
+	SessionIDsAreSegments      Promise = "a session id is a key segment without dots"
 	GrantedTTLIsNoShorter      Promise = "the granted TTL is no shorter than the one asked for"
 	SessionOutlivesItsContext  Promise = "a session outlives the context it was opened with"
 	SessionsAreRenewed         Promise = "a session lives while its process and the store do"

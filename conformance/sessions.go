@@ -14,7 +14,7 @@ import (
 
 var sessionCases = []Case{
 	{
-		Code: "S01", Name: "every session has an id of its own, which is a key segment",
+		Code: "S01", Name: "every session has an id of its own, which is a key segment without dots",
 		Proves: []Promise{SessionIDsAreUnique, SessionIDsAreSegments}, run: uniqueIDs,
 	},
 	{
@@ -93,6 +93,7 @@ func uniqueIDs(t *test) {
 			seen[s.ID()] = true
 			require.NoError(t, registry.CheckDir(registry.Key(s.ID())), "it can stand in a key")
 			require.NotContains(t, string(s.ID()), "/", "it is one segment")
+			require.NotContains(t, string(s.ID()), ".", "names can be put before it")
 			require.NoError(t, s.Close(t.ctx))
 		}
 	}

@@ -84,7 +84,8 @@ type Rev struct {
 // IsZero reports whether r names no commit.
 func (r Rev) IsZero() bool { return r == Rev{} }
 
-// SessionID names a session. It is never used again. Its text is a key segment.
+// SessionID names a session. It is never used again. Its text is a key segment without
+// dots, so that names can be put before it with one.
 type SessionID string
 
 // Entry is a key with its value, as of Modified.
