@@ -65,20 +65,14 @@ func (c *Client) dial(ctx context.Context, member int) (*link, error) {
 	defer cancel()
 	l, err := c.connect(ctx, member)
 	if err == nil {
-		err = c.probe(ctx, l)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", c.endpoint(member), driver.Ended(ctx, translate(err)))
-	}
-	if err != nil && l != nil {
+		if err = c.probe(ctx, l); err == nil {
+			l.since = time.Now()
+			l.dialing.Store(false)
+			return l, nil
+		}
 		l.close()
 	}
-	if err != nil {
-		return nil, err
-	}
-	l.since = time.Now()
-	l.dialing.Store(false)
-	return l, nil
+	return nil, fmt.Errorf("%s: %w", c.endpoint(member), driver.Ended(ctx, translate(err)))
 }
 
 func (c *Client) connect(ctx context.Context, member int) (*link, error) {
@@ -173,8 +167,8 @@ func (l *link) whenHeard(f func()) bool {
 	return !l.asked.IsZero()
 }
 
-// doubt is called when a call that was made then, or is still waiting, got no answer within
-// patience.
+// doubt is for a call that was made then and got no answer. Calls that were given up sooner
+// than after patience count together.
 func (l *link) doubt(made time.Time, patience time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,11 +187,17 @@ func (l *link) doubt(made time.Time, patience time.Duration) {
 	}
 }
 
-// judge draws conclusions from err, which a call made then has come to.
-func (l *link) judge(made time.Time, err error) {
-	l.leaderless(err)
-	if !served(err) {
-		l.doubt(made, silentFor)
+// begin is for a call that is made now, and has the link doubted if it is not answered
+// within patience. over has to be called with what came of it, translated.
+func (l *link) begin(patience time.Duration) (over func(err error)) {
+	made := time.Now()
+	timer := time.AfterFunc(patience, func() { l.doubt(made, patience) })
+	return func(err error) {
+		timer.Stop()
+		l.leaderless(err)
+		if err != nil && !served(err) { // it was given up
+			l.doubt(made, patience)
+		}
 	}
 }
 

@@ -25,14 +25,12 @@ func (c *Client) renew(ctx context.Context, lease int64, ttl time.Duration) erro
 	if err != nil {
 		return err
 	}
-	made := time.Now()
-	patience := silentRenewal(ttl)
-	defer time.AfterFunc(patience, func() { l.doubt(made, patience) }).Stop()
+	over := l.begin(silentRenewal(ttl))
 	left, err := l.renew(ctx, lease)
+	err = translate(err)
+	over(err)
 	switch {
 	case err != nil:
-		err = translate(err)
-		l.judge(made, err)
 		return driver.Ended(ctx, err)
 	case left <= 0:
 		return fmt.Errorf("renew: %w", registry.ErrSessionLost)
