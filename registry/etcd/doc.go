@@ -36,7 +36,7 @@
 // ones too, and lists atomic. It needs a quorum for everything.
 //
 // A session's TTL is rounded up to whole seconds, and up to one and a half of the server's
-// election timeouts. It is renewed every third of the TTL; counted from when the last
+// election timeouts. It is renewed every quarter of the TTL; counted from when the last
 // confirmed renewal was sent, it is Suspended after 0.85 TTL, or at once when the connection is
 // lost, and Lost after 0.9 TTL. etcd deletes what it owned up to half a second after the
 // TTL, and gives every session its full TTL again, and an election timeout more, when it
