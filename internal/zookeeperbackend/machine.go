@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/internal/tcpproxy"
@@ -200,9 +201,15 @@ func (m *machine) hold() (release func()) {
 			}
 		}
 		m.mu.Unlock()
-		<-o.done
+		select {
+		case <-o.done:
+		case <-time.After(releaseTimeout): // another lever has the store answer nobody
+		}
 	})
 }
+
+// releaseTimeout is how long a release waits to be able to say that it had its effect.
+const releaseTimeout = time.Second
 
 // take returns the order that the next transaction meets, or nil.
 func (m *machine) take() *order {

@@ -108,6 +108,8 @@ type route struct {
 	hosts *hosts
 	ctx   context.Context // ends when no connection is wanted any more
 	over  func(err error) // told what went wrong in a round without success
+	idle  func()          // called when the library asks for a member and none is wanted
+	quit  <-chan struct{} // closed when the library is told to end
 	todo  []string
 	round bool // has begun
 	pause time.Duration
@@ -116,15 +118,16 @@ type route struct {
 }
 
 // endPause is how long the end of a link is put off so that the library's last request
-// is in its queue. If it comes after that, the library waits a second for an answer.
+// is in its queue, where it is answered. If it comes later the library waits for a second.
 const endPause = 10 * time.Millisecond
 
 func (r *route) Init([]string) error { return nil }
 
 func (r *route) Len() int { return len(r.hosts.servers) }
 
-// Next returns the next member to try, and waits between rounds. With true, the library
-// answers what it has queued with an error.
+// Next returns the next member to try, and waits between rounds. If none is wanted any more
+// it waits until the library is told to end, and returns true: then the library answers
+// what it has queued with an error.
 func (r *route) Next() (string, bool) {
 	for r.ctx.Err() == nil && len(r.todo) == 0 {
 		if r.round {
@@ -139,6 +142,8 @@ func (r *route) Next() (string, bool) {
 		}
 	}
 	if r.ctx.Err() != nil {
+		r.idle()
+		<-r.quit
 		time.Sleep(endPause)
 		return "", true
 	}

@@ -18,7 +18,7 @@ func TestRoute(t *testing.T) {
 			return nil, errors.New("nobody is called " + name)
 		}})
 		var failed []error
-		return &route{hosts: h, ctx: t.Context(), over: func(err error) { failed = append(failed, err) }}, &failed
+		return &route{hosts: h, ctx: t.Context(), over: func(err error) { failed = append(failed, err) }, idle: func() {}}, &failed
 	}
 	next := func(r *route) string {
 		address, _ := r.Next()
@@ -63,7 +63,9 @@ func TestRoute(t *testing.T) {
 	t.Run("ends with its context", func(t *testing.T) {
 		r, _ := routeOf(true, "127.0.0.1:1")
 		ctx, cancel := context.WithCancel(t.Context())
-		r.ctx = ctx
+		quit := make(chan struct{})
+		r.ctx, r.quit = ctx, quit
+		r.idle = func() { close(quit) } // it waits to be told
 		cancel()
 		_, over := r.Next()
 		require.True(t, over)

@@ -21,6 +21,8 @@ type link struct {
 	quit  context.CancelFunc
 	conn  *zk.Conn
 	gone  chan struct{} // closed when the library's goroutines have ended
+	idle  chan struct{} // closed when the library only waits to be told to end
+	told  chan struct{} // closed when it is
 	tasks sync.WaitGroup
 
 	mu      sync.Mutex
@@ -79,7 +81,10 @@ func (e notSent) Unwrap() error { return e.cause }
 
 // newLink returns a link that does nothing before start.
 func newLink(c linkConfig) *link {
-	l := &link{c: c, gone: make(chan struct{}), changed: make(chan struct{})}
+	l := &link{
+		c: c, gone: make(chan struct{}), idle: make(chan struct{}), told: make(chan struct{}),
+		changed: make(chan struct{}),
+	}
 	l.ctx, l.quit = context.WithCancel(context.Background())
 	return l
 }
@@ -87,7 +92,10 @@ func newLink(c linkConfig) *link {
 // start begins to connect. Without it, or if it fails, there is nothing to end.
 func (l *link) start() error {
 	c := &l.c
-	r := &route{hosts: c.hosts, ctx: l.ctx, over: l.roundFailed, most: min(c.timeout/pausesIn, mostPause)}
+	r := &route{
+		hosts: c.hosts, ctx: l.ctx, over: l.roundFailed, most: min(c.timeout/pausesIn, mostPause),
+		idle: sync.OnceFunc(func() { close(l.idle) }), quit: l.told,
+	}
 	dial := func(_, address string, _ time.Duration) (net.Conn, error) {
 		conn, err := l.dial(address, r)
 		if err != nil {
@@ -427,18 +435,17 @@ func (l *link) refuse() {
 }
 
 // end ends the link, and reports whether the server has confirmed the end of the session.
-// It is told only if told is wanted and the link is up, and waited for until ctx ends. No
+// It is told only if that is wanted and the link is up, and waited for until ctx ends. No
 // goroutine is left when end returns. It may be called again.
 func (l *link) end(ctx context.Context, tell bool) (confirmed bool) {
 	l.mu.Lock()
 	first, up, w := !l.ended, l.state == linkUp, l.wire
 	l.ended = true
 	l.quit()
-	if first {
-		l.tasks.Go(l.conn.Close)
-	}
 	l.mu.Unlock()
-	if tell && up {
+	if first && tell && up {
+		l.tasks.Go(l.conn.Close)
+		close(l.told)
 		select {
 		case <-l.gone:
 		case <-ctx.Done():
@@ -446,6 +453,16 @@ func (l *link) end(ctx context.Context, tell bool) (confirmed bool) {
 	}
 	if w != nil {
 		w.Close()
+	}
+	if first && !(tell && up) {
+		// Not before the library asks for the next member: between the two, it would leave
+		// its own last request in the queue, and wait for an answer.
+		select {
+		case <-l.idle:
+		case <-l.gone:
+		}
+		l.tasks.Go(l.conn.Close)
+		close(l.told)
 	}
 	<-l.gone
 	l.refuse()
