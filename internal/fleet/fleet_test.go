@@ -36,6 +36,7 @@ var servers = []struct {
 func on(t *testing.T, f func(ctx context.Context, t *testing.T, faults *fleet.Faults)) {
 	for _, s := range servers {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel() // most of the time is spent waiting
 			ctx := t.Context()
 			server, err := s.start(ctx, 1)
 			require.NoError(t, err)
