@@ -12,6 +12,9 @@ import (
 // Levers that act on a machine act on every handle that was connected under its name, and
 // on those that will be. They take effect before they return. What undoes them may be
 // called twice, and is called at the end of the case at the latest.
+//
+// Levers are pulled from any goroutine, and while others are at work: those that need an
+// answer of the store, such as Expire during an election, wait for it.
 type Store struct {
 	// Connect returns a new handle. Where there are several members, machines that the case
 	// names one after the other are connected to different ones. The suite closes it.
