@@ -350,9 +350,10 @@ func holderCutOff(t *test) {
 }
 
 func heldOverRestart(t *test) {
-	c := t.contender("a")
+	c, other := t.contender("a"), t.contender("b")
+	c.session, other.session = t.longSession(c.reg), t.longSession(other.reg) // a store of several members has to elect
 	held := c.acquire()
-	waits := t.contender("b").wait(t.ctx)
+	waits := other.wait(t.ctx)
 	t.store.Restart()
 	t.eventually(c.session.TTL(), "the holder is connected", func() error { return is(c.session, registry.SessionConnected) })
 	t.holds(c.reg, held.Guard(), registry.Alive(c.session.ID()))
