@@ -102,7 +102,7 @@ func halfOpenMember(t *test) {
 	})
 	s := t.session(a)
 	rev := t.own(a, "~k", s)
-	t.pause(2 * s.TTL())
+	t.pause(s.TTL() + s.TTL()/2)
 	require.NoError(t, is(s, registry.SessionConnected))
 	t.holds(t.b(), registry.Alive(s.ID()), registry.At("~k", rev))
 }

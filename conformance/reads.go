@@ -129,7 +129,7 @@ func monotonicUnderWrites(t *test) {
 		}
 	})
 	newest := uint64(0)
-	for i := range t.n(1000, 300) {
+	for i := range t.n(1000, 150) {
 		var seq uint64
 		o := registry.ReadOptions{Fresh: i%7 == 0}
 		if i%3 == 0 {

@@ -81,6 +81,9 @@ func (t *test) harass(machines []string, seed uint64) (stop func() map[string]in
 	}
 	all := t.troubles()
 	upheaval := t.upheaval()
+	if seed != t.backend.seed() { // the first history has had it
+		upheaval = nil
+	}
 	suffered := map[string]int{}
 	stopped := t.spawn(func(ctx context.Context) error {
 		var going []func() // the ends of at most two troubles

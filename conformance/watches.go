@@ -201,7 +201,7 @@ func sleepingReader(t *test) {
 	f := t.follow(t.b(), "d")
 	f.next()
 	revs := make([]registry.Rev, 10)
-	for i := range t.n(30_000, 1_000) {
+	for i := range t.n(30_000, 300) {
 		key := registry.Key(fmt.Sprintf("d/k%d", i%10))
 		op := registry.Create(key, strconv.AppendInt(nil, int64(i), 10))
 		if i >= 10 {
