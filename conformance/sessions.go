@@ -128,7 +128,7 @@ func idleSession(t *test) {
 func restart(t *test) {
 	a, b := t.a(), t.b()
 	f := t.follow(b, "d")
-	s := t.longSession(a)
+	s := t.longSession(a) // a store of several members has to elect
 	rev := t.own(a, "d/~o", s)
 	before := t.create(a, "d/k", "before")
 	f.converge(a)

@@ -42,12 +42,12 @@ func New(c Config) conformance.Backend {
 }
 
 // ttl is more than the 1 s that the servers would grant, of which a busy machine takes too
-// much, and where there is an election, more than a restart of all members takes.
+// much; members, which share it, take more.
 func (c Config) ttl() time.Duration {
 	if c.single() {
 		return 2 * time.Second
 	}
-	return 5 * time.Second
+	return 3 * time.Second
 }
 
 func (c Config) lacks() conformance.Lacks {

@@ -4,23 +4,40 @@ import (
 	"context"
 	"errors"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // user may read and write what begins with prefix, by a role of the same name.
 type user struct{ name, password, prefix string }
 
+// create and remove may be called again when they were not answered.
+
 func (u *user) create(ctx context.Context, c *clientv3.Client) error {
-	_, userErr := c.UserAdd(ctx, u.name, u.password)
-	_, roleErr := c.RoleAdd(ctx, u.name)
-	_, grantErr := c.UserGrantRole(ctx, u.name, u.name)
-	return errors.Join(userErr, roleErr, grantErr, u.allow(ctx, c))
+	_, err := c.UserAdd(ctx, u.name, u.password)
+	if err != nil && !errors.Is(err, rpctypes.ErrUserAlreadyExist) {
+		return err
+	}
+	_, err = c.RoleAdd(ctx, u.name)
+	if err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
+		return err
+	}
+	if _, err = c.UserGrantRole(ctx, u.name, u.name); err != nil {
+		return err
+	}
+	return u.allow(ctx, c)
 }
 
 func (u *user) remove(ctx context.Context, c *clientv3.Client) error {
-	_, userErr := c.UserDelete(ctx, u.name)
-	_, roleErr := c.RoleDelete(ctx, u.name)
-	return errors.Join(userErr, roleErr)
+	_, err := c.UserDelete(ctx, u.name)
+	if err != nil && !errors.Is(err, rpctypes.ErrUserNotFound) {
+		return err
+	}
+	_, err = c.RoleDelete(ctx, u.name)
+	if errors.Is(err, rpctypes.ErrRoleNotFound) {
+		return nil
+	}
+	return err
 }
 
 func (u *user) allow(ctx context.Context, c *clientv3.Client) error {
@@ -31,5 +48,8 @@ func (u *user) allow(ctx context.Context, c *clientv3.Client) error {
 
 func (u *user) deny(ctx context.Context, c *clientv3.Client) error {
 	_, err := c.RoleRevokePermission(ctx, u.name, u.prefix, clientv3.GetPrefixRangeEnd(u.prefix))
+	if errors.Is(err, rpctypes.ErrPermissionNotGranted) {
+		return nil // an attempt before had come through
+	}
 	return err
 }

@@ -83,7 +83,7 @@ func (w *watcher) audit() {
 // agrees reports whether w was told of all that is stored, as far as can be told now.
 func (w *watcher) agrees() bool {
 	w.mu.Lock()
-	audited := w.audited
+	audited, seen := w.audited, w.revision
 	w.mu.Unlock()
 	resp, err := w.client.read(w.ctx, &pb.RangeRequest{
 		Key: []byte(w.prefix), RangeEnd: after(w.prefix),
@@ -94,7 +94,10 @@ func (w *watcher) agrees() bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if resp.Count != int64(len(w.has)) { // of all keys, also of those that were not asked for
+	switch {
+	case resp.Header.Revision < seen: // the store was restored from a backup
+		return false
+	case resp.Count != int64(len(w.has)): // of all keys, also of those that were not asked for
 		return false
 	}
 	for _, kv := range resp.Kvs {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -105,10 +104,6 @@ var callOptions = []grpc.CallOption{
 	grpc.MaxCallRecvMsgSize(1<<31 - 1), // a directory may be large
 }
 
-// attempts is how often a call that may be made twice is made within the time it has: a
-// member that does not answer shall not use up all of it.
-const attempts = 3
-
 // ask makes a call that may be made twice, until the answer is definite or ctx ends. The
 // error is translated.
 func (c *Client) ask(ctx context.Context, call func(ctx context.Context, l *link) error) error {
@@ -117,24 +112,16 @@ func (c *Client) ask(ctx context.Context, call func(ctx context.Context, l *link
 		if err != nil {
 			return err
 		}
-		if err = c.attempt(ctx, l, call); err == nil || ctx.Err() == nil && !passing(err) {
+		over := l.begin(silentFor)
+		err = translate(call(clientv3.WithRequireLeader(ctx), l))
+		over(err)
+		if err == nil || ctx.Err() == nil && !passing(err) {
 			return err
 		}
 		if !sleep(ctx, pause) {
 			return driver.Ended(ctx, err)
 		}
 	}
-}
-
-func (c *Client) attempt(ctx context.Context, l *link, call func(ctx context.Context, l *link) error) error {
-	made := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, c.options.CallTimeout/attempts)
-	defer cancel()
-	err := translate(call(clientv3.WithRequireLeader(ctx), l))
-	if err != nil {
-		l.judge(made, err)
-	}
-	return err
 }
 
 // Close is described in registry.Registry. When ctx ends, sessions are left to expire. The

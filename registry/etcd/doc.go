@@ -22,15 +22,23 @@
 // list alone, as a Txn that would make the key conflicts. Get of it is ErrForeign, and names
 // the rule that it breaks.
 //
+// # Connections
+//
+// A handle is connected to one member at a time, and goes on to the next when the connection
+// breaks, when the member says that it has no leader, and when it is silent while the next
+// one answers. Reads, and watches, are not disturbed by that. A transaction that was under
+// way has an unknown outcome; one that a member turned away unread, or that could not be sent
+// yet, is sent to the next one.
+//
 // # What it promises
 //
 // What registry.Registry does, and package conformance tests. Reads are linearizable, plain
 // ones too, and lists atomic. It needs a quorum for everything.
 //
 // A session's TTL is rounded up to whole seconds, and up to one and a half of the server's
-// election timeouts. It is renewed every third of the TTL; counted from when the last
-// confirmed renewal was sent, it is Suspended after 0.85 TTL, or when no member is connected
-// any more, and Lost after 0.9 TTL. etcd deletes what it owned up to half a second after the
+// election timeouts. It is renewed every quarter of the TTL; counted from when the last
+// confirmed renewal was sent, it is Suspended after 0.85 TTL, or at once when the connection is
+// lost, and Lost after 0.9 TTL. etcd deletes what it owned up to half a second after the
 // TTL, and gives every session its full TTL again, and an election timeout more, when it
 // elects a leader: between two clients a crash may take that long to show.
 //

@@ -9,12 +9,10 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/stats"
 
 	"github.com/rota-dev/rota/internal/driver"
 )
@@ -51,9 +49,6 @@ const (
 	// them, and etcd shows the door to clients that do.
 	pingEvery   = 10 * time.Second
 	pingTimeout = 3 * time.Second
-	// silentFor is how long calls are unanswered, and nothing else is heard, until a member is
-	// doubted.
-	silentFor = time.Second
 	// settled is how long a link has to last for the next one to be tried without a pause.
 	settled = time.Second
 )
@@ -65,20 +60,14 @@ func (c *Client) dial(ctx context.Context, member int) (*link, error) {
 	defer cancel()
 	l, err := c.connect(ctx, member)
 	if err == nil {
-		err = c.probe(ctx, l)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", c.endpoint(member), driver.Ended(ctx, translate(err)))
-	}
-	if err != nil && l != nil {
+		if err = c.probe(ctx, l); err == nil {
+			l.since = time.Now()
+			l.dialing.Store(false)
+			return l, nil
+		}
 		l.close()
 	}
-	if err != nil {
-		return nil, err
-	}
-	l.since = time.Now()
-	l.dialing.Store(false)
-	return l, nil
+	return nil, fmt.Errorf("%s: %w", c.endpoint(member), driver.Ended(ctx, translate(err)))
 }
 
 func (c *Client) connect(ctx context.Context, member int) (*link, error) {
@@ -155,83 +144,8 @@ func (l *link) watch() {
 	l.leave(errors.New("the connection broke"))
 }
 
-func (l *link) hear() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.heard, l.asked = time.Now(), time.Time{}
-	if l.tell != nil {
-		l.tell()
-	}
-}
-
-// whenHeard has f called when something is heard. It reports false if nothing is missed any
-// more.
-func (l *link) whenHeard(f func()) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tell = f
-	return !l.asked.IsZero()
-}
-
-// doubt is called when a call that was made then, or is still waiting, got no answer within
-// patience.
-func (l *link) doubt(made time.Time, patience time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.heard.Before(made) {
-		return
-	}
-	if l.asked.IsZero() {
-		l.asked = made
-	}
-	if time.Since(l.asked) < patience {
-		return
-	}
-	select {
-	case l.doubted <- struct{}{}:
-	default: // it is about to be asked
-	}
-}
-
-// judge draws conclusions from err, which a call made then has come to.
-func (l *link) judge(made time.Time, err error) {
-	l.leaderless(err)
-	if !served(err) {
-		l.doubt(made, silentFor)
-	}
-}
-
-// leaderless leaves the link if err is that of a member without a leader. If there is no
-// other, one is waited for here.
-func (l *link) leaderless(err error) {
-	if l.others && errors.Is(err, rpctypes.ErrNoLeader) {
-		l.leave(err)
-	}
-}
-
-var errSilent = errors.New("it does not answer")
-
 // close ends all calls and streams of the link.
 func (l *link) close() {
 	l.leave(nil)
 	_ = l.etcd.Close() // there is nobody whom an error could concern
 }
-
-// A link listens to all that is sent and heard on it, as a stats.Handler.
-
-func (l *link) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-
-func (l *link) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	switch s.(type) {
-	case *stats.OutHeader:
-		if d, ok := ctx.Value(deliveryKey{}).(*delivery); ok {
-			d.begun.Store(true)
-		}
-	case *stats.InHeader, *stats.InPayload, *stats.InTrailer:
-		l.hear()
-	}
-}
-
-func (l *link) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-
-func (l *link) HandleConn(context.Context, stats.ConnStats) {}

@@ -38,8 +38,8 @@ type Options struct {
 	// and write all keys that begin with Namespace and a slash. Both or neither are given.
 	Username, Password string
 
-	// CallTimeout is how long a call may take whose context would let it take longer. Reads
-	// ask up to three times within it. 0 means 5 s.
+	// CallTimeout is how long a call may take whose context would let it take longer. 0 means
+	// 5 s.
 	CallTimeout time.Duration
 
 	// AuditEvery is how often a directory that is watched is compared with the store, for

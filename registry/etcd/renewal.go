@@ -15,8 +15,8 @@ import (
 )
 
 // silentRenewal is the part of the TTL after which an unanswered renewal makes the handle
-// look for a member that answers. By then, up to 7/12 of the TTL have passed since the last
-// renewal that was confirmed; what is left has to do for a new connection.
+// look for a member that answers. By then, half of the TTL has passed since the last renewal
+// that was confirmed was sent; what is left has to do for a new connection.
 func silentRenewal(ttl time.Duration) time.Duration { return ttl / 4 }
 
 // renew prolongs a lease, if the answer is nil. It asks once.
@@ -25,14 +25,12 @@ func (c *Client) renew(ctx context.Context, lease int64, ttl time.Duration) erro
 	if err != nil {
 		return err
 	}
-	made := time.Now()
-	patience := silentRenewal(ttl)
-	defer time.AfterFunc(patience, func() { l.doubt(made, patience) }).Stop()
+	over := l.begin(silentRenewal(ttl))
 	left, err := l.renew(ctx, lease)
+	err = translate(err)
+	over(err)
 	switch {
 	case err != nil:
-		err = translate(err)
-		l.judge(made, err)
 		return driver.Ended(ctx, err)
 	case left <= 0:
 		return fmt.Errorf("renew: %w", registry.ErrSessionLost)

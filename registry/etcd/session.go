@@ -57,16 +57,15 @@ func (c *Client) begin(ctx context.Context, ttl time.Duration) (*session, error)
 		_ = l.openRenewals(ctx) // else renew does
 	}
 	s := &session{client: c, lease: lease}
-	interval := granted / 3
 	s.Session = driver.NewSession(driver.SessionConfig{
 		ID:     sessionID(lease),
 		TTL:    granted,
 		Opened: sent,
 
-		Interval: interval,
-		// Two renewals, sent at 1/3 and 2/3 of the TTL, have gone unanswered by then, while
-		// answers that take half a TTL still come in time.
-		Patience: granted / 20 * 17,
+		// Answers that take half a TTL come 3/4 of it after the last confirmed renewal was sent:
+		// a busy machine may add to that.
+		Interval: granted / 4,
+		Patience: granted / 20 * 17, // more than two renewals have gone unanswered by then
 		// What is left of the TTL allows for clocks that run at different rates.
 		Span: granted / 10 * 9,
 

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -64,14 +63,12 @@ func (c *Client) commit(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse,
 
 // commit sends r, and reports whether it may have left this process.
 func (l *link) commit(ctx context.Context, r *pb.TxnRequest) (resp *pb.TxnResponse, sent bool, err error) {
-	made := time.Now()
 	ctx, d := withDelivery(clientv3.WithRequireLeader(ctx))
+	over := l.begin(silentFor)
 	resp, err = l.kv.Txn(ctx, r, callOptions...)
-	sent = d.begun.Load()
-	if err = translate(err); err != nil && sent {
-		l.judge(made, err)
-	}
-	return resp, sent, err
+	err = translate(err)
+	over(err)
+	return resp, d.begun.Load(), err
 }
 
 // need is something that must hold of a stored key for an item of a transaction.

@@ -1,0 +1,58 @@
+package etcd_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/testserver"
+	"github.com/rota-dev/rota/internal/testserver/servertest"
+	"github.com/rota-dev/rota/registry"
+)
+
+// TestLimits_OfServersThatAcceptLess has servers refuse what is within the limits.
+func TestLimits_OfServersThatAcceptLess(t *testing.T) {
+	p := placeIn(t, servertest.StartEtcd(t, testserver.EtcdOptions{
+		Flags: []string{"--max-txn-ops", "4", "--max-request-bytes", "10000"},
+	}))
+	c := p.open()
+	for name, ops := range map[string][]registry.Op{
+		"bytes":      {registry.Create("big", make([]byte, 20_000))},
+		"operations": {registry.Create("1", nil), registry.Create("2", nil), registry.Create("3", nil), registry.Create("4", nil), registry.Create("5", nil)},
+	} {
+		_, err := c.Txn(t.Context(), registry.Txn{Then: ops})
+		require.ErrorIs(t, err, registry.ErrTooLarge, name)
+		require.False(t, registry.Retryable(err), name)
+		_, err = registry.Apply(t.Context(), c, registry.Txn{Then: ops})
+		require.ErrorIs(t, err, registry.ErrTooLarge, name)
+		_, err = c.Get(t.Context(), ops[0].Key, fresh)
+		require.ErrorIs(t, err, registry.ErrNotFound, name)
+	}
+	commit(t, c, registry.Create("small", nil))
+}
+
+// TestLimits_AFullServer fills one to its quota, which is more than the alarm that it raises.
+func TestLimits_AFullServer(t *testing.T) {
+	p := placeIn(t, servertest.StartEtcd(t, testserver.EtcdOptions{QuotaBytes: 4 << 20}))
+	c := p.open()
+	s := session(t, c)
+	own := commit(t, c, registry.CreateOwned("~k", nil, s.ID()))
+	rev := commit(t, c, registry.Create("k", nil))
+	var err error
+	for i := 0; err == nil; i++ {
+		require.Less(t, i, 1000, "it is never full")
+		var next registry.Rev
+		if next, err = c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set("k", rev, make([]byte, 100<<10))}}); err == nil {
+			rev = next
+		}
+	}
+	require.ErrorIs(t, err, registry.ErrQuota)
+	require.False(t, registry.Retryable(err))
+	_, err = c.OpenSession(t.Context(), registry.SessionOptions{TTL: ttl})
+	require.ErrorIs(t, err, registry.ErrQuota)
+	e, err := c.Get(t.Context(), "k", fresh)
+	require.NoError(t, err)
+	require.Equal(t, rev, e.Modified)
+	commit(t, c, registry.Delete("~k", own)) // which frees room
+	require.NoError(t, s.Close(t.Context()))
+}
