@@ -80,13 +80,8 @@ type contender struct {
 
 func (t *test) contender(machine string) *contender {
 	t.Helper()
-	return t.contenderWith(t.session(t.handle(machine)), machine)
-}
-
-func (t *test) contenderWith(s registry.Session, machine string) *contender {
-	t.Helper()
 	r := t.handle(machine)
-	c := &contender{t: t, reg: r, session: s, lock: registry.NewLock(r, lockDir)}
+	c := &contender{t: t, reg: r, session: t.session(r), lock: registry.NewLock(r, lockDir)}
 	t.Cleanup(func() {
 		if err := c.lock.Close(t.within(t.ttl + slack)); err != nil && !t.Failed() {
 			t.Errorf("close the lock of %s: %v", machine, err)
@@ -355,9 +350,10 @@ func holderCutOff(t *test) {
 }
 
 func heldOverRestart(t *test) {
-	c := t.contenderWith(t.longSession(t.a()), "a")
+	c, other := t.contender("a"), t.contender("b")
+	c.session, other.session = t.longSession(c.reg), t.longSession(other.reg) // a store of several members has to elect
 	held := c.acquire()
-	waits := t.contenderWith(t.longSession(t.b()), "b").wait(t.ctx)
+	waits := other.wait(t.ctx)
 	t.store.Restart()
 	t.eventually(c.session.TTL(), "the holder is connected", func() error { return is(c.session, registry.SessionConnected) })
 	t.holds(c.reg, held.Guard(), registry.Alive(c.session.ID()))
