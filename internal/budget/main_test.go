@@ -3,10 +3,7 @@ package budget_test
 import (
 	"testing"
 
-	"github.com/rota-dev/rota/internal/onecpu"
+	"github.com/rota-dev/rota/internal/testserver/servertest"
 )
 
-func TestMain(m *testing.M) {
-	defer onecpu.Hold()()
-	m.Run()
-}
+func TestMain(m *testing.M) { servertest.Main(m) }

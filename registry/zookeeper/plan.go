@@ -44,13 +44,14 @@ type plan struct {
 	s *session // of CreateOwned, or nil
 
 	reaped  int32
-	facts   map[registry.Key]fact   // of keys that have to be at a Rev
-	none    map[registry.Key]fact   // znodes without a value, at keys that have to be absent
-	missing map[registry.Key]string // the topmost ancestor that is not there, of such keys
-	births  map[int]uint64          // of owned keys, by item
+	facts   map[registry.Key]fact // of keys that have to be at a Rev
+	none    map[registry.Key]fact // znodes without a value, at keys that have to be absent
+	missing map[string]bool       // paths above such keys at which nothing is, the topmost of each
+	births  map[int]uint64        // of owned keys, by item
 
 	entries []any
-	items   []int // of the transaction, by entry
+	items   []int           // of the transaction, by entry
+	empty   map[string]bool // what of missing is checked by an entry
 	guarded bool
 	sent    int64 // when the entries were sent, there had been this commit
 }
@@ -63,7 +64,7 @@ func newPlan(c *Client, t registry.Txn, s *session) *plan {
 		c: c, t: t, s: s,
 		facts:   make(map[registry.Key]fact),
 		none:    make(map[registry.Key]fact),
-		missing: make(map[registry.Key]string),
+		missing: make(map[string]bool),
 		births:  make(map[int]uint64),
 	}
 }
@@ -76,6 +77,7 @@ func (p *plan) prepare(ctx context.Context) (stale int, err error) {
 		return 0, err
 	}
 	p.entries, p.items, p.guarded = nil, nil, false
+	p.empty = make(map[string]bool)
 	for i := range p.t.If {
 		if !p.condition(i, &p.t.If[i]) {
 			return i, nil
@@ -205,10 +207,24 @@ func (p *plan) absent(item int, key registry.Key) {
 		p.rely(item, &zk.CheckVersionRequest{Path: path, Version: f.version})
 		return
 	}
-	if above, ok := p.missing[key]; ok {
+	if above := p.missingAbove(path); above != "" {
+		if p.empty[above] {
+			return // an entry before has seen to it, for another key below
+		}
+		p.empty[above] = true
 		path = above
 	}
 	p.add(item, p.create(path, 0), &zk.DeleteRequest{Path: path, Version: -1})
+}
+
+// missingAbove returns what of p.missing is above path, or "".
+func (p *plan) missingAbove(path string) string {
+	for path != p.c.layout.root {
+		if path = parent(path); p.missing[path] {
+			return path
+		}
+	}
+	return ""
 }
 
 // emptyZnode returns the znode without a value that is known to be at key.
@@ -379,7 +395,7 @@ func (p *plan) ofLayout(i int) bool {
 // planned.
 func (p *plan) occupied(ctx context.Context, item int, key registry.Key, cause error, l *link) error {
 	delete(p.none, key)
-	delete(p.missing, key)
+	delete(p.missing, p.missingAbove(p.c.layout.key(key)))
 	p.c.memo.drop(key)
 	switch {
 	case errors.Is(cause, zk.ErrNoChildrenForEphemerals):
@@ -439,7 +455,7 @@ func (p *plan) ancestors(ctx context.Context, item int, key registry.Key) error 
 			return driver.NotApplied(err)
 		case r.stat != nil || above == p.c.layout.root:
 			if path != p.c.layout.key(key) {
-				p.missing[key] = path
+				p.missing[path] = true
 			}
 			return nil
 		}

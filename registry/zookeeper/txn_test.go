@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -84,6 +85,23 @@ func TestTxn(t *testing.T) {
 		s := newSession(t, c)
 		do(t, c, registry.CreateOwned("~k", nil, s.ID()))
 	})
+	t.Run("asks once more for all keys below a directory that is not there", func(t *testing.T) {
+		c := open(t, newNamespace())
+		var all []registry.Cond
+		for i := range 30 {
+			all = append(all, registry.Absent(registry.Key(fmt.Sprintf("not/there/k%d", i))))
+		}
+		before := updates(t)
+		_, err := c.Txn(t.Context(), registry.Txn{If: all})
+		require.NoError(t, err)
+		require.Equal(t, 2, updates(t)-before)
+
+		do(t, c, registry.Create("not/there/k29", nil))
+		_, err = c.Txn(t.Context(), registry.Txn{If: all})
+		var conflict *registry.ConflictError
+		require.ErrorAs(t, err, &conflict)
+		require.Equal(t, 29, conflict.Index)
+	})
 	t.Run("tells that nothing can be below what is ephemeral", func(t *testing.T) {
 		ns := newNamespace()
 		c, raw := open(t, ns), connect(t)
@@ -92,6 +110,13 @@ func TestTxn(t *testing.T) {
 		_, err = c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("e/k", nil)}})
 		require.ErrorIs(t, err, registry.ErrForeign)
 	})
+}
+
+// updates returns how many requests to change something the server has judged.
+func updates(t *testing.T) int {
+	counters, err := servertest.ZooKeeper(t).Members()[0].Counters(t.Context())
+	require.NoError(t, err)
+	return int(counters["zk_cnt_updatelatency"])
 }
 
 func TestList_IsAtomicIfNothingChanged(t *testing.T) {

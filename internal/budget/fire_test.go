@@ -1,0 +1,44 @@
+package budget_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/executor"
+)
+
+// What a fire costs, with the leader's part included, when some have passed: two commits an
+// instance whatever the number of shards, small ones, no reads and nothing else.
+func TestBudget_FireOfShardsThatEndTogether(t *testing.T) {
+	onEach(t, func(t *testing.T, k kind) {
+		var all table
+		for _, shards := range []int{1, 10, 100, 1000} {
+			t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
+				k.on(t, func(t *testing.T, s store) {
+					w := watchFires(t, k, s, 3, 20, executor.Job{Name: "job", Shards: shards})
+					assert.LessOrEqual(t, w.bytes(), 1024)
+					all.add(w)
+				})
+			})
+		}
+		t.Log(all.String())
+	})
+}
+
+func TestBudget_TwentyJobsDueTogetherAreClaimedInOneCommit(t *testing.T) {
+	onEach(t, func(t *testing.T, k kind) {
+		k.on(t, func(t *testing.T, s store) {
+			w := watchFires(t, k, s, 1, 5, jobs(20, executor.Job{Name: "job", Shards: 4})...)
+			for at, n := range w.turns {
+				if n.commits <= 2 && n.claims > 0 {
+					assert.Equal(t, 20, n.jobs, "jobs in the only commit that claims of %v", at)
+				}
+			}
+			var one table
+			one.add(w)
+			t.Log(one.String())
+		})
+	})
+}

@@ -1,0 +1,171 @@
+package budget_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// fires is what was counted while a fleet ran a job or some.
+type fires struct {
+	kind      kind
+	store     store
+	instances int // in the fleet
+	shards    int // of all jobs
+	enough    int // fires that each instance is to have
+	every     time.Duration
+
+	together *ends
+	ledger   ledger
+	turns    map[turn]*cost // the ledger's
+	counts
+	took time.Duration
+
+	// Turns by how they went, by instance where they went well.
+	within map[string]int // two commits at most, of which one claims
+	spread int            // more, for the machine kept the runs from ending together
+	behind int            // came due when the one before had not ended, so not all at once
+}
+
+// mostRounds bounds how often as many fires as are enough are watched, on a machine so busy
+// that hardly one goes as it should.
+const mostRounds = 5
+
+// watchFires has a fleet run jobs and counts what fires cost when some have passed. What is
+// over the budget fails the test.
+func watchFires(t *testing.T, k kind, s store, instances, enough int, like ...executor.Job) *fires {
+	w := &fires{kind: k, store: s, instances: instances, enough: enough, every: s.pace()}
+	for _, j := range like {
+		w.shards += j.Shards
+	}
+	if w.shards >= 1000 {
+		w.every = max(w.every, time.Second)
+	}
+	w.together = endTogether(w.every / 4)
+	for i := range like {
+		like[i].Schedule, like[i].Handler = executor.Every(w.every), w.together.handler()
+	}
+	f := newFleet(t, s)
+	defer f.stop()
+	for i := range instances {
+		f.start(fmt.Sprint("i", i), like...)
+	}
+	f.awaitDealt(len(like))
+	w.pass(4)
+	f.take(s.count(t).commits)
+	w.ledger = ledger{fleet: f, turns: map[turn]*cost{}}
+	w.turns = w.ledger.turns
+
+	began := time.Now()
+	for range mostRounds {
+		w.pass(enough)
+		c := s.count(t)
+		w.counts.add(c)
+		w.ledger.add(c.commits)
+		if w.judge(t); w.seen() {
+			break
+		}
+	}
+	w.took = time.Since(began)
+	w.check(t)
+	return w
+}
+
+// pass waits for so many fires, and until what the last has begun should have ended.
+func (w *fires) pass(fires int) {
+	next := time.Now().Truncate(w.every).Add(w.every)
+	time.Sleep(time.Until(next.Add(time.Duration(fires-1)*w.every + w.every*3/5)))
+}
+
+// seen reports whether each instance that has shards has had fires that went as they
+// should.
+func (w *fires) seen() bool {
+	for _, n := range w.within {
+		if n < 3 {
+			return false
+		}
+	}
+	return len(w.within) == min(w.instances, w.shards)
+}
+
+// judge judges all turns so far.
+func (w *fires) judge(t *testing.T) {
+	w.within, w.spread, w.behind = map[string]int{}, 0, 0
+	for at, n := range w.turns {
+		switch {
+		case n.claims == 0: // it had begun before
+		case n.commits <= 2 && n.claims == 1:
+			w.within[at.instance]++
+		case w.late(at):
+			w.behind++
+		case w.together.spread(at, n):
+			w.spread++
+		default:
+			assert.Fail(t, "over budget", "%v: %+v, began to end at %v", at, *n, w.together.first[at])
+		}
+	}
+}
+
+// late reports whether the turn before one had not ended when that was due.
+func (w *fires) late(at turn) bool {
+	before := w.turns[turn{at.instance, record.InstantOf(at.fire.Time().Add(-w.every))}]
+	return before != nil && len(before.ends) > 0 && !before.ends[len(before.ends)-1].Before(at.fire.Time())
+}
+
+// check judges what was counted.
+func (w *fires) check(t *testing.T) {
+	require.True(t, w.seen(), "too few fires ended together: %v of %d", w.within, len(w.turns))
+	assert.Len(t, w.commits, w.txns, "all transactions changed something")
+	for _, c := range w.commits {
+		assert.Equal(t, len(c.Then), keysWith(c, "/claims/"), "%v is no claim", c.Then)
+	}
+	if w.kind.watchesRead {
+		assert.LessOrEqual(t, w.reads, w.events)
+	} else {
+		assert.Zero(t, w.reads)
+	}
+	expected := w.kind.beats * w.took.Seconds() * float64(w.instances)
+	assert.LessOrEqual(t, float64(w.beats), expected*1.1+float64(4*w.instances), "signs of life")
+	if w.kind.virtual {
+		assert.Zero(t, w.spread+w.behind)
+		assert.Len(t, w.turns, w.enough*min(w.instances, w.shards))
+	}
+}
+
+// bytes returns the size of the largest commit.
+func (w *fires) bytes() int {
+	most := 0
+	for _, n := range w.turns {
+		most = max(most, n.bytes)
+	}
+	return most
+}
+
+// table is what fires cost, for people.
+type table struct{ rows strings.Builder }
+
+func (a *table) add(w *fires) {
+	within := 0
+	for _, n := range w.within {
+		within += n
+	}
+	fmt.Fprintf(&a.rows, "%d\t%d\t%d\t%.2f\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t\n",
+		w.shards, len(w.turns), w.txns, float64(w.txns)/float64(len(w.turns)), within, w.spread, w.behind,
+		w.bytes(), w.reads, w.events, float64(w.beats)/w.took.Seconds())
+}
+
+func (a *table) String() string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "\nshards\tfires\ttransactions\teach\tat most 2\tends spread\tbehind\tbytes at most\treads\tevents\tsigns of life/s\t\n", a.rows.String())
+	w.Flush()
+	return out.String() + "(fires counted for each instance; signs of life are neither reads nor writes)"
+}
