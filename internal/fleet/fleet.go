@@ -105,7 +105,7 @@ func (f *Fleet) Observe(ctx context.Context) error {
 	f.Judge.Heard(said)
 	for _, p := range f.slots {
 		if !p.told && p.over() {
-			return fmt.Errorf("%s gave up: %w; see its log in %s", p.Client, errors.Join(p.proc.Err()), f.Dir)
+			return fmt.Errorf("%s gave up: %w; it logged last:\n%s", p.Client, p.proc.Err(), p.lastLog())
 		}
 	}
 	return nil

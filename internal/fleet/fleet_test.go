@@ -43,7 +43,7 @@ func on(t *testing.T, f func(ctx context.Context, t *testing.T, faults *fleet.Fa
 			defer server.Stop()
 			fl, err := fleet.Start(ctx, server, fleet.Config{
 				Instances: 3, Jobs: 4, Shards: 4, Every: time.Second, Takes: 400 * time.Millisecond,
-				TTL: 2 * time.Second, Dir: t.TempDir(), Trail: 24,
+				TTL: 3 * time.Second, Dir: t.TempDir(), Trail: 24,
 			})
 			require.NoError(t, err)
 			defer fl.Close()

@@ -198,6 +198,15 @@ func (p *Process) over() bool {
 	}
 }
 
+// lastLog returns the end of what the process has logged.
+func (p *Process) lastLog() []byte {
+	log, err := os.ReadFile(p.stderr.Name())
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return log[max(0, len(log)-2000):]
+}
+
 func (p *Process) release() {
 	for _, x := range p.proxies {
 		x.Close()
