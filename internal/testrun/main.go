@@ -38,7 +38,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 
 // getServers gets one after the other: each keeps all processors busy, or the network.
 func getServers(ctx context.Context, out io.Writer) error {
-	for _, get := range []func(context.Context, provision.Log) (string, error){
+	for _, get := range []func(context.Context, io.Writer) (string, error){
 		provision.Java, provision.ClassPath, provision.Etcd,
 	} {
 		if _, err := get(ctx, out); err != nil {

@@ -26,7 +26,7 @@ func TestTLS(t *testing.T) {
 			w := &world{t, start[k.name](t, testserver.ServerTLS), k.store}
 			m := w.Members()[0]
 			w.write(m, "a")
-			w.reads(m, "a")
+			w.has(m, "a")
 
 			config := w.TLS()
 			config.Certificates = nil
@@ -44,7 +44,7 @@ func TestTLS(t *testing.T) {
 			config.Certificates = nil
 			require.Error(t, shake(m, config))
 			require.NoError(t, m.Restart(t.Context()))
-			w.reads(m, "a")
+			w.has(m, "a")
 		})
 	}
 }
@@ -77,10 +77,10 @@ func TestRootPassword(t *testing.T) {
 		root.write(m, "a")
 		require.NoError(t, m.Restart(t.Context()))
 		nobody.refuses(m, "b")
-		root.reads(m, "a")
+		root.has(m, "a")
 		if members > 1 {
 			require.NoError(t, m.Replace(t.Context()))
-			root.reads(m, "a")
+			root.has(m, "a")
 		}
 		c.Stop()
 	}
@@ -90,13 +90,11 @@ func TestSuperPassword(t *testing.T) {
 	c := servertest.StartZooKeeper(t, testserver.ZooKeeperOptions{SuperPassword: "secret"})
 	m := c.Members()[0]
 	(&world{t, c, zookeeperStore{acl: "digest:somebody:else"}}).write(m, "a")
-	ctx, cancel := soon(t.Context())
-	defer cancel()
-	_, err := zookeeperStore{}.get(ctx, c, m, "a")
+	_, err := zookeeperStore{}.get(t.Context(), c, m, "a")
 	require.Equal(t, zkError(-102), err) // no authority
-	_, err = zookeeperStore{super: "wrong"}.get(ctx, c, m, "a")
+	_, err = zookeeperStore{super: "wrong"}.get(t.Context(), c, m, "a")
 	require.Error(t, err)
-	(&world{t, c, zookeeperStore{super: "secret"}}).reads(m, "a")
+	(&world{t, c, zookeeperStore{super: "secret"}}).has(m, "a")
 }
 
 func TestQuotaBytes(t *testing.T) {

@@ -14,12 +14,10 @@ import (
 	"github.com/rota-dev/rota/internal/filelock"
 )
 
-// Log gets a line about what takes long: nil discards it.
-type Log = io.Writer
-
 // cached returns the cache's directory of that name. If there is none, fill makes its
-// content in another one, which becomes it in one step; doing says what it does.
-func cached(ctx context.Context, log Log, name, doing string, fill func(ctx context.Context, dir string) error) (string, error) {
+// content in another one, which becomes it in one step. log, which may be nil, gets what
+// it is doing.
+func cached(ctx context.Context, log io.Writer, name, doing string, fill func(ctx context.Context, dir string) error) (string, error) {
 	root, err := cacheRoot()
 	if err != nil {
 		return "", err

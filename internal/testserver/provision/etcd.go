@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,8 +16,9 @@ const etcdPackage = "go.etcd.io/etcd/server/v3"
 // etcdModule is where the module is below the repository's root.
 const etcdModule = "internal/tools/etcd"
 
-// Etcd returns the path of an etcd binary.
-func Etcd(ctx context.Context, log Log) (string, error) {
+// Etcd returns the path of an etcd binary. It tells log, which may be nil, about what
+// takes long.
+func Etcd(ctx context.Context, log io.Writer) (string, error) {
 	if path := os.Getenv(EtcdVariable); path != "" {
 		if !isFile(path) {
 			return "", fmt.Errorf("provide etcd: no file at %s, as %s has it", path, EtcdVariable)
@@ -30,7 +32,7 @@ func Etcd(ctx context.Context, log Log) (string, error) {
 	return path, nil
 }
 
-func buildEtcd(ctx context.Context, log Log) (string, error) {
+func buildEtcd(ctx context.Context, log io.Writer) (string, error) {
 	module, err := findEtcdModule()
 	if err != nil {
 		return "", err

@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,8 +13,9 @@ import (
 
 const javaPackage = "openjdk-17-jre-headless"
 
-// Java returns the path of a java binary.
-func Java(ctx context.Context, log Log) (string, error) {
+// Java returns the path of a java binary. It tells log, which may be nil, about what
+// takes long.
+func Java(ctx context.Context, log io.Writer) (string, error) {
 	if path := os.Getenv(JavaVariable); path != "" {
 		if !isFile(path) {
 			return "", fmt.Errorf("provide Java: no file at %s, as %s has it", path, JavaVariable)

@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +13,7 @@ import (
 
 // extracted returns a directory of the cache with the content of packages of the
 // system's distribution. finish completes it.
-func extracted(ctx context.Context, log Log, what string, packages []string, finish func(root string) error) (string, error) {
+func extracted(ctx context.Context, log io.Writer, what string, packages []string, finish func(root string) error) (string, error) {
 	release, _ := os.ReadFile("/etc/os-release") // apt gives what belongs to it
 	key := append([]string{runtime.GOARCH, string(release)}, packages...)
 	dir, err := cached(ctx, log, what+"-"+digest(key...), "downloading "+what, func(ctx context.Context, dir string) error {

@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,8 +27,9 @@ var (
 	}
 )
 
-// ClassPath returns the class path of a ZooKeeper server.
-func ClassPath(ctx context.Context, log Log) (string, error) {
+// ClassPath returns the class path of a ZooKeeper server. It tells log, which may be nil,
+// about what takes long.
+func ClassPath(ctx context.Context, log io.Writer) (string, error) {
 	if path := os.Getenv(ClassPathVariable); path != "" {
 		return path, nil
 	}
@@ -38,7 +40,7 @@ func ClassPath(ctx context.Context, log Log) (string, error) {
 	return path, nil
 }
 
-func findClassPath(ctx context.Context, log Log) (string, error) {
+func findClassPath(ctx context.Context, log io.Writer) (string, error) {
 	if !ignoreSystem() && isFile(filepath.Join(systemJars, "zookeeper.jar")) {
 		return classPath(systemJars)
 	}
