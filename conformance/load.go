@@ -78,7 +78,8 @@ func (w *worker) create(ctx context.Context) error {
 	for ctx.Err() == nil {
 		key := w.dir().Join(fmt.Sprintf("%05d", w.count))
 		w.count++
-		within, cancel := context.WithTimeout(ctx, time.Second)
+		// Not ctx: a transaction that is cut short may be applied after all is over.
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		_, err := w.reg.Txn(within, registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
 		cancel()
 		w.said[key] = err

@@ -429,7 +429,9 @@ func churn(ctx context.Context, r registry.Registry, dir registry.Key, seed int)
 		default:
 			op = registry.Set(key, e.Modified, op.Value)
 		}
-		if _, err = r.Txn(ctx, registry.Txn{Then: []registry.Op{op}}); err != nil && !errors.Is(err, registry.ErrConflict) {
+		// Not ctx: a transaction that is cut short may be applied after all is over.
+		_, err = r.Txn(context.WithoutCancel(ctx), registry.Txn{Then: []registry.Op{op}})
+		if err != nil && !errors.Is(err, registry.ErrConflict) {
 			return err
 		}
 		time.Sleep(time.Millisecond)

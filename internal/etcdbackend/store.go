@@ -35,6 +35,9 @@ type store struct {
 
 	mu       sync.Mutex
 	machines map[string]*machine
+
+	stallMu sync.Mutex // mu is held while the store is asked
+	resume  func()     // ends the stall that is on; or nil
 }
 
 func newStore(t testing.TB, c Config) *store {
@@ -83,7 +86,7 @@ func (s *store) levers() *conformance.Store {
 			return s.machine(machine).each(func(p *tcpproxy.Proxy) func() { return p.Delay(tcpproxy.ToClient, d) })
 		},
 		Stall:     s.stall,
-		Restart:   func() { s.must("restart", s.Cluster.Restart(context.Background())) },
+		Restart:   s.restart,
 		Compact:   s.compact,
 		Starve:    func(machine string) (feed func()) { return s.machine(machine).starve() },
 		Members:   func() int { return len(s.Cluster.Members()) },
@@ -130,6 +133,7 @@ func (s *store) must(what string, err error) {
 // raw calls f with a client that goes past everything, and again while the members elect.
 // The client lives for the call only: the suite looks for goroutines that are left.
 func (s *store) raw(what string, f func(ctx context.Context, c *clientv3.Client) error) {
+	s.awake()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	defer awaitGoroutines(grpcGoroutines())
@@ -273,17 +277,35 @@ func (s *store) partition(machine string, c conformance.Cut) (heal func()) {
 }
 
 func (s *store) stall() (resume func()) {
+	s.awake()
 	for _, m := range s.Cluster.Members() {
 		s.must("pause", m.Pause())
 	}
-	return sync.OnceFunc(func() {
+	resume = sync.OnceFunc(func() {
 		for _, m := range s.Cluster.Members() {
 			s.must("resume", m.Resume())
 		}
 	})
+	s.stallMu.Lock()
+	defer s.stallMu.Unlock()
+	s.resume = resume
+	return resume
+}
+
+// awake ends a stall, for a lever that needs the store to answer: who pulls it waits for
+// that, and could not end the stall before.
+func (s *store) awake() {
+	s.stallMu.Lock()
+	resume := s.resume
+	s.resume = nil
+	s.stallMu.Unlock()
+	if resume != nil {
+		resume()
+	}
 }
 
 func (s *store) leader() *testserver.Member {
+	s.awake()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	m, err := s.Cluster.Leader(ctx)
@@ -294,7 +316,10 @@ func (s *store) leader() *testserver.Member {
 func (s *store) killLeader() (restart func()) {
 	m := s.leader()
 	m.Kill()
-	return sync.OnceFunc(func() { s.must("restart", m.Restart(context.Background())) })
+	return sync.OnceFunc(func() {
+		s.awake()
+		s.must("restart", m.Restart(context.Background()))
+	})
 }
 
 func (s *store) pauseLeader() (resume func()) {
@@ -303,7 +328,13 @@ func (s *store) pauseLeader() (resume func()) {
 	return sync.OnceFunc(func() { s.must("resume", m.Resume()) })
 }
 
+func (s *store) restart() {
+	s.awake()
+	s.must("restart", s.Cluster.Restart(context.Background()))
+}
+
 func (s *store) rollingRestart() {
+	s.awake()
 	for _, m := range s.Cluster.Members() {
 		s.must("restart", m.Restart(context.Background()))
 	}
