@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// comparison is two ways to do the same.
+type comparison struct {
+	name   string
+	budget string // what the design asks for
+	ours   subject
+	theirs subject // without run if there is nothing to compare with
+}
+
+// subject is one of them. run does it for some time, in a place of the servers that nobody
+// else uses.
+type subject struct {
+	name string
+	run  func(ctx context.Context, p place, m *meter) error
+}
+
+// effort bounds a run.
+type effort struct {
+	time  time.Duration
+	count int // of what is measured; 0 is no bound
+}
+
+// row is what came of a comparison.
+type row struct {
+	comparison
+	us, them summary
+	ratio    float64 // of their median to ours: the median over the runs
+	rate     float64 // of our rate to theirs: the same
+}
+
+// summary has the medians over the runs of what each run came to.
+type summary struct {
+	median, tail time.Duration // tail is the 99th percentile
+	rate         float64       // a second
+}
+
+func (c comparison) run(ctx context.Context, s *servers, runs int, e effort) (row, error) {
+	var ours, theirs []summary
+	for range runs {
+		a, err := measure(ctx, s, e, c.ours)
+		if err != nil {
+			return row{}, err
+		}
+		ours = append(ours, a)
+		if c.theirs.run == nil {
+			continue
+		}
+		b, err := measure(ctx, s, e, c.theirs)
+		if err != nil {
+			return row{}, err
+		}
+		theirs = append(theirs, b)
+	}
+	r := row{comparison: c, us: middle(ours), them: middle(theirs)}
+	var ratios, rates []float64
+	for i := range theirs {
+		ratios = append(ratios, float64(theirs[i].median)/float64(ours[i].median))
+		rates = append(rates, ours[i].rate/theirs[i].rate)
+	}
+	r.ratio, r.rate = quantile(ratios, 0.5), quantile(rates, 0.5)
+	return r, nil
+}
+
+func measure(ctx context.Context, s *servers, e effort, sub subject) (summary, error) {
+	p := s.place()
+	m := newMeter(e)
+	if err := sub.run(ctx, p, m); err != nil {
+		return summary{}, fmt.Errorf("%s: %w", sub.name, err)
+	}
+	return m.summary()
+}
+
+// middle returns the medians of each figure on its own.
+func middle(all []summary) summary {
+	var medians, tails []time.Duration
+	var rates []float64
+	for _, s := range all {
+		medians, tails, rates = append(medians, s.median), append(tails, s.tail), append(rates, s.rate)
+	}
+	return summary{quantile(medians, 0.5), quantile(tails, 0.5), quantile(rates, 0.5)}
+}
+
+// quantile returns the smallest that so much of all is not above.
+func quantile[T time.Duration | float64](all []T, q float64) T {
+	if len(all) == 0 {
+		return 0
+	}
+	all = slices.Sorted(slices.Values(all))
+	return all[min(int(q*float64(len(all))), len(all)-1)]
+}
+
+// meter takes down durations until there has been effort enough.
+type meter struct {
+	effort effort
+
+	mu      sync.Mutex
+	began   time.Time // with the first duration, which is not counted
+	last    time.Time
+	samples []time.Duration
+}
+
+func newMeter(e effort) *meter { return &meter{effort: e} }
+
+// begin starts the clock. What was prepared before is not measured.
+func (m *meter) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.began = time.Now()
+}
+
+// add takes down a duration that has just ended, and reports whether there are to be more.
+func (m *meter) add(d time.Duration) (more bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.overLocked() {
+		return false
+	}
+	m.samples = append(m.samples, d)
+	m.last = time.Now()
+	return !m.overLocked()
+}
+
+// over reports whether there has been enough.
+func (m *meter) over() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.overLocked()
+}
+
+func (m *meter) overLocked() bool {
+	enough := m.effort.count > 0 && len(m.samples) >= m.effort.count
+	return enough || !m.began.IsZero() && m.effort.time > 0 && time.Since(m.began) >= m.effort.time
+}
+
+func (m *meter) summary() (summary, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.samples) == 0 {
+		return summary{}, fmt.Errorf("nothing was measured")
+	}
+	return summary{
+		median: quantile(m.samples, 0.5),
+		tail:   quantile(m.samples, 0.99),
+		rate:   float64(len(m.samples)) / m.last.Sub(m.began).Seconds(),
+	}, nil
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/registry"
+)
+
+// candidates is how many campaign: one leads, one is next, and one comes back.
+const candidates = 3
+
+// campaigner is coordinator.Campaign, which opens a session for each term.
+type campaigner struct{ reg registry.Registry }
+
+func newCampaigner(open store) func(ctx context.Context, p place) (contender, error) {
+	return func(ctx context.Context, p place) (contender, error) {
+		reg, err := open(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		return &campaigner{reg}, nil
+	}
+}
+
+func (c *campaigner) tenure(ctx context.Context, held func()) error {
+	return coordinator.Campaign(ctx, c.reg, "leader", func(context.Context, uint64) error {
+		held()
+		return nil
+	})
+}
+
+func (c *campaigner) close() { closeRegistry(c.reg) }
+
+// etcdElection is the election of etcd's client, with one session for all terms.
+type etcdElection struct {
+	client   *clientv3.Client
+	session  *concurrency.Session
+	election *concurrency.Election
+}
+
+func newEtcdElection(_ context.Context, p place) (contender, error) {
+	client, session, err := p.etcdSession()
+	if err != nil {
+		return nil, err
+	}
+	return &etcdElection{client, session, concurrency.NewElection(session, p.root+"/leader")}, nil
+}
+
+func (e *etcdElection) tenure(ctx context.Context, held func()) error {
+	if err := e.election.Campaign(ctx, "candidate"); err != nil {
+		return err
+	}
+	held()
+	return e.election.Resign(ctx)
+}
+
+func (e *etcdElection) close() {
+	_ = e.session.Close()
+	_ = e.client.Close()
+}

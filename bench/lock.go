@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// goodbye bounds what is done when a run is over, whatever has become of its context.
+const goodbye = 10 * time.Second
+
+func closeRegistry(reg registry.Registry) {
+	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	defer cancel()
+	_ = reg.Close(ctx) // the server goes as well
+}
+
+// ourLock is registry.Lock, with a handle of its own.
+type ourLock struct {
+	reg     registry.Registry
+	session registry.Session
+	lock    *registry.Lock
+}
+
+func newOurLock(open store) func(ctx context.Context, p place) (contender, error) {
+	return func(ctx context.Context, p place) (contender, error) {
+		reg, err := open(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		s, err := reg.OpenSession(ctx, registry.SessionOptions{})
+		if err != nil {
+			closeRegistry(reg)
+			return nil, err
+		}
+		return &ourLock{reg, s, registry.NewLock(reg, "lock")}, nil
+	}
+}
+
+func (l *ourLock) tenure(ctx context.Context, held func()) error {
+	h, err := l.lock.Acquire(ctx, l.session)
+	if err != nil {
+		return err
+	}
+	held()
+	return h.Release(ctx)
+}
+
+func (l *ourLock) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	defer cancel()
+	_ = l.lock.Close(ctx)
+	closeRegistry(l.reg)
+}
+
+// etcdMutex is the lock of etcd's client.
+type etcdMutex struct {
+	client  *clientv3.Client
+	session *concurrency.Session
+	mutex   *concurrency.Mutex
+}
+
+func newEtcdMutex(_ context.Context, p place) (contender, error) {
+	client, session, err := p.etcdSession()
+	if err != nil {
+		return nil, err
+	}
+	return &etcdMutex{client, session, concurrency.NewMutex(session, p.root+"/lock")}, nil
+}
+
+func (p place) etcdSession() (*clientv3.Client, *concurrency.Session, error) {
+	client, err := p.rawEtcd()
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := concurrency.NewSession(client)
+	if err != nil {
+		client.Close()
+		return nil, nil, err
+	}
+	return client, session, nil
+}
+
+func (m *etcdMutex) tenure(ctx context.Context, held func()) error {
+	if err := m.mutex.Lock(ctx); err != nil {
+		return err
+	}
+	held()
+	return m.mutex.Unlock(ctx)
+}
+
+func (m *etcdMutex) close() {
+	_ = m.session.Close()
+	_ = m.client.Close()
+}
+
+// zkLock is the lock of the library that speaks ZooKeeper's protocol. It knows no context.
+type zkLock struct {
+	conn *zk.Conn
+	lock *zk.Lock
+}
+
+func newZKLock(_ context.Context, p place) (contender, error) {
+	conn, err := p.rawZooKeeper()
+	if err != nil {
+		return nil, err
+	}
+	return &zkLock{conn, zk.NewLock(conn, p.root+"/lock", zk.WorldACL(zk.PermAll))}, nil
+}
+
+func (l *zkLock) tenure(_ context.Context, held func()) error {
+	if err := l.lock.Lock(); err != nil {
+		return err
+	}
+	held()
+	return l.lock.Unlock()
+}
+
+func (l *zkLock) close() { l.conn.Close() }

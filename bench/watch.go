@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// watchOurs has one handle write a key, again when another has heard of it, and measures
+// from before the write to when the value has come.
+func watchOurs(open store) func(ctx context.Context, p place, m *meter) error {
+	return func(ctx context.Context, p place, m *meter) error {
+		writer, err := open(ctx, p)
+		if err != nil {
+			return err
+		}
+		defer closeRegistry(writer)
+		reader, err := open(ctx, p)
+		if err != nil {
+			return err
+		}
+		defer closeRegistry(reader)
+		rev, err := writer.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("watched/key", nil)}})
+		if err != nil {
+			return err
+		}
+		w, err := reader.Watch(ctx, "watched", registry.WatchOptions{})
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if _, err := w.Next(ctx); err != nil {
+			return err
+		}
+		return events(m, func() (began time.Time, err error) {
+			began = time.Now()
+			rev, err = writer.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Set("watched/key", rev, []byte("value"))}})
+			return began, err
+		}, func() error {
+			_, err := w.Next(ctx)
+			return err
+		})
+	}
+}
+
+// events writes and waits until it has been heard of, again and again.
+func events(m *meter, write func() (began time.Time, err error), heard func() error) error {
+	m.begin()
+	for !m.over() {
+		came := make(chan error, 1)
+		var at time.Time
+		go func() {
+			err := heard()
+			at = time.Now()
+			came <- err
+		}()
+		began, err := write()
+		if err := errors.Join(err, <-came); err != nil {
+			return err
+		}
+		m.add(at.Sub(began))
+	}
+	return nil
+}
+
+func watchEtcd(ctx context.Context, p place, m *meter) error {
+	writer, err := p.rawEtcd()
+	if err != nil {
+		return err
+	}
+	defer writer.Close()
+	reader, err := p.rawEtcd()
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	key := p.root + "/watched"
+	put, err := writer.Put(ctx, key, "")
+	if err != nil {
+		return err
+	}
+	coming := reader.Watch(ctx, key, clientv3.WithRev(put.Header.Revision+1), clientv3.WithCreatedNotify())
+	if r := <-coming; r.Err() != nil {
+		return r.Err()
+	}
+	return events(m, func() (time.Time, error) {
+		began := time.Now()
+		_, err := writer.Put(ctx, key, "value")
+		return began, err
+	}, func() error {
+		r := <-coming
+		return r.Err()
+	})
+}
+
+// watchZooKeeper reads what an event is about, and watches it by the same read, as the
+// event does not say what is new.
+func watchZooKeeper(_ context.Context, p place, m *meter) error {
+	writer, err := p.rawZooKeeper()
+	if err != nil {
+		return err
+	}
+	defer writer.Close()
+	reader, err := p.rawZooKeeper()
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	key := p.root
+	if _, err := writer.Create(key, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		return err
+	}
+	_, _, coming, err := reader.GetW(key)
+	if err != nil {
+		return err
+	}
+	return events(m, func() (time.Time, error) {
+		began := time.Now()
+		_, err := writer.Set(key, []byte("value"), -1)
+		return began, err
+	}, func() error {
+		err := (<-coming).Err
+		if err == nil {
+			_, _, coming, err = reader.GetW(key)
+		}
+		return err
+	})
+}
