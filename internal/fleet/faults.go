@@ -146,8 +146,11 @@ func (f *Faults) CutShort(ctx context.Context) error {
 		return err
 	}
 	after := f.Judge.Report()
-	if _, ended := f.Judge.End(id); ended || after.Failovers != before.Failovers || after.Terms != before.Terms {
-		return fmt.Errorf("a cut shorter than the TTL cost %s its session, or led to a failover or an election", p.Client)
+	_, ended := f.Judge.End(id)
+	failovers, terms := after.Failovers-before.Failovers, after.Terms-before.Terms
+	if ended || failovers > 0 || terms > 0 {
+		return fmt.Errorf("a cut of %s shorter than its TTL led to %d failovers and %d elections; session lost: %v; it logged last:\n%s",
+			p.Client, failovers, terms, ended, p.lastLog())
 	}
 	return f.whole(ctx)
 }
@@ -160,6 +163,10 @@ func (f *Faults) RestartServer(ctx context.Context) error {
 		return err
 	}
 	f.Restarts++
+	// A process that gave its session up meanwhile lives on in the store for that long.
+	if err := f.Pass(ctx, f.TTL+time.Second); err != nil {
+		return err
+	}
 	return f.whole(ctx)
 }
 
