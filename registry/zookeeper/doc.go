@@ -39,7 +39,7 @@
 // A session's TTL is what the server grants, between 2 and 20 ticks as it comes, that is 4
 // and 40 s; asking for more than it grants is an error. The session is renewed, through the
 // leader, every twelfth of it; counted from when the last confirmed renewal was sent, it is
-// Suspended after 0.6 TTL, or when its connection breaks, and Lost after two thirds of it.
+// Suspended after half of it, or when its connection breaks, and Lost after two thirds.
 // The server rounds up to ticks, and gives every session its full TTL again when it elects
 // a leader: between two clients a crash may take that long to show.
 //

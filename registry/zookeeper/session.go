@@ -39,10 +39,12 @@ type session struct {
 // room for clocks of different rates.
 //
 // Renewals that take half a timeout to be answered must not cost the session. They do not
-// wait for each other, and are close enough together that one is confirmed in time.
+// wait for each other, and are close enough together that one is confirmed in time. Six of
+// them go unanswered before the session is suspended; what is left until it is lost is time
+// to stop in.
 const (
 	spanOf     = 2.0 / 3
-	patienceOf = 0.6
+	patienceOf = 0.5
 	intervalOf = 1.0 / 12
 )
 
