@@ -100,7 +100,7 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 	backoff := time.Duration(0)
 	for {
 		err := l.round(ctx, wg)
-		l.view.tidy = false
+		l.view.tidy = l.view.tidy && err != nil // a claim that came between is in the way of clearing
 		switch {
 		case errors.Is(err, errTermOver) || ctx.Err() != nil:
 			return err
