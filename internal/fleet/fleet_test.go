@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,7 +76,9 @@ func TestFleet_SurvivesEachFault(t *testing.T) {
 			require.NoError(t, f.RestartServer(ctx))
 		}
 		require.GreaterOrEqual(t, f.Judge.Report().Reruns, *rounds, "of what those who were killed ran")
-		require.Positive(t, f.Late, "requests of dead sessions have reached the store")
+		if strings.HasSuffix(t.Name(), "/etcd") { // ZooKeeper closes the connections of a session that it ends
+			require.Positive(t, f.Late, "requests of dead sessions have reached the store")
+		}
 	})
 }
 
