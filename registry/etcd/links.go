@@ -81,7 +81,7 @@ func (c *Client) steer(l *link) {
 			pause = 0
 		}
 		if next == nil {
-			next = c.relink(l.member, pause)
+			next = c.relink(l, pause)
 		}
 		l = next
 	}
@@ -113,23 +113,17 @@ func (c *Client) better(l *link) *link {
 		return nil
 	}
 	defer l.whenHeard(nil)
-	for i := range c.options.Endpoints {
-		member := (l.member + 1 + i) % len(c.options.Endpoints)
-		if next, err := c.dial(ctx, member); err == nil {
-			return next
-		}
-	}
-	return nil
+	next, _ := c.dialFirst(ctx, c.after(l))
+	return next
 }
 
-// relink returns a link to the first member after that one to which there can be one, or
-// nil when the handle is closed.
-func (c *Client) relink(member int, pause time.Duration) *link {
+// relink returns a link to the first member after l's that answers, or nil when the handle
+// is closed.
+func (c *Client) relink(l *link, pause time.Duration) *link {
 	for sleep(c.links.ctx, jittered(pause)) {
-		member = (member + 1) % len(c.options.Endpoints)
-		l, err := c.dial(c.links.ctx, member)
+		next, err := c.dialFirst(c.links.ctx, c.after(l))
 		if err == nil {
-			return l
+			return next
 		}
 		c.links.set(nil, err)
 		pause = longer(pause)
@@ -139,6 +133,9 @@ func (c *Client) relink(member int, pause time.Duration) *link {
 	}
 	return nil
 }
+
+// after returns the member that comes after l's.
+func (c *Client) after(l *link) int { return (l.member + 1) % len(c.options.Endpoints) }
 
 const (
 	pauseLow  = 10 * time.Millisecond

@@ -37,9 +37,9 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 }
 
 func (c *Client) open(ctx context.Context) error {
-	l, err := c.dialAny(ctx)
+	l, err := c.dialFirst(ctx, 0)
 	if err != nil {
-		return err
+		return driver.Unavailable(err)
 	}
 	if err := c.checkVersions(ctx, l); err != nil {
 		l.close()
@@ -51,20 +51,4 @@ func (c *Client) open(ctx context.Context) error {
 		c.calls.Go(c.compact)
 	}
 	return nil
-}
-
-// dialAny returns a link to the first member to which there can be one.
-func (c *Client) dialAny(ctx context.Context) (*link, error) {
-	var errs []error
-	for member := range c.options.Endpoints {
-		l, err := c.dial(ctx, member)
-		switch {
-		case err == nil:
-			return l, nil
-		case driver.Said(err):
-			return nil, err // the others would say the same
-		}
-		errs = append(errs, err)
-	}
-	return nil, driver.Unavailable(errors.Join(errs...))
 }
