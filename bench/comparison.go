@@ -12,6 +12,7 @@ import (
 type comparison struct {
 	name   string
 	budget string // what the design asks for
+	paced  bool   // how often there is something to measure is not up to them
 	ours   subject
 	theirs subject // without run if there is nothing to compare with
 }

@@ -9,13 +9,13 @@ var comparisons = []comparison{
 	lockOnZooKeeper(2),
 	lockOnZooKeeper(8),
 	{
-		name: "leader hand-over by resigning, etcd", budget: "10 ms median",
-		ours:   subject{"coordinator.Campaign", handOffs(candidates, newCampaigner(onEtcd))},
-		theirs: subject{"concurrency.Election", handOffs(candidates, newEtcdElection)},
+		name: "leader hand-over by resigning, etcd", budget: "10 ms median", paced: true,
+		ours:   subject{"coordinator.Campaign", handOffs(candidates, term, newCampaigner(onEtcd))},
+		theirs: subject{"concurrency.Election", handOffs(candidates, term, newEtcdElection)},
 	},
 	{
-		name: "leader hand-over by resigning, ZooKeeper", budget: "10 ms median",
-		ours: subject{"coordinator.Campaign", handOffs(candidates, newCampaigner(onZooKeeper))},
+		name: "leader hand-over by resigning, ZooKeeper", budget: "10 ms median", paced: true,
+		ours: subject{"coordinator.Campaign", handOffs(candidates, term, newCampaigner(onZooKeeper))},
 	},
 	{
 		name:   "write to event elsewhere, etcd",
@@ -32,15 +32,15 @@ var comparisons = []comparison{
 func lockOnEtcd(contenders int, budget string) comparison {
 	return comparison{
 		name: fmt.Sprintf("lock, %d contenders, etcd", contenders), budget: budget,
-		ours:   subject{"registry.Lock", handOffs(contenders, newOurLock(onEtcd))},
-		theirs: subject{"concurrency.Mutex", handOffs(contenders, newEtcdMutex)},
+		ours:   subject{"registry.Lock", handOffs(contenders, 0, newOurLock(onEtcd))},
+		theirs: subject{"concurrency.Mutex", handOffs(contenders, 0, newEtcdMutex)},
 	}
 }
 
 func lockOnZooKeeper(contenders int) comparison {
 	return comparison{
 		name: fmt.Sprintf("lock, %d contenders, ZooKeeper", contenders), budget: "ahead",
-		ours:   subject{"registry.Lock", handOffs(contenders, newOurLock(onZooKeeper))},
-		theirs: subject{"zk.Lock", handOffs(contenders, newZKLock)},
+		ours:   subject{"registry.Lock", handOffs(contenders, 0, newOurLock(onZooKeeper))},
+		theirs: subject{"zk.Lock", handOffs(contenders, 0, newZKLock)},
 	}
 }

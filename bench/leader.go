@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
@@ -10,8 +11,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// candidates is how many campaign: one leads, one is next, and one comes back.
-const candidates = 3
+const (
+	// candidates is how many campaign: one leads, one is next, and one comes back.
+	candidates = 3
+	// term is how long each leads, so that there is somebody to take over.
+	term = 20 * time.Millisecond
+)
 
 // campaigner is coordinator.Campaign, which opens a session for each term.
 type campaigner struct{ reg registry.Registry }

@@ -14,9 +14,9 @@ type contender interface {
 	close()
 }
 
-// handOffs has contenders that are always back in line at once, and measures from when one
-// begins to give up what it has to when the next has it.
-func handOffs(contenders int, join func(ctx context.Context, p place) (contender, error)) func(context.Context, place, *meter) error {
+// handOffs has contenders that are always back in line at once, and keep what they get for
+// so long. It measures from when one begins to give it up to when the next has it.
+func handOffs(contenders int, keep time.Duration, join func(ctx context.Context, p place) (contender, error)) func(context.Context, place, *meter) error {
 	return func(ctx context.Context, p place, m *meter) error {
 		var all []contender
 		defer func() {
@@ -38,6 +38,7 @@ func handOffs(contenders int, join func(ctx context.Context, p place) (contender
 			} else {
 				m.add(time.Since(given))
 			}
+			time.Sleep(keep)
 			given = time.Now()
 		}
 		return each(ctx, all, func(ctx context.Context, c contender) error {
