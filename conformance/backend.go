@@ -23,8 +23,9 @@ type Backend struct {
 	// Packages are the import paths whose goroutines are the backend's: its own, and those
 	// of the client library below it. None may run before Open and after Close.
 	Packages []string
-	// Below tells that the handles are those of registry.Prefix below that directory, so
-	// that there is less room for keys and in transactions.
+	// Below, if there is one, is a directory below which the suite looks at registry.Prefix
+	// of each handle, instead of the handle: it has to be as good a registry as the one it
+	// is a part of. There is less room for keys and in transactions.
 	Below registry.Key
 	// Seed is the first seed of the histories that are recorded under random faults, and
 	// Seeds how many of them case C06 records. Zero means 1, and a few.

@@ -68,6 +68,9 @@ func (t *test) connect(machine string) registry.Registry {
 	t.Helper()
 	r := t.store.Connect(t.TB, machine)
 	require.NotNil(t, r, "connect %s", machine)
+	if dir := t.backend.Below; dir != "" {
+		r = below{registry.Prefix(r, dir), r}
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), t.ttl+slack)
 		defer cancel()
@@ -76,6 +79,16 @@ func (t *test) connect(machine string) registry.Registry {
 		}
 	})
 	return r
+}
+
+// below is a Prefix that closes what it is a part of.
+type below struct {
+	registry.Registry
+	whole registry.Registry
+}
+
+func (b below) Close(ctx context.Context) error {
+	return errors.Join(b.Registry.Close(ctx), b.whole.Close(ctx))
 }
 
 // n is how often a case repeats something: virtual time is cheap, a server's is not.

@@ -12,16 +12,14 @@ import (
 	"github.com/rota-dev/rota/internal/etcdbackend"
 	"github.com/rota-dev/rota/internal/memorybackend"
 	"github.com/rota-dev/rota/internal/zookeeperbackend"
-	"github.com/rota-dev/rota/registry"
 )
 
 var update = flag.Bool("update", false, "write docs/conformance.md")
 
 // backends are those of this repository, in the order of the page's columns.
 func backends() []conformance.Backend {
-	plain := func(r registry.Registry) registry.Registry { return r }
 	return []conformance.Backend{
-		memorybackend.New(plain),
+		memorybackend.New(),
 		etcdbackend.New(etcdbackend.Config{Members: 1}),
 		etcdbackend.New(etcdbackend.Config{Members: 3, RootPassword: "some"}),
 		zookeeperbackend.New(zookeeperbackend.Config{Members: 1, SuperPassword: "some", Quota: true}),

@@ -33,7 +33,7 @@ func (s saboteur) backend() conformance.Backend {
 // sound is the memory registry with every lever. It has no history, so what Compact does is
 // nothing, and no members: what is seen of three, if all is well, is put on.
 func sound() conformance.Backend {
-	b := memorybackend.New(func(r registry.Registry) registry.Registry { return r })
+	b := memorybackend.New()
 	b.Seeds = 20 // C06 is to be seen failing, which takes no more
 	open := b.Open
 	b.Open = func(t testing.TB) *conformance.Store {

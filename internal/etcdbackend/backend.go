@@ -11,7 +11,6 @@ import (
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/internal/driver"
 	"github.com/rota-dev/rota/internal/testserver"
-	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
@@ -25,15 +24,10 @@ type Config struct {
 	// RootPassword is that of the cluster, if it asks for credentials. Each machine has a
 	// user of its own then, the rights of which can be taken away.
 	RootPassword string
-	// Wrap is what each handle is passed through; nil passes it as it is.
-	Wrap func(registry.Registry) registry.Registry
 }
 
 // New describes the etcd registry on a cluster.
 func New(c Config) conformance.Backend {
-	if c.Wrap == nil {
-		c.Wrap = func(r registry.Registry) registry.Registry { return r }
-	}
 	return conformance.Backend{
 		Name: c.name(),
 		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).levers() },

@@ -120,7 +120,7 @@ func (s *store) connect(t testing.TB, machine string) registry.Registry {
 	if err != nil {
 		t.Fatalf("connect %s: %v", machine, err)
 	}
-	return s.Wrap(c)
+	return c
 }
 
 func (s *store) must(what string, err error) {

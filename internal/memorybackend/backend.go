@@ -13,11 +13,11 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// New describes the memory registry, each handle of which is passed through wrap.
-func New(wrap func(registry.Registry) registry.Registry) conformance.Backend {
+// New describes the memory registry.
+func New() conformance.Backend {
 	return conformance.Backend{
 		Name:     "memory",
-		Open:     func(testing.TB) *conformance.Store { return open(wrap) },
+		Open:     func(testing.TB) *conformance.Store { return open() },
 		TTL:      10 * time.Second,
 		Bubble:   true,
 		Packages: []string{reflect.TypeFor[memory.Server]().PkgPath()},
@@ -35,10 +35,10 @@ func New(wrap func(registry.Registry) registry.Registry) conformance.Backend {
 
 const oneMember = "has one member only"
 
-func open(wrap func(registry.Registry) registry.Registry) *conformance.Store {
+func open() *conformance.Store {
 	s := memory.New()
 	return &conformance.Store{
-		Connect: func(_ testing.TB, machine string) registry.Registry { return wrap(s.Client(machine)) },
+		Connect: func(_ testing.TB, machine string) registry.Registry { return s.Client(machine) },
 		Expire:  s.ExpireSession,
 		Partition: func(machine string, c conformance.Cut) (heal func()) {
 			switch c {

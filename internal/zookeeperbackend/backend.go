@@ -14,7 +14,6 @@ import (
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/internal/driver"
 	"github.com/rota-dev/rota/internal/testserver"
-	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
@@ -32,8 +31,6 @@ type Config struct {
 	SuperPassword string
 	// Quota tells that the servers enforce quotas.
 	Quota bool
-	// Wrap is what each handle is passed through; nil passes it as it is.
-	Wrap func(registry.Registry) registry.Registry
 }
 
 // QuotaLine makes a server enforce quotas, as a line of its configuration.
@@ -41,9 +38,6 @@ const QuotaLine = "enforceQuota=true"
 
 // New describes the ZooKeeper registry on a cluster.
 func New(c Config) conformance.Backend {
-	if c.Wrap == nil {
-		c.Wrap = func(r registry.Registry) registry.Registry { return r }
-	}
 	return conformance.Backend{
 		Name: c.name(),
 		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).levers() },

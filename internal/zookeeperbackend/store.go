@@ -121,7 +121,7 @@ func (s *store) connect(t testing.TB, name string) registry.Registry {
 	t.Helper()
 	r, err := zookeeper.Open(s.context(), s.machine(name).options())
 	s.must(err)
-	return s.Wrap(r)
+	return r
 }
 
 // granted takes note of a session.

@@ -1,14 +1,11 @@
 package memory_test
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"testing"
 
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/internal/memorybackend"
-	"github.com/rota-dev/rota/registry"
 )
 
 var (
@@ -20,29 +17,15 @@ var (
 //
 //	go test ./registry/memory -run 'TestConformance$/Histories/C06' -conformance.seed 1000 -conformance.seeds 100000
 func TestConformance(t *testing.T) {
-	b := memorybackend.New(func(r registry.Registry) registry.Registry { return r })
+	b := memorybackend.New()
 	b.Seed, b.Seeds = *seed, *seeds
 	conformance.Run(t, b)
 }
 
-// TestConformanceBelowDirectory runs the suite on registry.Prefix, which has to be as good
-// a registry as the one it is a part of.
+// TestConformanceBelowDirectory runs the suite on registry.Prefix.
 func TestConformanceBelowDirectory(t *testing.T) {
-	const dir = "some/dir"
-	b := memorybackend.New(func(r registry.Registry) registry.Registry {
-		return below{registry.Prefix(r, dir), r}
-	})
-	b.Below = dir
+	b := memorybackend.New()
+	b.Below = "some/dir"
 	b.Seeds = 20
 	conformance.Run(t, b)
-}
-
-// below is a Prefix that closes what it is a part of.
-type below struct {
-	registry.Registry
-	whole registry.Registry
-}
-
-func (b below) Close(ctx context.Context) error {
-	return errors.Join(b.Registry.Close(ctx), b.whole.Close(ctx))
 }

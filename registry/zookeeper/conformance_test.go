@@ -1,8 +1,6 @@
 package zookeeper_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -10,7 +8,6 @@ import (
 	"github.com/rota-dev/rota/internal/testserver"
 	"github.com/rota-dev/rota/internal/testserver/servertest"
 	"github.com/rota-dev/rota/internal/zookeeperbackend"
-	"github.com/rota-dev/rota/registry"
 )
 
 // What sessions are granted in the suite. A restart, or an election among three, has to
@@ -41,24 +38,11 @@ func TestConformanceOfThreeMembers(t *testing.T) {
 	}))
 }
 
-// TestConformanceBelowDirectory runs the suite on registry.Prefix, which has to be as good
-// a registry as the one it is a part of.
+// TestConformanceBelowDirectory runs the suite on registry.Prefix.
 func TestConformanceBelowDirectory(t *testing.T) {
-	const dir = "some/dir"
 	b := zookeeperbackend.New(zookeeperbackend.Config{
 		Cluster: start(t, 1), TTL: singleTTL, SuperPassword: superPassword, Quota: true,
-		Wrap: func(r registry.Registry) registry.Registry { return below{registry.Prefix(r, dir), r} },
 	})
-	b.Below = dir
+	b.Below = "some/dir"
 	conformance.Run(t, b)
-}
-
-// below is a Prefix that closes what it is a part of.
-type below struct {
-	registry.Registry
-	whole registry.Registry
-}
-
-func (b below) Close(ctx context.Context) error {
-	return errors.Join(b.Registry.Close(ctx), b.whole.Close(ctx))
 }
