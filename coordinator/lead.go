@@ -194,26 +194,43 @@ func take[T, V any](l *leader, m map[string]V, n news[T], v V) {
 	m[n.name] = v
 }
 
-// decide runs the planning function until it has seen all it needs to see.
+// decide runs the planning function until it has seen all it needs to see. What it is sure
+// to ask for it is given at once: the claims of the dead, and of those who run shards that
+// wait to move.
 func (l *leader) decide(ctx context.Context) (decision, error) {
 	l.view.now = record.InstantOf(time.Now())
+	wanted := l.view.deadMembers()
+	for inc := range l.following {
+		if l.view.alive(inc) {
+			wanted = append(wanted, inc)
+		}
+	}
 	for {
+		if err := l.look(ctx, wanted); err != nil {
+			return decision{}, err
+		}
 		d := decide(&l.view)
 		if len(d.looks) == 0 {
 			return d, nil
 		}
-		for _, inc := range d.looks {
-			look, err := l.look(ctx, inc)
-			if err != nil {
-				return decision{}, err
-			}
-			l.view.looks[inc] = look
-		}
+		wanted = d.looks
 	}
 }
 
-// look reads an incarnation's claims.
-func (l *leader) look(ctx context.Context, incarnation string) (look, error) {
+// look looks at incarnations.
+func (l *leader) look(ctx context.Context, incarnations []string) error {
+	for _, inc := range incarnations {
+		look, err := l.readClaims(ctx, inc)
+		if err != nil {
+			return err
+		}
+		l.view.looks[inc] = look
+	}
+	return nil
+}
+
+// readClaims reads an incarnation's claims.
+func (l *leader) readClaims(ctx context.Context, incarnation string) (look, error) {
 	out := look{seen: l.seen, claims: map[string]claimsItem{}, broken: map[string]bool{}}
 	listing, err := l.m.reg.List(ctx, l.m.keys.ClaimsOf(incarnation), registry.ReadOptions{Fresh: true})
 	if err != nil {

@@ -43,9 +43,10 @@ type ledger struct {
 	dirty    map[*account]struct{}
 	writes   int // in flight
 	results  chan written
-	running  int                   // functions that have not returned
+	running  int                   // functions that had not returned when the inbox was read
 	waiting  []begun               // claimed, not started: the session was suspended
 	held     map[*account]struct{} // whose ends wait for others to share their commit
+	frozen   map[*account]struct{} // in which a shard is to move
 	flushAt  time.Time             // when they are written at the latest; zero: none wait
 	plans    *reader[*record.Plan]
 	inbox    inbox
@@ -57,7 +58,9 @@ type ledger struct {
 // inbox is what other goroutines tell a ledger.
 type inbox struct {
 	mu       sync.Mutex
+	running  int // functions that have not returned
 	ended    []endedRun
+	patient  bool // ends are taken in by and by: only the last is worth a nudge
 	closed   bool // claim nothing more
 	settled  chan struct{}
 	emptied  chan struct{}
@@ -131,6 +134,7 @@ func (l *ledger) run(ctx context.Context) error {
 		l.takeDue(time.Now())
 		l.write(ctx)
 		l.tell()
+		l.rest()
 		timer.Reset(l.sleep(time.Now()))
 		select {
 		case <-ctx.Done():
@@ -240,6 +244,7 @@ func (l *ledger) takePlans(ctx context.Context) {
 		if n.gone || n.broken {
 			if a != nil {
 				a.plan, a.planRev = nil, registry.Rev{}
+				delete(l.frozen, a)
 			}
 			return
 		}
@@ -255,6 +260,9 @@ func (l *ledger) takePlans(ctx context.Context) {
 			l.accounts[n.name] = a
 		}
 		a.plan, a.planRev, a.stale = n.value, n.rev, registry.Rev{}
+		if delete(l.frozen, a); !a.plan.Frozen.IsZero() {
+			l.frozen[a] = struct{}{}
+		}
 		l.compile(a)
 		l.mark(a)
 		l.yield(a, a.claims.Running.Shards())
@@ -296,19 +304,20 @@ func (l *ledger) takeInbox() {
 	l.inbox.mu.Lock()
 	ends := l.inbox.ended
 	l.inbox.ended = nil
+	l.inbox.patient = false
+	l.running = l.inbox.running
 	closed := l.inbox.closed
 	unbarred := l.inbox.unbarred
 	l.inbox.unbarred = false
 	l.inbox.mu.Unlock()
 	for _, e := range ends {
 		a := e.acct
-		l.running--
 		if errors.Is(e.err, ErrNotBegun) {
 			a.left.Add(e.shard)
 			continue
 		}
 		a.ended = append(a.ended, e.ended)
-		if a.plan != nil && !a.plan.Frozen.IsZero() {
+		if _, moves := l.frozen[a]; moves {
 			l.mark(a) // a move waits for it
 		} else {
 			l.hold(a, time.Now())
@@ -321,6 +330,13 @@ func (l *ledger) takeInbox() {
 	if len(ends) > 0 && l.running == 0 {
 		l.release()
 	}
+}
+
+// rest lets ends wait in the inbox when those that it has taken in wait for others anyway.
+func (l *ledger) rest() {
+	l.inbox.mu.Lock()
+	defer l.inbox.mu.Unlock()
+	l.inbox.patient = !l.flushAt.IsZero() && len(l.frozen) == 0 && !l.closed
 }
 
 // release marks those whose ends have waited long enough.
@@ -413,21 +429,22 @@ func (l *ledger) entries(now time.Time) []*entry {
 			barred: l.barred.of(a.claims.Job), now: record.InstantOf(now),
 			open: open && a.stale.IsZero(),
 		}
-		out := in.claim()
+		e := &entry{acct: a, out: in.claim(), plan: a.plan, planRev: a.planRev, programs: a.programs, ended: len(a.ended)}
+		out := &e.out
 		l.agenda.put(a, out.wake)
 		if !out.changed {
 			continue
 		}
-		if !out.planned && !l.flushing && (a.plan == nil || a.plan.Frozen.IsZero()) {
+		if _, moves := l.frozen[a]; !out.planned && !l.flushing && !moves {
 			l.hold(a, now)
 			continue
 		}
-		value, err := record.Encode(&out.claims)
-		if err != nil {
+		var err error
+		if e.value, err = record.Encode(&out.claims); err != nil {
 			l.log.Error("claims record not written", "job", a.claims.Job, "error", err)
 			continue
 		}
-		entries = append(entries, &entry{a, out, a.plan, a.planRev, a.programs, len(a.ended), value})
+		entries = append(entries, e)
 	}
 	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.acct.segment, b.acct.segment) })
 	return entries
@@ -558,9 +575,9 @@ func (l *ledger) start(ctx context.Context, b begun) {
 				r.Param = t.Param
 			}
 		}
+		l.inbox.begin(g.Shards.Len())
 		for s := range g.Shards.All() {
 			r.Shard = s
-			l.running++
 			l.work.Start(ctx, r, l.done(a, s))
 		}
 		l.yield(a, g.Shards)
@@ -573,9 +590,24 @@ func (l *ledger) done(a *account, shard int) func(error) {
 	l.barred.add(job, shard)
 	return func(err error) {
 		l.barred.remove(job, shard)
-		l.inbox.mu.Lock()
-		l.inbox.ended = append(l.inbox.ended, endedRun{a, ended{shard, err}})
-		l.inbox.mu.Unlock()
-		l.wakeUp()
+		if l.inbox.end(endedRun{a, ended{shard, err}}) {
+			l.wakeUp()
+		}
 	}
+}
+
+// begin takes note that n functions are called.
+func (in *inbox) begin(n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.running += n
+}
+
+// end takes note that one has returned, and reports whether the ledger is to be told now.
+func (in *inbox) end(e endedRun) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.running--
+	in.ended = append(in.ended, e)
+	return in.running == 0 || !in.patient
 }

@@ -180,7 +180,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	plans := newFeed(m.keys.Plans(), log, func(e registry.Entry) (*record.Plan, error) { return record.DecodePlan(e.Value) })
 	in.ledger = &ledger{
 		keys: m.keys, reg: m.reg, session: s, me: in.id, work: m.work, log: log, base: base, barred: &m.barred,
-		accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{},
+		accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{}, frozen: map[*account]struct{}{},
 		results: make(chan written), nudge: make(chan struct{}, 1),
 	}
 	m.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -51,7 +50,7 @@ type Run struct {
 // incarnations. Those of an earlier incarnation must not start again here before it has.
 type barred struct {
 	mu      sync.Mutex
-	running map[string]map[int]bool // by job and shard: of any incarnation
+	running map[string]shardset.Set // by job: of any incarnation
 	old     map[string]shardset.Set // by job: of earlier ones. The sets are values: each change makes another
 	freed   func()                  // after a removal from old. Must not block
 }
@@ -62,7 +61,7 @@ func (b *barred) begin() {
 	defer b.mu.Unlock()
 	b.old = map[string]shardset.Set{}
 	for job, shards := range b.running {
-		b.old[job] = shardset.Of(slices.Collect(maps.Keys(shards))...)
+		b.old[job] = shards.Clone()
 	}
 }
 
@@ -70,18 +69,20 @@ func (b *barred) add(job string, shard int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.running == nil {
-		b.running = map[string]map[int]bool{}
+		b.running = map[string]shardset.Set{}
 	}
-	if b.running[job] == nil {
-		b.running[job] = map[int]bool{}
-	}
-	b.running[job][shard] = true
+	shards := b.running[job]
+	shards.Add(shard)
+	b.running[job] = shards
 }
 
 func (b *barred) remove(job string, shard int) {
 	b.mu.Lock()
-	if delete(b.running[job], shard); len(b.running[job]) == 0 {
+	shards := b.running[job]
+	if shards.Remove(shard); shards.IsZero() {
 		delete(b.running, job)
+	} else {
+		b.running[job] = shards
 	}
 	freed := b.old[job].Has(shard)
 	if freed {

@@ -112,7 +112,7 @@ func (e *Executor) Register(jobs ...Job) error {
 	}
 	defs := make(map[string]json.RawMessage, len(jobs))
 	for _, j := range jobs {
-		def, err := json.Marshal(definitionOf(j))
+		def, err := definitionOf(j).MarshalJSON()
 		if err != nil {
 			return fmt.Errorf("%w %q: %w", ErrInvalidJob, j.Name, err)
 		}

@@ -81,24 +81,27 @@ func (p *pool) finish() {
 	}
 }
 
-// enter says that a handler is called. It reports false if none may be any more.
-func (p *pool) enter(id string, end context.CancelCauseFunc) (leave func(), ok bool) {
+// enter says that a handler is called, and numbers it for leave. It reports false if none
+// may be called any more.
+func (p *pool) enter(id string, end context.CancelCauseFunc) (number uint64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil {
-		return nil, false
+		return 0, false
 	}
 	if p.inside == nil {
 		p.inside = map[uint64]inside{}
 	}
 	p.number++
-	n := p.number
-	p.inside[n] = inside{id, end}
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.inside, n)
-	}, true
+	p.inside[p.number] = inside{id, end}
+	return p.number, true
+}
+
+// leave says that the handler with this number has returned.
+func (p *pool) leave(number uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.inside, number)
 }
 
 // cancel ends the contexts of all runs, and of those to come, with cause.

@@ -55,8 +55,8 @@ func (r *Run) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, err
 
 // runID returns Run.ID and Run.Key. A trigger of 0 is none.
 func runID(job string, shard int, fire time.Time, trigger uint64, attempt int) (id, key string) {
-	b := make([]byte, 0, len(job)+len("/10000/2006-01-02T15:04:05.999999999Z/100"))
-	b = append(b, job...)
+	var room [128]byte
+	b := append(room[:0], job...)
 	b = append(b, '/')
 	b = strconv.AppendInt(b, int64(shard), 10)
 	b = append(b, '/')

@@ -70,11 +70,11 @@ func (e *Executor) run(ctx context.Context, c *coordinator.Run) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // over before it began
 	}
-	leave, ok := e.pool.enter(r.ID, end)
+	number, ok := e.pool.enter(r.ID, end)
 	if !ok {
 		return coordinator.ErrNotBegun
 	}
-	defer leave()
+	defer e.pool.leave(number)
 	err := errGoexit
 	defer func() {
 		if err != nil {

@@ -19,34 +19,22 @@ func (o *Judge) claimed(c *Commit, op *registry.Op, j *jobState, inc string) {
 	if s := o.session(inc); s == nil || c.Client != "" && s.client != c.Client {
 		o.violate(1, j, "%s wrote the claims of %s", c.Client, inc)
 	}
-	was, is := runsOf(old.Running), runsOf(rec.Running)
-	for n, r := range was {
-		if is[n] != r {
+	old.Running.all(func(n int, r run) {
+		if is, _ := rec.Running.of(n); is != r {
 			o.completed(j, n, inc, r)
 		}
-	}
+	})
 	first := 0 // claims of fires at their first attempt
-	for n, r := range is {
-		if was[n] == r {
-			continue
+	rec.Running.all(func(n int, r run) {
+		if was, _ := old.Running.of(n); was == r {
+			return
 		}
 		o.claim(c, j, n, inc, r)
 		if r.Attempt == 1 && r.Trigger == 0 {
 			first++
 		}
-	}
-	o.settle(j, inc, rec, is, first, rec.Counts.Skipped-old.Counts.Skipped)
-}
-
-func runsOf(groups []runGroup) map[int]run {
-	if len(groups) == 0 {
-		return nil
-	}
-	out := make(map[int]run, 8)
-	for _, g := range groups {
-		g.Shards.all(func(n int) { out[n] = g.run })
-	}
-	return out
+	})
+	o.settle(j, inc, rec, first, rec.Counts.Skipped-old.Counts.Skipped)
 }
 
 // completed takes note of a run that has left its record.
@@ -153,7 +141,7 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 
 // settle judges how a record moves the watermarks of its owner's shards on: every fire that
 // is passed must be claimed, or counted as skipped and rightly so.
-func (o *Judge) settle(j *jobState, inc string, rec *claimsRecord, is map[int]run, first, skipped int) {
+func (o *Judge) settle(j *jobState, inc string, rec *claimsRecord, first, skipped int) {
 	passed := 0
 	for _, g := range rec.Marks {
 		g.Shards.all(func(n int) {
@@ -169,7 +157,7 @@ func (o *Judge) settle(j *jobState, inc string, rec *claimsRecord, is map[int]ru
 				o.late(j, n, inc, g.Gen)
 			}
 			claimed := 0
-			if r, ok := is[n]; ok && r.Trigger == 0 && r.Attempt == 1 && r.Gen == g.Gen && r.Fire == g.Fire {
+			if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == 1 && r.Gen == g.Gen && r.Fire == g.Fire {
 				claimed = 1
 			}
 			o.skipped(j, n, g, due, claimed)

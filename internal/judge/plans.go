@@ -13,7 +13,7 @@ func (o *Judge) planned(c *Commit, op *registry.Op, j *jobState) {
 		o.violate(2, j, "the plan was deleted")
 		return
 	}
-	p, err := decode[planRecord](op.Value)
+	p, err := decodePlan(op.Value)
 	if err != nil {
 		o.violate(2, j, "plan: %v", err)
 		return
@@ -110,6 +110,7 @@ func (o *Judge) epochs(j *jobState, p *planRecord) {
 			o.report.Generations++
 		}
 		e.seen = instantOf(o.now)
+		e.every, e.err = e.Def.interval()
 		j.epochs = append(j.epochs, *e)
 	}
 }
@@ -141,13 +142,13 @@ func (o *Judge) bury(b burial) {
 	}
 	j := b.job
 	delete(j.claims, b.incarnation)
-	for n, r := range runsOf(b.claims.Running) {
+	b.claims.Running.all(func(n int, r run) {
 		sh := j.shard(n)
 		delete(sh.running, b.incarnation)
 		if o.alive(b.incarnation) {
 			o.violate(3, j, "shard %d: the record of %s was deleted, whose session lives and runs %s", n, b.incarnation, r)
 		}
-	}
+	})
 }
 
 // lost judges what a failover made of the runs in flight: pending at the next attempt, or
@@ -161,11 +162,11 @@ func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
 		if b.claims == nil {
 			continue
 		}
-		for n, r := range runsOf(b.claims.Running) {
+		b.claims.Running.all(func(n int, r run) {
 			if o.inFlight(b.job, n, r) {
 				want[b.job]++
 			}
-		}
+		})
 	}
 	for j, n := range want {
 		if j.plan == nil {
@@ -194,7 +195,7 @@ func (o *Judge) inFlight(j *jobState, n int, r run) (counted bool) {
 	next := r
 	next.Attempt++
 	if j.plan != nil {
-		if owed, ok := j.plan.rerun(n); ok && owed == next {
+		if owed, ok := j.plan.Reruns.of(n); ok && owed == next {
 			sh.orphan.owed = true
 			o.failedOverLate(j, n, sh.orphan)
 			return false

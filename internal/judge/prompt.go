@@ -54,15 +54,14 @@ func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, insta
 		if e.Gen < gen || e.Gen > toGen || n >= e.Def.Shards {
 			continue
 		}
-		every, err := e.Def.interval()
-		if err != nil {
+		if e.err != nil {
 			return nil, 0, false
 		}
 		last := e.From - 1
 		if e.Gen == gen {
 			last = max(last, after)
 		}
-		fire := (last/instant(every) + 1) * instant(every)
+		fire := (last/instant(e.every) + 1) * instant(e.every)
 		if e.Until == 0 || fire < e.Until {
 			return e, fire, true
 		}

@@ -101,7 +101,7 @@ type memberRecord struct {
 type claimsRecord struct {
 	Job     string      `json:"job"`
 	Marks   []markGroup `json:"marks"`
-	Running []runGroup  `json:"running"`
+	Running runs        `json:"running"`
 	Counts  tallies     `json:"counts"`
 }
 
@@ -115,6 +115,26 @@ type markGroup struct {
 type runGroup struct {
 	Shards shards `json:"shards"`
 	run
+}
+
+// runs has one for each of some shards.
+type runs []runGroup
+
+// of returns the run of a shard.
+func (rs runs) of(shard int) (run, bool) {
+	for i := range rs {
+		if rs[i].Shards.has(shard) {
+			return rs[i].run, true
+		}
+	}
+	return run{}, false
+}
+
+// all calls f with each shard and its run.
+func (rs runs) all(f func(n int, r run)) {
+	for i := range rs {
+		rs[i].Shards.all(func(n int) { f(n, rs[i].run) })
+	}
 }
 
 // run names a run of a shard.
@@ -175,7 +195,7 @@ type planRecord struct {
 	Epochs   []epoch           `json:"epochs"`
 	Owners   map[string]shards `json:"owners"`
 	Frozen   shards            `json:"frozen"`
-	Reruns   []runGroup        `json:"reruns"`
+	Reruns   runs              `json:"reruns"`
 	Triggers []trigger         `json:"triggers"`
 	Counts   tallies           `json:"counts"`
 	Problem  string            `json:"problem"`
@@ -191,15 +211,6 @@ func (p *planRecord) owner(shard int) string {
 	return ""
 }
 
-// rerun returns the pending re-run of a shard.
-func (p *planRecord) rerun(shard int) (run, bool) {
-	for _, g := range p.Reruns {
-		if g.Shards.has(shard) {
-			return g.run, true
-		}
-	}
-	return run{}, false
-}
 
 type trigger struct {
 	Number uint64  `json:"number"`
@@ -214,7 +225,9 @@ type epoch struct {
 	Until instant    `json:"until"` // 0: open
 	Def   definition `json:"definition"`
 
-	seen instant // when the plan had it first
+	seen  instant       // when the plan had it first
+	every time.Duration // between fires
+	err   error         // that its schedule is none that is simulated
 }
 
 type definition struct {
@@ -248,9 +261,8 @@ func (d *definition) limit() int {
 // fires returns how many fires of the epoch there are after one instant and not after
 // another.
 func (e *epoch) fires(after, through instant) (int, error) {
-	every, err := e.Def.interval()
-	if err != nil {
-		return 0, err
+	if e.err != nil {
+		return 0, e.err
 	}
 	after = max(after, e.From-1)
 	if e.Until != 0 {
@@ -259,7 +271,7 @@ func (e *epoch) fires(after, through instant) (int, error) {
 	if through <= after {
 		return 0, nil
 	}
-	return int(through/instant(every) - after/instant(every)), nil // both are after the Unix epoch
+	return int(through/instant(e.every) - after/instant(e.every)), nil // both are after the Unix epoch
 }
 
 func decode[T any](b []byte) (*T, error) {

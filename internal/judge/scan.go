@@ -32,6 +32,106 @@ func decodeClaims(b []byte) (*claimsRecord, error) {
 	return rec, nil
 }
 
+// decodePlan reads a plan. Its definitions are what takes package json longest.
+func decodePlan(b []byte) (*planRecord, error) {
+	s := jsonscan.New(b)
+	rec := &planRecord{Owners: map[string]shards{}}
+	for s.Begin('{'); s.More('}'); {
+		switch string(s.Key()) {
+		case "job":
+			rec.Job = string(s.Text())
+		case "paused":
+			rec.Paused = s.Bool()
+		case "epochs":
+			for s.Begin('['); s.More(']'); {
+				rec.Epochs = append(rec.Epochs, scanEpoch(s))
+			}
+		case "owners":
+			for s.Begin('{'); s.More('}'); {
+				inc := string(s.Key())
+				rec.Owners[inc] = scanShards(s)
+			}
+		case "frozen":
+			rec.Frozen = scanShards(s)
+		case "reruns":
+			for s.Begin('['); s.More(']'); {
+				rec.Reruns = append(rec.Reruns, scanRun(s))
+			}
+		case "triggers":
+			for s.Begin('['); s.More(']'); {
+				rec.Triggers = append(rec.Triggers, scanTrigger(s))
+			}
+		case "counts":
+			rec.Counts = scanTallies(s)
+		case "problem":
+			rec.Problem = string(s.Text())
+		default:
+			s.Raw()
+		}
+	}
+	if !s.Done() {
+		return decode[planRecord](b)
+	}
+	return rec, nil
+}
+
+func scanEpoch(s *jsonscan.Scanner) (e epoch) {
+	for s.Begin('{'); s.More('}'); {
+		switch string(s.Key()) {
+		case "gen":
+			e.Gen = s.Int()
+		case "from":
+			e.From = scanInstant(s)
+		case "until":
+			e.Until = scanInstant(s)
+		case "definition":
+			e.Def = scanDefinition(s)
+		default:
+			s.Raw()
+		}
+	}
+	return e
+}
+
+func scanDefinition(s *jsonscan.Scanner) (d definition) {
+	for s.Begin('{'); s.More('}'); {
+		switch string(s.Key()) {
+		case "revision":
+			d.Revision = s.Int()
+		case "shards":
+			d.Shards = s.Int()
+		case "schedule":
+			d.Schedule = string(s.Text())
+		case "on_crash":
+			d.OnCrash = string(s.Text())
+		case "on_misfire":
+			d.OnMisfire = string(s.Text())
+		case "max_attempts":
+			d.MaxAttempts = s.Int()
+		default:
+			s.Raw()
+		}
+	}
+	return d
+}
+
+func scanTrigger(s *jsonscan.Scanner) (t trigger) {
+	for s.Begin('{'); s.More('}'); {
+		switch string(s.Key()) {
+		case "number":
+			t.Number = s.Uint()
+		case "gen":
+			t.Gen = s.Int()
+		case "shards":
+			set := scanShards(s)
+			t.Shards = &set
+		default:
+			s.Raw()
+		}
+	}
+	return t
+}
+
 func scanMark(s *jsonscan.Scanner) (g markGroup) {
 	for s.Begin('{'); s.More('}'); {
 		switch string(s.Key()) {

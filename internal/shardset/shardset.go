@@ -22,13 +22,17 @@ const Limit = 1 << 20
 //
 // Equal Sets have equal representations: reflect.DeepEqual and Equal agree.
 type Set struct {
-	// spans is sorted; between two neighbours at least one number is missing. It is
-	// nil when the Set is empty.
-	spans []span
+	// Spans are sorted; between two neighbours at least one number is missing. Most Sets
+	// have one, which is kept here, so that they need no storage besides. It is empty when
+	// the Set is; rest is nil when there is no other.
+	first span
+	rest  []span
 }
 
-// span is the numbers from lo up to but without hi. It is never empty.
-type span struct{ lo, hi int }
+// span is the numbers from lo up to but without hi.
+type span struct{ lo, hi int32 }
+
+func (p span) isZero() bool { return p.lo >= p.hi }
 
 // Of returns the Set of the numbers given, in any order, more than once or not. Like Add
 // it panics if one is below 0 or above Limit.
@@ -49,93 +53,99 @@ func Range(lo, hi int) Set {
 	}
 	mustFit(lo)
 	mustFit(hi - 1)
-	return Set{spans: []span{{lo, hi}}}
+	return Set{first: span{int32(lo), int32(hi)}}
 }
 
 // Add puts n into s. It panics if n is below 0 or above Limit: such a Set could be
 // stored, but not read again.
 func (s *Set) Add(n int) {
 	mustFit(n)
-	i, in := s.find(n)
+	m := int32(n)
+	i, in := s.find(m)
 	if in {
 		return
 	}
-	before := i > 0 && s.spans[i-1].hi == n
-	after := i < len(s.spans) && s.spans[i].lo == n+1
+	before := i > 0 && s.at(i-1).hi == m
+	after := i < s.count() && s.at(i).lo == m+1
 	switch {
 	case before && after:
-		s.spans[i-1].hi = s.spans[i].hi
-		s.spans = slices.Delete(s.spans, i, i+1)
+		s.at(i - 1).hi = s.at(i).hi
+		s.delete(i)
 	case before:
-		s.spans[i-1].hi++
+		s.at(i-1).hi++
 	case after:
-		s.spans[i].lo--
+		s.at(i).lo--
 	default:
-		s.spans = slices.Insert(s.spans, i, span{n, n + 1})
+		s.insert(i, span{m, m + 1})
 	}
 }
 
 // Remove takes n out of s, if it is there.
 func (s *Set) Remove(n int) {
-	i, in := s.find(n)
+	if n < 0 || n > Limit {
+		return
+	}
+	m := int32(n)
+	i, in := s.find(m)
 	if !in {
 		return
 	}
-	switch p := &s.spans[i]; {
-	case p.hi-p.lo == 1 && len(s.spans) == 1:
-		s.spans = nil
+	switch p := s.at(i); {
 	case p.hi-p.lo == 1:
-		s.spans = slices.Delete(s.spans, i, i+1)
-	case p.lo == n:
+		s.delete(i)
+	case p.lo == m:
 		p.lo++
-	case p.hi == n+1:
+	case p.hi == m+1:
 		p.hi--
 	default:
-		upper := span{n + 1, p.hi}
-		p.hi = n
-		s.spans = slices.Insert(s.spans, i+1, upper)
+		upper := span{m + 1, p.hi}
+		p.hi = m
+		s.insert(i+1, upper)
 	}
 }
 
 // Has reports whether n is in s.
 func (s Set) Has(n int) bool {
-	_, in := s.find(n)
+	if n < 0 || n > Limit {
+		return false
+	}
+	_, in := s.find(int32(n))
 	return in
 }
 
 // Len returns how many numbers are in s.
 func (s Set) Len() int {
-	sum := 0
-	for _, p := range s.spans {
+	sum := s.first.hi - s.first.lo
+	for _, p := range s.rest {
 		sum += p.hi - p.lo
 	}
-	return sum
+	return int(sum)
 }
 
 // IsZero reports whether s is empty. The option omitzero of encoding/json asks for it.
-func (s Set) IsZero() bool { return len(s.spans) == 0 }
+func (s Set) IsZero() bool { return s.first.hi == 0 }
 
 // Min returns the least number in s; ok is false if s is empty.
 func (s Set) Min() (n int, ok bool) {
-	if len(s.spans) == 0 {
+	if s.IsZero() {
 		return 0, false
 	}
-	return s.spans[0].lo, true
+	return int(s.first.lo), true
 }
 
 // Max returns the greatest number in s; ok is false if s is empty.
 func (s Set) Max() (n int, ok bool) {
-	if len(s.spans) == 0 {
+	if s.IsZero() {
 		return 0, false
 	}
-	return s.spans[len(s.spans)-1].hi - 1, true
+	return int(s.at(s.count()-1).hi) - 1, true
 }
 
 // All returns the numbers in s, ascending. The loop over it must not change s.
 func (s Set) All() iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for _, p := range s.spans {
-			for n := p.lo; n < p.hi; n++ {
+		for lo, hi := range s.Ranges() {
+			for n := lo; n < hi; n++ {
 				if !yield(n) {
 					return
 				}
@@ -148,8 +158,11 @@ func (s Set) All() iter.Seq[int] {
 // without hi. The loop over it must not change s.
 func (s Set) Ranges() iter.Seq2[int, int] {
 	return func(yield func(lo, hi int) bool) {
-		for _, p := range s.spans {
-			if !yield(p.lo, p.hi) {
+		if s.first.hi > 0 && !yield(int(s.first.lo), int(s.first.hi)) {
+			return
+		}
+		for _, p := range s.rest {
+			if !yield(int(p.lo), int(p.hi)) {
 				return
 			}
 		}
@@ -157,22 +170,21 @@ func (s Set) Ranges() iter.Seq2[int, int] {
 }
 
 // Clone returns a Set equal to s that shares nothing with it.
-func (s Set) Clone() Set { return Set{spans: slices.Clone(s.spans)} }
+func (s Set) Clone() Set { return Set{s.first, slices.Clone(s.rest)} }
 
 // Equal reports whether s and t hold the same numbers.
-func (s Set) Equal(t Set) bool { return slices.Equal(s.spans, t.spans) }
+func (s Set) Equal(t Set) bool { return s.first == t.first && slices.Equal(s.rest, t.rest) }
 
 // Union returns the numbers that are in s or in t.
 func (s Set) Union(t Set) Set {
 	var u Set
-	a, b := s.spans, t.spans
-	for len(a) > 0 || len(b) > 0 {
-		if len(b) == 0 || len(a) > 0 && a[0].lo <= b[0].lo {
-			u.extend(a[0])
-			a = a[1:]
+	for i, k := 0, 0; i < s.count() || k < t.count(); {
+		if k == t.count() || i < s.count() && s.at(i).lo <= t.at(k).lo {
+			u.extend(*s.at(i))
+			i++
 		} else {
-			u.extend(b[0])
-			b = b[1:]
+			u.extend(*t.at(k))
+			k++
 		}
 	}
 	return u
@@ -180,30 +192,35 @@ func (s Set) Union(t Set) Set {
 
 // Minus returns the numbers that are in s but not in t.
 func (s Set) Minus(t Set) Set {
-	if len(t.spans) == 0 {
-		return s.Clone()
+	if s.rest == nil && t.rest == nil {
+		below := span{s.first.lo, min(s.first.hi, t.first.lo)}
+		above := span{max(s.first.lo, t.first.hi), s.first.hi}
+		switch {
+		case below.isZero() && above.isZero():
+			return Set{}
+		case below.isZero():
+			return Set{first: above}
+		case above.isZero():
+			return Set{first: below}
+		}
+		return Set{below, []span{above}}
 	}
 	var u Set
-	b := t.spans
-	for _, p := range s.spans {
-		for len(b) > 0 && b[0].hi <= p.lo {
-			b = b[1:]
-		}
-		// The last span of t that reaches into p may reach into the next one too, so it
-		// is looked at again there.
-		lo := p.lo
-		for k := 0; k < len(b) && b[k].lo < p.hi; k++ {
-			if lo < b[k].lo {
-				u.spans = append(u.spans, span{lo, b[k].lo})
+	k := 0
+	for i := range s.count() {
+		p := *s.at(i)
+		for ; k < t.count() && t.at(k).lo < p.hi; k++ {
+			b := t.at(k)
+			if p.lo < b.lo {
+				u.append(span{p.lo, b.lo})
 			}
-			lo = b[k].hi
-			if lo >= p.hi {
-				b = b[k:]
-				break
+			p.lo = max(p.lo, b.hi)
+			if b.hi > p.hi {
+				break // it reaches beyond p, perhaps into the next one
 			}
 		}
-		if lo < p.hi {
-			u.spans = append(u.spans, span{lo, p.hi})
+		if p.lo < p.hi {
+			u.append(p)
 		}
 	}
 	return u
@@ -211,43 +228,108 @@ func (s Set) Minus(t Set) Set {
 
 // Intersect returns the numbers that are both in s and in t.
 func (s Set) Intersect(t Set) Set {
-	var u Set
-	a, b := s.spans, t.spans
-	for len(a) > 0 && len(b) > 0 {
-		if lo, hi := max(a[0].lo, b[0].lo), min(a[0].hi, b[0].hi); lo < hi {
-			u.spans = append(u.spans, span{lo, hi})
+	if s.rest == nil && t.rest == nil {
+		both := span{max(s.first.lo, t.first.lo), min(s.first.hi, t.first.hi)}
+		if both.isZero() {
+			return Set{}
 		}
-		if a[0].hi < b[0].hi {
-			a = a[1:]
+		return Set{first: both}
+	}
+	var u Set
+	for i, k := 0, 0; i < s.count() && k < t.count(); {
+		a, b := *s.at(i), *t.at(k)
+		if lo, hi := max(a.lo, b.lo), min(a.hi, b.hi); lo < hi {
+			u.append(span{lo, hi})
+		}
+		if a.hi < b.hi {
+			i++
 		} else {
-			b = b[1:]
+			k++
 		}
 	}
 	return u
 }
 
-// find returns the index of the span that n is in, or else of the first one above n.
-func (s Set) find(n int) (i int, in bool) {
-	// Numbers mostly arrive in ascending order.
-	if last := len(s.spans) - 1; last < 0 || s.spans[last].hi <= n {
-		return last + 1, false
+// count returns how many spans s has.
+func (s *Set) count() int {
+	if s.first.hi == 0 {
+		return 0
 	}
-	i, _ = slices.BinarySearchFunc(s.spans, n, func(p span, n int) int {
+	return 1 + len(s.rest)
+}
+
+// at returns a span of s, which is the caller's to change if s is.
+func (s *Set) at(i int) *span {
+	if i == 0 {
+		return &s.first
+	}
+	return &s.rest[i-1]
+}
+
+// append adds p, which lies above all of s and does not touch it.
+func (s *Set) append(p span) {
+	if s.count() == 0 {
+		s.first = p
+		return
+	}
+	s.rest = append(s.rest, p)
+}
+
+// insert makes p the span at i.
+func (s *Set) insert(i int, p span) {
+	switch {
+	case i == s.count():
+		s.append(p)
+	case i == 0:
+		s.rest = slices.Insert(s.rest, 0, s.first)
+		s.first = p
+	default:
+		s.rest = slices.Insert(s.rest, i-1, p)
+	}
+}
+
+// delete removes the span at i.
+func (s *Set) delete(i int) {
+	switch {
+	case len(s.rest) == 0:
+		s.first = span{}
+		return
+	case i == 0:
+		s.first = s.rest[0]
+		i = 1
+	}
+	if s.rest = slices.Delete(s.rest, i-1, i); len(s.rest) == 0 {
+		s.rest = nil
+	}
+}
+
+// find returns the index of the span that n is in, or else of the first one above n.
+func (s *Set) find(n int32) (i int, in bool) {
+	// Numbers mostly arrive in ascending order.
+	count := s.count()
+	if count == 0 || s.at(count-1).hi <= n {
+		return count, false
+	}
+	if s.first.hi > n {
+		return 0, s.first.lo <= n
+	}
+	i, _ = slices.BinarySearchFunc(s.rest, n, func(p span, n int32) int {
 		if p.hi <= n {
 			return -1
 		}
 		return 1
 	})
-	return i, s.spans[i].lo <= n
+	return i + 1, s.rest[i].lo <= n
 }
 
 // extend adds p, whose lo is not below that of any span in s.
 func (s *Set) extend(p span) {
-	if last := len(s.spans) - 1; last >= 0 && p.lo <= s.spans[last].hi {
-		s.spans[last].hi = max(s.spans[last].hi, p.hi)
+	if count := s.count(); count > 0 && p.lo <= s.at(count-1).hi {
+		last := s.at(count - 1)
+		last.hi = max(last.hi, p.hi)
 		return
 	}
-	s.spans = append(s.spans, p)
+	s.append(p)
 }
 
 func mustFit(n int) {

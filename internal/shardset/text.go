@@ -19,12 +19,13 @@ func (s Set) MarshalText() ([]byte, error) { return s.AppendText(nil) }
 
 // AppendText appends the text form of s to b. It never fails.
 func (s Set) AppendText(b []byte) ([]byte, error) {
-	for i, p := range s.spans {
-		if i > 0 {
+	n := len(b)
+	for lo, hi := range s.Ranges() {
+		if len(b) > n {
 			b = append(b, ',')
 		}
-		b = strconv.AppendInt(b, int64(p.lo), 10)
-		if last := p.hi - 1; last > p.lo {
+		b = strconv.AppendInt(b, int64(lo), 10)
+		if last := hi - 1; last > lo {
 			b = append(b, '-')
 			b = strconv.AppendInt(b, int64(last), 10)
 		}
@@ -44,12 +45,12 @@ func (s *Set) UnmarshalText(text []byte) error {
 		if err != nil {
 			return fmt.Errorf("parse shards: %w", err)
 		}
-		if len(t.spans) > 0 {
-			if err := checkOrder(t.spans[len(t.spans)-1], p); err != nil {
+		if count := t.count(); count > 0 {
+			if err := checkOrder(*t.at(count - 1), p); err != nil {
 				return fmt.Errorf("parse shards: %.20q: %w", item, err)
 			}
 		}
-		t.spans = append(t.spans, p)
+		t.append(p)
 	}
 	*s = t
 	return nil
@@ -85,7 +86,7 @@ func parseSpan(item []byte) (span, error) {
 		return span{}, fmt.Errorf("%.20q: %w", item, err)
 	}
 	if !isRange {
-		return span{lo, lo + 1}, nil
+		return span{int32(lo), int32(lo) + 1}, nil
 	}
 	if bytes.HasPrefix(last, []byte{'-'}) {
 		return span{}, fmt.Errorf("%.20q: negative", item)
@@ -99,7 +100,7 @@ func parseSpan(item []byte) (span, error) {
 	case hi == lo:
 		return span{}, fmt.Errorf("%.20q: range of one: is written %d", item, lo)
 	}
-	return span{lo, hi + 1}, nil
+	return span{int32(lo), int32(hi) + 1}, nil
 }
 
 // parseNumber is stricter than strconv: no sign, no leading zero.
