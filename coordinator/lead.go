@@ -30,8 +30,7 @@ type leader struct {
 	nudge  chan struct{} // one slot: something in the view has changed
 
 	view    view
-	news    int    // how often the view has changed
-	content bool   // the last decision was that nothing is to be done
+	content bool   // the last decision was that nothing is to be done, and the view has not changed
 	seen    uint64 // the newest commit that is known
 	broken  map[string]bool
 	alone   map[string]bool // segments whose last change conflicted: it goes alone
@@ -127,11 +126,10 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 // round takes in what has changed, decides, and commits. An error asks for another round
 // a little later.
 func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
-	seen := l.news
 	if !l.takeNews() {
 		return nil // the first snapshots are not all there
 	}
-	if l.content && l.news == seen && !l.view.clearable() {
+	if l.content && !l.view.clearable() {
 		return nil
 	}
 	l.content = false
@@ -160,7 +158,7 @@ func (l *leader) takeNews() bool {
 	changed := false
 	whole := l.instances.take(func(n news[registry.SessionID]) { changed = true })
 	if changed { // few: the instances of a fleet
-		l.news++
+		l.content = false
 		clear(l.view.live)
 		for _, s := range l.instances.feed.all() {
 			l.view.live[s] = true
@@ -185,7 +183,7 @@ func (l *leader) takeNews() bool {
 }
 
 func take[T, V any](l *leader, m map[string]V, n news[T], v V) {
-	l.news++
+	l.content = false
 	l.seen = max(l.seen, n.rev.Seq)
 	if n.gone || n.broken {
 		delete(m, n.name)

@@ -203,7 +203,7 @@ func (f *processFleet) read() {}
 func (f *processFleet) stop() {
 	f.mu.Lock()
 	for _, p := range f.instances {
-		f.tasks.Go(func() { leave(p) })
+		f.tasks.Go(func() { p.Stop(10 * time.Second) }) // or else
 	}
 	f.mu.Unlock()
 	f.stopAt()
@@ -212,16 +212,6 @@ func (f *processFleet) stop() {
 	defer cancel()
 	_ = sweep(ctx, f.reg, f.keys, f.census.namespace) // what is left is of this run alone
 	_ = f.reg.Close(ctx)
-}
-
-// leave has a process go in good order, or else.
-func leave(p *child.Process) {
-	p.Terminate()
-	select {
-	case <-p.Done():
-	case <-time.After(10 * time.Second):
-		p.Kill()
-	}
 }
 
 // sweep deletes what a demo leaves in a registry.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // Process is a process that was started.
@@ -79,6 +80,19 @@ func (p *Process) Kill() {
 
 // Terminate asks the process to end in good order (SIGTERM).
 func (p *Process) Terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) } // it may have ended
+
+// Stop asks the process to end in good order, and kills it if it has not within a while. It
+// returns when the process has ended, and reports whether that was in good time.
+func (p *Process) Stop(within time.Duration) bool {
+	p.Terminate()
+	select {
+	case <-p.done:
+		return true
+	case <-time.After(within):
+		p.Kill()
+		return false
+	}
+}
 
 // Run starts cmd and waits for it; if ctx ends it kills it.
 func Run(ctx context.Context, cmd *exec.Cmd) error {

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,15 +119,8 @@ func (f *Fleet) hear() ([]judge.Event, error) {
 		all, errs = append(all, said...), append(errs, err)
 	}
 	f.gone = nil
-	slices.SortStableFunc(all, func(a, b judge.Event) int { return cmp.Compare(at(a), at(b)) })
+	slices.SortStableFunc(all, func(a, b judge.Event) int { return a.At().Compare(b.At()) })
 	return all, errors.Join(errs...)
-}
-
-func at(e judge.Event) int64 {
-	if e.End.IsZero() {
-		return e.Start.UnixNano()
-	}
-	return e.End.UnixNano()
 }
 
 // Until observes again and again until ok says so.

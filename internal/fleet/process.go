@@ -136,10 +136,7 @@ func (p *Process) Kill() {
 // Leave tells the process to go in good order, and returns when it has.
 func (p *Process) Leave(within time.Duration) error {
 	p.told = true
-	p.proc.Terminate()
-	select {
-	case <-p.proc.Done():
-	case <-time.After(within):
+	if !p.proc.Stop(within) {
 		p.Kill()
 		return fmt.Errorf("%s was told to stop, and had not after %v", p.Client, within)
 	}

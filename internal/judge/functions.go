@@ -30,6 +30,14 @@ type Event struct {
 	Told time.Time // when the call's context ended, if that was before End
 }
 
+// At returns when the event happened.
+func (e Event) At() time.Time {
+	if e.End.IsZero() {
+		return e.Start
+	}
+	return e.End
+}
+
 // Heard judges what the runs said of themselves. Their claims are known already.
 func (o *Judge) Heard(log []Event) {
 	for _, e := range log {

@@ -211,7 +211,6 @@ func (p *planRecord) owner(shard int) string {
 	return ""
 }
 
-
 type trigger struct {
 	Number uint64  `json:"number"`
 	Gen    int     `json:"gen"`

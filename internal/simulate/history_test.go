@@ -75,13 +75,6 @@ func (h *history) events() []judge.Event {
 			events = append(events, judge.Event{Call: call, End: c.end, Told: c.told})
 		}
 	}
-	slices.SortStableFunc(events, func(a, b judge.Event) int { return at(a).Compare(at(b)) })
+	slices.SortStableFunc(events, func(a, b judge.Event) int { return a.At().Compare(b.At()) })
 	return events
-}
-
-func at(e judge.Event) time.Time {
-	if e.End.IsZero() {
-		return e.Start
-	}
-	return e.End
 }

@@ -91,7 +91,7 @@ func (e *etcd) command(m *Member) *exec.Cmd {
 	}
 	flags := []string{
 		"--name", m.name,
-		"--data-dir", m.dataDir(),
+		"--data-dir", m.DataDir(),
 		"--listen-client-urls", e.clientURL(m),
 		"--advertise-client-urls", e.clientURL(m),
 		"--listen-peer-urls", "http://" + m.port[peers].Addr(),

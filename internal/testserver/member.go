@@ -127,7 +127,7 @@ func (m *Member) Replace(ctx context.Context) error {
 		m.replaced = true
 		m.mu.Unlock()
 	}
-	if err := os.RemoveAll(m.dataDir()); err != nil {
+	if err := os.RemoveAll(m.DataDir()); err != nil {
 		return err
 	}
 	if err := m.cluster.kind.prepare(m); err != nil {
@@ -244,9 +244,7 @@ func (m *Member) Output() []byte {
 	return out
 }
 
-func (m *Member) dataDir() string { return filepath.Join(m.dir, "data") }
-
 func (m *Member) outputPath() string { return filepath.Join(m.dir, "output") }
 
 // DataDir returns the directory in which the server keeps its data.
-func (m *Member) DataDir() string { return m.dataDir() }
+func (m *Member) DataDir() string { return filepath.Join(m.dir, "data") }

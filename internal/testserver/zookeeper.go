@@ -120,7 +120,7 @@ func (z *zookeeper) prepare(m *Member) error {
 	lines := []string{
 		fmt.Sprintf("tickTime=%d", z.options.Tick.Milliseconds()),
 		"maxSessionTimeout=60000",
-		"dataDir=" + m.dataDir(),
+		"dataDir=" + m.DataDir(),
 		"maxClientCnxns=0", // no limit
 		"admin.enableServer=false",
 		"4lw.commands.whitelist=*",
@@ -149,10 +149,10 @@ func (z *zookeeper) prepare(m *Member) error {
 		}
 	}
 	lines = append(lines, z.options.Lines...)
-	if err := os.MkdirAll(m.dataDir(), 0o700); err != nil {
+	if err := os.MkdirAll(m.DataDir(), 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(m.dataDir(), "myid"), fmt.Append(nil, id(m)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(m.DataDir(), "myid"), fmt.Append(nil, id(m)), 0o600); err != nil {
 		return err
 	}
 	return os.WriteFile(z.configPath(m), []byte(strings.Join(lines, "\n")+"\n"), 0o600)

@@ -1,13 +1,13 @@
 package etcd
 
 import (
-	"context"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/rota-dev/rota/internal/driver"
 )
 
 // Servers have lost events: at compactions, at restarts, on members that fell behind. So
@@ -36,11 +36,11 @@ func (c *Client) audit() {
 	for {
 		round := c.watching()
 		pause := c.options.AuditEvery / time.Duration(max(len(round), 1))
-		if len(round) == 0 && !sleep(ctx, jittered(pause)) {
+		if len(round) == 0 && !driver.Sleep(ctx, driver.Jittered(pause)) {
 			return
 		}
 		for _, w := range round {
-			if !sleep(ctx, max(jittered(pause), auditGap)) {
+			if !driver.Sleep(ctx, max(driver.Jittered(pause), auditGap)) {
 				return
 			}
 			w.audit()
@@ -54,24 +54,10 @@ func (c *Client) watching() []*watcher {
 	return slices.Collect(maps.Keys(c.watchers))
 }
 
-// jittered is d, give or take a fifth: processes that were started together shall not ask
-// together.
-func jittered(d time.Duration) time.Duration { return d*4/5 + rand.N(d*2/5+1) }
-
-// sleep waits for d, and reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // audit compares what w was told with what is stored. A difference may be under way: it
 // has to be there twice.
 func (w *watcher) audit() {
-	if w.agrees() || !sleep(w.ctx, auditGrace) || w.agrees() {
+	if w.agrees() || !driver.Sleep(w.ctx, auditGrace) || w.agrees() {
 		return
 	}
 	select {

@@ -118,7 +118,7 @@ func (c *Client) ask(ctx context.Context, call func(ctx context.Context, l *link
 		if err == nil || ctx.Err() == nil && !passing(err) {
 			return err
 		}
-		if !sleep(ctx, pause) {
+		if !driver.Sleep(ctx, pause) {
 			return driver.Ended(ctx, err)
 		}
 	}

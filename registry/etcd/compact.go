@@ -20,7 +20,7 @@ import (
 func (c *Client) compact() {
 	ctx := c.calls.Context()
 	var last int64 // the revision of the last turn that is known of, whoever took it
-	for sleep(ctx, jittered(c.options.CompactEvery)) {
+	for driver.Sleep(ctx, driver.Jittered(c.options.CompactEvery)) {
 		turn, mine, err := c.takeTurn(ctx, last)
 		if err == nil && mine && last > 0 {
 			err = c.forget(ctx, last)

@@ -120,7 +120,7 @@ func (c *Client) better(l *link) *link {
 // relink returns a link to the first member after l's that answers, or nil when the handle
 // is closed.
 func (c *Client) relink(l *link, pause time.Duration) *link {
-	for sleep(c.links.ctx, jittered(pause)) {
+	for driver.Sleep(c.links.ctx, driver.Jittered(pause)) {
 		next, err := c.dialFirst(c.links.ctx, c.after(l))
 		if err == nil {
 			return next

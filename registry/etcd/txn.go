@@ -55,7 +55,7 @@ func (c *Client) commit(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse,
 			return nil, driver.Unknown(driver.Ended(ctx, err))
 		case sent && !unread(err):
 			return nil, driver.NotApplied(err)
-		case !sleep(ctx, pause): // sending it is still to be done
+		case !driver.Sleep(ctx, pause): // sending it is still to be done
 			return nil, driver.NotApplied(driver.Ended(ctx, err))
 		}
 	}

@@ -108,7 +108,7 @@ func (w *watcher) run() {
 	defer w.client.dismiss(w)
 	defer w.finish(registry.ErrClosed) // whatever ended it, unless that has said so
 	var pause time.Duration
-	for missed := false; sleep(w.ctx, pause); {
+	for missed := false; driver.Sleep(w.ctx, pause); {
 		began := time.Now()
 		var err error
 		if missed {

@@ -3,11 +3,11 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/rota-dev/rota/internal/driver"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -25,7 +25,7 @@ const auditGap = 500 * time.Millisecond
 // audit gives turns, until the handle is closed.
 func (c *Client) audit() {
 	var last registry.Key
-	for sleep(c.calls.Context(), auditGap) {
+	for driver.Sleep(c.calls.Context(), auditGap) {
 		if f := c.dueAfter(last); f != nil {
 			last = f.dir
 			select {
@@ -64,7 +64,7 @@ func (c *Client) dueAfter(last registry.Key) *feed {
 func (f *feed) audited() {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
-	f.auditDue = time.Now().Add(jittered(f.c.o.AuditEvery))
+	f.auditDue = time.Now().Add(driver.Jittered(f.c.o.AuditEvery))
 }
 
 // audit is one of a mirror.
@@ -133,19 +133,5 @@ func (m *mirror) missed(child registry.Key) {
 	if !told {
 		m.view.c.o.Logger.Warn("an event was missed", "directory", m.dir, "key", child)
 		m.mark(child)
-	}
-}
-
-// jittered is d, give or take a fifth: processes that were started together shall not ask
-// together.
-func jittered(d time.Duration) time.Duration { return d*4/5 + rand.N(d*2/5+1) }
-
-// sleep waits for d, and reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -64,7 +64,7 @@ func (c *Client) join(dir registry.Key, w *watcher) bool {
 	if f == nil {
 		f = &feed{
 			c: c, dir: dir, signal: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-			auditDue: time.Now().Add(jittered(max(c.o.AuditEvery, 0))),
+			auditDue: time.Now().Add(driver.Jittered(max(c.o.AuditEvery, 0))),
 			joining:  make(map[*watcher]struct{}), watchers: make(map[*watcher]struct{}),
 		}
 		f.ctx, f.cancel = context.WithCancel(c.calls.Context())
@@ -150,7 +150,7 @@ func (f *feed) run() {
 			}
 			clear(f.watchers)
 			f.c.mu.Unlock()
-			sleep(f.ctx, betweenViews)
+			driver.Sleep(f.ctx, betweenViews)
 		}
 	}
 }
