@@ -46,14 +46,20 @@ func (w *wire) clamp(t time.Time) time.Time {
 	return t
 }
 
-// Write is called with one whole request at a time.
+// Write is called with one whole request at a time. It never fails: it breaks the connection
+// instead, which the reader hears of. The library answers a request whose Write has failed,
+// and again when the connection has ended; where there is room for one answer only, or
+// nobody reads them, it hangs for good.
 func (w *wire) Write(b []byte) (int, error) {
 	if w.greeted.Load() && len(b) > frameSize {
 		if r, ok := zkwire.ParseRequest(b[frameSize:]); ok && r.Op == zkwire.Close {
 			w.closeXid.Store(r.Xid)
 		}
 	}
-	return w.Conn.Write(b)
+	if _, err := w.Conn.Write(b); err != nil {
+		w.Conn.Close()
+	}
+	return len(b), nil
 }
 
 func (w *wire) Read(b []byte) (int, error) {
