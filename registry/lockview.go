@@ -53,7 +53,7 @@ func (v *lockView) apply(b Batch) {
 			v.setOwner(Entry{}, b.Rev.Seq)
 		}
 	}
-	for _, e := range b.Puts {
+	for _, e := range slices.Backward(b.Puts) { // the owner's record, which sorts first, last
 		v.put(e)
 	}
 	v.first = v.oldest("").Key
@@ -72,10 +72,17 @@ func (v *lockView) put(e Entry) {
 	case e.Key.Owned():
 		v.places[e.Key] = e
 	default:
+		before := v.held
 		v.setOwner(e, e.Modified.Seq)
 		v.holder = r.Session
 		if r.Place != "" {
 			v.held = v.dir.Join(r.Place)
+		}
+		if before != v.held {
+			// The place of a holder goes with its tenure, by the same commit or because its
+			// session has ended. A store may tell of that later, and until then it would be
+			// first in line.
+			delete(v.places, before)
 		}
 	}
 }

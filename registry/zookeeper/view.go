@@ -140,28 +140,25 @@ func (m *mirror) take() (names bool, marked map[registry.Key]bool) {
 	return names, marked
 }
 
-// update reads what is marked, until nothing is. changed has the znodes that changed, with
+// update reads what is marked. What is marked meanwhile is for the next time: others may
+// change the directory faster than it can be read. changed has the znodes that changed, with
 // nil for those that are gone or left out, and a zxid before which that was not so.
 func (m *mirror) update(ctx context.Context) (changed map[registry.Key]*node, since int64, err error) {
 	changed = make(map[registry.Key]*node)
 	since = m.view.link.zxid()
-	for {
-		names, marked := m.take()
-		if !names && len(marked) == 0 {
-			return changed, since, nil
-		}
-		err := m.readNames(ctx, names, marked, changed)
-		if err == nil {
-			err = m.readMarked(ctx, marked, changed)
-		}
-		if err != nil {
-			m.mark("") // the next who wants the mirror reads on
-			for key := range marked {
-				m.mark(key)
-			}
-			return nil, 0, err
-		}
+	names, marked := m.take()
+	err = m.readNames(ctx, names, marked, changed)
+	if err == nil {
+		err = m.readMarked(ctx, marked, changed)
 	}
+	if err != nil {
+		m.mark("") // the next who wants the mirror reads on
+		for key := range marked {
+			m.mark(key)
+		}
+		return nil, 0, err
+	}
+	return changed, since, nil
 }
 
 // readNames reads which children there are, if that is wanted, takes out those that are
