@@ -66,6 +66,11 @@ func (t *test) record(p profile) *history {
 	for _, machine := range machines {
 		t.usable(t.handle(machine))
 	}
+	for _, c := range clients {
+		if p.sessions {
+			c.lost()
+		}
+	}
 	last := &client{scene: s, id: p.clients, reg: t.handle("last")}
 	for g := range p.groups {
 		for k := range p.keys {
@@ -120,8 +125,7 @@ func (c *client) think() {
 
 func (c *client) act(ctx context.Context) error {
 	group := c.random.IntN(c.groups)
-	if c.sessions && is(c.session, registry.SessionLost) == nil {
-		c.history.leave(c.id, c.opened, action{kind: endSession, session: c.number}, answer{conflict: -1})
+	if c.sessions && c.lost() {
 		return c.renew(ctx)
 	}
 	switch n := c.random.IntN(100); {
@@ -138,6 +142,16 @@ func (c *client) act(ctx context.Context) error {
 		}
 	}
 	return c.txn(ctx, group)
+}
+
+// lost reports, and records, that the client's session has ended and nobody asked for it:
+// its machine was cut off, or too busy, for too long. That can have been at any time.
+func (c *client) lost() bool {
+	if is(c.session, registry.SessionLost) != nil {
+		return false
+	}
+	c.history.leave(c.id, c.opened, action{kind: endSession, session: c.number}, answer{conflict: -1})
+	return true
 }
 
 // read makes a fresh Get. One that fails tells nothing.

@@ -170,9 +170,12 @@ func (l *locker) check(ctx context.Context, held *registry.Held) error {
 	return nil
 }
 
-// die ends the session and opens another.
+// die ends the session and opens another. One that has been lost may have ended long ago.
 func (l *locker) die(ctx context.Context) error {
 	call := l.history.begin()
+	if is(l.session, registry.SessionLost) == nil {
+		call = l.opened
+	}
 	l.t.store.Expire(l.session.ID())
 	l.history.end(l.id, call, lockCall{kind: endHolder, session: l.number}, lockAnswer{})
 	return l.renew(ctx)
