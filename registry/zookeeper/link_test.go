@@ -54,16 +54,13 @@ func TestLink_OutlivesAWriteThatFails(t *testing.T) {
 			defer l.end(ctx, true)
 			require.NoError(t, l.await(ctx))
 			l.hangUp()
-			for dials.Load() < 3 {
-				within, stop := context.WithTimeout(ctx, time.Second)
-				_, _ = call(within, l, func(c *zk.Conn) (bool, error) { // which fails at times
+			eventually(t, func() bool {
+				_, _ = call(ctx, l, func(c *zk.Conn) (bool, error) { // which fails at times
 					there, _, err := c.Exists("/")
 					return there, err
 				})
-				stop()
-				require.NoError(t, ctx.Err(), "it connects no more")
-				time.Sleep(10 * time.Millisecond)
-			}
+				return dials.Load() >= 3
+			})
 			require.NoError(t, l.await(ctx))
 		})
 	}
