@@ -81,7 +81,7 @@ func (o *Judge) started(j *jobState, sh *shardState, f *Call) {
 		o.violate(8, j, "shard %d: %s has %d shards, its run was told %d", f.Shard, r, w.total, f.Shards)
 	}
 	for _, earlier := range sh.active {
-		if earlier.Fence > f.Fence {
+		if earlier.Fence > f.Fence && !sh.forced(f) {
 			o.violate(6, j, "shard %d: %s began with fence %d after one with %d", f.Shard, r, f.Fence, earlier.Fence)
 		}
 		if earlier.Client == f.Client {
@@ -102,7 +102,7 @@ func (o *Judge) overlaps(j *jobState, sh *shardState, f *Call) {
 			o.report.Overlaps++ // it took its time
 			continue
 		}
-		if c := sh.attempts[attempt{f.run().work(), f.Attempt}]; c != nil && c.session.forced {
+		if sh.forced(f) || sh.forced(later) {
 			o.report.ForcedOverlaps++
 			continue
 		}
@@ -110,6 +110,13 @@ func (o *Judge) overlaps(j *jobState, sh *shardState, f *Call) {
 			f.Shard, f.run(), f.Client, clock(f.end), clock(f.told), later.run(), later.Client, clock(later.Start))
 	}
 	f.overlap = nil
+}
+
+// forced reports that the session of a call was ended by an operator's hand, which its
+// process cannot know: it may go on, and also begin what it has claimed.
+func (sh *shardState) forced(f *Call) bool {
+	c := sh.attempts[attempt{f.run().work(), f.Attempt}]
+	return c != nil && c.session.forced
 }
 
 func clock(t time.Time) string {

@@ -14,6 +14,7 @@ type history struct {
 	middle    int // how many commits there were when the fleet was judged
 	at        time.Time
 	judged    *judge.Judge // knows who was disturbed when
+	forced    string       // whose session was ended by hand
 }
 
 // functionCall is a call and its end.
@@ -54,7 +55,13 @@ func (h *history) clone() *history {
 func (h *history) judge(slack time.Duration) *judge.Report {
 	j := judge.New(namespace, "default", judge.Options{Promptly: 250 * time.Millisecond})
 	j.DisturbedLike(h.judged)
-	j.Commits(h.commits[:h.middle])
+	end := 0
+	if h.forced != "" {
+		end = slices.IndexFunc(h.commits, func(c judge.Commit) bool { return c.Client == h.forced && c.Ended != "" })
+	}
+	j.Commits(h.commits[:end])
+	j.Force(h.forced)
+	j.Commits(h.commits[end:h.middle])
 	j.Heard(h.events())
 	j.Settled(h.at, slack)
 	j.Commits(h.commits[h.middle:])

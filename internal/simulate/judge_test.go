@@ -50,6 +50,33 @@ func TestJudge_SeesWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestJudge_ExcusesOneWhoCannotKnowThatItsSessionWasEnded(t *testing.T) {
+	h, slack := story(t)
+	late := -1 // a run that a crash ended, and that was made again
+	for i, first := range h.functions {
+		again := slices.IndexFunc(h.functions, func(c functionCall) bool {
+			return c.Attempt == 2 && first.Attempt == 1 && c.Job == first.Job && c.Shard == first.Shard && c.Fire.Equal(first.Fire)
+		})
+		if again < 0 {
+			continue
+		}
+		h = h.clone()
+		late = i
+		h.functions[i].Start = h.functions[again].Start.Add(time.Millisecond) // its claim was answered late
+		h.functions[i].end, h.functions[i].told = h.functions[i].Start.Add(time.Second), time.Time{}
+		break
+	}
+	require.GreaterOrEqual(t, late, 0)
+	r := h.judge(slack)
+	assert.Positive(t, r.Broken[1], "functions overlap")
+	assert.Positive(t, r.Broken[6], "a fence goes back")
+
+	h.forced = h.functions[late].Client
+	r = h.judge(slack)
+	require.NoError(t, r.Err())
+	assert.Positive(t, r.ForcedOverlaps)
+}
+
 // lies are changes of histories. Each returns false if it found no place for itself.
 var lies = []struct {
 	text   string
