@@ -66,9 +66,12 @@ status=0
 # Tests would get the servers too, but while other tests wait for what needs a quick machine.
 go run ./internal/testrun provision
 
+# One package more at a time than there are processors: those with servers mostly wait.
+packages=$(($(getconf _NPROCESSORS_ONLN) + 1))
+
 # The tools have a module each and no tests.
 while read -r mod; do
-	(cd "$(dirname "$mod")" && go test -race -count=1 -timeout=30m "$@" ./... </dev/null) || status=1
+	(cd "$(dirname "$mod")" && go test -race -count=1 -timeout=30m -p "$packages" "$@" ./... </dev/null) || status=1
 done < <(find . -name go.mod -not -path './internal/tools/*' | sort)
 
 go run ./internal/testrun table "$ROTA_CONFORMANCE_REPORT" || status=1
