@@ -224,22 +224,7 @@ func (i Instant) appendJSON(b []byte) []byte {
 	if i == 0 {
 		return append(b, "null"...)
 	}
-	t := i.Time()
-	if t.Nanosecond() != 0 || !inRange(t) {
-		b = append(b, '"')
-		b = t.AppendFormat(b, time.RFC3339Nano)
-		return append(b, '"')
-	}
-	year, month, day := t.Date()
-	hour, minute, second := t.Clock()
-	text := [...]byte{
-		'"', digit(year / 1000), digit(year / 100), digit(year / 10), digit(year),
-		'-', digit(int(month) / 10), digit(int(month)), '-', digit(day / 10), digit(day),
-		'T', digit(hour / 10), digit(hour), ':', digit(minute / 10), digit(minute),
-		':', digit(second / 10), digit(second), 'Z', '"',
-	}
-	return append(b, text[:]...)
+	b = append(b, '"')
+	b = i.Time().AppendFormat(b, time.RFC3339Nano)
+	return append(b, '"')
 }
-
-// digit returns the last digit of n.
-func digit(n int) byte { return '0' + byte(n%10) }

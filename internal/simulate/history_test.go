@@ -55,13 +55,14 @@ func (h *history) clone() *history {
 func (h *history) judge(slack time.Duration) *judge.Report {
 	j := judge.New(namespace, "default", judge.Options{Promptly: 250 * time.Millisecond})
 	j.DisturbedLike(h.judged)
-	end := 0
+	rest := h.commits[:h.middle]
 	if h.forced != "" {
-		end = slices.IndexFunc(h.commits, func(c judge.Commit) bool { return c.Client == h.forced && c.Ended != "" })
+		end := slices.IndexFunc(rest, func(c judge.Commit) bool { return c.Client == h.forced && c.Ended != "" })
+		j.Commits(rest[:end])
+		j.Force(h.forced)
+		rest = rest[end:]
 	}
-	j.Commits(h.commits[:end])
-	j.Force(h.forced)
-	j.Commits(h.commits[end:h.middle])
+	j.Commits(rest)
 	j.Heard(h.events())
 	j.Settled(h.at, slack)
 	j.Commits(h.commits[h.middle:])
