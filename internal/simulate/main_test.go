@@ -9,6 +9,6 @@ import (
 
 func TestMain(m *testing.M) {
 	defer onecpu.Hold()()
-	debug.SetGCPercent(400) // a fleet's day makes much garbage and keeps little
+	debug.SetGCPercent(200) // a fleet makes much garbage and keeps little; with more the heap outgrows caches
 	m.Run()
 }

@@ -77,15 +77,14 @@ func TestSmallFleetsKeepTheirPromises(t *testing.T) {
 
 func TestAFleetOfTenKeepsItsPromisesForADay(t *testing.T) {
 	began := time.Now()
+	kinds := []simulate.Fault{simulate.Crash, simulate.Partition, simulate.LoseRequests, simulate.LoseReplies, simulate.LostReply}
 	r := run(t, simulate.Config{
 		Seed: max(*seed, 1), Instances: 10, Jobs: 50, Shards: 4, Every: time.Minute, Takes: 9 * time.Second, Grain: 9 * time.Second,
-		For: *day, Faults: 3*time.Minute + 30*time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second,
+		For: *day, Faults: 6 * time.Minute, Kinds: kinds, TTL: 10 * time.Second, Drain: 10 * time.Second,
 	})
 	t.Logf("a day took %v", time.Since(began).Round(time.Millisecond))
 	struck := 0
-	for _, kind := range []simulate.Fault{
-		simulate.Crash, simulate.Partition, simulate.LoseRequests, simulate.LoseReplies, simulate.LostReply,
-	} {
+	for _, kind := range kinds {
 		struck += r.Faults[string(kind)]
 	}
 	require.GreaterOrEqual(t, struck, int(200*day.Hours()/24), "crashes, partitions and lost replies")
