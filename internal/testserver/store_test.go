@@ -213,5 +213,8 @@ func (z *zkConn) exchange(fields ...any) ([]byte, error) {
 
 // soon is a context for one call.
 func soon(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, 500*time.Millisecond)
+	return context.WithTimeout(ctx, shortly)
 }
+
+// shortly is enough for a call unless much else is going on.
+const shortly = 500 * time.Millisecond

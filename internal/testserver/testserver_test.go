@@ -114,9 +114,12 @@ func (w *world) refuses(m *testserver.Member, key string) {
 
 func (w *world) eventually(f func(context.Context) bool, message string, args ...any) {
 	w.Helper()
+	// A try may meet a server that answers nobody, or a machine on which all takes long.
+	longest := shortly
 	require.Eventuallyf(w, func() bool {
-		ctx, cancel := soon(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), longest)
 		defer cancel()
+		longest = min(2*longest, patience/4)
 		return f(ctx)
 	}, patience, tick, message, args...)
 }

@@ -1,6 +1,8 @@
 package etcd_test
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,4 +57,40 @@ func TestLimits_AFullServer(t *testing.T) {
 	require.Equal(t, rev, e.Modified)
 	commit(t, c, registry.Delete("~k", own)) // which frees room
 	require.NoError(t, s.Close(t.Context()))
+}
+
+// TestLimits_AServerThatManyFill has many write at once, so that some are let in while there
+// is room and find none left when it is their turn.
+func TestLimits_AServerThatManyFill(t *testing.T) {
+	p := placeIn(t, servertest.StartEtcd(t, testserver.EtcdOptions{QuotaBytes: 4 << 20}))
+	c := p.open()
+	type last struct {
+		rev registry.Rev
+		err error
+	}
+	writers := make([]last, 24)
+	var wg sync.WaitGroup
+	for i := range writers {
+		writers[i].rev = commit(t, c, registry.Create(registry.Key(fmt.Sprint("k", i)), nil))
+	}
+	for i := range writers {
+		w, key := &writers[i], registry.Key(fmt.Sprint("k", i))
+		wg.Go(func() {
+			for range 1000 {
+				var rev registry.Rev
+				if rev, w.err = c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(key, w.rev, make([]byte, 50<<10))}}); w.err != nil {
+					return
+				}
+				w.rev = rev
+			}
+		})
+	}
+	wg.Wait()
+	for i, w := range writers {
+		require.ErrorIs(t, w.err, registry.ErrQuota)
+		require.NotErrorIs(t, w.err, registry.ErrUnknownOutcome, "nobody else writes")
+		e, err := c.Get(t.Context(), registry.Key(fmt.Sprint("k", i)), fresh)
+		require.NoError(t, err)
+		require.Equal(t, w.rev, e.Modified, "what was refused is not there, and what is there was not refused")
+	}
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -31,12 +32,45 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 		Failure: looks(needs),
 	})
 	switch {
+	case errors.Is(err, registry.ErrQuota):
+		return c.settleFull(ctx, t, needs, err)
 	case err != nil:
 		return registry.Rev{}, fmt.Errorf("commit: %w", err)
 	case resp.Succeeded:
 		return revOf(resp.Header.Revision), nil
 	}
 	return registry.Rev{}, refusal(t, needs, resp.Responses)
+}
+
+// settleFull finds out what became of t, of which a server has said that it lacks the room.
+// A server looks for room twice: before it proposes a transaction, and when it applies it.
+// In between others may have filled it, and then it applies the transaction all the same
+// and reports only the lack. Those that come after find the server closed to what needs
+// room, so what was there before t is there still, or what t has put.
+func (c *Client) settleFull(ctx context.Context, t registry.Txn, needs []need, full error) (registry.Rev, error) {
+	var puts []*pb.RequestOp
+	for i := range t.Then {
+		if o := &t.Then[i]; o.Kind != registry.OpDelete {
+			puts = append(puts, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{
+				RequestRange: &pb.RangeRequest{Key: []byte(c.stored(o.Key))},
+			}})
+		}
+	}
+	found, err := c.commit(ctx, &pb.TxnRequest{Compare: compares(needs), Success: puts, Failure: puts})
+	if err != nil {
+		return registry.Rev{}, fmt.Errorf("commit: %w", driver.Unknown(errors.Join(full, err)))
+	}
+	for _, r := range found.Responses {
+		for _, kv := range r.GetResponseRange().GetKvs() {
+			if id, _, err := driver.Decode(registry.Key(kv.Key), kv.Value); err == nil && id == t.ID {
+				return revOf(kv.ModRevision), nil
+			}
+		}
+	}
+	if !found.Succeeded { // another has changed it, and there is no telling what that was before
+		return registry.Rev{}, fmt.Errorf("commit: %w", driver.Unknown(full))
+	}
+	return registry.Rev{}, fmt.Errorf("commit: %w", full)
 }
 
 // commit sends r, once. The error says whether it may have been applied.
