@@ -62,7 +62,7 @@ var promises = []struct {
 		{"unheard/x.txt": ""},
 		{"README.md": "| `registry/memory/` | |\n", "registry/x.go": "package registry"},
 	}},
-	{"README shows what compiles", readmeShowsWhatCompiles, []map[string]string{
+	{"documents show what compiles", documentsShowWhatCompiles, []map[string]string{
 		{"README.md": ""},
 		{"README.md": "```go\nfunc main() {}\n```\n"},
 		{"README.md": "<!-- x.go -->\n```go\nfunc main() {}\n```\n"},
@@ -70,6 +70,12 @@ var promises = []struct {
 			"README.md": "<!-- x.go -->\n```go\nfunc main() {}\n```\n",
 			"x.go":      "package main\n" + shownFrom + "func main() { }\n" + shownTo,
 		},
+		{"README.md": sound["README.md"], "cmd/rota/a.go": sound["cmd/rota/a.go"], "docs/x.md": "```go\nfunc main() {}\n```\n"},
+	}},
+	{"tests that documents name exist", namedTestsExist, []map[string]string{
+		{"docs/x.md": "`go test ./executor -run TestA`"},
+		{"docs/x.md": "| `./executor -run 'TestA/of b'` |", "executor/a_test.go": "package executor; func TestA() { f(`of c`) }"},
+		{"docs/x.md": "`./executor -run TestA`", "coordinator/a_test.go": "package coordinator; func TestA() {}", "executor/a.go": "package executor; func TestA() {}"},
 	}},
 	{"links lead somewhere", linksLeadSomewhere, []map[string]string{
 		{"docs/x.md": "[x](../nowhere.md#part)"},
@@ -96,14 +102,14 @@ func TestRepository(t *testing.T) {
 // sound is a tree that keeps every promise and comes close to breaking some.
 var sound = map[string]string{
 	"go.mod":    "module example.org/m\n",
-	"docs/a.md": "[up](../README.md) [beside](.)",
+	"docs/a.md": "[up](../README.md) [beside](.) `go test ./registry -v -run Soak`\n| `./registry -run 'TestA/of a thing/b, c'` |",
 	"README.md": "[a](docs/a.md#b) [b](https://example.org) [c](#d)\n| `registry/` | |\n| `conformance/` | |\n" +
 		"| `executor/` | |\n| `internal/` | |\n| `cmd/rota/` | |\n| `docs/` | |\n" +
 		"<!-- cmd/rota/a.go -->\n```go\nfunc init() {}\n```\n",
 
 	"registry/a.go":        "// Package registry is a.\npackage registry; import _ \"time\"; func (a) init() {}; var f func(chan int)",
 	"registry/memory/a.go": "// Package memory is a.\npackage memory; import _ \"example.org/m/registry\"",
-	"registry/a_test.go":   `package registry; import ("time"; _ "testing/synctest"; _ "example.org/m/registry/memory"); func g() { time.Sleep(1) }`,
+	"registry/a_test.go":   `package registry; import ("time"; _ "testing/synctest"; _ "example.org/m/registry/memory"); func TestA() { time.Sleep(1); f("of a thing", "b, c") }`,
 	"conformance/a.go":     "// Package conformance is a.\npackage conformance; import \"testing\"; func f(t testing.TB) { t.Skip() }",
 	"executor/a.go":        "// Package executor is a.\npackage executor; import _ \"example.org/m/coordinator\"; func f() { c := make(chan int); go close(c) }",
 	"cmd/rota/a.go":        "// Command rota is a.\npackage main\n\n" + shownFrom + "func init() {}\n" + shownTo,
