@@ -32,10 +32,12 @@ type Config struct {
 	Logger *slog.Logger // nil = slog.Default()
 }
 
-// Owned is a shard that this process owns.
+// Owned is a shard that this process owns. A test of Own writes one by hand.
 type Owned struct {
 	Shard, Shards int
 	Fence         uint64 // greater than that of any earlier owner of the shard
+
+	tenure *tenure
 }
 
 // ErrMoving is why the context of Config.Own ended when its shard is to move. Others are
@@ -45,6 +47,9 @@ var ErrMoving = errors.New("shard is to move")
 // Join takes part in sharing out cfg.Shards until ctx ends, and returns when every Own has
 // returned and others have taken over: nil after an orderly end, or why it could not
 // begin. Losing the session ends the Own calls; then they are made again under a new one.
+//
+// An owner that is to go on where the last one stopped keeps where that is by Owned.Save,
+// and begins with Owned.State.
 //
 // A shard has at most one owner whose session lives. An Own that does not return when its
 // context ends keeps its shard from moving, unless the session is lost: then another may
@@ -68,7 +73,7 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
-	o := &owning{own: cfg.Own, log: cfg.Logger, calls: map[int]context.CancelCauseFunc{}}
+	o := &owning{own: cfg.Own, reg: reg, log: cfg.Logger, calls: map[int]context.CancelCauseFunc{}}
 	if o.log == nil {
 		o.log = slog.Default()
 	}
@@ -79,6 +84,7 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
+	o.keys = m.keys
 	m.Offer(map[string]json.RawMessage{ownedJob: def})
 	return o.takePart(ctx, m)
 }
@@ -120,8 +126,10 @@ const leaveTimeout = 5 * time.Second
 
 // owning is the Work of Join.
 type owning struct {
-	own func(context.Context, Owned) error
-	log *slog.Logger
+	own  func(context.Context, Owned) error
+	reg  registry.Registry
+	keys record.Keys
+	log  *slog.Logger
 
 	calling sync.WaitGroup
 	mu      sync.Mutex
@@ -140,15 +148,17 @@ func (o *owning) Start(ctx context.Context, r Run, done func(error)) {
 		done(o.ended)
 		return
 	}
+	t := newTenure(ctx, o.reg, r.Session, o.keys.Data(ownedJob, r.Shard))
 	ctx, end := context.WithCancelCause(ctx)
 	o.calls[r.Shard] = end
 	o.calling.Go(func() {
 		err := errGoexit
 		defer func() {
 			end(nil)
+			t.end() // before others may have the shard
 			done(err)
 		}()
-		err = o.own(ctx, Owned{r.Shard, r.Shards, r.Fence})
+		err = o.own(ctx, Owned{r.Shard, r.Shards, r.Fence, t})
 		if err != nil && ctx.Err() == nil {
 			o.log.Error("a shard was given up", "shard", r.Shard, "error", err)
 		}

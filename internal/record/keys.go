@@ -89,6 +89,12 @@ func (k Keys) Claims(incarnation, segment string) registry.Key {
 	return k.group.Join("claims", incarnation, segment)
 }
 
+// Data is what the owner of a job's shard keeps for the next one. It is never deleted: a job
+// may have fewer shards for a while.
+func (k Keys) Data(segment string, shard int) registry.Key {
+	return k.group.Join("data", segment, strconv.Itoa(shard))
+}
+
 // MaxNameBytes bounds the names of instances, groups and strategies.
 const MaxNameBytes = 64
 

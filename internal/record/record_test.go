@@ -59,7 +59,7 @@ func TestKeys(t *testing.T) {
 	t.Run("all keys of a namespace lie below it", func(t *testing.T) {
 		k, err := NewKeys("billing", "default")
 		require.NoError(t, err)
-		for _, key := range []registry.Key{k.Meta(), k.Instance("a"), k.Leader(), k.Present(), k.Member("a.s"), k.Job("j"), k.Control("j"), k.Plan("j"), k.Claims("a.s", "j")} {
+		for _, key := range []registry.Key{k.Meta(), k.Instance("a"), k.Leader(), k.Present(), k.Member("a.s"), k.Job("j"), k.Control("j"), k.Plan("j"), k.Claims("a.s", "j"), k.Data("j", 9999)} {
 			assert.NoError(t, registry.CheckKey(key))
 			assert.True(t, strings.HasPrefix(string(key), "billing/"), key)
 		}
