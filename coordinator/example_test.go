@@ -13,7 +13,8 @@ import (
 )
 
 // A process consumes the partitions that it owns. With one process that is all of them; a
-// second one, started anywhere, would be given half.
+// second one, started anywhere, would be given half. A whole consumer, which goes on where
+// the last one stopped, is in examples/consumer.
 func ExampleJoin() {
 	ctx, stop := context.WithCancel(context.Background())
 	server := memory.New() // a program has a client of etcd or ZooKeeper here
@@ -27,8 +28,8 @@ func ExampleJoin() {
 			Own: func(ctx context.Context, s coordinator.Owned) error {
 				fmt.Printf("consuming partition %d of %d\n", s.Shard, s.Shards)
 				consuming.Done()
-				<-ctx.Done() // commit the offset then, with s.Fence
-				return nil
+				<-ctx.Done()
+				return s.Save(context.WithoutCancel(ctx), []byte("4711")) // where the next owner is to go on
 			},
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})
