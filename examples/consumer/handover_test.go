@@ -217,7 +217,7 @@ func (w *world) pass(d time.Duration) {
 }
 
 func TestConsumer_GoesOnWhereTheLastOwnerStopped(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed+1), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{
