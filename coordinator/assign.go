@@ -47,35 +47,33 @@ func (a *assigning) able(job string) []int {
 	return able
 }
 
-// assignments returns who should own what, by segment. Jobs with the sticky strategy are
-// dealt together, around those with another.
-func (v *view) assignments() map[string]desired {
+// assignments returns who should own what of each of the segments. Jobs with the sticky
+// strategy are dealt together, around those with another.
+func (v *view) assignments(segments []string) []desired {
 	a := v.newAssigning()
-	out := make(map[string]desired, len(v.plans))
-	var shared []string
-	var jobs []balanceJob
-	for _, seg := range v.segments() {
+	out := make([]desired, len(segments))
+	shared := make([]int, 0, len(segments))
+	jobs := make([]balanceJob, 0, len(segments))
+	for i, seg := range segments {
 		job := v.jobNow(seg)
 		problem := ""
 		if job.Strategy != "" && job.Strategy != stickyName {
 			d, err := a.byStrategy(seg, job)
 			if err == nil {
-				out[seg] = d
+				out[i] = d
 				continue
 			}
 			problem = err.Error()
 		}
-		out[seg] = desired{problem: problem}
-		shared = append(shared, seg)
+		out[i].problem = problem
+		shared = append(shared, i)
 		jobs = append(jobs, a.balanceJob(seg, job))
 	}
 	for i := range a.members {
 		a.members[i].load = a.load[a.members[i].id]
 	}
 	for i, dealt := range balance(jobs, a.members) {
-		d := out[shared[i]]
-		d.owners = ownersOf(dealt)
-		out[shared[i]] = d
+		out[shared[i]].owners = ownersOf(dealt)
 	}
 	return out
 }

@@ -43,6 +43,15 @@ func (p *planning) failOver() {
 	}
 }
 
+// bereaved reports that a dead incarnation has left claims of the job, or may have.
+func (p *planning) bereaved() bool {
+	return slices.ContainsFunc(p.dead, func(inc string) bool {
+		l, ok := p.looked(inc, registry.Rev{})
+		_, left := l.claims[p.segment]
+		return left || !ok
+	})
+}
+
 // inherit adds up what dead incarnations that own nothing of the job any more have counted
 // while they did, and takes their records away with it: a sum over the life of a job must
 // not shrink because somebody left.
@@ -112,6 +121,9 @@ func (p *planning) rerunnable(next record.Ref) bool {
 // to come gives it the shards that it claimed, and nobody else knows what. So claims go on
 // condition that the plan which says otherwise is the latest.
 func (v *view) burials(looks map[string]bool, changes []change) []burial {
+	if len(v.dead) == 0 {
+		return nil
+	}
 	owns := map[string]bool{}
 	for _, p := range v.plans {
 		for inc := range p.Owners {

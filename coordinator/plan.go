@@ -43,10 +43,11 @@ type burial struct {
 func decide(v *view) decision {
 	d := decision{}
 	v.dead = v.deadMembers()
-	want := v.assignments()
+	segments := v.segments()
+	want := v.assignments(segments)
 	looks, pending := map[string]bool{}, map[string]bool{}
-	for _, seg := range v.segments() {
-		p := planning{view: v, segment: seg, desired: want[seg], looks: looks, pending: pending}
+	for i, seg := range segments {
+		p := planning{view: v, segment: seg, desired: want[i], looks: looks, pending: pending}
 		if c, ok := p.run(); ok {
 			d.changes = append(d.changes, c)
 		}
@@ -114,7 +115,7 @@ func (p *planning) run() (change, bool) {
 // leader of ten thousand jobs sees that of nearly all of them each time.
 func (p *planning) settled() bool {
 	old := p.old
-	if p.tidy && clearable(old.Plan) || len(p.dead) > 0 || old.Problem != p.desired.problem || !old.Frozen.IsZero() || len(old.Owners) != len(p.desired.owners) {
+	if p.tidy && clearable(old.Plan) || p.bereaved() || old.Problem != p.desired.problem || !old.Frozen.IsZero() || len(old.Owners) != len(p.desired.owners) {
 		return false
 	}
 	for inc, want := range p.desired.owners {

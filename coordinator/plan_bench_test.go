@@ -5,40 +5,57 @@ import (
 	"testing"
 )
 
-// What a round of planning costs a leader when there is nothing to do, and when one
-// member has joined.
-func BenchmarkDecide(b *testing.B) {
-	for _, c := range []struct {
+// BenchmarkPlan measures a whole decision of a leader, from its view and what it looked at
+// to the changes that it commits, after something happened to a group in which every shard
+// has been claimed. The plans reported are those that are changed.
+func BenchmarkPlan(b *testing.B) {
+	for _, size := range []struct {
 		name                  string
 		jobs, shards, members int
 	}{
 		{"one job of 10,000 shards, 200 members", 1, 10_000, 200},
 		{"10,000 jobs of one shard, 50 members", 10_000, 1, 50},
 	} {
-		w := newWorld(b)
-		names := make([]string, c.jobs)
+		names := make([]string, size.jobs)
 		for i := range names {
 			names[i] = fmt.Sprintf("job-%05d", i)
-			w.define(names[i], c.shards, 0, "")
 		}
-		for i := range c.members {
-			w.member(fmt.Sprintf("m%03d", i), names...)
+		for _, event := range []struct {
+			name   string
+			happen func(w *world)
+		}{
+			{"nothing changed", func(w *world) { w.settle(); w.claimAll() }},
+			{"one joined", func(w *world) { w.settle(); w.claimAll(); w.member("new", names...) }},
+			{"one died", func(w *world) { w.settle(); w.claimAll(); w.kill("m007.m007") }},
+			{"first start", func(*world) {}},
+		} {
+			b.Run(size.name+", "+event.name, func(b *testing.B) {
+				w := newWorld(b)
+				for _, name := range names {
+					w.define(name, size.shards, 0, "")
+				}
+				for i := range size.members {
+					w.member(fmt.Sprintf("m%03d", i), names...)
+				}
+				event.happen(w)
+				changes := len(w.decide().changes) // looks at the dead, too
+				b.ReportAllocs()
+				for b.Loop() {
+					if d := decide(w.v); len(d.changes) != changes {
+						b.Fatalf("%d changes, and then %d", changes, len(d.changes))
+					}
+				}
+				b.ReportMetric(float64(changes), "plans")
+			})
 		}
-		w.settle()
-		b.Run(c.name+", at rest", func(b *testing.B) {
-			for b.Loop() {
-				if d := decide(w.v); len(d.changes) > 0 {
-					b.Fatal("there is something to do")
-				}
-			}
-		})
-		w.member("new", names...)
-		b.Run(c.name+", one joined", func(b *testing.B) {
-			for b.Loop() {
-				if d := decide(w.v); len(d.changes) == 0 {
-					b.Fatal("there is nothing to do")
-				}
-			}
-		})
+	}
+}
+
+// claimAll has every shard run by its owner.
+func (w *world) claimAll() {
+	for job, p := range w.v.plans {
+		for inc, shards := range p.Owners {
+			w.running(inc, job, shards, fire(1, 1))
+		}
 	}
 }
