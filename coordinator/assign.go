@@ -158,7 +158,7 @@ func (a *assigning) byStrategy(segment string, job record.Job) (desired, error) 
 		return desired{}, fmt.Errorf("strategy %q is not registered on the leader", job.Strategy)
 	}
 	in := Input{
-		Job: job.Name, Shards: a.shardsOf(segment, job),
+		Job: job.Name, Shards: a.shardsOf(segment, job), Members: make([]Candidate, 0, len(able)),
 		Owners: a.owners(segment, a.shardsOf(segment, job)), Load: maps.Clone(a.load),
 	}
 	for _, i := range able {
@@ -166,7 +166,7 @@ func (a *assigning) byStrategy(segment string, job record.Job) (desired, error) 
 		in.Members = append(in.Members, Candidate{ID: a.members[i].id, Name: m.Name, Labels: maps.Clone(m.Labels)})
 	}
 	for i, inc := range in.Owners {
-		if !slices.ContainsFunc(in.Members, func(c Candidate) bool { return c.ID == inc }) {
+		if !in.hasCandidate(inc) {
 			in.Owners[i] = ""
 		}
 	}

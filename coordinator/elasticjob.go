@@ -56,23 +56,19 @@ func dealAverage(shards int, order []string) Assignment {
 }
 
 // elasticOrder returns the IDs in the order in which Elastic-Job feeds its strategies:
-// by name as Java compares strings, descending, so that 10.0.0.9 precedes 10.0.0.10.
-// Names are unique there; where two incarnations share one, their IDs descend too.
+// by name as Java compares strings, descending, so that 10.0.0.9 precedes 10.0.0.10. Go
+// compares them alike: names are ASCII. They are unique there; where two incarnations
+// share one, their IDs descend too.
 func elasticOrder(members []Candidate) []string {
-	sorted := slices.SortedFunc(slices.Values(members), func(a, b Candidate) int {
-		return cmp.Or(compareJava(b.Name, a.Name), cmp.Compare(b.ID, a.ID))
+	sorted := slices.Clone(members)
+	slices.SortFunc(sorted, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(b.Name, a.Name), cmp.Compare(b.ID, a.ID))
 	})
 	ids := make([]string, len(sorted))
 	for i, m := range sorted {
 		ids[i] = m.ID
 	}
 	return ids
-}
-
-// compareJava is String.compareTo: by UTF-16 code units, which differs from Go's order
-// for characters beyond the basic plane.
-func compareJava(a, b string) int {
-	return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
 }
 
 // javaHash is String.hashCode, with its wrap-around.

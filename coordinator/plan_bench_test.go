@@ -12,9 +12,11 @@ func BenchmarkPlan(b *testing.B) {
 	for _, size := range []struct {
 		name                  string
 		jobs, shards, members int
+		strategy              string
 	}{
-		{"one job of 10,000 shards, 200 members", 1, 10_000, 200},
-		{"10,000 jobs of one shard, 50 members", 10_000, 1, 50},
+		{"one job of 10,000 shards, 200 members", 1, 10_000, 200, "sticky"},
+		{"10,000 jobs of one shard, 50 members", 10_000, 1, 50, "sticky"},
+		{"10,000 jobs of one shard dealt by rotate, 50 members", 10_000, 1, 50, "rotate"},
 	} {
 		names := make([]string, size.jobs)
 		for i := range names {
@@ -32,7 +34,7 @@ func BenchmarkPlan(b *testing.B) {
 			b.Run(size.name+", "+event.name, func(b *testing.B) {
 				w := newWorld(b)
 				for _, name := range names {
-					w.define(name, size.shards, 0, "")
+					w.define(name, size.shards, 0, fmt.Sprintf(`,"strategy":%q`, size.strategy))
 				}
 				for i := range size.members {
 					w.member(fmt.Sprintf("m%03d", i), names...)

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -32,6 +33,11 @@ type Input struct {
 	Owners []string
 	// Load is how many shards of other jobs of the group each member has, by ID.
 	Load map[string]int
+}
+
+func (in *Input) hasCandidate(id string) bool {
+	_, ok := slices.BinarySearchFunc(in.Members, id, func(c Candidate, id string) int { return cmp.Compare(c.ID, id) })
+	return ok
 }
 
 // Candidate is an instance that may own shards.
@@ -140,15 +146,11 @@ func checkAssignment(in Input, a Assignment) error {
 	if len(a) != in.Shards {
 		return fmt.Errorf("owners for %d shards, the job has %d", len(a), in.Shards)
 	}
-	candidate := make(map[string]bool, len(in.Members))
-	for _, m := range in.Members {
-		candidate[m.ID] = true
-	}
 	for shard, id := range a {
 		switch {
 		case id == "":
 			return fmt.Errorf("shard %d has no owner", shard)
-		case !candidate[id]:
+		case !in.hasCandidate(id):
 			return fmt.Errorf("shard %d is given to %q, who is no candidate", shard, id)
 		}
 	}
