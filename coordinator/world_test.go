@@ -65,9 +65,14 @@ func (w *world) rev() registry.Rev {
 
 // member adds a live member; its incarnation is name.name.
 func (w *world) member(name string, jobs ...string) string {
-	inc := name + "." + name
-	w.v.live[registry.SessionID(name)] = true
-	w.v.members[inc] = memberItem{w.rev(), record.Member{Name: name, Session: registry.SessionID(name), Jobs: jobs}}
+	return w.enter(name, registry.SessionID(name), jobs...)
+}
+
+// enter adds a live member with a session of any name.
+func (w *world) enter(name string, session registry.SessionID, jobs ...string) string {
+	inc := record.Incarnation(name, session)
+	w.v.live[session] = true
+	w.v.members[inc] = memberItem{w.rev(), record.Member{Name: name, Session: session, Jobs: jobs}}
 	return inc
 }
 
