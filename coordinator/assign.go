@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,6 +54,7 @@ func (v *view) assignments(segments []string) []desired {
 	a := v.newAssigning()
 	out := make([]desired, len(segments))
 	shared := make([]int, 0, len(segments))
+	numbers := make([][]int, 0, len(segments))
 	jobs := make([]balanceJob, 0, len(segments))
 	for i, seg := range segments {
 		job := v.jobNow(seg)
@@ -66,14 +68,20 @@ func (v *view) assignments(segments []string) []desired {
 			problem = err.Error()
 		}
 		out[i].problem = problem
+		b := a.balanceJob(seg, job)
 		shared = append(shared, i)
-		jobs = append(jobs, a.balanceJob(seg, job))
+		numbers = append(numbers, v.setAside(&b))
+		jobs = append(jobs, b)
 	}
 	for i := range a.members {
 		a.members[i].load = a.load[a.members[i].id]
 	}
 	for i, dealt := range balance(jobs, a.members) {
-		out[shared[i]].owners = ownersOf(dealt)
+		d := &out[shared[i]]
+		d.owners = ownersOf(dealt, numbers[i])
+		if numbers[i] != nil {
+			v.leaveAside(segments[shared[i]], d.owners)
+		}
 	}
 	return out
 }
@@ -109,7 +117,7 @@ func (v *view) jobNow(segment string) record.Job {
 	return v.jobs[segment].Job
 }
 
-// owners returns who owns each shard now, "" for nobody.
+// owners returns who owns each shard now, "" for nobody. Whoever is back has what it had.
 func (v *view) owners(segment string, shards int) []string {
 	owners := make([]string, shards)
 	p, ok := v.plans[segment]
@@ -117,6 +125,7 @@ func (v *view) owners(segment string, shards int) []string {
 		return owners
 	}
 	for inc, set := range p.Owners {
+		inc = v.heirOf(inc)
 		for s := range set.All() {
 			if s < shards {
 				owners[s] = inc
@@ -147,10 +156,33 @@ func (a *assigning) balanceJob(segment string, job record.Job) balanceJob {
 	return b
 }
 
+// candidates returns whom a strategy is asked about, sorted: those who may own shards of
+// a job, and those whose return is awaited, as if they were there.
+func (a *assigning) candidates(job string) []Candidate {
+	able := a.able(job)
+	out := make([]Candidate, 0, len(able)+len(a.awaited))
+	add := func(inc string) {
+		m := a.view.members[inc]
+		out = append(out, Candidate{ID: inc, Name: m.Name, Labels: maps.Clone(m.Labels)})
+	}
+	for _, i := range able {
+		add(a.members[i].id)
+	}
+	for inc := range a.awaited {
+		if m := a.view.members[inc]; m.Offers(job) {
+			add(inc)
+		}
+	}
+	if len(out) > len(able) {
+		slices.SortFunc(out, func(a, b Candidate) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return out
+}
+
 // byStrategy deals a job by the strategy that it names.
 func (a *assigning) byStrategy(segment string, job record.Job) (desired, error) {
-	able := a.able(job.Name)
-	if len(able) == 0 {
+	candidates := a.candidates(job.Name)
+	if len(candidates) == 0 {
 		return desired{}, nil
 	}
 	s, ok := LookupStrategy(job.Strategy)
@@ -158,12 +190,8 @@ func (a *assigning) byStrategy(segment string, job record.Job) (desired, error) 
 		return desired{}, fmt.Errorf("strategy %q is not registered on the leader", job.Strategy)
 	}
 	in := Input{
-		Job: job.Name, Shards: a.shardsOf(segment, job), Members: make([]Candidate, 0, len(able)),
+		Job: job.Name, Shards: a.shardsOf(segment, job), Members: candidates,
 		Owners: a.owners(segment, a.shardsOf(segment, job)), Load: maps.Clone(a.load),
-	}
-	for _, i := range able {
-		m := a.view.members[a.members[i].id]
-		in.Members = append(in.Members, Candidate{ID: a.members[i].id, Name: m.Name, Labels: maps.Clone(m.Labels)})
 	}
 	for i, inc := range in.Owners {
 		if !in.hasCandidate(inc) {
@@ -177,7 +205,12 @@ func (a *assigning) byStrategy(segment string, job record.Job) (desired, error) 
 	for _, inc := range dealt {
 		a.load[inc]++
 	}
-	return desired{owners: ownersOf(a.unblock(job.Name, dealt))}, nil
+	for s, inc := range dealt {
+		if has := in.Owners[s]; a.awaited[has] || a.awaited[inc] {
+			dealt[s] = has // what it has stays, and what it is to get waits
+		}
+	}
+	return desired{owners: ownersOf(a.unblock(job.Name, dealt), nil)}, nil
 }
 
 // unblock takes from an assignment what its owners may not run now, because a function of
@@ -191,15 +224,21 @@ func (a *assigning) unblock(job string, dealt Assignment) Assignment {
 	return dealt
 }
 
-func ownersOf(dealt Assignment) map[string]shardset.Set {
-	numbers := map[string][]int{}
+// ownersOf returns by owner what was dealt: shards by their numbers, or by the places that
+// numbers has them in.
+func ownersOf(dealt Assignment, numbers []int) map[string]shardset.Set {
+	of := map[string][]int{}
 	for s, inc := range dealt {
-		if inc != "" {
-			numbers[inc] = append(numbers[inc], s)
+		if inc == "" {
+			continue
 		}
+		if numbers != nil {
+			s = numbers[s]
+		}
+		of[inc] = append(of[inc], s)
 	}
-	owners := make(map[string]shardset.Set, len(numbers))
-	for inc, ns := range numbers {
+	owners := make(map[string]shardset.Set, len(of))
+	for inc, ns := range of {
 		owners[inc] = shardset.Of(ns...)
 	}
 	return owners

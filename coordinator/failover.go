@@ -9,15 +9,16 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// failOver takes the shards of owners whose session has ended. Their runs in flight
-// become pending re-runs at the next attempt, or are counted, as the job says.
+// failOver takes the shards of owners whose session has ended, unless they wait for its
+// return. Their runs in flight become pending re-runs at the next attempt, or are counted,
+// as the job says.
 //
 // The look that this rests on may be older than the end of the session, so the commit
 // carries all of it: the session is dead, and its claims of this job are at the revision
 // that was read, or absent if none were. A claim that came in between makes it conflict.
 func (p *planning) failOver() {
 	for _, inc := range slices.Sorted(maps.Keys(p.p.Owners)) {
-		if p.alive(inc) {
+		if p.alive(inc) || p.awaited[inc] {
 			continue
 		}
 		l, ok := p.looked(inc, registry.Rev{})

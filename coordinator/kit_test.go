@@ -44,6 +44,7 @@ type group struct {
 	keys    record.Keys
 	members []*worker
 	edits   string // the name of the client that edits records by hand
+	grace   time.Duration
 }
 
 // worker is a member and the work that it does.
@@ -103,7 +104,7 @@ func (g *group) workerOn(machine, name string, work func(context.Context, Run) e
 	}
 	var err error
 	w.Member, err = NewMember(w.reg, MemberOptions{
-		Namespace: "test", Instance: name, SessionTTL: ttl, Work: w,
+		Namespace: "test", Instance: name, SessionTTL: ttl, RestartGrace: g.grace, Work: w,
 		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	require.NoError(g.t, err)

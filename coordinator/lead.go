@@ -42,6 +42,8 @@ type leader struct {
 	plans     *reader[*record.Plan]
 	planFeed  *feed[*record.Plan]
 	following map[string]func() // claims directories of pending moves, and how to stop
+	absent    map[string]absence
+	overdue   time.Time // when one who is awaited has been so for long enough; zero: nobody is
 }
 
 // lead is what is true only during this term: it follows the records that planning rests
@@ -112,10 +114,16 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 			continue
 		}
 		backoff = 0
+		var overdue <-chan time.Time
+		if !l.overdue.IsZero() {
+			overdue = time.After(time.Until(l.overdue))
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-l.nudge:
+		case <-overdue:
+			l.content = false
 		case <-tick.C:
 			l.view.tidy = true
 			tick.Reset(selfDiagnosis + time.Duration((rand.Float64()-0.5)*float64(selfDiagnosis)*2/5))
@@ -140,6 +148,10 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	}
 	planned, err := l.commit(ctx, d)
 	l.follow(ctx, wg, d.pending)
+	l.overdue = time.Time{}
+	if l.view.patience > 0 {
+		l.overdue = time.Now().Add(l.view.patience)
+	}
 	if err != nil {
 		return err
 	}
@@ -203,6 +215,7 @@ func (l *leader) decide(ctx context.Context) (decision, error) {
 			wanted = append(wanted, inc)
 		}
 	}
+	l.view.away = l.absences()
 	for {
 		if err := l.look(ctx, wanted); err != nil {
 			return decision{}, err

@@ -38,6 +38,7 @@ type ledger struct {
 	log      *slog.Logger
 	base     uint64 // of fences
 	barred   *barred
+	returns  bool                // its shards wait for its return
 	accounts map[string]*account // by segment
 	agenda   agenda
 	dirty    map[*account]struct{}
@@ -186,8 +187,8 @@ func (l *ledger) unbar() {
 }
 
 // empty returns a channel that is closed once nothing runs, all ends are on record and
-// the plans give this incarnation no shard but those of runs that were not begun. To be
-// called after close.
+// the plans give this incarnation no shard but those of runs that were not begun, and those
+// that wait for its return. To be called after close.
 func (l *ledger) empty() <-chan struct{} {
 	l.inbox.mu.Lock()
 	defer l.inbox.mu.Unlock()
@@ -210,7 +211,7 @@ func (l *ledger) tell() {
 		return
 	}
 	for _, a := range l.accounts {
-		if !a.empty(l.me) {
+		if !a.empty(l.me, l.returns) {
 			return
 		}
 	}
@@ -218,9 +219,9 @@ func (l *ledger) tell() {
 }
 
 // empty reports that an account holds nothing but what goes with the session.
-func (a *account) empty(me string) bool {
+func (a *account) empty(me string, returns bool) bool {
 	var owned shardset.Set
-	if a.plan != nil {
+	if a.plan != nil && !returns {
 		owned = a.plan.Owners[me]
 	}
 	return len(a.ended) == 0 && owned.Union(a.claims.Running.Shards()).Minus(a.left).IsZero()

@@ -27,6 +27,11 @@ type MemberOptions struct {
 	Instance     string        // unique among the live; "" = host name and a random part
 	SessionTTL   time.Duration // asked for; 0 = registry.DefaultSessionTTL
 	MaxClockSkew time.Duration // how far clocks of the fleet may be apart; 0 = 5 s
+	// RestartGrace is how long this member's shards wait for an instance of its name to come
+	// back, once it has left or died, before they move. It needs Instance. A leader counts it
+	// from when it sees that the member is gone; one that comes to lead meanwhile counts anew.
+	// 0 = they move at once.
+	RestartGrace time.Duration
 	Labels       map[string]string
 	Work         Work
 	Logger       *slog.Logger // nil = slog.Default()
@@ -40,6 +45,7 @@ type Member struct {
 	name    string
 	ttl     time.Duration
 	skew    time.Duration
+	grace   time.Duration
 	labels  map[string]string
 	work    Work
 	log     *slog.Logger
@@ -75,6 +81,12 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 	if o.Group == "" {
 		o.Group = "default"
 	}
+	switch {
+	case o.RestartGrace < 0 || o.RestartGrace > MaxRestartGrace:
+		return nil, fmt.Errorf("restart grace is %v, not between 0 and %v", o.RestartGrace, MaxRestartGrace)
+	case o.RestartGrace > 0 && o.Instance == "":
+		return nil, errors.New("restart grace without a name of the instance to come back under")
+	}
 	if o.Instance == "" {
 		o.Instance = uniqueName()
 	}
@@ -92,7 +104,7 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 		return nil, fmt.Errorf("instance: %w", err)
 	}
 	m := &Member{
-		reg: reg, keys: keys, name: o.Instance, ttl: o.SessionTTL, skew: max(o.MaxClockSkew, 0),
+		reg: reg, keys: keys, name: o.Instance, ttl: o.SessionTTL, skew: max(o.MaxClockSkew, 0), grace: o.RestartGrace,
 		labels: maps.Clone(o.Labels), work: o.Work,
 		log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
 		left: make(chan struct{}), defs: map[string]json.RawMessage{}, joined: make(chan struct{}),
@@ -179,7 +191,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	log := m.log.With("session", string(s.ID()))
 	plans := newFeed(m.keys.Plans(), log, func(e registry.Entry) (*record.Plan, error) { return record.DecodePlan(e.Value) })
 	in.ledger = &ledger{
-		keys: m.keys, reg: m.reg, session: s, me: in.id, work: m.work, log: log, base: base, barred: &m.barred,
+		keys: m.keys, reg: m.reg, session: s, me: in.id, work: m.work, log: log, base: base, barred: &m.barred, returns: m.grace > 0,
 		accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{}, frozen: map[*account]struct{}{},
 		results: make(chan written), nudge: make(chan struct{}, 1),
 	}
@@ -277,7 +289,7 @@ func (m *Member) standing(in *incarnation) standing {
 	return standing{
 		member: record.Member{
 			Name: m.name, Session: in.session.ID(), Jobs: slices.Sorted(maps.Keys(m.defs)), Labels: m.labels,
-			Draining: m.draining, Blocked: m.barred.all(),
+			Draining: m.draining, Blocked: m.barred.all(), RestartGrace: record.Duration(m.grace),
 		},
 		defs: maps.Clone(m.defs), version: m.version,
 	}
@@ -479,7 +491,8 @@ func (m *Member) await(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// Drain makes the member claim nothing more and lets its idle shards go. A leader hands
+// Drain makes the member claim nothing more and lets its idle shards go, with a
+// RestartGrace only when that has passed. A leader hands
 // its office over first. Runs go on; the caller ends them or waits for them. Drain returns
 // when the registry knows, or there is no session that could claim. If ctx ends first, the
 // member drains all the same.
@@ -489,7 +502,8 @@ func (m *Member) Drain(ctx context.Context) error {
 }
 
 // Leave waits until nothing runs here and all shards have been taken over, or ctx ends,
-// and then makes Run return. It is called after Drain. Without a session there is nothing
+// and then makes Run return. It is called after Drain. Shards that wait for a return
+// (MemberOptions.RestartGrace) are not taken over: then only runs are waited for. Without a session there is nothing
 // to wait for: what it had is failed over.
 func (m *Member) Leave(ctx context.Context) error {
 	err := m.awaitEmpty(ctx)

@@ -43,6 +43,7 @@ type burial struct {
 func decide(v *view) decision {
 	d := decision{}
 	v.dead = v.deadMembers()
+	v.awaitReturns()
 	segments := v.segments()
 	want := v.assignments(segments)
 	looks, pending := map[string]bool{}, map[string]bool{}

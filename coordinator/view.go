@@ -30,6 +30,13 @@ type view struct {
 	compile Compiler
 	tidy    bool // the slow tick: clear away what has been served
 
+	// away holds, for members that drain or are dead and ask for patience, for how long this
+	// leader has seen them so. What follows from it is set by awaitReturns.
+	away     map[string]time.Duration
+	awaited  map[string]bool   // members that keep their shards though they drain or are dead
+	heirs    map[string]string // members of the same names that are back
+	patience time.Duration     // until the first of the awaited has been so for long enough; 0: none is
+
 	dead []string // members that are, by incarnation, sorted: any plan may have to take in what they claimed
 }
 

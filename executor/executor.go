@@ -26,6 +26,14 @@ type Options struct {
 	// SessionTTL is how long the store waits for a sign of life before others take over. It
 	// may grant more. Zero means 10 s.
 	SessionTTL time.Duration
+	// RestartGrace is how long the shards of this instance wait for its return after it has
+	// left or died, so that a rolling restart moves nothing. An instance of the same name that
+	// comes back within it gets them all, with what they owe: fires that fell due, and runs
+	// that a crash ended, are late by the time it was away. Afterwards they move as usual. It
+	// counts from when a leader sees that the instance is gone, and anew if another leader
+	// takes over; a drain that lasts longer than it gives idle shards away. It needs Instance,
+	// and may be an hour at most. Zero means that shards move at once.
+	RestartGrace time.Duration
 	// DrainTimeout is how long Run and Shutdown let runs finish before their contexts end.
 	// Zero means 30 s, below zero not at all.
 	DrainTimeout time.Duration
@@ -85,7 +93,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	var err error
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
-		MaxClockSkew: o.MaxClockSkew, Labels: o.Labels, Logger: o.Logger, Work: work{e},
+		MaxClockSkew: o.MaxClockSkew, RestartGrace: o.RestartGrace, Labels: o.Labels, Logger: o.Logger, Work: work{e},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)

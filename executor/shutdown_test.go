@@ -268,3 +268,22 @@ func TestRun(t *testing.T) {
 		assert.True(t, returned)
 	})
 }
+
+func TestShutdown_WithRestartGrace(t *testing.T) {
+	bubble(t, "keeps the shards for the instance of its name that comes, which runs what fell due", func(t *testing.T, f *fleet) {
+		grace := executor.Options{RestartGrace: time.Minute}
+		f.start("a", grace, 2, takes(time.Second))
+		b := f.start("b", grace, 2, takes(time.Second))
+		until(1)
+		time.Sleep(50 * time.Second)
+		began := time.Now()
+		require.NoError(t, b.Shutdown(t.Context()))
+		assert.Less(t, time.Since(began), time.Second, "nobody takes over, so nobody is waited for")
+		until(2)
+		assert.Equal(t, map[int][]string{0: {"a1"}}, f.began(2))
+		f.start("b", grace, 2, takes(time.Second))
+		until(3)
+		assert.Equal(t, map[int][]string{0: {"a1"}, 1: {"b1"}}, f.began(2))
+		assert.Equal(t, map[int][]string{0: {"a1"}, 1: {"b1"}}, f.began(3))
+	})
+}

@@ -64,3 +64,16 @@ func (i *Instant) UnmarshalJSON(b []byte) error {
 
 // inRange reports that t fits an Instant.
 func inRange(t time.Time) bool { return t.Year() >= 1970 && t.Year() <= 2261 }
+
+// Duration is stored in Go's notation, as "1m30s".
+type Duration time.Duration
+
+// MarshalText writes Go's notation.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads Go's notation.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
+}

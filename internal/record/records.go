@@ -49,6 +49,9 @@ type Member struct {
 	Labels   map[string]string       `json:"labels,omitempty"`
 	Draining bool                    `json:"draining,omitempty"` // final for this incarnation
 	Blocked  map[string]shardset.Set `json:"blocked,omitempty"`  // by job: an old function has not returned
+
+	// RestartGrace is for how long its shards wait for an instance of its name to come back.
+	RestartGrace Duration `json:"restart_grace,omitzero"`
 }
 
 // Offers reports whether the member offers a job.
