@@ -17,6 +17,7 @@ type Judge struct {
 	sessions map[registry.SessionID]*sessionState
 	leader   leaderState
 	members  map[string]*memberRecord // by incarnation
+	joined   map[string]time.Time     // when an instance of a name joined last
 	jobs     map[string]*jobState     // by segment
 	troubles map[string][]span        // by client; those of "" are everybody's
 	prompt   time.Duration
@@ -119,6 +120,7 @@ func New(namespace, group string, o Options) *Judge {
 		names:    registry.Key(namespace).Join("instances"),
 		sessions: map[registry.SessionID]*sessionState{},
 		members:  map[string]*memberRecord{},
+		joined:   map[string]time.Time{},
 		jobs:     map[string]*jobState{},
 		troubles: map[string][]span{},
 		prompt:   o.Promptly,
@@ -395,6 +397,9 @@ func (o *Judge) member(op *registry.Op, incarnation string) {
 	if err != nil {
 		o.violate(5, nil, "member record of %s: %v", incarnation, err)
 		return
+	}
+	if o.members[incarnation] == nil {
+		o.joined[rec.Name] = o.now
 	}
 	o.members[incarnation] = rec
 }

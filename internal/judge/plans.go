@@ -2,6 +2,7 @@ package judge
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rota-dev/rota/registry"
 )
@@ -26,7 +27,7 @@ func (o *Judge) planned(c *Commit, op *registry.Op, j *jobState) {
 		(j.plan.Frozen &^ p.Frozen).all(func(n int) { j.shard(n).thawed = instantOf(o.now) })
 	}
 	o.report.Plans++
-	o.moved(j, p)
+	o.moved(c, j, p)
 	o.epochs(j, p)
 	o.triggered(j, p)
 	j.plan = p
@@ -50,7 +51,7 @@ func (o *Judge) termed(c *Commit, j *jobState) {
 }
 
 // moved judges who has which shard in p, compared with the plan before.
-func (o *Judge) moved(j *jobState, p *planRecord) {
+func (o *Judge) moved(c *Commit, j *jobState, p *planRecord) {
 	var given shards
 	for inc, set := range p.Owners {
 		if set&given != 0 {
@@ -72,8 +73,14 @@ func (o *Judge) moved(j *jobState, p *planRecord) {
 				o.report.Dealt++
 			case o.alive(sh.owner):
 				o.report.Moves++
+			case nameOf(sh.owner) == nameOf(inc):
+				o.report.Failovers++
+				if o.graceOf(sh.owner) > 0 {
+					o.report.Kept++
+				}
 			default:
 				o.report.Failovers++
+				o.awaited(c, j, n, sh.owner, inc)
 			}
 			sh.owner, sh.owned = inc, instantOf(o.now)
 		})
@@ -88,6 +95,33 @@ func (o *Judge) moved(j *jobState, p *planRecord) {
 			}
 		}
 	}
+}
+
+// awaited judges that a shard goes to another than the one who had it, whose session has
+// ended and who may ask to be waited for.
+func (o *Judge) awaited(c *Commit, j *jobState, n int, had, gets string) {
+	s := o.session(had)
+	if c.Client == "" || s == nil || !o.now.Before(s.end.Add(o.graceOf(had))) {
+		return
+	}
+	if !slices.ContainsFunc(c.If, func(c registry.Cond) bool { return c.Kind == registry.CondDead && c.Session == sessionOf(had) }) {
+		return // decided while it lived
+	}
+	if j.plan.owner(n) != had {
+		return // it was nobody's meanwhile: the job had fewer shards
+	}
+	if !o.joined[nameOf(had)].Before(s.end) {
+		return // it is back, or was, and what it is to have is another matter
+	}
+	o.violate(5, j, "shard %d went from %s, which had gone at %v and was to be waited for, to %s", n, had, instantOf(s.end), gets)
+}
+
+// graceOf returns for how long an incarnation asks to be waited for.
+func (o *Judge) graceOf(inc string) time.Duration {
+	if m := o.members[inc]; m != nil {
+		return time.Duration(m.Grace)
+	}
+	return 0
 }
 
 // epochs takes in what definitions hold when, and judges how they follow.
@@ -163,7 +197,7 @@ func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
 			continue
 		}
 		b.claims.Running.all(func(n int, r run) {
-			if o.inFlight(b.job, n, r) {
+			if o.inFlight(b.job, n, b.incarnation, r) {
 				want[b.job]++
 			}
 		})
@@ -181,14 +215,14 @@ func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
 }
 
 // inFlight judges what became of one run in flight, and reports whether it is to be counted.
-func (o *Judge) inFlight(j *jobState, n int, r run) (counted bool) {
+func (o *Judge) inFlight(j *jobState, n int, inc string, r run) (counted bool) {
 	sh := j.shard(n)
 	if sh.orphan == nil || sh.orphan.run != r {
 		return false // reported by the violation that led to this
 	}
 	e := j.epoch(r.Gen)
 	if e == nil || e.Def.OnCrash == "count as failed" || r.Attempt >= e.Def.MaxAttempts {
-		o.failedOverLate(j, n, sh.orphan)
+		o.failedOverLate(j, n, inc, sh.orphan)
 		sh.orphan = nil
 		return true
 	}
@@ -197,7 +231,7 @@ func (o *Judge) inFlight(j *jobState, n int, r run) (counted bool) {
 	if j.plan != nil {
 		if owed, ok := j.plan.Reruns.of(n); ok && owed == next {
 			sh.orphan.owed = true
-			o.failedOverLate(j, n, sh.orphan)
+			o.failedOverLate(j, n, inc, sh.orphan)
 			return false
 		}
 	}

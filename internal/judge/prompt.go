@@ -69,14 +69,14 @@ func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, insta
 	return nil, 0, false
 }
 
-// failedOverLate judges that a lost run is owed or counted only now.
-func (o *Judge) failedOverLate(j *jobState, n int, lost *orphan) {
+// failedOverLate judges that a lost run of an incarnation is owed or counted only now.
+func (o *Judge) failedOverLate(j *jobState, n int, inc string, lost *orphan) {
 	now := instantOf(o.now)
 	if o.leader.since > lost.since || !o.undisturbed(o.leader.client, span{lost.since.add(-time.Second), now}) {
 		return
 	}
 	o.report.Judged++
-	if now <= lost.since.add(o.prompt) {
+	if now <= lost.since.add(o.graceOf(inc)+o.prompt) {
 		return
 	}
 	o.violate(7, j, "shard %d: the session of %s ended at %v, and its leader %s failed it over only now",

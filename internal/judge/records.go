@@ -96,6 +96,17 @@ type memberRecord struct {
 	Session  registry.SessionID `json:"session"`
 	Jobs     []string           `json:"jobs"`
 	Draining bool               `json:"draining"`
+	Grace    grace              `json:"restart_grace"`
+}
+
+// grace is for how long a member's shards wait for its return.
+type grace time.Duration
+
+// UnmarshalText reads "1m30s".
+func (g *grace) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*g = grace(d)
+	return err
 }
 
 type claimsRecord struct {

@@ -29,6 +29,7 @@ type Config struct {
 	Kinds     []Fault       // all if nil
 	TTL       time.Duration // of sessions
 	Drain     time.Duration // DrainTimeout
+	Grace     time.Duration // RestartGrace
 	Skew      time.Duration // MaxClockSkew; the clocks of a bubble are one
 	Latency   time.Duration // of each message
 	Jitter    time.Duration // the most by which a request, reply or event is late, each by another time

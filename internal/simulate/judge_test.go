@@ -269,6 +269,19 @@ var lies = []struct {
 			}
 		})
 	}},
+	{"shards move though the one who has them is to be waited for", 5, func(h *history) bool {
+		for i := range h.commits {
+			for _, op := range h.commits[i].Then {
+				if strings.Contains(string(op.Key), "/members/") && op.Kind != registry.OpDelete {
+					h.edit(i, op.Key, func(rec map[string]any) bool {
+						rec["restart_grace"] = "1m"
+						return true
+					})
+				}
+			}
+		}
+		return true
+	}},
 	{"a shard has no owner", 5, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) { rec["owners"] = map[string]any{} })
 	}},

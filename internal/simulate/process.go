@@ -43,7 +43,7 @@ func (f *fleet) begin(instance string) (*process, error) {
 	}
 	var err error
 	p.ex, err = executor.New(reg, namespace, executor.Options{
-		Instance: instance, SessionTTL: f.TTL, DrainTimeout: f.Drain, MaxClockSkew: f.Skew, Workers: 256, Logger: f.Logger,
+		Instance: instance, SessionTTL: f.TTL, DrainTimeout: f.Drain, RestartGrace: f.Grace, MaxClockSkew: f.Skew, Workers: 256, Logger: f.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -62,6 +62,9 @@ func small(seed uint64) simulate.Config {
 	case 3:
 		c.Long = 75 * time.Second // longer than between fires
 	}
+	if seed%5 < 2 {
+		c.Grace = c.TTL * time.Duration(1+seed%3)
+	}
 	return c
 }
 
