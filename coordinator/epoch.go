@@ -172,11 +172,11 @@ func (p *planning) clear() {
 	p.clearEpochs(marks, running)
 }
 
-// clearReruns drops the pending re-runs that an owner has claimed, on the condition that
-// its record still says so.
+// clearReruns drops the pending re-runs that an owner has claimed. It may look at claims of
+// long ago: they only grow while the plan names the owner, which the change makes sure of.
 func (p *planning) clearReruns(inc string, l look) {
 	item, ok := l.claims[p.segment]
-	if !ok || len(p.c.conds)+len(p.c.ops) >= maxClearing {
+	if !ok {
 		return
 	}
 	var mine record.Runs
@@ -190,13 +190,8 @@ func (p *planning) clearReruns(inc string, l look) {
 		return
 	}
 	p.p.Reruns = p.p.Reruns.Without(served)
-	p.c.conds = append(p.c.conds, registry.At(p.keys.Claims(inc, p.segment), item.rev))
 	p.because("clear re-runs of %s", served)
 }
-
-// maxClearing bounds the conditions of a change that clears; the rest waits for the next
-// tick.
-const maxClearing = 40
 
 func (p *planning) clearTriggers(marks record.Marks, running record.Runs) {
 	p.p.Triggers = slices.DeleteFunc(p.p.Triggers, func(t record.Trigger) bool {

@@ -119,8 +119,8 @@ func (p *planning) rerunnable(next record.Ref) bool {
 // burials returns what is left of dead incarnations that own nothing in the view.
 //
 // The view of the plans may be older than the last claims of the dead: then a plan that is
-// to come gives it the shards that it claimed, and nobody else knows what. So claims go on
-// condition that the plan which says otherwise is the latest.
+// to come gives it the shards that it claimed, and nobody else knows what. So claims go with
+// a plan that takes in what they say, or on condition that there is none.
 func (v *view) burials(looks map[string]bool, changes []change) []burial {
 	if len(v.dead) == 0 {
 		return nil
@@ -159,12 +159,8 @@ next:
 			if v.broken[seg] {
 				continue next
 			}
-			latest := registry.Absent(v.keys.Plan(seg))
-			if p, ok := v.plans[seg]; ok {
-				latest = registry.At(v.keys.Plan(seg), p.rev)
-			}
 			b.parts = append(b.parts, share{
-				conds: []registry.Cond{latest},
+				conds: []registry.Cond{registry.Absent(v.keys.Plan(seg))},
 				ops:   []registry.Op{registry.Delete(v.keys.Claims(inc, seg), l.claims[seg].rev)},
 			})
 		}

@@ -142,7 +142,7 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	}
 	l.content = false
 	defer clear(l.view.looks) // each round looks for itself
-	d, err := l.decide(ctx)
+	d, err := l.decide(ctx, record.InstantOf(time.Now()))
 	if err != nil {
 		return err
 	}
@@ -207,8 +207,8 @@ func take[T, V any](l *leader, m map[string]V, n news[T], v V) {
 // decide runs the planning function until it has seen all it needs to see. What it is sure
 // to ask for it is given at once: the claims of the dead, and of those who run shards that
 // wait to move.
-func (l *leader) decide(ctx context.Context) (decision, error) {
-	l.view.now = record.InstantOf(time.Now())
+func (l *leader) decide(ctx context.Context, now record.Instant) (decision, error) {
+	l.view.now = now
 	wanted := l.view.deadMembers()
 	for inc := range l.following {
 		if l.view.alive(inc) {

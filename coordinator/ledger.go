@@ -396,8 +396,7 @@ func (l *ledger) write(ctx context.Context) {
 	if len(entries) == 0 {
 		return
 	}
-	common := []registry.Cond{registry.Alive(l.session.ID())}
-	for _, ld := range pack(common, entries, l.reg.Limits(), l.share, func(*entry) bool { return false }) {
+	for _, ld := range l.loads(entries) {
 		if l.writes >= maxWrites {
 			for _, e := range ld.parts {
 				l.mark(e.acct) // rides with one of the next
@@ -414,6 +413,12 @@ func (l *ledger) write(ctx context.Context) {
 			l.results <- written{ld, rev, err}
 		}()
 	}
+}
+
+// loads returns the transactions that write entries.
+func (l *ledger) loads(entries []*entry) []load[*entry] {
+	common := []registry.Cond{registry.Alive(l.session.ID())}
+	return pack(common, entries, l.reg.Limits(), l.share, func(*entry) bool { return false })
 }
 
 // entries returns what there is to write, and puts accounts that wait on the agenda.

@@ -317,9 +317,7 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 		case err == nil:
 			told.rev = rev
 			return told, nil
-		case refused && refusal.Index == 0:
-			return standing{}, fmt.Errorf("join as %s: %w: %w", in.id, registry.ErrSessionLost, err)
-		case refused && refusal.Index > 1, !refused && !unsettled(ctx, err):
+		case refused && refusal.Index > 0, !refused && !unsettled(ctx, err):
 			return standing{}, fmt.Errorf("join as %s: %w", in.id, err)
 		}
 		e, err := m.reg.Get(ctx, m.keys.Instance(m.name), registry.ReadOptions{Fresh: true})
@@ -348,7 +346,6 @@ func (m *Member) entrance(in *incarnation, member record.Member) (registry.Txn, 
 	value, err := record.Encode(member)
 	return registry.Txn{
 		ID: registry.NewTxnID(),
-		If: []registry.Cond{registry.Alive(in.session.ID())},
 		Then: []registry.Op{
 			registry.CreateOwned(m.keys.Instance(m.name), instance, in.session.ID()),
 			registry.Create(m.keys.Member(in.id), value),

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -63,6 +65,22 @@ func TestMember_Join(t *testing.T) {
 		<-a2.done
 		assert.ErrorIs(t, a2.err, ErrNameTaken)
 		a2.err = nil
+	})
+}
+
+func TestMember_FenceBase(t *testing.T) {
+	bubble(t, "is what was written down first, though two begin at once", func(t *testing.T, g *group) {
+		const base = 1 << 40
+		a := g.worker("a", nil, def("job", 0, 1, ""))
+		a.reg.before(writing(is(g.keys.Meta()), func() {
+			g.put(g.keys.Meta(), fmt.Sprintf(`{"format":%d,"fence_base":%d}`, record.Format, base))
+		}))
+		g.begin(a)
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		until(1)
+		runs := a.began()
+		require.Len(t, runs, 1)
+		assert.Greater(t, runs[0].Fence, uint64(base))
 	})
 }
 

@@ -69,7 +69,7 @@ func (o *office) succession(k record.Keys, me string, s registry.SessionID) (reg
 	if err != nil {
 		return registry.Txn{}, err
 	}
-	t := registry.Txn{If: []registry.Cond{registry.Alive(s)}}
+	var t registry.Txn // that s lives goes without saying: a key is created that it owns, or stands
 	if o.leader.Session != "" {
 		t.If = append(t.If, registry.Dead(o.leader.Session))
 	}
@@ -90,7 +90,7 @@ func (o *office) succession(k record.Keys, me string, s registry.SessionID) (reg
 func (o *office) entry(k record.Keys, s registry.SessionID) (registry.Txn, error) {
 	present, err := record.Encode(record.Present{})
 	return registry.Txn{
-		If:   []registry.Cond{registry.Alive(s), registry.At(k.Leader(), o.leaderRev)},
+		If:   []registry.Cond{registry.At(k.Leader(), o.leaderRev)},
 		Then: []registry.Op{registry.CreateOwned(k.Present(), present, s)},
 	}, err
 }

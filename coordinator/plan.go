@@ -105,8 +105,8 @@ func (p *planning) run() (change, bool) {
 	p.inherit()
 	p.failOver()
 	p.move()
-	if p.tidy && clearable(p.p) && len(p.c.why) == 0 {
-		p.clear() // it rests on records that change with every claim: let nothing wait for it
+	if p.tidy && clearable(p.p) {
+		p.clear()
 	}
 	p.problem(p.desired.problem)
 	return p.c, len(p.c.why) > 0

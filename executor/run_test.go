@@ -5,15 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 func TestRun_KeyAndID(t *testing.T) {
@@ -63,6 +66,29 @@ func TestRun_CommitGoesToTheExecutor(t *testing.T) {
 }
 
 // A handler may hand its Run to a child process or a log as it is.
+func TestRun_CommitIsJudgedByTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		e, err := New(s.Client("a"), "test", Options{Instance: "a", Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		var late error
+		require.NoError(t, e.Register(Job{Name: "job", Schedule: Every(time.Minute), Shards: 1, Handler: HandlerFunc(
+			func(ctx context.Context, r *Run) error {
+				s.Delay("a", 0, time.Second) // the process learns later that its session has ended
+				s.Expire("a")
+				s.Delay("a", 0, 0)
+				_, late = r.Commit(ctx, registry.Create("mine", nil))
+				return nil
+			})}))
+		require.NoError(t, e.Start(t.Context()))
+		time.Sleep(time.Minute + time.Second)
+		require.NoError(t, e.Shutdown(t.Context()))
+		require.ErrorIs(t, late, ErrRunOver)
+		_, err = s.Client("b").Get(t.Context(), "mine", registry.ReadOptions{})
+		require.ErrorIs(t, err, registry.ErrNotFound)
+	})
+}
+
 func TestRun_IsPlainData(t *testing.T) {
 	r := Run{ID: "settle/2/#7/1", Job: "settle", Shard: 2, Shards: 3, FireTime: date("2026-05-05T03:00:00Z"), Reason: Triggered, Trigger: 7, Fence: 1 << 62}
 	data, err := json.Marshal(&r)
