@@ -1,0 +1,177 @@
+package coordinator
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// guardSite is a place in the source that puts a condition into a transaction, on its own
+// account or by an operation that implies one.
+type guardSite struct {
+	site  string   // function and constructor
+	names []string // of the guards that come from there, see guardOf
+}
+
+// twins are guards that come with another that says the same: each is implied by an
+// operation, of which there is no form without. Only without both does anything break.
+var twins = map[string]string{
+	"bury: delete member":    "bury: dead",
+	"join: first member":     "join: free instance",
+	"resign: delete present": "resign: set leader",
+	"resign: set leader":     "resign: delete present",
+}
+
+// witness is a way through a small world that breaks a promise when a guard is missing:
+// that of a seed, or one that goes on without another fault.
+type witness struct {
+	scenario string
+	seed     uint64
+	way      []string
+}
+
+// guardSites are all there are in this package and in executor.
+var guardSites = []guardSite{
+	{"ledger.loads Alive", []string{"claim: alive"}},
+	{"ledger.share At", []string{"claim: plan as known"}},
+	{"ledger.share Create", []string{"claim: first claims"}},
+	{"ledger.share Set", []string{"claim: set claims"}},
+
+	{"leader.commit At", []string{"plan: leader as known", "bury: leader as known"}},
+	{"change.share Dead", []string{"plan: dead"}},
+	{"change.share Create", []string{"plan: first plan"}},
+	{"change.share Set", []string{"plan: set plan"}},
+	{"planning.failOver Absent", []string{"plan: no claims"}},
+	{"planning.failOver Delete", []string{"plan: delete claims"}},
+	{"planning.inheritFrom Delete", []string{"plan: delete claims"}},
+	{"planning.triggers Set", []string{"plan: set control"}},
+
+	{"burial.loads Dead", []string{"bury: dead"}},
+	{"view.burials Absent", []string{"bury: no plan"}},
+	{"view.burials Delete", []string{"bury: delete claims", "bury: delete member"}},
+
+	{"office.succession Dead", []string{"elect: dead"}},
+	{"office.succession Create", []string{"elect: first leader"}},
+	{"office.succession Set", []string{"elect: set leader"}},
+	{"office.succession CreateOwned", []string{"elect: free present"}},
+	{"office.succession At", []string{"elect: present as known"}},
+	{"office.entry At", []string{"enter: leader as known"}},
+	{"office.entry CreateOwned", []string{"enter: free present"}},
+	{"office.resignation Alive", []string{"resign: alive"}},
+	{"office.resignation Set", []string{"resign: set leader"}},
+	{"office.resignation Delete", []string{"resign: delete present"}},
+	{"officeLoop.nameSuccessors Set", []string{"name successors: set present"}},
+
+	{"Member.entrance CreateOwned", []string{"join: free instance"}},
+	{"Member.entrance Create", []string{"join: first member"}},
+	{"Member.tell Alive", []string{"tell: alive"}},
+	{"Member.tell Set", []string{"tell: set member"}},
+
+	{"Member.control Create", []string{"operate: first control"}},
+	{"Member.control Set", []string{"operate: set control"}},
+	{"Member.storing Create", []string{"operate: first definition"}},
+	{"Member.storing Set", []string{"operate: set definition"}},
+	{"Member.fenceBase Create", []string{"operate: first other"}},
+
+	{"tenure.commit Alive", []string{"keep: alive", "operate: alive"}},
+	{"tenure.save Create", []string{"keep: first state"}},
+	{"tenure.save Set", []string{"keep: set state"}},
+
+	{"campaign.resign Alive", []string{"ask: alive"}},
+	{"gate.commit Alive", []string{"operate: alive"}},
+}
+
+func TestGuards_AreNamedAtEachPlaceInTheSource(t *testing.T) {
+	var named []string
+	for _, s := range guardSites {
+		named = append(named, s.site)
+	}
+	slices.Sort(named)
+	require.Equal(t, sitesIn(t, ".", filepath.Join("..", "executor")), named)
+}
+
+// elsewhere are the guards that no small world comes upon, and the test that fails without
+// each.
+var elsewhere = map[string]string{
+	"ask: alive":           "TestCampaign_Returns/never on a loss that lead was told of by the store",
+	"bury: delete claims":  "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",
+	"bury: no plan":        "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",
+	"keep: alive":          "TestOwned_Save/that arrives after the session has ended changes nothing",
+	"keep: first state":    "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
+	"keep: set state":      "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
+	"operate: alive":       "TestRun_CommitIsJudgedByTheStore, of package executor",
+	"operate: first other": "TestMember_FenceBase",
+}
+
+func TestGuards_AreAllCaughtSomewhere(t *testing.T) {
+	caught := guards(t)
+	for name := range elsewhere {
+		caught = append(caught, name)
+	}
+	var named []string
+	for _, s := range guardSites {
+		named = append(named, s.names...)
+	}
+	slices.Sort(caught)
+	slices.Sort(named)
+	require.Equal(t, slices.Compact(named), caught)
+}
+
+// sitesIn returns where the functions of packages make conditions and operations.
+func sitesIn(t *testing.T, dirs ...string) []string {
+	t.Helper()
+	var sites []string
+	for _, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			require.NoError(t, err)
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok {
+					sites = append(sites, sitesOf(f)...)
+				}
+			}
+		}
+	}
+	slices.Sort(sites)
+	return slices.Compact(sites)
+}
+
+func sitesOf(f *ast.FuncDecl) (sites []string) {
+	makers := []string{"Absent", "At", "Alive", "Dead", "Create", "CreateOwned", "Set", "Delete"}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if p, ok := s.X.(*ast.Ident); ok && p.Name == "registry" && slices.Contains(makers, s.Sel.Name) {
+				sites = append(sites, fmt.Sprintf("%s %s", nameOf(f), s.Sel.Name))
+			}
+		}
+		return true
+	})
+	return sites
+}
+
+// nameOf returns a function's name, after that of its receiver's type.
+func nameOf(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return f.Name.Name
+	}
+	receiver := f.Recv.List[0].Type
+	if star, ok := receiver.(*ast.StarExpr); ok {
+		receiver = star.X
+	}
+	if id, ok := receiver.(*ast.Ident); ok {
+		return id.Name + "." + f.Name.Name
+	}
+	return f.Name.Name
+}
