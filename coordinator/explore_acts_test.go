@@ -32,7 +32,7 @@ func (x *exploration) ledger(s *exState, p *exProc) (*ledger, *account) {
 		keys: x.keys, reg: &exDesk{store: &s.store}, session: exSession{id: p.session}, me: p.inc, work: x.work, log: x.log,
 		barred:   &barred{running: map[string]shardset.Set{}, old: map[string]shardset.Set{}, freed: func() {}},
 		accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{}, frozen: map[*account]struct{}{},
-		nudge: make(chan struct{}, 1), closed: p.closed, flushing: true, running: p.inside.Len(),
+		nudge: make(chan struct{}, 1), closed: p.closed, opened: !p.closed, flushing: true, running: p.inside.Len(),
 	}
 	l.inbox.running, l.inbox.closed = p.inside.Len(), p.closed
 	if all := p.inside.Union(p.barred); !all.IsZero() {

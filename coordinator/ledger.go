@@ -52,6 +52,7 @@ type ledger struct {
 	plans    *reader[*record.Plan]
 	inbox    inbox
 	closed   bool          // as last read from the inbox
+	opened   bool          // new runs may be claimed, as last seen
 	flushing bool          // ends are written now
 	nudge    chan struct{} // one slot: look at the inbox, the plans and the session
 }
@@ -132,6 +133,10 @@ func (l *ledger) run(ctx context.Context) error {
 		changed := l.session.Changed()
 		l.takePlans(ctx)
 		l.takeInbox()
+		if err := l.takeSession(ctx); err != nil {
+			l.drainWrites()
+			return err
+		}
 		l.takeDue(time.Now())
 		l.write(ctx)
 		l.tell()
@@ -148,11 +153,6 @@ func (l *ledger) run(ctx context.Context) error {
 			}
 		case <-l.nudge:
 		case <-changed:
-			l.markAll()
-			if err := l.startWaiting(ctx); err != nil {
-				l.drainWrites()
-				return err
-			}
 		case <-timer.C:
 		}
 	}
@@ -381,10 +381,15 @@ func (l *ledger) sleep(now time.Time) time.Duration {
 	return max(d, 0)
 }
 
-// open reports whether new runs may be claimed.
-func (l *ledger) open() bool {
+// takeSession takes in whether new runs may be claimed and claimed ones started. It goes by
+// what is, not by what was told: a select that has two reasons to go on forgets one.
+func (l *ledger) takeSession(ctx context.Context) error {
 	state, _ := l.session.State()
-	return !l.closed && state == registry.SessionConnected
+	if open := !l.closed && state == registry.SessionConnected; open != l.opened {
+		l.opened = open
+		l.markAll()
+	}
+	return l.startWaiting(ctx)
 }
 
 // write sends what the dirty accounts have to write, as far as there is room.
@@ -423,7 +428,6 @@ func (l *ledger) loads(entries []*entry) []load[*entry] {
 
 // entries returns what there is to write, and puts accounts that wait on the agenda.
 func (l *ledger) entries(now time.Time) []*entry {
-	open := l.open()
 	var entries []*entry
 	for a := range l.dirty {
 		if a.writing {
@@ -433,7 +437,7 @@ func (l *ledger) entries(now time.Time) []*entry {
 		in := claiming{
 			me: l.me, plan: a.plan, programs: a.programs, claims: a.claims, ended: a.ended,
 			barred: l.barred.of(a.claims.Job), now: record.InstantOf(now),
-			open: open && a.stale.IsZero(),
+			open: l.opened && a.stale.IsZero(),
 		}
 		e := &entry{acct: a, out: in.claim(), plan: a.plan, planRev: a.planRev, programs: a.programs, ended: len(a.ended)}
 		out := &e.out
