@@ -129,6 +129,9 @@ func (o *Judge) epochs(j *jobState, p *planRecord) {
 	for i := range p.Epochs {
 		e := &p.Epochs[i]
 		if known := j.epoch(e.Gen); known != nil {
+			if known.Until != 0 && e.Until > known.Until {
+				known.grown = span{known.Until, instantOf(o.now)}
+			}
 			known.Until = e.Until
 			if known.From != e.From || known.Def != e.Def {
 				o.violate(8, j, "generation %d has changed", e.Gen)

@@ -36,6 +36,9 @@ func (o *Judge) late(j *jobState, n int, inc string, toGen int) {
 		return
 	}
 	held := max(sh.owned, sh.free, sh.thawed, e.seen, j.resumed)
+	if e.grown.from <= fire {
+		held = max(held, e.grown.to) // until then it was not known to be owed
+	}
 	if held > fire || j.plan.Frozen.has(n) || !o.undisturbed(o.session(inc).client, span{fire.add(-time.Second), fire.add(o.prompt)}) {
 		return
 	}

@@ -236,6 +236,7 @@ type epoch struct {
 	Def   definition `json:"definition"`
 
 	seen  instant       // when the plan had it first
+	grown span          // the end that it had before it was last put off, and when that was
 	every time.Duration // between fires
 	err   error         // that its schedule is none that is simulated
 }

@@ -1,0 +1,31 @@
+package judge
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A definition that ends is ended by one commit, and by a second put off to after the last
+// fire that was claimed of it. In between nobody knows that such a fire is owed.
+func TestLate_IsNoFireThatWasOwedOnlyWhenTheEndOfItsDefinitionWasPutOff(t *testing.T) {
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	judged := func(ends ...instant) int {
+		o := New("ns", "default", Options{Promptly: time.Second})
+		o.sessions["S"] = &sessionState{client: "a"}
+		j := &jobState{plan: &planRecord{}, shards: []*shardState{{owner: "a.S", gen: 1, settled: instantOf(at(600))}}}
+		for i, end := range ends {
+			o.now = at(500 + 111*int64(i))
+			o.epochs(j, &planRecord{Epochs: []epoch{{Gen: 1, Until: end, Def: definition{Shards: 1, Schedule: "every 10s"}}}})
+		}
+		o.now = at(630)
+		o.late(j, 0, "a.S", 1)
+		return o.report.Broken[7]
+	}
+	before, after := instantOf(at(605)), instantOf(at(615)) // the fire at 610
+	assert.Equal(t, 1, judged(after), "it was owed when it fell due")
+	assert.Equal(t, 1, judged(after, after))
+	assert.Equal(t, 0, judged(before, after), "at 611 it became owed")
+	assert.Equal(t, 0, judged(before))
+}
