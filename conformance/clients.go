@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,6 +95,7 @@ type client struct {
 	session registry.Session
 	number  int   // of the session
 	own     []int // the numbers of all sessions that it opened
+	gone    []int // of those, the ones that ended by its own clock: the store may learn of it later
 	opened  int64
 }
 
@@ -151,6 +153,7 @@ func (c *client) lost() bool {
 		return false
 	}
 	c.history.leave(c.id, c.opened, action{kind: endSession, session: c.number}, answer{conflict: -1})
+	c.gone = append(c.gone, c.number)
 	return true
 }
 
@@ -236,12 +239,23 @@ func (c *client) txn(ctx context.Context, group int) error {
 		c.history.leave(c.id, call, input, answer{conflict: -1, unknown: true})
 		c.id += c.clients + 1
 		return c.recover(ctx, nil)
+	case errors.Is(err, registry.ErrSessionLost) && c.gaveUp(m):
+		return nil // it has done nothing, and tells nothing of the store
 	case errors.Is(err, registry.ErrSessionLost):
 		c.history.end(c.id, call, input, answer{conflict: -1, dead: true})
 	default: // not applied: the model would not know of it
 		return c.recover(ctx, unanswered(err))
 	}
 	return nil
+}
+
+// gaveUp reports whether a transaction names an owner that has ended by the client's own
+// clock.
+func (c *client) gaveUp(m modelTxn) bool {
+	return slices.ContainsFunc(m.ops, func(o modelItem) bool {
+		return o.op == registry.OpCreateOwned &&
+			(slices.Contains(c.gone, o.session) || o.session == c.number && is(c.session, registry.SessionLost) == nil)
+	})
 }
 
 // draw makes up a transaction, as a client does that goes by what it knows.

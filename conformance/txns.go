@@ -362,6 +362,9 @@ func concurrentIncrements(t *test) {
 	t.do(handles[0], registry.Create("n", make([]byte, 8)))
 	t.together(workers, func(i int) error {
 		r := handles[i%len(handles)]
+		if _, err := r.Get(t.ctx, "n", fresh); err != nil { // it is another's: later reads see it too
+			return err
+		}
 		for range each {
 			if err := increment(t.ctx, r, "n"); err != nil {
 				return err
