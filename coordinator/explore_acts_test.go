@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -131,7 +132,7 @@ func (x *exploration) elect(p *exProc) (registry.Txn, bool) {
 func (x *exploration) member(p *exProc, desk *exDesk) *Member {
 	m := &Member{
 		reg: desk, keys: x.keys, name: p.name, work: x.work, log: x.log, draining: p.closed,
-		defs: map[string]jsonRaw{exJob: fmtDef(1, 1, "")},
+		defs: map[string]json.RawMessage{exJob: fmtDef(1, 1, "")},
 	}
 	m.barred.old = map[string]shardset.Set{}
 	if !p.barred.IsZero() {
@@ -269,7 +270,7 @@ func (x *exploration) enter(p *exProc) {
 func (x *exploration) offer(s *exState, p *exProc) *registry.Txn {
 	desk := &exDesk{store: &s.store}
 	m := x.member(p, desk)
-	_, err := m.storeOnce(context.Background(), map[string]jsonRaw{exJob: x.definition(p.offers)})
+	_, err := m.storeOnce(context.Background(), map[string]json.RawMessage{exJob: x.definition(p.offers)})
 	if err != nil && !errors.Is(err, errTaken) {
 		panic(err)
 	}
@@ -277,7 +278,7 @@ func (x *exploration) offer(s *exState, p *exProc) *registry.Txn {
 }
 
 // definition returns that of a revision: each adds a shard.
-func (x *exploration) definition(revision int) jsonRaw {
+func (x *exploration) definition(revision int) json.RawMessage {
 	return fmtDef(revision, x.shards+revision-1, "")
 }
 

@@ -30,12 +30,6 @@ func (x *exploration) commit(n *exState, r exRequest) (registry.Rev, error, erro
 	return rev, nil, x.judge(&before, n, r)
 }
 
-// end ends a session.
-func (x *exploration) end(n *exState, id registry.SessionID) error {
-	n.store.end(id)
-	return nil
-}
-
 func (x *exploration) judge(before *exStore, n *exState, r exRequest) error {
 	var all []error
 	counted := false

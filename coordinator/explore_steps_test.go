@@ -28,7 +28,8 @@ func (x *exploration) next(s *exState, emit emit) {
 	for i, id := range s.doomed {
 		n := s.clone()
 		n.doomed = slices.Delete(slices.Clone(s.doomed), i, i+1)
-		emit(fmt.Sprintf("session %s ends", id), n, x.end(n, id))
+		n.store.end(id)
+		emit(fmt.Sprintf("session %s ends", id), n, nil)
 	}
 	if s.now < len(exInstants)-1 {
 		n := s.clone()
@@ -113,7 +114,8 @@ func (x *exploration) procNext(s *exState, i int, emit emit) {
 	} else if s.left.expiries > 0 && p.phase == exUp {
 		step("'s session expires", func(n *exState, p *exProc) error {
 			n.left.expiries--
-			return x.end(n, p.session)
+			n.store.end(p.session)
+			return nil
 		})
 	}
 	if s.left.crashes > 0 && p.phase == exUp {
@@ -270,10 +272,9 @@ func (x *exploration) acts(s *exState, p *exProc, step stepper) {
 	}
 	if p.told.draining && p.inside.IsZero() && p.flights[exClaiming] == nil && (p.acct == nil || p.acct.empty(p.inc, false)) {
 		step("leaves", func(n *exState, p *exProc) error {
-			violation := x.end(n, p.session)
+			n.store.end(p.session)
 			x.crash(n, p)
-			n.doomed = slices.DeleteFunc(slices.Clone(n.doomed), func(id registry.SessionID) bool { return id == p.session })
-			return violation
+			return nil
 		})
 	}
 }

@@ -27,8 +27,6 @@ var exploreScenario = flag.String("explore.scenario", "", "the one small world t
 
 var exploreWays = flag.Int("explore.ways", 20, "how many long ways to take through each small world, and in search of what the lack of a guard breaks")
 
-type jsonRaw = json.RawMessage
-
 func fmtDef(revision, shards int, more string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"name":%q,"revision":%d,"shards":%d%s}`, exJob, revision, shards, more))
 }

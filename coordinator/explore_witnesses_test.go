@@ -1,5 +1,7 @@
 package coordinator
 
+import "slices"
+
 // witnesses are ways that were found.
 var witnesses = map[string]witness{
 	"bury: dead":                   {scenario: "more at once", seed: 27},
@@ -37,28 +39,32 @@ var witnesses = map[string]witness{
 	"tell: set member":             {scenario: "what a member says of itself", way: saidAnew},
 }
 
-// The leader b takes c for dead, because it is shown the instances of before c joined, and
-// finds no claims of it; then c makes one, and dies.
-var claimedUnseen = []string{
+// c joins, and is given a shard.
+var joinsLate = []string{
 	"c joins", "c asks to enter", "c join arrives", "c join is answered",
 	"a hears of instances", "a hears of members", "a plans", "a lead arrives", "a lead is answered",
-	"a plans", "a lead arrives", "a lead is answered", "a crashes", "session s1 ends",
-	"b hears of office", "b runs for office", "b elect arrives", "b elect is answered", "b hears of office",
-	"b hears of instances as they were", "b hears of members and jobs for the first time", "b hears of plan", "b plans",
-	"time passes", "c hears of plan", "c claims", "c claim arrives", "c crashes", "session s3 ends", "b lead arrives",
+	"a plans", "a lead arrives", "a lead is answered",
 }
 
-// The same, when c has claimed before.
-var deletedUnseen = []string{
-	"c joins", "c asks to enter", "c join arrives", "c join is answered",
-	"a hears of instances", "a hears of members", "a plans", "a lead arrives", "a lead is answered",
-	"a plans", "a lead arrives", "a lead is answered", "time passes", "c hears of plan",
-	"c claims", "c claim arrives", "c claim is answered", "c function of shard 1 returns", "c claims", "c claim arrives", "c claim is answered",
+// b comes to lead, and takes c for dead, because it is shown the instances of before c joined.
+var leadsBlind = []string{
 	"a crashes", "session s1 ends",
 	"b hears of office", "b runs for office", "b elect arrives", "b elect is answered", "b hears of office",
 	"b hears of instances as they were", "b hears of members and jobs for the first time", "b hears of plan", "b plans",
-	"time passes", "c claims", "c claim arrives", "c crashes", "session s3 ends", "b lead arrives",
 }
+
+// Such a leader finds no claims of c; then c makes one, and dies.
+var claimedUnseen = slices.Concat(joinsLate, leadsBlind, []string{
+	"time passes", "c hears of plan", "c claims", "c claim arrives", "c crashes", "session s3 ends", "b lead arrives",
+})
+
+// The same, when c has claimed before.
+var deletedUnseen = slices.Concat(joinsLate, []string{
+	"time passes", "c hears of plan",
+	"c claims", "c claim arrives", "c claim is answered", "c function of shard 1 returns", "c claims", "c claim arrives", "c claim is answered",
+}, leadsBlind, []string{
+	"time passes", "c claims", "c claim arrives", "c crashes", "session s3 ends", "b lead arrives",
+})
 
 // What b had said before it drained arrives once more, and it is given a shard that it will
 // not run.

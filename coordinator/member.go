@@ -489,10 +489,9 @@ func (m *Member) await(ctx context.Context, ok func() bool) error {
 }
 
 // Drain makes the member claim nothing more and lets its idle shards go, with a
-// RestartGrace only when that has passed. A leader hands
-// its office over first. Runs go on; the caller ends them or waits for them. Drain returns
-// when the registry knows, or there is no session that could claim. If ctx ends first, the
-// member drains all the same.
+// RestartGrace only when that has passed. A leader hands its office over first. Runs go on;
+// the caller ends them or waits for them. Drain returns when the registry knows, or there
+// is no session that could claim. If ctx ends first, the member drains all the same.
 func (m *Member) Drain(ctx context.Context) error {
 	m.change(func() { m.draining = true })
 	return m.await(ctx, func() bool { return m.current == nil || m.current.drained })
@@ -500,8 +499,8 @@ func (m *Member) Drain(ctx context.Context) error {
 
 // Leave waits until nothing runs here and all shards have been taken over, or ctx ends,
 // and then makes Run return. It is called after Drain. Shards that wait for a return
-// (MemberOptions.RestartGrace) are not taken over: then only runs are waited for. Without a session there is nothing
-// to wait for: what it had is failed over.
+// (MemberOptions.RestartGrace) are not taken over: then only runs are waited for. Without a
+// session there is nothing to wait for: what it had is failed over.
 func (m *Member) Leave(ctx context.Context) error {
 	err := m.awaitEmpty(ctx)
 	m.leaving.Do(func() { close(m.left) })
