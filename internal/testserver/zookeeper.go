@@ -183,6 +183,8 @@ func (z *zookeeper) command(m *Member) *exec.Cmd {
 		// Small and quick to start, which is what counts here.
 		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		// It warns, by a page each, of connections that end; ours end all the time.
+		"-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.NIOServerCnxn=error",
 		// In an election, not to double the pause after each vote that was not heard.
 		"-Dzookeeper.fastleader.maxNotificationInterval=400",
 	}

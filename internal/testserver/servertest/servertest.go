@@ -3,6 +3,7 @@
 package servertest
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"testing"
@@ -97,10 +98,17 @@ func forTest(t testing.TB, c *testserver.Cluster, err error) *testserver.Cluster
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, m := range c.Members() {
-				t.Logf("the server at %s ended its output with:\n%s", m.Addr(), m.Output())
+				t.Logf("the server at %s ended its output with:\n%s", m.Addr(), lastLines(m.Output(), 20))
 			}
 		}
 		c.Stop()
 	})
 	return c
+}
+
+// lastLines leaves room for what failed: a test's own lines are printed before those of its
+// subtests.
+func lastLines(out []byte, n int) []byte {
+	lines := bytes.SplitAfter(out, []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-n):], nil)
 }
