@@ -296,11 +296,12 @@ func overtake(t *test, r registry.Registry, op registry.Op) {
 
 func delayedReplies(t *test) {
 	a := t.a()
-	s := t.session(a)
+	s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: recovery}) // a sixth is left between delay and end
+	require.NoError(t, err, "open a session")
 	rev := t.own(a, "~k", s)
 	restore := t.store.Delay("a", s.TTL()/2)
 	t.Cleanup(restore)
-	for range 20 {
+	for range 15 {
 		t.pause(s.TTL() / 10)
 		require.NoError(t, is(s, registry.SessionConnected, registry.SessionSuspended))
 		_, until := s.State()

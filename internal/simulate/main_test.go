@@ -4,10 +4,12 @@ import (
 	"runtime/debug"
 	"testing"
 
+	"github.com/rota-dev/rota/internal/background"
 	"github.com/rota-dev/rota/internal/onecpu"
 )
 
 func TestMain(m *testing.M) {
+	background.GiveWay()
 	defer onecpu.Hold()()
 	debug.SetGCPercent(200) // a fleet makes much garbage and keeps little; with more the heap outgrows caches
 	m.Run()

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package background
+
+// GiveWay does nothing.
+func GiveWay() {}
