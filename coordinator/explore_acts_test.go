@@ -141,12 +141,20 @@ func (x *exploration) member(p *exProc, desk *exDesk) *Member {
 	return m
 }
 
+// officeLoop returns the one of a process, which knows of the office what the process does.
+func (x *exploration) officeLoop(p *exProc, desk *exDesk) *officeLoop {
+	in := &incarnation{id: p.inc, session: exSession{id: p.session}}
+	o := newOfficeLoop(x.member(p, desk), in, nil, x.log)
+	o.office = p.office
+	return o
+}
+
 // round is what a leader does with what it knows: the transaction that it sends, if any,
 // and whose claims it follows from then on.
 func (x *exploration) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []string) {
 	desk := &exDesk{store: &s.store}
-	m := x.member(p, desk)
-	o := &officeLoop{m: m, in: &incarnation{id: p.inc, session: exSession{id: p.session}}, log: x.log, office: p.office}
+	o := x.officeLoop(p, desk)
+	m := o.m
 	l := &leader{
 		m: m, me: p.inc, office: o, log: x.log, nudge: make(chan struct{}, 1),
 		broken: map[string]bool{}, alone: map[string]bool{}, following: map[string]func(){},
@@ -309,7 +317,7 @@ func (x *exploration) resign(s *exState, p *exProc) *registry.Txn {
 		return nil
 	}
 	desk := &exDesk{store: &s.store}
-	o := &officeLoop{m: x.member(p, desk), in: &incarnation{id: p.inc, session: exSession{id: p.session}}, log: x.log, office: p.office}
+	o := x.officeLoop(p, desk)
 	o.resign(context.Background())
 	return desk.wanted
 }
@@ -327,8 +335,7 @@ func (x *exploration) deliver(n *exState, p *exProc, feed int, now []exEntry) {
 
 // deliverOffice has the process take in what has become of the office.
 func (x *exploration) deliverOffice(n *exState, p *exProc, now []exEntry) {
-	o := &officeLoop{m: x.member(p, nil), in: &incarnation{id: p.inc, session: exSession{id: p.session}}, log: x.log, office: p.office}
-	o.feed = newFeed(x.keys.Office(), x.log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
+	o := x.officeLoop(p, nil)
 	r := o.feed.reader(func() {})
 	for i, entries := range [][]exEntry{p.feeds[exOffice], now} {
 		b := registry.Batch{Kind: registry.Snapshot}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -96,6 +95,7 @@ func (l *leader) wakeUp() {
 func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 	l.log.Info("leading")
 	defer l.log.Info("no longer leading")
+	jitter := newJitter(l.m.name, "planning unasked")
 	tick := time.NewTimer(selfDiagnosis)
 	defer tick.Stop()
 	backoff := time.Duration(0)
@@ -126,7 +126,7 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 			l.content = false
 		case <-tick.C:
 			l.view.tidy = true
-			tick.Reset(selfDiagnosis + time.Duration((rand.Float64()-0.5)*float64(selfDiagnosis)*2/5))
+			tick.Reset(selfDiagnosis + time.Duration((jitter.Float64()-0.5)*float64(selfDiagnosis)*2/5))
 		}
 	}
 }

@@ -26,12 +26,14 @@ type officeLoop struct {
 
 	mu      sync.Mutex
 	office  office
+	jitter  *rand.Rand
 	draw    float64 // for this vacancy
 	refuses int     // attempts on this vacancy that conflicted
 }
 
 func newOfficeLoop(m *Member, in *incarnation, plans *feed[*record.Plan], log *slog.Logger) *officeLoop {
-	o := &officeLoop{m: m, in: in, plans: plans, log: log, nudge: make(chan struct{}, 1), draw: rand.Float64()}
+	o := &officeLoop{m: m, in: in, plans: plans, log: log, nudge: make(chan struct{}, 1), jitter: newJitter(m.name, "elections")}
+	o.draw = o.jitter.Float64()
 	o.feed = newFeed(m.keys.Office(), log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
 	return o
 }
@@ -114,7 +116,7 @@ func (o *officeLoop) take(r *reader[registry.Entry]) (synced bool) {
 			o.office.leader, o.office.leaderRev = leader, n.rev
 		case o.m.keys.Present().Name():
 			o.office.present, o.office.presentRev = n.value.Owner, n.rev
-			o.draw, o.refuses = rand.Float64(), 0
+			o.draw, o.refuses = o.jitter.Float64(), 0
 			if present, err := record.Decode[record.Present](n.value.Value); err == nil {
 				o.office.successors = present.Successors
 			}
