@@ -157,6 +157,14 @@ func (s *Session) Expired() {
 	s.expired()
 }
 
+// Vanished tells the session that what stands for it in the store is gone. It is lost, and
+// ended at the store, which may let it live all the same.
+func (s *Session) Vanished() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conclude(registry.SessionLost, fmt.Errorf("%w: what stands for %s is gone from the store", registry.ErrSessionLost, s.c.ID))
+}
+
 // Starve keeps the session from being renewed, until feed, as if the process got no
 // processor for it. It is for tests. Calling feed twice is legal.
 func (s *Session) Starve() (feed func()) {

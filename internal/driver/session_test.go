@@ -254,6 +254,14 @@ func TestSession(t *testing.T) {
 			require.Zero(t, time.Since(st.start))
 			require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
 		},
+		"is lost when what stands for it is gone, and the store is told": func(t *testing.T, st *store) {
+			s := st.begin()
+			s.Vanished()
+			<-s.Lost()
+			require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
+			synctest.Wait()
+			require.Equal(t, 1, st.ends)
+		},
 		"asks again soon when a renewal fails": func(t *testing.T, st *store) {
 			trouble := errors.New("trouble")
 			st.answer = func(context.Context) error { return trouble }

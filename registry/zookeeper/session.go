@@ -25,6 +25,8 @@ type session struct {
 	path   string        // of its znode
 	births atomic.Uint64 // counts the owned keys that it made
 	asked  time.Duration
+	ready  chan struct{} // closed when Session is set, or will not be
+	looks  atomic.Bool   // at its znode
 
 	mu    sync.Mutex
 	ended time.Time // when it was seen to be over; zero until then
@@ -70,10 +72,9 @@ func (c *Client) openSession(ctx context.Context, ttl time.Duration) (*session, 
 		return nil, err
 	}
 	defer end()
-	s := &session{c: c, asked: ttl}
-	ready := make(chan struct{}) // keeps what the link tells until there is somebody to tell
+	s := &session{c: c, asked: ttl, ready: make(chan struct{})}
 	s.link = newLink(c.link(linkConfig{timeout: ttl, bound: true, state: func(state linkState) {
-		<-ready
+		<-s.ready // there is nobody to tell before
 		s.follow(state)
 	}}))
 	if err := s.link.start(); err != nil {
@@ -84,7 +85,7 @@ func (c *Client) openSession(ctx context.Context, ttl time.Duration) (*session, 
 		s.Session = s.start(id, sent)
 		err = c.keep(s)
 	}
-	close(ready)
+	close(s.ready)
 	if err != nil {
 		s.link.end(ctx, true)
 		return nil, err
@@ -196,7 +197,33 @@ func (s *session) renew(ctx context.Context) error {
 	if errors.Is(err, zk.ErrSessionExpired) || s.gone() {
 		return fmt.Errorf("%w: %w", registry.ErrSessionLost, errExpiredHere)
 	}
+	if err == nil {
+		s.look()
+	}
 	return err
+}
+
+// look looks whether the session's znode is still there, unless somebody is looking. The
+// leader answers a Sync of a session that has ended as well, and a member can have a
+// connection of one: it leaves open what was made while somebody else, who was connected to
+// that member too, had the session ended.
+func (s *session) look() {
+	if !s.looks.CompareAndSwap(false, true) {
+		return
+	}
+	s.c.calls.Go(func() {
+		defer s.looks.Store(false)
+		ctx, cancel := context.WithTimeout(s.c.calls.Context(), s.link.grant().Timeout)
+		defer cancel()
+		there, err := call(ctx, s.link, func(conn *zk.Conn) (bool, error) {
+			there, _, err := conn.Exists(s.path)
+			return there, err
+		})
+		if err == nil && !there {
+			<-s.ready
+			s.Vanished()
+		}
+	})
 }
 
 // gone reports whether the server has said that it has no such session.

@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -151,6 +152,19 @@ func TestSession_IsNotTakenUpAgain(t *testing.T) {
 	require.True(t, s.link.over())
 	_, err := c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.CreateOwned("~k", nil, s.ID())}})
 	require.ErrorIs(t, err, registry.ErrSessionLost)
+}
+
+func TestSession_IsLostWithItsZnode(t *testing.T) {
+	c := open(t, newNamespace())
+	s := newSession(t, c).(*session)
+	do(t, c, registry.CreateOwned("~k", nil, s.ID()))
+	require.NoError(t, connect(t).Delete(s.path, -1))
+	<-s.Lost()
+	require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
+	eventually(t, func() bool { // the server is told, long before the TTL has run out
+		_, err := c.Get(t.Context(), "~k", fresh)
+		return errors.Is(err, registry.ErrNotFound)
+	})
 }
 
 func TestClose_TakesNoLongerThanTheServer(t *testing.T) {
