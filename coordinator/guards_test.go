@@ -80,12 +80,11 @@ var guardSites = []guardSite{
 	{"Member.storing Set", []string{"operate: set definition"}},
 	{"Member.fenceBase Create", []string{"operate: first other"}},
 
-	{"tenure.commit Alive", []string{"keep: alive", "operate: alive"}},
+	{"Writes.commit Alive", []string{"keep: alive", "operate: alive"}},
 	{"tenure.save Create", []string{"keep: first state"}},
 	{"tenure.save Set", []string{"keep: set state"}},
 
 	{"campaign.resign Alive", []string{"ask: alive"}},
-	{"gate.commit Alive", []string{"operate: alive"}},
 }
 
 func TestGuards_AreNamedAtEachPlaceInTheSource(t *testing.T) {

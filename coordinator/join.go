@@ -155,7 +155,7 @@ func (o *owning) Start(ctx context.Context, r Run, done func(error)) {
 		err := errGoexit
 		defer func() {
 			end(nil)
-			t.end() // before others may have the shard
+			t.Close() // before others may have the shard
 			done(err)
 		}()
 		err = o.own(ctx, Owned{r.Shard, r.Shards, r.Fence, t})

@@ -5,14 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/rota-dev/rota/registry"
 )
-
-// ErrNotOwner means that the call of Config.Own has returned, or that the session has ended
-// under which it owned the shard. Nothing was written.
-var ErrNotOwner = errors.New("not the owner any more")
 
 // State returns what was last saved for the shard, by whichever owner: where to go on. It
 // is nil if nothing was. It is read from the store itself, so that it is never older than
@@ -67,26 +62,18 @@ func (o Owned) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, er
 	if t == nil {
 		return registry.Rev{}, nil
 	}
-	rev, err := t.commit(ctx, ops, func(registry.Rev, error) {})
+	rev, err := t.Commit(ctx, ops...)
 	if err != nil {
 		return registry.Rev{}, fmt.Errorf("commit for shard %d: %w", o.Shard, err)
 	}
 	return rev, nil
 }
 
-// tenure is what the owner of a shard may write while its call lasts. Each write carries the
-// condition that the session lives, which keeps out what arrives after a crash; and the
-// shard is given up only when the outcome of all writes is known, which keeps out what
-// arrives after a move.
+// tenure is what the owner of a shard may read and write while its call lasts.
 type tenure struct {
-	session context.Context // ends with the session, or with all that this process does under it
-	id      registry.SessionID
-	reg     registry.Registry
-	key     registry.Key // of the state
-
-	mu   sync.Mutex
-	over bool
-	sent sync.WaitGroup // writes whose outcome is not known
+	*Writes
+	reg registry.Registry
+	key registry.Key // of the state
 
 	turn  chan struct{} // one slot, taken by whoever reads or saves the state, for:
 	known bool          // the state has been read
@@ -94,26 +81,7 @@ type tenure struct {
 }
 
 func newTenure(ctx context.Context, reg registry.Registry, id registry.SessionID, key registry.Key) *tenure {
-	return &tenure{session: ctx, id: id, reg: reg, key: key, turn: make(chan struct{}, 1)}
-}
-
-// begin asks to send a write, whose end is to be told to sent.
-func (t *tenure) begin() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over || t.session.Err() != nil {
-		return false
-	}
-	t.sent.Add(1)
-	return true
-}
-
-// end lets nothing be sent any more, and waits until nothing is on its way.
-func (t *tenure) end() {
-	t.mu.Lock()
-	t.over = true
-	t.mu.Unlock()
-	t.sent.Wait()
+	return &tenure{Writes: NewWrites(ctx, reg, id), reg: reg, key: key, turn: make(chan struct{}, 1)}
 }
 
 // take waits for the turn to read or save the state.
@@ -160,53 +128,6 @@ func (t *tenure) save(ctx context.Context, state []byte, ops []registry.Op) erro
 	})
 	if refusal, refused := conflict(err); refused && refusal.Index == len(ops) {
 		return fmt.Errorf("another hand has changed it: %w", err)
-	}
-	return err
-}
-
-// commit sends ops while the shard is owned. settled is called once, when the outcome is
-// known or will not be; that may be after commit has returned.
-func (t *tenure) commit(ctx context.Context, ops []registry.Op, settled func(registry.Rev, error)) (registry.Rev, error) {
-	var err error
-	switch {
-	case ctx.Err() != nil:
-		err = fmt.Errorf("%w: %w", registry.ErrNotApplied, context.Cause(ctx))
-	case !t.begin():
-		err = ErrNotOwner
-	}
-	if err != nil {
-		settled(registry.Rev{}, err)
-		return registry.Rev{}, err
-	}
-	type outcome struct {
-		rev registry.Rev
-		err error
-	}
-	known := make(chan outcome, 1)
-	go func() { // end waits for it
-		defer t.sent.Done()
-		rev, err := registry.Apply(t.session, t.reg, registry.Txn{If: []registry.Cond{registry.Alive(t.id)}, Then: ops})
-		settled(rev, err)
-		known <- outcome{rev, err}
-	}()
-	select {
-	case o := <-known:
-		return o.rev, t.explain(o.err)
-	case <-ctx.Done():
-		return registry.Rev{}, fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, context.Cause(ctx))
-	}
-}
-
-// explain makes of the error of a write what its caller is told.
-func (t *tenure) explain(err error) error {
-	refusal, refused := conflict(err)
-	switch {
-	case err == nil, errors.Is(err, registry.ErrUnknownOutcome):
-		return err
-	case refused && refusal.Index == 0, t.session.Err() != nil:
-		return fmt.Errorf("%w: %w", ErrNotOwner, err)
-	case refused: // as the caller counts: of its own operations
-		return &registry.ConflictError{Index: refusal.Index - 1, Item: refusal.Item}
 	}
 	return err
 }

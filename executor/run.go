@@ -43,7 +43,9 @@ type Run struct {
 
 // Commit applies ops in one transaction, on the condition that the session of this run is
 // alive. It fails with ErrRunOver, and changes nothing, once the run or its session has
-// ended.
+// ended. If ctx or the run ends first, the error wraps registry.ErrUnknownOutcome; the shard
+// does not run again before the outcome is known or the session is over, so that whoever
+// runs it next finds what was written.
 //
 // On a Run written by hand it writes nothing and returns nil.
 func (r *Run) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, error) {

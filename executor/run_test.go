@@ -89,6 +89,36 @@ func TestRun_CommitIsJudgedByTheStore(t *testing.T) {
 	})
 }
 
+// Whoever runs the shard next is to find all that this run has written, and nothing of it
+// later.
+func TestRun_IsNotOverWhileAWriteIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		e, err := New(s.Client("a"), "test", Options{Instance: "a", Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		var begun []time.Time
+		require.NoError(t, e.Register(Job{Name: "job", Schedule: Every(time.Second), Handler: HandlerFunc(
+			func(ctx context.Context, r *Run) error {
+				if begun = append(begun, r.FireTime); len(begun) > 1 {
+					_, err := s.Client("b").Get(ctx, "mine", registry.ReadOptions{})
+					return err
+				}
+				s.Delay("a", 2500*time.Millisecond, 0)
+				soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+				defer cancel()
+				_, err := r.Commit(soon, registry.Create("mine", nil))
+				assert.ErrorIs(t, err, registry.ErrUnknownOutcome)
+				s.Delay("a", 0, 0)
+				return nil
+			})}))
+		require.NoError(t, e.Start(t.Context()))
+		time.Sleep(5500 * time.Millisecond)
+		require.NoError(t, e.Shutdown(t.Context()))
+		require.GreaterOrEqual(t, len(begun), 2)
+		require.Greater(t, begun[1].Sub(begun[0]), time.Second, "the fires between were missed")
+	})
+}
+
 func TestRun_IsPlainData(t *testing.T) {
 	r := Run{ID: "settle/2/#7/1", Job: "settle", Shard: 2, Shards: 3, FireTime: date("2026-05-05T03:00:00Z"), Reason: Triggered, Trigger: 7, Fence: 1 << 62}
 	data, err := json.Marshal(&r)

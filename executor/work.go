@@ -58,6 +58,8 @@ func (e *Executor) run(ctx context.Context, c *coordinator.Run) error {
 		return fmt.Errorf("run %q: %w", c.Job, ErrUnknownJob)
 	}
 	r := newRun(e.member.Instance(), p, c)
+	writes := coordinator.NewWrites(ctx, e.reg, c.Session)
+	defer writes.Close()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	if p.Timeout > 0 {
@@ -65,8 +67,7 @@ func (e *Executor) run(ctx context.Context, c *coordinator.Run) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(p.Timeout), ErrTimeout)
 		defer cancel()
 	}
-	gate := &gate{ctx: ctx, reg: e.reg, session: c.Session}
-	r.commit = gate.commit
+	r.commit = (&gate{ctx, writes}).commit
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // over before it began
 	}
@@ -106,16 +107,13 @@ func newRun(instance string, p *program, c *coordinator.Run) *Run {
 	return r
 }
 
-// gate lets a run's writes out while the run lasts.
+// gate lets a run's writes out while the run lasts, which may end before its function
+// returns: by a timeout, for one.
 type gate struct {
-	ctx     context.Context // the run's
-	reg     registry.Registry
-	session registry.SessionID
+	ctx    context.Context // the run's
+	writes *coordinator.Writes
 }
 
-// commit sends ops on the condition that the run's session lives. The condition is judged
-// by the store, so a process that was paused, or whose successor has begun the work again,
-// changes nothing.
 func (g *gate) commit(ctx context.Context, ops []registry.Op) (registry.Rev, error) {
 	if g.ctx.Err() != nil {
 		return registry.Rev{}, fmt.Errorf("commit: %w: %w", ErrRunOver, context.Cause(g.ctx))
@@ -124,15 +122,10 @@ func (g *gate) commit(ctx context.Context, ops []registry.Op) (registry.Rev, err
 	defer cancel(nil)
 	stop := context.AfterFunc(g.ctx, func() { cancel(context.Cause(g.ctx)) })
 	defer stop()
-	rev, err := registry.Apply(ctx, g.reg, registry.Txn{If: []registry.Cond{registry.Alive(g.session)}, Then: ops})
-	var conflict *registry.ConflictError
+	rev, err := g.writes.Commit(ctx, ops...)
 	switch {
-	case errors.Is(err, registry.ErrUnknownOutcome): // whatever else it is
-		return registry.Rev{}, fmt.Errorf("commit: %w", err)
-	case errors.As(err, &conflict) && conflict.Index == 0:
+	case errors.Is(err, coordinator.ErrNotOwner):
 		return registry.Rev{}, fmt.Errorf("commit: %w: %w", ErrRunOver, err)
-	case errors.As(err, &conflict): // as the caller counts: of its own operations
-		return registry.Rev{}, fmt.Errorf("commit: %w", &registry.ConflictError{Index: conflict.Index - 1, Item: conflict.Item})
 	case err != nil:
 		return registry.Rev{}, fmt.Errorf("commit: %w", err)
 	}
