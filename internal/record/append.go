@@ -53,6 +53,10 @@ func (p *Plan) appendJSON(b []byte) []byte {
 		b = append(b, `,"frozen":`...)
 		b = appendShards(b, p.Frozen)
 	}
+	if !p.Disabled.IsZero() {
+		b = append(b, `,"disabled":`...)
+		b = appendShards(b, p.Disabled)
+	}
 	b = appendMarks(b, p.Marks)
 	b = appendRuns(b, "reruns", p.Reruns)
 	if len(p.Triggers) > 0 {

@@ -108,6 +108,9 @@ func (m maker) plan(t *testing.T) *Plan {
 	if m.maybe() {
 		p.Frozen = m.shards()
 	}
+	if m.maybe() {
+		p.Disabled = m.shards()
+	}
 	for range m.IntN(3) {
 		trigger := Trigger{Number: uint64(m.number()), At: m.instant(), Gen: m.number(), Param: m.text()}
 		if m.maybe() {

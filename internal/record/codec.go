@@ -89,6 +89,16 @@ func decode[T any](b []byte, v *T) error {
 	return json.Unmarshal(b, v)
 }
 
+// DecodeMeta reads the record of a namespace, which this version must not touch if a newer
+// one has made it.
+func DecodeMeta(b []byte) (Meta, error) {
+	m, err := Decode[Meta](b)
+	if err == nil && m.Format > Format {
+		err = fmt.Errorf("%w: format %d, this version knows %d", ErrNewerFormat, m.Format, Format)
+	}
+	return m, err
+}
+
 // DecodeDefinition returns the JSON of a definition and the part that planning needs.
 func DecodeDefinition(b []byte) (json.RawMessage, Job, error) {
 	b, err := inflate(b)
@@ -137,6 +147,9 @@ func DecodePlan(b []byte) (*Plan, error) {
 	if err := p.checkOwners(); err != nil {
 		return nil, err
 	}
+	if err := checkDisabled(p.Disabled); err != nil {
+		return nil, fmt.Errorf("disabled: %w", err)
+	}
 	return p, nil
 }
 
@@ -156,26 +169,9 @@ func (p *Plan) checkOwners() error {
 	return nil
 }
 
-// DecodeControl reads a control record.
-func DecodeControl(b []byte) (*Control, error) {
-	c, extra, err := decodeKeeping[Control](b)
-	c.extra = extra
-	return c, err
-}
-
 // MarshalJSON writes the plan and what an earlier reader did not understand of it.
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	return marshal(p)
-}
-
-// MarshalJSON writes the record and what an earlier reader did not understand of it.
-func (c *Control) MarshalJSON() ([]byte, error) {
-	type plain Control
-	b, err := marshal((*plain)(c))
-	if err != nil {
-		return nil, err
-	}
-	return appendFields(b, c.extra)
 }
 
 func marshal(v any) ([]byte, error) {
@@ -194,7 +190,16 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// appendFields adds members to the JSON of an object that has some.
+// marshalKeeping writes a record and the fields of it that this version does not know.
+func marshalKeeping(plain any, extra fields) ([]byte, error) {
+	b, err := marshal(plain)
+	if err != nil {
+		return nil, err
+	}
+	return appendFields(b, extra)
+}
+
+// appendFields adds members to the JSON of an object.
 func appendFields(b []byte, extra fields) ([]byte, error) {
 	if len(extra) == 0 {
 		return b, nil
@@ -203,7 +208,9 @@ func appendFields(b []byte, extra fields) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b[len(b)-1] = ','
+	if b = b[:len(b)-1]; len(b) > 1 {
+		b = append(b, ',')
+	}
 	return append(b, more[1:]...), nil
 }
 
@@ -243,8 +250,8 @@ func fieldNames(t reflect.Type) []string {
 		return names.([]string)
 	}
 	var names []string
-	for i := range t.NumField() {
-		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
 			names = append(names, name)
 		}
 	}

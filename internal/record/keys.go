@@ -75,6 +75,13 @@ func (k Keys) Controls() registry.Key { return k.group.Join("control") }
 // Control is the intent for a job.
 func (k Keys) Control(segment string) registry.Key { return k.group.Join("control", segment) }
 
+// GroupControl is the intent for all jobs of the group.
+func (k Keys) GroupControl() registry.Key { return k.group.Join("control", GroupSegment) }
+
+// GroupSegment stands where the segment of a job stands otherwise. It is no job's: a
+// segment that begins with a dash goes on with another one, or with a tilde.
+const GroupSegment = "-group"
+
 // Plans is the directory that members act on; watched by every member.
 func (k Keys) Plans() registry.Key { return k.group.Join("plan") }
 
@@ -113,6 +120,24 @@ func CheckName(name string) error {
 		return fmt.Errorf("%w: name %q begins with a tilde", registry.ErrInvalidKey, name)
 	}
 	return registry.CheckKey(registry.Key(name))
+}
+
+// MaxHostBytes bounds the names of hosts: as many as the name of a host may have.
+const MaxHostBytes = 253
+
+// CheckHost checks the name of a host, which stands in records only.
+func CheckHost(host string) error {
+	switch {
+	case host == "":
+		return errors.New("is empty")
+	case strings.ContainsFunc(host, unicode.IsControl):
+		return fmt.Errorf("%.100q has a control character", host)
+	case len(host) > MaxHostBytes:
+		return fmt.Errorf("%.20q... has %d bytes, at most %d", host, len(host), MaxHostBytes)
+	case !utf8.ValidString(host):
+		return fmt.Errorf("%.100q is not UTF-8", host)
+	}
+	return nil
 }
 
 // Incarnation names one session of an instance.

@@ -39,11 +39,42 @@ func TestSegment(t *testing.T) {
 	})
 }
 
+func TestGroupSegment(t *testing.T) {
+	t.Run("is that of no job, whatever its name", func(t *testing.T) {
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		names := []string{GroupSegment, "-group", "~group", "\u2010group", "group", "-", "--group", GroupSegment + strings.Repeat("~", 94)}
+		for range 10_000 {
+			name := []byte(GroupSegment)
+			for range rng.IntN(4) {
+				name[rng.IntN(len(name))] = byte(' ' + rng.IntN(95))
+			}
+			names = append(names, string(name))
+		}
+		for _, name := range names {
+			s := Segment(name)
+			assert.NotEqual(t, GroupSegment, s, "seed %d: %q", seed, name)
+			if s[0] == '-' && len(s) > 1 {
+				assert.Contains(t, "-~", s[1:2], "seed %d: %q", seed, name)
+			}
+		}
+	})
+}
+
 func TestCheckName(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"web-1": true, "a.b_c~": true, "": false, "~a": false, "a/b": false, "ä": false, strings.Repeat("x", 65): false, "..": false,
 	} {
 		assert.Equal(t, ok, CheckName(name) == nil, name)
+	}
+}
+
+func TestCheckHost(t *testing.T) {
+	for host, ok := range map[string]bool{
+		"web-1.example": true, "Küche 2": true, "": false, "a\nb": false, "\xff": false,
+		strings.Repeat("x", 253): true, strings.Repeat("x", 254): false,
+	} {
+		assert.Equal(t, ok, CheckHost(host) == nil, "%q", host)
 	}
 }
 
@@ -59,7 +90,7 @@ func TestKeys(t *testing.T) {
 	t.Run("all keys of a namespace lie below it", func(t *testing.T) {
 		k, err := NewKeys("billing", "default")
 		require.NoError(t, err)
-		for _, key := range []registry.Key{k.Meta(), k.Instance("a"), k.Leader(), k.Present(), k.Member("a.s"), k.Job("j"), k.Control("j"), k.Plan("j"), k.Claims("a.s", "j"), k.Data("j", 9999)} {
+		for _, key := range []registry.Key{k.Meta(), k.Instance("a"), k.Leader(), k.Present(), k.Member("a.s"), k.Job("j"), k.Control("j"), k.GroupControl(), k.Plan("j"), k.Claims("a.s", "j"), k.Data("j", 9999)} {
 			assert.NoError(t, registry.CheckKey(key))
 			assert.True(t, strings.HasPrefix(string(key), "billing/"), key)
 		}
@@ -176,7 +207,7 @@ func somePlan(t testing.TB) *Plan {
 	return &Plan{
 		Format: Format, Job: "settle", Epochs: []Epoch{e},
 		Owners: map[string]shardset.Set{"a.s": shardset.Range(0, 6), "b.t": shardset.Range(6, 12)},
-		Frozen: shardset.Of(3), Marks: Marks{}.Raise(shardset.Range(0, 4), Mark{Gen: 1, Fire: 5, Attempt: 1}),
+		Frozen: shardset.Of(3), Disabled: shardset.Of(4, 99), Marks: Marks{}.Raise(shardset.Range(0, 4), Mark{Gen: 1, Fire: 5, Attempt: 1}),
 		Reruns: Runs{}.With(shardset.Of(2), Ref{Gen: 1, Fire: 5, Attempt: 2}),
 	}
 }
@@ -249,6 +280,7 @@ func TestDecodePlan_NamesTheRule(t *testing.T) {
 		"a shard beyond":        {`"6-11"`, `"6-12"`, "b.t has shard 12 of 12"},
 		"a shard twice":         {`"6-11"`, `"5-11"`, "given twice"},
 		"bad ranges":            {`"6-11"`, `"11-6"`, "11-6"},
+		"disabled beyond":       {`"4,99"`, `"4,10000"`, "disabled: shard 10000, of at most 10000"},
 		"bad definition":        {`"shards":12`, `"shards":0`, "shards is 0"},
 		"unknown crash policy":  {`"shards":12`, `"shards":12,"on_crash":"weep"`, `on_crash is "weep"`},
 		"a deflated value torn": {string(good), "deflate\n\xff\xff", "inflate"},

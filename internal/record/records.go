@@ -45,6 +45,7 @@ type Present struct {
 type Member struct {
 	Name     string                  `json:"name"`
 	Session  registry.SessionID      `json:"session"`
+	Host     string                  `json:"host,omitempty"`
 	Jobs     []string                `json:"jobs"` // offered, by name, sorted
 	Labels   map[string]string       `json:"labels,omitempty"`
 	Draining bool                    `json:"draining,omitempty"` // final for this incarnation
@@ -105,34 +106,12 @@ func ParseJob(def json.RawMessage) (Job, error) {
 	return j, nil
 }
 
-// Control is operators' intent for a job. It survives everything but the job.
-type Control struct {
-	Job         string    `json:"job"`
-	Paused      bool      `json:"paused,omitempty"`
-	Triggers    []Trigger `json:"triggers,omitempty"`     // not yet in the plan
-	LastTrigger uint64    `json:"last_trigger,omitempty"` // the highest number given out
-
-	extra fields
-}
-
-// Trigger is a run asked for by hand.
-type Trigger struct {
-	Number uint64        `json:"number"`
-	At     Instant       `json:"at"`
-	Gen    int           `json:"gen,omitempty"` // set in plans: whose definition holds
-	Param  string        `json:"param,omitempty"`
-	Shards *shardset.Set `json:"shards,omitempty"` // nil for all
-}
-
-// MaxTriggers bounds the triggers of a job that wait.
-const MaxTriggers = 64
-
 // Counts are sums over the life of a job.
 type Counts struct {
 	Claimed   uint64 `json:"claimed,omitempty"`
 	Succeeded uint64 `json:"succeeded,omitempty"`
 	Failed    uint64 `json:"failed,omitempty"`
-	Skipped   uint64 `json:"skipped,omitempty"` // fires given up by the misfire policy
+	Skipped   uint64 `json:"skipped,omitempty"` // fires given up by the misfire policy, or of disabled shards
 	Lost      uint64 `json:"lost,omitempty"`    // runs that a crash ended and nobody reruns
 }
 
@@ -174,6 +153,7 @@ type Plan struct {
 	Epochs   []Epoch                 `json:"epochs"` // by Gen; never empty
 	Owners   map[string]shardset.Set `json:"owners"` // by incarnation
 	Frozen   shardset.Set            `json:"frozen,omitzero"`
+	Disabled shardset.Set            `json:"disabled,omitzero"` // as in Control: perhaps beyond the total
 	Marks    Marks                   `json:"marks,omitempty"`
 	Reruns   Runs                    `json:"reruns,omitempty"`
 	Triggers []Trigger               `json:"triggers,omitempty"` // by Number

@@ -39,6 +39,8 @@ func (p *Plan) scan(s *jsonscan.Scanner) {
 			}
 		case "frozen":
 			p.Frozen = scanShards(s)
+		case "disabled":
+			p.Disabled = scanShards(s)
 		case "marks":
 			p.Marks = scanSlice(s, p.Marks, scanMark)
 		case "reruns":

@@ -1,0 +1,112 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestControl(t *testing.T) {
+	t.Run("survives a round trip, with what a newer version added", func(t *testing.T) {
+		text := `{"job":"settle","paused":true,"disabled_shards":"3,5-7","disabled_instances":["a","b"],"disabled_hosts":["h"],"last_trigger":7,"novelty":{"x":1}}`
+		c, err := DecodeControl([]byte(text))
+		require.NoError(t, err)
+		b, err := Encode(c)
+		require.NoError(t, err)
+		assert.Equal(t, text, string(b))
+	})
+	t.Run("that disables nothing does not speak of it", func(t *testing.T) {
+		b, err := Encode(&Control{Job: "settle"})
+		require.NoError(t, err)
+		assert.Equal(t, `{"job":"settle"}`, string(b))
+	})
+	t.Run("of a group survives a round trip, with what a newer version added", func(t *testing.T) {
+		for _, text := range []string{
+			`{}`, `{"novelty":1}`, `{"disabled_instances":["a"]}`, `{"disabled_hosts":["h"],"novelty":1}`,
+		} {
+			c, err := DecodeGroupControl([]byte(text))
+			require.NoError(t, err)
+			b, err := Encode(c)
+			require.NoError(t, err)
+			assert.Equal(t, text, string(b))
+		}
+	})
+	t.Run("is put in order when it is read, for a hand may have written it", func(t *testing.T) {
+		c, err := DecodeGroupControl([]byte(`{"disabled_instances":["b","a"],"disabled_hosts":["y","x"]}`))
+		require.NoError(t, err)
+		assert.Equal(t, Exclusion{[]string{"a", "b"}, []string{"x", "y"}}, c.Exclusion)
+	})
+}
+
+func TestDecodeControl_NamesTheRule(t *testing.T) {
+	many := func(n int) string {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprint("n", i)
+		}
+		b, _ := json.Marshal(names)
+		return string(b)
+	}
+	for text, want := range map[string]string{
+		`(`:                              "invalid character",
+		`{"disabled_shards":"10000"}`:    "disabled_shards: shard 10000, of at most 10000",
+		`{"disabled_shards":"7-3"}`:      "7-3",
+		`{"disabled_instances":["a/b"]}`: `disabled_instances: invalid key: name "a/b" has a slash`,
+		`{"disabled_instances":` + many(257) + `}`:    "disabled_instances: 257 names, at most 256",
+		`{"disabled_hosts":[""]}`:                     "disabled_hosts: is empty",
+		`{"disabled_hosts":` + many(257) + `}`:        "disabled_hosts: 257 names, at most 256",
+		`{"disabled_hosts":"h"}`:                      "disabled_hosts",
+		"deflate\n\xff\xff" + strings.Repeat("x", 10): "inflate",
+	} {
+		_, err := DecodeControl([]byte(text))
+		assert.ErrorContains(t, err, want, "%.60s", text)
+		if !strings.Contains(text, "disabled_shards") {
+			_, err = DecodeGroupControl([]byte(text))
+			assert.ErrorContains(t, err, want, "%.60s", text)
+		}
+	}
+	_, err := DecodeControl([]byte(`{"disabled_instances":` + many(256) + `}`))
+	assert.NoError(t, err)
+}
+
+func TestExclusion_Excludes(t *testing.T) {
+	x := Exclusion{Instances: []string{"a", "c"}, Hosts: []string{"h"}}
+	for name, c := range map[string]struct {
+		member Member
+		want   bool
+	}{
+		"instances by their names":                  {Member{Name: "c"}, true},
+		"all instances of a host":                   {Member{Name: "b", Host: "h"}, true},
+		"no others":                                 {Member{Name: "b", Host: "g"}, false},
+		"none whose name only begins like that":     {Member{Name: "a2", Host: "h2"}, false},
+		"none whose host is written in another way": {Member{Name: "b", Host: "H"}, false},
+		"none whose record does not name its host":  {Member{Name: "b"}, false},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, x.Excludes(&c.member)) })
+	}
+	t.Run("nobody if it is empty", func(t *testing.T) {
+		none := Exclusion{}
+		assert.True(t, none.IsZero())
+		assert.False(t, none.Excludes(&Member{Name: "a"}))
+	})
+}
+
+func FuzzDecodeControl(f *testing.F) {
+	f.Add([]byte(`{"job":"settle","disabled_shards":"3","disabled_instances":["a"],"disabled_hosts":["h"],"novelty":{}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := DecodeControl(b)
+		if err != nil {
+			return
+		}
+		again, err := Encode(c)
+		require.NoError(t, err)
+		back, err := DecodeControl(again)
+		require.NoError(t, err)
+		assert.Equal(t, c.Exclusion.IsZero(), back.Exclusion.IsZero())
+		assert.True(t, c.Disabled.Equal(back.Disabled))
+	})
+}
