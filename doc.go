@@ -52,11 +52,16 @@
 // which shard, which shards are about to move, and which runs are to be made again. All
 // else follows from comparing the plan with the watermarks.
 //
+// An operator is whoever says what is to run and what not, from inside the fleet or from
+// outside: pauses a job, triggers it by hand, or disables some of its shards, an instance
+// or a host.
+//
 // # What is promised
 //
 //   - For a job, shard, fire and attempt, at most one claim is ever committed.
 //   - A shard has at most one run whose session lives. A running shard does not move.
-//   - Each fire is claimed, or skipped as the job's policy says, and then counted.
+//   - Each fire is claimed, or skipped, as the job's policy says or because an operator has
+//     disabled the shard, and then counted.
 //   - A run that was under way when its session ended is claimed again with a higher
 //     fence, or counted as failed: the job chooses.
 //   - A write by a leader whose term is over does not take effect.

@@ -14,8 +14,11 @@ import (
 // no owner.
 type desired struct {
 	owners  map[string]shardset.Set // by incarnation
-	problem string                  // why the job's own strategy was not followed
+	problem string                  // why the job's own strategy was not followed, or nobody may own any
 }
+
+// allDisabled is the problem of a job that only those offer who may not run it.
+const allDisabled = "every instance that is there and offers the job is disabled"
 
 // assigning is the making of all jobs' assignments.
 type assigning struct {
@@ -29,15 +32,18 @@ type assigning struct {
 type offer struct {
 	jobs    []string // sorted
 	members []int    // indexes of assigning.members, ascending
+	outside bool     // others offer them too, and are disabled for all jobs
 }
 
-// able returns the indexes of the members that offer a job, ascending. They are shared.
-func (a *assigning) able(job string) []int {
-	var able []int
+// able returns the indexes of the members that offer a job and are not disabled,
+// ascending, and what is the problem if there are none. They are shared.
+func (a *assigning) able(segment, job string) (able []int, problem string) {
+	outside := false
 	for _, o := range a.offers {
 		if _, ok := slices.BinarySearch(o.jobs, job); !ok {
 			continue
 		}
+		outside = outside || o.outside
 		if able == nil {
 			able = o.members
 			continue
@@ -45,7 +51,26 @@ func (a *assigning) able(job string) []int {
 		able = slices.Concat(able, o.members)
 		slices.Sort(able)
 	}
-	return able
+	if c, ok := a.control[segment]; ok && !c.Exclusion.IsZero() {
+		offering := len(able)
+		able = slices.DeleteFunc(slices.Clone(able), func(i int) bool { return a.excludes(segment, a.members[i].id) })
+		outside = outside || len(able) < offering
+	}
+	if len(able) == 0 && outside {
+		problem = allDisabled
+	}
+	return able, problem
+}
+
+// excludes reports whether a member is disabled for this job. Who is for all jobs is left
+// out before that, of those who are there and of those who are awaited.
+func (v *view) excludes(segment, inc string) bool {
+	c, ok := v.control[segment]
+	if !ok || c.Exclusion.IsZero() {
+		return false
+	}
+	m := v.members[inc]
+	return c.Excludes(&m.Member)
 }
 
 // assignments returns who should own what of each of the segments. Jobs with the sticky
@@ -58,19 +83,19 @@ func (v *view) assignments(segments []string) []desired {
 	jobs := make([]balanceJob, 0, len(segments))
 	for i, seg := range segments {
 		job := v.jobNow(seg)
-		problem := ""
+		able, problem := a.able(seg, job.Name)
 		if job.Strategy != "" && job.Strategy != stickyName {
-			d, err := a.byStrategy(seg, job)
+			owners, err := a.byStrategy(seg, job, able)
 			if err == nil {
-				out[i] = d
+				out[i] = desired{owners, problem}
 				continue
 			}
 			problem = err.Error()
 		}
+		b := a.balanceJob(seg, job, able)
 		out[i].problem = problem
-		b := a.balanceJob(seg, job)
 		shared = append(shared, i)
-		numbers = append(numbers, v.setAside(&b))
+		numbers = append(numbers, v.setAside(seg, &b))
 		jobs = append(jobs, b)
 	}
 	for i := range a.members {
@@ -96,14 +121,17 @@ func (v *view) newAssigning() *assigning {
 		if m.Draining || !v.alive(inc) {
 			continue
 		}
-		i := len(a.members)
-		a.members = append(a.members, balanceMember{id: inc})
 		same := slices.IndexFunc(a.offers, func(o offer) bool { return slices.Equal(o.jobs, m.Jobs) })
 		if same < 0 {
 			same = len(a.offers)
 			a.offers = append(a.offers, offer{jobs: m.Jobs})
 		}
-		a.offers[same].members = append(a.offers[same].members, i)
+		if v.outside.Excludes(&m.Member) {
+			a.offers[same].outside = true
+			continue
+		}
+		a.offers[same].members = append(a.offers[same].members, len(a.members))
+		a.members = append(a.members, balanceMember{id: inc})
 	}
 	return a
 }
@@ -143,8 +171,8 @@ func (v *view) shardsOf(segment string, job record.Job) int {
 	return job.Shards
 }
 
-func (a *assigning) balanceJob(segment string, job record.Job) balanceJob {
-	b := balanceJob{owners: a.owners(segment, a.shardsOf(segment, job)), candidates: a.able(job.Name)}
+func (a *assigning) balanceJob(segment string, job record.Job, able []int) balanceJob {
+	b := balanceJob{owners: a.owners(segment, a.shardsOf(segment, job)), candidates: able}
 	for _, i := range b.candidates {
 		if set := a.view.members[a.members[i].id].Blocked[job.Name]; !set.IsZero() {
 			if b.blocked == nil {
@@ -158,8 +186,7 @@ func (a *assigning) balanceJob(segment string, job record.Job) balanceJob {
 
 // candidates returns whom a strategy is asked about, sorted: those who may own shards of
 // a job, and those whose return is awaited, as if they were there.
-func (a *assigning) candidates(job string) []Candidate {
-	able := a.able(job)
+func (a *assigning) candidates(segment, job string, able []int) []Candidate {
 	out := make([]Candidate, 0, len(able)+len(a.awaited))
 	add := func(inc string) {
 		m := a.view.members[inc]
@@ -169,7 +196,7 @@ func (a *assigning) candidates(job string) []Candidate {
 		add(a.members[i].id)
 	}
 	for inc := range a.awaited {
-		if m := a.view.members[inc]; m.Offers(job) {
+		if m := a.view.members[inc]; m.Offers(job) && a.waits(segment, inc) {
 			add(inc)
 		}
 	}
@@ -179,15 +206,15 @@ func (a *assigning) candidates(job string) []Candidate {
 	return out
 }
 
-// byStrategy deals a job by the strategy that it names.
-func (a *assigning) byStrategy(segment string, job record.Job) (desired, error) {
-	candidates := a.candidates(job.Name)
+// byStrategy deals a job among those who may own it by the strategy that it names.
+func (a *assigning) byStrategy(segment string, job record.Job, able []int) (map[string]shardset.Set, error) {
+	candidates := a.candidates(segment, job.Name, able)
 	if len(candidates) == 0 {
-		return desired{}, nil
+		return nil, nil
 	}
 	s, ok := LookupStrategy(job.Strategy)
 	if !ok {
-		return desired{}, fmt.Errorf("strategy %q is not registered on the leader", job.Strategy)
+		return nil, fmt.Errorf("strategy %q is not registered on the leader", job.Strategy)
 	}
 	in := Input{
 		Job: job.Name, Shards: a.shardsOf(segment, job), Members: candidates,
@@ -200,7 +227,7 @@ func (a *assigning) byStrategy(segment string, job record.Job) (desired, error) 
 	}
 	dealt, err := runStrategy(s, in)
 	if err != nil {
-		return desired{}, fmt.Errorf("strategy %q: %w", job.Strategy, err)
+		return nil, fmt.Errorf("strategy %q: %w", job.Strategy, err)
 	}
 	for _, inc := range dealt {
 		a.load[inc]++
@@ -210,7 +237,7 @@ func (a *assigning) byStrategy(segment string, job record.Job) (desired, error) 
 			dealt[s] = has // what it has stays, and what it is to get waits
 		}
 	}
-	return desired{owners: ownersOf(a.unblock(job.Name, dealt), nil)}, nil
+	return ownersOf(a.unblock(job.Name, dealt), nil), nil
 }
 
 // unblock takes from an assignment what its owners may not run now, because a function of

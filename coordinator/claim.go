@@ -35,7 +35,8 @@ type claimed struct {
 }
 
 // claim decides what to write about a job: a pure function. A pending re-run comes
-// before any other run of its shard, then triggers, then the schedule.
+// before any other run of its shard, then triggers, then the schedule. Disabled shards run
+// nothing.
 func (in *claiming) claim() claimed {
 	out := claimed{claims: in.claims}
 	in.close(&out)
@@ -51,7 +52,9 @@ func (in *claiming) claim() claimed {
 		return out
 	}
 	for _, part := range in.claims.Marks.Fold(in.plan.Marks, free).Split(free) {
-		in.part(&out, part.Shards, part.Mark)
+		disabled := part.Shards.Intersect(in.plan.Disabled)
+		in.part(&out, part.Shards.Minus(disabled), part.Mark)
+		in.pass(&out, disabled, part.Mark)
 	}
 	if out.planned {
 		// The plan that the claim names as a condition says what is mine, so what is said
@@ -120,13 +123,30 @@ func (in *claiming) part(out *claimed, shards shardset.Set, m record.Mark) {
 			shards = shards.Minus(sub)
 		}
 	}
+	in.schedule(out, shards, m, false)
+}
+
+// pass decides for free shards that share a mark and are disabled: fires that fall due are
+// passed over as they come, and counted. Triggers and re-runs wait. A mark beyond the fire
+// of a re-run would say that it was claimed, so fires wait behind it.
+func (in *claiming) pass(out *claimed, shards shardset.Set, m record.Mark) {
+	for _, g := range in.plan.Reruns {
+		if g.Trigger == 0 && !m.Covers(g.Ref) {
+			shards = shards.Minus(g.Shards)
+		}
+	}
+	in.schedule(out, shards, m, true)
+}
+
+// schedule decides for free shards that share a mark by the schedules of all epochs.
+func (in *claiming) schedule(out *claimed, shards shardset.Set, m record.Mark, disabled bool) {
 	for i := range in.plan.Epochs {
 		e := &in.plan.Epochs[i]
 		sub := shards.Intersect(shardset.Range(0, e.Job().Shards))
 		if sub.IsZero() {
 			continue
 		}
-		if in.scheduled(out, e, sub, m) {
+		if in.scheduled(out, e, sub, m, disabled) {
 			shards = shards.Minus(sub)
 		}
 	}
@@ -134,12 +154,12 @@ func (in *claiming) part(out *claimed, shards shardset.Set, m record.Mark) {
 
 // scheduled decides for free shards by one epoch's schedule. It reports whether later
 // epochs have to wait for it.
-func (in *claiming) scheduled(out *claimed, e *record.Epoch, shards shardset.Set, m record.Mark) bool {
+func (in *claiming) scheduled(out *claimed, e *record.Epoch, shards shardset.Set, m record.Mark, disabled bool) bool {
 	prog, ok := in.programs[e.Gen]
 	if !ok {
 		return true // its definition does not compile here; others may know better
 	}
-	owed, ok := owedOf(e, prog, m, in.now)
+	owed, ok := owedOf(e, prog, m, in.now, disabled)
 	if !ok {
 		return false
 	}

@@ -307,3 +307,130 @@ func TestClaim_Record(t *testing.T) {
 		assert.Equal(t, before, fmt.Sprint(in.claims))
 	})
 }
+
+func TestClaim_Disabled(t *testing.T) {
+	setUp := func(t *testing.T) *claiming { // of two shards, the second disabled
+		in := claimant(t, 2)
+		in.plan.Disabled = shardset.Of(1)
+		return in
+	}
+	passed := func(n int) record.Mark { return record.Mark{Gen: 1, Fire: at(n)} }
+	t.Run("a fire is passed over when it comes, and counted, in the commit that claims it for others", func(t *testing.T) {
+		in := setUp(t)
+		out := in.claim()
+		assert.False(t, out.changed, "not before its time")
+		assert.Equal(t, at(1), out.wake)
+		in.now = at(1)
+		out = in.claim()
+		assert.True(t, out.planned)
+		assert.Equal(t, runs(shardset.Of(0), fire(1, 1)), out.starts)
+		assert.Equal(t, out.starts, out.claims.Running)
+		assert.Equal(t, passed(1), out.claims.Marks.Of(1))
+		assert.Equal(t, record.Counts{Claimed: 1, Skipped: 1}, out.claims.Counts)
+		assert.Equal(t, at(2), out.wake)
+		in.commit(out)
+		assert.False(t, in.claim().changed, "once")
+	})
+	t.Run("fires that would run late are passed over too", func(t *testing.T) {
+		in := setUp(t)
+		in.plan.Disabled = shardset.Range(0, 2)
+		in.now = at(10)
+		out := in.claim()
+		assert.Empty(t, out.starts)
+		assert.Equal(t, passed(10), out.claims.Marks.Of(0))
+		assert.EqualValues(t, 2*10, out.claims.Counts.Skipped)
+	})
+	t.Run("a fire that was passed over does not run when its shard is enabled", func(t *testing.T) {
+		in := setUp(t)
+		in.now = at(3)
+		in.commit(in.claim())
+		in.plan.Disabled = shardset.Set{}
+		in.now = at(4) - 1
+		assert.Empty(t, in.claim().starts)
+		in.now = at(4)
+		assert.Equal(t, runs(shardset.Of(1), fire(4, 1)), in.claim().starts)
+	})
+	t.Run("a run that has begun goes on, and what came meanwhile is passed over when it ends", func(t *testing.T) {
+		in := setUp(t)
+		in.plan.Disabled = shardset.Set{}
+		in.now = at(1)
+		in.commit(in.claim())
+		in.plan.Disabled = shardset.Of(1)
+		in.end(0)
+		in.now = at(3)
+		out := in.claim()
+		assert.Equal(t, fire(1, 1), must(out.claims.Running.Of(1)))
+		assert.Equal(t, fire(1, 1).Mark(), out.claims.Marks.Of(1))
+		in.commit(out)
+		in.end(1)
+		out = in.claim()
+		assert.Empty(t, out.starts)
+		assert.Equal(t, at(3), out.claims.Marks.Of(1).Fire)
+	})
+	t.Run("a re-run waits with the fires behind it, and goes first when its shard is enabled", func(t *testing.T) {
+		in := setUp(t)
+		in.plan.Marks = record.Marks{}.Raise(shardset.Range(0, 2), fire(1, 1).Mark())
+		in.plan.Reruns = runs(shardset.Of(1), fire(1, 2))
+		in.now = at(3)
+		out := in.claim()
+		assert.Equal(t, runs(shardset.Of(0), fire(3, 1)), out.starts)
+		assert.Zero(t, out.claims.Marks.Of(1))
+		in.commit(out)
+		in.plan.Disabled = shardset.Set{}
+		out = in.claim()
+		assert.Equal(t, runs(shardset.Of(1), fire(1, 2)), out.starts)
+		in.commit(out)
+		in.end(1)
+		assert.Equal(t, runs(shardset.Of(1), fire(3, 1)), in.claim().starts)
+	})
+	t.Run("a re-run that was claimed before holds up nothing, though the plan still has it", func(t *testing.T) {
+		in := setUp(t)
+		in.plan.Reruns = runs(shardset.Of(1), fire(1, 2))
+		in.claims.Marks = record.Marks{}.Raise(shardset.Range(0, 2), fire(1, 2).Mark())
+		in.now = at(2)
+		assert.Equal(t, passed(2), in.claim().claims.Marks.Of(1))
+	})
+	t.Run("a trigger waits, and its re-run, and hold up no fire", func(t *testing.T) {
+		for name, f := range map[string]func(*claiming){
+			"trigger": func(in *claiming) { in.plan.Triggers = []record.Trigger{{Number: 1, At: start, Gen: 1}} },
+			"re-run": func(in *claiming) {
+				in.plan.Reruns = runs(shardset.Of(1), record.Ref{Gen: 1, Fire: start, Trigger: 1, Attempt: 2})
+			},
+		} {
+			in := setUp(t)
+			f(in)
+			in.now = at(1)
+			out := in.claim()
+			assert.NotContains(t, out.starts.Shards().String(), "1", name)
+			assert.Equal(t, passed(1), out.claims.Marks.Of(1), name)
+			in.commit(out)
+			in.plan.Disabled = shardset.Set{}
+			r := must(in.claim().starts.Of(1))
+			assert.EqualValues(t, 1, r.Trigger, name)
+		}
+	})
+	t.Run("fires of all definitions that are over are passed over", func(t *testing.T) {
+		in := setUp(t)
+		in.plan.Epochs[0].Until = at(3)
+		in.plan.Epochs = append(in.plan.Epochs, epoch(t, 2, at(3), 2))
+		in.now = at(5)
+		out := in.claim()
+		assert.Equal(t, record.Mark{Gen: 2, Fire: at(5)}, out.claims.Marks.Of(1))
+		assert.EqualValues(t, 1+5, out.claims.Counts.Skipped, "the first of them for the other shard")
+		assert.Equal(t, at(6), out.wake)
+	})
+	t.Run("nothing is passed over of what is not this instance's to claim", func(t *testing.T) {
+		for name, f := range map[string]func(*claiming){
+			"frozen":         func(in *claiming) { in.plan.Frozen = shardset.Of(1) },
+			"another's":      func(in *claiming) { in.plan.Owners["me"] = shardset.Of(0) },
+			"paused":         func(in *claiming) { in.plan.Paused = true },
+			"not open":       func(in *claiming) { in.open = false },
+			"not understood": func(in *claiming) { in.programs = nil },
+		} {
+			in := setUp(t)
+			in.now = at(1)
+			f(in)
+			assert.Zero(t, in.claim().claims.Marks.Of(1), name)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -37,6 +38,9 @@ func (p *planning) definition() {
 	}
 	if len(p.p.Epochs) >= maxEpochs {
 		p.desired.problem = "a new definition waits until fires of earlier ones have been served"
+		if !p.p.Disabled.IsZero() {
+			p.desired.problem += fmt.Sprintf(", perhaps those that wait until shards %s are enabled", p.p.Disabled)
+		}
 		return
 	}
 	last.Until = max(p.now.Add(p.skew), last.From+1)
@@ -233,19 +237,20 @@ func usesGen(runs record.Runs, gen int) bool {
 	return slices.ContainsFunc(runs, func(g record.RunGroup) bool { return g.Gen == gen })
 }
 
-// clearEpochs drops leading epochs that are over and of which nothing is owed, running
-// or triggered.
+// clearEpochs drops epochs that are over and of which nothing is owed, running or
+// triggered. One that something waits for, perhaps for long, as the trigger of a disabled
+// shard does, holds up none of those after it.
 func (p *planning) clearEpochs(marks record.Marks, running record.Runs) {
-	for len(p.p.Epochs) > 1 {
-		e := &p.p.Epochs[0]
-		if e.Until > p.now || usesGen(running, e.Gen) || usesGen(p.p.Reruns, e.Gen) ||
-			slices.ContainsFunc(p.p.Triggers, func(t record.Trigger) bool { return t.Gen == e.Gen }) || p.owed(e, marks) {
-			return
+	last := p.p.Last().Gen
+	p.p.Epochs = slices.DeleteFunc(p.p.Epochs, func(e record.Epoch) bool {
+		if e.Gen == last || e.Until > p.now || usesGen(running, e.Gen) || usesGen(p.p.Reruns, e.Gen) ||
+			slices.ContainsFunc(p.p.Triggers, func(t record.Trigger) bool { return t.Gen == e.Gen }) || p.owed(&e, marks) {
+			return false
 		}
 		p.because("clear generation %d", e.Gen)
-		p.p.Epochs = slices.Delete(p.p.Epochs, 0, 1)
-		p.dropBeyond(p.p.Shards())
-	}
+		return true
+	})
+	p.dropBeyond(p.p.Shards())
 }
 
 // dropBeyond forgets shards that no total in force has any more.
@@ -266,7 +271,7 @@ func (p *planning) owed(e *record.Epoch, marks record.Marks) bool {
 		return false // nobody can tell its fires, so nobody will run them
 	}
 	for _, part := range marks.Split(shardset.Range(0, e.Job().Shards)) {
-		if owed, ok := owedOf(e, prog, part.Mark, p.now); ok && owed.any() {
+		if owed, ok := owedOf(e, prog, part.Mark, p.now, false); ok && owed.any() {
 			return true
 		}
 	}

@@ -44,6 +44,51 @@ func ExampleJoin() {
 	// left: <nil>
 }
 
+// Somebody takes a host out of service, from a program that takes no part: what its
+// instances own goes to others, of which there are none here. The shards that Join shares
+// out are those of a job named "shards".
+func ExampleOperator() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	server := memory.New()
+	owned, moving := make(chan struct{}), make(chan struct{})
+	joined := make(chan error)
+	go func() {
+		joined <- coordinator.Join(ctx, server.Client("a"), coordinator.Config{
+			Namespace: "mail",
+			Host:      "rack-7",
+			Shards:    1,
+			Own: func(ctx context.Context, s coordinator.Owned) error {
+				close(owned)
+				<-ctx.Done()
+				fmt.Println("partition", s.Shard, "ends:", context.Cause(ctx))
+				close(moving)
+				return nil
+			},
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		})
+	}()
+	<-owned
+
+	op, err := coordinator.NewOperator(server.Client("console"), "mail", "")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("disabled:", op.Disable(ctx, coordinator.Scope{Hosts: []string{"rack-7"}}))
+	<-moving
+	intent, err := op.Intent(ctx, "") // of all jobs
+	fmt.Println(intent.Disabled.Hosts, err)
+
+	stop()
+	fmt.Println("left:", <-joined)
+	// Unordered output:
+	// disabled: <nil>
+	// partition 0 ends: shard is to move
+	// [rack-7] <nil>
+	// left: <nil>
+}
+
 // registerNear is what a program would do in an init function.
 var registerNear = sync.OnceFunc(func() {
 	coordinator.RegisterStrategy("near the data", func(in coordinator.Input) (coordinator.Assignment, error) {

@@ -131,7 +131,8 @@ func (x *exploration) elect(p *exProc) (registry.Txn, bool) {
 // member returns the Member that a process is.
 func (x *exploration) member(p *exProc, desk *exDesk) *Member {
 	m := &Member{
-		reg: desk, keys: x.keys, name: p.name, work: x.work, log: x.log, draining: p.closed,
+		Operator: &Operator{desk, x.keys},
+		reg:      desk, keys: x.keys, name: p.name, work: x.work, log: x.log, draining: p.closed,
 		defs: map[string]json.RawMessage{exJob: fmtDef(1, 1, "")},
 	}
 	m.barred.old = map[string]shardset.Set{}

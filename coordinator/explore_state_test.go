@@ -195,7 +195,7 @@ type exWork struct{ started []Run }
 
 func (w *exWork) Compile(json.RawMessage) (Program, error)      { return minutely{}, nil }
 func (w *exWork) Start(_ context.Context, r Run, _ func(error)) { w.started = append(w.started, r) }
-func (w *exWork) Yield(string, int)                             {}
+func (w *exWork) Yield(string, int, error)                      {}
 
 func (x *exploration) segment() string                   { return record.Segment(exJob) }
 func (x *exploration) planKey() registry.Key             { return x.keys.Plan(x.segment()) }

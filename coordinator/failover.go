@@ -18,7 +18,7 @@ import (
 // that was read, or absent if none were. A claim that came in between makes it conflict.
 func (p *planning) failOver() {
 	for _, inc := range slices.Sorted(maps.Keys(p.p.Owners)) {
-		if p.alive(inc) || p.awaited[inc] {
+		if p.alive(inc) || p.waits(p.segment, inc) {
 			continue
 		}
 		l, ok := p.looked(inc, registry.Rev{})

@@ -58,7 +58,7 @@ func (v *view) awaitReturns() {
 			continue
 		}
 		left := min(time.Duration(m.RestartGrace), MaxRestartGrace) - lasting
-		if left <= 0 {
+		if left <= 0 || v.outside.Excludes(&m.Member) {
 			continue
 		}
 		v.awaited[inc] = true
@@ -77,16 +77,22 @@ func (v *view) heirOf(inc string) string {
 	return inc
 }
 
+// waits reports whether what an incarnation has of a job waits for its return. Who may not
+// own shards of the job is not waited for: that would keep them where nobody is to have them.
+func (v *view) waits(segment, inc string) bool {
+	return v.awaited[inc] && !v.excludes(segment, inc)
+}
+
 // setAside takes out of a job that is to be dealt the shards that wait for a return. It
 // returns the numbers of those that are left, by their new places; nil if that is all.
-func (v *view) setAside(job *balanceJob) (numbers []int) {
+func (v *view) setAside(segment string, job *balanceJob) (numbers []int) {
 	if len(v.awaited) == 0 {
 		return nil
 	}
 	owners := make([]string, 0, len(job.owners))
 	numbers = make([]int, 0, len(job.owners))
 	for s, inc := range job.owners {
-		if !v.awaited[inc] {
+		if !v.waits(segment, inc) {
 			numbers = append(numbers, s)
 			owners = append(owners, inc)
 		}
@@ -112,7 +118,7 @@ func (v *view) leaveAside(segment string, owners map[string]shardset.Set) {
 	p := v.plans[segment]
 	all := shardset.Range(0, p.Shards())
 	for inc, set := range p.Owners {
-		if set = set.Intersect(all); v.awaited[inc] && !set.IsZero() {
+		if set = set.Intersect(all); v.waits(segment, inc) && !set.IsZero() {
 			owners[inc] = set
 		}
 	}

@@ -74,8 +74,8 @@ var guardSites = []guardSite{
 	{"Member.tell Alive", []string{"tell: alive"}},
 	{"Member.tell Set", []string{"tell: set member"}},
 
-	{"Member.control Create", []string{"operate: first control"}},
-	{"Member.control Set", []string{"operate: set control"}},
+	{"Operator.store Create", []string{"operate: first control"}},
+	{"Operator.store Set", []string{"operate: set control"}},
 	{"Member.storing Create", []string{"operate: first definition"}},
 	{"Member.storing Set", []string{"operate: set definition"}},
 	{"Member.fenceBase Create", []string{"operate: first other"}},

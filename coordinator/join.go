@@ -23,11 +23,13 @@ type Config struct {
 	Shards     int           // how many there are. The highest Revision's number holds
 	Revision   int
 	Strategy   string            // "" = "sticky"
+	Host       string            // where this process runs; "" = the host's name. See Scope.Hosts
 	Labels     map[string]string // for strategies
 	// Own is called in its own goroutine for each shard that this process comes to own.
-	// Owning lasts as long as the call: ctx ends when the shard is to move, when the session
-	// is lost or when Join's context has ended, and returning gives the shard up. A shard that
-	// is still this process's after that is owned again, by another call a little later.
+	// Owning lasts as long as the call: ctx ends when the shard is to move, when it is
+	// disabled, when the session is lost or when Join's context has ended, and returning gives
+	// the shard up. A shard that is still this process's after that is owned again, by another
+	// call a little later; one that is disabled, once it no longer is.
 	Own    func(ctx context.Context, s Owned) error
 	Logger *slog.Logger // nil = slog.Default()
 }
@@ -40,9 +42,14 @@ type Owned struct {
 	tenure *tenure
 }
 
-// ErrMoving is why the context of Config.Own ended when its shard is to move. Others are
-// registry.ErrSessionLost and the cause of the end of the context given to Join.
-var ErrMoving = errors.New("shard is to move")
+// Why the context of Config.Own ended. Other causes are registry.ErrSessionLost and that of
+// the end of the context given to Join.
+var (
+	// ErrMoving means that another is to own the shard.
+	ErrMoving = errors.New("shard is to move")
+	// ErrDisabled means that an Operator wants nobody to own the shard.
+	ErrDisabled = errors.New("shard is disabled")
+)
 
 // Join takes part in sharing out cfg.Shards until ctx ends, and returns when every Own has
 // returned and others have taken over: nil after an orderly end, or why it could not
@@ -54,6 +61,9 @@ var ErrMoving = errors.New("shard is to move")
 // A shard has at most one owner whose session lives. An Own that does not return when its
 // context ends keeps its shard from moving, unless the session is lost: then another may
 // own it, with a higher fence.
+//
+// For an Operator the shards are those of a job named "shards". One that is disabled is
+// owned by nobody once its Own has returned. A pause lets calls that have begun go on.
 func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 	if cfg.Own == nil {
 		return errors.New("join: Own is nil")
@@ -79,7 +89,7 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 	}
 	m, err := NewMember(reg, MemberOptions{
 		Namespace: cfg.Namespace, Group: cfg.Group, Instance: cfg.Instance, SessionTTL: cfg.SessionTTL,
-		Labels: cfg.Labels, Logger: cfg.Logger, Work: o,
+		Host: cfg.Host, Labels: cfg.Labels, Logger: cfg.Logger, Work: o,
 	})
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
@@ -169,11 +179,11 @@ func (o *owning) Start(ctx context.Context, r Run, done func(error)) {
 var errGoexit = errors.New("the call of Own ended in runtime.Goexit")
 
 // Yield is described in Work.
-func (o *owning) Yield(_ string, shard int) {
+func (o *owning) Yield(_ string, shard int, cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if end, ok := o.calls[shard]; ok {
-		end(ErrMoving)
+		end(cause)
 	}
 }
 
@@ -203,6 +213,9 @@ func (always) Owed(last, until, now time.Time) Owed {
 	}
 	return Owed{Fire: now}
 }
+
+// Passed is described in Program. Nothing falls due of a shard that nobody is to own.
+func (always) Passed(last, until, now time.Time) Owed { return Owed{} }
 
 // ownAgain is how long a shard that was given up stays so.
 const ownAgain = 100 * time.Millisecond

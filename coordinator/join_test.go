@@ -253,6 +253,61 @@ func TestJoin(t *testing.T) {
 		o.Start(t.Context(), Run{}, func(err error) { done <- err })
 		assert.ErrorIs(t, <-done, errEnough)
 	})
+	holding(t, "has nobody own what is disabled, and calls again for it when it no longer is", func(t *testing.T, h *holders) {
+		leaveA, leaveB := h.join("a", 4, nil), h.join("b", 4, nil)
+		o, err := NewOperator(h.server.Client("console"), "test", "")
+		require.NoError(t, err)
+		h.why("a") // what moved to b
+		say := func(f func(context.Context, Scope) error, s Scope) {
+			require.NoError(t, f(t.Context(), s))
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		some := Scope{Job: "shards", Shards: []int{1, 3}}
+		fences := h.fences()
+		say(o.Disable, some)
+		assert.Equal(t, map[string]string{"a": "0", "b": "2"}, h.now())
+		assert.Equal(t, []error{ErrDisabled}, h.why("a"))
+		assert.Equal(t, []error{ErrDisabled}, h.why("b"))
+		time.Sleep(time.Hour)
+		assert.Equal(t, map[string]string{"a": "0", "b": "2"}, h.now())
+		say(o.Enable, some)
+		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, h.now())
+		assert.Greater(t, h.fences()[3], fences[3])
+		assert.Equal(t, fences[2], h.fences()[2], "what is not disabled is not disturbed")
+
+		say(o.Disable, some)
+		assert.NoError(t, leaveB())
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]string{"a": "0,2"}, h.now(), "whoever is given it")
+		leaveC := h.join("c", 4, nil)
+		say(o.Disable, Scope{Instances: []string{"a"}})
+		assert.Equal(t, map[string]string{"c": "0,2"}, h.now())
+		assert.NoError(t, leaveC())
+		time.Sleep(time.Second)
+		assert.Empty(t, h.now())
+		say(o.Enable, Scope{Instances: []string{"a"}})
+		say(o.Enable, some)
+		assert.Equal(t, map[string]string{"a": "0-3"}, h.now())
+		assert.NoError(t, leaveA())
+	})
+	holding(t, "keeps what is disabled with an owner that does not let go", func(t *testing.T, h *holders) {
+		release := make(chan struct{})
+		leave := h.join("a", 2, func(ctx context.Context, _ Owned) error {
+			<-ctx.Done()
+			<-release
+			return nil
+		})
+		o, err := NewOperator(h.server.Client("console"), "test", "")
+		require.NoError(t, err)
+		require.NoError(t, o.Disable(t.Context(), Scope{Job: "shards", Shards: []int{0}}))
+		time.Sleep(time.Hour)
+		assert.Equal(t, map[string]string{"a": "0-1"}, h.now())
+		close(release)
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]string{"a": "1"}, h.now())
+		assert.NoError(t, leave())
+	})
 	t.Run("says at once what is wrong with its configuration", func(t *testing.T) {
 		own := func(context.Context, Owned) error { return nil }
 		for want, cfg := range map[string]Config{

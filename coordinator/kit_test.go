@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -104,12 +105,31 @@ func (g *group) workerOn(machine, name string, work func(context.Context, Run) e
 	}
 	var err error
 	w.Member, err = NewMember(w.reg, MemberOptions{
-		Namespace: "test", Instance: name, SessionTTL: ttl, RestartGrace: g.grace, Work: w,
+		Namespace: "test", Instance: name, SessionTTL: ttl, RestartGrace: g.grace, Host: "host-of-" + name, Work: w,
 		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	require.NoError(g.t, err)
 	w.Offer(offering(defs...))
 	return w
+}
+
+// operator returns an Operator on a machine of its own, and its handle.
+func (g *group) operator() (*Operator, *hooked) {
+	g.t.Helper()
+	reg := &hooked{Registry: g.server.Client("console")}
+	o, err := NewOperator(reg, "test", "")
+	require.NoError(g.t, err)
+	return o, reg
+}
+
+// counts returns the sums of a job over its life.
+func (g *group) counts(job string) record.Counts {
+	g.t.Helper()
+	sum := g.plan(job).Counts
+	for _, w := range g.members {
+		sum = sum.Add(g.claims(w.incarnation(), job).Counts)
+	}
+	return sum
 }
 
 // begin calls Run.
@@ -195,10 +215,12 @@ func (w *worker) Start(ctx context.Context, r Run, done func(error)) {
 }
 
 // Yield is described in Work.
-func (w *worker) Yield(_ string, shard int) {
+func (w *worker) Yield(_ string, shard int, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.yielded = append(w.yielded, shard)
+	if errors.Is(cause, ErrMoving) {
+		w.yielded = append(w.yielded, shard)
+	}
 }
 
 // asked returns the shards that were to be yielded.

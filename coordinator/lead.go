@@ -37,7 +37,7 @@ type leader struct {
 	instances *reader[registry.SessionID]
 	members   *reader[record.Member]
 	jobs      *reader[jobItem]
-	controls  *reader[*record.Control]
+	controls  *reader[controls]
 	plans     *reader[*record.Plan]
 	planFeed  *feed[*record.Plan]
 	following map[string]func() // claims directories of pending moves, and how to stop
@@ -67,7 +67,7 @@ func lead(ctx context.Context, o *officeLoop, term registry.Rev) error {
 		def, job, err := record.DecodeDefinition(e.Value)
 		return jobItem{e.Modified, def, job}, err
 	})
-	l.controls = followFeed(ctx, &wg, l, o.m.keys.Controls(), func(e registry.Entry) (*record.Control, error) { return record.DecodeControl(e.Value) })
+	l.controls = followFeed(ctx, &wg, l, o.m.keys.Controls(), decodeControls)
 	l.plans = o.plans.reader(l.wakeUp)
 	defer l.plans.close()
 	return l.loop(ctx, &wg)
@@ -83,6 +83,24 @@ func followFeed[T any](ctx context.Context, wg *sync.WaitGroup, l *leader, dir r
 		}
 	})
 	return r
+}
+
+// controls is what the directory of operators' intent holds: of a job, or of the group.
+type controls struct {
+	job   *record.Control
+	group record.GroupControl
+}
+
+func decodeControls(e registry.Entry) (controls, error) {
+	if e.Key.Name() != record.GroupSegment {
+		c, err := record.DecodeControl(e.Value)
+		return controls{job: c}, err
+	}
+	c, err := record.DecodeGroupControl(e.Value)
+	if err != nil {
+		return controls{}, err
+	}
+	return controls{group: *c}, nil
 }
 
 func (l *leader) wakeUp() {
@@ -180,8 +198,13 @@ func (l *leader) takeNews() bool {
 		take(l, l.view.members, n, memberItem{n.rev, n.value})
 	}) && whole
 	whole = l.jobs.take(func(n news[jobItem]) { take(l, l.view.jobs, n, n.value) }) && whole
-	whole = l.controls.take(func(n news[*record.Control]) {
-		take(l, l.view.control, n, controlItem{n.rev, n.value})
+	whole = l.controls.take(func(n news[controls]) {
+		if n.name == record.GroupSegment {
+			l.content = false
+			l.view.outside = n.value.group.Exclusion // of nobody if it has gone or cannot be read
+			return
+		}
+		take(l, l.view.control, n, controlItem{n.rev, n.value.job})
 	}) && whole
 	whole = l.plans.take(func(n news[*record.Plan]) {
 		take(l, l.view.plans, n, planItem{n.rev, n.value})

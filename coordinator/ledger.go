@@ -270,13 +270,16 @@ func (l *ledger) takePlans(ctx context.Context) {
 	})
 }
 
-// yield says which of running shards are to move.
+// yield says which of running shards are to move, or are disabled.
 func (l *ledger) yield(a *account, running shardset.Set) {
 	if a.plan == nil {
 		return
 	}
 	for s := range running.Intersect(a.plan.Frozen).All() {
-		l.work.Yield(a.claims.Job, s)
+		l.work.Yield(a.claims.Job, s, ErrMoving)
+	}
+	for s := range running.Intersect(a.plan.Disabled).All() {
+		l.work.Yield(a.claims.Job, s, ErrDisabled)
 	}
 }
 

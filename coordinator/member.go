@@ -20,6 +20,9 @@ import (
 // predecessor that crashed could have.
 var ErrNameTaken = errors.New("instance name taken")
 
+// defaultGroup is the group of those who name none.
+const defaultGroup = "default"
+
 // MemberOptions are options of NewMember.
 type MemberOptions struct {
 	Namespace    string
@@ -32,17 +35,21 @@ type MemberOptions struct {
 	// from when it sees that the member is gone; one that comes to lead meanwhile counts anew.
 	// 0 = they move at once.
 	RestartGrace time.Duration
+	Host         string // where this process runs, for operators; "" = the host's name
 	Labels       map[string]string
 	Work         Work
 	Logger       *slog.Logger // nil = slog.Default()
 }
 
 // Member is a process's part in a group: it joins, elects, plans while it leads, claims
-// what it owns, and joins again under a new incarnation when its session is lost.
+// what it owns, and joins again under a new incarnation when its session is lost. It is an
+// Operator of its group, too, before it has joined and after it has left as well.
 type Member struct {
+	*Operator
 	reg     registry.Registry
 	keys    record.Keys
 	name    string
+	host    string // "" if it is not known
 	ttl     time.Duration
 	skew    time.Duration
 	grace   time.Duration
@@ -79,7 +86,7 @@ type incarnation struct {
 // NewMember returns a member of a group. Nothing is sent before Run.
 func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 	if o.Group == "" {
-		o.Group = "default"
+		o.Group = defaultGroup
 	}
 	switch {
 	case o.RestartGrace < 0 || o.RestartGrace > MaxRestartGrace:
@@ -96,15 +103,21 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 	if o.MaxClockSkew == 0 {
 		o.MaxClockSkew = 5 * time.Second
 	}
-	keys, err := record.NewKeys(o.Namespace, o.Group)
+	op, err := NewOperator(reg, o.Namespace, o.Group)
 	if err != nil {
 		return nil, err
 	}
 	if err := record.CheckName(o.Instance); err != nil {
 		return nil, fmt.Errorf("instance: %w", err)
 	}
+	if o.Host == "" {
+		o.Host = hostName()
+	} else if err := record.CheckHost(o.Host); err != nil {
+		return nil, fmt.Errorf("host: %w", err)
+	}
 	m := &Member{
-		reg: reg, keys: keys, name: o.Instance, ttl: o.SessionTTL, skew: max(o.MaxClockSkew, 0), grace: o.RestartGrace,
+		Operator: op, reg: reg, keys: op.keys, name: o.Instance, host: o.Host, ttl: o.SessionTTL,
+		skew: max(o.MaxClockSkew, 0), grace: o.RestartGrace,
 		labels: maps.Clone(o.Labels), work: o.Work,
 		log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
 		left: make(chan struct{}), defs: map[string]json.RawMessage{}, joined: make(chan struct{}),
@@ -236,12 +249,9 @@ func (m *Member) fenceBase(ctx context.Context) (uint64, error) {
 		e, err := m.reg.Get(ctx, m.keys.Meta(), registry.ReadOptions{Fresh: true})
 		switch {
 		case err == nil:
-			meta, err := record.Decode[record.Meta](e.Value)
+			meta, err := record.DecodeMeta(e.Value)
 			if err != nil {
 				return 0, fmt.Errorf("read %s: %w", m.keys.Meta(), err)
-			}
-			if meta.Format > record.Format {
-				return 0, fmt.Errorf("read %s: %w: format %d, this version knows %d", m.keys.Meta(), record.ErrNewerFormat, meta.Format, record.Format)
 			}
 			return meta.FenceBase, nil
 		case errors.Is(err, registry.ErrNotFound):
@@ -288,7 +298,7 @@ func (m *Member) standing(in *incarnation) standing {
 	defer m.mu.Unlock()
 	return standing{
 		member: record.Member{
-			Name: m.name, Session: in.session.ID(), Jobs: slices.Sorted(maps.Keys(m.defs)), Labels: m.labels,
+			Name: m.name, Session: in.session.ID(), Host: m.host, Jobs: slices.Sorted(maps.Keys(m.defs)), Labels: m.labels,
 			Draining: m.draining, Blocked: m.barred.all(), RestartGrace: record.Duration(m.grace),
 		},
 		defs: maps.Clone(m.defs), version: m.version,
@@ -336,9 +346,8 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 
 // entrance is the transaction by which an incarnation enters the fleet.
 func (m *Member) entrance(in *incarnation, member record.Member) (registry.Txn, error) {
-	host, _ := os.Hostname() // only told to operators
 	instance, err := record.Encode(record.Instance{
-		Session: in.session.ID(), Host: host, PID: os.Getpid(), Started: record.InstantOf(time.Now()),
+		Session: in.session.ID(), Host: m.host, PID: os.Getpid(), Started: record.InstantOf(time.Now()),
 	})
 	if err != nil {
 		return registry.Txn{}, err

@@ -8,11 +8,20 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
+// hostName returns the name of the host, or "" if it has none that a record can hold.
+func hostName() string {
+	host, err := os.Hostname()
+	if err != nil || record.CheckHost(host) != nil {
+		return ""
+	}
+	return host
+}
+
 // uniqueName makes a name of the host's and a random part, so that two processes on one
 // host never clash.
 func uniqueName() string {
-	host, err := os.Hostname()
-	if err != nil || host == "" {
+	host := hostName()
+	if host == "" {
 		host = "instance"
 	}
 	clean := strings.Map(func(r rune) rune {

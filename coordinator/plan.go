@@ -124,7 +124,7 @@ func (p *planning) settled() bool {
 			return false
 		}
 	}
-	if c, ok := p.control[p.segment]; ok && (c.Paused != old.Paused || len(c.Triggers) > 0) {
+	if c, ok := p.control[p.segment]; ok && (c.Paused != old.Paused || !c.Disabled.Equal(old.Disabled) || len(c.Triggers) > 0) {
 		return false
 	}
 	if old.Paused {
@@ -134,10 +134,11 @@ func (p *planning) settled() bool {
 	return old.Last().Until == 0 && (!ok || bytes.Equal(job.def, old.Last().Def))
 }
 
-// create makes the first plan of a job, once somebody offers it.
+// create makes the first plan of a job, once somebody offers it, also one who may not run
+// it: its fires count from then on.
 func (p *planning) create() (change, bool) {
 	job, ok := p.jobs[p.segment]
-	if !ok || len(p.desired.owners) == 0 {
+	if !ok || len(p.desired.owners) == 0 && p.desired.problem != allDisabled {
 		return change{}, false
 	}
 	first, err := record.NewEpoch(1, p.now, job.def)
@@ -149,7 +150,7 @@ func (p *planning) create() (change, bool) {
 		Owners: map[string]shardset.Set{}, Paused: job.StartPaused,
 	}
 	if c, ok := p.control[p.segment]; ok {
-		p.p.Paused = c.Paused
+		p.p.Paused, p.p.Disabled = c.Paused, c.Disabled
 	}
 	if p.p.Paused {
 		p.p.Last().Until = p.now // what falls due before the first resume is not owed
@@ -175,14 +176,28 @@ func (p *planning) problem(text string) {
 }
 
 // intent copies what operators want into the plan, so that the condition with which every
-// claim names the plan makes a pause exact.
+// claim names the plan makes a pause exact, and the disabling of shards.
 func (p *planning) intent() {
 	c, ok := p.control[p.segment]
-	if !ok || c.Paused == p.p.Paused {
+	if !ok {
 		return
 	}
-	p.p.Paused = c.Paused
-	if c.Paused {
+	if more := c.Disabled.Minus(p.p.Disabled); !more.IsZero() {
+		p.because("disable %s", more)
+	}
+	if less := p.p.Disabled.Minus(c.Disabled); !less.IsZero() {
+		p.because("enable %s", less)
+	}
+	p.p.Disabled = c.Disabled
+	if c.Paused != p.p.Paused {
+		p.pause(c.Paused)
+	}
+}
+
+// pause begins or ends a pause.
+func (p *planning) pause(paused bool) {
+	p.p.Paused = paused
+	if paused {
 		for i := range p.p.Epochs { // what would fall due during the pause is not owed
 			if e := &p.p.Epochs[i]; e.Until == 0 || e.Until > p.now {
 				e.Until = p.now

@@ -14,13 +14,16 @@ type Program interface {
 	// last has been claimed or skipped, of the fires before until. Until is zero where
 	// no later definition takes over.
 	Owed(last, until, now time.Time) Owed
+	// Passed tells the same of a shard that is disabled: all that it owes is skipped, so
+	// there is no Fire.
+	Passed(last, until, now time.Time) Owed
 }
 
 // Owed is what a shard owes.
 type Owed struct {
 	Fire    time.Time // to be claimed now; zero for none. Never after now
 	Missed  bool      // Fire is late by more than a grace, or stands for fires before it
-	Skipped int       // fires after last that the misfire policy gives up
+	Skipped int       // fires after last that are given up, by the misfire policy or as the shard is disabled
 	Through time.Time // if set: everything up to here counts as claimed or skipped
 	Wake    time.Time // if Fire is zero: when to ask again; zero: not before the definition changes
 }
@@ -31,9 +34,9 @@ func (o *Owed) any() bool { return !o.Fire.IsZero() || o.Skipped > 0 }
 // rule that it breaks.
 type Compiler func(def json.RawMessage) (Program, error)
 
-// owedOf asks an epoch's program what a shard with mark m owes. It reports false if m is
-// beyond the epoch.
-func owedOf(e *record.Epoch, prog Program, m record.Mark, now record.Instant) (Owed, bool) {
+// owedOf asks an epoch's program what a shard with mark m owes, or passes over if it is
+// disabled. It reports false if m is beyond the epoch.
+func owedOf(e *record.Epoch, prog Program, m record.Mark, now record.Instant, disabled bool) (Owed, bool) {
 	if m.Gen > e.Gen {
 		return Owed{}, false
 	}
@@ -44,5 +47,9 @@ func owedOf(e *record.Epoch, prog Program, m record.Mark, now record.Instant) (O
 	if e.Until != 0 && last >= e.Until {
 		return Owed{}, false
 	}
-	return prog.Owed(last.Time(), e.Until.Time(), now.Time()), true
+	ask := prog.Owed
+	if disabled {
+		ask = prog.Passed
+	}
+	return ask(last.Time(), e.Until.Time(), now.Time()), true
 }

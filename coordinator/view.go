@@ -24,6 +24,7 @@ type view struct {
 	members map[string]memberItem  // by incarnation
 	jobs    map[string]jobItem     // by segment
 	control map[string]controlItem // by segment
+	outside record.Exclusion       // who is disabled for all jobs
 	plans   map[string]planItem    // by segment
 	looks   map[string]look        // by incarnation
 	broken  map[string]bool        // segments whose plan cannot be read

@@ -23,8 +23,9 @@ type Work interface {
 	// neither moves nor runs again in this process. A process that leaves calls it with
 	// ErrNotBegun for what it has not begun: others run that, once the session is over.
 	Start(ctx context.Context, r Run, done func(error))
-	// Yield says that a move waits for a run that was started.
-	Yield(job string, shard int)
+	// Yield says that a run that was started is in the way, and of what: a move waits for it
+	// (ErrMoving), or its shard is disabled (ErrDisabled). It may be said more than once.
+	Yield(job string, shard int, cause error)
 }
 
 // ErrNotBegun is what done is called with if the function was not called and will not be.

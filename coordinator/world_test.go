@@ -58,6 +58,17 @@ func (minutely) Owed(last, until, now time.Time) Owed {
 	return Owed{Fire: latest, Through: latest, Skipped: int(latest.Sub(first) / time.Minute), Wake: latest.Add(time.Minute)}
 }
 
+func (p minutely) Passed(last, until, now time.Time) Owed {
+	o := p.Owed(last, until, now)
+	if !o.Fire.IsZero() {
+		o.Fire, o.Skipped = time.Time{}, o.Skipped+1
+	}
+	if !until.IsZero() && !o.Wake.Before(until) {
+		o.Wake = time.Time{}
+	}
+	return o
+}
+
 func (w *world) rev() registry.Rev {
 	w.seq++
 	return registry.Rev{Seq: w.seq}

@@ -207,6 +207,39 @@ func TestOwes_SettlesEveryFireOnce(t *testing.T) {
 	}
 }
 
+// Whatever the policy, a disabled shard settles all that is due in one look.
+func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
+	const seed = 7
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	some := 0
+	for range 300 {
+		p := program{times: compile(t, randomSchedule(r))}
+		p.OnMisfire = []MisfirePolicy{RunOnce, SkipMissed, RunAll(3), RunAll(1000)}[r.IntN(4)]
+		last := date("2026-10-31T12:00:00Z").Add(time.Duration(r.Int64N(int64(24 * time.Hour))))
+		now := last
+		for range r.IntN(30) {
+			now = p.times.next(now)
+		}
+		end, until := now, time.Time{}
+		if r.IntN(2) == 0 {
+			until = last.Add(now.Sub(last)*2/3 + time.Nanosecond)
+			end = until.Add(-1)
+		}
+		o := p.Passed(last, until, now)
+		require.Zero(t, o.Fire)
+		require.Equal(t, p.times.count(last, end), o.Skipped)
+		if o.Skipped > 0 {
+			some++
+			last = o.Through
+			require.Zero(t, p.times.count(last, end))
+		}
+		require.Equal(t, before(p.times.next(last), until), o.Wake)
+		require.Zero(t, p.Passed(last, until, now).Skipped, "once")
+	}
+	require.Greater(t, some, 100)
+}
+
 // 2.6 million fires of a month, and 315 billion of ten years by the millisecond: decided
 // without walking them, and counted exactly.
 func TestOwes_AfterALongOutage(t *testing.T) {

@@ -41,14 +41,23 @@ func (p *program) Owed(last, until, now time.Time) coordinator.Owed {
 	return coordinator.Owed{Fire: o.fire, Missed: o.missed, Skipped: o.skipped, Through: o.through, Wake: o.next}
 }
 
+// Passed is described in coordinator.Program.
+func (p *program) Passed(last, until, now time.Time) coordinator.Owed {
+	o := owes(p.times, RunOnce, last, until, now) // the policy that settles all that is due at once
+	if !o.fire.IsZero() {
+		o.skipped++
+	}
+	return coordinator.Owed{Skipped: o.skipped, Through: o.through, Wake: o.next}
+}
+
 // Start is described in coordinator.Work.
 func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
 	w.pool.add(&task{fire: c.Fire, do: func() { conclude(func() error { return w.run(ctx, &c) }, done) }})
 }
 
 // Yield is described in coordinator.Work. Handlers run to their end: a move waits for
-// them.
-func (w work) Yield(string, int) {}
+// them, and what is disabled begins no more.
+func (w work) Yield(string, int, error) {}
 
 // run calls the handler for a claimed run, in a worker of the pool.
 func (e *Executor) run(ctx context.Context, c *coordinator.Run) error {
