@@ -26,6 +26,10 @@ var (
 	ErrRunOver = errors.New("run over")
 	// ErrNameTaken: a living instance has the name.
 	ErrNameTaken = coordinator.ErrNameTaken
+	// ErrTooManyTriggers: as many triggers of the job wait as may.
+	ErrTooManyTriggers = coordinator.ErrTooManyTriggers
+	// ErrTooManyDisabled: as many instances or hosts are disabled as may be.
+	ErrTooManyDisabled = coordinator.ErrTooManyDisabled
 	// ErrInvalidJob: a definition breaks a rule. The text names job, field and rule.
 	ErrInvalidJob = errors.New("invalid job")
 	// ErrUnknownJob: there is no such job.

@@ -43,6 +43,10 @@ type Options struct {
 	// MaxClockSkew is how far the clocks of the fleet may be apart. A new definition counts
 	// from that much later than now. Zero means 5 s, below zero none.
 	MaxClockSkew time.Duration
+	// Host says where this process runs, to operators who disable hosts; several processes
+	// may be on one. Empty means the name that the system gives. In a container that is
+	// mostly the container's: give it the node's.
+	Host string
 	// Labels say what kind of instance this is, to strategies.
 	Labels map[string]string
 	// Logger is where to log. Nil means slog.Default().
@@ -93,7 +97,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	var err error
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
-		MaxClockSkew: o.MaxClockSkew, RestartGrace: o.RestartGrace, Labels: o.Labels, Logger: o.Logger, Work: work{e},
+		MaxClockSkew: o.MaxClockSkew, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Logger: o.Logger, Work: work{e},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)
@@ -188,7 +192,8 @@ func (e *Executor) Run(ctx context.Context) error {
 
 // Trigger asks for a run of a job by hand, whatever its schedule, on whichever instances
 // own its shards. It is durable: once Trigger has returned, nothing but a pause keeps the
-// run from happening. The number that it returns shows in Run.Trigger.
+// run from happening, or that its shard is disabled, for as long as that lasts. The number
+// that it returns shows in Run.Trigger.
 func (e *Executor) Trigger(ctx context.Context, job string, t Trigger) (uint64, error) {
 	if err := checkText(t.Param, maxParamBytes); err != nil {
 		return 0, fmt.Errorf("trigger %q: Param: %w", job, err)
@@ -210,6 +215,22 @@ func (e *Executor) Pause(ctx context.Context, job string) error { return e.membe
 // away, so that no clock in the fleet has passed it. Fires that come until then are not made
 // up for.
 func (e *Executor) Resume(ctx context.Context, job string) error { return e.member.Resume(ctx, job) }
+
+// Scope names what to disable or enable: shards of a job, or instances or hosts, for one
+// job or for all. What it promises is told by coordinator.Scope.
+type Scope = coordinator.Scope
+
+// Disable keeps what s names from running, anywhere in the fleet, until Enable, across
+// restarts. Runs that have begun go on. Fires of a disabled shard are skipped as they come
+// and counted; triggers wait. Shards of disabled instances and hosts move to others.
+//
+// It is not the way to stop this process, which is Shutdown. More is promised, and not
+// promised, by coordinator.Operator, which also tells what stands and needs no Executor.
+func (e *Executor) Disable(ctx context.Context, s Scope) error { return e.member.Disable(ctx, s) }
+
+// Enable takes back what Disable said of what s names. Fires that were skipped are not made
+// up for.
+func (e *Executor) Enable(ctx context.Context, s Scope) error { return e.member.Enable(ctx, s) }
 
 // Remove makes this process stop offering a job: its shards move to instances that do.
 // Runs of it that have begun here go on.

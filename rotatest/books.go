@@ -30,6 +30,7 @@ type group struct {
 	keys    record.Keys
 	office  registry.SessionID // whose key shows that it leads
 	members map[string]record.Member
+	outside record.Exclusion     // who is disabled for all jobs
 	jobs    map[string]*jobBooks // by segment
 }
 
@@ -142,6 +143,16 @@ func (g *group) write(op registry.Op, touch func(segment string) *jobBooks) (err
 			j.stored, j.name = &def, def.Name
 		}
 	case g.keys.Controls():
+		if name == record.GroupSegment {
+			g.outside = record.Exclusion{}
+			if !gone {
+				var c *record.GroupControl
+				if c, err = record.DecodeGroupControl(op.Value); err == nil {
+					g.outside = c.Exclusion
+				}
+			}
+			return err
+		}
 		j := touch(name)
 		j.control = nil
 		if !gone {
@@ -202,20 +213,22 @@ func split(incarnation string) (instance string, s registry.SessionID) {
 	return incarnation[:max(i, 0)], registry.SessionID(incarnation[i+1:])
 }
 
-// offers reports whether an incarnation may own shards of j.
-func (j *jobBooks) offers(incarnation string) bool {
+// offers reports whether an incarnation offers to own shards of j, and whether it may:
+// operators may have disabled it.
+func (j *jobBooks) offers(incarnation string) (offers, may bool) {
 	m, ok := j.group.members[incarnation]
-	return ok && j.group.books.alive(incarnation) && !m.Draining && m.Offers(j.name)
+	offers = ok && j.group.books.alive(incarnation) && !m.Draining && m.Offers(j.name)
+	disabled := j.group.outside.Excludes(&m) || j.control != nil && j.control.Excludes(&m)
+	return offers, offers && !disabled
 }
 
-// offered reports whether anybody may.
-func (j *jobBooks) offered() bool {
+// offered reports whether anybody offers to own shards of j, and whether anybody may.
+func (j *jobBooks) offered() (offers, may bool) {
 	for incarnation := range j.group.members {
-		if j.offers(incarnation) {
-			return true
-		}
+		o, m := j.offers(incarnation)
+		offers, may = offers || o, may || m
 	}
-	return false
+	return offers, may
 }
 
 // busy returns the shards of a job that a living process runs according to its record.

@@ -74,8 +74,8 @@ func (f *Fleet) awaitClaims(job string) {
 // returned, their ends are on record, each fire that has come was claimed or skipped, and
 // each shard that somebody offers is where it is to stay. A crash, a pause or a new
 // definition that came before has taken effect then, and whoever was cut off and is no
-// more has joined again. What a pause or the lack of processes holds up does not count,
-// nor do zombies of processes that crashed.
+// more has joined again. What a pause, an operator who disables or the lack of processes
+// holds up does not count, nor do zombies of processes that crashed.
 //
 // The test fails if that does not come about within a day, as it cannot for a job whose
 // runs take longer than the time between its fires.

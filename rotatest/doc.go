@@ -41,8 +41,8 @@
 //     ended: it had been told, and goes on as what is called a zombie. The registry's
 //     records may not show two runs of a shard in any case;
 //   - a fire of a shard was lost: neither claimed, nor counted as skipped by the job's
-//     policy, nor owed for a reason that lasts, such as a pause, a run that takes its time
-//     or a fleet without processes. The same holds for what a crash interrupted: it was
+//     policy or because the shard is disabled, nor owed for a reason that lasts, such as a
+//     pause, a run that takes its time or a fleet without processes. The same holds for what a crash interrupted: it was
 //     claimed again, or counted;
 //   - a run was claimed twice;
 //   - a goroutine is left when the fleet has stopped.

@@ -520,6 +520,58 @@ func TestElasticJob(t *testing.T) {
 		assert.Equal(t, map[string]int{"a": 1, "b": 1, "c": 1}, counts(runsOf(f, f.NextFire("job"))))
 	})
 
+	// F28, as far as servers go
+	promise(t, "a host that is disabled stays so when it restarts and when others start, until it is enabled", func(t *testing.T, f *rotatest.Fleet) {
+		job := hourly(4, takes(time.Minute))
+		e := f.Start("a", job)
+		f.Start("b", job)
+		require.NoError(t, e.Disable(f.T().Context(), executor.Scope{Hosts: []string{"b"}}))
+		f.Settle()
+		f.Stop("b")
+		f.Start("b", job)
+		f.Crash("a") // which leads
+		f.Settle()
+		e = f.Start("c", job)
+		assert.Equal(t, map[string]int{"c": 4}, counts(runsOf(f, f.NextFire("job"))))
+
+		require.NoError(t, e.Enable(f.T().Context(), executor.Scope{Hosts: []string{"b"}}))
+		f.Settle()
+		assert.Equal(t, map[string]int{"b": 2, "c": 2}, counts(runsOf(f, f.NextFire("job"))))
+	})
+	promise(t, "a host that is disabled for one job runs the others, also after a restart", func(t *testing.T, f *rotatest.Fleet) {
+		other := hourly(2, takes(time.Minute))
+		other.Name = "other"
+		e := f.Start("a", hourly(2, takes(time.Minute)), other)
+		f.Start("b", hourly(2, takes(time.Minute)), other)
+		require.NoError(t, e.Disable(f.T().Context(), executor.Scope{Job: "job", Hosts: []string{"b"}}))
+		f.Settle()
+		f.Stop("b")
+		f.Start("b", hourly(2, takes(time.Minute)), other)
+		f.Settle()
+		f.NextFire("job")
+		assert.Equal(t, map[string]int{"a": 2}, counts(f.Runs("job")))
+		assert.Equal(t, map[string]int{"a": 1, "b": 1}, counts(f.Runs("other")))
+	})
+
+	// F28, as far as items go
+	promise(t, "a shard that is disabled stays so, whoever owns it, and its fires are skipped", func(t *testing.T, f *rotatest.Fleet) {
+		job := hourly(2, takes(time.Minute))
+		e := f.Start("a", job)
+		s := executor.Scope{Job: "job", Shards: []int{1}}
+		require.NoError(t, e.Disable(f.T().Context(), s))
+		f.Settle()
+		f.Stop("a")
+		e = f.Start("a", job)
+		f.Start("b", job)
+		f.SleepUntil(at(3.5))
+		assert.Equal(t, []int{0, 0, 0}, shards(f.Runs("job")))
+
+		require.NoError(t, e.Enable(f.T().Context(), s))
+		f.Settle()
+		f.SleepUntil(at(4.5))
+		assert.Equal(t, []int{0, 0, 0, 0, 1}, shards(f.Runs("job")))
+	})
+
 	// F28, as far as jobs go
 	promise(t, "a pause outlives every process, whatever their definitions say", func(t *testing.T, f *rotatest.Fleet) {
 		job := hourly(2, takes(time.Minute))

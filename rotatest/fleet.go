@@ -80,6 +80,8 @@ func (f *Fleet) Server() *memory.Server { return f.server }
 // when the process has joined and idle shards have been dealt; those that are running
 // elsewhere and are to move here do so when they have ended.
 //
+// Each instance is on a host of its own, which has its name unless Options.Host is set.
+//
 // After Stop or Crash an instance may be started again: another process, of the same
 // name. After Crash that takes until the session of the one before has expired, as it
 // does in production.
@@ -118,6 +120,9 @@ const dealTime = time.Second
 func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 	o := f.Options
 	o.Instance = p.instance
+	if o.Host == "" {
+		o.Host = p.instance // not that of the machine on which the test runs
+	}
 	if o.Workers == 0 {
 		o.Workers = 1000
 	}

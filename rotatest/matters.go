@@ -38,7 +38,7 @@ func (m matter) String() string {
 }
 
 // matters returns all that is not at rest now and will be some time, if no process crashes
-// or comes and nobody intervenes: what no process offers, or is paused, rests.
+// or comes and nobody intervenes: what no process offers, or is paused or disabled, rests.
 func (b *books) matters(now time.Time) []matter {
 	var out []matter
 	for _, g := range b.groups {
@@ -78,7 +78,7 @@ func (v *viewing) add(k kind, shards shardset.Set, due record.Instant, format st
 }
 
 func (v *viewing) look() {
-	offered := v.offered()
+	offered, may := v.offered()
 	if v.plan == nil {
 		if offered && v.stored != nil {
 			v.add(moving, shardset.Set{}, 0, "there is no plan yet")
@@ -90,8 +90,8 @@ func (v *viewing) look() {
 		return
 	}
 	v.intent()
-	v.owners()
-	if !v.plan.Paused {
+	v.owners(may)
+	if may && !v.plan.Paused {
 		v.reruns()
 		v.triggers()
 		v.fires()
@@ -116,6 +116,9 @@ func (v *viewing) intent() {
 	if c := v.control; c != nil && c.Paused != v.plan.Paused {
 		v.add(moving, shardset.Set{}, 0, "a pause or resume has not taken effect")
 	}
+	if c := v.control; c != nil && !c.Disabled.Equal(v.plan.Disabled) {
+		v.add(moving, shardset.Set{}, 0, "shards are disabled or enabled, and that has not taken effect")
+	}
 	if v.plan.Paused {
 		return
 	}
@@ -128,17 +131,18 @@ func (v *viewing) intent() {
 	}
 }
 
-func (v *viewing) owners() {
+// owners looks at who has what. Shards that nobody may own are free for long.
+func (v *viewing) owners(may bool) {
 	free := shardset.Range(0, v.plan.Shards())
 	for _, incarnation := range slices.Sorted(maps.Keys(v.plan.Owners)) {
 		shards := v.plan.Owners[incarnation]
 		free = free.Minus(shards)
-		if !v.offers(incarnation) {
+		if _, may := v.offers(incarnation); !may {
 			instance, _ := split(incarnation)
 			v.add(moving, shards, 0, "are to move from %s", instance)
 		}
 	}
-	if !free.IsZero() {
+	if may && !free.IsZero() {
 		v.add(moving, free, 0, "have no owner")
 	}
 	if !v.plan.Frozen.IsZero() {
@@ -148,7 +152,7 @@ func (v *viewing) owners() {
 
 func (v *viewing) reruns() {
 	for _, g := range v.plan.Reruns {
-		v.unclaimed(g.Shards, g.Ref)
+		v.unclaimed(g.Shards.Minus(v.plan.Disabled), g.Ref)
 	}
 }
 
@@ -163,7 +167,7 @@ func (v *viewing) triggers() {
 			if t.Shards != nil {
 				shards = shards.Intersect(*t.Shards)
 			}
-			v.unclaimed(shards, record.Ref{Gen: t.Gen, Fire: t.At, Trigger: t.Number, Attempt: 1})
+			v.unclaimed(shards.Minus(v.plan.Disabled), record.Ref{Gen: t.Gen, Fire: t.At, Trigger: t.Number, Attempt: 1})
 		}
 	}
 }
@@ -177,11 +181,20 @@ func (v *viewing) unclaimed(shards shardset.Set, r record.Ref) {
 	}
 }
 
-// fires looks at the fires of the schedule that have come.
+// fires looks at the fires of the schedule that have come. Those behind the re-run of a
+// disabled shard wait with it.
 func (v *viewing) fires() {
+	var waiting shardset.Set
+	for _, g := range v.plan.Reruns {
+		for _, part := range v.marks.Split(g.Shards.Intersect(v.plan.Disabled)) {
+			if g.Trigger == 0 && !part.Covers(g.Ref) {
+				waiting = waiting.Union(part.Shards)
+			}
+		}
+	}
 	for i := range v.plan.Epochs {
 		e := v.epochs[v.plan.Epochs[i].Gen]
-		for _, part := range v.marks.Split(e.shards) {
+		for _, part := range v.marks.Split(e.shards.Minus(waiting)) {
 			after, ok := e.after(part.Mark)
 			if !ok {
 				continue
