@@ -90,7 +90,7 @@ func (o *Judge) inOrder(j *jobState, n int, r run) {
 		}
 		sh.orphan = nil
 		o.report.Reruns++
-		o.report.rerunAfter(instantOf(o.now) - lost.since)
+		o.report.rerunAfter(instantOf(o.now) - max(lost.since, sh.enabled))
 	case r.Attempt != 1:
 		o.violate(3, j, "shard %d: %s was claimed, but no session ended with the attempt before", n, r)
 	}
@@ -100,6 +100,9 @@ func (o *Judge) inOrder(j *jobState, n int, r run) {
 func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 	if j.plan == nil || j.plan.owner(n) != inc {
 		o.violate(4, j, "shard %d: %s claimed %s and does not own it", n, inc, r)
+	}
+	if j.plan != nil && (j.plan.Disabled | j.plan.Frozen).has(n) {
+		o.violate(9, j, "shard %d: %s claimed %s, and the plan shows it as disabled or frozen", n, inc, r)
 	}
 	e := j.epoch(r.Gen)
 	if e == nil {
@@ -156,6 +159,9 @@ func (o *Judge) settle(j *jobState, inc string, rec *claimsRecord, first, skippe
 			if due > 0 {
 				o.late(j, n, inc, g.Gen)
 			}
+			if lost := sh.orphan; lost != nil && lost.Trigger == 0 {
+				o.violate(3, j, "shard %d: %s passed over %d fires, and %s of an ended session comes first", n, inc, due, lost.run)
+			}
 			claimed := 0
 			if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == 1 && r.Gen == g.Gen && r.Fire == g.Fire {
 				claimed = 1
@@ -197,11 +203,15 @@ func (j *jobState) due(n, gen int, after instant, toGen int, through instant) (i
 	return sum, nil
 }
 
-// skipped judges by the misfire policy that due fires of a shard were passed by, the last
+// skipped judges by what is disabled, and by the misfire policy, that due fires of a shard were passed by, the last
 // of them g.Fire, and claimed of them claimed.
 func (o *Judge) skipped(j *jobState, n int, g markGroup, due, claimed int) {
 	e := j.epoch(g.Gen)
 	if e == nil || due <= claimed {
+		return
+	}
+	if j.plan != nil && j.plan.Disabled.has(n) {
+		o.report.Passed += due
 		return
 	}
 	now := instantOf(o.now)

@@ -4,8 +4,8 @@
 //
 //  1. For a job, shard, fire and attempt one claim commits at most; a shard has at most one
 //     run whose session lives, and functions overlap only if the earlier's context has ended.
-//  2. Each fire is claimed, or skipped as the job's policy says and counted. None is claimed
-//     before its time.
+//  2. Each fire is claimed, or skipped as the job's policy says, or because its shard is
+//     disabled, and counted. None is claimed before its time.
 //  3. A run in flight when its session ends is claimed again, at the next attempt and with a
 //     higher fence, before anything newer of its shard; or it is counted as lost.
 //  4. A running shard keeps its owner while that one's session lives.
@@ -14,4 +14,7 @@
 //  6. Plans are written by the leader of the current term only, and fences grow.
 //  7. A shard that nothing befalls is claimed when it is due.
 //  8. All runs of a fire name one total and one generation of the definition.
+//  9. A shard that the plan shows as disabled or frozen is not claimed. When a fleet has
+//     settled, plans show what operators have disabled, and whom they have disabled owns
+//     nothing.
 package judge

@@ -14,8 +14,15 @@ func (o *Judge) Settled(now time.Time, slack time.Duration) {
 			continue
 		}
 		o.nothingOwed(j, instantOf(now.Add(-slack)))
-		o.evenlyOwned(j)
-		o.tidy(j)
+		if able, barred := o.able(j); len(able) > 0 || !barred {
+			o.evenlyOwned(j, able)
+			o.tidy(j)
+		} else if len(j.plan.Owners) > 0 || j.plan.Problem == "" {
+			o.violate(9, j, "all who may own its shards are disabled; %d own some, and the plan has the problem %q", len(j.plan.Owners), j.plan.Problem)
+		}
+		if j.plan.Disabled != j.control.Shards {
+			o.violate(9, j, "operators have disabled the shards %b; the plan shows %b", j.control.Shards, j.plan.Disabled)
+		}
 	}
 	for inc := range o.members {
 		if !o.alive(inc) {
@@ -59,15 +66,29 @@ func (o *Judge) tidy(j *jobState) {
 	}
 }
 
+// able returns those who may have shards, with none yet, and whether there are others, who
+// are disabled.
+func (o *Judge) able(j *jobState) (able map[string]int, barred bool) {
+	able = map[string]int{}
+	for inc, m := range o.members {
+		if !o.alive(inc) || m.Draining || !slices.Contains(m.Jobs, j.name) {
+			continue
+		}
+		if o.control.bars(m) || j.control.bars(m) {
+			barred = true
+			if j.plan.Owners[inc] != 0 {
+				o.violate(9, j, "%s is disabled and owns %d shards", inc, j.plan.Owners[inc].len())
+			}
+			continue
+		}
+		able[inc] = 0
+	}
+	return able, barred
+}
+
 // evenlyOwned judges that every shard has an owner, that none moves, and that nobody who
 // may have shards has two fewer than another.
-func (o *Judge) evenlyOwned(j *jobState) {
-	able := map[string]int{}
-	for inc, m := range o.members {
-		if o.alive(inc) && !m.Draining && slices.Contains(m.Jobs, j.name) {
-			able[inc] = 0
-		}
-	}
+func (o *Judge) evenlyOwned(j *jobState, able map[string]int) {
 	total := 0
 	for i := range j.plan.Epochs {
 		total = max(total, j.plan.Epochs[i].Def.Shards)

@@ -18,6 +18,8 @@ type Judge struct {
 	leader   leaderState
 	members  map[string]*memberRecord // by incarnation
 	joined   map[string]time.Time     // when an instance of a name joined last
+	control  controlRecord            // of all jobs
+	barred   map[barredFrom]bool      // who was ever disabled
 	jobs     map[string]*jobState     // by segment
 	troubles map[string][]span        // by client; those of "" are everybody's
 	prompt   time.Duration
@@ -57,6 +59,7 @@ type jobState struct {
 	segment     string
 	name        string
 	plan        *planRecord
+	control     controlRecord
 	resumed     instant // when the plan ceased to be paused
 	epochs      []epoch // all that there ever were, by generation
 	claims      map[string]*claimsRecord
@@ -76,10 +79,11 @@ type workState struct {
 
 // shardState is what is known of a shard.
 type shardState struct {
-	owner    string  // the last that there was
+	owner    string  // "" for nobody
 	owned    instant // since when
 	free     instant // since when no run of it stands in a record
 	thawed   instant // since when it is not frozen
+	enabled  instant // since when it is not disabled
 	gen      int     // with settled: how far its fires have been claimed or skipped
 	settled  instant
 	fence    uint64
@@ -121,6 +125,7 @@ func New(namespace, group string, o Options) *Judge {
 		sessions: map[registry.SessionID]*sessionState{},
 		members:  map[string]*memberRecord{},
 		joined:   map[string]time.Time{},
+		barred:   map[barredFrom]bool{},
 		jobs:     map[string]*jobState{},
 		troubles: map[string][]span{},
 		prompt:   o.Promptly,
@@ -203,6 +208,8 @@ func (o *Judge) changed(c *Commit) {
 			}
 		case "members":
 			o.member(op, name)
+		case "control":
+			o.controlled(op, name)
 		case "plan":
 			j := o.job(name)
 			j.trail.add(c)
@@ -385,6 +392,41 @@ func (o *Judge) office(c *Commit, op *registry.Op) {
 	o.report.Terms++
 }
 
+// controlled takes in what operators want.
+func (o *Judge) controlled(op *registry.Op, name string) {
+	rec := &controlRecord{}
+	if op.Kind != registry.OpDelete {
+		var err error
+		if rec, err = decode[controlRecord](op.Value); err != nil {
+			o.violate(9, nil, "control record of %s: %v", name, err)
+			return
+		}
+	}
+	for inc, m := range o.members {
+		o.bar(name, rec, inc, m)
+	}
+	if name == groupSegment {
+		o.control = *rec
+		return
+	}
+	o.job(name).control = *rec
+}
+
+// groupSegment is the name of the record of what operators want of all jobs.
+const groupSegment = "-group"
+
+// barredFrom says of a job, or of all of the group, that an incarnation was disabled for it.
+type barredFrom struct {
+	segment, incarnation string
+}
+
+// bar takes note of an incarnation that is disabled.
+func (o *Judge) bar(segment string, c *controlRecord, inc string, m *memberRecord) {
+	if c.bars(m) {
+		o.barred[barredFrom{segment, inc}] = true
+	}
+}
+
 func (o *Judge) member(op *registry.Op, incarnation string) {
 	if op.Kind == registry.OpDelete {
 		if o.alive(incarnation) {
@@ -402,6 +444,10 @@ func (o *Judge) member(op *registry.Op, incarnation string) {
 		o.joined[rec.Name] = o.now
 	}
 	o.members[incarnation] = rec
+	o.bar(groupSegment, &o.control, incarnation, rec)
+	for segment, j := range o.jobs {
+		o.bar(segment, &j.control, incarnation, rec)
+	}
 }
 
 // ended judges the end of a session: what it was running has to be run again.

@@ -25,6 +25,7 @@ func (o *Judge) planned(c *Commit, op *registry.Op, j *jobState) {
 			j.resumed = instantOf(o.now)
 		}
 		(j.plan.Frozen &^ p.Frozen).all(func(n int) { j.shard(n).thawed = instantOf(o.now) })
+		(j.plan.Disabled &^ p.Disabled).all(func(n int) { j.shard(n).enabled = instantOf(o.now) })
 	}
 	o.report.Plans++
 	o.moved(c, j, p)
@@ -89,6 +90,7 @@ func (o *Judge) moved(c *Commit, j *jobState, p *planRecord) {
 		if given.has(n) {
 			continue
 		}
+		sh.owner = ""
 		for other, r := range sh.running {
 			if o.alive(other) {
 				o.violate(4, j, "shard %d went to nobody while %s, whose session lives, runs %s", n, other, r)
@@ -112,6 +114,9 @@ func (o *Judge) awaited(c *Commit, j *jobState, n int, had, gets string) {
 	}
 	if !o.joined[nameOf(had)].Before(s.end) {
 		return // it is back, or was, and what it is to have is another matter
+	}
+	if o.barred[barredFrom{j.segment, had}] || o.barred[barredFrom{groupSegment, had}] {
+		return // it is disabled, or was, to a leader that has not heard that it no longer is
 	}
 	o.violate(5, j, "shard %d went from %s, which had gone at %v and was to be waited for, to %s", n, had, instantOf(s.end), gets)
 }

@@ -35,7 +35,7 @@ func (o *Judge) late(j *jobState, n int, inc string, toGen int) {
 	if !ok {
 		return
 	}
-	held := max(sh.owned, sh.free, sh.thawed, e.seen, j.resumed)
+	held := max(sh.owned, sh.free, sh.thawed, sh.enabled, e.seen, j.resumed)
 	if e.grown.from <= fire {
 		held = max(held, e.grown.to) // until then it was not known to be owed
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,6 +95,7 @@ type leaderRecord struct {
 type memberRecord struct {
 	Name     string             `json:"name"`
 	Session  registry.SessionID `json:"session"`
+	Host     string             `json:"host"`
 	Jobs     []string           `json:"jobs"`
 	Draining bool               `json:"draining"`
 	Grace    grace              `json:"restart_grace"`
@@ -107,6 +109,18 @@ func (g *grace) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
 	*g = grace(d)
 	return err
+}
+
+// controlRecord is what operators want of a job, or of all.
+type controlRecord struct {
+	Shards    shards   `json:"disabled_shards"`
+	Instances []string `json:"disabled_instances"`
+	Hosts     []string `json:"disabled_hosts"`
+}
+
+// bars reports whether a member may own nothing.
+func (c *controlRecord) bars(m *memberRecord) bool {
+	return slices.Contains(c.Instances, m.Name) || m.Host != "" && slices.Contains(c.Hosts, m.Host)
 }
 
 type claimsRecord struct {
@@ -206,6 +220,7 @@ type planRecord struct {
 	Epochs   []epoch           `json:"epochs"`
 	Owners   map[string]shards `json:"owners"`
 	Frozen   shards            `json:"frozen"`
+	Disabled shards            `json:"disabled"`
 	Reruns   runs              `json:"reruns"`
 	Triggers []trigger         `json:"triggers"`
 	Counts   tallies           `json:"counts"`

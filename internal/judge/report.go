@@ -18,6 +18,7 @@ type Report struct {
 	Claims, Reruns, Completed   int // of shards
 	InFlight, Lost              int // runs whose session ended, and those of them that were counted as lost
 	Skipped, Missed             int // fires given up, and claimed late, by the misfire policies
+	Passed                      int // fires given up because their shard was disabled, which Skipped counts too
 	Functions                   int // that were called
 	Overlaps, ForcedOverlaps    int // functions that outlasted their context, or the forced end of their session
 	Dealt, Moves, Failovers     int // shards given to somebody: at first, by a live owner, by a dead one
@@ -109,12 +110,12 @@ func (r *Report) String() string {
 		faults = append(faults, fmt.Sprintf("%s %d", kind, r.Faults[kind]))
 	}
 	return fmt.Sprintf(`seed %d
-  fires of shards: %d due, %d claims, %d re-runs of %d in flight, %d lost, %d skipped, %d late; %d functions, %d and %d overlapped
+  fires of shards: %d due, %d claims, %d re-runs of %d in flight, %d lost, %d skipped (%d disabled), %d late; %d functions, %d and %d overlapped
   shards: %d dealt, %d moves, %d failed over, %d of them kept; %d terms, %d generations, %d triggers
   commits: %d, of which %d plans; %d conflicts
   processes: %d; faults: %s
   %d fires and failovers that nothing held up; claimed late by %s; run again after %s`,
-		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.Lost, r.Skipped, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
+		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.Lost, r.Skipped, r.Passed, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
 		r.Dealt, r.Moves, r.Failovers, r.Kept, r.Terms, r.Generations, r.Triggers,
 		r.Commits, r.Plans, r.Conflicts,
 		r.Processes, strings.Join(faults, ", "), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun))

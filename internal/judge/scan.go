@@ -53,6 +53,8 @@ func decodePlan(b []byte) (*planRecord, error) {
 			}
 		case "frozen":
 			rec.Frozen = scanShards(s)
+		case "disabled":
+			rec.Disabled = scanShards(s)
 		case "reruns":
 			for s.Begin('['); s.More(']'); {
 				rec.Reruns = append(rec.Reruns, scanRun(s))

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/judge"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -33,7 +34,7 @@ type Config struct {
 	Skew      time.Duration // MaxClockSkew; the clocks of a bubble are one
 	Latency   time.Duration // of each message
 	Jitter    time.Duration // the most by which a request, reply or event is late, each by another time
-	Operators bool          // definitions change, and operators trigger, pause and resume
+	Operators bool          // definitions change, and operators trigger, pause and resume, disable and enable
 	Logger    *slog.Logger  // of the fleet. Nil: nothing is logged
 	Trail     int           // how many lines to print of what came before a violation
 }
@@ -57,6 +58,8 @@ type fleet struct {
 	until     time.Time                                                 // faults go on
 	calm      time.Time                                                 // from when there are none
 	answers   chan answer                                               // of operators' calls
+	console   *memory.Client                                            // of an operator who is not in the fleet
+	operator  *coordinator.Operator                                     // with that client
 	tap       func(log []judge.Commit, said []judge.Event, judged bool) // hears what the judge hears, if not nil
 }
 
@@ -90,9 +93,19 @@ func newFleet(c Config) *fleet {
 	return f
 }
 
+// open lets an operator come who is not in the fleet.
+func (f *fleet) open() (err error) {
+	f.console = f.server.Client("console")
+	f.operator, err = coordinator.NewOperator(f.connect(f.console, "console"), namespace, "")
+	return err
+}
+
 func (f *fleet) run() error {
 	f.until = time.Now().Add(f.For)
 	f.calm = f.until
+	if err := f.open(); err != nil {
+		return err
+	}
 	for i := range f.Instances {
 		s := &slot{number: i}
 		f.slots = append(f.slots, s)
@@ -124,7 +137,7 @@ func (f *fleet) fill(s *slot) error {
 		s.lives++
 	}
 	var err error
-	s.process, err = f.begin(fmt.Sprintf("i%d-%d", s.number, s.lives))
+	s.process, err = f.begin(fmt.Sprintf("i%d-%d", s.number, s.lives), s.number)
 	return err
 }
 
@@ -207,6 +220,10 @@ func (f *fleet) settle() error {
 	if err := f.advance(time.Now().Add(settling)); err != nil {
 		return err
 	}
+	f.disableLast()
+	if err := f.advance(time.Now().Add(settling)); err != nil {
+		return err
+	}
 	middle := time.Now().Truncate(f.Every).Add(f.Every + f.Every - time.Second)
 	if err := f.advance(middle); err != nil {
 		return err
@@ -241,6 +258,9 @@ func (f *fleet) finish() error {
 		if err := p.client.Close(context.Background()); err != nil {
 			return fmt.Errorf("close %s: %w", p.machine, err)
 		}
+	}
+	if err := f.console.Close(context.Background()); err != nil {
+		return fmt.Errorf("close the operator's client: %w", err)
 	}
 	f.observe()
 	f.judge.Counted()

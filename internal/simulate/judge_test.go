@@ -228,6 +228,17 @@ var lies = []struct {
 			return true
 		})
 	}},
+	{"a fire is passed over while a re-run before it waits", 3, func(h *history) bool {
+		return h.eachRerun(func(i int, c *claimsOp) bool {
+			h.insert(i, h.commits[i])
+			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
+				delete(rec, "running")
+				next := h.commits[i].At.UTC().Truncate(time.Minute).Add(time.Minute)
+				rec["marks"] = []any{map[string]any{"shards": c.rec.Running[0].Shards, "gen": c.rec.Running[0].Gen, "fire": next}}
+				return true
+			})
+		})
+	}},
 	{"a run is claimed again though nobody has died", 3, func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsOp) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
@@ -359,6 +370,30 @@ var lies = []struct {
 		h.functions[7].Shards++
 		return true
 	}},
+	{"a disabled shard is claimed", 9, func(h *history) bool { return h.claimedThough("disabled") }},
+	{"a frozen shard is claimed", 9, func(h *history) bool { return h.claimedThough("frozen") }},
+	{"a plan does not show what is disabled", 9, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) { h.say(rec["job"].(string), `{"disabled_shards":"1"}`) })
+	}},
+	{"who is disabled owns shards", 9, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) {
+			for inc := range rec["owners"].(map[string]any) {
+				name, _, _ := strings.Cut(inc, ".")
+				h.say("-group", `{"disabled_instances":["`+name+`"]}`)
+				return
+			}
+		})
+	}},
+	{"who is on a disabled host owns shards", 9, func(h *history) bool {
+		h.say("-group", `{"disabled_hosts":["h0"]}`)
+		return true
+	}},
+	{"all are disabled and no plan says so", 9, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) {
+			h.say(rec["job"].(string), `{"disabled_hosts":["h0","h1"]}`)
+			rec["owners"] = map[string]any{}
+		})
+	}},
 }
 
 // claimsOp is a write of claims that begins a run.
@@ -444,6 +479,26 @@ func (h *history) lastPlan(i int, segment string) int {
 		}
 	}
 	return -1
+}
+
+// claimedThough has the last plan before a claim show the claimed shard as what it may not
+// be.
+func (h *history) claimedThough(what string) bool {
+	return h.eachClaim(func(i int, c *claimsOp) bool {
+		at := h.lastPlan(i, c.segment)
+		return at >= 0 && h.edit(at, h.key("plan", "", c.segment), func(rec map[string]any) bool {
+			rec[what] = c.rec.Running[0].Shards
+			return true
+		})
+	})
+}
+
+// say has an operator say something, just before the fleet is judged.
+func (h *history) say(about, control string) {
+	c := h.commits[h.middle-1]
+	c.Client, c.If = "console", nil
+	c.Then = []registry.Op{registry.Create(h.key("control", "", about), []byte(control))}
+	h.insert(h.middle, c)
 }
 
 // lastPlans changes the plan of a job as it is in the end.

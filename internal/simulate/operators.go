@@ -19,9 +19,10 @@ func (f *fleet) operate() error {
 		return nil
 	}
 	f.in(time.Duration(float64(f.Faults)*(0.5+2*f.rng.Float64())), f.operate)
-	s, spec, what := f.slots[f.rng.IntN(len(f.slots))], f.specs[f.rng.IntN(len(f.specs))], f.rng.IntN(8)
+	s, spec, what := f.slots[f.rng.IntN(len(f.slots))], f.specs[f.rng.IntN(len(f.specs))], f.rng.IntN(14)
 	shards, every := 1+f.rng.IntN(2*f.Shards), f.Every/time.Duration(1+f.rng.IntN(3))
 	pause := time.Duration(f.rng.Float64() * float64(5*f.Every))
+	scope := f.scope(s, spec)
 	p := s.process
 	if p == nil {
 		return nil
@@ -34,6 +35,14 @@ func (f *fleet) operate() error {
 		f.ask(func(ctx context.Context) { p.ex.Pause(ctx, spec.name) })
 		f.in(pause, func() error {
 			f.resume(spec.name)
+			return nil
+		})
+	case 3, 4, 5, 6, 7, 8:
+		f.note("%s disables %+v", p.machine, scope)
+		f.ask(func(ctx context.Context) { p.ex.Disable(ctx, scope) })
+		f.in(2*pause, func() error {
+			f.note("%+v are enabled", scope)
+			f.ask(func(ctx context.Context) { f.operator.Enable(ctx, scope) })
 			return nil
 		})
 	default:
@@ -63,6 +72,48 @@ func (f *fleet) revise(spec *jobSpec, shards int, every time.Duration) {
 	}
 }
 
+// scope draws what to disable: mostly shards, else the instance of a slot or its host, for
+// one job or for all.
+func (f *fleet) scope(s *slot, spec *jobSpec) executor.Scope {
+	what, all, shard, run := f.rng.IntN(4), f.rng.IntN(2) == 0, f.rng.IntN(spec.shards), 1+f.rng.IntN(2)
+	scope := executor.Scope{Job: spec.name}
+	if what < 2 || s.process == nil {
+		for n := shard; n < min(shard+run, spec.shards); n++ {
+			scope.Shards = append(scope.Shards, n)
+		}
+		return scope
+	}
+	if all {
+		scope.Job = ""
+	}
+	if what == 2 {
+		scope.Instances = []string{s.process.instance}
+	} else {
+		scope.Hosts = []string{hostOf(s.number)}
+	}
+	return scope
+}
+
+// disableLast disables what stays so while the fleet is judged: a shard, and as many
+// instances as leave some.
+func (f *fleet) disableLast() {
+	if !f.Operators {
+		return
+	}
+	s, spec := f.slots[f.rng.IntN(len(f.slots))], f.specs[f.rng.IntN(len(f.specs))]
+	scopes := []executor.Scope{
+		{Job: spec.name, Shards: []int{f.rng.IntN(spec.shards)}},
+		{Hosts: []string{hostOf(s.number)}},
+		{Job: spec.name, Instances: []string{s.process.instance}},
+	}
+	for _, scope := range scopes {
+		if f.rng.IntN(2) == 0 {
+			f.note("%+v stay disabled", scope)
+			f.ask(func(ctx context.Context) { f.operator.Disable(ctx, scope) })
+		}
+	}
+}
+
 // resume resumes a job by somebody's hand.
 func (f *fleet) resume(job string) {
 	for _, s := range f.slots {
@@ -73,14 +124,26 @@ func (f *fleet) resume(job string) {
 	}
 }
 
-// resumeAll resumes all jobs.
+// resumeAll resumes all jobs, and enables all that is disabled.
 func (f *fleet) resumeAll() {
 	if !f.Operators {
 		return
 	}
+	f.enable("")
 	for _, spec := range f.specs {
 		f.resume(spec.name)
+		f.enable(spec.name)
 	}
+}
+
+// enable enables all that is disabled of a job, or of all.
+func (f *fleet) enable(job string) {
+	f.ask(func(ctx context.Context) {
+		intent, err := f.operator.Intent(ctx, job)
+		if d := intent.Disabled; err == nil && len(d.Shards)+len(d.Instances)+len(d.Hosts) > 0 {
+			f.operator.Enable(ctx, d)
+		}
+	})
 }
 
 // ask has a call made that may take long.

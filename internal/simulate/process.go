@@ -26,24 +26,18 @@ type process struct {
 	gone     bool          // it crashed
 }
 
-// begin starts a process.
-func (f *fleet) begin(instance string) (*process, error) {
+// begin starts a process on one of two hosts.
+func (f *fleet) begin(instance string, number int) (*process, error) {
 	f.report.Processes++
 	machine := fmt.Sprintf("%s#%d", instance, f.report.Processes)
 	p := &process{
 		fleet: f, instance: instance, machine: machine, client: f.server.Client(machine),
 		crashed: make(chan struct{}), done: make(chan struct{}),
 	}
-	if f.Latency > 0 {
-		f.server.Delay(machine, f.Latency, f.Latency)
-	}
-	var reg registry.Registry = p.client
-	if f.Jitter > 0 {
-		reg = newJittery(p.client, f.Jitter, f.Seed<<16+uint64(f.report.Processes))
-	}
 	var err error
-	p.ex, err = executor.New(reg, namespace, executor.Options{
-		Instance: instance, SessionTTL: f.TTL, DrainTimeout: f.Drain, RestartGrace: f.Grace, MaxClockSkew: f.Skew, Workers: 256, Logger: f.Logger,
+	p.ex, err = executor.New(f.connect(p.client, machine), namespace, executor.Options{
+		Instance: instance, Host: hostOf(number), SessionTTL: f.TTL, DrainTimeout: f.Drain, RestartGrace: f.Grace, MaxClockSkew: f.Skew,
+		Workers: 256, Logger: f.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -64,6 +58,19 @@ func (f *fleet) begin(instance string) (*process, error) {
 	f.processes = append(f.processes, p)
 	return p, nil
 }
+
+// connect returns a client's registry, with the delays that there are on its way.
+func (f *fleet) connect(c *memory.Client, machine string) registry.Registry {
+	if f.Latency > 0 {
+		f.server.Delay(machine, f.Latency, f.Latency)
+	}
+	if f.Jitter > 0 {
+		return newJittery(c, f.Jitter, f.Seed<<16+uint64(f.report.Processes))
+	}
+	return c
+}
+
+func hostOf(slot int) string { return fmt.Sprint("h", slot%2) }
 
 // crash makes the process vanish: nothing of it reaches anybody any more, and its
 // functions are gone.
