@@ -35,6 +35,8 @@ func (t *Transcript) op(c *memory.Commit, o *registry.Op) error {
 			return err
 		}
 		t.say(c, "%s: defines revision %d of %s", job.Name, job.Revision, shardCount(job.Shards))
+	case o.Key == t.keys.GroupControl():
+		return t.groupControl(c, o)
 	case dir == t.keys.Controls():
 		return t.control(c, o)
 	case dir == t.keys.Plans():
@@ -96,12 +98,49 @@ func (t *Transcript) control(c *memory.Commit, o *registry.Op) error {
 	case !now.Paused && old.Paused:
 		t.say(c, "%s: asks to resume", now.Job)
 	}
+	say := func(format string, args ...any) { t.say(c, now.Job+": "+format, args...) }
+	if s := now.Disabled.Minus(old.Disabled); !s.IsZero() {
+		say("asks to disable %s", s)
+	}
+	if s := old.Disabled.Minus(now.Disabled); !s.IsZero() {
+		say("asks to enable %s", s)
+	}
+	exclusion(&old.Exclusion, &now.Exclusion, say)
 	for _, tr := range now.Triggers {
 		if tr.Number > old.LastTrigger {
-			t.say(c, "%s: asks for trigger %d", now.Job, tr.Number)
+			say("asks for trigger %d", tr.Number)
 		}
 	}
 	return nil
+}
+
+func (t *Transcript) groupControl(c *memory.Commit, o *registry.Op) error {
+	now, err := record.DecodeGroupControl(o.Value)
+	if err != nil {
+		return err
+	}
+	exclusion(&t.outside, &now.Exclusion, func(format string, args ...any) { t.say(c, "all jobs: "+format, args...) })
+	t.outside = now.Exclusion
+	return nil
+}
+
+// exclusion tells who is disabled, and who no longer is.
+func exclusion(old, now *record.Exclusion, say func(string, ...any)) {
+	for _, kind := range []struct {
+		name     string
+		old, now []string
+	}{{"instance", old.Instances, now.Instances}, {"host", old.Hosts, now.Hosts}} {
+		for _, name := range kind.now {
+			if !slices.Contains(kind.old, name) {
+				say("asks to disable %s %s", kind.name, name)
+			}
+		}
+		for _, name := range kind.old {
+			if !slices.Contains(kind.now, name) {
+				say("asks to enable %s %s", kind.name, name)
+			}
+		}
+	}
 }
 
 // plan tells what the leader changed.
@@ -132,6 +171,12 @@ func (t *Transcript) plan(c *memory.Commit, o *registry.Op) error {
 	}
 	differing(now.Reruns, old.Reruns, func(shards shardset.Set, r record.Ref) { say("owes %s of %s", shards, t.ref(r)) })
 	differing(old.Reruns, now.Reruns, func(shards shardset.Set, r record.Ref) { say("no longer owes %s of %s", shards, t.ref(r)) })
+	if s := now.Disabled.Minus(old.Disabled); !s.IsZero() {
+		say("disables %s", s)
+	}
+	if s := old.Disabled.Minus(now.Disabled); !s.IsZero() {
+		say("enables %s", s)
+	}
 	switch {
 	case now.Paused && !old.Paused:
 		say("pauses")

@@ -79,7 +79,7 @@ func (s *stage) start(name string, jobs ...executor.Job) {
 	s.server.Delay(a.machine, delays[name], delays[name])
 	var err error
 	a.ex, err = executor.New(client, "stories", executor.Options{
-		Instance: name, SessionTTL: 6 * time.Second, Workers: 8, Logger: slog.New(slog.DiscardHandler),
+		Instance: name, Host: "host-" + name, SessionTTL: 6 * time.Second, Workers: 8, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(s.t, err)
 	require.NoError(s.t, a.ex.Register(jobs...))

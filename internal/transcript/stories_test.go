@@ -131,6 +131,32 @@ func TestStories(t *testing.T) {
 			s.at(55 * time.Second)
 		})
 	})
+	t.Run("a shard is disabled and enabled", func(t *testing.T) {
+		play(t, func(s *stage) {
+			job := every(3, 4*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.at(12 * time.Second)
+			one := executor.Scope{Job: job.Name, Shards: []int{1}}
+			s.operator("b", "disable 1", func(ctx context.Context, ex *executor.Executor) error { return ex.Disable(ctx, one) })
+			s.at(32 * time.Second)
+			s.operator("b", "enable 1", func(ctx context.Context, ex *executor.Executor) error { return ex.Enable(ctx, one) })
+			s.at(45 * time.Second)
+		})
+	})
+	t.Run("a host is disabled for all jobs while its shards run", func(t *testing.T) {
+		play(t, func(s *stage) {
+			job := every(4, 4*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.at(12 * time.Second)
+			host := executor.Scope{Hosts: []string{"host-b"}}
+			s.operator("a", "disable host-b", func(ctx context.Context, ex *executor.Executor) error { return ex.Disable(ctx, host) })
+			s.at(28 * time.Second)
+			s.operator("a", "enable host-b", func(ctx context.Context, ex *executor.Executor) error { return ex.Enable(ctx, host) })
+			s.at(35 * time.Second)
+		})
+	})
 	t.Run("the leader is lost while shards move", func(t *testing.T) {
 		play(t, func(s *stage) {
 			job := every(6, 8*time.Second)

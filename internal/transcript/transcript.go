@@ -30,6 +30,7 @@ type Transcript struct {
 	claims   map[registry.Key]*record.Claims
 	members  map[registry.Key]*record.Member
 	controls map[registry.Key]*record.Control
+	outside  record.Exclusion // for all jobs
 }
 
 type line struct {
