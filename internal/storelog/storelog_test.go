@@ -136,6 +136,71 @@ func TestLog_TellsAllThatIsCommitted(t *testing.T) {
 	}
 }
 
+// ensembles are stores of three members.
+func ensembles(t *testing.T) map[string]*store {
+	e := servertest.StartEtcd(t, testserver.EtcdOptions{Members: 3})
+	elog, err := storelog.Etcd(t.Context(), e.Addrs(), "/some/root", nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { elog.Close() })
+	z := servertest.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: 3})
+	var members []storelog.ZooKeeperMember
+	for _, m := range z.Members() {
+		members = append(members, storelog.ZooKeeperMember{Addr: m.Addr(), Dir: m.DataDir()})
+	}
+	zlog, err := storelog.ZooKeeperEnsemble(t.Context(), members, "/some/root")
+	require.NoError(t, err)
+	t.Cleanup(func() { zlog.Close() })
+	return map[string]*store{
+		"etcd":      {e, "etcd://" + strings.Join(e.Addrs(), ",") + "/some/root", elog},
+		"zookeeper": {z, "zk://" + strings.Join(z.Addrs(), ",") + "/some/root", zlog},
+	}
+}
+
+// TestLog_OfAnEnsembleThatLosesMembers kills one member after the other, the leader
+// first, while values are written.
+func TestLog_OfAnEnsembleThatLosesMembers(t *testing.T) {
+	for name, s := range ensembles(t) {
+		t.Run(name+" tells each commit once and in order", func(t *testing.T) {
+			ctx := t.Context()
+			reg, err := registryurl.Open(ctx, s.url, nil)
+			require.NoError(t, err)
+			defer reg.Close(ctx)
+			writing, stop := context.WithCancel(ctx)
+			written := make(chan []uint64)
+			go func() {
+				var seqs []uint64
+				rev, _ := registry.Apply(ctx, reg, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+				for rev != (registry.Rev{}) && writing.Err() == nil {
+					seqs = append(seqs, rev.Seq)
+					rev, _ = registry.Apply(ctx, reg, registry.Txn{Then: []registry.Op{registry.Set("k", rev, []byte("v"))}})
+				}
+				written <- seqs
+			}()
+			leader, err := s.cluster.Leader(ctx)
+			require.NoError(t, err)
+			for _, m := range append([]*testserver.Member{leader}, s.cluster.Members()...) {
+				m.Kill()
+				require.NoError(t, s.log.Sync(ctx))
+				require.NoError(t, m.Restart(ctx))
+				require.NoError(t, s.log.Sync(ctx))
+			}
+			stop()
+			want := <-written
+			require.NoError(t, s.log.Sync(ctx))
+			var got []uint64
+			for _, c := range s.log.Take() {
+				if c.Err == nil && len(c.Then) > 0 {
+					got = append(got, c.Rev.Seq)
+				}
+			}
+			require.Greater(t, len(want), 50)
+			require.GreaterOrEqual(t, len(got), len(want))
+			assert.Equal(t, want, got[:len(want)])
+			assert.LessOrEqual(t, len(got), len(want)+1, "of the last write it may not be known")
+		})
+	}
+}
+
 func TestLog_EtcdThatHasForgottenItsHistoryIsRefused(t *testing.T) {
 	c := servertest.StartEtcd(t, testserver.EtcdOptions{Compaction: time.Second})
 	ctx := t.Context()
