@@ -7,33 +7,47 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/tcpproxy"
+	"github.com/rota-dev/rota/internal/testserver"
 	"github.com/rota-dev/rota/registry"
 )
 
-// Faults strikes a fleet, and counts what came of it.
+// Faults strikes a fleet, and measures what comes of it.
 type Faults struct {
 	*Fleet
 	Rand *rand.Rand
 
-	Kills, Pauses, Cuts, Restarts int
-	Late                          int64           // bytes of dead sessions' requests that reached the store
-	Gone                          []time.Duration // from a kill to the end of the session
-	Again                         []time.Duration // from there to the claims of what was running
+	Struck string          // the last fault
+	Late   int64           // bytes of dead sessions' requests that reached the store
+	Gone   []time.Duration // from a kill to the end of the session
+	Again  []time.Duration // from the end of a session, with nothing wrong with the store, to the claim of what it ran
+	Left   []time.Duration // from telling a process to leave to a run elsewhere, for each of its shards
+	Joined []time.Duration // from when a process was about to join to its first run
 }
 
-// recovery is how long a fleet may take to be whole again, apart from sessions' ends.
-const recovery = 20 * time.Second
+// recovery is how long a fleet may take to be whole again, apart from sessions' ends, on a
+// busy machine.
+const recovery = time.Minute
 
 // whole waits until the fleet is whole.
-func (f *Faults) whole(ctx context.Context) error {
-	return f.Until(ctx, "the fleet is whole", f.TTL+recovery, func() bool { return f.Judge.Whole(f.Instances) })
+func (f *Faults) whole(ctx context.Context) error { return f.wholeOf(ctx, f.Instances) }
+
+// wholeOf waits until so many processes have all that there is.
+func (f *Faults) wholeOf(ctx context.Context, instances int) error {
+	what := fmt.Sprintf("%d processes make a whole fleet", instances)
+	return f.Until(ctx, what, f.TTL+recovery, func() bool { return f.Judge.Whole(instances) })
 }
 
 // disturb tells the judge that for a while nothing needs to be in time.
-func (f *Faults) disturb() { f.Judge.Disturb("", 2*f.TTL+recovery) }
+func (f *Faults) disturb() { f.Judge.Disturb("", 2*f.TTL+20*time.Second) }
 
 func (f *Faults) note(format string, args ...any) {
 	f.Judge.Report().Note(time.Now(), fmt.Sprintf(format, args...))
+}
+
+// strike is note for what is about to befall the fleet.
+func (f *Faults) strike(format string, args ...any) {
+	f.Struck = fmt.Sprintf(format, args...)
+	f.note("%s", f.Struck)
 }
 
 // gone waits until a session has ended, and returns when it did.
@@ -45,70 +59,82 @@ func (f *Faults) gone(ctx context.Context, id registry.SessionID) (at time.Time,
 	return at, err
 }
 
-// session returns the live session of a process.
-func (f *Faults) session(p *Process) (registry.SessionID, error) {
+// pick returns any process, and its session.
+func (f *Faults) pick() (slot int, p *Process, id registry.SessionID, err error) {
+	slot = f.Rand.IntN(f.Instances)
+	p = f.Process(slot)
 	id, ok := f.Judge.Session(p.Instance)
 	if !ok {
-		return "", fmt.Errorf("%s has no session", p.Client)
+		return 0, nil, "", fmt.Errorf("%s has no session", p.Client)
 	}
-	return id, nil
+	return slot, p, id, nil
 }
 
-// KillLeader kills the leader while claims of its are on their way: their requests have
-// been sent, and no reply has reached it.
-func (f *Faults) KillLeader(ctx context.Context) error {
-	slot, ok := f.Leader()
-	if !ok {
-		return fmt.Errorf("nobody leads")
+// role tells of a process whether it leads.
+func (f *Faults) role(p *Process) string {
+	if p.Instance == f.Judge.Leader() {
+		return p.Client + " (the leader)"
 	}
-	p := f.Process(slot)
-	id, err := f.session(p)
+	return p.Client
+}
+
+// upTo returns a time of less than d.
+func (f *Faults) upTo(d time.Duration) time.Duration { return time.Duration(f.Rand.Int64N(int64(d))) }
+
+// kill kills a process (SIGKILL) while it runs what it has claimed or, every other time,
+// with claims of its on their way: their requests have been sent, and no reply has reached
+// it.
+func (f *Faults) kill(ctx context.Context) error {
+	slot, p, id, err := f.pick()
 	if err != nil {
 		return err
 	}
 	f.disturb()
 	fire := f.untilFire(5 * time.Millisecond)
-	p.Hold(tcpproxy.ToClient)
-	time.Sleep(time.Until(fire) + time.Duration(f.Rand.IntN(30_000))*time.Microsecond)
-	f.note("kill %s, which leads", p.Client)
+	what := ""
+	if f.Rand.IntN(2) == 0 {
+		what = " with replies on their way"
+		p.Hold(tcpproxy.ToClient)
+	}
+	time.Sleep(time.Until(fire) + f.upTo(30*time.Millisecond))
+	f.strike("kill %s%s", f.role(p), what)
 	killed := time.Now()
 	p.Kill()
-	f.Kills++
-	before := len(f.Judge.Report().Rerun)
 	at, err := f.gone(ctx, id)
 	if err != nil {
 		return err
 	}
 	f.Gone = append(f.Gone, at.Sub(killed))
-	if err := f.Until(ctx, "what it ran is claimed by others", recovery, func() bool { return f.Judge.Whole(f.Instances - 1) }); err != nil {
+	if err := f.wholeOf(ctx, f.Instances-1); err != nil {
 		return err
 	}
-	f.Again = append(f.Again, f.Judge.Report().Rerun[before:]...)
 	if err := f.Replace(slot); err != nil {
 		return err
 	}
 	return f.whole(ctx)
 }
 
-// PauseLong stops a process for longer than its session lasts, with claims on their way
-// that reach the store only when the session has ended, and then lets it go on.
-func (f *Faults) PauseLong(ctx context.Context) error {
-	p := f.Process(f.Rand.IntN(f.Instances))
-	id, err := f.session(p)
+// pause stops a process (SIGSTOP) for longer than its session lasts, while it runs what it
+// has claimed or, every other time, with claims on their way that reach the store only when
+// the session has ended. Then it lets it go on.
+func (f *Faults) pause(ctx context.Context) error {
+	_, p, id, err := f.pick()
 	if err != nil {
 		return err
 	}
 	f.disturb()
 	f.Judge.Force(p.Instance) // it cannot be told in time
 	fire := f.untilFire(5 * time.Millisecond)
-	release := p.Hold(tcpproxy.ToServer)
+	what, release := "", func() {}
+	if f.Rand.IntN(2) == 0 {
+		what, release = " with claims on their way", p.Hold(tcpproxy.ToServer)
+	}
 	defer release()
-	time.Sleep(time.Until(fire) + time.Duration(5_000+f.Rand.IntN(30_000))*time.Microsecond)
-	f.note("pause %s", p.Client)
+	time.Sleep(time.Until(fire) + 5*time.Millisecond + f.upTo(30*time.Millisecond))
+	f.strike("pause %s%s", f.role(p), what)
 	if err := p.Pause(); err != nil {
 		return err
 	}
-	f.Pauses++
 	_, err = f.gone(ctx, id)
 	if err == nil {
 		sent := p.Sent()
@@ -126,22 +152,54 @@ func (f *Faults) PauseLong(ctx context.Context) error {
 	return f.whole(ctx)
 }
 
-// CutShort cuts a process off for a quarter of what its session lasts. Nothing may come of
+// cuts are what a cut may hold.
+var cuts = []struct {
+	what string
+	hold func(*Process) (release func())
+}{
+	{"both ways", (*Process).CutOff},
+	{"on the way to the store", func(p *Process) func() { return p.Hold(tcpproxy.ToServer) }},
+	{"on the way back", func(p *Process) func() { return p.Hold(tcpproxy.ToClient) }},
+}
+
+// cut cuts a process off, both ways or one way, for longer than its session lasts.
+func (f *Faults) cut(ctx context.Context) error {
+	_, p, id, err := f.pick()
+	if err != nil {
+		return err
+	}
+	f.disturb()
+	c := cuts[f.Rand.IntN(len(cuts))]
+	fire := f.untilFire(5 * time.Millisecond)
+	time.Sleep(time.Until(fire) + f.upTo(30*time.Millisecond))
+	f.strike("cut %s off %s", f.role(p), c.what)
+	heal := c.hold(p)
+	defer heal()
+	if _, err := f.gone(ctx, id); err != nil {
+		return err
+	}
+	if err := f.Pass(ctx, f.upTo(f.TTL/2)); err != nil {
+		return err
+	}
+	f.note("heal %s", p.Client)
+	heal()
+	return f.whole(ctx)
+}
+
+// cutShort cuts a process off for a quarter of what its session lasts. Nothing may come of
 // it.
-func (f *Faults) CutShort(ctx context.Context) error {
-	p := f.Process(f.Rand.IntN(f.Instances))
-	id, err := f.session(p)
+func (f *Faults) cutShort(ctx context.Context) error {
+	_, p, id, err := f.pick()
 	if err != nil {
 		return err
 	}
 	before := *f.Judge.Report()
 	f.disturb()
-	f.note("cut %s off", p.Client)
+	f.strike("cut %s off for %v", f.role(p), f.TTL/4)
 	heal := p.CutOff()
 	time.Sleep(f.TTL / 4)
 	heal()
 	f.note("heal %s", p.Client)
-	f.Cuts++
 	if err := f.Pass(ctx, f.TTL); err != nil {
 		return err
 	}
@@ -155,22 +213,61 @@ func (f *Faults) CutShort(ctx context.Context) error {
 	return f.whole(ctx)
 }
 
-// RestartServer restarts the store with its data.
-func (f *Faults) RestartServer(ctx context.Context) error {
-	f.disturb()
-	f.note("restart the store")
-	if err := f.Server.Restart(ctx); err != nil {
+// member kills a member of the store, its leader or another, and starts it again when the
+// fleet has gone on for a while without it.
+func (f *Faults) member(ctx context.Context) error {
+	finding, cancel := context.WithTimeout(ctx, recovery)
+	defer cancel()
+	leader, err := f.Server.Leader(finding)
+	if err != nil {
 		return err
 	}
-	f.Restarts++
+	members := f.Server.Members()
+	i := f.Rand.IntN(len(members))
+	what := "a follower"
+	if f.Rand.IntN(2) == 0 {
+		what = "the leader"
+	}
+	for (members[i] == leader) != (what == "the leader") {
+		i = (i + 1) % len(members)
+	}
+	f.disturb()
+	f.strike("kill member %d of the store, %s", i+1, what)
+	members[i].Kill()
+	if err := f.Pass(ctx, f.TTL+f.upTo(f.TTL)); err != nil {
+		return err
+	}
+	if err := f.whole(ctx); err != nil {
+		return err
+	}
+	f.disturb()
+	f.note("start member %d", i+1)
+	return f.restart(ctx, members[i])
+}
+
+// restartServers restarts the members of the store with their data, one after the other.
+func (f *Faults) restartServers(ctx context.Context) error {
+	f.strike("restart the store's members")
+	for i, m := range f.Server.Members() {
+		f.disturb()
+		f.note("restart member %d", i+1)
+		if err := f.restart(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restart restarts a member, and returns when the fleet is whole.
+func (f *Faults) restart(ctx context.Context, m *testserver.Member) error {
+	starting, cancel := context.WithTimeout(ctx, recovery)
+	defer cancel()
+	if err := m.Restart(starting); err != nil {
+		return err
+	}
 	// A process that gave its session up meanwhile lives on in the store for that long.
 	if err := f.Pass(ctx, f.TTL+time.Second); err != nil {
 		return err
 	}
 	return f.whole(ctx)
-}
-
-// Any does one of the above.
-func (f *Faults) Any(ctx context.Context) error {
-	return []func(context.Context) error{f.KillLeader, f.PauseLong, f.CutShort, f.RestartServer}[f.Rand.IntN(4)](ctx)
 }

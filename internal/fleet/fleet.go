@@ -11,13 +11,14 @@ import (
 	"github.com/rota-dev/rota/internal/storelog"
 )
 
-// Config says what a fleet is made of. All fields are required but Trail.
+// Config says what a fleet is made of. All fields are required but Often and Trail.
 type Config struct {
 	Instances int
 	Jobs      int
 	Shards    int           // of each job
 	Every     time.Duration // between fires
 	Takes     time.Duration // the longest that a run takes
+	Often     time.Duration // between fires of one more job, whose total can be changed; 0: there is none
 	TTL       time.Duration // of sessions
 	Dir       string        // for the logs of the workers
 	Trail     int           // how many lines to tell of what came before a violation
@@ -33,10 +34,13 @@ type Fleet struct {
 	slots     []*Process // one for each instance
 	gone      []*Process // that may have said something that was not heard yet
 	processes int        // that there ever were
+	size      size       // of the resized job
+	began     func(*judge.Call)
 }
 
-// promptly is how late something may be that nothing has held up, on a busy machine.
-const promptly = 3 * time.Second
+// promptly is how late something may be that nothing has held up but that, on a busy
+// machine, a session was lost.
+func (c *Config) promptly() time.Duration { return c.TTL + 3*time.Second }
 
 // Start starts a fleet on a store that is empty. It is to be closed.
 func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
@@ -46,7 +50,8 @@ func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
 	}
 	f := &Fleet{
 		Config: c, Server: s, log: log, slots: make([]*Process, c.Instances),
-		Judge: judge.New("fleet", "default", judge.Options{Promptly: promptly, Trail: c.Trail}),
+		Judge: judge.New("fleet", "default", judge.Options{Promptly: c.promptly(), Trail: c.Trail}),
+		size:  size{Revision: 1, Shards: 8},
 	}
 	for i := range f.slots {
 		if err := f.Replace(i); err != nil {
@@ -73,11 +78,12 @@ func (f *Fleet) Replace(i int) error {
 		f.gone = append(f.gone, old)
 	}
 	f.processes++
+	f.Judge.Report().Processes++
 	name := fmt.Sprintf("i%d-%d", i, f.processes)
 	var err error
 	f.slots[i], err = begin(f.Server, assignment{
 		Namespace: "fleet", Instance: name, Client: name, Jobs: f.Jobs, Shards: f.Shards,
-		Every: f.Every, Takes: f.Takes, TTL: f.TTL, Drain: 10 * time.Second,
+		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, TTL: f.TTL, Drain: 10 * time.Second,
 	}, f.Dir)
 	return err
 }
@@ -102,6 +108,13 @@ func (f *Fleet) Observe(ctx context.Context) error {
 	}
 	f.Judge.Commits(f.log.Take())
 	f.Judge.Heard(said)
+	if f.began != nil {
+		for _, e := range said {
+			if e.End.IsZero() {
+				f.began(e.Call)
+			}
+		}
+	}
 	for _, p := range f.slots {
 		if !p.told && p.over() {
 			return fmt.Errorf("%s gave up: %w; it logged last:\n%s", p.Client, p.proc.Err(), p.lastLog())
@@ -158,23 +171,20 @@ func (f *Fleet) untilFire(before time.Duration) time.Time {
 
 // clearing is longer than it takes a leader to come by, on its slow tick, and clear away
 // what has been served.
-const clearing = 40 * time.Second
+const clearing = time.Minute
 
 // Finish lets the fleet come to rest and judges it, then has everybody leave and judges
 // what they leave.
 func (f *Fleet) Finish(ctx context.Context) error {
-	if err := f.Pass(ctx, clearing+f.Every); err != nil {
-		return err
+	for end := time.Now().Add(clearing); time.Now().Before(end) && !f.Judge.Settles(time.Now(), f.promptly()); {
+		if err := f.Pass(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
 	}
-	// Between two fires, when what the first has begun has ended.
-	time.Sleep(time.Until(time.Now().Truncate(f.Every).Add(2*f.Every - f.Every/8)))
-	if err := f.Observe(ctx); err != nil {
-		return err
-	}
-	f.Judge.Settled(time.Now(), f.Every/2)
+	f.Judge.Settled(time.Now(), f.promptly())
 	var left []error
 	for _, p := range f.slots {
-		left = append(left, p.Leave(20*time.Second))
+		left = append(left, p.Leave(leaving))
 	}
 	if err := errors.Join(left...); err != nil {
 		return err
@@ -185,3 +195,6 @@ func (f *Fleet) Finish(ctx context.Context) error {
 	f.Judge.Counted()
 	return f.Judge.Report().Err()
 }
+
+// leaving is how long a process may take to go in good order.
+const leaving = 30 * time.Second

@@ -23,14 +23,16 @@ type Process struct {
 	Client   string
 	proc     *child.Process
 	proxies  []*tcpproxy.Proxy
+	stdin    io.WriteCloser
 	stderr   *os.File
 	heard    chan struct{} // closed when all it said has been read
 	told     bool          // to leave, or killed
 
-	mu   sync.Mutex
-	said []judge.Event
-	open map[int]*judge.Call // by number: runs that have not returned
-	err  error               // of reading what it says
+	mu    sync.Mutex
+	said  []judge.Event
+	open  map[int]*judge.Call // by number: runs that have not returned
+	joins time.Time           // when it was about to join; zero before that
+	err   error               // of reading what it says
 }
 
 // begin starts a worker. What it logs goes to a file in dir.
@@ -69,6 +71,9 @@ func (p *Process) start(s *Server, a assignment, dir string) error {
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), assignmentVariable+"="+string(text))
 	cmd.Stdout, cmd.Stderr = in, p.stderr
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		return err
+	}
 	if p.proc, err = child.Start(cmd); err != nil {
 		return err
 	}
@@ -99,6 +104,10 @@ func (p *Process) listen(out io.Reader) {
 func (p *Process) hear(l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !l.Joins.IsZero() {
+		p.joins = l.Joins
+		return
+	}
 	if l.End.IsZero() {
 		call := l.Call
 		p.open[l.Number] = &call
@@ -118,6 +127,16 @@ func (p *Process) take() ([]judge.Event, error) {
 	return said, p.err
 }
 
+// joined returns when the process was about to join.
+func (p *Process) joined() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.joins
+}
+
+// resize gives the process another total for the resized job.
+func (p *Process) resize(s size) error { return json.NewEncoder(p.stdin).Encode(s) }
+
 // Kill ends the process at once, and with it all that it ran.
 func (p *Process) Kill() {
 	p.told = true
@@ -131,6 +150,12 @@ func (p *Process) Kill() {
 	clear(p.open)
 	p.mu.Unlock()
 	p.release()
+}
+
+// Tell tells the process to go in good order.
+func (p *Process) Tell() {
+	p.told = true
+	p.proc.Terminate()
 }
 
 // Leave tells the process to go in good order, and returns when it has.

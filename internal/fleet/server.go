@@ -36,7 +36,14 @@ func ZooKeeper(ctx context.Context, members int) (*Server, error) {
 		return nil, err
 	}
 	return &Server{c, "zk", func(ctx context.Context, addrs []string) (storelog.Log, error) {
-		return storelog.ZooKeeper(ctx, addrs[0], c.Members()[0].DataDir(), root)
+		if len(addrs) == 1 {
+			return storelog.ZooKeeper(ctx, addrs[0], c.Members()[0].DataDir(), root)
+		}
+		var members []storelog.ZooKeeperMember
+		for _, m := range c.Members() {
+			members = append(members, storelog.ZooKeeperMember{Addr: m.Addr(), Dir: m.DataDir()})
+		}
+		return storelog.ZooKeeperEnsemble(ctx, members, root)
 	}}, nil
 }
 

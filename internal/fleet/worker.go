@@ -29,6 +29,8 @@ type assignment struct {
 	Shards    int
 	Every     time.Duration
 	Takes     time.Duration // the longest that a run takes; all take an eighth of it at least
+	Often     time.Duration // between fires of the job that is resized; 0: there is none
+	Resized   size          // what that one begins with
 	TTL       time.Duration
 	Drain     time.Duration
 }
@@ -46,7 +48,7 @@ func Main() {
 	var a assignment
 	err := json.Unmarshal([]byte(text), &a)
 	if err == nil {
-		err = work(a, os.Stdout, os.Stderr)
+		err = work(a, os.Stdin, os.Stdout, os.Stderr)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -55,15 +57,28 @@ func Main() {
 	os.Exit(0)
 }
 
-// line is what a worker tells of a run, as one line of JSON on its output.
+// size is an order to a worker, as one line of JSON on its input: the total of the resized
+// job from now on.
+type size struct {
+	Revision, Shards int
+}
+
+// resizedJob is the job whose total changes.
+const resizedJob = "resized"
+
+// maxSkew is that of a fleet whose processes have one clock. A new total waits for it.
+const maxSkew = 100 * time.Millisecond
+
+// line is what a worker tells of a run, or that it joins, as one line of JSON on its output.
 type line struct {
 	judge.Call
 	Number    int // counts the runs of the process
 	End, Told time.Time
+	Joins     time.Time // when it was about to join; no run then
 }
 
 // work takes part in the fleet until it is told to stop.
-func work(a assignment, out, log io.Writer) error {
+func work(a assignment, in io.Reader, out, log io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -73,7 +88,7 @@ func work(a assignment, out, log io.Writer) error {
 	}
 	defer reg.Close(context.Background())
 	e, err := executor.New(reg, a.Namespace, executor.Options{
-		Instance: a.Instance, SessionTTL: a.TTL, DrainTimeout: a.Drain, Workers: 64, Logger: logger,
+		Instance: a.Instance, SessionTTL: a.TTL, DrainTimeout: a.Drain, Workers: 64, MaxClockSkew: maxSkew, Logger: logger,
 	})
 	if err != nil {
 		return err
@@ -88,7 +103,28 @@ func work(a assignment, out, log io.Writer) error {
 			return err
 		}
 	}
+	if a.Often > 0 {
+		if err := e.Register(t.resized(a.Resized)); err != nil {
+			return err
+		}
+		go obey(in, logger, func(s size) error { return e.Register(t.resized(s)) })
+	}
+	t.tell(line{Joins: time.Now()})
 	return errors.Join(e.Run(ctx), t.err())
+}
+
+// obey carries orders out, until there will be no more.
+func obey(in io.Reader, log *slog.Logger, register func(size) error) {
+	for orders := json.NewDecoder(in); ; {
+		var s size
+		if err := orders.Decode(&s); err != nil {
+			log.Debug("no more orders", "error", err)
+			return
+		}
+		if err := register(s); err != nil {
+			log.Error("cannot carry out an order", "error", err)
+		}
+	}
 }
 
 // teller is the handler of all jobs. It tells what it does before it does it.
@@ -101,6 +137,13 @@ type teller struct {
 	failed error
 }
 
+func (t *teller) resized(s size) executor.Job {
+	return executor.Job{
+		Name: resizedJob, Revision: s.Revision, Shards: s.Shards, Schedule: executor.Every(t.Often),
+		Handler: executor.HandlerFunc(t.handle),
+	}
+}
+
 func (t *teller) handle(ctx context.Context, r *executor.Run) error {
 	l := line{Call: judge.Call{
 		Job: r.Job, Shard: r.Shard, Shards: r.Shards, Fire: r.FireTime, Trigger: r.Trigger, Attempt: r.Attempt,
@@ -111,7 +154,7 @@ func (t *teller) handle(ctx context.Context, r *executor.Run) error {
 	l.Number = t.number
 	t.mu.Unlock()
 	t.tell(l)
-	timer := time.NewTimer(t.takes(r.ID))
+	timer := time.NewTimer(t.takes(r.Job, r.ID))
 	defer timer.Stop()
 	var err error
 	select {
@@ -125,10 +168,14 @@ func (t *teller) handle(ctx context.Context, r *executor.Run) error {
 }
 
 // takes returns how long a run takes: some time, the same whoever asks.
-func (t *teller) takes(id string) time.Duration {
+func (t *teller) takes(job, id string) time.Duration {
+	longest := t.Takes
+	if job == resizedJob {
+		longest = t.Often / 2
+	}
 	h := fnv.New32a()
 	h.Write([]byte(id))
-	return t.Takes/8 + time.Duration(h.Sum32()%1000)*(t.Takes-t.Takes/8)/1000
+	return longest/8 + time.Duration(h.Sum32()%1000)*(longest-longest/8)/1000
 }
 
 func (t *teller) tell(l line) {

@@ -31,6 +31,16 @@ func (o *Judge) Settled(now time.Time, slack time.Duration) {
 	}
 }
 
+// Settles reports whether Settled would find nothing.
+func (o *Judge) Settles(now time.Time, slack time.Duration) bool {
+	kept := o.report
+	o.report = &Report{}
+	o.Settled(now, slack)
+	settles := len(o.report.Broken) == 0
+	o.report = kept
+	return settles
+}
+
 // nothingOwed judges that all that fell due has been claimed or skipped.
 func (o *Judge) nothingOwed(j *jobState, due instant) {
 	for n, sh := range j.shards {

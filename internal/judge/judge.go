@@ -358,12 +358,42 @@ func (o *Judge) Whole(members int) bool {
 			return false
 		}
 		for n, sh := range j.shards {
-			if sh.orphan != nil || !o.alive(j.plan.owner(n)) {
+			if sh.orphan != nil || n < j.total() && !o.alive(j.plan.owner(n)) {
 				return false
 			}
 		}
 	}
 	return len(o.jobs) > 0
+}
+
+// Shard is one of a job.
+type Shard struct {
+	Job    string
+	Number int
+}
+
+// Owned returns the shards that the plans give to a client, whose session lives.
+func (o *Judge) Owned(client string) []Shard {
+	var owned []Shard
+	for _, j := range o.jobs {
+		if j.plan == nil {
+			continue
+		}
+		for inc, set := range j.plan.Owners {
+			if s := o.session(inc); s != nil && s.client == client && !s.ended {
+				set.all(func(n int) { owned = append(owned, Shard{j.name, n}) })
+			}
+		}
+	}
+	return owned
+}
+
+// total is that of the newest definition.
+func (j *jobState) total() int {
+	if len(j.epochs) == 0 {
+		return 0
+	}
+	return j.epochs[len(j.epochs)-1].Def.Shards
 }
 
 // Leader returns the client whose session is in office, or was last.

@@ -1,0 +1,88 @@
+package fleet
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Lost returns how many violations there are of the promises that nothing is lost: fires
+// (2) and runs in flight (3).
+func (o *Outcome) Lost() int { return o.Broken[2] + o.Broken[3] }
+
+// Doubled returns how many violations there are of the promise that nothing is done twice.
+func (o *Outcome) Doubled() int { return o.Broken[1] }
+
+// Violated returns how many violations there are of any promise.
+func (o *Outcome) Violated() (n int) {
+	for _, of := range o.Broken {
+		n += of
+	}
+	return n
+}
+
+// Quantile returns the time that a share q of times does not exceed, or 0 if there are
+// none.
+func Quantile(times []time.Duration, q float64) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(times))
+	return sorted[int(q*float64(len(sorted)-1))]
+}
+
+// WriteTable tells what came of trials.
+func WriteTable(w io.Writer, outcomes []Outcome) error {
+	counts := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(counts, "trial\trounds\ttook\tclaims\tre-runs\tgiven up\tskipped\tmoves\tfailovers\tgenerations\tlost\tdoubled\tviolations\t")
+	for _, o := range outcomes {
+		fmt.Fprintf(counts, "%s\t%d\t%v\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n",
+			&o.Trial, o.rounds(), o.Took.Round(time.Second), o.Claims, o.Reruns, o.Report.Lost, o.Skipped, o.Moves, o.Failovers, o.Generations,
+			o.Lost(), o.Doubled(), o.Violated())
+	}
+	if err := counts.Flush(); err != nil {
+		return err
+	}
+	times := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(times, "\ntrial\tkill to session gone\tsession gone to claimed elsewhere\tleave to running elsewhere\tjoin to running\t")
+	for _, o := range outcomes {
+		fmt.Fprintf(times, "%s\t%s\t%s\t%s\t%s\t\n", &o.Trial, quantiles(o.Gone), quantiles(o.Again), quantiles(o.Left), quantiles(o.Joined))
+	}
+	if err := times.Flush(); err != nil {
+		return err
+	}
+	for _, o := range outcomes {
+		var kinds []string
+		for _, kind := range slices.Sorted(maps.Keys(o.Faults)) {
+			kinds = append(kinds, fmt.Sprintf("%s %d", kind, o.Faults[kind]))
+		}
+		if _, err := fmt.Fprintf(w, "%s: seed %d; rounds: %s\n", &o.Trial, o.Trial.Seed, strings.Join(kinds, ", ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *Outcome) rounds() (n int) {
+	for _, of := range o.Faults {
+		n += of
+	}
+	return n
+}
+
+// quantiles tells how many times there are, and p50, p99 and the longest.
+func quantiles(times []time.Duration) string {
+	if len(times) == 0 {
+		return "-"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d:", len(times))
+	for _, q := range []float64{0.5, 0.99, 1} {
+		fmt.Fprintf(&b, " %v", Quantile(times, q).Round(time.Millisecond))
+	}
+	return b.String()
+}

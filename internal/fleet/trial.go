@@ -1,0 +1,173 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/judge"
+)
+
+// Kind is a kind of round: something that befalls a fleet.
+type Kind struct {
+	Name    string
+	Members int // that the store has at least
+	strike  func(*Faults, context.Context) error
+	// store: befalls the store, whose troubles are in all that is measured meanwhile.
+	// dense: is for a fleet whose schedule hides nothing of the time that is measured.
+	store, dense bool
+}
+
+// Kinds returns all that there are.
+func Kinds() []Kind {
+	return []Kind{
+		{Name: "kill", Members: 1, strike: (*Faults).kill},
+		{Name: "pause", Members: 1, strike: (*Faults).pause},
+		{Name: "cut", Members: 1, strike: (*Faults).cut},
+		{Name: "cut-short", Members: 1, strike: (*Faults).cutShort},
+		{Name: "member", Members: 3, strike: (*Faults).member, store: true},
+		{Name: "restart-fleet", Members: 1, strike: (*Faults).restartFleet},
+		{Name: "restart-servers", Members: 1, strike: (*Faults).restartServers, store: true},
+		{Name: "total", Members: 1, strike: (*Faults).total},
+		{Name: "leave", Members: 1, strike: (*Faults).leave, dense: true},
+	}
+}
+
+// Trial is rounds of some kinds that befall one fleet on one store.
+type Trial struct {
+	Store   string // "etcd" or "zookeeper"
+	Members int    // of the store
+	Kinds   []Kind // all dense, or none
+	Rounds  int
+	TTL     time.Duration // of sessions
+	Seed    uint64
+	Dir     string       // for the logs of the processes; it is made
+	Tell    func(string) // is told of each round; may be nil
+}
+
+// Trials returns t in as many trials as it takes fleets: rounds that want a dense schedule
+// have one of their own. Kinds for which the store has too few members are left out.
+func Trials(t Trial) []Trial {
+	kinds := slices.DeleteFunc(slices.Clone(t.Kinds), func(k Kind) bool { return k.Members > t.Members })
+	var all []Trial
+	for _, dense := range []bool{false, true} {
+		part := t
+		part.Kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.dense != dense })
+		if len(part.Kinds) == 0 {
+			continue
+		}
+		part.Rounds = max(1, t.Rounds*len(part.Kinds)/len(kinds))
+		all = append(all, part)
+	}
+	return all
+}
+
+func (t *Trial) dense() bool { return t.Kinds[0].dense }
+
+// String names the trial.
+func (t *Trial) String() string {
+	what := "faults"
+	if t.dense() {
+		what = "planned"
+	}
+	return fmt.Sprintf("%s-%d-%s", t.Store, t.Members, what)
+}
+
+// config is that of the fleet.
+func (t *Trial) config() Config {
+	c := Config{
+		Instances: 3, Jobs: 4, Shards: 4, Every: time.Second, Takes: 400 * time.Millisecond, Often: 200 * time.Millisecond,
+		TTL: t.TTL, Dir: t.Dir, Trail: 24,
+	}
+	if t.dense() {
+		c.Jobs, c.Shards, c.Every, c.Takes, c.Often = 1, 12, 20*time.Millisecond, time.Millisecond, 0
+	}
+	return c
+}
+
+// Outcome is what came of a trial.
+type Outcome struct {
+	Trial
+	*judge.Report
+	Late         int64           // bytes of dead sessions' requests that reached the store
+	Gone, Again  []time.Duration // as of Faults
+	Left, Joined []time.Duration
+	Took         time.Duration
+}
+
+// Run has the trial befall a fleet, and judges it. What has been found by then is returned
+// with an error too.
+func (t Trial) Run(ctx context.Context) (Outcome, error) {
+	begun := time.Now()
+	out := Outcome{Trial: t, Report: &judge.Report{Seed: t.Seed}}
+	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
+		return out, err
+	}
+	start := Etcd
+	if t.Store == "zookeeper" {
+		start = ZooKeeper
+	}
+	server, err := start(ctx, t.Members)
+	if err != nil {
+		return out, err
+	}
+	defer server.Stop()
+	fl, err := Start(ctx, server, t.config())
+	if err != nil {
+		return out, err
+	}
+	defer fl.Close()
+	f := &Faults{Fleet: fl, Rand: rand.New(rand.NewPCG(t.Seed, 0))}
+	fl.Judge.Report().Seed = t.Seed
+	err = t.rounds(ctx, f)
+	if err == nil {
+		err = fl.Finish(ctx)
+	}
+	out.Report, out.Late = fl.Judge.Report(), f.Late
+	out.Gone, out.Again, out.Left, out.Joined = f.Gone, f.Again, f.Left, f.Joined
+	out.Took = time.Since(begun)
+	return out, err
+}
+
+func (t *Trial) rounds(ctx context.Context, f *Faults) error {
+	err := f.Until(ctx, "the fleet has begun", recovery, func() bool {
+		return f.Judge.Whole(f.Instances) && f.Judge.Report().Claims > 0
+	})
+	if err != nil {
+		return err
+	}
+	var turn []Kind // what is left of a turn, in which each kind has its round
+	for i := range t.Rounds {
+		if len(turn) == 0 {
+			turn = slices.Clone(t.Kinds)
+			f.Rand.Shuffle(len(turn), func(i, j int) { turn[i], turn[j] = turn[j], turn[i] })
+		}
+		k := turn[0]
+		turn = turn[1:]
+		if err := t.round(ctx, f, i, k); err != nil {
+			return fmt.Errorf("seed %d, round %d, %s (%s): %w", t.Seed, i+1, k.Name, f.Struck, err)
+		}
+	}
+	return nil
+}
+
+func (t *Trial) round(ctx context.Context, f *Faults, i int, k Kind) error {
+	r := f.Judge.Report()
+	r.Faults[k.Name]++
+	begun, reruns := time.Now(), len(r.Rerun)
+	if err := k.strike(f, ctx); err != nil {
+		return err
+	}
+	again := slices.Clone(r.Rerun[reruns:])
+	if !k.store {
+		f.Again = append(f.Again, again...)
+	}
+	if t.Tell != nil {
+		t.Tell(fmt.Sprintf("%s round %d of %d: %s; took %v; %d re-runs, after %s",
+			t, i+1, t.Rounds, f.Struck, time.Since(begun).Round(time.Millisecond), len(again), judge.Quantiles(again)))
+	}
+	return nil
+}
