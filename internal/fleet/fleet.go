@@ -36,6 +36,7 @@ type Fleet struct {
 	processes int        // that there ever were
 	size      size       // of the resized job
 	began     func(*judge.Call)
+	answers   []time.Duration // how long the store took each time to tell what it has committed
 }
 
 // promptly is how late something may be that nothing has held up but that, on a busy
@@ -103,9 +104,11 @@ func (f *Fleet) Observe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	asked := time.Now()
 	if err := f.log.Sync(ctx); err != nil {
 		return err
 	}
+	f.answers = append(f.answers, time.Since(asked))
 	f.Judge.Commits(f.log.Take())
 	f.Judge.Heard(said)
 	if f.began != nil {

@@ -48,9 +48,10 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 		return err
 	}
 	times := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(times, "\ntrial\tkill to session gone\tsession gone to claimed elsewhere\tleave to running elsewhere\tjoin to running\t")
+	fmt.Fprintln(times, "\ntrial\tkill to session gone\tsession gone to claimed elsewhere\tleave to running elsewhere\tjoin to running\tanswers of the store\t")
 	for _, o := range outcomes {
-		fmt.Fprintf(times, "%s\t%s\t%s\t%s\t%s\t\n", &o.Trial, quantiles(o.Gone), quantiles(o.Again), quantiles(o.Left), quantiles(o.Joined))
+		fmt.Fprintf(times, "%s\t%s\t%s\t%s\t%s\t%s\t\n", &o.Trial,
+			quantiles(o.Gone), quantiles(o.Again), quantiles(o.Left), quantiles(o.Joined), quantiles(o.Answers))
 	}
 	if err := times.Flush(); err != nil {
 		return err
@@ -74,7 +75,7 @@ func (o *Outcome) rounds() (n int) {
 	return n
 }
 
-// quantiles tells how many times there are, and p50, p99 and the longest.
+// quantiles tells how many times there are, their p50, their p99 and the longest.
 func quantiles(times []time.Duration) string {
 	if len(times) == 0 {
 		return "-"

@@ -95,6 +95,7 @@ type Outcome struct {
 	Late         int64           // bytes of dead sessions' requests that reached the store
 	Gone, Again  []time.Duration // as of Faults
 	Left, Joined []time.Duration
+	Answers      []time.Duration // of the store to the observer: how busy the machine was
 	Took         time.Duration
 }
 
@@ -128,7 +129,7 @@ func (t Trial) Run(ctx context.Context) (Outcome, error) {
 	}
 	out.Report, out.Late = fl.Judge.Report(), f.Late
 	out.Gone, out.Again, out.Left, out.Joined = f.Gone, f.Again, f.Left, f.Joined
-	out.Took = time.Since(begun)
+	out.Answers, out.Took = fl.answers, time.Since(begun)
 	return out, err
 }
 
@@ -157,7 +158,7 @@ func (t *Trial) rounds(ctx context.Context, f *Faults) error {
 func (t *Trial) round(ctx context.Context, f *Faults, i int, k Kind) error {
 	r := f.Judge.Report()
 	r.Faults[k.Name]++
-	begun, reruns := time.Now(), len(r.Rerun)
+	begun, reruns, answers := time.Now(), len(r.Rerun), len(f.answers)
 	if err := k.strike(f, ctx); err != nil {
 		return err
 	}
@@ -166,8 +167,8 @@ func (t *Trial) round(ctx context.Context, f *Faults, i int, k Kind) error {
 		f.Again = append(f.Again, again...)
 	}
 	if t.Tell != nil {
-		t.Tell(fmt.Sprintf("%s round %d of %d: %s; took %v; %d re-runs, after %s",
-			t, i+1, t.Rounds, f.Struck, time.Since(begun).Round(time.Millisecond), len(again), judge.Quantiles(again)))
+		t.Tell(fmt.Sprintf("%s round %d of %d: %s; took %v; re-runs %s; answers %s",
+			t, i+1, t.Rounds, f.Struck, time.Since(begun).Round(time.Millisecond), quantiles(again), quantiles(f.answers[answers:])))
 	}
 	return nil
 }
