@@ -172,6 +172,9 @@ func (f *Fleet) untilFire(before time.Duration) time.Time {
 	return fire
 }
 
+// claiming is how old a fire is that has to have been claimed by a fleet at rest.
+const claiming = 500 * time.Millisecond
+
 // clearing is longer than it takes a leader to come by, on its slow tick, and clear away
 // what has been served.
 const clearing = time.Minute
@@ -179,12 +182,12 @@ const clearing = time.Minute
 // Finish lets the fleet come to rest and judges it, then has everybody leave and judges
 // what they leave.
 func (f *Fleet) Finish(ctx context.Context) error {
-	for end := time.Now().Add(clearing); time.Now().Before(end) && !f.Judge.Settles(time.Now(), f.promptly()); {
-		if err := f.Pass(ctx, 200*time.Millisecond); err != nil {
+	for end := time.Now().Add(clearing); time.Now().Before(end) && !f.Judge.Settles(time.Now(), claiming); {
+		if err := f.Pass(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
-	f.Judge.Settled(time.Now(), f.promptly())
+	f.Judge.Settled(time.Now(), claiming)
 	var left []error
 	for _, p := range f.slots {
 		left = append(left, p.Leave(leaving))

@@ -41,9 +41,9 @@ func TestFleet_KeepsItsPromises(t *testing.T) {
 					var table strings.Builder
 					require.NoError(t, fleet.WriteTable(&table, []fleet.Outcome{out}))
 					t.Logf("\n%s%s", &table, out.Report)
-					assert.Positive(t, out.Claims)
+					assert.Positive(t, out.Report.Claims)
 					for _, k := range trial.Kinds {
-						assert.GreaterOrEqual(t, out.Faults[k.Name], *rounds, k.Name)
+						assert.GreaterOrEqual(t, out.Report.Faults[k.Name], *rounds, k.Name)
 					}
 				})
 			}

@@ -28,8 +28,15 @@ func (f *Faults) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var owned []judge.Shard
+	err = f.Until(ctx, "one who is to leave has shards", recovery, func() bool {
+		owned = f.Judge.Owned(p.Instance)
+		return len(owned) == f.Jobs*f.Shards/f.Instances
+	})
+	if err != nil {
+		return err
+	}
 	f.strike("have %s leave and another join", f.role(p))
-	owned := f.Judge.Owned(p.Instance)
 	told := time.Now()
 	begun, stop := f.begins(func(c *judge.Call) bool { return c.Client != p.Client && c.Start.After(told) })
 	defer stop()

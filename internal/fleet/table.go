@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -12,14 +13,14 @@ import (
 
 // Lost returns how many violations there are of the promises that nothing is lost: fires
 // (2) and runs in flight (3).
-func (o *Outcome) Lost() int { return o.Broken[2] + o.Broken[3] }
+func (o *Outcome) Lost() int { return o.Report.Broken[2] + o.Report.Broken[3] }
 
 // Doubled returns how many violations there are of the promise that nothing is done twice.
-func (o *Outcome) Doubled() int { return o.Broken[1] }
+func (o *Outcome) Doubled() int { return o.Report.Broken[1] }
 
 // Violated returns how many violations there are of any promise.
 func (o *Outcome) Violated() (n int) {
-	for _, of := range o.Broken {
+	for _, of := range o.Report.Broken {
 		n += of
 	}
 	return n
@@ -31,18 +32,25 @@ func Quantile(times []time.Duration, q float64) time.Duration {
 	if len(times) == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(times))
-	return sorted[int(q*float64(len(sorted)-1))]
+	rank := int(math.Ceil(q * float64(len(times))))
+	return slices.Sorted(slices.Values(times))[max(rank, 1)-1]
 }
 
-// WriteTable tells what came of trials.
+// WriteTable tells what came of trials. Given up are runs that used their attempts up, and
+// skipped are fires that the jobs' policy says not to make up for; both are counted by the
+// fleet. Of times it tells how many there are, their p50, their p99 and the longest.
 func WriteTable(w io.Writer, outcomes []Outcome) error {
 	counts := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(counts, "trial\trounds\ttook\tclaims\tre-runs\tgiven up\tskipped\tmoves\tfailovers\tgenerations\tlost\tdoubled\tviolations\t")
+	fmt.Fprintln(counts, "trial\trounds\ttook\tclaims\tre-runs\tgiven up\tskipped\tmoves\tfailovers\tdefinitions\tlost\tdoubled\tviolations\t")
 	for _, o := range outcomes {
-		fmt.Fprintf(counts, "%s\t%d\t%v\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n",
-			&o.Trial, o.rounds(), o.Took.Round(time.Second), o.Claims, o.Reruns, o.Report.Lost, o.Skipped, o.Moves, o.Failovers, o.Generations,
-			o.Lost(), o.Doubled(), o.Violated())
+		r := o.Report
+		fmt.Fprintf(counts, "%s\t%d\t%v\t", o.Trial, o.rounds(), o.Took.Round(time.Second))
+		for _, n := range []int{
+			r.Claims, r.Reruns, r.Lost, r.Skipped, r.Moves, r.Failovers, r.Generations, o.Lost(), o.Doubled(), o.Violated(),
+		} {
+			fmt.Fprintf(counts, "%d\t", n)
+		}
+		fmt.Fprintln(counts)
 	}
 	if err := counts.Flush(); err != nil {
 		return err
@@ -50,7 +58,7 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 	times := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(times, "\ntrial\tkill to session gone\tsession gone to claimed elsewhere\tleave to running elsewhere\tjoin to running\tanswers of the store\t")
 	for _, o := range outcomes {
-		fmt.Fprintf(times, "%s\t%s\t%s\t%s\t%s\t%s\t\n", &o.Trial,
+		fmt.Fprintf(times, "%s\t%s\t%s\t%s\t%s\t%s\t\n", o.Trial,
 			quantiles(o.Gone), quantiles(o.Again), quantiles(o.Left), quantiles(o.Joined), quantiles(o.Answers))
 	}
 	if err := times.Flush(); err != nil {
@@ -58,10 +66,11 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 	}
 	for _, o := range outcomes {
 		var kinds []string
-		for _, kind := range slices.Sorted(maps.Keys(o.Faults)) {
-			kinds = append(kinds, fmt.Sprintf("%s %d", kind, o.Faults[kind]))
+		for _, kind := range slices.Sorted(maps.Keys(o.Report.Faults)) {
+			kinds = append(kinds, fmt.Sprintf("%s %d", kind, o.Report.Faults[kind]))
 		}
-		if _, err := fmt.Fprintf(w, "%s: seed %d; rounds: %s\n", &o.Trial, o.Trial.Seed, strings.Join(kinds, ", ")); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: seed %d; rounds: %s; %d bytes of dead sessions' requests reached the store\n",
+			o.Trial, o.Trial.Seed, strings.Join(kinds, ", "), o.Late); err != nil {
 			return err
 		}
 	}
@@ -69,13 +78,13 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 }
 
 func (o *Outcome) rounds() (n int) {
-	for _, of := range o.Faults {
+	for _, of := range o.Report.Faults {
 		n += of
 	}
 	return n
 }
 
-// quantiles tells how many times there are, their p50, their p99 and the longest.
+// quantiles is described in WriteTable.
 func quantiles(times []time.Duration) string {
 	if len(times) == 0 {
 		return "-"

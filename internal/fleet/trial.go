@@ -65,10 +65,10 @@ func Trials(t Trial) []Trial {
 	return all
 }
 
-func (t *Trial) dense() bool { return t.Kinds[0].dense }
+func (t Trial) dense() bool { return t.Kinds[0].dense }
 
 // String names the trial.
-func (t *Trial) String() string {
+func (t Trial) String() string {
 	what := "faults"
 	if t.dense() {
 		what = "planned"
@@ -77,7 +77,7 @@ func (t *Trial) String() string {
 }
 
 // config is that of the fleet.
-func (t *Trial) config() Config {
+func (t Trial) config() Config {
 	c := Config{
 		Instances: 3, Jobs: 4, Shards: 4, Every: time.Second, Takes: 400 * time.Millisecond, Often: 200 * time.Millisecond,
 		TTL: t.TTL, Dir: t.Dir, Trail: 24,
@@ -133,7 +133,7 @@ func (t Trial) Run(ctx context.Context) (Outcome, error) {
 	return out, err
 }
 
-func (t *Trial) rounds(ctx context.Context, f *Faults) error {
+func (t Trial) rounds(ctx context.Context, f *Faults) error {
 	err := f.Until(ctx, "the fleet has begun", recovery, func() bool {
 		return f.Judge.Whole(f.Instances) && f.Judge.Report().Claims > 0
 	})
@@ -155,7 +155,7 @@ func (t *Trial) rounds(ctx context.Context, f *Faults) error {
 	return nil
 }
 
-func (t *Trial) round(ctx context.Context, f *Faults, i int, k Kind) error {
+func (t Trial) round(ctx context.Context, f *Faults, i int, k Kind) error {
 	r := f.Judge.Report()
 	r.Faults[k.Name]++
 	begun, reruns, answers := time.Now(), len(r.Rerun), len(f.answers)

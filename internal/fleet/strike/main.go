@@ -73,7 +73,7 @@ func run(ctx context.Context, out, usage io.Writer, args []string) error {
 				t.Tell = func(line string) { fmt.Fprintln(out, time.Now().Format("15:04:05.000"), line) }
 				outcome, err := t.Run(ctx)
 				if err != nil {
-					err = fmt.Errorf("%s: %w", &t, err)
+					err = fmt.Errorf("%s: %w", t, err)
 					fmt.Fprintln(out, err)
 				}
 				outcomes, errs = append(outcomes, outcome), append(errs, err, o.limits.check(&outcome))
@@ -159,7 +159,7 @@ func (l limits) check(o *fleet.Outcome) error {
 		{"the median from joining to running", o.Joined, 0.5, l.join},
 	} {
 		if took := fleet.Quantile(c.times, c.q); c.limit > 0 && took > c.limit {
-			errs = append(errs, fmt.Errorf("%s: %s is %v, above %v", &o.Trial, c.what, took.Round(time.Microsecond), c.limit))
+			errs = append(errs, fmt.Errorf("%s: %s is %v, above %v", o.Trial, c.what, took.Round(time.Microsecond), c.limit))
 		}
 	}
 	return errors.Join(errs...)
