@@ -152,16 +152,21 @@ func (p *Process) Kill() {
 	p.release()
 }
 
-// Tell tells the process to go in good order.
+// Tell tells the process to go in good order. Telling it again does nothing: while it ends
+// it would die of it.
 func (p *Process) Tell() {
-	p.told = true
-	p.proc.Terminate()
+	if !p.told {
+		p.told = true
+		p.proc.Terminate()
+	}
 }
 
 // Leave tells the process to go in good order, and returns when it has.
 func (p *Process) Leave(within time.Duration) error {
-	p.told = true
-	if !p.proc.Stop(within) {
+	p.Tell()
+	select {
+	case <-p.proc.Done():
+	case <-time.After(within):
 		p.Kill()
 		return fmt.Errorf("%s was told to stop, and had not after %v", p.Client, within)
 	}
