@@ -241,32 +241,39 @@ func (f *Faults) member(ctx context.Context) error {
 	if err := f.whole(ctx); err != nil {
 		return err
 	}
-	f.disturb()
 	f.note("start member %d", i+1)
-	return f.restart(ctx, members[i])
+	if err := f.restart(ctx, members[i]); err != nil {
+		return err
+	}
+	return f.outlast(ctx)
 }
 
 // restartServers restarts the members of the store with their data, one after the other.
 func (f *Faults) restartServers(ctx context.Context) error {
 	f.strike("restart the store's members")
 	for i, m := range f.Server.Members() {
-		f.disturb()
 		f.note("restart member %d", i+1)
 		if err := f.restart(ctx, m); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.outlast(ctx)
 }
 
 // restart restarts a member, and returns when the fleet is whole.
 func (f *Faults) restart(ctx context.Context, m *testserver.Member) error {
+	f.disturb()
 	starting, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()
 	if err := m.Restart(starting); err != nil {
 		return err
 	}
-	// A process that gave its session up meanwhile lives on in the store for that long.
+	return f.whole(ctx)
+}
+
+// outlast waits until the fleet is whole without sessions that were given up while the
+// store did not answer, and which it takes for alive that long.
+func (f *Faults) outlast(ctx context.Context) error {
 	if err := f.Pass(ctx, f.TTL+time.Second); err != nil {
 		return err
 	}
