@@ -25,11 +25,15 @@ type zkEnsemble struct {
 	epochs  map[uint64]uint64 // by the last transaction of an epoch: the first of the next
 }
 
+func newZKEnsemble(root string) *zkEnsemble {
+	return &zkEnsemble{zkHistory: newZKHistory(root), waiting: map[uint64]*zkTxn{}, epochs: map[uint64]uint64{}}
+}
+
 // ZooKeeperEnsemble reads the log of an ensemble on this machine, which was empty. root is
 // the namespace that the registry was opened with. Nothing is taken in but by Sync. Members
 // may be down, one at a time.
 func ZooKeeperEnsemble(ctx context.Context, members []ZooKeeperMember, root string) (Log, error) {
-	l := &zkEnsemble{zkHistory: newZKHistory(root), waiting: map[uint64]*zkTxn{}, epochs: map[uint64]uint64{}}
+	l := newZKEnsemble(root)
 	for _, m := range members {
 		l.addrs = append(l.addrs, m.Addr)
 		l.readers = append(l.readers, &zkReader{dir: m.Dir})
