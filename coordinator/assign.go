@@ -225,6 +225,9 @@ func (a *assigning) byStrategy(segment string, job record.Job, able []int) (map[
 			in.Owners[i] = ""
 		}
 	}
+	if a.asks != nil {
+		a.asks(job.Strategy, job.Name)
+	}
 	dealt, err := runStrategy(s, in)
 	if err != nil {
 		return nil, fmt.Errorf("strategy %q: %w", job.Strategy, err)

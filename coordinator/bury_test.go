@@ -17,7 +17,7 @@ func TestLeader_BuriesTheDeadAndPassesOverTheLiving(t *testing.T) {
 	require.NoError(t, err)
 	joined, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
 	require.NoError(t, err)
-	l := &leader{m: m, log: slog.New(slog.DiscardHandler), view: view{keys: m.keys, members: map[string]memberItem{}}}
+	l := &leader{progress: &progress{}, m: m, log: slog.New(slog.DiscardHandler), view: view{keys: m.keys, members: map[string]memberItem{}}}
 
 	var burials []burial
 	for _, incarnation := range []string{"b." + string(joined.ID()), "c.C"} {

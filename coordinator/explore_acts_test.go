@@ -157,7 +157,7 @@ func (x *exploration) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []
 	o := x.officeLoop(p, desk)
 	m := o.m
 	l := &leader{
-		m: m, me: p.inc, office: o, log: x.log, nudge: make(chan struct{}, 1),
+		m: m, me: p.inc, office: o, log: x.log, progress: &progress{}, nudge: make(chan struct{}, 1),
 		broken: map[string]bool{}, alone: map[string]bool{}, following: map[string]func(){},
 		planFeed: newFeed(x.keys.Plans(), x.log, func(registry.Entry) (*record.Plan, error) { return nil, nil }),
 		view: view{

@@ -27,6 +27,8 @@ type leader struct {
 	office *officeLoop
 	log    *slog.Logger
 	nudge  chan struct{} // one slot: something in the view has changed
+	end    context.CancelCauseFunc
+	*progress
 
 	view    view
 	content bool   // the last decision was that nothing is to be done, and the view has not changed
@@ -47,13 +49,14 @@ type leader struct {
 
 // lead is what is true only during this term: it follows the records that planning rests
 // on and commits what they call for. It returns when ctx ends or the term is over.
-func lead(ctx context.Context, o *officeLoop, term registry.Rev) error {
+func lead(ctx context.Context, o *officeLoop, term registry.Rev, p *progress) error {
 	ctx, end := context.WithCancelCause(ctx)
 	l := &leader{
-		m: o.m, me: o.in.id, office: o, log: o.log.With("term", term.Seq), nudge: make(chan struct{}, 1),
+		m: o.m, me: o.in.id, office: o, log: o.log.With("term", term.Seq), nudge: make(chan struct{}, 1), end: end, progress: p,
 		broken: map[string]bool{}, alone: map[string]bool{}, following: map[string]func(){}, planFeed: o.plans,
 		view: view{
 			keys: o.m.keys, term: term, skew: o.m.skew, compile: o.m.work.Compile,
+			asks: func(strategy, job string) { p.do("strategy "+strategy, "job "+job) },
 			live: map[registry.SessionID]bool{}, members: map[string]memberItem{}, jobs: map[string]jobItem{},
 			control: map[string]controlItem{}, plans: map[string]planItem{}, looks: map[string]look{},
 		},
@@ -80,6 +83,7 @@ func followFeed[T any](ctx context.Context, wg *sync.WaitGroup, l *leader, dir r
 	wg.Go(func() {
 		if err := f.run(ctx, l.m.reg); err != nil && ctx.Err() == nil {
 			l.log.Error("leader cannot follow", "directory", string(dir), "error", err)
+			l.end(fmt.Errorf("follow %s: %w", dir, err))
 		}
 	})
 	return r
@@ -118,6 +122,7 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 	defer tick.Stop()
 	backoff := time.Duration(0)
 	for {
+		l.begin()
 		err := l.round(ctx, wg)
 		l.view.tidy = l.view.tidy && err != nil // a claim that came between is in the way of clearing
 		switch {
@@ -125,6 +130,7 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 			return err
 		case err != nil:
 			backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
+			l.fail(err)
 			l.log.Debug("planning again", "after", backoff, "error", err)
 			if !pause(ctx, backoff) {
 				return context.Cause(ctx)
@@ -153,13 +159,15 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 // a little later.
 func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	if !l.takeNews() {
+		l.do("the first reading", "the group")
 		return nil // the first snapshots are not all there
 	}
 	if l.content && !l.view.clearable() {
+		l.rest()
 		return nil
 	}
 	l.content = false
-	defer clear(l.view.looks) // each round looks for itself
+	defer func() { clear(l.view.looks) }() // each round looks for itself
 	d, err := l.decide(ctx, record.InstantOf(time.Now()))
 	if err != nil {
 		return err
@@ -176,10 +184,12 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	if planned {
 		l.wakeUp() // what follows from it
 	}
+	l.do("the naming", "successors")
 	if err := l.office.nameSuccessors(ctx, l.successors()); err != nil {
 		return err
 	}
 	l.content = len(d.changes) == 0 && len(d.burials) == 0 && len(d.pending) == 0
+	l.rest()
 	return nil
 }
 
@@ -240,10 +250,15 @@ func (l *leader) decide(ctx context.Context, now record.Instant) (decision, erro
 	}
 	l.view.away = l.absences()
 	for {
+		l.do("looks at claims", "")
 		if err := l.look(ctx, wanted); err != nil {
 			return decision{}, err
 		}
-		d := decide(&l.view)
+		l.do("planning", "")
+		d, err := l.plan(ctx)
+		if err != nil {
+			return decision{}, err
+		}
 		if len(d.looks) == 0 {
 			return d, nil
 		}
@@ -299,6 +314,7 @@ func (l *leader) commit(ctx context.Context, d decision) (planned bool, err erro
 	loads := pack(term, changes, l.m.reg.Limits(),
 		func(c change) share { return shares[c.segment] }, func(c change) bool { return l.alone[c.segment] })
 	var failed error
+	l.do("the writing", "plans")
 	for _, ld := range loads {
 		rev, err := registry.Apply(ctx, l.m.reg, ld.txn)
 		if err == nil {
@@ -317,6 +333,7 @@ func (l *leader) commit(ctx context.Context, d decision) (planned bool, err erro
 }
 
 func (l *leader) committed(changes []change, rev registry.Rev) {
+	l.came()
 	l.seen = max(l.seen, rev.Seq)
 	for _, c := range changes {
 		l.log.Info("planned", "job", c.plan.Job, "why", c.why, "commit", rev.Seq)
@@ -349,6 +366,7 @@ func (l *leader) bury(ctx context.Context, burials []burial, term []registry.Con
 			return err
 		}
 		if buried {
+			l.came()
 			delete(l.view.members, b.incarnation)
 			l.log.Info("buried", "incarnation", b.incarnation)
 		}

@@ -66,6 +66,7 @@ type Member struct {
 	draining bool
 	current  *incarnation
 	seen     bool          // there has been a current one
+	planning int           // calls of the planning function that have not returned
 	joined   chan struct{} // closed at the next change of current or of what it published
 	failed   error         // why Run ended
 }

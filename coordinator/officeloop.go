@@ -57,30 +57,42 @@ func (o *officeLoop) run(ctx context.Context) error {
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var acting time.Time // when to act on a vacancy; zero: there is none
-	var stop func()      // ends the term that this incarnation serves
-	defer func() {
-		if stop != nil {
-			stop()
-		}
-	}()
+	var acting time.Time  // when to act on a vacancy; zero: there is none
+	var inspect time.Time // when to look at how leading goes; zero: this incarnation is not in office
+	var s *service        // of the term that this incarnation serves
+	defer func() { s.stop() }()
 	for {
 		synced := o.take(r)
 		step, wait := o.step()
-		if step != serve && stop != nil {
-			stop()
-			stop = nil
+		fit := o.fit()
+		if step != serve {
+			s.stop()
+			s, inspect = nil, time.Time{}
 		}
 		switch {
-		case !synced || step == follow:
+		case !synced || step == follow || step == succeed && !fit:
 			acting = time.Time{}
 		case step == serve:
 			acting = time.Time{}
-			if stop == nil {
-				stop = o.serve(ctx, &wg)
+			if s == nil && fit {
+				s = o.serve(ctx, &wg)
+			}
+			if inspect.IsZero() {
+				inspect = time.Now().Add(o.patience() / inspections)
 			}
 		case acting.IsZero():
 			acting = time.Now().Add(wait)
+		}
+		if !inspect.IsZero() {
+			if d := time.Until(inspect); d > 0 {
+				timer.Reset(d)
+			} else {
+				if o.inspect(ctx, s) {
+					s = nil
+				}
+				inspect = time.Time{}
+				continue
+			}
 		}
 		if !acting.IsZero() {
 			if d := time.Until(acting); d > 0 {
@@ -183,22 +195,49 @@ func (o *officeLoop) entered(txn registry.Txn, rev registry.Rev) {
 	}
 }
 
-// serve begins to lead, and returns how to stop.
-func (o *officeLoop) serve(ctx context.Context, wg *sync.WaitGroup) (stop func()) {
+// service is the leading of one term.
+type service struct {
+	end      context.CancelCauseFunc
+	done     chan struct{} // closed when it has ended
+	progress progress
+	reported bool // that it is stuck
+}
+
+// serve begins to lead.
+func (o *officeLoop) serve(ctx context.Context, wg *sync.WaitGroup) *service {
 	o.mu.Lock()
 	term := o.office.leaderRev
 	o.mu.Unlock()
-	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
+	s := &service{done: make(chan struct{})}
+	ctx, s.end = context.WithCancelCause(ctx)
+	s.progress.begin()
 	wg.Go(func() {
-		defer close(done)
-		if err := lead(ctx, o, term); err != nil && ctx.Err() == nil {
-			o.log.Info("stopped leading", "error", err)
+		defer close(s.done)
+		err := lead(ctx, o, term, &s.progress)
+		if err == nil || ctx.Err() != nil {
+			return
 		}
+		s.progress.begin() // the term may be over already; if it is not, nobody leads
+		s.progress.fail(err)
+		o.log.Info("stopped leading", "error", err)
 	})
-	return func() {
-		cancel(errTermOver)
-		<-done
+	return s
+}
+
+// stop ends the leading of a term, if there is one.
+func (s *service) stop() {
+	if s != nil {
+		s.end(errTermOver)
+		<-s.done
+	}
+}
+
+func (s *service) over() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -234,12 +273,20 @@ func (o *officeLoop) nameSuccessors(ctx context.Context, names []string) error {
 // resign hands the office to a successor, if this incarnation is in office and one lives.
 func (o *officeLoop) resign(ctx context.Context) bool {
 	o.mu.Lock()
+	successors := o.office.successors
+	o.mu.Unlock()
+	return o.handOver(ctx, successors)
+}
+
+// handOver resigns in favour of the first of heirs that lives.
+func (o *officeLoop) handOver(ctx context.Context, heirs []string) bool {
+	o.mu.Lock()
 	now := o.office
 	o.mu.Unlock()
 	if now.present != o.in.session.ID() {
 		return false
 	}
-	for _, to := range now.successors {
+	for _, to := range heirs {
 		txn, err := now.resignation(o.m.keys, to)
 		if err != nil {
 			return false

@@ -16,7 +16,8 @@ import (
 // The leader calls it whenever it looks at a job, mostly with nothing changed since the
 // last time. Shards move to where the answer wants them, so a Strategy that pays no heed to
 // Input.Owners moves shards that could have stayed. If it returns an error, panics, or
-// gives no owner or a stranger to some shard, then nothing moves and the leader says why.
+// gives no owner or a stranger to some shard, then nothing moves and the leader says why. If
+// it does not return within a session's TTL, or 10 s if that is longer, another instance leads.
 type Strategy func(Input) (Assignment, error)
 
 // Input is what a Strategy decides by. It is the leader's, not to be changed or kept, save

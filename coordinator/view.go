@@ -29,7 +29,8 @@ type view struct {
 	looks   map[string]look        // by incarnation
 	broken  map[string]bool        // segments whose plan cannot be read
 	compile Compiler
-	tidy    bool // the slow tick: clear away what has been served
+	asks    func(strategy, job string) // if set: told which strategy is asked next, for one may not return
+	tidy    bool                       // the slow tick: clear away what has been served
 
 	// away holds, for members that drain or are dead and ask for patience, for how long this
 	// leader has seen them so. What follows from it is set by awaitReturns.
