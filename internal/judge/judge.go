@@ -129,7 +129,7 @@ func New(namespace, group string, o Options) *Judge {
 		jobs:     map[string]*jobState{},
 		troubles: map[string][]span{},
 		prompt:   o.Promptly,
-		report:   &Report{Faults: map[string]int{}, most: o.Trail},
+		report:   &Report{Faults: map[string]int{}, Actions: map[string]int{}, most: o.Trail},
 	}
 }
 

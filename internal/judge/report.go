@@ -11,8 +11,9 @@ import (
 
 // Report is what a Judge has found.
 type Report struct {
-	Seed   uint64
-	Faults map[string]int // by kind
+	Seed    uint64
+	Faults  map[string]int // by kind
+	Actions map[string]int // of operators, by kind
 
 	Commits, Conflicts          int // at the server
 	Claims, Reruns, Completed   int // of shards
@@ -105,20 +106,24 @@ func (r *Report) Err() error {
 
 // String returns the numbers.
 func (r *Report) String() string {
-	var faults []string
-	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
-		faults = append(faults, fmt.Sprintf("%s %d", kind, r.Faults[kind]))
-	}
 	return fmt.Sprintf(`seed %d
   fires of shards: %d due, %d claims, %d re-runs of %d in flight, %d lost, %d skipped (%d disabled), %d late; %d functions, %d and %d overlapped
   shards: %d dealt, %d moves, %d failed over, %d of them kept; %d terms, %d generations, %d triggers
   commits: %d, of which %d plans; %d conflicts
-  processes: %d; faults: %s
+  processes: %d; faults: %s; operators: %s
   %d fires and failovers that nothing held up; claimed late by %s; run again after %s`,
 		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.Lost, r.Skipped, r.Passed, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
 		r.Dealt, r.Moves, r.Failovers, r.Kept, r.Terms, r.Generations, r.Triggers,
 		r.Commits, r.Plans, r.Conflicts,
-		r.Processes, strings.Join(faults, ", "), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun))
+		r.Processes, listed(r.Faults), listed(r.Actions), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun))
+}
+
+func listed(kinds map[string]int) string {
+	var list []string
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		list = append(list, fmt.Sprintf("%s %d", kind, kinds[kind]))
+	}
+	return cmp.Or(strings.Join(list, ", "), "none")
 }
 
 // Quantiles tells how a set of times is distributed. It sorts d.

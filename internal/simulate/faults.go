@@ -15,6 +15,7 @@ type Fault string
 const (
 	Crash        Fault = "crash"            // the process is gone; another comes some time later
 	Leave        Fault = "leave"            // it goes in good order; another comes
+	Stop         Fault = "stopped"          // it does nothing for a while, and goes on as if nothing had been
 	Partition    Fault = "partition"        // it is cut off, for shorter or longer than its session lasts
 	LoseRequests Fault = "requests lost"    // one way, for a while
 	LoseReplies  Fault = "replies lost"     // one way, for a while
@@ -36,18 +37,19 @@ var odds = []struct {
 }{
 	{Crash, 20},
 	{Leave, 8},
+	{Stop, 8},
 	{Partition, 16},
-	{LoseRequests, 6},
-	{LoseReplies, 6},
+	{LoseRequests, 7},
+	{LoseReplies, 7},
 	{LostRequest, 8},
 	{LostReply, 10},
 	{HeldCommit, 8},
-	{Expire, 5},
-	{Starve, 3},
+	{Expire, 7},
+	{Starve, 6},
 	{HoldWatch, 8},
-	{Delay, 5},
-	{PauseServer, 1},
-	{Restart, 1},
+	{Delay, 6},
+	{PauseServer, 6},
+	{Restart, 6},
 }
 
 // strike makes a fault happen, and sees to the next.
@@ -151,6 +153,12 @@ func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay ti
 		f.note("%s leaves", m)
 		s.process.leave()
 		f.vacate(s, last)
+	case Stop:
+		goOn, feed := s.process.brake.stop(), f.server.Starve(m)
+		f.lasts(kind, m, last, func() {
+			goOn()
+			feed()
+		})
 	case Partition:
 		f.lasts(kind, m, last, f.server.Partition(m))
 	case LoseRequests:

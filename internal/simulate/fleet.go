@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -37,6 +38,8 @@ type Config struct {
 	Operators bool          // definitions change, and operators trigger, pause and resume, disable and enable
 	Logger    *slog.Logger  // of the fleet. Nil: nothing is logged
 	Trail     int           // how many lines to print of what came before a violation
+
+	Transcript io.Writer // of all commits and functions, if not nil
 }
 
 // fleet is a simulation under way. One goroutine owns it; what the processes share with
@@ -153,7 +156,11 @@ func (f *fleet) look() error {
 
 func (f *fleet) observe() {
 	said := f.functions.take() // before the commits that they follow from
-	log := commits(f.server.Log())
+	raw := f.server.Log()
+	if f.Transcript != nil {
+		transcribe(f.Transcript, raw, said)
+	}
+	log := commits(raw)
 	if f.tap != nil {
 		f.tap(log, said, false)
 	}

@@ -29,8 +29,10 @@ func (f *fleet) operate() error {
 	}
 	switch what {
 	case 0, 1:
+		f.report.Actions["definition revised"]++
 		f.revise(spec, shards, every)
 	case 2:
+		f.report.Actions["job paused"]++
 		f.note("%s pauses %s", p.machine, spec.name)
 		f.ask(func(ctx context.Context) { p.ex.Pause(ctx, spec.name) })
 		f.in(pause, func() error {
@@ -46,6 +48,7 @@ func (f *fleet) operate() error {
 			return nil
 		})
 	default:
+		f.report.Actions["job triggered"]++
 		f.note("%s triggers %s", p.machine, spec.name)
 		f.ask(func(ctx context.Context) {
 			if n, err := p.ex.Trigger(ctx, spec.name, executor.Trigger{}); err == nil {

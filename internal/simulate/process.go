@@ -17,6 +17,7 @@ type process struct {
 	instance string
 	machine  string // its client's name, which no other process ever has
 	client   *memory.Client
+	brake    *stoppable
 	ex       *executor.Executor
 	crashed  chan struct{}
 	stop     context.CancelFunc
@@ -34,8 +35,9 @@ func (f *fleet) begin(instance string, number int) (*process, error) {
 		fleet: f, instance: instance, machine: machine, client: f.server.Client(machine),
 		crashed: make(chan struct{}), done: make(chan struct{}),
 	}
+	p.brake = newStoppable(f.connect(p.client, machine))
 	var err error
-	p.ex, err = executor.New(f.connect(p.client, machine), namespace, executor.Options{
+	p.ex, err = executor.New(p.brake, namespace, executor.Options{
 		Instance: instance, Host: hostOf(number), SessionTTL: f.TTL, DrainTimeout: f.Drain, RestartGrace: f.Grace, MaxClockSkew: f.Skew,
 		Workers: 256, Logger: f.Logger,
 	})

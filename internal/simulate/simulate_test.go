@@ -2,9 +2,10 @@ package simulate_test
 
 import (
 	"flag"
-	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,10 +18,14 @@ import (
 
 var (
 	seeds   = flag.Int("simulate.seeds", 20, "how many small fleets to simulate")
+	first   = flag.Uint64("simulate.first", 1, "the first of them")
 	seed    = flag.Uint64("simulate.seed", 0, "the one seed to simulate; 0 for all")
 	trail   = flag.Int("simulate.trail", 12, "how many lines to print of what came before a violation")
 	day     = flag.Duration("simulate.day", 24*time.Hour, "how long the fleet of ten goes on")
 	verbose = flag.Bool("simulate.log", false, "print what the fleet logs")
+
+	transcript = flag.String("simulate.transcript", "", "a file for all commits and functions of the one seed")
+	report     = flag.String("simulate.report", "", "a file for the numbers of the one seed, which is simulated in this process")
 )
 
 // run simulates a fleet in a bubble, which fails the test if it leaves a goroutine.
@@ -46,7 +51,7 @@ func run(t *testing.T, c simulate.Config) *judge.Report {
 func small(seed uint64) simulate.Config {
 	c := simulate.Config{
 		Seed: seed, Instances: 3 + int(seed%3), Jobs: 3, Shards: 4, Every: time.Minute, Takes: 8 * time.Second,
-		For: time.Hour, Faults: 25 * time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second, Operators: true,
+		For: time.Hour, Faults: 18 * time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second, Operators: true,
 	}
 	if seed%8 > 3 {
 		c.Skew = 100 * time.Millisecond
@@ -55,7 +60,7 @@ func small(seed uint64) simulate.Config {
 	case 0:
 		c.Latency = 2 * time.Millisecond
 	case 1: // fires, faults and messages come so thick that all cross
-		c.Every, c.Takes, c.For, c.Faults = 5*time.Second, 1200*time.Millisecond, 12*time.Minute, 4*time.Second
+		c.Every, c.Takes, c.For, c.Faults = 5*time.Second, 1200*time.Millisecond, 12*time.Minute, 3*time.Second
 		c.TTL, c.Drain, c.Jitter = 4*time.Second, 3*time.Second, 400*time.Millisecond
 	case 2:
 		c.Jitter = 100 * time.Millisecond
@@ -69,13 +74,47 @@ func small(seed uint64) simulate.Config {
 }
 
 func TestSmallFleetsKeepTheirPromises(t *testing.T) {
-	if *seed != 0 {
-		run(t, small(*seed))
+	if *report != "" {
+		simulateAlone(t)
 		return
 	}
-	for s := range *seeds {
-		t.Run(fmt.Sprintf("seed %d", s+1), func(t *testing.T) { run(t, small(uint64(s+1))) })
+	from, n := *first, *seeds
+	if *seed != 0 {
+		from, n = *seed, 1
 	}
+	todo := make(chan uint64)
+	go func() {
+		defer close(todo)
+		for i := range n {
+			todo <- from + uint64(i)
+		}
+	}()
+	var mu sync.Mutex
+	sum, dir, told := newTotals(), t.TempDir(), time.Now()
+	var workers sync.WaitGroup
+	for range runtime.NumCPU() {
+		workers.Go(func() {
+			for seed := range todo {
+				r, err := alone(t.Context(), seed, dir)
+				mu.Lock()
+				if err != nil {
+					t.Error(err)
+				} else {
+					sum.add(r)
+				}
+				if n == 1 {
+					t.Log(r)
+				}
+				if time.Since(told) > time.Minute {
+					told = time.Now()
+					t.Log(sum.progress())
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	t.Log(sum)
 }
 
 func TestAFleetOfTenKeepsItsPromisesForADay(t *testing.T) {

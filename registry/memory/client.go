@@ -17,7 +17,7 @@ type Client struct {
 
 	// Guarded by server.mu.
 	isClosed bool
-	watchers map[*watcher]struct{}
+	watchers map[uint64]*watcher // by number
 }
 
 var _ registry.Registry = (*Client)(nil)
@@ -172,7 +172,7 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	c.isClosed = true
 	close(c.closed)
-	for w := range c.watchers {
+	for _, w := range c.watchers {
 		w.end(registry.ErrClosed)
 	}
 	var open []*session

@@ -25,9 +25,9 @@ type machine struct {
 	loseReplies  int
 
 	calm     bool // an exchange takes no time, gets through and is allowed
-	missing  map[*message]struct{}
+	missing  map[uint64]*message
 	sessions []*session // in order of opening, until neither side has anything left to do
-	watchers map[*watcher]struct{}
+	watchers map[uint64]*watcher
 
 	counters
 }
@@ -67,8 +67,8 @@ func (s *Server) machine(name string) *machine {
 		m = &machine{
 			name:     name,
 			calm:     true,
-			missing:  make(map[*message]struct{}),
-			watchers: make(map[*watcher]struct{}),
+			missing:  make(map[uint64]*message),
+			watchers: make(map[uint64]*watcher),
 		}
 		s.machines[name] = m
 	}
@@ -96,7 +96,7 @@ func (s *Server) disturb(f func(), ms ...*machine) {
 		for _, x := range slices.Clone(m.sessions) {
 			x.run(now)
 		}
-		for w := range m.watchers {
+		for _, w := range m.watchers {
 			w.tune()
 		}
 	}
@@ -104,7 +104,7 @@ func (s *Server) disturb(f func(), ms ...*machine) {
 
 // reset tells those who wait for what was lost.
 func (m *machine) reset() {
-	for g := range m.missing {
+	for _, g := range m.missing {
 		g.answer <- errReset
 	}
 	clear(m.missing)
@@ -112,7 +112,7 @@ func (m *machine) reset() {
 
 // gap makes the watchers of m forget what they have not delivered: they begin again.
 func (m *machine) gap() {
-	for w := range m.watchers {
+	for _, w := range m.watchers {
 		w.restart()
 	}
 }

@@ -41,6 +41,7 @@ func unknown(cause error) error {
 // message is a request on its way to the server, and then the reply to it. It goes its
 // way whether or not the sender still waits.
 type message struct {
+	number  uint64 // if it is missing
 	server  *Server
 	machine *machine
 	manner  manner
@@ -113,7 +114,7 @@ func (s *Server) exchange(ctx context.Context, m *machine, how manner, serve fun
 		}
 		if err != nil {
 			s.mu.Lock()
-			delete(m.missing, g)
+			delete(m.missing, g.number)
 			s.mu.Unlock()
 		}
 		return err
@@ -166,5 +167,6 @@ func (g *message) lose() {
 		g.answer <- errReset
 		return
 	}
-	g.machine.missing[g] = struct{}{}
+	g.number = g.server.number()
+	g.machine.missing[g.number] = g
 }

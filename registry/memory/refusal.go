@@ -27,7 +27,7 @@ func (s *Server) Fill() (free func()) {
 func (s *Server) Revoke(name string) (restore func()) {
 	return s.impose(name, func(m *machine) {
 		m.revoked++
-		for w := range m.watchers {
+		for _, w := range m.watchers {
 			w.end(s.forbids(m))
 		}
 	}, func(m *machine) { m.revoked-- })

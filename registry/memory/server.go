@@ -24,6 +24,8 @@ type Server struct {
 	queue  []*message // what arrived during a pause
 	full   int        // nothing more can be stored
 
+	numbers uint64 // that watchers and messages were given
+
 	touched []*directory // those with something fresh
 
 	recording bool
@@ -52,7 +54,7 @@ func (s *Server) Client(name string) *Client {
 		server:   s,
 		machine:  s.machine(name),
 		closed:   make(chan struct{}),
-		watchers: make(map[*watcher]struct{}),
+		watchers: make(map[uint64]*watcher),
 	}
 }
 
@@ -60,6 +62,14 @@ func (s *Server) Client(name string) *Client {
 // was put together by hand, or stored without its Aux, names nothing here either.
 func (s *Server) rev() registry.Rev {
 	return registry.Rev{Seq: s.seq, Aux: s.seq ^ s.salt}
+}
+
+// number returns a number that nothing else has. Maps have numbers as keys, not pointers,
+// whose values differ from process to process: a simulation whose random numbers are the
+// same then wakes everybody in the same order.
+func (s *Server) number() uint64 {
+	s.numbers++
+	return s.numbers
 }
 
 // node is a key that exists.
@@ -72,8 +82,8 @@ type node struct {
 type directory struct {
 	path     registry.Key
 	nodes    map[registry.Key]*node
-	watchers map[*watcher]struct{}
-	fresh    []change // of the commit that is being made, for the watchers
+	watchers map[uint64]*watcher // by number
+	fresh    []change            // of the commit that is being made, for the watchers
 }
 
 // change is what a commit did to a key of a directory.
@@ -90,7 +100,7 @@ func (s *Server) dir(path registry.Key) *directory {
 		d = &directory{
 			path:     path,
 			nodes:    make(map[registry.Key]*node),
-			watchers: make(map[*watcher]struct{}),
+			watchers: make(map[uint64]*watcher),
 		}
 		s.dirs[path] = d
 	}
@@ -112,7 +122,7 @@ func (s *Server) changed(d *directory, key registry.Key, e *registry.Entry) {
 func (s *Server) publish() {
 	rev := s.rev()
 	for _, d := range s.touched {
-		for w := range d.watchers {
+		for _, w := range d.watchers {
 			w.merge(d.fresh, rev)
 		}
 		clear(d.fresh)

@@ -13,6 +13,7 @@ import (
 // watcher merges the changes of a directory until they are asked for. Commits write to
 // it and never wait for it.
 type watcher struct {
+	number uint64
 	client *Client
 	dir    *directory
 	signal chan struct{} // one slot: there is something to look at. Signals merge
@@ -76,6 +77,7 @@ func (c *Client) watch(ctx context.Context, dir registry.Key) (*watcher, error) 
 
 func (c *Client) addWatcher(ctx context.Context, dir registry.Key) *watcher {
 	w := &watcher{
+		number: c.server.number(),
 		client: c,
 		dir:    c.server.dir(dir),
 		signal: make(chan struct{}, 1),
@@ -83,9 +85,9 @@ func (c *Client) addWatcher(ctx context.Context, dir registry.Key) *watcher {
 		resync: true,
 	}
 	w.tune()
-	w.dir.watchers[w] = struct{}{}
-	c.watchers[w] = struct{}{}
-	c.machine.watchers[w] = struct{}{}
+	w.dir.watchers[w.number] = w
+	c.watchers[w.number] = w
+	c.machine.watchers[w.number] = w
 	w.stop = context.AfterFunc(ctx, func() {
 		c.server.mu.Lock()
 		defer c.server.mu.Unlock()
@@ -139,9 +141,9 @@ func (w *watcher) end(err error) {
 	if ended {
 		return
 	}
-	delete(w.dir.watchers, w)
-	delete(w.client.watchers, w)
-	delete(w.client.machine.watchers, w)
+	delete(w.dir.watchers, w.number)
+	delete(w.client.watchers, w.number)
+	delete(w.client.machine.watchers, w.number)
 	w.client.server.dropDir(w.dir)
 	w.stop()
 	close(w.done)
