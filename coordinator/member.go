@@ -65,10 +65,11 @@ type Member struct {
 	version  int                        // grows with defs, draining and barred
 	draining bool
 	current  *incarnation
-	seen     bool          // there has been a current one
-	planning int           // calls of the planning function that have not returned
-	joined   chan struct{} // closed at the next change of current or of what it published
-	failed   error         // why Run ended
+	seen     bool                        // there has been a current one
+	sessions map[registry.SessionID]bool // that this process has had since it last joined
+	planning int                         // calls of the planning function that have not returned
+	joined   chan struct{}               // closed at the next change of current or of what it published
+	failed   error                       // why Run ended
 }
 
 // incarnation is a member during one session.
@@ -121,7 +122,7 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 		skew: max(o.MaxClockSkew, 0), grace: o.RestartGrace,
 		labels: maps.Clone(o.Labels), work: o.Work,
 		log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
-		left: make(chan struct{}), defs: map[string]json.RawMessage{}, joined: make(chan struct{}),
+		left: make(chan struct{}), defs: map[string]json.RawMessage{}, joined: make(chan struct{}), sessions: map[registry.SessionID]bool{},
 	}
 	m.barred.freed = m.freed
 	return m, nil
@@ -193,6 +194,9 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	in := &incarnation{id: record.Incarnation(m.name, s.ID()), session: s, publish: make(chan struct{}, 1)}
+	m.mu.Lock()
+	m.sessions[s.ID()] = true
+	m.mu.Unlock()
 	m.barred.begin()
 	base, err := m.fenceBase(ctx)
 	if err != nil {
@@ -307,7 +311,9 @@ func (m *Member) standing(in *incarnation) standing {
 }
 
 // join stores the definitions that this process offers and enters the fleet. The name
-// may still be held by a predecessor whose session has not run out.
+// may still be held by a predecessor whose session has not run out. If that was this
+// process itself, nobody else can have the name, however long the store keeps the session:
+// one that has lost its leader, or its clients, gives all sessions their full time again.
 //
 // Each try sends the same transaction. A request that was held up may be applied long
 // after a later one was refused, so who holds the name tells whether it was.
@@ -336,13 +342,22 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 		case err == nil && e.Txn == t.ID:
 			told.rev = e.Modified
 			return told, nil
-		case time.Now().After(patience):
+		case err == nil && !m.had(e) && time.Now().After(patience):
 			return standing{}, fmt.Errorf("join as %s: %w", m.name, ErrNameTaken)
 		}
 		if !pause(ctx, min(max(in.session.TTL()/40, 20*time.Millisecond), time.Second)) {
 			return standing{}, context.Cause(ctx)
 		}
 	}
+}
+
+// had reports whether the record of an instance is of this process, in a session that it
+// has lost.
+func (m *Member) had(e registry.Entry) bool {
+	held, err := record.Decode[record.Instance](e.Value)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return err == nil && m.sessions[held.Session]
 }
 
 // entrance is the transaction by which an incarnation enters the fleet.

@@ -55,6 +55,25 @@ func TestMember_Join(t *testing.T) {
 		require.NoError(t, a2.AwaitJoined(t.Context()))
 		assert.Contains(t, a2.incarnation(), "a.")
 	})
+	bubble(t, "of one that lost its session waits for as long as the store keeps that", func(t *testing.T, g *group) {
+		a := g.start("a", def("job", 0, 1, ""))
+		before := a.incarnation()
+		heal := g.server.Partition("a")
+		for range 2 {
+			time.Sleep(3 * ttl / 4)
+			g.server.Restart() // its session has its full TTL again
+		}
+		heal()
+		for range 8 {
+			time.Sleep(ttl / 2)
+			g.server.Restart()
+		}
+		_, kept := g.get(g.keys.Member(before))
+		require.True(t, kept)
+		time.Sleep(2 * ttl)
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		assert.NotEqual(t, before, a.incarnation())
+	})
 	bubble(t, "fails with ErrNameTaken when the name belongs to the living", func(t *testing.T, g *group) {
 		g.start("a", def("job", 0, 1, ""))
 		a2 := g.workerOn("a2", "a", nil, def("job", 0, 1, ""))
