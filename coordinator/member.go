@@ -333,6 +333,7 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 		switch {
 		case err == nil:
 			told.rev = rev
+			m.entered(in)
 			return told, nil
 		case refused && refusal.Index > 0, !refused && !unsettled(ctx, err):
 			return standing{}, fmt.Errorf("join as %s: %w", in.id, err)
@@ -341,6 +342,7 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 		switch {
 		case err == nil && e.Txn == t.ID:
 			told.rev = e.Modified
+			m.entered(in)
 			return told, nil
 		case err == nil && !m.had(e) && time.Now().After(patience):
 			return standing{}, fmt.Errorf("join as %s: %w", m.name, ErrNameTaken)
@@ -349,6 +351,14 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 			return standing{}, context.Cause(ctx)
 		}
 	}
+}
+
+// entered takes note that the name belongs to an incarnation: no earlier session has it.
+func (m *Member) entered(in *incarnation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.sessions)
+	m.sessions[in.session.ID()] = true
 }
 
 // had reports whether the record of an instance is of this process, in a session that it

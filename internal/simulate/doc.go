@@ -2,6 +2,6 @@
 // drawn from a seed, and has them judged.
 //
 // A seed decides which faults strike whom and when. It does not decide how the goroutines
-// of a moment take turns, nor what production code draws at random, so a failure may need
-// a few tries to come back.
+// of a moment take turns, nor what the runtime draws at random: for that there is the
+// command replay, with which a seed always goes the same way.
 package simulate
