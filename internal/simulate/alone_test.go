@@ -31,7 +31,7 @@ func alone(ctx context.Context, seed uint64, dir string) (*judge.Report, error) 
 	at := filepath.Join(dir, strconv.FormatUint(seed, 10)+".json")
 	defer os.Remove(at)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSmallFleetsKeepTheirPromises$", "-test.timeout=0", "-test.v="+strconv.FormatBool(*verbose),
-		fmt.Sprintf("-simulate.seed=%d", seed), "-simulate.report="+at, "-simulate.transcript="+*transcript,
+		fmt.Sprintf("-simulate.seed=%d", seed), fmt.Sprintf("-simulate.part=%g", *part), "-simulate.report="+at, "-simulate.transcript="+*transcript,
 		fmt.Sprintf("-simulate.trail=%d", *trail), fmt.Sprintf("-simulate.log=%t", *verbose))
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // there are as many of them as processors
 	var out bytes.Buffer

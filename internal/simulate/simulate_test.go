@@ -19,6 +19,7 @@ import (
 var (
 	seeds   = flag.Int("simulate.seeds", 20, "how many small fleets to simulate")
 	first   = flag.Uint64("simulate.first", 1, "the first of them")
+	part    = flag.Float64("simulate.part", 1, "how much of an hour, or what stands for it, each small fleet goes on")
 	seed    = flag.Uint64("simulate.seed", 0, "the one seed to simulate; 0 for all")
 	trail   = flag.Int("simulate.trail", 12, "how many lines to print of what came before a violation")
 	day     = flag.Duration("simulate.day", 24*time.Hour, "how long the fleet of ten goes on")
@@ -70,6 +71,7 @@ func small(seed uint64) simulate.Config {
 	if seed%5 < 2 {
 		c.Grace = c.TTL * time.Duration(1+seed%3)
 	}
+	c.For = time.Duration(float64(c.For) * *part)
 	return c
 }
 
