@@ -64,11 +64,11 @@ func (w *Writes) begin() bool {
 // may be after commit has returned.
 func (w *Writes) commit(ctx context.Context, ops []registry.Op, settled func(registry.Rev, error)) (registry.Rev, error) {
 	var err error
-	switch {
-	case ctx.Err() != nil:
-		err = fmt.Errorf("%w: %w", registry.ErrNotApplied, context.Cause(ctx))
-	case !w.begin():
+	if !w.begin() {
 		err = ErrNotOwner
+	} else if ctx.Err() != nil {
+		w.sent.Done()
+		err = fmt.Errorf("%w: %w", registry.ErrNotApplied, context.Cause(ctx))
 	}
 	if err != nil {
 		settled(registry.Rev{}, err)

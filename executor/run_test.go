@@ -74,6 +74,7 @@ func TestRun_CommitIsJudgedByTheStore(t *testing.T) {
 		var late error
 		require.NoError(t, e.Register(Job{Name: "job", Schedule: Every(time.Minute), Shards: 1, Handler: HandlerFunc(
 			func(ctx context.Context, r *Run) error {
+				defer s.HoldWatch("a")()
 				s.Delay("a", 0, time.Second) // the process learns later that its session has ended
 				s.Expire("a")
 				s.Delay("a", 0, 0)

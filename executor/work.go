@@ -133,7 +133,7 @@ func (g *gate) commit(ctx context.Context, ops []registry.Op) (registry.Rev, err
 	defer stop()
 	rev, err := g.writes.Commit(ctx, ops...)
 	switch {
-	case errors.Is(err, coordinator.ErrNotOwner):
+	case errors.Is(err, coordinator.ErrNotOwner), errors.Is(err, registry.ErrNotApplied) && g.ctx.Err() != nil:
 		return registry.Rev{}, fmt.Errorf("commit: %w: %w", ErrRunOver, err)
 	case err != nil:
 		return registry.Rev{}, fmt.Errorf("commit: %w", err)
