@@ -1,7 +1,7 @@
 package coordinator
 
 import (
-	"unicode/utf8"
+	"slices"
 
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -70,36 +70,24 @@ func (in *claiming) close(out *claimed) {
 		return
 	}
 	var done, failed shardset.Set
-	last := &record.Outcome{At: in.now}
 	for _, e := range in.ended {
 		done.Add(e.shard)
-		if e.err == nil {
-			continue
-		}
-		failed.Add(e.shard)
-		if last.Error == "" {
-			last.Error = cut(e.err.Error(), maxErrorBytes)
+		if e.err != nil {
+			failed.Add(e.shard)
 		}
 	}
-	last.Failed = failed
+	for _, g := range in.claims.Running {
+		if g.Shards = g.Shards.Intersect(failed); g.Shards.IsZero() {
+			continue
+		}
+		first := slices.IndexFunc(in.ended, func(e ended) bool { return e.err != nil && g.Shards.Has(e.shard) })
+		out.claims.Failures = out.claims.Failures.With(record.Failure{RunGroup: g, At: in.now, Error: in.ended[first].err.Error()})
+	}
 	out.claims.Running = out.claims.Running.Without(done)
 	out.claims.Counts.Succeeded += uint64(done.Len() - failed.Len())
 	out.claims.Counts.Failed += uint64(failed.Len())
-	out.claims.Last = last
+	out.claims.Ended = in.now
 	out.changed = true
-}
-
-// maxErrorBytes bounds the error text that is kept in a record.
-const maxErrorBytes = 200
-
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most]
 }
 
 // part decides for free shards that share a mark.

@@ -278,15 +278,19 @@ func TestClaim_Record(t *testing.T) {
 		assert.Zero(t, out.claims.Marks.Of(3))
 		assert.NotZero(t, out.claims.Marks.Of(1))
 	})
-	t.Run("tells which of the latest runs failed, and why the first did, cut to a bound", func(t *testing.T) {
+	t.Run("tells when runs ended last, which failed, and why the first did, cut to a bound", func(t *testing.T) {
 		in := claimant(t, 3)
 		in.now = at(1)
 		in.commit(in.claim())
 		in.ended = []ended{{0, nil}, {2, errors.New(strings.Repeat("é", 500))}, {1, errors.New("second")}}
 		out := in.claim()
-		assert.Equal(t, "1-2", out.claims.Last.Failed.String())
-		assert.LessOrEqual(t, len(out.claims.Last.Error), maxErrorBytes)
-		assert.True(t, strings.HasPrefix(out.claims.Last.Error, "éé"))
+		require.Len(t, out.claims.Failures, 1)
+		f := out.claims.Failures[0]
+		assert.Equal(t, record.RunGroup{Shards: shardset.Of(1, 2), Ref: fire(1, 1)}, f.RunGroup)
+		assert.LessOrEqual(t, len(f.Error), 200)
+		assert.True(t, strings.HasPrefix(f.Error, "éé"))
+		assert.Equal(t, in.now, f.At)
+		assert.Equal(t, in.now, out.claims.Ended)
 		assert.EqualValues(t, 2, out.claims.Counts.Failed)
 		assert.EqualValues(t, 1, out.claims.Counts.Succeeded)
 	})

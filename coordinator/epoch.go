@@ -111,7 +111,7 @@ func (p *planning) triggers() {
 		}
 		t.Gen = p.epochAt(p.now).Gen
 		p.p.Triggers = append(p.p.Triggers, t)
-		p.because("trigger %d", t.Number)
+		p.upkeeping("trigger %d", t.Number)
 	}
 	rest := *c.Control
 	rest.Triggers = nil
@@ -194,7 +194,7 @@ func (p *planning) clearReruns(inc string, l look) {
 		return
 	}
 	p.p.Reruns = p.p.Reruns.Without(served)
-	p.because("clear re-runs of %s", served)
+	p.upkeeping("clear re-runs of %s", served)
 }
 
 func (p *planning) clearTriggers(marks record.Marks, running record.Runs) {
@@ -207,7 +207,7 @@ func (p *planning) clearTriggers(marks record.Marks, running record.Runs) {
 				return false
 			}
 		}
-		p.because("clear trigger %d", t.Number)
+		p.upkeeping("clear trigger %d", t.Number)
 		return true
 	})
 }
@@ -247,7 +247,7 @@ func (p *planning) clearEpochs(marks record.Marks, running record.Runs) {
 			slices.ContainsFunc(p.p.Triggers, func(t record.Trigger) bool { return t.Gen == e.Gen }) || p.owed(&e, marks) {
 			return false
 		}
-		p.because("clear generation %d", e.Gen)
+		p.upkeeping("clear generation %d", e.Gen)
 		return true
 	})
 	p.dropBeyond(p.p.Shards())

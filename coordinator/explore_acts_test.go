@@ -177,6 +177,9 @@ func (x *exploration) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []
 	if err != nil {
 		panic(err)
 	}
+	for i := range d.changes {
+		d.changes[i].why = nil // people read it in the plan: states that are alike would differ
+	}
 	if _, err = l.commit(context.Background(), d); err == nil && x.named {
 		err = o.nameSuccessors(context.Background(), l.successors())
 	}

@@ -72,19 +72,26 @@ func (p *planning) inherit() {
 		}
 		p.inheritFrom(inc, item)
 		p.c.dead = append(p.c.dead, sessionOf(inc))
-		p.because("inherit the counts of %s", inc)
+		p.upkeeping("inherit the counts of %s", inc)
 	}
 }
 
 func (p *planning) inheritFrom(inc string, item claimsItem) {
-	p.p.Counts = p.p.Counts.Add(item.Counts)
+	p.outcomes(item.Claims)
 	p.c.ops = append(p.c.ops, registry.Delete(p.keys.Claims(inc, p.segment), item.rev))
+}
+
+// outcomes brings into the plan what claims that go say of runs that have ended.
+func (p *planning) outcomes(claims record.Claims) {
+	p.p.Counts = p.p.Counts.Add(claims.Counts)
+	p.p.Ended = max(p.p.Ended, claims.Ended)
+	p.p.Failures = p.p.Failures.With(claims.Failures...)
 }
 
 // bury brings a dead incarnation's claims into the plan.
 func (p *planning) bury(claims record.Claims, shards shardset.Set) {
 	p.fold(claims, shards)
-	p.p.Counts = p.p.Counts.Add(claims.Counts)
+	p.outcomes(claims)
 	for _, g := range claims.Running {
 		running := g.Shards.Intersect(shards)
 		if running.IsZero() {
@@ -94,6 +101,9 @@ func (p *planning) bury(claims record.Claims, shards shardset.Set) {
 		next.Attempt++
 		if !p.rerunnable(next) {
 			p.p.Counts.Lost += uint64(running.Len())
+			p.p.Failures = p.p.Failures.With(record.Failure{
+				RunGroup: record.RunGroup{Shards: running, Ref: g.Ref}, At: p.now, Error: "the session ended in which it ran",
+			})
 			p.because("count %s as lost", running)
 			continue
 		}

@@ -303,6 +303,7 @@ func (l *leader) commit(ctx context.Context, d decision) (planned bool, err erro
 	term := []registry.Cond{registry.At(l.m.keys.Leader(), l.view.term)}
 	shares := make(map[string]share, len(d.changes))
 	changes := slices.DeleteFunc(slices.Clone(d.changes), func(c change) bool {
+		c.note(record.Decision{At: l.view.now, Term: l.view.term.Seq, By: l.m.name})
 		pc, err := c.share(l.m.keys)
 		if err != nil {
 			l.log.Error("plan not written", "job", c.plan.Job, "error", err)
@@ -336,7 +337,7 @@ func (l *leader) committed(changes []change, rev registry.Rev) {
 	l.came()
 	l.seen = max(l.seen, rev.Seq)
 	for _, c := range changes {
-		l.log.Info("planned", "job", c.plan.Job, "why", c.why, "commit", rev.Seq)
+		l.log.Info("planned", "job", c.plan.Job, "why", slices.Concat(c.why, c.upkeep), "commit", rev.Seq)
 		l.planFeed.put(c.segment, rev, c.plan)
 		delete(l.alone, c.segment)
 	}

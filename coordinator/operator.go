@@ -19,6 +19,9 @@ var (
 	ErrTooManyTriggers = errors.New("too many triggers wait")
 	// ErrTooManyDisabled means that as many instances or hosts are disabled as may be.
 	ErrTooManyDisabled = errors.New("too many are disabled")
+	// ErrNewerFormat means that a newer version has written what this one must not guess at.
+	// Nothing was written.
+	ErrNewerFormat = record.ErrNewerFormat
 )
 
 // Operator says what a group is to run and what not, without being in it. Its methods may
@@ -170,7 +173,7 @@ func (o *Operator) Intent(ctx context.Context, job string) (Intent, error) {
 	if err != nil {
 		return Intent{}, fmt.Errorf("intent for %q: %w", job, err)
 	}
-	return Intent{c.Paused, Scope{job, slices.Collect(c.Disabled.All()), c.Instances, c.Hosts}}, nil
+	return intentOf(job, c), nil
 }
 
 // set disables or enables.

@@ -92,13 +92,19 @@ func pack[T any](common []registry.Cond, parts []T, limits registry.Limits, shar
 	return out
 }
 
-// share returns what a change adds to a transaction.
+// share returns what a change adds to a transaction. A plan for which there is no room
+// otherwise goes without what is told to people only.
 func (c *change) share(k record.Keys) (share, error) {
+	most := registry.PortableLimits.ValueBytes
 	value, err := record.Encode(c.plan)
+	if err == nil && len(value) > most {
+		c.plan.Decisions, c.plan.Failures = nil, nil
+		value, err = record.Encode(c.plan)
+	}
 	if err != nil {
 		return share{}, err
 	}
-	if most := registry.PortableLimits.ValueBytes; len(value) > most {
+	if len(value) > most {
 		return share{}, fmt.Errorf("%w: plan of %q has %d bytes, at most %d", registry.ErrTooLarge, c.plan.Job, len(value), most)
 	}
 	pc := share{conds: slices.Clone(c.conds), ops: slices.Clone(c.ops)}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -28,7 +29,8 @@ type change struct {
 	dead    []registry.SessionID
 	conds   []registry.Cond
 	ops     []registry.Op
-	why     []string // for the log
+	why     []string // for the log, and for the plan
+	upkeep  []string // for the log only: what there is of it day by day would hide the rest
 }
 
 // burial removes what an incarnation left behind once its shards have gone.
@@ -109,7 +111,7 @@ func (p *planning) run() (change, bool) {
 		p.clear()
 	}
 	p.problem(p.desired.problem)
-	return p.c, len(p.c.why) > 0
+	return p.c, len(p.c.why)+len(p.c.upkeep) > 0
 }
 
 // settled reports that the plan is what it should be, at a glance and without a copy: a
@@ -165,6 +167,19 @@ func (p *planning) create() (change, bool) {
 
 func (p *planning) because(format string, args ...any) {
 	p.c.why = append(p.c.why, fmt.Sprintf(format, args...))
+}
+
+func (p *planning) upkeeping(format string, args ...any) {
+	p.c.upkeep = append(p.c.upkeep, fmt.Sprintf(format, args...))
+}
+
+// note writes down in the plan why it is as it is. That is no part of planning: nothing
+// rests on it, and it is no reason to write a plan.
+func (c *change) note(d record.Decision) {
+	if len(c.why) > 0 {
+		d.What = strings.Join(c.why, "; ")
+		c.plan.Note(d)
+	}
 }
 
 // problem keeps in the plan why it is not what it should be.

@@ -35,8 +35,9 @@ var (
 	// ErrUnknownJob: there is no such job.
 	ErrUnknownJob = coordinator.ErrUnknownJob
 	// ErrNewerFormat: a record or text says what this version does not know. A later
-	// version may.
-	ErrNewerFormat = errors.New("newer format")
+	// version may. Start fails with it, and writes nothing, where a later version has made
+	// the namespace.
+	ErrNewerFormat = coordinator.ErrNewerFormat
 )
 
 // unknownError is about a word that this version does not know: misspelt, or written by

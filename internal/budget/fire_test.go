@@ -1,7 +1,9 @@
 package budget_test
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,6 +26,22 @@ func TestBudget_FireOfShardsThatEndTogether(t *testing.T) {
 			})
 		}
 		t.Log(all.String())
+	})
+}
+
+// A failure is on record with its error, and some of those before it are.
+func TestBudget_FireOfShardsThatFail(t *testing.T) {
+	fails := executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+		return fmt.Errorf("shard %d: %s", r.Shard, strings.Repeat("no such table ", 100))
+	})
+	onEach(t, func(t *testing.T, k kind) {
+		k.on(t, func(t *testing.T, s store) {
+			w := watchFires(t, k, s, 3, 20, executor.Job{Name: "job", Shards: 100, Handler: fails})
+			assert.LessOrEqual(t, w.bytes(), 1024)
+			var one table
+			one.add(w)
+			t.Log(one.String())
+		})
 	})
 }
 

@@ -116,7 +116,8 @@ func endTogether(after time.Duration) *ends {
 	return &ends{after: after, first: map[turn]time.Time{}}
 }
 
-func (e *ends) handler() executor.HandlerFunc {
+// handler returns what makes runs return together, with what then returns if it is not nil.
+func (e *ends) handler(then executor.Handler) executor.HandlerFunc {
 	return func(ctx context.Context, r *executor.Run) error {
 		t := time.NewTimer(time.Until(r.FireTime.Add(e.after)))
 		defer t.Stop()
@@ -130,6 +131,9 @@ func (e *ends) handler() executor.HandlerFunc {
 		this := turn{r.Instance, record.InstantOf(r.FireTime)}
 		if e.first[this].IsZero() {
 			e.first[this] = time.Now()
+		}
+		if then != nil {
+			return then.Handle(ctx, r)
 		}
 		return nil
 	}

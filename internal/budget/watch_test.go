@@ -51,7 +51,7 @@ func watchFires(t *testing.T, k kind, s store, instances, enough int, like ...ex
 	}
 	w.together = endTogether(w.every / 4)
 	for i := range like {
-		like[i].Schedule, like[i].Handler = executor.Every(w.every), w.together.handler()
+		like[i].Schedule, like[i].Handler = executor.Every(w.every), w.together.handler(like[i].Handler)
 	}
 	f := newFleet(t, s)
 	defer f.stop()

@@ -22,10 +22,7 @@ func (c *Claims) appendJSON(b []byte) []byte {
 		b = append(b, `,"counts":`...)
 		b = c.Counts.appendJSON(b)
 	}
-	if c.Last != nil {
-		b = append(b, `,"last":`...)
-		b = c.Last.appendJSON(b)
-	}
+	b = appendEnds(b, c.Ended, c.Failures)
 	return append(b, '}')
 }
 
@@ -73,6 +70,14 @@ func (p *Plan) appendJSON(b []byte) []byte {
 	if p.Problem != "" {
 		b = append(b, `,"problem":`...)
 		b = appendText(b, p.Problem)
+	}
+	b = appendEnds(b, p.Ended, p.Failures)
+	if len(p.Decisions) > 0 {
+		b = append(b, `,"decisions":[`...)
+		for i := range p.Decisions {
+			b = p.Decisions[i].appendJSON(separated(b, i))
+		}
+		b = append(b, ']')
 	}
 	return append(b, '}')
 }
@@ -186,17 +191,44 @@ func (c Counts) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-func (o *Outcome) appendJSON(b []byte) []byte {
-	b = append(b, `{"at":`...)
-	b = o.At.appendJSON(b)
-	if !o.Failed.IsZero() {
-		b = append(b, `,"failed":`...)
-		b = appendShards(b, o.Failed)
+func appendEnds(b []byte, ended Instant, failures Failures) []byte {
+	if ended != 0 {
+		b = append(b, `,"ended":`...)
+		b = ended.appendJSON(b)
 	}
-	if o.Error != "" {
+	if len(failures) == 0 {
+		return b
+	}
+	b = append(b, `,"failures":[`...)
+	for i := range failures {
+		b = failures[i].appendJSON(separated(b, i))
+	}
+	return append(b, ']')
+}
+
+func (f *Failure) appendJSON(b []byte) []byte {
+	b = f.RunGroup.appendJSON(b)
+	b = b[:len(b)-1]
+	b = appendNumber(b, "more", uint64(f.More))
+	b = append(b, `,"at":`...)
+	b = f.At.appendJSON(b)
+	if f.Error != "" {
 		b = append(b, `,"error":`...)
-		b = appendText(b, o.Error)
+		b = appendText(b, f.Error)
 	}
+	return append(b, '}')
+}
+
+func (d *Decision) appendJSON(b []byte) []byte {
+	b = append(b, `{"at":`...)
+	b = d.At.appendJSON(b)
+	b = append(b, `,"term":`...)
+	b = strconv.AppendUint(b, d.Term, 10)
+	b = append(b, `,"by":`...)
+	b = appendText(b, d.By)
+	b = append(b, `,"what":`...)
+	b = appendText(b, d.What)
+	b = appendNumber(b, "again", uint64(d.Again))
 	return append(b, '}')
 }
 

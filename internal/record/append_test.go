@@ -86,14 +86,17 @@ func (m maker) runs() (runs Runs) {
 	return runs
 }
 
+func (m maker) ends() (ended Instant, failures Failures) {
+	for range m.IntN(3) {
+		ref := Ref{m.number(), m.instant(), uint64(m.number()), m.number(), m.maybe()}
+		failures = append(failures, Failure{RunGroup{m.shards(), ref}, m.number(), m.instant(), m.text()})
+	}
+	return m.instant(), failures
+}
+
 func (m maker) claims() *Claims {
 	c := &Claims{Job: m.text(), Marks: m.marks(), Running: m.runs(), Counts: m.counts()}
-	if m.maybe() {
-		c.Last = &Outcome{At: m.instant(), Error: m.text()}
-		if m.maybe() {
-			c.Last.Failed = m.shards()
-		}
-	}
+	c.Ended, c.Failures = m.ends()
 	return c
 }
 
@@ -119,6 +122,10 @@ func (m maker) plan(t *testing.T) *Plan {
 		}
 		p.Triggers = append(p.Triggers, trigger)
 	}
+	p.Ended, p.Failures = m.ends()
+	for range m.IntN(3) {
+		p.Decisions = append(p.Decisions, Decision{m.instant(), uint64(m.number()), m.text(), m.text(), m.number()})
+	}
 	return p
 }
 
@@ -128,7 +135,7 @@ func BenchmarkEncodeClaims(b *testing.B) {
 		Marks:   Marks{{shardset.Range(0, 4), Mark{Gen: 1, Fire: 1_700_000_000_000_000_000, Attempt: 1}}},
 		Running: Runs{{shardset.Range(0, 4), Ref{Gen: 1, Fire: 1_700_000_000_000_000_000, Attempt: 1}}},
 		Counts:  Counts{Claimed: 100, Succeeded: 96},
-		Last:    &Outcome{At: 1_700_000_000_000_000_000},
+		Ended:   1_700_000_000_000_000_000,
 	}
 	b.Run("by hand", func(b *testing.B) {
 		for b.Loop() {

@@ -160,6 +160,10 @@ type Plan struct {
 	Counts   Counts                  `json:"counts,omitzero"`    // of incarnations that are gone
 	Problem  string                  `json:"problem,omitempty"`  // why the plan is not what it should be
 
+	Ended     Instant    `json:"ended,omitzero"`      // as in Claims, of incarnations that are gone
+	Failures  Failures   `json:"failures,omitempty"`  // likewise
+	Decisions []Decision `json:"decisions,omitempty"` // the latest, oldest first
+
 	extra fields
 }
 
@@ -207,16 +211,10 @@ func (p *Plan) Clone() *Plan {
 
 // Claims is an incarnation's own record of a job.
 type Claims struct {
-	Job     string   `json:"job"`
-	Marks   Marks    `json:"marks,omitempty"`
-	Running Runs     `json:"running,omitempty"`
-	Counts  Counts   `json:"counts,omitzero"`
-	Last    *Outcome `json:"last,omitempty"`
-}
-
-// Outcome tells how the latest runs that ended did.
-type Outcome struct {
-	At     Instant      `json:"at"`
-	Failed shardset.Set `json:"failed,omitzero"`
-	Error  string       `json:"error,omitempty"` // of the first that failed, cut
+	Job      string   `json:"job"`
+	Marks    Marks    `json:"marks,omitempty"`
+	Running  Runs     `json:"running,omitempty"`
+	Counts   Counts   `json:"counts,omitzero"`
+	Ended    Instant  `json:"ended,omitzero"` // when the last runs that ended did
+	Failures Failures `json:"failures,omitempty"`
 }

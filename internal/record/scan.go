@@ -51,6 +51,12 @@ func (p *Plan) scan(s *jsonscan.Scanner) {
 			p.Counts = scanCounts(s)
 		case "problem":
 			p.Problem = string(s.Text())
+		case "ended":
+			p.Ended = scanInstant(s)
+		case "failures":
+			p.Failures = scanSlice(s, p.Failures, scanFailure)
+		case "decisions":
+			p.Decisions = scanSlice(s, p.Decisions, scanDecision)
 		default:
 			s.Reject()
 		}
@@ -68,8 +74,10 @@ func (c *Claims) scan(s *jsonscan.Scanner) {
 			c.Running = scanSlice(s, c.Running, scanRun)
 		case "counts":
 			c.Counts = scanCounts(s)
-		case "last":
-			c.Last = scanOutcome(s)
+		case "ended":
+			c.Ended = scanInstant(s)
+		case "failures":
+			c.Failures = scanSlice(s, c.Failures, scanFailure)
 		default:
 			s.Reject()
 		}
@@ -186,24 +194,29 @@ func scanMark(s *jsonscan.Scanner) (g MarkGroup) {
 
 func scanRun(s *jsonscan.Scanner) (g RunGroup) {
 	for s.Begin('{'); s.More('}'); {
-		switch string(s.Key()) {
-		case "shards":
-			g.Shards = scanShards(s)
-		case "gen":
-			g.Gen = s.Int()
-		case "fire":
-			g.Fire = scanInstant(s)
-		case "trigger":
-			g.Trigger = s.Uint()
-		case "attempt":
-			g.Attempt = s.Int()
-		case "missed":
-			g.Missed = s.Bool()
-		default:
-			s.Reject()
-		}
+		g.scan(s, string(s.Key()))
 	}
 	return g
+}
+
+// scan reads one of the fields.
+func (g *RunGroup) scan(s *jsonscan.Scanner, key string) {
+	switch key {
+	case "shards":
+		g.Shards = scanShards(s)
+	case "gen":
+		g.Gen = s.Int()
+	case "fire":
+		g.Fire = scanInstant(s)
+	case "trigger":
+		g.Trigger = s.Uint()
+	case "attempt":
+		g.Attempt = s.Int()
+	case "missed":
+		g.Missed = s.Bool()
+	default:
+		s.Reject()
+	}
 }
 
 func scanCounts(s *jsonscan.Scanner) (c Counts) {
@@ -226,21 +239,40 @@ func scanCounts(s *jsonscan.Scanner) (c Counts) {
 	return c
 }
 
-func scanOutcome(s *jsonscan.Scanner) *Outcome {
-	o := new(Outcome)
+func scanFailure(s *jsonscan.Scanner) (f Failure) {
+	for s.Begin('{'); s.More('}'); {
+		switch key := string(s.Key()); key {
+		case "more":
+			f.More = s.Int()
+		case "at":
+			f.At = scanInstant(s)
+		case "error":
+			f.Error = string(s.Text())
+		default:
+			f.RunGroup.scan(s, key)
+		}
+	}
+	return f
+}
+
+func scanDecision(s *jsonscan.Scanner) (d Decision) {
 	for s.Begin('{'); s.More('}'); {
 		switch string(s.Key()) {
 		case "at":
-			o.At = scanInstant(s)
-		case "failed":
-			o.Failed = scanShards(s)
-		case "error":
-			o.Error = string(s.Text())
+			d.At = scanInstant(s)
+		case "term":
+			d.Term = s.Uint()
+		case "by":
+			d.By = string(s.Text())
+		case "what":
+			d.What = string(s.Text())
+		case "again":
+			d.Again = s.Int()
 		default:
 			s.Reject()
 		}
 	}
-	return o
+	return d
 }
 
 func scanInstant(s *jsonscan.Scanner) Instant {

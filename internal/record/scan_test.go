@@ -24,8 +24,10 @@ func TestScan_ReadsLikePackageJSON(t *testing.T) {
 	plan.Problem = "日次"
 	claims := &Claims{
 		Job: "settle", Marks: plan.Marks, Running: plan.Reruns, Counts: plan.Counts,
-		Last: &Outcome{At: last, Failed: shards, Error: "it failed"},
+		Ended: last, Failures: Failures{{plan.Reruns[0], 4, last, "it failed"}},
 	}
+	plan.Ended, plan.Failures = claims.Ended, claims.Failures
+	plan.Decisions = []Decision{{last, 7, "a", "give 0-3 to a", 2}}
 	t.Run("plans", func(t *testing.T) { readsLikePackageJSON(t, plan) })
 	t.Run("claims", func(t *testing.T) { readsLikePackageJSON(t, claims) })
 	t.Run("definitions", func(t *testing.T) {

@@ -278,7 +278,7 @@ func (t *Transcript) claim(c *memory.Commit, o *registry.Op) error {
 		t.say(c, "%s: claims %s of %s", now.Job, shards, t.ref(r))
 	})
 	if n := now.Counts.Failed - old.Counts.Failed; n > 0 {
-		t.say(c, "%s: %d failed: %s", now.Job, n, now.Last.Error)
+		t.say(c, "%s: %d failed: %s", now.Job, n, now.Failures[len(now.Failures)-1].Error)
 	}
 	if n := now.Counts.Skipped - old.Counts.Skipped; n > 0 {
 		t.say(c, "%s: skips %d", now.Job, n)

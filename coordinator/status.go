@@ -1,0 +1,269 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Status is what is on record of a job. Numbers of shards are in ascending order.
+type Status struct {
+	Job string
+	// Revision is that of the definition that is stored, and InForce that of the newest one
+	// that leaders have taken up. While fires of earlier ones are owed, those hold as well.
+	Revision, InForce int
+	// Intent is what operators want. Paused and Disabled are what the fleet goes by.
+	Intent   Intent
+	Paused   bool
+	Disabled []int
+	// Shards is how many there are, zero if no leader has planned the job: that is done when
+	// somebody comes who offers it.
+	Shards int
+	// Unowned are shards that no member owns, Frozen those that are to move.
+	Unowned, Frozen []int
+	// Reruns are runs that a crash ended, to be made again. Some may have been, if their
+	// shard's owner has claimed them and no leader has cleared them away since.
+	Reruns []Runs
+	// Triggers are the numbers of those that wait or run.
+	Triggers []uint64
+	// Problem is why the plan is not what it should be, Decisions why it is what it is: the
+	// latest, oldest first.
+	Problem   string
+	Decisions []Decision
+	// Counts are sums over the life of the job. Ended is when the last runs ended that did,
+	// well or not; Failures are the latest of those that failed, oldest first.
+	Counts   Counts
+	Ended    time.Time
+	Failures []Failure
+	// Members are those that offer the job, own shards of it or have run some, by name.
+	Members []MemberStatus
+	// Unreadable are the keys of records of members that could not be read and are left out.
+	Unreadable []registry.Key
+}
+
+// Runs is a run of each of some shards.
+type Runs struct {
+	Shards  []int
+	Fire    time.Time // the scheduled instant, or that of the trigger
+	Trigger uint64    // zero for a scheduled fire
+	Attempt int       // from 1
+}
+
+// Failure is runs of one fire, or of one trigger, that failed.
+type Failure struct {
+	Runs           // of which Shards may lack some
+	More int       // shards that failed and are not among Shards
+	At   time.Time // when they ended
+	// Error is what the first that failed returned, cut at 200 bytes.
+	Error string
+}
+
+// Decision is why a leader changed a plan.
+type Decision struct {
+	At    time.Time
+	By    string // the leader's name
+	Term  uint64 // the number of the commit by which it came to office
+	What  string // and why, in words that may change from version to version; cut at 200 bytes
+	Again int    // how often the same had been decided before
+}
+
+// Counts are numbers of runs.
+type Counts struct {
+	Claimed   uint64
+	Succeeded uint64
+	Failed    uint64
+	Skipped   uint64 // fires given up by the misfire policy, or of disabled shards
+	Lost      uint64 // runs that a crash ended and that are not made again
+}
+
+// MemberStatus is what is on record of a member's part in a job.
+type MemberStatus struct {
+	Instance string
+	Host     string
+	Session  registry.SessionID
+	// Alive is whether its session was there. What one that is not had goes to others.
+	Alive    bool
+	Draining bool
+	Offers   bool  // it offers the job
+	Shards   []int // that it owns
+	Blocked  []int // that it cannot run: a function of an earlier session has not returned
+	Running  []Runs
+}
+
+// Status returns what is on record of a job, which is meant for people: programs that act
+// on it come too late.
+//
+// It is a snapshot of each record, not of all at one instant. Members go on while it is
+// taken, so a shard that has just moved may have two owners or none, and sums may lack what
+// a member that has just gone had counted. It reads a record for each member.
+//
+// Of failures and decisions it holds the latest few. Those before are only in logs.
+func (o *Operator) Status(ctx context.Context, job string) (Status, error) {
+	st, err := o.status(ctx, job)
+	if err != nil {
+		return Status{}, fmt.Errorf("status of %q: %w", job, err)
+	}
+	return st, nil
+}
+
+func (o *Operator) status(ctx context.Context, job string) (Status, error) {
+	segment := record.Segment(job)
+	def, err := o.definition(ctx, segment)
+	if err != nil {
+		return Status{}, err
+	}
+	c, _, err := o.control(ctx, def)
+	if err != nil {
+		return Status{}, err
+	}
+	plan, err := o.plan(ctx, segment)
+	if err != nil {
+		return Status{}, err
+	}
+	st := Status{Job: job, Revision: def.Revision, Intent: intentOf(job, c), Triggers: numbers(c.Triggers)}
+	var counts record.Counts
+	var ended record.Instant
+	var failures record.Failures
+	owners := map[string]shardset.Set{}
+	if plan != nil {
+		st.tellPlan(plan)
+		counts, ended, failures, owners = plan.Counts, plan.Ended, plan.Failures, plan.Owners
+	}
+	members, err := o.members(ctx, &st)
+	if err != nil {
+		return Status{}, err
+	}
+	for inc := range owners {
+		if _, known := members[inc]; !known { // gone since, or it cannot be read
+			session := sessionOf(inc)
+			members[inc] = &MemberStatus{Instance: strings.TrimSuffix(inc, "."+string(session)), Session: session}
+		}
+	}
+	for _, inc := range slices.Sorted(maps.Keys(members)) {
+		m := members[inc]
+		claims, err := o.claims(ctx, inc, segment, &st)
+		if err != nil {
+			return Status{}, err
+		}
+		m.Shards, m.Running = listed(owners[inc]), runsOf(claims.Running)
+		if m.Offers || len(m.Shards) > 0 || claims.Job != "" {
+			st.Members = append(st.Members, *m)
+		}
+		counts, ended, failures = counts.Add(claims.Counts), max(ended, claims.Ended), failures.With(claims.Failures...)
+	}
+	st.Counts, st.Ended, st.Failures = Counts(counts), ended.Time(), failuresOf(failures)
+	return st, nil
+}
+
+// tellPlan tells what a plan says.
+func (st *Status) tellPlan(p *record.Plan) {
+	st.InForce, st.Paused, st.Shards, st.Problem = p.Last().Job().Revision, p.Paused, p.Shards(), p.Problem
+	unowned := shardset.Range(0, p.Shards())
+	for _, shards := range p.Owners {
+		unowned = unowned.Minus(shards)
+	}
+	st.Unowned, st.Frozen, st.Disabled = listed(unowned), listed(p.Frozen), listed(p.Disabled)
+	st.Reruns, st.Triggers = runsOf(p.Reruns), append(numbers(p.Triggers), st.Triggers...)
+	for _, d := range p.Decisions {
+		st.Decisions = append(st.Decisions, Decision{d.At.Time(), d.By, d.Term, d.What, d.Again})
+	}
+}
+
+// plan returns the plan of a job, nil if there is none.
+func (o *Operator) plan(ctx context.Context, segment string) (*record.Plan, error) {
+	key := o.keys.Plan(segment)
+	e, found, err := o.get(ctx, key)
+	if err != nil || !found {
+		return nil, err
+	}
+	p, err := record.DecodePlan(e.Value)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	return p, nil
+}
+
+// members returns what the members' records say about the job of st, by incarnation.
+func (o *Operator) members(ctx context.Context, st *Status) (map[string]*MemberStatus, error) {
+	live, err := o.reg.List(ctx, o.keys.Instances(), registry.ReadOptions{Fresh: true})
+	if err != nil {
+		return nil, err
+	}
+	alive := map[registry.SessionID]bool{}
+	for _, e := range live.Entries {
+		alive[e.Owner] = true
+	}
+	all, err := o.reg.List(ctx, o.keys.Members(), registry.ReadOptions{Fresh: true})
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]*MemberStatus, len(all.Entries))
+	for _, e := range all.Entries {
+		m, err := record.Decode[record.Member](e.Value)
+		if err != nil {
+			st.Unreadable = append(st.Unreadable, e.Key)
+			continue
+		}
+		out[e.Key.Name()] = &MemberStatus{
+			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive[m.Session], Draining: m.Draining,
+			Offers: m.Offers(st.Job), Blocked: listed(m.Blocked[st.Job]),
+		}
+	}
+	return out, nil
+}
+
+// claims returns what an incarnation has claimed of a job, the zero record if nothing.
+func (o *Operator) claims(ctx context.Context, incarnation, segment string, st *Status) (record.Claims, error) {
+	key := o.keys.Claims(incarnation, segment)
+	e, found, err := o.get(ctx, key)
+	if err != nil || !found {
+		return record.Claims{}, err
+	}
+	c, err := record.Decode[record.Claims](e.Value)
+	if err != nil {
+		st.Unreadable = append(st.Unreadable, key)
+		return record.Claims{}, nil
+	}
+	return c, nil
+}
+
+func intentOf(job string, c *record.Control) Intent {
+	return Intent{c.Paused, Scope{job, listed(c.Disabled), c.Instances, c.Hosts}}
+}
+
+func listed(s shardset.Set) []int { return slices.Collect(s.All()) }
+
+func numbers(triggers []record.Trigger) []uint64 {
+	var out []uint64
+	for _, t := range triggers {
+		out = append(out, t.Number)
+	}
+	return out
+}
+
+func runsOf(groups record.Runs) []Runs {
+	var out []Runs
+	for _, g := range groups {
+		out = append(out, runOf(g))
+	}
+	return out
+}
+
+func runOf(g record.RunGroup) Runs {
+	return Runs{listed(g.Shards), g.Fire.Time(), g.Trigger, g.Attempt}
+}
+
+func failuresOf(fs record.Failures) []Failure {
+	var out []Failure
+	for _, f := range fs {
+		out = append(out, Failure{runOf(f.RunGroup), f.More, f.At.Time(), f.Error})
+	}
+	return out
+}
