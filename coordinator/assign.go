@@ -15,6 +15,7 @@ import (
 type desired struct {
 	owners  map[string]shardset.Set // by incarnation
 	problem string                  // why the job's own strategy was not followed, or nobody may own any
+	barred  bool                    // somebody who is there offers the job, and nobody who does may own any
 }
 
 // allDisabled is the problem of a job that only those offer who may not run it.
@@ -25,7 +26,8 @@ type assigning struct {
 	*view
 	members []balanceMember
 	offers  []offer
-	load    map[string]int // shards dealt by strategies of their own
+	labels  []map[string]string // by index of members
+	load    map[string]int      // shards dealt by strategies of their own
 }
 
 // offer is members that offer the same jobs, as nearly all of a fleet do.
@@ -35,12 +37,13 @@ type offer struct {
 	outside bool     // others offer them too, and are disabled for all jobs
 }
 
-// able returns the indexes of the members that offer a job and are not disabled,
-// ascending, and what is the problem if there are none. They are shared.
-func (a *assigning) able(segment, job string) (able []int, problem string) {
+// able returns the indexes of the members that offer a job, are not disabled and have the
+// labels that it wants, ascending, and what is the problem if others offer it only. They
+// are shared.
+func (a *assigning) able(segment string, job record.Job) (able []int, problem string) {
 	outside := false
 	for _, o := range a.offers {
-		if _, ok := slices.BinarySearch(o.jobs, job); !ok {
+		if _, ok := slices.BinarySearch(o.jobs, job.Name); !ok {
 			continue
 		}
 		outside = outside || o.outside
@@ -56,10 +59,34 @@ func (a *assigning) able(segment, job string) (able []int, problem string) {
 		able = slices.DeleteFunc(slices.Clone(able), func(i int) bool { return a.excludes(segment, a.members[i].id) })
 		outside = outside || len(able) < offering
 	}
-	if len(able) == 0 && outside {
-		problem = allDisabled
+	if len(job.RunOn) == 0 {
+		if len(able) == 0 && outside {
+			problem = allDisabled
+		}
+		return able, problem
+	}
+	offered := outside || len(able) > 0
+	able = slices.DeleteFunc(slices.Clone(able), func(i int) bool { return !record.HasLabels(a.labels[i], job.RunOn) })
+	if len(able) == 0 && offered {
+		problem = lackingLabels(job.RunOn, outside)
 	}
 	return able, problem
+}
+
+// lackingLabels is the problem of a job that nobody offers who may run it and has the
+// labels.
+func lackingLabels(wanted map[string]string, someDisabled bool) string {
+	format := "no instance that is there and offers the job has the labels %.1000s"
+	if someDisabled {
+		format = "every instance that is there and offers the job is disabled or lacks the labels %.1000s"
+	}
+	return fmt.Sprintf(format, record.LabelsText(wanted))
+}
+
+// bars reports whether a member may own no shards of a job that it offers: it is disabled
+// for it, or lacks its labels.
+func (v *view) bars(segment, inc string) bool {
+	return v.excludes(segment, inc) || !record.HasLabels(v.members[inc].Labels, v.jobNow(segment).RunOn)
 }
 
 // excludes reports whether a member is disabled for this job. Who is for all jobs is left
@@ -83,11 +110,12 @@ func (v *view) assignments(segments []string) []desired {
 	jobs := make([]balanceJob, 0, len(segments))
 	for i, seg := range segments {
 		job := v.jobNow(seg)
-		able, problem := a.able(seg, job.Name)
+		able, problem := a.able(seg, job)
+		out[i].barred = problem != ""
 		if job.Strategy != "" && job.Strategy != stickyName {
 			owners, err := a.byStrategy(seg, job, able)
 			if err == nil {
-				out[i] = desired{owners, problem}
+				out[i].owners, out[i].problem = owners, problem
 				continue
 			}
 			problem = err.Error()
@@ -132,17 +160,27 @@ func (v *view) newAssigning() *assigning {
 		}
 		a.offers[same].members = append(a.offers[same].members, len(a.members))
 		a.members = append(a.members, balanceMember{id: inc})
+		a.labels = append(a.labels, m.Labels)
 	}
 	return a
 }
 
 // jobNow returns the newest definition that counts for planning: the plan's, or before
-// there is a plan, the stored one.
+// there is a plan, the stored one. Its labels are the stored one's in any case: they say
+// who may run, not what is run, so no fire is run in two ways because of them; and a new
+// definition may have to wait until what is owed under earlier ones has been served, which
+// perhaps nobody can who has the labels that those want.
 func (v *view) jobNow(segment string) record.Job {
-	if p, ok := v.plans[segment]; ok {
-		return p.Last().Job()
+	stored, known := v.jobs[segment]
+	p, ok := v.plans[segment]
+	if !ok {
+		return stored.Job
 	}
-	return v.jobs[segment].Job
+	job := p.Last().Job()
+	if known && stored.Revision >= job.Revision {
+		job.RunOn = stored.RunOn
+	}
+	return job
 }
 
 // owners returns who owns each shard now, "" for nobody. Whoever is back has what it had.

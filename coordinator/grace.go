@@ -80,7 +80,7 @@ func (v *view) heirOf(inc string) string {
 // waits reports whether what an incarnation has of a job waits for its return. Who may not
 // own shards of the job is not waited for: that would keep them where nobody is to have them.
 func (v *view) waits(segment, inc string) bool {
-	return v.awaited[inc] && !v.excludes(segment, inc)
+	return v.awaited[inc] && !v.bars(segment, inc)
 }
 
 // setAside takes out of a job that is to be dealt the shards that wait for a return. It

@@ -24,7 +24,11 @@ type Config struct {
 	Revision   int
 	Strategy   string            // "" = "sticky"
 	Host       string            // where this process runs; "" = the host's name. See Scope.Hosts
-	Labels     map[string]string // for strategies
+	Labels     map[string]string // what kind of instance this is, for RunOn and strategies; see MemberOptions.Labels
+	// RunOn is the labels that instances must have to own shards, all of these pairs: up to
+	// 16, of the sizes of MemberOptions.Labels. The highest Revision's hold. Who does not have
+	// them gives its shards up; if nobody does, nobody owns any.
+	RunOn map[string]string
 	// Own is called in its own goroutine for each shard that this process comes to own.
 	// Owning lasts as long as the call: ctx ends when the shard is to move, when it is
 	// disabled, when the session is lost or when Join's context has ended, and returning gives
@@ -76,8 +80,11 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 			return fmt.Errorf("join: strategy %q is not registered in this process", cfg.Strategy)
 		}
 	}
+	if err := errors.Join(record.CheckLabels(cfg.RunOn, record.MaxRunOn)...); err != nil {
+		return fmt.Errorf("join: RunOn: %w", err)
+	}
 	def, err := json.Marshal(record.Job{
-		Name: ownedJob, Revision: cfg.Revision, Shards: cfg.Shards, Strategy: cfg.Strategy,
+		Name: ownedJob, Revision: cfg.Revision, Shards: cfg.Shards, Strategy: cfg.Strategy, RunOn: cfg.RunOn,
 		OnCrash: record.CrashFail, // the next owner's call is not a second attempt at the old one
 	})
 	if err != nil {

@@ -47,14 +47,17 @@ func holding(t *testing.T, name string, f func(t *testing.T, h *holders)) {
 // join takes part as a process of that name until leave is called, which returns what Join
 // returned. own is called for each shard; nil waits for the end of its context.
 func (h *holders) join(name string, n int, own func(context.Context, Owned) error) (leave func() error) {
+	return h.joinAs(Config{Instance: name, Shards: n, Own: own})
+}
+
+// joinAs is join with a config, less what all have in common.
+func (h *holders) joinAs(cfg Config) (leave func() error) {
+	name, own := cfg.Instance, cfg.Own
+	cfg.Namespace, cfg.Logger = "test", slog.New(slog.DiscardHandler)
+	cfg.Own = func(ctx context.Context, s Owned) error { return h.own(ctx, name, s, own) }
 	ctx, cancel := context.WithCancelCause(context.Background())
 	returned := make(chan error, 1)
-	go func() {
-		returned <- Join(ctx, h.server.Client(name), Config{
-			Namespace: "test", Instance: name, Shards: n, Logger: slog.New(slog.DiscardHandler),
-			Own: func(ctx context.Context, s Owned) error { return h.own(ctx, name, s, own) },
-		})
-	}()
+	go func() { returned <- Join(ctx, h.server.Client(name), cfg) }()
 	time.Sleep(time.Second)
 	synctest.Wait()
 	return func() error {

@@ -36,9 +36,12 @@ type MemberOptions struct {
 	// 0 = they move at once.
 	RestartGrace time.Duration
 	Host         string // where this process runs, for operators; "" = the host's name
-	Labels       map[string]string
-	Work         Work
-	Logger       *slog.Logger // nil = slog.Default()
+	// Labels say what kind of instance this is, for as long as it lives: to jobs that run on
+	// some only, and to strategies. There may be 64, with keys of 1 to 100 bytes and values of
+	// up to 200, of UTF-8 without control characters.
+	Labels map[string]string
+	Work   Work
+	Logger *slog.Logger // nil = slog.Default()
 }
 
 // Member is a process's part in a group: it joins, elects, plans while it leads, claims
@@ -116,6 +119,9 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 		o.Host = hostName()
 	} else if err := record.CheckHost(o.Host); err != nil {
 		return nil, fmt.Errorf("host: %w", err)
+	}
+	if err := errors.Join(record.CheckLabels(o.Labels, record.MaxLabels)...); err != nil {
+		return nil, fmt.Errorf("labels: %w", err)
 	}
 	m := &Member{
 		Operator: op, reg: reg, keys: op.keys, name: o.Instance, host: o.Host, ttl: o.SessionTTL,

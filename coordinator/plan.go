@@ -140,7 +140,7 @@ func (p *planning) settled() bool {
 // it: its fires count from then on.
 func (p *planning) create() (change, bool) {
 	job, ok := p.jobs[p.segment]
-	if !ok || len(p.desired.owners) == 0 && p.desired.problem != allDisabled {
+	if !ok || len(p.desired.owners) == 0 && !p.desired.barred {
 		return change{}, false
 	}
 	first, err := record.NewEpoch(1, p.now, job.def)

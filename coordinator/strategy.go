@@ -27,7 +27,8 @@ type Input struct {
 	Job string
 	// Shards is how many shards the job has, at least 1. They are numbered from 0.
 	Shards int
-	// Members are those who may own shards, sorted by ID. There is at least one.
+	// Members are those who may own shards, sorted by ID: who offers the job, is not disabled
+	// and has the labels that the job wants. There is at least one.
 	Members []Candidate
 	// Owners has by shard the ID of the candidate that has it now, or "" where there is
 	// none: the shard is new, or who has it died or is no candidate any more.

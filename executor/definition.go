@@ -31,6 +31,8 @@ type definition struct {
 	MaxAttempts int            `json:"max_attempts"`
 	StartPaused bool           `json:"start_paused,omitempty"`
 
+	RunOn map[string]string `json:"run_on,omitempty"`
+
 	extra extraFields
 }
 
@@ -55,11 +57,20 @@ func definitionOf(j Job) definition {
 		OnMisfire:   j.OnMisfire,
 		MaxAttempts: orDefault(j.MaxAttempts, defaultMaxAttempts),
 		StartPaused: j.StartPaused,
+		RunOn:       maps.Clone(j.RunOn),
 	}
-	if len(d.ShardParams) == 0 {
-		d.ShardParams = nil // as it is decoded
-	}
+	d.dropEmpty()
 	return d
+}
+
+// dropEmpty makes maps nil that have nothing in them: they are not stored.
+func (d *definition) dropEmpty() {
+	if len(d.ShardParams) == 0 {
+		d.ShardParams = nil
+	}
+	if len(d.RunOn) == 0 {
+		d.RunOn = nil
+	}
 }
 
 func orDefault[T comparable](v, otherwise T) T {
@@ -94,10 +105,8 @@ func (d *definition) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return err
 	}
-	if len(p.ShardParams) == 0 {
-		p.ShardParams = nil
-	}
 	*d = definition(p)
+	d.dropEmpty()
 	d.extra = extra
 	var errs []error
 	for _, p := range d.problems() {
@@ -141,6 +150,9 @@ func (d definition) problems() []problem {
 	report("OnCrash", d.OnCrash.check())
 	report("OnMisfire", d.OnMisfire.check())
 	report("MaxAttempts", checkNotNegative(d.MaxAttempts))
+	for _, err := range record.CheckLabels(d.RunOn, record.MaxRunOn) {
+		report("RunOn", err)
+	}
 	return all
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/record"
 )
 
 func TestDefinition_Stored(t *testing.T) {
@@ -22,22 +24,23 @@ func TestDefinition_Stored(t *testing.T) {
 	})
 	t.Run("with all fields", func(t *testing.T) {
 		assert.Equal(t, `{"description":"<b> & co","max_attempts":5,"name":"settle","on_crash":"count as failed",`+
-			`"on_misfire":"run all 7","param":"p","revision":4,"schedule":"cron 0 3 * * * in Asia/Shanghai",`+
+			`"on_misfire":"run all 7","param":"p","revision":4,"run_on":{"pool":"gpu","zone":"a"},"schedule":"cron 0 3 * * * in Asia/Shanghai",`+
 			`"shard_params":{"0":"Beijing","1":"Shanghai"},"shards":3,"start_paused":true,"strategy":"average","timeout":"1m30s"}`,
 			encode(t, definitionOf(Job{
 				Name: "settle", Description: "<b> & co", Schedule: Cron("0 3 * * *").In("Asia/Shanghai"), Shards: 3,
 				ShardParams: map[int]string{1: "Shanghai", 0: "Beijing"}, Param: "p", Revision: 4, Strategy: "average",
 				Timeout: 90 * time.Second, OnCrash: CountAsFailed, OnMisfire: RunAll(7), MaxAttempts: 5,
-				StartPaused: true, Handler: HandlerFunc(noop),
+				StartPaused: true, RunOn: map[string]string{"zone": "a", "pool": "gpu"}, Handler: HandlerFunc(noop),
 			})))
 	})
 }
 
 func TestDefinition_SharesNothingWithTheJob(t *testing.T) {
-	j := Job{Name: "a", ShardParams: map[int]string{0: "Beijing"}}
+	j := Job{Name: "a", ShardParams: map[int]string{0: "Beijing"}, RunOn: map[string]string{"zone": "a"}}
 	d := definitionOf(j)
-	j.ShardParams[0] = "changed"
+	j.ShardParams[0], j.RunOn["zone"] = "changed", "b"
 	assert.Equal(t, "Beijing", d.ShardParams[0])
+	assert.Equal(t, "a", d.RunOn["zone"])
 }
 
 // What is stored is read back the same, and written again the same, whatever fields a
@@ -51,7 +54,7 @@ func TestDefinition_RoundTrip(t *testing.T) {
 		require.NoError(t, checkJobs([]Job{j}, anyStrategy))
 		d := definitionOf(j)
 		if r.IntN(2) == 0 {
-			d.extra = extraFields{"run_on": []byte(`{"zone":"<a>","n":12345678901234567890}`), "a": []byte("null")}
+			d.extra = extraFields{"later": []byte(`{"zone":"<a>","n":12345678901234567890}`), "a": []byte("null")}
 		}
 		stored := encode(t, d)
 		loaded, err := decodeDefinition([]byte(stored))
@@ -88,6 +91,7 @@ func TestDefinition_Equal(t *testing.T) {
 		"OnMisfire":   func(d *definition) { d.OnMisfire = SkipMissed },
 		"MaxAttempts": func(d *definition) { d.MaxAttempts = 2 },
 		"StartPaused": func(d *definition) { d.StartPaused = true },
+		"RunOn":       func(d *definition) { d.RunOn = map[string]string{"zone": "b"} },
 	}
 	for i := range reflect.TypeFor[definition]().NumField() {
 		field := reflect.TypeFor[definition]().Field(i).Name
@@ -101,9 +105,9 @@ func TestDefinition_Equal(t *testing.T) {
 		assert.NotEqual(t, encode(t, base), encode(t, other), field)
 	}
 	later := base
-	later.extra = extraFields{"run_on": []byte("1")}
+	later.extra = extraFields{"later": []byte("1")}
 	assert.True(t, base.equal(later), "what is not known here is not compared")
-	assert.True(t, base.equal(definitionOf(Job{Name: "a", ShardParams: map[int]string{}, Shards: 1, MaxAttempts: 3, Strategy: "sticky"})))
+	assert.True(t, base.equal(definitionOf(Job{Name: "a", ShardParams: map[int]string{}, RunOn: map[string]string{}, Shards: 1, MaxAttempts: 3, Strategy: "sticky"})))
 }
 
 func TestDecodeDefinition_Refuses(t *testing.T) {
@@ -133,6 +137,7 @@ func TestDecodeDefinition_Refuses(t *testing.T) {
 		"on_crash":     {nil, 0, ""},
 		"on_misfire":   {nil, 0, "run all 0"},
 		"max_attempts": {nil, -1, true},
+		"run_on":       {nil, "zone=a", []string{"zone"}, map[string]int{"zone": 1}, map[string]string{"": "a"}, map[string]string{"zone": "a\nb"}},
 	} {
 		for _, value := range wrong {
 			changed := maps.Clone(valid)
@@ -177,6 +182,10 @@ func TestDefinition_LargestFitsIntoAValue(t *testing.T) {
 		Name: strings.Repeat("<", 100), Description: strings.Repeat("\x01", 1000), Param: strings.Repeat("\x01", 8192), Shards: maxShards,
 		Schedule: Cron("0 3 * * *"), ShardParams: make(map[int]string), Handler: HandlerFunc(noop),
 	}
+	j.RunOn = map[string]string{}
+	for i := range record.MaxRunOn {
+		j.RunOn[string(rune('a'+i))+strings.Repeat("\u2028", 33)] = strings.Repeat("\u2028", 66)
+	}
 	for shard := 0; checkJobs([]Job{j}, anyStrategy) == nil; shard++ {
 		j.ShardParams[shard] = strings.Repeat("\x01", 100)
 	}
@@ -214,6 +223,7 @@ func randomJob(r *rand.Rand) Job {
 		OnMisfire:   []MisfirePolicy{RunOnce, SkipMissed, RunAll(1 + r.IntN(1000))}[r.IntN(3)],
 		StartPaused: r.IntN(2) == 0,
 		MaxAttempts: r.IntN(10),
+		RunOn:       []map[string]string{nil, {}, {"zone": "a"}, {"<&>": "", "日": "\u2028"}}[r.IntN(4)],
 	}
 	if r.IntN(3) > 0 {
 		j.ShardParams = make(map[int]string)

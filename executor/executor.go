@@ -47,7 +47,9 @@ type Options struct {
 	// may be on one. Empty means the name that the system gives. In a container that is
 	// mostly the container's: give it the node's.
 	Host string
-	// Labels say what kind of instance this is, to strategies.
+	// Labels say what kind of instance this is, to Job.RunOn and to strategies. There may be
+	// 64, with keys of 1 to 100 bytes and values of up to 200, of UTF-8 without control
+	// characters. They are those of this process for as long as it lives.
 	Labels map[string]string
 	// Logger is where to log. Nil means slog.Default().
 	Logger *slog.Logger

@@ -38,6 +38,13 @@ type Job struct {
 	// Strategy is the name of the strategy that deals the shards to instances. Empty means
 	// "sticky".
 	Strategy string
+	// RunOn is the labels that instances must have to own shards of the job, all of these
+	// pairs, whatever the strategy: up to 16, of the sizes of Options.Labels. Those of the
+	// highest Revision hold as soon as it is stored, also for fires that are owed under an
+	// earlier one. Who does not have them hands its shards over, idle ones at once and running
+	// ones when they end. If nobody does who is there, nobody owns the shards, the fires are
+	// owed, and the plan says which labels are wanted. Nil means any instance.
+	RunOn map[string]string
 	// Timeout bounds one attempt: its context ends with ErrTimeout. A handler that ignores
 	// that keeps its shard. Zero means no bound.
 	Timeout time.Duration
@@ -125,7 +132,7 @@ const (
 
 // clone returns a copy of j that shares nothing a caller could change.
 func (j Job) clone() Job {
-	j.ShardParams = maps.Clone(j.ShardParams)
+	j.ShardParams, j.RunOn = maps.Clone(j.ShardParams), maps.Clone(j.RunOn)
 	return j
 }
 

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ func TestCheckJobs_AcceptsWhatIsInBounds(t *testing.T) {
 			Name: "all fields", Handler: HandlerFunc(noop), Description: strings.Repeat("d", 1000), Schedule: Cron("@daily").In("Asia/Tokyo"),
 			Shards: 10_000, ShardParams: params, Param: strings.Repeat("\x00", 8192), Revision: 1 << 40, Strategy: "sticky", Timeout: time.Nanosecond,
 			OnCrash: CountAsFailed, OnMisfire: RunAll(1), StartPaused: true, MaxAttempts: 100,
+			RunOn: map[string]string{strings.Repeat("k", 100): strings.Repeat("v", 200), "zone": ""},
 		},
 	}, onlySticky))
 	assert.NoError(t, checkJobs(nil, onlySticky))
@@ -62,6 +64,12 @@ func TestCheckJobs_Refuses(t *testing.T) {
 		"a negative timeout":            {func(j *Job) { j.Timeout = -time.Second }, "Timeout: -1s is negative"},
 		"an unknown crash policy":       {func(j *Job) { j.OnCrash = 2 }, "OnCrash: unknown crash policy 2"},
 		"a misfire limit of zero":       {func(j *Job) { j.OnMisfire = RunAll(0) }, `OnMisfire: the limit of "run all 0" is below 1`},
+		"a label without a key":         {func(j *Job) { j.RunOn = map[string]string{"": "x"} }, "RunOn: an empty key"},
+		"a long key of a label":         {func(j *Job) { j.RunOn = map[string]string{strings.Repeat("k", 101): ""} }, "has 101 bytes, at most 100"},
+		"a long value of a label":       {func(j *Job) { j.RunOn = map[string]string{"zone": strings.Repeat("v", 201)} }, `RunOn: the value of "zone" has 201 bytes, at most 200`},
+		"a label that is not UTF-8":     {func(j *Job) { j.RunOn = map[string]string{"zone": "\xff"} }, `RunOn: the value of "zone" is not UTF-8`},
+		"a line break in a label":       {func(j *Job) { j.RunOn = map[string]string{"a\nb": ""} }, `RunOn: the key "a\nb" has a control character`},
+		"too many labels":               {func(j *Job) { j.RunOn = manyLabels(17) }, "RunOn: 17 labels, at most 16"},
 		"negative attempts":             {func(j *Job) { j.MaxAttempts = -1 }, "MaxAttempts: -1 is negative"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,9 +87,17 @@ func TestCheckJobs_Refuses(t *testing.T) {
 	}
 }
 
+func manyLabels(n int) map[string]string {
+	labels := map[string]string{}
+	for i := range n {
+		labels[fmt.Sprint("label ", i)] = "x"
+	}
+	return labels
+}
+
 func TestCheckJobs_ReportsAllProblemsOfAllJobs(t *testing.T) {
 	err := checkJobs([]Job{
-		{Name: "first", Shards: -1, Timeout: -1},
+		{Name: "first", Shards: -1, Timeout: -1, RunOn: map[string]string{"": "x", "zone": "\n"}},
 		{Name: "second", Handler: HandlerFunc(noop)},
 		{Name: "third", Handler: HandlerFunc(noop), Schedule: Cron("").In("Mars/Olympus"), OnCrash: -1},
 		{Name: "second", Handler: HandlerFunc(noop)},
@@ -94,6 +110,8 @@ func TestCheckJobs_ReportsAllProblemsOfAllJobs(t *testing.T) {
 	assert.Equal(t, []string{
 		`invalid job "first": Shards: -1 is not from 1 to 10000`,
 		`invalid job "first": Timeout: -1ns is negative`,
+		`invalid job "first": RunOn: an empty key`,
+		`invalid job "first": RunOn: the value of "zone" has a control character`,
 		`invalid job "first": Handler: is nil`,
 		`invalid job "third": Schedule: schedule "cron in Mars/Olympus": the cron spec is empty`,
 		`invalid job "third": OnCrash: unknown crash policy -1`,

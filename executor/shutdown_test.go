@@ -63,7 +63,13 @@ func (f *fleet) executor(name string, o executor.Options, shards int, handle exe
 	e, err := executor.New(f.server.Client(name), "test", o)
 	require.NoError(f.t, err)
 	f.members = append(f.members, e)
-	require.NoError(f.t, e.Register(executor.Job{
+	require.NoError(f.t, e.Register(f.job(shards, handle)))
+	return e
+}
+
+// job fires each minute and keeps what it ran.
+func (f *fleet) job(shards int, handle executor.HandlerFunc) executor.Job {
+	return executor.Job{
 		Name: "job", Schedule: executor.Every(time.Minute), Shards: shards,
 		Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 			f.mu.Lock()
@@ -71,8 +77,7 @@ func (f *fleet) executor(name string, o executor.Options, shards int, handle exe
 			f.mu.Unlock()
 			return handle(ctx, r)
 		}),
-	}))
-	return e
+	}
 }
 
 // began returns how often each shard was begun for the fire of the n-th minute, by whom.

@@ -17,4 +17,7 @@
 //  9. A shard that the plan shows as disabled or frozen is not claimed. When a fleet has
 //     settled, plans show what operators have disabled, and whom they have disabled owns
 //     nothing.
+//  10. A shard is given to those only who have the labels that a definition wants which is as
+//     new as the newest of the plan, or newer. When a fleet has settled only those own any
+//     who have the labels of the newest.
 package judge

@@ -13,12 +13,12 @@ func (o *Judge) Settled(now time.Time, slack time.Duration) {
 		if j.plan == nil {
 			continue
 		}
-		o.nothingOwed(j, instantOf(now.Add(-slack)))
 		if able, barred := o.able(j); len(able) > 0 || !barred {
+			o.nothingOwed(j, instantOf(now.Add(-slack)))
 			o.evenlyOwned(j, able)
 			o.tidy(j)
 		} else if len(j.plan.Owners) > 0 || j.plan.Problem == "" {
-			o.violate(9, j, "all who may own its shards are disabled; %d own some, and the plan has the problem %q", len(j.plan.Owners), j.plan.Problem)
+			o.violate(9, j, "all who may own its shards are disabled or lack labels; %d own some, and the plan has the problem %q", len(j.plan.Owners), j.plan.Problem)
 		}
 		if j.plan.Disabled != j.control.Shards {
 			o.violate(9, j, "operators have disabled the shards %b; the plan shows %b", j.control.Shards, j.plan.Disabled)
@@ -77,7 +77,7 @@ func (o *Judge) tidy(j *jobState) {
 }
 
 // able returns those who may have shards, with none yet, and whether there are others, who
-// are disabled.
+// are disabled or lack labels.
 func (o *Judge) able(j *jobState) (able map[string]int, barred bool) {
 	able = map[string]int{}
 	for inc, m := range o.members {
@@ -88,6 +88,13 @@ func (o *Judge) able(j *jobState) (able map[string]int, barred bool) {
 			barred = true
 			if j.plan.Owners[inc] != 0 {
 				o.violate(9, j, "%s is disabled and owns %d shards", inc, j.plan.Owners[inc].len())
+			}
+			continue
+		}
+		if def := j.newest(); !def.suits(m) {
+			barred = true
+			if j.plan.Owners[inc] != 0 {
+				o.violate(10, j, "%s lacks labels of %v and owns %d shards", inc, def.RunOn, j.plan.Owners[inc].len())
 			}
 			continue
 		}

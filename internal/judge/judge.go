@@ -60,8 +60,9 @@ type jobState struct {
 	name        string
 	plan        *planRecord
 	control     controlRecord
-	resumed     instant // when the plan ceased to be paused
-	epochs      []epoch // all that there ever were, by generation
+	defs        []definition // that were stored, in order
+	resumed     instant      // when the plan ceased to be paused
+	epochs      []epoch      // all that there ever were, by generation
 	claims      map[string]*claimsRecord
 	shards      []*shardState
 	works       map[work]*workState
@@ -210,6 +211,8 @@ func (o *Judge) changed(c *Commit) {
 			o.member(op, name)
 		case "control":
 			o.controlled(op, name)
+		case "jobs":
+			o.defined(op, o.job(name))
 		case "plan":
 			j := o.job(name)
 			j.trail.add(c)

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -17,6 +18,10 @@ func (o *Judge) planned(c *Commit, op *registry.Op, j *jobState) {
 	p, err := decodePlan(op.Value)
 	if err != nil {
 		o.violate(2, j, "plan: %v", err)
+		return
+	}
+	if len(p.Epochs) == 0 {
+		o.violate(8, j, "the plan has no definition")
 		return
 	}
 	j.name = p.Job
@@ -69,6 +74,9 @@ func (o *Judge) moved(c *Commit, j *jobState, p *planRecord) {
 			if sh.owner == inc {
 				return
 			}
+			if m := o.members[inc]; m != nil && !j.suits(p, m) {
+				o.violate(10, j, "shard %d went to %s, which lacks labels of %v", n, inc, p.last().Def.RunOn)
+			}
 			switch {
 			case sh.owner == "":
 				o.report.Dealt++
@@ -81,7 +89,7 @@ func (o *Judge) moved(c *Commit, j *jobState, p *planRecord) {
 				}
 			default:
 				o.report.Failovers++
-				o.awaited(c, j, n, sh.owner, inc)
+				o.awaited(c, j, p, n, sh.owner, inc)
 			}
 			sh.owner, sh.owned = inc, instantOf(o.now)
 		})
@@ -99,9 +107,46 @@ func (o *Judge) moved(c *Commit, j *jobState, p *planRecord) {
 	}
 }
 
+// suits reports whether a member has the labels of the newest definition of a plan, or of
+// one that is no older: what the leader knew when it made the plan.
+func (j *jobState) suits(p *planRecord, m *memberRecord) bool {
+	return p.last().Def.suits(m) || slices.ContainsFunc(j.defs, func(d definition) bool {
+		return d.Revision >= p.last().Def.Revision && d.suits(m)
+	})
+}
+
+// bars reports whether a member lacks labels of any of these definitions.
+func (j *jobState) bars(p *planRecord, m *memberRecord) bool {
+	return !p.last().Def.suits(m) || slices.ContainsFunc(j.defs, func(d definition) bool {
+		return d.Revision >= p.last().Def.Revision && !d.suits(m)
+	})
+}
+
+// newest returns the definition whose labels hold in the end.
+func (j *jobState) newest() *definition {
+	def := &j.plan.last().Def
+	if n := len(j.defs); n > 0 && j.defs[n-1].Revision >= def.Revision {
+		def = &j.defs[n-1]
+	}
+	return def
+}
+
+// defined takes in a definition that was stored.
+func (o *Judge) defined(op *registry.Op, j *jobState) {
+	if op.Kind == registry.OpDelete {
+		return
+	}
+	def, err := decode[definition](op.Value)
+	if err != nil {
+		o.violate(8, j, "definition: %v", err)
+		return
+	}
+	j.defs = append(j.defs, *def)
+}
+
 // awaited judges that a shard goes to another than the one who had it, whose session has
 // ended and who may ask to be waited for.
-func (o *Judge) awaited(c *Commit, j *jobState, n int, had, gets string) {
+func (o *Judge) awaited(c *Commit, j *jobState, p *planRecord, n int, had, gets string) {
 	s := o.session(had)
 	if c.Client == "" || s == nil || !o.now.Before(s.end.Add(o.graceOf(had))) {
 		return
@@ -114,6 +159,9 @@ func (o *Judge) awaited(c *Commit, j *jobState, n int, had, gets string) {
 	}
 	if !o.joined[nameOf(had)].Before(s.end) {
 		return // it is back, or was, and what it is to have is another matter
+	}
+	if m := o.members[had]; m != nil && j.bars(p, m) {
+		return // nobody waits for one who may not have it
 	}
 	if o.barred[barredFrom{j.segment, had}] || o.barred[barredFrom{groupSegment, had}] {
 		return // it is disabled, or was, to a leader that has not heard that it no longer is
@@ -138,7 +186,7 @@ func (o *Judge) epochs(j *jobState, p *planRecord) {
 				known.grown = span{known.Until, instantOf(o.now)}
 			}
 			known.Until = e.Until
-			if known.From != e.From || known.Def != e.Def {
+			if known.From != e.From || !reflect.DeepEqual(known.Def, e.Def) {
 				o.violate(8, j, "generation %d has changed", e.Gen)
 			}
 			continue

@@ -97,6 +97,7 @@ type memberRecord struct {
 	Session  registry.SessionID `json:"session"`
 	Host     string             `json:"host"`
 	Jobs     []string           `json:"jobs"`
+	Labels   map[string]string  `json:"labels"`
 	Draining bool               `json:"draining"`
 	Grace    grace              `json:"restart_grace"`
 }
@@ -227,6 +228,9 @@ type planRecord struct {
 	Problem  string            `json:"problem"`
 }
 
+// last returns the newest epoch.
+func (p *planRecord) last() *epoch { return &p.Epochs[len(p.Epochs)-1] }
+
 // owner returns who has a shard, "" for nobody.
 func (p *planRecord) owner(shard int) string {
 	for inc, set := range p.Owners {
@@ -263,6 +267,18 @@ type definition struct {
 	OnCrash     string `json:"on_crash"`
 	OnMisfire   string `json:"on_misfire"`
 	MaxAttempts int    `json:"max_attempts"`
+
+	RunOn map[string]string `json:"run_on"`
+}
+
+// suits reports whether a member has the labels that the definition wants.
+func (d *definition) suits(m *memberRecord) bool {
+	for key, value := range d.RunOn {
+		if has, ok := m.Labels[key]; !ok || has != value {
+			return false
+		}
+	}
+	return true
 }
 
 // interval returns that of the schedule, the only kind that is simulated.

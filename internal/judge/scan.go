@@ -110,6 +110,12 @@ func scanDefinition(s *jsonscan.Scanner) (d definition) {
 			d.OnMisfire = string(s.Text())
 		case "max_attempts":
 			d.MaxAttempts = s.Int()
+		case "run_on":
+			d.RunOn = map[string]string{}
+			for s.Begin('{'); s.More('}'); {
+				key := string(s.Key())
+				d.RunOn[key] = string(s.Text())
+			}
 		default:
 			s.Raw()
 		}

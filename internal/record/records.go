@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,6 +72,9 @@ type Job struct {
 	OnCrash     string `json:"on_crash,omitempty"` // CrashRerun or CrashFail; empty is CrashRerun
 	MaxAttempts int    `json:"max_attempts,omitempty"`
 	StartPaused bool   `json:"start_paused,omitempty"`
+
+	// RunOn is the labels that who owns shards must have, all of them.
+	RunOn map[string]string `json:"run_on,omitempty"`
 }
 
 // The values of Job.OnCrash.
@@ -102,6 +106,9 @@ func ParseJob(def json.RawMessage) (Job, error) {
 	}
 	if j.OnCrash != "" && j.OnCrash != CrashRerun && j.OnCrash != CrashFail {
 		return Job{}, fmt.Errorf("on_crash is %q, neither %q nor %q", j.OnCrash, CrashRerun, CrashFail)
+	}
+	if err := errors.Join(CheckLabels(j.RunOn, MaxRunOn)...); err != nil {
+		return Job{}, fmt.Errorf("run_on: %w", err)
 	}
 	return j, nil
 }

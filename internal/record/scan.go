@@ -102,6 +102,8 @@ func (j *Job) scan(s *jsonscan.Scanner) {
 			j.MaxAttempts = s.Int()
 		case "start_paused":
 			j.StartPaused = s.Bool()
+		case "run_on":
+			j.RunOn = scanLabels(s, j.RunOn)
 		default:
 			if !lower(key) {
 				s.Reject() // package json may take it for one of the above
@@ -109,6 +111,18 @@ func (j *Job) scan(s *jsonscan.Scanner) {
 			s.Raw()
 		}
 	}
+}
+
+func scanLabels(s *jsonscan.Scanner, again map[string]string) map[string]string {
+	if again != nil {
+		s.Reject() // the same field twice
+	}
+	labels := map[string]string{}
+	for s.Begin('{'); s.More('}'); {
+		key := string(s.Key())
+		labels[key] = string(s.Text())
+	}
+	return labels
 }
 
 func lower(name []byte) bool {

@@ -33,6 +33,7 @@ func TestScan_ReadsLikePackageJSON(t *testing.T) {
 	t.Run("definitions", func(t *testing.T) {
 		readsLikePackageJSON(t, &Job{
 			Name: "settle", Revision: 3, Shards: 12, Strategy: "average", OnCrash: CrashFail, MaxAttempts: 5, StartPaused: true,
+			RunOn: map[string]string{"pool": "gpu", "zone": ""},
 		})
 	})
 }

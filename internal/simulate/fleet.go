@@ -36,6 +36,7 @@ type Config struct {
 	Latency   time.Duration // of each message
 	Jitter    time.Duration // the most by which a request, reply or event is late, each by another time
 	Operators bool          // definitions change, and operators trigger, pause and resume, disable and enable
+	Zones     bool          // instances are in zones, and operators have jobs run in one of them, or in all
 	Logger    *slog.Logger  // of the fleet. Nil: nothing is logged
 	Trail     int           // how many lines to print of what came before a violation
 

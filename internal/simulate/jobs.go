@@ -17,6 +17,7 @@ type jobSpec struct {
 	every    time.Duration
 	misfire  executor.MisfirePolicy
 	crash    executor.CrashPolicy
+	zone     string // where it is to run; "" for anywhere
 }
 
 // specs returns the jobs of a fleet: all misfire policies, and some that do not rerun.
@@ -42,8 +43,12 @@ func specs(c Config) []*jobSpec {
 
 // job is the definition with the handler of a process.
 func (s *jobSpec) job(p *process) executor.Job {
+	var runOn map[string]string
+	if s.zone != "" {
+		runOn = map[string]string{"zone": s.zone}
+	}
 	return executor.Job{
-		Name: s.name, Schedule: executor.Every(s.every), Shards: s.shards, Revision: s.revision,
+		Name: s.name, RunOn: runOn, Schedule: executor.Every(s.every), Shards: s.shards, Revision: s.revision,
 		OnMisfire: s.misfire, OnCrash: s.crash, Handler: executor.HandlerFunc(p.handle),
 	}
 }

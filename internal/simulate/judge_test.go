@@ -394,6 +394,27 @@ var lies = []struct {
 			rec["owners"] = map[string]any{}
 		})
 	}},
+	{"a shard is given to one who lacks labels", 10, func(h *history) bool {
+		return h.eachPlan(func(i int, key registry.Key) bool { return h.edit(i, key, wantLabels) })
+	}},
+	{"who lacks labels owns shards in the end", 10, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) { wantLabels(rec) })
+	}},
+	{"nobody has the labels and no plan says so", 9, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) {
+			wantLabels(rec)
+			rec["owners"] = map[string]any{}
+		})
+	}},
+}
+
+// wantLabels has a plan want labels that nobody has, by a definition newer than any.
+func wantLabels(rec map[string]any) bool {
+	epochs := rec["epochs"].([]any)
+	last := epochs[len(epochs)-1].(map[string]any)
+	def := last["definition"].(map[string]any)
+	def["run_on"], def["revision"] = map[string]any{"zone": "nowhere"}, 99
+	return true
 }
 
 // claimsOp is a write of claims that begins a run.

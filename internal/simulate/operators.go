@@ -63,7 +63,10 @@ func (f *fleet) operate() error {
 func (f *fleet) revise(spec *jobSpec, shards int, every time.Duration) {
 	spec.revision++
 	spec.shards, spec.every = shards, every
-	f.note("%s has revision %d: %d shards every %v", spec.name, spec.revision, shards, every)
+	if f.Zones {
+		spec.zone = []string{"", "z0", "z1"}[f.rng.IntN(3)]
+	}
+	f.note("%s has revision %d: %d shards every %v in zone %q", spec.name, spec.revision, shards, every, spec.zone)
 	for i, s := range f.slots {
 		revision := spec.revision
 		f.in(time.Duration(i)*time.Second, func() error {

@@ -39,7 +39,7 @@ func (f *fleet) begin(instance string, number int) (*process, error) {
 	var err error
 	p.ex, err = executor.New(p.brake, namespace, executor.Options{
 		Instance: instance, Host: hostOf(number), SessionTTL: f.TTL, DrainTimeout: f.Drain, RestartGrace: f.Grace, MaxClockSkew: f.Skew,
-		Workers: 256, Logger: f.Logger,
+		Workers: 256, Labels: map[string]string{"zone": zoneOf(number)}, Logger: f.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -73,6 +73,9 @@ func (f *fleet) connect(c *memory.Client, machine string) registry.Registry {
 }
 
 func hostOf(slot int) string { return fmt.Sprint("h", slot%2) }
+
+// zoneOf is another half of the fleet than a host.
+func zoneOf(slot int) string { return fmt.Sprint("z", (slot+1)/2%2) }
 
 // crash makes the process vanish: nothing of it reaches anybody any more, and its
 // functions are gone.

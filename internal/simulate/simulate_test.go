@@ -68,6 +68,7 @@ func small(seed uint64) simulate.Config {
 	case 3:
 		c.Long = 75 * time.Second // longer than between fires
 	}
+	c.Zones = seed%3 == 1
 	if seed%5 < 2 {
 		c.Grace = c.TTL * time.Duration(1+seed%3)
 	}
