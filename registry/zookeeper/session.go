@@ -25,8 +25,8 @@ type session struct {
 	path   string        // of its znode
 	births atomic.Uint64 // counts the owned keys that it made
 	asked  time.Duration
-	ready  chan struct{} // closed when Session is set, or will not be
-	looks  atomic.Bool   // at its znode
+	ready  chan struct{}        // closed when Session is set, or will not be
+	seen   atomic.Pointer[wire] // the connection on which its znode was last seen
 
 	mu    sync.Mutex
 	ended time.Time // when it was seen to be over; zero until then
@@ -106,6 +106,7 @@ func (s *session) begin(ctx context.Context) (sent driver.Instant, id registry.S
 	// The server's own id may come again after a restart with a clock set back.
 	id = registry.SessionID(fmt.Sprintf("%016x-%s", uint64(granted.Session), rand.Text()[:16]))
 	s.path, _ = s.c.layout.session(id)
+	s.seen.Store(s.link.current())
 	sent = driver.Now()
 	// Not repeated if the connection breaks: the session may be another one then.
 	_, err = call(ctx, s.link, func(conn *zk.Conn) (string, error) {
@@ -193,33 +194,34 @@ func (s *session) renew(ctx context.Context) error {
 	if !s.link.up() {
 		return notSent{errors.New("disconnected")}
 	}
+	w := s.link.current()
 	_, err := call(ctx, s.link, func(conn *zk.Conn) (string, error) { return conn.Sync(s.path) })
 	if errors.Is(err, zk.ErrSessionExpired) || s.gone() {
 		return fmt.Errorf("%w: %w", registry.ErrSessionLost, errExpiredHere)
 	}
-	if err == nil {
-		s.look()
+	if err == nil && s.seen.Load() != w {
+		s.look(w)
 	}
 	return err
 }
 
-// look looks whether the session's znode is still there, unless somebody is looking. The
-// leader answers a Sync of a session that has ended as well, and a member can have a
-// connection of one: it leaves open what was made while somebody else, who was connected to
-// that member too, had the session ended.
-func (s *session) look() {
-	if !s.looks.CompareAndSwap(false, true) {
-		return
-	}
+// look looks, on a new connection that carries the session, whether the session's znode is
+// still there. A member leaves a connection open that was made while somebody else, who was
+// connected to that member too, had the session ended; and what is asked on it is answered,
+// Syncs and all. By the first of them the member has heard of that end.
+func (s *session) look(w *wire) {
 	s.c.calls.Go(func() {
-		defer s.looks.Store(false)
 		ctx, cancel := context.WithTimeout(s.c.calls.Context(), s.link.grant().Timeout)
 		defer cancel()
 		there, err := call(ctx, s.link, func(conn *zk.Conn) (bool, error) {
 			there, _, err := conn.Exists(s.path)
 			return there, err
 		})
-		if err == nil && !there {
+		switch {
+		case err != nil: // the next renewal looks again
+		case there:
+			s.seen.Store(w)
+		default:
 			<-s.ready
 			s.Vanished()
 		}

@@ -154,11 +154,12 @@ func TestSession_IsNotTakenUpAgain(t *testing.T) {
 	require.ErrorIs(t, err, registry.ErrSessionLost)
 }
 
-func TestSession_IsLostWithItsZnode(t *testing.T) {
+func TestSession_LooksForItsZnodeOnANewConnection(t *testing.T) {
 	c := open(t, newNamespace())
 	s := newSession(t, c).(*session)
 	do(t, c, registry.CreateOwned("~k", nil, s.ID()))
 	require.NoError(t, connect(t).Delete(s.path, -1))
+	s.link.hangUp()
 	<-s.Lost()
 	require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
 	eventually(t, func() bool { // the server is told, long before the TTL has run out
