@@ -266,14 +266,29 @@ func (p *planning) dropBeyond(total int) {
 
 // owed reports whether fires of an epoch that is over wait to be claimed or skipped.
 func (p *planning) owed(e *record.Epoch, marks record.Marks) bool {
+	parts := marks.Split(shardset.Range(0, e.Job().Shards))
 	prog, err := p.compile(e.Def)
 	if err != nil {
-		return false // nobody can tell its fires, so nobody will run them
+		return p.perhapsOwed(e, parts)
 	}
-	for _, part := range marks.Split(shardset.Range(0, e.Job().Shards)) {
+	for _, part := range parts {
 		if owed, ok := owedOf(e, prog, part.Mark, p.now, false); ok && owed.any() {
 			return true
 		}
 	}
+	return false
+}
+
+// perhapsOwed stands in for owed where the leader cannot tell the fires of an epoch. Whoever
+// offers the job can, and serves them before those of later epochs; if nobody does, nobody
+// will run them, and how many there are is not known.
+func (p *planning) perhapsOwed(e *record.Epoch, parts record.Marks) bool {
+	if !slices.ContainsFunc(parts, func(part record.MarkGroup) bool { return part.Gen <= e.Gen }) {
+		return false
+	}
+	if p.offered(p.p.Job) {
+		return true
+	}
+	p.because("give up what generation %d may owe: nobody who is there understands its definition", e.Gen)
 	return false
 }

@@ -63,7 +63,8 @@ type worker struct {
 	mu      sync.Mutex
 	runs    []Run
 	yielded []int // shards
-	refuse  bool  // compile nothing
+
+	dialect string // of later versions: what has it in its definition cannot be compiled; "": all can
 }
 
 // start starts a member that offers definitions, and waits until it has joined and owns
@@ -193,8 +194,8 @@ func (w *worker) goes() {
 }
 
 // Compile is described in Work.
-func (w *worker) Compile(json.RawMessage) (Program, error) {
-	if w.refuse {
+func (w *worker) Compile(def json.RawMessage) (Program, error) {
+	if w.dialect != "" && bytes.Contains(def, []byte(w.dialect)) {
 		return nil, fmt.Errorf("a word that %s does not know", w.Instance())
 	}
 	return minutely{}, nil

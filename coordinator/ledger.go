@@ -55,6 +55,10 @@ type ledger struct {
 	opened   bool          // new runs may be claimed, as last seen
 	flushing bool          // ends are written now
 	nudge    chan struct{} // one slot: look at the inbox, the plans and the session
+
+	// understands is told when all definitions of a job that are in force can be compiled
+	// here, and when they no longer can. It must not block.
+	understands func(job string, all bool)
 }
 
 // inbox is what other goroutines tell a ledger.
@@ -82,6 +86,7 @@ type account struct {
 	plan     *record.Plan
 	planRev  registry.Rev
 	programs map[int]Program
+	puzzled  bool // some epochs have none
 	claims   record.Claims
 	rev      registry.Rev // of the claims record; zero: there is none yet
 	ended    []ended
@@ -246,6 +251,9 @@ func (l *ledger) takePlans(ctx context.Context) {
 			if a != nil {
 				a.plan, a.planRev = nil, registry.Rev{}
 				delete(l.frozen, a)
+				if n.gone {
+					l.puzzle(a, false)
+				}
 			}
 			return
 		}
@@ -301,6 +309,15 @@ func (l *ledger) compile(a *account) {
 		programs[e.Gen] = p
 	}
 	a.programs = programs
+	l.puzzle(a, len(programs) < len(a.plan.Epochs))
+}
+
+// puzzle takes note of whether an account's plan holds what cannot be compiled here.
+func (l *ledger) puzzle(a *account, puzzled bool) {
+	if puzzled != a.puzzled {
+		a.puzzled = puzzled
+		l.understands(a.claims.Job, !puzzled)
+	}
 }
 
 // takeInbox takes in what has ended.

@@ -65,7 +65,8 @@ type Member struct {
 
 	mu       sync.Mutex
 	defs     map[string]json.RawMessage // offered, by job
-	version  int                        // grows with defs, draining and barred
+	puzzled  map[string]bool            // jobs of which the present incarnation cannot compile what is in force
+	version  int                        // grows with defs, puzzled, draining and barred
 	draining bool
 	current  *incarnation
 	seen     bool                        // there has been a current one
@@ -204,6 +205,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	m.sessions[s.ID()] = true
 	m.mu.Unlock()
 	m.barred.begin()
+	m.change(func() { m.puzzled = map[string]bool{} }) // it will see for itself
 	base, err := m.fenceBase(ctx)
 	if err != nil {
 		return err
@@ -217,7 +219,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	in.ledger = &ledger{
 		keys: m.keys, reg: m.reg, session: s, me: in.id, work: m.work, log: log, base: base, barred: &m.barred, returns: m.grace > 0,
 		accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{}, frozen: map[*account]struct{}{},
-		results: make(chan written), nudge: make(chan struct{}, 1),
+		results: make(chan written), nudge: make(chan struct{}, 1), understands: m.understands,
 	}
 	m.mu.Lock()
 	in.ledger.inbox.closed = m.draining
@@ -307,13 +309,31 @@ type standing struct {
 func (m *Member) standing(in *incarnation) standing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	var offered, puzzling []string
+	for _, job := range slices.Sorted(maps.Keys(m.defs)) {
+		if m.puzzled[job] {
+			puzzling = append(puzzling, job)
+		} else {
+			offered = append(offered, job)
+		}
+	}
 	return standing{
 		member: record.Member{
-			Name: m.name, Session: in.session.ID(), Host: m.host, Jobs: slices.Sorted(maps.Keys(m.defs)), Labels: m.labels,
+			Name: m.name, Session: in.session.ID(), Host: m.host, Jobs: offered, NotUnderstood: puzzling, Labels: m.labels,
 			Draining: m.draining, Blocked: m.barred.all(), RestartGrace: record.Duration(m.grace),
 		},
 		defs: maps.Clone(m.defs), version: m.version,
 	}
+}
+
+// understands says whether the present incarnation can compile all definitions of a job that
+// are in force. While it cannot, it does not offer the job: its shards go to those who can.
+func (m *Member) understands(job string, all bool) {
+	m.change(func() {
+		if delete(m.puzzled, job); !all {
+			m.puzzled[job] = true
+		}
+	})
 }
 
 // join stores the definitions that this process offers and enters the fleet. The name

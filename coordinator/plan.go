@@ -50,6 +50,9 @@ func decide(v *view) decision {
 	want := v.assignments(segments)
 	looks, pending := map[string]bool{}, map[string]bool{}
 	for i, seg := range segments {
+		if len(want[i].owners) == 0 && want[i].problem == "" && v.puzzling(v.jobNow(seg).Name) {
+			want[i].problem = notUnderstood
+		}
 		p := planning{view: v, segment: seg, desired: want[i], looks: looks, pending: pending}
 		if c, ok := p.run(); ok {
 			d.changes = append(d.changes, c)

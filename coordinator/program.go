@@ -31,7 +31,8 @@ type Owed struct {
 func (o *Owed) any() bool { return !o.Fire.IsZero() || o.Skipped > 0 }
 
 // Compiler makes programs of definitions as stored. The error names the field and the
-// rule that it breaks.
+// rule that it breaks. A member that cannot compile all definitions of a job that are in
+// force does not offer the job until it can: later versions may know more.
 type Compiler func(def json.RawMessage) (Program, error)
 
 // owedOf asks an epoch's program what a shard with mark m owes, or passes over if it is

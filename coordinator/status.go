@@ -91,10 +91,12 @@ type MemberStatus struct {
 	// Alive is whether its session was there. What one that is not had goes to others.
 	Alive    bool
 	Draining bool
-	Offers   bool  // it offers the job
-	Shards   []int // that it owns
-	Blocked  []int // that it cannot run: a function of an earlier session has not returned
-	Running  []Runs
+	Offers   bool // it offers the job
+	// NotUnderstood is whether it would, but for a definition that its version cannot run.
+	NotUnderstood bool
+	Shards        []int // that it owns
+	Blocked       []int // that it cannot run: a function of an earlier session has not returned
+	Running       []Runs
 }
 
 // Status returns what is on record of a job, which is meant for people: programs that act
@@ -153,7 +155,7 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 			return Status{}, err
 		}
 		m.Shards, m.Running = listed(owners[inc]), runsOf(claims.Running)
-		if m.Offers || len(m.Shards) > 0 || claims.Job != "" {
+		if m.Offers || m.NotUnderstood || len(m.Shards) > 0 || claims.Job != "" {
 			st.Members = append(st.Members, *m)
 		}
 		counts, ended, failures = counts.Add(claims.Counts), max(ended, claims.Ended), failures.With(claims.Failures...)
@@ -213,7 +215,7 @@ func (o *Operator) members(ctx context.Context, st *Status) (map[string]*MemberS
 		}
 		out[e.Key.Name()] = &MemberStatus{
 			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive[m.Session], Draining: m.Draining,
-			Offers: m.Offers(st.Job), Blocked: listed(m.Blocked[st.Job]),
+			Offers: m.Offers(st.Job), NotUnderstood: slices.Contains(m.NotUnderstood, st.Job), Blocked: listed(m.Blocked[st.Job]),
 		}
 	}
 	return out, nil

@@ -79,6 +79,29 @@ type look struct {
 // alive reports whether an incarnation's session stands in the instances directory.
 func (v *view) alive(incarnation string) bool { return v.live[sessionOf(incarnation)] }
 
+// notUnderstood is the problem of a job that nobody offers any more because of its definitions.
+const notUnderstood = "no instance that is there and offers the job understands all definitions in force"
+
+// puzzling reports whether somebody who lives would offer a job, if it understood it.
+func (v *view) puzzling(job string) bool {
+	for inc, m := range v.members {
+		if slices.Contains(m.NotUnderstood, job) && v.alive(inc) {
+			return true
+		}
+	}
+	return false
+}
+
+// offered reports whether somebody who lives offers a job.
+func (v *view) offered(job string) bool {
+	for inc, m := range v.members {
+		if m.Offers(job) && v.alive(inc) {
+			return true
+		}
+	}
+	return false
+}
+
 // deadMembers returns the members that are dead and not yet buried, sorted.
 func (v *view) deadMembers() []string {
 	var dead []string

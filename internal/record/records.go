@@ -52,6 +52,10 @@ type Member struct {
 	Draining bool                    `json:"draining,omitempty"` // final for this incarnation
 	Blocked  map[string]shardset.Set `json:"blocked,omitempty"`  // by job: an old function has not returned
 
+	// NotUnderstood are jobs that it would offer, but for a definition in force that it
+	// cannot compile. They are not among Jobs.
+	NotUnderstood []string `json:"not_understood,omitempty"`
+
 	// RestartGrace is for how long its shards wait for an instance of its name to come back.
 	RestartGrace Duration `json:"restart_grace,omitzero"`
 }
