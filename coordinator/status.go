@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -192,9 +193,10 @@ func (o *Operator) plan(ctx context.Context, segment string) (*record.Plan, erro
 	return p, nil
 }
 
-// members returns what the members' records say about the job of st, by incarnation.
+// members returns what the members' records say about the job of st, by incarnation. See
+// claims for how they are read.
 func (o *Operator) members(ctx context.Context, st *Status) (map[string]*MemberStatus, error) {
-	live, err := o.reg.List(ctx, o.keys.Instances(), registry.ReadOptions{Fresh: true})
+	live, err := o.reg.List(ctx, o.keys.Instances(), registry.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +204,7 @@ func (o *Operator) members(ctx context.Context, st *Status) (map[string]*MemberS
 	for _, e := range live.Entries {
 		alive[e.Owner] = true
 	}
-	all, err := o.reg.List(ctx, o.keys.Members(), registry.ReadOptions{Fresh: true})
+	all, err := o.reg.List(ctx, o.keys.Members(), registry.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -221,11 +223,15 @@ func (o *Operator) members(ctx context.Context, st *Status) (map[string]*MemberS
 	return out, nil
 }
 
-// claims returns what an incarnation has claimed of a job, the zero record if nothing.
+// claims returns what an incarnation has claimed of a job, the zero record if nothing. The
+// plan was read fresh, and reads of a handle never go back, so these cost no commits.
 func (o *Operator) claims(ctx context.Context, incarnation, segment string, st *Status) (record.Claims, error) {
 	key := o.keys.Claims(incarnation, segment)
-	e, found, err := o.get(ctx, key)
-	if err != nil || !found {
+	e, err := o.reg.Get(ctx, key, registry.ReadOptions{})
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return record.Claims{}, nil
+	case err != nil:
 		return record.Claims{}, err
 	}
 	c, err := record.Decode[record.Claims](e.Value)
