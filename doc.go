@@ -80,5 +80,8 @@
 // late: by the time it takes to notice a death, which is the session's TTL and the
 // store's business, and by the time that earlier work of the shard takes.
 //
-// A job that is told not to track its runs has no claims, hence none of these promises.
+// A job may track less than its runs, at fewer commits. If it tracks claims only, what was
+// under way when a session ended is not claimed again, and counted as unknown. If it tracks
+// nothing, there are no claims of scheduled fires: after a crash, and until a pause has been
+// heard of, a fire may be run twice or not at all. A running shard does not move in any case.
 package rota

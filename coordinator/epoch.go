@@ -75,6 +75,8 @@ func (p *planning) claimedThrough(gen int) (record.Instant, bool) {
 			p.looks[inc], whole = true, false
 		case p.unreadable(inc, l):
 			whole = false
+		case !p.answered(inc, l):
+			p.pending[inc], whole = true, false
 		default:
 			claimed = append(claimed, l.claimsOf(p.segment).Marks...)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -66,20 +67,47 @@ func (l *ledger) keep(segment string) *account {
 	return &out
 }
 
-// claim returns what a process has to write of its claims, if anything.
-func (x *exploration) claim(s *exState, p *exProc) (*account, *load[*entry]) {
+// claim returns what a process has to write of its claims, if anything, or else what it does
+// without a claim.
+func (x *exploration) claim(s *exState, p *exProc) (acct *account, ld *load[*entry], unclaimed []begun) {
 	l, a := x.ledger(s, p)
 	if a == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	l.mark(a)
 	entries := l.entries(s.clock().Time())
 	if len(entries) == 0 {
-		return nil, nil
+		return l.keep(x.segment()), nil, l.waiting
 	}
 	loads := l.loads(entries)
 	a.writing = true
-	return l.keep(x.segment()), &loads[0]
+	return l.keep(x.segment()), &loads[0], nil
+}
+
+// start has a process start what it has claimed, or runs without a claim.
+func (x *exploration) start(n *exState, p *exProc, l *ledger) error {
+	x.work.started = nil
+	if err := l.startWaiting(context.Background()); err != nil {
+		return err
+	}
+	return x.started(n, p)
+}
+
+// started judges what a ledger has started.
+func (x *exploration) started(n *exState, p *exProc) error {
+	for _, r := range x.work.started {
+		if p.inside.Has(r.Shard) || p.barred.Has(r.Shard) {
+			return fmt.Errorf("%s starts shard %d, whose function has not returned here", p.name, r.Shard)
+		}
+		for i := range n.procs {
+			q := &n.procs[i]
+			if q.name != p.name && q.inside.Has(r.Shard) && n.store.alive(q.session) && n.store.alive(p.session) {
+				return fmt.Errorf("%s starts shard %d, whose function has not returned at %s", p.name, r.Shard, q.name)
+			}
+		}
+		p.inside = p.inside.Union(shardset.Of(r.Shard))
+	}
+	return nil
 }
 
 // takePlans has the ledger of a process take in the plans that it was told of.
@@ -240,11 +268,17 @@ func (x *exploration) tell(s *exState, p *exProc) *registry.Txn {
 	}
 	desk := &exDesk{store: &s.store}
 	m := x.member(p, desk)
-	settled := make(chan struct{})
-	close(settled)
 	in := &incarnation{id: p.inc, session: exSession{id: p.session}}
-	in.ledger, _ = x.ledger(s, p)
-	in.ledger.inbox.settled = settled // none of its claims is on its way
+	in.ledger, _ = x.ledger(s, p) // none of its claims is on its way
+	if p.closed {
+		settled := in.ledger.close()
+		in.ledger.tell()
+		select {
+		case <-settled:
+		default:
+			return nil // it has an answer to give first
+		}
+	}
 	in.office = &officeLoop{m: m, in: in, log: x.log}
 	next := m.standing(in)
 	told := standing{rev: p.told.rev, member: record.Member{Draining: p.told.draining}}
@@ -291,7 +325,11 @@ func (x *exploration) offer(s *exState, p *exProc) *registry.Txn {
 
 // definition returns that of a revision: each adds a shard.
 func (x *exploration) definition(revision int) json.RawMessage {
-	return fmtDef(revision, x.shards+revision-1, "")
+	more := ""
+	if len(x.levels) > 0 {
+		more = fmt.Sprintf(`,"tracking":%q`, x.levels[(revision-1)%len(x.levels)])
+	}
+	return fmtDef(revision, x.shards+revision-1, more)
 }
 
 // ask returns how a process writes down a trigger, if the job is there.

@@ -138,7 +138,8 @@ func (x *exploration) judgeDefinition(before *exStore, op registry.Op) error {
 func (x *exploration) judgeMemory(before, after *exStore) error {
 	was, is := x.tally(before), x.tally(after)
 	a, b := was.counts, is.counts
-	if a.Claimed > b.Claimed || a.Succeeded > b.Succeeded || a.Failed > b.Failed || a.Skipped > b.Skipped || a.Lost > b.Lost {
+	if a.Claimed > b.Claimed || a.Succeeded > b.Succeeded || a.Failed > b.Failed || a.Skipped > b.Skipped ||
+		a.Lost > b.Lost || a.Unknown > b.Unknown {
 		return fmt.Errorf("counts fell from %+v to %+v", a, b)
 	}
 	for s := range min(was.shards, is.shards) {
@@ -269,6 +270,19 @@ func (s *exState) superseded(c exClaim) bool {
 	return slices.ContainsFunc(s.claims, func(o exClaim) bool { return o.shard == c.shard && o.same(c) && o.attempt > c.attempt })
 }
 
+// untold reports whether the owner of a shard knows that a claim was made good, and has it
+// on record with its next one.
+func (s *exState) untold(c exClaim) bool {
+	return slices.ContainsFunc(s.procs, func(p exProc) bool {
+		if p.phase != exUp || p.acct == nil || tracked(p.acct.plan) != record.TrackClaims {
+			return false
+		}
+		r, ok := p.acct.claims.Running.Of(c.shard)
+		return ok && claimOf(c.shard, r).compare(c) == 0 &&
+			slices.ContainsFunc(p.acct.ended, func(e ended) bool { return e.shard == c.shard })
+	})
+}
+
 // ended takes note that a claim was made good.
 func (s *exState) ended(shard int, r record.Ref) {
 	i, found := slices.BinarySearchFunc(s.claims, claimOf(shard, r), exClaim.compare)
@@ -301,7 +315,11 @@ func (x *exploration) judgePlan(before *exStore, n *exState, op registry.Op) err
 				return fmt.Errorf("shard %d moved from %s, which lives and runs it", s, inc)
 			}
 			next, pending := is.Reruns.Of(s)
-			if counted := is.Counts.Lost > was.Counts.Lost; !pending && !counted {
+			counted := is.Counts.Lost > was.Counts.Lost
+			if e, ok := was.Epoch(r.Gen); ok && !tracksRuns(e.Job()) {
+				counted = is.Counts.Unknown > was.Counts.Unknown
+			}
+			if !pending && !counted {
 				return fmt.Errorf("shard %d: the run that %s left is neither pending nor counted", s, inc)
 			} else if pending && (next.Fire != r.Fire || next.Attempt != r.Attempt+1) {
 				return fmt.Errorf("shard %d: the run that %s left is pending as %v", s, inc, next)
@@ -353,12 +371,15 @@ func (x *exploration) settled(s *exState) error {
 	if !p.Frozen.IsZero() {
 		return fmt.Errorf("shards %s are frozen for ever", p.Frozen)
 	}
+	if slices.Contains(x.levels, record.TrackNothing) {
+		return s.triggered() // of fires the records do not tell
+	}
 	first := 0
 	for _, c := range s.claims {
 		if c.attempt == 1 && c.trigger == 0 {
 			first++
 		}
-		if !c.ended && !s.superseded(c) {
+		if !c.ended && !s.superseded(c) && !s.untold(c) {
 			return fmt.Errorf("shard %d: attempt %d at the fire of %v never ended", c.shard, c.attempt, c.fire)
 		}
 	}

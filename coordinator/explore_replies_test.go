@@ -2,11 +2,9 @@ package coordinator
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -103,11 +101,8 @@ func (x *exploration) settle(n *exState, p *exProc, f *exFlight) error {
 		x.giveUp(n, p)
 		return nil
 	}
-	for _, r := range x.work.started {
-		if p.inside.Has(r.Shard) || p.barred.Has(r.Shard) {
-			return fmt.Errorf("%s starts shard %d, whose function has not returned here", p.name, r.Shard)
-		}
-		p.inside = p.inside.Union(shardset.Of(r.Shard))
+	if err := x.started(n, p); err != nil {
+		return err
 	}
 	p.acct = l.keep(x.segment())
 	return nil

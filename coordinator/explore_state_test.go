@@ -171,6 +171,7 @@ type exploration struct {
 	shards  int  // of the first definition
 	brings  int  // how many revisions processes bring that join; zero: the first is stored
 	named   bool // leaders name successors
+	levels  []string
 	lingers bool // functions may outlive their session
 }
 

@@ -42,6 +42,7 @@ type scenario struct {
 	brings int  // revisions of the definition that are not stored yet
 	named  bool
 	linger bool
+	levels []string // of tracking, of one revision after another; nil: all runs are tracked
 }
 
 var scenarios = []scenario{
@@ -59,13 +60,24 @@ var scenarios = []scenario{
 	{name: "a cold start of two revisions", procs: 3, shards: 1, faults: exFaults{crashes: 1, losses: 1}, cold: true, brings: 2},
 	{name: "another hand", procs: 2, shards: 2, faults: exFaults{hands: 1, expiries: 1, losses: 1}},
 	{name: "triggers", procs: 2, shards: 2, faults: exFaults{triggers: 2, crashes: 1, totals: 1}},
+	{name: "claims are tracked", procs: 3, shards: 2, faults: exFaults{crashes: 1, drains: 1, losses: 1, triggers: 1}, levels: untold},
+	{name: "levels change", procs: 2, shards: 2, faults: exFaults{totals: 2, crashes: 1, expiries: 1}, levels: changing, linger: true},
+	{name: "nothing is tracked", procs: 2, late: 1, shards: 3, faults: exFaults{crashes: 1, drains: 1, losses: 1, triggers: 1}, levels: unwritten},
+	{name: "levels change to nothing and back", procs: 2, shards: 2, faults: exFaults{totals: 2, crashes: 1, expiries: 1, drains: 1}, levels: less, linger: true},
 	{name: "all at once", procs: 3, shards: 3, faults: exFaults{crashes: 2, expiries: 1, losses: 1, totals: 1}, linger: true, named: true},
 	{name: "more at once", procs: 3, shards: 2, faults: exFaults{crashes: 1, expiries: 1, losses: 2, totals: 2, drains: 1, triggers: 2}, linger: true, named: true},
 }
 
+var (
+	untold    = []string{record.TrackClaims}
+	changing  = []string{record.TrackRuns, record.TrackClaims}
+	unwritten = []string{record.TrackNothing}
+	less      = []string{record.TrackRuns, record.TrackNothing}
+)
+
 // begin returns the first state of a scenario.
 func (x *exploration) begin(sc scenario) *exState {
-	x.named, x.lingers, x.shards, x.brings = sc.named, sc.linger, sc.shards, sc.brings
+	x.named, x.lingers, x.shards, x.brings, x.levels = sc.named, sc.linger, sc.shards, sc.brings, sc.levels
 	s := &exState{}
 	for i := range sc.procs {
 		s.procs = append(s.procs, exProc{name: string(rune('a' + i))})

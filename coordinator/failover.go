@@ -10,8 +10,9 @@ import (
 )
 
 // failOver takes the shards of owners whose session has ended, unless they wait for its
-// return. Their runs in flight become pending re-runs at the next attempt, or are counted,
-// as the job says.
+// return. Their runs in flight become pending re-runs at the next attempt, or are counted as
+// lost, as the job says. Where the ends of runs are not tracked, those on record may have ended
+// long ago: none is made again, and they are counted as what they are, unknown.
 //
 // The look that this rests on may be older than the end of the session, so the commit
 // carries all of it: the session is dead, and its claims of this job are at the revision
@@ -37,6 +38,7 @@ func (p *planning) failOver() {
 		} else {
 			p.c.conds = append(p.c.conds, registry.Absent(key))
 		}
+		p.forgo(shards)
 		p.c.dead = append(p.c.dead, sessionOf(inc))
 		delete(p.p.Owners, inc)
 		p.p.Frozen = p.p.Frozen.Minus(shards)
@@ -99,31 +101,57 @@ func (p *planning) bury(claims record.Claims, shards shardset.Set) {
 		}
 		next := g.Ref
 		next.Attempt++
-		if !p.rerunnable(next) {
+		switch {
+		case !tracksRuns(p.job(g.Ref)):
+			p.p.Counts.Unknown += uint64(running.Len())
+			p.because("count %s as unknown", running)
+		case p.rerunnable(next):
+			p.p.Reruns = p.p.Reruns.With(running, next)
+		default:
 			p.p.Counts.Lost += uint64(running.Len())
 			p.p.Failures = p.p.Failures.With(record.Failure{
 				RunGroup: record.RunGroup{Shards: running, Ref: g.Ref}, At: p.now, Error: "the session ended in which it ran",
 			})
 			p.because("count %s as lost", running)
-			continue
 		}
-		p.p.Reruns = p.p.Reruns.With(running, next)
+	}
+}
+
+// forgo takes for settled what a dead owner may have run of a job that tracks nothing: what
+// fell due until now. While there is another definition all is on record, so those that come
+// after one that tracks more need nothing.
+func (p *planning) forgo(shards shardset.Set) {
+	for i := range p.p.Epochs {
+		e := &p.p.Epochs[i]
+		if e.Job().Tracking != record.TrackNothing {
+			return
+		}
+		through := p.now
+		if e.Until != 0 {
+			through = min(through, e.Until-1)
+		}
+		p.p.Marks = p.p.Marks.Raise(shards, record.Mark{Gen: e.Gen, Fire: through})
 	}
 }
 
 // rerunnable reports whether the job wants a run that a crash ended to be made again. A
 // run that kills its process must not go on to kill the whole fleet, one by one.
 func (p *planning) rerunnable(next record.Ref) bool {
-	e, ok := p.p.Epoch(next.Gen)
-	if !ok {
-		e = p.p.Last()
-	}
-	job := e.Job()
+	job := p.job(next)
 	most := job.MaxAttempts
 	if most == 0 {
 		most = record.DefaultMaxAttempts
 	}
 	return job.OnCrash != record.CrashFail && next.Attempt <= most
+}
+
+// job returns the definition that holds for a run.
+func (p *planning) job(r record.Ref) record.Job {
+	e, ok := p.p.Epoch(r.Gen)
+	if !ok {
+		e = p.p.Last()
+	}
+	return e.Job()
 }
 
 // burials returns what is left of dead incarnations that own nothing in the view.

@@ -305,6 +305,10 @@ func (p *planning) take(inc string, shards shardset.Set) (frozen shardset.Set) {
 	if p.unreadable(inc, l) {
 		return shards
 	}
+	if !m.Draining && !p.answered(inc, l) {
+		p.pending[inc] = true
+		return shards
+	}
 	claims := l.claimsOf(p.segment)
 	running := claims.Running.Shards().Intersect(fenced)
 	if !running.IsZero() {

@@ -82,6 +82,7 @@ type Counts struct {
 	Failed    uint64
 	Skipped   uint64 // fires given up by the misfire policy, or of disabled shards
 	Lost      uint64 // runs that a crash ended and that are not made again
+	Unknown   uint64 // runs of which a crash left untold whether they had ended: the job does not track them
 }
 
 // MemberStatus is what is on record of a member's part in a job.

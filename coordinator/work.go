@@ -43,7 +43,7 @@ type Run struct {
 	Trigger uint64    // zero for a scheduled fire
 	Param   string    // of the trigger
 	Missed  bool      // claimed late by the misfire policy
-	Fence   uint64    // greater than that of any earlier run of the shard
+	Fence   uint64    // greater than that of any earlier run of the shard, or equal if neither was claimed
 	Session registry.SessionID
 }
 

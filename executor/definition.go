@@ -29,6 +29,7 @@ type definition struct {
 	OnCrash     CrashPolicy    `json:"on_crash"`
 	OnMisfire   MisfirePolicy  `json:"on_misfire"`
 	MaxAttempts int            `json:"max_attempts"`
+	Tracking    Tracking       `json:"tracking,omitzero"`
 	StartPaused bool           `json:"start_paused,omitempty"`
 
 	RunOn map[string]string `json:"run_on,omitempty"`
@@ -56,6 +57,7 @@ func definitionOf(j Job) definition {
 		OnCrash:     j.OnCrash,
 		OnMisfire:   j.OnMisfire,
 		MaxAttempts: orDefault(j.MaxAttempts, defaultMaxAttempts),
+		Tracking:    j.Tracking,
 		StartPaused: j.StartPaused,
 		RunOn:       maps.Clone(j.RunOn),
 	}
@@ -153,6 +155,7 @@ func (d definition) problems() []problem {
 	for _, err := range record.CheckLabels(d.RunOn, record.MaxRunOn) {
 		report("RunOn", err)
 	}
+	report("Tracking", d.Tracking.check())
 	return all
 }
 

@@ -25,12 +25,12 @@ func TestDefinition_Stored(t *testing.T) {
 	t.Run("with all fields", func(t *testing.T) {
 		assert.Equal(t, `{"description":"<b> & co","max_attempts":5,"name":"settle","on_crash":"count as failed",`+
 			`"on_misfire":"run all 7","param":"p","revision":4,"run_on":{"pool":"gpu","zone":"a"},"schedule":"cron 0 3 * * * in Asia/Shanghai",`+
-			`"shard_params":{"0":"Beijing","1":"Shanghai"},"shards":3,"start_paused":true,"strategy":"average","timeout":"1m30s"}`,
+			`"shard_params":{"0":"Beijing","1":"Shanghai"},"shards":3,"start_paused":true,"strategy":"average","timeout":"1m30s","tracking":"claims"}`,
 			encode(t, definitionOf(Job{
 				Name: "settle", Description: "<b> & co", Schedule: Cron("0 3 * * *").In("Asia/Shanghai"), Shards: 3,
 				ShardParams: map[int]string{1: "Shanghai", 0: "Beijing"}, Param: "p", Revision: 4, Strategy: "average",
 				Timeout: 90 * time.Second, OnCrash: CountAsFailed, OnMisfire: RunAll(7), MaxAttempts: 5,
-				StartPaused: true, RunOn: map[string]string{"zone": "a", "pool": "gpu"}, Handler: HandlerFunc(noop),
+				StartPaused: true, Tracking: TrackClaims, RunOn: map[string]string{"zone": "a", "pool": "gpu"}, Handler: HandlerFunc(noop),
 			})))
 	})
 }
@@ -92,6 +92,7 @@ func TestDefinition_Equal(t *testing.T) {
 		"MaxAttempts": func(d *definition) { d.MaxAttempts = 2 },
 		"StartPaused": func(d *definition) { d.StartPaused = true },
 		"RunOn":       func(d *definition) { d.RunOn = map[string]string{"zone": "b"} },
+		"Tracking":    func(d *definition) { d.Tracking = TrackClaims },
 	}
 	for i := range reflect.TypeFor[definition]().NumField() {
 		field := reflect.TypeFor[definition]().Field(i).Name
@@ -224,6 +225,7 @@ func randomJob(r *rand.Rand) Job {
 		StartPaused: r.IntN(2) == 0,
 		MaxAttempts: r.IntN(10),
 		RunOn:       []map[string]string{nil, {}, {"zone": "a"}, {"<&>": "", "日": "\u2028"}}[r.IntN(4)],
+		Tracking:    Tracking(r.IntN(3)),
 	}
 	if r.IntN(3) > 0 {
 		j.ShardParams = make(map[int]string)

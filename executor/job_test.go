@@ -27,7 +27,7 @@ func TestCheckJobs_AcceptsWhatIsInBounds(t *testing.T) {
 		{
 			Name: "all fields", Handler: HandlerFunc(noop), Description: strings.Repeat("d", 1000), Schedule: Cron("@daily").In("Asia/Tokyo"),
 			Shards: 10_000, ShardParams: params, Param: strings.Repeat("\x00", 8192), Revision: 1 << 40, Strategy: "sticky", Timeout: time.Nanosecond,
-			OnCrash: CountAsFailed, OnMisfire: RunAll(1), StartPaused: true, MaxAttempts: 100,
+			OnCrash: CountAsFailed, OnMisfire: RunAll(1), StartPaused: true, MaxAttempts: 100, Tracking: TrackClaims,
 			RunOn: map[string]string{strings.Repeat("k", 100): strings.Repeat("v", 200), "zone": ""},
 		},
 	}, onlySticky))
@@ -70,6 +70,7 @@ func TestCheckJobs_Refuses(t *testing.T) {
 		"a label that is not UTF-8":     {func(j *Job) { j.RunOn = map[string]string{"zone": "\xff"} }, `RunOn: the value of "zone" is not UTF-8`},
 		"a line break in a label":       {func(j *Job) { j.RunOn = map[string]string{"a\nb": ""} }, `RunOn: the key "a\nb" has a control character`},
 		"too many labels":               {func(j *Job) { j.RunOn = manyLabels(17) }, "RunOn: 17 labels, at most 16"},
+		"an unknown tracking":           {func(j *Job) { j.Tracking = -1 }, "Tracking: unknown tracking -1"},
 		"negative attempts":             {func(j *Job) { j.MaxAttempts = -1 }, "MaxAttempts: -1 is negative"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,6 +142,23 @@ func TestCrashPolicy_Text(t *testing.T) {
 	assert.ErrorContains(t, err, `"start over"`)
 	assert.Equal(t, CountAsFailed, p, "not touched")
 	assert.Zero(t, RerunElsewhere)
+}
+
+func TestTracking_Text(t *testing.T) {
+	for text, level := range map[string]Tracking{"runs": TrackRuns, "claims": TrackClaims, "nothing": TrackNothing} {
+		got, err := level.MarshalText()
+		require.NoError(t, err)
+		assert.Equal(t, text, string(got))
+		loaded := Tracking(-1)
+		require.NoError(t, loaded.UnmarshalText([]byte(text)))
+		assert.Equal(t, level, loaded)
+	}
+	level := TrackClaims
+	err := level.UnmarshalText([]byte("all"))
+	assert.ErrorIs(t, err, ErrNewerFormat)
+	assert.ErrorContains(t, err, `"all"`)
+	assert.Equal(t, TrackClaims, level, "not touched")
+	assert.Zero(t, TrackRuns)
 }
 
 func longParams(n int) map[int]string {

@@ -97,7 +97,7 @@ func (a *auditing) passed(marks record.Marks, fresh record.Runs) (n uint64, whic
 			for _, gen := range slices.Sorted(maps.Keys(a.epochs)) {
 				e := a.epochs[gen]
 				fires := e.count(part.Mark, g.Mark)
-				if fires == 0 {
+				if fires == 0 || !e.tracksFires() {
 					continue
 				}
 				shards := part.Shards.Intersect(e.shards)
@@ -196,24 +196,31 @@ func pending(p *record.Plan, r record.Ref) shardset.Set {
 }
 
 // buried audits that what a record said to be running, which is gone now, is to be run
-// again or counted.
+// again or counted: as unknown where ends are not tracked.
 func (a *auditing) buried(incarnation string, was *record.Claims) {
 	if a.plan == nil {
 		return
 	}
-	var missing shardset.Set
+	instance, _ := split(incarnation)
+	before := record.Counts{}
+	if a.old.plan != nil {
+		before = a.old.plan.Counts
+	}
+	var missing, untold shardset.Set
 	for _, g := range was.Running {
+		if e, ok := a.epochs[g.Gen]; ok && !e.tracksRuns() {
+			untold = untold.Union(g.Shards)
+			continue
+		}
 		next := g.Ref
 		next.Attempt++
 		missing = missing.Union(g.Shards.Minus(pending(a.plan, next)))
 	}
-	counted := a.plan.Counts.Lost
-	if a.old.plan != nil {
-		counted -= a.old.plan.Counts.Lost
-	}
-	if uint64(missing.Len()) > counted {
-		instance, _ := split(incarnation)
+	if counted := a.plan.Counts.Lost - before.Lost; uint64(missing.Len()) > counted {
 		a.fault(missing, "lost: these were running on %s; they are neither to be run again nor counted (%d are)", instance, counted)
+	}
+	if counted := a.plan.Counts.Unknown - before.Unknown; uint64(untold.Len()) > counted {
+		a.fault(untold, "lost: these were claimed by %s, and their ends are not tracked; they are not counted as unknown (%d are)", instance, counted)
 	}
 }
 

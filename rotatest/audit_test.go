@@ -283,6 +283,20 @@ func TestAudit(t *testing.T) {
 			s.run("a.1", both, s.fire(0))
 			s.bury(func(*record.Plan) {})
 		}, "nor counted (0 are)"},
+		{"a crash that leaves untold what has ended, and counts it as unknown", func(s *scribe) {
+			s.trackClaims()
+			s.run("a.1", both, s.fire(0))
+			s.bury(func(p *record.Plan) { p.Counts.Unknown = 2 })
+		}, ""},
+		{"a crash that leaves untold what has ended, and does not count it all", func(s *scribe) {
+			s.trackClaims()
+			s.run("a.1", both, s.fire(0))
+			s.bury(func(p *record.Plan) { p.Counts.Unknown = 1 })
+		}, "job/0-1: lost: these were claimed by a, and their ends are not tracked; they are not counted as unknown (1 are)"},
+		{"a crash whose runs are counted as unknown though their ends are tracked", func(s *scribe) {
+			s.run("a.1", both, s.fire(0))
+			s.bury(func(p *record.Plan) { p.Counts.Unknown = 2 })
+		}, "neither to be run again nor counted (0 are)"},
 		{"what was refused", func(s *scribe) {
 			p := s.plan.Clone()
 			p.Marks = p.Marks.Raise(both, s.fire(0).Mark())
@@ -311,6 +325,15 @@ func TestAudit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// trackClaims makes the job one of which only claims are tracked.
+func (s *scribe) trackClaims() {
+	s.replan(func(p *record.Plan) {
+		e, err := record.NewEpoch(1, s.at(0), json.RawMessage(`{"name":"job","shards":2,"schedule":"every 1h","tracking":"claims"}`))
+		require.NoError(s.t, err)
+		p.Epochs = []record.Epoch{e}
+	})
 }
 
 // bury removes a.1, with a change of the plan in the same commit.

@@ -22,6 +22,7 @@ type books struct {
 	buried   map[string]bool               // machines of processes that have crashed
 	drained  map[string]bool               // machines of processes that leave, or have left
 	fault    func(format string, args ...any)
+	returned func(id string) bool // whether the handler of a run was called and has returned; nil: of none
 }
 
 // group is the books of a group.
@@ -231,13 +232,30 @@ func (j *jobBooks) offered() (offers, may bool) {
 	return offers, may
 }
 
+// inFlight returns the runs that stand in a record and may be going on. Where ends are not
+// tracked, those stay in it that have ended.
+func (j *jobBooks) inFlight(c *record.Claims) record.Runs {
+	out := c.Running
+	for _, g := range c.Running {
+		if j.group.books.returned == nil || j.epochs[g.Gen].tracksRuns() {
+			continue
+		}
+		for shard := range g.Shards.All() {
+			if j.group.books.returned(runID(j.name, shard, g.Ref)) {
+				out = out.Without(shardset.Of(shard))
+			}
+		}
+	}
+	return out
+}
+
 // busy returns the shards of a job that a living process runs according to its record.
 func (b *books) busy(job string) shardset.Set {
 	var busy shardset.Set
 	for _, j := range b.named(job) {
 		for incarnation, c := range j.claims {
 			if b.alive(incarnation) {
-				busy = busy.Union(c.Running.Shards())
+				busy = busy.Union(j.inFlight(c).Shards())
 			}
 		}
 	}

@@ -16,6 +16,7 @@ type epoch struct {
 	gen         int
 	from, until record.Instant
 	shards      shardset.Set
+	tracking    string
 	schedule    executor.Schedule
 }
 
@@ -25,8 +26,14 @@ func newEpoch(e *record.Epoch) epoch {
 	if json.Unmarshal(e.Def, &def) != nil {
 		def.Schedule = executor.OnTrigger()
 	}
-	return epoch{e.Gen, e.From, e.Until, shardset.Range(0, e.Job().Shards), def.Schedule}
+	return epoch{e.Gen, e.From, e.Until, shardset.Range(0, e.Job().Shards), e.Job().Tracking, def.Schedule}
 }
+
+// tracksRuns reports whether a record tells, also after a crash, which runs have not ended.
+func (e epoch) tracksRuns() bool { return e.tracking == "" || e.tracking == record.TrackRuns }
+
+// tracksFires reports whether records tell of each fire.
+func (e epoch) tracksFires() bool { return e.tracking != record.TrackNothing }
 
 // after returns the instant after which a shard with mark m has fires of e to come, or
 // false if m is beyond e.

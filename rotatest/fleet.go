@@ -62,6 +62,7 @@ func newFleet(t *testing.T, r reporter) *Fleet {
 	f.server.Record()
 	f.books = newBooks(func(format string, args ...any) { r.Errorf("rotatest: "+format, args...) })
 	f.recorder = recorder{t: r, made: map[string]bool{}}
+	f.books.returned = f.recorder.returned
 	return f
 }
 

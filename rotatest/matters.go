@@ -105,7 +105,7 @@ func (v *viewing) runs() {
 			continue
 		}
 		instance, _ := split(incarnation)
-		for _, r := range v.claims[incarnation].Running {
+		for _, r := range v.inFlight(v.claims[incarnation]) {
 			v.add(inRun, r.Shards, 0, "%s is on record as running on %s", describe(r.Ref), instance)
 		}
 	}
@@ -199,7 +199,7 @@ func (v *viewing) fires() {
 			if !ok {
 				continue
 			}
-			if fire := e.next(after); fire != 0 && fire <= v.now {
+			if fire := e.next(after); fire != 0 && fire <= v.now && e.tracksFires() {
 				v.add(owed, part.Shards, fire, "owe the fire of %s", clock(fire.Time()))
 			}
 		}

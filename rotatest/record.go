@@ -109,6 +109,13 @@ func (r *recorder) begun(ids []string) bool {
 	return true
 }
 
+// returned reports whether the handler of a run has been called and has returned.
+func (r *recorder) returned(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.made[id] && !slices.ContainsFunc(r.open, func(c *call) bool { return c.ID == id })
+}
+
 // busy returns the shards of a job that have a handler running in a live process.
 func (r *recorder) busy(job string) shardset.Set {
 	var busy shardset.Set

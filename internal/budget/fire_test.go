@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -45,6 +47,26 @@ func TestBudget_FireOfShardsThatFail(t *testing.T) {
 	})
 }
 
+// What a fire costs of a job of which only claims are tracked: a commit an instance, with which
+// go the ends of the fire before.
+func TestBudget_FireOfWhichOnlyTheClaimIsTracked(t *testing.T) {
+	onEach(t, func(t *testing.T, k kind) {
+		var all table
+		for _, shards := range []int{1, 100} {
+			t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
+				k.on(t, func(t *testing.T, s store) {
+					w := watchFires(t, k, s, 3, 20, executor.Job{Name: "job", Shards: shards, Tracking: executor.TrackClaims})
+					if k.virtual {
+						assert.Equal(t, len(w.turns), w.txns)
+					}
+					all.add(w)
+				})
+			})
+		}
+		t.Log(all.String())
+	})
+}
+
 func TestBudget_TwentyJobsDueTogetherAreClaimedInOneCommit(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		k.on(t, func(t *testing.T, s store) {
@@ -57,6 +79,35 @@ func TestBudget_TwentyJobsDueTogetherAreClaimedInOneCommit(t *testing.T) {
 			var one table
 			one.add(w)
 			t.Log(one.String())
+		})
+	})
+}
+
+// What a fire costs of a job that tracks nothing.
+func TestBudget_FireThatIsNotTracked(t *testing.T) {
+	onEach(t, func(t *testing.T, k kind) {
+		k.on(t, func(t *testing.T, s store) {
+			var ran atomic.Int64
+			f := newFleet(t, s)
+			defer f.stop()
+			for i := range 3 {
+				f.start(fmt.Sprint("i", i), executor.Job{
+					Name: "job", Shards: 10, Schedule: executor.Every(s.pace()), Tracking: executor.TrackNothing,
+					Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
+						ran.Add(1)
+						return nil
+					}),
+				})
+			}
+			f.awaitDealt(1)
+			time.Sleep(4 * s.pace())
+			s.count(t)
+			before := ran.Load()
+			time.Sleep(20 * s.pace())
+			n := s.count(t)
+			assert.GreaterOrEqual(t, ran.Load()-before, int64(10*18))
+			assert.Zero(t, n.txns)
+			assert.Empty(t, n.commits)
 		})
 	})
 }

@@ -19,7 +19,7 @@ type turn struct {
 
 // cost is what a turn took.
 type cost struct {
-	commits int         // that begin or end runs of it
+	commits int         // that begin runs of it, or end some and begin none
 	claims  int         // of these, those that begin some
 	jobs    int         // of which runs were begun
 	bytes   int         // of the largest commit
@@ -67,9 +67,12 @@ func (l *ledger) count(c judge.Commit, begun map[turn]int, ended map[turn]bool) 
 		n.commit(c)
 	}
 	for t := range ended {
+		if l.turns[t] == nil && len(begun) > 0 {
+			continue // of before the count, and with a claim: it costs nothing now
+		}
 		n := l.of(t)
 		n.ends = append(n.ends, c.At)
-		if begun[t] == 0 {
+		if len(begun) == 0 {
 			n.commit(c)
 		}
 	}

@@ -20,4 +20,9 @@
 //  10. A shard is given to those only who have the labels that a definition wants which is as
 //     new as the newest of the plan, or newer. When a fleet has settled only those own any
 //     who have the labels of the newest.
+//
+// Of a job of which only claims are tracked, 3 is that what stood on record when a session ended
+// is counted as unknown. Of one that tracks nothing the records do not tell of all fires, and
+// an owner that has not heard of a pause goes on by the definition before it: so 2, 3 and 8 are
+// not judged of its fires, but that shards have one run, and move when idle, is.
 package judge

@@ -49,6 +49,9 @@ func (o *Judge) Heard(log []Event) {
 			continue
 		}
 		o.now, e.Call.end, e.Call.told = e.End, e.End, e.Told
+		if c := sh.claimOf(e.Call); c != nil {
+			c.returned = instantOf(e.End)
+		}
 		sh.active = slices.DeleteFunc(sh.active, func(f *Call) bool { return f == e.Call })
 		o.overlaps(j, sh, e.Call)
 	}
@@ -65,8 +68,9 @@ func (f *Call) run() run {
 func (o *Judge) started(j *jobState, sh *shardState, f *Call) {
 	o.report.Functions++
 	r := f.run()
-	c := sh.attempts[attempt{r.work(), r.Attempt}]
+	c := sh.claimOf(f)
 	switch {
+	case f.Trigger == 0 && j.unclaimed():
 	case c == nil:
 		o.violate(1, j, "shard %d: %s began %s without a claim", f.Shard, f.Instance, r)
 	case c.started:
@@ -77,7 +81,7 @@ func (o *Judge) started(j *jobState, sh *shardState, f *Call) {
 	default:
 		c.started = true
 	}
-	if w := j.works[r.work()]; w != nil && w.total != f.Shards {
+	if w := j.works[r.work()]; w != nil && (r.Trigger > 0 || !j.unclaimed()) && w.total != f.Shards {
 		o.violate(8, j, "shard %d: %s has %d shards, its run was told %d", f.Shard, r, w.total, f.Shards)
 	}
 	for _, earlier := range sh.active {
@@ -115,8 +119,13 @@ func (o *Judge) overlaps(j *jobState, sh *shardState, f *Call) {
 // forced reports that the session of a call was ended by an operator's hand, which its
 // process cannot know: it may go on, and also begin what it has claimed.
 func (sh *shardState) forced(f *Call) bool {
-	c := sh.attempts[attempt{f.run().work(), f.Attempt}]
+	c := sh.claimOf(f)
 	return c != nil && c.session.forced
+}
+
+// claimOf returns the claim that a call rests on, nil if there is none.
+func (sh *shardState) claimOf(f *Call) *claimState {
+	return sh.attempts[attempt{f.run().work(), f.Attempt}]
 }
 
 func clock(t time.Time) string {

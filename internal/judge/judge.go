@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,6 +109,7 @@ type claimState struct {
 	session     *sessionState
 	fence       uint64
 	started     bool
+	returned    instant // when its function had; 0: it has not, or was not heard of yet
 }
 
 // Options say what a Judge may expect.
@@ -285,6 +287,12 @@ func (j *jobState) epoch(gen int) *epoch {
 		}
 	}
 	return nil
+}
+
+// unclaimed reports that the job has begun, or may have, runs without claims: the records do not
+// tell of all its fires then.
+func (j *jobState) unclaimed() bool {
+	return slices.ContainsFunc(j.epochs, func(e epoch) bool { return e.Def.unclaimed() })
 }
 
 // session returns the session of an incarnation.

@@ -242,45 +242,52 @@ func (o *Judge) bury(b burial) {
 }
 
 // lost judges what a failover made of the runs in flight: pending at the next attempt, or
-// counted as lost if the job says so.
+// counted as lost if the job says so, or as unknown if their ends are not tracked.
 func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
-	want := map[*jobState]int{}
+	want := map[*jobState]tallies{}
 	for j := range before {
-		want[j] = 0
+		want[j] = tallies{}
 	}
 	for _, b := range buried {
 		if b.claims == nil {
 			continue
 		}
 		b.claims.Running.all(func(n int, r run) {
-			if o.inFlight(b.job, n, b.incarnation, r) {
-				want[b.job]++
-			}
+			want[b.job] = want[b.job].plus(o.inFlight(b.job, n, b.incarnation, r))
 		})
 	}
 	for j, n := range want {
 		if j.plan == nil {
 			continue
 		}
-		if counted := j.plan.Counts.Lost - before[j].Lost; counted != n {
-			o.violate(3, j, "%d runs were counted as lost, not %d", counted, n)
+		if counted := j.plan.Counts.Lost - before[j].Lost; counted != n.Lost {
+			o.violate(3, j, "%d runs were counted as lost, not %d", counted, n.Lost)
 		}
-		o.report.Lost += n
-		j.counts.Lost += n
+		if counted := j.plan.Counts.Unknown - before[j].Unknown; counted != n.Unknown {
+			o.violate(3, j, "%d runs were counted as unknown, not %d", counted, n.Unknown)
+		}
+		o.report.Lost += n.Lost
+		o.report.Unknown += n.Unknown
+		j.counts = j.counts.plus(n)
 	}
 }
 
-// inFlight judges what became of one run in flight, and reports whether it is to be counted.
-func (o *Judge) inFlight(j *jobState, n int, inc string, r run) (counted bool) {
+// inFlight judges what became of one run in flight, and returns how it is to be counted.
+func (o *Judge) inFlight(j *jobState, n int, inc string, r run) (counted tallies) {
 	sh := j.shard(n)
 	if sh.orphan == nil || sh.orphan.run != r {
-		return false // reported by the violation that led to this
+		return tallies{} // reported by the violation that led to this
 	}
 	e := j.epoch(r.Gen)
+	if e != nil && e.Def.untold() {
+		o.failedOverLate(j, n, inc, sh.orphan)
+		sh.orphan = nil
+		return tallies{Unknown: 1}
+	}
 	if e == nil || e.Def.OnCrash == "count as failed" || r.Attempt >= e.Def.MaxAttempts {
 		o.failedOverLate(j, n, inc, sh.orphan)
 		sh.orphan = nil
-		return true
+		return tallies{Lost: 1}
 	}
 	next := r
 	next.Attempt++
@@ -288,9 +295,9 @@ func (o *Judge) inFlight(j *jobState, n int, inc string, r run) (counted bool) {
 		if owed, ok := j.plan.Reruns.of(n); ok && owed == next {
 			sh.orphan.owed = true
 			o.failedOverLate(j, n, inc, sh.orphan)
-			return false
+			return tallies{}
 		}
 	}
 	o.violate(3, j, "shard %d: %s was in flight; the failover neither owes nor counts it", n, r)
-	return false
+	return tallies{}
 }

@@ -206,12 +206,13 @@ type tallies struct {
 	Failed    int `json:"failed"`
 	Skipped   int `json:"skipped"`
 	Lost      int `json:"lost"`
+	Unknown   int `json:"unknown"`
 }
 
 func (t tallies) plus(o tallies) tallies {
 	return tallies{
 		t.Claimed + o.Claimed, t.Succeeded + o.Succeeded, t.Failed + o.Failed,
-		t.Skipped + o.Skipped, t.Lost + o.Lost,
+		t.Skipped + o.Skipped, t.Lost + o.Lost, t.Unknown + o.Unknown,
 	}
 }
 
@@ -267,6 +268,7 @@ type definition struct {
 	OnCrash     string `json:"on_crash"`
 	OnMisfire   string `json:"on_misfire"`
 	MaxAttempts int    `json:"max_attempts"`
+	Tracking    string `json:"tracking"`
 
 	RunOn map[string]string `json:"run_on"`
 }
@@ -280,6 +282,14 @@ func (d *definition) suits(m *memberRecord) bool {
 	}
 	return true
 }
+
+// untold reports that ends of runs come into the record late: with the next claim, or when
+// somebody waits for them.
+func (d *definition) untold() bool { return d.Tracking == "claims" || d.unclaimed() }
+
+// unclaimed reports that scheduled runs are begun without a claim, and come into the record, if
+// ever, when somebody waits for them.
+func (d *definition) unclaimed() bool { return d.Tracking == "nothing" }
 
 // interval returns that of the schedule, the only kind that is simulated.
 func (d *definition) interval() (time.Duration, error) {

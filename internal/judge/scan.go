@@ -116,6 +116,8 @@ func scanDefinition(s *jsonscan.Scanner) (d definition) {
 				key := string(s.Key())
 				d.RunOn[key] = string(s.Text())
 			}
+		case "tracking":
+			d.Tracking = string(s.Text())
 		default:
 			s.Raw()
 		}
@@ -193,6 +195,8 @@ func scanTallies(s *jsonscan.Scanner) (t tallies) {
 			t.Skipped = s.Int()
 		case "lost":
 			t.Lost = s.Int()
+		case "unknown":
+			t.Unknown = s.Int()
 		default:
 			s.Raw()
 		}

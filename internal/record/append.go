@@ -23,6 +23,7 @@ func (c *Claims) appendJSON(b []byte) []byte {
 		b = c.Counts.appendJSON(b)
 	}
 	b = appendEnds(b, c.Ended, c.Failures)
+	b = appendNumber(b, "plan", c.Plan)
 	return append(b, '}')
 }
 
@@ -187,6 +188,7 @@ func (c Counts) appendJSON(b []byte) []byte {
 	b = appendNumber(b, "failed", c.Failed)
 	b = appendNumber(b, "skipped", c.Skipped)
 	b = appendNumber(b, "lost", c.Lost)
+	b = appendNumber(b, "unknown", c.Unknown)
 	b[start] = '{' // in place of the first comma: not all are zero
 	return append(b, '}')
 }

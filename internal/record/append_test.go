@@ -67,7 +67,7 @@ func (m maker) shards() shardset.Set {
 
 func (m maker) counts() (c Counts) {
 	if m.maybe() {
-		c = Counts{uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number())}
+		c = Counts{uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number())}
 	}
 	return c
 }
@@ -95,7 +95,7 @@ func (m maker) ends() (ended Instant, failures Failures) {
 }
 
 func (m maker) claims() *Claims {
-	c := &Claims{Job: m.text(), Marks: m.marks(), Running: m.runs(), Counts: m.counts()}
+	c := &Claims{Job: m.text(), Marks: m.marks(), Running: m.runs(), Counts: m.counts(), Plan: uint64(m.number())}
 	c.Ended, c.Failures = m.ends()
 	return c
 }

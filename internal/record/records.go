@@ -75,6 +75,7 @@ type Job struct {
 	Strategy    string `json:"strategy,omitempty"`
 	OnCrash     string `json:"on_crash,omitempty"` // CrashRerun or CrashFail; empty is CrashRerun
 	MaxAttempts int    `json:"max_attempts,omitempty"`
+	Tracking    string `json:"tracking,omitempty"` // TrackRuns, TrackClaims or TrackNothing; empty is TrackRuns
 	StartPaused bool   `json:"start_paused,omitempty"`
 
 	// RunOn is the labels that who owns shards must have, all of them.
@@ -85,6 +86,13 @@ type Job struct {
 const (
 	CrashRerun = "rerun elsewhere"
 	CrashFail  = "count as failed"
+)
+
+// The values of Job.Tracking.
+const (
+	TrackRuns    = "runs"
+	TrackClaims  = "claims"
+	TrackNothing = "nothing"
 )
 
 // MaxShards bounds Job.Shards.
@@ -111,6 +119,9 @@ func ParseJob(def json.RawMessage) (Job, error) {
 	if j.OnCrash != "" && j.OnCrash != CrashRerun && j.OnCrash != CrashFail {
 		return Job{}, fmt.Errorf("on_crash is %q, neither %q nor %q", j.OnCrash, CrashRerun, CrashFail)
 	}
+	if !slices.Contains([]string{"", TrackRuns, TrackClaims, TrackNothing}, j.Tracking) {
+		return Job{}, fmt.Errorf("tracking is %q, none of %q, %q and %q", j.Tracking, TrackRuns, TrackClaims, TrackNothing)
+	}
 	if err := errors.Join(CheckLabels(j.RunOn, MaxRunOn)...); err != nil {
 		return Job{}, fmt.Errorf("run_on: %w", err)
 	}
@@ -124,13 +135,14 @@ type Counts struct {
 	Failed    uint64 `json:"failed,omitempty"`
 	Skipped   uint64 `json:"skipped,omitempty"` // fires given up by the misfire policy, or of disabled shards
 	Lost      uint64 `json:"lost,omitempty"`    // runs that a crash ended and nobody reruns
+	Unknown   uint64 `json:"unknown,omitempty"` // claims of which a crash left untold whether they had ended: the job tracks no runs
 }
 
 // Add returns the sum.
 func (c Counts) Add(o Counts) Counts {
 	return Counts{
 		c.Claimed + o.Claimed, c.Succeeded + o.Succeeded, c.Failed + o.Failed,
-		c.Skipped + o.Skipped, c.Lost + o.Lost,
+		c.Skipped + o.Skipped, c.Lost + o.Lost, c.Unknown + o.Unknown,
 	}
 }
 
@@ -228,4 +240,5 @@ type Claims struct {
 	Counts   Counts   `json:"counts,omitzero"`
 	Ended    Instant  `json:"ended,omitzero"` // when the last runs that ended did
 	Failures Failures `json:"failures,omitempty"`
+	Plan     uint64   `json:"plan,omitempty"` // of TrackNothing: the record is true as of this commit of the plan
 }

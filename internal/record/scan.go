@@ -78,6 +78,8 @@ func (c *Claims) scan(s *jsonscan.Scanner) {
 			c.Ended = scanInstant(s)
 		case "failures":
 			c.Failures = scanSlice(s, c.Failures, scanFailure)
+		case "plan":
+			c.Plan = s.Uint()
 		default:
 			s.Reject()
 		}
@@ -100,6 +102,8 @@ func (j *Job) scan(s *jsonscan.Scanner) {
 			j.OnCrash = string(s.Text())
 		case "max_attempts":
 			j.MaxAttempts = s.Int()
+		case "tracking":
+			j.Tracking = string(s.Text())
 		case "start_paused":
 			j.StartPaused = s.Bool()
 		case "run_on":
@@ -246,6 +250,8 @@ func scanCounts(s *jsonscan.Scanner) (c Counts) {
 			c.Skipped = s.Uint()
 		case "lost":
 			c.Lost = s.Uint()
+		case "unknown":
+			c.Unknown = s.Uint()
 		default:
 			s.Reject()
 		}

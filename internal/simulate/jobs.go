@@ -18,6 +18,8 @@ type jobSpec struct {
 	misfire  executor.MisfirePolicy
 	crash    executor.CrashPolicy
 	zone     string // where it is to run; "" for anywhere
+	tracking executor.Tracking
+	other    executor.Tracking // the level of every other pair of revisions
 }
 
 // specs returns the jobs of a fleet: all misfire policies, and some that do not rerun.
@@ -36,6 +38,13 @@ func specs(c Config) []*jobSpec {
 		if i%8 == 5 {
 			s.crash = executor.CountAsFailed
 		}
+		switch n := (uint64(i) + c.Seed) % 6; {
+		case !c.Levels:
+		case n%3 == 0:
+			s.tracking = executor.TrackClaims
+		case n == 1:
+			s.tracking = executor.TrackNothing
+		}
 		out[i] = s
 	}
 	return out
@@ -49,7 +58,7 @@ func (s *jobSpec) job(p *process) executor.Job {
 	}
 	return executor.Job{
 		Name: s.name, RunOn: runOn, Schedule: executor.Every(s.every), Shards: s.shards, Revision: s.revision,
-		OnMisfire: s.misfire, OnCrash: s.crash, Handler: executor.HandlerFunc(p.handle),
+		OnMisfire: s.misfire, OnCrash: s.crash, Tracking: s.tracking, Handler: executor.HandlerFunc(p.handle),
 	}
 }
 

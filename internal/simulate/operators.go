@@ -66,7 +66,10 @@ func (f *fleet) revise(spec *jobSpec, shards int, every time.Duration) {
 	if f.Zones {
 		spec.zone = []string{"", "z0", "z1"}[f.rng.IntN(3)]
 	}
-	f.note("%s has revision %d: %d shards every %v in zone %q", spec.name, spec.revision, shards, every, spec.zone)
+	if f.Levels && spec.revision%2 == 0 {
+		spec.tracking, spec.other = spec.other, spec.tracking
+	}
+	f.note("%s has revision %d: %d shards every %v in zone %q, tracking %v", spec.name, spec.revision, shards, every, spec.zone, spec.tracking)
 	for i, s := range f.slots {
 		revision := spec.revision
 		f.in(time.Duration(i)*time.Second, func() error {
