@@ -159,11 +159,17 @@ func (v *view) newAssigning() *assigning {
 			continue
 		}
 		a.offers[same].members = append(a.offers[same].members, len(a.members))
-		a.members = append(a.members, balanceMember{id: inc})
+		a.members = append(a.members, balanceMember{id: inc, weight: weightOf(&m.Member)})
 		a.labels = append(a.labels, m.Labels)
 	}
 	return a
 }
+
+// MaxWeight bounds MemberOptions.Weight, whatever a record says.
+const MaxWeight = 1000
+
+// weightOf returns the weight of a member, which mostly states none.
+func weightOf(m *record.Member) int { return min(max(m.Weight, 1), MaxWeight) }
 
 // jobNow returns the newest definition that counts for planning: the plan's, or before
 // there is a plan, the stored one. Its labels are the stored one's in any case: they say
@@ -228,7 +234,7 @@ func (a *assigning) candidates(segment, job string, able []int) []Candidate {
 	out := make([]Candidate, 0, len(able)+len(a.awaited))
 	add := func(inc string) {
 		m := a.view.members[inc]
-		out = append(out, Candidate{ID: inc, Name: m.Name, Labels: maps.Clone(m.Labels)})
+		out = append(out, Candidate{ID: inc, Name: m.Name, Labels: maps.Clone(m.Labels), Weight: weightOf(&m.Member)})
 	}
 	for _, i := range able {
 		add(a.members[i].id)

@@ -1,11 +1,16 @@
 package coordinator
 
-import "github.com/rota-dev/rota/internal/shardset"
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/internal/shardset"
+)
 
 // balanceMember is an instance among which balance deals shards.
 type balanceMember struct {
-	id   string
-	load int // how many shards it has of jobs that are not dealt here
+	id     string
+	load   int // how many shards it has of jobs that are not dealt here
+	weight int // how many times the share of another it is to have; 0 is 1
 }
 
 // balanceJob is a job whose shards balance deals.
@@ -24,13 +29,24 @@ type balanceJob struct {
 // answers it is one that, in this order,
 //
 //  1. gives every shard an owner that may have it;
-//  2. is even within each job: the counts of its candidates differ by at most one;
-//  3. is even over all jobs: the sum of the squares of the members' totals, loads
-//     included, is the least. The totals differ by at most one if all jobs have the same
-//     candidates and there are no loads. Otherwise no shard can pass from a member to one
-//     with two less, nor a chain of shards by way of others, unless a job becomes uneven;
+//  2. is even within each job: a candidate has its share, as its weight is to those of all
+//     candidates, rounded down or up. With equal weights their counts differ by at most one;
+//  3. is even over all jobs, see below;
 //  4. moves the fewest shards;
 //  5. keeps neighbouring shards together, as far as a quick look tells how.
+//
+// Over all jobs it is even, if all members have the same weight, when the sum of the
+// squares of their totals, loads included, is the least. The totals differ by at most one if
+// all jobs have the same candidates and there are no loads. Otherwise no shard can pass from
+// a member to one with two less, nor a chain of shards by way of others, unless a job becomes
+// uneven.
+//
+// If weights differ, a member's aim is the sum of its shares of the jobs and its share of all
+// loads, less its load. A total is at its aim if that, rounded down or up, is what it is; the
+// sum of the squares of what totals are off is the least. Without loads and blocked pairs all
+// are at their aims. That can be had, in each job and in total at once, whoever the candidates
+// are: the shares as they are, in fractions, are a flow from jobs to members within bounds that
+// are whole numbers, and if there is such a flow there is one in whole numbers.
 //
 // A job with blocked pairs may not be able to be that even. It is then as even as they
 // allow; it is settled before the others, which even out around it, and its moves are few
@@ -77,6 +93,7 @@ const (
 // balancer is the work of one balance. Members go by index in it.
 type balancer struct {
 	members []balanceMember
+	weight  []int // by member; nil if all weigh the same
 	jobs    []sharedJob
 	total   []int // by member: load and the shards of all jobs that it has, or is to have
 
@@ -84,6 +101,7 @@ type balancer struct {
 	// zero if it has too many. It is all zeros between two jobs.
 	need   []int
 	pieces []piece // scratch of release
+	ragged []int   // scratch of unevenlyShared
 }
 
 // sharedJob is a job in the balancer.
@@ -95,9 +113,11 @@ type sharedJob struct {
 	// blocked holds by member what it may not own. It is nil if every able member may own
 	// every shard.
 	blocked []shardset.Set
-	// each is how many shards every able member gets, and rest how many of them get one
-	// more.
-	each, rest int
+	// weights is the sum of those of the able members, or 0 if all weigh the same. Then each
+	// is how many shards every one of them gets; else see balancer.least.
+	weights, each int
+	// rest is how many of them get one more.
+	rest int
 	// open is the job's place among those of which some members get one more, or notOpen.
 	open int
 }
@@ -106,6 +126,7 @@ func newBalancer(jobs []balanceJob, members []balanceMember) *balancer {
 	b := &balancer{
 		members: members,
 		jobs:    make([]sharedJob, len(jobs)),
+		weight:  weightsOf(members),
 		total:   make([]int, len(members)),
 		need:    make([]int, len(members)),
 	}
@@ -126,9 +147,7 @@ func newBalancer(jobs []balanceJob, members []balanceMember) *balancer {
 		s.owner, owners = owners[:n:n], owners[n:]
 		s.able, s.blocked = ableMembers(job, members)
 		s.open = notOpen
-		if k := len(s.able); k > 0 {
-			s.each, s.rest = n/k, n%k
-		}
+		b.divide(s)
 		for _, m := range s.able {
 			ableFor[m] = j + 1
 		}
@@ -144,6 +163,105 @@ func newBalancer(jobs []balanceJob, members []balanceMember) *balancer {
 		}
 	}
 	return b
+}
+
+// weightsOf returns the members' weights, or nil if all are the same.
+func weightsOf(members []balanceMember) []int {
+	if !slices.ContainsFunc(members, func(m balanceMember) bool { return max(m.weight, 1) != max(members[0].weight, 1) }) {
+		return nil
+	}
+	weight := make([]int, len(members))
+	for i, m := range members {
+		weight[i] = max(m.weight, 1)
+	}
+	return weight
+}
+
+// divide finds out how many shards of a job every able member gets, and how many get one
+// more.
+func (b *balancer) divide(job *sharedJob) {
+	n, k := len(job.owner), len(job.able)
+	switch {
+	case k == 0:
+		return
+	case b.weight == nil:
+		job.each, job.rest = n/k, n%k
+		return
+	}
+	for _, m := range job.able {
+		job.weights += b.weight[m]
+	}
+	job.rest = n
+	for _, m := range job.able {
+		job.rest -= b.least(job, m)
+	}
+}
+
+// least returns how many shards of a job an able member gets at least.
+func (b *balancer) least(job *sharedJob, m int) int {
+	if job.weights == 0 {
+		return job.each
+	}
+	return len(job.owner) * b.weight[m] / job.weights
+}
+
+// unevenlyShared returns the able members who may get one more: not those whose share is a
+// whole number.
+func (b *balancer) unevenlyShared(job *sharedJob) []int {
+	if job.weights == 0 {
+		return job.able
+	}
+	b.ragged = b.ragged[:0]
+	for _, m := range job.able {
+		if len(job.owner)*b.weight[m]%job.weights > 0 {
+			b.ragged = append(b.ragged, m)
+		}
+	}
+	return b.ragged
+}
+
+// A shard is divided into so many parts to add up shares. What is closer to a whole number
+// than near is taken for it: that is more than what rounding takes from the shares of 10,000
+// jobs, and so little that whole shards cannot come of it among 10,000 members.
+const (
+	parts = 1 << 30
+	near  = parts >> 15
+)
+
+// aims takes from the totals the whole shards in their members' aims, and returns, in parts,
+// what is left of the aims; nil if all weigh the same.
+func (b *balancer) aims() (left []int64) {
+	if b.weight == nil {
+		return nil
+	}
+	loads, weights := 0, 0
+	for m := range b.members {
+		loads += b.members[m].load
+		weights += b.weight[m]
+	}
+	aim := make([]int64, len(b.members))
+	for m := range aim {
+		aim[m] = inParts(loads, b.weight[m], weights)
+	}
+	for j := range b.jobs {
+		job := &b.jobs[j]
+		for _, m := range job.able {
+			aim[m] += inParts(len(job.owner), b.weight[m], job.weights)
+		}
+	}
+	for m := range aim {
+		b.total[m] -= int((aim[m] + near) / parts)
+		if aim[m] %= parts; aim[m] < near || aim[m] >= parts-near {
+			aim[m] = 0
+		}
+	}
+	return aim
+}
+
+// inParts returns the share of n shards that a weight has among weights, in parts.
+func inParts(n, weight, weights int) int64 {
+	whole, rest := int64(n/weights*weight), int64(n%weights*weight)
+	return whole*parts + rest*parts/int64(weights)
 }
 
 // ableMembers sorts what a job's blocked says into members that may own nothing of it, and
@@ -186,7 +304,7 @@ func lookUpOwners(owner []int, ids []string, index map[string]int) {
 
 // shareOut deals the shards of all jobs without blocked pairs.
 //
-// Every able member of a job gets the same number of its shards, and some get one more.
+// Every able member of a job gets its share of the shards rounded down, and some get one more.
 // Which those are is all that there is to decide, for the evenness of the totals and for
 // the moves; extras decides it for all jobs together. Which shards are whose then follows
 // job by job.
@@ -198,7 +316,7 @@ func (b *balancer) shareOut() {
 			open++
 		}
 	}
-	x := newExtras(b.total, open)
+	x := newExtras(len(b.members), open)
 	for j := range b.jobs {
 		job := &b.jobs[j]
 		if job.blocked != nil {
@@ -206,14 +324,14 @@ func (b *balancer) shareOut() {
 		}
 		b.reckon(job)
 		if job.open != notOpen {
-			x.open(job.open, job.able, job.rest, b.need)
+			x.open(job.open, b.unevenlyShared(job), job.rest, b.need)
 		}
 		for _, m := range job.able {
 			b.total[m] += b.need[m]
 			b.need[m] = 0
 		}
 	}
-	x.decide()
+	x.decide(b.total, b.aims())
 	for j := range b.jobs {
 		job := &b.jobs[j]
 		if job.blocked != nil {
@@ -232,10 +350,16 @@ func (b *balancer) shareOut() {
 	}
 }
 
-// reckon sets need to what each able member lacks of what every one of them gets.
+// reckon sets need to what each able member lacks of what it gets at least.
 func (b *balancer) reckon(job *sharedJob) {
-	for _, m := range job.able {
-		b.need[m] = job.each
+	if job.weights == 0 { // as ever; 10,000 jobs times all members are many
+		for _, m := range job.able {
+			b.need[m] = job.each
+		}
+	} else {
+		for _, m := range job.able {
+			b.need[m] = b.least(job, m)
+		}
 	}
 	for _, m := range job.owner {
 		if m != nobody {

@@ -32,20 +32,26 @@ func BenchmarkBalance(b *testing.B) {
 	for _, size := range []struct {
 		jobs, shards, members int
 		withdrawn, blocked    float64
+		heavy                 int // the greatest weight; 0: all weigh the same
 	}{
-		{1, 10_000, 200, 0, 0},
-		{1, 10_000, 200, 0, 0.001},
-		{10_000, 1, 50, 0, 0},
-		{10_000, 1, 50, 0.5, 0},
-		{10_000, 1, 200, 0, 0},
-		{2500, 4, 50, 0, 0},
-		{10_000, 7, 10, 0, 0},
+		{1, 10_000, 200, 0, 0, 0},
+		{1, 10_000, 200, 0, 0, 8},
+		{1, 10_000, 200, 0, 0.001, 0},
+		{10_000, 1, 50, 0, 0, 0},
+		{10_000, 1, 50, 0, 0, 8},
+		{10_000, 1, 50, 0.5, 0, 0},
+		{10_000, 1, 50, 0.5, 0, 8},
+		{10_000, 1, 200, 0, 0, 0},
+		{10_000, 1, 200, 0, 0, 8},
+		{2500, 4, 50, 0, 0, 0},
+		{10_000, 7, 10, 0, 0, 0},
+		{10_000, 7, 10, 0, 0, 8},
 	} {
 		for _, event := range events {
-			name := fmt.Sprintf("jobs=%d/shards=%d/members=%d/withdrawn=%v/blocked=%v/%s",
-				size.jobs, size.shards, size.members, size.withdrawn, size.blocked, event.name)
+			name := fmt.Sprintf("jobs=%d/shards=%d/members=%d/withdrawn=%v/blocked=%v/weights=%d/%s",
+				size.jobs, size.shards, size.members, size.withdrawn, size.blocked, size.heavy, event.name)
 			b.Run(name, func(b *testing.B) {
-				w := newBalanceWorld(1, size.members)
+				w := newWeighedWorld(1, size.members, size.heavy)
 				for j := range size.jobs {
 					w.add(size.shards)
 					w.withdraw(j, size.withdrawn)

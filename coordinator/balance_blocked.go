@@ -12,16 +12,19 @@ import (
 // its shard for the process it runs in. So this goes shard by shard.
 type settling struct {
 	*sharedJob
-	total []int          // by member, kept up to date
-	holds []shardset.Set // by member: what it has of the job
-	count []int          // by member: how many those are
+	weight []int          // by member; nil if all weigh the same
+	total  []int          // by member, kept up to date
+	holds  []shardset.Set // by member: what it has of the job
+	count  []int          // by member: how many those are
 }
 
 // settleBlocked deals the shards of a job with blocked pairs. Who has a shard keeps it,
-// unless the counts become more even by its moving on: so what is settled stays.
+// unless the counts become more even by its moving on: so what is settled stays. With weights
+// it is not the counts that are to be even but what they are above the members' shares.
 func (b *balancer) settleBlocked(job *sharedJob) {
 	s := &settling{
 		sharedJob: job,
+		weight:    b.weight,
 		total:     b.total,
 		holds:     make([]shardset.Set, len(b.members)),
 		count:     make([]int, len(b.members)),
@@ -36,8 +39,8 @@ func (b *balancer) settleBlocked(job *sharedJob) {
 	s.level()
 }
 
-// fill gives the shards that nobody has to the members with the fewest, in pieces if it
-// can. One that no member may own stays without an owner.
+// fill gives the shards that nobody has to the members with the fewest for their shares, in
+// pieces if it can. One that no member may own stays without an owner.
 func (s *settling) fill() {
 	var free shardset.Set
 	for shard, m := range s.owner {
@@ -75,8 +78,9 @@ func (s *settling) quotas(n int) []int {
 	return quota
 }
 
-// fewest returns the eligible member with the fewest shards of the job, with more of them
-// counted in, and the least total among such; nobody if none is eligible.
+// fewest returns the eligible member with the fewest shards of the job for its share, with
+// more of them counted in, and the least total for its weight among such; nobody if none is
+// eligible.
 func (s *settling) fewest(more []int, eligible func(m int) bool) int {
 	least := nobody
 	for _, m := range s.able {
@@ -92,19 +96,39 @@ func (s *settling) fewest(more []int, eligible func(m int) bool) int {
 
 func (s *settling) compare(a, b int, more []int) int {
 	return cmp.Or(
-		cmp.Compare(s.count[a]+more[a], s.count[b]+more[b]),
-		cmp.Compare(s.total[a]+more[a], s.total[b]+more[b]))
+		cmp.Compare(s.excess(a, more[a]), s.excess(b, more[b])),
+		cmp.Compare(int64(s.total[a]+more[a])*s.weightOf(b), int64(s.total[b]+more[b])*s.weightOf(a)))
 }
 
-// level passes shards on, from a member to another with at least two less and if need be
-// by way of others, until none can be. The counts are as even as they can be then: who has
-// once found no way will not find one later, as in extras.even.
+// excess returns how far a member with more shards is above its share of the job. If weights
+// differ it is in parts of a shard, of which there are as many as weights, see one.
+func (s *settling) excess(m, more int) int64 {
+	n := int64(s.count[m] + more)
+	if s.weights == 0 {
+		return n
+	}
+	return n*s.one() - int64(len(s.owner)*s.weight[m])
+}
+
+// one returns by how much a shard raises the excess.
+func (s *settling) one() int64 { return int64(max(s.weights, 1)) }
+
+func (s *settling) weightOf(m int) int64 {
+	if s.weight == nil {
+		return 1
+	}
+	return int64(s.weight[m])
+}
+
+// level passes shards on, from a member to another that is lower by more than one and if
+// need be by way of others, until none can be. The counts are as even as they can be then:
+// who has once found no way will not find one later, as in extras.even.
 func (s *settling) level() {
 	done := make([]bool, len(s.count))
 	for {
 		from := nobody
 		for _, m := range s.able {
-			if !done[m] && (from == nobody || s.count[m] > s.count[from]) {
+			if !done[m] && (from == nobody || s.excess(m, 0) > s.excess(from, 0)) {
 				from = m
 			}
 		}
@@ -125,12 +149,12 @@ func (s *settling) level() {
 }
 
 // way returns members, each of which can pass a shard on to the next, from the one given
-// to one with at least two less: the one with the fewest that can be reached. It is nil
-// if there is none.
+// to one that is lower by more than one: the lowest that can be reached. It is nil if there
+// is none.
 func (s *settling) way(from int) []int {
 	none := make([]int, len(s.count))
 	least := s.fewest(none, func(int) bool { return true })
-	if s.count[from]-s.count[least] < 2 {
+	if s.excess(from, 0)-s.excess(least, 0) <= s.one() {
 		return nil
 	}
 	if !s.passable(from, least).IsZero() {
@@ -154,7 +178,7 @@ func (s *settling) way(from int) []int {
 			}
 		}
 	}
-	if s.count[from]-s.count[least] < 2 {
+	if s.excess(from, 0)-s.excess(least, 0) <= s.one() {
 		return nil
 	}
 	way := []int{least}

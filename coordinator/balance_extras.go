@@ -7,7 +7,10 @@ import (
 )
 
 // extras decides for each open job, one whose shards do not divide evenly, which members
-// get one shard more than the others.
+// get one shard more than their share rounded down.
+//
+// Totals count from zero if all weigh the same, and else from the whole shards in a member's
+// aim. If something is left of that, a total of one is at the aim as well.
 //
 // First the totals are to be as even as possible, then as few shards as possible are to
 // move. A member that has an extra shard of a job now keeps it for free; giving it to
@@ -18,7 +21,8 @@ import (
 // and circles of steps are looked for in this table. Sets of jobs are bits in words, so
 // that a price is found by a few instructions for 64 jobs at a time.
 type extras struct {
-	total []int // by member, the extras given included
+	total []int   // by member, the extras given included
+	left  []int64 // by member: of its aim, but for whole shards; nil if there are no aims
 	jobs  []openJob
 
 	// By member, over the open jobs: those of which it may own shards, those of which it has
@@ -44,9 +48,9 @@ const (
 	unreached = 1 << 30 // farther than any member can be
 )
 
-// newExtras returns an extras for so many open jobs. It keeps total up to date.
-func newExtras(total []int, jobs int) *extras {
-	n, words := len(total), (jobs+63)/64
+// newExtras returns an extras for so many members and open jobs.
+func newExtras(n, jobs int) *extras {
+	words := (jobs + 63) / 64
 	all := make(jobBits, 3*n*words)
 	sets := func() []jobBits {
 		s := make([]jobBits, n)
@@ -56,16 +60,15 @@ func newExtras(total []int, jobs int) *extras {
 		return s
 	}
 	return &extras{
-		total: total,
-		jobs:  make([]openJob, jobs),
-		able:  sets(),
-		had:   sets(),
-		got:   sets(),
+		jobs: make([]openJob, jobs),
+		able: sets(),
+		had:  sets(),
+		got:  sets(),
 	}
 }
 
-// open describes open job j: who may own its shards and how many of those are given an
-// extra one. Who has one now is who has more than everyone gets: whose need is below zero.
+// open describes open job j: who may get an extra shard and how many of those are given
+// one. Who has one now is who has more than it gets at least: whose need is below zero.
 func (x *extras) open(j int, able []int, rest int, need []int) {
 	kept := 0
 	for _, m := range able {
@@ -78,13 +81,14 @@ func (x *extras) open(j int, able []int, rest int, need []int) {
 	x.jobs[j] = openJob{rest, kept}
 }
 
-// decide fills got.
-func (x *extras) decide() {
+// decide fills got, given the totals without extras, which it keeps up to date.
+func (x *extras) decide(total []int, left []int64) {
 	if len(x.jobs) == 0 {
 		return
 	}
+	x.total, x.left = total, left
 	x.start()
-	if slices.Max(x.total)-slices.Min(x.total) < 2 {
+	if x.isEven() {
 		return // it cannot be more even, and start is the cheapest there is
 	}
 	if x.even() {
@@ -92,8 +96,33 @@ func (x *extras) decide() {
 	}
 }
 
+// isEven reports that nobody is so high, and nobody so low, that a shard could pass.
+func (x *extras) isEven() bool {
+	most, least := x.gain(0), x.cost(0)
+	for m := range x.total {
+		most, least = max(most, x.gain(m)), min(least, x.cost(m))
+	}
+	return most <= least
+}
+
+// cost returns by how much the sum of squares grows with one more shard for a member: the
+// squares of totals, or of what they are off the aims.
+func (x *extras) cost(m int) int { return x.gainAt(m, x.total[m]+1) }
+
+// gain returns by how much it shrinks with one less.
+func (x *extras) gain(m int) int { return x.gainAt(m, x.total[m]) }
+
+func (x *extras) gainAt(m, total int) int {
+	g := 2*total - 1
+	if x.left != nil && x.left[m] > 0 {
+		g -= min(max(total, 0), 2) // 0 and 1 are both at the aim
+	}
+	return g
+}
+
 // start gives out all extras with the fewest moves, whatever becomes of the totals. Where
-// that leaves a choice, those with the least total get them.
+// that leaves a choice, those with the least total get them, and of these those of whose aims
+// the most is left.
 func (x *extras) start() {
 	keeps := make(jobBits, len(x.got[0])) // the jobs of which all extras can stay
 	for j, job := range x.jobs {
@@ -107,7 +136,7 @@ func (x *extras) start() {
 			x.total[m] += bits.OnesCount64(got[w])
 		}
 	}
-	order := newRanking(x.total)
+	order := newRanking(x.total, x.left)
 	for j, job := range x.jobs {
 		if job.kept > job.rest {
 			order.raise(job.rest,
@@ -125,9 +154,9 @@ func (x *extras) start() {
 	}
 }
 
-// even moves extras from members to others with a total less by two or more, each time
-// along the cheapest route, until there are no more such routes. It reports whether there
-// was one.
+// even moves extras from members to others where that lowers the sum of squares, which is to
+// those with a total less by two or more if there are no aims, each time along the cheapest
+// route, until there are no more such routes. It reports whether there was one.
 //
 // After start no circle of steps has a price below zero, because no other way to give out
 // extras takes fewer moves. Moving along cheapest routes keeps it so, which is why search
@@ -141,9 +170,9 @@ func (x *extras) even() (changed bool) {
 			x.price[from*n+to] = x.priceOf(from, to)
 		}
 	}
-	// All that a search in vain has reached can be left out from then on. These members
-	// are at most one below the highest total, so nobody will give to them; and steps
-	// among the others never open a way out for them.
+	// All that a search in vain has reached can be left out from then on. One more costs
+	// these members as much as the highest gains by one less, so nobody will give to them; and
+	// steps among the others never open a way out for them.
 	done := make([]bool, n)
 	for {
 		from := x.most(done)
@@ -151,7 +180,7 @@ func (x *extras) even() (changed bool) {
 			return changed
 		}
 		to := x.search(from, done)
-		if x.total[from]-x.total[to] < 2 {
+		if x.gain(from) <= x.cost(to) {
 			for m := range n {
 				done[m] = done[m] || x.dist[m] < unreached
 			}
@@ -162,11 +191,11 @@ func (x *extras) even() (changed bool) {
 	}
 }
 
-// most returns the member with the greatest total of those not done.
+// most returns the member of those not done that gains most by one less.
 func (x *extras) most(done []bool) int {
 	most := nobody
-	for m, t := range x.total {
-		if !done[m] && (most == nobody || t > x.total[most]) {
+	for m := range x.total {
+		if !done[m] && (most == nobody || x.gain(m) > x.gain(most)) {
 			most = m
 		}
 	}
@@ -183,11 +212,14 @@ func (x *extras) amount(from, to int) int {
 	}
 	low := sum / len(x.total)
 	high := (sum + len(x.total) - 1) / len(x.total)
+	if x.left != nil && x.left[from] > 0 {
+		high++
+	}
 	return max(1, min(x.total[from]-high, low-x.total[to]))
 }
 
 // search finds the cheapest routes from a member to all others that are not left out. It
-// returns the one with the least total among those reached, of several the nearest.
+// returns the one to which one more costs least among those reached, of several the nearest.
 func (x *extras) search(from int, leftOut []bool) (least int) {
 	n := len(x.total)
 	for m := range n {
@@ -211,7 +243,7 @@ func (x *extras) search(from int, leftOut []bool) (least int) {
 	}
 	least = from
 	for m := range n {
-		if d := x.total[m] - x.total[least]; x.dist[m] < unreached && (d < 0 || d == 0 && x.dist[m] < x.dist[least]) {
+		if d := x.cost(m) - x.cost(least); x.dist[m] < unreached && (d < 0 || d == 0 && x.dist[m] < x.dist[least]) {
 			least = m
 		}
 	}
@@ -264,12 +296,12 @@ func (x *extras) cheapen() {
 }
 
 // passOn returns the price of passing an extra on from one member to another in a circle:
-// that of a step or, if that is not free and the other's total is greater by one, nothing.
-// For then the first may keep what is passed to it, and the other pass on one of its own:
-// they trade totals, and the totals as a whole are as even as before.
+// that of a step or, if that is not free and one more costs the first what the other gains by
+// one less, nothing. For then the first may keep what is passed to it, and the other pass on
+// one of its own: they trade totals, and the totals as a whole are as even as before.
 func (x *extras) passOn(from, to int) (price int, trade bool) {
 	price = int(x.price[from*len(x.total)+to])
-	if price > 0 && x.total[to] == x.total[from]+1 {
+	if price > 0 && x.cost(from) == x.gain(to) {
 		return 0, true
 	}
 	return price, false
@@ -399,21 +431,33 @@ func (x *extras) reprice(members []int) {
 	}
 }
 
-// ranking keeps members in the order of their totals, the least first; among equals the
-// one that has been there longest is first.
+// ranking keeps members in the order of their totals, the least first; of those with the same
+// the one of whose aim the most is left is first, and among equals the one that has been there
+// longest.
 type ranking struct {
 	total          []int
+	left           []int64 // nil for none
 	order          []int
 	chosen, others []int // scratch
 }
 
-func newRanking(total []int) *ranking {
-	r := &ranking{total: total, order: make([]int, len(total))}
+func newRanking(total []int, left []int64) *ranking {
+	r := &ranking{total: total, left: left, order: make([]int, len(total))}
 	for m := range total {
 		r.order[m] = m
 	}
-	slices.SortStableFunc(r.order, func(a, b int) int { return cmp.Compare(total[a], total[b]) })
+	slices.SortStableFunc(r.order, func(a, b int) int {
+		if c := cmp.Compare(total[a], total[b]); c != 0 || left == nil {
+			return c
+		}
+		return cmp.Compare(left[b], left[a])
+	})
 	return r
+}
+
+// precedes reports whether a stays before b, having been there for longer.
+func (r *ranking) precedes(a, b int) bool {
+	return r.total[a] < r.total[b] || r.total[a] == r.total[b] && (r.left == nil || r.left[a] >= r.left[b])
 }
 
 // raise adds one to the totals of the first n eligible members, and reports them.
@@ -430,7 +474,7 @@ func (r *ranking) raise(n int, eligible func(m int) bool, report func(m int)) {
 	}
 	merged, others := r.order[:0], r.others
 	for _, m := range r.chosen {
-		for len(others) > 0 && r.total[others[0]] <= r.total[m] {
+		for len(others) > 0 && r.precedes(others[0], m) {
 			merged, others = append(merged, others[0]), others[1:]
 		}
 		merged = append(merged, m)

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"testing"
 
@@ -25,7 +26,7 @@ func (w *balanceWorld) balanced(t *testing.T) []Assignment {
 	free := !w.anyBlocked()
 	for j, a := range plan {
 		if len(w.jobs[j].blocked) == 0 {
-			require.LessOrEqual(t, spreadOf(w.counts(w.jobs[j], a)), 1, "job %d is uneven", j)
+			require.True(t, w.fair(w.jobs[j], a), "job %d is uneven", j)
 		}
 	}
 	require.Equal(t, plan, balance(w.jobs, w.members), "the same question twice")
@@ -35,10 +36,25 @@ func (w *balanceWorld) balanced(t *testing.T) []Assignment {
 	again.adopt(plan)
 	require.Zero(t, again.moves(balance(again.jobs, again.members)), "what is balanced moves")
 	if free {
-		require.Equal(t, w.optimum(), [2]int{squaresOf(w.totals(plan)), w.moves(plan)}, "unevenness of totals, moves")
+		require.Equal(t, w.optimum(), [2]int{w.unevenness(w.totals(plan)), w.moves(plan)}, "unevenness of totals, moves")
+		w.requireTotals(t, plan)
 	}
 	w.requirePlaced(t, plan)
 	return plan
+}
+
+// requireTotals checks that with weights, and without loads, each member's total is less than
+// one from the sum of its shares.
+func (w *balanceWorld) requireTotals(t *testing.T, plan []Assignment) {
+	t.Helper()
+	if !w.weighed() || slices.ContainsFunc(w.members, func(m balanceMember) bool { return m.load > 0 }) {
+		return
+	}
+	share, one := w.shares(), big.NewRat(1, 1)
+	for m, n := range w.totals(plan) {
+		off := new(big.Rat).Sub(big.NewRat(int64(n), 1), share[m])
+		require.Negative(t, off.Abs(off).Cmp(one), "member %d has %d, its share is %s", m, n, share[m].FloatString(3))
+	}
 }
 
 // requirePlaced checks placeOrphans against what balance plans.
@@ -107,14 +123,19 @@ func (w *balanceWorld) happen(maxShards int) {
 
 // Histories of groups, at every step compared with a slow search for what is best.
 func TestBalance_IsTheMostEvenAndMovesTheLeast(t *testing.T) {
-	for _, size := range []struct{ seeds, members, jobs, shards int }{
-		{80, 8, 12, 9},  // some of everything
-		{30, 5, 40, 1},  // many small jobs
-		{40, 12, 3, 60}, // few large ones
+	for _, size := range []struct{ seeds, members, jobs, shards, heavy int }{
+		{80, 8, 12, 9, 0},     // some of everything
+		{30, 5, 40, 1, 0},     // many small jobs
+		{40, 12, 3, 60, 0},    // few large ones
+		{40, 8, 12, 9, 3},     // and so on, with weights, of which some are the same
+		{40, 8, 12, 9, 1000},  // of which hardly any are
+		{20, 5, 40, 1, 3},     //
+		{20, 5, 40, 1, 1000},  //
+		{20, 12, 3, 60, 1000}, //
 	} {
-		t.Run(fmt.Sprintf("%d jobs of up to %d shards", size.jobs, size.shards), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d jobs of up to %d shards, weights up to %d", size.jobs, size.shards, size.heavy), func(t *testing.T) {
 			for seed := range uint64(size.seeds) {
-				w := newBalanceWorld(seed, 1+int(seed)%size.members)
+				w := newWeighedWorld(seed, 1+int(seed)%size.members, size.heavy)
 				for range w.rng.IntN(size.jobs + 1) {
 					w.add(1 + w.rng.IntN(size.shards))
 				}
@@ -131,7 +152,7 @@ func TestBalance_IsTheMostEvenAndMovesTheLeast(t *testing.T) {
 func TestBalance_StartsFromAnything(t *testing.T) {
 	for seed := range uint64(500) {
 		seed += 5000 // 5130 has to go round a circle in which a step pays and a trade is free
-		w := newBalanceWorld(seed, 1+int(seed)%7)
+		w := newWeighedWorld(seed, 1+int(seed)%7, []int{0, 0, 0, 3, 1000}[seed%5])
 		for range 1 + w.rng.IntN(10) {
 			w.add(1 + w.rng.IntN(7))
 			if w.rng.IntN(3) == 0 {
@@ -149,8 +170,8 @@ func TestBalance_StartsFromAnything(t *testing.T) {
 }
 
 func TestBalance_AgreesWithTryingEverything(t *testing.T) {
-	for seed := range uint64(1000) {
-		w := newBalanceWorld(seed, 1+int(seed)%3)
+	for seed := range uint64(2000) {
+		w := newWeighedWorld(seed, 1+int(seed)%3, []int{0, 0, 3, 10}[seed%4])
 		for w.shards() < 4 {
 			w.add(1 + w.rng.IntN(3))
 			if w.rng.IntN(3) == 0 {
@@ -169,7 +190,7 @@ func TestBalance_AgreesWithTryingEverything(t *testing.T) {
 		}
 		plan := balance(w.jobs, w.members)
 		best := w.exhaustive()
-		require.Equal(t, best, [2]int{squaresOf(w.totals(plan)), w.moves(plan)}, "seed %d", seed)
+		require.Equal(t, best, [2]int{w.unevenness(w.totals(plan)), w.moves(plan)}, "seed %d", seed)
 		require.Equal(t, best, w.optimum(), "seed %d: the faster twin", seed)
 	}
 }
@@ -252,7 +273,7 @@ func TestBalance_ReturnsSlicesOfTheirOwn(t *testing.T) {
 // A member that may own no shard of a job is no candidate: the promises stay the same.
 func TestBalance_WhoIsBlockedAltogetherIsNoCandidate(t *testing.T) {
 	for seed := range uint64(100) {
-		w := newBalanceWorld(seed, 2+int(seed)%5)
+		w := newWeighedWorld(seed, 2+int(seed)%5, []int{0, 7}[seed%2])
 		for range 8 {
 			w.add(1 + w.rng.IntN(6))
 		}
@@ -273,12 +294,16 @@ func TestBalance_WhoIsBlockedAltogetherIsNoCandidate(t *testing.T) {
 
 func TestBalance_BlockedJobsAreAsEvenAsCanBe(t *testing.T) {
 	for seed := range uint64(800) {
-		w := newBalanceWorld(seed, 1+int(seed)%4)
+		w := newWeighedWorld(seed, 1+int(seed)%4, []int{0, 0, 4, 100}[seed%4])
 		w.add(1 + w.rng.IntN(6))
 		for range 4 {
 			w.block(0, w.rng.Float64())
 			plan := w.balanced(t)
-			require.Equal(t, w.evenest(w.jobs[0]), squaresOf(w.counts(w.jobs[0], plan[0])), "seed %d", seed)
+			if able, blocked := ableMembers(w.jobs[0], w.members); blocked != nil {
+				require.Equal(t, w.evenest(w.jobs[0]), w.offness(w.jobs[0], plan[0]), "seed %d", seed)
+			} else if len(able) > 0 {
+				require.True(t, w.fair(balanceJob{candidates: able}, plan[0]), "seed %d", seed)
+			}
 			w.adopt(plan)
 		}
 	}
@@ -306,7 +331,7 @@ func TestBalance_EvensOutAroundBlockedJobs(t *testing.T) {
 		for i, n := range w.totals(plan[:1]) {
 			rest.members[i].load = n
 		}
-		require.Equal(t, rest.optimum(), [2]int{squaresOf(rest.totals(plan[1:])), rest.moves(plan[1:])}, "seed %d", seed)
+		require.Equal(t, rest.optimum(), [2]int{rest.unevenness(rest.totals(plan[1:])), rest.moves(plan[1:])}, "seed %d", seed)
 	}
 }
 
@@ -349,7 +374,7 @@ func TestBalance_BlockedJobsGiveOneMoreToTheLeastLoaded(t *testing.T) {
 // Groups in which pairs are blocked come to rest like others, whatever is blocked.
 func TestBalance_SettlesWhateverIsBlocked(t *testing.T) {
 	for seed := range uint64(300) {
-		w := newBalanceWorld(seed, 1+int(seed)%6)
+		w := newWeighedWorld(seed, 1+int(seed)%6, []int{0, 0, 10}[seed%3])
 		for range 6 {
 			w.add(1 + w.rng.IntN(9))
 		}

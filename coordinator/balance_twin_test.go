@@ -2,14 +2,17 @@ package coordinator
 
 import (
 	"math"
+	"math/big"
 	"slices"
+
+	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// optimum returns the least sum of the squares of the totals that jobs which are each even
-// can have, and with it the least number of moves. It knows one way of searching: one extra
+// optimum returns the least unevenness of the totals that jobs which are each even can have,
+// and with it the least number of moves. It knows one way of searching: one extra
 // shard at a time from a job to a member, along the cheapest of all chains of replacements.
 func (w *balanceWorld) optimum() [2]int {
-	const big = 1 << 20 // more than any number of moves
+	const many = 1 << 20 // more than any number of moves
 	type edge struct {
 		to, cost, room, back int
 	}
@@ -36,25 +39,33 @@ func (w *balanceWorld) optimum() [2]int {
 			continue
 		}
 		moves += len(job.owners)
-		each := len(job.owners) / len(job.candidates)
-		rest[j] = len(job.owners) % len(job.candidates)
+		rest[j] = len(job.owners)
 		for i, has := range w.counts(job, job.owners) {
 			m := job.candidates[i]
+			share := len(job.owners) * w.weight(m)
+			each := share / w.weights(job.candidates)
 			total[m] += each
+			rest[j] -= each
 			moves -= min(has, each)
 			cost := 0
 			if has > each {
 				cost = -1
 			}
-			link(j, jobs+m, cost)
+			if share%w.weights(job.candidates) > 0 {
+				link(j, jobs+m, cost)
+			}
 		}
+	}
+	share := make([]*big.Rat, members)
+	if w.weighed() {
+		share = w.shares()
 	}
 	for m := range w.members {
-		for k := range jobs {
-			link(jobs+m, sink, big*(2*(total[m]+k)+1))
+		for n := total[m]; n < total[m]+jobs; n++ {
+			link(jobs+m, sink, many*(square(n+1, share[m])-square(n, share[m])))
 		}
 	}
-	sum := squaresOf(total)*big + moves
+	sum := w.unevenness(total)*many + moves
 	for j := range jobs {
 		for range rest[j] {
 			dist := make([]int, len(graph))
@@ -81,7 +92,7 @@ func (w *balanceWorld) optimum() [2]int {
 			}
 		}
 	}
-	return [2]int{sum / big, sum % big}
+	return [2]int{sum / many, sum % many}
 }
 
 // exhaustive returns what optimum does, by trying every assignment there is.
@@ -109,11 +120,11 @@ func (w *balanceWorld) exhaustive() [2]int {
 			return
 		}
 		for j, a := range plan {
-			if spreadOf(w.counts(w.jobs[j], a)) > 1 {
+			if len(w.jobs[j].candidates) > 0 && !w.fair(w.jobs[j], a) {
 				return
 			}
 		}
-		this := [2]int{squaresOf(w.totals(plan)), w.moves(plan)}
+		this := [2]int{w.unevenness(w.totals(plan)), w.moves(plan)}
 		if slices.Compare(this[:], best[:]) < 0 {
 			best = this
 		}
@@ -122,15 +133,29 @@ func (w *balanceWorld) exhaustive() [2]int {
 	return best
 }
 
-// evenest returns the least sum of squares of the counts that a job's candidates can have
-// with all shards owned that can be, by trying every assignment there is.
+// offness returns the sum of the squares of what the counts of a job's candidates are off
+// their shares, in parts. Who may own no shard has no share.
+func (w *balanceWorld) offness(job balanceJob, a Assignment) int {
+	job.candidates = slices.DeleteFunc(slices.Clone(job.candidates), func(m int) bool {
+		return job.blocked[w.members[m].id].Intersect(shardset.Range(0, len(a))).Len() == len(a)
+	})
+	sum, of := 0, w.weights(job.candidates)
+	for i, n := range w.counts(job, a) {
+		off := n*of - len(a)*w.weight(job.candidates[i])
+		sum += off * off
+	}
+	return sum
+}
+
+// evenest returns the least offness that a job can have with all shards owned that can be,
+// by trying every assignment there is.
 func (w *balanceWorld) evenest(job balanceJob) int {
 	best := math.MaxInt
 	a := make(Assignment, len(job.owners))
 	var try func(shard int)
 	try = func(shard int) {
 		if shard == len(a) {
-			best = min(best, squaresOf(w.counts(job, a)))
+			best = min(best, w.offness(job, a))
 			return
 		}
 		owned := false

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -18,10 +19,16 @@ type balanceWorld struct {
 	members []balanceMember
 	jobs    []balanceJob
 	born    int
+	heavy   int // the greatest weight of those who join; 0: all weigh the same
 }
 
 func newBalanceWorld(seed uint64, members int) *balanceWorld {
-	w := &balanceWorld{seed: seed, rng: rand.New(rand.NewPCG(seed, 0))}
+	return newWeighedWorld(seed, members, 0)
+}
+
+// newWeighedWorld returns one whose members have weights up to heavy, 0 for all the same.
+func newWeighedWorld(seed uint64, members, heavy int) *balanceWorld {
+	w := &balanceWorld{seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), heavy: heavy}
 	for range members {
 		w.join()
 	}
@@ -33,6 +40,10 @@ func (w *balanceWorld) join() (id string) {
 	id = fmt.Sprintf("m%04d-%d", w.rng.IntN(10_000), w.born)
 	w.born++
 	w.change(func(ids []string) []string { return append(ids, id) })
+	if w.heavy > 0 {
+		i := slices.IndexFunc(w.members, func(m balanceMember) bool { return m.id == id })
+		w.members[i].weight = 1 + w.rng.IntN(w.heavy)
+	}
 	for j := range w.jobs {
 		i := slices.IndexFunc(w.members, func(m balanceMember) bool { return m.id == id })
 		w.jobs[j].candidates = append(w.jobs[j].candidates, i)
@@ -52,10 +63,10 @@ func (w *balanceWorld) leave() (id string) {
 
 // change replaces the members and brings the indexes of the jobs up to date.
 func (w *balanceWorld) change(to func(ids []string) []string) {
-	load := map[string]int{}
+	was := map[string]balanceMember{}
 	var ids []string
 	for _, m := range w.members {
-		load[m.id] = m.load
+		was[m.id] = m
 		ids = append(ids, m.id)
 	}
 	before := slices.Clone(ids)
@@ -63,7 +74,7 @@ func (w *balanceWorld) change(to func(ids []string) []string) {
 	slices.Sort(ids)
 	w.members = nil
 	for _, id := range ids {
-		w.members = append(w.members, balanceMember{id: id, load: load[id]})
+		w.members = append(w.members, balanceMember{id: id, load: was[id].load, weight: was[id].weight})
 	}
 	for j := range w.jobs {
 		var now []int
@@ -197,19 +208,84 @@ func (w *balanceWorld) counts(job balanceJob, a Assignment) []int {
 	return counts
 }
 
+func (w *balanceWorld) weight(m int) int { return max(w.members[m].weight, 1) }
+
+// weights returns the sum of those of members.
+func (w *balanceWorld) weights(members []int) int {
+	sum := 0
+	for _, m := range members {
+		sum += w.weight(m)
+	}
+	return sum
+}
+
+// fair reports whether all candidates of a job have their shares of it, rounded down or up.
+func (w *balanceWorld) fair(job balanceJob, a Assignment) bool {
+	of := w.weights(job.candidates)
+	for i, n := range w.counts(job, a) {
+		if off := n*of - len(a)*w.weight(job.candidates[i]); off <= -of || off >= of {
+			return false
+		}
+	}
+	return true
+}
+
+// weighed reports whether weights differ.
+func (w *balanceWorld) weighed() bool {
+	return slices.ContainsFunc(w.members, func(m balanceMember) bool { return m.weight != w.members[0].weight })
+}
+
+// shares returns by member the sum of its shares of all jobs and loads.
+func (w *balanceWorld) shares() []*big.Rat {
+	share := make([]*big.Rat, len(w.members))
+	everyone, loads := []int{}, 0
+	for m := range w.members {
+		share[m] = new(big.Rat)
+		everyone = append(everyone, m)
+		loads += w.members[m].load
+	}
+	deal := func(n int, candidates []int) {
+		for _, m := range candidates {
+			share[m].Add(share[m], big.NewRat(int64(n*w.weight(m)), int64(w.weights(candidates))))
+		}
+	}
+	deal(loads, everyone)
+	for _, job := range w.jobs {
+		deal(len(job.owners), job.candidates)
+	}
+	return share
+}
+
+// square returns the square of what a total is off its aim: off the member's share, rounded
+// down or up. With equal weights it is that of the total.
+func square(total int, share *big.Rat) int {
+	if share != nil {
+		low := int(new(big.Int).Div(share.Num(), share.Denom()).Int64())
+		if total -= low; total > 0 && !share.IsInt() {
+			total--
+		}
+	}
+	return total * total
+}
+
+// unevenness is the sum of the squares of totals.
+func (w *balanceWorld) unevenness(totals []int) int {
+	share := make([]*big.Rat, len(w.members))
+	if w.weighed() {
+		share = w.shares()
+	}
+	sum := 0
+	for m, n := range totals {
+		sum += square(n, share[m])
+	}
+	return sum
+}
+
 func spreadOf(ns []int) int {
 	if len(ns) == 0 {
 		return 0
 	}
 	return slices.Max(ns) - slices.Min(ns)
-}
-
-func squaresOf(ns []int) int {
-	sum := 0
-	for _, n := range ns {
-		sum += n * n
-	}
-	return sum
 }
 
 // requireOwners checks that plan has an owner that may own it for each shard for which

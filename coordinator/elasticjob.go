@@ -8,7 +8,7 @@ import (
 
 // The strategies of Elastic-Job, for jobs that come from there: given the same instance
 // names they deal as it does. None of them looks at who has what, so that a join or leave
-// moves many shards; sticky is as even and moves the fewest.
+// moves many shards; sticky is as even and moves the fewest. Nor does any look at weights.
 
 // average deals contiguous shares in Elastic-Job's order of instances. The shards left
 // over, the last ones, go one each to the first instances: 8 shards over 3 are 0,1,6 and

@@ -25,6 +25,7 @@ type Config struct {
 	Strategy   string            // "" = "sticky"
 	Host       string            // where this process runs; "" = the host's name. See Scope.Hosts
 	Labels     map[string]string // what kind of instance this is, for RunOn and strategies; see MemberOptions.Labels
+	Weight     int               // see MemberOptions.Weight
 	// RunOn is the labels that instances must have to own shards, all of these pairs: up to
 	// 16, of the sizes of MemberOptions.Labels. The highest Revision's hold. Who does not have
 	// them gives its shards up; if nobody does, nobody owns any.
@@ -96,7 +97,7 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 	}
 	m, err := NewMember(reg, MemberOptions{
 		Namespace: cfg.Namespace, Group: cfg.Group, Instance: cfg.Instance, SessionTTL: cfg.SessionTTL,
-		Host: cfg.Host, Labels: cfg.Labels, Logger: cfg.Logger, Work: o,
+		Host: cfg.Host, Labels: cfg.Labels, Weight: cfg.Weight, Logger: cfg.Logger, Work: o,
 	})
 	if err != nil {
 		return fmt.Errorf("join: %w", err)

@@ -40,6 +40,11 @@ type MemberOptions struct {
 	// some only, and to strategies. There may be 64, with keys of 1 to 100 bytes and values of
 	// up to 200, of UTF-8 without control characters.
 	Labels map[string]string
+	// Weight is how many times the shards of a member with weight 1 this one is to have, up to
+	// MaxWeight. The strategy "sticky" heeds it, and gives each member its share by weight of
+	// every job and of all of them together to within one shard; the others that come with this
+	// package do not. It is fixed for as long as the member lives. 0 = 1
+	Weight int
 	Work   Work
 	Logger *slog.Logger // nil = slog.Default()
 }
@@ -57,6 +62,7 @@ type Member struct {
 	skew    time.Duration
 	grace   time.Duration
 	labels  map[string]string
+	weight  int
 	work    Work
 	log     *slog.Logger
 	barred  barred
@@ -97,6 +103,8 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 	switch {
 	case o.RestartGrace < 0 || o.RestartGrace > MaxRestartGrace:
 		return nil, fmt.Errorf("restart grace is %v, not between 0 and %v", o.RestartGrace, MaxRestartGrace)
+	case o.Weight < 0 || o.Weight > MaxWeight:
+		return nil, fmt.Errorf("weight is %d, not between 0 and %d", o.Weight, MaxWeight)
 	case o.RestartGrace > 0 && o.Instance == "":
 		return nil, errors.New("restart grace without a name of the instance to come back under")
 	}
@@ -127,7 +135,7 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 	m := &Member{
 		Operator: op, reg: reg, keys: op.keys, name: o.Instance, host: o.Host, ttl: o.SessionTTL,
 		skew: max(o.MaxClockSkew, 0), grace: o.RestartGrace,
-		labels: maps.Clone(o.Labels), work: o.Work,
+		labels: maps.Clone(o.Labels), weight: o.Weight, work: o.Work,
 		log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
 		left: make(chan struct{}), defs: map[string]json.RawMessage{}, joined: make(chan struct{}), sessions: map[registry.SessionID]bool{},
 	}
@@ -320,7 +328,7 @@ func (m *Member) standing(in *incarnation) standing {
 	return standing{
 		member: record.Member{
 			Name: m.name, Session: in.session.ID(), Host: m.host, Jobs: offered, NotUnderstood: puzzling, Labels: m.labels,
-			Draining: m.draining, Blocked: m.barred.all(), RestartGrace: record.Duration(m.grace),
+			Weight: m.weight, Draining: m.draining, Blocked: m.barred.all(), RestartGrace: record.Duration(m.grace),
 		},
 		defs: maps.Clone(m.defs), version: m.version,
 	}

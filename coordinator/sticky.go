@@ -3,8 +3,8 @@ package coordinator
 import "slices"
 
 // sticky deals evenly and moves as little as that allows: the candidates' counts differ
-// by at most one, their loads decide who gets one more, and a shard stays where it is
-// unless the counts or the loads make it go.
+// from their shares by weight by less than one, their loads decide who gets one more, and a
+// shard stays where it is unless the counts or the loads make it go.
 //
 // The leader deals all sticky jobs of a group in one balance, of which this is the case of
 // one job.
@@ -13,13 +13,13 @@ func sticky(in Input) (Assignment, error) {
 	members := make([]balanceMember, len(in.Members))
 	for i, m := range in.Members {
 		job.candidates[i] = i
-		members[i] = balanceMember{id: m.ID, load: in.Load[m.ID]}
+		members[i] = balanceMember{id: m.ID, load: in.Load[m.ID], weight: m.Weight}
 	}
 	return balance([]balanceJob{job}, members)[0], nil
 }
 
 // single gives all shards to one candidate: to the one that has them, or the most of them,
-// and to the one with the least load if that leaves a choice.
+// and to the one with the least load if that leaves a choice. Weights make no difference.
 func single(in Input) (Assignment, error) {
 	has := make(map[string]int, len(in.Members))
 	for _, id := range in.Owners {

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -71,6 +72,72 @@ func TestSingle(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.want, runText(t, single, tt.members, tt.owners, tt.load))
+		})
+	}
+}
+
+func TestSticky_Weights(t *testing.T) {
+	for _, tt := range []struct {
+		name, owners string
+		weights      []int // of a, b and so on; "" of owners is a dot
+		load         map[string]int
+		want         string
+	}{
+		{"give each its share", "........", []int{1, 2, 1}, nil, "aabbbbcc"},
+		{"all the same are as none", "..........", []int{7, 7, 7}, nil, "aaaabbbccc"},
+		{"not given are 1", "......", []int{0, 2}, nil, "aabbbb"},
+		{"leave what is within one of a share", "aabbb", []int{1, 2}, nil, "aabbb"},
+		{"move what is not", "aaabb", []int{1, 3}, nil, "aabbb"},
+		{"may leave a light one nothing", "....", []int{1, 1000}, nil, "bbbb"},
+		{"give a newcomer its share, and move nothing else", "aaaabbbb", []int{1, 1, 2}, nil, "aaccccbb"},
+		{"give one more to whom that takes closer to its share", "..........", []int{1, 2, 4}, nil, "abbbcccccc"},
+		{"are of loads as well", "......", []int{1, 1, 2}, map[string]int{"a": 3}, "abbccc"},
+		{"and make no job uneven for loads", "......", []int{1, 2, 3}, map[string]int{"c": 60}, "abbccc"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := Input{Job: "settle", Shards: len(tt.owners), Load: tt.load}
+			for i, weight := range tt.weights {
+				in.Members = append(in.Members, Candidate{ID: string(rune('a' + i)), Weight: weight})
+			}
+			for _, id := range tt.owners {
+				in.Owners = append(in.Owners, strings.Trim(string(id), "."))
+			}
+			a, err := runStrategy(sticky, in)
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, strings.Join(a, ""))
+		})
+	}
+}
+
+// Shares by weight fall with a join and rise with a leave, so nobody needs to be given
+// anything by a join but the newcomer. Of one job no more moves than that takes.
+func TestSticky_MovesWhatTheSharesByWeightMove(t *testing.T) {
+	for _, tt := range []struct{ shards, members, heavy int }{{1000, 10, 4}, {100, 10, 1000}, {12, 5, 3}, {10_000, 50, 16}} {
+		t.Run(fmt.Sprintf("%d over %d, weights up to %d", tt.shards, tt.members, tt.heavy), func(t *testing.T) {
+			for seed := range uint64(10) {
+				w := newWeighedWorld(seed, tt.members, tt.heavy)
+				w.add(tt.shards)
+				w.adopt(balance(w.jobs, w.members))
+				for range 10 {
+					newcomer := w.join()
+					plan := balance(w.jobs, w.members)
+					gets := 0
+					for _, id := range plan[0] {
+						if id == newcomer {
+							gets++
+						}
+					}
+					require.Equal(t, gets, w.moves(plan), "seed %d: join", seed)
+					require.True(t, w.fair(w.jobs[0], plan[0]), "seed %d: join", seed)
+					w.adopt(plan)
+
+					w.leave()
+					plan = balance(w.jobs, w.members)
+					require.Equal(t, w.orphans(), w.moves(plan), "seed %d: leave", seed)
+					require.True(t, w.fair(w.jobs[0], plan[0]), "seed %d: leave", seed)
+					w.adopt(plan)
+				}
+			}
 		})
 	}
 }

@@ -47,6 +47,7 @@ type Candidate struct {
 	ID     string            // of one incarnation: a restarted instance has a new one
 	Name   string            // the instance's name, the same after a restart if it was given one
 	Labels map[string]string // as the instance states them
+	Weight int               // how many times the share of an instance with 1 it is to have, from 1 to MaxWeight
 }
 
 // Assignment has by shard the ID of the candidate that is to own it.

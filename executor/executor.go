@@ -51,6 +51,11 @@ type Options struct {
 	// 64, with keys of 1 to 100 bytes and values of up to 200, of UTF-8 without control
 	// characters. They are those of this process for as long as it lives.
 	Labels map[string]string
+	// Weight is how many times the shards of an instance with weight 1 this one is to have, up
+	// to 1000: the strategy "sticky" gives each its share of every job and of all of them
+	// together to within one shard. "single" and Elastic-Job's strategies pay no heed to it.
+	// Zero means 1.
+	Weight int
 	// Logger is where to log. Nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -99,7 +104,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	var err error
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
-		MaxClockSkew: o.MaxClockSkew, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Logger: o.Logger, Work: work{e},
+		MaxClockSkew: o.MaxClockSkew, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Weight: o.Weight, Logger: o.Logger, Work: work{e},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)

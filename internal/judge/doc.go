@@ -9,8 +9,8 @@
 //  3. A run in flight when its session ends is claimed again, at the next attempt and with a
 //     higher fence, before anything newer of its shard; or it is counted as lost.
 //  4. A running shard keeps its owner while that one's session lives.
-//  5. When a fleet has settled every shard has an owner that lives, evenly within one, and
-//     nothing is left of the dead.
+//  5. When a fleet has settled every shard has an owner that lives, of each job everybody has
+//     its share by weight within one, and nothing is left of the dead.
 //  6. Plans are written by the leader of the current term only, and fences grow.
 //  7. A shard that nothing befalls is claimed when it is due.
 //  8. All runs of a fire name one total and one generation of the definition.

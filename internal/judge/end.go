@@ -106,8 +106,8 @@ func (o *Judge) able(j *jobState) (able map[string]int, barred bool) {
 	return able, barred
 }
 
-// evenlyOwned judges that every shard has an owner, that none moves, and that nobody who
-// may have shards has two fewer than another.
+// evenlyOwned judges that every shard has an owner, that none moves, and that everybody who
+// may have shards has its share by weight, rounded down or up.
 func (o *Judge) evenlyOwned(j *jobState, able map[string]int) {
 	total := 0
 	for i := range j.plan.Epochs {
@@ -127,12 +127,15 @@ func (o *Judge) evenlyOwned(j *jobState, able map[string]int) {
 	if len(able) == 0 {
 		return
 	}
-	least, most := total, 0
-	for _, n := range able {
-		least, most = min(least, n), max(most, n)
+	weights := 0
+	for inc := range able {
+		weights += max(o.members[inc].Weight, 1)
 	}
-	if most-least > 1 {
-		o.violate(5, j, "one instance has %d shards and another %d", most, least)
+	for inc, n := range able {
+		share := total * max(o.members[inc].Weight, 1) // of so many parts as there are weights
+		if n < share/weights || n > (share+weights-1)/weights {
+			o.violate(5, j, "%s has %d of %d shards; its share is %d in %d", inc, n, total, share, weights)
+		}
 	}
 }
 

@@ -98,6 +98,7 @@ type memberRecord struct {
 	Host     string             `json:"host"`
 	Jobs     []string           `json:"jobs"`
 	Labels   map[string]string  `json:"labels"`
+	Weight   int                `json:"weight"`
 	Draining bool               `json:"draining"`
 	Grace    grace              `json:"restart_grace"`
 }

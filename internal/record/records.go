@@ -49,6 +49,7 @@ type Member struct {
 	Host     string                  `json:"host,omitempty"`
 	Jobs     []string                `json:"jobs"` // offered, by name, sorted
 	Labels   map[string]string       `json:"labels,omitempty"`
+	Weight   int                     `json:"weight,omitempty"`   // 0 is 1
 	Draining bool                    `json:"draining,omitempty"` // final for this incarnation
 	Blocked  map[string]shardset.Set `json:"blocked,omitempty"`  // by job: an old function has not returned
 

@@ -36,10 +36,14 @@ func (f *fleet) begin(instance string, number int) (*process, error) {
 		crashed: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.brake = newStoppable(f.connect(p.client, machine))
+	weight := 0
+	if f.Weights {
+		weight = 1 + number%3
+	}
 	var err error
 	p.ex, err = executor.New(p.brake, namespace, executor.Options{
 		Instance: instance, Host: hostOf(number), SessionTTL: f.TTL, DrainTimeout: f.Drain, RestartGrace: f.Grace, MaxClockSkew: f.Skew,
-		Workers: 256, Labels: map[string]string{"zone": zoneOf(number)}, Logger: f.Logger,
+		Workers: 256, Labels: map[string]string{"zone": zoneOf(number)}, Weight: weight, Logger: f.Logger,
 	})
 	if err != nil {
 		return nil, err

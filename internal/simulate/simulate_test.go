@@ -68,7 +68,7 @@ func small(seed uint64) simulate.Config {
 	case 3:
 		c.Long = 75 * time.Second // longer than between fires
 	}
-	c.Zones = seed%3 == 1
+	c.Zones, c.Weights = seed%3 == 1, seed%4 > 1
 	if seed%5 < 2 {
 		c.Grace = c.TTL * time.Duration(1+seed%3)
 	}
