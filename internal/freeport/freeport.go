@@ -3,10 +3,13 @@
 package freeport
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"syscall"
+	"time"
 )
 
 // The ports offered lie below those that systems take for outgoing connections, one of
@@ -57,6 +60,21 @@ func take(number int) (*Port, error) {
 // Addr returns the port's host:port.
 func (p *Port) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.Number))
+}
+
+// patience is how long Listen tries: a child may have to wait for a processor.
+const patience = 5 * time.Second
+
+// Listen listens on the port. What this process has closed, such as the probe of Take, can
+// live on for a moment in a child that is forked and not executed yet. So a port that is in
+// use is tried again for a while.
+func (p *Port) Listen() (net.Listener, error) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		l, err := net.Listen("tcp4", p.Addr())
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
+	}
 }
 
 // Release gives the port up. Calling it twice is legal.

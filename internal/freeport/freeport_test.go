@@ -3,6 +3,7 @@ package freeport
 import (
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -30,6 +31,18 @@ func TestTake_GivesAPortThatCanBeListenedOn(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
 	}
+}
+
+func TestListen_WaitsForAListenerThatIsAboutToGo(t *testing.T) {
+	p, err := Take()
+	require.NoError(t, err)
+	defer p.Release()
+	before, err := p.Listen()
+	require.NoError(t, err)
+	time.AfterFunc(20*time.Millisecond, func() { before.Close() })
+	l, err := p.Listen()
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
 }
 
 func TestTake_PassesOverPortsInUse(t *testing.T) {

@@ -74,7 +74,7 @@ func listen(upstream string, route func(client, proxy net.Addr) (string, error))
 
 // listen begins to accept. Who calls it holds p.mu, or is alone.
 func (p *Proxy) listen() error {
-	l, err := net.Listen("tcp4", p.port.Addr())
+	l, err := p.port.Listen()
 	if err != nil {
 		return err
 	}
