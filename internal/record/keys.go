@@ -127,15 +127,11 @@ const MaxHostBytes = 253
 
 // CheckHost checks the name of a host, which stands in records only.
 func CheckHost(host string) error {
-	switch {
-	case host == "":
+	if host == "" {
 		return errors.New("is empty")
-	case strings.ContainsFunc(host, unicode.IsControl):
-		return fmt.Errorf("%.100q has a control character", host)
-	case len(host) > MaxHostBytes:
-		return fmt.Errorf("%.20q... has %d bytes, at most %d", host, len(host), MaxHostBytes)
-	case !utf8.ValidString(host):
-		return fmt.Errorf("%.100q is not UTF-8", host)
+	}
+	if err := checkLine(host, MaxHostBytes); err != nil {
+		return fmt.Errorf("%.100q %w", host, err)
 	}
 	return nil
 }
@@ -148,14 +144,20 @@ const MaxJobNameBytes = 100
 
 // CheckJobName checks the name of a job: text that a person can read in a log line.
 func CheckJobName(name string) error {
-	switch {
-	case name == "":
+	if name == "" {
 		return errors.New("is empty")
-	case strings.ContainsFunc(name, unicode.IsControl):
+	}
+	return checkLine(name, MaxJobNameBytes)
+}
+
+// checkLine checks a text that a person is to read in a line of a log.
+func checkLine(text string, maxBytes int) error {
+	switch {
+	case strings.ContainsFunc(text, unicode.IsControl):
 		return errors.New("has a control character")
-	case len(name) > MaxJobNameBytes:
-		return fmt.Errorf("has %d bytes, at most %d", len(name), MaxJobNameBytes)
-	case !utf8.ValidString(name):
+	case len(text) > maxBytes:
+		return fmt.Errorf("has %d bytes, at most %d", len(text), maxBytes)
+	case !utf8.ValidString(text):
 		return errors.New("is not UTF-8")
 	}
 	return nil

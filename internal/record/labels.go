@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // Bounds of labels. What a job asks for is told in plans, so that is less.
@@ -28,26 +26,14 @@ func CheckLabels(labels map[string]string, most int) []error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if key == "" {
 			errs = append(errs, errors.New("an empty key"))
-		} else if err := checkLabelText(key, MaxLabelKeyBytes); err != nil {
+		} else if err := checkLine(key, MaxLabelKeyBytes); err != nil {
 			errs = append(errs, fmt.Errorf("the key %.100q %w", key, err))
 		}
-		if err := checkLabelText(labels[key], MaxLabelValueBytes); err != nil {
+		if err := checkLine(labels[key], MaxLabelValueBytes); err != nil {
 			errs = append(errs, fmt.Errorf("the value of %.100q %w", key, err))
 		}
 	}
 	return errs
-}
-
-func checkLabelText(text string, maxBytes int) error {
-	switch {
-	case len(text) > maxBytes:
-		return fmt.Errorf("has %d bytes, at most %d", len(text), maxBytes)
-	case !utf8.ValidString(text):
-		return errors.New("is not UTF-8")
-	case strings.ContainsFunc(text, unicode.IsControl):
-		return errors.New("has a control character")
-	}
-	return nil
 }
 
 // HasLabels reports whether labels have all pairs that are wanted.

@@ -92,13 +92,13 @@ func (t *Transcript) control(c *memory.Commit, o *registry.Op) error {
 		old = &record.Control{}
 	}
 	t.controls[o.Key] = now
+	say := func(format string, args ...any) { t.say(c, now.Job+": "+format, args...) }
 	switch {
 	case now.Paused && !old.Paused:
-		t.say(c, "%s: asks for a pause", now.Job)
+		say("asks for a pause")
 	case !now.Paused && old.Paused:
-		t.say(c, "%s: asks to resume", now.Job)
+		say("asks to resume")
 	}
-	say := func(format string, args ...any) { t.say(c, now.Job+": "+format, args...) }
 	if s := now.Disabled.Minus(old.Disabled); !s.IsZero() {
 		say("asks to disable %s", s)
 	}
