@@ -95,7 +95,7 @@ type client struct {
 	session registry.Session
 	number  int   // of the session
 	own     []int // the numbers of all sessions that it opened
-	gone    []int // of those, the ones that ended by its own clock: the store may learn of it later
+	gone    []int // of those, the ones that ended as far as it knows: the store may learn of it later
 	opened  int64
 }
 
@@ -249,8 +249,8 @@ func (c *client) txn(ctx context.Context, group int) error {
 	return nil
 }
 
-// gaveUp reports whether a transaction names an owner that has ended by the client's own
-// clock.
+// gaveUp reports whether a transaction names an owner that has ended as far as the client's
+// handle knows, by its clock or because it was told to close it.
 func (c *client) gaveUp(m modelTxn) bool {
 	return slices.ContainsFunc(m.ops, func(o modelItem) bool {
 		return o.op == registry.OpCreateOwned &&
@@ -355,6 +355,7 @@ func (c *client) end(ctx context.Context) error {
 	if err := c.session.Close(within); err != nil {
 		c.history.leave(c.id, call, input, answer{conflict: -1, unknown: true})
 		c.id += c.clients + 1
+		c.gone = append(c.gone, c.number)
 	} else {
 		c.history.end(c.id, call, input, answer{conflict: -1})
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -79,11 +80,55 @@ func (h *history) check(t *test, m porcupine.Model, budget int64) (v verdict, pi
 	}
 	bounded, _ = withBudget(m, budget) // what is found of an order shows where it ends
 	_, found := porcupine.CheckOperationsVerbose(bounded, h.ops, 0)
+	t.Logf("the order of calls ends with\n%s", h.whereItEnds(m, found))
 	picture = filepath.Join(t.artifacts(), "history.html")
 	if err := porcupine.VisualizePath(m, found, picture); err != nil {
 		picture = fmt.Sprintf("none: %v", err)
 	}
 	return illegal, picture
+}
+
+// whereItEnds tells where the longest orders that were found come to their end: the last
+// calls in them, the state that these leave, and the first calls without a place after them.
+func (h *history) whereItEnds(m porcupine.Model, found porcupine.LinearizationInfo) string {
+	const shown = 6
+	parts := [][]porcupine.Operation{h.ops}
+	if m.Partition != nil {
+		parts = m.Partition(h.ops)
+	}
+	var b strings.Builder
+	for i, orders := range found.PartialLinearizationsOperations() {
+		var order []porcupine.Operation // the longest
+		for _, o := range orders {
+			if len(o) > len(order) {
+				order = o
+			}
+		}
+		if len(order) == len(parts[i]) {
+			continue
+		}
+		tell := func(op porcupine.Operation) {
+			returned := "?"
+			if op.Return != never {
+				returned = fmt.Sprint(op.Return)
+			}
+			fmt.Fprintf(&b, "  client %d, %d-%s: %s\n", op.ClientId, op.Call, returned, m.DescribeOperation(op.Input, op.Output))
+		}
+		state, placed := m.Init(), map[int64]bool{} // by their calls, of which no two are at once
+		for n, op := range order {
+			placed[op.Call] = true
+			_, state = m.Step(state, op.Input, op.Output)
+			if n >= len(order)-shown {
+				tell(op)
+			}
+		}
+		fmt.Fprintf(&b, "%d of %d calls have a place; they leave\n  %s\nwhere none of these can be next:\n", len(order), len(parts[i]), m.DescribeState(state))
+		left := slices.DeleteFunc(slices.Clone(parts[i]), func(op porcupine.Operation) bool { return placed[op.Call] })
+		for _, op := range left[:min(shown, len(left))] {
+			tell(op)
+		}
+	}
+	return b.String()
 }
 
 // withBudget is m for budget steps. After that nothing is legal, which ends the search.

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -161,6 +162,8 @@ func TestUndecided(t *testing.T) {
 			}
 			return true, state.(uint64) | 1<<input.(int)
 		},
+		DescribeOperation: func(input, _ any) string { return fmt.Sprint(input) },
+		DescribeState:     func(state any) string { return fmt.Sprint(state) },
 	}
 	hard := func(n int) *history {
 		h := &history{}

@@ -6,7 +6,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/registry"
@@ -248,4 +252,41 @@ func closesLate(_ registry.Registry, s registry.Session) registry.Session {
 		})
 		return nil
 	}}
+}
+
+// TestHistories_KnowWhatAHandleKnows shows that a registry passes which refuses, without
+// asking the store, what a session is to own that its handle was told to close: the store
+// may let that session live, as the request may be lost.
+func TestHistories_KnowWhatAHandleKnows(t *testing.T) {
+	b := saboteur{open: handles(func(r registry.Registry) registry.Registry {
+		var closed sync.Map // of SessionID
+		var closes atomic.Int64
+		return &broken{
+			Registry: r,
+			session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+				s, err := r.OpenSession(ctx, o)
+				if err != nil {
+					return nil, err
+				}
+				return &brokenSession{Session: s, close: func(ctx context.Context) error {
+					closed.Store(s.ID(), true)
+					if closes.Add(1) == 1 {
+						return registry.ErrUnknownOutcome
+					}
+					return s.Close(ctx)
+				}}, nil
+			},
+			txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+				for _, o := range t.Then {
+					if _, ended := closed.Load(o.Session); ended {
+						return registry.Rev{}, registry.ErrSessionLost
+					}
+				}
+				return r.Txn(ctx, t)
+			},
+		}
+	})}.backend()
+	for b.Seed = range uint64(20) {
+		require.Empty(t, conformance.Try(t, b, "C04"), "seed %d", b.Seed)
+	}
 }

@@ -39,7 +39,7 @@ func (t *test) troubles() []trouble {
 	if s.Stall != nil {
 		add(Stall, func(string) func() { return s.Stall() })
 	}
-	if false {
+	if s.Isolate != nil {
 		add(Isolate, s.Isolate)
 	}
 	if t.bubble && s.Restart != nil { // on a server it takes too long to happen often
