@@ -76,9 +76,10 @@
 // through the run's own methods, a database does so if it is told the fence.
 //
 // A fire is never early by the clock of the instance that claims it, but that clock may
-// be wrong; an instance that is too far from the others claims nothing. A fire may be
-// late: by the time it takes to notice a death, which is the session's TTL and the
-// store's business, and by the time that earlier work of the shard takes.
+// be wrong; of three instances and more, one whose clock is found to be too far from the
+// others' claims nothing. A fire may be late: by the time it takes to notice a death, which
+// is the session's TTL and the store's business, and by the time that earlier work of the
+// shard takes.
 //
 // A job may track less than its runs, at fewer commits. If it tracks claims only, what was
 // under way when a session ended is not claimed again, and counted as unknown. If it tracks

@@ -146,7 +146,7 @@ func (v *view) newAssigning() *assigning {
 	a := &assigning{view: v, load: map[string]int{}}
 	for _, inc := range slices.Sorted(maps.Keys(v.members)) {
 		m := v.members[inc]
-		if m.Draining || !v.alive(inc) {
+		if _, off := v.off[inc]; off || m.Draining || !v.alive(inc) {
 			continue
 		}
 		same := slices.IndexFunc(a.offers, func(o offer) bool { return slices.Equal(o.jobs, m.Jobs) })

@@ -31,7 +31,7 @@ func (s exSession) State() (registry.SessionState, time.Time) {
 // ledger returns the ledger of a process as it stands.
 func (x *exploration) ledger(s *exState, p *exProc) (*ledger, *account) {
 	l := &ledger{
-		keys: x.keys, reg: &exDesk{store: &s.store}, session: exSession{id: p.session}, me: p.inc, work: x.work, log: x.log,
+		clock: time.Now, keys: x.keys, reg: &exDesk{store: &s.store}, session: exSession{id: p.session}, me: p.inc, work: x.work, log: x.log,
 		barred:   &barred{running: map[string]shardset.Set{}, old: map[string]shardset.Set{}, freed: func() {}},
 		accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{}, frozen: map[*account]struct{}{},
 		nudge: make(chan struct{}, 1), closed: p.closed, opened: !p.closed, flushing: true, running: p.inside.Len(),
@@ -160,7 +160,7 @@ func (x *exploration) elect(p *exProc) (registry.Txn, bool) {
 func (x *exploration) member(p *exProc, desk *exDesk) *Member {
 	m := &Member{
 		Operator: &Operator{desk, x.keys},
-		reg:      desk, keys: x.keys, name: p.name, work: x.work, log: x.log, draining: p.closed,
+		reg:      desk, keys: x.keys, name: p.name, work: x.work, log: x.log, clock: time.Now, draining: p.closed,
 		defs: map[string]json.RawMessage{exJob: fmtDef(1, 1, "")},
 	}
 	m.barred.old = map[string]shardset.Set{}
@@ -209,7 +209,7 @@ func (x *exploration) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []
 		d.changes[i].why = nil // people read it in the plan: states that are alike would differ
 	}
 	if _, err = l.commit(context.Background(), d); err == nil && x.named {
-		err = o.nameSuccessors(context.Background(), l.successors())
+		err = o.announce(context.Background(), l.successors(), clockNotice{}, false)
 	}
 	if err != nil && !errors.Is(err, errTaken) {
 		panic(err)

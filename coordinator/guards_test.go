@@ -67,7 +67,7 @@ var guardSites = []guardSite{
 	{"office.resignation Alive", []string{"resign: alive"}},
 	{"office.resignation Set", []string{"resign: set leader"}},
 	{"office.resignation Delete", []string{"resign: delete present"}},
-	{"officeLoop.nameSuccessors Set", []string{"name successors: set present"}},
+	{"officeLoop.announce Set", []string{"name successors: set present"}},
 
 	{"Member.entrance CreateOwned", []string{"join: free instance"}},
 	{"Member.entrance Create", []string{"join: first member"}},

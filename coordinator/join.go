@@ -103,6 +103,7 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 		return fmt.Errorf("join: %w", err)
 	}
 	o.keys = m.keys
+	m.clocks = false // owning goes by no clock
 	m.Offer(map[string]json.RawMessage{ownedJob: def})
 	return o.takePart(ctx, m)
 }

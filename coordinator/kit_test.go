@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +47,24 @@ type group struct {
 	members []*worker
 	edits   string // the name of the client that edits records by hand
 	grace   time.Duration
+	skew    time.Duration          // MaxClockSkew
+	wrong   map[string]*clockError // clocks that are not right, by instance
+}
+
+// clockError is how far a clock is ahead of the right time.
+type clockError struct{ atomic.Int64 }
+
+func (e *clockError) now() time.Time { return time.Now().Add(time.Duration(e.Load())) }
+
+// sets sets the clock of an instance, also of one that has not begun.
+func (g *group) sets(name string, ahead time.Duration) {
+	if g.wrong == nil {
+		g.wrong = map[string]*clockError{}
+	}
+	if g.wrong[name] == nil {
+		g.wrong[name] = &clockError{}
+	}
+	g.wrong[name].Store(int64(ahead))
 }
 
 // worker is a member and the work that it does.
@@ -105,8 +124,12 @@ func (g *group) workerOn(machine, name string, work func(context.Context, Run) e
 		g: g, log: &logbook{}, reg: &hooked{Registry: g.server.Client(machine)}, done: make(chan struct{}), work: work,
 	}
 	var err error
+	if g.wrong[name] == nil {
+		g.sets(name, 0)
+	}
 	w.Member, err = NewMember(w.reg, MemberOptions{
 		Namespace: "test", Instance: name, SessionTTL: ttl, RestartGrace: g.grace, Host: "host-of-" + name, Work: w,
+		Clock: g.wrong[name].now, MaxClockSkew: g.skew,
 		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	require.NoError(g.t, err)

@@ -44,7 +44,8 @@ type leader struct {
 	planFeed  *feed[*record.Plan]
 	following map[string]func() // claims directories of pending moves, and how to stop
 	absent    map[string]absence
-	overdue   time.Time // when one who is awaited has been so for long enough; zero: nobody is
+	comparing
+	overdue time.Time // when one who is awaited has been so for long enough; zero: nobody is
 }
 
 // lead is what is true only during this term: it follows the records that planning rests
@@ -64,6 +65,9 @@ func lead(ctx context.Context, o *officeLoop, term registry.Rev, p *progress) er
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer end(nil)
+	if o.m.clocks {
+		l.comparing, l.view.off = newComparing(o.m.clock, term.Seq), o.noticed().off
+	}
 	l.instances = followFeed(ctx, &wg, l, o.m.keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
 	l.members = followFeed(ctx, &wg, l, o.m.keys.Members(), func(e registry.Entry) (record.Member, error) { return record.Decode[record.Member](e.Value) })
 	l.jobs = followFeed(ctx, &wg, l, o.m.keys.Jobs(), func(e registry.Entry) (jobItem, error) {
@@ -142,14 +146,21 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 		if !l.overdue.IsZero() {
 			overdue = time.After(time.Until(l.overdue))
 		}
+		var answered <-chan time.Time
+		if !l.judging.IsZero() {
+			answered = time.After(time.Until(l.judging))
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-l.nudge:
 		case <-overdue:
 			l.content = false
+		case <-answered:
+			l.content = false
 		case <-tick.C:
 			l.view.tidy = true
+			l.compareAgain()
 			tick.Reset(selfDiagnosis + time.Duration((jitter.Float64()-0.5)*float64(selfDiagnosis)*2/5))
 		}
 	}
@@ -163,12 +174,25 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 		return nil // the first snapshots are not all there
 	}
 	if l.content && !l.view.clearable() {
+		if err := l.announce(ctx); err != nil {
+			return err
+		}
 		l.rest()
 		return nil
 	}
 	l.content = false
+	l.judgeClocks()
+	if l.doubtful() || !l.office.noticed().names(l.view.off) {
+		if err := l.announce(ctx); err != nil { // first of all: who is off is to stop
+			return err
+		}
+	}
+	if l.doubtful() {
+		l.rest()
+		return nil
+	}
 	defer func() { clear(l.view.looks) }() // each round looks for itself
-	d, err := l.decide(ctx, record.InstantOf(time.Now()))
+	d, err := l.decide(ctx, record.InstantOf(l.m.clock()))
 	if err != nil {
 		return err
 	}
@@ -184,8 +208,7 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	if planned {
 		l.wakeUp() // what follows from it
 	}
-	l.do("the naming", "successors")
-	if err := l.office.nameSuccessors(ctx, l.successors()); err != nil {
+	if err := l.announce(ctx); err != nil {
 		return err
 	}
 	l.content = len(d.changes) == 0 && len(d.burials) == 0 && len(d.pending) == 0
@@ -206,6 +229,7 @@ func (l *leader) takeNews() bool {
 	}
 	whole = l.members.take(func(n news[record.Member]) {
 		take(l, l.view.members, n, memberItem{n.rev, n.value})
+		l.hear(n)
 	}) && whole
 	whole = l.jobs.take(func(n news[jobItem]) { take(l, l.view.jobs, n, n.value) }) && whole
 	whole = l.controls.take(func(n news[controls]) {
@@ -422,7 +446,7 @@ func (l *leader) follow(ctx context.Context, wg *sync.WaitGroup, pending []strin
 func (l *leader) successors() []string {
 	var out []string
 	for inc, m := range l.view.members {
-		if inc != l.me && !m.Draining && l.view.alive(inc) {
+		if _, off := l.view.off[inc]; !off && inc != l.me && !m.Draining && l.view.alive(inc) {
 			out = append(out, inc)
 		}
 	}

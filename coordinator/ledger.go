@@ -30,6 +30,10 @@ const (
 // ledger keeps an incarnation's claims: it claims what is due, starts it, and takes off
 // what has ended. One goroutine owns it; what other goroutines tell it waits in inbox.
 type ledger struct {
+	clock    func() time.Time // of day: fires go by it, and nothing else
+	jumps    jumps
+	jumped   func()    // the clock has. Must not block
+	unsure   time.Time // until then the fleet has not judged a clock that has jumped
 	keys     record.Keys
 	reg      registry.Registry
 	session  registry.Session
@@ -52,6 +56,7 @@ type ledger struct {
 	plans    *reader[*record.Plan]
 	inbox    inbox
 	closed   bool          // as last read from the inbox
+	clockOff bool          // as last read from the inbox
 	opened   bool          // new runs may be claimed, as last seen
 	flushing bool          // ends are written now
 	nudge    chan struct{} // one slot: look at the inbox, the plans and the session
@@ -68,6 +73,7 @@ type inbox struct {
 	ended    []endedRun
 	patient  bool // ends are taken in by and by: only the last is worth a nudge
 	closed   bool // claim nothing more
+	clockOff bool // claim nothing while the clock is off
 	settled  chan struct{}
 	emptied  chan struct{}
 	unbarred bool
@@ -138,19 +144,21 @@ func (l *ledger) run(ctx context.Context) error {
 		changed := l.session.Changed()
 		l.takePlans(ctx)
 		l.takeInbox()
+		before, clock := time.Now(), l.clock() // once: what is claimed by it has been looked at for jumps
+		l.takeClock(before, clock, time.Now())
 		if err := l.takeSession(ctx); err != nil {
 			l.drainWrites()
 			return err
 		}
-		l.takeDue(time.Now())
-		l.write(ctx)
+		l.takeDue(time.Now(), clock)
+		l.write(ctx, clock)
 		if err := l.startWaiting(ctx); err != nil { // what needed no commit
 			l.drainWrites()
 			return err
 		}
 		l.tell()
 		l.rest()
-		timer.Reset(l.sleep(time.Now()))
+		timer.Reset(l.sleep(time.Now(), l.clock()))
 		select {
 		case <-ctx.Done():
 			l.drainWrites()
@@ -336,7 +344,7 @@ func (l *ledger) takeInbox() {
 	l.inbox.ended = nil
 	l.inbox.patient = false
 	l.running = l.inbox.running
-	closed := l.inbox.closed
+	closed, clockOff := l.inbox.closed, l.inbox.clockOff
 	unbarred := l.inbox.unbarred
 	l.inbox.unbarred = false
 	l.inbox.mu.Unlock()
@@ -353,8 +361,8 @@ func (l *ledger) takeInbox() {
 			l.hold(a, time.Now())
 		}
 	}
-	if unbarred || closed != l.closed {
-		l.closed = closed
+	if unbarred || closed != l.closed || clockOff != l.clockOff {
+		l.closed, l.clockOff = closed, clockOff
 		l.markAll()
 	}
 	if len(ends) > 0 && l.running == 0 {
@@ -378,8 +386,8 @@ func (l *ledger) release() {
 	l.flushAt = time.Time{}
 }
 
-func (l *ledger) takeDue(now time.Time) {
-	for len(l.agenda) > 0 && l.agenda[0].wake <= record.InstantOf(now) {
+func (l *ledger) takeDue(now, clock time.Time) {
+	for len(l.agenda) > 0 && l.agenda[0].wake <= record.InstantOf(clock) {
 		a := heap.Pop(&l.agenda).(*account)
 		l.mark(a)
 	}
@@ -399,10 +407,13 @@ func (l *ledger) markAll() {
 }
 
 // sleep returns how long nothing needs to be done.
-func (l *ledger) sleep(now time.Time) time.Duration {
+func (l *ledger) sleep(now, clock time.Time) time.Duration {
 	d := clockCheck
 	if len(l.agenda) > 0 {
-		d = min(d, l.agenda[0].wake.Time().Sub(now))
+		d = min(d, l.agenda[0].wake.Time().Sub(clock))
+	}
+	if unsure := l.unsure.Sub(now); unsure > 0 {
+		d = min(d, unsure)
 	}
 	if !l.flushAt.IsZero() {
 		d = min(d, l.flushAt.Sub(now))
@@ -414,7 +425,7 @@ func (l *ledger) sleep(now time.Time) time.Duration {
 // what is, not by what was told: a select that has two reasons to go on forgets one.
 func (l *ledger) takeSession(ctx context.Context) error {
 	state, _ := l.session.State()
-	if open := !l.closed && state == registry.SessionConnected; open != l.opened {
+	if open := !l.closed && !l.clockOff && !time.Now().Before(l.unsure) && state == registry.SessionConnected; open != l.opened {
 		l.opened = open
 		l.markAll()
 	}
@@ -422,11 +433,11 @@ func (l *ledger) takeSession(ctx context.Context) error {
 }
 
 // write sends what the dirty accounts have to write, as far as there is room.
-func (l *ledger) write(ctx context.Context) {
+func (l *ledger) write(ctx context.Context, clock time.Time) {
 	if l.writes >= maxWrites || len(l.dirty) == 0 {
 		return
 	}
-	entries := l.entries(time.Now())
+	entries := l.entries(clock)
 	if len(entries) == 0 {
 		return
 	}
@@ -456,7 +467,7 @@ func (l *ledger) loads(entries []*entry) []load[*entry] {
 }
 
 // entries returns what there is to write, and puts accounts that wait on the agenda.
-func (l *ledger) entries(now time.Time) []*entry {
+func (l *ledger) entries(clock time.Time) []*entry {
 	var entries []*entry
 	for a := range l.dirty {
 		if a.writing {
@@ -465,7 +476,7 @@ func (l *ledger) entries(now time.Time) []*entry {
 		delete(l.dirty, a)
 		in := claiming{
 			me: l.me, plan: a.plan, programs: a.programs, claims: a.claims, ended: a.ended,
-			barred: l.barred.of(a.claims.Job), now: record.InstantOf(now),
+			barred: l.barred.of(a.claims.Job), now: record.InstantOf(clock),
 			open: l.opened && a.stale.IsZero(),
 		}
 		e := &entry{acct: a, out: in.claim(), plan: a.plan, planRev: a.planRev, programs: a.programs, ended: len(a.ended)}
@@ -489,7 +500,7 @@ func (l *ledger) entries(now time.Time) []*entry {
 		case level == record.TrackClaims:
 			continue // what has ended goes with the next claim
 		case !l.flushing:
-			l.hold(a, now)
+			l.hold(a, time.Now())
 			continue
 		}
 		var err error
@@ -589,7 +600,7 @@ func (l *ledger) refused(w written) error {
 		l.log.Error("claims not written; trying again", "error", w.err)
 		for _, e := range w.load.parts {
 			delete(l.dirty, e.acct)
-			l.agenda.put(e.acct, record.InstantOf(time.Now().Add(refusedPause)))
+			l.agenda.put(e.acct, record.InstantOf(l.clock().Add(refusedPause)))
 		}
 	}
 	return nil

@@ -138,7 +138,7 @@ func TestLedger_ClaimsWhenItsSessionIsBackWhateverElseHappens(t *testing.T) {
 
 			w := &exWork{}
 			l := &ledger{
-				keys: keys, reg: reg, session: s, me: "me", work: w, log: slog.New(slog.DiscardHandler),
+				clock: time.Now, keys: keys, reg: reg, session: s, me: "me", work: w, log: slog.New(slog.DiscardHandler),
 				barred:   &barred{running: map[string]shardset.Set{}, old: map[string]shardset.Set{}},
 				accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{}, frozen: map[*account]struct{}{},
 				results: make(chan written, maxWrites), nudge: make(chan struct{}, 1),

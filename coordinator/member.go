@@ -25,11 +25,14 @@ const defaultGroup = "default"
 
 // MemberOptions are options of NewMember.
 type MemberOptions struct {
-	Namespace    string
-	Group        string        // "" = "default"
-	Instance     string        // unique among the live; "" = host name and a random part
-	SessionTTL   time.Duration // asked for; 0 = registry.DefaultSessionTTL
-	MaxClockSkew time.Duration // how far clocks of the fleet may be apart; 0 = 5 s
+	Namespace  string
+	Group      string        // "" = "default"
+	Instance   string        // unique among the live; "" = host name and a random part
+	SessionTTL time.Duration // asked for; 0 = registry.DefaultSessionTTL
+	// MaxClockSkew is how far clocks of the fleet may be apart; 0 = 5 s, < 0 = none, and nobody
+	// looks. A member whose clock is further from the median of the fleet claims nothing. As
+	// two cannot tell which of them is wrong, it takes three.
+	MaxClockSkew time.Duration
 	// RestartGrace is how long this member's shards wait for an instance of its name to come
 	// back, once it has left or died, before they move. It needs Instance. A leader counts it
 	// from when it sees that the member is gone; one that comes to lead meanwhile counts anew.
@@ -47,6 +50,9 @@ type MemberOptions struct {
 	Weight int
 	Work   Work
 	Logger *slog.Logger // nil = slog.Default()
+	// Clock tells the time of day, for tests of clocks that differ. What has to last for some
+	// time goes by package time all the same. nil = time.Now
+	Clock func() time.Time
 }
 
 // Member is a process's part in a group: it joins, elects, plans while it leads, claims
@@ -60,6 +66,8 @@ type Member struct {
 	host    string // "" if it is not known
 	ttl     time.Duration
 	skew    time.Duration
+	clock   func() time.Time // of day
+	clocks  bool             // clocks are compared
 	grace   time.Duration
 	labels  map[string]string
 	weight  int
@@ -89,10 +97,12 @@ type incarnation struct {
 	ledger  *ledger
 	office  *officeLoop
 	publish chan struct{} // one slot: the member record may have to change
+	joined  uint64        // the commit by which it did
 
 	// guarded by Member.mu
-	published int  // the Member.version that the registry knows
-	drained   bool // the registry knows that it drains
+	published int            // the Member.version that the registry knows
+	drained   bool           // the registry knows that it drains
+	answers   record.Instant // the reading of a leader's clock that the record is to answer; zero: none
 }
 
 // NewMember returns a member of a group. Nothing is sent before Run.
@@ -117,6 +127,9 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 	if o.MaxClockSkew == 0 {
 		o.MaxClockSkew = 5 * time.Second
 	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
 	op, err := NewOperator(reg, o.Namespace, o.Group)
 	if err != nil {
 		return nil, err
@@ -134,7 +147,7 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 	}
 	m := &Member{
 		Operator: op, reg: reg, keys: op.keys, name: o.Instance, host: o.Host, ttl: o.SessionTTL,
-		skew: max(o.MaxClockSkew, 0), grace: o.RestartGrace,
+		skew: max(o.MaxClockSkew, 0), clock: o.Clock, clocks: o.MaxClockSkew > 0, grace: o.RestartGrace,
 		labels: maps.Clone(o.Labels), weight: o.Weight, work: o.Work,
 		log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
 		left: make(chan struct{}), defs: map[string]json.RawMessage{}, joined: make(chan struct{}), sessions: map[registry.SessionID]bool{},
@@ -222,12 +235,17 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	if err != nil {
 		return err
 	}
+	in.joined = told.rev.Seq
 	log := m.log.With("session", string(s.ID()))
 	plans := newFeed(m.keys.Plans(), log, func(e registry.Entry) (*record.Plan, error) { return record.DecodePlan(e.Value) })
 	in.ledger = &ledger{
 		keys: m.keys, reg: m.reg, session: s, me: in.id, work: m.work, log: log, base: base, barred: &m.barred, returns: m.grace > 0,
+		clock: m.clock, jumped: func() { m.clockJumped(in) },
 		accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{}, frozen: map[*account]struct{}{},
 		results: make(chan written), nudge: make(chan struct{}, 1), understands: m.understands,
+	}
+	if m.clocks {
+		in.ledger.jumps.limit = m.skew / 2
 	}
 	m.mu.Lock()
 	in.ledger.inbox.closed = m.draining
@@ -325,10 +343,15 @@ func (m *Member) standing(in *incarnation) standing {
 			offered = append(offered, job)
 		}
 	}
+	var clock record.Instant
+	if m.clocks {
+		clock = record.InstantOf(m.clock())
+	}
 	return standing{
 		member: record.Member{
 			Name: m.name, Session: in.session.ID(), Host: m.host, Jobs: offered, NotUnderstood: puzzling, Labels: m.labels,
 			Weight: m.weight, Draining: m.draining, Blocked: m.barred.all(), RestartGrace: record.Duration(m.grace),
+			Clock: clock, Answers: in.answers,
 		},
 		defs: maps.Clone(m.defs), version: m.version,
 	}
@@ -407,7 +430,7 @@ func (m *Member) had(e registry.Entry) bool {
 // entrance is the transaction by which an incarnation enters the fleet.
 func (m *Member) entrance(in *incarnation, member record.Member) (registry.Txn, error) {
 	instance, err := record.Encode(record.Instance{
-		Session: in.session.ID(), Host: m.host, PID: os.Getpid(), Started: record.InstantOf(time.Now()),
+		Session: in.session.ID(), Host: m.host, PID: os.Getpid(), Started: record.InstantOf(m.clock()),
 	})
 	if err != nil {
 		return registry.Txn{}, err

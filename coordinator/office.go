@@ -15,6 +15,7 @@ type office struct {
 	present    registry.SessionID
 	presentRev registry.Rev // zero: the office is vacant
 	successors []string     // as last seen, also once the key that said it has gone
+	clocks     clockNotice  // as last seen, in the same way
 }
 
 // officeStep is what an incarnation does about the office now.
@@ -65,7 +66,7 @@ func (o *office) succession(k record.Keys, me string, s registry.SessionID) (reg
 	if err != nil {
 		return registry.Txn{}, err
 	}
-	present, err := record.Encode(record.Present{})
+	present, err := record.Encode(record.Present{Off: o.clocks.off})
 	if err != nil {
 		return registry.Txn{}, err
 	}
@@ -88,7 +89,7 @@ func (o *office) succession(k record.Keys, me string, s registry.SessionID) (reg
 
 // entry is the transaction by which the leader that o names shows that it is there.
 func (o *office) entry(k record.Keys, s registry.SessionID) (registry.Txn, error) {
-	present, err := record.Encode(record.Present{})
+	present, err := record.Encode(record.Present{Off: o.clocks.off})
 	return registry.Txn{
 		If:   []registry.Cond{registry.At(k.Leader(), o.leaderRev)},
 		Then: []registry.Op{registry.CreateOwned(k.Present(), present, s)},

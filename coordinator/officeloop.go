@@ -29,6 +29,7 @@ type officeLoop struct {
 	jitter  *rand.Rand
 	draw    float64 // for this vacancy
 	refuses int     // attempts on this vacancy that conflicted
+	saidOff bool    // that this clock is off
 }
 
 func newOfficeLoop(m *Member, in *incarnation, plans *feed[*record.Plan], log *slog.Logger) *officeLoop {
@@ -118,7 +119,8 @@ func (o *officeLoop) run(ctx context.Context) error {
 func (o *officeLoop) take(r *reader[registry.Entry]) (synced bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return r.take(func(n news[registry.Entry]) {
+	heard := uint64(0)
+	synced = r.take(func(n news[registry.Entry]) {
 		switch n.name {
 		case o.m.keys.Leader().Name():
 			leader, err := record.Decode[record.Leader](n.value.Value)
@@ -131,9 +133,15 @@ func (o *officeLoop) take(r *reader[registry.Entry]) (synced bool) {
 			o.draw, o.refuses = o.jitter.Float64(), 0
 			if present, err := record.Decode[record.Present](n.value.Value); err == nil {
 				o.office.successors = present.Successors
+				o.office.clocks = clockNotice{present.Clock, present.Off}
+				heard = n.rev.Seq
 			}
 		}
 	})
+	if heard > 0 {
+		o.hear(heard)
+	}
+	return synced
 }
 
 func (o *officeLoop) step() (officeStep, time.Duration) {
@@ -145,6 +153,9 @@ func (o *officeLoop) step() (officeStep, time.Duration) {
 	step, wait := o.office.step(o.in.id, o.in.session.ID(), o.draw)
 	if draining && step == succeed {
 		wait += 20 * successionStep // last in rank: any other will do
+	}
+	if _, off := o.office.clocks.off[o.in.id]; off && step == succeed {
+		wait += 40 * successionStep // as long as there is one that is right, that one
 	}
 	return step, wait + time.Duration(min(o.refuses, 20))*4*successionStep
 }
@@ -241,16 +252,18 @@ func (s *service) over() bool {
 	}
 }
 
-// nameSuccessors writes who should act when the office falls vacant, if it is not what is
-// written already. It leaves the leader record, and hence the term, alone.
-func (o *officeLoop) nameSuccessors(ctx context.Context, names []string) error {
+// announce writes who should act when the office falls vacant, and whose clock is off, if
+// that is not what is written already or is to be written anew. It leaves the leader record,
+// and hence the term, alone.
+func (o *officeLoop) announce(ctx context.Context, names []string, clocks clockNotice, anew bool) error {
 	o.mu.Lock()
 	now := o.office
 	o.mu.Unlock()
-	if now.present != o.in.session.ID() || slices.Equal(now.successors, names) {
+	if now.present != o.in.session.ID() ||
+		!anew && slices.Equal(now.successors, names) && now.clocks.names(clocks.off) {
 		return nil
 	}
-	value, err := record.Encode(record.Present{Successors: names})
+	value, err := record.Encode(record.Present{Successors: names, Clock: clocks.at, Off: clocks.off})
 	if err != nil {
 		return err
 	}
@@ -261,7 +274,7 @@ func (o *officeLoop) nameSuccessors(ctx context.Context, names []string) error {
 	}
 	o.mu.Lock()
 	if o.office.presentRev == now.presentRev { // run may take a while to read the feed
-		o.office.presentRev, o.office.successors = rev, names
+		o.office.presentRev, o.office.successors, o.office.clocks = rev, names, clocks
 	}
 	o.mu.Unlock()
 	o.feed.put(o.m.keys.Present().Name(), rev, registry.Entry{

@@ -34,8 +34,8 @@ func inOffice(t *testing.T) *officeLoop {
 
 func TestOfficeLoop_KnowsWhatItWroteBeforeTheFeedDoes(t *testing.T) {
 	o := inOffice(t)
-	require.NoError(t, o.nameSuccessors(t.Context(), []string{"b.B"}))
-	require.NoError(t, o.nameSuccessors(t.Context(), []string{"c.C", "b.B"}))
+	require.NoError(t, o.announce(t.Context(), []string{"b.B"}, clockNotice{}, false))
+	require.NoError(t, o.announce(t.Context(), []string{"c.C", "b.B"}, clockNotice{}, false))
 	assert.Equal(t, []string{"c.C", "b.B"}, o.office.successors)
 }
 

@@ -29,6 +29,7 @@ type view struct {
 	looks   map[string]look        // by incarnation
 	broken  map[string]bool        // segments whose plan cannot be read
 	compile Compiler
+	off     map[string]record.Duration // incarnations whose clocks are off
 	asks    func(strategy, job string) // if set: told which strategy is asked next, for one may not return
 	tidy    bool                       // the slow tick: clear away what has been served
 

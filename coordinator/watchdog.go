@@ -138,10 +138,10 @@ func (o *officeLoop) fit() bool {
 }
 
 // inspect hands the office on if the loop that leads is stuck, or there is none because
-// this process is not fit to lead. Where nobody else can take it, it stays until they can.
-// It reports whether the term is to begin anew.
+// this process is not fit to lead, or its clock is off. Where nobody else can take it, it
+// stays until they can. It reports whether the term is to begin anew.
 func (o *officeLoop) inspect(ctx context.Context, s *service) (anew bool) {
-	if s != nil {
+	if s != nil && !o.clockOff() {
 		why, stuck := s.progress.stuck(time.Now(), o.patience())
 		if !stuck {
 			return false
@@ -175,11 +175,14 @@ func (o *officeLoop) heirs(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list members: %w", err)
 	}
+	off := o.noticed().off
 	var before, behind []string
 	for _, e := range listing.Entries {
 		m, err := record.Decode[record.Member](e.Value)
-		switch inc := e.Key.Name(); {
-		case err != nil, m.Draining, inc == o.in.id:
+		inc := e.Key.Name()
+		_, wild := off[inc]
+		switch {
+		case err != nil, m.Draining, wild, inc == o.in.id:
 		case inc < o.in.id:
 			before = append(before, inc)
 		default:

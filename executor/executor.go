@@ -41,12 +41,17 @@ type Options struct {
 	// of their fires. Zero means 4 per CPU.
 	Workers int
 	// MaxClockSkew is how far the clocks of the fleet may be apart. A new definition counts
-	// from that much later than now. Zero means 5 s, below zero none.
+	// from that much later than now. An instance whose clock is further from the median of the
+	// fleet claims nothing until it is right again; as two cannot tell which of them is wrong,
+	// they only say that they differ. Zero means 5 s, below zero none, and nobody looks.
 	MaxClockSkew time.Duration
 	// Host says where this process runs, to operators who disable hosts; several processes
 	// may be on one. Empty means the name that the system gives. In a container that is
 	// mostly the container's: give it the node's.
 	Host string
+	// Clock tells this instance the time of day, for tests of clocks that differ. Nil means
+	// time.Now.
+	Clock func() time.Time
 	// Labels say what kind of instance this is, to Job.RunOn and to strategies. There may be
 	// 64, with keys of 1 to 100 bytes and values of up to 200, of UTF-8 without control
 	// characters. They are those of this process for as long as it lives.
@@ -104,7 +109,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	var err error
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
-		MaxClockSkew: o.MaxClockSkew, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Weight: o.Weight, Logger: o.Logger, Work: work{e},
+		MaxClockSkew: o.MaxClockSkew, Clock: o.Clock, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Weight: o.Weight, Logger: o.Logger, Work: work{e},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)

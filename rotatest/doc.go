@@ -49,7 +49,7 @@
 //
 // # What is not like production
 //
-// The registry answers at once, and the clocks of all processes agree. Levers for delays,
-// lost replies and the like are at Fleet.Server. Processes share the memory of the test,
+// The registry answers at once, and the clocks of all processes agree unless SetClock says
+// otherwise. Levers for delays, lost replies and the like are at Fleet.Server. Processes share the memory of the test,
 // so a handler can see what no other process could.
 package rotatest

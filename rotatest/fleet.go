@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type Fleet struct {
 	server    *memory.Server
 	books     *books
 	recorder  recorder
+	clocks    map[string]*atomic.Int64 // how far they are ahead, by instance
 	processes []*process
 	heals     []func()
 	stopping  sync.WaitGroup
@@ -58,7 +60,7 @@ const (
 )
 
 func newFleet(t *testing.T, r reporter) *Fleet {
-	f := &Fleet{t: r, bubble: t, server: memory.New()}
+	f := &Fleet{t: r, bubble: t, server: memory.New(), clocks: map[string]*atomic.Int64{}}
 	f.server.Record()
 	f.books = newBooks(func(format string, args ...any) { r.Errorf("rotatest: "+format, args...) })
 	f.recorder = recorder{t: r, made: map[string]bool{}}
@@ -130,6 +132,7 @@ func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(f.bubble.Output(), nil))
 	}
+	o.Clock = f.clockOf(p.instance, o.Clock)
 	o.Logger = slog.New(mortalLog{o.Logger.Handler(), p.life})
 	group := o.Group
 	if group == "" {
@@ -180,6 +183,31 @@ func (f *Fleet) recorded(p *process, jobs []executor.Job) []executor.Job {
 		out[i] = j
 	}
 	return out
+}
+
+// SetClock sets the clock of an instance: by so much ahead of the fleet's time, or behind it
+// if by is below zero. It is the clock of its machine: it goes on from there, and stays wrong
+// if the process is started again. An instance that has not started yet starts with it.
+//
+// What is further off than Options.MaxClockSkew is found out within a minute, where there are
+// three instances: until the clock is set right again that one claims nothing. Less, or where
+// nobody can tell, it claims fires that much early or late, so that they are owed for longer.
+// The helpers that wait and the instants of the records go by the fleet's time.
+func (f *Fleet) SetClock(instance string, by time.Duration) { f.clockError(instance).Store(int64(by)) }
+
+func (f *Fleet) clockError(instance string) *atomic.Int64 {
+	if f.clocks[instance] == nil {
+		f.clocks[instance] = &atomic.Int64{}
+	}
+	return f.clocks[instance]
+}
+
+func (f *Fleet) clockOf(instance string, clock func() time.Time) func() time.Time {
+	if clock == nil {
+		clock = time.Now
+	}
+	ahead := f.clockError(instance)
+	return func() time.Time { return clock().Add(time.Duration(ahead.Load())) }
 }
 
 // Register is Executor.Register on a running process, with handlers whose runs are

@@ -132,7 +132,7 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 	if r.Attempt > 1 {
 		return // it was judged when it was claimed first
 	}
-	if instantOf(o.now) < r.Fire {
+	if instantOf(o.now).add(o.clocks) < r.Fire {
 		o.violate(2, j, "shard %d: %s was claimed %v before its time", n, r, (r.Fire - instantOf(o.now)).duration())
 	}
 	if due, err := e.fires(r.Fire-1, r.Fire); !e.Def.unclaimed() && (err != nil || due != 1) {
@@ -220,7 +220,7 @@ func (o *Judge) skipped(j *jobState, n int, g markGroup, due, claimed int) {
 		o.report.Passed += due
 		return
 	}
-	now := instantOf(o.now)
+	now := instantOf(o.now).add(o.clocks) // at the latest, by the clock of who skipped
 	if e.Def.OnMisfire == "skip missed" {
 		if claimed == 0 && now <= g.Fire.add(misfireGrace) {
 			o.violate(2, j, "shard %d: fire %v was skipped as missed %v after its time", n, g.Fire, (now - g.Fire).duration())

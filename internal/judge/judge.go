@@ -24,6 +24,7 @@ type Judge struct {
 	jobs     map[string]*jobState     // by segment
 	troubles map[string][]span        // by client; those of "" are everybody's
 	prompt   time.Duration
+	clocks   time.Duration // how far the clocks of instances may be from the right time
 	trail    trail
 	report   *Report
 }
@@ -116,6 +117,8 @@ type claimState struct {
 type Options struct {
 	// Promptly is how late something may be that nothing has held up.
 	Promptly time.Duration
+	// Clocks is how far the clocks of instances may be from the right time.
+	Clocks time.Duration
 	// Trail is how many lines to tell of what came before a violation.
 	Trail int
 }
@@ -131,7 +134,8 @@ func New(namespace, group string, o Options) *Judge {
 		barred:   map[barredFrom]bool{},
 		jobs:     map[string]*jobState{},
 		troubles: map[string][]span{},
-		prompt:   o.Promptly,
+		prompt:   o.Promptly + 2*o.Clocks, // the leader's may be wrong, and the owner's the other way
+		clocks:   o.Clocks,
 		report:   &Report{Faults: map[string]int{}, Actions: map[string]int{}, most: o.Trail},
 	}
 }

@@ -40,6 +40,10 @@ type Leader struct {
 type Present struct {
 	// Successors act at once, in this order, when the office falls vacant.
 	Successors []string `json:"successors,omitempty"` // incarnations
+	// Clock is what the leader's clock said, for others to compare theirs; zero: it does not ask.
+	Clock Instant `json:"clock,omitzero"`
+	// Off names the incarnations whose clocks are too far from the fleet's, and how far ahead.
+	Off map[string]Duration `json:"off,omitempty"`
 }
 
 // Member is the record of an incarnation.
@@ -59,6 +63,12 @@ type Member struct {
 
 	// RestartGrace is for how long its shards wait for an instance of its name to come back.
 	RestartGrace Duration `json:"restart_grace,omitzero"`
+
+	// Clock is what its clock said when this was written; zero: it does not tell.
+	Clock Instant `json:"clock,omitzero"`
+	// Answers is the reading of a leader's clock that it had heard by then, and that its own
+	// clock differs from; zero: none since it joined, or since its clock was set.
+	Answers Instant `json:"answers,omitzero"`
 }
 
 // Offers reports whether the member offers a job.

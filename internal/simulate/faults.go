@@ -28,6 +28,7 @@ const (
 	Delay        Fault = "delay"            // messages take long
 	PauseServer  Fault = "server paused"    // it answers nobody for a while
 	Restart      Fault = "server restarted" // all connections break
+	WrongClock   Fault = "wrong clock"      // it is set further from the others than they may be apart
 )
 
 // odds is how often each kind strikes, relative to the others.
@@ -50,6 +51,7 @@ var odds = []struct {
 	{Delay, 6},
 	{PauseServer, 6},
 	{Restart, 6},
+	{WrongClock, 8},
 }
 
 // strike makes a fault happen, and sees to the next.
@@ -91,6 +93,9 @@ func (f *fleet) draw() Fault {
 }
 
 func (f *fleet) strikes(kind Fault) bool {
+	if kind == WrongClock && f.Wrong == 0 {
+		return false
+	}
 	if f.Kinds == nil {
 		return true
 	}
@@ -192,6 +197,14 @@ func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay ti
 	case Restart:
 		f.note("server restarts")
 		f.server.Restart()
+	case WrongClock:
+		wrong := f.Wrong
+		if n%2 == 0 {
+			wrong = -wrong
+		}
+		p := s.process
+		p.clock.Store(int64(wrong))
+		f.lasts(kind, m, last*4, func() { p.clock.Store(int64(p.ahead)) })
 	}
 }
 
@@ -203,7 +216,7 @@ func (f *fleet) disturb(kind Fault, m string, last time.Duration) {
 		f.judge.Disturb(m, 1000*time.Hour)
 	case LostRequest, LostReply, HeldCommit: // it waits for transactions to strike
 		f.judge.Disturb(m, last+2*f.Every+more)
-	case Delay:
+	case Delay, WrongClock:
 		f.judge.Disturb(m, last*4+more)
 	case PauseServer, Restart:
 		f.judge.Disturb("", last+more)

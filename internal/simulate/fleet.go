@@ -32,7 +32,9 @@ type Config struct {
 	TTL       time.Duration // of sessions
 	Drain     time.Duration // DrainTimeout
 	Grace     time.Duration // RestartGrace
-	Skew      time.Duration // MaxClockSkew; the clocks of a bubble are one
+	Skew      time.Duration // MaxClockSkew
+	Clocks    time.Duration // how far at most the clocks of processes are from the right time, half of Skew or less
+	Wrong     time.Duration // how far WrongClock sets one wrong; 0: it does not strike
 	Latency   time.Duration // of each message
 	Jitter    time.Duration // the most by which a request, reply or event is late, each by another time
 	Operators bool          // definitions change, and operators trigger, pause and resume, disable and enable
@@ -88,7 +90,7 @@ func newFleet(c Config) *fleet {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	j := judge.New(namespace, "default", judge.Options{Promptly: 250*time.Millisecond + 20*(c.Latency+c.Jitter/2), Trail: c.Trail})
+	j := judge.New(namespace, "default", judge.Options{Promptly: 250*time.Millisecond + 20*(c.Latency+c.Jitter/2), Clocks: max(c.Clocks, c.Wrong), Trail: c.Trail})
 	j.Report().Seed = c.Seed
 	f := &fleet{
 		Config: c, server: memory.New(), judge: j, report: j.Report(),
@@ -249,7 +251,7 @@ func (f *fleet) settle() error {
 
 // slack is for how long a fire may have been due, at the moment when the fleet is judged,
 // without having been claimed.
-func (f *fleet) slack() time.Duration { return f.Every/4 + 4*f.Jitter }
+func (f *fleet) slack() time.Duration { return f.Every/4 + 4*f.Jitter + 2*max(f.Clocks, f.Wrong) }
 
 // settling is long enough for leaders to be elected, shards to be dealt, triggers and
 // resumed jobs to be noticed and for what was missed to be run.

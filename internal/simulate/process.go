@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota/executor"
@@ -23,6 +24,8 @@ type process struct {
 	stop     context.CancelFunc
 	done     chan struct{} // closed when Run has returned
 	err      error         // what it returned
+	ahead    time.Duration // of its clock, while that is not wrong
+	clock    atomic.Int64  // how far it is ahead of the right time now
 	told     time.Time     // when it was told to stop, or crashed; zero: it was not
 	gone     bool          // it crashed
 }
@@ -36,6 +39,8 @@ func (f *fleet) begin(instance string, number int) (*process, error) {
 		crashed: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.brake = newStoppable(f.connect(p.client, machine))
+	p.ahead = f.ahead()
+	p.clock.Store(int64(p.ahead))
 	weight := 0
 	if f.Weights {
 		weight = 1 + number%3
@@ -43,6 +48,7 @@ func (f *fleet) begin(instance string, number int) (*process, error) {
 	var err error
 	p.ex, err = executor.New(p.brake, namespace, executor.Options{
 		Instance: instance, Host: hostOf(number), SessionTTL: f.TTL, DrainTimeout: f.Drain, RestartGrace: f.Grace, MaxClockSkew: f.Skew,
+		Clock:   func() time.Time { return time.Now().Add(time.Duration(p.clock.Load())) },
 		Workers: 256, Labels: map[string]string{"zone": zoneOf(number)}, Weight: weight, Logger: f.Logger,
 	})
 	if err != nil {
@@ -80,6 +86,14 @@ func hostOf(slot int) string { return fmt.Sprint("h", slot%2) }
 
 // zoneOf is another half of the fleet than a host.
 func zoneOf(slot int) string { return fmt.Sprint("z", (slot+1)/2%2) }
+
+// ahead draws how far a clock is ahead of the right time, below zero if it is behind.
+func (f *fleet) ahead() time.Duration {
+	if f.Clocks == 0 {
+		return 0
+	}
+	return f.Clocks - time.Duration(f.rng.Int64N(2*int64(f.Clocks)+1))
+}
 
 // crash makes the process vanish: nothing of it reaches anybody any more, and its
 // functions are gone.

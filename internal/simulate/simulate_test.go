@@ -69,6 +69,15 @@ func small(seed uint64) simulate.Config {
 		c.Long = 75 * time.Second // longer than between fires
 	}
 	c.Zones, c.Weights = seed%3 == 1, seed%4 > 1
+	if seed%3 == 1 {
+		c.Clocks = 40 * time.Millisecond
+		if c.Skew == 0 && c.Every == time.Minute {
+			c.Clocks = 2 * time.Second
+		}
+	}
+	if seed%3 == 2 && c.Skew == 0 && c.Every == time.Minute {
+		c.Wrong = 12 * time.Second
+	}
 	if seed%5 < 2 {
 		c.Grace = c.TTL * time.Duration(1+seed%3)
 	}

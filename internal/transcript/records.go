@@ -23,6 +23,7 @@ func (t *Transcript) op(c *memory.Commit, o *registry.Op) error {
 		case registry.OpDelete:
 			t.say(c, "resigns")
 		}
+		return t.clocks(c, o)
 	case dir == t.keys.Members():
 		return t.member(c, o)
 	case dir == t.keys.Jobs():
@@ -44,6 +45,29 @@ func (t *Transcript) op(c *memory.Commit, o *registry.Op) error {
 	case dir.Dir() == t.keys.ClaimsOf("x").Dir():
 		return t.claim(c, o)
 	}
+	return nil
+}
+
+// clocks tells whose clocks a leader finds to be off, and whose no more.
+func (t *Transcript) clocks(c *memory.Commit, o *registry.Op) error {
+	if o.Kind == registry.OpDelete {
+		return nil
+	}
+	now, err := record.Decode[record.Present](o.Value)
+	if err != nil {
+		return err
+	}
+	for _, inc := range slices.Sorted(maps.Keys(now.Off)) {
+		if _, off := t.off[inc]; !off {
+			t.say(c, "finds the clock of %s off", t.process(inc))
+		}
+	}
+	for _, inc := range slices.Sorted(maps.Keys(t.off)) {
+		if _, off := now.Off[inc]; !off && t.members[t.keys.Member(inc)] != nil {
+			t.say(c, "finds the clock of %s right again", t.process(inc))
+		}
+	}
+	t.off = now.Off
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,7 @@ type stage struct {
 	server *memory.Server
 	told   *transcript.Transcript
 	actors []*actor
+	clocks map[string]*atomic.Int64 // how far they are ahead, by instance
 }
 
 // actor is a process.
@@ -50,7 +52,7 @@ func play(t *testing.T, story func(s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, err := record.NewKeys("stories", "default")
 		require.NoError(t, err)
-		s := &stage{t: t, server: memory.New(), told: transcript.New(keys, time.Now())}
+		s := &stage{t: t, server: memory.New(), told: transcript.New(keys, time.Now()), clocks: map[string]*atomic.Int64{}}
 		s.server.Record()
 		story(s)
 		require.NoError(t, s.told.Take(s.server.Log()))
@@ -78,8 +80,10 @@ func (s *stage) start(name string, jobs ...executor.Job) {
 	client := s.server.Client(a.machine)
 	s.server.Delay(a.machine, delays[name], delays[name])
 	var err error
+	clock := s.clock(name)
 	a.ex, err = executor.New(client, "stories", executor.Options{
 		Instance: name, Host: "host-" + name, SessionTTL: 6 * time.Second, Workers: 8, Logger: slog.New(slog.DiscardHandler),
+		Clock: func() time.Time { return time.Now().Add(time.Duration(clock.Load())) },
 	})
 	require.NoError(s.t, err)
 	require.NoError(s.t, a.ex.Register(jobs...))
@@ -103,6 +107,19 @@ func (s *stage) process(name string) *actor {
 func (s *stage) at(after time.Duration) {
 	time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(after)))
 	synctest.Wait()
+}
+
+func (s *stage) clock(name string) *atomic.Int64 {
+	if s.clocks[name] == nil {
+		s.clocks[name] = &atomic.Int64{}
+	}
+	return s.clocks[name]
+}
+
+// sets sets the clock of an instance, to be so far ahead of the right time.
+func (s *stage) sets(name string, ahead time.Duration) {
+	s.told.Note("the clock of %s is set %v ahead", name, ahead)
+	s.clock(name).Store(int64(ahead))
 }
 
 // crash ends a process without a word: nothing that it does is heard of any more.

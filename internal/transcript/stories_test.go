@@ -169,6 +169,20 @@ func TestStories(t *testing.T) {
 			s.at(45 * time.Second)
 		})
 	})
+	t.Run("a clock is set far ahead and right again", func(t *testing.T) {
+		play(t, func(s *stage) {
+			job := every(6, 2*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.at(2060 * time.Millisecond)
+			s.start("c", job)
+			s.at(14 * time.Second)
+			s.sets("c", time.Hour)
+			s.at(35 * time.Second)
+			s.sets("c", 0)
+			s.at(65 * time.Second)
+		})
+	})
 	t.Run("the whole fleet crashes and starts again", func(t *testing.T) {
 		play(t, func(s *stage) {
 			job := every(4, 4*time.Second)

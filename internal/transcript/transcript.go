@@ -30,7 +30,8 @@ type Transcript struct {
 	claims   map[registry.Key]*record.Claims
 	members  map[registry.Key]*record.Member
 	controls map[registry.Key]*record.Control
-	outside  record.Exclusion // for all jobs
+	outside  record.Exclusion           // for all jobs
+	off      map[string]record.Duration // whose clocks are off, by incarnation
 }
 
 type line struct {

@@ -1,0 +1,77 @@
+package rotatest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/executor"
+)
+
+func TestSetClock(t *testing.T) {
+	// of returns how many runs an instance has made since an instant.
+	of := func(f *Fleet, instance string, since time.Time) (n int) {
+		for _, r := range f.Runs("job") {
+			if r.Instance == instance && r.Start.After(since) {
+				n++
+			}
+		}
+		return n
+	}
+	begin := func(f *Fleet, instances ...string) {
+		for _, i := range instances {
+			f.Start(i, every(time.Minute, 6, takes(time.Second)))
+		}
+	}
+	for name, by := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
+		t.Run("an instance of three that is too far "+name+" makes no runs until it is right again, and none is lost", func(t *testing.T) {
+			Run(t, func(f *Fleet) {
+				begin(f, "a", "b", "c")
+				f.SetClock("c", by)
+				time.Sleep(time.Minute)
+				wrong := time.Now()
+				time.Sleep(10 * time.Minute)
+				assert.Zero(t, of(f, "c", wrong))
+				assert.Equal(t, 30, of(f, "a", wrong))
+				f.SetClock("c", 0)
+				time.Sleep(time.Minute)
+				right := time.Now()
+				time.Sleep(10 * time.Minute)
+				assert.Equal(t, 20, of(f, "c", right))
+				f.Settle()
+			})
+		})
+	}
+	t.Run("one that starts with a clock too far ahead makes no runs", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			f.SetClock("c", time.Hour)
+			begin(f, "a", "b", "c")
+			time.Sleep(10 * time.Minute)
+			assert.Zero(t, of(f, "c", time.Time{}))
+			f.Settle()
+		})
+	})
+	t.Run("one within the limit makes its runs early, by so much", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			f.SetClock("a", 2*time.Second)
+			begin(f, "a")
+			time.Sleep(90 * time.Second)
+			runs := f.Runs("job")
+			assert.Len(t, runs, 6)
+			assert.Equal(t, -2*time.Second, runs[0].Start.Sub(runs[0].FireTime))
+			f.Settle()
+		})
+	})
+	t.Run("it goes on from the clock of the options", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			f.Options.Clock = func() time.Time { return time.Now().Add(-time.Second) }
+			f.Options.MaxClockSkew = -1
+			f.SetClock("a", 3*time.Second)
+			f.Start("a", executor.Job{Name: "job", Schedule: executor.Every(time.Minute), Shards: 1, Handler: takes(0)})
+			time.Sleep(90 * time.Second)
+			assert.Equal(t, -2*time.Second, f.Runs("job")[0].Start.Sub(f.Runs("job")[0].FireTime))
+			f.Settle()
+		})
+	})
+}
