@@ -155,7 +155,7 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 			return context.Cause(ctx)
 		case <-l.nudge:
 		case <-overdue:
-			l.content = false
+			l.content, l.overdue = false, time.Time{} // the round that looks may be put off by doubt
 		case <-answered:
 			l.content = false
 		case <-tick.C:
