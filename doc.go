@@ -77,7 +77,8 @@
 //
 // A fire is never early by the clock of the instance that claims it, but that clock may
 // be wrong; of three instances and more, one whose clock is found to be too far from the
-// others' claims nothing. A fire may be late: by the time it takes to notice a death, which
+// others' claims nothing. What a clock that was wrong by far has had claimed before its time
+// is claimed at its time again, under another attempt. A fire may be late: by the time it takes to notice a death, which
 // is the session's TTL and the store's business, and by the time that earlier work of the
 // shard takes.
 //

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -16,7 +17,9 @@ type claiming struct {
 	ended    []ended         // runs that have ended since
 	barred   shardset.Set    // shards that may not start: an old function has not returned
 	now      record.Instant
-	open     bool // new runs may be claimed
+	open     bool          // new runs may be claimed
+	skew     time.Duration // how far clocks may be apart; 0: nobody compares them
+	said     record.Ahead  // what shards wait for, as was said last
 }
 
 // ended is a run whose function has returned.
@@ -32,6 +35,7 @@ type claimed struct {
 	planned bool           // it rests on the plan
 	changed bool           // there is something to write
 	wake    record.Instant // when to look again if nothing happens; zero: never
+	ahead   record.Ahead   // what shards wait for that is ahead of this clock
 }
 
 // claim decides what to write about a job: a pure function. A pending re-run comes
@@ -40,6 +44,9 @@ type claimed struct {
 func (in *claiming) claim() claimed {
 	out := claimed{claims: in.claims}
 	in.close(&out)
+	if in.plan != nil && in.plan.Last().Gen == in.said.Gen {
+		out.ahead = in.said // until there is another look
+	}
 	if !in.open || in.plan == nil || in.plan.Paused {
 		return out
 	}
@@ -51,7 +58,9 @@ func (in *claiming) claim() claimed {
 	if free.IsZero() {
 		return out
 	}
-	for _, part := range in.claims.Marks.Fold(in.plan.Marks, free).Split(free) {
+	parts := in.claims.Marks.Fold(in.plan.Marks, free).Split(free)
+	out.ahead = in.ahead(parts)
+	for _, part := range parts {
 		disabled := part.Shards.Intersect(in.plan.Disabled)
 		in.part(&out, part.Shards.Minus(disabled), part.Mark)
 		in.pass(&out, disabled, part.Mark)
@@ -153,9 +162,8 @@ func (in *claiming) scheduled(out *claimed, e *record.Epoch, shards shardset.Set
 	}
 	out.claims.Counts.Skipped += uint64(owed.Skipped * shards.Len())
 	if !owed.Fire.IsZero() {
-		in.start(out, shards, record.Ref{
-			Gen: e.Gen, Fire: record.InstantOf(owed.Fire), Attempt: 1, Missed: owed.Missed,
-		}, m)
+		fire := record.InstantOf(owed.Fire)
+		in.start(out, shards, record.Ref{Gen: e.Gen, Fire: fire, Attempt: e.First(fire), Missed: owed.Missed}, m)
 		return true
 	}
 	if !owed.Through.IsZero() {

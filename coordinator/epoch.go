@@ -33,7 +33,8 @@ func (p *planning) definition() {
 		return
 	}
 	job, ok := p.jobs[p.segment]
-	if !ok || job.Revision < last.Job().Revision || bytes.Equal(job.def, last.Def) {
+	ahead := p.ahead(p.p)
+	if !ahead && (!ok || job.Revision < last.Job().Revision || bytes.Equal(job.def, last.Def)) {
 		return
 	}
 	if len(p.p.Epochs) >= maxEpochs {
@@ -43,13 +44,17 @@ func (p *planning) definition() {
 		}
 		return
 	}
+	if ahead {
+		p.cutBack()
+		return
+	}
 	last.Until = max(p.now.Add(p.skew), last.From+1)
 	p.because("end generation %d for revision %d", last.Gen, job.Revision)
 }
 
 // succeed begins the epoch that follows one that has been ended.
 func (p *planning) succeed(ended *record.Epoch) {
-	through, ok := p.claimedThrough(ended.Gen)
+	done, ok := p.claimed()
 	if !ok {
 		return
 	}
@@ -57,15 +62,26 @@ func (p *planning) succeed(ended *record.Epoch) {
 	if job, ok := p.jobs[p.segment]; ok && job.Revision >= ended.Job().Revision {
 		def = job.def
 	}
-	ended.Until = max(ended.Until, through+1)
-	p.append(ended.Until, def)
+	from, until := max(ended.Until, done.through+1), ended.Until
+	for i := range p.p.Epochs { // those that ended with it as well
+		if e := &p.p.Epochs[i]; e.Until == until {
+			e.Until = from
+		}
+	}
+	p.append(from, def, done)
 	p.because("begin generation %d", p.p.Last().Gen)
 }
 
-// claimedThrough returns the latest fire of a generation that anybody has claimed, or
-// false if it needs to look first. What is further ahead than clocks may be is not believed:
-// a clock that is wrong by years must not put the job off for as long.
-func (p *planning) claimedThrough(gen int) (record.Instant, bool) {
+// done is how far the fires of a job have been claimed.
+type done struct {
+	through record.Instant // by clocks that may be right
+	latest  record.Instant // by any clock
+}
+
+// claimed returns how far the fires of the job have been claimed by anybody, or false if it
+// needs to look first. What is further ahead than clocks may be puts nothing off: a clock that
+// is wrong by years must not put the job off for as long.
+func (p *planning) claimed() (done, bool) {
 	whole := true
 	claimed := slices.Clone(p.p.Marks)
 	for inc := range p.p.Owners {
@@ -81,21 +97,29 @@ func (p *planning) claimedThrough(gen int) (record.Instant, bool) {
 			claimed = append(claimed, l.claimsOf(p.segment).Marks...)
 		}
 	}
-	through := record.Instant(0)
+	var d done
 	for _, g := range claimed {
-		if g.Gen == gen && g.Fire <= p.now.Add(p.skew) {
-			through = max(through, g.Fire)
+		if d.latest = max(d.latest, g.Fire); g.Fire <= p.now.Add(p.skew) {
+			d.through = max(d.through, g.Fire)
 		}
 	}
-	return through, whole
+	return d, whole
 }
 
-// append begins a new epoch.
-func (p *planning) append(from record.Instant, def json.RawMessage) {
+// append begins a new epoch. Fires in it that have been claimed before, by a clock that was
+// wrong, get attempts that they have not had.
+func (p *planning) append(from record.Instant, def json.RawMessage, d done) {
 	last := p.p.Last()
 	e, err := record.NewEpoch(last.Gen+1, from, def)
 	if err != nil { // the view holds only definitions that parse
 		return
+	}
+	if e.Again = max(d.latest, last.Again); e.Again < from {
+		e.Again = 0
+	} else {
+		for i := range p.p.Epochs {
+			e.Attempt = max(e.Attempt, p.p.Epochs[i].Most()+1)
+		}
 	}
 	p.p.Epochs = append(p.p.Epochs, e)
 }

@@ -102,7 +102,7 @@ func (p *planning) bury(claims record.Claims, shards shardset.Set) {
 		next := g.Ref
 		next.Attempt++
 		switch {
-		case !tracksRuns(p.job(g.Ref)):
+		case !tracksRuns(p.epoch(g.Ref).Job()):
 			p.p.Counts.Unknown += uint64(running.Len())
 			p.because("count %s as unknown", running)
 		case p.rerunnable(next):
@@ -137,21 +137,17 @@ func (p *planning) forgo(shards shardset.Set) {
 // rerunnable reports whether the job wants a run that a crash ended to be made again. A
 // run that kills its process must not go on to kill the whole fleet, one by one.
 func (p *planning) rerunnable(next record.Ref) bool {
-	job := p.job(next)
-	most := job.MaxAttempts
-	if most == 0 {
-		most = record.DefaultMaxAttempts
-	}
-	return job.OnCrash != record.CrashFail && next.Attempt <= most
+	e := p.epoch(next)
+	return e.Job().OnCrash != record.CrashFail && next.Attempt < e.FirstOf(next)+e.Job().Attempts()
 }
 
-// job returns the definition that holds for a run.
-func (p *planning) job(r record.Ref) record.Job {
+// epoch returns the epoch whose definition holds for a run.
+func (p *planning) epoch(r record.Ref) *record.Epoch {
 	e, ok := p.p.Epoch(r.Gen)
 	if !ok {
 		e = p.p.Last()
 	}
-	return e.Job()
+	return e
 }
 
 // burials returns what is left of dead incarnations that own nothing in the view.

@@ -31,7 +31,8 @@ type MemberOptions struct {
 	SessionTTL time.Duration // asked for; 0 = registry.DefaultSessionTTL
 	// MaxClockSkew is how far clocks of the fleet may be apart; 0 = 5 s, < 0 = none, and nobody
 	// looks. A member whose clock is further from the median of the fleet claims nothing. As
-	// two cannot tell which of them is wrong, it takes three.
+	// two cannot tell which of them is wrong, it takes three. What one of them has claimed far
+	// before its time is claimed at its time again once clocks agree.
 	MaxClockSkew time.Duration
 	// RestartGrace is how long this member's shards wait for an instance of its name to come
 	// back, once it has left or died, before they move. It needs Instance. A leader counts it
@@ -80,7 +81,8 @@ type Member struct {
 	mu       sync.Mutex
 	defs     map[string]json.RawMessage // offered, by job
 	puzzled  map[string]bool            // jobs of which the present incarnation cannot compile what is in force
-	version  int                        // grows with defs, puzzled, draining and barred
+	ahead    map[string]record.Ahead    // by job: what the present incarnation finds to be ahead of its clock
+	version  int                        // grows with defs, puzzled, ahead, draining and barred
 	draining bool
 	current  *incarnation
 	seen     bool                        // there has been a current one
@@ -226,7 +228,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	m.sessions[s.ID()] = true
 	m.mu.Unlock()
 	m.barred.begin()
-	m.change(func() { m.puzzled = map[string]bool{} }) // it will see for itself
+	m.change(func() { m.puzzled, m.ahead = map[string]bool{}, map[string]record.Ahead{} }) // it will see for itself
 	base, err := m.fenceBase(ctx)
 	if err != nil {
 		return err
@@ -243,9 +245,10 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 		clock: m.clock, jumped: func() { m.clockJumped(in) },
 		accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{}, frozen: map[*account]struct{}{},
 		results: make(chan written), nudge: make(chan struct{}, 1), understands: m.understands,
+		tellAhead: m.tellAhead,
 	}
 	if m.clocks {
-		in.ledger.jumps.limit = m.skew / 2
+		in.ledger.jumps.limit, in.ledger.skew = m.skew/2, m.skew
 	}
 	m.mu.Lock()
 	in.ledger.inbox.closed = m.draining
@@ -351,7 +354,7 @@ func (m *Member) standing(in *incarnation) standing {
 		member: record.Member{
 			Name: m.name, Session: in.session.ID(), Host: m.host, Jobs: offered, NotUnderstood: puzzling, Labels: m.labels,
 			Weight: m.weight, Draining: m.draining, Blocked: m.barred.all(), RestartGrace: record.Duration(m.grace),
-			Clock: clock, Answers: in.answers,
+			Clock: clock, Answers: in.answers, Ahead: maps.Clone(m.ahead),
 		},
 		defs: maps.Clone(m.defs), version: m.version,
 	}

@@ -45,6 +45,7 @@ type burial struct {
 func decide(v *view) decision {
 	d := decision{}
 	v.dead = v.deadMembers()
+	v.fore = v.forerunners()
 	v.awaitReturns()
 	segments := v.segments()
 	want := v.assignments(segments)
@@ -136,7 +137,7 @@ func (p *planning) settled() bool {
 		return true
 	}
 	job, ok := p.jobs[p.segment]
-	return old.Last().Until == 0 && (!ok || bytes.Equal(job.def, old.Last().Def))
+	return old.Last().Until == 0 && (!ok || bytes.Equal(job.def, old.Last().Def)) && !p.ahead(old.Plan)
 }
 
 // create makes the first plan of a job, once somebody offers it, also one who may not run
@@ -212,23 +213,28 @@ func (p *planning) intent() {
 	}
 }
 
-// pause begins or ends a pause.
+// pause begins a pause, or ends it with a new generation as soon as all owners have been
+// looked at: one that claims nothing by then may have heard of neither otherwise, and go on
+// with the generation before.
 func (p *planning) pause(paused bool) {
-	p.p.Paused = paused
 	if paused {
-		for i := range p.p.Epochs { // what would fall due during the pause is not owed
-			if e := &p.p.Epochs[i]; e.Until == 0 || e.Until > p.now {
-				e.Until = p.now
-			}
-		}
+		p.p.Paused = true
+		p.endAll(p.now) // what would fall due during the pause is not owed
 		p.because("pause")
 		return
 	}
+	done, ok := p.claimed()
+	if !ok {
+		return
+	}
+	p.p.Paused = false
+	from := max(p.now.Add(p.skew), done.through+1)
+	p.endAll(from)
 	def := p.p.Last().Def
 	if job, ok := p.jobs[p.segment]; ok {
 		def = job.def
 	}
-	p.append(max(p.now.Add(p.skew), p.p.Last().From+1), def)
+	p.append(from, def, done)
 	p.because("resume")
 }
 

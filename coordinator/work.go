@@ -39,7 +39,8 @@ type Run struct {
 	Shard   int
 	Shards  int
 	Fire    time.Time // the scheduled instant, or that of the trigger
-	Attempt int       // from 1
+	Attempt int       // from 1; from more if a clock that was wrong had the fire claimed before its time
+	Rerun   bool      // an instance crashed that had begun the attempt before
 	Trigger uint64    // zero for a scheduled fire
 	Param   string    // of the trigger
 	Missed  bool      // claimed late by the misfire policy

@@ -150,9 +150,8 @@ const (
 	//
 	// After a crash there is no failover of runs, and no once-per-fire: what fell due until the
 	// others took over is not made up for, and a fire may run twice if their clocks differ. Who has
-	// not heard yet that a job is paused or a shard disabled begins runs until it has, even beside
-	// those of a new definition if the job is resumed by then. What the job's counts tell is what
-	// happened to be written.
+	// not heard yet that a job is paused or a shard disabled begins runs until it has; a Resume
+	// waits for that. What the job's counts tell is what happened to be written.
 	TrackNothing
 )
 

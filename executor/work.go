@@ -106,7 +106,7 @@ func newRun(instance string, p *program, c *coordinator.Run) *Run {
 		r.Param = c.Param
 	}
 	switch {
-	case c.Attempt > 1:
+	case c.Rerun:
 		r.Reason = Failover
 	case c.Trigger > 0:
 		r.Reason = Triggered

@@ -75,3 +75,67 @@ func TestSetClock(t *testing.T) {
 		})
 	})
 }
+
+func TestSetClock_RightAgain(t *testing.T) {
+	const wrong = 3 * time.Hour
+	// goesOn tells that a fleet whose clocks are right makes the runs of ten minutes, of which
+	// each is there once, as the first of more attempts than there were.
+	goesOn := func(t *testing.T, f *Fleet) {
+		t.Helper()
+		time.Sleep(time.Minute)
+		since := time.Now()
+		time.Sleep(10 * time.Minute)
+		ids := map[string]bool{}
+		for _, r := range f.Runs("job") {
+			assert.False(t, ids[r.ID], "%s is there twice", r.ID)
+			if ids[r.ID] = true; r.Start.After(since) {
+				assert.Less(t, r.Start.Sub(r.FireTime).Abs(), time.Second)
+				assert.Equal(t, 4, r.Attempt)
+				assert.Equal(t, executor.Scheduled, r.Reason)
+			}
+		}
+		assert.Len(t, ids, len(f.Runs("job")))
+		n := 0
+		for _, r := range f.Runs("job") {
+			if r.Start.After(since) {
+				n++
+			}
+		}
+		assert.Equal(t, 20, n)
+		f.Settle()
+	}
+	for level, of := range map[executor.Tracking]string{executor.TrackRuns: "runs", executor.TrackClaims: "claims", executor.TrackNothing: "nothing"} {
+		t.Run("one that was alone with a clock far ahead makes its runs again when it is right, tracking "+of, func(t *testing.T) {
+			Run(t, func(f *Fleet) {
+				f.SetClock("a", wrong)
+				job := every(time.Minute, 2, takes(time.Second))
+				job.Tracking = level
+				f.Start("a", job)
+				time.Sleep(5 * time.Minute)
+				f.SetClock("a", 0)
+				goesOn(t, f)
+			})
+		})
+	}
+	t.Run("so does the next, where it has crashed with that clock", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			f.SetClock("a", wrong)
+			f.Start("a", every(time.Minute, 2, takes(time.Second)))
+			time.Sleep(5*time.Minute + 500*time.Millisecond)
+			f.Crash("a")
+			f.Start("b", every(time.Minute, 2, takes(time.Second)))
+			time.Sleep(time.Minute)
+			goesOn(t, f)
+		})
+	})
+	t.Run("two that differ both go on, and what one of them has claimed is cut back when it is right", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			f.SetClock("a", wrong)
+			f.Start("a", every(time.Minute, 2, takes(time.Second)))
+			f.Start("b", every(time.Minute, 2, takes(time.Second)))
+			time.Sleep(5 * time.Minute)
+			f.SetClock("a", 0)
+			goesOn(t, f)
+		})
+	})
+}

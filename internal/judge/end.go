@@ -15,6 +15,7 @@ func (o *Judge) Settled(now time.Time, slack time.Duration) {
 		}
 		if able, barred := o.able(j); len(able) > 0 || !barred {
 			o.nothingOwed(j, instantOf(now.Add(-slack)))
+			o.nothingAhead(j, instantOf(now.Add(slack)))
 			o.evenlyOwned(j, able)
 			o.tidy(j)
 		} else if len(j.plan.Owners) > 0 || j.plan.Problem == "" {
@@ -61,6 +62,23 @@ func (o *Judge) nothingOwed(j *jobState, due instant) {
 	}
 	for number, left := range j.triggers {
 		o.violate(2, j, "trigger %d was never claimed for %d shards", number, left.len())
+	}
+}
+
+// nothingAhead judges that no shard waits for a time that is far ahead, because a clock was
+// wrong that is right again.
+func (o *Judge) nothingAhead(j *jobState, limit instant) {
+	last := &j.epochs[len(j.epochs)-1]
+	if last.Until != 0 {
+		return // it is paused
+	}
+	if last.From > limit {
+		o.violate(2, j, "generation %d begins at %v only", last.Gen, last.From)
+	}
+	for n, sh := range j.shards {
+		if sh.gen == last.Gen && sh.settled > limit {
+			o.violate(2, j, "shard %d: fires up to %v count as claimed or skipped", n, sh.settled)
+		}
 	}
 }
 

@@ -69,6 +69,15 @@ type Member struct {
 	// Answers is the reading of a leader's clock that it had heard by then, and that its own
 	// clock differs from; zero: none since it joined, or since its clock was set.
 	Answers Instant `json:"answers,omitzero"`
+	// Ahead is, by job, what its shards wait for that is further ahead of its clock than clocks
+	// are apart.
+	Ahead map[string]Ahead `json:"ahead,omitempty"`
+}
+
+// Ahead is how far a generation has got, or is to begin, by a clock that was wrong.
+type Ahead struct {
+	Gen int     `json:"gen"`
+	At  Instant `json:"at"`
 }
 
 // Offers reports whether the member offers a job.
@@ -91,6 +100,14 @@ type Job struct {
 
 	// RunOn is the labels that who owns shards must have, all of them.
 	RunOn map[string]string `json:"run_on,omitempty"`
+}
+
+// Attempts returns how many times a run may be begun.
+func (j Job) Attempts() int {
+	if j.MaxAttempts == 0 {
+		return DefaultMaxAttempts
+	}
+	return j.MaxAttempts
 }
 
 // The values of Job.OnCrash.
@@ -161,12 +178,38 @@ func (c Counts) Add(o Counts) Counts {
 // agree on the total and the definition. A fire belongs to the epoch with
 // From <= fire < Until.
 type Epoch struct {
-	Gen   int             `json:"gen"`
-	From  Instant         `json:"from"`
-	Until Instant         `json:"until,omitzero"` // zero: open
-	Def   json.RawMessage `json:"definition"`
+	Gen   int     `json:"gen"`
+	From  Instant `json:"from"`
+	Until Instant `json:"until,omitzero"` // zero: open
 
+	// Again is the last of the fires that may have been claimed before From came, by a clock that
+	// was wrong. Attempt is the number of the first attempt at those, which none had then.
+	Again   Instant `json:"again,omitzero"`
+	Attempt int     `json:"attempt,omitempty"`
+
+	Def json.RawMessage `json:"definition"`
 	job Job
+}
+
+// First returns the number of the first attempt at a fire.
+func (e *Epoch) First(fire Instant) int {
+	if fire <= e.Again {
+		return max(e.Attempt, 1)
+	}
+	return 1
+}
+
+// FirstOf returns the number of the first attempt at what r is about.
+func (e *Epoch) FirstOf(r Ref) int {
+	if r.Trigger > 0 {
+		return 1
+	}
+	return e.First(r.Fire)
+}
+
+// Most returns the greatest number that an attempt may have.
+func (e *Epoch) Most() int {
+	return max(e.Attempt, 1) + e.job.Attempts() - 1
 }
 
 // Job is the part of the definition that planning needs.

@@ -251,7 +251,13 @@ func (f *fleet) settle() error {
 
 // slack is for how long a fire may have been due, at the moment when the fleet is judged,
 // without having been claimed.
-func (f *fleet) slack() time.Duration { return f.Every/4 + 4*f.Jitter + 2*max(f.Clocks, f.Wrong) }
+func (f *fleet) slack() time.Duration {
+	clocks := max(f.Clocks, f.Wrong)
+	if most := 15 * time.Second; clocks > most { // what is further ahead is cut back
+		clocks = most
+	}
+	return f.Every/4 + 4*f.Jitter + 2*clocks
+}
 
 // settling is long enough for leaders to be elected, shards to be dealt, triggers and
 // resumed jobs to be noticed and for what was missed to be run.

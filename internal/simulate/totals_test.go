@@ -21,6 +21,7 @@ type totals struct {
 	claims, reruns  int
 	failovers       int
 	moves, terms    int
+	again           int // generations in which fires are claimed again that were claimed before their time
 	judged          int // fires and failovers that nothing held up
 	faults, actions map[string]int
 }
@@ -40,6 +41,7 @@ func (t *totals) add(r *judge.Report) {
 	t.failovers += r.Failovers
 	t.moves += r.Moves
 	t.terms += r.Terms
+	t.again += r.Again
 	t.judged += r.Judged
 	for kind, n := range r.Faults {
 		t.faults[kind] += n
@@ -74,6 +76,7 @@ func (t *totals) String() string {
 	row(t.failovers, "shards failed over")
 	row(t.moves, "shards moved")
 	row(t.terms, "terms")
+	row(t.again, "generations cut back for a clock that had been wrong")
 	row(t.judged, "fires and failovers that nothing held up, each in time")
 	row(sum(t.faults), "faults")
 	kinds := func(of map[string]int) {

@@ -183,6 +183,18 @@ func TestStories(t *testing.T) {
 			s.at(65 * time.Second)
 		})
 	})
+	t.Run("one alone has a clock that is far ahead until another comes", func(t *testing.T) {
+		play(t, func(s *stage) {
+			job := every(2, 2*time.Second)
+			s.start("a", job)
+			s.sets("a", time.Hour)
+			s.at(15 * time.Second)
+			s.start("b", job)
+			s.at(35 * time.Second)
+			s.sets("a", 0)
+			s.at(65 * time.Second)
+		})
+	})
 	t.Run("the whole fleet crashes and starts again", func(t *testing.T) {
 		play(t, func(s *stage) {
 			job := every(4, 4*time.Second)
