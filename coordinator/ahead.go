@@ -66,20 +66,17 @@ func (v *view) forerunners() []string {
 	}
 	var out []string
 	for inc, m := range v.members {
-		if _, off := v.off[inc]; len(m.Ahead) > 0 && !off && v.alive(inc) {
+		if _, off := v.off[inc]; len(m.Ahead) > 0 && !off {
 			out = append(out, inc)
 		}
 	}
 	return out
 }
 
-// ahead reports whether the generation in force has got further ahead than it may be, or is to
-// begin only then.
+// ahead reports whether the generation in force, which has no end yet, has got further ahead
+// than it may be, or is to begin only then.
 func (p *planning) ahead(plan *record.Plan) bool {
 	last := plan.Last()
-	if plan.Paused || last.Until != 0 {
-		return false
-	}
 	for _, inc := range p.fore {
 		is := p.members[inc].Ahead[plan.Job]
 		if is.Gen == last.Gen && is.At > p.now.Add(reach*p.skew) {

@@ -164,6 +164,49 @@ func TestPlan_Ahead(t *testing.T) {
 		assert.Equal(t, at(2)+1, p.Epochs[0].Until)
 		assert.Equal(t, at(2)+1, p.Last().From)
 	})
+	t.Run("also where that is not the latest", func(t *testing.T) {
+		w, a := setUp(t, "")
+		w.v.plans["job"].Epochs[0].Until = at(30)
+		w.v.plans["job"].Epochs = append(w.v.plans["job"].Epochs, epoch(t, 2, at(30), 2))
+		w.change(a, func(m *record.Member) { m.Ahead = map[string]record.Ahead{"job": {Gen: 2, At: at(30)}} })
+		w.round()
+		w.v.now = at(2).Add(-w.v.skew)
+		w.claim(a, "job", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(0), fire(2, 1).Mark()) })
+		w.settle()
+		p := w.plan("job")
+		require.Equal(t, 3, p.Last().Gen)
+		assert.Equal(t, []record.Instant{at(2) + 1, at(2) + 1}, []record.Instant{p.Epochs[0].Until, p.Last().From})
+	})
+	t.Run("attempts go on after those of every generation that may have claimed", func(t *testing.T) {
+		w, a := setUp(t, `,"max_attempts":7`)
+		w.v.plans["job"].Epochs[0].Until = at(90)
+		w.v.plans["job"].Epochs = append(w.v.plans["job"].Epochs, epoch(t, 2, at(90), 2))
+		w.change(a, func(m *record.Member) { m.Ahead = map[string]record.Ahead{"job": {Gen: 2, At: at(90)}} })
+		w.settle()
+		assert.Equal(t, 8, w.plan("job").Last().First(at(60)))
+	})
+	t.Run("what may have been claimed is known when no watermark tells of it any more", func(t *testing.T) {
+		w, a := setUp(t, "")
+		w.settle()
+		w.v.now = at(3)
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Marks = c.Marks.Raise(shardset.Range(0, 2), record.Mark{Gen: 2, Fire: at(3), Attempt: 4})
+		})
+		w.define("job", 2, 1, "")
+		w.settle()
+		assert.Equal(t, at(60), w.plan("job").Last().Again)
+	})
+	t.Run("a pause by a clock that was wrong ends with the resume", func(t *testing.T) {
+		w, _ := setUp(t, "")
+		w.v.now = at(50)
+		w.intend("job", func(c *record.Control) { c.Paused = true })
+		w.settle()
+		w.v.now = at(3)
+		w.intend("job", func(c *record.Control) { c.Paused = false })
+		w.settle()
+		p := w.plan("job")
+		assert.Equal(t, p.Last().From, p.Epochs[0].Until)
+	})
 	for name, change := range map[string]func(w *world){
 		"this clock has not been compared":    func(w *world) { w.v.sure = false },
 		"it is not ahead of this clock":       func(w *world) { w.v.now = at(60).Add(-15 * time.Second) },
@@ -226,5 +269,47 @@ func TestPlan_ResumeLooks(t *testing.T) {
 		w.intend("job", func(c *record.Control) { c.Paused = false })
 		w.round()
 		assert.False(t, w.plan("job").Paused)
+	})
+}
+
+func TestClocksAgree(t *testing.T) {
+	compared := func() *leader {
+		return &leader{m: &Member{clocks: true}, me: "a.a", view: view{off: map[string]record.Duration{"b.b": 1}}}
+	}
+	assert.True(t, compared().clocksAgree(), "though another's is off")
+	for name, change := range map[string]func(l *leader){
+		"where nobody looks":                     func(l *leader) { l.m.clocks = false },
+		"before a reading is told":               func(l *leader) { l.telling = true },
+		"while answers may be on their way":      func(l *leader) { l.judging = time.Now().Add(answering) },
+		"while two differ":                       func(l *leader) { l.differ = true },
+		"while the leader's own is known as off": func(l *leader) { l.view.off["a.a"] = 1 },
+	} {
+		t.Run("not "+name, func(t *testing.T) {
+			l := compared()
+			change(l)
+			assert.False(t, l.clocksAgree())
+		})
+	}
+}
+
+func TestAhead_IsOnRecord(t *testing.T) {
+	bubble(t, "while it is so, and no longer", func(t *testing.T, g *group) {
+		g.sets("a", time.Hour)
+		g.start("a", def("job", 0, 2, ""))
+		time.Sleep(90 * time.Second)
+		b := g.start("b", def("job", 0, 2, ""))
+		time.Sleep(10 * time.Second)
+		ahead := func() map[string]record.Ahead {
+			e, ok := g.get(g.keys.Member(b.incarnation()))
+			require.True(t, ok)
+			m, err := record.Decode[record.Member](e.Value)
+			require.NoError(t, err)
+			return m.Ahead
+		}
+		require.Contains(t, ahead(), "job")
+		g.sets("a", 0)
+		time.Sleep(30 * time.Second)
+		assert.Empty(t, ahead())
+		assert.Equal(t, 2, g.plan("job").Last().Gen)
 	})
 }

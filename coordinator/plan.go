@@ -228,7 +228,7 @@ func (p *planning) pause(paused bool) {
 		return
 	}
 	p.p.Paused = false
-	from := max(p.now.Add(p.skew), done.through+1)
+	from := p.now.Add(p.skew)
 	p.endAll(from)
 	def := p.p.Last().Def
 	if job, ok := p.jobs[p.segment]; ok {
