@@ -311,6 +311,15 @@ func TestJoin(t *testing.T) {
 		assert.Equal(t, map[string]string{"a": "1"}, h.now())
 		assert.NoError(t, leave())
 	})
+	holding(t, "goes by no clock, and tells none", func(t *testing.T, h *holders) {
+		leaveA, leaveB := h.join("a", 4, nil), h.join("b", 4, nil)
+		time.Sleep(time.Minute)
+		for _, e := range h.server.Dump() {
+			assert.NotContains(t, string(e.Value), `"clock"`, "%s", e.Key)
+		}
+		assert.NoError(t, leaveA())
+		assert.NoError(t, leaveB())
+	})
 	t.Run("says at once what is wrong with its configuration", func(t *testing.T) {
 		own := func(context.Context, Owned) error { return nil }
 		for want, cfg := range map[string]Config{
