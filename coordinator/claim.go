@@ -102,10 +102,16 @@ func (in *claiming) close(out *claimed) {
 // part decides for free shards that share a mark.
 func (in *claiming) part(out *claimed, shards shardset.Set, m record.Mark) {
 	for _, g := range in.plan.Reruns {
-		if sub := shards.Intersect(g.Shards); !sub.IsZero() && !m.Covers(g.Ref) {
+		sub := shards.Intersect(g.Shards)
+		switch {
+		case sub.IsZero() || m.Covers(g.Ref):
+			continue
+		case in.givesUp():
+			in.part(out, sub, in.giveUp(out, sub, g.Ref, m))
+		default:
 			in.start(out, sub, g.Ref, m)
-			shards = shards.Minus(sub)
 		}
+		shards = shards.Minus(sub)
 	}
 	for _, t := range in.plan.Triggers {
 		if t.Number <= m.Trigger || shards.IsZero() {
@@ -128,12 +134,42 @@ func (in *claiming) part(out *claimed, shards shardset.Set, m record.Mark) {
 // of a re-run would say that it was claimed, so fires wait behind it.
 func (in *claiming) pass(out *claimed, shards shardset.Set, m record.Mark) {
 	for _, g := range in.plan.Reruns {
-		if g.Trigger == 0 && !m.Covers(g.Ref) {
-			shards = shards.Minus(g.Shards)
+		sub := shards.Intersect(g.Shards)
+		switch {
+		case sub.IsZero() || m.Covers(g.Ref):
+			continue
+		case in.givesUp():
+			in.pass(out, sub, in.giveUp(out, sub, g.Ref, m))
+		case g.Trigger > 0:
+			continue
 		}
+		shards = shards.Minus(sub)
 	}
 	in.schedule(out, shards, m, true)
 }
+
+// givesUp reports that pending re-runs are not made any more: they come from a definition that
+// wanted them, and the newest counts what a crash ends.
+func (in *claiming) givesUp() bool {
+	job := in.plan.Last().Job()
+	return job.OnCrash == record.CrashFail && tracksRuns(job)
+}
+
+// giveUp counts a pending re-run of shards with mark m as lost, and returns the mark that they
+// have then: as if it had been claimed, so that it is made nowhere else.
+func (in *claiming) giveUp(out *claimed, shards shardset.Set, r record.Ref, m record.Mark) record.Mark {
+	m = m.Max(r.Mark())
+	out.raise(shards, m)
+	out.claims.Counts.Lost += uint64(shards.Len())
+	r.Attempt-- // is the one that a crash ended
+	out.claims.Failures = out.claims.Failures.With(record.Failure{
+		RunGroup: record.RunGroup{Shards: shards, Ref: r}, At: in.now, Error: crashed,
+	})
+	return m
+}
+
+// crashed is the error of a run whose session ended.
+const crashed = "the session ended in which it ran"
 
 // schedule decides for free shards that share a mark by the schedules of all epochs.
 func (in *claiming) schedule(out *claimed, shards shardset.Set, m record.Mark, disabled bool) {

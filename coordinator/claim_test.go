@@ -167,6 +167,71 @@ func TestClaim_LeavesAlone(t *testing.T) {
 	})
 }
 
+func TestClaim_FailoverSwitchedOff(t *testing.T) {
+	// switched returns a claimant whose shard 0 of two has a re-run pending of the fire at 1,
+	// while the newest definition, from 2 on, wants no re-runs.
+	switched := func(t *testing.T, more string) *claiming {
+		in := claimant(t, 2)
+		in.plan.Epochs[0].Until = at(2)
+		def := json.RawMessage(`{"name":"job","shards":2,"on_crash":"count as failed"` + more + `}`)
+		newest, err := record.NewEpoch(2, at(2), def)
+		require.NoError(t, err)
+		in.plan.Epochs = append(in.plan.Epochs, newest)
+		in.plan.Marks = in.plan.Marks.Raise(shardset.Range(0, 2), fire(1, 1).Mark())
+		in.plan.Reruns = runs(shardset.Of(0), fire(1, 2))
+		in.now = at(2)
+		return in
+	}
+	next := record.Ref{Gen: 2, Fire: at(2), Attempt: 1}
+	t.Run("a pending re-run is counted as lost instead, and its shard goes on at once", func(t *testing.T) {
+		in := switched(t, "")
+		out := in.claim()
+		assert.True(t, out.planned, "it is exact: the plan is a condition")
+		assert.Equal(t, runs(shardset.Range(0, 2), next), out.starts)
+		assert.EqualValues(t, 1, out.claims.Counts.Lost)
+		require.Len(t, out.claims.Failures, 1)
+		assert.Equal(t, record.RunGroup{Shards: shardset.Of(0), Ref: fire(1, 1)}, out.claims.Failures[0].RunGroup)
+		in.commit(out)
+		in.end(0, 1)
+		assert.EqualValues(t, 1, in.claim().claims.Counts.Lost, "once")
+	})
+	t.Run("so is one that nothing follows yet", func(t *testing.T) {
+		in := switched(t, "")
+		in.now = at(2) - 1
+		out := in.claim()
+		assert.True(t, out.planned)
+		assert.Empty(t, out.starts)
+		assert.True(t, out.claims.Marks.Of(0).Covers(fire(1, 2)))
+	})
+	t.Run("so is one of a trigger", func(t *testing.T) {
+		in := switched(t, "")
+		again := record.Ref{Gen: 1, Fire: at(0), Trigger: 3, Attempt: 2}
+		in.plan.Reruns = runs(shardset.Of(0), again)
+		out := in.claim()
+		assert.EqualValues(t, 1, out.claims.Counts.Lost)
+		assert.True(t, out.claims.Marks.Of(0).Covers(again))
+	})
+	t.Run("so is one that waits on a disabled shard", func(t *testing.T) {
+		in := switched(t, "")
+		in.plan.Disabled = shardset.Of(0)
+		out := in.claim()
+		assert.EqualValues(t, 1, out.claims.Counts.Lost)
+		assert.EqualValues(t, 1, out.claims.Counts.Skipped, "and the fire is passed over")
+		assert.Equal(t, runs(shardset.Of(1), next), out.starts)
+	})
+	t.Run("on a shard that is to move it waits for who gets that", func(t *testing.T) {
+		in := switched(t, "")
+		in.plan.Frozen = shardset.Of(0)
+		assert.Zero(t, in.claim().claims.Counts.Lost)
+	})
+	t.Run("it is made where the newest definition says nothing of crashes", func(t *testing.T) {
+		in := switched(t, `,"tracking":"claims"`)
+		out := in.claim()
+		assert.Zero(t, out.claims.Counts.Lost)
+		assert.Equal(t, runs(shardset.Of(0), fire(1, 2)).With(shardset.Of(1), next), out.starts)
+	})
+}
+
 func TestClaim_Reruns(t *testing.T) {
 	t.Run("come before any newer fire of their shard", func(t *testing.T) {
 		in := claimant(t, 2)

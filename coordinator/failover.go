@@ -110,7 +110,7 @@ func (p *planning) bury(claims record.Claims, shards shardset.Set) {
 		default:
 			p.p.Counts.Lost += uint64(running.Len())
 			p.p.Failures = p.p.Failures.With(record.Failure{
-				RunGroup: record.RunGroup{Shards: running, Ref: g.Ref}, At: p.now, Error: "the session ended in which it ran",
+				RunGroup: record.RunGroup{Shards: running, Ref: g.Ref}, At: p.now, Error: crashed,
 			})
 			p.because("count %s as lost", running)
 		}

@@ -84,7 +84,8 @@ const (
 	// RerunElsewhere begins the run again on another instance, up to Job.MaxAttempts. Work
 	// is done at least once, and may be done twice. It is the zero value.
 	RerunElsewhere CrashPolicy = iota
-	// CountAsFailed leaves it at that. Work is done at most once.
+	// CountAsFailed leaves it at that. Work is done at most once. A new definition that says so
+	// has re-runs that are pending counted as well.
 	CountAsFailed
 )
 

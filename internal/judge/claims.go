@@ -24,6 +24,7 @@ func (o *Judge) claimed(c *Commit, op *registry.Op, j *jobState, inc string) {
 			o.completed(j, n, inc, r)
 		}
 	})
+	o.givenUp(j, inc, rec, rec.Counts.Lost-old.Counts.Lost)
 	first := 0 // claims of fires at their first attempt
 	rec.Running.all(func(n int, r run) {
 		if was, _ := old.Running.of(n); was == r {
@@ -35,6 +36,37 @@ func (o *Judge) claimed(c *Commit, op *registry.Op, j *jobState, inc string) {
 		}
 	})
 	o.settle(j, inc, rec, first, rec.Counts.Skipped-old.Counts.Skipped)
+}
+
+// givenUp judges that an owner has counted pending re-runs as lost instead of making them, as
+// the newest definition has it.
+func (o *Judge) givenUp(j *jobState, inc string, rec *claimsRecord, lost int) {
+	if lost == 0 {
+		return
+	}
+	if def := &j.plan.last().Def; def.OnCrash != countAsFailed || def.untold() {
+		o.violate(3, j, "%s counted %d runs as lost, against the newest definition", inc, lost)
+	}
+	given := 0
+	for i := range rec.Marks {
+		rec.Marks[i].Shards.all(func(n int) {
+			sh := j.shard(n)
+			if sh.orphan == nil || !sh.orphan.owed {
+				return
+			}
+			next := sh.orphan.run
+			if next.Attempt++; rec.Marks[i].covers(next) && j.plan.owner(n) == inc {
+				given++
+				sh.orphan = nil
+			}
+		})
+	}
+	if given != lost {
+		o.violate(3, j, "%s counted %d runs as lost, and gave %d up", inc, lost, given)
+	}
+	o.report.Lost += given
+	o.report.GivenUp += given
+	j.counts.Lost += given
 }
 
 // completed takes note of a run that has left its record.

@@ -266,7 +266,7 @@ func (o *Judge) bury(b burial) {
 // lost judges what a failover made of the runs in flight: pending at the next attempt, or
 // counted as lost if the job says so, or as unknown if their ends are not tracked.
 func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
-	want := map[*jobState]tallies{}
+	want, known := map[*jobState]tallies{}, map[*jobState]int{}
 	for j := range before {
 		want[j] = tallies{}
 	}
@@ -274,6 +274,7 @@ func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
 		if b.claims == nil {
 			continue
 		}
+		known[b.job] += b.claims.Counts.Lost // by their owner
 		b.claims.Running.all(func(n int, r run) {
 			want[b.job] = want[b.job].plus(o.inFlight(b.job, n, b.incarnation, r))
 		})
@@ -282,7 +283,7 @@ func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
 		if j.plan == nil {
 			continue
 		}
-		if counted := j.plan.Counts.Lost - before[j].Lost; counted != n.Lost {
+		if counted := j.plan.Counts.Lost - before[j].Lost - known[j]; counted != n.Lost {
 			o.violate(3, j, "%d runs were counted as lost, not %d", counted, n.Lost)
 		}
 		if counted := j.plan.Counts.Unknown - before[j].Unknown; counted != n.Unknown {
@@ -306,7 +307,7 @@ func (o *Judge) inFlight(j *jobState, n int, inc string, r run) (counted tallies
 		sh.orphan = nil
 		return tallies{Unknown: 1}
 	}
-	if e == nil || e.Def.OnCrash == "count as failed" || r.Attempt >= j.first(r)-1+e.Def.MaxAttempts {
+	if e == nil || e.Def.OnCrash == countAsFailed || r.Attempt >= j.first(r)-1+e.Def.MaxAttempts {
 		o.failedOverLate(j, n, inc, sh.orphan)
 		sh.orphan = nil
 		return tallies{Lost: 1}

@@ -136,7 +136,18 @@ type markGroup struct {
 	Shards  shards  `json:"shards"`
 	Gen     int     `json:"gen"`
 	Fire    instant `json:"fire"`
-	Trigger uint64  `json:"trigger"`
+	Attempt int     `json:"attempt"`
+
+	Trigger        uint64 `json:"trigger"`
+	TriggerAttempt int    `json:"trigger_attempt"`
+}
+
+// covers reports whether a run counts as claimed by the mark.
+func (g *markGroup) covers(r run) bool {
+	if r.Trigger > 0 {
+		return g.Trigger > r.Trigger || g.Trigger == r.Trigger && g.TriggerAttempt >= r.Attempt
+	}
+	return g.Gen > r.Gen || g.Gen == r.Gen && (g.Fire > r.Fire || g.Fire == r.Fire && g.Attempt >= r.Attempt)
 }
 
 type runGroup struct {
@@ -281,6 +292,9 @@ type epoch struct {
 	every time.Duration // between fires
 	err   error         // that its schedule is none that is simulated
 }
+
+// countAsFailed is the value of OnCrash of jobs whose runs are made once at most.
+const countAsFailed = "count as failed"
 
 type definition struct {
 	Revision    int    `json:"revision"`

@@ -18,6 +18,7 @@ type Report struct {
 	Commits, Conflicts          int // at the server
 	Claims, Reruns, Completed   int // of shards
 	InFlight, Lost, Unknown     int // runs on record whose session ended, and those of them that were counted as lost, or as unknown
+	GivenUp                     int // those of Lost that were pending when the job ceased to want re-runs
 	Skipped, Missed             int // fires given up, and claimed late, by the misfire policies
 	Passed                      int // fires given up because their shard was disabled, which Skipped counts too
 	Functions                   int // that were called

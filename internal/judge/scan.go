@@ -155,8 +155,12 @@ func scanMark(s *jsonscan.Scanner) (g markGroup) {
 			g.Gen = s.Int()
 		case "fire":
 			g.Fire = scanInstant(s)
+		case "attempt":
+			g.Attempt = s.Int()
 		case "trigger":
 			g.Trigger = s.Uint()
+		case "trigger_attempt":
+			g.TriggerAttempt = s.Int()
 		default:
 			s.Raw()
 		}

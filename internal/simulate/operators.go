@@ -66,6 +66,9 @@ func (f *fleet) revise(spec *jobSpec, shards int, every time.Duration) {
 	if f.Zones {
 		spec.zone = []string{"", "z0", "z1"}[f.rng.IntN(3)]
 	}
+	if f.Levels && spec.revision%3 == 0 {
+		spec.crash = executor.CountAsFailed + executor.RerunElsewhere - spec.crash
+	}
 	if f.Levels && spec.revision%2 == 0 {
 		spec.tracking, spec.other = spec.other, spec.tracking
 	}

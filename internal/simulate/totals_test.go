@@ -19,6 +19,7 @@ type totals struct {
 	began           time.Time
 	seeds, counted  int
 	claims, reruns  int
+	givenUp         int // pending re-runs that were counted as lost, as failover was switched off
 	failovers       int
 	moves, terms    int
 	again           int // generations in which fires are claimed again that were claimed before their time
@@ -38,6 +39,7 @@ func (t *totals) add(r *judge.Report) {
 	t.counted++
 	t.claims += r.Claims
 	t.reruns += r.Reruns
+	t.givenUp += r.GivenUp
 	t.failovers += r.Failovers
 	t.moves += r.Moves
 	t.terms += r.Terms
@@ -73,6 +75,7 @@ func (t *totals) String() string {
 	fmt.Fprintf(&b, "%s\n%12d  seeds count, %d more had no failover or no move", t.progress(), t.counted, t.seeds-t.counted)
 	row(t.claims, "claims")
 	row(t.reruns, "re-runs")
+	row(t.givenUp, "re-runs given up, as the newest definition wants none")
 	row(t.failovers, "shards failed over")
 	row(t.moves, "shards moved")
 	row(t.terms, "terms")
