@@ -92,7 +92,7 @@ func TestOpen(t *testing.T) {
 		require.Less(t, time.Since(start), within)
 		return err
 	}
-	const soon = 3 * time.Second // on a busy machine
+	const soon = 10 * time.Second // on a very busy machine
 	t.Run("fails at once where nobody listens", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
