@@ -43,9 +43,8 @@ type linkConfig struct {
 	dialTimeout time.Duration
 	auth        []credential
 	logger      printf
-	// once: it is over at the first disconnection. A library that connects again with
-	// watches reads, without a lock, what its receiver writes; and it takes up old watches
-	// in a way that misses what came and went.
+	// once: it is over at the first disconnection, and may have watches. A library that
+	// connects again takes up old watches in a way that misses what came and went.
 	once bool
 	// bound: it is over when the server has ended the session. The library begins another
 	// one then, by itself, and sends what was queued for the old one.
@@ -138,7 +137,7 @@ func (l *link) dial(address string, r *route) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{Conn: conn, bound: bound, granted: l.greet, failed: func(err error) {
+	w := &wire{Conn: conn, bound: bound, veiled: l.c.once, granted: l.greet, failed: func(err error) {
 		r.failed(fmt.Errorf("%s does not answer as a ZooKeeper server does: %w", address, err))
 	}}
 	l.mu.Lock()

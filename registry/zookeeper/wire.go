@@ -21,6 +21,9 @@ type wire struct {
 	greeted atomic.Bool
 	granted func(zkwire.Grant) // called by the reader, before the library sees the greeting
 	failed  func(error)        // called when there is none
+	// veiled: the library sees no zxids in replies. It stores the last one without a lock,
+	// and reads it if it finds watches just after it has connected.
+	veiled bool
 
 	zxid     atomic.Int64 // the highest in a reply: what is asked next is answered no older
 	closeXid atomic.Int32 // of the request to end the session; 0 if there was none
@@ -74,7 +77,13 @@ func (w *wire) Read(b []byte) (int, error) {
 // frameSize is the length of a frame's length.
 const frameSize = 4
 
-// follow takes in what was read.
+// Where in a frame the zxid of a reply is.
+const (
+	zxidBegin = frameSize + 4
+	zxidEnd   = zxidBegin + 8
+)
+
+// follow takes in what was read, before the library sees it.
 func (w *wire) follow(b []byte) {
 	for len(b) > 0 {
 		want := frameSize
@@ -84,6 +93,9 @@ func (w *wire) follow(b []byte) {
 		n := min(len(b), want-w.have)
 		if w.have < len(w.head) {
 			copy(w.head[w.have:], b[:n])
+		}
+		if w.veiled && w.greeted.Load() {
+			clear(b[min(max(zxidBegin-w.have, 0), n):min(max(zxidEnd-w.have, 0), n)])
 		}
 		w.have += n
 		b = b[n:]

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"encoding/binary"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,6 +58,34 @@ func TestWire_ReadsAlong(t *testing.T) {
 		require.True(t, w.closed.Load(), "the server has confirmed the end")
 		here.Close()
 		there.Close()
+	}
+}
+
+// What the library does not see it does not store, for another goroutine to read without a lock.
+func TestWire_VeilsZxidsOfRepliesOnly(t *testing.T) {
+	greeting := frameOf(int32(0), int32(4000), int64(77), int32(16), []byte("0123456789abcdef"), []byte{0})
+	stream, seen := slices.Clip(greeting), slices.Clip(greeting)
+	for i, rest := range [][]byte{nil, []byte("data"), make([]byte, 5000)} {
+		stream = append(stream, frameOf(int32(i), int64(1<<40+i), int32(-101), rest)...)
+		seen = append(seen, frameOf(int32(i), int64(0), int32(-101), rest)...)
+	}
+	for _, veiled := range []bool{true, false} {
+		for portion := range len(greeting) + 40 {
+			got := slices.Clone(stream)
+			here, there := net.Pipe()
+			w := &wire{Conn: here, veiled: veiled, granted: func(zkwire.Grant) {}}
+			for part := range slices.Chunk(got, portion+1) {
+				w.follow(part)
+			}
+			if veiled {
+				require.Equal(t, seen, got)
+			} else {
+				require.Equal(t, stream, got)
+			}
+			require.EqualValues(t, 1<<40+2, w.zxid.Load())
+			here.Close()
+			there.Close()
+		}
 	}
 }
 
