@@ -58,7 +58,11 @@ func (in *claiming) claim() claimed {
 	if free.IsZero() {
 		return out
 	}
-	parts := in.claims.Marks.Fold(in.plan.Marks, free).Split(free)
+	marks := in.claims.Marks.Fold(in.plan.Marks, free)
+	if in.givesUp() {
+		marks = in.giveUp(&out, marks, free)
+	}
+	parts := marks.Split(free)
 	out.ahead = in.ahead(parts)
 	for _, part := range parts {
 		disabled := part.Shards.Intersect(in.plan.Disabled)
@@ -102,16 +106,10 @@ func (in *claiming) close(out *claimed) {
 // part decides for free shards that share a mark.
 func (in *claiming) part(out *claimed, shards shardset.Set, m record.Mark) {
 	for _, g := range in.plan.Reruns {
-		sub := shards.Intersect(g.Shards)
-		switch {
-		case sub.IsZero() || m.Covers(g.Ref):
-			continue
-		case in.givesUp():
-			in.part(out, sub, in.giveUp(out, sub, g.Ref, m))
-		default:
+		if sub := shards.Intersect(g.Shards); !sub.IsZero() && !m.Covers(g.Ref) {
 			in.start(out, sub, g.Ref, m)
+			shards = shards.Minus(sub)
 		}
-		shards = shards.Minus(sub)
 	}
 	for _, t := range in.plan.Triggers {
 		if t.Number <= m.Trigger || shards.IsZero() {
@@ -134,16 +132,9 @@ func (in *claiming) part(out *claimed, shards shardset.Set, m record.Mark) {
 // of a re-run would say that it was claimed, so fires wait behind it.
 func (in *claiming) pass(out *claimed, shards shardset.Set, m record.Mark) {
 	for _, g := range in.plan.Reruns {
-		sub := shards.Intersect(g.Shards)
-		switch {
-		case sub.IsZero() || m.Covers(g.Ref):
-			continue
-		case in.givesUp():
-			in.pass(out, sub, in.giveUp(out, sub, g.Ref, m))
-		case g.Trigger > 0:
-			continue
+		if g.Trigger == 0 && !m.Covers(g.Ref) {
+			shards = shards.Minus(g.Shards)
 		}
-		shards = shards.Minus(sub)
 	}
 	in.schedule(out, shards, m, true)
 }
@@ -155,17 +146,26 @@ func (in *claiming) givesUp() bool {
 	return job.OnCrash == record.CrashFail && tracksRuns(job)
 }
 
-// giveUp counts a pending re-run of shards with mark m as lost, and returns the mark that they
-// have then: as if it had been claimed, so that it is made nowhere else.
-func (in *claiming) giveUp(out *claimed, shards shardset.Set, r record.Ref, m record.Mark) record.Mark {
-	m = m.Max(r.Mark())
-	out.raise(shards, m)
-	out.claims.Counts.Lost += uint64(shards.Len())
-	r.Attempt-- // is the one that a crash ended
-	out.claims.Failures = out.claims.Failures.With(record.Failure{
-		RunGroup: record.RunGroup{Shards: shards, Ref: r}, At: in.now, Error: crashed,
-	})
-	return m
+// giveUp counts the pending re-runs of free shards as lost, and returns the marks that these
+// have then: as if the re-runs had been claimed, so that they are made nowhere else.
+func (in *claiming) giveUp(out *claimed, marks record.Marks, free shardset.Set) record.Marks {
+	for _, g := range in.plan.Reruns {
+		for _, part := range marks.Split(free.Intersect(g.Shards)) {
+			if part.Shards.IsZero() || part.Covers(g.Ref) {
+				continue
+			}
+			m := part.Max(g.Mark())
+			marks = marks.Raise(part.Shards, m)
+			out.raise(part.Shards, m)
+			out.claims.Counts.Lost += uint64(part.Shards.Len())
+			ended := g.Ref
+			ended.Attempt-- // the one that a crash ended
+			out.claims.Failures = out.claims.Failures.With(record.Failure{
+				RunGroup: record.RunGroup{Shards: part.Shards, Ref: ended}, At: in.now, Error: crashed,
+			})
+		}
+	}
+	return marks
 }
 
 // crashed is the error of a run whose session ended.

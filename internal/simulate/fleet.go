@@ -252,10 +252,7 @@ func (f *fleet) settle() error {
 // slack is for how long a fire may have been due, at the moment when the fleet is judged,
 // without having been claimed.
 func (f *fleet) slack() time.Duration {
-	clocks := max(f.Clocks, f.Wrong)
-	if most := 15 * time.Second; clocks > most { // what is further ahead is cut back
-		clocks = most
-	}
+	clocks := min(max(f.Clocks, f.Wrong), 15*time.Second) // what is further ahead is cut back
 	return f.Every/4 + 4*f.Jitter + 2*clocks
 }
 
