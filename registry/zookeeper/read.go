@@ -6,10 +6,10 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -117,34 +117,11 @@ func (c *Client) read(ctx context.Context, l *link, key registry.Key) (*node, er
 // enough that others' requests on the same connection do not wait for long.
 const window = 64
 
-// inParallel calls f for all of them, many at once. The first error ends it.
-func inParallel[T any](ctx context.Context, all []T, f func(context.Context, T) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	var next atomic.Int64
-	for range min(window, len(all)) {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(all) {
-					return
-				}
-				if err := f(ctx, all[i]); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
-}
-
 // readAll is read for many keys. What came of each is given to each, which is called by
 // one goroutine at a time, and whose error ends it all.
 func (c *Client) readAll(ctx context.Context, l *link, keys []registry.Key, each func(key registry.Key, n *node, err error) error) error {
 	var mu sync.Mutex
-	return inParallel(ctx, keys, func(ctx context.Context, key registry.Key) error {
+	return parallel.Each(ctx, window, keys, func(ctx context.Context, key registry.Key) error {
 		n, err := c.read(ctx, l, key)
 		mu.Lock()
 		defer mu.Unlock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -233,7 +234,7 @@ func (m *mirror) readMarked(ctx context.Context, marked map[registry.Key]bool, c
 	}
 	c := m.view.c
 	var mu sync.Mutex
-	return inParallel(ctx, keys, func(ctx context.Context, key registry.Key) error {
+	return parallel.Each(ctx, window, keys, func(ctx context.Context, key registry.Key) error {
 		reaped := c.reaped.Load()
 		r, err := call(ctx, m.view.link, func(conn *zk.Conn) (raw, error) {
 			data, stat, _, err := conn.GetW(c.layout.key(key))

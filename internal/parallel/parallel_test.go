@@ -1,0 +1,67 @@
+package parallel
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEach(t *testing.T) {
+	bubble := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+	}
+	seven := []int{0, 1, 2, 3, 4, 5, 6}
+	bubble("calls for all, as many at once as it may", func(t *testing.T) {
+		began := time.Now()
+		var mu sync.Mutex
+		var got []int
+		require.NoError(t, Each(t.Context(), 3, seven, func(_ context.Context, i int) error {
+			time.Sleep(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, i)
+			return nil
+		}))
+		assert.Equal(t, 3*time.Second, time.Since(began))
+		assert.Equal(t, seven, slices.Sorted(slices.Values(got)))
+	})
+	bubble("of nothing calls nothing", func(t *testing.T) {
+		require.NoError(t, Each(t.Context(), 3, nil, func(context.Context, int) error { panic("called") }))
+	})
+	bubble("returns the first error, when those that it cut short have returned", func(t *testing.T) {
+		cause := errors.New("cause")
+		var mu sync.Mutex
+		var cut []error
+		calls := 0
+		err := Each(t.Context(), 3, seven, func(ctx context.Context, i int) error {
+			mu.Lock()
+			calls++
+			mu.Unlock()
+			if i == 1 {
+				time.Sleep(time.Second)
+				return cause
+			}
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			cut = append(cut, context.Cause(ctx))
+			return ctx.Err()
+		})
+		require.ErrorIs(t, err, cause)
+		assert.Equal(t, []error{cause, cause}, cut)
+		assert.Equal(t, 3, calls)
+	})
+	bubble("of a context that has ended calls nothing, and returns why", func(t *testing.T) {
+		cause := errors.New("cause")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		require.ErrorIs(t, Each(ctx, 3, seven, func(context.Context, int) error { panic("called") }), cause)
+	})
+}
