@@ -15,7 +15,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// watcher follows a directory: by a list, then by the events after the list's revision.
+// watcher follows a directory: by a list, and by the events after the list's revision.
 // Events are read as they come, so that they wait here, merged, and not in the client
 // library, where nothing bounds them. The watches of a handle share one stream.
 type watcher struct {
@@ -48,8 +48,8 @@ func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOp
 	}
 	// Not of the caller's context, the values of which would open a stream of their own.
 	w.ctx, w.cancel = context.WithCancel(clientv3.WithRequireLeader(c.calls.Context()))
-	err := w.list(ctx)
-	if err == nil && !c.enroll(w) {
+	s, err := w.start(ctx)
+	if err == nil && !c.enroll(w, s) {
 		err = registry.ErrClosed
 	}
 	if err != nil {
@@ -63,10 +63,10 @@ func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOp
 }
 
 // enroll makes w run, until it ends or Close ends it. It reports false if Close came first.
-func (c *Client) enroll(w *watcher) bool {
+func (c *Client) enroll(w *watcher, s *stream) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing || !c.calls.Go(w.run) {
+	if c.closing || !c.calls.Go(func() { w.run(s) }) {
 		return false
 	}
 	c.watchers[w] = struct{}{}
@@ -103,8 +103,9 @@ func (w *watcher) finish(err error) {
 }
 
 // run follows the directory until the watcher ends. A watch whose link was left goes on
-// after what was seen last; only where something was missed is there a list again.
-func (w *watcher) run() {
+// after what was seen last; only where something was missed is there a list again. s is what
+// start returned.
+func (w *watcher) run(s *stream) {
 	defer w.client.dismiss(w)
 	defer w.finish(registry.ErrClosed) // whatever ended it, unless that has said so
 	var pause time.Duration
@@ -112,10 +113,11 @@ func (w *watcher) run() {
 		began := time.Now()
 		var err error
 		if missed {
-			err = w.list(w.ctx)
+			s, err = w.start(w.ctx)
 		}
 		if err == nil {
-			err = w.follow()
+			err = w.follow(s)
+			s = nil
 			missed = errors.Is(err, errMissed) || errors.Is(err, rpctypes.ErrCompacted)
 		}
 		switch {
@@ -152,29 +154,80 @@ func (w *watcher) list(ctx context.Context) error {
 	return nil
 }
 
-// errMissed ends a watch that the server has kept something from.
-var errMissed = errors.New("an event did not come")
+// stream is a watch that a server keeps.
+type stream struct {
+	link   *link
+	events clientv3.WatchChan
+	from   int64 // it tells of every commit that is newer
+	end    func()
+}
 
-// follow takes in the events after what was seen, until the watch ends. It begins at a
-// revision that is yet to come, if it can: etcd serves a watch of the past in its spare
-// time, which it looks for ten times a second.
-func (w *watcher) follow() error {
-	l, err := w.client.links.get(w.ctx)
+// open begins to watch, from a revision on; with 0, from the server's next one on. It
+// returns when the server has begun, unless ctx ends before that.
+func (w *watcher) open(ctx context.Context, revision int64) (*stream, error) {
+	l, err := w.client.links.get(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ctx, cancel := context.WithCancel(w.ctx)
-	defer cancel()
-	defer context.AfterFunc(l.ctx, cancel)()
-	events := l.etcd.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.revision+1))
+	sctx, cancel := context.WithCancel(w.ctx)
+	left := context.AfterFunc(l.ctx, cancel)
+	s := &stream{link: l, end: func() { left(); cancel() }}
+	defer context.AfterFunc(ctx, cancel)()
+	over := l.begin(silentFor)
+	s.events = l.etcd.Watch(sctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(revision), clientv3.WithCreatedNotify())
+	resp, ok := <-s.events
+	if err = translate(resp.Err()); !ok {
+		err = errClosed
+	}
+	over(err)
+	if err != nil {
+		s.end()
+		return nil, err
+	}
+	s.from = resp.Header.Revision
+	return s, nil
+}
+
+var (
+	errClosed = errors.New("the watch was closed")
+	// errMissed ends a watch that the server has kept something from.
+	errMissed = errors.New("an event did not come")
+)
+
+// start lists what there is, and returns the watch that goes on from there, or nil if that is
+// still to be opened. It is opened before the list, without a past: etcd serves a watch of what
+// has been in its spare time, which it looks for ten times a second, and in a store that is in
+// use something has been between any two requests.
+func (w *watcher) start(ctx context.Context) (*stream, error) {
+	s, err := w.open(ctx, 0)
+	if err != nil {
+		s = nil // the list says whether that matters
+	}
+	err = w.list(ctx)
+	if s != nil && (err != nil || w.revision < s.from) { // the list is of a member that was behind
+		s.end()
+		s = nil
+	}
+	return s, err
+}
+
+// follow takes in the events after what was seen, until the watch ends: s, or if that is nil
+// one that is opened now.
+func (w *watcher) follow(s *stream) (err error) {
+	if s == nil {
+		if s, err = w.open(w.ctx, w.revision+1); err != nil {
+			return err
+		}
+	}
+	defer s.end()
 	for {
 		select {
-		case resp, ok := <-events:
+		case resp, ok := <-s.events:
 			if !ok {
-				return errors.New("the watch was closed")
+				return errClosed
 			}
 			if err := translate(resp.Err()); err != nil {
-				l.leaderless(err)
+				s.link.leaderless(err)
 				return err
 			}
 			w.take(resp.Events)

@@ -165,3 +165,85 @@ func TestWatch_TakesAStreamForAll(t *testing.T) {
 	}
 	require.EqualValues(t, 1, streams.Load())
 }
+
+// beginnings notes where watches begin, and has something done before and after a list.
+type beginnings struct {
+	mu            sync.Mutex
+	revisions     []int64
+	before, after func(*pb.RangeResponse)
+}
+
+func (b *beginnings) options(o *etcd.Options) {
+	streamed(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, m string,
+		streamer grpc.Streamer, opts ...grpc.CallOption,
+	) (grpc.ClientStream, error) {
+		s, err := streamer(ctx, desc, cc, m, opts...)
+		return notedStream{s, b}, err
+	})(o)
+	intercepted(func(ctx context.Context, m string, req, reply any, cc *grpc.ClientConn,
+		invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		resp, isRange := reply.(*pb.RangeResponse)
+		if isRange && b.before != nil {
+			b.before(resp)
+		}
+		err := invoker(ctx, m, req, reply, cc, opts...)
+		if isRange && b.after != nil {
+			b.after(resp)
+		}
+		return err
+	})(o)
+}
+
+func (b *beginnings) noted() []int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.revisions)
+}
+
+type notedStream struct {
+	grpc.ClientStream
+	b *beginnings
+}
+
+func (s notedStream) SendMsg(msg any) error {
+	if r := msg.(*pb.WatchRequest).GetCreateRequest(); r != nil {
+		s.b.mu.Lock()
+		s.b.revisions = append(s.b.revisions, r.StartRevision)
+		s.b.mu.Unlock()
+	}
+	return s.ClientStream.SendMsg(msg)
+}
+
+// etcd serves a watch that begins in the past in its spare time only.
+func TestWatch_BeginsWithWhatIsToCome(t *testing.T) {
+	t.Run("also when there are commits before and after its list", func(t *testing.T) {
+		p := newPlace(t)
+		writer := p.open()
+		var b beginnings
+		reader := p.open(b.options)
+		b.before = func(*pb.RangeResponse) { commit(t, writer, registry.Create("d/before", nil)) }
+		b.after = func(*pb.RangeResponse) { commit(t, writer, registry.Create("d/after", nil)) }
+		w := watch(t, reader, "d")
+		require.Equal(t, []registry.Key{"d/before"}, keys(next(t, w).Puts))
+		require.Equal(t, []registry.Key{"d/after"}, keys(next(t, w).Puts))
+		require.Equal(t, []int64{0}, b.noted())
+	})
+	t.Run("unless the list is of a member that is behind, which misses nothing", func(t *testing.T) {
+		p := newPlace(t)
+		writer := p.open()
+		commit(t, writer, registry.Create("d/first", nil))
+		var b beginnings
+		reader := p.open(b.options)
+		var behind int64
+		b.after = func(resp *pb.RangeResponse) {
+			resp.Header.Revision--
+			resp.Kvs = nil
+			behind = resp.Header.Revision
+		}
+		w := watch(t, reader, "d")
+		require.Empty(t, next(t, w).Puts)
+		require.Equal(t, []registry.Key{"d/first"}, keys(next(t, w).Puts))
+		require.Equal(t, []int64{0, behind + 1}, b.noted())
+	})
+}
