@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -31,6 +33,7 @@ type leader struct {
 	*progress
 
 	view    view
+	whole   bool   // all has been read once: who is new from now on has just joined
 	content bool   // the last decision was that nothing is to be done, and the view has not changed
 	seen    uint64 // the newest commit that is known
 	broken  map[string]bool
@@ -58,7 +61,7 @@ func lead(ctx context.Context, o *officeLoop, term registry.Rev, p *progress) er
 		view: view{
 			keys: o.m.keys, term: term, skew: o.m.skew, compile: o.m.work.Compile,
 			asks: func(strategy, job string) { p.do("strategy "+strategy, "job "+job) },
-			live: map[registry.SessionID]bool{}, members: map[string]memberItem{}, jobs: map[string]jobItem{},
+			live: map[registry.SessionID]bool{}, members: map[string]memberItem{}, newborn: map[string]bool{}, jobs: map[string]jobItem{},
 			control: map[string]controlItem{}, plans: map[string]planItem{}, looks: map[string]look{},
 		},
 	}
@@ -161,6 +164,7 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 		case <-tick.C:
 			l.view.tidy = true
 			l.compareAgain()
+			l.takeForDead()
 			tick.Reset(selfDiagnosis + time.Duration((jitter.Float64()-0.5)*float64(selfDiagnosis)*2/5))
 		}
 	}
@@ -209,8 +213,10 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	if planned {
 		l.wakeUp() // what follows from it
 	}
-	if err := l.announce(ctx); err != nil {
-		return err
+	if !planned || l.view.tidy { // shards that change hands come first, but not for ever
+		if err := l.announce(ctx); err != nil {
+			return err
+		}
 	}
 	l.content = len(d.changes) == 0 && len(d.burials) == 0 && len(d.pending) == 0
 	l.rest()
@@ -227,8 +233,10 @@ func (l *leader) takeNews() bool {
 		for _, s := range l.instances.feed.all() {
 			l.view.live[s] = true
 		}
+		maps.DeleteFunc(l.view.newborn, func(inc string, _ bool) bool { return l.view.alive(inc) })
 	}
 	whole = l.members.take(func(n news[record.Member]) {
+		l.arrive(n)
 		take(l, l.view.members, n, memberItem{n.rev, n.value})
 		l.hear(n)
 	}) && whole
@@ -249,7 +257,25 @@ func (l *leader) takeNews() bool {
 		}
 	}) && whole
 	l.view.broken = l.broken
+	l.whole = l.whole || whole
 	return whole
+}
+
+// takeForDead is for the slow tick.
+func (l *leader) takeForDead() {
+	l.content = l.content && len(l.view.newborn) == 0
+	clear(l.view.newborn)
+}
+
+// arrive takes note of a member that was not there before and has not been seen alive. It
+// owns nothing: nobody has dealt to it. So nothing is lost if it has died already, which a
+// watch may leave out; the slow tick asks.
+func (l *leader) arrive(n news[record.Member]) {
+	if n.gone || n.broken {
+		delete(l.view.newborn, n.name)
+	} else if _, known := l.view.members[n.name]; l.whole && !known && !l.view.alive(n.name) {
+		l.view.newborn[n.name] = true
+	}
 }
 
 func take[T, V any](l *leader, m map[string]V, n news[T], v V) {
@@ -291,16 +317,23 @@ func (l *leader) decide(ctx context.Context, now record.Instant) (decision, erro
 	}
 }
 
+// looksAtOnce is how many incarnations a leader looks at together. One who joins is given
+// shards of all others, and waits until all of them have been looked at.
+const looksAtOnce = 16
+
 // look looks at incarnations.
 func (l *leader) look(ctx context.Context, incarnations []string) error {
-	for _, inc := range incarnations {
+	var mu sync.Mutex
+	return parallel.Each(ctx, looksAtOnce, incarnations, func(ctx context.Context, inc string) error {
 		look, err := l.readClaims(ctx, inc)
 		if err != nil {
 			return err
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		l.view.looks[inc] = look
-	}
-	return nil
+		return nil
+	})
 }
 
 // readClaims reads an incarnation's claims.

@@ -93,6 +93,41 @@ func TestLead_HandOver(t *testing.T) {
 	})
 }
 
+// What a leader does is counted in times that its store takes to answer: virtual time has no other.
+func TestLead_Join(t *testing.T) {
+	bubble(t, "has shards of all others change hands after seven answers of the store", func(t *testing.T, g *group) {
+		const rtt = 20 * time.Millisecond
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			g.start(name, def("job", 0, 60, ""))
+		}
+		for _, name := range []string{"a", "b", "c", "d", "e", "aa"} {
+			g.server.Delay(name, rtt/2, rtt/2)
+			defer g.server.Delay(name, 0, 0)
+		}
+		time.Sleep(time.Second)
+		g.server.Record()
+		began := time.Now()
+		g.begin(g.worker("aa", nil, def("job", 0, 60, "")))
+		time.Sleep(time.Second - time.Millisecond)
+		var plans, named []time.Duration
+		for _, c := range g.commits() {
+			for _, op := range c.Then {
+				switch op.Key {
+				case g.keys.Plan("job"):
+					plans = append(plans, c.At.Sub(began))
+				case g.keys.Present():
+					named = append(named, c.At.Sub(began))
+				}
+			}
+		}
+		// The session, the namespace's record, the definitions, the entrance; the freeze, the looks, the plan.
+		assert.Equal(t, []time.Duration{4*rtt + rtt/2, 6*rtt + rtt/2}, plans)
+		assert.Equal(t, []time.Duration{7*rtt + rtt/2}, named, "successors are named when the shards have changed hands")
+		assert.NotEmpty(t, g.owners("job")["aa"])
+		assert.Zero(t, g.members[0].log.count("not buried"))
+	})
+}
+
 func TestLead_Office(t *testing.T) {
 	serves := func(t *testing.T, g *group) {
 		t.Helper()

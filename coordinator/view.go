@@ -22,6 +22,7 @@ type view struct {
 	skew    time.Duration // how far clocks are taken to be apart at most
 	live    map[registry.SessionID]bool
 	members map[string]memberItem  // by incarnation
+	newborn map[string]bool        // of them, those that have joined during the term and have not been seen alive
 	jobs    map[string]jobItem     // by segment
 	control map[string]controlItem // by segment
 	outside record.Exclusion       // who is disabled for all jobs
@@ -105,11 +106,12 @@ func (v *view) offered(job string) bool {
 	return false
 }
 
-// deadMembers returns the members that are dead and not yet buried, sorted.
+// deadMembers returns the members that are dead and not yet buried, sorted. One that has just
+// joined is not taken for dead: what tells that it lives is on its way.
 func (v *view) deadMembers() []string {
 	var dead []string
 	for inc := range v.members {
-		if !v.alive(inc) {
+		if !v.alive(inc) && !v.newborn[inc] {
 			dead = append(dead, inc)
 		}
 	}
