@@ -339,7 +339,7 @@ func (l *leader) look(ctx context.Context, incarnations []string) error {
 // readClaims reads an incarnation's claims.
 func (l *leader) readClaims(ctx context.Context, incarnation string) (look, error) {
 	out := look{seen: l.seen, claims: map[string]claimsItem{}, broken: map[string]bool{}}
-	listing, err := l.m.reg.List(ctx, l.m.keys.ClaimsOf(incarnation), registry.ReadOptions{Fresh: true})
+	listing, err := l.m.reg.List(ctx, l.m.keys.ClaimsOf(incarnation), fresh)
 	if err != nil {
 		return look{}, fmt.Errorf("look at claims of %s: %w", incarnation, err)
 	}

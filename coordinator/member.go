@@ -222,24 +222,28 @@ var errLeft = errors.New("left the group")
 // serve is one incarnation.
 func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	ctx, end := context.WithCancelCause(ctx)
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
 	defer end(nil)
+	task := func(f func(context.Context) error) {
+		tasks.Go(func() { end(f(ctx)) }) // the first to return ends all
+	}
+	log := m.log.With("session", string(s.ID()))
+	plans := newFeed(m.keys.Plans(), log, func(e registry.Entry) (*record.Plan, error) { return record.DecodePlan(e.Value) })
+	task(func(ctx context.Context) error { return plans.run(ctx, m.reg) }) // who joins is not to wait for it
+
 	in := &incarnation{id: record.Incarnation(m.name, s.ID()), session: s, publish: make(chan struct{}, 1)}
 	m.mu.Lock()
 	m.sessions[s.ID()] = true
 	m.mu.Unlock()
 	m.barred.begin()
 	m.change(func() { m.puzzled, m.ahead = map[string]bool{}, map[string]record.Ahead{} }) // it will see for itself
-	base, err := m.fenceBase(ctx)
+	base, told, err := m.enter(ctx, in)
 	if err != nil {
-		return err
-	}
-	told, err := m.join(ctx, in)
-	if err != nil {
-		return err
+		end(err)
+		return context.Cause(ctx) // it may be that the plans cannot be followed
 	}
 	in.joined = told.rev.Seq
-	log := m.log.With("session", string(s.ID()))
-	plans := newFeed(m.keys.Plans(), log, func(e registry.Entry) (*record.Plan, error) { return record.DecodePlan(e.Value) })
 	in.ledger = &ledger{
 		keys: m.keys, reg: m.reg, session: s, me: in.id, work: m.work, log: log, base: base, barred: &m.barred, returns: m.grace > 0,
 		clock: m.clock, jumped: func() { m.clockJumped(in) },
@@ -257,18 +261,20 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	in.office = newOfficeLoop(m, in, plans, log)
 
 	m.setCurrent(in)
-	var wg sync.WaitGroup
-	task := func(f func(context.Context) error) {
-		wg.Go(func() { end(f(ctx)) }) // the first to return ends all
-	}
-	task(func(ctx context.Context) error { return plans.run(ctx, m.reg) })
 	task(in.ledger.run)
 	task(in.office.run)
 	task(func(ctx context.Context) error { return m.keepRecord(ctx, in, told) })
 	<-ctx.Done()
 	m.setCurrent(nil)
-	wg.Wait()
 	return context.Cause(ctx)
+}
+
+// enter makes an incarnation a member, of a namespace that this version may touch.
+func (m *Member) enter(ctx context.Context, in *incarnation) (fenceBase uint64, told standing, err error) {
+	if fenceBase, err = m.fenceBase(ctx); err == nil {
+		told, err = m.join(ctx, in)
+	}
+	return fenceBase, told, err
 }
 
 func (m *Member) setCurrent(in *incarnation) {
@@ -288,7 +294,7 @@ func (m *Member) notifyLocked() {
 // that this version may touch the namespace at all.
 func (m *Member) fenceBase(ctx context.Context) (uint64, error) {
 	for {
-		e, err := m.reg.Get(ctx, m.keys.Meta(), registry.ReadOptions{Fresh: true})
+		e, err := m.reg.Get(ctx, m.keys.Meta(), fresh)
 		switch {
 		case err == nil:
 			meta, err := record.DecodeMeta(e.Value)
@@ -379,7 +385,8 @@ func (m *Member) understands(job string, all bool) {
 // after a later one was refused, so who holds the name tells whether it was.
 func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 	told := m.standing(in)
-	if err := m.storeDefinitions(ctx, told.defs); err != nil {
+	// What fenceBase has read was new, and no read goes back.
+	if err := m.storeDefinitions(ctx, told.defs, registry.ReadOptions{}); err != nil {
 		return standing{}, err
 	}
 	t, err := m.entrance(in, told.member)
@@ -398,7 +405,7 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 		case refused && refusal.Index > 0, !refused && !unsettled(ctx, err):
 			return standing{}, fmt.Errorf("join as %s: %w", in.id, err)
 		}
-		e, err := m.reg.Get(ctx, m.keys.Instance(m.name), registry.ReadOptions{Fresh: true})
+		e, err := m.reg.Get(ctx, m.keys.Instance(m.name), fresh)
 		switch {
 		case err == nil && e.Txn == t.ID:
 			told.rev = e.Modified
@@ -485,7 +492,7 @@ func (m *Member) keepRecord(ctx context.Context, in *incarnation, told standing)
 
 // tell makes the registry know next in place of what it has been told.
 func (m *Member) tell(ctx context.Context, in *incarnation, told standing, next *standing) error {
-	if err := m.storeDefinitions(ctx, next.defs); err != nil {
+	if err := m.storeDefinitions(ctx, next.defs, fresh); err != nil {
 		return err
 	}
 	if next.member.Draining && !told.member.Draining {
@@ -620,10 +627,14 @@ func (m *Member) awaitEmpty(ctx context.Context) error {
 	}
 }
 
-// storeDefinitions puts into the registry what is newer than what is there.
-func (m *Member) storeDefinitions(ctx context.Context, defs map[string]json.RawMessage) error {
-	for {
-		again, err := m.storeOnce(ctx, defs)
+// fresh asks for a linearizable read.
+var fresh = registry.ReadOptions{Fresh: true}
+
+// storeDefinitions puts into the registry what is newer than what is there, which it reads as
+// it is told to.
+func (m *Member) storeDefinitions(ctx context.Context, defs map[string]json.RawMessage, read registry.ReadOptions) error {
+	for ; ; read = fresh {
+		again, err := m.storeOnce(ctx, defs, read)
 		if err != nil {
 			return fmt.Errorf("store definitions: %w", err)
 		}
@@ -636,11 +647,11 @@ func (m *Member) storeDefinitions(ctx context.Context, defs map[string]json.RawM
 	}
 }
 
-func (m *Member) storeOnce(ctx context.Context, defs map[string]json.RawMessage) (again bool, err error) {
+func (m *Member) storeOnce(ctx context.Context, defs map[string]json.RawMessage, read registry.ReadOptions) (again bool, err error) {
 	if len(defs) == 0 {
 		return false, nil
 	}
-	listing, err := m.reg.List(ctx, m.keys.Jobs(), registry.ReadOptions{Fresh: true})
+	listing, err := m.reg.List(ctx, m.keys.Jobs(), read)
 	if err != nil {
 		if registry.Retryable(err) {
 			return true, nil

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/registry"
 )
 
 // leastPatience is how long a leader's loop may take at least to come to something: with
@@ -171,7 +170,7 @@ func (o *officeLoop) handOn(ctx context.Context) {
 // in a ring that begins behind this incarnation, so that each gets a turn if all that are
 // asked get stuck.
 func (o *officeLoop) heirs(ctx context.Context) ([]string, error) {
-	listing, err := o.m.reg.List(ctx, o.m.keys.Members(), registry.ReadOptions{Fresh: true})
+	listing, err := o.m.reg.List(ctx, o.m.keys.Members(), fresh)
 	if err != nil {
 		return nil, fmt.Errorf("list members: %w", err)
 	}
