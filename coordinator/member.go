@@ -560,7 +560,7 @@ func (m *Member) Offer(defs map[string]json.RawMessage) {
 	m.change(func() { maps.Copy(m.defs, defs) })
 }
 
-// Withdraw stops offering a job. Its shards move away.
+// Withdraw stops offering a job, until the next Offer of it. Its shards move away.
 func (m *Member) Withdraw(job string) {
 	m.change(func() { delete(m.defs, job) })
 }

@@ -182,6 +182,16 @@ func TestMember_Offer(t *testing.T) {
 		assert.Equal(t, map[string]string{"b": "0-3"}, g.owners("job"))
 		until(1)
 		assert.Equal(t, once(4), shards(b.began()))
+
+		lost := a.incarnation()
+		g.expireUntold("a")
+		time.Sleep(time.Minute)
+		require.NotEqual(t, lost, a.incarnation())
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.owners("job"), "another session does not bring it back")
+		a.Offer(offering(def("job", 0, 4, "")))
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]string{"a": "2-3", "b": "0-1"}, g.owners("job"), "an Offer does")
 	})
 }
 

@@ -246,8 +246,8 @@ func (e *Executor) Disable(ctx context.Context, s Scope) error { return e.member
 // up for.
 func (e *Executor) Enable(ctx context.Context, s Scope) error { return e.member.Enable(ctx, s) }
 
-// Remove makes this process stop offering a job: its shards move to instances that do.
-// Runs of it that have begun here go on.
+// Remove makes this process stop offering a job, until it is registered here again: its shards
+// move to instances that offer it. Runs of it that have begun here go on.
 func (e *Executor) Remove(ctx context.Context, job string) error {
 	e.mu.Lock()
 	_, known := e.jobs[job]
