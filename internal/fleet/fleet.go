@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/storelog"
 )
 
-// Config says what a fleet is made of. All fields are required but Often and Trail.
+// Config says what a fleet is made of. All fields are required but Often, Grace and Trail.
 type Config struct {
 	Instances int
 	Jobs      int
@@ -20,6 +20,7 @@ type Config struct {
 	Takes     time.Duration // the longest that a run takes
 	Often     time.Duration // between fires of one more job, whose total can be changed; 0: there is none
 	TTL       time.Duration // of sessions
+	Grace     time.Duration // for which shards wait for a process of the name of the one that had them
 	Dir       string        // for the logs of the workers
 	Trail     int           // how many lines to tell of what came before a violation
 }
@@ -80,11 +81,15 @@ func (f *Fleet) Replace(i int) error {
 	}
 	f.processes++
 	f.Judge.Report().Processes++
-	name := fmt.Sprintf("i%d-%d", i, f.processes)
+	client := fmt.Sprintf("i%d-%d", i, f.processes)
+	instance := client
+	if f.Grace > 0 {
+		instance = fmt.Sprintf("i%d", i)
+	}
 	var err error
 	f.slots[i], err = begin(f.Server, assignment{
-		Namespace: "fleet", Instance: name, Client: name, Jobs: f.Jobs, Shards: f.Shards,
-		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, TTL: f.TTL, Drain: 10 * time.Second,
+		Namespace: "fleet", Instance: instance, Client: client, Jobs: f.Jobs, Shards: f.Shards,
+		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, TTL: f.TTL, Drain: 10 * time.Second, Grace: f.Grace,
 	}, f.Dir)
 	return err
 }

@@ -106,6 +106,44 @@ func (f *Faults) restartFleet(ctx context.Context) error {
 	return nil
 }
 
+// restartNamed has each process end, some in good order and some not, and come back under its
+// name, one after the other. No shard goes to another.
+func (f *Faults) restartNamed(ctx context.Context) error {
+	f.strike("restart the fleet's processes under their names")
+	r := f.Judge.Report()
+	before := r.Moves + r.Failovers - r.Kept
+	for slot := range f.Instances {
+		p := f.Process(slot)
+		id, ok := f.Judge.Session(p.Instance)
+		if !ok {
+			return fmt.Errorf("%s has no session", p.Client)
+		}
+		if f.Rand.IntN(2) == 0 {
+			f.note("have %s leave", f.role(p))
+			if err := p.Leave(leaving); err != nil {
+				return err
+			}
+		} else {
+			f.disturb()
+			f.note("kill %s", f.role(p))
+			p.Kill()
+		}
+		if err := f.Replace(slot); err != nil {
+			return err
+		}
+		if _, err := f.gone(ctx, id); err != nil { // until then the name is taken
+			return err
+		}
+		if err := f.whole(ctx); err != nil {
+			return err
+		}
+	}
+	if moved := r.Moves + r.Failovers - r.Kept - before; moved > 0 {
+		return fmt.Errorf("%d shards changed hands", moved)
+	}
+	return nil
+}
+
 // total changes the total of a job three times while it fires, by processes that each know
 // of a new definition alone, and waits until the last total runs.
 func (f *Faults) total(ctx context.Context) error {

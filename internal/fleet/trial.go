@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -16,10 +17,18 @@ type Kind struct {
 	Name    string
 	Members int // that the store has at least
 	strike  func(*Faults, context.Context) error
-	// store: befalls the store, whose troubles are in all that is measured meanwhile.
-	// dense: is for a fleet whose schedule hides nothing of the time that is measured.
-	store, dense bool
+	store   bool // befalls the store, whose troubles are in all that is measured meanwhile
+	fleet   sort // what it befalls; "" means faults
 }
+
+// sort is a sort of fleet.
+type sort string
+
+const (
+	faults  sort = "faults"
+	planned sort = "planned" // whose schedule hides nothing of the time that is measured
+	named   sort = "named"   // whose processes keep their names, and ask that their shards wait for them
+)
 
 // Kinds returns all that there are.
 func Kinds() []Kind {
@@ -32,7 +41,8 @@ func Kinds() []Kind {
 		{Name: "restart-fleet", Members: 1, strike: (*Faults).restartFleet},
 		{Name: "restart-servers", Members: 1, strike: (*Faults).restartServers, store: true},
 		{Name: "total", Members: 1, strike: (*Faults).total},
-		{Name: "leave", Members: 1, strike: (*Faults).leave, dense: true},
+		{Name: "leave", Members: 1, strike: (*Faults).leave, fleet: planned},
+		{Name: "named", Members: 1, strike: (*Faults).restartNamed, fleet: named},
 	}
 }
 
@@ -40,7 +50,7 @@ func Kinds() []Kind {
 type Trial struct {
 	Store   string // "etcd" or "zookeeper"
 	Members int    // of the store
-	Kinds   []Kind // all dense, or none
+	Kinds   []Kind // all for the same sort of fleet
 	Rounds  int
 	TTL     time.Duration // of sessions
 	Seed    uint64
@@ -48,14 +58,14 @@ type Trial struct {
 	Tell    func(string) // is told of each round; may be nil
 }
 
-// Trials returns t in as many trials as it takes fleets: rounds that want a dense schedule
-// have one of their own. Kinds for which the store has too few members are left out.
+// Trials returns t in as many trials as it takes fleets. Kinds for which the store has too few
+// members are left out.
 func Trials(t Trial) []Trial {
 	kinds := slices.DeleteFunc(slices.Clone(t.Kinds), func(k Kind) bool { return k.Members > t.Members })
 	var all []Trial
-	for _, dense := range []bool{false, true} {
+	for _, fleet := range []sort{faults, planned, named} {
 		part := t
-		part.Kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.dense != dense })
+		part.Kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return cmp.Or(k.fleet, faults) != fleet })
 		if len(part.Kinds) == 0 {
 			continue
 		}
@@ -65,16 +75,10 @@ func Trials(t Trial) []Trial {
 	return all
 }
 
-func (t Trial) dense() bool { return t.Kinds[0].dense }
+func (t Trial) fleet() sort { return cmp.Or(t.Kinds[0].fleet, faults) }
 
 // String names the trial.
-func (t Trial) String() string {
-	what := "faults"
-	if t.dense() {
-		what = "planned"
-	}
-	return fmt.Sprintf("%s-%d-%s", t.Store, t.Members, what)
-}
+func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store, t.Members, t.fleet()) }
 
 // config is that of the fleet.
 func (t Trial) config() Config {
@@ -82,8 +86,11 @@ func (t Trial) config() Config {
 		Instances: 3, Jobs: 4, Shards: 4, Every: time.Second, Takes: 400 * time.Millisecond, Often: 200 * time.Millisecond,
 		TTL: t.TTL, Dir: t.Dir, Trail: 24,
 	}
-	if t.dense() {
+	switch t.fleet() {
+	case planned:
 		c.Jobs, c.Shards, c.Every, c.Takes, c.Often = 1, 12, 20*time.Millisecond, time.Millisecond, 0
+	case named:
+		c.Grace = t.TTL + recovery
 	}
 	return c
 }
@@ -163,7 +170,7 @@ func (t Trial) round(ctx context.Context, f *Faults, i int, k Kind) error {
 		return err
 	}
 	again := slices.Clone(r.Rerun[reruns:])
-	if !k.store {
+	if !k.store && t.fleet() != named { // there, who claims it has to come first
 		f.Again = append(f.Again, again...)
 	}
 	if t.Tell != nil {

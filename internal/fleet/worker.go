@@ -33,6 +33,7 @@ type assignment struct {
 	Resized   size          // what that one begins with
 	TTL       time.Duration
 	Drain     time.Duration
+	Grace     time.Duration
 }
 
 // assignmentVariable holds a worker's assignment as JSON.
@@ -88,7 +89,8 @@ func work(a assignment, in io.Reader, out, log io.Writer) error {
 	}
 	defer reg.Close(context.Background())
 	e, err := executor.New(reg, a.Namespace, executor.Options{
-		Instance: a.Instance, SessionTTL: a.TTL, DrainTimeout: a.Drain, Workers: 64, MaxClockSkew: maxSkew, Logger: logger,
+		Instance: a.Instance, SessionTTL: a.TTL, DrainTimeout: a.Drain, RestartGrace: a.Grace,
+		Workers: 64, MaxClockSkew: maxSkew, Logger: logger,
 	})
 	if err != nil {
 		return err
