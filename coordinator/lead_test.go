@@ -126,6 +126,46 @@ func TestLead_Join(t *testing.T) {
 		assert.NotEmpty(t, g.owners("job")["aa"])
 		assert.Zero(t, g.members[0].log.count("not buried"))
 	})
+	bubble(t, "makes a successor also where there is always something to plan", func(t *testing.T, g *group) {
+		g.start("a", def("job", 0, 1000, ""))
+		g.server.Delay("a", 100*time.Millisecond, 100*time.Millisecond)
+		defer g.server.Delay("a", 0, 0)
+		op, _ := g.operator()
+		g.server.Record()
+		for i := range int((selfDiagnosis + selfDiagnosis/5) / (50 * time.Millisecond)) {
+			require.NoError(t, op.Disable(t.Context(), Scope{Job: "job", Shards: []int{i}}))
+			if i == 10 {
+				g.begin(g.worker("b", nil)) // which offers nothing
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		plans, named := 0, 0
+		for _, c := range g.commits() {
+			for _, op := range c.Then {
+				switch op.Key {
+				case g.keys.Plan("job"):
+					plans++
+				case g.keys.Present():
+					named++
+				}
+			}
+		}
+		assert.Greater(t, plans, 100)
+		assert.Equal(t, 1, named)
+		assert.Contains(t, g.text(g.keys.Present()), "b.")
+	})
+	bubble(t, "by one whose session nobody hears of is cleared away at the slow tick", func(t *testing.T, g *group) {
+		g.start("a", def("job", 0, 1, ""))
+		time.Sleep(time.Minute)
+		ghost := g.keys.Member("ghost.G")
+		g.put(ghost, "{}")
+		time.Sleep(time.Second)
+		_, found := g.get(ghost)
+		require.True(t, found, "it may have just joined")
+		time.Sleep(selfDiagnosis + selfDiagnosis/5)
+		_, found = g.get(ghost)
+		assert.False(t, found)
+	})
 }
 
 func TestLead_Office(t *testing.T) {
