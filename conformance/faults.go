@@ -154,6 +154,13 @@ func blackHole(t *test) {
 			return err
 		}, unavailable},
 	}
+	watch := func(ctx context.Context) error { // it may leave to Next what takes time
+		w, err := a.Watch(ctx, "d", registry.WatchOptions{})
+		if err == nil {
+			return w.Close()
+		}
+		return unavailable(err)
+	}
 	const short = 200 * time.Millisecond
 	for _, c := range calls {
 		start := time.Now()
@@ -162,7 +169,14 @@ func blackHole(t *test) {
 		require.ErrorIs(t, err, context.DeadlineExceeded, "%s keeps the cause", c.name)
 		require.NoError(t, c.wrong(err), c.name)
 	}
-	ended := make(chan error, len(calls))
+	start := time.Now()
+	require.NoError(t, watch(t.within(short)))
+	require.Less(t, time.Since(start), t.bound(short), "Watch ends with its context")
+	ended := make(chan error, len(calls)+1)
+	t.spawn(func(ctx context.Context) error {
+		ended <- watch(ctx)
+		return nil
+	})
 	for _, c := range calls { // at once, because each may wait for long
 		t.spawn(func(ctx context.Context) error {
 			err := c.make(ctx)
@@ -173,7 +187,7 @@ func blackHole(t *test) {
 		})
 	}
 	bound := time.After(ownBound)
-	for range calls {
+	for range len(calls) + 1 {
 		select {
 		case problem := <-ended:
 			require.NoError(t, problem)

@@ -199,6 +199,11 @@ var (
 // has been in its spare time, which it looks for ten times a second, and in a store that is in
 // use something has been between any two requests.
 func (w *watcher) start(ctx context.Context) (*stream, error) {
+	ctx, end, err := w.client.calls.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	s, err := w.open(ctx, 0)
 	if err != nil {
 		s = nil // the list says whether that matters
