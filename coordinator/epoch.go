@@ -38,6 +38,7 @@ func (p *planning) definition() {
 		return
 	}
 	if len(p.p.Epochs) >= maxEpochs {
+		p.full = true
 		p.desired.problem = "a new definition waits until fires of earlier ones have been served"
 		if !p.p.Disabled.IsZero() {
 			p.desired.problem += fmt.Sprintf(", perhaps those that wait until shards %s are enabled", p.p.Disabled)
@@ -128,7 +129,11 @@ func (p *planning) append(from record.Instant, def json.RawMessage, d done) {
 // commit.
 func (p *planning) triggers() {
 	c, ok := p.control[p.segment]
-	if !ok || len(c.Triggers) == 0 || len(p.p.Triggers)+len(c.Triggers) > record.MaxTriggers {
+	if !ok || len(c.Triggers) == 0 {
+		return
+	}
+	if len(p.p.Triggers)+len(c.Triggers) > record.MaxTriggers {
+		p.full = true
 		return
 	}
 	for _, t := range c.Triggers {
@@ -200,6 +205,11 @@ func (p *planning) clear() {
 	}
 	p.clearTriggers(marks, running)
 	p.clearEpochs(marks, running)
+	if p.full && len(p.c.upkeep) == 0 {
+		for inc := range p.p.Owners {
+			p.pending[inc] = true // what it claims next may make room
+		}
+	}
 }
 
 // clearReruns drops the pending re-runs that an owner has claimed. It may look at claims of

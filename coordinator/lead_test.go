@@ -269,6 +269,24 @@ func TestLead_UnwritablePlan(t *testing.T) {
 }
 
 func TestLead_Triggers(t *testing.T) {
+	bubble(t, "are taken in as fast as they are served, however many they are", func(t *testing.T, g *group) {
+		a := g.start("a", def("job", 0, 2, ""))
+		op, _ := g.operator()
+		const many = 4 * record.MaxTriggers // in a third of the time between slow ticks
+		for range many {
+			_, err := op.Trigger(t.Context(), "job", "", nil)
+			require.NoError(t, err)
+			time.Sleep(selfDiagnosis / 3 / many)
+		}
+		time.Sleep(time.Second)
+		triggered := 0
+		for _, r := range a.began() {
+			if r.Trigger > 0 {
+				triggered++
+			}
+		}
+		assert.Equal(t, 2*many, triggered)
+	})
 	bubble(t, "outlive the leader and whoever runs them", func(t *testing.T, g *group) {
 		a := g.startWorking("a", takes(time.Hour), def("job", 0, 2, ""))
 		b := g.startWorking("b", takes(0), def("job", 0, 2, ""))

@@ -88,9 +88,10 @@ type planning struct {
 	looks   map[string]bool
 	pending map[string]bool
 
-	old planItem
-	p   *record.Plan // the next plan; a clone of old until something changes
-	c   change
+	old  planItem
+	p    *record.Plan // the next plan; a clone of old until something changes
+	c    change
+	full bool // something waits for room in the plan: what has been served is cleared at once
 }
 
 // run returns the change that the view calls for, if any.
@@ -111,7 +112,7 @@ func (p *planning) run() (change, bool) {
 	p.inherit()
 	p.failOver()
 	p.move()
-	if p.tidy && clearable(p.p) {
+	if (p.tidy || p.full) && clearable(p.p) {
 		p.clear()
 	}
 	p.problem(p.desired.problem)

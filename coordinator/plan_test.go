@@ -417,6 +417,23 @@ func TestPlan_Definition(t *testing.T) {
 		assert.Len(t, w.plan("job").Epochs, maxEpochs)
 		assert.NotEmpty(t, w.plan("job").Problem)
 	})
+	t.Run("makes room as soon as enough has been served, without the slow tick", func(t *testing.T) {
+		w, a := setUp(t)
+		for i := range 2 * maxEpochs {
+			w.v.now = at(i)
+			w.define("job", 2, 2+i, "")
+			w.settle()
+		}
+		assert.Equal(t, []string{a}, w.round().pending, "its claims are waited for")
+		last := w.plan("job").Last().Gen
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Marks = c.Marks.Raise(shardset.Range(0, 2), record.Mark{Gen: last, Fire: at(maxEpochs), Attempt: 1})
+		})
+		w.settle()
+		assert.Greater(t, w.plan("job").Last().Gen, last)
+		assert.Equal(t, 1+2*maxEpochs, w.plan("job").Last().Job().Revision)
+		assert.Empty(t, w.plan("job").Problem)
+	})
 }
 
 func TestPlan_Intent(t *testing.T) {
