@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/internal/judge"
@@ -109,6 +110,13 @@ func (f *Faults) restartFleet(ctx context.Context) error {
 // restartNamed has each process end, some in good order and some not, and come back under its
 // name, one after the other. No shard goes to another.
 func (f *Faults) restartNamed(ctx context.Context) error {
+	share := (f.Jobs*f.Shards + f.size.Shards) / f.Instances
+	err := f.Until(ctx, "each process has its share", recovery, func() bool {
+		return !slices.ContainsFunc(f.slots, func(p *Process) bool { return len(f.Judge.Owned(p.Instance)) < share })
+	})
+	if err != nil {
+		return err
+	}
 	f.strike("restart the fleet's processes under their names")
 	r := f.Judge.Report()
 	before := r.Moves + r.Failovers - r.Kept
