@@ -151,7 +151,7 @@ func (in *claiming) givesUp() bool {
 func (in *claiming) giveUp(out *claimed, marks record.Marks, free shardset.Set) record.Marks {
 	for _, g := range in.plan.Reruns {
 		for _, part := range marks.Split(free.Intersect(g.Shards)) {
-			if part.Shards.IsZero() || part.Covers(g.Ref) {
+			if part.Covers(g.Ref) {
 				continue
 			}
 			m := part.Max(g.Mark())

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -95,6 +96,14 @@ func TestLead_HandOver(t *testing.T) {
 
 // What a leader does is counted in times that its store takes to answer: virtual time has no other.
 func TestLead_Join(t *testing.T) {
+	written := func(commits []memory.Commit, key registry.Key) (at []time.Time) {
+		for _, c := range commits {
+			if slices.ContainsFunc(c.Then, func(op registry.Op) bool { return op.Key == key }) {
+				at = append(at, c.At)
+			}
+		}
+		return at
+	}
 	bubble(t, "has shards of all others change hands after seven answers of the store", func(t *testing.T, g *group) {
 		const rtt = 20 * time.Millisecond
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -109,20 +118,10 @@ func TestLead_Join(t *testing.T) {
 		began := time.Now()
 		g.begin(g.worker("aa", nil, def("job", 0, 60, "")))
 		time.Sleep(time.Second - time.Millisecond)
-		var plans, named []time.Duration
-		for _, c := range g.commits() {
-			for _, op := range c.Then {
-				switch op.Key {
-				case g.keys.Plan("job"):
-					plans = append(plans, c.At.Sub(began))
-				case g.keys.Present():
-					named = append(named, c.At.Sub(began))
-				}
-			}
-		}
+		commits, after := g.commits(), func(d time.Duration) time.Time { return began.Add(d) }
 		// The session, the namespace's record, the definitions, the entrance; the freeze, the looks, the plan.
-		assert.Equal(t, []time.Duration{4*rtt + rtt/2, 6*rtt + rtt/2}, plans)
-		assert.Equal(t, []time.Duration{7*rtt + rtt/2}, named, "successors are named when the shards have changed hands")
+		assert.Equal(t, []time.Time{after(4*rtt + rtt/2), after(6*rtt + rtt/2)}, written(commits, g.keys.Plan("job")))
+		assert.Equal(t, []time.Time{after(7*rtt + rtt/2)}, written(commits, g.keys.Present()), "successors are named when the shards have changed hands")
 		assert.NotEmpty(t, g.owners("job")["aa"])
 		assert.Zero(t, g.members[0].log.count("not buried"))
 	})
@@ -139,19 +138,9 @@ func TestLead_Join(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		plans, named := 0, 0
-		for _, c := range g.commits() {
-			for _, op := range c.Then {
-				switch op.Key {
-				case g.keys.Plan("job"):
-					plans++
-				case g.keys.Present():
-					named++
-				}
-			}
-		}
-		assert.Greater(t, plans, 100)
-		assert.Equal(t, 1, named)
+		commits := g.commits()
+		assert.Greater(t, len(written(commits, g.keys.Plan("job"))), 100)
+		assert.Len(t, written(commits, g.keys.Present()), 1)
 		assert.Contains(t, g.text(g.keys.Present()), "b.")
 	})
 	bubble(t, "by one whose session nobody hears of is cleared away at the slow tick", func(t *testing.T, g *group) {

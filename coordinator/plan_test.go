@@ -407,23 +407,22 @@ func TestPlan_Definition(t *testing.T) {
 		assert.Len(t, w.plan("job").Epochs, 1)
 		assert.Equal(t, map[string]string{a: "0"}, w.owners("job"))
 	})
-	t.Run("waits when too many are owed", func(t *testing.T) {
-		w, _ := setUp(t)
+	crowd := func(w *world) {
 		for i := range 2 * maxEpochs {
 			w.v.now = at(i)
 			w.define("job", 2, 2+i, "")
 			w.settle()
 		}
+	}
+	t.Run("waits when too many are owed", func(t *testing.T) {
+		w, _ := setUp(t)
+		crowd(w)
 		assert.Len(t, w.plan("job").Epochs, maxEpochs)
 		assert.NotEmpty(t, w.plan("job").Problem)
 	})
 	t.Run("makes room as soon as enough has been served, without the slow tick", func(t *testing.T) {
 		w, a := setUp(t)
-		for i := range 2 * maxEpochs {
-			w.v.now = at(i)
-			w.define("job", 2, 2+i, "")
-			w.settle()
-		}
+		crowd(w)
 		assert.Equal(t, []string{a}, w.round().pending, "its claims are waited for")
 		last := w.plan("job").Last().Gen
 		w.claim(a, "job", func(c *record.Claims) {

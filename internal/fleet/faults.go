@@ -64,11 +64,17 @@ func (f *Faults) gone(ctx context.Context, id registry.SessionID) (at time.Time,
 func (f *Faults) pick() (slot int, p *Process, id registry.SessionID, err error) {
 	slot = f.Rand.IntN(f.Instances)
 	p = f.Process(slot)
+	id, err = f.session(p)
+	return slot, p, id, err
+}
+
+// session returns the session of a process.
+func (f *Faults) session(p *Process) (registry.SessionID, error) {
 	id, ok := f.Judge.Session(p.Instance)
 	if !ok {
-		return 0, nil, "", fmt.Errorf("%s has no session", p.Client)
+		return "", fmt.Errorf("%s has no session", p.Client)
 	}
-	return slot, p, id, nil
+	return id, nil
 }
 
 // role tells of a process whether it leads.

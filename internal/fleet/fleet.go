@@ -97,6 +97,15 @@ func (f *Fleet) Replace(i int) error {
 // Process returns the process in slot i.
 func (f *Fleet) Process(i int) *Process { return f.slots[i] }
 
+// share is how many shards each process comes to have, where they can be dealt evenly.
+func (f *Fleet) share() int {
+	all := f.Jobs * f.Shards
+	if f.Often > 0 {
+		all += f.size.Shards
+	}
+	return all / f.Instances
+}
+
 // Leader returns the slot of the process that leads, as far as has been observed.
 func (f *Fleet) Leader() (slot int, ok bool) {
 	slot = slices.IndexFunc(f.slots, func(p *Process) bool { return p.Instance == f.Judge.Leader() })

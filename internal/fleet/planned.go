@@ -32,7 +32,7 @@ func (f *Faults) leave(ctx context.Context) error {
 	var owned []judge.Shard
 	err = f.Until(ctx, "one who is to leave has shards", recovery, func() bool {
 		owned = f.Judge.Owned(p.Instance)
-		return len(owned) == f.Jobs*f.Shards/f.Instances
+		return len(owned) == f.share()
 	})
 	if err != nil {
 		return err
@@ -110,9 +110,8 @@ func (f *Faults) restartFleet(ctx context.Context) error {
 // restartNamed has each process end, some in good order and some not, and come back under its
 // name, one after the other. No shard goes to another.
 func (f *Faults) restartNamed(ctx context.Context) error {
-	share := (f.Jobs*f.Shards + f.size.Shards) / f.Instances
 	err := f.Until(ctx, "each process has its share", recovery, func() bool {
-		return !slices.ContainsFunc(f.slots, func(p *Process) bool { return len(f.Judge.Owned(p.Instance)) < share })
+		return !slices.ContainsFunc(f.slots, func(p *Process) bool { return len(f.Judge.Owned(p.Instance)) < f.share() })
 	})
 	if err != nil {
 		return err
@@ -122,9 +121,9 @@ func (f *Faults) restartNamed(ctx context.Context) error {
 	before := r.Moves + r.Failovers - r.Kept
 	for slot := range f.Instances {
 		p := f.Process(slot)
-		id, ok := f.Judge.Session(p.Instance)
-		if !ok {
-			return fmt.Errorf("%s has no session", p.Client)
+		id, err := f.session(p)
+		if err != nil {
+			return err
 		}
 		if f.Rand.IntN(2) == 0 {
 			f.note("have %s leave", f.role(p))

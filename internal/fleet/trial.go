@@ -18,8 +18,11 @@ type Kind struct {
 	Members int // that the store has at least
 	strike  func(*Faults, context.Context) error
 	store   bool // befalls the store, whose troubles are in all that is measured meanwhile
-	fleet   sort // what it befalls; "" means faults
+	fleet   sort // see befalls
 }
+
+// befalls returns what sort of fleet it is for.
+func (k *Kind) befalls() sort { return cmp.Or(k.fleet, faults) }
 
 // sort is a sort of fleet.
 type sort string
@@ -65,7 +68,7 @@ func Trials(t Trial) []Trial {
 	var all []Trial
 	for _, fleet := range []sort{faults, planned, named} {
 		part := t
-		part.Kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return cmp.Or(k.fleet, faults) != fleet })
+		part.Kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.befalls() != fleet })
 		if len(part.Kinds) == 0 {
 			continue
 		}
@@ -75,7 +78,7 @@ func Trials(t Trial) []Trial {
 	return all
 }
 
-func (t Trial) fleet() sort { return cmp.Or(t.Kinds[0].fleet, faults) }
+func (t Trial) fleet() sort { return t.Kinds[0].befalls() }
 
 // String names the trial.
 func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store, t.Members, t.fleet()) }

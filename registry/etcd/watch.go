@@ -204,10 +204,7 @@ func (w *watcher) start(ctx context.Context) (*stream, error) {
 		return nil, err
 	}
 	defer end()
-	s, err := w.open(ctx, 0)
-	if err != nil {
-		s = nil // the list says whether that matters
-	}
+	s, _ := w.open(ctx, 0) // if it cannot be, the list says whether that matters
 	err = w.list(ctx)
 	if s != nil && (err != nil || w.revision < s.from) { // the list is of a member that was behind
 		s.end()
