@@ -24,8 +24,9 @@ type claiming struct {
 
 // ended is a run whose function has returned.
 type ended struct {
-	shard int
-	err   error
+	shard      int
+	err        error
+	handedBack bool // the run is to be made again as another attempt
 }
 
 // claimed is what an incarnation writes, and then does.
@@ -73,6 +74,7 @@ func (in *claiming) claim() claimed {
 		// The plan that the claim names as a condition says what is mine, so what is said
 		// of other shards here has been folded into it and can go.
 		out.claims.Marks = out.claims.Marks.Within(mine)
+		out.claims.Reruns = unserved(out.claims.Reruns.Within(mine), out.claims.Marks)
 	}
 	return out
 }
@@ -82,22 +84,28 @@ func (in *claiming) close(out *claimed) {
 	if len(in.ended) == 0 {
 		return
 	}
-	var done, failed shardset.Set
+	var done, failed, returned shardset.Set
 	for _, e := range in.ended {
 		done.Add(e.shard)
-		if e.err != nil {
+		switch {
+		case e.handedBack:
+			returned.Add(e.shard)
+		case e.err != nil:
 			failed.Add(e.shard)
 		}
 	}
 	for _, g := range in.claims.Running {
+		if part := g.Shards.Intersect(returned); !part.IsZero() {
+			out.claims.Reruns = out.claims.Reruns.With(part, g.Return())
+		}
 		if g.Shards = g.Shards.Intersect(failed); g.Shards.IsZero() {
 			continue
 		}
-		first := slices.IndexFunc(in.ended, func(e ended) bool { return e.err != nil && g.Shards.Has(e.shard) })
+		first := slices.IndexFunc(in.ended, func(e ended) bool { return g.Shards.Has(e.shard) })
 		out.claims.Failures = out.claims.Failures.With(record.Failure{RunGroup: g, At: in.now, Error: in.ended[first].err.Error()})
 	}
 	out.claims.Running = out.claims.Running.Without(done)
-	out.claims.Counts.Succeeded += uint64(done.Len() - failed.Len())
+	out.claims.Counts.Succeeded += uint64(done.Len() - failed.Len() - returned.Len())
 	out.claims.Counts.Failed += uint64(failed.Len())
 	out.claims.Ended = in.now
 	out.changed = true
@@ -105,7 +113,7 @@ func (in *claiming) close(out *claimed) {
 
 // part decides for free shards that share a mark.
 func (in *claiming) part(out *claimed, shards shardset.Set, m record.Mark) {
-	for _, g := range in.plan.Reruns {
+	for _, g := range out.reruns(in.plan) {
 		if sub := shards.Intersect(g.Shards); !sub.IsZero() && !m.Covers(g.Ref) {
 			in.start(out, sub, g.Ref, m)
 			shards = shards.Minus(sub)
@@ -131,12 +139,21 @@ func (in *claiming) part(out *claimed, shards shardset.Set, m record.Mark) {
 // passed over as they come, and counted. Triggers and re-runs wait. A mark beyond the fire
 // of a re-run would say that it was claimed, so fires wait behind it.
 func (in *claiming) pass(out *claimed, shards shardset.Set, m record.Mark) {
-	for _, g := range in.plan.Reruns {
+	for _, g := range out.reruns(in.plan) {
 		if g.Trigger == 0 && !m.Covers(g.Ref) {
 			shards = shards.Minus(g.Shards)
 		}
 	}
 	in.schedule(out, shards, m, true)
+}
+
+// reruns returns the pending re-runs: those of the plan, and those that this incarnation
+// handed back itself, just now or earlier. A watermark covers the ones that have been claimed.
+func (out *claimed) reruns(plan *record.Plan) record.Runs {
+	if len(out.claims.Reruns) == 0 {
+		return plan.Reruns
+	}
+	return slices.Concat(plan.Reruns, out.claims.Reruns)
 }
 
 // givesUp reports that pending re-runs are not made any more: they come from a definition that
@@ -149,7 +166,7 @@ func (in *claiming) givesUp() bool {
 // giveUp counts the pending re-runs of free shards as lost, and returns the marks that these
 // have then: as if the re-runs had been claimed, so that they are made nowhere else.
 func (in *claiming) giveUp(out *claimed, marks record.Marks, free shardset.Set) record.Marks {
-	for _, g := range in.plan.Reruns {
+	for _, g := range out.reruns(in.plan) {
 		for _, part := range marks.Split(free.Intersect(g.Shards)) {
 			if part.Covers(g.Ref) {
 				continue

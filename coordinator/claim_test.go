@@ -347,7 +347,7 @@ func TestClaim_Record(t *testing.T) {
 		in := claimant(t, 3)
 		in.now = at(1)
 		in.commit(in.claim())
-		in.ended = []ended{{0, nil}, {2, errors.New(strings.Repeat("é", 500))}, {1, errors.New("second")}}
+		in.ended = []ended{{shard: 0}, {shard: 2, err: errors.New(strings.Repeat("é", 500))}, {shard: 1, err: errors.New("second")}}
 		out := in.claim()
 		require.Len(t, out.claims.Failures, 1)
 		f := out.claims.Failures[0]

@@ -198,7 +198,7 @@ func (p *planning) clear() {
 		}
 		claims := l.claimsOf(p.segment)
 		marks = marks.Fold(claims.Marks, p.p.Owners[inc])
-		for _, g := range claims.Running {
+		for _, g := range slices.Concat(claims.Running, unserved(claims.Reruns, claims.Marks)) {
 			running = running.With(g.Shards, g.Ref)
 		}
 		p.clearReruns(inc, l)

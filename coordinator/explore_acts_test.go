@@ -124,14 +124,14 @@ func (x *exploration) takePlans(p *exProc) {
 	p.acct = l.keep(x.segment())
 }
 
-// returns has a function return.
-func (x *exploration) returns(p *exProc, shard int) {
+// returns has a function return, with an error that is nil or hands the run back.
+func (x *exploration) returns(p *exProc, shard int, err error) {
 	if p.barred.Has(shard) {
 		p.barred = p.barred.Minus(shardset.Of(shard))
 		return
 	}
 	l, a := x.ledger(&exState{}, p)
-	l.done(a, shard)(nil)
+	l.done(a, shard, true)(err)
 	l.takeInbox()
 	p.inside = p.inside.Minus(shardset.Of(shard))
 	p.acct = l.keep(x.segment())

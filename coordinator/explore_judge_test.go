@@ -197,8 +197,18 @@ func (x *exploration) judgeClaims(before *exStore, n *exState, inc string, op re
 	is := x.claimsOf(string(op.Value))
 	for s := range was.Running.Shards().All() {
 		r, _ := was.Running.Of(s)
-		if now, _ := is.Running.Of(s); now != r {
+		now, runs := is.Running.Of(s)
+		next, pending := is.Reruns.Of(s)
+		switch {
+		case runs && now == r:
+		case pending && next.Fire == r.Fire && next.Trigger == r.Trigger && next.Attempt == r.Attempt+1:
+		default:
 			n.ended(s, r)
+		}
+	}
+	for s := range was.Reruns.Shards().Minus(is.Reruns.Shards()).All() {
+		if r, _ := was.Reruns.Of(s); !n.taken(s, r) {
+			return fmt.Errorf("shard %d: %s forgets attempt %d, which it handed back", s, inc, r.Attempt)
 		}
 	}
 	for s := range is.Running.Shards().All() {
@@ -262,6 +272,12 @@ func (c exClaim) compare(o exClaim) int {
 		cmp.Compare(c.trigger, o.trigger), cmp.Compare(c.attempt, o.attempt))
 }
 
+// taken reports whether a run of a shard was claimed.
+func (s *exState) taken(shard int, r record.Ref) bool {
+	_, found := slices.BinarySearchFunc(s.claims, claimOf(shard, r), exClaim.compare)
+	return found
+}
+
 // same reports whether two claims of a shard are of the same fire or trigger.
 func (c exClaim) same(o exClaim) bool { return c.fire == o.fire && c.trigger == o.trigger }
 
@@ -308,7 +324,13 @@ func (x *exploration) judgePlan(before *exStore, n *exState, op registry.Op) err
 	was := x.plan(old.value)
 	for inc, shards := range was.Owners {
 		lost := shards.Minus(is.Owners[inc])
-		running := x.recordOf(before, inc).Running
+		running, returned := x.recordOf(before, inc).Running, x.recordOf(before, inc).Reruns
+		for s := range returned.Shards().Intersect(lost).All() {
+			r, _ := returned.Of(s)
+			if next, pending := is.Reruns.Of(s); !n.taken(s, r) && (!pending || next != r) {
+				return fmt.Errorf("shard %d: attempt %d, which %s handed back, is not pending", s, r.Attempt, inc)
+			}
+		}
 		for s := range running.Shards().Intersect(lost).All() {
 			r, _ := running.Of(s)
 			if before.alive(sessionOf(inc)) {

@@ -173,6 +173,7 @@ type exploration struct {
 	named   bool // leaders name successors
 	levels  []string
 	lingers bool // functions may outlive their session
+	hands   bool // functions of a process that drains may hand their runs back
 }
 
 func newExploration() *exploration {
@@ -376,9 +377,9 @@ func (e *exEncoder) proc(x *exploration, p *exProc) {
 		e.rev(a.rev.Seq)
 		e.rev(a.stale.Seq)
 		e.bool(a.writing)
-		e.set(a.left)
 		for _, end := range a.ended {
 			e.int(end.shard)
+			e.bool(end.handedBack)
 		}
 	}
 	e.int(-1)

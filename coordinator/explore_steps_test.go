@@ -88,9 +88,15 @@ func (x *exploration) procNext(s *exState, i int, emit emit) {
 	}
 	for shard := range p.inside.Union(p.barred).All() {
 		step(fmt.Sprintf("function of shard %d returns", shard), func(_ *exState, p *exProc) error {
-			x.returns(p, shard)
+			x.returns(p, shard, nil)
 			return nil
 		})
+		if x.hands && p.closed && p.inside.Has(shard) {
+			step(fmt.Sprintf("function of shard %d hands its run back", shard), func(_ *exState, p *exProc) error {
+				x.returns(p, shard, ErrHandedBack)
+				return nil
+			})
+		}
 	}
 	switch p.phase {
 	case exAway:

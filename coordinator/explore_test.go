@@ -42,6 +42,7 @@ type scenario struct {
 	brings int  // revisions of the definition that are not stored yet
 	named  bool
 	linger bool
+	hands  bool     // runs may be handed back at a drain
 	levels []string // of tracking, of one revision after another; nil: all runs are tracked
 }
 
@@ -51,6 +52,8 @@ var scenarios = []scenario{
 	{name: "a reply is lost", procs: 2, shards: 2, faults: exFaults{losses: 1, crashes: 1}},
 	{name: "another total", procs: 2, shards: 2, faults: exFaults{totals: 1, crashes: 1}},
 	{name: "drains", procs: 3, shards: 1, faults: exFaults{drains: 2, crashes: 1, losses: 1}, named: true},
+	{name: "drains that hand runs back", procs: 3, shards: 2, faults: exFaults{drains: 2, crashes: 1, losses: 1}, named: true, hands: true},
+	{name: "drains that hand runs of triggers back", procs: 2, late: 1, shards: 2, faults: exFaults{drains: 1, crashes: 1, triggers: 1, totals: 1}, hands: true},
 	{name: "a store that lags", procs: 3, shards: 2, faults: exFaults{lags: 1, crashes: 2}},
 	{name: "a cold start on a store that lags", procs: 3, shards: 1, faults: exFaults{lags: 1, crashes: 2}, cold: true},
 	{name: "a late one on a store that lags", procs: 2, late: 1, shards: 3, faults: exFaults{lags: 1, crashes: 2}},
@@ -77,7 +80,7 @@ var (
 
 // begin returns the first state of a scenario.
 func (x *exploration) begin(sc scenario) *exState {
-	x.named, x.lingers, x.shards, x.brings, x.levels = sc.named, sc.linger, sc.shards, sc.brings, sc.levels
+	x.named, x.lingers, x.hands, x.shards, x.brings, x.levels = sc.named, sc.linger, sc.hands, sc.shards, sc.brings, sc.levels
 	s := &exState{}
 	for i := range sc.procs {
 		s.procs = append(s.procs, exProc{name: string(rune('a' + i))})

@@ -99,8 +99,7 @@ func (p *planning) bury(claims record.Claims, shards shardset.Set) {
 		if running.IsZero() {
 			continue
 		}
-		next := g.Ref
-		next.Attempt++
+		next := g.Retry()
 		switch {
 		case !tracksRuns(p.epoch(g.Ref).Job()):
 			p.p.Counts.Unknown += uint64(running.Len())
@@ -135,10 +134,11 @@ func (p *planning) forgo(shards shardset.Set) {
 }
 
 // rerunnable reports whether the job wants a run that a crash ended to be made again. A
-// run that kills its process must not go on to kill the whole fleet, one by one.
+// run that kills its process must not go on to kill the whole fleet, one by one. Attempts
+// that were handed back killed no process and do not count.
 func (p *planning) rerunnable(next record.Ref) bool {
 	e := p.epoch(next)
-	return e.Job().OnCrash != record.CrashFail && next.Attempt < e.FirstOf(next)+e.Job().Attempts()
+	return e.Job().OnCrash != record.CrashFail && next.Attempt-next.HandedBack < e.FirstOf(next)+e.Job().Attempts()
 }
 
 // epoch returns the epoch whose definition holds for a run.

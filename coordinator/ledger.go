@@ -100,7 +100,6 @@ type account struct {
 	claims   record.Claims
 	rev      registry.Rev // of the claims record; zero: there is none yet
 	ended    []ended
-	left     shardset.Set // whose runs are on record and were not begun: for others to make
 	writing  bool
 	stale    registry.Rev // of the plan that a claim conflicted on: wait for another
 	ahead    record.Ahead // what its shards wait for, as was said last
@@ -209,8 +208,8 @@ func (l *ledger) unbar() {
 }
 
 // empty returns a channel that is closed once nothing runs, all ends are on record and
-// the plans give this incarnation no shard but those of runs that were not begun, and those
-// that wait for its return. To be called after close.
+// the plans give this incarnation no shard but those that wait for its return. To be called
+// after close.
 func (l *ledger) empty() <-chan struct{} {
 	l.inbox.mu.Lock()
 	defer l.inbox.mu.Unlock()
@@ -251,7 +250,7 @@ func (a *account) empty(me string, returns bool) bool {
 	if a.plan != nil && !returns {
 		owned = a.plan.Owners[me]
 	}
-	return len(a.ended) == 0 && owned.Union(a.claims.Running.Shards()).Minus(a.left).IsZero()
+	return len(a.ended) == 0 && owned.IsZero() && len(a.claims.Running) == 0
 }
 
 func closeOnce(c chan struct{}) {
@@ -355,10 +354,6 @@ func (l *ledger) takeInbox() {
 	l.inbox.mu.Unlock()
 	for _, e := range ends {
 		a := e.acct
-		if errors.Is(e.err, ErrNotBegun) {
-			a.left.Add(e.shard)
-			continue
-		}
 		a.ended = append(a.ended, e.ended)
 		if _, moves := l.frozen[a]; moves {
 			l.mark(a) // a move waits for it
@@ -658,19 +653,20 @@ func (l *ledger) start(ctx context.Context, b begun) {
 		l.inbox.begin(g.Shards.Len())
 		for s := range g.Shards.All() {
 			r.Shard = s
-			l.work.Start(ctx, r, l.done(a, s))
+			l.work.Start(ctx, r, l.done(a, s, wantsReruns(e.Job())))
 		}
 		l.yield(a, g.Shards)
 	}
 }
 
-// done returns what is called when the function of a run has returned.
-func (l *ledger) done(a *account, shard int) func(error) {
+// done returns the function to call when the function of a run has returned. reruns reports
+// whether the definition of the run wants it to be made again if it is handed back.
+func (l *ledger) done(a *account, shard int, reruns bool) func(error) {
 	job := a.claims.Job
 	l.barred.add(job, shard)
 	return func(err error) {
 		l.barred.remove(job, shard)
-		if l.inbox.end(endedRun{a, ended{shard, err}}) {
+		if l.inbox.end(endedRun{a, ended{shard, err, reruns && errors.Is(err, ErrHandedBack)}}) {
 			l.wakeUp()
 		}
 	}

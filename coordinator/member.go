@@ -595,7 +595,12 @@ func (m *Member) await(ctx context.Context, ok func() bool) error {
 // the caller ends them or waits for them. Drain returns when the registry knows, or there
 // is no session that could claim. If ctx ends first, the member drains all the same.
 func (m *Member) Drain(ctx context.Context) error {
-	m.change(func() { m.draining = true })
+	m.change(func() {
+		m.draining = true
+		if m.current != nil {
+			m.current.ledger.close() // it must not claim runs again that are handed back from now on
+		}
+	})
 	return m.await(ctx, func() bool { return m.current == nil || m.current.drained })
 }
 

@@ -343,10 +343,15 @@ func (p *planning) unreadable(inc string, l look) bool {
 	return false
 }
 
-// fold brings into the plan what an owner has claimed of shards that leave it.
+// fold brings into the plan the watermarks and the runs handed back that an owner recorded for
+// shards that leave it.
 func (p *planning) fold(claims record.Claims, shards shardset.Set) {
 	p.p.Marks = p.p.Marks.Fold(claims.Marks, shards)
 	p.p.Reruns = unserved(p.p.Reruns, p.p.Marks)
+	for _, g := range unserved(claims.Reruns.Within(shards), p.p.Marks) {
+		p.p.Reruns = p.p.Reruns.With(g.Shards, g.Ref)
+		p.because("retry %s, handed back", g.Shards)
+	}
 }
 
 // unserved returns the pending re-runs that have not been claimed according to marks.

@@ -29,8 +29,8 @@ type Status struct {
 	Shards int
 	// Unowned are shards that no member owns, Frozen those that are to move.
 	Unowned, Frozen []int
-	// Reruns are runs that a crash ended, to be made again. Some may have been, if their
-	// shard's owner has claimed them and no leader has cleared them away since.
+	// Reruns are runs that a crash ended, or that were handed back, to be made again. Some may
+	// have been, if their shard's owner has claimed them and no leader has cleared them since.
 	Reruns []Runs
 	// Triggers are the numbers of those that wait or run.
 	Triggers []uint64
@@ -157,6 +157,7 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 			return Status{}, err
 		}
 		m.Shards, m.Running = listed(owners[inc]), runsOf(claims.Running)
+		st.Reruns = append(st.Reruns, runsOf(claims.Reruns.Within(owners[inc]))...)
 		if m.Offers || m.NotUnderstood || len(m.Shards) > 0 || claims.Job != "" {
 			st.Members = append(st.Members, *m)
 		}

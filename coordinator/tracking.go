@@ -26,6 +26,10 @@ func tracked(p *record.Plan) string {
 // tracksRuns reports whether a record tells, also after a crash, which runs had not ended.
 func tracksRuns(j record.Job) bool { return j.Tracking == "" || j.Tracking == record.TrackRuns }
 
+// wantsReruns reports whether a run that a crash ended, or that was handed back, is to be made
+// again: work is done at least once.
+func wantsReruns(j record.Job) bool { return tracksRuns(j) && j.OnCrash != record.CrashFail }
+
 // untracked reports whether there are runs in a plan that nobody hears of unless he asks.
 func untracked(p *record.Plan) bool {
 	return slices.ContainsFunc(p.Epochs, func(e record.Epoch) bool { return e.Job().Tracking == record.TrackNothing })

@@ -20,17 +20,19 @@ type Work interface {
 	// Start begins a run whose claim has been committed, in a goroutine of the callee's.
 	// ctx ends when the session does, with a cause that wraps registry.ErrSessionLost. done
 	// must be called exactly once, when the function has returned: until then the shard
-	// neither moves nor runs again in this process. A process that leaves calls it with
-	// ErrNotBegun for what it has not begun: others run that, once the session is over.
+	// neither moves nor runs again in this process. An error that wraps ErrHandedBack hands
+	// the run back: it is pending as another attempt, for the shard's next owner.
 	Start(ctx context.Context, r Run, done func(error))
 	// Yield says that a run that was started is in the way, and of what: a move waits for it
 	// (ErrMoving), or its shard is disabled (ErrDisabled). It may be said more than once.
 	Yield(job string, shard int, cause error)
 }
 
-// ErrNotBegun is what done is called with if the function was not called and will not be.
-// The claim stands, so the run is another attempt for whoever makes it.
-var ErrNotBegun = errors.New("not begun")
+// ErrHandedBack is the error of a run that is to be made again as another attempt: the
+// process ended it, or never called its function. It is no failure of the run and does not
+// count against the attempts that crashes may end. Of a job that does not want runs made
+// again after a crash the run counts as failed.
+var ErrHandedBack = errors.New("handed back")
 
 // Run is a claimed run.
 type Run struct {
@@ -40,7 +42,7 @@ type Run struct {
 	Shards  int
 	Fire    time.Time // the scheduled instant, or that of the trigger
 	Attempt int       // from 1; from more if a clock that was wrong had the fire claimed before its time
-	Rerun   bool      // an instance crashed that had begun the attempt before
+	Rerun   bool      // an earlier attempt ended in a crash or was handed back
 	Trigger uint64    // zero for a scheduled fire
 	Param   string    // of the trigger
 	Missed  bool      // claimed late by the misfire policy

@@ -9,15 +9,14 @@ import (
 
 // Why the context of a run ended, as context.Cause tells it.
 var (
-	// ErrDraining: the executor is shutting down and the time for runs to finish is over.
+	// ErrDraining: the executor is shutting down and DrainTimeout is over. A handler that
+	// returns an error then hands its run back: see Executor.Shutdown.
 	ErrDraining = errors.New("draining")
 	// ErrSessionLost: the process may no longer speak for its shards; others may have
 	// begun the work again. It is registry.ErrSessionLost, under the name of this package.
 	ErrSessionLost = registry.ErrSessionLost
 	// ErrTimeout: the attempt took longer than Job.Timeout.
 	ErrTimeout = errors.New("run timed out")
-	// ErrJobRemoved: the job is no longer offered by this process.
-	ErrJobRemoved = errors.New("job removed")
 )
 
 // What the calls of this package return, to be matched with errors.Is.

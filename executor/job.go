@@ -59,14 +59,15 @@ type Job struct {
 	StartPaused bool
 	// MaxAttempts is how many times a fire of a shard is begun when its instances crash,
 	// before it counts as failed: a run that kills its process must not kill the whole
-	// fleet. Zero means 3.
+	// fleet. Attempts that a shutdown handed back do not count. Zero means 3.
 	MaxAttempts int
 }
 
-// Handler runs one shard for one fire. It is to return soon after ctx ends, of which
-// context.Cause tells the reason: ErrDraining, ErrSessionLost, ErrTimeout or
-// ErrJobRemoved. An error or panic counts the run as failed. One handler may be called for
-// several shards at once.
+// Handler runs one shard for one fire. It must return soon after ctx ends, for the reason that
+// context.Cause reports: ErrDraining, ErrSessionLost or ErrTimeout. An error or panic counts
+// the run as failed, except that an error after ErrDraining hands the run back, to be made
+// again by another instance (see Executor.Shutdown). One handler may be called for several
+// shards at once.
 type Handler interface {
 	Handle(ctx context.Context, r *Run) error
 }

@@ -139,7 +139,7 @@ func TestReason_Text(t *testing.T) {
 func TestErrSessionLost_IsThatOfTheRegistry(t *testing.T) {
 	assert.ErrorIs(t, ErrSessionLost, registry.ErrSessionLost)
 	assert.ErrorIs(t, registry.ErrSessionLost, ErrSessionLost)
-	for _, other := range []error{ErrDraining, ErrTimeout, ErrJobRemoved, ErrRunOver} {
+	for _, other := range []error{ErrDraining, ErrTimeout, ErrRunOver} {
 		assert.False(t, errors.Is(ErrSessionLost, other))
 	}
 }

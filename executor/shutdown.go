@@ -11,8 +11,11 @@ import (
 const (
 	// cancelGrace is how long handlers have to return once their contexts have ended.
 	cancelGrace = 5 * time.Second
-	// leaveTimeout bounds the wait for others to take over the shards.
-	leaveTimeout = 5 * time.Second
+	// leaveTimeout bounds the wait for others to take over the shards. Together with the two
+	// waits before, a shutdown lasts at most 28 s by default: Kubernetes kills after 30 s.
+	leaveTimeout = 3 * time.Second
+	// defaultDrainTimeout is how long runs have to finish before their contexts end.
+	defaultDrainTimeout = 20 * time.Second
 )
 
 // AbandonedError says that handlers ignored the end of their contexts. Their shards stay
@@ -25,12 +28,22 @@ func (e *AbandonedError) Error() string {
 	return fmt.Sprintf("%d runs ignored the end of their context: %s", len(e.Runs), strings.Join(e.Runs, ", "))
 }
 
-// Shutdown leaves the fleet in good order: it claims nothing more, hands over office and
-// idle shards at once, waits for runs until ctx ends or DrainTimeout has passed, then ends
-// their contexts with ErrDraining, and goes when they have returned. Runs that were claimed
-// and still wait for a worker by then are left to others, as another attempt. Handlers that do not
-// return within a few seconds of that are reported as *AbandonedError; the executor then
-// leaves when they have.
+// Shutdown leaves the fleet. It claims nothing more, hands over leadership and idle shards at
+// once, waits for runs until ctx ends or DrainTimeout has passed, ends the contexts of the
+// rest with ErrDraining, and returns when their handlers have returned and other instances
+// own the shards.
+//
+// A handler that returns nil after the end of its context has succeeded. One that returns an
+// error hands its run back: the next owner of the shard makes it again at once, as the next
+// attempt with Reason Failover. The same holds for a run that was claimed and still waits for
+// a worker. A run that is handed back is no failure and does not count against
+// Job.MaxAttempts; each shutdown hands a run back at most once, and there is no other bound.
+// A run of a job that is not made again after a crash either (CountAsFailed, or another
+// Tracking than TrackRuns) counts as failed, and so does one whose handler panics.
+//
+// Handlers that do not return within 5 s of the end of their contexts are reported as
+// *AbandonedError; the executor then leaves when they have returned. Without a store that
+// answers, Shutdown waits up to 3 s for the hand-over; the session expires by itself.
 //
 // Shutting down an executor that was not started, or again, does nothing.
 func (e *Executor) Shutdown(ctx context.Context) error {

@@ -82,17 +82,38 @@ func (e *Executor) run(ctx context.Context, c *coordinator.Run) error {
 	}
 	number, ok := e.pool.enter(r.ID, end)
 	if !ok {
-		return coordinator.ErrNotBegun
+		return fmt.Errorf("%w before it began", coordinator.ErrHandedBack)
 	}
 	defer e.pool.leave(number)
 	err := errGoexit
-	defer func() {
-		if err != nil {
-			e.log.Warn("run failed", "run", r.ID, "error", err)
-		}
-	}()
-	err = call(ctx, job.Handler, r)
+	defer func() { e.logEnd(p, r, err) }()
+	err = handedBack(ctx, call(ctx, job.Handler, r))
 	return err
+}
+
+// handedBack returns the error of a run that is to be made again elsewhere, if err is that of
+// a handler that gave up because this process shuts down. A handler that panicked failed.
+func handedBack(ctx context.Context, err error) error {
+	var panicked *PanicError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), ErrDraining) && !errors.As(err, &panicked):
+		return fmt.Errorf("%w: %w", coordinator.ErrHandedBack, err)
+	case errors.Is(err, coordinator.ErrHandedBack):
+		return errors.New(err.Error()) // the handler's own choice of error must not retry the run
+	}
+	return err
+}
+
+// logEnd logs how a run ended.
+func (e *Executor) logEnd(p *program, r *Run, err error) {
+	switch {
+	case errors.Is(err, coordinator.ErrHandedBack) && p.OnCrash == RerunElsewhere && p.Tracking == TrackRuns:
+		e.log.Info("run handed back: another instance makes it again", "run", r.ID, "error", err)
+	case err != nil:
+		e.log.Warn("run failed", "run", r.ID, "error", err)
+	}
 }
 
 func newRun(instance string, p *program, c *coordinator.Run) *Run {

@@ -131,6 +131,11 @@ func (a *auditing) planned() {
 	if a.old.plan != nil {
 		a.unbroken()
 		a.dropped()
+		for incarnation, shards := range a.old.plan.Owners {
+			if c, ok := a.old.claims[incarnation]; ok {
+				a.returned(incarnation, c, shards.Minus(a.plan.Owners[incarnation]))
+			}
+		}
 	}
 }
 
@@ -187,7 +192,7 @@ func pending(p *record.Plan, r record.Ref) shardset.Set {
 	var shards shardset.Set
 	for _, g := range p.Reruns {
 		same := g.Ref
-		same.Attempt, same.Missed = r.Attempt, r.Missed
+		same.Attempt, same.Missed, same.HandedBack = r.Attempt, r.Missed, r.HandedBack
 		if same == r && g.Attempt >= r.Attempt {
 			shards = shards.Union(g.Shards)
 		}
@@ -212,15 +217,27 @@ func (a *auditing) buried(incarnation string, was *record.Claims) {
 			untold = untold.Union(g.Shards)
 			continue
 		}
-		next := g.Ref
-		next.Attempt++
-		missing = missing.Union(g.Shards.Minus(pending(a.plan, next)))
+		missing = missing.Union(g.Shards.Minus(pending(a.plan, g.Retry())))
 	}
+	a.returned(incarnation, was, everyShard())
 	if counted := a.plan.Counts.Lost - before.Lost; uint64(missing.Len()) > counted {
 		a.fault(missing, "lost: these were running on %s; they are neither to be run again nor counted (%d are)", instance, counted)
 	}
 	if counted := a.plan.Counts.Unknown - before.Unknown; uint64(untold.Len()) > counted {
 		a.fault(untold, "lost: these were claimed by %s, and their ends are not tracked; they are not counted as unknown (%d are)", instance, counted)
+	}
+}
+
+// returned audits that the runs of shards which an incarnation handed back are pending in the
+// plan, or have been claimed again.
+func (a *auditing) returned(incarnation string, was *record.Claims, shards shardset.Set) {
+	for _, g := range was.Reruns.Within(shards) {
+		for _, part := range a.marks.Split(g.Shards.Minus(pending(a.plan, g.Ref))) {
+			if !part.Covers(g.Ref) {
+				instance, _ := split(incarnation)
+				a.fault(part.Shards, "lost: %s handed these back, and the plan does not hold %s", instance, describe(g.Ref))
+			}
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	root := &cobra.Command{
 		Use:           "rota",
 		Short:         "Sharded, scheduled jobs over a fleet",
@@ -24,7 +24,6 @@ func main() {
 	root.AddCommand(demoCommand(), instanceCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		stop()
 		os.Exit(1)
 	}
 }

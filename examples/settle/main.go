@@ -22,7 +22,7 @@ func main() {
 
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	reg, err := etcd.Open(ctx, etcd.Options{Endpoints: []string{"127.0.0.1:2379"}})
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func run() error {
 	if err := ex.Register(settleJob(settle)); err != nil {
 		return err
 	}
-	return ex.Run(ctx) // SIGTERM: hands over, lets runs finish, leaves
+	return ex.Run(ctx) // SIGTERM: lets runs finish for 20 s, hands the others back, leaves
 }
 
 func settleJob(h executor.HandlerFunc) executor.Job {

@@ -20,6 +20,7 @@ type Config struct {
 	Takes     time.Duration // the longest that a run takes
 	Often     time.Duration // between fires of one more job, whose total can be changed; 0: there is none
 	TTL       time.Duration // of sessions
+	Drain     time.Duration // how long a process that leaves lets its runs go on
 	Grace     time.Duration // for which shards wait for a process of the name of the one that had them
 	Dir       string        // for the logs of the workers
 	Trail     int           // how many lines to tell of what came before a violation
@@ -89,7 +90,7 @@ func (f *Fleet) Replace(i int) error {
 	var err error
 	f.slots[i], err = begin(f.Server, assignment{
 		Namespace: "fleet", Instance: instance, Client: client, Jobs: f.Jobs, Shards: f.Shards,
-		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, TTL: f.TTL, Drain: 10 * time.Second, Grace: f.Grace,
+		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, TTL: f.TTL, Drain: f.Drain, Grace: f.Grace,
 	}, f.Dir)
 	return err
 }

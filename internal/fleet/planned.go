@@ -151,6 +151,30 @@ func (f *Faults) restartNamed(ctx context.Context) error {
 	return nil
 }
 
+// deploy replaces each process, one after the other, in the middle of runs that outlast its
+// drain. Their runs are handed back, and none of them counts as failed.
+func (f *Faults) deploy(ctx context.Context) error {
+	fire := f.untilFire(5 * time.Millisecond)
+	time.Sleep(time.Until(fire) + 100*time.Millisecond + f.upTo(300*time.Millisecond))
+	if err := f.Observe(ctx); err != nil {
+		return err
+	}
+	returned := f.Judge.Report().HandedBack
+	if err := f.restartFleet(ctx); err != nil {
+		return err
+	}
+	err := f.Until(ctx, "the runs that were handed back end", recovery, func() bool { return f.Judge.Idle() })
+	if err != nil {
+		return err
+	}
+	returned = f.Judge.Report().HandedBack - returned
+	f.Struck = fmt.Sprintf("deploy: %d runs handed back", returned)
+	if failed := f.Judge.Failed(); returned == 0 || failed > 0 {
+		return fmt.Errorf("%d runs were handed back, and %d count as failed", returned, failed)
+	}
+	return nil
+}
+
 // total changes the total of a job three times while it fires, by processes that each know
 // of a new definition alone, and waits until the last total runs.
 func (f *Faults) total(ctx context.Context) error {

@@ -31,6 +31,7 @@ const (
 	faults  sort = "faults"
 	planned sort = "planned" // whose schedule hides nothing of the time that is measured
 	named   sort = "named"   // whose processes keep their names, and ask that their shards wait for them
+	lengthy sort = "lengthy" // whose runs outlast the drain of a process
 )
 
 // Kinds returns all that there are.
@@ -46,6 +47,7 @@ func Kinds() []Kind {
 		{Name: "total", Members: 1, strike: (*Faults).total},
 		{Name: "leave", Members: 1, strike: (*Faults).leave, fleet: planned},
 		{Name: "named", Members: 1, strike: (*Faults).restartNamed, fleet: named},
+		{Name: "deploy", Members: 1, strike: (*Faults).deploy, fleet: lengthy},
 	}
 }
 
@@ -66,7 +68,7 @@ type Trial struct {
 func Trials(t Trial) []Trial {
 	kinds := slices.DeleteFunc(slices.Clone(t.Kinds), func(k Kind) bool { return k.Members > t.Members })
 	var all []Trial
-	for _, fleet := range []sort{faults, planned, named} {
+	for _, fleet := range []sort{faults, planned, named, lengthy} {
 		part := t
 		part.Kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.befalls() != fleet })
 		if len(part.Kinds) == 0 {
@@ -87,13 +89,15 @@ func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store, t.Membe
 func (t Trial) config() Config {
 	c := Config{
 		Instances: 3, Jobs: 4, Shards: 4, Every: time.Second, Takes: 400 * time.Millisecond, Often: 200 * time.Millisecond,
-		TTL: t.TTL, Dir: t.Dir, Trail: 24,
+		TTL: t.TTL, Drain: 10 * time.Second, Dir: t.Dir, Trail: 24,
 	}
 	switch t.fleet() {
 	case planned:
 		c.Jobs, c.Shards, c.Every, c.Takes, c.Often = 1, 12, 20*time.Millisecond, time.Millisecond, 0
 	case named:
 		c.Grace = t.TTL + recovery
+	case lengthy:
+		c.Jobs, c.Shards, c.Every, c.Takes, c.Often, c.Drain = 1, 8, 6*time.Second, 4*time.Second, 0, 100*time.Millisecond
 	}
 	return c
 }

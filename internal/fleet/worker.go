@@ -81,7 +81,7 @@ type line struct {
 // work takes part in the fleet until it is told to stop.
 func work(a assignment, in io.Reader, out, log io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	reg, err := registryurl.Open(ctx, a.Registry, logger)
 	if err != nil {

@@ -20,9 +20,14 @@ func (o *Judge) claimed(c *Commit, op *registry.Op, j *jobState, inc string) {
 		o.violate(1, j, "%s wrote the claims of %s", c.Client, inc)
 	}
 	old.Running.all(func(n int, r run) {
-		if is, _ := rec.Running.of(n); is != r {
-			o.completed(j, n, inc, r)
+		if is, _ := rec.Running.of(n); is == r {
+			return
 		}
+		if next, ok := rec.Reruns.of(n); ok && next == r.next(true) {
+			o.handedBack(j, n, inc, r)
+			return
+		}
+		o.completed(j, n, inc, r)
 	})
 	o.givenUp(j, inc, rec, rec.Counts.Lost-old.Counts.Lost)
 	first := 0 // claims of fires at their first attempt
@@ -54,8 +59,7 @@ func (o *Judge) givenUp(j *jobState, inc string, rec *claimsRecord, lost int) {
 			if sh.orphan == nil || !sh.orphan.owed {
 				return
 			}
-			next := sh.orphan.run
-			if next.Attempt++; rec.Marks[i].covers(next) && j.plan.owner(n) == inc {
+			if rec.Marks[i].covers(sh.orphan.next(false)) && j.plan.owner(n) == inc {
 				given++
 				sh.orphan = nil
 			}
@@ -67,6 +71,19 @@ func (o *Judge) givenUp(j *jobState, inc string, rec *claimsRecord, lost int) {
 	o.report.Lost += given
 	o.report.GivenUp += given
 	j.counts.Lost += given
+}
+
+// handedBack judges a run that its owner handed back: the next claim of the shard has to be the
+// next attempt at it.
+func (o *Judge) handedBack(j *jobState, n int, inc string, r run) {
+	if e := j.epoch(r.Gen); e != nil && (e.Def.OnCrash == countAsFailed || e.Def.untold()) {
+		o.violate(3, j, "shard %d: %s handed %s back, against its definition", n, inc, r)
+	}
+	sh := j.shard(n)
+	delete(sh.running, inc)
+	sh.free = instantOf(o.now)
+	sh.orphan = &orphan{run: r, fence: sh.fence, since: instantOf(o.now), owed: true}
+	o.report.HandedBack++
 }
 
 // completed takes note of a run that has left its record.

@@ -382,6 +382,42 @@ func (o *Judge) Whole(members int) bool {
 	return len(o.jobs) > 0
 }
 
+// Idle reports whether nothing runs and no run waits to be made again.
+func (o *Judge) Idle() bool {
+	for _, j := range o.jobs {
+		for _, sh := range j.shards {
+			if sh.orphan != nil || len(sh.running) > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Draining reports whether an instance has published that it drains.
+func (o *Judge) Draining(instance string) bool {
+	for inc, m := range o.members {
+		if nameOf(inc) == instance && m.Draining {
+			return true
+		}
+	}
+	return false
+}
+
+// Failed returns how many runs count as failed in the records that there are.
+func (o *Judge) Failed() int {
+	n := 0
+	for _, j := range o.jobs {
+		if j.plan != nil {
+			n += j.plan.Counts.Failed
+		}
+		for _, c := range j.claims {
+			n += c.Counts.Failed
+		}
+	}
+	return n
+}
+
 // Shard is one of a job.
 type Shard struct {
 	Job    string

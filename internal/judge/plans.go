@@ -278,6 +278,7 @@ func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
 		b.claims.Running.all(func(n int, r run) {
 			want[b.job] = want[b.job].plus(o.inFlight(b.job, n, b.incarnation, r))
 		})
+		b.claims.Reruns.all(func(n int, r run) { o.taken(b.job, n, b.incarnation, r) })
 	}
 	for j, n := range want {
 		if j.plan == nil {
@@ -295,6 +296,17 @@ func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
 	}
 }
 
+// taken judges that the plan took over a run that was handed back, unless it has been claimed.
+func (o *Judge) taken(j *jobState, n int, inc string, r run) {
+	lost := j.shard(n).orphan
+	if j.plan == nil || lost == nil || lost.next(true) != r {
+		return
+	}
+	if owed, ok := j.plan.Reruns.of(n); !ok || owed != r {
+		o.violate(3, j, "shard %d: %s, which %s handed back, is not pending", n, r, inc)
+	}
+}
+
 // inFlight judges what became of one run in flight, and returns how it is to be counted.
 func (o *Judge) inFlight(j *jobState, n int, inc string, r run) (counted tallies) {
 	sh := j.shard(n)
@@ -307,15 +319,13 @@ func (o *Judge) inFlight(j *jobState, n int, inc string, r run) (counted tallies
 		sh.orphan = nil
 		return tallies{Unknown: 1}
 	}
-	if e == nil || e.Def.OnCrash == countAsFailed || r.Attempt >= j.first(r)-1+e.Def.MaxAttempts {
+	if e == nil || e.Def.OnCrash == countAsFailed || r.Attempt-r.HandedBack >= j.first(r)-1+e.Def.MaxAttempts {
 		o.failedOverLate(j, n, inc, sh.orphan)
 		sh.orphan = nil
 		return tallies{Lost: 1}
 	}
-	next := r
-	next.Attempt++
 	if j.plan != nil {
-		if owed, ok := j.plan.Reruns.of(n); ok && owed == next {
+		if owed, ok := j.plan.Reruns.of(n); ok && owed == r.next(false) {
 			sh.orphan.owed = true
 			o.failedOverLate(j, n, inc, sh.orphan)
 			return tallies{}

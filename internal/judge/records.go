@@ -129,6 +129,7 @@ type claimsRecord struct {
 	Job     string      `json:"job"`
 	Marks   []markGroup `json:"marks"`
 	Running runs        `json:"running"`
+	Reruns  runs        `json:"reruns"` // of runs that it handed back
 	Counts  tallies     `json:"counts"`
 }
 
@@ -182,6 +183,17 @@ type run struct {
 	Trigger uint64  `json:"trigger"`
 	Attempt int     `json:"attempt"`
 	Missed  bool    `json:"missed"`
+
+	HandedBack int `json:"handed_back"` // of the attempts before
+}
+
+// next returns the attempt after one that a crash ended, or that was handed back.
+func (r run) next(handedBack bool) run {
+	r.Attempt++
+	if handedBack {
+		r.HandedBack++
+	}
+	return r
 }
 
 func (r run) String() string {

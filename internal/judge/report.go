@@ -18,6 +18,7 @@ type Report struct {
 	Commits, Conflicts          int // at the server
 	Claims, Reruns, Completed   int // of shards
 	InFlight, Lost, Unknown     int // runs on record whose session ended, and those of them that were counted as lost, or as unknown
+	HandedBack                  int // runs that their owners handed back, to be made again
 	GivenUp                     int // those of Lost that were pending when the job ceased to want re-runs
 	Skipped, Missed             int // fires given up, and claimed late, by the misfire policies
 	Passed                      int // fires given up because their shard was disabled, which Skipped counts too
@@ -109,12 +110,12 @@ func (r *Report) Err() error {
 // String returns the numbers.
 func (r *Report) String() string {
 	return fmt.Sprintf(`seed %d
-  fires of shards: %d due, %d claims, %d re-runs of %d in flight, %d lost, %d unknown, %d skipped (%d disabled), %d late; %d functions, %d and %d overlapped
+  fires of shards: %d due, %d claims, %d re-runs of %d in flight and %d handed back, %d lost, %d unknown, %d skipped (%d disabled), %d late; %d functions, %d and %d overlapped
   shards: %d dealt, %d moves, %d failed over, %d of them kept; %d terms, %d generations (%d again), %d triggers
   commits: %d, of which %d plans; %d conflicts
   processes: %d; faults: %s; operators: %s
   %d fires and failovers that nothing held up; claimed late by %s; run again after %s`,
-		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.Lost, r.Unknown, r.Skipped, r.Passed, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
+		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.HandedBack, r.Lost, r.Unknown, r.Skipped, r.Passed, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
 		r.Dealt, r.Moves, r.Failovers, r.Kept, r.Terms, r.Generations, r.Again, r.Triggers,
 		r.Commits, r.Plans, r.Conflicts,
 		r.Processes, listed(r.Faults), listed(r.Actions), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun))

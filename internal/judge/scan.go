@@ -20,6 +20,10 @@ func decodeClaims(b []byte) (*claimsRecord, error) {
 			for s.Begin('['); s.More(']'); {
 				rec.Running = append(rec.Running, scanRun(s))
 			}
+		case "reruns":
+			for s.Begin('['); s.More(']'); {
+				rec.Reruns = append(rec.Reruns, scanRun(s))
+			}
 		case "counts":
 			rec.Counts = scanTallies(s)
 		default:
@@ -183,6 +187,8 @@ func scanRun(s *jsonscan.Scanner) (g runGroup) {
 			g.Attempt = s.Int()
 		case "missed":
 			g.Missed = s.Bool()
+		case "handed_back":
+			g.HandedBack = s.Int()
 		default:
 			s.Raw()
 		}

@@ -18,6 +18,7 @@ func (c *Claims) appendJSON(b []byte) []byte {
 	b = appendText(b, c.Job)
 	b = appendMarks(b, c.Marks)
 	b = appendRuns(b, "running", c.Running)
+	b = appendRuns(b, "reruns", c.Reruns)
 	if c.Counts != (Counts{}) {
 		b = append(b, `,"counts":`...)
 		b = c.Counts.appendJSON(b)
@@ -183,6 +184,7 @@ func (g *RunGroup) appendJSON(b []byte) []byte {
 	if g.Missed {
 		b = append(b, `,"missed":true`...)
 	}
+	b = appendNumber(b, "handed_back", uint64(g.HandedBack))
 	return append(b, '}')
 }
 

@@ -81,21 +81,21 @@ func (m maker) marks() (marks Marks) {
 
 func (m maker) runs() (runs Runs) {
 	for range m.IntN(3) {
-		runs = append(runs, RunGroup{m.shards(), Ref{m.number(), m.instant(), uint64(m.number()), m.number(), m.maybe()}})
+		runs = append(runs, RunGroup{m.shards(), Ref{m.number(), m.instant(), uint64(m.number()), m.number(), m.maybe(), m.number()}})
 	}
 	return runs
 }
 
 func (m maker) ends() (ended Instant, failures Failures) {
 	for range m.IntN(3) {
-		ref := Ref{m.number(), m.instant(), uint64(m.number()), m.number(), m.maybe()}
+		ref := Ref{m.number(), m.instant(), uint64(m.number()), m.number(), m.maybe(), m.number()}
 		failures = append(failures, Failure{RunGroup{m.shards(), ref}, m.number(), m.instant(), m.text()})
 	}
 	return m.instant(), failures
 }
 
 func (m maker) claims() *Claims {
-	c := &Claims{Job: m.text(), Marks: m.marks(), Running: m.runs(), Counts: m.counts(), Plan: uint64(m.number())}
+	c := &Claims{Job: m.text(), Marks: m.marks(), Running: m.runs(), Reruns: m.runs(), Counts: m.counts(), Plan: uint64(m.number())}
 	c.Ended, c.Failures = m.ends()
 	return c
 }

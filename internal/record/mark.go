@@ -55,6 +55,22 @@ type Ref struct {
 	Trigger uint64  `json:"trigger,omitempty"` // the trigger's number; zero for a scheduled fire
 	Attempt int     `json:"attempt"`           // from 1
 	Missed  bool    `json:"missed,omitempty"`  // claimed late by the misfire policy
+	// HandedBack is how many of the attempts before this one were handed back. They do not
+	// count against the attempts that a crash may end.
+	HandedBack int `json:"handed_back,omitempty"`
+}
+
+// Retry returns the next attempt at r, after a crash ended this one.
+func (r Ref) Retry() Ref {
+	r.Attempt++
+	return r
+}
+
+// Return returns the next attempt at r, after its owner handed this one back.
+func (r Ref) Return() Ref {
+	r.Attempt++
+	r.HandedBack++
+	return r
 }
 
 // Mark returns the mark that claiming r sets.
@@ -75,7 +91,7 @@ func (r Ref) Compare(o Ref) int {
 		}
 	}
 	return cmp.Or(cmp.Compare(r.Gen, o.Gen), cmp.Compare(r.Fire, o.Fire),
-		cmp.Compare(r.Trigger, o.Trigger), cmp.Compare(r.Attempt, o.Attempt), missed)
+		cmp.Compare(r.Trigger, o.Trigger), cmp.Compare(r.Attempt, o.Attempt), missed, cmp.Compare(r.HandedBack, o.HandedBack))
 }
 
 // MarkGroup is the shards that share a mark.
@@ -226,6 +242,17 @@ func (rs Runs) With(shards shardset.Set, r Ref) Runs {
 	}
 	out = append(out, RunGroup{shards, r})
 	slices.SortFunc(out, func(a, b RunGroup) int { return a.Ref.Compare(b.Ref) })
+	return out
+}
+
+// Within returns runs of shards only. The receiver is unchanged.
+func (rs Runs) Within(shards shardset.Set) Runs {
+	out := make(Runs, 0, len(rs))
+	for _, g := range rs {
+		if part := g.Shards.Intersect(shards); !part.IsZero() {
+			out = append(out, RunGroup{part, g.Ref})
+		}
+	}
 	return out
 }
 

@@ -291,6 +291,7 @@ type Claims struct {
 	Job      string   `json:"job"`
 	Marks    Marks    `json:"marks,omitempty"`
 	Running  Runs     `json:"running,omitempty"`
+	Reruns   Runs     `json:"reruns,omitempty"` // pending, as in Plan: handed back by this incarnation
 	Counts   Counts   `json:"counts,omitzero"`
 	Ended    Instant  `json:"ended,omitzero"` // when the last runs that ended did
 	Failures Failures `json:"failures,omitempty"`

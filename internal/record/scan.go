@@ -72,6 +72,8 @@ func (c *Claims) scan(s *jsonscan.Scanner) {
 			c.Marks = scanSlice(s, c.Marks, scanMark)
 		case "running":
 			c.Running = scanSlice(s, c.Running, scanRun)
+		case "reruns":
+			c.Reruns = scanSlice(s, c.Reruns, scanRun)
 		case "counts":
 			c.Counts = scanCounts(s)
 		case "ended":
@@ -236,6 +238,8 @@ func (g *RunGroup) scan(s *jsonscan.Scanner, key string) {
 		g.Attempt = s.Int()
 	case "missed":
 		g.Missed = s.Bool()
+	case "handed_back":
+		g.HandedBack = s.Int()
 	default:
 		s.Reject()
 	}

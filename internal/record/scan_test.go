@@ -17,13 +17,13 @@ func TestScan_ReadsLikePackageJSON(t *testing.T) {
 	shards := shardset.Of(1, 2, 3, 9)
 	plan := somePlan(t)
 	plan.Marks = Marks{{shards, Mark{Gen: 1, Fire: last, Attempt: 2, Trigger: 3, TriggerAttempt: 1}}}
-	plan.Reruns = Runs{{shards, Ref{Gen: 1, Fire: last, Attempt: 2, Missed: true}}, {shards, Ref{Gen: 1, Fire: last, Trigger: 7, Attempt: 1}}}
+	plan.Reruns = Runs{{shards, Ref{Gen: 1, Fire: last, Attempt: 2, Missed: true, HandedBack: 1}}, {shards, Ref{Gen: 1, Fire: last, Trigger: 7, Attempt: 1}}}
 	plan.Triggers = []Trigger{{Number: 7, At: last, Gen: 1, Param: "2026-01", Shards: &shards}, {Number: 8, At: last}}
 	plan.Counts = Counts{1, 2, 3, 4, 5, 6}
 	plan.Frozen, plan.Disabled = shards, shardset.Of(4)
 	plan.Problem = "日次"
 	claims := &Claims{
-		Job: "settle", Marks: plan.Marks, Running: plan.Reruns, Counts: plan.Counts,
+		Job: "settle", Marks: plan.Marks, Running: plan.Reruns, Reruns: plan.Reruns, Counts: plan.Counts,
 		Ended: last, Failures: Failures{{plan.Reruns[0], 4, last, "it failed"}},
 	}
 	plan.Ended, plan.Failures = claims.Ended, claims.Failures

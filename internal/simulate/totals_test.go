@@ -16,15 +16,15 @@ import (
 // totals are the numbers of many seeds. A seed in which nothing failed over or nothing
 // moved proves little and does not count.
 type totals struct {
-	began           time.Time
-	seeds, counted  int
-	claims, reruns  int
-	givenUp         int // pending re-runs that were counted as lost, as failover was switched off
-	failovers       int
-	moves, terms    int
-	again           int // generations in which fires are claimed again that were claimed before their time
-	judged          int // fires and failovers that nothing held up
-	faults, actions map[string]int
+	began               time.Time
+	seeds, counted      int
+	claims, reruns      int
+	givenUp, handedBack int // pending re-runs that were counted as lost, as failover was switched off
+	failovers           int
+	moves, terms        int
+	again               int // generations in which fires are claimed again that were claimed before their time
+	judged              int // fires and failovers that nothing held up
+	faults, actions     map[string]int
 }
 
 func newTotals() *totals {
@@ -39,6 +39,7 @@ func (t *totals) add(r *judge.Report) {
 	t.counted++
 	t.claims += r.Claims
 	t.reruns += r.Reruns
+	t.handedBack += r.HandedBack
 	t.givenUp += r.GivenUp
 	t.failovers += r.Failovers
 	t.moves += r.Moves
@@ -75,6 +76,7 @@ func (t *totals) String() string {
 	fmt.Fprintf(&b, "%s\n%12d  seeds count, %d more had no failover or no move", t.progress(), t.counted, t.seeds-t.counted)
 	row(t.claims, "claims")
 	row(t.reruns, "re-runs")
+	row(t.handedBack, "runs handed back at a drain")
 	row(t.givenUp, "re-runs given up, as the newest definition wants none")
 	row(t.failovers, "shards failed over")
 	row(t.moves, "shards moved")
