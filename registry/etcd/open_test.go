@@ -48,6 +48,32 @@ func TestOpen_NamesAllThatIsWrong(t *testing.T) {
 	}
 }
 
+func TestOpen_RefusesAClearTextEndpointWhereTLSIsMeant(t *testing.T) {
+	credentials := etcd.Options{Username: "u", Password: "p"}
+	for name, c := range map[string]struct {
+		o         etcd.Options
+		endpoints []string
+		refused   string
+	}{
+		"beside TLS options":                   {etcd.Options{TLS: &tls.Config{}}, []string{"https://a:1", "http://b:1"}, "http://b:1"},
+		"whatever the case of its scheme":      {etcd.Options{TLS: &tls.Config{}}, []string{"HTTP://b:1"}, "HTTP://b:1"},
+		"credentials beside an https endpoint": {credentials, []string{"https://a:1", "http://b:1"}, "http://b:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.o
+			o.Endpoints = c.endpoints
+			err := refusesToOpen(t, o, patient)
+			require.ErrorContains(t, err, fmt.Sprintf("endpoint %q is in clear text", c.refused))
+			require.NotContains(t, err.Error(), "connection")
+		})
+	}
+	t.Run("but not where all is in clear text", func(t *testing.T) {
+		o := credentials
+		o.Endpoints = []string{"http://" + deadAddr(t, false)}
+		require.ErrorContains(t, refusesToOpen(t, o, patient), "connection refused")
+	})
+}
+
 // deadAddr returns the address of a listener, which it closes unless it is to be silent.
 func deadAddr(t *testing.T, silent bool) string {
 	t.Helper()

@@ -31,7 +31,8 @@ type Options struct {
 
 	// TLS is for endpoints that want it, with the client's certificate if that is how it
 	// is known there. It is needed if the server's certificate is not one that the system
-	// trusts: endpoints that begin with https:// use TLS without it.
+	// trusts: endpoints that begin with https:// use TLS without it. Endpoints that begin
+	// with http:// are refused beside it.
 	TLS *tls.Config
 
 	// Username and Password are those of a user of etcd, who needs the permission to read
@@ -81,6 +82,13 @@ func (o Options) complete() (Options, error) {
 			fault("endpoint %q is not an address", e)
 		}
 	}
+	if o.meansTLS() {
+		for _, e := range o.Endpoints {
+			if scheme(e) == "http" {
+				fault("endpoint %q is in clear text, where TLS is asked for: write https://", e)
+			}
+		}
+	}
 	if o.Namespace == "" {
 		o.Namespace = DefaultNamespace
 	}
@@ -116,6 +124,22 @@ func (o Options) complete() (Options, error) {
 		o.TLS = o.TLS.Clone()
 	}
 	return o, errors.Join(faults...)
+}
+
+// meansTLS reports whether a connection in clear text would be a mistake: o has options for
+// TLS, or has credentials and uses TLS with another member. etcd's client library would
+// connect to an http:// endpoint without TLS all the same, and send it the password.
+func (o Options) meansTLS() bool {
+	return o.TLS != nil || o.Username != "" && slices.ContainsFunc(o.Endpoints, func(e string) bool { return scheme(e) == "https" })
+}
+
+// scheme returns the scheme of an endpoint that is a URL, in lower case, or "".
+func scheme(endpoint string) string {
+	scheme, _, ok := strings.Cut(endpoint, "://")
+	if !ok {
+		return ""
+	}
+	return strings.ToLower(scheme)
 }
 
 // String names what o connects to.
