@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,7 +69,17 @@ func (c *Client) dial(ctx context.Context, member int) (*link, error) {
 		}
 		l.close()
 	}
-	return nil, fmt.Errorf("%s: %w", c.endpoint(member), driver.Ended(ctx, translate(err)))
+	return nil, fmt.Errorf("%s: %w", c.endpoint(member), driver.Ended(ctx, c.hint(member, translate(err))))
+}
+
+// hint adds the likely cause to what a client without TLS gets from a server with TLS, which
+// hangs up on it. The reverse needs no hint, as package crypto/tls names the cause.
+func (c *Client) hint(member int, err error) error {
+	tls := c.options.TLS != nil || slices.Contains([]string{"https", "unixs"}, scheme(c.endpoint(member)))
+	if tls || !strings.Contains(err.Error(), "error reading server preface") {
+		return err
+	}
+	return fmt.Errorf("%w: does it want TLS?", err)
 }
 
 func (c *Client) connect(ctx context.Context, member int) (*link, error) {

@@ -286,8 +286,21 @@ func TestOpen_TLS(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close(t.Context()))
 	})
+	t.Run("an error of a client without TLS asks whether the server wants it", func(t *testing.T) {
+		for _, o := range []etcd.Options{{}, {Username: "u", Password: "p"}} {
+			o.Endpoints = cluster.Addrs()
+			err := refusesToOpen(t, o, patient)
+			require.ErrorIs(t, err, registry.ErrUnavailable)
+			require.ErrorContains(t, err, cluster.Addrs()[0])
+			require.ErrorContains(t, err, "does it want TLS?")
+		}
+	})
+	t.Run("an error of a client with TLS does not", func(t *testing.T) {
+		o := etcd.Options{Endpoints: cluster.Addrs(), TLS: cluster.TLS()}
+		o.TLS.RootCAs = nil
+		require.NotContains(t, refusesToOpen(t, o, patient).Error(), "does it want TLS?")
+	})
 	for name, change := range map[string]func(o *etcd.Options){
-		"without TLS":                           func(o *etcd.Options) { o.TLS = nil },
 		"without a certificate":                 func(o *etcd.Options) { o.TLS.Certificates, o.TLS.GetClientCertificate = nil, nil },
 		"of an authority that nobody trusts":    func(o *etcd.Options) { o.TLS.RootCAs = nil },
 		"of a server that goes by another name": func(o *etcd.Options) { o.TLS.ServerName = "elsewhere.test" },
