@@ -69,7 +69,7 @@ func (c *Client) dial(ctx context.Context, member int) (*link, error) {
 		}
 		l.close()
 	}
-	return nil, fmt.Errorf("%s: %w", c.endpoint(member), driver.Ended(ctx, c.hint(member, translate(err))))
+	return nil, fmt.Errorf("%s: %w", c.endpoint(member), driver.Ended(ctx, c.hint(member, err)))
 }
 
 // hint adds the likely cause to what a client without TLS gets from a server with TLS, which
@@ -118,21 +118,12 @@ func (c *Client) connect(ctx context.Context, member int) (*link, error) {
 	})
 	if err != nil {
 		l.leave(err)
-		return nil, err
+		return nil, translate(err)
 	}
 	l.etcd = etcd
 	l.kv = pb.NewKVClient(etcd.ActiveConnection())
 	l.lease = pb.NewLeaseClient(etcd.ActiveConnection())
 	return l, nil
-}
-
-// probe reads something that takes a leader, a quorum and the right to do it.
-func (c *Client) probe(ctx context.Context, l *link) error {
-	all := c.namespace + "/"
-	_, err := l.kv.Range(clientv3.WithRequireLeader(ctx), &pb.RangeRequest{
-		Key: []byte(all), RangeEnd: after(all), Limit: 1, KeysOnly: true,
-	}, callOptions...)
-	return err
 }
 
 // hurry makes calls fail for lack of a connection, and tell why, while there is none yet.

@@ -11,9 +11,9 @@ import (
 // Open returns a handle on the etcd cluster at o.Endpoints. It fails with all that is wrong
 // with o; with registry.ErrUnavailable and a cause for each, if there is no member that can
 // be connected to and has a leader; with registry.ErrUnauthenticated if the credentials are
-// refused, and registry.ErrPermission if they do not allow to read the namespace; and if a
-// member's version is one that Options.AnyVersion tells of. It tries each member once, and
-// takes a few seconds at worst, or as long as ctx lets it.
+// refused, and registry.ErrPermission if they lack the right to read or to write the keys of
+// the namespace; and if a member's version is one that Options.AnyVersion tells of. It tries
+// each member once, and takes a few seconds at worst, or as long as ctx lets it.
 //
 // The handle does not depend on ctx. It is to be closed.
 func Open(ctx context.Context, o Options) (*Client, error) {
@@ -47,6 +47,9 @@ func (c *Client) open(ctx context.Context) error {
 	}
 	c.links.set(l, nil)
 	c.calls.Go(func() { c.steer(l) })
+	if err := c.checkWrite(ctx); err != nil {
+		return driver.Unavailable(err)
+	}
 	if c.options.CompactEvery > 0 {
 		c.calls.Go(c.compact)
 	}

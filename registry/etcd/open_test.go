@@ -146,6 +146,10 @@ func (m fakeMember) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse,
 	return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil
 }
 
+func (m fakeMember) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
+	return &pb.TxnResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil
+}
+
 func (m fakeMember) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	return &pb.StatusResponse{Header: &pb.ResponseHeader{}, Version: m.version}, nil
 }
@@ -222,14 +226,42 @@ func TestOpen_Credentials(t *testing.T) {
 		err := refusesToOpen(t, o, patient)
 		require.ErrorIs(t, err, registry.ErrPermission)
 		require.False(t, registry.Retryable(err))
+		require.ErrorContains(t, err, `no right to read the keys that begin with "/rota/"`)
 	})
 
 	_, err = raw.RoleAdd(t.Context(), user)
 	require.NoError(t, err)
-	_, err = raw.RoleGrantPermission(t.Context(), user, "/rota/", clientv3.GetPrefixRangeEnd("/rota/"), clientv3.PermissionType(clientv3.PermReadWrite))
-	require.NoError(t, err)
 	_, err = raw.UserGrantRole(t.Context(), user, user)
 	require.NoError(t, err)
+	const all = "/rota/"
+	grant := func(t *testing.T, from string, kind clientv3.PermissionType) {
+		t.Helper()
+		_, err := raw.RoleGrantPermission(t.Context(), user, from, clientv3.GetPrefixRangeEnd(from), kind)
+		require.NoError(t, err)
+	}
+	const read, write = clientv3.PermissionType(clientv3.PermRead), clientv3.PermissionType(clientv3.PermWrite)
+	lacks := func(t *testing.T, right string) {
+		t.Helper()
+		err := refusesToOpen(t, o, patient)
+		require.ErrorIs(t, err, registry.ErrPermission)
+		require.False(t, registry.Retryable(err))
+		require.ErrorContains(t, err, fmt.Sprintf("no right to %s the keys that begin with %q: permission denied: etcdserver: permission denied", right, all))
+	}
+	t.Run("with the right to write alone", func(t *testing.T) {
+		grant(t, all, write)
+		lacks(t, "read")
+	})
+	t.Run("with the right to read alone", func(t *testing.T) {
+		grant(t, all, read)
+		lacks(t, "write")
+	})
+	t.Run("with the right to write some of the keys", func(t *testing.T) {
+		for _, part := range []string{"/rota/:sessions/", "/rota/jobs/"} {
+			grant(t, part, clientv3.PermissionType(clientv3.PermReadWrite))
+			lacks(t, "write")
+		}
+	})
+	grant(t, all, clientv3.PermissionType(clientv3.PermReadWrite))
 
 	t.Run("with the rights that the documentation asks for", func(t *testing.T) {
 		o := o
