@@ -80,6 +80,7 @@ type Executor struct {
 	mu      sync.Mutex
 	jobs    map[string]*Job // by name, also those that are no longer offered
 	state   state
+	joined  bool               // Start has returned without an error
 	stop    context.CancelFunc // ends the member at once
 	stopped chan struct{}      // closed when the member's Run has returned
 	failed  error              // why it returned
@@ -175,7 +176,7 @@ func (e *Executor) Start(ctx context.Context) error {
 	e.mu.Unlock()
 	go func() {
 		defer close(e.stopped)
-		e.failed = e.member.Run(run)
+		e.failed = e.ended(e.member.Run(run))
 	}()
 	if err := e.member.AwaitJoined(ctx); err != nil {
 		e.mu.Lock()
@@ -185,7 +186,27 @@ func (e *Executor) Start(ctx context.Context) error {
 		<-e.stopped
 		return fmt.Errorf("start: %w", err)
 	}
+	e.mu.Lock()
+	e.joined = true
+	e.mu.Unlock()
 	return nil
+}
+
+// ended logs why the member stopped by itself, and returns the error of Run for that. An
+// executor that did not join has the error returned by Start, and one that was shut down has
+// none.
+func (e *Executor) ended(err error) error {
+	e.mu.Lock()
+	log := e.joined
+	e.mu.Unlock()
+	if err == nil || !log {
+		return err
+	}
+	if errors.Is(err, registry.ErrClosed) {
+		err = fmt.Errorf("the registry was closed while instance %s was in the group, which ended its session and its runs: %w", e.Instance(), err)
+	}
+	e.log.Error("the executor has ended without leaving the group", "error", err)
+	return fmt.Errorf("run: %w", err)
 }
 
 // Run is Start, a wait for the end of ctx, and Shutdown. The end of ctx starts the drain;

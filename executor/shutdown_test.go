@@ -1,9 +1,11 @@
 package executor_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -271,6 +273,36 @@ func TestRun(t *testing.T) {
 		require.NoError(t, client.Close(t.Context()))
 		assert.ErrorIs(t, <-ended, registry.ErrClosed)
 		assert.True(t, returned)
+	})
+	bubble(t, "names the registry that was closed, and what ended by that, in its error and in a log line", func(t *testing.T, f *fleet) {
+		client, log := f.server.Client("a"), &bytes.Buffer{}
+		o := executor.Options{Instance: "a", Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError}))}
+		e, err := executor.New(client, "test", o)
+		require.NoError(t, err)
+		require.NoError(t, e.Register(f.job(2, func(ctx context.Context, _ *executor.Run) error {
+			<-ctx.Done()
+			return nil
+		})))
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(context.Background()) }()
+		until(1)
+		require.NoError(t, client.Close(t.Context()))
+		err = <-ended
+		require.ErrorIs(t, err, registry.ErrClosed)
+		for _, text := range []string{"run: ", "the registry was closed while instance a was in the group", "ended its session and its runs"} {
+			assert.ErrorContains(t, err, text)
+		}
+		assert.Contains(t, log.String(), "the executor has ended without leaving the group")
+		assert.Equal(t, 1, strings.Count(log.String(), "\n"), log)
+	})
+	bubble(t, "names the registry that was closed before the start", func(t *testing.T, f *fleet) {
+		client := f.server.Client("a")
+		e, err := executor.New(client, "test", executor.Options{Instance: "a", Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		require.NoError(t, client.Close(t.Context()))
+		err = e.Run(t.Context())
+		require.ErrorIs(t, err, registry.ErrClosed)
+		require.ErrorContains(t, err, "start: open session: registry closed")
 	})
 }
 

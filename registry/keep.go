@@ -61,7 +61,7 @@ func inSession(ctx context.Context, s Session, f func(context.Context, Session) 
 	watching.Go(func() {
 		select {
 		case <-s.Lost():
-			end(s.Err())
+			end(nameClosed(s))
 		case <-ctx.Done():
 		}
 	})
@@ -70,6 +70,15 @@ func inSession(ctx context.Context, s Session, f func(context.Context, Session) 
 
 	err = f(ctx, s)
 	return errors.Is(s.Err(), ErrSessionLost), err
+}
+
+// nameClosed returns s.Err(), with the session's id if that is the bare ErrClosed.
+func nameClosed(s Session) error {
+	err := s.Err()
+	if errors.Is(err, ErrClosed) {
+		return fmt.Errorf("session %s %w", s.ID(), err)
+	}
+	return err
 }
 
 // closeSession closes s, whether or not ctx has ended. A session that was lost is closed as

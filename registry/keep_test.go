@@ -231,9 +231,10 @@ func TestKeepSession_TellsFThatTheRegistryIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := client(t)
 		time.AfterFunc(time.Minute, func() { _ = reg.Close(context.Background()) })
-		err := registry.KeepSession(t.Context(), reg, ttl, func(ctx context.Context, _ registry.Session) error {
+		err := registry.KeepSession(t.Context(), reg, ttl, func(ctx context.Context, x registry.Session) error {
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), registry.ErrClosed)
+			assert.ErrorContains(t, context.Cause(ctx), "session "+string(x.ID())+" closed")
 			return errEnough
 		})
 		require.Equal(t, errEnough, err)

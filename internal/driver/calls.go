@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/rota-dev/rota/registry"
 )
 
 // Calls are the pending calls and the goroutines of a handle, so that Close can end the
@@ -38,7 +36,7 @@ func (c *Calls) Begin(ctx context.Context) (bounded context.Context, end func(),
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, nil, registry.ErrClosed
+		return nil, nil, HandleClosed
 	}
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
@@ -97,9 +95,9 @@ func (c *Calls) Close() bool {
 		return false
 	}
 	c.closed = true
-	c.end(registry.ErrClosed)
+	c.end(HandleClosed)
 	for p := range c.pending {
-		p.cancel(registry.ErrClosed)
+		p.cancel(HandleClosed)
 	}
 	return true
 }

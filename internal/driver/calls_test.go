@@ -65,6 +65,7 @@ func TestCalls(t *testing.T) {
 			require.ErrorIs(t, context.Cause(c.Context()), registry.ErrClosed)
 			_, _, err = c.Begin(t.Context())
 			require.ErrorIs(t, err, registry.ErrClosed)
+			require.EqualError(t, err, "registry closed")
 			require.False(t, c.Go(func() { t.Error("it runs") }))
 			require.False(t, c.Close())
 		},

@@ -147,7 +147,7 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 func (c *Client) sendTxn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 	select {
 	case <-c.closed: // not unknown: nothing is sent
-		return registry.Rev{}, fmt.Errorf("commit: %w", registry.ErrClosed)
+		return registry.Rev{}, fmt.Errorf("commit: %w", errHandleClosed)
 	default:
 	}
 	t = cloneTxn(t) // it may be applied when the caller has its memory back
@@ -173,7 +173,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.isClosed = true
 	close(c.closed)
 	for _, w := range c.watchers {
-		w.end(registry.ErrClosed)
+		w.end(errHandleClosed)
 	}
 	var open []*session
 	for _, x := range slices.Clone(c.machine.sessions) {

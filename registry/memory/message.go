@@ -22,10 +22,13 @@ var (
 	errHeld        = errors.New("request held up")
 )
 
+// errHandleClosed is registry.ErrClosed with the name of what was closed.
+var errHandleClosed = fmt.Errorf("registry %w", registry.ErrClosed)
+
 // unavailable is the error of a read, a watch or a session that was cut short by cause.
 func unavailable(cause error) error {
 	if errors.Is(cause, registry.ErrClosed) {
-		return registry.ErrClosed // trying again is of no use
+		return cause // trying again is of no use
 	}
 	if errors.Is(cause, registry.ErrPermission) || errors.Is(cause, registry.ErrQuota) {
 		return cause // the server has answered
@@ -88,7 +91,7 @@ func (c *Client) ask(ctx context.Context, how manner, serve func() error) error 
 func (s *Server) exchange(ctx context.Context, m *machine, how manner, serve func() error, closed <-chan struct{}) error {
 	select {
 	case <-closed:
-		return registry.ErrClosed
+		return errHandleClosed
 	default:
 	}
 	bound := time.NewTimer(CallTimeout)
@@ -106,7 +109,7 @@ func (s *Server) exchange(ctx context.Context, m *machine, how manner, serve fun
 				continue
 			}
 		case <-closed:
-			err = registry.ErrClosed
+			err = errHandleClosed
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-bound.C:

@@ -67,7 +67,7 @@ func (c *Client) watch(ctx context.Context, dir registry.Key) (*watcher, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.isClosed {
-		return nil, registry.ErrClosed
+		return nil, errHandleClosed
 	}
 	if err := s.forbids(c.machine); err != nil { // since it was asked
 		return nil, err
