@@ -79,7 +79,7 @@ func parseSpec(fields []string) (*cron.SpecSchedule, error) {
 	}
 	parsed, err := cronParser.Parse(strings.Join(fields, " "))
 	if err != nil {
-		return nil, err
+		return nil, explain(fields, err)
 	}
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if !ok {

@@ -30,7 +30,8 @@ const (
 // Cron fires at the clock readings that spec describes, which has five fields (minute,
 // hour, day of month, month, day of week with Sunday = 0) or six (seconds first), or is a
 // descriptor such as @daily. Fields hold numbers, names (jan, mon), ranges, lists and
-// steps; if both days are restricted, either will do. A prefix CRON_TZ=zone or TZ=zone
+// steps; if both days are restricted, either will do. Weekday 7 is refused, as it is Sunday
+// in crontab(5) and Saturday in Quartz; so are Quartz's L, W and #. A prefix CRON_TZ=zone or TZ=zone
 // does the same as In. "@every" is refused, because its instants depend on when it was
 // asked: use Every.
 //
