@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -56,6 +57,16 @@ func (r *Run) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, err
 		return registry.Rev{}, nil
 	}
 	return r.commit(ctx, ops)
+}
+
+// String returns the run in one line, for logs and the messages of tests: its ID, and why,
+// where and with which fence it runs. It is for people; parse nothing out of it.
+func (r Run) String() string {
+	shard := fmt.Sprintf("shard %d of %d", r.Shard, r.Shards)
+	if r.ID == "" {
+		return fmt.Sprintf("run by hand (%s)", shard)
+	}
+	return fmt.Sprintf("%s (%v on %s, %s, fence %d)", r.ID, r.Reason, r.Instance, shard, r.Fence)
 }
 
 // runID returns Run.ID and Run.Key. A trigger of 0 is none.

@@ -19,6 +19,17 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
+func TestRun_PrintsAsOneLine(t *testing.T) {
+	claimed := Run{
+		ID: "settle/0/2026-03-01T03:00:00Z/2", Job: "settle", Instance: "a", Shards: 4, Attempt: 2, Reason: Failover, Fence: 7,
+		commit: func(context.Context, []registry.Op) (registry.Rev, error) { return registry.Rev{}, nil },
+	}
+	require.Equal(t, "settle/0/2026-03-01T03:00:00Z/2 (failover on a, shard 0 of 4, fence 7)", fmt.Sprint(claimed))
+	require.Equal(t, fmt.Sprint(claimed), fmt.Sprint(&claimed))
+	require.Equal(t, "[settle/0/2026-03-01T03:00:00Z/2 (failover on a, shard 0 of 4, fence 7)]", fmt.Sprint([]Run{claimed}))
+	require.Equal(t, "run by hand (shard 2 of 3)", Run{Shard: 2, Shards: 3}.String())
+}
+
 func TestRun_KeyAndID(t *testing.T) {
 	for _, c := range []struct {
 		job     string

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +22,19 @@ type Record struct {
 	Start time.Time // of the handler
 	End   time.Time // zero while the handler runs
 	Err   error     // what it returned; an *executor.PanicError if it panicked
+}
+
+// String returns the record in one line: the run, when its handler was called, for how long
+// it ran, and its error.
+func (r Record) String() string {
+	if r.End.IsZero() {
+		return fmt.Sprintf("%v at %s: running", r.Run, clock(r.Start))
+	}
+	result := "ok"
+	if r.Err != nil {
+		result = "error: " + strings.ReplaceAll(r.Err.Error(), "\n", "; ")
+	}
+	return fmt.Sprintf("%v at %s for %v: %s", r.Run, clock(r.Start), r.End.Sub(r.Start), result)
 }
 
 // Runs returns the runs of a job, of all processes, in order of their start and then of
