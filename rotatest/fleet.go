@@ -24,7 +24,7 @@ const Namespace = "rotatest"
 type Fleet struct {
 	// Options are those of the executors that Start makes from now on. Start sets Instance.
 	// A Workers of zero means 1000, so that no run waits for another on a machine with few
-	// CPUs. A Logger of nil writes to the log of the test.
+	// CPUs. A Logger of nil writes to the log of the test, until its function has returned.
 	Options executor.Options
 
 	t         reporter
@@ -36,7 +36,8 @@ type Fleet struct {
 	processes []*process
 	heals     []func()
 	stopping  sync.WaitGroup
-	returned  bool // the test's function, and neither failed nor panicked
+	returned  bool        // the test's function, and neither failed nor panicked
+	silent    atomic.Bool // what processes log to the test is discarded
 }
 
 // process is an executor with what belongs to its process.
@@ -130,7 +131,7 @@ func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 		o.Workers = 1000
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.NewTextHandler(f.bubble.Output(), nil))
+		o.Logger = slog.New(gatedLog{slog.NewTextHandler(f.bubble.Output(), nil), &f.silent})
 	}
 	o.Clock = f.clockOf(p.instance, o.Clock)
 	o.Logger = slog.New(mortalLog{o.Logger.Handler(), p.life})
@@ -171,6 +172,24 @@ func (l mortalLog) WithAttrs(as []slog.Attr) slog.Handler {
 
 func (l mortalLog) WithGroup(name string) slog.Handler {
 	return mortalLog{l.Handler.WithGroup(name), l.life}
+}
+
+// gatedLog is a log that discards what comes once it is silent.
+type gatedLog struct {
+	slog.Handler
+	silent *atomic.Bool
+}
+
+func (l gatedLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return !l.silent.Load() && l.Handler.Enabled(ctx, level)
+}
+
+func (l gatedLog) WithAttrs(as []slog.Attr) slog.Handler {
+	return gatedLog{l.Handler.WithAttrs(as), l.silent}
+}
+
+func (l gatedLog) WithGroup(name string) slog.Handler {
+	return gatedLog{l.Handler.WithGroup(name), l.silent}
 }
 
 // recorded returns jobs with handlers that record what they do.

@@ -2,6 +2,7 @@ package rotatest
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
@@ -224,6 +225,18 @@ func fatal() map[string]func(t *testing.T) {
 				})
 			})
 		},
+		"FailNow while runs are under way": func(t *testing.T) {
+			Run(t, func(f *Fleet) {
+				f.Start("a", every(time.Hour, 8, takes(time.Hour)))
+				f.NextFire("job")
+				f.Options.Logger = slog.New(slog.NewTextHandler(f.T().Output(), nil)).With("own", true)
+				f.Start("b", executor.Job{Name: "other", Handler: takes(time.Hour)})
+				_, err := f.process("trigger", "b").ex.Trigger(context.Background(), "other", executor.Trigger{})
+				require.NoError(t, err)
+				f.Sleep(time.Minute)
+				t.Fatal("enough")
+			})
+		},
 		"a panic": func(t *testing.T) {
 			Run(t, func(f *Fleet) {
 				f.Start("a", every(time.Hour, 1, takes(time.Hour)))
@@ -262,6 +275,10 @@ func TestRun_FailsATest(t *testing.T) {
 		"FailNow in a handler": {
 			[]string{"in a handler", "goes on"},
 			[]string{"panic:"},
+		},
+		"FailNow while runs are under way": {
+			[]string{"enough", "goes on", "msg=leading namespace", `msg="no longer leading" own=true`},
+			[]string{`msg="run failed" namespace`, "msg=resigned namespace"}, // lines of the clean-up
 		},
 		"a lost fire": {
 			[]string{"job/0: lost: the plan passes over 2 fires", "goes on"},
