@@ -76,15 +76,43 @@ func refused(t *testing.T, c *Client, x registry.Txn) {
 	require.Zero(t, conflict.Index)
 }
 
-// staleConflicts tries all that can be done at a Rev that is over.
-func staleConflicts(t *testing.T, c *Client, key registry.Key, stale registry.Rev) {
+// staleTxns are all that can be done at a Rev that is over.
+func staleTxns(key registry.Key, stale registry.Rev) []registry.Txn {
+	return []registry.Txn{
+		{If: []registry.Cond{registry.At(key, stale)}},
+		{Then: []registry.Op{registry.Set(key, stale, nil)}},
+		{Then: []registry.Op{registry.Delete(key, stale)}},
+	}
+}
+
+// remembering returns handles that know the version of key now, one for each of staleTxns:
+// a handle whose transaction was refused has forgotten it.
+func remembering(t *testing.T, namespace string, key registry.Key) []*Client {
 	t.Helper()
-	before, err := c.Get(t.Context(), key, fresh)
+	var all []*Client
+	for range staleTxns(key, registry.Rev{}) {
+		c := open(t, namespace)
+		_, err := c.Get(t.Context(), key, fresh)
+		require.NoError(t, err)
+		all = append(all, c)
+	}
+	return all
+}
+
+// staleConflicts has each handle try staleTxns, beginning with another of them, by what it
+// remembers: it reads nothing before.
+func staleConflicts(t *testing.T, handles []*Client, key registry.Key, stale registry.Rev) {
+	t.Helper()
+	reader := open(t, handles[0].o.Namespace)
+	before, err := reader.Get(t.Context(), key, fresh)
 	require.NoError(t, err)
-	refused(t, c, registry.Txn{If: []registry.Cond{registry.At(key, stale)}})
-	refused(t, c, registry.Txn{Then: []registry.Op{registry.Set(key, stale, nil)}})
-	refused(t, c, registry.Txn{Then: []registry.Op{registry.Delete(key, stale)}})
-	after, err := c.Get(t.Context(), key, fresh)
+	txns := staleTxns(key, stale)
+	for i, c := range handles {
+		for j := range txns {
+			refused(t, c, txns[(i+j)%len(txns)])
+		}
+	}
+	after, err := reader.Get(t.Context(), key, fresh)
 	require.NoError(t, err)
 	require.Equal(t, before, after)
 }

@@ -17,31 +17,27 @@ func TestVersions(t *testing.T) {
 		c, raw := open(t, ns), connect(t)
 		stale := do(t, c, registry.Create("k", nil))
 		require.EqualValues(t, 1, version(t, raw, ns+"/k"))
+		others := remembering(t, ns, "k")
 		do(t, c, registry.Delete("k", stale))
 		data, _, err := raw.Get(ns + "/k")
 		require.NoError(t, err)
 		require.Equal(t, "rota1 none\n", string(data))
 		do(t, c, registry.Create("k", nil))
 		require.EqualValues(t, 3, version(t, raw, ns+"/k"))
-		staleConflicts(t, c, "k", stale)
+		staleConflicts(t, append(others, c), "k", stale)
 	})
 	t.Run("of a znode that was taken away name nothing, though they come again", func(t *testing.T) {
 		ns := newNamespace()
-		c, other, raw := open(t, ns), open(t, ns), connect(t)
+		c, raw := open(t, ns), connect(t)
 		stale := do(t, c, registry.Create("k", []byte("old")))
-		for _, who := range []*Client{c, other} { // both know its version
-			_, err := who.Get(t.Context(), "k", fresh)
-			require.NoError(t, err)
-		}
+		others := remembering(t, ns, "k")
 		do(t, c, registry.Delete("k", stale))
 		c.bury(t.Context(), []registry.Key{"k"})
 		gone(t, raw, ns+"/k")
 
 		do(t, open(t, ns), registry.Create("k", []byte("new")))
 		require.EqualValues(t, 1, version(t, raw, ns+"/k"), "the version of the stale Rev")
-		for _, who := range []*Client{other, c, open(t, ns)} {
-			staleConflicts(t, who, "k", stale)
-		}
+		staleConflicts(t, append(others, c, open(t, ns)), "k", stale)
 	})
 	t.Run("that were sent before the znode was taken away do nothing after it", func(t *testing.T) {
 		ns := newNamespace()
@@ -75,14 +71,13 @@ func TestVersions(t *testing.T) {
 		a, b, raw := open(t, ns), open(t, ns), connect(t)
 		first, second := newSession(t, a), newSession(t, b)
 		stale := do(t, a, registry.CreateOwned("~k", []byte("first"), first.ID()))
+		others := remembering(t, ns, "~k")
 		do(t, b, registry.Delete("~k", stale))
 		gone(t, raw, ns+"/~k")
 		do(t, b, registry.CreateOwned("~k", []byte("second"), second.ID()))
 		require.EqualValues(t, 1, version(t, raw, ns+"/~k"), "the version of the stale Rev")
 		require.NoError(t, first.Err(), "whose session lives")
-		for _, who := range []*Client{a, b} {
-			staleConflicts(t, who, "~k", stale)
-		}
+		staleConflicts(t, append(others, a, b), "~k", stale)
 	})
 	t.Run("of owned keys that were sent in time do nothing late", func(t *testing.T) {
 		ns := newNamespace()
