@@ -138,13 +138,33 @@ func (l *link) hurry(ctx context.Context, method string, req, reply any, cc *grp
 
 // watch leaves the link when its connection breaks.
 func (l *link) watch() {
-	conn := l.etcd.ActiveConnection()
-	for conn.GetState() == connectivity.Ready {
-		if !conn.WaitForStateChange(l.ctx, connectivity.Ready) {
-			return
+	if breaks(l.ctx, l.etcd.ActiveConnection()) {
+		l.leave(errors.New("the connection broke"))
+	}
+}
+
+// connection is what breaks needs of a grpc.ClientConn.
+type connection interface {
+	GetState() connectivity.State
+	WaitForStateChange(ctx context.Context, from connectivity.State) bool
+}
+
+// breaks waits until conn, over which a call was answered, breaks. It returns false if ctx
+// ends before that. gRPC uses a connection before it reports it as ready, so conn may seem
+// to be still connecting at first.
+func breaks(ctx context.Context, conn connection) bool {
+	for healthy := connectivity.Connecting; ; {
+		state := conn.GetState()
+		if state == connectivity.Ready {
+			healthy = connectivity.Ready
+		}
+		if state != healthy {
+			return true
+		}
+		if !conn.WaitForStateChange(ctx, state) {
+			return false
 		}
 	}
-	l.leave(errors.New("the connection broke"))
 }
 
 // close ends all calls and streams of the link.
