@@ -33,7 +33,8 @@ type Run struct {
 	Attempt int
 	// Reason is why this run was begun.
 	Reason Reason
-	// Trigger is the number of the trigger, if the run is Triggered.
+	// Trigger is the number of the trigger that asked for the run, in later attempts as well. It
+	// is zero for a scheduled fire.
 	Trigger uint64
 	// Fence is a fencing token: greater than that of any earlier run of this shard, and
 	// below 1<<63. A store that refuses smaller ones is safe from runs that do not know
@@ -97,9 +98,10 @@ const (
 	Scheduled Reason = iota
 	// Misfire: its fire came while the shard could not run. See MisfirePolicy.
 	Misfire
-	// Failover: the instance of an earlier attempt is gone.
+	// Failover: the instance of an earlier attempt is gone. That attempt was of a scheduled fire
+	// or of a trigger; Run.Trigger tells which.
 	Failover
-	// Triggered: somebody asked for it.
+	// Triggered: a trigger asked for it, and this is the first attempt.
 	Triggered
 )
 
