@@ -2,9 +2,11 @@ package coordinator
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -104,6 +106,7 @@ func (v *view) excludes(segment, inc string) bool {
 // strategy are dealt together, around those with another.
 func (v *view) assignments(segments []string) []desired {
 	a := v.newAssigning()
+	v.strategyErrors = map[string]error{}
 	out := make([]desired, len(segments))
 	shared := make([]int, 0, len(segments))
 	numbers := make([][]int, 0, len(segments))
@@ -114,11 +117,13 @@ func (v *view) assignments(segments []string) []desired {
 		out[i].barred = problem != ""
 		if job.Strategy != "" && job.Strategy != stickyName {
 			owners, err := a.byStrategy(seg, job, able)
-			if err == nil {
-				out[i].owners, out[i].problem = owners, problem
-				continue
+			if err != nil {
+				problem = a.strategyProblem(seg, job.Strategy, err)
+				v.strategyErrors[job.Name] = err
+				owners = a.inPlace(seg, job, able)
 			}
-			problem = err.Error()
+			out[i].owners, out[i].problem = owners, problem
+			continue
 		}
 		b := a.balanceJob(seg, job, able)
 		out[i].problem = problem
@@ -258,7 +263,7 @@ func (a *assigning) byStrategy(segment string, job record.Job, able []int) (map[
 	}
 	s, ok := LookupStrategy(job.Strategy)
 	if !ok {
-		return nil, fmt.Errorf("strategy %q is not registered on the leader", job.Strategy)
+		return nil, errors.New("not registered on the leader")
 	}
 	in := Input{
 		Job: job.Name, Shards: a.shardsOf(segment, job), Members: candidates,
@@ -274,7 +279,7 @@ func (a *assigning) byStrategy(segment string, job record.Job, able []int) (map[
 	}
 	dealt, err := runStrategy(s, in)
 	if err != nil {
-		return nil, fmt.Errorf("strategy %q: %w", job.Strategy, err)
+		return nil, err
 	}
 	for _, inc := range dealt {
 		a.load[inc]++
@@ -285,6 +290,37 @@ func (a *assigning) byStrategy(segment string, job record.Job, able []int) (map[
 		}
 	}
 	return ownersOf(a.unblock(job.Name, dealt), nil), nil
+}
+
+// inPlace returns the owners of a job while its strategy fails: each shard stays with its owner.
+// Only shards without an owner that may keep them are assigned, as sticky would.
+func (a *assigning) inPlace(segment string, job record.Job, able []int) map[string]shardset.Set {
+	b := a.balanceJob(segment, job, able)
+	numbers := a.setAside(segment, &b)
+	members := slices.Clone(a.members)
+	for i := range members {
+		members[i].load = a.load[members[i].id]
+	}
+	placed := placeOrphans([]balanceJob{b}, members)[0]
+	for _, inc := range placed {
+		a.load[inc]++
+	}
+	owners := ownersOf(placed, numbers)
+	if numbers != nil {
+		a.leaveAside(segment, owners)
+	}
+	return owners
+}
+
+// strategyProblem returns the problem of a job whose strategy fails. The text in the plan stays
+// until the slow tick: a strategy whose error has another text each time must not have the plan
+// written each time.
+func (v *view) strategyProblem(segment, strategy string, err error) string {
+	fails := fmt.Sprintf("strategy %q fails, so shards stay where they are: ", strategy)
+	if p, ok := v.plans[segment]; ok && !v.tidy && strings.HasPrefix(p.Problem, fails) {
+		return p.Problem
+	}
+	return fmt.Sprintf("%s%.500s", fails, err)
 }
 
 // unblock takes from an assignment what its owners may not run now, because a function of

@@ -57,32 +57,38 @@ type balanceJob struct {
 // answered it answers again when asked about that.
 func balance(jobs []balanceJob, members []balanceMember) []Assignment {
 	b := newBalancer(jobs, members)
+	b.run()
+	return b.assignments()
+}
+
+// placeOrphans assigns the shards whose owner may not keep them or that have none, and leaves
+// all others where they are, however uneven that is. It is that part of what balance would do,
+// so that a balance that follows moves nothing twice.
+func placeOrphans(jobs []balanceJob, members []balanceMember) []Assignment {
+	b := newBalancer(jobs, members)
+	kept := make([][]int, len(b.jobs))
+	for j := range b.jobs {
+		kept[j] = slices.Clone(b.jobs[j].owner)
+	}
+	b.run()
+	for j := range b.jobs {
+		for shard, m := range kept[j] {
+			if m != nobody {
+				b.jobs[j].owner[shard] = m
+			}
+		}
+	}
+	return b.assignments()
+}
+
+// run finds the owners of all shards.
+func (b *balancer) run() {
 	for j := range b.jobs {
 		if b.jobs[j].blocked != nil {
 			b.settleBlocked(&b.jobs[j])
 		}
 	}
 	b.shareOut()
-	return b.assignments()
-}
-
-// placeOrphans gives owners to the shards whose owner is no member, and leaves all others
-// where they are: what is to be done at once when an instance has died. It is that part of
-// what balance would do, so that a balance that follows moves nothing twice.
-func placeOrphans(jobs []balanceJob, members []balanceMember) []Assignment {
-	lives := make(map[string]bool, len(members))
-	for _, m := range members {
-		lives[m.id] = true
-	}
-	plan := balance(jobs, members)
-	for j, job := range jobs {
-		for shard, id := range job.owners {
-			if lives[id] {
-				plan[j][shard] = id
-			}
-		}
-	}
-	return plan
 }
 
 const (

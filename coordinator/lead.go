@@ -49,6 +49,8 @@ type leader struct {
 	absent    map[string]absence
 	comparing
 	overdue time.Time // when one who is awaited has been so for long enough; zero: nobody is
+
+	panics map[string]string // by job: the panic of its strategy that was logged last
 }
 
 // lead is what is true only during this term: it follows the records that planning rests
@@ -201,6 +203,7 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	if err != nil {
 		return err
 	}
+	l.logPanics()
 	planned, err := l.commit(ctx, d)
 	l.follow(ctx, wg, d.pending)
 	l.overdue = time.Time{}
@@ -221,6 +224,22 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	l.content = len(d.changes) == 0 && len(d.burials) == 0 && len(d.pending) == 0
 	l.rest()
 	return nil
+}
+
+// logPanics logs the stack of a strategy's panic, once for each text while the strategy fails.
+func (l *leader) logPanics() {
+	panics := map[string]string{}
+	for job, err := range l.view.strategyErrors {
+		var p *strategyPanic
+		if !errors.As(err, &p) {
+			continue
+		}
+		panics[job] = p.Error()
+		if l.panics[job] != p.Error() {
+			l.log.Error("strategy panicked", "job", job, "error", p, "stack", string(p.stack))
+		}
+	}
+	l.panics = panics
 }
 
 // takeNews brings the view up to date, and reports whether it is whole.

@@ -163,14 +163,16 @@ func TestRolling_Definitions(t *testing.T) {
 		assert.Equal(t, bubbleBegan().Add(5*time.Minute), runs[0].Fire.UTC())
 		assert.EqualValues(t, 2*3, g.onRecord("job").Skipped, "minutes 2 to 4")
 	})
-	bubble(t, "with a strategy that the leader does not have are dealt by sticky, and the plan says so", func(t *testing.T, g *group) {
-		g.startOld("old", def("job", 1, 4, ""))
-		a := g.start("a", def("job", 2, 4, `,"strategy":"of a later version"`))
+	bubble(t, "with a strategy that the leader does not have leave shards where they are, and the plan says so", func(t *testing.T, g *group) {
+		old := g.startOld("old", def("job", 1, 4, ""))
+		g.start("a", def("job", 2, 4, `,"strategy":"of a later version"`))
 		until(1)
-		assert.Equal(t, map[string]int{"old": 2, "a": 2}, g.shares("job"))
-		assert.Contains(t, g.plan("job").Problem, "of a later version")
-		a.goes()
 		assert.Equal(t, map[string]int{"old": 4}, g.shares("job"))
+		assert.Contains(t, g.plan("job").Problem, "of a later version")
+		g.start("b", def("job", 2, 4, `,"strategy":"of a later version"`))
+		assert.Equal(t, map[string]int{"old": 4}, g.shares("job"))
+		old.goes()
+		assert.Equal(t, map[string]int{"a": 2, "b": 2}, g.shares("job"))
 	})
 	bubble(t, "that the leader cannot plan by are left alone, and those in force go on", func(t *testing.T, g *group) {
 		old := g.startOld("old", def("job", 1, 2, ""))

@@ -15,9 +15,14 @@ import (
 //
 // The leader calls it whenever it looks at a job, mostly with nothing changed since the
 // last time. Shards move to where the answer wants them, so a Strategy that pays no heed to
-// Input.Owners moves shards that could have stayed. If it returns an error, panics, or
-// gives no owner or a stranger to some shard, then nothing moves and the leader says why. If
-// it does not return within a session's TTL, or 10 s if that is longer, another instance leads.
+// Input.Owners moves shards that could have stayed. If it does not return within a session's
+// TTL, or 10 s if that is longer, another instance leads.
+//
+// A Strategy fails if it returns an error, panics, or assigns some shard to no owner or to one
+// that is no candidate. While it fails, each shard stays with its owner, and the plan names the
+// problem. Only shards without an owner that may keep them are assigned, to the candidates with
+// the fewest: shards that are new, and those whose owner is dead, draining, disabled or blocked,
+// has withdrawn the job, lacks its labels or has its clock off.
 type Strategy func(Input) (Assignment, error)
 
 // Input is what a Strategy decides by. It is the leader's, not to be changed or kept, save
@@ -104,13 +109,21 @@ func Strategies() []string {
 	return names
 }
 
+// strategyPanic is the error of a strategy that panicked. Its text leaves the stack out: that
+// names goroutines and addresses, which differ from call to call.
+type strategyPanic struct {
+	value any
+	stack []byte
+}
+
+func (p *strategyPanic) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
 // runStrategy asks s for the owners of in's shards and answers for them: what it returns
-// passed checkAssignment. Users write strategies, so a panic of s becomes an error with
-// its stack.
+// passed checkAssignment. Users write strategies, so a panic of s becomes a strategyPanic.
 func runStrategy(s Strategy, in Input) (a Assignment, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			a, err = nil, fmt.Errorf("run strategy of job %q: panic: %v\n%s", in.Job, v, debug.Stack())
+			a, err = nil, fmt.Errorf("run strategy of job %q: %w", in.Job, &strategyPanic{v, debug.Stack()})
 		}
 	}()
 	if err := checkInput(in); err != nil {

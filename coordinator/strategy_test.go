@@ -108,8 +108,10 @@ func TestRunStrategy_TakesAnyAssignmentThatIsWhole(t *testing.T) {
 func TestRunStrategy_TurnsPanicsIntoErrors(t *testing.T) {
 	for _, cause := range []any{"oops", errors.New("oops")} {
 		got, err := runStrategy(func(Input) (Assignment, error) { panic(cause) }, askedOf("settle", 3, "x"))
-		require.ErrorContains(t, err, `run strategy of job "settle": panic: oops`)
-		require.ErrorContains(t, err, "strategy_test.go", "the stack says where")
+		require.EqualError(t, err, `run strategy of job "settle": panic: oops`)
+		var p *strategyPanic
+		require.ErrorAs(t, err, &p)
+		require.Contains(t, string(p.stack), "strategy_test.go", "the stack says where")
 		assert.Nil(t, got)
 	}
 }

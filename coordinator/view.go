@@ -44,6 +44,8 @@ type view struct {
 	patience time.Duration     // until the first of the awaited has been so for long enough; 0: none is
 
 	dead []string // members that are, by incarnation, sorted: any plan may have to take in what they claimed
+
+	strategyErrors map[string]error // by job: why its strategy failed in the last decision
 }
 
 type memberItem struct {
