@@ -222,6 +222,9 @@ func (v *view) shardsOf(segment string, job record.Job) int {
 
 func (a *assigning) balanceJob(segment string, job record.Job, able []int) balanceJob {
 	b := balanceJob{owners: a.owners(segment, a.shardsOf(segment, job)), candidates: able}
+	if p, ok := a.plans[segment]; ok {
+		b.frozen = p.Frozen
+	}
 	for _, i := range b.candidates {
 		if set := a.view.members[a.members[i].id].Blocked[job.Name]; !set.IsZero() {
 			if b.blocked == nil {

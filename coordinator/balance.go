@@ -22,6 +22,8 @@ type balanceJob struct {
 	candidates []int
 	// blocked holds by member ID the shards which that candidate may not own.
 	blocked map[string]shardset.Set
+	// frozen are the shards that are to move already. They go first.
+	frozen shardset.Set
 }
 
 // balance gives owners to the shards of all jobs of a group at once. The answer has an
@@ -32,7 +34,8 @@ type balanceJob struct {
 //  2. is even within each job: a candidate has its share, as its weight is to those of all
 //     candidates, rounded down or up. With equal weights their counts differ by at most one;
 //  3. is even over all jobs, see below;
-//  4. moves the fewest shards;
+//  4. moves the fewest shards, and of those that a member may give away the ones first that are
+//     frozen: a move that has been made in part goes on with the shards that it began with;
 //  5. keeps neighbouring shards together, as far as a quick look tells how.
 //
 // Over all jobs it is even, if all members have the same weight, when the sum of the
@@ -119,6 +122,8 @@ type sharedJob struct {
 	// blocked holds by member what it may not own. It is nil if every able member may own
 	// every shard.
 	blocked []shardset.Set
+	// frozen are the shards that are to move already.
+	frozen shardset.Set
 	// weights is the sum of those of the able members, or 0 if all weigh the same. Then each
 	// is how many shards every one of them gets; else see balancer.least.
 	weights, each int
@@ -152,7 +157,7 @@ func newBalancer(jobs []balanceJob, members []balanceMember) *balancer {
 		s := &b.jobs[j]
 		s.owner, owners = owners[:n:n], owners[n:]
 		s.able, s.blocked = ableMembers(job, members)
-		s.open = notOpen
+		s.open, s.frozen = notOpen, job.frozen
 		b.divide(s)
 		for _, m := range s.able {
 			ableFor[m] = j + 1

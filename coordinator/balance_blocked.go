@@ -142,7 +142,11 @@ func (s *settling) level() {
 		}
 		// From the far end, so that nobody passes on what it has just got.
 		for i := len(way) - 1; i > 0; i-- {
-			shard, _ := s.passable(way[i-1], way[i]).Max()
+			passable := s.passable(way[i-1], way[i])
+			if frozen := passable.Intersect(s.frozen); !frozen.IsZero() {
+				passable = frozen
+			}
+			shard, _ := passable.Max()
 			s.give(shard, way[i])
 		}
 	}

@@ -8,10 +8,16 @@ import (
 // piece is neighbouring shards with the same owner, from lo up to but without hi.
 type piece struct{ owner, lo, hi int }
 
-// release takes from members of job what they have beyond their need: the smallest pieces
-// first, whole, so that few stay behind, and of the last one an end.
+// release takes from members of job what they have beyond their need: what is frozen first,
+// then the smallest pieces, whole, so that few stay behind, and of the last one an end.
 func (b *balancer) release(job *sharedJob) {
 	owner := job.owner
+	for shard := range job.frozen.All() {
+		if shard < len(owner) && owner[shard] != nobody && b.need[owner[shard]] < 0 {
+			b.need[owner[shard]]++
+			owner[shard] = nobody
+		}
+	}
 	b.pieces = b.pieces[:0]
 	for lo, hi := 0, 0; lo < len(owner); lo = hi {
 		m := owner[lo]

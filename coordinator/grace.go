@@ -101,14 +101,19 @@ func (v *view) setAside(segment string, job *balanceJob) (numbers []int) {
 		return nil
 	}
 	job.owners = owners
-	for inc, set := range job.blocked {
-		var places shardset.Set
+	places := func(set shardset.Set) (places shardset.Set) {
 		for place, s := range numbers {
 			if set.Has(s) {
 				places.Add(place)
 			}
 		}
-		job.blocked[inc] = places
+		return places
+	}
+	for inc, set := range job.blocked {
+		job.blocked[inc] = places(set)
+	}
+	if !job.frozen.IsZero() {
+		job.frozen = places(job.frozen)
 	}
 	return numbers
 }
