@@ -19,7 +19,7 @@ type claiming struct {
 	now      record.Instant
 	open     bool          // new runs may be claimed
 	skew     time.Duration // how far clocks may be apart; 0: nobody compares them
-	said     record.Ahead  // what shards wait for, as was said last
+	reported record.Ahead  // what shards wait for, as it was published last
 }
 
 // ended is a run whose function has returned.
@@ -45,11 +45,15 @@ type claimed struct {
 func (in *claiming) claim() claimed {
 	out := claimed{claims: in.claims}
 	in.close(&out)
-	if in.plan != nil && in.plan.Last().Gen == in.said.Gen {
-		out.ahead = in.said // until there is another look
-	}
-	if !in.open || in.plan == nil || in.plan.Paused {
+	if in.plan == nil {
 		return out
+	}
+	out.ahead = in.ahead()
+	if !in.open || in.plan.Paused {
+		return out
+	}
+	if out.ahead.Gen != 0 {
+		out.wakeBy(out.ahead.At.Add(-reach * in.skew)) // it is no longer ahead then
 	}
 	mine := in.plan.Owners[in.me]
 	free := mine.Minus(in.plan.Frozen).Minus(in.barred)
@@ -63,9 +67,7 @@ func (in *claiming) claim() claimed {
 	if in.givesUp() {
 		marks = in.giveUp(&out, marks, free)
 	}
-	parts := marks.Split(free)
-	out.ahead = in.ahead(parts)
-	for _, part := range parts {
+	for _, part := range marks.Split(free) {
 		disabled := part.Shards.Intersect(in.plan.Disabled)
 		in.part(&out, part.Shards.Minus(disabled), part.Mark)
 		in.pass(&out, disabled, part.Mark)
@@ -215,8 +217,7 @@ func (in *claiming) scheduled(out *claimed, e *record.Epoch, shards shardset.Set
 	}
 	out.claims.Counts.Skipped += uint64(owed.Skipped * shards.Len())
 	if !owed.Fire.IsZero() {
-		fire := record.InstantOf(owed.Fire)
-		in.start(out, shards, record.Ref{Gen: e.Gen, Fire: fire, Attempt: e.First(fire), Missed: owed.Missed}, m)
+		in.start(out, shards, record.Ref{Gen: e.Gen, Fire: record.InstantOf(owed.Fire), Attempt: 1, Missed: owed.Missed}, m)
 		return true
 	}
 	if !owed.Through.IsZero() {
@@ -225,10 +226,15 @@ func (in *claiming) scheduled(out *claimed, e *record.Epoch, shards shardset.Set
 	if owed.Wake.IsZero() {
 		return false
 	}
-	if wake := record.InstantOf(owed.Wake); out.wake == 0 || wake < out.wake {
-		out.wake = wake
-	}
+	out.wakeBy(record.InstantOf(owed.Wake))
 	return true
+}
+
+// wakeBy has the next look happen at an instant at the latest.
+func (out *claimed) wakeBy(at record.Instant) {
+	if out.wake == 0 || at < out.wake {
+		out.wake = at
+	}
 }
 
 // start puts runs of shards with mark m on the record. A definition that does not compile

@@ -160,13 +160,6 @@ func tooFar(ahead, before map[string]record.Duration, limit time.Duration) map[s
 	return off
 }
 
-// clocksAgree reports that this clock has been compared with all others, as far as there are
-// any, and nothing speaks against it.
-func (l *leader) clocksAgree() bool {
-	_, off := l.view.off[l.me]
-	return l.m.clocks && !l.telling && l.judging.IsZero() && !l.differ && !off
-}
-
 func (l *leader) sayIfTwoDiffer(ahead map[string]record.Duration) {
 	differ := time.Duration(0)
 	if len(ahead) == 2 && len(l.view.off) == 0 {

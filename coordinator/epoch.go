@@ -33,29 +33,33 @@ func (p *planning) definition() {
 		return
 	}
 	job, ok := p.jobs[p.segment]
-	ahead := p.ahead(p.p)
-	if !ahead && (!ok || job.Revision < last.Job().Revision || bytes.Equal(job.def, last.Def)) {
+	if !ok || job.Revision < last.Job().Revision || bytes.Equal(job.def, last.Def) {
 		return
 	}
-	if len(p.p.Epochs) >= maxEpochs {
-		p.full = true
-		p.desired.problem = "a new definition waits until fires of earlier ones have been served"
-		if !p.p.Disabled.IsZero() {
-			p.desired.problem += fmt.Sprintf(", perhaps those that wait until shards %s are enabled", p.p.Disabled)
-		}
-		return
-	}
-	if ahead {
-		p.cutBack()
+	if !p.room() {
 		return
 	}
 	last.Until = max(p.now.Add(p.skew), last.From+1)
 	p.because("end generation %d for revision %d", last.Gen, job.Revision)
 }
 
+// room reports whether the plan has room for one more epoch. If not, that is its problem.
+func (p *planning) room() bool {
+	if len(p.p.Epochs) < maxEpochs {
+		return true
+	}
+	p.full = true
+	problem := "a new definition waits until fires of earlier ones have been served"
+	if !p.p.Disabled.IsZero() {
+		problem += fmt.Sprintf(", perhaps those that wait until shards %s are enabled", p.p.Disabled)
+	}
+	p.addProblem(problem)
+	return false
+}
+
 // succeed begins the epoch that follows one that has been ended.
 func (p *planning) succeed(ended *record.Epoch) {
-	done, ok := p.claimed()
+	through, ok := p.claimed()
 	if !ok {
 		return
 	}
@@ -63,29 +67,24 @@ func (p *planning) succeed(ended *record.Epoch) {
 	if job, ok := p.jobs[p.segment]; ok && job.Revision >= ended.Job().Revision {
 		def = job.def
 	}
-	from, until := max(ended.Until, done.through+1), ended.Until
+	from, until := max(ended.Until, through+1), ended.Until
 	for i := range p.p.Epochs { // those that ended with it as well
 		if e := &p.p.Epochs[i]; e.Until == until {
 			e.Until = from
 		}
 	}
-	p.append(from, def, done)
+	p.append(from, def)
 	p.because("begin generation %d", p.p.Last().Gen)
 }
 
-// done is how far the fires of a job have been claimed.
-type done struct {
-	through record.Instant // by clocks that may be right
-	latest  record.Instant // by any clock
-}
-
-// claimed returns how far the fires of the job have been claimed by anybody, or false if it
-// needs to look first. What is further ahead than clocks may be puts nothing off: a clock that
-// is wrong by years must not put the job off for as long.
-func (p *planning) claimed() (done, bool) {
-	whole := true
+// claimed returns how far the fires of the job have been claimed, or false if it needs to look
+// first. By clocks that were wrong they may have been claimed further than now: no fire is to
+// have runs of two epochs. All claims of earlier epochs lie before the newest, also where the
+// watermark has gone with a shard.
+func (p *planning) claimed() (through record.Instant, whole bool) {
+	through, whole = p.p.Last().From-1, true
 	claimed := slices.Clone(p.p.Marks)
-	for inc := range p.p.Owners {
+	for _, inc := range slices.Sorted(maps.Keys(p.p.Owners)) {
 		l, ok := p.looked(inc, p.old.rev)
 		switch {
 		case !ok:
@@ -98,29 +97,17 @@ func (p *planning) claimed() (done, bool) {
 			claimed = append(claimed, l.claimsOf(p.segment).Marks...)
 		}
 	}
-	var d done
 	for _, g := range claimed {
-		if d.latest = max(d.latest, g.Fire); g.Fire <= p.now.Add(p.skew) {
-			d.through = max(d.through, g.Fire)
-		}
+		through = max(through, g.Fire)
 	}
-	return d, whole
+	return through, whole
 }
 
-// append begins a new epoch. Fires in it that have been claimed before, by a clock that was
-// wrong, get attempts that they have not had.
-func (p *planning) append(from record.Instant, def json.RawMessage, d done) {
-	last := p.p.Last()
-	e, err := record.NewEpoch(last.Gen+1, from, def)
+// append begins a new epoch.
+func (p *planning) append(from record.Instant, def json.RawMessage) {
+	e, err := record.NewEpoch(p.p.Last().Gen+1, from, def)
 	if err != nil { // the view holds only definitions that parse
 		return
-	}
-	if e.Again = max(d.latest, last.Again); e.Again < from {
-		e.Again = 0
-	} else {
-		for i := range p.p.Epochs {
-			e.Attempt = max(e.Attempt, p.p.Epochs[i].Most()+1)
-		}
 	}
 	p.p.Epochs = append(p.p.Epochs, e)
 }

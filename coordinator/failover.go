@@ -138,7 +138,7 @@ func (p *planning) forgo(shards shardset.Set) {
 // that were handed back killed no process and do not count.
 func (p *planning) rerunnable(next record.Ref) bool {
 	e := p.epoch(next)
-	return e.Job().OnCrash != record.CrashFail && next.Attempt-next.HandedBack < e.FirstOf(next)+e.Job().Attempts()
+	return e.Job().OnCrash != record.CrashFail && next.Attempt-next.HandedBack <= e.Job().Attempts()
 }
 
 // epoch returns the epoch whose definition holds for a run.

@@ -198,7 +198,6 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 		return nil
 	}
 	defer func() { clear(l.view.looks) }() // each round looks for itself
-	l.view.sure = l.clocksAgree()
 	d, err := l.decide(ctx, record.InstantOf(l.m.clock()))
 	if err != nil {
 		return err

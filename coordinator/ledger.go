@@ -64,10 +64,10 @@ type ledger struct {
 	// understands is told when all definitions of a job that are in force can be compiled
 	// here, and when they no longer can. It must not block.
 	understands func(job string, all bool)
-	// tellAhead is told what a job's shards wait for that is ahead of this clock, by skew and
-	// more, and when they no longer do. It must not block.
-	tellAhead func(job string, is record.Ahead)
-	skew      time.Duration // how far clocks may be apart; 0: nobody compares them
+	// publishAhead is called when shards of a job begin to wait for an instant ahead of this
+	// clock, and with zero when they no longer do. It must not block.
+	publishAhead func(job string, is record.Ahead)
+	skew         time.Duration // how far clocks may be apart; 0: they are not compared
 }
 
 // inbox is what other goroutines tell a ledger.
@@ -102,7 +102,7 @@ type account struct {
 	ended    []ended
 	writing  bool
 	stale    registry.Rev // of the plan that a claim conflicted on: wait for another
-	ahead    record.Ahead // what its shards wait for, as was said last
+	ahead    record.Ahead // what its shards wait for, as it was published last
 	wake     record.Instant
 	index    int // in the agenda, -1 if not
 }
@@ -477,12 +477,12 @@ func (l *ledger) entries(clock time.Time) []*entry {
 		in := claiming{
 			me: l.me, plan: a.plan, programs: a.programs, claims: a.claims, ended: a.ended,
 			barred: l.barred.of(a.claims.Job), now: record.InstantOf(clock),
-			open: l.opened && a.stale.IsZero(), skew: l.skew, said: a.ahead,
+			open: l.opened && a.stale.IsZero(), skew: l.skew, reported: a.ahead,
 		}
 		e := &entry{acct: a, out: in.claim(), plan: a.plan, planRev: a.planRev, programs: a.programs, ended: len(a.ended)}
 		out := &e.out
 		l.agenda.put(a, out.wake)
-		l.sayAhead(a, out.ahead)
+		l.reportAhead(a, out.ahead)
 		level := record.TrackRuns
 		if !l.closed {
 			level = tracked(a.plan)
@@ -642,7 +642,7 @@ func (l *ledger) start(ctx context.Context, b begun) {
 		}
 		r := Run{
 			Job: a.claims.Job, Program: b.programs[g.Gen], Shards: e.Job().Shards,
-			Fire: g.Fire.Time(), Attempt: g.Attempt, Rerun: g.Attempt > e.FirstOf(g.Ref), Trigger: g.Trigger, Missed: g.Missed,
+			Fire: g.Fire.Time(), Attempt: g.Attempt, Rerun: g.Attempt > 1, Trigger: g.Trigger, Missed: g.Missed,
 			Fence: l.base + b.rev.Seq, Session: l.session.ID(),
 		}
 		for _, t := range b.plan.Triggers {

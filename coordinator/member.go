@@ -31,8 +31,8 @@ type MemberOptions struct {
 	SessionTTL time.Duration // asked for; 0 = registry.DefaultSessionTTL
 	// MaxClockSkew is how far clocks of the fleet may be apart; 0 = 5 s, < 0 = none, and nobody
 	// looks. A member whose clock is further from the median of the fleet claims nothing. As
-	// two cannot tell which of them is wrong, it takes three. What one of them has claimed far
-	// before its time is claimed at its time again once clocks agree.
+	// two cannot tell which of them is wrong, it takes three. Shards whose fires a wrong clock
+	// claimed far ahead wait until then; the owner logs that, and JobStatus.Problem shows it.
 	MaxClockSkew time.Duration
 	// RestartGrace is how long this member's shards wait for an instance of its name to come
 	// back, once it has left or died, before they move. It needs Instance. A leader counts it
@@ -249,7 +249,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 		clock: m.clock, jumped: func() { m.clockJumped(in) },
 		accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{}, frozen: map[*account]struct{}{},
 		results: make(chan written), nudge: make(chan struct{}, 1), understands: m.understands,
-		tellAhead: m.tellAhead,
+		publishAhead: m.publishAhead,
 	}
 	if m.clocks {
 		in.ledger.jumps.limit, in.ledger.skew = m.skew/2, m.skew

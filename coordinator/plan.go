@@ -45,7 +45,7 @@ type burial struct {
 func decide(v *view) decision {
 	d := decision{}
 	v.dead = v.deadMembers()
-	v.fore = v.forerunners()
+	v.silent = v.silentMembers()
 	v.awaitReturns()
 	segments := v.segments()
 	want := v.assignments(segments)
@@ -53,6 +53,9 @@ func decide(v *view) decision {
 	for i, seg := range segments {
 		if len(want[i].owners) == 0 && want[i].problem == "" && v.puzzling(v.jobNow(seg).Name) {
 			want[i].problem = notUnderstood
+		}
+		if plan, ok := v.plans[seg]; ok && len(v.silent) > 0 {
+			want[i].problem = joinProblems(want[i].problem, v.aheadProblem(plan.Plan))
 		}
 		p := planning{view: v, segment: seg, desired: want[i], looks: looks, pending: pending}
 		if c, ok := p.run(); ok {
@@ -138,7 +141,7 @@ func (p *planning) settled() bool {
 		return true
 	}
 	job, ok := p.jobs[p.segment]
-	return old.Last().Until == 0 && (!ok || bytes.Equal(job.def, old.Last().Def)) && !p.ahead(old.Plan)
+	return old.Last().Until == 0 && (!ok || bytes.Equal(job.def, old.Last().Def))
 }
 
 // create makes the first plan of a job, once somebody offers it, also one who may not run
@@ -187,6 +190,11 @@ func (c *change) note(d record.Decision) {
 	}
 }
 
+// addProblem adds a text to the problem that the plan is to name.
+func (p *planning) addProblem(text string) {
+	p.desired.problem = joinProblems(p.desired.problem, text)
+}
+
 // problem keeps in the plan why it is not what it should be.
 func (p *planning) problem(text string) {
 	if p.p.Problem != text {
@@ -224,18 +232,18 @@ func (p *planning) pause(paused bool) {
 		p.because("pause")
 		return
 	}
-	done, ok := p.claimed()
+	through, ok := p.claimed()
 	if !ok {
 		return
 	}
 	p.p.Paused = false
-	from := p.now.Add(p.skew)
+	from := max(p.now.Add(p.skew), through+1)
 	p.endAll(from)
 	def := p.p.Last().Def
 	if job, ok := p.jobs[p.segment]; ok {
 		def = job.def
 	}
-	p.append(from, def, done)
+	p.append(from, def)
 	p.because("resume")
 }
 
@@ -337,7 +345,7 @@ func (p *planning) take(inc string, shards shardset.Set) (frozen shardset.Set) {
 // shards stay where they are until somebody has mended or removed the record.
 func (p *planning) unreadable(inc string, l look) bool {
 	if l.broken[p.segment] {
-		p.desired.problem = fmt.Sprintf("%s cannot be read", p.keys.Claims(inc, p.segment))
+		p.addProblem(fmt.Sprintf("%s cannot be read", p.keys.Claims(inc, p.segment)))
 		return true
 	}
 	return false

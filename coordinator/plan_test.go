@@ -357,14 +357,16 @@ func TestPlan_Definition(t *testing.T) {
 		assert.Equal(t, []string{a}, d.looks)
 		assert.Empty(t, d.changes)
 	})
-	t.Run("is not put off by a claim that no clock within the allowed skew can have made", func(t *testing.T) {
+	t.Run("begins after a claim that only a wrong clock can have made, and until then the last one goes on", func(t *testing.T) {
 		w, a := setUp(t)
 		w.v.now = at(10)
 		w.define("job", 4, 2, "")
 		w.round()
-		w.running(a, "job", shardset.Of(0), fire(1_000_000, 1))
+		w.running(a, "job", shardset.Of(0), fire(1_000, 1))
 		w.settle()
-		assert.Equal(t, at(10).Add(w.v.skew), w.plan("job").Last().From)
+		p := w.plan("job")
+		assert.Equal(t, at(1_000)+1, p.Last().From)
+		assert.Equal(t, at(1_000)+1, p.Epochs[0].Until)
 	})
 	t.Run("that goes before it has begun leaves the last one in force", func(t *testing.T) {
 		w, _ := setUp(t)

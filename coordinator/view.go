@@ -31,8 +31,7 @@ type view struct {
 	broken  map[string]bool        // segments whose plan cannot be read
 	compile Compiler
 	off     map[string]record.Duration // incarnations whose clocks are off
-	sure    bool                       // this clock has been compared, and nobody contradicts it
-	fore    []string                   // incarnations that say that something is ahead of clocks
+	silent  []string                   // incarnations that report watermarks or epochs ahead of their clocks
 	asks    func(strategy, job string) // if set: told which strategy is asked next, for one may not return
 	tidy    bool                       // the slow tick: clear away what has been served
 

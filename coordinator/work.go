@@ -41,7 +41,7 @@ type Run struct {
 	Shard   int
 	Shards  int
 	Fire    time.Time // the scheduled instant, or that of the trigger
-	Attempt int       // from 1; from more if a clock that was wrong had the fire claimed before its time
+	Attempt int       // from 1
 	Rerun   bool      // an earlier attempt ended in a crash or was handed back
 	Trigger uint64    // zero for a scheduled fire
 	Param   string    // of the trigger

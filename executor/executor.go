@@ -45,9 +45,9 @@ type Options struct {
 	// MaxClockSkew is how far the clocks of the fleet may be apart. A new definition counts
 	// from that much later than now. An instance whose clock is further from the median of the
 	// fleet claims nothing until it is right again; as two cannot tell which of them is wrong,
-	// they only say that they differ. What one of them has claimed far before its time is
-	// claimed at its time again once clocks agree. Zero means 5 s, below zero none, and nobody
-	// looks.
+	// they only say that they differ. Shards whose fires a wrong clock has claimed far ahead of
+	// their time wait for that time: their owner logs that, and JobStatus.Problem shows it.
+	// Zero means 5 s, below zero none, and nobody looks.
 	MaxClockSkew time.Duration
 	// Host says where this process runs, to operators who disable hosts; several processes
 	// may be on one. Empty means the name that the system gives. In a container that is

@@ -28,8 +28,7 @@ type Run struct {
 	// FireTime is the scheduled instant, equal on every instance and in UTC. It is not the
 	// time of the start.
 	FireTime time.Time
-	// Attempt is 1 for the first. It is more where a clock that was wrong by far had the fire
-	// claimed before its time: attempts go on counting, and Key is the same.
+	// Attempt is 1 for the first.
 	Attempt int
 	// Reason is why this run was begun.
 	Reason Reason

@@ -36,7 +36,7 @@ func (o *Judge) claimed(c *Commit, op *registry.Op, j *jobState, inc string) {
 			return
 		}
 		o.claim(c, j, n, inc, r)
-		if r.Attempt == j.first(r) && r.Trigger == 0 {
+		if r.Attempt == 1 && r.Trigger == 0 {
 			first++
 		}
 	})
@@ -125,7 +125,7 @@ func (o *Judge) claim(c *Commit, j *jobState, n int, inc string, r run) {
 	if c.Rev.Seq <= sh.fence {
 		o.violate(6, j, "shard %d: fence %d of %s follows %d", n, c.Rev.Seq, r, sh.fence)
 	}
-	sh.attempts[key] = &claimState{life: j.life(r), incarnation: inc, session: s, fence: c.Rev.Seq}
+	sh.attempts[key] = &claimState{incarnation: inc, session: s, fence: c.Rev.Seq}
 	sh.running[inc], sh.fence = r, c.Rev.Seq
 	o.inOrder(j, n, r)
 	o.allowed(j, n, inc, r)
@@ -143,7 +143,7 @@ func (o *Judge) inOrder(j *jobState, n int, r run) {
 		sh.orphan = nil
 		o.report.Reruns++
 		o.report.rerunAfter(instantOf(o.now) - max(lost.since, sh.enabled))
-	case r.Attempt != j.first(r):
+	case r.Attempt != 1:
 		o.violate(3, j, "shard %d: %s was claimed, but no session ended with the attempt before", n, r)
 	}
 }
@@ -164,8 +164,8 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 	if n >= e.Def.Shards {
 		o.violate(8, j, "shard %d: %s was claimed, which has %d shards", n, r, e.Def.Shards)
 	}
-	if w := j.works[j.life(r)]; w == nil {
-		j.works[j.life(r)] = &workState{gen: r.Gen, total: e.Def.Shards}
+	if w := j.works[r.work()]; w == nil {
+		j.works[r.work()] = &workState{gen: r.Gen, total: e.Def.Shards}
 	} else if (r.Trigger > 0 || !j.unclaimed()) && (w.gen != r.Gen || w.total != e.Def.Shards) {
 		o.violate(8, j, "shard %d: %s has %d shards; other shards claimed it of generation %d with %d",
 			n, r, e.Def.Shards, w.gen, w.total)
@@ -178,7 +178,7 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 		}
 		return
 	}
-	if r.Attempt > j.first(r) {
+	if r.Attempt > 1 {
 		return // it was judged when it was claimed first
 	}
 	if instantOf(o.now).add(o.clocks) < r.Fire {
@@ -218,7 +218,7 @@ func (o *Judge) settle(j *jobState, inc string, rec *claimsRecord, first, skippe
 				o.violate(3, j, "shard %d: %s passed over %d fires, and %s of an ended session comes first", n, inc, due, lost.run)
 			}
 			claimed := 0
-			if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == j.first(r) && r.Gen == g.Gen && r.Fire == g.Fire {
+			if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == 1 && r.Gen == g.Gen && r.Fire == g.Fire {
 				claimed = 1
 			}
 			o.skipped(j, n, g, due, claimed)

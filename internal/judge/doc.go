@@ -5,7 +5,8 @@
 //  1. For a job, shard, fire and attempt one claim commits at most; a shard has at most one
 //     run whose session lives, and functions overlap only if the earlier's context has ended.
 //  2. Each fire is claimed, or skipped as the job's policy says, or because its shard is
-//     disabled, and counted. None is claimed before its time.
+//     disabled, and counted. None is claimed before its time. Where a shard waits because a
+//     wrong clock was ahead, the plan names a problem.
 //  3. A run in flight when its session ends is claimed again, at the next attempt and with a
 //     higher fence, before anything newer of its shard; or it is counted as lost.
 //  4. A running shard keeps its owner while that one's session lives.

@@ -65,6 +65,26 @@ func (o *Judge) nothingOwed(j *jobState, due instant) {
 	}
 }
 
+// Reported judges, when all clocks are right again, that the plan names a problem where a shard
+// waits for a time that a wrong clock has reached.
+func (o *Judge) Reported(now time.Time, far time.Duration) {
+	o.now = now
+	limit := instantOf(now.Add(far))
+	for _, j := range o.jobs {
+		if j.plan == nil || j.plan.last().Until != 0 || j.plan.Problem != "" {
+			continue
+		}
+		if last := j.plan.last(); last.From > limit && len(j.plan.Owners) > 0 {
+			o.violate(2, j, "generation %d begins at %v only, and the plan names no problem", last.Gen, last.From)
+		}
+		for n, sh := range j.shards {
+			if sh.gen == j.plan.last().Gen && sh.settled > limit && j.plan.owner(n) != "" {
+				o.violate(2, j, "shard %d: fires up to %v count as claimed or skipped, and the plan names no problem", n, sh.settled)
+			}
+		}
+	}
+}
+
 // nothingAhead judges that no shard waits for a time that is far ahead, because a clock was
 // wrong that is right again.
 func (o *Judge) nothingAhead(j *jobState, limit instant) {

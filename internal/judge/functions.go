@@ -81,11 +81,7 @@ func (o *Judge) started(j *jobState, sh *shardState, f *Call) {
 	default:
 		c.started = true
 	}
-	of := j.life(r)
-	if c != nil {
-		of = c.life
-	}
-	if w := j.works[of]; w != nil && (r.Trigger > 0 || !j.unclaimed()) && w.total != f.Shards {
+	if w := j.works[r.work()]; w != nil && (r.Trigger > 0 || !j.unclaimed()) && w.total != f.Shards {
 		o.violate(8, j, "shard %d: %s has %d shards, its run was told %d", f.Shard, r, w.total, f.Shards)
 	}
 	for _, earlier := range sh.active {

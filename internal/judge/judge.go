@@ -67,7 +67,7 @@ type jobState struct {
 	epochs      []epoch      // all that there ever were, by generation
 	claims      map[string]*claimsRecord
 	shards      []*shardState
-	works       map[life]*workState
+	works       map[work]*workState
 	triggers    map[uint64]shards // that are to run, and have not been claimed
 	lastTrigger uint64
 	counts      tallies // of what was seen to happen
@@ -106,7 +106,6 @@ type orphan struct {
 
 // claimState is a claim that was committed.
 type claimState struct {
-	life        life
 	incarnation string
 	session     *sessionState
 	fence       uint64
@@ -271,7 +270,7 @@ func (o *Judge) job(segment string) *jobState {
 	if j == nil {
 		j = &jobState{
 			segment: segment, name: segment, claims: map[string]*claimsRecord{},
-			works: map[life]*workState{}, triggers: map[uint64]shards{},
+			works: map[work]*workState{}, triggers: map[uint64]shards{},
 		}
 		o.jobs[segment] = j
 	}

@@ -186,7 +186,7 @@ func (o *Judge) epochs(j *jobState, p *planRecord) {
 				known.grown = span{known.Until, instantOf(o.now)}
 			}
 			known.Until = e.Until
-			if known.From != e.From || known.Again != e.Again || known.Attempt != e.Attempt || !reflect.DeepEqual(known.Def, e.Def) {
+			if known.From != e.From || !reflect.DeepEqual(known.Def, e.Def) {
 				o.violate(8, j, "generation %d has changed", e.Gen)
 			}
 			continue
@@ -199,31 +199,9 @@ func (o *Judge) epochs(j *jobState, p *planRecord) {
 			}
 			o.report.Generations++
 		}
-		if e.Attempt > 0 {
-			o.again(j, e)
-		}
 		e.seen = instantOf(o.now)
 		e.every, e.err = e.Def.interval()
 		j.epochs = append(j.epochs, *e)
-	}
-}
-
-// again judges a generation which says that some of its fires have been claimed before, or
-// passed over.
-func (o *Judge) again(j *jobState, e *epoch) {
-	o.report.Again++
-	latest := instant(0)
-	for i := range j.epochs {
-		latest = max(latest, j.epochs[i].Again)
-	}
-	for _, sh := range j.shards {
-		latest = max(latest, sh.settled)
-		for a := range sh.attempts {
-			latest = max(latest, a.fire)
-		}
-	}
-	if latest < e.From && !j.unclaimed() {
-		o.violate(8, j, "generation %d, from %v, says that fires up to %v have been claimed, and none was", e.Gen, e.From, e.Again)
 	}
 }
 
@@ -319,7 +297,7 @@ func (o *Judge) inFlight(j *jobState, n int, inc string, r run) (counted tallies
 		sh.orphan = nil
 		return tallies{Unknown: 1}
 	}
-	if e == nil || e.Def.OnCrash == countAsFailed || r.Attempt-r.HandedBack >= j.first(r)-1+e.Def.MaxAttempts {
+	if e == nil || e.Def.OnCrash == countAsFailed || r.Attempt-r.HandedBack >= e.Def.MaxAttempts {
 		o.failedOverLate(j, n, inc, sh.orphan)
 		sh.orphan = nil
 		return tallies{Lost: 1}

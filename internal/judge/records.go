@@ -217,23 +217,6 @@ type work struct {
 	trigger uint64
 }
 
-// life is a fire as a generation has it, or a trigger: one that was claimed before its time, by
-// a clock that was wrong, is claimed again from another first attempt on.
-type life struct {
-	work
-	first int
-}
-
-// first returns the first attempt at what a run is about.
-func (j *jobState) first(r run) int {
-	if e := j.epoch(r.Gen); e != nil && r.Trigger == 0 && r.Fire <= e.Again {
-		return e.Attempt
-	}
-	return 1
-}
-
-func (j *jobState) life(r run) life { return life{r.work(), j.first(r)} }
-
 // attempt is one attempt at a work.
 type attempt struct {
 	work
@@ -295,9 +278,6 @@ type epoch struct {
 	From  instant    `json:"from"`
 	Until instant    `json:"until"` // 0: open
 	Def   definition `json:"definition"`
-
-	Again   instant `json:"again"`   // fires up to it may have been claimed before, when a clock was wrong
-	Attempt int     `json:"attempt"` // the first at those
 
 	seen  instant       // when the plan had it first
 	grown span          // the end that it had before it was last put off, and when that was

@@ -90,10 +90,6 @@ func scanEpoch(s *jsonscan.Scanner) (e epoch) {
 			e.From = scanInstant(s)
 		case "until":
 			e.Until = scanInstant(s)
-		case "again":
-			e.Again = scanInstant(s)
-		case "attempt":
-			e.Attempt = s.Int()
 		case "definition":
 			e.Def = scanDefinition(s)
 		default:

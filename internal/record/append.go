@@ -93,11 +93,6 @@ func (e *Epoch) appendJSON(b []byte) []byte {
 		b = append(b, `,"until":`...)
 		b = e.Until.appendJSON(b)
 	}
-	if e.Again != 0 {
-		b = append(b, `,"again":`...)
-		b = e.Again.appendJSON(b)
-	}
-	b = appendNumber(b, "attempt", uint64(e.Attempt))
 	b = append(b, `,"definition":`...)
 	b = append(b, e.Def...)
 	return append(b, '}')

@@ -105,7 +105,6 @@ func (m maker) plan(t *testing.T) *Plan {
 	p.Job, p.Paused, p.Problem = m.text(), m.maybe(), m.text()
 	p.Marks, p.Reruns, p.Counts = m.marks(), m.runs(), m.counts()
 	p.Epochs[0].From, p.Epochs[0].Until = m.instant(), m.instant()
-	p.Epochs[0].Again, p.Epochs[0].Attempt = m.instant(), m.number()
 	for range m.IntN(3) {
 		p.Owners[m.text()] = m.shards()
 	}

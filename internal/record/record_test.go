@@ -308,12 +308,3 @@ func FuzzDecodePlan(f *testing.F) {
 		require.NoError(t, err)
 	})
 }
-
-func TestEpoch_First(t *testing.T) {
-	e := Epoch{Again: 100, Attempt: 4}
-	assert.Equal(t, 4, e.FirstOf(Ref{Fire: 100}))
-	assert.Equal(t, 1, e.FirstOf(Ref{Fire: 101}))
-	assert.Equal(t, 1, e.FirstOf(Ref{Fire: 100, Trigger: 7}), "triggers go by their number")
-	assert.Equal(t, 4+DefaultMaxAttempts-1, e.Most())
-	assert.Equal(t, 1, (&Epoch{}).FirstOf(Ref{Fire: 1}))
-}

@@ -182,34 +182,8 @@ type Epoch struct {
 	From  Instant `json:"from"`
 	Until Instant `json:"until,omitzero"` // zero: open
 
-	// Again is the last of the fires that may have been claimed before From came, by a clock that
-	// was wrong. Attempt is the number of the first attempt at those, which none had then.
-	Again   Instant `json:"again,omitzero"`
-	Attempt int     `json:"attempt,omitempty"`
-
 	Def json.RawMessage `json:"definition"`
 	job Job
-}
-
-// First returns the number of the first attempt at a fire.
-func (e *Epoch) First(fire Instant) int {
-	if fire <= e.Again {
-		return max(e.Attempt, 1)
-	}
-	return 1
-}
-
-// FirstOf returns the number of the first attempt at what r is about.
-func (e *Epoch) FirstOf(r Ref) int {
-	if r.Trigger > 0 {
-		return 1
-	}
-	return e.First(r.Fire)
-}
-
-// Most returns the greatest number that an attempt may have.
-func (e *Epoch) Most() int {
-	return max(e.Attempt, 1) + e.job.Attempts() - 1
 }
 
 // Job is the part of the definition that planning needs.

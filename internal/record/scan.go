@@ -160,10 +160,6 @@ func scanEpoch(s *jsonscan.Scanner) (e Epoch) {
 			e.From = scanInstant(s)
 		case "until":
 			e.Until = scanInstant(s)
-		case "again":
-			e.Again = scanInstant(s)
-		case "attempt":
-			e.Attempt = s.Int()
 		case "definition":
 			e.Def = json.RawMessage(bytes.Clone(s.Raw()))
 		default:

@@ -228,8 +228,10 @@ func (f *fleet) settle() error {
 	if err := f.advance(time.Now().Add(settling)); err != nil {
 		return err
 	}
+	f.observe()
+	f.judge.Reported(time.Now(), far)
 	f.resumeAll()
-	if err := f.advance(time.Now().Add(settling)); err != nil {
+	if err := f.advance(time.Now().Add(settling + f.Wrong)); err != nil { // until then shards may wait for the time of a wrong clock
 		return err
 	}
 	f.disableLast()
@@ -252,9 +254,11 @@ func (f *fleet) settle() error {
 // slack is for how long a fire may have been due, at the moment when the fleet is judged,
 // without having been claimed.
 func (f *fleet) slack() time.Duration {
-	clocks := min(max(f.Clocks, f.Wrong), 15*time.Second) // what is further ahead is cut back
-	return f.Every/4 + 4*f.Jitter + 2*clocks
+	return f.Every/4 + 4*f.Jitter + 2*f.Clocks
 }
+
+// far is how far ahead a shard may wait without a report.
+const far = 20 * time.Second
 
 // settling is long enough for leaders to be elected, shards to be dealt, triggers and
 // resumed jobs to be noticed and for what was missed to be run.

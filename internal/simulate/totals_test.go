@@ -16,15 +16,15 @@ import (
 // totals are the numbers of many seeds. A seed in which nothing failed over or nothing
 // moved proves little and does not count.
 type totals struct {
-	began               time.Time
-	seeds, counted      int
-	claims, reruns      int
-	givenUp, handedBack int // pending re-runs that were counted as lost, as failover was switched off
-	failovers           int
-	moves, terms        int
-	again               int // generations in which fires are claimed again that were claimed before their time
-	judged              int // fires and failovers that nothing held up
-	faults, actions     map[string]int
+	began           time.Time
+	seeds, counted  int
+	claims, reruns  int
+	handedBack      int // runs that a drain ended
+	givenUp         int // pending re-runs that were counted as lost, as failover was switched off
+	failovers       int
+	moves, terms    int
+	judged          int // fires and failovers that nothing held up
+	faults, actions map[string]int
 }
 
 func newTotals() *totals {
@@ -44,7 +44,6 @@ func (t *totals) add(r *judge.Report) {
 	t.failovers += r.Failovers
 	t.moves += r.Moves
 	t.terms += r.Terms
-	t.again += r.Again
 	t.judged += r.Judged
 	for kind, n := range r.Faults {
 		t.faults[kind] += n
@@ -81,7 +80,6 @@ func (t *totals) String() string {
 	row(t.failovers, "shards failed over")
 	row(t.moves, "shards moved")
 	row(t.terms, "terms")
-	row(t.again, "generations cut back for a clock that had been wrong")
 	row(t.judged, "fires and failovers that nothing held up, each in time")
 	row(sum(t.faults), "faults")
 	kinds := func(of map[string]int) {

@@ -101,7 +101,14 @@ func (t *Transcript) member(c *memory.Commit, o *registry.Op) error {
 	}
 	for _, job := range slices.Sorted(maps.Keys(m.Ahead)) {
 		if is := m.Ahead[job]; old == nil || old.Ahead[job] != is {
-			t.say(c, "%s: finds that %s is ahead of its clock", job, t.instant(is.At))
+			t.say(c, "%s: waits until %s, which is ahead of its clock", job, t.instant(is.At))
+		}
+	}
+	if old != nil {
+		for _, job := range slices.Sorted(maps.Keys(old.Ahead)) {
+			if _, ahead := m.Ahead[job]; !ahead {
+				t.say(c, "%s: no longer waits for its clock", job)
+			}
 		}
 	}
 	return nil
@@ -236,11 +243,7 @@ func (t *Transcript) epochs(old, now *record.Plan, say func(string, ...any)) {
 		e := &now.Epochs[i]
 		was, known := old.Epoch(e.Gen)
 		if !known {
-			again := ""
-			if e.Again != 0 {
-				again = fmt.Sprintf("; fires up to %s may have been claimed before, so they begin with attempt %d", t.instant(e.Again), e.Attempt)
-			}
-			say("from %s on: revision %d of %s%s", t.instant(e.From), e.Job().Revision, shardCount(e.Job().Shards), again)
+			say("from %s on: revision %d of %s", t.instant(e.From), e.Job().Revision, shardCount(e.Job().Shards))
 		}
 		if e.Until != 0 && (!known || was.Until != e.Until) {
 			say("until %s: revision %d of %s", t.instant(e.Until), e.Job().Revision, shardCount(e.Job().Shards))
