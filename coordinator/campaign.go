@@ -42,6 +42,9 @@ func Campaign(ctx context.Context, reg registry.Registry, name string, lead func
 	if name == "" {
 		return fmt.Errorf("campaign: %w: the name is empty", registry.ErrInvalidKey)
 	}
+	if reg == nil {
+		return fmt.Errorf("campaign for %s: %w", name, errNilRegistry)
+	}
 	if lead == nil {
 		return fmt.Errorf("campaign for %s: lead is nil", name)
 	}

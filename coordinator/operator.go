@@ -36,6 +36,9 @@ type Operator struct {
 	keys record.Keys
 }
 
+// errNilRegistry is returned at once: a nil registry panics in a goroutine otherwise.
+var errNilRegistry = errors.New("registry is nil")
+
 // NewOperator returns an Operator of a group of a namespace; "" is the group "default".
 // Nothing is sent before the first call.
 func NewOperator(reg registry.Registry, namespace, group string) (*Operator, error) {
@@ -45,6 +48,9 @@ func NewOperator(reg registry.Registry, namespace, group string) (*Operator, err
 	keys, err := record.NewKeys(namespace, group)
 	if err != nil {
 		return nil, err
+	}
+	if reg == nil {
+		return nil, errNilRegistry
 	}
 	return &Operator{reg, keys}, nil
 }

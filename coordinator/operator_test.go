@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 func TestOperator(t *testing.T) {
@@ -125,9 +126,10 @@ func TestOperator(t *testing.T) {
 		}
 	})
 	t.Run("of a group or namespace that cannot be is refused", func(t *testing.T) {
-		_, err := NewOperator(nil, "test", "a/b")
+		reg := memory.New().Client("a")
+		_, err := NewOperator(reg, "test", "a/b")
 		require.ErrorIs(t, err, registry.ErrInvalidKey)
-		_, err = NewOperator(nil, "", "")
+		_, err = NewOperator(reg, "", "")
 		require.ErrorIs(t, err, registry.ErrInvalidKey)
 	})
 }

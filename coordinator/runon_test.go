@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 // labelled adds a live member with a label zone.
@@ -241,7 +242,7 @@ func TestPlan_RunOn(t *testing.T) {
 }
 
 func TestNewMember_Labels(t *testing.T) {
-	_, err := NewMember(nil, MemberOptions{Namespace: "test", Labels: map[string]string{"": "x", "zone": "\n"}})
+	_, err := NewMember(memory.New().Client("a"), MemberOptions{Namespace: "test", Labels: map[string]string{"": "x", "zone": "\n"}})
 	assert.ErrorContains(t, err, "labels: an empty key")
 	assert.ErrorContains(t, err, `the value of "zone" has a control character`)
 }

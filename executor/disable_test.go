@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 func TestDisable(t *testing.T) {
@@ -52,7 +53,7 @@ func TestDisable(t *testing.T) {
 		assert.ErrorIs(t, a.Disable(t.Context(), executor.Scope{Hosts: many}), executor.ErrTooManyDisabled)
 	})
 	t.Run("takes no host's name that nobody could write", func(t *testing.T) {
-		_, err := executor.New(nil, "test", executor.Options{Host: "a\nb"})
+		_, err := executor.New(memory.New().Client("a"), "test", executor.Options{Host: "a\nb"})
 		assert.ErrorContains(t, err, "host:")
 	})
 }

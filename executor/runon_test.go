@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 func TestRunOn(t *testing.T) {
@@ -48,7 +49,7 @@ func TestRunOn(t *testing.T) {
 		assert.Equal(t, map[string]int{"b1": 4}, by(f, 3))
 	})
 	t.Run("takes no labels of a process that no job could name", func(t *testing.T) {
-		_, err := executor.New(nil, "test", executor.Options{Labels: map[string]string{"": "east"}})
+		_, err := executor.New(memory.New().Client("a"), "test", executor.Options{Labels: map[string]string{"": "east"}})
 		assert.ErrorContains(t, err, "labels: an empty key")
 	})
 }

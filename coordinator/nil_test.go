@@ -1,0 +1,31 @@
+package coordinator
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestNilRegistry(t *testing.T) {
+	for name, call := range map[string]func(context.Context) error{
+		"NewMember": func(context.Context) error {
+			_, err := NewMember(nil, MemberOptions{Namespace: "test"})
+			return err
+		},
+		"NewOperator": func(context.Context) error {
+			_, err := NewOperator(nil, "test", "")
+			return err
+		},
+		"Join": func(ctx context.Context) error {
+			return Join(ctx, nil, Config{Namespace: "test", Shards: 1, Own: func(context.Context, Owned) error { return nil }})
+		},
+		"Campaign": func(ctx context.Context) error {
+			return Campaign(ctx, nil, "test/leader", func(context.Context, uint64) error { return nil })
+		},
+	} {
+		t.Run("is refused by "+name, func(t *testing.T) {
+			assert.ErrorContains(t, call(t.Context()), "registry is nil")
+		})
+	}
+}
