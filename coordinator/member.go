@@ -199,7 +199,9 @@ func (m *Member) Run(ctx context.Context) error {
 		err = nil // whatever was cut short by that
 	}
 	m.mu.Lock()
-	m.failed = errors.Join(err, errLeft)
+	if m.failed = err; err == nil {
+		m.failed = errLeft
+	}
 	m.notifyLocked()
 	m.mu.Unlock()
 	return err

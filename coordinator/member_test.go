@@ -85,6 +85,16 @@ func TestMember_Join(t *testing.T) {
 		assert.ErrorIs(t, a2.err, ErrNameTaken)
 		a2.err = nil
 	})
+	bubble(t, "that fails reports the reason alone", func(t *testing.T, g *group) {
+		g.put(g.keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
+		a := g.begin(g.worker("a", nil, def("job", 0, 1, "")))
+		err := a.AwaitJoined(t.Context())
+		require.ErrorIs(t, err, ErrNewerFormat)
+		<-a.done
+		assert.EqualError(t, err, a.err.Error())
+		assert.NotContains(t, err.Error(), "\n")
+		a.err = nil
+	})
 }
 
 func TestMember_FenceBase(t *testing.T) {
