@@ -17,7 +17,7 @@ import (
 )
 
 // ErrNameTaken means that a live instance has the name, and kept it for longer than a
-// predecessor that crashed could have.
+// predecessor that crashed could have. The text names its process and host, and since when.
 var ErrNameTaken = errors.New("instance name taken")
 
 // defaultGroup is the group of those who name none.
@@ -395,7 +395,8 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 	if err != nil {
 		return standing{}, err
 	}
-	patience := time.Now().Add(in.session.TTL() + in.session.TTL()/4)
+	patience := in.session.TTL() + in.session.TTL()/4
+	began := time.Now()
 	for {
 		rev, err := registry.Apply(ctx, m.reg, t)
 		refusal, refused := conflict(err)
@@ -413,8 +414,8 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 			told.rev = e.Modified
 			m.entered(in)
 			return told, nil
-		case err == nil && !m.had(e) && time.Now().After(patience):
-			return standing{}, fmt.Errorf("join as %s: %w", m.name, ErrNameTaken)
+		case err == nil && !m.had(e) && time.Since(began) > patience:
+			return standing{}, nameTaken(m.name, e, patience)
 		}
 		if !pause(ctx, min(max(in.session.TTL()/40, 20*time.Millisecond), time.Second)) {
 			return standing{}, context.Cause(ctx)

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +83,8 @@ func TestMember_Join(t *testing.T) {
 		require.ErrorIs(t, a2.AwaitJoined(t.Context()), ErrNameTaken)
 		assert.Greater(t, time.Since(began), ttl)
 		<-a2.done
+		assert.EqualError(t, a2.err, fmt.Sprintf("join as a: instance name taken: process %d on host \"host-of-a\" has had it since "+
+			"2000-01-01T00:00:00Z, and kept it for 12.5s, longer than the session of a crashed predecessor lasts", os.Getpid()))
 		assert.ErrorIs(t, a2.err, ErrNameTaken)
 		a2.err = nil
 	})

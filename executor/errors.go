@@ -23,7 +23,7 @@ var (
 var (
 	// ErrRunOver: the run, or the session it runs under, has ended. Nothing was written.
 	ErrRunOver = errors.New("run over")
-	// ErrNameTaken: a living instance has the name.
+	// ErrNameTaken: a living instance has the name. The text names its process and host.
 	ErrNameTaken = coordinator.ErrNameTaken
 	// ErrTooManyTriggers: as many triggers of the job wait as may.
 	ErrTooManyTriggers = coordinator.ErrTooManyTriggers
