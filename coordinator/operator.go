@@ -77,10 +77,13 @@ type Intent struct {
 }
 
 // Trigger asks for a run of a job by hand. It is durable: once Trigger has returned, the
-// run happens whoever crashes. shards are those to run, nil for all; those that are
-// disabled, or whose job is paused, run when they no longer are. The number that is
+// run happens whoever crashes. shards are those to run, nil for all, and an empty slice is
+// refused; those that are disabled, or whose job is paused, run when they no longer are. The number that is
 // returned stands in Run.Trigger.
 func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int) (uint64, error) {
+	if shards != nil && len(shards) == 0 {
+		return 0, fmt.Errorf("trigger %q: no shard is named; nil means all", job)
+	}
 	number := uint64(0)
 	err := o.change(ctx, job, func(c *record.Control, def record.Job) error {
 		t := record.Trigger{At: record.InstantOf(time.Now()), Param: param}

@@ -165,6 +165,14 @@ func TestOperator_Refuses(t *testing.T) {
 			assert.Empty(t, g.commits(), "nothing is written")
 		})
 	}
+	bubble(t, "a trigger of no shard", func(t *testing.T, g *group) {
+		g.start("a", def("job", 0, 4, ""))
+		o, _ := g.operator()
+		g.server.Record()
+		_, err := o.Trigger(t.Context(), "job", "", []int{})
+		assert.EqualError(t, err, `trigger "job": no shard is named; nil means all`)
+		assert.Empty(t, g.commits(), "nothing is written")
+	})
 	bubble(t, "with errors that can be told apart", func(t *testing.T, g *group) {
 		g.start("a", def("job", 0, 4, ""))
 		o, _ := g.operator()

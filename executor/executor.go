@@ -245,7 +245,7 @@ func (e *Executor) Trigger(ctx context.Context, job string, t Trigger) (uint64, 
 // Trigger is what to run by hand.
 type Trigger struct {
 	Param  string // Run.Param of the runs, in place of the job's; empty means the job's
-	Shards []int  // nil means all
+	Shards []int  // nil means all; an empty slice is refused
 }
 
 // Pause keeps the fleet from beginning runs of a job until Resume, across restarts. Runs
