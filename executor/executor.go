@@ -273,22 +273,28 @@ func (e *Executor) Disable(ctx context.Context, s Scope) error { return e.member
 // up for.
 func (e *Executor) Enable(ctx context.Context, s Scope) error { return e.member.Enable(ctx, s) }
 
-// Remove makes this process stop offering a job, until it is registered here again: its shards
-// move to instances that offer it. Runs of it that have begun here go on.
-func (e *Executor) Remove(ctx context.Context, job string) error {
+// Withdraw makes this process stop offering a job, until it is registered here again. Other
+// processes still offer it, and nothing of it is deleted. Withdraw returns when the store has
+// recorded this; the shards move to other instances afterwards. Runs of the job that have begun
+// here go on, and their contexts do not end: a shard moves when its run has ended. If no other
+// instance offers the job, it does not run until one does.
+//
+// If ctx ends first, Withdraw returns its cause, and the store records it later. Before Start
+// and after Shutdown there is nothing to record, and Withdraw returns at once.
+func (e *Executor) Withdraw(ctx context.Context, job string) error {
 	e.mu.Lock()
 	_, known := e.jobs[job]
 	running := e.state == started
 	e.mu.Unlock()
 	if !known {
-		return fmt.Errorf("remove %q: %w", job, ErrUnknownJob)
+		return fmt.Errorf("withdraw %q: %w", job, ErrUnknownJob)
 	}
 	e.member.Withdraw(job)
 	if !running {
 		return nil
 	}
 	if err := e.member.AwaitJoined(ctx); err != nil {
-		return fmt.Errorf("remove %q: %w", job, err)
+		return fmt.Errorf("withdraw %q: %w", job, err)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
@@ -67,6 +68,14 @@ func (f *fleet) executor(name string, o executor.Options, shards int, handle exe
 	f.members = append(f.members, e)
 	require.NoError(f.t, e.Register(f.job(shards, handle)))
 	return e
+}
+
+// operator returns an Operator that is not in the fleet.
+func (f *fleet) operator() *coordinator.Operator {
+	f.t.Helper()
+	o, err := coordinator.NewOperator(f.server.Client("console"), "test", "")
+	require.NoError(f.t, err)
+	return o
 }
 
 // job fires each minute and keeps what it ran.

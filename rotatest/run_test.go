@@ -163,7 +163,7 @@ func TestRun_AcceptsWhatIsOwedForAReason(t *testing.T) {
 		},
 		"a job that nobody offers any more": func(f *Fleet) {
 			e := f.Start("a", every(time.Hour, 2, takes(time.Minute)))
-			require.NoError(f.T(), e.Remove(f.T().Context(), "job"))
+			require.NoError(f.T(), e.Withdraw(f.T().Context(), "job"))
 			f.Sleep(3 * time.Hour)
 		},
 		"an executor that the test shuts down": func(f *Fleet) {

@@ -1,0 +1,56 @@
+package executor_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor"
+)
+
+func TestWithdraw(t *testing.T) {
+	bubble(t, "moves the shards of this process to others, and lets its runs end", func(t *testing.T, f *fleet) {
+		a := f.start("a", executor.Options{}, 2, takes(20*time.Second))
+		f.start("b", executor.Options{}, 2, takes(20*time.Second))
+		until(1)
+		require.NoError(t, a.Withdraw(t.Context(), "job"))
+		until(2)
+		assert.Equal(t, map[int][]string{0: {"a1"}, 1: {"b1"}}, f.began(1), "no run is ended and made again")
+		assert.Equal(t, map[int][]string{0: {"b1"}, 1: {"b1"}}, f.began(2))
+	})
+	bubble(t, "returns when the store has recorded it", func(t *testing.T, f *fleet) {
+		a := f.start("a", executor.Options{}, 1, takes(0))
+		require.NoError(t, a.Withdraw(t.Context(), "job"))
+		st, err := f.operator().Status(t.Context(), "job")
+		require.NoError(t, err)
+		for _, m := range st.Members {
+			assert.False(t, m.Offers, m.Instance)
+		}
+	})
+	bubble(t, "returns an error if the store has not recorded it in time, and the store records it later", func(t *testing.T, f *fleet) {
+		a := f.start("a", executor.Options{}, 1, takes(0))
+		heal := f.server.Partition("a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := a.Withdraw(ctx, "job")
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, `withdraw "job"`)
+		heal()
+		until(3)
+		assert.Empty(t, f.began(3))
+	})
+	bubble(t, "of a job that is not registered here is an error", func(t *testing.T, f *fleet) {
+		a := f.start("a", executor.Options{}, 1, takes(0))
+		assert.ErrorIs(t, a.Withdraw(t.Context(), "other"), executor.ErrUnknownJob)
+	})
+	bubble(t, "before Start keeps the job from being offered", func(t *testing.T, f *fleet) {
+		a := f.executor("a", executor.Options{}, 1, takes(0))
+		require.NoError(t, a.Withdraw(t.Context(), "job"))
+		require.NoError(t, a.Start(t.Context()))
+		until(2)
+		assert.Empty(t, f.began(2))
+	})
+}
