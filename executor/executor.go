@@ -69,7 +69,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Executor runs the shards that this process owns of a namespace's jobs.
+// Executor runs the shards that this process owns of a namespace's jobs. What it does for
+// operators, as Trigger and Pause, works before Start and after Shutdown as well, for jobs that
+// some process has stored.
 type Executor struct {
 	reg    registry.Registry
 	opts   Options
@@ -91,8 +93,22 @@ type state int
 const (
 	idle state = iota
 	started
+	failed // Start returned an error
 	shutDown
 )
+
+// startable returns why an executor in a state cannot be started, or nil.
+func (s state) startable() error {
+	switch s {
+	case idle:
+		return nil
+	case started:
+		return errors.New("this executor has been started before; New makes another")
+	case failed:
+		return errors.New("an earlier Start of this executor failed; New makes another")
+	}
+	return errors.New("this executor has been shut down; New makes another")
+}
 
 // New returns an executor for the jobs of one namespace of reg, which it neither opens
 // nor closes. Nothing is sent before Start.
@@ -166,9 +182,9 @@ func knownStrategy(name string) bool {
 // stored; ctx bounds that only. An Executor starts once.
 func (e *Executor) Start(ctx context.Context) error {
 	e.mu.Lock()
-	if e.state != idle {
+	if err := e.state.startable(); err != nil {
 		e.mu.Unlock()
-		return errors.New("start: this executor has been started before")
+		return fmt.Errorf("start: %w", err)
 	}
 	e.state = started
 	var run context.Context
@@ -180,7 +196,9 @@ func (e *Executor) Start(ctx context.Context) error {
 	}()
 	if err := e.member.AwaitJoined(ctx); err != nil {
 		e.mu.Lock()
-		e.state = shutDown
+		if e.state == started {
+			e.state = failed
+		}
 		e.mu.Unlock()
 		e.stop()
 		<-e.stopped
@@ -239,7 +257,8 @@ func (e *Executor) Trigger(ctx context.Context, job string, t Trigger) (uint64, 
 	if err := checkText(t.Param, maxParamBytes); err != nil {
 		return 0, fmt.Errorf("trigger %q: Param: %w", job, err)
 	}
-	return e.member.Trigger(ctx, job, t.Param, t.Shards)
+	number, err := e.member.Trigger(ctx, job, t.Param, t.Shards)
+	return number, e.explain(job, err)
 }
 
 // Trigger is what to run by hand.
@@ -250,12 +269,16 @@ type Trigger struct {
 
 // Pause keeps the fleet from beginning runs of a job until Resume, across restarts. Runs
 // that have begun go on.
-func (e *Executor) Pause(ctx context.Context, job string) error { return e.member.Pause(ctx, job) }
+func (e *Executor) Pause(ctx context.Context, job string) error {
+	return e.explain(job, e.member.Pause(ctx, job))
+}
 
 // Resume ends a pause, also that of Job.StartPaused, at an instant that is MaxClockSkew
 // away, so that no clock in the fleet has passed it. Fires that come until then are not made
 // up for.
-func (e *Executor) Resume(ctx context.Context, job string) error { return e.member.Resume(ctx, job) }
+func (e *Executor) Resume(ctx context.Context, job string) error {
+	return e.explain(job, e.member.Resume(ctx, job))
+}
 
 // Scope names what to disable or enable: shards of a job, or instances or hosts, for one
 // job or for all. What it promises is told by coordinator.Scope.
@@ -267,11 +290,15 @@ type Scope = coordinator.Scope
 //
 // It is not the way to stop this process, which is Shutdown. More is promised, and not
 // promised, by coordinator.Operator, which also tells what stands and needs no Executor.
-func (e *Executor) Disable(ctx context.Context, s Scope) error { return e.member.Disable(ctx, s) }
+func (e *Executor) Disable(ctx context.Context, s Scope) error {
+	return e.explain(s.Job, e.member.Disable(ctx, s))
+}
 
 // Enable takes back what Disable said of what s names. Fires that were skipped are not made
 // up for.
-func (e *Executor) Enable(ctx context.Context, s Scope) error { return e.member.Enable(ctx, s) }
+func (e *Executor) Enable(ctx context.Context, s Scope) error {
+	return e.explain(s.Job, e.member.Enable(ctx, s))
+}
 
 // Withdraw makes this process stop offering a job, until it is registered here again. Other
 // processes still offer it, and nothing of it is deleted. Withdraw returns when the store has
@@ -297,6 +324,20 @@ func (e *Executor) Withdraw(ctx context.Context, job string) error {
 		return fmt.Errorf("withdraw %q: %w", job, err)
 	}
 	return nil
+}
+
+// explain adds to an error about an unknown job that it is registered here, if Start is yet to
+// store it.
+func (e *Executor) explain(job string, err error) error {
+	if !errors.Is(err, ErrUnknownJob) {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, registered := e.jobs[job]; registered && e.state == idle {
+		return fmt.Errorf("%w: it is registered here, and Start has not stored it yet", err)
+	}
+	return err
 }
 
 func (e *Executor) job(name string) (*Job, bool) {
