@@ -79,13 +79,14 @@ type Executor struct {
 	member *coordinator.Member
 	pool   pool
 
-	mu      sync.Mutex
-	jobs    map[string]*Job // by name, also those that are no longer offered
-	state   state
-	joined  bool               // Start has returned without an error
-	stop    context.CancelFunc // ends the member at once
-	stopped chan struct{}      // closed when the member's Run has returned
-	failed  error              // why it returned
+	mu        sync.Mutex
+	jobs      map[string]*Job // by name, also those that are no longer offered
+	withdrawn map[string]bool // names of jobs that are no longer offered
+	state     state
+	joined    bool               // Start has returned without an error
+	stop      context.CancelFunc // ends the member at once
+	stopped   chan struct{}      // closed when the member's Run has returned
+	failed    error              // why it returned
 }
 
 type state int
@@ -125,7 +126,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	if o.SessionTTL < 0 {
 		return nil, fmt.Errorf("new executor: SessionTTL is %v, below 0", o.SessionTTL)
 	}
-	e := &Executor{reg: reg, opts: o, jobs: map[string]*Job{}, stopped: make(chan struct{})}
+	e := &Executor{reg: reg, opts: o, jobs: map[string]*Job{}, withdrawn: map[string]bool{}, stopped: make(chan struct{})}
 	e.pool.room = o.Workers
 	var err error
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
@@ -149,6 +150,9 @@ func (e *Executor) Instance() string { return e.member.Instance() }
 // Register adds jobs, or replaces them by name, before or after Start. All problems of all
 // jobs come back at once, joined, each wrapping ErrInvalidJob; then nothing is registered.
 //
+// A job that replaces another definition of its name is logged, unless it was withdrawn or, after
+// Start, has a higher Revision: two jobs may have been given one name by mistake.
+//
 // What a job's definition says is stored for the whole fleet, where the highest Revision
 // wins. Its handler is this process's own and takes effect with the next run.
 func (e *Executor) Register(jobs ...Job) error {
@@ -164,11 +168,16 @@ func (e *Executor) Register(jobs ...Job) error {
 		defs[j.Name] = def
 	}
 	e.mu.Lock()
+	again := e.replacedLocked(jobs)
 	for _, j := range jobs {
 		own := j.clone()
 		e.jobs[j.Name] = &own
+		delete(e.withdrawn, j.Name)
 	}
 	e.mu.Unlock()
+	for _, r := range again {
+		e.log.Warn("job registered again; the newer definition replaces the earlier one", "job", r.job, "differences", r.differences)
+	}
 	e.member.Offer(defs)
 	return nil
 }
@@ -312,6 +321,9 @@ func (e *Executor) Withdraw(ctx context.Context, job string) error {
 	e.mu.Lock()
 	_, known := e.jobs[job]
 	running := e.state == started
+	if known {
+		e.withdrawn[job] = true
+	}
 	e.mu.Unlock()
 	if !known {
 		return fmt.Errorf("withdraw %q: %w", job, ErrUnknownJob)

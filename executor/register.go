@@ -1,0 +1,41 @@
+package executor
+
+import (
+	"fmt"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// replacement is a job that is registered again with another definition.
+type replacement struct {
+	job         string
+	differences []string
+}
+
+// replacedLocked returns those of jobs that replace another definition, and do not look like
+// an update: that has a higher Revision and comes while the executor runs.
+func (e *Executor) replacedLocked(jobs []Job) []replacement {
+	var all []replacement
+	for _, j := range jobs {
+		old, registered := e.jobs[j.Name]
+		update := e.state == started && registered && j.Revision > old.Revision
+		if !registered || e.withdrawn[j.Name] || update {
+			continue
+		}
+		if d := differences(*old, j); len(d) > 0 {
+			all = append(all, replacement{j.Name, d})
+		}
+	}
+	return all
+}
+
+// differences returns in what the definition of an earlier job differs from that of a newer one.
+func differences(before, now Job) []string {
+	first, _ := definitionOf(before).MarshalJSON() // both have been checked
+	second, _ := definitionOf(now).MarshalJSON()
+	if before.Revision == now.Revision {
+		return record.Differences(first, "before", second, "now")
+	}
+	revisions := fmt.Sprintf("revision: %d before, %d now", before.Revision, now.Revision)
+	return append(record.Differences(first, "before", second, "now"), revisions)
+}

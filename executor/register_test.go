@@ -1,0 +1,70 @@
+package executor_test
+
+import (
+	"bytes"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor"
+)
+
+func TestRegister(t *testing.T) {
+	registering := func(t *testing.T, f *fleet) (*executor.Executor, *bytes.Buffer) {
+		t.Helper()
+		var log bytes.Buffer
+		e, err := executor.New(f.server.Client("a"), "test", executor.Options{Instance: "a", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		f.members = append(f.members, e)
+		require.NoError(t, e.Register(f.job(2, takes(0))))
+		require.Empty(t, log.String())
+		return e, &log
+	}
+	replaced := "job registered again; the newer definition replaces the earlier one"
+	bubble(t, "of a name that is registered logs in what the definitions differ", func(t *testing.T, f *fleet) {
+		e, log := registering(t, f)
+		job := f.job(3, takes(0))
+		job.Schedule = executor.Every(time.Hour)
+		require.NoError(t, e.Register(job))
+		assert.Contains(t, log.String(), "level=WARN")
+		assert.Contains(t, log.String(), replaced)
+		assert.Contains(t, log.String(), "job=job")
+		assert.Contains(t, log.String(), `shards: 2 before, 3 now`)
+		assert.Contains(t, log.String(), `every 1h`)
+	})
+	bubble(t, "of an equal definition logs nothing", func(t *testing.T, f *fleet) {
+		e, log := registering(t, f)
+		require.NoError(t, e.Register(f.job(2, takes(time.Second))))
+		assert.Empty(t, log.String())
+	})
+	bubble(t, "of a withdrawn job logs nothing", func(t *testing.T, f *fleet) {
+		e, log := registering(t, f)
+		require.NoError(t, e.Withdraw(t.Context(), "job"))
+		require.NoError(t, e.Register(f.job(3, takes(0))))
+		assert.Empty(t, log.String())
+		require.NoError(t, e.Register(f.job(4, takes(0))))
+		assert.Contains(t, log.String(), replaced, "it has been registered again since")
+	})
+	bubble(t, "of a higher revision logs a warning before Start alone", func(t *testing.T, f *fleet) {
+		e, log := registering(t, f)
+		job := f.job(3, takes(0))
+		job.Revision = 1
+		require.NoError(t, e.Register(job))
+		assert.Contains(t, log.String(), replaced)
+		require.NoError(t, e.Start(t.Context()))
+		synctest.Wait()
+		log.Reset()
+		job.Revision, job.Shards = 2, 4
+		require.NoError(t, e.Register(job))
+		synctest.Wait()
+		assert.NotContains(t, log.String(), replaced, "that is how a definition is replaced")
+		job.Shards = 5
+		require.NoError(t, e.Register(job))
+		synctest.Wait()
+		assert.Contains(t, log.String(), replaced)
+	})
+}

@@ -1,0 +1,88 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+const (
+	maxDifferences     = 12
+	maxDifferenceBytes = 80
+)
+
+// Differences returns the fields in which two definitions differ, by name, each as text with
+// both values: "shards: 2 <a>, 3 <b>", where a and b are words for the first definition and the
+// second. It returns at most 12 fields, then how many more there are, and cuts long values. The
+// revision is not among them.
+func Differences(first json.RawMessage, a string, second json.RawMessage, b string) []string {
+	var x, y map[string]json.RawMessage
+	if json.Unmarshal(first, &x) != nil || json.Unmarshal(second, &y) != nil {
+		return []string{"one of them is not a JSON object"}
+	}
+	names := map[string]bool{}
+	for name := range x {
+		names[name] = true
+	}
+	for name := range y {
+		names[name] = true
+	}
+	delete(names, "revision")
+	var out []string
+	more := 0
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		before, now := compact(x[name]), compact(y[name])
+		switch {
+		case bytes.Equal(before, now):
+		case len(out) == maxDifferences:
+			more++
+		default:
+			before, now = excerpts(before, now)
+			out = append(out, fmt.Sprintf("%.*s: %s %s, %s %s", maxDifferenceBytes, name, before, a, now, b))
+		}
+	}
+	if more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return out
+}
+
+func compact(value json.RawMessage) []byte {
+	if value == nil {
+		return []byte("none")
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, value); err != nil {
+		return value
+	}
+	return b.Bytes()
+}
+
+// excerpts returns the part of two values that shows where they differ: what is long begins a
+// little before that.
+func excerpts(a, b []byte) ([]byte, []byte) {
+	if len(a) <= maxDifferenceBytes && len(b) <= maxDifferenceBytes {
+		return a, b
+	}
+	same := 0
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
+	}
+	from := max(same-maxDifferenceBytes/4, 0)
+	return excerpt(a, from), excerpt(b, from)
+}
+
+func excerpt(value []byte, from int) []byte {
+	out := value[min(from, len(value)):]
+	cut := len(out) > maxDifferenceBytes
+	out = bytes.ToValidUTF8(out[:min(len(out), maxDifferenceBytes)], nil)
+	if from > 0 {
+		out = append([]byte("..."), out...)
+	}
+	if cut {
+		out = append(bytes.Clone(out), "..."...)
+	}
+	return out
+}
