@@ -78,8 +78,11 @@ type Member struct {
 	left    chan struct{} // closed by Leave: run no more
 	leaving sync.Once
 
+	superseded supersession // of the goroutine that stores definitions
+
 	mu       sync.Mutex
 	defs     map[string]json.RawMessage // offered, by job
+	revs     map[string]int             // of defs, by job
 	puzzled  map[string]bool            // jobs of which the present incarnation cannot compile what is in force
 	ahead    map[string]record.Ahead    // by job: what the present incarnation finds to be ahead of its clock
 	version  int                        // grows with defs, puzzled, ahead, draining and barred
@@ -152,7 +155,7 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 		skew: max(o.MaxClockSkew, 0), clock: o.Clock, clocks: o.MaxClockSkew > 0, grace: o.RestartGrace,
 		labels: maps.Clone(o.Labels), weight: o.Weight, work: o.Work,
 		log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
-		left: make(chan struct{}), defs: map[string]json.RawMessage{}, joined: make(chan struct{}), sessions: map[registry.SessionID]bool{},
+		left: make(chan struct{}), defs: map[string]json.RawMessage{}, revs: map[string]int{}, joined: make(chan struct{}), sessions: map[registry.SessionID]bool{},
 	}
 	m.barred.freed = m.freed
 	return m, nil
@@ -358,7 +361,7 @@ func (m *Member) standing(in *incarnation) standing {
 	if m.clocks {
 		clock = record.InstantOf(m.clock())
 	}
-	return standing{
+	told := standing{
 		member: record.Member{
 			Name: m.name, Session: in.session.ID(), Host: m.host, Jobs: offered, NotUnderstood: puzzling, Labels: m.labels,
 			Weight: m.weight, Draining: m.draining, Blocked: m.barred.all(), RestartGrace: record.Duration(m.grace),
@@ -366,6 +369,8 @@ func (m *Member) standing(in *incarnation) standing {
 		},
 		defs: maps.Clone(m.defs), version: m.version,
 	}
+	told.member.SetRevisions(m.revs)
+	return told
 }
 
 // understands says whether the present incarnation can compile all definitions of a job that
@@ -391,6 +396,7 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 	if err := m.storeDefinitions(ctx, told.defs, registry.ReadOptions{}); err != nil {
 		return standing{}, err
 	}
+	told.member.Differs = m.superseded.differing(told.defs)
 	t, err := m.entrance(in, told.member)
 	if err != nil {
 		return standing{}, err
@@ -503,6 +509,7 @@ func (m *Member) tell(ctx context.Context, in *incarnation, told standing, next 
 			return err
 		}
 	}
+	next.member.Differs = m.superseded.differing(next.defs)
 	value, err := record.Encode(next.member)
 	if err != nil {
 		return err
@@ -560,7 +567,11 @@ func (m *Member) change(f func()) {
 // Offer adds definitions, by job name, that this process can run. A definition reaches
 // the registry if it is new there or of a higher revision.
 func (m *Member) Offer(defs map[string]json.RawMessage) {
-	m.change(func() { maps.Copy(m.defs, defs) })
+	revs := revisions(defs)
+	m.change(func() {
+		maps.Copy(m.defs, defs)
+		maps.Copy(m.revs, revs)
+	})
 }
 
 // Withdraw stops offering a job, until the next Offer of it. Its shards move away.
@@ -680,6 +691,7 @@ func (m *Member) storeOnce(ctx context.Context, defs map[string]json.RawMessage,
 			ops = append(ops, op)
 		}
 	}
+	m.superseded.report(m.log)
 	loads := pack(nil, ops, m.reg.Limits(),
 		func(o registry.Op) share { return share{ops: []registry.Op{o}} }, func(registry.Op) bool { return false })
 	for _, l := range loads {
@@ -716,9 +728,8 @@ func (m *Member) storing(stored map[string]registry.Entry, name string, def json
 		return registry.Op{}, false, nil
 	case theirs.Revision < mine.Revision:
 		return registry.Set(key, e.Modified, value), true, nil
-	case theirs.Revision == mine.Revision && !slices.Equal(old, def):
-		m.log.Warn("definition differs from the stored one of the same revision, which stays; raise Revision to replace it",
-			"job", name, "revision", mine.Revision)
+	default:
+		m.superseded.compare(mine, theirs, def, old, e.Modified)
 	}
 	return registry.Op{}, false, nil
 }

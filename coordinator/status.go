@@ -96,9 +96,14 @@ type MemberStatus struct {
 	Offers   bool // it offers the job
 	// NotUnderstood is whether it would, but for a definition that its version cannot run.
 	NotUnderstood bool
-	Shards        []int // that it owns
-	Blocked       []int // that it cannot run: a function of an earlier session has not returned
-	Running       []Runs
+	// Revision is that of the member's own definition of the job, if it offers it or would.
+	// Differs is whether that is not the definition that is stored: it has another revision, or
+	// other content, as the member found it when it wrote its record last.
+	Revision int
+	Differs  bool
+	Shards   []int // that it owns
+	Blocked  []int // that it cannot run: a function of an earlier session has not returned
+	Running  []Runs
 }
 
 // Status returns what is on record of a job, which is meant for people: programs that act
@@ -217,9 +222,11 @@ func (o *Operator) members(ctx context.Context, st *Status) (map[string]*MemberS
 			st.Unreadable = append(st.Unreadable, e.Key)
 			continue
 		}
+		revision, has := m.Revision(st.Job)
 		out[e.Key.Name()] = &MemberStatus{
 			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive[m.Session], Draining: m.Draining,
-			Offers: m.Offers(st.Job), NotUnderstood: slices.Contains(m.NotUnderstood, st.Job), Blocked: listed(m.Blocked[st.Job]),
+			Offers: m.Offers(st.Job), NotUnderstood: slices.Contains(m.NotUnderstood, st.Job), Revision: revision,
+			Differs: has && (revision != st.Revision || slices.Contains(m.Differs, st.Job)), Blocked: listed(m.Blocked[st.Job]),
 		}
 	}
 	return out, nil

@@ -50,9 +50,9 @@ func TestOperator_Status(t *testing.T) {
 		until(2)
 		st := status(g, "job")
 		assert.Equal(t, []MemberStatus{
-			{Instance: "a", Host: "host-of-a", Session: a.session(), Alive: true, Offers: true, Shards: []int{0, 1}},
+			{Instance: "a", Host: "host-of-a", Session: a.session(), Alive: true, Offers: true, Revision: 2, Shards: []int{0, 1}},
 			{
-				Instance: "b", Host: "host-of-b", Session: b.session(), Alive: true, Offers: true, Shards: []int{2, 3},
+				Instance: "b", Host: "host-of-b", Session: b.session(), Alive: true, Offers: true, Revision: 2, Shards: []int{2, 3},
 				Running: []Runs{{Shards: []int{3}, Fire: minute(1), Attempt: 1}},
 			},
 		}, st.Members)

@@ -61,6 +61,14 @@ type Member struct {
 	// cannot compile. They are not among Jobs.
 	NotUnderstood []string `json:"not_understood,omitempty"`
 
+	// Revisions are those of its own definitions: of Jobs, then of NotUnderstood, in that order.
+	// The last one is that of all jobs that follow; where there is none, it is zero. See
+	// SetRevisions.
+	Revisions []int `json:"revisions,omitempty"`
+	// Differs are some of the jobs of which the stored definition has the revision of its own
+	// one, and other content. It is as of when this record was written.
+	Differs []string `json:"differs,omitempty"`
+
 	// RestartGrace is for how long its shards wait for an instance of its name to come back.
 	RestartGrace Duration `json:"restart_grace,omitzero"`
 
@@ -84,6 +92,38 @@ type Ahead struct {
 func (m *Member) Offers(job string) bool {
 	_, ok := slices.BinarySearch(m.Jobs, job)
 	return ok
+}
+
+// SetRevisions sets Revisions from a map by job. It leaves out what follows from the one before.
+func (m *Member) SetRevisions(of map[string]int) {
+	var all []int
+	for _, job := range slices.Concat(m.Jobs, m.NotUnderstood) {
+		all = append(all, of[job])
+	}
+	for n := len(all); n > 0; n = len(all) {
+		before := 0
+		if n > 1 {
+			before = all[n-2]
+		}
+		if all[n-1] != before {
+			break
+		}
+		all = all[:n-1]
+	}
+	m.Revisions = all
+}
+
+// Revision returns the revision of the member's own definition of a job, if it has one.
+func (m *Member) Revision(job string) (revision int, has bool) {
+	i := slices.Index(slices.Concat(m.Jobs, m.NotUnderstood), job)
+	switch n := len(m.Revisions); {
+	case i < 0:
+		return 0, false
+	case n == 0:
+		return 0, true
+	default:
+		return m.Revisions[min(i, n-1)], true
+	}
 }
 
 // Job is what planning needs to know of a definition. The rest of the record belongs to
