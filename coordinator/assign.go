@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -107,6 +106,8 @@ func (v *view) excludes(segment, inc string) bool {
 func (v *view) assignments(segments []string) []desired {
 	a := v.newAssigning()
 	v.strategyErrors = map[string]error{}
+	before := v.strategyFails
+	v.strategyFails = map[string]string{}
 	out := make([]desired, len(segments))
 	shared := make([]int, 0, len(segments))
 	numbers := make([][]int, 0, len(segments))
@@ -118,8 +119,11 @@ func (v *view) assignments(segments []string) []desired {
 		if job.Strategy != "" && job.Strategy != stickyName {
 			owners, err := a.byStrategy(seg, job, able)
 			if err != nil {
-				problem = a.strategyProblem(seg, job.Strategy, err)
-				v.strategyErrors[job.Name] = err
+				problem = strategyProblem(job.Strategy, err)
+				if was, ok := before[seg]; ok && !v.tidy {
+					problem = was
+				}
+				v.strategyErrors[job.Name], v.strategyFails[seg] = err, problem
 				owners = a.inPlace(seg, job, able)
 			}
 			out[i].owners, out[i].problem = owners, problem
@@ -318,12 +322,8 @@ func (a *assigning) inPlace(segment string, job record.Job, able []int) map[stri
 // strategyProblem returns the problem of a job whose strategy fails. The text in the plan stays
 // until the slow tick: a strategy whose error has another text each time must not have the plan
 // written each time.
-func (v *view) strategyProblem(segment, strategy string, err error) string {
-	fails := fmt.Sprintf("strategy %q fails, so shards stay where they are: ", strategy)
-	if p, ok := v.plans[segment]; ok && !v.tidy && strings.HasPrefix(p.Problem, fails) {
-		return p.Problem
-	}
-	return fmt.Sprintf("%s%.500s", fails, err)
+func strategyProblem(strategy string, err error) string {
+	return fmt.Sprintf("strategy %q fails, so shards stay where they are: %.500s", strategy, err)
 }
 
 // unblock takes from an assignment what its owners may not run now, because a function of

@@ -221,14 +221,10 @@ func (p *planning) clearReruns(inc string, l look) {
 }
 
 func (p *planning) clearTriggers(marks record.Marks, running record.Runs) {
+	now := jobProgress{marks: marks, running: running, reruns: p.p.Reruns}
 	p.p.Triggers = slices.DeleteFunc(p.p.Triggers, func(t record.Trigger) bool {
-		if usesTrigger(running, t.Number) || usesTrigger(p.p.Reruns, t.Number) {
+		if !now.triggerServed(t, p.targets(t)) {
 			return false
-		}
-		for _, part := range marks.Split(p.targets(t)) {
-			if part.Trigger < t.Number {
-				return false
-			}
 		}
 		p.upkeeping("clear trigger %d", t.Number)
 		return true

@@ -159,7 +159,7 @@ func (x *exploration) elect(p *exProc) (registry.Txn, bool) {
 // member returns the Member that a process is.
 func (x *exploration) member(p *exProc, desk *exDesk) *Member {
 	m := &Member{
-		Operator: &Operator{desk, x.keys},
+		Operator: &Operator{reg: desk, keys: x.keys},
 		reg:      desk, keys: x.keys, name: p.name, work: x.work, log: x.log, clock: time.Now, draining: p.closed,
 		defs: map[string]json.RawMessage{exJob: fmtDef(1, 1, "")},
 	}

@@ -32,7 +32,7 @@ type MemberOptions struct {
 	// MaxClockSkew is how far clocks of the fleet may be apart; 0 = 5 s, < 0 = none, and nobody
 	// looks. A member whose clock is further from the median of the fleet claims nothing. As
 	// two cannot tell which of them is wrong, it takes three. Shards whose fires a wrong clock
-	// claimed far ahead wait until then; the owner logs that, and JobStatus.Problem shows it.
+	// claimed far ahead wait until then; the owner logs that, and Status.Problem shows it.
 	MaxClockSkew time.Duration
 	// RestartGrace is how long this member's shards wait for an instance of its name to come
 	// back, once it has left or died, before they move. It needs Instance. A leader counts it
@@ -156,6 +156,9 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 		labels: maps.Clone(o.Labels), weight: o.Weight, work: o.Work,
 		log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
 		left: make(chan struct{}), defs: map[string]json.RawMessage{}, revs: map[string]int{}, joined: make(chan struct{}), sessions: map[registry.SessionID]bool{},
+	}
+	if o.Work != nil {
+		op.compile = o.Work.Compile
 	}
 	m.barred.freed = m.freed
 	return m, nil

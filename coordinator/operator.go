@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,8 +33,9 @@ var (
 // nobody leads, when somebody does. An error that wraps registry.ErrUnknownOutcome leaves
 // open whether it was stored; calls other than Trigger can then simply be made again.
 type Operator struct {
-	reg  registry.Registry
-	keys record.Keys
+	reg     registry.Registry
+	keys    record.Keys
+	compile Compiler // nil: the schedules of jobs are not known
 }
 
 // errNilRegistry is returned at once: a nil registry panics in a goroutine otherwise.
@@ -52,7 +54,7 @@ func NewOperator(reg registry.Registry, namespace, group string) (*Operator, err
 	if reg == nil {
 		return nil, errNilRegistry
 	}
-	return &Operator{reg, keys}, nil
+	return &Operator{reg: reg, keys: keys}, nil
 }
 
 // Scope names what to disable or enable.
@@ -382,22 +384,28 @@ func (o *Operator) groupControl(ctx context.Context) (*record.GroupControl, regi
 
 // definition returns the definition of a job.
 func (o *Operator) definition(ctx context.Context, segment string) (record.Job, error) {
+	_, def, err := o.definitionText(ctx, segment)
+	return def, err
+}
+
+// definitionText returns the definition of a job as it is stored, too.
+func (o *Operator) definitionText(ctx context.Context, segment string) (json.RawMessage, record.Job, error) {
 	if err := o.checkFormat(ctx); err != nil {
-		return record.Job{}, err
+		return nil, record.Job{}, err
 	}
 	key := o.keys.Job(segment)
 	e, found, err := o.get(ctx, key)
 	if err != nil {
-		return record.Job{}, err
+		return nil, record.Job{}, err
 	}
 	if !found {
-		return record.Job{}, ErrUnknownJob
+		return nil, record.Job{}, ErrUnknownJob
 	}
-	_, def, err := record.DecodeDefinition(e.Value)
+	text, def, err := record.DecodeDefinition(e.Value)
 	if err != nil {
-		return record.Job{}, fmt.Errorf("read %s: %w", key, err)
+		return nil, record.Job{}, fmt.Errorf("read %s: %w", key, err)
 	}
-	return def, nil
+	return text, def, nil
 }
 
 // checkFormat checks that this version may touch the namespace.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/record"
@@ -20,6 +19,14 @@ type Status struct {
 	// Revision is that of the definition that is stored, and InForce that of the newest one
 	// that leaders have taken up. While fires of earlier ones are owed, those hold as well.
 	Revision, InForce int
+	// Schedule is that of the newest definition that leaders have taken up, or of the stored one
+	// if no leader has planned the job, as text: executor.ParseSchedule reads it. NextFire is the
+	// next scheduled fire, zero if there is none or the job is paused. It takes an Operator that
+	// knows the schedules: a Member's, or one of WithCompiler.
+	Schedule string
+	NextFire time.Time
+	// Leader is who leads the group.
+	Leader LeaderStatus
 	// Intent is what operators want. Paused and Disabled are what the fleet goes by.
 	Intent   Intent
 	Paused   bool
@@ -27,12 +34,13 @@ type Status struct {
 	// Shards is how many there are, zero if no leader has planned the job: that is done when
 	// somebody comes who offers it.
 	Shards int
+	// PerShard is what is on record of each shard, by its number.
+	PerShard []ShardStatus
 	// Unowned are shards that no member owns, Frozen those that are to move.
 	Unowned, Frozen []int
-	// Reruns are runs that a crash ended, or that were handed back, to be made again. Some may
-	// have been, if their shard's owner has claimed them and no leader has cleared them since.
+	// Reruns are runs that a crash ended, or that were handed back, to be made again.
 	Reruns []Runs
-	// Triggers are the numbers of those that wait or run.
+	// Triggers are the numbers of those that wait or run, sorted.
 	Triggers []uint64
 	// Problem is why the plan is not what it should be, Decisions why it is what it is: the
 	// latest, oldest first.
@@ -124,7 +132,7 @@ func (o *Operator) Status(ctx context.Context, job string) (Status, error) {
 
 func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 	segment := record.Segment(job)
-	def, err := o.definition(ctx, segment)
+	text, def, err := o.definitionText(ctx, segment)
 	if err != nil {
 		return Status{}, err
 	}
@@ -136,13 +144,21 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	st := Status{Job: job, Revision: def.Revision, Intent: intentOf(job, c), Triggers: numbers(c.Triggers)}
+	st := Status{
+		Job: job, Revision: def.Revision, Schedule: scheduleOf(text), Intent: intentOf(job, c), Triggers: numbers(c.Triggers),
+	}
+	if st.Leader, err = o.leader(ctx); err != nil {
+		return Status{}, err
+	}
+	var done jobProgress
 	var counts record.Counts
 	var ended record.Instant
 	var failures record.Failures
 	owners := map[string]shardset.Set{}
 	if plan != nil {
 		st.tellPlan(plan)
+		st.NextFire = nextFire(plan, o.compile, time.Now())
+		done.marks = plan.Marks
 		counts, ended, failures, owners = plan.Counts, plan.Ended, plan.Failures, plan.Owners
 	}
 	members, err := o.members(ctx, &st)
@@ -151,8 +167,7 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 	}
 	for inc := range owners {
 		if _, known := members[inc]; !known { // gone since, or it cannot be read
-			session := sessionOf(inc)
-			members[inc] = &MemberStatus{Instance: strings.TrimSuffix(inc, "."+string(session)), Session: session}
+			members[inc] = &MemberStatus{Instance: instanceOf(inc), Session: sessionOf(inc)}
 		}
 	}
 	for _, inc := range slices.Sorted(maps.Keys(members)) {
@@ -162,11 +177,14 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 			return Status{}, err
 		}
 		m.Shards, m.Running = listed(owners[inc]), runsOf(claims.Running)
-		st.Reruns = append(st.Reruns, runsOf(claims.Reruns.Within(owners[inc]))...)
 		if m.Offers || m.NotUnderstood || len(m.Shards) > 0 || claims.Job != "" {
 			st.Members = append(st.Members, *m)
 		}
+		done.add(owners[inc], claims)
 		counts, ended, failures = counts.Add(claims.Counts), max(ended, claims.Ended), failures.With(claims.Failures...)
+	}
+	if plan != nil {
+		st.tellProgress(plan, done)
 	}
 	st.Counts, st.Ended, st.Failures = Counts(counts), ended.Time(), failuresOf(failures)
 	return st, nil
@@ -180,7 +198,7 @@ func (st *Status) tellPlan(p *record.Plan) {
 		unowned = unowned.Minus(shards)
 	}
 	st.Unowned, st.Frozen, st.Disabled = listed(unowned), listed(p.Frozen), listed(p.Disabled)
-	st.Reruns, st.Triggers = runsOf(p.Reruns), append(numbers(p.Triggers), st.Triggers...)
+	st.Schedule = scheduleOf(p.Last().Def)
 	for _, d := range p.Decisions {
 		st.Decisions = append(st.Decisions, Decision{d.At.Time(), d.By, d.Term, d.What, d.Again})
 	}

@@ -44,7 +44,8 @@ type view struct {
 
 	dead []string // members that are, by incarnation, sorted: any plan may have to take in what they claimed
 
-	strategyErrors map[string]error // by job: why its strategy failed in the last decision
+	strategyErrors map[string]error  // by job: why its strategy failed in the last decision
+	strategyFails  map[string]string // by segment: the problem that the plan names for it
 }
 
 type memberItem struct {

@@ -15,7 +15,8 @@ import (
 // Work is what a Member does with the shards it owns. Its methods are called from the
 // member's goroutines and must not block.
 type Work interface {
-	// Compile makes a program of a definition as stored; see Compiler.
+	// Compile makes a program of a definition as stored; see Compiler. It may be called from
+	// many goroutines at once.
 	Compile(def json.RawMessage) (Program, error)
 	// Start begins a run whose claim has been committed, in a goroutine of the callee's.
 	// ctx ends when the session does, with a cause that wraps registry.ErrSessionLost. done

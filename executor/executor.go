@@ -46,7 +46,7 @@ type Options struct {
 	// from that much later than now. An instance whose clock is further from the median of the
 	// fleet claims nothing until it is right again; as two cannot tell which of them is wrong,
 	// they only say that they differ. Shards whose fires a wrong clock has claimed far ahead of
-	// their time wait for that time: their owner logs that, and JobStatus.Problem shows it.
+	// their time wait for that time: their owner logs that, and Status.Problem shows it.
 	// Zero means 5 s, below zero none, and nobody looks.
 	MaxClockSkew time.Duration
 	// Host says where this process runs, to operators who disable hosts; several processes
@@ -287,6 +287,13 @@ func (e *Executor) Pause(ctx context.Context, job string) error {
 // up for.
 func (e *Executor) Resume(ctx context.Context, job string) error {
 	return e.explain(job, e.member.Resume(ctx, job))
+}
+
+// Status returns what is on record of a job of the fleet, as coordinator.Operator.Status does,
+// with its next fire.
+func (e *Executor) Status(ctx context.Context, job string) (coordinator.Status, error) {
+	st, err := e.member.Status(ctx, job)
+	return st, e.explain(job, err)
 }
 
 // Scope names what to disable or enable: shards of a job, or instances or hosts, for one

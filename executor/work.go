@@ -23,7 +23,10 @@ type program struct {
 }
 
 // Compile is described in coordinator.Work.
-func (w work) Compile(def json.RawMessage) (coordinator.Program, error) {
+func (w work) Compile(def json.RawMessage) (coordinator.Program, error) { return Compile(def) }
+
+// Compile is the coordinator.Compiler of the jobs of this package, for Operator.WithCompiler.
+func Compile(def json.RawMessage) (coordinator.Program, error) {
 	d, err := decodeDefinition(def)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,163 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// ShardStatus is what is on record of one shard.
+type ShardStatus struct {
+	Shard int
+	Owner string // the instance that owns it; "" for none
+	// LastFire is the latest scheduled fire that was claimed or skipped, and Attempt the number
+	// of the claim, zero if the fire was skipped. A job that does not track its runs records
+	// them late, or not at all.
+	LastFire time.Time
+	Attempt  int
+	// LastTrigger is the number of the latest trigger that was claimed.
+	LastTrigger uint64
+	Running     bool // or claimed and about to begin
+}
+
+// LeaderStatus is who leads the group. It is zero if nobody does.
+type LeaderStatus struct {
+	Instance string
+	Term     uint64 // the number of the commit by which it came to office, as in Decision
+}
+
+// WithCompiler returns an Operator that knows when jobs fire, for Status.NextFire. That of a
+// Member knows it already.
+func (o *Operator) WithCompiler(c Compiler) *Operator {
+	with := *o
+	with.compile = c
+	return &with
+}
+
+// jobProgress is what has been claimed of a job, by its plan and its owners.
+type jobProgress struct {
+	marks      record.Marks
+	running    record.Runs
+	handedBack record.Runs // by owners, and not in the plan yet
+	reruns     record.Runs // pending, as far as is known
+}
+
+// add adds what an incarnation that owns shards has claimed.
+func (g *jobProgress) add(owned shardset.Set, claims record.Claims) {
+	g.marks = g.marks.Fold(claims.Marks, owned)
+	for _, r := range claims.Running {
+		g.running = g.running.With(r.Shards, r.Ref)
+	}
+	g.handedBack = append(g.handedBack, claims.Reruns.Within(owned)...)
+}
+
+// triggerServed reports whether all shards of a trigger have claimed it, and nothing of it runs
+// or waits.
+func (g *jobProgress) triggerServed(t record.Trigger, targets shardset.Set) bool {
+	if usesTrigger(g.running, t.Number) || usesTrigger(g.reruns, t.Number) {
+		return false
+	}
+	return !slices.ContainsFunc(g.marks.Split(targets), func(part record.MarkGroup) bool { return part.Trigger < t.Number })
+}
+
+// tellProgress adds to st what a plan and what its owners have claimed say of its shards, and
+// leaves out what has been served since the leader wrote the plan.
+func (st *Status) tellProgress(p *record.Plan, g jobProgress) {
+	g.reruns = slices.Concat(unserved(p.Reruns, g.marks), unserved(g.handedBack, g.marks))
+	st.Reruns = runsOf(g.reruns)
+	served := func(t record.Trigger) bool {
+		e, ok := p.Epoch(t.Gen)
+		return ok && g.triggerServed(t, targets(t, e))
+	}
+	for _, t := range p.Triggers {
+		if !served(t) {
+			st.Triggers = append(st.Triggers, t.Number)
+		}
+	}
+	slices.Sort(st.Triggers)
+	st.PerShard = perShard(p, g)
+}
+
+// perShard returns what is on record of each shard. There may be ten thousand, so it goes by
+// the sets that share something.
+func perShard(p *record.Plan, g jobProgress) []ShardStatus {
+	out := make([]ShardStatus, p.Shards())
+	each := func(shards shardset.Set, set func(*ShardStatus)) {
+		for s := range shards.Intersect(shardset.Range(0, len(out))).All() {
+			set(&out[s])
+		}
+	}
+	for s := range out {
+		out[s].Shard = s
+	}
+	for inc, shards := range p.Owners {
+		name := instanceOf(inc)
+		each(shards, func(s *ShardStatus) { s.Owner = name })
+	}
+	for _, m := range g.marks {
+		each(m.Shards, func(s *ShardStatus) { s.LastFire, s.Attempt, s.LastTrigger = m.Fire.Time(), m.Attempt, m.Trigger })
+	}
+	each(g.running.Shards(), func(s *ShardStatus) { s.Running = true })
+	return out
+}
+
+// nextFire returns the first fire after now that any shard of a job is to run, zero for none.
+func nextFire(p *record.Plan, compile Compiler, now time.Time) time.Time {
+	if p.Paused || compile == nil {
+		return time.Time{}
+	}
+	var next time.Time
+	for i := range p.Epochs {
+		e := &p.Epochs[i]
+		prog, err := compile(e.Def)
+		if err != nil {
+			continue
+		}
+		from := now
+		if before := (e.From - 1).Time(); from.Before(before) {
+			from = before
+		}
+		fire := prog.Owed(from, e.Until.Time(), from).Wake
+		if !fire.IsZero() && (next.IsZero() || fire.Before(next)) {
+			next = fire
+		}
+	}
+	return next.UTC()
+}
+
+// scheduleOf returns the text of a definition's schedule, "" if it has none.
+func scheduleOf(def json.RawMessage) string {
+	var d struct {
+		Schedule string `json:"schedule"`
+	}
+	if json.Unmarshal(def, &d) != nil {
+		return ""
+	}
+	return d.Schedule
+}
+
+// leader returns who is in office.
+func (o *Operator) leader(ctx context.Context) (LeaderStatus, error) {
+	if _, present, err := o.get(ctx, o.keys.Present()); err != nil || !present {
+		return LeaderStatus{}, err
+	}
+	e, found, err := o.get(ctx, o.keys.Leader())
+	if err != nil || !found {
+		return LeaderStatus{}, err
+	}
+	l, err := record.Decode[record.Leader](e.Value)
+	if err != nil {
+		return LeaderStatus{}, nil // members say so in their logs
+	}
+	return LeaderStatus{instanceOf(l.Incarnation), e.Modified.Seq}, nil
+}
+
+// instanceOf returns the name of the instance that an incarnation is of.
+func instanceOf(incarnation string) string {
+	return strings.TrimSuffix(incarnation, "."+string(sessionOf(incarnation)))
+}
