@@ -91,7 +91,9 @@ func followFeed[T any](ctx context.Context, wg *sync.WaitGroup, l *leader, dir r
 	r := f.reader(l.wakeUp)
 	wg.Go(func() {
 		if err := f.run(ctx, l.m.reg); err != nil && ctx.Err() == nil {
-			l.log.Error("leader cannot follow", "directory", string(dir), "error", err)
+			if !errors.Is(err, registry.ErrClosed) { // which ends the whole member, and is logged once
+				l.log.Error("leader cannot follow", "directory", string(dir), "error", err)
+			}
 			l.end(fmt.Errorf("follow %s: %w", dir, err))
 		}
 	})
