@@ -256,6 +256,9 @@ func (l *leader) takeNews() bool {
 		maps.DeleteFunc(l.view.newborn, func(inc string, _ bool) bool { return l.view.alive(inc) })
 	}
 	whole = l.members.take(func(n news[record.Member]) {
+		if l.takeWaiting(n) {
+			return
+		}
 		l.arrive(n)
 		take(l, l.view.members, n, memberItem{n.rev, n.value})
 		l.hear(n)

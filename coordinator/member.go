@@ -85,7 +85,9 @@ type Member struct {
 	revs     map[string]int             // of defs, by job
 	puzzled  map[string]bool            // jobs of which the present incarnation cannot compile what is in force
 	ahead    map[string]record.Ahead    // by job: what the present incarnation finds to be ahead of its clock
-	version  int                        // grows with defs, puzzled, ahead, draining and barred
+	waiting  map[string]record.Waiting  // by job: runs that have waited long for a worker
+	version  int                        // grows with defs, puzzled, ahead, draining, waiting and barred
+	offers   int                        // grows with Offer: definitions may have to be stored
 	draining bool
 	current  *incarnation
 	seen     bool                        // there has been a current one
@@ -345,6 +347,7 @@ type standing struct {
 	member  record.Member
 	defs    map[string]json.RawMessage
 	version int          // of Member.version
+	offers  int          // of Member.offers
 	rev     registry.Rev // of the member record, once it has been written
 }
 
@@ -369,8 +372,9 @@ func (m *Member) standing(in *incarnation) standing {
 			Name: m.name, Session: in.session.ID(), Host: m.host, Jobs: offered, NotUnderstood: puzzling, Labels: m.labels,
 			Weight: m.weight, Draining: m.draining, Blocked: m.barred.all(), RestartGrace: record.Duration(m.grace),
 			Clock: clock, Answers: in.answers, Ahead: maps.Clone(m.ahead),
+			Waiting: m.waiting, // never changed in place
 		},
-		defs: maps.Clone(m.defs), version: m.version,
+		defs: maps.Clone(m.defs), version: m.version, offers: m.offers,
 	}
 	told.member.SetRevisions(m.revs)
 	return told
@@ -504,8 +508,10 @@ func (m *Member) keepRecord(ctx context.Context, in *incarnation, told standing)
 
 // tell makes the registry know next in place of what it has been told.
 func (m *Member) tell(ctx context.Context, in *incarnation, told standing, next *standing) error {
-	if err := m.storeDefinitions(ctx, next.defs, fresh); err != nil {
-		return err
+	if next.offers != told.offers {
+		if err := m.storeDefinitions(ctx, next.defs, fresh); err != nil {
+			return err
+		}
 	}
 	if next.member.Draining && !told.member.Draining {
 		if err := in.retire(ctx); err != nil {
@@ -574,6 +580,7 @@ func (m *Member) Offer(defs map[string]json.RawMessage) {
 	m.change(func() {
 		maps.Copy(m.defs, defs)
 		maps.Copy(m.revs, revs)
+		m.offers++
 	})
 }
 

@@ -112,6 +112,9 @@ type MemberStatus struct {
 	Shards   []int // that it owns
 	Blocked  []int // that it cannot run: a function of an earlier session has not returned
 	Running  []Runs
+	// Waiting is those of Running that have not begun, as they have waited for a worker for
+	// longer than 10 s. It is published every 10 s at most. The zero value: none have.
+	Waiting Waiting
 }
 
 // Status returns what is on record of a job, which is meant for people: programs that act
@@ -245,6 +248,7 @@ func (o *Operator) members(ctx context.Context, st *Status) (map[string]*MemberS
 			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive[m.Session], Draining: m.Draining,
 			Offers: m.Offers(st.Job), NotUnderstood: slices.Contains(m.NotUnderstood, st.Job), Revision: revision,
 			Differs: has && (revision != st.Revision || slices.Contains(m.Differs, st.Job)), Blocked: listed(m.Blocked[st.Job]),
+			Waiting: waitingOf(m.Waiting[st.Job]),
 		}
 	}
 	return out, nil

@@ -94,15 +94,21 @@ func (fs Failures) With(more ...Failure) Failures {
 
 // shorten leaves out shards that would make the record long.
 func (f *Failure) shorten() {
+	shards, more := firstRanges(f.Shards, maxFailedRanges)
+	f.Shards, f.More = shards, f.More+more
+}
+
+// firstRanges returns the first ranges of a set, most at most, and how many numbers the
+// others have.
+func firstRanges(s shardset.Set, most int) (first shardset.Set, more int) {
 	ranges := 0
-	for lo := range f.Shards.Ranges() {
-		if ranges++; ranges > maxFailedRanges {
-			rest := f.Shards.Intersect(shardset.Range(lo, MaxShards))
-			f.More += rest.Len()
-			f.Shards = f.Shards.Minus(rest)
-			return
+	for lo := range s.Ranges() {
+		if ranges++; ranges > most {
+			rest := s.Intersect(shardset.Range(lo, MaxShards))
+			return s.Minus(rest), rest.Len()
 		}
 	}
+	return s, 0
 }
 
 // cut returns as much of a text as has so many bytes in a record, where some take more than

@@ -80,6 +80,10 @@ type Member struct {
 	// Ahead is, by job, what its shards wait for that is further ahead of its clock than clocks
 	// are apart.
 	Ahead map[string]Ahead `json:"ahead,omitempty"`
+
+	// Waiting is, by job, the runs that have waited long for a worker. They are among those
+	// that Claims counts as running.
+	Waiting map[string]Waiting `json:"waiting,omitempty"`
 }
 
 // Ahead is how far a generation has got, or is to begin, by a clock that was wrong.

@@ -1,0 +1,60 @@
+package coordinator
+
+import (
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// Waiting is runs of a job that an instance has claimed and that wait there for a worker.
+type Waiting struct {
+	Shards []int     // in ascending order
+	More   int       // shards that wait and are not among Shards: on record there are the first of many
+	Since  time.Time // when the first of them began to wait
+	// Behind is the bound that holds them back, in words that may change from version to version.
+	Behind string
+}
+
+// SetWaiting publishes the runs that wait for a worker here, by job, in place of what was
+// published before: for operators, whose Status shows it. Of more than a hundred jobs it
+// publishes those that have waited longest. It costs a commit if something has changed, so
+// the caller is to report long waits only, and rarely. It does not block.
+func (m *Member) SetWaiting(waiting map[string]Waiting) {
+	all := make(map[string]record.Waiting, len(waiting))
+	for job, w := range waiting {
+		all[job] = record.Waiting{Shards: shardset.Of(w.Shards...), More: w.More, Since: record.InstantOf(w.Since), Behind: w.Behind}
+	}
+	all = record.BoundWaiting(all)
+	m.mu.Lock()
+	same := maps.EqualFunc(m.waiting, all, record.Waiting.Equal)
+	m.mu.Unlock()
+	if !same {
+		m.change(func() { m.waiting = all })
+	}
+}
+
+func waitingOf(w record.Waiting) Waiting {
+	return Waiting{listed(w.Shards), w.More, w.Since.Time(), w.Behind}
+}
+
+// takeWaiting handles a member's record in which nothing is new but the runs that wait for a
+// worker, and the reading of the clock that each record carries. It reports whether the record
+// is one. Planning does not depend on those, so a leader that has nothing to do needs no round.
+func (l *leader) takeWaiting(n news[record.Member]) bool {
+	known, ok := l.view.members[n.name]
+	if !ok || n.gone || n.broken || maps.EqualFunc(known.Waiting, n.value.Waiting, record.Waiting.Equal) {
+		return false
+	}
+	before := known.Member
+	before.Waiting, before.Clock = n.value.Waiting, n.value.Clock
+	if !reflect.DeepEqual(before, n.value) {
+		return false
+	}
+	content := l.content
+	take(l, l.view.members, n, memberItem{n.rev, n.value})
+	l.content = content
+	return true
+}
