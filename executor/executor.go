@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"time"
 
@@ -39,8 +38,15 @@ type Options struct {
 	// over. Zero means 20 s, so that it fits into the 30 s of Kubernetes. A negative value
 	// ends contexts at once.
 	DrainTimeout time.Duration
-	// Workers is how many runs there are at once in this process. Others wait, in the order
-	// of their fires. Zero means 4 per CPU.
+	// Workers bounds the runs of all jobs together that this process executes at once, for
+	// processes that share a scarce resource among their jobs, such as memory. Zero means no
+	// bound: then each job has only its own, Job.MaxRunning, and no job delays another.
+	//
+	// With a bound, runs wait for each other, and a worker that becomes free goes to the job
+	// with the fewest running runs (of several, to the one with the earliest fire) among those
+	// whose MaxRunning permits another. Runs are not preempted: while long runs occupy all
+	// workers, every job waits. Give jobs with long runs a MaxRunning below Workers. Waiting
+	// shows runs that wait; docs/sizing.md has the arithmetic.
 	Workers int
 	// MaxClockSkew is how far the clocks of the fleet may be apart. A new definition counts
 	// from that much later than now. An instance whose clock is further from the median of the
@@ -77,7 +83,9 @@ type Executor struct {
 	opts   Options
 	log    *slog.Logger
 	member *coordinator.Member
+	clock  func() time.Time // of day
 	pool   pool
+	waited waitReport // of the goroutine that the pool's alarm has begun
 
 	mu        sync.Mutex
 	jobs      map[string]*Job // by name, also those that are no longer offered
@@ -120,14 +128,16 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	if o.Workers < 0 {
 		return nil, fmt.Errorf("new executor: Workers is %d, below 0", o.Workers)
 	}
-	if o.Workers == 0 {
-		o.Workers = 4 * runtime.NumCPU()
-	}
 	if o.SessionTTL < 0 {
 		return nil, fmt.Errorf("new executor: SessionTTL is %v, below 0", o.SessionTTL)
 	}
 	e := &Executor{reg: reg, opts: o, jobs: map[string]*Job{}, withdrawn: map[string]bool{}, stopped: make(chan struct{})}
-	e.pool.room = o.Workers
+	e.pool.queue.bound = o.Workers
+	e.pool.alarm = e.reportWaiting
+	e.clock = o.Clock
+	if e.clock == nil {
+		e.clock = time.Now
+	}
 	var err error
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
@@ -154,7 +164,8 @@ func (e *Executor) Instance() string { return e.member.Instance() }
 // Start, has a higher Revision: two jobs may have been given one name by mistake.
 //
 // What a job's definition says is stored for the whole fleet, where the highest Revision
-// wins. Its handler is this process's own and takes effect with the next run.
+// wins. Its Handler and its MaxRunning are this process's own and take effect with the next
+// run.
 func (e *Executor) Register(jobs ...Job) error {
 	if err := checkJobs(jobs, knownStrategy); err != nil {
 		return err
@@ -173,6 +184,7 @@ func (e *Executor) Register(jobs ...Job) error {
 		own := j.clone()
 		e.jobs[j.Name] = &own
 		delete(e.withdrawn, j.Name)
+		e.pool.setBound(j.Name, orDefault(j.MaxRunning, defaultMaxRunning()))
 	}
 	e.mu.Unlock()
 	for _, r := range again {

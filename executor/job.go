@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"time"
 	"unicode/utf8"
 
@@ -61,6 +62,16 @@ type Job struct {
 	// before it counts as failed: a run that kills its process must not kill the whole
 	// fleet. Attempts that a shutdown handed back do not count. Zero means 3.
 	MaxAttempts int
+	// MaxRunning bounds the runs of this job that this process executes at once. Others that
+	// it has claimed wait for a worker, in the order of their fires. Zero means 4 per CPU that
+	// Go uses (GOMAXPROCS), and at least 16. A job whose runs mostly wait for other systems
+	// bears more, up to the number of its shards; one that loads a CPU each needs as many as
+	// there are CPUs. docs/sizing.md has the arithmetic.
+	//
+	// It bounds a process, and processes differ: so it is not stored with the definition,
+	// needs no higher Revision, and each process goes by its own. It takes effect with the
+	// runs that begin after Register.
+	MaxRunning int
 }
 
 // Handler runs one shard for one fire. It must return soon after ctx ends, for the reason that
@@ -196,12 +207,23 @@ const (
 	defaultStrategy    = "sticky"
 	defaultMaxAttempts = record.DefaultMaxAttempts
 
+	// A process runs so many runs of a job at once by default. The number of CPUs bounds runs
+	// that compute. Runs that wait for other systems are bounded by those, about which a small
+	// machine tells nothing.
+	maxRunningPerCPU  = 4
+	leastOfMaxRunning = 16
+
 	maxShards           = record.MaxShards
 	maxNameBytes        = record.MaxJobNameBytes
 	maxDescriptionBytes = 1000
 	maxParamBytes       = 8192
 	maxShardParamBytes  = 1000
 )
+
+// defaultMaxRunning is the MaxRunning of jobs that give none.
+func defaultMaxRunning() int {
+	return max(maxRunningPerCPU*runtime.GOMAXPROCS(0), leastOfMaxRunning)
+}
 
 // clone returns a copy of j that shares nothing a caller could change.
 func (j Job) clone() Job {
@@ -232,6 +254,9 @@ func (j Job) problems(knows func(strategy string) bool) []problem {
 	all := d.problems()
 	if f, ok := j.Handler.(HandlerFunc); j.Handler == nil || ok && f == nil {
 		all = append(all, problem{"Handler", errors.New("is nil")})
+	}
+	if err := checkNotNegative(j.MaxRunning); err != nil {
+		all = append(all, problem{"MaxRunning", err})
 	}
 	if !knows(d.Strategy) {
 		all = append(all, problem{"Strategy", fmt.Errorf("%.100q is not registered in this process", d.Strategy)})

@@ -76,7 +76,7 @@ func TestPool_GoexitIsAnErrorOfTheRunAndNoOther(t *testing.T) {
 			return nil
 		})
 		fine := HandlerFunc(func(context.Context, *Run) error { return nil })
-		p := &pool{room: 1}
+		p := &pool{queue: queue{bound: 1}}
 		var errs []error
 		for _, h := range []Handler{exit, fine, exit, fine} {
 			p.add(&task{do: func() {
@@ -86,7 +86,7 @@ func TestPool_GoexitIsAnErrorOfTheRunAndNoOther(t *testing.T) {
 		<-p.idle()
 		assert.Equal(t, []error{errGoexit, nil, errGoexit, nil}, errs)
 		synctest.Wait()
-		assert.Equal(t, 1, p.room)
+		assert.Zero(t, p.queue.running)
 	})
 }
 

@@ -1,25 +1,24 @@
 package executor
 
 import (
-	"container/heap"
 	"context"
 	"sync"
 	"time"
 )
 
-// pool runs tasks in a bounded number of goroutines, those of earlier fires first. At
-// rest it has none.
+// pool runs tasks, each in a worker: a goroutine that goes on with the next task if one may
+// run then. At rest it has none.
 type pool struct {
-	mu      sync.Mutex
-	room    int // goroutines that may still be begun
-	waiting tasks
-	added   uint64
+	mu    sync.Mutex
+	queue queue
+
+	alarm   func() // called when tasks have waited for longWait, by a goroutine of its own
+	watched bool   // a timer for that is set
 
 	inside map[uint64]inside // the runs whose handlers have been called
 	number uint64
 	closed error         // why no handler is called any more
 	quiet  chan struct{} // closed when nothing waits or runs; nil while nobody asks
-	busy   int           // tasks that wait or run
 }
 
 // inside is a run whose handler has been called and has not returned.
@@ -28,57 +27,81 @@ type inside struct {
 	end context.CancelCauseFunc
 }
 
-type task struct {
-	fire  time.Time
-	do    func()
-	order uint64
-}
-
-// add has t done when there is room.
+// add makes t wait, and runs it as soon as the bounds permit.
 func (p *pool) add(t *task) {
+	t.added = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.added++
-	p.busy++
-	t.order = p.added
-	heap.Push(&p.waiting, t)
-	if p.room > 0 {
-		p.room--
-		go p.worker()
+	p.queue.add(t)
+	p.begin()
+}
+
+// setBound bounds the running tasks of a job. Zero is no bound.
+func (p *pool) setBound(job string, bound int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue.setBound(job, bound)
+	p.begin()
+}
+
+// begin begins all tasks that may run. p.mu is held.
+func (p *pool) begin() {
+	for t := p.queue.next(); t != nil; t = p.queue.next() {
+		go p.worker(t)
+	}
+	if p.queue.waiting > 0 && !p.watched && p.alarm != nil {
+		p.watched = true
+		time.AfterFunc(longWait, p.alarm)
 	}
 }
 
-func (p *pool) worker() {
-	idle := false
+// worker runs t and then, as long as there is one, the task whose turn has come by that.
+func (p *pool) worker(t *task) {
 	defer func() {
-		if !idle { // a handler has called Goexit, and this goroutine ends
-			p.finish()
-			go p.worker()
-		}
-	}()
-	for {
-		p.mu.Lock()
-		if len(p.waiting) == 0 {
-			p.room++
-			p.mu.Unlock()
-			idle = true
+		if t == nil {
 			return
 		}
-		t := heap.Pop(&p.waiting).(*task)
-		p.mu.Unlock()
+		if next := p.finish(t); next != nil { // a handler has called Goexit, and this goroutine ends
+			go p.worker(next)
+		}
+	}()
+	for t != nil {
 		t.do()
-		p.finish()
+		t = p.finish(t)
 	}
 }
 
-func (p *pool) finish() {
+// finish counts t as no longer running. The room that it leaves lets one other task run at
+// most, which is returned.
+func (p *pool) finish(t *task) (next *task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.busy--
-	if p.busy == 0 && p.quiet != nil {
+	p.queue.end(t.job)
+	next = p.queue.next()
+	if p.quiet != nil && p.queue.running == 0 {
 		close(p.quiet)
 		p.quiet = nil
 	}
+	return next
+}
+
+// watchAgain has the alarm called again after d. If no task waits, and no report is open that
+// the next call is to end, it is called once tasks wait again.
+func (p *pool) watchAgain(d time.Duration, open bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.queue.waiting == 0 && !open {
+		p.watched = false
+		return
+	}
+	time.AfterFunc(d, p.alarm)
+}
+
+// waits returns the tasks that wait, by job.
+func (p *pool) waits() map[string]jobWaits {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.waits()
 }
 
 // enter says that a handler is called, and numbers it for leave. It reports false if none
@@ -118,7 +141,7 @@ func (p *pool) cancel(cause error) {
 func (p *pool) idle() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.busy == 0 {
+	if p.queue.running == 0 { // then nothing waits
 		done := make(chan struct{})
 		close(done)
 		return done
@@ -138,30 +161,4 @@ func (p *pool) running() []string {
 		ids = append(ids, r.id)
 	}
 	return ids
-}
-
-// tasks is a heap of tasks by fire, then by arrival.
-type tasks []*task
-
-func (t tasks) Len() int { return len(t) }
-
-func (t tasks) Less(i, j int) bool {
-	if c := t[i].fire.Compare(t[j].fire); c != 0 {
-		return c < 0
-	}
-	return t[i].order < t[j].order
-}
-
-func (t tasks) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
-
-// Push is for package heap.
-func (t *tasks) Push(x any) { *t = append(*t, x.(*task)) }
-
-// Pop is for package heap.
-func (t *tasks) Pop() any {
-	old := *t
-	last := old[len(old)-1]
-	old[len(old)-1] = nil
-	*t = old[:len(old)-1]
-	return last
 }

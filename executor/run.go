@@ -102,6 +102,10 @@ const (
 	Failover
 	// Triggered: a trigger asked for it, and this is the first attempt.
 	Triggered
+	// Queued: its fire came and was claimed in time, and the run then waited for a worker
+	// longer than the second by which a fire may be late without being a Misfire. See
+	// Job.MaxRunning and Options.Workers.
+	Queued
 )
 
 // String returns the reason as a word.
@@ -115,6 +119,8 @@ func (r Reason) String() string {
 		return "failover"
 	case Triggered:
 		return "triggered"
+	case Queued:
+		return "queued"
 	}
 	return "unknown"
 }

@@ -55,21 +55,30 @@ func (p *program) Passed(last, until, now time.Time) coordinator.Owed {
 
 // Start is described in coordinator.Work.
 func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
-	w.pool.add(&task{fire: c.Fire, do: func() { conclude(func() error { return w.run(ctx, &c) }, done) }})
+	t := &task{job: c.Job, shard: c.Shard, fire: c.Fire, since: w.clock(), ctx: ctx}
+	t.do = func() {
+		queued := time.Since(t.added) > misfireGrace
+		conclude(func() error { return w.run(ctx, &c, queued) }, done)
+	}
+	w.pool.add(t)
 }
 
 // Yield is described in coordinator.Work. Handlers run to their end: a move waits for
 // them, and what is disabled begins no more.
 func (w work) Yield(string, int, error) {}
 
-// run calls the handler for a claimed run, in a worker of the pool.
-func (e *Executor) run(ctx context.Context, c *coordinator.Run) error {
+// run calls the handler for a claimed run, in a worker of the pool, for which it may have
+// queued.
+func (e *Executor) run(ctx context.Context, c *coordinator.Run, queued bool) error {
 	p := c.Program.(*program) // made by Compile
 	job, ok := e.job(c.Job)
 	if !ok {
 		return fmt.Errorf("run %q: %w", c.Job, ErrUnknownJob)
 	}
 	r := newRun(e.member.Instance(), p, c)
+	if queued && r.Reason == Scheduled {
+		r.Reason = Queued
+	}
 	writes := coordinator.NewWrites(ctx, e.reg, c.Session)
 	defer writes.Close()
 	ctx, end := context.WithCancelCause(ctx)

@@ -23,8 +23,8 @@ const Namespace = "rotatest"
 // is made by Run.
 type Fleet struct {
 	// Options are those of the executors that Start makes from now on. Start sets Instance.
-	// A Workers of zero means 1000, so that no run waits for another on a machine with few
-	// CPUs. A Logger of nil writes to the log of the test, until its function has returned.
+	// A Logger of nil writes to the log of the test, until its function has returned. Jobs with
+	// a MaxRunning of zero have no bound here, so that a test passes on a machine with few CPUs.
 	Options executor.Options
 
 	t         reporter
@@ -127,9 +127,6 @@ func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 	if o.Host == "" {
 		o.Host = p.instance // not that of the machine on which the test runs
 	}
-	if o.Workers == 0 {
-		o.Workers = 1000
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(gatedLog{slog.NewTextHandler(f.bubble.Output(), nil), &f.silent})
 	}
@@ -198,6 +195,9 @@ func (f *Fleet) recorded(p *process, jobs []executor.Job) []executor.Job {
 	for i, j := range jobs {
 		if fn, ok := j.Handler.(executor.HandlerFunc); j.Handler != nil && (!ok || fn != nil) { // else refused by Register
 			j.Handler = &recordedHandler{&f.recorder, p, j.Handler}
+		}
+		if j.MaxRunning == 0 {
+			j.MaxRunning = record.MaxShards
 		}
 		out[i] = j
 	}

@@ -48,13 +48,15 @@ const (
 // newExecutor returns an instance that takes part in the census.
 func newExecutor(reg registry.Registry, c *census, name string, shards int, ttl time.Duration) (*executor.Executor, error) {
 	e, err := executor.New(reg, c.namespace, executor.Options{
-		Instance: name, SessionTTL: ttl, Workers: shards, // no run waits for one: what is shown are claims
-		Logger: slog.New(slog.DiscardHandler),
+		Instance: name, SessionTTL: ttl, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return e, e.Register(executor.Job{Name: jobName, Shards: shards, Handler: executor.HandlerFunc(c.count)})
+	return e, e.Register(executor.Job{
+		Name: jobName, Shards: shards, Handler: executor.HandlerFunc(c.count),
+		MaxRunning: shards, // no run waits for a worker: what is shown are claims
+	})
 }
 
 // resultKey is where a shard's tally is stored.

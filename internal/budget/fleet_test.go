@@ -47,9 +47,12 @@ func (f *fleet) start(name string, jobs ...executor.Job) {
 	f.t.Helper()
 	reg := f.store.open(f.t, name)
 	e, err := executor.New(reg, "test", executor.Options{
-		Instance: name, Workers: 400, MaxClockSkew: -1, Logger: slog.New(slog.DiscardHandler),
+		Instance: name, MaxClockSkew: -1, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(f.t, err)
+	for i := range jobs {
+		jobs[i].MaxRunning = 400
+	}
 	require.NoError(f.t, e.Register(jobs...))
 	require.NoError(f.t, e.Start(f.t.Context()))
 	f.members = append(f.members, member{name, reg, e})

@@ -1,0 +1,171 @@
+package executor
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"time"
+)
+
+// task is a claimed run that waits for a worker, or has one.
+type task struct {
+	job   string
+	shard int
+	fire  time.Time
+	since time.Time       // when it was added, by the clock of this instance
+	added time.Time       // the same instant, to measure how long it waits
+	ctx   context.Context // of the session: once it has ended, the handler is not called
+	do    func()
+	order uint64 // of arrival
+}
+
+// compare orders tasks by fire, then by arrival.
+func (t *task) compare(o *task) int {
+	return cmp.Or(t.fire.Compare(o.fire), cmp.Compare(t.order, o.order))
+}
+
+// queue decides which task runs next. Each job has a bound of its own, and there may be a
+// bound over all jobs. Under the latter, the job with the fewest running tasks goes first, so
+// that a job of many long runs gets no worker that a job with none could use. Within a job,
+// earlier fires go first.
+//
+// A queue is plain data: it knows no clock, no lock and no goroutine. An operation takes
+// logarithmic time.
+type queue struct {
+	bound    int // of running tasks over all jobs; 0: none
+	running  int
+	waiting  int
+	arrivals uint64
+	jobs     map[string]*jobQueue
+	ready    readyJobs
+}
+
+// jobQueue is the tasks of one job.
+type jobQueue struct {
+	name    string
+	bound   int // of running tasks; 0: none
+	running int
+	waiting taskHeap
+	index   int // in queue.ready, -1 if not
+}
+
+// ready reports whether the job's own bound lets another task run.
+func (j *jobQueue) ready() bool {
+	return len(j.waiting) > 0 && (j.bound == 0 || j.running < j.bound)
+}
+
+// compare orders ready jobs: fewer running tasks first, then the earlier task.
+func (j *jobQueue) compare(o *jobQueue) int {
+	return cmp.Or(cmp.Compare(j.running, o.running), j.waiting[0].compare(o.waiting[0]))
+}
+
+// job returns the queue of a job, which is kept: there is one per registered job.
+func (q *queue) job(name string) *jobQueue {
+	j := q.jobs[name]
+	if j == nil {
+		if q.jobs == nil {
+			q.jobs = map[string]*jobQueue{}
+		}
+		j = &jobQueue{name: name, index: -1}
+		q.jobs[name] = j
+	}
+	return j
+}
+
+// setBound bounds the running tasks of a job. It stops none that runs.
+func (q *queue) setBound(job string, bound int) {
+	j := q.job(job)
+	j.bound = bound
+	q.place(j)
+}
+
+// add makes a task wait.
+func (q *queue) add(t *task) {
+	q.arrivals++
+	t.order = q.arrivals
+	j := q.job(t.job)
+	heap.Push(&j.waiting, t)
+	q.waiting++
+	q.place(j)
+}
+
+// next returns the task that is to run now, and counts it as running; nil if none may.
+func (q *queue) next() *task {
+	if len(q.ready) == 0 || q.bound > 0 && q.running >= q.bound {
+		return nil
+	}
+	j := q.ready[0]
+	t := heap.Pop(&j.waiting).(*task)
+	j.running++
+	q.running++
+	q.waiting--
+	q.place(j)
+	return t
+}
+
+// end counts a task of a job as no longer running.
+func (q *queue) end(job string) {
+	j := q.jobs[job]
+	j.running--
+	q.running--
+	q.place(j)
+}
+
+// place puts a job where it belongs among those that are ready, after a change.
+func (q *queue) place(j *jobQueue) {
+	switch ready := j.ready(); {
+	case ready && j.index < 0:
+		heap.Push(&q.ready, j)
+	case ready:
+		heap.Fix(&q.ready, j.index)
+	case j.index >= 0:
+		heap.Remove(&q.ready, j.index)
+	}
+}
+
+// taskHeap is a heap of tasks, for package heap.
+type taskHeap []*task
+
+func (h taskHeap) Len() int           { return len(h) }
+func (h taskHeap) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
+func (h taskHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push is for package heap.
+func (h *taskHeap) Push(x any) { *h = append(*h, x.(*task)) }
+
+// Pop is for package heap.
+func (h *taskHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return last
+}
+
+// readyJobs is a heap of jobs that are ready, for package heap.
+type readyJobs []*jobQueue
+
+func (h readyJobs) Len() int           { return len(h) }
+func (h readyJobs) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
+
+func (h readyJobs) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push is for package heap.
+func (h *readyJobs) Push(x any) {
+	j := x.(*jobQueue)
+	j.index = len(*h)
+	*h = append(*h, j)
+}
+
+// Pop is for package heap.
+func (h *readyJobs) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	last.index = -1
+	return last
+}

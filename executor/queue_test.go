@@ -1,0 +1,208 @@
+package executor
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func at(second int) time.Time { return time.Unix(int64(second), 0) }
+
+// drain returns the jobs whose tasks may run now, in the order in which they begin.
+func (q *queue) drain() (jobs []string) {
+	for t := q.next(); t != nil; t = q.next() {
+		jobs = append(jobs, t.job)
+	}
+	return jobs
+}
+
+func (q *queue) adds(tasks ...*task) {
+	for _, t := range tasks {
+		q.add(t)
+	}
+}
+
+func TestQueue(t *testing.T) {
+	t.Run("without bounds runs all at once", func(t *testing.T) {
+		var q queue
+		q.adds(&task{job: "a"}, &task{job: "b"}, &task{job: "a"})
+		assert.Len(t, q.drain(), 3)
+	})
+	t.Run("runs earlier fires of a job first, whenever they came", func(t *testing.T) {
+		q := queue{bound: 1}
+		late, early, same := &task{job: "a", fire: at(2)}, &task{job: "a", fire: at(1)}, &task{job: "a", fire: at(1)}
+		q.adds(late, early, same)
+		for _, want := range []*task{early, same, late} {
+			assert.Same(t, want, q.next())
+			assert.Nil(t, q.next())
+			q.end("a")
+		}
+	})
+	t.Run("bounds each job on its own, and holds up no other", func(t *testing.T) {
+		var q queue
+		q.setBound("long", 2)
+		for i := range 10_000 {
+			q.add(&task{job: "long", shard: i, fire: at(1)})
+		}
+		q.add(&task{job: "short", fire: at(2)})
+		assert.ElementsMatch(t, []string{"long", "long", "short"}, q.drain())
+		q.end("long")
+		assert.Equal(t, []string{"long"}, q.drain())
+	})
+	t.Run("gives the next worker to the job with the fewest running", func(t *testing.T) {
+		q := queue{bound: 3}
+		for i := range 8 {
+			q.add(&task{job: "long", fire: at(i)})
+		}
+		require.Equal(t, []string{"long", "long", "long"}, q.drain())
+		q.adds(&task{job: "short", fire: at(100)}, &task{job: "short", fire: at(101)}, &task{job: "shorter", fire: at(102)})
+		var order []string
+		for range 3 {
+			q.end("long")
+			order = append(order, q.drain()...)
+		}
+		assert.Equal(t, []string{"short", "shorter", "long"}, order, "after two, each job has one running, and the rest of long is due")
+	})
+	t.Run("of jobs with as many running takes the one with the earliest fire", func(t *testing.T) {
+		q := queue{bound: 1}
+		q.add(&task{job: "x"})
+		require.Len(t, q.drain(), 1)
+		q.adds(&task{job: "a", fire: at(3)}, &task{job: "b", fire: at(2)}, &task{job: "c", fire: at(1)}, &task{job: "d", fire: at(1)})
+		running := "x"
+		for _, want := range []string{"c", "d", "b", "a"} {
+			q.end(running)
+			assert.Equal(t, []string{want}, q.drain())
+			running = want
+		}
+	})
+	t.Run("passes over a job at its own bound, though it has the fewest running", func(t *testing.T) {
+		q := queue{bound: 4}
+		q.setBound("a", 1)
+		q.adds(&task{job: "a"}, &task{job: "a"}, &task{job: "b"}, &task{job: "b"}, &task{job: "b"})
+		assert.Equal(t, []string{"a", "b", "b", "b"}, q.drain())
+	})
+	t.Run("lets more run once the bound of a job is raised, and stops none when it is lowered", func(t *testing.T) {
+		var q queue
+		q.setBound("a", 1)
+		q.adds(&task{job: "a"}, &task{job: "a"}, &task{job: "a"}, &task{job: "a"})
+		assert.Len(t, q.drain(), 1)
+		q.setBound("a", 3)
+		assert.Len(t, q.drain(), 2)
+		q.setBound("a", 1)
+		q.end("a")
+		q.end("a")
+		assert.Empty(t, q.drain())
+		q.end("a")
+		assert.Len(t, q.drain(), 1)
+	})
+}
+
+// naiveQueue is a queue that looks at everything each time.
+type naiveQueue struct {
+	bound   int
+	bounds  map[string]int
+	running map[string]int
+	waiting []*task // in the order of arrival
+}
+
+func (n *naiveQueue) next() *task {
+	all := 0
+	for _, r := range n.running {
+		all += r
+	}
+	if n.bound > 0 && all >= n.bound {
+		return nil
+	}
+	best := -1
+	for i, t := range n.waiting {
+		if bound := n.bounds[t.job]; bound > 0 && n.running[t.job] >= bound {
+			continue
+		}
+		if best < 0 || n.before(t, n.waiting[best]) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	t := n.waiting[best]
+	n.waiting = slices.Delete(n.waiting, best, best+1)
+	n.running[t.job]++
+	return t
+}
+
+func (n *naiveQueue) before(t, o *task) bool {
+	if r, s := n.running[t.job], n.running[o.job]; r != s {
+		return r < s
+	}
+	return t.fire.Before(o.fire)
+}
+
+// TestQueue_DecidesLikeItsTwin makes a queue and its naive twin do the same at random.
+func TestQueue_DecidesLikeItsTwin(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, seed))
+		names := []string{"a", "b", "c", "d", "e"}[:1+rng.IntN(5)]
+		q := queue{bound: rng.IntN(5)}
+		n := naiveQueue{bound: q.bound, bounds: map[string]int{}, running: map[string]int{}}
+		var running []*task
+		for range 400 {
+			job := names[rng.IntN(len(names))]
+			switch rng.IntN(8) {
+			case 0:
+				bound := rng.IntN(4)
+				q.setBound(job, bound)
+				n.bounds[job] = bound
+			case 1, 2, 3:
+				task := &task{job: job, fire: at(rng.IntN(20))}
+				q.add(task)
+				n.waiting = append(n.waiting, task)
+			case 4, 5:
+				got := q.next()
+				require.Same(t, n.next(), got, "seed %d", seed)
+				if got != nil {
+					running = append(running, got)
+				}
+			default:
+				if len(running) == 0 {
+					continue
+				}
+				i := rng.IntN(len(running))
+				ended := running[i]
+				running = slices.Delete(running, i, i+1)
+				q.end(ended.job)
+				n.running[ended.job]--
+			}
+			require.Equal(t, len(n.waiting), q.waiting, "seed %d", seed)
+			require.Equal(t, len(running), q.running, "seed %d", seed)
+		}
+	}
+}
+
+// TestQueue_AnEndLetsOneTaskRunAtMost is what lets a worker go on with a single task.
+func TestQueue_AnEndLetsOneTaskRunAtMost(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, seed))
+		q := queue{bound: rng.IntN(6)}
+		for _, job := range []string{"a", "b", "c"} {
+			q.setBound(job, rng.IntN(4))
+		}
+		var running []string
+		for range 200 {
+			q.add(&task{job: []string{"a", "b", "c"}[rng.IntN(3)], fire: at(rng.IntN(5))})
+			running = append(running, q.drain()...)
+			for rng.IntN(2) == 0 && len(running) > 0 {
+				i := rng.IntN(len(running))
+				q.end(running[i])
+				running = slices.Delete(running, i, i+1)
+				began := q.drain()
+				require.LessOrEqual(t, len(began), 1, "seed %d", seed)
+				running = append(running, began...)
+			}
+		}
+	}
+}
