@@ -18,10 +18,10 @@ type Waiting struct {
 	Behind string
 }
 
-// SetWaiting publishes the runs that wait for a worker here, by job, in place of what was
-// published before: for operators, whose Status shows it. Of more than a hundred jobs it
-// publishes those that have waited longest. It costs a commit if something has changed, so
-// the caller is to report long waits only, and rarely. It does not block.
+// SetWaiting publishes the runs that wait for a worker here, by job, and replaces the last
+// such publication. Operator.Status returns them. Of more than a hundred jobs it publishes
+// those that have waited longest. Each change costs a commit, so the caller reports long
+// waits only, and rarely. SetWaiting does not block.
 func (m *Member) SetWaiting(waiting map[string]Waiting) {
 	all := make(map[string]record.Waiting, len(waiting))
 	for job, w := range waiting {

@@ -23,4 +23,10 @@
 //
 // A Handler gets a Run: plain data that says which shard of which job runs for which
 // fire. A test of a handler writes one as a literal.
+//
+// # Bounds
+//
+// Job.MaxRunning bounds the runs of each job in this process, and Options.Workers those of
+// all jobs, if set. Claimed runs beyond a bound wait for a worker; Executor.Waiting returns
+// them. docs/sizing.md shows how to choose the bounds.
 package executor

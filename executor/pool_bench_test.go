@@ -6,25 +6,28 @@ import (
 	"time"
 )
 
-// BenchmarkPool measures what the pool adds to 10,000 runs that come at once: of one job, of
-// which most wait, and of 1,000 jobs.
+// BenchmarkPool measures what the pool adds to 10,000 runs that come at once, of one job or of
+// 1,000, with a bound over all jobs and with one for each.
 func BenchmarkPool(b *testing.B) {
-	for _, jobs := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("%d jobs", jobs), func(b *testing.B) {
-			const tasks = 10_000
-			b.ReportAllocs()
-			names := make([]string, jobs)
-			for i := range names {
-				names[i] = fmt.Sprint("job-", i)
-			}
-			p := &pool{queue: queue{bound: 8}}
-			fire := time.Now()
-			for b.Loop() {
-				for i := range tasks {
-					p.add(&task{job: names[i%jobs], fire: fire, do: func() {}})
+	for _, workers := range []int{8, 0} {
+		for _, jobs := range []int{1, 1000} {
+			b.Run(fmt.Sprintf("workers=%d/jobs=%d", workers, jobs), func(b *testing.B) {
+				const tasks = 10_000
+				b.ReportAllocs()
+				p := pool{queue: queue{bound: workers}}
+				names := make([]string, jobs)
+				for i := range names {
+					names[i] = fmt.Sprint("job-", i)
+					p.setBound(names[i], leastOfMaxRunning)
 				}
-				<-p.idle()
-			}
-		})
+				fire := time.Now()
+				for b.Loop() {
+					for i := range tasks {
+						p.add(&task{job: names[i%jobs], fire: fire, do: func() {}})
+					}
+					<-p.idle()
+				}
+			})
+		}
 	}
 }

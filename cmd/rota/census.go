@@ -55,7 +55,7 @@ func newExecutor(reg registry.Registry, c *census, name string, shards int, ttl 
 	}
 	return e, e.Register(executor.Job{
 		Name: jobName, Shards: shards, Handler: executor.HandlerFunc(c.count),
-		MaxRunning: shards, // no run waits for a worker: what is shown are claims
+		MaxRunning: shards, // no run waits for a worker, so the claims on display are runs
 	})
 }
 
