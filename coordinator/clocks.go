@@ -194,6 +194,7 @@ func (l *leader) announce(ctx context.Context) error {
 			reading: n.at, told: told, since: l.office.newest(), ahead: map[string]record.Duration{},
 			judging: time.Now().Add(answering), doubted: l.doubted, differ: l.differ,
 		}
+		l.compareWithStore(ctx, n.at.Time(), l.m.clock())
 	}
 	return nil
 }

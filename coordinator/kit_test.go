@@ -319,6 +319,10 @@ func (h *hooked) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	return rev, err
 }
 
+func (h *hooked) WrittenAt(ctx context.Context, key registry.Key) (time.Time, error) {
+	return registry.WrittenAt(ctx, h.Registry, key)
+}
+
 // writing returns a hook that calls f the first time that a key is written.
 func writing(is func(registry.Key) bool, f func()) func(registry.Txn) {
 	var once sync.Once

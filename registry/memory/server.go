@@ -3,6 +3,7 @@ package memory
 import (
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/rota-dev/rota/registry"
 )
@@ -76,6 +77,8 @@ func (s *Server) number() uint64 {
 type node struct {
 	dir   *directory
 	entry *registry.Entry // never changed, only replaced: readers use it without the lock
+
+	written time.Time // when the value was, see Client.WrittenAt
 }
 
 // directory is a place that has children or watchers.

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"github.com/rota-dev/rota/registry"
 )
@@ -113,7 +114,7 @@ func (s *Server) apply(o *registry.Op, id registry.TxnID) {
 		n := s.nodes[o.Key]
 		e := *n.entry
 		e.Value, e.Modified, e.Txn = bytes.Clone(o.Value), s.rev(), id
-		n.entry = &e
+		n.entry, n.written = &e, time.Now()
 		s.changed(n.dir, e.Key, &e)
 	default: // OpCreate, OpCreateOwned
 		e := &registry.Entry{
@@ -125,7 +126,7 @@ func (s *Server) apply(o *registry.Op, id registry.TxnID) {
 		} else {
 			s.sessions[o.Session].own(o.Key)
 		}
-		n := &node{dir: s.dir(o.Key.Dir()), entry: e}
+		n := &node{dir: s.dir(o.Key.Dir()), entry: e, written: time.Now()}
 		s.nodes[o.Key], n.dir.nodes[o.Key] = n, n
 		s.changed(n.dir, o.Key, e)
 	}

@@ -41,7 +41,8 @@ const (
 type node struct {
 	version int32
 	mzxid   int64
-	none    bool // there is no key
+	mtime   int64 // in ms, by the clock of the leader that committed it; not set by writes of our own
+	none    bool  // there is no key
 
 	// Of a key:
 	created uint64 // zxid
@@ -77,7 +78,7 @@ func (n *node) encode() []byte {
 // decode is the inverse of encode for what was read at key. An error wraps
 // registry.ErrForeign and names the key and the rule that raw breaks.
 func decode(key registry.Key, raw []byte, stat *zk.Stat) (*node, error) {
-	n := &node{version: stat.Version, mzxid: stat.Mzxid}
+	n := &node{version: stat.Version, mzxid: stat.Mzxid, mtime: stat.Mtime}
 	line, value, found := bytes.Cut(raw, []byte("\n"))
 	words := bytes.Split(line, []byte(" "))
 	switch {

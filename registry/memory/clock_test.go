@@ -1,0 +1,53 @@
+package memory_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+func TestWrittenAt(t *testing.T) {
+	bubble(t, "is the instant of the last write, by package time, whoever asks and through a prefix too", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		created := time.Now()
+		rev := create(t, a, "dir/k", "1")
+		time.Sleep(time.Hour)
+		for _, reg := range []registry.Registry{a, b} {
+			at, err := registry.WrittenAt(t.Context(), reg, "dir/k")
+			require.NoError(t, err)
+			assert.Equal(t, created, at)
+		}
+		set := time.Now()
+		apply(t, a, registry.Set("dir/k", rev, []byte("2")))
+		time.Sleep(time.Hour)
+		below := registry.Prefix(b, "dir")
+		at, err := registry.WrittenAt(t.Context(), below, "k")
+		require.NoError(t, err)
+		assert.Equal(t, set, at)
+		require.NoError(t, below.Close(t.Context()))
+		_, err = registry.WrittenAt(t.Context(), below, "k")
+		assert.ErrorIs(t, err, registry.ErrClosed)
+	})
+	bubble(t, "of a key that is not there, or is none, is an error", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		for _, reg := range []registry.Registry{a, registry.Prefix(a, "dir")} {
+			_, err := registry.WrittenAt(t.Context(), reg, "k")
+			assert.ErrorIs(t, err, registry.ErrNotFound)
+			_, err = registry.WrittenAt(t.Context(), reg, "//")
+			assert.ErrorIs(t, err, registry.ErrInvalidKey)
+		}
+	})
+	bubble(t, "of a registry without a clock is ErrNoClock, through a prefix too", func(t *testing.T, s *memory.Server) {
+		type plain struct{ registry.Registry }
+		reg := plain{connect(t, s, "a")}
+		for _, reg := range []registry.Registry{reg, registry.Prefix(reg, "dir")} {
+			_, err := registry.WrittenAt(t.Context(), reg, "k")
+			assert.ErrorIs(t, err, registry.ErrNoClock)
+		}
+	})
+}
