@@ -73,6 +73,7 @@ var Contract = []Clause{
 	{"ErrUnauthenticated", "ErrUnauthenticated: the credentials were refused.", nil, unmade},
 	{"ErrQuota", "ErrQuota: the store is full.", []Promise{QuotaIsSaid}, ""},
 	{"ErrQuota", "Nothing was changed; retrying at once will not help.", []Promise{QuotaIsSaid}, ""},
+	{"ErrQuota", "A transaction that only deletes, on conditions At and Alive, needs no room.", []Promise{DeletesNeedNoRoom}, ""},
 	{"ErrForeign", "ErrForeign: what is stored at the key was not written by this library, or is damaged.", nil, unwritten},
 	{"ErrForeign", "Lists and watches leave such a key out.", nil, unwritten},
 	{"ErrClosed", "ErrClosed: the registry, watcher or session was closed by its owner.", []Promise{ClosedIsErrClosed}, ""},

@@ -63,6 +63,10 @@ var faultCases = []Case{
 		Proves: []Promise{QuotaIsSaid}, Needs: []string{FillQuota}, run: fullStore,
 	},
 	{
+		Code: "F23", Name: "a full store takes deletes, of keys of all kinds",
+		Proves: []Promise{DeletesNeedNoRoom}, Needs: []string{FillQuota}, run: fullStoreDeletes,
+	},
+	{
 		Code: "F16", Name: "a client whose rights are taken away is told so, until it has them again",
 		Proves: []Promise{PermissionIsSaid}, Needs: []string{Revoke}, run: revokedRights,
 	},
@@ -510,6 +514,44 @@ func fullStore(t *test) {
 	})
 	f.converge(a)
 	require.NoError(t, t.session(a).Close(t.ctx))
+}
+
+func fullStoreDeletes(t *test) {
+	a, b := t.a(), t.b()
+	s := t.session(a)
+	revs := map[registry.Key]registry.Rev{
+		"d/empty":  t.create(a, "d/empty", ""),
+		"d/large":  t.create(a, "d/large", string(make([]byte, 10_000))),
+		"d/parent": t.create(a, "d/parent", "v"),
+		"d/~k":     t.own(a, "d/~k", s),
+		"d/~alone": t.own(a, "d/~alone", s),
+	}
+	child := t.create(a, "d/parent/child", "v")
+	f := t.follow(b, "d")
+	free := t.store.FillQuota()
+	t.Cleanup(free)
+	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("d/new", nil)}})
+	require.ErrorIs(t, err, registry.ErrQuota)
+	for _, key := range []registry.Key{"d/empty", "d/large", "d/~alone"} {
+		t.do(a, registry.Delete(key, revs[key]))
+	}
+	t.commit(b, registry.Txn{ // by a handle that has to read first, and several at once
+		If: []registry.Cond{registry.Alive(s.ID()), registry.At("d/parent/child", child)},
+		Then: []registry.Op{
+			registry.Delete("d/parent", revs["d/parent"]),
+			registry.Delete("d/~k", revs["d/~k"]),
+		},
+	})
+	require.Empty(t, t.list(b, "d"))
+	f.converge(a)
+	free()
+	t.eventually(t.ttl, "a key is made again", func() error {
+		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("d/empty", []byte("again"))}})
+		return err
+	})
+	require.Equal(t, "again", string(t.get(b, "d/empty").Value))
+	t.commit(a, registry.Txn{If: []registry.Cond{registry.Absent("d/large")}})
+	f.converge(a)
 }
 
 // denied returns what is wrong with the error of a call without the right to make it.

@@ -77,6 +77,7 @@ const (
 	CallsEndWithTheirContext Promise = "a call ends when its context ends, and keeps the cause"
 	CallsAreBounded          Promise = "a call without a deadline ends as well"
 	QuotaIsSaid              Promise = "what a full store refuses is ErrQuota, is not to be tried again at once, and changes nothing"
+	DeletesNeedNoRoom        Promise = "a full store takes deletes"
 	PermissionIsSaid         Promise = "what the credentials do not allow is ErrPermission and changes nothing"
 )
 

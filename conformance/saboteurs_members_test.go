@@ -191,6 +191,18 @@ var memberSaboteurs = []saboteur{
 		}),
 	},
 	{
+		conformance.DeletesNeedNoRoom, "has no room for a delete", "F23",
+		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			if len(t.Then) > 0 && t.Then[0].Kind == registry.OpDelete {
+				probe := registry.Txn{Then: []registry.Op{registry.Create("probe", nil)}}
+				if _, err := r.Txn(ctx, probe); errors.Is(err, registry.ErrQuota) {
+					return registry.Rev{}, err
+				}
+			}
+			return r.Txn(ctx, t)
+		}),
+	},
+	{
 		conformance.PermissionIsSaid, "shows a directory that it must not read as an empty one", "F16",
 		lists(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)

@@ -30,7 +30,8 @@ var (
 	ErrPermission = errors.New("permission denied")
 	// ErrUnauthenticated: the credentials were refused.
 	ErrUnauthenticated = errors.New("unauthenticated")
-	// ErrQuota: the store is full. Nothing was changed; retrying at once will not help.
+	// ErrQuota: the store is full. Nothing was changed; retrying at once will not help. A
+	// transaction that only deletes, on conditions At and Alive, needs no room.
 	ErrQuota = errors.New("registry full")
 	// ErrForeign: what is stored at the key was not written by this library, or is damaged.
 	// Lists and watches leave such a key out.

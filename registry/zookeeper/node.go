@@ -18,7 +18,7 @@ import (
 //	rota1 <transaction> created=<zxid>       a later one
 //	rota1 <transaction> owner=<session> birth=<n> ...
 //	rota1 none                               no value: the key was deleted, or the znode is
-//	                                         there for those below it
+//	                                         there for those below it; blanks may follow
 //
 // The zxid of the commit that makes a key is known only after it, hence the two forms. It
 // cannot be read off the znode, which outlives its key: see reap.go.
@@ -42,6 +42,7 @@ type node struct {
 	version int32
 	mzxid   int64
 	mtime   int64 // in ms, by the clock of the leader that committed it; not set by writes of our own
+	size    int   // of what the znode holds
 	none    bool  // there is no key
 
 	// Of a key:
@@ -78,7 +79,7 @@ func (n *node) encode() []byte {
 // decode is the inverse of encode for what was read at key. An error wraps
 // registry.ErrForeign and names the key and the rule that raw breaks.
 func decode(key registry.Key, raw []byte, stat *zk.Stat) (*node, error) {
-	n := &node{version: stat.Version, mzxid: stat.Mzxid, mtime: stat.Mtime}
+	n := &node{version: stat.Version, mzxid: stat.Mzxid, mtime: stat.Mtime, size: len(raw)}
 	line, value, found := bytes.Cut(raw, []byte("\n"))
 	words := bytes.Split(line, []byte(" "))
 	switch {

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,10 @@ type plan struct {
 	none    map[registry.Key]fact // znodes without a value, at keys that have to be absent
 	missing map[string]bool       // paths above such keys at which nothing is, the topmost of each
 	births  map[int]uint64        // of owned keys, by item
+
+	// padded: a Delete leaves as many bytes as there were, because the server is over its quota
+	// and refuses every set that changes their number.
+	padded bool
 
 	entries []any
 	items   []int           // of the transaction, by entry
@@ -283,7 +288,11 @@ func (p *plan) change(item int, o *registry.Op, f fact) {
 	n.txn, n.value = p.t.ID, o.Value
 	if f.owner == "" {
 		n.none = o.Kind == registry.OpDelete
-		p.rely(item, &zk.SetDataRequest{Path: path, Data: n.encode(), Version: f.version})
+		data := n.encode()
+		if n.none && p.padded {
+			data = append(data, bytes.Repeat([]byte(" "), max(f.size-len(data), 0))...)
+		}
+		p.rely(item, &zk.SetDataRequest{Path: path, Data: data, Version: f.version})
 		return
 	}
 	birth := p.c.layout.birth(f.owner, f.birth)
@@ -302,6 +311,7 @@ func (p *plan) change(item int, o *registry.Op, f fact) {
 // committed takes in what the server says of a multi that it has executed on l.
 func (p *plan) committed(done []zk.MultiResponse, l *link) registry.Rev {
 	rev := registry.Rev{Seq: uint64(l.zxid())}
+	var deleted []registry.Key
 	for i := range done {
 		if done[i].Stat != nil {
 			rev.Seq = uint64(done[i].Stat.Mzxid)
@@ -322,8 +332,12 @@ func (p *plan) committed(done []zk.MultiResponse, l *link) registry.Rev {
 			p.c.memo.put(key, n, p.reaped)
 			if n.none && p.c.o.ReapAfter > 0 {
 				p.c.graves.dig(key)
+				deleted = append(deleted, key)
 			}
 		}
+	}
+	if p.padded && len(deleted) > 0 { // the room is needed now
+		p.c.calls.Go(func() { p.c.bury(p.c.calls.Context(), deleted) })
 	}
 	for i := range p.t.Then {
 		if o := &p.t.Then[i]; o.Kind == registry.OpDelete && o.Key.Owned() {
@@ -338,6 +352,10 @@ func (p *plan) committed(done []zk.MultiResponse, l *link) registry.Rev {
 func (p *plan) refused(ctx context.Context, i int, cause error, l *link) error {
 	item := p.items[i]
 	if known := translate(cause); driver.Said(known) {
+		if errors.Is(known, registry.ErrQuota) && !p.padded && p.deletes(item) {
+			p.padded = true
+			return nil
+		}
 		return known
 	}
 	if item == guard {
@@ -366,6 +384,11 @@ func (p *plan) refused(ctx context.Context, i int, cause error, l *link) error {
 		key = o.Key
 	}
 	return p.occupied(ctx, item, key, cause, l)
+}
+
+// deletes reports whether an item of the transaction is a Delete.
+func (p *plan) deletes(item int) bool {
+	return item >= len(p.t.If) && p.t.Then[item-len(p.t.If)].Kind == registry.OpDelete
 }
 
 // reapedSince takes in that znodes have been taken away since the versions were learned.
