@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,9 @@ const (
 	// leaveTimeout bounds the wait for others to take over the shards. Together with the two
 	// waits before, a shutdown lasts at most 28 s by default: Kubernetes kills after 30 s.
 	leaveTimeout = 3 * time.Second
+	// recordTimeout bounds the wait for the store to record the drain once nothing runs. A store
+	// that does not answer for so long is not waited for any more: the session expires.
+	recordTimeout = 2 * time.Second
 	// defaultDrainTimeout is how long runs have to finish before their contexts end.
 	defaultDrainTimeout = 20 * time.Second
 )
@@ -43,7 +47,7 @@ func (e *AbandonedError) Error() string {
 //
 // Handlers that do not return within 5 s of the end of their contexts are reported as
 // *AbandonedError; the executor then leaves when they have returned. Without a store that
-// answers, Shutdown waits up to 3 s for the hand-over; the session expires by itself.
+// answers, Shutdown returns about 5 s after the last run; the session expires by itself.
 //
 // Shutting down an executor that was not started, or again, does nothing.
 func (e *Executor) Shutdown(ctx context.Context) error {
@@ -54,10 +58,13 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 	if was != started {
 		return nil
 	}
-	e.drain(ctx)
+	handOver := leaveTimeout
+	if !e.drain(ctx) {
+		handOver = 0
+	}
 	select {
 	case <-e.pool.idle():
-		e.leave(ctx)
+		e.leave(ctx, handOver)
 		return nil
 	default:
 	}
@@ -66,17 +73,29 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 	e.log.Error("handlers ignore the end of their context", "runs", abandoned)
 	go func() { // lasts as long as the handlers, whose shards it keeps
 		<-e.pool.idle()
-		e.leave(context.Background())
+		e.leave(context.Background(), leaveTimeout)
 	}()
 	return &AbandonedError{abandoned}
 }
 
 // drain stops claiming and waits for the runs, first for them to end and then for them to
-// give up. The fleet is told meanwhile: that takes none of the runs' time.
-func (e *Executor) drain(ctx context.Context) {
+// give up. The drain is recorded meanwhile: that takes none of the runs' time. It reports
+// false if the store did not record it though it had recordTimeout after the runs.
+func (e *Executor) drain(ctx context.Context) (recorded bool) {
 	finish, cancel := context.WithTimeout(ctx, max(e.opts.DrainTimeout, 0))
 	defer cancel()
-	if err := e.member.Drain(finish); err != nil && e.opts.DrainTimeout > 0 {
+	record, giveUp := context.WithCancelCause(finish)
+	defer giveUp(nil)
+	go func() {
+		select {
+		case <-e.pool.idle():
+			wait(record, recordTimeout, nil)
+			giveUp(errNotRecorded)
+		case <-record.Done():
+		}
+	}()
+	err := e.member.Drain(record)
+	if err != nil && e.opts.DrainTimeout > 0 {
 		e.log.Warn("the fleet was not told of the drain in time", "error", err)
 	}
 	select {
@@ -85,11 +104,15 @@ func (e *Executor) drain(ctx context.Context) {
 	}
 	e.pool.cancel(ErrDraining)
 	wait(context.WithoutCancel(ctx), cancelGrace, e.pool.idle())
+	return !errors.Is(err, errNotRecorded)
 }
 
-// leave waits for others to take over the shards, and goes.
-func (e *Executor) leave(ctx context.Context) {
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+// errNotRecorded is why the wait for the record of a drain ends early.
+var errNotRecorded = fmt.Errorf("no answer from the store in %v, and nothing runs", recordTimeout)
+
+// leave waits up to handOver for others to take over the shards, and goes.
+func (e *Executor) leave(ctx context.Context, handOver time.Duration) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOver)
 	defer cancel()
 	if err := e.member.Leave(bounded); err != nil {
 		e.log.Warn("left before the shards were taken over", "error", err)

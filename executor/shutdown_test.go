@@ -315,6 +315,38 @@ func TestRun(t *testing.T) {
 	})
 }
 
+func TestShutdown_WithoutAStore(t *testing.T) {
+	bubble(t, "takes 5 s where nothing runs", func(t *testing.T, f *fleet) {
+		a := f.start("a", executor.Options{SessionTTL: time.Minute}, 2, takes(time.Second))
+		until(1)
+		time.Sleep(10 * time.Second)
+		defer f.server.Partition("a")()
+		began := time.Now()
+		require.NoError(t, a.Shutdown(t.Context()))
+		assert.LessOrEqual(t, time.Since(began), 5*time.Second)
+	})
+	bubble(t, "takes 5 s more than the runs take", func(t *testing.T, f *fleet) {
+		a := f.start("a", executor.Options{SessionTTL: time.Minute}, 2, takes(10*time.Second))
+		until(1)
+		defer f.server.Partition("a")()
+		began := time.Now()
+		require.NoError(t, a.Shutdown(t.Context()))
+		assert.GreaterOrEqual(t, time.Since(began), 10*time.Second)
+		assert.LessOrEqual(t, time.Since(began), 15*time.Second)
+	})
+	bubble(t, "hands over in good order if the store is back before the runs end", func(t *testing.T, f *fleet) {
+		a := f.start("a", executor.Options{SessionTTL: time.Minute}, 2, takes(20*time.Second))
+		f.start("b", executor.Options{SessionTTL: time.Minute}, 2, takes(time.Second))
+		until(1)
+		time.AfterFunc(10*time.Second, f.server.Partition("a"))
+		began := time.Now()
+		require.NoError(t, a.Shutdown(t.Context()))
+		assert.LessOrEqual(t, time.Since(began), 20*time.Second)
+		until(2)
+		assert.Equal(t, map[int][]string{0: {"b1"}, 1: {"b1"}}, f.began(2))
+	})
+}
+
 func TestShutdown_WithRestartGrace(t *testing.T) {
 	bubble(t, "keeps the shards for the instance of its name that comes, which runs what fell due", func(t *testing.T, f *fleet) {
 		grace := executor.Options{RestartGrace: time.Minute}
