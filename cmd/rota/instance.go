@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func runInstance(ctx context.Context, o instanceOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	reg, err := registryurl.Open(ctx, o.registry, nil)
+	reg, err := registryurl.Open(ctx, o.registry, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"sync"
@@ -38,7 +39,7 @@ type processFleet struct {
 
 // newProcessFleet opens the registry, which is to be had by the time.
 func newProcessFleet(ctx context.Context, o demoOptions, url string, keys record.Keys, c *census, b *board, s *story) (*processFleet, error) {
-	reg, err := registryurl.Open(ctx, url, nil)
+	reg, err := registryurl.Open(ctx, url, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

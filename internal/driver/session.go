@@ -201,7 +201,9 @@ func (s *Session) run() {
 }
 
 // report logs the state, if it is not the one that was logged last, which it returns. It is
-// not done where the state changes: a logger may wait, and the lock is held there.
+// not done where the state changes: a logger may wait, and the lock is held there. The level
+// is INFO for a loss as well: the session's user learns of it by Lost, and logs what it means.
+// Closing is the user's own act.
 func (s *Session) report(said registry.SessionState) registry.SessionState {
 	s.mu.Lock()
 	state, cause := s.state, s.err
@@ -213,8 +215,8 @@ func (s *Session) report(said registry.SessionState) registry.SessionState {
 		return said
 	}
 	level := slog.LevelInfo
-	if state == registry.SessionLost {
-		level = slog.LevelWarn
+	if state == registry.SessionClosed {
+		level = slog.LevelDebug
 	}
 	s.c.Logger.Log(s.ctx, level, "session is "+state.String(), "session", s.c.ID, "cause", cause)
 	return state

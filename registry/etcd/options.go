@@ -62,8 +62,9 @@ type Options struct {
 	AnyVersion bool
 
 	// Logger gets what the handle notices and no call returns: sessions that are suspended
-	// or lost, watches that begin again, foreign values, compactions that fail. nil discards
-	// it. Nothing is logged elsewhere.
+	// or lost, members that are left for others, watches that begin again (INFO), foreign
+	// values, compactions that fail (WARN). nil = slog.Default(). While the store answers,
+	// nothing is logged.
 	Logger *slog.Logger
 
 	// DialOptions are added to those for gRPC. Interceptors see each request once.
@@ -111,7 +112,7 @@ func (o Options) complete() (Options, error) {
 		o.AuditEvery = time.Minute
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = slog.Default()
 	}
 	o.Endpoints = slices.Clone(o.Endpoints)
 	if !o.InOrder {

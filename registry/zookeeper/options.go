@@ -60,8 +60,9 @@ type Options struct {
 	// where that is not enough. 0 = 1 min, < 0 = never
 	AuditEvery time.Duration
 	// Logger gets what the handle notices and no call returns: sessions that are suspended
-	// or lost, watches that begin again, foreign values. nil discards it. Nothing is logged
-	// elsewhere.
+	// or lost (INFO), foreign values, events that the server failed to send (WARN), and what
+	// the client library reports (DEBUG). nil = slog.Default(). While the store answers,
+	// nothing is logged at INFO or above.
 	Logger *slog.Logger
 }
 
@@ -95,7 +96,7 @@ func (o Options) complete() (Options, error) {
 	or(&o.CallTimeout, defaultCallTimeout)
 	or(&o.ReapAfter, defaultReapAfter)
 	or(&o.AuditEvery, defaultAuditEvery)
-	or(&o.Logger, slog.New(slog.DiscardHandler))
+	or(&o.Logger, slog.Default())
 	if o.ACL == nil {
 		o.ACL = zk.WorldACL(zk.PermAll)
 		if o.Username != "" {
