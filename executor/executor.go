@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,6 +83,7 @@ type Executor struct {
 	reg    registry.Registry
 	opts   Options
 	log    *slog.Logger
+	runs   runLog
 	member *coordinator.Member
 	clock  func() time.Time // of day
 	pool   pool
@@ -150,7 +152,8 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	if e.log == nil {
 		e.log = slog.Default()
 	}
-	e.log = e.log.With("namespace", namespace, "instance", e.member.Instance())
+	e.log = e.log.With("namespace", namespace, "group", cmp.Or(o.Group, "default"), "instance", e.member.Instance())
+	e.runs.log = e.log
 	return e, nil
 }
 
@@ -265,6 +268,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-e.stopped:
 		wait(context.WithoutCancel(ctx), cancelGrace, e.pool.idle()) // the contexts of runs have ended
+		e.runs.flush()
 		return e.failed
 	}
 	return e.Shutdown(context.WithoutCancel(ctx))

@@ -119,6 +119,7 @@ func (e *Executor) leave(ctx context.Context, handOver time.Duration) {
 	}
 	<-e.stopped
 	e.stop()
+	e.runs.flush()
 }
 
 // wait waits until done is closed, ctx ends or d has passed.

@@ -62,7 +62,10 @@ func (f *fleet) start(name string, o executor.Options, shards int, handle execut
 
 func (f *fleet) executor(name string, o executor.Options, shards int, handle executor.HandlerFunc) *executor.Executor {
 	f.t.Helper()
-	o.Instance, o.Logger = name, slog.New(slog.DiscardHandler)
+	o.Instance = name
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	e, err := executor.New(f.server.Client(name), "test", o)
 	require.NoError(f.t, err)
 	f.members = append(f.members, e)

@@ -97,8 +97,11 @@ func (e *Executor) run(ctx context.Context, c *coordinator.Run, queued bool) err
 		return fmt.Errorf("%w before it began", coordinator.ErrHandedBack)
 	}
 	defer e.pool.leave(number)
-	err := errGoexit
-	defer func() { e.logEnd(p, r, err) }()
+	if p.Timeout > 0 {
+		defer e.runs.watchTimeout(r, time.Duration(p.Timeout))()
+	}
+	err, began := errGoexit, time.Now()
+	defer func() { e.runs.ended(r, time.Since(began), outcomeOf(ctx, p, err), err) }()
 	err = handedBack(ctx, call(ctx, job.Handler, r))
 	return err
 }
@@ -116,16 +119,6 @@ func handedBack(ctx context.Context, err error) error {
 		return errors.New(err.Error()) // the handler's own choice of error must not retry the run
 	}
 	return err
-}
-
-// logEnd logs how a run ended.
-func (e *Executor) logEnd(p *program, r *Run, err error) {
-	switch {
-	case errors.Is(err, coordinator.ErrHandedBack) && p.OnCrash == RerunElsewhere && p.Tracking == TrackRuns:
-		e.log.Info("run handed back: another instance makes it again", "run", r.ID, "error", err)
-	case err != nil:
-		e.log.Warn("run failed", "run", r.ID, "error", err)
-	}
 }
 
 func newRun(instance string, p *program, c *coordinator.Run) *Run {

@@ -1,0 +1,140 @@
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor"
+)
+
+// logbook is what executors log.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logbook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// logger returns a logger that writes lines from level up.
+func (b *logbook) logger(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: level}))
+}
+
+// lines returns the lines that have all of some texts, and forgets nothing.
+func (b *logbook) lines(texts ...string) (out []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.text.String()) {
+		all := true
+		for _, text := range texts {
+			all = all && strings.Contains(line, text)
+		}
+		if all {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	return out
+}
+
+func TestLog_Runs(t *testing.T) {
+	bubble(t, "that fail are logged in full once per job and interval, and counted", func(t *testing.T, f *fleet) {
+		log := &logbook{}
+		e := f.executor("a", executor.Options{Logger: log.logger(slog.LevelInfo), Workers: 4000}, 1, takes(0))
+		require.NoError(t, e.Register(executor.Job{
+			Name: "failing", Schedule: executor.Every(time.Second), Shards: 2000,
+			Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+				return fmt.Errorf("shard %d has no luck", r.Shard)
+			}),
+		}, executor.Job{
+			Name: "other", Schedule: executor.Every(time.Minute), Shards: 1,
+			Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return errors.New("another job") }),
+		}))
+		require.NoError(t, e.Start(t.Context()))
+		time.Sleep(65*time.Second + 500*time.Millisecond)
+		require.NoError(t, e.Shutdown(context.Background()))
+		full, counted := log.lines("level=WARN", `msg="run failed"`, "job=failing"), log.lines("level=WARN", `msg="more runs failed"`, "job=failing")
+		assert.LessOrEqual(t, len(full), 7)
+		require.NotEmpty(t, full)
+		assert.Contains(t, full[0], "has no luck")
+		assert.Contains(t, full[0], "run=failing/")
+		sum := len(full)
+		for _, line := range counted {
+			_, rest, _ := strings.Cut(line, " count=")
+			n := 0
+			fmt.Sscan(rest, &n)
+			sum += n
+			assert.Contains(t, line, "has no luck")
+		}
+		assert.Equal(t, len(full), len(counted), "also the last interval, which the shutdown ends")
+		assert.Zero(t, sum%2000, "none is left out: %d", sum)
+		assert.GreaterOrEqual(t, sum, 50*2000)
+		assert.Len(t, log.lines(`msg="run failed"`, "job=other", "another job"), 1)
+		assert.Empty(t, log.lines(`msg="more runs failed"`, "job=other"))
+	})
+	bubble(t, "that panic are logged with the stack", func(t *testing.T, f *fleet) {
+		log := &logbook{}
+		f.start("a", executor.Options{Logger: log.logger(slog.LevelInfo)}, 1, panicsHere)
+		until(1)
+		lines := log.lines("level=WARN", `msg="run failed"`)
+		require.Len(t, lines, 1)
+		assert.Contains(t, lines[0], "handler panicked: at the disco")
+		assert.Contains(t, lines[0], "stack=")
+		assert.Contains(t, lines[0], "executor_test.panicsHere")
+	})
+	bubble(t, "that succeed are logged at DEBUG", func(t *testing.T, f *fleet) {
+		quiet, all := &logbook{}, &logbook{}
+		f.start("a", executor.Options{Logger: quiet.logger(slog.LevelInfo)}, 2, takes(2*time.Second))
+		f.start("b", executor.Options{Logger: all.logger(slog.LevelDebug)}, 2, takes(2*time.Second))
+		until(1)
+		time.Sleep(5 * time.Second)
+		assert.Empty(t, quiet.lines("run="))
+		lines := all.lines("level=DEBUG", `msg="run succeeded"`, "took=2s")
+		require.Len(t, lines, 1)
+		assert.Contains(t, lines[0], "run=job/")
+	})
+	bubble(t, "whose handlers ignore the time-out are logged ever more seldom, and when they return", func(t *testing.T, f *fleet) {
+		log := &logbook{}
+		e := f.executor("a", executor.Options{Logger: log.logger(slog.LevelInfo)}, 1, takes(0))
+		require.NoError(t, e.Register(executor.Job{
+			Name: "deaf", Schedule: executor.Every(time.Hour), Timeout: time.Second,
+			Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
+				time.Sleep(10 * time.Minute)
+				return nil
+			}),
+		}))
+		require.NoError(t, e.Start(t.Context()))
+		until(60)
+		overdue := func() []string { return log.lines("level=WARN", `msg="handler ignores its time-out"`) }
+		time.Sleep(4 * time.Second)
+		assert.Empty(t, overdue())
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Len(t, overdue(), 1)
+		assert.Contains(t, overdue()[0], "run=deaf/0/2000-01-01T01:00:00Z/1")
+		assert.Contains(t, overdue()[0], "since=2000-01-01T01:00:00.000Z")
+		time.Sleep(9 * time.Minute)
+		assert.Len(t, overdue(), 4)
+		assert.Empty(t, log.lines("handler returned"))
+		time.Sleep(2 * time.Minute)
+		assert.Len(t, overdue(), 4)
+		returned := log.lines("level=INFO", `msg="handler returned after its time-out"`, "took=10m0s")
+		assert.Len(t, returned, 1)
+	})
+}
+
+func panicsHere(context.Context, *executor.Run) error { panic("at the disco") }

@@ -1,0 +1,204 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+)
+
+// outcome is what a run came to, for the log.
+type outcome int
+
+const (
+	runSucceeded outcome = iota
+	runFailed
+	runLost       // it returned an error after its session had been lost, and is made again elsewhere
+	runHandedBack // its process shuts down, and another instance makes it again
+	runOverdue    // its handler has not returned though its time-out is over
+	runReturned   // its handler has returned at last
+)
+
+// outcomes is how each outcome is logged: the first run of a job in an interval by message,
+// the others, counted, by more when the interval ends. An empty more logs each run.
+var outcomes = [...]struct {
+	level         slog.Level
+	message, more string
+}{
+	runSucceeded:  {slog.LevelDebug, "run succeeded", ""},
+	runFailed:     {slog.LevelWarn, "run failed", "more runs failed"},
+	runLost:       {slog.LevelInfo, "run ended with its session", "more runs ended with their session"},
+	runHandedBack: {slog.LevelInfo, "run handed back: another instance makes it again", "more runs handed back"},
+	runOverdue:    {slog.LevelWarn, "handler ignores its time-out", "more handlers ignore their time-outs"},
+	runReturned:   {slog.LevelInfo, "handler returned after its time-out", "more handlers returned after their time-outs"},
+}
+
+// outcomeOf returns the outcome of a run that lived on ctx and ended with err.
+func outcomeOf(ctx context.Context, p *program, err error) outcome {
+	switch {
+	case err == nil:
+		return runSucceeded
+	case errors.Is(err, coordinator.ErrHandedBack) && p.OnCrash == RerunElsewhere && p.Tracking == TrackRuns:
+		return runHandedBack
+	case errors.Is(context.Cause(ctx), ErrSessionLost):
+		return runLost
+	}
+	return runFailed
+}
+
+const (
+	// logInterval is how long runs of a job with one outcome are counted after the first.
+	logInterval = 10 * time.Second
+	// overdueAfter is how long after its time-out a handler that has not returned is logged.
+	// The time until the next line triples, up to overdueAtMost.
+	overdueAfter  = 5 * time.Second
+	overdueAtMost = 10 * time.Minute
+)
+
+// runLog logs what becomes of runs, so that a job of 10,000 shards that fail every second
+// writes two lines per interval. It holds an entry and a timer for each job and outcome of
+// the present interval, and nothing else.
+type runLog struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	bursts map[burstOf]*burst
+}
+
+type burstOf struct {
+	job string
+	how outcome
+}
+
+// burst is the runs of a job with one outcome since the first of them was logged.
+type burst struct {
+	began time.Time
+	timer *time.Timer
+	more  int    // runs after the first
+	run   string // the last of them
+	err   error  // of the last
+}
+
+// ended logs the end of a run.
+func (l *runLog) ended(r *Run, took time.Duration, how outcome, err error) {
+	attrs := []slog.Attr{slog.Int("attempt", r.Attempt), slog.Duration("took", took)}
+	var panicked *PanicError
+	if errors.As(err, &panicked) {
+		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
+	}
+	l.note(r, how, err, attrs...)
+}
+
+// note logs a run in full, or counts it.
+func (l *runLog) note(r *Run, how outcome, err error, attrs ...slog.Attr) {
+	ctx, o := context.Background(), outcomes[how]
+	if !l.log.Enabled(ctx, o.level) || o.more != "" && !l.first(r, how, err) {
+		return
+	}
+	attrs = append([]slog.Attr{slog.String("job", r.Job), slog.String("run", r.ID)}, attrs...)
+	if err != nil {
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	l.log.LogAttrs(ctx, o.level, o.message, attrs...)
+}
+
+// first reports whether a run is the first with its outcome in an interval, which then begins.
+// Others are counted.
+func (l *runLog) first(r *Run, how outcome, err error) bool {
+	of := burstOf{r.Job, how}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.bursts[of]; b != nil {
+		b.more, b.run, b.err = b.more+1, r.ID, err
+		return false
+	}
+	if l.bursts == nil {
+		l.bursts = map[burstOf]*burst{}
+	}
+	b := &burst{began: time.Now()}
+	l.bursts[of] = b
+	b.timer = time.AfterFunc(logInterval, func() { l.endInterval(of, b) })
+	return true
+}
+
+// endInterval logs how many runs were counted. flush may have done so before.
+func (l *runLog) endInterval(of burstOf, b *burst) {
+	l.mu.Lock()
+	present := l.bursts[of] == b
+	if present {
+		delete(l.bursts, of)
+	}
+	l.mu.Unlock()
+	if present {
+		l.report(of, b)
+	}
+}
+
+// flush ends all intervals now.
+func (l *runLog) flush() {
+	l.mu.Lock()
+	all := l.bursts
+	l.bursts = nil
+	l.mu.Unlock()
+	order := make([]burstOf, 0, len(all))
+	for of, b := range all {
+		b.timer.Stop()
+		order = append(order, of)
+	}
+	slices.SortFunc(order, func(a, b burstOf) int { return strings.Compare(a.job, b.job) })
+	for _, of := range order {
+		l.report(of, all[of])
+	}
+}
+
+func (l *runLog) report(of burstOf, b *burst) {
+	if b.more == 0 {
+		return
+	}
+	o := outcomes[of.how]
+	attrs := []slog.Attr{
+		slog.String("job", of.job), slog.Int("count", b.more),
+		slog.Duration("within", time.Since(b.began).Round(time.Millisecond)), slog.String("last", b.run),
+	}
+	if b.err != nil {
+		attrs = append(attrs, slog.Any("error", b.err))
+	}
+	l.log.LogAttrs(context.Background(), o.level, o.more, attrs...)
+}
+
+// watchTimeout logs a handler that has begun now and does not return when its time-out is
+// over, again and again until returned is called.
+func (l *runLog) watchTimeout(r *Run, timeout time.Duration) (returned func()) {
+	began, wait, over, logged := time.Now(), overdueAfter, false, false
+	var mu sync.Mutex
+	var timer *time.Timer
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(timeout+wait, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if over {
+			return
+		}
+		logged = true
+		l.note(r, runOverdue, nil, slog.Time("since", began), slog.Duration("timeout", timeout),
+			slog.String("next", "the shard runs nothing else, and does not move, until the handler returns"),
+			slog.String("remedy", "have the handler return when its context ends"))
+		wait = min(3*wait, overdueAtMost)
+		timer.Reset(wait)
+	})
+	return func() {
+		mu.Lock()
+		over = true
+		timer.Stop()
+		mu.Unlock()
+		if logged {
+			l.note(r, runReturned, nil, slog.Time("since", began), slog.Duration("took", time.Since(began)))
+		}
+	}
+}
