@@ -131,7 +131,7 @@ func (x *exploration) returns(p *exProc, shard int, err error) {
 		return
 	}
 	l, a := x.ledger(&exState{}, p)
-	l.done(a, shard, true)(err)
+	l.done(context.Background(), a, shard, true)(err)
 	l.takeInbox()
 	p.inside = p.inside.Minus(shardset.Of(shard))
 	p.acct = l.keep(x.segment())

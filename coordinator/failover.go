@@ -42,7 +42,7 @@ func (p *planning) failOver() {
 		p.c.dead = append(p.c.dead, sessionOf(inc))
 		delete(p.p.Owners, inc)
 		p.p.Frozen = p.p.Frozen.Minus(shards)
-		p.because("fail over %s of %s", shards, inc)
+		p.because("fail over %s of %s", shards, instanceOf(inc))
 	}
 }
 
@@ -74,7 +74,7 @@ func (p *planning) inherit() {
 		}
 		p.inheritFrom(inc, item)
 		p.c.dead = append(p.c.dead, sessionOf(inc))
-		p.upkeeping("inherit the counts of %s", inc)
+		p.upkeeping("inherit the counts of %s", instanceOf(inc))
 	}
 }
 

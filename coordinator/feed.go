@@ -17,9 +17,11 @@ type feed[T any] struct {
 	decode func(registry.Entry) (T, error)
 	log    *slog.Logger
 
+	unreadable slog.Level // at which records that cannot be decoded are logged
+
 	mu      sync.Mutex
 	items   map[string]item[T]
-	broken  map[string]registry.Rev // records that could not be decoded
+	broken  map[string]broken // records that could not be decoded
 	synced  bool
 	readers []*reader[T]
 }
@@ -27,6 +29,12 @@ type feed[T any] struct {
 type item[T any] struct {
 	rev   registry.Rev
 	value T
+}
+
+// broken is a record that could not be decoded, and why.
+type broken struct {
+	rev registry.Rev
+	err error
 }
 
 // reader is one reader's place in a feed.
@@ -42,11 +50,12 @@ type news[T any] struct {
 	rev    registry.Rev
 	value  T
 	gone   bool
-	broken bool // it exists and cannot be read; leave it alone
+	broken bool  // it exists and cannot be read; leave it alone
+	err    error // why it cannot
 }
 
 func newFeed[T any](dir registry.Key, log *slog.Logger, decode func(registry.Entry) (T, error)) *feed[T] {
-	return &feed[T]{dir: dir, decode: decode, log: log, items: map[string]item[T]{}, broken: map[string]registry.Rev{}}
+	return &feed[T]{dir: dir, decode: decode, log: log, unreadable: slog.LevelError, items: map[string]item[T]{}, broken: map[string]broken{}}
 }
 
 // run follows the directory until ctx ends.
@@ -95,8 +104,8 @@ func (r *reader[T]) take(fn func(news[T])) (synced bool) {
 	for name := range dirty {
 		if it, ok := f.items[name]; ok {
 			out = append(out, news[T]{name: name, rev: it.rev, value: it.value})
-		} else if rev, ok := f.broken[name]; ok {
-			out = append(out, news[T]{name: name, rev: rev, broken: true})
+		} else if b, ok := f.broken[name]; ok {
+			out = append(out, news[T]{name: name, rev: b.rev, broken: true, err: b.err})
 		} else {
 			out = append(out, news[T]{name: name, gone: true})
 		}
@@ -135,8 +144,8 @@ func (f *feed[T]) apply(b registry.Batch) {
 		n := news[T]{name: e.Key.Name(), rev: e.Modified}
 		value, err := f.decode(e)
 		if err != nil {
-			f.log.Error("unreadable record left alone", "key", string(e.Key), "error", err)
-			n.broken = true
+			logUnreadable(f.log, f.unreadable, e.Key, err)
+			n.broken, n.err = true, err
 		}
 		n.value = value
 		puts = append(puts, n)
@@ -164,8 +173,8 @@ func (f *feed[T]) known(e registry.Entry) bool {
 	if it, ok := f.items[name]; ok && it.rev.Seq >= e.Modified.Seq {
 		return true
 	}
-	rev, ok := f.broken[name]
-	return ok && rev.Seq >= e.Modified.Seq
+	b, ok := f.broken[name]
+	return ok && b.rev.Seq >= e.Modified.Seq
 }
 
 func (f *feed[T]) install(n news[T]) {
@@ -174,7 +183,7 @@ func (f *feed[T]) install(n news[T]) {
 	}
 	if n.broken {
 		delete(f.items, n.name)
-		f.broken[n.name] = n.rev
+		f.broken[n.name] = broken{n.rev, n.err}
 	} else {
 		delete(f.broken, n.name)
 		f.items[n.name] = item[T]{n.rev, n.value}
@@ -224,4 +233,10 @@ func (f *feed[T]) all() []T {
 		out = append(out, it.value)
 	}
 	return out
+}
+
+// logUnreadable logs a record that cannot be decoded.
+func logUnreadable(log *slog.Logger, level slog.Level, key registry.Key, err error) {
+	log.Log(context.Background(), level, "unreadable record left alone", "key", string(key), "error", err,
+		"remedy", "write the record back as it was, or delete the key; docs/operating.md has what that costs")
 }

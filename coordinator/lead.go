@@ -28,6 +28,7 @@ type leader struct {
 	me     string
 	office *officeLoop
 	log    *slog.Logger
+	logs   *planLog
 	nudge  chan struct{} // one slot: something in the view has changed
 	end    context.CancelCauseFunc
 	*progress
@@ -67,6 +68,8 @@ func lead(ctx context.Context, o *officeLoop, term registry.Rev, p *progress) er
 			control: map[string]controlItem{}, plans: map[string]planItem{}, looks: map[string]look{},
 		},
 	}
+	l.logs = newPlanLog(l.log)
+	defer l.logs.flush()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer end(nil)
@@ -126,8 +129,6 @@ func (l *leader) wakeUp() {
 }
 
 func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
-	l.log.Info("leading")
-	defer l.log.Info("no longer leading")
 	jitter := newJitter(l.m.name, "planning unasked")
 	tick := time.NewTimer(selfDiagnosis)
 	defer tick.Stop()
@@ -277,6 +278,7 @@ func (l *leader) takeNews() bool {
 		delete(l.broken, n.name)
 		if n.broken {
 			l.broken[n.name] = true
+			logUnreadable(l.log, slog.LevelError, l.m.keys.Plan(n.name), n.err)
 		}
 	}) && whole
 	l.view.broken = l.broken
@@ -369,7 +371,7 @@ func (l *leader) readClaims(ctx context.Context, incarnation string) (look, erro
 	for _, e := range listing.Entries {
 		claims, err := record.Decode[record.Claims](e.Value)
 		if err != nil {
-			l.log.Error("unreadable record left alone", "key", string(e.Key), "error", err)
+			l.logs.unreadable(e, err)
 			out.broken[e.Key.Name()] = true
 			continue
 		}
@@ -403,7 +405,7 @@ func (l *leader) commit(ctx context.Context, d decision) (planned bool, err erro
 			l.committed(ld.parts, rev)
 			continue
 		}
-		if err := l.refused(ld, err); err != nil {
+		if err := l.refused(ctx, ld, err); err != nil {
 			return len(loads) > 0, err
 		}
 		failed = err
@@ -414,11 +416,19 @@ func (l *leader) commit(ctx context.Context, d decision) (planned bool, err erro
 	return false, l.bury(ctx, d.burials, term)
 }
 
+// problemOf returns the problem of a job's plan as it was before the changes of this round.
+func (l *leader) problemOf(segment string) string {
+	if p, ok := l.view.plans[segment]; ok {
+		return p.Problem
+	}
+	return ""
+}
+
 func (l *leader) committed(changes []change, rev registry.Rev) {
 	l.came()
 	l.seen = max(l.seen, rev.Seq)
 	for _, c := range changes {
-		l.log.Info("planned", "job", c.plan.Job, "why", slices.Concat(c.why, c.upkeep), "commit", rev.Seq)
+		l.logs.planned(&c, rev.Seq, l.problemOf(c.segment))
 		l.planFeed.put(c.segment, rev, c.plan)
 		delete(l.alone, c.segment)
 	}
@@ -426,7 +436,7 @@ func (l *leader) committed(changes []change, rev registry.Rev) {
 
 // refused returns errTermOver if that is what the refusal means. Otherwise the change
 // that it names goes alone next time, so that it holds up no other.
-func (l *leader) refused(ld load[change], err error) error {
+func (l *leader) refused(ctx context.Context, ld load[change], err error) error {
 	refusal, ok := conflict(err)
 	if !ok {
 		return err
@@ -435,7 +445,9 @@ func (l *leader) refused(ld load[change], err error) error {
 		return errTermOver
 	}
 	if part, ok := ld.owner(refusal.Index); ok {
-		l.alone[ld.parts[part].segment] = true
+		c := ld.parts[part]
+		l.alone[c.segment] = true
+		l.logs.conflicted(ctx, l.m.reg, c.segment, c.plan.Job, l.m.keys.Plan(c.segment))
 	}
 	return nil
 }
@@ -450,7 +462,7 @@ func (l *leader) bury(ctx context.Context, burials []burial, term []registry.Con
 		if buried {
 			l.came()
 			delete(l.view.members, b.incarnation)
-			l.log.Info("buried", "incarnation", b.incarnation)
+			l.log.Info("buried", "gone", instanceOf(b.incarnation), "incarnation", b.incarnation)
 		}
 	}
 	return nil

@@ -68,6 +68,8 @@ type ledger struct {
 	// clock, and with zero when they no longer do. It must not block.
 	publishAhead func(job string, is record.Ahead)
 	skew         time.Duration // how far clocks may be apart; 0: they are not compared
+
+	owned *ownership // for the log
 }
 
 // inbox is what other goroutines tell a ledger.
@@ -81,6 +83,7 @@ type inbox struct {
 	settled  chan struct{}
 	emptied  chan struct{}
 	unbarred bool
+	cut      int // functions that returned after the session had been lost
 }
 
 type endedRun struct {
@@ -142,6 +145,7 @@ func (l *ledger) wakeUp() {
 // session has ended, or somebody else has written its records.
 func (l *ledger) run(ctx context.Context) error {
 	defer l.plans.close()
+	defer l.owned.close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -270,6 +274,7 @@ func (l *ledger) takePlans(ctx context.Context) {
 		a := l.accounts[n.name]
 		if n.gone || n.broken {
 			if a != nil {
+				l.owned.lose(ctx, a.claims.Job, a.planKey, n.err)
 				a.plan, a.planRev = nil, registry.Rev{}
 				delete(l.frozen, a)
 				if n.gone {
@@ -290,6 +295,7 @@ func (l *ledger) takePlans(ctx context.Context) {
 			l.accounts[n.name] = a
 		}
 		a.plan, a.planRev, a.stale = n.value, n.rev, registry.Rev{}
+		l.owned.set(a.claims.Job, mine)
 		if delete(l.frozen, a); !a.plan.Frozen.IsZero() {
 			l.frozen[a] = struct{}{}
 		}
@@ -653,20 +659,21 @@ func (l *ledger) start(ctx context.Context, b begun) {
 		l.inbox.begin(g.Shards.Len())
 		for s := range g.Shards.All() {
 			r.Shard = s
-			l.work.Start(ctx, r, l.done(a, s, wantsReruns(e.Job())))
+			l.work.Start(ctx, r, l.done(ctx, a, s, wantsReruns(e.Job())))
 		}
 		l.yield(a, g.Shards)
 	}
 }
 
-// done returns the function to call when the function of a run has returned. reruns reports
-// whether the definition of the run wants it to be made again if it is handed back.
-func (l *ledger) done(a *account, shard int, reruns bool) func(error) {
+// done returns the function to call when the function of a run has returned, whose session
+// has ended if ctx has. reruns reports whether the definition of the run wants it to be made
+// again if it is handed back.
+func (l *ledger) done(ctx context.Context, a *account, shard int, reruns bool) func(error) {
 	job := a.claims.Job
 	l.barred.add(job, shard)
 	return func(err error) {
 		l.barred.remove(job, shard)
-		if l.inbox.end(endedRun{a, ended{shard, err, reruns && errors.Is(err, ErrHandedBack)}}) {
+		if l.inbox.end(endedRun{a, ended{shard, err, reruns && errors.Is(err, ErrHandedBack)}}, ctx.Err() != nil) {
 			l.wakeUp()
 		}
 	}
@@ -680,10 +687,26 @@ func (in *inbox) begin(n int) {
 }
 
 // end takes note that one has returned, and reports whether the ledger is to be told now.
-func (in *inbox) end(e endedRun) bool {
+func (in *inbox) end(e endedRun, cut bool) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.running--
+	if in.running--; cut {
+		in.cut++
+	}
 	in.ended = append(in.ended, e)
 	return in.running == 0 || !in.patient
+}
+
+// cutShort returns how many runs the end of the session ended, or kept from beginning. To be
+// called once run has returned.
+func (l *ledger) cutShort() int {
+	l.inbox.mu.Lock()
+	defer l.inbox.mu.Unlock()
+	n := l.inbox.running + l.inbox.cut
+	for _, b := range l.waiting {
+		for _, g := range b.out.starts {
+			n += g.Shards.Len()
+		}
+	}
+	return n
 }

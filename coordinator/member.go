@@ -92,6 +92,8 @@ type Member struct {
 	draining bool
 	current  *incarnation
 	seen     bool                        // there has been a current one
+	away     time.Time                   // when the last one that had joined was over; zero: there was none
+	joining  string                      // what the present one waits for before it has joined
 	sessions map[registry.SessionID]bool // that this process has had since it last joined
 	planning int                         // calls of the planning function that have not returned
 	joined   chan struct{}               // closed at the next change of current or of what it published
@@ -186,13 +188,19 @@ func (m *Member) Instance() string { return m.name }
 func (m *Member) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	returned := make(chan struct{})
+	defer close(returned)
 	go func() {
 		select {
 		case <-m.left:
+			defer m.logSlowShutdown("the end of the session", true)()
 			cancel(errLeft)
+			<-returned
 		case <-ctx.Done():
 		}
 	}()
+	m.joins("the store to open a session")
+	defer m.logSlowJoin()()
 	var err error
 	for {
 		err = registry.KeepSession(ctx, m.reg, registry.SessionOptions{TTL: m.ttl}, m.serve)
@@ -204,6 +212,7 @@ func (m *Member) Run(ctx context.Context) error {
 			break
 		}
 	}
+	m.logLeft(context.Cause(ctx), err)
 	if errors.Is(context.Cause(ctx), errLeft) {
 		err = nil // whatever was cut short by that
 	}
@@ -241,6 +250,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	}
 	log := m.log.With("session", string(s.ID()))
 	plans := newFeed(m.keys.Plans(), log, func(e registry.Entry) (*record.Plan, error) { return record.DecodePlan(e.Value) })
+	plans.unreadable = slog.LevelDebug                                     // who leads logs it, and who owns shards
 	task(func(ctx context.Context) error { return plans.run(ctx, m.reg) }) // who joins is not to wait for it
 
 	in := &incarnation{id: record.Incarnation(m.name, s.ID()), session: s, publish: make(chan struct{}, 1)}
@@ -249,6 +259,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	m.mu.Unlock()
 	m.barred.begin()
 	m.change(func() { m.puzzled, m.ahead = map[string]bool{}, map[string]record.Ahead{} }) // it will see for itself
+	m.joins("the records of the namespace, the definitions, and the name")
 	base, told, err := m.enter(ctx, in)
 	if err != nil {
 		end(err)
@@ -260,7 +271,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 		clock: m.clock, jumped: func() { m.clockJumped(in) },
 		accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{}, frozen: map[*account]struct{}{},
 		results: make(chan written), nudge: make(chan struct{}, 1), understands: m.understands,
-		publishAhead: m.publishAhead,
+		publishAhead: m.publishAhead, owned: newOwnership(m.reg, log),
 	}
 	if m.clocks {
 		in.ledger.jumps.limit, in.ledger.skew = m.skew/2, m.skew
@@ -271,12 +282,16 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	in.ledger.plans = plans.reader(in.ledger.wakeUp)
 	in.office = newOfficeLoop(m, in, plans, log)
 
+	m.logJoined(log, told.member.Jobs)
 	m.setCurrent(in)
 	task(in.ledger.run)
 	task(in.office.run)
 	task(func(ctx context.Context) error { return m.keepRecord(ctx, in, told) })
+	task(func(ctx context.Context) error { return in.followSession(ctx, log) })
 	<-ctx.Done()
 	m.setCurrent(nil)
+	tasks.Wait()
+	m.logOver(log, in, context.Cause(ctx))
 	return context.Cause(ctx)
 }
 
@@ -620,6 +635,7 @@ func (m *Member) await(ctx context.Context, ok func() bool) error {
 // the caller ends them or waits for them. Drain returns when the registry knows, or there
 // is no session that could claim. If ctx ends first, the member drains all the same.
 func (m *Member) Drain(ctx context.Context) error {
+	defer m.logSlowShutdown("the record that this instance drains", true)()
 	m.change(func() {
 		m.draining = true
 		if m.current != nil {
@@ -634,7 +650,9 @@ func (m *Member) Drain(ctx context.Context) error {
 // (MemberOptions.RestartGrace) are not taken over: then only runs are waited for. Without a
 // session there is nothing to wait for: what it had is failed over.
 func (m *Member) Leave(ctx context.Context) error {
+	stop := m.logSlowShutdown("the ends of runs on record, and other instances to take the shards over", false)
 	err := m.awaitEmpty(ctx)
+	stop()
 	m.leaving.Do(func() { close(m.left) })
 	return err
 }

@@ -108,3 +108,14 @@ func (o *office) resignation(k record.Keys, to string) (registry.Txn, error) {
 		},
 	}, err
 }
+
+// reason returns why a step leads to the office, for the log.
+func (o *office) reason(s officeStep) string {
+	switch {
+	case s == enter:
+		return "the leader before handed the office over"
+	case o.leader.Session == "":
+		return "there was no leader"
+	}
+	return "the leader before is gone: " + instanceOf(o.leader.Incarnation)
+}

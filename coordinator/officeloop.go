@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type officeLoop struct {
 	draw    float64 // for this vacancy
 	refuses int     // attempts on this vacancy that conflicted
 	saidOff bool    // that this clock is off
+	taken   string  // how the office was come by that no term was led in yet
+	handed  string  // to whom it was handed in this term
 }
 
 func newOfficeLoop(m *Member, in *incarnation, plans *feed[*record.Plan], log *slog.Logger) *officeLoop {
@@ -180,6 +183,7 @@ func (o *officeLoop) act(ctx context.Context, step officeStep) error {
 	rev, err := registry.Apply(ctx, o.m.reg, txn)
 	switch {
 	case err == nil:
+		o.taken = now.reason(step)
 		o.entered(txn, rev)
 		return nil
 	case errors.Is(err, registry.ErrConflict): // for certain or not: the feed will tell
@@ -218,19 +222,24 @@ type service struct {
 func (o *officeLoop) serve(ctx context.Context, wg *sync.WaitGroup) *service {
 	o.mu.Lock()
 	term := o.office.leaderRev
+	o.handed = ""
 	o.mu.Unlock()
+	why := cmp.Or(o.taken, "the term goes on")
+	o.taken = ""
 	s := &service{done: make(chan struct{})}
 	ctx, s.end = context.WithCancelCause(ctx)
 	s.progress.begin()
 	wg.Go(func() {
 		defer close(s.done)
+		o.log.Info("leading", "term", term.Seq, "why", why)
+		began := time.Now()
 		err := lead(ctx, o, term, &s.progress)
+		o.log.Info("no longer leading", "term", term.Seq, "why", o.whyOver(ctx, err), "after", time.Since(began).Round(time.Millisecond))
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		s.progress.begin() // the term may be over already; if it is not, nobody leads
 		s.progress.fail(err)
-		o.log.Info("stopped leading", "error", err)
 	})
 	return s
 }
@@ -304,15 +313,40 @@ func (o *officeLoop) handOver(ctx context.Context, heirs []string) bool {
 		if err != nil {
 			return false
 		}
+		o.hands(instanceOf(to)) // before the term is seen to be over
 		rev, err := registry.Apply(ctx, o.m.reg, txn)
 		if err != nil {
+			o.hands("")
 			o.log.Debug("office not handed over", "to", to, "error", err)
 			continue
 		}
 		leader := txn.Then[0]
 		o.feed.put(leader.Key.Name(), rev, registry.Entry{Key: leader.Key, Value: leader.Value, Modified: rev})
-		o.log.Info("resigned", "to", to)
+		o.log.Debug("resigned", "to", to)
 		return true
 	}
 	return false
+}
+
+// hands takes note of whom the office is being handed to.
+func (o *officeLoop) hands(to string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.handed = to
+}
+
+// whyOver returns why this incarnation leads no more, for the log.
+func (o *officeLoop) whyOver(ctx context.Context, err error) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errTermOver) {
+		err = cause
+	}
+	switch {
+	case o.handed != "":
+		return "the office was handed to " + o.handed
+	case err == nil || errors.Is(err, errTermOver):
+		return "the office was taken by another"
+	}
+	return err.Error()
 }

@@ -265,7 +265,7 @@ func (p *planning) give(shards shardset.Set) {
 			continue
 		}
 		p.p.Owners[inc] = p.p.Owners[inc].Union(part)
-		p.because("give %s to %s", part, inc)
+		p.because("give %s to %s", part, instanceOf(inc))
 	}
 }
 
@@ -332,7 +332,7 @@ func (p *planning) take(inc string, shards shardset.Set) (frozen shardset.Set) {
 	if idle := fenced.Minus(running); !idle.IsZero() {
 		p.fold(claims, idle)
 		p.p.Owners[inc] = p.p.Owners[inc].Minus(idle)
-		p.because("take %s from %s", idle, inc)
+		p.because("take %s from %s", idle, instanceOf(inc))
 		shards = shards.Minus(idle)
 		if item, ok := l.claims[p.segment]; ok && m.Draining && p.p.Owners[inc].IsZero() {
 			p.inheritFrom(inc, item) // it will write no more of this job

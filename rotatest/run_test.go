@@ -270,7 +270,7 @@ func TestRun_FailsATest(t *testing.T) {
 		},
 		"FailNow on the outer test": {
 			[]string{"enough", "goes on"},
-			[]string{"not reached", "Goexit", "panic:", "lost"},
+			[]string{"not reached", "Goexit", "panic:", ": lost: "},
 		},
 		"FailNow in a handler": {
 			[]string{"in a handler", "goes on"},

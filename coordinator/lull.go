@@ -1,0 +1,69 @@
+package coordinator
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// lullTime is how long changes must have paused before they are logged together.
+	lullTime = 200 * time.Millisecond
+	// lullLimit is how long the first of them waits at most.
+	lullLimit = 2 * time.Second
+)
+
+// lull collects changes that come in bursts, such as those that one join makes to the plans
+// of 300 jobs, and logs them together.
+type lull struct {
+	log func() // writes what was collected, and forgets it. It is called with mu held
+
+	mu    sync.Mutex
+	began time.Time // when the first change was made that is not logged; zero: there is none
+	timer *time.Timer
+}
+
+// add makes a change, which f collects, and puts the logging off.
+func (l *lull) add(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	if l.began.IsZero() {
+		l.began = time.Now()
+		l.timer = time.AfterFunc(lullTime, l.flush)
+		return
+	}
+	l.timer.Reset(min(lullTime, time.Until(l.began.Add(lullLimit))))
+}
+
+// flush logs what was collected.
+func (l *lull) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.began.IsZero() {
+		return
+	}
+	l.timer.Stop()
+	l.began = time.Time{}
+	l.log()
+}
+
+// maxLogText is about how many bytes a line has for a list of jobs.
+const maxLogText = 400
+
+// bounded joins texts about jobs as far as there is room, and counts the others.
+func bounded(texts []string) string {
+	var b strings.Builder
+	for i, text := range texts {
+		if i > 0 && b.Len()+len(text) > maxLogText {
+			fmt.Fprintf(&b, "; and %d jobs more", len(texts)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}

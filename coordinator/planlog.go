@@ -1,0 +1,139 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// planLog logs what a leader plans, in one line for all jobs that a change of the fleet
+// concerns, and what is wrong with jobs. A nil one logs nothing.
+type planLog struct {
+	lull
+	to *slog.Logger
+
+	whys     map[string][]string // by job: why its plan was changed
+	commit   uint64              // the last
+	problems map[string]string   // by job: what has changed; empty: there is none any more
+
+	unread  map[registry.Key]registry.Rev // records of claims that cannot be read, as logged last
+	refused map[string]*refusals          // by segment
+}
+
+// refusals is changes of a job's plan that conflicted, one after the other.
+type refusals struct {
+	since  time.Time
+	logged bool
+}
+
+// stubborn is how long each change of a plan may conflict before that is logged. A conflict
+// that comes of a race is over with the next look.
+const stubborn = 5 * time.Second
+
+func newPlanLog(to *slog.Logger) *planLog {
+	p := &planLog{
+		to: to, whys: map[string][]string{}, problems: map[string]string{},
+		unread: map[registry.Key]registry.Rev{}, refused: map[string]*refusals{},
+	}
+	p.lull.log = p.report
+	return p
+}
+
+// planned takes note of a change that was committed, and of the problem before it. What is
+// only upkeep comes day by day, and shows at DEBUG.
+func (p *planLog) planned(c *change, commit uint64, problem string) {
+	if p == nil {
+		return
+	}
+	job := c.plan.Job
+	p.to.Debug("planned a job", "job", job, "why", strings.Join(slices.Concat(c.why, c.upkeep), "; "), "commit", commit)
+	p.accepted(c.segment, job)
+	if len(c.why) == 0 {
+		return
+	}
+	p.add(func() {
+		p.whys[job], p.commit = append(p.whys[job], c.why...), commit
+		if c.plan.Problem != problem {
+			p.problems[job] = c.plan.Problem
+		}
+	})
+}
+
+// report logs what was planned since the last report.
+func (p *planLog) report() {
+	texts := make([]string, 0, len(p.whys))
+	for _, job := range slices.Sorted(maps.Keys(p.whys)) {
+		texts = append(texts, fmt.Sprintf("%s (%s)", job, strings.Join(p.whys[job], ", ")))
+	}
+	p.to.Info("planned", "jobs", len(texts), "why", bounded(texts), "commit", p.commit)
+	jobs := map[string][]string{} // by problem
+	for _, job := range slices.Sorted(maps.Keys(p.problems)) {
+		jobs[p.problems[job]] = append(jobs[p.problems[job]], job)
+	}
+	for _, problem := range slices.Sorted(maps.Keys(jobs)) {
+		names := jobs[problem]
+		if problem == "" {
+			p.to.Info("jobs have no problem any more", "jobs", len(names), "names", jobsText(names))
+			continue
+		}
+		p.to.Warn("jobs have a problem", "jobs", len(names), "names", jobsText(names), "problem", problem,
+			"remedy", "Status of such a job has it as Problem until it is over")
+	}
+	clear(p.whys)
+	clear(p.problems)
+}
+
+// unreadable logs a record of claims that cannot be read, once for each version of it.
+func (p *planLog) unreadable(e registry.Entry, err error) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	known := p.unread[e.Key] == e.Modified
+	p.unread[e.Key] = e.Modified
+	p.mu.Unlock()
+	if !known {
+		logUnreadable(p.to, slog.LevelError, e.Key, err)
+	}
+}
+
+// conflicted logs a plan that conflicts whatever is tried: what the registry leaves out of
+// lists and watches because it cannot decode it is in the way of a record as well.
+func (p *planLog) conflicted(ctx context.Context, reg registry.Registry, segment, job string, key registry.Key) {
+	if p == nil {
+		return
+	}
+	r := p.refused[segment]
+	if r == nil {
+		r = &refusals{since: time.Now()}
+		p.refused[segment] = r
+	}
+	if r.logged || time.Since(r.since) < stubborn {
+		return
+	}
+	_, err := reg.Get(ctx, key, fresh)
+	if ctx.Err() != nil || err != nil && !errors.Is(err, registry.ErrForeign) && !errors.Is(err, registry.ErrNotFound) {
+		return // the next conflict is another occasion
+	}
+	r.logged = true
+	p.to.Warn("plan conflicts again and again", "job", job, "key", string(key), "since", r.since, "error", err,
+		"next", "the job stays as it is, and changes are tried each second",
+		"remedy", "if the record is not one of rota's, delete the key: then the job is planned anew")
+}
+
+// accepted ends what conflicted has begun.
+func (p *planLog) accepted(segment, job string) {
+	if r := p.refused[segment]; r != nil {
+		delete(p.refused, segment)
+		if r.logged {
+			p.to.Info("plan is written again", "job", job, "after", time.Since(r.since).Round(time.Millisecond))
+		}
+	}
+}
