@@ -126,10 +126,10 @@ func (o *ownership) report() {
 	}
 	attrs := []any{"gained", gains, "lost", losses, "owned", o.total()}
 	if gains > 0 {
-		attrs = append(attrs, "gained_shards", bounded(gained))
+		attrs = append(attrs, "gained_shards", bounded(gained, "jobs"))
 	}
 	if losses > 0 {
-		attrs = append(attrs, "lost_shards", bounded(lost))
+		attrs = append(attrs, "lost_shards", bounded(lost, "jobs"))
 	}
 	o.to.Info("shards changed", attrs...)
 }

@@ -462,7 +462,7 @@ func (l *leader) bury(ctx context.Context, burials []burial, term []registry.Con
 		if buried {
 			l.came()
 			delete(l.view.members, b.incarnation)
-			l.log.Info("buried", "gone", instanceOf(b.incarnation), "incarnation", b.incarnation)
+			l.logs.buried(b.incarnation)
 		}
 	}
 	return nil

@@ -100,6 +100,7 @@ type account struct {
 	planRev  registry.Rev
 	programs map[int]Program
 	puzzled  bool // some epochs have none
+	unknown  int  // the newest generation of those that was logged
 	claims   record.Claims
 	rev      registry.Rev // of the claims record; zero: there is none yet
 	ended    []ended
@@ -329,8 +330,11 @@ func (l *ledger) compile(a *account) {
 		}
 		p, err := l.work.Compile(e.Def)
 		if err != nil {
-			l.log.Error("definition not understood: its fires are left to other instances",
-				"job", a.plan.Job, "generation", e.Gen, "error", err)
+			if e.Gen > a.unknown { // not at each change of the plan
+				a.unknown = e.Gen
+				l.log.Error("definition not understood: its fires are left to other instances",
+					"job", a.plan.Job, "generation", e.Gen, "error", err)
+			}
 			continue
 		}
 		programs[e.Gen] = p

@@ -49,15 +49,16 @@ func (l *lull) flush() {
 	l.log()
 }
 
-// maxLogText is about how many bytes a line has for a list of jobs.
+// maxLogText is about how many bytes a line has for a list.
 const maxLogText = 400
 
-// bounded joins texts about jobs as far as there is room, and counts the others.
-func bounded(texts []string) string {
+// bounded joins texts, each about one of what there are many, as far as there is room, and
+// counts the others.
+func bounded(texts []string, many string) string {
 	var b strings.Builder
 	for i, text := range texts {
 		if i > 0 && b.Len()+len(text) > maxLogText {
-			fmt.Fprintf(&b, "; and %d jobs more", len(texts)-i)
+			fmt.Fprintf(&b, "; and %d %s more", len(texts)-i, many)
 			break
 		}
 		if i > 0 {

@@ -753,7 +753,7 @@ func (m *Member) storing(stored map[string]registry.Entry, name string, def json
 	old, theirs, err := record.DecodeDefinition(e.Value)
 	switch {
 	case err != nil:
-		m.log.Error("unreadable record left alone", "key", string(key), "error", err)
+		logUnreadable(m.log, slog.LevelError, key, err)
 		return registry.Op{}, false, nil
 	case theirs.Revision < mine.Revision:
 		return registry.Set(key, e.Modified, value), true, nil

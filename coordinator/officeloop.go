@@ -128,7 +128,7 @@ func (o *officeLoop) take(r *reader[registry.Entry]) (synced bool) {
 		case o.m.keys.Leader().Name():
 			leader, err := record.Decode[record.Leader](n.value.Value)
 			if err != nil && !n.gone {
-				o.log.Error("unreadable record left alone", "key", string(o.m.keys.Leader()), "error", err)
+				logUnreadable(o.log, slog.LevelError, o.m.keys.Leader(), err)
 			}
 			o.office.leader, o.office.leaderRev = leader, n.rev
 		case o.m.keys.Present().Name():

@@ -22,6 +22,7 @@ type planLog struct {
 	whys     map[string][]string // by job: why its plan was changed
 	commit   uint64              // the last
 	problems map[string]string   // by job: what has changed; empty: there is none any more
+	gone     []string            // instances whose records were removed
 
 	unread  map[registry.Key]registry.Rev // records of claims that cannot be read, as logged last
 	refused map[string]*refusals          // by segment
@@ -66,13 +67,28 @@ func (p *planLog) planned(c *change, commit uint64, problem string) {
 	})
 }
 
+// buried takes note that what a dead incarnation left was removed.
+func (p *planLog) buried(incarnation string) {
+	if p == nil {
+		return
+	}
+	p.to.Debug("buried one", "incarnation", incarnation)
+	p.add(func() { p.gone = append(p.gone, instanceOf(incarnation)) })
+}
+
 // report logs what was planned since the last report.
 func (p *planLog) report() {
 	texts := make([]string, 0, len(p.whys))
 	for _, job := range slices.Sorted(maps.Keys(p.whys)) {
 		texts = append(texts, fmt.Sprintf("%s (%s)", job, strings.Join(p.whys[job], ", ")))
 	}
-	p.to.Info("planned", "jobs", len(texts), "why", bounded(texts), "commit", p.commit)
+	if len(texts) > 0 {
+		p.to.Info("planned", "jobs", len(texts), "why", bounded(texts, "jobs"), "commit", p.commit)
+	}
+	if len(p.gone) > 0 {
+		p.to.Info("buried", "instances", len(p.gone), "names", bounded(p.gone, "instances"))
+		p.gone = nil
+	}
 	jobs := map[string][]string{} // by problem
 	for _, job := range slices.Sorted(maps.Keys(p.problems)) {
 		jobs[p.problems[job]] = append(jobs[p.problems[job]], job)

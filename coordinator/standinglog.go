@@ -17,7 +17,7 @@ const (
 )
 
 // jobsText returns the first of some jobs' names.
-func jobsText(jobs []string) string { return bounded(jobs) }
+func jobsText(jobs []string) string { return bounded(jobs, "jobs") }
 
 // logJoined logs that an incarnation has entered the fleet.
 func (m *Member) logJoined(log *slog.Logger, offered []string) {

@@ -124,6 +124,9 @@ type MemberStatus struct {
 // taken, so a shard that has just moved may have two owners or none, and sums may lack what
 // a member that has just gone had counted. It reads a record for each member.
 //
+// If the plan of the job cannot be read, Status fails with an error that names the key. The
+// leader and the owners of the job's shards log such a plan, and what to do.
+//
 // Of failures and decisions it holds the latest few. Those before are only in logs.
 func (o *Operator) Status(ctx context.Context, job string) (Status, error) {
 	st, err := o.status(ctx, job)

@@ -72,7 +72,8 @@ type Options struct {
 	// together to within one shard. "single" and Elastic-Job's strategies pay no heed to it.
 	// Zero means 1.
 	Weight int
-	// Logger is where to log. Nil means slog.Default().
+	// Logger is where to log: each event of this process and of its fleet is one line, however
+	// many jobs it concerns; docs/operating.md lists them. Nil means slog.Default().
 	Logger *slog.Logger
 }
 

@@ -138,3 +138,44 @@ func TestLog_Runs(t *testing.T) {
 }
 
 func panicsHere(context.Context, *executor.Run) error { panic("at the disco") }
+
+func TestLog_Outage(t *testing.T) {
+	bubble(t, "of the store for 45 s is logged once per event at every process", func(t *testing.T, f *fleet) {
+		logs := map[string]*logbook{}
+		for _, name := range []string{"a", "b", "c"} {
+			logs[name] = &logbook{}
+			f.start(name, executor.Options{Logger: logs[name].logger(slog.LevelInfo)}, 6, takes(50*time.Second))
+		}
+		until(1)
+		before := map[string]int{}
+		for name, log := range logs {
+			before[name] = len(log.lines())
+		}
+		resume := f.server.Pause()
+		time.Sleep(45 * time.Second)
+		resume()
+		time.Sleep(14 * time.Second)
+		for name, log := range logs {
+			for _, texts := range [][]string{
+				{"level=WARN", `msg="store unreachable"`, "safe_until=", "next="},
+				{"level=WARN", `msg="session lost"`, "runs=2 shards=2", "next="},
+				{"level=INFO", `msg="joined again"`, "away="},
+				{"level=INFO", `msg="run ended with its session"`},
+			} {
+				assert.Len(t, log.lines(texts...), 1, "%s: %v", name, texts)
+			}
+			assert.Empty(t, log.lines("level=ERROR"), name)
+			assert.LessOrEqual(t, len(log.lines())-before[name], 10, "%s:\n%s", name, strings.Join(log.lines()[before[name]:], "\n"))
+		}
+	})
+	bubble(t, "of the store during a shutdown is logged, with what the shutdown waits for", func(t *testing.T, f *fleet) {
+		log := &logbook{}
+		a := f.start("a", executor.Options{Logger: log.logger(slog.LevelInfo)}, 2, takes(time.Second))
+		defer f.server.Pause()()
+		assert.NoError(t, a.Shutdown(t.Context()))
+		waits := log.lines("level=WARN", `msg="shutdown waits for the store"`)
+		require.NotEmpty(t, waits)
+		assert.Contains(t, waits[0], `waits_for="the record that this instance drains"`)
+		assert.LessOrEqual(t, len(waits), 3)
+	})
+}

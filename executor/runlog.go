@@ -86,7 +86,7 @@ type burst struct {
 
 // ended logs the end of a run.
 func (l *runLog) ended(r *Run, took time.Duration, how outcome, err error) {
-	attrs := []slog.Attr{slog.Int("attempt", r.Attempt), slog.Duration("took", took)}
+	attrs := []slog.Attr{slog.Int("attempt", r.Attempt), slog.Duration("took", took.Round(time.Microsecond))}
 	var panicked *PanicError
 	if errors.As(err, &panicked) {
 		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
@@ -198,7 +198,7 @@ func (l *runLog) watchTimeout(r *Run, timeout time.Duration) (returned func()) {
 		timer.Stop()
 		mu.Unlock()
 		if logged {
-			l.note(r, runReturned, nil, slog.Time("since", began), slog.Duration("took", time.Since(began)))
+			l.note(r, runReturned, nil, slog.Time("since", began), slog.Duration("took", time.Since(began).Round(time.Millisecond)))
 		}
 	}
 }
