@@ -21,7 +21,7 @@ type ownership struct {
 	tasks sync.WaitGroup
 
 	owned  map[string]shardset.Set // by job, as in the latest plan
-	before map[string]shardset.Set // of the jobs that have changed: what was logged last
+	before map[string]shardset.Set // of the jobs that have changed, as logged last
 	lost   map[string]bool         // jobs whose plan cannot be read or is gone, of which shards were owned
 }
 
@@ -33,7 +33,7 @@ func newOwnership(reg registry.Registry, to *slog.Logger) *ownership {
 	return o
 }
 
-// set takes note of what a plan gives this incarnation of a job.
+// set records the shards of a job that its plan gives to this incarnation.
 func (o *ownership) set(job string, shards shardset.Set) {
 	if o == nil {
 		return
@@ -55,8 +55,8 @@ func (o *ownership) set(job string, shards shardset.Set) {
 	})
 }
 
-// lose takes note that a plan is gone, or cannot be read because of err. What this
-// incarnation owned by it is not claimed until there is another.
+// lose records that a plan is gone, or that it cannot be read because of err. The shards that
+// this incarnation owned by it are not claimed until there is another plan.
 func (o *ownership) lose(ctx context.Context, job string, key registry.Key, err error) {
 	if o == nil || o.lost[job] || o.owned[job].IsZero() {
 		return
@@ -86,7 +86,8 @@ func (o *ownership) logLoss(job string, key registry.Key, shards string, err err
 		"remedy", "write the record back as it was, or delete the key: then the leader plans the job anew")...)
 }
 
-// close logs what is left and ends what was begun. The context given to lose has ended.
+// close logs the remaining changes and waits for the reads that lose has begun. The context
+// given to lose has ended.
 func (o *ownership) close() {
 	if o == nil {
 		return
@@ -106,7 +107,7 @@ func (o *ownership) total() (n int) {
 	return n
 }
 
-// report logs what has changed since the last report.
+// report logs the changes since the last report.
 func (o *ownership) report() {
 	var gained, lost []string
 	var gains, losses int

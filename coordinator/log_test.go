@@ -389,7 +389,7 @@ func TestOwnership(t *testing.T) {
 	})
 }
 
-// foreign is a registry in which every key holds what it cannot decode.
+// foreign is a registry that can decode no value.
 type foreign struct{ registry.Registry }
 
 func (foreign) Get(_ context.Context, key registry.Key, _ registry.ReadOptions) (registry.Entry, error) {

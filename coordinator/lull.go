@@ -17,7 +17,7 @@ const (
 // lull collects changes that come in bursts, such as those that one join makes to the plans
 // of 300 jobs, and logs them together.
 type lull struct {
-	log func() // writes what was collected, and forgets it. It is called with mu held
+	log func() // writes the collected changes, and forgets them. It is called with mu held
 
 	mu    sync.Mutex
 	began time.Time // when the first change was made that is not logged; zero: there is none
@@ -37,7 +37,7 @@ func (l *lull) add(f func()) {
 	l.timer.Reset(min(lullTime, time.Until(l.began.Add(lullLimit))))
 }
 
-// flush logs what was collected.
+// flush logs the collected changes.
 func (l *lull) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,8 +52,8 @@ func (l *lull) flush() {
 // maxLogText is about how many bytes a line has for a list.
 const maxLogText = 400
 
-// bounded joins texts, each about one of what there are many, as far as there is room, and
-// counts the others.
+// bounded joins texts as far as there is room, and counts the others. The plural noun many
+// names the things that the texts are about.
 func bounded(texts []string, many string) string {
 	var b strings.Builder
 	for i, text := range texts {

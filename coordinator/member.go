@@ -93,7 +93,7 @@ type Member struct {
 	current  *incarnation
 	seen     bool                        // there has been a current one
 	away     time.Time                   // when the last one that had joined was over; zero: there was none
-	joining  string                      // what the present one waits for before it has joined
+	joining  string                      // the present step of joining, for the log
 	sessions map[registry.SessionID]bool // that this process has had since it last joined
 	planning int                         // calls of the planning function that have not returned
 	joined   chan struct{}               // closed at the next change of current or of what it published
@@ -250,7 +250,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	}
 	log := m.log.With("session", string(s.ID()))
 	plans := newFeed(m.keys.Plans(), log, func(e registry.Entry) (*record.Plan, error) { return record.DecodePlan(e.Value) })
-	plans.unreadable = slog.LevelDebug                                     // who leads logs it, and who owns shards
+	plans.unreadable = slog.LevelDebug                                     // the leader and the owners log it
 	task(func(ctx context.Context) error { return plans.run(ctx, m.reg) }) // who joins is not to wait for it
 
 	in := &incarnation{id: record.Incarnation(m.name, s.ID()), session: s, publish: make(chan struct{}, 1)}

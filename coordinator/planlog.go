@@ -13,15 +13,15 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// planLog logs what a leader plans, in one line for all jobs that a change of the fleet
-// concerns, and what is wrong with jobs. A nil one logs nothing.
+// planLog logs the plans of a leader, in one line for all jobs that a change of the fleet
+// concerns, and the problems of jobs. A nil one logs nothing.
 type planLog struct {
 	lull
 	to *slog.Logger
 
 	whys     map[string][]string // by job: why its plan was changed
 	commit   uint64              // the last
-	problems map[string]string   // by job: what has changed; empty: there is none any more
+	problems map[string]string   // by job, those that have changed; empty: there is none any more
 	gone     []string            // instances whose records were removed
 
 	unread  map[registry.Key]registry.Rev // records of claims that cannot be read, as logged last
@@ -47,8 +47,8 @@ func newPlanLog(to *slog.Logger) *planLog {
 	return p
 }
 
-// planned takes note of a change that was committed, and of the problem before it. What is
-// only upkeep comes day by day, and shows at DEBUG.
+// planned records a change that was committed, and the problem before it. Upkeep happens day
+// by day, and shows at DEBUG only.
 func (p *planLog) planned(c *change, commit uint64, problem string) {
 	if p == nil {
 		return
@@ -67,7 +67,7 @@ func (p *planLog) planned(c *change, commit uint64, problem string) {
 	})
 }
 
-// buried takes note that what a dead incarnation left was removed.
+// buried records that the records of a dead incarnation were removed.
 func (p *planLog) buried(incarnation string) {
 	if p == nil {
 		return
@@ -76,7 +76,7 @@ func (p *planLog) buried(incarnation string) {
 	p.add(func() { p.gone = append(p.gone, instanceOf(incarnation)) })
 }
 
-// report logs what was planned since the last report.
+// report logs the changes since the last report.
 func (p *planLog) report() {
 	texts := make([]string, 0, len(p.whys))
 	for _, job := range slices.Sorted(maps.Keys(p.whys)) {
@@ -120,8 +120,8 @@ func (p *planLog) unreadable(e registry.Entry, err error) {
 	}
 }
 
-// conflicted logs a plan that conflicts whatever is tried: what the registry leaves out of
-// lists and watches because it cannot decode it is in the way of a record as well.
+// conflicted logs a plan whose every write conflicts. A registry leaves a value that it cannot
+// decode out of lists and watches, but the key exists, so the plan cannot be created.
 func (p *planLog) conflicted(ctx context.Context, reg registry.Registry, segment, job string, key registry.Key) {
 	if p == nil {
 		return

@@ -80,7 +80,7 @@ func (in *incarnation) followSession(ctx context.Context, log *slog.Logger) erro
 	}
 }
 
-// joins takes note of what the first join waits for.
+// joins records the present step of joining, for the log.
 func (m *Member) joins(step string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,8 +100,8 @@ func (m *Member) logSlowJoin() (stop func() bool) {
 	}).Stop
 }
 
-// logSlowShutdown logs once if a step of the shutdown takes long, and what it waits for. While
-// the store answers it is other instances that take their time.
+// logSlowShutdown logs once if a step of the shutdown takes long. With onlyStore the step waits
+// for the store alone; without, it waits for other instances while the store answers.
 func (m *Member) logSlowShutdown(step string, onlyStore bool) (stop func() bool) {
 	began := time.Now()
 	return time.AfterFunc(slowShutdown, func() {

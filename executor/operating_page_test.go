@@ -73,8 +73,8 @@ func logLines(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// logCall returns what a call logs at INFO or above, and nothing for other calls. A level that
-// the function is given is ERROR somewhere.
+// logCall returns the message and the level of a call that logs at INFO or above, and nothing
+// for other calls. A level that is a variable counts as ERROR.
 func logCall(call *ast.CallExpr) (message, level string) {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 )
 
-// outcome is what a run came to, for the log.
+// outcome is the state of a run, for the log.
 type outcome int
 
 const (

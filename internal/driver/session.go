@@ -202,7 +202,7 @@ func (s *Session) run() {
 
 // report logs the state, if it is not the one that was logged last, which it returns. It is
 // not done where the state changes: a logger may wait, and the lock is held there. The level
-// is INFO for a loss as well: the session's user learns of it by Lost, and logs what it means.
+// is INFO for a loss as well: the session's user learns of it by Lost, and logs the consequences.
 // Closing is the user's own act.
 func (s *Session) report(said registry.SessionState) registry.SessionState {
 	s.mu.Lock()
