@@ -133,16 +133,6 @@ func TestLog_Member(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Len(t, a.log.having(`msg="joined the fleet"`), 1)
 	})
-	bubble(t, "whose registry is closed logs that it will not join again", func(t *testing.T, g *group) {
-		client := g.server.Client("a")
-		a := g.worker("a", nil, def("job", 0, 2, ""))
-		a.reg.Registry = client
-		g.joined(a)
-		require.NoError(t, client.Close(t.Context()))
-		<-a.done
-		assert.Len(t, a.log.having("level=ERROR", `msg="left the fleet, and will not join again"`), 1)
-		a.err = nil
-	})
 }
 
 func TestLog_Plans(t *testing.T) {

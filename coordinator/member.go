@@ -212,7 +212,7 @@ func (m *Member) Run(ctx context.Context) error {
 			break
 		}
 	}
-	m.logLeft(context.Cause(ctx), err)
+	m.logLeft(context.Cause(ctx))
 	if errors.Is(context.Cause(ctx), errLeft) {
 		err = nil // whatever was cut short by that
 	}

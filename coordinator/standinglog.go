@@ -44,17 +44,13 @@ func (m *Member) logOver(log *slog.Logger, in *incarnation, cause error) {
 	}
 }
 
-// logLeft logs that Run returns.
-func (m *Member) logLeft(cause, err error) {
+// logLeft logs that Run returns because of Leave. The caller of Run has its other errors.
+func (m *Member) logLeft(cause error) {
 	m.mu.Lock()
 	joined := m.seen
 	m.mu.Unlock()
-	switch {
-	case !joined:
-	case errors.Is(cause, errLeft):
+	if joined && errors.Is(cause, errLeft) {
 		m.log.Info("left the fleet")
-	case cause == nil:
-		m.log.Error("left the fleet, and will not join again", "error", err)
 	}
 }
 
