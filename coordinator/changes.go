@@ -40,7 +40,7 @@ func (o *ownership) set(job string, shards shardset.Set) {
 	}
 	if o.lost[job] {
 		delete(o.lost, job)
-		o.to.Info("plan can be read again", "job", job, "shards", shards.String())
+		o.to.Info("plan can be read again", "job", job, "shards", shortened(shards.String()))
 	}
 	if shards.Equal(o.owned[job]) {
 		return
@@ -62,7 +62,7 @@ func (o *ownership) lose(ctx context.Context, job string, key registry.Key, err 
 		return
 	}
 	o.lost[job] = true
-	shards := o.owned[job].String()
+	shards := shortened(o.owned[job].String())
 	if err != nil {
 		o.logLoss(job, key, shards, err)
 		return

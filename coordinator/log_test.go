@@ -339,6 +339,17 @@ func TestOwnership(t *testing.T) {
 		assert.Len(t, log.having("gained=19 "), 1)
 		assert.Len(t, log.having("owned=30 "), 1)
 	})
+	bubbled("of many shards is cut", func(t *testing.T, o *ownership, log *logbook) {
+		var odd shardset.Set
+		for i := range 5000 {
+			odd.Add(2*i + 1)
+		}
+		o.set("job", odd)
+		o.set("other", odd)
+		o.close()
+		require.Len(t, log.having("gained=10000", "job 1,3,5", `...; and 1 jobs more"`), 1)
+		assert.Less(t, len(log.String()), 700)
+	})
 	bubbled("that comes and goes is not logged", func(t *testing.T, o *ownership, log *logbook) {
 		o.set("job", shardset.Of(1, 2))
 		o.set("job", shardset.Set{})

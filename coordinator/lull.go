@@ -64,7 +64,16 @@ func bounded(texts []string, many string) string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		b.WriteString(text)
+		b.WriteString(shortened(text))
 	}
 	return b.String()
+}
+
+// shortened cuts a text that is longer than a list may be, such as that of every other shard
+// of 10,000.
+func shortened(text string) string {
+	if len(text) <= maxLogText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxLogText], "") + "..."
 }

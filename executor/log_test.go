@@ -58,6 +58,9 @@ func TestLog_Runs(t *testing.T) {
 		require.NoError(t, e.Register(executor.Job{
 			Name: "failing", Schedule: executor.Every(time.Second), Shards: 2000,
 			Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+				if r.Shard == 7 {
+					panic("at once")
+				}
 				return fmt.Errorf("shard %d has no luck", r.Shard)
 			}),
 		}, executor.Job{
@@ -81,8 +84,11 @@ func TestLog_Runs(t *testing.T) {
 			assert.Contains(t, line, "has no luck")
 		}
 		assert.Equal(t, len(full), len(counted), "also the last interval, which the shutdown ends")
-		assert.Zero(t, sum%2000, "none is left out: %d", sum)
-		assert.GreaterOrEqual(t, sum, 50*2000)
+		assert.Zero(t, sum%1999, "none is left out: %d", sum)
+		assert.GreaterOrEqual(t, sum, 50*1999)
+		panicked := log.lines("level=WARN", `msg="run panicked"`, "run=failing/7/", "stack=")
+		assert.NotEmpty(t, panicked, "a panic among other failures has its stack in the log")
+		assert.LessOrEqual(t, len(panicked), 7)
 		assert.Len(t, log.lines(`msg="run failed"`, "job=other", "another job"), 1)
 		assert.Empty(t, log.lines(`msg="more runs failed"`, "job=other"))
 	})
@@ -90,7 +96,7 @@ func TestLog_Runs(t *testing.T) {
 		log := &logbook{}
 		f.start("a", executor.Options{Logger: log.logger(slog.LevelInfo)}, 1, panicsHere)
 		until(1)
-		lines := log.lines("level=WARN", `msg="run failed"`)
+		lines := log.lines("level=WARN", `msg="run panicked"`)
 		require.Len(t, lines, 1)
 		assert.Contains(t, lines[0], "handler panicked: at the disco")
 		assert.Contains(t, lines[0], "stack=")

@@ -18,6 +18,7 @@ type outcome int
 const (
 	runSucceeded outcome = iota
 	runFailed
+	runPanicked
 	runLost       // it returned an error after its session had been lost, and is made again elsewhere
 	runHandedBack // its process shuts down, and another instance makes it again
 	runOverdue    // its handler has not returned though its time-out is over
@@ -33,6 +34,7 @@ var outcomes = [...]struct {
 	runSucceeded:  {slog.LevelDebug, "run succeeded", ""},
 	runFailed:     {slog.LevelWarn, "run failed", "more runs failed"},
 	runLost:       {slog.LevelInfo, "run ended with its session", "more runs ended with their session"},
+	runPanicked:   {slog.LevelWarn, "run panicked", "more runs panicked"},
 	runHandedBack: {slog.LevelInfo, "run handed back: another instance makes it again", "more runs handed back"},
 	runOverdue:    {slog.LevelWarn, "handler ignores its time-out", "more handlers ignore their time-outs"},
 	runReturned:   {slog.LevelInfo, "handler returned after its time-out", "more handlers returned after their time-outs"},
@@ -40,9 +42,12 @@ var outcomes = [...]struct {
 
 // outcomeOf returns the outcome of a run that lived on ctx and ended with err.
 func outcomeOf(ctx context.Context, p *program, err error) outcome {
+	var panicked *PanicError
 	switch {
 	case err == nil:
 		return runSucceeded
+	case errors.As(err, &panicked):
+		return runPanicked
 	case errors.Is(err, coordinator.ErrHandedBack) && p.OnCrash == RerunElsewhere && p.Tracking == TrackRuns:
 		return runHandedBack
 	case errors.Is(context.Cause(ctx), ErrSessionLost):
