@@ -277,8 +277,8 @@ func TestRun_FailsATest(t *testing.T) {
 			[]string{"panic:"},
 		},
 		"FailNow while runs are under way": {
-			[]string{"enough", "goes on", "msg=leading namespace", `msg="no longer leading" own=true`},
-			[]string{`msg="run failed" namespace`, "msg=resigned namespace"}, // lines of the clean-up
+			[]string{"enough", "goes on", "msg=leading namespace", `msg="left the fleet" own=true`},
+			[]string{`msg="run failed" namespace`, `msg="left the fleet" namespace`}, // lines of the clean-up
 		},
 		"a lost fire": {
 			[]string{"job/0: lost: the plan passes over 2 fires", "goes on"},
