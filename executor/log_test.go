@@ -171,7 +171,7 @@ func TestLog_Outage(t *testing.T) {
 				assert.Len(t, log.lines(texts...), 1, "%s: %v", name, texts)
 			}
 			assert.Empty(t, log.lines("level=ERROR"), name)
-			assert.LessOrEqual(t, len(log.lines())-before[name], 10, "%s:\n%s", name, strings.Join(log.lines()[before[name]:], "\n"))
+			assert.LessOrEqual(t, len(log.lines())-before[name], 14, "%s:\n%s", name, strings.Join(log.lines()[before[name]:], "\n"))
 		}
 	})
 	bubble(t, "of the store during a shutdown is logged, with what the shutdown waits for", func(t *testing.T, f *fleet) {
