@@ -297,7 +297,7 @@ func TestWaiting(t *testing.T) {
 		require.Len(t, lines, 2, "one for each job")
 		all := strings.Join(lines, "")
 		assert.Contains(t, all, "level=WARN")
-		assert.Regexp(t, `job=poll waiting=1 since=\S+ behind="Workers 2, busy with settle \(2\)" advice="raise Workers, or start more instances"`, all)
+		assert.Regexp(t, `job=poll waiting=1 since=\S+ behind="Workers 2, busy with settle \(2\)" remedy="raise Workers, or start more instances"`, all)
 		assert.Regexp(t, `job=settle waiting=6 `, all)
 
 		until(105)
@@ -336,6 +336,6 @@ func TestWaiting(t *testing.T) {
 		assert.Equal(t, "MaxRunning 3 of this job", w.Behind)
 		assert.WithinDuration(t, minute(60), w.Since, time.Second)
 		require.Len(t, p.logged("runs wait for a worker"), 1)
-		assert.Contains(t, p.logged("runs wait for a worker")[0], "advice=\"raise the job's MaxRunning, or start more instances\"")
+		assert.Contains(t, p.logged("runs wait for a worker")[0], "remedy=\"raise the job's MaxRunning, or start more instances\"")
 	})
 }

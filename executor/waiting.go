@@ -158,11 +158,11 @@ func (e *Executor) reportWaiting() {
 	news := e.waited.update(waits, time.Now())
 	logJobs(news.began, func(job string) {
 		w := waits[job]
-		advice := "raise Workers, or start more instances"
+		remedy := "raise Workers, or start more instances"
 		if w.own {
-			advice = "raise the job's MaxRunning, or start more instances"
+			remedy = "raise the job's MaxRunning, or start more instances"
 		}
-		e.log.Warn("runs wait for a worker", "job", job, "waiting", len(w.Shards), "since", w.Since, "behind", w.Behind, "advice", advice)
+		e.log.Warn("runs wait for a worker", "job", job, "waiting", len(w.Shards), "since", w.Since, "behind", w.Behind, "remedy", remedy)
 	}, func(more int) { e.log.Warn("runs of more jobs wait for a worker", "jobs", more) })
 	logJobs(news.over, func(job string) {
 		e.log.Info("runs no longer wait for a worker", "job", job)
