@@ -28,6 +28,10 @@ func (p *planning) definition() {
 		return
 	}
 	last := p.p.Last()
+	if p.p.Stopped {
+		p.succeedStopped(last)
+		return
+	}
 	if last.Until != 0 {
 		p.succeed(last)
 		return

@@ -76,6 +76,9 @@ type Scope struct {
 type Intent struct {
 	Paused   bool
 	Disabled Scope // what would have to be enabled for nothing to be disabled; sorted
+	// ScheduleStopped is whether the schedule is stopped, and triggers run. A job that is
+	// paused has it false.
+	ScheduleStopped bool
 }
 
 // Trigger asks for a run of a job by hand. It is durable: once Trigger has returned, the
@@ -110,21 +113,31 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 	return number, nil
 }
 
-// Pause makes the fleet claim nothing more of a job until Resume. Runs that have begun go
-// on.
+// Pause makes the fleet claim nothing more of a job until Resume, no trigger and no re-run
+// either: they wait. Runs that have begun go on. A job whose schedule is stopped becomes a
+// paused one.
 func (o *Operator) Pause(ctx context.Context, job string) error {
-	return o.setPaused(ctx, "pause", job, true)
+	return o.setPaused(ctx, "pause", job, true, false)
 }
 
-// Resume ends a Pause, at an instant that is MaxClockSkew away, so that no clock in the
-// fleet has passed it. Fires that come until then are not owed.
+// StopSchedule makes the fleet run a job by Trigger alone until Resume. Fires that come due
+// after the leader has stopped the schedule are not owed, as in a pause; those before it run.
+// Triggers run, and so do runs that a crash ended. A new definition holds for triggers from
+// when the leader has taken it up, and for the schedule from the Resume. A paused job becomes
+// one whose schedule is stopped, so that triggers that wait run.
+func (o *Operator) StopSchedule(ctx context.Context, job string) error {
+	return o.setPaused(ctx, "stop schedule of", job, false, true)
+}
+
+// Resume ends a Pause or a StopSchedule, at an instant that is MaxClockSkew away, so that no
+// clock in the fleet has passed it. Fires that come until then are not owed.
 func (o *Operator) Resume(ctx context.Context, job string) error {
-	return o.setPaused(ctx, "resume", job, false)
+	return o.setPaused(ctx, "resume", job, false, false)
 }
 
-func (o *Operator) setPaused(ctx context.Context, verb, job string, paused bool) error {
+func (o *Operator) setPaused(ctx context.Context, verb, job string, paused, stopped bool) error {
 	err := o.change(ctx, job, func(c *record.Control, _ record.Job) error {
-		c.Paused = paused
+		c.Paused, c.Stopped = paused, stopped
 		return nil
 	})
 	if err != nil {
@@ -360,7 +373,7 @@ func (o *Operator) control(ctx context.Context, def record.Job) (*record.Control
 		if err != nil {
 			return nil, registry.Rev{}, fmt.Errorf("read %s: %w", o.keys.Plan(segment), err)
 		}
-		c.Paused, c.Disabled = p.Paused, p.Disabled
+		c.Paused, c.Stopped, c.Disabled = p.Paused, p.Stopped, p.Disabled
 	}
 	return c, registry.Rev{}, nil
 }

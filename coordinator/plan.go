@@ -134,11 +134,14 @@ func (p *planning) settled() bool {
 			return false
 		}
 	}
-	if c, ok := p.control[p.segment]; ok && (c.Paused != old.Paused || !c.Disabled.Equal(old.Disabled) || len(c.Triggers) > 0) {
+	if c, ok := p.control[p.segment]; ok && (c.Paused != old.Paused || c.Stopped != old.Stopped || !c.Disabled.Equal(old.Disabled) || len(c.Triggers) > 0) {
 		return false
 	}
 	if old.Paused {
 		return true
+	}
+	if old.Stopped {
+		return !p.newer(old.Last())
 	}
 	job, ok := p.jobs[p.segment]
 	return old.Last().Until == 0 && (!ok || bytes.Equal(job.def, old.Last().Def))
@@ -160,9 +163,9 @@ func (p *planning) create() (change, bool) {
 		Owners: map[string]shardset.Set{}, Paused: job.StartPaused,
 	}
 	if c, ok := p.control[p.segment]; ok {
-		p.p.Paused, p.p.Disabled = c.Paused, c.Disabled
+		p.p.Paused, p.p.Stopped, p.p.Disabled = c.Paused, c.Stopped, c.Disabled
 	}
-	if p.p.Paused {
+	if p.p.Paused || p.p.Stopped {
 		p.p.Last().Until = p.now // what falls due before the first resume is not owed
 	}
 	p.c.plan = p.p
@@ -217,26 +220,30 @@ func (p *planning) intent() {
 		p.because("enable %s", less)
 	}
 	p.p.Disabled = c.Disabled
-	if c.Paused != p.p.Paused {
-		p.pause(c.Paused)
+	if c.Paused != p.p.Paused || c.Stopped != p.p.Stopped {
+		p.pause(c.Paused, c.Stopped)
 	}
 }
 
-// pause begins a pause, or ends it with a new generation as soon as all owners have been
-// looked at: one that claims nothing by then may have heard of neither otherwise, and go on
-// with the generation before.
-func (p *planning) pause(paused bool) {
-	if paused {
-		p.p.Paused = true
-		p.endAll(p.now) // what would fall due during the pause is not owed
-		p.because("pause")
+// pause begins a pause or stops the schedule, or ends that with a new generation as soon as all
+// owners have been looked at: one that claims nothing by then may have heard of neither
+// otherwise, and go on with the generation before.
+func (p *planning) pause(paused, stopped bool) {
+	if paused || stopped {
+		p.p.Paused, p.p.Stopped = paused, stopped
+		p.endAll(p.now) // what would fall due from now on is not owed
+		if stopped {
+			p.because("stop the schedule")
+		} else {
+			p.because("pause")
+		}
 		return
 	}
 	through, ok := p.claimed()
 	if !ok {
 		return
 	}
-	p.p.Paused = false
+	p.p.Paused, p.p.Stopped = false, false
 	from := max(p.now.Add(p.skew), through+1)
 	p.endAll(from)
 	def := p.p.Last().Def

@@ -21,16 +21,18 @@ type Status struct {
 	Revision, InForce int
 	// Schedule is that of the newest definition that leaders have taken up, or of the stored one
 	// if no leader has planned the job, as text: executor.ParseSchedule reads it. NextFire is the
-	// next scheduled fire, zero if there is none or the job is paused. It takes an Operator that
+	// next scheduled fire, zero if there is none or the job is paused or its schedule stopped. It takes an Operator that
 	// knows the schedules: a Member's, or one of WithCompiler.
 	Schedule string
 	NextFire time.Time
 	// Leader is who leads the group.
 	Leader LeaderStatus
-	// Intent is what operators want. Paused and Disabled are what the fleet goes by.
-	Intent   Intent
-	Paused   bool
-	Disabled []int
+	// Intent is stored by operators. Paused, ScheduleStopped and Disabled are in force: a leader
+	// has copied them into the plan.
+	Intent          Intent
+	Paused          bool
+	ScheduleStopped bool
+	Disabled        []int
 	// Shards is how many there are, zero if no leader has planned the job: that is done when
 	// somebody comes who offers it.
 	Shards int
@@ -204,7 +206,7 @@ func (st *Status) tellPlan(p *record.Plan) {
 		unowned = unowned.Minus(shards)
 	}
 	st.Unowned, st.Frozen, st.Disabled = listed(unowned), listed(p.Frozen), listed(p.Disabled)
-	st.Schedule = scheduleOf(p.Last().Def)
+	st.Schedule, st.ScheduleStopped = scheduleOf(p.Last().Def), p.Stopped
 	for _, d := range p.Decisions {
 		st.Decisions = append(st.Decisions, Decision{d.At.Time(), d.By, d.Term, d.What, d.Again})
 	}
@@ -277,7 +279,7 @@ func (o *Operator) claims(ctx context.Context, incarnation, segment string, st *
 }
 
 func intentOf(job string, c *record.Control) Intent {
-	return Intent{c.Paused, Scope{job, listed(c.Disabled), c.Instances, c.Hosts}}
+	return Intent{c.Paused, Scope{job, listed(c.Disabled), c.Instances, c.Hosts}, c.Stopped}
 }
 
 func listed(s shardset.Set) []int { return slices.Collect(s.All()) }

@@ -108,7 +108,7 @@ func perShard(p *record.Plan, g jobProgress) []ShardStatus {
 
 // nextFire returns the first fire after now that any shard of a job is to run, zero for none.
 func nextFire(p *record.Plan, compile Compiler, now time.Time) time.Time {
-	if p.Paused || compile == nil {
+	if p.Paused || p.Stopped || compile == nil {
 		return time.Time{}
 	}
 	var next time.Time

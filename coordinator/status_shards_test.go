@@ -131,6 +131,8 @@ func TestNextFire(t *testing.T) {
 	plan := func(epochs ...record.Epoch) *record.Plan { return &record.Plan{Epochs: epochs} }
 	paused := plan(record.Epoch{Gen: 1, Until: at(150 * time.Second)})
 	paused.Paused = true
+	stopped := plan(paused.Epochs...)
+	stopped.Stopped = true
 	for rule, c := range map[string]struct {
 		plan *record.Plan
 		want time.Time
@@ -140,6 +142,7 @@ func TestNextFire(t *testing.T) {
 		"may be the first instant of an epoch":     {plan(record.Epoch{Gen: 1, From: at(2 * time.Minute)}), began.Add(2 * time.Minute)},
 		"is of no epoch that has ended by then":    {plan(record.Epoch{Gen: 1, Until: at(time.Second)}, record.Epoch{Gen: 2, From: at(150 * time.Second)}), began.Add(3 * time.Minute)},
 		"is none while the job is paused":          {paused, time.Time{}},
+		"is none while the schedule is stopped":    {stopped, time.Time{}},
 		"is the first of epochs that follow later": {plan(record.Epoch{Gen: 1, Until: at(90 * time.Second)}, record.Epoch{Gen: 2, From: at(90 * time.Second)}), began.Add(time.Minute)},
 	} {
 		t.Run(rule, func(t *testing.T) {

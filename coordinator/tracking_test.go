@@ -223,6 +223,7 @@ func TestTracked(t *testing.T) {
 		"a definition waits to be forgotten": func(p *record.Plan) { p.Epochs = append(p.Epochs, epoch(t, 2, at(1), 2)) },
 		"a trigger waits to be cleared":      func(p *record.Plan) { p.Triggers = []record.Trigger{{Number: 1, Gen: 1}} },
 		"the job is paused":                  func(p *record.Plan) { p.Paused = true },
+		"the schedule is stopped":            func(p *record.Plan) { p.Stopped, p.Last().Until = true, at(1) },
 	} {
 		t.Run("all is written when "+name, func(t *testing.T) {
 			p := plan()

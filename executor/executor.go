@@ -293,15 +293,22 @@ type Trigger struct {
 	Shards []int  // nil means all; an empty slice is refused
 }
 
-// Pause keeps the fleet from beginning runs of a job until Resume, across restarts. Runs
-// that have begun go on.
+// Pause keeps the fleet from beginning runs of a job until Resume, across restarts: triggers
+// wait as well. Runs that have begun go on. StopSchedule lets triggers run.
 func (e *Executor) Pause(ctx context.Context, job string) error {
 	return e.explain(job, e.member.Pause(ctx, job))
 }
 
-// Resume ends a pause, also that of Job.StartPaused, at an instant that is MaxClockSkew
-// away, so that no clock in the fleet has passed it. Fires that come until then are not made
-// up for.
+// StopSchedule makes the fleet run a job by Trigger alone until Resume, across restarts. Runs
+// that a crash ended are made again. A paused job becomes one whose schedule is stopped, also
+// one of Job.StartPaused. Fires that come until the Resume are not made up for.
+func (e *Executor) StopSchedule(ctx context.Context, job string) error {
+	return e.explain(job, e.member.StopSchedule(ctx, job))
+}
+
+// Resume ends a pause, also that of Job.StartPaused, or a StopSchedule, at an instant that is
+// MaxClockSkew away, so that no clock in the fleet has passed it. Fires that come until then are
+// not made up for.
 func (e *Executor) Resume(ctx context.Context, job string) error {
 	return e.explain(job, e.member.Resume(ctx, job))
 }

@@ -139,9 +139,9 @@ func (a *auditing) planned() {
 	}
 }
 
-// unbroken audits that where a definition ends another begins, but for a pause.
+// unbroken audits that where a definition ends another begins, but for a pause or a stopped schedule.
 func (a *auditing) unbroken() {
-	if a.plan.Paused {
+	if a.plan.Paused || a.plan.Stopped {
 		return
 	}
 	for i := range a.plan.Epochs {
@@ -150,7 +150,7 @@ func (a *auditing) unbroken() {
 		if !ok || e.until == 0 || i+1 == len(a.plan.Epochs) {
 			continue // the last one, if it has been ended, is followed by another in a change to come
 		}
-		followed := !a.old.plan.Paused && a.old.plan.Last().Gen == e.gen
+		followed := !a.old.plan.Paused && !a.old.plan.Stopped && a.old.plan.Last().Gen == e.gen
 		if e.until == was.Until && !followed {
 			continue
 		}

@@ -113,8 +113,8 @@ func (v *viewing) runs() {
 
 // intent looks at what is in the registry and not yet in the plan.
 func (v *viewing) intent() {
-	if c := v.control; c != nil && c.Paused != v.plan.Paused {
-		v.add(moving, shardset.Set{}, 0, "a pause or resume has not taken effect")
+	if c := v.control; c != nil && (c.Paused != v.plan.Paused || c.Stopped != v.plan.Stopped) {
+		v.add(moving, shardset.Set{}, 0, "a pause, a stop of the schedule or a resume has not taken effect")
 	}
 	if c := v.control; c != nil && !c.Disabled.Equal(v.plan.Disabled) {
 		v.add(moving, shardset.Set{}, 0, "shards are disabled or enabled, and that has not taken effect")

@@ -37,6 +37,9 @@ func (p *Plan) appendJSON(b []byte) []byte {
 	if p.Paused {
 		b = append(b, `,"paused":true`...)
 	}
+	if p.Stopped {
+		b = append(b, `,"schedule_stopped":true`...)
+	}
 	b = append(b, `,"epochs":[`...)
 	for i := range p.Epochs {
 		b = p.Epochs[i].appendJSON(separated(b, i))

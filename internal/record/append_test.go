@@ -102,7 +102,7 @@ func (m maker) claims() *Claims {
 
 func (m maker) plan(t *testing.T) *Plan {
 	p := somePlan(t)
-	p.Job, p.Paused, p.Problem = m.text(), m.maybe(), m.text()
+	p.Job, p.Paused, p.Stopped, p.Problem = m.text(), m.maybe(), m.maybe(), m.text()
 	p.Marks, p.Reruns, p.Counts = m.marks(), m.runs(), m.counts()
 	p.Epochs[0].From, p.Epochs[0].Until = m.instant(), m.instant()
 	for range m.IntN(3) {

@@ -11,7 +11,8 @@ import (
 type Control struct {
 	Job         string       `json:"job"`
 	Paused      bool         `json:"paused,omitempty"`
-	Disabled    shardset.Set `json:"disabled_shards,omitzero"` // perhaps beyond the total, which may grow again
+	Stopped     bool         `json:"schedule_stopped,omitempty"` // not with Paused
+	Disabled    shardset.Set `json:"disabled_shards,omitzero"`   // perhaps beyond the total, which may grow again
 	Exclusion                // from this job
 	Triggers    []Trigger    `json:"triggers,omitempty"`     // not yet in the plan
 	LastTrigger uint64       `json:"last_trigger,omitempty"` // the highest number given out

@@ -245,8 +245,9 @@ type Plan struct {
 	Format   int                     `json:"format"`
 	Job      string                  `json:"job"`
 	Paused   bool                    `json:"paused,omitempty"`
-	Epochs   []Epoch                 `json:"epochs"` // by Gen; never empty
-	Owners   map[string]shardset.Set `json:"owners"` // by incarnation
+	Stopped  bool                    `json:"schedule_stopped,omitempty"` // all epochs have ended; triggers and re-runs go on
+	Epochs   []Epoch                 `json:"epochs"`                     // by Gen; never empty
+	Owners   map[string]shardset.Set `json:"owners"`                     // by incarnation
 	Frozen   shardset.Set            `json:"frozen,omitzero"`
 	Disabled shardset.Set            `json:"disabled,omitzero"` // as in Control: perhaps beyond the total
 	Marks    Marks                   `json:"marks,omitempty"`

@@ -29,6 +29,8 @@ func (p *Plan) scan(s *jsonscan.Scanner) {
 			p.Job = string(s.Text())
 		case "paused":
 			p.Paused = s.Bool()
+		case "schedule_stopped":
+			p.Stopped = s.Bool()
 		case "epochs":
 			p.Epochs = scanSlice(s, p.Epochs, scanEpoch)
 		case "owners":

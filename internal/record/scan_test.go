@@ -20,6 +20,7 @@ func TestScan_ReadsLikePackageJSON(t *testing.T) {
 	plan.Reruns = Runs{{shards, Ref{Gen: 1, Fire: last, Attempt: 2, Missed: true, HandedBack: 1}}, {shards, Ref{Gen: 1, Fire: last, Trigger: 7, Attempt: 1}}}
 	plan.Triggers = []Trigger{{Number: 7, At: last, Gen: 1, Param: "2026-01", Shards: &shards}, {Number: 8, At: last}}
 	plan.Counts = Counts{1, 2, 3, 4, 5, 6}
+	plan.Paused, plan.Stopped = true, true
 	plan.Frozen, plan.Disabled = shards, shardset.Of(4)
 	plan.Problem = "日次"
 	claims := &Claims{

@@ -32,9 +32,7 @@ func (f *fleet) operate() error {
 		f.report.Actions["definition revised"]++
 		f.revise(spec, shards, every)
 	case 2:
-		f.report.Actions["job paused"]++
-		f.note("%s pauses %s", p.machine, spec.name)
-		f.ask(func(ctx context.Context) { p.ex.Pause(ctx, spec.name) })
+		f.hold(p.machine, p.ex, spec.name, pause%2 == 0)
 		f.in(pause, func() error {
 			f.resume(spec.name)
 			return nil
@@ -57,6 +55,17 @@ func (f *fleet) operate() error {
 		})
 	}
 	return nil
+}
+
+// hold pauses a job, or stops its schedule alone.
+func (f *fleet) hold(machine string, ex *executor.Executor, job string, all bool) {
+	what, call := "schedule stopped", ex.StopSchedule
+	if all {
+		what, call = "job paused", ex.Pause
+	}
+	f.report.Actions[what]++
+	f.note("%s: %s by %s", job, what, machine)
+	f.ask(func(ctx context.Context) { call(ctx, job) })
 }
 
 // revise rolls out a new definition: one process after another has it.

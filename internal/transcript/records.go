@@ -132,7 +132,9 @@ func (t *Transcript) control(c *memory.Commit, o *registry.Op) error {
 	switch {
 	case now.Paused && !old.Paused:
 		say("asks for a pause")
-	case !now.Paused && old.Paused:
+	case now.Stopped && !old.Stopped:
+		say("asks to stop the schedule")
+	case !now.Paused && !now.Stopped && (old.Paused || old.Stopped):
 		say("asks to resume")
 	}
 	if s := now.Disabled.Minus(old.Disabled); !s.IsZero() {
@@ -216,7 +218,9 @@ func (t *Transcript) plan(c *memory.Commit, o *registry.Op) error {
 	switch {
 	case now.Paused && !old.Paused:
 		say("pauses")
-	case !now.Paused && old.Paused:
+	case now.Stopped && !old.Stopped:
+		say("stops the schedule")
+	case !now.Paused && !now.Stopped && (old.Paused || old.Stopped):
 		say("resumes")
 	}
 	for _, tr := range now.Triggers {
