@@ -79,7 +79,7 @@ type Member struct {
 	leaving sync.Once
 
 	superseded supersession // of the goroutine that stores definitions
-	unchecked sync.Once // the report that this clock cannot be checked
+	unchecked  sync.Once    // the report that this clock cannot be checked
 
 	mu       sync.Mutex
 	defs     map[string]json.RawMessage // offered, by job

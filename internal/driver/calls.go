@@ -36,7 +36,7 @@ func (c *Calls) Begin(ctx context.Context) (bounded context.Context, end func(),
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, nil, HandleClosed
+		return nil, nil, ErrHandleClosed
 	}
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
@@ -95,9 +95,9 @@ func (c *Calls) Close() bool {
 		return false
 	}
 	c.closed = true
-	c.end(HandleClosed)
+	c.end(ErrHandleClosed)
 	for p := range c.pending {
-		p.cancel(HandleClosed)
+		p.cancel(ErrHandleClosed)
 	}
 	return true
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// HandleClosed is registry.ErrClosed for what a closed handle is asked for, with the name of
+// ErrHandleClosed is registry.ErrClosed for what a closed handle is asked for, with the name of
 // what was closed: it ends up in errors of calls such as "open session".
-var HandleClosed = fmt.Errorf("registry %w", registry.ErrClosed)
+var ErrHandleClosed = fmt.Errorf("registry %w", registry.ErrClosed)
 
 // said are the errors that tell a caller all there is to know.
 var said = []error{

@@ -137,7 +137,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Unlock()
 
 	for w := range watchers {
-		w.finish(driver.HandleClosed)
+		w.finish(driver.ErrHandleClosed)
 	}
 	err := closeSessions(ctx, sessions)
 	c.links.end()

@@ -135,7 +135,7 @@ func (l *link) newRenewalStream(ctx context.Context) (*renewalStream, error) {
 	s := &renewalStream{stream: stream, end: end}
 	if !l.spawn(s.listen) {
 		end()
-		return nil, driver.HandleClosed
+		return nil, driver.ErrHandleClosed
 	}
 	return s, nil
 }

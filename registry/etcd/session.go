@@ -78,7 +78,7 @@ func (c *Client) begin(ctx context.Context, ttl time.Duration) (*session, error)
 		return nil, fmt.Errorf("%w: it took longer than the TTL lasts (%v)", registry.ErrUnavailable, err)
 	}
 	if !c.adopt(s) {
-		return nil, errors.Join(driver.HandleClosed, s.Close(ctx))
+		return nil, errors.Join(driver.ErrHandleClosed, s.Close(ctx))
 	}
 	return s, nil
 }

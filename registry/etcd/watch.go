@@ -50,7 +50,7 @@ func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOp
 	w.ctx, w.cancel = context.WithCancel(clientv3.WithRequireLeader(c.calls.Context()))
 	s, err := w.start(ctx)
 	if err == nil && !c.enroll(w, s) {
-		err = driver.HandleClosed
+		err = driver.ErrHandleClosed
 	}
 	if err != nil {
 		w.cancel()

@@ -135,7 +135,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Unlock()
 
 	for _, f := range feeds {
-		f.fail(driver.HandleClosed)
+		f.fail(driver.ErrHandleClosed)
 	}
 	errs := make(chan error, len(sessions))
 	for _, s := range sessions {

@@ -142,7 +142,7 @@ func (c *Client) keep(s *session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sessions == nil {
-		return driver.HandleClosed
+		return driver.ErrHandleClosed
 	}
 	for id, old := range c.sessions {
 		if old.forgotten() {

@@ -45,7 +45,7 @@ func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOp
 	}
 	w := &watcher{Batches: driver.NewBatches()}
 	if !c.join(dir, w) {
-		return nil, fmt.Errorf("watch %q: %w", dir, driver.HandleClosed)
+		return nil, fmt.Errorf("watch %q: %w", dir, driver.ErrHandleClosed)
 	}
 	w.stop = context.AfterFunc(ctx, func() {
 		w.leave(fmt.Errorf("%w: %w", registry.ErrClosed, context.Cause(ctx)))
@@ -283,13 +283,13 @@ func (c *Client) presentView() (*view, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.feeds == nil {
-		return nil, driver.HandleClosed
+		return nil, driver.ErrHandleClosed
 	}
 	if c.view != nil && !c.view.link.over() {
 		return c.view, nil
 	}
 	if old := c.view; old != nil && !c.calls.Go(func() { old.link.end(c.calls.Context(), false) }) {
-		return nil, driver.HandleClosed
+		return nil, driver.ErrHandleClosed
 	}
 	v, err := c.newView()
 	if err != nil {
