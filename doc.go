@@ -79,9 +79,9 @@
 // be wrong; of three instances and more, one whose clock is found to be too far from the
 // others' claims nothing. A fire that a wrong clock claimed before its time is not claimed
 // again: when the clock is right, the shards concerned wait for that time, and the job's
-// status names that as its problem. A fire may be late: by the time it takes to notice a
-// death, which is the session's TTL and the store's business, and by the time that earlier
-// work of the shard takes.
+// status names that as its problem, until an operator resets the job. A fire may be late: by
+// the time it takes to notice a death, which is the session's TTL and the store's business,
+// and by the time that earlier work of the shard takes.
 //
 // A job may track less than its runs, at fewer commits. If it tracks claims only, what was
 // under way when a session ended is not claimed again, and counted as unknown. If it tracks

@@ -55,7 +55,7 @@ func (l *ledger) reportAhead(a *account, is record.Ahead) {
 	job := a.claims.Job
 	switch a.ahead = is; {
 	case is.Gen != 0:
-		l.log.Warn("shards wait until this clock has reached what was claimed: this clock is wrong, or an earlier owner's was",
+		l.log.Warn("shards wait until this clock has reached what was claimed: this clock is wrong, or an earlier owner's was; Operator.Reset starts the job afresh",
 			"job", job, "generation", is.Gen, "until", is.At.Time())
 	default:
 		l.log.Info("shards no longer wait for this clock", "job", job)
@@ -103,7 +103,7 @@ func (v *view) aheadProblem(plan *record.Plan) string {
 	if name == "" {
 		return ""
 	}
-	return fmt.Sprintf("shards of instance %q wait until %s, which generation %d has reached by a clock that was wrong",
+	return fmt.Sprintf("shards of instance %q wait until %s, which generation %d has reached by a clock that was wrong; Operator.Reset starts the job afresh",
 		name, longest.At.Time().Format(time.RFC3339), longest.Gen)
 }
 

@@ -32,6 +32,10 @@ func (p *planning) definition() {
 		p.succeedStopped(last)
 		return
 	}
+	if p.resetDue() {
+		p.reset(last)
+		return
+	}
 	if last.Until != 0 {
 		p.succeed(last)
 		return
@@ -72,22 +76,70 @@ func (p *planning) succeed(ended *record.Epoch) {
 		def = job.def
 	}
 	from, until := max(ended.Until, through+1), ended.Until
-	for i := range p.p.Epochs { // those that ended with it as well
+	for i := range p.p.Epochs { // those that ended with it as well, up to the next
 		if e := &p.p.Epochs[i]; e.Until == until {
-			e.Until = from
+			if e.Until = from; i+1 < len(p.p.Epochs) {
+				e.Until = min(from, p.p.Epochs[i+1].From)
+			}
 		}
 	}
 	p.append(from, def)
 	p.because("begin generation %d", p.p.Last().Gen)
 }
 
-// claimed returns how far the fires of the job have been claimed, or false if it needs to look
-// first. By clocks that were wrong they may have been claimed further than now: no fire is to
-// have runs of two epochs. All claims of earlier epochs lie before the newest, also where the
-// watermark has gone with a shard.
+// resetDue reports whether an operator has asked for a reset that the plan does not have yet.
+func (p *planning) resetDue() bool {
+	c, ok := p.control[p.segment]
+	return ok && c.Resets > p.p.Resets
+}
+
+// reset starts the job afresh, by the two changes of another definition. The first ends all
+// epochs, also those that a wrong clock had end or begin later. The second begins the next, and
+// takes the reset for done: a leader that crashes before it leaves it due.
+func (p *planning) reset(last *record.Epoch) {
+	if at := p.now.Add(p.skew); last.Until == 0 || last.Until > at {
+		p.endAll(at)
+		p.because("end generation %d for a reset", last.Gen)
+		return
+	}
+	if p.room() {
+		p.succeed(last)
+	}
+}
+
+// claimed returns after which fires the next epoch may begin, or false if it needs to look at
+// claims first. By clocks that were wrong fires may have been claimed further than now: no fire
+// is to have runs of two epochs. All claims of earlier epochs lie before the newest, also where
+// the watermark has gone with a shard, or a reset has forgotten them.
 func (p *planning) claimed() (through record.Instant, whole bool) {
-	through, whole = p.p.Last().From-1, true
-	claimed := slices.Clone(p.p.Marks)
+	claimed, whole := p.allMarks()
+	if p.resetDue() {
+		return throughBy(claimed, p.now.Add(p.skew)), whole
+	}
+	through = p.p.Last().From - 1
+	for _, g := range claimed {
+		if g.Gen == p.p.Last().Gen {
+			through = max(through, g.Fire)
+		}
+	}
+	return through, whole
+}
+
+// throughBy returns the last fire of marks that is not after limit: a reset forgets the others,
+// which only a wrong clock can have claimed.
+func throughBy(marks record.Marks, limit record.Instant) (through record.Instant) {
+	for _, g := range marks {
+		if g.Fire <= limit {
+			through = max(through, g.Fire)
+		}
+	}
+	return through
+}
+
+// allMarks returns the watermarks of the plan and of all owners, or false if it needs to look
+// first.
+func (p *planning) allMarks() (claimed record.Marks, whole bool) {
+	claimed, whole = slices.Clone(p.p.Marks), true
 	for _, inc := range slices.Sorted(maps.Keys(p.p.Owners)) {
 		l, ok := p.looked(inc, p.old.rev)
 		switch {
@@ -101,14 +153,15 @@ func (p *planning) claimed() (through record.Instant, whole bool) {
 			claimed = append(claimed, l.claimsOf(p.segment).Marks...)
 		}
 	}
-	for _, g := range claimed {
-		through = max(through, g.Fire)
-	}
-	return through, whole
+	return claimed, whole
 }
 
-// append begins a new epoch.
+// append begins a new epoch, which is a reset if one is due.
 func (p *planning) append(from record.Instant, def json.RawMessage) {
+	if p.resetDue() {
+		p.p.Resets = p.control[p.segment].Resets
+		p.because("reset")
+	}
 	e, err := record.NewEpoch(p.p.Last().Gen+1, from, def)
 	if err != nil { // the view holds only definitions that parse
 		return

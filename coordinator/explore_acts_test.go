@@ -353,6 +353,19 @@ func (x *exploration) ask(s *exState, p *exProc) *registry.Txn {
 	return desk.wanted
 }
 
+// askReset returns how a process writes down a reset, if the job is there.
+func (x *exploration) askReset(s *exState, p *exProc) *registry.Txn {
+	desk := &exDesk{store: &s.store}
+	err := x.member(p, desk).Reset(context.Background(), exJob)
+	if errors.Is(err, ErrUnknownJob) {
+		return nil
+	}
+	if !errors.Is(err, errTaken) {
+		panic(err)
+	}
+	return desk.wanted
+}
+
 // resign returns how a process that drains hands over the office, if it has it.
 func (x *exploration) resign(s *exState, p *exProc) *registry.Txn {
 	if !p.closed || p.retired || p.told.draining {

@@ -52,7 +52,7 @@ func (x *exploration) judge(before *exStore, n *exState, r exRequest) error {
 		case op.Key.Dir() == x.keys.Jobs():
 			all = append(all, x.judgeDefinition(before, op))
 		case op.Key.Dir() == x.keys.Controls() && r.term.IsZero():
-			n.asked++
+			n.noteAsked(before, op)
 		}
 	}
 	if counted {
@@ -371,6 +371,26 @@ func (s *exState) noteEpochs(p *record.Plan) error {
 	return nil
 }
 
+// noteAsked counts the trigger or reset that an operator's write of a control record asks for.
+func (s *exState) noteAsked(before *exStore, op registry.Op) {
+	resets := func(value []byte) uint64 {
+		c, err := record.DecodeControl(value)
+		if err != nil {
+			panic(err)
+		}
+		return c.Resets
+	}
+	was := uint64(0)
+	if e, ok := before.get(op.Key); ok {
+		was = resets([]byte(e.value))
+	}
+	if resets(op.Value) > was {
+		s.resets++
+	} else {
+		s.asked++
+	}
+}
+
 // settled judges a state in which nothing is left to be done.
 func (x *exploration) settled(s *exState) error {
 	willing := func(p exProc) bool { return p.phase == exUp && !p.closed }
@@ -382,6 +402,9 @@ func (x *exploration) settled(s *exState) error {
 		return errors.New("there is no plan")
 	}
 	p := x.plan(e.value)
+	if p.Resets != uint64(s.resets) {
+		return fmt.Errorf("%d resets were accepted, and the plan has %d", s.resets, p.Resets)
+	}
 	if !p.Reruns.Shards().IsZero() {
 		for s2 := range p.Reruns.Shards().All() {
 			r, _ := p.Reruns.Of(s2)

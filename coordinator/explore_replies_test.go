@@ -81,6 +81,10 @@ func (x *exploration) answer(n *exState, p *exProc, kind int) error {
 				p.send(kind, *t)
 			}
 		}
+	case exResetting:
+		if f.err != nil {
+			p.send(kind, *x.askReset(n, p))
+		}
 	}
 	return nil
 }

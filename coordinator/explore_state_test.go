@@ -27,12 +27,13 @@ type exState struct {
 	claims  []exClaim // all that were ever made, sorted
 	epochs  []exEpoch // all that there ever were, by generation
 	asked   int       // triggers that were accepted
+	resets  int       // resets that were accepted
 	offered int       // the highest revision of the definition that anybody has brought
 }
 
 // exFaults is how much may still happen.
 type exFaults struct {
-	crashes, expiries, losses, totals, drains, triggers, hands, lags int
+	crashes, expiries, losses, totals, drains, triggers, resets, hands, lags int
 }
 
 // exClaim is a claim of a shard that was committed.
@@ -124,10 +125,11 @@ const (
 	exResigning
 	exOffering
 	exAsking
+	exResetting
 	exKinds
 )
 
-var exKindNames = [...]string{"claim", "lead", "elect", "join", "tell", "resign", "offer", "trigger"}
+var exKindNames = [...]string{"claim", "lead", "elect", "join", "tell", "resign", "offer", "trigger", "reset"}
 
 // send sends a transaction.
 func (p *exProc) send(kind int, t registry.Txn) *exFlight {
@@ -316,9 +318,11 @@ func (e *exEncoder) state(x *exploration, s *exState) {
 	e.int(s.left.totals)
 	e.int(s.left.drains)
 	e.int(s.left.triggers)
+	e.int(s.left.resets)
 	e.int(s.left.hands)
 	e.int(s.left.lags)
 	e.int(s.asked)
+	e.int(s.resets)
 	e.int(s.offered)
 	e.int(len(s.claims))
 	for _, c := range s.claims {

@@ -197,6 +197,15 @@ func (x *exploration) isAsked(s *exState, p *exProc, step stepper) {
 			})
 		}
 	}
+	if s.left.resets > 0 && p.flights[exResetting] == nil {
+		if t := x.askReset(s, p); t != nil {
+			step("is asked for a reset", func(n *exState, p *exProc) error {
+				n.left.resets--
+				p.send(exResetting, *t)
+				return nil
+			})
+		}
+	}
 }
 
 // enters tells of how a process brings its definition and, if it is new, itself.

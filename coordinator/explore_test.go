@@ -63,6 +63,7 @@ var scenarios = []scenario{
 	{name: "a cold start of two revisions", procs: 3, shards: 1, faults: exFaults{crashes: 1, losses: 1}, cold: true, brings: 2},
 	{name: "another hand", procs: 2, shards: 2, faults: exFaults{hands: 1, expiries: 1, losses: 1}},
 	{name: "triggers", procs: 2, shards: 2, faults: exFaults{triggers: 2, crashes: 1, totals: 1}},
+	{name: "resets", procs: 2, shards: 2, faults: exFaults{resets: 2, crashes: 1, totals: 1, losses: 1}},
 	{name: "claims are tracked", procs: 3, shards: 2, faults: exFaults{crashes: 1, drains: 1, losses: 1, triggers: 1}, levels: untold},
 	{name: "levels change", procs: 2, shards: 2, faults: exFaults{totals: 2, crashes: 1, expiries: 1}, levels: changing, linger: true},
 	{name: "nothing is tracked", procs: 2, late: 1, shards: 3, faults: exFaults{crashes: 1, drains: 1, losses: 1, triggers: 1}, levels: unwritten},

@@ -146,6 +146,47 @@ func (o *Operator) setPaused(ctx context.Context, verb, job string, paused, stop
 	return nil
 }
 
+// Reset starts a job afresh from now, whatever its shards have claimed: a new generation of its
+// newest definition begins at an instant that is MaxClockSkew away, or after the last fire that
+// was claimed until then. It is for shards that wait because a clock was wrong, which
+// Status.Problem shows. A job that is paused, or whose schedule is stopped, is reset when it resumes.
+//
+// Reset forgets which fires after that instant have been claimed. They are claimed at their
+// time, so those that a wrong clock has had run before are run again, with the same ID and
+// attempt 1: after a Reset each attempt at a fire is claimed at most once per generation. Fires
+// of before that are still owed run or are skipped as the job's misfire policy says; pending
+// re-runs and triggers stay. A Reset that is made twice resets twice, which does no harm.
+func (o *Operator) Reset(ctx context.Context, job string) error {
+	done, err := o.resetsDone(ctx, record.Segment(job))
+	if err == nil {
+		err = o.change(ctx, job, func(c *record.Control, _ record.Job) error {
+			c.Resets = max(c.Resets, done) + 1 // an older copy of the record may have been restored
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("reset %q: %w", job, err)
+	}
+	return nil
+}
+
+// resetsDone returns how many resets of a job the plan has.
+func (o *Operator) resetsDone(ctx context.Context, segment string) (uint64, error) {
+	if err := o.checkFormat(ctx); err != nil {
+		return 0, err
+	}
+	key := o.keys.Plan(segment)
+	e, found, err := o.get(ctx, key)
+	if err != nil || !found {
+		return 0, err
+	}
+	p, err := record.DecodePlan(e.Value)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", key, err)
+	}
+	return p.Resets, nil
+}
+
 // Disable keeps what s names from running until Enable. Runs that have begun go on; those
 // who own shards by Join are told to let go.
 //
@@ -373,7 +414,7 @@ func (o *Operator) control(ctx context.Context, def record.Job) (*record.Control
 		if err != nil {
 			return nil, registry.Rev{}, fmt.Errorf("read %s: %w", o.keys.Plan(segment), err)
 		}
-		c.Paused, c.Stopped, c.Disabled = p.Paused, p.Stopped, p.Disabled
+		c.Paused, c.Stopped, c.Disabled, c.Resets = p.Paused, p.Stopped, p.Disabled, p.Resets
 	}
 	return c, registry.Rev{}, nil
 }

@@ -134,7 +134,11 @@ func (p *planning) settled() bool {
 			return false
 		}
 	}
-	if c, ok := p.control[p.segment]; ok && (c.Paused != old.Paused || c.Stopped != old.Stopped || !c.Disabled.Equal(old.Disabled) || len(c.Triggers) > 0) {
+	c, ok := p.control[p.segment]
+	if ok && (c.Paused != old.Paused || c.Stopped != old.Stopped || !c.Disabled.Equal(old.Disabled) || len(c.Triggers) > 0) {
+		return false
+	}
+	if ok && c.Resets > old.Resets && !old.Paused && !old.Stopped {
 		return false
 	}
 	if old.Paused {
@@ -163,7 +167,7 @@ func (p *planning) create() (change, bool) {
 		Owners: map[string]shardset.Set{}, Paused: job.StartPaused,
 	}
 	if c, ok := p.control[p.segment]; ok {
-		p.p.Paused, p.p.Stopped, p.p.Disabled = c.Paused, c.Stopped, c.Disabled
+		p.p.Paused, p.p.Stopped, p.p.Disabled, p.p.Resets = c.Paused, c.Stopped, c.Disabled, c.Resets
 	}
 	if p.p.Paused || p.p.Stopped {
 		p.p.Last().Until = p.now // what falls due before the first resume is not owed

@@ -320,6 +320,13 @@ func (e *Executor) Status(ctx context.Context, job string) (coordinator.Status, 
 	return st, e.explain(job, err)
 }
 
+// Reset starts a job afresh from now, where its shards wait because a clock was wrong. Fires
+// that were claimed before their time may be run again, with the same ID. The promises are those
+// of coordinator.Operator.Reset.
+func (e *Executor) Reset(ctx context.Context, job string) error {
+	return e.explain(job, e.member.Reset(ctx, job))
+}
+
 // Scope names what to disable or enable: shards of a job, or instances or hosts, for one
 // job or for all. What it promises is told by coordinator.Scope.
 type Scope = coordinator.Scope

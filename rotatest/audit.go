@@ -147,7 +147,8 @@ func (a *auditing) unbroken() {
 	for i := range a.plan.Epochs {
 		e := a.epochs[a.plan.Epochs[i].Gen]
 		was, ok := a.old.plan.Epoch(e.gen)
-		if !ok || e.until == 0 || i+1 == len(a.plan.Epochs) {
+		next, follows := beginAfter(a.plan.Epochs[i+1:])
+		if !ok || e.until == 0 || !follows {
 			continue // the last one, if it has been ended, is followed by another in a change to come
 		}
 		followed := !a.old.plan.Paused && !a.old.plan.Stopped && a.old.plan.Last().Gen == e.gen
@@ -155,14 +156,22 @@ func (a *auditing) unbroken() {
 			continue
 		}
 		end, gap := e.until, e
-		gap.until = 0
-		if i+1 < len(a.plan.Epochs) {
-			gap.until = a.plan.Epochs[i+1].From
-		}
+		gap.until = next
 		if fire := gap.next(end - 1); fire != 0 {
 			a.fault(e.shards, "lost: no definition holds for the fire of %s", clock(fire.Time()))
 		}
 	}
+}
+
+// beginAfter returns when the first of epochs begins that does not end before it begins, as one
+// does that a reset overtakes.
+func beginAfter(epochs []record.Epoch) (from record.Instant, ok bool) {
+	for i := range epochs {
+		if e := &epochs[i]; e.Until == 0 || e.Until > e.From {
+			return e.From, true
+		}
+	}
+	return 0, false
 }
 
 // dropped audits that what is no longer in the plan has been claimed.

@@ -47,6 +47,18 @@ type jobBooks struct {
 	marks   record.Marks  // what has been claimed or skipped of each shard, by anyone
 }
 
+// wasReset reports whether a job of this name, of any group, has been reset.
+func (b *books) wasReset(job string) bool {
+	for _, g := range b.groups {
+		for _, j := range g.jobs {
+			if j.name == job && j.plan != nil && j.plan.Resets > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func newBooks(fault func(string, ...any)) *books {
 	return &books{
 		sessions: map[registry.SessionID]string{}, buried: map[string]bool{}, drained: map[string]bool{}, fault: fault,

@@ -202,6 +202,7 @@ func (f *Fleet) close() {
 		}
 	}
 	f.Sleep(leaveTime)
+	f.recorder.doubled(f.books.wasReset)
 	for _, p := range f.processes {
 		p.client.Close(context.Background()) //nolint:errcheck // the server is about to go
 	}

@@ -44,7 +44,7 @@
 //     policy or because the shard is disabled, nor owed for a reason that lasts, such as a
 //     pause, a run that takes its time or a fleet without processes. The same holds for what a crash interrupted: it was
 //     claimed again, or counted;
-//   - a run was claimed twice;
+//   - a run was claimed twice, unless the job was reset in between;
 //   - a goroutine is left when the fleet has stopped.
 //
 // # What is not like production

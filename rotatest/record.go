@@ -65,6 +65,7 @@ type recorder struct {
 	calls []*call         // in order of start
 	open  []*call         // those that have not ended
 	made  map[string]bool // Run.ID of all calls
+	twice []*call         // those with the Run.ID of an earlier one
 }
 
 // call is a call of a handler.
@@ -79,7 +80,7 @@ func (r *recorder) begin(ctx context.Context, p *process, run executor.Run) *cal
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.made[c.ID] {
-		r.t.Errorf("rotatest: run %s began a second time, on %s at %s", c.ID, p.instance, clock(c.Start))
+		r.again(c)
 	}
 	r.made[c.ID] = true
 	for _, o := range r.open {
@@ -98,6 +99,28 @@ func (r *recorder) end(c *call, err error) {
 	defer r.mu.Unlock()
 	c.End, c.Err = time.Now(), err
 	r.open = slices.DeleteFunc(r.open, func(o *call) bool { return o == c })
+}
+
+// again takes note of a call with the ID of an earlier one. With its fence as well, it is a
+// second call for one claim. r.mu is held.
+func (r *recorder) again(c *call) {
+	if slices.ContainsFunc(r.calls, func(o *call) bool { return o.ID == c.ID && o.Fence == c.Fence }) {
+		r.t.Errorf("rotatest: run %s began a second time, on %s at %s", c.ID, c.process.instance, clock(c.Start))
+		return
+	}
+	r.twice = append(r.twice, c)
+}
+
+// doubled reports the runs that began a second time, but for those of jobs that were reset:
+// whether the claims of these are of different generations is audited.
+func (r *recorder) doubled(reset func(job string) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.twice {
+		if !reset(c.Job) {
+			r.t.Errorf("rotatest: run %s began a second time, on %s at %s", c.ID, c.process.instance, clock(c.Start))
+		}
+	}
 }
 
 // running returns the calls that have not ended, in the order of Runs: those of zombies in

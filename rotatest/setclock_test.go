@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
 )
@@ -130,6 +131,32 @@ func TestSetClock_RightAgain(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			f.SetClock("a", 0)
 			waits(t, f)
+		})
+	})
+}
+
+func TestSetClock_Reset(t *testing.T) {
+	t.Run("a job that waits because a clock was wrong goes on after a reset, and runs the same fires again", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			f.SetClock("a", 5*time.Minute)
+			e := f.Start("a", every(time.Minute, 2, takes(time.Second)))
+			time.Sleep(5*time.Minute + 30*time.Second)
+			f.SetClock("a", 0)
+			time.Sleep(time.Minute)
+			require.NoError(t, e.Reset(f.T().Context(), "job"))
+			time.Sleep(10 * time.Second)
+			since := time.Now()
+			time.Sleep(10 * time.Minute)
+			goesOn(t, runsSince(f, since))
+			ids, twice := map[string]bool{}, 0
+			for _, r := range f.Runs("job") {
+				if ids[r.ID] {
+					twice++
+				}
+				ids[r.ID] = true
+			}
+			assert.Equal(t, 8, twice)
+			f.Settle()
 		})
 	})
 }

@@ -91,7 +91,7 @@ func (o *Judge) completed(j *jobState, n int, inc string, r run) {
 	sh := j.shard(n)
 	delete(sh.running, inc)
 	sh.free = instantOf(o.now)
-	if e, c := j.epoch(r.Gen), sh.attempts[attempt{r.work(), r.Attempt}]; e != nil && e.Def.untold() && c != nil && c.returned != 0 {
+	if e, c := j.epoch(r.Gen), sh.attempts[j.attempt(r)]; e != nil && e.Def.untold() && c != nil && c.returned != 0 {
 		sh.free = c.returned
 	}
 	if sh.orphan != nil && sh.orphan.run == r {
@@ -117,18 +117,28 @@ func (o *Judge) claim(c *Commit, j *jobState, n int, inc string, r run) {
 			o.violate(1, j, "shard %d: %s claimed %s while %s runs %s", n, inc, r, other, running)
 		}
 	}
-	key := attempt{r.work(), r.Attempt}
-	if before := sh.attempts[key]; before != nil {
+	key := j.attempt(r)
+	if before := o.earlier(sh, key); before != nil {
 		o.violate(1, j, "shard %d: %s was claimed by %s with fence %d and again by %s with %d",
 			n, r, before.incarnation, before.fence, inc, c.Rev.Seq)
 	}
 	if c.Rev.Seq <= sh.fence {
 		o.violate(6, j, "shard %d: fence %d of %s follows %d", n, c.Rev.Seq, r, sh.fence)
 	}
-	sh.attempts[key] = &claimState{incarnation: inc, session: s, fence: c.Rev.Seq}
+	sh.attempts[key], sh.resets = &claimState{life: key.life, incarnation: inc, session: s, fence: c.Rev.Seq}, max(sh.resets, key.resets)
 	sh.running[inc], sh.fence = r, c.Rev.Seq
 	o.inOrder(j, n, r)
 	o.allowed(j, n, inc, r)
+}
+
+// earlier returns a claim of the same attempt that forbids another, nil if there is none. One
+// from before a reset forbids it only where no clock can have been wrong.
+func (o *Judge) earlier(sh *shardState, key attempt) *claimState {
+	before := sh.attempts[key]
+	for ; before == nil && !o.wrong && key.resets > 0; before = sh.attempts[key] {
+		key.resets--
+	}
+	return before
 }
 
 // inOrder judges what a claimed run follows.
@@ -164,8 +174,8 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 	if n >= e.Def.Shards {
 		o.violate(8, j, "shard %d: %s was claimed, which has %d shards", n, r, e.Def.Shards)
 	}
-	if w := j.works[r.work()]; w == nil {
-		j.works[r.work()] = &workState{gen: r.Gen, total: e.Def.Shards}
+	if w := j.works[j.life(r)]; w == nil {
+		j.works[j.life(r)] = &workState{gen: r.Gen, total: e.Def.Shards}
 	} else if (r.Trigger > 0 || !j.unclaimed()) && (w.gen != r.Gen || w.total != e.Def.Shards) {
 		o.violate(8, j, "shard %d: %s has %d shards; other shards claimed it of generation %d with %d",
 			n, r, e.Def.Shards, w.gen, w.total)

@@ -4,6 +4,7 @@
 //
 //  1. For a job, shard, fire and attempt one claim commits at most; a shard has at most one
 //     run whose session lives, and functions overlap only if the earlier's context has ended.
+//     A reset may have an attempt claimed again that a wrong clock had claimed before.
 //  2. Each fire is claimed, or skipped as the job's policy says, or because its shard is
 //     disabled, and counted. None is claimed before its time. Where a shard waits because a
 //     wrong clock was ahead, the plan names a problem.
@@ -14,10 +15,11 @@
 //     its share by weight within one, and nothing is left of the dead.
 //  6. Plans are written by the leader of the current term only, and fences grow.
 //  7. A shard that nothing befalls is claimed when it is due.
-//  8. All runs of a fire name one total and one generation of the definition.
+//  8. All runs of a fire name one total and one generation of the definition, between two
+//     resets.
 //  9. A shard that the plan shows as disabled or frozen is not claimed. When a fleet has
-//     settled, plans show what operators have disabled, and whom they have disabled owns
-//     nothing.
+//     settled, plans show what operators have disabled and how often they have reset the job,
+//     and whom they have disabled owns nothing.
 //  10. A shard is given to those only who have the labels that a definition wants which is as
 //     new as the newest of the plan, or newer. When a fleet has settled only those own any
 //     who have the labels of the newest.

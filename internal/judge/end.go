@@ -21,6 +21,9 @@ func (o *Judge) Settled(now time.Time, slack time.Duration) {
 		} else if len(j.plan.Owners) > 0 || j.plan.Problem == "" {
 			o.violate(9, j, "all who may own its shards are disabled or lack labels; %d own some, and the plan has the problem %q", len(j.plan.Owners), j.plan.Problem)
 		}
+		if j.plan.Resets != j.control.Resets {
+			o.violate(9, j, "operators have asked for %d resets; the plan has %d", j.control.Resets, j.plan.Resets)
+		}
 		if j.plan.Disabled != j.control.Shards {
 			o.violate(9, j, "operators have disabled the shards %b; the plan shows %b", j.control.Shards, j.plan.Disabled)
 		}

@@ -81,7 +81,11 @@ func (o *Judge) started(j *jobState, sh *shardState, f *Call) {
 	default:
 		c.started = true
 	}
-	if w := j.works[r.work()]; w != nil && (r.Trigger > 0 || !j.unclaimed()) && w.total != f.Shards {
+	of := j.life(r)
+	if c != nil {
+		of = c.life
+	}
+	if w := j.works[of]; w != nil && (r.Trigger > 0 || !j.unclaimed()) && w.total != f.Shards {
 		o.violate(8, j, "shard %d: %s has %d shards, its run was told %d", f.Shard, r, w.total, f.Shards)
 	}
 	for _, earlier := range sh.active {
@@ -132,7 +136,15 @@ func (o *Judge) forced(sh *shardState, f *Call) bool {
 
 // claimOf returns the claim that a call rests on, nil if there is none.
 func (sh *shardState) claimOf(f *Call) *claimState {
-	return sh.attempts[attempt{f.run().work(), f.Attempt}]
+	var last *claimState
+	for key := (attempt{life{work: f.run().work()}, f.Attempt}); key.resets <= sh.resets; key.resets++ {
+		if c := sh.attempts[key]; c != nil {
+			if last = c; c.fence == f.Fence {
+				return c
+			}
+		}
+	}
+	return last
 }
 
 func clock(t time.Time) string {

@@ -25,6 +25,7 @@ type Judge struct {
 	troubles map[string][]span        // by client; those of "" are everybody's
 	prompt   time.Duration
 	clocks   time.Duration // how far the clocks of instances may be from the right time
+	wrong    bool          // they may be further apart than MaxClockSkew
 	trail    trail
 	report   *Report
 }
@@ -67,7 +68,7 @@ type jobState struct {
 	epochs      []epoch      // all that there ever were, by generation
 	claims      map[string]*claimsRecord
 	shards      []*shardState
-	works       map[work]*workState
+	works       map[life]*workState
 	triggers    map[uint64]shards // that are to run, and have not been claimed
 	lastTrigger uint64
 	counts      tallies // of what was seen to happen
@@ -93,6 +94,7 @@ type shardState struct {
 	running  map[string]run // by incarnation: what stands in its record
 	orphan   *orphan
 	attempts map[attempt]*claimState
+	resets   int // the most before any of attempts
 	active   []*Call
 }
 
@@ -106,6 +108,7 @@ type orphan struct {
 
 // claimState is a claim that was committed.
 type claimState struct {
+	life        life
 	incarnation string
 	session     *sessionState
 	fence       uint64
@@ -119,6 +122,9 @@ type Options struct {
 	Promptly time.Duration
 	// Clocks is how far the clocks of instances may be from the right time.
 	Clocks time.Duration
+	// WrongClocks is set where clocks may be further from the right time than MaxClockSkew. Only
+	// then a reset may have an attempt at a fire claimed again.
+	WrongClocks bool
 	// Trail is how many lines to tell of what came before a violation.
 	Trail int
 }
@@ -136,6 +142,7 @@ func New(namespace, group string, o Options) *Judge {
 		troubles: map[string][]span{},
 		prompt:   o.Promptly + 2*o.Clocks, // the leader's may be wrong, and the owner's the other way
 		clocks:   o.Clocks,
+		wrong:    o.WrongClocks,
 		report:   &Report{Faults: map[string]int{}, Actions: map[string]int{}, most: o.Trail},
 	}
 }
@@ -270,7 +277,7 @@ func (o *Judge) job(segment string) *jobState {
 	if j == nil {
 		j = &jobState{
 			segment: segment, name: segment, claims: map[string]*claimsRecord{},
-			works: map[work]*workState{}, triggers: map[uint64]shards{},
+			works: map[life]*workState{}, triggers: map[uint64]shards{},
 		}
 		o.jobs[segment] = j
 	}

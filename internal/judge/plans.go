@@ -33,10 +33,27 @@ func (o *Judge) planned(c *Commit, op *registry.Op, j *jobState) {
 		(j.plan.Disabled &^ p.Disabled).all(func(n int) { j.shard(n).enabled = instantOf(o.now) })
 	}
 	o.report.Plans++
+	o.reset(j, p)
 	o.moved(c, j, p)
 	o.epochs(j, p)
 	o.triggered(j, p)
 	j.plan = p
+}
+
+// reset judges how many resets a plan has.
+func (o *Judge) reset(j *jobState, p *planRecord) {
+	before := 0
+	if j.plan != nil {
+		before = j.plan.Resets
+	}
+	switch {
+	case p.Resets < before || p.Resets > j.control.Resets:
+		o.violate(9, j, "the plan has %d resets after %d; operators have asked for %d", p.Resets, before, j.control.Resets)
+	case j.plan != nil && p.Resets > before && p.last().Gen == j.plan.last().Gen:
+		o.violate(9, j, "the plan has %d resets after %d, and no new generation", p.Resets, before)
+	case j.plan != nil:
+		o.report.Resets += p.Resets - before
+	}
 }
 
 // termed judges who wrote a plan, and under what condition.
@@ -199,7 +216,7 @@ func (o *Judge) epochs(j *jobState, p *planRecord) {
 			}
 			o.report.Generations++
 		}
-		e.seen = instantOf(o.now)
+		e.seen, e.life = instantOf(o.now), p.Resets
 		e.every, e.err = e.Def.interval()
 		j.epochs = append(j.epochs, *e)
 	}

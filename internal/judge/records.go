@@ -115,6 +115,7 @@ func (g *grace) UnmarshalText(text []byte) error {
 
 // controlRecord is what operators want of a job, or of all.
 type controlRecord struct {
+	Resets    int      `json:"resets"`
 	Shards    shards   `json:"disabled_shards"`
 	Instances []string `json:"disabled_instances"`
 	Hosts     []string `json:"disabled_hosts"`
@@ -217,11 +218,27 @@ type work struct {
 	trigger uint64
 }
 
+// life is a work between two resets, after each of which the fires to come count as new. A
+// trigger has one life.
+type life struct {
+	work
+	resets int
+}
+
+func (j *jobState) life(r run) life {
+	if e := j.epoch(r.Gen); e != nil && r.Trigger == 0 {
+		return life{r.work(), e.life}
+	}
+	return life{work: r.work()}
+}
+
 // attempt is one attempt at a work.
 type attempt struct {
-	work
+	life
 	number int
 }
+
+func (j *jobState) attempt(r run) attempt { return attempt{j.life(r), r.Attempt} }
 
 // tallies are the counts that records keep.
 type tallies struct {
@@ -251,6 +268,7 @@ type planRecord struct {
 	Triggers []trigger         `json:"triggers"`
 	Counts   tallies           `json:"counts"`
 	Problem  string            `json:"problem"`
+	Resets   int               `json:"resets"`
 }
 
 // last returns the newest epoch.
@@ -279,6 +297,7 @@ type epoch struct {
 	Until instant    `json:"until"` // 0: open
 	Def   definition `json:"definition"`
 
+	life  int           // how many resets there were when it began
 	seen  instant       // when the plan had it first
 	grown span          // the end that it had before it was last put off, and when that was
 	every time.Duration // between fires

@@ -27,6 +27,7 @@ type Report struct {
 	Dealt, Moves, Failovers     int // shards given to somebody: at first, by a live owner, by a dead one
 	Kept                        int // those of a dead one that waited for it and went to one of its name
 	Plans, Terms, Generations   int
+	Resets                      int // that plans have had
 	Judged                      int // fires and failovers that nothing held up
 	Triggers, Due               int
 	Processes, Crashes, Returns int
@@ -110,12 +111,12 @@ func (r *Report) Err() error {
 func (r *Report) String() string {
 	return fmt.Sprintf(`seed %d
   fires of shards: %d due, %d claims, %d re-runs of %d in flight and %d handed back, %d lost, %d unknown, %d skipped (%d disabled), %d late; %d functions, %d and %d overlapped
-  shards: %d dealt, %d moves, %d failed over, %d of them kept; %d terms, %d generations, %d triggers
+  shards: %d dealt, %d moves, %d failed over, %d of them kept; %d terms, %d generations, %d resets, %d triggers
   commits: %d, of which %d plans; %d conflicts
   processes: %d; faults: %s; operators: %s
   %d fires and failovers that nothing held up; claimed late by %s; run again after %s`,
 		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.HandedBack, r.Lost, r.Unknown, r.Skipped, r.Passed, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
-		r.Dealt, r.Moves, r.Failovers, r.Kept, r.Terms, r.Generations, r.Triggers,
+		r.Dealt, r.Moves, r.Failovers, r.Kept, r.Terms, r.Generations, r.Resets, r.Triggers,
 		r.Commits, r.Plans, r.Conflicts,
 		r.Processes, listed(r.Faults), listed(r.Actions), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun))
 }

@@ -71,6 +71,8 @@ func decodePlan(b []byte) (*planRecord, error) {
 			rec.Counts = scanTallies(s)
 		case "problem":
 			rec.Problem = string(s.Text())
+		case "resets":
+			rec.Resets = s.Int()
 		default:
 			s.Raw()
 		}

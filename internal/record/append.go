@@ -76,6 +76,7 @@ func (p *Plan) appendJSON(b []byte) []byte {
 		b = append(b, `,"problem":`...)
 		b = appendText(b, p.Problem)
 	}
+	b = appendNumber(b, "resets", p.Resets)
 	b = appendEnds(b, p.Ended, p.Failures)
 	if len(p.Decisions) > 0 {
 		b = append(b, `,"decisions":[`...)

@@ -16,6 +16,7 @@ type Control struct {
 	Exclusion                // from this job
 	Triggers    []Trigger    `json:"triggers,omitempty"`     // not yet in the plan
 	LastTrigger uint64       `json:"last_trigger,omitempty"` // the highest number given out
+	Resets      uint64       `json:"resets,omitempty"`       // how often the job was to start afresh
 
 	extra fields
 }

@@ -255,6 +255,7 @@ type Plan struct {
 	Triggers []Trigger               `json:"triggers,omitempty"` // by Number
 	Counts   Counts                  `json:"counts,omitzero"`    // of incarnations that are gone
 	Problem  string                  `json:"problem,omitempty"`  // why the plan is not what it should be
+	Resets   uint64                  `json:"resets,omitempty"`   // of those in Control, the ones that are done
 
 	Ended     Instant    `json:"ended,omitzero"`      // as in Claims, of incarnations that are gone
 	Failures  Failures   `json:"failures,omitempty"`  // likewise

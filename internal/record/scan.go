@@ -53,6 +53,8 @@ func (p *Plan) scan(s *jsonscan.Scanner) {
 			p.Counts = scanCounts(s)
 		case "problem":
 			p.Problem = string(s.Text())
+		case "resets":
+			p.Resets = s.Uint()
 		case "ended":
 			p.Ended = scanInstant(s)
 		case "failures":

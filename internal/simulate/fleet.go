@@ -90,7 +90,7 @@ func newFleet(c Config) *fleet {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	j := judge.New(namespace, "default", judge.Options{Promptly: 250*time.Millisecond + 20*(c.Latency+c.Jitter/2), Clocks: max(c.Clocks, c.Wrong), Trail: c.Trail})
+	j := judge.New(namespace, "default", judge.Options{Promptly: 250*time.Millisecond + 20*(c.Latency+c.Jitter/2), Clocks: max(c.Clocks, c.Wrong), WrongClocks: c.Wrong > 0, Trail: c.Trail})
 	j.Report().Seed = c.Seed
 	f := &fleet{
 		Config: c, server: memory.New(), judge: j, report: j.Report(),
@@ -231,7 +231,10 @@ func (f *fleet) settle() error {
 	f.observe()
 	f.judge.Reported(time.Now(), far)
 	f.resumeAll()
-	if err := f.advance(time.Now().Add(settling + f.Wrong)); err != nil { // until then shards may wait for the time of a wrong clock
+	if err := f.advance(time.Now().Add(settling)); err != nil {
+		return err
+	}
+	if err := f.settleClocks(); err != nil {
 		return err
 	}
 	f.disableLast()
@@ -249,6 +252,19 @@ func (f *fleet) settle() error {
 	f.judge.Settled(time.Now(), f.slack())
 	f.accepted()
 	return nil
+}
+
+// settleClocks has shards no longer wait because a clock was wrong: operators reset their jobs,
+// or their time comes.
+func (f *fleet) settleClocks() error {
+	if f.Wrong == 0 {
+		return nil
+	}
+	if f.Operators && f.rng.IntN(2) == 0 {
+		f.resetWaiting()
+		return f.advance(time.Now().Add(settling))
+	}
+	return f.advance(time.Now().Add(f.Wrong))
 }
 
 // slack is for how long a fire may have been due, at the moment when the fleet is judged,

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/executor"
@@ -19,7 +20,7 @@ func (f *fleet) operate() error {
 		return nil
 	}
 	f.in(time.Duration(float64(f.Faults)*(0.5+2*f.rng.Float64())), f.operate)
-	s, spec, what := f.slots[f.rng.IntN(len(f.slots))], f.specs[f.rng.IntN(len(f.specs))], f.rng.IntN(14)
+	s, spec, what := f.slots[f.rng.IntN(len(f.slots))], f.specs[f.rng.IntN(len(f.specs))], f.rng.IntN(15)
 	shards, every := 1+f.rng.IntN(2*f.Shards), f.Every/time.Duration(1+f.rng.IntN(3))
 	pause := time.Duration(f.rng.Float64() * float64(5*f.Every))
 	scope := f.scope(s, spec)
@@ -37,6 +38,10 @@ func (f *fleet) operate() error {
 			f.resume(spec.name)
 			return nil
 		})
+	case 14:
+		f.report.Actions["job reset"]++
+		f.note("%s resets %s", p.machine, spec.name)
+		f.ask(func(ctx context.Context) { p.ex.Reset(ctx, spec.name) })
 	case 3, 4, 5, 6, 7, 8:
 		f.note("%s disables %+v", p.machine, scope)
 		f.ask(func(ctx context.Context) { p.ex.Disable(ctx, scope) })
@@ -154,6 +159,17 @@ func (f *fleet) resumeAll() {
 	for _, spec := range f.specs {
 		f.resume(spec.name)
 		f.enable(spec.name)
+	}
+}
+
+// resetWaiting resets all jobs that wait because a clock was wrong.
+func (f *fleet) resetWaiting() {
+	for _, spec := range f.specs {
+		f.ask(func(ctx context.Context) {
+			if st, err := f.operator.Status(ctx, spec.name); err == nil && strings.Contains(st.Problem, "Operator.Reset") {
+				f.operator.Reset(ctx, spec.name)
+			}
+		})
 	}
 }
 

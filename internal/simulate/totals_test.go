@@ -23,6 +23,7 @@ type totals struct {
 	givenUp         int // pending re-runs that were counted as lost, as failover was switched off
 	failovers       int
 	moves, terms    int
+	resets          int
 	judged          int // fires and failovers that nothing held up
 	faults, actions map[string]int
 }
@@ -44,6 +45,7 @@ func (t *totals) add(r *judge.Report) {
 	t.failovers += r.Failovers
 	t.moves += r.Moves
 	t.terms += r.Terms
+	t.resets += r.Resets
 	t.judged += r.Judged
 	for kind, n := range r.Faults {
 		t.faults[kind] += n
@@ -80,6 +82,7 @@ func (t *totals) String() string {
 	row(t.failovers, "shards failed over")
 	row(t.moves, "shards moved")
 	row(t.terms, "terms")
+	row(t.resets, "resets")
 	row(t.judged, "fires and failovers that nothing held up, each in time")
 	row(sum(t.faults), "faults")
 	kinds := func(of map[string]int) {

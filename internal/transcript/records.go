@@ -104,13 +104,6 @@ func (t *Transcript) member(c *memory.Commit, o *registry.Op) error {
 			t.say(c, "%s: waits until %s, which is ahead of its clock", job, t.instant(is.At))
 		}
 	}
-	if old != nil {
-		for _, job := range slices.Sorted(maps.Keys(old.Ahead)) {
-			if _, ahead := m.Ahead[job]; !ahead {
-				t.say(c, "%s: no longer waits for its clock", job)
-			}
-		}
-	}
 	return nil
 }
 
@@ -136,6 +129,9 @@ func (t *Transcript) control(c *memory.Commit, o *registry.Op) error {
 		say("asks to stop the schedule")
 	case !now.Paused && !now.Stopped && (old.Paused || old.Stopped):
 		say("asks to resume")
+	}
+	if now.Resets > old.Resets {
+		say("asks for a reset")
 	}
 	if s := now.Disabled.Minus(old.Disabled); !s.IsZero() {
 		say("asks to disable %s", s)
@@ -222,6 +218,9 @@ func (t *Transcript) plan(c *memory.Commit, o *registry.Op) error {
 		say("stops the schedule")
 	case !now.Paused && !now.Stopped && (old.Paused || old.Stopped):
 		say("resumes")
+	}
+	if now.Resets > old.Resets {
+		say("resets")
 	}
 	for _, tr := range now.Triggers {
 		if !slices.ContainsFunc(old.Triggers, func(o record.Trigger) bool { return o.Number == tr.Number }) {

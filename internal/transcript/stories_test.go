@@ -192,7 +192,9 @@ func TestStories(t *testing.T) {
 			s.start("b", job)
 			s.at(35 * time.Second)
 			s.sets("a", 0)
-			s.at(65 * time.Second)
+			s.at(45 * time.Second)
+			s.operator("b", "reset", func(ctx context.Context, ex *executor.Executor) error { return ex.Reset(ctx, job.Name) })
+			s.at(75 * time.Second)
 		})
 	})
 	t.Run("the whole fleet crashes and starts again", func(t *testing.T) {
