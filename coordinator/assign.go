@@ -14,13 +14,17 @@ import (
 // desired is who should own the shards of a job. Shards that nobody may own stand under
 // no owner.
 type desired struct {
-	owners  map[string]shardset.Set // by incarnation
-	problem string                  // why the job's own strategy was not followed, or nobody may own any
-	barred  bool                    // somebody who is there offers the job, and nobody who does may own any
+	owners    map[string]shardset.Set // by incarnation
+	problem   string                  // why the job's own strategy was not followed, or nobody may own any
+	barred    bool                    // live instances offer the job, and none of them may own any
+	unoffered bool                    // no live instance offers the job, nor one whose return is awaited
 }
 
 // allDisabled is the problem of a job that only those offer who may not run it.
 const allDisabled = "every instance that is there and offers the job is disabled"
+
+// notOffered is the problem of a job that no live instance offers, nor one whose return is awaited.
+const notOffered = "no live instance offers the job"
 
 // assigning is the making of all jobs' assignments.
 type assigning struct {

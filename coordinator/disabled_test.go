@@ -268,7 +268,7 @@ func TestPlan_DisabledInstances(t *testing.T) {
 		w.kill(a)
 		w.kill(b)
 		w.settle()
-		assert.Empty(t, w.plan("job").Problem)
+		assert.Equal(t, notOffered, w.plan("job").Problem)
 	})
 	t.Run("by name are so in their next incarnation", func(t *testing.T) {
 		w, a, b := setUp(t)

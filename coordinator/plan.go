@@ -51,8 +51,8 @@ func decide(v *view) decision {
 	want := v.assignments(segments)
 	looks, pending := map[string]bool{}, map[string]bool{}
 	for i, seg := range segments {
-		if len(want[i].owners) == 0 && want[i].problem == "" && v.puzzling(v.jobNow(seg).Name) {
-			want[i].problem = notUnderstood
+		if len(want[i].owners) == 0 && want[i].problem == "" {
+			v.explainUnowned(seg, &want[i])
 		}
 		if plan, ok := v.plans[seg]; ok && len(v.silent) > 0 {
 			want[i].problem = joinProblems(want[i].problem, v.aheadProblem(plan.Plan))
@@ -66,6 +66,16 @@ func decide(v *view) decision {
 	d.looks = slices.Sorted(maps.Keys(looks))
 	d.pending = slices.Sorted(maps.Keys(pending))
 	return d
+}
+
+// explainUnowned finds out why a job has no owners where the assignment does not know.
+func (v *view) explainUnowned(segment string, d *desired) {
+	switch job := v.jobNow(segment).Name; {
+	case v.puzzling(job):
+		d.problem = notUnderstood
+	case v.unoffered(segment, job):
+		d.problem, d.unoffered = notOffered, true
+	}
 }
 
 // segments returns all jobs that have a plan or a definition, sorted.
@@ -109,12 +119,14 @@ func (p *planning) run() (change, bool) {
 	}
 	p.p = old.Clone()
 	p.c.rev, p.c.plan = old.rev, p.p
+	p.offeredAgain()
 	p.intent()
 	p.definition()
 	p.triggers()
 	p.inherit()
 	p.failOver()
 	p.move()
+	p.noteUnoffered()
 	if (p.tidy || p.full) && clearable(p.p) {
 		p.clear()
 	}
@@ -133,6 +145,9 @@ func (p *planning) settled() bool {
 		if !p.alive(inc) || !want.Equal(old.Owners[inc]) {
 			return false
 		}
+	}
+	if p.desired.unoffered != (old.Unoffered != 0) {
+		return false
 	}
 	c, ok := p.control[p.segment]
 	if ok && (c.Paused != old.Paused || c.Stopped != old.Stopped || !c.Disabled.Equal(old.Disabled) || len(c.Triggers) > 0) {
@@ -250,11 +265,7 @@ func (p *planning) pause(paused, stopped bool) {
 	p.p.Paused, p.p.Stopped = false, false
 	from := max(p.now.Add(p.skew), through+1)
 	p.endAll(from)
-	def := p.p.Last().Def
-	if job, ok := p.jobs[p.segment]; ok {
-		def = job.def
-	}
-	p.append(from, def)
+	p.append(from, p.newest())
 	p.because("resume")
 }
 

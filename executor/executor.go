@@ -351,7 +351,8 @@ func (e *Executor) Enable(ctx context.Context, s Scope) error {
 // processes still offer it, and nothing of it is deleted. Withdraw returns when the store has
 // recorded this; the shards move to other instances afterwards. Runs of the job that have begun
 // here go on, and their contexts do not end: a shard moves when its run has ended. If no other
-// instance offers the job, it does not run until one does.
+// instance offers the job, it does not run until one does, and after an hour it owes nothing then
+// (coordinator.MaxUnoffered).
 //
 // If ctx ends first, Withdraw returns its cause, and the store records it later. Before Start
 // and after Shutdown there is nothing to record, and Withdraw returns at once.

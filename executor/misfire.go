@@ -9,7 +9,9 @@ import (
 
 // MisfirePolicy says what becomes of fires that came due while their shard could not
 // run: because the run before took too long, nobody was there, or the job was paused.
-// Fires that the policy does not run are skipped: they are counted, and never run later.
+// Fires that the policy does not run are skipped: they are counted, and never run later. So are
+// all fires of a job that no live instance has offered for an hour (coordinator.MaxUnoffered)
+// until one offers it again.
 type MisfirePolicy int // RunAll's limit, or one of the constants, or below them a limit that was refused
 
 const (

@@ -124,7 +124,7 @@ func (a *auditing) planned() {
 		e := newEpoch(&a.plan.Epochs[i])
 		a.epochs[e.gen] = e
 	}
-	if lost, which := a.passed(a.plan.Marks, nil); lost > 0 {
+	if lost, which := a.passed(a.plan.Marks, nil); lost > a.skippedAsUnoffered() {
 		a.fault(which, "lost: the plan passes over %d fires of these shards", lost)
 	}
 	a.marks = a.marks.Fold(a.plan.Marks, everyShard())
@@ -141,7 +141,7 @@ func (a *auditing) planned() {
 
 // unbroken audits that where a definition ends another begins, but for a pause or a stopped schedule.
 func (a *auditing) unbroken() {
-	if a.plan.Paused || a.plan.Stopped {
+	if a.plan.Paused || a.plan.Stopped || a.offeredAgain() {
 		return
 	}
 	for i := range a.plan.Epochs {
@@ -161,6 +161,21 @@ func (a *auditing) unbroken() {
 			a.fault(e.shards, "lost: no definition holds for the fire of %s", clock(fire.Time()))
 		}
 	}
+}
+
+// offeredAgain reports whether the plan ends a time in which no instance offered the job. If that
+// was long, the job owes nothing until its next epoch begins.
+func (a *auditing) offeredAgain() bool {
+	return a.old.plan != nil && a.old.plan.Unoffered != 0 && a.plan.Unoffered == 0
+}
+
+// skippedAsUnoffered returns how many fires the plan counts as skipped because no instance
+// offered the job for long.
+func (a *auditing) skippedAsUnoffered() uint64 {
+	if !a.offeredAgain() {
+		return 0
+	}
+	return a.plan.Counts.Skipped - a.old.plan.Counts.Skipped
 }
 
 // beginAfter returns when the first of epochs begins that does not end before it begins, as one

@@ -77,6 +77,10 @@ func (p *Plan) appendJSON(b []byte) []byte {
 		b = appendText(b, p.Problem)
 	}
 	b = appendNumber(b, "resets", p.Resets)
+	if p.Unoffered != 0 {
+		b = append(b, `,"unoffered":`...)
+		b = p.Unoffered.appendJSON(b)
+	}
 	b = appendEnds(b, p.Ended, p.Failures)
 	if len(p.Decisions) > 0 {
 		b = append(b, `,"decisions":[`...)

@@ -122,7 +122,7 @@ func (m maker) plan(t *testing.T) *Plan {
 		}
 		p.Triggers = append(p.Triggers, trigger)
 	}
-	p.Resets = uint64(m.number())
+	p.Resets, p.Unoffered = uint64(m.number()), m.instant()
 	p.Ended, p.Failures = m.ends()
 	for range m.IntN(3) {
 		p.Decisions = append(p.Decisions, Decision{m.instant(), uint64(m.number()), m.text(), m.text(), m.number()})

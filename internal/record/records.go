@@ -257,6 +257,9 @@ type Plan struct {
 	Problem  string                  `json:"problem,omitempty"`  // why the plan is not what it should be
 	Resets   uint64                  `json:"resets,omitempty"`   // of those in Control, the ones that are done
 
+	// Unoffered is since when no live instance has offered the job, by a leader's clock; zero: one does.
+	Unoffered Instant `json:"unoffered,omitzero"`
+
 	Ended     Instant    `json:"ended,omitzero"`      // as in Claims, of incarnations that are gone
 	Failures  Failures   `json:"failures,omitempty"`  // likewise
 	Decisions []Decision `json:"decisions,omitempty"` // the latest, oldest first

@@ -55,6 +55,8 @@ func (p *Plan) scan(s *jsonscan.Scanner) {
 			p.Problem = string(s.Text())
 		case "resets":
 			p.Resets = s.Uint()
+		case "unoffered":
+			p.Unoffered = scanInstant(s)
 		case "ended":
 			p.Ended = scanInstant(s)
 		case "failures":
