@@ -27,8 +27,26 @@
 //
 // A test runs in a bubble of testing/synctest. Its clock begins at midnight UTC on
 // 2000-01-01 and stands still while anything runs, so a handler takes as long as it
-// sleeps, by time.Sleep, a timer or a context, and no longer. What waits for the world
-// outside the bubble, such as a socket, stops the clock and does not belong in it.
+// sleeps, by time.Sleep, a timer or a context, and no longer. A goroutine that waits for the
+// world outside the bubble, such as for a socket, stops the clock. If that lasts for 20 s of
+// real time, Run panics and names the goroutine.
+//
+// # Handlers with connections
+//
+// A call over a socket takes no time of the bubble, and is harmless if nothing is left of it
+// when it has returned. A goroutine that reads from an idle connection of a pool, and a
+// server that accepts connections in the bubble, stop the clock. Three ways work:
+//
+//   - Give the handler a fake: an http.RoundTripper or an interface of your own instead of a
+//     client. It is the fastest, and can sleep and fail as the test wants.
+//   - Serve in the bubble over net.Pipe, with a net.Listener whose Accept returns one end and
+//     a DialContext that returns the other. Such connections may be kept and idle. Close
+//     client and server before the function of the test returns.
+//   - Start the server before Run, outside the bubble, and keep no connection between calls:
+//     DisableKeepAlives of an http.Transport, SetMaxIdleConns(0) of an sql.DB. Make client or
+//     pool in the bubble, one for each test; http.DefaultTransport keeps connections.
+//
+// The tests TestConnections of this package show each of them.
 //
 // The methods of a Fleet are for the goroutine that runs the test, one at a time. Runs
 // and Server may be called from anywhere.

@@ -19,6 +19,9 @@ import (
 // In f, t reports as ever; its Context, Cleanup and TempDir are for outside the bubble, and
 // Fleet.T has those for inside; Run and Parallel cannot be called. If f does not return,
 // because the test has failed or panicked, the fleet is stopped without further judgement.
+//
+// If the clock of the bubble stands still for 20 s of real time, because goroutines in it wait
+// for something outside, Run panics with their stacks.
 func Run(t *testing.T, f func(*Fleet)) {
 	t.Helper()
 	defer onecpu.Hold()()
@@ -40,8 +43,11 @@ func inBubble(t *testing.T, f func(*Fleet)) (bubble string, deadlock error) {
 			panic(v)
 		}
 	}()
+	dog := guard(t)
+	defer dog.end()
 	synctest.Test(t, func(inner *testing.T) {
 		bubble = currentBubble()
+		dog.watch(bubble)
 		returned := false
 		defer func() {
 			if v := recover(); v != nil {

@@ -3,10 +3,13 @@ package rotatest
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -237,6 +240,44 @@ func fatal() map[string]func(t *testing.T) {
 				t.Fatal("enough")
 			})
 		},
+		"a socket in the bubble": func(t *testing.T) {
+			stuckAfter = 100 * time.Millisecond
+			Run(t, func(f *Fleet) {
+				server := httptest.NewServer(http.NotFoundHandler())
+				defer server.Close()
+				f.Start("a", every(time.Hour, 1, takes(0)))
+				f.NextFire("job")
+			})
+		},
+		"a connection that is kept": func(t *testing.T) {
+			stuckAfter = 100 * time.Millisecond
+			server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			defer server.Close()
+			Run(t, func(f *Fleet) {
+				f.Start("a", every(time.Hour, 1, executor.HandlerFunc(func(context.Context, *executor.Run) error {
+					resp, err := http.Get(server.URL)
+					if err != nil {
+						return err
+					}
+					return resp.Body.Close()
+				})))
+				f.NextFire("job")
+				f.Settle()
+			})
+		},
+		"a lock that is held outside": func(t *testing.T) {
+			stuckAfter = 100 * time.Millisecond
+			var mu sync.Mutex
+			mu.Lock()
+			Run(t, func(f *Fleet) {
+				f.Start("a", every(time.Hour, 1, executor.HandlerFunc(func(context.Context, *executor.Run) error {
+					lockForGood(&mu)
+					return nil
+				})))
+				f.NextFire("job")
+				f.Settle()
+			})
+		},
 		"a panic": func(t *testing.T) {
 			Run(t, func(f *Fleet) {
 				f.Start("a", every(time.Hour, 1, takes(time.Hour)))
@@ -247,6 +288,8 @@ func fatal() map[string]func(t *testing.T) {
 		},
 	}
 }
+
+func lockForGood(mu *sync.Mutex) { mu.Lock() }
 
 func TestRun_FailsATest(t *testing.T) {
 	const which = "ROTATEST_FATAL"
@@ -279,6 +322,21 @@ func TestRun_FailsATest(t *testing.T) {
 		"FailNow while runs are under way": {
 			[]string{"enough", "goes on", "msg=leading namespace", `msg="left the fleet" own=true`},
 			[]string{`msg="run failed" namespace`, `msg="left the fleet" namespace`}, // lines of the clean-up
+		},
+		"a socket in the bubble": {
+			[]string{
+				"panic: rotatest: TestRun_FailsATest/inner is stuck: the clock of its bubble stands still",
+				"waits (IO wait) in net/http/httptest.(*Server).goServe.func1:",
+			},
+			[]string{"goes on", "test timed out", "(durable)"},
+		},
+		"a connection that is kept": {
+			[]string{"waits (IO wait) in net/http.(*persistConn).readLoop:"},
+			[]string{"goes on", "test timed out"},
+		},
+		"a lock that is held outside": {
+			[]string{"waits (sync.Mutex.Lock) in github.com/rota-dev/rota/rotatest.lockForGood:"},
+			[]string{"goes on", "test timed out"},
 		},
 		"a lost fire": {
 			[]string{"job/0: lost: the plan passes over 2 fires", "goes on"},
