@@ -198,7 +198,9 @@ next:
 				ops:   []registry.Op{registry.Delete(v.keys.Claims(inc, seg), l.claims[seg].rev)},
 			})
 		}
-		b.parts = append(b.parts, share{ops: []registry.Op{registry.Delete(v.keys.Member(inc), v.members[inc].rev)}})
+		if rev := v.members[inc].rev; !rev.IsZero() { // zero: another hand deleted the record
+			b.parts = append(b.parts, share{ops: []registry.Op{registry.Delete(v.keys.Member(inc), rev)}})
+		}
 		out = append(out, b)
 	}
 	return out

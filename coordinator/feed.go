@@ -224,13 +224,13 @@ func (f *feed[T]) mark(name string) {
 	}
 }
 
-// all returns the values of a feed.
-func (f *feed[T]) all() []T {
+// byName returns the values of a feed by the names of their records.
+func (f *feed[T]) byName() map[string]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := make([]T, 0, len(f.items))
-	for _, it := range f.items {
-		out = append(out, it.value)
+	out := make(map[string]T, len(f.items))
+	for name, it := range f.items {
+		out[name] = it.value
 	}
 	return out
 }

@@ -49,6 +49,7 @@ type leader struct {
 	following map[string]func() // claims directories of pending moves, and how to stop
 	absent    map[string]absence
 	comparing
+	missing
 	overdue time.Time // when one who is awaited has been so for long enough; zero: nobody is
 
 	panics map[string]string // by job: the panic of its strategy that was logged last
@@ -158,10 +159,15 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 		if !l.judging.IsZero() {
 			answered = time.After(time.Until(l.judging))
 		}
+		var search <-chan time.Time
+		if at := l.missing.next(); !at.IsZero() {
+			search = time.After(time.Until(at))
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-l.nudge:
+		case <-search:
 		case <-overdue:
 			l.content, l.overdue = false, time.Time{} // the round that looks may be put off by doubt
 		case <-answered:
@@ -182,6 +188,9 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 		l.do("the first reading", "the group")
 		return nil // the first snapshots are not all there
 	}
+	if err := l.checkMissing(ctx); err != nil {
+		return err
+	}
 	if l.content && !l.view.clearable() {
 		if err := l.announce(ctx); err != nil {
 			return err
@@ -191,8 +200,8 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	}
 	l.content = false
 	l.judgeClocks()
-	if l.doubtful() || !l.office.noticed().names(l.view.off) {
-		if err := l.announce(ctx); err != nil { // first of all: who is off is to stop
+	if l.doubtful() || !l.office.noticed().names(l.view.off) || !l.office.announced() {
+		if err := l.announce(ctx); err != nil { // first of all: members that are named have to act
 			return err
 		}
 	}
@@ -251,7 +260,7 @@ func (l *leader) takeNews() bool {
 	if changed { // few: the instances of a fleet
 		l.content = false
 		clear(l.view.live)
-		for _, s := range l.instances.feed.all() {
+		for _, s := range l.instances.feed.byName() {
 			l.view.live[s] = true
 		}
 		maps.DeleteFunc(l.view.newborn, func(inc string, _ bool) bool { return l.view.alive(inc) })
@@ -261,6 +270,7 @@ func (l *leader) takeNews() bool {
 			return
 		}
 		l.arrive(n)
+		l.observe(n)
 		take(l, l.view.members, n, memberItem{n.rev, n.value})
 		l.hear(n)
 	}) && whole
@@ -448,6 +458,9 @@ func (l *leader) refused(ctx context.Context, ld load[change], err error) error 
 		c := ld.parts[part]
 		l.alone[c.segment] = true
 		l.logs.conflicted(ctx, l.m.reg, c.segment, c.plan.Job, l.m.keys.Plan(c.segment))
+		if refusal.Index < len(ld.txn.If) && ld.txn.If[refusal.Index].Kind == registry.CondDead {
+			l.suspectOwner(c.segment, ld.txn.If[refusal.Index].Session)
+		}
 	}
 	return nil
 }
@@ -463,6 +476,7 @@ func (l *leader) bury(ctx context.Context, burials []burial, term []registry.Con
 			l.came()
 			delete(l.view.members, b.incarnation)
 			l.logs.buried(b.incarnation)
+			l.forget(b.incarnation)
 		}
 	}
 	return nil

@@ -113,6 +113,7 @@ type incarnation struct {
 	published int            // the Member.version that the registry knows
 	drained   bool           // the registry knows that it drains
 	answers   record.Instant // the reading of a leader's clock that the record is to answer; zero: none
+	inspect   bool           // the records are to be compared with what was written
 }
 
 // NewMember returns a member of a group. Nothing is sent before Run.
@@ -498,6 +499,11 @@ func unsettled(ctx context.Context, err error) bool {
 func (m *Member) keepRecord(ctx context.Context, in *incarnation, told standing) error {
 	for {
 		m.published(in, told)
+		if m.takeInspection(in) {
+			if err := m.inspectOwnRecords(ctx, in, told); err != nil {
+				return err
+			}
+		}
 		next := m.standing(in)
 		if next.version == told.version {
 			select {
@@ -582,10 +588,7 @@ func (m *Member) change(f func()) {
 	in := m.current
 	m.mu.Unlock()
 	if in != nil {
-		select {
-		case in.publish <- struct{}{}:
-		default:
-		}
+		in.publishSoon()
 	}
 }
 

@@ -16,6 +16,7 @@ type office struct {
 	presentRev registry.Rev // zero: the office is vacant
 	successors []string     // as last seen, also once the key that said it has gone
 	clocks     clockNotice  // as last seen, in the same way
+	incomplete []string     // likewise: incarnations of which a leader misses records
 }
 
 // officeStep is what an incarnation does about the office now.

@@ -33,6 +33,8 @@ type officeLoop struct {
 	saidOff bool    // that this clock is off
 	taken   string  // how the office was come by that no term was led in yet
 	handed  string  // to whom it was handed in this term
+
+	incomplete []string // incarnations to name, see missing.go
 }
 
 func newOfficeLoop(m *Member, in *incarnation, plans *feed[*record.Plan], log *slog.Logger) *officeLoop {
@@ -67,6 +69,9 @@ func (o *officeLoop) run(ctx context.Context) error {
 	defer func() { s.stop() }()
 	for {
 		synced := o.take(r)
+		if err := o.checkNamed(); err != nil {
+			return err
+		}
 		step, wait := o.step()
 		fit := o.fit()
 		if step != serve {
@@ -131,11 +136,14 @@ func (o *officeLoop) take(r *reader[registry.Entry]) (synced bool) {
 				logUnreadable(o.log, slog.LevelError, o.m.keys.Leader(), err)
 			}
 			o.office.leader, o.office.leaderRev = leader, n.rev
+			if n.rev.Seq > o.in.joined {
+				o.m.inspectSoon(o.in)
+			}
 		case o.m.keys.Present().Name():
 			o.office.present, o.office.presentRev = n.value.Owner, n.rev
 			o.draw, o.refuses = o.jitter.Float64(), 0
 			if present, err := record.Decode[record.Present](n.value.Value); err == nil {
-				o.office.successors = present.Successors
+				o.office.successors, o.office.incomplete = present.Successors, present.Incomplete
 				o.office.clocks = clockNotice{present.Clock, present.Off}
 				heard = n.rev.Seq
 			}
@@ -266,13 +274,13 @@ func (s *service) over() bool {
 // and hence the term, alone.
 func (o *officeLoop) announce(ctx context.Context, names []string, clocks clockNotice, anew bool) error {
 	o.mu.Lock()
-	now := o.office
+	now, incomplete := o.office, o.incomplete
 	o.mu.Unlock()
 	if now.present != o.in.session.ID() ||
-		!anew && slices.Equal(now.successors, names) && now.clocks.names(clocks.off) {
+		!anew && slices.Equal(now.successors, names) && now.clocks.names(clocks.off) && slices.Equal(now.incomplete, incomplete) {
 		return nil
 	}
-	value, err := record.Encode(record.Present{Successors: names, Clock: clocks.at, Off: clocks.off})
+	value, err := record.Encode(record.Present{Successors: names, Clock: clocks.at, Off: clocks.off, Incomplete: incomplete})
 	if err != nil {
 		return err
 	}
@@ -283,7 +291,7 @@ func (o *officeLoop) announce(ctx context.Context, names []string, clocks clockN
 	}
 	o.mu.Lock()
 	if o.office.presentRev == now.presentRev { // run may take a while to read the feed
-		o.office.presentRev, o.office.successors, o.office.clocks = rev, names, clocks
+		o.office.presentRev, o.office.successors, o.office.clocks, o.office.incomplete = rev, names, clocks, incomplete
 	}
 	o.mu.Unlock()
 	o.feed.put(o.m.keys.Present().Name(), rev, registry.Entry{

@@ -44,6 +44,9 @@ type Present struct {
 	Clock Instant `json:"clock,omitzero"`
 	// Off names the incarnations whose clocks are too far from the fleet's, and how far ahead.
 	Off map[string]Duration `json:"off,omitempty"`
+	// Incomplete names incarnations whose sessions live and of which a record is missing or
+	// cannot be read. They have to join again.
+	Incomplete []string `json:"incomplete,omitempty"`
 }
 
 // Member is the record of an incarnation.
