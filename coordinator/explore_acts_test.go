@@ -186,12 +186,13 @@ func (x *exploration) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []
 	m := o.m
 	l := &leader{
 		m: m, me: p.inc, office: o, log: x.log, progress: &progress{}, nudge: make(chan struct{}, 1),
-		broken: map[string]bool{}, alone: map[string]bool{}, following: map[string]func(){},
+		broken: map[string]bool{}, alone: map[string]bool{}, following: map[string]func(){}, restoring: newRestoring(),
 		planFeed: newFeed(x.keys.Plans(), x.log, func(registry.Entry) (*record.Plan, error) { return nil, nil }),
 		view: view{
 			keys: x.keys, term: p.term, compile: x.work.Compile, tidy: tidy,
 			live: map[registry.SessionID]bool{}, members: map[string]memberItem{}, jobs: map[string]jobItem{},
 			control: map[string]controlItem{}, plans: map[string]planItem{}, looks: map[string]look{}, broken: map[string]bool{},
+			restore: map[string]bool{},
 		},
 	}
 	x.see(l, p)

@@ -100,20 +100,28 @@ func (p *planning) bury(claims record.Claims, shards shardset.Set) {
 			continue
 		}
 		next := g.Retry()
+		_, known := p.p.Epoch(g.Gen)
 		switch {
+		case !known: // another hand deleted the plan or wrote an older one
+			p.countLost(running, g.Ref)
 		case !tracksRuns(p.epoch(g.Ref).Job()):
 			p.p.Counts.Unknown += uint64(running.Len())
 			p.because("count %s as unknown", running)
 		case p.rerunnable(next):
 			p.p.Reruns = p.p.Reruns.With(running, next)
 		default:
-			p.p.Counts.Lost += uint64(running.Len())
-			p.p.Failures = p.p.Failures.With(record.Failure{
-				RunGroup: record.RunGroup{Shards: running, Ref: g.Ref}, At: p.now, Error: crashed,
-			})
-			p.because("count %s as lost", running)
+			p.countLost(running, g.Ref)
 		}
 	}
+}
+
+// countLost counts runs that a crash ended and that are not made again.
+func (p *planning) countLost(running shardset.Set, r record.Ref) {
+	p.p.Counts.Lost += uint64(running.Len())
+	p.p.Failures = p.p.Failures.With(record.Failure{
+		RunGroup: record.RunGroup{Shards: running, Ref: r}, At: p.now, Error: crashed,
+	})
+	p.because("count %s as lost", running)
 }
 
 // forgo takes for settled what a dead owner may have run of a job that tracks nothing: what

@@ -85,6 +85,9 @@ var guardSites = []guardSite{
 	{"tenure.save Set", []string{"keep: set state"}},
 
 	{"campaign.resign Alive", []string{"ask: alive"}},
+	{"leader.restoreDefinitions At", []string{"restore: leader as known"}},
+	{"restoreDefinition Create", []string{"restore: first definition"}},
+	{"restoreDefinition Set", []string{"restore: set definition"}},
 	{"leader.ask Alive", []string{"name incomplete: alive"}},
 }
 
@@ -100,15 +103,18 @@ func TestGuards_AreNamedAtEachPlaceInTheSource(t *testing.T) {
 // elsewhere are the guards that no small world comes upon, and the test that fails without
 // each.
 var elsewhere = map[string]string{
-	"name incomplete: alive": "TestMissing/an incarnation whose session has ended is not named",
-	"ask: alive":             "TestCampaign_Returns/never on a loss that lead was told of by the store",
-	"bury: delete claims":    "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",
-	"bury: no plan":          "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",
-	"keep: alive":            "TestOwned_Save/that arrives after the session has ended changes nothing",
-	"keep: first state":      "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
-	"keep: set state":        "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
-	"operate: alive":         "TestRun_CommitIsJudgedByTheStore, of package executor",
-	"operate: first other":   "TestMember_FenceBase",
+	"restore: leader as known":  "TestRestore_Guards/the term",
+	"restore: first definition": "TestRestore_Guards/a definition that is there",
+	"restore: set definition":   "TestRestore_Guards/a definition that is there",
+	"name incomplete: alive":    "TestMissing/an incarnation whose session has ended is not named",
+	"ask: alive":                "TestCampaign_Returns/never on a loss that lead was told of by the store",
+	"bury: delete claims":       "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",
+	"bury: no plan":             "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",
+	"keep: alive":               "TestOwned_Save/that arrives after the session has ended changes nothing",
+	"keep: first state":         "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
+	"keep: set state":           "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
+	"operate: alive":            "TestRun_CommitIsJudgedByTheStore, of package executor",
+	"operate: first other":      "TestMember_FenceBase",
 }
 
 func TestGuards_AreAllCaughtSomewhere(t *testing.T) {

@@ -50,6 +50,7 @@ type leader struct {
 	absent    map[string]absence
 	comparing
 	missing
+	restoring
 	overdue time.Time // when one who is awaited has been so for long enough; zero: nobody is
 
 	panics map[string]string // by job: the panic of its strategy that was logged last
@@ -62,11 +63,12 @@ func lead(ctx context.Context, o *officeLoop, term registry.Rev, p *progress) er
 	l := &leader{
 		m: o.m, me: o.in.id, office: o, log: o.log.With("term", term.Seq), nudge: make(chan struct{}, 1), end: end, progress: p,
 		broken: map[string]bool{}, alone: map[string]bool{}, following: map[string]func(){}, planFeed: o.plans,
+		restoring: newRestoring(),
 		view: view{
 			keys: o.m.keys, term: term, skew: o.m.skew, compile: o.m.work.Compile,
 			asks: func(strategy, job string) { p.do("strategy "+strategy, "job "+job) },
 			live: map[registry.SessionID]bool{}, members: map[string]memberItem{}, newborn: map[string]bool{}, jobs: map[string]jobItem{},
-			control: map[string]controlItem{}, plans: map[string]planItem{}, looks: map[string]look{},
+			control: map[string]controlItem{}, plans: map[string]planItem{}, looks: map[string]look{}, restore: map[string]bool{},
 		},
 	}
 	l.logs = newPlanLog(l.log)
@@ -160,7 +162,7 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 			answered = time.After(time.Until(l.judging))
 		}
 		var search <-chan time.Time
-		if at := l.missing.next(); !at.IsZero() {
+		if at := earliest(l.missing.next(), l.recheck); !at.IsZero() {
 			search = time.After(time.Until(at))
 		}
 		select {
@@ -181,6 +183,14 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 	}
 }
 
+// earliest returns the earlier of two instants of which zero is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // round takes in what has changed, decides, and commits. An error asks for another round
 // a little later.
 func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
@@ -191,6 +201,7 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	if err := l.checkMissing(ctx); err != nil {
 		return err
 	}
+	l.recheckForeign(ctx)
 	if l.content && !l.view.clearable() {
 		if err := l.announce(ctx); err != nil {
 			return err
@@ -210,6 +221,9 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 		return nil
 	}
 	defer func() { clear(l.view.looks) }() // each round looks for itself
+	if err := l.restoreDefinitions(ctx); err != nil {
+		return err
+	}
 	d, err := l.decide(ctx, record.InstantOf(l.m.clock()))
 	if err != nil {
 		return err
@@ -274,7 +288,10 @@ func (l *leader) takeNews() bool {
 		take(l, l.view.members, n, memberItem{n.rev, n.value})
 		l.hear(n)
 	}) && whole
-	whole = l.jobs.take(func(n news[jobItem]) { take(l, l.view.jobs, n, n.value) }) && whole
+	whole = l.jobs.take(func(n news[jobItem]) {
+		take(l, l.view.jobs, n, n.value)
+		setIf(l.badJobs, n.name, n.broken)
+	}) && whole
 	whole = l.controls.take(func(n news[controls]) {
 		if n.name == record.GroupSegment {
 			l.content = false
@@ -282,8 +299,13 @@ func (l *leader) takeNews() bool {
 			return
 		}
 		take(l, l.view.control, n, controlItem{n.rev, n.value.job})
+		setIf(l.badControls, n.name, n.broken)
 	}) && whole
 	whole = l.plans.take(func(n news[*record.Plan]) {
+		if l.defend(n) {
+			return
+		}
+		delete(l.view.restore, n.name)
 		take(l, l.view.plans, n, planItem{n.rev, n.value})
 		delete(l.broken, n.name)
 		if n.broken {
@@ -291,7 +313,7 @@ func (l *leader) takeNews() bool {
 			logUnreadable(l.log, slog.LevelError, l.m.keys.Plan(n.name), n.err)
 		}
 	}) && whole
-	l.view.broken = l.broken
+	l.view.broken, l.view.spoilt = l.brokenPlans(), l.spoilt()
 	l.whole = l.whole || whole
 	return whole
 }
@@ -310,6 +332,13 @@ func (l *leader) arrive(n news[record.Member]) {
 		delete(l.view.newborn, n.name)
 	} else if _, known := l.view.members[n.name]; l.whole && !known && !l.view.alive(n.name) {
 		l.view.newborn[n.name] = true
+	}
+}
+
+// setIf adds a name to a set, or removes it.
+func setIf(set map[string]bool, name string, member bool) {
+	if delete(set, name); member {
+		set[name] = true
 	}
 }
 
@@ -387,6 +416,11 @@ func (l *leader) readClaims(ctx context.Context, incarnation string) (look, erro
 		}
 		out.claims[e.Key.Name()] = claimsItem{e.Modified, claims}
 	}
+	for key := range l.foreign {
+		if key.Dir() == l.m.keys.ClaimsOf(incarnation) {
+			out.broken[key.Name()] = true
+		}
+	}
 	return out, nil
 }
 
@@ -440,6 +474,7 @@ func (l *leader) committed(changes []change, rev registry.Rev) {
 	for _, c := range changes {
 		l.logs.planned(&c, rev.Seq, l.problemOf(c.segment))
 		l.planFeed.put(c.segment, rev, c.plan)
+		l.keepPlan(c, rev)
 		delete(l.alone, c.segment)
 	}
 }
@@ -449,6 +484,9 @@ func (l *leader) committed(changes []change, rev registry.Rev) {
 func (l *leader) refused(ctx context.Context, ld load[change], err error) error {
 	refusal, ok := conflict(err)
 	if !ok {
+		for _, c := range ld.parts {
+			l.unsure[c.segment] = true
+		}
 		return err
 	}
 	if refusal.Index == 0 {
@@ -461,6 +499,7 @@ func (l *leader) refused(ctx context.Context, ld load[change], err error) error 
 		if refusal.Index < len(ld.txn.If) && ld.txn.If[refusal.Index].Kind == registry.CondDead {
 			l.suspectOwner(c.segment, ld.txn.If[refusal.Index].Session)
 		}
+		return l.findForeign(ctx, ld.txn, refusal.Index)
 	}
 	return nil
 }

@@ -57,6 +57,9 @@ func decide(v *view) decision {
 		if plan, ok := v.plans[seg]; ok && len(v.silent) > 0 {
 			want[i].problem = joinProblems(want[i].problem, v.aheadProblem(plan.Plan))
 		}
+		if key, ok := v.spoilt[seg]; ok {
+			want[i].problem = joinProblems(want[i].problem, fmt.Sprintf("%s cannot be read", key))
+		}
 		p := planning{view: v, segment: seg, desired: want[i], looks: looks, pending: pending}
 		if c, ok := p.run(); ok {
 			d.changes = append(d.changes, c)
@@ -113,6 +116,9 @@ func (p *planning) run() (change, bool) {
 	old, ok := p.plans[p.segment]
 	if !ok {
 		return p.create()
+	}
+	if p.restore[p.segment] {
+		return p.restorePlan()
 	}
 	if p.old = old; p.settled() {
 		return change{}, false
@@ -173,7 +179,11 @@ func (p *planning) create() (change, bool) {
 	if !ok || len(p.desired.owners) == 0 && !p.desired.barred {
 		return change{}, false
 	}
-	first, err := record.NewEpoch(1, p.now, job.def)
+	was, ok := p.before(job)
+	if !ok {
+		return change{}, false
+	}
+	first, err := record.NewEpoch(was.gen+1, max(p.now, was.through+1), job.def)
 	if err != nil { // the view holds only definitions that parse
 		return change{}, false
 	}
@@ -188,6 +198,7 @@ func (p *planning) create() (change, bool) {
 		p.p.Last().Until = p.now // what falls due before the first resume is not owed
 	}
 	p.c.plan = p.p
+	p.keepRunning(was.running)
 	p.give(p.unowned())
 	p.triggers()
 	p.problem(p.desired.problem)

@@ -21,14 +21,16 @@ type view struct {
 	now     record.Instant
 	skew    time.Duration // how far clocks are taken to be apart at most
 	live    map[registry.SessionID]bool
-	members map[string]memberItem  // by incarnation
-	newborn map[string]bool        // of them, those that have joined during the term and have not been seen alive
-	jobs    map[string]jobItem     // by segment
-	control map[string]controlItem // by segment
-	outside record.Exclusion       // who is disabled for all jobs
-	plans   map[string]planItem    // by segment
-	looks   map[string]look        // by incarnation
-	broken  map[string]bool        // segments whose plan cannot be read
+	members map[string]memberItem   // by incarnation
+	newborn map[string]bool         // of them, those that have joined during the term and have not been seen alive
+	jobs    map[string]jobItem      // by segment
+	control map[string]controlItem  // by segment
+	outside record.Exclusion        // who is disabled for all jobs
+	plans   map[string]planItem     // by segment
+	looks   map[string]look         // by incarnation
+	broken  map[string]bool         // segments whose plan cannot be read
+	restore map[string]bool         // segments whose plan another hand changed: plans holds what the leader knows
+	spoilt  map[string]registry.Key // by segment: a definition or an intent that cannot be read
 	compile Compiler
 	off     map[string]record.Duration // incarnations whose clocks are off
 	silent  []string                   // incarnations that report watermarks or epochs ahead of their clocks

@@ -157,6 +157,9 @@ func (p *Plan) checkOwners() error {
 	given, total := 0, p.Shards()
 	var all shardset.Set
 	for inc, shards := range p.Owners {
+		if err := CheckIncarnation(inc); err != nil {
+			return fmt.Errorf("owners: %w", err)
+		}
 		if most, ok := shards.Max(); ok && most >= total {
 			return fmt.Errorf("owners: %s has shard %d of %d", inc, most, total)
 		}

@@ -139,6 +139,16 @@ func CheckHost(host string) error {
 // Incarnation names one session of an instance.
 func Incarnation(name string, s registry.SessionID) string { return name + "." + string(s) }
 
+// CheckIncarnation checks the name of an incarnation: it stands in keys, and conditions name its
+// session.
+func CheckIncarnation(inc string) error {
+	i := strings.LastIndexByte(inc, '.')
+	if i <= 0 || i == len(inc)-1 {
+		return fmt.Errorf("%q is not the name of an instance, a dot and a session", inc)
+	}
+	return registry.CheckKey(registry.Key(inc))
+}
+
 // MaxJobNameBytes bounds the names of jobs.
 const MaxJobNameBytes = 100
 
