@@ -18,7 +18,7 @@ func TestLeader_BuriesTheDeadAndPassesOverTheLiving(t *testing.T) {
 	require.NoError(t, err)
 	joined, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
 	require.NoError(t, err)
-	l := &leader{progress: &progress{}, m: m, log: slog.New(slog.DiscardHandler), view: view{keys: m.keys, members: map[string]memberItem{}}}
+	l := &leader{progress: &progress{}, restoring: newRestoring(), m: m, log: slog.New(slog.DiscardHandler), view: view{keys: m.keys, members: map[string]memberItem{}}}
 
 	var burials []burial
 	for _, incarnation := range []string{"b." + string(joined.ID()), "c.C"} {
@@ -95,7 +95,7 @@ func newWatched(t *testing.T) *watched {
 		members:   newFeed(keys.Members(), log, func(e registry.Entry) (record.Member, error) { return record.Decode[record.Member](e.Value) }),
 	}
 	w.l = &leader{
-		m: &Member{keys: keys}, log: log, nudge: make(chan struct{}, 1), broken: map[string]bool{},
+		m: &Member{keys: keys}, log: log, restoring: newRestoring(), nudge: make(chan struct{}, 1), broken: map[string]bool{},
 		view: view{
 			live: map[registry.SessionID]bool{}, members: map[string]memberItem{}, newborn: map[string]bool{},
 			jobs: map[string]jobItem{}, control: map[string]controlItem{}, plans: map[string]planItem{},

@@ -317,7 +317,7 @@ func (x *exploration) enter(p *exProc) {
 func (x *exploration) offer(s *exState, p *exProc) *registry.Txn {
 	desk := &exDesk{store: &s.store}
 	m := x.member(p, desk)
-	_, err := m.storeOnce(context.Background(), map[string]json.RawMessage{exJob: x.definition(p.offers)}, fresh)
+	_, err := m.storeOnce(context.Background(), map[string]json.RawMessage{exJob: x.definition(p.offers)}, fresh, map[registry.Key]bool{})
 	if err != nil && !errors.Is(err, errTaken) {
 		panic(err)
 	}

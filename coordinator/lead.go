@@ -50,7 +50,7 @@ type leader struct {
 	absent    map[string]absence
 	comparing
 	missing
-	restoring
+	*restoring
 	overdue time.Time // when one who is awaited has been so for long enough; zero: nobody is
 
 	panics map[string]string // by job: the panic of its strategy that was logged last
@@ -80,9 +80,12 @@ func lead(ctx context.Context, o *officeLoop, term registry.Rev, p *progress) er
 		l.comparing, l.view.off = newComparing(o.m.clock, term.Seq), o.noticed().off
 	}
 	l.instances = followFeed(ctx, &wg, l, o.m.keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
-	l.members = followFeed(ctx, &wg, l, o.m.keys.Members(), func(e registry.Entry) (record.Member, error) { return record.Decode[record.Member](e.Value) })
+	l.members = followFeed(ctx, &wg, l, o.m.keys.Members(), decodeMember)
 	l.jobs = followFeed(ctx, &wg, l, o.m.keys.Jobs(), func(e registry.Entry) (jobItem, error) {
 		def, job, err := record.DecodeDefinition(e.Value)
+		if err == nil {
+			err = checkJobOf(e.Key, job.Name)
+		}
 		return jobItem{e.Modified, def, job}, err
 	})
 	l.controls = followFeed(ctx, &wg, l, o.m.keys.Controls(), decodeControls)
@@ -115,6 +118,9 @@ type controls struct {
 func decodeControls(e registry.Entry) (controls, error) {
 	if e.Key.Name() != record.GroupSegment {
 		c, err := record.DecodeControl(e.Value)
+		if err == nil {
+			err = checkJobOf(e.Key, c.Job)
+		}
 		return controls{job: c}, err
 	}
 	c, err := record.DecodeGroupControl(e.Value)
@@ -162,7 +168,7 @@ func (l *leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 			answered = time.After(time.Until(l.judging))
 		}
 		var search <-chan time.Time
-		if at := earliest(l.missing.next(), l.recheck); !at.IsZero() {
+		if at := earliest(l.again, earliest(l.missing.next(), l.recheck)); !at.IsZero() {
 			search = time.After(time.Until(at))
 		}
 		select {
@@ -194,6 +200,7 @@ func earliest(a, b time.Time) time.Time {
 // round takes in what has changed, decides, and commits. An error asks for another round
 // a little later.
 func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
+	l.recheckForeign(ctx)
 	if !l.takeNews() {
 		l.do("the first reading", "the group")
 		return nil // the first snapshots are not all there
@@ -201,7 +208,9 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	if err := l.checkMissing(ctx); err != nil {
 		return err
 	}
-	l.recheckForeign(ctx)
+	if !l.again.IsZero() && !time.Now().Before(l.again) {
+		l.content = false
+	}
 	if l.content && !l.view.clearable() {
 		if err := l.announce(ctx); err != nil {
 			return err
@@ -229,6 +238,7 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 		return err
 	}
 	l.logPanics()
+	l.lookAgain()
 	planned, err := l.commit(ctx, d)
 	l.follow(ctx, wg, d.pending)
 	l.overdue = time.Time{}
@@ -409,6 +419,9 @@ func (l *leader) readClaims(ctx context.Context, incarnation string) (look, erro
 	}
 	for _, e := range listing.Entries {
 		claims, err := record.Decode[record.Claims](e.Value)
+		if err == nil {
+			err = checkJobOf(e.Key, claims.Job)
+		}
 		if err != nil {
 			l.logs.unreadable(e, err)
 			out.broken[e.Key.Name()] = true

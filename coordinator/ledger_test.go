@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ func TestLedger_Start(t *testing.T) {
 	bubble(t, "is by the plan that the claim rests on, though that has gone by the time of the reply", func(t *testing.T, g *group) {
 		a := g.start("a", def("job", 0, 1, ""))
 		a.reg.after(writing(below(g.keys.ClaimsOf(a.incarnation())), func() {
-			g.spoil(g.keys.Plan("job"))
+			g.write(g.keys.Plan("job"), fmt.Sprintf(`{"format":%d}`, record.Format+1)) // which stays
 			time.Sleep(time.Second)
 		}))
 		until(2)

@@ -49,7 +49,7 @@ func TestLeader_LookCountsCommits(t *testing.T) {
 	t.Run("that were known before the reading began, and none that became known during it", func(t *testing.T) {
 		keys, err := record.NewKeys("test", "default")
 		require.NoError(t, err)
-		l := &leader{log: slog.New(slog.DiscardHandler), seen: 7}
+		l := &leader{restoring: newRestoring(), log: slog.New(slog.DiscardHandler), seen: 7}
 		l.m = &Member{keys: keys, reg: &listing{memory.New().Client("a"), func() { l.seen = 9 }}}
 		look, err := l.readClaims(t.Context(), "x.x")
 		require.NoError(t, err)

@@ -96,6 +96,7 @@ type Member struct {
 	joining  string                      // the present step of joining, for the log
 	sessions map[registry.SessionID]bool // that this process has had since it last joined
 	planning int                         // calls of the planning function that have not returned
+	saidMeta bool                        // that the record of the namespace cannot be read
 	joined   chan struct{}               // closed at the next change of current or of what it published
 	failed   error                       // why Run ended
 }
@@ -113,7 +114,7 @@ type incarnation struct {
 	published int            // the Member.version that the registry knows
 	drained   bool           // the registry knows that it drains
 	answers   record.Instant // the reading of a leader's clock that the record is to answer; zero: none
-	inspect   bool           // the records are to be compared with what was written
+	inspect   bool           // keepRecord has to read the records of the incarnation
 }
 
 // NewMember returns a member of a group. Nothing is sent before Run.
@@ -250,7 +251,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 		tasks.Go(func() { end(f(ctx)) }) // the first to return ends all
 	}
 	log := m.log.With("session", string(s.ID()))
-	plans := newFeed(m.keys.Plans(), log, func(e registry.Entry) (*record.Plan, error) { return record.DecodePlan(e.Value) })
+	plans := newFeed(m.keys.Plans(), log, decodePlan)
 	plans.unreadable = slog.LevelDebug                                     // the leader and the owners log it
 	task(func(ctx context.Context) error { return plans.run(ctx, m.reg) }) // who joins is not to wait for it
 
@@ -325,6 +326,9 @@ func (m *Member) fenceBase(ctx context.Context) (uint64, error) {
 		switch {
 		case err == nil:
 			meta, err := record.DecodeMeta(e.Value)
+			if m.outlasts(err) && pause(ctx, refusedPause) {
+				continue
+			}
 			if err != nil {
 				return 0, fmt.Errorf("read %s: %w", m.keys.Meta(), err)
 			}
@@ -338,6 +342,7 @@ func (m *Member) fenceBase(ctx context.Context) (uint64, error) {
 			if err != nil && !errors.Is(err, registry.ErrConflict) {
 				return 0, fmt.Errorf("create %s: %w", m.keys.Meta(), err)
 			}
+		case m.outlasts(err) && pause(ctx, refusedPause):
 		case !registry.Retryable(err) || !pause(ctx, retryPause):
 			return 0, fmt.Errorf("read %s: %w", m.keys.Meta(), err)
 		}
@@ -427,6 +432,7 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 	}
 	patience := in.session.TTL() + in.session.TTL()/4
 	began := time.Now()
+	saidForeign := false
 	for {
 		rev, err := registry.Apply(ctx, m.reg, t)
 		refusal, refused := conflict(err)
@@ -446,6 +452,9 @@ func (m *Member) join(ctx context.Context, in *incarnation) (standing, error) {
 			return told, nil
 		case err == nil && !m.had(e) && time.Since(began) > patience:
 			return standing{}, nameTaken(m.name, e, patience)
+		case errors.Is(err, registry.ErrForeign) && !saidForeign:
+			saidForeign = true
+			m.log.Error("cannot join: another program wrote the value of the key; delete it", "key", string(m.keys.Instance(m.name)), "error", err)
 		}
 		if !pause(ctx, min(max(in.session.TTL()/40, 20*time.Millisecond), time.Second)) {
 			return standing{}, context.Cause(ctx)
@@ -684,8 +693,9 @@ var fresh = registry.ReadOptions{Fresh: true}
 // storeDefinitions puts into the registry what is newer than what is there, which it reads as
 // it is told to.
 func (m *Member) storeDefinitions(ctx context.Context, defs map[string]json.RawMessage, read registry.ReadOptions) error {
+	foreign := map[registry.Key]bool{}
 	for ; ; read = fresh {
-		again, err := m.storeOnce(ctx, defs, read)
+		again, err := m.storeOnce(ctx, defs, read, foreign)
 		if err != nil {
 			return fmt.Errorf("store definitions: %w", err)
 		}
@@ -698,7 +708,7 @@ func (m *Member) storeDefinitions(ctx context.Context, defs map[string]json.RawM
 	}
 }
 
-func (m *Member) storeOnce(ctx context.Context, defs map[string]json.RawMessage, read registry.ReadOptions) (again bool, err error) {
+func (m *Member) storeOnce(ctx context.Context, defs map[string]json.RawMessage, read registry.ReadOptions, foreign map[registry.Key]bool) (again bool, err error) {
 	if len(defs) == 0 {
 		return false, nil
 	}
@@ -719,7 +729,7 @@ func (m *Member) storeOnce(ctx context.Context, defs map[string]json.RawMessage,
 		if err != nil {
 			return false, err
 		}
-		if ok {
+		if ok && !foreign[op.Key] {
 			ops = append(ops, op)
 		}
 	}
@@ -730,6 +740,7 @@ func (m *Member) storeOnce(ctx context.Context, defs map[string]json.RawMessage,
 		_, err := registry.Apply(ctx, m.reg, l.txn)
 		if errors.Is(err, registry.ErrConflict) {
 			again = true // another instance stores the same: compare again
+			m.findForeign(ctx, l.txn, err, foreign)
 		} else if err != nil {
 			return false, err
 		}

@@ -35,7 +35,7 @@ type suspect struct {
 	dead  bool          // its session has ended
 }
 
-// missing is what a leader knows of incarnations that lack records.
+// missing is a leader's knowledge of incarnations that lack records.
 type missing struct {
 	met      map[string]bool // incarnations that were seen during the term, by any record that names them
 	suspects map[string]*suspect
@@ -150,7 +150,7 @@ func (l *leader) ask(ctx context.Context, inc string, is *suspect) error {
 		valid func(registry.Entry) bool
 	}{
 		{l.m.keys.Instance(instanceOf(inc)), func(e registry.Entry) bool { return e.Owner == sessionOf(inc) }},
-		{l.m.keys.Member(inc), func(e registry.Entry) bool { _, err := record.Decode[record.Member](e.Value); return err == nil }},
+		{l.m.keys.Member(inc), func(e registry.Entry) bool { _, err := decodeMember(e); return err == nil }},
 	} {
 		e, err := l.m.reg.Get(ctx, r.key, fresh)
 		switch {
@@ -179,8 +179,8 @@ func (l *leader) ask(ctx context.Context, inc string, is *suspect) error {
 	return nil
 }
 
-// mourn lets planning bury a dead incarnation whose member record is missing or unreadable.
-// What it counted is in its claims.
+// mourn lets planning bury a dead incarnation whose member record is missing or unreadable: its
+// claims hold counts.
 func (l *leader) mourn(inc string) {
 	if _, known := l.view.members[inc]; known {
 		return
@@ -211,6 +211,36 @@ func (o *officeLoop) announced() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Equal(o.incomplete, o.office.incomplete)
+}
+
+// errDeposed means that another hand wrote the leader record.
+var errDeposed = fmt.Errorf("the leader record names another, and this instance fills the office: %w", errForeign)
+
+// deposed finds out whether another hand made the leader record name another incarnation while
+// this one fills the office: no instance would lead. A resignation frees the office by the same commit, so
+// that lasts no longer than the watch takes to deliver both changes. It returns errDeposed if it
+// lasts longer, and a channel that asks for another look.
+func (o *officeLoop) deposed(ctx context.Context) (again <-chan time.Time, err error) {
+	o.mu.Lock()
+	mine, named := o.office.present == o.in.session.ID(), o.office.leader.Session
+	if !mine || named == "" || named == o.in.session.ID() {
+		o.since = time.Time{}
+		o.mu.Unlock()
+		return nil, nil
+	}
+	if o.since.IsZero() {
+		o.since = time.Now()
+	}
+	left := missingGrace - time.Since(o.since)
+	o.mu.Unlock()
+	if left > 0 {
+		return time.After(left), nil
+	}
+	e, err := o.m.reg.Get(ctx, o.m.keys.Present(), fresh)
+	if err == nil && e.Owner == o.in.session.ID() {
+		return nil, errDeposed
+	}
+	return time.After(missingGrace), nil
 }
 
 // errIncomplete means that a leader found records of this incarnation missing.
@@ -251,6 +281,22 @@ func missingOwn(key registry.Key, err error) error {
 		return fmt.Errorf("%s: %w", key, errForeign)
 	}
 	return nil
+}
+
+// outlasts reports whether a record of the namespace that cannot be read is to be read again, and
+// logs the key. A process that has been in the group waits until the record is mended; one that
+// starts fails.
+func (m *Member) outlasts(err error) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil || !m.seen || errors.Is(err, record.ErrNewerFormat) || registry.Retryable(err) || errors.Is(err, registry.ErrClosed) {
+		return false
+	}
+	if !m.saidMeta {
+		m.saidMeta = true
+		m.log.Error("cannot join again: the record of the namespace cannot be read; restore or delete it", "key", string(m.keys.Meta()), "error", err)
+	}
+	return true
 }
 
 // inspectSoon has keepRecord inspect the records of the incarnation.

@@ -185,3 +185,66 @@ func TestMissing(t *testing.T) {
 		b.err = nil
 	})
 }
+
+func TestHands(t *testing.T) {
+	bubble(t, "a leader record that names a live member while another fills the office: that one leads", func(t *testing.T, g *group) {
+		a, b := g.start("a", fourShards), g.start("b", fourShards)
+		before := a.incarnation()
+		g.put(g.keys.Leader(), `{"incarnation":"`+b.incarnation()+`","session":"`+string(b.session())+`"}`)
+		time.Sleep(healing)
+		synctest.Wait()
+		assert.Equal(t, b.incarnation(), g.leader().Incarnation)
+		assert.NotEqual(t, before, a.incarnation())
+		assert.Equal(t, 1, a.log.count("the leader record names another"))
+		g.requireHealed(a, b)
+	})
+	bubble(t, "a leader record that names a session that has ended: one of the fleet leads", func(t *testing.T, g *group) {
+		a, b := g.start("a", fourShards), g.start("b", fourShards)
+		g.put(g.keys.Leader(), `{"incarnation":"c.C","session":"C"}`)
+		time.Sleep(healing)
+		synctest.Wait()
+		assert.Contains(t, []string{a.incarnation(), b.incarnation()}, g.leader().Incarnation)
+		g.requireHealed(a, b)
+	})
+	bubble(t, "an orderly hand-over of the office costs nobody its session", func(t *testing.T, g *group) {
+		a, b := g.startWorking("a", takes(time.Hour), fourShards), g.start("b", fourShards)
+		until(1)
+		before := []string{a.incarnation(), b.incarnation()}
+		require.NoError(t, a.Drain(t.Context()))
+		time.Sleep(healing)
+		assert.Equal(t, before, []string{a.incarnation(), b.incarnation()})
+	})
+	bubble(t, "a record of the namespace that cannot be read is named, and a process that lost its session waits for it", func(t *testing.T, g *group) {
+		a, b := g.start("a", fourShards), g.start("b", fourShards)
+		was := g.text(g.keys.Meta())
+		g.spoil(g.keys.Meta())
+		g.server.Expire("b")
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, b.log.count("cannot join again: the record of the namespace cannot be read"))
+		assert.Contains(t, b.log.String(), "key="+string(g.keys.Meta()))
+		g.put(g.keys.Meta(), was)
+		time.Sleep(healing)
+		synctest.Wait()
+		g.requireHealed(a, b)
+	})
+	bubble(t, "a member record of another incarnation is none", func(t *testing.T, g *group) {
+		a, b := g.start("a", fourShards), g.start("b", fourShards)
+		_, member := g.ownKeys(b)
+		g.put(member, `{"name":"x","session":"X","jobs":["",""],"weight":-5}`)
+		time.Sleep(healing)
+		synctest.Wait()
+		g.requireHealed(a, b)
+	})
+	bubble(t, "claims of another job are unreadable, and the plan names them", func(t *testing.T, g *group) {
+		a, b := g.start("a", fourShards), g.start("b", fourShards)
+		until(1)
+		claims := g.keys.Claims(b.incarnation(), "job")
+		g.server.Partition("b")
+		g.put(claims, `{"job":"x"}`)
+		time.Sleep(ttl + time.Second)
+		assert.Equal(t, string(claims)+" cannot be read", g.plan("job").Problem)
+		g.remove(claims)
+		time.Sleep(time.Second * 40)
+		assert.Equal(t, 4, g.plan("job").Owners[a.incarnation()].Len())
+	})
+}

@@ -34,7 +34,8 @@ type officeLoop struct {
 	taken   string  // how the office was come by that no term was led in yet
 	handed  string  // to whom it was handed in this term
 
-	incomplete []string // incarnations to name, see missing.go
+	incomplete []string  // incarnations to name, see missing.go
+	since      time.Time // when the leader record first named another while this incarnation fills the office; zero: it does not
 }
 
 func newOfficeLoop(m *Member, in *incarnation, plans *feed[*record.Plan], log *slog.Logger) *officeLoop {
@@ -70,6 +71,10 @@ func (o *officeLoop) run(ctx context.Context) error {
 	for {
 		synced := o.take(r)
 		if err := o.checkNamed(); err != nil {
+			return err
+		}
+		deposed, err := o.deposed(ctx)
+		if err != nil {
 			return err
 		}
 		step, wait := o.step()
@@ -118,6 +123,7 @@ func (o *officeLoop) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-o.nudge:
+		case <-deposed:
 		case <-timer.C:
 		}
 	}
@@ -197,7 +203,11 @@ func (o *officeLoop) act(ctx context.Context, step officeStep) error {
 	case errors.Is(err, registry.ErrConflict): // for certain or not: the feed will tell
 		o.mu.Lock()
 		o.refuses++
+		doubtful := o.refuses == foreignRefuses
 		o.mu.Unlock()
+		if doubtful {
+			o.sayForeign(ctx)
+		}
 		return nil
 	case errors.Is(err, registry.ErrSessionLost), ctx.Err() != nil:
 		return fmt.Errorf("take office: %w", err)

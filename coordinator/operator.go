@@ -336,6 +336,9 @@ func (o *Operator) change(ctx context.Context, job string, change func(*record.C
 	}
 	for {
 		c, rev, err := o.control(ctx, def)
+		if err == nil && rev.IsZero() {
+			c.LastTrigger, err = o.lastTrigger(ctx, segment)
+		}
 		if err != nil {
 			return err
 		}
@@ -400,6 +403,9 @@ func (o *Operator) control(ctx context.Context, def record.Job) (*record.Control
 	}
 	if found {
 		c, err := record.DecodeControl(e.Value)
+		if err == nil {
+			err = checkJobOf(key, c.Job)
+		}
 		if err != nil {
 			return nil, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)
 		}
@@ -417,6 +423,35 @@ func (o *Operator) control(ctx context.Context, def record.Job) (*record.Control
 		c.Paused, c.Stopped, c.Disabled, c.Resets = p.Paused, p.Stopped, p.Disabled, p.Resets
 	}
 	return c, registry.Rev{}, nil
+}
+
+// lastTrigger returns the highest number of a trigger that a plan or its owners' claims show. The
+// record that counts them may have been deleted; a number that is given out again never runs.
+func (o *Operator) lastTrigger(ctx context.Context, segment string) (last uint64, err error) {
+	p, err := o.plan(ctx, segment)
+	if p == nil || err != nil {
+		return 0, err
+	}
+	marks := slices.Clone(p.Marks)
+	for inc := range p.Owners {
+		// The plan was read fresh, and reads of a handle never go back.
+		e, err := o.reg.Get(ctx, o.keys.Claims(inc, segment), registry.ReadOptions{})
+		if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrForeign) {
+			continue
+		} else if err != nil {
+			return 0, err
+		}
+		if claims, err := record.Decode[record.Claims](e.Value); err == nil {
+			marks = append(marks, claims.Marks...)
+		}
+	}
+	for _, g := range marks {
+		last = max(last, g.Trigger)
+	}
+	for _, t := range p.Triggers {
+		last = max(last, t.Number)
+	}
+	return last, nil
 }
 
 // groupControl returns the intent for all jobs.

@@ -13,12 +13,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// While a term lasts, its leader alone writes plans, and nothing deletes a plan or a definition
-// or replaces a definition by one of a lower revision. A leader that observes either has observed
-// another hand. It has what was there in memory, and writes it again, with its term like all that it
-// writes. A leader that comes later has nothing to compare with, and plans by what it finds.
+// While a term lasts, its leader alone writes plans, and no process deletes a plan or a definition
+// or replaces a definition by one of a lower revision. A leader that observes such a change has observed
+// another hand. It holds the plans in memory, which hold the definitions in force, and writes them again under its
+// term. A later leader has no copy to compare with, and plans by the records that it finds.
 
-// restoring is what a leader knows of plans and definitions that another hand changed.
+// restoring is a leader's knowledge of plans and definitions that another hand changed.
 type restoring struct {
 	wrote  map[string]uint64 // by segment: the commit of this term that last wrote the plan
 	unsure map[string]bool   // segments of whose last change the outcome is unknown
@@ -27,23 +27,25 @@ type restoring struct {
 
 	foreign map[registry.Key]bool // keys with values that this library did not write; lists hide them
 	recheck time.Time             // when to read them again; zero: there are none
+
+	again time.Time // when to look again at claims that cannot be read; zero: there are none
 }
 
-func newRestoring() restoring {
-	return restoring{
+func newRestoring() *restoring {
+	return &restoring{
 		wrote: map[string]uint64{}, unsure: map[string]bool{}, badJobs: map[string]bool{}, badControls: map[string]bool{},
 		foreign: map[registry.Key]bool{},
 	}
 }
 
 // defend reports whether another hand changed a plan. Then the plan that the leader knows stays
-// in the view, and is to be written again over what is there now.
+// in the view, and planning writes it again over the stored value.
 func (l *leader) defend(n news[*record.Plan]) bool {
 	old, had := l.view.plans[n.name]
 	unsure := l.unsure[n.name]
-	delete(l.unsure, n.name) // whatever this is, the change can no longer be applied
+	delete(l.unsure, n.name) // after any other write the change can no longer be applied
 	switch {
-	case !had, !l.whole, unsure:
+	case !had, !l.whole, unsure, errors.Is(n.err, record.ErrNewerFormat): // a newer version's record is no garbage
 		return false
 	case n.gone && !l.view.offered(old.Job):
 		return false // an operator removes a job that no instance offers
@@ -58,8 +60,8 @@ func (l *leader) defend(n news[*record.Plan]) bool {
 	return true
 }
 
-// restorePlan returns the change that writes a plan again. It changes nothing else: what the next
-// change rests on has to be read after this one.
+// restorePlan returns the change that writes a plan again. It changes nothing else: the next change
+// has to rest on claims that were read after this one.
 func (p *planning) restorePlan() (change, bool) {
 	if p.broken[p.segment] {
 		return change{}, false // by a value that cannot be replaced
@@ -105,7 +107,7 @@ func (l *leader) restoreDefinitions(ctx context.Context) error {
 			if err := l.findForeign(ctx, ld.txn, refusal.Index); err != nil {
 				return err
 			}
-			continue // the watch delivers what is there
+			continue // the watch delivers the stored value
 		}
 		if err != nil {
 			return fmt.Errorf("restore definitions: %w", err)
@@ -138,15 +140,15 @@ func restoreDefinition(key registry.Key, stored registry.Rev, e *record.Epoch) (
 	return d, nil
 }
 
-// past is what claims show of a plan that another hand deleted.
+// past is evidence, in claims, of a plan that another hand deleted.
 type past struct {
 	gen     int                     // the highest generation
 	through record.Instant          // the last fire that was claimed
 	running map[string]shardset.Set // by incarnations that live
 }
 
-// before returns what the claims of a job that has no plan show. A definition that was stored
-// during the term had no plan before. Without a plan nothing is claimed, so a look at any time will do.
+// before returns the evidence of an earlier plan of a job that has none. A definition that was stored
+// during the term had no plan before. Without a plan no fire is claimed, so a look at any time is new enough.
 func (p *planning) before(job jobItem) (was past, whole bool) {
 	if job.rev.Seq >= p.term.Seq {
 		return past{}, true
@@ -205,13 +207,39 @@ func (l *leader) findForeign(ctx context.Context, t registry.Txn, index int) err
 	}
 	_, err := l.m.reg.Get(ctx, key, fresh)
 	if !errors.Is(err, registry.ErrForeign) {
-		return nil // the watch delivers what is there
+		return nil // the watch delivers the stored value
 	}
 	if !l.foreign[key] {
 		l.log.Error("record left alone: another program wrote its value; delete the key", "key", string(key), "error", err)
 	}
 	l.foreign[key], l.recheck = true, time.Now().Add(foreignAgain)
 	return nil
+}
+
+// findForeign finds out whether a definition was refused because of a foreign value at its key, which
+// must not keep the process from joining for its other jobs.
+func (m *Member) findForeign(ctx context.Context, t registry.Txn, err error, foreign map[registry.Key]bool) {
+	refusal, refused := conflict(err)
+	if !refused || refusal.Index < len(t.If) {
+		return
+	}
+	key := t.Then[refusal.Index-len(t.If)].Key
+	if _, err := m.reg.Get(ctx, key, fresh); errors.Is(err, registry.ErrForeign) {
+		m.log.Error("record left alone: another program wrote its value; delete the key", "key", string(key), "error", err)
+		foreign[key] = true
+	}
+}
+
+// foreignRefuses is after how many conflicts on one vacancy an instance looks for foreign values.
+const foreignRefuses = 10
+
+// sayForeign logs which record of the office holds a foreign value: no instance leads until it is deleted.
+func (o *officeLoop) sayForeign(ctx context.Context) {
+	for _, key := range []registry.Key{o.m.keys.Leader(), o.m.keys.Present()} {
+		if _, err := o.m.reg.Get(ctx, key, fresh); errors.Is(err, registry.ErrForeign) {
+			o.log.Error("no instance can lead: another program wrote the value of the key; delete it", "key", string(key), "error", err)
+		}
+	}
 }
 
 // recheckForeign reads keys with foreign values again, some time later.
@@ -228,6 +256,20 @@ func (l *leader) recheckForeign(ctx context.Context) {
 	}
 	if l.recheck = time.Now().Add(foreignAgain); len(l.foreign) == 0 {
 		l.recheck = time.Time{}
+	}
+}
+
+// unreadableAgain is how long a leader waits before it looks again at claims that it cannot read:
+// it watches no claims, and an operator may have mended or removed the record.
+const unreadableAgain = 5 * time.Second
+
+// lookAgain sets when to look again at claims that cannot be read.
+func (l *leader) lookAgain() {
+	l.again = time.Time{}
+	for _, seen := range l.view.looks {
+		if len(seen.broken) > 0 {
+			l.again = time.Now().Add(unreadableAgain)
+		}
 	}
 }
 

@@ -21,9 +21,6 @@ func TestRestore_Plan(t *testing.T) {
 		"that was deleted":                  func(g *group, _ string) { g.remove(plan(g)) },
 		"that was overwritten with garbage": func(g *group, _ string) { g.put(plan(g), "spoilt") },
 		"that was rolled back":              func(g *group, old string) { g.put(plan(g), old) },
-		"that is of a newer format": func(g *group, old string) {
-			g.put(plan(g), strings.Replace(old, `"format":1`, `"format":9`, 1))
-		},
 		"whose owners are absurd": func(g *group, old string) {
 			g.put(plan(g), strings.Replace(old, `"owners":{`, `"owners":{"":"5000","x":"",`, 1))
 		},
@@ -70,11 +67,14 @@ func TestRestore_Plan(t *testing.T) {
 		require.Equal(t, 2, g.plan("job").Last().Gen)
 		running := g.claims(b.incarnation(), "job").Running.Shards()
 		require.Equal(t, 2, running.Len())
-		g.server.HoldWatch("b")()
+		deleting := writing(is(g.keys.Leader()), func() {
+			e, _ := g.get(plan(g))
+			_, err := g.client().Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Delete(e.Key, e.Modified)}})
+			assert.NoError(t, err)
+		})
+		a.reg.before(deleting)
+		b.reg.before(deleting)
 		g.server.Expire("a")
-		e, _ := g.get(plan(g))
-		_, err := g.client().Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Delete(e.Key, e.Modified)}}) // before b leads
-		require.NoError(t, err)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		p := g.plan("job")
@@ -236,5 +236,30 @@ func TestRestore_Guards(t *testing.T) {
 		stored, err := reg.Get(t.Context(), key, registry.ReadOptions{})
 		require.NoError(t, err)
 		assert.Contains(t, string(stored.Value), `"revision":2`)
+	})
+}
+
+func TestOperator_TriggersRunAfterTheirCounterWasDeleted(t *testing.T) {
+	bubble(t, "job", func(t *testing.T, g *group) {
+		a := g.start("a", fourShards)
+		o, _ := g.operator()
+		for range 3 {
+			_, err := o.Trigger(t.Context(), "job", "", nil)
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(2 * selfDiagnosis) // the triggers are cleared
+		g.remove(g.keys.Control("job"))
+		a.began()
+		_, err := o.Trigger(t.Context(), "job", "again", nil)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		n := 0
+		for _, r := range a.began() {
+			if r.Param == "again" {
+				n++
+			}
+		}
+		assert.Equal(t, 4, n)
 	})
 }

@@ -259,9 +259,11 @@ func TestRolling_Records(t *testing.T) {
 		a := g.start("a", def("job", 1, 2, `,"later":7`))
 		require.NoError(t, a.Disable(t.Context(), Scope{Job: "job", Shards: []int{0}}))
 		require.NoError(t, a.Disable(t.Context(), Scope{Hosts: []string{"x"}}))
+		a.goes() // while an instance leads, nobody else writes plans
 		for _, key := range []registry.Key{g.keys.Plan("job"), g.keys.Control("job"), g.keys.GroupControl()} {
 			more(g, key)
 		}
+		a = g.start("a", def("job", 1, 2, ""))
 		b := g.start("b", def("job", 1, 2, "")) // of the same revision: what is stored stays
 		_, err := b.Trigger(t.Context(), "job", "", []int{1})
 		require.NoError(t, err)

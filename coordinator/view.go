@@ -29,7 +29,7 @@ type view struct {
 	plans   map[string]planItem     // by segment
 	looks   map[string]look         // by incarnation
 	broken  map[string]bool         // segments whose plan cannot be read
-	restore map[string]bool         // segments whose plan another hand changed: plans holds what the leader knows
+	restore map[string]bool         // segments whose plan another hand changed: plans holds the leader's copy
 	spoilt  map[string]registry.Key // by segment: a definition or an intent that cannot be read
 	compile Compiler
 	off     map[string]record.Duration // incarnations whose clocks are off

@@ -103,6 +103,13 @@ func DecodeControl(b []byte) (*Control, error) {
 	if err := checkDisabled(c.Disabled); err != nil {
 		return nil, fmt.Errorf("disabled_shards: %w", err)
 	}
+	last := uint64(0)
+	for _, t := range c.Triggers {
+		if t.Number <= last || t.Number > c.LastTrigger {
+			return nil, fmt.Errorf("triggers: number %d after %d, and the highest is %d", t.Number, last, c.LastTrigger)
+		}
+		last = t.Number
+	}
 	return c, c.check()
 }
 

@@ -56,11 +56,13 @@ func TestDecodeControl_NamesTheRule(t *testing.T) {
 		`{"disabled_shards":"10000"}`:    "disabled_shards: shard 10000, of at most 10000",
 		`{"disabled_shards":"7-3"}`:      "7-3",
 		`{"disabled_instances":["a/b"]}`: `disabled_instances: invalid key: name "a/b" has a slash`,
-		`{"disabled_instances":` + many(257) + `}`:    "disabled_instances: 257 names, at most 256",
-		`{"disabled_hosts":[""]}`:                     "disabled_hosts: is empty",
-		`{"disabled_hosts":` + many(257) + `}`:        "disabled_hosts: 257 names, at most 256",
-		`{"disabled_hosts":"h"}`:                      "disabled_hosts",
-		"deflate\n\xff\xff" + strings.Repeat("x", 10): "inflate",
+		`{"disabled_instances":` + many(257) + `}`:                           "disabled_instances: 257 names, at most 256",
+		`{"disabled_hosts":[""]}`:                                            "disabled_hosts: is empty",
+		`{"disabled_hosts":` + many(257) + `}`:                               "disabled_hosts: 257 names, at most 256",
+		`{"disabled_hosts":"h"}`:                                             "disabled_hosts",
+		`{"triggers":[{"number":0}],"disabled_shards":"0","last_trigger":1}`: "triggers: number 0 after 0",
+		`{"triggers":[{"number":2}],"disabled_shards":"0","last_trigger":1}`: "triggers: number 2 after 0, and the highest is 1",
+		"deflate\n\xff\xff" + strings.Repeat("x", 10):                        "inflate",
 	} {
 		_, err := DecodeControl([]byte(text))
 		assert.ErrorContains(t, err, want, "%.60s", text)

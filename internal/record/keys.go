@@ -143,7 +143,7 @@ func Incarnation(name string, s registry.SessionID) string { return name + "." +
 // session.
 func CheckIncarnation(inc string) error {
 	i := strings.LastIndexByte(inc, '.')
-	if i <= 0 || i == len(inc)-1 {
+	if i < 0 || i == len(inc)-1 {
 		return fmt.Errorf("%q is not the name of an instance, a dot and a session", inc)
 	}
 	return registry.CheckKey(registry.Key(inc))
