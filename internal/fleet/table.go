@@ -64,6 +64,11 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 	if err := times.Flush(); err != nil {
 		return err
 	}
+	for i := range outcomes {
+		if err := writeHands(w, &outcomes[i]); err != nil {
+			return err
+		}
+	}
 	for _, o := range outcomes {
 		var kinds []string
 		for _, kind := range slices.Sorted(maps.Keys(o.Report.Faults)) {

@@ -98,7 +98,7 @@ func work(a assignment, in io.Reader, out, log io.Writer) error {
 	t := &teller{assignment: a, out: json.NewEncoder(out)}
 	for i := range a.Jobs {
 		err := e.Register(executor.Job{
-			Name: fmt.Sprintf("job-%02d", i), Schedule: executor.Every(a.Every), Shards: a.Shards,
+			Name: jobName(i), Schedule: executor.Every(a.Every), Shards: a.Shards,
 			Handler: executor.HandlerFunc(t.handle),
 		})
 		if err != nil {
