@@ -195,7 +195,7 @@ func TestHands(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, b.incarnation(), g.leader().Incarnation)
 		assert.NotEqual(t, before, a.incarnation())
-		assert.Equal(t, 1, a.log.count("the leader record names another"))
+		assert.Positive(t, a.log.count("the leader record names another"))
 		g.requireHealed(a, b)
 	})
 	bubble(t, "a leader record that names a session that has ended: one of the fleet leads", func(t *testing.T, g *group) {

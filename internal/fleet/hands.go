@@ -120,7 +120,8 @@ func (h *hands) operate(ctx context.Context) error {
 	for i := range h.Jobs {
 		job := jobName(i)
 		_, err := op.Trigger(ctx, job, "", nil)
-		errs = append(errs, err, op.Pause(ctx, job), op.Resume(ctx, job))
+		one := coordinator.Scope{Job: job, Instances: []string{"somebody"}}
+		errs = append(errs, err, op.Disable(ctx, one), op.Enable(ctx, one)) // a pause that is rolled back to would hold
 	}
 	scope := coordinator.Scope{Instances: []string{"somebody"}}
 	errs = append(errs, op.Disable(ctx, scope), op.Enable(ctx, scope))
