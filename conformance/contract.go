@@ -38,6 +38,7 @@ const (
 	callers    = "is the caller's to heed"
 	leeway     = "leaves a freedom to the backend"
 	unwritten  = "needs a hand that writes past the library: the backends that have a server test it"
+	optional   = "is about an interface that a backend need not have, and on which no promise rests"
 	unmade     = "needs a store that turns credentials down: the backends that have one test it"
 )
 
@@ -45,6 +46,14 @@ const (
 // registry's source. A test compares the two: a sentence that is new or was changed has to
 // be looked at here before the tests pass again.
 var Contract = []Clause{
+	{"Clock", "Clock is what a Registry implements as well if its store records by a clock of its own when a value was written.", nil, optional},
+	{"Clock", "Nothing that a Registry promises rests on this clock: it may be wrong, it may be set, and another member of the store may have another one.", nil, optional},
+	{"Clock.WrittenAt", "WrittenAt returns when the value at key was written, by the clock of the store.", nil, optional},
+	{"Clock.WrittenAt", "It reads like a plain Get, and has its errors.", nil, optional},
+	{"ErrNoClock", "ErrNoClock means that the store does not record when values were written.", nil, optional},
+	{"WrittenAt", "WrittenAt returns when the value at key was written, by the clock of the store, or ErrNoClock if reg is no Clock.", nil, optional},
+	{"prefixed.WrittenAt", "WrittenAt is described in Clock.", nil, pure},
+	{"prefixed.WrittenAt", "It returns ErrNoClock if the registry below has none.", nil, pure},
 	{"package", "Package registry is the contract between the coordination algorithms and the store they run on, and what can be built once on that contract.", nil, definition},
 	{"package", "A Registry is a small, strongly ordered key-value store.", []Promise{SeqGrows}, ""},
 	{"package", "It reads keys and directories, changes them by transactions, follows directories, and grants sessions: leases whose owned (ephemeral) keys vanish with them.", []Promise{SessionEndsAtOneCommit, WatchFollowsChanges}, ""},

@@ -151,9 +151,9 @@ func TestHandBack(t *testing.T) {
 		for _, name := range []string{"a1", "a2", "a3", "a4"} {
 			next := start(name)
 			require.NoError(t, e.Shutdown(t.Context()))
+			time.Sleep(time.Second) // the run has begun again
 			e = next
 		}
-		time.Sleep(100 * time.Millisecond)
 		require.Len(t, f.attempts(1)[0], 5)
 		f.server.Partition("a4")
 		start("b")

@@ -335,7 +335,7 @@ func TestRun_FailsATest(t *testing.T) {
 			[]string{"goes on", "test timed out"},
 		},
 		"a lock that is held outside": {
-			[]string{"waits (sync.Mutex.Lock) in github.com/rota-dev/rota/rotatest.lockForGood:"},
+			[]string{"waits (sync.Mutex.Lock) in ", "rotatest.lockForGood:"},
 			[]string{"goes on", "test timed out"},
 		},
 		"a lost fire": {
