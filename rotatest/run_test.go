@@ -50,9 +50,11 @@ func TestRun_Finds(t *testing.T) {
 			f.Start("a", every(time.Hour, 2, takes(0)))
 			const before = 10 * time.Second // a watermark that is further ahead is cut back
 			time.Sleep(time.Hour - before)
+			f.Stop("a") // a leader would write its plan again
 			tamper(f, func(p *record.Plan) {
 				p.Marks = p.Marks.Raise(shardset.Of(1), record.Mark{Gen: 1, Fire: record.InstantOf(time.Now().Add(before))})
 			})
+			f.Start("b", every(time.Hour, 2, takes(0)))
 			f.NextFire("job")
 			f.NextFire("job")
 			f.Settle()
