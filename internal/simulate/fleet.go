@@ -290,6 +290,9 @@ func (f *fleet) finish() error {
 	for _, p := range f.processes {
 		<-p.done
 		p.judge()
+	}
+	time.Sleep(max(stubborn, f.Long)) // handlers that ignore the drain return, and their processes leave
+	for _, p := range f.processes {
 		if err := p.client.Close(context.Background()); err != nil {
 			return fmt.Errorf("close %s: %w", p.machine, err)
 		}

@@ -62,6 +62,9 @@ func (s *jobSpec) job(p *process) executor.Job {
 	}
 }
 
+// stubborn is how long the most stubborn of short runs ignores the end of its context.
+const stubborn = 20 * time.Second
+
 // conduct is how a run behaves. It depends on the seed and the run alone.
 type conduct struct {
 	takes    time.Duration
@@ -81,7 +84,7 @@ func conductOf(seed uint64, longest, grain, long time.Duration, r *executor.Run)
 	case 1, 2:
 		c.stubborn = 3 * time.Second
 	case 3:
-		c.stubborn = 20 * time.Second
+		c.stubborn = stubborn
 	}
 	if grain > 0 {
 		c.takes = (c.takes/grain + 1) * grain
