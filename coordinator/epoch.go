@@ -83,14 +83,25 @@ func (p *planning) succeed(ended *record.Epoch) {
 			}
 		}
 	}
+	p.takeReset()
 	p.append(from, def)
 	p.because("begin generation %d", p.p.Last().Gen)
 }
 
 // resetDue reports whether an operator has asked for a reset that the plan does not have yet.
-func (p *planning) resetDue() bool {
+func (p *planning) resetDue() bool { return p.resetDueIn(p.p) }
+
+func (p *planning) resetDueIn(plan *record.Plan) bool {
 	c, ok := p.control[p.segment]
-	return ok && c.Resets > p.p.Resets
+	return ok && c.Resets > plan.Resets
+}
+
+// takeReset takes a reset that is due for done by the epoch that is about to begin.
+func (p *planning) takeReset() {
+	if p.resetDue() {
+		p.p.Resets = p.control[p.segment].Resets
+		p.because("reset")
+	}
 }
 
 // reset starts the job afresh, by the two changes of another definition. The first ends all
@@ -156,12 +167,8 @@ func (p *planning) allMarks() (claimed record.Marks, whole bool) {
 	return claimed, whole
 }
 
-// append begins a new epoch, which is a reset if one is due.
+// append begins a new epoch.
 func (p *planning) append(from record.Instant, def json.RawMessage) {
-	if p.resetDue() {
-		p.p.Resets = p.control[p.segment].Resets
-		p.because("reset")
-	}
 	e, err := record.NewEpoch(p.p.Last().Gen+1, from, def)
 	if err != nil { // the view holds only definitions that parse
 		return

@@ -155,11 +155,7 @@ func (p *planning) settled() bool {
 	if p.desired.unoffered != (old.Unoffered != 0) {
 		return false
 	}
-	c, ok := p.control[p.segment]
-	if ok && (c.Paused != old.Paused || c.Stopped != old.Stopped || !c.Disabled.Equal(old.Disabled) || len(c.Triggers) > 0) {
-		return false
-	}
-	if ok && c.Resets > old.Resets && !old.Paused && !old.Stopped {
+	if c, ok := p.control[p.segment]; ok && (c.Paused != old.Paused || c.Stopped != old.Stopped || !c.Disabled.Equal(old.Disabled) || len(c.Triggers) > 0) {
 		return false
 	}
 	if old.Paused {
@@ -167,6 +163,9 @@ func (p *planning) settled() bool {
 	}
 	if old.Stopped {
 		return !p.newer(old.Last())
+	}
+	if p.resetDueIn(old.Plan) {
+		return false
 	}
 	job, ok := p.jobs[p.segment]
 	return old.Last().Until == 0 && (!ok || bytes.Equal(job.def, old.Last().Def))
@@ -276,6 +275,7 @@ func (p *planning) pause(paused, stopped bool) {
 	p.p.Paused, p.p.Stopped = false, false
 	from := max(p.now.Add(p.skew), through+1)
 	p.endAll(from)
+	p.takeReset()
 	p.append(from, p.newest())
 	p.because("resume")
 }

@@ -142,19 +142,40 @@ func TestPlan_Reset(t *testing.T) {
 		assert.Len(t, p.Epochs, 2)
 		assert.Zero(t, p.Counts.Lost)
 	})
-	t.Run("a job that is paused is reset when it resumes", func(t *testing.T) {
+	for name, holds := range map[string]func(c *record.Control, is bool){
+		"that is paused":            func(c *record.Control, is bool) { c.Paused = is },
+		"whose schedule is stopped": func(c *record.Control, is bool) { c.Stopped = is },
+	} {
+		t.Run("a job "+name+" is reset when it resumes", func(t *testing.T) {
+			w, _ := setUp(t)
+			w.intend("job", func(c *record.Control) { holds(c, true) })
+			w.settle()
+			reset(w)
+			assert.Empty(t, w.round().changes)
+			w.v.now = at(3)
+			w.intend("job", func(c *record.Control) { holds(c, false) })
+			w.settle()
+			p := w.plan("job")
+			assert.Equal(t, 2, p.Last().Gen)
+			assert.Equal(t, at(3).Add(w.v.skew), p.Last().From)
+			assert.EqualValues(t, 1, p.Resets)
+		})
+	}
+	t.Run("a definition that comes while the schedule is stopped leaves it to the resume", func(t *testing.T) {
 		w, _ := setUp(t)
-		w.intend("job", func(c *record.Control) { c.Paused = true })
+		w.v.now = at(30) // by a clock that is wrong
+		w.intend("job", func(c *record.Control) { c.Stopped = true })
 		w.settle()
+		w.v.now = at(2)
 		reset(w)
-		assert.Empty(t, w.round().changes)
-		w.v.now = at(3)
-		w.intend("job", func(c *record.Control) { c.Paused = false })
+		w.define("job", 2, 1, "")
 		w.settle()
-		p := w.plan("job")
-		assert.Equal(t, 2, p.Last().Gen)
-		assert.Equal(t, at(3).Add(w.v.skew), p.Last().From)
-		assert.EqualValues(t, 1, p.Resets)
+		assert.Zero(t, w.plan("job").Resets)
+		w.v.now = at(3)
+		w.intend("job", func(c *record.Control) { c.Stopped = false })
+		w.settle()
+		assert.EqualValues(t, 1, w.plan("job").Resets)
+		assert.Equal(t, at(3).Add(w.v.skew), w.plan("job").Last().From)
 	})
 	t.Run("a plan that is full ends at once, and begins when there is room", func(t *testing.T) {
 		w, a := setUp(t)

@@ -56,6 +56,7 @@ func (p *planning) offeredAgain() {
 	p.skipOwed()
 	p.loseReruns()
 	if !held {
+		p.takeReset()
 		p.append(max(p.now.Add(p.skew), through+1), p.newest())
 	}
 }

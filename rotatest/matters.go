@@ -116,6 +116,9 @@ func (v *viewing) intent() {
 	if c := v.control; c != nil && (c.Paused != v.plan.Paused || c.Stopped != v.plan.Stopped) {
 		v.add(moving, shardset.Set{}, 0, "a pause, a stop of the schedule or a resume has not taken effect")
 	}
+	if c := v.control; c != nil && c.Resets > v.plan.Resets && !v.plan.Paused && !v.plan.Stopped {
+		v.add(moving, shardset.Set{}, 0, "a reset has not taken effect")
+	}
 	if c := v.control; c != nil && !c.Disabled.Equal(v.plan.Disabled) {
 		v.add(moving, shardset.Set{}, 0, "shards are disabled or enabled, and that has not taken effect")
 	}
