@@ -75,7 +75,9 @@ func (c *Client) steer(l *link) {
 		if !c.calls.Go(l.close) { // that may take its time
 			l.close()
 		}
-		c.log.LogAttrs(c.links.ctx, slog.LevelInfo, "left a member", slog.String("endpoint", c.endpoint(l.member)), cause(why))
+		if c.links.ctx.Err() == nil { // else the handle is being closed
+			c.log.LogAttrs(c.links.ctx, slog.LevelInfo, "left a member", slog.String("endpoint", c.endpoint(l.member)), cause(why))
+		}
 		pause = longer(pause)
 		if time.Since(l.since) > settled {
 			pause = 0
