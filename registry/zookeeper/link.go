@@ -28,6 +28,7 @@ type link struct {
 	mu      sync.Mutex
 	state   linkState
 	changed chan struct{} // closed, and replaced, when state or trouble change
+	isOver  chan struct{} // closed when state is linkOver
 	trouble error         // why the last round over all members failed; nil since it is up
 	wire    *wire         // the current one, or the last
 	address string        // of wire
@@ -82,7 +83,7 @@ func (e notSent) Unwrap() error { return e.cause }
 func newLink(c linkConfig) *link {
 	l := &link{
 		c: c, gone: make(chan struct{}), idle: make(chan struct{}), told: make(chan struct{}),
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), isOver: make(chan struct{}),
 	}
 	l.ctx, l.quit = context.WithCancel(context.Background())
 	return l
@@ -214,6 +215,7 @@ func (l *link) become(s linkState) {
 		l.trouble = nil
 	case linkOver:
 		l.quit()
+		close(l.isOver)
 	}
 	l.notify()
 }
@@ -374,6 +376,9 @@ func (l *link) goLocked(f func()) bool {
 // call has f make a request when the link is up. The library's calls cannot be ended: if
 // ctx ends first, f goes on until it has its answer, or the link breaks. An error of the
 // type notSent says that f was not called.
+//
+// When a connection breaks, the library answers the requests that it has queued. One that it
+// queues after that waits for the next connection, which a link that is over does not make.
 func call[T any](ctx context.Context, l *link, f func(*zk.Conn) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -393,17 +398,24 @@ func call[T any](ctx context.Context, l *link, f func(*zk.Conn) (T, error)) (T, 
 	if !begun {
 		return none, notSent{ended(ctx, errLinkOver)}
 	}
-	select {
-	case a := <-answers:
-		switch {
-		case errors.Is(a.err, zk.ErrNoServer): // it was in the queue all the time
-			a.err = notSent{ended(ctx, a.err)}
-		case a.err != nil && lost(a.err):
-			a.err = ended(ctx, a.err)
+	var never <-chan time.Time
+	for isOver := l.isOver; ; {
+		select {
+		case a := <-answers:
+			switch {
+			case errors.Is(a.err, zk.ErrNoServer): // it was in the queue all the time
+				a.err = notSent{ended(ctx, a.err)}
+			case a.err != nil && lost(a.err):
+				a.err = ended(ctx, a.err)
+			}
+			return a.value, a.err
+		case <-isOver:
+			isOver, never = nil, time.After(endPause) // what the library has queued is answered by then
+		case <-never:
+			return none, ended(ctx, zk.ErrConnectionClosed)
+		case <-ctx.Done():
+			return none, context.Cause(ctx)
 		}
-		return a.value, a.err
-	case <-ctx.Done():
-		return none, context.Cause(ctx)
 	}
 }
 

@@ -65,3 +65,31 @@ func TestLink_OutlivesAWriteThatFails(t *testing.T) {
 		})
 	}
 }
+
+// A request that is queued when the library has answered those that it had queued is never sent
+// by a link that makes no other connection.
+func TestLink_CallEndsWithALinkThatIsOver(t *testing.T) {
+	l := newLink(linkConfig{
+		hosts:   newHosts(&Options{Endpoints: servertest.ZooKeeper(t).Addrs(), LookupHost: net.DefaultResolver.LookupHost}),
+		timeout: testTTL, dialTimeout: time.Second, logger: printf{slog.New(slog.DiscardHandler)}, once: true,
+		dial: func(ctx context.Context, address string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", address)
+		},
+	})
+	require.NoError(t, l.start())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	defer l.end(ctx, false)
+	require.NoError(t, l.await(ctx))
+	_, err := call(ctx, l, func(c *zk.Conn) (bool, error) {
+		l.hangUp()
+		for !l.over() {
+			<-time.After(time.Millisecond)
+		}
+		<-time.After(endPause) // the queue has been answered
+		there, _, err := c.Exists("/")
+		return there, err
+	})
+	require.ErrorIs(t, err, zk.ErrConnectionClosed)
+	require.NoError(t, ctx.Err())
+}
