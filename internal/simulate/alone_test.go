@@ -26,13 +26,19 @@ const tooLong = 5 * time.Minute
 // chance is all that can differ, it leaves nothing behind, and if it ends in a panic it is
 // known whose that was. The error is what the process says for itself.
 func alone(ctx context.Context, seed uint64, dir string) (*judge.Report, error) {
+	r := &judge.Report{}
+	return r, aloneIn(ctx, "TestSmallFleetsKeepTheirPromises", seed, dir, r)
+}
+
+// aloneIn is alone for the seed of a test, which writes its report as JSON.
+func aloneIn(ctx context.Context, test string, seed uint64, dir string, into any, flags ...string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, tooLong, fmt.Errorf("takes longer than %v", tooLong))
 	defer cancel()
 	at := filepath.Join(dir, strconv.FormatUint(seed, 10)+".json")
 	defer os.Remove(at)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestSmallFleetsKeepTheirPromises$", "-test.timeout=0", "-test.v="+strconv.FormatBool(*verbose),
+	cmd := exec.Command(os.Args[0], append(flags, "-test.run=^"+test+"$", "-test.timeout=0", "-test.v="+strconv.FormatBool(*verbose),
 		fmt.Sprintf("-simulate.seed=%d", seed), fmt.Sprintf("-simulate.part=%g", *part), "-simulate.report="+at, "-simulate.transcript="+*transcript,
-		fmt.Sprintf("-simulate.trail=%d", *trail), fmt.Sprintf("-simulate.log=%t", *verbose))
+		fmt.Sprintf("-simulate.trail=%d", *trail), fmt.Sprintf("-simulate.log=%t", *verbose))...)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // there are as many of them as processors
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -40,14 +46,13 @@ func alone(ctx context.Context, seed uint64, dir string) (*judge.Report, error) 
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	}
 	if err := child.Run(ctx, cmd); err != nil {
-		return nil, fmt.Errorf("seed %d: %w\n%s", seed, err, out.Bytes())
+		return fmt.Errorf("seed %d: %w\n%s", seed, err, out.Bytes())
 	}
 	b, err := os.ReadFile(at)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := &judge.Report{}
-	return r, json.Unmarshal(b, r)
+	return json.Unmarshal(b, into)
 }
 
 // simulateAlone is what such a process does.

@@ -1,0 +1,124 @@
+package simulate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// heals waits until the fleet is whole, and returns how long that took from since.
+func (h *hands) heals(since time.Time, within time.Duration) (time.Duration, error) {
+	for {
+		if err := h.pass(time.Second); err != nil {
+			return 0, err
+		}
+		why := h.lacks(since)
+		if why == "" {
+			return time.Since(since), nil
+		}
+		if time.Since(since) > within {
+			return 0, fmt.Errorf("not whole after %v: %s", within, why)
+		}
+	}
+}
+
+// lacks returns what keeps the fleet from being whole, "" if it is.
+func (h *hands) lacks(since time.Time) string {
+	for _, s := range h.slots {
+		if s.process == nil {
+			return fmt.Sprintf("slot %d is empty", s.number)
+		}
+	}
+	for _, spec := range h.specs {
+		for n := range spec.shards {
+			if shard := shardName(spec.name, n); !h.last[shard].After(since) {
+				return shard + " has not run"
+			}
+		}
+	}
+	all := map[registry.Key]registry.Entry{}
+	for _, e := range h.server.Dump() {
+		all[e.Key] = e
+	}
+	live := h.complete(all)
+	if len(live) != len(h.slots) {
+		return fmt.Sprintf("%d of %d instances have both of their records", len(live), len(h.slots))
+	}
+	for _, spec := range h.specs {
+		if why := h.lacksOf(all, spec, live); why != "" {
+			return why
+		}
+	}
+	if e, ok := all[h.keys.GroupControl()]; ok {
+		if _, err := record.DecodeGroupControl(e.Value); err != nil {
+			return fmt.Sprintf("%s: %v", e.Key, err)
+		}
+	}
+	return h.lacksLeader(all)
+}
+
+// complete returns the incarnations that live and have both of their records.
+func (h *hands) complete(all map[registry.Key]registry.Entry) map[string]bool {
+	live := map[string]bool{}
+	for _, s := range h.slots {
+		e, ok := all[h.keys.Instance(s.process.instance)]
+		if !ok {
+			continue
+		}
+		inc := record.Incarnation(s.process.instance, e.Owner)
+		if m, err := record.Decode[record.Member](all[h.keys.Member(inc)].Value); err == nil && len(m.Jobs) == len(h.specs) && m.Session == e.Owner {
+			live[inc] = true
+		}
+	}
+	return live
+}
+
+// lacksOf returns what is wrong with the records of a job.
+func (h *hands) lacksOf(all map[registry.Key]registry.Entry, spec *jobSpec, live map[string]bool) string {
+	key := h.keys.Plan(spec.name)
+	p, err := record.DecodePlan(all[key].Value)
+	if err != nil {
+		return fmt.Sprintf("%s: %v", key, err)
+	}
+	owned := 0
+	for inc, shards := range p.Owners {
+		if live[inc] {
+			owned += shards.Len()
+		}
+	}
+	if owned != spec.shards || p.Problem != "" || p.Last().Job().Revision != spec.revision {
+		return fmt.Sprintf("live instances own %d of %d shards of %s; revision %d; problem %q", owned, spec.shards, spec.name, p.Last().Job().Revision, p.Problem)
+	}
+	key = h.keys.Job(spec.name)
+	if _, d, err := record.DecodeDefinition(all[key].Value); err != nil || d.Revision != spec.revision {
+		return fmt.Sprintf("%s: revision %d, %v", key, d.Revision, err)
+	}
+	if e, ok := all[h.keys.Control(spec.name)]; ok {
+		if c, err := record.DecodeControl(e.Value); err != nil || c.Job != spec.name {
+			return fmt.Sprintf("%s: %v", e.Key, err)
+		}
+	}
+	for inc := range live {
+		if e, ok := all[h.keys.Claims(inc, spec.name)]; ok {
+			if c, err := record.Decode[record.Claims](e.Value); err != nil || c.Job != spec.name {
+				return fmt.Sprintf("%s: %v", e.Key, err)
+			}
+		}
+	}
+	return ""
+}
+
+// lacksLeader returns what is wrong with the records of the office.
+func (h *hands) lacksLeader(all map[registry.Key]registry.Entry) string {
+	leader, err := record.Decode[record.Leader](all[h.keys.Leader()].Value)
+	if err != nil {
+		return fmt.Sprintf("%s: %v", h.keys.Leader(), err)
+	}
+	if all[h.keys.Present()].Owner != leader.Session || strings.HasPrefix(leader.Incarnation, "nobody") {
+		return "the leader is not the one in office"
+	}
+	return ""
+}
