@@ -99,6 +99,10 @@ func (h *hand) unreadable() bool {
 	return err != nil || about != h.job
 }
 
+// mayRestUnread reports whether it may be that no process reads the record: that of the namespace is read by
+// processes that join, and the claims of a member that owns no shard of the job by none.
+func (h *hand) mayRestUnread() bool { return h.kind == "meta" || h.kind == "claims" }
+
 // hands is a simulation under way.
 type hands struct {
 	*fleet
@@ -244,7 +248,7 @@ func (h *hands) round() error {
 // countHealed counts the acts of a round from which the fleet healed by itself.
 func (h *hands) countHealed(took time.Duration) {
 	for _, one := range h.struck {
-		if e, ok := h.get(one.key); one.kind == "meta" && ok && string(e.Value) == one.value && one.unreadable() {
+		if e, ok := h.get(one.key); ok && string(e.Value) == one.value && one.mayRestUnread() && one.unreadable() && !h.log.names(one.key, one.at) {
 			h.report.row(one).Unread++
 		} else {
 			h.report.row(one).healed(took)
@@ -380,6 +384,9 @@ func (h *hands) strikeOne() (*hand, error) {
 	one.at = time.Now()
 	_, err := h.hand.Txn(context.Background(), registry.Txn{Then: []registry.Op{op}})
 	h.report.row(one).Acts++
+	if one.kind == "plan" || one.kind == "claims" {
+		h.lost[one.job] = true
+	}
 	return one, err
 }
 
@@ -440,7 +447,7 @@ func (h *hands) mendAll(lacks error) (named []string, err error) {
 			continue
 		}
 		if !h.log.names(one.key, one.at) {
-			if one.kind == "meta" { // only a process that joins reads it
+			if one.mayRestUnread() {
 				h.report.row(one).Unread++
 				continue
 			}
@@ -462,16 +469,22 @@ func (h *hands) mendAll(lacks error) (named []string, err error) {
 	return named, nil
 }
 
-// restoreMeta restores the record of the namespace, which only processes that join read, so that garbage
-// may rest unseen.
-func (h *hands) restoreMeta() error {
-	values := h.history[h.keys.Meta()]
-	e, ok := h.get(h.keys.Meta())
-	if !ok || len(values) == 0 || string(e.Value) == values[0] {
-		return nil // the next process that joins creates it
+// restoreUnread restores the records that no process has read yet.
+func (h *hands) restoreUnread() error {
+	for _, one := range h.struck {
+		e, ok := h.get(one.key)
+		if !ok || string(e.Value) != one.value || !one.mayRestUnread() || !one.unreadable() && one.kind != "meta" {
+			continue
+		}
+		op := registry.Delete(one.key, e.Modified)
+		if one.kind == "meta" {
+			op = registry.Set(one.key, e.Modified, []byte(h.history[one.key][0]))
+		}
+		if _, err := h.hand.Txn(context.Background(), registry.Txn{Then: []registry.Op{op}}); err != nil {
+			return err
+		}
 	}
-	_, err := h.hand.Txn(context.Background(), registry.Txn{Then: []registry.Op{registry.Set(e.Key, e.Modified, []byte(values[0]))}})
-	return err
+	return nil
 }
 
 // pass lets time pass.
@@ -493,7 +506,11 @@ func (h *hands) pass(d time.Duration) error {
 
 // hear drains the logs of the store and of the runs.
 func (h *hands) hear() {
-	for _, c := range h.server.Log() {
+	log, calls := h.server.Log(), h.functions.take()
+	if h.Transcript != nil {
+		transcribe(h.Transcript, log, calls)
+	}
+	for _, c := range log {
 		if c.Client == "hand" || c.Err != nil {
 			continue
 		}
@@ -505,7 +522,7 @@ func (h *hands) hear() {
 			h.history[op.Key] = values[max(0, len(values)-8):]
 		}
 	}
-	for _, e := range h.functions.take() {
+	for _, e := range calls {
 		h.judgeCall(e)
 	}
 }

@@ -19,6 +19,7 @@ type handsChecks struct {
 	reached  map[string]time.Time    // by shard: the latest fire that has begun
 	attempts map[string]bool         // that have begun
 	fires    map[string]int          // begun attempts, by shard and fire
+	lost     map[string]bool         // jobs whose plan or claims were changed
 	calls    int
 	wrong    []string // violations
 
@@ -36,7 +37,7 @@ type handsCall struct {
 }
 
 func newHandsChecks() handsChecks {
-	return handsChecks{live: map[string][]*handsCall{}, last: map[string]time.Time{}, reached: map[string]time.Time{}, attempts: map[string]bool{}, fires: map[string]int{}}
+	return handsChecks{live: map[string][]*handsCall{}, last: map[string]time.Time{}, reached: map[string]time.Time{}, attempts: map[string]bool{}, lost: map[string]bool{}, fires: map[string]int{}}
 }
 
 func shardName(job string, shard int) string { return fmt.Sprintf("%s/%d", job, shard) }
@@ -88,10 +89,13 @@ func (h *hands) ended(shard string, e judge.Event) {
 }
 
 // doubled records a doubled run. It is excused while a fleet heals from a change of the job's plan or claims
-// and makes up for what it missed: the record that keeps runs apart was taken away.
+// and makes up for what it missed: the record that keeps runs apart was taken away. An older intent asks for its
+// triggers again, and a shard runs one whose watermark went with an earlier change.
 func (h *hands) doubled(c *judge.Call, text string) {
 	for _, one := range slices.Backward(h.struck) {
-		if (one.kind == "plan" || one.kind == "claims") && one.job == c.Job && (h.calmFrom.IsZero() || c.Start.Before(h.calmFrom)) {
+		lossy := one.kind == "plan" || one.kind == "claims" || one.kind == "control" && one.act == "roll back" && c.Trigger > 0 && h.lost[c.Job]
+		if lossy && one.job == c.Job && (h.calmFrom.IsZero() || c.Start.Before(h.calmFrom)) {
+			h.tell("  %s %s", clockText(c.Start), text)
 			h.report.excuse(one, h.crashes > 0, c.Start.Sub(one.at))
 			return
 		}
@@ -112,7 +116,7 @@ const calmFires = 3
 // calmDown lets fires pass after a fleet has healed and requires that each of each shard begins exactly
 // once. Then it judges the fires and the traffic of the whole round.
 func (h *hands) calmDown() error {
-	if err := h.restoreMeta(); err != nil {
+	if err := h.restoreUnread(); err != nil {
 		return err
 	}
 	if err := h.catchUp(); err != nil {
@@ -200,12 +204,12 @@ func (c costs) minus(o costs) costs {
 
 // Bounds of the costs of a round.
 const (
-	commitsPerAct  = 1 << 40 // besides those of the runs
-	readsPerAct    = 1 << 40
-	linesPerAct    = 1 << 40
-	commitsPerCalm = 1 << 40 // in the calm after a round, besides those of the runs
-	readsPerCalm   = 1 << 40
-	linesPerCalm   = 1 << 40
+	commitsPerAct  = 120 // besides those of the runs
+	readsPerAct    = 200
+	linesPerAct    = 60
+	commitsPerCalm = 20 // in the calm after a round, besides those of the runs
+	readsPerCalm   = 120
+	linesPerCalm   = 40
 )
 
 // requireLittleTraffic bounds what the acts cost the store and the log: a run costs two commits, and

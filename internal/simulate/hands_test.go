@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"log/slog"
@@ -92,6 +93,11 @@ func handsAlone(t *testing.T) {
 	c := handled(*seed)
 	if *verbose {
 		c.Logger = slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	if *transcript != "" {
+		var all bytes.Buffer
+		c.Transcript = &all
+		defer func() { require.NoError(t, os.WriteFile(*transcript, all.Bytes(), 0o600)) }()
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r, err := simulate.RunHands(c)

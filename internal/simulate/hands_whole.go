@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -9,15 +10,22 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// heals waits until the fleet is whole, and returns how long that took from since.
+// heals waits until the fleet is whole: all records are, and each shard has run since. It returns how long
+// the records took.
 func (h *hands) heals(since time.Time, within time.Duration) (time.Duration, error) {
+	records := time.Duration(-1)
 	for {
 		if err := h.pass(time.Second); err != nil {
 			return 0, err
 		}
-		why := h.lacks(since)
-		if why == "" {
-			return time.Since(since), nil
+		why := h.lacksRecords()
+		if why != "" {
+			records = -1
+		} else if records < 0 {
+			records = time.Since(since)
+		}
+		if why = cmp.Or(why, h.lacksRuns(since)); why == "" {
+			return records, nil
 		}
 		if time.Since(since) > within {
 			return 0, fmt.Errorf("not whole after %v: %s", within, why)
@@ -25,18 +33,23 @@ func (h *hands) heals(since time.Time, within time.Duration) (time.Duration, err
 	}
 }
 
-// lacks returns what keeps the fleet from being whole, "" if it is.
-func (h *hands) lacks(since time.Time) string {
-	for _, s := range h.slots {
-		if s.process == nil {
-			return fmt.Sprintf("slot %d is empty", s.number)
-		}
-	}
+// lacksRuns returns a shard that has not run since an instant, "" if there is none.
+func (h *hands) lacksRuns(since time.Time) string {
 	for _, spec := range h.specs {
 		for n := range spec.shards {
 			if shard := shardName(spec.name, n); !h.last[shard].After(since) {
 				return shard + " has not run"
 			}
+		}
+	}
+	return ""
+}
+
+// lacksRecords returns what is wrong with the records of the fleet, "" if all is well.
+func (h *hands) lacksRecords() string {
+	for _, s := range h.slots {
+		if s.process == nil {
+			return fmt.Sprintf("slot %d is empty", s.number)
 		}
 	}
 	all := map[registry.Key]registry.Entry{}
@@ -101,7 +114,7 @@ func (h *hands) lacksOf(all map[registry.Key]registry.Entry, spec *jobSpec, live
 			return fmt.Sprintf("%s: %v", e.Key, err)
 		}
 	}
-	for inc := range live {
+	for inc := range p.Owners {
 		if e, ok := all[h.keys.Claims(inc, spec.name)]; ok {
 			if c, err := record.Decode[record.Claims](e.Value); err != nil || c.Job != spec.name {
 				return fmt.Sprintf("%s: %v", e.Key, err)
