@@ -204,7 +204,7 @@ func TestPlan_Reset(t *testing.T) {
 		delete(w.v.plans, "job")
 		w.settle()
 		assert.EqualValues(t, 1, w.plan("job").Resets)
-		assert.Equal(t, 1, w.plan("job").Last().Gen)
+		assert.Equal(t, 2, w.plan("job").Last().Gen, "after what was claimed")
 	})
 }
 

@@ -147,12 +147,11 @@ type past struct {
 	running map[string]shardset.Set // by incarnations that live
 }
 
-// before returns the evidence of an earlier plan of a job that has none. A definition that was stored
-// during the term had no plan before. Without a plan no fire is claimed, so a look at any time is new enough.
+// before returns the evidence of an earlier plan of a job that has none. That its definition was stored during the
+// term does not show that there was none: an operator may have written the definition again after the plan was lost, and a
+// later revision is stored while there is a plan. Without a plan no fire is claimed, so a look at any
+// time is new enough.
 func (p *planning) before(job jobItem) (was past, whole bool) {
-	if job.rev.Seq >= p.term.Seq {
-		return past{}, true
-	}
 	whole = true
 	was.running = map[string]shardset.Set{}
 	for inc, m := range p.members {

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,49 @@ func TestRestore_Plan(t *testing.T) {
 			assert.Zero(t, w.log.count("another hand"))
 		}
 	})
+	for what, lose := range map[string]func(t *testing.T, g *group, leader, other *worker){
+		"in a newer format that was deleted": func(_ *testing.T, g *group, _, _ *worker) {
+			g.put(plan(g), `{"format":99,"job":"job"}`)
+			time.Sleep(time.Second)
+			g.remove(plan(g))
+		},
+		"that was deleted while the office of the term was vacant": func(t *testing.T, g *group, leader, _ *worker) {
+			leader.reg.before(writing(is(g.keys.Present()), func() {
+				stored, _ := g.get(plan(g))
+				_, err := g.client().Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Delete(stored.Key, stored.Modified)}})
+				assert.NoError(t, err)
+				time.Sleep(time.Second) // its watch delivers the deletion before it leads
+			}))
+			g.remove(g.keys.Present())
+			time.Sleep(time.Second)
+		},
+		"that was deleted, as its definition was spoilt, while nobody led": func(_ *testing.T, g *group, leader, other *worker) {
+			spoil := sync.OnceFunc(func() {
+				g.remove(plan(g))
+				g.put(g.keys.Job("job"), "spoilt")
+			})
+			leader.reg.before(writing(is(g.keys.Leader()), spoil))
+			other.reg.before(writing(is(g.keys.Leader()), spoil))
+			g.server.Expire("a")
+			time.Sleep(healing)
+			g.put(g.keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
+		},
+	} {
+		bubble(t, what+" begins in a later generation than its claims, though the definition was stored during the term", func(t *testing.T, g *group) {
+			a, b := g.start("a", fourShards), g.start("b", fourShards)
+			g.put(g.keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
+			until(2)
+			require.Equal(t, 2, g.plan("job").Last().Gen)
+			lose(t, g, a, b)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			term, _ := g.get(g.keys.Leader())
+			definition, _ := g.get(g.keys.Job("job"))
+			require.Less(t, term.Modified.Seq, definition.Modified.Seq)
+			assert.Greater(t, g.plan("job").Last().Gen, 2)
+			g.requireRuns(a, b)
+		})
+	}
 	bubble(t, "that was deleted while nobody led begins after all that was claimed, and leaves runs where they are", func(t *testing.T, g *group) {
 		a := g.startWorking("a", takes(50*time.Second), fourShards)
 		b := g.startWorking("b", takes(50*time.Second), fourShards)
