@@ -52,6 +52,7 @@ type hand struct {
 	job       string // that the record is about; "" for all or none
 	at        time.Time
 	value     string // the value that was written; "" if the record was deleted
+	was       string // the value before
 }
 
 func (h *hand) String() string {
@@ -64,7 +65,7 @@ func (h *hand) costsSession() bool {
 	case "instance":
 		return h.act == "delete"
 	case "leader":
-		return h.act == "roll back"
+		return h.act == "roll back" || h.act == "absurd" // which names another
 	case "member", "claims":
 		return true
 	}
@@ -242,6 +243,9 @@ func (h *hands) round() error {
 		h.countHealed(took)
 	}
 	h.tell("  %s", outcome)
+	if err := h.requirePlansKept(); err != nil {
+		return err
+	}
 	return h.calmDown()
 }
 
@@ -363,6 +367,7 @@ func (h *hands) strikeOne() (*hand, error) {
 	if !ok || slices.ContainsFunc(h.struck, func(o *hand) bool { return o.key == one.key }) {
 		return nil, nil
 	}
+	one.was = string(e.Value)
 	var op registry.Op
 	switch one.act {
 	case "delete":
@@ -456,9 +461,10 @@ func (h *hands) mendAll(lacks error) (named []string, err error) {
 		named = append(named, string(one.key))
 		h.report.row(one).Named++
 		op := registry.Delete(one.key, e.Modified)
-		if values := h.history[one.key]; len(values) > 0 && one.kind != "claims" && h.rng.IntN(2) == 0 {
+		if values := h.history[one.key]; len(values) > 0 && one.kind != "claims" && (h.rng.IntN(2) == 0 || one.kind == "job" && !h.planned(one.job)) {
 			op = registry.Set(one.key, e.Modified, []byte(values[len(values)-1]))
 		}
+		h.tell("  %s mend: %v", clockText(time.Now()), op)
 		if _, err := h.hand.Txn(context.Background(), registry.Txn{Then: []registry.Op{op}}); err != nil {
 			return nil, err
 		}
@@ -467,6 +473,13 @@ func (h *hands) mendAll(lacks error) (named []string, err error) {
 		return nil, fmt.Errorf("%w; no log names a key", lacks)
 	}
 	return named, nil
+}
+
+// planned reports whether there is a plan of a job. Without plan and definition a job stays away until a
+// process joins.
+func (h *hands) planned(job string) bool {
+	_, ok := h.get(h.keys.Plan(job))
+	return ok
 }
 
 // restoreUnread restores the records that no process has read yet.

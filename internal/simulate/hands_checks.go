@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/judge"
+	"github.com/rota-dev/rota/internal/record"
 )
 
 // handsChecks are the books of a simulation of hands.
@@ -172,6 +173,32 @@ func (h *hands) catchUp() error {
 	}
 }
 
+// requirePlansKept requires that a leader has written a plan again that was changed while it led: the plan
+// goes on from where it was.
+func (h *hands) requirePlansKept() error {
+	office := []string{"leader", "present", "instance", "member", "claims"}
+	if h.crashes > 0 || slices.ContainsFunc(h.struck, func(one *hand) bool { return slices.Contains(office, one.kind) }) {
+		return nil // the leader may have gone
+	}
+	for _, one := range h.struck {
+		if one.kind != "plan" {
+			continue
+		}
+		e, _ := h.get(one.key)
+		was, err := record.DecodePlan([]byte(one.was))
+		now, err2 := record.DecodePlan(e.Value)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		if now.Last().Gen != was.Last().Gen || now.Counts.Claimed < was.Counts.Claimed || now.Resets != was.Resets || !h.log.names(one.key, one.at) {
+			return fmt.Errorf("%v: the leader has not written again the plan that it knew: generation %d after %d, %+v after %+v",
+				one, now.Last().Gen, was.Last().Gen, now.Counts, was.Counts)
+		}
+		h.report.Kept++
+	}
+	return nil
+}
+
 // requireFires requires that each fire after from, through to, began at least least times and at most
 // most times for each shard.
 func (h *hands) requireFires(spec *jobSpec, from, to time.Time, least, most int) {
@@ -236,6 +263,7 @@ type HandsReport struct {
 	Rows     map[string]*HandsRow // by kind and act
 	Excused  map[string]*Excused  // doubled runs of a job whose plan or claims had been changed
 	CaughtUp time.Duration        // the longest time that a fleet took to run what it had missed
+	Kept     int                  // plans that had to be written again as they were
 	Strict   int                  // jobs that had to run every fire of a round once
 	Calls    int
 	Commits  int // the most for an act, besides those of runs
@@ -299,7 +327,7 @@ func (r *HandsReport) Add(o *HandsReport) {
 		r.Rows = map[string]*HandsRow{}
 	}
 	r.Seeds++
-	r.Strict, r.Calls, r.CaughtUp = r.Strict+o.Strict, r.Calls+o.Calls, max(r.CaughtUp, o.CaughtUp)
+	r.Strict, r.Kept, r.Calls, r.CaughtUp = r.Strict+o.Strict, r.Kept+o.Kept, r.Calls+o.Calls, max(r.CaughtUp, o.CaughtUp)
 	for id, more := range o.Excused {
 		r.excused(id, *more)
 	}
@@ -318,9 +346,9 @@ func (r *HandsReport) Add(o *HandsReport) {
 // String is a table.
 func (r *HandsReport) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d seeds, %d runs; caught up within %v; %d times a job had to run every fire of a round once; "+
+	fmt.Fprintf(&b, "%d seeds, %d runs; caught up within %v; %d times a job had to run every fire of a round once, %d plans had to be written again as they were; "+
 		"at most for an act: %d commits, %d reads, %d lines; in the calm after a round: %d, %d, %d",
-		r.Seeds, r.Calls, r.CaughtUp, r.Strict, r.Commits, r.Reads, r.Lines, r.CalmCommits, r.CalmReads, r.CalmLines)
+		r.Seeds, r.Calls, r.CaughtUp, r.Strict, r.Kept, r.Commits, r.Reads, r.Lines, r.CalmCommits, r.CalmReads, r.CalmLines)
 	for _, id := range slices.Sorted(maps.Keys(r.Rows)) {
 		row := r.Rows[id]
 		slices.Sort(row.Within)
