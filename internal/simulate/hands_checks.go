@@ -90,7 +90,7 @@ func (h *hands) ended(shard string, e judge.Event) {
 }
 
 // doubled records a doubled run. It is excused while a fleet heals from a change of the job's plan or claims
-// and makes up for what it missed: the record that keeps runs apart was taken away. An older intent asks for its
+// and runs missed fires: the record that keeps runs apart was taken away. An older intent asks for its
 // triggers again, and a shard runs one whose watermark went with an earlier change.
 func (h *hands) doubled(c *judge.Call, text string) {
 	for _, one := range slices.Backward(h.struck) {
@@ -144,7 +144,7 @@ func (h *hands) calmDown() error {
 	return h.broken()
 }
 
-// caughtUpWithin bounds the time that a fleet takes to run what it missed, or runs again after claims were
+// caughtUpWithin bounds the time that a fleet takes to run missed fires, or fires that are claimed again after claims were
 // deleted: all fires since watermarks were last folded into the plan.
 const caughtUpWithin = 10 * time.Minute
 
@@ -239,7 +239,7 @@ const (
 	linesPerCalm   = 40
 )
 
-// requireLittleTraffic bounds what the acts cost the store and the log: a run costs two commits, and
+// requireLittleTraffic bounds the costs of the acts for the store and the log: a run costs two commits, and
 // the fires of the time of the acts as much as those of the calm after them.
 func (h *hands) requireLittleTraffic(acting time.Duration, acted costs, calming time.Duration, calm costs) {
 	acts, r := len(h.struck)+h.crashes, h.report
@@ -262,7 +262,7 @@ type HandsReport struct {
 	Seeds    int
 	Rows     map[string]*HandsRow // by kind and act
 	Excused  map[string]*Excused  // doubled runs of a job whose plan or claims had been changed
-	CaughtUp time.Duration        // the longest time that a fleet took to run what it had missed
+	CaughtUp time.Duration        // the longest time that a fleet took to run missed fires
 	Kept     int                  // plans that had to be written again as they were
 	Strict   int                  // jobs that had to run every fire of a round once
 	Calls    int

@@ -45,7 +45,7 @@ func (h *hands) lacksRuns(since time.Time) string {
 	return ""
 }
 
-// lacksRecords returns what is wrong with the records of the fleet, "" if all is well.
+// lacksRecords returns the first defect in the records of the fleet, "" if there is none.
 func (h *hands) lacksRecords() string {
 	for _, s := range h.slots {
 		if s.process == nil {
@@ -89,7 +89,7 @@ func (h *hands) complete(all map[registry.Key]registry.Entry) map[string]bool {
 	return live
 }
 
-// lacksOf returns what is wrong with the records of a job.
+// lacksOf returns the first defect in the records of a job.
 func (h *hands) lacksOf(all map[registry.Key]registry.Entry, spec *jobSpec, live map[string]bool) string {
 	key := h.keys.Plan(spec.name)
 	p, err := record.DecodePlan(all[key].Value)
@@ -124,7 +124,7 @@ func (h *hands) lacksOf(all map[registry.Key]registry.Entry, spec *jobSpec, live
 	return ""
 }
 
-// lacksLeader returns what is wrong with the records of the office.
+// lacksLeader returns the first defect in the records of the office.
 func (h *hands) lacksLeader(all map[registry.Key]registry.Entry) string {
 	leader, err := record.Decode[record.Leader](all[h.keys.Leader()].Value)
 	if err != nil {
