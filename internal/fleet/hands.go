@@ -385,15 +385,25 @@ func lifeEnd(e judge.Event) time.Time {
 	return e.End
 }
 
-// doubled records a doubled run, or excuses it by a change of the job's plan or claims.
+// doubled records a doubled run, or excuses it by a recent change of a record.
 func (h *hands) doubled(e judge.Event, text string) {
-	for _, one := range slices.Backward(h.acts) {
-		if (one.kind == "plan" || one.kind == "claims") && one.job == e.Job && e.Start.Sub(one.at) < excusedFor {
+	for i, one := range slices.Backward(h.acts) {
+		if one.job == e.Job && e.Start.Sub(one.at) < excusedFor && (one.keepsApart() || h.asksAgain(i, e)) {
 			h.row(one).Excused++
 			return
 		}
 	}
 	h.broken = append(h.broken, text)
+}
+
+// keepsApart reports whether the record that was changed keeps runs of its job apart.
+func (h hand) keepsApart() bool { return h.kind == "plan" || h.kind == "claims" }
+
+// asksAgain reports whether the i-th act wrote an older intent, which may hold a trigger that has
+// run, after the watermarks of the job's triggers were taken away.
+func (h *hands) asksAgain(i int, e judge.Event) bool {
+	return e.Trigger > 0 && h.acts[i].kind == "control" && h.acts[i].act == "roll back" &&
+		slices.ContainsFunc(h.acts[:i], func(o hand) bool { return o.keepsApart() && o.job == e.Job })
 }
 
 // lacks returns what keeps the fleet from being whole, "" if it is.
