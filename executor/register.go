@@ -33,9 +33,9 @@ func (e *Executor) replacedLocked(jobs []Job) []replacement {
 func differences(before, now Job) []string {
 	first, _ := definitionOf(before).MarshalJSON() // both have been checked
 	second, _ := definitionOf(now).MarshalJSON()
-	if before.Revision == now.Revision {
-		return record.Differences(first, "before", second, "now")
+	all := record.Differences(first, "before", second, "now")
+	if before.Revision != now.Revision {
+		all = append(all, fmt.Sprintf("revision: %d before, %d now", before.Revision, now.Revision))
 	}
-	revisions := fmt.Sprintf("revision: %d before, %d now", before.Revision, now.Revision)
-	return append(record.Differences(first, "before", second, "now"), revisions)
+	return all
 }

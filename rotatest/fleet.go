@@ -128,10 +128,10 @@ func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 		o.Host = p.instance // not that of the machine on which the test runs
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(gatedLog{slog.NewTextHandler(f.bubble.Output(), nil), &f.silent})
+		o.Logger = slog.New(gatedLog{slog.NewTextHandler(f.bubble.Output(), nil), func() bool { return !f.silent.Load() }})
 	}
 	o.Clock = f.clockOf(p.instance, o.Clock)
-	o.Logger = slog.New(mortalLog{o.Logger.Handler(), p.life})
+	o.Logger = slog.New(gatedLog{o.Logger.Handler(), func() bool { return p.life.Err() == nil }}) // ends with the process
 	group := o.Group
 	if group == "" {
 		group = "default"
@@ -153,40 +153,22 @@ func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 	return p.ex.Start(ctx)
 }
 
-// mortalLog is a log that ends with its process.
-type mortalLog struct {
-	slog.Handler
-	life context.Context
-}
-
-func (l mortalLog) Enabled(ctx context.Context, level slog.Level) bool {
-	return l.life.Err() == nil && l.Handler.Enabled(ctx, level)
-}
-
-func (l mortalLog) WithAttrs(as []slog.Attr) slog.Handler {
-	return mortalLog{l.Handler.WithAttrs(as), l.life}
-}
-
-func (l mortalLog) WithGroup(name string) slog.Handler {
-	return mortalLog{l.Handler.WithGroup(name), l.life}
-}
-
-// gatedLog is a log that discards what comes once it is silent.
+// gatedLog is a log that discards its lines while it is not open.
 type gatedLog struct {
 	slog.Handler
-	silent *atomic.Bool
+	open func() bool
 }
 
 func (l gatedLog) Enabled(ctx context.Context, level slog.Level) bool {
-	return !l.silent.Load() && l.Handler.Enabled(ctx, level)
+	return l.open() && l.Handler.Enabled(ctx, level)
 }
 
 func (l gatedLog) WithAttrs(as []slog.Attr) slog.Handler {
-	return gatedLog{l.Handler.WithAttrs(as), l.silent}
+	return gatedLog{l.Handler.WithAttrs(as), l.open}
 }
 
 func (l gatedLog) WithGroup(name string) slog.Handler {
-	return gatedLog{l.Handler.WithGroup(name), l.silent}
+	return gatedLog{l.Handler.WithGroup(name), l.open}
 }
 
 // recorded returns jobs with handlers that record what they do.

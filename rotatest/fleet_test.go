@@ -320,7 +320,7 @@ func TestCrash(t *testing.T) {
 	t.Run("ends the log", func(t *testing.T) {
 		var text strings.Builder
 		life, end := context.WithCancel(t.Context())
-		log := slog.New(mortalLog{slog.NewTextHandler(&text, nil), life}).WithGroup("g").With("x", 1)
+		log := slog.New(gatedLog{slog.NewTextHandler(&text, nil), func() bool { return life.Err() == nil }}).WithGroup("g").With("x", 1)
 		log.Info("alive")
 		end()
 		log.Info("dead")
