@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/rota-dev/rota/internal/testserver"
+	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
 	"github.com/rota-dev/rota/registry/zookeeper"

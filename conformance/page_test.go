@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/conformance"
-	"github.com/rota-dev/rota/internal/etcdbackend"
-	"github.com/rota-dev/rota/internal/memorybackend"
-	"github.com/rota-dev/rota/internal/zookeeperbackend"
+	"github.com/rota-dev/rota/internal/test/etcdbackend"
+	"github.com/rota-dev/rota/internal/test/memorybackend"
+	"github.com/rota-dev/rota/internal/test/zookeeperbackend"
 )
 
 var update = flag.Bool("update", false, "write docs/conformance.md")

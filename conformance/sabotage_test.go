@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/conformance"
-	"github.com/rota-dev/rota/internal/memorybackend"
+	"github.com/rota-dev/rota/internal/test/memorybackend"
 	"github.com/rota-dev/rota/registry"
 )
 

@@ -3,12 +3,12 @@ package executor
 import (
 	"testing"
 
-	"github.com/rota-dev/rota/internal/background"
 	"github.com/rota-dev/rota/internal/onecpu"
+	"github.com/rota-dev/rota/internal/test/nice"
 )
 
 func TestMain(m *testing.M) {
-	background.GiveWay()
+	nice.Lower()
 	defer onecpu.Hold()()
 	m.Run()
 }

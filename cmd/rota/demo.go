@@ -16,7 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/registryurl"
-	"github.com/rota-dev/rota/internal/testserver"
+	"github.com/rota-dev/rota/internal/test/testserver"
 )
 
 // demoOptions are the flags of the demo.

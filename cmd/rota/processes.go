@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/executor"
-	"github.com/rota-dev/rota/internal/child"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/internal/test/child"
 	"github.com/rota-dev/rota/registry"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/testserver"
-	"github.com/rota-dev/rota/internal/testserver/servertest"
+	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 	"github.com/rota-dev/rota/registry"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 )
 
 // Servers have lost events: at compactions, at restarts, on members that fell behind. So
@@ -36,11 +36,11 @@ func (c *Client) audit() {
 	for {
 		round := c.watching()
 		pause := c.options.AuditEvery / time.Duration(max(len(round), 1))
-		if len(round) == 0 && !driver.Sleep(ctx, driver.Jittered(pause)) {
+		if len(round) == 0 && !remote.Sleep(ctx, remote.Jittered(pause)) {
 			return
 		}
 		for _, w := range round {
-			if !driver.Sleep(ctx, max(driver.Jittered(pause), auditGap)) {
+			if !remote.Sleep(ctx, max(remote.Jittered(pause), auditGap)) {
 				return
 			}
 			w.audit()
@@ -57,7 +57,7 @@ func (c *Client) watching() []*watcher {
 // audit compares what w was told with what is stored. A difference may be under way: it
 // has to be there twice.
 func (w *watcher) audit() {
-	if w.agrees() || !driver.Sleep(w.ctx, auditGrace) || w.agrees() {
+	if w.agrees() || !remote.Sleep(w.ctx, auditGrace) || w.agrees() {
 		return
 	}
 	select {

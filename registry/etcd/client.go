@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -19,7 +19,7 @@ type Client struct {
 	namespace string
 	options   Options
 	log       *slog.Logger
-	calls     *driver.Calls
+	calls     *remote.Calls
 	links     *links
 	foreign   foreign
 
@@ -43,7 +43,7 @@ func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptio
 	}
 	e, err := c.get(ctx, key)
 	if err != nil {
-		return registry.Entry{}, fmt.Errorf("get %s: %w", key, driver.Unavailable(err))
+		return registry.Entry{}, fmt.Errorf("get %s: %w", key, remote.Unavailable(err))
 	}
 	if cap(o.Buffer) >= len(e.Value) && o.Buffer != nil {
 		e.Value = append(o.Buffer[:0], e.Value...)
@@ -69,7 +69,7 @@ func (c *Client) List(ctx context.Context, dir registry.Key, _ registry.ReadOpti
 	}
 	resp, err := c.list(ctx, dir)
 	if err != nil {
-		return registry.Listing{}, fmt.Errorf("list %s: %w", dir, driver.Unavailable(err))
+		return registry.Listing{}, fmt.Errorf("list %s: %w", dir, remote.Unavailable(err))
 	}
 	return registry.Listing{
 		Entries: c.readChildren(dir, c.children(dir), resp.Kvs), // in etcd's order, which is ours
@@ -118,8 +118,8 @@ func (c *Client) ask(ctx context.Context, call func(ctx context.Context, l *link
 		if err == nil || ctx.Err() == nil && !passing(err) {
 			return err
 		}
-		if !driver.Sleep(ctx, pause) {
-			return driver.Ended(ctx, err)
+		if !remote.Sleep(ctx, pause) {
+			return remote.Ended(ctx, err)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Unlock()
 
 	for w := range watchers {
-		w.finish(driver.ErrHandleClosed)
+		w.finish(remote.ErrHandleClosed)
 	}
 	err := closeSessions(ctx, sessions)
 	c.links.end()

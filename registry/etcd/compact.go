@@ -10,7 +10,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -20,7 +20,7 @@ import (
 func (c *Client) compact() {
 	ctx := c.calls.Context()
 	var last int64 // the revision of the last turn that is known of, whoever took it
-	for driver.Sleep(ctx, driver.Jittered(c.options.CompactEvery)) {
+	for remote.Sleep(ctx, remote.Jittered(c.options.CompactEvery)) {
 		turn, mine, err := c.takeTurn(ctx, last)
 		if err == nil && mine && last > 0 {
 			err = c.forget(ctx, last)
@@ -50,7 +50,7 @@ func (c *Client) takeTurn(ctx context.Context, last int64) (turn int64, mine boo
 	resp, err := c.commit(ctx, &pb.TxnRequest{
 		Compare: compares([]need{still}),
 		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{
-			Key: []byte(key), Value: driver.Encode(registry.NewTxnID(), nil),
+			Key: []byte(key), Value: remote.Encode(registry.NewTxnID(), nil),
 		}}}},
 		Failure: looks([]need{still}),
 	})

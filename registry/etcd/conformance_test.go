@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/conformance"
-	"github.com/rota-dev/rota/internal/etcdbackend"
-	"github.com/rota-dev/rota/internal/testserver"
-	"github.com/rota-dev/rota/internal/testserver/servertest"
+	"github.com/rota-dev/rota/internal/test/etcdbackend"
+	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 )
 
 func TestConformance(t *testing.T) {

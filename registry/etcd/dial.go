@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 )
 
 // headStart is how long a member is tried until the next one is tried as well: one that is
@@ -50,7 +50,7 @@ func (c *Client) dialFirst(ctx context.Context, member int) (*link, error) {
 			if d.err == nil {
 				return d.link, nil
 			}
-			if driver.Said(d.err) {
+			if remote.Said(d.err) {
 				return nil, d.err
 			}
 			errs = append(errs, d.err)

@@ -8,7 +8,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -17,14 +17,14 @@ func revOf(revision int64) registry.Rev { return registry.Rev{Seq: uint64(revisi
 
 // entry returns what kv stores for key, or an ErrForeign that names the rule it breaks.
 func entry(key registry.Key, kv *mvccpb.KeyValue) (registry.Entry, error) {
-	id, value, err := driver.Decode(key, kv.Value)
+	id, value, err := remote.Decode(key, kv.Value)
 	switch {
 	case err != nil:
 		return registry.Entry{}, err
 	case key.Owned() && kv.Lease == 0:
-		return registry.Entry{}, driver.Foreign(key, "it is an owned key and has no lease")
+		return registry.Entry{}, remote.Foreign(key, "it is an owned key and has no lease")
 	case !key.Owned() && kv.Lease != 0:
-		return registry.Entry{}, driver.Foreign(key, "it has a lease and is not an owned key")
+		return registry.Entry{}, remote.Foreign(key, "it has a lease and is not an owned key")
 	}
 	e := registry.Entry{
 		Key:      key,
@@ -44,7 +44,7 @@ func child(dir registry.Key, prefix string, stored []byte) (registry.Key, error)
 	name := strings.TrimPrefix(string(stored), prefix)
 	key := registry.Join(string(dir), name)
 	if strings.Contains(name, "/") || registry.CheckKey(key) != nil {
-		return "", driver.Foreign(key, "its name %q breaks a rule of keys", name)
+		return "", remote.Foreign(key, "its name %q breaks a rule of keys", name)
 	}
 	return key, nil
 }

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 )
 
 // link is a connection to one member, with a client of its own. A handle has one at a time
@@ -34,7 +34,7 @@ type link struct {
 	ctx      context.Context // ends when the link is left
 	leave    context.CancelCauseFunc
 	dialing  atomic.Bool
-	spawn    func(func()) bool // of driver.Calls
+	spawn    func(func()) bool // of remote.Calls
 
 	doubted chan struct{} // one slot: it is to be asked whether another member is better
 
@@ -69,7 +69,7 @@ func (c *Client) dial(ctx context.Context, member int) (*link, error) {
 		}
 		l.close()
 	}
-	return nil, fmt.Errorf("%s: %w", c.endpoint(member), driver.Ended(ctx, c.hint(member, err)))
+	return nil, fmt.Errorf("%s: %w", c.endpoint(member), remote.Ended(ctx, c.hint(member, err)))
 }
 
 // hint adds the likely cause to what a client without TLS gets from a server with TLS, which

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/internal/tcpproxy"
-	"github.com/rota-dev/rota/internal/testserver/servertest"
+	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
 )

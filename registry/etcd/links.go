@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 )
 
 // links is the link that a handle has, if it has one now.
@@ -46,13 +46,13 @@ func (s *links) get(ctx context.Context) (*link, error) {
 		switch {
 		case l != nil:
 			return l, nil
-		case trouble != nil && driver.Said(trouble):
+		case trouble != nil && remote.Said(trouble):
 			return nil, trouble
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, driver.Ended(ctx, fmt.Errorf("no connection: %w", trouble))
+			return nil, remote.Ended(ctx, fmt.Errorf("no connection: %w", trouble))
 		case <-s.ctx.Done():
 			return nil, context.Cause(s.ctx)
 		}
@@ -122,14 +122,14 @@ func (c *Client) better(l *link) *link {
 // relink returns a link to the first member after l's that answers, or nil when the handle
 // is closed.
 func (c *Client) relink(l *link, pause time.Duration) *link {
-	for driver.Sleep(c.links.ctx, driver.Jittered(pause)) {
+	for remote.Sleep(c.links.ctx, remote.Jittered(pause)) {
 		next, err := c.dialFirst(c.links.ctx, c.after(l))
 		if err == nil {
 			return next
 		}
 		c.links.set(nil, err)
 		pause = longer(pause)
-		if driver.Said(err) {
+		if remote.Said(err) {
 			pause = pauseRefused
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 )
 
 // Open returns a handle on the etcd cluster at o.Endpoints. It fails with all that is wrong
@@ -25,7 +25,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		namespace: o.Namespace,
 		options:   o,
 		log:       o.Logger,
-		calls:     driver.NewCalls(o.CallTimeout),
+		calls:     remote.NewCalls(o.CallTimeout),
 		links:     newLinks(),
 		sessions:  make(map[*session]struct{}),
 		watchers:  make(map[*watcher]struct{}),
@@ -39,7 +39,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 func (c *Client) open(ctx context.Context) error {
 	l, err := c.dialFirst(ctx, 0)
 	if err != nil {
-		return driver.Unavailable(err)
+		return remote.Unavailable(err)
 	}
 	if err := c.checkVersions(ctx, l); err != nil {
 		l.close()
@@ -48,7 +48,7 @@ func (c *Client) open(ctx context.Context) error {
 	c.links.set(l, nil)
 	c.calls.Go(func() { c.steer(l) })
 	if err := c.checkWrite(ctx); err != nil {
-		return driver.Unavailable(err)
+		return remote.Unavailable(err)
 	}
 	if c.options.CompactEvery > 0 {
 		c.calls.Go(c.compact)

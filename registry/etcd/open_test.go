@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/rota-dev/rota/internal/testserver"
-	"github.com/rota-dev/rota/internal/testserver/servertest"
+	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
 )

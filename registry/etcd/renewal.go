@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -31,7 +31,7 @@ func (c *Client) renew(ctx context.Context, lease int64, ttl time.Duration) erro
 	over(err)
 	switch {
 	case err != nil:
-		return driver.Ended(ctx, err)
+		return remote.Ended(ctx, err)
 	case left <= 0:
 		return fmt.Errorf("renew: %w", registry.ErrSessionLost)
 	}
@@ -135,7 +135,7 @@ func (l *link) newRenewalStream(ctx context.Context) (*renewalStream, error) {
 	s := &renewalStream{stream: stream, end: end}
 	if !l.spawn(s.listen) {
 		end()
-		return nil, driver.ErrHandleClosed
+		return nil, remote.ErrHandleClosed
 	}
 	return s, nil
 }

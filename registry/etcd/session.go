@@ -13,13 +13,13 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
 // session is a lease, and a key that lives with it: conditions can ask for keys only.
 type session struct {
-	*driver.Session
+	*remote.Session
 	client *Client
 	lease  int64
 }
@@ -29,7 +29,7 @@ type session struct {
 func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 	ctx, end, err := c.calls.Begin(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open session: %w", driver.Unavailable(err))
+		return nil, fmt.Errorf("open session: %w", remote.Unavailable(err))
 	}
 	defer end()
 	ttl := o.TTL
@@ -38,7 +38,7 @@ func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (re
 	}
 	s, err := c.begin(ctx, ttl)
 	if err != nil {
-		return nil, fmt.Errorf("open session: %w", driver.Unavailable(err))
+		return nil, fmt.Errorf("open session: %w", remote.Unavailable(err))
 	}
 	return s, nil
 }
@@ -57,7 +57,7 @@ func (c *Client) begin(ctx context.Context, ttl time.Duration) (*session, error)
 		_ = l.openRenewals(ctx) // else renew does
 	}
 	s := &session{client: c, lease: lease}
-	s.Session = driver.NewSession(driver.SessionConfig{
+	s.Session = remote.NewSession(remote.SessionConfig{
 		ID:     sessionID(lease),
 		TTL:    granted,
 		Opened: sent,
@@ -78,7 +78,7 @@ func (c *Client) begin(ctx context.Context, ttl time.Duration) (*session, error)
 		return nil, fmt.Errorf("%w: it took longer than the TTL lasts (%v)", registry.ErrUnavailable, err)
 	}
 	if !c.adopt(s) {
-		return nil, errors.Join(driver.ErrHandleClosed, s.Close(ctx))
+		return nil, errors.Join(remote.ErrHandleClosed, s.Close(ctx))
 	}
 	return s, nil
 }
@@ -88,11 +88,11 @@ func (c *Client) begin(ctx context.Context, ttl time.Duration) (*session, error)
 // Each attempt is about a lease of its own: the request of one that was not answered may
 // arrive when the session has come and gone, and would bring its id back to life. What it
 // makes has no keys and expires.
-func (c *Client) grant(ctx context.Context, ttl time.Duration) (lease int64, sent driver.Instant, granted time.Duration, err error) {
+func (c *Client) grant(ctx context.Context, ttl time.Duration) (lease int64, sent remote.Instant, granted time.Duration, err error) {
 	seconds := int64((ttl + time.Second - 1) / time.Second)
 	var resp *pb.LeaseGrantResponse
 	err = c.ask(ctx, func(ctx context.Context, l *link) (err error) {
-		lease, sent = newLease(), driver.Now()
+		lease, sent = newLease(), remote.Now()
 		resp, err = l.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: lease, TTL: seconds}, callOptions...)
 		return err
 	})
@@ -117,7 +117,7 @@ func (c *Client) putNode(ctx context.Context, lease int64) error {
 	create := &pb.TxnRequest{
 		Compare: compares([]need{{key: string(node), rule: ruleAbsent}}),
 		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{
-			Key: node, Value: driver.Encode(registry.NewTxnID(), nil), Lease: lease,
+			Key: node, Value: remote.Encode(registry.NewTxnID(), nil), Lease: lease,
 		}}}},
 	}
 	err := c.ask(ctx, func(ctx context.Context, l *link) error {

@@ -10,7 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -21,7 +21,7 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	}
 	ctx, end, err := c.calls.Begin(ctx)
 	if err != nil {
-		return registry.Rev{}, fmt.Errorf("commit: %w", driver.NotApplied(err))
+		return registry.Rev{}, fmt.Errorf("commit: %w", remote.NotApplied(err))
 	}
 	defer end()
 	t.ID = t.ID.OrNew()
@@ -58,17 +58,17 @@ func (c *Client) settleFull(ctx context.Context, t registry.Txn, needs []need, f
 	}
 	found, err := c.commit(ctx, &pb.TxnRequest{Compare: compares(needs), Success: puts, Failure: puts})
 	if err != nil {
-		return registry.Rev{}, fmt.Errorf("commit: %w", driver.Unknown(errors.Join(full, err)))
+		return registry.Rev{}, fmt.Errorf("commit: %w", remote.Unknown(errors.Join(full, err)))
 	}
 	for _, r := range found.Responses {
 		for _, kv := range r.GetResponseRange().GetKvs() {
-			if id, _, err := driver.Decode(registry.Key(kv.Key), kv.Value); err == nil && id == t.ID {
+			if id, _, err := remote.Decode(registry.Key(kv.Key), kv.Value); err == nil && id == t.ID {
 				return revOf(kv.ModRevision), nil
 			}
 		}
 	}
 	if !found.Succeeded { // another has changed it, and there is no telling what that was before
-		return registry.Rev{}, fmt.Errorf("commit: %w", driver.Unknown(full))
+		return registry.Rev{}, fmt.Errorf("commit: %w", remote.Unknown(full))
 	}
 	return registry.Rev{}, fmt.Errorf("commit: %w", full)
 }
@@ -78,7 +78,7 @@ func (c *Client) commit(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse,
 	for pause := pauseLow; ; pause = longer(pause) {
 		l, err := c.links.get(ctx)
 		if err != nil {
-			return nil, driver.NotApplied(err)
+			return nil, remote.NotApplied(err)
 		}
 		resp, sent, err := l.commit(ctx, r)
 		if err == nil {
@@ -86,11 +86,11 @@ func (c *Client) commit(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse,
 		}
 		switch {
 		case sent && !refused(err):
-			return nil, driver.Unknown(driver.Ended(ctx, err))
+			return nil, remote.Unknown(remote.Ended(ctx, err))
 		case sent && !unread(err):
-			return nil, driver.NotApplied(err)
-		case !driver.Sleep(ctx, pause): // sending it is still to be done
-			return nil, driver.NotApplied(driver.Ended(ctx, err))
+			return nil, remote.NotApplied(err)
+		case !remote.Sleep(ctx, pause): // sending it is still to be done
+			return nil, remote.NotApplied(remote.Ended(ctx, err))
 		}
 	}
 }
@@ -241,7 +241,7 @@ func (c *Client) change(o *registry.Op, id registry.TxnID) *pb.RequestOp {
 			RequestDeleteRange: &pb.DeleteRangeRequest{Key: key},
 		}}
 	}
-	put := &pb.PutRequest{Key: key, Value: driver.Encode(id, o.Value)}
+	put := &pb.PutRequest{Key: key, Value: remote.Encode(id, o.Value)}
 	switch o.Kind {
 	case registry.OpSet:
 		put.IgnoreLease = true // keep it: a put without one would make an owned key permanent

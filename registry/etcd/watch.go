@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -22,7 +22,7 @@ type watcher struct {
 	client  *Client
 	dir     registry.Key
 	prefix  string // of the stored keys
-	batches *driver.Batches
+	batches *remote.Batches
 	relist  chan struct{}   // one slot: something was missed
 	ctx     context.Context // ends with the watcher
 	cancel  context.CancelFunc
@@ -43,18 +43,18 @@ func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOp
 		client:  c,
 		dir:     dir,
 		prefix:  c.children(dir),
-		batches: driver.NewBatches(),
+		batches: remote.NewBatches(),
 		relist:  make(chan struct{}, 1),
 	}
 	// Not of the caller's context, the values of which would open a stream of their own.
 	w.ctx, w.cancel = context.WithCancel(clientv3.WithRequireLeader(c.calls.Context()))
 	s, err := w.start(ctx)
 	if err == nil && !c.enroll(w, s) {
-		err = driver.ErrHandleClosed
+		err = remote.ErrHandleClosed
 	}
 	if err != nil {
 		w.cancel()
-		return nil, fmt.Errorf("watch %s: %w", dir, driver.Unavailable(err))
+		return nil, fmt.Errorf("watch %s: %w", dir, remote.Unavailable(err))
 	}
 	w.forget = context.AfterFunc(ctx, func() {
 		w.finish(fmt.Errorf("%w: %w", registry.ErrClosed, context.Cause(ctx)))
@@ -109,7 +109,7 @@ func (w *watcher) run(s *stream) {
 	defer w.client.dismiss(w)
 	defer w.finish(registry.ErrClosed) // whatever ended it, unless that has said so
 	var pause time.Duration
-	for missed := false; driver.Sleep(w.ctx, pause); {
+	for missed := false; remote.Sleep(w.ctx, pause); {
 		began := time.Now()
 		var err error
 		if missed {
@@ -241,7 +241,7 @@ func (w *watcher) follow(s *stream) (err error) {
 
 // take hands on events, all those of a revision together.
 func (w *watcher) take(events []*clientv3.Event) {
-	changes := make([]driver.Change, 0, len(events))
+	changes := make([]remote.Change, 0, len(events))
 	w.mu.Lock()
 	seen := w.revision
 	for _, ev := range events {
@@ -264,7 +264,7 @@ func (w *watcher) take(events []*clientv3.Event) {
 
 // change returns what an event says. A key that a foreign value was written to is gone, as
 // it is from a List: what the reader has of it is not true any more.
-func (w *watcher) change(ev *clientv3.Event) (c driver.Change, ok bool) {
+func (w *watcher) change(ev *clientv3.Event) (c remote.Change, ok bool) {
 	c.Rev = revOf(ev.Kv.ModRevision)
 	if ev.Type != clientv3.EventTypeDelete {
 		if e, ok := w.client.readChild(w.dir, w.prefix, ev.Kv); ok {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/conformance"
-	"github.com/rota-dev/rota/internal/memorybackend"
+	"github.com/rota-dev/rota/internal/test/memorybackend"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/conformance"
-	"github.com/rota-dev/rota/internal/memorybackend"
+	"github.com/rota-dev/rota/internal/test/memorybackend"
 )
 
 // TestConformanceInRealTime runs the suite as it is run on servers, where no case can

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -25,7 +25,7 @@ const auditGap = 500 * time.Millisecond
 // audit gives turns, until the handle is closed.
 func (c *Client) audit() {
 	var last registry.Key
-	for driver.Sleep(c.calls.Context(), auditGap) {
+	for remote.Sleep(c.calls.Context(), auditGap) {
 		if f := c.dueAfter(last); f != nil {
 			last = f.dir
 			select {
@@ -64,7 +64,7 @@ func (c *Client) dueAfter(last registry.Key) *feed {
 func (f *feed) audited() {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
-	f.auditDue = time.Now().Add(driver.Jittered(f.c.o.AuditEvery))
+	f.auditDue = time.Now().Add(remote.Jittered(f.c.o.AuditEvery))
 }
 
 // audit is one of a mirror.

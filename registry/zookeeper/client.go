@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -16,7 +16,7 @@ type Client struct {
 	o      Options
 	layout layout
 	hosts  *hosts
-	calls  *driver.Calls
+	calls  *remote.Calls
 	base   *link // reads, and writes that own nothing
 	memo   memo
 
@@ -47,7 +47,7 @@ func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptio
 	n, err := c.get(ctx, key, o)
 	switch {
 	case err != nil:
-		return registry.Entry{}, fmt.Errorf("get %s: %w", key, driver.Unavailable(err))
+		return registry.Entry{}, fmt.Errorf("get %s: %w", key, remote.Unavailable(err))
 	case n == nil || n.none:
 		return registry.Entry{}, fmt.Errorf("get %s: %w", key, registry.ErrNotFound)
 	}
@@ -81,7 +81,7 @@ func (c *Client) List(ctx context.Context, dir registry.Key, o registry.ReadOpti
 	}
 	l, err := c.list(ctx, dir, o)
 	if err != nil {
-		return registry.Listing{}, fmt.Errorf("list %q: %w", dir, driver.Unavailable(err))
+		return registry.Listing{}, fmt.Errorf("list %q: %w", dir, remote.Unavailable(err))
 	}
 	return l, nil
 }
@@ -135,7 +135,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Unlock()
 
 	for _, f := range feeds {
-		f.fail(driver.ErrHandleClosed)
+		f.fail(remote.ErrHandleClosed)
 	}
 	errs := make(chan error, len(sessions))
 	for _, s := range sessions {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -20,7 +20,7 @@ func (c *Client) WrittenAt(ctx context.Context, key registry.Key) (time.Time, er
 	n, err := c.get(ctx, key, registry.ReadOptions{})
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("read when %s was written: %w", key, driver.Unavailable(err))
+		return time.Time{}, fmt.Errorf("read when %s was written: %w", key, remote.Unavailable(err))
 	case n == nil || n.none:
 		return time.Time{}, fmt.Errorf("read when %s was written: %w", key, registry.ErrNotFound)
 	}

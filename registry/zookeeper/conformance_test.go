@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/conformance"
-	"github.com/rota-dev/rota/internal/testserver"
-	"github.com/rota-dev/rota/internal/testserver/servertest"
-	"github.com/rota-dev/rota/internal/zookeeperbackend"
+	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/internal/test/testserver/servertest"
+	"github.com/rota-dev/rota/internal/test/zookeeperbackend"
 )
 
 // What sessions are granted in the suite. A restart, or an election among three, has to

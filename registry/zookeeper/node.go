@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -84,31 +84,31 @@ func decode(key registry.Key, raw []byte, stat *zk.Stat) (*node, error) {
 	words := bytes.Split(line, []byte(" "))
 	switch {
 	case string(words[0]) != format:
-		return nil, driver.Foreign(key, "its value does not begin with %q", format)
+		return nil, remote.Foreign(key, "its value does not begin with %q", format)
 	case !found:
-		return nil, driver.Foreign(key, "the first line of its value has no end")
+		return nil, remote.Foreign(key, "the first line of its value has no end")
 	case len(words) == 1:
-		return nil, driver.Foreign(key, "its first line names no transaction")
+		return nil, remote.Foreign(key, "its first line names no transaction")
 	case string(words[1]) == noneWord:
 		n.none = true
 	case hex.DecodedLen(len(words[1])) != len(n.txn):
-		return nil, driver.Foreign(key, "its first line names no transaction of %d bytes", len(n.txn))
+		return nil, remote.Foreign(key, "its first line names no transaction of %d bytes", len(n.txn))
 	default:
 		if _, err := hex.Decode(n.txn[:], words[1]); err != nil {
-			return nil, driver.Foreign(key, "its first line names no transaction: %w", err)
+			return nil, remote.Foreign(key, "its first line names no transaction: %w", err)
 		}
 		n.value, n.created = value, uint64(stat.Mzxid)
 	}
 	for _, w := range words[2:] {
 		if err := n.take(string(w)); err != nil {
-			return nil, driver.Foreign(key, "its first line has %q: %w", w, err)
+			return nil, remote.Foreign(key, "its first line has %q: %w", w, err)
 		}
 	}
 	switch owned := stat.EphemeralOwner != 0; {
 	case owned != (n.owner != ""):
-		return nil, driver.Foreign(key, "it has an owner in its first line or is ephemeral, but not both")
+		return nil, remote.Foreign(key, "it has an owner in its first line or is ephemeral, but not both")
 	case owned != key.Owned():
-		return nil, driver.Foreign(key, "it is ephemeral or has a tilde, but not both")
+		return nil, remote.Foreign(key, "it is ephemeral or has a tilde, but not both")
 	}
 	return n, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -29,7 +29,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		o:        o,
 		layout:   layout{o.Namespace},
 		hosts:    newHosts(&o),
-		calls:    driver.NewCalls(o.CallTimeout),
+		calls:    remote.NewCalls(o.CallTimeout),
 		sessions: make(map[registry.SessionID]*session),
 		feeds:    make(map[registry.Key]*feed),
 		closing:  make(chan struct{}),
@@ -43,7 +43,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		cancel()
 		_ = c.Close(ended)
 		if !errors.Is(err, errOldServer) { // which will be as old the next time
-			err = driver.Unavailable(err)
+			err = remote.Unavailable(err)
 		}
 		return nil, fmt.Errorf("open zookeeper at %s: %w", o.endpoints(), err)
 	}

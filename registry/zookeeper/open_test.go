@@ -16,8 +16,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/internal/testserver"
-	"github.com/rota-dev/rota/internal/testserver/servertest"
+	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 	"github.com/rota-dev/rota/registry"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -351,7 +351,7 @@ func (p *plan) committed(done []zk.MultiResponse, l *link) registry.Rev {
 // transaction's fault, and nil if it was the plan's.
 func (p *plan) refused(ctx context.Context, i int, cause error, l *link) error {
 	item := p.items[i]
-	if known := translate(cause); driver.Said(known) {
+	if known := translate(cause); remote.Said(known) {
 		if errors.Is(known, registry.ErrQuota) && !p.padded && p.deletes(item) {
 			p.padded = true
 			return nil
@@ -363,7 +363,7 @@ func (p *plan) refused(ctx context.Context, i int, cause error, l *link) error {
 	}
 	if errors.Is(cause, zk.ErrNoNode) && p.ofLayout(i) {
 		if err := p.c.makeLayout(ctx); err != nil {
-			return driver.NotApplied(err)
+			return remote.NotApplied(err)
 		}
 		return nil
 	}
@@ -395,11 +395,11 @@ func (p *plan) deletes(item int) bool {
 func (p *plan) reapedSince(ctx context.Context, cause error) error {
 	if errors.Is(cause, zk.ErrNoNode) {
 		if err := p.c.makeLayout(ctx); err != nil {
-			return driver.NotApplied(err)
+			return remote.NotApplied(err)
 		}
 	}
 	if err := p.c.countReaped(ctx); err != nil {
-		return driver.NotApplied(err)
+		return remote.NotApplied(err)
 	}
 	return nil
 }
@@ -422,7 +422,7 @@ func (p *plan) occupied(ctx context.Context, item int, key registry.Key, cause e
 	p.c.memo.drop(key)
 	switch {
 	case errors.Is(cause, zk.ErrNoChildrenForEphemerals):
-		return driver.Foreign(key.Dir(), "it is ephemeral, and so nothing can be below it")
+		return remote.Foreign(key.Dir(), "it is ephemeral, and so nothing can be below it")
 	case errors.Is(cause, zk.ErrNoNode):
 		return p.ancestors(ctx, item, key)
 	}
@@ -431,7 +431,7 @@ func (p *plan) occupied(ctx context.Context, item int, key registry.Key, cause e
 	case errors.Is(err, registry.ErrForeign):
 		return p.c.conflict(ctx, p.t, item)
 	case err != nil:
-		return driver.NotApplied(err)
+		return remote.NotApplied(err)
 	case n == nil:
 		return nil // it has gone
 	case n.none:
@@ -466,7 +466,7 @@ func (p *plan) ancestors(ctx context.Context, item int, key registry.Key) error 
 	path := p.c.layout.key(key)
 	if item >= len(p.t.If) {
 		if err := p.c.makePath(ctx, parent(path)); err != nil {
-			return driver.NotApplied(fmt.Errorf("make what is above %s: %w", key, err))
+			return remote.NotApplied(fmt.Errorf("make what is above %s: %w", key, err))
 		}
 		return nil
 	}
@@ -475,7 +475,7 @@ func (p *plan) ancestors(ctx context.Context, item int, key registry.Key) error 
 		r, err := p.c.readRaw(ctx, p.c.base, above)
 		switch {
 		case err != nil:
-			return driver.NotApplied(err)
+			return remote.NotApplied(err)
 		case r.stat != nil || above == p.c.layout.root:
 			if path != p.c.layout.key(key) {
 				p.missing[path] = true

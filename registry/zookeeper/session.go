@@ -11,15 +11,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
 // session is a session of the registry's on a session of the server's, which is a link of
 // its own: what owns a znode is the session that it was made by. All that it says of its
-// state is driver.Session's.
+// state is remote.Session's.
 type session struct {
-	*driver.Session
+	*remote.Session
 	c      *Client
 	link   *link
 	path   string        // of its znode
@@ -61,7 +61,7 @@ func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (re
 	case errors.Is(err, errTTL):
 		return nil, fmt.Errorf("open session: %w", err)
 	case err != nil:
-		return nil, fmt.Errorf("open session: %w", driver.Unavailable(err))
+		return nil, fmt.Errorf("open session: %w", remote.Unavailable(err))
 	}
 	return s, nil
 }
@@ -95,7 +95,7 @@ func (c *Client) openSession(ctx context.Context, ttl time.Duration) (*session, 
 
 // begin makes the znode of the session. It returns when that was asked for, which is a
 // sign of life that the server has confirmed.
-func (s *session) begin(ctx context.Context) (sent driver.Instant, id registry.SessionID, err error) {
+func (s *session) begin(ctx context.Context) (sent remote.Instant, id registry.SessionID, err error) {
 	if err := s.link.await(ctx); err != nil {
 		return sent, "", err
 	}
@@ -107,7 +107,7 @@ func (s *session) begin(ctx context.Context) (sent driver.Instant, id registry.S
 	id = registry.SessionID(fmt.Sprintf("%016x-%s", uint64(granted.Session), rand.Text()[:16]))
 	s.path, _ = s.c.layout.session(id)
 	s.seen.Store(s.link.current())
-	sent = driver.Now()
+	sent = remote.Now()
 	// Not repeated if the connection breaks: the session may be another one then.
 	_, err = call(ctx, s.link, func(conn *zk.Conn) (string, error) {
 		return conn.Create(s.path, []byte(sessionValue), zk.FlagEphemeral, s.c.o.ACL)
@@ -121,9 +121,9 @@ func (s *session) begin(ctx context.Context) (sent driver.Instant, id registry.S
 // errTTL is not for trying again: the server will not grant more.
 var errTTL = errors.New("TTL too long")
 
-func (s *session) start(id registry.SessionID, sent driver.Instant) *driver.Session {
+func (s *session) start(id registry.SessionID, sent remote.Instant) *remote.Session {
 	ttl := s.link.grant().Timeout
-	return driver.NewSession(driver.SessionConfig{
+	return remote.NewSession(remote.SessionConfig{
 		ID:       id,
 		TTL:      ttl,
 		Opened:   sent,
@@ -142,7 +142,7 @@ func (c *Client) keep(s *session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sessions == nil {
-		return driver.ErrHandleClosed
+		return remote.ErrHandleClosed
 	}
 	for id, old := range c.sessions {
 		if old.forgotten() {

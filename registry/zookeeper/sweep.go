@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -18,7 +18,7 @@ import (
 func (c *Client) sweep() {
 	ctx := c.calls.Context()
 	last := int32(-1) // sweep of others that was seen
-	for driver.Sleep(ctx, driver.Jittered(c.o.ReapAfter)) {
+	for remote.Sleep(ctx, remote.Jittered(c.o.ReapAfter)) {
 		r, err := c.readRaw(ctx, c.base, c.layout.swept())
 		if err != nil || r.stat == nil {
 			continue
@@ -50,7 +50,7 @@ type sweeping struct {
 
 // below takes away what is old below dir.
 func (s *sweeping) below(ctx context.Context, dir registry.Key) error {
-	if !driver.Sleep(ctx, auditGap) {
+	if !remote.Sleep(ctx, auditGap) {
 		return context.Cause(ctx)
 	}
 	keys, _, err := s.c.children(ctx, dir)
@@ -69,7 +69,7 @@ func (s *sweeping) below(ctx context.Context, dir registry.Key) error {
 
 // look looks at the znode of a key, and at what is below it.
 func (s *sweeping) look(ctx context.Context, key registry.Key) error {
-	if !driver.Sleep(ctx, auditGap) {
+	if !remote.Sleep(ctx, auditGap) {
 		return context.Cause(ctx)
 	}
 	r, err := s.c.readRaw(ctx, s.c.base, s.c.layout.key(key))

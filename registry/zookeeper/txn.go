@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -20,7 +20,7 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	}
 	ctx, end, err := c.calls.Begin(ctx)
 	if err != nil {
-		return registry.Rev{}, fmt.Errorf("commit: %w", driver.NotApplied(err))
+		return registry.Rev{}, fmt.Errorf("commit: %w", remote.NotApplied(err))
 	}
 	defer end()
 	t.ID = t.ID.OrNew()
@@ -55,7 +55,7 @@ func (c *Client) commit(ctx context.Context, t registry.Txn) (registry.Rev, erro
 	for range attempts {
 		stale, err := p.prepare(ctx)
 		if err != nil {
-			return registry.Rev{}, driver.NotApplied(err)
+			return registry.Rev{}, remote.NotApplied(err)
 		}
 		if stale >= 0 {
 			return registry.Rev{}, c.conflict(ctx, t, stale)
@@ -131,7 +131,7 @@ func (c *Client) stranger(ctx context.Context, id registry.SessionID) error {
 	}
 	switch {
 	case err != nil:
-		return driver.NotApplied(err)
+		return remote.NotApplied(err)
 	case r.stat == nil:
 		return lostSession(id)
 	}
@@ -145,9 +145,9 @@ func (c *Client) unanswered(ctx context.Context, s *session, err error) error {
 		if s != nil && s.over() {
 			return lostSession(s.ID())
 		}
-		return driver.NotApplied(unsent.cause)
+		return remote.NotApplied(unsent.cause)
 	}
-	if known := translate(err); driver.Said(known) && ctx.Err() == nil {
+	if known := translate(err); remote.Said(known) && ctx.Err() == nil {
 		return known // refused
 	}
 	switch {
@@ -156,13 +156,13 @@ func (c *Client) unanswered(ctx context.Context, s *session, err error) error {
 			s.Expired()
 			return lostSession(s.ID())
 		}
-		return driver.NotApplied(err)
+		return remote.NotApplied(err)
 	case errors.Is(err, zk.ErrSessionMoved): // refused
-		return driver.NotApplied(err)
+		return remote.NotApplied(err)
 	case s != nil && ctx.Err() == nil && !s.verdict(ctx):
 		return fmt.Errorf("%w: %w: %w", registry.ErrUnknownOutcome, registry.ErrSessionLost, err)
 	}
-	return driver.Unknown(err)
+	return remote.Unknown(err)
 }
 
 // conflict is the error of t whose given item can never hold again. One before it may not

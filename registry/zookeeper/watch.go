@@ -8,13 +8,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/internal/driver"
+	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
 // watcher is what one caller of Watch reads.
 type watcher struct {
-	*driver.Batches
+	*remote.Batches
 	feed *feed
 	stop func() bool // forgets the context given to Watch
 }
@@ -41,11 +41,11 @@ func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOp
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("watch %q: %w", dir, driver.Unavailable(context.Cause(ctx)))
+		return nil, fmt.Errorf("watch %q: %w", dir, remote.Unavailable(context.Cause(ctx)))
 	}
-	w := &watcher{Batches: driver.NewBatches()}
+	w := &watcher{Batches: remote.NewBatches()}
 	if !c.join(dir, w) {
-		return nil, fmt.Errorf("watch %q: %w", dir, driver.ErrHandleClosed)
+		return nil, fmt.Errorf("watch %q: %w", dir, remote.ErrHandleClosed)
 	}
 	w.stop = context.AfterFunc(ctx, func() {
 		w.leave(fmt.Errorf("%w: %w", registry.ErrClosed, context.Cause(ctx)))
@@ -64,7 +64,7 @@ func (c *Client) join(dir registry.Key, w *watcher) bool {
 	if f == nil {
 		f = &feed{
 			c: c, dir: dir, signal: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-			auditDue: time.Now().Add(driver.Jittered(max(c.o.AuditEvery, 0))),
+			auditDue: time.Now().Add(remote.Jittered(max(c.o.AuditEvery, 0))),
 			joining:  make(map[*watcher]struct{}), watchers: make(map[*watcher]struct{}),
 		}
 		f.ctx, f.cancel = context.WithCancel(c.calls.Context())
@@ -150,7 +150,7 @@ func (f *feed) run() {
 			}
 			clear(f.watchers)
 			f.c.mu.Unlock()
-			driver.Sleep(f.ctx, betweenViews)
+			remote.Sleep(f.ctx, betweenViews)
 		}
 	}
 }
@@ -203,17 +203,17 @@ func (f *feed) tell(changed map[registry.Key]*node, since int64) {
 
 // changes makes copies, which are the buffer's. What is gone is told as of a state in which
 // it may still have been there, so that it does not seem newer than what came after it.
-func changes(changed map[registry.Key]*node, since int64) []driver.Change {
-	all := make([]driver.Change, 0, len(changed))
+func changes(changed map[registry.Key]*node, since int64) []remote.Change {
+	all := make([]remote.Change, 0, len(changed))
 	for key, n := range changed {
 		switch {
 		case n == nil:
-			all = append(all, driver.Change{Key: key, Rev: registry.Rev{Seq: uint64(since)}})
+			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(since)}})
 		case n.none:
-			all = append(all, driver.Change{Key: key, Rev: registry.Rev{Seq: uint64(n.mzxid)}})
+			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(n.mzxid)}})
 		default:
 			e := n.entry(key, nil)
-			all = append(all, driver.Change{Key: key, Rev: e.Modified, Entry: &e})
+			all = append(all, remote.Change{Key: key, Rev: e.Modified, Entry: &e})
 		}
 	}
 	return all
@@ -283,13 +283,13 @@ func (c *Client) presentView() (*view, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.feeds == nil {
-		return nil, driver.ErrHandleClosed
+		return nil, remote.ErrHandleClosed
 	}
 	if c.view != nil && !c.view.link.over() {
 		return c.view, nil
 	}
 	if old := c.view; old != nil && !c.calls.Go(func() { old.link.end(c.calls.Context(), false) }) {
-		return nil, driver.ErrHandleClosed
+		return nil, remote.ErrHandleClosed
 	}
 	v, err := c.newView()
 	if err != nil {

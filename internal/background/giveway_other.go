@@ -1,6 +1,0 @@
-//go:build !linux
-
-package background
-
-// GiveWay does nothing.
-func GiveWay() {}

@@ -1,9 +1,0 @@
-package budget_test
-
-import (
-	"testing"
-
-	"github.com/rota-dev/rota/internal/testserver/servertest"
-)
-
-func TestMain(m *testing.M) { servertest.Main(m) }

@@ -1,0 +1,207 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+func rev(seq uint64) registry.Rev { return registry.Rev{Seq: seq} }
+
+func entry(key registry.Key, seq uint64) registry.Entry {
+	return registry.Entry{Key: key, Value: fmt.Append(nil, seq), Created: rev(seq), Modified: rev(seq)}
+}
+
+func put(key registry.Key, seq uint64) Change {
+	e := entry(key, seq)
+	return Change{Key: key, Rev: e.Modified, Entry: &e}
+}
+
+func gone(key registry.Key, seq uint64) Change { return Change{Key: key, Rev: rev(seq)} }
+
+func next(t *testing.T, b *Batches) registry.Batch {
+	t.Helper()
+	batch, err := b.Next(t.Context())
+	require.NoError(t, err)
+	return batch
+}
+
+func waits(t *testing.T, b *Batches) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	batch, err := b.Next(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "%v", batch)
+}
+
+func delta(seq uint64, puts []registry.Entry, deletes ...registry.Key) registry.Batch {
+	return registry.Batch{Kind: registry.Delta, Rev: rev(seq), Puts: puts, Deletes: deletes}
+}
+
+func TestBatches(t *testing.T) {
+	for name, f := range map[string]func(t *testing.T, b *Batches){
+		"changes before the first snapshot are in it": func(t *testing.T, b *Batches) {
+			b.Delta(put("a", 1))
+			waits(t, b)
+			b.Snapshot(nil, rev(2))
+			require.Equal(t, registry.Batch{Kind: registry.Snapshot, Rev: rev(2), Puts: []registry.Entry{}}, next(t, b))
+			waits(t, b)
+		},
+		"changes after a snapshot that nobody read are added to it": func(t *testing.T, b *Batches) {
+			b.Snapshot([]registry.Entry{entry("b", 2), entry("a", 1), entry("c", 3)}, rev(3))
+			b.Delta(put("b", 4), gone("a", 5), put("d", 6), gone("d", 7))
+			require.Equal(t, registry.Batch{
+				Kind: registry.Snapshot, Rev: rev(7), Puts: []registry.Entry{entry("b", 4), entry("c", 3)},
+			}, next(t, b))
+			waits(t, b)
+		},
+		"changes to one key are merged": func(t *testing.T, b *Batches) {
+			b.Snapshot([]registry.Entry{entry("a", 1), entry("b", 2)}, rev(3))
+			next(t, b)
+			b.Delta(put("c", 4), put("a", 5))
+			b.Delta(put("a", 6), gone("b", 7))
+			require.Equal(t, delta(7, []registry.Entry{entry("a", 6), entry("c", 4)}, "b"), next(t, b))
+			b.Delta(gone("a", 8), put("a", 9))
+			require.Equal(t, delta(9, []registry.Entry{entry("a", 9)}), next(t, b))
+			waits(t, b)
+		},
+		"an older state never comes after a newer": func(t *testing.T, b *Batches) {
+			b.Snapshot([]registry.Entry{entry("a", 5)}, rev(5))
+			b.Delta(put("a", 4), gone("a", 3))
+			require.Equal(t, []registry.Entry{entry("a", 5)}, next(t, b).Puts)
+			b.Delta(put("a", 4), gone("a", 3), put("a", 5))
+			waits(t, b)
+			b.Delta(gone("a", 8))
+			b.Delta(put("a", 7), gone("a", 8))
+			require.Equal(t, delta(8, nil, "a"), next(t, b))
+		},
+		"a key that the reader never heard of comes and goes without a trace": func(t *testing.T, b *Batches) {
+			b.Snapshot([]registry.Entry{entry("a", 1)}, rev(1))
+			next(t, b)
+			for seq := uint64(2); seq < 1000; seq += 2 {
+				key := registry.Join(fmt.Sprint(seq))
+				b.Delta(put(key, seq))
+				b.Delta(gone(key, seq+1))
+			}
+			require.Empty(t, b.pending)
+			waits(t, b)
+		},
+		"a snapshot replaces what is pending and what was told": func(t *testing.T, b *Batches) {
+			b.Snapshot([]registry.Entry{entry("a", 1), entry("b", 1)}, rev(1))
+			next(t, b)
+			b.Delta(put("c", 2))
+			b.Snapshot([]registry.Entry{entry("b", 4)}, rev(5))
+			require.Equal(t, []registry.Entry{entry("b", 4)}, next(t, b).Puts)
+			b.Delta(gone("a", 6), gone("c", 6))
+			waits(t, b)
+			b.Delta(gone("b", 7))
+			require.Equal(t, delta(7, nil, "b"), next(t, b))
+		},
+		"no batch is older than one before it": func(t *testing.T, b *Batches) {
+			b.Snapshot([]registry.Entry{entry("a", 5), entry("b", 6)}, rev(9))
+			next(t, b)
+			b.Delta(put("b", 8)) // between the reads that made the snapshot
+			require.Equal(t, delta(9, []registry.Entry{entry("b", 8)}), next(t, b))
+		},
+		"batches are the reader's": func(t *testing.T, b *Batches) {
+			b.Snapshot([]registry.Entry{entry("a", 1)}, rev(1))
+			first := next(t, b)
+			b.Delta(put("a", 2))
+			second := next(t, b)
+			b.Delta(put("a", 3))
+			next(t, b)
+			require.Equal(t, []registry.Entry{entry("a", 1)}, first.Puts)
+			require.Equal(t, []registry.Entry{entry("a", 2)}, second.Puts)
+		},
+		"Close wakes the reader": func(t *testing.T, b *Batches) {
+			time.AfterFunc(time.Second, b.Close)
+			_, err := b.Next(t.Context())
+			require.ErrorIs(t, err, registry.ErrClosed)
+		},
+		"the first end counts, and nothing is told after it": func(t *testing.T, b *Batches) {
+			b.Snapshot([]registry.Entry{entry("a", 1)}, rev(1))
+			why := errors.New("why")
+			b.Fail(why)
+			b.Close()
+			<-b.Done()
+			b.Snapshot(nil, rev(2))
+			b.Delta(put("a", 3))
+			for range 2 {
+				_, err := b.Next(t.Context())
+				require.Equal(t, why, err)
+			}
+		},
+		"Next ends with its context, and what is pending stays": func(t *testing.T, b *Batches) {
+			waits(t, b)
+			b.Snapshot([]registry.Entry{entry("a", 1)}, rev(1))
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err := b.Next(ctx)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Len(t, next(t, b).Puts, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, NewBatches()) })
+		})
+	}
+}
+
+// TestBatches_ConvergeWhateverTheReaderDoes compares what a reader has with what exists,
+// over random changes, repetitions, snapshots and moments of reading.
+func TestBatches_ConvergeWhateverTheReaderDoes(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, seed))
+		b := NewBatches()
+		exists := map[registry.Key]registry.Entry{}
+		has := map[registry.Key]registry.Entry{}
+		read := func() {
+			batch, err := b.take()
+			require.NoError(t, err)
+			if batch.Kind == registry.Snapshot {
+				clear(has)
+			}
+			for _, e := range batch.Puts {
+				require.GreaterOrEqual(t, e.Modified.Seq, has[e.Key].Modified.Seq, "seed %d", seed)
+				require.LessOrEqual(t, e.Modified.Seq, batch.Rev.Seq, "seed %d", seed)
+				has[e.Key] = e
+			}
+			for _, key := range batch.Deletes {
+				require.Contains(t, has, key, "seed %d: a delete of what the reader does not have", seed)
+				delete(has, key)
+			}
+		}
+		b.Snapshot(nil, rev(1))
+		for seq := uint64(2); seq < 300; seq++ {
+			key := registry.Join(string(rune('a' + random.IntN(6))))
+			_, there := exists[key]
+			switch n := random.IntN(20); {
+			case n == 0:
+				b.Snapshot(slices.Collect(maps.Values(exists)), rev(seq))
+			case n < 8 && there:
+				delete(exists, key)
+				b.Delta(gone(key, seq))
+			default:
+				exists[key] = entry(key, seq)
+				for range 1 + random.IntN(2) { // a source may tell a thing twice
+					b.Delta(put(key, seq))
+				}
+			}
+			require.LessOrEqual(t, len(b.pending), len(exists)+len(has), "seed %d: memory is bounded", seed)
+			if random.IntN(5) == 0 {
+				read()
+				require.Equal(t, exists, has, "seed %d", seed)
+			}
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package budget_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/registry"
+)
+
+// fleet is some executors on one store, and what has become of its records.
+type fleet struct {
+	t       testing.TB
+	store   store
+	members []member
+
+	log    []judge.Commit // what has been taken in; whoever reads it empties it
+	plans  map[registry.Key]*record.Plan
+	claims map[registry.Key]record.Claims
+	leader string // the name of the instance in office
+}
+
+type member struct {
+	name string
+	reg  registry.Registry
+	ex   *executor.Executor
+}
+
+func newFleet(t testing.TB, s store) *fleet {
+	return &fleet{t: t, store: s, plans: map[registry.Key]*record.Plan{}, claims: map[registry.Key]record.Claims{}}
+}
+
+// start starts an instance that offers jobs.
+func (f *fleet) start(name string, jobs ...executor.Job) {
+	f.t.Helper()
+	reg := f.store.open(f.t, name)
+	e, err := executor.New(reg, "test", executor.Options{
+		Instance: name, MaxClockSkew: -1, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(f.t, err)
+	for i := range jobs {
+		jobs[i].MaxRunning = 400
+	}
+	require.NoError(f.t, e.Register(jobs...))
+	require.NoError(f.t, e.Start(f.t.Context()))
+	f.members = append(f.members, member{name, reg, e})
+}
+
+// stop has all instances end at once, which is not what is counted here.
+func (f *fleet) stop() {
+	var all sync.WaitGroup
+	for _, m := range f.members {
+		all.Go(func() {
+			assert.NoError(f.t, m.reg.Close(context.Background()))
+			assert.NoError(f.t, m.ex.Shutdown(context.Background()))
+		})
+	}
+	all.Wait()
+}
+
+// take takes in what has been committed.
+func (f *fleet) take(commits []judge.Commit) {
+	f.t.Helper()
+	f.log = append(f.log, commits...)
+	for _, c := range commits {
+		for _, op := range c.Then {
+			f.takeOp(op)
+		}
+	}
+}
+
+func (f *fleet) takeOp(op registry.Op) {
+	f.t.Helper()
+	gone := op.Kind == registry.OpDelete
+	switch key := string(op.Key); {
+	case strings.Contains(key, "/plan/") && gone:
+		delete(f.plans, op.Key)
+	case strings.Contains(key, "/plan/"):
+		plan, err := record.DecodePlan(op.Value)
+		require.NoError(f.t, err)
+		f.plans[op.Key] = plan
+	case strings.Contains(key, "/claims/") && gone:
+		delete(f.claims, op.Key)
+	case strings.Contains(key, "/claims/"):
+		f.claims[op.Key] = decode[record.Claims](f.t, op.Value)
+	case strings.HasSuffix(key, "/office/leader"):
+		f.leader = nameIn(decode[record.Leader](f.t, op.Value).Incarnation)
+	}
+}
+
+func decode[T any](t testing.TB, value []byte) T {
+	t.Helper()
+	v, err := record.Decode[T](value)
+	require.NoError(t, err)
+	return v
+}
+
+// nameIn returns the name of an incarnation's instance.
+func nameIn(incarnation string) string {
+	name, _, _ := strings.Cut(incarnation, ".")
+	return name
+}
+
+// await waits until ok says so, while it takes in what is committed.
+func (f *fleet) await(what string, ok func() bool) {
+	f.t.Helper()
+	for end := time.Now().Add(f.store.patience()); !ok(); {
+		require.True(f.t, time.Now().Before(end), "%s: not in time", what)
+		time.Sleep(20 * time.Millisecond)
+		f.take(f.store.follow())
+	}
+}
+
+// awaitDealt waits until so many jobs are dealt evenly to all instances but those that are
+// named, and none is on its way.
+func (f *fleet) awaitDealt(jobs int, but ...string) {
+	f.t.Helper()
+	f.await("all is dealt", func() bool {
+		if len(f.plans) != jobs {
+			return false
+		}
+		share := map[string]int{}
+		for _, m := range f.members {
+			share[m.name] = 0
+		}
+		for _, name := range but {
+			delete(share, name)
+		}
+		members, shards := len(share), 0
+		for _, p := range f.plans {
+			dealt := 0
+			for incarnation, owned := range p.Owners {
+				share[nameIn(incarnation)] += owned.Len()
+				dealt += owned.Len()
+			}
+			if dealt != p.Shards() || !p.Frozen.IsZero() {
+				return false
+			}
+			shards += dealt
+		}
+		for n := range maps.Values(share) {
+			if n < shards/members || n > (shards+members-1)/members {
+				return false
+			}
+		}
+		return len(share) == members
+	})
+}
+
+// untilDealt returns what there is until all is dealt, and for some time after that.
+func (f *fleet) untilDealt(jobs int, but ...string) counts {
+	f.t.Helper()
+	f.log = nil
+	f.awaitDealt(jobs, but...)
+	time.Sleep(time.Second)
+	c := f.store.count(f.t)
+	f.take(c.commits)
+	c.commits = f.log
+	return c
+}
+
+// with returns the commits that have a key with that part.
+func with(part string, commits []judge.Commit) []judge.Commit {
+	return slices.DeleteFunc(slices.Clone(commits), func(c judge.Commit) bool { return keysWith(c, part) == 0 })
+}
+
+// keysWith returns how many keys of a commit have that part.
+func keysWith(c judge.Commit, part string) int {
+	n := 0
+	for _, op := range c.Then {
+		if strings.Contains(string(op.Key), part) {
+			n++
+		}
+	}
+	return n
+}
+
+// bytesOf returns how many bytes of keys and values a commit has.
+func bytesOf(c judge.Commit) int {
+	n := 0
+	for _, op := range c.Then {
+		n += len(op.Key) + len(op.Value)
+	}
+	return n
+}
+
+func jobs(n int, like executor.Job) []executor.Job {
+	out := make([]executor.Job, n)
+	for i := range out {
+		out[i] = like
+		out[i].Name = fmt.Sprintf("%s-%05d", like.Name, i)
+	}
+	return out
+}
+
+// idle is a job that has nothing to do.
+func idle(shards int) executor.Job {
+	return executor.Job{Name: "job", Shards: shards, Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })}
+}

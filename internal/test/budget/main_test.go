@@ -1,0 +1,9 @@
+package budget_test
+
+import (
+	"testing"
+
+	"github.com/rota-dev/rota/internal/test/testserver/servertest"
+)
+
+func TestMain(m *testing.M) { servertest.Main(m) }

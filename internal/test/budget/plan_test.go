@@ -1,0 +1,79 @@
+package budget_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestBudget_ReshardTakesTwoCommits(t *testing.T) {
+	onEach(t, func(t *testing.T, k kind) {
+		for _, shards := range []int{10, 1000, 10_000} {
+			t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
+				k.on(t, func(t *testing.T, s store) {
+					f := newFleet(t, s)
+					defer f.stop()
+					for i := range 4 { // of which all lose shards to the fifth
+						f.start(fmt.Sprint("i", i), idle(shards))
+					}
+					f.awaitDealt(1)
+					f.take(s.count(t).commits)
+
+					f.start("late", idle(shards))
+					n := f.untilDealt(1)
+					plans := with("/plan/", n.commits)
+					t.Logf("one came, and %d of %d shards moved: %d commits of plans, the largest record of %d bytes; in all %d transactions, %d reads, %d events",
+						shards/5, shards, len(plans), largest(plans), n.txns, n.reads, n.events)
+					assert.Len(t, plans, 2)
+					assert.LessOrEqual(t, largest(plans), registry.PortableLimits.ValueBytes)
+				})
+			})
+		}
+	})
+}
+
+func TestBudget_CrashOfOneOfTenInstances(t *testing.T) {
+	onEach(t, func(t *testing.T, k kind) {
+		k.on(t, func(t *testing.T, s store) {
+			const all = 1000
+			f := newFleet(t, s)
+			defer f.stop()
+			for i := range 10 {
+				f.start(fmt.Sprint("i", i), jobs(all, idle(1))...)
+			}
+			f.awaitDealt(all)
+			f.take(s.count(t).commits)
+
+			leader := f.leader
+			heal := s.silence(leader)
+			defer heal()
+			n := f.untilDealt(all, leader)
+			elections, failovers, failedOver := len(with("/office/leader", n.commits)), with("/plan/", n.commits), 0
+			for _, c := range failovers {
+				failedOver += keysWith(c, "/plan/")
+			}
+			t.Logf("the leader crashed with its share of %d jobs: %d election, %d jobs failed over by %d commits; in all %d transactions, %d reads, %d events",
+				all, elections, failedOver, len(failovers), n.txns, n.reads, n.events)
+			assert.Equal(t, 1, elections)
+			assert.NotEqual(t, leader, f.leader)
+			assert.Equal(t, all/10, failedOver)
+			assert.GreaterOrEqual(t, failedOver, 20*len(failovers))
+			assert.LessOrEqual(t, n.txns, 30, "those that were refused included, and what makes reads fresh")
+		})
+	})
+}
+
+// largest returns the size of the largest value that is written.
+func largest(commits []judge.Commit) int {
+	most := 0
+	for _, c := range commits {
+		for _, op := range c.Then {
+			most = max(most, len(op.Value))
+		}
+	}
+	return most
+}

@@ -1,0 +1,358 @@
+package etcdbackend
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/etcd"
+)
+
+// store is a namespace of its own in a cluster, and the machines that use it.
+type store struct {
+	Config
+	t         testing.TB
+	namespace string
+
+	mu       sync.Mutex
+	machines map[string]*machine
+
+	stallMu sync.Mutex // mu is held while the store is asked
+	resume  func()     // ends the stall that is on; or nil
+}
+
+func newStore(t testing.TB, c Config) *store {
+	s := &store{Config: c, t: t, namespace: "/test-" + rand.Text(), machines: map[string]*machine{}}
+	t.Cleanup(s.close)
+	return s
+}
+
+func (s *store) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.machines {
+		m.close()
+		if m.user != nil {
+			s.raw("remove a user", m.user.remove)
+		}
+	}
+}
+
+// machine returns the machine of that name. The first connects to the first member, the
+// next one to the next, and all know all members.
+func (s *store) machine(name string) *machine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machines[name]
+	if m == nil {
+		m = newMachine(s.t, name, len(s.machines), s.Cluster.Members())
+		s.machines[name] = m
+		if s.RootPassword != "" {
+			m.user = &user{name: s.namespace[1:] + "-" + name, password: rand.Text(), prefix: s.namespace + "/"}
+			s.raw("make a user", m.user.create)
+		}
+	}
+	return m
+}
+
+func (s *store) levers() *conformance.Store {
+	levers := &conformance.Store{
+		Connect:     s.connect,
+		Expire:      s.expire,
+		Partition:   s.partition,
+		LoseReply:   func(machine string) { s.machine(machine).faults.order(loseReply) },
+		LoseRequest: func(machine string) { s.machine(machine).faults.order(loseRequest) },
+		HoldCommit:  s.holdCommit,
+		Delay: func(machine string, d time.Duration) (restore func()) {
+			return s.machine(machine).each(func(p *tcpproxy.Proxy) func() { return p.Delay(tcpproxy.ToClient, d) })
+		},
+		Stall:     s.stall,
+		Restart:   s.restart,
+		Compact:   s.compact,
+		Starve:    func(machine string) (feed func()) { return s.machine(machine).starve() },
+		Members:   func() int { return len(s.Cluster.Members()) },
+		Move:      func(machine string) { s.machine(machine).move() },
+		FillQuota: s.fill,
+	}
+	if s.RootPassword != "" {
+		levers.Revoke = s.revoke
+	}
+	if !s.single() {
+		levers.HalfOpen = func(machine string) (heal func()) { return s.machine(machine).first().Blackhole() }
+		levers.KillLeader = s.killLeader
+		levers.PauseLeader = s.pauseLeader
+		levers.RollingRestart = s.rollingRestart
+		levers.Isolate = func(machine string) (heal func()) { return s.machine(machine).member().Isolate() }
+		levers.Replace = s.replace
+	}
+	return levers
+}
+
+func (s *store) connect(t testing.TB, machine string) registry.Registry {
+	t.Helper()
+	m := s.machine(machine)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	o := etcd.Options{Endpoints: m.endpoints(), InOrder: true, Namespace: s.namespace, DialOptions: m.dialOptions()}
+	if m.user != nil {
+		o.Username, o.Password = m.user.name, m.user.password
+	}
+	c, err := etcd.Open(ctx, o)
+	if err != nil {
+		t.Fatalf("connect %s: %v", machine, err)
+	}
+	return c
+}
+
+func (s *store) must(what string, err error) {
+	if err != nil {
+		s.t.Errorf("%s: %v", what, err)
+		panic(fmt.Sprintf("%s: %v", what, err)) // a lever has no other way to stop its case
+	}
+}
+
+// raw calls f with a client that goes past everything, and again while the members elect.
+// The client lives for the call only: the suite looks for goroutines that are left.
+func (s *store) raw(what string, f func(ctx context.Context, c *clientv3.Client) error) {
+	s.awake()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	defer awaitGoroutines(grpcGoroutines())
+	for i := 0; ; i++ {
+		members := s.Cluster.Addrs()
+		err := s.rawAt(ctx, members[i%len(members)], f)
+		if err == nil {
+			return
+		}
+		if !passing(err) || ctx.Err() != nil {
+			s.must(what, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// rawAt calls f with a client of one member, if that is of use just now.
+func (s *store) rawAt(ctx context.Context, member string, f func(ctx context.Context, c *clientv3.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	probe, stop := context.WithTimeout(ctx, time.Second)
+	defer stop()
+	config := clientv3.Config{
+		Endpoints: []string{member}, Logger: zap.NewNop(), Context: ctx, DialTimeout: time.Second,
+	}
+	if s.RootPassword != "" {
+		config.Username, config.Password = "root", s.RootPassword
+	}
+	c, err := clientv3.New(config)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.Get(probe, s.namespace, clientv3.WithCountOnly()); err != nil {
+		return err
+	}
+	return f(ctx, c)
+}
+
+func passing(err error) bool {
+	var answer rpctypes.EtcdError
+	if errors.As(err, &answer) {
+		return answer.Code() == codes.Unavailable
+	}
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}, status.Code(err))
+}
+
+func grpcGoroutines() int {
+	stacks := make([]byte, 1<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by google.golang.org/grpc")
+}
+
+// awaitGoroutines waits for goroutines that have nothing more to do, but have not gone yet,
+// when a client is closed. Those of handles may come meanwhile.
+func awaitGoroutines(before int) {
+	for range 50 {
+		if grpcGoroutines() <= before {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (s *store) expire(id registry.SessionID) {
+	lease, err := strconv.ParseInt(string(id), 16, 64)
+	s.must("expire", err)
+	s.raw("expire", func(ctx context.Context, c *clientv3.Client) error {
+		_, err := c.Revoke(ctx, clientv3.LeaseID(lease))
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return nil // it has ended already
+		}
+		return err
+	})
+}
+
+func (s *store) compact() {
+	s.raw("compact", func(ctx context.Context, c *clientv3.Client) error {
+		now, err := c.Get(ctx, s.namespace, clientv3.WithCountOnly())
+		if err != nil {
+			return err
+		}
+		_, err = c.Compact(ctx, now.Header.Revision, clientv3.WithCompactPhysical())
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return nil
+		}
+		return err
+	})
+}
+
+// fill raises the alarm that a member raises whose disk is full to the quota: writes are
+// refused until it is taken back.
+func (s *store) fill() (free func()) {
+	alarm := func(action pb.AlarmRequest_AlarmAction) {
+		s.raw("fill", func(ctx context.Context, c *clientv3.Client) error {
+			now, err := c.Get(ctx, s.namespace, clientv3.WithCountOnly())
+			if err != nil {
+				return err
+			}
+			_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
+				Action: action, MemberID: now.Header.MemberId, Alarm: pb.AlarmType_NOSPACE,
+			})
+			return err
+		})
+	}
+	alarm(pb.AlarmRequest_ACTIVATE)
+	return sync.OnceFunc(func() {
+		s.raw("free", func(ctx context.Context, c *clientv3.Client) error {
+			_, err := c.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+			return err
+		})
+	})
+}
+
+func (s *store) holdCommit(machine string) (release func()) {
+	h := s.machine(machine).faults.hold()
+	return sync.OnceFunc(func() {
+		late := h.take()
+		if late == nil {
+			return
+		}
+		s.raw("release a transaction", func(ctx context.Context, c *clientv3.Client) error {
+			_, _ = pb.NewKVClient(c.ActiveConnection()).Txn(ctx, late) // applied or refused, once
+			return nil
+		})
+	})
+}
+
+func (s *store) partition(machine string, c conformance.Cut) (heal func()) {
+	return s.machine(machine).each(func(p *tcpproxy.Proxy) func() {
+		switch c {
+		case conformance.Refuse:
+			return p.Refuse()
+		case conformance.ToStore:
+			return p.OneWay(tcpproxy.ToServer)
+		case conformance.FromStore:
+			return p.OneWay(tcpproxy.ToClient)
+		}
+		return p.Blackhole()
+	})
+}
+
+func (s *store) stall() (resume func()) {
+	s.awake()
+	for _, m := range s.Cluster.Members() {
+		s.must("pause", m.Pause())
+	}
+	resume = sync.OnceFunc(func() {
+		for _, m := range s.Cluster.Members() {
+			s.must("resume", m.Resume())
+		}
+	})
+	s.stallMu.Lock()
+	defer s.stallMu.Unlock()
+	s.resume = resume
+	return resume
+}
+
+// awake ends a stall, for a lever that needs the store to answer: who pulls it waits for
+// that, and could not end the stall before.
+func (s *store) awake() {
+	s.stallMu.Lock()
+	resume := s.resume
+	s.resume = nil
+	s.stallMu.Unlock()
+	if resume != nil {
+		resume()
+	}
+}
+
+func (s *store) leader() *testserver.Member {
+	s.awake()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	m, err := s.Cluster.Leader(ctx)
+	s.must("find the leader", err)
+	return m
+}
+
+func (s *store) killLeader() (restart func()) {
+	m := s.leader()
+	m.Kill()
+	return sync.OnceFunc(func() {
+		s.awake()
+		s.must("restart", m.Restart(context.Background()))
+	})
+}
+
+func (s *store) pauseLeader() (resume func()) {
+	m := s.leader()
+	s.must("pause", m.Pause())
+	return sync.OnceFunc(func() { s.must("resume", m.Resume()) })
+}
+
+func (s *store) restart() {
+	s.awake()
+	s.must("restart", s.Cluster.Restart(context.Background()))
+}
+
+func (s *store) rollingRestart() {
+	s.awake()
+	for _, m := range s.Cluster.Members() {
+		s.must("restart", m.Restart(context.Background()))
+	}
+}
+
+// replace takes one that does not lead: the suite has other levers for that.
+func (s *store) replace() {
+	leader := s.leader()
+	for _, m := range s.Cluster.Members() {
+		if m != leader {
+			s.must("replace", m.Replace(context.Background()))
+			return
+		}
+	}
+}
+
+func (s *store) revoke(machine string) (restore func()) {
+	u := s.machine(machine).user
+	s.raw("revoke", u.deny)
+	return sync.OnceFunc(func() { s.raw("restore", u.allow) })
+}

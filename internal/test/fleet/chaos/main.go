@@ -1,0 +1,166 @@
+// Command chaos has faults befall fleets of processes on real servers, which it starts
+// for that, and judges what the fleets do:
+//
+//	go run ./internal/test/fleet/chaos --store etcd --members 1 --faults kill,pause,cut --rounds 200
+//
+// It tells of each round, and in the end how many claims and violations there were and how
+// long things took. It fails if a promise was broken, or if something took longer than a
+// flag allows.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rota-dev/rota/internal/test/fleet"
+)
+
+func main() {
+	fleet.Main()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	switch err := run(ctx, os.Stdout, os.Stderr, os.Args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// options are what the command line says.
+type options struct {
+	stores  []string
+	members []int
+	fleet.Trial
+	limits limits
+}
+
+// limits are what fails if it takes longer; 0 is no limit.
+type limits struct {
+	gone, leave, join time.Duration
+}
+
+func run(ctx context.Context, out, usage io.Writer, args []string) error {
+	o, err := parse(usage, args)
+	if err != nil {
+		return err
+	}
+	dir := o.Dir
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "chaos-"); err != nil {
+			return err
+		}
+	}
+	var outcomes []fleet.Outcome
+	var errs []error
+	for _, store := range o.stores {
+		for _, members := range o.members {
+			all := o.Trial
+			all.Store, all.Members = store, members
+			for _, t := range fleet.Trials(all) {
+				t.Dir = filepath.Join(dir, t.String())
+				t.Tell = func(line string) { fmt.Fprintln(out, time.Now().Format("15:04:05.000"), line) }
+				outcome, err := t.Run(ctx)
+				if err != nil {
+					err = fmt.Errorf("%s: %w", t, err)
+					fmt.Fprintln(out, err)
+				}
+				outcomes, errs = append(outcomes, outcome), append(errs, err, o.limits.check(&outcome))
+				if ctx.Err() != nil {
+					break
+				}
+			}
+		}
+	}
+	fmt.Fprintln(out)
+	if err := errors.Join(append(errs, fleet.WriteTable(out, outcomes))...); err != nil {
+		return fmt.Errorf("%w\nthe processes' logs are in %s", err, dir)
+	}
+	if o.Dir == "" {
+		return os.RemoveAll(dir)
+	}
+	return nil
+}
+
+// parse reads the command line.
+func parse(usage io.Writer, args []string) (*options, error) {
+	var names []string
+	for _, k := range fleet.Kinds() {
+		names = append(names, k.Name)
+	}
+	o := &options{}
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.SetOutput(usage)
+	store := flags.String("store", "all", "etcd, zookeeper or all")
+	members := flags.Int("members", 0, "how many `servers` the store has: 1, 3, or 0 for one after the other")
+	faults := flags.String("faults", strings.Join(names, ","), "kinds of rounds, each as often as the others, in random order")
+	flags.IntVar(&o.Rounds, "rounds", 2*len(names), "how many rounds there are on each store")
+	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "of what is random")
+	flags.DurationVar(&o.TTL, "ttl", 2*time.Second, "how long sessions last")
+	flags.StringVar(&o.Dir, "dir", "", "where to keep what the processes log; nowhere if not said, unless something fails")
+	flags.DurationVar(&o.limits.gone, "max-gone-p99", 0, "fail if p99 of the time from a session's end to claims elsewhere is above; 0: never")
+	flags.DurationVar(&o.limits.leave, "max-leave", 0, "fail if the median of the time from leaving to running elsewhere is above; 0: never")
+	flags.DurationVar(&o.limits.join, "max-join", 0, "fail if the median of the time from joining to running is above; 0: never")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	o.stores = []string{*store}
+	switch *store {
+	case "etcd", "zookeeper":
+	case "all":
+		o.stores = []string{"etcd", "zookeeper"}
+	default:
+		return nil, fmt.Errorf("--store %s: none of etcd, zookeeper, all", *store)
+	}
+	o.members = []int{*members}
+	if *members == 0 {
+		o.members = []int{1, 3}
+	}
+	for name := range strings.SplitSeq(*faults, ",") {
+		i := slices.Index(names, name)
+		if i < 0 {
+			return nil, fmt.Errorf("--faults %s: none of %s", name, strings.Join(names, ", "))
+		}
+		o.Kinds = append(o.Kinds, fleet.Kinds()[i])
+	}
+	switch most := slices.Max(o.members); {
+	case flags.NArg() > 0:
+		return nil, fmt.Errorf("%s: not a flag", flags.Arg(0))
+	case o.Rounds < 1 || o.TTL < time.Second || *members < 0:
+		return nil, errors.New("--rounds is 1 at least, --ttl 1s, --members 0")
+	case !slices.ContainsFunc(o.Kinds, func(k fleet.Kind) bool { return k.Members <= most }):
+		return nil, fmt.Errorf("--faults %s: the store has too few members", *faults)
+	}
+	return o, nil
+}
+
+// check compares medians and p99 with the limits.
+func (l limits) check(o *fleet.Outcome) error {
+	var errs []error
+	for _, c := range []struct {
+		what  string
+		times []time.Duration
+		q     float64
+		limit time.Duration
+	}{
+		{"p99 from a session's end to claims elsewhere", o.Again, 0.99, l.gone},
+		{"the median from leaving to running elsewhere", o.Left, 0.5, l.leave},
+		{"the median from joining to running", o.Joined, 0.5, l.join},
+	} {
+		if took := fleet.Quantile(c.times, c.q); c.limit > 0 && took > c.limit {
+			errs = append(errs, fmt.Errorf("%s: %s is %v, above %v", o.Trial, c.what, took.Round(time.Microsecond), c.limit))
+		}
+	}
+	return errors.Join(errs...)
+}

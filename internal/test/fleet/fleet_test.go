@@ -1,0 +1,52 @@
+package fleet_test
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/test/fleet"
+)
+
+var (
+	rounds = flag.Int("fleet.rounds", 1, "how often each kind of fault strikes")
+	seed   = flag.Uint64("fleet.seed", uint64(time.Now().UnixNano()), "of what is random")
+)
+
+func TestMain(m *testing.M) {
+	fleet.Main()
+	m.Run()
+}
+
+// TestFleet_KeepsItsPromises has each kind of fault befall fleets of processes on each
+// store, of one member and of three.
+func TestFleet_KeepsItsPromises(t *testing.T) {
+	for _, store := range []string{"etcd", "zookeeper"} {
+		for _, members := range []int{1, 3} {
+			all := fleet.Trial{
+				Store: store, Members: members, Kinds: fleet.Kinds(), Rounds: *rounds * len(fleet.Kinds()),
+				TTL: 3 * time.Second, Seed: *seed,
+			}
+			for _, trial := range fleet.Trials(all) {
+				t.Run(trial.String(), func(t *testing.T) {
+					t.Parallel() // most of the time is spent waiting
+					trial.Dir = t.TempDir()
+					trial.Tell = func(line string) { t.Log(line) }
+					out, err := trial.Run(t.Context())
+					require.NoError(t, err)
+					var table strings.Builder
+					require.NoError(t, fleet.WriteTable(&table, []fleet.Outcome{out}))
+					t.Logf("\n%s%s", &table, out.Report)
+					assert.Positive(t, out.Report.Claims)
+					for _, k := range trial.Kinds {
+						assert.GreaterOrEqual(t, out.Report.Faults[k.Name], *rounds, k.Name)
+					}
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/test/judge"
+)
+
+// begins has the first runs that a filter lets pass noted, by shard, until stop.
+func (f *Faults) begins(pass func(*judge.Call) bool) (first map[judge.Shard]time.Time, stop func()) {
+	first = map[judge.Shard]time.Time{}
+	f.began = func(c *judge.Call) {
+		s := judge.Shard{Job: c.Job, Number: c.Shard}
+		if t, ok := first[s]; pass(c) && (!ok || c.Start.Before(t)) {
+			first[s] = c.Start
+		}
+	}
+	return first, func() { f.began = nil }
+}
+
+// leave tells a process to leave in good order, and another to join when it has left, and
+// measures how long their shards stand still. A shard whose fires are far apart would be
+// measured by its schedule: the fleet's has to be dense, its runs short.
+func (f *Faults) leave(ctx context.Context) error {
+	slot, p, _, err := f.pick()
+	if err != nil {
+		return err
+	}
+	var owned []judge.Shard
+	err = f.Until(ctx, "one who is to leave has shards", recovery, func() bool {
+		owned = f.Judge.Owned(p.Instance)
+		return len(owned) == f.share()
+	})
+	if err != nil {
+		return err
+	}
+	f.strike("have %s leave and another join", f.role(p))
+	told := time.Now()
+	begun, stop := f.begins(func(c *judge.Call) bool { return c.Client != p.Client && c.Start.After(told) })
+	defer stop()
+	p.Tell()
+	taken := func() bool {
+		for _, s := range owned {
+			if _, ok := begun[s]; !ok {
+				return false
+			}
+		}
+		return true
+	}
+	if err := f.Until(ctx, "the shards of one who leaves run elsewhere", leaving+recovery, taken); err != nil {
+		return err
+	}
+	for _, s := range owned {
+		f.Left = append(f.Left, begun[s].Sub(told))
+	}
+	if err := p.Leave(leaving); err != nil {
+		return err
+	}
+	if err := f.wholeOf(ctx, f.Instances-1); err != nil {
+		return err
+	}
+	return f.join(ctx, slot)
+}
+
+// join starts a process in a slot, and measures how long it takes from there to its first
+// run.
+func (f *Faults) join(ctx context.Context, slot int) error {
+	if err := f.Replace(slot); err != nil {
+		return err
+	}
+	p := f.Process(slot)
+	begun, stop := f.begins(func(c *judge.Call) bool { return c.Client == p.Client })
+	defer stop()
+	if err := f.Until(ctx, "one who joined runs a shard", recovery, func() bool { return len(begun) > 0 }); err != nil {
+		return err
+	}
+	first := time.Now()
+	for _, t := range begun {
+		if t.Before(first) {
+			first = t
+		}
+	}
+	f.Joined = append(f.Joined, first.Sub(p.joined()))
+	return f.whole(ctx)
+}
+
+// restartFleet has each process leave in good order and another come in its place, one
+// after the other.
+func (f *Faults) restartFleet(ctx context.Context) error {
+	f.strike("restart the fleet's processes")
+	for slot := range f.Instances {
+		p := f.Process(slot)
+		f.note("have %s leave", f.role(p))
+		if err := p.Leave(leaving); err != nil {
+			return err
+		}
+		if err := f.Replace(slot); err != nil {
+			return err
+		}
+		if err := f.whole(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restartNamed has each process end, some in good order and some not, and come back under its
+// name, one after the other. No shard goes to another.
+func (f *Faults) restartNamed(ctx context.Context) error {
+	err := f.Until(ctx, "each process has its share", recovery, func() bool {
+		return !slices.ContainsFunc(f.slots, func(p *Process) bool { return len(f.Judge.Owned(p.Instance)) < f.share() })
+	})
+	if err != nil {
+		return err
+	}
+	f.strike("restart the fleet's processes under their names")
+	r := f.Judge.Report()
+	before := r.Moves + r.Failovers - r.Kept
+	for slot := range f.Instances {
+		p := f.Process(slot)
+		id, err := f.session(p)
+		if err != nil {
+			return err
+		}
+		if f.Rand.IntN(2) == 0 {
+			f.note("have %s leave", f.role(p))
+			if err := p.Leave(leaving); err != nil {
+				return err
+			}
+		} else {
+			f.disturb()
+			f.note("kill %s", f.role(p))
+			p.Kill()
+		}
+		if err := f.Replace(slot); err != nil {
+			return err
+		}
+		if _, err := f.gone(ctx, id); err != nil { // until then the name is taken
+			return err
+		}
+		if err := f.whole(ctx); err != nil {
+			return err
+		}
+	}
+	if moved := r.Moves + r.Failovers - r.Kept - before; moved > 0 {
+		return fmt.Errorf("%d shards changed hands", moved)
+	}
+	return nil
+}
+
+// deploy replaces each process, one after the other, in the middle of runs that outlast its
+// drain. Their runs are handed back, and none of them counts as failed.
+func (f *Faults) deploy(ctx context.Context) error {
+	fire := f.untilFire(5 * time.Millisecond)
+	time.Sleep(time.Until(fire) + 100*time.Millisecond + f.upTo(300*time.Millisecond))
+	if err := f.Observe(ctx); err != nil {
+		return err
+	}
+	returned := f.Judge.Report().HandedBack
+	if err := f.restartFleet(ctx); err != nil {
+		return err
+	}
+	err := f.Until(ctx, "the runs that were handed back end", recovery, func() bool { return f.Judge.Idle() })
+	if err != nil {
+		return err
+	}
+	returned = f.Judge.Report().HandedBack - returned
+	f.Struck = fmt.Sprintf("deploy: %d runs handed back", returned)
+	if failed := f.Judge.Failed(); returned == 0 || failed > 0 {
+		return fmt.Errorf("%d runs were handed back, and %d count as failed", returned, failed)
+	}
+	return nil
+}
+
+// total changes the total of a job three times while it fires, by processes that each know
+// of a new definition alone, and waits until the last total runs.
+func (f *Faults) total(ctx context.Context) error {
+	var totals []int
+	for range 3 {
+		total := 1 + f.Rand.IntN(16)
+		for total == f.size.Shards {
+			total = 1 + f.Rand.IntN(16)
+		}
+		totals = append(totals, total)
+		f.size = size{Revision: f.size.Revision + 1, Shards: total}
+		f.strike("change the total to %d", total)
+		if err := f.Process(f.Rand.IntN(f.Instances)).resize(f.size); err != nil {
+			return err
+		}
+		if err := f.Pass(ctx, f.upTo(8*f.Often)); err != nil {
+			return err
+		}
+	}
+	begun, stop := f.begins(func(c *judge.Call) bool { return c.Job == resizedJob && c.Shards == f.size.Shards })
+	defer stop()
+	all := func() bool { return len(begun) == f.size.Shards }
+	if err := f.Until(ctx, "the new total runs", f.TTL+recovery, all); err != nil {
+		return err
+	}
+	f.Struck = fmt.Sprintf("change the total to %v", totals)
+	return f.whole(ctx)
+}

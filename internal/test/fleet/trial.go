@@ -1,0 +1,194 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/test/judge"
+)
+
+// Kind is a kind of round: something that befalls a fleet.
+type Kind struct {
+	Name    string
+	Members int // that the store has at least
+	strike  func(*Faults, context.Context) error
+	store   bool // befalls the store, whose troubles are in all that is measured meanwhile
+	fleet   sort // see befalls
+}
+
+// befalls returns what sort of fleet it is for.
+func (k *Kind) befalls() sort { return cmp.Or(k.fleet, faults) }
+
+// sort is a sort of fleet.
+type sort string
+
+const (
+	faults  sort = "faults"
+	planned sort = "planned" // whose schedule hides nothing of the time that is measured
+	named   sort = "named"   // whose processes keep their names, and ask that their shards wait for them
+	lengthy sort = "lengthy" // whose runs outlast the drain of a process
+	handled sort = "hands"   // whose records are changed by other hands: see hands.go
+)
+
+// Kinds returns all that there are.
+func Kinds() []Kind {
+	return []Kind{
+		{Name: "kill", Members: 1, strike: (*Faults).kill},
+		{Name: "pause", Members: 1, strike: (*Faults).pause},
+		{Name: "cut", Members: 1, strike: (*Faults).cut},
+		{Name: "cut-short", Members: 1, strike: (*Faults).cutShort},
+		{Name: "member", Members: 3, strike: (*Faults).member, store: true},
+		{Name: "restart-fleet", Members: 1, strike: (*Faults).restartFleet},
+		{Name: "restart-servers", Members: 1, strike: (*Faults).restartServers, store: true},
+		{Name: "total", Members: 1, strike: (*Faults).total},
+		{Name: "leave", Members: 1, strike: (*Faults).leave, fleet: planned},
+		{Name: "named", Members: 1, strike: (*Faults).restartNamed, fleet: named},
+		{Name: "deploy", Members: 1, strike: (*Faults).deploy, fleet: lengthy},
+		{Name: "hands", Members: 1, fleet: handled},
+	}
+}
+
+// Trial is rounds of some kinds that befall one fleet on one store.
+type Trial struct {
+	Store   string // "etcd" or "zookeeper"
+	Members int    // of the store
+	Kinds   []Kind // all for the same sort of fleet
+	Rounds  int
+	TTL     time.Duration // of sessions
+	Seed    uint64
+	Dir     string       // for the logs of the processes; it is made
+	Tell    func(string) // is told of each round; may be nil
+}
+
+// Trials returns t in as many trials as it takes fleets. Kinds for which the store has too few
+// members are left out.
+func Trials(t Trial) []Trial {
+	kinds := slices.DeleteFunc(slices.Clone(t.Kinds), func(k Kind) bool { return k.Members > t.Members })
+	var all []Trial
+	for _, fleet := range []sort{faults, planned, named, lengthy, handled} {
+		part := t
+		part.Kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.befalls() != fleet })
+		if len(part.Kinds) == 0 {
+			continue
+		}
+		part.Rounds = max(1, t.Rounds*len(part.Kinds)/len(kinds))
+		all = append(all, part)
+	}
+	return all
+}
+
+func (t Trial) fleet() sort { return t.Kinds[0].befalls() }
+
+// String names the trial.
+func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store, t.Members, t.fleet()) }
+
+// config is that of the fleet.
+func (t Trial) config() Config {
+	c := Config{
+		Instances: 3, Jobs: 4, Shards: 4, Every: time.Second, Takes: 400 * time.Millisecond, Often: 200 * time.Millisecond,
+		TTL: t.TTL, Drain: 10 * time.Second, Dir: t.Dir, Trail: 24,
+	}
+	switch t.fleet() {
+	case planned:
+		c.Jobs, c.Shards, c.Every, c.Takes, c.Often = 1, 12, 20*time.Millisecond, time.Millisecond, 0
+	case handled:
+		c.Often = 0
+	case named:
+		c.Grace = t.TTL + recovery
+	case lengthy:
+		c.Jobs, c.Shards, c.Every, c.Takes, c.Often, c.Drain = 1, 8, 6*time.Second, 4*time.Second, 0, 100*time.Millisecond
+	}
+	return c
+}
+
+// Outcome is what came of a trial.
+type Outcome struct {
+	Trial
+	*judge.Report
+	Late         int64           // bytes of dead sessions' requests that reached the store
+	Gone, Again  []time.Duration // as of Faults
+	Left, Joined []time.Duration
+	Hands        []HandsRow
+	Answers      []time.Duration // of the store to the observer: how busy the machine was
+	Took         time.Duration
+}
+
+// Run has the trial befall a fleet, and judges it. What has been found by then is returned
+// with an error too.
+func (t Trial) Run(ctx context.Context) (Outcome, error) {
+	begun := time.Now()
+	out := Outcome{Trial: t, Report: &judge.Report{Seed: t.Seed}}
+	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
+		return out, err
+	}
+	start := Etcd
+	if t.Store == "zookeeper" {
+		start = ZooKeeper
+	}
+	server, err := start(ctx, t.Members)
+	if err != nil {
+		return out, err
+	}
+	defer server.Stop()
+	fl, err := Start(ctx, server, t.config())
+	if err != nil {
+		return out, err
+	}
+	defer fl.Close()
+	f := &Faults{Fleet: fl, Rand: rand.New(rand.NewPCG(t.Seed, 0))}
+	fl.Judge.Report().Seed = t.Seed
+	if t.fleet() == handled {
+		out.Hands, err = t.runHands(ctx, f)
+	} else if err = t.rounds(ctx, f); err == nil {
+		err = fl.Finish(ctx)
+	}
+	out.Report, out.Late = fl.Judge.Report(), f.Late
+	out.Gone, out.Again, out.Left, out.Joined = f.Gone, f.Again, f.Left, f.Joined
+	out.Answers, out.Took = fl.answers, time.Since(begun)
+	return out, err
+}
+
+func (t Trial) rounds(ctx context.Context, f *Faults) error {
+	err := f.Until(ctx, "the fleet has begun", recovery, func() bool {
+		return f.Judge.Whole(f.Instances) && f.Judge.Report().Claims > 0
+	})
+	if err != nil {
+		return err
+	}
+	var turn []Kind // what is left of a turn, in which each kind has its round
+	for i := range t.Rounds {
+		if len(turn) == 0 {
+			turn = slices.Clone(t.Kinds)
+			f.Rand.Shuffle(len(turn), func(i, j int) { turn[i], turn[j] = turn[j], turn[i] })
+		}
+		k := turn[0]
+		turn = turn[1:]
+		if err := t.round(ctx, f, i, k); err != nil {
+			return fmt.Errorf("seed %d, round %d, %s (%s): %w", t.Seed, i+1, k.Name, f.Struck, err)
+		}
+	}
+	return nil
+}
+
+func (t Trial) round(ctx context.Context, f *Faults, i int, k Kind) error {
+	r := f.Judge.Report()
+	r.Faults[k.Name]++
+	begun, reruns, answers := time.Now(), len(r.Rerun), len(f.answers)
+	if err := k.strike(f, ctx); err != nil {
+		return err
+	}
+	again := slices.Clone(r.Rerun[reruns:])
+	if !k.store && t.fleet() != named { // there, who claims it has to come first
+		f.Again = append(f.Again, again...)
+	}
+	if t.Tell != nil {
+		t.Tell(fmt.Sprintf("%s round %d of %d: %s; took %v; re-runs %s; answers %s",
+			t, i+1, t.Rounds, f.Struck, time.Since(begun).Round(time.Millisecond), quantiles(again), quantiles(f.answers[answers:])))
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/internal/test/judge"
+)
+
+// assignment is what a worker process has to do.
+type assignment struct {
+	Registry  string // a URL
+	Namespace string
+	Instance  string
+	Client    string // names the process: no other has that name
+	Jobs      int
+	Shards    int
+	Every     time.Duration
+	Takes     time.Duration // the longest that a run takes; all take an eighth of it at least
+	Often     time.Duration // between fires of the job that is resized; 0: there is none
+	Resized   size          // what that one begins with
+	TTL       time.Duration
+	Drain     time.Duration
+	Grace     time.Duration
+}
+
+// assignmentVariable holds a worker's assignment as JSON.
+const assignmentVariable = "ROTA_FLEET_WORKER"
+
+// Main makes this process a worker if it was started as one, and does not return then. It
+// is to be called first thing by a program that is to start fleets of itself.
+func Main() {
+	text := os.Getenv(assignmentVariable)
+	if text == "" {
+		return
+	}
+	var a assignment
+	err := json.Unmarshal([]byte(text), &a)
+	if err == nil {
+		err = work(a, os.Stdin, os.Stdout, os.Stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// size is an order to a worker, as one line of JSON on its input: the total of the resized
+// job from now on.
+type size struct {
+	Revision, Shards int
+}
+
+// resizedJob is the job whose total changes.
+const resizedJob = "resized"
+
+// maxSkew is that of a fleet whose processes have one clock. A new total waits for it.
+const maxSkew = 100 * time.Millisecond
+
+// line is what a worker tells of a run, or that it joins, as one line of JSON on its output.
+type line struct {
+	judge.Call
+	Number    int // counts the runs of the process
+	End, Told time.Time
+	Joins     time.Time // when it was about to join; no run then
+}
+
+// work takes part in the fleet until it is told to stop.
+func work(a assignment, in io.Reader, out, log io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	reg, err := registryurl.Open(ctx, a.Registry, logger)
+	if err != nil {
+		return err
+	}
+	defer reg.Close(context.Background())
+	e, err := executor.New(reg, a.Namespace, executor.Options{
+		Instance: a.Instance, SessionTTL: a.TTL, DrainTimeout: a.Drain, RestartGrace: a.Grace,
+		Workers: 64, MaxClockSkew: maxSkew, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	t := &teller{assignment: a, out: json.NewEncoder(out)}
+	for i := range a.Jobs {
+		err := e.Register(executor.Job{
+			Name: jobName(i), Schedule: executor.Every(a.Every), Shards: a.Shards,
+			Handler: executor.HandlerFunc(t.handle),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if a.Often > 0 {
+		if err := e.Register(t.resized(a.Resized)); err != nil {
+			return err
+		}
+		go obey(in, logger, func(s size) error { return e.Register(t.resized(s)) })
+	}
+	t.tell(line{Joins: time.Now()})
+	return errors.Join(e.Run(ctx), t.err())
+}
+
+// obey carries orders out, until there will be no more.
+func obey(in io.Reader, log *slog.Logger, register func(size) error) {
+	for orders := json.NewDecoder(in); ; {
+		var s size
+		if err := orders.Decode(&s); err != nil {
+			log.Debug("no more orders", "error", err)
+			return
+		}
+		if err := register(s); err != nil {
+			log.Error("cannot carry out an order", "error", err)
+		}
+	}
+}
+
+// teller is the handler of all jobs. It tells what it does before it does it.
+type teller struct {
+	assignment
+
+	mu     sync.Mutex
+	out    *json.Encoder
+	number int
+	failed error
+}
+
+func (t *teller) resized(s size) executor.Job {
+	return executor.Job{
+		Name: resizedJob, Revision: s.Revision, Shards: s.Shards, Schedule: executor.Every(t.Often),
+		Handler: executor.HandlerFunc(t.handle),
+	}
+}
+
+func (t *teller) handle(ctx context.Context, r *executor.Run) error {
+	l := line{Call: judge.Call{
+		Job: r.Job, Shard: r.Shard, Shards: r.Shards, Fire: r.FireTime, Trigger: r.Trigger, Attempt: r.Attempt,
+		Fence: r.Fence, Instance: r.Instance, Client: t.Client, Start: time.Now(),
+	}}
+	t.mu.Lock()
+	t.number++
+	l.Number = t.number
+	t.mu.Unlock()
+	t.tell(l)
+	timer := time.NewTimer(t.takes(r.Job, r.ID))
+	defer timer.Stop()
+	var err error
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		l.Told, err = time.Now(), context.Cause(ctx)
+	}
+	l.End = time.Now()
+	t.tell(l)
+	return err
+}
+
+// takes returns how long a run takes: some time, the same whoever asks.
+func (t *teller) takes(job, id string) time.Duration {
+	longest := t.Takes
+	if job == resizedJob {
+		longest = t.Often / 2
+	}
+	h := fnv.New32a()
+	h.Write([]byte(id))
+	return longest/8 + time.Duration(h.Sum32()%1000)*(longest-longest/8)/1000
+}
+
+func (t *teller) tell(l line) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed = errors.Join(t.failed, t.out.Encode(l))
+}
+
+func (t *teller) err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
+}

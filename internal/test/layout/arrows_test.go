@@ -1,0 +1,119 @@
+package layout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// reach lists what the production code of each package may import besides the standard
+// library. The first row that matches a package applies. Tests may import anything.
+var reach = []struct {
+	pkg string
+	may []string
+}{
+	{".", nil},
+	{"registry", nil},
+	{"registry/memory", []string{"registry"}},
+	{"registry/etcd", []string{"registry", "internal/remote", "go.etcd.io/etcd/...", "google.golang.org/grpc/...", "go.uber.org/zap"}},
+	{"registry/zookeeper", []string{"registry", "internal/parallel", "internal/remote", "internal/zkwire", "github.com/go-zookeeper/zk"}},
+	{"conformance/...", []string{"registry", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
+	{"coordinator/...", []string{"registry", "coordinator/...", "internal/parallel", "internal/record", "internal/shardset"}},
+	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/record", "github.com/robfig/cron/v3"}},
+	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
+
+	// Only tests, commands and each other may import the test machinery.
+	{"internal/test/etcdbackend", []string{
+		"registry", "registry/etcd", "conformance", "internal/...",
+		"go.etcd.io/etcd/...", "google.golang.org/...", "go.uber.org/zap", "golang.org/x/net/http2/hpack",
+	}},
+	{"internal/test/zookeeperbackend", []string{"registry", "registry/zookeeper", "conformance", "internal/...", "github.com/go-zookeeper/zk"}},
+	{"internal/test/memorybackend", []string{"registry", "registry/memory", "conformance"}},
+	{"internal/test/storelog", []string{"registry", "internal/test/judge", "go.etcd.io/etcd/...", "go.uber.org/zap"}},
+	{"internal/test/testserver/...", []string{"internal/test/..."}},
+	{"internal/test/tcpproxy", []string{"internal/test/freeport"}},
+	{"internal/test/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/robfig/cron/v3"}},
+
+	{"internal/remote", []string{"registry"}},
+	{"internal/registryurl", []string{"registry", "registry/etcd", "registry/zookeeper"}},
+	{"internal/...", []string{"registry", "internal/jsonscan", "internal/shardset"}},
+	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/spf13/cobra", "golang.org/x/term"}},
+	// Examples show what a user can write, who cannot import internal packages.
+	{"examples/...", []string{"registry/...", "coordinator", "executor", "rotatest"}},
+}
+
+func arrowsPointDown(tr *tree) (faults []string) {
+	for _, s := range tr.sources {
+		if s.test() {
+			continue
+		}
+		may, ok := mayImport(s.dir())
+		if !ok {
+			faults = append(faults, fmt.Sprintf("%s: nothing says what package %s may import", s.path, s.dir()))
+			continue
+		}
+		for _, imp := range s.imports() {
+			target := imp
+			if dir, ok := tr.rel(imp); ok {
+				target = dir
+			} else if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") {
+				continue // the standard library
+			}
+			if !belowAny(target, may...) {
+				faults = append(faults, fmt.Sprintf("%s: %s may not import %s", s.path, s.dir(), imp))
+			}
+		}
+	}
+	return faults
+}
+
+func mayImport(pkg string) (patterns []string, ok bool) {
+	for _, r := range reach {
+		if below(pkg, r.pkg) {
+			return r.may, true
+		}
+	}
+	return nil, false
+}
+
+// algorithmsKnowNoBackend looks beyond the direct imports, which internal packages
+// would hide.
+func algorithmsKnowNoBackend(tr *tree) (faults []string) {
+	imports := map[string][]string{} // of this module, by package
+	for _, s := range tr.sources {
+		if s.test() {
+			continue
+		}
+		for _, imp := range s.imports() {
+			if dir, ok := tr.rel(imp); ok {
+				imports[s.dir()] = append(imports[s.dir()], dir)
+			}
+		}
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(imports)) {
+		if !belowAny(pkg, "coordinator/...", "executor/...") {
+			continue
+		}
+		for _, dep := range slices.Sorted(maps.Keys(closure(imports, pkg))) {
+			if strings.HasPrefix(dep, "registry/") {
+				faults = append(faults, fmt.Sprintf("%s depends on the backend %s", pkg, dep))
+			}
+		}
+	}
+	return faults
+}
+
+// closure returns start and all that can be reached from it.
+func closure(edges map[string][]string, start string) map[string]bool {
+	seen := map[string]bool{}
+	for todo := []string{start}; len(todo) > 0; {
+		node := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if !seen[node] {
+			seen[node] = true
+			todo = append(todo, edges[node]...)
+		}
+	}
+	return seen
+}

@@ -1,0 +1,167 @@
+package layout
+
+import (
+	"maps"
+	"os"
+	"testing"
+	"testing/fstest"
+)
+
+// promises are what the repository keeps, each with the smallest additions to a tree
+// that break it.
+var promises = []struct {
+	name   string
+	check  func(*tree) []string
+	breaks []map[string]string
+}{
+	{"arrows point down", arrowsPointDown, []map[string]string{
+		{"registry/x.go": `package registry; import _ "example.com/other"`},
+		{"registry/x.go": `package registry; import _ "example.org/m/internal/x"`},
+		{"registry/memory/x.go": `package memory; import _ "example.org/m/internal/x"`},
+		{"conformance/x.go": `package conformance; import _ "example.org/m/registry/memory"`},
+		{"coordinator/x.go": `package coordinator; import _ "example.org/m/executor"`},
+		{"coordinator/x.go": `package coordinator; import _ "example.org/m/registry/memory"`},
+		{"executor/x.go": `package executor; import _ "example.org/m/rotatest"`},
+		{"executor/x.go": `package executor; import _ "example.org/m/cmd/rota"`},
+		{"internal/a/x.go": `package a; import _ "example.org/m/examples/settle"`},
+		{"internal/record/x.go": `package record; import _ "example.org/m/internal/test/judge"`},
+		{"rotatest/x.go": `package rotatest; import _ "example.org/m/internal/test/judge"`},
+		{
+			"go.work":         "use (\n\t.\n\t./cmd/rota\n)\n",
+			"cmd/rota/go.mod": "module example.org/m/cmd/rota\n",
+			"cmd/rota/x.go":   "// Command rota is a.\npackage main; import _ \"example.com/other\"",
+		},
+		{"examples/a/x.go": `package main; import _ "example.org/m/internal/a"`},
+		{"unheard/x.go": `package unheard`},
+	}},
+	{"the algorithms know no backend", algorithmsKnowNoBackend, []map[string]string{
+		{
+			"coordinator/x.go": `package coordinator; import _ "example.org/m/internal/a"`,
+			"internal/a/x.go":  `package a; import _ "example.org/m/internal/b"`,
+			"internal/b/x.go":  `package b; import _ "example.org/m/registry/memory"`,
+		},
+		{"executor/x.go": `package executor; import _ "example.org/m/registry/etcd"`},
+	}},
+	{"packages have comments", packagesHaveComments, []map[string]string{
+		{"executor/x.go": `package executor`},
+		{"executor/x.go": "// Something else.\npackage executor"},
+		{"cmd/rota/x.go": "// Package main is a command.\npackage main"},
+	}},
+	{"tests do not sleep", testsDoNotSleep, []map[string]string{
+		{"registry/x_test.go": `package registry; import "time"; func f() { time.Sleep(1) }`},
+	}},
+	{"tests do not skip", testsDoNotSkip, []map[string]string{
+		{"registry/x_test.go": `package registry; import "testing"; func Test(t *testing.T) { t.Skip() }`},
+		{"internal/a/x.go": `package a; import "testing"; func f(tb testing.TB) { tb.Skipf("") }`},
+	}},
+	{"loading a package does nothing", loadingDoesNothing, []map[string]string{
+		{"registry/x.go": `package registry; func init() {}`},
+		{"registry/x.go": `package registry; var c = make(chan int)`},
+		{"registry/x.go": `package registry; var c map[string]chan int`},
+		{"registry/x_test.go": `package registry; var c struct{ done <-chan struct{} }`},
+		{"registry/x.go": `package registry; var n = func() int { go println(); return 0 }()`},
+	}},
+	{"the module's path is written once", modulePathIsWrittenOnce, []map[string]string{
+		{"registry/x.go": `package registry; const path = "example.org/m/registry"`},
+		{"docs/x.md": `import "example.org/m/executor"`},
+	}},
+	{"directories are documented", directoriesAreDocumented, []map[string]string{
+		{"unheard/x.txt": ""},
+		{"README.md": "| `registry/memory/` | |\n", "registry/x.go": "package registry"},
+	}},
+	{"documents show what compiles", documentsShowWhatCompiles, []map[string]string{
+		{"README.md": ""},
+		{"README.md": "```go\nfunc main() {}\n```\n"},
+		{"README.md": "<!-- x.go -->\n```go\nfunc main() {}\n```\n"},
+		{
+			"README.md": "<!-- x.go -->\n```go\nfunc main() {}\n```\n",
+			"x.go":      "package main\n" + shownFrom + "func main() { }\n" + shownTo,
+		},
+		{"README.md": sound["README.md"], "cmd/rota/a.go": sound["cmd/rota/a.go"], "docs/x.md": "```go\nfunc main() {}\n```\n"},
+	}},
+	{"tests that documents name exist", namedTestsExist, []map[string]string{
+		{"docs/x.md": "`go test ./executor -run TestA`"},
+		{"docs/x.md": "| `./executor -run 'TestA/of b'` |", "executor/a_test.go": "package executor; func TestA() { f(`of c`) }"},
+		{"docs/x.md": "`./executor -run TestA`", "coordinator/a_test.go": "package coordinator; func TestA() {}", "executor/a.go": "package executor; func TestA() {}"},
+	}},
+	{"links lead somewhere", linksLeadSomewhere, []map[string]string{
+		{"docs/x.md": "[x](../nowhere.md#part)"},
+	}},
+}
+
+func TestRepository(t *testing.T) {
+	tr, err := readTree(os.DirFS("../../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tr.sources) == 0 || tr.module == "" {
+		t.Fatalf("read %d Go files of module %q", len(tr.sources), tr.module)
+	}
+	for _, p := range promises {
+		t.Run(p.name, func(t *testing.T) {
+			for _, fault := range p.check(tr) {
+				t.Error(fault)
+			}
+		})
+	}
+}
+
+// sound is a tree that keeps every promise and comes close to breaking some.
+var sound = map[string]string{
+	"go.mod":    "module example.org/m\n",
+	"docs/a.md": "[up](../README.md) [beside](.) `go test ./registry -v -run Soak`\n| `./registry -run 'TestA/of a thing/b, c'` |",
+	"README.md": "[a](docs/a.md#b) [b](https://example.org) [c](#d)\n| `registry/` | |\n| `conformance/` | |\n" +
+		"| `executor/` | |\n| `internal/` | |\n| `cmd/rota/` | |\n| `docs/` | |\n" +
+		"<!-- cmd/rota/a.go -->\n```go\nfunc init() {}\n```\n",
+
+	"registry/a.go":        "// Package registry is a.\npackage registry; import _ \"time\"; func (a) init() {}; var f func(chan int)",
+	"registry/memory/a.go": "// Package memory is a.\npackage memory; import _ \"example.org/m/registry\"",
+	"registry/a_test.go":   `package registry; import ("time"; _ "testing/synctest"; _ "example.org/m/registry/memory"); func TestA() { time.Sleep(1); f("of a thing", "b, c") }`,
+	"conformance/a.go":     "// Package conformance is a.\npackage conformance; import \"testing\"; func f(t testing.TB) { t.Skip() }",
+	"executor/a.go":        "// Package executor is a.\npackage executor; import _ \"example.org/m/coordinator\"; func f() { c := make(chan int); go close(c) }",
+	"cmd/rota/a.go":        "// Command rota is a.\npackage main\n\n" + shownFrom + "func init() {}\n" + shownTo,
+	"internal/t/go.mod":    "module example.org/m/internal/t\n",
+	"go.work":              "use (\n\t.\n\t./cmd/rota\n)\n",
+	"cmd/rota/go.mod":      "module example.org/m/cmd/rota\n",
+	"internal/t/a.go":      "package t; import _ \"example.org/m/cmd/rota\"",
+	".gitignore":           "*.out\n/m\n",
+	"registry/a.out":       "example.org/m",
+	"m":                    "example.org/m",
+	".hidden/a.go":         "package hidden; func init() {}",
+}
+
+func TestChecksPassASoundTree(t *testing.T) {
+	tr := mustRead(t, sound)
+	for _, p := range promises {
+		for _, fault := range p.check(tr) {
+			t.Errorf("%s: %s", p.name, fault)
+		}
+	}
+}
+
+func TestChecksNoticeWhatBreaksThem(t *testing.T) {
+	for _, p := range promises {
+		t.Run(p.name, func(t *testing.T) {
+			for _, change := range p.breaks {
+				files := map[string]string{"go.mod": sound["go.mod"]}
+				maps.Copy(files, change)
+				if len(p.check(mustRead(t, files))) == 0 {
+					t.Errorf("goes unnoticed: %v", change)
+				}
+			}
+		})
+	}
+}
+
+func mustRead(t *testing.T, files map[string]string) *tree {
+	t.Helper()
+	fsys := fstest.MapFS{}
+	for p, text := range files {
+		fsys[p] = &fstest.MapFile{Data: []byte(text)}
+	}
+	tr, err := readTree(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}

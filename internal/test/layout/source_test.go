@@ -1,0 +1,146 @@
+package layout
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+func packagesHaveComments(tr *tree) (faults []string) {
+	want := map[string]string{} // beginning of the comment, by package
+	got := map[string]string{}
+	for _, s := range tr.sources {
+		if s.test() {
+			continue
+		}
+		want[s.dir()] = "Package " + s.file.Name.Name + " "
+		if s.file.Name.Name == "main" {
+			want[s.dir()] = "Command " + path.Base(s.dir()) + " "
+		}
+		got[s.dir()] += s.file.Doc.Text()
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(want)) {
+		if !strings.HasPrefix(got[pkg], want[pkg]) {
+			faults = append(faults, fmt.Sprintf("%s: no package comment that begins with %q", pkg, want[pkg]))
+		}
+	}
+	return faults
+}
+
+// testsDoNotSleep tells a bubble's clock from the real one by what the tests of a package
+// import: where time is virtual, one of them names it. Others may share its helpers.
+func testsDoNotSleep(tr *tree) (faults []string) {
+	virtual := map[string]bool{}
+	for _, s := range tr.sources {
+		if s.importsAny("testing/synctest", tr.module+"/rotatest") {
+			virtual[s.dir()] = true
+		}
+	}
+	for _, s := range tr.sources {
+		if !s.test() || virtual[s.dir()] {
+			continue
+		}
+		for sel := range s.selectors() {
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && sel.Sel.Name == "Sleep" {
+				faults = append(faults, s.pos(sel)+": sleeps outside a synctest bubble")
+			}
+		}
+	}
+	return faults
+}
+
+// testsDoNotSkip leaves out the conformance suite, where what a backend lacks is declared
+// with its reason and shows as a skip.
+func testsDoNotSkip(tr *tree) (faults []string) {
+	for _, s := range tr.sources {
+		if !s.importsAny("testing") || below(s.dir(), "conformance/...") {
+			continue
+		}
+		for sel := range s.selectors() {
+			if slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) {
+				faults = append(faults, s.pos(sel)+": skips")
+			}
+		}
+	}
+	return faults
+}
+
+// loadingDoesNothing leaves out commands, which nobody imports.
+func loadingDoesNothing(tr *tree) (faults []string) {
+	for _, s := range tr.sources {
+		if belowAny(s.dir(), "cmd/...", "examples/...") {
+			continue
+		}
+		for _, decl := range s.file.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil && d.Name.Name == "init" {
+					faults = append(faults, s.pos(d)+": init function")
+				}
+			case *ast.GenDecl:
+				if d.Tok == token.VAR {
+					faults = append(faults, s.shared(d)...)
+				}
+			}
+		}
+	}
+	return faults
+}
+
+// shared reports what of a package-level variable cannot be used by two synctest bubbles:
+// a channel, or a goroutine that its value starts.
+func (s source) shared(decl ast.Node) (faults []string) {
+	ast.Inspect(decl, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if f, ok := n.Fun.(*ast.FuncLit); ok { // called at once
+				faults = append(faults, s.shared(f.Body)...)
+			}
+		case *ast.FuncLit, *ast.FuncType:
+			return false // what a function takes, makes or starts it does when it is called
+		case *ast.ChanType:
+			faults = append(faults, s.pos(n)+": package-level channel")
+		case *ast.GoStmt:
+			faults = append(faults, s.pos(n)+": package-level goroutine")
+		}
+		return true
+	})
+	return faults
+}
+
+func (s source) selectors() func(yield func(*ast.SelectorExpr) bool) {
+	return func(yield func(*ast.SelectorExpr) bool) {
+		for n := range ast.Preorder(s.file) {
+			if sel, ok := n.(*ast.SelectorExpr); ok && !yield(sel) {
+				return
+			}
+		}
+	}
+}
+
+// modulePathIsWrittenOnce allows it in go.mod and go.work and where packages are imported, so that a
+// change of the path is one edit and one replacement of import paths.
+func modulePathIsWrittenOnce(tr *tree) (faults []string) {
+	imported := map[string]int{} // by file
+	for _, s := range tr.sources {
+		for _, imp := range s.imports() {
+			if _, ok := tr.rel(imp); ok {
+				imported[s.path]++
+			}
+		}
+	}
+	for _, p := range tr.paths() {
+		if path.Base(p) == "go.mod" || p == "go.work" || tr.nested(p) {
+			continue
+		}
+		if n := bytes.Count(tr.files[p], []byte(tr.module)) - imported[p]; n > 0 {
+			faults = append(faults, fmt.Sprintf("%s: names the module's path, %d times", p, n))
+		}
+	}
+	return faults
+}

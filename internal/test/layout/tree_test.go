@@ -1,0 +1,148 @@
+package layout
+
+import (
+	"bytes"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// tree is the repository as the checks see it, without hidden directories and what git
+// ignores: what a build left behind is nobody's fault.
+type tree struct {
+	module  string            // path of the root module
+	files   map[string][]byte // every file, by its path below the root
+	sources []source          // the Go files of the modules in go.work, in order of path
+}
+
+type source struct {
+	path string
+	fset *token.FileSet
+	file *ast.File
+}
+
+func readTree(fsys fs.FS) (*tree, error) {
+	tr := &tree{files: map[string][]byte{}}
+	ignore, err := fs.ReadFile(fsys, ".gitignore")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	err = fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case p != "." && strings.HasPrefix(d.Name(), ".") && d.IsDir():
+			return fs.SkipDir
+		case d.IsDir() || !d.Type().IsRegular() || ignored(p, string(ignore)):
+			return nil
+		}
+		tr.files[p], err = fs.ReadFile(fsys, p)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(tr.files["go.mod"])) {
+		if m, ok := strings.CutPrefix(line, "module "); ok {
+			tr.module = strings.TrimSpace(m)
+		}
+	}
+	return tr, tr.parse()
+}
+
+// ignored knows the two forms that .gitignore uses here: a pattern for the names of files
+// anywhere, and, after a slash, one for files at the root.
+func ignored(p, patterns string) bool {
+	for pattern := range strings.FieldsSeq(patterns) {
+		name := path.Base(p)
+		if root, ok := strings.CutPrefix(pattern, "/"); ok {
+			pattern, name = root, p
+		}
+		if ok, _ := path.Match(pattern, name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (tr *tree) parse() error {
+	fset := token.NewFileSet()
+	for _, p := range tr.paths() {
+		if path.Ext(p) != ".go" || tr.nested(p) || slices.Contains(strings.Split(p, "/"), "testdata") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, p, tr.files[p], parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		tr.sources = append(tr.sources, source{path: p, fset: fset, file: file})
+	}
+	return nil
+}
+
+func (tr *tree) paths() []string { return slices.Sorted(maps.Keys(tr.files)) }
+
+// nested reports whether the file at p belongs to a module that go.work does not use.
+func (tr *tree) nested(p string) bool {
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if _, ok := tr.files[dir+"/go.mod"]; ok {
+			return !bytes.Contains(tr.files["go.work"], []byte("\t./"+dir+"\n"))
+		}
+	}
+	return false
+}
+
+// exists reports whether there is a file or a directory at p.
+func (tr *tree) exists(p string) bool {
+	for f := range tr.files {
+		if f == p || strings.HasPrefix(f, p+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// rel returns the directory below the root that an import path of this module names.
+func (tr *tree) rel(importPath string) (dir string, ok bool) {
+	if importPath == tr.module {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, tr.module+"/")
+}
+
+func (s source) dir() string { return path.Dir(s.path) }
+
+func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
+
+func (s source) pos(n ast.Node) string { return s.fset.Position(n.Pos()).String() }
+
+func (s source) imports() []string {
+	var paths []string
+	for _, spec := range s.file.Imports {
+		p, _ := strconv.Unquote(spec.Path.Value) // the parser has checked it
+		paths = append(paths, p)
+	}
+	return paths
+}
+
+func (s source) importsAny(paths ...string) bool {
+	return slices.ContainsFunc(s.imports(), func(p string) bool { return slices.Contains(paths, p) })
+}
+
+// below reports whether the slash-separated p is matched by pattern: the same path, or
+// one at or below it if pattern ends in "/...".
+func below(p, pattern string) bool {
+	root, subtree := strings.CutSuffix(pattern, "/...")
+	return p == root || subtree && strings.HasPrefix(p, root+"/")
+}
+
+func belowAny(p string, patterns ...string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return below(p, pattern) })
+}

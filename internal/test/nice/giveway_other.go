@@ -1,0 +1,6 @@
+//go:build !linux
+
+package nice
+
+// Lower does nothing.
+func Lower() {}

@@ -1,0 +1,71 @@
+package simulate_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"testing/cryptotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/test/child"
+	"github.com/rota-dev/rota/internal/test/judge"
+)
+
+// tooLong is how long a process may simulate its seed. Most take less than a second.
+const tooLong = 5 * time.Minute
+
+// alone simulates a seed in a process of its own: it begins like every other, so that
+// chance is all that can differ, it leaves nothing behind, and if it ends in a panic it is
+// known whose that was. The error is what the process says for itself.
+func alone(ctx context.Context, seed uint64, dir string) (*judge.Report, error) {
+	r := &judge.Report{}
+	return r, aloneIn(ctx, "TestSmallFleetsKeepTheirPromises", seed, dir, r)
+}
+
+// aloneIn is alone for the seed of a test, which writes its report as JSON.
+func aloneIn(ctx context.Context, test string, seed uint64, dir string, into any, flags ...string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, tooLong, fmt.Errorf("takes longer than %v", tooLong))
+	defer cancel()
+	at := filepath.Join(dir, strconv.FormatUint(seed, 10)+".json")
+	defer os.Remove(at)
+	cmd := exec.Command(os.Args[0], append(flags, "-test.run=^"+test+"$", "-test.timeout=0", "-test.v="+strconv.FormatBool(*verbose),
+		fmt.Sprintf("-simulate.seed=%d", seed), fmt.Sprintf("-simulate.part=%g", *part), "-simulate.report="+at, "-simulate.transcript="+*transcript,
+		fmt.Sprintf("-simulate.trail=%d", *trail), fmt.Sprintf("-simulate.log=%t", *verbose))...)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // there are as many of them as processors
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if *verbose {
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	}
+	if err := child.Run(ctx, cmd); err != nil {
+		return fmt.Errorf("seed %d: %w\n%s", seed, err, out.Bytes())
+	}
+	b, err := os.ReadFile(at)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, into)
+}
+
+// simulateAlone is what such a process does.
+func simulateAlone(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, *seed) // ids are random
+	c := small(*seed)
+	if *transcript != "" {
+		var all bytes.Buffer // writing it to the file meanwhile would let other goroutines run
+		c.Transcript = &all
+		defer func() { require.NoError(t, os.WriteFile(*transcript, all.Bytes(), 0o600)) }()
+	}
+	r := run(t, c)
+	b, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(*report, b, 0o600))
+}

@@ -1,0 +1,356 @@
+package simulate
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+const namespace = "sim"
+
+// Config says what to simulate.
+type Config struct {
+	Seed      uint64
+	Instances int
+	Jobs      int
+	Shards    int           // of each job
+	Every     time.Duration // between fires
+	Takes     time.Duration // the longest that a run takes; all take an eighth of it at least
+	Grain     time.Duration // of which the length of a run is a multiple, so that some end together; 0 for any length
+	Long      time.Duration // that a run in 16 takes while there are faults, if not 0
+	For       time.Duration // how long faults go on
+	Faults    time.Duration // between faults, on average
+	Kinds     []Fault       // all if nil
+	TTL       time.Duration // of sessions
+	Drain     time.Duration // DrainTimeout
+	Grace     time.Duration // RestartGrace
+	Skew      time.Duration // MaxClockSkew
+	Clocks    time.Duration // how far at most the clocks of processes are from the right time, half of Skew or less
+	Wrong     time.Duration // how far WrongClock sets one wrong; 0: it does not strike
+	Latency   time.Duration // of each message
+	Jitter    time.Duration // the most by which a request, reply or event is late, each by another time
+	Operators bool          // definitions change, and operators trigger, pause and resume, disable and enable
+	Zones     bool          // instances are in zones, and operators have jobs run in one of them, or in all
+	Levels    bool          // some jobs track claims only, or nothing, and new definitions change that
+	Weights   bool          // instances differ in weight
+	Logger    *slog.Logger  // of the fleet. Nil: nothing is logged
+	Trail     int           // how many lines to print of what came before a violation
+
+	Transcript io.Writer // of all commits and functions, if not nil
+}
+
+// fleet is a simulation under way. One goroutine owns it; what the processes share with
+// it has locks of its own.
+type fleet struct {
+	Config
+	server    *memory.Server
+	judge     *judge.Judge
+	report    *judge.Report
+	functions functions
+	rng       *rand.Rand
+	specs     []*jobSpec
+	slots     []*slot
+	processes []*process // that are not over
+	agenda    agenda
+	actions   int
+	undo      map[int]func() // of the faults that last
+	undos     int
+	until     time.Time                                                 // faults go on
+	calm      time.Time                                                 // from when there are none
+	answers   chan answer                                               // of operators' calls
+	console   *memory.Client                                            // of an operator who is not in the fleet
+	operator  *coordinator.Operator                                     // with that client
+	tap       func(log []judge.Commit, said []judge.Event, judged bool) // hears what the judge hears, if not nil
+}
+
+// slot is a place for an instance.
+type slot struct {
+	number  int
+	process *process // nil while it is down
+	lives   int
+}
+
+// Run simulates a fleet. It is to be called in a synctest bubble, in which it leaves no
+// goroutine. The error says what kept it from being a simulation; what it found is in
+// the Report.
+func Run(c Config) (*judge.Report, error) {
+	f := newFleet(c)
+	return f.report, f.run()
+}
+
+func newFleet(c Config) *fleet {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	j := judge.New(namespace, "default", judge.Options{Promptly: 250*time.Millisecond + 20*(c.Latency+c.Jitter/2), Clocks: max(c.Clocks, c.Wrong), WrongClocks: c.Wrong > 0, Trail: c.Trail})
+	j.Report().Seed = c.Seed
+	f := &fleet{
+		Config: c, server: memory.New(), judge: j, report: j.Report(),
+		rng: rand.New(rand.NewPCG(c.Seed, 0)), specs: specs(c), undo: map[int]func(){},
+		answers: make(chan answer, 1024),
+	}
+	f.server.Record()
+	return f
+}
+
+// open lets an operator come who is not in the fleet.
+func (f *fleet) open() (err error) {
+	f.console = f.server.Client("console")
+	f.operator, err = coordinator.NewOperator(f.connect(f.console, "console"), namespace, "")
+	return err
+}
+
+func (f *fleet) run() error {
+	f.until = time.Now().Add(f.For)
+	f.calm = f.until
+	if err := f.open(); err != nil {
+		return err
+	}
+	for i := range f.Instances {
+		s := &slot{number: i}
+		f.slots = append(f.slots, s)
+		if err := f.fill(s); err != nil {
+			return err
+		}
+	}
+	f.in(observePause, f.look)
+	f.in(f.Every, f.strike)
+	if f.Operators {
+		f.in(f.Every, f.operate)
+	}
+	if err := f.advance(f.until); err != nil {
+		return err
+	}
+	f.heal()
+	if err := f.settle(); err != nil {
+		return err
+	}
+	return f.finish()
+}
+
+// observePause is between two looks at what has happened.
+const observePause = time.Minute
+
+// fill begins a process in a slot.
+func (f *fleet) fill(s *slot) error {
+	if s.lives == 0 || f.rng.IntN(2) == 0 { // else under the name that it had
+		s.lives++
+	}
+	var err error
+	s.process, err = f.begin(fmt.Sprintf("i%d-%d", s.number, s.lives), s.number)
+	return err
+}
+
+// look hears what has happened, and begins anew what is over.
+func (f *fleet) look() error {
+	f.observe()
+	if err := f.reap(); err != nil {
+		return err
+	}
+	f.in(observePause, f.look)
+	return nil
+}
+
+func (f *fleet) observe() {
+	said := f.functions.take() // before the commits that they follow from
+	raw := f.server.Log()
+	if f.Transcript != nil {
+		transcribe(f.Transcript, raw, said)
+	}
+	log := commits(raw)
+	if f.tap != nil {
+		f.tap(log, said, false)
+	}
+	f.judge.Commits(log)
+	f.judge.Heard(said)
+}
+
+// commits returns the server's log in the judge's words.
+func commits(log []memory.Commit) []judge.Commit {
+	out := make([]judge.Commit, len(log))
+	for i := range log {
+		c := &log[i]
+		out[i] = judge.Commit{
+			Rev: c.Rev, At: c.At, Client: c.Client, Opened: c.Opened, Ended: c.Ended, If: c.If, Then: c.Then, Err: c.Err,
+		}
+	}
+	return out
+}
+
+// patience is how long a process may take to be over after it was told, or crashed.
+const patience = 3 * time.Minute
+
+// reap sees to processes that are over.
+func (f *fleet) reap() error {
+	rest := f.processes[:0]
+	for _, p := range f.processes {
+		switch {
+		case p.over():
+			p.judge()
+			p.client.Close(context.Background())
+		case !p.told.IsZero() && time.Since(p.told) > f.Drain+patience:
+			return fmt.Errorf("seed %d: %s was told to stop at %s and has not", f.Seed, p.machine, p.told)
+		default:
+			rest = append(rest, p)
+		}
+	}
+	f.processes = rest
+	for _, s := range f.slots {
+		if s.process != nil && s.process.told.IsZero() && s.process.over() {
+			f.note("%s ended: %v", s.process.machine, s.process.err)
+			if err := f.fill(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// heal ends all faults and fills all slots.
+func (f *fleet) heal() {
+	for n := range f.undos {
+		f.end(n)
+	}
+	f.until = time.Now()
+}
+
+// settle waits until the fleet has had time to make up for everything, and judges it in
+// the middle between two fires, when nothing runs.
+func (f *fleet) settle() error {
+	if err := f.advance(time.Now().Add(settling)); err != nil {
+		return err
+	}
+	f.observe()
+	f.judge.Reported(time.Now(), far)
+	f.resumeAll()
+	if err := f.advance(time.Now().Add(settling)); err != nil {
+		return err
+	}
+	if err := f.settleClocks(); err != nil {
+		return err
+	}
+	f.disableLast()
+	if err := f.advance(time.Now().Add(settling)); err != nil {
+		return err
+	}
+	middle := time.Now().Truncate(f.Every).Add(f.Every + f.Every - time.Second)
+	if err := f.advance(middle); err != nil {
+		return err
+	}
+	f.observe()
+	if f.tap != nil {
+		f.tap(nil, nil, true)
+	}
+	f.judge.Settled(time.Now(), f.slack())
+	f.accepted()
+	return nil
+}
+
+// settleClocks has shards no longer wait because a clock was wrong: operators reset their jobs,
+// or their time comes.
+func (f *fleet) settleClocks() error {
+	if f.Wrong == 0 {
+		return nil
+	}
+	if f.Operators && f.rng.IntN(2) == 0 {
+		f.resetWaiting()
+		return f.advance(time.Now().Add(settling))
+	}
+	return f.advance(time.Now().Add(f.Wrong))
+}
+
+// slack is for how long a fire may have been due, at the moment when the fleet is judged,
+// without having been claimed.
+func (f *fleet) slack() time.Duration {
+	return f.Every/4 + 4*f.Jitter + 2*f.Clocks
+}
+
+// far is how far ahead a shard may wait without a report.
+const far = 20 * time.Second
+
+// settling is long enough for leaders to be elected, shards to be dealt, triggers and
+// resumed jobs to be noticed and for what was missed to be run.
+const settling = 10 * time.Minute
+
+// finish ends all processes and judges what they leave.
+func (f *fleet) finish() error {
+	for _, p := range f.processes {
+		if p.told.IsZero() {
+			p.leave()
+		}
+	}
+	for _, p := range f.processes {
+		<-p.done
+		p.judge()
+	}
+	time.Sleep(max(stubborn, f.Long)) // handlers that ignore the drain return, and their processes leave
+	for _, p := range f.processes {
+		if err := p.client.Close(context.Background()); err != nil {
+			return fmt.Errorf("close %s: %w", p.machine, err)
+		}
+	}
+	if err := f.console.Close(context.Background()); err != nil {
+		return fmt.Errorf("close the operator's client: %w", err)
+	}
+	f.observe()
+	f.judge.Counted()
+	return nil
+}
+
+// in has an action done a while from now.
+func (f *fleet) in(d time.Duration, do func() error) {
+	f.actions++
+	heap.Push(&f.agenda, action{time.Now().Add(d), f.actions, do})
+}
+
+// advance does what is on the agenda until an instant.
+func (f *fleet) advance(until time.Time) error {
+	for len(f.agenda) > 0 && f.agenda[0].at.Before(until) {
+		a := heap.Pop(&f.agenda).(action)
+		time.Sleep(time.Until(a.at))
+		if err := a.do(); err != nil {
+			return err
+		}
+	}
+	time.Sleep(time.Until(until))
+	return nil
+}
+
+// action is something to do.
+type action struct {
+	at    time.Time
+	order int
+	do    func() error
+}
+
+type agenda []action
+
+func (g agenda) Len() int { return len(g) }
+
+func (g agenda) Less(i, j int) bool {
+	if c := g[i].at.Compare(g[j].at); c != 0 {
+		return c < 0
+	}
+	return g[i].order < g[j].order
+}
+
+func (g agenda) Swap(i, j int) { g[i], g[j] = g[j], g[i] }
+
+// Push is for package heap.
+func (g *agenda) Push(x any) { *g = append(*g, x.(action)) }
+
+// Pop is for package heap.
+func (g *agenda) Pop() any {
+	old := *g
+	last := old[len(old)-1]
+	*g = old[:len(old)-1]
+	return last
+}

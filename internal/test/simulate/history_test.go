@@ -1,0 +1,88 @@
+package simulate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/test/judge"
+)
+
+// history is what a judge was told, to be told again to another.
+type history struct {
+	commits   []judge.Commit
+	functions []functionCall
+	middle    int // how many commits there were when the fleet was judged
+	at        time.Time
+	judged    *judge.Judge // knows who was disturbed when
+	forced    string       // whose session was ended by hand
+}
+
+// functionCall is a call and its end.
+type functionCall struct {
+	*judge.Call
+	end, told time.Time // zero end: it has not returned
+}
+
+// keep is a fleet's tap.
+func (h *history) keep(log []judge.Commit, said []judge.Event, judged bool) {
+	if judged {
+		h.middle, h.at = len(h.commits), time.Now()
+	}
+	h.commits = append(h.commits, log...)
+	for _, e := range said {
+		if e.End.IsZero() {
+			h.functions = append(h.functions, functionCall{Call: e.Call})
+			continue
+		}
+		i := slices.IndexFunc(h.functions, func(c functionCall) bool { return c.Call == e.Call })
+		h.functions[i].end, h.functions[i].told = e.End, e.Told
+	}
+}
+
+// clone returns a copy whose commits and calls may be changed, but not what their slices
+// hold.
+func (h *history) clone() *history {
+	c := *h
+	c.commits, c.functions = slices.Clone(h.commits), slices.Clone(h.functions)
+	for i := range c.functions {
+		call := *c.functions[i].Call
+		c.functions[i].Call = &call
+	}
+	return &c
+}
+
+// judge tells the history to a new judge, and returns what that reports.
+func (h *history) judge(slack time.Duration) *judge.Report {
+	j := judge.New(namespace, "default", judge.Options{Promptly: 250 * time.Millisecond})
+	j.DisturbedLike(h.judged)
+	rest := h.commits[:h.middle]
+	if h.forced != "" {
+		end := slices.IndexFunc(rest, func(c judge.Commit) bool { return c.Client == h.forced && c.Ended != "" })
+		j.Commits(rest[:end])
+		j.Force(h.forced)
+		rest = rest[end:]
+	}
+	j.Commits(rest)
+	j.Heard(h.events())
+	j.Settled(h.at, slack)
+	j.Commits(h.commits[h.middle:])
+	j.Counted()
+	return j.Report()
+}
+
+// events returns the calls as they were logged, in order of time.
+func (h *history) events() []judge.Event {
+	var events []judge.Event
+	for _, c := range h.functions {
+		call := &judge.Call{
+			Job: c.Job, Shard: c.Shard, Shards: c.Shards, Fire: c.Fire, Trigger: c.Trigger, Attempt: c.Attempt,
+			Fence: c.Fence, Instance: c.Instance, Client: c.Client, Start: c.Start,
+		}
+		events = append(events, judge.Event{Call: call})
+		if !c.end.IsZero() {
+			events = append(events, judge.Event{Call: call, End: c.end, Told: c.told})
+		}
+	}
+	slices.SortStableFunc(events, func(a, b judge.Event) int { return a.At().Compare(b.At()) })
+	return events
+}

@@ -1,0 +1,634 @@
+package simulate
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/registry"
+)
+
+// story simulates a fleet and returns what its judge was told.
+func story(t *testing.T) (*history, time.Duration) {
+	t.Helper()
+	h := &history{}
+	c := Config{
+		Seed: 1, Instances: 4, Jobs: 3, Shards: 4, Every: time.Minute, Takes: 20 * time.Second,
+		For: time.Hour, Faults: 5 * time.Minute, Kinds: []Fault{Crash, Leave}, TTL: 10 * time.Second, Drain: 30 * time.Second,
+	}
+	var slack time.Duration
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(c)
+		f.tap = h.keep
+		require.NoError(t, f.run())
+		require.NoError(t, f.report.Err())
+		h.judged, slack = f.judge, f.slack()
+	})
+	return h, slack
+}
+
+// TestJudge_SeesWhatIsWrong tells it histories of a fleet in each of which one thing is
+// not as it was.
+func TestJudge_SeesWhatIsWrong(t *testing.T) {
+	whole, slack := story(t)
+	require.NoError(t, whole.clone().judge(slack).Err(), "it has nothing against the truth")
+	for _, lie := range lies {
+		t.Run(lie.text, func(t *testing.T) {
+			h := whole.clone()
+			require.True(t, lie.tell(h), "the history has no room for the lie")
+			r := h.judge(slack)
+			assert.Positive(t, r.Broken[lie.breaks], "%v", r.Err())
+		})
+	}
+}
+
+func TestJudge_ExcusesOneWhoCannotKnowThatItsSessionWasEnded(t *testing.T) {
+	h, slack := story(t)
+	late := -1 // a run that a crash ended, and that was made again
+	for i, first := range h.functions {
+		again := slices.IndexFunc(h.functions, func(c functionCall) bool {
+			return c.Attempt == 2 && first.Attempt == 1 && c.Job == first.Job && c.Shard == first.Shard && c.Fire.Equal(first.Fire)
+		})
+		if again < 0 {
+			continue
+		}
+		h = h.clone()
+		late = i
+		h.functions[i].Start = h.functions[again].Start.Add(time.Millisecond) // its claim was answered late
+		h.functions[i].end, h.functions[i].told = h.functions[i].Start.Add(time.Second), time.Time{}
+		break
+	}
+	require.GreaterOrEqual(t, late, 0)
+	r := h.judge(slack)
+	assert.Positive(t, r.Broken[1], "functions overlap")
+	assert.Positive(t, r.Broken[6], "a fence goes back")
+
+	h.forced = h.functions[late].Client
+	r = h.judge(slack)
+	require.NoError(t, r.Err())
+	assert.Positive(t, r.ForcedOverlaps)
+}
+
+// lies are changes of histories. Each returns false if it found no place for itself.
+var lies = []struct {
+	text   string
+	breaks int
+	tell   func(*history) bool
+}{
+	{"a run is claimed by two", 1, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			other := h.neighbour(i, c.incarnation)
+			if other == "" {
+				return false
+			}
+			twin := h.commits[i]
+			twin.Client = h.clientOf(other)
+			twin.If = nil
+			twin.Then = []registry.Op{registry.Create(h.key("claims", other, c.segment), c.op.Value)}
+			h.insert(i+1, twin)
+			return true
+		})
+	}},
+	{"a run is claimed twice by one", 1, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			end := h.next(i, func(o *claimsOp) bool {
+				return o.incarnation == c.incarnation && o.segment == c.segment && len(o.rec.Running) == 0
+			})
+			if end < 0 {
+				return false
+			}
+			again := h.commits[i]
+			again.Rev.Seq, again.At, again.Then = h.commits[end].Rev.Seq, h.commits[end].At, []registry.Op{c.op}
+			h.insert(end+1, again)
+			return true
+		})
+	}},
+	{"a claim is made by a session that has ended", 1, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			h.insert(i, judge.Commit{Rev: h.commits[i].Rev, At: h.commits[i].At, Client: h.commits[i].Client, Ended: sessionOf(c.incarnation)})
+			return true
+		})
+	}},
+	{"claims are written by another hand", 1, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			h.commits[i].Client = "somebody"
+			return true
+		})
+	}},
+	{"a function begins twice", 1, func(h *history) bool {
+		h.functions = append(h.functions, h.functions[7])
+		return true
+	}},
+	{"a function begins without a claim", 1, func(h *history) bool {
+		h.functions[7].Attempt = 9
+		return true
+	}},
+	{"functions overlap though the context of the first lives", 1, func(h *history) bool {
+		return h.eachRepeat(func(i, later int) bool {
+			h.functions[i].end = h.functions[later].Start.Add(time.Second)
+			return true
+		})
+	}},
+	{"a function overlaps with one that was told only later", 1, func(h *history) bool {
+		return h.eachRepeat(func(i, later int) bool {
+			h.functions[i].end = h.functions[later].Start.Add(time.Second)
+			h.functions[i].told = h.functions[later].Start.Add(time.Millisecond)
+			return true
+		})
+	}},
+	{"a fire is claimed early", 2, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			h.commits[i].At = h.commits[i].At.Add(-time.Second)
+			return true
+		})
+	}},
+	{"a fire is passed over", 2, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			h.remove(i, c.op.Key)
+			return true
+		})
+	}},
+	{"a fire that the schedule does not have is claimed", 2, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
+				rec["running"].([]any)[0].(map[string]any)["fire"] = "2000-01-01T00:00:30Z"
+				return true
+			})
+		})
+	}},
+	{"skipped fires are made up", 2, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
+				rec["counts"].(map[string]any)["skipped"] = 3
+				return true
+			})
+		})
+	}},
+	{"a trigger is forgotten", 2, func(h *history) bool {
+		return h.eachPlan(func(i int, key registry.Key) bool {
+			return h.edit(i, key, func(rec map[string]any) bool {
+				rec["triggers"] = []any{map[string]any{"number": 1, "gen": 1}}
+				return true
+			})
+		})
+	}},
+	{"the last claims have gone from the records", 2, func(h *history) bool {
+		h.middle = min(h.middle, len(h.commits))
+		h.commits = append(h.commits[:h.middle-40:h.middle-40], h.commits[h.middle:]...)
+		h.middle -= 40
+		return true
+	}},
+	{"the records count less than there was", 2, func(h *history) bool {
+		for i := len(h.commits) - 1; i >= h.middle; i-- {
+			for _, op := range h.commits[i].Then {
+				if h.commits[i].Err == nil && strings.Contains(string(op.Key), "/plan/") && h.edit(i, op.Key, func(rec map[string]any) bool {
+					counts, ok := rec["counts"].(map[string]any)
+					if ok {
+						counts["claimed"] = counts["claimed"].(float64) - 1
+					}
+					return ok
+				}) {
+					return true
+				}
+			}
+		}
+		return false
+	}},
+	{"a failover forgets what was in flight", 3, func(h *history) bool {
+		return h.eachPlan(func(i int, key registry.Key) bool {
+			return h.edit(i, key, func(rec map[string]any) bool {
+				_, ok := rec["reruns"]
+				delete(rec, "reruns")
+				return ok
+			})
+		})
+	}},
+	{"a run is counted as lost that was not", 3, func(h *history) bool {
+		return h.eachPlan(func(i int, key registry.Key) bool {
+			return h.edit(i, key, func(rec map[string]any) bool {
+				counts, ok := rec["counts"].(map[string]any)
+				if ok {
+					counts["lost"] = 99
+				}
+				return ok
+			})
+		})
+	}},
+	{"a re-run is never claimed", 3, func(h *history) bool {
+		return h.eachRerun(func(i int, c *claimsOp) bool {
+			h.remove(i, c.op.Key)
+			return true
+		})
+	}},
+	{"a fire is passed over while a re-run before it waits", 3, func(h *history) bool {
+		return h.eachRerun(func(i int, c *claimsOp) bool {
+			h.insert(i, h.commits[i])
+			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
+				delete(rec, "running")
+				next := h.commits[i].At.UTC().Truncate(time.Minute).Add(time.Minute)
+				rec["marks"] = []any{map[string]any{"shards": c.rec.Running[0].Shards, "gen": c.rec.Running[0].Gen, "fire": next}}
+				return true
+			})
+		})
+	}},
+	{"a run is claimed again though nobody has died", 3, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
+				rec["running"].([]any)[0].(map[string]any)["attempt"] = 2
+				return true
+			})
+		})
+	}},
+	{"a running shard moves", 4, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			at := h.lastPlan(i, c.segment)
+			if at < 0 {
+				return false
+			}
+			move := h.commits[at]
+			move.At = h.commits[i].At
+			h.insert(i+1, move)
+			return h.edit(i+1, h.key("plan", "", c.segment), func(rec map[string]any) bool {
+				owners := rec["owners"].(map[string]any)
+				owners["somebody.else"] = owners[c.incarnation]
+				delete(owners, c.incarnation)
+				return true
+			})
+		})
+	}},
+	{"somebody claims what is not his", 4, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
+				rec["running"].([]any)[0].(map[string]any)["shards"] = "0-3"
+				return true
+			})
+		})
+	}},
+	{"the shards are dealt unevenly", 5, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) {
+			for inc := range rec["owners"].(map[string]any) {
+				rec["owners"] = map[string]any{inc: "0-3"}
+				return
+			}
+		})
+	}},
+	{"shards move though the one who has them is to be waited for", 5, func(h *history) bool {
+		for i := range h.commits {
+			for _, op := range h.commits[i].Then {
+				if strings.Contains(string(op.Key), "/members/") && op.Kind != registry.OpDelete {
+					h.edit(i, op.Key, func(rec map[string]any) bool {
+						rec["restart_grace"] = "1m"
+						return true
+					})
+				}
+			}
+		}
+		return true
+	}},
+	{"a shard has no owner", 5, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) { rec["owners"] = map[string]any{} })
+	}},
+	{"a move never ends", 5, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) { rec["frozen"] = "1" })
+	}},
+	{"what was served is not cleared", 5, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) {
+			rec["reruns"] = []any{map[string]any{"shards": "1", "gen": 1, "attempt": 2}}
+		})
+	}},
+	{"a plan is written without a term", 6, func(h *history) bool {
+		return h.eachPlan(func(i int, key registry.Key) bool {
+			h.commits[i].If = nil
+			return true
+		})
+	}},
+	{"a plan is written in a term that is over", 6, func(h *history) bool {
+		return h.eachPlan(func(i int, key registry.Key) bool {
+			h.commits[i].If = []registry.Cond{registry.At(h.key("office", "", "leader"), registry.Rev{Seq: 1, Aux: 1})}
+			return true
+		})
+	}},
+	{"a plan is written by one who does not lead", 6, func(h *history) bool {
+		return h.eachPlan(func(i int, key registry.Key) bool {
+			h.commits[i].Client = "somebody"
+			return true
+		})
+	}},
+	{"the office is taken from one who lives", 6, func(h *history) bool {
+		for i := range h.commits {
+			c := h.commits[i]
+			if c.Err != nil || !slices.ContainsFunc(c.Then, func(op registry.Op) bool { return op.Key.Name() == "leader" }) {
+				continue
+			}
+			c.Client = "somebody"
+			h.insert(i+1, c)
+			return true
+		}
+		return false
+	}},
+	{"a fence does not grow", 6, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			h.commits[i].Rev.Seq = 1
+			return true
+		})
+	}},
+	{"a function is told another fence", 6, func(h *history) bool {
+		h.functions[7].Fence++
+		return true
+	}},
+	{"a fire is claimed later than it could be", 7, func(h *history) bool {
+		return h.eachClaim(func(i int, c *claimsOp) bool {
+			h.commits[i].At = h.commits[i].At.Add(2 * time.Second)
+			return true
+		})
+	}},
+	{"a failover comes late", 7, func(h *history) bool {
+		return h.eachPlan(func(i int, key registry.Key) bool {
+			if !slices.ContainsFunc(h.commits[i].Then, func(op registry.Op) bool {
+				return op.Kind == registry.OpDelete && strings.Contains(string(op.Key), "/claims/")
+			}) || !strings.Contains(string(h.value(i, key)), "reruns") {
+				return false
+			}
+			h.commits[i].At = h.commits[i].At.Add(2 * time.Second)
+			return true
+		})
+	}},
+	{"a generation changes its total", 8, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) {
+			rec["epochs"].([]any)[0].(map[string]any)["definition"].(map[string]any)["shards"] = 5
+		})
+	}},
+	{"a function is told another total", 8, func(h *history) bool {
+		h.functions[7].Shards++
+		return true
+	}},
+	{"a disabled shard is claimed", 9, func(h *history) bool { return h.claimedThough("disabled") }},
+	{"a frozen shard is claimed", 9, func(h *history) bool { return h.claimedThough("frozen") }},
+	{"a plan does not show what is disabled", 9, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) { h.say(rec["job"].(string), `{"disabled_shards":"1"}`) })
+	}},
+	{"who is disabled owns shards", 9, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) {
+			for inc := range rec["owners"].(map[string]any) {
+				name, _, _ := strings.Cut(inc, ".")
+				h.say("-group", `{"disabled_instances":["`+name+`"]}`)
+				return
+			}
+		})
+	}},
+	{"who is on a disabled host owns shards", 9, func(h *history) bool {
+		h.say("-group", `{"disabled_hosts":["h0"]}`)
+		return true
+	}},
+	{"all are disabled and no plan says so", 9, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) {
+			h.say(rec["job"].(string), `{"disabled_hosts":["h0","h1"]}`)
+			rec["owners"] = map[string]any{}
+		})
+	}},
+	{"a shard is given to one who lacks labels", 10, func(h *history) bool {
+		return h.eachPlan(func(i int, key registry.Key) bool { return h.edit(i, key, wantLabels) })
+	}},
+	{"who lacks labels owns shards in the end", 10, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) { wantLabels(rec) })
+	}},
+	{"nobody has the labels and no plan says so", 9, func(h *history) bool {
+		return h.lastPlans(func(rec map[string]any) {
+			wantLabels(rec)
+			rec["owners"] = map[string]any{}
+		})
+	}},
+}
+
+// wantLabels has a plan want labels that nobody has, by a definition newer than any.
+func wantLabels(rec map[string]any) bool {
+	epochs := rec["epochs"].([]any)
+	last := epochs[len(epochs)-1].(map[string]any)
+	def := last["definition"].(map[string]any)
+	def["run_on"], def["revision"] = map[string]any{"zone": "nowhere"}, 99
+	return true
+}
+
+// claimsOp is a write of claims that begins a run.
+type claimsOp struct {
+	op                   registry.Op
+	incarnation, segment string
+	rec                  record.Claims
+}
+
+// late is from which commit on lies are told: so that there is a past to contradict them.
+func (h *history) late() int { return h.middle / 2 }
+
+// claimsAt returns the writes of claims in commit i.
+func (h *history) claimsAt(i int) []*claimsOp {
+	var out []*claimsOp
+	for _, op := range h.commits[i].Then {
+		if h.commits[i].Err != nil || !strings.Contains(string(op.Key), "/claims/") || op.Kind == registry.OpDelete {
+			continue
+		}
+		if rec, err := record.Decode[record.Claims](op.Value); err == nil {
+			out = append(out, &claimsOp{op, op.Key.Dir().Name(), op.Key.Name(), rec})
+		}
+	}
+	return out
+}
+
+// eachClaim calls try with writes that claim a fire for the first time until one will do.
+func (h *history) eachClaim(try func(i int, c *claimsOp) bool) bool { return h.eachAttempt(1, try) }
+
+// eachRerun calls try with writes that claim a run for the second time until one will do.
+func (h *history) eachRerun(try func(i int, c *claimsOp) bool) bool { return h.eachAttempt(2, try) }
+
+func (h *history) eachAttempt(n int, try func(i int, c *claimsOp) bool) bool {
+	for i := h.late(); i < h.middle; i++ {
+		if len(h.commits[i].If) < 2 {
+			continue // not on condition of a plan: it only takes off what has ended
+		}
+		for _, c := range h.claimsAt(i) {
+			if len(c.rec.Running) != 1 || c.rec.Running[0].Attempt != n {
+				continue
+			}
+			before := slices.Clone(h.commits)
+			if try(i, c) {
+				return true
+			}
+			h.commits = before
+		}
+	}
+	return false
+}
+
+// next returns the first commit after i with a write of claims that is as asked for, or -1.
+func (h *history) next(i int, as func(*claimsOp) bool) int {
+	for k := i + 1; k < h.middle; k++ {
+		if slices.ContainsFunc(h.claimsAt(k), as) {
+			return k
+		}
+	}
+	return -1
+}
+
+// eachPlan calls try with commits that change a plan until one will do.
+func (h *history) eachPlan(try func(i int, key registry.Key) bool) bool {
+	for i := h.late(); i < h.middle; i++ {
+		for _, op := range h.commits[i].Then {
+			if h.commits[i].Err == nil && op.Kind == registry.OpSet && strings.Contains(string(op.Key), "/plan/") {
+				before := h.commits[i]
+				if try(i, op.Key) {
+					return true
+				}
+				h.commits[i] = before
+			}
+		}
+	}
+	return false
+}
+
+// lastPlan returns the last commit before i that wrote the plan of a job, or -1.
+func (h *history) lastPlan(i int, segment string) int {
+	for i--; i >= 0; i-- {
+		if h.commits[i].Err == nil && h.value(i, h.key("plan", "", segment)) != nil {
+			return i
+		}
+	}
+	return -1
+}
+
+// claimedThough has the last plan before a claim show the claimed shard as what it may not
+// be.
+func (h *history) claimedThough(what string) bool {
+	return h.eachClaim(func(i int, c *claimsOp) bool {
+		at := h.lastPlan(i, c.segment)
+		return at >= 0 && h.edit(at, h.key("plan", "", c.segment), func(rec map[string]any) bool {
+			rec[what] = c.rec.Running[0].Shards
+			return true
+		})
+	})
+}
+
+// say has an operator say something, just before the fleet is judged.
+func (h *history) say(about, control string) {
+	c := h.commits[h.middle-1]
+	c.Client, c.If = "console", nil
+	c.Then = []registry.Op{registry.Create(h.key("control", "", about), []byte(control))}
+	h.insert(h.middle, c)
+}
+
+// lastPlans changes the plan of a job as it is in the end.
+func (h *history) lastPlans(change func(rec map[string]any)) bool {
+	for i := h.middle - 1; i >= 0; i-- {
+		for _, op := range h.commits[i].Then {
+			if h.commits[i].Err == nil && strings.Contains(string(op.Key), "/plan/") {
+				return h.edit(i, op.Key, func(rec map[string]any) bool {
+					change(rec)
+					return true
+				})
+			}
+		}
+	}
+	return false
+}
+
+// eachRepeat calls try with the numbers of a function and of the next one of its shard
+// until one pair will do.
+func (h *history) eachRepeat(try func(i, later int) bool) bool {
+	for i := len(h.functions) / 2; i < len(h.functions); i++ {
+		a := &h.functions[i]
+		for k := i + 1; k < len(h.functions); k++ {
+			b := &h.functions[k]
+			if b.Job == a.Job && b.Shard == a.Shard {
+				if b.Client != a.Client && a.told.IsZero() && try(i, k) {
+					return true
+				}
+				break
+			}
+		}
+	}
+	return false
+}
+
+func (h *history) key(kind, inc, name string) registry.Key {
+	k := registry.Key(namespace).Join("groups", "default", kind)
+	if inc != "" {
+		k = k.Join(inc)
+	}
+	return k.Join(name)
+}
+
+// neighbour returns another incarnation that has claims when commit i is made, and lives.
+func (h *history) neighbour(i int, inc string) string {
+	over := map[registry.SessionID]bool{}
+	for k := i; k >= 0; k-- {
+		over[h.commits[k].Ended] = true
+		for _, c := range h.claimsAt(k) {
+			if c.incarnation != inc && !over[sessionOf(c.incarnation)] {
+				return c.incarnation
+			}
+		}
+	}
+	return ""
+}
+
+func (h *history) clientOf(inc string) string {
+	for i := range h.commits {
+		if h.commits[i].Opened == sessionOf(inc) {
+			return h.commits[i].Client
+		}
+	}
+	return ""
+}
+
+func (h *history) insert(i int, c judge.Commit) {
+	h.commits = slices.Insert(h.commits, i, c)
+	h.middle++
+}
+
+// remove takes the write of a key from commit i.
+func (h *history) remove(i int, key registry.Key) {
+	h.commits[i].Then = slices.DeleteFunc(slices.Clone(h.commits[i].Then), func(op registry.Op) bool { return op.Key == key })
+}
+
+// value returns what commit i writes to a key, or nil.
+func (h *history) value(i int, key registry.Key) []byte {
+	for _, op := range h.commits[i].Then {
+		if op.Key == key {
+			return op.Value
+		}
+	}
+	return nil
+}
+
+// edit changes the record that commit i writes to a key.
+func (h *history) edit(i int, key registry.Key, change func(rec map[string]any) bool) bool {
+	ops := slices.Clone(h.commits[i].Then)
+	for n := range ops {
+		if ops[n].Key != key {
+			continue
+		}
+		var rec map[string]any
+		if json.Unmarshal(ops[n].Value, &rec) != nil || !change(rec) {
+			return false
+		}
+		value, err := json.Marshal(rec)
+		if err != nil {
+			return false
+		}
+		ops[n].Value = value
+		h.commits[i].Then = ops
+		return true
+	}
+	return false
+}
+
+// sessionOf returns the session of an incarnation.
+func sessionOf(inc string) registry.SessionID {
+	return registry.SessionID(inc[strings.LastIndexByte(inc, '.')+1:])
+}

@@ -1,0 +1,91 @@
+// Command replay simulates small fleets so that a seed always goes the same way: the same
+// commits with the same ids and values at the same time, and the same calls of functions.
+//
+//	go run ./internal/test/simulate/replay -simulate.seed=17
+//	go run ./internal/test/simulate/replay -simulate.seeds=10000
+//
+// It builds the tests of package simulate with a runtime in which nothing is left to
+// chance or to the real clock, from the sources of the installed Go with a few places
+// edited, and runs each seed in a process of its own with one processor, without
+// preemption and without garbage collection. Its arguments are those of the test binary.
+//
+// What a seed does changes with Go's version, the code, and anything else that allocates.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			os.Exit(exit.ExitCode())
+		}
+		fmt.Fprintln(os.Stderr, "replay:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	dir, err := os.MkdirTemp("", "rota-replay-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	cmd, err := simulator(ctx, dir)
+	if err != nil {
+		return err
+	}
+	cmd.Args = append(cmd.Args, "-test.v", "-test.timeout=0")
+	cmd.Args = append(cmd.Args, args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+// simulator builds the simulator in dir and returns the command that runs it.
+func simulator(ctx context.Context, dir string) (*exec.Cmd, error) {
+	goroot, err := output(ctx, "go", "env", "GOROOT")
+	if err != nil {
+		return nil, err
+	}
+	version, err := output(ctx, "go", "env", "GOVERSION")
+	if err != nil {
+		return nil, err
+	}
+	pkg, err := output(ctx, "go", "list", "-m", "-f", "{{.Dir}}/internal/test/simulate")
+	if err != nil {
+		return nil, err
+	}
+	file, err := overlay(goroot, version, dir)
+	if err != nil {
+		return nil, err
+	}
+	bin := filepath.Join(dir, "simulate.test")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", file, "-o", bin, ".")
+	build.Dir = pkg
+	build.Stdout, build.Stderr = os.Stdout, os.Stderr
+	if err := build.Run(); err != nil {
+		return nil, fmt.Errorf("build the simulator: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, bin, "-test.run=^TestSmallFleetsKeepTheirPromises$")
+	cmd.Dir = pkg
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1")
+	return cmd, nil
+}
+
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

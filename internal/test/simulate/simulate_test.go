@@ -1,0 +1,152 @@
+package simulate_test
+
+import (
+	"flag"
+	"log/slog"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/internal/test/simulate"
+)
+
+var (
+	seeds   = flag.Int("simulate.seeds", 20, "how many small fleets to simulate")
+	first   = flag.Uint64("simulate.first", 1, "the first of them")
+	part    = flag.Float64("simulate.part", 1, "how much of an hour, or what stands for it, each small fleet goes on")
+	seed    = flag.Uint64("simulate.seed", 0, "the one seed to simulate; 0 for all")
+	trail   = flag.Int("simulate.trail", 12, "how many lines to print of what came before a violation")
+	day     = flag.Duration("simulate.day", 24*time.Hour, "how long the fleet of ten goes on")
+	verbose = flag.Bool("simulate.log", false, "print what the fleet logs")
+
+	transcript = flag.String("simulate.transcript", "", "a file for all commits and functions of the one seed")
+	report     = flag.String("simulate.report", "", "a file for the numbers of the one seed, which is simulated in this process")
+)
+
+// run simulates a fleet in a bubble, which fails the test if it leaves a goroutine.
+func run(t *testing.T, c simulate.Config) *judge.Report {
+	t.Helper()
+	c.Trail = *trail
+	if *verbose {
+		c.Logger = slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	var r *judge.Report
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		r, err = simulate.Run(c)
+		t.Log(r)
+		require.NoError(t, r.Err())
+		require.NoError(t, err, "seed %d", c.Seed)
+	})
+	return r
+}
+
+// small is a fleet of a few instances under heavy faults. What the seed does not decide
+// here it decides in Run.
+func small(seed uint64) simulate.Config {
+	c := simulate.Config{
+		Seed: seed, Instances: 3 + int(seed%3), Jobs: 3, Shards: 4, Every: time.Minute, Takes: 8 * time.Second,
+		For: time.Hour, Faults: 18 * time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second, Operators: true, Levels: true,
+	}
+	if seed%8 > 3 {
+		c.Skew = 100 * time.Millisecond
+	}
+	switch seed % 4 {
+	case 0:
+		c.Latency = 2 * time.Millisecond
+	case 1: // fires, faults and messages come so thick that all cross
+		c.Every, c.Takes, c.For, c.Faults = 5*time.Second, 1200*time.Millisecond, 12*time.Minute, 3*time.Second
+		c.TTL, c.Drain, c.Jitter = 4*time.Second, 3*time.Second, 400*time.Millisecond
+	case 2:
+		c.Jitter = 100 * time.Millisecond
+	case 3:
+		c.Long = 75 * time.Second // longer than between fires
+	}
+	if seed%2 == 1 {
+		c.Drain = time.Second // so that most runs of a process that leaves are handed back
+	}
+	c.Zones, c.Weights = seed%3 == 1, seed%4 > 1
+	if seed%3 == 1 {
+		c.Clocks = 40 * time.Millisecond
+		if c.Skew == 0 && c.Every == time.Minute {
+			c.Clocks = 2 * time.Second
+		}
+	}
+	if seed%3 == 2 && c.Skew == 0 && c.Every == time.Minute {
+		c.Wrong = 12 * time.Second
+		if seed%8 == 2 {
+			c.Wrong = time.Hour // what is claimed then is ahead of all clocks afterwards
+		}
+	}
+	if seed%5 < 2 {
+		c.Grace = c.TTL * time.Duration(1+seed%3)
+	}
+	c.For = time.Duration(float64(c.For) * *part)
+	return c
+}
+
+func TestSmallFleetsKeepTheirPromises(t *testing.T) {
+	if *report != "" {
+		simulateAlone(t)
+		return
+	}
+	from, n := *first, *seeds
+	if *seed != 0 {
+		from, n = *seed, 1
+	}
+	todo := make(chan uint64)
+	go func() {
+		defer close(todo)
+		for i := range n {
+			todo <- from + uint64(i)
+		}
+	}()
+	var mu sync.Mutex
+	sum, dir, told := newTotals(), t.TempDir(), time.Now()
+	var workers sync.WaitGroup
+	for range runtime.NumCPU() {
+		workers.Go(func() {
+			for seed := range todo {
+				r, err := alone(t.Context(), seed, dir)
+				mu.Lock()
+				if err != nil {
+					t.Error(err)
+				} else {
+					sum.add(r)
+				}
+				if n == 1 {
+					t.Log(r)
+				}
+				if time.Since(told) > time.Minute {
+					told = time.Now()
+					t.Log(sum.progress())
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	t.Log(sum)
+}
+
+func TestAFleetOfTenKeepsItsPromisesForADay(t *testing.T) {
+	began := time.Now()
+	kinds := []simulate.Fault{simulate.Crash, simulate.Partition, simulate.LoseRequests, simulate.LoseReplies, simulate.LostReply}
+	r := run(t, simulate.Config{
+		Seed: max(*seed, 1), Instances: 10, Jobs: 50, Shards: 4, Every: time.Minute, Takes: 9 * time.Second, Grain: 9 * time.Second,
+		For: *day, Faults: 6 * time.Minute, Kinds: kinds, TTL: 10 * time.Second, Drain: 10 * time.Second,
+	})
+	t.Logf("a day took %v", time.Since(began).Round(time.Millisecond))
+	struck := 0
+	for _, kind := range kinds {
+		struck += r.Faults[string(kind)]
+	}
+	require.GreaterOrEqual(t, struck, int(200*day.Hours()/24), "crashes, partitions and lost replies")
+	require.GreaterOrEqual(t, r.Reruns, int(100*day.Hours()/24), "re-runs")
+}

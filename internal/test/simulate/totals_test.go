@@ -1,0 +1,111 @@
+package simulate_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/internal/test/judge"
+)
+
+// totals are the numbers of many seeds. A seed in which nothing failed over or nothing
+// moved proves little and does not count.
+type totals struct {
+	began           time.Time
+	seeds, counted  int
+	claims, reruns  int
+	handedBack      int // runs that a drain ended
+	givenUp         int // pending re-runs that were counted as lost, as failover was switched off
+	failovers       int
+	moves, terms    int
+	resets          int
+	judged          int // fires and failovers that nothing held up
+	faults, actions map[string]int
+}
+
+func newTotals() *totals {
+	return &totals{began: time.Now(), faults: map[string]int{}, actions: map[string]int{}}
+}
+
+func (t *totals) add(r *judge.Report) {
+	t.seeds++
+	if r.Failovers == 0 || r.Moves == 0 {
+		return
+	}
+	t.counted++
+	t.claims += r.Claims
+	t.reruns += r.Reruns
+	t.handedBack += r.HandedBack
+	t.givenUp += r.GivenUp
+	t.failovers += r.Failovers
+	t.moves += r.Moves
+	t.terms += r.Terms
+	t.resets += r.Resets
+	t.judged += r.Judged
+	for kind, n := range r.Faults {
+		t.faults[kind] += n
+	}
+	for kind, n := range r.Actions {
+		t.actions[kind] += n
+	}
+}
+
+func sum(kinds map[string]int) int {
+	n := 0
+	for _, k := range kinds {
+		n += k
+	}
+	return n
+}
+
+// progress is a line.
+func (t *totals) progress() string {
+	took := time.Since(t.began)
+	return fmt.Sprintf("%d seeds, %d claims, %d faults in %v, %.0f claims/s",
+		t.seeds, t.claims, sum(t.faults), took.Round(time.Second), float64(t.claims)/took.Seconds())
+}
+
+// String is a table.
+func (t *totals) String() string {
+	var b strings.Builder
+	row := func(n int, what string) { fmt.Fprintf(&b, "\n%12d  %s", n, what) }
+	fmt.Fprintf(&b, "%s\n%12d  seeds count, %d more had no failover or no move", t.progress(), t.counted, t.seeds-t.counted)
+	row(t.claims, "claims")
+	row(t.reruns, "re-runs")
+	row(t.handedBack, "runs handed back at a drain")
+	row(t.givenUp, "re-runs given up, as the newest definition wants none")
+	row(t.failovers, "shards failed over")
+	row(t.moves, "shards moved")
+	row(t.terms, "terms")
+	row(t.resets, "resets")
+	row(t.judged, "fires and failovers that nothing held up, each in time")
+	row(sum(t.faults), "faults")
+	kinds := func(of map[string]int) {
+		for _, kind := range slices.Sorted(maps.Keys(of)) {
+			row(of[kind], "  "+kind)
+		}
+	}
+	kinds(t.faults)
+	row(sum(t.actions), "actions of operators")
+	kinds(t.actions)
+	return b.String()
+}
+
+func TestTotals_LeaveOutSeedsWithoutAFailoverOrAMove(t *testing.T) {
+	report := func(failovers, moves int) *judge.Report {
+		return &judge.Report{Claims: 10, Failovers: failovers, Moves: moves, Faults: map[string]int{"crash": 2}}
+	}
+	sum := newTotals()
+	for _, r := range []*judge.Report{report(1, 0), report(0, 1), report(1, 1), report(3, 2)} {
+		sum.add(r)
+	}
+	assert.Equal(t, 4, sum.seeds)
+	assert.Equal(t, 2, sum.counted)
+	assert.Equal(t, 20, sum.claims)
+	assert.Equal(t, map[string]int{"crash": 4}, sum.faults)
+}

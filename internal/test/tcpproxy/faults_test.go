@@ -1,0 +1,341 @@
+package tcpproxy
+
+import (
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/test/freeport"
+)
+
+func TestProxy_Forwards(t *testing.T) {
+	e := newEcho(t)
+	p := newProxy(t, e.Addr().String())
+	a, b := dial(t, p), dial(t, p)
+	a.say("one")
+	b.say("two")
+	a.hears("ONE")
+	b.hears("TWO")
+	require.Equal(t, 2, p.Connections())
+	require.EqualValues(t, 8, p.Traffic(ToServer))
+	require.EqualValues(t, 8, p.Traffic(ToClient))
+}
+
+func TestProxy_PassesOnTheEnd(t *testing.T) {
+	e := newEcho(t)
+	p := newProxy(t, e.Addr().String())
+	t.Run("of what the client says", func(t *testing.T) {
+		c := dial(t, p)
+		c.say("a")
+		require.NoError(t, c.CloseWrite())
+		c.hears("A") // the other direction is still open
+		c.isClosed()
+	})
+	t.Run("by the server", func(t *testing.T) {
+		c := dial(t, p)
+		c.say("a")
+		c.hears("A")
+		e.closeConns()
+		c.isClosed()
+	})
+	t.Run("and keeps nothing", func(t *testing.T) {
+		require.Eventually(t, func() bool { return p.Connections() == 0 }, patience, time.Millisecond)
+	})
+}
+
+func TestProxy_ResetsWhoCannotBeConnected(t *testing.T) {
+	e := newEcho(t)
+	p := newProxy(t, e.Addr().String())
+	e.Listener.Close()
+	conn, err := net.Dial("tcp", p.Addr())
+	if err == nil {
+		defer conn.Close()
+		_, err = conn.Read(make([]byte, 1))
+	}
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+}
+
+func TestSetPatience_WaitsForAServer(t *testing.T) {
+	port, err := freeport.Take()
+	require.NoError(t, err)
+	defer port.Release()
+	p := newProxy(t, port.Addr())
+	p.SetPatience(patience)
+	c := dial(t, p)
+	c.say("a")
+	c.hearsNothing()
+	newEchoAt(t, port.Addr())
+	c.hears("A")
+
+	p.SetUpstream("127.0.0.1:1") // where nobody listens
+	d := dial(t, p)
+	d.hearsNothing()
+	p.Close() // is not held up
+	d.isReset()
+}
+
+func TestSetUpstream_ActsOnNewConnections(t *testing.T) {
+	before, after := newEcho(t), newEcho(t)
+	p := newProxy(t, before.Addr().String())
+	c := dial(t, p)
+	c.say("a")
+	c.hears("A")
+	p.SetUpstream(after.Addr().String())
+	require.Equal(t, after.Addr().String(), p.Upstream())
+	c.say("b")
+	c.hears("B")
+	d := dial(t, p)
+	d.say("c")
+	d.hears("C")
+	require.Equal(t, 1, before.count("b"))
+	require.Equal(t, 1, after.count("c"))
+}
+
+func TestListenRouted_AsksForEachConnection(t *testing.T) {
+	one, two := newEcho(t), newEcho(t)
+	var mu sync.Mutex
+	routes := map[string]string{} // by client
+	p, err := ListenRouted(func(client, _ net.Addr) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if to, ok := routes[client.String()]; ok {
+			return to, nil
+		}
+		return "", net.ErrClosed
+	})
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	heal := p.OneWay(ToServer) // so that the routes are there before they are asked for
+	a, b, c := dial(t, p), dial(t, p), dial(t, p)
+	mu.Lock()
+	routes[a.LocalAddr().String()] = one.Addr().String()
+	routes[b.LocalAddr().String()] = two.Addr().String()
+	mu.Unlock()
+	heal()
+	a.say("a")
+	a.hears("A")
+	b.say("b")
+	b.hears("B")
+	require.Equal(t, 1, one.count("a"))
+	require.Equal(t, 1, two.count("b"))
+	c.isReset()
+}
+
+func TestCut(t *testing.T) {
+	e := newEcho(t)
+	p := newProxy(t, e.Addr().String())
+	c := dial(t, p)
+	c.say("a")
+	c.hears("A")
+	p.Cut()
+	c.isReset()
+	c = dial(t, p)
+	c.say("b")
+	c.hears("B")
+}
+
+func TestRefuse(t *testing.T) {
+	e := newEcho(t)
+	p := newProxy(t, e.Addr().String())
+	c := dial(t, p)
+	c.say("a")
+	c.hears("A")
+
+	first, second := p.Refuse(), p.Refuse()
+	c.isReset()
+	refused := func() {
+		_, err := net.Dial("tcp", p.Addr())
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	}
+	refused()
+	first()
+	first() // counts once
+	refused()
+	second()
+	c = dial(t, p)
+	c.say("b")
+	c.hears("B")
+}
+
+func TestRefuse_EndsQuietlyAfterClose(t *testing.T) {
+	p := newProxy(t, newEcho(t).Addr().String())
+	heal := p.Refuse()
+	p.Close()
+	heal()
+	_, err := net.Dial("tcp", p.Addr())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+func TestBlackhole(t *testing.T) {
+	t.Run("holds both directions, and lets go", func(t *testing.T) {
+		e := newEcho(t)
+		p := newProxy(t, e.Addr().String())
+		c := dial(t, p)
+		heal := p.Blackhole()
+		c.say("a")
+		c.hearsNothing()
+		require.Zero(t, e.count("a"))
+		heal()
+		heal()
+		c.hears("A")
+	})
+	t.Run("accepts connections that lead nowhere", func(t *testing.T) {
+		e := newEcho(t)
+		p := newProxy(t, e.Addr().String())
+		heal := p.Blackhole()
+		c := dial(t, p)
+		c.say("a")
+		c.hearsNothing()
+		require.Zero(t, e.accepted())
+		heal()
+		c.hears("A")
+	})
+	t.Run("tells nobody of an end", func(t *testing.T) {
+		e := newEcho(t)
+		p := newProxy(t, e.Addr().String())
+		c := dial(t, p)
+		c.say("a")
+		c.hears("A")
+		defer p.Blackhole()()
+		e.closeConns()
+		c.hearsNothing()
+	})
+	t.Run("loses what its sender gave up", func(t *testing.T) {
+		e := newEcho(t)
+		p := newProxy(t, e.Addr().String())
+		c := dial(t, p)
+		c.say("a")
+		c.hears("A")
+		heal := p.Blackhole()
+		c.say("late")
+		c.Close()
+		require.Eventually(t, func() bool { return anyGivenUp(p) }, patience, time.Millisecond)
+		heal()
+		require.Eventually(t, func() bool { return p.Connections() == 0 }, patience, time.Millisecond)
+		require.Zero(t, e.count("late"))
+	})
+	t.Run("loses what was cut", func(t *testing.T) {
+		e := newEcho(t)
+		p := newProxy(t, e.Addr().String())
+		c := dial(t, p)
+		c.say("a")
+		c.hears("A")
+		heal := p.Blackhole()
+		c.say("late")
+		p.Cut()
+		heal()
+		c.isReset()
+		require.Eventually(t, func() bool { return p.Connections() == 0 }, patience, time.Millisecond)
+		require.Zero(t, e.count("late"))
+	})
+	t.Run("does not hold up Close", func(t *testing.T) {
+		p := newProxy(t, newEcho(t).Addr().String())
+		c := dial(t, p)
+		p.Blackhole()
+		c.say("a")
+		p.Close()
+		c.isReset()
+	})
+}
+
+// anyGivenUp reports whether the proxy has seen a client close its end.
+func anyGivenUp(p *Proxy) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := range p.links {
+		if k.hasGivenUp(ToServer) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestOneWay(t *testing.T) {
+	e := newEcho(t)
+	p := newProxy(t, e.Addr().String())
+	c := dial(t, p)
+	c.say("first")
+	c.hears("FIRST")
+	t.Run("to the server", func(t *testing.T) {
+		heal := p.OneWay(ToServer)
+		c.say("a")
+		c.hearsNothing()
+		require.Zero(t, e.count("a"))
+		heal()
+		c.hears("A")
+	})
+	t.Run("to the client", func(t *testing.T) {
+		heal := p.OneWay(ToClient)
+		c.say("b")
+		c.hearsNothing()
+		require.Equal(t, 1, e.count("b"))
+		heal()
+		c.hears("B")
+	})
+	t.Run("counts", func(t *testing.T) {
+		one, two := p.OneWay(ToServer), p.OneWay(ToServer)
+		c.say("c")
+		one()
+		c.hearsNothing()
+		two()
+		c.hears("C")
+	})
+}
+
+func TestClose(t *testing.T) {
+	e := newEcho(t)
+	p := newProxy(t, e.Addr().String())
+	c := dial(t, p)
+	c.say("a")
+	c.hears("A")
+	p.Close()
+	p.Close()
+	c.isReset()
+	_, err := net.Dial("tcp", p.Addr())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+// Faults come and go while connections do.
+func TestProxy_UnderStress(t *testing.T) {
+	e := newEcho(t)
+	p := newProxy(t, e.Addr().String())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 30 {
+				conn, err := net.DialTimeout("tcp", p.Addr(), patience)
+				if err != nil {
+					continue
+				}
+				_ = conn.SetDeadline(time.Now().Add(20 * time.Millisecond))
+				_, _ = conn.Write([]byte("a\n"))
+				_, _ = conn.Read(make([]byte, 8))
+				conn.Close()
+			}
+		})
+	}
+	for _, fault := range []func() func(){
+		p.Refuse, p.Blackhole,
+		func() func() { return p.OneWay(ToClient) },
+		func() func() { return p.Delay(ToServer, 5*time.Millisecond) },
+		func() func() { return p.Throttle(ToClient, 100) },
+		func() func() { _, cancel := p.LoseNextReply(); return cancel },
+		func() func() { return p.Cut },
+	} {
+		wg.Go(func() {
+			for range 30 {
+				heal := fault()
+				<-time.After(time.Millisecond)
+				heal()
+			}
+		})
+	}
+	wg.Wait()
+	c := dial(t, p)
+	c.say("after")
+	c.hears("AFTER")
+}

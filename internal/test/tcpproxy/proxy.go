@@ -1,0 +1,199 @@
+package tcpproxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rota-dev/rota/internal/test/freeport"
+)
+
+// dialTimeout bounds connecting to a server on the same machine, whose kernel answers at
+// once or, with its queue full, not at all.
+const dialTimeout = 5 * time.Second
+
+// dialPause is between two tries to connect, if there is patience.
+const dialPause = 10 * time.Millisecond
+
+// Proxy forwards connections to a server.
+type Proxy struct {
+	port    *freeport.Port
+	route   func(client, proxy net.Addr) (upstream string, err error)
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+	traffic [2]atomic.Int64 // by direction
+
+	mu       sync.Mutex
+	listener net.Listener // nil while refused or closed
+	refusals int
+	closed   bool
+	upstream string
+	patience time.Duration
+	filter   func() Filter
+	ways     [2]way // by direction
+	changed  chan struct{}
+	links    map[*link]struct{}
+	lose     []*loss // replies to lose that no request has been seen for
+}
+
+// Listen makes a proxy for the server at upstream, a host:port. It listens until Close.
+func Listen(upstream string) (*Proxy, error) {
+	return listen(upstream, nil)
+}
+
+// ListenRouted makes a proxy that asks route for the server of each connection, by the
+// addresses of its ends. A connection for which it fails is reset.
+func ListenRouted(route func(client, proxy net.Addr) (upstream string, err error)) (*Proxy, error) {
+	return listen("", route)
+}
+
+func listen(upstream string, route func(client, proxy net.Addr) (string, error)) (*Proxy, error) {
+	port, err := freeport.Take()
+	if err != nil {
+		return nil, fmt.Errorf("make proxy: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p := &Proxy{
+		port: port, upstream: upstream, route: route, ctx: ctx, stop: stop,
+		changed: make(chan struct{}), links: map[*link]struct{}{},
+	}
+	if p.route == nil {
+		p.route = func(net.Addr, net.Addr) (string, error) { return p.Upstream(), nil }
+	}
+	if err := p.listen(); err != nil {
+		stop()
+		port.Release()
+		return nil, fmt.Errorf("make proxy: %w", err)
+	}
+	return p, nil
+}
+
+// listen begins to accept. Who calls it holds p.mu, or is alone.
+func (p *Proxy) listen() error {
+	l, err := p.port.Listen()
+	if err != nil {
+		return err
+	}
+	p.listener = l
+	p.wg.Go(func() { p.accept(l) })
+	return nil
+}
+
+// Addr returns the host:port at which the proxy listens, always the same.
+func (p *Proxy) Addr() string { return p.port.Addr() }
+
+// Port returns the port of Addr.
+func (p *Proxy) Port() int { return p.port.Number }
+
+// Upstream returns where connections go.
+func (p *Proxy) Upstream() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.upstream
+}
+
+// SetUpstream sets where connections go that are made from now on.
+func (p *Proxy) SetUpstream(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.upstream = addr
+}
+
+// SetPatience sets for how long a server that refuses a connection is asked again, while
+// the client waits. Without it a client that comes a moment before the server listens has
+// a connection that is reset, where without a proxy it would be refused, and may try
+// again less soon after that.
+func (p *Proxy) SetPatience(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.patience = d
+}
+
+func (p *Proxy) getPatience() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.patience
+}
+
+// Traffic returns how many bytes have been passed on so far.
+func (p *Proxy) Traffic(d Direction) int64 { return p.traffic[d].Load() }
+
+// Connections returns how many connections there are.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}
+
+// Close resets all connections and stops listening. It returns when no goroutine is
+// left. Calling it twice is legal.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.closeListener()
+	p.mu.Unlock()
+	p.stop()
+	p.Cut()
+	p.wg.Wait()
+	p.port.Release()
+}
+
+// closeListener needs p.mu.
+func (p *Proxy) closeListener() {
+	if p.listener != nil {
+		p.listener.Close()
+		p.listener = nil
+	}
+}
+
+func (p *Proxy) accept(l net.Listener) {
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			if p.accepting(l) { // short of file descriptors, perhaps
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			return
+		}
+		k := newLink(p, client.(*net.TCPConn))
+		if !p.add(k, l) {
+			reset(k.client)
+			continue
+		}
+		p.wg.Go(func() {
+			k.run()
+			p.remove(k)
+		})
+	}
+}
+
+func (p *Proxy) accepting(l net.Listener) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listener == l
+}
+
+// add refuses what was accepted before a fault that wants it refused.
+func (p *Proxy) add(k *link, l net.Listener) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != l {
+		return false
+	}
+	if p.filter != nil {
+		k.filter = p.filter()
+	}
+	p.links[k] = struct{}{}
+	return true
+}
+
+func (p *Proxy) remove(k *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, k)
+}

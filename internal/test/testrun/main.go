@@ -1,0 +1,49 @@
+// Command testrun does for test.sh what is no business of a shell:
+//
+//	testrun provision    gets the servers, so that no test waits for that
+//	testrun table DIR    prints what conformance.Run has reported in DIR, and fails if
+//	                     there is something wrong
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/rota-dev/rota/internal/test/testserver/provision"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "testrun:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, args []string) error {
+	switch {
+	case len(args) == 1 && args[0] == "provision":
+		return getServers(ctx, out)
+	case len(args) == 2 && args[0] == "table":
+		return printTable(out, args[1])
+	}
+	return errors.New("usage: testrun provision | testrun table DIR")
+}
+
+// getServers gets one after the other: each keeps all processors busy, or the network.
+func getServers(ctx context.Context, out io.Writer) error {
+	for _, get := range []func(context.Context, io.Writer) (string, error){
+		provision.Java, provision.ClassPath, provision.Etcd,
+	} {
+		if _, err := get(ctx, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}

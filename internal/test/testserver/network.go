@@ -1,0 +1,89 @@
+package testserver
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/rota-dev/rota/internal/test/tcpproxy"
+)
+
+// network is what the members of an ensemble reach each other through: a proxy for each
+// way from one to another, so that each can be cut.
+type network struct {
+	proxies []*tcpproxy.Proxy
+	ways    map[way][]*tcpproxy.Proxy
+}
+
+type way struct{ from, to *Member }
+
+// link makes a proxy that only from uses, to reach a port of to.
+func (n *network) link(from, to *Member, r role) (*tcpproxy.Proxy, error) {
+	p, err := tcpproxy.Listen(to.port[r].Addr())
+	if err != nil {
+		return nil, err
+	}
+	n.proxies = append(n.proxies, p)
+	if n.ways == nil {
+		n.ways = map[way][]*tcpproxy.Proxy{}
+	}
+	w := way{from, to}
+	n.ways[w] = append(n.ways[w], p)
+	return p, nil
+}
+
+// entrance makes the one address at which all of the others reach a port of to. It hands
+// each connection to the proxy of the member from which it comes.
+func (n *network) entrance(to *Member, r role, others []*Member) (*tcpproxy.Proxy, error) {
+	links := map[*Member]*tcpproxy.Proxy{}
+	for _, from := range others {
+		p, err := n.link(from, to, r)
+		if err != nil {
+			return nil, err
+		}
+		links[from] = p
+	}
+	entrance, err := tcpproxy.ListenRouted(func(client, server net.Addr) (string, error) {
+		for from, p := range links {
+			if ok, err := connected(from.Pid(), client, server); err == nil && ok {
+				return p.Addr(), nil
+			}
+		}
+		return "", errors.New("not from a member")
+	})
+	if err == nil {
+		n.proxies = append(n.proxies, entrance)
+	}
+	return entrance, err
+}
+
+func (n *network) close() {
+	for _, p := range n.proxies {
+		p.Close()
+	}
+}
+
+// Isolate cuts the member off from the other members, in both directions and without
+// telling anybody, until heal. Its clients still reach it. Without other members it does
+// nothing.
+func (m *Member) Isolate() (heal func()) {
+	n := m.cluster.network
+	if n == nil {
+		panic(fmt.Sprintf("testserver: isolate %s: its peers reach it directly", m.name))
+	}
+	var heals []func()
+	for w, proxies := range n.ways {
+		if w.from != m && w.to != m {
+			continue
+		}
+		for _, p := range proxies {
+			heals = append(heals, p.Blackhole())
+		}
+	}
+	return sync.OnceFunc(func() {
+		for _, heal := range heals {
+			heal()
+		}
+	})
+}

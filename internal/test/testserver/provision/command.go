@@ -1,0 +1,55 @@
+package provision
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/test/child"
+)
+
+// run runs a command in dir, with these variables added to the environment. Its output
+// is part of the error.
+func run(ctx context.Context, dir string, env []string, name string, args ...string) error {
+	var out bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = time.Second // for those whom a killed command leaves behind with its output
+	if err := child.Run(ctx, cmd); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, tail(out.Bytes(), 4<<10))
+	}
+	return nil
+}
+
+func tail(b []byte, n int) []byte {
+	return bytes.TrimSpace(b[max(0, len(b)-n):])
+}
+
+// attempts at something that goes over the network, and the pause after the first, which
+// doubles.
+const (
+	attempts   = 4
+	firstPause = time.Second
+)
+
+func retry(ctx context.Context, f func() error) error {
+	pause := firstPause
+	for try := 1; ; try++ {
+		err := f()
+		if err == nil || try == attempts || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+			pause *= 2
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

@@ -1,0 +1,114 @@
+// Package servertest gives servers to tests. A server that is not to be had fails the
+// test; nothing is skipped.
+package servertest
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/rota-dev/rota/internal/test/testserver"
+)
+
+// shared are the servers that the tests of one binary share, each started by the first
+// that asks for it.
+var shared struct {
+	mu        sync.Mutex
+	byMain    bool // Main runs the tests
+	etcd      *testserver.Cluster
+	zookeeper *testserver.Cluster
+}
+
+// Main runs the tests of a binary, and stops the servers that they shared:
+//
+//	func TestMain(m *testing.M) { servertest.Main(m) }
+func Main(m *testing.M) {
+	shared.mu.Lock()
+	shared.byMain = true
+	shared.mu.Unlock()
+	defer stopShared()
+	m.Run()
+}
+
+func stopShared() {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	for _, c := range []*testserver.Cluster{shared.etcd, shared.zookeeper} {
+		if c != nil {
+			c.Stop()
+		}
+	}
+}
+
+// Etcd returns a single server that all tests of the binary share. They keep to keys of
+// their own, and let it run. The binary needs Main.
+func Etcd(t testing.TB) *testserver.Cluster {
+	t.Helper()
+	return share(t, &shared.etcd, func(ctx context.Context) (*testserver.Cluster, error) {
+		return testserver.Etcd(ctx, testserver.EtcdOptions{})
+	})
+}
+
+// ZooKeeper is Etcd for ZooKeeper.
+func ZooKeeper(t testing.TB) *testserver.Cluster {
+	t.Helper()
+	return share(t, &shared.zookeeper, func(ctx context.Context) (*testserver.Cluster, error) {
+		return testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{})
+	})
+}
+
+func share(t testing.TB, c **testserver.Cluster, start func(context.Context) (*testserver.Cluster, error)) *testserver.Cluster {
+	t.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if !shared.byMain {
+		t.Fatal("TestMain does not call servertest.Main, so nobody would stop the server")
+	}
+	if *c == nil {
+		started, err := start(context.Background()) // it outlives t
+		if err != nil {
+			t.Fatal(err)
+		}
+		*c = started
+	}
+	return *c
+}
+
+// StartEtcd starts servers for t alone, which are stopped when t ends. What they printed
+// last is shown if it fails.
+func StartEtcd(t testing.TB, o testserver.EtcdOptions) *testserver.Cluster {
+	t.Helper()
+	c, err := testserver.Etcd(context.Background(), o)
+	return forTest(t, c, err)
+}
+
+// StartZooKeeper is StartEtcd for ZooKeeper.
+func StartZooKeeper(t testing.TB, o testserver.ZooKeeperOptions) *testserver.Cluster {
+	t.Helper()
+	c, err := testserver.ZooKeeper(context.Background(), o)
+	return forTest(t, c, err)
+}
+
+func forTest(t testing.TB, c *testserver.Cluster, err error) *testserver.Cluster {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, m := range c.Members() {
+				t.Logf("the server at %s ended its output with:\n%s", m.Addr(), lastLines(m.Output(), 20))
+			}
+		}
+		c.Stop()
+	})
+	return c
+}
+
+// lastLines leaves room for what failed: a test's own lines are printed before those of its
+// subtests.
+func lastLines(out []byte, n int) []byte {
+	lines := bytes.SplitAfter(out, []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-n):], nil)
+}

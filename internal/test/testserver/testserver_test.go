@@ -1,0 +1,303 @@
+package testserver_test
+
+import (
+	"context"
+	"crypto/rand"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/internal/test/testserver/servertest"
+)
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv("ROTA_TEST_LISTEN_AT"); addr != "" {
+		listenUntilKilled(addr)
+	}
+	servertest.Main(m)
+}
+
+func listenUntilKilled(addr string) {
+	l, err := net.Listen("tcp4", addr)
+	if err != nil {
+		panic(err)
+	}
+	for {
+		if conn, err := l.Accept(); err == nil {
+			conn.Close()
+		}
+	}
+}
+
+// kinds are what every promise is tried on.
+var kinds = []struct {
+	name   string
+	store  store
+	shared func(testing.TB) *testserver.Cluster
+	start  func(t testing.TB, members int) *testserver.Cluster
+	// requests is a counter of what clients ask for.
+	requests string
+}{
+	{
+		"etcd",
+		etcdStore{},
+		servertest.Etcd,
+		func(t testing.TB, members int) *testserver.Cluster {
+			return servertest.StartEtcd(t, testserver.EtcdOptions{Members: members})
+		},
+		`grpc_server_handled_total{grpc_code="OK",grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary"}`,
+	},
+	{
+		"ZooKeeper",
+		zookeeperStore{},
+		servertest.ZooKeeper,
+		func(t testing.TB, members int) *testserver.Cluster {
+			return servertest.StartZooKeeper(t, testserver.ZooKeeperOptions{Members: members})
+		},
+		"zk_packets_received",
+	},
+}
+
+const (
+	patience = 30 * time.Second
+	tick     = 20 * time.Millisecond
+)
+
+// world is a cluster with a client.
+type world struct {
+	*testing.T
+	*testserver.Cluster
+	store store
+}
+
+// write writes by m, as soon as m can.
+func (w *world) write(m *testserver.Member, key string) {
+	w.Helper()
+	w.eventually(func(ctx context.Context) bool { return w.store.put(ctx, w.Cluster, m, key, "v") == nil },
+		"%s is not written", key)
+}
+
+// has waits until m has the key.
+func (w *world) has(m *testserver.Member, key string) {
+	w.Helper()
+	w.eventually(func(ctx context.Context) bool {
+		v, err := w.store.get(ctx, w.Cluster, m, key)
+		return err == nil && v == "v"
+	}, "%s is not there", key)
+}
+
+// hasNot waits for an answer of m, and wants it to be that there is no such key.
+func (w *world) hasNot(m *testserver.Member, key string) {
+	w.Helper()
+	var v string
+	w.eventually(func(ctx context.Context) (ok bool) {
+		var err error
+		v, err = w.store.get(ctx, w.Cluster, m, key)
+		return err == nil
+	}, "no answer to whether %s is there", key)
+	require.Empty(w, v)
+}
+
+func (w *world) refuses(m *testserver.Member, key string) {
+	w.Helper()
+	ctx, cancel := soon(w.Context())
+	defer cancel()
+	require.Error(w, w.store.put(ctx, w.Cluster, m, key, "v"))
+}
+
+func (w *world) eventually(f func(context.Context) bool, message string, args ...any) {
+	w.Helper()
+	// A try may meet a server that answers nobody, or a machine on which all takes long.
+	longest := shortly
+	require.Eventuallyf(w, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), longest)
+		defer cancel()
+		longest = min(2*longest, patience/4)
+		return f(ctx)
+	}, patience, tick, message, args...)
+}
+
+// leader waits for one that is not among those.
+func (w *world) leader(not ...*testserver.Member) *testserver.Member {
+	w.Helper()
+	var leader *testserver.Member
+	require.Eventually(w, func() bool {
+		var err error
+		leader, err = w.Leader(w.Context())
+		return err == nil && !slices.Contains(not, leader)
+	}, patience, tick)
+	return leader
+}
+
+func TestSingleServer(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			w := &world{t, k.start(t, 1), k.store}
+			m := w.Members()[0]
+
+			t.Run("leads itself", func(t *testing.T) {
+				require.Same(t, m, w.leader())
+				require.Equal(t, []string{m.Addr()}, w.Addrs())
+			})
+			t.Run("keeps data and address when it is restarted", func(t *testing.T) {
+				addr, pid := m.Addr(), m.Pid()
+				w.write(m, "a")
+				require.NoError(t, m.Restart(t.Context()))
+				require.Equal(t, addr, m.Addr())
+				require.NotEqual(t, pid, m.Pid())
+				w.has(m, "a")
+
+				m.Kill()
+				_, err := net.Dial("tcp", m.Addr())
+				require.Error(t, err)
+				require.NoError(t, w.Restart(t.Context()))
+				w.has(m, "a")
+			})
+			t.Run("does nothing while it is paused", func(t *testing.T) {
+				require.NoError(t, m.Pause())
+				w.refuses(m, "b")
+				require.NoError(t, m.Resume())
+				w.write(m, "c")
+			})
+			t.Run("counts", func(t *testing.T) {
+				before, err := m.Counters(t.Context())
+				require.NoError(t, err)
+				w.write(m, "d")
+				after, err := m.Counters(t.Context())
+				require.NoError(t, err)
+				require.Greater(t, after[k.requests], before[k.requests])
+			})
+			t.Run("has no peers to be cut off from", func(t *testing.T) {
+				defer m.Isolate()()
+				w.write(m, "e")
+			})
+			t.Run("is empty when it is replaced", func(t *testing.T) {
+				require.NoError(t, m.Replace(t.Context()))
+				w.hasNot(m, "a")
+			})
+			t.Run("leaves nothing behind", func(t *testing.T) {
+				w.Stop()
+				w.Stop()
+				_, err := net.Dial("tcp", m.Addr())
+				require.Error(t, err)
+				require.Empty(t, m.Output())
+			})
+		})
+	}
+}
+
+func TestEnsemble(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			w := &world{t, k.start(t, 3), k.store}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+
+			t.Run("has one leader and the same data", func(t *testing.T) {
+				leader := w.leader()
+				for i, m := range w.Members() {
+					w.write(m, string(rune('a'+i)))
+				}
+				for _, m := range w.Members() {
+					for i := range w.Members() {
+						w.has(m, string(rune('a'+i)))
+					}
+				}
+				require.Same(t, leader, w.leader())
+			})
+			t.Run("goes on without a leader that was cut off", func(t *testing.T) {
+				old := w.leader()
+				heal := old.Isolate()
+				w.write(w.leader(old), "cut")
+				w.refuses(old, "late") // which may still be written when it is no longer cut off
+				heal()
+				heal()
+				w.has(old, "cut")
+			})
+			t.Run("does not notice a follower that was cut off", func(t *testing.T) {
+				leader := w.leader()
+				follower := w.Members()[0]
+				if follower == leader {
+					follower = w.Members()[1]
+				}
+				heal := follower.Isolate()
+				defer heal()
+				w.refuses(follower, "late too")
+				w.write(leader, "still")
+				require.Same(t, leader, w.leader())
+				heal()
+				w.has(follower, "still")
+			})
+			t.Run("goes on without a leader that was killed", func(t *testing.T) {
+				old := w.leader()
+				old.Kill()
+				w.write(w.leader(old), "killed")
+				require.NoError(t, old.Restart(ctx))
+				w.has(old, "killed")
+			})
+			t.Run("goes on without a leader that was paused", func(t *testing.T) {
+				old := w.leader()
+				require.NoError(t, old.Pause())
+				w.write(w.leader(old), "paused")
+				require.NoError(t, old.Resume())
+				w.has(old, "paused")
+			})
+			t.Run("takes in an empty member", func(t *testing.T) {
+				for _, m := range w.Members() {
+					require.NoError(t, m.Replace(ctx))
+					w.has(m, "killed")
+				}
+				require.NoError(t, w.Members()[0].Restart(ctx)) // now it is as good as any
+				w.has(w.Members()[0], "killed")
+			})
+			t.Run("keeps its data when all are restarted", func(t *testing.T) {
+				require.NoError(t, w.Restart(ctx))
+				w.has(w.leader(), "killed")
+			})
+		})
+	}
+}
+
+func TestShared_IsOneServer(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			c := k.shared(t)
+			require.Same(t, c, k.shared(t))
+			(&world{t, c, k.store}).write(c.Members()[0], rand.Text()) // of this run of the test
+		})
+	}
+}
+
+func TestLeader_EndsWithItsContext(t *testing.T) {
+	c := servertest.StartEtcd(t, testserver.EtcdOptions{})
+	c.Members()[0].Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := c.Leader(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestStart_FailsWithWhatTheServerSaid(t *testing.T) {
+	before := runtime.NumGoroutine()
+	_, err := testserver.Etcd(t.Context(), testserver.EtcdOptions{Flags: []string{"--no-such-flag"}})
+	require.ErrorContains(t, err, "no-such-flag")
+	_, err = testserver.ZooKeeper(t.Context(), testserver.ZooKeeperOptions{Lines: []string{"tickTime=soon"}})
+	require.ErrorContains(t, err, "NumberFormatException")
+
+	for start := time.Now(); runtime.NumGoroutine() > before; <-time.After(tick) {
+		require.Less(t, time.Since(start), patience, "goroutines are left")
+	}
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "rota-servers-*", "*", "m1", "zoo.cfg"))
+	require.NoError(t, err)
+	for _, file := range left {
+		text, _ := os.ReadFile(file) // of tests that run at the same time, perhaps
+		require.NotContains(t, string(text), "tickTime=soon")
+	}
+}

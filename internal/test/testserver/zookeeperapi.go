@@ -1,0 +1,106 @@
+package testserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/rota-dev/rota/internal/test/tcpproxy"
+)
+
+// probe asks for more than a sign of life, which there is before sessions are accepted.
+func (z *zookeeper) probe(ctx context.Context, m *Member) error {
+	_, err := z.mode(ctx, m)
+	return err
+}
+
+func (z *zookeeper) leads(ctx context.Context, m *Member) (bool, error) {
+	mode, err := z.mode(ctx, m)
+	return mode == "leader" || mode == "standalone", err
+}
+
+func (z *zookeeper) mode(ctx context.Context, m *Member) (string, error) {
+	answer, err := z.ask(ctx, m, "srvr")
+	if err != nil {
+		return "", err
+	}
+	_, after, ok := strings.Cut(answer, "Mode: ")
+	if !ok {
+		return "", fmt.Errorf("%s has no mode yet: %s", m.name, answer)
+	}
+	mode, _, _ := strings.Cut(after, "\n")
+	return mode, nil
+}
+
+func (z *zookeeper) counters(ctx context.Context, m *Member) (map[string]float64, error) {
+	answer, err := z.ask(ctx, m, "mntr")
+	if err != nil {
+		return nil, err
+	}
+	counters := map[string]float64{}
+	for line := range strings.Lines(answer) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			counters[name] = v
+		}
+	}
+	return counters, nil
+}
+
+// ask sends one of the commands that are words of four letters.
+func (z *zookeeper) ask(ctx context.Context, m *Member, word string) (string, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", z.plain(m).Addr())
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return "", err
+		}
+	}
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(conn)
+	return string(answer), err
+}
+
+// announce makes a filter for a connection on which a member asks for votes. It begins
+// with the address to call back at, which is the member's own and would lead around the
+// proxies; the filter puts another in its place.
+func announce(addr string) tcpproxy.Filter {
+	var head []byte
+	done := false
+	return func(_ context.Context, d tcpproxy.Direction, b []byte) ([]byte, error) {
+		if d == tcpproxy.ToClient || done {
+			return b, nil
+		}
+		// version int64, member int64, length int32, address
+		const fixed = 8 + 8 + 4
+		head = append(head, b...)
+		if len(head) < fixed {
+			return nil, nil
+		}
+		n := int(binary.BigEndian.Uint32(head[fixed-4:]))
+		if n > 1<<10 {
+			return nil, errors.New("not the beginning of an election")
+		}
+		if len(head) < fixed+n {
+			return nil, nil
+		}
+		done = true
+		var out bytes.Buffer
+		out.Write(head[:fixed-4])
+		_ = binary.Write(&out, binary.BigEndian, int32(len(addr)))
+		out.WriteString(addr)
+		out.Write(head[fixed+n:])
+		return out.Bytes(), nil
+	}
+}

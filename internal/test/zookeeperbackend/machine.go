@@ -1,0 +1,225 @@
+package zookeeperbackend
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/registry/zookeeper"
+)
+
+// machine is where handles run: it has a proxy of its own before each member, which it
+// knows by names.
+type machine struct {
+	store   *store
+	user    string
+	proxies []*tcpproxy.Proxy // in the order in which they are tried
+
+	mu      sync.Mutex
+	moves   int      // of the members' addresses
+	orders  []*order // for transactions to come
+	starved int
+}
+
+func newMachine(s *store, index int) (*machine, error) {
+	m := &machine{store: s, user: user(index % users)}
+	addrs := s.Cluster.Addrs()
+	for i := range addrs {
+		p, err := tcpproxy.Listen(addrs[(index+i)%len(addrs)])
+		if err != nil {
+			m.close()
+			return nil, err
+		}
+		p.SetFilter(func() tcpproxy.Filter { return newTap(m).filter })
+		m.proxies = append(m.proxies, p)
+	}
+	return m, nil
+}
+
+// options are those of a handle. Members have a name and an address of the machine's own
+// invention, which lead to its proxies.
+func (m *machine) options() zookeeper.Options {
+	o := zookeeper.Options{
+		InOrder: true, Namespace: m.store.namespace, LookupHost: m.lookup,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			proxy, err := m.proxy(address)
+			if err != nil {
+				return nil, err
+			}
+			return new(net.Dialer).DialContext(ctx, network, proxy.Addr())
+		},
+	}
+	for i := range m.proxies {
+		o.Endpoints = append(o.Endpoints, fmt.Sprintf("member%d:2181", i))
+	}
+	if m.store.SuperPassword != "" {
+		o.Username, o.Password, o.ACL = m.user, password, rights()
+	}
+	return o
+}
+
+// address is that of a member after so many moves.
+func address(member, moves int) string { return fmt.Sprintf("192.0.2.%d", moves*10+member) }
+
+func (m *machine) lookup(_ context.Context, host string) ([]string, error) {
+	var member int
+	if _, err := fmt.Sscanf(host, "member%d", &member); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return []string{address(member, m.moves)}, nil
+}
+
+func (m *machine) proxy(at string) (*tcpproxy.Proxy, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, p := range m.proxies {
+		if at == address(i, m.moves)+":2181" {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("nobody is at %s", at)
+}
+
+// move gives all members other addresses.
+func (m *machine) move() {
+	m.mu.Lock()
+	m.moves++
+	m.mu.Unlock()
+	for _, p := range m.proxies {
+		p.Cut()
+	}
+}
+
+func (m *machine) close() {
+	for _, p := range m.proxies {
+		p.Close()
+	}
+}
+
+// first is the proxy that is tried first.
+func (m *machine) first() *tcpproxy.Proxy { return m.proxies[0] }
+
+// member is the one that the machine is connected to, or would be.
+func (m *machine) member() *testserver.Member {
+	at := m.first()
+	for _, p := range m.proxies {
+		if p.Connections() > at.Connections() {
+			at = p
+		}
+	}
+	return m.store.member(at.Upstream())
+}
+
+// each does something to all proxies, until undone.
+func (m *machine) each(do func(*tcpproxy.Proxy) (undo func())) (undo func()) {
+	var all []func()
+	for _, p := range m.proxies {
+		all = append(all, do(p))
+	}
+	return func() {
+		for _, undo := range all {
+			undo()
+		}
+	}
+}
+
+func (m *machine) partition(c conformance.Cut) (heal func()) {
+	return m.each(func(p *tcpproxy.Proxy) func() {
+		switch c {
+		case conformance.Refuse:
+			return p.Refuse()
+		case conformance.ToStore:
+			return p.OneWay(tcpproxy.ToServer)
+		case conformance.FromStore:
+			return p.OneWay(tcpproxy.ToClient)
+		}
+		return p.Blackhole()
+	})
+}
+
+func (m *machine) starve() (feed func()) {
+	m.add(1)
+	return sync.OnceFunc(func() { m.add(-1) })
+}
+
+func (m *machine) add(starved int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.starved += starved
+}
+
+func (m *machine) isStarved() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.starved > 0
+}
+
+// fate is what becomes of a transaction.
+type fate int
+
+const (
+	loseReply fate = iota
+	loseRequest
+	holdRequest
+)
+
+// order is what is to become of the next transaction.
+type order struct {
+	fate    fate
+	release chan struct{} // closed when one that is held may go on
+	met     chan struct{} // closed when there was one
+	done    chan struct{} // closed when it was answered, or its connection is gone
+}
+
+func (m *machine) next(f fate) *order {
+	o := &order{fate: f, release: make(chan struct{}), met: make(chan struct{}), done: make(chan struct{})}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.orders = append(m.orders, o)
+	return o
+}
+
+// hold holds the next transaction until release, with all that follows it on its
+// connection.
+func (m *machine) hold() (release func()) {
+	o := m.next(holdRequest)
+	return sync.OnceFunc(func() {
+		close(o.release)
+		m.mu.Lock()
+		for i := range m.orders {
+			if m.orders[i] == o { // there was none
+				m.orders = append(m.orders[:i:i], m.orders[i+1:]...)
+				m.mu.Unlock()
+				return
+			}
+		}
+		m.mu.Unlock()
+		select {
+		case <-o.done:
+		case <-time.After(releaseTimeout): // another lever has the store answer nobody
+		}
+	})
+}
+
+// releaseTimeout is how long a release waits to be able to say that it had its effect.
+const releaseTimeout = time.Second
+
+// take returns the order that the next transaction meets, or nil.
+func (m *machine) take() *order {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.orders) == 0 {
+		return nil
+	}
+	o := m.orders[0]
+	m.orders = m.orders[1:]
+	close(o.met)
+	return o
+}

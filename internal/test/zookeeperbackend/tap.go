@@ -1,0 +1,177 @@
+package zookeeperbackend
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+
+	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/internal/zkwire"
+)
+
+// tap reads along a connection between a machine and a member, and meddles with it.
+type tap struct {
+	machine *machine
+	streams [2]stream
+
+	mu      sync.Mutex
+	session bool             // the connection is that of a session of the registry's
+	pending map[int32]*order // of requests that were sent, by their numbers
+}
+
+// stream is one direction of a connection.
+type stream struct {
+	rest    []byte // of a frame that has not come whole
+	greeted bool
+}
+
+func newTap(m *machine) *tap {
+	return &tap{machine: m, pending: make(map[int32]*order)}
+}
+
+var errLost = errors.New("lost by order")
+
+func (t *tap) filter(ctx context.Context, d tcpproxy.Direction, b []byte) ([]byte, error) {
+	s := &t.streams[d]
+	s.rest = append(s.rest, b...)
+	var passed []byte
+	for {
+		frame, ok := s.next()
+		if !ok {
+			return passed, nil
+		}
+		pass, err := true, error(nil)
+		switch {
+		case !s.greeted:
+			s.greeted = true
+			if d == tcpproxy.ToClient {
+				t.greeting(ctx, frame[4:])
+			}
+		case d == tcpproxy.ToServer:
+			pass, err = t.request(ctx, frame[4:])
+		default:
+			err = t.reply(frame[4:])
+		}
+		if err != nil {
+			return nil, err
+		}
+		if pass {
+			passed = append(passed, frame...)
+		}
+	}
+}
+
+// next takes a frame, with its length, off what has come.
+func (s *stream) next() (frame []byte, ok bool) {
+	if len(s.rest) < 4 {
+		return nil, false
+	}
+	n := 4 + int(binary.BigEndian.Uint32(s.rest))
+	if len(s.rest) < n {
+		return nil, false
+	}
+	frame, s.rest = s.rest[:n:n], s.rest[n:]
+	return frame, true
+}
+
+func (t *tap) greeting(ctx context.Context, frame []byte) {
+	if g, ok := zkwire.ParseGrant(frame); ok {
+		t.machine.store.granted(g)
+	}
+	context.AfterFunc(ctx, t.gone)
+}
+
+// gone ends the orders that were waiting for a reply.
+func (t *tap) gone() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for xid, o := range t.pending {
+		delete(t.pending, xid)
+		close(o.done)
+	}
+}
+
+func (t *tap) request(ctx context.Context, frame []byte) (pass bool, err error) {
+	r, ok := zkwire.ParseRequest(frame)
+	if !ok {
+		return true, nil
+	}
+	switch r.Op {
+	case zkwire.Create:
+		if bytes.Contains(frame, []byte(t.machine.store.namespace+"/:sessions/")) {
+			t.mu.Lock()
+			t.session = true
+			t.mu.Unlock()
+		}
+	case zkwire.Sync, zkwire.Ping:
+		t.mu.Lock()
+		starved := t.session
+		t.mu.Unlock()
+		return !starved || !t.machine.isStarved(), nil
+	case zkwire.Multi:
+		if t.ofUser(frame[8:]) {
+			return true, t.txn(ctx, r.Xid)
+		}
+	}
+	return true, nil
+}
+
+// ofUser reports whether a multi is a transaction, and not one of the backend's own,
+// which checks nothing but that the namespace is there.
+func (t *tap) ofUser(multi []byte) bool {
+	root := t.machine.store.namespace
+	header := binary.BigEndian.AppendUint32(nil, uint32(zkwire.Check))
+	header = append(header, 0)                                        // not done
+	header = binary.BigEndian.AppendUint32(header, 0xffffffff)        // no error
+	header = binary.BigEndian.AppendUint32(header, uint32(len(root))) // of the path
+	header = append(header, root...)
+	return !bytes.HasPrefix(multi, header)
+}
+
+// txn does to a transaction what was ordered.
+func (t *tap) txn(ctx context.Context, xid int32) error {
+	o := t.machine.take()
+	if o == nil {
+		return nil
+	}
+	if o.fate == loseRequest {
+		close(o.done)
+		return errLost
+	}
+	t.mu.Lock()
+	t.pending[xid] = o
+	t.mu.Unlock()
+	if ctx.Err() != nil {
+		t.gone()
+		return ctx.Err()
+	}
+	if o.fate == holdRequest {
+		select {
+		case <-o.release:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (t *tap) reply(frame []byte) error {
+	r, ok := zkwire.ParseReply(frame)
+	if !ok {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.pending[r.Xid]
+	if o == nil {
+		return nil
+	}
+	delete(t.pending, r.Xid)
+	close(o.done)
+	if o.fate == loseReply {
+		return errLost
+	}
+	return nil
+}
