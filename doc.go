@@ -63,7 +63,8 @@
 //   - Each fire is claimed, or skipped, as the job's policy says or because an operator has
 //     disabled the shard, and then counted.
 //   - A run that was under way when its session ended is claimed again with a higher
-//     fence, or counted as failed: the job chooses.
+//     fence, or counted: as lost if the job does not want re-runs or has used up its
+//     attempts, as unknown if the job tracks only claims.
 //   - A write by a leader whose term is over does not take effect.
 //   - Members join, leave and crash without a pause for the shards that do not move.
 //
@@ -82,9 +83,4 @@
 // status names that as its problem, until an operator resets the job. A fire may be late: by
 // the time it takes to notice a death, which is the session's TTL and the store's business,
 // and by the time that earlier work of the shard takes.
-//
-// A job may track less than its runs, at fewer commits. If it tracks claims only, what was
-// under way when a session ended is not claimed again, and counted as unknown. If it tracks
-// nothing, there are no claims of scheduled fires: after a crash, and until a pause has been
-// heard of, a fire may be run twice or not at all. A running shard does not move in any case.
 package rota

@@ -228,34 +228,16 @@ func TestPlan_NoFireHasTwoEpochs(t *testing.T) {
 	})
 }
 
-func TestPlan_ResumeLooks(t *testing.T) {
-	t.Run("a job that tracks nothing resumes when its owners have heard of the pause", func(t *testing.T) {
-		w := newWorld(t)
-		a := w.member("a", "job")
-		w.define("job", 2, 0, `,"tracking":"nothing"`)
-		w.settle()
-		w.intend("job", func(c *record.Control) { c.Paused = true })
-		w.settle()
-		w.intend("job", func(c *record.Control) { c.Paused = false })
-		d := w.round()
-		assert.True(t, w.plan("job").Paused)
-		assert.Equal(t, []string{a}, d.pending, "its claims are followed")
-		w.claim(a, "job", func(c *record.Claims) { c.Plan = w.v.plans["job"].rev.Seq })
-		w.settle()
-		assert.False(t, w.plan("job").Paused)
-		assert.Equal(t, 2, w.plan("job").Last().Gen)
-	})
-	t.Run("any other resumes at once", func(t *testing.T) {
-		w := newWorld(t)
-		w.member("a", "job")
-		w.define("job", 2, 0, "")
-		w.settle()
-		w.intend("job", func(c *record.Control) { c.Paused = true })
-		w.settle()
-		w.intend("job", func(c *record.Control) { c.Paused = false })
-		w.round()
-		assert.False(t, w.plan("job").Paused)
-	})
+func TestPlan_ResumesAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.member("a", "job")
+	w.define("job", 2, 0, "")
+	w.settle()
+	w.intend("job", func(c *record.Control) { c.Paused = true })
+	w.settle()
+	w.intend("job", func(c *record.Control) { c.Paused = false })
+	w.round()
+	assert.False(t, w.plan("job").Paused)
 }
 
 func TestAhead_IsOnRecord(t *testing.T) {

@@ -158,8 +158,6 @@ func (p *planning) allMarks() (claimed record.Marks, whole bool) {
 			p.looks[inc], whole = true, false
 		case p.unreadable(inc, l):
 			whole = false
-		case !p.answered(inc, l):
-			p.pending[inc], whole = true, false
 		default:
 			claimed = append(claimed, l.claimsOf(p.segment).Marks...)
 		}

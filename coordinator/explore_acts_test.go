@@ -67,30 +67,20 @@ func (l *ledger) keep(segment string) *account {
 	return &out
 }
 
-// claim returns what a process has to write of its claims, if anything, or else what it does
-// without a claim.
-func (x *exploration) claim(s *exState, p *exProc) (acct *account, ld *load[*entry], unclaimed []begun) {
+// claim returns the transaction that records the claims of a process, nil if there is none.
+func (x *exploration) claim(s *exState, p *exProc) (*account, *load[*entry]) {
 	l, a := x.ledger(s, p)
 	if a == nil {
-		return nil, nil, nil
+		return nil, nil
 	}
 	l.mark(a)
 	entries := l.entries(s.clock().Time())
 	if len(entries) == 0 {
-		return l.keep(x.segment()), nil, l.waiting
+		return nil, nil
 	}
 	loads := l.loads(entries)
 	a.writing = true
-	return l.keep(x.segment()), &loads[0], nil
-}
-
-// start has a process start what it has claimed, or runs without a claim.
-func (x *exploration) start(n *exState, p *exProc, l *ledger) error {
-	x.work.started = nil
-	if err := l.startWaiting(context.Background()); err != nil {
-		return err
-	}
-	return x.started(n, p)
+	return l.keep(x.segment()), &loads[0]
 }
 
 // started judges what a ledger has started.

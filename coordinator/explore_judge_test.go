@@ -290,7 +290,7 @@ func (s *exState) superseded(c exClaim) bool {
 // on record with its next one.
 func (s *exState) untold(c exClaim) bool {
 	return slices.ContainsFunc(s.procs, func(p exProc) bool {
-		if p.phase != exUp || p.acct == nil || tracked(p.acct.plan) != record.TrackClaims {
+		if p.phase != exUp || p.acct == nil || recordsEnds(p.acct.plan) {
 			return false
 		}
 		r, ok := p.acct.claims.Running.Of(c.shard)
@@ -415,9 +415,6 @@ func (x *exploration) settled(s *exState) error {
 	}
 	if !p.Frozen.IsZero() {
 		return fmt.Errorf("shards %s are frozen for ever", p.Frozen)
-	}
-	if slices.Contains(x.levels, record.TrackNothing) {
-		return s.triggered() // of fires the records do not tell
 	}
 	first := 0
 	for _, c := range s.claims {

@@ -240,24 +240,10 @@ type stepper func(label string, change func(n *exState, p *exProc) error)
 // acts tells of what a process does by itself.
 func (x *exploration) acts(s *exState, p *exProc, step stepper) {
 	if p.flights[exClaiming] == nil && p.synced[exPlans] {
-		acct, ld, unclaimed := x.claim(s, p)
-		switch {
-		case ld != nil:
+		if acct, ld := x.claim(s, p); ld != nil {
 			step("claims", func(_ *exState, p *exProc) error {
 				p.acct = acct
 				p.send(exClaiming, ld.txn).load = ld
-				return nil
-			})
-		case len(unclaimed) > 0:
-			step("runs without a claim", func(n *exState, p *exProc) error {
-				p.acct = acct
-				l, _ := x.ledger(n, p)
-				l.waiting = unclaimed
-				return x.start(n, p, l)
-			})
-		case acct != nil && len(acct.ended) < len(p.acct.ended):
-			step("notes ends without a claim", func(_ *exState, p *exProc) error {
-				p.acct = acct
 				return nil
 			})
 		}

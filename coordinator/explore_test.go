@@ -66,17 +66,15 @@ var scenarios = []scenario{
 	{name: "resets", procs: 2, shards: 2, faults: exFaults{resets: 2, crashes: 1, totals: 1, losses: 1}},
 	{name: "claims are tracked", procs: 3, shards: 2, faults: exFaults{crashes: 1, drains: 1, losses: 1, triggers: 1}, levels: untold},
 	{name: "levels change", procs: 2, shards: 2, faults: exFaults{totals: 2, crashes: 1, expiries: 1}, levels: changing, linger: true},
-	{name: "nothing is tracked", procs: 2, late: 1, shards: 3, faults: exFaults{crashes: 1, drains: 1, losses: 1, triggers: 1}, levels: unwritten},
-	{name: "levels change to nothing and back", procs: 2, shards: 2, faults: exFaults{totals: 2, crashes: 1, expiries: 1, drains: 1}, levels: less, linger: true},
+	{name: "claims are tracked and a late one joins", procs: 2, late: 1, shards: 3, faults: exFaults{crashes: 1, drains: 1, losses: 1, triggers: 1}, levels: untold},
+	{name: "levels change and a member drains", procs: 2, shards: 2, faults: exFaults{totals: 2, crashes: 1, expiries: 1, drains: 1}, levels: changing, linger: true},
 	{name: "all at once", procs: 3, shards: 3, faults: exFaults{crashes: 2, expiries: 1, losses: 1, totals: 1}, linger: true, named: true},
 	{name: "more at once", procs: 3, shards: 2, faults: exFaults{crashes: 1, expiries: 1, losses: 2, totals: 2, drains: 1, triggers: 2}, linger: true, named: true},
 }
 
 var (
-	untold    = []string{record.TrackClaims}
-	changing  = []string{record.TrackRuns, record.TrackClaims}
-	unwritten = []string{record.TrackNothing}
-	less      = []string{record.TrackRuns, record.TrackNothing}
+	untold   = []string{record.TrackClaims}
+	changing = []string{record.TrackRuns, record.TrackClaims}
 )
 
 // begin returns the first state of a scenario.

@@ -38,7 +38,6 @@ func (p *planning) failOver() {
 		} else {
 			p.c.conds = append(p.c.conds, registry.Absent(key))
 		}
-		p.forgo(shards)
 		p.c.dead = append(p.c.dead, sessionOf(inc))
 		delete(p.p.Owners, inc)
 		p.p.Frozen = p.p.Frozen.Minus(shards)
@@ -122,23 +121,6 @@ func (p *planning) countLost(running shardset.Set, r record.Ref) {
 		RunGroup: record.RunGroup{Shards: running, Ref: r}, At: p.now, Error: crashed,
 	})
 	p.because("count %s as lost", running)
-}
-
-// forgo takes for settled what a dead owner may have run of a job that tracks nothing: what
-// fell due until now. While there is another definition all is on record, so those that come
-// after one that tracks more need nothing.
-func (p *planning) forgo(shards shardset.Set) {
-	for i := range p.p.Epochs {
-		e := &p.p.Epochs[i]
-		if e.Job().Tracking != record.TrackNothing {
-			return
-		}
-		through := p.now
-		if e.Until != 0 {
-			through = min(through, e.Until-1)
-		}
-		p.p.Marks = p.p.Marks.Raise(shards, record.Mark{Gen: e.Gen, Fire: through})
-	}
 }
 
 // rerunnable reports whether the job wants a run that a crash ended to be made again. A

@@ -125,7 +125,7 @@ type entry struct {
 // begun is claimed runs that wait to be started.
 type begun struct {
 	*entry
-	rev registry.Rev // of the commit that claimed them, or of the plan by which they run unclaimed
+	rev registry.Rev // of the commit that claimed them
 }
 
 // written is the result of a transaction.
@@ -161,10 +161,6 @@ func (l *ledger) run(ctx context.Context) error {
 		}
 		l.takeDue(time.Now(), clock)
 		l.write(ctx, clock)
-		if err := l.startWaiting(ctx); err != nil { // what needed no commit
-			l.drainWrites()
-			return err
-		}
 		l.tell()
 		l.rest()
 		timer.Reset(l.sleep(time.Now(), l.clock()))
@@ -192,7 +188,7 @@ func (l *ledger) drainWrites() {
 }
 
 // close makes the ledger claim nothing more. The channel is closed once no write that
-// may claim is in flight, and the records are true.
+// may claim is in flight.
 func (l *ledger) close() <-chan struct{} {
 	l.inbox.mu.Lock()
 	defer l.inbox.mu.Unlock()
@@ -231,11 +227,6 @@ func (l *ledger) tell() {
 	defer l.inbox.mu.Unlock()
 	if !l.inbox.closed || l.writes > 0 {
 		return
-	}
-	for _, a := range l.accounts {
-		if a.owesAnswer(l.me) {
-			return // a leader will believe the record
-		}
 	}
 	closeOnce(l.inbox.settled)
 	if l.inbox.emptied == nil || l.running > 0 {
@@ -493,23 +484,13 @@ func (l *ledger) entries(clock time.Time) []*entry {
 		out := &e.out
 		l.agenda.put(a, out.wake)
 		l.reportAhead(a, out.ahead)
-		level := record.TrackRuns
-		if !l.closed {
-			level = tracked(a.plan)
-		}
-		if level == record.TrackRuns && a.owesAnswer(l.me) {
-			out.claims.Plan, out.changed = a.planRev.Seq, true
-		}
 		if !out.changed {
 			continue
 		}
 		switch _, moves := l.frozen[a]; {
-		case level == record.TrackNothing:
-			l.remember(e)
-			continue
 		case out.planned, moves, l.closed:
-		case level == record.TrackClaims:
-			continue // what has ended goes with the next claim
+		case !recordsEnds(a.plan):
+			continue // the next claim records the ends
 		case !l.flushing:
 			l.hold(a, time.Now())
 			continue
@@ -523,16 +504,6 @@ func (l *ledger) entries(clock time.Time) []*entry {
 	}
 	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.acct.segment, b.acct.segment) })
 	return entries
-}
-
-// remember takes for done what an entry says, of a job that tracks nothing. The record falls
-// behind, and says so: it names an older plan, one by which somebody waited for it.
-func (l *ledger) remember(e *entry) {
-	a := e.acct
-	a.claims, a.ended = e.out.claims, nil
-	if len(e.out.starts) > 0 {
-		l.waiting = append(l.waiting, begun{e, e.planRev})
-	}
 }
 
 // hold lets the ends of an account wait for others.

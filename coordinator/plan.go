@@ -254,9 +254,8 @@ func (p *planning) intent() {
 	}
 }
 
-// pause begins a pause or stops the schedule, or ends that with a new generation as soon as all
-// owners have been looked at: one that claims nothing by then may have heard of neither
-// otherwise, and go on with the generation before.
+// pause pauses a job, stops its schedule, or ends that with a new generation. The new generation
+// begins after all fires that owners have claimed, so it waits for reads of their claims.
 func (p *planning) pause(paused, stopped bool) {
 	if paused || stopped {
 		p.p.Paused, p.p.Stopped = paused, stopped
@@ -351,10 +350,6 @@ func (p *planning) take(inc string, shards shardset.Set) (frozen shardset.Set) {
 		return shards
 	}
 	if p.unreadable(inc, l) {
-		return shards
-	}
-	if !m.Draining && !p.answered(inc, l) {
-		p.pending[inc] = true
 		return shards
 	}
 	claims := l.claimsOf(p.segment)

@@ -20,7 +20,7 @@ func TestOperator_StopSchedule(t *testing.T) {
 		time.Sleep(time.Second)
 		return n
 	}
-	for _, level := range []string{"runs", "claims", "nothing"} {
+	for _, level := range []string{"runs", "claims"} {
 		tracking := fmt.Sprintf(`,"tracking":%q`, level)
 		bubble(t, "runs triggers and no fires, of a job that tracks "+level, func(t *testing.T, g *group) {
 			a := g.start("a", def("job", 0, 2, tracking))

@@ -2,10 +2,8 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -75,6 +73,39 @@ func TestTrackClaims(t *testing.T) {
 		assert.ElementsMatch(t, []int{2, 3}, a.asked())
 		time.Sleep(30 * time.Second)
 		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.owners("job"))
+	})
+	bubble(t, "keep a shard of an owner that drains until its function has returned", func(t *testing.T, g *group) {
+		a := g.startWorking("a", takes(30*time.Second), def("job", 0, 2, claimsOnly))
+		b := g.startWorking("b", takes(30*time.Second), def("job", 0, 2, claimsOnly))
+		until(1)
+		require.NoError(t, a.Drain(t.Context()))
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, map[string]string{"a": "0", "b": "1"}, g.owners("job"))
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, map[string]string{"b": "0-1"}, g.owners("job"))
+		a.began()
+		b.began()
+		until(2)
+		assert.Equal(t, once(2), shards(b.began()))
+		assert.Zero(t, g.counts("job").Unknown)
+	})
+	bubble(t, "do not begin while their owner has not observed a move, and none is lost or doubled", func(t *testing.T, g *group) {
+		g.start("c", def("other", 0, 1, `,"start_paused":true`)) // it leads
+		a := g.start("a", def("job", 0, 4, claimsOnly))
+		until(3)
+		require.Len(t, a.began(), 12)
+		release := g.server.HoldWatch("a")
+		b := g.start("b", def("job", 0, 4, claimsOnly))
+		until(4)
+		assert.Equal(t, "2-3", g.plan("job").Frozen.String())
+		assert.Equal(t, map[string]string{"a": "0-3"}, g.owners("job"), "the ends are not on record")
+		assert.Empty(t, a.began(), "a claim names the plan that was replaced")
+		release()
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.owners("job"))
+		assert.Equal(t, once(4), merged(shards(a.began()), shards(b.began())))
+		until(5)
+		assert.Equal(t, once(4), merged(shards(a.began()), shards(b.began())))
 	})
 	bubble(t, "leave nothing on record when their owner drains", func(t *testing.T, g *group) {
 		a := g.start("a", def("job", 0, 4, claimsOnly))
@@ -150,15 +181,17 @@ func TestTrackClaims(t *testing.T) {
 
 func TestTracking_Changes(t *testing.T) {
 	bubble(t, "while the job runs: no fire is lost or doubled, and the total may change as well", func(t *testing.T, g *group) {
-		a := g.start("a", def("job", 0, 2, ""))
+		a, b := g.start("a", def("job", 0, 2, "")), g.start("b", def("job", 0, 2, ""))
 		fires := map[time.Time]map[int]int{}
 		levels := []string{"", claimsOnly}
 		for n := 1; n < 20; n++ {
 			until(n)
 			if n%3 == 0 {
-				a.Offer(offering(def("job", n, 2+n%2, levels[n/3%2])))
+				next := offering(def("job", n, 2+n%2, levels[n/3%2]))
+				a.Offer(next)
+				b.Offer(next)
 			}
-			for _, r := range a.began() {
+			for _, r := range append(a.began(), b.began()...) {
 				if fires[r.Fire] == nil {
 					fires[r.Fire] = map[int]int{}
 				}
@@ -211,13 +244,13 @@ func TestPlan_FailoverOfWhatIsNotTracked(t *testing.T) {
 	assert.Equal(t, record.Counts{Unknown: uint64(had.Len())}, w.plan("job").Counts)
 }
 
-func TestTracked(t *testing.T) {
+func TestRecordsEnds(t *testing.T) {
 	plan := func() *record.Plan {
 		e, err := record.NewEpoch(1, start, []byte(def("job", 0, 2, claimsOnly)))
 		require.NoError(t, err)
 		return &record.Plan{Job: "job", Epochs: []record.Epoch{e}}
 	}
-	require.Equal(t, record.TrackClaims, tracked(plan()))
+	require.False(t, recordsEnds(plan()))
 	for name, change := range map[string]func(*record.Plan){
 		"a shard is to move":                 func(p *record.Plan) { p.Frozen = shardset.Of(1) },
 		"a definition waits to be forgotten": func(p *record.Plan) { p.Epochs = append(p.Epochs, epoch(t, 2, at(1), 2)) },
@@ -225,220 +258,11 @@ func TestTracked(t *testing.T) {
 		"the job is paused":                  func(p *record.Plan) { p.Paused = true },
 		"the schedule is stopped":            func(p *record.Plan) { p.Stopped, p.Last().Until = true, at(1) },
 	} {
-		t.Run("all is written when "+name, func(t *testing.T) {
+		t.Run("when "+name, func(t *testing.T) {
 			p := plan()
 			change(p)
-			assert.Equal(t, record.TrackRuns, tracked(p))
+			assert.True(t, recordsEnds(p))
 		})
 	}
-	t.Run("all is written without a plan", func(t *testing.T) { assert.Equal(t, record.TrackRuns, tracked(nil)) })
-}
-
-const nothing = `,"tracking":"nothing"`
-
-func TestTrackNothing(t *testing.T) {
-	bubble(t, "write nothing, whatever a fire does", func(t *testing.T, g *group) {
-		work := func(_ context.Context, r Run) error {
-			if r.Shard == 0 {
-				return errors.New("it fails")
-			}
-			return nil
-		}
-		a := g.startWorking("a", work, def("job", 0, 4, nothing))
-		b := g.startWorking("b", work, def("job", 0, 4, nothing))
-		synctest.Wait()
-		g.server.Record()
-		for n := range 10 {
-			until(n + 1)
-			assert.Equal(t, once(4), merged(shards(a.began()), shards(b.began())))
-		}
-		assert.Empty(t, g.commits())
-		assert.Empty(t, g.claims(a.incarnation(), "job").Marks)
-	})
-	bubble(t, "claim what came due during a run when that has ended", func(t *testing.T, g *group) {
-		a := g.startWorking("a", takes(90*time.Second), def("job", 0, 1, nothing))
-		until(2)
-		require.Len(t, a.began(), 1)
-		time.Sleep(30 * time.Second)
-		runs := a.began()
-		require.Len(t, runs, 1)
-		assert.Equal(t, bubbleBegan().Add(2*time.Minute), runs[0].Fire.UTC())
-	})
-	bubble(t, "have the fence of the plan, which only grows", func(t *testing.T, g *group) {
-		a := g.start("a", def("job", 0, 1, nothing))
-		e, _ := g.get(g.keys.Plan("job"))
-		until(2)
-		runs := a.began()
-		require.Len(t, runs, 2)
-		for _, r := range runs {
-			assert.Equal(t, e.Modified.Seq, r.Fence)
-		}
-		last := runs[0].Fence
-		for n := 2; n < 8; n += 2 {
-			_, err := a.Trigger(t.Context(), "job", "", nil)
-			require.NoError(t, err)
-			until(n + 2)
-			for _, r := range a.began() {
-				assert.GreaterOrEqual(t, r.Fence, last)
-				last = r.Fence
-			}
-		}
-	})
-	bubble(t, "let a shard go when their owner has answered that none goes on, and lose and double none", func(t *testing.T, g *group) {
-		a := g.start("a", def("job", 0, 4, nothing))
-		until(3)
-		require.Len(t, a.began(), 12)
-		release := g.server.HoldWatch("a")
-		b := g.start("b", def("job", 0, 4, nothing))
-		until(4)
-		assert.Equal(t, map[string]string{"a": "0-3"}, g.owners("job"))
-		assert.Equal(t, once(4), shards(a.began()), "it has not heard")
-		release()
-		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.owners("job"))
-		assert.Empty(t, merged(shards(a.began()), shards(b.began())))
-		until(5)
-		assert.Equal(t, once(4), merged(shards(a.began()), shards(b.began())))
-	})
-	bubble(t, "keep a shard whose function has not returned", func(t *testing.T, g *group) {
-		a := g.startWorking("a", takes(30*time.Second), def("job", 0, 4, nothing))
-		until(1)
-		g.start("b", def("job", 0, 4, nothing))
-		assert.Equal(t, map[string]string{"a": "0-3"}, g.owners("job"))
-		assert.ElementsMatch(t, []int{2, 3}, a.asked())
-		time.Sleep(30 * time.Second)
-		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.owners("job"))
-	})
-	bubble(t, "keep a shard of an owner that drains until its function has returned", func(t *testing.T, g *group) {
-		a := g.startWorking("a", takes(30*time.Second), def("job", 0, 2, nothing))
-		b := g.startWorking("b", takes(30*time.Second), def("job", 0, 2, nothing))
-		until(1)
-		require.NoError(t, a.Drain(t.Context()))
-		time.Sleep(5 * time.Second)
-		assert.Equal(t, map[string]string{"a": "0", "b": "1"}, g.owners("job"))
-		time.Sleep(30 * time.Second)
-		assert.Equal(t, map[string]string{"b": "0-1"}, g.owners("job"))
-		a.began()
-		b.began()
-		until(2)
-		assert.Equal(t, once(2), shards(b.began()))
-		assert.Zero(t, g.counts("job").Unknown)
-	})
-	bubble(t, "are not made again after a crash, nor is what came due before it was known", func(t *testing.T, g *group) {
-		a := g.startWorking("a", takes(10*time.Second), def("job", 0, 2, nothing))
-		b := g.startWorking("b", takes(10*time.Second), def("job", 0, 2, nothing))
-		until(3)
-		require.Len(t, a.began(), 3)
-		require.Len(t, b.began(), 3)
-		defer g.server.Partition("a")()
-		time.Sleep(40 * time.Second)
-		require.Equal(t, map[string]string{"b": "0-1"}, g.owners("job"))
-		assert.Empty(t, b.began())
-		until(4)
-		runs := b.began()
-		assert.Equal(t, once(2), shards(runs))
-		for _, r := range runs {
-			assert.Equal(t, bubbleBegan().Add(4*time.Minute), r.Fire.UTC())
-			assert.Equal(t, 1, r.Attempt)
-		}
-	})
-	bubble(t, "of a trigger are claimed, and their ends written", func(t *testing.T, g *group) {
-		a := g.start("a", def("job", 0, 2, nothing))
-		number, err := a.Trigger(t.Context(), "job", "", nil)
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		runs := a.began()
-		require.Equal(t, once(2), shards(runs))
-		claims := g.claims(a.incarnation(), "job")
-		assert.Equal(t, number, claims.Marks.Of(0).Trigger)
-		assert.Equal(t, record.Counts{Claimed: 2, Succeeded: 2}, claims.Counts)
-		time.Sleep(time.Minute)
-		assert.Empty(t, g.plan("job").Triggers)
-		a.began()
-		g.server.Record()
-		g.commits()
-		until(3)
-		assert.NotEmpty(t, a.began())
-		assert.Zero(t, g.claimWrites(), "and then nothing is written")
-	})
-	bubble(t, "change to another level and total without a fire that is lost, doubled, or of two totals", func(t *testing.T, g *group) {
-		levels := []string{nothing, "", nothing, claimsOnly}
-		a := g.start("a", def("job", 0, 2, nothing))
-		b := g.start("b", def("job", 0, 2, nothing))
-		fires := map[time.Time]map[int]int{}
-		for n := 1; n < 26; n++ {
-			until(n)
-			if n%3 == 0 {
-				next := offering(def("job", n, 2+n%2, levels[n/3%4]))
-				a.Offer(next)
-				b.Offer(next)
-			}
-			for _, r := range append(a.began(), b.began()...) {
-				if fires[r.Fire] == nil {
-					fires[r.Fire] = map[int]int{}
-				}
-				fires[r.Fire][r.Shard]++
-			}
-		}
-		assert.Len(t, fires, 25)
-		for fire, ran := range fires {
-			assert.Contains(t, []map[int]int{once(2), once(3)}, ran, fire)
-		}
-		assert.Len(t, g.plan("job").Epochs, 1)
-	})
-	bubble(t, "make a new definition wait until their owner has answered", func(t *testing.T, g *group) {
-		b := g.start("b", def("other", 0, 1, `,"start_paused":true`)) // it leads
-		a := g.start("a", def("job", 1, 2, nothing))
-		release := g.server.HoldWatch("a")
-		b.Offer(offering(def("job", 2, 3, nothing)))
-		until(2)
-		assert.Equal(t, map[int]int{0: 2, 1: 2}, shards(a.began()), "it has not heard")
-		require.Len(t, g.plan("job").Epochs, 1)
-		assert.NotZero(t, g.plan("job").Epochs[0].Until)
-		release()
-		time.Sleep(10 * time.Second)
-		assert.Empty(t, append(a.began(), b.began()...))
-		until(3)
-		all := append(a.began(), b.began()...)
-		assert.Equal(t, once(3), shards(all))
-		for _, r := range all {
-			assert.Equal(t, 3, r.Shards)
-		}
-	})
-	bubble(t, "rest while the job is paused, and owe nothing of that time", func(t *testing.T, g *group) {
-		a := g.start("a", def("job", 0, 2, nothing))
-		until(1)
-		require.NoError(t, a.Pause(t.Context(), "job"))
-		until(3)
-		assert.Len(t, a.began(), 2)
-		assert.Equal(t, record.Counts{Claimed: 2, Succeeded: 2}, g.counts("job"))
-		require.NoError(t, a.Resume(t.Context(), "job"))
-		until(4)
-		assert.Equal(t, once(2), shards(a.began()))
-	})
-	bubble(t, "pass over the fires of a disabled shard", func(t *testing.T, g *group) {
-		a := g.start("a", def("job", 0, 2, nothing))
-		require.NoError(t, a.Disable(t.Context(), Scope{Job: "job", Shards: []int{1}}))
-		until(2)
-		assert.Equal(t, map[int]int{0: 2}, shards(a.began()))
-		require.NoError(t, a.Enable(t.Context(), Scope{Job: "job", Shards: []int{1}}))
-		time.Sleep(10 * time.Second)
-		assert.Empty(t, a.began(), "nothing is made up for")
-		until(3)
-		assert.Equal(t, once(2), shards(a.began()))
-	})
-	bubble(t, "go on with who was waited for, and owe nothing of the time of its absence", func(t *testing.T, g *group) {
-		g.grace = 5 * time.Minute
-		a := g.start("a", def("job", 0, 2, nothing))
-		g.start("b", def("job", 0, 2, nothing))
-		until(1)
-		a.goes()
-		until(3)
-		assert.Len(t, g.owners("job"), 2)
-		back := g.start("a", def("job", 0, 2, nothing))
-		assert.Equal(t, map[string]string{"a": "0", "b": "1"}, g.owners("job"))
-		assert.Empty(t, back.began())
-		until(4)
-		assert.Len(t, back.began(), 1)
-	})
+	t.Run("without a plan", func(t *testing.T) { assert.True(t, recordsEnds(nil)) })
 }

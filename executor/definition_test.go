@@ -225,7 +225,7 @@ func randomJob(r *rand.Rand) Job {
 		StartPaused: r.IntN(2) == 0,
 		MaxAttempts: r.IntN(10),
 		RunOn:       []map[string]string{nil, {}, {"zone": "a"}, {"<&>": "", "日": "\u2028"}}[r.IntN(4)],
-		Tracking:    Tracking(r.IntN(3)),
+		Tracking:    Tracking(r.IntN(2)),
 	}
 	if r.IntN(3) > 0 {
 		j.ShardParams = make(map[int]string)

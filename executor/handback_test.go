@@ -122,7 +122,7 @@ func TestHandBack(t *testing.T) {
 		assert.EqualValues(t, 1, f.status().Counts.Failed)
 	})
 	for _, once := range []executor.Job{
-		{OnCrash: executor.CountAsFailed}, {Tracking: executor.TrackClaims}, {Tracking: executor.TrackNothing},
+		{OnCrash: executor.CountAsFailed}, {Tracking: executor.TrackClaims},
 	} {
 		bubble(t, fmt.Sprintf("fails a run that is not made again after a crash: %v, tracking %v", once.OnCrash, once.Tracking), func(t *testing.T, f *fleet) {
 			job := f.job(2, takes(20*time.Second))

@@ -53,7 +53,7 @@ type Job struct {
 	OnCrash CrashPolicy
 	// OnMisfire says what becomes of fires that came due while their shard could not run.
 	OnMisfire MisfirePolicy
-	// Tracking says how much of each run is written down: what it costs, and what is promised.
+	// Tracking sets how much of each run is recorded.
 	Tracking Tracking
 	// StartPaused makes a job that the namespace has not seen before wait for an operator
 	// to resume it. It changes nothing for one that exists.
@@ -133,50 +133,35 @@ func (p CrashPolicy) check() error {
 	return nil
 }
 
-// Tracking says how much of each run is written to the registry. Less costs fewer writes and
-// promises less. It is part of the definition: a higher Job.Revision may change it while the
-// job runs.
-//
-// Whatever the level, nothing is left unwritten that somebody waits for. While shards are about
-// to move, a new definition comes into force, a trigger is being served, the job is paused or
-// the instance drains, each end is written as with TrackRuns.
+// Tracking sets how much of each run is recorded in the registry. TrackClaims costs fewer
+// writes and promises less after a crash. The level is part of the definition: a higher
+// Job.Revision may change it while the job runs.
 type Tracking int
 
 const (
-	// TrackRuns writes down when runs are claimed and when they have ended: at most two
-	// commits for a fire and instance if the runs end together. It is the zero value, and the
-	// only level on which OnCrash and MaxAttempts mean something.
+	// TrackRuns records when runs are claimed and when they have ended: at most two commits
+	// per fire and instance if the runs end together. It is the zero value, and the only level
+	// that uses OnCrash and MaxAttempts.
 	TrackRuns Tracking = iota
-	// TrackClaims writes down what is claimed, and what has ended only with the next claim:
-	// one commit for a fire and instance. Each fire is still claimed at most once, and a
-	// running shard does not move while its owner's session lives; a move waits for one more
-	// commit of the owner.
+	// TrackClaims records claims, and the ends of runs only with the next claim: one commit
+	// per fire and instance. Each fire is still claimed at most once, and a running shard does
+	// not move while its owner's session lives; a move waits for one more commit of the owner.
+	// While shards are about to move, a new definition comes into force, a trigger is pending,
+	// the job is paused or the instance drains, ends are recorded as with TrackRuns.
 	//
-	// After a crash nobody knows which of the runs on record had ended. None is made
-	// again, not even one that had been claimed and not begun, and the job's counts tell them
-	// as unknown, whatever OnCrash says.
+	// After a crash, the records do not show which runs had ended. No run is repeated, not even
+	// one that was claimed and never started: the job counts them all as unknown, whatever
+	// OnCrash says.
 	TrackClaims
-	// TrackNothing writes nothing for a scheduled fire: the owner of a shard runs it by its own
-	// clock. A running shard does not move while its owner's session lives, and a move or a new
-	// definition loses and doubles nothing: the owner is asked, and answers with a commit. Triggers
-	// are durable, and claimed.
-	//
-	// After a crash there is no failover of runs, and no once-per-fire: what fell due until the
-	// others took over is not made up for, and a fire may run twice if their clocks differ. Who has
-	// not heard yet that a job is paused or a shard disabled begins runs until it has; a Resume
-	// waits for that. What the job's counts tell is what happened to be written.
-	TrackNothing
 )
 
-// String returns the text form of t: "runs", "claims" or "nothing".
+// String returns the text form of t: "runs" or "claims".
 func (t Tracking) String() string {
 	switch t {
 	case TrackRuns:
 		return record.TrackRuns
 	case TrackClaims:
 		return record.TrackClaims
-	case TrackNothing:
-		return record.TrackNothing
 	}
 	return fmt.Sprintf("unknown tracking %d", int(t))
 }
@@ -186,17 +171,17 @@ func (t Tracking) MarshalText() ([]byte, error) { return []byte(t.String()), nil
 
 // UnmarshalText reads the text form of a level.
 func (t *Tracking) UnmarshalText(text []byte) error {
-	for _, known := range []Tracking{TrackRuns, TrackClaims, TrackNothing} {
+	for _, known := range []Tracking{TrackRuns, TrackClaims} {
 		if string(text) == known.String() {
 			*t = known
 			return nil
 		}
 	}
-	return &unknownError{fmt.Sprintf(`tracking %.100q: none of "runs", "claims" and "nothing"`, text)}
+	return &unknownError{fmt.Sprintf(`tracking %.100q: neither "runs" nor "claims"`, text)}
 }
 
 func (t Tracking) check() error {
-	if t < TrackRuns || t > TrackNothing {
+	if t != TrackRuns && t != TrackClaims {
 		return errors.New(t.String())
 	}
 	return nil

@@ -146,7 +146,7 @@ func TestCrashPolicy_Text(t *testing.T) {
 }
 
 func TestTracking_Text(t *testing.T) {
-	for text, level := range map[string]Tracking{"runs": TrackRuns, "claims": TrackClaims, "nothing": TrackNothing} {
+	for text, level := range map[string]Tracking{"runs": TrackRuns, "claims": TrackClaims} {
 		got, err := level.MarshalText()
 		require.NoError(t, err)
 		assert.Equal(t, text, string(got))

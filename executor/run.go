@@ -37,9 +37,7 @@ type Run struct {
 	Trigger uint64
 	// Fence is a fencing token: greater than that of any earlier run of this shard, and
 	// below 1<<63. A store that refuses smaller ones is safe from runs that do not know
-	// that they are over. A run that TrackNothing begins without a claim has that of the plan
-	// by which it runs: the same for all runs until the plan changes, and greater for the next
-	// owner.
+	// that they are over.
 	Fence uint64
 
 	commit func(context.Context, []registry.Op) (registry.Rev, error)

@@ -97,7 +97,7 @@ func (a *auditing) passed(marks record.Marks, fresh record.Runs) (n uint64, whic
 			for _, gen := range slices.Sorted(maps.Keys(a.epochs)) {
 				e := a.epochs[gen]
 				fires := e.count(part.Mark, g.Mark)
-				if fires == 0 || !e.tracksFires() {
+				if fires == 0 {
 					continue
 				}
 				shards := part.Shards.Intersect(e.shards)

@@ -32,9 +32,6 @@ func newEpoch(e *record.Epoch) epoch {
 // tracksRuns reports whether a record tells, also after a crash, which runs have not ended.
 func (e epoch) tracksRuns() bool { return e.tracking == "" || e.tracking == record.TrackRuns }
 
-// tracksFires reports whether records tell of each fire.
-func (e epoch) tracksFires() bool { return e.tracking != record.TrackNothing }
-
 // after returns the instant after which a shard with mark m has fires of e to come, or
 // false if m is beyond e.
 func (e *epoch) after(m record.Mark) (record.Instant, bool) {

@@ -202,7 +202,7 @@ func (v *viewing) fires() {
 			if !ok {
 				continue
 			}
-			if fire := e.next(after); fire != 0 && fire <= v.now && e.tracksFires() {
+			if fire := e.next(after); fire != 0 && fire <= v.now {
 				v.add(owed, part.Shards, fire, "owe the fire of %s", clock(fire.Time()))
 			}
 		}

@@ -99,7 +99,7 @@ func TestSetClock_RightAgain(t *testing.T) {
 		goesOn(t, runsSince(f, since))
 		f.Settle()
 	}
-	for level, of := range map[executor.Tracking]string{executor.TrackRuns: "runs", executor.TrackClaims: "claims", executor.TrackNothing: "nothing"} {
+	for level, of := range map[executor.Tracking]string{executor.TrackRuns: "runs", executor.TrackClaims: "claims"} {
 		t.Run("one that was alone with a clock far ahead waits when it is right, tracking "+of, func(t *testing.T) {
 			Run(t, func(f *Fleet) {
 				f.SetClock("a", wrong)

@@ -24,7 +24,6 @@ func (c *Claims) appendJSON(b []byte) []byte {
 		b = c.Counts.appendJSON(b)
 	}
 	b = appendEnds(b, c.Ended, c.Failures)
-	b = appendNumber(b, "plan", c.Plan)
 	return append(b, '}')
 }
 

@@ -95,7 +95,7 @@ func (m maker) ends() (ended Instant, failures Failures) {
 }
 
 func (m maker) claims() *Claims {
-	c := &Claims{Job: m.text(), Marks: m.marks(), Running: m.runs(), Reruns: m.runs(), Counts: m.counts(), Plan: uint64(m.number())}
+	c := &Claims{Job: m.text(), Marks: m.marks(), Running: m.runs(), Reruns: m.runs(), Counts: m.counts()}
 	c.Ended, c.Failures = m.ends()
 	return c
 }

@@ -283,6 +283,7 @@ func TestDecodePlan_NamesTheRule(t *testing.T) {
 		"disabled beyond":       {`"4,99"`, `"4,10000"`, "disabled: shard 10000, of at most 10000"},
 		"bad definition":        {`"shards":12`, `"shards":0`, "shards is 0"},
 		"unknown crash policy":  {`"shards":12`, `"shards":12,"on_crash":"weep"`, `on_crash is "weep"`},
+		"unknown tracking":      {`"shards":12`, `"shards":12,"tracking":"nothing"`, `tracking is "nothing", neither "runs" nor "claims"`},
 		"wrong labels":          {`"shards":12`, `"shards":12,"run_on":{"":"x"}`, "run_on: an empty key"},
 		"a deflated value torn": {string(good), "deflate\n\xff\xff", "inflate"},
 	} {

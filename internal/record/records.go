@@ -142,7 +142,7 @@ type Job struct {
 	Strategy    string `json:"strategy,omitempty"`
 	OnCrash     string `json:"on_crash,omitempty"` // CrashRerun or CrashFail; empty is CrashRerun
 	MaxAttempts int    `json:"max_attempts,omitempty"`
-	Tracking    string `json:"tracking,omitempty"` // TrackRuns, TrackClaims or TrackNothing; empty is TrackRuns
+	Tracking    string `json:"tracking,omitempty"` // TrackRuns or TrackClaims; empty is TrackRuns
 	StartPaused bool   `json:"start_paused,omitempty"`
 
 	// RunOn is the labels that who owns shards must have, all of them.
@@ -165,9 +165,8 @@ const (
 
 // The values of Job.Tracking.
 const (
-	TrackRuns    = "runs"
-	TrackClaims  = "claims"
-	TrackNothing = "nothing"
+	TrackRuns   = "runs"
+	TrackClaims = "claims"
 )
 
 // MaxShards bounds Job.Shards.
@@ -194,8 +193,8 @@ func ParseJob(def json.RawMessage) (Job, error) {
 	if j.OnCrash != "" && j.OnCrash != CrashRerun && j.OnCrash != CrashFail {
 		return Job{}, fmt.Errorf("on_crash is %q, neither %q nor %q", j.OnCrash, CrashRerun, CrashFail)
 	}
-	if !slices.Contains([]string{"", TrackRuns, TrackClaims, TrackNothing}, j.Tracking) {
-		return Job{}, fmt.Errorf("tracking is %q, none of %q, %q and %q", j.Tracking, TrackRuns, TrackClaims, TrackNothing)
+	if j.Tracking != "" && j.Tracking != TrackRuns && j.Tracking != TrackClaims {
+		return Job{}, fmt.Errorf("tracking is %q, neither %q nor %q", j.Tracking, TrackRuns, TrackClaims)
 	}
 	if err := errors.Join(CheckLabels(j.RunOn, MaxRunOn)...); err != nil {
 		return Job{}, fmt.Errorf("run_on: %w", err)
@@ -321,5 +320,4 @@ type Claims struct {
 	Counts   Counts   `json:"counts,omitzero"`
 	Ended    Instant  `json:"ended,omitzero"` // when the last runs that ended did
 	Failures Failures `json:"failures,omitempty"`
-	Plan     uint64   `json:"plan,omitempty"` // of TrackNothing: the record is true as of this commit of the plan
 }

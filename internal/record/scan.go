@@ -86,8 +86,6 @@ func (c *Claims) scan(s *jsonscan.Scanner) {
 			c.Ended = scanInstant(s)
 		case "failures":
 			c.Failures = scanSlice(s, c.Failures, scanFailure)
-		case "plan":
-			c.Plan = s.Uint()
 		default:
 			s.Reject()
 		}

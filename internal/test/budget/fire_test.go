@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -79,35 +77,6 @@ func TestBudget_TwentyJobsDueTogetherAreClaimedInOneCommit(t *testing.T) {
 			var one table
 			one.add(w)
 			t.Log(one.String())
-		})
-	})
-}
-
-// What a fire costs of a job that tracks nothing.
-func TestBudget_FireThatIsNotTracked(t *testing.T) {
-	onEach(t, func(t *testing.T, k kind) {
-		k.on(t, func(t *testing.T, s store) {
-			var ran atomic.Int64
-			f := newFleet(t, s)
-			defer f.stop()
-			for i := range 3 {
-				f.start(fmt.Sprint("i", i), executor.Job{
-					Name: "job", Shards: 10, Schedule: executor.Every(s.pace()), Tracking: executor.TrackNothing,
-					Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
-						ran.Add(1)
-						return nil
-					}),
-				})
-			}
-			f.awaitDealt(1)
-			time.Sleep(4 * s.pace())
-			s.count(t)
-			before := ran.Load()
-			time.Sleep(20 * s.pace())
-			n := s.count(t)
-			assert.GreaterOrEqual(t, ran.Load()-before, int64(10*18))
-			assert.Zero(t, n.txns)
-			assert.Empty(t, n.commits)
 		})
 	})
 }

@@ -163,10 +163,10 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 	if j.plan == nil || j.plan.owner(n) != inc {
 		o.violate(4, j, "shard %d: %s claimed %s and does not own it", n, inc, r)
 	}
-	e := j.epoch(r.Gen)
-	if late := r.Trigger == 0 && e != nil && e.Def.unclaimed(); !late && j.plan != nil && (j.plan.Disabled | j.plan.Frozen).has(n) {
+	if j.plan != nil && (j.plan.Disabled | j.plan.Frozen).has(n) {
 		o.violate(9, j, "shard %d: %s claimed %s, and the plan shows it as disabled or frozen", n, inc, r)
 	}
+	e := j.epoch(r.Gen)
 	if e == nil {
 		o.violate(8, j, "shard %d: %s was claimed, and there is no such generation", n, r)
 		return
@@ -176,7 +176,7 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 	}
 	if w := j.works[j.life(r)]; w == nil {
 		j.works[j.life(r)] = &workState{gen: r.Gen, total: e.Def.Shards}
-	} else if (r.Trigger > 0 || !j.unclaimed()) && (w.gen != r.Gen || w.total != e.Def.Shards) {
+	} else if w.gen != r.Gen || w.total != e.Def.Shards {
 		o.violate(8, j, "shard %d: %s has %d shards; other shards claimed it of generation %d with %d",
 			n, r, e.Def.Shards, w.gen, w.total)
 	}
@@ -194,7 +194,7 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 	if instantOf(o.now).add(o.clocks) < r.Fire {
 		o.violate(2, j, "shard %d: %s was claimed %v before its time", n, r, (r.Fire - instantOf(o.now)).duration())
 	}
-	if due, err := e.fires(r.Fire-1, r.Fire); !e.Def.unclaimed() && (err != nil || due != 1) {
+	if due, err := e.fires(r.Fire-1, r.Fire); err != nil || due != 1 {
 		o.violate(2, j, "shard %d: %s was claimed, which is none of the fires of the schedule (%v)", n, r, err)
 	}
 	if !r.Missed {
@@ -207,9 +207,6 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 // settle judges how a record moves the watermarks of its owner's shards on: every fire that
 // is passed must be claimed, or counted as skipped and rightly so.
 func (o *Judge) settle(j *jobState, inc string, rec *claimsRecord, first, skipped int) {
-	if j.unclaimed() {
-		return
-	}
 	passed := 0
 	for _, g := range rec.Marks {
 		g.Shards.all(func(n int) {

@@ -25,7 +25,5 @@
 //     who have the labels of the newest.
 //
 // Of a job of which only claims are tracked, 3 is that what stood on record when a session ended
-// is counted as unknown. Of one that tracks nothing the records do not tell of all fires, and
-// an owner that has not heard of a pause goes on by the definition before it: so 2, 3 and 8 are
-// not judged of its fires, but that shards have one run, and move when idle, is.
+// is counted as unknown.
 package judge

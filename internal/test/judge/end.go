@@ -51,9 +51,6 @@ func (o *Judge) nothingOwed(j *jobState, due instant) {
 		if sh.orphan != nil {
 			o.violate(3, j, "shard %d: %s, in flight at %v, was never claimed again", n, sh.orphan.run, sh.orphan.since)
 		}
-		if j.unclaimed() {
-			continue
-		}
 		last := j.epochs[len(j.epochs)-1].Gen
 		missing, err := j.due(n, sh.gen, sh.settled, last, due)
 		if err != nil || missing > 0 {
@@ -184,7 +181,7 @@ func (o *Judge) evenlyOwned(j *jobState, able map[string]int) {
 // what has happened.
 func (o *Judge) Counted() {
 	for _, j := range o.jobs {
-		if j.plan == nil || j.unclaimed() {
+		if j.plan == nil {
 			continue
 		}
 		sum := j.plan.Counts

@@ -70,7 +70,6 @@ func (o *Judge) started(j *jobState, sh *shardState, f *Call) {
 	r := f.run()
 	c := sh.claimOf(f)
 	switch {
-	case f.Trigger == 0 && j.unclaimed():
 	case c == nil:
 		o.violate(1, j, "shard %d: %s began %s without a claim", f.Shard, f.Instance, r)
 	case c.started:
@@ -85,11 +84,11 @@ func (o *Judge) started(j *jobState, sh *shardState, f *Call) {
 	if c != nil {
 		of = c.life
 	}
-	if w := j.works[of]; w != nil && (r.Trigger > 0 || !j.unclaimed()) && w.total != f.Shards {
+	if w := j.works[of]; w != nil && w.total != f.Shards {
 		o.violate(8, j, "shard %d: %s has %d shards, its run was told %d", f.Shard, r, w.total, f.Shards)
 	}
 	for _, earlier := range sh.active {
-		if earlier.Fence > f.Fence && !o.forced(sh, f) {
+		if earlier.Fence > f.Fence && !sh.forced(f) {
 			o.violate(6, j, "shard %d: %s began with fence %d after one with %d", f.Shard, r, f.Fence, earlier.Fence)
 		}
 		if earlier.Client == f.Client {
@@ -110,7 +109,7 @@ func (o *Judge) overlaps(j *jobState, sh *shardState, f *Call) {
 			o.report.Overlaps++ // it took its time
 			continue
 		}
-		if o.forced(sh, f) || o.forced(sh, later) {
+		if sh.forced(f) || sh.forced(later) {
 			o.report.ForcedOverlaps++
 			continue
 		}
@@ -122,16 +121,9 @@ func (o *Judge) overlaps(j *jobState, sh *shardState, f *Call) {
 
 // forced reports that the session of a call was ended by an operator's hand, which its
 // process cannot know: it may go on, and also begin what it has claimed.
-func (o *Judge) forced(sh *shardState, f *Call) bool {
-	if c := sh.claimOf(f); c != nil && nameOf(c.incarnation) == f.Instance {
-		return c.session.forced
-	}
-	for _, s := range o.sessions { // it was begun without a claim: another may have one of its fire
-		if s.forced && s.client == f.Client {
-			return true
-		}
-	}
-	return false
+func (sh *shardState) forced(f *Call) bool {
+	c := sh.claimOf(f)
+	return c != nil && c.session.forced
 }
 
 // claimOf returns the claim that a call rests on, nil if there is none.

@@ -2,7 +2,6 @@ package judge
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -298,12 +297,6 @@ func (j *jobState) epoch(gen int) *epoch {
 		}
 	}
 	return nil
-}
-
-// unclaimed reports that the job has begun, or may have, runs without claims: the records do not
-// tell of all its fires then.
-func (j *jobState) unclaimed() bool {
-	return slices.ContainsFunc(j.epochs, func(e epoch) bool { return e.Def.unclaimed() })
 }
 
 // session returns the session of an incarnation.

@@ -331,11 +331,7 @@ func (d *definition) suits(m *memberRecord) bool {
 
 // untold reports that ends of runs come into the record late: with the next claim, or when
 // somebody waits for them.
-func (d *definition) untold() bool { return d.Tracking == "claims" || d.unclaimed() }
-
-// unclaimed reports that scheduled runs are begun without a claim, and come into the record, if
-// ever, when somebody waits for them.
-func (d *definition) unclaimed() bool { return d.Tracking == "nothing" }
+func (d *definition) untold() bool { return d.Tracking == "claims" }
 
 // interval returns that of the schedule, the only kind that is simulated.
 func (d *definition) interval() (time.Duration, error) {

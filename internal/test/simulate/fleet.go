@@ -39,7 +39,7 @@ type Config struct {
 	Jitter    time.Duration // the most by which a request, reply or event is late, each by another time
 	Operators bool          // definitions change, and operators trigger, pause and resume, disable and enable
 	Zones     bool          // instances are in zones, and operators have jobs run in one of them, or in all
-	Levels    bool          // some jobs track claims only, or nothing, and new definitions change that
+	Levels    bool          // some jobs track claims only, and new definitions change that
 	Weights   bool          // instances differ in weight
 	Logger    *slog.Logger  // of the fleet. Nil: nothing is logged
 	Trail     int           // how many lines to print of what came before a violation
