@@ -89,4 +89,35 @@ func TestTrackClaims(t *testing.T) {
 			assert.Len(t, f.Runs("job"), 4)
 		})
 	})
+
+	t.Run("moves wait for runs, and lose and double none", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			job := claimed(time.Hour, 4, takes(10*time.Minute))
+			f.Start("a", job)
+			f.NextFire("job")
+			f.Start("b", job)
+			assert.Equal(t, map[string]int{"a": 4}, shares(f), "those that move are running")
+			f.Settle()
+			assert.Equal(t, map[string]int{"a": 2, "b": 2}, shares(f))
+			f.NextFire("job")
+			f.Stop("a")
+			f.NextFire("job")
+			f.Settle()
+			assert.Len(t, f.Runs("job"), 12)
+			assert.Equal(t, map[string]int{"b": 4}, shares(f))
+		})
+	})
+
+	t.Run("a trigger is run by all shards", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			f.Start("a", claimed(time.Hour, 4, takes(time.Minute)))
+			f.Trigger("job", executor.Trigger{})
+			f.Settle()
+			runs := f.Runs("job")
+			assert.Len(t, runs, 4)
+			for _, r := range runs {
+				assert.Equal(t, executor.Triggered, r.Reason)
+			}
+		})
+	})
 }
