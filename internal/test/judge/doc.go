@@ -9,7 +9,8 @@
 //     disabled, and counted. None is claimed before its time. Where a shard waits because a
 //     wrong clock was ahead, the plan names a problem.
 //  3. A run in flight when its session ends is claimed again, at the next attempt and with a
-//     higher fence, before anything newer of its shard; or it is counted as lost.
+//     higher fence, before anything newer of its shard; or it is counted as lost, or as
+//     unknown if the job tracks only claims.
 //  4. A running shard keeps its owner while that one's session lives.
 //  5. When a fleet has settled every shard has an owner that lives, of each job everybody has
 //     its share by weight within one, and nothing is left of the dead.
@@ -23,7 +24,4 @@
 //  10. A shard is given to those only who have the labels that a definition wants which is as
 //     new as the newest of the plan, or newer. When a fleet has settled only those own any
 //     who have the labels of the newest.
-//
-// Of a job of which only claims are tracked, 3 is that what stood on record when a session ended
-// is counted as unknown.
 package judge
