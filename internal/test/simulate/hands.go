@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// A simulation of hands changes records behind the fleet's back: docs/hands.md states what follows.
+// A simulation of hands changes records behind the fleet's back: docs/protocol/record-edits.md states what follows.
 // Package judge cannot keep its books across a plan that was rolled back, so these simulations have
 // weaker checks of their own, in hands_checks.go.
 
