@@ -332,7 +332,7 @@ func strategyProblem(strategy string, err error) string {
 
 // unblock takes from an assignment what its owners may not run now, because a function of
 // an earlier incarnation has not returned. Those shards wait, owned by nobody.
-func (a *assigning) unblock(job string, dealt Assignment) Assignment {
+func (a *assigning) unblock(job string, dealt []string) []string {
 	for s, inc := range dealt {
 		if a.view.members[inc].Blocked[job].Has(s) {
 			dealt[s] = ""
@@ -343,7 +343,7 @@ func (a *assigning) unblock(job string, dealt Assignment) Assignment {
 
 // ownersOf returns by owner what was dealt: shards by their numbers, or by the places that
 // numbers has them in.
-func ownersOf(dealt Assignment, numbers []int) map[string]shardset.Set {
+func ownersOf(dealt []string, numbers []int) map[string]shardset.Set {
 	of := map[string][]int{}
 	for s, inc := range dealt {
 		if inc == "" {

@@ -58,7 +58,7 @@ type balanceJob struct {
 //
 // The same jobs and members in the same order have the same answer, and what balance
 // answered it answers again when asked about that.
-func balance(jobs []balanceJob, members []balanceMember) []Assignment {
+func balance(jobs []balanceJob, members []balanceMember) [][]string {
 	b := newBalancer(jobs, members)
 	b.run()
 	return b.assignments()
@@ -67,7 +67,7 @@ func balance(jobs []balanceJob, members []balanceMember) []Assignment {
 // placeOrphans assigns the shards whose owner may not keep them or that have none, and leaves
 // all others where they are, however uneven that is. It is that part of what balance would do,
 // so that a balance that follows moves nothing twice.
-func placeOrphans(jobs []balanceJob, members []balanceMember) []Assignment {
+func placeOrphans(jobs []balanceJob, members []balanceMember) [][]string {
 	b := newBalancer(jobs, members)
 	kept := make([][]int, len(b.jobs))
 	for j := range b.jobs {
@@ -380,16 +380,16 @@ func (b *balancer) reckon(job *sharedJob) {
 }
 
 // assignments returns what has become of the jobs' owners.
-func (b *balancer) assignments() []Assignment {
+func (b *balancer) assignments() [][]string {
 	shards := 0
 	for j := range b.jobs {
 		shards += len(b.jobs[j].owner)
 	}
 	ids := make([]string, shards)
-	plan := make([]Assignment, len(b.jobs))
+	plan := make([][]string, len(b.jobs))
 	for j := range b.jobs {
 		n := len(b.jobs[j].owner)
-		plan[j], ids = Assignment(ids[:n:n]), ids[n:]
+		plan[j], ids = ids[:n:n], ids[n:]
 		for shard, m := range b.jobs[j].owner {
 			if m != nobody {
 				plan[j][shard] = b.members[m].id

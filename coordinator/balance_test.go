@@ -14,7 +14,7 @@ import (
 )
 
 // balanced runs balance, checks what holds for every answer, and returns the answer.
-func (w *balanceWorld) balanced(t *testing.T) []Assignment {
+func (w *balanceWorld) balanced(t *testing.T) [][]string {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
@@ -45,7 +45,7 @@ func (w *balanceWorld) balanced(t *testing.T) []Assignment {
 
 // requireTotals checks that with weights, and without loads, each member's total is less than
 // one from the sum of its shares.
-func (w *balanceWorld) requireTotals(t *testing.T, plan []Assignment) {
+func (w *balanceWorld) requireTotals(t *testing.T, plan [][]string) {
 	t.Helper()
 	if !w.weighed() || slices.ContainsFunc(w.members, func(m balanceMember) bool { return m.load > 0 }) {
 		return
@@ -58,7 +58,7 @@ func (w *balanceWorld) requireTotals(t *testing.T, plan []Assignment) {
 }
 
 // requirePlaced checks placeOrphans against what balance plans.
-func (w *balanceWorld) requirePlaced(t *testing.T, plan []Assignment) {
+func (w *balanceWorld) requirePlaced(t *testing.T, plan [][]string) {
 	t.Helper()
 	keeps := func(j, shard int) bool {
 		job := &w.jobs[j]
@@ -241,18 +241,18 @@ func TestBalance_DealsNewOneShardJobsInTurn(t *testing.T) {
 		w.add(1)
 	}
 	for j, a := range balance(w.jobs, w.members) {
-		assert.Equal(t, Assignment{w.members[j%4].id}, a, "job %d", j)
+		assert.Equal(t, []string{w.members[j%4].id}, a, "job %d", j)
 	}
 }
 
 func TestBalance_HandlesNothing(t *testing.T) {
 	assert.Empty(t, balance(nil, nil))
 	assert.Empty(t, balance(nil, []balanceMember{{id: "a"}}))
-	assert.Equal(t, []Assignment{{"", ""}}, balance([]balanceJob{{owners: []string{"a", ""}}}, nil))
-	assert.Equal(t, []Assignment{{"", ""}, {"a"}}, balance(
+	assert.Equal(t, [][]string{{"", ""}}, balance([]balanceJob{{owners: []string{"a", ""}}}, nil))
+	assert.Equal(t, [][]string{{"", ""}, {"a"}}, balance(
 		[]balanceJob{{owners: []string{"a", "b"}}, {owners: []string{""}, candidates: []int{0}}},
 		[]balanceMember{{id: "a"}}))
-	assert.Equal(t, []Assignment{{}}, balance(
+	assert.Equal(t, [][]string{{}}, balance(
 		[]balanceJob{{candidates: []int{0}, blocked: map[string]shardset.Set{"a": shardset.Of(1)}}},
 		[]balanceMember{{id: "a"}}))
 }
@@ -267,7 +267,7 @@ func TestBalance_ReturnsSlicesOfTheirOwn(t *testing.T) {
 	plan := balance(jobs, []balanceMember{{id: "a"}})
 	_ = append(plan[0], "x")
 	plan[0][0] = "y"
-	assert.Equal(t, Assignment{"a"}, plan[1])
+	assert.Equal(t, []string{"a"}, plan[1])
 	assert.Equal(t, []string{"a", "a"}, jobs[0].owners)
 }
 
@@ -366,9 +366,9 @@ func TestBalance_BlockedJobsKeepBlocksAndOwners(t *testing.T) {
 
 func TestBalance_BlockedJobsGiveOneMoreToTheLeastLoaded(t *testing.T) {
 	job := balanceJob{owners: make([]string, 3), candidates: []int{0, 1}, blocked: map[string]shardset.Set{"b": shardset.Of(0)}}
-	for more, want := range map[int]Assignment{0: {"a", "a", "b"}, 1: {"a", "b", "b"}} {
+	for more, want := range map[int][]string{0: {"a", "a", "b"}, 1: {"a", "b", "b"}} {
 		plan := balance([]balanceJob{job}, []balanceMember{{id: "a", load: more}, {id: "b"}})
-		assert.Equal(t, []Assignment{want}, plan)
+		assert.Equal(t, [][]string{want}, plan)
 	}
 }
 
@@ -430,7 +430,7 @@ func TestPlaceOrphans_GivesThemToTheLeastLoaded(t *testing.T) {
 	}
 	members := []balanceMember{{id: "a"}, {id: "b"}, {id: "c", load: 1}}
 	assert.Equal(t,
-		[]Assignment{{"a"}, {"a"}, {"b"}, {"b"}, {"c"}, {"a"}, {""}},
+		[][]string{{"a"}, {"a"}, {"b"}, {"b"}, {"c"}, {"a"}, {""}},
 		placeOrphans(jobs, members))
 }
 
@@ -444,6 +444,6 @@ func TestPlaceOrphans_TouchesNothingElse(t *testing.T) {
 	}
 	members := []balanceMember{{id: "a"}, {id: "b"}}
 	assert.Equal(t,
-		[]Assignment{{"a", "a", "a", "b"}, {"b", "b"}, {"b", "a"}},
+		[][]string{{"a", "a", "a", "b"}, {"b", "b"}, {"b", "a"}},
 		placeOrphans(jobs, members))
 }

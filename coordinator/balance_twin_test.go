@@ -99,9 +99,9 @@ func (w *balanceWorld) optimum() [2]int {
 func (w *balanceWorld) exhaustive() [2]int {
 	type place struct{ job, shard int }
 	var places []place
-	plan := make([]Assignment, len(w.jobs))
+	plan := make([][]string, len(w.jobs))
 	for j, job := range w.jobs {
-		plan[j] = make(Assignment, len(job.owners))
+		plan[j] = make([]string, len(job.owners))
 		for shard := range job.owners {
 			if len(job.candidates) > 0 {
 				places = append(places, place{j, shard})
@@ -135,7 +135,7 @@ func (w *balanceWorld) exhaustive() [2]int {
 
 // offness returns the sum of the squares of what the counts of a job's candidates are off
 // their shares, in parts. Who may own no shard has no share.
-func (w *balanceWorld) offness(job balanceJob, a Assignment) int {
+func (w *balanceWorld) offness(job balanceJob, a []string) int {
 	job.candidates = slices.DeleteFunc(slices.Clone(job.candidates), func(m int) bool {
 		return job.blocked[w.members[m].id].Intersect(shardset.Range(0, len(a))).Len() == len(a)
 	})
@@ -151,7 +151,7 @@ func (w *balanceWorld) offness(job balanceJob, a Assignment) int {
 // by trying every assignment there is.
 func (w *balanceWorld) evenest(job balanceJob) int {
 	best := math.MaxInt
-	a := make(Assignment, len(job.owners))
+	a := make([]string, len(job.owners))
 	var try func(shard int)
 	try = func(shard int) {
 		if shard == len(a) {

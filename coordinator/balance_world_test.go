@@ -128,7 +128,7 @@ func (w *balanceWorld) block(j int, p float64) {
 }
 
 // adopt makes plan what is.
-func (w *balanceWorld) adopt(plan []Assignment) {
+func (w *balanceWorld) adopt(plan [][]string) {
 	for j := range plan {
 		w.jobs[j].owners = plan[j]
 	}
@@ -143,7 +143,7 @@ func (w *balanceWorld) shards() int {
 }
 
 // moves counts the shards to which plan gives another owner.
-func (w *balanceWorld) moves(plan []Assignment) int {
+func (w *balanceWorld) moves(plan [][]string) int {
 	n := 0
 	for j, a := range plan {
 		for shard, id := range a {
@@ -178,7 +178,7 @@ func (w *balanceWorld) may(job balanceJob, shard int, id string) bool {
 }
 
 // totals returns by member the load and the shards that plan gives it.
-func (w *balanceWorld) totals(plan []Assignment) []int {
+func (w *balanceWorld) totals(plan [][]string) []int {
 	totals := make([]int, len(w.members))
 	index := map[string]int{}
 	for i, m := range w.members {
@@ -196,7 +196,7 @@ func (w *balanceWorld) totals(plan []Assignment) []int {
 }
 
 // counts returns how many shards of a job each of its candidates has.
-func (w *balanceWorld) counts(job balanceJob, a Assignment) []int {
+func (w *balanceWorld) counts(job balanceJob, a []string) []int {
 	has := map[string]int{}
 	for _, id := range a {
 		has[id]++
@@ -220,7 +220,7 @@ func (w *balanceWorld) weights(members []int) int {
 }
 
 // fair reports whether all candidates of a job have their shares of it, rounded down or up.
-func (w *balanceWorld) fair(job balanceJob, a Assignment) bool {
+func (w *balanceWorld) fair(job balanceJob, a []string) bool {
 	of := w.weights(job.candidates)
 	for i, n := range w.counts(job, a) {
 		if off := n*of - len(a)*w.weight(job.candidates[i]); off <= -of || off >= of {
@@ -290,7 +290,7 @@ func spreadOf(ns []int) int {
 
 // requireOwners checks that plan has an owner that may own it for each shard for which
 // there is one.
-func (w *balanceWorld) requireOwners(t *testing.T, plan []Assignment) {
+func (w *balanceWorld) requireOwners(t *testing.T, plan [][]string) {
 	t.Helper()
 	require.Len(t, plan, len(w.jobs))
 	for j, a := range plan {

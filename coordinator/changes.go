@@ -68,7 +68,7 @@ func (o *ownership) lose(ctx context.Context, job string, key registry.Key, err 
 		return
 	}
 	o.tasks.Go(func() { // a registry leaves out keys that it cannot decode, as if they had gone
-		_, err := o.reg.Get(ctx, key, fresh)
+		_, err := o.reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
 		if ctx.Err() == nil {
 			o.logLoss(job, key, shards, err)
 		}

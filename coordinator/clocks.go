@@ -42,9 +42,8 @@ type comparing struct {
 }
 
 // newComparing begins a comparison that nobody has been told of.
-func newComparing(clock func() time.Time, term uint64) comparing {
-	now := time.Now()
-	return comparing{reading: record.InstantOf(clock()), told: now, since: term, ahead: map[string]record.Duration{}, telling: true}
+func newComparing(now, clock time.Time, term uint64) comparing {
+	return comparing{reading: record.InstantOf(clock), told: now, since: term, ahead: map[string]record.Duration{}, telling: true}
 }
 
 // hear takes in what the record of member inc, written by commit seq, says of its clock, at a
@@ -108,8 +107,8 @@ const answering = time.Second
 // doubtful reports that shards should not be dealt before clocks are judged: who was dealt
 // some with a clock that is ahead would claim fires before their time. That lasts for so long
 // only, as others wait as well.
-func (c *comparing) doubtful() bool {
-	return !c.doubted.IsZero() && time.Since(c.doubted) < 2*answering
+func (c *comparing) doubtful(now time.Time) bool {
+	return !c.doubted.IsZero() && now.Sub(c.doubted) < 2*answering
 }
 
 // judgeClocks finds out whose clocks are off, unless answers may be on their way.

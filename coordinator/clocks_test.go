@@ -288,7 +288,7 @@ func TestComparing(t *testing.T) {
 		c := begin()
 		hears(c, 3*s, 3*s, 10*s, 0, 11)
 		assert.Equal(t, shown(7*s), c.ahead)
-		assert.True(t, c.doubtful())
+		assert.True(t, c.doubtful(time.Now()))
 		assert.False(t, c.telling)
 	})
 	t.Run("who has heard a reading that its own clock has not come to is behind", func(t *testing.T) {
@@ -303,7 +303,7 @@ func TestComparing(t *testing.T) {
 		c := begin()
 		hears(c, time.Hour, time.Hour, 3*s, said, 11)
 		assert.Equal(t, shown(0), c.ahead)
-		assert.False(t, c.doubtful())
+		assert.False(t, c.doubtful(time.Now()))
 	})
 	t.Run("an answer to another reading shows nobody to be behind", func(t *testing.T) {
 		c := begin()

@@ -149,8 +149,7 @@ func (x *exploration) elect(p *exProc) (registry.Txn, bool) {
 // member returns the Member that a process is.
 func (x *exploration) member(p *exProc, desk *exDesk) *Member {
 	m := &Member{
-		Operator: &Operator{reg: desk, keys: x.keys},
-		reg:      desk, keys: x.keys, name: p.name, work: x.work, log: x.log, clock: time.Now, draining: p.closed,
+		reg: desk, keys: x.keys, name: p.name, work: x.work, log: x.log, clock: time.Now, draining: p.closed,
 		defs: map[string]json.RawMessage{exJob: fmtDef(1, 1, "")},
 	}
 	m.barred.old = map[string]shardset.Set{}
@@ -158,6 +157,15 @@ func (x *exploration) member(p *exProc, desk *exDesk) *Member {
 		m.barred.old[exJob] = p.barred
 	}
 	return m
+}
+
+// operator returns the Operator that a process has.
+func (x *exploration) operator(desk *exDesk) *Operator {
+	o, err := NewOperator(desk, "x", "default")
+	if err != nil {
+		panic(err)
+	}
+	return o
 }
 
 // officeLoop returns the one of a process, which knows of the office what the process does.
@@ -326,7 +334,7 @@ func (x *exploration) definition(revision int) json.RawMessage {
 // ask returns how a process writes down a trigger, if the job is there.
 func (x *exploration) ask(s *exState, p *exProc) *registry.Txn {
 	desk := &exDesk{store: &s.store}
-	_, err := x.member(p, desk).Trigger(context.Background(), exJob, "", nil)
+	_, err := x.operator(desk).Trigger(context.Background(), exJob, "", nil)
 	if errors.Is(err, ErrUnknownJob) {
 		return nil
 	}
@@ -347,7 +355,7 @@ func (x *exploration) ask(s *exState, p *exProc) *registry.Txn {
 // askReset returns how a process writes down a reset, if the job is there.
 func (x *exploration) askReset(s *exState, p *exProc) *registry.Txn {
 	desk := &exDesk{store: &s.store}
-	err := x.member(p, desk).Reset(context.Background(), exJob)
+	err := x.operator(desk).Reset(context.Background(), exJob)
 	if errors.Is(err, ErrUnknownJob) {
 		return nil
 	}

@@ -70,11 +70,12 @@ func (g *group) sets(name string, ahead time.Duration) {
 // worker is a member and the work that it does.
 type worker struct {
 	*Member
-	g    *group
-	log  *logbook
-	reg  *hooked
-	done chan struct{} // closed when Run has returned
-	err  error         // what it returned
+	*Operator // on the same handle
+	g         *group
+	log       *logbook
+	reg       *hooked
+	done      chan struct{} // closed when Run has returned
+	err       error         // what it returned
 
 	// work does a run; nil ends it at once. It is set before runs begin.
 	work func(context.Context, Run) error
@@ -133,6 +134,9 @@ func (g *group) workerOn(machine, name string, work func(context.Context, Run) e
 		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	require.NoError(g.t, err)
+	o, err := NewOperator(w.reg, "test", "")
+	require.NoError(g.t, err)
+	w.Operator = o.WithCompiler(w.Compile)
 	w.Offer(offering(defs...))
 	return w
 }

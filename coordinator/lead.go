@@ -77,7 +77,7 @@ func lead(ctx context.Context, o *officeLoop, term registry.Rev, p *progress) er
 	defer wg.Wait()
 	defer end(nil)
 	if o.m.clocks {
-		l.comparing, l.view.off = newComparing(o.m.clock, term.Seq), o.noticed().off
+		l.comparing, l.view.off = newComparing(time.Now(), o.m.clock(), term.Seq), o.noticed().off
 	}
 	l.instances = followFeed(ctx, &wg, l, o.m.keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
 	l.members = followFeed(ctx, &wg, l, o.m.keys.Members(), decodeMember)
@@ -220,12 +220,12 @@ func (l *leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	}
 	l.content = false
 	l.judgeClocks()
-	if l.doubtful() || !l.office.noticed().names(l.view.off) || !l.office.announced() {
+	if l.doubtful(time.Now()) || !l.office.noticed().names(l.view.off) || !l.office.announced() {
 		if err := l.announce(ctx); err != nil { // first of all: members that are named have to act
 			return err
 		}
 	}
-	if l.doubtful() {
+	if l.doubtful(time.Now()) {
 		l.rest()
 		return nil
 	}

@@ -51,7 +51,7 @@ func TestLead_HandOver(t *testing.T) {
 		b := g.start("b", def("job", 0, 4, ""))
 		a := g.members[0]
 		g.server.Record()
-		a.reg.before(writing(is(g.keys.Leader()), func() { b.change(func() { b.draining = true }) }))
+		a.reg.before(writing(is(g.keys.Leader()), func() { b.Member.change(func() { b.draining = true }) }))
 		require.NoError(t, a.Drain(t.Context()))
 		time.Sleep(time.Second)
 		var resigned, entered time.Time

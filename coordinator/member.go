@@ -57,10 +57,8 @@ type MemberOptions struct {
 }
 
 // Member is a process's part in a group: it joins, elects, plans while it leads, claims
-// what it owns, and joins again under a new incarnation when its session is lost. It is an
-// Operator of its group, too, before it has joined and after it has left as well.
+// what it owns, and joins again under a new incarnation when its session is lost.
 type Member struct {
-	*Operator
 	reg     registry.Registry
 	keys    record.Keys
 	name    string
@@ -142,9 +140,12 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	op, err := NewOperator(reg, o.Namespace, o.Group)
+	keys, err := record.NewKeys(o.Namespace, o.Group)
 	if err != nil {
 		return nil, err
+	}
+	if reg == nil {
+		return nil, errNilRegistry
 	}
 	if err := record.CheckName(o.Instance); err != nil {
 		return nil, fmt.Errorf("instance: %w", err)
@@ -158,14 +159,11 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 		return nil, fmt.Errorf("labels: %w", err)
 	}
 	m := &Member{
-		Operator: op, reg: reg, keys: op.keys, name: o.Instance, host: o.Host, ttl: o.SessionTTL,
+		reg: reg, keys: keys, name: o.Instance, host: o.Host, ttl: o.SessionTTL,
 		skew: max(o.MaxClockSkew, 0), clock: o.Clock, clocks: o.MaxClockSkew > 0, grace: o.RestartGrace,
 		labels: maps.Clone(o.Labels), weight: o.Weight, work: o.Work,
 		log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
 		left: make(chan struct{}), defs: map[string]json.RawMessage{}, revs: map[string]int{}, joined: make(chan struct{}), sessions: map[registry.SessionID]bool{},
-	}
-	if o.Work != nil {
-		op.compile = o.Work.Compile
 	}
 	m.barred.freed = m.freed
 	return m, nil

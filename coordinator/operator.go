@@ -385,7 +385,7 @@ func (o *Operator) store(ctx context.Context, key registry.Key, rev registry.Rev
 
 // get reads a record; found is false if there is none.
 func (o *Operator) get(ctx context.Context, key registry.Key) (e registry.Entry, found bool, err error) {
-	e, err = o.reg.Get(ctx, key, fresh)
+	e, err = o.reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
 	if errors.Is(err, registry.ErrNotFound) {
 		return e, false, nil
 	}

@@ -134,7 +134,7 @@ func (p *planLog) conflicted(ctx context.Context, reg registry.Registry, segment
 	if r.logged || time.Since(r.since) < stubborn {
 		return
 	}
-	_, err := reg.Get(ctx, key, fresh)
+	_, err := reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
 	if ctx.Err() != nil || err != nil && !errors.Is(err, registry.ErrForeign) && !errors.Is(err, registry.ErrNotFound) {
 		return // the next conflict is another occasion
 	}

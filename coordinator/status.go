@@ -95,6 +95,15 @@ type Counts struct {
 	Unknown   uint64 // runs of which a crash left untold whether they had ended: the job does not track them
 }
 
+// Waiting is runs of a job that an instance has claimed and that wait there for a worker.
+type Waiting struct {
+	Shards []int     // in ascending order
+	More   int       // shards that wait and are not among Shards: on record there are the first of many
+	Since  time.Time // when the first of them began to wait
+	// Behind is the bound that holds them back, in words that may change from version to version.
+	Behind string
+}
+
 // MemberStatus is what is on record of a member's part in a job.
 type MemberStatus struct {
 	Instance string
@@ -310,4 +319,8 @@ func failuresOf(fs record.Failures) []Failure {
 		out = append(out, Failure{runOf(f.RunGroup), f.More, f.At.Time(), f.Error})
 	}
 	return out
+}
+
+func waitingOf(w record.Waiting) Waiting {
+	return Waiting{listed(w.Shards), w.More, w.Since.Time(), w.Behind}
 }

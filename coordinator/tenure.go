@@ -98,7 +98,7 @@ func (t *tenure) give() { <-t.turn }
 
 // read reads the state. The turn is the caller's.
 func (t *tenure) read(ctx context.Context) ([]byte, error) {
-	e, err := t.reg.Get(ctx, t.key, fresh)
+	e, err := t.reg.Get(ctx, t.key, registry.ReadOptions{Fresh: true})
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return nil, err
 	}

@@ -3,41 +3,22 @@ package coordinator
 import (
 	"maps"
 	"reflect"
-	"time"
 
 	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/shardset"
 )
-
-// Waiting is runs of a job that an instance has claimed and that wait there for a worker.
-type Waiting struct {
-	Shards []int     // in ascending order
-	More   int       // shards that wait and are not among Shards: on record there are the first of many
-	Since  time.Time // when the first of them began to wait
-	// Behind is the bound that holds them back, in words that may change from version to version.
-	Behind string
-}
 
 // SetWaiting publishes the runs that wait for a worker here, by job, and replaces the last
 // such publication. Operator.Status returns them. Of more than a hundred jobs it publishes
 // those that have waited longest. Each change costs a commit, so the caller reports long
 // waits only, and rarely. SetWaiting does not block.
-func (m *Member) SetWaiting(waiting map[string]Waiting) {
-	all := make(map[string]record.Waiting, len(waiting))
-	for job, w := range waiting {
-		all[job] = record.Waiting{Shards: shardset.Of(w.Shards...), More: w.More, Since: record.InstantOf(w.Since), Behind: w.Behind}
-	}
-	all = record.BoundWaiting(all)
+func (m *Member) SetWaiting(waiting map[string]record.Waiting) {
+	all := record.BoundWaiting(waiting)
 	m.mu.Lock()
 	same := maps.EqualFunc(m.waiting, all, record.Waiting.Equal)
 	m.mu.Unlock()
 	if !same {
 		m.change(func() { m.waiting = all })
 	}
-}
-
-func waitingOf(w record.Waiting) Waiting {
-	return Waiting{listed(w.Shards), w.More, w.Since.Time(), w.Behind}
 }
 
 // takeWaiting handles a member's record in which nothing is new but the runs that wait for a

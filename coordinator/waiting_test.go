@@ -36,7 +36,7 @@ func TestMember_SetWaiting(t *testing.T) {
 		a := g.start("a", defs...)
 		g.start("b", defs...)
 		assert.Equal(t, map[string]Waiting{"a": {}, "b": {}}, shown(g, "job"))
-		a.SetWaiting(waits)
+		a.SetWaiting(waitingRecords(waits))
 		assert.Equal(t, map[string]Waiting{"a": waits["job"], "b": {}}, shown(g, "job"))
 		assert.Equal(t, map[string]Waiting{"a": {}, "b": {}}, shown(g, "other"))
 		a.SetWaiting(nil)
@@ -47,11 +47,11 @@ func TestMember_SetWaiting(t *testing.T) {
 		synctest.Wait()
 		before := g.server.Counts("a").Commits
 		a.SetWaiting(nil)
-		a.SetWaiting(map[string]Waiting{})
+		a.SetWaiting(waitingRecords(map[string]Waiting{}))
 		synctest.Wait()
 		assert.Equal(t, before, g.server.Counts("a").Commits)
 		for range 3 {
-			a.SetWaiting(map[string]Waiting{"job": waits["job"]})
+			a.SetWaiting(waitingRecords(map[string]Waiting{"job": waits["job"]}))
 			synctest.Wait()
 		}
 		assert.Equal(t, before+1, g.server.Counts("a").Commits)
@@ -60,13 +60,13 @@ func TestMember_SetWaiting(t *testing.T) {
 		a := g.start("a", defs...)
 		synctest.Wait()
 		before := g.server.Counts("a")
-		a.SetWaiting(waits)
+		a.SetWaiting(waitingRecords(waits))
 		synctest.Wait()
 		assert.Equal(t, before.Reads, g.server.Counts("a").Reads)
 	})
 	bubble(t, "is published again by the next incarnation", func(t *testing.T, g *group) {
 		a := g.start("a", defs...)
-		a.SetWaiting(waits)
+		a.SetWaiting(waitingRecords(waits))
 		synctest.Wait()
 		g.server.Expire("a")
 		time.Sleep(time.Minute)
@@ -74,7 +74,7 @@ func TestMember_SetWaiting(t *testing.T) {
 	})
 	bubble(t, "before the member has joined is published when it joins", func(t *testing.T, g *group) {
 		a := g.worker("a", nil, defs...)
-		a.SetWaiting(waits)
+		a.SetWaiting(waitingRecords(waits))
 		g.joined(a)
 		assert.Equal(t, map[string]Waiting{"a": waits["job"]}, shown(g, "job"))
 	})
@@ -89,7 +89,7 @@ func TestMember_SetWaiting(t *testing.T) {
 			shards[i] = 2 * i
 		}
 		many["job"] = Waiting{Shards: shards, Since: since.Add(-1), Behind: strings.Repeat("x", 1000)}
-		a.SetWaiting(many)
+		a.SetWaiting(waitingRecords(many))
 		w := shown(g, "job")["a"]
 		assert.Equal(t, []int{0, 2, 4, 6, 8, 10, 12, 14}, w.Shards)
 		assert.Equal(t, 992, w.More)
@@ -98,6 +98,15 @@ func TestMember_SetWaiting(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, m.Waiting, 100)
 	})
+}
+
+// waitingRecords returns the form in which runs that wait are published.
+func waitingRecords(waiting map[string]Waiting) map[string]record.Waiting {
+	out := make(map[string]record.Waiting, len(waiting))
+	for job, w := range waiting {
+		out[job] = record.Waiting{Shards: shardset.Of(w.Shards...), More: w.More, Since: record.InstantOf(w.Since), Behind: w.Behind}
+	}
+	return out
 }
 
 func TestLeader_TakesWaiting(t *testing.T) {

@@ -81,14 +81,15 @@ type Options struct {
 // operators, as Trigger and Pause, works before Start and after Shutdown as well, for jobs that
 // some process has stored.
 type Executor struct {
-	reg    registry.Registry
-	opts   Options
-	log    *slog.Logger
-	runs   runLog
-	member *coordinator.Member
-	clock  func() time.Time // of day
-	pool   pool
-	waited waitReport // of the goroutine that the pool's alarm has begun
+	reg      registry.Registry
+	opts     Options
+	log      *slog.Logger
+	runs     runLog
+	member   *coordinator.Member
+	operator *coordinator.Operator // of the member's group, before it has joined and after it has left as well
+	clock    func() time.Time      // of day
+	pool     pool
+	waited   waitReport // of the goroutine that the pool's alarm has begun
 
 	mu        sync.Mutex
 	jobs      map[string]*Job // by name, also those that are no longer offered
@@ -149,6 +150,11 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	if err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)
 	}
+	operator, err := coordinator.NewOperator(reg, namespace, o.Group)
+	if err != nil {
+		return nil, fmt.Errorf("new executor: %w", err)
+	}
+	e.operator = operator.WithCompiler(Compile)
 	e.log = o.Logger
 	if e.log == nil {
 		e.log = slog.Default()
@@ -283,7 +289,7 @@ func (e *Executor) Trigger(ctx context.Context, job string, t Trigger) (uint64, 
 	if err := checkText(t.Param, maxParamBytes); err != nil {
 		return 0, fmt.Errorf("trigger %q: Param: %w", job, err)
 	}
-	number, err := e.member.Trigger(ctx, job, t.Param, t.Shards)
+	number, err := e.operator.Trigger(ctx, job, t.Param, t.Shards)
 	return number, e.explain(job, err)
 }
 
@@ -296,27 +302,27 @@ type Trigger struct {
 // Pause keeps the fleet from beginning runs of a job until Resume, across restarts: triggers
 // wait as well. Runs that have begun go on. StopSchedule lets triggers run.
 func (e *Executor) Pause(ctx context.Context, job string) error {
-	return e.explain(job, e.member.Pause(ctx, job))
+	return e.explain(job, e.operator.Pause(ctx, job))
 }
 
 // StopSchedule makes the fleet run a job by Trigger alone until Resume, across restarts. Runs
 // that a crash ended are made again. A paused job becomes one whose schedule is stopped, also
 // one of Job.StartPaused. Fires that come until the Resume are not made up for.
 func (e *Executor) StopSchedule(ctx context.Context, job string) error {
-	return e.explain(job, e.member.StopSchedule(ctx, job))
+	return e.explain(job, e.operator.StopSchedule(ctx, job))
 }
 
 // Resume ends a pause, also that of Job.StartPaused, or a StopSchedule, at an instant that is
 // MaxClockSkew away, so that no clock in the fleet has passed it. Fires that come until then are
 // not made up for.
 func (e *Executor) Resume(ctx context.Context, job string) error {
-	return e.explain(job, e.member.Resume(ctx, job))
+	return e.explain(job, e.operator.Resume(ctx, job))
 }
 
 // Status returns what is on record of a job of the fleet, as coordinator.Operator.Status does,
 // with its next fire.
 func (e *Executor) Status(ctx context.Context, job string) (coordinator.Status, error) {
-	st, err := e.member.Status(ctx, job)
+	st, err := e.operator.Status(ctx, job)
 	return st, e.explain(job, err)
 }
 
@@ -324,7 +330,7 @@ func (e *Executor) Status(ctx context.Context, job string) (coordinator.Status, 
 // that were claimed before their time may be run again, with the same ID. The promises are those
 // of coordinator.Operator.Reset.
 func (e *Executor) Reset(ctx context.Context, job string) error {
-	return e.explain(job, e.member.Reset(ctx, job))
+	return e.explain(job, e.operator.Reset(ctx, job))
 }
 
 // Scope names what to disable or enable: shards of a job, or instances or hosts, for one
@@ -338,13 +344,13 @@ type Scope = coordinator.Scope
 // It is not the way to stop this process, which is Shutdown. More is promised, and not
 // promised, by coordinator.Operator, which also tells what stands and needs no Executor.
 func (e *Executor) Disable(ctx context.Context, s Scope) error {
-	return e.explain(s.Job, e.member.Disable(ctx, s))
+	return e.explain(s.Job, e.operator.Disable(ctx, s))
 }
 
 // Enable takes back what Disable said of what s names. Fires that were skipped are not made
 // up for.
 func (e *Executor) Enable(ctx context.Context, s Scope) error {
-	return e.explain(s.Job, e.member.Enable(ctx, s))
+	return e.explain(s.Job, e.operator.Enable(ctx, s))
 }
 
 // Withdraw makes this process stop offering a job, until it is registered here again. Other

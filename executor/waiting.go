@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
 )
 
 const (
@@ -167,7 +169,7 @@ func (e *Executor) reportWaiting() {
 	logJobs(news.over, func(job string) {
 		e.log.Info("runs no longer wait for a worker", "job", job)
 	}, func(more int) { e.log.Info("runs of more jobs no longer wait for a worker", "jobs", more) })
-	e.member.SetWaiting(news.publish)
+	e.member.SetWaiting(waitingRecords(news.publish))
 	e.pool.watchAgain(news.again, len(news.publish) > 0)
 }
 
@@ -180,4 +182,13 @@ func logJobs(jobs []string, one func(job string), rest func(more int)) {
 	if more := len(jobs) - len(few); more > 0 {
 		rest(more)
 	}
+}
+
+// waitingRecords returns the form in which runs that wait are published.
+func waitingRecords(waiting map[string]Waiting) map[string]record.Waiting {
+	out := make(map[string]record.Waiting, len(waiting))
+	for job, w := range waiting {
+		out[job] = record.Waiting{Shards: shardset.Of(w.Shards...), More: w.More, Since: record.InstantOf(w.Since), Behind: w.Behind}
+	}
+	return out
 }

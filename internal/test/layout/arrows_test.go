@@ -20,7 +20,7 @@ var reach = []struct {
 	{"registry/zookeeper", []string{"registry", "internal/parallel", "internal/remote", "internal/zkwire", "github.com/go-zookeeper/zk"}},
 	{"conformance/...", []string{"registry", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
 	{"coordinator/...", []string{"registry", "coordinator/...", "internal/parallel", "internal/record", "internal/shardset"}},
-	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/record", "github.com/robfig/cron/v3"}},
+	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/record", "internal/shardset", "github.com/robfig/cron/v3"}},
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
 	// Only tests, commands and each other may import the test machinery.
