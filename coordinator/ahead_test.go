@@ -139,7 +139,7 @@ func TestPlan_AheadIsAProblem(t *testing.T) {
 	t.Run("it stands beside another problem", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.settle()
-		assert.Contains(t, w.plan("job").Problem, `not registered on the leader; `+text)
+		assert.Contains(t, w.plan("job").Problem, `not known on the leader; `+text)
 	})
 	for name, change := range map[string]func(w *world){
 		"by an instance whose clock is off": func(w *world) { w.v.off = map[string]record.Duration{"a.a": record.Duration(time.Hour)} },

@@ -272,9 +272,9 @@ func (a *assigning) byStrategy(segment string, job record.Job, able []int) (map[
 	if len(candidates) == 0 {
 		return nil, nil
 	}
-	s, ok := LookupStrategy(job.Strategy)
+	s, ok := a.strategies[job.Strategy]
 	if !ok {
-		return nil, errors.New("not registered on the leader")
+		return nil, errors.New("not known on the leader")
 	}
 	in := Input{
 		Job: job.Name, Shards: a.shardsOf(segment, job), Members: candidates,

@@ -10,22 +10,24 @@ import (
 )
 
 func TestPlan_Blocked(t *testing.T) {
-	registerStrategy(t, "all to the first", func(in Input) (Assignment, error) {
+	toTheFirst := func(in Input) (Assignment, error) {
 		a := make(Assignment, in.Shards)
 		for s := range a {
 			a[s] = in.Members[0].ID
 		}
 		return a, nil
-	})
+	}
 	for _, strategy := range []string{"average", "odevity", "rotate", "single", "all to the first"} {
 		t.Run("a shard that "+strategy+" assigns to a member that is blocked for it has no owner until it is unblocked", func(t *testing.T) {
 			w := newWorld(t)
+			w.v.strategies["all to the first"] = toTheFirst
 			a, b := w.member("a", "job"), w.member("b", "job")
 			w.define("job", 4, 0, `,"strategy":"`+strategy+`"`)
 			w.settle()
 			unblocked := w.owners("job")
 
 			w = newWorld(t)
+			w.v.strategies["all to the first"] = toTheFirst
 			w.member("a", "job")
 			w.member("b", "job")
 			for _, inc := range []string{a, b} {

@@ -170,6 +170,7 @@ func newComparison(t *testing.T, s setting, strategy string, seed uint64) *compa
 		world: newWorld(t), setting: s, strategy: strategy,
 		rng: rand.New(rand.NewPCG(seed, 0)), owners: make([]string, s.all()),
 	}
+	c.v.strategies["ring"], c.v.strategies["modulo"] = new(ring).deal, modulo
 	for i := range s.jobs {
 		name := fmt.Sprintf("%04d-%08x", i, c.rng.Uint32())
 		c.names = append(c.names, name)
@@ -261,7 +262,7 @@ func (c *comparison) decideAll() (moved int) {
 
 // ask returns what the strategy answers, job by job, as if it took a leader no time to move.
 func (c *comparison) ask() (owners []string) {
-	s, ok := LookupStrategy(c.strategy)
+	s, ok := c.v.strategies[c.strategy]
 	require.True(c.t, ok)
 	in := Input{Shards: c.shards, Members: c.candidates()}
 	for i, name := range c.names {
@@ -284,8 +285,6 @@ func (c *comparison) adopt(owners []string) (moved int) {
 }
 
 func TestStrategies_Compared(t *testing.T) {
-	registerStrategy(t, "ring", new(ring).deal)
-	registerStrategy(t, "modulo", modulo)
 	all := make([]map[string]*outcome, len(settings))
 	for i, s := range settings {
 		all[i] = map[string]*outcome{}

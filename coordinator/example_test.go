@@ -89,33 +89,29 @@ func ExampleOperator() {
 	// left: <nil>
 }
 
-// registerNear is what a program would do in an init function.
-var registerNear = sync.OnceFunc(func() {
-	coordinator.RegisterStrategy("near the data", func(in coordinator.Input) (coordinator.Assignment, error) {
-		var near []string
-		for _, m := range in.Members {
-			if m.Labels["zone"] == "a" {
-				near = append(near, m.ID)
-			}
+// nearTheData keeps shards where they are, and assigns the others to the instances of one zone.
+func nearTheData(in coordinator.Input) (coordinator.Assignment, error) {
+	var near []string
+	for _, m := range in.Members {
+		if m.Labels["zone"] == "a" {
+			near = append(near, m.ID)
 		}
-		if len(near) == 0 {
-			return nil, errors.New("nobody is in zone a")
+	}
+	if len(near) == 0 {
+		return nil, errors.New("no instance is in zone a")
+	}
+	out := in.Owners
+	for s, owner := range out {
+		if owner == "" {
+			out[s] = near[s%len(near)]
 		}
-		out := in.Owners
-		for s, owner := range out {
-			if owner == "" {
-				out[s] = near[s%len(near)]
-			}
-		}
-		return out, nil
-	})
-})
+	}
+	return out, nil
+}
 
-// A strategy that keeps shards where they are, and gives the others to one zone.
-func ExampleRegisterStrategy() {
-	registerNear()
-	strategy, _ := coordinator.LookupStrategy("near the data")
-	owners, err := strategy(coordinator.Input{
+// A strategy of one's own. Options.Strategies makes it known by a name.
+func ExampleStrategy() {
+	owners, err := nearTheData(coordinator.Input{
 		Job: "index", Shards: 4,
 		Members: []coordinator.Candidate{
 			{ID: "n1.x", Name: "n1", Labels: map[string]string{"zone": "a"}},

@@ -22,7 +22,9 @@ type Config struct {
 	SessionTTL time.Duration // 0 = registry.DefaultSessionTTL
 	Shards     int           // how many there are. The highest Revision's number holds
 	Revision   int
-	Strategy   string            // "" = "sticky"
+	Strategy   string // "" = "sticky"
+	// Strategies are strategies of your own; see MemberOptions.Strategies.
+	Strategies map[string]Strategy
 	Host       string            // where this process runs; "" = the host's name. See Scope.Hosts
 	Labels     map[string]string // what kind of instance this is, for RunOn and strategies; see MemberOptions.Labels
 	Weight     int               // see MemberOptions.Weight
@@ -77,8 +79,12 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 		return fmt.Errorf("join: Shards is %d, not between 1 and %d", cfg.Shards, record.MaxShards)
 	}
 	if cfg.Strategy != "" {
-		if _, ok := LookupStrategy(cfg.Strategy); !ok {
-			return fmt.Errorf("join: strategy %q is not registered in this process", cfg.Strategy)
+		known, err := KnownStrategies(cfg.Strategies)
+		if err != nil {
+			return fmt.Errorf("join: %w", err)
+		}
+		if _, ok := known[cfg.Strategy]; !ok {
+			return fmt.Errorf("join: strategy %q is neither built in nor in Strategies", cfg.Strategy)
 		}
 	}
 	if err := errors.Join(record.CheckLabels(cfg.RunOn, record.MaxRunOn)...); err != nil {
@@ -97,7 +103,7 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 	}
 	m, err := NewMember(reg, MemberOptions{
 		Namespace: cfg.Namespace, Group: cfg.Group, Instance: cfg.Instance, SessionTTL: cfg.SessionTTL,
-		Host: cfg.Host, Labels: cfg.Labels, Weight: cfg.Weight, Logger: cfg.Logger, Work: o,
+		Host: cfg.Host, Labels: cfg.Labels, Weight: cfg.Weight, Strategies: cfg.Strategies, Logger: cfg.Logger, Work: o,
 	})
 	if err != nil {
 		return fmt.Errorf("join: %w", err)

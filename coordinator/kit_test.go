@@ -41,14 +41,15 @@ func bubble(t *testing.T, name string, f func(t *testing.T, g *group)) {
 
 // group is some members on one server, each on a machine of its own name.
 type group struct {
-	t       *testing.T
-	server  *memory.Server
-	keys    record.Keys
-	members []*worker
-	edits   string // the name of the client that edits records by hand
-	grace   time.Duration
-	skew    time.Duration          // MaxClockSkew
-	wrong   map[string]*clockError // clocks that are not right, by instance
+	t        *testing.T
+	server   *memory.Server
+	keys     record.Keys
+	members  []*worker
+	edits    string // the name of the client that edits records by hand
+	grace    time.Duration
+	skew     time.Duration            // MaxClockSkew
+	wrong    map[string]*clockError   // clocks that are not right, by instance
+	strategy atomic.Pointer[Strategy] // what the strategies "hangs" and "failing" do
 }
 
 // clockError is how far a clock is ahead of the right time.
@@ -131,7 +132,8 @@ func (g *group) workerOn(machine, name string, work func(context.Context, Run) e
 	w.Member, err = NewMember(w.reg, MemberOptions{
 		Namespace: "test", Instance: name, SessionTTL: ttl, RestartGrace: g.grace, Host: "host-of-" + name, Work: w,
 		Clock: g.wrong[name].now, MaxClockSkew: g.skew,
-		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Strategies: map[string]Strategy{"hangs": g.askStrategy, "failing": g.askStrategy},
+		Logger:     slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	require.NoError(g.t, err)
 	o, err := NewOperator(w.reg, "test", "")
@@ -140,6 +142,8 @@ func (g *group) workerOn(machine, name string, work func(context.Context, Run) e
 	w.Offer(offering(defs...))
 	return w
 }
+
+func (g *group) askStrategy(in Input) (Assignment, error) { return (*g.strategy.Load())(in) }
 
 // operator returns an Operator on a machine of its own, and its handle.
 func (g *group) operator() (*Operator, *hooked) {

@@ -65,7 +65,7 @@ func lead(ctx context.Context, o *officeLoop, term registry.Rev, p *progress) er
 		broken: map[string]bool{}, alone: map[string]bool{}, following: map[string]func(){}, planFeed: o.plans,
 		restoring: newRestoring(),
 		view: view{
-			keys: o.m.keys, term: term, skew: o.m.skew, compile: o.m.work.Compile,
+			keys: o.m.keys, term: term, skew: o.m.skew, compile: o.m.work.Compile, strategies: o.m.strategies,
 			asks: func(strategy, job string) { p.do("strategy "+strategy, "job "+job) },
 			live: map[registry.SessionID]bool{}, members: map[string]memberItem{}, newborn: map[string]bool{}, jobs: map[string]jobItem{},
 			control: map[string]controlItem{}, plans: map[string]planItem{}, looks: map[string]look{}, restore: map[string]bool{},

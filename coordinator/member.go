@@ -49,8 +49,12 @@ type MemberOptions struct {
 	// every job and of all of them together to within one shard; the others that come with this
 	// package do not. It is fixed for as long as the member lives. 0 = 1
 	Weight int
-	Work   Work
-	Logger *slog.Logger // nil = slog.Default()
+	// Strategies are strategies of your own, by the name that jobs ask for. Every process that may
+	// come to lead needs them. The built-in names are "sticky", "average", "odevity", "rotate" and
+	// "single".
+	Strategies map[string]Strategy
+	Work       Work
+	Logger     *slog.Logger // nil = slog.Default()
 	// Clock tells the time of day, for tests of clocks that differ. What has to last for some
 	// time goes by package time all the same. nil = time.Now
 	Clock func() time.Time
@@ -59,22 +63,23 @@ type MemberOptions struct {
 // Member is a process's part in a group: it joins, elects, plans while it leads, claims
 // what it owns, and joins again under a new incarnation when its session is lost.
 type Member struct {
-	reg     registry.Registry
-	keys    record.Keys
-	name    string
-	host    string // "" if it is not known
-	ttl     time.Duration
-	skew    time.Duration
-	clock   func() time.Time // of day
-	clocks  bool             // clocks are compared
-	grace   time.Duration
-	labels  map[string]string
-	weight  int
-	work    Work
-	log     *slog.Logger
-	barred  barred
-	left    chan struct{} // closed by Leave: run no more
-	leaving sync.Once
+	reg        registry.Registry
+	keys       record.Keys
+	name       string
+	host       string // "" if it is not known
+	ttl        time.Duration
+	skew       time.Duration
+	clock      func() time.Time // of day
+	clocks     bool             // clocks are compared
+	grace      time.Duration
+	labels     map[string]string
+	weight     int
+	strategies map[string]Strategy // by name, the built-in ones included
+	work       Work
+	log        *slog.Logger
+	barred     barred
+	left       chan struct{} // closed by Leave: run no more
+	leaving    sync.Once
 
 	superseded supersession // of the goroutine that stores definitions
 	unchecked  sync.Once    // the report that this clock cannot be checked
@@ -158,10 +163,14 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 	if err := errors.Join(record.CheckLabels(o.Labels, record.MaxLabels)...); err != nil {
 		return nil, fmt.Errorf("labels: %w", err)
 	}
+	strategies, err := KnownStrategies(o.Strategies)
+	if err != nil {
+		return nil, err
+	}
 	m := &Member{
 		reg: reg, keys: keys, name: o.Instance, host: o.Host, ttl: o.SessionTTL,
 		skew: max(o.MaxClockSkew, 0), clock: o.Clock, clocks: o.MaxClockSkew > 0, grace: o.RestartGrace,
-		labels: maps.Clone(o.Labels), weight: o.Weight, work: o.Work,
+		labels: maps.Clone(o.Labels), weight: o.Weight, strategies: strategies, work: o.Work,
 		log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
 		left: make(chan struct{}), defs: map[string]json.RawMessage{}, revs: map[string]int{}, joined: make(chan struct{}), sessions: map[registry.SessionID]bool{},
 	}

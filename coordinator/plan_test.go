@@ -537,7 +537,7 @@ func TestPlan_Strategies(t *testing.T) {
 		w.define("job", 4, 0, `,"strategy":"no-such-strategy"`)
 		w.define("other", 2, 0, "")
 		w.settle()
-		assert.Contains(t, w.plan("job").Problem, `strategy "no-such-strategy" fails, so shards stay where they are: not registered on the leader`)
+		assert.Contains(t, w.plan("job").Problem, `strategy "no-such-strategy" fails, so shards stay where they are: not known on the leader`)
 		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"), "new shards are assigned by sticky")
 		assert.Empty(t, w.plan("other").Problem)
 	})

@@ -59,13 +59,13 @@ func TestPlan_RunOn(t *testing.T) {
 	})
 	t.Run("asks a strategy about those only who have the labels", func(t *testing.T) {
 		var asked []string
-		registerStrategy(t, "asks about the east", func(in Input) (Assignment, error) {
+		w := newWorld(t)
+		w.v.strategies["asks about the east"] = func(in Input) (Assignment, error) {
 			for _, m := range in.Members {
 				asked = append(asked, m.Name)
 			}
 			return average(in)
-		})
-		w := newWorld(t)
+		}
 		w.labelled("a", "west", "job")
 		w.labelled("b", "east", "job")
 		gone, gone2 := w.labelled("c", "west", "job"), w.labelled("d", "east", "job")

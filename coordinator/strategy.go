@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
-	"sync"
 )
 
 // Strategy gives every shard of a job an owner. It must be pure: the same Input gives
@@ -58,55 +58,28 @@ type Candidate struct {
 // Assignment has by shard the ID of the candidate that is to own it.
 type Assignment []string
 
-// strategies is written to when programs start, mostly, and read by leaders.
-var strategies = struct {
-	sync.RWMutex
-	byName map[string]Strategy
-}{byName: map[string]Strategy{
-	"sticky":  sticky,
-	"average": average,
-	"odevity": odevity,
-	"rotate":  rotate,
-	"single":  single,
-}}
-
-// RegisterStrategy makes s known as name, for jobs to ask for. Every process that may
-// come to lead needs it, so it is called before joining, best from an init function. It
-// panics if name is empty or taken or s is nil. The names "sticky", "average",
-// "odevity", "rotate" and "single" are taken.
-func RegisterStrategy(name string, s Strategy) {
-	if name == "" {
-		panic("coordinator: register strategy: empty name")
-	}
-	if s == nil {
-		panic(fmt.Sprintf("coordinator: register strategy %q: nil", name))
-	}
-	strategies.Lock()
-	defer strategies.Unlock()
-	if _, taken := strategies.byName[name]; taken {
-		panic(fmt.Sprintf("coordinator: register strategy %q: name taken", name))
-	}
-	strategies.byName[name] = s
+// builtIn returns the strategies that every process knows.
+func builtIn() map[string]Strategy {
+	return map[string]Strategy{"sticky": sticky, "average": average, "odevity": odevity, "rotate": rotate, "single": single}
 }
 
-// LookupStrategy returns the strategy known as name.
-func LookupStrategy(name string) (Strategy, bool) {
-	strategies.RLock()
-	defer strategies.RUnlock()
-	s, ok := strategies.byName[name]
-	return s, ok
-}
-
-// Strategies returns the names of all strategies, sorted.
-func Strategies() []string {
-	strategies.RLock()
-	defer strategies.RUnlock()
-	names := make([]string, 0, len(strategies.byName))
-	for name := range strategies.byName {
-		names = append(names, name)
+// KnownStrategies returns the built-in strategies and custom ones, by name. The error of a custom
+// one whose name is empty or built in, or that is nil, names it.
+func KnownStrategies(custom map[string]Strategy) (map[string]Strategy, error) {
+	known := builtIn()
+	for _, name := range slices.Sorted(maps.Keys(custom)) {
+		_, taken := known[name]
+		switch {
+		case name == "":
+			return nil, errors.New("a strategy has an empty name")
+		case custom[name] == nil:
+			return nil, fmt.Errorf("strategy %q is nil", name)
+		case taken:
+			return nil, fmt.Errorf("strategy %q is built in, give yours another name", name)
+		}
+		known[name] = custom[name]
 	}
-	slices.Sort(names)
-	return names
+	return known, nil
 }
 
 // strategyPanic is the error of a strategy that panicked. Its text leaves the stack out: that

@@ -6,76 +6,45 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// registerStrategy registers s until the test ends.
-func registerStrategy(t *testing.T, name string, s Strategy) {
-	t.Helper()
-	RegisterStrategy(name, s)
-	t.Cleanup(func() {
-		strategies.Lock()
-		defer strategies.Unlock()
-		delete(strategies.byName, name)
+func TestKnownStrategies(t *testing.T) {
+	builtIn := []string{"average", "odevity", "rotate", "single", "sticky"}
+	t.Run("are the built-in ones and the custom ones", func(t *testing.T) {
+		known, err := KnownStrategies(nil)
+		require.NoError(t, err)
+		assert.Equal(t, builtIn, slices.Sorted(maps.Keys(known)))
+
+		answer := Assignment{"a"}
+		known, err = KnownStrategies(map[string]Strategy{"mine": func(Input) (Assignment, error) { return answer, nil }})
+		require.NoError(t, err)
+		assert.ElementsMatch(t, append(builtIn, "mine"), slices.Collect(maps.Keys(known)))
+		got, err := known["mine"](Input{})
+		require.NoError(t, err)
+		assert.Equal(t, answer, got)
 	})
-}
-
-func TestStrategies_BuiltIn(t *testing.T) {
-	want := []string{"average", "odevity", "rotate", "single", "sticky"}
-	assert.Equal(t, want, Strategies())
-	for _, name := range want {
-		s, ok := LookupStrategy(name)
-		assert.True(t, ok)
-		assert.NotNil(t, s)
-	}
-}
-
-func TestRegisterStrategy_MakesKnown(t *testing.T) {
-	_, ok := LookupStrategy("mine")
-	require.False(t, ok)
-
-	answer := Assignment{"a"}
-	registerStrategy(t, "mine", func(Input) (Assignment, error) { return answer, nil })
-	s, ok := LookupStrategy("mine")
-	require.True(t, ok)
-	got, err := s(Input{})
-	require.NoError(t, err)
-	assert.Equal(t, answer, got)
-	assert.Equal(t, []string{"average", "mine", "odevity", "rotate", "single", "sticky"}, Strategies())
-}
-
-func TestRegisterStrategy_Panics(t *testing.T) {
-	registerStrategy(t, "mine", average)
-	for rule, do := range map[string]func(){
-		"coordinator: register strategy: empty name":           func() { RegisterStrategy("", average) },
-		`coordinator: register strategy "new": nil`:            func() { RegisterStrategy("new", nil) },
-		`coordinator: register strategy "mine": name taken`:    func() { RegisterStrategy("mine", average) },
-		`coordinator: register strategy "sticky": name taken`:  func() { RegisterStrategy("sticky", average) },
-		`coordinator: register strategy "average": name taken`: func() { RegisterStrategy("average", average) },
+	t.Run("are nobody else's", func(t *testing.T) {
+		_, err := KnownStrategies(map[string]Strategy{"mine": average})
+		require.NoError(t, err)
+		known, err := KnownStrategies(nil)
+		require.NoError(t, err)
+		assert.NotContains(t, known, "mine")
+	})
+	for rule, custom := range map[string]map[string]Strategy{
+		"a strategy has an empty name":                            {"": average},
+		`strategy "new" is nil`:                                   {"new": nil},
+		`strategy "sticky" is built in, give yours another name`:  {"sticky": average},
+		`strategy "average" is built in, give yours another name`: {"average": average},
 	} {
-		assert.PanicsWithValue(t, rule, do)
-	}
-	assert.NotContains(t, Strategies(), "new")
-	// A panic leaves the registry usable.
-	registerStrategy(t, "another", average)
-}
-
-func TestRegisterStrategy_FromManyGoroutines(t *testing.T) {
-	var wg sync.WaitGroup
-	for i := range 8 {
-		name := fmt.Sprint("mine", i)
-		wg.Go(func() {
-			registerStrategy(t, name, average)
-			_, ok := LookupStrategy(name)
-			assert.True(t, ok)
-			assert.Contains(t, Strategies(), name)
+		t.Run("refuses: "+rule, func(t *testing.T) {
+			_, err := KnownStrategies(custom)
+			assert.EqualError(t, err, rule)
 		})
 	}
-	wg.Wait()
 }
 
 func TestRunStrategy_RefusesBadAssignments(t *testing.T) {
@@ -159,7 +128,7 @@ func TestRunStrategy_OwnersAreTheStrategysOwn(t *testing.T) {
 // same answer again, and leave the question as it was.
 func TestStrategies_BuiltInArePureAndWhole(t *testing.T) {
 	for _, name := range []string{"average", "odevity", "rotate", "single", "sticky"} {
-		s, _ := LookupStrategy(name)
+		s := builtIn()[name]
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(200) {
 				rng := rand.New(rand.NewPCG(seed, 0))
@@ -197,8 +166,7 @@ func ExampleStrategy() {
 			zone = min(zone, m.Labels["zone"])
 		}
 		in.Members = slices.DeleteFunc(slices.Clone(in.Members), func(m Candidate) bool { return m.Labels["zone"] != zone })
-		even, _ := LookupStrategy("sticky")
-		return even(in)
+		return sticky(in)
 	}
 
 	a, err := inFirstZone(Input{

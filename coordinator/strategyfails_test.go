@@ -16,25 +16,24 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// failing registers a strategy that assigns like sticky until it is made to fail.
-func failing(t *testing.T) (name string, fail func(error)) {
-	t.Helper()
+// failing returns a strategy that assigns like sticky until it is made to fail.
+func failing() (s Strategy, fail func(error)) {
 	var cause error
-	registerStrategy(t, "failing", func(in Input) (Assignment, error) {
+	return func(in Input) (Assignment, error) {
 		if cause != nil {
 			return nil, cause
 		}
 		return sticky(in)
-	})
-	return "failing", func(err error) { cause = err }
+	}, func(err error) { cause = err }
 }
 
 func TestPlan_StrategyThatFails(t *testing.T) {
 	setUp := func(t *testing.T) (w *world, a, b string, fail func(error)) {
-		name, fail := failing(t)
+		failing, fail := failing()
 		w = newWorld(t)
+		w.v.strategies["failing"] = failing
 		a, b = w.member("a", "job"), w.member("b", "job")
-		w.define("job", 6, 0, `,"strategy":"`+name+`"`)
+		w.define("job", 6, 0, `,"strategy":"failing"`)
 		w.settle()
 		require.Equal(t, map[string]string{a: "0-2", b: "3-5"}, w.owners("job"))
 		fail(errors.New("no idea"))
@@ -134,7 +133,7 @@ func TestLead_StrategyThatFails(t *testing.T) {
 		},
 	} {
 		bubble(t, "and "+name+" has the plan written at the slow tick at most", func(t *testing.T, g *group) {
-			registerStrategy(t, "failing", s)
+			g.strategy.Store(&s)
 			a := g.start("a", def("job", 0, 4, `,"strategy":"failing"`))
 			assert.Equal(t, map[string]string{"a": "0-3"}, g.owners("job"))
 			assert.Contains(t, g.plan("job").Problem, "no idea")

@@ -16,26 +16,27 @@ import (
 // looked up. It may be behind the registry; the conditions of each transaction make up
 // for that.
 type view struct {
-	keys    record.Keys
-	term    registry.Rev // of the leader record
-	now     record.Instant
-	skew    time.Duration // how far clocks are taken to be apart at most
-	live    map[registry.SessionID]bool
-	members map[string]memberItem   // by incarnation
-	newborn map[string]bool         // of them, those that have joined during the term and have not been seen alive
-	jobs    map[string]jobItem      // by segment
-	control map[string]controlItem  // by segment
-	outside record.Exclusion        // who is disabled for all jobs
-	plans   map[string]planItem     // by segment
-	looks   map[string]look         // by incarnation
-	broken  map[string]bool         // segments whose plan cannot be read
-	restore map[string]bool         // segments whose plan another hand changed: plans holds the leader's copy
-	spoilt  map[string]registry.Key // by segment: a definition or an intent that cannot be read
-	compile Compiler
-	off     map[string]record.Duration // incarnations whose clocks are off
-	silent  []string                   // incarnations that report watermarks or epochs ahead of their clocks
-	asks    func(strategy, job string) // if set: told which strategy is asked next, for one may not return
-	tidy    bool                       // the slow tick: clear away what has been served
+	keys       record.Keys
+	term       registry.Rev // of the leader record
+	now        record.Instant
+	skew       time.Duration // how far clocks are taken to be apart at most
+	live       map[registry.SessionID]bool
+	members    map[string]memberItem   // by incarnation
+	newborn    map[string]bool         // of them, those that have joined during the term and have not been seen alive
+	jobs       map[string]jobItem      // by segment
+	control    map[string]controlItem  // by segment
+	outside    record.Exclusion        // who is disabled for all jobs
+	plans      map[string]planItem     // by segment
+	looks      map[string]look         // by incarnation
+	broken     map[string]bool         // segments whose plan cannot be read
+	restore    map[string]bool         // segments whose plan another hand changed: plans holds the leader's copy
+	spoilt     map[string]registry.Key // by segment: a definition or an intent that cannot be read
+	compile    Compiler
+	strategies map[string]Strategy        // by name, the built-in ones included
+	off        map[string]record.Duration // incarnations whose clocks are off
+	silent     []string                   // incarnations that report watermarks or epochs ahead of their clocks
+	asks       func(strategy, job string) // if set: told which strategy is asked next, for one may not return
+	tidy       bool                       // the slow tick: clear away what has been served
 
 	// away holds, for members that drain or are dead and ask for patience, for how long this
 	// leader has seen them so. What follows from it is set by awaitReturns.

@@ -16,18 +16,18 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// hangs registers the strategy "hangs", which deals as "single" does, but does not return
+// hangs makes the strategy "hangs" of the group one which deals as "single" does, but does not return
 // from its first n calls until the function is called that hangs returns.
-func hangs(t *testing.T, n int64) (release func()) {
-	t.Helper()
+func (g *group) hangs(n int64) (release func()) {
 	released := make(chan struct{})
 	var calls atomic.Int64
-	registerStrategy(t, "hangs", func(in Input) (Assignment, error) {
+	s := Strategy(func(in Input) (Assignment, error) {
 		if calls.Add(1) <= n {
 			<-released
 		}
 		return single(in)
 	})
+	g.strategy.Store(&s)
 	return func() { close(released) }
 }
 
@@ -62,7 +62,7 @@ func TestWatchdog(t *testing.T) {
 		a := g.start("a", def("job", 0, 4, ""))
 		b := g.start("b", def("job", 0, 4, ""))
 		require.Equal(t, "a", g.inOffice())
-		defer hangs(t, 1)()
+		defer g.hangs(1)()
 		a.Offer(offering(hanging))
 		require.Equal(t, "b", g.led())
 		assert.Equal(t, 1, a.log.count("level=ERROR"))
@@ -78,7 +78,7 @@ func TestWatchdog(t *testing.T) {
 	bubble(t, "one that is stuck does not stand again until its loop has come round", func(t *testing.T, g *group) {
 		a := g.start("a", def("job", 0, 4, ""))
 		g.start("b", def("job", 0, 4, ""))
-		release := hangs(t, 1)
+		release := g.hangs(1)
 		a.Offer(offering(hanging))
 		require.Equal(t, "b", g.led())
 		defer g.server.Partition("b")()
@@ -96,7 +96,7 @@ func TestWatchdog(t *testing.T) {
 		a := g.start("a", def("job", 0, 4, ""))
 		b := g.start("b", def("job", 0, 4, ""))
 		g.start("c", def("job", 0, 4, ""))
-		defer hangs(t, 1)()
+		defer g.hangs(1)()
 		a.Offer(offering(hanging))
 		require.Equal(t, "b", g.led())
 		e, _ := g.get(g.keys.Present())
@@ -110,7 +110,7 @@ func TestWatchdog(t *testing.T) {
 		a := g.start("a", def("job", 0, 4, ""))
 		g.start("b", def("job", 0, 4, ""))
 		g.start("c", def("job", 0, 4, ""))
-		defer hangs(t, 2)()
+		defer g.hangs(2)()
 		a.Offer(offering(hanging))
 		require.Equal(t, "b", g.led())
 		assert.Equal(t, "c", g.led())
@@ -118,7 +118,7 @@ func TestWatchdog(t *testing.T) {
 	})
 	bubble(t, "one that is alone stays in office, and goes on when its strategy returns", func(t *testing.T, g *group) {
 		a := g.start("a", def("job", 0, 4, ""))
-		release := hangs(t, 1)
+		release := g.hangs(1)
 		a.Offer(offering(hanging))
 		require.Equal(t, "a", g.led())
 		term := g.leader()
@@ -132,7 +132,7 @@ func TestWatchdog(t *testing.T) {
 	bubble(t, "one that is stuck leaves in good order", func(t *testing.T, g *group) {
 		a := g.start("a", def("job", 0, 4, ""))
 		g.start("b", def("job", 0, 4, ""))
-		defer hangs(t, 1)()
+		defer g.hangs(1)()
 		a.Offer(offering(hanging))
 		synctest.Wait()
 		a.goes()
@@ -140,7 +140,7 @@ func TestWatchdog(t *testing.T) {
 	})
 	bubble(t, "one that is stuck and loses its session joins again, and does not stand", func(t *testing.T, g *group) {
 		a := g.start("a", def("job", 0, 4, ""))
-		release := hangs(t, 1)
+		release := g.hangs(1)
 		a.Offer(offering(hanging))
 		synctest.Wait()
 		old := a.incarnation()
@@ -182,7 +182,7 @@ func TestWatchdog(t *testing.T) {
 	bubble(t, "a leader at rest does not, nor one whose strategies take their time", func(t *testing.T, g *group) {
 		a := g.start("a", def("job", 0, 4, ""))
 		g.start("b", def("job", 0, 4, ""))
-		release := hangs(t, 1)
+		release := g.hangs(1)
 		a.Offer(offering(hanging))
 		time.Sleep(leastPatience - time.Second)
 		release()

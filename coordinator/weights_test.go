@@ -22,14 +22,14 @@ func TestPlan_Weights(t *testing.T) {
 	})
 	t.Run("are shown to strategies, within bounds", func(t *testing.T) {
 		var seen []int
-		registerStrategy(t, "looks at weights", func(in Input) (Assignment, error) {
+		w := newWorld(t)
+		w.v.strategies["looks at weights"] = func(in Input) (Assignment, error) {
 			seen = nil
 			for _, m := range in.Members {
 				seen = append(seen, m.Weight)
 			}
 			return average(in)
-		})
-		w := newWorld(t)
+		}
 		for name, weight := range map[string]int{"a": 0, "b": 7, "c": 1 << 40, "d": -5} {
 			heavy(w, w.member(name, "job"), weight)
 		}

@@ -28,13 +28,16 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	keys, err := record.NewKeys("test", "default")
 	require.NoError(t, err)
+	strategies, err := KnownStrategies(nil)
+	require.NoError(t, err)
 	return &world{
 		t: t, seq: 100, claims: map[string]map[string]claimsItem{},
 		v: &view{
 			keys: keys, now: start, skew: 5 * time.Second, live: map[registry.SessionID]bool{},
 			members: map[string]memberItem{}, jobs: map[string]jobItem{}, control: map[string]controlItem{},
 			plans: map[string]planItem{}, looks: map[string]look{}, broken: map[string]bool{},
-			compile: func(json.RawMessage) (Program, error) { return minutely{}, nil },
+			compile:    func(json.RawMessage) (Program, error) { return minutely{}, nil },
+			strategies: strategies,
 		},
 	}
 }

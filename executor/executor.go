@@ -72,6 +72,10 @@ type Options struct {
 	// together to within one shard. "single" and Elastic-Job's strategies pay no heed to it.
 	// Zero means 1.
 	Weight int
+	// Strategies are strategies of your own, by the name that Job.Strategy asks for. Every process
+	// of the fleet needs them, as any may come to lead. The built-in names are "sticky", "average",
+	// "odevity", "rotate" and "single".
+	Strategies map[string]coordinator.Strategy
 	// Logger is where to log: each event of this process and of its fleet is one line, however
 	// many jobs it concerns; docs/operating.md lists them. Nil means slog.Default().
 	Logger *slog.Logger
@@ -81,15 +85,16 @@ type Options struct {
 // operators, as Trigger and Pause, works before Start and after Shutdown as well, for jobs that
 // some process has stored.
 type Executor struct {
-	reg      registry.Registry
-	opts     Options
-	log      *slog.Logger
-	runs     runLog
-	member   *coordinator.Member
-	operator *coordinator.Operator // of the member's group, before it has joined and after it has left as well
-	clock    func() time.Time      // of day
-	pool     pool
-	waited   waitReport // of the goroutine that the pool's alarm has begun
+	reg        registry.Registry
+	opts       Options
+	strategies map[string]coordinator.Strategy // by name, the built-in ones included
+	log        *slog.Logger
+	runs       runLog
+	member     *coordinator.Member
+	operator   *coordinator.Operator // of the member's group, before it has joined and after it has left as well
+	clock      func() time.Time      // of day
+	pool       pool
+	waited     waitReport // of the goroutine that the pool's alarm has begun
 
 	mu        sync.Mutex
 	jobs      map[string]*Job // by name, also those that are no longer offered
@@ -143,9 +148,12 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 		e.clock = time.Now
 	}
 	var err error
+	if e.strategies, err = coordinator.KnownStrategies(o.Strategies); err != nil {
+		return nil, fmt.Errorf("new executor: %w", err)
+	}
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
-		MaxClockSkew: o.MaxClockSkew, Clock: o.Clock, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Weight: o.Weight, Logger: o.Logger, Work: work{e},
+		MaxClockSkew: o.MaxClockSkew, Clock: o.Clock, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Weight: o.Weight, Strategies: o.Strategies, Logger: o.Logger, Work: work{e},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)
@@ -177,7 +185,7 @@ func (e *Executor) Instance() string { return e.member.Instance() }
 // wins. Its Handler and its MaxRunning are this process's own and take effect with the next
 // run.
 func (e *Executor) Register(jobs ...Job) error {
-	if err := checkJobs(jobs, knownStrategy); err != nil {
+	if err := checkJobs(jobs, e.knownStrategy); err != nil {
 		return err
 	}
 	defs := make(map[string]json.RawMessage, len(jobs))
@@ -204,8 +212,8 @@ func (e *Executor) Register(jobs ...Job) error {
 	return nil
 }
 
-func knownStrategy(name string) bool {
-	_, ok := coordinator.LookupStrategy(name)
+func (e *Executor) knownStrategy(name string) bool {
+	_, ok := e.strategies[name]
 	return ok
 }
 

@@ -244,7 +244,7 @@ func (j Job) problems(knows func(strategy string) bool) []problem {
 		all = append(all, problem{"MaxRunning", err})
 	}
 	if !knows(d.Strategy) {
-		all = append(all, problem{"Strategy", fmt.Errorf("%.100q is not registered in this process", d.Strategy)})
+		all = append(all, problem{"Strategy", fmt.Errorf("%.100q is neither built in nor in Options.Strategies", d.Strategy)})
 	}
 	return all
 }

@@ -60,7 +60,7 @@ func TestCheckJobs_Refuses(t *testing.T) {
 		"a long param":                  {func(j *Job) { j.Param = strings.Repeat("p", 8193) }, "Param: has 8193 bytes, at most 8192"},
 		"a param that is not UTF-8":     {func(j *Job) { j.Param = "\xff" }, "Param: is not UTF-8"},
 		"a negative revision":           {func(j *Job) { j.Revision = -1 }, "Revision: -1 is negative"},
-		"an unknown strategy":           {func(j *Job) { j.Strategy = "stiky" }, `Strategy: "stiky" is not registered`},
+		"an unknown strategy":           {func(j *Job) { j.Strategy = "stiky" }, `Strategy: "stiky" is neither built in nor in Options.Strategies`},
 		"a negative timeout":            {func(j *Job) { j.Timeout = -time.Second }, "Timeout: -1s is negative"},
 		"an unknown crash policy":       {func(j *Job) { j.OnCrash = 2 }, "OnCrash: unknown crash policy 2"},
 		"a misfire limit of zero":       {func(j *Job) { j.OnMisfire = RunAll(0) }, `OnMisfire: the limit of "run all 0" is below 1`},
