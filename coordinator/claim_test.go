@@ -22,10 +22,16 @@ func claimant(t *testing.T, shards int) *claiming {
 	return &claiming{
 		me: "me", open: true, now: start, claims: record.Claims{Job: "job"},
 		programs: map[int]Program{1: minutely{}, 2: minutely{}},
-		plan: &record.Plan{
-			Job: "job", Epochs: []record.Epoch{epoch(t, 1, start, shards)},
-			Owners: map[string]shardset.Set{"me": shardset.Range(0, shards)},
-		},
+		plan:     ownPlan(t, shards),
+	}
+}
+
+// ownPlan returns the plan of a job whose shards belong to the member "me".
+func ownPlan(t *testing.T, shards int) *record.Plan {
+	t.Helper()
+	return &record.Plan{
+		Job: "job", Epochs: []record.Epoch{epoch(t, 1, start, shards)},
+		Owners: map[string]shardset.Set{"me": shardset.Range(0, shards)},
 	}
 }
 

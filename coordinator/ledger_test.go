@@ -3,8 +3,6 @@ package coordinator
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
-	"github.com/rota-dev/rota/registry/memory"
 )
 
 func TestLedger_Start(t *testing.T) {
@@ -57,116 +53,6 @@ func TestLedger_Start(t *testing.T) {
 		until(2)
 		assert.Equal(t, once(1), shards(a.began()))
 	})
-	t.Run("is not made when the session is over by its own clock", func(t *testing.T) {
-		over := map[string]*sessionAt{
-			"lost":            {state: registry.SessionLost, safe: time.Now().Add(time.Hour)},
-			"past safe-until": {state: registry.SessionConnected, safe: time.Now()},
-		}
-		for name, s := range over {
-			t.Run(name, func(t *testing.T) {
-				w := &worker{}
-				l := &ledger{session: s, work: w, barred: &barred{}, dirty: map[*account]struct{}{}, writes: 1}
-				a := &account{segment: "job", plan: claimant(t, 1).plan}
-				e := &entry{acct: a, plan: a.plan, out: claimed{starts: runs(shardset.Of(0), fire(1, 1))}}
-				err := l.settle(t.Context(), written{load: load[*entry]{parts: []*entry{e}}, rev: registry.Rev{Seq: 1}})
-				assert.ErrorIs(t, err, registry.ErrSessionLost)
-				assert.Empty(t, w.began())
-			})
-		}
-	})
-}
-
-// sessionAt is a session of which only the state is asked.
-type sessionAt struct {
-	registry.Session
-	state registry.SessionState
-	safe  time.Time
-}
-
-func (s *sessionAt) State() (registry.SessionState, time.Time) { return s.state, s.safe }
-
-func (s *sessionAt) ID() registry.SessionID { return "session" }
-
-// flickering is a session whose state is what a test says.
-type flickering struct {
-	registry.Session
-	mu      sync.Mutex
-	state   registry.SessionState
-	changed chan struct{}
-	pause   chan struct{} // if not nil, Changed returns when it is closed
-}
-
-func (s *flickering) State() (registry.SessionState, time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state, time.Now().Add(time.Hour)
-}
-
-func (s *flickering) Changed() <-chan struct{} {
-	s.mu.Lock()
-	changed, pause := s.changed, s.pause
-	s.mu.Unlock()
-	if pause != nil {
-		<-pause
-	}
-	return changed
-}
-
-func (s *flickering) becomes(state registry.SessionState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.state = state
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-func TestLedger_ClaimsWhenItsSessionIsBackWhateverElseHappens(t *testing.T) {
-	for range 20 { // which of two things is told first is a matter of chance
-		synctest.Test(t, func(t *testing.T) {
-			reg := memory.New().Client("a")
-			session, err := reg.OpenSession(t.Context(), registry.SessionOptions{TTL: time.Hour})
-			require.NoError(t, err)
-			s := &flickering{Session: session, state: registry.SessionSuspended, changed: make(chan struct{})}
-			keys, err := record.NewKeys("test", "default")
-			require.NoError(t, err)
-			plan := claimant(t, 1).plan
-			plan.Epochs = []record.Epoch{epoch(t, 1, record.InstantOf(time.Now()), 1)}
-			rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(keys.Plan("job"), nil)}})
-			require.NoError(t, err)
-			plans := newFeed(keys.Plans(), slog.New(slog.DiscardHandler), func(registry.Entry) (*record.Plan, error) { return plan, nil })
-			plans.apply(registry.Batch{Kind: registry.Snapshot})
-			plans.put("job", rev, plan)
-
-			w := &exWork{}
-			l := &ledger{
-				clock: time.Now, keys: keys, reg: reg, session: s, me: "me", work: w, log: slog.New(slog.DiscardHandler),
-				barred:   &barred{running: map[string]shardset.Set{}, old: map[string]shardset.Set{}},
-				accounts: map[string]*account{}, dirty: map[*account]struct{}{}, held: map[*account]struct{}{}, frozen: map[*account]struct{}{},
-				results: make(chan written, maxWrites), nudge: make(chan struct{}, 1),
-			}
-			l.plans = plans.reader(l.wakeUp)
-			ctx, cancel := context.WithCancel(t.Context())
-			var all sync.WaitGroup
-			all.Go(func() { assert.ErrorIs(t, l.run(ctx), context.Canceled) })
-			time.Sleep(90 * time.Second)
-			require.Empty(t, w.started, "a fire is due, and its session is suspended")
-
-			pause := make(chan struct{})
-			s.mu.Lock()
-			s.pause = pause
-			s.mu.Unlock()
-			l.wakeUp()
-			synctest.Wait()
-			s.becomes(registry.SessionConnected)
-			l.wakeUp()
-			close(pause)
-			synctest.Wait()
-			assert.Len(t, w.started, 1)
-			cancel()
-			all.Wait()
-			require.NoError(t, session.Close(t.Context()))
-		})
-	}
 }
 
 func TestLedger_Suspended(t *testing.T) {
