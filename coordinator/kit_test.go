@@ -274,10 +274,9 @@ func (w *worker) began() []Run {
 // incarnation returns the id of the present one.
 func (w *worker) incarnation() string {
 	w.g.t.Helper()
-	w.Member.mu.Lock()
-	defer w.Member.mu.Unlock()
-	require.NotNil(w.g.t, w.current, "%s is not in the group", w.Instance())
-	return w.current.id
+	id := w.Member.Incarnation()
+	require.NotEmpty(w.g.t, id, "%s is not in the group", w.Instance())
+	return id
 }
 
 func (w *worker) session() registry.SessionID { return sessionOf(w.incarnation()) }
@@ -286,6 +285,7 @@ func (w *worker) session() registry.SessionID { return sessionOf(w.incarnation()
 // happen just then. An error of the former is returned in place of sending it.
 type hooked struct {
 	registry.Registry
+	noClock bool // its store has no clock
 
 	mu     sync.Mutex
 	first  func(registry.Txn) error
@@ -328,6 +328,9 @@ func (h *hooked) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 }
 
 func (h *hooked) WrittenAt(ctx context.Context, key registry.Key) (time.Time, error) {
+	if h.noClock {
+		return time.Time{}, registry.ErrNoClock
+	}
 	return registry.WrittenAt(ctx, h.Registry, key)
 }
 
@@ -475,7 +478,9 @@ func (g *group) commits() []memory.Commit {
 // takes returns work that takes d, or until its context ends.
 func takes(d time.Duration) func(context.Context, Run) error {
 	return func(ctx context.Context, _ Run) error {
-		if !pause(ctx, d) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		return nil

@@ -112,9 +112,8 @@ func TestLog_Member(t *testing.T) {
 		a := g.start("a", def("job", 0, 2, ""))
 		until(1)
 		heal := g.server.Partition("a")
-		for state := registry.SessionConnected; state == registry.SessionConnected; {
+		for a.log.count("store unreachable") == 0 {
 			time.Sleep(10 * time.Millisecond)
-			state, _ = a.current.session.State()
 		}
 		time.Sleep(200 * time.Millisecond)
 		heal()
@@ -322,15 +321,16 @@ func TestLog_Shutdown(t *testing.T) {
 }
 
 func TestOwnership(t *testing.T) {
-	bubbled := func(name string, f func(t *testing.T, o *ownership, log *logbook)) {
+	bubbled := func(name string, f func(t *testing.T, o *ownership, reg *undecodable, log *logbook)) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &logbook{}
-				f(t, newOwnership(foreign{memory.New().Client("a")}, slog.New(slog.NewTextHandler(log, nil))), log)
+				reg := &undecodable{Registry: memory.New().Client("a")}
+				f(t, newOwnership(reg, slog.New(slog.NewTextHandler(log, nil))), reg, log)
 			})
 		})
 	}
-	bubbled("is logged when changes have paused, two seconds after the first at the latest", func(t *testing.T, o *ownership, log *logbook) {
+	bubbled("is logged when changes have paused, two seconds after the first at the latest", func(t *testing.T, o *ownership, reg *undecodable, log *logbook) {
 		for i := range 30 {
 			o.set(fmt.Sprintf("job-%d", i), shardset.Of(i))
 			time.Sleep(110 * time.Millisecond)
@@ -340,7 +340,7 @@ func TestOwnership(t *testing.T) {
 		assert.Len(t, log.having("gained=19 "), 1)
 		assert.Len(t, log.having("owned=30 "), 1)
 	})
-	bubbled("of many shards is cut", func(t *testing.T, o *ownership, log *logbook) {
+	bubbled("of many shards is cut", func(t *testing.T, o *ownership, reg *undecodable, log *logbook) {
 		var odd shardset.Set
 		for i := range 5000 {
 			odd.Add(2*i + 1)
@@ -351,20 +351,20 @@ func TestOwnership(t *testing.T) {
 		require.Len(t, log.having("gained=10000", "job 1,3,5", `...; and 1 jobs more"`), 1)
 		assert.Less(t, len(log.String()), 700)
 	})
-	bubbled("that comes and goes is not logged", func(t *testing.T, o *ownership, log *logbook) {
+	bubbled("that comes and goes is not logged", func(t *testing.T, o *ownership, reg *undecodable, log *logbook) {
 		o.set("job", shardset.Of(1, 2))
 		o.set("job", shardset.Set{})
 		o.close()
 		assert.Empty(t, log.having())
 	})
-	bubbled("is logged at the end at once", func(t *testing.T, o *ownership, log *logbook) {
+	bubbled("is logged at the end at once", func(t *testing.T, o *ownership, reg *undecodable, log *logbook) {
 		o.set("job", shardset.Of(1, 2))
 		o.close()
 		assert.Len(t, log.having(`gained_shards="job 1-2"`), 1)
 		time.Sleep(time.Second)
 		assert.Len(t, log.having(), 1)
 	})
-	bubbled("that ends with a plan of another's making names the key and the reason", func(t *testing.T, o *ownership, log *logbook) {
+	bubbled("that ends with a plan of another's making names the key and the reason", func(t *testing.T, o *ownership, reg *undecodable, log *logbook) {
 		o.set("job", shardset.Of(1, 2))
 		o.lose(t.Context(), "job", "plans/job", nil)
 		o.lose(t.Context(), "job", "plans/job", nil)
@@ -377,9 +377,8 @@ func TestOwnership(t *testing.T) {
 		assert.Contains(t, lines[0], registry.ErrForeign.Error())
 		o.close()
 	})
-	bubbled("that ends with a plan which is there again by then is a warning", func(t *testing.T, o *ownership, log *logbook) {
-		o.reg = o.reg.(foreign).Registry
-		_, err := registry.Apply(t.Context(), o.reg, registry.Txn{Then: []registry.Op{registry.Create("plans/job", nil)}})
+	bubbled("that ends with a plan which is there again by then is a warning", func(t *testing.T, o *ownership, reg *undecodable, log *logbook) {
+		_, err := registry.Apply(t.Context(), reg, registry.Txn{Then: []registry.Op{registry.Create("plans/job", nil)}})
 		require.NoError(t, err)
 		o.set("job", shardset.Of(1, 2))
 		o.lose(t.Context(), "job", "plans/job", nil)
@@ -391,9 +390,20 @@ func TestOwnership(t *testing.T) {
 	})
 }
 
-// foreign is a registry that can decode no value.
-type foreign struct{ registry.Registry }
+// undecodable is a registry that can decode no value, until a transaction has been applied.
+type undecodable struct {
+	registry.Registry
+	applied bool
+}
 
-func (foreign) Get(_ context.Context, key registry.Key, _ registry.ReadOptions) (registry.Entry, error) {
+func (u *undecodable) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+	u.applied = true
+	return u.Registry.Txn(ctx, t)
+}
+
+func (u *undecodable) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+	if u.applied {
+		return u.Registry.Get(ctx, key, o)
+	}
 	return registry.Entry{}, fmt.Errorf("get %s: %w", key, registry.ErrForeign)
 }

@@ -190,6 +190,16 @@ func (m *Member) freed() {
 // Instance returns the member's name.
 func (m *Member) Instance() string { return m.name }
 
+// Incarnation returns the ID of the present incarnation, "" while the member is not in the group.
+func (m *Member) Incarnation() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current == nil {
+		return ""
+	}
+	return m.current.id
+}
+
 // Run takes part until Leave is called or ctx ends. The end of ctx is abrupt: contexts of
 // runs end with it, and the session is closed when they have been told, not when they
 // have returned. Use Drain and Leave to go in good order. Losing the session is no

@@ -6,8 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rota-dev/rota/registry"
 )
 
 func TestClocks_OfTheStore(t *testing.T) {
@@ -62,16 +60,13 @@ func TestClocks_OfTheStore(t *testing.T) {
 	bubble(t, "are missing: an instance that is alone reports once that its clock cannot be checked", func(t *testing.T, g *group) {
 		g.skew = 5 * time.Second
 		a := g.worker("a", nil, def("job", 0, 1, ""))
-		a.Member.reg = withoutClock{a.reg}
+		a.reg.noClock = true
 		g.joined(a)
 		time.Sleep(3 * clocksDrift)
 		assert.Equal(t, 1, a.log.count("this clock cannot be checked"))
 		assert.Contains(t, a.log.String(), "level=INFO msg=\"this clock cannot be checked")
 	})
 }
-
-// withoutClock is a registry whose store has no clock.
-type withoutClock struct{ registry.Registry }
 
 func TestAheadOf(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
