@@ -281,7 +281,7 @@ func (a *assigning) byStrategy(segment string, job record.Job, able []int) (map[
 		Owners: a.owners(segment, a.shardsOf(segment, job)), Load: maps.Clone(a.load),
 	}
 	for i, inc := range in.Owners {
-		if !in.hasCandidate(inc) {
+		if !hasCandidate(in, inc) {
 			in.Owners[i] = ""
 		}
 	}

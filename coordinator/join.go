@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,13 +104,14 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 	}
 	m, err := NewMember(reg, MemberOptions{
 		Namespace: cfg.Namespace, Group: cfg.Group, Instance: cfg.Instance, SessionTTL: cfg.SessionTTL,
-		Host: cfg.Host, Labels: cfg.Labels, Weight: cfg.Weight, Strategies: cfg.Strategies, Logger: cfg.Logger, Work: o,
+		Host: cfg.Host, Labels: cfg.Labels, Weight: cfg.Weight, Strategies: cfg.Strategies, Logger: cfg.Logger, Work: o, NoClocks: true,
 	})
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
-	o.keys = m.keys
-	m.clocks = false // owning goes by no clock
+	if o.keys, err = record.NewKeys(cfg.Namespace, cmp.Or(cfg.Group, defaultGroup)); err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
 	m.Offer(map[string]json.RawMessage{ownedJob: def})
 	return o.takePart(ctx, m)
 }

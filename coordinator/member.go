@@ -53,8 +53,10 @@ type MemberOptions struct {
 	// come to lead needs them. The built-in names are "sticky", "average", "odevity", "rotate" and
 	// "single".
 	Strategies map[string]Strategy
-	Work       Work
-	Logger     *slog.Logger // nil = slog.Default()
+	// NoClocks means that the work goes by no clock, so clocks are not compared.
+	NoClocks bool
+	Work     Work
+	Logger   *slog.Logger // nil = slog.Default()
 	// Clock tells the time of day, for tests of clocks that differ. What has to last for some
 	// time goes by package time all the same. nil = time.Now
 	Clock func() time.Time
@@ -169,7 +171,7 @@ func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) {
 	}
 	m := &Member{
 		reg: reg, keys: keys, name: o.Instance, host: o.Host, ttl: o.SessionTTL,
-		skew: max(o.MaxClockSkew, 0), clock: o.Clock, clocks: o.MaxClockSkew > 0, grace: o.RestartGrace,
+		skew: max(o.MaxClockSkew, 0), clock: o.Clock, clocks: o.MaxClockSkew > 0 && !o.NoClocks, grace: o.RestartGrace,
 		labels: maps.Clone(o.Labels), weight: o.Weight, strategies: strategies, work: o.Work,
 		log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
 		left: make(chan struct{}), defs: map[string]json.RawMessage{}, revs: map[string]int{}, joined: make(chan struct{}), sessions: map[registry.SessionID]bool{},

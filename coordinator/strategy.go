@@ -42,7 +42,8 @@ type Input struct {
 	Load map[string]int
 }
 
-func (in *Input) hasCandidate(id string) bool {
+// hasCandidate reports whether the candidates include id.
+func hasCandidate(in Input, id string) bool {
 	_, ok := slices.BinarySearchFunc(in.Members, id, func(c Candidate, id string) int { return cmp.Compare(c.ID, id) })
 	return ok
 }
@@ -139,7 +140,7 @@ func checkAssignment(in Input, a Assignment) error {
 		switch {
 		case id == "":
 			return fmt.Errorf("shard %d has no owner", shard)
-		case !in.hasCandidate(id):
+		case !hasCandidate(in, id):
 			return fmt.Errorf("shard %d is given to %q, who is no candidate", shard, id)
 		}
 	}
