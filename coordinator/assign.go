@@ -281,7 +281,7 @@ func (a *assigning) byStrategy(segment string, job record.Job, able []int) (map[
 		Owners: a.owners(segment, a.shardsOf(segment, job)), Load: maps.Clone(a.load),
 	}
 	for i, inc := range in.Owners {
-		if !hasCandidate(in, inc) {
+		if _, is := slices.BinarySearchFunc(candidates, inc, func(c Candidate, id string) int { return cmp.Compare(c.ID, id) }); !is {
 			in.Owners[i] = ""
 		}
 	}

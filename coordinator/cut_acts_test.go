@@ -108,7 +108,7 @@ func (x *exploration) takePlans(p *exProc) {
 	for i := range p.feeds[exPlans] {
 		b.Puts = append(b.Puts, p.feeds[exPlans][i].entry())
 	}
-	f.apply(b)
+	f.Apply(b)
 	l.plans = f.reader(func() {})
 	l.takePlans(context.Background())
 	p.acct = l.keep(x.segment())
@@ -233,7 +233,7 @@ func (x *exploration) see(l *leader, p *exProc) {
 		if err != nil {
 			panic(err)
 		}
-		v.members[name] = memberItem{rev, m}
+		v.members[name] = memberItem{rev: rev, Member: m}
 	}
 	for i := range p.feeds[exJobs] {
 		e := &p.feeds[exJobs][i]
@@ -242,12 +242,12 @@ func (x *exploration) see(l *leader, p *exProc) {
 		if err != nil {
 			panic(err)
 		}
-		v.jobs[name] = jobItem{rev, def, job}
+		v.jobs[name] = jobItem{rev: rev, def: def, Job: job}
 	}
 	for i := range p.feeds[exPlans] {
 		e := &p.feeds[exPlans][i]
 		name, rev := know(e)
-		v.plans[name] = planItem{rev, x.plan(e.value)}
+		v.plans[name] = planItem{rev: rev, Plan: x.plan(e.value)}
 	}
 	for i := range p.feeds[exControls] {
 		e := &p.feeds[exControls][i]
@@ -256,7 +256,7 @@ func (x *exploration) see(l *leader, p *exProc) {
 		if err != nil {
 			panic(err)
 		}
-		v.control[name] = controlItem{rev, c}
+		v.control[name] = controlItem{rev: rev, Control: c}
 	}
 }
 
@@ -398,7 +398,7 @@ func (x *exploration) deliverOffice(n *exState, p *exProc, now []exEntry) {
 			b.Rev.Seq = max(b.Rev.Seq, entries[k].modified)
 		}
 		b.Rev.Seq += uint64(i) << 40 // what is gone from the second went after all of the first
-		o.feed.apply(b)
+		o.feed.Apply(b)
 		o.take(r)
 	}
 	p.office = o.office

@@ -648,7 +648,7 @@ func (l *ledger) done(ctx context.Context, a *account, shard int, reruns bool) f
 	l.barred.add(job, shard)
 	return func(err error) {
 		l.barred.remove(job, shard)
-		if l.inbox.end(endedRun{a, ended{shard, err, reruns && errors.Is(err, ErrHandedBack)}}, ctx.Err() != nil) {
+		if l.inbox.end(endedRun{a, ended{shard: shard, err: err, handedBack: reruns && errors.Is(err, ErrHandedBack)}}, ctx.Err() != nil) {
 			l.wakeUp()
 		}
 	}

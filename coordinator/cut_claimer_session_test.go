@@ -101,7 +101,7 @@ func TestLedger_ClaimsWhenItsSessionIsBackWhateverElseHappens(t *testing.T) {
 			rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(keys.Plan("job"), nil)}})
 			require.NoError(t, err)
 			plans := newFeed(keys.Plans(), slog.New(slog.DiscardHandler), func(registry.Entry) (*record.Plan, error) { return plan, nil })
-			plans.apply(registry.Batch{Kind: registry.Snapshot})
+			plans.Apply(registry.Batch{Kind: registry.Snapshot})
 			plans.put("job", rev, plan)
 
 			w := &startedRuns{}

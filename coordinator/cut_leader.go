@@ -86,7 +86,7 @@ func lead(ctx context.Context, o *officeLoop, term registry.Rev, p *progress) er
 		if err == nil {
 			err = checkJobOf(e.Key, job.Name)
 		}
-		return jobItem{e.Modified, def, job}, err
+		return jobItem{rev: e.Modified, def: def, Job: job}, err
 	})
 	l.controls = followFeed(ctx, &wg, l, o.m.keys.Controls(), decodeControls)
 	l.plans = o.plans.reader(l.wakeUp)
@@ -295,7 +295,7 @@ func (l *leader) takeNews() bool {
 		}
 		l.arrive(n)
 		l.observe(n)
-		take(l, l.view.members, n, memberItem{n.rev, n.value})
+		take(l, l.view.members, n, memberItem{rev: n.rev, Member: n.value})
 		l.hear(n)
 	}) && whole
 	whole = l.jobs.take(func(n news[jobItem]) {
@@ -308,7 +308,7 @@ func (l *leader) takeNews() bool {
 			l.view.outside = n.value.group.Exclusion // of nobody if it has gone or cannot be read
 			return
 		}
-		take(l, l.view.control, n, controlItem{n.rev, n.value.job})
+		take(l, l.view.control, n, controlItem{rev: n.rev, Control: n.value.job})
 		setIf(l.badControls, n.name, n.broken)
 	}) && whole
 	whole = l.plans.take(func(n news[*record.Plan]) {
@@ -316,7 +316,7 @@ func (l *leader) takeNews() bool {
 			return
 		}
 		delete(l.view.restore, n.name)
-		take(l, l.view.plans, n, planItem{n.rev, n.value})
+		take(l, l.view.plans, n, planItem{rev: n.rev, Plan: n.value})
 		delete(l.broken, n.name)
 		if n.broken {
 			l.broken[n.name] = true
@@ -427,7 +427,7 @@ func (l *leader) readClaims(ctx context.Context, incarnation string) (look, erro
 			out.broken[e.Key.Name()] = true
 			continue
 		}
-		out.claims[e.Key.Name()] = claimsItem{e.Modified, claims}
+		out.claims[e.Key.Name()] = claimsItem{rev: e.Modified, Claims: claims}
 	}
 	for key := range l.foreign {
 		if key.Dir() == l.m.keys.ClaimsOf(incarnation) {

@@ -105,9 +105,9 @@ func newWatched(t *testing.T) *watched {
 	w.l.instances, w.l.members = w.instances.reader(wake), w.members.reader(wake)
 	jobs, controlled, plans := newFeed[jobItem](keys.Jobs(), log, nil), newFeed[controls](keys.Controls(), log, nil), newFeed[*record.Plan](keys.Plans(), log, nil)
 	w.l.jobs, w.l.controls, w.l.plans = jobs.reader(wake), controlled.reader(wake), plans.reader(wake)
-	jobs.apply(registry.Batch{Kind: registry.Snapshot})
-	controlled.apply(registry.Batch{Kind: registry.Snapshot})
-	plans.apply(registry.Batch{Kind: registry.Snapshot})
+	jobs.Apply(registry.Batch{Kind: registry.Snapshot})
+	controlled.Apply(registry.Batch{Kind: registry.Snapshot})
+	plans.Apply(registry.Batch{Kind: registry.Snapshot})
 	return w
 }
 
@@ -116,15 +116,15 @@ func (w *watched) member(incarnation string) registry.Entry {
 }
 
 // tell has a watch tell of entries, written by the newest commit.
-func (w *watched) tell(f interface{ apply(registry.Batch) }, kind registry.BatchKind, entries ...registry.Entry) {
+func (w *watched) tell(f interface{ Apply(registry.Batch) }, kind registry.BatchKind, entries ...registry.Entry) {
 	w.seq++
 	for i := range entries {
 		entries[i].Modified = registry.Rev{Seq: w.seq}
 	}
-	f.apply(registry.Batch{Kind: kind, Rev: registry.Rev{Seq: w.seq}, Puts: entries})
+	f.Apply(registry.Batch{Kind: kind, Rev: registry.Rev{Seq: w.seq}, Puts: entries})
 }
 
-func (w *watched) gone(f interface{ apply(registry.Batch) }, key registry.Key) {
+func (w *watched) gone(f interface{ Apply(registry.Batch) }, key registry.Key) {
 	w.seq++
-	f.apply(registry.Batch{Kind: registry.Delta, Rev: registry.Rev{Seq: w.seq}, Deletes: []registry.Key{key}})
+	f.Apply(registry.Batch{Kind: registry.Delta, Rev: registry.Rev{Seq: w.seq}, Deletes: []registry.Key{key}})
 }

@@ -277,7 +277,7 @@ func TestPlan_DisabledInstances(t *testing.T) {
 		w.kill(a)
 		w.settle()
 		w.v.live["again"] = true
-		w.v.members["a.again"] = memberItem{w.rev(), record.Member{Name: "a", Session: "again", Jobs: []string{"job", "other"}}}
+		w.v.members["a.again"] = memberItem{rev: w.rev(), Member: record.Member{Name: "a", Session: "again", Jobs: []string{"job", "other"}}}
 		w.settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 	})

@@ -61,7 +61,7 @@ func newFeed[T any](dir registry.Key, log *slog.Logger, decode func(registry.Ent
 // run follows the directory until ctx ends.
 func (f *feed[T]) run(ctx context.Context, reg registry.Registry) error {
 	return registry.Follow(ctx, reg, f.dir, func(b registry.Batch) error {
-		f.apply(b)
+		f.Apply(b)
 		return nil
 	})
 }
@@ -135,7 +135,7 @@ func (f *feed[T]) nudge() {
 	}
 }
 
-func (f *feed[T]) apply(b registry.Batch) {
+func (f *feed[T]) Apply(b registry.Batch) {
 	puts := make([]news[T], 0, len(b.Puts))
 	for _, e := range b.Puts {
 		if f.known(e) {

@@ -113,7 +113,7 @@ func TestPlan_RestartGrace(t *testing.T) {
 		w.kill(c)
 		w.settle()
 		assert.Equal(t, map[string]string{a: "0-1", b: "2-3", d: "4-5"}, w.owners("job"))
-		w.v.members[a] = memberItem{w.rev(), record.Member{Name: "a", Session: "a", Jobs: []string{"job", "new"}}}
+		w.v.members[a] = memberItem{rev: w.rev(), Member: record.Member{Name: "a", Session: "a", Jobs: []string{"job", "new"}}}
 		w.define("new", 2, 0, "")
 		w.settle()
 		assert.Equal(t, map[string]string{a: "0-1"}, w.owners("new"))

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -117,7 +118,7 @@ func TestClaim_RunsHandedBack(t *testing.T) {
 		in := claimant(t, 2)
 		in.claims.Marks = in.claims.Marks.Raise(shardset.Of(0, 1), fire(1, 1).Mark())
 		in.claims.Running = in.claims.Running.With(shardset.Of(0, 1), fire(1, 1))
-		in.ended = []ended{{shard: 0, err: ErrHandedBack, handedBack: true}, {shard: 1}}
+		in.ended = []ended{{shard: 0, err: errors.New("handed back"), handedBack: true}, {shard: 1}}
 		return in
 	}
 	t.Run("are pending at the next attempt, and neither failed nor succeeded", func(t *testing.T) {

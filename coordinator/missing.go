@@ -185,7 +185,7 @@ func (l *leader) mourn(inc string) {
 	if _, known := l.view.members[inc]; known {
 		return
 	}
-	l.view.members[inc] = memberItem{l.unreadable[inc], record.Member{Name: instanceOf(inc), Session: sessionOf(inc)}}
+	l.view.members[inc] = memberItem{rev: l.unreadable[inc], Member: record.Member{Name: instanceOf(inc), Session: sessionOf(inc)}}
 	l.content = false
 }
 

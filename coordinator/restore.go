@@ -52,7 +52,7 @@ func (l *leader) defend(n news[*record.Plan]) bool {
 	case !n.gone && n.rev.Seq <= max(l.view.term.Seq, l.wrote[n.name]):
 		return false
 	}
-	l.view.plans[n.name] = planItem{n.rev, old.Plan}
+	l.view.plans[n.name] = planItem{rev: n.rev, Plan: old.Plan}
 	l.view.restore[n.name] = true
 	l.content = false
 	l.seen = max(l.seen, n.rev.Seq)
@@ -76,7 +76,7 @@ func (l *leader) keepPlan(c change, rev registry.Rev) {
 	l.wrote[c.segment] = rev.Seq
 	delete(l.unsure, c.segment)
 	delete(l.view.restore, c.segment)
-	l.view.plans[c.segment] = planItem{rev, c.plan}
+	l.view.plans[c.segment] = planItem{rev: rev, Plan: c.plan}
 }
 
 // restoreDefinitions stores definitions again that are in force and that another hand deleted

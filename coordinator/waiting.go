@@ -35,7 +35,7 @@ func (l *leader) takeWaiting(n news[record.Member]) bool {
 		return false
 	}
 	content := l.content
-	take(l, l.view.members, n, memberItem{n.rev, n.value})
+	take(l, l.view.members, n, memberItem{rev: n.rev, Member: n.value})
 	l.content = content
 	return true
 }

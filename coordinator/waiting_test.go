@@ -134,7 +134,7 @@ func TestLeader_TakesWaiting(t *testing.T) {
 			w.tell(w.members, registry.Delta, entry(w, c.next))
 			require.True(t, w.l.takeNews())
 			assert.Equal(t, c.plan, !w.l.content)
-			assert.Equal(t, memberItem{registry.Rev{Seq: w.seq}, c.next}, w.l.view.members["a.A"], "it is in view")
+			assert.Equal(t, memberItem{rev: registry.Rev{Seq: w.seq}, Member: c.next}, w.l.view.members["a.A"], "it is in view")
 			assert.Equal(t, w.seq, w.l.seen)
 		})
 	}

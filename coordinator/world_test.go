@@ -86,14 +86,14 @@ func (w *world) member(name string, jobs ...string) string {
 func (w *world) enter(name string, session registry.SessionID, jobs ...string) string {
 	inc := record.Incarnation(name, session)
 	w.v.live[session] = true
-	w.v.members[inc] = memberItem{w.rev(), record.Member{Name: name, Session: session, Jobs: jobs}}
+	w.v.members[inc] = memberItem{rev: w.rev(), Member: record.Member{Name: name, Session: session, Jobs: jobs}}
 	return inc
 }
 
 func (w *world) change(inc string, f func(*record.Member)) {
 	m := w.v.members[inc].Member
 	f(&m)
-	w.v.members[inc] = memberItem{w.rev(), m}
+	w.v.members[inc] = memberItem{rev: w.rev(), Member: m}
 }
 
 func (w *world) kill(inc string) { delete(w.v.live, sessionOf(inc)) }
@@ -103,7 +103,7 @@ func (w *world) define(job string, shards, revision int, more string) {
 	def := json.RawMessage(fmt.Sprintf(`{"name":%q,"revision":%d,"shards":%d%s}`, job, revision, shards, more))
 	parsed, err := record.ParseJob(def)
 	require.NoError(w.t, err)
-	w.v.jobs[job] = jobItem{w.rev(), def, parsed}
+	w.v.jobs[job] = jobItem{rev: w.rev(), def: def, Job: parsed}
 }
 
 func (w *world) intend(job string, f func(*record.Control)) {
@@ -112,7 +112,7 @@ func (w *world) intend(job string, f func(*record.Control)) {
 		c = *old.Control
 	}
 	f(&c)
-	w.v.control[job] = controlItem{w.rev(), &c}
+	w.v.control[job] = controlItem{rev: w.rev(), Control: &c}
 }
 
 // claim writes an incarnation's claims record.
@@ -123,7 +123,7 @@ func (w *world) claim(inc, job string, f func(*record.Claims)) {
 	c := w.claims[inc][job].Claims
 	c.Job = job
 	f(&c)
-	w.claims[inc][job] = claimsItem{w.rev(), c}
+	w.claims[inc][job] = claimsItem{rev: w.rev(), Claims: c}
 }
 
 // running makes shards of an incarnation run a fire.
@@ -170,7 +170,7 @@ func (w *world) round() decision {
 		require.NoError(w.t, err)
 		p, err := record.DecodePlan(value)
 		require.NoError(w.t, err, "a plan that is written can be read")
-		w.v.plans[c.segment] = planItem{w.rev(), p}
+		w.v.plans[c.segment] = planItem{rev: w.rev(), Plan: p}
 		for _, op := range pc.ops {
 			w.carryOut(op)
 		}
@@ -205,7 +205,7 @@ func (w *world) carryOut(op registry.Op) {
 		if op.Kind == registry.OpSet && op.Key == w.v.keys.Control(seg) {
 			c, err := record.DecodeControl(op.Value)
 			require.NoError(w.t, err)
-			w.v.control[seg] = controlItem{w.rev(), c}
+			w.v.control[seg] = controlItem{rev: w.rev(), Control: c}
 		}
 	}
 }
