@@ -150,7 +150,7 @@ func (o *officeLoop) take(r *reader[registry.Entry]) (synced bool) {
 			o.draw, o.refuses = o.jitter.Float64(), 0
 			if present, err := record.Decode[record.Present](n.value.Value); err == nil {
 				o.office.successors, o.office.incomplete = present.Successors, present.Incomplete
-				o.office.clocks = clockNotice{present.Clock, present.Off}
+				o.office.clocks = clockNotice{at: present.Clock, off: present.Off}
 				heard = n.rev.Seq
 			}
 		}

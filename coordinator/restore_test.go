@@ -223,7 +223,7 @@ func TestLeader_TakesNoChangeOfItsOwnForAnotherHands(t *testing.T) {
 	known := &record.Plan{Job: "job"}
 	offering := memberItem{Member: record.Member{Jobs: []string{"job"}}}
 	l := &leader{m: &Member{}, log: slog.New(slog.DiscardHandler), whole: true, restoring: newRestoring(), view: view{
-		term: registry.Rev{Seq: 10}, plans: map[string]planItem{"job": {registry.Rev{Seq: 20}, known}}, restore: map[string]bool{},
+		term: registry.Rev{Seq: 10}, plans: map[string]planItem{"job": {rev: registry.Rev{Seq: 20}, Plan: known}}, restore: map[string]bool{},
 		live: map[registry.SessionID]bool{"A": true}, members: map[string]memberItem{"a.A": offering},
 	}}
 	written := func(seq uint64) news[*record.Plan] {

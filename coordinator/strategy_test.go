@@ -159,7 +159,7 @@ func TestStrategies_BuiltInArePureAndWhole(t *testing.T) {
 }
 
 // A strategy that keeps a job's shards in the zone that comes first, if anyone is there.
-func ExampleStrategy() {
+func ExampleFunc() {
 	inFirstZone := func(in Input) (Assignment, error) {
 		zone := in.Members[0].Labels["zone"]
 		for _, m := range in.Members {
