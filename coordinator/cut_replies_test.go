@@ -101,7 +101,7 @@ func (x *exploration) settle(n *exState, p *exProc, f *exFlight) error {
 	}
 	l.writes = 1
 	x.work.started = nil
-	if err := l.settle(context.Background(), written{ld, f.rev, f.err}); err != nil {
+	if err := l.settle(context.Background(), written{load: ld, rev: f.rev, err: f.err}); err != nil {
 		x.giveUp(n, p)
 		return nil
 	}
