@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -43,7 +44,7 @@ func Campaign(ctx context.Context, reg registry.Registry, name string, lead func
 		return fmt.Errorf("campaign: %w: the name is empty", registry.ErrInvalidKey)
 	}
 	if reg == nil {
-		return fmt.Errorf("campaign for %s: %w", name, errNilRegistry)
+		return fmt.Errorf("campaign for %s: %w", name, member.ErrNilRegistry)
 	}
 	if lead == nil {
 		return fmt.Errorf("campaign for %s: lead is nil", name)

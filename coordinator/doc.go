@@ -5,7 +5,7 @@
 // Most programs use package executor, which runs scheduled jobs on it. Join shares out
 // shards without schedules, for a process that owns things rather than runs them, such as
 // partitions to consume; a shard has a state, in which each owner finds where the last one
-// stopped. Campaign is leadership alone. RegisterStrategy adds a way to deal shards.
+// stopped. Campaign is leadership alone. Package strategy has the ways to assign shards.
 // Operator says what a group is to run and what not, and tells what is on record of a job,
 // without being in it. Member is what executor and Join are made of.
 //

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -25,7 +28,7 @@ type Config struct {
 	Revision   int
 	Strategy   string // "" = "sticky"
 	// Strategies are strategies of your own; see MemberOptions.Strategies.
-	Strategies map[string]Strategy
+	Strategies map[string]strategy.Func
 	Host       string            // where this process runs; "" = the host's name. See Scope.Hosts
 	Labels     map[string]string // what kind of instance this is, for RunOn and strategies; see MemberOptions.Labels
 	Weight     int               // see MemberOptions.Weight
@@ -50,15 +53,6 @@ type Owned struct {
 	tenure *tenure
 }
 
-// Why the context of Config.Own ended. Other causes are registry.ErrSessionLost and that of
-// the end of the context given to Join.
-var (
-	// ErrMoving means that another is to own the shard.
-	ErrMoving = errors.New("shard is to move")
-	// ErrDisabled means that an Operator wants nobody to own the shard.
-	ErrDisabled = errors.New("shard is disabled")
-)
-
 // Join takes part in sharing out cfg.Shards until ctx ends, and returns when every Own has
 // returned and others have taken over: nil after an orderly end, or why it could not
 // begin. Losing the session ends the Own calls; then they are made again under a new one.
@@ -80,7 +74,7 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 		return fmt.Errorf("join: Shards is %d, not between 1 and %d", cfg.Shards, record.MaxShards)
 	}
 	if cfg.Strategy != "" {
-		known, err := KnownStrategies(cfg.Strategies)
+		known, err := strategy.Known(cfg.Strategies)
 		if err != nil {
 			return fmt.Errorf("join: %w", err)
 		}
@@ -102,14 +96,14 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 	if o.log == nil {
 		o.log = slog.Default()
 	}
-	m, err := NewMember(reg, MemberOptions{
+	m, err := member.New(reg, member.Options{
 		Namespace: cfg.Namespace, Group: cfg.Group, Instance: cfg.Instance, SessionTTL: cfg.SessionTTL,
 		Host: cfg.Host, Labels: cfg.Labels, Weight: cfg.Weight, Strategies: cfg.Strategies, Logger: cfg.Logger, Work: o, NoClocks: true,
 	})
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
-	if o.keys, err = record.NewKeys(cfg.Namespace, cmp.Or(cfg.Group, defaultGroup)); err != nil {
+	if o.keys, err = record.NewKeys(cfg.Namespace, cmp.Or(cfg.Group, member.DefaultGroup)); err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
 	m.Offer(map[string]json.RawMessage{ownedJob: def})
@@ -120,7 +114,7 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 const ownedJob = "shards"
 
 // takePart runs a member until ctx ends, and then leaves in good order.
-func (o *owning) takePart(ctx context.Context, m *Member) error {
+func (o *owning) takePart(ctx context.Context, m *member.Member) error {
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	stopped := make(chan error, 1)
@@ -140,9 +134,9 @@ func (o *owning) takePart(ctx context.Context, m *Member) error {
 	defer cancel()
 	if err := errors.Join(drained, m.Leave(left)); err != nil {
 		o.log.Warn("left before the shards were taken over", "error", err)
-		stop(errLeft)
+		stop(member.ErrLeft)
 	}
-	if err := <-stopped; err != nil && !errors.Is(err, errLeft) {
+	if err := <-stopped; err != nil && !errors.Is(err, member.ErrLeft) {
 		return err
 	}
 	return nil
@@ -165,10 +159,10 @@ type owning struct {
 }
 
 // Compile is described in Work.
-func (o *owning) Compile(json.RawMessage) (Program, error) { return always{}, nil }
+func (o *owning) Compile(json.RawMessage) (due.Program, error) { return always{}, nil }
 
 // Start is described in Work.
-func (o *owning) Start(ctx context.Context, r Run, done func(error)) {
+func (o *owning) Start(ctx context.Context, r member.Run, done func(error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended != nil { // perhaps nobody waits for calls any more
@@ -218,21 +212,21 @@ type always struct{}
 
 // Owed is described in Program. A clock behind that of the last owner does not delay the
 // next one.
-func (always) Owed(last, until, now time.Time) Owed {
+func (always) Owed(last, until, now time.Time) due.Owed {
 	if !until.IsZero() && !now.Before(until) {
-		return Owed{}
+		return due.Owed{}
 	}
 	if again := last.Add(ownAgain); !last.After(now) && now.Before(again) {
-		return Owed{Wake: again}
+		return due.Owed{Wake: again}
 	}
 	if !now.After(last) {
 		now = last.Add(1)
 	}
-	return Owed{Fire: now}
+	return due.Owed{Fire: now}
 }
 
 // Passed is described in Program. Nothing falls due of a shard that nobody is to own.
-func (always) Passed(last, until, now time.Time) Owed { return Owed{} }
+func (always) Passed(last, until, now time.Time) due.Owed { return due.Owed{} }
 
 // ownAgain is how long a shard that was given up stays so.
 const ownAgain = 100 * time.Millisecond

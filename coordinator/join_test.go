@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
@@ -136,11 +137,11 @@ func TestJoin(t *testing.T) {
 		fences := h.fences()
 		leaveB := h.join("b", 4, nil)
 		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, h.now())
-		assert.Equal(t, []error{ErrMoving, ErrMoving}, h.why("a"))
+		assert.Equal(t, []error{member.ErrMoving, member.ErrMoving}, h.why("a"))
 		assert.Greater(t, h.fences()[3], fences[3])
 		assert.NoError(t, leaveA())
 		for _, err := range h.why("a") { // by then its shards were to move as well
-			assert.Contains(t, []error{errEnough, ErrMoving}, err)
+			assert.Contains(t, []error{errEnough, member.ErrMoving}, err)
 		}
 		time.Sleep(time.Second)
 		assert.Equal(t, map[string]string{"b": "0-3"}, h.now())
@@ -253,7 +254,7 @@ func TestJoin(t *testing.T) {
 		}
 		o.end(errEnough)
 		done := make(chan error, 1)
-		o.Start(t.Context(), Run{}, func(err error) { done <- err })
+		o.Start(t.Context(), member.Run{}, func(err error) { done <- err })
 		assert.ErrorIs(t, <-done, errEnough)
 	})
 	holding(t, "has nobody own what is disabled, and calls again for it when it no longer is", func(t *testing.T, h *holders) {
@@ -270,8 +271,8 @@ func TestJoin(t *testing.T) {
 		fences := h.fences()
 		say(o.Disable, some)
 		assert.Equal(t, map[string]string{"a": "0", "b": "2"}, h.now())
-		assert.Equal(t, []error{ErrDisabled}, h.why("a"))
-		assert.Equal(t, []error{ErrDisabled}, h.why("b"))
+		assert.Equal(t, []error{member.ErrDisabled}, h.why("a"))
+		assert.Equal(t, []error{member.ErrDisabled}, h.why("b"))
 		time.Sleep(time.Hour)
 		assert.Equal(t, map[string]string{"a": "0", "b": "2"}, h.now())
 		say(o.Enable, some)
@@ -340,7 +341,7 @@ func TestJoin(t *testing.T) {
 			Namespace: "test", Instance: "a", Shards: 1, Logger: slog.New(slog.DiscardHandler),
 			Own: func(context.Context, Owned) error { return nil },
 		})
-		assert.ErrorIs(t, err, ErrNameTaken)
+		assert.ErrorIs(t, err, member.ErrNameTaken)
 		assert.NoError(t, leave())
 	})
 }

@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/coordinator/internal/member"
 )
 
 func TestNilRegistry(t *testing.T) {
 	for name, call := range map[string]func(context.Context) error{
 		"NewMember": func(context.Context) error {
-			_, err := NewMember(nil, MemberOptions{Namespace: "test"})
+			_, err := member.New(nil, member.Options{Namespace: "test"})
 			return err
 		},
 		"NewOperator": func(context.Context) error {

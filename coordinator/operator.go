@@ -8,6 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -35,24 +38,21 @@ var (
 type Operator struct {
 	reg     registry.Registry
 	keys    record.Keys
-	compile Compiler // nil: the schedules of jobs are not known
+	compile due.Compiler // nil: the schedules of jobs are not known
 }
-
-// errNilRegistry is returned at once: a nil registry panics in a goroutine otherwise.
-var errNilRegistry = errors.New("registry is nil")
 
 // NewOperator returns an Operator of a group of a namespace; "" is the group "default".
 // Nothing is sent before the first call.
 func NewOperator(reg registry.Registry, namespace, group string) (*Operator, error) {
 	if group == "" {
-		group = defaultGroup
+		group = member.DefaultGroup
 	}
 	keys, err := record.NewKeys(namespace, group)
 	if err != nil {
 		return nil, err
 	}
 	if reg == nil {
-		return nil, errNilRegistry
+		return nil, member.ErrNilRegistry
 	}
 	return &Operator{reg: reg, keys: keys}, nil
 }
@@ -379,7 +379,7 @@ func (o *Operator) store(ctx context.Context, key registry.Key, rev registry.Rev
 		op = registry.Create(key, value)
 	}
 	_, err = registry.Apply(ctx, o.reg, registry.Txn{Then: []registry.Op{op}})
-	_, again = conflict(err)
+	_, again = batch.Conflict(err)
 	return again, err
 }
 
@@ -404,7 +404,7 @@ func (o *Operator) control(ctx context.Context, def record.Job) (*record.Control
 	if found {
 		c, err := record.DecodeControl(e.Value)
 		if err == nil {
-			err = checkJobOf(key, c.Job)
+			err = due.CheckJobOf(key, c.Job)
 		}
 		if err != nil {
 			return nil, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)

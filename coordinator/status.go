@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -167,7 +169,7 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 	if st.Leader, err = o.leader(ctx); err != nil {
 		return Status{}, err
 	}
-	var done jobProgress
+	var done planning.JobProgress
 	var counts record.Counts
 	var ended record.Instant
 	var failures record.Failures
@@ -175,7 +177,7 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 	if plan != nil {
 		st.tellPlan(plan)
 		st.NextFire = nextFire(plan, o.compile, time.Now())
-		done.marks = plan.Marks
+		done.Marks = plan.Marks
 		counts, ended, failures, owners = plan.Counts, plan.Ended, plan.Failures, plan.Owners
 	}
 	members, err := o.members(ctx, &st)
@@ -184,7 +186,7 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 	}
 	for inc := range owners {
 		if _, known := members[inc]; !known { // gone since, or it cannot be read
-			members[inc] = &MemberStatus{Instance: instanceOf(inc), Session: sessionOf(inc)}
+			members[inc] = &MemberStatus{Instance: due.InstanceOf(inc), Session: due.SessionOf(inc)}
 		}
 	}
 	for _, inc := range slices.Sorted(maps.Keys(members)) {
@@ -197,7 +199,7 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 		if m.Offers || m.NotUnderstood || len(m.Shards) > 0 || claims.Job != "" {
 			st.Members = append(st.Members, *m)
 		}
-		done.add(owners[inc], claims)
+		done.Add(owners[inc], claims)
 		counts, ended, failures = counts.Add(claims.Counts), max(ended, claims.Ended), failures.With(claims.Failures...)
 	}
 	if plan != nil {

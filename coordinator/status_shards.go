@@ -4,9 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -33,46 +34,20 @@ type LeaderStatus struct {
 
 // WithCompiler returns an Operator that knows when jobs fire, for Status.NextFire. That of a
 // Member knows it already.
-func (o *Operator) WithCompiler(c Compiler) *Operator {
+func (o *Operator) WithCompiler(c due.Compiler) *Operator {
 	with := *o
 	with.compile = c
 	return &with
 }
 
-// jobProgress is what has been claimed of a job, by its plan and its owners.
-type jobProgress struct {
-	marks      record.Marks
-	running    record.Runs
-	handedBack record.Runs // by owners, and not in the plan yet
-	reruns     record.Runs // pending, as far as is known
-}
-
-// add adds what an incarnation that owns shards has claimed.
-func (g *jobProgress) add(owned shardset.Set, claims record.Claims) {
-	g.marks = g.marks.Fold(claims.Marks, owned)
-	for _, r := range claims.Running {
-		g.running = g.running.With(r.Shards, r.Ref)
-	}
-	g.handedBack = append(g.handedBack, claims.Reruns.Within(owned)...)
-}
-
-// triggerServed reports whether all shards of a trigger have claimed it, and nothing of it runs
-// or waits.
-func (g *jobProgress) triggerServed(t record.Trigger, targets shardset.Set) bool {
-	if usesTrigger(g.running, t.Number) || usesTrigger(g.reruns, t.Number) {
-		return false
-	}
-	return !slices.ContainsFunc(g.marks.Split(targets), func(part record.MarkGroup) bool { return part.Trigger < t.Number })
-}
-
 // tellProgress adds to st what a plan and what its owners have claimed say of its shards, and
 // leaves out what has been served since the leader wrote the plan.
-func (st *Status) tellProgress(p *record.Plan, g jobProgress) {
-	g.reruns = slices.Concat(unserved(p.Reruns, g.marks), unserved(g.handedBack, g.marks))
-	st.Reruns = runsOf(g.reruns)
+func (st *Status) tellProgress(p *record.Plan, g planning.JobProgress) {
+	g.Reruns = slices.Concat(due.Unserved(p.Reruns, g.Marks), due.Unserved(g.HandedBack, g.Marks))
+	st.Reruns = runsOf(g.Reruns)
 	served := func(t record.Trigger) bool {
 		e, ok := p.Epoch(t.Gen)
-		return ok && g.triggerServed(t, targets(t, e))
+		return ok && g.TriggerServed(t, due.Targets(t, e))
 	}
 	for _, t := range p.Triggers {
 		if !served(t) {
@@ -85,7 +60,7 @@ func (st *Status) tellProgress(p *record.Plan, g jobProgress) {
 
 // perShard returns what is on record of each shard. There may be ten thousand, so it goes by
 // the sets that share something.
-func perShard(p *record.Plan, g jobProgress) []ShardStatus {
+func perShard(p *record.Plan, g planning.JobProgress) []ShardStatus {
 	out := make([]ShardStatus, p.Shards())
 	each := func(shards shardset.Set, set func(*ShardStatus)) {
 		for s := range shards.Intersect(shardset.Range(0, len(out))).All() {
@@ -96,18 +71,18 @@ func perShard(p *record.Plan, g jobProgress) []ShardStatus {
 		out[s].Shard = s
 	}
 	for inc, shards := range p.Owners {
-		name := instanceOf(inc)
+		name := due.InstanceOf(inc)
 		each(shards, func(s *ShardStatus) { s.Owner = name })
 	}
-	for _, m := range g.marks {
+	for _, m := range g.Marks {
 		each(m.Shards, func(s *ShardStatus) { s.LastFire, s.Attempt, s.LastTrigger = m.Fire.Time(), m.Attempt, m.Trigger })
 	}
-	each(g.running.Shards(), func(s *ShardStatus) { s.Running = true })
+	each(g.Running.Shards(), func(s *ShardStatus) { s.Running = true })
 	return out
 }
 
 // nextFire returns the first fire after now that any shard of a job is to run, zero for none.
-func nextFire(p *record.Plan, compile Compiler, now time.Time) time.Time {
+func nextFire(p *record.Plan, compile due.Compiler, now time.Time) time.Time {
 	if p.Paused || p.Stopped || compile == nil {
 		return time.Time{}
 	}
@@ -154,10 +129,5 @@ func (o *Operator) leader(ctx context.Context) (LeaderStatus, error) {
 	if err != nil {
 		return LeaderStatus{}, nil // members say so in their logs
 	}
-	return LeaderStatus{instanceOf(l.Incarnation), e.Modified.Seq}, nil
-}
-
-// instanceOf returns the name of the instance that an incarnation is of.
-func instanceOf(incarnation string) string {
-	return strings.TrimSuffix(incarnation, "."+string(sessionOf(incarnation)))
+	return LeaderStatus{due.InstanceOf(l.Incarnation), e.Modified.Seq}, nil
 }

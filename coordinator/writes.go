@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/rota-dev/rota/coordinator/internal/batch"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -95,7 +96,7 @@ func (w *Writes) commit(ctx context.Context, ops []registry.Op, settled func(reg
 
 // explain makes of the error of a write what its caller is told.
 func (w *Writes) explain(err error) error {
-	refusal, refused := conflict(err)
+	refusal, refused := batch.Conflict(err)
 	switch {
 	case err == nil, errors.Is(err, registry.ErrUnknownOutcome):
 		return err

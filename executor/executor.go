@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -75,7 +76,7 @@ type Options struct {
 	// Strategies are strategies of your own, by the name that Job.Strategy asks for. Every process
 	// of the fleet needs them, as any may come to lead. The built-in names are "sticky", "average",
 	// "odevity", "rotate" and "single".
-	Strategies map[string]coordinator.Strategy
+	Strategies map[string]strategy.Func
 	// Logger is where to log: each event of this process and of its fleet is one line, however
 	// many jobs it concerns; docs/operating.md lists them. Nil means slog.Default().
 	Logger *slog.Logger
@@ -87,7 +88,7 @@ type Options struct {
 type Executor struct {
 	reg        registry.Registry
 	opts       Options
-	strategies map[string]coordinator.Strategy // by name, the built-in ones included
+	strategies map[string]strategy.Func // by name, the built-in ones included
 	log        *slog.Logger
 	runs       runLog
 	member     *coordinator.Member
@@ -148,7 +149,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 		e.clock = time.Now
 	}
 	var err error
-	if e.strategies, err = coordinator.KnownStrategies(o.Strategies); err != nil {
+	if e.strategies, err = strategy.Known(o.Strategies); err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)
 	}
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{

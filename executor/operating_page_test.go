@@ -28,7 +28,9 @@ func TestOperatingPage_HasEveryLogLineAtItsLevel(t *testing.T) {
 		documented[strings.TrimSpace(cells[1])] = strings.TrimSpace(cells[2])
 	}
 	logged := map[string]string{}
-	for _, dir := range []string{".", "../coordinator", "../registry/etcd", "../registry/zookeeper"} {
+	dirs, err := filepath.Glob("../coordinator/internal/*")
+	require.NoError(t, err)
+	for _, dir := range append(dirs, ".", "../coordinator", "../registry/etcd", "../registry/zookeeper") {
 		maps.Copy(logged, logLines(t, dir))
 	}
 	for _, o := range outcomes {

@@ -42,6 +42,15 @@ var promises = []struct {
 		},
 		{"executor/x.go": `package executor; import _ "example.org/m/registry/etcd"`},
 	}},
+	{"decisions are pure", decisionsArePure, []map[string]string{
+		{"coordinator/internal/planning/x.go": `package planning; import _ "context"`},
+		{"coordinator/internal/claiming/x.go": `package claiming; import _ "sync/atomic"`},
+		{"coordinator/internal/election/x.go": `package election; import _ "log/slog"`},
+		{"coordinator/internal/balance/x.go": `package balance; import _ "math/rand/v2"`},
+		{"coordinator/internal/skew/x.go": `package skew; import "time"; var since = time.Since`},
+		{"coordinator/strategy/x.go": `package strategy; func f() { go f() }`},
+		{"coordinator/internal/due/x.go": `package due; func f(chan int) {}`},
+	}},
 	{"packages have comments", packagesHaveComments, []map[string]string{
 		{"executor/x.go": `package executor`},
 		{"executor/x.go": "// Something else.\npackage executor"},
@@ -111,23 +120,25 @@ var sound = map[string]string{
 	"go.mod":    "module example.org/m\n",
 	"docs/a.md": "[up](../README.md) [beside](.) `go test ./registry -v -run Soak`\n| `./registry -run 'TestA/of a thing/b, c'` |",
 	"README.md": "[a](docs/a.md#b) [b](https://example.org) [c](#d)\n| `registry/` | |\n| `conformance/` | |\n" +
-		"| `executor/` | |\n| `internal/` | |\n| `cmd/rota/` | |\n| `docs/` | |\n" +
+		"| `executor/` | |\n| `coordinator/` | |\n| `internal/` | |\n| `cmd/rota/` | |\n| `docs/` | |\n" +
 		"<!-- cmd/rota/a.go -->\n```go\nfunc init() {}\n```\n",
 
-	"registry/a.go":        "// Package registry is a.\npackage registry; import _ \"time\"; func (a) init() {}; var f func(chan int)",
-	"registry/memory/a.go": "// Package memory is a.\npackage memory; import _ \"example.org/m/registry\"",
-	"registry/a_test.go":   `package registry; import ("time"; _ "testing/synctest"; _ "example.org/m/registry/memory"); func TestA() { time.Sleep(1); f("of a thing", "b, c") }`,
-	"conformance/a.go":     "// Package conformance is a.\npackage conformance; import \"testing\"; func f(t testing.TB) { t.Skip() }",
-	"executor/a.go":        "// Package executor is a.\npackage executor; import _ \"example.org/m/coordinator\"; func f() { c := make(chan int); go close(c) }",
-	"cmd/rota/a.go":        "// Command rota is a.\npackage main\n\n" + shownFrom + "func init() {}\n" + shownTo,
-	"internal/t/go.mod":    "module example.org/m/internal/t\n",
-	"go.work":              "use (\n\t.\n\t./cmd/rota\n)\n",
-	"cmd/rota/go.mod":      "module example.org/m/cmd/rota\n",
-	"internal/t/a.go":      "package t; import _ \"example.org/m/cmd/rota\"",
-	".gitignore":           "*.out\n/m\n",
-	"registry/a.out":       "example.org/m",
-	"m":                    "example.org/m",
-	".hidden/a.go":         "package hidden; func init() {}",
+	"registry/a.go":                           "// Package registry is a.\npackage registry; import _ \"time\"; func (a) init() {}; var f func(chan int)",
+	"registry/memory/a.go":                    "// Package memory is a.\npackage memory; import _ \"example.org/m/registry\"",
+	"registry/a_test.go":                      `package registry; import ("time"; _ "testing/synctest"; _ "example.org/m/registry/memory"); func TestA() { time.Sleep(1); f("of a thing", "b, c") }`,
+	"conformance/a.go":                        "// Package conformance is a.\npackage conformance; import \"testing\"; func f(t testing.TB) { t.Skip() }",
+	"coordinator/internal/planning/a.go":      "// Package planning is a.\npackage planning; import \"time\"; func f(now time.Time) time.Time { return now.Add(time.Second) }",
+	"coordinator/internal/planning/a_test.go": `package planning; import ("context"; "time"); func g() { f(time.Now()); _ = context.Background }`,
+	"executor/a.go":                           "// Package executor is a.\npackage executor; import _ \"example.org/m/coordinator\"; func f() { c := make(chan int); go close(c) }",
+	"cmd/rota/a.go":                           "// Command rota is a.\npackage main\n\n" + shownFrom + "func init() {}\n" + shownTo,
+	"internal/t/go.mod":                       "module example.org/m/internal/t\n",
+	"go.work":                                 "use (\n\t.\n\t./cmd/rota\n)\n",
+	"cmd/rota/go.mod":                         "module example.org/m/cmd/rota\n",
+	"internal/t/a.go":                         "package t; import _ \"example.org/m/cmd/rota\"",
+	".gitignore":                              "*.out\n/m\n",
+	"registry/a.out":                          "example.org/m",
+	"m":                                       "example.org/m",
+	".hidden/a.go":                            "package hidden; func init() {}",
 }
 
 func TestChecksPassASoundTree(t *testing.T) {

@@ -37,7 +37,7 @@ func packagesHaveComments(tr *tree) (faults []string) {
 func testsDoNotSleep(tr *tree) (faults []string) {
 	virtual := map[string]bool{}
 	for _, s := range tr.sources {
-		if s.importsAny("testing/synctest", tr.module+"/rotatest") {
+		if s.importsAny("testing/synctest", tr.module+"/rotatest", tr.module+"/coordinator/internal/membertest") {
 			virtual[s.dir()] = true
 		}
 	}
@@ -64,6 +64,39 @@ func testsDoNotSkip(tr *tree) (faults []string) {
 		for sel := range s.selectors() {
 			if slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) {
 				faults = append(faults, s.pos(sel)+": skips")
+			}
+		}
+	}
+	return faults
+}
+
+// pure are the packages that decide. They know their arguments only, so that a decision can be
+// explored, replayed and tested without a clock or a store.
+var pure = []string{
+	"coordinator/strategy", "coordinator/internal/balance", "coordinator/internal/batch", "coordinator/internal/claiming",
+	"coordinator/internal/due", "coordinator/internal/election", "coordinator/internal/planning", "coordinator/internal/skew",
+}
+
+// decisionsArePure finds imports, calls and statements by which a package that decides would wait,
+// share state or read a clock.
+func decisionsArePure(tr *tree) (faults []string) {
+	for _, s := range tr.sources {
+		if s.test() || !slices.Contains(pure, s.dir()) {
+			continue
+		}
+		for _, imp := range s.imports() {
+			if belowAny(imp, "context", "sync/...", "log/...", "os/...", "math/rand/...", "crypto/rand", "net/...") {
+				faults = append(faults, fmt.Sprintf("%s: package %s decides, and may not import %s", s.path, s.dir(), imp))
+			}
+		}
+		for n := range ast.Preorder(s.file) {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Sleep", "Tick"}, n.Sel.Name) {
+					faults = append(faults, s.pos(n)+": a decision reads the clock")
+				}
+			case *ast.GoStmt, *ast.ChanType:
+				faults = append(faults, s.pos(n)+": a decision runs beside others")
 			}
 		}
 	}

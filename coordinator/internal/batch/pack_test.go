@@ -1,0 +1,80 @@
+package batch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestPack(t *testing.T) {
+	limits := registry.PortableLimits
+	common := []registry.Cond{registry.Alive("me")}
+	key := func(i int) registry.Key { return registry.Key(fmt.Sprintf("k/%d", i)) }
+	rev := registry.Rev{Seq: 1}
+	plain := func(i int) Share {
+		return Share{Conds: []registry.Cond{registry.At(key(i), rev)}, Ops: []registry.Op{registry.Set(key(i), rev, nil)}}
+	}
+	never := func(int) bool { return false }
+	parts := make([]int, 100)
+	for i := range parts {
+		parts[i] = i
+	}
+
+	t.Run("every part is in one transaction whole, in order, within the limits", func(t *testing.T) {
+		loads := Pack(common, parts, limits, plain, never)
+		assert.Len(t, loads, 4, "31 parts of two items beside the common one")
+		var all []int
+		for _, l := range loads {
+			require.NoError(t, registry.CheckTxn(l.Txn, limits))
+			assert.Equal(t, common[0], l.Txn.If[0])
+			assert.Len(t, l.Txn.Then, len(l.Parts))
+			all = append(all, l.Parts...)
+		}
+		assert.Equal(t, parts, all)
+	})
+	t.Run("an item of the transaction leads back to its part", func(t *testing.T) {
+		for _, l := range Pack(common, parts, limits, plain, never) {
+			_, ok := l.Owner(0)
+			assert.False(t, ok, "the common condition is nobody's")
+			for i := 1; i < len(l.Txn.If)+len(l.Txn.Then); i++ {
+				n, ok := l.Owner(i)
+				require.True(t, ok)
+				want := l.Txn.If[min(i, len(l.Txn.If)-1)].Key
+				if i >= len(l.Txn.If) {
+					want = l.Txn.Then[i-len(l.Txn.If)].Key
+				}
+				assert.Equal(t, want, key(l.Parts[n]))
+			}
+		}
+	})
+	t.Run("one that asks to be alone is", func(t *testing.T) {
+		loads := Pack(common, parts[:3], limits, plain, func(i int) bool { return i == 1 })
+		require.Len(t, loads, 3)
+		assert.Equal(t, []int{1}, loads[1].Parts)
+	})
+	t.Run("bytes count as well", func(t *testing.T) {
+		big := []byte(strings.Repeat("x", 100<<10))
+		loads := Pack(common, parts[:6], limits, func(i int) Share {
+			return Share{Ops: []registry.Op{registry.Create(key(i), big)}}
+		}, never)
+		assert.Len(t, loads, 3)
+		for _, l := range loads {
+			assert.NoError(t, registry.CheckTxn(l.Txn, limits))
+		}
+	})
+	t.Run("a condition that several share is stated once", func(t *testing.T) {
+		loads := Pack(common, parts[:5], limits, func(i int) Share {
+			return Share{Conds: []registry.Cond{registry.Dead("x")}, Ops: []registry.Op{registry.Create(key(i), nil)}}
+		}, never)
+		require.Len(t, loads, 1)
+		assert.Len(t, loads[0].Txn.If, 2)
+	})
+	t.Run("nothing packs into nothing", func(t *testing.T) {
+		assert.Empty(t, Pack(common, nil, limits, plain, never))
+	})
+}

@@ -1,0 +1,2 @@
+// Package coordtest has fixtures for tests of coordinator's packages.
+package coordtest

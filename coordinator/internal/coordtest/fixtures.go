@@ -1,0 +1,100 @@
+package coordtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+func Fire(n, attempt int) record.Ref { return record.Ref{Gen: 1, Fire: At(n), Attempt: attempt} }
+
+// ownPlan returns the plan of a job whose shards belong to the member "me".
+func OwnPlan(t *testing.T, shards int) *record.Plan {
+	t.Helper()
+	return &record.Plan{
+		Job: "job", Epochs: []record.Epoch{Epoch(t, 1, Start, shards)},
+		Owners: map[string]shardset.Set{"me": shardset.Range(0, shards)},
+	}
+}
+
+func Epoch(t *testing.T, gen int, from record.Instant, shards int) record.Epoch {
+	t.Helper()
+	e, err := record.NewEpoch(gen, from, json.RawMessage(fmt.Sprintf(`{"name":"job","shards":%d}`, shards)))
+	require.NoError(t, err)
+	return e
+}
+
+func Runs(shards shardset.Set, r record.Ref) record.Runs { return record.Runs{}.With(shards, r) }
+
+func Must[T any](v T, ok bool) T {
+	if !ok {
+		panic("not there")
+	}
+	return v
+}
+
+func SpreadOf(ns []int) int {
+	if len(ns) == 0 {
+		return 0
+	}
+	return slices.Max(ns) - slices.Min(ns)
+}
+
+// def returns a definition; more is further JSON fields.
+func Def(job string, revision, shards int, more string) string {
+	return fmt.Sprintf(`{"name":%q,"revision":%d,"shards":%d%s}`, job, revision, shards, more)
+}
+
+// bubbleBegan is when bubbles begin.
+func BubbleBegan() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// lunar is in definitions that only later versions can compile.
+const Lunar = `,"schedule":"lunar 3"`
+
+const ClaimsOnly = `,"tracking":"claims"`
+
+// start is when worlds begin.
+const Start = record.Instant(1_000_000_000_000_000_000)
+
+// minutely is a program with a fire each minute, of which the latest runs.
+type Minutely struct{}
+
+func (Minutely) Owed(last, until, now time.Time) due.Owed {
+	end := now
+	if !until.IsZero() && !until.After(now) {
+		end = until.Add(-1)
+	}
+	first := last.Truncate(time.Minute).Add(time.Minute)
+	if first.After(end) {
+		if !until.IsZero() && !first.Before(until) {
+			return due.Owed{}
+		}
+		return due.Owed{Wake: first}
+	}
+	latest := end.Truncate(time.Minute)
+	return due.Owed{Fire: latest, Through: latest, Skipped: int(latest.Sub(first) / time.Minute), Wake: latest.Add(time.Minute)}
+}
+
+func (p Minutely) Passed(last, until, now time.Time) due.Owed {
+	o := p.Owed(last, until, now)
+	if !o.Fire.IsZero() {
+		o.Fire, o.Skipped = time.Time{}, o.Skipped+1
+	}
+	if !until.IsZero() && !o.Wake.Before(until) {
+		o.Wake = time.Time{}
+	}
+	return o
+}
+
+// at returns the n-th minute after start.
+func At(n int) record.Instant {
+	return record.InstantOf(Start.Time().Truncate(time.Minute).Add(time.Duration(n) * time.Minute))
+}

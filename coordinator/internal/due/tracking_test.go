@@ -1,0 +1,36 @@
+package due_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+func TestRecordsEnds(t *testing.T) {
+	plan := func() *record.Plan {
+		e, err := record.NewEpoch(1, coordtest.Start, []byte(coordtest.Def("job", 0, 2, coordtest.ClaimsOnly)))
+		require.NoError(t, err)
+		return &record.Plan{Job: "job", Epochs: []record.Epoch{e}}
+	}
+	require.False(t, due.RecordsEnds(plan()))
+	for name, change := range map[string]func(*record.Plan){
+		"a shard is to move":                 func(p *record.Plan) { p.Frozen = shardset.Of(1) },
+		"a definition waits to be forgotten": func(p *record.Plan) { p.Epochs = append(p.Epochs, coordtest.Epoch(t, 2, coordtest.At(1), 2)) },
+		"a trigger waits to be cleared":      func(p *record.Plan) { p.Triggers = []record.Trigger{{Number: 1, Gen: 1}} },
+		"the job is paused":                  func(p *record.Plan) { p.Paused = true },
+		"the schedule is stopped":            func(p *record.Plan) { p.Stopped, p.Last().Until = true, coordtest.At(1) },
+	} {
+		t.Run("when "+name, func(t *testing.T) {
+			p := plan()
+			change(p)
+			assert.True(t, due.RecordsEnds(p))
+		})
+	}
+	t.Run("without a plan", func(t *testing.T) { assert.True(t, due.RecordsEnds(nil)) })
+}

@@ -1,0 +1,82 @@
+package eventlog
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// lullTime is how long changes must have paused before they are logged together.
+	lullTime = 200 * time.Millisecond
+	// lullLimit is how long the first of them waits at most.
+	lullLimit = 2 * time.Second
+)
+
+// lull collects changes that come in bursts, such as those that one join makes to the plans
+// of 300 jobs, and logs them together.
+type collector struct {
+	log func() // writes the collected changes, and forgets them. It is called with mu held
+
+	mu    sync.Mutex
+	began time.Time // when the first change was made that is not logged; zero: there is none
+	timer *time.Timer
+}
+
+// add makes a change, which f collects, and puts the logging off.
+func (l *collector) add(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	if l.began.IsZero() {
+		l.began = time.Now()
+		l.timer = time.AfterFunc(lullTime, l.Flush)
+		return
+	}
+	l.timer.Reset(min(lullTime, time.Until(l.began.Add(lullLimit))))
+}
+
+// flush logs the collected changes.
+func (l *collector) Flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.began.IsZero() {
+		return
+	}
+	l.timer.Stop()
+	l.began = time.Time{}
+	l.log()
+}
+
+// maxLogText is about how many bytes a line has for a list.
+const maxLogText = 400
+
+// bounded joins texts as far as there is room, and counts the others. The plural noun many
+// names the things that the texts are about.
+func List(texts []string, many string) string {
+	var b strings.Builder
+	for i, text := range texts {
+		if i > 0 && b.Len()+len(text) > maxLogText {
+			fmt.Fprintf(&b, "; and %d %s more", len(texts)-i, many)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(Shorten(text))
+	}
+	return b.String()
+}
+
+// shortened cuts a text that is longer than a list may be, such as that of every other shard
+// of 10,000.
+func Shorten(text string) string {
+	if len(text) <= maxLogText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxLogText], "") + "..."
+}
+
+// jobsText returns the first of some jobs' names.
+func JobsText(jobs []string) string { return List(jobs, "jobs") }

@@ -1,0 +1,158 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/registry"
+)
+
+// planLog logs the plans of a leader, in one line for all jobs that a change of the fleet
+// concerns, and the problems of jobs. A nil one logs nothing.
+type PlanLog struct {
+	collector
+	to *slog.Logger
+
+	whys     map[string][]string // by job: why its plan was changed
+	commit   uint64              // the last
+	problems map[string]string   // by job, those that have changed; empty: there is none any more
+	gone     []string            // instances whose records were removed
+
+	unread  map[registry.Key]registry.Rev // records of claims that cannot be read, as logged last
+	refused map[string]*refusals          // by segment
+}
+
+// refusals is changes of a job's plan that conflicted, one after the other.
+type refusals struct {
+	since  time.Time
+	logged bool
+}
+
+// stubborn is how long each change of a plan may conflict before that is logged. A conflict
+// that comes of a race is over with the next look.
+const stubborn = 5 * time.Second
+
+func NewPlanLog(to *slog.Logger) *PlanLog {
+	p := &PlanLog{
+		to: to, whys: map[string][]string{}, problems: map[string]string{},
+		unread: map[registry.Key]registry.Rev{}, refused: map[string]*refusals{},
+	}
+	p.collector.log = p.report
+	return p
+}
+
+// planned records a change that was committed, and the problem before it. Upkeep happens day
+// by day, and shows at DEBUG only.
+func (p *PlanLog) Planned(c *planning.Change, commit uint64, problem string) {
+	if p == nil {
+		return
+	}
+	job := c.Plan.Job
+	p.to.Debug("planned a job", "job", job, "why", strings.Join(slices.Concat(c.Why, c.Upkeep), "; "), "commit", commit)
+	p.accepted(c.Segment, job)
+	if len(c.Why) == 0 {
+		return
+	}
+	p.add(func() {
+		p.whys[job], p.commit = append(p.whys[job], c.Why...), commit
+		if c.Plan.Problem != problem {
+			p.problems[job] = c.Plan.Problem
+		}
+	})
+}
+
+// buried records that the records of a dead incarnation were removed.
+func (p *PlanLog) Buried(incarnation string) {
+	if p == nil {
+		return
+	}
+	p.to.Debug("buried one", "incarnation", incarnation)
+	p.add(func() { p.gone = append(p.gone, due.InstanceOf(incarnation)) })
+}
+
+// report logs the changes since the last report.
+func (p *PlanLog) report() {
+	texts := make([]string, 0, len(p.whys))
+	for _, job := range slices.Sorted(maps.Keys(p.whys)) {
+		texts = append(texts, fmt.Sprintf("%s (%s)", job, strings.Join(p.whys[job], ", ")))
+	}
+	if len(texts) > 0 {
+		p.to.Info("planned", "jobs", len(texts), "why", List(texts, "jobs"), "commit", p.commit)
+	}
+	if len(p.gone) > 0 {
+		p.to.Info("buried", "instances", len(p.gone), "names", List(p.gone, "instances"))
+		p.gone = nil
+	}
+	jobs := map[string][]string{} // by problem
+	for _, job := range slices.Sorted(maps.Keys(p.problems)) {
+		jobs[p.problems[job]] = append(jobs[p.problems[job]], job)
+	}
+	for _, problem := range slices.Sorted(maps.Keys(jobs)) {
+		names := jobs[problem]
+		if problem == "" {
+			p.to.Info("jobs have no problem any more", "jobs", len(names), "names", JobsText(names))
+			continue
+		}
+		p.to.Warn("jobs have a problem", "jobs", len(names), "names", JobsText(names), "problem", problem,
+			"remedy", "Status of such a job has it as Problem until it is over")
+	}
+	clear(p.whys)
+	clear(p.problems)
+}
+
+// unreadable logs a record of claims that cannot be read, once for each version of it.
+func (p *PlanLog) Unreadable(e registry.Entry, err error) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	known := p.unread[e.Key] == e.Modified
+	p.unread[e.Key] = e.Modified
+	p.mu.Unlock()
+	if !known {
+		feed.LogUnreadable(p.to, slog.LevelError, e.Key, err)
+	}
+}
+
+// conflicted logs a plan whose every write conflicts. A registry leaves a value that it cannot
+// decode out of lists and watches, but the key exists, so the plan cannot be created.
+func (p *PlanLog) Conflicted(ctx context.Context, reg registry.Registry, segment, job string, key registry.Key) {
+	if p == nil {
+		return
+	}
+	r := p.refused[segment]
+	if r == nil {
+		r = &refusals{since: time.Now()}
+		p.refused[segment] = r
+	}
+	if r.logged || time.Since(r.since) < stubborn {
+		return
+	}
+	_, err := reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
+	if ctx.Err() != nil || err != nil && !errors.Is(err, registry.ErrForeign) && !errors.Is(err, registry.ErrNotFound) {
+		return // the next conflict is another occasion
+	}
+	r.logged = true
+	p.to.Warn("plan conflicts again and again", "job", job, "key", string(key), "since", r.since, "error", err,
+		"next", "the job stays as it is, and changes are tried each second",
+		"remedy", "if the record is not one of rota's, delete the key: then the job is planned anew")
+}
+
+// accepted ends what conflicted has begun.
+func (p *PlanLog) accepted(segment, job string) {
+	if r := p.refused[segment]; r != nil {
+		delete(p.refused, segment)
+		if r.logged {
+			p.to.Info("plan is written again", "job", job, "after", time.Since(r.since).Round(time.Millisecond))
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package explore
+
+import (
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What is explored has to be what the library runs. So no two statements in a row, save
+// for small ones, are the same here and there, whatever their variables are called.
+func TestExploration_HoldsNoCopyOfAProductionFunction(t *testing.T) {
+	theirs := map[string]string{}
+	production := func(file string) bool { return !strings.HasSuffix(file, "_test.go") }
+	for _, f := range functions(t, coordinatorDirs(t), production) {
+		for _, passage := range passages(t, f) {
+			theirs[passage] = nameOf(f)
+		}
+	}
+	require.NotEmpty(t, theirs)
+	explored := func(file string) bool { return file != "copy_test.go" && !strings.HasPrefix(file, "guards") }
+	for _, f := range functions(t, []string{"."}, explored) {
+		for _, passage := range passages(t, f) {
+			assert.Empty(t, theirs[passage], "%s holds what another function says:\n%s", nameOf(f), passage)
+		}
+	}
+}
+
+func TestExploration_WouldFindACopy(t *testing.T) {
+	const original = `package p
+func (o *office) lead(k Keys) error {
+	value, err := record.Encode(record.Leader{Session: o.session})
+	if err != nil { return err }
+	return o.commit(k.Leader(), value)
+}`
+	copied := strings.NewReplacer("o *office", "x *exploration", "o.", "x.", "value", "text", "lead(", "model(").Replace(original)
+	other := strings.ReplaceAll(original, "err != nil", "err == nil")
+	of := func(source string) []string {
+		file, err := parser.ParseFile(token.NewFileSet(), "", source, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		return passages(t, file.Decls[0].(*ast.FuncDecl))
+	}
+	assert.NotEmpty(t, of(original))
+	assert.Equal(t, of(original), of(copied))
+	assert.NotEqual(t, of(original), of(other))
+}
+
+// functions returns the functions in some of the Go files of directories.
+func functions(t *testing.T, dirs []string, in func(file string) bool) (all []*ast.FuncDecl) {
+	t.Helper()
+	var files []string
+	for _, dir := range dirs {
+		in, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		files = append(files, in...)
+	}
+	for _, name := range files {
+		if !in(name) {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
+				all = append(all, f)
+			}
+		}
+	}
+	return all
+}
+
+// passages returns the text of any two statements in a row that are long enough to mean
+// something, with all variables called the same.
+func passages(t *testing.T, f *ast.FuncDecl) (all []string) {
+	t.Helper()
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		block, ok := n.(*ast.BlockStmt)
+		if !ok {
+			return true
+		}
+		for i := 1; i < len(block.List); i++ {
+			if text := plain(t, block.List[i-1]) + "\n" + plain(t, block.List[i]); len(text) > 60 {
+				all = append(all, text)
+			}
+		}
+		return true
+	})
+	return all
+}
+
+// plain returns the text of a statement without the names of its variables. The names of
+// fields, methods and other packages' things stay.
+func plain(t *testing.T, s ast.Stmt) string {
+	t.Helper()
+	kept := map[*ast.Ident]bool{}
+	renamed := map[*ast.Ident]string{}
+	ast.Inspect(s, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			kept[n.Sel] = true
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok {
+				kept[key] = true
+			}
+		case *ast.Ident:
+			if !kept[n] {
+				renamed[n], n.Name = n.Name, "v"
+			}
+		}
+		return true
+	})
+	defer func() {
+		for id, name := range renamed {
+			id.Name = name
+		}
+	}()
+	var out strings.Builder
+	require.NoError(t, format.Node(&out, token.NewFileSet(), s))
+	return out.String()
+}

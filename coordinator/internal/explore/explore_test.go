@@ -1,0 +1,411 @@
+package explore
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+var exploreStates = flag.Int("explore.states", 150, "how many states of each small world to explore at most")
+
+var exploreGuard = flag.String("explore.guard", "", "the one guard to remove; all if empty")
+
+var exploreScenario = flag.String("explore.scenario", "", "the one small world to search; all if empty")
+
+var exploreWays = flag.Int("explore.ways", 20, "how many long ways to take through each small world, and in search of what the lack of a guard breaks")
+
+func fmtDef(revision, shards int, more string) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"name":%q,"revision":%d,"shards":%d%s}`, exJob, revision, shards, more))
+}
+
+// scenario is a small world to be explored.
+type scenario struct {
+	name   string
+	procs  int
+	shards int
+	faults exFaults
+	cold   bool // nobody has joined yet
+	late   int  // how many have not joined yet, when the others have
+	brings int  // revisions of the definition that are not stored yet
+	named  bool
+	linger bool
+	hands  bool     // runs may be handed back at a drain
+	levels []string // of tracking, of one revision after another; nil: all runs are tracked
+}
+
+var scenarios = []scenario{
+	{name: "crashes", procs: 3, shards: 3, faults: exFaults{crashes: 2}},
+	{name: "a live session expires", procs: 3, shards: 2, faults: exFaults{expiries: 1, crashes: 1}, linger: true},
+	{name: "a reply is lost", procs: 2, shards: 2, faults: exFaults{losses: 1, crashes: 1}},
+	{name: "another total", procs: 2, shards: 2, faults: exFaults{totals: 1, crashes: 1}},
+	{name: "drains", procs: 3, shards: 1, faults: exFaults{drains: 2, crashes: 1, losses: 1}, named: true},
+	{name: "drains that hand runs back", procs: 3, shards: 2, faults: exFaults{drains: 2, crashes: 1, losses: 1}, named: true, hands: true},
+	{name: "drains that hand runs of triggers back", procs: 2, late: 1, shards: 2, faults: exFaults{drains: 1, crashes: 1, triggers: 1, totals: 1}, hands: true},
+	{name: "a store that lags", procs: 3, shards: 2, faults: exFaults{lags: 1, crashes: 2}},
+	{name: "a cold start on a store that lags", procs: 3, shards: 1, faults: exFaults{lags: 1, crashes: 2}, cold: true},
+	{name: "a late one on a store that lags", procs: 2, late: 1, shards: 3, faults: exFaults{lags: 1, crashes: 2}},
+	{name: "what a member says of itself", procs: 2, shards: 2, faults: exFaults{expiries: 1, losses: 1, drains: 1}, linger: true},
+	{name: "a cold start and a drain", procs: 3, shards: 1, faults: exFaults{drains: 1}, cold: true, named: true},
+	{name: "a cold start", procs: 3, shards: 2, faults: exFaults{crashes: 2, losses: 1}, cold: true},
+	{name: "a cold start of two revisions", procs: 3, shards: 1, faults: exFaults{crashes: 1, losses: 1}, cold: true, brings: 2},
+	{name: "another hand", procs: 2, shards: 2, faults: exFaults{hands: 1, expiries: 1, losses: 1}},
+	{name: "triggers", procs: 2, shards: 2, faults: exFaults{triggers: 2, crashes: 1, totals: 1}},
+	{name: "resets", procs: 2, shards: 2, faults: exFaults{resets: 2, crashes: 1, totals: 1, losses: 1}},
+	{name: "claims are tracked", procs: 3, shards: 2, faults: exFaults{crashes: 1, drains: 1, losses: 1, triggers: 1}, levels: untold},
+	{name: "levels change", procs: 2, shards: 2, faults: exFaults{totals: 2, crashes: 1, expiries: 1}, levels: changing, linger: true},
+	{name: "claims are tracked and a late one joins", procs: 2, late: 1, shards: 3, faults: exFaults{crashes: 1, drains: 1, losses: 1, triggers: 1}, levels: untold},
+	{name: "levels change and a member drains", procs: 2, shards: 2, faults: exFaults{totals: 2, crashes: 1, expiries: 1, drains: 1}, levels: changing, linger: true},
+	{name: "all at once", procs: 3, shards: 3, faults: exFaults{crashes: 2, expiries: 1, losses: 1, totals: 1}, linger: true, named: true},
+	{name: "more at once", procs: 3, shards: 2, faults: exFaults{crashes: 1, expiries: 1, losses: 2, totals: 2, drains: 1, triggers: 2}, linger: true, named: true},
+}
+
+var (
+	untold   = []string{record.TrackClaims}
+	changing = []string{record.TrackRuns, record.TrackClaims}
+)
+
+// begin returns the first state of a scenario.
+func (x *explorer) begin(sc scenario) *exState {
+	x.named, x.lingers, x.hands, x.shards, x.brings, x.levels = sc.named, sc.linger, sc.hands, sc.shards, sc.brings, sc.levels
+	s := &exState{}
+	for i := range sc.procs {
+		s.procs = append(s.procs, exProc{name: string(rune('a' + i))})
+	}
+	if x.brings == 0 {
+		s.offered = 1
+		value, err := record.Encode(x.definition(1))
+		if err != nil {
+			panic(err)
+		}
+		x.must(s.store.apply(registry.Txn{Then: []registry.Op{registry.Create(x.keys.Job(x.segment()), value)}}, x.waived))
+	}
+	if !sc.cold {
+		var violation error
+		if s, _, violation = x.calm(s, rand.New(rand.NewPCG(1, 1)), false); violation != nil {
+			panic(violation)
+		}
+	}
+	for i := range sc.late {
+		s.procs = append(s.procs, exProc{name: string(rune('a' + sc.procs + i))})
+	}
+	s.left = sc.faults
+	if sc.late > 0 && sc.faults.lags > 0 {
+		past := s.store
+		s.past, s.left.lags = &past, sc.faults.lags-1
+	}
+	return s
+}
+
+// steps returns what can happen in s: by itself, by the passing of time, and by faults.
+func (x *explorer) steps(s *exState) (work, time, faults []exStep) {
+	x.next(s, func(label string, n *exState, violation error) {
+		t := exStep{label, n, violation}
+		switch {
+		case n.left != s.left:
+			faults = append(faults, t)
+		case n.now != s.now:
+			time = append(time, t)
+		default:
+			work = append(work, t)
+		}
+	})
+	return work, time, faults
+}
+
+type exStep struct {
+	label     string
+	next      *exState
+	violation error
+}
+
+// calm goes on from s without another fault until nothing is left to be done, and if told
+// so until time has passed. It returns the way that it took.
+func (x *explorer) calm(s *exState, rng *rand.Rand, time bool) (*exState, []string, error) {
+	var way []string
+	for range 3000 {
+		steps, ticks, _ := x.steps(s)
+		if len(steps) == 0 && time {
+			steps = ticks
+		}
+		if len(steps) == 0 {
+			return s, way, nil
+		}
+		t := steps[rng.IntN(len(steps))]
+		way = append(way, t.label)
+		if t.violation != nil {
+			return s, way, t.violation
+		}
+		s = t.next
+	}
+	return s, way, errors.New("it does not come to rest")
+}
+
+// wander takes some way from s, faults and all, to the end, and judges it. Each way has its
+// own taste: some steps it puts off for long, so that views fall far behind.
+func (x *explorer) wander(s *exState, rng *rand.Rand) (way []string, violation error) {
+	tastes := map[string]float64{}
+	pick := func(steps []exStep) exStep {
+		sum := 0.0
+		for _, t := range steps {
+			if _, ok := tastes[t.label]; !ok {
+				tastes[t.label] = []float64{0.01, 0.1, 1, 1, 5}[rng.IntN(5)]
+			}
+			sum += tastes[t.label]
+		}
+		r := rng.Float64() * sum
+		for _, t := range steps {
+			if r -= tastes[t.label]; r < 0 {
+				return t
+			}
+		}
+		return steps[len(steps)-1]
+	}
+	fault, tick := 4+rng.IntN(20), 8+rng.IntN(60)
+	for range 40 + rng.IntN(160) {
+		steps, ticks, faults := x.steps(s)
+		switch {
+		case len(faults) > 0 && rng.IntN(fault) == 0:
+			steps = faults
+		case len(ticks) > 0 && (len(steps) == 0 || rng.IntN(tick) == 0):
+			steps = ticks
+		}
+		if len(steps) == 0 {
+			break
+		}
+		t := pick(steps)
+		way = append(way, t.label)
+		if t.violation != nil {
+			return way, t.violation
+		}
+		s = t.next
+	}
+	end, rest, violation := x.calm(s, rng, true)
+	if violation == nil {
+		violation = x.settled(end)
+	}
+	return append(append(way, "-- and then, without another fault:"), rest...), violation
+}
+
+// found is what an exploration came to.
+type found struct {
+	states, steps, settled int
+	depth                  int
+	whole                  bool // there are no more states
+	violation              error
+	way                    []string
+}
+
+type origin struct {
+	from  digest
+	label string
+}
+
+// explore goes through the states that can be reached, those that fewer steps lead to
+// first, until there are most of them. From one in so many it sees whether all comes to
+// rest and nothing is lost.
+func (x *explorer) explore(first *exState, most, settleEach int) (out found) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	origins := map[digest]origin{}
+	wayTo := func(d digest) []string {
+		var way []string
+		for {
+			o := origins[d]
+			if o.label == "" {
+				slices.Reverse(way)
+				return way
+			}
+			way = append(way, o.label)
+			d = o.from
+		}
+	}
+	type node struct {
+		state *exState
+		name  digest
+	}
+	front := []node{{first, x.digest(first)}}
+	origins[front[0].name] = origin{}
+	for ; len(front) > 0; out.depth++ {
+		var next []node
+		for _, at := range front {
+			out.states++
+			if settleEach > 0 && out.states%settleEach == 0 {
+				out.settled++
+				end, way, err := x.calm(at.state, rng, true)
+				if err == nil {
+					err = x.settled(end)
+				}
+				if err != nil {
+					out.violation, out.way = err, append(append(wayTo(at.name), "-- and then, without another fault:"), way...)
+					return out
+				}
+			}
+			x.next(at.state, func(label string, n *exState, violation error) {
+				if out.violation != nil {
+					return
+				}
+				out.steps++
+				if violation != nil {
+					out.violation, out.way = violation, append(wayTo(at.name), label)
+					return
+				}
+				name := x.digest(n)
+				if _, known := origins[name]; known {
+					return
+				}
+				origins[name] = origin{at.name, label}
+				next = append(next, node{n, name})
+			})
+			if out.violation != nil {
+				return out
+			}
+			if out.states >= most {
+				return out
+			}
+		}
+		front = next
+	}
+	out.whole = true
+	return out
+}
+
+// inBubble explores in a bubble, for registry.Apply pauses when it has to ask again.
+func inBubble(t *testing.T, f func(t *testing.T)) {
+	synctest.Test(t, f)
+}
+
+func TestExploration_FindsNothingThatIsBroken(t *testing.T) {
+	for _, sc := range scenarios {
+		t.Run(sc.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				x := newExplorer()
+				r := x.explore(x.begin(sc), *exploreStates, max(1, *exploreStates/200))
+				t.Logf("%d states and %d steps, to a depth of %d, the whole: %v; %d ways to the end", r.states, r.steps, r.depth, r.whole, r.settled)
+				require.NoError(t, r.violation, strings.Join(r.way, "\n"))
+			})
+		})
+	}
+}
+
+func TestExploration_FindsNothingOnLongWays(t *testing.T) {
+	for _, sc := range scenarios {
+		t.Run(sc.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				x := newExplorer()
+				first := x.begin(sc)
+				for seed := range uint64(*exploreWays) {
+					way, violation := x.wander(first, rand.New(rand.NewPCG(seed, 0)))
+					require.NoError(t, violation, "seed %d\n%s", seed, strings.Join(way, "\n"))
+				}
+			})
+		})
+	}
+}
+
+// guards returns the names of all conditions that scenarios come upon.
+func guards(t *testing.T) []string {
+	seen := map[string]bool{}
+	inBubble(t, func(*testing.T) {
+		for _, sc := range scenarios {
+			x := newExplorer()
+			x.seen = seen
+			first := x.begin(sc)
+			for seed := range uint64(30) {
+				x.wander(first, rand.New(rand.NewPCG(seed, 0)))
+			}
+		}
+	})
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// A world without one of its guards has to break on some way. Where a way is known that
+// shows it, it is taken first; when the code has changed so much that it leads elsewhere,
+// others are searched.
+func TestExploration_CatchesEachGuardThatIsRemoved(t *testing.T) {
+	for _, name := range guards(t) {
+		if *exploreGuard != "" && name != *exploreGuard {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				if w, ok := witnesses[name]; ok && breaks(t, name, scenarioOf(w.scenario), w.seed, w.way) {
+					return
+				}
+				for seed := range uint64(*exploreWays) {
+					sc := scenarios[seed%uint64(len(scenarios))]
+					if *exploreScenario != "" {
+						sc = scenarioOf(*exploreScenario)
+					}
+					if breaks(t, name, sc, seed, nil) {
+						return
+					}
+				}
+				assert.Fail(t, "nothing was found", "perhaps on more ways: -explore.ways=10000 -explore.guard=%q", name)
+			})
+		})
+	}
+}
+
+// breaks reports whether a way through a small world without a guard breaks a promise.
+func breaks(t *testing.T, guard string, sc scenario, seed uint64, way []string) bool {
+	x := newExplorer()
+	first := x.begin(sc)
+	x.waived = func(txn *registry.Txn, item int) bool {
+		g := guardOf(x.keys, txn, item)
+		return g == guard || g == twins[guard]
+	}
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var violation error
+	if way != nil {
+		violation = x.follow(first, way, rng)
+	} else {
+		way, violation = x.wander(first, rng)
+	}
+	if violation == nil {
+		return false
+	}
+	t.Logf("{scenario: %q, seed: %d}, // %v", sc.name, seed, violation)
+	t.Log("\n" + strings.Join(way, "\n"))
+	return true
+}
+
+// follow goes a way from s whose steps begin with these words, and on without another fault
+// to the end, and judges it.
+func (x *explorer) follow(s *exState, way []string, rng *rand.Rand) error {
+	for _, words := range way {
+		var taken *exStep
+		x.next(s, func(label string, n *exState, violation error) {
+			if taken == nil && strings.HasPrefix(label, words) {
+				taken = &exStep{label, n, violation}
+			}
+		})
+		if taken == nil {
+			return nil // the code has changed, and it leads nowhere
+		}
+		if taken.violation != nil {
+			return taken.violation
+		}
+		s = taken.next
+	}
+	end, _, violation := x.calm(s, rng, true)
+	if violation != nil {
+		return violation
+	}
+	return x.settled(end)
+}
+
+func scenarioOf(name string) scenario {
+	return scenarios[slices.IndexFunc(scenarios, func(sc scenario) bool { return sc.name == name })]
+}

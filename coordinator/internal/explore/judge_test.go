@@ -1,0 +1,469 @@
+package explore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/claiming"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// What must hold of each commit, whoever makes it. It is written from the description of
+// the records and shares no decision with the functions that are explored.
+
+// commit applies a request, and judges it if it was applied.
+func (x *explorer) commit(n *exState, r exRequest) (registry.Rev, error, error) {
+	before := n.store
+	if x.seen != nil {
+		for i := range len(r.txn.If) + len(r.txn.Then) {
+			x.seen[guardOf(x.keys, &r.txn, i)] = true
+		}
+	}
+	rev, err := n.store.apply(r.txn, x.waived)
+	if err != nil {
+		return rev, err, nil
+	}
+	return rev, nil, x.judge(&before, n, r)
+}
+
+func (x *explorer) judge(before *exStore, n *exState, r exRequest) error {
+	var all []error
+	counted := false
+	for _, op := range r.txn.Then {
+		inc := op.Key.Dir().Name()
+		switch {
+		case op.Key == x.claimsKey(inc):
+			counted = true
+			all = append(all, x.judgeClaims(before, n, inc, op))
+			if op.Kind != registry.OpDelete && !before.alive(r.by) {
+				all = append(all, fmt.Errorf("session %s has ended, and writes its claims", r.by))
+			}
+		case op.Key == x.planKey():
+			counted = true
+			all = append(all, x.judgePlan(before, n, op))
+		case op.Key.Dir() == x.keys.Members():
+			all = append(all, x.judgeMember(before, r, op))
+		case op.Key == x.keys.Leader():
+			all = append(all, x.judgeLeader(before, r), x.judgeNamed(&n.store))
+		case op.Key.Dir() == x.keys.Jobs():
+			all = append(all, x.judgeDefinition(before, op))
+		case op.Key.Dir() == x.keys.Controls() && r.term.IsZero():
+			n.noteAsked(before, op)
+		}
+	}
+	if counted {
+		all = append(all, x.judgeMemory(before, &n.store))
+	}
+	if leader, _ := before.get(x.keys.Leader()); !r.term.IsZero() && leader.modified != r.term.Seq {
+		all = append(all, fmt.Errorf("a plan of term %v was committed in term %d", r.term, leader.modified))
+	}
+	return errors.Join(append(all, x.judgeOffice(&n.store))...)
+}
+
+// judgeMember judges a change of a member record.
+func (x *explorer) judgeMember(before *exStore, r exRequest, op registry.Op) error {
+	alive := before.alive(due.SessionOf(op.Key.Name()))
+	if op.Kind == registry.OpDelete && alive {
+		return fmt.Errorf("the record of %s, which lives, was deleted", op.Key.Name())
+	}
+	if op.Kind != registry.OpDelete && !before.alive(r.by) {
+		return fmt.Errorf("session %s has ended, and writes its member record", r.by)
+	}
+	return nil
+}
+
+// judgeLeader judges a change of the leader record: who is named there gives it up, or is
+// dead.
+func (x *explorer) judgeLeader(before *exStore, r exRequest) error {
+	if !before.alive(r.by) {
+		return fmt.Errorf("session %s has ended, and writes who leads", r.by)
+	}
+	if old := x.leaderOf(before); old != "" && old != r.by && before.alive(old) {
+		return fmt.Errorf("session %s takes the office from %s, which lives", r.by, old)
+	}
+	return nil
+}
+
+// judgeNamed judges who has been named: there is no use in a leader who is dead.
+func (x *explorer) judgeNamed(after *exStore) error {
+	if named := x.leaderOf(after); !after.alive(named) {
+		return fmt.Errorf("session %s is named as leader, and has ended", named)
+	}
+	return nil
+}
+
+func (x *explorer) leaderOf(s *exStore) registry.SessionID {
+	e, ok := s.get(x.keys.Leader())
+	if !ok {
+		return ""
+	}
+	leader, err := record.Decode[record.Leader]([]byte(e.value))
+	if err != nil {
+		panic(err)
+	}
+	return leader.Session
+}
+
+// judgeOffice judges who is in office.
+func (x *explorer) judgeOffice(s *exStore) error {
+	present, ok := s.get(x.keys.Present())
+	if leader := x.leaderOf(s); ok && leader != "" && present.owner != leader {
+		return fmt.Errorf("session %s is in office, and %s is the leader", present.owner, leader)
+	}
+	return nil
+}
+
+// judgeDefinition judges a change of the job's definition.
+func (x *explorer) judgeDefinition(before *exStore, op registry.Op) error {
+	e, ok := before.get(op.Key)
+	if !ok {
+		return nil
+	}
+	_, was, err1 := record.DecodeDefinition([]byte(e.value))
+	_, is, err2 := record.DecodeDefinition(op.Value)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if is.Revision <= was.Revision {
+		return fmt.Errorf("revision %d of the definition was replaced by %d", was.Revision, is.Revision)
+	}
+	return nil
+}
+
+// judgeMemory judges what the records remember together: no count falls, and no watermark.
+func (x *explorer) judgeMemory(before, after *exStore) error {
+	was, is := x.tally(before), x.tally(after)
+	a, b := was.counts, is.counts
+	if a.Claimed > b.Claimed || a.Succeeded > b.Succeeded || a.Failed > b.Failed || a.Skipped > b.Skipped ||
+		a.Lost > b.Lost || a.Unknown > b.Unknown {
+		return fmt.Errorf("counts fell from %+v to %+v", a, b)
+	}
+	for s := range min(was.shards, is.shards) {
+		old := was.marks.Of(s)
+		if now := is.marks.Of(s); old.Max(now) != now {
+			return fmt.Errorf("shard %d: the watermark fell from %+v to %+v", s, old, now)
+		}
+	}
+	return nil
+}
+
+// exTally is what the records of the job say together.
+type exTally struct {
+	shards int
+	marks  record.Marks
+	counts record.Counts
+}
+
+func (x *explorer) tally(s *exStore) exTally {
+	var t exTally
+	e, ok := s.get(x.planKey())
+	if !ok {
+		return t
+	}
+	p := x.plan(e.value)
+	t.shards, t.marks, t.counts = p.Shards(), p.Marks, p.Counts
+	for i := range s.entries {
+		e := &s.entries[i]
+		if inc := e.key.Dir().Name(); e.key == x.claimsKey(inc) {
+			c := x.claimsOf(e.value)
+			t.counts = t.counts.Add(c.Counts)
+			t.marks = t.marks.Fold(c.Marks, shardset.Range(0, t.shards))
+		}
+	}
+	return t
+}
+
+func (x *explorer) recordOf(s *exStore, inc string) record.Claims {
+	e, ok := s.get(x.claimsKey(inc))
+	if !ok {
+		return record.Claims{}
+	}
+	return x.claimsOf(e.value)
+}
+
+// judgeClaims judges a change of an incarnation's record of the job.
+func (x *explorer) judgeClaims(before *exStore, n *exState, inc string, op registry.Op) error {
+	was := x.recordOf(before, inc)
+	if op.Kind == registry.OpDelete {
+		if n.store.alive(due.SessionOf(inc)) && !was.Running.Shards().IsZero() {
+			return fmt.Errorf("the record of %s, which lives and runs %s, was deleted", inc, was.Running.Shards())
+		}
+		return nil
+	}
+	is := x.claimsOf(string(op.Value))
+	for s := range was.Running.Shards().All() {
+		r, _ := was.Running.Of(s)
+		now, runs := is.Running.Of(s)
+		next, pending := is.Reruns.Of(s)
+		switch {
+		case runs && now == r:
+		case pending && next.Fire == r.Fire && next.Trigger == r.Trigger && next.Attempt == r.Attempt+1:
+		default:
+			n.ended(s, r)
+		}
+	}
+	for s := range was.Reruns.Shards().Minus(is.Reruns.Shards()).All() {
+		if r, _ := was.Reruns.Of(s); !n.taken(s, r) {
+			return fmt.Errorf("shard %d: %s forgets attempt %d, which it handed back", s, inc, r.Attempt)
+		}
+	}
+	for s := range is.Running.Shards().All() {
+		r, _ := is.Running.Of(s)
+		if old, ok := was.Running.Of(s); ok && old == r {
+			continue
+		}
+		if err := x.judgeClaim(n, inc, s, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *explorer) judgeClaim(n *exState, inc string, shard int, r record.Ref) error {
+	c := claimOf(shard, r)
+	i, found := slices.BinarySearchFunc(n.claims, c, exClaim.compare)
+	if found {
+		return fmt.Errorf("shard %d: attempt %d at the fire of %v was claimed twice", shard, r.Attempt, r.Fire)
+	}
+	for _, o := range n.claims {
+		if o.fire == r.Fire && o.trigger == 0 && r.Trigger == 0 && o.gen != r.Gen {
+			return fmt.Errorf("shard %d: the fire of %v was claimed of generation %d, and of %d before", shard, r.Fire, r.Gen, o.gen)
+		}
+		if o.shard != shard {
+			continue
+		}
+		before := o.same(c) && o.attempt == c.attempt-1
+		if before && o.ended {
+			return fmt.Errorf("shard %d: attempt %d at the fire of %v follows one that ended", shard, r.Attempt, r.Fire)
+		}
+		if !before && !o.ended && !n.superseded(o) {
+			return fmt.Errorf("shard %d: the fire of %v was claimed before attempt %d at that of %v was made good", shard, r.Fire, o.attempt, o.fire)
+		}
+	}
+	if r.Fire > n.clock() {
+		return fmt.Errorf("shard %d: the fire of %v was claimed at %v", shard, r.Fire, n.clock())
+	}
+	if !n.store.alive(due.SessionOf(inc)) {
+		return fmt.Errorf("shard %d: %s claimed the fire of %v after its session had ended", shard, inc, r.Fire)
+	}
+	for _, e := range n.store.entries {
+		other := e.key.Dir().Name()
+		if e.key.Name() != x.segment() || e.key.Dir() != x.keys.ClaimsOf(other) || other == inc || !n.store.alive(due.SessionOf(other)) {
+			continue
+		}
+		if x.claimsOf(e.value).Running.Shards().Has(shard) {
+			return fmt.Errorf("shard %d: %s claimed the fire of %v while %s runs it", shard, inc, r.Fire, other)
+		}
+	}
+	n.claims = slices.Insert(slices.Clone(n.claims), i, c)
+	return nil
+}
+
+func claimOf(shard int, r record.Ref) exClaim {
+	return exClaim{shard: shard, gen: r.Gen, fire: r.Fire, trigger: r.Trigger, attempt: r.Attempt}
+}
+
+func (c exClaim) compare(o exClaim) int {
+	return cmp.Or(cmp.Compare(c.shard, o.shard), cmp.Compare(c.fire, o.fire), cmp.Compare(c.gen, o.gen),
+		cmp.Compare(c.trigger, o.trigger), cmp.Compare(c.attempt, o.attempt))
+}
+
+// taken reports whether a run of a shard was claimed.
+func (s *exState) taken(shard int, r record.Ref) bool {
+	_, found := slices.BinarySearchFunc(s.claims, claimOf(shard, r), exClaim.compare)
+	return found
+}
+
+// same reports whether two claims of a shard are of the same fire or trigger.
+func (c exClaim) same(o exClaim) bool { return c.fire == o.fire && c.trigger == o.trigger }
+
+// superseded reports whether a later attempt at the same fire has been claimed.
+func (s *exState) superseded(c exClaim) bool {
+	return slices.ContainsFunc(s.claims, func(o exClaim) bool { return o.shard == c.shard && o.same(c) && o.attempt > c.attempt })
+}
+
+// untold reports whether the owner of a shard knows that a claim was made good, and has it
+// on record with its next one.
+func (s *exState) untold(c exClaim) bool {
+	return slices.ContainsFunc(s.procs, func(p exProc) bool {
+		if p.phase != exUp || p.acct == nil || due.RecordsEnds(p.acct.Plan) {
+			return false
+		}
+		r, ok := p.acct.Claims.Running.Of(c.shard)
+		return ok && claimOf(c.shard, r).compare(c) == 0 &&
+			slices.ContainsFunc(p.acct.Ended, func(e claiming.EndedRun) bool { return e.Shard == c.shard })
+	})
+}
+
+// ended takes note that a claim was made good.
+func (s *exState) ended(shard int, r record.Ref) {
+	i, found := slices.BinarySearchFunc(s.claims, claimOf(shard, r), exClaim.compare)
+	if found {
+		s.claims = slices.Clone(s.claims)
+		s.claims[i].ended = true
+	}
+}
+
+// judgePlan judges a change of the plan.
+func (x *explorer) judgePlan(before *exStore, n *exState, op registry.Op) error {
+	if op.Kind == registry.OpDelete {
+		return errors.New("the plan was deleted")
+	}
+	is := x.plan(string(op.Value))
+	if err := n.noteEpochs(is); err != nil {
+		return err
+	}
+	old, ok := before.get(x.planKey())
+	if !ok {
+		return nil
+	}
+	was := x.plan(old.value)
+	for inc, shards := range was.Owners {
+		lost := shards.Minus(is.Owners[inc])
+		running, returned := x.recordOf(before, inc).Running, x.recordOf(before, inc).Reruns
+		for s := range returned.Shards().Intersect(lost).All() {
+			r, _ := returned.Of(s)
+			if next, pending := is.Reruns.Of(s); !n.taken(s, r) && (!pending || next != r) {
+				return fmt.Errorf("shard %d: attempt %d, which %s handed back, is not pending", s, r.Attempt, inc)
+			}
+		}
+		for s := range running.Shards().Intersect(lost).All() {
+			r, _ := running.Of(s)
+			if before.alive(due.SessionOf(inc)) {
+				return fmt.Errorf("shard %d moved from %s, which lives and runs it", s, inc)
+			}
+			next, pending := is.Reruns.Of(s)
+			counted := is.Counts.Lost > was.Counts.Lost
+			if e, ok := was.Epoch(r.Gen); ok && !due.TracksRuns(e.Job()) {
+				counted = is.Counts.Unknown > was.Counts.Unknown
+			}
+			if !pending && !counted {
+				return fmt.Errorf("shard %d: the run that %s left is neither pending nor counted", s, inc)
+			} else if pending && (next.Fire != r.Fire || next.Attempt != r.Attempt+1) {
+				return fmt.Errorf("shard %d: the run that %s left is pending as %v", s, inc, next)
+			} else if !pending {
+				n.ended(s, r)
+			}
+		}
+	}
+	return nil
+}
+
+// noteEpochs takes in what definitions hold when.
+func (s *exState) noteEpochs(p *record.Plan) error {
+	s.epochs = slices.Clone(s.epochs)
+	for i := range p.Epochs {
+		e := &p.Epochs[i]
+		now := exEpoch{e.Gen, e.Job().Shards, e.From, e.Until}
+		if k := slices.IndexFunc(s.epochs, func(o exEpoch) bool { return o.gen == e.Gen }); k >= 0 {
+			s.epochs[k] = now
+			continue
+		}
+		if k := len(s.epochs); k > 0 && (s.epochs[k-1].until == 0 || s.epochs[k-1].until > e.From) {
+			return fmt.Errorf("generation %d begins before the one before it has ended", e.Gen)
+		}
+		s.epochs = append(s.epochs, now)
+	}
+	return nil
+}
+
+// noteAsked counts the trigger or reset that an operator's write of a control record asks for.
+func (s *exState) noteAsked(before *exStore, op registry.Op) {
+	resets := func(value []byte) uint64 {
+		c, err := record.DecodeControl(value)
+		if err != nil {
+			panic(err)
+		}
+		return c.Resets
+	}
+	was := uint64(0)
+	if e, ok := before.get(op.Key); ok {
+		was = resets([]byte(e.value))
+	}
+	if resets(op.Value) > was {
+		s.resets++
+	} else {
+		s.asked++
+	}
+}
+
+// settled judges a state in which nothing is left to be done.
+func (x *explorer) settled(s *exState) error {
+	willing := func(p exProc) bool { return p.phase == exUp && !p.closed }
+	if len(s.claims) == 0 && s.now == 0 || !slices.ContainsFunc(s.procs, willing) {
+		return nil
+	}
+	e, ok := s.store.get(x.planKey())
+	if !ok {
+		return errors.New("there is no plan")
+	}
+	p := x.plan(e.value)
+	if p.Resets != uint64(s.resets) {
+		return fmt.Errorf("%d resets were accepted, and the plan has %d", s.resets, p.Resets)
+	}
+	if !p.Reruns.Shards().IsZero() {
+		for s2 := range p.Reruns.Shards().All() {
+			r, _ := p.Reruns.Of(s2)
+			if !slices.ContainsFunc(s.claims, func(c exClaim) bool { return c.compare(claimOf(s2, r)) == 0 }) {
+				return fmt.Errorf("shard %d: attempt %d at the fire of %v is pending for ever", s2, r.Attempt, r.Fire)
+			}
+		}
+	}
+	if !p.Frozen.IsZero() {
+		return fmt.Errorf("shards %s are frozen for ever", p.Frozen)
+	}
+	first := 0
+	for _, c := range s.claims {
+		if c.attempt == 1 && c.trigger == 0 {
+			first++
+		}
+		if !c.ended && !s.superseded(c) && !s.untold(c) {
+			return fmt.Errorf("shard %d: attempt %d at the fire of %v never ended", c.shard, c.attempt, c.fire)
+		}
+	}
+	skipped, due := int(x.tally(&s.store).counts.Skipped), x.due(s)
+	if first+skipped != due {
+		return fmt.Errorf("%d fires of shards were due, %d were claimed and %d counted as skipped", due, first, skipped)
+	}
+	return s.triggered()
+}
+
+// triggered judges whether all triggers that were accepted have been run, by all shards.
+func (s *exState) triggered() error {
+	shards, gens := map[uint64]int{}, map[uint64]int{}
+	for _, c := range s.claims {
+		if c.trigger > 0 && c.attempt == 1 {
+			shards[c.trigger]++
+			gens[c.trigger] = c.gen
+		}
+	}
+	if len(shards) != s.asked {
+		return fmt.Errorf("%d triggers were accepted, and %d were run", s.asked, len(shards))
+	}
+	for number, ran := range shards {
+		i := slices.IndexFunc(s.epochs, func(e exEpoch) bool { return e.gen == gens[number] })
+		if i < 0 || s.epochs[i].shards != ran {
+			return fmt.Errorf("trigger %d was run by %d shards of generation %d", number, ran, gens[number])
+		}
+	}
+	return nil
+}
+
+// due returns how many fires of shards there have been.
+func (x *explorer) due(s *exState) int {
+	sum := 0
+	for at := exAt(60); at <= s.clock(); at = at.Add(time.Minute) {
+		for _, e := range s.epochs {
+			if e.from <= at && (e.until == 0 || at < e.until) {
+				sum += e.shards
+			}
+		}
+	}
+	return sum
+}

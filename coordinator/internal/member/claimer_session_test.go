@@ -1,0 +1,144 @@
+package member
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/claiming"
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// startedRuns is Work that keeps the runs it was given.
+type startedRuns struct{ runs []Run }
+
+func (w *startedRuns) Compile(json.RawMessage) (due.Program, error) { return coordtest.Minutely{}, nil }
+
+func (w *startedRuns) Start(_ context.Context, r Run, _ func(error)) { w.runs = append(w.runs, r) }
+
+func (w *startedRuns) Yield(string, int, error) {}
+
+func TestLedger_StartsNothingWhenTheSessionIsOverByItsOwnClock(t *testing.T) {
+	over := map[string]*sessionAt{
+		"lost":            {state: registry.SessionLost, safe: time.Now().Add(time.Hour)},
+		"past safe-until": {state: registry.SessionConnected, safe: time.Now()},
+	}
+	for name, s := range over {
+		t.Run(name, func(t *testing.T) {
+			w := &startedRuns{}
+			l := &Claimer{Session: s, Work: w, Barred: &BlockedShards{}, Dirty: map[*JobState]struct{}{}, Writes: 1}
+			a := &JobState{Segment: "job", Plan: coordtest.OwnPlan(t, 1)}
+			e := &PendingWrite{Job: a, plan: a.Plan, out: claiming.Decision{Starts: coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))}}
+			err := l.Settle(t.Context(), WriteResult{Load: batch.Load[*PendingWrite]{Parts: []*PendingWrite{e}}, Rev: registry.Rev{Seq: 1}})
+			assert.ErrorIs(t, err, registry.ErrSessionLost)
+			assert.Empty(t, w.runs)
+		})
+	}
+}
+
+// sessionAt is a session of which only the state is asked.
+type sessionAt struct {
+	registry.Session
+	state registry.SessionState
+	safe  time.Time
+}
+
+func (s *sessionAt) State() (registry.SessionState, time.Time) { return s.state, s.safe }
+
+func (s *sessionAt) ID() registry.SessionID { return "session" }
+
+// flickering is a session whose state is what a test says.
+type flickering struct {
+	registry.Session
+	mu      sync.Mutex
+	state   registry.SessionState
+	changed chan struct{}
+	pause   chan struct{} // if not nil, Changed returns when it is closed
+}
+
+func (s *flickering) State() (registry.SessionState, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state, time.Now().Add(time.Hour)
+}
+
+func (s *flickering) Changed() <-chan struct{} {
+	s.mu.Lock()
+	changed, pause := s.changed, s.pause
+	s.mu.Unlock()
+	if pause != nil {
+		<-pause
+	}
+	return changed
+}
+
+func (s *flickering) becomes(state registry.SessionState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = state
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func TestLedger_ClaimsWhenItsSessionIsBackWhateverElseHappens(t *testing.T) {
+	for range 20 { // which of two things is told first is a matter of chance
+		synctest.Test(t, func(t *testing.T) {
+			reg := memory.New().Client("a")
+			session, err := reg.OpenSession(t.Context(), registry.SessionOptions{TTL: time.Hour})
+			require.NoError(t, err)
+			s := &flickering{Session: session, state: registry.SessionSuspended, changed: make(chan struct{})}
+			keys, err := record.NewKeys("test", "default")
+			require.NoError(t, err)
+			plan := coordtest.OwnPlan(t, 1)
+			plan.Epochs = []record.Epoch{coordtest.Epoch(t, 1, record.InstantOf(time.Now()), 1)}
+			rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(keys.Plan("job"), nil)}})
+			require.NoError(t, err)
+			plans := feed.New(keys.Plans(), slog.New(slog.DiscardHandler), func(registry.Entry) (*record.Plan, error) { return plan, nil })
+			plans.Apply(registry.Batch{Kind: registry.Snapshot})
+			plans.Put("job", rev, plan)
+
+			w := &startedRuns{}
+			l := &Claimer{
+				Clock: time.Now, Keys: keys, Reg: reg, Session: s, Me: "me", Work: w, Log: slog.New(slog.DiscardHandler),
+				Barred: &BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}},
+				Jobs:   map[string]*JobState{}, Dirty: map[*JobState]struct{}{}, Held: map[*JobState]struct{}{}, Frozen: map[*JobState]struct{}{},
+				results: make(chan WriteResult, maxWrites), Nudge: make(chan struct{}, 1),
+			}
+			l.Plans = plans.NewReader(l.wakeUp)
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			all.Go(func() { assert.ErrorIs(t, l.run(ctx), context.Canceled) })
+			time.Sleep(90 * time.Second)
+			require.Empty(t, w.runs, "a fire is due, and its session is suspended")
+
+			pause := make(chan struct{})
+			s.mu.Lock()
+			s.pause = pause
+			s.mu.Unlock()
+			l.wakeUp()
+			synctest.Wait()
+			s.becomes(registry.SessionConnected)
+			l.wakeUp()
+			close(pause)
+			synctest.Wait()
+			assert.Len(t, w.runs, 1)
+			cancel()
+			all.Wait()
+			require.NoError(t, session.Close(t.Context()))
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package member_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/membertest"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestLedger_Start(t *testing.T) {
+	membertest.Bubble(t, "is by the plan that the claim rests on, though that has gone by the time of the reply", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		a.Reg.After(membertest.Writing(membertest.Below(g.Keys.ClaimsOf(a.Incarnation())), func() {
+			g.Write(g.Keys.Plan("job"), fmt.Sprintf(`{"format":%d}`, record.Format+1)) // which stays
+			time.Sleep(time.Second)
+		}))
+		membertest.Until(2)
+		runs := a.Began()
+		require.Len(t, runs, 1)
+		assert.Equal(t, 1, runs[0].Shards)
+		assert.NotNil(t, runs[0].Program)
+	})
+	membertest.Bubble(t, "of a shard that is to move by the time of the reply says so", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 4, ""))
+		b := g.Start("b", coordtest.Def("other", 0, 1, ""))
+		a.Reg.After(membertest.Writing(membertest.Below(g.Keys.ClaimsOf(a.Incarnation())), func() {
+			b.Offer(membertest.Offering(coordtest.Def("job", 0, 4, "")))
+			time.Sleep(time.Second)
+		}))
+		membertest.Until(2)
+		assert.Equal(t, "2-3", g.Plan("job").Frozen.String())
+		assert.ElementsMatch(t, []int{2, 3}, a.Asked())
+	})
+	membertest.Bubble(t, "waits while the session is suspended", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		var heal func()
+		a.Reg.After(membertest.Writing(membertest.Below(g.Keys.ClaimsOf(a.Incarnation())), func() {
+			heal = g.Server.Partition("a")
+			time.Sleep(time.Millisecond)
+		}))
+		membertest.Until(1)
+		assert.Empty(t, a.Began())
+		heal()
+		synctest.Wait()
+		assert.Equal(t, membertest.Once(1), membertest.Shards(a.Began()))
+		membertest.Until(2)
+		assert.Equal(t, membertest.Once(1), membertest.Shards(a.Began()))
+	})
+}
+
+func TestLedger_Suspended(t *testing.T) {
+	membertest.Bubble(t, "nothing is claimed; then what fell due is, once", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		before := a.Incarnation()
+		time.Sleep(57 * time.Second)
+		heal := g.Server.Partition("a")
+		membertest.Until(1)
+		assert.Empty(t, a.Began())
+		heal()
+		synctest.Wait()
+		assert.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
+		assert.Equal(t, before, a.Incarnation())
+	})
+}
+
+func TestLedger_Conflicts(t *testing.T) {
+	membertest.Bubble(t, "are retried at most once for each commit of the plan", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		release := g.Server.HoldWatch("a") // its plan is old from now on
+		g.Server.Record()
+		e, _ := g.Get(g.Keys.Plan("job"))
+		g.Put(g.Keys.Plan("job"), string(e.Value))
+		membertest.Until(3)
+		refused := 0
+		for _, c := range g.Server.Log() {
+			if c.Err != nil && c.Client == "a" {
+				refused++
+			}
+		}
+		assert.Equal(t, 1, refused, "claims at 1:00 and at 2:00")
+		assert.Empty(t, a.Began())
+		release()
+		synctest.Wait()
+		assert.Len(t, a.Began(), 1)
+	})
+	membertest.Bubble(t, "of one job do not keep the others that were claimed with it", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("x", 0, 1, ""), coordtest.Def("y", 0, 1, ""), coordtest.Def("z", 0, 1, ""))
+		defer g.Server.HoldWatch("a")()
+		e, _ := g.Get(g.Keys.Plan("y"))
+		g.Put(g.Keys.Plan("y"), string(e.Value))
+		membertest.Until(1)
+		var jobs []string
+		for _, r := range a.Began() {
+			jobs = append(jobs, r.Job)
+		}
+		assert.ElementsMatch(t, []string{"x", "z"}, jobs)
+	})
+}
+
+func TestLedger_UnknownOutcomes(t *testing.T) {
+	for name, lose := range map[string]func(*membertest.Group){
+		"a claim whose reply is lost is started once":     func(g *membertest.Group) { g.Server.LoseReply("a", 1) },
+		"a claim that is lost is made again, and started": func(g *membertest.Group) { g.Server.LoseRequest("a", 1) },
+	} {
+		membertest.Bubble(t, name, func(t *testing.T, g *membertest.Group) {
+			a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+			time.Sleep(57 * time.Second)
+			lose(g)
+			membertest.Until(1)
+			assert.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
+			membertest.Until(2)
+			assert.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
+		})
+	}
+}
+
+func TestLedger_AnotherHand(t *testing.T) {
+	membertest.Bubble(t, "on its claims ends the incarnation, whose runs hear that its session is over", func(t *testing.T, g *membertest.Group) {
+		cause := make(chan error, 1)
+		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
+			if r.Job == "job" && r.Attempt == 1 && r.Fire.Equal(coordtest.BubbleBegan().Add(time.Minute)) {
+				<-ctx.Done()
+				cause <- context.Cause(ctx)
+			}
+			return nil
+		}, coordtest.Def("job", 0, 1, ""), coordtest.Def("other", 0, 1, ""))
+		before := a.Incarnation()
+		membertest.Until(1)
+		key := g.Keys.Claims(before, "other")
+		e, ok := g.Get(key)
+		require.True(t, ok)
+		g.Put(key, string(e.Value))
+		membertest.Until(3)
+		assert.NotEqual(t, before, a.Incarnation())
+		select {
+		case err := <-cause:
+			assert.ErrorIs(t, err, registry.ErrSessionLost)
+		default:
+			assert.Fail(t, "the run goes on")
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package member
+
+import (
+	"context"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/coordinator/internal/skew"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// clocksDrift is how long clocks that have been found to agree, and have not been set, may go
+// their ways until they are compared again. In that time one that nobody sets loses some
+// seconds.
+const ClocksDrift = 6 * time.Hour
+
+// compareAgain is for the slow tick.
+func (l *Leader) compareAgain() {
+	l.Telling = l.Telling || l.M.clocks && (len(l.View.Skewed) > 0 || time.Since(l.Told) > ClocksDrift)
+}
+
+// hear takes in what is new of a member's clock.
+func (l *Leader) hear(n feed.Update[record.Member]) {
+	if !l.M.clocks || n.Deleted || n.Unreadable {
+		return
+	}
+	_, off := l.View.Skewed[n.Name]
+	l.Comparison.Observe(n.Name, n.Value, n.Rev.Seq, time.Now(), l.M.Clock(), l.M.skew, n.Name == l.Me, off)
+}
+
+// judgeClocks finds out whose clocks are off, unless answers may be on their way.
+func (l *Leader) judgeClocks() {
+	if !l.M.clocks || l.Telling || time.Now().Before(l.Judging) {
+		return
+	}
+	l.Judging, l.Doubted = time.Time{}, time.Time{}
+	ahead := map[string]record.Duration{}
+	for inc, m := range l.View.Members {
+		if !l.View.Alive(inc) || m.Clock == 0 {
+			continue // it tells nothing of its clock: an instance that does not look, say
+		}
+		d, shown := l.Ahead[inc]
+		if was, off := l.View.Skewed[inc]; off && !shown && inc != l.Me {
+			d = was // until it has shown something else
+		}
+		ahead[inc] = d
+	}
+	l.View.Skewed = skew.FindSkewed(ahead, l.View.Skewed, l.M.skew)
+	l.sayIfTwoDiffer(ahead)
+}
+
+func (l *Leader) sayIfTwoDiffer(ahead map[string]record.Duration) {
+	differ := time.Duration(0)
+	if len(ahead) == 2 && len(l.View.Skewed) == 0 {
+		for _, d := range ahead {
+			differ = max(differ, time.Duration(d).Abs())
+		}
+	}
+	if far := differ > l.M.skew; far != l.Differ {
+		if l.Differ = far; far {
+			l.Log.Warn("the clocks of two instances differ, and nobody can tell which is wrong", "by", differ, "limit", l.M.skew)
+		}
+	}
+}
+
+// announce tells who should act when the office falls vacant, whose clocks are off, and if
+// clocks are to be compared a reading of this one. That is said again while answers may be on
+// their way, as who hears late hears only what was said last.
+func (l *Leader) announce(ctx context.Context) error {
+	l.do("the naming", "successors")
+	told, n := time.Now(), skew.Notice{Skewed: l.View.Skewed} // before the clock is read: what lies between hides
+	switch {
+	case l.Telling:
+		n.At = record.InstantOf(l.M.Clock())
+	case told.Before(l.Judging):
+		n.At = l.Reading
+	}
+	if err := l.Office.Announce(ctx, l.Successors(), n, l.Telling); err != nil {
+		return err
+	}
+	if l.Telling {
+		l.Comparison = skew.Comparison{
+			Reading: n.At, Told: told, Since: l.Office.newest(), Ahead: map[string]record.Duration{},
+			Judging: time.Now().Add(skew.Answering), Doubted: l.Doubted, Differ: l.Differ,
+		}
+		l.compareWithStore(ctx, n.At.Time(), l.M.Clock())
+	}
+	return nil
+}
+
+// newest returns the commit that said last who is in office.
+func (o *Elector) newest() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.Office.SeatRev.Seq
+}
+
+// noticed returns what a leader has last said of clocks.
+func (o *Elector) noticed() skew.Notice {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.Office.Clocks
+}
+
+// clockOff reports whether a leader has found this clock to be off.
+func (o *Elector) clockOff() bool {
+	_, off := o.noticed().Skewed[o.In.Id]
+	return off
+}
+
+// hear takes in what a leader has said of clocks by commit seq. o.mu is held.
+func (o *Elector) hear(seq uint64) {
+	n := o.Office.Clocks
+	d, off := n.Skewed[o.In.Id]
+	if off != o.saidOff {
+		o.saidOff = off
+		o.In.Ledger.setClockOff(off)
+		if off {
+			o.Log.Warn("this clock is off, claiming nothing", "ahead", time.Duration(d), "limit", o.M.skew)
+		} else {
+			o.Log.Info("this clock is right again")
+		}
+	}
+	if n.At == 0 || !o.M.clocks || seq < o.In.joined {
+		return // a leader compares who joins after it has told a reading
+	}
+	if off || o.M.Clock().Sub(n.At.Time()).Abs() > o.M.skew/2 {
+		o.M.answer(o.In, n.At)
+	}
+}
+
+// answer has the leader know what this clock says now that the leader's reading is known.
+func (m *Member) answer(in *Incarnation, reading record.Instant) {
+	m.mu.Lock()
+	known := in.answers == reading
+	m.mu.Unlock()
+	if !known {
+		m.Change(func() { in.answers = reading })
+	}
+}
+
+// clockJumped tells what the clock says now that it has been set: no answer tells that.
+func (m *Member) clockJumped(in *Incarnation) {
+	m.Log.Info("this clock has jumped")
+	m.Change(func() { in.answers = 0 })
+}
+
+// jumpJudged is how long the fleet is given to judge a clock that has jumped.
+const JumpJudged = 2 * time.Second
+
+// takeClock takes in whether the clock has jumped. If it has, nothing is claimed until the
+// fleet has had the time to judge it; what else it does meanwhile is looked at afterwards.
+func (l *Claimer) takeClock(before, clock, after time.Time) {
+	if !after.Before(l.unsure) && l.jumps.Jumped(before, clock, after) {
+		l.unsure = after.Add(JumpJudged)
+		l.jumped()
+	}
+}
+
+// setClockOff says whether the clock is off.
+func (l *Claimer) setClockOff(off bool) {
+	l.Inbox.mu.Lock()
+	defer l.Inbox.mu.Unlock()
+	l.Inbox.clockOff = off
+	l.wakeUp()
+}

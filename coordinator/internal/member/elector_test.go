@@ -1,0 +1,58 @@
+package member
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/election"
+	"github.com/rota-dev/rota/coordinator/internal/skew"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// inOffice returns the loop of an incarnation that is in office, which nobody runs.
+func inOffice(t *testing.T) *Elector {
+	reg := memory.New().Client("a")
+	m, err := New(reg, Options{Namespace: "test", Instance: "a"})
+	require.NoError(t, err)
+	s, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
+	require.NoError(t, err)
+	in := &Incarnation{Id: record.Incarnation("a", s.ID()), Session: s}
+	o := NewElector(m, in, nil, slog.New(slog.DiscardHandler))
+	txn, err := o.Office.Succession(m.Keys, in.Id, s.ID())
+	require.NoError(t, err)
+	rev, err := reg.Txn(t.Context(), txn)
+	require.NoError(t, err)
+	o.Office = election.State{
+		Leader: record.Leader{Incarnation: in.Id, Session: s.ID()}, LeaderRev: rev,
+		Seat: s.ID(), SeatRev: rev,
+	}
+	return o
+}
+
+func TestOfficeLoop_KnowsWhatItWroteBeforeTheFeedDoes(t *testing.T) {
+	o := inOffice(t)
+	require.NoError(t, o.Announce(t.Context(), []string{"b.B"}, skew.Notice{}, false))
+	require.NoError(t, o.Announce(t.Context(), []string{"c.C", "b.B"}, skew.Notice{}, false))
+	assert.Equal(t, []string{"c.C", "b.B"}, o.Office.Successors)
+}
+
+func TestOfficeLoop_WhoDrainsIsLastToSucceedButEntersAtOnceIfNamed(t *testing.T) {
+	o := inOffice(t)
+	o.M.Draining = true
+	o.Office.Seat, o.Office.SeatRev = "", registry.Rev{}
+	step, wait := o.step()
+	assert.Equal(t, election.Accept, step)
+	assert.Zero(t, wait, "everybody waits for the one who was named")
+
+	o.Office.Leader = record.Leader{Incarnation: "b.B", Session: "B"}
+	o.Office.Successors = []string{o.In.Id}
+	step, wait = o.step()
+	assert.Equal(t, election.TakeSeat, step)
+	_, other := o.Office.Next("c.C", "C", 1)
+	assert.Greater(t, wait, other)
+}

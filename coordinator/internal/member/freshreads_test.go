@@ -1,0 +1,38 @@
+package member
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+func TestLeader_LookCountsCommits(t *testing.T) {
+	t.Run("that were known before the reading began, and none that became known during it", func(t *testing.T) {
+		keys, err := record.NewKeys("test", "default")
+		require.NoError(t, err)
+		l := &Leader{Restorer: NewRestorer(), Log: slog.New(slog.DiscardHandler), Seen: 7}
+		l.M = &Member{Keys: keys, Reg: &listing{memory.New().Client("a"), func() { l.Seen = 9 }}}
+		look, err := l.readClaims(t.Context(), "x.x")
+		require.NoError(t, err)
+		assert.EqualValues(t, 7, look.Seen)
+	})
+}
+
+// listing is a registry that calls meanwhile during each List.
+type listing struct {
+	registry.Registry
+	meanwhile func()
+}
+
+func (r *listing) List(ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+	out, err := r.Registry.List(ctx, dir, o)
+	r.meanwhile()
+	return out, err
+}

@@ -1,0 +1,408 @@
+package member_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/membertest"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+func TestLead_HandOver(t *testing.T) {
+	membertest.Bubble(t, "by resigning takes one commit, and the office is vacant no longer than it takes", func(t *testing.T, g *membertest.Group) {
+		const rtt = 20 * time.Millisecond
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		for _, name := range []string{"a", "b"} {
+			g.Server.Delay(name, rtt/2, rtt/2)
+			defer g.Server.Delay(name, 0, 0)
+		}
+		g.Server.Record()
+		require.NoError(t, a.Drain(t.Context()))
+		time.Sleep(time.Second)
+		var resigned, entered []memory.Commit
+		for _, c := range g.Commits() {
+			for _, op := range c.Then {
+				switch {
+				case op.Key == g.Keys.Leader():
+					resigned = append(resigned, c)
+				case op.Kind == registry.OpCreateOwned:
+					entered = append(entered, c)
+				}
+			}
+		}
+		require.Len(t, resigned, 1)
+		require.Len(t, entered, 1)
+		assert.Equal(t, "b", entered[0].Client)
+		assert.LessOrEqual(t, entered[0].At.Sub(resigned[0].At), rtt)
+		assert.Equal(t, b.Incarnation(), g.Leader().Incarnation)
+	})
+	membertest.Bubble(t, "to one that has begun to drain is no vacancy either", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 4, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		a := g.Members[0]
+		g.Server.Record()
+		a.Reg.Before(membertest.Writing(membertest.Is(g.Keys.Leader()), func() { b.Member.Change(func() { b.Draining = true }) }))
+		require.NoError(t, a.Drain(t.Context()))
+		time.Sleep(time.Second)
+		var resigned, entered time.Time
+		for _, c := range g.Commits() {
+			for _, op := range c.Then {
+				switch {
+				case op.Key == g.Keys.Leader():
+					resigned = c.At
+				case op.Kind == registry.OpCreateOwned:
+					entered = c.At
+				}
+			}
+		}
+		assert.Equal(t, resigned, entered)
+	})
+	membertest.Bubble(t, "by a crash is one election, by the first successor, as soon as the session is gone", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		for _, name := range []string{"b", "c", "d", "e"} {
+			g.Start(name, coordtest.Def("job", 0, 4, ""))
+		}
+		gone := a.Session()
+		g.Server.Record()
+		defer g.Server.Partition("a")()
+		time.Sleep(20 * time.Second)
+		var over, elected time.Time
+		elections := 0
+		for _, c := range g.Server.Log() {
+			if c.Ended == gone {
+				over = c.At
+			}
+			for _, op := range c.Then {
+				if op.Key == g.Keys.Leader() {
+					elections, elected = elections+1, c.At
+				}
+			}
+		}
+		assert.Equal(t, 1, elections, "refusals included")
+		assert.Equal(t, over, elected)
+		assert.Contains(t, g.Leader().Incarnation, "b.")
+	})
+}
+
+// What a leader does is counted in times that its store takes to answer: virtual time has no other.
+func TestLead_Join(t *testing.T) {
+	written := func(commits []memory.Commit, key registry.Key) (at []time.Time) {
+		for _, c := range commits {
+			if slices.ContainsFunc(c.Then, func(op registry.Op) bool { return op.Key == key }) {
+				at = append(at, c.At)
+			}
+		}
+		return at
+	}
+	membertest.Bubble(t, "has shards of all others change hands after seven answers of the store", func(t *testing.T, g *membertest.Group) {
+		const rtt = 20 * time.Millisecond
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			g.Start(name, coordtest.Def("job", 0, 60, ""))
+		}
+		for _, name := range []string{"a", "b", "c", "d", "e", "aa"} {
+			g.Server.Delay(name, rtt/2, rtt/2)
+			defer g.Server.Delay(name, 0, 0)
+		}
+		time.Sleep(time.Second)
+		g.Server.Record()
+		began := time.Now()
+		g.Begin(g.Worker("aa", nil, coordtest.Def("job", 0, 60, "")))
+		time.Sleep(time.Second - time.Millisecond)
+		commits, after := g.Commits(), func(d time.Duration) time.Time { return began.Add(d) }
+		// The session, the namespace's record, the definitions, the entrance; the freeze, the looks, the plan.
+		assert.Equal(t, []time.Time{after(4*rtt + rtt/2), after(6*rtt + rtt/2)}, written(commits, g.Keys.Plan("job")))
+		assert.Equal(t, []time.Time{after(7*rtt + rtt/2)}, written(commits, g.Keys.Present()), "successors are named when the shards have changed hands")
+		assert.NotEmpty(t, g.Owners("job")["aa"])
+		assert.Zero(t, g.Members[0].Log.Count("not buried"))
+	})
+	membertest.Bubble(t, "makes a successor also where there is always something to plan", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 1000, ""))
+		g.Server.Delay("a", 100*time.Millisecond, 100*time.Millisecond)
+		defer g.Server.Delay("a", 0, 0)
+		op, _ := g.Operator()
+		g.Server.Record()
+		for i := range int((member.SelfDiagnosis + member.SelfDiagnosis/5) / (50 * time.Millisecond)) {
+			require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{i}}))
+			if i == 10 {
+				g.Begin(g.Worker("b", nil)) // which offers nothing
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		commits := g.Commits()
+		assert.Greater(t, len(written(commits, g.Keys.Plan("job"))), 100)
+		assert.Len(t, written(commits, g.Keys.Present()), 1)
+		assert.Contains(t, g.Text(g.Keys.Present()), "b.")
+	})
+	membertest.Bubble(t, "by one whose session nobody hears of is cleared away at the slow tick", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 1, ""))
+		time.Sleep(time.Minute)
+		ghost := g.Keys.Member("ghost.G")
+		g.Put(ghost, "{}")
+		time.Sleep(time.Second)
+		_, found := g.Get(ghost)
+		require.True(t, found, "it may have just joined")
+		time.Sleep(member.SelfDiagnosis + member.SelfDiagnosis/5)
+		_, found = g.Get(ghost)
+		assert.False(t, found)
+	})
+}
+
+func TestLead_Office(t *testing.T) {
+	serves := func(t *testing.T, g *membertest.Group) {
+		t.Helper()
+		time.Sleep(5 * time.Second)
+		g.Start("new", coordtest.Def("new", 0, 1, ""))
+		assert.Equal(t, map[string]string{"new": "0"}, g.Owners("new"))
+	}
+	membertest.Bubble(t, "whose record another hand spoils is taken again", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		g.Spoil(g.Keys.Leader())
+		serves(t, g)
+		assert.Equal(t, a.Incarnation(), g.Leader().Incarnation)
+		assert.Equal(t, 1, a.Log.Count(string(g.Keys.Leader())))
+	})
+	membertest.Bubble(t, "whose record another hand deletes is taken again", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		g.Remove(g.Keys.Leader())
+		serves(t, g)
+		assert.Equal(t, a.Incarnation(), g.Leader().Incarnation)
+	})
+	membertest.Bubble(t, "whose record is spoilt when it falls vacant is taken all the same", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 1, ""))
+		defer g.Server.Partition("a")()
+		g.Spoil(g.Keys.Leader())
+		b := g.Start("b", coordtest.Def("job", 0, 1, ""))
+		time.Sleep(20 * time.Second)
+		require.NotContains(t, g.Text(g.Keys.Leader()), "spoilt")
+		assert.Equal(t, b.Incarnation(), g.Leader().Incarnation)
+		assert.Equal(t, map[string]string{"b": "0"}, g.Owners("job"))
+	})
+	membertest.Bubble(t, "that another hand vacates is entered again", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 1, ""))
+		g.Remove(g.Keys.Present())
+		serves(t, g)
+	})
+}
+
+func TestLead_Spoilt(t *testing.T) {
+	// Each record is spoilt in a fleet that runs two jobs. The other job goes on, and a
+	// log names the record.
+	for name, key := range map[string]func(g *membertest.Group, a *membertest.Worker) registry.Key{
+		"plan":    func(g *membertest.Group, _ *membertest.Worker) registry.Key { return g.Keys.Plan("bad") },
+		"job":     func(g *membertest.Group, _ *membertest.Worker) registry.Key { return g.Keys.Job("bad") },
+		"control": func(g *membertest.Group, _ *membertest.Worker) registry.Key { return g.Keys.Control("bad") },
+		"claims": func(g *membertest.Group, a *membertest.Worker) registry.Key {
+			return g.Keys.Claims(a.Incarnation(), "bad")
+		},
+		"member": func(g *membertest.Group, a *membertest.Worker) registry.Key { return g.Keys.Member(a.Incarnation()) },
+	} {
+		for _, who := range []string{"a", "b"} { // a leads
+			membertest.Bubble(t, name+" record of "+who+" takes nothing else down and is named in the log", func(t *testing.T, g *membertest.Group) {
+				both := []string{coordtest.Def("good", 0, 4, ""), coordtest.Def("bad", 0, 4, "")}
+				workers := map[string]*membertest.Worker{"a": g.Start("a", both...), "b": g.Start("b", both...)}
+				membertest.Until(1)
+				spoilt := key(g, workers[who])
+				g.Spoil(spoilt)
+				membertest.Until(3)
+				g.Start("c", both...)
+				membertest.Until(4)
+				all := map[int]int{}
+				for _, w := range g.Members {
+					for _, r := range w.Began() {
+						if r.Job == "good" && r.Fire.Equal(coordtest.BubbleBegan().Add(4*time.Minute)) {
+							all[r.Shard]++
+						}
+					}
+				}
+				assert.Equal(t, membertest.Once(4), all)
+				logged := 0
+				for _, w := range g.Members {
+					logged += w.Log.Count(string(spoilt))
+				}
+				assert.Positive(t, logged)
+				assert.LessOrEqual(t, logged, 40)
+				if name != "member" { // whose shards stay, for nobody knows what it offers
+					assert.Contains(t, g.Owners("good"), "c")
+				}
+			})
+		}
+	}
+}
+
+func TestLead_UnwritablePlan(t *testing.T) {
+	membertest.Bubble(t, "holds up no other job, and is not tried without end", func(t *testing.T, g *membertest.Group) {
+		noise := func() string { // that cannot be deflated below the bound twice over
+			var b strings.Builder
+			for range 90 << 10 {
+				b.WriteByte(byte('!' + 2 + rand.N(57)))
+			}
+			return b.String()
+		}
+		a := g.Start("a", coordtest.Def("big", 0, 1, `,"param":"`+noise()+`"`))
+		require.Equal(t, map[string]string{"a": "0"}, g.Owners("big"))
+		b := g.Start("b", coordtest.Def("big", 1, 1, `,"param":"`+noise()+`"`), coordtest.Def("small", 0, 1, ""))
+		assert.Equal(t, map[string]string{"b": "0"}, g.Owners("small"))
+		time.Sleep(5 * time.Minute)
+		tries := a.Log.Count("plan not written") + b.Log.Count("plan not written")
+		assert.Positive(t, tries)
+		assert.LessOrEqual(t, tries, 20)
+	})
+}
+
+func TestLead_Triggers(t *testing.T) {
+	membertest.Bubble(t, "are taken in as fast as they are served, however many they are", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		op, _ := g.Operator()
+		const many = 4 * record.MaxTriggers // in a third of the time between slow ticks
+		for range many {
+			_, err := op.Trigger(t.Context(), "job", "", nil)
+			require.NoError(t, err)
+			time.Sleep(member.SelfDiagnosis / 3 / many)
+		}
+		time.Sleep(time.Second)
+		triggered := 0
+		for _, r := range a.Began() {
+			if r.Trigger > 0 {
+				triggered++
+			}
+		}
+		assert.Equal(t, 2*many, triggered)
+	})
+	membertest.Bubble(t, "outlive the leader and whoever runs them", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 2, ""))
+		b := g.StartWorking("b", membertest.Takes(0), coordtest.Def("job", 0, 2, ""))
+		require.Equal(t, a.Incarnation(), g.Leader().Incarnation)
+		heal := g.Server.Partition("a") // the leader is gone and nobody knows
+		defer heal()
+		n, err := b.Trigger(t.Context(), "job", "hello", nil)
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, n)
+		time.Sleep(membertest.Ttl + 2*time.Second)
+		ran := map[int]int{}
+		for _, r := range b.Began() {
+			if r.Trigger == 1 {
+				assert.Equal(t, "hello", r.Param)
+				ran[r.Shard]++
+			}
+		}
+		assert.Equal(t, membertest.Once(2), ran)
+	})
+	membertest.Bubble(t, "in flight on the one that crashes run again, with their parameter", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 2, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		_, err := a.Trigger(t.Context(), "job", "hello", nil)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		mine := a.Began()
+		require.Len(t, mine, 1)
+		time.Sleep(2 * member.SelfDiagnosis)
+		b.Began()
+		defer g.Server.Partition("a")()
+		time.Sleep(membertest.Ttl + 2*time.Second)
+		var again []member.Run
+		for _, r := range b.Began() {
+			if r.Trigger == 1 {
+				again = append(again, r)
+			}
+		}
+		require.Len(t, again, 1)
+		assert.Equal(t, mine[0].Shard, again[0].Shard)
+		assert.Equal(t, 2, again[0].Attempt)
+		assert.Equal(t, "hello", again[0].Param)
+		assert.Greater(t, again[0].Fence, mine[0].Fence)
+	})
+	membertest.Bubble(t, "of a job that nobody has paused do not pause it, whatever its definition says of new jobs", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		g.Start("b", coordtest.Def("job", 1, 1, `,"start_paused":true`))
+		time.Sleep(10 * time.Second)
+		_, err := a.Trigger(t.Context(), "job", "", nil)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		assert.False(t, g.Plan("job").Paused)
+		ran := 0
+		for _, w := range g.Members {
+			ran += len(w.Began())
+		}
+		assert.Equal(t, 1, ran)
+	})
+	membertest.Bubble(t, "of a job that starts paused leave it so", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, `,"start_paused":true`))
+		g.Start("b", coordtest.Def("job", 1, 1, ""))
+		_, err := a.Trigger(t.Context(), "job", "", nil)
+		require.NoError(t, err)
+		membertest.Until(2)
+		assert.Empty(t, a.Began())
+		require.NoError(t, a.Resume(t.Context(), "job"))
+		time.Sleep(time.Second)
+		ran := 0
+		for _, w := range g.Members {
+			ran += len(w.Began())
+		}
+		assert.Equal(t, 1, ran)
+	})
+	membertest.Bubble(t, "of an unknown job, a shard that does not exist or too many are refused", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, `,"start_paused":true`))
+		_, err := a.Trigger(t.Context(), "nothing", "", nil)
+		assert.ErrorIs(t, err, coordinator.ErrUnknownJob)
+		_, err = a.Trigger(t.Context(), "job", "", []int{2})
+		assert.ErrorContains(t, err, "no shard 2 of 2")
+		for err = nil; err == nil; {
+			_, err = a.Trigger(t.Context(), "job", "", []int{0})
+			synctest.Wait()
+		}
+		assert.ErrorIs(t, err, coordinator.ErrTooManyTriggers)
+	})
+}
+
+func TestLead_Pause(t *testing.T) {
+	membertest.Bubble(t, "is exact: once the plan says so, no claim commits", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		release := g.Server.HoldWatch("b") // it does not hear of the pause
+		g.Server.Record()
+		require.NoError(t, a.Pause(t.Context(), "job"))
+		synctest.Wait()
+		require.True(t, g.Plan("job").Paused)
+		membertest.Until(3)
+		assert.Empty(t, a.Began())
+		assert.Empty(t, b.Began())
+		release()
+		synctest.Wait()
+		require.NoError(t, b.Resume(t.Context(), "job"))
+		membertest.Until(4)
+		assert.Equal(t, membertest.Once(2), membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())))
+		var counts record.Counts
+		for _, w := range g.Members {
+			counts = counts.Add(g.Claims(w.Incarnation(), "job").Counts)
+		}
+		assert.Zero(t, counts.Skipped, "what fell due during the pause is not owed")
+	})
+	membertest.Bubble(t, "lets runs that have begun go on", func(t *testing.T, g *membertest.Group) {
+		ended := make(chan error, 1)
+		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
+			err := membertest.Takes(90*time.Second)(ctx, r)
+			ended <- err
+			return err
+		}, coordtest.Def("job", 0, 1, ""))
+		membertest.Until(1)
+		require.NoError(t, a.Pause(t.Context(), "job"))
+		membertest.Until(4)
+		require.Len(t, a.Began(), 1)
+		assert.NoError(t, <-ended)
+		assert.EqualValues(t, 1, g.Claims(a.Incarnation(), "job").Counts.Succeeded)
+	})
+}

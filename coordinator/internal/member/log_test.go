@@ -1,0 +1,296 @@
+package member_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/membertest"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestLog_Member(t *testing.T) {
+	membertest.Bubble(t, "that joins and leaves logs both once, with its jobs and its shards", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("poll", 0, 4, ""), coordtest.Def("settle", 0, 8, ""))
+		b := g.Start("b", coordtest.Def("poll", 0, 4, ""), coordtest.Def("settle", 0, 8, ""))
+		joined := b.Log.Having("level=INFO", `msg="joined the fleet"`)
+		require.Len(t, joined, 1)
+		assert.Contains(t, joined[0], "namespace=test group=default instance=b session="+string(b.Session()))
+		assert.Contains(t, joined[0], `jobs=2 names="poll; settle"`)
+		gained := b.Log.Having("level=INFO", `msg="shards changed"`)
+		require.Len(t, gained, 1, "once for all jobs")
+		assert.Contains(t, gained[0], `gained=6 lost=0 owned=6 gained_shards="poll `)
+		assert.Contains(t, gained[0], "; settle ")
+		require.Len(t, a.Log.Having("level=INFO", `msg="shards changed"`), 2)
+		assert.Len(t, a.Log.Having(`msg="shards changed"`, "gained=0 lost=6 owned=6 lost_shards="), 1)
+		membertest.Until(5)
+		assert.Len(t, a.Log.Above(), 6, "nothing in steady state: %s", strings.Join(a.Log.Above(), "\n"))
+		assert.Len(t, b.Log.Above(), 2, "nothing in steady state: %s", strings.Join(b.Log.Above(), "\n"))
+		b.Shutdown()
+		assert.Len(t, b.Log.Having("level=INFO", `msg="left the fleet"`), 1)
+		assert.Len(t, b.Log.Having(`msg="shards changed"`, "gained=0 lost=6 owned=0"), 1)
+	})
+	membertest.Bubble(t, "logs once why it leads, and why no more", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		c := g.Start("c", coordtest.Def("job", 0, 2, ""))
+		assert.Len(t, a.Log.Having("level=INFO", "msg=leading", "term=", `why="there was no leader"`), 1)
+		a.Shutdown()
+		time.Sleep(time.Second)
+		assert.Len(t, a.Log.Having("level=INFO", `msg="no longer leading"`, "term=", `why="the office was handed to b"`), 1)
+		assert.Len(t, b.Log.Having("level=INFO", "msg=leading", `why="the leader before handed the office over"`), 1)
+		g.Server.Partition("b")
+		time.Sleep(30 * time.Second)
+		assert.Len(t, b.Log.Having("level=INFO", `msg="no longer leading"`, "session lost"), 1)
+		assert.Len(t, c.Log.Having("level=INFO", "msg=leading", `why="the leader before is gone: b"`), 1)
+		for _, w := range []*membertest.Worker{a, b, c} {
+			assert.LessOrEqual(t, len(w.Log.Having("leading")), 2)
+		}
+	})
+	membertest.Bubble(t, "that cannot reach the store logs it, what it lost, and that it is back", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 2, ""))
+		b := g.StartWorking("b", membertest.Takes(50*time.Second), coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 2, ""))
+		membertest.Until(1)
+		heal := g.Server.Partition("b")
+		cut := time.Now()
+		time.Sleep(45 * time.Second)
+		heal()
+		time.Sleep(5 * time.Second)
+		unreachable := b.Log.Having("level=WARN", `msg="store unreachable"`)
+		require.Len(t, unreachable, 1)
+		assert.Contains(t, unreachable[0], "since=2000-01-01T00:01:")
+		assert.Contains(t, unreachable[0], "safe_until=2000-01-01T00:01:")
+		lost := b.Log.Having("level=WARN", `msg="session lost"`)
+		require.Len(t, lost, 1)
+		assert.Contains(t, lost[0], "runs=3 shards=3")
+		again := b.Log.Having("level=INFO", `msg="joined again"`)
+		require.Len(t, again, 1)
+		assert.Contains(t, again[0], "jobs=2")
+		_, rest, _ := strings.Cut(again[0], "away=")
+		away, err := time.ParseDuration(strings.Fields(rest)[0])
+		require.NoError(t, err)
+		assert.InDelta(t, 45*time.Second-10*time.Second, away, float64(2*time.Second))
+		assert.Less(t, away, time.Since(cut))
+		assert.Len(t, b.Log.Having("level=INFO", `msg="joined the fleet"`), 1)
+		assert.LessOrEqual(t, len(b.Log.Above()), 8, strings.Join(b.Log.Above(), "\n"))
+	})
+	membertest.Bubble(t, "that reaches the store again in time logs for how long it did not", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		membertest.Until(1)
+		heal := g.Server.Partition("a")
+		for a.Log.Count("store unreachable") == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(200 * time.Millisecond)
+		heal()
+		time.Sleep(time.Second)
+		assert.Len(t, a.Log.Having("level=WARN", `msg="store unreachable"`), 1)
+		assert.Len(t, a.Log.Having("level=INFO", `msg="store reachable again"`, "after=2"), 1)
+		assert.Empty(t, a.Log.Having("session lost"))
+	})
+	membertest.Bubble(t, "that cannot join logs after a while what it waits for", func(t *testing.T, g *membertest.Group) {
+		heal := g.Server.Partition("a")
+		a := g.Begin(g.Worker("a", nil, coordtest.Def("job", 0, 2, "")))
+		time.Sleep(4 * time.Second)
+		assert.Empty(t, a.Log.Above())
+		time.Sleep(time.Minute)
+		assert.Len(t, a.Log.Having("level=WARN", `msg="joining takes long"`, `waits_for="the store to open a session"`), 1)
+		heal()
+		time.Sleep(time.Second)
+		assert.Len(t, a.Log.Having(`msg="joined the fleet"`), 1)
+	})
+}
+
+func TestLog_Plans(t *testing.T) {
+	membertest.Bubble(t, "of 300 jobs are one line at each process when an instance joins or dies", func(t *testing.T, g *membertest.Group) {
+		var defs []string
+		for i := range 300 {
+			defs = append(defs, coordtest.Def(fmt.Sprintf("job-%03d", i), 0, 3, ""))
+		}
+		before := map[*membertest.Worker]int{}
+		counted := func(what string, most int) {
+			t.Helper()
+			for _, w := range g.Members {
+				lines := w.Log.Above()
+				assert.LessOrEqual(t, len(lines)-before[w], most, "%s at %s: %s", what, w.Instance(), strings.Join(lines[before[w]:], "\n"))
+				assert.Greater(t, len(lines), before[w], "%s at %s", what, w.Instance())
+				before[w] = len(lines)
+				for _, line := range lines {
+					assert.Less(t, len(line), 1500)
+				}
+			}
+		}
+		g.Start("a", defs...)
+		time.Sleep(5 * time.Second)
+		counted("the first", 4) // leading, joined, planned, shards changed
+		g.Start("b", defs...)
+		time.Sleep(5 * time.Second)
+		counted("a second joins", 3)
+		membertest.Until(1)
+		c := g.Start("c", defs...)
+		time.Sleep(5 * time.Second)
+		counted("a third joins", 3)
+		require.Len(t, c.Log.Having(`msg="shards changed"`, "gained=300 lost=0 owned=300", `jobs more"`), 1)
+		a := g.Members[0]
+		assert.Len(t, a.Log.Having("level=INFO", "msg=planned", "jobs=300"), 3)
+		assert.Contains(t, a.Log.Having("level=INFO", "msg=planned", "jobs=300")[0], "job-000 (give 0-2 to a, create); job-001 (")
+		assert.GreaterOrEqual(t, len(a.Log.Having("level=DEBUG", `msg="planned a job"`)), 900, "each job's is at DEBUG")
+		assert.NotContains(t, strings.Join(a.Log.Having("level=INFO", "msg=planned"), ""), string(c.Session()), "names, not sessions")
+		g.Server.Expire("c")
+		time.Sleep(5 * time.Second)
+		counted("the third is lost and joins again", 6)
+	})
+	membertest.Bubble(t, "that cannot be read are logged by who leads and who owns, and when they can be again", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("bad", 0, 4, ""), coordtest.Def("good", 0, 4, ""))
+		b := g.Start("b", coordtest.Def("bad", 0, 4, ""), coordtest.Def("good", 0, 4, ""))
+		c := g.Start("c", coordtest.Def("good", 0, 4, ""))
+		key := g.Keys.Plan("bad")
+		readable := g.Text(key)
+		g.Put(key, fmt.Sprintf(`{"format":%d}`, record.Format+1)) // which no leader of this version writes over
+		membertest.Until(3)
+		assert.Len(t, a.Log.Having("level=ERROR", `msg="unreadable record left alone"`, string(key), "remedy="), 1)
+		for _, w := range []*membertest.Worker{a, b} {
+			lines := w.Log.Having("level=ERROR", `msg="plan cannot be read: the job's shards stand still here"`)
+			require.Len(t, lines, 1, w.Instance())
+			assert.Contains(t, lines[0], "job=bad shards=")
+			assert.Contains(t, lines[0], "key="+string(key))
+			assert.Contains(t, lines[0], "delete the key")
+		}
+		assert.Len(t, b.Log.Having("level=ERROR"), 1)
+		assert.Empty(t, c.Log.Having("level=ERROR"))
+		g.Put(key, readable)
+		time.Sleep(time.Second)
+		for _, w := range []*membertest.Worker{a, b} {
+			assert.Len(t, w.Log.Having("level=INFO", `msg="plan can be read again"`, "job=bad"), 1, w.Instance())
+		}
+		g.Put(key, fmt.Sprintf(`{"format":%d}`, record.Format+2))
+		time.Sleep(time.Second)
+		g.Remove(key)
+		time.Sleep(time.Second)
+		for _, w := range []*membertest.Worker{a, b} {
+			assert.Len(t, w.Log.Having("level=ERROR", "stand still here"), 2, w.Instance())
+		}
+		membertest.Until(4)
+		assert.Equal(t, membertest.Once(4), onlyOf("bad", 4, a, b))
+		assert.Len(t, a.Log.Having("level=INFO", `msg="plan can be read again"`), 2)
+	})
+	membertest.Bubble(t, "that are deleted by hand are logged by who owns shards of them", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		g.Server.Delay("a", 0, 2*time.Second) // it writes the plan again, a little later
+		g.Remove(g.Keys.Plan("job"))
+		time.Sleep(10 * time.Second)
+		lines := b.Log.Having("level=ERROR", "stand still here", "job=job shards=")
+		require.Len(t, lines, 1)
+		assert.Contains(t, lines[0], registry.ErrNotFound.Error())
+		assert.Len(t, b.Log.Having(`msg="plan can be read again"`), 1)
+		assert.Len(t, a.Log.Having("msg=planned", "write again a plan that another hand changed"), 1)
+	})
+	membertest.Bubble(t, "that always conflict are logged once, and when they no longer do", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		a.Reg.Instead(func(txn registry.Txn) error {
+			if len(txn.Then) > 0 && membertest.Below(g.Keys.Plans())(txn.Then[0].Key) {
+				return &registry.ConflictError{Index: 1}
+			}
+			return nil
+		})
+		a.Offer(membertest.Offering(coordtest.Def("more", 0, 1, "")))
+		time.Sleep(4 * time.Second)
+		assert.Empty(t, a.Log.Having("level=WARN"))
+		time.Sleep(time.Minute)
+		conflicts := a.Log.Having("level=WARN", `msg="plan conflicts again and again"`)
+		require.Len(t, conflicts, 1)
+		assert.Contains(t, conflicts[0], "job=more key="+string(g.Keys.Plan("more")))
+		a.Reg.Instead(nil)
+		time.Sleep(2 * time.Second)
+		assert.Len(t, a.Log.Having("level=INFO", `msg="plan is written again"`, "job=more"), 1)
+	})
+}
+
+// onlyOf returns how often each shard of a job was begun for the n-th minute.
+func onlyOf(job string, n int, all ...*membertest.Worker) map[int]int {
+	var runs []member.Run
+	for _, w := range all {
+		runs = append(runs, onlyFire(of(job, w.Began()), n)...)
+	}
+	return membertest.Shards(runs)
+}
+
+func TestLog_Problems(t *testing.T) {
+	membertest.Bubble(t, "of jobs are logged once for all jobs that have the same, and when they are over", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("one", 0, 2, ""), coordtest.Def("two", 0, 2, ""), coordtest.Def("fine", 0, 2, ""))
+		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "one", Instances: []string{"a"}}))
+		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "two", Instances: []string{"a"}}))
+		membertest.Until(2)
+		problems := a.Log.Having("level=WARN", `msg="jobs have a problem"`)
+		require.Len(t, problems, 1)
+		assert.Contains(t, problems[0], `jobs=2 names="one; two" problem="every instance that is there and offers the job is disabled"`)
+		require.NoError(t, a.Enable(t.Context(), coordinator.Scope{Job: "one", Instances: []string{"a"}}))
+		time.Sleep(time.Second)
+		assert.Len(t, a.Log.Having("level=INFO", `msg="jobs have no problem any more"`, "jobs=1 names=one"), 1)
+		assert.Len(t, a.Log.Having("level=WARN"), 1)
+	})
+	membertest.Bubble(t, "with claims that cannot be read are logged once for each version of the record", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""), coordtest.Def("other", 0, 2, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""), coordtest.Def("other", 0, 2, ""))
+		membertest.Until(1)
+		key := g.Keys.Claims(b.Incarnation(), "job")
+		g.Server.Partition("b")
+		g.Spoil(key)
+		membertest.Until(5)
+		assert.Len(t, a.Log.Having("level=ERROR", `msg="unreadable record left alone"`, string(key)), 1)
+		assert.Len(t, a.Log.Having("level=WARN", `msg="jobs have a problem"`, "names=job", string(key)), 1)
+	})
+}
+
+func TestLog_Shutdown(t *testing.T) {
+	membertest.Bubble(t, "that waits for the store is logged, with the step", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		resume := g.Server.Pause()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		drained := make(chan error, 1)
+		go func() { drained <- a.Drain(ctx) }()
+		time.Sleep(900 * time.Millisecond)
+		assert.Empty(t, a.Log.Having("shutdown"))
+		require.ErrorIs(t, <-drained, context.DeadlineExceeded)
+		assert.Len(t, a.Log.Having("level=WARN", `msg="shutdown waits for the store"`, `waits_for="the record that this instance drains"`), 1)
+		a.Abandon()
+		time.Sleep(2 * time.Second)
+		assert.Len(t, a.Log.Having("level=WARN", `msg="shutdown waits for the store"`, `waits_for="the end of the session"`), 1)
+		resume()
+		<-a.Done
+	})
+	membertest.Bubble(t, "that waits for runs elsewhere is logged at INFO", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		a.Reg.Instead(func(txn registry.Txn) error {
+			if len(txn.Then) > 0 && membertest.Below(g.Keys.Plans())(txn.Then[0].Key) {
+				return &registry.ConflictError{Index: 1}
+			}
+			return nil
+		})
+		require.NoError(t, b.Drain(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		assert.ErrorIs(t, b.Leave(ctx), context.DeadlineExceeded)
+		assert.Len(t, b.Log.Having("level=INFO", `msg="shutdown waits for other instances"`), 1)
+		assert.Empty(t, b.Log.Having("level=WARN"))
+	})
+	membertest.Bubble(t, "that takes no time logs nothing of it", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 2, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		b.Shutdown()
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, b.Log.Having("shutdown"))
+	})
+}

@@ -1,0 +1,368 @@
+package member_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/membertest"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+func TestMember_Join(t *testing.T) {
+	membertest.Bubble(t, "whose session ends at the store before the process knows is made again", func(t *testing.T, g *membertest.Group) {
+		a := g.Worker("a", nil, coordtest.Def("job", 0, 1, ""))
+		a.Reg.Before(membertest.Writing(membertest.Below(g.Keys.Members()), func() { g.ExpireUntold("a") }))
+		g.Begin(a)
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		membertest.Until(1)
+		assert.Equal(t, membertest.Once(1), membertest.Shards(a.Began()))
+	})
+	membertest.Bubble(t, "waits for the name of a predecessor that crashed", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 1, ""))
+		heal := g.Server.Partition("a")
+		defer heal()
+		began := time.Now()
+		g.StartOn("a2", "a", coordtest.Def("job", 0, 1, ""))
+		assert.LessOrEqual(t, time.Since(began), membertest.Ttl+membertest.Ttl/4)
+	})
+	membertest.Bubble(t, "waits for it though the fate of the first try is unknown", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 1, ""))
+		heal := g.Server.Partition("a")
+		defer heal()
+		a2 := g.WorkerOn("a2", "a", nil, coordtest.Def("job", 0, 1, ""))
+		a2.Reg.Before(membertest.Writing(membertest.Below(g.Keys.Members()), func() { g.Server.LoseRequest("a2", 1) }))
+		g.Begin(a2)
+		require.NoError(t, a2.AwaitJoined(t.Context()))
+	})
+	membertest.Bubble(t, "that was held up counts when it comes", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		a2 := g.WorkerOn("a2", "a", nil, coordtest.Def("job", 0, 1, ""))
+		var release func()
+		a2.Reg.Before(membertest.Writing(membertest.Below(g.Keys.Members()), func() { release = g.Server.HoldCommit("a2") }))
+		g.Begin(a2)
+		time.Sleep(time.Second)
+		a.Shutdown()
+		release()
+		require.NoError(t, a2.AwaitJoined(t.Context()))
+		assert.Contains(t, a2.Incarnation(), "a.")
+	})
+	membertest.Bubble(t, "of one that lost its session waits for as long as the store keeps that", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		before := a.Incarnation()
+		heal := g.Server.Partition("a")
+		for range 2 {
+			time.Sleep(3 * membertest.Ttl / 4)
+			g.Server.Restart() // its session has its full TTL again
+		}
+		heal()
+		for range 8 {
+			time.Sleep(membertest.Ttl / 2)
+			g.Server.Restart()
+		}
+		_, kept := g.Get(g.Keys.Member(before))
+		require.True(t, kept)
+		time.Sleep(2 * membertest.Ttl)
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		assert.NotEqual(t, before, a.Incarnation())
+	})
+	membertest.Bubble(t, "fails with ErrNameTaken when the name belongs to the living", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 1, ""))
+		a2 := g.WorkerOn("a2", "a", nil, coordtest.Def("job", 0, 1, ""))
+		began := time.Now()
+		g.Begin(a2)
+		require.ErrorIs(t, a2.AwaitJoined(t.Context()), member.ErrNameTaken)
+		assert.Greater(t, time.Since(began), membertest.Ttl)
+		<-a2.Done
+		assert.EqualError(t, a2.Err, fmt.Sprintf("join as a: instance name taken: process %d on host \"host-of-a\" has had it since "+
+			"2000-01-01T00:00:00Z, and kept it for 12.5s, longer than the session of a crashed predecessor lasts", os.Getpid()))
+		assert.ErrorIs(t, a2.Err, member.ErrNameTaken)
+		a2.Err = nil
+	})
+	membertest.Bubble(t, "that fails reports the reason alone", func(t *testing.T, g *membertest.Group) {
+		g.Put(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
+		a := g.Begin(g.Worker("a", nil, coordtest.Def("job", 0, 1, "")))
+		err := a.AwaitJoined(t.Context())
+		require.ErrorIs(t, err, coordinator.ErrNewerFormat)
+		<-a.Done
+		assert.EqualError(t, err, a.Err.Error())
+		assert.NotContains(t, err.Error(), "\n")
+		a.Err = nil
+	})
+}
+
+func TestMember_FenceBase(t *testing.T) {
+	membertest.Bubble(t, "is what was written down first, though two begin at once", func(t *testing.T, g *membertest.Group) {
+		const base = 1 << 40
+		a := g.Worker("a", nil, coordtest.Def("job", 0, 1, ""))
+		a.Reg.Before(membertest.Writing(membertest.Is(g.Keys.Meta()), func() {
+			g.Put(g.Keys.Meta(), fmt.Sprintf(`{"format":%d,"fence_base":%d}`, record.Format, base))
+		}))
+		g.Begin(a)
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		membertest.Until(1)
+		runs := a.Began()
+		require.Len(t, runs, 1)
+		assert.Greater(t, runs[0].Fence, uint64(base))
+	})
+}
+
+func TestMember_Definitions(t *testing.T) {
+	stored := func(g *membertest.Group) string {
+		e, ok := g.Get(g.Keys.Job("job"))
+		require.True(g.T, ok)
+		return string(e.Value)
+	}
+	membertest.Bubble(t, "the highest revision wins", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 1, 2, ""))
+		g.Start("b", coordtest.Def("job", 2, 3, ""))
+		assert.Equal(t, coordtest.Def("job", 2, 3, ""), stored(g))
+		g.Start("c", coordtest.Def("job", 1, 2, ""))
+		assert.Equal(t, coordtest.Def("job", 2, 3, ""), stored(g), "an old binary undoes nothing")
+		assert.Equal(t, 3, g.Plan("job").Last().Job().Shards)
+	})
+	membertest.Bubble(t, "of two texts of one revision the first stays, and the other process says so", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 1, 2, ""))
+		b := g.Start("b", coordtest.Def("job", 1, 3, ""))
+		assert.Equal(t, coordtest.Def("job", 1, 2, ""), stored(g))
+		assert.Equal(t, 1, b.Log.Count("definition differs"))
+	})
+	membertest.Bubble(t, "that are offered at once by many are stored once", func(t *testing.T, g *membertest.Group) {
+		var names []string
+		for _, name := range strings.Split("abcdefgh", "") {
+			names = append(names, name)
+			g.Begin(g.Worker(name, nil, coordtest.Def("job", 1, 8, "")))
+		}
+		for _, w := range g.Members {
+			require.NoError(t, w.AwaitJoined(t.Context()))
+		}
+		time.Sleep(time.Second)
+		assert.Len(t, g.Owners("job"), len(names))
+	})
+}
+
+func TestMember_Offer(t *testing.T) {
+	membertest.Bubble(t, "by a process whose session ends before it knows reaches the registry by the next one", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		g.ExpireUntold("a")
+		a.Offer(membertest.Offering(coordtest.Def("other", 0, 1, "")))
+		time.Sleep(time.Minute)
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]string{"a": "0"}, g.Owners("other"))
+	})
+	membertest.Bubble(t, "that comes just after the record was written reaches the registry", func(t *testing.T, g *membertest.Group) {
+		a := g.Worker("a", nil, coordtest.Def("job", 0, 1, ""))
+		a.Reg.After(membertest.Writing(membertest.Below(g.Keys.Members()), func() { a.Offer(membertest.Offering(coordtest.Def("other", 0, 1, ""))) }))
+		g.Begin(a)
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]string{"a": "0"}, g.Owners("other"))
+	})
+	membertest.Bubble(t, "is not told of before its definition is stored", func(t *testing.T, g *membertest.Group) {
+		a := g.Worker("a", nil, coordtest.Def("job", 0, 1, ""))
+		a.Reg.After(membertest.Writing(membertest.Below(g.Keys.Jobs()), func() { a.Offer(membertest.Offering(coordtest.Def("other", 0, 1, ""))) }))
+		g.Server.Record()
+		g.Begin(a)
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		_, stored := g.Get(g.Keys.Job("other"))
+		assert.True(t, stored)
+		stored = false
+		for _, c := range g.Server.Log() {
+			for _, op := range c.Then {
+				stored = stored || op.Key == g.Keys.Job("other")
+				if op.Key.Dir() == g.Keys.Members() && strings.Contains(string(op.Value), "other") {
+					assert.True(t, stored, "the member says that it offers what nobody can plan")
+				}
+			}
+		}
+	})
+	membertest.Bubble(t, "ends with Withdraw: the shards move to those who still offer the job", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		a.Withdraw("job")
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
+		membertest.Until(1)
+		assert.Equal(t, membertest.Once(4), membertest.Shards(b.Began()))
+
+		lost := a.Incarnation()
+		g.ExpireUntold("a")
+		time.Sleep(time.Minute)
+		require.NotEqual(t, lost, a.Incarnation())
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"), "another session does not bring it back")
+		a.Offer(membertest.Offering(coordtest.Def("job", 0, 4, "")))
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]string{"a": "2-3", "b": "0-1"}, g.Owners("job"), "an Offer does")
+	})
+}
+
+func TestMember_Drain(t *testing.T) {
+	membertest.Bubble(t, "hands over with nothing lost or doubled", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		membertest.Until(1)
+		require.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.Owners("job"))
+		assert.Equal(t, membertest.Once(4), membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())))
+		a.Shutdown()
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
+		membertest.Until(2)
+		assert.Equal(t, membertest.Once(4), membertest.Shards(b.Began()))
+	})
+	membertest.Bubble(t, "resigns first, then lets its shards go", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		drainer := a.Incarnation()
+		require.Equal(t, drainer, g.Leader().Incarnation)
+		g.Server.Record()
+		a.Shutdown()
+		var order []string
+		for _, c := range g.Commits() {
+			for _, op := range c.Then {
+				switch op.Key {
+				case g.Keys.Leader():
+					order = append(order, c.Client+" resigns")
+				case g.Keys.Member(drainer):
+					order = append(order, c.Client+" drains")
+				case g.Keys.Plan("job"):
+					order = append(order, c.Client+" plans")
+				}
+			}
+		}
+		require.GreaterOrEqual(t, len(order), 3)
+		assert.Equal(t, []string{"a resigns", "a drains", "b plans"}, order[:3])
+		assert.Equal(t, b.Incarnation(), g.Leader().Incarnation)
+	})
+	membertest.Bubble(t, "holds for the next incarnation when the session is lost meanwhile", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		before := a.Incarnation()
+		time.Sleep(58 * time.Second)
+		heal := g.Server.PartitionOneWay("a", memory.Replies) // nobody is told
+		defer heal()
+		time.Sleep(3 * time.Second) // a claim is in flight
+		drained := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			drained <- a.Drain(ctx)
+		}()
+		time.Sleep(15 * time.Second)
+		heal()
+		membertest.Until(5)
+		assert.NotEqual(t, before, a.Incarnation())
+		assert.NoError(t, <-drained)
+		assert.Empty(t, a.Began())
+		assert.NotContains(t, g.Owners("job"), "a")
+	})
+	membertest.Bubble(t, "returns when the registry knows, not before", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		key := g.Keys.Member(a.Incarnation())
+		drained := make(chan bool, 1)
+		offered := membertest.Writing(membertest.Is(key), func() {
+			go func() {
+				assert.NoError(t, a.Drain(context.Background()))
+				e, ok := g.Get(key)
+				drained <- ok && strings.Contains(string(e.Value), `"draining":true`)
+			}()
+		})
+		a.Reg.Before(func(txn registry.Txn) {
+			offered(txn)
+			time.Sleep(time.Second)
+		})
+		a.Offer(membertest.Offering(coordtest.Def("other", 0, 1, "")))
+		assert.True(t, <-drained)
+	})
+	membertest.Bubble(t, "before it has joined, twice and from many goroutines is one drain", func(t *testing.T, g *membertest.Group) {
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		a := g.Worker("a", nil, coordtest.Def("job", 0, 2, ""))
+		require.NoError(t, a.Drain(t.Context()))
+		g.Begin(a)
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() { assert.NoError(t, a.Drain(context.Background())) })
+		}
+		all.Wait()
+		require.NoError(t, a.AwaitJoined(t.Context()))
+		membertest.Until(1)
+		assert.Empty(t, a.Began())
+		assert.Equal(t, membertest.Once(2), membertest.Shards(b.Began()))
+		for range 2 {
+			all.Go(func() { assert.NoError(t, a.Leave(context.Background())) })
+		}
+		all.Wait()
+		<-a.Done
+		assert.NoError(t, a.Drain(t.Context()), "after the end")
+		assert.NoError(t, a.Leave(t.Context()), "after the end")
+	})
+	membertest.Bubble(t, "lets runs end, and their shards move when they have", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.Takes(30*time.Second), coordtest.Def("job", 0, 4, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		membertest.Until(1)
+		require.NoError(t, a.Drain(t.Context()))
+		synctest.Wait()
+		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.Owners("job"))
+		require.NoError(t, a.Leave(t.Context()))
+		assert.Equal(t, 30*time.Second, time.Since(coordtest.BubbleBegan().Add(time.Minute)).Truncate(time.Second))
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
+		assert.Empty(t, g.Plan("job").Reruns)
+		membertest.Until(2)
+		assert.Equal(t, map[int]int{0: 1, 1: 1, 2: 2, 3: 2}, membertest.Shards(b.Began()))
+	})
+	membertest.Bubble(t, "of the last one leaves the shards to nobody, for the next to come", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		membertest.Until(1)
+		assert.Equal(t, membertest.Once(4), membertest.Shards(a.Began()))
+		a.Shutdown()
+		assert.Empty(t, g.Owners("job"))
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
+		assert.Empty(t, b.Began(), "what a had claimed is not claimed again")
+		membertest.Until(2)
+		assert.Equal(t, membertest.Once(4), membertest.Shards(b.Began()))
+	})
+}
+
+func TestMember_Leave(t *testing.T) {
+	membertest.Bubble(t, "before Run makes it return at once", func(t *testing.T, g *membertest.Group) {
+		a := g.Worker("a", nil, coordtest.Def("job", 0, 1, ""))
+		require.NoError(t, a.Leave(t.Context()))
+		g.Begin(a)
+		<-a.Done
+		assert.ErrorIs(t, a.AwaitJoined(t.Context()), member.ErrLeft)
+	})
+	membertest.Bubble(t, "while the registry cannot be reached ends no later than its context", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		heal := g.Server.Partition("a")
+		defer heal()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, a.Drain(ctx), context.DeadlineExceeded)
+		assert.ErrorIs(t, a.Leave(ctx), context.DeadlineExceeded)
+		<-a.Done
+	})
+	membertest.Bubble(t, "does not wait for shards of a session that is lost", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		heal := g.Server.Partition("a")
+		defer heal()
+		began := time.Now()
+		assert.NoError(t, a.Drain(t.Context()))
+		assert.NoError(t, a.Leave(t.Context()))
+		<-a.Done
+		assert.Less(t, time.Since(began), membertest.Ttl+4*time.Second)
+	})
+}

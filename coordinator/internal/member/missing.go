@@ -1,0 +1,323 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// An incarnation has two records of its own while its session lives: the owned key of its
+// instance and its member record. Both are created by one commit. The owned key goes with the
+// session, the member record only when a leader buries the incarnation. If one is missing while the session lives, another
+// hand deleted or spoiled it. Planning then takes the incarnation for dead, and the store
+// refuses to fail it over. So the leader names it in the record that all members watch, and it
+// gives its session up and joins again (R2). At rest that costs neither a read nor a write.
+
+// missingGrace is how long records may be missing from a leader's view before the leader asks
+// the store: the records of members and of instances arrive by different watches.
+const MissingGrace = 2 * time.Second
+
+// missingAgain bounds the time between two questions about the same incarnation.
+const missingAgain = time.Minute
+
+// suspect is an incarnation that a leader's view lacks a record of.
+type suspect struct {
+	due   time.Time     // when to ask the store
+	wait  time.Duration // until the question after that
+	named bool          // its session lived and a record was missing when the store was asked last
+	dead  bool          // its session has ended
+}
+
+// missing is a leader's knowledge of incarnations that lack records.
+type missing struct {
+	met      map[string]bool // incarnations that were seen during the term, by any record that names them
+	suspects map[string]*suspect
+
+	unreadable map[string]registry.Rev // member records that cannot be read, by incarnation
+}
+
+// meet records that an incarnation exists.
+func (s *missing) meet(incarnation string) {
+	if s.met == nil {
+		s.met, s.suspects, s.unreadable = map[string]bool{}, map[string]*suspect{}, map[string]registry.Rev{}
+	}
+	s.met[incarnation] = true
+}
+
+// observe records that a member record exists, went, or cannot be read.
+func (s *missing) observe(n feed.Update[record.Member]) {
+	if !n.Deleted { // one that this leader buried stays forgotten
+		s.meet(n.Name)
+	}
+	if delete(s.unreadable, n.Name); n.Unreadable {
+		s.unreadable[n.Name] = n.Rev
+	}
+}
+
+// forget drops an incarnation of which nothing is left.
+func (s *missing) forget(incarnation string) {
+	delete(s.met, incarnation)
+	delete(s.suspects, incarnation)
+	delete(s.unreadable, incarnation)
+}
+
+// review updates the suspects. complete reports whether a view has both records of an
+// incarnation.
+func (s *missing) review(now time.Time, complete func(incarnation string) bool) {
+	for inc := range s.met {
+		if complete(inc) {
+			delete(s.suspects, inc)
+		} else if s.suspects[inc] == nil {
+			s.suspects[inc] = &suspect{due: now.Add(MissingGrace), wait: MissingGrace}
+		}
+	}
+}
+
+// due returns the suspects to ask about now, sorted.
+func (s *missing) due(now time.Time) []string {
+	var due []string
+	for inc, is := range s.suspects {
+		if !is.dead && !now.Before(is.due) {
+			due = append(due, inc)
+		}
+	}
+	slices.Sort(due)
+	return due
+}
+
+// next returns when there is a question to ask; zero: never.
+func (s *missing) next() (at time.Time) {
+	for _, is := range s.suspects {
+		if !is.dead && (at.IsZero() || is.due.Before(at)) {
+			at = is.due
+		}
+	}
+	return at
+}
+
+// named returns the incarnations that are to join again, sorted.
+func (s *missing) named() []string {
+	var named []string
+	for _, inc := range slices.Sorted(maps.Keys(s.suspects)) {
+		if s.suspects[inc].named {
+			named = append(named, inc)
+		}
+	}
+	return named
+}
+
+// checkMissing asks the store about incarnations that have lacked a record for longer than
+// missingGrace, and decides which to name.
+func (l *Leader) checkMissing(ctx context.Context) error {
+	for name, session := range l.instances.Feed.ByName() {
+		l.meet(record.Incarnation(strings.TrimPrefix(name, "~"), session))
+	}
+	now := time.Now()
+	l.review(now, l.View.Complete)
+	for _, inc := range l.due(now) {
+		is := l.suspects[inc]
+		is.due, is.wait = now.Add(is.wait), min(2*is.wait, missingAgain)
+		l.do("the search for missing records", inc)
+		if err := l.ask(ctx, inc, is); err != nil {
+			return fmt.Errorf("look for the records of %s: %w", inc, err)
+		}
+		if is.dead {
+			l.mourn(inc)
+		}
+	}
+	l.Office.setIncomplete(l.named())
+	return nil
+}
+
+// ask asks the store whether a suspect lives and which of its records are missing.
+func (l *Leader) ask(ctx context.Context, inc string, is *suspect) error {
+	var missing []string
+	for _, r := range []struct {
+		key   registry.Key
+		valid func(registry.Entry) bool
+	}{
+		{l.M.Keys.Instance(due.InstanceOf(inc)), func(e registry.Entry) bool { return e.Owner == due.SessionOf(inc) }},
+		{l.M.Keys.Member(inc), func(e registry.Entry) bool { _, err := due.DecodeMember(e); return err == nil }},
+	} {
+		e, err := l.M.Reg.Get(ctx, r.key, Fresh)
+		switch {
+		case errors.Is(err, registry.ErrNotFound), errors.Is(err, registry.ErrForeign), err == nil && !r.valid(e):
+			missing = append(missing, string(r.key))
+		case err != nil:
+			return err
+		}
+	}
+	if len(missing) == 0 {
+		is.named = false // the watches have not delivered the records yet
+		return nil
+	}
+	_, err := registry.Apply(ctx, l.M.Reg, registry.Txn{If: []registry.Cond{registry.Alive(due.SessionOf(inc))}})
+	if _, refused := batch.Conflict(err); refused {
+		is.dead, is.named = true, false
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !is.named {
+		is.named, is.wait = true, MissingGrace
+		l.Log.Warn("records of a live instance are missing or unreadable; it has to join again", "incarnation", inc, "keys", missing)
+	}
+	return nil
+}
+
+// mourn lets planning bury a dead incarnation whose member record is missing or unreadable: its
+// claims hold counts.
+func (l *Leader) mourn(inc string) {
+	if _, known := l.View.Members[inc]; known {
+		return
+	}
+	l.View.Members[inc] = planning.MemberRecord{Rev: l.unreadable[inc], Member: record.Member{Name: due.InstanceOf(inc), Session: due.SessionOf(inc)}}
+	l.content = false
+}
+
+// suspectOwner records that the store refused to fail an owner over because its session
+// lives. Both of its records may be missing, so nothing but a plan may name it.
+func (l *Leader) suspectOwner(segment string, s registry.SessionID) {
+	for inc := range l.View.Plans[segment].Owners {
+		if due.SessionOf(inc) == s {
+			l.meet(inc)
+		}
+	}
+}
+
+// setIncomplete sets the incarnations that the next announcement names as incomplete.
+func (o *Elector) setIncomplete(incarnations []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.incomplete = incarnations
+}
+
+// announced reports whether all members can know which incarnations are incomplete.
+func (o *Elector) announced() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Equal(o.incomplete, o.Office.Incomplete)
+}
+
+// errDeposed means that another hand wrote the leader record.
+var errDeposed = fmt.Errorf("the leader record names another, and this instance fills the office: %w", errForeign)
+
+// deposed finds out whether another hand made the leader record name another incarnation while
+// this one fills the office: no instance would lead. A resignation frees the office by the same commit, so
+// that lasts no longer than the watch takes to deliver both changes. It returns errDeposed if it
+// lasts longer, and a channel that asks for another look.
+func (o *Elector) deposed(ctx context.Context) (again <-chan time.Time, err error) {
+	o.mu.Lock()
+	mine, named := o.Office.Seat == o.In.Session.ID(), o.Office.Leader.Session
+	if !mine || named == "" || named == o.In.Session.ID() {
+		o.since = time.Time{}
+		o.mu.Unlock()
+		return nil, nil
+	}
+	if o.since.IsZero() {
+		o.since = time.Now()
+	}
+	left := MissingGrace - time.Since(o.since)
+	o.mu.Unlock()
+	if left > 0 {
+		return time.After(left), nil
+	}
+	e, err := o.M.Reg.Get(ctx, o.M.Keys.Present(), Fresh)
+	if err == nil && e.Owner == o.In.Session.ID() {
+		return nil, errDeposed
+	}
+	return time.After(MissingGrace), nil
+}
+
+// errIncomplete means that a leader found records of this incarnation missing.
+var errIncomplete = fmt.Errorf("the leader misses a record of this instance: %w", errForeign)
+
+// checkNamed returns errIncomplete if the leader named this incarnation.
+func (o *Elector) checkNamed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if slices.Contains(o.Office.Incomplete, o.In.Id) {
+		return errIncomplete
+	}
+	return nil
+}
+
+// inspectOwnRecords reads the records of an incarnation and returns errForeign if another hand
+// changed or deleted one. A member does that when a term begins: the new leader has never seen
+// an incarnation that lost both records and owns nothing.
+func (m *Member) inspectOwnRecords(ctx context.Context, in *Incarnation, told PublishedState) error {
+	instance, err := m.Reg.Get(ctx, m.Keys.Instance(m.Name), registry.ReadOptions{})
+	if err == nil && instance.Owner != in.Session.ID() {
+		err = registry.ErrNotFound
+	}
+	if lost := missingOwn(m.Keys.Instance(m.Name), err); lost != nil {
+		return lost
+	}
+	own, err := m.Reg.Get(ctx, m.Keys.Member(in.Id), registry.ReadOptions{})
+	if err == nil && own.Modified.Seq > told.Rev.Seq {
+		err = registry.ErrForeign
+	}
+	return missingOwn(m.Keys.Member(in.Id), err)
+}
+
+// missingOwn returns an error if the answer to a read shows that another hand changed the key.
+// The session's state covers a store that does not answer.
+func missingOwn(key registry.Key, err error) error {
+	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrForeign) {
+		return fmt.Errorf("%s: %w", key, errForeign)
+	}
+	return nil
+}
+
+// outlasts reports whether a record of the namespace that cannot be read is to be read again, and
+// logs the key. A process that has been in the group waits until the record is mended; one that
+// starts fails.
+func (m *Member) outlasts(err error) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil || !m.seen || errors.Is(err, record.ErrNewerFormat) || registry.Retryable(err) || errors.Is(err, registry.ErrClosed) {
+		return false
+	}
+	if !m.saidMeta {
+		m.saidMeta = true
+		m.Log.Error("cannot join again: the record of the namespace cannot be read; restore or delete it", "key", string(m.Keys.Meta()), "error", err)
+	}
+	return true
+}
+
+// inspectSoon has keepRecord inspect the records of the incarnation.
+func (m *Member) inspectSoon(in *Incarnation) {
+	m.mu.Lock()
+	in.inspect = true
+	m.mu.Unlock()
+	in.publishSoon()
+}
+
+// takeInspection reports whether the records are to be inspected, and clears the request.
+func (m *Member) takeInspection(in *Incarnation) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	wanted := in.inspect
+	in.inspect = false
+	return wanted
+}
+
+// publishSoon wakes keepRecord.
+func (in *Incarnation) publishSoon() {
+	select {
+	case in.publish <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,25 @@
+package member
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestNameTaken(t *testing.T) {
+	for record, want := range map[string]string{
+		`{"session":"s","pid":7,"host":"rack-7","started":"2026-05-04T03:02:01.5Z"}`: `process 7 on host "rack-7" has had it since 2026-05-04T03:02:01Z, and kept it for 12s`,
+		`{"session":"s","host":"rack-7"}`:                                            `an instance on host "rack-7" has had it, and`,
+		`{"session":"s"}`:                                                            "an instance has had it, and",
+		`spoilt`:                                                                     "instance name taken: an instance has it, and",
+	} {
+		t.Run("names the holder of "+record, func(t *testing.T) {
+			err := nameTaken("a", registry.Entry{Value: []byte(record)}, 12*time.Second)
+			assert.ErrorIs(t, err, ErrNameTaken)
+			assert.ErrorContains(t, err, want)
+		})
+	}
+}

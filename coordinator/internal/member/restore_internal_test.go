@@ -1,0 +1,82 @@
+package member
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestLeader_TakesNoChangeOfItsOwnForAnotherHands(t *testing.T) {
+	known := &record.Plan{Job: "job"}
+	offering := planning.MemberRecord{Member: record.Member{Jobs: []string{"job"}}}
+	l := &Leader{M: &Member{}, Log: slog.New(slog.DiscardHandler), whole: true, Restorer: NewRestorer(), View: planning.View{
+		Term: registry.Rev{Seq: 10}, Plans: map[string]planning.PlanRecord{"job": {Rev: registry.Rev{Seq: 20}, Plan: known}}, EditedPlans: map[string]bool{},
+		Live: map[registry.SessionID]bool{"A": true}, Members: map[string]planning.MemberRecord{"a.A": offering},
+	}}
+	written := func(seq uint64) feed.Update[*record.Plan] {
+		return feed.Update[*record.Plan]{Name: "job", Rev: registry.Rev{Seq: seq}, Value: &record.Plan{Job: "job"}}
+	}
+	assert.False(t, l.defend(written(9)), "by an earlier leader")
+	l.unsure["job"] = true
+	assert.False(t, l.defend(written(21)), "perhaps by a transaction whose outcome is unknown")
+	assert.True(t, l.defend(written(22)), "which happens once")
+	assert.Same(t, known, l.View.Plans["job"].Plan)
+	assert.EqualValues(t, 22, l.View.Plans["job"].Rev.Seq)
+	l.keepPlan(planning.Change{Segment: "job", Plan: known}, registry.Rev{Seq: 30})
+	assert.Empty(t, l.View.EditedPlans)
+	assert.False(t, l.defend(written(30)))
+	assert.True(t, l.defend(feed.Update[*record.Plan]{Name: "job", Deleted: true}))
+	l.View.Live = nil
+	assert.False(t, l.defend(feed.Update[*record.Plan]{Name: "job", Deleted: true}), "no live instance offers the job")
+}
+
+func TestRestore_Guards(t *testing.T) {
+	// restoring returns a leader to which its watches showed no definition, or an old one, of a job in force.
+	restoring := func(t *testing.T) (l *Leader, reg registry.Registry, key registry.Key) {
+		o := inOffice(t)
+		key = o.M.Keys.Job("job")
+		e, err := record.NewEpoch(1, 0, []byte(`{"name":"job","revision":2,"shards":4}`))
+		require.NoError(t, err)
+		l = &Leader{M: o.M, Office: o, Log: slog.New(slog.DiscardHandler), Progress: &Progress{}, Restorer: NewRestorer(), View: planning.View{
+			Term: o.Office.LeaderRev, Jobs: map[string]planning.JobRecord{},
+			Plans:   map[string]planning.PlanRecord{"job": {Plan: &record.Plan{Job: "job", Epochs: []record.Epoch{e}}}},
+			Live:    map[registry.SessionID]bool{"A": true},
+			Members: map[string]planning.MemberRecord{"a.A": {Member: record.Member{Jobs: []string{"job"}}}},
+		}}
+		l.jobs = feed.New[planning.JobRecord](o.M.Keys.Jobs(), l.Log, nil).NewReader(func() {})
+		return l, o.M.Reg, key
+	}
+	t.Run("the term", func(t *testing.T) {
+		l, reg, key := restoring(t)
+		_, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(l.M.Keys.Leader(), l.View.Term, []byte("{}"))}})
+		require.NoError(t, err)
+		require.ErrorIs(t, l.restoreDefinitions(t.Context()), errTermOver)
+		_, err = reg.Get(t.Context(), key, registry.ReadOptions{})
+		assert.ErrorIs(t, err, registry.ErrNotFound)
+	})
+	t.Run("a definition that is there", func(t *testing.T) {
+		l, reg, key := restoring(t)
+		first, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, []byte(`old`))}})
+		require.NoError(t, err)
+		newest, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(key, first, []byte(`newest`))}})
+		require.NoError(t, err)
+		require.NoError(t, l.restoreDefinitions(t.Context()), "that it does not know")
+		l.View.Jobs["job"] = planning.JobRecord{Rev: first, Job: record.Job{Revision: 1}}
+		require.NoError(t, l.restoreDefinitions(t.Context()), "that it knows an older one of")
+		stays, err := reg.Get(t.Context(), key, registry.ReadOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, newest, stays.Modified)
+		l.View.Jobs["job"] = planning.JobRecord{Rev: newest, Job: record.Job{Revision: 1}}
+		require.NoError(t, l.restoreDefinitions(t.Context()))
+		stored, err := reg.Get(t.Context(), key, registry.ReadOptions{})
+		require.NoError(t, err)
+		assert.Contains(t, string(stored.Value), `"revision":2`)
+	})
+}

@@ -1,0 +1,238 @@
+package member_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/membertest"
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestMember_SessionLost(t *testing.T) {
+	membertest.Bubble(t, "joins again as a new incarnation, and what it ran is run again with a higher fence", func(t *testing.T, g *membertest.Group) {
+		causes := make(chan error, 2)
+		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
+			if r.Attempt > 1 || r.Fire.After(coordtest.BubbleBegan().Add(time.Minute)) {
+				return nil
+			}
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return context.Cause(ctx)
+		}, coordtest.Def("job", 0, 2, ""))
+		before := a.Incarnation()
+		membertest.Until(1)
+		first := a.Began()
+		require.Equal(t, membertest.Once(2), membertest.Shards(first))
+		g.Server.Expire("a")
+		time.Sleep(5 * time.Second)
+		assert.NotEqual(t, before, a.Incarnation())
+		for range 2 {
+			assert.ErrorIs(t, <-causes, registry.ErrSessionLost)
+		}
+		again := a.Began()
+		assert.Equal(t, membertest.Once(2), membertest.Shards(again))
+		for _, r := range again {
+			assert.Equal(t, 2, r.Attempt)
+			assert.Equal(t, first[0].Fire, r.Fire)
+			assert.Greater(t, r.Fence, first[0].Fence)
+			assert.Equal(t, a.Session(), r.Session)
+		}
+		_, left := g.Get(g.Keys.Member(before))
+		assert.False(t, left, "the old incarnation is buried")
+	})
+	membertest.Bubble(t, "does not get its old shards back before their old functions have returned", func(t *testing.T, g *membertest.Group) {
+		release := make(chan struct{})
+		a := g.StartWorking("a", func(_ context.Context, r member.Run) error {
+			if r.Attempt == 1 && r.Shard == 1 && r.Fire.Equal(coordtest.BubbleBegan().Add(time.Minute)) {
+				<-release // whatever its context says
+			}
+			return nil
+		}, coordtest.Def("job", 0, 2, ""))
+		membertest.Until(1)
+		require.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
+		time.Sleep(time.Second)
+		g.Server.Expire("a")
+		membertest.Until(3)
+		assert.Equal(t, map[int]int{0: 2}, membertest.Shards(a.Began()))
+		assert.Equal(t, map[string]string{"a": "0"}, g.Owners("job"))
+		close(release)
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]string{"a": "0-1"}, g.Owners("job"))
+		runs := a.Began()
+		require.Len(t, runs, 2)
+		assert.Equal(t, 2, runs[0].Attempt, "the pending re-run comes first")
+		assert.Equal(t, membertest.Once(0), membertest.Shards(onlyFire(runs, 2)))
+		assert.Len(t, onlyFire(runs, 3), 1)
+		membertest.Until(4)
+		assert.Equal(t, map[int]int{0: 1, 1: 1}, membertest.Shards(onlyFire(a.Began(), 4)))
+	})
+	membertest.Bubble(t, "hands its blocked shards to others", func(t *testing.T, g *membertest.Group) {
+		release := make(chan struct{})
+		defer close(release)
+		a := g.StartWorking("a", func(_ context.Context, r member.Run) error {
+			if r.Attempt == 1 {
+				<-release
+			}
+			return nil
+		}, coordtest.Def("job", 0, 1, ""))
+		membertest.Until(1)
+		require.Equal(t, map[string]string{"a": "0"}, g.Owners("job"))
+		g.Server.Expire("a")
+		b := g.Start("b", coordtest.Def("job", 0, 1, ""))
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, map[string]string{"b": "0"}, g.Owners("job"))
+		runs := b.Began()
+		require.Len(t, runs, 1)
+		assert.Equal(t, 2, runs[0].Attempt)
+		assert.Len(t, a.Began(), 1)
+	})
+	membertest.Bubble(t, "a late claim of the old incarnation is refused", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		old := a.Incarnation()
+		var release, heal func()
+		claiming := membertest.Below(g.Keys.ClaimsOf(old))
+		a.Reg.Before(membertest.Writing(claiming, func() { release = g.Server.HoldCommit("a") }))
+		a.Reg.After(membertest.Writing(claiming, func() { heal = g.Server.Partition("a") }))
+		membertest.Until(1)
+		assert.Empty(t, a.Began())
+		b.Began()
+		time.Sleep(membertest.Ttl + time.Second)
+		assert.Equal(t, map[string]string{"b": "0-1"}, g.Owners("job"))
+		assert.Equal(t, membertest.Once(1), membertest.Shards(b.Began()), "the fire that a had not claimed")
+		g.Server.Record()
+		release()
+		late := g.Server.Log()
+		require.Len(t, late, 1)
+		assert.Equal(t, "a", late[0].Client)
+		require.ErrorIs(t, late[0].Err, registry.ErrConflict)
+		_, ok := g.Get(g.Keys.Claims(old, "job"))
+		assert.False(t, ok)
+		heal()
+		membertest.Until(2)
+		assert.Empty(t, onlyFire(append(a.Began(), b.Began()...), 1))
+	})
+	membertest.Bubble(t, "of the whole fleet loses no fire and no run", func(t *testing.T, g *membertest.Group) {
+		work := func(ctx context.Context, r member.Run) error {
+			if r.Attempt == 1 && r.Fire.Equal(coordtest.BubbleBegan().Add(time.Minute)) {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return nil
+		}
+		a := g.StartWorking("a", work, coordtest.Def("job", 0, 4, ""))
+		b := g.StartWorking("b", work, coordtest.Def("job", 0, 4, ""))
+		membertest.Until(1)
+		require.Equal(t, membertest.Once(4), membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())))
+		g.Server.Expire("a")
+		g.Server.Expire("b")
+		time.Sleep(10 * time.Second)
+		again := append(a.Began(), b.Began()...)
+		assert.Equal(t, membertest.Once(4), membertest.Shards(again))
+		for _, r := range again {
+			assert.Equal(t, 2, r.Attempt)
+		}
+		membertest.Until(2)
+		assert.Equal(t, membertest.Once(4), membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())))
+	})
+	membertest.Bubble(t, "counts what a job does not want to be run again", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 2, `,"on_crash":"count as failed"`))
+		membertest.Until(1)
+		require.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
+		g.Server.Expire("a")
+		time.Sleep(5 * time.Second)
+		assert.Empty(t, a.Began())
+		assert.EqualValues(t, 2, g.Plan("job").Counts.Lost)
+	})
+	membertest.Bubble(t, "during the hand-over of a shard neither loses nor doubles it", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.Takes(20*time.Second), coordtest.Def("job", 0, 2, ""))
+		membertest.Until(1)
+		require.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		require.Equal(t, "1", g.Plan("job").Frozen.String())
+		g.Server.Expire("a")
+		time.Sleep(5 * time.Second)
+		again := append(a.Began(), b.Began()...)
+		assert.Equal(t, membertest.Once(2), membertest.Shards(again))
+		assert.True(t, g.Plan("job").Frozen.IsZero())
+		membertest.Until(2)
+		assert.Equal(t, membertest.Once(2), membertest.Shards(onlyFire(append(a.Began(), b.Began()...), 2)))
+	})
+}
+
+func TestMember_StoreFull(t *testing.T) {
+	full := func(is func(registry.Key) bool) func(registry.Txn) error {
+		return func(txn registry.Txn) error {
+			for _, op := range txn.Then {
+				if is(op.Key) {
+					return registry.ErrQuota
+				}
+			}
+			return nil
+		}
+	}
+	membertest.Bubble(t, "goes on with what runs, and tells what it offers later", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.Takes(100*time.Second), coordtest.Def("job", 0, 1, ""))
+		before := a.Incarnation()
+		membertest.Until(1)
+		require.Len(t, a.Began(), 1)
+		a.Reg.Instead(full(membertest.Below(g.Keys.Members())))
+		a.Offer(membertest.Offering(coordtest.Def("other", 0, 1, "")))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.ErrorIs(t, a.AwaitJoined(ctx), context.DeadlineExceeded)
+		a.Reg.Instead(nil)
+		membertest.Until(2)
+		assert.Equal(t, before, a.Incarnation())
+		assert.Equal(t, map[string]string{"a": "0"}, g.Owners("other"))
+		membertest.Until(4)
+		assert.EqualValues(t, 1, g.Claims(before, "job").Counts.Succeeded)
+	})
+	membertest.Bubble(t, "goes on when it cannot store a definition", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		before := a.Incarnation()
+		a.Reg.Instead(full(membertest.Below(g.Keys.Jobs())))
+		a.Offer(membertest.Offering(coordtest.Def("other", 0, 1, "")))
+		membertest.Until(1)
+		assert.Equal(t, membertest.Once(1), membertest.Shards(a.Began()))
+		a.Reg.Instead(nil)
+		membertest.Until(2)
+		assert.Equal(t, before, a.Incarnation())
+		assert.Equal(t, map[string]string{"a": "0"}, g.Owners("other"))
+	})
+	membertest.Bubble(t, "claims when there is room again", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		a.Reg.Instead(full(membertest.Below(g.Keys.ClaimsOf(a.Incarnation()))))
+		membertest.Until(1)
+		assert.Empty(t, a.Began())
+		a.Reg.Instead(nil)
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, membertest.Once(1), membertest.Shards(a.Began()))
+	})
+	membertest.Bubble(t, "does not end when it has to join again", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		a.Reg.Instead(full(membertest.Below(g.Keys.Members())))
+		g.Server.Expire("a")
+		time.Sleep(30 * time.Second)
+		a.Reg.Instead(nil)
+		membertest.Until(2)
+		assert.NotEmpty(t, a.Began())
+	})
+}
+
+// onlyFire returns those of runs that are of the n-th minute.
+func onlyFire(runs []member.Run, n int) []member.Run {
+	var out []member.Run
+	for _, r := range runs {
+		if r.Fire.Equal(coordtest.BubbleBegan().Add(time.Duration(n) * time.Minute)) {
+			out = append(out, r)
+		}
+	}
+	return out
+}

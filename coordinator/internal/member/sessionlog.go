@@ -1,0 +1,115 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/eventlog"
+	"github.com/rota-dev/rota/registry"
+)
+
+// slowJoin is how long a first join may take before it is logged, slowShutdown each step of
+// a shutdown.
+const (
+	slowJoin     = 5 * time.Second
+	slowShutdown = time.Second
+)
+
+// logJoined logs that an incarnation has entered the fleet.
+func (m *Member) logJoined(log *slog.Logger, offered []string) {
+	m.mu.Lock()
+	away := m.away
+	m.mu.Unlock()
+	attrs := []any{"jobs", len(offered), "names", eventlog.JobsText(offered)}
+	if away.IsZero() {
+		log.Info("joined the fleet", attrs...)
+		return
+	}
+	log.Info("joined again", append(attrs, "away", time.Since(away).Round(time.Millisecond))...)
+}
+
+// logOver logs why an incarnation that had joined is over, once nothing of it is left but
+// functions that have not returned.
+func (m *Member) logOver(log *slog.Logger, in *Incarnation, cause error) {
+	m.mu.Lock()
+	m.away = time.Now()
+	m.mu.Unlock()
+	if errors.Is(cause, registry.ErrSessionLost) {
+		log.Warn("session lost", "runs", in.Ledger.cutShort(), "shards", in.Ledger.owned.Total(), "error", cause,
+			"next", "the contexts of these runs have ended; other instances take the shards over and make them again; this one joins again under another session")
+	}
+}
+
+// logLeft logs that Run returns because of Leave. The caller of Run has its other errors.
+func (m *Member) logLeft(cause error) {
+	m.mu.Lock()
+	joined := m.seen
+	m.mu.Unlock()
+	if joined && errors.Is(cause, ErrLeft) {
+		m.Log.Info("left the fleet")
+	}
+}
+
+// followSession logs when the session is suspended, and when that ends well.
+func (in *Incarnation) followSession(ctx context.Context, log *slog.Logger) error {
+	var since time.Time // zero: it is not suspended
+	for {
+		changed := in.Session.Changed()
+		switch state, safe := in.Session.State(); {
+		case state == registry.SessionSuspended && since.IsZero():
+			since = time.Now()
+			log.Warn("store unreachable", "since", since, "safe_until", safe,
+				"next", "no run is begun until the store answers; if it has not by then, the session is lost and the contexts of runs end")
+		case state == registry.SessionConnected && !since.IsZero():
+			log.Info("store reachable again", "after", time.Since(since).Round(time.Millisecond))
+			since = time.Time{}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		}
+	}
+}
+
+// joins records the present step of joining, for the log.
+func (m *Member) joins(step string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.joining = step
+}
+
+// logSlowJoin logs once if the first join takes long.
+func (m *Member) logSlowJoin() (stop func() bool) {
+	began := time.Now()
+	return time.AfterFunc(slowJoin, func() {
+		m.mu.Lock()
+		joined, step := m.seen, m.joining
+		m.mu.Unlock()
+		if !joined {
+			m.Log.Warn("joining takes long", "since", began, "waits_for", step)
+		}
+	}).Stop
+}
+
+// logSlowShutdown logs once if a step of the shutdown takes long. With onlyStore the step waits
+// for the store alone; without, it waits for other instances while the store answers.
+func (m *Member) logSlowShutdown(step string, onlyStore bool) (stop func() bool) {
+	began := time.Now()
+	return time.AfterFunc(slowShutdown, func() {
+		m.mu.Lock()
+		in := m.current
+		m.mu.Unlock()
+		state := registry.SessionLost
+		if in != nil {
+			state, _ = in.Session.State()
+		}
+		if onlyStore || state != registry.SessionConnected {
+			m.Log.Warn("shutdown waits for the store", "waits_for", step, "since", began, "session", state.String())
+			return
+		}
+		m.Log.Info("shutdown waits for other instances", "waits_for", step, "since", began)
+	}).Stop
+}

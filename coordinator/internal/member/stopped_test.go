@@ -1,0 +1,150 @@
+package member_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/membertest"
+)
+
+func TestOperator_StopSchedule(t *testing.T) {
+	trigger := func(g *membertest.Group, o *coordinator.Operator, job string) uint64 {
+		g.T.Helper()
+		n, err := o.Trigger(g.T.Context(), job, "by hand", nil)
+		require.NoError(g.T, err)
+		time.Sleep(time.Second)
+		return n
+	}
+	for _, level := range []string{"runs", "claims"} {
+		tracking := fmt.Sprintf(`,"tracking":%q`, level)
+		membertest.Bubble(t, "runs triggers and no fires, of a job that tracks "+level, func(t *testing.T, g *membertest.Group) {
+			a := g.Start("a", coordtest.Def("job", 0, 2, tracking))
+			o, _ := g.Operator()
+			membertest.Until(1)
+			require.Len(t, a.Began(), 2)
+			require.NoError(t, o.StopSchedule(t.Context(), "job"))
+			membertest.Until(10)
+			assert.Empty(t, a.Began())
+			n := trigger(g, o, "job")
+			runs := a.Began()
+			assert.Equal(t, membertest.Once(2), membertest.Shards(runs))
+			for _, r := range runs {
+				assert.Equal(t, n, r.Trigger)
+				assert.Equal(t, "by hand", r.Param)
+			}
+			require.NoError(t, o.Resume(t.Context(), "job"))
+			membertest.Until(11)
+			assert.Equal(t, membertest.Once(2), membertest.Shards(a.Began()), "nothing is made up for")
+		})
+	}
+	membertest.Bubble(t, "of a new job lets it run by hand first", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, `,"start_paused":true`))
+		o, _ := g.Operator()
+		trigger(g, o, "job")
+		assert.Empty(t, a.Began(), "it is paused")
+		require.NoError(t, o.StopSchedule(t.Context(), "job"))
+		membertest.Until(3)
+		assert.Equal(t, membertest.Once(2), membertest.Shards(a.Began()), "what was triggered")
+	})
+	membertest.Bubble(t, "is what stands, in place of a pause, and a pause in place of it", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		o, _ := g.Operator()
+		stands := func() []bool {
+			time.Sleep(time.Second)
+			st, err := o.Status(t.Context(), "job")
+			require.NoError(t, err)
+			return []bool{st.Intent.Paused, st.Intent.ScheduleStopped, st.Paused, st.ScheduleStopped}
+		}
+		require.NoError(t, o.StopSchedule(t.Context(), "job"))
+		assert.Equal(t, []bool{false, true, false, true}, stands())
+		require.NoError(t, o.Pause(t.Context(), "job"))
+		assert.Equal(t, []bool{true, false, true, false}, stands())
+		trigger(g, o, "job")
+		assert.Empty(t, a.Began())
+		require.NoError(t, o.StopSchedule(t.Context(), "job"))
+		assert.Equal(t, []bool{false, true, false, true}, stands())
+		assert.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
+		require.NoError(t, o.Resume(t.Context(), "job"))
+		assert.Equal(t, []bool{false, false, false, false}, stands())
+		membertest.Until(2)
+		assert.Equal(t, map[int]int{0: 2, 1: 2}, membertest.Shards(a.Began()))
+	})
+	membertest.Bubble(t, "takes up a new definition for triggers, whose fires begin with the resume", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 1, 2, ""))
+		o, _ := g.Operator()
+		require.NoError(t, o.StopSchedule(t.Context(), "job"))
+		membertest.Until(2)
+		a.Began()
+		a.Offer(membertest.Offering(coordtest.Def("job", 2, 3, "")))
+		time.Sleep(2 * time.Second)
+		trigger(g, o, "job")
+		runs := a.Began()
+		assert.Equal(t, membertest.Once(3), membertest.Shards(runs))
+		for _, r := range runs {
+			assert.Equal(t, 3, r.Shards)
+		}
+		membertest.Until(5)
+		assert.Empty(t, a.Began())
+		require.NoError(t, o.Resume(t.Context(), "job"))
+		membertest.Until(6)
+		assert.Equal(t, membertest.Once(3), membertest.Shards(a.Began()))
+		time.Sleep(2 * member.SelfDiagnosis)
+		assert.Len(t, g.Plan("job").Epochs, 1, "those before have been cleared")
+	})
+	membertest.Bubble(t, "runs what a crash ended, and what came due before", func(t *testing.T, g *membertest.Group) {
+		g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 2, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		membertest.Until(1)
+		b.Began()
+		require.NoError(t, b.StopSchedule(t.Context(), "job"))
+		membertest.Until(2)
+		g.Server.Expire("a")
+		time.Sleep(30 * time.Second)
+		runs := b.Began()
+		require.Len(t, runs, 1)
+		assert.True(t, runs[0].Rerun)
+		assert.Equal(t, 2, runs[0].Attempt)
+		assert.Equal(t, coordtest.BubbleBegan().Add(time.Minute), runs[0].Fire)
+	})
+	membertest.Bubble(t, "outlives the leader", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		require.NoError(t, a.StopSchedule(t.Context(), "job"))
+		time.Sleep(time.Second)
+		a.Shutdown()
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		membertest.Until(3)
+		assert.Empty(t, b.Began())
+		trigger(g, b.Operator, "job")
+		assert.Equal(t, membertest.Once(2), membertest.Shards(b.Began()))
+	})
+	membertest.Bubble(t, "of a job that has no plan yet holds from its first plan", func(t *testing.T, g *membertest.Group) {
+		g.Put(g.Keys.Job("job"), coordtest.Def("job", 0, 2, ""))
+		o, _ := g.Operator()
+		require.NoError(t, o.StopSchedule(t.Context(), "job"))
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		trigger(g, o, "job")
+		membertest.Until(2)
+		runs := a.Began()
+		assert.Equal(t, membertest.Once(2), membertest.Shards(runs))
+		for _, r := range runs {
+			assert.NotZero(t, r.Trigger)
+		}
+	})
+	membertest.Bubble(t, "leaves the plan alone while nothing changes", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 2, ""))
+		o, _ := g.Operator()
+		require.NoError(t, o.StopSchedule(t.Context(), "job"))
+		time.Sleep(2 * member.SelfDiagnosis)
+		before, _ := g.Get(g.Keys.Plan("job"))
+		time.Sleep(10 * member.SelfDiagnosis)
+		after, _ := g.Get(g.Keys.Plan("job"))
+		assert.Equal(t, before.Modified, after.Modified)
+	})
+}

@@ -1,0 +1,48 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/skew"
+	"github.com/rota-dev/rota/registry"
+)
+
+// A fleet of one or two cannot tell whose clock is wrong. The clock of the store is evidence: a
+// leader of such a fleet compares its own with it, whenever it publishes a reading, and reports
+// a difference. No instance is barred by it, as the clock of the store may be the wrong one.
+
+// compareWithStore compares this clock, which was read before and after the commit that has just
+// written the record of who is in office, with the clock of the store at that commit.
+func (l *Leader) compareWithStore(ctx context.Context, before, after time.Time) {
+	instances := 0
+	for inc := range l.View.Members {
+		if l.View.Alive(inc) {
+			instances++
+		}
+	}
+	if instances > 2 {
+		return
+	}
+	written, err := registry.WrittenAt(ctx, l.M.Reg, l.M.Keys.Present())
+	switch {
+	case errors.Is(err, registry.ErrNoClock):
+		if instances == 1 {
+			l.M.reportUnchecked()
+		}
+	case err != nil:
+		l.Log.Debug("clock not compared with the store's", "error", err)
+	default:
+		if ahead := skew.AheadOf(written, before, after); ahead.Abs() > l.M.skew {
+			l.Log.Warn("this clock differs from the store's, one of them is wrong", "ahead", ahead, "limit", l.M.skew)
+		}
+	}
+}
+
+// reportUnchecked logs once that the clock of this process cannot be checked.
+func (m *Member) reportUnchecked() {
+	m.unchecked.Do(func() {
+		m.Log.Info("this clock cannot be checked: there is no other instance, and the store has no clock")
+	})
+}

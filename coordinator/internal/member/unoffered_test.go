@@ -1,0 +1,82 @@
+package member_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/membertest"
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+)
+
+func TestUnoffered(t *testing.T) {
+	// removed returns the runs that are made in the first seconds and in the ten minutes after a job was
+	// offered by a and b, withdrawn from both for some time, and offered again.
+	removed := func(t *testing.T, g *membertest.Group, away time.Duration, meanwhile func(a, b *membertest.Worker)) (atOnce, later []member.Run) {
+		job, other := coordtest.Def("job", 0, 2, ""), coordtest.Def("other", 0, 2, `,"start_paused":true`)
+		a, b := g.Start("a", job, other), g.Start("b", job, other)
+		time.Sleep(90 * time.Second)
+		a.Withdraw("job")
+		b.Withdraw("job")
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, planning.NotOffered, g.Plan("job").Problem)
+		meanwhile(a, b)
+		time.Sleep(away)
+		all := func() (runs []member.Run) {
+			for _, w := range g.Members {
+				for _, r := range w.Began() {
+					if r.Job == "job" {
+						runs = append(runs, r)
+					}
+				}
+			}
+			return runs
+		}
+		all()
+		last := g.Members[len(g.Members)-1]
+		last.Offer(membertest.Offering(job))
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, g.Plan("job").Problem)
+		atOnce = all()
+		time.Sleep(10 * time.Minute)
+		return atOnce, all()
+	}
+	nothing := func(a, b *membertest.Worker) {}
+	membertest.Bubble(t, "a job that is offered again after 30 days owes nothing", func(t *testing.T, g *membertest.Group) {
+		atOnce, later := removed(t, g, 30*24*time.Hour, nothing)
+		assert.Empty(t, atOnce)
+		assert.Len(t, later, 20)
+		for _, r := range later {
+			assert.False(t, r.Missed)
+		}
+	})
+	membertest.Bubble(t, "after 30 minutes its misfire policy holds", func(t *testing.T, g *membertest.Group) {
+		atOnce, later := removed(t, g, 30*time.Minute, nothing)
+		assert.Len(t, atOnce, 2)
+		assert.Len(t, later, 20)
+	})
+	membertest.Bubble(t, "another leader goes on from the same instant", func(t *testing.T, g *membertest.Group) {
+		atOnce, _ := removed(t, g, 30*time.Minute, func(a, b *membertest.Worker) {
+			time.Sleep(40 * time.Minute)
+			led := g.Leader().Session
+			for _, w := range []*membertest.Worker{a, b} {
+				if w.Session() == led {
+					w.Shutdown()
+				}
+			}
+		})
+		assert.Empty(t, atOnce)
+	})
+	membertest.Bubble(t, "a fleet that is down as a whole does not count as unoffered", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		time.Sleep(90 * time.Second)
+		a.Shutdown()
+		time.Sleep(30 * 24 * time.Hour)
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		time.Sleep(10 * time.Second)
+		assert.Len(t, b.Began(), 2)
+	})
+}

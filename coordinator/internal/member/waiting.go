@@ -1,0 +1,43 @@
+package member
+
+import (
+	"maps"
+	"reflect"
+
+	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// SetWaiting publishes the runs that wait for a worker here, by job, and replaces the last
+// such publication. Operator.Status returns them. Of more than a hundred jobs it publishes
+// those that have waited longest. Each change costs a commit, so the caller reports long
+// waits only, and rarely. SetWaiting does not block.
+func (m *Member) SetWaiting(waiting map[string]record.Waiting) {
+	all := record.BoundWaiting(waiting)
+	m.mu.Lock()
+	same := maps.EqualFunc(m.waiting, all, record.Waiting.Equal)
+	m.mu.Unlock()
+	if !same {
+		m.Change(func() { m.waiting = all })
+	}
+}
+
+// takeWaiting handles a member's record in which nothing is new but the runs that wait for a
+// worker, and the reading of the clock that each record carries. It reports whether the record
+// is one. Planning does not depend on those, so a leader that has nothing to do needs no round.
+func (l *Leader) takeWaiting(n feed.Update[record.Member]) bool {
+	known, ok := l.View.Members[n.Name]
+	if !ok || n.Deleted || n.Unreadable || maps.EqualFunc(known.Waiting, n.Value.Waiting, record.Waiting.Equal) {
+		return false
+	}
+	before := known.Member
+	before.Waiting, before.Clock = n.Value.Waiting, n.Value.Clock
+	if !reflect.DeepEqual(before, n.Value) {
+		return false
+	}
+	content := l.content
+	take(l, l.View.Members, n, planning.MemberRecord{Rev: n.Rev, Member: n.Value})
+	l.content = content
+	return true
+}

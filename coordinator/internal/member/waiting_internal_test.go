@@ -1,0 +1,56 @@
+package member
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestLeader_TakesWaiting(t *testing.T) {
+	entry := func(w *watched, m record.Member) registry.Entry {
+		value, err := record.Encode(m)
+		require.NoError(t, err)
+		return registry.Entry{Key: w.l.M.Keys.Member("a.A"), Value: value}
+	}
+	waiting := map[string]record.Waiting{"job": {Shards: shardset.Of(1), Since: 1}}
+	for name, c := range map[string]struct {
+		next record.Member
+		plan bool
+	}{
+		"plans nothing for runs that wait":           {record.Member{Name: "a", Jobs: []string{"job"}, Waiting: waiting, Clock: 9}, false},
+		"plans for all else that is new with them":   {record.Member{Name: "a", Jobs: []string{"job"}, Waiting: waiting, Draining: true}, true},
+		"plans for an answer about clocks":           {record.Member{Name: "a", Jobs: []string{"job"}, Waiting: waiting, Clock: 9, Answers: 8}, true},
+		"plans for a record that waits for the same": {record.Member{Name: "a", Jobs: []string{"job"}, Clock: 9}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWatched(t)
+			w.tell(w.instances, registry.Snapshot, registry.Entry{Key: w.l.M.Keys.Instance("a"), Owner: "A"})
+			w.tell(w.members, registry.Snapshot, entry(w, record.Member{Name: "a", Jobs: []string{"job"}, Clock: 7}))
+			require.True(t, w.l.takeNews())
+			w.l.content = true
+			w.tell(w.members, registry.Delta, entry(w, c.next))
+			require.True(t, w.l.takeNews())
+			assert.Equal(t, c.plan, !w.l.content)
+			assert.Equal(t, planning.MemberRecord{Rev: registry.Rev{Seq: w.seq}, Member: c.next}, w.l.View.Members["a.A"], "it is in view")
+			assert.Equal(t, w.seq, w.l.Seen)
+		})
+	}
+	t.Run("plans for a member that comes or goes with runs that wait", func(t *testing.T) {
+		w := newWatched(t)
+		w.l.content = true
+		w.tell(w.members, registry.Snapshot, entry(w, record.Member{Name: "a", Waiting: waiting}))
+		w.l.takeNews()
+		assert.False(t, w.l.content)
+		w.l.content = true
+		w.gone(w.members, w.l.M.Keys.Member("a.A"))
+		w.l.takeNews()
+		assert.False(t, w.l.content)
+		assert.Empty(t, w.l.View.Members)
+	})
+}

@@ -1,0 +1,154 @@
+package member_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/membertest"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+var hanging = coordtest.Def("stuck", 0, 2, `,"strategy":"hangs"`)
+
+func TestWatchdog(t *testing.T) {
+	membertest.Bubble(t, "a leader whose strategy does not return resigns, and says what it was busy with", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		require.Equal(t, "a", g.InOffice())
+		defer g.Hangs(1)()
+		a.Offer(membertest.Offering(hanging))
+		require.Equal(t, "b", g.Led())
+		assert.Equal(t, 1, a.Log.Count("level=ERROR"))
+		assert.Equal(t, 1, a.Log.Count("busy with strategy hangs of job stuck"))
+		assert.NotEmpty(t, g.Owners("stuck"), "the next leader deals what the last one could not")
+		before := a.Incarnation()
+		a.Began()
+		membertest.Until(2)
+		assert.NotEmpty(t, a.Began(), "it goes on running what it owns")
+		assert.Equal(t, before, a.Incarnation(), "its session lives")
+		assert.Zero(t, b.Log.Count("level=ERROR"))
+	})
+	membertest.Bubble(t, "one that is stuck does not stand again until its loop has come round", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		g.Start("b", coordtest.Def("job", 0, 4, ""))
+		release := g.Hangs(1)
+		a.Offer(membertest.Offering(hanging))
+		require.Equal(t, "b", g.Led())
+		defer g.Server.Partition("b")()
+		time.Sleep(2 * membertest.Ttl)
+		synctest.Wait()
+		_, taken := g.Get(g.Keys.Present())
+		require.False(t, taken)
+		release()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		e, _ := g.Get(g.Keys.Present())
+		assert.Equal(t, a.Session(), e.Owner)
+	})
+	membertest.Bubble(t, "one that is stuck and is named all the same hands the office on", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		g.Start("c", coordtest.Def("job", 0, 4, ""))
+		defer g.Hangs(1)()
+		a.Offer(membertest.Offering(hanging))
+		require.Equal(t, "b", g.Led())
+		e, _ := g.Get(g.Keys.Present())
+		present, err := record.Decode[record.Present](e.Value)
+		require.NoError(t, err)
+		require.Equal(t, a.Incarnation(), present.Successors[0])
+		require.NoError(t, b.Drain(t.Context()))
+		assert.Equal(t, "c", g.Led())
+	})
+	membertest.Bubble(t, "if every leader gets stuck, each has its turn", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		g.Start("b", coordtest.Def("job", 0, 4, ""))
+		g.Start("c", coordtest.Def("job", 0, 4, ""))
+		defer g.Hangs(2)()
+		a.Offer(membertest.Offering(hanging))
+		require.Equal(t, "b", g.Led())
+		assert.Equal(t, "c", g.Led())
+		assert.NotEmpty(t, g.Owners("stuck"))
+	})
+	membertest.Bubble(t, "one that is alone stays in office, and goes on when its strategy returns", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		release := g.Hangs(1)
+		a.Offer(membertest.Offering(hanging))
+		require.Equal(t, "a", g.Led())
+		term := g.Leader()
+		release()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.NotEmpty(t, g.Owners("stuck"))
+		assert.Equal(t, term, g.Leader())
+		assert.Equal(t, 1, a.Log.Count("level=ERROR"), "said once")
+	})
+	membertest.Bubble(t, "one that is stuck leaves in good order", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		g.Start("b", coordtest.Def("job", 0, 4, ""))
+		defer g.Hangs(1)()
+		a.Offer(membertest.Offering(hanging))
+		synctest.Wait()
+		a.Shutdown()
+		assert.Equal(t, "b", g.Led())
+	})
+	membertest.Bubble(t, "one that is stuck and loses its session joins again, and does not stand", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		release := g.Hangs(1)
+		a.Offer(membertest.Offering(hanging))
+		synctest.Wait()
+		old := a.Incarnation()
+		g.Server.Expire("a")
+		assert.Empty(t, g.Led())
+		assert.NotEqual(t, old, a.Incarnation())
+		release()
+		assert.Equal(t, "a", g.Led())
+		assert.NotEmpty(t, g.Owners("stuck"))
+	})
+	membertest.Bubble(t, "a leader whose writes are refused for another reason than a conflict resigns", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		g.Start("b", coordtest.Def("job", 0, 4, ""))
+		full := fmt.Errorf("no room here: %w", registry.ErrQuota)
+		a.Reg.Instead(func(txn registry.Txn) error {
+			if len(txn.Then) > 0 && membertest.Below(g.Keys.Plans())(txn.Then[0].Key) {
+				return full
+			}
+			return nil
+		})
+		a.Offer(membertest.Offering(coordtest.Def("more", 0, 1, "")))
+		require.Equal(t, "b", g.Led())
+		assert.Equal(t, 1, a.Log.Count("busy with the writing of plans, and last failed: no room here"))
+		assert.NotEmpty(t, g.Owners("more"))
+	})
+	membertest.Bubble(t, "a leader whose writes conflict for however long does not", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		g.Start("b", coordtest.Def("job", 0, 4, ""))
+		a.Reg.Instead(func(txn registry.Txn) error {
+			if len(txn.Then) > 0 && membertest.Below(g.Keys.Plans())(txn.Then[0].Key) {
+				return &registry.ConflictError{Index: 1}
+			}
+			return nil
+		})
+		a.Offer(membertest.Offering(coordtest.Def("more", 0, 1, "")))
+		assert.Equal(t, "a", g.Led())
+		assert.Zero(t, a.Log.Count("level=ERROR"))
+	})
+	membertest.Bubble(t, "a leader at rest does not, nor one whose strategies take their time", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		g.Start("b", coordtest.Def("job", 0, 4, ""))
+		release := g.Hangs(1)
+		a.Offer(membertest.Offering(hanging))
+		time.Sleep(member.LeastPatience - time.Second)
+		release()
+		membertest.Until(5)
+		assert.Equal(t, "a", g.InOffice())
+		assert.Zero(t, a.Log.Count("level=ERROR"))
+	})
+}

@@ -1,0 +1,716 @@
+package membertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/strategy"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// fleet starts members a, b, ... one after the other, so that a leads.
+func (g *Group) Fleet(n int) []*Worker {
+	var out []*Worker
+	for i := range n {
+		out = append(out, g.Start(string(rune('a'+i)), coordtest.Def("job", 0, 12, "")))
+	}
+	return out
+}
+
+// fiveOf starts five members of a job with 20 shards.
+func (g *Group) FiveOf() map[string]string {
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		g.Start(name, coordtest.Def("job", 0, 20, ""))
+	}
+	g.Server.Record()
+	return g.Owners("job")
+}
+
+// passed returns how often a shard went from an instance of one name to one of another,
+// since the last call, given who had them.
+func (g *Group) Passed(had map[string]string) (moves int) {
+	owner := map[int]string{}
+	for name, text := range had {
+		var set shardset.Set
+		require.NoError(g.T, set.UnmarshalText([]byte(text)))
+		for s := range set.All() {
+			owner[s] = name
+		}
+	}
+	for _, c := range g.Commits() {
+		for _, op := range c.Then {
+			if op.Key != g.Keys.Plan("job") {
+				continue
+			}
+			p, err := record.DecodePlan(op.Value)
+			require.NoError(g.T, err)
+			for inc, set := range p.Owners {
+				name := inc[:1]
+				for s := range set.All() {
+					if owner[s] != name {
+						owner[s] = name
+						moves++
+					}
+				}
+			}
+		}
+	}
+	return moves
+}
+
+// roll restarts one member after another, each of which is away for five seconds, and
+// checks that every shard runs every fire once.
+func (g *Group) Roll() {
+	all := map[string]map[int]int{} // by fire
+	collect := func(w *Worker) {
+		for _, r := range w.Began() {
+			assert.Equal(g.T, 1, r.Attempt)
+			if all[r.Fire.String()] == nil {
+				all[r.Fire.String()] = map[int]int{}
+			}
+			all[r.Fire.String()][r.Shard]++
+		}
+	}
+	for i, w := range append([]*Worker(nil), g.Members...) {
+		time.Sleep(time.Until(coordtest.BubbleBegan().Add(time.Duration(i+1)*time.Minute + 57*time.Second))) // a fire is due while it is away
+		w.Shutdown()
+		collect(w)
+		time.Sleep(5 * time.Second)
+		g.StartOn(fmt.Sprint(w.Instance(), " again"), w.Instance(), coordtest.Def("job", 0, 20, ""))
+	}
+	Until(7)
+	for _, w := range g.Members {
+		collect(w)
+	}
+	assert.Len(g.T, all, 7)
+	for fire, ran := range all {
+		assert.Equal(g.T, Once(20), ran, fire)
+	}
+}
+
+// bubble runs f in virtual time with a new group on a new server, and then stops all of
+// its members.
+func Bubble(t *testing.T, name string, f func(t *testing.T, g *Group)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			keys, err := record.NewKeys("test", "default")
+			require.NoError(t, err)
+			g := &Group{T: t, Server: memory.New(), Keys: keys, edits: "editor"}
+			defer g.stop()
+			f(t, g)
+		})
+	})
+}
+
+// group is some members on one server, each on a machine of its own name.
+type Group struct {
+	T        *testing.T
+	Server   *memory.Server
+	Keys     record.Keys
+	Members  []*Worker
+	edits    string // the name of the client that edits records by hand
+	Grace    time.Duration
+	Skew     time.Duration                 // MaxClockSkew
+	wrong    map[string]*clockError        // clocks that are not right, by instance
+	Strategy atomic.Pointer[strategy.Func] // what the strategies "hangs" and "failing" do
+}
+
+// clockError is how far a clock is ahead of the right time.
+type clockError struct{ atomic.Int64 }
+
+func (e *clockError) now() time.Time { return time.Now().Add(time.Duration(e.Load())) }
+
+// sets sets the clock of an instance, also of one that has not begun.
+func (g *Group) Sets(name string, ahead time.Duration) {
+	if g.wrong == nil {
+		g.wrong = map[string]*clockError{}
+	}
+	if g.wrong[name] == nil {
+		g.wrong[name] = &clockError{}
+	}
+	g.wrong[name].Store(int64(ahead))
+}
+
+// worker is a member and the work that it does.
+type Worker struct {
+	*member.Member
+	*coordinator.Operator // on the same handle
+	g                     *Group
+	Log                   *coordtest.Logbook
+	Reg                   *hooked
+	Done                  chan struct{} // closed when Run has returned
+	Err                   error         // what it returned
+
+	// work does a run; nil ends it at once. It is set before runs begin.
+	work func(context.Context, member.Run) error
+
+	mu      sync.Mutex
+	runs    []member.Run
+	yielded []int // shards
+
+	dialect string // of later versions: what has it in its definition cannot be compiled; "": all can
+}
+
+// start starts a member that offers definitions, and waits until it has joined and owns
+// what it is to own.
+func (g *Group) Start(name string, defs ...string) *Worker {
+	g.T.Helper()
+	return g.Joined(g.Worker(name, nil, defs...))
+}
+
+// startWorking is start with work to do.
+func (g *Group) StartWorking(name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
+	g.T.Helper()
+	return g.Joined(g.Worker(name, work, defs...))
+}
+
+// startOn is start on a machine whose name is not the member's.
+func (g *Group) StartOn(machine, name string, defs ...string) *Worker {
+	g.T.Helper()
+	return g.Joined(g.WorkerOn(machine, name, nil, defs...))
+}
+
+func (g *Group) Joined(w *Worker) *Worker {
+	g.T.Helper()
+	require.NoError(g.T, g.Begin(w).AwaitJoined(g.T.Context()))
+	time.Sleep(time.Second) // of elections and moves
+	synctest.Wait()
+	return w
+}
+
+func (g *Group) Worker(name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
+	g.T.Helper()
+	return g.WorkerOn(name, name, work, defs...)
+}
+
+func (g *Group) WorkerOn(machine, name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
+	g.T.Helper()
+	w := &Worker{
+		g: g, Log: &coordtest.Logbook{}, Reg: &hooked{Registry: g.Server.Client(machine)}, Done: make(chan struct{}), work: work,
+	}
+	var err error
+	if g.wrong[name] == nil {
+		g.Sets(name, 0)
+	}
+	w.Member, err = member.New(w.Reg, member.Options{
+		Namespace: "test", Instance: name, SessionTTL: Ttl, RestartGrace: g.Grace, Host: "host-of-" + name, Work: w,
+		Clock: g.wrong[name].now, MaxClockSkew: g.Skew,
+		Strategies: map[string]strategy.Func{"hangs": g.askStrategy, "failing": g.askStrategy},
+		Logger:     slog.New(slog.NewTextHandler(w.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	require.NoError(g.T, err)
+	o, err := coordinator.NewOperator(w.Reg, "test", "")
+	require.NoError(g.T, err)
+	w.Operator = o.WithCompiler(w.Compile)
+	w.Offer(Offering(defs...))
+	return w
+}
+
+func (g *Group) askStrategy(in strategy.Input) (strategy.Assignment, error) {
+	return (*g.Strategy.Load())(in)
+}
+
+// operator returns an Operator on a machine of its own, and its handle.
+func (g *Group) Operator() (*coordinator.Operator, *hooked) {
+	g.T.Helper()
+	reg := &hooked{Registry: g.Server.Client("console")}
+	o, err := coordinator.NewOperator(reg, "test", "")
+	require.NoError(g.T, err)
+	return o, reg
+}
+
+// counts returns the sums of a job over its life.
+func (g *Group) Counts(job string) record.Counts {
+	g.T.Helper()
+	sum := g.Plan(job).Counts
+	for _, w := range g.Members {
+		sum = sum.Add(g.Claims(w.Incarnation(), job).Counts)
+	}
+	return sum
+}
+
+// begin calls Run.
+func (g *Group) Begin(w *Worker) *Worker {
+	g.Members = append(g.Members, w)
+	go func() {
+		defer close(w.Done)
+		w.Err = w.Run(context.Background())
+	}()
+	return w
+}
+
+// ttl is that of sessions here.
+const Ttl = 10 * time.Second
+
+// offering returns definitions by their names.
+func Offering(defs ...string) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	for _, d := range defs {
+		j, err := record.ParseJob(json.RawMessage(d))
+		if err != nil {
+			panic(err)
+		}
+		out[j.Name] = json.RawMessage(d)
+	}
+	return out
+}
+
+// stop ends all members, in whatever state they are.
+func (g *Group) stop() {
+	for _, w := range g.Members {
+		w.Abandon()
+	}
+	for _, w := range g.Members {
+		<-w.Done
+		assert.NoError(g.T, w.Err, w.Instance())
+	}
+}
+
+// leave makes Run return without waiting for anything.
+func (w *Worker) Abandon() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	w.Leave(ended)
+}
+
+// goes drains a member and waits until it has left.
+func (w *Worker) Shutdown() {
+	w.g.T.Helper()
+	require.NoError(w.g.T, w.Drain(w.g.T.Context()))
+	require.NoError(w.g.T, w.Leave(w.g.T.Context()))
+	<-w.Done
+	require.NoError(w.g.T, w.Err)
+	w.g.Members = slices.DeleteFunc(w.g.Members, func(o *Worker) bool { return o == w })
+	synctest.Wait()
+}
+
+// Compile is described in Work.
+func (w *Worker) Compile(def json.RawMessage) (due.Program, error) {
+	if w.dialect != "" && bytes.Contains(def, []byte(w.dialect)) {
+		return nil, fmt.Errorf("a word that %s does not know", w.Instance())
+	}
+	return coordtest.Minutely{}, nil
+}
+
+// Start is described in Work.
+func (w *Worker) Start(ctx context.Context, r member.Run, done func(error)) {
+	w.mu.Lock()
+	w.runs = append(w.runs, r)
+	w.mu.Unlock()
+	go func() {
+		var err error
+		if w.work != nil {
+			err = w.work(ctx, r)
+		}
+		done(err)
+	}()
+}
+
+// Yield is described in Work.
+func (w *Worker) Yield(_ string, shard int, cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if errors.Is(cause, member.ErrMoving) {
+		w.yielded = append(w.yielded, shard)
+	}
+}
+
+// asked returns the shards that were to be yielded.
+func (w *Worker) Asked() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.yielded)
+}
+
+// began returns the runs that were begun since the last call.
+func (w *Worker) Began() []member.Run {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	runs := w.runs
+	w.runs = nil
+	return runs
+}
+
+// incarnation returns the id of the present one.
+func (w *Worker) Incarnation() string {
+	w.g.T.Helper()
+	id := w.Member.Incarnation()
+	require.NotEmpty(w.g.T, id, "%s is not in the group", w.Instance())
+	return id
+}
+
+func (w *Worker) Session() registry.SessionID { return due.SessionOf(w.Incarnation()) }
+
+// hooked is a registry that calls before and after each transaction what a test wants to
+// happen just then. An error of the former is returned in place of sending it.
+type hooked struct {
+	registry.Registry
+	NoClock bool // its store has no clock
+
+	mu     sync.Mutex
+	first  func(registry.Txn) error
+	second func(registry.Txn)
+}
+
+func (h *hooked) Before(f func(registry.Txn)) {
+	h.Instead(func(t registry.Txn) error {
+		f(t)
+		return nil
+	})
+}
+
+func (h *hooked) Instead(f func(registry.Txn) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.first = f
+}
+
+func (h *hooked) After(f func(registry.Txn)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.second = f
+}
+
+func (h *hooked) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+	h.mu.Lock()
+	first, second := h.first, h.second
+	h.mu.Unlock()
+	if first != nil {
+		if err := first(t); err != nil {
+			return registry.Rev{}, err
+		}
+	}
+	rev, err := h.Registry.Txn(ctx, t)
+	if second != nil {
+		second(t)
+	}
+	return rev, err
+}
+
+func (h *hooked) WrittenAt(ctx context.Context, key registry.Key) (time.Time, error) {
+	if h.NoClock {
+		return time.Time{}, registry.ErrNoClock
+	}
+	return registry.WrittenAt(ctx, h.Registry, key)
+}
+
+// writing returns a hook that calls f the first time that a key is written.
+func Writing(is func(registry.Key) bool, f func()) func(registry.Txn) {
+	var once sync.Once
+	return func(t registry.Txn) {
+		for _, op := range t.Then {
+			if is(op.Key) {
+				once.Do(f)
+			}
+		}
+	}
+}
+
+// expireUntold ends the sessions of a machine, which hears of it only a second later.
+func (g *Group) ExpireUntold(name string) {
+	g.Server.Delay(name, 0, time.Second)
+	g.Server.Expire(name)
+	g.Server.Delay(name, 0, 0)
+}
+
+// client returns a handle for the test itself.
+func (g *Group) Client() *memory.Client { return g.Server.Client(g.edits) }
+
+func (g *Group) Get(key registry.Key) (registry.Entry, bool) {
+	g.T.Helper()
+	for _, e := range g.Server.Dump() {
+		if e.Key == key {
+			return e, true
+		}
+	}
+	return registry.Entry{}, false
+}
+
+func (g *Group) Text(key registry.Key) string {
+	e, _ := g.Get(key)
+	return string(e.Value)
+}
+
+// put writes a record by hand, whatever it was.
+func (g *Group) Put(key registry.Key, value string) {
+	g.T.Helper()
+	g.Write(key, value)
+	synctest.Wait()
+}
+
+func (g *Group) Write(key registry.Key, value string) {
+	g.T.Helper()
+	op := registry.Create(key, []byte(value))
+	if e, ok := g.Get(key); ok {
+		op = registry.Set(key, e.Modified, []byte(value))
+	}
+	_, err := g.Client().Txn(g.T.Context(), registry.Txn{Then: []registry.Op{op}})
+	require.NoError(g.T, err)
+}
+
+// spoil makes a record unreadable. Unlike put it can be called by a hook.
+func (g *Group) Spoil(key registry.Key) {
+	g.T.Helper()
+	g.Write(key, "spoilt")
+}
+
+func (g *Group) Remove(key registry.Key) {
+	g.T.Helper()
+	e, ok := g.Get(key)
+	require.True(g.T, ok, key)
+	_, err := g.Client().Txn(g.T.Context(), registry.Txn{Then: []registry.Op{registry.Delete(key, e.Modified)}})
+	require.NoError(g.T, err)
+	synctest.Wait()
+}
+
+func (g *Group) Plan(job string) *record.Plan {
+	g.T.Helper()
+	e, ok := g.Get(g.Keys.Plan(record.Segment(job)))
+	require.True(g.T, ok, "%s has no plan", job)
+	p, err := record.DecodePlan(e.Value)
+	require.NoError(g.T, err)
+	return p
+}
+
+// owners returns who owns what of a job, by name of the instance.
+func (g *Group) Owners(job string) map[string]string {
+	g.T.Helper()
+	out := map[string]string{}
+	for inc, shards := range g.Plan(job).Owners {
+		name, _, _ := strings.Cut(inc, ".")
+		out[name] = shards.String()
+	}
+	return out
+}
+
+func (g *Group) Claims(incarnation, job string) record.Claims {
+	g.T.Helper()
+	e, ok := g.Get(g.Keys.Claims(incarnation, record.Segment(job)))
+	if !ok {
+		return record.Claims{}
+	}
+	c, err := record.Decode[record.Claims](e.Value)
+	require.NoError(g.T, err)
+	return c
+}
+
+func (g *Group) Leader() record.Leader {
+	g.T.Helper()
+	e, ok := g.Get(g.Keys.Leader())
+	require.True(g.T, ok, "there is no leader")
+	l, err := record.Decode[record.Leader](e.Value)
+	require.NoError(g.T, err)
+	return l
+}
+
+// commits returns the transactions that were applied since the last call.
+func (g *Group) Commits() []memory.Commit {
+	return slices.DeleteFunc(g.Server.Log(), func(c memory.Commit) bool { return c.Err != nil })
+}
+
+// takes returns work that takes d, or until its context ends.
+func Takes(d time.Duration) func(context.Context, member.Run) error {
+	return func(ctx context.Context, _ member.Run) error {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		return nil
+	}
+}
+
+// shards returns how often each shard is among runs.
+func Shards(runs []member.Run) map[int]int {
+	out := map[int]int{}
+	for _, r := range runs {
+		out[r.Shard]++
+	}
+	return out
+}
+
+func Merged(all ...map[int]int) map[int]int {
+	out := map[int]int{}
+	for _, m := range all {
+		for s := range maps.Keys(m) {
+			out[s] += m[s]
+		}
+	}
+	return out
+}
+
+// once is what shards returns of one run of each of n shards.
+func Once(n int) map[int]int {
+	out := map[int]int{}
+	for s := range n {
+		out[s] = 1
+	}
+	return out
+}
+
+// until sleeps to the n-th minute of the bubble, and a second more.
+func Until(n int) {
+	time.Sleep(time.Until(coordtest.BubbleBegan().Add(time.Duration(n)*time.Minute + time.Second)))
+	synctest.Wait()
+}
+
+// below tells the keys of a directory.
+func Below(dir registry.Key) func(registry.Key) bool {
+	return func(k registry.Key) bool { return k.Dir() == dir }
+}
+
+// is tells one key.
+func Is(key registry.Key) func(registry.Key) bool {
+	return func(k registry.Key) bool { return k == key }
+}
+
+// removeAll deletes records by hand, all by one commit.
+func (g *Group) RemoveAll(keys ...registry.Key) {
+	g.T.Helper()
+	var ops []registry.Op
+	for _, k := range keys {
+		e, ok := g.Get(k)
+		require.True(g.T, ok, k)
+		ops = append(ops, registry.Delete(k, e.Modified))
+	}
+	_, err := g.Client().Txn(g.T.Context(), registry.Txn{Then: ops})
+	require.NoError(g.T, err)
+	synctest.Wait()
+}
+
+func (g *Group) OwnKeys(w *Worker) (instance, member registry.Key) {
+	g.T.Helper()
+	return g.Keys.Instance(w.Instance()), g.Keys.Member(w.Incarnation())
+}
+
+// requireHealed requires that both members share the job and that all four shards run.
+func (g *Group) RequireHealed(a, b *Worker) {
+	g.T.Helper()
+	require.Equal(g.T, map[string]int{"a": 2, "b": 2}, g.Shares("job"))
+	for _, w := range []*Worker{a, b} {
+		instance, member := g.OwnKeys(w)
+		_, ok := g.Get(instance)
+		require.True(g.T, ok, instance)
+		_, ok = g.Get(member)
+		require.True(g.T, ok, member)
+	}
+	a.Began()
+	b.Began()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	require.Equal(g.T, Once(4), Merged(Shards(a.Began()), Shards(b.Began())))
+}
+
+// requireRuns requires that each of four shards runs once a minute.
+func (g *Group) RequireRuns(a, b *Worker) {
+	g.T.Helper()
+	a.Began()
+	b.Began()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	require.Equal(g.T, Once(4), Merged(Shards(a.Began()), Shards(b.Began())))
+}
+
+// startOld starts a member of an older version, that knows no lunar schedules.
+func (g *Group) StartOld(name string, defs ...string) *Worker {
+	g.T.Helper()
+	w := g.Worker(name, nil, defs...)
+	w.dialect = "lunar"
+	return g.Joined(w)
+}
+
+// onRecord returns the sums of a job, whoever has counted.
+func (g *Group) OnRecord(job string) coordinator.Counts {
+	g.T.Helper()
+	o, _ := g.Operator()
+	st, err := o.Status(g.T.Context(), job)
+	require.NoError(g.T, err)
+	return st.Counts
+}
+
+// shares returns how many shards of a job each instance owns.
+func (g *Group) Shares(job string) map[string]int {
+	g.T.Helper()
+	out := map[string]int{}
+	for inc, shards := range g.Plan(job).Owners {
+		name, _, _ := strings.Cut(inc, ".")
+		out[name] = shards.Len()
+	}
+	return out
+}
+
+// claimWrites returns how many commits since the last call wrote claims.
+func (g *Group) ClaimWrites() int {
+	n := 0
+	for _, c := range g.Commits() {
+		for _, op := range c.Then {
+			if strings.Contains(string(op.Key), "/claims/") {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+// hangs makes the strategy "hangs" of the group one which deals as "single" does, but does not return
+// from its first n calls until the function is called that hangs returns.
+func (g *Group) Hangs(n int64) (release func()) {
+	released := make(chan struct{})
+	var calls atomic.Int64
+	s := strategy.Func(func(in strategy.Input) (strategy.Assignment, error) {
+		if calls.Add(1) <= n {
+			<-released
+		}
+		return strategy.Single(in)
+	})
+	g.Strategy.Store(&s)
+	return func() { close(released) }
+}
+
+// led waits for as long as it takes to find that a leader is stuck, and returns who is in
+// office then, by name.
+func (g *Group) Led() string {
+	g.T.Helper()
+	time.Sleep(2 * member.LeastPatience)
+	synctest.Wait()
+	return g.InOffice()
+}
+
+// inOffice returns the name of the instance in office, "" if that is vacant.
+func (g *Group) InOffice() string {
+	g.T.Helper()
+	e, ok := g.Get(g.Keys.Present())
+	if !ok {
+		return ""
+	}
+	for _, w := range g.Members {
+		if w.Session() == e.Owner {
+			return w.Instance()
+		}
+	}
+	return "a stranger"
+}

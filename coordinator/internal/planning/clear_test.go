@@ -1,0 +1,39 @@
+package planning
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+func TestPlan_SmallerTotal(t *testing.T) {
+	t.Run("leaves nothing in the plan of shards beyond it, though they were to move", func(t *testing.T) {
+		w := NewWorld(t)
+		a := w.Member("a", "job")
+		w.Define("job", 4, 1, "")
+		w.Settle()
+		w.V.Now = coordtest.At(2)
+		w.Define("job", 2, 2, "")
+		w.Settle()
+		w.V.Now = coordtest.At(4)
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Marks = c.Marks.Raise(shardset.Range(0, 4), record.Mark{Gen: 1, Fire: coordtest.At(2), Attempt: 1})
+			c.Marks = c.Marks.Raise(shardset.Range(0, 2), record.Mark{Gen: 2, Fire: coordtest.At(4), Attempt: 1})
+		})
+		w.Member("b", "job")
+		w.V.SlowTick = true
+		d := w.round()
+		require.Len(t, d.Changes, 1)
+		assert.Contains(t, d.Changes[0].Why, "freeze 2-3")
+		p := w.Plan("job")
+		assert.Len(t, p.Epochs, 1)
+		assert.Equal(t, map[string]string{a: "0-1"}, w.owners("job"))
+		assert.True(t, p.Frozen.IsZero(), "%s", p.Frozen)
+		assert.Zero(t, p.Marks.Of(3))
+	})
+}

@@ -1,0 +1,325 @@
+package planning
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/strategy"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// What strategies move, and how even they leave the members: sticky beside Elastic-Job's
+// three and what is common elsewhere, a ring and a modulo, which are here for that only.
+// docs/strategies.md shows what is computed.
+
+// ring is a consistent-hash ring with 100 points for each member.
+type ring struct {
+	members []strategy.Candidate
+	points  []ringPoint // of members, sorted
+}
+
+type ringPoint struct {
+	at uint64
+	id string
+}
+
+func (r *ring) deal(in strategy.Input) (strategy.Assignment, error) {
+	if !slices.EqualFunc(r.members, in.Members, func(a, b strategy.Candidate) bool { return a.ID == b.ID }) {
+		r.members, r.points = in.Members, nil
+		for _, m := range in.Members {
+			for i := range 100 {
+				r.points = append(r.points, ringPoint{hashOf(m.Name, i), m.ID})
+			}
+		}
+		slices.SortFunc(r.points, func(a, b ringPoint) int { return cmp.Compare(a.at, b.at) })
+	}
+	a := make(strategy.Assignment, in.Shards)
+	for shard := range a {
+		next, _ := slices.BinarySearchFunc(r.points, hashOf(in.Job, shard), func(p ringPoint, at uint64) int {
+			return cmp.Compare(p.at, at)
+		})
+		a[shard] = r.points[next%len(r.points)].id
+	}
+	return a, nil
+}
+
+// modulo goes round the members by the shard's index, from where the job's name says.
+func modulo(in strategy.Input) (strategy.Assignment, error) {
+	a := make(strategy.Assignment, in.Shards)
+	first := int(hashOf(in.Job, 0) % uint64(len(in.Members)))
+	for shard := range a {
+		a[shard] = in.Members[(first+shard)%len(in.Members)].ID
+	}
+	return a, nil
+}
+
+func hashOf(name string, i int) uint64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", name, i))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// setting is a group before members come and go.
+type setting struct{ jobs, shards, members int }
+
+func (s setting) all() int { return s.jobs * s.shards }
+
+func (s setting) String() string {
+	if s.jobs == 1 {
+		return fmt.Sprintf("%s shards, %d members", thousands(s.shards), s.members)
+	}
+	return fmt.Sprintf("%s jobs of one shard, %d members", thousands(s.jobs), s.members)
+}
+
+var settings = []setting{
+	{1, 10, 3},
+	{1, 100, 10},
+	{1, 1000, 10},
+	{1, 1000, 50},
+	{1, 10_000, 200},
+	{1000, 1, 10},
+	{1000, 1, 50},
+}
+
+// compared are the strategies that are compared, in the order of the page's columns.
+var compared = []string{"sticky", "average", "odevity", "rotate", "ring", "modulo"}
+
+// What befalls a group.
+const (
+	joining = iota
+	leaving
+	crashing // and returning: shards that move away, and shards that move then
+	kinds
+)
+
+// outcome is what a strategy did in a setting.
+type outcome struct {
+	moved  [kinds]int // shards
+	ideal  [kinds]int // as few as could have moved
+	times  int        // how often each happened
+	spread int        // of the members' shards, at the worst
+}
+
+// percent returns how many of all shards that is, each time.
+func (o *outcome) percent(s setting, shards int) float64 {
+	return 100 * float64(shards) / float64(s.all()*o.times)
+}
+
+// all returns how many shards moved, whatever happened.
+func (o *outcome) all() (moved int) {
+	for _, n := range o.moved {
+		moved += n
+	}
+	return moved
+}
+
+// comparison is a group under a strategy.
+type comparison struct {
+	*world
+	setting
+	strategy string
+	rng      *rand.Rand
+	names    []string // of jobs
+	born     int
+	owners   []string // of all jobs' shards
+}
+
+// comparisons is how many groups there are in each setting.
+const comparisons = 3
+
+func compare(t *testing.T, s setting, strategy string) *outcome {
+	t.Helper()
+	o := &outcome{}
+	for seed := range uint64(comparisons) {
+		c := newComparison(t, s, strategy, seed)
+		count := func(kind int) {
+			o.ideal[kind] += c.fewest()
+			o.moved[kind] += c.deal()
+			o.spread = max(o.spread, coordtest.SpreadOf(c.counts()))
+		}
+		for range 2 {
+			c.come(c.newName())
+			count(joining)
+
+			leaver := c.anybody()
+			c.change(leaver, func(m *record.Member) { m.Draining = true })
+			count(leaving)
+			c.kill(leaver)
+
+			crasher := c.anybody()
+			c.kill(crasher)
+			count(crashing)
+			c.come(c.V.Members[crasher].Name)
+			count(crashing)
+			o.times++
+		}
+	}
+	return o
+}
+
+func newComparison(t *testing.T, s setting, strategy string, seed uint64) *comparison {
+	c := &comparison{
+		world: NewWorld(t), setting: s, strategy: strategy,
+		rng: rand.New(rand.NewPCG(seed, 0)), owners: make([]string, s.all()),
+	}
+	c.V.Strategies["ring"], c.V.Strategies["modulo"] = new(ring).deal, modulo
+	for i := range s.jobs {
+		name := fmt.Sprintf("%04d-%08x", i, c.rng.Uint32())
+		c.names = append(c.names, name)
+		c.Define(name, s.shards, 0, "")
+	}
+	for range s.members {
+		c.come(c.newName())
+	}
+	c.deal()
+	return c
+}
+
+// newName returns a name that may stand anywhere among the others.
+func (c *comparison) newName() string { return fmt.Sprintf("i%04d-%d", c.rng.IntN(10_000), c.born) }
+
+func (c *comparison) come(name string) {
+	c.born++
+	c.enter(name, registry.SessionID(fmt.Sprint("s", c.born)), c.names...)
+}
+
+// candidates returns those who may own shards.
+func (c *comparison) candidates() []strategy.Candidate {
+	var out []strategy.Candidate
+	for _, inc := range slices.Sorted(maps.Keys(c.V.Members)) {
+		if m := c.V.Members[inc]; c.V.Alive(inc) && !m.Draining {
+			out = append(out, strategy.Candidate{ID: inc, Name: m.Name})
+		}
+	}
+	return out
+}
+
+func (c *comparison) anybody() string {
+	all := c.candidates()
+	return all[c.rng.IntN(len(all))].ID
+}
+
+// counts returns how many shards each candidate has, in descending order.
+func (c *comparison) counts() []int {
+	has := map[string]int{}
+	for _, inc := range c.owners {
+		has[inc]++
+	}
+	var counts []int
+	for _, m := range c.candidates() {
+		counts = append(counts, has[m.ID])
+	}
+	slices.Sort(counts)
+	slices.Reverse(counts)
+	return counts
+}
+
+// fewest returns how many shards have to move at the least for the counts to differ by one
+// at most: those who have the most may have one more.
+func (c *comparison) fewest() int {
+	counts := c.counts()
+	each, rest := c.all()/len(counts), c.all()%len(counts)
+	moves := 0
+	for i, n := range counts {
+		if i < rest {
+			n--
+		}
+		moves += max(each-n, 0)
+	}
+	return moves
+}
+
+// deal brings owners up to date and returns how many shards moved.
+func (c *comparison) deal() int {
+	if c.strategy == stickyName {
+		return c.decideAll()
+	}
+	return c.adopt(c.ask())
+}
+
+// decideAll has the leader decide until there is nothing to do. A shard that moves twice
+// counts twice.
+func (c *comparison) decideAll() (moved int) {
+	for {
+		if d := c.round(); len(d.Changes) == 0 && len(d.Reapings) == 0 {
+			return moved
+		}
+		var owners []string
+		for _, name := range c.names {
+			owners = append(owners, c.V.owners(name, c.shards)...)
+		}
+		moved += c.adopt(owners)
+	}
+}
+
+// ask returns what the strategy answers, job by job, as if it took a leader no time to move.
+func (c *comparison) ask() (owners []string) {
+	s, ok := c.V.Strategies[c.strategy]
+	require.True(c.t, ok)
+	in := strategy.Input{Shards: c.shards, Members: c.candidates()}
+	for i, name := range c.names {
+		in.Job, in.Owners = name, c.owners[i*c.shards:(i+1)*c.shards]
+		a, err := strategy.Run(s, in)
+		require.NoError(c.t, err)
+		owners = append(owners, a...)
+	}
+	return owners
+}
+
+func (c *comparison) adopt(owners []string) (moved int) {
+	for i, inc := range owners {
+		if inc != c.owners[i] {
+			moved++
+		}
+	}
+	c.owners = owners
+	return moved
+}
+
+func TestStrategies_Compared(t *testing.T) {
+	all := make([]map[string]*outcome, len(settings))
+	for i, s := range settings {
+		all[i] = map[string]*outcome{}
+		for _, strategy := range compared {
+			all[i][strategy] = compare(t, s, strategy)
+		}
+		t.Run(s.String(), func(t *testing.T) { claimsHold(t, s, all[i]) })
+	}
+	t.Run("as the page says", func(t *testing.T) { pageIsUpToDate(t, all) })
+}
+
+// claimsHold checks what docs/strategies.md says of a setting.
+func claimsHold(t *testing.T, s setting, of map[string]*outcome) {
+	sticky := of["sticky"]
+	assert.Equal(t, sticky.ideal, sticky.moved, "sticky moves the ideal share")
+	assert.LessOrEqual(t, sticky.spread, 1, "the members of sticky differ by one at most")
+
+	mean := float64(s.all()) / float64(s.members)
+	for _, name := range compared {
+		o := of[name]
+		times := float64(o.all()) / float64(sticky.all()) // the ideal, which sticky has just been held to
+		t.Logf("%-8s moves %6.2f times the ideal, members differ by %d", name, times, o.spread)
+		switch {
+		case name == "ring":
+			assert.InDelta(t, 1, times, 0.25, "a ring moves about the ideal share")
+			assert.Greater(t, float64(o.spread), 0.3*mean, "and leaves the members uneven")
+		case name == "rotate" || name == "modulo":
+			assert.Greater(t, times, 0.7*float64(s.members), "%s moves nearly all", name)
+		case name != "sticky" && s.jobs == 1:
+			assert.LessOrEqual(t, o.spread, 1, "%s is even within a job", name)
+			assert.Greater(t, times, 0.35*float64(s.members), "%s moves about half of all", name)
+		case name != "sticky":
+			assert.Greater(t, float64(o.spread), 0.4*float64(s.all()), "%s gives jobs of one shard to one member or two", name)
+		}
+	}
+}

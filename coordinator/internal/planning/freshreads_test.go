@@ -1,0 +1,42 @@
+package planning
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+func TestPlan_LookAtADrainingMember(t *testing.T) {
+	setUp := func(t *testing.T) (w *world, a, b string, stale FreshRead) {
+		w = NewWorld(t)
+		a, b = w.Member("a", "job"), w.Member("b", "job")
+		w.Define("job", 4, 0, "")
+		w.Settle()
+		w.look(a)
+		stale = w.V.Reads[a]
+		w.change(a, func(m *record.Member) { m.Draining = true })
+		require.Equal(t, stale.Seen+1, w.V.Members[a].Rev.Seq)
+		return w, a, b, stale
+	}
+	t.Run("of one commit before its record says so moves nothing: the member may have claimed since", func(t *testing.T) {
+		w, a, _, stale := setUp(t)
+		w.V.Reads[a] = stale
+		d := Decide(w.V)
+		assert.Equal(t, []string{a}, d.Reads)
+		for _, c := range d.Changes {
+			assert.Equal(t, "0-1", c.Plan.Owners[a].String())
+		}
+	})
+	t.Run("of the commit that made its record say so moves its idle shards", func(t *testing.T) {
+		w, a, b, stale := setUp(t)
+		stale.Seen++
+		w.V.Reads[a] = stale
+		d := Decide(w.V)
+		assert.Empty(t, d.Reads)
+		require.Len(t, d.Changes, 1)
+		assert.Equal(t, "0-3", d.Changes[0].Plan.Owners[b].String())
+	})
+}

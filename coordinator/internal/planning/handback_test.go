@@ -1,0 +1,112 @@
+package planning
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// handsBack moves what an incarnation runs of a job to its pending re-runs.
+func (w *world) handsBack(inc, job string) {
+	w.claim(inc, job, func(c *record.Claims) {
+		for _, g := range c.Running {
+			c.Reruns = c.Reruns.With(g.Shards, g.Return())
+		}
+		c.Running = nil
+	})
+}
+
+func TestPlan_RunsHandedBack(t *testing.T) {
+	draining := func(m *record.Member) { m.Draining = true }
+	returned := record.Ref{Gen: 1, Fire: coordtest.At(1), Attempt: 2, HandedBack: 1}
+
+	t.Run("go with their shards to the next owner", func(t *testing.T) {
+		w := NewWorld(t)
+		a := w.Member("a", "job")
+		w.Define("job", 2, 1, "")
+		w.Settle()
+		w.running(a, "job", shardset.Of(0, 1), coordtest.Fire(1, 1))
+		b := w.Member("b", "job")
+		w.change(a, draining)
+		w.Settle()
+		require.Equal(t, map[string]string{a: "0-1"}, w.owners("job"))
+		w.handsBack(a, "job")
+		w.Settle()
+		assert.Equal(t, map[string]string{b: "0-1"}, w.owners("job"))
+		assert.Equal(t, record.Runs{{Shards: shardset.Of(0, 1), Ref: returned}}, w.Plan("job").Reruns)
+		assert.Zero(t, w.Plan("job").Counts)
+	})
+	t.Run("stay pending if the session ends before a leader has looked", func(t *testing.T) {
+		w := NewWorld(t)
+		a := w.Member("a", "job")
+		w.Define("job", 1, 1, "")
+		w.Settle()
+		w.running(a, "job", shardset.Of(0), coordtest.Fire(1, 1))
+		w.handsBack(a, "job")
+		w.kill(a)
+		b := w.Member("b", "job")
+		w.Settle()
+		assert.Equal(t, map[string]string{b: "0"}, w.owners("job"))
+		assert.Equal(t, record.Runs{{Shards: shardset.Of(0), Ref: returned}}, w.Plan("job").Reruns)
+	})
+	t.Run("are forgotten once the next owner has claimed them", func(t *testing.T) {
+		w := NewWorld(t)
+		a := w.Member("a", "job")
+		w.Define("job", 2, 1, "")
+		w.Settle()
+		w.running(a, "job", shardset.Of(0, 1), coordtest.Fire(1, 1))
+		w.handsBack(a, "job")
+		w.claim(a, "job", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(0), returned.Mark()) })
+		w.kill(a)
+		w.Member("b", "job")
+		w.Settle()
+		assert.Equal(t, record.Runs{{Shards: shardset.Of(1), Ref: returned}}, w.Plan("job").Reruns)
+	})
+	t.Run("keep their trigger and their generation in the plan while their owner is awaited", func(t *testing.T) {
+		w := NewWorld(t)
+		a := w.Member("a", "job")
+		w.Define("job", 1, 1, "")
+		w.intend("job", func(c *record.Control) { c.Triggers = []record.Trigger{{Number: 1, At: coordtest.At(1), Param: "x"}} })
+		w.Settle()
+		w.running(a, "job", shardset.Of(0), record.Ref{Gen: 1, Fire: coordtest.At(1), Trigger: 1, Attempt: 1})
+		w.handsBack(a, "job")
+		w.Define("job", 1, 2, "")
+		w.Settle()
+		w.V.Now, w.V.SlowTick = coordtest.At(9), true
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Marks = c.Marks.Raise(shardset.Of(0), record.Mark{Gen: 2, Fire: coordtest.At(9), Attempt: 1})
+		})
+		w.Settle()
+		assert.Len(t, w.Plan("job").Triggers, 1)
+		assert.Len(t, w.Plan("job").Epochs, 2)
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Marks = c.Marks.Raise(shardset.Of(0), record.Mark{Trigger: 1, TriggerAttempt: 2})
+		})
+		w.Settle()
+		assert.Empty(t, w.Plan("job").Triggers)
+		assert.Len(t, w.Plan("job").Epochs, 1)
+	})
+	t.Run("do not use up the attempts of crashes", func(t *testing.T) {
+		w := NewWorld(t)
+		a := w.Member("a", "job")
+		w.Define("job", 1, 1, `,"max_attempts":2`)
+		w.Settle()
+		w.running(a, "job", shardset.Of(0), record.Ref{Gen: 1, Fire: coordtest.At(1), Attempt: 8, HandedBack: 7})
+		w.kill(a)
+		b := w.Member("b", "job")
+		w.Settle()
+		next := record.Ref{Gen: 1, Fire: coordtest.At(1), Attempt: 9, HandedBack: 7}
+		require.Equal(t, record.Runs{{Shards: shardset.Of(0), Ref: next}}, w.Plan("job").Reruns)
+		w.running(b, "job", shardset.Of(0), next)
+		w.kill(b)
+		w.Member("c", "job")
+		w.Settle()
+		assert.Empty(t, w.Plan("job").Reruns)
+		assert.EqualValues(t, 1, w.Plan("job").Counts.Lost)
+	})
+}

@@ -1,0 +1,7 @@
+package planning
+
+// complete reports whether the view has both records of an incarnation.
+func (v *View) Complete(incarnation string) bool {
+	_, known := v.Members[incarnation]
+	return known && v.Alive(incarnation)
+}

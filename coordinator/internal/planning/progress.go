@@ -1,0 +1,34 @@
+package planning
+
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// jobProgress is what has been claimed of a job, by its plan and its owners.
+type JobProgress struct {
+	Marks      record.Marks
+	Running    record.Runs
+	HandedBack record.Runs // by owners, and not in the plan yet
+	Reruns     record.Runs // pending, as far as is known
+}
+
+// add adds what an incarnation that owns shards has claimed.
+func (g *JobProgress) Add(owned shardset.Set, claims record.Claims) {
+	g.Marks = g.Marks.Fold(claims.Marks, owned)
+	for _, r := range claims.Running {
+		g.Running = g.Running.With(r.Shards, r.Ref)
+	}
+	g.HandedBack = append(g.HandedBack, claims.Reruns.Within(owned)...)
+}
+
+// triggerServed reports whether all shards of a trigger have claimed it, and nothing of it runs
+// or waits.
+func (g *JobProgress) TriggerServed(t record.Trigger, targets shardset.Set) bool {
+	if usesTrigger(g.Running, t.Number) || usesTrigger(g.Reruns, t.Number) {
+		return false
+	}
+	return !slices.ContainsFunc(g.Marks.Split(targets), func(part record.MarkGroup) bool { return part.Trigger < t.Number })
+}

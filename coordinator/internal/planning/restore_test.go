@@ -1,0 +1,39 @@
+package planning
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+func TestPlan_RunsOfUnknownGenerationsAreCountedAsLost(t *testing.T) {
+	w := NewWorld(t)
+	a := w.Member("a", "job")
+	w.Define("job", 1, 0, "")
+	w.Settle()
+	w.running(a, "job", w.V.Plans["job"].Owners[a], record.Ref{Gen: 7, Fire: coordtest.Start, Attempt: 1})
+	w.kill(a)
+	w.Member("b", "job")
+	w.Settle()
+	p := w.V.Plans["job"]
+	assert.Empty(t, p.Reruns)
+	assert.EqualValues(t, 1, p.Counts.Lost)
+}
+
+func TestPlan_WithoutAPlanMembersKeepTheShardsThatTheyRun(t *testing.T) {
+	w := NewWorld(t)
+	a, b := w.Member("a", "job"), w.Member("b", "job")
+	w.Define("job", 2, 0, "")
+	w.V.Term = w.rev() // later than the definition: there may have been a plan
+	both := shardset.Range(0, 2)
+	w.running(a, "job", both, record.Ref{Gen: 7, Fire: coordtest.Start, Attempt: 1})
+	w.round()
+	p := w.Plan("job")
+	assert.Equal(t, both.String(), p.Owners[a].String())
+	assert.True(t, p.Owners[b].IsZero())
+	assert.Equal(t, 8, p.Last().Gen)
+}

@@ -1,0 +1,75 @@
+package planning
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
+	setUp := func(t *testing.T) (*world, string) {
+		w := NewWorld(t)
+		a := w.Member("a", "job")
+		w.Define("job", 2, 1, coordtest.Lunar)
+		w.Settle()
+		w.V.Compile = func(def json.RawMessage) (due.Program, error) {
+			if strings.Contains(string(def), "lunar") {
+				return nil, errors.New("a word that it does not know")
+			}
+			return coordtest.Minutely{}, nil
+		}
+		w.Define("job", 2, 2, "")
+		w.Settle()
+		require.Len(t, w.Plan("job").Epochs, 2)
+		w.V.Now, w.V.SlowTick = coordtest.At(10), true
+		return w, a
+	}
+	t.Run("not while somebody offers the job, who serves what they owe", func(t *testing.T) {
+		w, _ := setUp(t)
+		w.Settle()
+		assert.Len(t, w.Plan("job").Epochs, 2)
+	})
+	t.Run("when all shards have claimed fires of a later one", func(t *testing.T) {
+		w, a := setUp(t)
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Marks = c.Marks.Raise(shardset.Of(0), record.Mark{Gen: 2, Fire: coordtest.At(9), Attempt: 1})
+		})
+		w.Settle()
+		require.Len(t, w.Plan("job").Epochs, 2)
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Marks = c.Marks.Raise(shardset.Of(1), record.Mark{Gen: 2, Fire: coordtest.At(9), Attempt: 1})
+		})
+		w.Settle()
+		assert.Len(t, w.Plan("job").Epochs, 1)
+	})
+	t.Run("when nobody who is there offers the job, and says what is given up", func(t *testing.T) {
+		w, a := setUp(t)
+		w.change(a, func(m *record.Member) { m.Jobs, m.NotUnderstood = nil, []string{"job"} })
+		var why []string
+		for range 5 {
+			for _, c := range w.round().Changes {
+				why = append(why, c.Why...)
+			}
+		}
+		assert.Empty(t, w.owners("job"))
+		assert.Len(t, w.Plan("job").Epochs, 1)
+		assert.Contains(t, why, "give up what generation 1 may owe: nobody who is there understands its definition")
+	})
+	t.Run("never while a re-run of theirs waits", func(t *testing.T) {
+		w, a := setUp(t)
+		w.running(a, "job", shardset.Of(1), coordtest.Fire(0, 1))
+		w.kill(a)
+		w.Settle()
+		assert.Len(t, w.Plan("job").Epochs, 2)
+		assert.Len(t, w.Plan("job").Reruns, 1)
+	})
+}

@@ -1,0 +1,242 @@
+package planning
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/strategy"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// labelled adds a live member with a label zone.
+func (w *world) labelled(name, zone string, jobs ...string) string {
+	inc := w.Member(name, jobs...)
+	w.change(inc, func(m *record.Member) { m.Labels = map[string]string{"zone": zone, "disk": "ssd"} })
+	return inc
+}
+
+// renew carries a new definition through: past its beginning and what is owed before it.
+func (w *world) renew(job string, shards, revision int, more string) {
+	w.t.Helper()
+	w.Define(job, shards, revision, more)
+	w.Settle()
+	require.Equal(w.t, revision, w.Plan(job).Last().Job().Revision)
+}
+
+func TestPlan_RunOn(t *testing.T) {
+	const east = `,"run_on":{"zone":"east"}`
+	for name, strategy := range map[string]string{"sticky": "", "average": `,"strategy":"average"`, "single": `,"strategy":"single"`} {
+		t.Run("gives shards only to those who have the labels, by "+name, func(t *testing.T) {
+			w := NewWorld(t)
+			w.labelled("a", "west", "job")
+			b, c := w.labelled("b", "east", "job"), w.labelled("c", "east", "job")
+			w.Member("d", "job")
+			w.Define("job", 6, 1, east+strategy)
+			w.Settle()
+			owned := shardset.Set{}
+			for inc, set := range w.Plan("job").Owners {
+				assert.Contains(t, []string{b, c}, inc)
+				owned = owned.Union(set)
+			}
+			assert.Equal(t, "0-5", owned.String())
+			assert.Empty(t, w.Plan("job").Problem)
+		})
+	}
+	t.Run("wants all pairs", func(t *testing.T) {
+		w := NewWorld(t)
+		w.labelled("a", "east", "job")
+		b := w.labelled("b", "east", "job")
+		w.change(b, func(m *record.Member) { m.Labels = map[string]string{"zone": "east", "disk": "hdd"} })
+		w.Define("job", 4, 1, `,"run_on":{"zone":"east","disk":"hdd"}`)
+		w.Settle()
+		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
+	})
+	t.Run("asks a strategy about those only who have the labels", func(t *testing.T) {
+		var asked []string
+		w := NewWorld(t)
+		w.V.Strategies["asks about the east"] = func(in strategy.Input) (strategy.Assignment, error) {
+			for _, m := range in.Members {
+				asked = append(asked, m.Name)
+			}
+			return strategy.Average(in)
+		}
+		w.labelled("a", "west", "job")
+		w.labelled("b", "east", "job")
+		gone, gone2 := w.labelled("c", "west", "job"), w.labelled("d", "east", "job")
+		w.kill(gone)
+		w.kill(gone2)
+		w.absent(gone, time.Second)
+		w.absent(gone2, time.Second)
+		w.Define("job", 4, 1, east+`,"strategy":"asks about the east"`)
+		w.decide()
+		assert.Equal(t, []string{"b", "d"}, asked[:2], "d as if it were there: it is awaited")
+	})
+	t.Run("of a new definition hands over what is idle at once, and what runs when it has ended", func(t *testing.T) {
+		w := NewWorld(t)
+		a, b := w.labelled("a", "west", "job"), w.labelled("b", "east", "job")
+		w.Define("job", 4, 1, "")
+		w.Settle()
+		require.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
+		w.running(a, "job", shardset.Of(0), coordtest.Fire(1, 1))
+		w.renew("job", 4, 2, east)
+		assert.Equal(t, map[string]string{a: "0", b: "1-3"}, w.owners("job"))
+		assert.Equal(t, "0", w.Plan("job").Frozen.String())
+		assert.Equal(t, []string{a}, w.round().Follow)
+		w.claim(a, "job", func(c *record.Claims) { c.Running = nil })
+		w.Settle()
+		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
+	})
+	t.Run("of a new definition holds at once, for what is owed under the one before as well", func(t *testing.T) {
+		w := NewWorld(t)
+		a, b := w.labelled("a", "west", "job"), w.labelled("b", "east", "job")
+		w.Define("job", 4, 1, "")
+		w.Settle()
+		require.Contains(t, w.owners("job"), a)
+		w.Define("job", 4, 2, east)
+		w.round()
+		assert.Equal(t, w.Plan("job").Owners[a], w.Plan("job").Frozen)
+		require.Equal(t, 1, w.Plan("job").Last().Job().Revision, "its own fires come later")
+		w.round()
+		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
+		assert.Len(t, w.Plan("job").Epochs, 2)
+	})
+	t.Run("of an older definition does not come back", func(t *testing.T) {
+		w := NewWorld(t)
+		w.labelled("a", "west", "job")
+		b := w.labelled("b", "east", "job")
+		w.Define("job", 4, 2, east)
+		w.Settle()
+		w.Define("job", 4, 1, "")
+		w.Settle()
+		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
+		delete(w.V.Jobs, "job")
+		w.Settle()
+		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"), "nor does it go with its record")
+	})
+	t.Run("that nobody has leaves the shards to nobody, and the plan says which labels are wanted", func(t *testing.T) {
+		w := NewWorld(t)
+		a, b := w.labelled("a", "west", "job", "other"), w.labelled("b", "west", "job", "other")
+		w.Define("job", 4, 1, `,"run_on":{"zone":"east","rack":""}`)
+		w.Define("other", 4, 1, "")
+		w.Settle()
+		require.Empty(t, w.owners("job"), "but there is a plan: fires count")
+		assert.Equal(t, "no instance that is there and offers the job has the labels rack=, zone=east", w.Plan("job").Problem)
+		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("other"))
+		w.renew("job", 4, 2, east)
+		assert.Equal(t, "no instance that is there and offers the job has the labels zone=east", w.Plan("job").Problem)
+		c := w.labelled("c", "east", "job")
+		w.Settle()
+		assert.Equal(t, map[string]string{c: "0-3"}, w.owners("job"))
+		assert.Empty(t, w.Plan("job").Problem)
+		w.kill(c)
+		w.Settle()
+		assert.Empty(t, w.owners("job"))
+		assert.NotEmpty(t, w.Plan("job").Problem)
+	})
+	t.Run("says of those who have the labels and are disabled that they are", func(t *testing.T) {
+		w := NewWorld(t)
+		w.labelled("a", "west", "job", "other")
+		w.labelled("b", "east", "job", "other")
+		w.Define("job", 4, 1, east)
+		w.Define("other", 4, 1, east+`,"strategy":"average"`)
+		w.Settle()
+		w.intend("job", func(c *record.Control) { c.Instances = []string{"b"} })
+		w.Settle()
+		const want = "every instance that is there and offers the job is disabled or lacks the labels zone=east"
+		assert.Equal(t, want, w.Plan("job").Problem)
+		assert.NotEmpty(t, w.owners("other"))
+		w.V.GroupExclusion.Instances = []string{"b"}
+		w.Settle()
+		assert.Equal(t, want, w.Plan("other").Problem)
+		assert.Empty(t, w.owners("other"))
+	})
+	t.Run("waits for the return of nobody who lacks the labels", func(t *testing.T) {
+		w := NewWorld(t)
+		a, b := w.labelled("a", "west", "job"), w.labelled("b", "east", "job")
+		w.Define("job", 4, 1, "")
+		w.Settle()
+		w.kill(a)
+		w.absent(a, time.Second)
+		w.Settle()
+		require.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
+		w.renew("job", 4, 2, east)
+		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
+	})
+	t.Run("gives one that is back with other labels nothing of what it had", func(t *testing.T) {
+		w := NewWorld(t)
+		a, b := w.labelled("a", "east", "job"), w.labelled("b", "east", "job")
+		w.Define("job", 4, 1, east)
+		w.Settle()
+		w.kill(a)
+		w.absent(a, time.Second)
+		w.Settle()
+		require.Contains(t, w.owners("job"), a)
+		w.enter("a", "later", "job")
+		w.Settle()
+		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
+	})
+	t.Run("holds while the job is paused", func(t *testing.T) {
+		w := NewWorld(t)
+		w.labelled("a", "west", "job")
+		b := w.labelled("b", "east", "job")
+		w.Define("job", 4, 1, "")
+		w.Settle()
+		w.intend("job", func(c *record.Control) { c.Paused = true })
+		w.Define("job", 4, 2, east)
+		w.Settle()
+		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
+	})
+	t.Run("of a definition that waits behind too many holds, so that somebody may serve what those owe", func(t *testing.T) {
+		w := NewWorld(t)
+		w.V.SlowTick = true
+		a := w.labelled("a", "west", "job")
+		w.Define("job", 4, 0, east)
+		w.Settle()
+		for n := range maxEpochs + 3 {
+			w.V.Now = coordtest.At(10 + n)
+			w.Define("job", 4, 1+n, east)
+			w.Settle()
+		}
+		require.Len(t, w.Plan("job").Epochs, maxEpochs)
+		require.Empty(t, w.owners("job"))
+		w.Define("job", 4, 100, `,"run_on":{"zone":"west"}`)
+		w.Settle()
+		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
+		for n := range maxEpochs + 2 {
+			w.V.Now = coordtest.At(30 + n)
+			for _, e := range w.Plan("job").Epochs {
+				w.claim(a, "job", func(c *record.Claims) {
+					c.Marks = c.Marks.Raise(shardset.Range(0, 4), record.Mark{Gen: e.Gen, Fire: max(e.From, w.V.Now)})
+				})
+			}
+			w.Settle()
+		}
+		assert.Equal(t, 100, w.Plan("job").Last().Job().Revision)
+		assert.Empty(t, w.Plan("job").Problem)
+		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
+	})
+	t.Run("comes to rest, whatever is wanted and whoever is there", func(t *testing.T) {
+		w := NewWorld(t)
+		w.labelled("a", "west", "one", "two", "three")
+		w.labelled("b", "east", "one", "two")
+		w.labelled("c", "north", "one", "three")
+		w.Define("one", 5, 1, "")
+		w.Define("two", 5, 1, east)
+		w.Define("three", 5, 1, `,"run_on":{"zone":"north"}`)
+		w.Settle()
+		before := map[string]map[string]string{}
+		for _, job := range []string{"one", "two", "three"} {
+			before[job] = maps.Clone(w.owners(job))
+		}
+		require.Empty(t, w.decide().Changes)
+		for job, owners := range before {
+			assert.Equal(t, owners, w.owners(job))
+		}
+	})
+}

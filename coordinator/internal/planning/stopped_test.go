@@ -1,0 +1,117 @@
+package planning
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+func TestPlan_StoppedSchedule(t *testing.T) {
+	setUp := func(t *testing.T) (*world, string) {
+		w := NewWorld(t)
+		a := w.Member("a", "job")
+		w.Define("job", 2, 1, "")
+		w.Settle()
+		w.V.Now = coordtest.At(5)
+		w.intend("job", func(c *record.Control) { c.Stopped = true })
+		w.Settle()
+		return w, a
+	}
+	t.Run("ends the epochs, and a resume begins one from when no clock has come to", func(t *testing.T) {
+		w, _ := setUp(t)
+		require.Len(t, w.Plan("job").Epochs, 1)
+		assert.Equal(t, coordtest.At(5), w.Plan("job").Last().Until)
+		w.V.Now = coordtest.At(9)
+		w.intend("job", func(c *record.Control) { c.Stopped = false })
+		w.Settle()
+		p := w.Plan("job")
+		require.Len(t, p.Epochs, 2)
+		assert.Equal(t, coordtest.At(5), p.Epochs[0].Until)
+		assert.Equal(t, coordtest.At(9).Add(5*time.Second), p.Epochs[1].From)
+		assert.Zero(t, p.Epochs[1].Until)
+	})
+	t.Run("has a new definition hold for no fire, also of those that were claimed ahead", func(t *testing.T) {
+		w, a := setUp(t)
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Marks = record.Marks{{Shards: shardset.Of(0), Mark: record.Mark{Gen: 1, Fire: coordtest.At(5).Add(2 * time.Second), Attempt: 1}}}
+		})
+		w.Define("job", 3, 2, "")
+		w.Settle()
+		p := w.Plan("job")
+		require.Len(t, p.Epochs, 2)
+		assert.Equal(t, coordtest.At(5), p.Epochs[0].Until, "what is owed stays as it was")
+		assert.Equal(t, coordtest.At(5).Add(2*time.Second)+1, p.Epochs[1].From)
+		assert.Equal(t, p.Epochs[1].From, p.Epochs[1].Until)
+	})
+	t.Run("takes up a definition after looks at all owners alone", func(t *testing.T) {
+		w, a := setUp(t)
+		w.Define("job", 3, 2, "")
+		clear(w.V.Reads)
+		d := Decide(w.V)
+		assert.Empty(t, d.Changes)
+		assert.Equal(t, []string{a}, d.Reads)
+	})
+	t.Run("takes up a definition that comes with it by another change", func(t *testing.T) {
+		w := NewWorld(t)
+		w.Member("a", "job")
+		w.Define("job", 2, 1, "")
+		w.Settle()
+		w.Define("job", 3, 2, "")
+		w.intend("job", func(c *record.Control) { c.Stopped = true })
+		w.round()
+		assert.True(t, w.Plan("job").Stopped)
+		assert.Len(t, w.Plan("job").Epochs, 1)
+		w.round()
+		assert.Len(t, w.Plan("job").Epochs, 2)
+	})
+	t.Run("keeps epochs in order where it comes just after a resume", func(t *testing.T) {
+		w, _ := setUp(t)
+		w.V.Now = coordtest.At(9)
+		w.intend("job", func(c *record.Control) { c.Stopped = false })
+		w.Settle()
+		w.V.Now = coordtest.At(9).Add(time.Second)
+		w.intend("job", func(c *record.Control) { c.Stopped = true })
+		w.Settle()
+		w.Define("job", 3, 2, "")
+		w.Settle()
+		p := w.Plan("job")
+		require.Len(t, p.Epochs, 3)
+		assert.Equal(t, p.Epochs[1].From, p.Epochs[2].From)
+	})
+	t.Run("is in the first plan of a job", func(t *testing.T) {
+		w := NewWorld(t)
+		w.Member("a", "job")
+		w.Define("job", 2, 1, "")
+		w.intend("job", func(c *record.Control) { c.Stopped = true })
+		w.round()
+		p := w.Plan("job")
+		assert.True(t, p.Stopped)
+		assert.Equal(t, p.Last().From, p.Last().Until)
+	})
+	t.Run("begins no epoch for a definition of a lower revision", func(t *testing.T) {
+		w, _ := setUp(t)
+		w.Define("job", 3, 0, "")
+		w.Settle()
+		assert.Len(t, w.Plan("job").Epochs, 1)
+	})
+	t.Run("keeps no more definitions than a plan may have", func(t *testing.T) {
+		w, _ := setUp(t)
+		for i := range maxEpochs + 2 {
+			w.intend("job", func(c *record.Control) {
+				c.Triggers = []record.Trigger{{Number: uint64(i + 1), At: w.V.Now}}
+			})
+			w.Settle()
+			w.Define("job", 2, i+2, "")
+			w.Settle()
+			w.V.Now = w.V.Now.Add(time.Minute)
+		}
+		assert.Len(t, w.Plan("job").Epochs, maxEpochs)
+		assert.Contains(t, w.Plan("job").Problem, "a new definition waits")
+	})
+}

@@ -1,0 +1,24 @@
+package planning
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+func TestPlan_FailoverOfWhatIsNotTracked(t *testing.T) {
+	w := NewWorld(t)
+	a, b := w.Member("a", "job"), w.Member("b", "job")
+	w.Define("job", 4, 0, coordtest.ClaimsOnly)
+	w.Settle()
+	had := w.Plan("job").Owners[b]
+	w.running(b, "job", had, coordtest.Fire(1, 1))
+	w.kill(b)
+	w.Settle()
+	assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
+	assert.Empty(t, w.Plan("job").Reruns)
+	assert.Equal(t, record.Counts{Unknown: uint64(had.Len())}, w.Plan("job").Counts)
+}

@@ -1,0 +1,58 @@
+package planning
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+func TestPlan_Triggers(t *testing.T) {
+	triggered := func(t *testing.T, number uint64) *world {
+		w := NewWorld(t)
+		w.Member("a", "job")
+		w.Define("job", 2, 1, "")
+		w.Settle()
+		w.intend("job", func(c *record.Control) {
+			c.Triggers = []record.Trigger{{Number: number, At: w.V.Now, Param: "hello"}}
+		})
+		return w
+	}
+	t.Run("stay in the plan while a re-run of them is pending, as the re-run takes its parameter from there", func(t *testing.T) {
+		w := triggered(t, 7)
+		w.Settle()
+		a := "a.a"
+		w.running(a, "job", shardset.Range(0, 2), record.Ref{Gen: 1, Fire: w.V.Now, Trigger: 7, Attempt: 1})
+		w.kill(a)
+		w.V.SlowTick = true
+		w.Settle()
+		require.Equal(t, "0-1", w.Plan("job").Reruns.Shards().String())
+		require.Empty(t, w.Plan("job").Owners)
+		require.Len(t, w.Plan("job").Triggers, 1)
+		assert.Equal(t, "hello", w.Plan("job").Triggers[0].Param)
+	})
+	t.Run("belong to the definition that is in force when they are added to the plan, not to one that has yet to begin", func(t *testing.T) {
+		w := triggered(t, 7)
+		w.Define("job", 4, 2, "")
+		control := w.V.Control["job"]
+		delete(w.V.Control, "job")
+		w.Settle()
+		next := w.Plan("job").Last()
+		require.Equal(t, 2, next.Gen)
+		require.Greater(t, next.From, w.V.Now)
+
+		w.V.Control["job"] = control
+		w.Settle()
+		require.Len(t, w.Plan("job").Triggers, 1)
+		assert.Equal(t, 1, w.Plan("job").Triggers[0].Gen)
+
+		w.V.Now = next.From
+		w.intend("job", func(c *record.Control) { c.Triggers = []record.Trigger{{Number: 8, At: w.V.Now}} })
+		w.Settle()
+		require.Len(t, w.Plan("job").Triggers, 2)
+		assert.Equal(t, 2, w.Plan("job").Triggers[1].Gen)
+	})
+}

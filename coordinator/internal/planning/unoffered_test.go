@@ -1,0 +1,198 @@
+package planning
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/claiming"
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+func TestPlan_Unoffered(t *testing.T) {
+	// setUp returns a world in which a owned a job's two shards, and no longer offers it: shard 0 has
+	// claimed minute 1, and shard 1 nothing.
+	setUp := func(t *testing.T, more string) (w *world, a string) {
+		w = NewWorld(t)
+		a = w.Member("a", "job", "other")
+		w.Define("job", 2, 0, more)
+		w.Settle()
+		w.claim(a, "job", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(0), coordtest.Fire(1, 1).Mark()) })
+		w.V.Now = coordtest.At(2)
+		w.change(a, func(m *record.Member) { m.Jobs = []string{"other"} })
+		w.Settle()
+		return w, a
+	}
+	offer := func(w *world, inc string) {
+		w.change(inc, func(m *record.Member) { m.Jobs = []string{"job", "other"} })
+		w.Settle()
+	}
+	t.Run("the plan names the problem and the instant, and is written once", func(t *testing.T) {
+		w, _ := setUp(t, "")
+		p := w.Plan("job")
+		assert.Equal(t, NotOffered, p.Problem)
+		assert.Equal(t, coordtest.At(2), p.Unoffered)
+		assert.Empty(t, p.Owners)
+		w.V.Now = coordtest.At(100)
+		assert.Empty(t, w.round().Changes)
+	})
+	t.Run("within the hour all is as it was", func(t *testing.T) {
+		w, a := setUp(t, "")
+		w.V.Now = coordtest.At(62) - 1
+		offer(w, a)
+		p := w.Plan("job")
+		assert.Empty(t, p.Problem)
+		assert.Zero(t, p.Unoffered)
+		assert.Len(t, p.Epochs, 1)
+		assert.Zero(t, p.Last().Until)
+		assert.Equal(t, map[string]string{a: "0-1"}, w.owners("job"))
+	})
+	t.Run("after it the job owes nothing, and what it owed is counted as skipped", func(t *testing.T) {
+		w, a := setUp(t, "")
+		w.V.Now = coordtest.At(62)
+		offer(w, a)
+		p := w.Plan("job")
+		assert.Empty(t, p.Problem)
+		assert.Zero(t, p.Unoffered)
+		require.Equal(t, 2, p.Last().Gen)
+		assert.Equal(t, coordtest.At(62).Add(w.V.Skew), p.Last().From)
+		assert.EqualValues(t, 60+61, p.Counts.Skipped)
+		assert.Equal(t, map[string]string{a: "0-1"}, w.owners("job"))
+		in := claiming.Input{Me: a, Plan: p, Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}}, Now: coordtest.At(62).Add(10 * time.Second), Open: true}
+		out := in.Decide()
+		assert.Empty(t, out.Starts)
+		assert.Zero(t, out.Claims.Counts.Skipped)
+		assert.Equal(t, coordtest.At(63), out.Wake)
+	})
+	t.Run("earlier epochs are cleared", func(t *testing.T) {
+		w, a := setUp(t, "")
+		w.V.Now = coordtest.At(62)
+		offer(w, a)
+		w.V.SlowTick = true
+		w.Settle()
+		assert.Len(t, w.Plan("job").Epochs, 1)
+	})
+	t.Run("pending re-runs are counted as lost, and triggers stay", func(t *testing.T) {
+		w := NewWorld(t)
+		a := w.Member("a", "job")
+		w.Define("job", 2, 0, "")
+		w.Settle()
+		w.running(a, "job", shardset.Of(0), coordtest.Fire(0, 1))
+		w.running(a, "job", shardset.Of(1), record.Ref{Gen: 1, Fire: coordtest.At(0), Trigger: 1, Attempt: 1})
+		w.V.Plans["job"].Triggers = []record.Trigger{{Number: 1, Gen: 1, At: coordtest.At(0)}, {Number: 2, Gen: 1, At: coordtest.At(0)}}
+		b := w.Member("b", "other")
+		w.kill(a)
+		w.Settle()
+		require.Equal(t, "0-1", w.Plan("job").Reruns.Shards().String())
+		require.NotZero(t, w.Plan("job").Unoffered)
+		w.V.Now = w.Plan("job").Unoffered.Add(time.Hour)
+		offer(w, b)
+		p := w.Plan("job")
+		assert.Empty(t, p.Reruns)
+		assert.EqualValues(t, 2, p.Counts.Lost)
+		assert.Len(t, p.Failures, 2)
+		require.Len(t, p.Triggers, 2)
+		in := claiming.Input{Me: b, Plan: p, Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}}, Now: w.V.Now, Open: true}
+		starts := in.Decide().Starts
+		for shard, number := range []uint64{1, 2} {
+			r, _ := starts.Of(shard)
+			assert.Equal(t, record.Ref{Gen: 1, Fire: coordtest.At(0), Trigger: number, Attempt: 1}, r)
+		}
+	})
+	t.Run("the number is not known where the leader does not understand the definition", func(t *testing.T) {
+		w, a := setUp(t, "")
+		w.V.Now = coordtest.At(62)
+		w.V.Compile = func(json.RawMessage) (due.Program, error) { return nil, errors.New("not understood") }
+		w.change(a, func(m *record.Member) { m.Jobs = []string{"job", "other"} })
+		d := w.round()
+		require.Len(t, d.Changes, 1)
+		assert.Contains(t, d.Changes[0].Why, "give up what generation 1 may owe: this leader does not understand its definition")
+		assert.Zero(t, w.Plan("job").Counts.Skipped)
+	})
+	t.Run("a job that is paused stays so, and owes nothing when it resumes", func(t *testing.T) {
+		w, a := setUp(t, "")
+		w.intend("job", func(c *record.Control) { c.Paused = true })
+		w.Settle()
+		w.V.Now = coordtest.At(62)
+		offer(w, a)
+		p := w.Plan("job")
+		require.True(t, p.Paused)
+		require.Len(t, p.Epochs, 1)
+		assert.EqualValues(t, 0+1, p.Counts.Skipped, "minute 1 of shard 1; the pause began at minute 2")
+		w.intend("job", func(c *record.Control) { c.Paused = false })
+		w.Settle()
+		assert.Equal(t, coordtest.At(62).Add(w.V.Skew), w.Plan("job").Last().From)
+	})
+	t.Run("a job whose schedule is stopped stays so", func(t *testing.T) {
+		w, a := setUp(t, "")
+		w.intend("job", func(c *record.Control) { c.Stopped = true })
+		w.Settle()
+		w.V.Now = coordtest.At(62)
+		offer(w, a)
+		p := w.Plan("job")
+		require.True(t, p.Stopped)
+		require.Len(t, p.Epochs, 1)
+		assert.NotZero(t, p.Last().Until, "no fire is due before the resume")
+		w.intend("job", func(c *record.Control) { c.Stopped = false })
+		w.Settle()
+		assert.Equal(t, coordtest.At(62).Add(w.V.Skew), w.Plan("job").Last().From)
+	})
+	t.Run("the newest definition begins", func(t *testing.T) {
+		w, a := setUp(t, "")
+		w.V.Now = coordtest.At(62)
+		w.Define("job", 3, 1, "")
+		offer(w, a)
+		assert.Equal(t, 3, w.Plan("job").Last().Job().Shards)
+		assert.Equal(t, 2, w.Plan("job").Last().Gen)
+	})
+	t.Run("the hour begins when the last shard has lost its owner", func(t *testing.T) {
+		w := NewWorld(t)
+		a := w.Member("a", "job")
+		w.Define("job", 2, 0, "")
+		w.Settle()
+		w.running(a, "job", shardset.Of(0), coordtest.Fire(0, 1))
+		w.change(a, func(m *record.Member) { m.Jobs = nil })
+		w.Settle()
+		assert.Equal(t, NotOffered, w.Plan("job").Problem)
+		assert.Zero(t, w.Plan("job").Unoffered)
+		w.V.Now = coordtest.At(90)
+		w.claim(a, "job", func(c *record.Claims) { c.Running = nil })
+		w.Settle()
+		assert.Equal(t, coordtest.At(90), w.Plan("job").Unoffered)
+	})
+	for name, change := range map[string]func(w *world){
+		"is disabled": func(w *world) {
+			w.intend("job", func(c *record.Control) { c.Instances = []string{"a"} })
+		},
+		"does not understand it": func(w *world) {
+			w.change("a.a", func(m *record.Member) { m.Jobs, m.NotUnderstood = nil, []string{"job"} })
+		},
+		"drains": func(w *world) { w.change("a.a", func(m *record.Member) { m.Draining = true }) },
+		"has a clock that is off": func(w *world) {
+			w.V.Skewed = map[string]record.Duration{"a.a": record.Duration(time.Hour)}
+		},
+		"is gone, and is awaited": func(w *world) {
+			w.change("a.a", func(m *record.Member) { m.RestartGrace = record.Duration(time.Hour) })
+			w.kill("a.a")
+			w.V.Absences = map[string]time.Duration{"a.a": time.Second}
+		},
+	} {
+		t.Run("a job is offered though the instance that has it "+name, func(t *testing.T) {
+			w := NewWorld(t)
+			w.Member("a", "job")
+			w.Define("job", 2, 0, "")
+			w.Settle()
+			change(w)
+			w.Settle()
+			assert.Zero(t, w.Plan("job").Unoffered)
+			assert.NotEqual(t, NotOffered, w.Plan("job").Problem)
+		})
+	}
+}

@@ -1,0 +1,184 @@
+package strategy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestKnownStrategies(t *testing.T) {
+	builtIn := []string{"average", "odevity", "rotate", "single", "sticky"}
+	t.Run("are the built-in ones and the custom ones", func(t *testing.T) {
+		known, err := Known(nil)
+		require.NoError(t, err)
+		assert.Equal(t, builtIn, slices.Sorted(maps.Keys(known)))
+
+		answer := Assignment{"a"}
+		known, err = Known(map[string]Func{"mine": func(Input) (Assignment, error) { return answer, nil }})
+		require.NoError(t, err)
+		assert.ElementsMatch(t, append(builtIn, "mine"), slices.Collect(maps.Keys(known)))
+		got, err := known["mine"](Input{})
+		require.NoError(t, err)
+		assert.Equal(t, answer, got)
+	})
+	t.Run("are nobody else's", func(t *testing.T) {
+		_, err := Known(map[string]Func{"mine": Average})
+		require.NoError(t, err)
+		known, err := Known(nil)
+		require.NoError(t, err)
+		assert.NotContains(t, known, "mine")
+	})
+	for rule, custom := range map[string]map[string]Func{
+		"a strategy has an empty name":                            {"": Average},
+		`strategy "new" is nil`:                                   {"new": nil},
+		`strategy "sticky" is built in, give yours another name`:  {"sticky": Average},
+		`strategy "average" is built in, give yours another name`: {"average": Average},
+	} {
+		t.Run("refuses: "+rule, func(t *testing.T) {
+			_, err := Known(custom)
+			assert.EqualError(t, err, rule)
+		})
+	}
+}
+
+func TestRunStrategy_RefusesBadAssignments(t *testing.T) {
+	in := askedOf("settle", 3, "x", "y") // their IDs are id-00 and id-01
+	for rule, a := range map[string]Assignment{
+		"owners for 2 shards, the job has 3":                {"id-00", "id-01"},
+		"owners for 4 shards, the job has 3":                {"id-00", "id-01", "id-00", "id-01"},
+		"owners for 0 shards, the job has 3":                nil,
+		"shard 1 has no owner":                              {"id-00", "", "id-01"},
+		`shard 2 is given to "id-02", who is no candidate`:  {"id-00", "id-01", "id-02"},
+		`shard 0 is given to "x", who is no candidate`:      {"x", "y", "y"}, // a name is no ID
+		`shard 0 is given to "id-00 ", who is no candidate`: {"id-00 ", "id-01", "id-01"},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			got, err := Run(func(Input) (Assignment, error) { return a, nil }, in)
+			require.EqualError(t, err, `refuse assignment of job "settle": `+rule)
+			assert.Nil(t, got)
+		})
+	}
+}
+
+func TestRunStrategy_TakesAnyAssignmentThatIsWhole(t *testing.T) {
+	in := askedOf("settle", 3, "x", "y")
+	want := Assignment{"id-01", "id-01", "id-01"}
+	got, err := Run(func(Input) (Assignment, error) { return want, nil }, in)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+}
+
+func TestRunStrategy_TurnsPanicsIntoErrors(t *testing.T) {
+	for _, cause := range []any{"oops", errors.New("oops")} {
+		got, err := Run(func(Input) (Assignment, error) { panic(cause) }, askedOf("settle", 3, "x"))
+		require.EqualError(t, err, `run strategy of job "settle": panic: oops`)
+		var p *PanicError
+		require.ErrorAs(t, err, &p)
+		require.Contains(t, string(p.Stack), "strategy_test.go", "the stack says where")
+		assert.Nil(t, got)
+	}
+}
+
+func TestRunStrategy_KeepsTheCause(t *testing.T) {
+	cause := errors.New("no idea")
+	got, err := Run(func(Input) (Assignment, error) { return Assignment{"id-00"}, cause }, askedOf("settle", 1, "x"))
+	require.ErrorIs(t, err, cause)
+	require.EqualError(t, err, `run strategy of job "settle": no idea`)
+	assert.Nil(t, got)
+}
+
+func TestRunStrategy_AsksNothingImpossible(t *testing.T) {
+	never := func(Input) (Assignment, error) {
+		t.Error("asked")
+		return nil, nil
+	}
+	for rule, spoil := range map[string]func(*Input){
+		"0 shards":              func(in *Input) { in.Shards, in.Owners = 0, nil },
+		"-1 shards":             func(in *Input) { in.Shards = -1 },
+		"no candidates":         func(in *Input) { in.Members = nil },
+		"2 owners for 3 shards": func(in *Input) { in.Owners = in.Owners[:2] },
+	} {
+		in := askedOf("settle", 3, "x")
+		spoil(&in)
+		_, err := Run(never, in)
+		require.EqualError(t, err, `run strategy of job "settle": `+rule)
+	}
+}
+
+func TestRunStrategy_OwnersAreTheStrategysOwn(t *testing.T) {
+	in := askedOf("settle", 3, "x")
+	a, err := Run(func(in Input) (Assignment, error) {
+		for i := range in.Owners {
+			in.Owners[i] = "id-00"
+		}
+		return in.Owners, nil
+	}, in)
+	require.NoError(t, err)
+	assert.Equal(t, Assignment{"id-00", "id-00", "id-00"}, a)
+	assert.Equal(t, []string{"", "", ""}, in.Owners)
+}
+
+// Whatever built-in strategies are asked, they answer with what passes the check, give the
+// same answer again, and leave the question as it was.
+func TestStrategies_BuiltInArePureAndWhole(t *testing.T) {
+	for _, name := range []string{"average", "odevity", "rotate", "single", "sticky"} {
+		s := builtIn()[name]
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(200) {
+				rng := rand.New(rand.NewPCG(seed, 0))
+				names := []string{"a", "b", "c", "d", "e", "f", "g"}[:1+rng.IntN(7)]
+				in := askedOf(fmt.Sprint("job", seed), 1+rng.IntN(20), names...)
+				in.Load = map[string]int{}
+				for _, m := range in.Members {
+					in.Load[m.ID] = rng.IntN(5)
+				}
+				for shard := range in.Owners {
+					if i := rng.IntN(len(in.Members) + 1); i < len(in.Members) {
+						in.Owners[shard] = in.Members[i].ID
+					}
+				}
+				asked := in
+				asked.Members, asked.Owners, asked.Load = slices.Clone(in.Members), slices.Clone(in.Owners), maps.Clone(in.Load)
+
+				first, err := s(in)
+				require.NoError(t, err)
+				require.NoError(t, checkAssignment(in, first))
+				require.Equal(t, asked, in, "seed %d", seed)
+				second, err := s(in)
+				require.NoError(t, err)
+				require.Equal(t, first, second, "seed %d", seed)
+			}
+		})
+	}
+}
+
+// A strategy that keeps a job's shards in the zone that comes first, if anyone is there.
+func ExampleFunc() {
+	inFirstZone := func(in Input) (Assignment, error) {
+		zone := in.Members[0].Labels["zone"]
+		for _, m := range in.Members {
+			zone = min(zone, m.Labels["zone"])
+		}
+		in.Members = slices.DeleteFunc(slices.Clone(in.Members), func(m Candidate) bool { return m.Labels["zone"] != zone })
+		return Sticky(in)
+	}
+
+	a, err := inFirstZone(Input{
+		Job:    "settle",
+		Shards: 4,
+		Members: []Candidate{
+			{ID: "a", Labels: map[string]string{"zone": "east"}},
+			{ID: "b", Labels: map[string]string{"zone": "west"}},
+			{ID: "c", Labels: map[string]string{"zone": "east"}},
+		},
+		Owners: []string{"a", "b", "", "c"},
+	})
+	fmt.Println(a, err)
+	// Output: [a a c c] <nil>
+}
