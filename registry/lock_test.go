@@ -803,8 +803,10 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 		place := placesOf(s)[1]
 		commit(t, b.reg, registry.Delete(place.Key, place.Modified))
 		w.isWaiting()
+		observe := s.HoldWatch("b")
 		arrive()
 		require.Len(t, placesOf(s), 3, "else this is no test")
+		observe()
 		w.isWaiting()
 		require.Len(t, placesOf(s), 2)
 		release(t, h)
@@ -851,8 +853,11 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 				release(t, w.got())
 			}
 			require.Empty(t, placesOf(s))
+			synctest.Wait()
+			observe := s.HoldWatch("b")
 			arrive()
 			require.Len(t, placesOf(s), 1, "else this is no test")
+			observe()
 			synctest.Wait()
 			require.Empty(t, placesOf(s))
 			cancel()
