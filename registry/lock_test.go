@@ -864,6 +864,46 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 		}
 	})
 
+	inBubble(t, "a place that is created again before its release is observed is deleted", func(t *testing.T, s *memory.Server) {
+		h := contend(t, s, "a").acquire()
+		b := contend(t, s, "b")
+		arrive := s.HoldCommit("b")
+		w := b.wait(t.Context())
+		time.Sleep(time.Second)
+		release(t, h)
+		held := w.got()
+		observe := s.HoldWatch("b")
+		release(t, held)
+		synctest.Wait()
+		arrive()
+		require.Len(t, placesOf(s), 1, "else this is no test")
+		observe() // the release and the place in one batch
+		synctest.Wait()
+		require.Empty(t, placesOf(s))
+	})
+
+	inBubble(t, "a place that is created again during a withdrawal that did not find it is deleted", func(t *testing.T, s *memory.Server) {
+		h := contend(t, s, "a").acquire()
+		b := contend(t, s, "b")
+		arrive := s.HoldCommit("b")
+		w := b.wait(t.Context())
+		time.Sleep(time.Second)
+		release(t, h)
+		held := w.got()
+		observe := s.HoldWatch("b")
+		s.Delay("b", 0, time.Second)
+		release(t, held) // b's view still has the place, so a withdrawal reads it
+		synctest.Wait()
+		s.Delay("b", 0, 0)
+		arrive()
+		observe()
+		synctest.Wait()
+		require.Len(t, placesOf(s), 1, "else this is no test")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Empty(t, placesOf(s))
+	})
+
 	inBubble(t, "a lock that is passed on to a place that came to be again goes on", func(t *testing.T, s *memory.Server) {
 		a := contend(t, s, "a")
 		h := a.acquire()

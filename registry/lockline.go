@@ -176,6 +176,7 @@ func (l *Lock) sweep() {
 		case !back || g.busy || l.isClosed:
 		default:
 			g.busy = true
+			began := l.view.news
 			l.settling.Go(func() {
 				ctx, stop := withSession(l.ctx, g.session)
 				defer stop()
@@ -184,6 +185,9 @@ func (l *Lock) sweep() {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				g.busy = false
+				if l.view.news != began {
+					l.sweep() // the place may have been created again after withdraw read it
+				}
 			})
 		}
 	}

@@ -78,10 +78,11 @@ func (v *lockView) put(e Entry) {
 		if r.Place != "" {
 			v.held = v.dir.Join(r.Place)
 		}
-		if before != v.held {
+		if before != v.held && v.places[before].Created.Seq < e.Modified.Seq {
 			// The place of a holder goes with its tenure, by the same commit or because its
 			// session has ended. A store may tell of that later, and until then it would be
-			// first in line.
+			// first in line. A place that was created after the change stays in the view: a
+			// delayed request put it back, and only a place in the view is deleted.
 			delete(v.places, before)
 		}
 	}

@@ -37,6 +37,12 @@ func TestLockView_PlaceOfAHolderGoesWithItsTenure(t *testing.T) {
 		require.Equal(t, dir.Join("~b"), v.oldest("").Key)
 		require.True(t, v.open())
 	})
+	t.Run("but not one that was created again after it", func(t *testing.T) {
+		v := begin()
+		v.apply(Batch{Kind: Delta, Rev: Rev{Seq: 5}, Puts: []Entry{owner("", 4), place("~a", 5)}})
+		require.Equal(t, dir.Join("~b"), v.oldest("").Key)
+		require.Contains(t, v.places, dir.Join("~a"))
+	})
 	t.Run("and not before", func(t *testing.T) {
 		v := begin()
 		v.apply(Batch{Kind: Delta, Rev: Rev{Seq: 4}, Puts: []Entry{owner("~a", 4)}})
