@@ -29,12 +29,15 @@ func TestRun_Finds(t *testing.T) {
 			f.Start("a", job)
 			f.NextFire("job")
 			f.Start("b", job)
-			tamper(f, func(p *record.Plan) { // gives a's running shard to b, and forgets what was claimed
+			observe := f.Server().HoldWatch("a") // its leader would write the plan again before b claims
+			tamper(f, func(p *record.Plan) {     // gives a's running shard to b, and forgets what was claimed
 				b := slices.IndexFunc(f.Server().Dump(), func(e registry.Entry) bool {
 					return strings.Contains(string(e.Key), "/members/b.")
 				})
 				p.Owners = map[string]shardset.Set{f.Server().Dump()[b].Key.Name(): shardset.Of(0)}
 			})
+			f.Sleep(time.Second)
+			observe()
 			f.Sleep(time.Minute)
 		})
 		text := strings.Join(said, "\n")
