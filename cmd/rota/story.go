@@ -22,21 +22,27 @@ type story struct {
 	mu        sync.Mutex
 	owners    map[int]string // by shard: instance
 	claims    int
-	claimed   map[string]int // by shard and attempt: how often
-	runBy     map[int]string // by shard: the instance of the last attempt
-	ended     map[string]time.Time
+	claimed   map[string]int         // by shard and attempt: how often
+	runBy     map[int]string         // by shard: the instance of the last attempt
+	ended     map[string][]time.Time // by instance: the ends of its sessions
 	failovers int
 	moves     int
-	again     []time.Duration // from the end of a session to the claim of what it ran
+	reruns    []rerun
 	results   map[int]tally
 	doubled   int // results
 	events    []string
 }
 
+// rerun is the claim of a run that an instance had begun before.
+type rerun struct {
+	begunBy string
+	at      time.Time
+}
+
 func newStory(b *board) *story {
 	return &story{
 		board: b, shards: b.shards, owners: map[int]string{}, claimed: map[string]int{}, runBy: map[int]string{},
-		ended: map[string]time.Time{}, results: map[int]tally{},
+		ended: map[string][]time.Time{}, results: map[int]tally{},
 	}
 }
 
@@ -55,10 +61,8 @@ func (s *story) leads(at time.Time, instance string) {
 func (s *story) gone(at time.Time, instance string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.ended[instance]; !ok {
-		s.ended[instance] = at
-		s.event(at, "the session of %s has ended", instance)
-	}
+	s.ended[instance] = append(s.ended[instance], at)
+	s.event(at, "the session of %s has ended", instance)
 }
 
 // dealt takes in a plan.
@@ -96,9 +100,7 @@ func (s *story) claim(at time.Time, instance string, shard, attempt int) {
 	s.claimed[fmt.Sprintf("%d/%d", shard, attempt)]++
 	if attempt > 1 {
 		s.failovers++
-		if ended, ok := s.ended[s.runBy[shard]]; ok {
-			s.again = append(s.again, max(0, at.Sub(ended)))
-		}
+		s.reruns = append(s.reruns, rerun{s.runBy[shard], at})
 		s.event(at, "%s claims %d again: attempt %d", instance, shard, attempt)
 	}
 	s.runBy[shard] = instance
@@ -142,13 +144,40 @@ func (s *story) times() string {
 	defer s.mu.Unlock()
 	s.board.mu.Lock()
 	defer s.board.mu.Unlock()
-	var gone []time.Duration
+	var gone, again []time.Duration
 	for instance, at := range s.board.killed {
-		if ended, ok := s.ended[instance]; ok {
-			gone = append(gone, ended.Sub(at))
+		if ends := s.ended[instance]; len(ends) > 0 {
+			gone = append(gone, untilEnd(at, ends))
 		}
 	}
-	return fmt.Sprintf("crash to session gone: %s; session gone to claimed elsewhere: %s", span(gone), span(s.again))
+	for _, r := range s.reruns {
+		if ends := s.ended[r.begunBy]; len(ends) > 0 {
+			again = append(again, sinceEnd(r.at, ends))
+		}
+	}
+	return fmt.Sprintf("crash to session gone: %s; session gone to claimed elsewhere: %s", span(gone), span(again))
+}
+
+// untilEnd returns the time from a crash to the next of ends. It is zero if the session of the
+// instance had ended already, as that of one without processor time does.
+func untilEnd(crash time.Time, ends []time.Time) time.Duration {
+	for _, end := range ends {
+		if !end.Before(crash) {
+			return end.Sub(crash)
+		}
+	}
+	return 0
+}
+
+// sinceEnd returns the time from the last of ends to a claim. It is zero if the claim was
+// observed first: claims and ends reach the story by different ways.
+func sinceEnd(claim time.Time, ends []time.Time) time.Duration {
+	for _, end := range slices.Backward(ends) {
+		if !end.After(claim) {
+			return claim.Sub(end)
+		}
+	}
+	return 0
 }
 
 // span returns the least and the greatest of d.
