@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -23,10 +24,11 @@ type zkEnsemble struct {
 	readers []*zkReader
 	waiting map[uint64]*zkTxn // for one before it
 	epochs  map[uint64]uint64 // by the last transaction of an epoch: the first of the next
+	ends    map[uint64]uint64 // by epoch: its last transaction, as far as logs of the next have shown it
 }
 
 func newZKEnsemble(root string) *zkEnsemble {
-	return &zkEnsemble{zkHistory: newZKHistory(root), waiting: map[uint64]*zkTxn{}, epochs: map[uint64]uint64{}}
+	return &zkEnsemble{zkHistory: newZKHistory(root), waiting: map[uint64]*zkTxn{}, epochs: map[uint64]uint64{}, ends: map[uint64]uint64{}}
 }
 
 // ZooKeeperEnsemble reads the log of an ensemble on this machine, which was empty. root is
@@ -83,7 +85,7 @@ func (l *zkEnsemble) readAll(ctx context.Context) (newest uint64, err error) {
 			return 0, err
 		}
 	}
-	l.order()
+	l.order(newest)
 	if len(errs) == len(l.readers) {
 		return 0, errors.Join(errs...)
 	}
@@ -98,22 +100,36 @@ func (l *zkEnsemble) offer(before uint64, t *zkTxn) {
 	l.waiting[t.zxid] = t
 	if uint32(t.zxid) == 1 {
 		l.epochs[before] = t.zxid
+		l.ends[epoch(before)] = max(l.ends[epoch(before)], before)
 	}
 }
 
-// order takes in what has its turn. Within an epoch the numbers have no gaps.
-func (l *zkEnsemble) order() {
+func epoch(zxid uint64) uint64 { return zxid >> 32 }
+
+// order takes in what has its turn; newest is the last transaction that a member has executed.
+// Within an epoch the numbers have no gaps.
+func (l *zkEnsemble) order(newest uint64) {
 	for {
 		t := l.waiting[l.written+1]
+		if t != nil && !l.committed(t.zxid, newest) {
+			t = nil
+		}
 		if t == nil {
 			t = l.waiting[l.epochs[l.written]]
 		}
 		if t == nil {
-			return
+			break
 		}
 		l.take(t)
-		delete(l.waiting, t.zxid)
 	}
+	maps.DeleteFunc(l.waiting, func(zxid uint64, _ *zkTxn) bool { return zxid <= l.written })
+}
+
+// committed reports whether a transaction in a log is known to have been committed. A leader that is
+// killed has logged proposals that its successor does not know. If it is brought up to date by a
+// snapshot, they stay in its log, before transactions of the next epoch.
+func (l *zkEnsemble) committed(zxid, newest uint64) bool {
+	return epoch(zxid) == epoch(newest) || uint32(newest) == 0 || zxid <= l.ends[epoch(zxid)]
 }
 
 // Close ends the reading.

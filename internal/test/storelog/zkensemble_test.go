@@ -23,17 +23,21 @@ func TestEnsemble_PutsLogsTogether(t *testing.T) {
 		{"an epoch may be without transactions", [][]id{{{1, 1}, {3, 1}, {3, 2}}}, id{3, 2}},
 		{"an epoch waits for the end of the one before", [][]id{{{1, 1}, {1, 2}}, {{1, 3}, {2, 1}}}, id{2, 1}},
 		{"one who missed the end of an epoch does not cut it off", [][]id{{{1, 1}, {2, 1}}, {{1, 1}, {1, 2}, {2, 1}, {2, 2}}}, id{2, 2}},
+		{"what the next epoch's leader did not know is left out", [][]id{{{1, 1}, {2, 1}, {2, 2}}, {{1, 1}, {1, 2}, {1, 3}, {2, 2}}}, id{2, 2}},
+		{"the end of an epoch is waited for", [][]id{{{1, 1}, {1, 2}, {2, 2}}}, id{1, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newZKEnsemble("/root")
+			newest := uint64(0)
 			for _, log := range c.logs {
 				before := uint64(0)
 				for _, n := range log {
 					l.offer(before, &zkTxn{zxid: zxid(n)})
 					before = zxid(n)
+					newest = max(newest, before)
 				}
 			}
-			l.order()
+			l.order(newest)
 			assert.Equal(t, zxid(c.want), l.written)
 		})
 	}
