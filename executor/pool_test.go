@@ -99,7 +99,11 @@ func TestPool(t *testing.T) {
 		for i := range 100 {
 			p.add(&task{job: fmt.Sprint(i % 7), do: func() { time.Sleep(time.Second) }})
 		}
-		<-p.idle() // the end of the bubble fails if a goroutine is left then
+		<-p.idle()
+		synctest.Wait()
+		// runtime.NumGoroutine may still count one that has ended.
+		stacks := make([]byte, 1<<20)
+		assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "(*pool)")
 	})
 }
 
