@@ -79,10 +79,7 @@ func (l *Leader) announce(ctx context.Context) error {
 		return err
 	}
 	if l.Telling {
-		l.Comparison = skew.Comparison{
-			Reading: n.At, Told: told, Since: l.Office.newest(), Ahead: map[string]record.Duration{},
-			Judging: time.Now().Add(skew.Answering), Doubted: l.Doubted, Differ: l.Differ,
-		}
+		l.Comparison = l.Comparison.Restart(n.At, told, l.Office.newest(), time.Now())
 		l.compareWithStore(ctx, n.At.Time(), l.M.Clock())
 	}
 	return nil

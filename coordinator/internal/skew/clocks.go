@@ -45,6 +45,20 @@ func NewComparison(now, clock time.Time, term uint64) Comparison {
 	return Comparison{Reading: record.InstantOf(clock), Told: now, Since: term, Ahead: map[string]record.Duration{}, Telling: true}
 }
 
+// Restart returns the comparison with a reading that commit since has published at an instant. It
+// keeps the answers if the reading is the same, from a clock that has not advanced: a member
+// answers a reading once.
+func (c *Comparison) Restart(reading record.Instant, published time.Time, since uint64, now time.Time) Comparison {
+	n := Comparison{
+		Reading: reading, Told: published, Since: since, Ahead: map[string]record.Duration{},
+		Judging: now.Add(Answering), Doubted: c.Doubted, Differ: c.Differ,
+	}
+	if reading == c.Reading {
+		n.Ahead = c.Ahead
+	}
+	return n
+}
+
 // hear takes in what the record of member inc, written by commit seq, says of its clock, at a
 // time when the leader's says clock. mine: it is the leader's own, which may only have been
 // set; off: the member's is known to be off.

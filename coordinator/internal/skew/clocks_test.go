@@ -103,6 +103,15 @@ func TestComparing(t *testing.T) {
 		hears(c, 4*s, 4*s, s, 0, 11)
 		assert.True(t, c.Telling)
 	})
+	t.Run("answers stay while the same reading is announced again, and go with another", func(t *testing.T) {
+		c := begin()
+		hears(c, 3*s, 3*s, -7*s, said, 11)
+		again := c.Restart(said, start, 12, start)
+		assert.Equal(t, shown(-7*s), again.Ahead)
+		assert.EqualValues(t, 12, again.Since)
+		other := c.Restart(said+1, start, 13, start)
+		assert.Empty(t, other.Ahead)
+	})
 	t.Run("a leader's clock that is set makes nobody look ahead", func(t *testing.T) {
 		c := begin()
 		hears(c, 3*s, -time.Hour, 3*s, 0, 11)
