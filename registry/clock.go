@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Clock is what a Registry implements as well if its store records by a clock of its own when
-// a value was written. Nothing that a Registry promises rests on this clock: it may be wrong, it
-// may be set, and another member of the store may have another one.
+// Clock is implemented by a Registry whose store records, by a clock of its own, when each
+// value was written. No promise of a Registry depends on this clock: it may be wrong, it may
+// be set, and it may differ between members of the store.
 type Clock interface {
 	// WrittenAt returns when the value at key was written, by the clock of the store. It
 	// reads like a plain Get, and has its errors.

@@ -1,23 +1,22 @@
-// Package registry is the contract between the coordination algorithms and the store
-// they run on, and what can be built once on that contract.
+// Package registry defines the contract between the coordination algorithms and the store
+// they run on, and the tools that are built once on that contract.
 //
 // A Registry is a small, strongly ordered key-value store. It reads keys and
 // directories, changes them by transactions, follows directories, and grants sessions:
-// leases whose owned (ephemeral) keys vanish with them. Package memory, etcd and
-// zookeeper implement it; package conformance checks that they keep what is promised
-// here.
+// leases whose owned (ephemeral) keys vanish with them. Packages memory, etcd and
+// zookeeper implement it; package conformance checks that they keep its promises.
 //
-// Built on it, and hence the same everywhere, are Apply, which learns the outcome of a
-// transaction whose reply was lost; Lock, a fair lock with a fencing token; Cache, a
+// Built on it, and hence the same for every store, are Apply, which determines the outcome
+// of a transaction whose reply was lost; Lock, a fair lock with a fencing token; Cache, a
 // replica of a directory; KeepSession, which opens a new session when one is lost; and
 // Prefix, a registry below a directory of another.
 //
 // # What is not promised
 //
-// A session does not stop its owner's writes when it ends: a process that was paused
-// for a minute sends what it had in hand. Only a condition stops that write. Guard what
-// a session, lock or leader writes with Alive, or with At on the record that names it,
-// and give the commit number (Rev.Seq) to stores of other kinds, to be compared there.
+// The end of a session does not stop its owner's writes: a process that was paused for a
+// minute still sends its next write. Only a condition stops that write. Guard the writes
+// of a session, lock or leader with Alive, or with At on the record that names it, and
+// pass the commit number (Rev.Seq) to stores of other kinds, to be compared there.
 //
 // Clocks of different machines may differ by any amount; only their rates are assumed
 // to agree within a few per cent.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The errors of a registry, to be matched with errors.Is. What a backend returns wraps
+// The errors of a registry, to be matched with errors.Is. Each error of a backend wraps
 // one of them and keeps the cause.
 var (
 	// ErrNotFound: there is no such key.
@@ -16,7 +16,7 @@ var (
 	ErrNotApplied = errors.New("not applied")
 	// ErrUnknownOutcome: the transaction may have been applied, may yet be, or never.
 	ErrUnknownOutcome = errors.New("unknown outcome")
-	// ErrUnavailable: a read, a watch or a session could not be had from the store now.
+	// ErrUnavailable: the store cannot serve this read, watch or session call now.
 	ErrUnavailable = errors.New("registry unavailable")
 	// ErrSessionLost: the session has ended.
 	ErrSessionLost = errors.New("session lost")
@@ -33,7 +33,7 @@ var (
 	// ErrQuota: the store is full. Nothing was changed; retrying at once will not help. A
 	// transaction that only deletes, on conditions At and Alive, needs no room.
 	ErrQuota = errors.New("registry full")
-	// ErrForeign: what is stored at the key was not written by this library, or is damaged.
+	// ErrForeign: the value at the key was not written by this library, or is damaged.
 	// Lists and watches leave such a key out.
 	ErrForeign = errors.New("foreign value")
 	// ErrClosed: the registry, watcher or session was closed by its owner.

@@ -11,8 +11,8 @@ import (
 //
 // A key whose last segment begins with a tilde is an owned key: it is made by
 // CreateOwned, lives as long as a session, and is a leaf. All others are made by Create.
-// That a key's name tells what it is lets every backend refuse a child of an owned key,
-// or an owned key above others, without asking the server.
+// Since a key's name shows whether it is owned, every backend can refuse a child of an
+// owned key, or an owned key above others, without asking the server.
 type Key string
 
 const (

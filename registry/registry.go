@@ -15,23 +15,24 @@ type Registry interface {
 	// Get returns the entry at key, or ErrNotFound. The value is the caller's.
 	//
 	// A plain read never goes back in time on one handle and sees the handle's own
-	// writes; it may miss what others have written lately. A Fresh read sees every
-	// write that completed, on any handle, before Get was called.
+	// writes; it may miss recent writes of others. A Fresh read sees every write that
+	// completed, on any handle, before Get was called.
 	Get(ctx context.Context, key Key, o ReadOptions) (Entry, error)
 
 	// List returns the immediate children of dir that hold a value, in bytewise order.
-	// A directory in which there is nothing, or which never was, has no children: that
-	// is not an error. The root is the empty Key.
+	// A directory that is empty or never existed has no children; that is not an error.
+	// The root is the empty Key.
 	//
-	// Each entry is a state that was committed. Whether all of them stood at one commit
-	// is told by Listing.Atomic; a decision that needs them together repeats what it
-	// read as conditions of a Txn.
+	// Each entry is a state that was committed. Listing.Atomic reports whether all of
+	// them existed at one commit; a decision that needs them together repeats its reads as
+	// conditions of a Txn.
 	List(ctx context.Context, dir Key, o ReadOptions) (Listing, error)
 
 	// Txn commits all of t.Then if all of t.If and the conditions that the operations
-	// imply hold, at one Rev, or changes nothing. A Txn without operations checks only.
+	// imply hold, at one Rev, or changes nothing. A Txn without operations only checks
+	// its conditions.
 	//
-	// It is sent at most once. The error says what is known:
+	// It is sent at most once. The error classifies the outcome:
 	//
 	//   - *ConflictError (ErrConflict): nothing was changed; Index names the first item
 	//     that did not hold.
@@ -45,28 +46,28 @@ type Registry interface {
 	// what exists; Deltas follow, and a later Snapshot replaces everything seen so far.
 	// dir need not exist.
 	//
-	// Changes to one key may be merged: a reader sees the latest, perhaps not each one
-	// before it, and never an older after a newer. The last state is never skipped, and
-	// a reader that falls behind holds up no writer. A dropped connection is not an end:
-	// the watcher goes quiet, then catches up, with a Snapshot where it missed something.
-	// It ends with ctx or Close. Batches are the reader's to keep.
+	// Changes to one key may be merged: a reader sees the latest state, possibly not
+	// every state before it, and never an older one after a newer. The last state is
+	// never skipped, and a slow reader delays no writer. A dropped connection does not end
+	// the watcher: it pauses, then catches up, with a Snapshot if it missed changes. It
+	// ends with ctx or Close. Batches are the reader's to keep.
 	//
-	// Whether a client's own change reaches its watcher before or after the reply to the
-	// Txn that made it is not promised.
+	// A client may receive its own change from a watcher before or after the reply to the
+	// Txn that made it.
 	Watch(ctx context.Context, dir Key, o WatchOptions) (Watcher, error)
 
 	// OpenSession begins a session, whose owned keys and guards live until it ends. Its
 	// granted TTL may be longer than the one asked for, never shorter. A session outlives
-	// ctx: it ends by its Close, or when the store has not heard of it for its TTL.
+	// ctx: it ends by its Close, or when the store has received no renewal for its TTL.
 	OpenSession(ctx context.Context, o SessionOptions) (Session, error)
 
-	// Limits returns what this backend accepts, nowhere below PortableLimits.
+	// Limits returns the sizes that this backend accepts; none is below PortableLimits.
 	Limits() Limits
 
 	// Close ends the handle: pending calls and watchers return ErrClosed, its sessions
-	// are closed as by Session.Close, and every goroutine it started has returned when it
-	// does. If ctx ends first, sessions that could not be told are left to expire. Closing
-	// twice is legal.
+	// are closed as by Session.Close, and all its goroutines have returned when Close does.
+	// If ctx ends first, sessions that could not be closed at the store are left to expire.
+	// Closing twice is legal.
 	Close(ctx context.Context) error
 }
 
@@ -76,7 +77,7 @@ type Rev struct {
 	// comparable across keys and handles, grows, may have gaps, and is the number to
 	// fence with. It is at least 1 and below 1<<63.
 	Seq uint64
-	// Aux is the backend's own business. Two Revs name the same commit of a key when
+	// Aux is opaque to all but the backend. Two Revs name the same commit of a key when
 	// both fields are equal.
 	Aux uint64
 }
@@ -85,14 +86,14 @@ type Rev struct {
 func (r Rev) IsZero() bool { return r == Rev{} }
 
 // SessionID names a session. It is never used again. Its text is a key segment without
-// dots, so that names can be put before it with one.
+// dots, so that a name and an id joined by a dot can be split again.
 type SessionID string
 
 // Entry is a key with its value, as of Modified.
 type Entry struct {
 	Key      Key
 	Value    []byte
-	Created  Rev       // when the key came to be; another after a delete and a create
+	Created  Rev       // when the key was created; differs after a delete and a create
 	Modified Rev       // when Value was written
 	Owner    SessionID // the session an owned key lives with; empty for others
 	Txn      TxnID     // the transaction that wrote Value
@@ -102,7 +103,7 @@ type Entry struct {
 type Listing struct {
 	Entries []Entry // sorted by Key
 	Rev     Rev     // no entry is newer
-	Atomic  bool    // all entries stood together at Rev
+	Atomic  bool    // all entries existed together at Rev
 }
 
 // ReadOptions are options of Get and List. The zero value is a plain read.
@@ -128,13 +129,13 @@ type Watcher interface {
 	Close() error
 }
 
-// BatchKind tells what a Batch says about what came before it.
+// BatchKind is the relation of a Batch to the batches before it.
 type BatchKind int
 
 const (
 	// Snapshot batches hold the whole directory: a key that is absent does not exist.
 	Snapshot BatchKind = iota + 1
-	// Delta batches hold changes to what was delivered before.
+	// Delta batches hold changes to the state delivered before.
 	Delta
 )
 
@@ -153,12 +154,12 @@ type Batch struct {
 	Kind    BatchKind
 	Rev     Rev     // no change is newer; a plain Get on the same handle is at least as new
 	Puts    []Entry // created or written, sorted by Key
-	Deletes []Key   // gone, sorted; none in a Snapshot
+	Deletes []Key   // deleted, sorted; none in a Snapshot
 }
 
 // SessionOptions are options of OpenSession.
 type SessionOptions struct {
-	// TTL is how long the store waits for a sign of life before it ends the session.
+	// TTL is how long the store waits for a renewal before it ends the session.
 	// Zero means DefaultSessionTTL.
 	TTL time.Duration
 }
@@ -166,16 +167,16 @@ type SessionOptions struct {
 // DefaultSessionTTL is the TTL asked for when SessionOptions name none.
 const DefaultSessionTTL = 10 * time.Second
 
-// SessionState is where a session stands, as its own process sees it.
+// SessionState is the state of a session as its own process knows it.
 type SessionState int
 
 const (
 	// SessionConnected: renewals are answered.
 	SessionConnected SessionState = iota + 1
 	// SessionSuspended: two renewals went unanswered, or the connection is gone. The
-	// session may come back as the same one; begin nothing that needs it.
+	// session may become Connected again; until then, begin no work that needs it.
 	SessionSuspended
-	// SessionLost: the session is over, by expiry or by the store's word. Final.
+	// SessionLost: the session has ended, by its own clock or as the store reported. Final.
 	SessionLost
 	// SessionClosed: the session was closed by its owner. Final.
 	SessionClosed
@@ -197,26 +198,28 @@ func (s SessionState) String() string {
 
 // Session is a lease on the store, renewed by the backend.
 //
-// A Session becomes Lost on its own clock, at its safe-until, before the store can hand
-// anything of it to another client, given clocks that run at nearly the same rate. That
-// does not stop what has been sent already: only a condition (Alive, At) does.
+// A Session becomes Lost on its own clock, at its safe-until, before the store can grant
+// anything that it owned to another client, provided that clocks run at nearly the same
+// rate. Requests that were sent earlier are not stopped: only a condition (Alive, At)
+// stops them.
 type Session interface {
 	ID() SessionID
-	// TTL is the granted one.
+	// TTL returns the granted TTL.
 	TTL() time.Duration
-	// State returns the state and the safe-until: until then, and no longer without
-	// another renewal, the store cannot have ended the session. It is counted from when
-	// the last confirmed renewal was sent.
+	// State returns the state and the safe-until, an instant that renewals extend: before
+	// it the store cannot have ended the session. It is counted from when the last
+	// confirmed renewal was sent.
 	State() (SessionState, time.Time)
 	// Changed returns a channel that is closed at the next change of state. Call it
 	// before State to miss none.
 	Changed() <-chan struct{}
 	// Lost is closed once the session is Lost or Closed.
 	Lost() <-chan struct{}
-	// Err is nil while the session lives, then why it ended: it wraps ErrSessionLost, or
-	// is ErrClosed after Close.
+	// Err returns nil while the session lives, then the reason of its end, which wraps
+	// ErrSessionLost, or is ErrClosed after Close.
 	Err() error
-	// Close ends the session. When it returns nil, its owned keys are gone. Otherwise the
-	// store was not reached and they go when the TTL has run out. Closing twice is legal.
+	// Close ends the session. When it returns nil, its owned keys are deleted. Otherwise the
+	// store was not reached and deletes them when the TTL has run out. Closing twice is
+	// legal.
 	Close(ctx context.Context) error
 }

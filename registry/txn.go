@@ -117,7 +117,7 @@ func Set(key Key, rev Rev, value []byte) Op {
 	return Op{Kind: OpSet, Key: key, Rev: rev, Value: value}
 }
 
-// Delete removes key, which must be At rev. What is below it stays.
+// Delete removes key, which must be At rev. Keys below it stay.
 func Delete(key Key, rev Rev) Op { return Op{Kind: OpDelete, Key: key, Rev: rev} }
 
 func (o Op) String() string {
@@ -178,7 +178,7 @@ func CheckTxn(t Txn, l Limits) error {
 		if err := o.check(l); err != nil {
 			return fmt.Errorf("operation %d: %w", i, err)
 		}
-		for j := range i { // at most 64 items: a map would cost more
+		for j := range i { // a map would cost more for at most TxnItems
 			if t.Then[j].Key == o.Key {
 				return fmt.Errorf("operation %d: %w: %s is also the key of operation %d", i, ErrInvalidTxn, o.Key, j)
 			}
