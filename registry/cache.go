@@ -9,14 +9,13 @@ import (
 	"sync"
 )
 
-// Cache is a replica of the immediate children of a directory, kept by one goroutine. All
-// its methods may be called from many goroutines, and none but Close waits.
+// Cache is a replica of the immediate children of a directory, updated by one goroutine.
+// All its methods may be called from many goroutines, and only Close waits.
 //
-// It shows what the store held a while ago: normally as long ago as an event takes to
-// arrive, but while the connection is gone there is no bound, and nothing in the Cache
-// tells. Within one watch it does not go back in time; where the watch had to be opened
-// anew, it is as new as that. So never decide by a Cache alone: make the Entry.Modified
-// that was seen a condition of the Txn that acts on it.
+// A Cache lags behind the store, and does not report how far: normally by the time that an
+// event takes to arrive, but without bound while the connection is down. Within one watch it
+// never goes back in time; after a watch was reopened it may. So never decide by a Cache
+// alone: make the observed Entry.Modified a condition of the Txn that acts on it.
 type Cache struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the goroutine has returned
@@ -28,9 +27,9 @@ type Cache struct {
 	err     error
 }
 
-// NewCache returns a replica of dir once it has the first Snapshot, which ctx bounds the
-// waiting for. The Cache outlives ctx: it is to be ended by Close, and ends by itself as
-// Follow does, when the registry is closed or refuses to go on.
+// NewCache waits for the first Snapshot of dir, at most until ctx ends, and returns the
+// replica. The Cache outlives ctx: call Close to end it. It also ends by itself when Follow
+// would return, since the registry was closed or refuses the watch.
 func NewCache(ctx context.Context, reg Registry, dir Key) (*Cache, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	c := &Cache{
@@ -39,7 +38,7 @@ func NewCache(ctx context.Context, reg Registry, dir Key) (*Cache, error) {
 		changed: make(chan struct{}),
 	}
 	first := c.changed
-	go c.keep(life, reg, dir)
+	go c.follow(life, reg, dir)
 	select {
 	case <-first:
 		if err := c.Err(); err != nil {
@@ -53,19 +52,19 @@ func NewCache(ctx context.Context, reg Registry, dir Key) (*Cache, error) {
 	}
 }
 
-func (c *Cache) keep(ctx context.Context, reg Registry, dir Key) {
+func (c *Cache) follow(ctx context.Context, reg Registry, dir Key) {
 	defer close(c.done)
 	err := Follow(ctx, reg, dir, func(b Batch) error {
-		c.take(b)
+		c.apply(b)
 		return nil
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = err
-	c.tell()
+	c.notify()
 }
 
-func (c *Cache) take(b Batch) {
+func (c *Cache) apply(b Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b.Kind == Snapshot {
@@ -78,16 +77,17 @@ func (c *Cache) take(b Batch) {
 		delete(c.entries, key)
 	}
 	c.rev = b.Rev
-	c.tell()
+	c.notify()
 }
 
-func (c *Cache) tell() {
+// notify wakes the receivers of Changed. c.mu is held.
+func (c *Cache) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// Get returns the entry at key, if there is one. Its Value is shared with all readers and
-// not to be changed.
+// Get returns the entry at key, if there is one. All readers share its Value and must not
+// change it.
 func (c *Cache) Get(key Key) (Entry, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -95,8 +95,8 @@ func (c *Cache) Get(key Key) (Entry, bool) {
 	return e, ok
 }
 
-// Entries returns all entries, sorted by key. The slice is the caller's; the values are
-// shared with all readers and not to be changed.
+// Entries returns all entries, sorted by key. The slice is the caller's; all readers share
+// the values and must not change them.
 func (c *Cache) Entries() []Entry {
 	c.mu.RLock()
 	entries := slices.AppendSeq(make([]Entry, 0, len(c.entries)), maps.Values(c.entries))
@@ -105,14 +105,14 @@ func (c *Cache) Entries() []Entry {
 	return entries
 }
 
-// Len returns how many entries there are.
+// Len returns the number of entries.
 func (c *Cache) Len() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return len(c.entries)
 }
 
-// Rev returns the Rev of the last batch that was taken in: no entry is newer.
+// Rev returns the Rev of the last batch that was applied: no entry is newer.
 func (c *Cache) Rev() Rev {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -120,23 +120,23 @@ func (c *Cache) Rev() Rev {
 }
 
 // Changed returns a channel that is closed at the next change, and when the Cache ends. Call
-// it before reading, to miss none. Changes that come close together may close it once, and
-// a Snapshot closes it also if it brings nothing new.
+// it before reading, so as to miss no change. Several changes in quick succession may close
+// it once. A Snapshot closes it even if it contains no change.
 func (c *Cache) Changed() <-chan struct{} {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.changed
 }
 
-// Err is nil while the Cache is kept, then why it no longer is, as told by Follow:
-// ErrClosed after Close. What it held at its end can still be read.
+// Err returns nil while the Cache is updated, then the error of Follow that ended it:
+// ErrClosed after Close. The entries of its last state can still be read.
 func (c *Cache) Err() error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.err
 }
 
-// Close ends the Cache and returns when its goroutine has. Closing twice is legal.
+// Close ends the Cache and waits for its goroutine. Closing twice is legal.
 func (c *Cache) Close() {
 	c.cancel()
 	<-c.done

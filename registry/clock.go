@@ -40,9 +40,9 @@ func (p *prefixed) WrittenAt(ctx context.Context, key Key) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer c.end()
-	at, err := WrittenAt(c.ctx, p.reg, p.whole(key))
+	at, err := WrittenAt(c.ctx, p.reg, p.addPrefix(key))
 	if err != nil {
-		return time.Time{}, c.failed(err)
+		return time.Time{}, c.closedError(err)
 	}
 	return at, nil
 }

@@ -2,15 +2,15 @@ package registry
 
 import "context"
 
-// Follow watches dir and calls f with each batch, in order, from the calling goroutine. A
-// watch that cannot be had or fails is opened again, with pauses of up to half a second
-// between tries; its first batch is a Snapshot, so f misses nothing but what was undone
-// meanwhile.
+// Follow watches dir and calls f with each batch, in order, from the calling goroutine. If
+// the watch fails or cannot be opened, Follow opens another, with pauses of up to half a
+// second between retries. Each watch begins with a Snapshot, so f misses only changes that
+// were undone meanwhile.
 //
-// It returns the cause of ctx when that ends, the error of f as it is when f returns one,
-// and otherwise only when there is no sense in trying again: it wraps ErrClosed (the
-// registry is), ErrPermission, ErrUnauthenticated or ErrInvalidKey. It never returns nil.
-// A call of f that is under way is waited for; f is to look after ctx itself.
+// Follow returns the cause of ctx when that ends, and an error of f unchanged. Otherwise it
+// returns only when a retry cannot succeed: the error then wraps ErrClosed (of the
+// registry), ErrPermission, ErrUnauthenticated or ErrInvalidKey. It never returns nil. It
+// does not interrupt f when ctx ends; f has to observe ctx itself.
 func Follow(ctx context.Context, reg Registry, dir Key, f func(Batch) error) error {
 	var pause backoff
 	for {
@@ -29,7 +29,8 @@ func Follow(ctx context.Context, reg Registry, dir Key, f func(Batch) error) err
 	}
 }
 
-// followOnce follows dir with one watcher until that fails, or f says stop by an error.
+// followOnce follows dir with one watcher until that fails or f returns an error, which
+// stop reports.
 func followOnce(ctx context.Context, reg Registry, dir Key, pause *backoff, f func(Batch) error) (stop bool, err error) {
 	w, err := reg.Watch(ctx, dir, WatchOptions{})
 	if err != nil {

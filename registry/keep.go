@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// closeTimeout bounds the closing of a session that nobody waits for.
+// closeTimeout bounds the closing of a session that is no longer needed.
 const closeTimeout = 3 * time.Second
 
-// KeepSession calls f while there is a session: it opens one, with pauses of up to half
-// a second between tries, and gives f a context that ends when the session does. If the
-// session is lost, KeepSession waits for f to return, opens another, and calls f again.
-// What a new session is to have is made anew by f: nothing of the old one comes back.
+// KeepSession opens a session, with pauses of up to half a second between retries, and
+// calls f with it and a context that ends when the session does. If the session is lost,
+// KeepSession waits for f to return, opens another session, and calls f again. The owned keys
+// of the lost session are deleted; f has to create those of the new one.
 //
 // The context of f ends with a cause that wraps ErrSessionLost when the session is Lost,
-// with ErrClosed when reg is closed, and with the cause of ctx when that ends. f is waited
-// for however long it takes, and its session is kept as long: after the end of ctx it can
-// still put its things in order, while Session.Lost tells whether it may. The session is
-// not to be used once f has returned.
+// with ErrClosed when reg is closed, and with the cause of ctx when that ends. KeepSession
+// waits for f without a bound and keeps its session open meanwhile: f can clean up after
+// the end of ctx, unless Session.Lost is closed. The session must not be used once f has
+// returned.
 //
-// KeepSession returns what f returned, unless ctx lives and the session was lost: then f's
-// result is dropped. It never gives up on a loss. It returns the cause of ctx if that ends
-// while there is no session, and the error of OpenSession if that is not Retryable.
+// KeepSession returns the result of f, unless the session was lost and ctx has not ended:
+// then it drops the result and opens another session. It returns the cause of ctx if that
+// ends while there is no session, and the error of OpenSession if that is not Retryable.
 //
-// Each session is closed when f has returned or panicked, also if ctx has ended. One that
-// the store cannot be told of within 3 seconds, or the TTL if that is shorter, is left to
-// expire.
+// Each session is closed when f has returned or panicked, also if ctx has ended. A session
+// that cannot be closed at the store within 3 seconds, or the TTL if that is shorter, is
+// left to expire.
 func KeepSession(ctx context.Context, reg Registry, o SessionOptions, f func(ctx context.Context, s Session) error) error {
 	var pause backoff
 	for {
@@ -36,12 +36,12 @@ func KeepSession(ctx context.Context, reg Registry, o SessionOptions, f func(ctx
 		switch {
 		case err == nil:
 			opened := time.Now()
-			lost, err := inSession(ctx, s, f)
+			lost, err := runInSession(ctx, s, f)
 			if !lost || ctx.Err() != nil {
 				return err
 			}
 			if time.Since(opened) >= s.TTL() {
-				pause.reset() // but where sessions end as they are opened, tries are spaced
+				pause.reset() // a session lost within its TTL counts as a failed try
 			}
 		case !transient(err):
 			return err
@@ -52,8 +52,8 @@ func KeepSession(ctx context.Context, reg Registry, o SessionOptions, f func(ctx
 	}
 }
 
-// inSession calls f with s, and closes s. It reports whether s was lost before f returned.
-func inSession(ctx context.Context, s Session, f func(context.Context, Session) error) (lost bool, err error) {
+// runInSession calls f with s, and closes s. It reports whether s was lost before f returned.
+func runInSession(ctx context.Context, s Session, f func(context.Context, Session) error) (lost bool, err error) {
 	defer closeSession(ctx, s)
 
 	ctx, end := context.WithCancelCause(ctx)
@@ -61,7 +61,7 @@ func inSession(ctx context.Context, s Session, f func(context.Context, Session) 
 	watching.Go(func() {
 		select {
 		case <-s.Lost():
-			end(nameClosed(s))
+			end(endCause(s))
 		case <-ctx.Done():
 		}
 	})
@@ -72,8 +72,8 @@ func inSession(ctx context.Context, s Session, f func(context.Context, Session) 
 	return errors.Is(s.Err(), ErrSessionLost), err
 }
 
-// nameClosed returns s.Err(), with the session's id if that is the bare ErrClosed.
-func nameClosed(s Session) error {
+// endCause returns s.Err(), to which it adds the session's id if that is ErrClosed.
+func endCause(s Session) error {
 	err := s.Err()
 	if errors.Is(err, ErrClosed) {
 		return fmt.Errorf("session %s %w", s.ID(), err)
@@ -81,9 +81,9 @@ func nameClosed(s Session) error {
 	return err
 }
 
-// closeSession closes s, whether or not ctx has ended. A session that was lost is closed as
-// well: the store may keep it for some time yet, and its owned keys stand in the way of
-// the next one's.
+// closeSession closes s, whether or not ctx has ended. It closes lost sessions too: the
+// store may not have expired them yet, and their owned keys conflict with those of the
+// next session.
 func closeSession(ctx context.Context, s Session) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(closeTimeout, s.TTL()))
 	defer cancel()

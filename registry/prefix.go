@@ -7,17 +7,18 @@ import (
 	"sync"
 )
 
-// Prefix returns a handle on what is below dir in reg: its keys are those of reg without
-// "dir/" before them, in entries, conflicts and batches too. The texts of other errors
-// may name the whole key. Sessions are those of reg: they go by the same id in both.
+// Prefix returns a handle on the keys below dir in reg. Its keys are those of reg without
+// the leading "dir/", in entries, conflicts and batches too. The texts of other errors may
+// contain the full key. Sessions are those of reg and have the same id in both.
 //
-// A key has to be valid with dir before it as well. Limits are those of reg, where keys
-// count whole: a transaction has to stay below TxnBytes by len(dir)+1 for each key, else
-// it is ErrTooLarge. If dir is not a directory, every call on a key is ErrInvalidKey.
+// A key must also be valid with "dir/" before it. Limits are those of reg and count full
+// keys: a transaction must stay below TxnBytes by len(dir)+1 for each key, else the error
+// is ErrTooLarge. If dir is not a valid directory, every call with a key fails with
+// ErrInvalidKey.
 //
-// Close ends what was opened and is pending through the handle, as Registry.Close does,
-// and leaves reg as it is. A pending Txn that may have been applied returns an error that
-// wraps ErrUnknownOutcome as well as ErrClosed. Closing reg ends it all, too.
+// Close ends the calls, watchers and sessions of the handle, as Registry.Close does, and
+// does not close reg. A pending Txn that may have been applied returns an error that wraps
+// ErrUnknownOutcome as well as ErrClosed. Closing reg ends the handle too.
 func Prefix(reg Registry, dir Key) Registry {
 	return &prefixed{reg: reg, dir: dir, calls: make(map[*prefixCall]struct{}), sessions: make(map[Session]struct{})}
 }
@@ -26,23 +27,23 @@ type prefixed struct {
 	reg Registry
 	dir Key
 
-	// mu is never held while anything is waited for.
+	// mu is never held during a call of reg.
 	mu       sync.Mutex
 	closed   bool
 	calls    map[*prefixCall]struct{}
-	sessions map[Session]struct{} // those that were opened, until it is seen that they ended
+	sessions map[Session]struct{} // those opened; ended ones are removed by the next OpenSession
 }
 
-// prefixCall is a call of reg that Close ends, or a watcher.
+// prefixCall is a pending call of reg, or an open watcher, which Close ends.
 type prefixCall struct {
 	p       *prefixed
-	ctx     context.Context // ends with the caller's, or with ErrClosed as its cause by Close
+	ctx     context.Context // ends with the caller's, or by Close with the cause ErrClosed
 	cancel  context.CancelCauseFunc
 	watcher Watcher     // nil for a call
-	forget  func() bool // keeps the end of ctx from taking the watcher off calls
+	unhook  func() bool // stops the end of ctx from calling end
 }
 
-// begin registers a call, which is to be ended by end.
+// begin registers a call; end removes it.
 func (p *prefixed) begin(ctx context.Context) (*prefixCall, error) {
 	c := &prefixCall{p: p}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
@@ -63,9 +64,9 @@ func (c *prefixCall) end() {
 	c.cancel(nil)
 }
 
-// failed returns err, or if it is due to Close, what Close promises.
-func (c *prefixCall) failed(err error) error {
-	if context.Cause(c.ctx) != ErrClosed || !transient(err) { // this very cause
+// closedError returns the error that Close promises if Close caused err, else err.
+func (c *prefixCall) closedError(err error) error {
+	if context.Cause(c.ctx) != ErrClosed || !transient(err) { // identity: the caller's cause may wrap another ErrClosed
 		return err
 	}
 	for _, known := range []error{ErrUnknownOutcome, ErrNotApplied} {
@@ -89,11 +90,11 @@ func (p *prefixed) Get(ctx context.Context, key Key, o ReadOptions) (Entry, erro
 		return Entry{}, err
 	}
 	defer c.end()
-	e, err := p.reg.Get(c.ctx, p.whole(key), o)
+	e, err := p.reg.Get(c.ctx, p.addPrefix(key), o)
 	if err != nil {
-		return Entry{}, c.failed(err)
+		return Entry{}, c.closedError(err)
 	}
-	e.Key = p.short(e.Key)
+	e.Key = p.trimPrefix(e.Key)
 	return e, nil
 }
 
@@ -106,11 +107,11 @@ func (p *prefixed) List(ctx context.Context, dir Key, o ReadOptions) (Listing, e
 		return Listing{}, err
 	}
 	defer c.end()
-	l, err := p.reg.List(c.ctx, p.whole(dir), o)
+	l, err := p.reg.List(c.ctx, p.addPrefix(dir), o)
 	if err != nil {
-		return Listing{}, c.failed(err)
+		return Listing{}, c.closedError(err)
 	}
-	p.shorten(l.Entries)
+	p.trimEntries(l.Entries)
 	return l, nil
 }
 
@@ -123,7 +124,7 @@ func (p *prefixed) Txn(ctx context.Context, t Txn) (Rev, error) {
 		return Rev{}, err
 	}
 	defer c.end()
-	rev, err := p.reg.Txn(c.ctx, p.wholeTxn(t))
+	rev, err := p.reg.Txn(c.ctx, p.addPrefixToTxn(t))
 	var conflict *ConflictError
 	switch {
 	case err == nil:
@@ -131,7 +132,7 @@ func (p *prefixed) Txn(ctx context.Context, t Txn) (Rev, error) {
 	case errors.As(err, &conflict):
 		return Rev{}, Conflict(t, conflict.Index)
 	}
-	return Rev{}, c.failed(err)
+	return Rev{}, c.closedError(err)
 }
 
 func (p *prefixed) Watch(ctx context.Context, dir Key, o WatchOptions) (Watcher, error) {
@@ -142,29 +143,29 @@ func (p *prefixed) Watch(ctx context.Context, dir Key, o WatchOptions) (Watcher,
 	if err != nil {
 		return nil, err
 	}
-	w, err := p.reg.Watch(c.ctx, p.whole(dir), o)
+	w, err := p.reg.Watch(c.ctx, p.addPrefix(dir), o)
 	if err != nil {
-		err = c.failed(err)
+		err = c.closedError(err)
 		c.end()
 		return nil, err
 	}
-	if !c.watch(w) {
+	if !c.attachWatcher(w) {
 		c.end()
 		return nil, errors.Join(p.errClosed(), w.Close())
 	}
 	return &prefixWatcher{call: c, watcher: w}, nil
 }
 
-// watch makes c the call of a watcher, which stays until the watcher is closed or its
-// context ends. It returns false if Close came first.
-func (c *prefixCall) watch(w Watcher) bool {
+// attachWatcher keeps c registered until w is closed or the context of w ends. It returns
+// false if the handle is closed already.
+func (c *prefixCall) attachWatcher(w Watcher) bool {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	if c.p.closed {
 		return false
 	}
 	c.watcher = w
-	c.forget = context.AfterFunc(c.ctx, c.end)
+	c.unhook = context.AfterFunc(c.ctx, c.end)
 	return true
 }
 
@@ -179,16 +180,16 @@ func (w *prefixWatcher) Next(ctx context.Context) (Batch, error) {
 		return Batch{}, err
 	}
 	p := w.call.p
-	p.shorten(b.Puts)
+	p.trimEntries(b.Puts)
 	for i := range b.Deletes {
-		b.Deletes[i] = p.short(b.Deletes[i])
+		b.Deletes[i] = p.trimPrefix(b.Deletes[i])
 	}
 	return b, nil
 }
 
 func (w *prefixWatcher) Close() error {
 	err := w.watcher.Close()
-	w.call.forget()
+	w.call.unhook()
 	w.call.end()
 	return err
 }
@@ -201,16 +202,17 @@ func (p *prefixed) OpenSession(ctx context.Context, o SessionOptions) (Session, 
 	defer c.end()
 	s, err := p.reg.OpenSession(c.ctx, o)
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, c.closedError(err)
 	}
-	if !p.own(s) {
+	if !p.addSession(s) {
 		return nil, errors.Join(p.errClosed(), closeSession(ctx, s))
 	}
 	return s, nil
 }
 
-// own has Close close s. It returns false if Close came first.
-func (p *prefixed) own(s Session) bool {
+// addSession registers s, which Close will close. It returns false if the handle is closed
+// already.
+func (p *prefixed) addSession(s Session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -241,7 +243,7 @@ func (p *prefixed) Close(ctx context.Context) error {
 	var errs []error
 	for c := range calls {
 		if c.watcher != nil {
-			c.forget()
+			c.unhook()
 			errs = append(errs, c.watcher.Close())
 		}
 		c.cancel(ErrClosed)
@@ -252,33 +254,33 @@ func (p *prefixed) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// whole returns the key in reg of a key or directory of p.
-func (p *prefixed) whole(key Key) Key { return Join(string(p.dir), string(key)) }
+// addPrefix returns the key in reg of a key or directory of p.
+func (p *prefixed) addPrefix(key Key) Key { return Join(string(p.dir), string(key)) }
 
-// short is the inverse of whole, for keys.
-func (p *prefixed) short(key Key) Key {
+// trimPrefix is the inverse of addPrefix, for keys.
+func (p *prefixed) trimPrefix(key Key) Key {
 	if p.dir == "" {
 		return key
 	}
 	return key[len(p.dir)+1:]
 }
 
-func (p *prefixed) shorten(entries []Entry) {
+func (p *prefixed) trimEntries(entries []Entry) {
 	for i := range entries {
-		entries[i].Key = p.short(entries[i].Key)
+		entries[i].Key = p.trimPrefix(entries[i].Key)
 	}
 }
 
-func (p *prefixed) wholeTxn(t Txn) Txn {
+func (p *prefixed) addPrefixToTxn(t Txn) Txn {
 	w := Txn{ID: t.ID, If: make([]Cond, len(t.If)), Then: make([]Op, len(t.Then))}
 	for i, c := range t.If {
 		if c.Key != "" { // else it is a condition on a session
-			c.Key = p.whole(c.Key)
+			c.Key = p.addPrefix(c.Key)
 		}
 		w.If[i] = c
 	}
 	for i, o := range t.Then {
-		o.Key = p.whole(o.Key)
+		o.Key = p.addPrefix(o.Key)
 		w.Then[i] = o
 	}
 	return w
