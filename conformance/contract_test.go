@@ -20,7 +20,7 @@ import (
 // They have their own tests.
 var portable = []string{
 	"apply.go", "backoff.go", "cache.go", "follow.go", "keep.go",
-	"lock.go", "lockclaim.go", "lockline.go", "lockview.go", "prefix.go",
+	"lock.go", "lockacquirer.go", "lockqueue.go", "lockview.go", "prefix.go",
 }
 
 // TestContractIsMapped compares the table with the text of package registry: a sentence

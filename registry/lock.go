@@ -12,50 +12,48 @@ import (
 
 // The errors of a lock, besides those of its registry.
 var (
-	// ErrHeld: the session holds the lock that it is to acquire. Waiting for it would be
-	// waiting for itself.
+	// ErrHeld: the session holds the lock already. Waiting would be waiting for itself.
 	ErrHeld = errors.New("lock held by the same session")
-	// ErrLockRecord: in the directory of a lock there is a key that is not a lock's. Until
-	// somebody takes it away, nobody acquires the lock; one who holds it keeps it.
+	// ErrLockRecord: the directory of a lock contains a key that is not a lock's. No session
+	// acquires the lock until that key is deleted; the current holder keeps it.
 	ErrLockRecord = errors.New("not a lock's record")
 )
 
-// withdrawal is how long an Acquire that was given up waits for its place in line to be
-// gone, before it leaves that to the Lock.
-const withdrawal = time.Second
+// giveUpTimeout is how long Acquire, when its context ends, waits for its place in the queue
+// to be deleted, before it leaves that to the Lock.
+const giveUpTimeout = time.Second
 
-// Lock is a fair lock on a directory of a registry, with a fence.
+// Lock is a fair lock on a directory of a registry, with a fencing token.
 //
-// It is held by a session, from a commit to a commit: that of Acquire and that of
-// Release, or the end of the session. Those who wait stand in line in the order in which
-// their places in it were committed. A held lock goes to the first in line whose session
-// lives, and only a lock that nobody holds or waits for goes to one who is not in line.
-// A place that is committed at the very moment when the lock is free may be too late for
-// someone to see who takes the free lock.
+// A session holds the lock from the commit of Acquire to the commit of Release, or to the
+// end of the session. Waiting sessions form a queue, in the order in which their places in
+// it were committed. The lock passes to the first in the queue whose session lives. A
+// session without a place acquires the lock only if it is free and the queue is empty, as
+// far as that session can see: a place committed just before may escape it.
 //
-// Acquiring a free lock is one commit, and so is releasing it. A release names the next
-// holder, if anyone is in line; that one only has to hear of it. So a lock that is wanted
-// by many costs one commit to get in line and one to go on, and the others do nothing.
+// Acquiring a free lock is one commit, and so is releasing it. A release names the first in
+// the queue as the next holder, which observes that in its watch. So a contended lock costs
+// each session one commit to join the queue and one to release the lock; the other waiting
+// sessions commit nothing.
 //
-// A Lock follows its directory with one watch, from the first Acquire to Close, so a
-// process has one Lock for each directory and uses it again. Its directory must hold
-// nothing else:
+// A Lock follows its directory with one watch, from the first Acquire to Close. A process
+// should therefore create one Lock for each directory and reuse it. The directory must not
+// contain other keys:
 //
-//	dir/owner   {"lock":1,"session":"...","place":"~..."}; without session and place, it is
-//	            free. It is written when the lock changes hands and at no other time, and
-//	            never deleted
-//	dir/~...    a place: of the holder, and of each that waits. Owned by its session
+//	dir/owner   {"lock":1,"session":"...","place":"~..."}, or without session and place if
+//	            the lock is free. Written only when the holder changes; never deleted
+//	dir/~...    a place, of the holder or of a waiting session. Owned by that session
 //
 // # What is not promised
 //
-// That the holder has stopped when the next one begins. A process may have been paused,
-// and its session ended, between a look at Lost and a write. Guard what is written to the
-// registry under the lock with Held.Guard, and send Held.Fence to other stores.
+// The holder may still be running when the next one begins: a process can be paused, and its
+// session expire, between a check of Lost and a write. Guard writes to the registry under
+// the lock with Held.Guard, and send Held.Fence to other stores.
 type Lock struct {
 	reg Registry
 	dir Key
 
-	ctx    context.Context // of all calls to reg. Ends with Close
+	ctx    context.Context // of all calls to reg; ends with Close
 	cancel context.CancelCauseFunc
 	closed chan struct{} // closed when Close begins
 
@@ -64,37 +62,40 @@ type Lock struct {
 	follower  sync.WaitGroup
 	following bool
 	view      lockView
-	claims    map[*claim]struct{} // of the calls of Acquire that are not over
-	settling  sync.WaitGroup      // for all claims and withdrawals
-	ghosts    map[Key]*ghost      // places that may come to be once more
+	acquirers map[*acquirer]struct{} // one for each pending Acquire
+	settling  sync.WaitGroup         // goroutines of acquirers and of removeStrays
+	strays    map[Key]*strayPlace    // removed places that a delayed request may create again
 }
 
-// NewLock returns the lock on dir. It calls nothing: the first Acquire does.
+// NewLock returns the lock on dir. It does not call the registry before the first Acquire.
 func NewLock(reg Registry, dir Key) *Lock {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Lock{
-		reg:    reg,
-		dir:    dir,
-		ctx:    ctx,
-		cancel: cancel,
-		closed: make(chan struct{}),
-		view:   lockView{dir: dir},
-		claims: make(map[*claim]struct{}),
-		ghosts: make(map[Key]*ghost),
+		reg:       reg,
+		dir:       dir,
+		ctx:       ctx,
+		cancel:    cancel,
+		closed:    make(chan struct{}),
+		view:      lockView{dir: dir},
+		acquirers: make(map[*acquirer]struct{}),
+		strays:    make(map[Key]*strayPlace),
 	}
 }
 
 // Acquire waits until s, a session of the lock's registry, holds the lock.
 //
-// It gives up when ctx ends, with its cause; when s is lost or closed, at once, with
-// ErrSessionLost; when s holds the lock already, or comes to hold it by another Acquire
-// while this one waits, with ErrHeld; when the directory holds what is not a lock's, with
-// ErrLockRecord; with ErrClosed after Close; and when the registry refuses for good, such
-// as with ErrPermission. While the registry cannot be reached it keeps trying.
+// While the registry cannot be reached, Acquire retries. It fails with
 //
-// One who has given up is not in line any more. If the registry cannot be reached when ctx
-// ends, Acquire returns after a second at the latest and its place is given up as soon as
-// the registry can be reached; a lock that came to it in between is passed on.
+//   - the cause of ctx, when that ends;
+//   - ErrSessionLost, at once, when s is lost or closed;
+//   - ErrHeld, when s holds the lock, or another Acquire of s gets it first;
+//   - ErrLockRecord, when the directory contains a key that is not a lock's;
+//   - ErrClosed, after Close;
+//   - the error of the registry, when a retry cannot succeed, such as ErrPermission.
+//
+// A failed Acquire leaves the queue. If the registry cannot be reached when ctx ends,
+// Acquire returns within a second, and the Lock deletes the place as soon as the registry
+// can be reached; if the lock has passed to that place meanwhile, it is passed on.
 func (l *Lock) Acquire(ctx context.Context, s Session) (*Held, error) {
 	h, err := l.acquire(ctx, s)
 	if err != nil {
@@ -111,33 +112,33 @@ func (l *Lock) acquire(ctx context.Context, s Session) (*Held, error) {
 		return nil, context.Cause(ctx)
 	}
 	if s.Err() != nil {
-		return nil, sessionOver(s)
+		return nil, sessionEndError(s)
 	}
-	c, err := l.claim(s)
+	a, err := l.startAcquirer(s)
 	if err != nil {
 		return nil, err
 	}
 	select {
-	case h := <-c.granted:
+	case h := <-a.granted:
 		return h, nil
-	case <-c.done:
-		return nil, c.err
+	case <-a.done:
+		return nil, a.err
 	case <-s.Lost():
-		// What it has in the registry goes with the session: there is nothing to wait for.
-		err = sessionOver(s)
-		c.cancel(err)
-		<-c.done
+		// The place expires with the session: there is nothing to wait for.
+		err = sessionEndError(s)
+		a.cancel(err)
+		<-a.done
 		return nil, err
 	case <-ctx.Done():
-		c.giveUp()
+		a.giveUp()
 		return nil, context.Cause(ctx)
 	}
 }
 
-// Close ends the use of l: calls of Acquire return ErrClosed, and their places in line
-// are given up. When it returns, no goroutine of l is left. If ctx ends first, places that
-// the registry could not be told of stay until their sessions end. Locks that are held
-// remain so, and are to be released. Closing twice is legal.
+// Close ends the use of l: pending calls of Acquire return ErrClosed, and their places in
+// the queue are deleted. When Close returns, no goroutine of l is left. If ctx ends first,
+// places that could not be deleted stay until their sessions end. A held lock stays held
+// until it is released. Closing twice is legal.
 func (l *Lock) Close(ctx context.Context) error {
 	l.mu.Lock()
 	if !l.isClosed {
@@ -163,51 +164,50 @@ func (l *Lock) Close(ctx context.Context) error {
 	return err
 }
 
-// Held is a lock that is held, by the session that Acquire was given.
+// Held is a lock held by the session that Acquire was called with.
 type Held struct {
 	lock    *Lock
 	session Session
-	rev     Rev // of the commit that gave it the lock
+	rev     Rev // of the commit that acquired the lock
 	place   Key
 	placed  Rev // when place was written
 
 	doubted bool // a request to create place may still be under way
 
-	turn    chan struct{} // one slot, taken by the Release that is under way
-	over    bool
-	err     error // of a Release when over
-	pending Txn   // a release that may have been applied
+	turn    chan struct{} // one slot, occupied by the Release that is under way
+	over    bool          // the lock is no longer held
+	err     error         // of the last Release
+	pending Txn           // a release that may have been applied
 }
 
-func (l *Lock) hold(s Session, place Key, rev, placed Rev) *Held {
+func (l *Lock) newHeld(s Session, place Key, rev, placed Rev) *Held {
 	return &Held{lock: l, session: s, place: place, rev: rev, placed: placed, turn: make(chan struct{}, 1)}
 }
 
-// Fence returns the number of the commit by which the lock was acquired. It is greater
-// than that of every earlier holder, whatever became of it. A store that keeps the highest
-// it has seen, and refuses lower ones, is safe from holders that do not know that they
-// have lost the lock.
+// Fence returns the number of the commit that acquired the lock. It is greater than that of
+// every earlier holder. A store that records the highest fence it has received, and refuses
+// lower ones, is protected from holders that have lost the lock without noticing.
 func (h *Held) Fence() uint64 { return h.rev.Seq }
 
-// Guard returns the condition that the lock has not changed hands, and was not released,
-// since this Acquire. Put it into every Txn that is right only under the lock.
+// Guard returns the condition that the lock has neither been released nor passed to another
+// session since this Acquire. Add it to every Txn that is valid only under the lock.
 func (h *Held) Guard() Cond { return At(h.lock.owner(), h.rev) }
 
-// Lost is closed when the session of the holder is lost or closed. Another may hold the
-// lock soon after.
+// Lost is closed when the session of the holder is lost or closed. Another session may hold
+// the lock soon after.
 func (h *Held) Lost() <-chan struct{} { return h.session.Lost() }
 
-// Release gives up the lock: to the first in line if there is one. It can free no other
-// tenure than this one, whatever happened in between.
+// Release releases the lock, and passes it to the first in the queue if there is one. It
+// never releases the lock of a later holder.
 //
-// Nil means that nobody else held the lock between Acquire and Release. After
-// ErrSessionLost that cannot be said: the lock was taken over, or may have been, since the
-// session ended. In both cases it is over, and Release returns the same again.
+// Nil means that no other session held the lock between Acquire and Release.
+// ErrSessionLost means that the session has ended and that another may have held the lock
+// since. In both cases the lock is no longer held, and a further Release returns the same.
 //
-// Otherwise it may still be held: the error says whether the request was sent
-// (ErrUnknownOutcome) or not (ErrNotApplied), or why it was refused. Release can then be
-// called again, and needs to be: a lock that is not released stays held until the session
-// ends. So give Release a context of its own, not the one that has just ended.
+// After any other error the lock may still be held: the request may have been sent
+// (ErrUnknownOutcome), was not sent (ErrNotApplied), or was refused. Call Release again
+// then: a lock that is not released stays held until the session ends. So give Release a
+// context of its own, not the one that has just ended.
 func (h *Held) Release(ctx context.Context) error {
 	select {
 	case h.turn <- struct{}{}:
@@ -221,20 +221,21 @@ func (h *Held) Release(ctx context.Context) error {
 			h.err = fmt.Errorf("release %s: %w", h.lock.dir, h.err)
 		}
 		if h.over {
-			h.lock.ended(h)
+			h.lock.noteReleased(h)
 		}
 	}
 	return h.err
 }
 
-// release reports whether the tenure is over, and how it ended; or why it is not.
+// release reports whether the lock is no longer held. The error is nil only if it was
+// released by h.
 func (h *Held) release(ctx context.Context) (over bool, err error) {
 	l := h.lock
-	heir, cleared := l.heir(h), false
+	next, cleared := l.nextInQueue(h), false
 	doubt := h.pending.ID != (TxnID{}) // left by an earlier Release
 	for {
 		if h.pending.ID == (TxnID{}) {
-			h.pending = h.passOn(heir, cleared)
+			h.pending = h.releaseTxn(next, cleared)
 		}
 		t := h.pending
 		_, err := Apply(ctx, l.reg, t)
@@ -244,49 +245,50 @@ func (h *Held) release(ctx context.Context) (over bool, err error) {
 		var conflict *ConflictError
 		if !errors.As(err, &conflict) {
 			if !errors.Is(err, ErrUnknownOutcome) {
-				h.pending = Txn{} // it will never be applied
+				h.pending = Txn{} // it cannot be applied later
 			}
 			return false, err
 		}
-		// Only an answer about the owner's record leaves it open whether t was applied: it
-		// changes that record, so while its condition on it holds it was not.
+		// t changes the owner's record. So while its condition on that record holds, t was
+		// not applied, and only a conflict on that record leaves its outcome open.
 		switch t.Then[conflict.Index].Key {
 		case l.owner():
-			return h.moved(ctx, doubt || errors.Is(err, ErrUnknownOutcome), err)
+			return h.ownerChanged(ctx, doubt || errors.Is(err, ErrUnknownOutcome), err)
 		case h.place:
-			cleared = true // the session has ended, or somebody took the place away
+			cleared = true // the session has ended, or another writer deleted the place
 		default:
-			heir = Entry{} // it left the line; who is next will see that the lock is free
+			next = Entry{} // it left the queue; the one behind it will see a free lock
 		}
 		h.pending = Txn{}
 	}
 }
 
-// passOn returns the release that gives the lock to heir, or frees it if there is none.
-func (h *Held) passOn(heir Entry, cleared bool) Txn {
+// releaseTxn returns the transaction that passes the lock to the place next, or frees the
+// lock if next is zero. cleared means that the place of h no longer exists.
+func (h *Held) releaseTxn(next Entry, cleared bool) Txn {
 	t := Txn{ID: NewTxnID()}
-	next := lockRecord{}
-	if heir.Key != "" {
-		next = lockRecord{Session: heir.Owner, Place: heir.Key.Name()}
+	record := lockRecord{}
+	if next.Key != "" {
+		record = lockRecord{Session: next.Owner, Place: next.Key.Name()}
 	}
-	t.Then = append(t.Then, Set(h.lock.owner(), h.rev, next.encode()))
+	t.Then = append(t.Then, Set(h.lock.owner(), h.rev, record.encode()))
 	if !cleared {
 		t.Then = append(t.Then, Delete(h.place, h.placed))
 	}
-	if heir.Key != "" {
-		// Written, not only compared: one who leaves the line at this moment deletes the
-		// place as it was, and so learns that the lock has come to it.
-		t.Then = append(t.Then, Set(heir.Key, heir.Modified, lockPlace))
+	if next.Key != "" {
+		// Written, not only compared: an acquirer that leaves the queue at this moment deletes
+		// the place at its old revision, so its conflict shows it that it holds the lock.
+		t.Then = append(t.Then, Set(next.Key, next.Modified, lockPlace))
 	}
 	return t
 }
 
-// moved tells what it means that the owner's record has changed since h was acquired,
-// for which the release was refused; doubt, that an earlier request may not have been.
-func (h *Held) moved(ctx context.Context, doubt bool, refusal error) (over bool, err error) {
+// ownerChanged decides how a release ended that was refused because the owner's record has
+// changed since h was acquired. doubt means that an earlier request may have been applied.
+func (h *Held) ownerChanged(ctx context.Context, doubt bool, refusal error) (over bool, err error) {
 	if doubt {
-		// Nobody takes the lock from a session that lives. If this one does, it was h's own
-		// release that changed the record.
+		// No other session takes the lock from one that lives. If this session lives, h's own
+		// release changed the record.
 		_, err := Apply(ctx, h.lock.reg, Txn{If: []Cond{Alive(h.session.ID())}})
 		switch {
 		case err == nil:
@@ -298,8 +300,8 @@ func (h *Held) moved(ctx context.Context, doubt bool, refusal error) (over bool,
 	return true, fmt.Errorf("%w: the lock has passed to another: %w", ErrSessionLost, refusal)
 }
 
-// lockRecord is what is stored in the owner's record, and, without session and place, in
-// each place. It tells records of a lock from others, and from those of a format to come.
+// lockRecord is the value of the owner's record and, without session and place, of each
+// place. The field Lock distinguishes it from foreign values and from later formats.
 type lockRecord struct {
 	Lock    int       `json:"lock"`
 	Session SessionID `json:"session,omitempty"`
@@ -320,15 +322,15 @@ func (r lockRecord) encode() []byte {
 	return b
 }
 
-// decodeLockRecord returns the record at e, or an error that names the key and the rule
-// that it breaks.
+// decodeLockRecord decodes the value of e. An error names the key and the rule that it
+// breaks.
 func decodeLockRecord(e Entry) (lockRecord, error) {
 	var r lockRecord
 	fail := func(rule string, args ...any) (lockRecord, error) {
 		return lockRecord{}, fmt.Errorf("%w: %s: %s", ErrLockRecord, e.Key, fmt.Sprintf(rule, args...))
 	}
 	if !e.Key.Owned() && e.Key.Name() != lockOwner {
-		return fail("there can only be %q and places, which begin with a tilde", lockOwner)
+		return fail("a lock has only the key %q and places, which begin with a tilde", lockOwner)
 	}
 	if err := json.Unmarshal(e.Value, &r); err != nil {
 		return fail("the value is not a lock's JSON: %v", err)
@@ -343,7 +345,7 @@ func decodeLockRecord(e Entry) (lockRecord, error) {
 	case !isOwner && (r.Session != "" || r.Place != ""):
 		return fail("a place names no session or place")
 	case (r.Session == "") != (r.Place == ""):
-		return fail("a holder is named by its session and its place, or neither")
+		return fail("a record has both a session and a place, or neither")
 	case r.Place != "" && (place.Name() != r.Place || !place.Owned() || CheckKey(place) != nil):
 		return fail("%q is not the name of a place", r.Place)
 	}
@@ -354,19 +356,19 @@ const lockOwner = "owner"
 
 func (l *Lock) owner() Key { return l.dir.Join(lockOwner) }
 
-// newPlace draws the key of a place. It is never used again, so that a place that is gone
-// is gone for good.
+// newPlace draws the key of a place. Keys are never reused, so that a deleted place stays
+// deleted.
 func (l *Lock) newPlace() Key { return l.dir.Join("~" + rand.Text()) }
 
 func checkLock(dir Key) error {
 	if err := CheckDir(dir); err != nil {
 		return err
 	}
-	return CheckKey(dir.Join("~" + rand.Text())) // the longest that it will hold
+	return CheckKey(dir.Join("~" + rand.Text())) // the longest key of the directory
 }
 
-// sessionOver is the error of a session that has ended by whatever means.
-func sessionOver(s Session) error {
+// sessionEndError returns the error of a lost or closed session, which wraps ErrSessionLost.
+func sessionEndError(s Session) error {
 	err := s.Err()
 	if errors.Is(err, ErrSessionLost) {
 		return err

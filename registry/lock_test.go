@@ -929,13 +929,13 @@ func TestLock_RefusesWhatIsNotALocks(t *testing.T) {
 	records := []struct {
 		name, key, value, rule string
 	}{
-		{"a key of another kind", "locks/a/config", `{"lock":1}`, `there can only be "owner" and places, which begin with a tilde`},
+		{"a key of another kind", "locks/a/config", `{"lock":1}`, `a lock has only the key "owner" and places, which begin with a tilde`},
 		{"an owner that is no JSON", "locks/a/owner", "alice", "not a lock's JSON"},
 		{"an owner that is other JSON", "locks/a/owner", `{"name":"alice"}`, `no "lock"`},
 		{"an owner that is null", "locks/a/owner", "null", `no "lock"`},
 		{"an owner of a format to come", "locks/a/owner", `{"lock":2}`, "format 2, this program knows 1"},
-		{"an owner without a place", "locks/a/owner", `{"lock":1,"session":"x"}`, "by its session and its place, or neither"},
-		{"an owner without a session", "locks/a/owner", `{"lock":1,"place":"~x"}`, "by its session and its place, or neither"},
+		{"an owner without a place", "locks/a/owner", `{"lock":1,"session":"x"}`, "has both a session and a place, or neither"},
+		{"an owner without a session", "locks/a/owner", `{"lock":1,"place":"~x"}`, "has both a session and a place, or neither"},
 		{"an owner whose place is no owned key", "locks/a/owner", `{"lock":1,"session":"x","place":"x"}`, `"x" is not the name of a place`},
 		{"an owner whose place is elsewhere", "locks/a/owner", `{"lock":1,"session":"x","place":"b/~x"}`, `"b/~x" is not the name of a place`},
 		{"an owner whose place is no key", "locks/a/owner", `{"lock":1,"session":"x","place":"~é"}`, "is not the name of a place"},

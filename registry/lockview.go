@@ -7,39 +7,39 @@ import (
 	"slices"
 )
 
-// lockView is the directory of a lock, as it was last heard of, and what follows from it
-// for one who wants the lock. It lags behind, so what is decided here is only ever tried:
-// by a Txn with a condition on each record that the decision rests on.
+// lockView is the observed state of the directory of a lock, from which acquirers decide
+// their next step. It lags behind the store, so each step is a Txn that has a condition on
+// every record that the decision rests on.
 type lockView struct {
-	dir    Key
-	synced bool  // there was a Snapshot
-	failed error // why no more will be heard
-	news   int   // counts the batches
+	dir     Key
+	synced  bool  // there was a Snapshot
+	failed  error // the error that ended the watch
+	version int   // number of batches applied
 
 	owner  Entry  // zero if there is none
-	known  uint64 // a commit at which owner stood so
-	floor  uint64 // while known is before it, there has been more than v knows
+	known  uint64 // a commit at which owner was current
+	floor  uint64 // while known < floor, the owner's record has changed since
 	holder SessionID
 	held   Key // the holder's place
 
-	places map[Key]Entry // the holder's, and those in line
-	first  Key           // the oldest of those in line, empty if there is none
-	bad    map[Key]error // what must not be there
+	places map[Key]Entry // the holder's, and those in the queue
+	first  Key           // the oldest of those in the queue, empty if there is none
+	bad    map[Key]error // keys that are not a lock's
 }
 
-// lockStep is what one who wants the lock is to do next.
+// lockStep is the next step of an acquirer.
 type lockStep int
 
 const (
-	lockWait lockStep = iota // for news
-	lockJoin                 // get in line
-	lockTake                 // the lock is open, and nobody is before us
-	lockHold                 // the lock was passed on to us
+	lockWait lockStep = iota // wait for a change of the view
+	lockJoin                 // join the queue
+	lockTake                 // take the lock: it is open, and no place is before ours
+	lockHold                 // return the lock: it has passed to our place
 )
 
 // apply brings v up to date.
 func (v *lockView) apply(b Batch) {
-	v.news++
+	v.version++
 	if b.Kind == Snapshot {
 		v.synced = true
 		v.places = make(map[Key]Entry)
@@ -53,7 +53,7 @@ func (v *lockView) apply(b Batch) {
 			v.setOwner(Entry{}, b.Rev.Seq)
 		}
 	}
-	for _, e := range slices.Backward(b.Puts) { // the owner's record, which sorts first, last
+	for _, e := range slices.Backward(b.Puts) { // the owner's record sorts first; apply it last
 		v.put(e)
 	}
 	v.first = v.oldest("").Key
@@ -79,10 +79,10 @@ func (v *lockView) put(e Entry) {
 			v.held = v.dir.Join(r.Place)
 		}
 		if before != v.held && v.places[before].Created.Seq < e.Modified.Seq {
-			// The place of a holder goes with its tenure, by the same commit or because its
-			// session has ended. A store may tell of that later, and until then it would be
-			// first in line. A place that was created after the change stays in the view: a
-			// delayed request put it back, and only a place in the view is deleted.
+			// The commit that changes the owner deletes the old holder's place, or its session
+			// has ended. A store may deliver that deletion later; until then the place would be
+			// first in the queue. A place created after the change stays in the view: a delayed
+			// request created it again, and only a place in the view is removed.
 			delete(v.places, before)
 		}
 	}
@@ -94,11 +94,11 @@ func (v *lockView) setOwner(e Entry, known uint64) {
 
 func (v *lockView) ownerKey() Key { return v.dir.Join(lockOwner) }
 
-// oldest returns the first place in line besides one: the zero Entry if there is none.
-func (v *lockView) oldest(besides Key) Entry {
+// oldest returns the first place in the queue other than except, or the zero Entry.
+func (v *lockView) oldest(except Key) Entry {
 	var first Entry
 	for key, e := range v.places {
-		if key != v.held && key != besides && (first.Key == "" || olderPlace(e, first) < 0) {
+		if key != v.held && key != except && (first.Key == "" || olderPlace(e, first) < 0) {
 			first = e
 		}
 	}
@@ -109,8 +109,8 @@ func olderPlace(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Created.Seq, b.Created.Seq), cmp.Compare(a.Key, b.Key))
 }
 
-// open reports that the lock can be taken: it is free, or its holder's place is gone, and
-// hence the holder's session has ended.
+// open reports whether the lock can be taken: it is free, or its holder's place does not
+// exist, which means that the holder's session has ended.
 func (v *lockView) open() bool {
 	if v.holder == "" {
 		return true
@@ -119,10 +119,10 @@ func (v *lockView) open() bool {
 	return !lives
 }
 
-// step tells one who wants the lock for session what to do next. Its place is empty while
-// it is not in line; seen means that its place has been in the view. It is the only one
-// to do something of all who wait, unless its place has gone.
-func (v *lockView) step(session SessionID, place Key, seen bool) (lockStep, error) {
+// stepFor returns the next step of an acquirer of session at place, which is empty while it
+// is not in the queue. seen means that the view has contained place. Of all acquirers in the
+// queue, only the first gets another step than lockWait, and those whose place was deleted.
+func (v *lockView) stepFor(session SessionID, place Key, seen bool) (lockStep, error) {
 	if err := v.err(); err != nil {
 		return lockWait, err
 	}
@@ -144,7 +144,7 @@ func (v *lockView) step(session SessionID, place Key, seen bool) (lockStep, erro
 	return lockWait, nil
 }
 
-// err returns why v is of no use.
+// err returns the reason why no decision can be based on v, or nil.
 func (v *lockView) err() error {
 	if v.failed != nil {
 		return v.failed

@@ -1,0 +1,194 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// follow updates l.view until l is closed or the registry refuses. l.mu is held.
+func (l *Lock) follow() {
+	if l.following {
+		return
+	}
+	l.following = true
+	l.view = lockView{dir: l.dir, floor: l.view.floor, version: l.view.version}
+	l.follower.Go(func() {
+		err := Follow(l.ctx, l.reg, l.dir, l.applyBatch)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.following = false
+		l.view.failed = fmt.Errorf("follow: %w", err)
+		l.wakeAcquirers()
+	})
+}
+
+func (l *Lock) applyBatch(b Batch) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.view.apply(b)
+	l.wakeAcquirers()
+	l.removeStrays()
+	return nil
+}
+
+// wakeAcquirers wakes the acquirers that have a step to make. l.mu is held.
+func (l *Lock) wakeAcquirers() {
+	for a := range l.acquirers {
+		if _, inLine := l.view.places[a.place]; inLine {
+			a.seen = true
+		}
+		if step, err := a.nextStep(); step == lockWait && err == nil {
+			continue
+		}
+		select {
+		case a.wake <- struct{}{}:
+		default: // a signal is pending
+		}
+	}
+}
+
+// isUnwanted reports whether the Acquire that waited at that place has given up, so that a
+// lock that passes to the place is passed on. l.mu is held.
+func (l *Lock) isUnwanted(place Key) bool {
+	if l.strays[place] != nil {
+		return true
+	}
+	for a := range l.acquirers {
+		if a.place == place {
+			return a.leaving
+		}
+	}
+	return false
+}
+
+// nextInQueue returns the first place behind h, or the zero Entry. It skips the place of h,
+// which a view that lags behind may still have in the queue.
+func (l *Lock) nextInQueue(h *Held) Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.view.err() != nil {
+		return Entry{}
+	}
+	return l.view.oldest(h.place)
+}
+
+// noteReleased records that h is no longer held. A view that lags behind that change is not
+// used.
+func (l *Lock) noteReleased(h *Held) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.view.floor = max(l.view.floor, h.rev.Seq+1)
+	if h.doubted {
+		l.trackStrayLocked(h.place, h.session)
+	}
+}
+
+// removePlace deletes place, of s, from the queue, or releases the lock if that has passed
+// to place. placed is the revision at which place was created; zero if unknown.
+func (l *Lock) removePlace(ctx context.Context, s Session, place Key, placed Rev) error {
+	for {
+		if placed.IsZero() {
+			// The place is read first. Passing the lock to it writes the place and the owner's
+			// record. So if the record read second does not name the place, a later pass
+			// changes the place, and the delete below conflicts.
+			e, err := l.readFresh(ctx, place)
+			if errors.Is(err, ErrNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			h, err := l.heldAt(ctx, s, place)
+			if err != nil {
+				return err
+			}
+			if h != nil {
+				return h.Release(ctx)
+			}
+			placed = e.Modified
+		}
+		_, err := Apply(ctx, l.reg, Txn{Then: []Op{Delete(place, placed)}})
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		placed = Rev{}
+	}
+}
+
+// heldAt returns the lock if the owner's record names place, a place of s, else nil.
+func (l *Lock) heldAt(ctx context.Context, s Session, place Key) (*Held, error) {
+	e, err := l.readFresh(ctx, l.owner())
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := decodeLockRecord(e)
+	if err != nil || r.Place != place.Name() {
+		return nil, nil // a foreign record names no place
+	}
+	return l.newHeld(s, place, e.Modified, e.Modified), nil
+}
+
+// readFresh is a Fresh Get that is retried until there is an answer.
+func (l *Lock) readFresh(ctx context.Context, key Key) (Entry, error) {
+	var pause backoff
+	for {
+		e, err := l.reg.Get(ctx, key, ReadOptions{Fresh: true})
+		if err == nil || !transient(err) {
+			return e, err
+		}
+		if cause := pause.wait(ctx); cause != nil {
+			return Entry{}, fmt.Errorf("%w: %w", cause, err)
+		}
+	}
+}
+
+// strayPlace is a place that was removed from the queue while a request to create it may
+// still be under way. If that request creates it again, the lock could pass to a place at
+// which no Acquire waits.
+type strayPlace struct {
+	session Session
+	busy    bool // it is being removed
+}
+
+func (l *Lock) trackStray(place Key, s Session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trackStrayLocked(place, s)
+}
+
+func (l *Lock) trackStrayLocked(place Key, s Session) {
+	l.strays[place] = &strayPlace{session: s}
+	l.removeStrays()
+}
+
+// removeStrays removes the strays that exist again. It drops those whose session has ended,
+// which cannot return. l.mu is held.
+func (l *Lock) removeStrays() {
+	for place, g := range l.strays {
+		_, exists := l.view.places[place]
+		switch {
+		case g.session.Err() != nil:
+			delete(l.strays, place)
+		case !exists || g.busy || l.isClosed:
+		default:
+			g.busy = true
+			began := l.view.version
+			l.settling.Go(func() {
+				ctx, stop := withSession(l.ctx, g.session)
+				defer stop()
+				// After an error, the next batch brings a retry, unless the session has ended.
+				_ = l.removePlace(ctx, g.session, place, Rev{})
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				g.busy = false
+				if l.view.version != began {
+					l.removeStrays() // the place may have been created again after removePlace read it
+				}
+			})
+		}
+	}
+}
