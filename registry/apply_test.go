@@ -15,11 +15,11 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// applyCase is a transaction on what before left behind.
+// applyCase is a transaction that txn prepares, with a check that it was applied.
 type applyCase struct {
 	name string
 	txn  func(t *testing.T, reg registry.Registry) registry.Txn
-	done func(t *testing.T, reg registry.Registry, rev registry.Rev) // that it is applied, at rev
+	done func(t *testing.T, reg registry.Registry, rev registry.Rev) // requires that it was applied, at rev
 }
 
 var applyCases = []applyCase{
@@ -85,18 +85,18 @@ var applyCases = []applyCase{
 	},
 }
 
-func TestApply_LearnsTheOutcome(t *testing.T) {
+func TestApply_DeterminesTheOutcome(t *testing.T) {
 	faults := []struct {
 		name  string
 		steps []step
 	}{
-		{"of a request that passed", []step{pass}},
-		{"of a lost request", []step{loseRequest}},
-		{"of a lost reply", []step{loseReply}},
-		{"of many lost requests", []step{loseRequest, loseRequest, loseRequest, loseRequest}},
-		{"of many lost replies", []step{loseReply, loseReply, loseReply}},
-		{"of both", []step{loseRequest, loseReply, loseRequest}},
-		{"after refusals", []step{
+		{"after no fault", []step{pass}},
+		{"after a lost request", []step{loseRequest}},
+		{"after a lost reply", []step{loseReply}},
+		{"after many lost requests", []step{loseRequest, loseRequest, loseRequest, loseRequest}},
+		{"after many lost replies", []step{loseReply, loseReply, loseReply}},
+		{"after lost requests and replies", []step{loseRequest, loseReply, loseRequest}},
+		{"after a lost reply among refusals", []step{
 			answer(registry.ErrNotApplied), loseReply, answer(registry.ErrNotApplied), answer(registry.ErrUnavailable),
 		}},
 	}
@@ -122,10 +122,10 @@ func TestApply_LearnsTheOutcome(t *testing.T) {
 	}
 }
 
-func TestApply_CommitsOnceWhateverGetsLost(t *testing.T) {
+func TestApply_CommitsOnceDespiteLosses(t *testing.T) {
 	faults := []struct {
-		name string
-		pull func(s *memory.Server) (undo func())
+		name   string
+		inject func(s *memory.Server) (undo func())
 	}{
 		{"replies", func(s *memory.Server) func() { s.LoseReply("a", 3); return func() {} }},
 		{"requests", func(s *memory.Server) func() { s.LoseRequest("a", 3); return func() {} }},
@@ -134,7 +134,7 @@ func TestApply_CommitsOnceWhateverGetsLost(t *testing.T) {
 			s.LoseReply("a", 2)
 			return func() {}
 		}},
-		{"nothing, but one request is late", func(s *memory.Server) func() { return s.HoldCommit("a") }},
+		{"nothing while one request is late", func(s *memory.Server) func() { return s.HoldCommit("a") }},
 		{"one late request and replies", func(s *memory.Server) func() {
 			s.LoseReply("a", 2)
 			return s.HoldCommit("a")
@@ -163,11 +163,11 @@ func TestApply_CommitsOnceWhateverGetsLost(t *testing.T) {
 					reg := clientOf(t, s, "a")
 					txn := c.txn(t, reg)
 					s.ResetCounts()
-					undo := fault.pull(s)
+					undo := fault.inject(s)
 					rev, err := registry.Apply(t.Context(), reg, txn)
 					require.NoError(t, err)
 					c.done(t, reg, rev)
-					undo() // a request that was held up arrives now
+					undo() // a request that was held back arrives now
 					time.Sleep(time.Second)
 					c.done(t, reg, rev)
 					require.Equal(t, 1, s.Counts("a").Commits)
@@ -178,7 +178,7 @@ func TestApply_CommitsOnceWhateverGetsLost(t *testing.T) {
 }
 
 func TestApply_LateRequests(t *testing.T) {
-	// A create is refused while a first request of it is held up; then it could be done.
+	// A create is refused while its first request is held back; then its condition holds.
 	lateCreate := func(t *testing.T, s *memory.Server, reg, other registry.Registry, txn registry.Txn, meanwhile func()) {
 		release := s.HoldCommit("a")
 		rev := commit(t, other, registry.Create("k", []byte("theirs")))
@@ -201,7 +201,7 @@ func TestApply_LateRequests(t *testing.T) {
 		})
 	})
 
-	t.Run("of a create guarded by a session are not, once that has ended", func(t *testing.T) {
+	t.Run("of a create guarded by a session are not applied once the session has ended", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
 			reg, other := clientOf(t, s, "a"), clientOf(t, s, "b")
@@ -234,8 +234,8 @@ func TestApply_DefiniteAnswersCostNoReads(t *testing.T) {
 	}
 }
 
-func TestApply_SettlesByWhatIsStored(t *testing.T) {
-	// The transaction sets a, creates b and deletes c; all the rest is somebody else's hand.
+func TestApply_SettlesByTheStoredEntries(t *testing.T) {
+	// The transaction sets a, creates b and deletes c. All other changes are by another writer.
 	type world struct {
 		reg registry.Registry
 		rev registry.Rev // of a and c
@@ -255,22 +255,22 @@ func TestApply_SettlesByWhatIsStored(t *testing.T) {
 		commit(t, w.reg, registry.Create(key, []byte("theirs")))
 	}
 
-	const applied, refused, untold = "applied", "refused", "untold"
+	const applied, refused, unknown = "applied", "refused", "unknown"
 	for _, c := range []struct {
 		name  string
 		first step
 		then  func(t *testing.T, w world)
 		want  string
 	}{
-		{"one key that it wrote is enough", loseReply, func(t *testing.T, w world) { set(t, w, "a"); create(t, w, "c") }, applied},
-		{"a key of a set that still stands", loseRequest, func(t *testing.T, w world) { create(t, w, "b"); remove(t, w, "c") }, refused},
-		{"a key of a delete that was written but never gone", loseRequest, func(t *testing.T, w world) { set(t, w, "a"); set(t, w, "c") }, refused},
-		{"a key of a delete that came anew", loseRequest, func(t *testing.T, w world) { set(t, w, "a"); remove(t, w, "c"); create(t, w, "c") }, untold},
-		{"everything overwritten after it was applied", loseReply, func(t *testing.T, w world) { set(t, w, "a"); set(t, w, "b") }, untold},
-		{"everything written when it was not applied", loseRequest, func(t *testing.T, w world) { set(t, w, "a"); remove(t, w, "c") }, untold},
-		{"everything deleted after it was applied", loseReply, func(t *testing.T, w world) { remove(t, w, "a"); remove(t, w, "b") }, untold},
+		{"one key that the transaction wrote", loseReply, func(t *testing.T, w world) { set(t, w, "a"); create(t, w, "c") }, applied},
+		{"an unchanged key of a set", loseRequest, func(t *testing.T, w world) { create(t, w, "b"); remove(t, w, "c") }, refused},
+		{"a key of a delete that was written but never deleted", loseRequest, func(t *testing.T, w world) { set(t, w, "a"); set(t, w, "c") }, refused},
+		{"a key of a delete that was created again", loseRequest, func(t *testing.T, w world) { set(t, w, "a"); remove(t, w, "c"); create(t, w, "c") }, unknown},
+		{"overwriting all keys after the commit", loseReply, func(t *testing.T, w world) { set(t, w, "a"); set(t, w, "b") }, unknown},
+		{"changing all keys without the commit", loseRequest, func(t *testing.T, w world) { set(t, w, "a"); remove(t, w, "c") }, unknown},
+		{"deleting all keys after the commit", loseReply, func(t *testing.T, w world) { remove(t, w, "a"); remove(t, w, "b") }, unknown},
 	} {
-		t.Run(c.name+" is "+c.want, func(t *testing.T) {
+		t.Run(c.name+": "+c.want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reg := client(t)
 				w := world{reg, commit(t, reg, registry.Create("a", nil), registry.Create("c", nil))}
@@ -285,7 +285,7 @@ func TestApply_SettlesByWhatIsStored(t *testing.T) {
 				case refused:
 					require.ErrorIs(t, err, registry.ErrConflict)
 					require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
-				case untold:
+				case unknown:
 					var conflict *registry.ConflictError
 					require.ErrorAs(t, err, &conflict)
 					require.ErrorIs(t, err, registry.ErrUnknownOutcome)
@@ -294,7 +294,7 @@ func TestApply_SettlesByWhatIsStored(t *testing.T) {
 		})
 	}
 
-	t.Run("a key of a create that was there all along is refused", func(t *testing.T) {
+	t.Run("a key of a create that has existed throughout: refused", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			reg := client(t)
 			commit(t, reg, registry.Create("b", nil))
@@ -309,7 +309,7 @@ func TestApply_SettlesByWhatIsStored(t *testing.T) {
 		})
 	})
 
-	t.Run("a key of a create made by another is untold", func(t *testing.T) {
+	t.Run("a key of a create that another writer created: unknown", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			reg := client(t)
 			s := &scripted{Registry: reg, steps: []step{loseReply, after(func() {
@@ -322,7 +322,7 @@ func TestApply_SettlesByWhatIsStored(t *testing.T) {
 		})
 	})
 
-	t.Run("a delete whose keys are gone counts as applied at no rev", func(t *testing.T) {
+	t.Run("only deletes, of keys that do not exist: applied, at the zero Rev", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			reg := client(t)
 			at := commit(t, reg, registry.Create("a", nil))
@@ -334,7 +334,7 @@ func TestApply_SettlesByWhatIsStored(t *testing.T) {
 	})
 }
 
-func TestApply_RefusalsAfterAnUnknownOutcomeAreNotTakenAtTheirWord(t *testing.T) {
+func TestApply_ChecksRefusalsAfterAnUnknownOutcome(t *testing.T) {
 	for _, refusal := range []error{registry.ErrSessionLost, registry.ErrQuota, registry.ErrPermission, registry.ErrClosed} {
 		t.Run(refusal.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -344,7 +344,7 @@ func TestApply_RefusalsAfterAnUnknownOutcomeAreNotTakenAtTheirWord(t *testing.T)
 
 				s := &scripted{Registry: reg, steps: []step{loseRequest, answer(refusal)}}
 				_, err := registry.Apply(t.Context(), s, txn)
-				require.Equal(t, refusal, err, "the key still stands")
+				require.Equal(t, refusal, err, "the key is unchanged")
 
 				s = &scripted{Registry: reg, steps: []step{loseReply, answer(refusal)}}
 				rev, err := registry.Apply(t.Context(), s, txn)
@@ -354,7 +354,7 @@ func TestApply_RefusalsAfterAnUnknownOutcomeAreNotTakenAtTheirWord(t *testing.T)
 		})
 	}
 
-	t.Run("a handle that was closed during the call is not asked again", func(t *testing.T) {
+	t.Run("a handle that was closed during the call is not called again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{
 				Registry: client(t),
@@ -368,7 +368,7 @@ func TestApply_RefusalsAfterAnUnknownOutcomeAreNotTakenAtTheirWord(t *testing.T)
 		})
 	})
 
-	t.Run("a session that ended took the proof along", func(t *testing.T) {
+	t.Run("a created key that expired with its session leaves the outcome unknown", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			reg := client(t)
 			x, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
@@ -384,7 +384,7 @@ func TestApply_RefusalsAfterAnUnknownOutcomeAreNotTakenAtTheirWord(t *testing.T)
 		})
 	})
 
-	t.Run("a store that may not be read leaves it unknown", func(t *testing.T) {
+	t.Run("a store that forbids reads leaves the outcome unknown", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{Registry: client(t), steps: []step{loseReply}, gets: []error{registry.ErrPermission}}
 			_, err := registry.Apply(t.Context(), s, registry.Txn{Then: []registry.Op{registry.Create("a", nil)}})
@@ -394,7 +394,7 @@ func TestApply_RefusalsAfterAnUnknownOutcomeAreNotTakenAtTheirWord(t *testing.T)
 		})
 	})
 
-	t.Run("a store that cannot be read now is asked again", func(t *testing.T) {
+	t.Run("a read that fails for now is retried", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{
 				Registry: client(t), steps: []step{loseReply},
@@ -408,7 +408,7 @@ func TestApply_RefusalsAfterAnUnknownOutcomeAreNotTakenAtTheirWord(t *testing.T)
 }
 
 func TestApply_EndsWithItsContext(t *testing.T) {
-	errBored := errors.New("bored")
+	errTimeout := errors.New("bored")
 	txn := registry.Txn{Then: []registry.Op{registry.Create("a", nil)}}
 	always := func(err error) []step {
 		steps := make([]step, 1000)
@@ -418,34 +418,34 @@ func TestApply_EndsWithItsContext(t *testing.T) {
 		return steps
 	}
 	within := func(t *testing.T, d time.Duration) context.Context {
-		ctx, cancel := context.WithTimeoutCause(t.Context(), d, errBored)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), d, errTimeout)
 		t.Cleanup(cancel)
 		return ctx
 	}
 
-	t.Run("not applied if nothing can have been", func(t *testing.T) {
+	t.Run("with ErrNotApplied if no request can have been applied", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{Registry: client(t), steps: always(registry.ErrNotApplied)}
 			_, err := registry.Apply(within(t, 10*time.Second), s, txn)
 			require.ErrorIs(t, err, registry.ErrNotApplied)
 			require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
-			require.ErrorIs(t, err, errBored)
+			require.ErrorIs(t, err, errTimeout)
 			require.Less(t, len(s.sent), 60, "half a second between sends")
 			require.Greater(t, len(s.sent), 20)
 		})
 	})
 
-	t.Run("unknown if something may have been", func(t *testing.T) {
+	t.Run("with ErrUnknownOutcome if a request may have been applied", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{Registry: client(t), steps: append([]step{loseRequest}, always(registry.ErrNotApplied)...)}
 			_, err := registry.Apply(within(t, time.Second), s, txn)
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 			require.NotErrorIs(t, err, registry.ErrNotApplied)
-			require.ErrorIs(t, err, errBored)
+			require.ErrorIs(t, err, errTimeout)
 		})
 	})
 
-	t.Run("unknown if what was said of it is not that it was not applied", func(t *testing.T) {
+	t.Run("with ErrUnknownOutcome if the last answer was ErrUnavailable", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{Registry: client(t), steps: always(registry.ErrUnavailable)}
 			_, err := registry.Apply(within(t, time.Second), s, txn)
@@ -453,21 +453,21 @@ func TestApply_EndsWithItsContext(t *testing.T) {
 		})
 	})
 
-	t.Run("at once if it had ended before", func(t *testing.T) {
+	t.Run("at once if the context has ended before", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			reg := client(t)
 			ctx, cancel := context.WithCancelCause(t.Context())
-			cancel(errBored)
+			cancel(errTimeout)
 			start := time.Now()
 			_, err := registry.Apply(ctx, reg, txn)
 			require.ErrorIs(t, err, registry.ErrNotApplied)
-			require.ErrorIs(t, err, errBored)
+			require.ErrorIs(t, err, errTimeout)
 			require.Zero(t, time.Since(start))
 			isAbsent(t, reg, "a")
 		})
 	})
 
-	t.Run("a check alone leaves nothing unknown", func(t *testing.T) {
+	t.Run("with ErrNotApplied if the transaction only checks", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{Registry: client(t), steps: always(registry.ErrUnknownOutcome)}
 			_, err := registry.Apply(within(t, time.Second), s, registry.Txn{If: []registry.Cond{registry.Absent("a")}})
@@ -477,7 +477,7 @@ func TestApply_EndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestApply_RepeatsAnUnansweredCheck(t *testing.T) {
+func TestApply_RetriesAnUnansweredCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := client(t)
 		check := registry.Txn{If: []registry.Cond{registry.Absent("a")}}

@@ -22,7 +22,7 @@ func cacheOf(t *testing.T, reg registry.Registry, dir registry.Key) *registry.Ca
 	return c
 }
 
-// listed returns what the cache should hold once it has caught up.
+// listed returns the entries that the cache must hold once it has caught up.
 func listed(t *testing.T, reg registry.Registry, dir registry.Key) []registry.Entry {
 	t.Helper()
 	l, err := reg.List(context.Background(), dir, registry.ReadOptions{Fresh: true})
@@ -30,7 +30,7 @@ func listed(t *testing.T, reg registry.Registry, dir registry.Key) []registry.En
 	return l.Entries
 }
 
-func TestCache_HasTheFirstSnapshotWhenMade(t *testing.T) {
+func TestNewCache_WaitsForTheFirstSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := client(t)
 		commit(t, reg, registry.Create("d/b", []byte("2")), registry.Create("d/a", []byte("1")), registry.Create("d/a/x", nil))
@@ -70,7 +70,7 @@ func TestCache_FollowsTheDirectory(t *testing.T) {
 }
 
 func TestCache_CatchesUp(t *testing.T) {
-	t.Run("when the connection is back", func(t *testing.T) {
+	t.Run("after a reconnection", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
 			reg, other := clientOf(t, s, "a"), clientOf(t, s, "b")
@@ -87,7 +87,7 @@ func TestCache_CatchesUp(t *testing.T) {
 		})
 	})
 
-	t.Run("when its watch failed", func(t *testing.T) {
+	t.Run("after its watch has failed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := &brittle{Registry: client(t), refusals: []error{registry.ErrUnavailable}, breaks: 3}
 			commit(t, b, registry.Create("d/k", nil))
@@ -145,7 +145,7 @@ func TestCache_EndsWithItsRegistry(t *testing.T) {
 }
 
 func TestNewCache_Fails(t *testing.T) {
-	t.Run("when its context ends before there is a snapshot", func(t *testing.T) {
+	t.Run("when its context ends before the first snapshot", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
 			reg := clientOf(t, s, "a")
@@ -158,7 +158,7 @@ func TestNewCache_Fails(t *testing.T) {
 		})
 	})
 
-	t.Run("when it is refused for good", func(t *testing.T) {
+	t.Run("when the registry refuses the watch", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := &brittle{Registry: client(t), refusals: []error{registry.ErrPermission}}
 			_, err := registry.NewCache(t.Context(), b, "d")
@@ -169,7 +169,7 @@ func TestNewCache_Fails(t *testing.T) {
 	})
 }
 
-func TestCache_IsReadByMany(t *testing.T) {
+func TestCache_AllowsConcurrentReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := client(t)
 		c := cacheOf(t, reg, "d")

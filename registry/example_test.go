@@ -9,7 +9,8 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// A commit whose reply is lost is found to have been made, and is not made again.
+// If the reply to a commit is lost, Apply determines that it was applied, and does not
+// commit again.
 func ExampleApply() {
 	ctx := context.Background()
 	server := memory.New()
@@ -33,7 +34,7 @@ func ExampleApply() {
 	// commits: 1
 }
 
-// A cache shows what is in a directory, and tells when to look again.
+// A Cache holds the entries of a directory, and signals each change.
 func ExampleCache() {
 	ctx := context.Background()
 	server := memory.New()
@@ -48,7 +49,7 @@ func ExampleCache() {
 	}
 	defer jobs.Close()
 
-	changed := jobs.Changed() // before looking, so that nothing is missed
+	changed := jobs.Changed() // called before the read, so as to miss no change
 	fmt.Println(jobs.Len())
 	_, err = registry.Apply(ctx, other, registry.Txn{Then: []registry.Op{
 		registry.Create("jobs/settle", []byte("hourly")),
@@ -68,29 +69,29 @@ func ExampleCache() {
 	// jobs/settle: hourly
 }
 
-// What belongs to a session is made anew in the session that follows it.
+// The function creates its owned key again in each new session.
 func ExampleKeepSession() {
 	ctx := context.Background()
 	server := memory.New()
 	reg := server.Client("a")
 	defer reg.Close(ctx)
 
-	present := func(ctx context.Context, s registry.Session) error {
+	announce := func(ctx context.Context, s registry.Session) error {
 		_, err := registry.Apply(ctx, reg, registry.Txn{
-			Then: []registry.Op{registry.CreateOwned("~present", nil, s.ID())},
+			Then: []registry.Op{registry.CreateOwned("~worker-1", nil, s.ID())},
 		})
-		fmt.Println("present:", err == nil)
+		fmt.Println("announced:", err == nil)
 		return err
 	}
 	calls := 0
 	err := registry.KeepSession(ctx, reg, registry.SessionOptions{}, func(ctx context.Context, s registry.Session) error {
-		if err := present(ctx, s); err != nil {
+		if err := announce(ctx, s); err != nil {
 			return err
 		}
 		if calls++; calls == 2 {
 			return nil // done: the session is closed
 		}
-		server.Expire("a") // the store has not heard of us for too long
+		server.Expire("a") // as if the store had received no renewal for the TTL
 		<-ctx.Done()
 		fmt.Println("lost:", errors.Is(context.Cause(ctx), registry.ErrSessionLost))
 		return context.Cause(ctx)
@@ -98,9 +99,9 @@ func ExampleKeepSession() {
 	fmt.Println("error:", err)
 	fmt.Println("sessions:", server.Counts("a").Sessions)
 	// Output:
-	// present: true
+	// announced: true
 	// lost: true
-	// present: true
+	// announced: true
 	// error: <nil>
 	// sessions: 0
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// brittle is a registry whose watches fail: opening one by the errors of refusals, and
-// then each watcher after its first batch, as long as breaks lasts.
+// brittle is a registry whose watches fail. Watch returns the errors of refusals first. Then
+// as many watchers as breaks counts fail after their first batch.
 type brittle struct {
 	registry.Registry
 	refusals []error
@@ -79,7 +79,7 @@ func TestFollow_DeliversEveryBatchInOrder(t *testing.T) {
 	})
 }
 
-func TestFollow_LeavesNoWatcher(t *testing.T) {
+func TestFollow_ClosesItsWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		reg := clientOf(t, s, "a")
@@ -117,7 +117,7 @@ func TestFollow_OpensAnotherWatchWhenOneFails(t *testing.T) {
 	})
 }
 
-func TestFollow_PausesBetweenTries(t *testing.T) {
+func TestFollow_PausesBetweenRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errEnough)
 		defer cancel()
@@ -134,7 +134,7 @@ func TestFollow_PausesBetweenTries(t *testing.T) {
 	})
 }
 
-func TestFollow_ForgetsOldTroubleWithTheNextBatch(t *testing.T) {
+func TestFollow_ShortensThePauseAfterABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusals := make([]error, 20)
 		for i := range refusals {
@@ -154,7 +154,7 @@ func TestFollow_ForgetsOldTroubleWithTheNextBatch(t *testing.T) {
 	})
 }
 
-func TestFollow_EndsForGood(t *testing.T) {
+func TestFollow_Returns(t *testing.T) {
 	ignore := func(registry.Batch) error { return nil }
 
 	t.Run("with the cause of its context", func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestFollow_EndsForGood(t *testing.T) {
 		})
 	})
 
-	t.Run("when it is not allowed", func(t *testing.T) {
+	t.Run("when the registry denies permission", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			for _, refusal := range []error{registry.ErrPermission, registry.ErrUnauthenticated} {
 				b := &brittle{Registry: client(t), refusals: []error{refusal}}
@@ -182,7 +182,7 @@ func TestFollow_EndsForGood(t *testing.T) {
 		})
 	})
 
-	t.Run("when there can be no such directory", func(t *testing.T) {
+	t.Run("when the directory is invalid", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			require.ErrorIs(t, registry.Follow(t.Context(), client(t), "~d", ignore), registry.ErrInvalidKey)
 		})

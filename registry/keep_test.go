@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// reluctant is a registry that opens no session before the refusals are used up.
+// reluctant is a registry whose OpenSession returns the errors of refusals first.
 type reluctant struct {
 	registry.Registry
 	refusals []error
@@ -68,9 +68,9 @@ func TestKeepSession_ReturnsWhatFReturnsAndClosesTheSession(t *testing.T) {
 
 func TestKeepSession_OpensAnotherSessionAfterALoss(t *testing.T) {
 	for name, lose := range map[string]func(s *memory.Server) (undo func()){
-		"by the store's word": func(s *memory.Server) func() { s.Expire("a"); return func() {} },
-		"by a partition":      func(s *memory.Server) func() { return s.Partition("a") },
-		"by its own clock":    func(s *memory.Server) func() { return s.Starve("a") },
+		"by the store":     func(s *memory.Server) func() { s.Expire("a"); return func() {} },
+		"by a partition":   func(s *memory.Server) func() { return s.Partition("a") },
+		"by its own clock": func(s *memory.Server) func() { return s.Starve("a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestKeepSession_OpensAnotherSessionAfterALoss(t *testing.T) {
 					undo := lose(s)
 					<-ctx.Done()
 					assert.ErrorIs(t, context.Cause(ctx), registry.ErrSessionLost)
-					time.Sleep(time.Minute) // to put its things in order
+					time.Sleep(time.Minute) // clean up
 					undo()
 					if len(seen)%2 == 0 {
 						return nil
@@ -108,14 +108,14 @@ func TestKeepSession_OpensAnotherSessionAfterALoss(t *testing.T) {
 	}
 }
 
-func TestKeepSession_TellsTheStoreOfALossThatItHasNotNoticed(t *testing.T) {
+func TestKeepSession_ClosesALostSessionThatTheStoreStillKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		reg := clientOf(t, s, "a")
 		start := time.Now()
 		calls := 0
 		err := registry.KeepSession(t.Context(), reg, ttl, func(ctx context.Context, x registry.Session) error {
-			// At once, not when the store has waited for the TTL of the first.
+			// At once, not after the TTL of the first session.
 			commit(t, reg, registry.CreateOwned("~name", nil, x.ID()))
 			if calls++; calls == 2 {
 				return errEnough
@@ -154,7 +154,7 @@ func TestKeepSession_EndsWithItsContext(t *testing.T) {
 		})
 	})
 
-	t.Run("with what f returned, if the session is lost on the way out", func(t *testing.T) {
+	t.Run("with the result of f, if the session is lost while f returns", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
 			reg := clientOf(t, s, "a")
@@ -171,7 +171,7 @@ func TestKeepSession_EndsWithItsContext(t *testing.T) {
 		})
 	})
 
-	t.Run("and does not wait long for a store that is gone", func(t *testing.T) {
+	t.Run("within a bounded time while the store is unreachable", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
 			reg := clientOf(t, s, "a")
@@ -206,7 +206,7 @@ func TestKeepSession_EndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestKeepSession_TriesUntilThereIsASession(t *testing.T) {
+func TestKeepSession_RetriesToOpenASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reluctant{Registry: client(t), refusals: []error{
 			registry.ErrUnavailable, registry.ErrUnknownOutcome, registry.ErrNotApplied, registry.ErrUnavailable,
@@ -217,7 +217,7 @@ func TestKeepSession_TriesUntilThereIsASession(t *testing.T) {
 	})
 }
 
-func TestKeepSession_ReturnsWhatTryingAgainCannotHelp(t *testing.T) {
+func TestKeepSession_ReturnsErrorsThatARetryCannotMend(t *testing.T) {
 	for _, refusal := range []error{registry.ErrClosed, registry.ErrPermission, registry.ErrUnauthenticated, registry.ErrQuota} {
 		synctest.Test(t, func(t *testing.T) {
 			r := &reluctant{Registry: client(t), refusals: []error{refusal}}
@@ -227,7 +227,7 @@ func TestKeepSession_ReturnsWhatTryingAgainCannotHelp(t *testing.T) {
 	}
 }
 
-func TestKeepSession_TellsFThatTheRegistryIsClosed(t *testing.T) {
+func TestKeepSession_EndsTheContextOfFWhenTheRegistryIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := client(t)
 		time.AfterFunc(time.Minute, func() { _ = reg.Close(context.Background()) })
@@ -241,7 +241,7 @@ func TestKeepSession_TellsFThatTheRegistryIsClosed(t *testing.T) {
 	})
 }
 
-func TestKeepSession_TakesASessionThatFClosedForDone(t *testing.T) {
+func TestKeepSession_ReturnsWhenFHasClosedTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		err := registry.KeepSession(t.Context(), client(t), ttl, func(ctx context.Context, x registry.Session) error {
 			assert.NoError(t, x.Close(ctx))
@@ -251,7 +251,7 @@ func TestKeepSession_TakesASessionThatFClosedForDone(t *testing.T) {
 	})
 }
 
-func TestKeepSession_ClosesTheSessionOfAPanic(t *testing.T) {
+func TestKeepSession_ClosesTheSessionWhenFPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		reg := clientOf(t, s, "a")
@@ -262,7 +262,7 @@ func TestKeepSession_ClosesTheSessionOfAPanic(t *testing.T) {
 	})
 }
 
-func TestKeepSession_PausesWhereSessionsEndAsTheyBegin(t *testing.T) {
+func TestKeepSession_PausesBetweenSessionsThatAreLostAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errEnough)
@@ -279,7 +279,7 @@ func TestKeepSession_PausesWhereSessionsEndAsTheyBegin(t *testing.T) {
 	})
 }
 
-func TestKeepSession_ForgetsOldTroubleOnceASessionHasHeld(t *testing.T) {
+func TestKeepSession_ShortensThePauseAfterALongSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		calls := 0

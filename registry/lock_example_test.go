@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// What is written under a lock is written on the condition that it is still held, so a
-// write that comes late, from a process that was paused, changes nothing.
+// Guard makes a write conditional on the lock, so a late write of a process that was paused
+// changes nothing.
 func ExampleLock() {
 	ctx := context.Background()
 	reg := memory.New().Client("worker-1")
@@ -33,30 +33,30 @@ func ExampleLock() {
 		})
 		return err
 	}
-	fmt.Println("while it is held:", write("reports/monday"))
+	fmt.Println("while the lock is held:", write("reports/monday"))
 	fmt.Println("release:", held.Release(ctx))
-	fmt.Println("afterwards, refused:", errors.Is(write("reports/tuesday"), registry.ErrConflict))
+	fmt.Println("after the release, refused:", errors.Is(write("reports/tuesday"), registry.ErrConflict))
 	// Output:
-	// while it is held: <nil>
+	// while the lock is held: <nil>
 	// release: <nil>
-	// afterwards, refused: true
+	// after the release, refused: true
 }
 
-// A store of another kind is fenced by comparing: it refuses whoever comes with a lower
-// number than it has seen.
+// A store of another kind compares fences: it refuses a write with a lower fence than the
+// highest that it has received.
 func ExampleHeld_Fence() {
 	var (
 		newest uint64
 		ctx    = context.Background()
 		server = memory.New()
 	)
-	save := func(who string, fence uint64) {
+	save := func(worker string, fence uint64) {
 		if fence < newest {
-			fmt.Println(who, "is refused")
+			fmt.Println(worker, "is refused")
 			return
 		}
 		newest = fence
-		fmt.Println(who, "saves")
+		fmt.Println(worker, "saves")
 	}
 	acquire := func(name string) *registry.Held {
 		reg := server.Client(name)
@@ -73,7 +73,7 @@ func ExampleHeld_Fence() {
 
 	old := acquire("worker-1")
 	save("worker-1", old.Fence())
-	server.Expire("worker-1") // it was silent for too long
+	server.Expire("worker-1") // as if it had sent no renewal for the TTL
 	save("worker-2", acquire("worker-2").Fence())
 	save("worker-1", old.Fence())
 	// Output:

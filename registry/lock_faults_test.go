@@ -18,9 +18,9 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// TestLock_KeepsItsPromisesUnderFaults lets a fleet count under a lock while its machines
-// and the store fail at random. The seed draws the faults; what runs at one instant may
-// still run in another order the next time.
+// TestLock_KeepsItsPromisesUnderFaults makes a fleet increment a counter under a lock while
+// its clients and the store fail at random. The seed determines the faults; goroutines that
+// run at the same instant may still run in another order each time.
 func TestLock_KeepsItsPromisesUnderFaults(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -43,26 +43,27 @@ func runFaults(t *testing.T, seed uint64) {
 	)
 	for i := range fleet {
 		w := &faultyWorker{
-			contender: contend(t, s, nameOf(i)),
+			contender: newContender(t, s, nameOf(i)),
 			rng:       rand.New(rand.NewPCG(seed, uint64(i))),
 		}
 		workers = append(workers, w)
 		all.Go(func() { w.run(ctx) })
 	}
-	faults := pullLevers(ctx, s, rand.New(rand.NewPCG(seed, fleet)), fleet)
+	faults := injectFaults(ctx, s, rand.New(rand.NewPCG(seed, fleet)), fleet)
 	all.Wait()
 	synctest.Wait()
 
-	// All is well again, and the line is empty: whoever died or gave up left nothing.
+	// All faults are undone and the queue is empty: expired sessions and acquirers that gave
+	// up have left no place.
 	time.Sleep(2 * lockTTL)
 	for _, w := range workers {
 		require.NoError(t, w.session.Close(context.Background()))
 	}
 	assert.Empty(t, placesOf(s))
-	last := contend(t, s, "last")
+	last := newContender(t, s, "last")
 	last.acquire()
 
-	counted, maybe := 0, 0
+	counted, maybe := 0, 0 // increments that were applied, and that may have been
 	for _, w := range workers {
 		counted += w.counted
 		maybe += w.maybe
@@ -72,17 +73,16 @@ func runFaults(t *testing.T, seed uint64) {
 	assert.GreaterOrEqual(t, n, counted)
 	assert.LessOrEqual(t, n, counted+maybe)
 
-	tenures := judge(t, s.Log())
-	for i := 1; i < len(tenures); i++ {
-		assert.Greater(t, tenures[i].since, tenures[i-1].since)
+	holds := judgeLog(t, s.Log())
+	for i := 1; i < len(holds); i++ {
+		assert.Greater(t, holds[i].since, holds[i-1].since)
 	}
 	assert.Greater(t, counted, 50)
-	t.Logf("%d faults, %d tenures, %d counted, %d in doubt", faults, len(tenures), counted, maybe)
+	t.Logf("%d faults, %d holds, %d increments, %d of unknown outcome", faults, len(holds), counted, maybe)
 }
 
-// pullLevers lets things go wrong until ctx ends, then puts all in order. It returns how
-// many.
-func pullLevers(ctx context.Context, s *memory.Server, rng *rand.Rand, fleet int) int {
+// injectFaults causes faults until ctx ends, then undoes them all. It returns their number.
+func injectFaults(ctx context.Context, s *memory.Server, rng *rand.Rand, fleet int) int {
 	n := 0
 	var undo []func()
 	for {
@@ -132,7 +132,7 @@ func pullLevers(ctx context.Context, s *memory.Server, rng *rand.Rand, fleet int
 	}
 }
 
-// faultyWorker counts under the lock, on a machine on which anything can happen.
+// faultyWorker increments the counter under the lock, through a client with faults.
 type faultyWorker struct {
 	*contender
 	rng            *rand.Rand
@@ -183,13 +183,14 @@ func (w *faultyWorker) count(h *registry.Held) {
 	case errors.Is(err, registry.ErrUnknownOutcome):
 		w.maybe++
 	case errors.Is(err, registry.ErrConflict):
-		// Only a tenure that is over loses a write: nobody else writes the counter during it.
+		// The write fails only if the lock is no longer held: no other worker writes the
+		// counter meanwhile.
 		_, err := registry.Apply(context.Background(), w.reg, registry.Txn{If: []registry.Cond{h.Guard()}})
 		assert.ErrorIs(w.t, err, registry.ErrConflict)
 	}
 }
 
-// release tries a few times to give the lock back; what is left then ends with the session.
+// release tries a few times to release the lock, and then closes the session.
 func (w *faultyWorker) release(h *registry.Held) {
 	for range 3 {
 		ctx, cancel := context.WithTimeout(context.Background(), draw(w.rng, 10*time.Second))

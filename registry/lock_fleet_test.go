@@ -19,10 +19,10 @@ import (
 
 const lockDir registry.Key = "locks/a"
 
-// lockTTL is that of the sessions of contenders.
+// lockTTL is the TTL of the sessions of contenders.
 const lockTTL = 10 * time.Second
 
-// contender is a process that wants the lock, on a machine of its own.
+// contender is a process that competes for the lock, with a client of its own.
 type contender struct {
 	t       *testing.T
 	name    string
@@ -31,34 +31,34 @@ type contender struct {
 	lock    *registry.Lock
 }
 
-// contend adds a contender with a session and a lock, which are closed at the end.
-func contend(t *testing.T, s *memory.Server, name string) *contender {
+// newContender returns a contender with a session and a lock, which are closed at the end.
+func newContender(t *testing.T, s *memory.Server, name string) *contender {
 	t.Helper()
-	return contendOn(t, clientOf(t, s, name), name)
+	return newContenderOn(t, clientOf(t, s, name), name)
 }
 
-func contendOn(t *testing.T, reg registry.Registry, name string) *contender {
+func newContenderOn(t *testing.T, reg registry.Registry, name string) *contender {
 	t.Helper()
 	c := &contender{t: t, name: name, reg: reg, lock: registry.NewLock(reg, lockDir)}
-	c.begin()
+	c.openSession()
 	t.Cleanup(func() { assert.NoError(t, c.lock.Close(context.Background())) })
 	return c
 }
 
-// begin gives c a new session.
-func (c *contender) begin() {
+// openSession gives c a new session.
+func (c *contender) openSession() {
 	c.t.Helper()
 	var err error
 	c.session, err = c.reg.OpenSession(context.Background(), registry.SessionOptions{TTL: lockTTL})
 	require.NoError(c.t, err)
 }
 
-// acquire is for a lock that is to be had at once.
+// acquire acquires the lock, and requires that it need not wait for time to pass.
 func (c *contender) acquire() *registry.Held {
 	c.t.Helper()
-	w := c.wait(context.Background())
+	w := c.startAcquire(context.Background())
 	synctest.Wait()
-	return w.got()
+	return w.acquired()
 }
 
 // waiting is an Acquire in a goroutine.
@@ -69,7 +69,7 @@ type waiting struct {
 	err  error
 }
 
-func (c *contender) wait(ctx context.Context) *waiting {
+func (c *contender) startAcquire(ctx context.Context) *waiting {
 	w := &waiting{c: c, done: make(chan struct{})}
 	s := c.session
 	go func() {
@@ -79,19 +79,19 @@ func (c *contender) wait(ctx context.Context) *waiting {
 	return w
 }
 
-// isWaiting requires that nothing came of w by now.
-func (w *waiting) isWaiting() {
+// requireWaiting requires that Acquire has not returned yet.
+func (w *waiting) requireWaiting() {
 	w.c.t.Helper()
 	synctest.Wait()
 	select {
 	case <-w.done:
-		require.FailNow(w.c.t, "not waiting any more", "%s: %v", w.c.name, w.err)
+		require.FailNow(w.c.t, "Acquire has returned", "%s: %v", w.c.name, w.err)
 	default:
 	}
 }
 
-// got requires that w has the lock by now.
-func (w *waiting) got() *registry.Held {
+// acquired requires that Acquire has returned the lock.
+func (w *waiting) acquired() *registry.Held {
 	w.c.t.Helper()
 	synctest.Wait()
 	select {
@@ -104,7 +104,7 @@ func (w *waiting) got() *registry.Held {
 	}
 }
 
-// failed requires that w has failed by now.
+// failed requires that Acquire has returned an error.
 func (w *waiting) failed() error {
 	w.c.t.Helper()
 	synctest.Wait()
@@ -123,7 +123,7 @@ func release(t *testing.T, h *registry.Held) {
 	require.NoError(t, h.Release(context.Background()))
 }
 
-// placesOf returns the places of the lock that stand in the server, oldest first.
+// placesOf returns the places of the lock that the server stores, oldest first.
 func placesOf(s *memory.Server) []registry.Entry {
 	var found []registry.Entry
 	for _, e := range s.Dump() {
@@ -135,27 +135,27 @@ func placesOf(s *memory.Server) []registry.Entry {
 	return found
 }
 
-// tenure is a change of the lock's owner, as the server's log tells it.
-type tenure struct {
+// hold is a change of the lock's owner in the log of the server.
+type hold struct {
 	session registry.SessionID // empty while the lock is free
 	place   registry.Key
 	since   uint64
 }
 
-// judge holds the log of a server against what a lock promises whatever happens: that it
-// changes hands only by its holder's will or end, that it comes to the oldest place in
-// line, and that one who is not in line gets it only if nobody was when it became free. It
-// returns the tenures.
-func judge(t *testing.T, log []memory.Commit) []tenure {
+// judgeLog checks the log of a server against the promises of a lock: only the holder, or
+// the end of its session, passes the lock on; it passes to the oldest place in the queue; a
+// session without a place gets it only if the queue was empty when the lock became free. It
+// returns all holds.
+func judgeLog(t *testing.T, log []memory.Commit) []hold {
 	t.Helper()
 	var (
-		now      tenure
+		now      hold
 		openedAt uint64                          // when the lock became free, or its holder's session ended
 		created  = make(map[registry.Key]uint64) // places
 		session  = make(map[registry.Key]registry.SessionID)
 		client   = make(map[registry.SessionID]string)
 		ended    = make(map[registry.SessionID]bool)
-		all      []tenure
+		all      []hold
 	)
 	for _, c := range log {
 		if c.Opened != "" {
@@ -173,12 +173,12 @@ func judge(t *testing.T, log []memory.Commit) []tenure {
 		if !c.Changed() {
 			continue
 		}
-		var next *tenure
-		isNew := false // the place of next was not in line before
-		line := make(map[registry.Key]uint64)
+		var next *hold
+		isNew := false // the place of next was not in the queue before
+		queue := make(map[registry.Key]uint64)
 		for key, seq := range created {
 			if key != now.place {
-				line[key] = seq
+				queue[key] = seq
 			}
 		}
 		for _, o := range c.Then {
@@ -186,7 +186,7 @@ func judge(t *testing.T, log []memory.Commit) []tenure {
 			case o.Key.Dir() != lockDir:
 			case o.Key == lockDir.Join("owner"):
 				r := decodeOwner(t, o.Value)
-				next = &tenure{session: r.Session, since: c.Rev.Seq}
+				next = &hold{session: r.Session, since: c.Rev.Seq}
 				if r.Place != "" {
 					next.place = lockDir.Join(r.Place)
 				}
@@ -213,11 +213,11 @@ func judge(t *testing.T, log []memory.Commit) []tenure {
 		}
 		assert.Contains(t, created, now.place, "the holder has no place")
 		assert.Equal(t, session[now.place], now.session)
-		for key, seq := range line {
+		for key, seq := range queue {
 			if isNew {
-				assert.GreaterOrEqual(t, seq, openedAt, "%s overtook %s, which was in line when the lock came free", now.place, key)
+				assert.GreaterOrEqual(t, seq, openedAt, "%s overtook %s, which was in the queue when the lock became free", now.place, key)
 			} else {
-				assert.GreaterOrEqual(t, seq, line[now.place], "%s overtook %s", now.place, key)
+				assert.GreaterOrEqual(t, seq, queue[now.place], "%s overtook %s", now.place, key)
 			}
 		}
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// unaware is a session that does not know of its end.
+// unaware is a session that does not notice its end.
 type unaware struct{ registry.Session }
 
 func (unaware) Lost() <-chan struct{} { return nil }
 func (unaware) Err() error            { return nil }
 
-// inBubble runs f as a subtest with virtual time. The log of its server is judged.
+// inBubble runs f as a subtest with virtual time, and judges the log of its server.
 func inBubble(t *testing.T, name string, f func(t *testing.T, s *memory.Server)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -30,14 +30,14 @@ func inBubble(t *testing.T, name string, f func(t *testing.T, s *memory.Server))
 			s.Record()
 			f(t, s)
 			synctest.Wait()
-			judge(t, s.Log())
+			judgeLog(t, s.Log())
 		})
 	})
 }
 
-func TestLock_CostsWhatItSays(t *testing.T) {
+func TestLock_CostsTheDocumentedCommits(t *testing.T) {
 	inBubble(t, "a free lock is acquired by one commit and released by one", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+		a := newContender(t, s, "a")
 		for range 10 {
 			s.ResetCounts()
 			h := a.acquire()
@@ -52,56 +52,56 @@ func TestLock_CostsWhatItSays(t *testing.T) {
 		}
 	})
 
-	inBubble(t, "one that comes too late for a free lock is in line by one commit more", func(t *testing.T, s *memory.Server) {
-		b := contend(t, s, "b")
+	inBubble(t, "a session that comes too late for a free lock joins the queue by one more commit", func(t *testing.T, s *memory.Server) {
+		b := newContender(t, s, "b")
 		release(t, b.acquire())
 		synctest.Wait()
-		hear := s.HoldWatch("b")
-		h := contend(t, s, "a").acquire()
+		releaseWatch := s.HoldWatch("b")
+		h := newContender(t, s, "a").acquire()
 		s.ResetCounts()
-		w := b.wait(t.Context())
-		w.isWaiting()
+		w := b.startAcquire(t.Context())
+		w.requireWaiting()
 		n := s.Counts("b")
 		assert.Equal(t, 1, n.Conflicts)
 		assert.Equal(t, 1, n.Commits)
 		assert.Zero(t, n.Reads)
-		hear()
+		releaseWatch()
 		release(t, h)
-		w.got()
+		w.acquired()
 		n = s.Counts("b")
 		assert.Equal(t, 1, n.Conflicts)
 		assert.Equal(t, 1, n.Commits)
 	})
 
-	inBubble(t, "one that has just released waits to hear of it, and does not ask", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+	inBubble(t, "a session that has just released waits for its watch, and does not read", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
 		h := a.acquire()
-		hear := s.HoldWatch("a")
+		releaseWatch := s.HoldWatch("a")
 		s.ResetCounts()
 		release(t, h)
-		w := a.wait(t.Context())
-		w.isWaiting()
+		w := a.startAcquire(t.Context())
+		w.requireWaiting()
 		assert.Equal(t, 1, s.Counts("a").Commits)
-		hear()
-		w.got()
+		releaseWatch()
+		w.acquired()
 		assert.Equal(t, 2, s.Counts("a").Commits)
 		assert.Zero(t, s.Counts("a").Conflicts)
 		assert.Zero(t, s.Counts("a").Reads)
 	})
 
 	const n = 100
-	inBubble(t, "of 100 that wait one commits at each hand-over, and nobody reads", func(t *testing.T, s *memory.Server) {
-		holder := contend(t, s, "holder").acquire()
+	inBubble(t, "of 100 waiting sessions one commits at each release, and none reads", func(t *testing.T, s *memory.Server) {
+		holder := newContender(t, s, "holder").acquire()
 		line := make([]*waiting, n)
 		for i := range line {
-			line[i] = contend(t, s, nameOf(i)).wait(t.Context())
-			line[i].isWaiting()
-			assert.Equal(t, 1, s.Counts(nameOf(i)).Commits, "to get in line")
+			line[i] = newContender(t, s, nameOf(i)).startAcquire(t.Context())
+			line[i].requireWaiting()
+			assert.Equal(t, 1, s.Counts(nameOf(i)).Commits, "to join the queue")
 		}
 		s.ResetCounts()
 		for i, w := range line {
 			release(t, holder)
-			holder = w.got()
+			holder = w.acquired()
 			all := s.Counts("")
 			assert.Equal(t, i+1, all.Commits)
 			assert.Zero(t, all.Checks)
@@ -116,19 +116,19 @@ func TestLock_CostsWhatItSays(t *testing.T) {
 		}
 	})
 
-	inBubble(t, "of 100 that wait in one process one commits at each hand-over", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+	inBubble(t, "of 100 waiting sessions in one process one commits at each release", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
 		holder := a.acquire()
 		line := make([]*waiting, n)
 		for i := range line {
-			a.begin()
-			line[i] = a.wait(t.Context())
-			line[i].isWaiting()
+			a.openSession()
+			line[i] = a.startAcquire(t.Context())
+			line[i].requireWaiting()
 		}
 		s.ResetCounts()
 		for i, w := range line {
 			release(t, holder)
-			holder = w.got()
+			holder = w.acquired()
 			assert.Equal(t, i+1, s.Counts("").Commits)
 		}
 		assert.Zero(t, s.Counts("").Conflicts)
@@ -136,16 +136,16 @@ func TestLock_CostsWhatItSays(t *testing.T) {
 		assert.Equal(t, 1, s.Counts("").Watches)
 	})
 
-	inBubble(t, "when a holder dies one of 100 commits", func(t *testing.T, s *memory.Server) {
-		contend(t, s, "holder").acquire()
+	inBubble(t, "when the session of the holder expires, one of 100 commits", func(t *testing.T, s *memory.Server) {
+		newContender(t, s, "holder").acquire()
 		line := make([]*waiting, n)
 		for i := range line {
-			line[i] = contend(t, s, nameOf(i)).wait(t.Context())
-			line[i].isWaiting()
+			line[i] = newContender(t, s, nameOf(i)).startAcquire(t.Context())
+			line[i].requireWaiting()
 		}
 		s.ResetCounts()
 		s.Expire("holder")
-		line[0].got()
+		line[0].acquired()
 		all := s.Counts("")
 		assert.Equal(t, 1, all.Commits)
 		assert.Zero(t, all.Conflicts)
@@ -154,13 +154,13 @@ func TestLock_CostsWhatItSays(t *testing.T) {
 }
 
 func TestLock_Excludes(t *testing.T) {
-	inBubble(t, "increments under the lock and its guard lose nothing", func(t *testing.T, s *memory.Server) {
+	inBubble(t, "no increment under the lock and its guard is lost", func(t *testing.T, s *memory.Server) {
 		const contenders, rounds = 8, 50
 		rev := commit(t, clientOf(t, s, "setup"), registry.Create("counter", []byte("0")))
 		require.NotZero(t, rev)
 		var all sync.WaitGroup
 		for i := range contenders {
-			c := contend(t, s, nameOf(i))
+			c := newContender(t, s, nameOf(i))
 			all.Go(func() {
 				for range rounds {
 					h, err := c.lock.Acquire(context.Background(), c.session)
@@ -186,15 +186,15 @@ func TestLock_Excludes(t *testing.T) {
 		assert.Equal(t, strconv.Itoa(contenders*rounds), string(e.Value))
 	})
 
-	inBubble(t, "the guarded write of an old holder conflicts after a takeover", func(t *testing.T, s *memory.Server) {
-		a, b := contend(t, s, "a"), contend(t, s, "b")
+	inBubble(t, "the guarded write of a former holder conflicts", func(t *testing.T, s *memory.Server) {
+		a, b := newContender(t, s, "a"), newContender(t, s, "b")
 		old := a.acquire()
-		w := b.wait(t.Context())
-		w.isWaiting()
+		w := b.startAcquire(t.Context())
+		w.requireWaiting()
 
-		// a is paused beyond its session, then goes on with what it had in hand.
+		// a is paused until its session has expired, then sends its next write.
 		s.Expire("a")
-		w.got()
+		w.acquired()
 		_, err := a.reg.Txn(t.Context(), registry.Txn{
 			If:   []registry.Cond{old.Guard()},
 			Then: []registry.Op{registry.Create("result", nil)},
@@ -202,197 +202,197 @@ func TestLock_Excludes(t *testing.T) {
 		require.ErrorIs(t, err, registry.ErrConflict)
 	})
 
-	inBubble(t, "a guarded write holds during the tenure and not after its release", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+	inBubble(t, "a guarded write is committed before the release and not after it", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
 		h := a.acquire()
 		guarded := registry.Txn{If: []registry.Cond{h.Guard()}}
-		contend(t, s, "b").wait(t.Context()).isWaiting()
+		newContender(t, s, "b").startAcquire(t.Context()).requireWaiting()
 		_, err := a.reg.Txn(t.Context(), guarded)
-		require.NoError(t, err, "others who get in line do not disturb it")
+		require.NoError(t, err, "sessions that join the queue do not affect the guard")
 		release(t, h)
 		_, err = a.reg.Txn(t.Context(), guarded)
 		require.ErrorIs(t, err, registry.ErrConflict)
 	})
 
-	inBubble(t, "the fence grows over 1000 hand-overs, crashes and restarts of the store", func(t *testing.T, s *memory.Server) {
+	inBubble(t, "the fence grows over 1000 releases, expiries and restarts of the store", func(t *testing.T, s *memory.Server) {
 		contenders := make([]*contender, 5)
 		for i := range contenders {
-			contenders[i] = contend(t, s, nameOf(i))
+			contenders[i] = newContender(t, s, nameOf(i))
 		}
 		var last uint64
 		holder, at := contenders[0].acquire(), 0
 		for i := range 1000 {
 			next := (at + 1 + i%4) % 5
-			w := contenders[next].wait(t.Context())
-			w.isWaiting()
+			w := contenders[next].startAcquire(t.Context())
+			w.requireWaiting()
 			switch i % 3 {
 			case 0:
 				release(t, holder)
 			case 1:
 				s.Expire(nameOf(at))
-				contenders[at].begin()
+				contenders[at].openSession()
 			case 2:
 				s.Restart()
 				release(t, holder)
 			}
-			holder, at = w.got(), next
+			holder, at = w.acquired(), next
 			require.Greater(t, holder.Fence(), last)
 			last = holder.Fence()
 			require.Equal(t, last, get(t, contenders[at].reg, lockDir.Join("owner")).Modified.Seq)
 		}
 	})
 
-	inBubble(t, "a restart of the store changes nothing", func(t *testing.T, s *memory.Server) {
-		a, b := contend(t, s, "a"), contend(t, s, "b")
+	inBubble(t, "a restart of the store changes neither holder nor queue", func(t *testing.T, s *memory.Server) {
+		a, b := newContender(t, s, "a"), newContender(t, s, "b")
 		h := a.acquire()
-		w := b.wait(t.Context())
-		w.isWaiting()
+		w := b.startAcquire(t.Context())
+		w.requireWaiting()
 		s.Restart()
-		w.isWaiting()
+		w.requireWaiting()
 		_, err := a.reg.Txn(t.Context(), registry.Txn{If: []registry.Cond{h.Guard()}})
 		require.NoError(t, err)
 		release(t, h)
-		w.got()
+		w.acquired()
 	})
 }
 
 func TestLock_IsFair(t *testing.T) {
-	inBubble(t, "first come, first served", func(t *testing.T, s *memory.Server) {
-		holder := contend(t, s, "holder").acquire()
+	inBubble(t, "the lock passes in the order of the queue", func(t *testing.T, s *memory.Server) {
+		holder := newContender(t, s, "holder").acquire()
 		var line []*waiting
 		for i := range 20 {
-			w := contend(t, s, nameOf(i)).wait(t.Context())
-			w.isWaiting()
+			w := newContender(t, s, nameOf(i)).startAcquire(t.Context())
+			w.requireWaiting()
 			line = append(line, w)
 		}
 		for i, w := range line {
 			release(t, holder)
-			holder = w.got()
+			holder = w.acquired()
 			for _, later := range line[i+1:] {
-				later.isWaiting()
+				later.requireWaiting()
 			}
 		}
 	})
 
-	inBubble(t, "the dead are skipped", func(t *testing.T, s *memory.Server) {
-		holder := contend(t, s, "holder").acquire()
-		dead, next := contend(t, s, "dead").wait(t.Context()), contend(t, s, "next")
-		dead.isWaiting()
-		w := next.wait(t.Context())
-		w.isWaiting()
-		s.Expire("dead")
-		require.ErrorIs(t, dead.failed(), registry.ErrSessionLost)
-		w.isWaiting()
+	inBubble(t, "expired sessions are skipped", func(t *testing.T, s *memory.Server) {
+		holder := newContender(t, s, "holder").acquire()
+		expired, next := newContender(t, s, "expired").startAcquire(t.Context()), newContender(t, s, "next")
+		expired.requireWaiting()
+		w := next.startAcquire(t.Context())
+		w.requireWaiting()
+		s.Expire("expired")
+		require.ErrorIs(t, expired.failed(), registry.ErrSessionLost)
+		w.requireWaiting()
 		release(t, holder)
-		w.got()
+		w.acquired()
 	})
 
-	inBubble(t, "one that dies as the lock comes to it is skipped", func(t *testing.T, s *memory.Server) {
-		holder := contend(t, s, "holder").acquire()
-		dead := contend(t, s, "dead").wait(t.Context())
-		dead.isWaiting()
-		w := contend(t, s, "next").wait(t.Context())
-		w.isWaiting()
-		defer s.HoldWatch("dead")() // it is not to hear of its luck
+	inBubble(t, "a session that expires when the lock has passed to it is skipped", func(t *testing.T, s *memory.Server) {
+		holder := newContender(t, s, "holder").acquire()
+		expired := newContender(t, s, "expired").startAcquire(t.Context())
+		expired.requireWaiting()
+		w := newContender(t, s, "next").startAcquire(t.Context())
+		w.requireWaiting()
+		defer s.HoldWatch("expired")() // it must not observe that it holds the lock
 		release(t, holder)
-		dead.isWaiting()
-		w.isWaiting()
-		s.Expire("dead")
-		w.got()
+		expired.requireWaiting()
+		w.requireWaiting()
+		s.Expire("expired")
+		w.acquired()
 	})
 
-	inBubble(t, "one that died unheard of by the holder is skipped", func(t *testing.T, s *memory.Server) {
-		holder := contend(t, s, "holder").acquire()
-		dead := contend(t, s, "dead").wait(t.Context())
-		dead.isWaiting()
-		w := contend(t, s, "next").wait(t.Context())
-		w.isWaiting()
-		hear := s.HoldWatch("holder")
-		s.Expire("dead")
+	inBubble(t, "a session whose expiry the holder has not observed is skipped", func(t *testing.T, s *memory.Server) {
+		holder := newContender(t, s, "holder").acquire()
+		expired := newContender(t, s, "expired").startAcquire(t.Context())
+		expired.requireWaiting()
+		w := newContender(t, s, "next").startAcquire(t.Context())
+		w.requireWaiting()
+		releaseWatch := s.HoldWatch("holder")
+		s.Expire("expired")
 		release(t, holder)
-		w.got()
-		hear()
+		w.acquired()
+		releaseWatch()
 	})
 
-	inBubble(t, "a newcomer does not overtake those in line when the holder dies", func(t *testing.T, s *memory.Server) {
-		contend(t, s, "holder").acquire()
-		first := contend(t, s, "first").wait(t.Context())
-		first.isWaiting()
-		hear := s.HoldWatch("first") // so that the lock stands open
+	inBubble(t, "a newcomer does not overtake the queue when the holder expires", func(t *testing.T, s *memory.Server) {
+		newContender(t, s, "holder").acquire()
+		first := newContender(t, s, "first").startAcquire(t.Context())
+		first.requireWaiting()
+		releaseWatch := s.HoldWatch("first") // so that the lock stays open
 		s.Expire("holder")
-		newcomer := contend(t, s, "newcomer").wait(t.Context())
-		newcomer.isWaiting()
-		first.isWaiting()
-		hear()
-		first.got()
-		newcomer.isWaiting()
+		newcomer := newContender(t, s, "newcomer").startAcquire(t.Context())
+		newcomer.requireWaiting()
+		first.requireWaiting()
+		releaseWatch()
+		first.acquired()
+		newcomer.requireWaiting()
 	})
 
-	inBubble(t, "one that just released goes to the end of the line", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
-		hear := s.HoldWatch("a")
-		hear() // the watch is open only from the first acquire on
+	inBubble(t, "a session that has just released joins the end of the queue", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
+		releaseWatch := s.HoldWatch("a")
+		releaseWatch() // the watch is opened by the first Acquire
 		h := a.acquire()
-		hear = s.HoldWatch("a")
-		first := contend(t, s, "first").wait(t.Context())
-		first.isWaiting()
-		// a has not heard of first, so it passes the lock on to nobody.
+		releaseWatch = s.HoldWatch("a")
+		first := newContender(t, s, "first").startAcquire(t.Context())
+		first.requireWaiting()
+		// a has not observed the place of first, so it frees the lock.
 		release(t, h)
-		again := a.wait(t.Context())
-		first.got()
-		hear()
-		again.isWaiting()
+		again := a.startAcquire(t.Context())
+		first.acquired()
+		releaseWatch()
+		again.requireWaiting()
 		release(t, first.held)
-		again.got()
+		again.acquired()
 	})
 }
 
 func TestLock_OutlivesItsHolder(t *testing.T) {
-	inBubble(t, "the next has it when the session of a silent holder has run out, not before", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		w := contend(t, s, "b").wait(t.Context())
-		w.isWaiting()
+	inBubble(t, "the lock passes when the session of a silent holder has expired, not before", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		w := newContender(t, s, "b").startAcquire(t.Context())
+		w.requireWaiting()
 		heal := s.Partition("a")
 		defer heal()
 		cut := time.Now()
 		<-h.Lost()
 		lost := time.Since(cut)
-		w.isWaiting()
+		w.requireWaiting()
 		<-w.done
-		w.got()
+		w.acquired()
 		assert.Less(t, lost, lockTTL)
 		assert.Equal(t, lockTTL, time.Since(cut))
 	})
 
-	inBubble(t, "a closed session gives up its lock", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+	inBubble(t, "closing the session releases the lock", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
 		h := a.acquire()
-		w := contend(t, s, "b").wait(t.Context())
-		w.isWaiting()
+		w := newContender(t, s, "b").startAcquire(t.Context())
+		w.requireWaiting()
 		require.NoError(t, a.session.Close(t.Context()))
 		<-h.Lost()
-		w.got()
+		w.acquired()
 	})
 
-	inBubble(t, "one who comes when all are dead takes it by one commit", func(t *testing.T, s *memory.Server) {
-		contend(t, s, "a").acquire()
-		contend(t, s, "b").wait(t.Context()).isWaiting()
+	inBubble(t, "a newcomer takes the lock by one commit when all other sessions have expired", func(t *testing.T, s *memory.Server) {
+		newContender(t, s, "a").acquire()
+		newContender(t, s, "b").startAcquire(t.Context()).requireWaiting()
 		s.Expire("a")
 		s.Expire("b")
 		synctest.Wait()
-		c := contend(t, s, "c")
+		c := newContender(t, s, "c")
 		s.ResetCounts()
 		c.acquire()
 		assert.Equal(t, 1, s.Counts("c").Commits)
 		assert.Zero(t, s.Counts("c").Conflicts)
 	})
 
-	inBubble(t, "a release after the loss spares the next holder", func(t *testing.T, s *memory.Server) {
-		old := contend(t, s, "a").acquire()
-		w := contend(t, s, "b").wait(t.Context())
-		w.isWaiting()
+	inBubble(t, "a release after the loss of the session does not affect the next holder", func(t *testing.T, s *memory.Server) {
+		old := newContender(t, s, "a").acquire()
+		w := newContender(t, s, "b").startAcquire(t.Context())
+		w.requireWaiting()
 		s.Expire("a")
-		now := w.got()
+		now := w.acquired()
 		for range 2 {
 			err := old.Release(t.Context())
 			require.ErrorIs(t, err, registry.ErrSessionLost)
@@ -403,23 +403,23 @@ func TestLock_OutlivesItsHolder(t *testing.T) {
 		release(t, now)
 	})
 
-	inBubble(t, "a release after the loss is a release while nobody took over", func(t *testing.T, s *memory.Server) {
-		old := contend(t, s, "a").acquire()
+	inBubble(t, "a release after the loss of the session succeeds if there was no other holder", func(t *testing.T, s *memory.Server) {
+		old := newContender(t, s, "a").acquire()
 		s.Expire("a")
 		release(t, old)
 		release(t, old)
-		contend(t, s, "b").acquire()
+		newContender(t, s, "b").acquire()
 	})
 }
 
 func TestLock_WaitersGiveUp(t *testing.T) {
-	inBubble(t, "when the context ends, with its cause, and leave no place", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
+	inBubble(t, "when the context ends, with its cause, and delete their place", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cause := errors.New("no time")
-		w := b.wait(ctx)
-		w.isWaiting()
+		w := b.startAcquire(ctx)
+		w.requireWaiting()
 		require.Len(t, placesOf(s), 2)
 		cancel(cause)
 		err := w.failed()
@@ -430,8 +430,8 @@ func TestLock_WaitersGiveUp(t *testing.T) {
 		b.acquire()
 	})
 
-	inBubble(t, "before anything is sent when the context has ended", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+	inBubble(t, "before the first request if the context has ended", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		s.ResetCounts()
@@ -441,11 +441,11 @@ func TestLock_WaitersGiveUp(t *testing.T) {
 		assert.Zero(t, s.Counts("").Watches)
 	})
 
-	inBubble(t, "when their own session is lost, at once", func(t *testing.T, s *memory.Server) {
-		contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
-		w := b.wait(t.Context())
-		w.isWaiting()
+	inBubble(t, "at once when their session is lost", func(t *testing.T, s *memory.Server) {
+		newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
+		w := b.startAcquire(t.Context())
+		w.requireWaiting()
 		defer s.Partition("b")()
 		<-b.session.Lost()
 		lost := time.Now()
@@ -454,11 +454,11 @@ func TestLock_WaitersGiveUp(t *testing.T) {
 		assert.Equal(t, lost, time.Now())
 	})
 
-	inBubble(t, "when their own session is closed", func(t *testing.T, s *memory.Server) {
-		contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
-		w := b.wait(t.Context())
-		w.isWaiting()
+	inBubble(t, "when their session is closed", func(t *testing.T, s *memory.Server) {
+		newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
+		w := b.startAcquire(t.Context())
+		w.requireWaiting()
 		require.NoError(t, b.session.Close(t.Context()))
 		require.ErrorIs(t, w.failed(), registry.ErrSessionLost)
 		require.Len(t, placesOf(s), 1)
@@ -466,58 +466,58 @@ func TestLock_WaitersGiveUp(t *testing.T) {
 		require.ErrorIs(t, err, registry.ErrSessionLost)
 	})
 
-	inBubble(t, "when the store says that their session is over, though they have not noticed", func(t *testing.T, s *memory.Server) {
-		contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
+	inBubble(t, "when the store has ended their session, though the client has not noticed", func(t *testing.T, s *memory.Server) {
+		newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
 		b.session = unaware{b.session}
-		w := b.wait(t.Context())
-		w.isWaiting()
+		w := b.startAcquire(t.Context())
+		w.requireWaiting()
 		s.Expire("b")
 		require.ErrorIs(t, w.failed(), registry.ErrSessionLost)
-		require.ErrorIs(t, b.wait(t.Context()).failed(), registry.ErrSessionLost)
+		require.ErrorIs(t, b.startAcquire(t.Context()).failed(), registry.ErrSessionLost)
 	})
 
-	inBubble(t, "and pass on the lock that comes to them meanwhile", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
+	inBubble(t, "and pass on a lock that they got meanwhile", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
 		ctx, cancel := context.WithCancel(t.Context())
-		b := contend(t, s, "b").wait(ctx)
-		b.isWaiting()
-		c := contend(t, s, "c").wait(t.Context())
-		c.isWaiting()
-		hear := s.HoldWatch("b")
+		b := newContender(t, s, "b").startAcquire(ctx)
+		b.requireWaiting()
+		c := newContender(t, s, "c").startAcquire(t.Context())
+		c.requireWaiting()
+		releaseWatch := s.HoldWatch("b")
 		release(t, h)
-		b.isWaiting() // it has the lock and does not know it
-		c.isWaiting()
+		b.requireWaiting() // it holds the lock and has not observed that
+		c.requireWaiting()
 		cancel()
 		require.ErrorIs(t, b.failed(), context.Canceled)
-		c.got()
-		hear()
+		c.acquired()
+		releaseWatch()
 	})
 
-	inBubble(t, "as the first in line while the lock stands open, and the next has it", func(t *testing.T, s *memory.Server) {
-		contend(t, s, "a").acquire()
+	inBubble(t, "as the first in the queue while the lock is open, and the next one takes it", func(t *testing.T, s *memory.Server) {
+		newContender(t, s, "a").acquire()
 		ctx, cancel := context.WithCancel(t.Context())
-		b := contend(t, s, "b").wait(ctx)
-		b.isWaiting()
-		c := contend(t, s, "c").wait(t.Context())
-		c.isWaiting()
-		hear := s.HoldWatch("b")
+		b := newContender(t, s, "b").startAcquire(ctx)
+		b.requireWaiting()
+		c := newContender(t, s, "c").startAcquire(t.Context())
+		c.requireWaiting()
+		releaseWatch := s.HoldWatch("b")
 		s.Expire("a")
-		c.isWaiting()
+		c.requireWaiting()
 		cancel()
 		require.ErrorIs(t, b.failed(), context.Canceled)
-		c.got()
-		hear()
+		c.acquired()
+		releaseWatch()
 	})
 
-	inBubble(t, "within a second if the registry is away, and their place goes when it is back", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
+	inBubble(t, "within a second while the store is unreachable, and their place is deleted later", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
 		ctx, cancel := context.WithCancel(t.Context())
-		b := contend(t, s, "b")
-		w := b.wait(ctx)
-		w.isWaiting()
-		next := contend(t, s, "next").wait(t.Context())
-		next.isWaiting()
+		b := newContender(t, s, "b")
+		w := b.startAcquire(ctx)
+		w.requireWaiting()
+		next := newContender(t, s, "next").startAcquire(t.Context())
+		next.requireWaiting()
 		heal := s.Partition("b")
 		cancel()
 		began := time.Now()
@@ -525,53 +525,53 @@ func TestLock_WaitersGiveUp(t *testing.T) {
 		require.ErrorIs(t, w.failed(), context.Canceled)
 		assert.Equal(t, time.Second, time.Since(began))
 
-		release(t, h) // to b, which wants it no more
-		next.isWaiting()
+		release(t, h) // to b, which has given up
+		next.requireWaiting()
 		heal()
 		time.Sleep(time.Second)
-		next.got()
+		next.acquired()
 		require.NoError(t, b.session.Err())
 		require.Len(t, placesOf(s), 1)
 	})
 
-	inBubble(t, "while the registry is away, and their place goes with their session", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
+	inBubble(t, "while the store is unreachable, and their place expires with the session", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
 		ctx, cancel := context.WithCancel(t.Context())
-		w := contend(t, s, "b").wait(ctx)
-		w.isWaiting()
+		w := newContender(t, s, "b").startAcquire(ctx)
+		w.requireWaiting()
 		defer s.Partition("b")()
 		cancel()
 		time.Sleep(lockTTL)
 		require.ErrorIs(t, w.failed(), context.Canceled)
 		began := time.Now()
-		require.NoError(t, w.c.lock.Close(t.Context()), "nothing is tried any more")
+		require.NoError(t, w.c.lock.Close(t.Context()), "no retry is pending")
 		require.Equal(t, began, time.Now())
 		require.Len(t, placesOf(s), 1)
 		release(t, h)
 	})
 
-	inBubble(t, "and a new try of the same session waits for what is left of the old one", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
+	inBubble(t, "and the next Acquire of the session waits until their place is deleted", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
 		ctx, cancel := context.WithCancel(t.Context())
-		w := b.wait(ctx)
-		w.isWaiting()
+		w := b.startAcquire(ctx)
+		w.requireWaiting()
 		heal := s.Partition("b")
 		cancel()
 		<-w.done
-		again := b.wait(t.Context())
+		again := b.startAcquire(t.Context())
 		release(t, h) // to the place of w
-		again.isWaiting()
+		again.requireWaiting()
 		heal()
 		<-again.done
-		again.got()
+		again.acquired()
 		require.Len(t, placesOf(s), 1)
 	})
 }
 
 func TestLock_RefusesReentry(t *testing.T) {
-	inBubble(t, "to a session that holds it", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+	inBubble(t, "by a session that holds the lock", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
 		h := a.acquire()
 		for range 2 {
 			_, err := a.lock.Acquire(t.Context(), a.session)
@@ -583,8 +583,8 @@ func TestLock_RefusesReentry(t *testing.T) {
 		release(t, a.acquire())
 	})
 
-	inBubble(t, "through another Lock of the same session", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+	inBubble(t, "by another Lock with the same session", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
 		h := a.acquire()
 		other := registry.NewLock(a.reg, lockDir)
 		defer func() { assert.NoError(t, other.Close(t.Context())) }()
@@ -596,39 +596,39 @@ func TestLock_RefusesReentry(t *testing.T) {
 		release(t, h)
 	})
 
-	inBubble(t, "to a session that comes to hold it while it waits", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
-		first := b.wait(t.Context())
-		first.isWaiting()
-		second := b.wait(t.Context())
-		second.isWaiting()
+	inBubble(t, "by a session that gets the lock while it waits", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
+		first := b.startAcquire(t.Context())
+		first.requireWaiting()
+		second := b.startAcquire(t.Context())
+		second.requireWaiting()
 		release(t, h)
-		first.got()
+		first.acquired()
 		require.ErrorIs(t, second.failed(), registry.ErrHeld)
 		require.Len(t, placesOf(s), 1)
 	})
 
-	inBubble(t, "but not to one whose release another Lock has not heard of", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+	inBubble(t, "but not after a release that another Lock has not observed", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
 		other := &contender{t: t, name: "other", reg: a.reg, session: a.session, lock: registry.NewLock(a.reg, lockDir)}
 		defer func() { assert.NoError(t, other.lock.Close(t.Context())) }()
 		release(t, other.acquire())
 		h := a.acquire()
 		synctest.Wait()
-		hear := s.HoldWatch("a")
+		releaseWatch := s.HoldWatch("a")
 		release(t, h)
-		w := other.wait(t.Context())
-		w.isWaiting()
-		hear()
-		w.got()
+		w := other.startAcquire(t.Context())
+		w.requireWaiting()
+		releaseWatch()
+		w.acquired()
 	})
 }
 
 func TestLock_SettlesUnknownOutcomes(t *testing.T) {
-	levers := []struct {
-		name string
-		pull func(s *memory.Server)
+	faults := []struct {
+		name   string
+		inject func(s *memory.Server)
 	}{
 		{"request lost", func(s *memory.Server) { s.LoseRequest("b", 1) }},
 		{"reply lost", func(s *memory.Server) { s.LoseReply("b", 1) }},
@@ -638,80 +638,80 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 			time.AfterFunc(time.Second, heal)
 		}},
 	}
-	for _, l := range levers {
-		pull := func(s *memory.Server) { synctest.Wait(); l.pull(s) }
-		inBubble(t, l.name+" when a free lock is acquired", func(t *testing.T, s *memory.Server) {
-			release(t, contend(t, s, "a").acquire())
-			b := contend(t, s, "b")
+	for _, f := range faults {
+		inject := func(s *memory.Server) { synctest.Wait(); f.inject(s) }
+		inBubble(t, f.name+" when a free lock is acquired", func(t *testing.T, s *memory.Server) {
+			release(t, newContender(t, s, "a").acquire())
+			b := newContender(t, s, "b")
 			release(t, b.acquire())
-			pull(s)
-			w := b.wait(t.Context())
+			inject(s)
+			w := b.startAcquire(t.Context())
 			<-w.done
-			h := w.got()
+			h := w.acquired()
 			require.Len(t, placesOf(s), 1)
 			release(t, h)
 			require.Empty(t, placesOf(s))
 		})
 
-		inBubble(t, l.name+" when the lock is acquired for the first time", func(t *testing.T, s *memory.Server) {
-			b := contend(t, s, "b")
-			pull(s)
-			w := b.wait(t.Context())
+		inBubble(t, f.name+" when the lock is acquired for the first time", func(t *testing.T, s *memory.Server) {
+			b := newContender(t, s, "b")
+			inject(s)
+			w := b.startAcquire(t.Context())
 			<-w.done
-			release(t, w.got())
+			release(t, w.acquired())
 			require.Empty(t, placesOf(s))
 		})
 
-		inBubble(t, l.name+" when one gets in line", func(t *testing.T, s *memory.Server) {
-			h := contend(t, s, "a").acquire()
-			b := contend(t, s, "b")
-			pull(s)
-			w := b.wait(t.Context())
+		inBubble(t, f.name+" when a session joins the queue", func(t *testing.T, s *memory.Server) {
+			h := newContender(t, s, "a").acquire()
+			b := newContender(t, s, "b")
+			inject(s)
+			w := b.startAcquire(t.Context())
 			time.Sleep(5 * time.Second)
 			require.Len(t, placesOf(s), 2)
 			release(t, h)
 			<-w.done
-			release(t, w.got())
+			release(t, w.acquired())
 			require.Empty(t, placesOf(s))
 		})
 
-		inBubble(t, l.name+" when the first in line takes it", func(t *testing.T, s *memory.Server) {
-			contend(t, s, "a").acquire()
-			w := contend(t, s, "b").wait(t.Context())
-			w.isWaiting()
-			pull(s)
+		inBubble(t, f.name+" when the first in the queue takes the lock", func(t *testing.T, s *memory.Server) {
+			newContender(t, s, "a").acquire()
+			w := newContender(t, s, "b").startAcquire(t.Context())
+			w.requireWaiting()
+			inject(s)
 			s.Expire("a")
 			<-w.done
-			release(t, w.got())
+			release(t, w.acquired())
 			require.Empty(t, placesOf(s))
 		})
 
-		inBubble(t, l.name+" when it is released", func(t *testing.T, s *memory.Server) {
-			b := contend(t, s, "b")
+		inBubble(t, f.name+" when the lock is released", func(t *testing.T, s *memory.Server) {
+			b := newContender(t, s, "b")
 			h := b.acquire()
-			pull(s)
+			inject(s)
 			release(t, h)
 			require.Empty(t, placesOf(s))
-			release(t, contend(t, s, "c").acquire())
+			release(t, newContender(t, s, "c").acquire())
 		})
 
-		inBubble(t, l.name+" when it is passed on", func(t *testing.T, s *memory.Server) {
-			b := contend(t, s, "b")
+		inBubble(t, f.name+" when the lock is passed on", func(t *testing.T, s *memory.Server) {
+			b := newContender(t, s, "b")
 			h := b.acquire()
-			w := contend(t, s, "c").wait(t.Context())
-			w.isWaiting()
-			pull(s)
+			w := newContender(t, s, "c").startAcquire(t.Context())
+			w.requireWaiting()
+			inject(s)
 			release(t, h)
-			release(t, w.got())
+			release(t, w.acquired())
 			require.Empty(t, placesOf(s))
 		})
 
-		inBubble(t, l.name+" when one leaves the line", func(t *testing.T, s *memory.Server) {
-			h := contend(t, s, "a").acquire()
+		inBubble(t, f.name+" when a session leaves the queue", func(t *testing.T, s *memory.Server) {
+			h := newContender(t, s, "a").acquire()
 			ctx, cancel := context.WithCancel(t.Context())
-			w := contend(t, s, "b").wait(ctx)
-			w.isWaiting()
-			pull(s)
+			w := newContender(t, s, "b").startAcquire(ctx)
+			w.requireWaiting()
+			inject(s)
 			cancel()
 			time.Sleep(5 * time.Second)
 			require.ErrorIs(t, w.failed(), context.Canceled)
@@ -720,13 +720,13 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 		})
 	}
 
-	inBubble(t, "a release that is tried again spares the next holder", func(t *testing.T, s *memory.Server) {
-		b := contend(t, s, "b")
+	inBubble(t, "a retried release does not affect the next holder", func(t *testing.T, s *memory.Server) {
+		b := newContender(t, s, "b")
 		h := b.acquire()
-		next := contend(t, s, "c").wait(t.Context())
-		next.isWaiting()
-		after := contend(t, s, "d").wait(t.Context())
-		after.isWaiting()
+		next := newContender(t, s, "c").startAcquire(t.Context())
+		next.requireWaiting()
+		after := newContender(t, s, "d").startAcquire(t.Context())
+		after.requireWaiting()
 
 		heal := s.PartitionOneWay("b", memory.Replies)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -734,17 +734,17 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 		err := h.Release(ctx)
 		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		now := next.got()
+		now := next.acquired()
 		release(t, now)
-		after.got()
+		after.acquired()
 		heal()
-		require.NoError(t, h.Release(t.Context()), "it was b's release that changed the record")
+		require.NoError(t, h.Release(t.Context()), "b's own release changed the record")
 		_, err = b.reg.Txn(t.Context(), registry.Txn{If: []registry.Cond{after.held.Guard()}})
 		require.NoError(t, err)
 	})
 
-	inBubble(t, "a release that was not sent is sent by the next try", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "b").acquire()
+	inBubble(t, "a release that was not sent is sent by the next call", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "b").acquire()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		err := h.Release(ctx)
@@ -755,11 +755,11 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 		require.Empty(t, placesOf(s))
 	})
 
-	inBubble(t, "a release in doubt whose session has ended cannot be told", func(t *testing.T, s *memory.Server) {
-		b := contend(t, s, "b")
+	inBubble(t, "a release of unknown outcome whose session has expired returns ErrSessionLost", func(t *testing.T, s *memory.Server) {
+		b := newContender(t, s, "b")
 		h := b.acquire()
-		next := contend(t, s, "c").wait(t.Context())
-		next.isWaiting()
+		next := newContender(t, s, "c").startAcquire(t.Context())
+		next.requireWaiting()
 		heal := s.PartitionOneWay("b", memory.Replies)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -767,15 +767,15 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 		heal()
 		s.Expire("b")
 		require.ErrorIs(t, h.Release(t.Context()), registry.ErrSessionLost)
-		next.got()
+		next.acquired()
 	})
 
-	inBubble(t, "a request held up does nothing to the next holder", func(t *testing.T, s *memory.Server) {
-		b := contend(t, s, "b")
+	inBubble(t, "a late release does not affect the next holder", func(t *testing.T, s *memory.Server) {
+		b := newContender(t, s, "b")
 		h := b.acquire()
 		arrive := s.HoldCommit("b")
 		release(t, h)
-		now := contend(t, s, "c").acquire()
+		now := newContender(t, s, "c").acquire()
 		arrive()
 		synctest.Wait()
 		_, err := b.reg.Txn(t.Context(), registry.Txn{If: []registry.Cond{now.Guard()}})
@@ -783,66 +783,66 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 		require.Len(t, placesOf(s), 1)
 	})
 
-	inBubble(t, "a place that got the lock before it was known to be is a place", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
+	inBubble(t, "a place is recognized although the lock passed to it before the reply to its creation", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
 		s.LoseReply("b", 1)
-		w := contend(t, s, "b").wait(t.Context())
-		w.isWaiting()
+		w := newContender(t, s, "b").startAcquire(t.Context())
+		w.requireWaiting()
 		require.Len(t, placesOf(s), 2)
-		release(t, h) // which writes the place, so that it no longer tells who made it
+		release(t, h) // which writes the place, so that its Txn is no longer that of the creation
 		<-w.done
-		w.got()
+		w.acquired()
 	})
 
-	inBubble(t, "a place that was replaced and comes to be again is taken away", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
+	inBubble(t, "a replaced place that a late request creates again is deleted", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
 		arrive := s.HoldCommit("b")
-		w := b.wait(t.Context())
+		w := b.startAcquire(t.Context())
 		time.Sleep(time.Second)
 		place := placesOf(s)[1]
 		commit(t, b.reg, registry.Delete(place.Key, place.Modified))
-		w.isWaiting()
-		observe := s.HoldWatch("b")
+		w.requireWaiting()
+		releaseWatch := s.HoldWatch("b")
 		arrive()
-		require.Len(t, placesOf(s), 3, "else this is no test")
-		observe()
-		w.isWaiting()
+		require.Len(t, placesOf(s), 3, "the late request has created the place")
+		releaseWatch()
+		w.requireWaiting()
 		require.Len(t, placesOf(s), 2)
 		release(t, h)
-		w.got()
+		w.acquired()
 	})
 
-	inBubble(t, "a lock that came to a place that is not wanted is not held by its session", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
+	inBubble(t, "a lock that passed to an unwanted place does not count as held by its session", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
 		arrive := s.HoldCommit("b")
 		ctx, cancel := context.WithCancel(t.Context())
-		w := b.wait(ctx)
+		w := b.startAcquire(ctx)
 		time.Sleep(time.Second)
 		cancel()
 		w.failed()
-		hear := s.HoldWatch("b")
+		releaseWatch := s.HoldWatch("b")
 		arrive()
-		again := b.wait(t.Context())
-		again.isWaiting()
+		again := b.startAcquire(t.Context())
+		again.requireWaiting()
 		release(t, h) // to the place of w
-		again.isWaiting()
-		s.Delay("b", time.Second, time.Second) // so that there is time to take it for a re-entry
-		hear()
+		again.requireWaiting()
+		s.Delay("b", time.Second, time.Second) // so that a false ErrHeld would have time to occur
+		releaseWatch()
 		<-again.done
-		again.got()
+		again.acquired()
 	})
 
-	inBubble(t, "a place that comes to be again is taken away", func(t *testing.T, s *memory.Server) {
+	inBubble(t, "a place that a late request creates again is deleted", func(t *testing.T, s *memory.Server) {
 		for _, how := range []string{"held and released", "given up"} {
-			h := contend(t, s, "a").acquire()
-			b := contend(t, s, "b")
+			h := newContender(t, s, "a").acquire()
+			b := newContender(t, s, "b")
 			arrive := s.HoldCommit("b")
 			ctx, cancel := context.WithCancel(t.Context())
-			w := b.wait(ctx)
+			w := b.startAcquire(ctx)
 			time.Sleep(time.Second)
-			w.isWaiting()
+			w.requireWaiting()
 			require.Len(t, placesOf(s), 2)
 			if how == "given up" {
 				cancel()
@@ -850,14 +850,14 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 				release(t, h)
 			} else {
 				release(t, h)
-				release(t, w.got())
+				release(t, w.acquired())
 			}
 			require.Empty(t, placesOf(s))
 			synctest.Wait()
-			observe := s.HoldWatch("b")
+			releaseWatch := s.HoldWatch("b")
 			arrive()
-			require.Len(t, placesOf(s), 1, "else this is no test")
-			observe()
+			require.Len(t, placesOf(s), 1, "the late request has created the place")
+			releaseWatch()
 			synctest.Wait()
 			require.Empty(t, placesOf(s))
 			cancel()
@@ -865,95 +865,95 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 	})
 
 	inBubble(t, "a place that is created again before its release is observed is deleted", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
+		h := newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
 		arrive := s.HoldCommit("b")
-		w := b.wait(t.Context())
+		w := b.startAcquire(t.Context())
 		time.Sleep(time.Second)
 		release(t, h)
-		held := w.got()
-		observe := s.HoldWatch("b")
+		held := w.acquired()
+		releaseWatch := s.HoldWatch("b")
 		release(t, held)
 		synctest.Wait()
 		arrive()
-		require.Len(t, placesOf(s), 1, "else this is no test")
-		observe() // the release and the place in one batch
+		require.Len(t, placesOf(s), 1, "the late request has created the place")
+		releaseWatch() // the release and the place in one batch
 		synctest.Wait()
 		require.Empty(t, placesOf(s))
 	})
 
-	inBubble(t, "a place that is created again during a withdrawal that did not find it is deleted", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
+	inBubble(t, "a place that is created again while its removal runs is deleted", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
 		arrive := s.HoldCommit("b")
-		w := b.wait(t.Context())
+		w := b.startAcquire(t.Context())
 		time.Sleep(time.Second)
 		release(t, h)
-		held := w.got()
-		observe := s.HoldWatch("b")
+		held := w.acquired()
+		releaseWatch := s.HoldWatch("b")
 		s.Delay("b", 0, time.Second)
-		release(t, held) // b's view still has the place, so a withdrawal reads it
+		release(t, held) // b's view still has the place, so its removal reads it
 		synctest.Wait()
 		s.Delay("b", 0, 0)
 		arrive()
-		observe()
+		releaseWatch()
 		synctest.Wait()
-		require.Len(t, placesOf(s), 1, "else this is no test")
+		require.Len(t, placesOf(s), 1, "the late request has created the place")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Empty(t, placesOf(s))
 	})
 
-	inBubble(t, "a lock that is passed on to a place that came to be again goes on", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+	inBubble(t, "a lock that passed to a place created again is passed on", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
 		h := a.acquire()
-		b := contend(t, s, "b")
+		b := newContender(t, s, "b")
 		arrive := s.HoldCommit("b")
 		ctx, cancel := context.WithCancel(t.Context())
-		w := b.wait(ctx)
+		w := b.startAcquire(ctx)
 		time.Sleep(time.Second)
 		cancel()
 		w.failed()
-		hear := s.HoldWatch("b")
+		releaseWatch := s.HoldWatch("b")
 		arrive()
-		next := contend(t, s, "c").wait(t.Context())
-		next.isWaiting()
+		next := newContender(t, s, "c").startAcquire(t.Context())
+		next.requireWaiting()
 		release(t, h)
-		next.isWaiting()
-		hear()
-		next.got()
+		next.requireWaiting()
+		releaseWatch()
+		next.acquired()
 	})
 }
 
-func TestLock_RefusesWhatIsNotALocks(t *testing.T) {
+func TestLock_RefusesForeignRecords(t *testing.T) {
 	records := []struct {
 		name, key, value, rule string
 	}{
 		{"a key of another kind", "locks/a/config", `{"lock":1}`, `a lock has only the key "owner" and places, which begin with a tilde`},
-		{"an owner that is no JSON", "locks/a/owner", "alice", "not a lock's JSON"},
+		{"an owner that is not JSON", "locks/a/owner", "alice", "not a lock's JSON"},
 		{"an owner that is other JSON", "locks/a/owner", `{"name":"alice"}`, `no "lock"`},
 		{"an owner that is null", "locks/a/owner", "null", `no "lock"`},
-		{"an owner of a format to come", "locks/a/owner", `{"lock":2}`, "format 2, this program knows 1"},
+		{"an owner of a later format", "locks/a/owner", `{"lock":2}`, "format 2, this program knows 1"},
 		{"an owner without a place", "locks/a/owner", `{"lock":1,"session":"x"}`, "has both a session and a place, or neither"},
 		{"an owner without a session", "locks/a/owner", `{"lock":1,"place":"~x"}`, "has both a session and a place, or neither"},
-		{"an owner whose place is no owned key", "locks/a/owner", `{"lock":1,"session":"x","place":"x"}`, `"x" is not the name of a place`},
-		{"an owner whose place is elsewhere", "locks/a/owner", `{"lock":1,"session":"x","place":"b/~x"}`, `"b/~x" is not the name of a place`},
-		{"an owner whose place is no key", "locks/a/owner", `{"lock":1,"session":"x","place":"~é"}`, "is not the name of a place"},
+		{"an owner whose place is not an owned key", "locks/a/owner", `{"lock":1,"session":"x","place":"x"}`, `"x" is not the name of a place`},
+		{"an owner whose place is in another directory", "locks/a/owner", `{"lock":1,"session":"x","place":"b/~x"}`, `"b/~x" is not the name of a place`},
+		{"an owner whose place is not a valid key", "locks/a/owner", `{"lock":1,"session":"x","place":"~é"}`, "is not the name of a place"},
 		{"an owned key of another kind", "locks/a/~b", "alice", "not a lock's JSON"},
-		{"a place of a format to come", "locks/a/~b", `{"lock":2}`, "format 2, this program knows 1"},
+		{"a place of a later format", "locks/a/~b", `{"lock":2}`, "format 2, this program knows 1"},
 		{"a place that names a session", "locks/a/~b", `{"lock":1,"session":"x","place":"~b"}`, "a place names no session or place"},
 	}
 	for _, r := range records {
 		inBubble(t, r.name, func(t *testing.T, s *memory.Server) {
-			b := contend(t, s, "b")
+			b := newContender(t, s, "b")
 			foreign := registry.Key(r.key)
 			create := registry.Create(foreign, []byte(r.value))
 			if foreign.Owned() {
 				create = registry.CreateOwned(foreign, []byte(r.value), b.session.ID())
 			}
 			rev := commit(t, b.reg, create)
-			defer func() { _ = s.Log() }() // it is not a lock's log
-			err := contend(t, s, "a").wait(t.Context()).failed()
+			defer func() { _ = s.Log() }() // judgeLog cannot read foreign records
+			err := newContender(t, s, "a").startAcquire(t.Context()).failed()
 			require.ErrorIs(t, err, registry.ErrLockRecord)
 			require.ErrorContains(t, err, r.key)
 			require.ErrorContains(t, err, r.rule)
@@ -961,31 +961,31 @@ func TestLock_RefusesWhatIsNotALocks(t *testing.T) {
 			require.Len(t, s.Dump(), 1)
 
 			commit(t, b.reg, registry.Delete(foreign, rev))
-			contend(t, s, "c").acquire()
+			newContender(t, s, "c").acquire()
 		})
 	}
 
-	inBubble(t, "from those in line as well, while the holder keeps the lock", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+	inBubble(t, "in the queue too, while the holder keeps the lock", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
 		h := a.acquire()
-		w := contend(t, s, "b").wait(t.Context())
-		w.isWaiting()
+		w := newContender(t, s, "b").startAcquire(t.Context())
+		w.requireWaiting()
 		rev := commit(t, a.reg, registry.Create("locks/a/config", nil))
 		require.ErrorIs(t, w.failed(), registry.ErrLockRecord)
 		require.Len(t, placesOf(s), 1)
 		_, err := a.reg.Txn(t.Context(), registry.Txn{If: []registry.Cond{h.Guard()}})
 		require.NoError(t, err)
 		release(t, h)
-		require.ErrorIs(t, a.wait(t.Context()).failed(), registry.ErrLockRecord)
+		require.ErrorIs(t, a.startAcquire(t.Context()).failed(), registry.ErrLockRecord)
 		commit(t, a.reg, registry.Delete("locks/a/config", rev))
 		synctest.Wait()
 		a.acquire()
 	})
 
-	t.Run("keys that cannot be", func(t *testing.T) {
+	t.Run("an invalid directory", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			a := contend(t, s, "a")
+			a := newContender(t, s, "a")
 			for _, dir := range []registry.Key{"a//b", "locks/~a", "ä"} {
 				l := registry.NewLock(a.reg, dir)
 				_, err := l.Acquire(t.Context(), a.session)
@@ -997,57 +997,57 @@ func TestLock_RefusesWhatIsNotALocks(t *testing.T) {
 	})
 }
 
-func TestLock_HealsWhatWasClearedUpByHand(t *testing.T) {
-	clear := func(t *testing.T, s *memory.Server, e registry.Entry) {
+func TestLock_RecoversFromDeletionsByAnotherWriter(t *testing.T) {
+	deleteEntry := func(t *testing.T, s *memory.Server, e registry.Entry) {
 		t.Helper()
 		commit(t, clientOf(t, s, "operator"), registry.Delete(e.Key, e.Modified))
 	}
 
-	inBubble(t, "one whose place is taken away gets in line again", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		w := contend(t, s, "b").wait(t.Context())
-		w.isWaiting()
-		clear(t, s, placesOf(s)[1])
-		w.isWaiting()
+	inBubble(t, "a session whose place is deleted joins the queue again", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		w := newContender(t, s, "b").startAcquire(t.Context())
+		w.requireWaiting()
+		deleteEntry(t, s, placesOf(s)[1])
+		w.requireWaiting()
 		require.Len(t, placesOf(s), 2)
 		release(t, h)
-		w.got()
+		w.acquired()
 	})
 
-	inBubble(t, "a holder whose place is taken away keeps the lock and can release it", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		w := contend(t, s, "b").wait(t.Context())
-		w.isWaiting()
-		clear(t, s, placesOf(s)[0])
-		w.isWaiting()
+	inBubble(t, "a holder whose place is deleted keeps the lock and can release it", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		w := newContender(t, s, "b").startAcquire(t.Context())
+		w.requireWaiting()
+		deleteEntry(t, s, placesOf(s)[0])
+		w.requireWaiting()
 		release(t, h)
-		w.got()
+		w.acquired()
 	})
 
-	inBubble(t, "the death of a holder whose place is taken away is noticed", func(t *testing.T, s *memory.Server) {
-		contend(t, s, "a").acquire()
-		w := contend(t, s, "b").wait(t.Context())
-		w.isWaiting()
-		clear(t, s, placesOf(s)[0])
-		w.isWaiting()
+	inBubble(t, "the lock passes after the expiry of a holder whose place is deleted", func(t *testing.T, s *memory.Server) {
+		newContender(t, s, "a").acquire()
+		w := newContender(t, s, "b").startAcquire(t.Context())
+		w.requireWaiting()
+		deleteEntry(t, s, placesOf(s)[0])
+		w.requireWaiting()
 		s.Expire("a")
 		s.ResetCounts()
-		w.isWaiting()
+		w.requireWaiting()
 		<-w.done
-		w.got()
+		w.acquired()
 		assert.LessOrEqual(t, s.Counts("b").Conflicts, 1)
 	})
 
-	t.Run("a lock whose owner is taken away is free", func(t *testing.T) {
+	t.Run("a lock whose owner record is deleted is free", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			a := contend(t, s, "a")
+			a := newContender(t, s, "a")
 			h := a.acquire()
-			w := contend(t, s, "b").wait(t.Context())
-			w.isWaiting()
-			clear(t, s, get(t, a.reg, "locks/a/owner"))
-			clear(t, s, placesOf(s)[0])
-			now := w.got()
+			w := newContender(t, s, "b").startAcquire(t.Context())
+			w.requireWaiting()
+			deleteEntry(t, s, get(t, a.reg, "locks/a/owner"))
+			deleteEntry(t, s, placesOf(s)[0])
+			now := w.acquired()
 			require.Greater(t, now.Fence(), h.Fence())
 			_, err := a.reg.Txn(t.Context(), registry.Txn{If: []registry.Cond{h.Guard()}})
 			require.ErrorIs(t, err, registry.ErrConflict)
@@ -1058,8 +1058,8 @@ func TestLock_HealsWhatWasClearedUpByHand(t *testing.T) {
 	})
 }
 
-// lingering is a registry that takes a second to close a watcher, and to make out that the
-// context of a transaction has ended.
+// lingering is a registry that takes a second to close a watcher, and to return from a
+// transaction whose context has ended.
 type lingering struct{ registry.Registry }
 
 func (l lingering) Watch(ctx context.Context, dir registry.Key, o registry.WatchOptions) (registry.Watcher, error) {
@@ -1083,11 +1083,11 @@ func (w lingeringWatcher) Close() error {
 }
 
 func TestLock_Close(t *testing.T) {
-	inBubble(t, "ends those who wait, with their places", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
-		w := b.wait(t.Context())
-		w.isWaiting()
+	inBubble(t, "ends pending calls of Acquire, and deletes their places", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
+		w := b.startAcquire(t.Context())
+		w.requireWaiting()
 		require.NoError(t, b.lock.Close(t.Context()))
 		require.ErrorIs(t, w.failed(), registry.ErrClosed)
 		require.Len(t, placesOf(s), 1)
@@ -1098,19 +1098,19 @@ func TestLock_Close(t *testing.T) {
 		release(t, h)
 	})
 
-	inBubble(t, "waits for its watch to be closed", func(t *testing.T, s *memory.Server) {
-		a := contendOn(t, lingering{clientOf(t, s, "a")}, "a")
+	inBubble(t, "waits until its watch is closed", func(t *testing.T, s *memory.Server) {
+		a := newContenderOn(t, lingering{clientOf(t, s, "a")}, "a")
 		a.acquire()
 		began := time.Now()
 		require.NoError(t, a.lock.Close(t.Context()))
 		require.Equal(t, time.Second, time.Since(began))
 	})
 
-	inBubble(t, "waits for calls to be over when its context has ended", func(t *testing.T, s *memory.Server) {
-		contend(t, s, "b").acquire()
-		a := contendOn(t, lingering{clientOf(t, s, "a")}, "a")
-		w := a.wait(t.Context())
-		w.isWaiting()
+	inBubble(t, "waits for pending calls after its context has ended", func(t *testing.T, s *memory.Server) {
+		newContender(t, s, "b").acquire()
+		a := newContenderOn(t, lingering{clientOf(t, s, "a")}, "a")
+		w := a.startAcquire(t.Context())
+		w.requireWaiting()
 		defer s.Partition("a")()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -1119,22 +1119,22 @@ func TestLock_Close(t *testing.T) {
 		require.NoError(t, a.lock.Close(t.Context()))
 	})
 
-	inBubble(t, "leaves held locks to be released", func(t *testing.T, s *memory.Server) {
-		a := contend(t, s, "a")
+	inBubble(t, "leaves a held lock held until its release", func(t *testing.T, s *memory.Server) {
+		a := newContender(t, s, "a")
 		h := a.acquire()
-		w := contend(t, s, "b").wait(t.Context())
-		w.isWaiting()
+		w := newContender(t, s, "b").startAcquire(t.Context())
+		w.requireWaiting()
 		require.NoError(t, a.lock.Close(t.Context()))
-		w.isWaiting()
+		w.requireWaiting()
 		release(t, h)
-		w.got()
+		w.acquired()
 	})
 
-	inBubble(t, "ends with its context, and places go with their sessions", func(t *testing.T, s *memory.Server) {
-		h := contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
-		w := b.wait(t.Context())
-		w.isWaiting()
+	inBubble(t, "ends with its context, and places expire with their sessions", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
+		w := b.startAcquire(t.Context())
+		w.requireWaiting()
 		heal := s.Partition("b")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -1151,11 +1151,11 @@ func TestLock_Close(t *testing.T) {
 		release(t, h)
 	})
 
-	inBubble(t, "of the registry ends those who wait", func(t *testing.T, s *memory.Server) {
-		contend(t, s, "a").acquire()
-		b := contend(t, s, "b")
-		w := b.wait(t.Context())
-		w.isWaiting()
+	inBubble(t, "of the registry ends pending calls of Acquire", func(t *testing.T, s *memory.Server) {
+		newContender(t, s, "a").acquire()
+		b := newContender(t, s, "b")
+		w := b.startAcquire(t.Context())
+		w.requireWaiting()
 		require.NoError(t, b.reg.Close(t.Context()))
 		err := w.failed()
 		require.True(t, errors.Is(err, registry.ErrClosed) || errors.Is(err, registry.ErrSessionLost), err)
@@ -1164,8 +1164,7 @@ func TestLock_Close(t *testing.T) {
 	})
 }
 
-// refusing is a registry that refuses to be watched, and to commit, for as long as it is
-// told.
+// refusing is a registry that refuses watches and transactions while watch and txn are set.
 type refusing struct {
 	registry.Registry
 	watch, txn error
@@ -1186,20 +1185,20 @@ func (r *refusing) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error
 }
 
 func TestLock_FailsWhereTheRegistryRefuses(t *testing.T) {
-	inBubble(t, "to be watched, and is of use again afterwards", func(t *testing.T, s *memory.Server) {
+	inBubble(t, "a watch, and works again afterwards", func(t *testing.T, s *memory.Server) {
 		reg := &refusing{Registry: clientOf(t, s, "a"), watch: registry.ErrPermission}
-		a := contendOn(t, reg, "a")
+		a := newContenderOn(t, reg, "a")
 		for range 2 {
-			require.ErrorIs(t, a.wait(t.Context()).failed(), registry.ErrPermission)
+			require.ErrorIs(t, a.startAcquire(t.Context()).failed(), registry.ErrPermission)
 		}
 		reg.watch = nil
 		a.acquire()
 	})
 
-	inBubble(t, "to commit", func(t *testing.T, s *memory.Server) {
+	inBubble(t, "a commit", func(t *testing.T, s *memory.Server) {
 		reg := &refusing{Registry: clientOf(t, s, "a"), txn: registry.ErrQuota}
-		a := contendOn(t, reg, "a")
-		require.ErrorIs(t, a.wait(t.Context()).failed(), registry.ErrQuota)
+		a := newContenderOn(t, reg, "a")
+		require.ErrorIs(t, a.startAcquire(t.Context()).failed(), registry.ErrQuota)
 		reg.txn = nil
 		h := a.acquire()
 		reg.txn = registry.ErrQuota
@@ -1208,12 +1207,12 @@ func TestLock_FailsWhereTheRegistryRefuses(t *testing.T) {
 		release(t, h)
 	})
 
-	inBubble(t, "to let one out of the line, and says so", func(t *testing.T, s *memory.Server) {
-		contend(t, s, "b").acquire()
+	inBubble(t, "the deletion of a place, and returns both errors", func(t *testing.T, s *memory.Server) {
+		newContender(t, s, "b").acquire()
 		reg := &refusing{Registry: clientOf(t, s, "a")}
-		a := contendOn(t, reg, "a")
-		w := a.wait(t.Context())
-		w.isWaiting()
+		a := newContenderOn(t, reg, "a")
+		w := a.startAcquire(t.Context())
+		w.requireWaiting()
 		reg.txn = registry.ErrPermission
 		rev := commit(t, clientOf(t, s, "c"), registry.Create("locks/a/config", nil))
 		err := w.failed()

@@ -14,10 +14,10 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-func TestPrefix_ShowsWhatIsBelow(t *testing.T) {
+func TestPrefix_ReadsBelowTheDirectory(t *testing.T) {
 	for name, make := range map[string]func(reg registry.Registry) registry.Registry{
-		"a directory":           func(reg registry.Registry) registry.Registry { return registry.Prefix(reg, "x/y") },
-		"a directory of prefix": func(reg registry.Registry) registry.Registry { return registry.Prefix(registry.Prefix(reg, "x"), "y") },
+		"a directory":          func(reg registry.Registry) registry.Registry { return registry.Prefix(reg, "x/y") },
+		"a prefix of a prefix": func(reg registry.Registry) registry.Registry { return registry.Prefix(registry.Prefix(reg, "x"), "y") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func keys(entries []registry.Entry) []registry.Key {
 	return keys
 }
 
-func TestPrefix_ChangesWhatIsBelow(t *testing.T) {
+func TestPrefix_WritesBelowTheDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := client(t)
 		p := registry.Prefix(reg, "x")
@@ -91,25 +91,25 @@ func TestPrefix_ChangesWhatIsBelow(t *testing.T) {
 	})
 }
 
-func TestPrefix_JudgesKeysWithAndWithoutTheDirectory(t *testing.T) {
+func TestPrefix_ChecksKeysWithAndWithoutTheDirectory(t *testing.T) {
 	deep := strings.Repeat("s/", 14)
 	wide := strings.Repeat("s", 120)
 	for name, c := range map[string]struct {
 		dir, key registry.Key
 		ok       bool
 	}{
-		"no name":                      {"x", "", false},
-		"a slash before":               {"x", "/k", false},
-		"a slash after":                {"x", "k/", false},
-		"two dots":                     {"x", "../k", false},
-		"a space":                      {"x", "a b", false},
-		"below an owned key":           {"~x", "k", false},
-		"sixteen segments":             {"x", registry.Key(deep + "k"), true},
-		"seventeen segments":           {"x/y", registry.Key(deep + "k"), false},
-		"512 bytes":                    {registry.Join(wide, wide, wide), registry.Join(wide, "s123456789012345678901234567"), true},
-		"513 bytes":                    {registry.Join(wide, wide, wide), registry.Join(wide, "s1234567890123456789012345678"), false},
-		"a directory that is no key":   {"x/", "k", false},
-		"a directory that is the root": {"", "k", true},
+		"an empty key":              {"x", "", false},
+		"a slash before":            {"x", "/k", false},
+		"a slash after":             {"x", "k/", false},
+		"two dots":                  {"x", "../k", false},
+		"a space":                   {"x", "a b", false},
+		"below an owned key":        {"~x", "k", false},
+		"sixteen segments":          {"x", registry.Key(deep + "k"), true},
+		"seventeen segments":        {"x/y", registry.Key(deep + "k"), false},
+		"512 bytes":                 {registry.Join(wide, wide, wide), registry.Join(wide, "s123456789012345678901234567"), true},
+		"513 bytes":                 {registry.Join(wide, wide, wide), registry.Join(wide, "s1234567890123456789012345678"), false},
+		"an invalid directory":      {"x/", "k", false},
+		"the root as the directory": {"", "k", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestPrefix_JudgesKeysWithAndWithoutTheDirectory(t *testing.T) {
 	}
 }
 
-func TestPrefix_CountsWholeKeysTowardsTheLimits(t *testing.T) {
+func TestPrefix_CountsFullKeysTowardsTheLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := registry.Prefix(client(t), "x")
 		l := p.Limits()
@@ -168,7 +168,7 @@ func TestPrefix_CountsWholeKeysTowardsTheLimits(t *testing.T) {
 }
 
 func TestPrefix_Close(t *testing.T) {
-	t.Run("ends what was opened through it and nothing else", func(t *testing.T) {
+	t.Run("ends only the calls, watchers and sessions of the handle", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
 			reg := clientOf(t, s, "a")
@@ -210,7 +210,7 @@ func TestPrefix_Close(t *testing.T) {
 		})
 	})
 
-	t.Run("wakes what waits", func(t *testing.T) {
+	t.Run("ends pending calls", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
 			p := registry.Prefix(clientOf(t, s, "a"), "x")
@@ -252,7 +252,7 @@ func TestPrefix_Close(t *testing.T) {
 		})
 	})
 
-	t.Run("closes what is opened meanwhile", func(t *testing.T) {
+	t.Run("closes sessions and watchers that are opened meanwhile", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
 			slow := &slowOpening{Registry: clientOf(t, s, "a"), wait: make(chan struct{})}
@@ -276,7 +276,7 @@ func TestPrefix_Close(t *testing.T) {
 		})
 	})
 
-	t.Run("closes no session that has long ended", func(t *testing.T) {
+	t.Run("does not close a session that has ended", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
 			counted := &countingCloses{Registry: clientOf(t, s, "a")}
@@ -291,7 +291,7 @@ func TestPrefix_Close(t *testing.T) {
 		})
 	})
 
-	t.Run("and closing the parent ends it as well", func(t *testing.T) {
+	t.Run("of the parent ends the handle", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			reg := client(t)
 			p := registry.Prefix(reg, "x")
@@ -305,8 +305,8 @@ func TestPrefix_Close(t *testing.T) {
 	})
 }
 
-// slowOpening is a registry that opens sessions and watches when wait is closed, and not
-// before, even if it is no longer asked to.
+// slowOpening is a registry that opens sessions and watches only when wait is closed, even
+// if the context of the call has ended.
 type slowOpening struct {
 	registry.Registry
 	wait chan struct{}

@@ -11,12 +11,12 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// scripted is a registry whose answers to Txn are written down beforehand: one step for
-// each call, and once they are used up, none goes wrong.
+// scripted is a registry whose answers to Txn follow a script: one step for each call. After
+// the last step, calls pass to the registry below.
 type scripted struct {
 	registry.Registry
 	steps []step
-	gets  []error // the answers to Get, likewise; nil passes
+	gets  []error // the script for Get; nil passes the call on
 	sent  []registry.TxnID
 	read  int
 	fresh int
@@ -49,33 +49,33 @@ func (s *scripted) Get(ctx context.Context, key registry.Key, o registry.ReadOpt
 	return s.Registry.Get(ctx, key, o)
 }
 
-// pass sends the transaction and returns the answer.
+// pass commits the transaction and returns the answer.
 func pass(ctx context.Context, reg registry.Registry, t registry.Txn) (registry.Rev, error) {
 	return reg.Txn(ctx, t)
 }
 
-// loseReply sends the transaction, and nobody hears what came of it.
+// loseReply commits the transaction, and loses the reply.
 func loseReply(ctx context.Context, reg registry.Registry, t registry.Txn) (registry.Rev, error) {
 	_, err := reg.Txn(ctx, t)
 	return registry.Rev{}, fmt.Errorf("%w: the reply was lost (%v)", registry.ErrUnknownOutcome, err)
 }
 
-// loseRequest sends nothing, and nobody knows.
+// loseRequest commits nothing; the outcome is unknown to the caller.
 func loseRequest(context.Context, registry.Registry, registry.Txn) (registry.Rev, error) {
 	return registry.Rev{}, fmt.Errorf("%w: the request was lost", registry.ErrUnknownOutcome)
 }
 
-// answer returns err and sends nothing.
+// answer returns err and commits nothing.
 func answer(err error) step {
 	return func(context.Context, registry.Registry, registry.Txn) (registry.Rev, error) {
 		return registry.Rev{}, err
 	}
 }
 
-// after does the step when something else has happened.
-func after(happens func(), do step) step {
+// after runs first, then the step.
+func after(first func(), do step) step {
 	return func(ctx context.Context, reg registry.Registry, t registry.Txn) (registry.Rev, error) {
-		happens()
+		first()
 		return do(ctx, reg, t)
 	}
 }
