@@ -11,7 +11,7 @@
 // replica of a directory; KeepSession, which opens a new session when one is lost; and
 // Prefix, a registry below a directory of another.
 //
-// # What is not promised
+// # Not promised
 //
 // The end of a session does not stop its owner's writes: a process that was paused for a
 // minute still sends its next write. Only a condition stops that write. Guard the writes

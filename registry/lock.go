@@ -44,7 +44,7 @@ const giveUpTimeout = time.Second
 //	            the lock is free. Written only when the holder changes; never deleted
 //	dir/~...    a place, of the holder or of a waiting session. Owned by that session
 //
-// # What is not promised
+// # Not promised
 //
 // The holder may still be running when the next one begins: a process can be paused, and its
 // session expire, between a check of Lost and a write. Guard writes to the registry under

@@ -17,7 +17,7 @@ import (
 // concurrency is how many goroutines share the work of a benchmark.
 var concurrency = []int{1, 8, 64}
 
-// fill makes dirs directories of 100 keys with values of 100 bytes.
+// fill creates dirs directories of 100 keys with values of 100 bytes.
 func fill(tb testing.TB, c *memory.Client, dirs int) []registry.Key {
 	tb.Helper()
 	var keys []registry.Key
@@ -44,7 +44,7 @@ func share(b *testing.B, n int, f func(worker, i int)) {
 	b.ResetTimer()
 	for worker := range n {
 		wg.Go(func() {
-			const batch = 64 // the counter is not what is measured
+			const batch = 64 // so that the shared counter costs little
 			for {
 				to := int(next.Add(batch))
 				for i := to - batch; i < min(to, b.N); i++ {
@@ -61,8 +61,8 @@ func share(b *testing.B, n int, f func(worker, i int)) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
 }
 
-// BenchmarkGet reads all over the keys. With 100,000 of them it measures the machine's
-// memory: nothing that is read is in a cache.
+// BenchmarkGet reads keys in random order. With 100,000 keys it measures main memory, since
+// no entry is in a CPU cache.
 func BenchmarkGet(b *testing.B) {
 	for _, dirs := range []int{10, 1000} {
 		c := memory.New().Client("a")
@@ -90,7 +90,7 @@ func benchmarkGet(b *testing.B, c *memory.Client, keys []registry.Key, goroutine
 	})
 }
 
-// BenchmarkTxn writes in one directory per goroutine, each of which has the watchers.
+// BenchmarkTxn writes to one directory for each goroutine. Each directory has the watchers.
 func BenchmarkTxn(b *testing.B) {
 	for _, shape := range []struct {
 		name       string
@@ -144,7 +144,7 @@ func benchmarkTxn(b *testing.B, conds, ops, goroutines, watchers int) {
 	share(b, goroutines, func(worker, _ int) { writers[worker].write(ctx, c) })
 }
 
-// writer repeats a transaction, each time at the revision of the time before.
+// writer repeats a transaction, each time at the revision of the previous one.
 type writer struct {
 	t registry.Txn
 	_ [64]byte

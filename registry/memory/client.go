@@ -22,7 +22,8 @@ type Client struct {
 
 var _ registry.Registry = (*Client)(nil)
 
-// Limits returns registry.PortableLimits, so that what passes here passes anywhere.
+// Limits returns registry.PortableLimits, so that a transaction accepted here is accepted by
+// every backend.
 func (c *Client) Limits() registry.Limits { return registry.PortableLimits }
 
 // Get is described in registry.Registry. It allocates nothing if o.Buffer has room.
@@ -34,7 +35,7 @@ func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptio
 	case e != nil:
 		return copyEntry(e, o.Buffer), nil
 	}
-	if err := registry.CheckKey(key); err != nil { // not done for a hit: what is stored is valid
+	if err := registry.CheckKey(key); err != nil { // after a miss only: stored keys are valid
 		return registry.Entry{}, err
 	}
 	return registry.Entry{}, fmt.Errorf("get %s: %w", key, registry.ErrNotFound)
@@ -47,7 +48,7 @@ func (c *Client) get(ctx context.Context, key registry.Key, fresh bool) (*regist
 	}
 	s := c.server
 	s.mu.RLock()
-	if c.calm() {
+	if c.undisturbed() {
 		e := s.read(c.machine, key, fresh)
 		s.mu.RUnlock()
 		return e, nil
@@ -58,9 +59,9 @@ func (c *Client) get(ctx context.Context, key registry.Key, fresh bool) (*regist
 		return nil, nil // nothing is sent
 	}
 	var e *registry.Entry
-	err := c.ask(ctx, plainly(!fresh), func() error {
+	err := c.sendRepeatable(ctx, readKind(fresh), func() error {
 		e = s.read(c.machine, key, fresh)
-		return s.forbids(c.machine)
+		return s.permissionError(c.machine)
 	})
 	if err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func (c *Client) list(ctx context.Context, dir registry.Key, fresh bool) ([]*reg
 	}
 	s := c.server
 	s.mu.RLock()
-	if c.calm() {
+	if c.undisturbed() {
 		defer s.mu.RUnlock()
 		found, rev := s.readDir(c.machine, dir, fresh)
 		return found, rev, nil
@@ -106,9 +107,9 @@ func (c *Client) list(ctx context.Context, dir registry.Key, fresh bool) ([]*reg
 
 	var found []*registry.Entry
 	var rev registry.Rev
-	err := c.ask(ctx, plainly(!fresh), func() error {
+	err := c.sendRepeatable(ctx, readKind(fresh), func() error {
 		found, rev = s.readDir(c.machine, dir, fresh)
-		return s.forbids(c.machine)
+		return s.permissionError(c.machine)
 	})
 	if err != nil {
 		return nil, registry.Rev{}, err
@@ -135,7 +136,7 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	t.ID = t.ID.OrNew()
 	s := c.server
 	s.mu.Lock()
-	if c.calm() {
+	if c.undisturbed() {
 		o := s.serveTxn(c.machine, t)
 		s.mu.Unlock()
 		return o.result(t)
@@ -150,9 +151,9 @@ func (c *Client) sendTxn(ctx context.Context, t registry.Txn) (registry.Rev, err
 		return registry.Rev{}, fmt.Errorf("commit: %w", errHandleClosed)
 	default:
 	}
-	t = cloneTxn(t) // it may be applied when the caller has its memory back
+	t = cloneTxn(t) // it may be applied after Txn has returned
 	var o outcome
-	err := c.send(ctx, func() error {
+	err := c.sendOnce(ctx, func() error {
 		o = c.server.serveTxn(c.machine, t)
 		return nil
 	})
@@ -177,8 +178,8 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	var open []*session
 	for _, x := range slices.Clone(c.machine.sessions) {
-		if x.client == c && !x.told {
-			x.finish(registry.SessionClosed, registry.ErrClosed)
+		if x.client == c && !x.endKnown {
+			x.finishClientSide(registry.SessionClosed, registry.ErrClosed)
 			open = append(open, x)
 		}
 	}
@@ -190,7 +191,7 @@ func (c *Client) Close(ctx context.Context) error {
 	return nil
 }
 
-// copyEntry gives a reader an entry of its own: what is stored is shared by all.
+// copyEntry returns a copy of e for one reader: stored entries are shared.
 func copyEntry(e *registry.Entry, buf []byte) registry.Entry {
 	c := *e
 	if cap(buf) < len(e.Value) {
@@ -200,7 +201,7 @@ func copyEntry(e *registry.Entry, buf []byte) registry.Entry {
 	return c
 }
 
-// copySorted is copyEntry for many. It sorts shared by key.
+// copySorted is copyEntry for several entries. It sorts shared by key.
 func copySorted(shared []*registry.Entry) []registry.Entry {
 	slices.SortFunc(shared, func(a, b *registry.Entry) int { return cmp.Compare(a.Key, b.Key) })
 	copies := make([]registry.Entry, len(shared))

@@ -16,11 +16,11 @@ func (c *Client) WrittenAt(ctx context.Context, key registry.Key) (time.Time, er
 		return time.Time{}, err
 	}
 	var at time.Time
-	err := c.ask(ctx, plainly(true), func() error {
+	err := c.sendRepeatable(ctx, plainRead, func() error {
 		if n := c.server.nodes[key]; n != nil {
 			at = n.written
 		}
-		return c.server.forbids(c.machine)
+		return c.server.permissionError(c.machine)
 	})
 	switch {
 	case err != nil:

@@ -12,7 +12,7 @@ import (
 )
 
 func TestWrittenAt(t *testing.T) {
-	bubble(t, "is the instant of the last write, by package time, whoever asks and through a prefix too", func(t *testing.T, s *memory.Server) {
+	bubble(t, "is the instant of the last write, by package time, for every handle and through a prefix", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		created := time.Now()
 		rev := create(t, a, "dir/k", "1")
@@ -33,7 +33,7 @@ func TestWrittenAt(t *testing.T) {
 		_, err = registry.WrittenAt(t.Context(), below, "k")
 		assert.ErrorIs(t, err, registry.ErrClosed)
 	})
-	bubble(t, "of a key that is not there, or is none, is an error", func(t *testing.T, s *memory.Server) {
+	bubble(t, "of a missing or invalid key is an error", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		for _, reg := range []registry.Registry{a, registry.Prefix(a, "dir")} {
 			_, err := registry.WrittenAt(t.Context(), reg, "k")
@@ -42,7 +42,7 @@ func TestWrittenAt(t *testing.T) {
 			assert.ErrorIs(t, err, registry.ErrInvalidKey)
 		}
 	})
-	bubble(t, "of a registry without a clock is ErrNoClock, through a prefix too", func(t *testing.T, s *memory.Server) {
+	bubble(t, "of a registry without a clock is ErrNoClock, also through a prefix", func(t *testing.T, s *memory.Server) {
 		type plain struct{ registry.Registry }
 		reg := plain{connect(t, s, "a")}
 		for _, reg := range []registry.Registry{reg, registry.Prefix(reg, "dir")} {

@@ -9,11 +9,11 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("conformance.seed", 0, "the first `seed` of histories under random faults")
-	seeds = flag.Int("conformance.seeds", 0, "how `many` seeds case C06 goes through")
+	seed  = flag.Uint64("conformance.seed", 0, "first `seed` of the histories under random faults")
+	seeds = flag.Int("conformance.seeds", 0, "`number` of seeds that case C06 runs")
 )
 
-// TestConformance runs the suite. Histories without end are had by
+// TestConformance runs the suite. A long run of random histories is started by
 //
 //	go test ./registry/memory -run 'TestConformance$/Histories/C06' -conformance.seed 1000 -conformance.seeds 100000
 func TestConformance(t *testing.T) {

@@ -6,22 +6,22 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Counts tells what clients made the server do.
+// Counts are the numbers of operations that clients made the server execute.
 type Counts struct {
-	Commits   int // transactions that changed something
+	Commits   int // transactions that changed a key
 	Checks    int // transactions without operations, whose conditions held
 	Conflicts int // transactions that were refused
 	Keys      int // operations of all Commits
 	Bytes     int // keys and values of these operations
-	MaxBytes  int // the same of the largest single commit
+	MaxBytes  int // keys and values of the largest commit
 	Reads     int // Get and List
 	Events    int // entries and deletions delivered to watchers
-	Watches   int // watchers that are open now
-	Sessions  int // sessions that the server holds now
+	Watches   int // watchers open now
+	Sessions  int // sessions that live at the server now
 }
 
-// counters are the counts of a machine. Those of reads are written by readers, who share
-// the server's lock.
+// counters are the counts of a machine. Reads and events are atomic, since readers hold the
+// server's lock only for reading, or not at all.
 type counters struct {
 	txns   Counts
 	reads  atomic.Int64
@@ -29,8 +29,8 @@ type counters struct {
 }
 
 // Counts returns the counts since New or ResetCounts of the clients of that name, or of
-// all if name is empty. A transaction is counted when the server has judged it, a read
-// when the server has answered it, whether or not the client learns of it.
+// all if name is empty. A transaction counts when the server has executed it, a read when
+// the server has answered it, even if the answer is lost.
 func (s *Server) Counts(name string) Counts {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -43,7 +43,7 @@ func (s *Server) Counts(name string) Counts {
 	return sum
 }
 
-// ResetCounts sets all counts to zero, but for those of what is there now.
+// ResetCounts sets all counts to zero except Watches and Sessions.
 func (s *Server) ResetCounts() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 func TestCounts(t *testing.T) {
-	bubble(t, "each thing a client does counts once", func(t *testing.T, s *memory.Server) {
+	bubble(t, "each operation of a client counts once", func(t *testing.T, s *memory.Server) {
 		a, again, b := connect(t, s, "a"), connect(t, s, "a"), connect(t, s, "b")
 		w := watch(t, b, "d")
 		next(t, w)
@@ -47,7 +47,7 @@ func TestCounts(t *testing.T) {
 		s.ResetCounts()
 		require.Equal(t, memory.Counts{Watches: 1, Sessions: 1}, s.Counts(""))
 	})
-	bubble(t, "what was lost counts if the server has dealt with it", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a lost transaction counts if the server has executed it", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		s.LoseReply("a", 1)
 		s.LoseRequest("a", 1)
@@ -62,7 +62,7 @@ func TestCounts(t *testing.T) {
 		require.Zero(t, s.Counts("a").Reads)
 		heal()
 	})
-	bubble(t, "an idle client does nothing", func(t *testing.T, s *memory.Server) {
+	bubble(t, "an idle client causes no operation", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		x := open(t, a, ttl)
 		next(t, watch(t, a, "d"))

@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Pending returns how many changes w keeps for its reader.
+// Pending returns the number of changes that w holds for its reader.
 func Pending(w registry.Watcher) int {
 	x := w.(*watcher)
 	x.mu.Lock()
@@ -16,32 +16,34 @@ func Pending(w registry.Watcher) int {
 	return len(x.pending)
 }
 
-// AtRest reports that nothing is scheduled for x.
+// AtRest reports whether x rests, without a timer.
 func AtRest(x registry.Session) bool {
 	y := x.(*session)
 	y.server.mu.RLock()
 	defer y.server.mu.RUnlock()
-	return y.resting && (y.timer == nil || !y.timer.Stop()) // Stop tells whether it was set
+	return y.resting && (y.timer == nil || !y.timer.Stop()) // Stop reports whether it was set
 }
 
-// NeverRest has x simulated from now on: something is under way to it that never arrives.
+// NeverRest makes every renewal of x simulated from now on, by a message to x that never
+// arrives.
 func NeverRest(x registry.Session) {
 	y := x.(*session)
 	y.server.mu.Lock()
 	defer y.server.mu.Unlock()
 	now := time.Now()
-	y.unrest(now)
+	y.stopResting(now)
 	never := now.Add(1 << 60)
 	y.flights = append(y.flights, flight{sent: never, due: never})
-	y.run(now)
+	y.runUntil(now)
 }
 
-// OnCollect calls f when w is garbage.
+// OnCollect calls f when w is garbage collected.
 func OnCollect(w registry.Watcher, f func()) {
 	runtime.AddCleanup(w.(*watcher), func(struct{}) { f() }, struct{}{})
 }
 
-// CheckNothingLeft returns what a server without keys, watchers and sessions still holds.
+// CheckNothingLeft returns an error if a server without keys, watchers and sessions still
+// holds objects.
 func CheckNothingLeft(s *Server) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -50,7 +52,7 @@ func CheckNothingLeft(s *Server) error {
 		n += len(m.watchers) + len(m.sessions) + len(m.missing) + len(m.holds)
 	}
 	if n > 0 {
-		return fmt.Errorf("%d things are left: %+v", n, s)
+		return fmt.Errorf("%d objects are left: %+v", n, s)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func connect(t *testing.T, s *memory.Server, name string) *memory.Client {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
-		c.Close(ctx) // may be cut off
+		c.Close(ctx) // fails if a fault is still in force
 	})
 	return c
 }
@@ -84,8 +84,8 @@ func next(t *testing.T, w registry.Watcher) registry.Batch {
 	return b
 }
 
-// quiet checks that w has nothing to say for d.
-func quiet(t *testing.T, w registry.Watcher, d time.Duration) {
+// requireNoBatch requires that w delivers no batch for d.
+func requireNoBatch(t *testing.T, w registry.Watcher, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -106,15 +106,15 @@ func state(x registry.Session) registry.SessionState {
 	return st
 }
 
-// took runs f and checks how long it takes.
-func took(t *testing.T, want time.Duration, f func()) {
+// checkDuration runs f and checks how long it takes.
+func checkDuration(t *testing.T, want time.Duration, f func()) {
 	t.Helper()
 	begin := time.Now()
 	f()
 	assert.Equal(t, want, time.Since(begin))
 }
 
-// sleepUntil waits for the moment, and for all that happens at it.
+// sleepUntil sleeps until the instant at, and until all goroutines that wake then wait again.
 func sleepUntil(at time.Time) {
 	time.Sleep(time.Until(at))
 	synctest.Wait()

@@ -7,11 +7,11 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Commit is an entry of the log: a transaction that the server judged, or the beginning
-// or end of a session. Its slices and values are shared and not to be changed.
+// Commit is an entry of the log: an executed transaction, or the beginning or end of a
+// session. Its slices and values are shared and must not be changed.
 type Commit struct {
-	// Rev names the commit. When nothing was changed, because the transaction was refused
-	// or had no operations, it is that of the last commit before.
+	// Rev is the Rev of the commit. If no key was changed, because the transaction was
+	// refused or had no operations, it is that of the last commit before.
 	Rev    registry.Rev
 	At     time.Time
 	Client string // the name of the client
@@ -19,27 +19,27 @@ type Commit struct {
 	Txn  registry.TxnID
 	If   []registry.Cond
 	Then []registry.Op
-	Err  error // why the transaction was refused: ErrConflict, with the item, ErrSessionLost, ErrQuota or ErrPermission
+	Err  error // of a refused transaction: ErrConflict, with the item, ErrSessionLost, ErrQuota or ErrPermission
 
 	Opened registry.SessionID // the session that began
 	Ended  registry.SessionID // the session that ended, by Close or expiry
-	Gone   []registry.Key     // its owned keys, sorted
+	Gone   []registry.Key     // the deleted owned keys of that session, sorted
 }
 
-// Changed reports whether anything was changed.
+// Changed reports whether the store was changed.
 func (c Commit) Changed() bool {
 	return c.Err == nil && len(c.Then) > 0 || c.Opened != "" || c.Ended != ""
 }
 
-// Record makes the server keep a log from now on. It grows until it is drained by Log.
+// Record makes the server keep a log from now on, which grows until Log drains it.
 func (s *Server) Record() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.recording = true
 }
 
-// Log returns what was recorded since the last call of Log, in order of judging, which is
-// that of Rev.
+// Log returns and removes the entries recorded since the last call of Log, in the order of
+// execution, which is that of Rev.
 func (s *Server) Log() []Commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *Server) Log() []Commit {
 	return log
 }
 
-// Dump returns all that is stored, sorted by key, whoever can reach the server.
+// Dump returns all stored entries, sorted by key. No fault affects it.
 func (s *Server) Dump() []registry.Entry {
 	s.mu.RLock()
 	all := make([]*registry.Entry, 0, len(s.nodes))
@@ -79,7 +79,7 @@ func (s *Server) recordSession(x *session, c Commit) {
 	s.log = append(s.log, c)
 }
 
-// cloneTxn copies t with its values, for those who keep it longer than the caller of Txn.
+// cloneTxn copies t with its values, for uses that outlast the call of Txn.
 func cloneTxn(t registry.Txn) registry.Txn {
 	t.If = slices.Clone(t.If)
 	t.Then = slices.Clone(t.Then)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestLog(t *testing.T) {
-	bubble(t, "it tells all that was judged, in order", func(t *testing.T, s *memory.Server) {
+	bubble(t, "it contains all transactions and sessions, in order", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		create(t, a, "before", "")
 		require.Empty(t, s.Log(), "recording is off")
@@ -71,7 +71,7 @@ func TestLog(t *testing.T) {
 		}
 		require.Equal(t, []bool{true, true, false, false, false, true, false}, changed)
 	})
-	bubble(t, "Dump tells what is stored", func(t *testing.T, s *memory.Server) {
+	bubble(t, "Dump returns all stored entries", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		x := open(t, a, ttl)
 		rev := apply(t, a, registry.Create("b/k", []byte("1")), registry.CreateOwned("a/~o", nil, x.ID()))

@@ -7,53 +7,56 @@ import (
 	"time"
 )
 
-// machine is what the handles of one name share. All of it but the counters of reads is
-// guarded by the server's lock.
+// machine is the state that all handles of one name share: the faults in force, the sessions
+// and the watchers. The server's lock guards all of it except the atomic fields.
 type machine struct {
 	name     string
-	requests way                  // to the server
-	replies  way                  // from it
-	starved  int                  // the sessions are not renewed
-	hushed   int                  // watchers hear nothing
-	isolated int                  // the member that it is connected to has no peers
-	lagging  int                  // that member is behind
-	revoked  int                  // its credentials allow nothing
-	view     atomic.Pointer[view] // what plain reads see if the member is isolated or behind
+	requests link // to the server
+	replies  link // from the server
+
+	// Numbers of faults in force.
+	starved     int // sessions are not renewed
+	watchesHeld int // watchers receive no events
+	isolated    int // the member that it is connected to has no peers
+	lagging     int // that member is behind
+	revoked     int // its credentials allow nothing
+
+	view atomic.Pointer[view] // answers plain reads while the member is isolated or behind
 
 	holds        []*hold
 	loseRequests int
 	loseReplies  int
 
-	calm     bool // an exchange takes no time, gets through and is allowed
-	missing  map[uint64]*message
-	sessions []*session // in order of opening, until neither side has anything left to do
-	watchers map[uint64]*watcher
+	undisturbed bool                // a round trip takes no time, arrives and is allowed
+	missing     map[uint64]*message // lost messages whose sender may still wait
+	sessions    []*session          // in order of opening, until both sides have ended
+	watchers    map[uint64]*watcher
 
 	counters
 }
 
-// way is one direction of the link between a machine and the server.
-type way struct {
-	cuts   int // while not 0, all is lost
-	resets int // grows when what is under way is lost
+// link is one direction of the connection between a machine and the server.
+type link struct {
+	cuts   int // partitions in force: while not 0, messages are lost
+	resets int // grows when the messages under way are lost
 	delay  time.Duration
 }
 
-func (w *way) cut() {
-	w.cuts++
-	w.resets++
+func (l *link) cut() {
+	l.cuts++
+	l.resets++
 }
 
-func (w *way) clear() bool { return w.cuts == 0 && w.delay == 0 }
+func (l *link) clear() bool { return l.cuts == 0 && l.delay == 0 }
 
-func (m *machine) way(d Direction) *way {
+func (m *machine) link(d Direction) *link {
 	if d == Requests {
 		return &m.requests
 	}
 	return &m.replies
 }
 
-// connected reports that both directions are open, and beyond them the way to all members.
+// connected reports whether both directions are open, and the member reaches its peers.
 func (m *machine) connected() bool {
 	return m.requests.cuts == 0 && m.replies.cuts == 0 && m.isolated == 0
 }
@@ -65,10 +68,10 @@ func (s *Server) machine(name string) *machine {
 	m := s.machines[name]
 	if m == nil {
 		m = &machine{
-			name:     name,
-			calm:     true,
-			missing:  make(map[uint64]*message),
-			watchers: make(map[uint64]*watcher),
+			name:        name,
+			undisturbed: true,
+			missing:     make(map[uint64]*message),
+			watchers:    make(map[uint64]*watcher),
 		}
 		s.machines[name] = m
 	}
@@ -78,47 +81,47 @@ func (s *Server) machine(name string) *machine {
 // all returns all machines, in no order.
 func (s *Server) all() []*machine { return slices.Collect(maps.Values(s.machines)) }
 
-// disturb changes the circumstances of machines by f. Up to now their sessions go on under
-// the old ones, from now on under the new.
-func (s *Server) disturb(f func(), ms ...*machine) {
+// changeFaults changes the faults of machines by f. Their sessions are simulated with the old
+// faults up to now, and with the new ones from now on.
+func (s *Server) changeFaults(f func(), ms ...*machine) {
 	now := time.Now()
 	for _, m := range ms {
-		for _, x := range slices.Clone(m.sessions) { // those that are through leave
-			x.unrest(now)
+		for _, x := range slices.Clone(m.sessions) { // ended sessions are removed meanwhile
+			x.stopResting(now)
 		}
 	}
 	f()
 	for _, m := range ms {
-		m.calm = m.requests.clear() && m.replies.clear() && m.isolated == 0 && m.revoked == 0
+		m.undisturbed = m.requests.clear() && m.replies.clear() && m.isolated == 0 && m.revoked == 0
 		if m.connected() {
-			m.reset()
+			m.failMissing()
 		}
 		for _, x := range slices.Clone(m.sessions) {
-			x.run(now)
+			x.runUntil(now)
 		}
 		for _, w := range m.watchers {
-			w.tune()
+			w.updateFaults()
 		}
 	}
 }
 
-// reset tells those who wait for what was lost.
-func (m *machine) reset() {
+// failMissing answers the senders of lost messages with errReset.
+func (m *machine) failMissing() {
 	for _, g := range m.missing {
 		g.answer <- errReset
 	}
 	clear(m.missing)
 }
 
-// gap makes the watchers of m forget what they have not delivered: they begin again.
-func (m *machine) gap() {
+// restartWatchers makes the watchers of m drop pending changes and begin with a Snapshot.
+func (m *machine) restartWatchers() {
 	for _, w := range m.watchers {
 		w.restart()
 	}
 }
 
-// renew makes the sessions of m send a renewal at once. It is for the end of a trouble.
-func (m *machine) renew() {
+// renewSessions makes the sessions of m send a renewal at once, when a fault ends.
+func (m *machine) renewSessions() {
 	now := time.Now()
 	for _, x := range m.sessions {
 		if x.next.After(now) {
@@ -127,6 +130,6 @@ func (m *machine) renew() {
 	}
 }
 
-func (m *machine) forget(x *session) {
+func (m *machine) removeSession(x *session) {
 	m.sessions = slices.DeleteFunc(m.sessions, func(y *session) bool { return y == x })
 }

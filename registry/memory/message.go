@@ -9,11 +9,10 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// CallTimeout is how long a call waits for an answer when its context would let it wait
-// longer.
+// CallTimeout is how long a call waits for an answer if its context allows more.
 const CallTimeout = 3 * time.Second
 
-// Why a call got no answer.
+// The reasons why a call got no answer.
 var (
 	errReset       = errors.New("connection reset")
 	errNoAnswer    = fmt.Errorf("no answer in %v", CallTimeout)
@@ -22,13 +21,13 @@ var (
 	errHeld        = errors.New("request held up")
 )
 
-// errHandleClosed is registry.ErrClosed with the name of what was closed.
+// errHandleClosed is registry.ErrClosed for a call on a closed handle.
 var errHandleClosed = fmt.Errorf("registry %w", registry.ErrClosed)
 
-// unavailable is the error of a read, a watch or a session that was cut short by cause.
+// unavailable returns the error of a read, watch or session call that failed by cause.
 func unavailable(cause error) error {
 	if errors.Is(cause, registry.ErrClosed) {
-		return cause // trying again is of no use
+		return cause // a retry cannot succeed
 	}
 	if errors.Is(cause, registry.ErrPermission) || errors.Is(cause, registry.ErrQuota) {
 		return cause // the server has answered
@@ -36,83 +35,85 @@ func unavailable(cause error) error {
 	return fmt.Errorf("%w: %w", registry.ErrUnavailable, cause)
 }
 
-// unknown is the error of a transaction that was sent and not answered.
+// unknown returns the error of a transaction that was sent and not answered.
 func unknown(cause error) error {
 	return fmt.Errorf("commit: %w: %w", registry.ErrUnknownOutcome, cause)
 }
 
-// message is a request on its way to the server, and then the reply to it. It goes its
-// way whether or not the sender still waits.
+// message is a request that travels to the server, and then the reply to it. It travels
+// whether or not the sender still waits.
 type message struct {
-	number  uint64 // if it is missing
+	number  uint64 // its key in machine.missing
 	server  *Server
 	machine *machine
-	manner  manner
-	serve   func() error // what the server does with it, under the server's lock
-	answer  chan error   // one slot: what serve returned when the reply is in, errReset when none will come
+	kind    requestKind
+	serve   func() error // executes it at the server, under the server's lock
+	answer  chan error   // one slot: the result of serve when the reply arrives, or errReset
 }
 
-// manner is what a request allows.
-type manner int
+// requestKind determines whether a request is repeated, and who can answer it.
+type requestKind int
 
 const (
-	once  manner = iota // it must not be sent twice
-	again               // if it was lost it can be sent again
-	plain               // that, and the member that gets it can answer without its peers
+	sentOnce   requestKind = iota // must not be sent again
+	repeatable                    // is sent again if it was lost
+	plainRead                     // is repeatable, and an isolated member can answer it
 )
 
-// plainly is the manner of a read.
-func plainly(plainRead bool) manner {
-	if plainRead {
-		return plain
+// readKind returns the kind of a read.
+func readKind(fresh bool) requestKind {
+	if fresh {
+		return repeatable
 	}
-	return again
+	return plainRead
 }
 
-// calm reports that an exchange takes no time and cannot fail. The server's lock is held.
-func (c *Client) calm() bool {
-	return c.machine.calm && c.server.pauses == 0 && !c.isClosed
+// undisturbed reports whether a round trip takes no time and cannot fail. The server's lock
+// is held.
+func (c *Client) undisturbed() bool {
+	return c.machine.undisturbed && c.server.pauses == 0 && !c.isClosed
 }
 
-// send sends a request that must not be repeated. It returns what serve did when the reply
-// is in, else why there is none; then serve may have run, may run later, or never.
-func (c *Client) send(ctx context.Context, serve func() error) error {
-	return c.server.exchange(ctx, c.machine, once, serve, c.closed)
+// sendOnce sends a request that must not be repeated. It returns the result of serve when
+// the reply arrives. Otherwise the error is the reason why there is no reply, and serve may
+// have run, may run later, or never.
+func (c *Client) sendOnce(ctx context.Context, serve func() error) error {
+	return c.server.roundTrip(ctx, c.machine, sentOnce, serve, c.closed)
 }
 
-// ask is send for a request that can be repeated: if it was lost it is sent again when the
-// connection is back.
-func (c *Client) ask(ctx context.Context, how manner, serve func() error) error {
-	return c.server.exchange(ctx, c.machine, how, serve, c.closed)
+// sendRepeatable is sendOnce for a request that can be repeated: if it was lost, it is sent
+// again when the connection is restored.
+func (c *Client) sendRepeatable(ctx context.Context, kind requestKind, serve func() error) error {
+	return c.server.roundTrip(ctx, c.machine, kind, serve, c.closed)
 }
 
-// exchange lasts until the reply is in, ctx ends, closed is closed or CallTimeout is over.
-// Nothing is sent if closed is closed before.
-func (s *Server) exchange(ctx context.Context, m *machine, how manner, serve func() error, closed <-chan struct{}) error {
+// roundTrip returns when the reply has arrived, ctx has ended, closed is closed or
+// CallTimeout is over. If closed is closed before, it sends nothing.
+func (s *Server) roundTrip(ctx context.Context, m *machine, kind requestKind, serve func() error, closed <-chan struct{}) error {
 	select {
 	case <-closed:
 		return errHandleClosed
 	default:
 	}
-	bound := time.NewTimer(CallTimeout)
-	defer bound.Stop()
+	timeout := time.NewTimer(CallTimeout)
+	defer timeout.Stop()
 	for {
-		g := &message{server: s, machine: m, manner: how, serve: serve, answer: make(chan error, 1)}
+		g := &message{server: s, machine: m, kind: kind, serve: serve, answer: make(chan error, 1)}
 		s.mu.Lock()
-		g.depart()
+		g.sendRequest()
 		s.mu.Unlock()
 
 		var err error
 		select {
 		case err = <-g.answer:
-			if errors.Is(err, errReset) && how != once {
+			if errors.Is(err, errReset) && kind != sentOnce {
 				continue
 			}
 		case <-closed:
 			err = errHandleClosed
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-bound.C:
+		case <-timeout.C:
 			err = errNoAnswer
 		}
 		if err != nil {
@@ -126,10 +127,10 @@ func (s *Server) exchange(ctx context.Context, m *machine, how manner, serve fun
 
 // The steps of a message. The server's lock is held.
 
-func (g *message) depart() { g.travel(Requests, g.arrive) }
+func (g *message) sendRequest() { g.travel(Requests, g.arrive) }
 
 func (g *message) arrive() {
-	if g.machine.isolated > 0 && g.manner != plain {
+	if g.machine.isolated > 0 && g.kind != plainRead {
 		g.lose()
 		return
 	}
@@ -141,20 +142,20 @@ func (g *message) arrive() {
 	g.travel(Replies, func() { g.answer <- err })
 }
 
-// travel takes the message one way, to then.
+// travel moves the message in direction d and calls then on its arrival.
 func (g *message) travel(d Direction, then func()) {
-	w := g.machine.way(d)
+	l := g.machine.link(d)
 	switch {
-	case w.cuts > 0:
+	case l.cuts > 0:
 		g.lose()
-	case w.delay == 0:
+	case l.delay == 0:
 		then()
 	default:
-		resets := w.resets
-		time.AfterFunc(w.delay, func() {
+		resets := l.resets
+		time.AfterFunc(l.delay, func() {
 			g.server.mu.Lock()
 			defer g.server.mu.Unlock()
-			if w.resets != resets {
+			if l.resets != resets {
 				g.lose()
 				return
 			}
@@ -163,13 +164,13 @@ func (g *message) travel(d Direction, then func()) {
 	}
 }
 
-// lose ends the message on its way. The sender learns of it when the machine is connected
-// again: until then it cannot tell this from a slow answer.
+// lose drops the message. The sender gets errReset when the machine is connected again:
+// until then, a lost message looks like a slow one.
 func (g *message) lose() {
 	if g.machine.connected() {
 		g.answer <- errReset
 		return
 	}
-	g.number = g.server.number()
+	g.number = g.server.nextNumber()
 	g.machine.missing[g.number] = g
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/rota-dev/rota/internal/test/memorybackend"
 )
 
-// TestConformanceInRealTime runs the suite as it is run on servers, where no case can
-// lean on the exactness of virtual time.
+// TestConformanceInRealTime runs the suite in real time, as it runs on servers, so that no
+// case depends on the exact times of a bubble.
 func TestConformanceInRealTime(t *testing.T) {
 	b := memorybackend.New()
 	b.Bubble = false

@@ -7,9 +7,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Fill makes the server have no room for more, until free: transactions that create or set
-// anything and the opening of sessions fail with ErrQuota. Reads, deletions, watches and
-// the sessions that are there go on.
+// Fill makes the store full until free is called: transactions that create or set a key, and
+// OpenSession, fail with ErrQuota. Reads, deletions, watches and open sessions continue.
 func (s *Server) Fill() (free func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -21,42 +20,43 @@ func (s *Server) Fill() (free func()) {
 	})
 }
 
-// Revoke takes the rights of the clients of that name away, until restore: reads,
-// transactions, new watches and new sessions fail with ErrPermission, and watchers end with
-// it. The sessions that are there are renewed, and can be closed.
+// Revoke withdraws the permissions of the clients of that name, until restore is called:
+// reads, transactions, new watches and new sessions fail with ErrPermission, and watchers end
+// with it. Open sessions are still renewed, and can be closed.
 func (s *Server) Revoke(name string) (restore func()) {
-	return s.impose(name, func(m *machine) {
+	return s.startFault(name, func(m *machine) {
 		m.revoked++
 		for _, w := range m.watchers {
-			w.end(s.forbids(m))
+			w.end(s.permissionError(m))
 		}
 	}, func(m *machine) { m.revoked-- })
 }
 
-// refuses returns why the server does not even judge a transaction of m, or nil.
-func (s *Server) refuses(m *machine, t registry.Txn) error {
-	if err := s.forbids(m); err != nil {
+// refusal returns the error by which the server refuses t, of m, before it checks conditions,
+// or nil.
+func (s *Server) refusal(m *machine, t registry.Txn) error {
+	if err := s.permissionError(m); err != nil {
 		return err
 	}
 	for i := range t.Then {
 		if t.Then[i].Kind != registry.OpDelete {
-			return s.lacksRoom()
+			return s.quotaError()
 		}
 	}
 	return nil
 }
 
-// forbids returns why m may do nothing, or nil.
-func (s *Server) forbids(m *machine) error {
+// permissionError returns ErrPermission if the permissions of m are revoked.
+func (s *Server) permissionError(m *machine) error {
 	if m.revoked == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has no rights now", registry.ErrPermission, m.name)
+	return fmt.Errorf("%w: the permissions of %s are revoked", registry.ErrPermission, m.name)
 }
 
-func (s *Server) lacksRoom() error {
+func (s *Server) quotaError() error {
 	if s.full == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: no room is left", registry.ErrQuota)
+	return fmt.Errorf("%w: the store has no space left", registry.ErrQuota)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestFill(t *testing.T) {
-	bubble(t, "what stores something is refused", func(t *testing.T, s *memory.Server) {
+	bubble(t, "creating and setting keys and opening sessions is refused", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		x := open(t, a, time.Second)
 		rev := create(t, a, "k", "v")
@@ -32,7 +32,7 @@ func TestFill(t *testing.T) {
 		free()
 		create(t, a, "new", "")
 	})
-	bubble(t, "all else goes on", func(t *testing.T, s *memory.Server) {
+	bubble(t, "reads, deletions, watches and open sessions continue", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		x, y := open(t, a, time.Second), open(t, a, time.Second)
 		apply(t, a, registry.CreateOwned("~k", nil, x.ID()), registry.CreateOwned("~l", nil, y.ID()))
@@ -50,7 +50,7 @@ func TestFill(t *testing.T) {
 		_, err := a.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Alive(y.ID())}})
 		require.NoError(t, err)
 	})
-	bubble(t, "it is counted and logged", func(t *testing.T, s *memory.Server) {
+	bubble(t, "refusals are counted and logged", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		s.Fill()
 		s.Record()
@@ -65,11 +65,11 @@ func TestFill(t *testing.T) {
 }
 
 func TestRevoke(t *testing.T) {
-	bubble(t, "everything is refused, at once", func(t *testing.T, s *memory.Server) {
+	bubble(t, "every call is refused, at once", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		rev := create(t, b, "k", "v")
 		restore := s.Revoke("a")
-		took(t, 0, func() {
+		checkDuration(t, 0, func() {
 			for name, call := range map[string]func(context.Context) error{
 				"Get":         func(ctx context.Context) error { _, err := a.Get(ctx, "k", registry.ReadOptions{}); return err },
 				"fresh Get":   func(ctx context.Context) error { _, err := a.Get(ctx, "k", fresh); return err },
@@ -95,7 +95,7 @@ func TestRevoke(t *testing.T) {
 		restore()
 		apply(t, a, registry.Delete("k", rev))
 	})
-	bubble(t, "a watcher ends with it", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a watcher ends with ErrPermission", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		w := watch(t, a, "d")
 		next(t, w)
@@ -118,7 +118,7 @@ func TestRevoke(t *testing.T) {
 		require.NoError(t, x.Close(t.Context()))
 		require.False(t, has(t, b, "~k"))
 	})
-	bubble(t, "a transaction on its way is judged when it arrives", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a transaction under way is refused when it arrives", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		release := s.HoldCommit("a")
 		_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})

@@ -12,9 +12,8 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// TestVirtualHour is an hour of 1,000 machines with a session each, at the end of which all
-// are cut off and expire. That it takes no time, with or without latency, is the point of
-// sessions that rest.
+// TestVirtualHour keeps 1,000 machines with a session each for an hour, then disconnects all,
+// so that they expire. Since sessions rest, it takes little time, with or without latency.
 func TestVirtualHour(t *testing.T) {
 	for _, delay := range []time.Duration{0, 10 * time.Millisecond} {
 		bubble(t, fmt.Sprintf("delay %v", delay), func(t *testing.T, s *memory.Server) {

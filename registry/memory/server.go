@@ -10,24 +10,23 @@ import (
 
 // Server is the store that clients share. It is made by New.
 type Server struct {
-	// mu guards everything that the server and its clients hold. Nothing waits, calls
-	// back or logs while holding it: in a synctest bubble a wait for a mutex would stop
-	// the clock.
+	// mu guards the state of the server and of its clients. Code that holds it never waits,
+	// calls back or logs: in a synctest bubble a wait for a mutex would stop the clock.
 	mu       sync.RWMutex
 	seq      uint64 // of the last commit
-	salt     uint64 // makes Rev.Aux
+	salt     uint64 // combined with seq into Rev.Aux
 	nodes    map[registry.Key]*node
 	dirs     map[registry.Key]*directory
-	sessions map[registry.SessionID]*session // those that have not ended
+	sessions map[registry.SessionID]*session // without ended ones
 	machines map[string]*machine
 
 	pauses int
-	queue  []*message // what arrived during a pause
-	full   int        // nothing more can be stored
+	queue  []*message // arrived during a pause
+	full   int        // Fills in force
 
-	numbers uint64 // that watchers and messages were given
+	numbers uint64 // the last number given to a watcher or message
 
-	touched []*directory // those with something fresh
+	touched []*directory // with changes in fresh
 
 	recording bool
 	log       []Commit
@@ -36,7 +35,7 @@ type Server struct {
 // New returns an empty server. It starts nothing and needs no closing.
 func New() *Server {
 	return &Server{
-		seq:      1 + rand.Uint64N(1<<40), // so that nobody leans on the first commit being 1
+		seq:      1 + rand.Uint64N(1<<40), // so that no test relies on the first commit being 1
 		salt:     rand.Uint64() | 1<<63,
 		nodes:    make(map[registry.Key]*node),
 		dirs:     make(map[registry.Key]*directory),
@@ -46,8 +45,8 @@ func New() *Server {
 }
 
 // Client returns a new handle on the server for the machine of that name, which must not
-// be empty. Handles of one name are independent of each other, but what befalls the
-// machine befalls them all.
+// be empty. Handles of one name are independent of each other, but a fault of the machine
+// affects them all.
 func (s *Server) Client(name string) *Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,16 +58,16 @@ func (s *Server) Client(name string) *Client {
 	}
 }
 
-// rev is the Rev of the last commit. Its Aux cannot be had from its Seq, so a Rev that
-// was put together by hand, or stored without its Aux, names nothing here either.
+// rev returns the Rev of the last commit. Its Aux cannot be derived from its Seq, so that a
+// Rev composed by a caller, or stored without its Aux, names no commit, as on other backends.
 func (s *Server) rev() registry.Rev {
 	return registry.Rev{Seq: s.seq, Aux: s.seq ^ s.salt}
 }
 
-// number returns a number that nothing else has. Maps have numbers as keys, not pointers,
-// whose values differ from process to process: a simulation whose random numbers are the
-// same then wakes everybody in the same order.
-func (s *Server) number() uint64 {
+// nextNumber returns a unique number. Maps have numbers as keys, not pointers, whose values
+// differ from process to process: a simulation with the same random numbers then wakes
+// goroutines in the same order.
+func (s *Server) nextNumber() uint64 {
 	s.numbers++
 	return s.numbers
 }
@@ -76,27 +75,27 @@ func (s *Server) number() uint64 {
 // node is a key that exists.
 type node struct {
 	dir   *directory
-	entry *registry.Entry // never changed, only replaced: readers use it without the lock
+	entry *registry.Entry // replaced, never changed: readers use it without the lock
 
-	written time.Time // when the value was, see Client.WrittenAt
+	written time.Time // when the value was written, see Client.WrittenAt
 }
 
-// directory is a place that has children or watchers.
+// directory is a path that has children or watchers.
 type directory struct {
 	path     registry.Key
 	nodes    map[registry.Key]*node
 	watchers map[uint64]*watcher // by number
-	fresh    []change            // of the commit that is being made, for the watchers
+	fresh    []change            // of the current commit, not yet published
 }
 
-// change is what a commit did to a key of a directory.
+// change is the change of one key by a commit.
 type change struct {
 	key   registry.Key
-	entry *registry.Entry // nil if it is gone
+	entry *registry.Entry // nil if the key was deleted
 }
 
-// dir returns the directory of that path, which it makes if need be. One that is left
-// without children and watchers is to be given to dropDir.
+// dir returns the directory of that path, which it creates if necessary. Call dropDir when
+// the directory may have lost its last child or watcher.
 func (s *Server) dir(path registry.Key) *directory {
 	d := s.dirs[path]
 	if d == nil {
@@ -110,8 +109,8 @@ func (s *Server) dir(path registry.Key) *directory {
 	return d
 }
 
-// changed notes that key is now e, or gone if e is nil.
-func (s *Server) changed(d *directory, key registry.Key, e *registry.Entry) {
+// recordChange records for the watchers of d that key is now e, or was deleted if e is nil.
+func (s *Server) recordChange(d *directory, key registry.Key, e *registry.Entry) {
 	if len(d.watchers) == 0 {
 		return
 	}
@@ -121,7 +120,7 @@ func (s *Server) changed(d *directory, key registry.Key, e *registry.Entry) {
 	d.fresh = append(d.fresh, change{key, e})
 }
 
-// publish tells the watchers of all changes of the commit s.seq.
+// publish delivers the recorded changes of the commit s.seq to the watchers.
 func (s *Server) publish() {
 	rev := s.rev()
 	for _, d := range s.touched {
@@ -141,7 +140,7 @@ func (s *Server) dropDir(d *directory) {
 	}
 }
 
-// children returns what is in dir, in no order.
+// children returns the entries in dir, in no order.
 func (s *Server) children(dir registry.Key) []*registry.Entry {
 	d := s.dirs[dir]
 	if d == nil {

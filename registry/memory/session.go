@@ -11,8 +11,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// session is a lease, as the server and as the client see it. What goes on between the
-// two is in renewal.go.
+// session is a lease, with the state of the server's side and of the client's side. The
+// messages between the two are in renewal.go.
 type session struct {
 	server *Server
 	client *Client
@@ -23,15 +23,15 @@ type session struct {
 	// Guarded by server.mu. The server's side:
 	alive   bool
 	owned   map[registry.Key]struct{}
-	expires time.Time // not kept up at rest
+	expires time.Time // not updated at rest
 
 	// The client's side:
 	state     registry.SessionState // 0 while it is being opened
 	changed   chan struct{}         // closed, and replaced, when the state changes
-	err       error                 // why the state is final
-	told      bool                  // that the server has ended it
+	err       error                 // the reason of the final state
+	endKnown  bool                  // the client knows that the server has ended it
 	confirmed time.Time             // when the last confirmed renewal was sent
-	next      time.Time             // when the next one is due; neither is kept up at rest
+	next      time.Time             // when the next one is due; both are not updated at rest
 	flights   []flight
 
 	resting bool
@@ -56,8 +56,7 @@ func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (re
 	}
 	x.confirmed = time.Now()
 	x.next = x.confirmed.Add(x.interval())
-	// The request is not repeated: by the time it could be, the session that a lost reply
-	// told of may have expired.
+	// The request is not repeated: a session granted by a lost reply may have expired by then.
 	if err := c.open(ctx, x); err != nil {
 		return nil, fmt.Errorf("open session: %w", unavailable(err))
 	}
@@ -67,43 +66,43 @@ func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (re
 func (c *Client) open(ctx context.Context, x *session) error {
 	s := c.server
 	s.mu.Lock()
-	if c.calm() {
+	if c.undisturbed() {
 		defer s.mu.Unlock()
 		if err := s.beginSession(x); err != nil {
 			return err
 		}
-		x.enter()
+		x.startClientSide()
 		return nil
 	}
 	s.mu.Unlock()
 
-	err := c.send(ctx, func() error {
+	err := c.sendOnce(ctx, func() error {
 		if err := s.beginSession(x); err != nil {
 			return err
 		}
-		x.run(time.Now())
+		x.runUntil(time.Now())
 		return nil
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		x.finish(registry.SessionClosed, err) // it expires, if it was begun
+		x.finishClientSide(registry.SessionClosed, err) // expires at the server, if granted
 		return err
 	}
 	if x.err == nil { // else the handle was closed meanwhile
-		x.enter()
+		x.startClientSide()
 	}
 	return nil
 }
 
-// enter begins the client's side.
-func (x *session) enter() {
+// startClientSide begins the client's side.
+func (x *session) startClientSide() {
 	now := time.Now()
 	x.state = registry.SessionConnected
 	if x.next.Before(now) {
 		x.next = now
 	}
-	x.run(now)
+	x.runUntil(now)
 }
 
 func (x *session) ID() registry.SessionID { return x.id }
@@ -114,14 +113,14 @@ func (x *session) State() (registry.SessionState, time.Time) {
 	x.server.mu.RLock()
 	if x.resting || x.err != nil {
 		defer x.server.mu.RUnlock()
-		return x.state, x.renewed(time.Now()).Add(x.span())
+		return x.state, x.lastConfirmed(time.Now()).Add(x.span())
 	}
 	x.server.mu.RUnlock()
 
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
-	x.run(time.Now()) // a timer that is due may not have fired
-	return x.state, x.renewed(time.Now()).Add(x.span())
+	x.runUntil(time.Now()) // a timer that is due may not have fired
+	return x.state, x.lastConfirmed(time.Now()).Add(x.span())
 }
 
 func (x *session) Changed() <-chan struct{} {
@@ -140,10 +139,10 @@ func (x *session) Err() error {
 
 func (x *session) Close(ctx context.Context) error {
 	x.server.mu.Lock()
-	x.finish(registry.SessionClosed, registry.ErrClosed)
-	told := x.told
+	x.finishClientSide(registry.SessionClosed, registry.ErrClosed)
+	endKnown := x.endKnown
 	x.server.mu.Unlock()
-	if told {
+	if endKnown {
 		return nil
 	}
 	if err := endSessions(ctx, x.client, []*session{x}); err != nil {
@@ -152,7 +151,7 @@ func (x *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// endSessions has the server end sessions that their owner has finished with.
+// endSessions asks the server to end sessions that their owner has closed.
 func endSessions(ctx context.Context, c *Client, all []*session) error {
 	if len(all) == 0 {
 		return nil
@@ -165,49 +164,49 @@ func endSessions(ctx context.Context, c *Client, all []*session) error {
 		return nil
 	}
 	s.mu.Lock()
-	if c.machine.calm && s.pauses == 0 {
+	if c.machine.undisturbed && s.pauses == 0 {
 		_ = end()
-		tell(all)
+		markEndKnown(all)
 		s.mu.Unlock()
 		return nil
 	}
 	s.mu.Unlock()
 
-	// Not ended by c.closed: the handle is closed first and its sessions next.
-	if err := s.exchange(ctx, c.machine, again, end, nil); err != nil {
+	// Not bounded by c.closed: Close closes the handle first and its sessions next.
+	if err := s.roundTrip(ctx, c.machine, repeatable, end, nil); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tell(all)
+	markEndKnown(all)
 	return nil
 }
 
-func tell(ended []*session) {
+func markEndKnown(ended []*session) {
 	for _, x := range ended {
-		x.told = true
+		x.endKnown = true
 	}
 }
 
-// finish makes the state final, unless it is.
-func (x *session) finish(state registry.SessionState, err error) {
+// finishClientSide sets a final state, unless the state is final.
+func (x *session) finishClientSide(state registry.SessionState, err error) {
 	now := time.Now()
-	x.unrest(now)
-	x.conclude(state, err)
-	x.run(now)
+	x.stopResting(now)
+	x.setFinalState(state, err)
+	x.runUntil(now)
 }
 
-// conclude is finish for a session that is not at rest.
-func (x *session) conclude(state registry.SessionState, err error) {
+// setFinalState is finishClientSide for a session that is not at rest.
+func (x *session) setFinalState(state registry.SessionState, err error) {
 	if x.err != nil {
 		return
 	}
 	x.err = err
-	x.become(state)
+	x.setState(state)
 	close(x.lost)
 }
 
-func (x *session) become(state registry.SessionState) {
+func (x *session) setState(state registry.SessionState) {
 	if x.state == state {
 		return
 	}
@@ -216,12 +215,12 @@ func (x *session) become(state registry.SessionState) {
 	x.changed = make(chan struct{})
 }
 
-// beginSession begins x at the server, unless that refuses it.
+// beginSession begins x at the server, unless the server refuses it.
 func (s *Server) beginSession(x *session) error {
-	if err := s.forbids(x.client.machine); err != nil {
+	if err := s.permissionError(x.client.machine); err != nil {
 		return err
 	}
-	if err := s.lacksRoom(); err != nil {
+	if err := s.quotaError(); err != nil {
 		return err
 	}
 	x.alive = true
@@ -233,12 +232,12 @@ func (s *Server) beginSession(x *session) error {
 	return nil
 }
 
-// endSession ends x at the server, if it lives: its owned keys go at one commit.
+// endSession ends x at the server, if it lives, and deletes its owned keys, at one commit.
 func (s *Server) endSession(x *session) {
 	now := time.Now()
-	x.unrest(now)
+	x.stopResting(now)
 	s.dropSession(x)
-	x.run(now)
+	x.runUntil(now)
 }
 
 // dropSession is endSession for a session that is not at rest.
@@ -251,14 +250,14 @@ func (s *Server) dropSession(x *session) {
 	s.seq++
 	gone := slices.Sorted(maps.Keys(x.owned))
 	for _, key := range gone {
-		s.remove(s.nodes[key])
+		s.removeNode(s.nodes[key])
 	}
 	x.owned = nil
 	s.publish()
 	s.recordSession(x, Commit{Ended: x.id, Gone: gone})
 }
 
-func (x *session) own(key registry.Key) {
+func (x *session) addOwned(key registry.Key) {
 	if x.owned == nil {
 		x.owned = make(map[registry.Key]struct{})
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// ttl makes all the times of a session whole: it is renewed each 10 s, safe for 27 s and
-// patient for 25.5 s.
+// ttl makes all times of a session multiples of half a second: it is renewed every 10 s,
+// suspended after 25.5 s and lost after 27 s.
 const (
 	ttl      = 30 * time.Second
 	interval = ttl / 3
@@ -25,8 +25,8 @@ const (
 	phases   = 20
 )
 
-// owner opens a session of a that owns d/~o.
-func owner(t *testing.T, a *memory.Client) registry.Session {
+// openOwner opens a session of a that owns d/~o.
+func openOwner(t *testing.T, a *memory.Client) registry.Session {
 	t.Helper()
 	x := open(t, a, ttl)
 	apply(t, a, registry.CreateOwned("d/~o", nil, x.ID()))
@@ -34,10 +34,10 @@ func owner(t *testing.T, a *memory.Client) registry.Session {
 }
 
 func TestSession(t *testing.T) {
-	bubble(t, "an undisturbed one stays", func(t *testing.T, s *memory.Server) {
+	bubble(t, "it stays connected without faults", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		begin := time.Now()
-		x := owner(t, a)
+		x := openOwner(t, a)
 		changed := x.Changed()
 		for range 24 * 60 {
 			time.Sleep(time.Minute + time.Second)
@@ -79,7 +79,7 @@ func TestSession(t *testing.T) {
 			heal()
 		}
 	})
-	bubble(t, "ids differ and are segments", func(t *testing.T, s *memory.Server) {
+	bubble(t, "ids are unique key segments", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		seen := make(map[registry.SessionID]bool)
 		for range 1000 {
@@ -90,7 +90,7 @@ func TestSession(t *testing.T) {
 		}
 		require.Equal(t, 1000, s.Counts("a").Sessions)
 	})
-	bubble(t, "Alive and Dead flip at its beginning and end", func(t *testing.T, s *memory.Server) {
+	bubble(t, "Alive and Dead change when it begins and ends", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		x := open(t, a, ttl)
 		check := func(c registry.Cond) error {
@@ -114,10 +114,10 @@ func TestSessionCutOff(t *testing.T) {
 		renewed := cutAt / interval * interval
 		name := func(what string) string { return fmt.Sprintf("%s/phase %d", what, phase) }
 
-		bubble(t, name("both ways"), func(t *testing.T, s *memory.Server) {
+		bubble(t, name("partition"), func(t *testing.T, s *memory.Server) {
 			a, b := connect(t, s, "a"), connect(t, s, "b")
 			begin := time.Now()
-			x := owner(t, a)
+			x := openOwner(t, a)
 			time.Sleep(cutAt)
 			heal := s.Partition("a")
 			require.Equal(t, registry.SessionSuspended, state(x), "at once")
@@ -140,10 +140,10 @@ func TestSessionCutOff(t *testing.T) {
 			time.Sleep(time.Hour)
 			require.Equal(t, registry.SessionLost, state(x), "for ever")
 		})
-		bubble(t, name("requests"), func(t *testing.T, s *memory.Server) {
+		bubble(t, name("without requests"), func(t *testing.T, s *memory.Server) {
 			a, b := connect(t, s, "a"), connect(t, s, "b")
 			begin := time.Now()
-			x := owner(t, a)
+			x := openOwner(t, a)
 			time.Sleep(cutAt)
 			s.PartitionOneWay("a", memory.Requests)
 			for _, step := range []struct {
@@ -163,14 +163,14 @@ func TestSessionCutOff(t *testing.T) {
 				require.Equal(t, step.key, has(t, b, "d/~o"), step.at)
 			}
 		})
-		bubble(t, name("replies"), func(t *testing.T, s *memory.Server) {
+		bubble(t, name("without replies"), func(t *testing.T, s *memory.Server) {
 			a, b := connect(t, s, "a"), connect(t, s, "b")
 			begin := time.Now()
-			x := owner(t, a)
+			x := openOwner(t, a)
 			time.Sleep(cutAt)
 			s.PartitionOneWay("a", memory.Replies)
-			// The server hears the two renewals that the client sends before it gives up.
-			heard := renewed + 2*interval
+			// The server receives the two renewals that the client sends before it gives up.
+			received := renewed + 2*interval
 			for _, step := range []struct {
 				at    time.Duration
 				state registry.SessionState
@@ -180,17 +180,17 @@ func TestSessionCutOff(t *testing.T) {
 				{renewed + patience, registry.SessionSuspended, true},
 				{renewed + span - 1, registry.SessionSuspended, true},
 				{renewed + span, registry.SessionLost, true},
-				{heard + ttl - 1, registry.SessionLost, true},
-				{heard + ttl, registry.SessionLost, false},
+				{received + ttl - 1, registry.SessionLost, true},
+				{received + ttl, registry.SessionLost, false},
 			} {
 				sleepUntil(begin.Add(step.at))
 				require.Equal(t, step.state, state(x), step.at)
 				require.Equal(t, step.key, has(t, b, "d/~o"), step.at)
 			}
 		})
-		bubble(t, name("for a while"), func(t *testing.T, s *memory.Server) {
+		bubble(t, name("short partition"), func(t *testing.T, s *memory.Server) {
 			a := connect(t, s, "a")
-			x := owner(t, a)
+			x := openOwner(t, a)
 			id := x.ID()
 			time.Sleep(cutAt)
 			changed := x.Changed()
@@ -212,7 +212,7 @@ func TestSessionCutOff(t *testing.T) {
 		bubble(t, name("starved"), func(t *testing.T, s *memory.Server) {
 			a := connect(t, s, "a")
 			begin := time.Now()
-			x := owner(t, a)
+			x := openOwner(t, a)
 			time.Sleep(cutAt)
 			feed := s.Starve("a")
 			sleepUntil(begin.Add(renewed + span - 1))
@@ -226,15 +226,15 @@ func TestSessionCutOff(t *testing.T) {
 			}
 			sleepUntil(begin.Add(renewed + span))
 			require.Equal(t, registry.SessionLost, state(x))
-			require.True(t, has(t, a, "d/~o"), "calls go through")
+			require.True(t, has(t, a, "d/~o"), "calls still succeed")
 			sleepUntil(begin.Add(renewed + ttl))
 			require.False(t, has(t, a, "d/~o"))
 			feed()
 		})
 		for _, ways := range [][2]time.Duration{{0, ttl / 2}, {ttl / 2, 0}, {ttl / 4, ttl / 4}} {
-			bubble(t, name(fmt.Sprintf("slow %v+%v", ways[0], ways[1])), func(t *testing.T, s *memory.Server) {
+			bubble(t, name(fmt.Sprintf("delays %v and %v", ways[0], ways[1])), func(t *testing.T, s *memory.Server) {
 				a := connect(t, s, "a")
-				x := owner(t, a)
+				x := openOwner(t, a)
 				time.Sleep(cutAt)
 				changed := x.Changed()
 				s.Delay("a", ways[0], ways[1])
@@ -251,15 +251,15 @@ func TestSessionCutOff(t *testing.T) {
 		}
 	}
 
-	bubble(t, "answers that take longer than it is safe lose it", func(t *testing.T, s *memory.Server) {
+	bubble(t, "it is lost when answers take longer than its span", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		begin := time.Now()
-		x := owner(t, a)
+		x := openOwner(t, a)
 		s.Delay("a", 0, span)
 		sleepUntil(begin.Add(span))
 		require.Equal(t, registry.SessionLost, state(x))
 	})
-	bubble(t, "one that is granted too late is lost at once", func(t *testing.T, s *memory.Server) {
+	bubble(t, "it is lost at once when the grant arrives too late", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		s.Delay("a", 0, time.Second)
 		x := open(t, a, time.Second)
@@ -267,10 +267,10 @@ func TestSessionCutOff(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, s.Counts("a").Sessions)
 	})
-	bubble(t, "a renewal under way is lost with the connection", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a renewal under way is lost when the connection breaks", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		begin := time.Now()
-		owner(t, a)
+		openOwner(t, a)
 		s.Delay("a", interval/2, 0)
 		time.Sleep(interval + interval/4) // the first renewal is on its way
 		s.Partition("a")
@@ -279,10 +279,10 @@ func TestSessionCutOff(t *testing.T) {
 		sleepUntil(begin.Add(ttl))
 		require.False(t, has(t, b, "d/~o"))
 	})
-	bubble(t, "healed when lost it is not taken up again", func(t *testing.T, s *memory.Server) {
+	bubble(t, "it stays lost when the partition is healed", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		begin := time.Now()
-		x := owner(t, a)
+		x := openOwner(t, a)
 		heal := s.Partition("a")
 		sleepUntil(begin.Add(span))
 		heal()
@@ -290,9 +290,9 @@ func TestSessionCutOff(t *testing.T) {
 		sleepUntil(begin.Add(ttl))
 		require.False(t, has(t, b, "d/~o"))
 	})
-	bubble(t, "in a half-healed partition it stays suspended", func(t *testing.T, s *memory.Server) {
+	bubble(t, "it stays suspended while one direction is still partitioned", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
-		x := owner(t, a)
+		x := openOwner(t, a)
 		both, one := s.Partition("a"), s.PartitionOneWay("a", memory.Replies)
 		both()
 		time.Sleep(interval)
@@ -303,9 +303,9 @@ func TestSessionCutOff(t *testing.T) {
 }
 
 func TestSessionExpire(t *testing.T) {
-	bubble(t, "a connected client hears at once", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a connected client loses it at once", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
-		other := owner(t, connect(t, s, "b"))
+		other := openOwner(t, connect(t, s, "b"))
 		x, y := open(t, a, ttl), open(t, a, ttl)
 		apply(t, a, registry.CreateOwned("d/~x1", nil, x.ID()), registry.CreateOwned("d/~y", nil, y.ID()),
 			registry.CreateOwned("e/~x2", nil, x.ID()))
@@ -316,19 +316,19 @@ func TestSessionExpire(t *testing.T) {
 			require.ErrorIs(t, x.Err(), registry.ErrSessionLost)
 			<-x.Lost()
 			require.NoError(t, x.Close(t.Context()))
-			require.Equal(t, registry.SessionLost, state(x), "closing does not change what it was")
+			require.Equal(t, registry.SessionLost, state(x), "Close does not change a final state")
 		}
 		log := s.Log()
-		require.Len(t, log, 2, "a commit each")
+		require.Len(t, log, 2, "one commit for each session")
 		require.Equal(t, x.ID(), log[0].Ended)
 		require.Equal(t, []registry.Key{"d/~x1", "e/~x2"}, log[0].Gone)
 		require.Equal(t, y.ID(), log[1].Ended)
 		require.Equal(t, registry.SessionConnected, state(other))
 	})
-	bubble(t, "one that is cut off hears nothing", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a partitioned client loses it by its own clock", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		begin := time.Now()
-		x := owner(t, a)
+		x := openOwner(t, a)
 		time.Sleep(interval / 2)
 		s.PartitionOneWay("a", memory.Replies)
 		s.ExpireSession(x.ID())
@@ -339,18 +339,18 @@ func TestSessionExpire(t *testing.T) {
 		sleepUntil(begin.Add(span))
 		require.Equal(t, registry.SessionLost, state(x))
 	})
-	bubble(t, "one that was cut off hears when it is back", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a partitioned client loses it when the partition is healed", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
-		x := owner(t, a)
+		x := openOwner(t, a)
 		heal := s.Partition("a")
 		s.Expire("a")
 		require.Equal(t, registry.SessionSuspended, state(x))
 		heal()
 		require.Equal(t, registry.SessionLost, state(x))
 	})
-	bubble(t, "a paused server tells nobody before it goes on", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a client of a paused server loses it on resume", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
-		x := owner(t, a)
+		x := openOwner(t, a)
 		resume := s.Pause()
 		s.Expire("a")
 		require.Equal(t, registry.SessionConnected, state(x))
@@ -360,8 +360,8 @@ func TestSessionExpire(t *testing.T) {
 }
 
 func TestSessionPause(t *testing.T) {
-	bubble(t, "a short one is not noticed", func(t *testing.T, s *memory.Server) {
-		x := owner(t, connect(t, s, "a"))
+	bubble(t, "a short pause does not change its state", func(t *testing.T, s *memory.Server) {
+		x := openOwner(t, connect(t, s, "a"))
 		changed := x.Changed()
 		resume := s.Pause()
 		time.Sleep(patience - 1)
@@ -373,10 +373,10 @@ func TestSessionPause(t *testing.T) {
 		default:
 		}
 	})
-	bubble(t, "a long one costs the client its session, and the server keeps it for a TTL", func(t *testing.T, s *memory.Server) {
+	bubble(t, "after a long pause the client has lost it, and the server keeps it for a TTL", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		begin := time.Now()
-		x := owner(t, a)
+		x := openOwner(t, a)
 		resume := s.Pause()
 		sleepUntil(begin.Add(patience))
 		require.Equal(t, registry.SessionSuspended, state(x))
@@ -391,10 +391,10 @@ func TestSessionPause(t *testing.T) {
 		sleepUntil(resumed.Add(ttl))
 		require.False(t, has(t, a, "d/~o"))
 	})
-	bubble(t, "the session of one that is cut off has its full TTL again", func(t *testing.T, s *memory.Server) {
+	bubble(t, "the session of a partitioned client has its full TTL again", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		begin := time.Now()
-		owner(t, a)
+		openOwner(t, a)
 		s.Partition("a")
 		sleepUntil(begin.Add(ttl - 1))
 		resume := s.Pause()
@@ -407,7 +407,7 @@ func TestSessionPause(t *testing.T) {
 }
 
 func TestSessionClose(t *testing.T) {
-	bubble(t, "its keys go first and at one commit", func(t *testing.T, s *memory.Server) {
+	bubble(t, "its keys are deleted before it returns, at one commit", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		x := open(t, a, ttl)
 		apply(t, a, registry.CreateOwned("d/~1", nil, x.ID()), registry.CreateOwned("d/~2", nil, x.ID()))
@@ -420,14 +420,14 @@ func TestSessionClose(t *testing.T) {
 		<-x.Lost()
 		require.NoError(t, x.Close(t.Context()))
 	})
-	bubble(t, "cut off it returns by its context and the keys go with the TTL", func(t *testing.T, s *memory.Server) {
+	bubble(t, "in a partition it returns when its context ends, and the keys expire", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		begin := time.Now()
-		x := owner(t, a)
+		x := openOwner(t, a)
 		heal := s.Partition("a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		took(t, time.Second, func() {
+		checkDuration(t, time.Second, func() {
 			err := x.Close(ctx)
 			require.ErrorIs(t, err, registry.ErrUnavailable)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -435,29 +435,29 @@ func TestSessionClose(t *testing.T) {
 		require.Equal(t, registry.SessionClosed, state(x))
 		heal()
 		sleepUntil(begin.Add(ttl - 1))
-		require.True(t, has(t, b, "d/~o"), "it was not renewed, nor told of")
+		require.True(t, has(t, b, "d/~o"), "it was neither renewed nor closed at the server")
 		sleepUntil(begin.Add(ttl))
 		require.False(t, has(t, b, "d/~o"))
 	})
-	bubble(t, "cut off it can be tried again", func(t *testing.T, s *memory.Server) {
+	bubble(t, "after a partition it can be called again", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
-		x := owner(t, a)
+		x := openOwner(t, a)
 		heal := s.Partition("a")
 		require.ErrorIs(t, x.Close(t.Context()), registry.ErrUnavailable)
 		heal()
 		require.NoError(t, x.Close(t.Context()))
 		require.False(t, has(t, a, "d/~o"))
 	})
-	bubble(t, "a reply that is lost is asked for again", func(t *testing.T, s *memory.Server) {
+	bubble(t, "it is repeated when the reply is lost", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
-		x := owner(t, a)
+		x := openOwner(t, a)
 		time.AfterFunc(time.Second, s.PartitionOneWay("a", memory.Replies))
-		took(t, time.Second, func() { require.NoError(t, x.Close(t.Context())) })
+		checkDuration(t, time.Second, func() { require.NoError(t, x.Close(t.Context())) })
 	})
-	bubble(t, "a lost one is ended early", func(t *testing.T, s *memory.Server) {
+	bubble(t, "it ends a lost session at the server", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		begin := time.Now()
-		x := owner(t, a)
+		x := openOwner(t, a)
 		feed := s.Starve("a")
 		defer feed()
 		sleepUntil(begin.Add(span))
@@ -468,7 +468,7 @@ func TestSessionClose(t *testing.T) {
 	})
 	bubble(t, "closing the handle closes its sessions", func(t *testing.T, s *memory.Server) {
 		a, again := connect(t, s, "a"), connect(t, s, "a")
-		x, y, other := open(t, a, ttl), owner(t, a), open(t, again, ttl)
+		x, y, other := open(t, a, ttl), openOwner(t, a), open(t, again, ttl)
 		require.NoError(t, a.Close(t.Context()))
 		require.NoError(t, a.Close(t.Context()))
 		require.Equal(t, registry.SessionClosed, state(x))
@@ -479,13 +479,13 @@ func TestSessionClose(t *testing.T) {
 		_, err := a.OpenSession(t.Context(), registry.SessionOptions{})
 		require.ErrorIs(t, err, registry.ErrClosed)
 	})
-	bubble(t, "closing the handle when cut off returns by its context", func(t *testing.T, s *memory.Server) {
+	bubble(t, "closing the handle in a partition returns after CallTimeout", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		for range 100 {
 			open(t, a, ttl)
 		}
 		s.Partition("a")
-		took(t, memory.CallTimeout, func() {
+		checkDuration(t, memory.CallTimeout, func() {
 			require.ErrorIs(t, a.Close(t.Context()), registry.ErrUnavailable)
 		})
 		time.Sleep(ttl)
@@ -494,8 +494,8 @@ func TestSessionClose(t *testing.T) {
 	})
 }
 
-// TestSessionsUnderRandomFaults pulls levers at random, each run by its seed, and checks
-// what a session must never do: come back, or be trusted when the server has ended it.
+// TestSessionsUnderRandomFaults causes random faults, drawn by a seed, and checks that a lost
+// session never recovers, and that no client trusts a session that the server has ended.
 func TestSessionsUnderRandomFaults(t *testing.T) {
 	ended := 0
 	for seed := range uint64(100) {
@@ -518,7 +518,7 @@ func TestSessionsUnderRandomFaults(t *testing.T) {
 					x = nil
 					continue
 				}
-				require.True(t, until.After(time.Now()), "%v and not safe", st)
+				require.True(t, until.After(time.Now()), "%v though not safe", st)
 				require.False(t, until.Before(safe[x.ID()]), "safe until %v, then until %v", safe[x.ID()], until)
 				safe[x.ID()] = until
 			}
@@ -528,22 +528,22 @@ func TestSessionsUnderRandomFaults(t *testing.T) {
 					require.True(t, c.At.After(safe[c.Ended]), "ended at %v, safe until %v", c.At, safe[c.Ended])
 				}
 			}
-			r.calm()
+			r.undoAll()
 			time.Sleep(2 * ttl)
 			synctest.Wait()
 			if x == nil || state(x) == registry.SessionLost {
-				require.Zero(t, s.Counts("a").Sessions, "the two sides agree in the end")
+				require.Zero(t, s.Counts("a").Sessions, "client and server agree in the end")
 			} else {
-				require.Equal(t, 1, s.Counts("a").Sessions, "the two sides agree in the end")
+				require.Equal(t, 1, s.Counts("a").Sessions, "client and server agree in the end")
 			}
 		})
 	}
-	require.Greater(t, ended, 100, "the faults are too mild to tell")
+	require.Greater(t, ended, 100, "the faults ended too few sessions")
 }
 
-// TestSessionsAreReckonedAsSimulated has two machines suffer the same. The sessions of one
-// are never left at rest: what is reckoned must be at any time what is simulated.
-func TestSessionsAreReckonedAsSimulated(t *testing.T) {
+// TestSessionsAtRestEqualSimulatedOnes gives two machines the same faults. The sessions of one
+// never rest: the computed state of the others must equal their simulated state at any time.
+func TestSessionsAtRestEqualSimulatedOnes(t *testing.T) {
 	rested := 0
 	for seed := range uint64(50) {
 		bubble(t, fmt.Sprintf("seed %d", seed), func(t *testing.T, s *memory.Server) {
@@ -591,10 +591,10 @@ func TestSessionsAreReckonedAsSimulated(t *testing.T) {
 			require.Equal(t, ends["a"], ends["b"])
 		})
 	}
-	require.Greater(t, rested, 1000, "there was nothing to compare")
+	require.Greater(t, rested, 1000, "too few sessions rested")
 }
 
-// randomFaults pulls the levers of machine a, and of its mirror.
+// randomFaults causes random faults of machine a, and the same of its mirror.
 type randomFaults struct {
 	server *memory.Server
 	rnd    *rand.Rand
@@ -602,14 +602,14 @@ type randomFaults struct {
 	mirror string
 }
 
-// both pulls a lever of both machines.
-func (r *randomFaults) both(pull func(name string) (undo func())) {
-	undo := pull("a")
+// startOnBoth starts a fault of both machines.
+func (r *randomFaults) startOnBoth(start func(name string) (undo func())) {
+	undo := start("a")
 	if r.mirror == "" {
 		r.undo = append(r.undo, undo)
 		return
 	}
-	undoMirror := pull(r.mirror)
+	undoMirror := start(r.mirror)
 	r.undo = append(r.undo, func() { undo(); undoMirror() })
 }
 
@@ -624,15 +624,15 @@ func (r *randomFaults) step() {
 	s := r.server
 	switch r.rnd.IntN(16) {
 	case 0:
-		r.both(s.Partition)
+		r.startOnBoth(s.Partition)
 	case 1:
-		r.both(func(name string) func() { return s.PartitionOneWay(name, memory.Requests) })
+		r.startOnBoth(func(name string) func() { return s.PartitionOneWay(name, memory.Requests) })
 	case 2:
-		r.both(func(name string) func() { return s.PartitionOneWay(name, memory.Replies) })
+		r.startOnBoth(func(name string) func() { return s.PartitionOneWay(name, memory.Replies) })
 	case 3:
 		r.undo = append(r.undo, s.Pause())
 	case 4:
-		r.both(s.Starve)
+		r.startOnBoth(s.Starve)
 	case 5, 6:
 		r.delay(time.Duration(r.rnd.Int64N(int64(ttl/2))), time.Duration(r.rnd.Int64N(int64(ttl/2))))
 	case 7:
@@ -648,8 +648,8 @@ func (r *randomFaults) step() {
 	}
 }
 
-// calm undoes all.
-func (r *randomFaults) calm() {
+// undoAll ends all faults.
+func (r *randomFaults) undoAll() {
 	for _, f := range r.undo {
 		f()
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// What the contract says of keys and transactions is for the conformance suite. These are
-// the duties of this store.
+// TestStore checks properties that are not part of the contract, which the conformance suite
+// covers.
 func TestStore(t *testing.T) {
 	bubble(t, "values are copied in and out", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
@@ -59,7 +59,7 @@ func TestStore(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, next, check, "what a check saw")
 	})
-	bubble(t, "the first item that fails is judged by what was there before", func(t *testing.T, s *memory.Server) {
+	bubble(t, "conditions are checked in order, against the state before the transaction", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		rev := create(t, a, "k", "")
 		_, err := a.Txn(t.Context(), registry.Txn{
@@ -79,7 +79,7 @@ func TestStore(t *testing.T) {
 		}})
 		require.ErrorIs(t, err, registry.ErrSessionLost)
 	})
-	bubble(t, "a key that was taken from a session does not go with it", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a deleted key that another session owns now does not expire with its former owner", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		x, y := open(t, a, ttl), open(t, a, ttl)
 		rev := apply(t, a, registry.CreateOwned("~o", nil, x.ID()), registry.CreateOwned("~gone", nil, x.ID()))
@@ -100,7 +100,7 @@ func TestStore(t *testing.T) {
 		require.NoError(t, x.Close(t.Context()))
 		require.True(t, has(t, a, "k"))
 	})
-	bubble(t, "nothing is left of what is gone", func(t *testing.T, s *memory.Server) {
+	bubble(t, "no object is left of deleted keys and lost requests", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		x := open(t, a, ttl)
 		rev := apply(t, a, registry.Create("a/b/c/k", nil), registry.CreateOwned("d/~o", nil, x.ID()))
@@ -113,7 +113,7 @@ func TestStore(t *testing.T) {
 		require.ErrorIs(t, err, registry.ErrUnavailable)
 		require.NoError(t, memory.CheckNothingLeft(s))
 	})
-	t.Run("a closed watcher is not kept by the context it was given", func(t *testing.T) {
+	t.Run("a closed watcher can be collected before its context ends", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		a := connect(t, memory.New(), "a")

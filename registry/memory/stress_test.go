@@ -18,8 +18,8 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// TestManyClientsUnderFaults runs in real time, for the race detector: clients count up the
-// same few keys, follow them, and open and close sessions, while levers are pulled.
+// TestManyClientsUnderFaults runs in real time, for the race detector: under random faults,
+// clients increment the same few keys, watch them, and open and close sessions.
 func TestManyClientsUnderFaults(t *testing.T) {
 	const clients, rounds, counters = 4, 400, 3
 	s := memory.New()
@@ -33,7 +33,7 @@ func TestManyClientsUnderFaults(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var workers, others sync.WaitGroup
-	others.Go(func() { pullLevers(ctx, s, clients) })
+	others.Go(func() { injectFaults(ctx, s, clients) })
 	handles := make([]*memory.Client, clients)
 	for i := range clients {
 		c := connect(t, s, fmt.Sprint(i))
@@ -58,7 +58,7 @@ func TestManyClientsUnderFaults(t *testing.T) {
 	for _, c := range handles {
 		require.NoError(t, c.Close(context.Background()))
 	}
-	// What a handle never heard of expires.
+	// Sessions whose grant was lost expire.
 	require.Eventually(t, func() bool { return s.Counts("").Sessions == 0 }, 5*time.Second, time.Millisecond)
 	require.Zero(t, s.Counts("").Watches)
 
@@ -85,7 +85,7 @@ func TestManyClientsUnderFaults(t *testing.T) {
 
 func counterKey(i int) registry.Key { return registry.Join("counters", fmt.Sprint(i)) }
 
-// countUp adds 1 to key, once if it can be told.
+// countUp adds 1 to key, once if the outcome is known.
 func countUp(ctx context.Context, c *memory.Client, key registry.Key, applied, doubtful *atomic.Int64) {
 	for ctx.Err() == nil {
 		e, err := c.Get(ctx, key, registry.ReadOptions{})
@@ -105,7 +105,7 @@ func countUp(ctx context.Context, c *memory.Client, key registry.Key, applied, d
 	}
 }
 
-// followUp checks that no key goes back.
+// followUp checks that no counter decreases.
 func followUp(ctx context.Context, t *testing.T, w registry.Watcher) {
 	seen := make(map[registry.Key]registry.Rev)
 	for {
@@ -125,7 +125,7 @@ func followUp(ctx context.Context, t *testing.T, w registry.Watcher) {
 	}
 }
 
-func pullLevers(ctx context.Context, s *memory.Server, clients int) {
+func injectFaults(ctx context.Context, s *memory.Server, clients int) {
 	for ctx.Err() == nil {
 		name := fmt.Sprint(rand.IntN(clients))
 		undo := func() {}

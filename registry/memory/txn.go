@@ -8,13 +8,13 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// outcome is what became of a transaction. Errors are made of it outside the lock.
+// outcome is the outcome of a transaction. Errors are built from it outside the lock.
 type outcome struct {
 	rev     registry.Rev
 	failed  int   // the item that did not hold, or -1
 	dead    bool  // that item is a CreateOwned whose session has ended
-	refused error // why the transaction was not even judged, or nil
-	cause   error // why the caller is not to know any of this, or nil
+	refused error // refusal before the conditions were checked, or nil
+	cause   error // why the outcome is unknown to the caller, or nil
 }
 
 func (o outcome) result(t registry.Txn) (registry.Rev, error) {
@@ -33,31 +33,31 @@ func (o outcome) result(t registry.Txn) (registry.Rev, error) {
 
 // commit applies t, which has passed CheckTxn and has an ID, or changes nothing.
 func (s *Server) commit(m *machine, t registry.Txn) outcome {
-	o := s.judge(m, t)
+	o := s.checkTxn(m, t)
 	applies := o.failed < 0 && o.refused == nil && len(t.Then) > 0
 	if applies {
 		s.seq++
 		for i := range t.Then {
-			s.apply(&t.Then[i], t.ID)
+			s.applyOp(&t.Then[i], t.ID)
 		}
 		s.publish()
 	}
 	o.rev = s.rev()
 	if applies {
-		s.advance(m)
+		s.refreshView(m)
 	}
 	m.countTxn(t, o)
 	s.recordTxn(m, t, o)
 	return o
 }
 
-// judge tells whether t, of m, can be applied to what is stored now.
-func (s *Server) judge(m *machine, t registry.Txn) outcome {
-	if err := s.refuses(m, t); err != nil {
+// checkTxn determines whether t, of m, can be applied now.
+func (s *Server) checkTxn(m *machine, t registry.Txn) outcome {
+	if err := s.refusal(m, t); err != nil {
 		return outcome{failed: -1, refused: err}
 	}
 	for i := range t.If {
-		if !s.holds(&t.If[i]) {
+		if !s.condHolds(&t.If[i]) {
 			return outcome{failed: i}
 		}
 	}
@@ -66,19 +66,19 @@ func (s *Server) judge(m *machine, t registry.Txn) outcome {
 		if o.Kind == registry.OpCreateOwned && s.sessions[o.Session] == nil {
 			return outcome{failed: len(t.If) + i, dead: true}
 		}
-		if !s.applies(o) {
+		if !s.opHolds(o) {
 			return outcome{failed: len(t.If) + i}
 		}
 	}
 	return outcome{failed: -1}
 }
 
-func (s *Server) holds(c *registry.Cond) bool {
+func (s *Server) condHolds(c *registry.Cond) bool {
 	switch c.Kind {
 	case registry.CondAbsent:
 		return s.nodes[c.Key] == nil
 	case registry.CondAt:
-		return s.at(c.Key, c.Rev)
+		return s.isAt(c.Key, c.Rev)
 	case registry.CondAlive:
 		return s.sessions[c.Session] != nil
 	default: // CondDead: CheckTxn lets no other pass
@@ -86,57 +86,57 @@ func (s *Server) holds(c *registry.Cond) bool {
 	}
 }
 
-func (s *Server) applies(o *registry.Op) bool {
+func (s *Server) opHolds(o *registry.Op) bool {
 	switch o.Kind {
 	case registry.OpSet, registry.OpDelete:
-		return s.at(o.Key, o.Rev)
+		return s.isAt(o.Key, o.Rev)
 	default: // OpCreate, OpCreateOwned
 		return s.nodes[o.Key] == nil
 	}
 }
 
-func (s *Server) at(key registry.Key, rev registry.Rev) bool {
+func (s *Server) isAt(key registry.Key, rev registry.Rev) bool {
 	n := s.nodes[key]
 	return n != nil && n.entry.Modified == rev
 }
 
-// apply makes the change o at the commit s.seq. Values are copied: the caller's memory
-// is its own again when Txn returns.
-func (s *Server) apply(o *registry.Op, id registry.TxnID) {
+// applyOp applies o at the commit s.seq. Values are copied: the caller may reuse its memory
+// when Txn returns.
+func (s *Server) applyOp(o *registry.Op, id registry.TxnID) {
 	switch o.Kind {
 	case registry.OpDelete:
 		n := s.nodes[o.Key]
 		if owner := s.sessions[n.entry.Owner]; owner != nil {
 			delete(owner.owned, o.Key)
 		}
-		s.remove(n)
+		s.removeNode(n)
 	case registry.OpSet:
 		n := s.nodes[o.Key]
 		e := *n.entry
 		e.Value, e.Modified, e.Txn = bytes.Clone(o.Value), s.rev(), id
 		n.entry, n.written = &e, time.Now()
-		s.changed(n.dir, e.Key, &e)
+		s.recordChange(n.dir, e.Key, &e)
 	default: // OpCreate, OpCreateOwned
 		e := &registry.Entry{
 			Key: o.Key, Value: bytes.Clone(o.Value),
 			Created: s.rev(), Modified: s.rev(), Owner: o.Session, Txn: id,
 		}
 		if o.Kind == registry.OpCreate {
-			e.Owner = "" // whatever the Op says
+			e.Owner = "" // even if the Op has a Session
 		} else {
-			s.sessions[o.Session].own(o.Key)
+			s.sessions[o.Session].addOwned(o.Key)
 		}
 		n := &node{dir: s.dir(o.Key.Dir()), entry: e, written: time.Now()}
 		s.nodes[o.Key], n.dir.nodes[o.Key] = n, n
-		s.changed(n.dir, o.Key, e)
+		s.recordChange(n.dir, o.Key, e)
 	}
 }
 
-// remove takes n away at the commit s.seq.
-func (s *Server) remove(n *node) {
+// removeNode removes n at the commit s.seq.
+func (s *Server) removeNode(n *node) {
 	key := n.entry.Key
 	delete(s.nodes, key)
 	delete(n.dir.nodes, key)
-	s.changed(n.dir, key, nil)
+	s.recordChange(n.dir, key, nil)
 	s.dropDir(n.dir)
 }

@@ -2,58 +2,59 @@ package memory
 
 import "github.com/rota-dev/rota/registry"
 
-// view is what a member of the store has that is isolated or behind. It is never changed,
-// only replaced.
+// view is the state of a store member that is isolated or behind. It is replaced, never
+// changed.
 type view struct {
 	entries map[registry.Key]*registry.Entry
 	rev     registry.Rev
 }
 
-// Isolate cuts the member of the store that the clients of that name are connected to off
-// from its peers, until heal. The connection stands, so that nobody is told. The member
-// answers plain reads from what it had; all else waits, for heal, its context or
-// CallTimeout, and goes as in a Partition: sessions are not renewed, watchers are quiet, a
-// transaction has an unknown outcome and was not applied.
+// Isolate disconnects the store member that serves the clients of that name from its peers,
+// until heal is called. The connections of the clients stay open. The member answers plain
+// reads from its last state. Other calls wait for heal, their context or CallTimeout, as in a
+// Partition: sessions are not renewed, watchers pause, and a transaction has an unknown
+// outcome and was not applied.
 //
-// It is what makes a client with a sound connection lose its session, while what it reads
-// tells it that all is well.
+// So a client can lose its session on a working connection, while its plain reads succeed
+// and return old entries.
 func (s *Server) Isolate(name string) (heal func()) {
-	return s.impose(name, func(m *machine) {
+	return s.startFault(name, func(m *machine) {
 		m.isolated++
-		s.lookBack(m)
+		s.updateView(m)
 	}, func(m *machine) {
 		m.isolated--
-		s.lookBack(m)
-		m.renew()
+		s.updateView(m)
+		m.renewSessions()
 	})
 }
 
-// Lag makes the member of the store that the clients of that name are connected to fall
-// behind, until catchUp: plain reads are answered from what it had. It catches up at once,
-// to fall behind again, when a client of that name makes a Fresh read, commits something or
-// is told of a change by a watcher, so that nobody sees time go back or misses a write of
-// his own. That costs a copy of all that is stored, each time.
+// Lag makes the store member that serves the clients of that name fall behind, until catchUp
+// is called: it answers plain reads from its last state. When a client of that name makes a
+// Fresh read, commits, or receives a change from a watcher, the member catches up once and
+// falls behind again, so that no client sees time go back or misses its own write. Each time
+// costs a copy of all stored entries.
 func (s *Server) Lag(name string) (catchUp func()) {
-	return s.impose(name, func(m *machine) {
+	return s.startFault(name, func(m *machine) {
 		m.lagging++
-		s.lookBack(m)
+		s.updateView(m)
 	}, func(m *machine) {
 		m.lagging--
-		s.lookBack(m)
+		s.updateView(m)
 	})
 }
 
-// lookBack gives m a view of what is stored now, if its circumstances ask for one.
-func (s *Server) lookBack(m *machine) {
+// updateView gives m a view of the current state if its member is isolated or behind, and
+// removes the view if it is neither.
+func (s *Server) updateView(m *machine) {
 	switch {
 	case m.isolated+m.lagging == 0:
 		m.view.Store(nil)
 	case m.view.Load() == nil:
-		m.view.Store(s.look())
+		m.view.Store(s.newView())
 	}
 }
 
-func (s *Server) look() *view {
+func (s *Server) newView() *view {
 	v := &view{entries: make(map[registry.Key]*registry.Entry, len(s.nodes)), rev: s.rev()}
 	for key, n := range s.nodes {
 		v.entries[key] = n.entry
@@ -61,35 +62,35 @@ func (s *Server) look() *view {
 	return v
 }
 
-// viewOf returns the view that a read of m is answered from, or nil for what is stored.
-// The server's lock is held, for reading at least.
+// viewOf returns the view that answers a read of m, or nil for the current state. The
+// server's lock is held, for reading at least.
 func (s *Server) viewOf(m *machine, fresh bool) *view {
 	if fresh {
-		s.advance(m)
+		s.refreshView(m)
 		return nil
 	}
 	return m.view.Load()
 }
 
-// advance brings m's view up to date, because its clients are about to learn of something
-// newer. The server's lock is held, for reading at least.
-func (s *Server) advance(m *machine) {
+// refreshView brings the view of m up to date, because its clients are about to observe a
+// newer state. The server's lock is held, for reading at least.
+func (s *Server) refreshView(m *machine) {
 	if m.view.Load() != nil && m.isolated == 0 {
-		m.view.Store(s.look())
+		m.view.Store(s.newView())
 	}
 }
 
-// advanceFor is advance for those who do not hold the server's lock.
-func (s *Server) advanceFor(m *machine) {
+// lockAndRefreshView is refreshView for callers that do not hold the server's lock.
+func (s *Server) lockAndRefreshView(m *machine) {
 	if m.view.Load() == nil {
 		return
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	s.advance(m)
+	s.refreshView(m)
 }
 
-// children returns what is in dir, in no order.
+// children returns the entries in dir, in no order.
 func (v *view) children(dir registry.Key) []*registry.Entry {
 	var found []*registry.Entry
 	for key, e := range v.entries {

@@ -15,12 +15,12 @@ import (
 var fresh = registry.ReadOptions{Fresh: true}
 
 func TestIsolate(t *testing.T) {
-	bubble(t, "plain reads are answered from what was", func(t *testing.T, s *memory.Server) {
+	bubble(t, "plain reads return the last state of the member", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		rev := create(t, b, "d/k", "old")
 		heal := s.Isolate("a")
 		apply(t, b, registry.Set("d/k", rev, []byte("new")), registry.Create("d/k2", nil))
-		took(t, 0, func() {
+		checkDuration(t, 0, func() {
 			require.Equal(t, "old", get(t, a, "d/k"))
 			require.False(t, has(t, a, "d/k2"))
 			l, err := a.List(t.Context(), "d", registry.ReadOptions{})
@@ -32,43 +32,43 @@ func TestIsolate(t *testing.T) {
 		heal()
 		require.Equal(t, "new", get(t, a, "d/k"))
 	})
-	bubble(t, "all else waits for its bound", func(t *testing.T, s *memory.Server) {
+	bubble(t, "other calls fail after CallTimeout", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		s.Isolate("a")
-		took(t, memory.CallTimeout, func() {
+		checkDuration(t, memory.CallTimeout, func() {
 			_, err := a.Get(t.Context(), "k", fresh)
 			require.ErrorIs(t, err, registry.ErrUnavailable)
 		})
-		took(t, memory.CallTimeout, func() {
+		checkDuration(t, memory.CallTimeout, func() {
 			_, err := a.List(t.Context(), "", fresh)
 			require.ErrorIs(t, err, registry.ErrUnavailable)
 		})
-		took(t, memory.CallTimeout, func() {
+		checkDuration(t, memory.CallTimeout, func() {
 			_, err := a.Watch(t.Context(), "", registry.WatchOptions{})
 			require.ErrorIs(t, err, registry.ErrUnavailable)
 		})
-		took(t, memory.CallTimeout, func() {
+		checkDuration(t, memory.CallTimeout, func() {
 			_, err := a.OpenSession(t.Context(), registry.SessionOptions{})
 			require.ErrorIs(t, err, registry.ErrUnavailable)
 		})
-		took(t, memory.CallTimeout, func() {
+		checkDuration(t, memory.CallTimeout, func() {
 			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 		})
 		require.False(t, has(t, b, "k"))
 	})
-	bubble(t, "a read that waits goes on when it is healed", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a waiting read succeeds on heal", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		heal := s.Isolate("a")
 		create(t, b, "k", "v")
 		time.AfterFunc(time.Second, heal)
-		took(t, time.Second, func() {
+		checkDuration(t, time.Second, func() {
 			e, err := a.Get(t.Context(), "k", fresh)
 			require.NoError(t, err)
 			require.Equal(t, "v", string(e.Value))
 		})
 	})
-	bubble(t, "a session is not suspended, and then lost before its keys go", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a session is lost before its keys are deleted", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		x := open(t, a, 10*time.Second)
 		apply(t, a, registry.CreateOwned("~k", nil, x.ID()))
@@ -83,7 +83,7 @@ func TestIsolate(t *testing.T) {
 		require.False(t, has(t, b, "~k"))
 		require.True(t, has(t, a, "~k"), "as far as its member knows")
 	})
-	bubble(t, "a session that is healed in time lives on", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a session stays alive when it is healed in time", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		x := open(t, a, 10*time.Second)
 		apply(t, a, registry.CreateOwned("~k", nil, x.ID()))
@@ -94,7 +94,7 @@ func TestIsolate(t *testing.T) {
 		require.Equal(t, registry.SessionConnected, state(x))
 		require.True(t, has(t, b, "~k"))
 	})
-	bubble(t, "a session that is expired meanwhile is not told", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a session that expires meanwhile is lost on heal", func(t *testing.T, s *memory.Server) {
 		x := open(t, connect(t, s, "a"), 10*time.Second)
 		heal := s.Isolate("a")
 		s.ExpireSession(x.ID())
@@ -104,17 +104,17 @@ func TestIsolate(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, registry.SessionLost, state(x))
 	})
-	bubble(t, "watchers are quiet, and miss nothing", func(t *testing.T, s *memory.Server) {
+	bubble(t, "watchers pause, and miss no change", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		w := watch(t, a, "d")
 		next(t, w)
 		heal := s.Isolate("a")
 		create(t, b, "d/k", "v")
-		quiet(t, w, time.Minute)
+		requireNoBatch(t, w, time.Minute)
 		heal()
 		require.Equal(t, []registry.Key{"d/k"}, keys(next(t, w)))
 	})
-	bubble(t, "others notice nothing", func(t *testing.T, s *memory.Server) {
+	bubble(t, "other machines are not affected", func(t *testing.T, s *memory.Server) {
 		b := connect(t, s, "b")
 		x := open(t, b, time.Second)
 		s.Isolate("a")
@@ -130,7 +130,7 @@ func TestLag(t *testing.T) {
 		require.NoError(t, err)
 		return keys(registry.Batch{Puts: l.Entries})
 	}
-	bubble(t, "plain reads are answered from what was", func(t *testing.T, s *memory.Server) {
+	bubble(t, "plain reads return the last state of the member", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		catchUp := s.Lag("a")
 		create(t, b, "d/k", "v")
@@ -158,7 +158,7 @@ func TestLag(t *testing.T) {
 		{"a write of its own", func(t *testing.T, a *memory.Client) { create(t, a, "elsewhere", "") }},
 		{"a batch", func(t *testing.T, a *memory.Client) { next(t, watch(t, a, "d")) }},
 	} {
-		bubble(t, "a client is not behind what it learns by "+c.name, func(t *testing.T, s *memory.Server) {
+		bubble(t, "the member catches up on "+c.name, func(t *testing.T, s *memory.Server) {
 			a, b := connect(t, s, "a"), connect(t, s, "b")
 			s.Lag("a")
 			create(t, b, "d/k", "v")
@@ -169,17 +169,17 @@ func TestLag(t *testing.T) {
 			require.Equal(t, []registry.Key{"d/k"}, plain(t, a), "it falls behind again")
 		})
 	}
-	bubble(t, "transactions are judged by what is", func(t *testing.T, s *memory.Server) {
+	bubble(t, "transactions are checked against the current state", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		s.Lag("a")
 		create(t, b, "k", "v")
 		_, err := a.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Absent("k")}})
 		require.ErrorIs(t, err, registry.ErrConflict)
 	})
-	bubble(t, "nothing waits", func(t *testing.T, s *memory.Server) {
+	bubble(t, "no call waits", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		s.Lag("a")
-		took(t, 0, func() {
+		checkDuration(t, 0, func() {
 			x := open(t, a, time.Second)
 			apply(t, a, registry.CreateOwned("~k", nil, x.ID()))
 			require.True(t, has(t, a, "~k"))

@@ -10,31 +10,31 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// watcher merges the changes of a directory until they are asked for. Commits write to
-// it and never wait for it.
+// watcher merges the changes of a directory until its reader calls Next. Commits write to it
+// and never wait for it.
 type watcher struct {
 	number uint64
 	client *Client
 	dir    *directory
-	signal chan struct{} // one slot: there is something to look at. Signals merge
+	signal chan struct{} // one slot: a batch may be available. Signals merge
 	done   chan struct{} // closed when the watcher has ended
-	stop   func() bool   // forgets the context given to Watch
+	stop   func() bool   // detaches the watcher from the context given to Watch
 
-	// mu guards what follows. It is taken under server.mu or alone: readers of deltas keep
-	// clear of the server's lock, or a hundred of them would hold up every commit.
+	// mu guards the fields below. It is locked under server.mu or alone: readers of deltas do
+	// not lock the server, or a hundred of them would delay every commit.
 	mu      sync.Mutex
-	resync  bool // the next batch is a Snapshot, of the directory as it is then
+	resync  bool // the next batch is a Snapshot of the directory at that time
 	pending map[registry.Key]*registry.Entry
 	rev     registry.Rev // of the last change in pending
 	due     time.Time    // when pending arrives, if replies are delayed
-	muted   bool         // nothing gets through the link
-	severed bool         // no Snapshot can be had
-	err     error        // why done is closed
+	muted   bool         // no event arrives
+	severed bool         // no Snapshot can be read
+	err     error        // the reason of the end
 }
 
-// slack is by how much pending changes may outnumber the directory before they are given
-// up for a Snapshot: a reader that sleeps while keys come and go costs no more than what
-// is there.
+// slack is by how much pending changes may outnumber the keys of the directory before a
+// Snapshot replaces them: so a slow reader costs no more memory than the directory, however
+// many keys are created and deleted.
 const slack = 64
 
 // Watch is described in registry.Registry. It fails if the server cannot be reached.
@@ -55,13 +55,13 @@ func (c *Client) watch(ctx context.Context, dir registry.Key) (*watcher, error) 
 	}
 	s := c.server
 	s.mu.Lock()
-	if c.calm() {
+	if c.undisturbed() {
 		defer s.mu.Unlock()
 		return c.addWatcher(ctx, dir), nil
 	}
 	s.mu.Unlock()
 
-	if err := c.ask(ctx, again, func() error { return s.forbids(c.machine) }); err != nil {
+	if err := c.sendRepeatable(ctx, repeatable, func() error { return s.permissionError(c.machine) }); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -69,7 +69,7 @@ func (c *Client) watch(ctx context.Context, dir registry.Key) (*watcher, error) 
 	if c.isClosed {
 		return nil, errHandleClosed
 	}
-	if err := s.forbids(c.machine); err != nil { // since it was asked
+	if err := s.permissionError(c.machine); err != nil { // it may have been revoked since
 		return nil, err
 	}
 	return c.addWatcher(ctx, dir), nil
@@ -77,14 +77,14 @@ func (c *Client) watch(ctx context.Context, dir registry.Key) (*watcher, error) 
 
 func (c *Client) addWatcher(ctx context.Context, dir registry.Key) *watcher {
 	w := &watcher{
-		number: c.server.number(),
+		number: c.server.nextNumber(),
 		client: c,
 		dir:    c.server.dir(dir),
 		signal: make(chan struct{}, 1),
 		done:   make(chan struct{}),
 		resync: true,
 	}
-	w.tune()
+	w.updateFaults()
 	w.dir.watchers[w.number] = w
 	c.watchers[w.number] = w
 	c.machine.watchers[w.number] = w
@@ -102,16 +102,16 @@ func (w *watcher) Next(ctx context.Context) (registry.Batch, error) {
 		if err := ctx.Err(); err != nil {
 			return registry.Batch{}, fmt.Errorf("watch %s: %w", w.dir.path, err)
 		}
-		b, err := w.delta()
+		b, err := w.takeDelta()
 		if b.Kind == 0 && err == nil {
-			b, err = w.snapshot()
+			b, err = w.takeSnapshot()
 		}
 		switch {
 		case err != nil:
 			return registry.Batch{}, fmt.Errorf("watch %s: %w", w.dir.path, err)
 		case b.Kind != 0:
 			w.client.machine.events.Add(int64(len(b.Puts) + len(b.Deletes)))
-			w.client.server.advanceFor(w.client.machine)
+			w.client.server.lockAndRefreshView(w.client.machine)
 			return b, nil
 		}
 		select {
@@ -149,8 +149,8 @@ func (w *watcher) end(err error) {
 	close(w.done)
 }
 
-// delta returns the pending changes, or no Batch if there are none to be had.
-func (w *watcher) delta() (registry.Batch, error) {
+// takeDelta returns and removes the pending changes, or returns no Batch if none has arrived.
+func (w *watcher) takeDelta() (registry.Batch, error) {
 	w.mu.Lock()
 	if w.err != nil || len(w.pending) == 0 || w.muted || !w.due.IsZero() && time.Now().Before(w.due) {
 		defer w.mu.Unlock()
@@ -173,8 +173,9 @@ func (w *watcher) delta() (registry.Batch, error) {
 	return b, nil
 }
 
-// snapshot returns the directory, or no Batch if that is not wanted or not to be had.
-func (w *watcher) snapshot() (registry.Batch, error) {
+// takeSnapshot returns a Snapshot if the next batch has to be one and it can be read, else no
+// Batch.
+func (w *watcher) takeSnapshot() (registry.Batch, error) {
 	w.mu.Lock()
 	wanted := w.resync && w.err == nil
 	w.mu.Unlock()
@@ -183,7 +184,7 @@ func (w *watcher) snapshot() (registry.Batch, error) {
 	}
 
 	s := w.client.server
-	s.mu.RLock() // comes before w.mu
+	s.mu.RLock() // is locked before w.mu
 	w.mu.Lock()
 	if w.err != nil || w.muted || w.severed {
 		defer s.mu.RUnlock()
@@ -200,11 +201,11 @@ func (w *watcher) snapshot() (registry.Batch, error) {
 	return b, nil
 }
 
-// tune takes over the circumstances of the machine. The server's lock is held.
-func (w *watcher) tune() {
+// updateFaults applies the faults of the machine to w. The server's lock is held.
+func (w *watcher) updateFaults() {
 	m := w.client.machine
 	w.mu.Lock()
-	w.muted = m.hushed > 0 || m.replies.cuts > 0 || m.isolated > 0
+	w.muted = m.watchesHeld > 0 || m.replies.cuts > 0 || m.isolated > 0
 	w.severed = m.requests.cuts > 0 || w.client.server.pauses > 0
 	if m.replies.delay == 0 {
 		w.due = time.Time{}
@@ -213,19 +214,19 @@ func (w *watcher) tune() {
 	w.wake()
 }
 
-// restart makes the watcher begin again, with a Snapshot.
+// restart drops the pending changes; the next batch is a Snapshot.
 func (w *watcher) restart() {
 	w.mu.Lock()
 	w.pending, w.resync = nil, true
 	w.mu.Unlock()
 }
 
-// merge adds changes of one commit, which are told of together or not at all.
+// merge adds the changes of one commit, which are delivered together or not at all.
 func (w *watcher) merge(changes []change, rev registry.Rev) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.resync {
-		return // the Snapshot will have them
+		return // the Snapshot will contain them
 	}
 	if d := w.client.machine.replies.delay; d > 0 && len(w.pending) == 0 {
 		w.due = time.Now().Add(d)
@@ -244,10 +245,10 @@ func (w *watcher) merge(changes []change, rev registry.Rev) {
 	w.wake()
 }
 
-// wake makes Next look again.
+// wake makes Next check for a batch.
 func (w *watcher) wake() {
 	select {
 	case w.signal <- struct{}{}:
-	default: // it has been told already
+	default: // a signal is pending
 	}
 }

@@ -26,7 +26,7 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, []registry.Key{"d/k"}, keys(b))
 		create(t, a, "d/below/it", "1")
 		create(t, a, "d2/k", "1")
-		quiet(t, w, time.Second)
+		requireNoBatch(t, w, time.Second)
 		rev := create(t, a, "d/l", "1")
 		b = next(t, w)
 		require.Equal(t, registry.Delta, b.Kind)
@@ -34,14 +34,14 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, []registry.Key{"d/l"}, keys(b))
 		require.Empty(t, b.Deletes)
 	})
-	bubble(t, "the first Snapshot is of the time it is asked for", func(t *testing.T, s *memory.Server) {
+	bubble(t, "the first Snapshot shows the state when Next is called", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		w := watch(t, a, "d")
 		rev := create(t, a, "d/k", "1")
 		b := next(t, w)
 		require.Equal(t, rev, b.Rev)
 		require.Equal(t, []registry.Key{"d/k"}, keys(b))
-		quiet(t, w, time.Second)
+		requireNoBatch(t, w, time.Second)
 	})
 	bubble(t, "changes of one key merge into the last", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
@@ -62,7 +62,7 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, []registry.Key{"d/k"}, b.Deletes)
 		require.Equal(t, gone, b.Rev)
 	})
-	bubble(t, "the changes of a transaction come together and sorted", func(t *testing.T, s *memory.Server) {
+	bubble(t, "the changes of a transaction arrive together and sorted", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		w := watch(t, a, "d")
 		next(t, w)
@@ -87,7 +87,7 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, "1", string(next(t, other).Puts[0].Value))
 		require.Equal(t, "1", get(t, a, "d/k"))
 	})
-	bubble(t, "no directory need exist", func(t *testing.T, s *memory.Server) {
+	bubble(t, "the directory need not exist", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		for _, dir := range []registry.Key{"", "x/y/z"} {
 			w := watch(t, a, dir)
@@ -109,7 +109,7 @@ func TestWatchEnds(t *testing.T) {
 			assert.NoError(t, w.Close())
 			assert.NoError(t, w.Close())
 		})
-		took(t, time.Second, func() {
+		checkDuration(t, time.Second, func() {
 			_, err := w.Next(t.Context())
 			require.ErrorIs(t, err, registry.ErrClosed)
 		})
@@ -133,7 +133,7 @@ func TestWatchEnds(t *testing.T) {
 		require.NoError(t, err)
 		next(t, w)
 		time.AfterFunc(time.Second, cancel)
-		took(t, time.Second, func() {
+		checkDuration(t, time.Second, func() {
 			_, err := w.Next(t.Context())
 			require.ErrorIs(t, err, context.Canceled)
 		})
@@ -141,15 +141,15 @@ func TestWatchEnds(t *testing.T) {
 		_, err = a.Watch(ctx, "d", registry.WatchOptions{})
 		require.ErrorIs(t, err, context.Canceled)
 	})
-	bubble(t, "the context given to Next does not", func(t *testing.T, s *memory.Server) {
+	bubble(t, "the context given to Next does not end it", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		w := watch(t, a, "d")
 		next(t, w)
-		quiet(t, w, time.Second)
+		requireNoBatch(t, w, time.Second)
 		create(t, a, "d/k", "1")
 		require.Equal(t, []registry.Key{"d/k"}, keys(next(t, w)))
 	})
-	bubble(t, "10,000 leave nothing", func(t *testing.T, s *memory.Server) {
+	bubble(t, "10,000 watchers leave no object", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		for i := range 10_000 {
@@ -162,7 +162,7 @@ func TestWatchEnds(t *testing.T) {
 		}
 		require.Equal(t, 5000, s.Counts("a").Watches)
 		cancel()
-		synctest.Wait() // a goroutine that was left would end the bubble in a panic
+		synctest.Wait() // a remaining goroutine would make the bubble panic
 		require.Zero(t, s.Counts("").Watches)
 		require.NoError(t, memory.CheckNothingLeft(s))
 	})
@@ -191,9 +191,9 @@ func TestWatchFallsBehind(t *testing.T) {
 			require.Equal(t, rev, e.Modified)
 		}
 		require.Equal(t, 10, s.Counts("a").Events)
-		quiet(t, w, time.Second)
+		requireNoBatch(t, w, time.Second)
 	})
-	bubble(t, "keys that come and go cost no more than what is there", func(t *testing.T, s *memory.Server) {
+	bubble(t, "keys that are created and deleted cost no more than the keys that exist", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		create(t, a, "d/stays", "1")
 		w := watch(t, a, "d")
@@ -208,13 +208,13 @@ func TestWatchFallsBehind(t *testing.T) {
 		b := next(t, w)
 		require.Equal(t, registry.Snapshot, b.Kind)
 		require.Equal(t, []registry.Key{"d/stays"}, keys(b))
-		quiet(t, w, time.Second)
+		requireNoBatch(t, w, time.Second)
 	})
 }
 
 func TestWatchCutOff(t *testing.T) {
 	for _, cut := range cuts {
-		bubble(t, cut.name+": it is quiet and catches up", func(t *testing.T, s *memory.Server) {
+		bubble(t, cut.name+": it pauses and catches up", func(t *testing.T, s *memory.Server) {
 			a, b := connect(t, s, "a"), connect(t, s, "b")
 			rev := create(t, b, "d/k", "1")
 			create(t, b, "d/l", "1")
@@ -223,16 +223,16 @@ func TestWatchCutOff(t *testing.T) {
 			heal := cut.cut(s)
 			apply(t, b, registry.Delete("d/k", rev))
 			again := create(t, b, "d/m", "2")
-			if cut.name == "requests" { // events still come through
+			if cut.name == "requests" { // events still arrive
 				got := next(t, w)
 				require.Equal(t, registry.Delta, got.Kind)
 				require.Equal(t, []registry.Key{"d/m"}, keys(got))
 				require.Equal(t, []registry.Key{"d/k"}, got.Deletes)
 				return
 			}
-			quiet(t, w, time.Hour)
+			requireNoBatch(t, w, time.Hour)
 			time.AfterFunc(time.Second, heal)
-			took(t, time.Second, func() {
+			checkDuration(t, time.Second, func() {
 				got := next(t, w)
 				require.Equal(t, registry.Snapshot, got.Kind)
 				require.Equal(t, again, got.Rev)
@@ -240,25 +240,25 @@ func TestWatchCutOff(t *testing.T) {
 			})
 		})
 	}
-	bubble(t, "what had not been read is dropped", func(t *testing.T, s *memory.Server) {
+	bubble(t, "pending changes are replaced by a Snapshot", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		w := watch(t, a, "d")
 		next(t, w)
 		create(t, b, "d/k", "1")
 		heal := s.Partition("a")
-		quiet(t, w, time.Minute)
+		requireNoBatch(t, w, time.Minute)
 		heal()
 		require.Equal(t, registry.Snapshot, next(t, w).Kind)
 	})
-	bubble(t, "a Snapshot needs an answer", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a Snapshot waits for a connection to a running server", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		w := watch(t, a, "d")
 		heal := s.PartitionOneWay("a", memory.Requests)
-		quiet(t, w, time.Minute)
+		requireNoBatch(t, w, time.Minute)
 		heal()
 		resume := s.Pause()
-		quiet(t, w, time.Minute)
+		requireNoBatch(t, w, time.Minute)
 		time.AfterFunc(time.Second, resume)
-		took(t, time.Second, func() { require.Equal(t, registry.Snapshot, next(t, w).Kind) })
+		checkDuration(t, time.Second, func() { require.Equal(t, registry.Snapshot, next(t, w).Kind) })
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// cuts are the ways to cut machine a off.
+// cuts are the ways to partition machine a from the server.
 var cuts = []struct {
 	name    string
 	cut     func(*memory.Server) (heal func())
@@ -27,39 +27,39 @@ var cuts = []struct {
 func TestCut(t *testing.T) {
 	for _, cut := range cuts {
 		t.Run(cut.name, func(t *testing.T) {
-			bubble(t, "a read gives up at the bound", func(t *testing.T, s *memory.Server) {
+			bubble(t, "a read fails after CallTimeout", func(t *testing.T, s *memory.Server) {
 				a := connect(t, s, "a")
 				cut.cut(s)
-				took(t, memory.CallTimeout, func() {
+				checkDuration(t, memory.CallTimeout, func() {
 					_, err := a.Get(t.Context(), "k", registry.ReadOptions{})
 					require.ErrorIs(t, err, registry.ErrUnavailable)
 				})
-				took(t, memory.CallTimeout, func() {
+				checkDuration(t, memory.CallTimeout, func() {
 					_, err := a.List(t.Context(), "k", registry.ReadOptions{})
 					require.ErrorIs(t, err, registry.ErrUnavailable)
 				})
-				took(t, memory.CallTimeout, func() {
+				checkDuration(t, memory.CallTimeout, func() {
 					_, err := a.Watch(t.Context(), "k", registry.WatchOptions{})
 					require.ErrorIs(t, err, registry.ErrUnavailable)
 				})
 			})
-			bubble(t, "a read gives up with its context and keeps the cause", func(t *testing.T, s *memory.Server) {
+			bubble(t, "a read fails when its context ends, and keeps the cause", func(t *testing.T, s *memory.Server) {
 				a := connect(t, s, "a")
 				cut.cut(s)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				took(t, time.Second, func() {
+				checkDuration(t, time.Second, func() {
 					_, err := a.Get(ctx, "k", registry.ReadOptions{})
 					require.ErrorIs(t, err, registry.ErrUnavailable)
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 				})
 			})
-			bubble(t, "a read goes on when the link is healed", func(t *testing.T, s *memory.Server) {
+			bubble(t, "a read succeeds when the partition is healed", func(t *testing.T, s *memory.Server) {
 				a, b := connect(t, s, "a"), connect(t, s, "b")
 				heal := cut.cut(s)
 				create(t, b, "d/k", "1")
 				time.AfterFunc(time.Second, heal)
-				took(t, time.Second, func() { require.Equal(t, "1", get(t, a, "d/k")) })
+				checkDuration(t, time.Second, func() { require.Equal(t, "1", get(t, a, "d/k")) })
 				l, err := a.List(t.Context(), "d", registry.ReadOptions{})
 				require.NoError(t, err)
 				require.Len(t, l.Entries, 1)
@@ -67,20 +67,20 @@ func TestCut(t *testing.T) {
 			for _, end := range []struct {
 				name  string
 				after time.Duration
-			}{{"the bound", memory.CallTimeout}, {"its context", time.Second}, {"the heal", 2 * time.Second}} {
-				bubble(t, "a transaction has an unknown outcome at "+end.name, func(t *testing.T, s *memory.Server) {
+			}{{"after CallTimeout", memory.CallTimeout}, {"when its context ends", time.Second}, {"when the partition is healed", 2 * time.Second}} {
+				bubble(t, "a transaction has an unknown outcome "+end.name, func(t *testing.T, s *memory.Server) {
 					a, b := connect(t, s, "a"), connect(t, s, "b")
 					heal := cut.cut(s)
 					ctx := t.Context()
 					switch end.name {
-					case "the heal":
+					case "when the partition is healed":
 						time.AfterFunc(end.after, heal)
-					case "its context":
+					case "when its context ends":
 						c, cancel := context.WithTimeout(ctx, end.after)
 						defer cancel()
 						ctx = c
 					}
-					took(t, end.after, func() {
+					checkDuration(t, end.after, func() {
 						_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 						require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 						require.NotErrorIs(t, err, registry.ErrNotApplied)
@@ -91,13 +91,13 @@ func TestCut(t *testing.T) {
 					require.Equal(t, cut.arrives, has(t, b, "k"))
 					heal()
 					time.Sleep(time.Minute)
-					require.Equal(t, cut.arrives, has(t, b, "k"), "nothing comes later")
+					require.Equal(t, cut.arrives, has(t, b, "k"), "no late request is applied")
 				})
 			}
-			bubble(t, "a session that was not granted to anyone expires", func(t *testing.T, s *memory.Server) {
+			bubble(t, "a session whose grant was lost expires", func(t *testing.T, s *memory.Server) {
 				a := connect(t, s, "a")
 				heal, begin := cut.cut(s), time.Now()
-				took(t, memory.CallTimeout, func() {
+				checkDuration(t, memory.CallTimeout, func() {
 					_, err := a.OpenSession(t.Context(), registry.SessionOptions{TTL: 10 * time.Second})
 					require.ErrorIs(t, err, registry.ErrUnavailable)
 				})
@@ -112,12 +112,12 @@ func TestCut(t *testing.T) {
 				sleepUntil(begin.Add(10 * time.Second))
 				require.Zero(t, s.Counts("a").Sessions)
 			})
-			bubble(t, "a call that cannot be sent is refused at once", func(t *testing.T, s *memory.Server) {
+			bubble(t, "an invalid call is refused at once", func(t *testing.T, s *memory.Server) {
 				a := connect(t, s, "a")
 				cut.cut(s)
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
-				took(t, 0, func() {
+				checkDuration(t, 0, func() {
 					_, err := a.Get(t.Context(), "//", registry.ReadOptions{})
 					require.ErrorIs(t, err, registry.ErrInvalidKey)
 					_, err = a.Txn(ctx, registry.Txn{})
@@ -129,20 +129,20 @@ func TestCut(t *testing.T) {
 					require.ErrorIs(t, err, registry.ErrUnavailable)
 				})
 			})
-			bubble(t, "other machines do not notice and other handles do", func(t *testing.T, s *memory.Server) {
+			bubble(t, "it affects other handles of the machine, and no other machine", func(t *testing.T, s *memory.Server) {
 				again, b := connect(t, s, "a"), connect(t, s, "b")
 				create(t, b, "k", "1")
 				cut.cut(s)
-				took(t, 0, func() { require.Equal(t, "1", get(t, b, "k")) })
+				checkDuration(t, 0, func() { require.Equal(t, "1", get(t, b, "k")) })
 				_, err := again.Get(t.Context(), "k", registry.ReadOptions{})
 				require.ErrorIs(t, err, registry.ErrUnavailable)
 			})
-			bubble(t, "a connection made during it is cut off too", func(t *testing.T, s *memory.Server) {
+			bubble(t, "it affects a handle that is opened meanwhile", func(t *testing.T, s *memory.Server) {
 				cut.cut(s)
 				_, err := connect(t, s, "a").Get(t.Context(), "k", registry.ReadOptions{})
 				require.ErrorIs(t, err, registry.ErrUnavailable)
 			})
-			bubble(t, "closing the handle ends what waits", func(t *testing.T, s *memory.Server) {
+			bubble(t, "closing the handle ends pending calls", func(t *testing.T, s *memory.Server) {
 				a := connect(t, s, "a")
 				w := watch(t, a, "d")
 				next(t, w)
@@ -157,17 +157,17 @@ func TestCut(t *testing.T) {
 					assert.ErrorIs(t, err, registry.ErrClosed)
 					assert.ErrorIs(t, err, registry.ErrUnknownOutcome)
 				}()
-				took(t, time.Second, func() {
+				checkDuration(t, time.Second, func() {
 					_, err := a.Get(t.Context(), "k", registry.ReadOptions{})
 					require.ErrorIs(t, err, registry.ErrClosed)
-					require.NotErrorIs(t, err, registry.ErrUnavailable, "there is no use in trying again")
+					require.NotErrorIs(t, err, registry.ErrUnavailable, "a retry cannot succeed")
 				})
 				synctest.Wait()
 			})
 		})
 	}
 
-	bubble(t, "healing twice heals once", func(t *testing.T, s *memory.Server) {
+	bubble(t, "calling heal twice heals once", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		first, second := s.Partition("a"), s.PartitionOneWay("a", memory.Replies)
 		first()
@@ -179,17 +179,17 @@ func TestCut(t *testing.T) {
 		_, err = a.List(t.Context(), "", registry.ReadOptions{})
 		require.NoError(t, err)
 	})
-	bubble(t, "what is under way is lost", func(t *testing.T, s *memory.Server) {
+	bubble(t, "messages under way are lost", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		s.Delay("a", time.Second, time.Second)
 		time.AfterFunc(500*time.Millisecond, func() { s.Partition("a")() })
-		took(t, time.Second, func() { // learns it when the lost request would have arrived
+		checkDuration(t, time.Second, func() { // the client gets the error when the lost request would have arrived
 			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 		})
 		require.False(t, has(t, b, "k"))
 		time.AfterFunc(1500*time.Millisecond, func() { s.Partition("a")() })
-		took(t, 2*time.Second, func() {
+		checkDuration(t, 2*time.Second, func() {
 			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 		})
@@ -198,27 +198,27 @@ func TestCut(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
-	bubble(t, "a call takes as long as both ways", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a call takes the sum of both delays", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		s.Delay("a", 20*time.Millisecond, 30*time.Millisecond)
 		time.AfterFunc(19*time.Millisecond, func() { assert.False(t, has(t, b, "k")) })
 		time.AfterFunc(21*time.Millisecond, func() { assert.True(t, has(t, b, "k")) })
-		took(t, 50*time.Millisecond, func() { create(t, a, "k", "1") })
-		took(t, 50*time.Millisecond, func() { get(t, a, "k") })
-		took(t, 50*time.Millisecond, func() { open(t, a, time.Minute) })
-		took(t, 50*time.Millisecond, func() { watch(t, a, "d") })
-		took(t, 0, func() { get(t, b, "k") })
+		checkDuration(t, 50*time.Millisecond, func() { create(t, a, "k", "1") })
+		checkDuration(t, 50*time.Millisecond, func() { get(t, a, "k") })
+		checkDuration(t, 50*time.Millisecond, func() { open(t, a, time.Minute) })
+		checkDuration(t, 50*time.Millisecond, func() { watch(t, a, "d") })
+		checkDuration(t, 0, func() { get(t, b, "k") })
 		s.Delay("a", 0, 0)
-		took(t, 0, func() { get(t, a, "k") })
+		checkDuration(t, 0, func() { get(t, a, "k") })
 	})
-	bubble(t, "a read sees what was there when it reached the server", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a read returns the state at its arrival at the server", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		s.Delay("a", 0, time.Second)
 		time.AfterFunc(time.Millisecond, func() { create(t, b, "k", "1") })
 		require.False(t, has(t, a, "k"))
 		require.True(t, has(t, a, "k"))
 	})
-	bubble(t, "a request goes on without its caller", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a request arrives although its caller has given up", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		s.Delay("a", time.Second, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -227,26 +227,26 @@ func TestDelay(t *testing.T) {
 		_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", value)}})
 		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		value[0] = '2' // the caller's again
+		value[0] = '2' // the caller may reuse it
 		require.False(t, has(t, b, "k"))
 		time.Sleep(time.Second)
 		require.Equal(t, "1", get(t, b, "k"))
 	})
-	bubble(t, "an event takes as long as a reply", func(t *testing.T, s *memory.Server) {
+	bubble(t, "an event is delayed like a reply", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		w := watch(t, a, "d")
 		next(t, w)
 		s.Delay("a", time.Hour, time.Second)
 		create(t, b, "d/k", "1")
-		took(t, time.Second, func() { require.Equal(t, []registry.Key{"d/k"}, keys(next(t, w))) })
-		quiet(t, w, time.Minute)
+		checkDuration(t, time.Second, func() { require.Equal(t, []registry.Key{"d/k"}, keys(next(t, w))) })
+		requireNoBatch(t, w, time.Minute)
 		create(t, b, "d/l", "1")
 		time.Sleep(time.Second / 2)
 		create(t, b, "d/m", "1")
-		took(t, time.Second/2, func() { require.Equal(t, []registry.Key{"d/l", "d/m"}, keys(next(t, w))) })
+		checkDuration(t, time.Second/2, func() { require.Equal(t, []registry.Key{"d/l", "d/m"}, keys(next(t, w))) })
 		create(t, b, "d/n", "1")
 		time.AfterFunc(time.Second/4, func() { s.Delay("a", 0, 0) })
-		took(t, time.Second/4, func() { require.Equal(t, []registry.Key{"d/n"}, keys(next(t, w))) })
+		checkDuration(t, time.Second/4, func() { require.Equal(t, []registry.Key{"d/n"}, keys(next(t, w))) })
 	})
 }
 
@@ -256,7 +256,7 @@ func TestLoseReply(t *testing.T) {
 		s.LoseReply("a", 2)
 		for _, key := range []registry.Key{"k", "l"} {
 			create(t, b, "of-b/"+key, "1")
-			took(t, 0, func() {
+			checkDuration(t, 0, func() {
 				_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
 				require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 			})
@@ -264,7 +264,7 @@ func TestLoseReply(t *testing.T) {
 		}
 		create(t, a, "m", "1")
 	})
-	bubble(t, "or refused, and nobody can tell", func(t *testing.T, s *memory.Server) {
+	bubble(t, "or refused, with the same error", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		create(t, a, "k", "1")
 		s.LoseReply("a", 1)
@@ -287,7 +287,7 @@ func TestLoseRequest(t *testing.T) {
 	bubble(t, "the transaction is not applied", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		s.LoseRequest("a", 1)
-		took(t, 0, func() {
+		checkDuration(t, 0, func() {
 			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 		})
@@ -302,7 +302,7 @@ func TestHoldCommit(t *testing.T) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		release := s.HoldCommit("a")
 		value := []byte("1")
-		took(t, 0, func() {
+		checkDuration(t, 0, func() {
 			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", value)}})
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 		})
@@ -334,12 +334,12 @@ func TestHoldCommit(t *testing.T) {
 		require.False(t, log[0].Changed())
 		require.Equal(t, "2", get(t, a, "k"))
 	})
-	bubble(t, "without a transaction release takes the hold away", func(t *testing.T, s *memory.Server) {
+	bubble(t, "release without a held transaction cancels the hold", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		s.HoldCommit("a")()
 		create(t, a, "k", "1")
 	})
-	bubble(t, "several holds take one transaction each", func(t *testing.T, s *memory.Server) {
+	bubble(t, "each of several holds applies to one transaction", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		releases := []func(){s.HoldCommit("a"), s.HoldCommit("a")}
 		for _, key := range []registry.Key{"k", "l"} {
@@ -355,7 +355,7 @@ func TestHoldCommit(t *testing.T) {
 }
 
 func TestHoldWatch(t *testing.T) {
-	bubble(t, "events come when released and calls go on", func(t *testing.T, s *memory.Server) {
+	bubble(t, "events arrive on release, and calls continue", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		w, other := watch(t, a, "d"), watch(t, b, "d")
 		next(t, w)
@@ -364,10 +364,10 @@ func TestHoldWatch(t *testing.T) {
 		rev := create(t, a, "d/k", "1")
 		require.Equal(t, "1", get(t, a, "d/k"))
 		require.Equal(t, []registry.Key{"d/k"}, keys(next(t, other)))
-		quiet(t, w, time.Hour)
+		requireNoBatch(t, w, time.Hour)
 		rev = apply(t, a, registry.Set("d/k", rev, []byte("2")))
 		time.AfterFunc(time.Second, release)
-		took(t, time.Second, func() {
+		checkDuration(t, time.Second, func() {
 			b := next(t, w)
 			require.Equal(t, registry.Delta, b.Kind)
 			require.Equal(t, rev, b.Rev)
@@ -379,30 +379,30 @@ func TestHoldWatch(t *testing.T) {
 		a := connect(t, s, "a")
 		release := s.HoldWatch("a")
 		w := watch(t, a, "d")
-		quiet(t, w, time.Minute)
+		requireNoBatch(t, w, time.Minute)
 		release()
-		took(t, 0, func() { require.Equal(t, registry.Snapshot, next(t, w).Kind) })
+		checkDuration(t, 0, func() { require.Equal(t, registry.Snapshot, next(t, w).Kind) })
 	})
 }
 
 func TestPause(t *testing.T) {
-	bubble(t, "calls wait and go on", func(t *testing.T, s *memory.Server) {
+	bubble(t, "calls wait and succeed on resume", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		resume := s.Pause()
 		time.AfterFunc(time.Second, resume)
-		took(t, time.Second, func() { create(t, a, "k", "1") })
+		checkDuration(t, time.Second, func() { create(t, a, "k", "1") })
 		resume()
-		took(t, 0, func() { get(t, a, "k") })
+		checkDuration(t, 0, func() { get(t, a, "k") })
 	})
-	bubble(t, "calls give up", func(t *testing.T, s *memory.Server) {
+	bubble(t, "calls fail after CallTimeout", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		s.Pause()
-		took(t, memory.CallTimeout, func() {
+		checkDuration(t, memory.CallTimeout, func() {
 			_, err := a.Get(t.Context(), "k", registry.ReadOptions{})
 			require.ErrorIs(t, err, registry.ErrUnavailable)
 		})
 	})
-	bubble(t, "a transaction that nobody waits for is applied later", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a transaction whose caller has given up is applied on resume", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		resume := s.Pause()
 		_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
@@ -435,7 +435,7 @@ func TestPause(t *testing.T) {
 }
 
 func TestRestart(t *testing.T) {
-	bubble(t, "all that was committed is there and sessions go on", func(t *testing.T, s *memory.Server) {
+	bubble(t, "entries and sessions are preserved", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		x := open(t, a, 10*time.Second)
 		apply(t, a, registry.Create("d/k", nil), registry.CreateOwned("d/~o", nil, x.ID()))
@@ -452,7 +452,7 @@ func TestRestart(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.True(t, has(t, a, "d/~o"))
 	})
-	bubble(t, "what is under way is lost", func(t *testing.T, s *memory.Server) {
+	bubble(t, "messages under way are lost", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		s.Delay("a", time.Second, 0)
 		time.AfterFunc(time.Second/2, s.Restart)
@@ -460,11 +460,11 @@ func TestRestart(t *testing.T) {
 		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 		require.Empty(t, s.Dump())
 	})
-	bubble(t, "a paused server forgets what it was asked", func(t *testing.T, s *memory.Server) {
+	bubble(t, "a paused server drops the requests that have arrived", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		resume := s.Pause()
 		time.AfterFunc(time.Second, s.Restart)
-		took(t, time.Second, func() {
+		checkDuration(t, time.Second, func() {
 			_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 		})

@@ -7,27 +7,29 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// LoseReply makes the server apply the next n transactions of the clients of that name, or
-// refuse them, and tell nobody: the callers get ErrUnknownOutcome at once.
+// LoseReply drops the replies to the next n transactions of the clients of that name: the
+// server applies or refuses them, and the callers get ErrUnknownOutcome at once.
 func (s *Server) LoseReply(name string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.machine(name).loseReplies += max(n, 0)
 }
 
-// LoseRequest makes the next n transactions of the clients of that name get lost: they are
-// not applied, and the callers get ErrUnknownOutcome at once.
+// LoseRequest drops the next n transactions of the clients of that name: they are not
+// applied, and the callers get ErrUnknownOutcome at once.
 func (s *Server) LoseRequest(name string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.machine(name).loseRequests += max(n, 0)
 }
 
-// HoldCommit holds up the next transaction of the clients of that name: its caller gets
-// ErrUnknownOutcome at once, and release lets the server apply it then, if its conditions
-// hold. Before there was one, release takes the hold away. Calling it again does nothing.
+// HoldCommit holds back the next transaction of the clients of that name. Its caller gets
+// ErrUnknownOutcome at once; release makes the server apply it, if its conditions hold by
+// then. If there was no transaction yet, release cancels the hold. Calling release twice is
+// legal.
 //
-// Transactions are held first, then lost, then applied without a reply.
+// If several of these controls are active, HoldCommit acts first, then LoseRequest, then
+// LoseReply.
 func (s *Server) HoldCommit(name string) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,12 +47,13 @@ func (s *Server) HoldCommit(name string) (release func()) {
 	})
 }
 
-// hold waits for a transaction, then for its release.
+// hold is one HoldCommit: late is nil until a transaction is held.
 type hold struct {
 	late *message
 }
 
-// serveTxn is what the server does with a transaction of m that has arrived.
+// serveTxn executes a transaction of m that has arrived, under the fault controls of this
+// file.
 func (s *Server) serveTxn(m *machine, t registry.Txn) outcome {
 	switch {
 	case len(m.holds) > 0:
@@ -58,7 +61,7 @@ func (s *Server) serveTxn(m *machine, t registry.Txn) outcome {
 		m.holds = m.holds[1:]
 		t = cloneTxn(t)
 		h.late = &message{
-			server: s, machine: m, answer: make(chan error, 1), // nobody waits for it
+			server: s, machine: m, answer: make(chan error, 1), // never received
 			serve: func() error {
 				s.commit(m, t)
 				return nil
