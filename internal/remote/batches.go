@@ -12,44 +12,44 @@ import (
 // Batches is the buffer between the source of a directory's changes, which never waits,
 // and the reader of a registry.Watcher.
 //
-// The source begins with a Snapshot. After that it offers the changes of a key in the
-// order of their commits, or another Snapshot where it may have missed one. What is not
-// newer than what the buffer has of a key is passed over, so a source may tell a thing
-// twice.
+// The source begins with a Snapshot. After that it offers the changes of each key in the
+// order of their commits, or another Snapshot if it may have missed a change. The buffer
+// ignores a change that is not newer than its state of the key, so a source may offer a
+// change twice.
 //
-// A reader that sleeps costs one pending entry for each key that exists and one name for
-// each key it was told of: a key that comes and goes meanwhile leaves nothing behind.
+// A slow reader costs one pending entry for each key that exists and one name for each key
+// that was delivered to it: a key that is created and deleted meanwhile costs nothing.
 type Batches struct {
-	signal chan struct{} // one slot: there is something to look at
-	done   chan struct{} // closed with err
+	signal chan struct{} // one slot: a batch may be pending
+	done   chan struct{} // closed when err is set
 
-	mu      sync.Mutex
-	kind    registry.BatchKind // of what is pending; 0 before the first Snapshot
-	pending map[registry.Key]Change
-	rev     registry.Rev            // no pending change is newer
-	told    map[registry.Key]uint64 // what the reader has, and its Seq
-	err     error
+	mu        sync.Mutex
+	kind      registry.BatchKind // of the pending batch; 0 before the first Snapshot
+	pending   map[registry.Key]Change
+	rev       registry.Rev            // no pending change is newer
+	delivered map[registry.Key]uint64 // the keys that the reader has, with their Seq
+	err       error
 }
 
-// Change is what became of a key.
+// Change is the change of a key.
 type Change struct {
 	Key   registry.Key
-	Rev   registry.Rev    // of the write or the delete, or one at which the key was gone
-	Entry *registry.Entry // nil if it is gone
+	Rev   registry.Rev    // of the write or the delete, or one at which the key did not exist
+	Entry *registry.Entry // nil if the key was deleted
 }
 
 // NewBatches returns an empty buffer, which needs no closing.
 func NewBatches() *Batches {
 	return &Batches{
-		signal:  make(chan struct{}, 1),
-		done:    make(chan struct{}),
-		pending: make(map[registry.Key]Change),
-		told:    make(map[registry.Key]uint64),
+		signal:    make(chan struct{}, 1),
+		done:      make(chan struct{}),
+		pending:   make(map[registry.Key]Change),
+		delivered: make(map[registry.Key]uint64),
 	}
 }
 
-// Snapshot replaces all that is pending by what exists. No entry is newer than rev. The
-// entries, with their values, are the buffer's from then on.
+// Snapshot replaces all pending changes by the entries that exist. No entry is newer than
+// rev. The buffer keeps the entries and their values.
 func (b *Batches) Snapshot(entries []registry.Entry, rev registry.Rev) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,8 +65,8 @@ func (b *Batches) Snapshot(entries []registry.Entry, rev registry.Rev) {
 	b.wake()
 }
 
-// Delta adds changes. It does nothing before the first Snapshot, which will have them. The
-// entries, with their values, are the buffer's from then on.
+// Delta adds changes. It does nothing before the first Snapshot, which will contain them. The
+// buffer keeps the entries and their values.
 func (b *Batches) Delta(changes ...Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,19 +82,19 @@ func (b *Batches) Delta(changes ...Change) {
 }
 
 func (b *Batches) merge(c Change) {
-	p, waiting := b.pending[c.Key]
-	seq, told := b.told[c.Key]
-	if waiting {
+	p, isPending := b.pending[c.Key]
+	seq, isDelivered := b.delivered[c.Key]
+	if isPending {
 		seq = p.Rev.Seq
 	}
-	if c.Rev.Seq < seq || c.Rev.Seq == seq && (c.Entry == nil) == (waiting && p.Entry == nil) {
+	if c.Rev.Seq < seq || c.Rev.Seq == seq && (c.Entry == nil) == (isPending && p.Entry == nil) {
 		return
 	}
 	if c.Rev.Seq > b.rev.Seq {
 		b.rev = c.Rev
 	}
-	if c.Entry == nil && (b.kind == registry.Snapshot || !told) {
-		delete(b.pending, c.Key) // the reader does not know it
+	if c.Entry == nil && (b.kind == registry.Snapshot || !isDelivered) {
+		delete(b.pending, c.Key) // the reader does not have the key
 		return
 	}
 	b.pending[c.Key] = c
@@ -107,7 +107,7 @@ func (b *Batches) Fail(err error) {
 	if b.err != nil {
 		return
 	}
-	b.err, b.pending, b.told = err, nil, nil
+	b.err, b.pending, b.delivered = err, nil, nil
 	close(b.done)
 }
 
@@ -117,13 +117,13 @@ func (b *Batches) Close() { b.Fail(registry.ErrClosed) }
 // Done is closed when the buffer has ended.
 func (b *Batches) Done() <-chan struct{} { return b.done }
 
-// Next waits for something pending and returns it. The batch is the reader's to keep.
+// Next waits for a pending batch and returns it. The caller may keep the batch.
 func (b *Batches) Next(ctx context.Context) (registry.Batch, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return registry.Batch{}, context.Cause(ctx)
 		}
-		batch, err := b.take()
+		batch, err := b.takePending()
 		if err != nil || batch.Kind != 0 {
 			return batch, err
 		}
@@ -135,8 +135,8 @@ func (b *Batches) Next(ctx context.Context) (registry.Batch, error) {
 	}
 }
 
-// take returns what is pending, or no Batch.
-func (b *Batches) take() (registry.Batch, error) {
+// takePending returns and removes the pending changes, or returns no Batch if there are none.
+func (b *Batches) takePending() (registry.Batch, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil || b.kind == 0 || b.kind == registry.Delta && len(b.pending) == 0 {
@@ -144,17 +144,17 @@ func (b *Batches) take() (registry.Batch, error) {
 	}
 	batch := registry.Batch{Kind: b.kind, Rev: b.rev}
 	if b.kind == registry.Snapshot {
-		clear(b.told)
+		clear(b.delivered)
 		batch.Puts = make([]registry.Entry, 0, len(b.pending))
 	}
 	for key, c := range b.pending {
 		if c.Entry == nil {
 			batch.Deletes = append(batch.Deletes, key)
-			delete(b.told, key)
+			delete(b.delivered, key)
 			continue
 		}
 		batch.Puts = append(batch.Puts, *c.Entry)
-		b.told[key] = c.Rev.Seq
+		b.delivered[key] = c.Rev.Seq
 	}
 	b.kind = registry.Delta
 	b.pending = make(map[registry.Key]Change) // not cleared: it may have been large once
@@ -163,10 +163,10 @@ func (b *Batches) take() (registry.Batch, error) {
 	return batch, nil
 }
 
-// wake makes Next look again. The lock is held.
+// wake makes Next check for a batch. The lock is held.
 func (b *Batches) wake() {
 	select {
 	case b.signal <- struct{}{}:
-	default: // it has been told already
+	default: // a signal is pending
 	}
 }

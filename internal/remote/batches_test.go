@@ -36,7 +36,8 @@ func next(t *testing.T, b *Batches) registry.Batch {
 	return batch
 }
 
-func waits(t *testing.T, b *Batches) {
+// requireWaiting requires that no batch is pending.
+func requireWaiting(t *testing.T, b *Batches) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -50,20 +51,20 @@ func delta(seq uint64, puts []registry.Entry, deletes ...registry.Key) registry.
 
 func TestBatches(t *testing.T) {
 	for name, f := range map[string]func(t *testing.T, b *Batches){
-		"changes before the first snapshot are in it": func(t *testing.T, b *Batches) {
+		"changes before the first Snapshot are ignored": func(t *testing.T, b *Batches) {
 			b.Delta(put("a", 1))
-			waits(t, b)
+			requireWaiting(t, b)
 			b.Snapshot(nil, rev(2))
 			require.Equal(t, registry.Batch{Kind: registry.Snapshot, Rev: rev(2), Puts: []registry.Entry{}}, next(t, b))
-			waits(t, b)
+			requireWaiting(t, b)
 		},
-		"changes after a snapshot that nobody read are added to it": func(t *testing.T, b *Batches) {
+		"changes after an unread Snapshot are merged into it": func(t *testing.T, b *Batches) {
 			b.Snapshot([]registry.Entry{entry("b", 2), entry("a", 1), entry("c", 3)}, rev(3))
 			b.Delta(put("b", 4), gone("a", 5), put("d", 6), gone("d", 7))
 			require.Equal(t, registry.Batch{
 				Kind: registry.Snapshot, Rev: rev(7), Puts: []registry.Entry{entry("b", 4), entry("c", 3)},
 			}, next(t, b))
-			waits(t, b)
+			requireWaiting(t, b)
 		},
 		"changes to one key are merged": func(t *testing.T, b *Batches) {
 			b.Snapshot([]registry.Entry{entry("a", 1), entry("b", 2)}, rev(3))
@@ -73,19 +74,19 @@ func TestBatches(t *testing.T) {
 			require.Equal(t, delta(7, []registry.Entry{entry("a", 6), entry("c", 4)}, "b"), next(t, b))
 			b.Delta(gone("a", 8), put("a", 9))
 			require.Equal(t, delta(9, []registry.Entry{entry("a", 9)}), next(t, b))
-			waits(t, b)
+			requireWaiting(t, b)
 		},
-		"an older state never comes after a newer": func(t *testing.T, b *Batches) {
+		"an older state is never delivered after a newer one": func(t *testing.T, b *Batches) {
 			b.Snapshot([]registry.Entry{entry("a", 5)}, rev(5))
 			b.Delta(put("a", 4), gone("a", 3))
 			require.Equal(t, []registry.Entry{entry("a", 5)}, next(t, b).Puts)
 			b.Delta(put("a", 4), gone("a", 3), put("a", 5))
-			waits(t, b)
+			requireWaiting(t, b)
 			b.Delta(gone("a", 8))
 			b.Delta(put("a", 7), gone("a", 8))
 			require.Equal(t, delta(8, nil, "a"), next(t, b))
 		},
-		"a key that the reader never heard of comes and goes without a trace": func(t *testing.T, b *Batches) {
+		"a key that is created and deleted between reads costs nothing": func(t *testing.T, b *Batches) {
 			b.Snapshot([]registry.Entry{entry("a", 1)}, rev(1))
 			next(t, b)
 			for seq := uint64(2); seq < 1000; seq += 2 {
@@ -94,26 +95,26 @@ func TestBatches(t *testing.T) {
 				b.Delta(gone(key, seq+1))
 			}
 			require.Empty(t, b.pending)
-			waits(t, b)
+			requireWaiting(t, b)
 		},
-		"a snapshot replaces what is pending and what was told": func(t *testing.T, b *Batches) {
+		"a Snapshot replaces pending and delivered entries": func(t *testing.T, b *Batches) {
 			b.Snapshot([]registry.Entry{entry("a", 1), entry("b", 1)}, rev(1))
 			next(t, b)
 			b.Delta(put("c", 2))
 			b.Snapshot([]registry.Entry{entry("b", 4)}, rev(5))
 			require.Equal(t, []registry.Entry{entry("b", 4)}, next(t, b).Puts)
 			b.Delta(gone("a", 6), gone("c", 6))
-			waits(t, b)
+			requireWaiting(t, b)
 			b.Delta(gone("b", 7))
 			require.Equal(t, delta(7, nil, "b"), next(t, b))
 		},
-		"no batch is older than one before it": func(t *testing.T, b *Batches) {
+		"no batch is older than the one before it": func(t *testing.T, b *Batches) {
 			b.Snapshot([]registry.Entry{entry("a", 5), entry("b", 6)}, rev(9))
 			next(t, b)
-			b.Delta(put("b", 8)) // between the reads that made the snapshot
+			b.Delta(put("b", 8)) // committed between the reads of the Snapshot
 			require.Equal(t, delta(9, []registry.Entry{entry("b", 8)}), next(t, b))
 		},
-		"batches are the reader's": func(t *testing.T, b *Batches) {
+		"the reader may keep batches": func(t *testing.T, b *Batches) {
 			b.Snapshot([]registry.Entry{entry("a", 1)}, rev(1))
 			first := next(t, b)
 			b.Delta(put("a", 2))
@@ -128,21 +129,21 @@ func TestBatches(t *testing.T) {
 			_, err := b.Next(t.Context())
 			require.ErrorIs(t, err, registry.ErrClosed)
 		},
-		"the first end counts, and nothing is told after it": func(t *testing.T, b *Batches) {
+		"the first error counts, and no batch is delivered after it": func(t *testing.T, b *Batches) {
 			b.Snapshot([]registry.Entry{entry("a", 1)}, rev(1))
-			why := errors.New("why")
-			b.Fail(why)
+			cause := errors.New("cause")
+			b.Fail(cause)
 			b.Close()
 			<-b.Done()
 			b.Snapshot(nil, rev(2))
 			b.Delta(put("a", 3))
 			for range 2 {
 				_, err := b.Next(t.Context())
-				require.Equal(t, why, err)
+				require.Equal(t, cause, err)
 			}
 		},
-		"Next ends with its context, and what is pending stays": func(t *testing.T, b *Batches) {
-			waits(t, b)
+		"Next ends with its context, and pending changes stay": func(t *testing.T, b *Batches) {
+			requireWaiting(t, b)
 			b.Snapshot([]registry.Entry{entry("a", 1)}, rev(1))
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -157,16 +158,16 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestBatches_ConvergeWhateverTheReaderDoes compares what a reader has with what exists,
-// over random changes, repetitions, snapshots and moments of reading.
-func TestBatches_ConvergeWhateverTheReaderDoes(t *testing.T) {
+// TestBatches_ConvergeForEveryReader compares the entries of a reader with the entries that
+// exist, over random changes, repetitions, Snapshots and times of reading.
+func TestBatches_ConvergeForEveryReader(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, seed))
 		b := NewBatches()
 		exists := map[registry.Key]registry.Entry{}
 		has := map[registry.Key]registry.Entry{}
 		read := func() {
-			batch, err := b.take()
+			batch, err := b.takePending()
 			require.NoError(t, err)
 			if batch.Kind == registry.Snapshot {
 				clear(has)
@@ -193,7 +194,7 @@ func TestBatches_ConvergeWhateverTheReaderDoes(t *testing.T) {
 				b.Delta(gone(key, seq))
 			default:
 				exists[key] = entry(key, seq)
-				for range 1 + random.IntN(2) { // a source may tell a thing twice
+				for range 1 + random.IntN(2) { // a source may offer a change twice
 					b.Delta(put(key, seq))
 				}
 			}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Calls are the pending calls and the goroutines of a handle, so that Close can end the
-// ones and wait for the others.
+// Calls are the pending calls and the goroutines of a handle. Close ends the calls, and Wait
+// waits for the goroutines.
 type Calls struct {
 	bound time.Duration
 	ctx   context.Context // ends with Close
@@ -22,16 +22,16 @@ type Calls struct {
 
 type call struct{ cancel context.CancelCauseFunc }
 
-// NewCalls returns the calls of a new handle, none of which takes longer than bound.
+// NewCalls returns the calls of a new handle, each of which is bounded by bound.
 func NewCalls(bound time.Duration) *Calls {
 	c := &Calls{bound: bound, pending: make(map[*call]struct{})}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	return c
 }
 
-// Begin registers a call. Its context ends with ctx, with end, when the bound is over, or
-// with Close, and then has registry.ErrClosed as its cause. end must be called. The error
-// is registry.ErrClosed after Close, or that of a ctx that has ended.
+// Begin registers a call. Its context ends with ctx, with end, after the bound, or with Close
+// and registry.ErrClosed as the cause. The caller must call end. The error is
+// registry.ErrClosed after Close, or the cause of ctx if that has ended.
 func (c *Calls) Begin(ctx context.Context) (bounded context.Context, end func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,17 +54,16 @@ func (c *Calls) Begin(ctx context.Context) (bounded context.Context, end func(),
 	}, nil
 }
 
-// noAnswer is why a call was given up that nobody else bounded.
+// noAnswer is the cause of a context that the bound of Calls has ended.
 type noAnswer struct{ bound time.Duration }
 
 func (e noAnswer) Error() string { return fmt.Sprintf("no answer in %v", e.bound) }
 
-// Is makes it a time-out, like the end of a caller's own bound.
+// Is makes it a deadline error, like the end of a caller's own deadline.
 func (e noAnswer) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// Ended returns err, which a call with that context returned, or, if the context has ended,
-// why, with err as a remark: what a client library makes of the end of a context tells
-// nobody who ended it.
+// Ended returns err, which a call with ctx returned. If ctx has ended, it returns the cause
+// instead, with err as a remark: the errors of client libraries do not contain the cause.
 func Ended(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -75,8 +74,8 @@ func Ended(ctx context.Context, err error) error {
 // Context ends when Close is called, with registry.ErrClosed as its cause.
 func (c *Calls) Context() context.Context { return c.ctx }
 
-// Go runs f in a goroutine that Wait waits for, unless Close was called: then it returns
-// false. f has to return soon after Context has ended.
+// Go runs f in a goroutine that Wait waits for. After Close it returns false instead. f must
+// return soon after Context has ended.
 func (c *Calls) Go(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +86,8 @@ func (c *Calls) Go(f func()) bool {
 	return true
 }
 
-// Close ends all pending calls and lets none begin. It reports whether it is the first.
+// Close ends all pending calls and refuses new ones. It reports whether it was called for the
+// first time.
 func (c *Calls) Close() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,5 +102,5 @@ func (c *Calls) Close() bool {
 	return true
 }
 
-// Wait returns when every goroutine has returned. It is to be called after Close.
+// Wait waits for all goroutines. Call it after Close.
 func (c *Calls) Wait() { c.tasks.Wait() }

@@ -15,15 +15,15 @@ import (
 func TestCalls(t *testing.T) {
 	const bound = 5 * time.Second
 	for name, f := range map[string]func(t *testing.T, c *Calls){
-		"a call ends with its caller's context, and tells the cause": func(t *testing.T, c *Calls) {
-			why := errors.New("changed my mind")
+		"a call ends with its caller's context, and has its cause": func(t *testing.T, c *Calls) {
+			cause := errors.New("cancelled")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			call, end, err := c.Begin(ctx)
 			require.NoError(t, err)
 			defer end()
-			cancel(why)
+			cancel(cause)
 			<-call.Done()
-			require.ErrorIs(t, Ended(call, errors.New("remark")), why)
+			require.ErrorIs(t, Ended(call, errors.New("remark")), cause)
 		},
 		"a call ends with its caller's deadline": func(t *testing.T, c *Calls) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -36,7 +36,7 @@ func TestCalls(t *testing.T) {
 			require.Equal(t, time.Second, time.Since(start))
 			require.ErrorIs(t, Ended(call, call.Err()), context.DeadlineExceeded)
 		},
-		"a call that nobody bounds ends all the same": func(t *testing.T, c *Calls) {
+		"a call without a deadline ends after the bound": func(t *testing.T, c *Calls) {
 			call, end, err := c.Begin(t.Context())
 			require.NoError(t, err)
 			defer end()
@@ -47,7 +47,7 @@ func TestCalls(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, "no answer in 5s (remark)")
 		},
-		"what a call returns that was not ended is left alone": func(t *testing.T, c *Calls) {
+		"the error of a call whose context has not ended is unchanged": func(t *testing.T, c *Calls) {
 			call, end, err := c.Begin(t.Context())
 			require.NoError(t, err)
 			defer end()
@@ -55,7 +55,7 @@ func TestCalls(t *testing.T) {
 			require.Equal(t, answer, Ended(call, answer))
 			require.NoError(t, Ended(call, nil))
 		},
-		"Close ends what is pending and lets nothing begin": func(t *testing.T, c *Calls) {
+		"Close ends pending calls and refuses new ones": func(t *testing.T, c *Calls) {
 			call, end, err := c.Begin(t.Context())
 			require.NoError(t, err)
 			defer end()
@@ -69,7 +69,7 @@ func TestCalls(t *testing.T) {
 			require.False(t, c.Go(func() { t.Error("it runs") }))
 			require.False(t, c.Close())
 		},
-		"a context that has ended begins nothing": func(t *testing.T, c *Calls) {
+		"a context that has ended begins no call": func(t *testing.T, c *Calls) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			_, _, err := c.Begin(ctx)

@@ -1,7 +1,8 @@
-// Package remote is what the backends that talk to a server over a network share: the
-// form in which entries are stored, the client's side of a session, the buffer behind a
-// watcher, and the calls that Close has to end.
+// Package remote contains the parts that backends with a server share: the format of stored
+// entries, the client's side of a session, the buffer behind a watcher, the calls that Close
+// has to end, and the classification of errors.
 //
-// It knows nothing of any server. A backend translates: it renews a session when it is
-// told to, offers changes in the order of their commits, and says which errors mean what.
+// It is independent of any server. A backend supplies the requests that renew and end a
+// session, offers changes in the order of their commits, and translates the errors of its
+// client library.
 package remote

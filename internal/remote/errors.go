@@ -7,29 +7,29 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// ErrHandleClosed is registry.ErrClosed for what a closed handle is asked for, with the name of
-// what was closed: it ends up in errors of calls such as "open session".
+// ErrHandleClosed is registry.ErrClosed for a call on a closed handle. Its text names the
+// registry, since it is wrapped in errors such as "open session: ...".
 var ErrHandleClosed = fmt.Errorf("registry %w", registry.ErrClosed)
 
-// said are the errors that tell a caller all there is to know.
-var said = []error{
+// classes are the errors of a registry that a caller can match.
+var classes = []error{
 	registry.ErrClosed, registry.ErrNotFound, registry.ErrConflict, registry.ErrForeign, registry.ErrInvalidKey,
 	registry.ErrInvalidTxn, registry.ErrNotApplied, registry.ErrPermission, registry.ErrQuota, registry.ErrSessionLost,
 	registry.ErrTooLarge, registry.ErrUnauthenticated, registry.ErrUnavailable, registry.ErrUnknownOutcome,
 }
 
-// Said reports whether err is one of the registry's errors already.
+// Said reports whether err wraps one of the registry's errors already.
 func Said(err error) bool {
-	for _, known := range said {
-		if errors.Is(err, known) {
+	for _, class := range classes {
+		if errors.Is(err, class) {
 			return true
 		}
 	}
 	return false
 }
 
-// Unavailable is the error of a read, a watch or a session that was cut short by cause:
-// cause itself if that says what it is.
+// Unavailable returns the error of a read, watch or session call that failed by cause: cause
+// itself if it wraps an error of the registry, else registry.ErrUnavailable with the cause.
 func Unavailable(cause error) error {
 	if Said(cause) {
 		return cause
@@ -37,11 +37,12 @@ func Unavailable(cause error) error {
 	return fmt.Errorf("%w: %w", registry.ErrUnavailable, cause)
 }
 
-// Unknown is the error of a transaction that was sent and not answered because of cause.
+// Unknown returns the error of a transaction that was sent and not answered, due to cause.
 func Unknown(cause error) error { return fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, cause) }
 
-// NotApplied is the error of a transaction that was not sent, or refused, because of cause:
-// cause itself if that says what it is.
+// NotApplied returns the error of a transaction that was not sent, or was refused, due to
+// cause: cause itself if it wraps an error of the registry, else registry.ErrNotApplied with
+// the cause.
 func NotApplied(cause error) error {
 	if Said(cause) {
 		return cause

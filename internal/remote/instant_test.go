@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestInstant_CountsTheClockThatHasRunFarther(t *testing.T) {
+func TestInstant_UsesTheClockThatHasAdvancedMore(t *testing.T) {
 	start := Now()
 	later := func(at, wall time.Duration) Instant {
 		return Instant{at: start.at.Add(at), wall: start.wall.Add(wall)}

@@ -19,44 +19,44 @@ type SessionConfig struct {
 
 	Interval time.Duration // between renewals
 	// Counted from when the last confirmed renewal was sent, the session is suspended after
-	// Patience and lost after Span. Between Span and the TTL lies what clocks of different
-	// rates, and a store that counts coarsely, may differ by.
+	// Patience and lost after Span. The margin between Span and the TTL covers clocks of
+	// different rates, and stores that round times.
 	Patience time.Duration
 	Span     time.Duration
 
-	// Renew asks the store to prolong the session. It is not told to wait for the one
-	// before. An error that wraps registry.ErrSessionLost means that the store has ended
-	// the session, any other that it is not known to have heard.
+	// Renew asks the store to renew the session. It may be called before the previous call
+	// has returned. An error that wraps registry.ErrSessionLost means that the store has ended
+	// the session; after any other error, the store may or may not have renewed it.
 	Renew func(ctx context.Context) error
-	// End ends the session at the store. It returns nil if it has ended there.
+	// End ends the session at the store. It returns nil if the session has ended there.
 	End func(ctx context.Context) error
 
-	Calls  *Calls // of the handle; not closed yet, or the session is never renewed
+	Calls  *Calls // of the handle. After their Close, no renewal is sent
 	Logger *slog.Logger
 }
 
-// Session is the client's side of a session. It is renewed on its own timer until it
-// ends; when it is lost by the clock, the store is told for as long as it might still let
-// it live. Its methods never wait for the store, but for Close.
+// Session is the client's side of a session. It is renewed on its own timer until it ends. If
+// it is lost by its own clock, its goroutine also ends it at the store, within one TTL. Only
+// Close waits for the store.
 type Session struct {
 	c     SessionConfig
 	clock func() Instant
 	ctx   context.Context // of renewals; ends with the session
 	stop  context.CancelFunc
-	wake  chan struct{} // one slot: look at what is due
+	wake  chan struct{} // one slot: run has to compute the next step again
 	lost  chan struct{} // closed once the state is final
 
 	mu        sync.Mutex
 	state     registry.SessionState
 	changed   chan struct{} // closed, and replaced, when the state changes
-	err       error         // why the state is final
-	told      bool          // that the store has ended it, or the other way round
+	err       error         // the reason of the final state
+	ended     bool          // it is known to have ended at the store
 	confirmed Instant       // when the last confirmed renewal was sent
 	sent      Instant       // when the last renewal was sent, confirmed or not
 	pause     time.Duration // between that and the next one
 	broken    Instant       // when the connection was last lost
 	starved   int
-	trouble   error // the answer to the last renewal that went wrong
+	renewErr  error // of the last renewal that failed
 }
 
 var _ registry.Session = (*Session)(nil)
@@ -87,13 +87,13 @@ func (s *Session) ID() registry.SessionID { return s.c.ID }
 // TTL is described in registry.Session.
 func (s *Session) TTL() time.Duration { return s.c.TTL }
 
-// State is described in registry.Session. It looks at the clock itself: after a pause of
-// the process it may be asked before the timer has run.
+// State is described in registry.Session. It reads the clock itself: after a pause of the
+// process it may be called before the timer has fired.
 func (s *Session) State() (registry.SessionState, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	s.look(now)
+	s.checkClock(now)
 	return s.state, s.confirmed.at.Add(s.c.Span - now.slept(s.confirmed))
 }
 
@@ -111,15 +111,15 @@ func (s *Session) Lost() <-chan struct{} { return s.lost }
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.look(s.clock())
+	s.checkClock(s.clock())
 	return s.err
 }
 
 // Close is described in registry.Session.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
-	s.look(s.clock())
-	s.conclude(registry.SessionClosed, registry.ErrClosed)
+	s.checkClock(s.clock())
+	s.setFinalState(registry.SessionClosed, registry.ErrClosed)
 	s.mu.Unlock()
 	if err := s.end(ctx); err != nil {
 		return fmt.Errorf("close session %s: %w", s.c.ID, Unavailable(err))
@@ -127,16 +127,16 @@ func (s *Session) Close(ctx context.Context) error {
 	return nil
 }
 
-// Disconnected suspends the session because the connection to the store is gone. Only a
-// renewal that is sent after this brings it back.
+// Disconnected suspends the session because the connection to the store has broken. Only a
+// renewal that is sent after that makes it Connected again.
 func (s *Session) Disconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	s.look(now)
+	s.checkClock(now)
 	s.broken = now
 	if s.err == nil {
-		s.become(registry.SessionSuspended)
+		s.setState(registry.SessionSuspended)
 	}
 }
 
@@ -150,23 +150,23 @@ func (s *Session) Reconnected() {
 	}
 }
 
-// Expired tells the session that the store has ended it.
+// Expired makes the session lost because the store has ended it.
 func (s *Session) Expired() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expired()
+	s.setExpired()
 }
 
-// Vanished tells the session that what stands for it in the store is gone. It is lost, and
-// ended at the store, which may let it live all the same.
+// Vanished makes the session lost because its record in the store was deleted. The session is
+// then ended at the store, which may still keep it alive.
 func (s *Session) Vanished() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conclude(registry.SessionLost, fmt.Errorf("%w: what stands for %s is gone from the store", registry.ErrSessionLost, s.c.ID))
+	s.setFinalState(registry.SessionLost, fmt.Errorf("%w: the record of %s was deleted from the store", registry.ErrSessionLost, s.c.ID))
 }
 
-// Starve keeps the session from being renewed, until feed, as if the process got no
-// processor for it. It is for tests. Calling feed twice is legal.
+// Starve stops renewals of the session until feed is called, as if the process got no CPU
+// time. It is for tests. Calling feed twice is legal.
 func (s *Session) Starve() (feed func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,11 +183,11 @@ func (s *Session) Starve() (feed func()) {
 func (s *Session) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	said := registry.SessionConnected
+	logged := registry.SessionConnected
 	for {
-		wait, over := s.step()
-		said = s.report(said)
-		if over {
+		wait, ended := s.doDue()
+		logged = s.logState(logged)
+		if ended {
 			break
 		}
 		timer.Reset(wait)
@@ -197,22 +197,22 @@ func (s *Session) run() {
 		}
 	}
 	s.stop()
-	s.abandon()
+	s.endAfterLoss()
 }
 
-// report logs the state, if it is not the one that was logged last, which it returns. It is
-// not done where the state changes: a logger may wait, and the lock is held there. The level
-// is INFO for a loss as well: the session's user learns of it by Lost, and logs the consequences.
-// Closing is the user's own act.
-func (s *Session) report(said registry.SessionState) registry.SessionState {
+// logState logs the state if it differs from the one logged last, and returns it. The place
+// where the state changes cannot log, since a logger may block and the lock is held there. The
+// level is INFO even for a loss: the owner observes Lost and logs the consequences. It is
+// DEBUG for Close, which the owner itself has called.
+func (s *Session) logState(logged registry.SessionState) registry.SessionState {
 	s.mu.Lock()
 	state, cause := s.state, s.err
 	if cause == nil {
-		cause = s.trouble
+		cause = s.renewErr
 	}
 	s.mu.Unlock()
-	if state == said {
-		return said
+	if state == logged {
+		return logged
 	}
 	level := slog.LevelInfo
 	if state == registry.SessionClosed {
@@ -222,12 +222,13 @@ func (s *Session) report(said registry.SessionState) registry.SessionState {
 	return state
 }
 
-// step does what is due, and returns how long nothing else will be.
-func (s *Session) step() (wait time.Duration, over bool) {
+// doDue updates the state, sends a renewal if one is due, and returns the time until it has to
+// be called again. ended reports that the state is final.
+func (s *Session) doDue() (wait time.Duration, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	s.look(now)
+	s.checkClock(now)
 	if s.err != nil {
 		return 0, true
 	}
@@ -242,33 +243,34 @@ func (s *Session) step() (wait time.Duration, over bool) {
 	due := s.pause - now.Since(s.sent)
 	if due <= 0 {
 		s.sent, s.pause, due = now, s.c.Interval, s.c.Interval
-		s.c.Calls.Go(func() { s.renew(now, s.c.Span) })
+		s.c.Calls.Go(func() { s.sendRenewal(now, s.c.Span) })
 	}
 	return min(wait, due), false
 }
 
-// renew sends a renewal. Its answer is of no use once bound is over.
-func (s *Session) renew(sent Instant, bound time.Duration) {
+// sendRenewal sends a renewal, and waits for its answer no longer than bound: after that, it
+// could not keep the session alive.
+func (s *Session) sendRenewal(sent Instant, bound time.Duration) {
 	ctx, cancel := context.WithTimeout(s.ctx, bound)
 	defer cancel()
 	err := s.c.Renew(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hear(sent, err)
+	s.handleAnswer(sent, err)
 }
 
-// hear takes in the answer to the renewal that was sent then. The lock is held, as in all
-// that follows.
-func (s *Session) hear(sent Instant, err error) {
+// handleAnswer handles the answer to the renewal that was sent at that instant. The lock is
+// held, as in the methods below.
+func (s *Session) handleAnswer(sent Instant, err error) {
 	now := s.clock()
-	s.look(now)
+	s.checkClock(now)
 	switch {
 	case s.err != nil:
 	case errors.Is(err, registry.ErrSessionLost):
-		s.expired()
+		s.setExpired()
 	case err != nil:
-		s.trouble = err
-		if sent.at.Equal(s.sent.at) { // there is none after it: do not wait the whole interval
+		s.renewErr = err
+		if sent.at.Equal(s.sent.at) { // no later one is under way: retry before the interval ends
 			s.pause = min(s.pause, now.Since(sent)+s.c.Interval/4)
 		}
 	default:
@@ -276,51 +278,51 @@ func (s *Session) hear(sent Instant, err error) {
 			s.confirmed = sent
 		}
 		if now.Since(s.confirmed) < s.c.Patience && !sent.at.Before(s.broken.at) {
-			s.become(registry.SessionConnected)
+			s.setState(registry.SessionConnected)
 		}
 	}
 	s.signal()
 }
 
-// look makes true what the clock says. It comes before anything else that is told of the
-// session.
-func (s *Session) look(now Instant) {
+// checkClock suspends or ends the session if its time has run out. It is called before every
+// other change or read of the state.
+func (s *Session) checkClock(now Instant) {
 	if s.err != nil {
 		return
 	}
 	switch since := now.Since(s.confirmed); {
 	case since >= s.c.Span:
-		s.conclude(registry.SessionLost, s.silence())
+		s.setFinalState(registry.SessionLost, s.spanError())
 	case since >= s.c.Patience:
-		s.become(registry.SessionSuspended)
+		s.setState(registry.SessionSuspended)
 	}
 }
 
-// silence is why a session is lost that the store has not ended.
-func (s *Session) silence() error {
-	if s.trouble == nil {
+// spanError returns the error of a session that is lost by its own clock.
+func (s *Session) spanError() error {
+	if s.renewErr == nil {
 		return fmt.Errorf("%w: no renewal of %s was confirmed for %v", registry.ErrSessionLost, s.c.ID, s.c.Span)
 	}
 	return fmt.Errorf("%w: no renewal of %s was confirmed for %v: %w",
-		registry.ErrSessionLost, s.c.ID, s.c.Span, s.trouble)
+		registry.ErrSessionLost, s.c.ID, s.c.Span, s.renewErr)
 }
 
-func (s *Session) expired() {
-	s.told = true
-	s.conclude(registry.SessionLost, fmt.Errorf("%w: the store has ended %s", registry.ErrSessionLost, s.c.ID))
+func (s *Session) setExpired() {
+	s.ended = true
+	s.setFinalState(registry.SessionLost, fmt.Errorf("%w: the store has ended %s", registry.ErrSessionLost, s.c.ID))
 }
 
-// conclude makes the state final, unless it is.
-func (s *Session) conclude(state registry.SessionState, err error) {
+// setFinalState sets a final state, unless the state is final.
+func (s *Session) setFinalState(state registry.SessionState, err error) {
 	if s.err != nil {
 		return
 	}
 	s.err = err
-	s.become(state)
+	s.setState(state)
 	close(s.lost)
 }
 
-func (s *Session) become(state registry.SessionState) {
+func (s *Session) setState(state registry.SessionState) {
 	if s.state == state {
 		return
 	}
@@ -330,33 +332,33 @@ func (s *Session) become(state registry.SessionState) {
 	s.signal()
 }
 
-// signal makes run look at what is due.
+// signal makes run compute the next step again.
 func (s *Session) signal() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // a signal is pending
 	}
 }
 
-// abandon ends at the store a session that was lost by the clock. A renewal that the
-// network has held up may reach the store after that and prolong what its owner has given
-// up; nobody else could take over before the TTL has run out again.
-func (s *Session) abandon() {
+// endAfterLoss ends a session at the store that was lost by its own clock. Otherwise a renewal
+// that the network delayed could extend the session at the store, and no other client could
+// take over until the TTL has run out again.
+func (s *Session) endAfterLoss() {
 	ctx, cancel := context.WithTimeout(s.c.Calls.Context(), s.c.TTL)
 	defer cancel()
 	s.mu.Lock()
 	lost := s.state == registry.SessionLost
 	s.mu.Unlock()
 	if lost {
-		_ = s.end(ctx) // it expires, if it cannot be told
+		_ = s.end(ctx) // if the store cannot be reached, the session expires
 	}
 }
 
 func (s *Session) end(ctx context.Context) error {
 	s.mu.Lock()
-	told := s.told
+	ended := s.ended
 	s.mu.Unlock()
-	if told {
+	if ended {
 		return nil
 	}
 	if err := s.c.End(ctx); err != nil {
@@ -364,6 +366,6 @@ func (s *Session) end(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = true
+	s.ended = true
 	return nil
 }

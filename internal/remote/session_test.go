@@ -19,16 +19,16 @@ import (
 
 const ttl = 10 * time.Second
 
-// store is the other side of a session: what becomes of its renewals is up to the test.
+// store is the server's side of a session. Tests set its answers to renewals.
 type store struct {
 	answer func(ctx context.Context) error // to a renewal; nil confirms it at once
 	end    func(ctx context.Context) error // nil succeeds
 
 	mu       sync.Mutex
-	renewals []time.Duration // when they were sent, since the beginning
+	renewals []time.Duration // when they were sent, counted from start
 	ends     int
 	start    time.Time
-	slept    time.Duration // by how much the wall clock has run ahead
+	slept    time.Duration // how much more the wall clock has advanced
 	log      strings.Builder
 	calls    *Calls
 }
@@ -58,8 +58,8 @@ func (s *store) set(f func()) {
 	f()
 }
 
-// confirmed is an answer after d.
-func confirmed(d time.Duration) func(context.Context) error {
+// confirmAfter answers after d.
+func confirmAfter(d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
 		case <-time.After(d):
@@ -70,15 +70,15 @@ func confirmed(d time.Duration) func(context.Context) error {
 	}
 }
 
-// silence is no answer.
-func silence(ctx context.Context) error {
+// neverAnswer answers only when ctx has ended.
+func neverAnswer(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// begin opens a session whose renewals are sent every 3 s. Without them it is suspended
-// after 8.5 s and lost after 9.
-func (s *store) begin() *Session {
+// newSession opens a session that is renewed every 3 s. Without answers it is suspended after
+// 8.5 s and lost after 9 s.
+func (s *store) newSession() *Session {
 	s.start = time.Now()
 	s.calls = NewCalls(time.Second)
 	return newSession(SessionConfig{
@@ -105,7 +105,8 @@ func state(s *Session) registry.SessionState {
 	return st
 }
 
-func safe(s *Session, start time.Time) time.Duration {
+// safeUntil returns the safe-until of s, counted from start.
+func safeUntil(s *Session, start time.Time) time.Duration {
 	_, until := s.State()
 	return until.Sub(start)
 }
@@ -119,8 +120,9 @@ func isLost(s *Session) bool {
 	}
 }
 
-// at lets time pass until d after the beginning, and all that falls due then happen.
-func (s *store) at(d time.Duration) {
+// sleepUntil sleeps until d after the start, and until all goroutines that wake then wait
+// again.
+func (s *store) sleepUntil(d time.Duration) {
 	time.Sleep(time.Until(s.start.Add(d)))
 	synctest.Wait()
 }
@@ -128,40 +130,40 @@ func (s *store) at(d time.Duration) {
 func TestSession(t *testing.T) {
 	const second = time.Second
 	for name, f := range map[string]func(t *testing.T, st *store){
-		"is renewed on its timer, and safe from when a confirmed renewal was sent": func(t *testing.T, st *store) {
-			st.answer = confirmed(second)
-			s := st.begin()
+		"is renewed on its timer, and safe counted from when a confirmed renewal was sent": func(t *testing.T, st *store) {
+			st.answer = confirmAfter(second)
+			s := st.newSession()
 			require.Equal(t, registry.SessionID("id"), s.ID())
 			require.Equal(t, ttl, s.TTL())
-			require.Equal(t, 9*second, safe(s, st.start))
-			st.at(3900 * time.Millisecond)
-			require.Equal(t, 9*second, safe(s, st.start))
-			st.at(4 * second)
-			require.Equal(t, 12*second, safe(s, st.start))
-			st.at(100 * second)
+			require.Equal(t, 9*second, safeUntil(s, st.start))
+			st.sleepUntil(3900 * time.Millisecond)
+			require.Equal(t, 9*second, safeUntil(s, st.start))
+			st.sleepUntil(4 * second)
+			require.Equal(t, 12*second, safeUntil(s, st.start))
+			st.sleepUntil(100 * second)
 			require.Equal(t, registry.SessionConnected, state(s))
 			require.Len(t, st.renewals, 33)
 			require.Equal(t, []time.Duration{3 * second, 6 * second, 9 * second}, st.renewals[:3])
 			require.NoError(t, s.Err())
 		},
-		"lives with answers that take half a TTL, and does not wait for one to ask again": func(t *testing.T, st *store) {
-			st.answer = confirmed(ttl / 2)
-			s := st.begin()
+		"stays connected if answers take half a TTL, and renews without waiting for them": func(t *testing.T, st *store) {
+			st.answer = confirmAfter(ttl / 2)
+			s := st.newSession()
 			changed := s.Changed()
-			st.at(20 * ttl)
+			st.sleepUntil(20 * ttl)
 			require.Equal(t, registry.SessionConnected, state(s))
 			select {
 			case <-changed:
-				t.Error("it changed")
+				t.Error("the state has changed")
 			default:
 			}
 			require.Len(t, st.renewals, 66)
 		},
 		"is suspended when two renewals go unanswered, then lost on its own clock": func(t *testing.T, st *store) {
-			st.answer = silence
-			s := st.begin()
+			st.answer = neverAnswer
+			s := st.newSession()
 			changed := s.Changed()
-			st.at(8400 * time.Millisecond)
+			st.sleepUntil(8400 * time.Millisecond)
 			require.Equal(t, registry.SessionConnected, state(s))
 			<-changed
 			require.Equal(t, 8500*time.Millisecond, time.Since(st.start))
@@ -172,32 +174,32 @@ func TestSession(t *testing.T) {
 			require.Equal(t, registry.SessionLost, state(s))
 			require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
 			require.Equal(t, []time.Duration{3 * second, 6 * second}, st.renewals[:2])
-			require.Equal(t, 9*second, safe(s, st.start))
+			require.Equal(t, 9*second, safeUntil(s, st.start))
 			synctest.Wait()
-			require.Equal(t, 1, st.ends, "the store is told that it was given up")
+			require.Equal(t, 1, st.ends, "it is ended at the store")
 			require.Contains(t, st.log.String(), "session is suspended")
 			require.Contains(t, st.log.String(), "session is lost")
 		},
-		"comes back when an answer comes in time": func(t *testing.T, st *store) {
-			s := st.begin()
-			st.set(func() { st.answer = silence })
-			st.at(8600 * time.Millisecond)
+		"is connected again if a renewal is confirmed in time": func(t *testing.T, st *store) {
+			s := st.newSession()
+			st.set(func() { st.answer = neverAnswer })
+			st.sleepUntil(8600 * time.Millisecond)
 			require.Equal(t, registry.SessionSuspended, state(s))
 			st.set(func() { st.answer = nil })
 			s.Reconnected()
 			synctest.Wait()
 			require.Equal(t, registry.SessionConnected, state(s))
-			require.Equal(t, 17600*time.Millisecond, safe(s, st.start))
+			require.Equal(t, 17600*time.Millisecond, safeUntil(s, st.start))
 		},
-		"does not come back by an answer that is as old as its patience": func(t *testing.T, st *store) {
-			st.answer = func(ctx context.Context) error { return confirmed(8700 * time.Millisecond)(ctx) }
-			s := st.begin()
-			st.at(8600 * time.Millisecond)
+		"stays suspended after an answer to a renewal older than its patience": func(t *testing.T, st *store) {
+			st.answer = func(ctx context.Context) error { return confirmAfter(8700 * time.Millisecond)(ctx) }
+			s := st.newSession()
+			st.sleepUntil(8600 * time.Millisecond)
 			require.Equal(t, registry.SessionSuspended, state(s))
-			<-s.Lost() // the first answer would come at 11.7 s
+			<-s.Lost() // the first answer would arrive at 11.7 s
 			require.Equal(t, 9*second, time.Since(st.start))
 		},
-		"is prolonged by a late answer, from when it was asked for": func(t *testing.T, st *store) {
+		"is extended by a late answer, counted from when the renewal was sent": func(t *testing.T, st *store) {
 			late := make(chan error)
 			st.answer = func(ctx context.Context) error {
 				select {
@@ -207,34 +209,34 @@ func TestSession(t *testing.T) {
 					return ctx.Err()
 				}
 			}
-			s := st.begin()
-			st.at(3 * second) // the first renewal waits for late
-			st.set(func() { st.answer = silence })
-			st.at(8900 * time.Millisecond)
+			s := st.newSession()
+			st.sleepUntil(3 * second) // the first renewal waits for late
+			st.set(func() { st.answer = neverAnswer })
+			st.sleepUntil(8900 * time.Millisecond)
 			late <- nil
 			synctest.Wait()
-			require.Equal(t, 12*second, safe(s, st.start))
+			require.Equal(t, 12*second, safeUntil(s, st.start))
 			require.Equal(t, registry.SessionConnected, state(s))
 			<-s.Lost()
 			require.Equal(t, 12*second, time.Since(st.start))
 		},
-		"stays lost, whatever is answered later": func(t *testing.T, st *store) {
+		"stays lost after a late answer": func(t *testing.T, st *store) {
 			st.answer = func(context.Context) error {
-				time.Sleep(20 * second) // it heeds no context
+				time.Sleep(20 * second) // it ignores its context
 				return nil
 			}
-			s := st.begin()
+			s := st.newSession()
 			<-s.Lost()
 			err := s.Err()
-			st.at(60 * second)
+			st.sleepUntil(60 * second)
 			require.Equal(t, registry.SessionLost, state(s))
 			require.Equal(t, err, s.Err())
 			require.NoError(t, s.Close(t.Context()))
 			require.Equal(t, registry.SessionLost, state(s))
-			require.Len(t, st.renewals, 2, "none is sent for a session that is lost")
+			require.Len(t, st.renewals, 2, "none is sent for a lost session")
 		},
-		"is lost at once when the store says so, which is told no more": func(t *testing.T, st *store) {
-			s := st.begin()
+		"is lost at once when the store has ended it, and is not ended there again": func(t *testing.T, st *store) {
+			s := st.newSession()
 			st.set(func() {
 				st.answer = func(context.Context) error {
 					return fmt.Errorf("renew: %w", registry.ErrSessionLost)
@@ -247,48 +249,48 @@ func TestSession(t *testing.T) {
 			require.Zero(t, st.ends)
 			require.Equal(t, registry.SessionLost, state(s))
 		},
-		"is lost by what the backend has heard elsewhere": func(t *testing.T, st *store) {
-			s := st.begin()
+		"is lost when the backend reports its expiry": func(t *testing.T, st *store) {
+			s := st.newSession()
 			s.Expired()
 			<-s.Lost()
 			require.Zero(t, time.Since(st.start))
 			require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
 		},
-		"is lost when what stands for it is gone, and the store is told": func(t *testing.T, st *store) {
-			s := st.begin()
+		"is lost when its record was deleted, and ended at the store": func(t *testing.T, st *store) {
+			s := st.newSession()
 			s.Vanished()
 			<-s.Lost()
 			require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
 			synctest.Wait()
 			require.Equal(t, 1, st.ends)
 		},
-		"asks again soon when a renewal fails": func(t *testing.T, st *store) {
-			trouble := errors.New("trouble")
-			st.answer = func(context.Context) error { return trouble }
-			s := st.begin()
-			st.at(5 * second)
+		"retries soon when a renewal fails": func(t *testing.T, st *store) {
+			cause := errors.New("cause")
+			st.answer = func(context.Context) error { return cause }
+			s := st.newSession()
+			st.sleepUntil(5 * second)
 			require.Equal(t, []time.Duration{3000, 3750, 4500}, milliseconds(st.renewals))
 			require.Equal(t, registry.SessionConnected, state(s))
 			<-s.Lost()
-			require.ErrorIs(t, s.Err(), trouble, "the cause is kept")
+			require.ErrorIs(t, s.Err(), cause)
 		},
-		"is suspended when the connection is gone, until a renewal sent after that": func(t *testing.T, st *store) {
-			st.answer = confirmed(2 * second)
-			s := st.begin()
-			st.at(4 * second) // one is under way
+		"is suspended when the connection breaks, until a later renewal is confirmed": func(t *testing.T, st *store) {
+			st.answer = confirmAfter(2 * second)
+			s := st.newSession()
+			st.sleepUntil(4 * second) // one is under way
 			s.Disconnected()
 			require.Equal(t, registry.SessionSuspended, state(s))
-			st.at(5500 * time.Millisecond)
-			require.Equal(t, registry.SessionSuspended, state(s), "the answer is to what was sent before")
-			require.Equal(t, 12*second, safe(s, st.start), "but it counts")
+			st.sleepUntil(5500 * time.Millisecond)
+			require.Equal(t, registry.SessionSuspended, state(s), "the renewal was sent before the connection broke")
+			require.Equal(t, 12*second, safeUntil(s, st.start), "but it extends the session")
 			s.Reconnected()
-			st.at(7500 * time.Millisecond)
+			st.sleepUntil(7500 * time.Millisecond)
 			require.Equal(t, registry.SessionConnected, state(s))
-			require.Equal(t, 14500*time.Millisecond, safe(s, st.start))
+			require.Equal(t, 14500*time.Millisecond, safeUntil(s, st.start))
 		},
-		"is lost after its span also without a connection": func(t *testing.T, st *store) {
-			st.answer = silence
-			s := st.begin()
+		"is lost after its span without a connection": func(t *testing.T, st *store) {
+			st.answer = neverAnswer
+			s := st.newSession()
 			s.Disconnected()
 			<-s.Lost()
 			require.Equal(t, 9*second, time.Since(st.start))
@@ -296,39 +298,39 @@ func TestSession(t *testing.T) {
 			s.Reconnected()
 			require.Equal(t, registry.SessionLost, state(s))
 		},
-		"counts the time a machine slept": func(t *testing.T, st *store) {
-			s := st.begin()
-			st.at(4 * second) // confirmed at 3 s
-			st.set(func() { st.slept, st.answer = 2*second, silence })
-			require.Equal(t, 10*second, safe(s, st.start), "two seconds less than the timers think")
+		"counts the time that the machine slept": func(t *testing.T, st *store) {
+			s := st.newSession()
+			st.sleepUntil(4 * second) // confirmed at 3 s
+			st.set(func() { st.slept, st.answer = 2*second, neverAnswer })
+			require.Equal(t, 10*second, safeUntil(s, st.start), "two seconds earlier than by the monotonic clock")
 			st.set(func() { st.slept = time.Hour })
 			require.False(t, isLost(s))
-			require.Equal(t, registry.SessionLost, state(s), "who asks is told before any timer has run")
+			require.Equal(t, registry.SessionLost, state(s), "State reads the clock before the timer has fired")
 			require.True(t, isLost(s))
 		},
 		"notices by itself that the machine slept, within an interval": func(t *testing.T, st *store) {
-			st.answer = silence
-			s := st.begin()
-			st.at(second)
+			st.answer = neverAnswer
+			s := st.newSession()
+			st.sleepUntil(second)
 			st.set(func() { st.slept = time.Hour })
 			<-s.Lost()
 			require.Equal(t, 3*second, time.Since(st.start))
 		},
-		"is not renewed while it is starved, and at once when fed": func(t *testing.T, st *store) {
-			s := st.begin()
+		"is not renewed while it is starved, and renewed at once when fed": func(t *testing.T, st *store) {
+			s := st.newSession()
 			feed := s.Starve()
-			st.at(6 * second)
+			st.sleepUntil(6 * second)
 			require.Empty(t, st.renewals)
 			feed()
 			feed()
-			st.at(7 * second)
+			st.sleepUntil(7 * second)
 			require.Equal(t, []time.Duration{6 * second}, st.renewals)
 			s.Starve()
 			<-s.Lost()
 			require.Equal(t, 15*second, time.Since(st.start))
 		},
-		"Close ends it at the store, once": func(t *testing.T, st *store) {
-			s := st.begin()
+		"is ended at the store once by Close": func(t *testing.T, st *store) {
+			s := st.newSession()
 			changed := s.Changed()
 			require.NoError(t, s.Close(t.Context()))
 			<-changed
@@ -336,14 +338,14 @@ func TestSession(t *testing.T) {
 			require.Equal(t, registry.SessionClosed, state(s))
 			require.Equal(t, registry.ErrClosed, s.Err())
 			require.NoError(t, s.Close(t.Context()))
-			st.at(60 * second)
+			st.sleepUntil(60 * second)
 			require.Equal(t, 1, st.ends)
 			require.Empty(t, st.renewals)
 			require.Equal(t, registry.SessionClosed, state(s))
 		},
-		"Close that does not reach the store says so, and may be called again": func(t *testing.T, st *store) {
-			st.end = silence
-			s := st.begin()
+		"can be closed again if Close did not reach the store": func(t *testing.T, st *store) {
+			st.end = neverAnswer
+			s := st.newSession()
 			ctx, cancel := context.WithTimeout(t.Context(), second)
 			defer cancel()
 			err := s.Close(ctx)
@@ -354,18 +356,18 @@ func TestSession(t *testing.T) {
 			require.NoError(t, s.Close(t.Context()))
 			require.Equal(t, 2, st.ends)
 		},
-		"does nothing for a handle that is closed": func(t *testing.T, st *store) {
-			st.answer = silence
-			s := st.begin()
-			st.at(4 * second)
+		"sends nothing after its handle is closed": func(t *testing.T, st *store) {
+			st.answer = neverAnswer
+			s := st.newSession()
+			st.sleepUntil(4 * second)
 			st.calls.Close()
 			require.NoError(t, s.Close(t.Context()))
 			st.calls.Wait()
 			require.Equal(t, 4*second, time.Since(st.start), "renewals under way end")
 		},
-		"telling the store of a lost one ends with the handle": func(t *testing.T, st *store) {
-			st.answer, st.end = silence, silence
-			s := st.begin()
+		"stops the request that ends a lost one when the handle is closed": func(t *testing.T, st *store) {
+			st.answer, st.end = neverAnswer, neverAnswer
+			s := st.newSession()
 			<-s.Lost()
 			synctest.Wait()
 			require.Equal(t, 1, st.ends)
@@ -373,14 +375,14 @@ func TestSession(t *testing.T) {
 			st.calls.Wait()
 			require.Equal(t, 9*second, time.Since(st.start))
 		},
-		"Changed tells each change": func(t *testing.T, st *store) {
-			st.answer = silence
-			s := st.begin()
+		"signals each change by Changed": func(t *testing.T, st *store) {
+			st.answer = neverAnswer
+			s := st.newSession()
 			changed := s.Changed()
 			for _, want := range []registry.SessionState{registry.SessionSuspended, registry.SessionLost} {
 				select {
 				case <-changed:
-					t.Fatal("nothing has changed yet")
+					t.Fatal("the state has not changed yet")
 				default:
 				}
 				<-changed
@@ -400,7 +402,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// milliseconds makes failures readable.
+// milliseconds makes failure messages readable.
 func milliseconds(all []time.Duration) []time.Duration {
 	var ms []time.Duration
 	for _, d := range all {
@@ -409,11 +411,11 @@ func milliseconds(all []time.Duration) []time.Duration {
 	return ms
 }
 
-// TestSession_UnderManyHands has everything called at once, for the race detector.
-func TestSession_UnderManyHands(t *testing.T) {
+// TestSession_AllowsConcurrentCalls calls all methods concurrently, for the race detector.
+func TestSession_AllowsConcurrentCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &store{answer: confirmed(100 * time.Millisecond)}
-		s := st.begin()
+		st := &store{answer: confirmAfter(100 * time.Millisecond)}
+		s := st.newSession()
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {

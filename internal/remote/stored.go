@@ -8,15 +8,15 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// format begins every stored value. A form that this version cannot read has another.
+// format begins every stored value. A later format begins with another word.
 const format = "rota1"
 
-// headerBytes is the length of the line before the value.
+// headerBytes is the length of the header line before the value.
 const headerBytes = len(format) + len(" ") + 2*len(registry.TxnID{}) + len("\n")
 
-// Encode returns what is stored for a value: a line that names the format and the
-// transaction that wrote it, then the value as it is, so that a text can be read with the
-// server's own tools.
+// Encode returns the stored form of a value: a header line with the format and the
+// transaction that wrote it, then the unchanged value, so that a text can be read with the
+// tools of the server.
 func Encode(id registry.TxnID, value []byte) []byte {
 	b := make([]byte, 0, headerBytes+len(value))
 	b = append(b, format...)
@@ -26,7 +26,7 @@ func Encode(id registry.TxnID, value []byte) []byte {
 	return append(b, value...)
 }
 
-// Decode is the inverse of Encode. The value is a slice of raw. An error wraps
+// Decode is the inverse of Encode. The returned value is a slice of raw. An error wraps
 // registry.ErrForeign and names the key and the rule that raw breaks.
 func Decode(key registry.Key, raw []byte) (id registry.TxnID, value []byte, err error) {
 	line, value, found := bytes.Cut(raw, []byte("\n"))
@@ -45,7 +45,7 @@ func Decode(key registry.Key, raw []byte) (id registry.TxnID, value []byte, err 
 	return id, value, nil
 }
 
-// Foreign returns the error for what is stored at key and breaks a rule.
+// Foreign returns the error of a stored value at key that breaks a rule.
 func Foreign(key registry.Key, rule string, args ...any) error {
 	return fmt.Errorf("%w: %s: %w", registry.ErrForeign, key, fmt.Errorf(rule, args...))
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-func TestEncode_IsATextLineAndTheValue(t *testing.T) {
+func TestEncode_WritesAHeaderLineAndTheValue(t *testing.T) {
 	id := registry.TxnID{0xab, 15: 0x01}
 	require.Equal(t, "rota1 ab000000000000000000000000000001\n{\"a\":1}", string(Encode(id, []byte(`{"a":1}`))))
 }
 
-func TestDecode_ReturnsWhatWasEncoded(t *testing.T) {
+func TestDecode_ReturnsTheEncodedValue(t *testing.T) {
 	for _, value := range [][]byte{{}, []byte("text\nof lines\n"), {0, 255, '\n'}, bytes.Repeat([]byte("x"), 128<<10)} {
 		id := registry.NewTxnID()
 		raw := Encode(id, value)
@@ -29,15 +29,15 @@ func TestDecode_ReturnsWhatWasEncoded(t *testing.T) {
 func TestDecode_NamesTheKeyAndTheRule(t *testing.T) {
 	const id = "00000000000000000000000000000000"
 	for name, c := range map[string]struct{ raw, rule string }{
-		"nothing":               {"", "does not begin with"},
-		"somebody's text":       {"hello\nworld", "does not begin with"},
-		"another format":        {"rota2 " + id + "\nv", "does not begin with"},
-		"cut in the first line": {"rota1 " + id, "has no end"},
-		"no transaction":        {"rota1\nv", "names no transaction of 16 bytes"},
-		"half a transaction":    {"rota1 " + id[:16] + "\nv", "names no transaction of 16 bytes"},
-		"an odd digit":          {"rota1 " + id + "0\nv", "no transaction"},
-		"no digits":             {"rota1 " + id[:31] + "g\nv", "names no transaction"},
-		"one word more":         {"rota1 " + id + " more\nv", "names no transaction of 16 bytes"},
+		"empty":              {"", "does not begin with"},
+		"other text":         {"hello\nworld", "does not begin with"},
+		"another format":     {"rota2 " + id + "\nv", "does not begin with"},
+		"truncated header":   {"rota1 " + id, "has no end"},
+		"no transaction":     {"rota1\nv", "names no transaction of 16 bytes"},
+		"half a transaction": {"rota1 " + id[:16] + "\nv", "names no transaction of 16 bytes"},
+		"one digit too many": {"rota1 " + id + "0\nv", "no transaction"},
+		"no digits":          {"rota1 " + id[:31] + "g\nv", "names no transaction"},
+		"one word too many":  {"rota1 " + id + " more\nv", "names no transaction of 16 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := Decode("a/b", []byte(c.raw))
