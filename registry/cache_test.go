@@ -80,7 +80,7 @@ func TestCache_CatchesUp(t *testing.T) {
 			commit(t, other, registry.Delete("d/gone", gone), registry.Create("d/new", nil))
 			time.Sleep(time.Hour)
 			_, stale := c.Get("d/gone")
-			require.True(t, stale, "it cannot know, and does not say so")
+			require.True(t, stale, "it lags behind without an error")
 			heal()
 			time.Sleep(time.Second)
 			require.Equal(t, listed(t, other, "d"), c.Entries())
@@ -120,14 +120,14 @@ func TestCache_EndsWhenItIsClosed(t *testing.T) {
 			all.Go(c.Close)
 		}
 		c.Close()
-		require.ErrorIs(t, c.Err(), registry.ErrClosed, "when Close returns, so has the goroutine")
+		require.ErrorIs(t, c.Err(), registry.ErrClosed, "the goroutine has returned when Close returns")
 		require.Zero(t, s.Counts("a").Watches)
 		<-changed
 		all.Wait()
-		require.Equal(t, 2, c.Len(), "what it held can still be read")
+		require.Equal(t, 2, c.Len(), "the last state can still be read")
 		select {
 		case <-c.Changed():
-			t.Error("after the end there is no change")
+			t.Error("no change is signalled after the end")
 		default:
 		}
 	})

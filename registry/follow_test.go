@@ -74,7 +74,7 @@ func TestFollow_DeliversEveryBatchInOrder(t *testing.T) {
 			}
 			return nil
 		})
-		require.Equal(t, errEnough, err, "the error of f is returned as it is")
+		require.Equal(t, errEnough, err, "the error of f is returned unchanged")
 		require.Equal(t, []string{"delta d/a", "delta d/b", "without d/a"}, got)
 	})
 }
@@ -98,7 +98,7 @@ func TestFollow_OpensAnotherWatchWhenOneFails(t *testing.T) {
 		s := memory.New()
 		b := &brittle{
 			Registry: clientOf(t, s, "a"),
-			refusals: []error{registry.ErrUnavailable, errors.New("no such word in the contract"), registry.ErrUnavailable},
+			refusals: []error{registry.ErrUnavailable, errors.New("an error outside the contract"), registry.ErrUnavailable},
 			breaks:   5,
 		}
 		commit(t, b, registry.Create("d/k", nil))

@@ -82,7 +82,7 @@ func TestKeepSession_OpensAnotherSessionAfterALoss(t *testing.T) {
 					inside++
 					defer func() { inside-- }()
 					assert.Equal(t, 1, inside, "f is called again once it has returned")
-					assert.NotContains(t, seen, x.ID(), "a session does not come back")
+					assert.NotContains(t, seen, x.ID(), "a lost session stays ended")
 					for _, id := range seen {
 						isDead(t, reg, id)
 					}

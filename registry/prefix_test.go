@@ -78,7 +78,7 @@ func TestPrefix_WritesBelowTheDirectory(t *testing.T) {
 		rev, err := p.Txn(t.Context(), txn)
 		require.NoError(t, err)
 		require.Equal(t, txn.ID, get(t, reg, "x/d/b").Txn)
-		require.Equal(t, registry.Key("d/b"), txn.Then[0].Key, "the caller's transaction is left alone")
+		require.Equal(t, registry.Key("d/b"), txn.Then[0].Key, "the caller's transaction is unchanged")
 		require.Equal(t, registry.Key("d/b"), txn.If[1].Key)
 
 		_, err = p.Txn(t.Context(), txn)
@@ -163,7 +163,7 @@ func TestPrefix_CountsFullKeysTowardsTheLimits(t *testing.T) {
 			registry.Create("c", ops[0].Value), registry.Create("d", ops[1].Value[len(x.ID()):]),
 		}}
 		_, err = p.Txn(t.Context(), guarded)
-		require.NoError(t, err, "an id of a session has no directory before it")
+		require.NoError(t, err, "the id of a session gets no prefix")
 	})
 }
 

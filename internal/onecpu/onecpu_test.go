@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestHold_LastsUntilAllHaveReleased(t *testing.T) {
+func TestHold_LastsUntilEveryHolderHasReleased(t *testing.T) {
 	want := runtime.GOMAXPROCS(0)
 	held := want
 	if raceEnabled {
@@ -23,13 +23,14 @@ func TestHold_LastsUntilAllHaveReleased(t *testing.T) {
 	assert.Equal(t, want, runtime.GOMAXPROCS(0))
 }
 
-// Without Hold this ends the process now and then, under the race detector.
-func TestHold_LetsTimersOfABubbleFireTogether(t *testing.T) {
+// TestHold_AllowsTimersOfABubbleToFireTogether sometimes ends the process without Hold, under
+// the race detector.
+func TestHold_AllowsTimersOfABubbleToFireTogether(t *testing.T) {
 	defer Hold()()
 	synctest.Test(t, func(*testing.T) {
 		for range 20 {
 			for range 2000 {
-				go func() { <-time.After(0) }() // who receives runs the timer
+				go func() { <-time.After(0) }() // the receiver runs the timer
 			}
 			time.Sleep(time.Second)
 		}

@@ -18,7 +18,7 @@ func TestEach(t *testing.T) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 	}
 	seven := []int{0, 1, 2, 3, 4, 5, 6}
-	bubble("calls for all, as many at once as it may", func(t *testing.T) {
+	bubble("calls f for all items, as many at once as limit allows", func(t *testing.T) {
 		began := time.Now()
 		var mu sync.Mutex
 		var got []int
@@ -32,13 +32,13 @@ func TestEach(t *testing.T) {
 		assert.Equal(t, 3*time.Second, time.Since(began))
 		assert.Equal(t, seven, slices.Sorted(slices.Values(got)))
 	})
-	bubble("of nothing calls nothing", func(t *testing.T) {
+	bubble("does not call f without items", func(t *testing.T) {
 		require.NoError(t, Each(t.Context(), 3, nil, func(context.Context, int) error { panic("called") }))
 	})
-	bubble("returns the first error, when those that it cut short have returned", func(t *testing.T) {
+	bubble("returns the first error after the cancelled calls have returned", func(t *testing.T) {
 		cause := errors.New("cause")
 		var mu sync.Mutex
-		var cut []error
+		var cancelled []error
 		calls := 0
 		err := Each(t.Context(), 3, seven, func(ctx context.Context, i int) error {
 			mu.Lock()
@@ -51,14 +51,14 @@ func TestEach(t *testing.T) {
 			<-ctx.Done()
 			mu.Lock()
 			defer mu.Unlock()
-			cut = append(cut, context.Cause(ctx))
+			cancelled = append(cancelled, context.Cause(ctx))
 			return ctx.Err()
 		})
 		require.ErrorIs(t, err, cause)
-		assert.Equal(t, []error{cause, cause}, cut)
+		assert.Equal(t, []error{cause, cause}, cancelled)
 		assert.Equal(t, 3, calls)
 	})
-	bubble("of a context that has ended calls nothing, and returns why", func(t *testing.T) {
+	bubble("does not call f if the context has ended, and returns its cause", func(t *testing.T) {
 		cause := errors.New("cause")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)

@@ -178,7 +178,7 @@ func TestBatches_ConvergeForEveryReader(t *testing.T) {
 				has[e.Key] = e
 			}
 			for _, key := range batch.Deletes {
-				require.Contains(t, has, key, "seed %d: a delete of what the reader does not have", seed)
+				require.Contains(t, has, key, "seed %d: the reader does not have the deleted key", seed)
 				delete(has, key)
 			}
 		}

@@ -185,7 +185,7 @@ func (s *Session) run() {
 	defer timer.Stop()
 	logged := registry.SessionConnected
 	for {
-		wait, ended := s.doDue()
+		wait, ended := s.advanceState()
 		logged = s.logState(logged)
 		if ended {
 			break
@@ -222,9 +222,9 @@ func (s *Session) logState(logged registry.SessionState) registry.SessionState {
 	return state
 }
 
-// doDue updates the state, sends a renewal if one is due, and returns the time until it has to
+// advanceState updates the state, sends a renewal if one is due, and returns the time until it has to
 // be called again. ended reports that the state is final.
-func (s *Session) doDue() (wait time.Duration, ended bool) {
+func (s *Session) advanceState() (wait time.Duration, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()

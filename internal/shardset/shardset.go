@@ -1,6 +1,6 @@
-// Package shardset holds sets of shard numbers the way the registry stores them: as
-// ranges. A job's shards mostly lie next to each other, so that ten thousand of them
-// take a few bytes in a record and a few words in memory.
+// Package shardset implements sets of shard numbers as ranges, in memory and in records. The
+// shards of a job are mostly adjacent, so that ten thousand of them need a few bytes in a
+// record and a few words in memory.
 package shardset
 
 import (
@@ -9,33 +9,32 @@ import (
 	"slices"
 )
 
-// Limit is the greatest number a Set may hold. It bounds what a few bytes of text can
-// stand for, and with it the work that a wrong record can cause.
+// Limit is the greatest number in a Set. It bounds the size of the Set that a short text can
+// denote, and so the work that a wrong record can cause.
 const Limit = 1 << 20
 
 // Set is a set of numbers from 0 to Limit. The zero Set is empty and ready for use.
 //
-// Add and Remove change a Set in place, and a Set copied by assignment shares its
-// storage with the original: Clone one before changing the other. All other methods
-// leave their Sets alone and return new ones, so that Sets which nobody changes may be
-// used from many goroutines.
+// Add and Remove change a Set in place. A Set copied by assignment shares its storage with
+// the original: Clone one before changing the other. All other methods return new Sets and
+// change none, so a Set that is not changed may be used from many goroutines.
 //
 // Equal Sets have equal representations: reflect.DeepEqual and Equal agree.
 type Set struct {
 	// Spans are sorted; between two neighbours at least one number is missing. Most Sets
-	// have one, which is kept here, so that they need no storage besides. It is empty when
-	// the Set is; rest is nil when there is no other.
+	// have only one span, first, and need no other storage. first is empty if the Set is;
+	// rest is nil if there is no other span.
 	first span
 	rest  []span
 }
 
-// span is the numbers from lo up to but without hi.
+// span contains the numbers n with lo <= n < hi.
 type span struct{ lo, hi int32 }
 
 func (p span) isZero() bool { return p.lo >= p.hi }
 
-// Of returns the Set of the numbers given, in any order, more than once or not. Like Add
-// it panics if one is below 0 or above Limit.
+// Of returns the Set of the given numbers, which may be in any order and repeated. Like Add it
+// panics if a number is below 0 or above Limit.
 func Of(numbers ...int) Set {
 	var s Set
 	for _, n := range numbers {
@@ -44,9 +43,8 @@ func Of(numbers ...int) Set {
 	return s
 }
 
-// Range returns the Set of the numbers from lo up to but without hi: Range(0, n) is all
-// shards of a job that has n. It is empty if hi <= lo, and panics if a number in it is
-// below 0 or above Limit.
+// Range returns the Set of the numbers n with lo <= n < hi: Range(0, total) contains all
+// shards of a job. It is empty if hi <= lo. It panics if a number is below 0 or above Limit.
 func Range(lo, hi int) Set {
 	if hi <= lo {
 		return Set{}
@@ -56,8 +54,8 @@ func Range(lo, hi int) Set {
 	return Set{first: span{int32(lo), int32(hi)}}
 }
 
-// Add puts n into s. It panics if n is below 0 or above Limit: such a Set could be
-// stored, but not read again.
+// Add adds n to s. It panics if n is below 0 or above Limit: the text of such a Set could not
+// be parsed.
 func (s *Set) Add(n int) {
 	mustFit(n)
 	m := int32(n)
@@ -80,7 +78,7 @@ func (s *Set) Add(n int) {
 	}
 }
 
-// Remove takes n out of s, if it is there.
+// Remove removes n from s, if it is in s.
 func (s *Set) Remove(n int) {
 	if n < 0 || n > Limit {
 		return
@@ -113,7 +111,7 @@ func (s Set) Has(n int) bool {
 	return in
 }
 
-// Len returns how many numbers are in s.
+// Len returns the number of elements of s.
 func (s Set) Len() int {
 	sum := s.first.hi - s.first.lo
 	for _, p := range s.rest {
@@ -122,7 +120,7 @@ func (s Set) Len() int {
 	return int(sum)
 }
 
-// IsZero reports whether s is empty. The option omitzero of encoding/json asks for it.
+// IsZero reports whether s is empty. The option omitzero of encoding/json calls it.
 func (s Set) IsZero() bool { return s.first.hi == 0 }
 
 // Min returns the least number in s; ok is false if s is empty.
@@ -154,8 +152,8 @@ func (s Set) All() iter.Seq[int] {
 	}
 }
 
-// Ranges returns the longest runs of numbers in s, ascending, each from lo up to but
-// without hi. The loop over it must not change s.
+// Ranges returns the maximal ranges of s, ascending, each as lo and hi of the numbers n with
+// lo <= n < hi. The loop over it must not change s.
 func (s Set) Ranges() iter.Seq2[int, int] {
 	return func(yield func(lo, hi int) bool) {
 		if s.first.hi > 0 && !yield(int(s.first.lo), int(s.first.hi)) {
@@ -169,7 +167,7 @@ func (s Set) Ranges() iter.Seq2[int, int] {
 	}
 }
 
-// Clone returns a Set equal to s that shares nothing with it.
+// Clone returns a Set equal to s that shares no storage with it.
 func (s Set) Clone() Set { return Set{s.first, slices.Clone(s.rest)} }
 
 // Equal reports whether s and t hold the same numbers.
@@ -216,7 +214,7 @@ func (s Set) Minus(t Set) Set {
 			}
 			p.lo = max(p.lo, b.hi)
 			if b.hi > p.hi {
-				break // it reaches beyond p, perhaps into the next one
+				break // b ends after p, and may overlap the next span of s
 			}
 		}
 		if p.lo < p.hi {
@@ -250,7 +248,7 @@ func (s Set) Intersect(t Set) Set {
 	return u
 }
 
-// count returns how many spans s has.
+// count returns the number of spans of s.
 func (s *Set) count() int {
 	if s.first.hi == 0 {
 		return 0
@@ -258,7 +256,7 @@ func (s *Set) count() int {
 	return 1 + len(s.rest)
 }
 
-// at returns a span of s, which is the caller's to change if s is.
+// at returns a pointer to span i of s.
 func (s *Set) at(i int) *span {
 	if i == 0 {
 		return &s.first
@@ -266,7 +264,7 @@ func (s *Set) at(i int) *span {
 	return &s.rest[i-1]
 }
 
-// append adds p, which lies above all of s and does not touch it.
+// append adds p, which is above all spans of s and not adjacent to them.
 func (s *Set) append(p span) {
 	if s.count() == 0 {
 		s.first = p
@@ -275,7 +273,7 @@ func (s *Set) append(p span) {
 	s.rest = append(s.rest, p)
 }
 
-// insert makes p the span at i.
+// insert inserts p as span i.
 func (s *Set) insert(i int, p span) {
 	switch {
 	case i == s.count():
@@ -288,7 +286,7 @@ func (s *Set) insert(i int, p span) {
 	}
 }
 
-// delete removes the span at i.
+// delete removes span i.
 func (s *Set) delete(i int) {
 	switch {
 	case len(s.rest) == 0:
@@ -303,9 +301,9 @@ func (s *Set) delete(i int) {
 	}
 }
 
-// find returns the index of the span that n is in, or else of the first one above n.
+// find returns the index of the span that contains n, or else of the first one above n.
 func (s *Set) find(n int32) (i int, in bool) {
-	// Numbers mostly arrive in ascending order.
+	// Numbers are mostly added in ascending order.
 	count := s.count()
 	if count == 0 || s.at(count-1).hi <= n {
 		return count, false

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twin is a Set too simple to be wrong.
+// twin is a trivial implementation of a Set, to compare with.
 type twin [64]bool
 
 func (w twin) numbers() []int {
@@ -24,7 +24,7 @@ func (w twin) numbers() []int {
 	return ns
 }
 
-// combine returns the twin of the numbers for which keep says so.
+// combine returns the twin of the numbers for which keep returns true.
 func combine(a, b twin, keep func(inA, inB bool) bool) twin {
 	var w twin
 	for n := range w {
@@ -33,7 +33,7 @@ func combine(a, b twin, keep func(inA, inB bool) bool) twin {
 	return w
 }
 
-// requireSame checks s against its twin through every method that reads.
+// requireSame compares s with its twin by every method that reads.
 func requireSame(t *testing.T, want twin, s Set) {
 	t.Helper()
 	ns := want.numbers()
@@ -75,7 +75,7 @@ func requireSame(t *testing.T, want twin, s Set) {
 	require.Equal(t, s, back)
 }
 
-// randomSet returns a Set built by Add and Remove, and its twin. How full it gets varies.
+// randomSet returns a Set of random density, built by Add and Remove, and its twin.
 func randomSet(rng *rand.Rand) (Set, twin) {
 	var s Set
 	var w twin
@@ -105,7 +105,7 @@ func TestSet_AgreesWithItsTwin(t *testing.T) {
 			requireSame(t, combine(wa, wb, func(x, y bool) bool { return x && !y }), a.Minus(b))
 			requireSame(t, combine(wa, wb, func(x, y bool) bool { return x && y }), a.Intersect(b))
 			require.Equal(t, wa == wb, a.Equal(b))
-			// None of the above may have touched its operands.
+			// None of these methods may have changed its operands.
 			requireSame(t, wa, a)
 			requireSame(t, wb, b)
 		})
@@ -126,7 +126,7 @@ func TestSet_ResultsShareNothingWithOperands(t *testing.T) {
 				a, wa := randomSet(rng)
 				b, wb := randomSet(rng)
 				if seed%3 == 0 {
-					b, wb = Set{}, twin{} // the case in which a shortcut would tempt
+					b, wb = Set{}, twin{} // a shortcut could return the other operand itself
 				}
 				r := result(a, b)
 				for range 50 {
@@ -140,7 +140,7 @@ func TestSet_ResultsShareNothingWithOperands(t *testing.T) {
 	}
 }
 
-func TestSet_EmptyAgainIsTheZeroSet(t *testing.T) {
+func TestSet_IsTheZeroSetAfterRemovingAll(t *testing.T) {
 	s := Of(3, 4)
 	s.Remove(3)
 	s.Remove(4)
@@ -170,7 +170,7 @@ func TestRange(t *testing.T) {
 	assert.Equal(t, Limit+1, Range(0, Limit+1).Len())
 }
 
-func TestSet_RefusesNumbersThatCannotBeStored(t *testing.T) {
+func TestSet_RefusesNumbersThatCannotBeParsed(t *testing.T) {
 	for _, n := range []int{-1, Limit + 1} {
 		var s Set
 		assert.Panics(t, func() { s.Add(n) })
@@ -213,9 +213,9 @@ func TestText_RefusalNamesTheRule(t *testing.T) {
 		"5,4":                     `"4": unsorted`,
 		"4,0-3":                   `"0-3": unsorted`,
 		"3-2":                     `"3-2": unsorted`,
-		"3,3":                     `"3": overlapping: 3 is there already`,
-		"0-3,2-5":                 `"2-5": overlapping: 2 is there already`,
-		"2-5,0-9":                 `"0-9": overlapping: 2 is there already`,
+		"3,3":                     `"3": overlapping: repeats 3`,
+		"0-3,2-5":                 `"2-5": overlapping: repeats 2`,
+		"2-5,0-9":                 `"0-9": overlapping: repeats 2`,
 		"0-3,4":                   `"4": adjacent`,
 		"0,1":                     `"1": adjacent`,
 		"3-3":                     `"3-3": range of one`,
@@ -262,8 +262,8 @@ func TestJSON_RoundTrip(t *testing.T) {
 	assert.Equal(t, in, out)
 }
 
-// FuzzParse: whatever is accepted is written back as it was, byte for byte, and holds
-// its own representation's rules.
+// FuzzParse checks that an accepted text is equal to the text form of its Set, and that the
+// Set obeys the rules of its representation.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"", "0", "0-3,7", "7,0-3", "0-3,4", "1048576", "0-1048576", "1048577", "3-3", "00", "-1", "1,,2", "0-3,2-5"} {
 		f.Add(text)
@@ -285,8 +285,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzAlgebra drives Sets and twins by the fuzzer's bytes: the top two bits choose what
-// is done, the others the number.
+// FuzzAlgebra applies operations to Sets and twins: the top two bits of each byte are the
+// operation, the others the number.
 func FuzzAlgebra(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 0x42, 0x81, 0xc0})
 	f.Add([]byte{5, 6, 7, 0x46, 0x80, 0xc6, 0x07})

@@ -33,9 +33,9 @@ func (s Set) AppendText(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalText makes s the Set that text stands for. It takes just what MarshalText
-// writes, so that equal Sets are equal in a record too, and says which rule other text
-// breaks. s is unchanged if there is an error.
+// UnmarshalText sets s to the Set with that text form. It accepts only the output of
+// MarshalText, so that equal Sets have equal records; the error for any other text names the
+// rule that it breaks. After an error s is unchanged.
 func (s *Set) UnmarshalText(text []byte) error {
 	var t Set
 	for rest, more := text, len(text) > 0; more; {
@@ -56,22 +56,22 @@ func (s *Set) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Parse returns the Set whose text form is given, under the rules of UnmarshalText.
+// Parse returns the Set with that text form, by the rules of UnmarshalText.
 func Parse(text string) (Set, error) {
 	var s Set
 	err := s.UnmarshalText([]byte(text))
 	return s, err
 }
 
-// checkOrder says which rule p breaks as the successor of prev.
+// checkOrder returns the rule that p breaks as the successor of prev, or nil.
 func checkOrder(prev, p span) error {
 	switch {
 	case p.hi <= prev.lo:
 		return fmt.Errorf("unsorted: comes after %d", prev.hi-1)
 	case p.lo < prev.hi:
-		return fmt.Errorf("overlapping: %d is there already", max(p.lo, prev.lo))
+		return fmt.Errorf("overlapping: repeats %d", max(p.lo, prev.lo))
 	case p.lo == prev.hi:
-		return fmt.Errorf("adjacent: belongs to the range that ends with %d", prev.hi-1)
+		return fmt.Errorf("adjacent: must be merged with the range that ends with %d", prev.hi-1)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func parseSpan(item []byte) (span, error) {
 	case hi < lo:
 		return span{}, fmt.Errorf("%.20q: unsorted: range ends before it begins", item)
 	case hi == lo:
-		return span{}, fmt.Errorf("%.20q: range of one: is written %d", item, lo)
+		return span{}, fmt.Errorf("%.20q: range of one: must be written as %d", item, lo)
 	}
 	return span{int32(lo), int32(hi) + 1}, nil
 }
@@ -106,7 +106,7 @@ func parseSpan(item []byte) (span, error) {
 // parseNumber is stricter than strconv: no sign, no leading zero.
 func parseNumber(digits []byte) (int, error) {
 	if len(digits) == 0 {
-		return 0, errors.New("empty: a number is missing")
+		return 0, errors.New("empty: number expected")
 	}
 	n := 0
 	for i, r := range string(digits) {
@@ -114,7 +114,7 @@ func parseNumber(digits []byte) (int, error) {
 			return 0, fmt.Errorf("not a digit: %q", r)
 		}
 		if i == 1 && n == 0 {
-			return 0, errors.New("leading zero: one number has one spelling")
+			return 0, errors.New("leading zero")
 		}
 		n = min(n*10+int(r-'0'), Limit+1)
 	}

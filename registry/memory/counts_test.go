@@ -82,7 +82,7 @@ func TestGetAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		e, err := a.Get(ctx, "d/k", registry.ReadOptions{Buffer: buf, Fresh: true})
 		if err != nil || string(e.Value) != "value" {
-			panic("not what was written")
+			panic("wrong value")
 		}
 	}))
 }

@@ -51,7 +51,7 @@ func TestLog(t *testing.T) {
 		require.Equal(t, []registry.Cond{registry.Alive(x.ID())}, log[1].If)
 		require.Equal(t, []registry.Op{registry.CreateOwned("d/~o", []byte("1"), x.ID())}, log[1].Then)
 		require.NoError(t, log[1].Err)
-		require.Equal(t, rev, log[2].Rev, "refused: nothing has changed since")
+		require.Equal(t, rev, log[2].Rev, "a refused transaction has the Rev of the last commit")
 		require.Equal(t, begin.Add(time.Second), log[2].At)
 		var conflict *registry.ConflictError
 		require.ErrorAs(t, log[2].Err, &conflict)

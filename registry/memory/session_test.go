@@ -138,7 +138,7 @@ func TestSessionCutOff(t *testing.T) {
 			require.False(t, has(t, b, "d/~o"))
 			heal()
 			time.Sleep(time.Hour)
-			require.Equal(t, registry.SessionLost, state(x), "for ever")
+			require.Equal(t, registry.SessionLost, state(x))
 		})
 		bubble(t, name("without requests"), func(t *testing.T, s *memory.Server) {
 			a, b := connect(t, s, "a"), connect(t, s, "b")

@@ -54,10 +54,10 @@ func TestStore(t *testing.T) {
 		require.Equal(t, rev.Seq+1, next.Seq)
 		require.NotZero(t, rev.Aux)
 		_, err := a.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.At("k", registry.Rev{Seq: rev.Seq})}})
-		require.ErrorIs(t, err, registry.ErrConflict, "a Rev is both its fields")
+		require.ErrorIs(t, err, registry.ErrConflict, "both fields of a Rev are compared")
 		check, err := a.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.At("k", rev)}})
 		require.NoError(t, err)
-		require.Equal(t, next, check, "what a check saw")
+		require.Equal(t, next, check, "a check returns the last Rev")
 	})
 	bubble(t, "conditions are checked in order, against the state before the transaction", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
