@@ -1,27 +1,6 @@
 // Package rotatest runs a fleet of processes in a test, on a registry in memory and in
-// virtual time: a night of fires, a crash and the failover take milliseconds.
-//
-//	func TestSettleSurvivesACrash(t *testing.T) {
-//		rotatest.Run(t, func(f *rotatest.Fleet) {
-//			job := executor.Job{
-//				Name: "settle", Schedule: executor.Cron("0 3 * * *"), Shards: 3,
-//				Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
-//					return settle(ctx, r.Shard) // takes a minute
-//				}),
-//			}
-//			f.Start("a", job)
-//			f.Start("b", job)
-//			f.NextFire("settle") // sleeps until three; what is due has begun
-//			f.Crash("a")
-//			f.Settle() // until nothing runs, is owed or moves
-//			for _, r := range f.Runs("settle") {
-//				if r.Attempt == 2 && r.Instance == "b" && r.Err == nil {
-//					return
-//				}
-//			}
-//			t.Error("nothing of a was run again on b")
-//		})
-//	}
+// virtual time: a night of fires, a crash and the failover take milliseconds. The example of
+// Run is such a test.
 //
 // # Time
 //

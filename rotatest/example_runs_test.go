@@ -1,0 +1,6 @@
+package rotatest_test
+
+import "testing"
+
+// The file of the example is shown as a whole, and so has no test of its own.
+func TestExampleOfRun(t *testing.T) { settleSurvivesACrash(t) }
