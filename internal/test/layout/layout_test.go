@@ -73,6 +73,8 @@ var promises = []struct {
 	{"the module's path is written once", modulePathIsWrittenOnce, []map[string]string{
 		{"registry/x.go": `package registry; const path = "example.org/m/registry"`},
 		{"docs/x.md": `import "example.org/m/executor"`},
+		{"README.md": "\ngo get example.org/m@main, which is example.org/m"},
+		{"docs/x.md": "\ngo get example.org/m@main\n"},
 	}},
 	{"directories are documented", directoriesAreDocumented, []map[string]string{
 		{"unheard/x.txt": ""},
@@ -120,7 +122,7 @@ var sound = map[string]string{
 	"go.mod":    "module example.org/m\n",
 	"docs/a.md": "[up](../README.md) [beside](.) `go test ./registry -v -run Soak`\n| `./registry -run 'TestA/of a thing/b, c'` |",
 	"README.md": "[a](docs/a.md#b) [b](https://example.org) [c](#d)\n| `registry/` | |\n| `conformance/` | |\n" +
-		"| `executor/` | |\n| `coordinator/` | |\n| `internal/` | |\n| `cmd/rota/` | |\n| `docs/` | |\n" +
+		"| `executor/` | |\n| `coordinator/` | |\n| `internal/` | |\n| `cmd/rota/` | |\n| `docs/` | |\ngo get example.org/m@main\n" +
 		"<!-- cmd/rota/a.go -->\n```go\nfunc init() {}\n```\n",
 
 	"registry/a.go":                           "// Package registry is a.\npackage registry; import _ \"time\"; func (a) init() {}; var f func(chan int)",

@@ -156,8 +156,8 @@ func (s source) selectors() func(yield func(*ast.SelectorExpr) bool) {
 	}
 }
 
-// modulePathIsWrittenOnce allows it in go.mod and go.work and where packages are imported, so that a
-// change of the path is one edit and one replacement of import paths.
+// modulePathIsWrittenOnce allows it in go.mod and go.work, where packages are imported, and where README.md
+// shows how to get the module, so that a change of the path is two edits and one replacement of import paths.
 func modulePathIsWrittenOnce(tr *tree) (faults []string) {
 	imported := map[string]int{} // by file
 	for _, s := range tr.sources {
@@ -171,7 +171,11 @@ func modulePathIsWrittenOnce(tr *tree) (faults []string) {
 		if path.Base(p) == "go.mod" || p == "go.work" || tr.nested(p) {
 			continue
 		}
-		if n := bytes.Count(tr.files[p], []byte(tr.module)) - imported[p]; n > 0 {
+		n := bytes.Count(tr.files[p], []byte(tr.module)) - imported[p]
+		if p == "README.md" {
+			n -= bytes.Count(tr.files[p], []byte("\ngo get "+tr.module+"@"))
+		}
+		if n > 0 {
 			faults = append(faults, fmt.Sprintf("%s: names the module's path, %d times", p, n))
 		}
 	}
