@@ -4,9 +4,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,21 +19,17 @@ import (
 )
 
 func TestOperatingPage_HasEveryLogLineAtItsLevel(t *testing.T) {
-	page, err := os.ReadFile("../docs/operating.md")
-	require.NoError(t, err)
 	documented := map[string]string{}
-	for line := range strings.Lines(string(page)) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 5 || !strings.Contains("DEBUG INFO WARN ERROR", strings.TrimSpace(cells[2])) {
-			continue
+	for _, cells := range pageRows(t) {
+		if len(cells) == 4 && slices.Contains([]string{"DEBUG", "INFO", "WARN", "ERROR"}, cells[1]) {
+			documented[cells[0]] = cells[1]
 		}
-		documented[strings.TrimSpace(cells[1])] = strings.TrimSpace(cells[2])
 	}
 	logged := map[string]string{}
-	dirs, err := filepath.Glob("../coordinator/internal/*")
-	require.NoError(t, err)
-	for _, dir := range append(dirs, ".", "../coordinator", "../registry/etcd", "../registry/zookeeper") {
-		maps.Copy(logged, logLines(t, dir))
+	for _, dir := range []string{".", "../coordinator", "../registry/etcd", "../registry/zookeeper"} {
+		for _, f := range sourcesBelow(t, dir) {
+			maps.Copy(logged, logLines(f))
+		}
 	}
 	for _, o := range outcomes {
 		logged[o.message] = o.level.String()
@@ -50,29 +48,158 @@ func TestOperatingPage_HasEveryLogLineAtItsLevel(t *testing.T) {
 	assert.Greater(t, len(logged), 50)
 }
 
-// logLines returns the messages that the sources in a directory log at INFO and above, with
-// their levels.
-func logLines(t *testing.T, dir string) map[string]string {
+func TestOperatingPage_HasEveryProblem(t *testing.T) {
+	_, section, found := strings.Cut(page(t), "## Problems")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	var documented []string
+	for _, cells := range rows(section) {
+		if len(cells) == 3 && cells[0] != "problem" && !strings.HasPrefix(cells[0], "---") {
+			documented = append(documented, cells[0])
+		}
+	}
+	texts := problemTexts(sourcesBelow(t, "../coordinator"))
+	assert.Greater(t, len(texts), 8)
+	slices.Sort(documented)
+	assert.Equal(t, slices.Compact(slices.Sorted(slices.Values(texts))), documented)
+}
+
+func page(t *testing.T) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	text, err := os.ReadFile("../docs/operating.md")
 	require.NoError(t, err)
-	out := map[string]string{}
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
+	return string(text)
+}
+
+func pageRows(t *testing.T) [][]string {
+	t.Helper()
+	return rows(page(t))
+}
+
+// rows returns the cells of the rows of all tables in a text.
+func rows(text string) (all [][]string) {
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) < 3 || cells[0] != "" {
 			continue
 		}
+		cells = cells[1 : len(cells)-1]
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		all = append(all, cells)
+	}
+	return all
+}
+
+// sourcesBelow returns the production files in a directory and below it.
+func sourcesBelow(t *testing.T, dir string) (files []*ast.File) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		require.NoError(t, err)
-		ast.Inspect(f, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok {
-				if message, level := logCall(call); level != "" {
-					out[message] = level
+		files = append(files, f)
+		return err
+	})
+	require.NoError(t, err)
+	return files
+}
+
+// logLines returns the messages that a file logs at INFO and above, with their levels.
+func logLines(f *ast.File) map[string]string {
+	out := map[string]string{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if message, level := logCall(call); level != "" {
+				out[message] = level
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// problemTexts returns the texts that the files assign to a variable or field named problem, or
+// add to one, with "..." for each verb of a format. It follows constants and functions by name.
+func problemTexts(files []*ast.File) (texts []string) {
+	consts, funcs := map[string]ast.Expr{}, map[string]*ast.FuncDecl{}
+	for _, f := range files {
+		for n := range ast.Preorder(f) {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				funcs[n.Name.Name] = n
+			case *ast.ValueSpec:
+				for i, name := range n.Names {
+					if i < len(n.Values) {
+						consts[name.Name] = n.Values[i]
+					}
 				}
 			}
-			return true
-		})
+		}
 	}
-	return out
+	followed := map[string]bool{}
+	var follow func(ast.Expr)
+	follow = func(e ast.Expr) {
+		switch e := e.(type) {
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(e.Value); err == nil && strings.Contains(text, " ") {
+				texts = append(texts, strings.TrimPrefix(formatVerb.ReplaceAllString(text, "..."), ", "))
+			}
+		case *ast.Ident:
+			if value := consts[e.Name]; value != nil && !followed[e.Name] {
+				followed[e.Name] = true
+				follow(value)
+			}
+		case *ast.CallExpr:
+			name := lastName(e.Fun)
+			if name == "Sprintf" && len(e.Args) > 0 {
+				follow(e.Args[0])
+			}
+			if f := funcs[name]; f != nil && !followed[name] && name != "joinProblems" {
+				followed[name] = true
+				for n := range ast.Preorder(f.Body) {
+					if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+						follow(lit)
+					}
+				}
+			}
+		}
+	}
+	for _, f := range files {
+		for n := range ast.Preorder(f) {
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				for i, to := range n.Lhs {
+					if strings.EqualFold(lastName(to), "problem") && len(n.Lhs) == len(n.Rhs) {
+						follow(n.Rhs[i])
+					}
+				}
+			case *ast.CallExpr:
+				if strings.HasSuffix(strings.ToLower(lastName(n.Fun)), "problem") || lastName(n.Fun) == "joinProblems" {
+					for _, arg := range n.Args {
+						follow(arg)
+					}
+				}
+			}
+		}
+	}
+	return texts
+}
+
+// formatVerb matches a verb of a format.
+var formatVerb = regexp.MustCompile(`%[.0-9]*[a-z]`)
+
+// lastName returns the last name of a selector, or that of an identifier.
+func lastName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
 }
 
 // logCall returns the message and the level of a call that logs at INFO or above, and nothing
