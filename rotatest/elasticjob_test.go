@@ -23,7 +23,7 @@ import (
 // rotatest.Run itself fails a test in which a fire is lost or a shard runs twice at once.
 func TestElasticJob(t *testing.T) {
 	// F1
-	promise(t, "a run that fails is over: its shard fires again, and moves", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a failed run has ended: its shard fires again, and moves", func(t *testing.T, f *rotatest.Fleet) {
 		bad := hourly(4, func(_ context.Context, r *executor.Run) error {
 			if r.Shard == 3 {
 				return errors.New("no such table")
@@ -39,7 +39,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F2
-	promise(t, "a crash makes again what it ended, each run once, and nothing else", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a crash repeats the runs that it ended, each once, and no other", func(t *testing.T, f *rotatest.Fleet) {
 		for _, name := range []string{"a", "b", "c"} {
 			f.Start(name, hourly(9, slowOn("c")))
 		}
@@ -54,7 +54,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F3
-	promise(t, "what was made again is not made a third time when its maker dies too", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a completed re-run is not repeated when its instance crashes too", func(t *testing.T, f *rotatest.Fleet) {
 		for _, name := range []string{"a", "b", "c"} {
 			f.Start(name, hourly(9, slowOn("a")))
 		}
@@ -69,7 +69,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F4
-	promise(t, "a cut that is shorter than a session fails nothing over", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a cut shorter than the session fails no shard over", func(t *testing.T, f *rotatest.Fleet) {
 		f.Start("a", hourly(4, takes(time.Minute)))
 		f.Start("b", hourly(4, takes(time.Minute)))
 		fire := f.NextFire("job")
@@ -86,7 +86,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F5
-	promise(t, "a cut leaves what runs on record, so that it does not move", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a cut leaves running shards on record, so that they do not move", func(t *testing.T, f *rotatest.Fleet) {
 		longLast := hourly(4, func(ctx context.Context, r *executor.Run) error {
 			if r.Shard == 3 && r.Trigger == 0 {
 				return sleep(ctx, 50*time.Minute)
@@ -108,7 +108,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F6
-	promise(t, "a run is told that its session is lost before it is made again, with a higher fence", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "the context of a run ends before its re-run begins, with a higher fence", func(t *testing.T, f *rotatest.Fleet) {
 		var told time.Time
 		var cause error
 		f.Start("a", hourly(1, func(ctx context.Context, _ *executor.Run) error {
@@ -128,7 +128,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F6
-	promise(t, "what a run wrote reaches no store after its session has ended", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a write of a run has no effect after its session has expired", func(t *testing.T, f *rotatest.Fleet) {
 		write := make(chan struct{})
 		committed := make(chan error, 1)
 		f.Start("a", hourly(1, func(ctx context.Context, r *executor.Run) error {
@@ -151,7 +151,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F7
-	promise(t, "an owner that has not heard of a move claims nothing by what it knew", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "an owner with an outdated plan claims no shard that has moved", func(t *testing.T, f *rotatest.Fleet) {
 		f.Start("a", hourly(6, takes(time.Minute))) // leads
 		f.Start("b", hourly(6, takes(time.Minute)))
 		tell := f.Server().HoldWatch("b")
@@ -168,7 +168,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F8, F9
-	promise(t, "two processes on one host are two, and a name belongs to one process", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "two processes on one host are two instances, and a name belongs to one process", func(t *testing.T, f *rotatest.Fleet) {
 		var mu sync.Mutex
 		ran := map[string]int{}
 		process := func(machine, instance string) (*executor.Executor, error) {
@@ -205,7 +205,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F10
-	promise(t, "a fire that a shard missed is made up for once, by who owns it then, and for no other shard", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a missed fire runs once, on the present owner, and for no other shard", func(t *testing.T, f *rotatest.Fleet) {
 		overruns := hourly(4, func(ctx context.Context, r *executor.Run) error {
 			if r.Shard == 3 && r.FireTime.Equal(at(1)) { // the first run of all
 				return sleep(ctx, 90*time.Minute)
@@ -231,7 +231,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F11
-	promise(t, "what has ended is not made again when its process crashes, stops or starts", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "an ended run is not repeated when its process crashes, stops or starts", func(t *testing.T, f *rotatest.Fleet) {
 		for _, name := range []string{"a", "b", "c"} {
 			f.Start(name, hourly(6, takes(time.Second)))
 		}
@@ -245,7 +245,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F12
-	promise(t, "shards are dealt when a process comes or goes, though no fire is near", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "shards are assigned when a process joins or leaves, though no fire is near", func(t *testing.T, f *rotatest.Fleet) {
 		f.Start("a", nightly(4, takes(0)))
 		for _, want := range []struct {
 			change func()
@@ -264,7 +264,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F12
-	promise(t, "a fleet that has nothing to do asks nothing of the registry", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "an idle fleet sends no request to the registry", func(t *testing.T, f *rotatest.Fleet) {
 		for _, name := range []string{"a", "b", "c"} {
 			f.Start(name, nightly(9, takes(0)))
 		}
@@ -276,7 +276,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F13
-	promise(t, "a run that takes long holds up neither other shards nor their move", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a long run delays neither other shards nor their moves", func(t *testing.T, f *rotatest.Fleet) {
 		long := hourly(4, func(ctx context.Context, r *executor.Run) error {
 			if r.Shard == 3 && r.FireTime.Equal(at(1)) {
 				return sleep(ctx, 5*time.Hour)
@@ -293,7 +293,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F14
-	promise(t, "what is lost on its way, or whose answer is, is sent until it is known to be there", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a lost request or answer is repeated until the outcome is known", func(t *testing.T, f *rotatest.Fleet) {
 		f.Start("a", hourly(6, takes(time.Minute))) // leads
 		f.Server().LoseRequest("a", 3)
 		f.Start("b", hourly(6, takes(time.Minute))) // the plan by which it gets its shards
@@ -308,7 +308,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F15
-	promise(t, "who hears late what it owns loses no fire", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "an owner that receives its plan late loses no fire", func(t *testing.T, f *rotatest.Fleet) {
 		f.Start("a", hourly(4, takes(0)))
 		f.NextFire("job")
 		f.Start("b")
@@ -324,7 +324,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F16
-	promise(t, "who leads next sees what came and went while nobody led", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "the next leader sees the joins and crashes during a vacancy", func(t *testing.T, f *rotatest.Fleet) {
 		for _, name := range []string{"a", "b", "c"} {
 			f.Start(name, nightly(6, takes(0)))
 		}
@@ -338,7 +338,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F17
-	promise(t, "a run whose second attempt dies as well is begun a third time", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a run whose second attempt crashes gets a third attempt", func(t *testing.T, f *rotatest.Fleet) {
 		for _, name := range []string{"a", "b", "c"} {
 			f.Start(name, hourly(1, takes(time.Minute)))
 		}
@@ -357,7 +357,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F18
-	promise(t, "a process that comes back under its name gets shards, and what it left is made", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a process that returns under its name gets shards, and its unfinished runs are repeated", func(t *testing.T, f *rotatest.Fleet) {
 		f.Start("a", hourly(3, takes(time.Minute)))
 		fire := f.NextFire("job")
 		f.Crash("a")
@@ -368,7 +368,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F19
-	promise(t, "what a crash ended begins again at once and all together, though all others are busy", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "re-runs after a crash begin at once and together, though all other instances are busy", func(t *testing.T, f *rotatest.Fleet) {
 		for _, name := range []string{"a", "b", "c"} {
 			f.Start(name, hourly(12, takes(30*time.Minute)))
 		}
@@ -385,7 +385,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F19
-	promise(t, "a fire that nobody had claimed when its owner died is claimed by the next owner", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a fire that was not claimed when its owner crashed is claimed by the next owner", func(t *testing.T, f *rotatest.Fleet) {
 		for _, name := range []string{"a", "b", "c"} {
 			f.Start(name, hourly(6, takes(time.Minute)))
 		}
@@ -400,7 +400,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F20
-	promise(t, "who makes the runs of another again does not leave out its own", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "an instance with re-runs of another does not leave out its own runs", func(t *testing.T, f *rotatest.Fleet) {
 		for _, name := range []string{"a", "b", "c"} {
 			f.Start(name, hourly(6, slowOn("c")))
 		}
@@ -418,7 +418,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F21
-	promise(t, "a run that takes long delays no other shard and no other job", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a long run delays no other shard and no other job", func(t *testing.T, f *rotatest.Fleet) {
 		other := hourly(2, takes(time.Second))
 		other.Name = "other"
 		f.Start("a", other, hourly(3, func(ctx context.Context, r *executor.Run) error {
@@ -436,7 +436,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F22
-	promise(t, "triggers wait their turn, whether the job is busy or nobody leads", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "triggers wait in order, while the job is busy and while no instance leads", func(t *testing.T, f *rotatest.Fleet) {
 		job := executor.Job{Name: "job", Handler: takes(time.Minute)}
 		for _, name := range []string{"a", "b"} {
 			f.Start(name, job)
@@ -459,7 +459,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F23
-	promise(t, "fires come for weeks on end, and again after years without a process", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "fires go on for weeks, and begin again after years without a process", func(t *testing.T, f *rotatest.Fleet) {
 		f.Start("a", nightly(1, takes(time.Minute)))
 		for range 20 {
 			require.Equal(t, f.NextFire("job"), time.Now().UTC())
@@ -479,7 +479,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F24
-	promise(t, "what the dead have left keeps nobody waiting", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "left-over records of crashed processes delay no election and no join", func(t *testing.T, f *rotatest.Fleet) {
 		f.Start("a", nightly(2, takes(0)))
 		f.Start("b", nightly(2, takes(0)))
 		f.Crash("a")
@@ -493,7 +493,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F25
-	promise(t, "a session that is lost is followed by another, and the jobs go on", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a lost session is followed by another, and the jobs continue", func(t *testing.T, f *rotatest.Fleet) {
 		f.Start("a", hourly(2, takes(time.Minute)))
 		heal := f.Partition("a")
 		f.Sleep(5 * time.Minute)
@@ -504,7 +504,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F26
-	promise(t, "a fleet of which all were cut off has a leader again", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a fleet elects a leader again after a cut of all its instances", func(t *testing.T, f *rotatest.Fleet) {
 		var heals []func()
 		for _, name := range []string{"a", "b", "c"} {
 			f.Start(name, hourly(3, takes(time.Minute)))
@@ -521,7 +521,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F28, as far as servers go
-	promise(t, "a host that is disabled stays so when it restarts and when others start, until it is enabled", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a disabled host stays disabled when it restarts and when others start, until it is enabled", func(t *testing.T, f *rotatest.Fleet) {
 		job := hourly(4, takes(time.Minute))
 		e := f.Start("a", job)
 		f.Start("b", job)
@@ -554,7 +554,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F28, as far as items go
-	promise(t, "a shard that is disabled stays so, whoever owns it, and its fires are skipped", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a disabled shard stays disabled under any owner, and its fires are skipped", func(t *testing.T, f *rotatest.Fleet) {
 		job := hourly(2, takes(time.Minute))
 		e := f.Start("a", job)
 		s := executor.Scope{Job: "job", Shards: []int{1}}
@@ -573,7 +573,7 @@ func TestElasticJob(t *testing.T) {
 	})
 
 	// F28, as far as jobs go
-	promise(t, "a pause outlives every process, whatever their definitions say", func(t *testing.T, f *rotatest.Fleet) {
+	promise(t, "a pause outlives every process and every definition", func(t *testing.T, f *rotatest.Fleet) {
 		job := hourly(2, takes(time.Minute))
 		e := f.Start("a", job)
 		require.NoError(t, e.Pause(f.T().Context(), "job"))
