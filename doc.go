@@ -1,86 +1,105 @@
-// Package rota is the root of a library that runs scheduled jobs over a fleet of
-// processes. A job is cut into shards; every shard belongs to one process at a time; at
-// each scheduled instant the owner claims the shard's run, once, and makes it; and what a
-// dead process was running is claimed again by a living one. The processes agree on this
-// through a registry: etcd, ZooKeeper, or memory within one process.
+// Package rota is the root of a library that runs scheduled jobs over a fleet of processes.
+// A job is divided into shards, and every shard belongs to one process at a time. At each
+// scheduled instant the owner of a shard claims its run, once, and executes it. If a process
+// crashes, other processes repeat its unfinished runs. The processes agree through a
+// registry: etcd, ZooKeeper, or memory within one process.
 //
-// This package has no code. A user imports executor and one registry.
+// This package has no code. A program imports executor and one registry. Read docs/guide.md
+// first.
 //
 // # Packages
 //
-// Arrows point to what is imported. What lies ahead along them may be used, what lies
-// behind may not; a test says so.
+// An arrow points from a package to one that it imports. A test refuses imports in the other
+// direction.
 //
 //	rotatest ──► executor ──► coordinator ──► registry ◄── registry/memory
 //	                                              ▲
 //	                                         conformance
 //
-// What each is for:
+// The packages:
 //
 //   - registry is the contract: a small ordered store with transactions, watches and
-//     sessions, and what can be built once on those, such as locks.
-//   - registry/memory is a registry within one process, whose sessions can be expired,
-//     whose clients can be cut off and whose replies can be lost: for tests, yours too.
+//     sessions, and tools built on those, such as locks.
+//   - registry/memory is a registry within one process. A test can expire its sessions, cut
+//     clients off and lose replies.
 //   - conformance is the suite that every registry passes.
-//   - coordinator elects, plans and fails over. It can be used by itself to own shards of
-//     something that has no schedule.
-//   - executor has jobs, schedules, claims and runs: what a program embeds.
-//   - rotatest puts a fleet on registry/memory into a test, in virtual time.
+//   - coordinator elects a leader, assigns shards and fails them over. A program without
+//     schedules uses it to own shards.
+//   - executor has jobs, schedules, claims and runs. A program embeds it.
+//   - rotatest runs a fleet on registry/memory in a test, in virtual time.
 //
 // # Words
 //
-// They mean the same in code, documents and messages.
+// They have one meaning in code, documents and messages. docs/concepts.md shows them in
+// records.
 //
 // An instance is a process of the fleet, with a name. Its session is its lease on the
-// registry: as long as the process renews it, the instance counts as alive. An
-// incarnation is the pair of both; a process that lost its session comes back under the
-// same name as another incarnation, and nothing of the old one is taken over unseen.
+// registry: while the process renews the session, the instance is alive. If the process
+// cannot renew it in time, the session is lost to the process, and it expires in the store.
+// An incarnation is an instance under one session. A process that lost its session joins
+// again as another incarnation of the same name, and adopts no record of the former one.
 //
-// A job has a schedule, a handler and a number of shards. A fire is one instant of the
-// schedule; it is the same instant on every instance, whatever their clocks say. A run is
-// one shard executed for one fire. It has an attempt, which is 1 unless an earlier one
-// failed or its instance died.
+// A group is a set of instances that share a leader. A member is an incarnation in a group.
+// The leader is the member that plans, for a term: a number that each write of the leader
+// carries. It writes a plan for each job: the owner of each shard, the shards that are about
+// to move, and the runs that are to be made again.
 //
-// A claim is the commit in the registry that entitles an instance to start runs. Its
-// fence is a number greater than that of every earlier claim of the shard: whoever is
-// handed a smaller one than it has seen is talking to the past. The watermark of a shard
-// says up to which fire and attempt it has been claimed; a shard is due when that lies
-// behind its schedule.
+// A job has a schedule, a handler and a number of shards. Its definition is all of that but
+// the handler, as stored in the registry; its revision is a number that the programmer
+// raises with each change. An epoch is a span of instants under one definition, and has a
+// number. All runs of one fire have the same definition.
 //
-// A group is a set of instances that share a leader, one of them, for a term: a number
-// that every write of a leader carries. The leader writes a plan for each job: who owns
-// which shard, which shards are about to move, and which runs are to be made again. All
-// else follows from comparing the plan with the watermarks.
+// A fire is one instant of the schedule. It is the same instant on every instance, whatever
+// its clock. A run is one shard executed for one fire, or for a trigger, which asks for a run
+// by hand. A run has an attempt: 1, or more if a crash or a shutdown ended the attempts
+// before.
 //
-// An operator is whoever says what is to run and what not, from inside the fleet or from
-// outside: pauses a job, triggers it by hand, or disables some of its shards, an instance
-// or a host.
+// A claim is the commit in the registry that entitles an instance to start runs: those of
+// all its shards that are due. Each of them has the fence of the claim, a number greater
+// than that of every earlier claim of the shard. The watermark of a shard is the last fire
+// and attempt claimed for it. A shard is due when its watermark is behind its schedule, a
+// trigger, or a run that is to be made again.
 //
-// # What is promised
+// A move changes the owner of a shard. The leader first freezes the shard, which stops
+// claims of it, then makes a fresh read of the owner's claims, and changes the owner once
+// the shard is idle. A member that shuts down drains: it claims nothing more, and hands back
+// the runs that it cannot finish. To fail over is to reassign the shards of a member whose
+// session has expired.
+//
+// An operator pauses a job, triggers it, or disables some of its shards, an instance or a
+// host, from inside or outside the fleet.
+//
+// # Promises
 //
 //   - For a job, shard, fire and attempt, at most one claim is ever committed.
 //   - A shard has at most one run whose session lives. A running shard does not move.
-//   - Each fire is claimed, or skipped, as the job's policy says or because an operator has
-//     disabled the shard, and then counted.
-//   - A run that was under way when its session ended is claimed again with a higher
-//     fence, or counted: as lost if the job does not want re-runs or has used up its
-//     attempts, as unknown if the job tracks only claims.
-//   - A write by a leader whose term is over does not take effect.
+//   - Each fire is claimed, or it is skipped and counted: by the job's policy, because the
+//     shard is disabled, or because no live instance has offered the job for an hour.
+//   - A run that was under way when its session expired is claimed again with a higher fence,
+//     or counted: as lost if the job does not want re-runs or has used up its attempts, as
+//     unknown if the job tracks only claims.
+//   - A write of a leader whose term is over has no effect.
 //   - Members join, leave and crash without a pause for the shards that do not move.
 //
-// # What is not promised
+// # Limits
 //
-// Not "exactly once". A function may have finished its work just before its process died,
-// and then the work is done again. A function that ignores its context goes on after
-// its session is lost, beside the run that replaced it. What such a function writes is
-// kept out by comparing fences where it is written: the library does so for what goes
-// through the run's own methods, a database does so if it is told the fence.
+// Not "exactly once". A handler may have finished its work just before its process crashed;
+// then the work is done again. A handler that ignores its context continues after its session
+// was lost, beside the run that replaced it. Its late writes have no effect through Run.Commit,
+// which requires that the session lives, and in a database that compares fences.
 //
-// A fire is never early by the clock of the instance that claims it, but that clock may
-// be wrong; of three instances and more, one whose clock is found to be too far from the
-// others' claims nothing. A fire that a wrong clock claimed before its time is not claimed
-// again: when the clock is right, the shards concerned wait for that time, and the job's
-// status names that as its problem, until an operator resets the job. A fire may be late: by
-// the time it takes to notice a death, which is the session's TTL and the store's business,
-// and by the time that earlier work of the shard takes.
+// A fire is never early by the clock of the instance that claims it, but that clock may be
+// skewed. In a fleet of three instances and more, one whose clock is too far from the median
+// claims nothing. A fire that a skewed clock claimed ahead of its time is not claimed again:
+// the shards concerned wait for that time, and the job's status names the problem, until an
+// operator resets the job. After the reset such a fire may be claimed a second time.
+//
+// A fire may be late: by the time until a session expires, at most its TTL and a delay
+// of the store, and by earlier work of the shard.
+//
+// If no version of the program in the fleet can compile a definition, and no live instance
+// offers the job, its due fires are given up uncounted.
+//
+// A record that was edited, deleted or restored behind rota's back no longer supports the
+// promises that rest on it. docs/protocol/record-edits.md has the consequences.
 package rota
