@@ -30,23 +30,23 @@
 // The methods of a Fleet are for the goroutine that runs the test, one at a time. Runs
 // and Server may be called from anywhere.
 //
-// # What is checked
+// # Checks
 //
-// Whatever a test itself looks at, Run fails it if
+// Besides the checks of the test itself, Run fails the test if
 //
-//   - two handlers of a shard ran at once, unless the context of the earlier one had
-//     ended: it had been told, and goes on as what is called a zombie. The registry's
-//     records may not show two runs of a shard in any case;
-//   - a fire of a shard was lost: neither claimed, nor counted as skipped by the job's
-//     policy or because the shard is disabled, nor owed for a reason that lasts, such as a
-//     pause, a run that takes its time or a fleet without processes. The same holds for what a crash interrupted: it was
-//     claimed again, or counted;
+//   - two handlers of a shard ran at once, unless the context of the earlier one had ended:
+//     a handler that ignores this is called a zombie. The records never show two runs of a
+//     shard at once;
+//   - a fire of a shard was lost: not claimed, not counted as skipped by the job's policy or
+//     because the shard is disabled, and not due for a reason that lasts, such as a pause,
+//     a long run or a fleet without processes. A run that a crash ended has to be claimed
+//     again, or counted;
 //   - a run was claimed twice, unless the job was reset in between;
 //   - a goroutine is left when the fleet has stopped.
 //
-// # What is not like production
+// # Differences from production
 //
-// The registry answers at once, and the clocks of all processes agree unless SetClock says
-// otherwise. Levers for delays, lost replies and the like are at Fleet.Server. Processes share the memory of the test,
-// so a handler can see what no other process could.
+// The registry answers at once, and the clocks of all processes agree unless SetClock changes
+// one. Fleet.Server has controls for delays, lost replies and other faults. Processes share the
+// memory of the test, so a handler can read data that another process would not have.
 package rotatest

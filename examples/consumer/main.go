@@ -1,7 +1,7 @@
 // Command consumer consumes a log of four partitions: the files 0 to 3 of a directory, to
-// which somebody appends lines. Started several times, on one machine or many that see the
-// same directory, its processes share the partitions out. Each goes on where the last
-// owner of a partition stopped, whether that one left or crashed.
+// which other programs append lines. If it is started several times, on one machine or on
+// many with the same directory, its processes share the partitions. Each owner of a
+// partition continues where the last one stopped, whether that one left or crashed.
 //
 //	go run ./examples/consumer /var/log/orders
 package main
@@ -60,10 +60,10 @@ type consumer struct {
 	// next returns the line of a partition that begins at an offset, and the offset after
 	// it. For a line that has not been written yet it waits.
 	next func(ctx context.Context, partition int, offset int64) (line string, after int64, err error)
-	// handle does what there is to be done about a line. A process may die before it has
-	// saved that this was done; then it is done again. So it gives s.Fence to a database that
-	// compares, or returns what it does as operations on the registry: these are applied
-	// together with the offset, and hence once.
+	// handle does the work for a line. A process may crash before it has saved the offset
+	// after the line; then the work is done again. So handle gives s.Fence to a database that
+	// compares fences, or returns operations on the registry: these are applied together with
+	// the offset, and hence once.
 	handle func(s coordinator.Owned, offset int64, line string) ([]registry.Op, error)
 }
 
@@ -82,7 +82,7 @@ func (c *consumer) own(ctx context.Context, s coordinator.Owned) error {
 	for {
 		line, after, err := c.next(ctx, s.Shard, offset)
 		if ctx.Err() != nil {
-			return nil // what was handled has been saved
+			return nil // the offset after the last handled line has been saved
 		}
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ func (c *consumer) own(ctx context.Context, s coordinator.Owned) error {
 		if err != nil {
 			return err
 		}
-		// The partition may be about to move, but it does not before own has returned.
+		// The partition may be about to move, but stays until own has returned.
 		if err := s.Save(context.WithoutCancel(ctx), strconv.AppendInt(nil, after, 10), ops...); err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
 // Command settle settles three regions every night at three, Shanghai time. Ctrl-C or
-// SIGTERM ends it when what is running has finished.
+// SIGTERM ends it when its runs have finished.
 package main
 
 import (
