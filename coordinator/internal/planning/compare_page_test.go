@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write the tables of docs/strategies.md"
 
 // The tables stand between these lines of the page.
 const (
-	tablesFrom = "<!-- go test ./coordinator -run Compared -update: writes from here -->\n"
+	tablesFrom = "<!-- go test ./coordinator/internal/planning -run Compared -update: writes from here -->\n"
 	tablesTo   = "<!-- to here -->\n"
 )
 
@@ -29,7 +29,7 @@ func pageIsUpToDate(t *testing.T, all []map[string]*outcome) {
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 	} else if want != string(page) {
-		t.Errorf("%s does not show what was computed: run go test ./coordinator -run Compared -update", path)
+		t.Errorf("%s does not show what was computed: run go test ./coordinator/internal/planning -run Compared -update", path)
 	}
 }
 
