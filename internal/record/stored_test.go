@@ -1,0 +1,172 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+const (
+	fullRuns = `[{"shards":"1-3,9","gen":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"missed":true,"handed_back":1},` +
+		`{"shards":"0","gen":1,"fire":"1970-01-01T00:16:40.000000001Z","trigger":7,"attempt":1}]`
+	fullMarks  = `[{"shards":"1-3,9","gen":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"trigger":9007199254740993,"trigger_attempt":1},{"shards":"4","trigger":3,"trigger_attempt":1}]`
+	fullCounts = `{"claimed":18446744073709551615,"succeeded":2,"failed":3,"skipped":4,"lost":5,"unknown":6}`
+	fullEnds   = `"ended":"1970-01-01T00:16:41Z","failures":[{"shards":"1-3,9","gen":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,` +
+		`"missed":true,"handed_back":1,"more":4,"at":"1970-01-01T00:16:40.5Z","error":"日次 <a&b> \"x\"\\\n\u0000\u2028"}]`
+
+	fullClaims = `{"job":"settle","marks":` + fullMarks + `,"running":` + fullRuns + `,"reruns":` + fullRuns + `,"counts":` + fullCounts + `,` + fullEnds + `}`
+
+	fullPlan = `{"format":1,"job":"settle","paused":true,"schedule_stopped":true,"epochs":[` +
+		`{"gen":1,"from":null,"until":"1970-01-01T00:16:40Z","definition":{"name":"settle","shards":12,"max":9007199254740993}},` +
+		`{"gen":2,"from":"1970-01-01T00:16:40Z","definition":{"name":"settle","shards":12}}],` +
+		`"owners":{"a.s":"0-5","b.t":"6-11","c.u":""},"frozen":"3","disabled":"4,99","marks":` + fullMarks + `,"reruns":` + fullRuns + `,` +
+		`"triggers":[{"number":7,"at":"1970-01-01T00:16:40Z","gen":1,"param":"2026-01","shards":"1-3,9"},{"number":8,"at":null,"shards":""},{"number":9,"at":"1970-01-01T00:16:40Z"}],` +
+		`"counts":` + fullCounts + `,"problem":"日次","resets":2,"unoffered":"1970-01-01T00:16:40Z",` + fullEnds + `,` +
+		`"decisions":[{"at":"1970-01-01T00:16:40Z","term":7,"by":"a","what":"give 0-3 to a","again":2},{"at":"1970-01-01T00:16:40Z","term":8,"by":"a","what":"none"}],` +
+		`"a_novelty":9007199254740993,"novelty":{"x":[1.50,2]}}`
+)
+
+func fullRecords(t *testing.T) (*Plan, *Claims) {
+	t.Helper()
+	const at = Instant(1_000_000_000_000)
+	shards, none := shardset.Of(1, 2, 3, 9), shardset.Set{}
+	first, err := NewEpoch(1, 0, json.RawMessage(`{"name":"settle","shards":12,"max":9007199254740993}`))
+	require.NoError(t, err)
+	first.Until = at
+	second, err := NewEpoch(2, at, json.RawMessage(`{"name":"settle","shards":12}`))
+	require.NoError(t, err)
+	plan := &Plan{
+		Format: Format, Job: "settle", Paused: true, Stopped: true,
+		Epochs: []Epoch{first, second},
+		Owners: map[string]shardset.Set{"b.t": shardset.Range(6, 12), "a.s": shardset.Range(0, 6), "c.u": {}},
+		Frozen: shardset.Of(3), Disabled: shardset.Of(4, 99),
+		Marks: Marks{
+			{shards, Mark{Gen: 1, Fire: at + 1, Attempt: 2, Trigger: 1<<53 + 1, TriggerAttempt: 1}},
+			{shardset.Of(4), Mark{Trigger: 3, TriggerAttempt: 1}},
+		},
+		Reruns: Runs{
+			{shards, Ref{Gen: 1, Fire: at + 1, Attempt: 2, Missed: true, HandedBack: 1}},
+			{shardset.Of(0), Ref{Gen: 1, Fire: at + 1, Trigger: 7, Attempt: 1}},
+		},
+		Triggers: []Trigger{{Number: 7, At: at, Gen: 1, Param: "2026-01", Shards: &shards}, {Number: 8, Shards: &none}, {Number: 9, At: at}},
+		Counts:   Counts{1<<64 - 1, 2, 3, 4, 5, 6}, Problem: "日次", Resets: 2, Unoffered: at, Ended: at + 1e9,
+		Decisions: []Decision{{at, 7, "a", "give 0-3 to a", 2}, {at, 8, "a", "none", 0}},
+		extra:     fields{"novelty": json.RawMessage(`{"x":[1.50,2]}`), "a_novelty": json.RawMessage(`9007199254740993`)},
+	}
+	plan.Failures = Failures{{plan.Reruns[0], 4, at + 5e8, "日次 <a&b> \"x\"\\\n\x00\u2028"}}
+	claims := &Claims{
+		Job: "settle", Marks: plan.Marks, Running: plan.Reruns, Reruns: plan.Reruns,
+		Counts: plan.Counts, Ended: plan.Ended, Failures: plan.Failures,
+	}
+	return plan, claims
+}
+
+// TestStoredForm pins the bytes that fleets of mixed versions exchange.
+func TestStoredForm(t *testing.T) {
+	plan, claims := fullRecords(t)
+	t.Run("of a plan", func(t *testing.T) {
+		b, err := Encode(plan)
+		require.NoError(t, err)
+		assert.Equal(t, fullPlan, string(b))
+		decoded, err := DecodePlan(b)
+		require.NoError(t, err)
+		assert.Equal(t, plan, decoded)
+	})
+	t.Run("of a claims record", func(t *testing.T) {
+		b, err := Encode(claims)
+		require.NoError(t, err)
+		assert.Equal(t, fullClaims, string(b))
+		decoded, err := Decode[Claims](b)
+		require.NoError(t, err)
+		assert.Equal(t, *claims, decoded)
+	})
+	t.Run("of records without values", func(t *testing.T) {
+		for want, v := range map[string]any{
+			`{"job":""}`:                                                                      &Claims{},
+			`{"job":"","counts":{"lost":1}}`:                                                  &Claims{Counts: Counts{Lost: 1}},
+			`{"format":0,"job":"","epochs":[],"owners":{}}`:                                   &Plan{Epochs: []Epoch{}, Owners: map[string]shardset.Set{}},
+			`{"job":"","marks":[{"shards":""}]}`:                                              &Claims{Marks: Marks{{}}},
+			`{"job":"","running":[{"shards":"","gen":0,"fire":null,"attempt":0}]}`:            &Claims{Running: Runs{{}}},
+			`{"job":"","failures":[{"shards":"","gen":0,"fire":null,"attempt":0,"at":null}]}`: &Claims{Failures: Failures{{}}},
+		} {
+			b, err := Encode(v)
+			require.NoError(t, err)
+			assert.Equal(t, want, string(b))
+		}
+	})
+}
+
+// TestDecode_AcceptsAnySpellingOfJSON decodes records as an operator's tools may have written them.
+func TestDecode_AcceptsAnySpellingOfJSON(t *testing.T) {
+	plan, claims := fullRecords(t)
+	for name, spell := range map[string]func(string) string{
+		"indented": func(s string) string {
+			var b bytes.Buffer
+			require.NoError(t, json.Indent(&b, []byte(s), " ", "\t"))
+			return b.String() + "\n"
+		},
+		"escaped": func(s string) string {
+			return strings.ReplaceAll(strings.ReplaceAll(s, "settle", `s\u0065ttle`), `"fire"`, `"fir\u0065"`)
+		},
+		"a field twice":   func(s string) string { return strings.Replace(s, `{`, `{"job":"other","marks":[{"shards":"9"}],`, 1) },
+		"a field of null": func(s string) string { return strings.Replace(s, `,"ended"`, `,"problem":null,"ended"`, 1) },
+		"an offset in time": func(s string) string {
+			return strings.ReplaceAll(s, "1970-01-01T00:16:40.000000001Z", "1970-01-01T01:16:40.000000001+01:00")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decoded, err := Decode[Claims]([]byte(spell(fullClaims)))
+			require.NoError(t, err)
+			assert.Equal(t, *claims, decoded)
+			p, err := DecodePlan([]byte(spell(fullPlan)))
+			require.NoError(t, err)
+			for i := range p.Epochs { // definitions keep their spelling
+				var b bytes.Buffer
+				require.NoError(t, json.Compact(&b, p.Epochs[i].Def))
+				p.Epochs[i].Def = json.RawMessage(strings.ReplaceAll(b.String(), `\u0065`, "e"))
+			}
+			for name, value := range p.extra {
+				var b bytes.Buffer
+				require.NoError(t, json.Compact(&b, value))
+				p.extra[name] = b.Bytes()
+			}
+			assert.Equal(t, plan, p)
+		})
+	}
+}
+
+func TestDecode_RejectsWrongJSON(t *testing.T) {
+	for name, bad := range map[string]string{
+		"empty":                "",
+		"blank":                " ",
+		"cut off":              fullClaims[:len(fullClaims)-1],
+		"followed by text":     fullClaims + "x",
+		"followed by a record": fullClaims + fullClaims,
+		"an array":             "[]",
+		"a fraction":           strings.Replace(fullClaims, `"attempt":2`, `"attempt":2.5`, 1),
+		"an exponent":          strings.Replace(fullClaims, `"attempt":2`, `"attempt":2e1`, 1),
+		"a leading zero":       strings.Replace(fullClaims, `"attempt":2`, `"attempt":02`, 1),
+		"a negative count":     strings.Replace(fullClaims, `"lost":5`, `"lost":-5`, 1),
+		"a number too large":   strings.Replace(fullClaims, `18446744073709551615`, `18446744073709551616`, 1),
+		"a number as text":     strings.Replace(fullClaims, `"attempt":2`, `"attempt":"2"`, 1),
+		"a text as number":     strings.Replace(fullClaims, `"settle"`, `7`, 1),
+		"a bad instant":        strings.Replace(fullClaims, `00:16:41Z`, `00:16:41`, 1),
+		"an instant too far":   strings.Replace(fullClaims, `"ended":"1970`, `"ended":"2970`, 1),
+		"bad shards":           strings.Replace(fullClaims, `"1-3,9"`, `"3-1"`, 1),
+		"a control character":  strings.Replace(fullClaims, `settle`, "set\tle", 1),
+		"a comma too many":     strings.Replace(fullClaims, `,"counts"`, `,,"counts"`, 1),
+		"deeply nested":        strings.Replace(fullClaims, `{`, `{"x":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)+`,`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NotEqual(t, fullClaims, bad)
+			_, err := Decode[Claims]([]byte(bad))
+			assert.Error(t, err)
+		})
+	}
+}
