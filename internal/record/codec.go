@@ -9,7 +9,6 @@ import (
 	"io"
 	"reflect"
 	"strings"
-	"sync"
 
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -74,19 +73,9 @@ func Decode[T any](b []byte) (T, error) {
 	var v T
 	b, err := inflate(b)
 	if err == nil {
-		err = decode(b, &v)
+		err = json.Unmarshal(b, &v)
 	}
 	return v, err
-}
-
-func decode[T any](b []byte, v *T) error {
-	if r, ok := any(v).(scanned); ok {
-		if scan(b, r) {
-			return nil
-		}
-		*v = *new(T)
-	}
-	return json.Unmarshal(b, v)
 }
 
 // DecodeMeta reads the record of a namespace, which this version must not touch if a newer
@@ -174,16 +163,11 @@ func (p *Plan) checkOwners() error {
 
 // MarshalJSON writes the plan and what an earlier reader did not understand of it.
 func (p *Plan) MarshalJSON() ([]byte, error) {
-	return marshal(p)
+	type plain Plan
+	return marshalKeeping((*plain)(p), p.extra)
 }
 
 func marshal(v any) ([]byte, error) {
-	switch v := v.(type) {
-	case *Plan:
-		return appendFields(v.appendJSON(make([]byte, 0, 1024)), v.extra)
-	case *Claims:
-		return v.appendJSON(make([]byte, 0, 512)), nil
-	}
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false) // people read these with etcdctl and zkCli
@@ -217,47 +201,50 @@ func appendFields(b []byte, extra fields) ([]byte, error) {
 	return append(b, more[1:]...), nil
 }
 
-// decodeKeeping reads a record and the fields of it that this version does not know.
+// decodeKeeping decodes a record and the fields of it that this version does not know.
 func decodeKeeping[T any](b []byte) (*T, fields, error) {
 	v := new(T)
 	b, err := inflate(b)
 	if err != nil {
 		return v, nil, err
 	}
-	if r, ok := any(v).(scanned); ok {
-		if scan(b, r) {
-			return v, nil, nil // it knows all fields
-		}
-		v = new(T)
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if d.Decode(v) == nil && d.InputOffset() == int64(len(b)) {
+		return v, nil, nil // without unknown fields, a second pass would double the cost
 	}
+	v = new(T)
 	if err := json.Unmarshal(b, v); err != nil {
 		return v, nil, err
 	}
-	var all fields
-	if err := json.Unmarshal(b, &all); err != nil {
+	var extra fields
+	if err := json.Unmarshal(b, &extra); err != nil {
 		return v, nil, err
 	}
 	for _, name := range fieldNames(reflect.TypeFor[T]()) {
-		delete(all, name)
+		delete(extra, name)
 	}
-	if len(all) == 0 {
+	if len(extra) == 0 {
 		return v, nil, nil
 	}
-	return v, all, nil
+	return v, extra, nil
 }
 
-var namesOf sync.Map // reflect.Type to []string
-
 func fieldNames(t reflect.Type) []string {
-	if names, ok := namesOf.Load(t); ok {
-		return names.([]string)
-	}
 	var names []string
 	for _, f := range reflect.VisibleFields(t) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
 			names = append(names, name)
 		}
 	}
-	namesOf.Store(t, names)
 	return names
+}
+
+// encodedLen returns how many bytes v takes in a record.
+func encodedLen(v any) int {
+	b, err := marshal(v)
+	if err != nil {
+		panic(err) // v is made of types that always encode
+	}
+	return len(b)
 }

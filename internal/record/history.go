@@ -82,7 +82,7 @@ func (fs Failures) With(more ...Failure) Failures {
 	slices.SortStableFunc(out, func(a, b Failure) int { return cmp.Compare(a.At, b.At) })
 	size, first := 0, len(out)-1
 	for i, f := range slices.Backward(out) {
-		size += len(f.appendJSON(nil))
+		size += encodedLen(f)
 		if i == len(out)-1 || size <= maxFailuresBytes && len(out)-i <= maxFailures {
 			first = i
 			continue
@@ -115,7 +115,7 @@ func firstRanges(s shardset.Set, most int) (first shardset.Set, more int) {
 // they do here.
 func cut(s string, most int) string {
 	const mark = "..."
-	if len(s) <= most && len(appendText(nil, s)) <= most+len(`""`) {
+	if len(s) <= most && encodedLen(s) <= most+len(`""`) {
 		return s
 	}
 	s = s[:min(len(s), most-len(mark))]
@@ -124,7 +124,7 @@ func cut(s string, most int) string {
 			s = s[:len(s)-1] // half of one
 			continue
 		}
-		if len(appendText(nil, s)) <= most-len(mark)+len(`""`) {
+		if encodedLen(s) <= most-len(mark)+len(`""`) {
 			break
 		}
 		s = s[:len(s)-1]

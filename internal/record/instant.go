@@ -38,7 +38,12 @@ func (i Instant) String() string {
 
 // MarshalJSON writes RFC 3339.
 func (i Instant) MarshalJSON() ([]byte, error) {
-	return i.appendJSON(make([]byte, 0, 32)), nil
+	if i == 0 {
+		return []byte("null"), nil
+	}
+	b := append(make([]byte, 0, 32), '"')
+	b = i.Time().AppendFormat(b, time.RFC3339Nano)
+	return append(b, '"'), nil
 }
 
 // UnmarshalJSON reads RFC 3339.

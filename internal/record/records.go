@@ -178,7 +178,7 @@ const DefaultMaxAttempts = 3
 // ParseJob reads the part of a definition that planning needs, and checks it.
 func ParseJob(def json.RawMessage) (Job, error) {
 	var j Job
-	if err := decode(def, &j); err != nil {
+	if err := json.Unmarshal(def, &j); err != nil {
 		return Job{}, err
 	}
 	if err := CheckJobName(j.Name); err != nil {
