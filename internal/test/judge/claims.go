@@ -6,7 +6,7 @@ import (
 
 // claimed judges a write of an incarnation's record of a job.
 func (o *Judge) claimed(c *Commit, op *registry.Op, j *jobState, inc string) {
-	rec, err := decodeClaims(op.Value)
+	rec, err := decode[claimsRecord](op.Value)
 	if err != nil {
 		o.violate(1, j, "claims of %s: %v", inc, err)
 		return

@@ -15,7 +15,7 @@ func (o *Judge) planned(c *Commit, op *registry.Op, j *jobState) {
 		o.violate(2, j, "the plan was deleted")
 		return
 	}
-	p, err := decodePlan(op.Value)
+	p, err := decode[planRecord](op.Value)
 	if err != nil {
 		o.violate(2, j, "plan: %v", err)
 		return

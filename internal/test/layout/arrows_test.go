@@ -39,7 +39,7 @@ var reach = []struct {
 
 	{"internal/remote", []string{"registry"}},
 	{"internal/registryurl", []string{"registry", "registry/etcd", "registry/zookeeper"}},
-	{"internal/...", []string{"registry", "internal/jsonscan", "internal/shardset"}},
+	{"internal/...", []string{"registry", "internal/shardset"}},
 	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/spf13/cobra", "golang.org/x/term"}},
 	// Examples show what a user can write, who cannot import internal packages.
 	{"examples/...", []string{"registry/...", "coordinator", "executor", "rotatest"}},
