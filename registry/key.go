@@ -82,10 +82,6 @@ func CheckDir(dir Key) error {
 	return checkPath(dir, true)
 }
 
-// checkPath is spared the race detector, which would take note of every byte: those of a
-// string never change.
-//
-//go:norace
 func checkPath(k Key, dir bool) error {
 	if len(k) > maxKeyBytes {
 		return fmt.Errorf("%w: %.40q...: longer than %d bytes", ErrInvalidKey, string(k), maxKeyBytes)
