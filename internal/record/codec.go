@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/rota-dev/rota/internal/shardset"
@@ -221,9 +223,12 @@ func decodeKeeping[T any](b []byte) (*T, fields, error) {
 	if err := json.Unmarshal(b, &extra); err != nil {
 		return v, nil, err
 	}
-	for _, name := range fieldNames(reflect.TypeFor[T]()) {
-		delete(extra, name)
-	}
+	known := fieldNames(reflect.TypeFor[T]())
+	maps.DeleteFunc(extra, func(name string, _ json.RawMessage) bool {
+		// Package json matches names in any case. A field that is decoded and also kept would
+		// overrule the change that the record is rewritten for.
+		return slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) })
+	})
 	if len(extra) == 0 {
 		return v, nil, nil
 	}

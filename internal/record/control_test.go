@@ -19,6 +19,17 @@ func TestControl(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, text, string(b))
 	})
+	t.Run("rewrites a known field in other case under its own name", func(t *testing.T) {
+		for _, novelty := range []string{"", `,"novelty":1`} {
+			c, err := DecodeControl([]byte(`{"JOB":"settle","Paused":true` + novelty + `}`))
+			require.NoError(t, err)
+			assert.True(t, c.Paused)
+			c.Paused = false
+			b, err := Encode(c)
+			require.NoError(t, err)
+			assert.Equal(t, `{"job":"settle"`+novelty+`}`, string(b))
+		}
+	})
 	t.Run("that disables nothing does not speak of it", func(t *testing.T) {
 		b, err := Encode(&Control{Job: "settle"})
 		require.NoError(t, err)
