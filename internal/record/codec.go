@@ -15,19 +15,18 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// ErrNewerFormat means that a record was written by a newer version, which must not be
-// guessed at.
+// ErrNewerFormat reports that a newer version, with another format, wrote the record.
 var ErrNewerFormat = errors.New("newer format")
 
-// fields are the members of a JSON object that this version does not know.
+// fields are the members of a JSON object that this version does not know, by name.
 type fields map[string]json.RawMessage
 
-// deflateAbove is the size from which on a record is stored deflated: the worst case, ten
-// thousand shards with a watermark each, has to fit a value.
+// deflateAbove is the size in bytes above which a record is stored deflated. The largest plan,
+// of 10,000 shards with a watermark each, has to fit a value of the store.
 const deflateAbove = 32 << 10
 
-// deflated begins the stored form of such a record; raw deflated data follows. It is not
-// readable either way, and as JSON it would be a third longer.
+// deflated is the prefix of a deflated record. Binary data follows: as JSON, the data would be
+// a third longer and no more readable.
 const deflated = "deflate\n"
 
 // Encode returns the stored form of v.
@@ -51,10 +50,10 @@ func Encode(v any) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// maxInflated bounds what a stored record may unfold to.
+// maxInflated bounds the size of an inflated record.
 const maxInflated = 16 << 20
 
-// inflate undoes what Encode does to large records.
+// inflate returns the JSON of a record, which Encode may have deflated.
 func inflate(b []byte) ([]byte, error) {
 	packed, ok := bytes.CutPrefix(b, []byte(deflated))
 	if !ok {
@@ -70,7 +69,7 @@ func inflate(b []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Decode reads the stored form of a record without unknown fields to keep.
+// Decode decodes the stored form of a record. It ignores unknown fields.
 func Decode[T any](b []byte) (T, error) {
 	var v T
 	b, err := inflate(b)
@@ -80,8 +79,8 @@ func Decode[T any](b []byte) (T, error) {
 	return v, err
 }
 
-// DecodeMeta reads the record of a namespace, which this version must not touch if a newer
-// one has made it.
+// DecodeMeta decodes the record of a namespace. It fails with ErrNewerFormat if this version
+// must not write to the namespace.
 func DecodeMeta(b []byte) (Meta, error) {
 	m, err := Decode[Meta](b)
 	if err == nil && m.Format > Format {
@@ -90,7 +89,7 @@ func DecodeMeta(b []byte) (Meta, error) {
 	return m, err
 }
 
-// DecodeDefinition returns the JSON of a definition and the part that planning needs.
+// DecodeDefinition returns the compact JSON of a definition and the part that planning needs.
 func DecodeDefinition(b []byte) (json.RawMessage, Job, error) {
 	b, err := inflate(b)
 	if err != nil {
@@ -100,14 +99,14 @@ func DecodeDefinition(b []byte) (json.RawMessage, Job, error) {
 	if err != nil {
 		return nil, Job{}, err
 	}
-	var compact bytes.Buffer // as it will stand in plans, to be compared
+	var compact bytes.Buffer // as in plans, so that definitions can be compared
 	if err := json.Compact(&compact, b); err != nil {
 		return nil, Job{}, err
 	}
 	return compact.Bytes(), j, nil
 }
 
-// DecodePlan reads and checks a plan.
+// DecodePlan decodes and checks a plan.
 func DecodePlan(b []byte) (*Plan, error) {
 	p, extra, err := decodeKeeping[Plan](b)
 	if err != nil {
@@ -126,13 +125,13 @@ func DecodePlan(b []byte) (*Plan, error) {
 	for i := range p.Epochs {
 		e := &p.Epochs[i]
 		if i > 0 && e.Gen <= p.Epochs[i-1].Gen {
-			return nil, fmt.Errorf("epochs: generation %d follows %d", e.Gen, p.Epochs[i-1].Gen)
+			return nil, fmt.Errorf("epochs: number %d follows %d", e.Gen, p.Epochs[i-1].Gen)
 		}
 		if e.job, err = ParseJob(e.Def); err != nil {
-			return nil, fmt.Errorf("epochs: generation %d: %w", e.Gen, err)
+			return nil, fmt.Errorf("epochs: number %d: %w", e.Gen, err)
 		}
 		if e.job.Name != p.Job {
-			return nil, fmt.Errorf("epochs: generation %d: definition of %q in the plan of %q", e.Gen, e.job.Name, p.Job)
+			return nil, fmt.Errorf("epochs: number %d: definition of %q in the plan of %q", e.Gen, e.job.Name, p.Job)
 		}
 	}
 	if err := p.checkOwners(); err != nil {
@@ -158,12 +157,12 @@ func (p *Plan) checkOwners() error {
 		all = all.Union(shards)
 	}
 	if all.Len() != given {
-		return errors.New("owners: a shard is given twice")
+		return errors.New("owners: a shard has two owners")
 	}
 	return nil
 }
 
-// MarshalJSON writes the plan and what an earlier reader did not understand of it.
+// MarshalJSON encodes the plan with its unknown fields.
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	type plain Plan
 	return marshalKeeping((*plain)(p), p.extra)
@@ -172,14 +171,14 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 func marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false) // people read these with etcdctl and zkCli
+	e.SetEscapeHTML(false) // operators read records with etcdctl and zkCli
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// marshalKeeping writes a record and the fields of it that this version does not know.
+// marshalKeeping encodes a record with its unknown fields.
 func marshalKeeping(plain any, extra fields) ([]byte, error) {
 	b, err := marshal(plain)
 	if err != nil {
@@ -188,7 +187,7 @@ func marshalKeeping(plain any, extra fields) ([]byte, error) {
 	return appendFields(b, extra)
 }
 
-// appendFields adds members to the JSON of an object.
+// appendFields appends fields to the JSON of an object.
 func appendFields(b []byte, extra fields) ([]byte, error) {
 	if len(extra) == 0 {
 		return b, nil
@@ -203,7 +202,7 @@ func appendFields(b []byte, extra fields) ([]byte, error) {
 	return append(b, more[1:]...), nil
 }
 
-// decodeKeeping decodes a record and the fields of it that this version does not know.
+// decodeKeeping decodes a record and its unknown fields.
 func decodeKeeping[T any](b []byte) (*T, fields, error) {
 	v := new(T)
 	b, err := inflate(b)
@@ -213,7 +212,7 @@ func decodeKeeping[T any](b []byte) (*T, fields, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if d.Decode(v) == nil && d.InputOffset() == int64(len(b)) {
-		return v, nil, nil // without unknown fields, a second pass would double the cost
+		return v, nil, nil // nearly all records: spare them the second pass
 	}
 	v = new(T)
 	if err := json.Unmarshal(b, v); err != nil {
@@ -225,8 +224,8 @@ func decodeKeeping[T any](b []byte) (*T, fields, error) {
 	}
 	known := fieldNames(reflect.TypeFor[T]())
 	maps.DeleteFunc(extra, func(name string, _ json.RawMessage) bool {
-		// Package json matches names in any case. A field that is decoded and also kept would
-		// overrule the change that the record is rewritten for.
+		// Package json matches names in any case. A known field that stayed among the unknown
+		// ones would overrule the next change of its value.
 		return slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) })
 	})
 	if len(extra) == 0 {
@@ -249,7 +248,7 @@ func fieldNames(t reflect.Type) []string {
 func encodedLen(v any) int {
 	b, err := marshal(v)
 	if err != nil {
-		panic(err) // v is made of types that always encode
+		panic(err) // callers pass strings and records, which always encode
 	}
 	return len(b)
 }

@@ -7,60 +7,60 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// Control is operators' intent for a job. It survives everything but the job.
+// Control is the intent of operators for a job. It is deleted with the job only.
 type Control struct {
 	Job         string       `json:"job"`
 	Paused      bool         `json:"paused,omitempty"`
 	Stopped     bool         `json:"schedule_stopped,omitempty"` // not with Paused
-	Disabled    shardset.Set `json:"disabled_shards,omitzero"`   // perhaps beyond the total, which may grow again
-	Exclusion                // from this job
+	Disabled    shardset.Set `json:"disabled_shards,omitzero"`   // may exceed the total, which may grow again
+	Exclusion                // from owning shards of this job
 	Triggers    []Trigger    `json:"triggers,omitempty"`     // not yet in the plan
-	LastTrigger uint64       `json:"last_trigger,omitempty"` // the highest number given out
-	Resets      uint64       `json:"resets,omitempty"`       // how often the job was to start afresh
+	LastTrigger uint64       `json:"last_trigger,omitempty"` // the highest number in use
+	Resets      uint64       `json:"resets,omitempty"`       // how often operators have asked for a fresh start of the job
 
 	extra fields
 }
 
-// GroupControl is operators' intent for all jobs of a group.
+// GroupControl is the intent of operators for all jobs of a group.
 type GroupControl struct {
-	Exclusion // from all jobs
+	Exclusion // from owning shards of any job
 
 	extra fields
 }
 
-// Exclusion is who is disabled: may own no shards.
+// Exclusion names the disabled instances and hosts, which may own no shards.
 type Exclusion struct {
 	Instances []string `json:"disabled_instances,omitempty"` // by name, sorted
 	Hosts     []string `json:"disabled_hosts,omitempty"`     // sorted
 }
 
-// Trigger is a run asked for by hand.
+// Trigger is the request for a run by hand.
 type Trigger struct {
 	Number uint64        `json:"number"`
 	At     Instant       `json:"at"`
-	Gen    int           `json:"gen,omitempty"` // set in plans: whose definition holds
+	Gen    int           `json:"gen,omitempty"` // the epoch number of its definition; set in plans only
 	Param  string        `json:"param,omitempty"`
 	Shards *shardset.Set `json:"shards,omitempty"` // nil for all
 }
 
-// MaxTriggers bounds the triggers of a job that wait.
+// MaxTriggers bounds the pending triggers of a job.
 const MaxTriggers = 64
 
-// MaxExcluded bounds the instances that an Exclusion names, and the hosts.
+// MaxExcluded bounds the instances of an Exclusion, and its hosts.
 const MaxExcluded = 256
 
-// IsZero reports whether x excludes nobody.
+// IsZero reports whether x is empty.
 func (x *Exclusion) IsZero() bool { return len(x.Instances)+len(x.Hosts) == 0 }
 
-// Excludes reports whether x excludes a member. One that names no host, as older versions
-// do, is on none that could be excluded.
+// Excludes reports whether x excludes a member. A member of an older version names no host,
+// so that an excluded host does not match it.
 func (x *Exclusion) Excludes(m *Member) bool {
 	_, named := slices.BinarySearch(x.Instances, m.Name)
 	_, hosted := slices.BinarySearch(x.Hosts, m.Host)
 	return named || hosted
 }
 
-// check checks what was read, and puts in order what was perhaps written by hand.
+// check checks the names and sorts them, since a person may have written the record.
 func (x *Exclusion) check() error {
 	if err := checkNames(x.Instances, CheckName); err != nil {
 		return fmt.Errorf("disabled_instances: %w", err)
@@ -85,7 +85,7 @@ func checkNames(names []string, check func(string) error) error {
 	return nil
 }
 
-// checkDisabled checks a set of shards that are disabled.
+// checkDisabled checks a set of disabled shards.
 func checkDisabled(shards shardset.Set) error {
 	if most, ok := shards.Max(); ok && most >= MaxShards {
 		return fmt.Errorf("shard %d, of at most %d", most, MaxShards)
@@ -93,7 +93,7 @@ func checkDisabled(shards shardset.Set) error {
 	return nil
 }
 
-// DecodeControl reads and checks a control record.
+// DecodeControl decodes and checks a control record.
 func DecodeControl(b []byte) (*Control, error) {
 	c, extra, err := decodeKeeping[Control](b)
 	if err != nil {
@@ -106,14 +106,14 @@ func DecodeControl(b []byte) (*Control, error) {
 	last := uint64(0)
 	for _, t := range c.Triggers {
 		if t.Number <= last || t.Number > c.LastTrigger {
-			return nil, fmt.Errorf("triggers: number %d after %d, and the highest is %d", t.Number, last, c.LastTrigger)
+			return nil, fmt.Errorf("triggers: number %d after %d, with last_trigger %d", t.Number, last, c.LastTrigger)
 		}
 		last = t.Number
 	}
 	return c, c.check()
 }
 
-// DecodeGroupControl reads and checks the control record of a group.
+// DecodeGroupControl decodes and checks the control record of a group.
 func DecodeGroupControl(b []byte) (*GroupControl, error) {
 	c, extra, err := decodeKeeping[GroupControl](b)
 	if err != nil {
@@ -123,13 +123,13 @@ func DecodeGroupControl(b []byte) (*GroupControl, error) {
 	return c, c.check()
 }
 
-// MarshalJSON writes the record and what an earlier reader did not understand of it.
+// MarshalJSON encodes the record with its unknown fields.
 func (c *Control) MarshalJSON() ([]byte, error) {
 	type plain Control
 	return marshalKeeping((*plain)(c), c.extra)
 }
 
-// MarshalJSON writes the record and what an earlier reader did not understand of it.
+// MarshalJSON encodes the record with its unknown fields.
 func (c *GroupControl) MarshalJSON() ([]byte, error) {
 	type plain GroupControl
 	return marshalKeeping((*plain)(c), c.extra)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestControl(t *testing.T) {
-	t.Run("survives a round trip, with what a newer version added", func(t *testing.T) {
+	t.Run("survives a round trip with fields of a newer version", func(t *testing.T) {
 		text := `{"job":"settle","paused":true,"disabled_shards":"3,5-7","disabled_instances":["a","b"],"disabled_hosts":["h"],"last_trigger":7,"novelty":{"x":1}}`
 		c, err := DecodeControl([]byte(text))
 		require.NoError(t, err)
@@ -30,12 +30,12 @@ func TestControl(t *testing.T) {
 			assert.Equal(t, `{"job":"settle"`+novelty+`}`, string(b))
 		}
 	})
-	t.Run("that disables nothing does not speak of it", func(t *testing.T) {
+	t.Run("without disabled shards omits the fields", func(t *testing.T) {
 		b, err := Encode(&Control{Job: "settle"})
 		require.NoError(t, err)
 		assert.Equal(t, `{"job":"settle"}`, string(b))
 	})
-	t.Run("of a group survives a round trip, with what a newer version added", func(t *testing.T) {
+	t.Run("of a group survives a round trip with fields of a newer version", func(t *testing.T) {
 		for _, text := range []string{
 			`{}`, `{"novelty":1}`, `{"disabled_instances":["a"]}`, `{"disabled_hosts":["h"],"novelty":1}`,
 		} {
@@ -46,7 +46,7 @@ func TestControl(t *testing.T) {
 			assert.Equal(t, text, string(b))
 		}
 	})
-	t.Run("is put in order when it is read, for a hand may have written it", func(t *testing.T) {
+	t.Run("is sorted when it is decoded", func(t *testing.T) {
 		c, err := DecodeGroupControl([]byte(`{"disabled_instances":["b","a"],"disabled_hosts":["y","x"]}`))
 		require.NoError(t, err)
 		assert.Equal(t, Exclusion{[]string{"a", "b"}, []string{"x", "y"}}, c.Exclusion)
@@ -72,7 +72,7 @@ func TestDecodeControl_NamesTheRule(t *testing.T) {
 		`{"disabled_hosts":` + many(257) + `}`:                               "disabled_hosts: 257 names, at most 256",
 		`{"disabled_hosts":"h"}`:                                             "disabled_hosts",
 		`{"triggers":[{"number":0}],"disabled_shards":"0","last_trigger":1}`: "triggers: number 0 after 0",
-		`{"triggers":[{"number":2}],"disabled_shards":"0","last_trigger":1}`: "triggers: number 2 after 0, and the highest is 1",
+		`{"triggers":[{"number":2}],"disabled_shards":"0","last_trigger":1}`: "triggers: number 2 after 0, with last_trigger 1",
 		"deflate\n\xff\xff" + strings.Repeat("x", 10):                        "inflate",
 	} {
 		_, err := DecodeControl([]byte(text))
@@ -92,16 +92,16 @@ func TestExclusion_Excludes(t *testing.T) {
 		member Member
 		want   bool
 	}{
-		"instances by their names":                  {Member{Name: "c"}, true},
-		"all instances of a host":                   {Member{Name: "b", Host: "h"}, true},
-		"no others":                                 {Member{Name: "b", Host: "g"}, false},
-		"none whose name only begins like that":     {Member{Name: "a2", Host: "h2"}, false},
-		"none whose host is written in another way": {Member{Name: "b", Host: "H"}, false},
-		"none whose record does not name its host":  {Member{Name: "b"}, false},
+		"instances by their names":                        {Member{Name: "c"}, true},
+		"all instances of a host":                         {Member{Name: "b", Host: "h"}, true},
+		"no other instance":                               {Member{Name: "b", Host: "g"}, false},
+		"no instance whose name has only the same prefix": {Member{Name: "a2", Host: "h2"}, false},
+		"no instance whose host differs in case":          {Member{Name: "b", Host: "H"}, false},
+		"no instance whose record has no host":            {Member{Name: "b"}, false},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, x.Excludes(&c.member)) })
 	}
-	t.Run("nobody if it is empty", func(t *testing.T) {
+	t.Run("no instance if it is empty", func(t *testing.T) {
 		none := Exclusion{}
 		assert.True(t, none.IsZero())
 		assert.False(t, none.Excludes(&Member{Name: "a"}))

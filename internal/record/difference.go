@@ -13,14 +13,14 @@ const (
 	maxDifferenceBytes = 80
 )
 
-// Differences returns the fields in which two definitions differ, by name, each as text with
-// both values: "shards: 2 <a>, 3 <b>", where a and b are words for the first definition and the
-// second. It returns at most 12 fields, then how many more there are, and cuts long values. The
-// revision is not among them.
+// Differences returns the fields in which two definitions differ, sorted by name, each with both
+// values: "shards: 2 <a>, 3 <b>", where a and b are the caller's words for the two definitions.
+// It ignores the revision, shortens long values, and returns at most 12 fields and the number of
+// the others.
 func Differences(first json.RawMessage, a string, second json.RawMessage, b string) []string {
 	var x, y map[string]json.RawMessage
 	if json.Unmarshal(first, &x) != nil || json.Unmarshal(second, &y) != nil {
-		return []string{"one of them is not a JSON object"}
+		return []string{"one definition is not a JSON object"}
 	}
 	names := map[string]bool{}
 	for name := range x {
@@ -60,8 +60,7 @@ func compact(value json.RawMessage) []byte {
 	return b.Bytes()
 }
 
-// excerpts returns the part of two values that shows where they differ: what is long begins a
-// little before that.
+// excerpts shortens two values to the part in which they differ, with a few bytes before it.
 func excerpts(a, b []byte) ([]byte, []byte) {
 	if len(a) <= maxDifferenceBytes && len(b) <= maxDifferenceBytes {
 		return a, b

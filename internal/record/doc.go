@@ -1,7 +1,7 @@
-// Package record defines what is stored in the registry: where each record lives, its
-// JSON form, and the small algebra on watermarks that planning and claiming share.
+// Package record defines the records in the registry: their keys, their JSON form, and the
+// operations on watermarks and runs that planning and claiming share.
 //
-// Times are RFC 3339, shards are ranges ("0-3,7"), and fields that this version does not
-// know survive a rewrite, so that fleets of mixed versions and curious operators with
-// etcdctl or zkCli get along.
+// Operators read the records with etcdctl or zkCli: instants are RFC 3339, and sets of shards
+// are ranges ("0-3,7"). For fleets of mixed versions, unknown top-level fields of plans and of
+// control records survive a rewrite.
 package record

@@ -8,15 +8,15 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// What is kept for those who ask later why something is as it is. Nothing is decided by it.
+// History kept for diagnosis is bounded and never influences a decision.
 
-// Decision is why a leader wrote a plan.
+// Decision is the reason for which a leader wrote a plan.
 type Decision struct {
 	At    Instant `json:"at"`
 	Term  uint64  `json:"term"`
 	By    string  `json:"by"`              // the leader's name
-	What  string  `json:"what"`            // and why, cut
-	Again int     `json:"again,omitempty"` // how often the same was decided before
+	What  string  `json:"what"`            // the change and its reason, shortened
+	Again int     `json:"again,omitempty"` // how many earlier decisions had the same text
 }
 
 const (
@@ -24,8 +24,8 @@ const (
 	maxDecisionBytes = 200
 )
 
-// Note keeps a decision in the plan, and the latest of those before. The same text is kept
-// once: a shard that goes back and forth must not hide all else.
+// Note adds a decision to the plan and drops the oldest ones. It keeps each text once, so that
+// a shard that moves back and forth does not displace all other decisions.
 func (p *Plan) Note(d Decision) {
 	d.What = cut(d.What, maxDecisionBytes)
 	kept := make([]Decision, 0, maxDecisions+1)
@@ -40,19 +40,18 @@ func (p *Plan) Note(d Decision) {
 	p.Decisions = kept[max(0, len(kept)-maxDecisions):]
 }
 
-// Failure is runs of a fire, or of a trigger, that failed.
+// Failure is the failed runs of one fire or trigger.
 type Failure struct {
-	RunGroup         // with so many ranges of shards at most
-	More     int     `json:"more,omitempty"` // shards that failed, too
-	At       Instant `json:"at"`             // when the last of them ended
+	RunGroup         // with at most maxFailedRanges ranges of shards
+	More     int     `json:"more,omitempty"` // how many further shards failed
+	At       Instant `json:"at"`             // when the last run ended
 	Error    string  `json:"error,omitempty"`
 }
 
-// Failures are the latest ones, in the order of their ends, one for each run.
+// Failures are the latest failures, one for each Ref, sorted by At.
 type Failures []Failure
 
-// A claims record with as many failures as it may have stays within the size of a commit
-// that a fire may take.
+// With these bounds, a claims record stays within the budget of 1 KiB for the commit of a fire.
 const (
 	maxFailures      = 5
 	maxFailuresBytes = 512
@@ -60,8 +59,8 @@ const (
 	maxFailedRanges  = 8
 )
 
-// With returns failures with more of them: the newest, and those before as far as there is
-// room. The error that is kept is that of the first. The receiver is unchanged.
+// With returns failures with more added. It keeps the newest one, and earlier ones within the
+// bounds. Failures of one Ref are merged, with the error of the first. The receiver is unchanged.
 func (fs Failures) With(more ...Failure) Failures {
 	if len(more) == 0 {
 		return fs
@@ -92,14 +91,13 @@ func (fs Failures) With(more ...Failure) Failures {
 	return out[first:]
 }
 
-// shorten leaves out shards that would make the record long.
+// shorten keeps the first ranges of shards and counts the other shards in More.
 func (f *Failure) shorten() {
 	shards, more := firstRanges(f.Shards, maxFailedRanges)
 	f.Shards, f.More = shards, f.More+more
 }
 
-// firstRanges returns the first ranges of a set, most at most, and how many numbers the
-// others have.
+// firstRanges returns up to most ranges of a set, and how many numbers the other ranges have.
 func firstRanges(s shardset.Set, most int) (first shardset.Set, more int) {
 	ranges := 0
 	for lo := range s.Ranges() {
@@ -111,8 +109,8 @@ func firstRanges(s shardset.Set, most int) (first shardset.Set, more int) {
 	return s, 0
 }
 
-// cut returns as much of a text as has so many bytes in a record, where some take more than
-// they do here.
+// cut shortens a text to at most so many bytes of its JSON form, in which some characters take
+// more bytes than in s.
 func cut(s string, most int) string {
 	const mark = "..."
 	if len(s) <= most && encodedLen(s) <= most+len(`""`) {
@@ -121,7 +119,7 @@ func cut(s string, most int) string {
 	s = s[:min(len(s), most-len(mark))]
 	for len(s) > 0 {
 		if r, n := utf8.DecodeLastRuneInString(s); r == utf8.RuneError && n == 1 {
-			s = s[:len(s)-1] // half of one
+			s = s[:len(s)-1] // part of a character
 			continue
 		}
 		if encodedLen(s) <= most-len(mark)+len(`""`) {

@@ -17,13 +17,13 @@ func TestPlan_Note(t *testing.T) {
 	t.Run("keeps the latest decisions, oldest first", func(t *testing.T) {
 		p := somePlan(t)
 		for i := range 20 {
-			p.Note(Decision{At: Instant(i), What: fmt.Sprint("give ", i)})
+			p.Note(Decision{At: Instant(i), What: fmt.Sprint("assign ", i)})
 		}
 		require.Len(t, p.Decisions, maxDecisions)
-		assert.Equal(t, Decision{At: 12, What: "give 12"}, p.Decisions[0])
-		assert.Equal(t, Decision{At: 19, What: "give 19"}, p.Decisions[maxDecisions-1])
+		assert.Equal(t, Decision{At: 12, What: "assign 12"}, p.Decisions[0])
+		assert.Equal(t, Decision{At: 19, What: "assign 19"}, p.Decisions[maxDecisions-1])
 	})
-	t.Run("keeps a text once, as of the last time, and says how often it was decided before", func(t *testing.T) {
+	t.Run("keeps a text once, with its latest instant and the number of earlier decisions", func(t *testing.T) {
 		p := somePlan(t)
 		p.Note(Decision{At: 1, What: "failover"})
 		for i := range 10 {
@@ -34,7 +34,7 @@ func TestPlan_Note(t *testing.T) {
 			{At: 1, What: "failover"}, {At: 19, What: "freeze", Again: 9}, {At: 29, What: "unfreeze", Again: 9},
 		}, p.Decisions)
 	})
-	t.Run("changes no copy of the plan", func(t *testing.T) {
+	t.Run("does not change clones", func(t *testing.T) {
 		p := somePlan(t)
 		p.Note(Decision{What: "one"})
 		p.Note(Decision{What: "two"})
@@ -42,7 +42,7 @@ func TestPlan_Note(t *testing.T) {
 		c.Note(Decision{What: "one"})
 		assert.Equal(t, []Decision{{What: "one"}, {What: "two"}}, p.Decisions)
 	})
-	t.Run("takes a bounded number of bytes, whatever is decided", func(t *testing.T) {
+	t.Run("keeps decisions within a bounded number of bytes", func(t *testing.T) {
 		for _, text := range []string{"x", "é", "\x00", "\xff", `"`} {
 			p := somePlan(t)
 			before, err := Encode(p)
@@ -62,19 +62,19 @@ func TestFailures(t *testing.T) {
 		at := Instant(1_700_000_000_000_000_000 + minute*60_000_000_000)
 		return Failure{RunGroup{shards, Ref{Gen: 1, Fire: at, Attempt: 1}}, 0, at + 1, err}
 	}
-	t.Run("of one run are one, with the error of the first and the instant of the last", func(t *testing.T) {
+	t.Run("of one run are merged, with the error of the first and the instant of the last", func(t *testing.T) {
 		one, two := failure(1, shardset.Of(1), "first"), failure(1, shardset.Of(3), "second")
 		two.At += 5
 		want := one
 		want.Shards, want.At = shardset.Of(1, 3), two.At
 		assert.Equal(t, Failures{want}, Failures{}.With(one).With(two))
 	})
-	t.Run("of two attempts are two", func(t *testing.T) {
+	t.Run("of two attempts are kept apart", func(t *testing.T) {
 		one, two := failure(1, shardset.Of(1), ""), failure(1, shardset.Of(1), "")
 		two.Attempt = 2
 		assert.Len(t, Failures{}.With(one, two), 2)
 	})
-	t.Run("are the latest, in the order of their ends, whoever brings them", func(t *testing.T) {
+	t.Run("are the latest, sorted by the instant of their ends", func(t *testing.T) {
 		fs := Failures{}.With(failure(2, shardset.Of(0), ""), failure(9, shardset.Of(0), ""))
 		for _, i := range []int{1, 8, 7, 3} {
 			fs = fs.With(failure(i, shardset.Of(1), ""))
@@ -88,12 +88,12 @@ func TestFailures(t *testing.T) {
 		assert.GreaterOrEqual(t, len(fs), 3)
 		assert.LessOrEqual(t, len(fs), maxFailures)
 	})
-	t.Run("are not changed by what is added to them", func(t *testing.T) {
+	t.Run("do not change the receiver", func(t *testing.T) {
 		fs := Failures{}.With(failure(1, shardset.Of(1), "first"))
 		fs.With(failure(1, shardset.Of(2), "second"))
 		assert.Equal(t, Failures{failure(1, shardset.Of(1), "first")}, fs)
 	})
-	t.Run("name shards as long as that is short, and count the others", func(t *testing.T) {
+	t.Run("name a bounded number of ranges and count the other shards", func(t *testing.T) {
 		var odd shardset.Set
 		for s := 1; s < MaxShards; s += 2 {
 			odd.Add(s)
@@ -102,7 +102,7 @@ func TestFailures(t *testing.T) {
 		assert.Equal(t, "1,3,5,7,9,11,13,15", f.Shards.String())
 		assert.Equal(t, MaxShards/2, f.Shards.Len()+f.More)
 	})
-	t.Run("take a bounded number of bytes, whatever the error, and the newest is kept", func(t *testing.T) {
+	t.Run("keep the newest within a bounded number of bytes", func(t *testing.T) {
 		for _, text := range []string{"x", "é", "\x00", "\xff", `"`} {
 			fs := Failures{}
 			for i := range 20 {
@@ -119,13 +119,13 @@ func TestFailures(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
-	t.Run("leaves what fits", func(t *testing.T) { assert.Equal(t, "it failed", cut("it failed", 9)) })
-	t.Run("cuts between characters, and shows it", func(t *testing.T) {
+	t.Run("leaves a short text", func(t *testing.T) { assert.Equal(t, "it failed", cut("it failed", 9)) })
+	t.Run("cuts between characters and appends dots", func(t *testing.T) {
 		s := cut(strings.Repeat("é", 200), 200)
 		assert.True(t, utf8.ValidString(s))
 		assert.Equal(t, strings.Repeat("é", 98)+"...", s)
 	})
-	t.Run("counts as the record will be", func(t *testing.T) {
+	t.Run("counts the bytes of the JSON form", func(t *testing.T) {
 		s := cut(errors.New(strings.Repeat("\x00", 200)).Error(), 200)
 		assert.LessOrEqual(t, encodedLen(s), 202)
 		assert.NotEmpty(t, strings.TrimSuffix(s, "..."))

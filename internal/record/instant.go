@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Instant is a point in time in nanoseconds since the Unix epoch, stored as RFC 3339 in
-// UTC. Zero means none. Unlike a time.Time it can be compared and be a map key.
+// Instant is a point in time in nanoseconds since the Unix epoch, stored as RFC 3339 in UTC.
+// Zero means none and is stored as null. Unlike a time.Time, an Instant can be compared with ==
+// and used as a map key.
 type Instant int64
 
 // InstantOf returns t as an Instant.
@@ -18,7 +19,7 @@ func InstantOf(t time.Time) Instant {
 	return Instant(t.UnixNano())
 }
 
-// Time returns i in UTC; the zero Time for none.
+// Time returns i in UTC, or the zero Time if i is zero.
 func (i Instant) Time() time.Time {
 	if i == 0 {
 		return time.Time{}
@@ -36,7 +37,7 @@ func (i Instant) String() string {
 	return i.Time().Format(time.RFC3339Nano)
 }
 
-// MarshalJSON writes RFC 3339.
+// MarshalJSON encodes i as RFC 3339.
 func (i Instant) MarshalJSON() ([]byte, error) {
 	if i == 0 {
 		return []byte("null"), nil
@@ -46,7 +47,7 @@ func (i Instant) MarshalJSON() ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-// UnmarshalJSON reads RFC 3339.
+// UnmarshalJSON decodes RFC 3339.
 func (i *Instant) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		*i = 0
@@ -67,16 +68,16 @@ func (i *Instant) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// inRange reports that t fits an Instant.
+// inRange reports whether t fits an Instant.
 func inRange(t time.Time) bool { return t.Year() >= 1970 && t.Year() <= 2261 }
 
-// Duration is stored in Go's notation, as "1m30s".
+// Duration is a time.Duration that is stored in Go's notation, such as "1m30s".
 type Duration time.Duration
 
-// MarshalText writes Go's notation.
+// MarshalText encodes d in Go's notation.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads Go's notation.
+// UnmarshalText decodes Go's notation.
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	*d = Duration(parsed)

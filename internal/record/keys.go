@@ -13,13 +13,13 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Keys knows where the records of one group live.
+// Keys returns the keys of the records of one group.
 type Keys struct {
 	ns, group registry.Key
 }
 
-// NewKeys returns the keys of a group of a namespace, or an error naming the rule that
-// one of them breaks.
+// NewKeys returns the Keys of a group in a namespace, or an error that names the rule that the
+// namespace or the group breaks.
 func NewKeys(namespace, group string) (Keys, error) {
 	if err := registry.CheckDir(registry.Key(namespace)); err != nil {
 		return Keys{}, fmt.Errorf("namespace: %w", err)
@@ -32,72 +32,72 @@ func NewKeys(namespace, group string) (Keys, error) {
 	}
 	k := Keys{ns: registry.Key(namespace)}
 	k.group = k.ns.Join("groups", group)
-	// The longest key of all: claims/<incarnation>/<job>.
+	// The longest key is claims/<incarnation>/<job>.
 	if err := registry.CheckKey(k.Claims(strings.Repeat("x", 128), strings.Repeat("x", 128))); err != nil {
-		return Keys{}, fmt.Errorf("namespace %q and group %q: %w: too long together", namespace, group, registry.ErrInvalidKey)
+		return Keys{}, fmt.Errorf("namespace %q and group %q: %w: together too long", namespace, group, registry.ErrInvalidKey)
 	}
 	return k, nil
 }
 
-// Meta holds the format of the store and the fence base.
+// Meta is the record of the namespace, see [Meta].
 func (k Keys) Meta() registry.Key { return k.ns.Join("meta") }
 
-// Instances is the directory of live instances; watched by leaders.
+// Instances is the directory of live instances, which leaders watch.
 func (k Keys) Instances() registry.Key { return k.ns.Join("instances") }
 
-// Instance is the owned key that makes a name unique.
+// Instance is the owned key of an instance, which makes its name unique.
 func (k Keys) Instance(name string) registry.Key { return k.ns.Join("instances", "~"+name) }
 
-// Office is the directory that every member watches for the leader's coming and going.
+// Office is the directory of the election, which every member watches.
 func (k Keys) Office() registry.Key { return k.group.Join("office") }
 
-// Leader is the record whose commit number is the term.
+// Leader is the record of the leader. Its commit number is the term.
 func (k Keys) Leader() registry.Key { return k.group.Join("office", "leader") }
 
-// Present is owned by the leader's session: when it vanishes the office is vacant.
+// Present is the seat, which the leader's session owns. Without it, the group has no leader.
 func (k Keys) Present() registry.Key { return k.group.Join("office", "~present") }
 
-// Members is the directory of incarnations that take part.
+// Members is the directory of member records.
 func (k Keys) Members() registry.Key { return k.group.Join("members") }
 
-// Member is the record of one incarnation.
+// Member is the member record of an incarnation.
 func (k Keys) Member(incarnation string) registry.Key { return k.group.Join("members", incarnation) }
 
 // Jobs is the directory of definitions.
 func (k Keys) Jobs() registry.Key { return k.group.Join("jobs") }
 
-// Job is the definition of a job, by its segment.
+// Job is the definition of a job. Here and below, segment is the Segment of the job's name.
 func (k Keys) Job(segment string) registry.Key { return k.group.Join("jobs", segment) }
 
-// Controls is the directory of operators' intent.
+// Controls is the directory of control records.
 func (k Keys) Controls() registry.Key { return k.group.Join("control") }
 
-// Control is the intent for a job.
+// Control is the control record of a job.
 func (k Keys) Control(segment string) registry.Key { return k.group.Join("control", segment) }
 
-// GroupControl is the intent for all jobs of the group.
+// GroupControl is the control record of the group.
 func (k Keys) GroupControl() registry.Key { return k.group.Join("control", GroupSegment) }
 
-// GroupSegment stands where the segment of a job stands otherwise. It is no job's: a
-// segment that begins with a dash goes on with another one, or with a tilde.
+// GroupSegment takes the place of a job's segment in GroupControl. It differs from the segments
+// of all jobs: one that begins with a dash has a second dash, or a tilde, after it.
 const GroupSegment = "-group"
 
-// Plans is the directory that members act on; watched by every member.
+// Plans is the directory of plans, which every member watches.
 func (k Keys) Plans() registry.Key { return k.group.Join("plan") }
 
 // Plan is the plan of a job.
 func (k Keys) Plan(segment string) registry.Key { return k.group.Join("plan", segment) }
 
-// ClaimsOf is the directory of an incarnation's claims.
+// ClaimsOf is the directory of an incarnation's claims records.
 func (k Keys) ClaimsOf(incarnation string) registry.Key { return k.group.Join("claims", incarnation) }
 
-// Claims is an incarnation's record of a job.
+// Claims is the claims record of an incarnation for a job.
 func (k Keys) Claims(incarnation, segment string) registry.Key {
 	return k.group.Join("claims", incarnation, segment)
 }
 
-// Data is what the owner of a job's shard keeps for the next one. It is never deleted: a job
-// may have fewer shards for a while.
+// Data is the state that the owner of a shard saves for the next owner. It is never deleted,
+// since a job may have fewer shards for a while.
 func (k Keys) Data(segment string, shard int) registry.Key {
 	return k.group.Join("data", segment, strconv.Itoa(shard))
 }
@@ -105,7 +105,7 @@ func (k Keys) Data(segment string, shard int) registry.Key {
 // MaxNameBytes bounds the names of instances, groups and strategies.
 const MaxNameBytes = 64
 
-// CheckName checks a name that stands in keys as it is.
+// CheckName checks a name that is part of keys without being escaped.
 func CheckName(name string) error {
 	if len(name) > MaxNameBytes {
 		return fmt.Errorf("%w: name %.20q... is longer than %d bytes", registry.ErrInvalidKey, name, MaxNameBytes)
@@ -122,10 +122,10 @@ func CheckName(name string) error {
 	return registry.CheckKey(registry.Key(name))
 }
 
-// MaxHostBytes bounds the names of hosts: as many as the name of a host may have.
+// MaxHostBytes bounds the names of hosts, as DNS does.
 const MaxHostBytes = 253
 
-// CheckHost checks the name of a host, which stands in records only.
+// CheckHost checks the name of a host. It is part of records, not of keys.
 func CheckHost(host string) error {
 	if host == "" {
 		return errors.New("is empty")
@@ -136,11 +136,11 @@ func CheckHost(host string) error {
 	return nil
 }
 
-// Incarnation names one session of an instance.
+// Incarnation returns the name of the incarnation of an instance under a session.
 func Incarnation(name string, s registry.SessionID) string { return name + "." + string(s) }
 
-// CheckIncarnation checks the name of an incarnation: it stands in keys, and conditions name its
-// session.
+// CheckIncarnation checks the name of an incarnation. It is part of keys, and its session is
+// part of conditions.
 func CheckIncarnation(inc string) error {
 	i := strings.LastIndexByte(inc, '.')
 	if i < 0 || i == len(inc)-1 {
@@ -152,7 +152,7 @@ func CheckIncarnation(inc string) error {
 // MaxJobNameBytes bounds the names of jobs.
 const MaxJobNameBytes = 100
 
-// CheckJobName checks the name of a job: text that a person can read in a log line.
+// CheckJobName checks the name of a job, which has to be readable in a log line.
 func CheckJobName(name string) error {
 	if name == "" {
 		return errors.New("is empty")
@@ -160,7 +160,7 @@ func CheckJobName(name string) error {
 	return checkLine(name, MaxJobNameBytes)
 }
 
-// checkLine checks a text that a person is to read in a line of a log.
+// checkLine checks a text for a log line.
 func checkLine(text string, maxBytes int) error {
 	switch {
 	case strings.ContainsFunc(text, unicode.IsControl):
@@ -173,11 +173,11 @@ func checkLine(text string, maxBytes int) error {
 	return nil
 }
 
-// Segment escapes a job's name for use in keys. Letters, digits, dot, underscore and
-// dash stay; every other byte becomes a tilde and two hex digits. A segment may not begin
-// with a tilde, which marks owned keys, so one that would gets a dash before it, as does a
-// name that begins with a dash. What gets too long ends in a hash. Records carry the name
-// itself, so nothing needs to be unescaped.
+// Segment escapes a job's name for use in keys. Letters, digits, dot, underscore and dash stay;
+// every other byte becomes a tilde and two hex digits. A leading tilde marks owned keys, so a
+// segment that would begin with one gets a dash before it, and so does a name that begins with a
+// dash. A long segment is shortened and ends in a hash. Nothing unescapes segments: records
+// contain the name.
 func Segment(job string) string {
 	var b strings.Builder
 	for i := range len(job) {

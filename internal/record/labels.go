@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Bounds of labels. What a job asks for is told in plans, so that is less.
+// Bounds of labels. A job may require fewer labels than a member may have, since definitions
+// are part of plans.
 const (
-	MaxLabels          = 64  // of a member
-	MaxRunOn           = 16  // that a job asks for
-	MaxLabelKeyBytes   = 100 // of a label's key
-	MaxLabelValueBytes = 200 // of its value, which may be empty
+	MaxLabels          = 64 // of a member
+	MaxRunOn           = 16 // required by a job
+	MaxLabelKeyBytes   = 100
+	MaxLabelValueBytes = 200 // a value may be empty
 )
 
-// CheckLabels returns all that is wrong with labels of which there may be so many, in the
-// order of the keys.
+// CheckLabels returns all errors of labels, sorted by key. The parameter most bounds their number.
 func CheckLabels(labels map[string]string, most int) []error {
 	var errs []error
 	if n := len(labels); n > most {
@@ -36,7 +36,7 @@ func CheckLabels(labels map[string]string, most int) []error {
 	return errs
 }
 
-// HasLabels reports whether labels have all pairs that are wanted.
+// HasLabels reports whether labels include all wanted pairs.
 func HasLabels(labels, wanted map[string]string) bool {
 	for key, value := range wanted {
 		if has, ok := labels[key]; !ok || has != value {
@@ -46,7 +46,7 @@ func HasLabels(labels, wanted map[string]string) bool {
 	return true
 }
 
-// LabelsText returns labels for people to read, by key.
+// LabelsText returns labels as readable text, sorted by key.
 func LabelsText(labels map[string]string) string {
 	pairs := make([]string, 0, len(labels))
 	for _, key := range slices.Sorted(maps.Keys(labels)) {

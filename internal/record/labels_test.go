@@ -8,11 +8,11 @@ import (
 )
 
 func TestCheckLabels(t *testing.T) {
-	t.Run("takes what is in bounds", func(t *testing.T) {
+	t.Run("accepts labels within the bounds", func(t *testing.T) {
 		assert.Empty(t, CheckLabels(nil, 0))
 		assert.Empty(t, CheckLabels(map[string]string{strings.Repeat("k", 100): strings.Repeat("v", 200), "区": ""}, 2))
 	})
-	t.Run("names all problems at once, in order", func(t *testing.T) {
+	t.Run("returns all errors, sorted by key", func(t *testing.T) {
 		var got []string
 		for _, err := range CheckLabels(map[string]string{
 			"": "x", "a": "\xff", "b": "x\ny", "c\x00": "", "d": strings.Repeat("v", 201), strings.Repeat("k", 101): "",
@@ -34,12 +34,12 @@ func TestHasLabels(t *testing.T) {
 		wanted map[string]string
 		has    bool
 	}{
-		{"nothing is wanted", nil, true},
+		{"no labels wanted", nil, true},
 		{"one of them", map[string]string{"zone": "a"}, true},
 		{"all of them", map[string]string{"zone": "a", "pool": "", "disk": "ssd"}, true},
 		{"another value", map[string]string{"zone": "b"}, false},
 		{"one of two", map[string]string{"zone": "a", "disk": "hdd"}, false},
-		{"a key that it has not, with an empty value", map[string]string{"rack": ""}, false},
+		{"a missing key with an empty value", map[string]string{"rack": ""}, false},
 	} {
 		t.Run(c.text, func(t *testing.T) { assert.Equal(t, c.has, HasLabels(labels, c.wanted)) })
 	}

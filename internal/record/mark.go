@@ -7,9 +7,9 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// Mark is a watermark: what has been claimed for a shard. It has two coordinates that
-// grow independently, the schedule's (generation, fire, attempt) and the manual
-// triggers' (number, attempt).
+// Mark is the watermark of a shard: the last claimed fire and attempt, and the last claimed
+// trigger and attempt. The two coordinates, (epoch number, fire, attempt) and (trigger, attempt),
+// grow independently.
 type Mark struct {
 	Gen            int     `json:"gen,omitempty"`
 	Fire           Instant `json:"fire,omitzero"`
@@ -18,7 +18,7 @@ type Mark struct {
 	TriggerAttempt int     `json:"trigger_attempt,omitempty"`
 }
 
-// Max returns the later of both, coordinate by coordinate.
+// Max returns the maximum of both marks in each coordinate.
 func (m Mark) Max(o Mark) Mark {
 	if m.compareFire(o) < 0 {
 		m.Gen, m.Fire, m.Attempt = o.Gen, o.Fire, o.Attempt
@@ -37,10 +37,10 @@ func (m Mark) compareTrigger(o Mark) int {
 	return cmp.Or(cmp.Compare(m.Trigger, o.Trigger), cmp.Compare(m.TriggerAttempt, o.TriggerAttempt))
 }
 
-// Compare orders marks, for records that are the same whoever writes them.
+// Compare orders marks, so that all writers encode the same marks alike.
 func (m Mark) Compare(o Mark) int { return cmp.Or(m.compareFire(o), m.compareTrigger(o)) }
 
-// Covers reports whether r has been claimed according to m.
+// Covers reports whether m records that r has been claimed.
 func (m Mark) Covers(r Ref) bool {
 	if r.Trigger > 0 {
 		return m.compareTrigger(r.Mark()) >= 0
@@ -48,32 +48,32 @@ func (m Mark) Covers(r Ref) bool {
 	return m.compareFire(r.Mark()) >= 0
 }
 
-// Ref names a run of a shard: of a fire, or of a manual trigger.
+// Ref identifies a run of a shard, for a fire or for a trigger.
 type Ref struct {
-	Gen     int     `json:"gen"`               // the generation whose definition holds
-	Fire    Instant `json:"fire"`              // the scheduled instant, or that of the trigger
-	Trigger uint64  `json:"trigger,omitempty"` // the trigger's number; zero for a scheduled fire
+	Gen     int     `json:"gen"`               // the number of the epoch whose definition applies
+	Fire    Instant `json:"fire"`              // the scheduled instant, or the instant of the trigger
+	Trigger uint64  `json:"trigger,omitempty"` // the number of the trigger; zero for a scheduled fire
 	Attempt int     `json:"attempt"`           // from 1
 	Missed  bool    `json:"missed,omitempty"`  // claimed late by the misfire policy
-	// HandedBack is how many of the attempts before this one were handed back. They do not
-	// count against the attempts that a crash may end.
+	// HandedBack is how many earlier attempts were handed back. They do not count towards the
+	// job's maximum of attempts.
 	HandedBack int `json:"handed_back,omitempty"`
 }
 
-// Retry returns the next attempt at r, after a crash ended this one.
+// Retry returns the next attempt after a crash ended r.
 func (r Ref) Retry() Ref {
 	r.Attempt++
 	return r
 }
 
-// Return returns the next attempt at r, after its owner handed this one back.
+// Return returns the next attempt after the owner handed r back.
 func (r Ref) Return() Ref {
 	r.Attempt++
 	r.HandedBack++
 	return r
 }
 
-// Mark returns the mark that claiming r sets.
+// Mark returns the mark of a claim of r.
 func (r Ref) Mark() Mark {
 	if r.Trigger > 0 {
 		return Mark{Trigger: r.Trigger, TriggerAttempt: r.Attempt}
@@ -94,20 +94,20 @@ func (r Ref) Compare(o Ref) int {
 		cmp.Compare(r.Trigger, o.Trigger), cmp.Compare(r.Attempt, o.Attempt), missed, cmp.Compare(r.HandedBack, o.HandedBack))
 }
 
-// MarkGroup is the shards that share a mark.
+// MarkGroup is a set of shards with the same mark.
 type MarkGroup struct {
 	Shards shardset.Set `json:"shards"`
 	Mark
 }
 
-// RunGroup is the shards that share a run.
+// RunGroup is a set of shards with the same Ref.
 type RunGroup struct {
 	Shards shardset.Set `json:"shards"`
 	Ref
 }
 
-// Marks is what has been claimed, by shard. A shard belongs to at most one group; one
-// that belongs to none has the zero Mark.
+// Marks are the marks of shards. A shard belongs to at most one group; a shard without a group
+// has the zero Mark.
 type Marks []MarkGroup
 
 // Of returns the mark of shard s.
@@ -120,7 +120,7 @@ func (ms Marks) Of(s int) Mark {
 	return Mark{}
 }
 
-// Split cuts shards into parts that share a mark, the zero Mark last.
+// Split divides shards into groups by mark. The group with the zero Mark is last.
 func (ms Marks) Split(shards shardset.Set) Marks {
 	var out Marks
 	for i := range ms {
@@ -137,7 +137,7 @@ func (ms Marks) Split(shards shardset.Set) Marks {
 	return out
 }
 
-// Raise returns marks in which each of shards is at least m. The receiver is unchanged.
+// Raise returns marks with those of shards raised to at least m. The receiver is unchanged.
 func (ms Marks) Raise(shards shardset.Set, m Mark) Marks {
 	out := ms.Without(shards)
 	for _, part := range ms.Split(shards) {
@@ -146,7 +146,7 @@ func (ms Marks) Raise(shards shardset.Set, m Mark) Marks {
 	return out.sorted()
 }
 
-// Fold returns marks raised by others, for shards only.
+// Fold returns marks with those of shards raised to at least the marks in others.
 func (ms Marks) Fold(others Marks, shards shardset.Set) Marks {
 	for _, g := range others {
 		if part := g.Shards.Intersect(shards); !part.IsZero() && !ms.reach(part, g.Mark) {
@@ -156,7 +156,7 @@ func (ms Marks) Fold(others Marks, shards shardset.Set) Marks {
 	return ms
 }
 
-// reach reports that all of shards are at least at m.
+// reach reports whether the marks of all shards are at least m.
 func (ms Marks) reach(shards shardset.Set, m Mark) bool {
 	for i := range ms {
 		if ms[i].compareFire(m) < 0 || ms[i].compareTrigger(m) < 0 {
@@ -169,7 +169,7 @@ func (ms Marks) reach(shards shardset.Set, m Mark) bool {
 	return false
 }
 
-// Without returns marks that say nothing of shards.
+// Without returns marks without those of shards. The receiver is unchanged.
 func (ms Marks) Without(shards shardset.Set) Marks {
 	out := make(Marks, 0, len(ms)+1)
 	for _, g := range ms {
@@ -180,7 +180,7 @@ func (ms Marks) Without(shards shardset.Set) Marks {
 	return out
 }
 
-// Within returns marks that say nothing but of shards. The receiver is unchanged.
+// Within returns the marks of shards only. The receiver is unchanged.
 func (ms Marks) Within(shards shardset.Set) Marks {
 	out := make(Marks, 0, len(ms))
 	for _, g := range ms {
@@ -209,7 +209,7 @@ func (ms Marks) sorted() Marks {
 	return ms
 }
 
-// Runs is a run for each of some shards.
+// Runs are the runs of shards, at most one for each.
 type Runs []RunGroup
 
 // Of returns the run of shard s.
@@ -231,7 +231,7 @@ func (rs Runs) Shards() shardset.Set {
 	return all
 }
 
-// With returns runs in which each of shards has the run r. The receiver is unchanged.
+// With returns runs with r as the run of each of shards. The receiver is unchanged.
 func (rs Runs) With(shards shardset.Set, r Ref) Runs {
 	out := rs.Without(shards)
 	for i := range out {
@@ -245,7 +245,7 @@ func (rs Runs) With(shards shardset.Set, r Ref) Runs {
 	return out
 }
 
-// Within returns runs of shards only. The receiver is unchanged.
+// Within returns the runs of shards only. The receiver is unchanged.
 func (rs Runs) Within(shards shardset.Set) Runs {
 	out := make(Runs, 0, len(rs))
 	for _, g := range rs {
@@ -256,7 +256,7 @@ func (rs Runs) Within(shards shardset.Set) Runs {
 	return out
 }
 
-// Without returns runs that leave out shards. The receiver is unchanged.
+// Without returns runs without those of shards. The receiver is unchanged.
 func (rs Runs) Without(shards shardset.Set) Runs {
 	out := make(Runs, 0, len(rs)+1)
 	for _, g := range rs {

@@ -13,7 +13,7 @@ import (
 func TestEncode_LosesNothing(t *testing.T) {
 	const seed = 1
 	m := maker{rand.New(rand.NewPCG(seed, seed))}
-	for i := range 2000 {
+	for i := range 1000 {
 		claims := m.claims()
 		b, err := Encode(claims)
 		require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestDecode_AcceptsOrRejects(t *testing.T) {
 	const seed = 5
 	rng := rand.New(rand.NewPCG(seed, seed))
 	accepted := map[bool]int{}
-	for range 20_000 {
+	for range 2_000 {
 		b := []byte(fullPlan)
 		for range 1 + rng.IntN(2) {
 			const bytes = `0123456789"{}[]:,-.eEtrufalsn \TZ` + "\x00\xff"
@@ -57,8 +57,8 @@ func TestDecode_AcceptsOrRejects(t *testing.T) {
 		require.NoError(t, err, "seed %d: %s", seed, b)
 		require.Equal(t, plan, same, "seed %d: %s", seed, b)
 	}
-	require.Greater(t, accepted[true], 1000)
-	require.Greater(t, accepted[false], 1000)
+	require.Greater(t, accepted[true], 200)
+	require.Greater(t, accepted[false], 200)
 }
 
 // maker makes random records.

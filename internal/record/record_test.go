@@ -21,7 +21,7 @@ func TestSegment(t *testing.T) {
 			assert.Equal(t, name, Segment(name))
 		}
 	})
-	t.Run("names of any text become valid keys, all different", func(t *testing.T) {
+	t.Run("names of any text become valid and distinct keys", func(t *testing.T) {
 		seen := map[string]string{}
 		names := []string{
 			".", "..", "-", "--", "~", "~x", "-~7e", "a/b", "a b", "结算", "é", "e\u0301", "a~2fb", "-.",
@@ -40,7 +40,7 @@ func TestSegment(t *testing.T) {
 }
 
 func TestGroupSegment(t *testing.T) {
-	t.Run("is that of no job, whatever its name", func(t *testing.T) {
+	t.Run("is the segment of no job", func(t *testing.T) {
 		seed := rand.Uint64()
 		rng := rand.New(rand.NewPCG(seed, 0))
 		names := []string{GroupSegment, "-group", "~group", "\u2010group", "group", "-", "--group", GroupSegment + strings.Repeat("~", 94)}
@@ -79,15 +79,15 @@ func TestCheckHost(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	t.Run("a namespace that leaves no room for the longest key is refused", func(t *testing.T) {
+	t.Run("rejects a namespace that leaves no room for the longest key", func(t *testing.T) {
 		_, err := NewKeys(strings.Repeat("n", 120)+"/"+strings.Repeat("n", 120), "g")
 		assert.ErrorIs(t, err, registry.ErrInvalidKey)
 	})
-	t.Run("an empty namespace is refused", func(t *testing.T) {
+	t.Run("rejects an empty namespace", func(t *testing.T) {
 		_, err := NewKeys("", "g")
 		assert.ErrorIs(t, err, registry.ErrInvalidKey)
 	})
-	t.Run("all keys of a namespace lie below it", func(t *testing.T) {
+	t.Run("all keys begin with the namespace", func(t *testing.T) {
 		k, err := NewKeys("billing", "default")
 		require.NoError(t, err)
 		for _, key := range []registry.Key{k.Meta(), k.Instance("a"), k.Leader(), k.Present(), k.Member("a.s"), k.Job("j"), k.Control("j"), k.GroupControl(), k.Plan("j"), k.Claims("a.s", "j"), k.Data("j", 9999)} {
@@ -118,7 +118,7 @@ func TestMark(t *testing.T) {
 		got := fire(1, 20, 1).Max(trigger(7, 2)).Max(fire(1, 10, 3)).Max(trigger(6, 9))
 		assert.Equal(t, Mark{Gen: 1, Fire: 20, Attempt: 1, Trigger: 7, TriggerAttempt: 2}, got)
 	})
-	t.Run("a later generation is beyond any fire of an earlier one", func(t *testing.T) {
+	t.Run("a later epoch is beyond any fire of an earlier one", func(t *testing.T) {
 		assert.Equal(t, fire(2, 5, 1), fire(1, 1000, 1).Max(fire(2, 5, 1)))
 	})
 	t.Run("a claim covers itself and earlier attempts, not later ones", func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestMarks_LikeAMap(t *testing.T) {
 				require.Equal(t, marks[s], part.Mark, "seed %d shard %d", seed, s)
 			}
 		}
-		require.Equal(t, set.Len(), split, "seed %d: a split loses nothing", seed)
+		require.Equal(t, set.Len(), split, "seed %d: a split keeps all shards", seed)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestPlan(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	})
-	t.Run("keeps what a newer version added", func(t *testing.T) {
+	t.Run("keeps fields of a newer version", func(t *testing.T) {
 		b, err := Encode(somePlan(t))
 		require.NoError(t, err)
 		b = append(b[:len(b)-1], `,"novelty":{"x":[1,2]}}`...)
@@ -234,7 +234,7 @@ func TestPlan(t *testing.T) {
 		assert.Contains(t, string(b), `"novelty":{"x":[1,2]}`)
 		assert.Contains(t, string(b), `"paused":true`)
 	})
-	t.Run("of a newer format is not guessed at", func(t *testing.T) {
+	t.Run("rejects a newer format", func(t *testing.T) {
 		p := somePlan(t)
 		p.Format = Format + 1
 		b, err := Encode(p)
@@ -242,7 +242,7 @@ func TestPlan(t *testing.T) {
 		_, err = DecodePlan(b)
 		assert.ErrorIs(t, err, ErrNewerFormat)
 	})
-	t.Run("is stored deflated when it is large, and fits a value at its worst", func(t *testing.T) {
+	t.Run("of the largest size is deflated and fits a value", func(t *testing.T) {
 		p := somePlan(t)
 		def := fmt.Sprintf(`{"name":"settle","shards":%d,"schedule":"every 1m"}`, MaxShards)
 		e, err := NewEpoch(1, 1, json.RawMessage(def))
@@ -252,7 +252,7 @@ func TestPlan(t *testing.T) {
 		p.Marks = nil
 		rng := rand.New(rand.NewPCG(1, 2))
 		numbers := map[string][]int{}
-		for s := range MaxShards { // nobody has two neighbours, and every mark differs
+		for s := range MaxShards { // no owner has neighbouring shards, and every mark differs
 			inc := fmt.Sprintf("instance-%d.%026d", s%200, s%200)
 			numbers[inc] = append(numbers[inc], s)
 			p.Marks = append(p.Marks, MarkGroup{shardset.Of(s), Mark{Gen: 1, Fire: InstantOf(time.Unix(1.7e9+rng.Int64N(1e7), 0)), Attempt: 1}})
@@ -274,18 +274,18 @@ func TestDecodePlan_NamesTheRule(t *testing.T) {
 	good, err := Encode(somePlan(t))
 	require.NoError(t, err)
 	for name, c := range map[string]struct{ old, new, want string }{
-		"not JSON":              {`{`, `(`, "invalid character"},
-		"no epochs":             {`"epochs":[`, `"epochs":[],"was":[`, "epochs: none"},
-		"another job's":         {`{"name":"settle"`, `{"name":"other"`, `definition of "other" in the plan of "settle"`},
-		"a shard beyond":        {`"6-11"`, `"6-12"`, "b.t has shard 12 of 12"},
-		"a shard twice":         {`"6-11"`, `"5-11"`, "given twice"},
-		"bad ranges":            {`"6-11"`, `"11-6"`, "11-6"},
-		"disabled beyond":       {`"4,99"`, `"4,10000"`, "disabled: shard 10000, of at most 10000"},
-		"bad definition":        {`"shards":12`, `"shards":0`, "shards is 0"},
-		"unknown crash policy":  {`"shards":12`, `"shards":12,"on_crash":"weep"`, `on_crash is "weep"`},
-		"unknown tracking":      {`"shards":12`, `"shards":12,"tracking":"nothing"`, `tracking is "nothing", neither "runs" nor "claims"`},
-		"wrong labels":          {`"shards":12`, `"shards":12,"run_on":{"":"x"}`, "run_on: an empty key"},
-		"a deflated value torn": {string(good), "deflate\n\xff\xff", "inflate"},
+		"not JSON":                  {`{`, `(`, "invalid character"},
+		"no epochs":                 {`"epochs":[`, `"epochs":[],"was":[`, "epochs: none"},
+		"another job":               {`{"name":"settle"`, `{"name":"other"`, `definition of "other" in the plan of "settle"`},
+		"a shard beyond the total":  {`"6-11"`, `"6-12"`, "b.t has shard 12 of 12"},
+		"a shard twice":             {`"6-11"`, `"5-11"`, "a shard has two owners"},
+		"bad ranges":                {`"6-11"`, `"11-6"`, "11-6"},
+		"disabled beyond the bound": {`"4,99"`, `"4,10000"`, "disabled: shard 10000, of at most 10000"},
+		"bad definition":            {`"shards":12`, `"shards":0`, "shards is 0"},
+		"unknown crash policy":      {`"shards":12`, `"shards":12,"on_crash":"weep"`, `on_crash is "weep"`},
+		"unknown tracking":          {`"shards":12`, `"shards":12,"tracking":"nothing"`, `tracking is "nothing", neither "runs" nor "claims"`},
+		"wrong labels":              {`"shards":12`, `"shards":12,"run_on":{"":"x"}`, "run_on: an empty key"},
+		"truncated deflated data":   {string(good), "deflate\n\xff\xff", "inflate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := strings.Replace(string(good), c.old, c.new, 1)

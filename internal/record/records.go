@@ -17,8 +17,8 @@ const Format = 1
 // Meta is the record of a namespace.
 type Meta struct {
 	Format int `json:"format"`
-	// FenceBase is added to commit numbers to make fences, so that they go on growing
-	// when the store is restored or replaced.
+	// FenceBase is added to commit numbers to make fences, so that fences keep growing after the
+	// store has been restored or replaced.
 	FenceBase uint64 `json:"fence_base"`
 }
 
@@ -30,66 +30,69 @@ type Instance struct {
 	Started Instant            `json:"started,omitzero"`
 }
 
-// Leader names who is in office. The commit that wrote it is the term.
+// Leader names the leader. The number of the commit that wrote it is the term.
 type Leader struct {
 	Incarnation string             `json:"incarnation"`
 	Session     registry.SessionID `json:"session"`
 }
 
-// Present is the value of the key that vanishes with the leader's session.
+// Present is the value of the seat, the key that is deleted with the leader's session.
 type Present struct {
-	// Successors act at once, in this order, when the office falls vacant.
-	Successors []string `json:"successors,omitempty"` // incarnations
-	// Clock is what the leader's clock said, for others to compare theirs; zero: it does not ask.
+	// Successors are the incarnations that apply without delay, in this order, when the group has
+	// lost its leader.
+	Successors []string `json:"successors,omitempty"`
+	// Clock is a reading of the leader's clock, which members compare with their own. If it is
+	// zero, the leader does not compare clocks.
 	Clock Instant `json:"clock,omitzero"`
-	// Off names the incarnations whose clocks are too far from the fleet's, and how far ahead.
+	// Off is, by incarnation, how far a skewed clock is ahead of the fleet's median.
 	Off map[string]Duration `json:"off,omitempty"`
-	// Incomplete names incarnations whose sessions live and of which a record is missing or
-	// cannot be read. They have to join again.
+	// Incomplete names live incarnations with a missing or undecodable record. They have to join
+	// again.
 	Incomplete []string `json:"incomplete,omitempty"`
 }
 
-// Member is the record of an incarnation.
+// Member is the record of an incarnation in a group.
 type Member struct {
 	Name     string                  `json:"name"`
 	Session  registry.SessionID      `json:"session"`
 	Host     string                  `json:"host,omitempty"`
-	Jobs     []string                `json:"jobs"` // offered, by name, sorted
+	Jobs     []string                `json:"jobs"` // names of the offered jobs, sorted
 	Labels   map[string]string       `json:"labels,omitempty"`
-	Weight   int                     `json:"weight,omitempty"`   // 0 is 1
+	Weight   int                     `json:"weight,omitempty"`   // 0 means 1
 	Draining bool                    `json:"draining,omitempty"` // final for this incarnation
-	Blocked  map[string]shardset.Set `json:"blocked,omitempty"`  // by job: an old function has not returned
+	Blocked  map[string]shardset.Set `json:"blocked,omitempty"`  // by job: shards of which an earlier handler has not returned
 
-	// NotUnderstood are jobs that it would offer, but for a definition in force that it
-	// cannot compile. They are not among Jobs.
+	// NotUnderstood are the unsupported jobs: the member would offer them, but cannot compile the
+	// definition in force. They are not among Jobs.
 	NotUnderstood []string `json:"not_understood,omitempty"`
 
-	// Revisions are those of its own definitions: of Jobs, then of NotUnderstood, in that order.
-	// The last one is that of all jobs that follow; where there is none, it is zero. See
-	// SetRevisions.
+	// Revisions are the revisions of the member's own definitions, of Jobs and then of
+	// NotUnderstood. The last revision also applies to all jobs after it; an empty list means
+	// zero for all. See SetRevisions.
 	Revisions []int `json:"revisions,omitempty"`
-	// Differs are some of the jobs of which the stored definition has the revision of its own
-	// one, and other content. It is as of when this record was written.
+	// Differs are jobs, a bounded number, whose stored definition had the revision of the
+	// member's own one and different content when this record was written.
 	Differs []string `json:"differs,omitempty"`
 
-	// RestartGrace is for how long its shards wait for an instance of its name to come back.
+	// RestartGrace is how long its shards wait for the return of an instance of its name.
 	RestartGrace Duration `json:"restart_grace,omitzero"`
 
-	// Clock is what its clock said when this was written; zero: it does not tell.
+	// Clock is the reading of its clock when this record was written, or zero if it reports none.
 	Clock Instant `json:"clock,omitzero"`
-	// Answers is the reading of a leader's clock that it had heard by then, and that its own
-	// clock differs from; zero: none since it joined, or since its clock was set.
+	// Answers is the latest observed reading of a leader's clock from which Clock differs, or zero
+	// if it has observed none since it joined or since its clock was set.
 	Answers Instant `json:"answers,omitzero"`
-	// Ahead is, by job, what its shards wait for that is further ahead of its clock than clocks
-	// are apart.
+	// Ahead is, by job, the instant until which its shards wait, if that is further ahead of its
+	// clock than clocks within the limit can be apart.
 	Ahead map[string]Ahead `json:"ahead,omitempty"`
 
-	// Waiting is, by job, the runs that have waited long for a worker. They are among those
-	// that Claims counts as running.
+	// Waiting is, by job, the runs that have long waited for a worker. They are among the running
+	// ones of Claims.
 	Waiting map[string]Waiting `json:"waiting,omitempty"`
 }
 
-// Ahead is how far a generation has got, or is to begin, by a clock that was wrong.
+// Ahead is an instant that a skewed clock wrote: a watermark of the epoch with number Gen, or
+// the beginning of that epoch.
 type Ahead struct {
 	Gen int     `json:"gen"`
 	At  Instant `json:"at"`
@@ -101,7 +104,7 @@ func (m *Member) Offers(job string) bool {
 	return ok
 }
 
-// SetRevisions sets Revisions from a map by job. It leaves out what follows from the one before.
+// SetRevisions sets Revisions from a map by job, without trailing repetitions of one revision.
 func (m *Member) SetRevisions(of map[string]int) {
 	var all []int
 	for _, job := range slices.Concat(m.Jobs, m.NotUnderstood) {
@@ -133,8 +136,7 @@ func (m *Member) Revision(job string) (revision int, has bool) {
 	}
 }
 
-// Job is what planning needs to know of a definition. The rest of the record belongs to
-// whoever runs the job.
+// Job is the part of a definition that planning needs. Package executor defines the other fields.
 type Job struct {
 	Name        string `json:"name"`
 	Revision    int    `json:"revision,omitempty"`
@@ -145,11 +147,11 @@ type Job struct {
 	Tracking    string `json:"tracking,omitempty"` // TrackRuns or TrackClaims; empty is TrackRuns
 	StartPaused bool   `json:"start_paused,omitempty"`
 
-	// RunOn is the labels that who owns shards must have, all of them.
+	// RunOn are the labels that an owner of shards must have.
 	RunOn map[string]string `json:"run_on,omitempty"`
 }
 
-// Attempts returns how many times a run may be begun.
+// Attempts returns how many attempts a run may have.
 func (j Job) Attempts() int {
 	if j.MaxAttempts == 0 {
 		return DefaultMaxAttempts
@@ -172,10 +174,10 @@ const (
 // MaxShards bounds Job.Shards.
 const MaxShards = 10_000
 
-// DefaultMaxAttempts bounds attempts where Job.MaxAttempts is zero.
+// DefaultMaxAttempts applies if Job.MaxAttempts is zero.
 const DefaultMaxAttempts = 3
 
-// ParseJob reads the part of a definition that planning needs, and checks it.
+// ParseJob decodes and checks the part of a definition that planning needs.
 func ParseJob(def json.RawMessage) (Job, error) {
 	var j Job
 	if err := json.Unmarshal(def, &j); err != nil {
@@ -202,14 +204,14 @@ func ParseJob(def json.RawMessage) (Job, error) {
 	return j, nil
 }
 
-// Counts are sums over the life of a job.
+// Counts are totals over the life of a job or of an incarnation.
 type Counts struct {
 	Claimed   uint64 `json:"claimed,omitempty"`
 	Succeeded uint64 `json:"succeeded,omitempty"`
 	Failed    uint64 `json:"failed,omitempty"`
-	Skipped   uint64 `json:"skipped,omitempty"` // fires given up by the misfire policy, or of disabled shards
-	Lost      uint64 `json:"lost,omitempty"`    // runs that a crash ended and nobody reruns
-	Unknown   uint64 `json:"unknown,omitempty"` // claims of which a crash left untold whether they had ended: the job tracks no runs
+	Skipped   uint64 `json:"skipped,omitempty"` // fires skipped by the misfire policy, and fires of disabled shards
+	Lost      uint64 `json:"lost,omitempty"`    // runs ended by a crash and not re-run
+	Unknown   uint64 `json:"unknown,omitempty"` // claims with an unknown end after a crash, of jobs that do not track runs
 }
 
 // Add returns the sum.
@@ -220,13 +222,12 @@ func (c Counts) Add(o Counts) Counts {
 	}
 }
 
-// Epoch is a span of scheduled instants under one definition, so that all runs of a fire
-// agree on the total and the definition. A fire belongs to the epoch with
-// From <= fire < Until.
+// Epoch is a span of scheduled instants under one definition: all runs of a fire have the same
+// total and the same definition. A fire belongs to the epoch with From <= fire < Until.
 type Epoch struct {
 	Gen   int     `json:"gen"`
 	From  Instant `json:"from"`
-	Until Instant `json:"until,omitzero"` // zero: open
+	Until Instant `json:"until,omitzero"` // zero while the epoch is open
 
 	Def json.RawMessage `json:"definition"`
 	job Job
@@ -235,35 +236,36 @@ type Epoch struct {
 // Job is the part of the definition that planning needs.
 func (e *Epoch) Job() Job { return e.job }
 
-// NewEpoch returns an epoch of a definition that ParseJob accepts.
+// NewEpoch returns an epoch, or the error of ParseJob for the definition.
 func NewEpoch(gen int, from Instant, def json.RawMessage) (Epoch, error) {
 	j, err := ParseJob(def)
 	return Epoch{Gen: gen, From: from, Def: def, job: j}, err
 }
 
-// Plan is what members act on, written by leaders only. A decoded Plan is shared: it is
-// read, or cloned and changed.
+// Plan is the plan of a job, which only leaders write. Goroutines share a decoded Plan, so that
+// changes have to be made to a Clone.
 type Plan struct {
 	Format   int                     `json:"format"`
 	Job      string                  `json:"job"`
 	Paused   bool                    `json:"paused,omitempty"`
-	Stopped  bool                    `json:"schedule_stopped,omitempty"` // all epochs have ended; triggers and re-runs go on
-	Epochs   []Epoch                 `json:"epochs"`                     // by Gen; never empty
+	Stopped  bool                    `json:"schedule_stopped,omitempty"` // all epochs have ended; triggers and re-runs continue
+	Epochs   []Epoch                 `json:"epochs"`                     // sorted by Gen; never empty
 	Owners   map[string]shardset.Set `json:"owners"`                     // by incarnation
 	Frozen   shardset.Set            `json:"frozen,omitzero"`
-	Disabled shardset.Set            `json:"disabled,omitzero"` // as in Control: perhaps beyond the total
+	Disabled shardset.Set            `json:"disabled,omitzero"` // may exceed the total, as in Control
 	Marks    Marks                   `json:"marks,omitempty"`
 	Reruns   Runs                    `json:"reruns,omitempty"`
-	Triggers []Trigger               `json:"triggers,omitempty"` // by Number
-	Counts   Counts                  `json:"counts,omitzero"`    // of incarnations that are gone
-	Problem  string                  `json:"problem,omitempty"`  // why the plan is not what it should be
-	Resets   uint64                  `json:"resets,omitempty"`   // of those in Control, the ones that are done
+	Triggers []Trigger               `json:"triggers,omitempty"` // sorted by Number
+	Counts   Counts                  `json:"counts,omitzero"`    // of expired incarnations
+	Problem  string                  `json:"problem,omitempty"`  // why the plan is not as desired
+	Resets   uint64                  `json:"resets,omitempty"`   // how many of the Resets in Control have been applied
 
-	// Unoffered is since when no live instance has offered the job, by a leader's clock; zero: one does.
+	// Unoffered is the instant, by a leader's clock, since which no live instance has offered the
+	// job. It is zero while one does.
 	Unoffered Instant `json:"unoffered,omitzero"`
 
-	Ended     Instant    `json:"ended,omitzero"`      // as in Claims, of incarnations that are gone
-	Failures  Failures   `json:"failures,omitempty"`  // likewise
+	Ended     Instant    `json:"ended,omitzero"`      // as in Claims, of expired incarnations
+	Failures  Failures   `json:"failures,omitempty"`  // as in Claims, of expired incarnations
 	Decisions []Decision `json:"decisions,omitempty"` // the latest, oldest first
 
 	extra fields
@@ -272,7 +274,7 @@ type Plan struct {
 // Last returns the newest epoch.
 func (p *Plan) Last() *Epoch { return &p.Epochs[len(p.Epochs)-1] }
 
-// Epoch returns the epoch of generation gen.
+// Epoch returns the epoch with number gen.
 func (p *Plan) Epoch(gen int) (*Epoch, bool) {
 	for i := range p.Epochs {
 		if p.Epochs[i].Gen == gen {
@@ -282,7 +284,7 @@ func (p *Plan) Epoch(gen int) (*Epoch, bool) {
 	return nil, false
 }
 
-// Shards returns how many shards need an owner: the largest total in force.
+// Shards returns how many shards need an owner: the largest total of all epochs.
 func (p *Plan) Shards() int {
 	n := 0
 	for i := range p.Epochs {
@@ -291,7 +293,7 @@ func (p *Plan) Shards() int {
 	return n
 }
 
-// OwnerOf returns the incarnation that owns shard s, "" for none.
+// OwnerOf returns the incarnation that owns shard s, or "" if none does.
 func (p *Plan) OwnerOf(s int) string {
 	for inc, shards := range p.Owners {
 		if shards.Has(s) {
@@ -301,8 +303,8 @@ func (p *Plan) OwnerOf(s int) string {
 	return ""
 }
 
-// Clone returns a copy whose fields may be replaced. Sets, marks and runs are values:
-// their methods return new ones.
+// Clone returns a copy whose fields, and elements of Epochs, Owners and Triggers, may be changed.
+// Sets, marks and runs are shared, since their methods return new values.
 func (p *Plan) Clone() *Plan {
 	c := *p
 	c.Epochs = slices.Clone(p.Epochs)
@@ -311,13 +313,13 @@ func (p *Plan) Clone() *Plan {
 	return &c
 }
 
-// Claims is an incarnation's own record of a job.
+// Claims is the claims record of an incarnation for a job.
 type Claims struct {
 	Job      string   `json:"job"`
 	Marks    Marks    `json:"marks,omitempty"`
 	Running  Runs     `json:"running,omitempty"`
-	Reruns   Runs     `json:"reruns,omitempty"` // pending, as in Plan: handed back by this incarnation
+	Reruns   Runs     `json:"reruns,omitempty"` // pending re-runs of runs that this incarnation handed back
 	Counts   Counts   `json:"counts,omitzero"`
-	Ended    Instant  `json:"ended,omitzero"` // when the last runs that ended did
+	Ended    Instant  `json:"ended,omitzero"` // when the last run ended
 	Failures Failures `json:"failures,omitempty"`
 }

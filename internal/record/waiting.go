@@ -8,24 +8,24 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// Waiting is runs of a job that an incarnation has claimed and that wait for a worker. It
-// informs operators and never influences a decision.
+// Waiting is the claimed runs of a job that wait for a worker of their instance. It informs
+// operators and never influences a decision.
 type Waiting struct {
-	Shards shardset.Set `json:"shards"`           // with so many ranges at most
-	More   int          `json:"more,omitempty"`   // shards that wait and are not among Shards
-	Since  Instant      `json:"since"`            // when the first of them was started
-	Behind string       `json:"behind,omitempty"` // the bound that is reached, cut
+	Shards shardset.Set `json:"shards"`           // with at most maxWaitingRanges ranges
+	More   int          `json:"more,omitempty"`   // how many further shards wait
+	Since  Instant      `json:"since"`            // when the first run was started
+	Behind string       `json:"behind,omitempty"` // the reached bound, shortened
 }
 
-// The bounds keep the record of a member small: all jobs of a process may wait at once.
+// The bounds keep member records small: all jobs of an instance may wait at once.
 const (
 	maxWaitingJobs   = 100
 	maxWaitingRanges = 8
 	maxBehindBytes   = 300
 )
 
-// BoundWaiting returns as much of waiting, which is by job, as a member's record may hold:
-// of too many jobs those that have waited longest.
+// BoundWaiting returns the part of waiting, a map by job, that fits a member record. If there are
+// too many jobs, it keeps the jobs that have waited longest.
 func BoundWaiting(waiting map[string]Waiting) map[string]Waiting {
 	if len(waiting) == 0 {
 		return nil

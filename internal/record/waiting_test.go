@@ -12,7 +12,7 @@ import (
 )
 
 func TestMember_Waiting(t *testing.T) {
-	t.Run("is read as it was written", func(t *testing.T) {
+	t.Run("survives a round trip", func(t *testing.T) {
 		m := Member{Name: "a", Jobs: []string{"job"}, Waiting: map[string]Waiting{
 			"job": {Shards: shardset.Of(1, 2, 7), More: 3, Since: 1_700_000_000_000_000_000, Behind: "MaxRunning 8 of this job"},
 		}}
@@ -23,7 +23,7 @@ func TestMember_Waiting(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, m, read)
 	})
-	t.Run("is left out if nothing waits", func(t *testing.T) {
+	t.Run("is omitted if no run waits", func(t *testing.T) {
 		stored, err := Encode(Member{Name: "a", Waiting: BoundWaiting(map[string]Waiting{})})
 		require.NoError(t, err)
 		assert.NotContains(t, string(stored), "waiting")
@@ -35,7 +35,7 @@ func TestBoundWaiting(t *testing.T) {
 	for s := 1; s < 100; s += 2 {
 		odd.Add(s)
 	}
-	t.Run("keeps what is small", func(t *testing.T) {
+	t.Run("keeps small entries", func(t *testing.T) {
 		few := map[string]Waiting{"a": {Shards: shardset.Range(0, 10_000), Since: 7, Behind: "b"}, "b": {Shards: shardset.Of(3), Since: 5}}
 		assert.Equal(t, few, BoundWaiting(few))
 	})
@@ -44,7 +44,7 @@ func TestBoundWaiting(t *testing.T) {
 		assert.Equal(t, "1,3,5,7,9,11,13,15", w.Shards.String())
 		assert.Equal(t, 50-8+2, w.More)
 	})
-	t.Run("cuts a long text", func(t *testing.T) {
+	t.Run("shortens a long text", func(t *testing.T) {
 		w := BoundWaiting(map[string]Waiting{"a": {Behind: strings.Repeat("é", 200)}})["a"]
 		assert.Less(t, len(w.Behind), 301)
 		assert.True(t, strings.HasSuffix(w.Behind, "é..."))
@@ -61,7 +61,7 @@ func TestBoundWaiting(t *testing.T) {
 			assert.Less(t, job, "job-200")
 		}
 	})
-	t.Run("fits 64 KiB at the worst", func(t *testing.T) {
+	t.Run("of the largest size fits 64 KiB", func(t *testing.T) {
 		many := map[string]Waiting{}
 		for i := range 1000 {
 			many[fmt.Sprintf("%0100d", i)] = Waiting{Shards: odd, Since: 1_700_000_000_123_456_789, Behind: strings.Repeat("x", 500)}
