@@ -432,7 +432,7 @@ func (o *Operator) lastTrigger(ctx context.Context, segment string) (last uint64
 	if p == nil || err != nil {
 		return 0, err
 	}
-	marks := slices.Clone(p.Marks)
+	marks := slices.Clone(p.Watermarks)
 	for inc := range p.Owners {
 		// The plan was read fresh, and reads of a handle never go back.
 		e, err := o.reg.Get(ctx, o.keys.Claims(inc, segment), registry.ReadOptions{})
@@ -442,7 +442,7 @@ func (o *Operator) lastTrigger(ctx context.Context, segment string) (last uint64
 			return 0, err
 		}
 		if claims, err := record.Decode[record.Claims](e.Value); err == nil {
-			marks = append(marks, claims.Marks...)
+			marks = append(marks, claims.Watermarks...)
 		}
 	}
 	for _, g := range marks {

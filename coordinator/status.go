@@ -177,7 +177,7 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 	if plan != nil {
 		st.tellPlan(plan)
 		st.NextFire = nextFire(plan, o.compile, time.Now())
-		done.Marks = plan.Marks
+		done.Watermarks = plan.Watermarks
 		counts, ended, failures, owners = plan.Counts, plan.Ended, plan.Failures, plan.Owners
 	}
 	members, err := o.members(ctx, &st)
@@ -262,7 +262,7 @@ func (o *Operator) members(ctx context.Context, st *Status) (map[string]*MemberS
 		revision, has := m.Revision(st.Job)
 		out[e.Key.Name()] = &MemberStatus{
 			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive[m.Session], Draining: m.Draining,
-			Offers: m.Offers(st.Job), NotUnderstood: slices.Contains(m.NotUnderstood, st.Job), Revision: revision,
+			Offers: m.Offers(st.Job), NotUnderstood: slices.Contains(m.Unsupported, st.Job), Revision: revision,
 			Differs: has && (revision != st.Revision || slices.Contains(m.Differs, st.Job)), Blocked: listed(m.Blocked[st.Job]),
 			Waiting: waitingOf(m.Waiting[st.Job]),
 		}

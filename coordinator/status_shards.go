@@ -43,10 +43,10 @@ func (o *Operator) WithCompiler(c due.Compiler) *Operator {
 // tellProgress adds to st what a plan and what its owners have claimed say of its shards, and
 // leaves out what has been served since the leader wrote the plan.
 func (st *Status) tellProgress(p *record.Plan, g planning.JobProgress) {
-	g.Reruns = slices.Concat(due.Unserved(p.Reruns, g.Marks), due.Unserved(g.HandedBack, g.Marks))
+	g.Reruns = slices.Concat(due.Unserved(p.Reruns, g.Watermarks), due.Unserved(g.HandedBack, g.Watermarks))
 	st.Reruns = runsOf(g.Reruns)
 	served := func(t record.Trigger) bool {
-		e, ok := p.Epoch(t.Gen)
+		e, ok := p.Epoch(t.Epoch)
 		return ok && g.TriggerServed(t, due.Targets(t, e))
 	}
 	for _, t := range p.Triggers {
@@ -74,7 +74,7 @@ func perShard(p *record.Plan, g planning.JobProgress) []ShardStatus {
 		name := due.InstanceOf(inc)
 		each(shards, func(s *ShardStatus) { s.Owner = name })
 	}
-	for _, m := range g.Marks {
+	for _, m := range g.Watermarks {
 		each(m.Shards, func(s *ShardStatus) { s.LastFire, s.Attempt, s.LastTrigger = m.Fire.Time(), m.Attempt, m.Trigger })
 	}
 	each(g.Running.Shards(), func(s *ShardStatus) { s.Running = true })
@@ -118,7 +118,7 @@ func scheduleOf(def json.RawMessage) string {
 
 // leader returns who is in office.
 func (o *Operator) leader(ctx context.Context) (LeaderStatus, error) {
-	if _, present, err := o.get(ctx, o.keys.Present()); err != nil || !present {
+	if _, present, err := o.get(ctx, o.keys.Seat()); err != nil || !present {
 		return LeaderStatus{}, err
 	}
 	e, found, err := o.get(ctx, o.keys.Leader())

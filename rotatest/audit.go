@@ -62,10 +62,10 @@ func (a *auditing) claimed(incarnation string, was, is *record.Claims) {
 		}
 	}
 	skipped := is.Counts.Skipped - was.Counts.Skipped
-	if lost, which := a.passed(is.Marks, fresh); lost > skipped {
+	if lost, which := a.passed(is.Watermarks, fresh); lost > skipped {
 		a.fault(which, "lost: %d fires of these shards were passed over, and %d counted as skipped", lost, skipped)
 	}
-	a.marks = a.marks.Fold(is.Marks, everyShard())
+	a.marks = a.marks.Fold(is.Watermarks, everyShard())
 }
 
 // begun audits the claim of a run.
@@ -85,25 +85,25 @@ func (a *auditing) begun(incarnation string, shards shardset.Set, r record.Ref) 
 
 // passed returns how many fires, over all shards, marks pass over that are not claimed
 // with them, and which shards these are.
-func (a *auditing) passed(marks record.Marks, fresh record.Runs) (n uint64, which shardset.Set) {
+func (a *auditing) passed(marks record.Watermarks, fresh record.Runs) (n uint64, which shardset.Set) {
 	for _, g := range marks {
 		for _, part := range a.marks.Split(g.Shards) {
-			if part.Covers(record.Ref{Gen: g.Gen, Fire: g.Fire, Attempt: g.Attempt}) {
+			if part.Covers(record.Ref{Epoch: g.Epoch, Fire: g.Fire, Attempt: g.Attempt}) {
 				continue
 			}
-			if _, ok := a.epochs[g.Gen]; !ok && g.Gen != 0 {
-				a.fault(part.Shards, "lost: a watermark of generation %d, which no plan has had", g.Gen)
+			if _, ok := a.epochs[g.Epoch]; !ok && g.Epoch != 0 {
+				a.fault(part.Shards, "lost: a watermark of epoch %d, which no plan has had", g.Epoch)
 			}
 			for _, gen := range slices.Sorted(maps.Keys(a.epochs)) {
 				e := a.epochs[gen]
-				fires := e.count(part.Mark, g.Mark)
+				fires := e.count(part.Watermark, g.Watermark)
 				if fires == 0 {
 					continue
 				}
 				shards := part.Shards.Intersect(e.shards)
 				now := shardset.Set{} // of which the last of these fires is claimed now
 				for _, f := range fresh {
-					if f.Trigger == 0 && f.Gen == gen && f.Fire == g.Fire {
+					if f.Trigger == 0 && f.Epoch == gen && f.Fire == g.Fire {
 						now = now.Union(f.Shards.Intersect(shards))
 					}
 				}
@@ -124,10 +124,10 @@ func (a *auditing) planned() {
 		e := newEpoch(&a.plan.Epochs[i])
 		a.epochs[e.gen] = e
 	}
-	if lost, which := a.passed(a.plan.Marks, nil); lost > a.skippedAsUnoffered() {
+	if lost, which := a.passed(a.plan.Watermarks, nil); lost > a.skippedAsUnoffered() {
 		a.fault(which, "lost: the plan passes over %d fires of these shards", lost)
 	}
-	a.marks = a.marks.Fold(a.plan.Marks, everyShard())
+	a.marks = a.marks.Fold(a.plan.Watermarks, everyShard())
 	if a.old.plan != nil {
 		a.unbroken()
 		a.dropped()
@@ -145,13 +145,13 @@ func (a *auditing) unbroken() {
 		return
 	}
 	for i := range a.plan.Epochs {
-		e := a.epochs[a.plan.Epochs[i].Gen]
+		e := a.epochs[a.plan.Epochs[i].Number]
 		was, ok := a.old.plan.Epoch(e.gen)
 		next, follows := beginAfter(a.plan.Epochs[i+1:])
 		if !ok || e.until == 0 || !follows {
 			continue // the last one, if it has been ended, is followed by another in a change to come
 		}
-		followed := !a.old.plan.Paused && !a.old.plan.Stopped && a.old.plan.Last().Gen == e.gen
+		followed := !a.old.plan.Paused && !a.old.plan.Stopped && a.old.plan.Last().Number == e.gen
 		if e.until == was.Until && !followed {
 			continue
 		}
@@ -192,12 +192,12 @@ func beginAfter(epochs []record.Epoch) (from record.Instant, ok bool) {
 // dropped audits that what is no longer in the plan has been claimed.
 func (a *auditing) dropped() {
 	for i := range a.old.plan.Epochs {
-		e := a.epochs[a.old.plan.Epochs[i].Gen]
+		e := a.epochs[a.old.plan.Epochs[i].Number]
 		if _, ok := a.plan.Epoch(e.gen); ok {
 			continue
 		}
 		for _, part := range a.marks.Split(e.shards) {
-			if after, ok := e.after(part.Mark); ok && e.next(after) != 0 {
+			if after, ok := e.after(part.Watermark); ok && e.next(after) != 0 {
 				a.fault(part.Shards, "lost: the plan has dropped a definition by which the fire of %s is owed", clock(e.next(after).Time()))
 			}
 		}
@@ -237,7 +237,7 @@ func (a *auditing) buried(incarnation string, was *record.Claims) {
 	}
 	var missing, untold shardset.Set
 	for _, g := range was.Running {
-		if e, ok := a.epochs[g.Gen]; ok && !e.tracksRuns() {
+		if e, ok := a.epochs[g.Epoch]; ok && !e.tracksRuns() {
 			untold = untold.Union(g.Shards)
 			continue
 		}

@@ -107,7 +107,7 @@ func (s *scribe) claim(incarnation string, change func(*record.Claims)) {
 func (s *scribe) run(incarnation string, shards shardset.Set, r record.Ref) {
 	s.claim(incarnation, func(c *record.Claims) {
 		c.Running = c.Running.With(shards, r)
-		c.Marks = c.Marks.Raise(shards, r.Mark())
+		c.Watermarks = c.Watermarks.Raise(shards, r.Watermark())
 	})
 }
 
@@ -117,7 +117,7 @@ func (s *scribe) end(incarnation string, shards shardset.Set) {
 
 // fire is the run of a fire by the first definition.
 func (s *scribe) fire(hours float64) record.Ref {
-	return record.Ref{Gen: 1, Fire: s.at(hours), Attempt: 1}
+	return record.Ref{Epoch: 1, Fire: s.at(hours), Attempt: 1}
 }
 
 func TestAudit(t *testing.T) {
@@ -141,11 +141,11 @@ func TestAudit(t *testing.T) {
 		{"fires skipped and counted", func(s *scribe) {
 			s.claim("a.1", func(c *record.Claims) {
 				c.Running = c.Running.With(both, s.fire(3))
-				c.Marks = c.Marks.Raise(both, s.fire(3).Mark())
+				c.Watermarks = c.Watermarks.Raise(both, s.fire(3).Watermark())
 				c.Counts.Skipped = 6
 			})
 			s.claim("a.1", func(c *record.Claims) {
-				c.Marks = c.Marks.Raise(shardset.Of(0), record.Mark{Gen: 1, Fire: s.at(5)})
+				c.Watermarks = c.Watermarks.Raise(shardset.Of(0), record.Watermark{Epoch: 1, Fire: s.at(5)})
 				c.Counts.Skipped += 2
 			})
 		}, ""},
@@ -156,35 +156,35 @@ func TestAudit(t *testing.T) {
 			s.end("a.1", both)
 			s.claim("a.1", func(c *record.Claims) {
 				c.Running = c.Running.With(shardset.Of(0), late).With(shardset.Of(1), s.fire(1))
-				c.Marks = c.Marks.Raise(both, s.fire(1).Mark())
+				c.Watermarks = c.Watermarks.Raise(both, s.fire(1).Watermark())
 				c.Counts.Skipped = 1
 			})
 		}, ""},
 		{"a trigger passes over no fire", func(s *scribe) {
-			s.run("a.1", both, record.Ref{Gen: 1, Fire: s.at(3.5), Trigger: 1, Attempt: 1})
+			s.run("a.1", both, record.Ref{Epoch: 1, Fire: s.at(3.5), Trigger: 1, Attempt: 1})
 		}, ""},
 		{"fires skipped and not all counted", func(s *scribe) {
 			s.claim("a.1", func(c *record.Claims) {
 				c.Running = c.Running.With(both, s.fire(3))
-				c.Marks = c.Marks.Raise(both, s.fire(3).Mark())
+				c.Watermarks = c.Watermarks.Raise(both, s.fire(3).Watermark())
 				c.Counts.Skipped = 5
 			})
 		}, "job/0-1: lost: 6 fires of these shards were passed over, and 5 counted"},
 		{"a fire neither claimed nor counted", func(s *scribe) {
-			s.claim("a.1", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(1), s.fire(0).Mark()) })
+			s.claim("a.1", func(c *record.Claims) { c.Watermarks = c.Watermarks.Raise(shardset.Of(1), s.fire(0).Watermark()) })
 		}, "job/1: lost: 1 fires of these shards were passed over, and 0 counted"},
 		{"a fire claimed for one shard and passed over for the other", func(s *scribe) {
 			s.claim("a.1", func(c *record.Claims) {
 				c.Running = c.Running.With(shardset.Of(0), s.fire(0))
-				c.Marks = c.Marks.Raise(both, s.fire(0).Mark())
+				c.Watermarks = c.Watermarks.Raise(both, s.fire(0).Watermark())
 			})
 		}, "lost: 1 fires of these shards"},
 		{"a plan that knows better than the claims", func(s *scribe) {
-			s.replan(func(p *record.Plan) { p.Marks = p.Marks.Raise(shardset.Of(1), s.fire(2).Mark()) })
+			s.replan(func(p *record.Plan) { p.Watermarks = p.Watermarks.Raise(shardset.Of(1), s.fire(2).Watermark()) })
 		}, "job/1: lost: the plan passes over 3 fires"},
 		{"a plan that folds claims in", func(s *scribe) {
 			s.run("a.1", both, s.fire(0))
-			s.replan(func(p *record.Plan) { p.Marks = p.Marks.Raise(both, s.fire(0).Mark()) })
+			s.replan(func(p *record.Plan) { p.Watermarks = p.Watermarks.Raise(both, s.fire(0).Watermark()) })
 		}, ""},
 		{"a fire claimed again", func(s *scribe) {
 			s.run("a.1", both, s.fire(0))
@@ -230,7 +230,7 @@ func TestAudit(t *testing.T) {
 			s.run("a.1", both, s.fire(1))
 			s.replan(func(p *record.Plan) { p.Epochs = p.Epochs[1:] })
 			s.end("a.1", both)
-			s.run("a.1", both, record.Ref{Gen: 2, Fire: s.at(2), Attempt: 1})
+			s.run("a.1", both, record.Ref{Epoch: 2, Fire: s.at(2), Attempt: 1})
 		}, ""},
 		{"a definition that counts too late", func(s *scribe) {
 			s.replan(func(p *record.Plan) { p.Epochs = []record.Epoch{s.epoch(1, 0, 1.5), s.epoch(2, 2.5, 0)} })
@@ -250,7 +250,7 @@ func TestAudit(t *testing.T) {
 				p.Paused, p.Epochs = false, []record.Epoch{s.epoch(1, 0, 0.5), s.epoch(2, 7.5, 0)}
 			})
 			s.end("a.1", both)
-			s.run("a.1", both, record.Ref{Gen: 2, Fire: s.at(8), Attempt: 1})
+			s.run("a.1", both, record.Ref{Epoch: 2, Fire: s.at(8), Attempt: 1})
 		}, ""},
 		{"a definition dropped while it is owed", func(s *scribe) {
 			s.run("a.1", shardset.Of(0), s.fire(0))
@@ -259,15 +259,15 @@ func TestAudit(t *testing.T) {
 		}, "job/1: lost: the plan has dropped a definition by which the fire of 2000-01-01 00:00:00 is owed"},
 		{"the fires of a definition passed over by one of the next", func(s *scribe) {
 			s.replan(func(p *record.Plan) { p.Epochs = []record.Epoch{s.epoch(1, 0, 1.5), s.epoch(2, 1.5, 0)} })
-			s.run("a.1", both, record.Ref{Gen: 2, Fire: s.at(2), Attempt: 1})
+			s.run("a.1", both, record.Ref{Epoch: 2, Fire: s.at(2), Attempt: 1})
 		}, "lost: 4 fires of these shards were passed over"},
 		{"a watermark out of nowhere", func(s *scribe) {
-			s.claim("a.1", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(1), record.Mark{Gen: 9}) })
-		}, "job/1: lost: a watermark of generation 9, which no plan has had"},
+			s.claim("a.1", func(c *record.Claims) { c.Watermarks = c.Watermarks.Raise(shardset.Of(1), record.Watermark{Epoch: 9}) })
+		}, "job/1: lost: a watermark of epoch 9, which no plan has had"},
 		{"a fire passed over beside the claim of a trigger", func(s *scribe) {
 			s.claim("a.1", func(c *record.Claims) {
-				c.Running = c.Running.With(both, record.Ref{Gen: 1, Fire: s.at(0), Trigger: 1, Attempt: 1})
-				c.Marks = c.Marks.Raise(both, record.Mark{Gen: 1, Fire: s.at(0), Attempt: 1, Trigger: 1, TriggerAttempt: 1})
+				c.Running = c.Running.With(both, record.Ref{Epoch: 1, Fire: s.at(0), Trigger: 1, Attempt: 1})
+				c.Watermarks = c.Watermarks.Raise(both, record.Watermark{Epoch: 1, Fire: s.at(0), Attempt: 1, Trigger: 1, TriggerAttempt: 1})
 			})
 		}, "lost: 2 fires of these shards"},
 		{"a fire passed over beside the claim of a re-run", func(s *scribe) {
@@ -275,7 +275,7 @@ func TestAudit(t *testing.T) {
 			s.bury(func(p *record.Plan) { p.Reruns = p.Reruns.With(both, again(s.fire(0))) })
 			s.claim("b.1", func(c *record.Claims) {
 				c.Running = c.Running.With(both, again(s.fire(0)))
-				c.Marks = c.Marks.Raise(both, s.fire(1).Mark())
+				c.Watermarks = c.Watermarks.Raise(both, s.fire(1).Watermark())
 			})
 		}, "lost: 2 fires of these shards"},
 		{"a crash that adds to no count", func(s *scribe) {
@@ -299,7 +299,7 @@ func TestAudit(t *testing.T) {
 		}, "neither to be run again nor counted (0 are)"},
 		{"what was refused", func(s *scribe) {
 			p := s.plan.Clone()
-			p.Marks = p.Marks.Raise(both, s.fire(0).Mark())
+			p.Watermarks = p.Watermarks.Raise(both, s.fire(0).Watermark())
 			_, err := s.client.Txn(s.t.Context(), registry.Txn{
 				If:   []registry.Cond{registry.Absent(s.keys.Plan("job"))},
 				Then: []registry.Op{s.put(s.keys.Plan("job"), p)},
@@ -339,7 +339,7 @@ func (s *scribe) trackClaims() {
 // bury removes a.1, with a change of the plan in the same commit.
 func (s *scribe) bury(change func(*record.Plan)) {
 	s.plan = s.plan.Clone()
-	s.plan.Marks = s.plan.Marks.Fold(s.claims["a.1"].Marks, everyShard())
+	s.plan.Watermarks = s.plan.Watermarks.Fold(s.claims["a.1"].Watermarks, everyShard())
 	s.plan.Owners = map[string]shardset.Set{"b.1": shardset.Range(0, 2)}
 	change(s.plan)
 	key := s.keys.Claims("a.1", "job")

@@ -43,8 +43,8 @@ type jobBooks struct {
 	control *record.Control // nil: none
 	plan    *record.Plan    // nil: none yet
 	claims  map[string]*record.Claims
-	epochs  map[int]epoch // of all plans there have been, by generation
-	marks   record.Marks  // what has been claimed or skipped of each shard, by anyone
+	epochs  map[int]epoch     // of all plans there have been, by generation
+	marks   record.Watermarks // what has been claimed or skipped of each shard, by anyone
 }
 
 // wasReset reports whether a job of this name, of any group, has been reset.
@@ -133,8 +133,8 @@ func (g *group) write(op registry.Op, touch func(segment string) *jobBooks) (err
 	dir, name := op.Key.Dir(), op.Key.Name()
 	gone := op.Kind == registry.OpDelete
 	switch dir {
-	case g.keys.Present().Dir():
-		if op.Key == g.keys.Present() && op.Kind != registry.OpSet { // a Set leaves it with its owner
+	case g.keys.Seat().Dir():
+		if op.Key == g.keys.Seat() && op.Kind != registry.OpSet { // a Set leaves it with its owner
 			g.office = op.Session
 		}
 	case g.keys.Members():
@@ -249,7 +249,7 @@ func (j *jobBooks) offered() (offers, may bool) {
 func (j *jobBooks) inFlight(c *record.Claims) record.Runs {
 	out := c.Running
 	for _, g := range c.Running {
-		if j.group.books.returned == nil || j.epochs[g.Gen].tracksRuns() {
+		if j.group.books.returned == nil || j.epochs[g.Epoch].tracksRuns() {
 			continue
 		}
 		for shard := range g.Shards.All() {

@@ -26,7 +26,7 @@ func newEpoch(e *record.Epoch) epoch {
 	if json.Unmarshal(e.Def, &def) != nil {
 		def.Schedule = executor.OnTrigger()
 	}
-	return epoch{e.Gen, e.From, e.Until, shardset.Range(0, e.Job().Shards), e.Job().Tracking, def.Schedule}
+	return epoch{e.Number, e.From, e.Until, shardset.Range(0, e.Job().Shards), e.Job().Tracking, def.Schedule}
 }
 
 // tracksRuns reports whether a record tells, also after a crash, which runs have not ended.
@@ -34,11 +34,11 @@ func (e epoch) tracksRuns() bool { return e.tracking == "" || e.tracking == reco
 
 // after returns the instant after which a shard with mark m has fires of e to come, or
 // false if m is beyond e.
-func (e *epoch) after(m record.Mark) (record.Instant, bool) {
-	if m.Gen == e.gen {
+func (e *epoch) after(m record.Watermark) (record.Instant, bool) {
+	if m.Epoch == e.gen {
 		return m.Fire, true
 	}
-	return 0, m.Gen < e.gen
+	return 0, m.Epoch < e.gen
 }
 
 // next returns the first fire of e after an instant, zero if there is none.
@@ -55,13 +55,13 @@ func (e *epoch) next(after record.Instant) record.Instant {
 }
 
 // count returns how many fires of e a shard passes over when its mark rises.
-func (e *epoch) count(from, to record.Mark) int {
+func (e *epoch) count(from, to record.Watermark) int {
 	after, ok := e.after(from)
-	if !ok || to.Gen < e.gen || to.Gen > e.gen && e.until == 0 {
+	if !ok || to.Epoch < e.gen || to.Epoch > e.gen && e.until == 0 {
 		return 0
 	}
 	n := 0
-	for fire := e.next(after); fire != 0 && (to.Gen > e.gen || fire <= to.Fire); fire = e.next(fire) {
+	for fire := e.next(after); fire != 0 && (to.Epoch > e.gen || fire <= to.Fire); fire = e.next(fire) {
 		n++
 	}
 	return n
@@ -91,12 +91,12 @@ func (j *jobBooks) nextFire(now record.Instant) record.Instant {
 		return 0
 	}
 	for i := range j.plan.Epochs { // one begins where the one before ends
-		e := j.epochs[j.plan.Epochs[i].Gen]
+		e := j.epochs[j.plan.Epochs[i].Number]
 		if fire := e.next(now); fire != 0 {
 			return fire
 		}
 	}
-	e := j.epochs[j.plan.Last().Gen]
+	e := j.epochs[j.plan.Last().Number]
 	e.until = 0
 	return e.next(now)
 }

@@ -165,12 +165,12 @@ func (v *viewing) triggers() {
 		v.add(owed, shardset.Set{}, t.At, "trigger %d has not been taken up", t.Number)
 	}
 	for _, t := range v.plan.Triggers {
-		if e, ok := v.plan.Epoch(t.Gen); ok {
+		if e, ok := v.plan.Epoch(t.Epoch); ok {
 			shards := shardset.Range(0, e.Job().Shards)
 			if t.Shards != nil {
 				shards = shards.Intersect(*t.Shards)
 			}
-			v.unclaimed(shards.Minus(v.plan.Disabled), record.Ref{Gen: t.Gen, Fire: t.At, Trigger: t.Number, Attempt: 1})
+			v.unclaimed(shards.Minus(v.plan.Disabled), record.Ref{Epoch: t.Epoch, Fire: t.At, Trigger: t.Number, Attempt: 1})
 		}
 	}
 }
@@ -196,9 +196,9 @@ func (v *viewing) fires() {
 		}
 	}
 	for i := range v.plan.Epochs {
-		e := v.epochs[v.plan.Epochs[i].Gen]
+		e := v.epochs[v.plan.Epochs[i].Number]
 		for _, part := range v.marks.Split(e.shards.Minus(waiting)) {
-			after, ok := e.after(part.Mark)
+			after, ok := e.after(part.Watermark)
 			if !ok {
 				continue
 			}

@@ -55,7 +55,7 @@ func TestRun_Finds(t *testing.T) {
 			time.Sleep(time.Hour - before)
 			f.Stop("a") // a leader would write its plan again
 			tamper(f, func(p *record.Plan) {
-				p.Marks = p.Marks.Raise(shardset.Of(1), record.Mark{Gen: 1, Fire: record.InstantOf(time.Now().Add(before))})
+				p.Watermarks = p.Watermarks.Raise(shardset.Of(1), record.Watermark{Epoch: 1, Fire: record.InstantOf(time.Now().Add(before))})
 			})
 			f.Start("b", every(time.Hour, 2, takes(0)))
 			f.NextFire("job")
@@ -229,7 +229,7 @@ func fatal() map[string]func(t *testing.T) {
 			Run(t, func(f *Fleet) {
 				f.Start("a", every(time.Hour, 1, takes(0)))
 				tamper(f, func(p *record.Plan) {
-					p.Marks = p.Marks.Raise(shardset.Of(0), record.Mark{Gen: 1, Fire: record.InstantOf(time.Now().Add(2 * time.Hour))})
+					p.Watermarks = p.Watermarks.Raise(shardset.Of(0), record.Watermark{Epoch: 1, Fire: record.InstantOf(time.Now().Add(2 * time.Hour))})
 				})
 			})
 		},

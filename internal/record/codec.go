@@ -124,14 +124,14 @@ func DecodePlan(b []byte) (*Plan, error) {
 	}
 	for i := range p.Epochs {
 		e := &p.Epochs[i]
-		if i > 0 && e.Gen <= p.Epochs[i-1].Gen {
-			return nil, fmt.Errorf("epochs: number %d follows %d", e.Gen, p.Epochs[i-1].Gen)
+		if i > 0 && e.Number <= p.Epochs[i-1].Number {
+			return nil, fmt.Errorf("epochs: number %d follows %d", e.Number, p.Epochs[i-1].Number)
 		}
 		if e.job, err = ParseJob(e.Def); err != nil {
-			return nil, fmt.Errorf("epochs: number %d: %w", e.Gen, err)
+			return nil, fmt.Errorf("epochs: number %d: %w", e.Number, err)
 		}
 		if e.job.Name != p.Job {
-			return nil, fmt.Errorf("epochs: number %d: definition of %q in the plan of %q", e.Gen, e.job.Name, p.Job)
+			return nil, fmt.Errorf("epochs: number %d: definition of %q in the plan of %q", e.Number, e.job.Name, p.Job)
 		}
 	}
 	if err := p.checkOwners(); err != nil {

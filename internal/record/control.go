@@ -38,7 +38,7 @@ type Exclusion struct {
 type Trigger struct {
 	Number uint64        `json:"number"`
 	At     Instant       `json:"at"`
-	Gen    int           `json:"gen,omitempty"` // the epoch number of its definition; set in plans only
+	Epoch  int           `json:"epoch,omitempty"` // the epoch number of its definition; set in plans only
 	Param  string        `json:"param,omitempty"`
 	Shards *shardset.Set `json:"shards,omitempty"` // nil for all
 }

@@ -49,13 +49,13 @@ func (k Keys) Instances() registry.Key { return k.ns.Join("instances") }
 func (k Keys) Instance(name string) registry.Key { return k.ns.Join("instances", "~"+name) }
 
 // Office is the directory of the election, which every member watches.
-func (k Keys) Office() registry.Key { return k.group.Join("office") }
+func (k Keys) Election() registry.Key { return k.group.Join("election") }
 
 // Leader is the record of the leader. Its commit number is the term.
-func (k Keys) Leader() registry.Key { return k.group.Join("office", "leader") }
+func (k Keys) Leader() registry.Key { return k.group.Join("election", "leader") }
 
 // Present is the seat, which the leader's session owns. Without it, the group has no leader.
-func (k Keys) Present() registry.Key { return k.group.Join("office", "~present") }
+func (k Keys) Seat() registry.Key { return k.group.Join("election", "~seat") }
 
 // Members is the directory of member records.
 func (k Keys) Members() registry.Key { return k.group.Join("members") }

@@ -10,8 +10,8 @@ import (
 // Mark is the watermark of a shard: the last claimed fire and attempt, and the last claimed
 // trigger and attempt. The two coordinates, (epoch number, fire, attempt) and (trigger, attempt),
 // grow independently.
-type Mark struct {
-	Gen            int     `json:"gen,omitempty"`
+type Watermark struct {
+	Epoch          int     `json:"epoch,omitempty"`
 	Fire           Instant `json:"fire,omitzero"`
 	Attempt        int     `json:"attempt,omitempty"`
 	Trigger        uint64  `json:"trigger,omitempty"`
@@ -19,9 +19,9 @@ type Mark struct {
 }
 
 // Max returns the maximum of both marks in each coordinate.
-func (m Mark) Max(o Mark) Mark {
+func (m Watermark) Max(o Watermark) Watermark {
 	if m.compareFire(o) < 0 {
-		m.Gen, m.Fire, m.Attempt = o.Gen, o.Fire, o.Attempt
+		m.Epoch, m.Fire, m.Attempt = o.Epoch, o.Fire, o.Attempt
 	}
 	if m.compareTrigger(o) < 0 {
 		m.Trigger, m.TriggerAttempt = o.Trigger, o.TriggerAttempt
@@ -29,28 +29,28 @@ func (m Mark) Max(o Mark) Mark {
 	return m
 }
 
-func (m Mark) compareFire(o Mark) int {
-	return cmp.Or(cmp.Compare(m.Gen, o.Gen), cmp.Compare(m.Fire, o.Fire), cmp.Compare(m.Attempt, o.Attempt))
+func (m Watermark) compareFire(o Watermark) int {
+	return cmp.Or(cmp.Compare(m.Epoch, o.Epoch), cmp.Compare(m.Fire, o.Fire), cmp.Compare(m.Attempt, o.Attempt))
 }
 
-func (m Mark) compareTrigger(o Mark) int {
+func (m Watermark) compareTrigger(o Watermark) int {
 	return cmp.Or(cmp.Compare(m.Trigger, o.Trigger), cmp.Compare(m.TriggerAttempt, o.TriggerAttempt))
 }
 
 // Compare orders marks, so that all writers encode the same marks alike.
-func (m Mark) Compare(o Mark) int { return cmp.Or(m.compareFire(o), m.compareTrigger(o)) }
+func (m Watermark) Compare(o Watermark) int { return cmp.Or(m.compareFire(o), m.compareTrigger(o)) }
 
 // Covers reports whether m records that r has been claimed.
-func (m Mark) Covers(r Ref) bool {
+func (m Watermark) Covers(r Ref) bool {
 	if r.Trigger > 0 {
-		return m.compareTrigger(r.Mark()) >= 0
+		return m.compareTrigger(r.Watermark()) >= 0
 	}
-	return m.compareFire(r.Mark()) >= 0
+	return m.compareFire(r.Watermark()) >= 0
 }
 
 // Ref identifies a run of a shard, for a fire or for a trigger.
 type Ref struct {
-	Gen     int     `json:"gen"`               // the number of the epoch whose definition applies
+	Epoch   int     `json:"epoch"`             // the number of the epoch whose definition applies
 	Fire    Instant `json:"fire"`              // the scheduled instant, or the instant of the trigger
 	Trigger uint64  `json:"trigger,omitempty"` // the number of the trigger; zero for a scheduled fire
 	Attempt int     `json:"attempt"`           // from 1
@@ -74,11 +74,11 @@ func (r Ref) Return() Ref {
 }
 
 // Mark returns the mark of a claim of r.
-func (r Ref) Mark() Mark {
+func (r Ref) Watermark() Watermark {
 	if r.Trigger > 0 {
-		return Mark{Trigger: r.Trigger, TriggerAttempt: r.Attempt}
+		return Watermark{Trigger: r.Trigger, TriggerAttempt: r.Attempt}
 	}
-	return Mark{Gen: r.Gen, Fire: r.Fire, Attempt: r.Attempt}
+	return Watermark{Epoch: r.Epoch, Fire: r.Fire, Attempt: r.Attempt}
 }
 
 // Compare orders refs.
@@ -90,14 +90,14 @@ func (r Ref) Compare(o Ref) int {
 			missed = 1
 		}
 	}
-	return cmp.Or(cmp.Compare(r.Gen, o.Gen), cmp.Compare(r.Fire, o.Fire),
+	return cmp.Or(cmp.Compare(r.Epoch, o.Epoch), cmp.Compare(r.Fire, o.Fire),
 		cmp.Compare(r.Trigger, o.Trigger), cmp.Compare(r.Attempt, o.Attempt), missed, cmp.Compare(r.HandedBack, o.HandedBack))
 }
 
 // MarkGroup is a set of shards with the same mark.
-type MarkGroup struct {
+type WatermarkGroup struct {
 	Shards shardset.Set `json:"shards"`
-	Mark
+	Watermark
 }
 
 // RunGroup is a set of shards with the same Ref.
@@ -108,56 +108,56 @@ type RunGroup struct {
 
 // Marks are the marks of shards. A shard belongs to at most one group; a shard without a group
 // has the zero Mark.
-type Marks []MarkGroup
+type Watermarks []WatermarkGroup
 
 // Of returns the mark of shard s.
-func (ms Marks) Of(s int) Mark {
+func (ms Watermarks) Of(s int) Watermark {
 	for i := range ms {
 		if ms[i].Shards.Has(s) {
-			return ms[i].Mark
+			return ms[i].Watermark
 		}
 	}
-	return Mark{}
+	return Watermark{}
 }
 
 // Split divides shards into groups by mark. The group with the zero Mark is last.
-func (ms Marks) Split(shards shardset.Set) Marks {
-	var out Marks
+func (ms Watermarks) Split(shards shardset.Set) Watermarks {
+	var out Watermarks
 	for i := range ms {
 		if part := shards.Intersect(ms[i].Shards); !part.IsZero() {
-			out = append(out, MarkGroup{part, ms[i].Mark})
+			out = append(out, WatermarkGroup{part, ms[i].Watermark})
 			if shards = shards.Minus(part); shards.IsZero() {
 				return out
 			}
 		}
 	}
 	if !shards.IsZero() {
-		out = append(out, MarkGroup{Shards: shards})
+		out = append(out, WatermarkGroup{Shards: shards})
 	}
 	return out
 }
 
 // Raise returns marks with those of shards raised to at least m. The receiver is unchanged.
-func (ms Marks) Raise(shards shardset.Set, m Mark) Marks {
+func (ms Watermarks) Raise(shards shardset.Set, m Watermark) Watermarks {
 	out := ms.Without(shards)
 	for _, part := range ms.Split(shards) {
-		out = out.add(part.Shards, part.Mark.Max(m))
+		out = out.add(part.Shards, part.Watermark.Max(m))
 	}
 	return out.sorted()
 }
 
 // Fold returns marks with those of shards raised to at least the marks in others.
-func (ms Marks) Fold(others Marks, shards shardset.Set) Marks {
+func (ms Watermarks) Fold(others Watermarks, shards shardset.Set) Watermarks {
 	for _, g := range others {
-		if part := g.Shards.Intersect(shards); !part.IsZero() && !ms.reach(part, g.Mark) {
-			ms = ms.Raise(part, g.Mark)
+		if part := g.Shards.Intersect(shards); !part.IsZero() && !ms.reach(part, g.Watermark) {
+			ms = ms.Raise(part, g.Watermark)
 		}
 	}
 	return ms
 }
 
 // reach reports whether the marks of all shards are at least m.
-func (ms Marks) reach(shards shardset.Set, m Mark) bool {
+func (ms Watermarks) reach(shards shardset.Set, m Watermark) bool {
 	for i := range ms {
 		if ms[i].compareFire(m) < 0 || ms[i].compareTrigger(m) < 0 {
 			continue
@@ -170,42 +170,42 @@ func (ms Marks) reach(shards shardset.Set, m Mark) bool {
 }
 
 // Without returns marks without those of shards. The receiver is unchanged.
-func (ms Marks) Without(shards shardset.Set) Marks {
-	out := make(Marks, 0, len(ms)+1)
+func (ms Watermarks) Without(shards shardset.Set) Watermarks {
+	out := make(Watermarks, 0, len(ms)+1)
 	for _, g := range ms {
 		if rest := g.Shards.Minus(shards); !rest.IsZero() {
-			out = append(out, MarkGroup{rest, g.Mark})
+			out = append(out, WatermarkGroup{rest, g.Watermark})
 		}
 	}
 	return out
 }
 
 // Within returns the marks of shards only. The receiver is unchanged.
-func (ms Marks) Within(shards shardset.Set) Marks {
-	out := make(Marks, 0, len(ms))
+func (ms Watermarks) Within(shards shardset.Set) Watermarks {
+	out := make(Watermarks, 0, len(ms))
 	for _, g := range ms {
 		if part := g.Shards.Intersect(shards); !part.IsZero() {
-			out = append(out, MarkGroup{part, g.Mark})
+			out = append(out, WatermarkGroup{part, g.Watermark})
 		}
 	}
 	return out
 }
 
-func (ms Marks) add(shards shardset.Set, m Mark) Marks {
-	if m == (Mark{}) {
+func (ms Watermarks) add(shards shardset.Set, m Watermark) Watermarks {
+	if m == (Watermark{}) {
 		return ms
 	}
 	for i := range ms {
-		if ms[i].Mark == m {
+		if ms[i].Watermark == m {
 			ms[i].Shards = ms[i].Shards.Union(shards)
 			return ms
 		}
 	}
-	return append(ms, MarkGroup{shards, m})
+	return append(ms, WatermarkGroup{shards, m})
 }
 
-func (ms Marks) sorted() Marks {
-	slices.SortFunc(ms, func(a, b MarkGroup) int { return a.Mark.Compare(b.Mark) })
+func (ms Watermarks) sorted() Watermarks {
+	slices.SortFunc(ms, func(a, b WatermarkGroup) int { return a.Watermark.Compare(b.Watermark) })
 	return ms
 }
 

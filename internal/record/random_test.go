@@ -101,9 +101,9 @@ func (m maker) counts() (c Counts) {
 	return c
 }
 
-func (m maker) marks() (marks Marks) {
+func (m maker) marks() (marks Watermarks) {
 	for range m.IntN(3) {
-		marks = append(marks, MarkGroup{m.shards(), Mark{m.number(), m.instant(), m.number(), uint64(m.number()), m.number()}})
+		marks = append(marks, WatermarkGroup{m.shards(), Watermark{m.number(), m.instant(), m.number(), uint64(m.number()), m.number()}})
 	}
 	return marks
 }
@@ -124,7 +124,7 @@ func (m maker) ends() (ended Instant, failures Failures) {
 }
 
 func (m maker) claims() *Claims {
-	c := &Claims{Job: m.text(), Marks: m.marks(), Running: m.runs(), Reruns: m.runs(), Counts: m.counts()}
+	c := &Claims{Job: m.text(), Watermarks: m.marks(), Running: m.runs(), Reruns: m.runs(), Counts: m.counts()}
 	c.Ended, c.Failures = m.ends()
 	return c
 }
@@ -132,7 +132,7 @@ func (m maker) claims() *Claims {
 func (m maker) plan(t *testing.T) *Plan {
 	p := somePlan(t)
 	p.Job, p.Paused, p.Stopped, p.Problem = m.text(), m.maybe(), m.maybe(), m.text()
-	p.Marks, p.Reruns, p.Counts = m.marks(), m.runs(), m.counts()
+	p.Watermarks, p.Reruns, p.Counts = m.marks(), m.runs(), m.counts()
 	p.Epochs[0].From, p.Epochs[0].Until = m.instant(), m.instant()
 	for range m.IntN(3) {
 		p.Owners[m.text()] = m.shards()
@@ -144,7 +144,7 @@ func (m maker) plan(t *testing.T) *Plan {
 		p.Disabled = m.shards()
 	}
 	for range m.IntN(3) {
-		trigger := Trigger{Number: uint64(m.number()), At: m.instant(), Gen: m.number(), Param: m.text()}
+		trigger := Trigger{Number: uint64(m.number()), At: m.instant(), Epoch: m.number(), Param: m.text()}
 		if m.maybe() {
 			shards := m.shards()
 			trigger.Shards = &shards
@@ -161,11 +161,11 @@ func (m maker) plan(t *testing.T) *Plan {
 
 func BenchmarkEncodeClaims(b *testing.B) {
 	c := &Claims{
-		Job:     "settle",
-		Marks:   Marks{{shardset.Range(0, 4), Mark{Gen: 1, Fire: 1_700_000_000_000_000_000, Attempt: 1}}},
-		Running: Runs{{shardset.Range(0, 4), Ref{Gen: 1, Fire: 1_700_000_000_000_000_000, Attempt: 1}}},
-		Counts:  Counts{Claimed: 100, Succeeded: 96},
-		Ended:   1_700_000_000_000_000_000,
+		Job:        "settle",
+		Watermarks: Watermarks{{shardset.Range(0, 4), Watermark{Epoch: 1, Fire: 1_700_000_000_000_000_000, Attempt: 1}}},
+		Running:    Runs{{shardset.Range(0, 4), Ref{Epoch: 1, Fire: 1_700_000_000_000_000_000, Attempt: 1}}},
+		Counts:     Counts{Claimed: 100, Succeeded: 96},
+		Ended:      1_700_000_000_000_000_000,
 	}
 	for b.Loop() {
 		if _, err := Encode(c); err != nil {

@@ -90,7 +90,7 @@ func TestKeys(t *testing.T) {
 	t.Run("all keys begin with the namespace", func(t *testing.T) {
 		k, err := NewKeys("billing", "default")
 		require.NoError(t, err)
-		for _, key := range []registry.Key{k.Meta(), k.Instance("a"), k.Leader(), k.Present(), k.Member("a.s"), k.Job("j"), k.Control("j"), k.GroupControl(), k.Plan("j"), k.Claims("a.s", "j"), k.Data("j", 9999)} {
+		for _, key := range []registry.Key{k.Meta(), k.Instance("a"), k.Leader(), k.Seat(), k.Member("a.s"), k.Job("j"), k.Control("j"), k.GroupControl(), k.Plan("j"), k.Claims("a.s", "j"), k.Data("j", 9999)} {
 			assert.NoError(t, registry.CheckKey(key))
 			assert.True(t, strings.HasPrefix(string(key), "billing/"), key)
 		}
@@ -111,25 +111,27 @@ func TestInstant(t *testing.T) {
 }
 
 func TestMark(t *testing.T) {
-	fire := func(gen int, at Instant, attempt int) Mark { return Mark{Gen: gen, Fire: at, Attempt: attempt} }
-	trigger := func(n uint64, attempt int) Mark { return Mark{Trigger: n, TriggerAttempt: attempt} }
+	fire := func(gen int, at Instant, attempt int) Watermark {
+		return Watermark{Epoch: gen, Fire: at, Attempt: attempt}
+	}
+	trigger := func(n uint64, attempt int) Watermark { return Watermark{Trigger: n, TriggerAttempt: attempt} }
 
 	t.Run("coordinates grow independently", func(t *testing.T) {
 		got := fire(1, 20, 1).Max(trigger(7, 2)).Max(fire(1, 10, 3)).Max(trigger(6, 9))
-		assert.Equal(t, Mark{Gen: 1, Fire: 20, Attempt: 1, Trigger: 7, TriggerAttempt: 2}, got)
+		assert.Equal(t, Watermark{Epoch: 1, Fire: 20, Attempt: 1, Trigger: 7, TriggerAttempt: 2}, got)
 	})
 	t.Run("a later epoch is beyond any fire of an earlier one", func(t *testing.T) {
 		assert.Equal(t, fire(2, 5, 1), fire(1, 1000, 1).Max(fire(2, 5, 1)))
 	})
 	t.Run("a claim covers itself and earlier attempts, not later ones", func(t *testing.T) {
 		m := fire(1, 20, 2)
-		assert.True(t, m.Covers(Ref{Gen: 1, Fire: 20, Attempt: 1}))
-		assert.True(t, m.Covers(Ref{Gen: 1, Fire: 20, Attempt: 2}))
-		assert.False(t, m.Covers(Ref{Gen: 1, Fire: 20, Attempt: 3}))
-		assert.False(t, m.Covers(Ref{Gen: 1, Fire: 21, Attempt: 1}))
+		assert.True(t, m.Covers(Ref{Epoch: 1, Fire: 20, Attempt: 1}))
+		assert.True(t, m.Covers(Ref{Epoch: 1, Fire: 20, Attempt: 2}))
+		assert.False(t, m.Covers(Ref{Epoch: 1, Fire: 20, Attempt: 3}))
+		assert.False(t, m.Covers(Ref{Epoch: 1, Fire: 21, Attempt: 1}))
 	})
 	t.Run("a trigger is covered by triggers only", func(t *testing.T) {
-		r := Ref{Gen: 1, Fire: 20, Trigger: 3, Attempt: 1}
+		r := Ref{Epoch: 1, Fire: 20, Trigger: 3, Attempt: 1}
 		assert.False(t, fire(9, 99, 9).Covers(r))
 		assert.True(t, trigger(3, 1).Covers(r))
 		assert.True(t, trigger(4, 1).Covers(r))
@@ -141,15 +143,15 @@ func TestMarks_LikeAMap(t *testing.T) {
 	const shards = 20
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	var ms Marks
+	var ms Watermarks
 	var rs Runs
-	marks, runs := map[int]Mark{}, map[int]Ref{}
+	marks, runs := map[int]Watermark{}, map[int]Ref{}
 	for range 2000 {
 		lo := rng.IntN(shards)
 		set := shardset.Range(lo, lo+rng.IntN(shards-lo)+1)
 		switch rng.IntN(5) {
 		case 0, 1:
-			m := Mark{Gen: 1, Fire: Instant(rng.IntN(5)), Attempt: 1}
+			m := Watermark{Epoch: 1, Fire: Instant(rng.IntN(5)), Attempt: 1}
 			ms = ms.Raise(set, m)
 			for s := range set.All() {
 				marks[s] = marks[s].Max(m)
@@ -160,7 +162,7 @@ func TestMarks_LikeAMap(t *testing.T) {
 				delete(marks, s)
 			}
 		case 3:
-			r := Ref{Gen: 1, Fire: Instant(rng.IntN(3)), Attempt: 1}
+			r := Ref{Epoch: 1, Fire: Instant(rng.IntN(3)), Attempt: 1}
 			rs = rs.With(set, r)
 			for s := range set.All() {
 				runs[s] = r
@@ -182,7 +184,7 @@ func TestMarks_LikeAMap(t *testing.T) {
 		for _, part := range ms.Split(set) {
 			split += part.Shards.Len()
 			for s := range part.Shards.All() {
-				require.Equal(t, marks[s], part.Mark, "seed %d shard %d", seed, s)
+				require.Equal(t, marks[s], part.Watermark, "seed %d shard %d", seed, s)
 			}
 		}
 		require.Equal(t, set.Len(), split, "seed %d: a split keeps all shards", seed)
@@ -190,11 +192,11 @@ func TestMarks_LikeAMap(t *testing.T) {
 }
 
 func TestMarks_AreValues(t *testing.T) {
-	old := Marks{}.Raise(shardset.Range(0, 10), Mark{Gen: 1, Fire: 5, Attempt: 1})
+	old := Watermarks{}.Raise(shardset.Range(0, 10), Watermark{Epoch: 1, Fire: 5, Attempt: 1})
 	text := fmt.Sprint(old)
-	old.Raise(shardset.Range(3, 5), Mark{Gen: 1, Fire: 6, Attempt: 1})
+	old.Raise(shardset.Range(3, 5), Watermark{Epoch: 1, Fire: 6, Attempt: 1})
 	old.Without(shardset.Of(0))
-	old.Fold(Marks{{shardset.Of(7), Mark{Gen: 2, Fire: 1, Attempt: 1}}}, shardset.Of(7))
+	old.Fold(Watermarks{{shardset.Of(7), Watermark{Epoch: 2, Fire: 1, Attempt: 1}}}, shardset.Of(7))
 	assert.Equal(t, text, fmt.Sprint(old))
 }
 
@@ -207,8 +209,8 @@ func somePlan(t testing.TB) *Plan {
 	return &Plan{
 		Format: Format, Job: "settle", Epochs: []Epoch{e},
 		Owners: map[string]shardset.Set{"a.s": shardset.Range(0, 6), "b.t": shardset.Range(6, 12)},
-		Frozen: shardset.Of(3), Disabled: shardset.Of(4, 99), Marks: Marks{}.Raise(shardset.Range(0, 4), Mark{Gen: 1, Fire: 5, Attempt: 1}),
-		Reruns: Runs{}.With(shardset.Of(2), Ref{Gen: 1, Fire: 5, Attempt: 2}),
+		Frozen: shardset.Of(3), Disabled: shardset.Of(4, 99), Watermarks: Watermarks{}.Raise(shardset.Range(0, 4), Watermark{Epoch: 1, Fire: 5, Attempt: 1}),
+		Reruns: Runs{}.With(shardset.Of(2), Ref{Epoch: 1, Fire: 5, Attempt: 2}),
 	}
 }
 
@@ -249,13 +251,13 @@ func TestPlan(t *testing.T) {
 		require.NoError(t, err)
 		p.Epochs = []Epoch{e}
 		p.Owners = map[string]shardset.Set{}
-		p.Marks = nil
+		p.Watermarks = nil
 		rng := rand.New(rand.NewPCG(1, 2))
 		numbers := map[string][]int{}
 		for s := range MaxShards { // no owner has neighbouring shards, and every mark differs
 			inc := fmt.Sprintf("instance-%d.%026d", s%200, s%200)
 			numbers[inc] = append(numbers[inc], s)
-			p.Marks = append(p.Marks, MarkGroup{shardset.Of(s), Mark{Gen: 1, Fire: InstantOf(time.Unix(1.7e9+rng.Int64N(1e7), 0)), Attempt: 1}})
+			p.Watermarks = append(p.Watermarks, WatermarkGroup{shardset.Of(s), Watermark{Epoch: 1, Fire: InstantOf(time.Unix(1.7e9+rng.Int64N(1e7), 0)), Attempt: 1}})
 		}
 		for inc, ns := range numbers {
 			p.Owners[inc] = shardset.Of(ns...)
@@ -297,7 +299,7 @@ func TestDecodePlan_NamesTheRule(t *testing.T) {
 }
 
 func FuzzDecodePlan(f *testing.F) {
-	f.Add([]byte(`{"format":1,"job":"settle","epochs":[{"gen":1,"from":null,"definition":` + someDefinition + `}],"owners":{"a.s":"0-3"}}`))
+	f.Add([]byte(`{"format":1,"job":"settle","epochs":[{"number":1,"from":null,"definition":` + someDefinition + `}],"owners":{"a.s":"0-3"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := DecodePlan(b)
 		if err != nil {

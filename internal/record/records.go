@@ -37,7 +37,7 @@ type Leader struct {
 }
 
 // Present is the value of the seat, the key that is deleted with the leader's session.
-type Present struct {
+type Seat struct {
 	// Successors are the incarnations that apply without delay, in this order, when the group has
 	// lost its leader.
 	Successors []string `json:"successors,omitempty"`
@@ -45,7 +45,7 @@ type Present struct {
 	// zero, the leader does not compare clocks.
 	Clock Instant `json:"clock,omitzero"`
 	// Off is, by incarnation, how far a skewed clock is ahead of the fleet's median.
-	Off map[string]Duration `json:"off,omitempty"`
+	Skewed map[string]Duration `json:"skewed,omitempty"`
 	// Incomplete names live incarnations with a missing or undecodable record. They have to join
 	// again.
 	Incomplete []string `json:"incomplete,omitempty"`
@@ -64,7 +64,7 @@ type Member struct {
 
 	// NotUnderstood are the unsupported jobs: the member would offer them, but cannot compile the
 	// definition in force. They are not among Jobs.
-	NotUnderstood []string `json:"not_understood,omitempty"`
+	Unsupported []string `json:"unsupported,omitempty"`
 
 	// Revisions are the revisions of the member's own definitions, of Jobs and then of
 	// NotUnderstood. The last revision also applies to all jobs after it; an empty list means
@@ -94,8 +94,8 @@ type Member struct {
 // Ahead is an instant that a skewed clock wrote: a watermark of the epoch with number Gen, or
 // the beginning of that epoch.
 type Ahead struct {
-	Gen int     `json:"gen"`
-	At  Instant `json:"at"`
+	Epoch int     `json:"epoch"`
+	At    Instant `json:"at"`
 }
 
 // Offers reports whether the member offers a job.
@@ -107,7 +107,7 @@ func (m *Member) Offers(job string) bool {
 // SetRevisions sets Revisions from a map by job, without trailing repetitions of one revision.
 func (m *Member) SetRevisions(of map[string]int) {
 	var all []int
-	for _, job := range slices.Concat(m.Jobs, m.NotUnderstood) {
+	for _, job := range slices.Concat(m.Jobs, m.Unsupported) {
 		all = append(all, of[job])
 	}
 	for n := len(all); n > 0; n = len(all) {
@@ -125,7 +125,7 @@ func (m *Member) SetRevisions(of map[string]int) {
 
 // Revision returns the revision of the member's own definition of a job, if it has one.
 func (m *Member) Revision(job string) (revision int, has bool) {
-	i := slices.Index(slices.Concat(m.Jobs, m.NotUnderstood), job)
+	i := slices.Index(slices.Concat(m.Jobs, m.Unsupported), job)
 	switch n := len(m.Revisions); {
 	case i < 0:
 		return 0, false
@@ -225,9 +225,9 @@ func (c Counts) Add(o Counts) Counts {
 // Epoch is a span of scheduled instants under one definition: all runs of a fire have the same
 // total and the same definition. A fire belongs to the epoch with From <= fire < Until.
 type Epoch struct {
-	Gen   int     `json:"gen"`
-	From  Instant `json:"from"`
-	Until Instant `json:"until,omitzero"` // zero while the epoch is open
+	Number int     `json:"number"`
+	From   Instant `json:"from"`
+	Until  Instant `json:"until,omitzero"` // zero while the epoch is open
 
 	Def json.RawMessage `json:"definition"`
 	job Job
@@ -239,26 +239,26 @@ func (e *Epoch) Job() Job { return e.job }
 // NewEpoch returns an epoch, or the error of ParseJob for the definition.
 func NewEpoch(gen int, from Instant, def json.RawMessage) (Epoch, error) {
 	j, err := ParseJob(def)
-	return Epoch{Gen: gen, From: from, Def: def, job: j}, err
+	return Epoch{Number: gen, From: from, Def: def, job: j}, err
 }
 
 // Plan is the plan of a job, which only leaders write. Goroutines share a decoded Plan, so that
 // changes have to be made to a Clone.
 type Plan struct {
-	Format   int                     `json:"format"`
-	Job      string                  `json:"job"`
-	Paused   bool                    `json:"paused,omitempty"`
-	Stopped  bool                    `json:"schedule_stopped,omitempty"` // all epochs have ended; triggers and re-runs continue
-	Epochs   []Epoch                 `json:"epochs"`                     // sorted by Gen; never empty
-	Owners   map[string]shardset.Set `json:"owners"`                     // by incarnation
-	Frozen   shardset.Set            `json:"frozen,omitzero"`
-	Disabled shardset.Set            `json:"disabled,omitzero"` // may exceed the total, as in Control
-	Marks    Marks                   `json:"marks,omitempty"`
-	Reruns   Runs                    `json:"reruns,omitempty"`
-	Triggers []Trigger               `json:"triggers,omitempty"` // sorted by Number
-	Counts   Counts                  `json:"counts,omitzero"`    // of expired incarnations
-	Problem  string                  `json:"problem,omitempty"`  // why the plan is not as desired
-	Resets   uint64                  `json:"resets,omitempty"`   // how many of the Resets in Control have been applied
+	Format     int                     `json:"format"`
+	Job        string                  `json:"job"`
+	Paused     bool                    `json:"paused,omitempty"`
+	Stopped    bool                    `json:"schedule_stopped,omitempty"` // all epochs have ended; triggers and re-runs continue
+	Epochs     []Epoch                 `json:"epochs"`                     // sorted by Gen; never empty
+	Owners     map[string]shardset.Set `json:"owners"`                     // by incarnation
+	Frozen     shardset.Set            `json:"frozen,omitzero"`
+	Disabled   shardset.Set            `json:"disabled,omitzero"` // may exceed the total, as in Control
+	Watermarks Watermarks              `json:"watermarks,omitempty"`
+	Reruns     Runs                    `json:"reruns,omitempty"`
+	Triggers   []Trigger               `json:"triggers,omitempty"` // sorted by Number
+	Counts     Counts                  `json:"counts,omitzero"`    // of expired incarnations
+	Problem    string                  `json:"problem,omitempty"`  // why the plan is not as desired
+	Resets     uint64                  `json:"resets,omitempty"`   // how many of the Resets in Control have been applied
 
 	// Unoffered is the instant, by a leader's clock, since which no live instance has offered the
 	// job. It is zero while one does.
@@ -277,7 +277,7 @@ func (p *Plan) Last() *Epoch { return &p.Epochs[len(p.Epochs)-1] }
 // Epoch returns the epoch with number gen.
 func (p *Plan) Epoch(gen int) (*Epoch, bool) {
 	for i := range p.Epochs {
-		if p.Epochs[i].Gen == gen {
+		if p.Epochs[i].Number == gen {
 			return &p.Epochs[i], true
 		}
 	}
@@ -315,11 +315,11 @@ func (p *Plan) Clone() *Plan {
 
 // Claims is the claims record of an incarnation for a job.
 type Claims struct {
-	Job      string   `json:"job"`
-	Marks    Marks    `json:"marks,omitempty"`
-	Running  Runs     `json:"running,omitempty"`
-	Reruns   Runs     `json:"reruns,omitempty"` // pending re-runs of runs that this incarnation handed back
-	Counts   Counts   `json:"counts,omitzero"`
-	Ended    Instant  `json:"ended,omitzero"` // when the last run ended
-	Failures Failures `json:"failures,omitempty"`
+	Job        string     `json:"job"`
+	Watermarks Watermarks `json:"watermarks,omitempty"`
+	Running    Runs       `json:"running,omitempty"`
+	Reruns     Runs       `json:"reruns,omitempty"` // pending re-runs of runs that this incarnation handed back
+	Counts     Counts     `json:"counts,omitzero"`
+	Ended      Instant    `json:"ended,omitzero"` // when the last run ended
+	Failures   Failures   `json:"failures,omitempty"`
 }

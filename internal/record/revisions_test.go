@@ -12,13 +12,13 @@ func TestMember_Revisions(t *testing.T) {
 		of   map[string]int
 		want string
 	}{
-		"that are all zero are omitted":           {nil, `{"name":"","session":"","jobs":["a","b","c"],"not_understood":["d","e"]}`},
-		"that are all the same are one number":    {map[string]int{"a": 7, "b": 7, "c": 7, "d": 7, "e": 7}, `{"name":"","session":"","jobs":["a","b","c"],"not_understood":["d","e"],"revisions":[7]}`},
-		"that differ follow the order of jobs":    {map[string]int{"b": 1, "d": 2, "e": 2}, `{"name":"","session":"","jobs":["a","b","c"],"not_understood":["d","e"],"revisions":[0,1,0,2]}`},
-		"that end with zeros keep the first zero": {map[string]int{"a": 1}, `{"name":"","session":"","jobs":["a","b","c"],"not_understood":["d","e"],"revisions":[1,0]}`},
+		"that are all zero are omitted":           {nil, `{"name":"","session":"","jobs":["a","b","c"],"unsupported":["d","e"]}`},
+		"that are all the same are one number":    {map[string]int{"a": 7, "b": 7, "c": 7, "d": 7, "e": 7}, `{"name":"","session":"","jobs":["a","b","c"],"unsupported":["d","e"],"revisions":[7]}`},
+		"that differ follow the order of jobs":    {map[string]int{"b": 1, "d": 2, "e": 2}, `{"name":"","session":"","jobs":["a","b","c"],"unsupported":["d","e"],"revisions":[0,1,0,2]}`},
+		"that end with zeros keep the first zero": {map[string]int{"a": 1}, `{"name":"","session":"","jobs":["a","b","c"],"unsupported":["d","e"],"revisions":[1,0]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := Member{Jobs: []string{"a", "b", "c"}, NotUnderstood: []string{"d", "e"}}
+			m := Member{Jobs: []string{"a", "b", "c"}, Unsupported: []string{"d", "e"}}
 			m.SetRevisions(c.of)
 			b, err := Encode(m)
 			require.NoError(t, err)

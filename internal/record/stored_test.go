@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	fullRuns = `[{"shards":"1-3,9","gen":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"missed":true,"handed_back":1},` +
-		`{"shards":"0","gen":1,"fire":"1970-01-01T00:16:40.000000001Z","trigger":7,"attempt":1}]`
-	fullMarks  = `[{"shards":"1-3,9","gen":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"trigger":9007199254740993,"trigger_attempt":1},{"shards":"4","trigger":3,"trigger_attempt":1}]`
+	fullRuns = `[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"missed":true,"handed_back":1},` +
+		`{"shards":"0","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","trigger":7,"attempt":1}]`
+	fullMarks  = `[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"trigger":9007199254740993,"trigger_attempt":1},{"shards":"4","trigger":3,"trigger_attempt":1}]`
 	fullCounts = `{"claimed":18446744073709551615,"succeeded":2,"failed":3,"skipped":4,"lost":5,"unknown":6}`
-	fullEnds   = `"ended":"1970-01-01T00:16:41Z","failures":[{"shards":"1-3,9","gen":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,` +
+	fullEnds   = `"ended":"1970-01-01T00:16:41Z","failures":[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,` +
 		`"missed":true,"handed_back":1,"more":4,"at":"1970-01-01T00:16:40.5Z","error":"日次 <a&b> \"x\"\\\n\u0000\u2028"}]`
 
-	fullClaims = `{"job":"settle","marks":` + fullMarks + `,"running":` + fullRuns + `,"reruns":` + fullRuns + `,"counts":` + fullCounts + `,` + fullEnds + `}`
+	fullClaims = `{"job":"settle","watermarks":` + fullMarks + `,"running":` + fullRuns + `,"reruns":` + fullRuns + `,"counts":` + fullCounts + `,` + fullEnds + `}`
 
 	fullPlan = `{"format":1,"job":"settle","paused":true,"schedule_stopped":true,"epochs":[` +
-		`{"gen":1,"from":null,"until":"1970-01-01T00:16:40Z","definition":{"name":"settle","shards":12,"max":9007199254740993}},` +
-		`{"gen":2,"from":"1970-01-01T00:16:40Z","definition":{"name":"settle","shards":12}}],` +
-		`"owners":{"a.s":"0-5","b.t":"6-11","c.u":""},"frozen":"3","disabled":"4,99","marks":` + fullMarks + `,"reruns":` + fullRuns + `,` +
-		`"triggers":[{"number":7,"at":"1970-01-01T00:16:40Z","gen":1,"param":"2026-01","shards":"1-3,9"},{"number":8,"at":null,"shards":""},{"number":9,"at":"1970-01-01T00:16:40Z"}],` +
+		`{"number":1,"from":null,"until":"1970-01-01T00:16:40Z","definition":{"name":"settle","shards":12,"max":9007199254740993}},` +
+		`{"number":2,"from":"1970-01-01T00:16:40Z","definition":{"name":"settle","shards":12}}],` +
+		`"owners":{"a.s":"0-5","b.t":"6-11","c.u":""},"frozen":"3","disabled":"4,99","watermarks":` + fullMarks + `,"reruns":` + fullRuns + `,` +
+		`"triggers":[{"number":7,"at":"1970-01-01T00:16:40Z","epoch":1,"param":"2026-01","shards":"1-3,9"},{"number":8,"at":null,"shards":""},{"number":9,"at":"1970-01-01T00:16:40Z"}],` +
 		`"counts":` + fullCounts + `,"problem":"日次","resets":2,"unoffered":"1970-01-01T00:16:40Z",` + fullEnds + `,` +
 		`"decisions":[{"at":"1970-01-01T00:16:40Z","term":7,"by":"a","what":"give 0-3 to a","again":2},{"at":"1970-01-01T00:16:40Z","term":8,"by":"a","what":"none"}],` +
 		`"a_novelty":9007199254740993,"novelty":{"x":[1.50,2]}}`
@@ -46,22 +46,22 @@ func fullRecords(t *testing.T) (*Plan, *Claims) {
 		Epochs: []Epoch{first, second},
 		Owners: map[string]shardset.Set{"b.t": shardset.Range(6, 12), "a.s": shardset.Range(0, 6), "c.u": {}},
 		Frozen: shardset.Of(3), Disabled: shardset.Of(4, 99),
-		Marks: Marks{
-			{shards, Mark{Gen: 1, Fire: at + 1, Attempt: 2, Trigger: 1<<53 + 1, TriggerAttempt: 1}},
-			{shardset.Of(4), Mark{Trigger: 3, TriggerAttempt: 1}},
+		Watermarks: Watermarks{
+			{shards, Watermark{Epoch: 1, Fire: at + 1, Attempt: 2, Trigger: 1<<53 + 1, TriggerAttempt: 1}},
+			{shardset.Of(4), Watermark{Trigger: 3, TriggerAttempt: 1}},
 		},
 		Reruns: Runs{
-			{shards, Ref{Gen: 1, Fire: at + 1, Attempt: 2, Missed: true, HandedBack: 1}},
-			{shardset.Of(0), Ref{Gen: 1, Fire: at + 1, Trigger: 7, Attempt: 1}},
+			{shards, Ref{Epoch: 1, Fire: at + 1, Attempt: 2, Missed: true, HandedBack: 1}},
+			{shardset.Of(0), Ref{Epoch: 1, Fire: at + 1, Trigger: 7, Attempt: 1}},
 		},
-		Triggers: []Trigger{{Number: 7, At: at, Gen: 1, Param: "2026-01", Shards: &shards}, {Number: 8, Shards: &none}, {Number: 9, At: at}},
+		Triggers: []Trigger{{Number: 7, At: at, Epoch: 1, Param: "2026-01", Shards: &shards}, {Number: 8, Shards: &none}, {Number: 9, At: at}},
 		Counts:   Counts{1<<64 - 1, 2, 3, 4, 5, 6}, Problem: "日次", Resets: 2, Unoffered: at, Ended: at + 1e9,
 		Decisions: []Decision{{at, 7, "a", "give 0-3 to a", 2}, {at, 8, "a", "none", 0}},
 		extra:     fields{"novelty": json.RawMessage(`{"x":[1.50,2]}`), "a_novelty": json.RawMessage(`9007199254740993`)},
 	}
 	plan.Failures = Failures{{plan.Reruns[0], 4, at + 5e8, "日次 <a&b> \"x\"\\\n\x00\u2028"}}
 	claims := &Claims{
-		Job: "settle", Marks: plan.Marks, Running: plan.Reruns, Reruns: plan.Reruns,
+		Job: "settle", Watermarks: plan.Watermarks, Running: plan.Reruns, Reruns: plan.Reruns,
 		Counts: plan.Counts, Ended: plan.Ended, Failures: plan.Failures,
 	}
 	return plan, claims
@@ -88,12 +88,12 @@ func TestStoredForm(t *testing.T) {
 	})
 	t.Run("of records without values", func(t *testing.T) {
 		for want, v := range map[string]any{
-			`{"job":""}`:                                                                      &Claims{},
-			`{"job":"","counts":{"lost":1}}`:                                                  &Claims{Counts: Counts{Lost: 1}},
-			`{"format":0,"job":"","epochs":[],"owners":{}}`:                                   &Plan{Epochs: []Epoch{}, Owners: map[string]shardset.Set{}},
-			`{"job":"","marks":[{"shards":""}]}`:                                              &Claims{Marks: Marks{{}}},
-			`{"job":"","running":[{"shards":"","gen":0,"fire":null,"attempt":0}]}`:            &Claims{Running: Runs{{}}},
-			`{"job":"","failures":[{"shards":"","gen":0,"fire":null,"attempt":0,"at":null}]}`: &Claims{Failures: Failures{{}}},
+			`{"job":""}`:                                                                        &Claims{},
+			`{"job":"","counts":{"lost":1}}`:                                                    &Claims{Counts: Counts{Lost: 1}},
+			`{"format":0,"job":"","epochs":[],"owners":{}}`:                                     &Plan{Epochs: []Epoch{}, Owners: map[string]shardset.Set{}},
+			`{"job":"","watermarks":[{"shards":""}]}`:                                           &Claims{Watermarks: Watermarks{{}}},
+			`{"job":"","running":[{"shards":"","epoch":0,"fire":null,"attempt":0}]}`:            &Claims{Running: Runs{{}}},
+			`{"job":"","failures":[{"shards":"","epoch":0,"fire":null,"attempt":0,"at":null}]}`: &Claims{Failures: Failures{{}}},
 		} {
 			b, err := Encode(v)
 			require.NoError(t, err)
@@ -114,7 +114,9 @@ func TestDecode_AcceptsAnySpellingOfJSON(t *testing.T) {
 		"escaped": func(s string) string {
 			return strings.ReplaceAll(strings.ReplaceAll(s, "settle", `s\u0065ttle`), `"fire"`, `"fir\u0065"`)
 		},
-		"a field twice":   func(s string) string { return strings.Replace(s, `{`, `{"job":"other","marks":[{"shards":"9"}],`, 1) },
+		"a field twice": func(s string) string {
+			return strings.Replace(s, `{`, `{"job":"other","watermarks":[{"shards":"9"}],`, 1)
+		},
 		"a field of null": func(s string) string { return strings.Replace(s, `,"ended"`, `,"problem":null,"ended"`, 1) },
 		"an offset in time": func(s string) string {
 			return strings.ReplaceAll(s, "1970-01-01T00:16:40.000000001Z", "1970-01-01T01:16:40.000000001+01:00")

@@ -12,16 +12,16 @@ func (in *Input) ahead() record.Ahead {
 	switch {
 	case in.Skew == 0 || last.Until != 0 || mine.IsZero():
 		return record.Ahead{}
-	case !in.Open && in.ReportedAhead.Gen == last.Gen:
+	case !in.MayClaim && in.ReportedAhead.Epoch == last.Number:
 		return in.ReportedAhead // this clock may be in doubt: there is no new look
-	case !in.Open:
+	case !in.MayClaim:
 		return record.Ahead{}
 	}
 	limit := in.Now.Add(skew.Reach * in.Skew)
 	at := max(limit, last.From)
-	for _, marks := range []record.Marks{in.Plan.Marks, in.Claims.Marks} {
+	for _, marks := range []record.Watermarks{in.Plan.Watermarks, in.Claims.Watermarks} {
 		for _, g := range marks {
-			if g.Gen == last.Gen && g.Fire > at && !g.Shards.Intersect(mine).IsZero() {
+			if g.Epoch == last.Number && g.Fire > at && !g.Shards.Intersect(mine).IsZero() {
 				at = g.Fire
 			}
 		}
@@ -29,5 +29,5 @@ func (in *Input) ahead() record.Ahead {
 	if at == limit {
 		return record.Ahead{}
 	}
-	return record.Ahead{Gen: last.Gen, At: at}
+	return record.Ahead{Epoch: last.Number, At: at}
 }

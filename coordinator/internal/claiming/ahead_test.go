@@ -15,31 +15,31 @@ func TestClaim_Ahead(t *testing.T) {
 	waiting := func(t *testing.T, minute int) *Input {
 		in := claimant(t, 2)
 		in.Now, in.Skew = coordtest.At(1), 5*time.Second
-		in.Claims.Marks = in.Claims.Marks.Raise(shardset.Of(1), coordtest.Fire(minute, 1).Mark())
+		in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(1), coordtest.Fire(minute, 1).Watermark())
 		return in
 	}
 	t.Run("a watermark ahead of all clocks is reported, with its generation", func(t *testing.T) {
 		in := waiting(t, 60)
 		out := in.Decide()
-		assert.Equal(t, record.Ahead{Gen: 1, At: coordtest.At(60)}, out.Ahead)
+		assert.Equal(t, record.Ahead{Epoch: 1, At: coordtest.At(60)}, out.Ahead)
 		assert.Equal(t, "0", out.Starts.Shards().String(), "the other shard goes on")
 	})
 	t.Run("a watermark that the plan has is reported as well", func(t *testing.T) {
 		in := waiting(t, 0)
-		in.Plan.Marks = in.Plan.Marks.Raise(shardset.Of(0), coordtest.Fire(50, 1).Mark())
-		assert.Equal(t, record.Ahead{Gen: 1, At: coordtest.At(50)}, in.Decide().Ahead)
+		in.Plan.Watermarks = in.Plan.Watermarks.Raise(shardset.Of(0), coordtest.Fire(50, 1).Watermark())
+		assert.Equal(t, record.Ahead{Epoch: 1, At: coordtest.At(50)}, in.Decide().Ahead)
 	})
 	t.Run("an epoch that begins ahead of all clocks is reported", func(t *testing.T) {
 		in := waiting(t, 0)
 		in.Plan.Epochs[0].From = coordtest.At(90)
-		assert.Equal(t, record.Ahead{Gen: 1, At: coordtest.At(90)}, in.Decide().Ahead)
+		assert.Equal(t, record.Ahead{Epoch: 1, At: coordtest.At(90)}, in.Decide().Ahead)
 	})
 	t.Run("a watermark that clocks within the limit can have written is not reported", func(t *testing.T) {
 		in := waiting(t, 2)
 		in.Now = coordtest.At(2).Add(-15 * time.Second)
 		assert.Zero(t, in.Decide().Ahead)
 		in.Now--
-		assert.Equal(t, record.Ahead{Gen: 1, At: coordtest.At(2)}, in.Decide().Ahead)
+		assert.Equal(t, record.Ahead{Epoch: 1, At: coordtest.At(2)}, in.Decide().Ahead)
 	})
 	t.Run("the report ends when the clock comes within the limit, though no fire is due", func(t *testing.T) {
 		in := waiting(t, 60)
@@ -51,15 +51,15 @@ func TestClaim_Ahead(t *testing.T) {
 	})
 	t.Run("a shard that runs a trigger is still reported", func(t *testing.T) {
 		in := waiting(t, 60)
-		in.Claims.Running = coordtest.Runs(shardset.Range(0, 2), record.Ref{Gen: 1, Fire: coordtest.At(1), Trigger: 1, Attempt: 1})
-		assert.Equal(t, record.Ahead{Gen: 1, At: coordtest.At(60)}, in.Decide().Ahead)
+		in.Claims.Running = coordtest.Runs(shardset.Range(0, 2), record.Ref{Epoch: 1, Fire: coordtest.At(1), Trigger: 1, Attempt: 1})
+		assert.Equal(t, record.Ahead{Epoch: 1, At: coordtest.At(60)}, in.Decide().Ahead)
 	})
 	t.Run("a shard of another owner is not reported", func(t *testing.T) {
 		in := waiting(t, 60)
 		in.Plan.Owners[in.Me] = shardset.Of(0)
 		assert.Zero(t, in.Decide().Ahead)
-		in.ReportedAhead = record.Ahead{Gen: 1, At: coordtest.At(60)}
-		in.Open, in.Plan.Owners = false, nil
+		in.ReportedAhead = record.Ahead{Epoch: 1, At: coordtest.At(60)}
+		in.MayClaim, in.Plan.Owners = false, nil
 		assert.Zero(t, in.Decide().Ahead, "nor is it when this member owns nothing")
 	})
 	t.Run("nothing is reported where clocks are not compared", func(t *testing.T) {
@@ -81,9 +81,9 @@ func TestClaim_Ahead(t *testing.T) {
 	t.Run("a report stands while nothing may be claimed", func(t *testing.T) {
 		in := waiting(t, 60)
 		in.ReportedAhead = in.Decide().Ahead
-		in.Open, in.Now = false, coordtest.At(80)
+		in.MayClaim, in.Now = false, coordtest.At(80)
 		assert.Equal(t, in.ReportedAhead, in.Decide().Ahead)
-		in.Plan.Epochs[0].Gen = 2
+		in.Plan.Epochs[0].Number = 2
 		assert.Zero(t, in.Decide().Ahead, "it holds for its generation only")
 	})
 }

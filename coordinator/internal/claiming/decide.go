@@ -19,7 +19,7 @@ type Input struct {
 	Ended         []EndedRun          // runs that have ended since
 	Blocked       shardset.Set        // shards that may not start: an old function has not returned
 	Now           record.Instant
-	Open          bool          // new runs may be claimed
+	MayClaim      bool          // new runs may be claimed
 	Skew          time.Duration // how far clocks may be apart; 0: nobody compares them
 	ReportedAhead record.Ahead  // what shards wait for, as it was published last
 }
@@ -51,10 +51,10 @@ func (in *Input) Decide() Decision {
 		return out
 	}
 	out.Ahead = in.ahead()
-	if !in.Open || in.Plan.Paused {
+	if !in.MayClaim || in.Plan.Paused {
 		return out
 	}
-	if out.Ahead.Gen != 0 {
+	if out.Ahead.Epoch != 0 {
 		out.wakeBy(out.Ahead.At.Add(-skew.Reach * in.Skew)) // it is no longer ahead then
 	}
 	mine := in.Plan.Owners[in.Me]
@@ -65,20 +65,20 @@ func (in *Input) Decide() Decision {
 	if free.IsZero() {
 		return out
 	}
-	marks := in.Claims.Marks.Fold(in.Plan.Marks, free)
+	marks := in.Claims.Watermarks.Fold(in.Plan.Watermarks, free)
 	if in.givesUp() {
 		marks = in.giveUp(&out, marks, free)
 	}
 	for _, part := range marks.Split(free) {
 		disabled := part.Shards.Intersect(in.Plan.Disabled)
-		in.part(&out, part.Shards.Minus(disabled), part.Mark)
-		in.pass(&out, disabled, part.Mark)
+		in.part(&out, part.Shards.Minus(disabled), part.Watermark)
+		in.pass(&out, disabled, part.Watermark)
 	}
 	if out.RestsOnPlan {
 		// The plan that the claim names as a condition says what is mine, so what is said
 		// of other shards here has been folded into it and can go.
-		out.Claims.Marks = out.Claims.Marks.Within(mine)
-		out.Claims.Reruns = due.Unserved(out.Claims.Reruns.Within(mine), out.Claims.Marks)
+		out.Claims.Watermarks = out.Claims.Watermarks.Within(mine)
+		out.Claims.Reruns = due.Unserved(out.Claims.Reruns.Within(mine), out.Claims.Watermarks)
 	}
 	return out
 }
@@ -116,7 +116,7 @@ func (in *Input) close(out *Decision) {
 }
 
 // part decides for free shards that share a mark.
-func (in *Input) part(out *Decision, shards shardset.Set, m record.Mark) {
+func (in *Input) part(out *Decision, shards shardset.Set, m record.Watermark) {
 	for _, g := range out.reruns(in.Plan) {
 		if sub := shards.Intersect(g.Shards); !sub.IsZero() && !m.Covers(g.Ref) {
 			in.start(out, sub, g.Ref, m)
@@ -127,12 +127,12 @@ func (in *Input) part(out *Decision, shards shardset.Set, m record.Mark) {
 		if t.Number <= m.Trigger || shards.IsZero() {
 			continue
 		}
-		e, ok := in.Plan.Epoch(t.Gen)
+		e, ok := in.Plan.Epoch(t.Epoch)
 		if !ok {
 			continue
 		}
 		if sub := shards.Intersect(due.Targets(t, e)); !sub.IsZero() {
-			in.start(out, sub, record.Ref{Gen: t.Gen, Fire: t.At, Trigger: t.Number, Attempt: 1}, m)
+			in.start(out, sub, record.Ref{Epoch: t.Epoch, Fire: t.At, Trigger: t.Number, Attempt: 1}, m)
 			shards = shards.Minus(sub)
 		}
 	}
@@ -142,7 +142,7 @@ func (in *Input) part(out *Decision, shards shardset.Set, m record.Mark) {
 // pass decides for free shards that share a mark and are disabled: fires that fall due are
 // passed over as they come, and counted. Triggers and re-runs wait. A mark beyond the fire
 // of a re-run would say that it was claimed, so fires wait behind it.
-func (in *Input) pass(out *Decision, shards shardset.Set, m record.Mark) {
+func (in *Input) pass(out *Decision, shards shardset.Set, m record.Watermark) {
 	for _, g := range out.reruns(in.Plan) {
 		if g.Trigger == 0 && !m.Covers(g.Ref) {
 			shards = shards.Minus(g.Shards)
@@ -169,13 +169,13 @@ func (in *Input) givesUp() bool {
 
 // giveUp counts the pending re-runs of free shards as lost, and returns the marks that these
 // have then: as if the re-runs had been claimed, so that they are made nowhere else.
-func (in *Input) giveUp(out *Decision, marks record.Marks, free shardset.Set) record.Marks {
+func (in *Input) giveUp(out *Decision, marks record.Watermarks, free shardset.Set) record.Watermarks {
 	for _, g := range out.reruns(in.Plan) {
 		for _, part := range marks.Split(free.Intersect(g.Shards)) {
 			if part.Covers(g.Ref) {
 				continue
 			}
-			m := part.Max(g.Mark())
+			m := part.Max(g.Watermark())
 			marks = marks.Raise(part.Shards, m)
 			out.raise(part.Shards, m)
 			out.Claims.Counts.Lost += uint64(part.Shards.Len())
@@ -190,7 +190,7 @@ func (in *Input) giveUp(out *Decision, marks record.Marks, free shardset.Set) re
 }
 
 // schedule decides for free shards that share a mark by the schedules of all epochs.
-func (in *Input) schedule(out *Decision, shards shardset.Set, m record.Mark, disabled bool) {
+func (in *Input) schedule(out *Decision, shards shardset.Set, m record.Watermark, disabled bool) {
 	for i := range in.Plan.Epochs {
 		e := &in.Plan.Epochs[i]
 		sub := shards.Intersect(shardset.Range(0, e.Job().Shards))
@@ -205,8 +205,8 @@ func (in *Input) schedule(out *Decision, shards shardset.Set, m record.Mark, dis
 
 // scheduled decides for free shards by one epoch's schedule. It reports whether later
 // epochs have to wait for it.
-func (in *Input) scheduled(out *Decision, e *record.Epoch, shards shardset.Set, m record.Mark, disabled bool) bool {
-	prog, ok := in.Programs[e.Gen]
+func (in *Input) scheduled(out *Decision, e *record.Epoch, shards shardset.Set, m record.Watermark, disabled bool) bool {
+	prog, ok := in.Programs[e.Number]
 	if !ok {
 		return true // its definition does not compile here; others may know better
 	}
@@ -216,11 +216,11 @@ func (in *Input) scheduled(out *Decision, e *record.Epoch, shards shardset.Set, 
 	}
 	out.Claims.Counts.Skipped += uint64(owed.Skipped * shards.Len())
 	if !owed.Fire.IsZero() {
-		in.start(out, shards, record.Ref{Gen: e.Gen, Fire: record.InstantOf(owed.Fire), Attempt: 1, Missed: owed.Missed}, m)
+		in.start(out, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(owed.Fire), Attempt: 1, Missed: owed.Missed}, m)
 		return true
 	}
 	if !owed.Through.IsZero() {
-		out.raise(shards, m.Max(record.Mark{Gen: e.Gen, Fire: record.InstantOf(owed.Through)}))
+		out.raise(shards, m.Max(record.Watermark{Epoch: e.Number, Fire: record.InstantOf(owed.Through)}))
 	}
 	if owed.Wake.IsZero() {
 		return false
@@ -238,17 +238,17 @@ func (out *Decision) wakeBy(at record.Instant) {
 
 // start puts runs of shards with mark m on the record. A definition that does not compile
 // here may be known to others, so its runs are left to them, and come first all the same.
-func (in *Input) start(out *Decision, shards shardset.Set, r record.Ref, m record.Mark) {
-	if _, ok := in.Programs[r.Gen]; !ok {
+func (in *Input) start(out *Decision, shards shardset.Set, r record.Ref, m record.Watermark) {
+	if _, ok := in.Programs[r.Epoch]; !ok {
 		return
 	}
-	out.raise(shards, m.Max(r.Mark()))
+	out.raise(shards, m.Max(r.Watermark()))
 	out.Claims.Running = out.Claims.Running.With(shards, r)
 	out.Claims.Counts.Claimed += uint64(shards.Len())
 	out.Starts = out.Starts.With(shards, r)
 }
 
-func (out *Decision) raise(shards shardset.Set, m record.Mark) {
-	out.Claims.Marks = out.Claims.Marks.Raise(shards, m)
+func (out *Decision) raise(shards shardset.Set, m record.Watermark) {
+	out.Claims.Watermarks = out.Claims.Watermarks.Raise(shards, m)
 	out.RestsOnPlan, out.Changed = true, true
 }

@@ -13,7 +13,7 @@ import (
 func claimant(t *testing.T, shards int) *Input {
 	t.Helper()
 	return &Input{
-		Me: "me", Open: true, Now: coordtest.Start, Claims: record.Claims{Job: "job"},
+		Me: "me", MayClaim: true, Now: coordtest.Start, Claims: record.Claims{Job: "job"},
 		Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}},
 		Plan:     coordtest.OwnPlan(t, shards),
 	}

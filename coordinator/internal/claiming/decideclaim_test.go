@@ -44,7 +44,7 @@ func TestClaim_Schedule(t *testing.T) {
 		assert.True(t, out.RestsOnPlan)
 		assert.Equal(t, coordtest.Runs(shardset.Range(0, 4), coordtest.Fire(1, 1)), out.Starts)
 		assert.Equal(t, out.Starts, out.Claims.Running)
-		assert.Equal(t, coordtest.Fire(1, 1).Mark(), out.Claims.Marks.Of(3))
+		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), out.Claims.Watermarks.Of(3))
 		assert.EqualValues(t, 4, out.Claims.Counts.Claimed)
 	})
 	t.Run("a fire that was claimed is not claimed again", func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestClaim_Schedule(t *testing.T) {
 	})
 	t.Run("what another owner had claimed, says the plan, is not claimed again", func(t *testing.T) {
 		in := claimant(t, 2)
-		in.Plan.Marks = record.Marks{}.Raise(shardset.Of(1), coordtest.Fire(1, 1).Mark())
+		in.Plan.Watermarks = record.Watermarks{}.Raise(shardset.Of(1), coordtest.Fire(1, 1).Watermark())
 		in.Now = coordtest.At(1)
 		assert.Equal(t, coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1)), in.Decide().Starts)
 	})
@@ -99,7 +99,7 @@ func TestClaim_LeavesAlone(t *testing.T) {
 	}
 	for name, f := range map[string]func(*Input){
 		"a paused job":                    func(in *Input) { in.Plan.Paused = true },
-		"everything while it is not open": func(in *Input) { in.Open = false },
+		"everything while it is not open": func(in *Input) { in.MayClaim = false },
 		"a job without a plan":            func(in *Input) { in.Plan = nil },
 		"a job that it does not understand": func(in *Input) {
 			in.Programs = nil
@@ -118,8 +118,8 @@ func TestClaim_LeavesAlone(t *testing.T) {
 		in := claimant(t, 2)
 		in.Plan.Epochs[0].Until = coordtest.At(1)
 		in.Plan.Epochs = append(in.Plan.Epochs, coordtest.Epoch(t, 2, coordtest.At(1), 2))
-		in.Plan.Reruns = coordtest.Runs(shardset.Of(0), record.Ref{Gen: 1, Fire: coordtest.At(0), Attempt: 2})
-		in.Plan.Triggers = []record.Trigger{{Number: 1, At: coordtest.Start, Gen: 1}}
+		in.Plan.Reruns = coordtest.Runs(shardset.Of(0), record.Ref{Epoch: 1, Fire: coordtest.At(0), Attempt: 2})
+		in.Plan.Triggers = []record.Trigger{{Number: 1, At: coordtest.Start, Epoch: 1}}
 		delete(in.Programs, 1)
 		in.Now = coordtest.At(3)
 		out := in.Decide()
@@ -131,7 +131,7 @@ func TestClaim_LeavesAlone(t *testing.T) {
 		in.Now = coordtest.At(1)
 		in.commit(in.Decide())
 		in.end(0)
-		in.Open = false
+		in.MayClaim = false
 		out := in.Decide()
 		assert.True(t, out.Changed)
 		assert.Empty(t, out.Claims.Running)
@@ -148,12 +148,12 @@ func TestClaim_FailoverSwitchedOff(t *testing.T) {
 		newest, err := record.NewEpoch(2, coordtest.At(2), def)
 		require.NoError(t, err)
 		in.Plan.Epochs = append(in.Plan.Epochs, newest)
-		in.Plan.Marks = in.Plan.Marks.Raise(shardset.Range(0, 2), coordtest.Fire(1, 1).Mark())
+		in.Plan.Watermarks = in.Plan.Watermarks.Raise(shardset.Range(0, 2), coordtest.Fire(1, 1).Watermark())
 		in.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 2))
 		in.Now = coordtest.At(2)
 		return in
 	}
-	next := record.Ref{Gen: 2, Fire: coordtest.At(2), Attempt: 1}
+	next := record.Ref{Epoch: 2, Fire: coordtest.At(2), Attempt: 1}
 	t.Run("a pending re-run is counted as lost instead, and its shard goes on at once", func(t *testing.T) {
 		in := switched(t, "")
 		out := in.Decide()
@@ -172,15 +172,15 @@ func TestClaim_FailoverSwitchedOff(t *testing.T) {
 		out := in.Decide()
 		assert.True(t, out.RestsOnPlan)
 		assert.Empty(t, out.Starts)
-		assert.True(t, out.Claims.Marks.Of(0).Covers(coordtest.Fire(1, 2)))
+		assert.True(t, out.Claims.Watermarks.Of(0).Covers(coordtest.Fire(1, 2)))
 	})
 	t.Run("so is one of a trigger", func(t *testing.T) {
 		in := switched(t, "")
-		again := record.Ref{Gen: 1, Fire: coordtest.At(0), Trigger: 3, Attempt: 2}
+		again := record.Ref{Epoch: 1, Fire: coordtest.At(0), Trigger: 3, Attempt: 2}
 		in.Plan.Reruns = coordtest.Runs(shardset.Of(0), again)
 		out := in.Decide()
 		assert.EqualValues(t, 1, out.Claims.Counts.Lost)
-		assert.True(t, out.Claims.Marks.Of(0).Covers(again))
+		assert.True(t, out.Claims.Watermarks.Of(0).Covers(again))
 	})
 	t.Run("so is one that waits on a disabled shard", func(t *testing.T) {
 		in := switched(t, "")
@@ -206,7 +206,7 @@ func TestClaim_FailoverSwitchedOff(t *testing.T) {
 func TestClaim_Reruns(t *testing.T) {
 	t.Run("come before any newer fire of their shard", func(t *testing.T) {
 		in := claimant(t, 2)
-		in.Plan.Marks = record.Marks{}.Raise(shardset.Range(0, 2), coordtest.Fire(1, 1).Mark())
+		in.Plan.Watermarks = record.Watermarks{}.Raise(shardset.Range(0, 2), coordtest.Fire(1, 1).Watermark())
 		in.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 2))
 		in.Now = coordtest.At(2)
 		out := in.Decide()
@@ -218,7 +218,7 @@ func TestClaim_Reruns(t *testing.T) {
 	})
 	t.Run("that were claimed are not claimed again, though the plan still has them", func(t *testing.T) {
 		in := claimant(t, 1)
-		in.Plan.Marks = record.Marks{}.Raise(shardset.Of(0), coordtest.Fire(1, 1).Mark())
+		in.Plan.Watermarks = record.Watermarks{}.Raise(shardset.Of(0), coordtest.Fire(1, 1).Watermark())
 		in.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 2))
 		in.Now = coordtest.At(1)
 		in.commit(in.Decide())
@@ -230,9 +230,9 @@ func TestClaim_Reruns(t *testing.T) {
 func TestClaim_Triggers(t *testing.T) {
 	one := shardset.Of(1)
 	in := claimant(t, 2)
-	in.Plan.Triggers = []record.Trigger{{Number: 3, At: coordtest.Start, Gen: 1, Shards: &one}, {Number: 4, At: coordtest.Start + 1, Gen: 1}}
+	in.Plan.Triggers = []record.Trigger{{Number: 3, At: coordtest.Start, Epoch: 1, Shards: &one}, {Number: 4, At: coordtest.Start + 1, Epoch: 1}}
 	ref := func(n uint64, at record.Instant) record.Ref {
-		return record.Ref{Gen: 1, Fire: at, Trigger: n, Attempt: 1}
+		return record.Ref{Epoch: 1, Fire: at, Trigger: n, Attempt: 1}
 	}
 	out := in.Decide()
 	t.Run("run each shard that they are for, in order, one at a time", func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestClaim_Epochs(t *testing.T) {
 	t.Run("fires of the earlier definition are served before those of the later", func(t *testing.T) {
 		in := setUp(t)
 		in.Now = coordtest.At(5)
-		second := record.Ref{Gen: 2, Fire: coordtest.At(5), Attempt: 1}
+		second := record.Ref{Epoch: 2, Fire: coordtest.At(5), Attempt: 1}
 		out := in.Decide()
 		assert.Equal(t, "0-1", out.Starts[0].Shards.String())
 		assert.Equal(t, coordtest.Fire(2, 1), out.Starts[0].Ref)
@@ -286,9 +286,9 @@ func TestClaim_Epochs(t *testing.T) {
 			out := in.Decide()
 			for _, g := range out.Starts {
 				if gen, ok := totals[g.Fire]; ok {
-					assert.Equal(t, gen, g.Gen, g.Fire)
+					assert.Equal(t, gen, g.Epoch, g.Fire)
 				}
-				totals[g.Fire] = g.Gen
+				totals[g.Fire] = g.Epoch
 			}
 			in.commit(out)
 			for s := range out.Starts.Shards().All() {
@@ -307,12 +307,12 @@ func TestClaim_Record(t *testing.T) {
 		in.end(0, 1, 2, 3)
 		in.Plan.Owners["me"] = shardset.Range(0, 2)
 		out := in.Decide()
-		assert.NotZero(t, out.Claims.Marks.Of(3), "nothing was claimed")
+		assert.NotZero(t, out.Claims.Watermarks.Of(3), "nothing was claimed")
 		in.commit(out)
 		in.Now = coordtest.At(2)
 		out = in.Decide()
-		assert.Zero(t, out.Claims.Marks.Of(3))
-		assert.NotZero(t, out.Claims.Marks.Of(1))
+		assert.Zero(t, out.Claims.Watermarks.Of(3))
+		assert.NotZero(t, out.Claims.Watermarks.Of(1))
 	})
 	t.Run("tells when runs ended last, which failed, and why the first did, cut to a bound", func(t *testing.T) {
 		in := claimant(t, 3)
@@ -354,7 +354,7 @@ func TestClaim_Disabled(t *testing.T) {
 		in.Plan.Disabled = shardset.Of(1)
 		return in
 	}
-	passed := func(n int) record.Mark { return record.Mark{Gen: 1, Fire: coordtest.At(n)} }
+	passed := func(n int) record.Watermark { return record.Watermark{Epoch: 1, Fire: coordtest.At(n)} }
 	t.Run("a fire is passed over when it comes, and counted, in the commit that claims it for others", func(t *testing.T) {
 		in := setUp(t)
 		out := in.Decide()
@@ -365,7 +365,7 @@ func TestClaim_Disabled(t *testing.T) {
 		assert.True(t, out.RestsOnPlan)
 		assert.Equal(t, coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1)), out.Starts)
 		assert.Equal(t, out.Starts, out.Claims.Running)
-		assert.Equal(t, passed(1), out.Claims.Marks.Of(1))
+		assert.Equal(t, passed(1), out.Claims.Watermarks.Of(1))
 		assert.Equal(t, record.Counts{Claimed: 1, Skipped: 1}, out.Claims.Counts)
 		assert.Equal(t, coordtest.At(2), out.Wake)
 		in.commit(out)
@@ -377,7 +377,7 @@ func TestClaim_Disabled(t *testing.T) {
 		in.Now = coordtest.At(10)
 		out := in.Decide()
 		assert.Empty(t, out.Starts)
-		assert.Equal(t, passed(10), out.Claims.Marks.Of(0))
+		assert.Equal(t, passed(10), out.Claims.Watermarks.Of(0))
 		assert.EqualValues(t, 2*10, out.Claims.Counts.Skipped)
 	})
 	t.Run("a fire that was passed over does not run when its shard is enabled", func(t *testing.T) {
@@ -400,21 +400,21 @@ func TestClaim_Disabled(t *testing.T) {
 		in.Now = coordtest.At(3)
 		out := in.Decide()
 		assert.Equal(t, coordtest.Fire(1, 1), coordtest.Must(out.Claims.Running.Of(1)))
-		assert.Equal(t, coordtest.Fire(1, 1).Mark(), out.Claims.Marks.Of(1))
+		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), out.Claims.Watermarks.Of(1))
 		in.commit(out)
 		in.end(1)
 		out = in.Decide()
 		assert.Empty(t, out.Starts)
-		assert.Equal(t, coordtest.At(3), out.Claims.Marks.Of(1).Fire)
+		assert.Equal(t, coordtest.At(3), out.Claims.Watermarks.Of(1).Fire)
 	})
 	t.Run("a re-run waits with the fires behind it, and goes first when its shard is enabled", func(t *testing.T) {
 		in := setUp(t)
-		in.Plan.Marks = record.Marks{}.Raise(shardset.Range(0, 2), coordtest.Fire(1, 1).Mark())
+		in.Plan.Watermarks = record.Watermarks{}.Raise(shardset.Range(0, 2), coordtest.Fire(1, 1).Watermark())
 		in.Plan.Reruns = coordtest.Runs(shardset.Of(1), coordtest.Fire(1, 2))
 		in.Now = coordtest.At(3)
 		out := in.Decide()
 		assert.Equal(t, coordtest.Runs(shardset.Of(0), coordtest.Fire(3, 1)), out.Starts)
-		assert.Zero(t, out.Claims.Marks.Of(1))
+		assert.Zero(t, out.Claims.Watermarks.Of(1))
 		in.commit(out)
 		in.Plan.Disabled = shardset.Set{}
 		out = in.Decide()
@@ -426,15 +426,15 @@ func TestClaim_Disabled(t *testing.T) {
 	t.Run("a re-run that was claimed before holds up nothing, though the plan still has it", func(t *testing.T) {
 		in := setUp(t)
 		in.Plan.Reruns = coordtest.Runs(shardset.Of(1), coordtest.Fire(1, 2))
-		in.Claims.Marks = record.Marks{}.Raise(shardset.Range(0, 2), coordtest.Fire(1, 2).Mark())
+		in.Claims.Watermarks = record.Watermarks{}.Raise(shardset.Range(0, 2), coordtest.Fire(1, 2).Watermark())
 		in.Now = coordtest.At(2)
-		assert.Equal(t, passed(2), in.Decide().Claims.Marks.Of(1))
+		assert.Equal(t, passed(2), in.Decide().Claims.Watermarks.Of(1))
 	})
 	t.Run("a trigger waits, and its re-run, and hold up no fire", func(t *testing.T) {
 		for name, f := range map[string]func(*Input){
-			"trigger": func(in *Input) { in.Plan.Triggers = []record.Trigger{{Number: 1, At: coordtest.Start, Gen: 1}} },
+			"trigger": func(in *Input) { in.Plan.Triggers = []record.Trigger{{Number: 1, At: coordtest.Start, Epoch: 1}} },
 			"re-run": func(in *Input) {
-				in.Plan.Reruns = coordtest.Runs(shardset.Of(1), record.Ref{Gen: 1, Fire: coordtest.Start, Trigger: 1, Attempt: 2})
+				in.Plan.Reruns = coordtest.Runs(shardset.Of(1), record.Ref{Epoch: 1, Fire: coordtest.Start, Trigger: 1, Attempt: 2})
 			},
 		} {
 			in := setUp(t)
@@ -442,7 +442,7 @@ func TestClaim_Disabled(t *testing.T) {
 			in.Now = coordtest.At(1)
 			out := in.Decide()
 			assert.NotContains(t, out.Starts.Shards().String(), "1", name)
-			assert.Equal(t, passed(1), out.Claims.Marks.Of(1), name)
+			assert.Equal(t, passed(1), out.Claims.Watermarks.Of(1), name)
 			in.commit(out)
 			in.Plan.Disabled = shardset.Set{}
 			r := coordtest.Must(in.Decide().Starts.Of(1))
@@ -455,7 +455,7 @@ func TestClaim_Disabled(t *testing.T) {
 		in.Plan.Epochs = append(in.Plan.Epochs, coordtest.Epoch(t, 2, coordtest.At(3), 2))
 		in.Now = coordtest.At(5)
 		out := in.Decide()
-		assert.Equal(t, record.Mark{Gen: 2, Fire: coordtest.At(5)}, out.Claims.Marks.Of(1))
+		assert.Equal(t, record.Watermark{Epoch: 2, Fire: coordtest.At(5)}, out.Claims.Watermarks.Of(1))
 		assert.EqualValues(t, 1+5, out.Claims.Counts.Skipped, "the first of them for the other shard")
 		assert.Equal(t, coordtest.At(6), out.Wake)
 	})
@@ -464,13 +464,13 @@ func TestClaim_Disabled(t *testing.T) {
 			"frozen":         func(in *Input) { in.Plan.Frozen = shardset.Of(1) },
 			"another's":      func(in *Input) { in.Plan.Owners["me"] = shardset.Of(0) },
 			"paused":         func(in *Input) { in.Plan.Paused = true },
-			"not open":       func(in *Input) { in.Open = false },
+			"not open":       func(in *Input) { in.MayClaim = false },
 			"not understood": func(in *Input) { in.Programs = nil },
 		} {
 			in := setUp(t)
 			in.Now = coordtest.At(1)
 			f(in)
-			assert.Zero(t, in.Decide().Claims.Marks.Of(1), name)
+			assert.Zero(t, in.Decide().Claims.Watermarks.Of(1), name)
 		}
 	})
 }

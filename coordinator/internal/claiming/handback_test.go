@@ -17,14 +17,14 @@ func TestClaim_RunsHandedBack(t *testing.T) {
 	// shard 0 was handed back.
 	own := func(t *testing.T) *Input {
 		in := claimant(t, 2)
-		in.Claims.Marks = in.Claims.Marks.Raise(shardset.Of(0, 1), coordtest.Fire(1, 1).Mark())
+		in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(0, 1), coordtest.Fire(1, 1).Watermark())
 		in.Claims.Running = in.Claims.Running.With(shardset.Of(0, 1), coordtest.Fire(1, 1))
 		in.Ended = []EndedRun{{Shard: 0, Err: errors.New("handed back"), HandedBack: true}, {Shard: 1}}
 		return in
 	}
 	t.Run("are pending at the next attempt, and neither failed nor succeeded", func(t *testing.T) {
 		in := own(t)
-		in.Open = false
+		in.MayClaim = false
 		out := in.Decide()
 		assert.Empty(t, out.Claims.Running)
 		assert.Equal(t, record.Runs{{Shards: shardset.Of(0), Ref: coordtest.Fire(1, 1).Return()}}, out.Claims.Reruns)
@@ -48,13 +48,13 @@ func TestClaim_RunsHandedBack(t *testing.T) {
 		in.Now = coordtest.At(3)
 		out := in.Decide()
 		assert.Empty(t, out.Starts)
-		assert.Equal(t, coordtest.At(1), out.Claims.Marks.Of(0).Fire)
-		assert.Equal(t, coordtest.At(3), out.Claims.Marks.Of(1).Fire)
+		assert.Equal(t, coordtest.At(1), out.Claims.Watermarks.Of(0).Fire)
+		assert.Equal(t, coordtest.At(3), out.Claims.Watermarks.Of(1).Fire)
 		assert.Len(t, out.Claims.Reruns, 1)
 	})
 	t.Run("count as lost once the newest definition wants no re-runs", func(t *testing.T) {
 		in := own(t)
-		in.Open = false
+		in.MayClaim = false
 		in.Claims, in.Ended = in.Decide().Claims, nil
 		in.Plan = in.Plan.Clone()
 		e, err := record.NewEpoch(2, coordtest.At(5), []byte(`{"name":"job","shards":2,"on_crash":"count as failed"}`))
@@ -62,7 +62,7 @@ func TestClaim_RunsHandedBack(t *testing.T) {
 		in.Plan.Epochs[0].Until = coordtest.At(5)
 		in.Plan.Epochs = append(in.Plan.Epochs, e)
 		in.Programs[2] = coordtest.Minutely{}
-		in.Open = true
+		in.MayClaim = true
 		out := in.Decide()
 		assert.EqualValues(t, 1, out.Claims.Counts.Lost)
 		assert.Empty(t, out.Claims.Reruns)

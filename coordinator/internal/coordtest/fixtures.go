@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-func Fire(n, attempt int) record.Ref { return record.Ref{Gen: 1, Fire: At(n), Attempt: attempt} }
+func Fire(n, attempt int) record.Ref { return record.Ref{Epoch: 1, Fire: At(n), Attempt: attempt} }
 
 // ownPlan returns the plan of a job whose shards belong to the member "me".
 func OwnPlan(t *testing.T, shards int) *record.Plan {

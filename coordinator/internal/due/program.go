@@ -9,11 +9,11 @@ import (
 )
 
 // unserved returns the pending re-runs that have not been claimed according to marks.
-func Unserved(reruns record.Runs, marks record.Marks) record.Runs {
+func Unserved(reruns record.Runs, marks record.Watermarks) record.Runs {
 	out := reruns
 	for _, g := range reruns {
 		for _, part := range marks.Split(g.Shards) {
-			if part.Mark.Covers(g.Ref) {
+			if part.Watermark.Covers(g.Ref) {
 				out = out.Without(part.Shards)
 			}
 		}
@@ -62,12 +62,12 @@ type Compiler func(def json.RawMessage) (Program, error)
 
 // owedOf asks an epoch's program what a shard with mark m owes, or passes over if it is
 // disabled. It reports false if m is beyond the epoch.
-func Of(e *record.Epoch, prog Program, m record.Mark, now record.Instant, disabled bool) (Owed, bool) {
-	if m.Gen > e.Gen {
+func Of(e *record.Epoch, prog Program, m record.Watermark, now record.Instant, disabled bool) (Owed, bool) {
+	if m.Epoch > e.Number {
 		return Owed{}, false
 	}
 	last := e.From - 1 // a fire at From is owed
-	if m.Gen == e.Gen {
+	if m.Epoch == e.Number {
 		last = max(last, m.Fire)
 	}
 	if e.Until != 0 && last >= e.Until {

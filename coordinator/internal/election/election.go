@@ -69,7 +69,7 @@ func (o *State) Succession(k record.Keys, me string, s registry.SessionID) (regi
 	if err != nil {
 		return registry.Txn{}, err
 	}
-	present, err := record.Encode(record.Present{Off: o.Clocks.Skewed})
+	present, err := record.Encode(record.Seat{Skewed: o.Clocks.Skewed})
 	if err != nil {
 		return registry.Txn{}, err
 	}
@@ -83,19 +83,19 @@ func (o *State) Succession(k record.Keys, me string, s registry.SessionID) (regi
 		t.Then = append(t.Then, registry.Set(k.Leader(), o.LeaderRev, leader))
 	}
 	if o.Seat == s {
-		t.If = append(t.If, registry.At(k.Present(), o.SeatRev))
+		t.If = append(t.If, registry.At(k.Seat(), o.SeatRev))
 	} else {
-		t.Then = append(t.Then, registry.CreateOwned(k.Present(), present, s))
+		t.Then = append(t.Then, registry.CreateOwned(k.Seat(), present, s))
 	}
 	return t, nil
 }
 
 // entry is the transaction by which the leader that o names shows that it is there.
 func (o *State) Acceptance(k record.Keys, s registry.SessionID) (registry.Txn, error) {
-	present, err := record.Encode(record.Present{Off: o.Clocks.Skewed})
+	present, err := record.Encode(record.Seat{Skewed: o.Clocks.Skewed})
 	return registry.Txn{
 		If:   []registry.Cond{registry.At(k.Leader(), o.LeaderRev)},
-		Then: []registry.Op{registry.CreateOwned(k.Present(), present, s)},
+		Then: []registry.Op{registry.CreateOwned(k.Seat(), present, s)},
 	}, err
 }
 
@@ -107,7 +107,7 @@ func (o *State) Resignation(k record.Keys, to string) (registry.Txn, error) {
 		If: []registry.Cond{registry.Alive(due.SessionOf(to))},
 		Then: []registry.Op{
 			registry.Set(k.Leader(), o.LeaderRev, leader),
-			registry.Delete(k.Present(), o.SeatRev),
+			registry.Delete(k.Seat(), o.SeatRev),
 		},
 	}, err
 }

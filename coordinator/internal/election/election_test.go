@@ -83,7 +83,7 @@ func TestOffice_Transactions(t *testing.T) {
 	t.Run("succession in one's own office: at what was seen of it", func(t *testing.T) {
 		txn, err := (&State{LeaderRev: rev, Seat: "B", SeatRev: present}).Succession(keys, "b.B", "B")
 		require.NoError(t, err)
-		assert.Equal(t, []registry.Cond{registry.At(keys.Present(), present)}, txn.If)
+		assert.Equal(t, []registry.Cond{registry.At(keys.Seat(), present)}, txn.If)
 		require.Len(t, txn.Then, 1)
 		assert.Equal(t, rev, txn.Then[0].Rev)
 	})
@@ -93,7 +93,7 @@ func TestOffice_Transactions(t *testing.T) {
 		assert.Equal(t, []registry.Cond{registry.Alive("B")}, txn.If)
 		assert.Equal(t, keys.Leader(), txn.Then[0].Key)
 		assert.Contains(t, string(txn.Then[0].Value), `"b.B"`)
-		assert.Equal(t, registry.Delete(keys.Present(), present), txn.Then[1])
+		assert.Equal(t, registry.Delete(keys.Seat(), present), txn.Then[1])
 	})
 	t.Run("entry: the one who was named is still the leader, and lives", func(t *testing.T) {
 		txn, err := o.Acceptance(keys, "A")

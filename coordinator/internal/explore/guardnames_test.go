@@ -85,7 +85,7 @@ func thingOf(k record.Keys, key registry.Key) string {
 	switch {
 	case key == k.Leader():
 		return "leader"
-	case key == k.Present():
+	case key == k.Seat():
 		return "present"
 	case key.Dir().Dir() == k.ClaimsOf("x").Dir():
 		return "claims"

@@ -112,7 +112,7 @@ func (x *explorer) leaderOf(s *exStore) registry.SessionID {
 
 // judgeOffice judges who is in office.
 func (x *explorer) judgeOffice(s *exStore) error {
-	present, ok := s.get(x.keys.Present())
+	present, ok := s.get(x.keys.Seat())
 	if leader := x.leaderOf(s); ok && leader != "" && present.owner != leader {
 		return fmt.Errorf("session %s is in office, and %s is the leader", present.owner, leader)
 	}
@@ -156,7 +156,7 @@ func (x *explorer) judgeMemory(before, after *exStore) error {
 // exTally is what the records of the job say together.
 type exTally struct {
 	shards int
-	marks  record.Marks
+	marks  record.Watermarks
 	counts record.Counts
 }
 
@@ -167,13 +167,13 @@ func (x *explorer) tally(s *exStore) exTally {
 		return t
 	}
 	p := x.plan(e.value)
-	t.shards, t.marks, t.counts = p.Shards(), p.Marks, p.Counts
+	t.shards, t.marks, t.counts = p.Shards(), p.Watermarks, p.Counts
 	for i := range s.entries {
 		e := &s.entries[i]
 		if inc := e.key.Dir().Name(); e.key == x.claimsKey(inc) {
 			c := x.claimsOf(e.value)
 			t.counts = t.counts.Add(c.Counts)
-			t.marks = t.marks.Fold(c.Marks, shardset.Range(0, t.shards))
+			t.marks = t.marks.Fold(c.Watermarks, shardset.Range(0, t.shards))
 		}
 	}
 	return t
@@ -232,8 +232,8 @@ func (x *explorer) judgeClaim(n *exState, inc string, shard int, r record.Ref) e
 		return fmt.Errorf("shard %d: attempt %d at the fire of %v was claimed twice", shard, r.Attempt, r.Fire)
 	}
 	for _, o := range n.claims {
-		if o.fire == r.Fire && o.trigger == 0 && r.Trigger == 0 && o.gen != r.Gen {
-			return fmt.Errorf("shard %d: the fire of %v was claimed of generation %d, and of %d before", shard, r.Fire, r.Gen, o.gen)
+		if o.fire == r.Fire && o.trigger == 0 && r.Trigger == 0 && o.gen != r.Epoch {
+			return fmt.Errorf("shard %d: the fire of %v was claimed of epoch %d, and of %d before", shard, r.Fire, r.Epoch, o.gen)
 		}
 		if o.shard != shard {
 			continue
@@ -266,7 +266,7 @@ func (x *explorer) judgeClaim(n *exState, inc string, shard int, r record.Ref) e
 }
 
 func claimOf(shard int, r record.Ref) exClaim {
-	return exClaim{shard: shard, gen: r.Gen, fire: r.Fire, trigger: r.Trigger, attempt: r.Attempt}
+	return exClaim{shard: shard, gen: r.Epoch, fire: r.Fire, trigger: r.Trigger, attempt: r.Attempt}
 }
 
 func (c exClaim) compare(o exClaim) int {
@@ -340,7 +340,7 @@ func (x *explorer) judgePlan(before *exStore, n *exState, op registry.Op) error 
 			}
 			next, pending := is.Reruns.Of(s)
 			counted := is.Counts.Lost > was.Counts.Lost
-			if e, ok := was.Epoch(r.Gen); ok && !due.TracksRuns(e.Job()) {
+			if e, ok := was.Epoch(r.Epoch); ok && !due.TracksRuns(e.Job()) {
 				counted = is.Counts.Unknown > was.Counts.Unknown
 			}
 			if !pending && !counted {
@@ -360,13 +360,13 @@ func (s *exState) noteEpochs(p *record.Plan) error {
 	s.epochs = slices.Clone(s.epochs)
 	for i := range p.Epochs {
 		e := &p.Epochs[i]
-		now := exEpoch{e.Gen, e.Job().Shards, e.From, e.Until}
-		if k := slices.IndexFunc(s.epochs, func(o exEpoch) bool { return o.gen == e.Gen }); k >= 0 {
+		now := exEpoch{e.Number, e.Job().Shards, e.From, e.Until}
+		if k := slices.IndexFunc(s.epochs, func(o exEpoch) bool { return o.gen == e.Number }); k >= 0 {
 			s.epochs[k] = now
 			continue
 		}
 		if k := len(s.epochs); k > 0 && (s.epochs[k-1].until == 0 || s.epochs[k-1].until > e.From) {
-			return fmt.Errorf("generation %d begins before the one before it has ended", e.Gen)
+			return fmt.Errorf("epoch %d begins before the one before it has ended", e.Number)
 		}
 		s.epochs = append(s.epochs, now)
 	}
@@ -449,7 +449,7 @@ func (s *exState) triggered() error {
 	for number, ran := range shards {
 		i := slices.IndexFunc(s.epochs, func(e exEpoch) bool { return e.gen == gens[number] })
 		if i < 0 || s.epochs[i].shards != ran {
-			return fmt.Errorf("trigger %d was run by %d shards of generation %d", number, ran, gens[number])
+			return fmt.Errorf("trigger %d was run by %d shards of epoch %d", number, ran, gens[number])
 		}
 	}
 	return nil

@@ -128,7 +128,7 @@ func (x *explorer) planned(n *exState, p *exProc, f *exFlight) {
 			p.feeds[exPlans] = []exEntry{{key: op.Key, value: string(op.Value), modified: f.rev.Seq, txn: f.txn.ID}}
 			x.takePlans(p)
 		}
-		if op.Key == x.keys.Present() && p.office.Seat == p.session {
+		if op.Key == x.keys.Seat() && p.office.Seat == p.session {
 			p.office.SeatRev = f.rev
 		}
 	}

@@ -191,7 +191,7 @@ func newExplorer() *explorer {
 	return &explorer{
 		keys: keys, plans: map[string]*record.Plan{}, claims: map[string]record.Claims{}, work: &exWork{},
 		dirs: [exFeeds]registry.Key{
-			exPlans: keys.Plans(), exOffice: keys.Office(), exInstances: keys.Instances(),
+			exPlans: keys.Plans(), exOffice: keys.Election(), exInstances: keys.Instances(),
 			exMembers: keys.Members(), exJobs: keys.Jobs(), exControls: keys.Controls(),
 		}, log: slog.New(slog.DiscardHandler),
 		waived: func(*registry.Txn, int) bool { return false },

@@ -11,9 +11,9 @@ func (l *Claimer) reportAhead(a *JobState, is record.Ahead) {
 	}
 	job := a.Claims.Job
 	switch a.ahead = is; {
-	case is.Gen != 0:
+	case is.Epoch != 0:
 		l.Log.Warn("shards wait until this clock has reached what was claimed: this clock is wrong, or an earlier owner's was; Operator.Reset starts the job afresh",
-			"job", job, "generation", is.Gen, "until", is.At.Time())
+			"job", job, "epoch", is.Epoch, "until", is.At.Time())
 	default:
 		l.Log.Info("shards no longer wait for this clock", "job", job)
 	}
@@ -23,7 +23,7 @@ func (l *Claimer) reportAhead(a *JobState, is record.Ahead) {
 // publishAhead writes the instant that a job's shards wait for here into the member record.
 func (m *Member) publishAhead(job string, is record.Ahead) {
 	m.Change(func() {
-		if delete(m.ahead, job); is.Gen != 0 {
+		if delete(m.ahead, job); is.Epoch != 0 {
 			m.ahead[job] = is
 		}
 	})

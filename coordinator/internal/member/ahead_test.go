@@ -45,7 +45,7 @@ func TestAhead_IsOnRecord(t *testing.T) {
 		assert.Empty(t, ahead(a))
 		assert.Empty(t, ahead(b))
 		assert.Empty(t, g.Plan("job").Problem)
-		assert.Equal(t, 1, g.Plan("job").Last().Gen)
+		assert.Equal(t, 1, g.Plan("job").Last().Number)
 		a.Began()
 		b.Began()
 		time.Sleep(10 * time.Minute)

@@ -321,20 +321,20 @@ func (l *Claimer) compile(a *JobState) {
 	programs := make(map[int]due.Program, len(a.Plan.Epochs))
 	for i := range a.Plan.Epochs {
 		e := &a.Plan.Epochs[i]
-		if p, ok := a.programs[e.Gen]; ok {
-			programs[e.Gen] = p
+		if p, ok := a.programs[e.Number]; ok {
+			programs[e.Number] = p
 			continue
 		}
 		p, err := l.Work.Compile(e.Def)
 		if err != nil {
-			if e.Gen > a.unknown { // not at each change of the plan
-				a.unknown = e.Gen
+			if e.Number > a.unknown { // not at each change of the plan
+				a.unknown = e.Number
 				l.Log.Error("definition not understood: its fires are left to other instances",
-					"job", a.Plan.Job, "generation", e.Gen, "error", err)
+					"job", a.Plan.Job, "epoch", e.Number, "error", err)
 			}
 			continue
 		}
-		programs[e.Gen] = p
+		programs[e.Number] = p
 	}
 	a.programs = programs
 	l.puzzle(a, len(programs) < len(a.Plan.Epochs))
@@ -484,7 +484,7 @@ func (l *Claimer) Entries(clock time.Time) []*PendingWrite {
 		in := claiming.Input{
 			Me: l.Me, Plan: a.Plan, Programs: a.programs, Claims: a.Claims, Ended: a.Ended,
 			Blocked: l.Barred.of(a.Claims.Job), Now: record.InstantOf(clock),
-			Open: l.Opened && a.Stale.IsZero(), Skew: l.skew, ReportedAhead: a.ahead,
+			MayClaim: l.Opened && a.Stale.IsZero(), Skew: l.skew, ReportedAhead: a.ahead,
 		}
 		e := &PendingWrite{Job: a, out: in.Decide(), plan: a.Plan, planRev: a.PlanRev, programs: a.programs, ended: len(a.Ended)}
 		out := &e.out
@@ -623,12 +623,12 @@ func (l *Claimer) startWaiting(ctx context.Context) error {
 func (l *Claimer) start(ctx context.Context, b startingRuns) {
 	a := b.Job
 	for _, g := range b.out.Starts {
-		e, ok := b.plan.Epoch(g.Gen)
+		e, ok := b.plan.Epoch(g.Epoch)
 		if !ok {
 			continue // claimed by this very plan, so it is there
 		}
 		r := Run{
-			Job: a.Claims.Job, Program: b.programs[g.Gen], Shards: e.Job().Shards,
+			Job: a.Claims.Job, Program: b.programs[g.Epoch], Shards: e.Job().Shards,
 			Fire: g.Fire.Time(), Attempt: g.Attempt, Rerun: g.Attempt > 1, Trigger: g.Trigger, Missed: g.Missed,
 			Fence: l.base + b.rev.Seq, Session: l.Session.ID(),
 		}

@@ -16,7 +16,7 @@ const ClocksDrift = 6 * time.Hour
 
 // compareAgain is for the slow tick.
 func (l *Leader) compareAgain() {
-	l.Telling = l.Telling || l.M.clocks && (len(l.View.Skewed) > 0 || time.Since(l.Told) > ClocksDrift)
+	l.ToPublish = l.ToPublish || l.M.clocks && (len(l.View.Skewed) > 0 || time.Since(l.Published) > ClocksDrift)
 }
 
 // hear takes in what is new of a member's clock.
@@ -30,10 +30,10 @@ func (l *Leader) hear(n feed.Update[record.Member]) {
 
 // judgeClocks finds out whose clocks are off, unless answers may be on their way.
 func (l *Leader) judgeClocks() {
-	if !l.M.clocks || l.Telling || time.Now().Before(l.Judging) {
+	if !l.M.clocks || l.ToPublish || time.Now().Before(l.JudgeAfter) {
 		return
 	}
-	l.Judging, l.Doubted = time.Time{}, time.Time{}
+	l.JudgeAfter, l.DoubtedSince = time.Time{}, time.Time{}
 	ahead := map[string]record.Duration{}
 	for inc, m := range l.View.Members {
 		if !l.View.Alive(inc) || m.Clock == 0 {
@@ -70,15 +70,15 @@ func (l *Leader) announce(ctx context.Context) error {
 	l.do("the naming", "successors")
 	told, n := time.Now(), skew.Notice{Skewed: l.View.Skewed} // before the clock is read: what lies between hides
 	switch {
-	case l.Telling:
+	case l.ToPublish:
 		n.At = record.InstantOf(l.M.Clock())
-	case told.Before(l.Judging):
+	case told.Before(l.JudgeAfter):
 		n.At = l.Reading
 	}
-	if err := l.Office.Announce(ctx, l.Successors(), n, l.Telling); err != nil {
+	if err := l.Office.Announce(ctx, l.Successors(), n, l.ToPublish); err != nil {
 		return err
 	}
-	if l.Telling {
+	if l.ToPublish {
 		l.Comparison = l.Comparison.Restart(n.At, told, l.Office.newest(), time.Now())
 		l.compareWithStore(ctx, n.At.Time(), l.M.Clock())
 	}

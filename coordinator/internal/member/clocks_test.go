@@ -194,7 +194,7 @@ func TestClocks(t *testing.T) {
 		pass(toldTime)
 		assert.NotEmpty(t, c.Began())
 		assert.Zero(t, c.Log.Count("clock"))
-		assert.NotContains(t, g.Text(g.Keys.Present()), "clock")
+		assert.NotContains(t, g.Text(g.Keys.Seat()), "clock")
 		assert.NotContains(t, g.Text(g.Keys.Member(c.Incarnation())), "clock")
 	})
 	membertest.Bubble(t, "a clock that jumps claims nothing on account of that", func(t *testing.T, g *membertest.Group) {
@@ -213,7 +213,7 @@ func TestClocks(t *testing.T) {
 		time.Sleep(5 * time.Hour)
 		for _, c := range g.Commits() {
 			for _, op := range c.Then {
-				require.NotEqual(t, g.Keys.Present(), op.Key)
+				require.NotEqual(t, g.Keys.Seat(), op.Key)
 				require.NotEqual(t, g.Keys.Members(), op.Key.Dir())
 			}
 		}

@@ -45,7 +45,7 @@ type Elector struct {
 func NewElector(m *Member, in *Incarnation, plans *feed.Feed[*record.Plan], log *slog.Logger) *Elector {
 	o := &Elector{M: m, In: in, plans: plans, Log: log, nudge: make(chan struct{}, 1), jitter: newJitter(m.Name, "elections")}
 	o.draw = o.jitter.Float64()
-	o.Feed = feed.New(m.Keys.Office(), log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
+	o.Feed = feed.New(m.Keys.Election(), log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
 	return o
 }
 
@@ -149,12 +149,12 @@ func (o *Elector) Take(r *feed.Reader[registry.Entry]) (synced bool) {
 			if n.Rev.Seq > o.In.joined {
 				o.M.inspectSoon(o.In)
 			}
-		case o.M.Keys.Present().Name():
+		case o.M.Keys.Seat().Name():
 			o.Office.Seat, o.Office.SeatRev = n.Value.Owner, n.Rev
 			o.draw, o.refuses = o.jitter.Float64(), 0
-			if present, err := record.Decode[record.Present](n.Value.Value); err == nil {
+			if present, err := record.Decode[record.Seat](n.Value.Value); err == nil {
 				o.Office.Successors, o.Office.Incomplete = present.Successors, present.Incomplete
-				o.Office.Clocks = skew.Notice{At: present.Clock, Skewed: present.Off}
+				o.Office.Clocks = skew.Notice{At: present.Clock, Skewed: present.Skewed}
 				heard = n.Rev.Seq
 			}
 		}
@@ -294,11 +294,11 @@ func (o *Elector) Announce(ctx context.Context, names []string, clocks skew.Noti
 		!anew && slices.Equal(now.Successors, names) && now.Clocks.Names(clocks.Skewed) && slices.Equal(now.Incomplete, incomplete) {
 		return nil
 	}
-	value, err := record.Encode(record.Present{Successors: names, Clock: clocks.At, Off: clocks.Skewed, Incomplete: incomplete})
+	value, err := record.Encode(record.Seat{Successors: names, Clock: clocks.At, Skewed: clocks.Skewed, Incomplete: incomplete})
 	if err != nil {
 		return err
 	}
-	txn := registry.Txn{Then: []registry.Op{registry.Set(o.M.Keys.Present(), now.SeatRev, value)}}
+	txn := registry.Txn{Then: []registry.Op{registry.Set(o.M.Keys.Seat(), now.SeatRev, value)}}
 	rev, err := registry.Apply(ctx, o.M.Reg, txn)
 	if err != nil {
 		return fmt.Errorf("name successors: %w", err)
@@ -308,8 +308,8 @@ func (o *Elector) Announce(ctx context.Context, names []string, clocks skew.Noti
 		o.Office.SeatRev, o.Office.Successors, o.Office.Clocks, o.Office.Incomplete = rev, names, clocks, incomplete
 	}
 	o.mu.Unlock()
-	o.Feed.Put(o.M.Keys.Present().Name(), rev, registry.Entry{
-		Key: o.M.Keys.Present(), Value: value, Modified: rev, Owner: o.In.Session.ID(),
+	o.Feed.Put(o.M.Keys.Seat().Name(), rev, registry.Entry{
+		Key: o.M.Keys.Seat(), Value: value, Modified: rev, Owner: o.In.Session.ID(),
 	})
 	return nil
 }

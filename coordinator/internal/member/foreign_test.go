@@ -92,7 +92,7 @@ func TestForeign(t *testing.T) {
 	}
 	for what, key := range map[string]func(g *membertest.Group) registry.Key{
 		"the leader record": func(g *membertest.Group) registry.Key { return g.Keys.Leader() },
-		"~present":          func(g *membertest.Group) registry.Key { return g.Keys.Present() },
+		"~present":          func(g *membertest.Group) registry.Key { return g.Keys.Seat() },
 		"an instance key":   func(g *membertest.Group) registry.Key { return g.Keys.Instance("a") },
 	} {
 		membertest.Bubble(t, "at "+what+" is named once, and heals when it is deleted", func(t *testing.T, g *membertest.Group) {

@@ -171,8 +171,8 @@ func (l *Leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 			overdue = time.After(time.Until(l.overdue))
 		}
 		var answered <-chan time.Time
-		if !l.Judging.IsZero() {
-			answered = time.After(time.Until(l.Judging))
+		if !l.JudgeAfter.IsZero() {
+			answered = time.After(time.Until(l.JudgeAfter))
 		}
 		var search <-chan time.Time
 		if at := earliest(l.again, earliest(l.missing.next(), l.recheck)); !at.IsZero() {

@@ -125,7 +125,7 @@ func TestLead_Join(t *testing.T) {
 		commits, after := g.Commits(), func(d time.Duration) time.Time { return began.Add(d) }
 		// The session, the namespace's record, the definitions, the entrance; the freeze, the looks, the plan.
 		assert.Equal(t, []time.Time{after(4*rtt + rtt/2), after(6*rtt + rtt/2)}, written(commits, g.Keys.Plan("job")))
-		assert.Equal(t, []time.Time{after(7*rtt + rtt/2)}, written(commits, g.Keys.Present()), "successors are named when the shards have changed hands")
+		assert.Equal(t, []time.Time{after(7*rtt + rtt/2)}, written(commits, g.Keys.Seat()), "successors are named when the shards have changed hands")
 		assert.NotEmpty(t, g.Owners("job")["aa"])
 		assert.Zero(t, g.Members[0].Log.Count("not buried"))
 	})
@@ -144,8 +144,8 @@ func TestLead_Join(t *testing.T) {
 		}
 		commits := g.Commits()
 		assert.Greater(t, len(written(commits, g.Keys.Plan("job"))), 100)
-		assert.Len(t, written(commits, g.Keys.Present()), 1)
-		assert.Contains(t, g.Text(g.Keys.Present()), "b.")
+		assert.Len(t, written(commits, g.Keys.Seat()), 1)
+		assert.Contains(t, g.Text(g.Keys.Seat()), "b.")
 	})
 	membertest.Bubble(t, "by one whose session nobody hears of is cleared away at the slow tick", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
@@ -193,7 +193,7 @@ func TestLead_Office(t *testing.T) {
 	})
 	membertest.Bubble(t, "that another hand vacates is entered again", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
-		g.Remove(g.Keys.Present())
+		g.Remove(g.Keys.Seat())
 		serves(t, g)
 	})
 }

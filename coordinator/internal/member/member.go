@@ -416,7 +416,7 @@ func (m *Member) Standing(in *Incarnation) PublishedState {
 	}
 	told := PublishedState{
 		Member: record.Member{
-			Name: m.Name, Session: in.Session.ID(), Host: m.host, Jobs: offered, NotUnderstood: puzzling, Labels: m.labels,
+			Name: m.Name, Session: in.Session.ID(), Host: m.host, Jobs: offered, Unsupported: puzzling, Labels: m.labels,
 			Weight: m.weight, Draining: m.Draining, Blocked: m.Barred.all(), RestartGrace: record.Duration(m.grace),
 			Clock: clock, Answers: in.answers, Ahead: maps.Clone(m.ahead),
 			Waiting: m.waiting, // never changed in place

@@ -234,7 +234,7 @@ func (o *Elector) deposed(ctx context.Context) (again <-chan time.Time, err erro
 	if left > 0 {
 		return time.After(left), nil
 	}
-	e, err := o.M.Reg.Get(ctx, o.M.Keys.Present(), Fresh)
+	e, err := o.M.Reg.Get(ctx, o.M.Keys.Seat(), Fresh)
 	if err == nil && e.Owner == o.In.Session.ID() {
 		return nil, errDeposed
 	}

@@ -49,10 +49,10 @@ func TestOperator_Reset(t *testing.T) {
 		require.True(t, ended())
 		a.Reg.After(nil)
 		time.Sleep(4 * membertest.Ttl)
-		assert.Equal(t, 2, g.Plan("job").Last().Gen)
+		assert.Equal(t, 2, g.Plan("job").Last().Number)
 		assert.EqualValues(t, 1, g.Plan("job").Resets)
 		time.Sleep(time.Minute)
-		assert.Equal(t, 2, g.Plan("job").Last().Gen)
+		assert.Equal(t, 2, g.Plan("job").Last().Number)
 	})
 	membertest.Bubble(t, "an older copy of the record of intent does not keep it from resetting", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
@@ -64,7 +64,7 @@ func TestOperator_Reset(t *testing.T) {
 		g.Write(g.Keys.Control("job"), `{"job":"job"}`)
 		require.NoError(t, op.Reset(t.Context(), "job"))
 		time.Sleep(10 * time.Second)
-		assert.Equal(t, 4, g.Plan("job").Last().Gen)
+		assert.Equal(t, 4, g.Plan("job").Last().Number)
 	})
 	membertest.Bubble(t, "a job that is not known is refused", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))

@@ -175,7 +175,7 @@ const foreignRefuses = 10
 
 // sayForeign logs which record of the office holds a foreign value: no instance leads until it is deleted.
 func (o *Elector) sayForeign(ctx context.Context) {
-	for _, key := range []registry.Key{o.M.Keys.Leader(), o.M.Keys.Present()} {
+	for _, key := range []registry.Key{o.M.Keys.Leader(), o.M.Keys.Seat()} {
 		if _, err := o.M.Reg.Get(ctx, key, Fresh); errors.Is(err, registry.ErrForeign) {
 			o.Log.Error("no instance can lead: another program wrote the value of the key; delete it", "key", string(key), "error", err)
 		}

@@ -66,13 +66,13 @@ func TestRestore_Plan(t *testing.T) {
 			g.Remove(plan(g))
 		},
 		"that was deleted while the office of the term was vacant": func(t *testing.T, g *membertest.Group, leader, _ *membertest.Worker) {
-			leader.Reg.Before(membertest.Writing(membertest.Is(g.Keys.Present()), func() {
+			leader.Reg.Before(membertest.Writing(membertest.Is(g.Keys.Seat()), func() {
 				stored, _ := g.Get(plan(g))
 				_, err := g.Client().Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Delete(stored.Key, stored.Modified)}})
 				assert.NoError(t, err)
 				time.Sleep(time.Second) // its watch delivers the deletion before it leads
 			}))
-			g.Remove(g.Keys.Present())
+			g.Remove(g.Keys.Seat())
 			time.Sleep(time.Second)
 		},
 		"that was deleted, as its definition was spoilt, while nobody led": func(_ *testing.T, g *membertest.Group, leader, other *membertest.Worker) {
@@ -93,14 +93,14 @@ func TestRestore_Plan(t *testing.T) {
 			a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 			g.Put(g.Keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
 			membertest.Until(2)
-			require.Equal(t, 2, g.Plan("job").Last().Gen)
+			require.Equal(t, 2, g.Plan("job").Last().Number)
 			lose(t, g, a, b)
 			time.Sleep(time.Second)
 			synctest.Wait()
 			term, _ := g.Get(g.Keys.Leader())
 			definition, _ := g.Get(g.Keys.Job("job"))
 			require.Less(t, term.Modified.Seq, definition.Modified.Seq)
-			assert.Greater(t, g.Plan("job").Last().Gen, 2)
+			assert.Greater(t, g.Plan("job").Last().Number, 2)
 			g.RequireRuns(a, b)
 		})
 	}
@@ -109,7 +109,7 @@ func TestRestore_Plan(t *testing.T) {
 		b := g.StartWorking("b", membertest.Takes(50*time.Second), fourShards)
 		g.Put(g.Keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
 		membertest.Until(2)
-		require.Equal(t, 2, g.Plan("job").Last().Gen)
+		require.Equal(t, 2, g.Plan("job").Last().Number)
 		running := g.Claims(b.Incarnation(), "job").Running.Shards()
 		require.Equal(t, 2, running.Len())
 		deleting := membertest.Writing(membertest.Is(g.Keys.Leader()), func() {
@@ -125,7 +125,7 @@ func TestRestore_Plan(t *testing.T) {
 		synctest.Wait()
 		heal()
 		p := g.Plan("job")
-		assert.Greater(t, p.Last().Gen, 2)
+		assert.Greater(t, p.Last().Number, 2)
 		assert.True(t, running.Minus(p.Owners[b.Incarnation()]).IsZero(), "%v runs %s and owns %s", b, running, p.Owners[b.Incarnation()])
 		time.Sleep(3 * time.Minute)
 		g.RequireRuns(a, b)
@@ -149,7 +149,7 @@ func TestRestore_Definition(t *testing.T) {
 			time.Sleep(time.Second)
 			assert.Equal(t, newer, g.Text(key(g)))
 			assert.Equal(t, 1, a.Log.Count("the one in force is stored again"))
-			assert.Equal(t, 2, g.Plan("job").Last().Gen)
+			assert.Equal(t, 2, g.Plan("job").Last().Number)
 		})
 	}
 	membertest.Bubble(t, "that was deleted stays so while no instance offers the job", func(t *testing.T, g *membertest.Group) {

@@ -25,7 +25,7 @@ func (l *Leader) compareWithStore(ctx context.Context, before, after time.Time) 
 	if instances > 2 {
 		return
 	}
-	written, err := registry.WrittenAt(ctx, l.M.Reg, l.M.Keys.Present())
+	written, err := registry.WrittenAt(ctx, l.M.Reg, l.M.Keys.Seat())
 	switch {
 	case errors.Is(err, registry.ErrNoClock):
 		if instances == 1 {

@@ -703,7 +703,7 @@ func (g *Group) Led() string {
 // inOffice returns the name of the instance in office, "" if that is vacant.
 func (g *Group) InOffice() string {
 	g.T.Helper()
-	e, ok := g.Get(g.Keys.Present())
+	e, ok := g.Get(g.Keys.Seat())
 	if !ok {
 		return ""
 	}

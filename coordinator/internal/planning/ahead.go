@@ -34,15 +34,15 @@ func (v *View) aheadProblem(plan *record.Plan) string {
 	var longest record.Ahead
 	name := ""
 	for _, inc := range v.skewReports {
-		if is := v.Members[inc].Ahead[plan.Job]; is.Gen == last.Gen && is.At > longest.At {
+		if is := v.Members[inc].Ahead[plan.Job]; is.Epoch == last.Number && is.At > longest.At {
 			longest, name = is, v.Members[inc].Name
 		}
 	}
 	if name == "" {
 		return ""
 	}
-	return fmt.Sprintf("shards of instance %q wait until %s, which generation %d has reached by a clock that was wrong; Operator.Reset starts the job afresh",
-		name, longest.At.Time().Format(time.RFC3339), longest.Gen)
+	return fmt.Sprintf("shards of instance %q wait until %s, which epoch %d has reached by a clock that was wrong; Operator.Reset starts the job afresh",
+		name, longest.At.Time().Format(time.RFC3339), longest.Epoch)
 }
 
 // joinProblems returns the text of two problems, either of which may be "".

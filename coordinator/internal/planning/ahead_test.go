@@ -14,7 +14,9 @@ import (
 
 func TestPlan_AheadIsAProblem(t *testing.T) {
 	reports := func(w *world, inc string, gen, minute int) {
-		w.change(inc, func(m *record.Member) { m.Ahead = map[string]record.Ahead{"job": {Gen: gen, At: coordtest.At(minute)}} })
+		w.change(inc, func(m *record.Member) {
+			m.Ahead = map[string]record.Ahead{"job": {Epoch: gen, At: coordtest.At(minute)}}
+		})
 	}
 	// setUp returns a world in which a owns a job's two shards, one of which waits for minute 60.
 	setUp := func(t *testing.T) (w *world, a string) {
@@ -22,7 +24,9 @@ func TestPlan_AheadIsAProblem(t *testing.T) {
 		a = w.Member("a", "job")
 		w.Define("job", 2, 0, `,"strategy":"unknown"`)
 		w.Settle()
-		w.claim(a, "job", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(1), coordtest.Fire(60, 1).Mark()) })
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(1), coordtest.Fire(60, 1).Watermark())
+		})
 		reports(w, a, 1, 60)
 		w.V.Now = coordtest.At(1)
 		return w, a
@@ -33,7 +37,7 @@ func TestPlan_AheadIsAProblem(t *testing.T) {
 		w.Settle()
 		p := w.Plan("job")
 		assert.Contains(t, p.Problem, text)
-		assert.Contains(t, p.Problem, "generation 1")
+		assert.Contains(t, p.Problem, "epoch 1")
 		require.Len(t, p.Epochs, 1)
 		assert.Zero(t, p.Last().Until)
 	})
@@ -74,7 +78,7 @@ func TestPlan_AheadIsAProblem(t *testing.T) {
 		},
 		"of another generation": func(w *world) { reports(w, "a.a", 3, 60) },
 		"of another job": func(w *world) {
-			w.change("a.a", func(m *record.Member) { m.Ahead = map[string]record.Ahead{"j": {Gen: 1, At: coordtest.At(60)}} })
+			w.change("a.a", func(m *record.Member) { m.Ahead = map[string]record.Ahead{"j": {Epoch: 1, At: coordtest.At(60)}} })
 		},
 		"of a job that is paused": func(w *world) { w.intend("job", func(c *record.Control) { c.Paused = true }) },
 	} {
@@ -94,7 +98,9 @@ func TestPlan_NoFireHasTwoEpochs(t *testing.T) {
 		a := w.Member("a", "job")
 		w.Define("job", 2, 0, "")
 		w.Settle()
-		w.claim(a, "job", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(1), coordtest.Fire(60, 1).Mark()) })
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(1), coordtest.Fire(60, 1).Watermark())
+		})
 		w.V.Now = coordtest.At(1)
 		return w
 	}
@@ -121,14 +127,14 @@ func TestPlan_NoFireHasTwoEpochs(t *testing.T) {
 		w.Settle()
 		w.V.Now, w.V.SlowTick = coordtest.At(61), true // by a clock that is wrong
 		w.claim("a.a", "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Of(0), coordtest.Fire(60, 1).Mark())
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), coordtest.Fire(60, 1).Watermark())
 		})
 		w.Settle()
 		p := w.Plan("job")
 		require.Len(t, p.Epochs, 1)
-		require.Zero(t, p.Marks.Split(shardset.Of(1))[0].Mark, "shard 1 is forgotten")
+		require.Zero(t, p.Watermarks.Split(shardset.Of(1))[0].Watermark, "shard 1 is forgotten")
 		w.V.Now, w.V.SlowTick = coordtest.At(3), false
-		w.claim("a.a", "job", func(c *record.Claims) { c.Marks = nil })
+		w.claim("a.a", "job", func(c *record.Claims) { c.Watermarks = nil })
 		w.intend("job", func(c *record.Control) { c.Paused = true })
 		w.Settle()
 		w.intend("job", func(c *record.Control) { c.Paused = false })

@@ -22,8 +22,8 @@ func TestPlan_SmallerTotal(t *testing.T) {
 		w.Settle()
 		w.V.Now = coordtest.At(4)
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Range(0, 4), record.Mark{Gen: 1, Fire: coordtest.At(2), Attempt: 1})
-			c.Marks = c.Marks.Raise(shardset.Range(0, 2), record.Mark{Gen: 2, Fire: coordtest.At(4), Attempt: 1})
+			c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 4), record.Watermark{Epoch: 1, Fire: coordtest.At(2), Attempt: 1})
+			c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 2), record.Watermark{Epoch: 2, Fire: coordtest.At(4), Attempt: 1})
 		})
 		w.Member("b", "job")
 		w.V.SlowTick = true
@@ -34,6 +34,6 @@ func TestPlan_SmallerTotal(t *testing.T) {
 		assert.Len(t, p.Epochs, 1)
 		assert.Equal(t, map[string]string{a: "0-1"}, w.owners("job"))
 		assert.True(t, p.Frozen.IsZero(), "%s", p.Frozen)
-		assert.Zero(t, p.Marks.Of(3))
+		assert.Zero(t, p.Watermarks.Of(3))
 	})
 }

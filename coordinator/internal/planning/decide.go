@@ -384,9 +384,9 @@ func (p *jobPlanner) unreadable(inc string, l FreshRead) bool {
 // fold brings into the plan the watermarks and the runs handed back that an owner recorded for
 // shards that leave it.
 func (p *jobPlanner) fold(claims record.Claims, shards shardset.Set) {
-	p.next.Marks = p.next.Marks.Fold(claims.Marks, shards)
-	p.next.Reruns = due.Unserved(p.next.Reruns, p.next.Marks)
-	for _, g := range due.Unserved(claims.Reruns.Within(shards), p.next.Marks) {
+	p.next.Watermarks = p.next.Watermarks.Fold(claims.Watermarks, shards)
+	p.next.Reruns = due.Unserved(p.next.Reruns, p.next.Watermarks)
+	for _, g := range due.Unserved(claims.Reruns.Within(shards), p.next.Watermarks) {
 		p.next.Reruns = p.next.Reruns.With(g.Shards, g.Ref)
 		p.because("retry %s, handed back", g.Shards)
 	}

@@ -75,13 +75,13 @@ func TestPlan_Join(t *testing.T) {
 	t.Run("moves idle shards with their watermarks in the second change", func(t *testing.T) {
 		w, a, b := setUp(t)
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Range(0, 4), coordtest.Fire(1, 1).Mark())
+			c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 4), coordtest.Fire(1, 1).Watermark())
 		})
 		w.round()
 		w.round()
 		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
 		assert.True(t, w.Plan("job").Frozen.IsZero())
-		assert.Equal(t, coordtest.Fire(1, 1).Mark(), w.Plan("job").Marks.Of(3))
+		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), w.Plan("job").Watermarks.Of(3))
 		assert.Empty(t, w.decide().Changes)
 	})
 	t.Run("leaves what runs with its owner, frozen, and moves the rest", func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestPlan_Join(t *testing.T) {
 		w.claim(a, "job", func(c *record.Claims) { c.Running = nil })
 		w.round()
 		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
-		assert.Equal(t, coordtest.Fire(1, 1).Mark(), w.Plan("job").Marks.Of(3))
+		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), w.Plan("job").Watermarks.Of(3))
 	})
 	t.Run("that ends before the move unfreezes", func(t *testing.T) {
 		w, a, b := setUp(t)
@@ -153,7 +153,7 @@ func TestPlan_Leave(t *testing.T) {
 		d := w.round()
 		require.Len(t, d.Changes, 1, "who needs no look at anybody's claims")
 		assert.Equal(t, map[string]string{c: "0-3"}, w.owners("job"))
-		assert.Equal(t, coordtest.Fire(1, 1).Mark(), w.Plan("job").Marks.Of(1))
+		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), w.Plan("job").Watermarks.Of(1))
 	})
 }
 
@@ -173,8 +173,8 @@ func TestPlan_Failover(t *testing.T) {
 		require.Len(t, d.Changes, 1)
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 		assert.Equal(t, record.Runs{}.With(shardset.Of(1), coordtest.Fire(1, 2)), w.Plan("job").Reruns)
-		assert.Equal(t, coordtest.Fire(1, 1).Mark(), w.Plan("job").Marks.Of(1))
-		assert.Zero(t, w.Plan("job").Marks.Of(0))
+		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), w.Plan("job").Watermarks.Of(1))
+		assert.Zero(t, w.Plan("job").Watermarks.Of(0))
 	})
 	t.Run("is on condition that the session is dead and its claims are as they were read", func(t *testing.T) {
 		w, a, _ := setUp(t, "")
@@ -397,8 +397,8 @@ func TestPlan_Definition(t *testing.T) {
 		w.Settle()
 		require.Len(t, w.Plan("job").Epochs, 2, "fires are owed")
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Of(1), record.Mark{Gen: 1, Fire: coordtest.At(2), Attempt: 1})
-			c.Marks = c.Marks.Raise(shardset.Of(0), record.Mark{Gen: 2, Fire: coordtest.At(3), Attempt: 1})
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(1), record.Watermark{Epoch: 1, Fire: coordtest.At(2), Attempt: 1})
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), record.Watermark{Epoch: 2, Fire: coordtest.At(3), Attempt: 1})
 			c.Running = c.Running.With(shardset.Of(1), coordtest.Fire(2, 1))
 		})
 		w.Settle()
@@ -425,12 +425,12 @@ func TestPlan_Definition(t *testing.T) {
 		w, a := setUp(t)
 		crowd(w)
 		assert.Equal(t, []string{a}, w.round().Follow, "its claims are waited for")
-		last := w.Plan("job").Last().Gen
+		last := w.Plan("job").Last().Number
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Range(0, 2), record.Mark{Gen: last, Fire: coordtest.At(maxEpochs), Attempt: 1})
+			c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 2), record.Watermark{Epoch: last, Fire: coordtest.At(maxEpochs), Attempt: 1})
 		})
 		w.Settle()
-		assert.Greater(t, w.Plan("job").Last().Gen, last)
+		assert.Greater(t, w.Plan("job").Last().Number, last)
 		assert.Equal(t, 1+2*maxEpochs, w.Plan("job").Last().Job().Revision)
 		assert.Empty(t, w.Plan("job").Problem)
 	})
@@ -483,14 +483,14 @@ func TestPlan_Intent(t *testing.T) {
 		assert.Empty(t, w.V.Control["job"].Triggers)
 		assert.EqualValues(t, 7, w.V.Control["job"].LastTrigger)
 		require.Len(t, w.Plan("job").Triggers, 2)
-		assert.Equal(t, 1, w.Plan("job").Triggers[0].Gen)
+		assert.Equal(t, 1, w.Plan("job").Triggers[0].Epoch)
 	})
 	t.Run("a trigger is cleared when all its shards have claimed it and none runs", func(t *testing.T) {
 		w, a := setUp(t)
 		w.intend("job", func(c *record.Control) { c.Triggers = []record.Trigger{{Number: 1, At: coordtest.At(1)}} })
 		w.Settle()
 		w.V.SlowTick = true
-		r := record.Ref{Gen: 1, Fire: coordtest.At(1), Trigger: 1, Attempt: 1}
+		r := record.Ref{Epoch: 1, Fire: coordtest.At(1), Trigger: 1, Attempt: 1}
 		w.running(a, "job", shardset.Of(0), r)
 		w.Settle()
 		require.Len(t, w.Plan("job").Triggers, 1, "shard 1 has not")

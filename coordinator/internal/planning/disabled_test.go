@@ -71,7 +71,7 @@ func TestPlan_DisabledShards(t *testing.T) {
 		w.Settle()
 		w.V.Now, w.V.SlowTick = coordtest.At(1), true
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Range(0, 4), record.Mark{Gen: 1, Fire: w.Plan("job").Epochs[0].Until})
+			c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 4), record.Watermark{Epoch: 1, Fire: w.Plan("job").Epochs[0].Until})
 		})
 		w.Settle()
 		require.Len(t, w.Plan("job").Epochs, 1)
@@ -105,7 +105,7 @@ func TestPlan_DisabledShards(t *testing.T) {
 		w.Settle()
 		pass := func(n int, shards shardset.Set) {
 			w.claim(b, "job", func(c *record.Claims) {
-				c.Marks = c.Marks.Raise(shards, record.Mark{Gen: w.Plan("job").Last().Gen, Fire: coordtest.At(n)})
+				c.Watermarks = c.Watermarks.Raise(shards, record.Watermark{Epoch: w.Plan("job").Last().Number, Fire: coordtest.At(n)})
 			})
 			w.Settle()
 		}
@@ -119,7 +119,9 @@ func TestPlan_DisabledShards(t *testing.T) {
 		require.Len(t, w.Plan("job").Epochs, maxEpochs)
 		assert.Contains(t, w.Plan("job").Problem, "until shards 3 are enabled")
 		w.intend("job", disable())
-		w.claim(b, "job", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(3), coordtest.Fire(1, 2).Mark()) })
+		w.claim(b, "job", func(c *record.Claims) {
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(3), coordtest.Fire(1, 2).Watermark())
+		})
 		w.Settle()
 		pass(n, shardset.Range(0, 4))
 		w.V.Now = coordtest.At(n + 2)
@@ -141,8 +143,8 @@ func TestPlan_DisabledShards(t *testing.T) {
 			w.Define("job", 4, 2+i, "")
 			w.Settle()
 			w.claim(a, "job", func(c *record.Claims) { // as they come, or passed over
-				c.Marks = c.Marks.Raise(shardset.Range(0, 4), record.Mark{Gen: w.Plan("job").Last().Gen, Fire: coordtest.At(10 + i)})
-				c.Marks = c.Marks.Raise(shardset.Range(0, 3), record.Mark{Trigger: 1, TriggerAttempt: 1})
+				c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 4), record.Watermark{Epoch: w.Plan("job").Last().Number, Fire: coordtest.At(10 + i)})
+				c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 3), record.Watermark{Trigger: 1, TriggerAttempt: 1})
 			})
 			w.Settle()
 		}
@@ -150,9 +152,9 @@ func TestPlan_DisabledShards(t *testing.T) {
 		require.Len(t, p.Triggers, 1)
 		assert.Empty(t, p.Problem)
 		assert.LessOrEqual(t, len(p.Epochs), 3)
-		assert.Equal(t, 1, p.Epochs[0].Gen, "by which it runs")
+		assert.Equal(t, 1, p.Epochs[0].Number, "by which it runs")
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Of(3), record.Mark{Trigger: 1, TriggerAttempt: 1})
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(3), record.Watermark{Trigger: 1, TriggerAttempt: 1})
 		})
 		w.V.Now = coordtest.At(10 + 3*maxEpochs)
 		w.Settle()
@@ -231,7 +233,7 @@ func TestPlan_DisabledInstances(t *testing.T) {
 		w.claim(a, "job", func(c *record.Claims) { c.Running = nil })
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
-		assert.Equal(t, coordtest.Fire(1, 1).Mark(), w.Plan("job").Marks.Of(0))
+		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), w.Plan("job").Watermarks.Of(0))
 	})
 	t.Run("who are all there are leave the shards to nobody, and the plan says why", func(t *testing.T) {
 		w, a, b := setUp(t)

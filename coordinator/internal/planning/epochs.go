@@ -49,7 +49,7 @@ func (p *jobPlanner) definition() {
 		return
 	}
 	last.Until = max(p.Now.Add(p.Skew), last.From+1)
-	p.because("end generation %d for revision %d", last.Gen, job.Revision)
+	p.because("end epoch %d for revision %d", last.Number, job.Revision)
 }
 
 // room reports whether the plan has room for one more epoch. If not, that is its problem.
@@ -86,7 +86,7 @@ func (p *jobPlanner) succeed(ended *record.Epoch) {
 	}
 	p.takeReset()
 	p.append(from, def)
-	p.because("begin generation %d", p.next.Last().Gen)
+	p.because("begin epoch %d", p.next.Last().Number)
 }
 
 // resetDue reports whether an operator has asked for a reset that the plan does not have yet.
@@ -111,7 +111,7 @@ func (p *jobPlanner) takeReset() {
 func (p *jobPlanner) reset(last *record.Epoch) {
 	if at := p.Now.Add(p.Skew); last.Until == 0 || last.Until > at {
 		p.endAll(at)
-		p.because("end generation %d for a reset", last.Gen)
+		p.because("end epoch %d for a reset", last.Number)
 		return
 	}
 	if p.room() {
@@ -130,7 +130,7 @@ func (p *jobPlanner) claimed() (through record.Instant, whole bool) {
 	}
 	through = p.next.Last().From - 1
 	for _, g := range claimed {
-		if g.Gen == p.next.Last().Gen {
+		if g.Epoch == p.next.Last().Number {
 			through = max(through, g.Fire)
 		}
 	}
@@ -139,7 +139,7 @@ func (p *jobPlanner) claimed() (through record.Instant, whole bool) {
 
 // throughBy returns the last fire of marks that is not after limit: a reset forgets the others,
 // which only a wrong clock can have claimed.
-func throughBy(marks record.Marks, limit record.Instant) (through record.Instant) {
+func throughBy(marks record.Watermarks, limit record.Instant) (through record.Instant) {
 	for _, g := range marks {
 		if g.Fire <= limit {
 			through = max(through, g.Fire)
@@ -150,8 +150,8 @@ func throughBy(marks record.Marks, limit record.Instant) (through record.Instant
 
 // allMarks returns the watermarks of the plan and of all owners, or false if it needs to look
 // first.
-func (p *jobPlanner) allMarks() (claimed record.Marks, whole bool) {
-	claimed, whole = slices.Clone(p.next.Marks), true
+func (p *jobPlanner) allMarks() (claimed record.Watermarks, whole bool) {
+	claimed, whole = slices.Clone(p.next.Watermarks), true
 	for _, inc := range slices.Sorted(maps.Keys(p.next.Owners)) {
 		l, ok := p.looked(inc, p.prev.Rev)
 		switch {
@@ -160,7 +160,7 @@ func (p *jobPlanner) allMarks() (claimed record.Marks, whole bool) {
 		case p.unreadable(inc, l):
 			whole = false
 		default:
-			claimed = append(claimed, l.claimsOf(p.segment).Marks...)
+			claimed = append(claimed, l.claimsOf(p.segment).Watermarks...)
 		}
 	}
 	return claimed, whole
@@ -168,7 +168,7 @@ func (p *jobPlanner) allMarks() (claimed record.Marks, whole bool) {
 
 // append begins a new epoch.
 func (p *jobPlanner) append(from record.Instant, def json.RawMessage) {
-	e, err := record.NewEpoch(p.next.Last().Gen+1, from, def)
+	e, err := record.NewEpoch(p.next.Last().Number+1, from, def)
 	if err != nil { // the view holds only definitions that parse
 		return
 	}
@@ -190,7 +190,7 @@ func (p *jobPlanner) triggers() {
 		if n := len(p.next.Triggers); n > 0 && p.next.Triggers[n-1].Number >= t.Number {
 			continue
 		}
-		t.Gen = p.epochAt(p.Now).Gen
+		t.Epoch = p.epochAt(p.Now).Number
 		p.next.Triggers = append(p.next.Triggers, t)
 		p.upkeeping("trigger %d", t.Number)
 	}
@@ -236,7 +236,7 @@ func clearable(p *record.Plan) bool {
 // triggers that all their shards have claimed, and epochs of which nothing is owed. It
 // rests on looks at all owners.
 func (p *jobPlanner) clear() {
-	marks, running := p.next.Marks, record.Runs(nil)
+	marks, running := p.next.Watermarks, record.Runs(nil)
 	for _, inc := range slices.Sorted(maps.Keys(p.next.Owners)) {
 		l, ok := p.looked(inc, p.prev.Rev)
 		if !ok {
@@ -247,8 +247,8 @@ func (p *jobPlanner) clear() {
 			return
 		}
 		claims := l.claimsOf(p.segment)
-		marks = marks.Fold(claims.Marks, p.next.Owners[inc])
-		for _, g := range slices.Concat(claims.Running, due.Unserved(claims.Reruns, claims.Marks)) {
+		marks = marks.Fold(claims.Watermarks, p.next.Owners[inc])
+		for _, g := range slices.Concat(claims.Running, due.Unserved(claims.Reruns, claims.Watermarks)) {
 			running = running.With(g.Shards, g.Ref)
 		}
 		p.clearReruns(inc, l)
@@ -275,7 +275,7 @@ func (p *jobPlanner) clearReruns(inc string, l FreshRead) {
 			mine = mine.With(part, g.Ref)
 		}
 	}
-	served := mine.Shards().Minus(due.Unserved(mine, item.Marks).Shards())
+	served := mine.Shards().Minus(due.Unserved(mine, item.Watermarks).Shards())
 	if served.IsZero() {
 		return
 	}
@@ -283,8 +283,8 @@ func (p *jobPlanner) clearReruns(inc string, l FreshRead) {
 	p.upkeeping("clear re-runs of %s", served)
 }
 
-func (p *jobPlanner) clearTriggers(marks record.Marks, running record.Runs) {
-	now := JobProgress{Marks: marks, Running: running, Reruns: p.next.Reruns}
+func (p *jobPlanner) clearTriggers(marks record.Watermarks, running record.Runs) {
+	now := JobProgress{Watermarks: marks, Running: running, Reruns: p.next.Reruns}
 	p.next.Triggers = slices.DeleteFunc(p.next.Triggers, func(t record.Trigger) bool {
 		if !now.TriggerServed(t, p.targets(t)) {
 			return false
@@ -296,7 +296,7 @@ func (p *jobPlanner) clearTriggers(marks record.Marks, running record.Runs) {
 
 // targets returns the shards that a trigger is for.
 func (p *jobPlanner) targets(t record.Trigger) shardset.Set {
-	e, ok := p.next.Epoch(t.Gen)
+	e, ok := p.next.Epoch(t.Epoch)
 	if !ok {
 		return shardset.Set{}
 	}
@@ -308,20 +308,20 @@ func usesTrigger(runs record.Runs, number uint64) bool {
 }
 
 func usesGen(runs record.Runs, gen int) bool {
-	return slices.ContainsFunc(runs, func(g record.RunGroup) bool { return g.Gen == gen })
+	return slices.ContainsFunc(runs, func(g record.RunGroup) bool { return g.Epoch == gen })
 }
 
 // clearEpochs drops epochs that are over and of which nothing is owed, running or
 // triggered. One that something waits for, perhaps for long, as the trigger of a disabled
 // shard does, holds up none of those after it.
-func (p *jobPlanner) clearEpochs(marks record.Marks, running record.Runs) {
-	last := p.next.Last().Gen
+func (p *jobPlanner) clearEpochs(marks record.Watermarks, running record.Runs) {
+	last := p.next.Last().Number
 	p.next.Epochs = slices.DeleteFunc(p.next.Epochs, func(e record.Epoch) bool {
-		if e.Gen == last || e.Until > p.Now || usesGen(running, e.Gen) || usesGen(p.next.Reruns, e.Gen) ||
-			slices.ContainsFunc(p.next.Triggers, func(t record.Trigger) bool { return t.Gen == e.Gen }) || p.owed(&e, marks) {
+		if e.Number == last || e.Until > p.Now || usesGen(running, e.Number) || usesGen(p.next.Reruns, e.Number) ||
+			slices.ContainsFunc(p.next.Triggers, func(t record.Trigger) bool { return t.Epoch == e.Number }) || p.owed(&e, marks) {
 			return false
 		}
-		p.upkeeping("clear generation %d", e.Gen)
+		p.upkeeping("clear epoch %d", e.Number)
 		return true
 	})
 	p.dropBeyond(p.next.Shards())
@@ -335,18 +335,18 @@ func (p *jobPlanner) dropBeyond(total int) {
 	}
 	p.next.Owners = withoutEmpty(p.next.Owners)
 	p.next.Frozen = p.next.Frozen.Minus(beyond)
-	p.next.Marks = p.next.Marks.Without(beyond)
+	p.next.Watermarks = p.next.Watermarks.Without(beyond)
 }
 
 // owed reports whether fires of an epoch that is over wait to be claimed or skipped.
-func (p *jobPlanner) owed(e *record.Epoch, marks record.Marks) bool {
+func (p *jobPlanner) owed(e *record.Epoch, marks record.Watermarks) bool {
 	parts := marks.Split(shardset.Range(0, e.Job().Shards))
 	prog, err := p.Compile(e.Def)
 	if err != nil {
 		return p.perhapsOwed(e, parts)
 	}
 	for _, part := range parts {
-		if owed, ok := due.Of(e, prog, part.Mark, p.Now, false); ok && owed.Any() {
+		if owed, ok := due.Of(e, prog, part.Watermark, p.Now, false); ok && owed.Any() {
 			return true
 		}
 	}
@@ -356,13 +356,13 @@ func (p *jobPlanner) owed(e *record.Epoch, marks record.Marks) bool {
 // perhapsOwed stands in for owed where the leader cannot tell the fires of an epoch. Whoever
 // offers the job can, and serves them before those of later epochs; if nobody does, nobody
 // will run them, and how many there are is not known.
-func (p *jobPlanner) perhapsOwed(e *record.Epoch, parts record.Marks) bool {
-	if !slices.ContainsFunc(parts, func(part record.MarkGroup) bool { return part.Gen <= e.Gen }) {
+func (p *jobPlanner) perhapsOwed(e *record.Epoch, parts record.Watermarks) bool {
+	if !slices.ContainsFunc(parts, func(part record.WatermarkGroup) bool { return part.Epoch <= e.Number }) {
 		return false
 	}
 	if p.Offered(p.next.Job) {
 		return true
 	}
-	p.because("give up what generation %d may owe: nobody who is there understands its definition", e.Gen)
+	p.because("give up what epoch %d may owe: nobody who is there understands its definition", e.Number)
 	return false
 }

@@ -101,7 +101,7 @@ func (p *jobPlanner) bury(claims record.Claims, shards shardset.Set) {
 			continue
 		}
 		next := g.Retry()
-		_, known := p.next.Epoch(g.Gen)
+		_, known := p.next.Epoch(g.Epoch)
 		switch {
 		case !known: // another hand deleted the plan or wrote an older one
 			p.countLost(running, g.Ref)
@@ -135,7 +135,7 @@ func (p *jobPlanner) rerunnable(next record.Ref) bool {
 
 // epoch returns the epoch whose definition holds for a run.
 func (p *jobPlanner) epoch(r record.Ref) *record.Epoch {
-	e, ok := p.next.Epoch(r.Gen)
+	e, ok := p.next.Epoch(r.Epoch)
 	if !ok {
 		e = p.next.Last()
 	}

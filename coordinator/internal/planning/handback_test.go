@@ -23,7 +23,7 @@ func (w *world) handsBack(inc, job string) {
 
 func TestPlan_RunsHandedBack(t *testing.T) {
 	draining := func(m *record.Member) { m.Draining = true }
-	returned := record.Ref{Gen: 1, Fire: coordtest.At(1), Attempt: 2, HandedBack: 1}
+	returned := record.Ref{Epoch: 1, Fire: coordtest.At(1), Attempt: 2, HandedBack: 1}
 
 	t.Run("go with their shards to the next owner", func(t *testing.T) {
 		w := NewWorld(t)
@@ -61,7 +61,7 @@ func TestPlan_RunsHandedBack(t *testing.T) {
 		w.Settle()
 		w.running(a, "job", shardset.Of(0, 1), coordtest.Fire(1, 1))
 		w.handsBack(a, "job")
-		w.claim(a, "job", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(0), returned.Mark()) })
+		w.claim(a, "job", func(c *record.Claims) { c.Watermarks = c.Watermarks.Raise(shardset.Of(0), returned.Watermark()) })
 		w.kill(a)
 		w.Member("b", "job")
 		w.Settle()
@@ -73,19 +73,19 @@ func TestPlan_RunsHandedBack(t *testing.T) {
 		w.Define("job", 1, 1, "")
 		w.intend("job", func(c *record.Control) { c.Triggers = []record.Trigger{{Number: 1, At: coordtest.At(1), Param: "x"}} })
 		w.Settle()
-		w.running(a, "job", shardset.Of(0), record.Ref{Gen: 1, Fire: coordtest.At(1), Trigger: 1, Attempt: 1})
+		w.running(a, "job", shardset.Of(0), record.Ref{Epoch: 1, Fire: coordtest.At(1), Trigger: 1, Attempt: 1})
 		w.handsBack(a, "job")
 		w.Define("job", 1, 2, "")
 		w.Settle()
 		w.V.Now, w.V.SlowTick = coordtest.At(9), true
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Of(0), record.Mark{Gen: 2, Fire: coordtest.At(9), Attempt: 1})
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), record.Watermark{Epoch: 2, Fire: coordtest.At(9), Attempt: 1})
 		})
 		w.Settle()
 		assert.Len(t, w.Plan("job").Triggers, 1)
 		assert.Len(t, w.Plan("job").Epochs, 2)
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Of(0), record.Mark{Trigger: 1, TriggerAttempt: 2})
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), record.Watermark{Trigger: 1, TriggerAttempt: 2})
 		})
 		w.Settle()
 		assert.Empty(t, w.Plan("job").Triggers)
@@ -96,11 +96,11 @@ func TestPlan_RunsHandedBack(t *testing.T) {
 		a := w.Member("a", "job")
 		w.Define("job", 1, 1, `,"max_attempts":2`)
 		w.Settle()
-		w.running(a, "job", shardset.Of(0), record.Ref{Gen: 1, Fire: coordtest.At(1), Attempt: 8, HandedBack: 7})
+		w.running(a, "job", shardset.Of(0), record.Ref{Epoch: 1, Fire: coordtest.At(1), Attempt: 8, HandedBack: 7})
 		w.kill(a)
 		b := w.Member("b", "job")
 		w.Settle()
-		next := record.Ref{Gen: 1, Fire: coordtest.At(1), Attempt: 9, HandedBack: 7}
+		next := record.Ref{Epoch: 1, Fire: coordtest.At(1), Attempt: 9, HandedBack: 7}
 		require.Equal(t, record.Runs{{Shards: shardset.Of(0), Ref: next}}, w.Plan("job").Reruns)
 		w.running(b, "job", shardset.Of(0), next)
 		w.kill(b)

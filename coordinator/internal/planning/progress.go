@@ -9,7 +9,7 @@ import (
 
 // jobProgress is what has been claimed of a job, by its plan and its owners.
 type JobProgress struct {
-	Marks      record.Marks
+	Watermarks record.Watermarks
 	Running    record.Runs
 	HandedBack record.Runs // by owners, and not in the plan yet
 	Reruns     record.Runs // pending, as far as is known
@@ -17,7 +17,7 @@ type JobProgress struct {
 
 // add adds what an incarnation that owns shards has claimed.
 func (g *JobProgress) Add(owned shardset.Set, claims record.Claims) {
-	g.Marks = g.Marks.Fold(claims.Marks, owned)
+	g.Watermarks = g.Watermarks.Fold(claims.Watermarks, owned)
 	for _, r := range claims.Running {
 		g.Running = g.Running.With(r.Shards, r.Ref)
 	}
@@ -30,5 +30,5 @@ func (g *JobProgress) TriggerServed(t record.Trigger, targets shardset.Set) bool
 	if usesTrigger(g.Running, t.Number) || usesTrigger(g.Reruns, t.Number) {
 		return false
 	}
-	return !slices.ContainsFunc(g.Marks.Split(targets), func(part record.MarkGroup) bool { return part.Trigger < t.Number })
+	return !slices.ContainsFunc(g.Watermarks.Split(targets), func(part record.WatermarkGroup) bool { return part.Trigger < t.Number })
 }

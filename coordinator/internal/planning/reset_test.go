@@ -18,7 +18,9 @@ func TestPlan_Reset(t *testing.T) {
 		a = w.Member("a", "job")
 		w.Define("job", 2, 0, "")
 		w.Settle()
-		w.claim(a, "job", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(1), coordtest.Fire(60, 1).Mark()) })
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(1), coordtest.Fire(60, 1).Watermark())
+		})
 		w.V.Now = coordtest.At(1)
 		return w, a
 	}
@@ -51,7 +53,7 @@ func TestPlan_Reset(t *testing.T) {
 		reset(w)
 		reset(w)
 		w.Settle()
-		assert.Equal(t, 2, w.Plan("job").Last().Gen)
+		assert.Equal(t, 2, w.Plan("job").Last().Number)
 		assert.EqualValues(t, 2, w.Plan("job").Resets)
 	})
 	t.Run("the newest definition begins", func(t *testing.T) {
@@ -61,7 +63,7 @@ func TestPlan_Reset(t *testing.T) {
 		w.Define("job", 3, 1, "")
 		w.Settle()
 		p := w.Plan("job")
-		assert.Equal(t, 2, p.Last().Gen)
+		assert.Equal(t, 2, p.Last().Number)
 		assert.Equal(t, 3, p.Last().Job().Shards)
 	})
 	t.Run("fires that were claimed before the end of the epoch was committed belong to it", func(t *testing.T) {
@@ -69,7 +71,9 @@ func TestPlan_Reset(t *testing.T) {
 		reset(w)
 		w.round()
 		w.V.Now = coordtest.At(2).Add(-w.V.Skew) // the commit took its time
-		w.claim(a, "job", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(0), coordtest.Fire(2, 1).Mark()) })
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), coordtest.Fire(2, 1).Watermark())
+		})
 		w.Settle()
 		p := w.Plan("job")
 		assert.Equal(t, []record.Instant{coordtest.At(2) + 1, coordtest.At(2) + 1}, []record.Instant{p.Epochs[0].Until, p.Last().From})
@@ -85,13 +89,13 @@ func TestPlan_Reset(t *testing.T) {
 		w.Settle()
 		p := w.Plan("job")
 		from := coordtest.At(1).Add(w.V.Skew)
-		require.Equal(t, 3, p.Last().Gen)
+		require.Equal(t, 3, p.Last().Number)
 		assert.Equal(t, []record.Instant{from, from, 0}, []record.Instant{p.Epochs[0].Until, p.Epochs[1].Until, p.Last().Until})
 		assert.Equal(t, from, p.Last().From)
 	})
 	t.Run("an epoch that has begun by then keeps its begin", func(t *testing.T) {
 		w, a := setUp(t)
-		w.claim(a, "job", func(c *record.Claims) { c.Marks = nil })
+		w.claim(a, "job", func(c *record.Claims) { c.Watermarks = nil })
 		w.V.Plans["job"].Epochs[0].Until = coordtest.At(2)
 		w.V.Plans["job"].Epochs = append(w.V.Plans["job"].Epochs, coordtest.Epoch(t, 2, coordtest.At(2), 2))
 		w.V.Now = coordtest.At(2).Add(-w.V.Skew)
@@ -99,7 +103,7 @@ func TestPlan_Reset(t *testing.T) {
 		w.round()
 		w.V.Now = coordtest.At(2)
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Of(0), record.Mark{Gen: 2, Fire: coordtest.At(2), Attempt: 1})
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), record.Watermark{Epoch: 2, Fire: coordtest.At(2), Attempt: 1})
 		})
 		w.Settle()
 		p := w.Plan("job")
@@ -155,7 +159,7 @@ func TestPlan_Reset(t *testing.T) {
 			w.intend("job", func(c *record.Control) { holds(c, false) })
 			w.Settle()
 			p := w.Plan("job")
-			assert.Equal(t, 2, p.Last().Gen)
+			assert.Equal(t, 2, p.Last().Number)
 			assert.Equal(t, coordtest.At(3).Add(w.V.Skew), p.Last().From)
 			assert.EqualValues(t, 1, p.Resets)
 		})
@@ -191,7 +195,9 @@ func TestPlan_Reset(t *testing.T) {
 		assert.Equal(t, coordtest.At(2).Add(w.V.Skew), p.Last().Until)
 		assert.Contains(t, p.Problem, "waits until fires of earlier ones have been served")
 		w.V.Now = coordtest.At(3)
-		w.claim(a, "job", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(0), coordtest.Fire(2, 1).Mark()) })
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), coordtest.Fire(2, 1).Watermark())
+		})
 		w.Settle()
 		assert.EqualValues(t, 1, w.Plan("job").Resets)
 		assert.Empty(t, w.Plan("job").Problem)
@@ -203,6 +209,6 @@ func TestPlan_Reset(t *testing.T) {
 		delete(w.V.Plans, "job")
 		w.Settle()
 		assert.EqualValues(t, 1, w.Plan("job").Resets)
-		assert.Equal(t, 2, w.Plan("job").Last().Gen, "after what was claimed")
+		assert.Equal(t, 2, w.Plan("job").Last().Number, "after what was claimed")
 	})
 }

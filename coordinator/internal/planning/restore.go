@@ -44,13 +44,13 @@ func (p *jobPlanner) before(job JobRecord) (was past, whole bool) {
 			continue
 		}
 		claims := l.claimsOf(p.segment)
-		for _, g := range claims.Marks {
-			if was.gen = max(was.gen, g.Gen); g.Fire <= p.Now.Add(p.Skew) {
+		for _, g := range claims.Watermarks {
+			if was.gen = max(was.gen, g.Epoch); g.Fire <= p.Now.Add(p.Skew) {
 				was.through = max(was.through, g.Fire)
 			}
 		}
 		for _, g := range claims.Running {
-			was.gen = max(was.gen, g.Gen)
+			was.gen = max(was.gen, g.Epoch)
 			if p.Alive(inc) {
 				was.running[inc] = was.running[inc].Union(g.Shards)
 			}

@@ -15,7 +15,7 @@ func TestPlan_RunsOfUnknownGenerationsAreCountedAsLost(t *testing.T) {
 	a := w.Member("a", "job")
 	w.Define("job", 1, 0, "")
 	w.Settle()
-	w.running(a, "job", w.V.Plans["job"].Owners[a], record.Ref{Gen: 7, Fire: coordtest.Start, Attempt: 1})
+	w.running(a, "job", w.V.Plans["job"].Owners[a], record.Ref{Epoch: 7, Fire: coordtest.Start, Attempt: 1})
 	w.kill(a)
 	w.Member("b", "job")
 	w.Settle()
@@ -30,10 +30,10 @@ func TestPlan_WithoutAPlanMembersKeepTheShardsThatTheyRun(t *testing.T) {
 	w.Define("job", 2, 0, "")
 	w.V.Term = w.rev() // later than the definition: there may have been a plan
 	both := shardset.Range(0, 2)
-	w.running(a, "job", both, record.Ref{Gen: 7, Fire: coordtest.Start, Attempt: 1})
+	w.running(a, "job", both, record.Ref{Epoch: 7, Fire: coordtest.Start, Attempt: 1})
 	w.round()
 	p := w.Plan("job")
 	assert.Equal(t, both.String(), p.Owners[a].String())
 	assert.True(t, p.Owners[b].IsZero())
-	assert.Equal(t, 8, p.Last().Gen)
+	assert.Equal(t, 8, p.Last().Number)
 }

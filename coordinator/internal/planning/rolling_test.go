@@ -41,19 +41,19 @@ func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
 	t.Run("when all shards have claimed fires of a later one", func(t *testing.T) {
 		w, a := setUp(t)
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Of(0), record.Mark{Gen: 2, Fire: coordtest.At(9), Attempt: 1})
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), record.Watermark{Epoch: 2, Fire: coordtest.At(9), Attempt: 1})
 		})
 		w.Settle()
 		require.Len(t, w.Plan("job").Epochs, 2)
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = c.Marks.Raise(shardset.Of(1), record.Mark{Gen: 2, Fire: coordtest.At(9), Attempt: 1})
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(1), record.Watermark{Epoch: 2, Fire: coordtest.At(9), Attempt: 1})
 		})
 		w.Settle()
 		assert.Len(t, w.Plan("job").Epochs, 1)
 	})
 	t.Run("when nobody who is there offers the job, and says what is given up", func(t *testing.T) {
 		w, a := setUp(t)
-		w.change(a, func(m *record.Member) { m.Jobs, m.NotUnderstood = nil, []string{"job"} })
+		w.change(a, func(m *record.Member) { m.Jobs, m.Unsupported = nil, []string{"job"} })
 		var why []string
 		for range 5 {
 			for _, c := range w.round().Changes {
@@ -62,7 +62,7 @@ func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
 		}
 		assert.Empty(t, w.owners("job"))
 		assert.Len(t, w.Plan("job").Epochs, 1)
-		assert.Contains(t, why, "give up what generation 1 may owe: nobody who is there understands its definition")
+		assert.Contains(t, why, "give up what epoch 1 may owe: nobody who is there understands its definition")
 	})
 	t.Run("never while a re-run of theirs waits", func(t *testing.T) {
 		w, a := setUp(t)

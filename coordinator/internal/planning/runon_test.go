@@ -212,7 +212,7 @@ func TestPlan_RunOn(t *testing.T) {
 			w.V.Now = coordtest.At(30 + n)
 			for _, e := range w.Plan("job").Epochs {
 				w.claim(a, "job", func(c *record.Claims) {
-					c.Marks = c.Marks.Raise(shardset.Range(0, 4), record.Mark{Gen: e.Gen, Fire: max(e.From, w.V.Now)})
+					c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 4), record.Watermark{Epoch: e.Number, Fire: max(e.From, w.V.Now)})
 				})
 			}
 			w.Settle()

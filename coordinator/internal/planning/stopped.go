@@ -31,5 +31,5 @@ func (p *jobPlanner) succeedStopped(last *record.Epoch) {
 	from := max(last.Until, through+1)
 	p.append(from, p.Jobs[p.segment].Def)
 	p.next.Last().Until = from
-	p.because("begin generation %d, for triggers", p.next.Last().Gen)
+	p.because("begin epoch %d, for triggers", p.next.Last().Number)
 }

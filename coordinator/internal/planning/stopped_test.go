@@ -39,7 +39,7 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 	t.Run("has a new definition hold for no fire, also of those that were claimed ahead", func(t *testing.T) {
 		w, a := setUp(t)
 		w.claim(a, "job", func(c *record.Claims) {
-			c.Marks = record.Marks{{Shards: shardset.Of(0), Mark: record.Mark{Gen: 1, Fire: coordtest.At(5).Add(2 * time.Second), Attempt: 1}}}
+			c.Watermarks = record.Watermarks{{Shards: shardset.Of(0), Watermark: record.Watermark{Epoch: 1, Fire: coordtest.At(5).Add(2 * time.Second), Attempt: 1}}}
 		})
 		w.Define("job", 3, 2, "")
 		w.Settle()

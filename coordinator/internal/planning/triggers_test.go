@@ -25,7 +25,7 @@ func TestPlan_Triggers(t *testing.T) {
 		w := triggered(t, 7)
 		w.Settle()
 		a := "a.a"
-		w.running(a, "job", shardset.Range(0, 2), record.Ref{Gen: 1, Fire: w.V.Now, Trigger: 7, Attempt: 1})
+		w.running(a, "job", shardset.Range(0, 2), record.Ref{Epoch: 1, Fire: w.V.Now, Trigger: 7, Attempt: 1})
 		w.kill(a)
 		w.V.SlowTick = true
 		w.Settle()
@@ -41,18 +41,18 @@ func TestPlan_Triggers(t *testing.T) {
 		delete(w.V.Control, "job")
 		w.Settle()
 		next := w.Plan("job").Last()
-		require.Equal(t, 2, next.Gen)
+		require.Equal(t, 2, next.Number)
 		require.Greater(t, next.From, w.V.Now)
 
 		w.V.Control["job"] = control
 		w.Settle()
 		require.Len(t, w.Plan("job").Triggers, 1)
-		assert.Equal(t, 1, w.Plan("job").Triggers[0].Gen)
+		assert.Equal(t, 1, w.Plan("job").Triggers[0].Epoch)
 
 		w.V.Now = next.From
 		w.intend("job", func(c *record.Control) { c.Triggers = []record.Trigger{{Number: 8, At: w.V.Now}} })
 		w.Settle()
 		require.Len(t, w.Plan("job").Triggers, 2)
-		assert.Equal(t, 2, w.Plan("job").Triggers[1].Gen)
+		assert.Equal(t, 2, w.Plan("job").Triggers[1].Epoch)
 	})
 }

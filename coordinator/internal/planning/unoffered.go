@@ -21,7 +21,7 @@ const MaxUnoffered = time.Hour
 // if it understood them, nor has one whose return is awaited.
 func (v *View) unoffered(segment, job string) bool {
 	for inc, m := range v.Members {
-		if (v.Alive(inc) || v.waits(segment, inc)) && (m.Offers(job) || slices.Contains(m.NotUnderstood, job)) {
+		if (v.Alive(inc) || v.waits(segment, inc)) && (m.Offers(job) || slices.Contains(m.Unsupported, job)) {
 			return false
 		}
 	}
@@ -77,23 +77,23 @@ func (p *jobPlanner) skipOwed() {
 		e := &p.next.Epochs[i]
 		prog, err := p.Compile(e.Def)
 		if err != nil {
-			p.because("give up what generation %d may owe: this leader does not understand its definition", e.Gen)
+			p.because("give up what epoch %d may owe: this leader does not understand its definition", e.Number)
 			continue
 		}
-		for _, part := range p.next.Marks.Split(shardset.Range(0, e.Job().Shards)) {
-			if owed, ok := due.Of(e, prog, part.Mark, p.Now, true); ok {
+		for _, part := range p.next.Watermarks.Split(shardset.Range(0, e.Job().Shards)) {
+			if owed, ok := due.Of(e, prog, part.Watermark, p.Now, true); ok {
 				p.next.Counts.Skipped += uint64(owed.Skipped * part.Shards.Len())
 			}
 		}
 	}
 	last := p.next.Last()
-	p.next.Marks = p.next.Marks.Raise(shardset.Range(0, p.next.Shards()), record.Mark{Gen: last.Gen, Fire: min(last.Until-1, p.Now)})
+	p.next.Watermarks = p.next.Watermarks.Raise(shardset.Range(0, p.next.Shards()), record.Watermark{Epoch: last.Number, Fire: min(last.Until-1, p.Now)})
 }
 
 // loseReruns counts all pending re-runs as lost, as if they had been claimed.
 func (p *jobPlanner) loseReruns() {
 	for _, g := range p.next.Reruns {
-		p.next.Marks = p.next.Marks.Raise(g.Shards, g.Mark())
+		p.next.Watermarks = p.next.Watermarks.Raise(g.Shards, g.Watermark())
 		p.next.Counts.Lost += uint64(g.Shards.Len())
 		g.Attempt-- // the one that a crash ended
 		p.next.Failures = p.next.Failures.With(record.Failure{RunGroup: g, At: p.Now, Error: due.Crashed})

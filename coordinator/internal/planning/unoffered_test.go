@@ -24,7 +24,9 @@ func TestPlan_Unoffered(t *testing.T) {
 		a = w.Member("a", "job", "other")
 		w.Define("job", 2, 0, more)
 		w.Settle()
-		w.claim(a, "job", func(c *record.Claims) { c.Marks = c.Marks.Raise(shardset.Of(0), coordtest.Fire(1, 1).Mark()) })
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), coordtest.Fire(1, 1).Watermark())
+		})
 		w.V.Now = coordtest.At(2)
 		w.change(a, func(m *record.Member) { m.Jobs = []string{"other"} })
 		w.Settle()
@@ -61,11 +63,11 @@ func TestPlan_Unoffered(t *testing.T) {
 		p := w.Plan("job")
 		assert.Empty(t, p.Problem)
 		assert.Zero(t, p.Unoffered)
-		require.Equal(t, 2, p.Last().Gen)
+		require.Equal(t, 2, p.Last().Number)
 		assert.Equal(t, coordtest.At(62).Add(w.V.Skew), p.Last().From)
 		assert.EqualValues(t, 60+61, p.Counts.Skipped)
 		assert.Equal(t, map[string]string{a: "0-1"}, w.owners("job"))
-		in := claiming.Input{Me: a, Plan: p, Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}}, Now: coordtest.At(62).Add(10 * time.Second), Open: true}
+		in := claiming.Input{Me: a, Plan: p, Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}}, Now: coordtest.At(62).Add(10 * time.Second), MayClaim: true}
 		out := in.Decide()
 		assert.Empty(t, out.Starts)
 		assert.Zero(t, out.Claims.Counts.Skipped)
@@ -85,8 +87,8 @@ func TestPlan_Unoffered(t *testing.T) {
 		w.Define("job", 2, 0, "")
 		w.Settle()
 		w.running(a, "job", shardset.Of(0), coordtest.Fire(0, 1))
-		w.running(a, "job", shardset.Of(1), record.Ref{Gen: 1, Fire: coordtest.At(0), Trigger: 1, Attempt: 1})
-		w.V.Plans["job"].Triggers = []record.Trigger{{Number: 1, Gen: 1, At: coordtest.At(0)}, {Number: 2, Gen: 1, At: coordtest.At(0)}}
+		w.running(a, "job", shardset.Of(1), record.Ref{Epoch: 1, Fire: coordtest.At(0), Trigger: 1, Attempt: 1})
+		w.V.Plans["job"].Triggers = []record.Trigger{{Number: 1, Epoch: 1, At: coordtest.At(0)}, {Number: 2, Epoch: 1, At: coordtest.At(0)}}
 		b := w.Member("b", "other")
 		w.kill(a)
 		w.Settle()
@@ -99,11 +101,11 @@ func TestPlan_Unoffered(t *testing.T) {
 		assert.EqualValues(t, 2, p.Counts.Lost)
 		assert.Len(t, p.Failures, 2)
 		require.Len(t, p.Triggers, 2)
-		in := claiming.Input{Me: b, Plan: p, Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}}, Now: w.V.Now, Open: true}
+		in := claiming.Input{Me: b, Plan: p, Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}}, Now: w.V.Now, MayClaim: true}
 		starts := in.Decide().Starts
 		for shard, number := range []uint64{1, 2} {
 			r, _ := starts.Of(shard)
-			assert.Equal(t, record.Ref{Gen: 1, Fire: coordtest.At(0), Trigger: number, Attempt: 1}, r)
+			assert.Equal(t, record.Ref{Epoch: 1, Fire: coordtest.At(0), Trigger: number, Attempt: 1}, r)
 		}
 	})
 	t.Run("the number is not known where the leader does not understand the definition", func(t *testing.T) {
@@ -113,7 +115,7 @@ func TestPlan_Unoffered(t *testing.T) {
 		w.change(a, func(m *record.Member) { m.Jobs = []string{"job", "other"} })
 		d := w.round()
 		require.Len(t, d.Changes, 1)
-		assert.Contains(t, d.Changes[0].Why, "give up what generation 1 may owe: this leader does not understand its definition")
+		assert.Contains(t, d.Changes[0].Why, "give up what epoch 1 may owe: this leader does not understand its definition")
 		assert.Zero(t, w.Plan("job").Counts.Skipped)
 	})
 	t.Run("a job that is paused stays so, and owes nothing when it resumes", func(t *testing.T) {
@@ -150,7 +152,7 @@ func TestPlan_Unoffered(t *testing.T) {
 		w.Define("job", 3, 1, "")
 		offer(w, a)
 		assert.Equal(t, 3, w.Plan("job").Last().Job().Shards)
-		assert.Equal(t, 2, w.Plan("job").Last().Gen)
+		assert.Equal(t, 2, w.Plan("job").Last().Number)
 	})
 	t.Run("the hour begins when the last shard has lost its owner", func(t *testing.T) {
 		w := NewWorld(t)
@@ -172,7 +174,7 @@ func TestPlan_Unoffered(t *testing.T) {
 			w.intend("job", func(c *record.Control) { c.Instances = []string{"a"} })
 		},
 		"does not understand it": func(w *world) {
-			w.change("a.a", func(m *record.Member) { m.Jobs, m.NotUnderstood = nil, []string{"job"} })
+			w.change("a.a", func(m *record.Member) { m.Jobs, m.Unsupported = nil, []string{"job"} })
 		},
 		"drains": func(w *world) { w.change("a.a", func(m *record.Member) { m.Draining = true }) },
 		"has a clock that is off": func(w *world) {

@@ -95,7 +95,7 @@ const NotUnderstood = "no instance that is there and offers the job understands 
 // puzzling reports whether somebody who lives would offer a job, if it understood it.
 func (v *View) puzzling(job string) bool {
 	for inc, m := range v.Members {
-		if slices.Contains(m.NotUnderstood, job) && v.Alive(inc) {
+		if slices.Contains(m.Unsupported, job) && v.Alive(inc) {
 			return true
 		}
 	}

@@ -100,7 +100,7 @@ func (w *world) claim(inc, job string, f func(*record.Claims)) {
 func (w *world) running(inc, job string, shards shardset.Set, r record.Ref) {
 	w.claim(inc, job, func(c *record.Claims) {
 		c.Running = c.Running.With(shards, r)
-		c.Marks = c.Marks.Raise(shards, r.Mark())
+		c.Watermarks = c.Watermarks.Raise(shards, r.Watermark())
 	})
 }
 

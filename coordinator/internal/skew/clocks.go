@@ -30,19 +30,19 @@ func (n Notice) Names(off map[string]record.Duration) bool {
 // comparing is a leader's comparison of clocks with a reading of its own: that it told last,
 // or took when the term began.
 type Comparison struct {
-	Reading record.Instant
-	Told    time.Time                  // when that was, by time that nobody sets
-	Since   uint64                     // the commit that told it
-	Ahead   map[string]record.Duration // of those who have shown something since: how far at least they are ahead of it
-	Telling bool                       // a reading is to be told
-	Judging time.Time                  // when all have had the time to answer; zero: they have
-	Doubted time.Time                  // since when one that is not judged yet is known to be too far ahead; zero: none is
-	Differ  bool                       // of two clocks, which is said once
+	Reading      record.Instant
+	Published    time.Time                  // when that was, by time that nobody sets
+	Since        uint64                     // the commit that told it
+	Ahead        map[string]record.Duration // of those who have shown something since: how far at least they are ahead of it
+	ToPublish    bool                       // a reading is to be told
+	JudgeAfter   time.Time                  // when all have had the time to answer; zero: they have
+	DoubtedSince time.Time                  // since when one that is not judged yet is known to be too far ahead; zero: none is
+	Differ       bool                       // of two clocks, which is said once
 }
 
 // newComparing begins a comparison that nobody has been told of.
 func NewComparison(now, clock time.Time, term uint64) Comparison {
-	return Comparison{Reading: record.InstantOf(clock), Told: now, Since: term, Ahead: map[string]record.Duration{}, Telling: true}
+	return Comparison{Reading: record.InstantOf(clock), Published: now, Since: term, Ahead: map[string]record.Duration{}, ToPublish: true}
 }
 
 // Restart returns the comparison with a reading that commit since has published at an instant. It
@@ -50,8 +50,8 @@ func NewComparison(now, clock time.Time, term uint64) Comparison {
 // answers a reading once.
 func (c *Comparison) Restart(reading record.Instant, published time.Time, since uint64, now time.Time) Comparison {
 	n := Comparison{
-		Reading: reading, Told: published, Since: since, Ahead: map[string]record.Duration{},
-		Judging: now.Add(Answering), Doubted: c.Doubted, Differ: c.Differ,
+		Reading: reading, Published: published, Since: since, Ahead: map[string]record.Duration{},
+		JudgeAfter: now.Add(Answering), DoubtedSince: c.DoubtedSince, Differ: c.Differ,
 	}
 	if reading == c.Reading {
 		n.Ahead = c.Ahead
@@ -67,10 +67,10 @@ func (c *Comparison) Observe(inc string, m record.Member, seq uint64, now, clock
 		return
 	}
 	// What the clock would say by now if nobody had set it; after a machine has slept it says more.
-	unset := c.Reading.Time().Add(now.Sub(c.Told))
+	unset := c.Reading.Time().Add(now.Sub(c.Published))
 	late := unset.Sub(m.Clock.Time())
 	if mine {
-		c.Telling = c.Telling || seq > c.Since && late.Abs() > limit/2
+		c.ToPublish = c.ToPublish || seq > c.Since && late.Abs() > limit/2
 		return
 	}
 	if clock.After(unset) {
@@ -78,14 +78,14 @@ func (c *Comparison) Observe(inc string, m record.Member, seq uint64, now, clock
 	}
 	if m.Answers == 0 {
 		delete(c.Ahead, inc) // it has been set, or has nothing to say
-		c.Telling = c.Telling || seq > c.Since && (off || late > limit/2)
+		c.ToPublish = c.ToPublish || seq > c.Since && (off || late > limit/2)
 	}
 	answer := m.Answers == c.Reading
 	ahead, shown := c.Ahead[inc]
 	switch behind := record.Duration(c.Reading - m.Clock); {
 	case late < 0:
-		if c.Ahead[inc] = max(ahead, record.Duration(-late)); !off && -late > limit && c.Doubted.IsZero() {
-			c.Doubted = now
+		if c.Ahead[inc] = max(ahead, record.Duration(-late)); !off && -late > limit && c.DoubtedSince.IsZero() {
+			c.DoubtedSince = now
 		}
 	case answer && behind > 0:
 		c.Ahead[inc] = min(ahead, -behind) // it goes on: what a later record shows is less
@@ -102,7 +102,7 @@ const Answering = time.Second
 // some with a clock that is ahead would claim fires before their time. That lasts for so long
 // only, as others wait as well.
 func (c *Comparison) Doubtful(now time.Time) bool {
-	return !c.Doubted.IsZero() && now.Sub(c.Doubted) < 2*Answering
+	return !c.DoubtedSince.IsZero() && now.Sub(c.DoubtedSince) < 2*Answering
 }
 
 // tooFar returns whose clocks are further than limit from the median of all, and how far

@@ -60,7 +60,7 @@ func TestComparing(t *testing.T) {
 		c.Observe("m", m, seq, start.Add(after), start.Add(leader), limit, false, false)
 	}
 	begin := func() *Comparison {
-		return &Comparison{Reading: said, Told: start, Since: 10, Ahead: map[string]record.Duration{}}
+		return &Comparison{Reading: said, Published: start, Since: 10, Ahead: map[string]record.Duration{}}
 	}
 	const s = time.Second
 	shown := func(d time.Duration) map[string]record.Duration {
@@ -71,7 +71,7 @@ func TestComparing(t *testing.T) {
 		hears(c, 3*s, 3*s, 10*s, 0, 11)
 		assert.Equal(t, shown(7*s), c.Ahead)
 		assert.True(t, c.Doubtful(time.Now()))
-		assert.False(t, c.Telling)
+		assert.False(t, c.ToPublish)
 	})
 	t.Run("who has heard a reading that its own clock has not come to is behind", func(t *testing.T) {
 		c := begin()
@@ -95,13 +95,13 @@ func TestComparing(t *testing.T) {
 	t.Run("one that has not answered and may be behind is to hear a new reading, if it did not hear this one", func(t *testing.T) {
 		c := begin()
 		hears(c, 4*s, 4*s, 2*s, 0, 11)
-		assert.False(t, c.Telling)
+		assert.False(t, c.ToPublish)
 		hears(c, 4*s, 4*s, s, 0, 9)
-		assert.False(t, c.Telling, "it hears this one")
+		assert.False(t, c.ToPublish, "it hears this one")
 		hears(c, 4*s, 4*s, s, said, 11)
-		assert.False(t, c.Telling, "it has heard it")
+		assert.False(t, c.ToPublish, "it has heard it")
 		hears(c, 4*s, 4*s, s, 0, 11)
-		assert.True(t, c.Telling)
+		assert.True(t, c.ToPublish)
 	})
 	t.Run("answers stay while the same reading is announced again, and go with another", func(t *testing.T) {
 		c := begin()
@@ -128,9 +128,9 @@ func TestComparing(t *testing.T) {
 			c := begin()
 			m := record.Member{Clock: record.InstantOf(start.Add(clock))}
 			c.Observe("m", m, 9, start, start.Add(clock), limit, true, false)
-			assert.False(t, c.Telling, "it told later")
+			assert.False(t, c.ToPublish, "it told later")
 			c.Observe("m", m, 11, start, start.Add(clock), limit, true, false)
-			assert.Equal(t, tells, c.Telling)
+			assert.Equal(t, tells, c.ToPublish)
 			assert.Empty(t, c.Ahead)
 		}
 	})
@@ -138,13 +138,13 @@ func TestComparing(t *testing.T) {
 		c := begin()
 		c.Ahead = shown(-time.Hour)
 		c.Observe("m", record.Member{Clock: said}, 11, start, start, limit, false, true)
-		assert.True(t, c.Telling)
+		assert.True(t, c.ToPublish)
 		assert.Empty(t, c.Ahead)
 	})
 	t.Run("a record without a clock shows nothing", func(t *testing.T) {
 		c := begin()
 		c.Observe("m", record.Member{}, 11, start.Add(time.Hour), start.Add(time.Hour), limit, false, false)
 		assert.Empty(t, c.Ahead)
-		assert.False(t, c.Telling)
+		assert.False(t, c.ToPublish)
 	})
 }

@@ -95,7 +95,7 @@ func (f *fleet) takeOp(op registry.Op) {
 		delete(f.claims, op.Key)
 	case strings.Contains(key, "/claims/"):
 		f.claims[op.Key] = decode[record.Claims](f.t, op.Value)
-	case strings.HasSuffix(key, "/office/leader"):
+	case strings.HasSuffix(key, "/election/leader"):
 		f.leader = nameIn(decode[record.Leader](f.t, op.Value).Incarnation)
 	}
 }

@@ -52,7 +52,7 @@ func TestBudget_CrashOfOneOfTenInstances(t *testing.T) {
 			heal := s.silence(leader)
 			defer heal()
 			n := f.untilDealt(all, leader)
-			elections, failovers, failedOver := len(with("/office/leader", n.commits)), with("/plan/", n.commits), 0
+			elections, failovers, failedOver := len(with("/election/leader", n.commits)), with("/plan/", n.commits), 0
 			for _, c := range failovers {
 				failedOver += keysWith(c, "/plan/")
 			}

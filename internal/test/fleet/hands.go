@@ -259,7 +259,7 @@ func (h *hands) choose(ctx context.Context, one *hand) error {
 	case "leader":
 		one.key = h.keys.Leader()
 	case "present":
-		one.key = h.keys.Present()
+		one.key = h.keys.Seat()
 	case "job":
 		one.key, one.job = h.keys.Job(segment), segment
 	case "control":
@@ -499,8 +499,8 @@ func (h *hands) lacksElse(ctx context.Context) (string, error) {
 	if err != nil {
 		return fmt.Sprintf("%s: %v", e.Key, err), nil
 	}
-	if e, err = h.reg.Get(ctx, h.keys.Present(), registry.ReadOptions{}); err != nil {
-		return absent(err, h.keys.Present())
+	if e, err = h.reg.Get(ctx, h.keys.Seat(), registry.ReadOptions{}); err != nil {
+		return absent(err, h.keys.Seat())
 	}
 	if e.Owner != leader.Session {
 		return "the leader is not the one in office", nil

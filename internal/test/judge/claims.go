@@ -53,13 +53,13 @@ func (o *Judge) givenUp(j *jobState, inc string, rec *claimsRecord, lost int) {
 		o.violate(3, j, "%s counted %d runs as lost, against the newest definition", inc, lost)
 	}
 	given := 0
-	for i := range rec.Marks {
-		rec.Marks[i].Shards.all(func(n int) {
+	for i := range rec.Watermarks {
+		rec.Watermarks[i].Shards.all(func(n int) {
 			sh := j.shard(n)
 			if sh.orphan == nil || !sh.orphan.owed {
 				return
 			}
-			if rec.Marks[i].covers(sh.orphan.next(false)) && j.plan.owner(n) == inc {
+			if rec.Watermarks[i].covers(sh.orphan.next(false)) && j.plan.owner(n) == inc {
 				given++
 				sh.orphan = nil
 			}
@@ -76,7 +76,7 @@ func (o *Judge) givenUp(j *jobState, inc string, rec *claimsRecord, lost int) {
 // handedBack judges a run that its owner handed back: the next claim of the shard has to be the
 // next attempt at it.
 func (o *Judge) handedBack(j *jobState, n int, inc string, r run) {
-	if e := j.epoch(r.Gen); e != nil && (e.Def.OnCrash == countAsFailed || e.Def.untold()) {
+	if e := j.epoch(r.Epoch); e != nil && (e.Def.OnCrash == countAsFailed || e.Def.untold()) {
 		o.violate(3, j, "shard %d: %s handed %s back, against its definition", n, inc, r)
 	}
 	sh := j.shard(n)
@@ -91,7 +91,7 @@ func (o *Judge) completed(j *jobState, n int, inc string, r run) {
 	sh := j.shard(n)
 	delete(sh.running, inc)
 	sh.free = instantOf(o.now)
-	if e, c := j.epoch(r.Gen), sh.attempts[j.attempt(r)]; e != nil && e.Def.untold() && c != nil && c.returned != 0 {
+	if e, c := j.epoch(r.Epoch), sh.attempts[j.attempt(r)]; e != nil && e.Def.untold() && c != nil && c.returned != 0 {
 		sh.free = c.returned
 	}
 	if sh.orphan != nil && sh.orphan.run == r {
@@ -166,7 +166,7 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 	if j.plan != nil && (j.plan.Disabled | j.plan.Frozen).has(n) {
 		o.violate(9, j, "shard %d: %s claimed %s, and the plan shows it as disabled or frozen", n, inc, r)
 	}
-	e := j.epoch(r.Gen)
+	e := j.epoch(r.Epoch)
 	if e == nil {
 		o.violate(8, j, "shard %d: %s was claimed, and there is no such generation", n, r)
 		return
@@ -175,9 +175,9 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 		o.violate(8, j, "shard %d: %s was claimed, which has %d shards", n, r, e.Def.Shards)
 	}
 	if w := j.works[j.life(r)]; w == nil {
-		j.works[j.life(r)] = &workState{gen: r.Gen, total: e.Def.Shards}
-	} else if w.gen != r.Gen || w.total != e.Def.Shards {
-		o.violate(8, j, "shard %d: %s has %d shards; other shards claimed it of generation %d with %d",
+		j.works[j.life(r)] = &workState{gen: r.Epoch, total: e.Def.Shards}
+	} else if w.gen != r.Epoch || w.total != e.Def.Shards {
+		o.violate(8, j, "shard %d: %s has %d shards; other shards claimed it of epoch %d with %d",
 			n, r, e.Def.Shards, w.gen, w.total)
 	}
 	if r.Trigger > 0 {
@@ -208,29 +208,29 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 // is passed must be claimed, or counted as skipped and rightly so.
 func (o *Judge) settle(j *jobState, inc string, rec *claimsRecord, first, skipped int) {
 	passed := 0
-	for _, g := range rec.Marks {
+	for _, g := range rec.Watermarks {
 		g.Shards.all(func(n int) {
 			sh := j.shard(n)
-			if g.Gen < sh.gen || g.Gen == sh.gen && g.Fire <= sh.settled {
+			if g.Epoch < sh.gen || g.Epoch == sh.gen && g.Fire <= sh.settled {
 				return
 			}
-			due, err := j.due(n, sh.gen, sh.settled, g.Gen, g.Fire)
+			due, err := j.due(n, sh.gen, sh.settled, g.Epoch, g.Fire)
 			if err != nil {
 				o.violate(2, j, "shard %d: %v", n, err)
 			}
 			if due > 0 {
-				o.late(j, n, inc, g.Gen)
+				o.late(j, n, inc, g.Epoch)
 			}
 			if lost := sh.orphan; lost != nil && lost.Trigger == 0 {
 				o.violate(3, j, "shard %d: %s passed over %d fires, and %s of an ended session comes first", n, inc, due, lost.run)
 			}
 			claimed := 0
-			if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == 1 && r.Gen == g.Gen && r.Fire == g.Fire {
+			if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == 1 && r.Epoch == g.Epoch && r.Fire == g.Fire {
 				claimed = 1
 			}
 			o.skipped(j, n, g, due, claimed)
 			passed += due
-			sh.gen, sh.settled = g.Gen, g.Fire
+			sh.gen, sh.settled = g.Epoch, g.Fire
 		})
 	}
 	if passed != first+skipped {
@@ -246,14 +246,14 @@ func (j *jobState) due(n, gen int, after instant, toGen int, through instant) (i
 	sum := 0
 	for i := range j.epochs {
 		e := &j.epochs[i]
-		if e.Gen < gen || e.Gen > toGen || n >= e.Def.Shards {
+		if e.Number < gen || e.Number > toGen || n >= e.Def.Shards {
 			continue
 		}
 		from, to := instant(0), through
-		if e.Gen == gen {
+		if e.Number == gen {
 			from = after
 		}
-		if e.Gen < toGen {
+		if e.Number < toGen {
 			to = e.Until - 1
 		}
 		due, err := e.fires(from, to)
@@ -267,8 +267,8 @@ func (j *jobState) due(n, gen int, after instant, toGen int, through instant) (i
 
 // skipped judges by what is disabled, and by the misfire policy, that due fires of a shard were passed by, the last
 // of them g.Fire, and claimed of them claimed.
-func (o *Judge) skipped(j *jobState, n int, g markGroup, due, claimed int) {
-	e := j.epoch(g.Gen)
+func (o *Judge) skipped(j *jobState, n int, g watermarkGroup, due, claimed int) {
+	e := j.epoch(g.Epoch)
 	if e == nil || due <= claimed {
 		return
 	}
@@ -288,7 +288,7 @@ func (o *Judge) skipped(j *jobState, n int, g markGroup, due, claimed int) {
 		o.violate(2, j, "shard %d: %d fires up to %v were passed by and none was claimed, against %q", n, due, g.Fire, e.Def.OnMisfire)
 		return
 	}
-	if sh.gen != g.Gen {
+	if sh.gen != g.Epoch {
 		return // those of an earlier definition count for themselves
 	}
 	all, err := e.fires(sh.settled, now)

@@ -51,10 +51,10 @@ func (o *Judge) nothingOwed(j *jobState, due instant) {
 		if sh.orphan != nil {
 			o.violate(3, j, "shard %d: %s, in flight at %v, was never claimed again", n, sh.orphan.run, sh.orphan.since)
 		}
-		last := j.epochs[len(j.epochs)-1].Gen
+		last := j.epochs[len(j.epochs)-1].Number
 		missing, err := j.due(n, sh.gen, sh.settled, last, due)
 		if err != nil || missing > 0 {
-			o.violate(2, j, "shard %d: %d fires after %v of generation %d were neither claimed nor skipped (%v)",
+			o.violate(2, j, "shard %d: %d fires after %v of epoch %d were neither claimed nor skipped (%v)",
 				n, missing, sh.settled, sh.gen, err)
 		}
 		all, _ := j.due(n, 0, 0, last, due)
@@ -75,10 +75,10 @@ func (o *Judge) Reported(now time.Time, far time.Duration) {
 			continue
 		}
 		if last := j.plan.last(); last.From > limit && len(j.plan.Owners) > 0 {
-			o.violate(2, j, "generation %d begins at %v only, and the plan names no problem", last.Gen, last.From)
+			o.violate(2, j, "epoch %d begins at %v only, and the plan names no problem", last.Number, last.From)
 		}
 		for n, sh := range j.shards {
-			if sh.gen == j.plan.last().Gen && sh.settled > limit && j.plan.owner(n) != "" {
+			if sh.gen == j.plan.last().Number && sh.settled > limit && j.plan.owner(n) != "" {
 				o.violate(2, j, "shard %d: fires up to %v count as claimed or skipped, and the plan names no problem", n, sh.settled)
 			}
 		}
@@ -93,10 +93,10 @@ func (o *Judge) nothingAhead(j *jobState, limit instant) {
 		return // it is paused
 	}
 	if last.From > limit {
-		o.violate(2, j, "generation %d begins at %v only", last.Gen, last.From)
+		o.violate(2, j, "epoch %d begins at %v only", last.Number, last.From)
 	}
 	for n, sh := range j.shards {
-		if sh.gen == last.Gen && sh.settled > limit {
+		if sh.gen == last.Number && sh.settled > limit {
 			o.violate(2, j, "shard %d: fires up to %v count as claimed or skipped", n, sh.settled)
 		}
 	}

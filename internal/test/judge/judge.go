@@ -214,7 +214,7 @@ func (o *Judge) changed(c *Commit) {
 			continue
 		}
 		switch kind, inc, _ := strings.Cut(dir, "/"); kind {
-		case "office":
+		case "election":
 			if name == "leader" {
 				o.trail.add(c)
 				o.office(c, op)
@@ -292,7 +292,7 @@ func (j *jobState) shard(n int) *shardState {
 
 func (j *jobState) epoch(gen int) *epoch {
 	for i := range j.epochs {
-		if j.epochs[i].Gen == gen {
+		if j.epochs[i].Number == gen {
 			return &j.epochs[i]
 		}
 	}

@@ -49,7 +49,7 @@ func (o *Judge) reset(j *jobState, p *planRecord) {
 	switch {
 	case p.Resets < before || p.Resets > j.control.Resets:
 		o.violate(9, j, "the plan has %d resets after %d; operators have asked for %d", p.Resets, before, j.control.Resets)
-	case j.plan != nil && p.Resets > before && p.last().Gen == j.plan.last().Gen:
+	case j.plan != nil && p.Resets > before && p.last().Number == j.plan.last().Number:
 		o.violate(9, j, "the plan has %d resets after %d, and no new generation", p.Resets, before)
 	case j.plan != nil:
 		o.report.Resets += p.Resets - before
@@ -61,7 +61,7 @@ func (o *Judge) termed(c *Commit, j *jobState) {
 	if c.Client == "" {
 		return // nor are its conditions known
 	}
-	key := registry.Key(o.group + "office/leader")
+	key := registry.Key(o.group + "election/leader")
 	i := slices.IndexFunc(c.If, func(c registry.Cond) bool { return c.Kind == registry.CondAt && c.Key == key })
 	switch {
 	case i < 0:
@@ -198,21 +198,21 @@ func (o *Judge) graceOf(inc string) time.Duration {
 func (o *Judge) epochs(j *jobState, p *planRecord) {
 	for i := range p.Epochs {
 		e := &p.Epochs[i]
-		if known := j.epoch(e.Gen); known != nil {
+		if known := j.epoch(e.Number); known != nil {
 			if known.Until != 0 && e.Until > known.Until {
 				known.grown = span{known.Until, instantOf(o.now)}
 			}
 			known.Until = e.Until
 			if known.From != e.From || !reflect.DeepEqual(known.Def, e.Def) {
-				o.violate(8, j, "generation %d has changed", e.Gen)
+				o.violate(8, j, "epoch %d has changed", e.Number)
 			}
 			continue
 		}
 		if n := len(j.epochs); n > 0 {
 			last := &j.epochs[n-1]
-			if e.Gen <= last.Gen || last.Until == 0 || last.Until > e.From {
-				o.violate(8, j, "generation %d, from %v, comes after generation %d, from %v until %v",
-					e.Gen, e.From, last.Gen, last.From, last.Until)
+			if e.Number <= last.Number || last.Until == 0 || last.Until > e.From {
+				o.violate(8, j, "epoch %d, from %v, comes after epoch %d, from %v until %v",
+					e.Number, e.From, last.Number, last.From, last.Until)
 			}
 			o.report.Generations++
 		}
@@ -228,9 +228,9 @@ func (o *Judge) triggered(j *jobState, p *planRecord) {
 		if j.plan != nil && slices.ContainsFunc(j.plan.Triggers, func(old trigger) bool { return old.Number == t.Number }) {
 			continue
 		}
-		e := j.epoch(t.Gen)
+		e := j.epoch(t.Epoch)
 		if e == nil {
-			o.violate(8, j, "trigger %d is of generation %d, which there is not", t.Number, t.Gen)
+			o.violate(8, j, "trigger %d is of epoch %d, which there is not", t.Number, t.Epoch)
 			continue
 		}
 		set := firstShards(e.Def.Shards)
@@ -308,7 +308,7 @@ func (o *Judge) inFlight(j *jobState, n int, inc string, r run) (counted tallies
 	if sh.orphan == nil || sh.orphan.run != r {
 		return tallies{} // reported by the violation that led to this
 	}
-	e := j.epoch(r.Gen)
+	e := j.epoch(r.Epoch)
 	if e != nil && e.Def.untold() {
 		o.failedOverLate(j, n, inc, sh.orphan)
 		sh.orphan = nil

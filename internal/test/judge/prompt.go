@@ -46,22 +46,22 @@ func (o *Judge) late(j *jobState, n int, inc string, toGen int) {
 	if instantOf(o.now) <= fire.add(o.prompt) {
 		return
 	}
-	o.violate(7, j, "shard %d: fire %v of generation %d was passed over until now by %s, which owns it since %v and was free since %v",
-		n, fire, e.Gen, inc, sh.owned, sh.free)
+	o.violate(7, j, "shard %d: fire %v of epoch %d was passed over until now by %s, which owns it since %v and was free since %v",
+		n, fire, e.Number, inc, sh.owned, sh.free)
 }
 
 // firstDue returns the first fire of a shard after a point of its history.
 func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, instant, bool) {
 	for i := range j.epochs {
 		e := &j.epochs[i]
-		if e.Gen < gen || e.Gen > toGen || n >= e.Def.Shards {
+		if e.Number < gen || e.Number > toGen || n >= e.Def.Shards {
 			continue
 		}
 		if e.err != nil {
 			return nil, 0, false
 		}
 		last := e.From - 1
-		if e.Gen == gen {
+		if e.Number == gen {
 			last = max(last, after)
 		}
 		fire := (last/instant(e.every) + 1) * instant(e.every)

@@ -17,7 +17,7 @@ func TestLate_IsNoFireThatWasOwedOnlyWhenTheEndOfItsDefinitionWasPutOff(t *testi
 		j := &jobState{plan: &planRecord{}, shards: []*shardState{{owner: "a.S", gen: 1, settled: instantOf(at(600))}}}
 		for i, end := range ends {
 			o.now = at(500 + 111*int64(i))
-			o.epochs(j, &planRecord{Epochs: []epoch{{Gen: 1, Until: end, Def: definition{Shards: 1, Schedule: "every 10s"}}}})
+			o.epochs(j, &planRecord{Epochs: []epoch{{Number: 1, Until: end, Def: definition{Shards: 1, Schedule: "every 10s"}}}})
 		}
 		o.now = at(630)
 		o.late(j, 0, "a.S", 1)

@@ -127,16 +127,16 @@ func (c *controlRecord) bars(m *memberRecord) bool {
 }
 
 type claimsRecord struct {
-	Job     string      `json:"job"`
-	Marks   []markGroup `json:"marks"`
-	Running runs        `json:"running"`
-	Reruns  runs        `json:"reruns"` // of runs that it handed back
-	Counts  tallies     `json:"counts"`
+	Job        string           `json:"job"`
+	Watermarks []watermarkGroup `json:"watermarks"`
+	Running    runs             `json:"running"`
+	Reruns     runs             `json:"reruns"` // of runs that it handed back
+	Counts     tallies          `json:"counts"`
 }
 
-type markGroup struct {
+type watermarkGroup struct {
 	Shards  shards  `json:"shards"`
-	Gen     int     `json:"gen"`
+	Epoch   int     `json:"epoch"`
 	Fire    instant `json:"fire"`
 	Attempt int     `json:"attempt"`
 
@@ -145,11 +145,11 @@ type markGroup struct {
 }
 
 // covers reports whether a run counts as claimed by the mark.
-func (g *markGroup) covers(r run) bool {
+func (g *watermarkGroup) covers(r run) bool {
 	if r.Trigger > 0 {
 		return g.Trigger > r.Trigger || g.Trigger == r.Trigger && g.TriggerAttempt >= r.Attempt
 	}
-	return g.Gen > r.Gen || g.Gen == r.Gen && (g.Fire > r.Fire || g.Fire == r.Fire && g.Attempt >= r.Attempt)
+	return g.Epoch > r.Epoch || g.Epoch == r.Epoch && (g.Fire > r.Fire || g.Fire == r.Fire && g.Attempt >= r.Attempt)
 }
 
 type runGroup struct {
@@ -179,7 +179,7 @@ func (rs runs) all(f func(n int, r run)) {
 
 // run names a run of a shard.
 type run struct {
-	Gen     int     `json:"gen"`
+	Epoch   int     `json:"epoch"`
 	Fire    instant `json:"fire"`
 	Trigger uint64  `json:"trigger"`
 	Attempt int     `json:"attempt"`
@@ -202,7 +202,7 @@ func (r run) String() string {
 	if r.Trigger > 0 {
 		what = fmt.Sprintf("trigger %d", r.Trigger)
 	}
-	return fmt.Sprintf("%s of generation %d, attempt %d", what, r.Gen, r.Attempt)
+	return fmt.Sprintf("%s of epoch %d, attempt %d", what, r.Epoch, r.Attempt)
 }
 
 // work is what a run is about, whatever the attempt: a fire, or a trigger.
@@ -226,7 +226,7 @@ type life struct {
 }
 
 func (j *jobState) life(r run) life {
-	if e := j.epoch(r.Gen); e != nil && r.Trigger == 0 {
+	if e := j.epoch(r.Epoch); e != nil && r.Trigger == 0 {
 		return life{r.work(), e.life}
 	}
 	return life{work: r.work()}
@@ -286,16 +286,16 @@ func (p *planRecord) owner(shard int) string {
 
 type trigger struct {
 	Number uint64  `json:"number"`
-	Gen    int     `json:"gen"`
+	Epoch  int     `json:"epoch"`
 	Shards *shards `json:"shards"`
 }
 
 // epoch is a span of time, from From to before Until, in which a definition holds.
 type epoch struct {
-	Gen   int        `json:"gen"`
-	From  instant    `json:"from"`
-	Until instant    `json:"until"` // 0: open
-	Def   definition `json:"definition"`
+	Number int        `json:"number"`
+	From   instant    `json:"from"`
+	Until  instant    `json:"until"` // 0: open
+	Def    definition `json:"definition"`
 
 	life  int           // how many resets there were when it began
 	seen  instant       // when the plan had it first

@@ -408,7 +408,7 @@ func (h *hands) choose(one *hand) {
 	case "leader":
 		one.key = h.keys.Leader()
 	case "present":
-		one.key = h.keys.Present()
+		one.key = h.keys.Seat()
 	case "job":
 		one.key, one.job = h.keys.Job(job), job
 	case "control":

@@ -190,9 +190,9 @@ func (h *hands) requirePlansKept() error {
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
-		if now.Last().Gen != was.Last().Gen || now.Counts.Claimed < was.Counts.Claimed || now.Resets != was.Resets || !h.log.names(one.key, one.at) {
-			return fmt.Errorf("%v: the leader has not written again the plan that it knew: generation %d after %d, %+v after %+v",
-				one, now.Last().Gen, was.Last().Gen, now.Counts, was.Counts)
+		if now.Last().Number != was.Last().Number || now.Counts.Claimed < was.Counts.Claimed || now.Resets != was.Resets || !h.log.names(one.key, one.at) {
+			return fmt.Errorf("%v: the leader has not written again the plan that it knew: epoch %d after %d, %+v after %+v",
+				one, now.Last().Number, was.Last().Number, now.Counts, was.Counts)
 		}
 		h.report.Kept++
 	}

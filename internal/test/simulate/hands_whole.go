@@ -130,7 +130,7 @@ func (h *hands) lacksLeader(all map[registry.Key]registry.Entry) string {
 	if err != nil {
 		return fmt.Sprintf("%s: %v", h.keys.Leader(), err)
 	}
-	if all[h.keys.Present()].Owner != leader.Session || strings.HasPrefix(leader.Incarnation, "nobody") {
+	if all[h.keys.Seat()].Owner != leader.Session || strings.HasPrefix(leader.Incarnation, "nobody") {
 		return "the leader is not the one in office"
 	}
 	return ""

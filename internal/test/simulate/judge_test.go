@@ -175,7 +175,7 @@ var lies = []struct {
 	{"a trigger is forgotten", 2, func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			return h.edit(i, key, func(rec map[string]any) bool {
-				rec["triggers"] = []any{map[string]any{"number": 1, "gen": 1}}
+				rec["triggers"] = []any{map[string]any{"number": 1, "epoch": 1}}
 				return true
 			})
 		})
@@ -234,7 +234,7 @@ var lies = []struct {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				delete(rec, "running")
 				next := h.commits[i].At.UTC().Truncate(time.Minute).Add(time.Minute)
-				rec["marks"] = []any{map[string]any{"shards": c.rec.Running[0].Shards, "gen": c.rec.Running[0].Gen, "fire": next}}
+				rec["watermarks"] = []any{map[string]any{"shards": c.rec.Running[0].Shards, "epoch": c.rec.Running[0].Epoch, "fire": next}}
 				return true
 			})
 		})
@@ -301,7 +301,7 @@ var lies = []struct {
 	}},
 	{"what was served is not cleared", 5, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
-			rec["reruns"] = []any{map[string]any{"shards": "1", "gen": 1, "attempt": 2}}
+			rec["reruns"] = []any{map[string]any{"shards": "1", "epoch": 1, "attempt": 2}}
 		})
 	}},
 	{"a plan is written without a term", 6, func(h *history) bool {
@@ -312,7 +312,7 @@ var lies = []struct {
 	}},
 	{"a plan is written in a term that is over", 6, func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
-			h.commits[i].If = []registry.Cond{registry.At(h.key("office", "", "leader"), registry.Rev{Seq: 1, Aux: 1})}
+			h.commits[i].If = []registry.Cond{registry.At(h.key("election", "", "leader"), registry.Rev{Seq: 1, Aux: 1})}
 			return true
 		})
 	}},

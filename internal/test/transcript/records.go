@@ -16,7 +16,7 @@ import (
 func (t *Transcript) op(c *memory.Commit, o *registry.Op) error {
 	gone := o.Kind == registry.OpDelete
 	switch dir := o.Key.Dir(); {
-	case o.Key == t.keys.Present():
+	case o.Key == t.keys.Seat():
 		switch o.Kind {
 		case registry.OpCreateOwned:
 			t.say(c, "leads")
@@ -53,21 +53,21 @@ func (t *Transcript) clocks(c *memory.Commit, o *registry.Op) error {
 	if o.Kind == registry.OpDelete {
 		return nil
 	}
-	now, err := record.Decode[record.Present](o.Value)
+	now, err := record.Decode[record.Seat](o.Value)
 	if err != nil {
 		return err
 	}
-	for _, inc := range slices.Sorted(maps.Keys(now.Off)) {
+	for _, inc := range slices.Sorted(maps.Keys(now.Skewed)) {
 		if _, off := t.off[inc]; !off {
 			t.say(c, "finds the clock of %s off", t.process(inc))
 		}
 	}
 	for _, inc := range slices.Sorted(maps.Keys(t.off)) {
-		if _, off := now.Off[inc]; !off && t.members[t.keys.Member(inc)] != nil {
+		if _, off := now.Skewed[inc]; !off && t.members[t.keys.Member(inc)] != nil {
 			t.say(c, "finds the clock of %s right again", t.process(inc))
 		}
 	}
-	t.off = now.Off
+	t.off = now.Skewed
 	return nil
 }
 
@@ -244,7 +244,7 @@ func (t *Transcript) plan(c *memory.Commit, o *registry.Op) error {
 func (t *Transcript) epochs(old, now *record.Plan, say func(string, ...any)) {
 	for i := range now.Epochs {
 		e := &now.Epochs[i]
-		was, known := old.Epoch(e.Gen)
+		was, known := old.Epoch(e.Number)
 		if !known {
 			say("from %s on: revision %d of %s", t.instant(e.From), e.Job().Revision, shardCount(e.Job().Shards))
 		}
@@ -254,7 +254,7 @@ func (t *Transcript) epochs(old, now *record.Plan, say func(string, ...any)) {
 	}
 	for i := range old.Epochs {
 		e := &old.Epochs[i]
-		if _, kept := now.Epoch(e.Gen); !kept {
+		if _, kept := now.Epoch(e.Number); !kept {
 			say("done with revision %d of %s", e.Job().Revision, shardCount(e.Job().Shards))
 		}
 	}
