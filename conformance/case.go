@@ -45,8 +45,8 @@ func Cases() []Case {
 	return all
 }
 
-// lack returns why b does not run c, or "".
-func (c Case) lack(b Backend) string {
+// lackReason returns why b does not run c, or "".
+func (c Case) lackReason(b Backend) string {
 	names := c.lacking(b.Lacks)
 	switch {
 	case len(names) == 0:
@@ -57,7 +57,7 @@ func (c Case) lack(b Backend) string {
 	return names[0] + ": " + b.Lacks[names[0]]
 }
 
-// lacking returns what of lacks keeps c from being run: its code, and levers it needs.
+// lacking returns what of lacks keeps c from being run: its code, and controls it needs.
 func (c Case) lacking(lacks Lacks) []string {
 	var names []string
 	for _, name := range append([]string{c.Code}, c.Needs...) {
@@ -68,7 +68,7 @@ func (c Case) lacking(lacks Lacks) []string {
 	return names
 }
 
-func caseOf(code string) (Case, bool) {
+func findCase(code string) (Case, bool) {
 	all := Cases()
 	i := slices.IndexFunc(all, func(c Case) bool { return c.Code == code })
 	if i < 0 {

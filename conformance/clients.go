@@ -39,16 +39,16 @@ type scene struct {
 	held []registry.Session // by number
 }
 
-// machinesOf are the machines that the clients of a history are on.
-func machinesOf(clients int) []string {
+// machineNames are the machines that the clients of a history are on.
+func machineNames(clients int) []string {
 	return []string{"a", "b", "c", "d"}[:min(clients, 4)]
 }
 
-// record has clients work while their machines suffer, and returns what they were told.
-func (t *test) record(p profile) *history {
+// recordHistory has clients work while their machines suffer, and returns what they were told.
+func (t *test) recordHistory(p profile) *history {
 	t.Helper()
 	s := &scene{profile: p, t: t, dir: registry.Key(fmt.Sprintf("history%d", p.seed))}
-	machines := machinesOf(p.clients)
+	machines := machineNames(p.clients)
 	clients := make([]*client, p.clients)
 	for i := range clients {
 		c := &client{
@@ -57,25 +57,25 @@ func (t *test) record(p profile) *history {
 			known:  map[registry.Key]registry.Rev{},
 		}
 		if p.sessions {
-			c.openSession(t.longSession(c.reg))
+			c.addSession(t.longSession(c.reg))
 		}
 		clients[i] = c
 	}
-	calm := t.harass(machines, p.seed)
-	t.together(len(clients), func(i int) error { return clients[i].work(t.ctx) })
+	calm := t.injectRandomFaults(machines, p.seed)
+	t.runConcurrently(len(clients), func(i int) error { return clients[i].makeCalls(t.ctx) })
 	suffered := calm()
 	for _, machine := range machines {
-		t.usable(t.handle(machine))
+		t.awaitUsable(t.handle(machine))
 	}
 	for _, c := range clients {
 		if p.sessions {
-			c.lost()
+			c.recordLostSession()
 		}
 	}
 	last := &client{scene: s, id: p.clients, reg: t.handle("last")}
 	for g := range p.groups {
 		for k := range p.keys {
-			if err := last.read(t.ctx, g, k); err != nil {
+			if err := last.recordRead(t.ctx, g, k); err != nil {
 				t.Fatalf("read at the end: %v", err)
 			}
 		}
@@ -99,8 +99,10 @@ type client struct {
 	opened  int64
 }
 
-// patience is how long a client waits for an answer.
-func (s *scene) patience() time.Duration { return time.Duration(s.t.n(40, 400)) * time.Millisecond }
+// callTimeout is how long a client waits for an answer.
+func (s *scene) callTimeout() time.Duration {
+	return time.Duration(s.t.repeats(40, 400)) * time.Millisecond
+}
 
 func (s *scene) key(group, key int) registry.Key {
 	name := fmt.Sprintf("k%d", key)
@@ -110,75 +112,75 @@ func (s *scene) key(group, key int) registry.Key {
 	return s.dir.Join(fmt.Sprintf("g%d", group), name)
 }
 
-func (c *client) work(ctx context.Context) error {
+func (c *client) makeCalls(ctx context.Context) error {
 	for range c.ops {
-		if err := c.act(ctx); err != nil {
+		if err := c.makeRandomCall(ctx); err != nil {
 			return fmt.Errorf("client %d: %w", c.id, err)
 		}
-		c.think()
+		c.pauseRandomly()
 	}
 	return nil
 }
 
-// think lets time pass between two calls: enough of it for a few troubles in a history.
-func (c *client) think() {
-	time.Sleep(time.Duration(c.random.IntN(c.t.n(10, 80))) * time.Millisecond)
+// pauseRandomly lets time pass between two calls: enough of it for a few troubles in a history.
+func (c *client) pauseRandomly() {
+	time.Sleep(time.Duration(c.random.IntN(c.t.repeats(10, 80))) * time.Millisecond)
 }
 
-func (c *client) act(ctx context.Context) error {
+func (c *client) makeRandomCall(ctx context.Context) error {
 	group := c.random.IntN(c.groups)
-	if c.sessions && c.lost() {
-		return c.renew(ctx)
+	if c.sessions && c.recordLostSession() {
+		return c.reopenSession(ctx)
 	}
 	switch n := c.random.IntN(100); {
 	case n < 30:
-		return c.read(ctx, group, c.random.IntN(c.keys))
+		return c.recordRead(ctx, group, c.random.IntN(c.keys))
 	case n < 40 && c.keys > 1:
-		return c.list(ctx, group)
+		return c.recordList(ctx, group)
 	case n < 55 && c.sessions:
-		return c.end(ctx)
+		return c.endOwnSession(ctx)
 	}
 	for key := range c.keys {
 		if _, ok := c.known[c.key(group, key)]; !ok { // or all its transactions conflict
-			return c.read(ctx, group, key)
+			return c.recordRead(ctx, group, key)
 		}
 	}
-	return c.txn(ctx, group)
+	return c.recordTxn(ctx, group)
 }
 
-// lost reports, and records, that the client's session has ended and nobody asked for it:
+// recordLostSession reports, and records, that the client's session has ended and nobody asked for it:
 // its machine was cut off, or too busy, for too long. That can have been at any time.
-func (c *client) lost() bool {
-	if is(c.session, registry.SessionLost) != nil {
+func (c *client) recordLostSession() bool {
+	if inState(c.session, registry.SessionLost) != nil {
 		return false
 	}
-	c.history.leave(c.id, c.opened, action{kind: endSession, session: c.number}, answer{conflict: -1})
+	c.history.leaveOpen(c.id, c.opened, action{kind: endSession, session: c.number}, answer{conflict: -1})
 	c.gone = append(c.gone, c.number)
 	return true
 }
 
-// read makes a fresh Get. One that fails tells nothing.
-func (c *client) read(ctx context.Context, group, key int) error {
-	within, cancel := context.WithTimeout(ctx, c.patience())
+// recordRead makes a fresh Get. One that fails tells nothing.
+func (c *client) recordRead(ctx context.Context, group, key int) error {
+	within, cancel := context.WithTimeout(ctx, c.callTimeout())
 	defer cancel()
-	call := c.history.begin()
+	call := c.history.beginCall()
 	e, err := c.reg.Get(within, c.key(group, key), fresh)
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
-		return c.recover(ctx, unavailable(err))
+		return c.awaitHandle(ctx, checkUnavailable(err))
 	}
-	seen := c.saw(c.key(group, key), e, err == nil)
-	c.history.end(c.id, call, action{kind: readKeys, group: group, keys: []int{key}}, answer{conflict: -1, cells: []cell{seen}})
+	seen := c.learn(c.key(group, key), e, err == nil)
+	c.history.endCall(c.id, call, action{kind: readKeys, group: group, keys: []int{key}}, answer{conflict: -1, cells: []cell{seen}})
 	return nil
 }
 
-// list makes a fresh List. Entries that did not stand together count as so many reads.
-func (c *client) list(ctx context.Context, group int) error {
-	within, cancel := context.WithTimeout(ctx, c.patience())
+// recordList makes a fresh List. Entries that did not stand together count as so many reads.
+func (c *client) recordList(ctx context.Context, group int) error {
+	within, cancel := context.WithTimeout(ctx, c.callTimeout())
 	defer cancel()
-	call := c.history.begin()
+	call := c.history.beginCall()
 	l, err := c.reg.List(within, c.key(group, 0).Dir(), fresh)
 	if err != nil {
-		return c.recover(ctx, unavailable(err))
+		return c.awaitHandle(ctx, checkUnavailable(err))
 	}
 	found := map[registry.Key]registry.Entry{}
 	for _, e := range l.Entries {
@@ -189,36 +191,36 @@ func (c *client) list(ctx context.Context, group int) error {
 	for key := range c.keys {
 		e, ok := found[c.key(group, key)]
 		all.keys = append(all.keys, key)
-		seen = append(seen, c.saw(c.key(group, key), e, ok))
+		seen = append(seen, c.learn(c.key(group, key), e, ok))
 	}
 	if l.Atomic {
-		c.history.end(c.id, call, all, answer{conflict: -1, cells: seen})
+		c.history.endCall(c.id, call, all, answer{conflict: -1, cells: seen})
 		return nil
 	}
 	for i, key := range all.keys {
-		c.history.end(c.id, call, action{kind: readKeys, group: group, keys: []int{key}}, answer{conflict: -1, cells: seen[i : i+1]})
+		c.history.endCall(c.id, call, action{kind: readKeys, group: group, keys: []int{key}}, answer{conflict: -1, cells: seen[i : i+1]})
 	}
 	return nil
 }
 
-// saw takes in what was read, and returns it as the model has it.
-func (c *client) saw(key registry.Key, e registry.Entry, there bool) cell {
+// learn takes in what was read, and returns it as the model has it.
+func (c *client) learn(key registry.Key, e registry.Entry, there bool) cell {
 	if !there {
 		e = registry.Entry{}
 	}
 	if c.known != nil {
 		c.known[key] = e.Modified
 	}
-	return cell{there: there, txn: e.Txn, created: e.Created, modified: e.Modified, owner: c.numberOf(e.Owner) + 1}
+	return cell{there: there, txn: e.Txn, created: e.Created, modified: e.Modified, owner: c.sessionNumber(e.Owner) + 1}
 }
 
-// txn sends a transaction on a group.
-func (c *client) txn(ctx context.Context, group int) error {
-	x, m := c.draw(group)
-	within, cancel := context.WithTimeout(ctx, c.patience())
+// recordTxn sends a transaction on a group.
+func (c *client) recordTxn(ctx context.Context, group int) error {
+	x, m := c.drawTxn(group)
+	within, cancel := context.WithTimeout(ctx, c.callTimeout())
 	defer cancel()
 	input := action{kind: runTxn, group: group, txn: m}
-	call := c.history.begin()
+	call := c.history.beginCall()
 	rev, err := c.reg.Txn(within, x)
 	for _, op := range x.Then {
 		delete(c.known, op.Key) // unless it was committed
@@ -226,7 +228,7 @@ func (c *client) txn(ctx context.Context, group int) error {
 	var conflict *registry.ConflictError
 	switch {
 	case err == nil:
-		c.history.end(c.id, call, input, answer{conflict: -1, rev: rev})
+		c.history.endCall(c.id, call, input, answer{conflict: -1, rev: rev})
 		for _, op := range x.Then {
 			c.known[op.Key] = rev
 			if op.Kind == registry.OpDelete {
@@ -234,32 +236,32 @@ func (c *client) txn(ctx context.Context, group int) error {
 			}
 		}
 	case errors.As(err, &conflict):
-		c.history.end(c.id, call, input, answer{conflict: conflict.Index})
+		c.history.endCall(c.id, call, input, answer{conflict: conflict.Index})
 	case errors.Is(err, registry.ErrUnknownOutcome): // whatever else it wraps
-		c.history.leave(c.id, call, input, answer{conflict: -1, unknown: true})
+		c.history.leaveOpen(c.id, call, input, answer{conflict: -1, unknown: true})
 		c.id += c.clients + 1
-		return c.recover(ctx, nil)
-	case errors.Is(err, registry.ErrSessionLost) && c.gaveUp(m):
+		return c.awaitHandle(ctx, nil)
+	case errors.Is(err, registry.ErrSessionLost) && c.ownerKnownEnded(m):
 		return nil // it has done nothing, and tells nothing of the store
 	case errors.Is(err, registry.ErrSessionLost):
-		c.history.end(c.id, call, input, answer{conflict: -1, dead: true})
+		c.history.endCall(c.id, call, input, answer{conflict: -1, dead: true})
 	default: // not applied: the model would not know of it
-		return c.recover(ctx, unanswered(err))
+		return c.awaitHandle(ctx, checkUnanswered(err))
 	}
 	return nil
 }
 
-// gaveUp reports whether a transaction names an owner that has ended as far as the client's
+// ownerKnownEnded reports whether a transaction names an owner that has ended as far as the client's
 // handle knows, by its clock or because it was told to close it.
-func (c *client) gaveUp(m modelTxn) bool {
+func (c *client) ownerKnownEnded(m modelTxn) bool {
 	return slices.ContainsFunc(m.ops, func(o modelItem) bool {
 		return o.op == registry.OpCreateOwned &&
-			(slices.Contains(c.gone, o.session) || o.session == c.number && is(c.session, registry.SessionLost) == nil)
+			(slices.Contains(c.gone, o.session) || o.session == c.number && inState(c.session, registry.SessionLost) == nil)
 	})
 }
 
-// draw makes up a transaction, as a client does that goes by what it knows.
-func (c *client) draw(group int) (registry.Txn, modelTxn) {
+// drawTxn makes up a transaction, as a client does that goes by what it knows.
+func (c *client) drawTxn(group int) (registry.Txn, modelTxn) {
 	x := registry.Txn{ID: registry.NewTxnID()}
 	m := modelTxn{id: x.ID}
 	least := 1
@@ -280,7 +282,7 @@ func (c *client) draw(group int) (registry.Txn, modelTxn) {
 
 func (c *client) drawCond(group int) (registry.Cond, modelItem) {
 	if c.sessions && c.random.IntN(2) == 0 {
-		number, id := c.anySession()
+		number, id := c.drawSession()
 		if c.random.IntN(3) > 0 {
 			return registry.Alive(id), modelItem{cond: registry.CondAlive, session: number}
 		}
@@ -310,7 +312,7 @@ func (c *client) drawOp(group, key, owner int) (registry.Op, modelItem) {
 	switch {
 	case rev.IsZero() && c.sessions:
 		item.op, item.session = registry.OpCreateOwned, owner
-		return registry.CreateOwned(k, nil, c.idOf(owner)), item
+		return registry.CreateOwned(k, nil, c.sessionID(owner)), item
 	case rev.IsZero():
 		item.op = registry.OpCreate
 		return registry.Create(k, nil), item
@@ -322,67 +324,67 @@ func (c *client) drawOp(group, key, owner int) (registry.Op, modelItem) {
 	return registry.Set(k, rev, nil), item
 }
 
-// recover waits until the client's handle works again, so that a trouble leaves one call
+// awaitHandle waits until the client's handle works again, so that a trouble leaves one call
 // without an answer and not many. It returns problem, if there is one, at once.
-func (c *client) recover(ctx context.Context, problem error) error {
+func (c *client) awaitHandle(ctx context.Context, problem error) error {
 	for problem == nil && ctx.Err() == nil {
-		within, cancel := context.WithTimeout(ctx, c.patience())
+		within, cancel := context.WithTimeout(ctx, c.callTimeout())
 		_, err := c.reg.Txn(within, registry.Txn{If: []registry.Cond{registry.Absent("none")}})
 		cancel()
 		if err == nil {
 			return nil
 		}
-		problem = unanswered(err)
+		problem = checkUnanswered(err)
 		time.Sleep(2 * time.Millisecond)
 	}
 	return errors.Join(problem, ctx.Err())
 }
 
-// end ends the client's session, by closing it or as if its TTL had run out.
-func (c *client) end(ctx context.Context) error {
-	if c.isLast() {
+// endOwnSession ends the client's session, by closing it or as if its TTL had run out.
+func (c *client) endOwnSession(ctx context.Context) error {
+	if c.sessionsExhausted() {
 		return nil
 	}
 	input := action{kind: endSession, session: c.number}
-	call := c.history.begin()
+	call := c.history.beginCall()
 	if c.t.store.Expire != nil && c.random.IntN(2) == 0 {
 		c.t.store.Expire(c.session.ID())
-		c.history.end(c.id, call, input, answer{conflict: -1})
-		return c.succeed(ctx)
+		c.history.endCall(c.id, call, input, answer{conflict: -1})
+		return c.replaceSession(ctx)
 	}
-	within, cancel := context.WithTimeout(ctx, c.patience())
+	within, cancel := context.WithTimeout(ctx, c.callTimeout())
 	defer cancel()
 	if err := c.session.Close(within); err != nil {
-		c.history.leave(c.id, call, input, answer{conflict: -1, unknown: true})
+		c.history.leaveOpen(c.id, call, input, answer{conflict: -1, unknown: true})
 		c.id += c.clients + 1
 		c.gone = append(c.gone, c.number)
 	} else {
-		c.history.end(c.id, call, input, answer{conflict: -1})
+		c.history.endCall(c.id, call, input, answer{conflict: -1})
 	}
-	return c.succeed(ctx)
+	return c.replaceSession(ctx)
 }
 
-// succeed looks at what the session has left, and opens another.
-func (c *client) succeed(ctx context.Context) error {
+// replaceSession looks at what the session has left, and opens another.
+func (c *client) replaceSession(ctx context.Context) error {
 	for group := range c.groups {
-		if err := c.list(ctx, group); err != nil {
+		if err := c.recordList(ctx, group); err != nil {
 			return err
 		}
 	}
-	return c.renew(ctx)
+	return c.reopenSession(ctx)
 }
 
-// renew opens another session.
-func (c *client) renew(ctx context.Context) error {
+// reopenSession opens another session.
+func (c *client) reopenSession(ctx context.Context) error {
 	for {
-		within, cancel := context.WithTimeout(ctx, c.patience())
+		within, cancel := context.WithTimeout(ctx, c.callTimeout())
 		s, err := c.reg.OpenSession(within, registry.SessionOptions{TTL: recovery})
 		cancel()
 		if err == nil {
-			c.openSession(s)
+			c.addSession(s)
 			return nil
 		}
-		if err := c.recover(ctx, unavailable(err)); err != nil {
+		if err := c.awaitHandle(ctx, checkUnavailable(err)); err != nil {
 			return err
 		}
 	}
@@ -397,37 +399,37 @@ func (s *scene) closeSessions() {
 	}
 }
 
-func (s *scene) isLast() bool {
+func (s *scene) sessionsExhausted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.held) >= maxSessions-s.clients
 }
 
-func (c *client) openSession(s registry.Session) {
+func (c *client) addSession(s registry.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.number, c.session, c.opened = len(c.held), s, c.history.begin()
+	c.number, c.session, c.opened = len(c.held), s, c.history.beginCall()
 	c.held = append(c.held, s)
 	c.own = append(c.own, c.number)
 }
 
-// idOf returns the id of a session.
-func (s *scene) idOf(number int) registry.SessionID {
+// sessionID returns the id of a session.
+func (s *scene) sessionID(number int) registry.SessionID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held[number].ID()
 }
 
-// anySession draws a session, be it alive or not.
-func (c *client) anySession() (number int, id registry.SessionID) {
+// drawSession draws a session, be it alive or not.
+func (c *client) drawSession() (number int, id registry.SessionID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	number = c.random.IntN(len(c.held))
 	return number, c.held[number].ID()
 }
 
-// numberOf returns the number of a session, or -1.
-func (s *scene) numberOf(id registry.SessionID) int {
+// sessionNumber returns the number of a session, or -1.
+func (s *scene) sessionNumber(id registry.SessionID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, x := range s.held {

@@ -16,9 +16,9 @@ import (
 	"github.com/rota-dev/rota/conformance"
 )
 
-// portable are the files of package registry that are not the contract but built on it.
+// builtOnContract are the files of package registry that are not the contract but built on it.
 // They have their own tests.
-var portable = []string{
+var builtOnContract = []string{
 	"apply.go", "backoff.go", "cache.go", "follow.go", "keep.go",
 	"lock.go", "lockacquirer.go", "lockqueue.go", "lockview.go", "prefix.go",
 }
@@ -36,10 +36,10 @@ func TestContractIsMapped(t *testing.T) {
 		table = append(table, c.Of+": "+c.Text)
 		assert.NotEqual(t, len(c.Promises) == 0, c.Because == "", "either promises or a reason for none: %s: %s", c.Of, c.Text)
 	}
-	for _, s := range missing(text, table) {
+	for _, s := range difference(text, table) {
 		t.Errorf("conformance.Contract does not have this sentence of package registry: %s", s)
 	}
-	for _, s := range missing(table, text) {
+	for _, s := range difference(table, text) {
 		t.Errorf("package registry does not have this sentence of conformance.Contract: %s", s)
 	}
 	if !t.Failed() {
@@ -47,8 +47,8 @@ func TestContractIsMapped(t *testing.T) {
 	}
 }
 
-// missing returns what of x is not in y.
-func missing(x, y []string) []string {
+// difference returns what of x is not in y.
+func difference(x, y []string) []string {
 	return slices.DeleteFunc(slices.Clone(x), func(s string) bool { return slices.Contains(y, s) })
 }
 
@@ -84,27 +84,27 @@ func contractText(t *testing.T) []sentence {
 	var all []sentence
 	for _, name := range files {
 		base := filepath.Base(name)
-		if strings.HasSuffix(base, "_test.go") || slices.Contains(portable, base) {
+		if strings.HasSuffix(base, "_test.go") || slices.Contains(builtOnContract, base) {
 			continue
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		require.NoError(t, err)
-		all = append(all, ofFile(f)...)
+		all = append(all, sentencesOfFile(f)...)
 	}
 	require.NotEmpty(t, all)
 	return all
 }
 
-func ofFile(f *ast.File) []sentence {
-	all := split("package", f.Doc)
+func sentencesOfFile(f *ast.File) []sentence {
+	all := sentencesOfComments("package", f.Doc)
 	for _, d := range f.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
 			if d.Name.IsExported() {
-				all = append(all, split(receiver(d)+d.Name.Name, d.Doc)...)
+				all = append(all, sentencesOfComments(receiver(d)+d.Name.Name, d.Doc)...)
 			}
 		case *ast.GenDecl:
-			all = append(all, ofDecl(d)...)
+			all = append(all, sentencesOfDecl(d)...)
 		}
 	}
 	return all
@@ -121,28 +121,28 @@ func receiver(d *ast.FuncDecl) string {
 	return typ.(*ast.Ident).Name + "."
 }
 
-func ofDecl(d *ast.GenDecl) []sentence {
+func sentencesOfDecl(d *ast.GenDecl) []sentence {
 	var all []sentence
 	for _, spec := range d.Specs {
 		switch spec := spec.(type) {
 		case *ast.TypeSpec:
 			if spec.Name.IsExported() {
-				all = append(all, split(spec.Name.Name, d.Doc, spec.Doc)...)
-				all = append(all, ofFields(spec)...)
+				all = append(all, sentencesOfComments(spec.Name.Name, d.Doc, spec.Doc)...)
+				all = append(all, sentencesOfFields(spec)...)
 			}
 		case *ast.ValueSpec:
 			if spec.Names[0].IsExported() {
 				if len(all) == 0 {
-					all = append(all, split(spec.Names[0].Name, d.Doc)...)
+					all = append(all, sentencesOfComments(spec.Names[0].Name, d.Doc)...)
 				}
-				all = append(all, split(spec.Names[0].Name, spec.Doc, spec.Comment)...)
+				all = append(all, sentencesOfComments(spec.Names[0].Name, spec.Doc, spec.Comment)...)
 			}
 		}
 	}
 	return all
 }
 
-func ofFields(spec *ast.TypeSpec) []sentence {
+func sentencesOfFields(spec *ast.TypeSpec) []sentence {
 	var fields *ast.FieldList
 	switch typ := spec.Type.(type) {
 	case *ast.InterfaceType:
@@ -158,20 +158,20 @@ func ofFields(spec *ast.TypeSpec) []sentence {
 		if len(field.Names) > 0 {
 			name += "." + field.Names[0].Name
 		}
-		all = append(all, split(name, field.Doc, field.Comment)...)
+		all = append(all, sentencesOfComments(name, field.Doc, field.Comment)...)
 	}
 	return all
 }
 
-// split returns the sentences of comments. An item of a list begins one.
-func split(of string, groups ...*ast.CommentGroup) []sentence {
+// sentencesOfComments returns the sentences of comments. An item of a list begins one.
+func sentencesOfComments(of string, groups ...*ast.CommentGroup) []sentence {
 	var all []sentence
 	for _, g := range groups {
 		if g == nil {
 			continue
 		}
 		var p comment.Parser
-		for _, text := range paragraphs(p.Parse(g.Text()).Content) {
+		for _, text := range paragraphsOf(p.Parse(g.Text()).Content) {
 			for _, s := range sentencesOf(text) {
 				all = append(all, sentence{of, s})
 			}
@@ -180,22 +180,22 @@ func split(of string, groups ...*ast.CommentGroup) []sentence {
 	return all
 }
 
-func paragraphs(blocks []comment.Block) []string {
+func paragraphsOf(blocks []comment.Block) []string {
 	var all []string
 	for _, b := range blocks {
 		switch b := b.(type) {
 		case *comment.Paragraph:
-			all = append(all, plain(b.Text))
+			all = append(all, plainText(b.Text))
 		case *comment.List:
 			for _, item := range b.Items {
-				all = append(all, paragraphs(item.Content)...)
+				all = append(all, paragraphsOf(item.Content)...)
 			}
 		}
 	}
 	return all
 }
 
-func plain(text []comment.Text) string {
+func plainText(text []comment.Text) string {
 	var b strings.Builder
 	for _, t := range text {
 		switch t := t.(type) {
@@ -204,9 +204,9 @@ func plain(text []comment.Text) string {
 		case comment.Italic:
 			b.WriteString(string(t))
 		case *comment.Link:
-			b.WriteString(plain(t.Text))
+			b.WriteString(plainText(t.Text))
 		case *comment.DocLink:
-			b.WriteString(plain(t.Text))
+			b.WriteString(plainText(t.Text))
 		}
 	}
 	return strings.Join(strings.Fields(b.String()), " ")

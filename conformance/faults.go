@@ -16,7 +16,7 @@ import (
 var faultCases = []Case{
 	{
 		Code: "F01", Name: "a refused client gets errors that say what is known, and recovers",
-		Proves: []Promise{UnavailableIsSaid, OutcomesAreTrue}, Needs: []string{Partition}, run: refused, Safety: true,
+		Proves: []Promise{UnavailableIsSaid, OutcomesAreTrue}, Needs: []string{Partition}, run: refusedConnections, Safety: true,
 	},
 	{
 		Code: "F02", Name: "no call waits for ever on a silent server",
@@ -80,46 +80,46 @@ var faultCases = []Case{
 	},
 }
 
-// outcome fails the case unless err is one that a Txn may return when the store did not
+// requireUnanswered fails the case unless err is one that a Txn may return when the store did not
 // answer, and reports whether it claims that nothing was changed.
-func (t *test) outcome(err error) (notApplied bool) {
+func (t *test) requireUnanswered(err error) (notApplied bool) {
 	t.Helper()
-	require.NoError(t, unanswered(err))
+	require.NoError(t, checkUnanswered(err))
 	return errors.Is(err, registry.ErrNotApplied)
 }
 
-// unanswered returns what is wrong with the error of a Txn that the store did not answer.
-func unanswered(err error) error {
+// checkUnanswered returns what is wrong with the error of a Txn that the store did not answer.
+func checkUnanswered(err error) error {
 	if errors.Is(err, registry.ErrUnknownOutcome) == errors.Is(err, registry.ErrNotApplied) {
 		return fmt.Errorf("a Txn that the store did not answer is ErrNotApplied or ErrUnknownOutcome, and not both: %w", err)
 	}
 	return nil
 }
 
-// unavailable does the same for other calls.
-func unavailable(err error) error {
+// checkUnavailable does the same for other calls.
+func checkUnavailable(err error) error {
 	if !errors.Is(err, registry.ErrUnavailable) {
 		return fmt.Errorf("a call that the store did not answer is ErrUnavailable: %w", err)
 	}
 	return nil
 }
 
-func refused(t *test) {
-	a, b := t.a(), t.b()
+func refusedConnections(t *test) {
+	a, b := t.handleA(), t.handleB()
 	t.create(b, "d/k", "v")
 	heal := t.partition("a", Refuse)
 	const short = 100 * time.Millisecond
 	_, err := a.Get(t.within(short), "d/k", fresh)
-	require.NoError(t, unavailable(err), "Get")
+	require.NoError(t, checkUnavailable(err), "Get")
 	_, err = a.List(t.within(short), "d", fresh)
-	require.NoError(t, unavailable(err), "List")
+	require.NoError(t, checkUnavailable(err), "List")
 	_, err = a.OpenSession(t.within(short), registry.SessionOptions{TTL: t.ttl})
-	require.NoError(t, unavailable(err), "OpenSession")
+	require.NoError(t, checkUnavailable(err), "OpenSession")
 	ids := map[registry.Key]bool{}
 	for i := range 3 {
 		key := registry.Key(fmt.Sprintf("d/new%d", i))
 		_, err = a.Txn(t.within(short), registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
-		ids[key] = t.outcome(err)
+		ids[key] = t.requireUnanswered(err)
 	}
 	heal()
 	t.eventually(t.ttl, "the handle works again", func() error {
@@ -129,7 +129,7 @@ func refused(t *test) {
 	t.create(a, "d/after", "")
 	for key, notApplied := range ids {
 		if notApplied {
-			t.absent(b, key)
+			t.assertAbsent(b, key)
 		}
 	}
 }
@@ -138,44 +138,44 @@ func refused(t *test) {
 const ownBound = 30 * time.Second
 
 func blackHole(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	t.create(b, "d/k", "v")
-	t.list(a, "d")
+	t.listFresh(a, "d")
 	heal := t.partition("a", Blackhole)
 	calls := []struct {
 		name  string
 		make  func(context.Context) error
 		wrong func(error) error
 	}{
-		{"Get", func(ctx context.Context) error { _, err := a.Get(ctx, "d/k", fresh); return err }, unavailable},
-		{"List", func(ctx context.Context) error { _, err := a.List(ctx, "d", fresh); return err }, unavailable},
+		{"Get", func(ctx context.Context) error { _, err := a.Get(ctx, "d/k", fresh); return err }, checkUnavailable},
+		{"List", func(ctx context.Context) error { _, err := a.List(ctx, "d", fresh); return err }, checkUnavailable},
 		{"Txn", func(ctx context.Context) error {
 			_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("d/new", nil)}})
 			return err
-		}, unanswered},
+		}, checkUnanswered},
 		{"OpenSession", func(ctx context.Context) error {
 			_, err := a.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
 			return err
-		}, unavailable},
+		}, checkUnavailable},
 	}
 	watch := func(ctx context.Context) error { // it may leave to Next what takes time
 		w, err := a.Watch(ctx, "d", registry.WatchOptions{})
 		if err == nil {
 			return w.Close()
 		}
-		return unavailable(err)
+		return checkUnavailable(err)
 	}
 	const short = 200 * time.Millisecond
 	for _, c := range calls {
 		start := time.Now()
 		err := c.make(t.within(short))
-		require.Less(t, time.Since(start), t.bound(short), "%s ends with its context", c.name)
+		require.Less(t, time.Since(start), t.withSlack(short), "%s ends with its context", c.name)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "%s keeps the cause", c.name)
 		require.NoError(t, c.wrong(err), c.name)
 	}
 	start := time.Now()
 	require.NoError(t, watch(t.within(short)))
-	require.Less(t, time.Since(start), t.bound(short), "Watch ends with its context")
+	require.Less(t, time.Since(start), t.withSlack(short), "Watch ends with its context")
 	ended := make(chan error, len(calls)+1)
 	t.spawn(func(ctx context.Context) error {
 		ended <- watch(ctx)
@@ -207,7 +207,7 @@ func blackHole(t *test) {
 }
 
 func stalled(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	rev := t.create(a, "d/k", "before")
 	f := t.follow(b, "d")
 	f.converge(b)
@@ -216,28 +216,28 @@ func stalled(t *test) {
 	_, err := a.Get(t.within(200*time.Millisecond), "d/k", fresh)
 	require.ErrorIs(t, err, registry.ErrUnavailable)
 	_, err = a.Txn(t.within(200*time.Millisecond), registry.Txn{Then: []registry.Op{registry.Create("other/during", nil)}})
-	t.outcome(err)
+	t.requireUnanswered(err)
 	resume()
 	t.eventually(t.ttl, "the store is used again", func() error {
 		_, err := b.Get(t.ctx, "d/k", fresh)
 		return err
 	})
-	t.do(a, registry.Set("d/k", rev, []byte("after")))
-	f.upTo("d/k", "after")
+	t.commitOps(a, registry.Set("d/k", rev, []byte("after")))
+	f.awaitValue("d/k", "after")
 	f.converge(b)
 }
 
 // lostReply loses requests and replies of every kind of operation. What comes back is
 // that the outcome is unknown; what was done is what was asked for, once.
 func lostReply(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
 	for _, applied := range []bool{true, false} {
 		lose, dir := t.store.LoseReply, registry.Key("reply")
 		if !applied {
 			lose, dir = t.store.LoseRequest, "request"
 		}
-		made := t.do(a, registry.Create(dir.Join("set"), []byte("old")), registry.Create(dir.Join("del"), []byte("old")))
+		made := t.commitOps(a, registry.Create(dir.Join("set"), []byte("old")), registry.Create(dir.Join("del"), []byte("old")))
 		for _, op := range []registry.Op{
 			registry.Create(dir.Join("new"), []byte("once")),
 			registry.CreateOwned(dir.Join("~own"), []byte("once"), s.ID()),
@@ -245,7 +245,7 @@ func lostReply(t *test) {
 			registry.Delete(dir.Join("del"), made),
 		} {
 			x := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{op}}
-			t.usable(a)
+			t.awaitUsable(a)
 			lose("a")
 			_, err := a.Txn(t.within(time.Second), x)
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome, "%v", op)
@@ -272,17 +272,17 @@ func lostReply(t *test) {
 }
 
 func heldCommit(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	for _, newer := range []bool{false, true} { // whether another writes before it arrives
 		dir := registry.Key(fmt.Sprintf("newer-%v", newer))
-		made := t.do(b, registry.Create(dir.Join("set"), []byte("old")), registry.Create(dir.Join("del"), []byte("old")))
+		made := t.commitOps(b, registry.Create(dir.Join("set"), []byte("old")), registry.Create(dir.Join("del"), []byte("old")))
 		for _, op := range []registry.Op{
 			registry.Create(dir.Join("new"), []byte("late")),
 			registry.Set(dir.Join("set"), made, []byte("late")),
 			registry.Delete(dir.Join("del"), made),
 		} {
 			x := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{op}}
-			t.usable(a)
+			t.awaitUsable(a)
 			release := t.store.HoldCommit("a")
 			t.Cleanup(release)
 			_, err := a.Txn(t.within(200*time.Millisecond), x)
@@ -292,10 +292,10 @@ func heldCommit(t *test) {
 			} else { // the same transaction, sent again, comes first
 				t.commit(b, x)
 			}
-			before := t.list(b, dir)
+			before := t.listFresh(b, dir)
 			release()
 			t.settle(50 * time.Millisecond)
-			require.Equal(t, before, t.list(b, dir), "after %v arrived late", op)
+			require.Equal(t, before, t.listFresh(b, dir), "after %v arrived late", op)
 		}
 	}
 }
@@ -307,57 +307,57 @@ func overtake(t *test, r registry.Registry, op registry.Op) {
 		t.create(r, op.Key, "newer")
 		return
 	}
-	rev := t.do(r, registry.Set(op.Key, op.Rev, []byte("newer")))
-	t.do(r, registry.Delete(op.Key, rev))
+	rev := t.commitOps(r, registry.Set(op.Key, op.Rev, []byte("newer")))
+	t.commitOps(r, registry.Delete(op.Key, rev))
 	t.create(r, op.Key, "made again")
 }
 
 func delayedReplies(t *test) {
-	a := t.a()
+	a := t.handleA()
 	s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: recovery}) // a sixth is left between delay and end
 	require.NoError(t, err, "open a session")
-	rev := t.own(a, "~k", s)
+	rev := t.createOwned(a, "~k", s)
 	restore := t.store.Delay("a", s.TTL()/2)
 	t.Cleanup(restore)
 	for range 15 {
-		t.pause(s.TTL() / 10)
-		require.NoError(t, is(s, registry.SessionConnected, registry.SessionSuspended))
+		t.sleep(s.TTL() / 10)
+		require.NoError(t, inState(s, registry.SessionConnected, registry.SessionSuspended))
 		_, until := s.State()
 		require.True(t, time.Now().Before(until), "it is safe all the time")
 	}
 	restore()
-	t.eventually(s.TTL(), "the session is connected", func() error { return is(s, registry.SessionConnected) })
-	t.holds(t.b(), registry.Alive(s.ID()), registry.At("~k", rev))
+	t.eventually(s.TTL(), "the session is connected", func() error { return inState(s, registry.SessionConnected) })
+	t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At("~k", rev))
 }
 
 func oneWay(t *test) {
 	all := t.cutSessions(2, 2)
-	f := t.follow(t.b(), "d")
-	f.converge(t.b())
+	f := t.follow(t.handleB(), "d")
+	f.converge(t.handleB())
 	t.partition(all[0].machine, ToStore)
 	t.partition(all[1].machine, FromStore) // the store hears of it until its owner gives up
-	f.seeLost(all, 3*all[0].session.TTL())
+	f.assertLostFirst(all, 3*all[0].session.TTL())
 	for _, c := range all {
-		t.holds(t.b(), registry.Dead(c.session.ID()))
+		t.assertHolds(t.handleB(), registry.Dead(c.session.ID()))
 		require.ErrorIs(t, c.session.Err(), registry.ErrSessionLost)
 	}
 }
 
 func starved(t *test) {
-	a := t.a()
-	s := t.session(a)
-	t.own(a, "d/~k", s)
-	f := t.follow(t.b(), "d")
-	f.converge(t.b())
+	a := t.handleA()
+	s := t.openSession(a)
+	t.createOwned(a, "d/~k", s)
+	f := t.follow(t.handleB(), "d")
+	f.converge(t.handleB())
 	feed := t.store.Starve("a")
 	t.Cleanup(feed)
-	t.get(a, "d/~k") // calls go through
-	f.until("the key is gone", func() bool { return len(f.has) == 0 })
-	require.NoError(t, is(s, registry.SessionLost), "before its key was gone")
+	t.getFresh(a, "d/~k") // calls go through
+	f.followUntil("the key is gone", func() bool { return len(f.has) == 0 })
+	require.NoError(t, inState(s, registry.SessionLost), "before its key was gone")
 	feed()
-	t.pause(s.TTL() / 2)
-	require.NoError(t, is(s, registry.SessionLost))
-	t.holds(t.b(), registry.Dead(s.ID()))
+	t.sleep(s.TTL() / 2)
+	require.NoError(t, inState(s, registry.SessionLost))
+	t.assertHolds(t.handleB(), registry.Dead(s.ID()))
 }
 
 // trueOutcomes sends transactions through random faults, and compares what was said of
@@ -365,10 +365,10 @@ func starved(t *test) {
 func trueOutcomes(t *test) {
 	const seed = 7
 	random := rand.New(rand.NewPCG(seed, seed))
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	said := map[registry.Key]error{}
 	count := map[string]int{}
-	for i := range t.n(300, 40) {
+	for i := range t.repeats(300, 40) {
 		key := registry.Key(fmt.Sprintf("d%d/k%03d", i%10, i))
 		heal := func() {}
 		switch random.IntN(7) {
@@ -390,7 +390,7 @@ func trueOutcomes(t *test) {
 		heal()
 		if err == nil {
 			count["applied"]++
-		} else if t.outcome(err) {
+		} else if t.requireUnanswered(err) {
 			count["not applied"]++
 		} else {
 			count["unknown"]++
@@ -415,13 +415,13 @@ func trueOutcomes(t *test) {
 }
 
 func applySettles(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	for _, lose := range []func(string){t.store.LoseReply, t.store.LoseRequest} {
 		created := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{registry.Create("k", []byte("1"))}}
 		lose("a")
 		rev, err := registry.Apply(t.within(10*time.Second), a, created)
 		require.NoError(t, err)
-		e := t.get(b, "k")
+		e := t.getFresh(b, "k")
 		require.Equal(t, rev, e.Modified, "the only write is the one that Apply tells of")
 		require.Equal(t, e.Created, e.Modified)
 		require.Equal(t, created.ID, e.Txn)
@@ -429,27 +429,27 @@ func applySettles(t *test) {
 		lose("a")
 		next, err := registry.Apply(t.within(10*time.Second), a, registry.Txn{Then: []registry.Op{registry.Set("k", rev, []byte("2"))}})
 		require.NoError(t, err)
-		require.Equal(t, next, t.get(b, "k").Modified)
+		require.Equal(t, next, t.getFresh(b, "k").Modified)
 
 		lose("a")
 		_, err = registry.Apply(t.within(10*time.Second), a, registry.Txn{Then: []registry.Op{registry.Set("k", rev, []byte("stale"))}})
 		require.ErrorIs(t, err, registry.ErrConflict, "what cannot be applied is not said to be")
-		require.Equal(t, "2", string(t.get(b, "k").Value))
+		require.Equal(t, "2", string(t.getFresh(b, "k").Value))
 
 		lose("a")
 		_, err = registry.Apply(t.within(10*time.Second), a, registry.Txn{Then: []registry.Op{registry.Delete("k", next)}})
 		require.NoError(t, err)
-		t.absent(b, "k")
+		t.assertAbsent(b, "k")
 	}
 }
 
 func stoppedReader(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(b)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(b)
 	stopped, reads := t.follow(b, "d"), t.follow(b, "d")
 	stopped.next()
 	revs := map[registry.Key]registry.Rev{}
-	rounds := t.n(600, 60)
+	rounds := t.repeats(600, 60)
 	round := time.Minute / time.Duration(rounds)
 	if !t.bubble {
 		round = 2 * s.TTL() / time.Duration(rounds)
@@ -461,29 +461,29 @@ func stoppedReader(t *test) {
 		case !there:
 			revs[key] = t.create(a, key, value)
 		case i%5 == 0:
-			t.do(a, registry.Delete(key, rev))
+			t.commitOps(a, registry.Delete(key, rev))
 			delete(revs, key)
 		default:
-			revs[key] = t.do(a, registry.Set(key, rev, []byte(value)))
+			revs[key] = t.commitOps(a, registry.Set(key, rev, []byte(value)))
 		}
-		t.pause(round)
+		t.sleep(round)
 		if i%10 == 0 {
 			reads.converge(a) // others are told all the while
 		}
 	}
-	require.NoError(t, is(s, registry.SessionConnected), "nor does it hold up renewals")
+	require.NoError(t, inState(s, registry.SessionConnected), "nor does it hold up renewals")
 	stopped.converge(a)
 	t.create(a, "d/after", "v")
-	stopped.upTo("d/after", "v")
+	stopped.awaitValue("d/after", "v")
 }
 
 func fullStore(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
 	rev := t.create(a, "d/k", "before")
-	t.own(a, "d/~k", s)
+	t.createOwned(a, "d/~k", s)
 	f := t.follow(b, "d")
-	before := t.list(b, "d")
+	before := t.listFresh(b, "d")
 	free := t.store.FillQuota()
 	t.Cleanup(free)
 	for range 2 { // trying again is of no use
@@ -500,10 +500,10 @@ func fullStore(t *test) {
 		require.ErrorIs(t, err, registry.ErrQuota, "OpenSession")
 		require.False(t, registry.Retryable(err), "OpenSession: %v", err)
 	}
-	t.pause(s.TTL() + s.TTL()/2)
-	require.NoError(t, is(s, registry.SessionConnected), "sessions are renewed")
-	t.holds(b, registry.Alive(s.ID()), registry.At("d/k", rev))
-	require.Equal(t, before, t.list(b, "d"), "nothing was changed")
+	t.sleep(s.TTL() + s.TTL()/2)
+	require.NoError(t, inState(s, registry.SessionConnected), "sessions are renewed")
+	t.assertHolds(b, registry.Alive(s.ID()), registry.At("d/k", rev))
+	require.Equal(t, before, t.listFresh(b, "d"), "nothing was changed")
 	free()
 	t.eventually(t.ttl, "there is room again", func() error {
 		next, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Set("d/k", rev, []byte("after"))}})
@@ -513,18 +513,18 @@ func fullStore(t *test) {
 		return err
 	})
 	f.converge(a)
-	require.NoError(t, t.session(a).Close(t.ctx))
+	require.NoError(t, t.openSession(a).Close(t.ctx))
 }
 
 func fullStoreDeletes(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
 	revs := map[registry.Key]registry.Rev{
 		"d/empty":  t.create(a, "d/empty", ""),
 		"d/large":  t.create(a, "d/large", string(make([]byte, 10_000))),
 		"d/parent": t.create(a, "d/parent", "v"),
-		"d/~k":     t.own(a, "d/~k", s),
-		"d/~alone": t.own(a, "d/~alone", s),
+		"d/~k":     t.createOwned(a, "d/~k", s),
+		"d/~alone": t.createOwned(a, "d/~alone", s),
 	}
 	child := t.create(a, "d/parent/child", "v")
 	f := t.follow(b, "d")
@@ -533,7 +533,7 @@ func fullStoreDeletes(t *test) {
 	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("d/new", nil)}})
 	require.ErrorIs(t, err, registry.ErrQuota)
 	for _, key := range []registry.Key{"d/empty", "d/large", "d/~alone"} {
-		t.do(a, registry.Delete(key, revs[key]))
+		t.commitOps(a, registry.Delete(key, revs[key]))
 	}
 	t.commit(b, registry.Txn{ // by a handle that has to read first, and several at once
 		If: []registry.Cond{registry.Alive(s.ID()), registry.At("d/parent/child", child)},
@@ -542,20 +542,20 @@ func fullStoreDeletes(t *test) {
 			registry.Delete("d/~k", revs["d/~k"]),
 		},
 	})
-	require.Empty(t, t.list(b, "d"))
+	require.Empty(t, t.listFresh(b, "d"))
 	f.converge(a)
 	free()
 	t.eventually(t.ttl, "a key is made again", func() error {
 		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("d/empty", []byte("again"))}})
 		return err
 	})
-	require.Equal(t, "again", string(t.get(b, "d/empty").Value))
+	require.Equal(t, "again", string(t.getFresh(b, "d/empty").Value))
 	t.commit(a, registry.Txn{If: []registry.Cond{registry.Absent("d/large")}})
 	f.converge(a)
 }
 
-// denied returns what is wrong with the error of a call without the right to make it.
-func denied(err error) error {
+// checkDenied returns what is wrong with the error of a call without the right to make it.
+func checkDenied(err error) error {
 	switch {
 	case err == nil:
 		return errors.New("a call was allowed without the right to make it")
@@ -568,40 +568,40 @@ func denied(err error) error {
 }
 
 func revokedRights(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	rev := t.create(b, "d/k", "before")
 	old := t.follow(a, "d")
 	old.converge(b)
-	restore := t.pull(t.store.Revoke, "a")
+	restore := t.injectFault(t.store.Revoke, "a")
 	_, err := a.Get(t.ctx, "d/k", registry.ReadOptions{})
-	require.NoError(t, denied(err), "Get")
+	require.NoError(t, checkDenied(err), "Get")
 	_, err = a.Get(t.ctx, "d/k", fresh)
-	require.NoError(t, denied(err), "a fresh Get")
+	require.NoError(t, checkDenied(err), "a fresh Get")
 	_, err = a.List(t.ctx, "d", fresh)
-	require.NoError(t, denied(err), "List")
+	require.NoError(t, checkDenied(err), "List")
 	_, err = a.OpenSession(t.ctx, registry.SessionOptions{TTL: t.ttl})
-	require.NoError(t, denied(err), "OpenSession")
+	require.NoError(t, checkDenied(err), "OpenSession")
 	for _, op := range []registry.Op{
 		registry.Create("d/new", nil), registry.Set("d/k", rev, []byte("forbidden")), registry.Delete("d/k", rev),
 	} {
 		_, err = a.Txn(t.ctx, registry.Txn{Then: []registry.Op{op}})
-		require.NoError(t, denied(err), "%v", op)
+		require.NoError(t, checkDenied(err), "%v", op)
 	}
-	require.NoError(t, denied(watchOnce(t, a, "d")), "Watch, or the first Next")
-	t.absent(b, "d/new")
-	rev = t.do(b, registry.Set("d/k", rev, []byte("by another"))) // which fails if a has written
+	require.NoError(t, checkDenied(watchOnce(t, a, "d")), "Watch, or the first Next")
+	t.assertAbsent(b, "d/new")
+	rev = t.commitOps(b, registry.Set("d/k", rev, []byte("by another"))) // which fails if a has written
 
 	restore()
 	t.eventually(t.ttl, "the rights are back", func() error {
 		_, err := a.Get(t.ctx, "d/k", fresh)
 		return err
 	})
-	t.do(a, registry.Set("d/k", rev, []byte("after")))
+	t.commitOps(a, registry.Set("d/k", rev, []byte("after")))
 	t.follow(a, "d").converge(b)
-	want := t.list(b, "d")
+	want := t.listFresh(b, "d")
 	for ctx := t.within(t.ttl + slack); !old.equals(want); {
-		if _, err := old.take(ctx); err != nil { // else it goes on as if nothing had been
-			require.NoError(t, denied(err), "a watcher that does not go on")
+		if _, err := old.receive(ctx); err != nil { // else it goes on as if nothing had been
+			require.NoError(t, checkDenied(err), "a watcher that does not go on")
 			break
 		}
 	}
@@ -621,37 +621,37 @@ func watchOnce(t *test, r registry.Registry, dir registry.Key) error {
 func dieTogether(t *test) {
 	const sessions, machines = 64, 8
 	all := t.cutSessions(sessions, machines)
-	f := t.follow(t.b(), "d")
-	f.converge(t.b())
+	f := t.follow(t.handleB(), "d")
+	f.converge(t.handleB())
 	for i := range machines {
 		t.partition(all[i].machine, []Cut{Blackhole, Refuse}[i%2])
 	}
-	f.seeLost(all, all[0].session.TTL())
+	f.assertLostFirst(all, all[0].session.TTL())
 	for _, c := range all {
-		t.holds(t.b(), registry.Dead(c.session.ID()))
+		t.assertHolds(t.handleB(), registry.Dead(c.session.ID()))
 	}
-	next := t.session(t.b())
-	t.own(t.b(), all[0].key, next)
+	next := t.openSession(t.handleB())
+	t.createOwned(t.handleB(), all[0].key, next)
 }
 
 func unansweredSession(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
-	t.own(a, "~k", s)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
+	t.createOwned(a, "~k", s)
 	heal := t.partition("a", FromStore)
 	_, err := a.OpenSession(t.within(200*time.Millisecond), registry.SessionOptions{TTL: t.ttl})
 	require.ErrorIs(t, err, registry.ErrUnavailable)
 	_ = s.Close(t.within(200 * time.Millisecond)) // the store hears of it, or the TTL runs out
-	require.NoError(t, is(s, registry.SessionClosed))
-	t.eventually(s.TTL(), "the key of the closed session goes", func() error { return t.gone(b, "~k") })
+	require.NoError(t, inState(s, registry.SessionClosed))
+	t.eventually(s.TTL(), "the key of the closed session goes", func() error { return t.checkAbsent(b, "~k") })
 	heal()
 	t.eventually(t.ttl, "a session can be opened", func() error {
 		next, err := a.OpenSession(t.within(time.Second), registry.SessionOptions{TTL: t.ttl})
 		if err != nil {
 			return err
 		}
-		t.own(a, "~k", next)
+		t.createOwned(a, "~k", next)
 		return nil
 	})
-	require.NoError(t, is(s, registry.SessionClosed))
+	require.NoError(t, inState(s, registry.SessionClosed))
 }

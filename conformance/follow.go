@@ -43,13 +43,13 @@ func (t *test) follow(r registry.Registry, dir registry.Key) *follower {
 // next takes the next batch.
 func (f *follower) next() registry.Batch {
 	f.t.Helper()
-	b, err := f.take(f.t.within(f.t.ttl + slack))
+	b, err := f.receive(f.t.within(f.t.ttl + slack))
 	require.NoError(f.t, err, "the next batch of %q", f.dir)
 	return b
 }
 
-// take is next for any goroutine.
-func (f *follower) take(ctx context.Context) (registry.Batch, error) {
+// receive is next for any goroutine.
+func (f *follower) receive(ctx context.Context) (registry.Batch, error) {
 	b, err := f.w.Next(ctx)
 	if err != nil {
 		return b, err
@@ -57,19 +57,19 @@ func (f *follower) take(ctx context.Context) (registry.Batch, error) {
 	if f.batches == maxBatches {
 		return b, fmt.Errorf("%d batches of %q, and no end", maxBatches, f.dir)
 	}
-	if err := f.check(b); err != nil {
+	if err := f.checkBatch(b); err != nil {
 		return b, fmt.Errorf("batch %d of %q, a %v at %d: %w", f.batches, f.dir, b.Kind, b.Rev.Seq, err)
 	}
-	f.apply(b)
+	f.applyBatch(b)
 	return b, nil
 }
 
-// until takes batches until ok, for as long as a reconnection may take.
-func (f *follower) until(what string, ok func() bool) {
+// followUntil takes batches until ok, for as long as a reconnection may take.
+func (f *follower) followUntil(what string, ok func() bool) {
 	f.t.Helper()
 	ctx := f.t.within(f.t.ttl + slack)
 	for !ok() {
-		_, err := f.take(ctx)
+		_, err := f.receive(ctx)
 		require.NoError(f.t, err, "follow %q until %s; so far %v", f.dir, what, f.values())
 	}
 }
@@ -78,14 +78,14 @@ func (f *follower) until(what string, ok func() bool) {
 // writing.
 func (f *follower) converge(r registry.Registry) {
 	f.t.Helper()
-	want := f.t.list(r, f.dir)
-	f.until(fmt.Sprintf("it equals the list %v", keysOf(want)), func() bool { return f.equals(want) })
+	want := f.t.listFresh(r, f.dir)
+	f.followUntil(fmt.Sprintf("it equals the list %v", keysOf(want)), func() bool { return f.equals(want) })
 }
 
-// upTo takes batches until key is there with value.
-func (f *follower) upTo(key registry.Key, value string) {
+// awaitValue takes batches until key is there with value.
+func (f *follower) awaitValue(key registry.Key, value string) {
 	f.t.Helper()
-	f.until(fmt.Sprintf("%s is %q", key, value), func() bool {
+	f.followUntil(fmt.Sprintf("%s is %q", key, value), func() bool {
 		e, ok := f.has[key]
 		return ok && string(e.Value) == value
 	})
@@ -111,7 +111,7 @@ func (f *follower) values() map[registry.Key]string {
 	return values
 }
 
-func (f *follower) apply(b registry.Batch) {
+func (f *follower) applyBatch(b registry.Batch) {
 	if b.Kind == registry.Snapshot {
 		clear(f.has)
 	}
@@ -126,8 +126,8 @@ func (f *follower) apply(b registry.Batch) {
 	f.batches++
 }
 
-// check returns the rule of Batch and Watch that b breaks.
-func (f *follower) check(b registry.Batch) error {
+// checkBatch returns the rule of Batch and Watch that b breaks.
+func (f *follower) checkBatch(b registry.Batch) error {
 	switch {
 	case b.Kind != registry.Snapshot && b.Kind != registry.Delta:
 		return fmt.Errorf("unknown kind")
@@ -182,9 +182,9 @@ func sameEntry(x, y registry.Entry) bool {
 		x.Modified == y.Modified && x.Owner == y.Owner && x.Txn == y.Txn
 }
 
-// quiet writes mark, a key of the watched directory, and fails the case if f is told of
+// assertNoEvents writes mark, a key of the watched directory, and fails the case if f is told of
 // any other change before it.
-func (f *follower) quiet(r registry.Registry, mark registry.Key) {
+func (f *follower) assertNoEvents(r registry.Registry, mark registry.Key) {
 	f.t.Helper()
 	f.t.create(r, mark, "mark")
 	var told []registry.Batch

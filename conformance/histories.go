@@ -41,12 +41,12 @@ var historyCases = []Case{
 	},
 }
 
-// isLinearizable records a history and fails the case unless it is linearizable. One that
+// requireLinearizable records a history and fails the case unless it is linearizable. One that
 // cannot be decided about is followed by another.
-func (t *test) isLinearizable(seed uint64, m porcupine.Model, budget int64, record func(seed uint64) *history) {
+func (t *test) requireLinearizable(seed uint64, m porcupine.Model, budget int64, record func(seed uint64) *history) {
 	t.Helper()
 	for range 2 {
-		switch v, picture := record(seed).check(t, m, budget); v {
+		switch v, picture := record(seed).search(t, m, budget); v {
 		case linearizable:
 			return
 		case illegal:
@@ -58,24 +58,24 @@ func (t *test) isLinearizable(seed uint64, m porcupine.Model, budget int64, reco
 	t.Fatalf("two histories could not be decided about in %d steps", budget)
 }
 
-func (t *test) storeHistory(p profile) {
+func (t *test) requireStoreHistory(p profile) {
 	t.Helper()
-	t.isLinearizable(p.seed, storeModel(), stepBudget, func(seed uint64) *history {
+	t.requireLinearizable(p.seed, storeModel(), stepBudget, func(seed uint64) *history {
 		p.seed = seed
-		return t.record(p)
+		return t.recordHistory(p)
 	})
 }
 
 func registerHistory(t *test) {
-	t.storeHistory(profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 2, keys: 1})
+	t.requireStoreHistory(profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 2, keys: 1})
 }
 
 func txnHistory(t *test) {
-	t.storeHistory(profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 3, keys: 3, conds: true})
+	t.requireStoreHistory(profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 3, keys: 3, conds: true})
 }
 
 func ownedHistory(t *test) {
-	t.storeHistory(profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 1, keys: 4, conds: true, sessions: true})
+	t.requireStoreHistory(profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 1, keys: 4, conds: true, sessions: true})
 }
 
 // manyHistories draws what clients do as well.
@@ -92,6 +92,6 @@ func manyHistories(t *test) {
 			conds:    random.IntN(2) == 0,
 			sessions: random.IntN(2) == 0,
 		}
-		t.storeHistory(p)
+		t.requireStoreHistory(p)
 	}
 }

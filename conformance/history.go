@@ -24,32 +24,32 @@ type history struct {
 	open int // calls that have no end
 }
 
-// never is when a call returns whose outcome is unknown: it may take effect at any time
+// neverReturned is when a call returns whose outcome is unknown: it may take effect at any time
 // until the end of the history, after which nobody can tell whether it ever did.
-const never = math.MaxInt64
+const neverReturned = math.MaxInt64
 
-// begin returns the moment at which a call begins.
-func (h *history) begin() int64 {
+// beginCall returns the moment at which a call begins.
+func (h *history) beginCall() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now++
 	return h.now
 }
 
-// end records a call that has returned.
-func (h *history) end(client int, call int64, input, output any) {
+// endCall records a call that has returned.
+func (h *history) endCall(client int, call int64, input, output any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now++
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Call: call, Return: h.now, Input: input, Output: output})
 }
 
-// leave records a call whose outcome is unknown.
-func (h *history) leave(client int, call int64, input, output any) {
+// leaveOpen records a call whose outcome is unknown.
+func (h *history) leaveOpen(client int, call int64, input, output any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open++
-	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Call: call, Return: never, Input: input, Output: output})
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Call: call, Return: neverReturned, Input: input, Output: output})
 }
 
 // verdict is what came of checking a history.
@@ -66,9 +66,9 @@ const (
 // while somebody computes.
 const stepBudget = 1_000_000
 
-// check searches an order of the calls in which each does what the model says. It returns
+// search searches an order of the calls in which each does what the model says. It returns
 // where a picture of a history that has none is to be found.
-func (h *history) check(t *test, m porcupine.Model, budget int64) (v verdict, picture string) {
+func (h *history) search(t *test, m porcupine.Model, budget int64) (v verdict, picture string) {
 	t.Helper()
 	slices.SortStableFunc(h.ops, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
 	bounded, exhausted := withBudget(m, budget)
@@ -80,7 +80,7 @@ func (h *history) check(t *test, m porcupine.Model, budget int64) (v verdict, pi
 	}
 	bounded, _ = withBudget(m, budget) // what is found of an order shows where it ends
 	_, found := porcupine.CheckOperationsVerbose(bounded, h.ops, 0)
-	t.Logf("the order of calls ends with\n%s", h.whereItEnds(m, found))
+	t.Logf("the order of calls ends with\n%s", h.describeDeadEnd(m, found))
 	picture = filepath.Join(t.artifacts(), "history.html")
 	if err := porcupine.VisualizePath(m, found, picture); err != nil {
 		picture = fmt.Sprintf("none: %v", err)
@@ -88,9 +88,9 @@ func (h *history) check(t *test, m porcupine.Model, budget int64) (v verdict, pi
 	return illegal, picture
 }
 
-// whereItEnds tells where the longest orders that were found come to their end: the last
+// describeDeadEnd tells where the longest orders that were found come to their end: the last
 // calls in them, the state that these leave, and the first calls without a place after them.
-func (h *history) whereItEnds(m porcupine.Model, found porcupine.LinearizationInfo) string {
+func (h *history) describeDeadEnd(m porcupine.Model, found porcupine.LinearizationInfo) string {
 	const shown = 6
 	parts := [][]porcupine.Operation{h.ops}
 	if m.Partition != nil {
@@ -109,7 +109,7 @@ func (h *history) whereItEnds(m porcupine.Model, found porcupine.LinearizationIn
 		}
 		tell := func(op porcupine.Operation) {
 			returned := "?"
-			if op.Return != never {
+			if op.Return != neverReturned {
 				returned = fmt.Sprint(op.Return)
 			}
 			fmt.Fprintf(&b, "  client %d, %d-%s: %s\n", op.ClientId, op.Call, returned, m.DescribeOperation(op.Input, op.Output))
@@ -148,8 +148,8 @@ func withBudget(m porcupine.Model, budget int64) (bounded porcupine.Model, exhau
 // the suite itself is tested.
 func (t *test) artifacts() string {
 	t.Helper()
-	if k, ok := t.TB.(interface{ keepsFiles() string }); ok {
-		return k.keepsFiles()
+	if k, ok := t.TB.(interface{ artifactDir() string }); ok {
+		return k.artifactDir()
 	}
 	if f := flag.Lookup("test.artifacts"); f != nil && f.Value.String() == "true" {
 		return t.ArtifactDir()

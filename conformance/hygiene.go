@@ -51,23 +51,23 @@ func noGoroutineLeft(t *test) {
 	before := goroutines(t)
 	for range 2 {
 		r := t.connect("a")
-		s := t.session(r)
-		t.own(r, "d/~k", s)
+		s := t.openSession(r)
+		t.createOwned(r, "d/~k", s)
 		for _, dir := range []registry.Key{"d", "e"} {
 			w, err := r.Watch(t.ctx, dir, registry.WatchOptions{})
 			require.NoError(t, err)
 			_, err = w.Next(t.ctx)
 			require.NoError(t, err)
 		}
-		t.list(r, "d")
-		t.pause(s.TTL() / 2) // for a renewal to be made
+		t.listFresh(r, "d")
+		t.sleep(s.TTL() / 2) // for a renewal to be made
 		require.NoError(t, r.Close(t.ctx))
 		var left []string
 		for wait := time.Duration(0); wait < time.Second; wait += pollEvery { // to run its last instructions
 			t.settle(0)
 			left = nil
 			for id, stack := range goroutines(t) {
-				if _, old := before[id]; !old && (t.bubble || t.ofBackend(stack)) { // a bubble has no others
+				if _, old := before[id]; !old && (t.bubble || t.isBackendStack(stack)) { // a bubble has no others
 					left = append(left, stack)
 				}
 			}
@@ -80,8 +80,8 @@ func noGoroutineLeft(t *test) {
 	}
 }
 
-// ofBackend reports whether a goroutine runs code of the backend, or was started by it.
-func (t *test) ofBackend(stack string) bool {
+// isBackendStack reports whether a goroutine runs code of the backend, or was started by it.
+func (t *test) isBackendStack(stack string) bool {
 	for line := range strings.Lines(stack) {
 		if strings.HasPrefix(line, "\t") { // a file, not a function
 			continue
@@ -145,14 +145,14 @@ func closedHandle(t *test) {
 	}
 	require.NoError(t, w.Close())
 	require.NoError(t, r.Close(t.ctx), "closing twice is legal")
-	t.together(4, func(int) error { return r.Close(t.ctx) })
-	t.absent(t.b(), "k")
+	t.runConcurrently(4, func(int) error { return r.Close(t.ctx) })
+	t.assertAbsent(t.handleB(), "k")
 }
 
 func nothingAtInit(t *test) {
 	t.eventually(0, "no goroutine of the backend runs before there is a handle", func() error {
 		for _, stack := range strings.Split(stackDump(), "\n\n") {
-			if t.ofBackend(stack) { // it may be one of the case before, with its last instructions
+			if t.isBackendStack(stack) { // it may be one of the case before, with its last instructions
 				return errors.New(stack)
 			}
 		}
@@ -196,7 +196,7 @@ func closeWakes(t *test) {
 	closing := time.Now()
 	_ = r.Close(t.within(200 * time.Millisecond)) // the store cannot be told
 	asleep := slices.Collect(maps.Keys(calls))
-	for bound := time.After(t.bound(200 * time.Millisecond)); len(asleep) > 0; {
+	for bound := time.After(t.withSlack(200 * time.Millisecond)); len(asleep) > 0; {
 		select {
 		case got := <-results:
 			require.ErrorIs(t, got.err, registry.ErrClosed, got.call)
@@ -210,43 +210,43 @@ func closeWakes(t *test) {
 
 func closeEndsSessions(t *test) {
 	r := t.connect("a")
-	s1, s2 := t.session(r), t.session(r)
-	t.own(r, "~1", s1)
-	t.own(r, "~2", s2)
+	s1, s2 := t.openSession(r), t.openSession(r)
+	t.createOwned(r, "~1", s1)
+	t.createOwned(r, "~2", s2)
 	require.NoError(t, r.Close(t.ctx))
-	t.absent(t.b(), "~1", "~2")
-	t.holds(t.b(), registry.Dead(s1.ID()), registry.Dead(s2.ID()))
+	t.assertAbsent(t.handleB(), "~1", "~2")
+	t.assertHolds(t.handleB(), registry.Dead(s1.ID()), registry.Dead(s2.ID()))
 	for _, s := range []registry.Session{s1, s2} {
-		require.NoError(t, is(s, registry.SessionClosed))
+		require.NoError(t, inState(s, registry.SessionClosed))
 		require.ErrorIs(t, s.Err(), registry.ErrClosed)
-		t.closed(s.Lost(), 0, "Lost is closed")
+		t.awaitClosed(s.Lost(), 0, "Lost is closed")
 		require.NoError(t, s.Close(t.ctx))
 	}
 }
 
 func closeWhileUnreachable(t *test) {
 	r := t.connect("a")
-	s := t.session(r)
-	t.own(r, "~k", s)
+	s := t.openSession(r)
+	t.createOwned(r, "~k", s)
 	t.partition("a", Blackhole)
 	start := time.Now()
 	_ = r.Close(t.within(200 * time.Millisecond))
-	require.Less(t, time.Since(start), t.bound(200*time.Millisecond), "Close returned by its context")
-	require.NoError(t, is(s, registry.SessionClosed))
-	t.eventually(s.TTL(), "the session is left to expire", func() error { return t.gone(t.b(), "~k") })
+	require.Less(t, time.Since(start), t.withSlack(200*time.Millisecond), "Close returned by its context")
+	require.NoError(t, inState(s, registry.SessionClosed))
+	t.eventually(s.TTL(), "the session is left to expire", func() error { return t.checkAbsent(t.handleB(), "~k") })
 }
 
 func independentHandles(t *test) {
 	one, two := t.connect("a"), t.connect("a") // of one machine
-	s := t.session(two)
-	t.own(two, "d/~k", s)
+	s := t.openSession(two)
+	t.createOwned(two, "d/~k", s)
 	f := t.follow(two, "d")
 	f.converge(two)
 	require.NoError(t, one.Close(t.ctx))
 	t.create(two, "d/k", "v")
-	f.upTo("d/k", "v")
-	require.NoError(t, is(s, registry.SessionConnected))
-	t.holds(t.b(), registry.Alive(s.ID()))
+	f.awaitValue("d/k", "v")
+	require.NoError(t, inState(s, registry.SessionConnected))
+	t.assertHolds(t.handleB(), registry.Alive(s.ID()))
 	_, err := one.Get(t.ctx, "d/k", fresh)
 	require.True(t, errors.Is(err, registry.ErrClosed), fmt.Sprint(err))
 }

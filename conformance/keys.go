@@ -93,7 +93,7 @@ var keyCases = []Case{
 }
 
 func valuesRoundTrip(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)
@@ -103,76 +103,76 @@ func valuesRoundTrip(t *test) {
 		nil, {}, {0}, {0, 0, 0}, {'\n'}, []byte(" trailing blank \n\n"), []byte("\x00\x01v"), every, []byte("größe 零"), largest,
 	} {
 		key := registry.Key(fmt.Sprintf("values/%02d", i))
-		rev := t.do(a, registry.Create(key, value))
-		require.True(t, bytes.Equal(value, t.get(b, key).Value), "value %d as created", i)
-		t.do(a, registry.Set(key, rev, slices.Concat(value, every)[:len(value)]))
-		require.True(t, bytes.Equal(value, t.get(b, key).Value), "value %d as set", i)
-		entries := t.list(b, "values")
+		rev := t.commitOps(a, registry.Create(key, value))
+		require.True(t, bytes.Equal(value, t.getFresh(b, key).Value), "value %d as created", i)
+		t.commitOps(a, registry.Set(key, rev, slices.Concat(value, every)[:len(value)]))
+		require.True(t, bytes.Equal(value, t.getFresh(b, key).Value), "value %d as set", i)
+		entries := t.listFresh(b, "values")
 		require.True(t, bytes.Equal(value, entries[i].Value), "value %d as listed", i)
 	}
 }
 
 func createExisting(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	t.create(a, "k", "first")
-	before := t.get(b, "k")
+	before := t.getFresh(b, "k")
 	for _, r := range []registry.Registry{a, b} {
-		t.refused(r, registry.Txn{Then: []registry.Op{registry.Create("k", []byte("second"))}}, 0)
+		t.assertConflict(r, registry.Txn{Then: []registry.Op{registry.Create("k", []byte("second"))}}, 0)
 	}
-	require.Equal(t, before, t.get(b, "k"))
+	require.Equal(t, before, t.getFresh(b, "k"))
 }
 
 func deepCreate(t *test) {
-	a := t.a()
+	a := t.handleA()
 	key := registry.Key(strings.Repeat("s/", t.keySegments()-1) + "s") // as deep as a key may be
 	t.create(a, key, "deep")
-	require.Equal(t, "deep", string(t.get(t.b(), key).Value))
-	require.Equal(t, []registry.Key{key}, keysOf(t.list(a, key.Dir())))
+	require.Equal(t, "deep", string(t.getFresh(t.handleB(), key).Value))
+	require.Equal(t, []registry.Key{key}, keysOf(t.listFresh(a, key.Dir())))
 	for dir := key.Dir(); dir != ""; dir = dir.Dir() {
-		t.absent(a, dir)
-		require.Empty(t, t.list(a, dir.Dir()), "what has no value is not listed")
+		t.assertAbsent(a, dir)
+		require.Empty(t, t.listFresh(a, dir.Dir()), "what has no value is not listed")
 	}
 	t.create(a, "s/s", "made later") // as nothing was there
-	require.Equal(t, []registry.Key{"s/s"}, keysOf(t.list(a, "s")))
+	require.Equal(t, []registry.Key{"s/s"}, keysOf(t.listFresh(a, "s")))
 }
 
 func deleteAbove(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	t.create(a, "top/mid/leaf", "leaf")
 	for range 3 { // also as it was made and deleted before
 		rev := t.create(a, "top/mid", "mid")
-		require.Equal(t, []registry.Key{"top/mid"}, keysOf(t.list(b, "top")))
-		t.do(b, registry.Delete("top/mid", rev))
-		t.absent(a, "top/mid")
-		require.Empty(t, t.list(a, "top"))
-		require.Equal(t, "leaf", string(t.get(a, "top/mid/leaf").Value))
-		require.Equal(t, []registry.Key{"top/mid/leaf"}, keysOf(t.list(a, "top/mid")))
+		require.Equal(t, []registry.Key{"top/mid"}, keysOf(t.listFresh(b, "top")))
+		t.commitOps(b, registry.Delete("top/mid", rev))
+		t.assertAbsent(a, "top/mid")
+		require.Empty(t, t.listFresh(a, "top"))
+		require.Equal(t, "leaf", string(t.getFresh(a, "top/mid/leaf").Value))
+		require.Equal(t, []registry.Key{"top/mid/leaf"}, keysOf(t.listFresh(a, "top/mid")))
 	}
 }
 
 func changeAbsent(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	other := t.create(a, "other", "")
 	rev := t.create(a, "k", "v")
-	t.do(a, registry.Delete("k", rev))
+	t.commitOps(a, registry.Delete("k", rev))
 	for _, at := range []registry.Rev{rev, other} {
 		for _, key := range []registry.Key{"k", "never"} {
-			t.refused(b, registry.Txn{Then: []registry.Op{registry.Set(key, at, []byte("back"))}}, 0)
-			t.refused(b, registry.Txn{Then: []registry.Op{registry.Delete(key, at)}}, 0)
-			t.absent(a, key)
+			t.assertConflict(b, registry.Txn{Then: []registry.Op{registry.Set(key, at, []byte("back"))}}, 0)
+			t.assertConflict(b, registry.Txn{Then: []registry.Op{registry.Delete(key, at)}}, 0)
+			t.assertAbsent(a, key)
 		}
 	}
 }
 
 func abaPlain(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	var old []registry.Rev
-	for range t.n(50, 20) {
+	for range t.repeats(50, 20) {
 		made := t.create(a, "k", "same")
 		staleRevsConflict(t, "k", old)
-		set := t.do(b, registry.Set("k", made, []byte("same")))
+		set := t.commitOps(b, registry.Set("k", made, []byte("same")))
 		staleRevsConflict(t, "k", append(old, made))
-		t.do(a, registry.Delete("k", set))
+		t.commitOps(a, registry.Delete("k", set))
 		old = append(old, made, set)
 	}
 }
@@ -185,44 +185,44 @@ func staleRevsConflict(t *test, key registry.Key, old []registry.Rev) {
 		if i >= 2 && i < len(old)-3 {
 			continue
 		}
-		before := t.get(t.a(), key)
-		t.refused(t.b(), registry.Txn{If: []registry.Cond{registry.At(key, rev)}}, 0)
-		t.refused(t.b(), registry.Txn{Then: []registry.Op{registry.Set(key, rev, []byte("stale"))}}, 0)
-		t.refused(t.b(), registry.Txn{Then: []registry.Op{registry.Delete(key, rev)}}, 0)
-		require.Equal(t, before, t.get(t.a(), key))
+		before := t.getFresh(t.handleA(), key)
+		t.assertConflict(t.handleB(), registry.Txn{If: []registry.Cond{registry.At(key, rev)}}, 0)
+		t.assertConflict(t.handleB(), registry.Txn{Then: []registry.Op{registry.Set(key, rev, []byte("stale"))}}, 0)
+		t.assertConflict(t.handleB(), registry.Txn{Then: []registry.Op{registry.Delete(key, rev)}}, 0)
+		require.Equal(t, before, t.getFresh(t.handleA(), key))
 	}
 }
 
 func abaOwned(t *test) {
-	a := t.a()
+	a := t.handleA()
 	var old []registry.Rev
 	for range 3 {
-		s := t.session(a)
-		for range t.n(10, 5) { // the same session makes it again and again
-			made := t.do(a, registry.CreateOwned("~k", []byte("same"), s.ID()))
+		s := t.openSession(a)
+		for range t.repeats(10, 5) { // the same session makes it again and again
+			made := t.commitOps(a, registry.CreateOwned("~k", []byte("same"), s.ID()))
 			staleRevsConflict(t, "~k", old)
-			set := t.do(a, registry.Set("~k", made, []byte("same")))
+			set := t.commitOps(a, registry.Set("~k", made, []byte("same")))
 			staleRevsConflict(t, "~k", append(old, made))
-			t.do(a, registry.Delete("~k", set))
+			t.commitOps(a, registry.Delete("~k", set))
 			old = append(old, made, set)
 		}
-		last := t.do(a, registry.CreateOwned("~k", []byte("same"), s.ID()))
+		last := t.commitOps(a, registry.CreateOwned("~k", []byte("same"), s.ID()))
 		old = append(old, last)
 		require.NoError(t, s.Close(t.ctx)) // and then another one does
 	}
 }
 
 func seqGrows(t *test) {
-	handles := []registry.Registry{t.a(), t.b()}
+	handles := []registry.Registry{t.handleA(), t.handleB()}
 	last := uint64(0)
-	for i := range t.n(100, 30) {
+	for i := range t.repeats(100, 30) {
 		r := handles[i%2]
 		key := registry.Key(fmt.Sprintf("dir%d/k%d", i%5, i))
 		var revs []registry.Rev
 		revs = append(revs, t.create(r, key, "1"))
-		revs = append(revs, t.do(r, registry.Set(key, revs[0], []byte("2"))))
+		revs = append(revs, t.commitOps(r, registry.Set(key, revs[0], []byte("2"))))
 		if i%3 == 0 {
-			revs = append(revs, t.do(r, registry.Delete(key, revs[1])))
+			revs = append(revs, t.commitOps(r, registry.Delete(key, revs[1])))
 		}
 		for _, rev := range revs {
 			require.Greater(t, rev.Seq, last, "the Seq of commit after commit")
@@ -233,44 +233,44 @@ func seqGrows(t *test) {
 }
 
 func zeroRev(t *test) {
-	a := t.a()
+	a := t.handleA()
 	t.create(a, "k", "v")
-	before := t.get(a, "k")
+	before := t.getFresh(a, "k")
 	for _, key := range []registry.Key{"k", "never"} {
-		t.refused(a, registry.Txn{If: []registry.Cond{registry.At(key, registry.Rev{})}}, 0)
-		t.refused(a, registry.Txn{Then: []registry.Op{registry.Set(key, registry.Rev{}, []byte("w"))}}, 0)
-		t.refused(a, registry.Txn{Then: []registry.Op{registry.Delete(key, registry.Rev{})}}, 0)
+		t.assertConflict(a, registry.Txn{If: []registry.Cond{registry.At(key, registry.Rev{})}}, 0)
+		t.assertConflict(a, registry.Txn{Then: []registry.Op{registry.Set(key, registry.Rev{}, []byte("w"))}}, 0)
+		t.assertConflict(a, registry.Txn{Then: []registry.Op{registry.Delete(key, registry.Rev{})}}, 0)
 	}
-	require.Equal(t, before, t.get(a, "k"))
-	t.absent(a, "never")
+	require.Equal(t, before, t.getFresh(a, "k"))
+	t.assertAbsent(a, "never")
 }
 
 func listOneLevel(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	for _, key := range []registry.Key{"a", "a/b", "a/bc", "a/b/c", "a/b/d", "a/b/d/e", "a/b/f/g", "a/b-c/d", "a/b.c", "a/b0/x", "b"} {
 		t.create(a, key, string(key))
 	}
 	gone := t.create(a, "a/b/gone", "")
-	t.do(a, registry.Delete("a/b/gone", gone))
+	t.commitOps(a, registry.Delete("a/b/gone", gone))
 	for dir, want := range map[registry.Key][]registry.Key{
 		"":      {"a", "b"},
 		"a":     {"a/b", "a/b.c", "a/bc"},
 		"a/b":   {"a/b/c", "a/b/d"},
 		"a/b/f": {"a/b/f/g"},
 	} {
-		entries := t.list(b, dir)
+		entries := t.listFresh(b, dir)
 		require.Equal(t, want, keysOf(entries), "list of %q", dir)
 		for _, e := range entries {
 			require.Equal(t, string(e.Key), string(e.Value))
-			require.Equal(t, t.get(a, e.Key), e, "an entry is listed as Get has it")
+			require.Equal(t, t.getFresh(a, e.Key), e, "an entry is listed as Get has it")
 		}
 	}
 }
 
 func listNothing(t *test) {
-	a := t.a()
+	a := t.handleA()
 	rev := t.create(a, "was/k", "")
-	t.do(a, registry.Delete("was/k", rev))
+	t.commitOps(a, registry.Delete("was/k", rev))
 	for _, o := range []registry.ReadOptions{{}, fresh} {
 		for _, dir := range []registry.Key{"", "never", "was", "was/k", "some/where/deep"} {
 			l, err := a.List(t.ctx, dir, o)
@@ -281,21 +281,21 @@ func listNothing(t *test) {
 }
 
 func listSorted(t *test) {
-	a := t.a()
+	a := t.handleA()
 	names := []string{"b", "B", "a", "_", "-", ".x", "0", "10", "9", "a.", "a-", "aa", "A~", "Z", "z", "a0", "..."}
 	for _, name := range names {
 		t.create(a, registry.Join("d", name), "")
 	}
 	slices.Sort(names)
 	var got []string
-	for _, e := range t.list(t.b(), "d") {
+	for _, e := range t.listFresh(t.handleB(), "d") {
 		got = append(got, e.Key.Name())
 	}
 	require.Equal(t, names, got)
 }
 
 func readsAreCopies(t *test) {
-	a := t.a()
+	a := t.handleA()
 	t.create(a, "d/k", "value")
 	for _, o := range []registry.ReadOptions{{}, fresh} {
 		e, err := a.Get(t.ctx, "d/k", o)
@@ -313,25 +313,25 @@ func readsAreCopies(t *test) {
 }
 
 func writesAreCopies(t *test) {
-	a := t.a()
+	a := t.handleA()
 	f := t.follow(a, "d")
 	value := []byte("created")
 	ops := []registry.Op{registry.Create("d/k", value)}
 	rev := t.commit(a, registry.Txn{Then: ops})
 	copy(value, "XXXXXXX")
 	ops[0] = registry.Create("d/other", nil)
-	require.Equal(t, "created", string(t.get(a, "d/k").Value))
-	f.upTo("d/k", "created")
+	require.Equal(t, "created", string(t.getFresh(a, "d/k").Value))
+	f.awaitValue("d/k", "created")
 
 	value = []byte("set")
-	t.do(a, registry.Set("d/k", rev, value))
+	t.commitOps(a, registry.Set("d/k", rev, value))
 	copy(value, "XXX")
-	require.Equal(t, "set", string(t.get(t.b(), "d/k").Value))
-	f.upTo("d/k", "set")
+	require.Equal(t, "set", string(t.getFresh(t.handleB(), "d/k").Value))
+	f.awaitValue("d/k", "set")
 }
 
 func createdAndModified(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	var lives []registry.Rev
 	for range 3 {
 		made := t.create(a, "k", "0")
@@ -339,35 +339,35 @@ func createdAndModified(t *test) {
 		lives = append(lives, made)
 		last := made
 		for i := range 5 {
-			e := t.get(b, "k")
+			e := t.getFresh(b, "k")
 			require.Equal(t, made, e.Created, "Created after %d writes", i)
 			require.Equal(t, last, e.Modified, "Modified after %d writes", i)
-			last = t.do(a, registry.Set("k", last, fmt.Append(nil, i)))
+			last = t.commitOps(a, registry.Set("k", last, fmt.Append(nil, i)))
 			require.Greater(t, last.Seq, e.Modified.Seq)
 		}
-		t.do(a, registry.Delete("k", last))
+		t.commitOps(a, registry.Delete("k", last))
 	}
 }
 
 func entryNamesTxn(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
 	id := registry.NewTxnID()
 	rev := t.commit(a, registry.Txn{ID: id, Then: []registry.Op{
 		registry.Create("k", []byte("v")), registry.CreateOwned("~o", []byte("v"), s.ID()),
 	}})
-	require.Equal(t, id, t.get(b, "k").Txn, "of a created key")
-	require.Equal(t, id, t.get(b, "~o").Txn, "of an owned key")
+	require.Equal(t, id, t.getFresh(b, "k").Txn, "of a created key")
+	require.Equal(t, id, t.getFresh(b, "~o").Txn, "of an owned key")
 
 	again := registry.NewTxnID()
 	rev = t.commit(a, registry.Txn{ID: again, Then: []registry.Op{registry.Set("k", rev, []byte("v"))}})
-	require.Equal(t, again, t.get(b, "k").Txn, "of a set key")
-	require.Equal(t, again, t.list(b, "")[0].Txn, "in a list")
+	require.Equal(t, again, t.getFresh(b, "k").Txn, "of a set key")
+	require.Equal(t, again, t.listFresh(b, "")[0].Txn, "in a list")
 
 	seen := map[registry.TxnID]bool{id: true, again: true}
 	for range 5 { // no ID was given: each is drawn
-		rev = t.do(a, registry.Set("k", rev, []byte("v")))
-		drawn := t.get(b, "k").Txn
+		rev = t.commitOps(a, registry.Set("k", rev, []byte("v")))
+		drawn := t.getFresh(b, "k").Txn
 		require.NotEqual(t, registry.TxnID{}, drawn)
 		require.False(t, seen[drawn], "a drawn id is used twice")
 		seen[drawn] = true
@@ -375,14 +375,14 @@ func entryNamesTxn(t *test) {
 }
 
 func ownerOfPlainKeys(t *test) {
-	a := t.a()
-	s := t.session(a)
+	a := t.handleA()
+	s := t.openSession(a)
 	t.commit(a, registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}, Then: []registry.Op{
 		registry.Create("d/plain", nil), registry.CreateOwned("d/~owned", nil, s.ID()),
 	}})
-	require.Empty(t, t.get(a, "d/plain").Owner)
-	require.Equal(t, s.ID(), t.get(a, "d/~owned").Owner)
-	entries := t.list(t.b(), "d")
+	require.Empty(t, t.getFresh(a, "d/plain").Owner)
+	require.Equal(t, s.ID(), t.getFresh(a, "d/~owned").Owner)
+	entries := t.listFresh(t.handleB(), "d")
 	require.Len(t, entries, 2)
 	require.Empty(t, entries[0].Owner)
 	require.Equal(t, s.ID(), entries[1].Owner)
@@ -435,8 +435,8 @@ func (t *test) badKeys() (keys, dirsToo []registry.Key) {
 }
 
 func keyTable(t *test) {
-	a := t.a()
-	s := t.session(a)
+	a := t.handleA()
+	s := t.openSession(a)
 	bad, badDirs := t.badKeys()
 	for _, key := range bad {
 		_, err := a.Get(t.ctx, key, registry.ReadOptions{})
@@ -463,7 +463,7 @@ func keyTable(t *test) {
 	require.ErrorIs(t, err, registry.ErrInvalidKey, "a key with a tilde is not created unowned")
 	_, err = a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("plain", nil, s.ID())}})
 	require.ErrorIs(t, err, registry.ErrInvalidKey, "a key without a tilde is not created owned")
-	t.absent(a, "bystander", "plain", "~tilde")
+	t.assertAbsent(a, "bystander", "plain", "~tilde")
 
 	for _, key := range []registry.Key{
 		"a", "...", "a/...b", "-", "_", "A.b_c~d-0", "a~/b",
@@ -472,14 +472,14 @@ func keyTable(t *test) {
 		longKey(t.keyBytes()),
 	} {
 		t.create(a, key, string(key))
-		require.Equal(t, string(key), string(t.get(a, key).Value))
-		require.Contains(t, keysOf(t.list(a, key.Dir())), key)
+		require.Equal(t, string(key), string(t.getFresh(a, key).Value))
+		require.Contains(t, keysOf(t.listFresh(a, key.Dir())), key)
 	}
-	t.do(a, registry.CreateOwned("a/~", nil, s.ID()), registry.CreateOwned("~~x", nil, s.ID()))
+	t.commitOps(a, registry.CreateOwned("a/~", nil, s.ID()), registry.CreateOwned("~~x", nil, s.ID()))
 }
 
 func keysBeforeSending(t *test) {
-	a := t.a()
+	a := t.handleA()
 	heal := t.partition("a", Blackhole)
 	defer heal()
 	start := time.Now()

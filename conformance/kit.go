@@ -50,9 +50,9 @@ func newTest(tb testing.TB, b Backend) *test {
 	return t
 }
 
-// a and b are handles of two machines.
-func (t *test) a() registry.Registry { return t.handle("a") }
-func (t *test) b() registry.Registry { return t.handle("b") }
+// handleA and b are handles of two machines.
+func (t *test) handleA() registry.Registry { return t.handle("a") }
+func (t *test) handleB() registry.Registry { return t.handle("b") }
 
 // handle returns the handle of a machine, the same each time.
 func (t *test) handle(machine string) registry.Registry {
@@ -91,8 +91,8 @@ func (b below) Close(ctx context.Context) error {
 	return errors.Join(b.Registry.Close(ctx), b.whole.Close(ctx))
 }
 
-// n is how often a case repeats something: virtual time is cheap, a server's is not.
-func (t *test) n(bubble, real int) int {
+// repeats is how often a case repeats something: virtual time is cheap, a server's is not.
+func (t *test) repeats(bubble, real int) int {
 	if t.bubble {
 		return bubble
 	}
@@ -113,7 +113,7 @@ func (t *test) spawn(f func(ctx context.Context) error) (stop func()) {
 	done := make(chan struct{})
 	t.tasks.Go(func() {
 		defer close(done)
-		if err := guarded(func() error { return f(ctx) }); err != nil && ctx.Err() == nil {
+		if err := recoverPanic(func() error { return f(ctx) }); err != nil && ctx.Err() == nil {
 			t.Errorf("%v", err)
 		}
 	})
@@ -123,20 +123,20 @@ func (t *test) spawn(f func(ctx context.Context) error) (stop func()) {
 	}
 }
 
-// together runs n copies of f at once, and fails the case with the first error.
-func (t *test) together(n int, f func(i int) error) {
+// runConcurrently runs n copies of f at once, and fails the case with the first error.
+func (t *test) runConcurrently(n int, f func(i int) error) {
 	t.Helper()
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { errs[i] = guarded(func() error { return f(i) }) })
+		wg.Go(func() { errs[i] = recoverPanic(func() error { return f(i) }) })
 	}
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
 }
 
-// guarded turns a panic of f, which would end all tests, into an error.
-func guarded(f func() error) (err error) {
+// recoverPanic turns a panic of f, which would end all tests, into an error.
+func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -145,8 +145,8 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// pause lets d pass.
-func (t *test) pause(d time.Duration) {
+// sleep lets d pass.
+func (t *test) sleep(d time.Duration) {
 	t.Helper()
 	select {
 	case <-time.After(d):
@@ -163,12 +163,12 @@ func (t *test) settle(real time.Duration) {
 		synctest.Wait()
 		return
 	}
-	t.pause(real)
+	t.sleep(real)
 }
 
-// bound is d with what the clock may add to it: a busy machine in real time, and in a
+// withSlack is d with what the clock may add to it: a busy machine in real time, and in a
 // bubble the order of what happens at one instant.
-func (t *test) bound(d time.Duration) time.Duration {
+func (t *test) withSlack(d time.Duration) time.Duration {
 	if t.bubble {
 		return d + pollEvery
 	}
@@ -178,7 +178,7 @@ func (t *test) bound(d time.Duration) time.Duration {
 // eventually fails the case unless ok returns nil within the bound of d.
 func (t *test) eventually(d time.Duration, what string, ok func() error) {
 	t.Helper()
-	d = t.bound(d)
+	d = t.withSlack(d)
 	end := time.Now().Add(d)
 	for {
 		err := ok()
@@ -188,14 +188,14 @@ func (t *test) eventually(d time.Duration, what string, ok func() error) {
 		if !time.Now().Before(end) {
 			t.Fatalf("%s: not within %v: %v", what, d, err)
 		}
-		t.pause(pollEvery)
+		t.sleep(pollEvery)
 	}
 }
 
-// closed fails the case unless ch is closed within the bound of d.
-func (t *test) closed(ch <-chan struct{}, d time.Duration, what string) {
+// awaitClosed fails the case unless ch is closed within the bound of d.
+func (t *test) awaitClosed(ch <-chan struct{}, d time.Duration, what string) {
 	t.Helper()
-	d = t.bound(d)
+	d = t.withSlack(d)
 	select {
 	case <-ch:
 	case <-time.After(d):

@@ -37,22 +37,22 @@ var limitCases = []Case{
 }
 
 func valueLimit(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	most := bytes.Repeat([]byte{0xff}, a.Limits().ValueBytes)
-	rev := t.do(a, registry.Create("k", most))
-	require.True(t, bytes.Equal(most, t.get(b, "k").Value))
+	rev := t.commitOps(a, registry.Create("k", most))
+	require.True(t, bytes.Equal(most, t.getFresh(b, "k").Value))
 	over := append(most, 'x')
 	for _, op := range []registry.Op{registry.Create("k2", over), registry.Set("k", rev, over)} {
 		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{op}})
 		require.ErrorIs(t, err, registry.ErrTooLarge)
 		require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
 	}
-	t.absent(b, "k2")
-	require.Equal(t, rev, t.get(b, "k").Modified)
+	t.assertAbsent(b, "k2")
+	require.Equal(t, rev, t.getFresh(b, "k").Modified)
 }
 
 func txnLimits(t *test) {
-	a := t.a()
+	a := t.handleA()
 	l := a.Limits()
 	for conds := range 3 { // of all kinds together
 		ops := make([]registry.Op, l.TxnItems-conds)
@@ -61,7 +61,7 @@ func txnLimits(t *test) {
 		}
 		x := registry.Txn{If: []registry.Cond{registry.Absent("none"), registry.Absent("none")}[:conds], Then: ops}
 		t.commit(a, x)
-		require.Len(t, t.list(a, ops[0].Key.Dir()), len(ops))
+		require.Len(t, t.listFresh(a, ops[0].Key.Dir()), len(ops))
 		x.If = append(x.If, registry.Absent("none"))
 		_, err := a.Txn(t.ctx, x)
 		require.ErrorIs(t, err, registry.ErrTooLarge)
@@ -69,12 +69,12 @@ func txnLimits(t *test) {
 
 	x := registry.Txn{Then: t.opsOfSize(l, "bytes", l.TxnBytes)}
 	t.commit(a, x)
-	require.Len(t, t.list(a, "bytes"), len(x.Then))
+	require.Len(t, t.listFresh(a, "bytes"), len(x.Then))
 	x = registry.Txn{Then: t.opsOfSize(l, "over", l.TxnBytes+1)}
 	_, err := a.Txn(t.ctx, x)
 	require.ErrorIs(t, err, registry.ErrTooLarge)
 	require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
-	require.Empty(t, t.list(a, "over"))
+	require.Empty(t, t.listFresh(a, "over"))
 }
 
 // opsOfSize returns creations of keys in dir that count size bytes together.
@@ -97,8 +97,8 @@ func (t *test) opsOfSize(l registry.Limits, dir registry.Key, size int) []regist
 }
 
 func usableAfterTooLarge(t *test) {
-	a := t.a()
-	s := t.session(a)
+	a := t.handleA()
+	s := t.openSession(a)
 	f := t.follow(a, "d")
 	f.next()
 	huge := make([]byte, 4<<20) // more than servers let pass
@@ -106,16 +106,16 @@ func usableAfterTooLarge(t *test) {
 		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("d/huge", huge)}})
 		require.ErrorIs(t, err, registry.ErrTooLarge)
 	}
-	t.own(a, "d/~k", s)
+	t.createOwned(a, "d/~k", s)
 	f.converge(a)
-	require.NoError(t, is(s, registry.SessionConnected))
-	t.absent(a, "d/huge")
+	require.NoError(t, inState(s, registry.SessionConnected))
+	t.assertAbsent(a, "d/huge")
 }
 
 func largeDirectory(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	const perTxn = 50
-	n := t.n(10_000, 1_000)
+	n := t.repeats(10_000, 1_000)
 	var want []registry.Key
 	for start := 0; start < n; start += perTxn {
 		ops := make([]registry.Op, perTxn)
@@ -124,24 +124,24 @@ func largeDirectory(t *test) {
 			ops[i] = registry.Create(key, []byte(key))
 			want = append(want, key)
 		}
-		t.do(a, ops...)
+		t.commitOps(a, ops...)
 	}
-	entries := t.list(b, "d")
+	entries := t.listFresh(b, "d")
 	require.Equal(t, want, keysOf(entries))
 	for _, e := range entries {
 		require.Equal(t, string(e.Key), string(e.Value))
 	}
 	f := t.follow(b, "d")
 	f.converge(a)
-	t.do(a, registry.Delete(want[n/2], entries[n/2].Modified))
-	f.until("one of them is gone", func() bool { return len(f.has) == n-1 })
+	t.commitOps(a, registry.Delete(want[n/2], entries[n/2].Modified))
+	f.followUntil("one of them is gone", func() bool { return len(f.has) == n-1 })
 }
 
 func manyWatches(t *test) {
-	a := t.a()
+	a := t.handleA()
 	var all []*follower
-	for i := range t.n(500, 100) {
-		f := t.follow(t.b(), registry.Key(fmt.Sprintf("d%d", i)))
+	for i := range t.repeats(500, 100) {
+		f := t.follow(t.handleB(), registry.Key(fmt.Sprintf("d%d", i)))
 		f.next()
 		all = append(all, f)
 	}
@@ -151,19 +151,19 @@ func manyWatches(t *test) {
 	}
 	heal()
 	for _, f := range all {
-		f.upTo(f.dir.Join("k"), "while away")
+		f.awaitValue(f.dir.Join("k"), "while away")
 		t.create(a, f.dir.Join("k2"), "after")
-		f.upTo(f.dir.Join("k2"), "after")
+		f.awaitValue(f.dir.Join("k2"), "after")
 	}
 }
 
 func portableLimits(t *test) {
-	for _, r := range []registry.Registry{t.a(), t.b()} {
+	for _, r := range []registry.Registry{t.handleA(), t.handleB()} {
 		l := r.Limits()
 		require.GreaterOrEqual(t, l.ValueBytes, registry.PortableLimits.ValueBytes)
 		require.GreaterOrEqual(t, l.TxnItems, registry.PortableLimits.TxnItems)
 		require.GreaterOrEqual(t, l.TxnBytes, registry.PortableLimits.TxnBytes)
 	}
 	x := registry.Txn{Then: t.opsOfSize(registry.PortableLimits, "d", registry.PortableLimits.TxnBytes)}
-	t.commit(t.a(), x) // what is portable passes
+	t.commit(t.handleA(), x) // what is portable passes
 }

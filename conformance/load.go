@@ -39,7 +39,7 @@ const pace = 20 * time.Millisecond
 // counter is a key that a worker writes and all of them read.
 const counter registry.Key = "counter"
 
-func (t *test) load(machines ...string) *load {
+func (t *test) startLoad(machines ...string) *load {
 	t.Helper()
 	l := &load{t: t}
 	t.create(t.handle(machines[0]), counter, "0")
@@ -50,18 +50,18 @@ func (t *test) load(machines ...string) *load {
 			said: map[registry.Key]error{}, done: make(chan struct{}, 1),
 		}
 		key := registry.Key("owned/~" + machine)
-		w.owned = registry.At(key, t.own(r, key, w.session))
+		w.owned = registry.At(key, t.createOwned(r, key, w.session))
 		l.workers = append(l.workers, w)
 	}
 	l.follow = t.follow(l.workers[1].reg, l.workers[0].dir())
 	for i, w := range l.workers {
-		l.stops = append(l.stops, t.spawn(w.create))
-		l.stops = append(l.stops, t.spawn(w.read))
+		l.stops = append(l.stops, t.spawn(w.createKeys))
+		l.stops = append(l.stops, t.spawn(w.readCounter))
 		if i == 0 {
 			l.stops = append(l.stops, t.spawn(w.writeCounter))
 		}
 	}
-	l.worksOn()
+	l.awaitProgress()
 	return l
 }
 
@@ -73,8 +73,8 @@ func (l *load) stop() {
 
 func (w *worker) dir() registry.Key { return registry.Join("load", w.machine) }
 
-// create creates one key after the other, and remembers what was said of each.
-func (w *worker) create(ctx context.Context) error {
+// createKeys creates one key after the other, and remembers what was said of each.
+func (w *worker) createKeys(ctx context.Context) error {
 	for ctx.Err() == nil {
 		key := w.dir().Join(fmt.Sprintf("%05d", w.count))
 		w.count++
@@ -88,7 +88,7 @@ func (w *worker) create(ctx context.Context) error {
 			case w.done <- struct{}{}:
 			default:
 			}
-		} else if problem := unanswered(err); problem != nil {
+		} else if problem := checkUnanswered(err); problem != nil {
 			return fmt.Errorf("create %s: %w", key, problem)
 		}
 		time.Sleep(pace)
@@ -96,8 +96,8 @@ func (w *worker) create(ctx context.Context) error {
 	return nil
 }
 
-// read makes plain reads, and tells when one is older than one before.
-func (w *worker) read(ctx context.Context) error {
+// readCounter makes plain reads, and tells when one is older than one before.
+func (w *worker) readCounter(ctx context.Context) error {
 	newest := uint64(0)
 	for ctx.Err() == nil {
 		within, cancel := context.WithTimeout(ctx, time.Second)
@@ -126,10 +126,10 @@ func (w *worker) writeCounter(ctx context.Context) error {
 	return nil
 }
 
-// worksOn waits until each worker has committed something that it had not begun before.
-func (l *load) worksOn() {
+// awaitProgress waits until each worker has committed something that it had not begun before.
+func (l *load) awaitProgress() {
 	l.t.Helper()
-	bound := time.After(l.t.bound(2 * recovery))
+	bound := time.After(l.t.withSlack(2 * recovery))
 	for _, w := range l.workers {
 		for range 3 { // the first may have been waiting, the second on its way
 			select {
@@ -141,39 +141,39 @@ func (l *load) worksOn() {
 	}
 }
 
-// sessionsLive fails the case unless all sessions are connected, or will be.
-func (l *load) sessionsLive() {
+// assertSessionsLive fails the case unless all sessions are connected, or will be.
+func (l *load) assertSessionsLive() {
 	l.t.Helper()
 	for _, w := range l.workers {
 		l.t.eventually(recovery, "the session of "+w.machine+" is connected", func() error {
-			return is(w.session, registry.SessionConnected)
+			return inState(w.session, registry.SessionConnected)
 		})
-		l.t.holds(w.reg, registry.Alive(w.session.ID()), w.owned)
+		l.t.assertHolds(w.reg, registry.Alive(w.session.ID()), w.owned)
 	}
 }
 
-// sessionsTell fails the case if a session takes itself for alive and is not.
-func (l *load) sessionsTell() {
+// assertLossesReported fails the case if a session takes itself for alive and is not.
+func (l *load) assertLossesReported() {
 	l.t.Helper()
 	for _, w := range l.workers {
-		if is(w.session, registry.SessionLost) == nil {
+		if inState(w.session, registry.SessionLost) == nil {
 			require.ErrorIs(l.t, w.session.Err(), registry.ErrSessionLost)
 			continue
 		}
 		_, err := w.reg.Txn(l.t.ctx, registry.Txn{If: []registry.Cond{registry.Alive(w.session.ID()), w.owned}})
 		if err != nil {
-			require.NoError(l.t, is(w.session, registry.SessionLost), "the session of %s is over: %v", w.machine, err)
+			require.NoError(l.t, inState(w.session, registry.SessionLost), "the session of %s is over: %v", w.machine, err)
 		}
 	}
 }
 
-// outcomesAreTrue compares what was said of each creation with what another machine finds.
-func (l *load) outcomesAreTrue() {
+// assertOutcomesTrue compares what was said of each creation with what another machine finds.
+func (l *load) assertOutcomesTrue() {
 	l.t.Helper()
 	for i, w := range l.workers {
 		other := l.workers[(i+1)%len(l.workers)]
 		there := map[registry.Key]bool{}
-		for _, e := range l.t.list(other.reg, w.dir()) {
+		for _, e := range l.t.listFresh(other.reg, w.dir()) {
 			there[e.Key] = true
 		}
 		count := map[string]int{}
@@ -198,17 +198,17 @@ func (l *load) outcomesAreTrue() {
 // sessions may end of that, but not unnoticed.
 func (t *test) underLoad(suffer func(*load), keepsSessions bool) {
 	t.Helper()
-	l := t.load("a", "b", "c")
+	l := t.startLoad("a", "b", "c")
 	suffer(l)
 	for _, w := range l.workers {
-		t.usable(w.reg)
+		t.awaitUsable(w.reg)
 	}
-	l.worksOn()
+	l.awaitProgress()
 	if keepsSessions {
-		l.sessionsLive()
+		l.assertSessionsLive()
 	}
 	l.stop()
-	l.sessionsTell()
-	l.outcomesAreTrue()
+	l.assertLossesReported()
+	l.assertOutcomesTrue()
 	l.follow.converge(l.workers[2].reg)
 }

@@ -78,7 +78,7 @@ func (s lockState) step(c lockCall, a lockAnswer) (bool, any) {
 }
 
 func lockHistory(t *test) {
-	t.isLinearizable(t.backend.seed(), lockModel(), stepBudget, t.recordLock)
+	t.requireLinearizable(t.backend.seed(), lockModel(), stepBudget, t.recordLockHistory)
 }
 
 // locker is a client that wants the lock, works under it, and sometimes dies of it.
@@ -87,12 +87,12 @@ type locker struct {
 	lock *registry.Lock
 }
 
-func (t *test) recordLock(seed uint64) *history {
+func (t *test) recordLockHistory(seed uint64) *history {
 	const clients = 6
-	rounds := t.n(40, 4)
+	rounds := t.repeats(40, 4)
 	s := &scene{profile: profile{seed: seed, clients: clients}, t: t}
 	dir := registry.Key(fmt.Sprintf("locks/%d", seed))
-	machines := machinesOf(clients)
+	machines := machineNames(clients)
 	locks := map[string]*registry.Lock{}
 	for _, machine := range machines {
 		lock := registry.NewLock(t.handle(machine), dir)
@@ -105,13 +105,13 @@ func (t *test) recordLock(seed uint64) *history {
 		l := &locker{lock: locks[machine], client: client{
 			scene: s, id: i, reg: t.handle(machine), random: rand.New(rand.NewPCG(seed, uint64(i+1))),
 		}}
-		l.openSession(t.longSession(l.reg))
+		l.addSession(t.longSession(l.reg))
 		lockers[i] = l
 	}
-	calm := t.harass(machines, seed)
-	t.together(clients, func(i int) error {
+	calm := t.injectRandomFaults(machines, seed)
+	t.runConcurrently(clients, func(i int) error {
 		for range rounds {
-			if err := lockers[i].round(t.ctx); err != nil {
+			if err := lockers[i].acquireAndRelease(t.ctx); err != nil {
 				return fmt.Errorf("client %d: %w", i, err)
 			}
 		}
@@ -123,60 +123,60 @@ func (t *test) recordLock(seed uint64) *history {
 	return &s.history
 }
 
-// round acquires the lock, looks whether its guard holds, and releases it.
-func (l *locker) round(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, l.t.bound(3*recovery))
+// acquireAndRelease acquires the lock, looks whether its guard holds, and releases it.
+func (l *locker) acquireAndRelease(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, l.t.withSlack(3*recovery))
 	defer cancel()
-	call := l.history.begin()
+	call := l.history.beginCall()
 	held, err := l.lock.Acquire(within, l.session)
 	if err != nil { // what it left in line goes with the session
-		return errors.Join(ctx.Err(), l.die(ctx))
+		return errors.Join(ctx.Err(), l.expireSession(ctx))
 	}
-	l.history.end(l.id, call, lockCall{kind: acquireLock, session: l.number}, lockAnswer{fence: held.Fence()})
+	l.history.endCall(l.id, call, lockCall{kind: acquireLock, session: l.number}, lockAnswer{fence: held.Fence()})
 	for range 1 + l.random.IntN(2) {
-		l.think()
-		if err := l.check(ctx, held); err != nil {
+		l.pauseRandomly()
+		if err := l.recordGuardCheck(ctx, held); err != nil {
 			return err
 		}
 	}
-	if !l.isLast() && l.random.IntN(4) == 0 {
-		if err := l.die(ctx); err != nil {
+	if !l.sessionsExhausted() && l.random.IntN(4) == 0 {
+		if err := l.expireSession(ctx); err != nil {
 			return err
 		}
-		l.think()
-		return l.check(ctx, held)
+		l.pauseRandomly()
+		return l.recordGuardCheck(ctx, held)
 	}
-	call = l.history.begin()
+	call = l.history.beginCall()
 	input := lockCall{kind: releaseLock, session: l.number, fence: held.Fence()}
 	if err := held.Release(within); err != nil {
-		l.history.leave(l.id, call, input, lockAnswer{refused: true})
+		l.history.leaveOpen(l.id, call, input, lockAnswer{refused: true})
 		l.id += l.clients
-		return errors.Join(ctx.Err(), l.die(ctx))
+		return errors.Join(ctx.Err(), l.expireSession(ctx))
 	}
-	l.history.end(l.id, call, input, lockAnswer{})
+	l.history.endCall(l.id, call, input, lockAnswer{})
 	return nil
 }
 
-// check asks whether the guard of a tenure holds.
-func (l *locker) check(ctx context.Context, held *registry.Held) error {
-	within, cancel := context.WithTimeout(ctx, l.patience())
+// recordGuardCheck asks whether the guard of a tenure holds.
+func (l *locker) recordGuardCheck(ctx context.Context, held *registry.Held) error {
+	within, cancel := context.WithTimeout(ctx, l.callTimeout())
 	defer cancel()
-	call := l.history.begin()
+	call := l.history.beginCall()
 	_, err := l.reg.Txn(within, registry.Txn{If: []registry.Cond{held.Guard()}})
 	if err != nil && !errors.Is(err, registry.ErrConflict) {
-		return l.recover(ctx, unanswered(err))
+		return l.awaitHandle(ctx, checkUnanswered(err))
 	}
-	l.history.end(l.id, call, lockCall{kind: checkGuard, session: l.number, fence: held.Fence()}, lockAnswer{refused: err != nil})
+	l.history.endCall(l.id, call, lockCall{kind: checkGuard, session: l.number, fence: held.Fence()}, lockAnswer{refused: err != nil})
 	return nil
 }
 
-// die ends the session and opens another. One that has been lost may have ended long ago.
-func (l *locker) die(ctx context.Context) error {
-	call := l.history.begin()
-	if is(l.session, registry.SessionLost) == nil {
+// expireSession ends the session and opens another. One that has been lost may have ended long ago.
+func (l *locker) expireSession(ctx context.Context) error {
+	call := l.history.beginCall()
+	if inState(l.session, registry.SessionLost) == nil {
 		call = l.opened
 	}
 	l.t.store.Expire(l.session.ID())
-	l.history.end(l.id, call, lockCall{kind: endHolder, session: l.number}, lockAnswer{})
-	return l.renew(ctx)
+	l.history.endCall(l.id, call, lockCall{kind: endHolder, session: l.number}, lockAnswer{})
+	return l.reopenSession(ctx)
 }

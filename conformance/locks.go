@@ -81,7 +81,7 @@ type contender struct {
 func (t *test) contender(machine string) *contender {
 	t.Helper()
 	r := t.handle(machine)
-	c := &contender{t: t, reg: r, session: t.session(r), lock: registry.NewLock(r, lockDir)}
+	c := &contender{t: t, reg: r, session: t.openSession(r), lock: registry.NewLock(r, lockDir)}
 	t.Cleanup(func() {
 		if err := c.lock.Close(t.within(t.ttl + slack)); err != nil && !t.Failed() {
 			t.Errorf("close the lock of %s: %v", machine, err)
@@ -104,10 +104,10 @@ type acquisition struct {
 	err  error
 }
 
-// wait gets in line and returns when it is there. The channel has room for the outcome.
-func (c *contender) wait(ctx context.Context) <-chan acquisition {
+// enqueue gets in line and returns when it is there. The channel has room for the outcome.
+func (c *contender) enqueue(ctx context.Context) <-chan acquisition {
 	c.t.Helper()
-	line := len(c.t.list(c.reg, lockDir))
+	line := len(c.t.listFresh(c.reg, lockDir))
 	outcome := make(chan acquisition, 1)
 	c.t.spawn(func(context.Context) error {
 		h, err := c.lock.Acquire(ctx, c.session)
@@ -115,7 +115,7 @@ func (c *contender) wait(ctx context.Context) <-chan acquisition {
 		return nil
 	})
 	c.t.eventually(c.t.ttl, "it is in line", func() error {
-		if n := len(c.t.list(c.reg, lockDir)); n <= line {
+		if n := len(c.t.listFresh(c.reg, lockDir)); n <= line {
 			return fmt.Errorf("%d keys in the lock's directory, %d before", n, line)
 		}
 		return nil
@@ -123,8 +123,8 @@ func (c *contender) wait(ctx context.Context) <-chan acquisition {
 	return outcome
 }
 
-// got waits for the outcome of wait, which has to be the lock.
-func (t *test) got(outcome <-chan acquisition, who string) *registry.Held {
+// awaitLock waits for the outcome of wait, which has to be the lock.
+func (t *test) awaitLock(outcome <-chan acquisition, who string) *registry.Held {
 	t.Helper()
 	select {
 	case a := <-outcome:
@@ -136,16 +136,16 @@ func (t *test) got(outcome <-chan acquisition, who string) *registry.Held {
 	}
 }
 
-func (t *test) release(h *registry.Held) {
+func (t *test) releaseHeld(h *registry.Held) {
 	t.Helper()
 	require.NoError(t, h.Release(t.within(t.ttl+slack)))
 }
 
-// places returns how many hold the lock or wait for it.
-func (t *test) places() int {
+// queueLength returns how many hold the lock or wait for it.
+func (t *test) queueLength() int {
 	t.Helper()
 	n := 0
-	for _, e := range t.list(t.b(), lockDir) {
+	for _, e := range t.listFresh(t.handleB(), lockDir) {
 		if e.Key.Owned() {
 			n++
 		}
@@ -155,13 +155,13 @@ func (t *test) places() int {
 
 func lockedCounter(t *test) {
 	const workers = 4
-	each := t.n(50, 10)
-	t.do(t.a(), registry.Create("n", make([]byte, 8)))
+	each := t.repeats(50, 10)
+	t.commitOps(t.handleA(), registry.Create("n", make([]byte, 8)))
 	contenders := make([]*contender, workers)
 	for i := range contenders {
 		contenders[i] = t.contender(string(rune('a' + i)))
 	}
-	t.together(workers, func(i int) error {
+	t.runConcurrently(workers, func(i int) error {
 		c := contenders[i]
 		for range each {
 			if err := c.incrementLocked("n"); err != nil {
@@ -170,8 +170,8 @@ func lockedCounter(t *test) {
 		}
 		return nil
 	})
-	require.Equal(t, uint64(workers*each), binary.BigEndian.Uint64(t.get(t.a(), "n").Value))
-	require.Zero(t, t.places(), "nobody is left in line")
+	require.Equal(t, uint64(workers*each), binary.BigEndian.Uint64(t.getFresh(t.handleA(), "n").Value))
+	require.Zero(t, t.queueLength(), "nobody is left in line")
 }
 
 // incrementLocked adds one to a number. Under the lock nobody else does, so that it can
@@ -201,120 +201,120 @@ func waiterGivesUp(t *test) {
 	holder, quitter, next := t.contender("a"), t.contender("b"), t.contender("c")
 	held := holder.acquire()
 	ctx, cancel := context.WithCancel(t.ctx)
-	quit := quitter.wait(ctx)
-	waits := next.wait(t.ctx)
-	require.Equal(t, 3, t.places())
+	quit := quitter.enqueue(ctx)
+	waits := next.enqueue(t.ctx)
+	require.Equal(t, 3, t.queueLength())
 	cancel()
 	require.ErrorIs(t, (<-quit).err, context.Canceled)
-	require.Equal(t, 2, t.places(), "it has left the line")
-	t.release(held)
-	held = t.got(waits, "the next")
-	t.release(held)
-	require.Zero(t, t.places())
-	t.release(quitter.acquire()) // it may come back
+	require.Equal(t, 2, t.queueLength(), "it has left the line")
+	t.releaseHeld(held)
+	held = t.awaitLock(waits, "the next")
+	t.releaseHeld(held)
+	require.Zero(t, t.queueLength())
+	t.releaseHeld(quitter.acquire()) // it may come back
 }
 
 func lockOrder(t *test) {
 	held := t.contender("a").acquire()
 	var line []<-chan acquisition
 	for i := range 5 {
-		line = append(line, t.contender([]string{"b", "c", "a", "d", "b"}[i]).wait(t.ctx))
+		line = append(line, t.contender([]string{"b", "c", "a", "d", "b"}[i]).enqueue(t.ctx))
 	}
 	for i, outcome := range line {
 		t.settle(20 * time.Millisecond)
 		for j, later := range line[i:] {
 			require.Empty(t, later, "%d has the lock before its turn", i+j)
 		}
-		t.release(held)
-		held = t.got(outcome, fmt.Sprintf("the one who came as number %d", i))
+		t.releaseHeld(held)
+		held = t.awaitLock(outcome, fmt.Sprintf("the one who came as number %d", i))
 	}
-	t.release(held)
+	t.releaseHeld(held)
 }
 
 func deadWaiter(t *test) {
 	held := t.contender("a").acquire()
 	dies := t.contender("b")
-	dead := dies.wait(t.ctx)
-	next := t.contender("c").wait(t.ctx)
+	dead := dies.enqueue(t.ctx)
+	next := t.contender("c").enqueue(t.ctx)
 	t.store.Expire(dies.session.ID())
-	t.release(held)
-	held = t.got(next, "the one behind the dead")
+	t.releaseHeld(held)
+	held = t.awaitLock(next, "the one behind the dead")
 	require.ErrorIs(t, (<-dead).err, registry.ErrSessionLost)
-	t.release(held)
+	t.releaseHeld(held)
 }
 
 func waiterExpires(t *test) {
 	held := t.contender("a").acquire()
 	c := t.contender("b")
-	outcome := c.wait(t.ctx)
+	outcome := c.enqueue(t.ctx)
 	t.store.Expire(c.session.ID())
 	select {
 	case a := <-outcome:
 		require.ErrorIs(t, a.err, registry.ErrSessionLost)
-	case <-time.After(t.bound(c.session.TTL())):
+	case <-time.After(t.withSlack(c.session.TTL())):
 		t.Fatal("it waits on, in a line that it is not in any more")
 	}
-	t.holds(t.a(), held.Guard())
-	t.release(held)
+	t.assertHolds(t.handleA(), held.Guard())
+	t.releaseHeld(held)
 }
 
 func fencesGrow(t *test) {
 	last := uint64(0)
 	machines := []string{"a", "b", "c"}
-	for i := range t.n(100, 12) {
+	for i := range t.repeats(100, 12) {
 		c := t.contender(machines[i%len(machines)])
 		held := c.acquire()
 		require.Greater(t, held.Fence(), last)
 		require.Less(t, held.Fence(), uint64(1)<<63)
 		last = held.Fence()
-		t.holds(c.reg, held.Guard())
+		t.assertHolds(c.reg, held.Guard())
 		if i%3 == 0 {
 			t.store.Expire(c.session.ID()) // it crashes
 		} else {
-			t.release(held)
+			t.releaseHeld(held)
 		}
 	}
 }
 
-// replaced has a holder's session end, and another take the lock over.
-func (t *test) replaced() (holder *contender, old, now *registry.Held) {
+// replaceHolder has a holder's session end, and another take the lock over.
+func (t *test) replaceHolder() (holder *contender, old, now *registry.Held) {
 	t.Helper()
 	holder, next := t.contender("a"), t.contender("b")
 	old = holder.acquire()
-	outcome := next.wait(t.ctx)
+	outcome := next.enqueue(t.ctx)
 	t.store.Expire(holder.session.ID())
-	return holder, old, t.got(outcome, "the next")
+	return holder, old, t.awaitLock(outcome, "the next")
 }
 
 func replacedHolder(t *test) {
-	rev := t.create(t.b(), "record", "before")
-	holder, old, now := t.replaced()
+	rev := t.create(t.handleB(), "record", "before")
+	holder, old, now := t.replaceHolder()
 	require.Greater(t, now.Fence(), old.Fence())
 	late := registry.Txn{
 		If:   []registry.Cond{old.Guard()},
 		Then: []registry.Op{registry.Set("record", rev, []byte("late"))},
 	}
-	t.refused(holder.reg, late, 0)
-	t.commit(t.b(), registry.Txn{
+	t.assertConflict(holder.reg, late, 0)
+	t.commit(t.handleB(), registry.Txn{
 		If:   []registry.Cond{now.Guard()},
 		Then: []registry.Op{registry.Set("record", rev, []byte("after"))},
 	})
-	t.refused(holder.reg, late, 0)
-	require.Equal(t, "after", string(t.get(t.b(), "record").Value))
-	t.closed(old.Lost(), t.ttl, "the old holder is told")
+	t.assertConflict(holder.reg, late, 0)
+	require.Equal(t, "after", string(t.getFresh(t.handleB(), "record").Value))
+	t.awaitClosed(old.Lost(), t.ttl, "the old holder is told")
 }
 
 func lateRelease(t *test) {
-	_, old, now := t.replaced()
-	third := t.contender("c").wait(t.ctx)
+	_, old, now := t.replaceHolder()
+	third := t.contender("c").enqueue(t.ctx)
 	for range 2 {
 		require.ErrorIs(t, old.Release(t.within(t.ttl+slack)), registry.ErrSessionLost)
 	}
-	t.holds(t.b(), now.Guard())
+	t.assertHolds(t.handleB(), now.Guard())
 	t.settle(50 * time.Millisecond)
 	require.Empty(t, third, "the lock is not free")
-	t.release(now)
-	t.release(t.got(third, "the third"))
+	t.releaseHeld(now)
+	t.releaseHeld(t.awaitLock(third, "the third"))
 }
 
 func reentry(t *test) {
@@ -324,15 +324,15 @@ func reentry(t *test) {
 		_, err := l.Acquire(t.within(t.ttl), c.session)
 		require.ErrorIs(t, err, registry.ErrHeld)
 	}
-	t.holds(c.reg, held.Guard())
-	t.release(held)
-	t.release(c.acquire())
+	t.assertHolds(c.reg, held.Guard())
+	t.releaseHeld(held)
+	t.releaseHeld(c.acquire())
 }
 
 func holderCutOff(t *test) {
 	holder, next := t.contender("a"), t.contender("b")
 	held := holder.acquire()
-	outcome := next.wait(t.ctx)
+	outcome := next.enqueue(t.ctx)
 	t.partition("a", Blackhole)
 	select {
 	case a := <-outcome:
@@ -343,8 +343,8 @@ func holderCutOff(t *test) {
 			t.Fatal("another holds the lock, and the old holder does not know")
 		}
 		require.Greater(t, a.held.Fence(), held.Fence())
-		t.release(a.held)
-	case <-time.After(t.bound(holder.session.TTL())):
+		t.releaseHeld(a.held)
+	case <-time.After(t.withSlack(holder.session.TTL())):
 		t.Fatal("nobody gets the lock of the one who is cut off")
 	}
 }
@@ -353,31 +353,31 @@ func heldOverRestart(t *test) {
 	c, other := t.contender("a"), t.contender("b")
 	c.session, other.session = t.longSession(c.reg), t.longSession(other.reg) // a store of several members has to elect
 	held := c.acquire()
-	waits := other.wait(t.ctx)
+	waits := other.enqueue(t.ctx)
 	t.store.Restart()
-	t.eventually(c.session.TTL(), "the holder is connected", func() error { return is(c.session, registry.SessionConnected) })
-	t.holds(c.reg, held.Guard(), registry.Alive(c.session.ID()))
+	t.eventually(c.session.TTL(), "the holder is connected", func() error { return inState(c.session, registry.SessionConnected) })
+	t.assertHolds(c.reg, held.Guard(), registry.Alive(c.session.ID()))
 	require.Empty(t, waits)
-	t.release(held)
-	next := t.got(waits, "the next")
+	t.releaseHeld(held)
+	next := t.awaitLock(waits, "the next")
 	require.Greater(t, next.Fence(), held.Fence())
-	t.release(next)
+	t.releaseHeld(next)
 }
 
 func lostRelease(t *test) {
 	for _, lose := range []func(string){t.store.LoseReply, t.store.LoseRequest} {
 		held := t.contender("a").acquire()
-		next, third := t.contender("b").wait(t.ctx), t.contender("c").wait(t.ctx)
+		next, third := t.contender("b").enqueue(t.ctx), t.contender("c").enqueue(t.ctx)
 		lose("a")
 		require.NoError(t, held.Release(t.within(t.ttl+slack)))
-		now := t.got(next, "the next")
+		now := t.awaitLock(next, "the next")
 		require.NoError(t, held.Release(t.within(t.ttl+slack)), "again")
-		t.holds(t.b(), now.Guard())
+		t.assertHolds(t.handleB(), now.Guard())
 		t.settle(50 * time.Millisecond)
 		require.Empty(t, third, "the lock was freed once")
-		t.release(now)
-		t.release(t.got(third, "the third"))
-		require.Zero(t, t.places())
+		t.releaseHeld(now)
+		t.releaseHeld(t.awaitLock(third, "the third"))
+		require.Zero(t, t.queueLength())
 	}
 }
 
@@ -386,16 +386,16 @@ func lostAcquisition(t *test) {
 		c := t.contender("a")
 		lose("a")
 		held := c.acquire() // of a free lock
-		t.holds(t.b(), held.Guard())
-		require.Equal(t, 1, t.places())
+		t.assertHolds(t.handleB(), held.Guard())
+		require.Equal(t, 1, t.queueLength())
 		other := t.contender("b")
 		lose("b")
-		waits := other.wait(t.ctx) // of one that is held
-		require.Equal(t, 2, t.places())
-		t.release(held)
-		held = t.got(waits, "the other")
-		t.holds(t.a(), held.Guard())
-		t.release(held)
-		require.Zero(t, t.places())
+		waits := other.enqueue(t.ctx) // of one that is held
+		require.Equal(t, 2, t.queueLength())
+		t.releaseHeld(held)
+		held = t.awaitLock(waits, "the other")
+		t.assertHolds(t.handleA(), held.Guard())
+		t.releaseHeld(held)
+		require.Zero(t, t.queueLength())
 	}
 }

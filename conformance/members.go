@@ -64,8 +64,8 @@ func (t *test) longSession(r registry.Registry) registry.Session {
 	return s
 }
 
-// usable waits until r works again.
-func (t *test) usable(r registry.Registry) {
+// awaitUsable waits until r works again.
+func (t *test) awaitUsable(r registry.Registry) {
 	t.Helper()
 	t.eventually(recovery, "the handle works again", func() error {
 		_, err := r.Txn(t.within(time.Second), registry.Txn{If: []registry.Cond{registry.Absent("none")}})
@@ -73,10 +73,10 @@ func (t *test) usable(r registry.Registry) {
 	})
 }
 
-// set writes key, which is at rev, whatever troubles the store has just now.
-func (t *test) set(r registry.Registry, key registry.Key, rev registry.Rev, value string) registry.Rev {
+// setApplied writes key, which is at rev, whatever troubles the store has just now.
+func (t *test) setApplied(r registry.Registry, key registry.Key, rev registry.Rev, value string) registry.Rev {
 	t.Helper()
-	rev, err := registry.Apply(t.within(t.bound(recovery)), r, registry.Txn{
+	rev, err := registry.Apply(t.within(t.withSlack(recovery)), r, registry.Txn{
 		ID:   registry.NewTxnID(),
 		Then: []registry.Op{registry.Set(key, rev, []byte(value))},
 	})
@@ -84,8 +84,8 @@ func (t *test) set(r registry.Registry, key registry.Key, rev registry.Rev, valu
 	return rev
 }
 
-// pull pulls a lever on a machine, until the end of the case at the latest.
-func (t *test) pull(lever func(string) func(), machine string) (undo func()) {
+// injectFault pulls a lever on a machine, until the end of the case at the latest.
+func (t *test) injectFault(lever func(string) func(), machine string) (undo func()) {
 	t.Helper()
 	undo = lever(machine)
 	t.Cleanup(undo)
@@ -93,81 +93,81 @@ func (t *test) pull(lever func(string) func(), machine string) (undo func()) {
 }
 
 func halfOpenMember(t *test) {
-	t.create(t.b(), "k", "v")
-	t.pull(t.store.HalfOpen, "a")
-	a := t.a()
+	t.create(t.handleB(), "k", "v")
+	t.injectFault(t.store.HalfOpen, "a")
+	a := t.handleA()
 	t.eventually(t.ttl/3, "another member answers", func() error {
 		_, err := a.Get(t.within(t.ttl), "k", fresh)
 		return err
 	})
-	s := t.session(a)
-	rev := t.own(a, "~k", s)
-	t.pause(s.TTL() + s.TTL()/2)
-	require.NoError(t, is(s, registry.SessionConnected))
-	t.holds(t.b(), registry.Alive(s.ID()), registry.At("~k", rev))
+	s := t.openSession(a)
+	rev := t.createOwned(a, "~k", s)
+	t.sleep(s.TTL() + s.TTL()/2)
+	require.NoError(t, inState(s, registry.SessionConnected))
+	t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At("~k", rev))
 }
 
 // isolatedMember has a client sit at a member that has lost its peers. Whether it leaves
 // for another member in time or not is the backend's choice: what it must not do is take
 // itself for alive when the others see that it is not.
 func isolatedMember(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
-	owned := t.own(a, "d/~k", s)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
+	owned := t.createOwned(a, "d/~k", s)
 	n := t.create(b, "n", "0")
-	t.get(a, "n")
-	heal := t.pull(t.store.Isolate, "a")
+	t.getFresh(a, "n")
+	heal := t.injectFault(t.store.Isolate, "a")
 	gone := false
-	end := time.Now().Add(t.bound(s.TTL() + s.TTL()/2))
+	end := time.Now().Add(t.withSlack(s.TTL() + s.TTL()/2))
 	for i := 1; !gone && time.Now().Before(end); i++ {
-		n = t.set(b, "n", n, strconv.Itoa(i))
+		n = t.setApplied(b, "n", n, strconv.Itoa(i))
 		if e, err := a.Get(t.within(50*time.Millisecond), "n", fresh); err == nil {
 			require.Equal(t, n, e.Modified, "a fresh read at a member without peers")
 		}
-		if gone = t.gone(b, "d/~k") == nil; gone {
-			require.NoError(t, is(s, registry.SessionLost), "another client sees that its key is gone")
+		if gone = t.checkAbsent(b, "d/~k") == nil; gone {
+			require.NoError(t, inState(s, registry.SessionLost), "another client sees that its key is gone")
 			require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
 		}
-		t.pause(s.TTL() / 50)
+		t.sleep(s.TTL() / 50)
 	}
 	heal()
-	t.usable(a)
-	require.Equal(t, n, t.get(a, "n").Modified)
+	t.awaitUsable(a)
+	require.Equal(t, n, t.getFresh(a, "n").Modified)
 	if gone {
-		t.holds(a, registry.Dead(s.ID()))
-		require.NoError(t, is(s, registry.SessionLost))
+		t.assertHolds(a, registry.Dead(s.ID()))
+		require.NoError(t, inState(s, registry.SessionLost))
 		return
 	}
-	t.eventually(s.TTL(), "a session that has not ended is connected", func() error { return is(s, registry.SessionConnected) })
-	t.holds(b, registry.Alive(s.ID()), registry.At("d/~k", owned))
+	t.eventually(s.TTL(), "a session that has not ended is connected", func() error { return inState(s, registry.SessionConnected) })
+	t.assertHolds(b, registry.Alive(s.ID()), registry.At("d/~k", owned))
 }
 
 func isolatedWatcher(t *test) {
-	a := t.a()
-	f := t.follow(t.b(), "d")
+	a := t.handleA()
+	f := t.follow(t.handleB(), "d")
 	set, del := t.create(a, "d/set", "0"), t.create(a, "d/del", "0")
 	f.converge(a)
-	heal := t.pull(t.store.Isolate, "b")
-	set = t.set(a, "d/set", set, "1")
-	t.do(a, registry.Delete("d/del", del))
+	heal := t.injectFault(t.store.Isolate, "b")
+	set = t.setApplied(a, "d/set", set, "1")
+	t.commitOps(a, registry.Delete("d/del", del))
 	t.create(a, "d/new", "1")
-	if t.store.members() < quorum {
+	if t.store.memberCount() < quorum {
 		heal() // it has nowhere else to go
 	}
 	f.converge(a)
 	heal()
-	t.do(a, registry.Set("d/set", set, []byte("2")))
-	f.upTo("d/set", "2")
+	t.commitOps(a, registry.Set("d/set", set, []byte("2")))
+	f.awaitValue("d/set", "2")
 }
 
 func leaderChange(t *test) {
-	l := t.load("a", "b", "c")
+	l := t.startLoad("a", "b", "c")
 	restart := t.store.KillLeader()
 	t.Cleanup(restart)
-	l.worksOn()
-	l.sessionsLive()
+	l.awaitProgress()
+	l.assertSessionsLive()
 	restart()
-	l.sessionsLive()
+	l.assertSessionsLive()
 	l.stop()
 }
 
@@ -175,7 +175,7 @@ func leaderKilled(t *test) {
 	t.underLoad(func(l *load) {
 		restart := t.store.KillLeader()
 		t.Cleanup(restart)
-		l.worksOn()
+		l.awaitProgress()
 		restart()
 	}, true)
 }
@@ -184,7 +184,7 @@ func leaderPaused(t *test) {
 	t.underLoad(func(l *load) {
 		resume := t.store.PauseLeader()
 		t.Cleanup(resume)
-		l.worksOn()
+		l.awaitProgress()
 		resume()
 	}, false)
 }
@@ -198,15 +198,15 @@ func replacedMember(t *test) {
 }
 
 func movedStore(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	s := t.longSession(a)
 	f := t.follow(a, "d")
-	rev := t.own(a, "d/~k", s)
+	rev := t.createOwned(a, "d/~k", s)
 	f.converge(b)
 	t.store.Move("a")
-	t.usable(a)
-	t.eventually(s.TTL(), "the session is connected", func() error { return is(s, registry.SessionConnected) })
-	t.holds(b, registry.Alive(s.ID()), registry.At("d/~k", rev))
+	t.awaitUsable(a)
+	t.eventually(s.TTL(), "the session is connected", func() error { return inState(s, registry.SessionConnected) })
+	t.assertHolds(b, registry.Alive(s.ID()), registry.At("d/~k", rev))
 	t.create(b, "d/k", "v")
 	f.converge(b)
 	t.create(a, "d/k2", "v")

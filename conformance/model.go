@@ -82,7 +82,7 @@ type answer struct {
 // storeModel tells which histories of actions a registry may have.
 func storeModel() porcupine.Model {
 	return porcupine.Model{
-		Partition: byGroup,
+		Partition: partitionByGroup,
 		Init:      func() any { return world{} },
 		Step: func(state, input, output any) (bool, any) {
 			return state.(world).step(input.(action), output.(answer))
@@ -92,8 +92,8 @@ func storeModel() porcupine.Model {
 	}
 }
 
-// byGroup deals out a history. The end of a session is part of all groups.
-func byGroup(all []porcupine.Operation) [][]porcupine.Operation {
+// partitionByGroup deals out a history. The end of a session is part of all groups.
+func partitionByGroup(all []porcupine.Operation) [][]porcupine.Operation {
 	var groups [][]porcupine.Operation
 	for _, op := range all {
 		if a := op.Input.(action); a.kind != endSession && a.group >= len(groups) {
@@ -117,20 +117,20 @@ func (w world) step(a action, o answer) (bool, any) {
 	switch a.kind {
 	case readKeys:
 		for i, key := range a.keys {
-			if !w.shows(key, o.cells[i]) {
+			if !w.explainsRead(key, o.cells[i]) {
 				return false, w
 			}
 		}
 		return true, w
 	case endSession:
-		w.end(a.session)
+		w.endSession(a.session)
 		return true, w
 	}
-	failed, dead := w.judge(a.txn)
+	failed, dead := w.firstFailure(a.txn)
 	switch {
 	case o.unknown:
 		if failed < 0 && !dead {
-			w.apply(a.txn, registry.Rev{})
+			w.applyTxn(a.txn, registry.Rev{})
 		}
 		return true, w
 	case o.dead:
@@ -144,12 +144,12 @@ func (w world) step(a action, o answer) (bool, any) {
 	case o.rev.Seq <= w.seq:
 		return false, w
 	}
-	w.apply(a.txn, o.rev)
+	w.applyTxn(a.txn, o.rev)
 	return true, w
 }
 
-// shows reports whether a read of key may return seen. A Rev that was unknown is known then.
-func (w *world) shows(key int, seen cell) bool {
+// explainsRead reports whether a read of key may return seen. A Rev that was unknown is known then.
+func (w *world) explainsRead(key int, seen cell) bool {
 	c := &w.cells[key]
 	if !c.there || !seen.there {
 		return c.there == seen.there
@@ -176,9 +176,9 @@ func (w *world) shows(key int, seen cell) bool {
 	return c.created == seen.created
 }
 
-// judge returns the first item that does not hold, or -1, and whether an ended session is
+// firstFailure returns the first item that does not hold, or -1, and whether an ended session is
 // to own something.
-func (w *world) judge(x modelTxn) (failed int, dead bool) {
+func (w *world) firstFailure(x modelTxn) (failed int, dead bool) {
 	failed = -1
 	fail := func(i int) {
 		if failed < 0 {
@@ -186,7 +186,7 @@ func (w *world) judge(x modelTxn) (failed int, dead bool) {
 		}
 	}
 	for i, c := range x.conds {
-		if !w.holds(c) {
+		if !w.conditionHolds(c) {
 			fail(i)
 		}
 	}
@@ -210,7 +210,7 @@ func (w *world) judge(x modelTxn) (failed int, dead bool) {
 	return failed, dead
 }
 
-func (w *world) holds(c modelItem) bool {
+func (w *world) conditionHolds(c modelItem) bool {
 	switch c.cond {
 	case registry.CondAbsent:
 		return !w.cells[c.key].there
@@ -223,8 +223,8 @@ func (w *world) holds(c modelItem) bool {
 	}
 }
 
-// apply commits x at rev, which is zero if it is unknown.
-func (w *world) apply(x modelTxn, rev registry.Rev) {
+// applyTxn commits x at rev, which is zero if it is unknown.
+func (w *world) applyTxn(x modelTxn, rev registry.Rev) {
 	for _, o := range x.ops {
 		c := &w.cells[o.key]
 		switch o.op {
@@ -244,7 +244,7 @@ func (w *world) apply(x modelTxn, rev registry.Rev) {
 	w.seq = max(w.seq, rev.Seq)
 }
 
-func (w *world) end(session int) {
+func (w *world) endSession(session int) {
 	w.ended |= 1 << session
 	for i := range w.cells {
 		if w.cells[i].owner == session+1 {

@@ -14,13 +14,13 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// told is a call with its moments, for histories that are written down.
-type told struct {
+// pastCall is a call with its moments, for histories that are written down.
+type pastCall struct {
 	call, ret int64
 	in, out   any
 }
 
-func (h *history) add(calls ...told) *history {
+func (h *history) addCalls(calls ...pastCall) *history {
 	for i, c := range calls {
 		h.ops = append(h.ops, porcupine.Operation{ClientId: i, Call: c.call, Return: c.ret, Input: c.in, Output: c.out})
 	}
@@ -54,9 +54,9 @@ func TestStoreModel(t *testing.T) {
 	}
 	owned := is(txn1, 5, 5)
 	owned.owner = 1
-	read := func(call, ret int64, cells ...cell) told {
+	read := func(call, ret int64, cells ...cell) pastCall {
 		a, o := reads(cells...)
-		return told{call, ret, a, o}
+		return pastCall{call, ret, a, o}
 	}
 	create := txnOf(txn1, modelItem{op: registry.OpCreate})
 	createTwo := txnOf(txn1, modelItem{op: registry.OpCreate}, modelItem{op: registry.OpCreate, key: 1})
@@ -65,40 +65,40 @@ func TestStoreModel(t *testing.T) {
 	end := action{kind: endSession}
 	ended := answer{conflict: -1}
 	for name, c := range map[string]struct {
-		calls []told
+		calls []pastCall
 		want  verdict
 	}{
-		"a read of what was written":     {[]told{{1, 2, create, made(5)}, read(3, 4, is(txn1, 5, 5))}, linearizable},
-		"a read of nothing, after":       {[]told{{1, 2, create, made(5)}, read(3, 4, cell{})}, illegal},
-		"a read of nothing, beside":      {[]told{{1, 4, create, made(5)}, read(2, 3, cell{})}, linearizable},
-		"a read of another Rev":          {[]told{{1, 2, create, made(5)}, read(3, 4, is(txn1, 5, 6))}, illegal},
-		"two creations":                  {[]told{{1, 2, create, made(5)}, {3, 4, txnOf(txn2, modelItem{op: registry.OpCreate}), made(6)}}, illegal},
-		"a set at its Rev":               {[]told{{1, 2, create, made(5)}, {3, 4, set(5), made(6)}, read(5, 6, is(txn2, 5, 6))}, linearizable},
-		"a set at another Rev":           {[]told{{1, 2, create, made(5)}, {3, 4, set(4), made(6)}}, illegal},
-		"Seq that goes back":             {[]told{{1, 2, create, made(5)}, {3, 4, set(5), made(4)}}, illegal},
-		"a conflict that is one":         {[]told{{1, 2, create, made(5)}, {3, 4, set(4), refusedAt(0)}}, linearizable},
-		"a conflict at another item":     {[]told{{1, 2, create, made(5)}, {3, 4, createTwo, refusedAt(1)}}, illegal},
-		"a conflict that is none":        {[]told{{1, 2, create, refusedAt(0)}}, illegal},
-		"unknown, and applied":           {[]told{{1, never, create, noAnswer}, read(3, 4, is(txn1, 5, 5))}, linearizable},
-		"unknown, and not applied":       {[]told{{1, never, create, noAnswer}, read(3, 4, cell{})}, linearizable},
-		"unknown, and applied late":      {[]told{{1, never, create, noAnswer}, read(3, 4, cell{}), read(5, 6, is(txn1, 5, 5))}, linearizable},
-		"unknown, and applied for a bit": {[]told{{1, never, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), read(5, 6, cell{})}, illegal},
-		"unknown, and at two Revs":       {[]told{{1, never, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), read(5, 6, is(txn1, 5, 6))}, illegal},
-		"unknown, and half applied":      {[]told{{1, never, createTwo, noAnswer}, read(3, 4, is(txn1, 5, 5), cell{})}, illegal},
-		"unknown, at one Rev for each":   {[]told{{1, never, createTwo, noAnswer}, read(3, 4, is(txn1, 5, 5), is(txn1, 6, 6))}, illegal},
-		"unknown, and then set":          {[]told{{1, never, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), {5, 6, set(5), made(7)}, read(7, 8, is(txn2, 5, 7))}, linearizable},
-		"a key nobody wrote":             {[]told{read(3, 4, is(txn1, 5, 5))}, illegal},
-		"an owned key":                   {[]told{{1, 2, own, made(5)}, read(3, 4, owned)}, linearizable},
-		"an owned key of nobody":         {[]told{{1, 2, own, made(5)}, read(3, 4, is(txn1, 5, 5))}, illegal},
-		"an owned key after the end":     {[]told{{1, 2, own, made(5)}, {3, 4, end, ended}, read(5, 6, owned)}, illegal},
-		"an owned key beside the end":    {[]told{{1, 2, own, made(5)}, {3, 6, end, ended}, read(4, 5, owned), read(7, 8, cell{})}, linearizable},
-		"an end of which nobody knows":   {[]told{{1, 2, own, made(5)}, {3, never, end, ended}, read(4, 5, owned), read(7, 8, cell{})}, linearizable},
-		"an owned key of a dead session": {[]told{{1, 2, end, ended}, {3, 4, own, made(5)}}, illegal},
-		"a session that is not lost":     {[]told{{1, 2, own, answer{conflict: -1, dead: true}}}, illegal},
-		"a session that is lost":         {[]told{{1, 2, end, ended}, {3, 4, own, answer{conflict: -1, dead: true}}}, linearizable},
+		"a read of what was written":     {[]pastCall{{1, 2, create, made(5)}, read(3, 4, is(txn1, 5, 5))}, linearizable},
+		"a read of nothing, after":       {[]pastCall{{1, 2, create, made(5)}, read(3, 4, cell{})}, illegal},
+		"a read of nothing, beside":      {[]pastCall{{1, 4, create, made(5)}, read(2, 3, cell{})}, linearizable},
+		"a read of another Rev":          {[]pastCall{{1, 2, create, made(5)}, read(3, 4, is(txn1, 5, 6))}, illegal},
+		"two creations":                  {[]pastCall{{1, 2, create, made(5)}, {3, 4, txnOf(txn2, modelItem{op: registry.OpCreate}), made(6)}}, illegal},
+		"a set at its Rev":               {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(5), made(6)}, read(5, 6, is(txn2, 5, 6))}, linearizable},
+		"a set at another Rev":           {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(4), made(6)}}, illegal},
+		"Seq that goes back":             {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(5), made(4)}}, illegal},
+		"a conflict that is one":         {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(4), refusedAt(0)}}, linearizable},
+		"a conflict at another item":     {[]pastCall{{1, 2, create, made(5)}, {3, 4, createTwo, refusedAt(1)}}, illegal},
+		"a conflict that is none":        {[]pastCall{{1, 2, create, refusedAt(0)}}, illegal},
+		"unknown, and applied":           {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5))}, linearizable},
+		"unknown, and not applied":       {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, cell{})}, linearizable},
+		"unknown, and applied late":      {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, cell{}), read(5, 6, is(txn1, 5, 5))}, linearizable},
+		"unknown, and applied for a bit": {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), read(5, 6, cell{})}, illegal},
+		"unknown, and at two Revs":       {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), read(5, 6, is(txn1, 5, 6))}, illegal},
+		"unknown, and half applied":      {[]pastCall{{1, neverReturned, createTwo, noAnswer}, read(3, 4, is(txn1, 5, 5), cell{})}, illegal},
+		"unknown, at one Rev for each":   {[]pastCall{{1, neverReturned, createTwo, noAnswer}, read(3, 4, is(txn1, 5, 5), is(txn1, 6, 6))}, illegal},
+		"unknown, and then set":          {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), {5, 6, set(5), made(7)}, read(7, 8, is(txn2, 5, 7))}, linearizable},
+		"a key nobody wrote":             {[]pastCall{read(3, 4, is(txn1, 5, 5))}, illegal},
+		"an owned key":                   {[]pastCall{{1, 2, own, made(5)}, read(3, 4, owned)}, linearizable},
+		"an owned key of nobody":         {[]pastCall{{1, 2, own, made(5)}, read(3, 4, is(txn1, 5, 5))}, illegal},
+		"an owned key after the end":     {[]pastCall{{1, 2, own, made(5)}, {3, 4, end, ended}, read(5, 6, owned)}, illegal},
+		"an owned key beside the end":    {[]pastCall{{1, 2, own, made(5)}, {3, 6, end, ended}, read(4, 5, owned), read(7, 8, cell{})}, linearizable},
+		"an end of which nobody knows":   {[]pastCall{{1, 2, own, made(5)}, {3, neverReturned, end, ended}, read(4, 5, owned), read(7, 8, cell{})}, linearizable},
+		"an owned key of a dead session": {[]pastCall{{1, 2, end, ended}, {3, 4, own, made(5)}}, illegal},
+		"a session that is not lost":     {[]pastCall{{1, 2, own, answer{conflict: -1, dead: true}}}, illegal},
+		"a session that is lost":         {[]pastCall{{1, 2, end, ended}, {3, 4, own, answer{conflict: -1, dead: true}}}, linearizable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, picture := (&history{}).add(c.calls...).check(&test{TB: keeper{t}}, storeModel(), stepBudget)
+			v, picture := (&history{}).addCalls(c.calls...).search(&test{TB: keeper{t}}, storeModel(), stepBudget)
 			require.Equal(t, c.want, v)
 			if v == illegal {
 				require.FileExists(t, picture)
@@ -111,36 +111,36 @@ func TestLockModel(t *testing.T) {
 	got := func(session int, fence uint64) (lockCall, lockAnswer) {
 		return lockCall{kind: acquireLock, session: session}, lockAnswer{fence: fence}
 	}
-	acquire := func(call, ret int64, session int, fence uint64) told {
+	acquire := func(call, ret int64, session int, fence uint64) pastCall {
 		in, out := got(session, fence)
-		return told{call, ret, in, out}
+		return pastCall{call, ret, in, out}
 	}
-	release := func(call, ret int64, fence uint64, refused bool) told {
-		return told{call, ret, lockCall{kind: releaseLock, fence: fence}, lockAnswer{refused: refused}}
+	release := func(call, ret int64, fence uint64, refused bool) pastCall {
+		return pastCall{call, ret, lockCall{kind: releaseLock, fence: fence}, lockAnswer{refused: refused}}
 	}
-	check := func(call, ret int64, fence uint64, refused bool) told {
-		return told{call, ret, lockCall{kind: checkGuard, fence: fence}, lockAnswer{refused: refused}}
+	check := func(call, ret int64, fence uint64, refused bool) pastCall {
+		return pastCall{call, ret, lockCall{kind: checkGuard, fence: fence}, lockAnswer{refused: refused}}
 	}
-	end := func(call, ret int64, session int) told {
-		return told{call, ret, lockCall{kind: endHolder, session: session}, lockAnswer{}}
+	end := func(call, ret int64, session int) pastCall {
+		return pastCall{call, ret, lockCall{kind: endHolder, session: session}, lockAnswer{}}
 	}
 	for name, c := range map[string]struct {
-		calls []told
+		calls []pastCall
 		want  verdict
 	}{
-		"one after the other":         {[]told{acquire(1, 2, 0, 5), release(3, 4, 5, false), acquire(5, 6, 1, 6)}, linearizable},
-		"two at once":                 {[]told{acquire(1, 2, 0, 5), acquire(3, 4, 1, 6), release(5, 6, 5, false)}, illegal},
-		"a fence that goes back":      {[]told{acquire(1, 2, 0, 5), release(3, 4, 5, false), acquire(5, 6, 1, 4)}, illegal},
-		"taken from the dead":         {[]told{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6)}, linearizable},
-		"taken by the dead":           {[]told{end(1, 2, 0), acquire(3, 4, 0, 5)}, illegal},
-		"a guard that holds":          {[]told{acquire(1, 2, 0, 5), check(3, 4, 5, false)}, linearizable},
-		"a guard that holds too long": {[]told{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6), check(7, 8, 5, false)}, illegal},
-		"a guard that does not hold":  {[]told{acquire(1, 2, 0, 5), check(3, 4, 5, true)}, illegal},
-		"a release of another's":      {[]told{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6), release(7, 8, 5, false)}, illegal},
-		"a release without an answer": {[]told{acquire(1, 2, 0, 5), release(3, never, 5, true), acquire(5, 6, 1, 6)}, linearizable},
+		"one after the other":         {[]pastCall{acquire(1, 2, 0, 5), release(3, 4, 5, false), acquire(5, 6, 1, 6)}, linearizable},
+		"two at once":                 {[]pastCall{acquire(1, 2, 0, 5), acquire(3, 4, 1, 6), release(5, 6, 5, false)}, illegal},
+		"a fence that goes back":      {[]pastCall{acquire(1, 2, 0, 5), release(3, 4, 5, false), acquire(5, 6, 1, 4)}, illegal},
+		"taken from the dead":         {[]pastCall{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6)}, linearizable},
+		"taken by the dead":           {[]pastCall{end(1, 2, 0), acquire(3, 4, 0, 5)}, illegal},
+		"a guard that holds":          {[]pastCall{acquire(1, 2, 0, 5), check(3, 4, 5, false)}, linearizable},
+		"a guard that holds too long": {[]pastCall{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6), check(7, 8, 5, false)}, illegal},
+		"a guard that does not hold":  {[]pastCall{acquire(1, 2, 0, 5), check(3, 4, 5, true)}, illegal},
+		"a release of another's":      {[]pastCall{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6), release(7, 8, 5, false)}, illegal},
+		"a release without an answer": {[]pastCall{acquire(1, 2, 0, 5), release(3, neverReturned, 5, true), acquire(5, 6, 1, 6)}, linearizable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, _ := (&history{}).add(c.calls...).check(&test{TB: keeper{t}}, lockModel(), stepBudget)
+			v, _ := (&history{}).addCalls(c.calls...).search(&test{TB: keeper{t}}, lockModel(), stepBudget)
 			require.Equal(t, c.want, v)
 		})
 	}
@@ -149,7 +149,7 @@ func TestLockModel(t *testing.T) {
 // keeper has files that explain a failure go with the test.
 type keeper struct{ *testing.T }
 
-func (k keeper) keepsFiles() string { return k.TempDir() }
+func (k keeper) artifactDir() string { return k.TempDir() }
 
 // TestUndecided runs out of steps: many calls at once can be put in many orders, and none
 // of them explains the last one.
@@ -168,13 +168,13 @@ func TestUndecided(t *testing.T) {
 	hard := func(n int) *history {
 		h := &history{}
 		for i := range n {
-			h.add(told{1, 2, i, nil})
+			h.addCalls(pastCall{1, 2, i, nil})
 		}
-		return h.add(told{3, 4, -1, nil})
+		return h.addCalls(pastCall{3, 4, -1, nil})
 	}
 	recorded := 0
-	complaints := record(t, func(tb testing.TB) {
-		(&test{TB: tb}).isLinearizable(1, m, 1000, func(uint64) *history {
+	complaints := runRecorded(t, func(tb testing.TB) {
+		(&test{TB: tb}).requireLinearizable(1, m, 1000, func(uint64) *history {
 			recorded++
 			return hard(20)
 		})
@@ -183,8 +183,8 @@ func TestUndecided(t *testing.T) {
 	require.Len(t, complaints, 1)
 	require.Contains(t, complaints[0], "could not be decided about")
 
-	complaints = record(t, func(tb testing.TB) {
-		(&test{TB: tb}).isLinearizable(77, m, 1000, func(uint64) *history { return hard(bits.Len(15)) })
+	complaints = runRecorded(t, func(tb testing.TB) {
+		(&test{TB: tb}).requireLinearizable(77, m, 1000, func(uint64) *history { return hard(bits.Len(15)) })
 	})
 	require.Len(t, complaints, 1)
 	require.Contains(t, complaints[0], "the history with seed 77 is not linearizable")

@@ -52,65 +52,65 @@ var ownedCases = []Case{
 }
 
 func goneOnExpiry(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
-	t.own(a, "d/~1", s)
-	t.own(a, "e/~2", s)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
+	t.createOwned(a, "d/~1", s)
+	t.createOwned(a, "e/~2", s)
 	t.create(a, "d/plain", "")
 	_, until := s.State()
 	t.partition("a", Blackhole)
 	t.eventually(s.TTL(), "the keys go", func() error {
 		before := time.Now()
-		err := errors.Join(t.gone(b, "d/~1"), t.gone(b, "e/~2"))
+		err := errors.Join(t.checkAbsent(b, "d/~1"), t.checkAbsent(b, "e/~2"))
 		if err == nil {
 			require.False(t, before.Before(until), "not before safe-until")
 		}
 		return err
 	})
-	require.Equal(t, []registry.Key{"d/plain"}, keysOf(t.list(b, "d")))
-	t.holds(b, registry.Dead(s.ID()))
+	require.Equal(t, []registry.Key{"d/plain"}, keysOf(t.listFresh(b, "d")))
+	t.assertHolds(b, registry.Dead(s.ID()))
 }
 
 func goneOnClose(t *test) {
-	a, b := t.a(), t.b()
-	for range t.n(20, 5) {
-		s, stays := t.session(a), t.session(a)
+	a, b := t.handleA(), t.handleB()
+	for range t.repeats(20, 5) {
+		s, stays := t.openSession(a), t.openSession(a)
 		var keys []registry.Key
 		for i := range 5 {
 			key := registry.Key(fmt.Sprintf("d%d/~%d", i%2, i))
-			t.own(a, key, s)
+			t.createOwned(a, key, s)
 			keys = append(keys, key)
 		}
-		t.own(a, "d0/~other", stays)
+		t.createOwned(a, "d0/~other", stays)
 		require.NoError(t, s.Close(t.ctx))
-		t.absent(b, keys...)
-		t.absent(a, keys...)
-		require.Equal(t, []registry.Key{"d0/~other"}, keysOf(t.list(b, "d0")))
-		t.holds(b, registry.Dead(s.ID()))
+		t.assertAbsent(b, keys...)
+		t.assertAbsent(a, keys...)
+		require.Equal(t, []registry.Key{"d0/~other"}, keysOf(t.listFresh(b, "d0")))
+		t.assertHolds(b, registry.Dead(s.ID()))
 		require.NoError(t, stays.Close(t.ctx))
 	}
 }
 
 func keptOverReconnect(t *test) {
-	a := t.a()
-	s := t.session(a)
-	t.own(a, "~k", s)
-	before := t.get(t.b(), "~k")
+	a := t.handleA()
+	s := t.openSession(a)
+	t.createOwned(a, "~k", s)
+	before := t.getFresh(t.handleB(), "~k")
 	heal := t.partition("a", Refuse)
 	heal()
 	t.eventually(s.TTL(), "the handle works again", func() error {
 		_, err := a.Get(t.ctx, "~k", fresh)
 		return err
 	})
-	t.eventually(s.TTL(), "the session is connected", func() error { return is(s, registry.SessionConnected) })
-	t.pause(s.TTL() + s.TTL()/2)
-	require.Equal(t, before, t.get(t.b(), "~k"))
+	t.eventually(s.TTL(), "the session is connected", func() error { return inState(s, registry.SessionConnected) })
+	t.sleep(s.TTL() + s.TTL()/2)
+	require.Equal(t, before, t.getFresh(t.handleB(), "~k"))
 }
 
 func ownedAreLeaves(t *test) {
-	a := t.a()
-	s := t.session(a)
-	t.own(a, "d/~k", s)
+	a := t.handleA()
+	s := t.openSession(a)
+	t.createOwned(a, "d/~k", s)
 	for _, op := range []registry.Op{
 		registry.Create("d/~k/child", nil),
 		registry.CreateOwned("d/~k/~child", nil, s.ID()),
@@ -121,43 +121,43 @@ func ownedAreLeaves(t *test) {
 	}
 	_, err := a.List(t.ctx, "d/~k", registry.ReadOptions{})
 	require.ErrorIs(t, err, registry.ErrInvalidKey, "an owned key is no directory")
-	require.Equal(t, []registry.Key{"d/~k"}, keysOf(t.list(a, "d")))
+	require.Equal(t, []registry.Key{"d/~k"}, keysOf(t.listFresh(a, "d")))
 }
 
 func setKeepsOwner(t *test) {
-	a, b := t.a(), t.b()
-	s, other := t.session(a), t.session(b)
-	rev := t.own(a, "d/~k", s)
+	a, b := t.handleA(), t.handleB()
+	s, other := t.openSession(a), t.openSession(b)
+	rev := t.createOwned(a, "d/~k", s)
 	f := t.follow(b, "d")
 	for i, r := range []registry.Registry{a, b, a} { // anyone may write it
-		rev = t.do(r, registry.Set("d/~k", rev, fmt.Append(nil, i)))
-		e := t.get(b, "d/~k")
+		rev = t.commitOps(r, registry.Set("d/~k", rev, fmt.Append(nil, i)))
+		e := t.getFresh(b, "d/~k")
 		require.Equal(t, s.ID(), e.Owner)
 		require.Equal(t, rev, e.Modified)
 	}
 	f.converge(b)
 	require.Equal(t, s.ID(), f.has["d/~k"].Owner)
 	require.NoError(t, other.Close(t.ctx)) // of the handle that wrote it
-	require.Equal(t, rev, t.get(b, "d/~k").Modified)
+	require.Equal(t, rev, t.getFresh(b, "d/~k").Modified)
 	require.NoError(t, s.Close(t.ctx))
-	t.absent(b, "d/~k")
+	t.assertAbsent(b, "d/~k")
 }
 
 // goneAtOnce asks all the time for a state that must never be: a session that is alive
 // without its keys, dead with one of them, or half of them gone.
 func goneAtOnce(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	for _, end := range []func(registry.Session){
 		func(s registry.Session) { require.NoError(t, s.Close(t.within(t.ttl))) },
 		func(s registry.Session) { t.store.Expire(s.ID()) },
 	} {
-		s := t.session(a)
+		s := t.openSession(a)
 		keys := []registry.Key{"d/~1", "d/~2", "d/~3", "e/~4"}
 		var ops []registry.Op
 		for _, key := range keys {
 			ops = append(ops, registry.CreateOwned(key, nil, s.ID()))
 		}
-		rev := t.do(a, ops...)
+		rev := t.commitOps(a, ops...)
 		var impossible [][]registry.Cond
 		for i, key := range keys {
 			next := keys[(i+1)%len(keys)]
@@ -196,14 +196,14 @@ func goneAtOnce(t *test) {
 		end(s)
 		askedAll("after")
 		stop()
-		t.absent(b, keys...)
-		t.holds(b, registry.Dead(s.ID()))
+		t.assertAbsent(b, keys...)
+		t.assertHolds(b, registry.Dead(s.ID()))
 	}
 }
 
 func createWithDead(t *test) {
-	a := t.a()
-	s := t.session(a)
+	a := t.handleA()
+	s := t.openSession(a)
 	rev := t.create(a, "k", "before")
 	require.NoError(t, s.Close(t.ctx))
 	x := registry.Txn{Then: []registry.Op{
@@ -212,36 +212,36 @@ func createWithDead(t *test) {
 	_, err := a.Txn(t.ctx, x)
 	require.ErrorIs(t, err, registry.ErrSessionLost)
 	require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
-	t.absent(t.b(), "new", "~own")
-	require.Equal(t, "before", string(t.get(t.b(), "k").Value))
+	t.assertAbsent(t.handleB(), "new", "~own")
+	require.Equal(t, "before", string(t.getFresh(t.handleB(), "k").Value))
 }
 
 func foreignDelete(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
-	rev := t.own(a, "~leader", s)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
+	rev := t.createOwned(a, "~leader", s)
 	guarded := registry.Txn{If: []registry.Cond{registry.At("~leader", rev)}, Then: []registry.Op{registry.Create("written", nil)}}
-	t.do(b, registry.Delete("~leader", rev))
-	t.refused(a, guarded, 0)
-	t.own(a, "~leader", s)
-	t.refused(a, guarded, 0)
-	t.absent(b, "written")
-	t.holds(b, registry.Alive(s.ID()))
+	t.commitOps(b, registry.Delete("~leader", rev))
+	t.assertConflict(a, guarded, 0)
+	t.createOwned(a, "~leader", s)
+	t.assertConflict(a, guarded, 0)
+	t.assertAbsent(b, "written")
+	t.assertHolds(b, registry.Alive(s.ID()))
 }
 
 func watchedEnd(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	f := t.follow(b, "d")
 	for _, end := range []func(registry.Session){
 		func(s registry.Session) { require.NoError(t, s.Close(t.ctx)) },
 		func(s registry.Session) { t.store.Expire(s.ID()) },
 	} {
-		s := t.session(a)
-		t.own(a, "d/~1", s)
-		t.own(a, "d/~2", s)
+		s := t.openSession(a)
+		t.createOwned(a, "d/~1", s)
+		t.createOwned(a, "d/~2", s)
 		f.converge(b)
 		require.Len(t, f.has, 2)
 		end(s)
-		f.until("the owned keys are gone", func() bool { return len(f.has) == 0 })
+		f.followUntil("the owned keys are gone", func() bool { return len(f.has) == 0 })
 	}
 }

@@ -13,10 +13,10 @@ import (
 // declare, which their runs of the suite hold them to.
 func Page(backends ...Backend) string {
 	p := &page{backends: backends}
-	p.intro()
-	p.lacks()
-	p.promises()
-	p.cases()
+	p.writeIntro()
+	p.writeLacks()
+	p.writePromises()
+	p.writeCases()
 	return p.b.String()
 }
 
@@ -40,7 +40,7 @@ func (p *page) table(heads ...string) {
 	p.row(slices.Repeat([]string{"---"}, len(heads))...)
 }
 
-func (p *page) intro() {
+func (p *page) writeIntro() {
 	p.line("# Conformance\n")
 	p.line("Written by the suite: `go test ./conformance -update` writes it anew, and a test fails while it is")
 	p.line("out of date. It goes by what the backends declare. A run of the suite fails if a declaration is not")
@@ -49,7 +49,7 @@ func (p *page) intro() {
 	for _, b := range p.backends {
 		lacking := 0
 		for _, c := range Cases() {
-			if c.lack(b) != "" {
+			if c.lackReason(b) != "" {
 				lacking++
 			}
 		}
@@ -60,7 +60,7 @@ func (p *page) intro() {
 	p.line("to be missing. Codes stay when names change.\n")
 }
 
-func (p *page) lacks() {
+func (p *page) writeLacks() {
 	p.line("## What is lacking, and why\n")
 	for _, b := range p.backends {
 		p.line("### %s\n", b.Name)
@@ -82,7 +82,7 @@ func (p *page) lacks() {
 	}
 }
 
-func (p *page) promises() {
+func (p *page) writePromises() {
 	p.line("## Promises\n")
 	p.line("In the order in which the documentation of package registry makes them; then those beyond it.\n")
 	p.table("promise", "cases")
@@ -98,7 +98,7 @@ func (p *page) promises() {
 	p.line("")
 }
 
-func (p *page) cases() {
+func (p *page) writeCases() {
 	p.line("## Cases")
 	last := ""
 	for _, c := range Cases() {
@@ -119,7 +119,7 @@ func (p *page) cases() {
 		cells := []string{name, safety, strings.Join(c.Needs, ", ")}
 		for _, b := range p.backends {
 			outcome := Passed
-			if c.lack(b) != "" {
+			if c.lackReason(b) != "" {
 				outcome = Lacking
 			}
 			cells = append(cells, outcome.String())

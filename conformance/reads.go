@@ -48,9 +48,9 @@ var readCases = []Case{
 }
 
 func readYourWrites(t *test) {
-	a := t.a()
+	a := t.handleA()
 	plain := registry.ReadOptions{}
-	for i := range t.n(50, 30) {
+	for i := range t.repeats(50, 30) {
 		key := registry.Key(fmt.Sprintf("d/k%02d", i))
 		rev := t.create(a, key, "1")
 		e, err := a.Get(t.ctx, key, plain)
@@ -61,12 +61,12 @@ func readYourWrites(t *test) {
 		require.Len(t, l.Entries, 1)
 		require.GreaterOrEqual(t, l.Rev.Seq, rev.Seq)
 
-		rev = t.do(a, registry.Set(key, rev, []byte("2")))
+		rev = t.commitOps(a, registry.Set(key, rev, []byte("2")))
 		e, err = a.Get(t.ctx, key, plain)
 		require.NoError(t, err)
 		require.Equal(t, "2", string(e.Value))
 
-		t.do(a, registry.Delete(key, rev))
+		t.commitOps(a, registry.Delete(key, rev))
 		_, err = a.Get(t.ctx, key, plain)
 		require.ErrorIs(t, err, registry.ErrNotFound)
 		l, err = a.List(t.ctx, "d", plain)
@@ -76,17 +76,17 @@ func readYourWrites(t *test) {
 }
 
 func monotonicOverReconnect(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	rev := t.create(b, "d/k", "0")
-	t.get(t.handle("c"), "d/k")
+	t.getFresh(t.handle("c"), "d/k")
 	newest := uint64(0)
-	for i := range t.n(5, 2) {
+	for i := range t.repeats(5, 2) {
 		catchUp := func() {}
 		if t.store.Isolate != nil { // a member that a may come to is behind
-			catchUp = t.pull(t.store.Isolate, "c")
+			catchUp = t.injectFault(t.store.Isolate, "c")
 		}
-		rev = t.set(b, "d/k", rev, strconv.Itoa(i))
-		newest = t.get(a, "d/k").Modified.Seq
+		rev = t.setApplied(b, "d/k", rev, strconv.Itoa(i))
+		newest = t.getFresh(a, "d/k").Modified.Seq
 		heal := t.partition("a", Refuse)
 		heal()
 		t.eventually(recovery, "reads work again", func() error {
@@ -102,22 +102,22 @@ func monotonicOverReconnect(t *test) {
 }
 
 func freshSeesOthers(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	rev := t.create(a, "d/k", "0")
-	for i := range t.n(100, 50) {
+	for i := range t.repeats(100, 50) {
 		want := strconv.Itoa(i)
-		rev = t.do(a, registry.Set("d/k", rev, []byte(want)))
-		require.Equal(t, want, string(t.get(b, "d/k").Value), "a fresh Get")
-		rev = t.do(a, registry.Set("d/k", rev, []byte(want+"'")))
-		require.Equal(t, want+"'", string(t.list(b, "d")[0].Value), "a fresh List")
+		rev = t.commitOps(a, registry.Set("d/k", rev, []byte(want)))
+		require.Equal(t, want, string(t.getFresh(b, "d/k").Value), "a fresh Get")
+		rev = t.commitOps(a, registry.Set("d/k", rev, []byte(want+"'")))
+		require.Equal(t, want+"'", string(t.listFresh(b, "d")[0].Value), "a fresh List")
 	}
-	t.do(a, registry.Delete("d/k", rev))
-	t.absent(b, "d/k")
-	require.Empty(t, t.list(b, "d"))
+	t.commitOps(a, registry.Delete("d/k", rev))
+	t.assertAbsent(b, "d/k")
+	require.Empty(t, t.listFresh(b, "d"))
 }
 
 func monotonicUnderWrites(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	first := t.create(a, "d/k", "0")
 	stop := t.spawn(func(ctx context.Context) error {
 		for rev, i := first, 0; ; i++ {
@@ -129,7 +129,7 @@ func monotonicUnderWrites(t *test) {
 		}
 	})
 	newest := uint64(0)
-	for i := range t.n(1000, 150) {
+	for i := range t.repeats(1000, 150) {
 		var seq uint64
 		o := registry.ReadOptions{Fresh: i%7 == 0}
 		if i%3 == 0 {
@@ -150,14 +150,14 @@ func monotonicUnderWrites(t *test) {
 }
 
 func readAfterBatch(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	f := t.follow(b, "d")
 	f.next()
 	rev := t.create(a, "d/k", "0")
-	for i := range t.n(100, 50) {
+	for i := range t.repeats(100, 50) {
 		want := strconv.Itoa(i)
-		rev = t.do(a, registry.Set("d/k", rev, []byte(want)))
-		f.upTo("d/k", want)
+		rev = t.commitOps(a, registry.Set("d/k", rev, []byte(want)))
+		f.awaitValue("d/k", want)
 		e, err := b.Get(t.ctx, "d/k", registry.ReadOptions{})
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, e.Modified.Seq, f.has["d/k"].Modified.Seq)
@@ -165,16 +165,16 @@ func readAfterBatch(t *test) {
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, l.Entries[0].Modified.Seq, f.has["d/k"].Modified.Seq)
 	}
-	t.do(a, registry.Delete("d/k", rev))
-	f.until("the key is gone", func() bool { return len(f.has) == 0 })
+	t.commitOps(a, registry.Delete("d/k", rev))
+	f.followUntil("the key is gone", func() bool { return len(f.has) == 0 })
 	_, err := b.Get(t.ctx, "d/k", registry.ReadOptions{})
 	require.ErrorIs(t, err, registry.ErrNotFound)
 }
 
 func absentKey(t *test) {
-	a := t.a()
+	a := t.handleA()
 	rev := t.create(a, "was", "v")
-	t.do(a, registry.Delete("was", rev))
+	t.commitOps(a, registry.Delete("was", rev))
 	t.create(a, "above/k", "v")
 	for _, key := range []registry.Key{"never", "was", "above", "above/k/below", "~own", "above/~own"} {
 		for _, o := range []registry.ReadOptions{{}, fresh, {Buffer: make([]byte, 0, 10)}} {
@@ -187,10 +187,10 @@ func absentKey(t *test) {
 
 // listedWereCommitted keeps two keys equal by transactions and looks at them by lists.
 func listedWereCommitted(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	committed := map[registry.Key]map[registry.Rev]string{}
 	keys := []registry.Key{"d/x", "d/y", "d/z"}
-	rev := t.do(a, registry.Create(keys[0], []byte("0")), registry.Create(keys[1], []byte("0")), registry.Create(keys[2], []byte("0")))
+	rev := t.commitOps(a, registry.Create(keys[0], []byte("0")), registry.Create(keys[1], []byte("0")), registry.Create(keys[2], []byte("0")))
 	for _, k := range keys {
 		committed[k] = map[registry.Rev]string{rev: "0"}
 	}
@@ -205,11 +205,11 @@ func listedWereCommitted(t *test) {
 			time.Sleep(pollEvery / 10)
 		}
 	})
-	for i := range t.n(200, 100) {
+	for i := range t.repeats(200, 100) {
 		k := keys[i%3]
-		e := t.get(a, k)
+		e := t.getFresh(a, k)
 		value := strconv.Itoa(i)
-		committed[k][t.do(a, registry.Set(k, e.Modified, []byte(value)))] = value
+		committed[k][t.commitOps(a, registry.Set(k, e.Modified, []byte(value)))] = value
 		time.Sleep(pollEvery / 20)
 	}
 	stop()
@@ -226,7 +226,7 @@ func listedWereCommitted(t *test) {
 }
 
 func buffers(t *test) {
-	a := t.a()
+	a := t.handleA()
 	t.create(a, "k", "value")
 	t.create(a, "none", "")
 	for _, o := range []registry.ReadOptions{{}, fresh} {

@@ -21,17 +21,17 @@ type recorder struct {
 	cleanups []func()
 }
 
-// record runs f with a recorder in a goroutine of its own, because a case that gives up
+// runRecorded runs f with a recorder in a goroutine of its own, because a case that gives up
 // ends its goroutine, and returns the complaints.
-func record(t testing.TB, f func(testing.TB)) []string {
+func runRecorded(t testing.TB, f func(testing.TB)) []string {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &recorder{TB: t, ctx: ctx}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer r.clean()
+		defer r.runCleanups()
 		defer cancel()
-		defer r.recover()
+		defer r.recordPanic()
 		f(r)
 	}()
 	<-done
@@ -44,8 +44,8 @@ func record(t testing.TB, f func(testing.TB)) []string {
 	return r.log
 }
 
-// clean calls the cleanups, last first, also when one of them ends the goroutine.
-func (r *recorder) clean() {
+// runCleanups calls the cleanups, last first, also when one of them ends the goroutine.
+func (r *recorder) runCleanups() {
 	r.mu.Lock()
 	n := len(r.cleanups)
 	if n == 0 {
@@ -55,12 +55,12 @@ func (r *recorder) clean() {
 	f := r.cleanups[n-1]
 	r.cleanups = r.cleanups[:n-1]
 	r.mu.Unlock()
-	defer r.clean()
-	defer r.recover()
+	defer r.runCleanups()
+	defer r.recordPanic()
 	f()
 }
 
-func (r *recorder) recover() {
+func (r *recorder) recordPanic() {
 	if p := recover(); p != nil {
 		r.complain(fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))
 	}
@@ -96,8 +96,8 @@ func (r *recorder) FailNow() {
 	runtime.Goexit()
 }
 
-// keepsFiles is where files go that explain a failure which somebody provoked.
-func (r *recorder) keepsFiles() string { return r.TempDir() }
+// artifactDir is where files go that explain a failure which somebody provoked.
+func (r *recorder) artifactDir() string { return r.TempDir() }
 
 func (r *recorder) Context() context.Context          { return r.ctx }
 func (r *recorder) Error(args ...any)                 { r.complain(fmt.Sprint(args...)) }

@@ -40,13 +40,13 @@ func beginReport(t *testing.T, b Backend) (end func(Summary)) {
 	_, err = fmt.Fprintf(f, "run\t%s\t%s\n", name, t.Name())
 	return func(s Summary) {
 		t.Helper()
-		if err := errors.Join(err, s.report(f), f.Close()); err != nil {
+		if err := errors.Join(err, s.writeReport(f), f.Close()); err != nil {
 			t.Errorf("report to %s: %v", dir, err)
 		}
 	}
 }
 
-func (s Summary) report(w io.Writer) error {
+func (s Summary) writeReport(w io.Writer) error {
 	var b strings.Builder
 	for _, r := range s.Results {
 		if r.Outcome != NotRun {

@@ -42,14 +42,14 @@ func Run(t *testing.T, b Backend) Summary {
 func runCase(t *testing.T, b Backend, c Case) Result {
 	r := Result{Case: c}
 	t.Run(c.Title(), func(t *testing.T) {
-		if r.Reason = c.lack(b); r.Reason != "" {
+		if r.Reason = c.lackReason(b); r.Reason != "" {
 			r.Outcome = Lacking
 			t.Skip(r.Reason)
 		}
 		start := time.Now()
 		defer func() { r.Took = time.Since(start) }()
 		r.Outcome = Failed // a bubble that fails does not return here
-		b.inBubble(t, func(t *testing.T) { c.try(t, b) })
+		b.inBubble(t, func(t *testing.T) { c.runIn(t, b) })
 		if !t.Failed() {
 			r.Outcome = Passed
 		}
@@ -62,7 +62,7 @@ func runCase(t *testing.T, b Backend, c Case) Result {
 // can see that a case notices what it is there for.
 func Try(t *testing.T, b Backend, code string) (complaints []string) {
 	t.Helper()
-	c, ok := caseOf(code)
+	c, ok := findCase(code)
 	if !ok {
 		t.Fatalf("try case %s: there is none", code)
 	}
@@ -72,18 +72,18 @@ func Try(t *testing.T, b Backend, code string) (complaints []string) {
 		}
 	}()
 	b.inBubble(t, func(t *testing.T) {
-		complaints = record(t, func(tb testing.TB) { c.try(tb, b) })
+		complaints = runRecorded(t, func(tb testing.TB) { c.runIn(tb, b) })
 	})
 	return complaints
 }
 
-// try runs the case in a store of its own.
-func (c Case) try(tb testing.TB, b Backend) {
+// runIn runs the case in a store of its own.
+func (c Case) runIn(tb testing.TB, b Backend) {
 	t := newTest(tb, b)
-	has := t.store.levers()
-	for _, lever := range c.Needs {
-		if !has[lever] {
-			t.Fatalf("the case needs %s, which the Store does not have", lever)
+	has := t.store.faultControls()
+	for _, control := range c.Needs {
+		if !has[control] {
+			t.Fatalf("the case needs %s, which the Store does not have", control)
 		}
 	}
 	c.run(t)
@@ -97,7 +97,7 @@ func (b Backend) inBubble(t *testing.T, f func(*testing.T)) {
 	f(t)
 }
 
-// checkDeclarations holds Lacks against the levers that Open gives, so that a case is
+// checkDeclarations holds Lacks against the controls that Open gives, so that a case is
 // not left out because somebody forgot a field.
 func checkDeclarations(t *testing.T, b Backend) {
 	var has map[string]bool
@@ -107,7 +107,7 @@ func checkDeclarations(t *testing.T, b Backend) {
 		if s.Connect == nil {
 			t.Fatal("the Store has no Connect")
 		}
-		has, members = s.levers(), s.members()
+		has, members = s.faultControls(), s.memberCount()
 	})
 	if len(b.Packages) == 0 {
 		t.Error("Packages does not name the backend's own")
@@ -117,19 +117,19 @@ func checkDeclarations(t *testing.T, b Backend) {
 	}
 }
 
-// declarationProblems tells what is wrong with lacks for a store that has these levers and
-// so many members. A safety case may be lacking for one reason only: it needs a lever of
+// declarationProblems tells what is wrong with lacks for a store that has these controls and
+// so many members. A safety case may be lacking for one reason only: it needs a control of
 // members, and the store has too few of them to do without one.
 func declarationProblems(has map[string]bool, members int, lacks Lacks) []string {
 	var problems []string
 	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	for _, lever := range slices.Sorted(maps.Keys(has)) {
-		_, declared := lacks[lever]
+	for _, control := range slices.Sorted(maps.Keys(has)) {
+		_, declared := lacks[control]
 		switch {
-		case has[lever] && declared:
-			add("Lacks declares %s, but the Store has it", lever)
-		case !has[lever] && !declared:
-			add("the Store has no %s, and Lacks gives no reason", lever)
+		case has[control] && declared:
+			add("Lacks declares %s, but the Store has it", control)
+		case !has[control] && !declared:
+			add("the Store has no %s, and Lacks gives no reason", control)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(lacks)) {
@@ -137,13 +137,13 @@ func declarationProblems(has map[string]bool, members int, lacks Lacks) []string
 			add("Lacks gives no reason for %s", name)
 		}
 		_, isLever := has[name]
-		if _, isCase := caseOf(name); !isLever && !isCase {
-			add("Lacks names %s, which is neither a lever nor a case", name)
+		if _, isCase := findCase(name); !isLever && !isCase {
+			add("Lacks names %s, which is neither a control nor a case", name)
 		}
 	}
 	for _, c := range Cases() {
 		for _, name := range c.lacking(lacks) {
-			excused := members < quorum && slices.Contains(ofMembers, name)
+			excused := members < quorum && slices.Contains(memberControls, name)
 			if c.Safety && !excused {
 				add("%s is a safety case and may not be lacking (%s: %s)", c.Title(), name, lacks[name])
 			}

@@ -11,14 +11,14 @@ import (
 )
 
 func TestDeclarations(t *testing.T) {
-	all := (&Store{}).levers()
-	for lever := range all {
-		all[lever] = true
+	all := (&Store{}).faultControls()
+	for control := range all {
+		all[control] = true
 	}
-	but := func(lever string) map[string]bool {
+	but := func(control string) map[string]bool {
 		has := map[string]bool{}
 		for name := range all {
-			has[name] = name != lever
+			has[name] = name != control
 		}
 		return has
 	}
@@ -28,15 +28,15 @@ func TestDeclarations(t *testing.T) {
 		lacks   Lacks
 		want    string // in the only problem; none if empty
 	}{
-		"every lever is there":              {has: all},
-		"a lack is declared":                {has: but(Compact), lacks: Lacks{Compact: "has no history"}},
-		"a case is declared":                {has: all, lacks: Lacks{"W16": "is far away"}},
-		"a lever is missing":                {has: but(Compact), want: "no Compact, and Lacks gives no reason"},
-		"a declaration is out of date":      {has: all, lacks: Lacks{Compact: "has no history"}, want: "the Store has it"},
-		"a declaration gives no reason":     {has: but(Compact), lacks: Lacks{Compact: ""}, want: "no reason for Compact"},
-		"a declaration names nothing":       {has: all, lacks: Lacks{"Y01": "?"}, want: "neither a lever nor a case"},
-		"a safety case is declared":         {has: all, lacks: Lacks{"K02": "?"}, want: "K02 creating an existing key conflicts and keeps its value is a safety case"},
-		"a lever of safety cases is lacked": {has: but(LoseReply), lacks: Lacks{LoseReply: "?"}, want: "is a safety case"},
+		"every control is there":              {has: all},
+		"a lack is declared":                  {has: but(Compact), lacks: Lacks{Compact: "has no history"}},
+		"a case is declared":                  {has: all, lacks: Lacks{"W16": "is far away"}},
+		"a control is missing":                {has: but(Compact), want: "no Compact, and Lacks gives no reason"},
+		"a declaration is out of date":        {has: all, lacks: Lacks{Compact: "has no history"}, want: "the Store has it"},
+		"a declaration gives no reason":       {has: but(Compact), lacks: Lacks{Compact: ""}, want: "no reason for Compact"},
+		"a declaration names nothing":         {has: all, lacks: Lacks{"Y01": "?"}, want: "neither a control nor a case"},
+		"a safety case is declared":           {has: all, lacks: Lacks{"K02": "?"}, want: "K02 creating an existing key conflicts and keeps its value is a safety case"},
+		"a control of safety cases is lacked": {has: but(LoseReply), lacks: Lacks{LoseReply: "?"}, want: "is a safety case"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			problems := declarationProblems(c.has, c.members, c.lacks)
@@ -74,7 +74,7 @@ func TestRecord(t *testing.T) {
 		}, want: []string{"context canceled"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			complaints := record(t, c.run)
+			complaints := runRecorded(t, c.run)
 			require.Len(t, complaints, len(c.want))
 			for i, want := range c.want {
 				require.Contains(t, complaints[i], want)

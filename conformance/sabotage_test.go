@@ -20,7 +20,7 @@ type saboteur struct {
 
 // backend is the memory registry as the saboteur leaves it.
 func (s saboteur) backend() conformance.Backend {
-	b := sound()
+	b := soundBackend()
 	open := b.Open
 	b.Open = func(t testing.TB) *conformance.Store {
 		store := open(t)
@@ -30,22 +30,22 @@ func (s saboteur) backend() conformance.Backend {
 	return b
 }
 
-// sound is the memory registry with every lever. It has no history, so what Compact does is
+// soundBackend is the memory registry with every lever. It has no history, so what Compact does is
 // nothing, and no members: what is seen of three, if all is well, is put on.
-func sound() conformance.Backend {
+func soundBackend() conformance.Backend {
 	b := memorybackend.New()
 	b.Seeds = 20 // C06 is to be seen failing, which takes no more
 	open := b.Open
 	b.Open = func(t testing.TB) *conformance.Store {
 		s := open(t)
 		s.Compact = func() {}
-		putOnMembers(s)
+		fakeMembers(s)
 		return s
 	}
 	return b
 }
 
-func putOnMembers(s *conformance.Store) {
+func fakeMembers(s *conformance.Store) {
 	const leaves, elects = 11 * time.Second, 300 * time.Millisecond
 	isolate, partition, stall, restart := s.Isolate, s.Partition, s.Stall, s.Restart
 	after := func(d time.Duration, undo func()) func() {
@@ -73,8 +73,8 @@ func putOnMembers(s *conformance.Store) {
 	}
 }
 
-// handles has a saboteur wrap each handle on its own.
-func handles(wrap func(registry.Registry) registry.Registry) func(testing.TB, *conformance.Store) {
+// wrapEachHandle has a saboteur wrap each handle on its own.
+func wrapEachHandle(wrap func(registry.Registry) registry.Registry) func(testing.TB, *conformance.Store) {
 	return func(_ testing.TB, s *conformance.Store) { wrapHandles(s, wrap) }
 }
 
@@ -157,9 +157,9 @@ func (w *brokenWatcher) Close() error {
 	return w.close()
 }
 
-// watchers has a saboteur wrap the watchers of each handle.
-func watchers(wrap func(registry.Watcher) registry.Watcher) func(testing.TB, *conformance.Store) {
-	return handles(func(r registry.Registry) registry.Registry {
+// wrapEachWatcher has a saboteur wrap the watchers of each handle.
+func wrapEachWatcher(wrap func(registry.Watcher) registry.Watcher) func(testing.TB, *conformance.Store) {
+	return wrapEachHandle(func(r registry.Registry) registry.Registry {
 		return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 			w, err := r.Watch(ctx, dir, registry.WatchOptions{})
 			if err != nil {
@@ -170,9 +170,9 @@ func watchers(wrap func(registry.Watcher) registry.Watcher) func(testing.TB, *co
 	})
 }
 
-// batches has a saboteur change each batch. change is made once for each watcher.
-func batches(change func() func(*registry.Batch)) func(testing.TB, *conformance.Store) {
-	return watchers(func(w registry.Watcher) registry.Watcher {
+// alterBatches has a saboteur change each batch. change is made once for each watcher.
+func alterBatches(change func() func(*registry.Batch)) func(testing.TB, *conformance.Store) {
+	return wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 		spoil := change()
 		return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 			b, err := w.Next(ctx)
@@ -184,9 +184,9 @@ func batches(change func() func(*registry.Batch)) func(testing.TB, *conformance.
 	})
 }
 
-// entries has a saboteur change every entry that is read by Get, List or Watch. change is
+// alterEntries has a saboteur change every entry that is read by Get, List or Watch. change is
 // made once for each store.
-func entries(change func() func(*registry.Entry)) func(testing.TB, *conformance.Store) {
+func alterEntries(change func() func(*registry.Entry)) func(testing.TB, *conformance.Store) {
 	return func(_ testing.TB, s *conformance.Store) {
 		spoil := change()
 		wrapHandles(s, func(r registry.Registry) registry.Registry {
@@ -225,24 +225,24 @@ func entries(change func() func(*registry.Entry)) func(testing.TB, *conformance.
 }
 
 // gets, lists and txns have a saboteur replace one method of each handle.
-func gets(f func(registry.Registry, context.Context, registry.Key, registry.ReadOptions) (registry.Entry, error)) func(testing.TB, *conformance.Store) {
-	return handles(func(r registry.Registry) registry.Registry {
+func replaceGet(f func(registry.Registry, context.Context, registry.Key, registry.ReadOptions) (registry.Entry, error)) func(testing.TB, *conformance.Store) {
+	return wrapEachHandle(func(r registry.Registry) registry.Registry {
 		return &broken{Registry: r, get: func(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			return f(r, ctx, key, o)
 		}}
 	})
 }
 
-func lists(f func(registry.Registry, context.Context, registry.Key, registry.ReadOptions) (registry.Listing, error)) func(testing.TB, *conformance.Store) {
-	return handles(func(r registry.Registry) registry.Registry {
+func replaceList(f func(registry.Registry, context.Context, registry.Key, registry.ReadOptions) (registry.Listing, error)) func(testing.TB, *conformance.Store) {
+	return wrapEachHandle(func(r registry.Registry) registry.Registry {
 		return &broken{Registry: r, list: func(ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			return f(r, ctx, dir, o)
 		}}
 	})
 }
 
-func txns(f func(registry.Registry, context.Context, registry.Txn) (registry.Rev, error)) func(testing.TB, *conformance.Store) {
-	return handles(func(r registry.Registry) registry.Registry {
+func replaceTxn(f func(registry.Registry, context.Context, registry.Txn) (registry.Rev, error)) func(testing.TB, *conformance.Store) {
+	return wrapEachHandle(func(r registry.Registry) registry.Registry {
 		return &broken{Registry: r, txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			return f(r, ctx, t)
 		}}
@@ -310,9 +310,9 @@ func (s *brokenSession) Close(ctx context.Context) error {
 	return s.close(ctx)
 }
 
-// sessions has a saboteur wrap the sessions of each handle.
-func sessions(wrap func(registry.Registry, registry.Session) registry.Session) func(testing.TB, *conformance.Store) {
-	return handles(func(r registry.Registry) registry.Registry {
+// wrapEachSession has a saboteur wrap the sessions of each handle.
+func wrapEachSession(wrap func(registry.Registry, registry.Session) registry.Session) func(testing.TB, *conformance.Store) {
+	return wrapEachHandle(func(r registry.Registry) registry.Registry {
 		return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 			s, err := r.OpenSession(ctx, o)
 			if err != nil {

@@ -27,7 +27,7 @@ var handleSaboteurs = []saboteur{
 	},
 	{
 		conformance.ClosedIsErrClosed, "says that a closed handle is unavailable", "H02",
-		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrClosed) {
 				err = registry.ErrUnavailable
@@ -37,7 +37,7 @@ var handleSaboteurs = []saboteur{
 	},
 	{
 		conformance.CloseIsLegalTwice, "calls it an error to close a handle twice", "H02",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			closed := false
 			return &broken{Registry: r, close: func(ctx context.Context) error {
 				if closed {
@@ -50,7 +50,7 @@ var handleSaboteurs = []saboteur{
 	},
 	{
 		conformance.CloseEndsPendingCalls, "lets a call that waits wait on", "H04",
-		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrClosed) {
 				<-ctx.Done()
@@ -60,7 +60,7 @@ var handleSaboteurs = []saboteur{
 	},
 	{
 		conformance.CloseClosesSessions, "leaves sessions to expire", "H05",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, close: func(context.Context) error {
 				time.AfterFunc(time.Second, func() { _ = r.Close(context.Background()) })
 				return nil
@@ -69,7 +69,7 @@ var handleSaboteurs = []saboteur{
 	},
 	{
 		conformance.CloseReturnsByItsContext, "does not look at the context of Close", "H06",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, close: func(ctx context.Context) error { return r.Close(context.WithoutCancel(ctx)) }}
 		}),
 	},

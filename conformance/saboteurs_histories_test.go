@@ -20,15 +20,15 @@ import (
 var historySaboteurs = []saboteur{
 	{
 		conformance.TxnIsSentOnce, "sends a transaction again, on what it finds then, if a reply was lost", "C01",
-		txns(sendsAgain),
+		replaceTxn(sendAgain),
 	},
 	{
 		conformance.ChangeNeedsTheRev, "compares, and then sets, with a gap between", "C01",
-		txns(compareThenSet),
+		replaceTxn(compareThenSet),
 	},
 	{
 		conformance.FreshReadsSeeAll, "answers a fresh read with what it read before, now and then", "C01",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			var mu sync.Mutex
 			n := 0
 			before := map[registry.Key]registry.Entry{}
@@ -49,7 +49,7 @@ var historySaboteurs = []saboteur{
 	},
 	{
 		conformance.OutcomesAreTrue, "says that what got no answer was not applied", "C01",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
 				err = registry.ErrNotApplied
@@ -59,11 +59,11 @@ var historySaboteurs = []saboteur{
 	},
 	{
 		conformance.TxnIsAtomic, "commits the operations of a transaction one after the other", "C02",
-		txns(oneByOne),
+		replaceTxn(commitOneByOne),
 	},
 	{
 		conformance.ConditionsAreChecked, "looks at the conditions first, and then writes", "C02",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.If) == 0 || len(t.Then) == 0 {
 				return r.Txn(ctx, t)
 			}
@@ -76,12 +76,12 @@ var historySaboteurs = []saboteur{
 	},
 	{
 		conformance.LockExcludes, "takes a session for dead when it was not heard of for a moment", "C03",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			n := 0
 			return &broken{
 				Registry: r,
 				txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
-					return r.Txn(ctx, without(t, registry.CondDead))
+					return r.Txn(ctx, withoutConds(t, registry.CondDead))
 				},
 				watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 					w, err := r.Watch(ctx, dir, registry.WatchOptions{})
@@ -101,7 +101,7 @@ var historySaboteurs = []saboteur{
 	},
 	{
 		conformance.GuardEndsWithTheTenure, "takes a guard for good while the lock's record is there", "C03",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) == 0 && len(t.If) == 1 && strings.HasPrefix(string(t.If[0].Key), "locks/") {
 				t.If = nil
 			}
@@ -110,11 +110,11 @@ var historySaboteurs = []saboteur{
 	},
 	{
 		conformance.CloseRemovesOwnedKeys, "says that a session is closed, and removes its keys a moment later", "C04",
-		sessions(closesLate),
+		wrapEachSession(closeLate),
 	},
 	{
 		conformance.CreateOwnedNeedsLiveSession, "makes a plain key of one whose owner has ended", "C04",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrSessionLost) {
 				return registry.Rev{Seq: 1 << 62}, nil
@@ -124,7 +124,7 @@ var historySaboteurs = []saboteur{
 	},
 	{
 		conformance.LastStateArrives, "tells of a change when the next one comes", "C05",
-		watchers(func(w registry.Watcher) registry.Watcher {
+		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			var held registry.Batch
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 				for {
@@ -142,7 +142,7 @@ var historySaboteurs = []saboteur{
 	},
 	{
 		conformance.NeverOlderAfterNewer, "tells of a state once more after the next one", "C05",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			before := map[registry.Key]registry.Entry{}
 			return func(b *registry.Batch) {
 				for i, e := range b.Puts {
@@ -156,7 +156,7 @@ var historySaboteurs = []saboteur{
 	},
 	{
 		conformance.DeltasHoldChanges, "reads the directory at each event, and tells all of it", "C05",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				w, err := r.Watch(ctx, dir, registry.WatchOptions{})
 				if err != nil {
@@ -183,7 +183,7 @@ var historySaboteurs = []saboteur{
 	},
 	{
 		conformance.WatchTellsEntriesWhole, "tells values of another write than it says", "C05",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			before := map[registry.Key][]byte{}
 			return func(b *registry.Batch) {
 				for i, e := range b.Puts {
@@ -197,23 +197,23 @@ var historySaboteurs = []saboteur{
 	},
 	{
 		conformance.TxnIsAtomic, "commits the operations of a transaction one after the other", "C06",
-		txns(oneByOne),
+		replaceTxn(commitOneByOne),
 	},
 	{
 		conformance.CloseRemovesOwnedKeys, "says that a session is closed, and removes its keys a moment later", "C06",
-		sessions(closesLate),
+		wrapEachSession(closeLate),
 	},
 	{
 		conformance.OutcomesAreTrue, "sends a transaction again, on what it finds then, if a reply was lost", "C06",
-		txns(sendsAgain),
+		replaceTxn(sendAgain),
 	},
 }
 
-func sendsAgain(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+func sendAgain(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 	rev, err := r.Txn(ctx, t)
 	if errors.Is(err, registry.ErrUnknownOutcome) {
 		time.Sleep(5 * time.Millisecond)
-		_, _ = r.Txn(ctx, rebased(r, ctx, rebased(r, ctx, t, registry.OpSet), registry.OpCreate))
+		_, _ = r.Txn(ctx, rebaseOps(r, ctx, rebaseOps(r, ctx, t, registry.OpSet), registry.OpCreate))
 	}
 	return rev, err
 }
@@ -227,10 +227,10 @@ func compareThenSet(r registry.Registry, ctx context.Context, t registry.Txn) (r
 		}
 	}
 	time.Sleep(4 * time.Millisecond)
-	return r.Txn(ctx, rebased(r, ctx, t, registry.OpSet))
+	return r.Txn(ctx, rebaseOps(r, ctx, t, registry.OpSet))
 }
 
-func oneByOne(r registry.Registry, ctx context.Context, t registry.Txn) (rev registry.Rev, err error) {
+func commitOneByOne(r registry.Registry, ctx context.Context, t registry.Txn) (rev registry.Rev, err error) {
 	if len(t.Then) < 2 {
 		return r.Txn(ctx, t)
 	}
@@ -243,7 +243,7 @@ func oneByOne(r registry.Registry, ctx context.Context, t registry.Txn) (rev reg
 	return rev, nil
 }
 
-func closesLate(_ registry.Registry, s registry.Session) registry.Session {
+func closeLate(_ registry.Registry, s registry.Session) registry.Session {
 	return &brokenSession{Session: s, close: func(context.Context) error {
 		time.AfterFunc(5*time.Millisecond, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -260,7 +260,7 @@ func closesLate(_ registry.Registry, s registry.Session) registry.Session {
 func TestHistories_KnowWhatAHandleKnows(t *testing.T) {
 	const lost = 3 // each of so many requests to close
 	var closes atomic.Int64
-	b := saboteur{open: handles(func(r registry.Registry) registry.Registry {
+	b := saboteur{open: wrapEachHandle(func(r registry.Registry) registry.Registry {
 		var closed sync.Map // of SessionID
 		return &broken{
 			Registry: r,

@@ -15,7 +15,7 @@ import (
 var keySaboteurs = []saboteur{
 	{
 		conformance.InvalidKeysAreRefused, "says not found of a key that breaks the rules", "K13",
-		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrInvalidKey) {
 				err = registry.ErrNotFound
@@ -25,7 +25,7 @@ var keySaboteurs = []saboteur{
 	},
 	{
 		conformance.InvalidKeysAreRefused, "creates a key with a tilde that nobody owns", "K13",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) == 1 && t.Then[0].Kind == registry.OpCreate && t.Then[0].Key.Owned() {
 				t.Then[0].Key = registry.Key(strings.ReplaceAll(string(t.Then[0].Key), "~", ""))
 			}
@@ -34,14 +34,14 @@ var keySaboteurs = []saboteur{
 	},
 	{
 		conformance.KeysAreCheckedFirst, "asks the server before it looks at the key", "K17",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			_, _ = r.Get(ctx, "ping", registry.ReadOptions{Fresh: true})
 			return r.Txn(ctx, t)
 		}),
 	},
 	{
 		conformance.OwnedKeysAreLeaves, "puts children of an owned key elsewhere", "E04",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.Then = slices.Clone(t.Then)
 			for i, op := range t.Then {
 				if op.Kind == registry.OpCreate && strings.Contains(string(op.Key), "~") {
@@ -63,17 +63,17 @@ var keySaboteurs = []saboteur{
 	},
 	{
 		conformance.SeqIsInRange, "has a sign bit in its Seq", "K08",
-		handles(func(r registry.Registry) registry.Registry { return withRevs(r, &offsetRevs{1 << 63}) }),
+		wrapEachHandle(func(r registry.Registry) registry.Registry { return withRevs(r, &offsetRevs{1 << 63}) }),
 	},
 	{
 		conformance.CreatedStays, "changes Created with each write", "K16",
-		entries(func() func(*registry.Entry) {
+		alterEntries(func() func(*registry.Entry) {
 			return func(e *registry.Entry) { e.Created = e.Modified }
 		}),
 	},
 	{
 		conformance.CreatedChangesOnRecreation, "keeps Created over a delete and a create", "K16",
-		entries(func() func(*registry.Entry) {
+		alterEntries(func() func(*registry.Entry) {
 			first := map[registry.Key]registry.Rev{}
 			return func(e *registry.Entry) {
 				if _, ok := first[e.Key]; !ok {
@@ -85,13 +85,13 @@ var keySaboteurs = []saboteur{
 	},
 	{
 		conformance.ModifiedIsTheLastWrite, "leaves Modified as it was at the creation", "K16",
-		entries(func() func(*registry.Entry) {
+		alterEntries(func() func(*registry.Entry) {
 			return func(e *registry.Entry) { e.Modified = e.Created }
 		}),
 	},
 	{
 		conformance.OnlyOwnedKeysHaveOwners, "names the writer of a plain key as its owner", "K19",
-		entries(func() func(*registry.Entry) {
+		alterEntries(func() func(*registry.Entry) {
 			return func(e *registry.Entry) {
 				if !e.Key.Owned() {
 					e.Owner = "writer"
@@ -101,13 +101,13 @@ var keySaboteurs = []saboteur{
 	},
 	{
 		conformance.EntryNamesItsTxn, "forgets which transaction wrote an entry", "K18",
-		entries(func() func(*registry.Entry) {
+		alterEntries(func() func(*registry.Entry) {
 			return func(e *registry.Entry) { e.Txn = registry.TxnID{} }
 		}),
 	},
 	{
 		conformance.EntryNamesItsTxn, "keeps the id of the transaction that created the key", "K18",
-		entries(func() func(*registry.Entry) {
+		alterEntries(func() func(*registry.Entry) {
 			type life struct {
 				key     registry.Key
 				created registry.Rev
@@ -124,7 +124,7 @@ var keySaboteurs = []saboteur{
 	},
 	{
 		conformance.ZeroTxnIDIsDrawn, "stores one id for all transactions that have none", "K18",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if t.ID == (registry.TxnID{}) {
 				t.ID = registry.TxnID{15: 1}
 			}
@@ -133,11 +133,11 @@ var keySaboteurs = []saboteur{
 	},
 	{
 		conformance.RevNeverHoldsAgain, "names a commit by the key's version, which restarts with the key", "K06",
-		versions(func(registry.Key) bool { return true }),
+		matchVersions(func(registry.Key) bool { return true }),
 	},
 	{
 		conformance.RevNeverHoldsAgain, "names a commit of an owned key by the key's version", "K07",
-		versions(registry.Key.Owned),
+		matchVersions(registry.Key.Owned),
 	},
 }
 
@@ -216,9 +216,9 @@ func (o *offsetRevs) in(_ registry.Key, rev registry.Rev) registry.Rev {
 	return rev
 }
 
-// versions lets a Rev of some keys hold when the version of the key is the same, as
+// matchVersions lets a Rev of some keys hold when the version of the key is the same, as
 // ZooKeeper would: 0 when it was created, and one more with each write.
-func versions(of func(registry.Key) bool) func(testing.TB, *conformance.Store) {
+func matchVersions(of func(registry.Key) bool) func(testing.TB, *conformance.Store) {
 	return func(_ testing.TB, s *conformance.Store) {
 		v := &versionRevs{of: of, version: map[registry.Rev]uint64{}, current: map[registry.Key]registry.Rev{}}
 		wrapHandles(s, func(r registry.Registry) registry.Registry { return withVersions(r, v) })

@@ -16,11 +16,11 @@ import (
 var lockSaboteurs = []saboteur{
 	{
 		conformance.LockExcludes, "takes sessions of others for ended", "L01",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{
 				Registry: r,
 				txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
-					return r.Txn(ctx, without(t, registry.CondDead))
+					return r.Txn(ctx, withoutConds(t, registry.CondDead))
 				},
 				watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 					w, err := r.Watch(ctx, dir, registry.WatchOptions{})
@@ -38,11 +38,11 @@ var lockSaboteurs = []saboteur{
 	},
 	{
 		conformance.LockExcludes, "tells the holder of its end too late", "L12",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session { return lateLoss(s, 3*time.Second) }),
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, 3*time.Second) }),
 	},
 	{
 		conformance.LockExcludes, "makes the place of a lost reply once more", "L15",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) && t.Then[0].Kind == registry.OpCreateOwned {
 				again := t.Then[0]
@@ -54,7 +54,7 @@ var lockSaboteurs = []saboteur{
 	},
 	{
 		conformance.WaitersCanLeave, "says that it has deleted what it keeps", "L02",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) == 1 && t.Then[0].Kind == registry.OpDelete {
 				return registry.Rev{Seq: 1, Aux: 1}, nil
 			}
@@ -67,7 +67,7 @@ var lockSaboteurs = []saboteur{
 	},
 	{
 		conformance.LockIsFair, "tells of keys as if the last had been made first", "L03",
-		entries(func() func(*registry.Entry) {
+		alterEntries(func() func(*registry.Entry) {
 			return func(e *registry.Entry) { e.Created.Seq = math.MaxInt64 - e.Created.Seq }
 		}),
 	},
@@ -87,7 +87,7 @@ var lockSaboteurs = []saboteur{
 	},
 	{
 		conformance.GuardEndsWithTheTenure, "checks no conditions when it writes", "L07",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if slices.ContainsFunc(t.Then, func(op registry.Op) bool { return op.Key == "record" }) {
 				t.If = nil
 			}
@@ -96,13 +96,13 @@ var lockSaboteurs = []saboteur{
 	},
 	{
 		conformance.ReleaseSparesSuccessors, "sets whatever the Rev, so that a release frees any lock", "L08",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
-			return r.Txn(ctx, rebased(r, ctx, t, registry.OpSet))
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			return r.Txn(ctx, rebaseOps(r, ctx, t, registry.OpSet))
 		}),
 	},
 	{
 		conformance.ReleaseSparesSuccessors, "says not applied when a reply is lost", "L14",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
 				err = registry.ErrNotApplied
@@ -112,7 +112,7 @@ var lockSaboteurs = []saboteur{
 	},
 	{
 		conformance.LockIsNotReentrant, "says nothing of changes, so that the lock does not see whose it is", "L09",
-		watchers(afterSnapshotSilent),
+		wrapEachWatcher(silentAfterSnapshot),
 	},
 	{
 		conformance.LockOutlivesTheStore, "loses its sessions in a restart", "L13",

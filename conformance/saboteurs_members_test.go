@@ -23,11 +23,11 @@ var memberSaboteurs = []saboteur{
 	},
 	{
 		conformance.LostBeforeTheStoreActs, "takes the answers of a member without peers for the store's", "F04",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session { return lateLoss(s, 2*time.Second) }),
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, 2*time.Second) }),
 	},
 	{
 		conformance.FreshReadsSeeAll, "has the nearest member answer fresh reads", "F04",
-		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			o.Fresh = false
 			return r.Get(ctx, key, o)
 		}),
@@ -43,7 +43,7 @@ var memberSaboteurs = []saboteur{
 	{
 		conformance.SessionsAreRenewed, "has a new leader forget the sessions", "S19",
 		func(_ testing.TB, s *conformance.Store) {
-			kill, forget := s.KillLeader, forgetsSessions(s)
+			kill, forget := s.KillLeader, trackSessions(s)
 			s.KillLeader = func() func() {
 				forget()
 				return kill()
@@ -55,7 +55,7 @@ var memberSaboteurs = []saboteur{
 		func(_ testing.TB, s *conformance.Store) {
 			kill := s.KillLeader
 			s.KillLeader = func() func() {
-				undoLast(s)
+				undoLastCreate(s)
 				return kill()
 			}
 		},
@@ -68,7 +68,7 @@ var memberSaboteurs = []saboteur{
 				resume := pause()
 				return sync.OnceFunc(func() {
 					resume()
-					undoLast(s)
+					undoLastCreate(s)
 				})
 			}
 		},
@@ -76,7 +76,7 @@ var memberSaboteurs = []saboteur{
 	{
 		conformance.LostBeforeTheStoreActs, "has a session that is gone say that it is connected", "F22",
 		func(_ testing.TB, s *conformance.Store) {
-			pause, forget := s.PauseLeader, forgetsSessions(s)
+			pause, forget := s.PauseLeader, trackSessions(s)
 			wrapHandles(s, func(r registry.Registry) registry.Registry {
 				return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 					s, err := r.OpenSession(ctx, o)
@@ -98,7 +98,7 @@ var memberSaboteurs = []saboteur{
 	{
 		conformance.SessionsAreRenewed, "ends the sessions of a member that is restarted", "F09",
 		func(_ testing.TB, s *conformance.Store) {
-			roll, forget := s.RollingRestart, forgetsSessions(s)
+			roll, forget := s.RollingRestart, trackSessions(s)
 			s.RollingRestart = func() {
 				forget()
 				roll()
@@ -108,7 +108,7 @@ var memberSaboteurs = []saboteur{
 	{
 		conformance.PlainReadsNeverGoBack, "reads from a member that has yet to catch up", "F09",
 		func(_ testing.TB, s *conformance.Store) {
-			roll, behind := s.RollingRestart, readsBehind(s)
+			roll, behind := s.RollingRestart, serveOldReads(s)
 			s.RollingRestart = func() {
 				roll()
 				behind()
@@ -120,7 +120,7 @@ var memberSaboteurs = []saboteur{
 		func(_ testing.TB, s *conformance.Store) {
 			var mu sync.Mutex
 			var deaf bool
-			watchers(func(w registry.Watcher) registry.Watcher {
+			wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 				return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 					mu.Lock()
 					dropped := deaf
@@ -147,14 +147,14 @@ var memberSaboteurs = []saboteur{
 			replace := s.Replace
 			s.Replace = func() {
 				replace()
-				undoLast(s)
+				undoLastCreate(s)
 			}
 		},
 	},
 	{
 		conformance.PlainReadsNeverGoBack, "reads from an empty member", "F13",
 		func(_ testing.TB, s *conformance.Store) {
-			replace, behind := s.Replace, readsBehind(s)
+			replace, behind := s.Replace, serveOldReads(s)
 			s.Replace = func() {
 				replace()
 				behind()
@@ -169,7 +169,7 @@ var memberSaboteurs = []saboteur{
 	},
 	{
 		conformance.LastStateArrives, "drops what a reader has not asked for in half a minute", "F10",
-		watchers(func(w registry.Watcher) registry.Watcher {
+		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			asked := time.Now()
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 				if time.Since(asked) > 30*time.Second {
@@ -182,7 +182,7 @@ var memberSaboteurs = []saboteur{
 	},
 	{
 		conformance.QuotaIsSaid, "calls a full store one that can be tried again", "F15",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrQuota) {
 				err = fmt.Errorf("%w: %w", registry.ErrNotApplied, err)
@@ -192,7 +192,7 @@ var memberSaboteurs = []saboteur{
 	},
 	{
 		conformance.DeletesNeedNoRoom, "has no room for a delete", "F23",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) > 0 && t.Then[0].Kind == registry.OpDelete {
 				probe := registry.Txn{Then: []registry.Op{registry.Create("probe", nil)}}
 				if _, err := r.Txn(ctx, probe); errors.Is(err, registry.ErrQuota) {
@@ -204,7 +204,7 @@ var memberSaboteurs = []saboteur{
 	},
 	{
 		conformance.PermissionIsSaid, "shows a directory that it must not read as an empty one", "F16",
-		lists(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			if errors.Is(err, registry.ErrPermission) {
 				err = nil
@@ -214,7 +214,7 @@ var memberSaboteurs = []saboteur{
 	},
 	{
 		conformance.PermissionIsSaid, "says of what is forbidden that it may work later", "F16",
-		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrPermission) {
 				err = fmt.Errorf("%w: %w", registry.ErrUnavailable, err)
@@ -228,14 +228,14 @@ var memberSaboteurs = []saboteur{
 			turn := time.Duration(0)
 			wrapSessions(s, func(_ string, x registry.Session) registry.Session {
 				turn += 30 * time.Millisecond
-				return lateLoss(x, turn)
+				return delayLoss(x, turn)
 			})
 		},
 	},
 }
 
-// forgetsSessions returns what makes the store end all sessions that were opened since.
-func forgetsSessions(s *conformance.Store) func() {
+// trackSessions returns what makes the store end all sessions that were opened since.
+func trackSessions(s *conformance.Store) func() {
 	var mu sync.Mutex
 	var open []registry.SessionID
 	wrapSessions(s, func(_ string, x registry.Session) registry.Session {
@@ -253,8 +253,8 @@ func forgetsSessions(s *conformance.Store) func() {
 	}
 }
 
-// undoLast takes away the last key that machine a has created under load.
-func undoLast(s *conformance.Store) {
+// undoLastCreate takes away the last key that machine a has created under load.
+func undoLastCreate(s *conformance.Store) {
 	r := s.Connect(discard{}, "helper")
 	defer r.Close(context.Background())
 	l, err := r.List(context.Background(), "load/a", registry.ReadOptions{})
@@ -265,13 +265,13 @@ func undoLast(s *conformance.Store) {
 	_, _ = r.Txn(context.Background(), registry.Txn{Then: []registry.Op{registry.Delete(e.Key, e.Modified)}})
 }
 
-// readsBehind returns what makes every plain Get answer with the first that was seen of its
+// serveOldReads returns what makes every plain Get answer with the first that was seen of its
 // key.
-func readsBehind(s *conformance.Store) func() {
+func serveOldReads(s *conformance.Store) func() {
 	var mu sync.Mutex
 	first := map[registry.Key]registry.Entry{}
 	behind := false
-	gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+	replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 		e, err := r.Get(ctx, key, o)
 		mu.Lock()
 		defer mu.Unlock()

@@ -18,13 +18,13 @@ import (
 var readSaboteurs = []saboteur{
 	{
 		conformance.GetReturnsTheEntry, "trims zeros at the end of values, as C strings do", "K01",
-		entries(func() func(*registry.Entry) {
+		alterEntries(func() func(*registry.Entry) {
 			return func(e *registry.Entry) { e.Value = bytes.TrimRight(e.Value, "\x00") }
 		}),
 	},
 	{
 		conformance.AbsentIsErrNotFound, "returns an empty entry for a key that is not there", "R07",
-		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrNotFound) {
 				return registry.Entry{Key: key}, nil
@@ -34,17 +34,17 @@ var readSaboteurs = []saboteur{
 	},
 	{
 		conformance.ReadsBelongToTheReader, "hands out the cached value itself", "K12",
-		entries(sharedValues),
+		alterEntries(sharedValues),
 	},
 	{
 		conformance.BufferReceivesTheValue, "ignores the buffer", "R09",
-		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			return r.Get(ctx, key, registry.ReadOptions{Fresh: o.Fresh})
 		}),
 	},
 	{
 		conformance.PlainReadsNeverGoBack, "asks another, slower member for every tenth plain read", "R04",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			var reads int
 			var old registry.Entry
 			return &broken{Registry: r, get: func(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
@@ -86,7 +86,7 @@ var readSaboteurs = []saboteur{
 	},
 	{
 		conformance.ReadYourWrites, "reads a follower that has not heard of the handle's last write", "R01",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			cached := map[registry.Key]registry.Entry{}
 			return &broken{Registry: r, get: func(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 				if e, ok := cached[key]; ok && !o.Fresh {
@@ -103,7 +103,7 @@ var readSaboteurs = []saboteur{
 	},
 	{
 		conformance.FreshReadsSeeAll, "takes Fresh for a hint and answers from its cache", "R03",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			cached := map[registry.Key]registry.Entry{}
 			return &broken{Registry: r, get: func(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 				if e, ok := cached[key]; ok {
@@ -119,7 +119,7 @@ var readSaboteurs = []saboteur{
 	},
 	{
 		conformance.ListIsOneLevel, "lists grandchildren too, as a range over a prefix does", "K10",
-		lists(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			for _, e := range l.Entries {
 				if e.Key.Owned() {
@@ -165,7 +165,7 @@ var readSaboteurs = []saboteur{
 	},
 	{
 		conformance.ListIsComplete, "lists a thousand entries at most", "Z04",
-		lists(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			l.Entries = l.Entries[:min(len(l.Entries), 999)]
 			return l, err
@@ -173,7 +173,7 @@ var readSaboteurs = []saboteur{
 	},
 	{
 		conformance.ListIsSorted, "sorts without regard to case", "K14",
-		lists(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			slices.SortStableFunc(l.Entries, func(x, y registry.Entry) int {
 				return cmp.Compare(strings.ToLower(string(x.Key)), strings.ToLower(string(y.Key)))
@@ -183,7 +183,7 @@ var readSaboteurs = []saboteur{
 	},
 	{
 		conformance.ListOfNothingIsEmpty, "says that an empty directory is not found", "K11",
-		lists(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			if err == nil && len(l.Entries) == 0 {
 				err = registry.ErrNotFound
@@ -193,7 +193,7 @@ var readSaboteurs = []saboteur{
 	},
 	{
 		conformance.ListedEntriesWereCommitted, "reads values and metadata one after the other", "R08",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			old := map[registry.Key][]byte{}
 			return &broken{Registry: r, list: func(ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 				l, err := r.List(ctx, dir, o)
@@ -209,7 +209,7 @@ var readSaboteurs = []saboteur{
 	},
 	{
 		conformance.AtomicListingIsOneCommit, "says Atomic of entries that it read one by one", "T14",
-		lists(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			for i := range l.Entries {
 				time.Sleep(time.Microsecond)
@@ -225,7 +225,7 @@ var readSaboteurs = []saboteur{
 	},
 	{
 		conformance.ListingRevBoundsEntries, "asks for the Rev first and then for the entries", "R08",
-		lists(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			before, err := r.List(ctx, dir, o)
 			if err != nil {
 				return before, err

@@ -15,7 +15,7 @@ import (
 var sessionSaboteurs = []saboteur{
 	{
 		conformance.SessionIDsAreUnique, "counts sessions from one again on each handle", "S01",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			n := 0
 			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 				s, err := r.OpenSession(ctx, o)
@@ -30,13 +30,13 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.SessionIDsAreSegments, "puts an address into the id", "S01",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, id: func() registry.SessionID { return "10.0.0.1:2181/" + s.ID() }}
 		}),
 	},
 	{
 		conformance.GrantedTTLIsNoShorter, "grants whole seconds, rounded down", "S02",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 				o.TTL = o.TTL.Truncate(time.Second)
 				return r.OpenSession(ctx, o)
@@ -45,7 +45,7 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.SessionOutlivesItsContext, "ends a session with the context it was opened with", "S16",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 				s, err := r.OpenSession(ctx, o)
 				if err == nil {
@@ -96,7 +96,7 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.SessionsAreIndependent, "has one lease for all sessions of a handle", "S14",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			var all []registry.Session
 			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 				s, err := r.OpenSession(ctx, o)
@@ -117,7 +117,7 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.SilentSessionsExpire, "grants ten times the TTL that it tells of", "E01",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 				s, err := r.OpenSession(ctx, registry.SessionOptions{TTL: 10 * o.TTL})
 				if err != nil {
@@ -151,7 +151,7 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.SuspendedComesBack, "says Connected while the connection is gone", "S06",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
 				st, until := s.State()
 				if st == registry.SessionSuspended {
@@ -163,7 +163,7 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.SilenceSuspends, "is Connected until it is Lost", "S18",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
 				st, until := s.State()
 				if st == registry.SessionSuspended {
@@ -195,15 +195,15 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.LostBeforeTheStoreActs, "counts the TTL from the answer to a renewal, and looks each second", "S05",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session { return lateLoss(s, 2*time.Second) }),
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, 2*time.Second) }),
 	},
 	{
 		conformance.LostBeforeTheStoreActs, "takes events for a sign that its renewals arrive", "F12",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session { return lateLoss(s, 3*time.Second) }),
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, 3*time.Second) }),
 	},
 	{
 		conformance.SafeUntilIsKept, "promises to be safe for longer than the store waits", "S15",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
 				st, until := s.State()
 				return st, until.Add(s.TTL() / 5)
@@ -212,15 +212,15 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.SafeUntilIsKept, "stays Connected beyond its safe-until", "S15",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session { return lateLoss(s, time.Second) }),
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, time.Second) }),
 	},
 	{
 		conformance.SafeUntilIsKept, "waits for the store's word to be Lost", "F18",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session { return lateLoss(s, 2*time.Second) }),
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, 2*time.Second) }),
 	},
 	{
 		conformance.LostIsFinal, "comes back to life when the connection does", "S13",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			var died time.Time
 			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
 				st, until := s.State()
@@ -236,26 +236,26 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.LostIsTold, "never closes Lost", "S07",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			never := make(chan struct{})
 			return &brokenSession{Session: s, lost: func() <-chan struct{} { return never }}
 		}),
 	},
 	{
 		conformance.LostIsTold, "gives no reason", "S07",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, err: func() error { return nil }}
 		}),
 	},
 	{
 		conformance.ChangedTells, "tells of the end only", "S17",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, changed: s.Lost}
 		}),
 	},
 	{
 		conformance.EndedSessionsStayEnded, "goes on with a new session when the old one has expired", "S09",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 				rev, err := r.Txn(ctx, t)
 				if !errors.Is(err, registry.ErrSessionLost) {
@@ -292,7 +292,7 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.SessionEndsAtOneCommit, "deletes the owned keys one by one, and then ends the session", "E06",
-		sessions(func(r registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(r registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, close: func(ctx context.Context) error {
 				for _, dir := range []registry.Key{"d", "e"} {
 					l, err := r.List(ctx, dir, registry.ReadOptions{})
@@ -312,7 +312,7 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.CloseRemovesOwnedKeys, "returns from Close before the store has been told", "E02",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, close: func(ctx context.Context) error {
 				time.AfterFunc(time.Millisecond, func() { _ = s.Close(context.Background()) })
 				return nil
@@ -321,7 +321,7 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.SessionCloseIsFinal, "says Lost of a session that its owner has closed", "S11",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
 				st, until := s.State()
 				if st == registry.SessionClosed {
@@ -333,7 +333,7 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.SessionCloseIsFinal, "calls it an error to close a session twice", "S11",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			closed := false
 			return &brokenSession{Session: s, close: func(ctx context.Context) error {
 				if closed {
@@ -346,7 +346,7 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.CloseUnreachedLeavesExpiry, "says that a session was closed when the store was not reached", "S12",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, close: func(ctx context.Context) error {
 				_ = s.Close(ctx)
 				return nil
@@ -355,7 +355,7 @@ var sessionSaboteurs = []saboteur{
 	},
 	{
 		conformance.CloseUnreachedLeavesExpiry, "goes on renewing a session that it could not close", "F21",
-		sessions(func(_ registry.Registry, s registry.Session) registry.Session {
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, close: func(ctx context.Context) error {
 				<-ctx.Done()
 				return ctx.Err()
@@ -382,8 +382,8 @@ func wrapSessions(s *conformance.Store, wrap func(machine string, x registry.Ses
 // discard is the testing.TB of a handle that a saboteur opens for itself.
 type discard struct{ testing.TB }
 
-// lateLoss notices the loss of a session later than it should.
-func lateLoss(s registry.Session, by time.Duration) registry.Session {
+// delayLoss notices the loss of a session later than it should.
+func delayLoss(s registry.Session, by time.Duration) registry.Session {
 	lost := make(chan struct{})
 	go func() {
 		<-s.Lost()

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/conformance"
 )
 
-func saboteurs() []saboteur {
+func allSaboteurs() []saboteur {
 	return slices.Concat(readSaboteurs, keySaboteurs, txnSaboteurs, outcomeSaboteurs, watchSaboteurs, sessionSaboteurs, lockSaboteurs, handleSaboteurs, memberSaboteurs, historySaboteurs)
 }
 
@@ -22,29 +22,29 @@ func TestSaboteurs(t *testing.T) {
 	var table strings.Builder
 	red := 0
 	sane := map[string]bool{}
-	for _, s := range saboteurs() {
+	for _, s := range allSaboteurs() {
 		t.Run(fmt.Sprintf("%s %s", s.code, s.does), func(t *testing.T) {
 			if !sane[s.code] {
-				require.Empty(t, conformance.Try(t, sound(), s.code), "a sound registry passes %s", s.code)
+				require.Empty(t, conformance.Try(t, soundBackend(), s.code), "a sound registry passes %s", s.code)
 				sane[s.code] = true
 			}
-			complaints := noticed(t, s)
+			complaints := complaintsAbout(t, s)
 			mark := "green"
 			if assert.NotEmpty(t, complaints, "%s does not notice a registry that %s", s.code, s.does) {
 				mark = "red"
 				red++
-				t.Log(brief(complaints[0]))
+				t.Log(summarizeComplaint(complaints[0]))
 			}
 			fmt.Fprintf(&table, "%-88s | %-86s | %s | %s\n", s.promise, s.does, s.code, mark)
 		})
 	}
-	t.Logf("%d saboteurs, %d red\n%s", len(saboteurs()), red, table.String())
+	t.Logf("%d saboteurs, %d red\n%s", len(allSaboteurs()), red, table.String())
 }
 
-// noticed returns what the case that is meant for a saboteur complains of. A history goes by
+// complaintsAbout returns what the case that is meant for a saboteur complains of. A history goes by
 // chance beside its seed, and now and then one shows nothing: one in sixty did for the two
 // saboteurs that show least. So up to five are recorded.
-func noticed(t *testing.T, s saboteur) (complaints []string) {
+func complaintsAbout(t *testing.T, s saboteur) (complaints []string) {
 	b := s.backend()
 	for b.Seed = 1; b.Seed <= 5 && len(complaints) == 0; b.Seed++ {
 		complaints = conformance.Try(t, b, s.code)
@@ -55,8 +55,8 @@ func noticed(t *testing.T, s saboteur) (complaints []string) {
 	return complaints
 }
 
-// brief is the first lines of a complaint that tell something.
-func brief(complaint string) string {
+// summarizeComplaint is the first lines of a complaint that tell something.
+func summarizeComplaint(complaint string) string {
 	var lines []string
 	for line := range strings.Lines(complaint) {
 		line = strings.TrimSpace(line)
@@ -84,12 +84,12 @@ func TestEveryPromiseHasASaboteur(t *testing.T) {
 		}
 	}
 	sabotaged := map[conformance.Promise]bool{}
-	for _, s := range saboteurs() {
+	for _, s := range allSaboteurs() {
 		assert.Contains(t, proves[s.code], s.promise, "%s is meant for the promise that the saboteur breaks: %s", s.code, s.does)
 		sabotaged[s.promise] = true
 	}
 	for _, c := range conformance.Cases() {
-		assert.True(t, slices.ContainsFunc(saboteurs(), func(s saboteur) bool { return s.code == c.Code }), "%s can fail", c.Title())
+		assert.True(t, slices.ContainsFunc(allSaboteurs(), func(s saboteur) bool { return s.code == c.Code }), "%s can fail", c.Title())
 	}
 	for _, p := range conformance.Promises() {
 		assert.True(t, proved[p], "a case proves that %s", p)

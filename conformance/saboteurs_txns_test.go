@@ -16,7 +16,7 @@ import (
 var txnSaboteurs = []saboteur{
 	{
 		conformance.TxnIsAtomic, "commits the two halves of a transaction one after the other", "T01",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			half := len(t.Then) / 2
 			if half > 0 {
 				if rev, err := r.Txn(ctx, registry.Txn{ID: t.ID, If: t.If, Then: t.Then[:half]}); err != nil {
@@ -28,7 +28,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.TxnIsAtomic, "lets readers see a transaction half done", "T14",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) != 2 || t.Then[0].Kind != registry.OpSet {
 				return r.Txn(ctx, t)
 			}
@@ -41,7 +41,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.TxnCommitsEveryOp, "forgets the last of many operations", "T09",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) > 4 {
 				t.Then = t.Then[:len(t.Then)-1]
 			}
@@ -50,7 +50,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.TxnHasOneRev, "commits each operation at a Rev of its own", "T04",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (rev registry.Rev, err error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (rev registry.Rev, err error) {
 			if len(t.Then) < 2 {
 				return r.Txn(ctx, t)
 			}
@@ -64,7 +64,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.ConditionsAreChecked, "does not look at conditions when there is something to write", "T02",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) > 0 {
 				t.If = nil
 			}
@@ -73,7 +73,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.ConditionsAreChecked, "looks for an owned key by its name only", "E08",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.If = slices.Clone(t.If)
 			for i, c := range t.If {
 				if e, err := r.Get(ctx, c.Key, registry.ReadOptions{}); c.Kind == registry.CondAt && c.Key.Owned() && err == nil {
@@ -85,7 +85,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.ConditionsSeeTheStateBefore, "takes a condition on a key that it writes for done by the write", "T06",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.If = slices.DeleteFunc(slices.Clone(t.If), func(c registry.Cond) bool {
 				return slices.ContainsFunc(t.Then, func(op registry.Op) bool { return op.Key == c.Key })
 			})
@@ -94,13 +94,13 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.CreateNeedsAbsence, "creates over what is there", "K02",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
-			return r.Txn(ctx, rebased(r, ctx, t, registry.OpCreate))
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			return r.Txn(ctx, rebaseOps(r, ctx, t, registry.OpCreate))
 		}),
 	},
 	{
 		conformance.CreateNeedsAbsence, "looks whether the key is there, and then creates it", "T16",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) != 1 || t.Then[0].Kind != registry.OpCreate {
 				return r.Txn(ctx, t)
 			}
@@ -108,24 +108,24 @@ var txnSaboteurs = []saboteur{
 				return registry.Rev{}, registry.Conflict(t, 0)
 			}
 			time.Sleep(time.Microsecond)
-			return r.Txn(ctx, rebased(r, ctx, t, registry.OpCreate))
+			return r.Txn(ctx, rebaseOps(r, ctx, t, registry.OpCreate))
 		}),
 	},
 	{
 		conformance.ChangeNeedsTheRev, "writes whatever the Rev", "T11",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
-			return r.Txn(ctx, rebased(r, ctx, t, registry.OpSet))
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			return r.Txn(ctx, rebaseOps(r, ctx, t, registry.OpSet))
 		}),
 	},
 	{
 		conformance.ChangeNeedsTheRev, "deletes whatever the Rev", "T11",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
-			return r.Txn(ctx, rebased(r, ctx, t, registry.OpDelete))
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			return r.Txn(ctx, rebaseOps(r, ctx, t, registry.OpDelete))
 		}),
 	},
 	{
 		conformance.ChangeNeedsTheRev, "sets a key that is gone, as a blind put does", "K05",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.Then = slices.Clone(t.Then)
 			for i, op := range t.Then {
 				if _, err := r.Get(ctx, op.Key, registry.ReadOptions{}); op.Kind == registry.OpSet && errors.Is(err, registry.ErrNotFound) {
@@ -137,7 +137,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.ChangeNeedsTheRev, "compares, and then sets, with a gap between", "T13",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			for _, op := range t.Then {
 				if op.Kind == registry.OpSet {
 					if _, err := r.Txn(ctx, registry.Txn{If: []registry.Cond{registry.At(op.Key, op.Rev)}}); err != nil {
@@ -146,12 +146,12 @@ var txnSaboteurs = []saboteur{
 				}
 			}
 			time.Sleep(time.Microsecond)
-			return r.Txn(ctx, rebased(r, ctx, t, registry.OpSet))
+			return r.Txn(ctx, rebaseOps(r, ctx, t, registry.OpSet))
 		}),
 	},
 	{
 		conformance.ZeroRevNamesNothing, "takes the zero Rev for any", "K09",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.Then = slices.Clone(t.Then)
 			for i, op := range t.Then {
 				if e, err := r.Get(ctx, op.Key, registry.ReadOptions{}); err == nil && op.Rev.IsZero() {
@@ -163,7 +163,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.AbsentMeansNotThere, "takes a key for present when there are keys below it", "T05",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			for i, c := range t.If {
 				if c.Kind != registry.CondAbsent || c.Key.Owned() {
 					continue
@@ -177,25 +177,25 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.AliveUntilTheEnd, "takes the client's word that its session lives", "S08",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
-			return r.Txn(ctx, without(t, registry.CondAlive))
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			return r.Txn(ctx, withoutConds(t, registry.CondAlive))
 		}),
 	},
 	{
 		conformance.AliveUntilTheEnd, "holds Alive of a session that was closed", "T10",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
-			return r.Txn(ctx, without(t, registry.CondAlive))
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			return r.Txn(ctx, withoutConds(t, registry.CondAlive))
 		}),
 	},
 	{
 		conformance.DeadOnceEnded, "holds Dead of a session that lives", "T10",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
-			return r.Txn(ctx, without(t, registry.CondDead))
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			return r.Txn(ctx, withoutConds(t, registry.CondDead))
 		}),
 	},
 	{
 		conformance.CreateOwnedNeedsLiveSession, "calls the end of the session a conflict", "E07",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrSessionLost) {
 				err = registry.Conflict(t, 0)
@@ -205,7 +205,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.CreateOwnedNeedsLiveSession, "leaves out the keys of an ended session and commits the rest", "E07",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrSessionLost) {
 				t.Then = slices.DeleteFunc(slices.Clone(t.Then), func(op registry.Op) bool { return op.Kind == registry.OpCreateOwned })
@@ -216,7 +216,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.SetKeepsTheOwner, "gives an owned key to whoever sets it", "E05",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			var own registry.Session
 			return &broken{Registry: r, txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 				if len(t.Then) != 1 || t.Then[0].Kind != registry.OpSet || !t.Then[0].Key.Owned() {
@@ -238,7 +238,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.DeleteSparesDescendants, "deletes what is below a key with it", "K04",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			for _, op := range t.Then {
 				if op.Kind != registry.OpDelete || op.Key.Owned() {
 					continue
@@ -256,7 +256,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.CheckOnlyWritesNothing, "checks by a write, and leaves it there", "T08",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) == 0 && len(t.If) > 0 && t.If[0].Key != "" {
 				t.Then = []registry.Op{registry.Create(t.If[0].Key.Dir().Join("check"), nil)}
 			}
@@ -265,7 +265,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.ConflictChangesNothing, "writes, looks at the conditions, and takes the write back", "T17",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrConflict) && t.Then[0].Kind == registry.OpCreate {
 				if made, e := r.Txn(ctx, registry.Txn{Then: t.Then[:1]}); e == nil {
@@ -278,7 +278,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.ConflictNamesTheItem, "names the first item of any conflict", "T03",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrConflict) {
 				err = registry.Conflict(t, 0)
@@ -288,7 +288,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.ConflictNamesTheItem, "returns a bare ErrConflict", "T03",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrConflict) {
 				err = registry.ErrConflict
@@ -298,7 +298,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.ConflictNamesTheItem, "counts the operations before the conditions", "T03",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			var conflict *registry.ConflictError
 			if errors.As(err, &conflict) {
@@ -310,7 +310,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.MalformedTxnIsRefused, "lets the last operation on a key win", "T07",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			last := map[registry.Key]int{}
 			for i, op := range t.Then {
 				last[op.Key] = i
@@ -327,7 +327,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.TooLargeIsRefused, "cuts values to the limit", "Z01",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.Then = slices.Clone(t.Then)
 			for i, op := range t.Then {
 				t.Then[i].Value = op.Value[:min(len(op.Value), r.Limits().ValueBytes)]
@@ -337,7 +337,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.TooLargeIsRefused, "drops the connection on a large value, so that its outcome is unknown", "Z01",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrTooLarge) {
 				err = errors.Join(registry.ErrUnknownOutcome, err)
@@ -372,7 +372,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.LimitsAreKept, "refuses a transaction that is just within the limits", "Z02",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.If)+len(t.Then) >= r.Limits().TxnItems {
 				return registry.Rev{}, registry.ErrTooLarge
 			}
@@ -381,11 +381,11 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.LimitsArePortable, "takes values of half the portable size", "Z07",
-		handles(func(r registry.Registry) registry.Registry { return lowLimits{r} }),
+		wrapEachHandle(func(r registry.Registry) registry.Registry { return lowLimits{r} }),
 	},
 	{
 		conformance.WritesAreCopied, "keeps the writer's slice", "K15",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			written := map[registry.Rev]map[registry.Key][]byte{}
 			return &broken{
 				Registry: r,
@@ -411,7 +411,7 @@ var txnSaboteurs = []saboteur{
 	},
 	{
 		conformance.ManyGoroutines, "answers two calls at once with one reply", "T13",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			var busy atomic.Bool
 			return &broken{Registry: r, txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 				if !busy.CompareAndSwap(false, true) {
@@ -425,8 +425,8 @@ var txnSaboteurs = []saboteur{
 	},
 }
 
-// rebased gives the operations of one kind what they need to succeed now.
-func rebased(r registry.Registry, ctx context.Context, t registry.Txn, kind registry.OpKind) registry.Txn {
+// rebaseOps gives the operations of one kind what they need to succeed now.
+func rebaseOps(r registry.Registry, ctx context.Context, t registry.Txn, kind registry.OpKind) registry.Txn {
 	t.Then = slices.Clone(t.Then)
 	for i, op := range t.Then {
 		e, err := r.Get(ctx, op.Key, registry.ReadOptions{})
@@ -441,7 +441,7 @@ func rebased(r registry.Registry, ctx context.Context, t registry.Txn, kind regi
 	return t
 }
 
-func without(t registry.Txn, kind registry.CondKind) registry.Txn {
+func withoutConds(t registry.Txn, kind registry.CondKind) registry.Txn {
 	t.If = slices.DeleteFunc(slices.Clone(t.If), func(c registry.Cond) bool { return c.Kind == kind })
 	return t
 }
@@ -457,7 +457,7 @@ func (lowLimits) Limits() registry.Limits {
 var outcomeSaboteurs = []saboteur{
 	{
 		conformance.OutcomesAreTrue, "says not applied when it does not know", "F19",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
 				err = registry.ErrNotApplied
@@ -467,7 +467,7 @@ var outcomeSaboteurs = []saboteur{
 	},
 	{
 		conformance.OutcomesAreTrue, "says applied when it does not know", "F19",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
 				return registry.Rev{Seq: 1, Aux: 1}, nil
@@ -477,7 +477,7 @@ var outcomeSaboteurs = []saboteur{
 	},
 	{
 		conformance.OutcomesAreTrue, "sends a transaction after its context has ended", "T18",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(context.WithoutCancel(ctx), t)
 			if ctx.Err() != nil {
 				return registry.Rev{}, errors.Join(registry.ErrNotApplied, ctx.Err())
@@ -487,7 +487,7 @@ var outcomeSaboteurs = []saboteur{
 	},
 	{
 		conformance.UnknownOutcomeIsSaid, "says unavailable when a reply is lost", "F06",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
 				err = registry.ErrUnavailable
@@ -497,7 +497,7 @@ var outcomeSaboteurs = []saboteur{
 	},
 	{
 		conformance.TxnIsSentOnce, "sends a transaction again when there is no reply", "F06",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
 				return r.Txn(ctx, t)
@@ -507,7 +507,7 @@ var outcomeSaboteurs = []saboteur{
 	},
 	{
 		conformance.TxnIsSentOnce, "sends a transaction again behind its caller's back", "F06",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
 				_, _ = r.Txn(ctx, t)
@@ -528,7 +528,7 @@ var outcomeSaboteurs = []saboteur{
 					mu.Unlock()
 					if again {
 						for _, kind := range []registry.OpKind{registry.OpCreate, registry.OpSet, registry.OpDelete} {
-							t = rebased(r, ctx, t, kind)
+							t = rebaseOps(r, ctx, t, kind)
 						}
 					}
 					return r.Txn(ctx, t)
@@ -538,10 +538,10 @@ var outcomeSaboteurs = []saboteur{
 	},
 	{
 		conformance.TxnFalsifiesItself, "writes twice when the reply to the first write is lost", "F20",
-		txns(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
-				return r.Txn(ctx, rebased(r, ctx, rebased(r, ctx, t, registry.OpCreate), registry.OpSet))
+				return r.Txn(ctx, rebaseOps(r, ctx, rebaseOps(r, ctx, t, registry.OpCreate), registry.OpSet))
 			}
 			return rev, err
 		}),
@@ -574,7 +574,7 @@ var outcomeSaboteurs = []saboteur{
 					defer r.Close(context.Background())
 					ctx := context.Background()
 					for _, kind := range []registry.OpKind{registry.OpCreate, registry.OpSet, registry.OpDelete} {
-						x = rebased(r, ctx, x, kind)
+						x = rebaseOps(r, ctx, x, kind)
 					}
 					_, _ = r.Txn(ctx, x)
 				}
@@ -583,7 +583,7 @@ var outcomeSaboteurs = []saboteur{
 	},
 	{
 		conformance.UnavailableIsSaid, "says not found when it cannot know", "F01",
-		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrUnavailable) {
 				err = registry.ErrNotFound
@@ -593,7 +593,7 @@ var outcomeSaboteurs = []saboteur{
 	},
 	{
 		conformance.UnavailableIsSaid, "returns the store's own error", "F05",
-		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrUnavailable) {
 				err = errors.New("etcdserver: no leader")
@@ -603,13 +603,13 @@ var outcomeSaboteurs = []saboteur{
 	},
 	{
 		conformance.CallsEndWithTheirContext, "does not look at the context while it waits", "F02",
-		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			return r.Get(context.WithoutCancel(ctx), key, o)
 		}),
 	},
 	{
 		conformance.CallsEndWithTheirContext, "keeps the cause to itself", "F02",
-		lists(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			if errors.Is(err, registry.ErrUnavailable) {
 				err = registry.ErrUnavailable
@@ -619,7 +619,7 @@ var outcomeSaboteurs = []saboteur{
 	},
 	{
 		conformance.CallsAreBounded, "asks a silent server again and again", "F02",
-		gets(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			for {
 				e, err := r.Get(ctx, key, o)
 				if !errors.Is(err, registry.ErrUnavailable) || ctx.Err() != nil {

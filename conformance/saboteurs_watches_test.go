@@ -14,13 +14,13 @@ import (
 var watchSaboteurs = []saboteur{
 	{
 		conformance.SnapshotFirst, "begins with a delta", "W01",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			return func(b *registry.Batch) { b.Kind = registry.Delta }
 		}),
 	},
 	{
 		conformance.SnapshotFirst, "begins with nothing and tells of changes only", "W01",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			first := true
 			return func(b *registry.Batch) {
 				if first {
@@ -32,7 +32,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.SnapshotFirst, "loses what happens between the list and the watch", "W20",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				l, err := r.List(ctx, dir, registry.ReadOptions{})
 				if err != nil {
@@ -57,11 +57,11 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.WatchFollowsChanges, "says nothing after the snapshot", "W02",
-		watchers(afterSnapshotSilent),
+		wrapEachWatcher(silentAfterSnapshot),
 	},
 	{
 		conformance.WatchFollowsChanges, "tells one of two watchers of a directory", "W04",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			watched := map[registry.Key]bool{}
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				w, err := r.Watch(ctx, dir, registry.WatchOptions{})
@@ -69,7 +69,7 @@ var watchSaboteurs = []saboteur{
 					watched[dir] = true
 					return w, err
 				}
-				return afterSnapshotSilent(w), nil
+				return silentAfterSnapshot(w), nil
 			}}
 		}),
 	},
@@ -112,7 +112,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.WatchTellsEntriesWhole, "leaves out of a batch when a key came to be", "W10",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			return func(b *registry.Batch) {
 				for i := range b.Puts {
 					b.Puts[i].Created = registry.Rev{}
@@ -122,7 +122,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.WatchTellsEntriesWhole, "leaves out of a batch whose an owned key is", "W10",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			return func(b *registry.Batch) {
 				for i := range b.Puts {
 					b.Puts[i].Owner = ""
@@ -132,7 +132,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.DirNeedNotExist, "watches no directory that has nothing in it", "W13",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				if l, err := r.List(ctx, dir, registry.ReadOptions{}); err != nil || len(l.Entries) == 0 {
 					return nil, registry.ErrNotFound
@@ -143,7 +143,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.NeverOlderAfterNewer, "now and then delivers an event of before a reconnection again", "W18",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			n := 0
 			first := map[registry.Key]registry.Entry{}
 			return func(b *registry.Batch) {
@@ -160,7 +160,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.LastStateArrives, "is always one batch behind", "W02",
-		watchers(func(w registry.Watcher) registry.Watcher {
+		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			var kept *registry.Batch
 			first := true
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
@@ -181,7 +181,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.LastStateArrives, "drops what a full buffer does not hold", "W06",
-		watchers(func(w registry.Watcher) registry.Watcher {
+		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 				b, err := w.Next(ctx)
 				if b.Kind == registry.Delta && len(b.Puts) > 3 {
@@ -193,7 +193,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.LastStateArrives, "does not tell of deletes that it slept through", "W09",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			var last []registry.Entry
 			return func(b *registry.Batch) {
 				if b.Kind == registry.Delta {
@@ -211,13 +211,13 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.LastStateArrives, "fits fifty keys of a commit into an event", "W23",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			return func(b *registry.Batch) { b.Puts = b.Puts[:min(len(b.Puts), 50)] }
 		}),
 	},
 	{
 		conformance.LastStateArrives, "does not tell of keys that went with their session", "E09",
-		watchers(func(w registry.Watcher) registry.Watcher {
+		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 				b, err := w.Next(ctx)
 				b.Deletes = slices.DeleteFunc(b.Deletes, registry.Key.Owned)
@@ -278,7 +278,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.WatchOutlivesConnections, "goes on after a broken connection without what it missed", "W07",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			first := true
 			return func(b *registry.Batch) {
 				if b.Kind == registry.Snapshot && !first {
@@ -308,20 +308,20 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.WatchOutlivesConnections, "takes up only so many watches after a reconnection", "Z05",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			n := 0
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				w, err := r.Watch(ctx, dir, registry.WatchOptions{})
 				if n++; err != nil || n < 128 {
 					return w, err
 				}
-				return afterSnapshotSilent(w), nil
+				return silentAfterSnapshot(w), nil
 			}}
 		}),
 	},
 	{
 		conformance.WatchEndsWithItsContext, "forgets the context of Watch", "W21",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				return r.Watch(context.WithoutCancel(ctx), dir, registry.WatchOptions{})
 			}}
@@ -329,7 +329,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.NextEndsWithItsContext, "ends the watcher with the context of Next", "W05",
-		watchers(func(w registry.Watcher) registry.Watcher {
+		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 				b, err := w.Next(ctx)
 				if ctx.Err() != nil {
@@ -341,13 +341,13 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.WatcherCloseWakesNext, "lets Next wait on after Close", "W22",
-		watchers(func(w registry.Watcher) registry.Watcher {
+		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			return &brokenWatcher{Watcher: w, close: func() error { return nil }}
 		}),
 	},
 	{
 		conformance.WatcherCloseFreesAll, "has a goroutine for each watcher that ends with the context of Watch only", "W14",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				go func() { <-ctx.Done() }()
 				return r.Watch(ctx, dir, registry.WatchOptions{})
@@ -356,17 +356,17 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.BatchesBelongToTheReader, "hands the stored value to every watcher", "W17",
-		entries(sharedValues),
+		alterEntries(sharedValues),
 	},
 	{
 		conformance.BatchesAreSorted, "delivers a batch in the order of a map", "W19",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			return func(b *registry.Batch) { slices.Reverse(b.Puts) }
 		}),
 	},
 	{
 		conformance.BatchesAreSorted, "tells of each change of a key in one batch", "W19",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			return func(b *registry.Batch) {
 				if b.Kind == registry.Delta && len(b.Puts) == 1 {
 					b.Puts = append(b.Puts, b.Puts[0])
@@ -376,7 +376,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.BatchRevBoundsChanges, "gives a batch the Rev of the one before", "W19",
-		batches(func() func(*registry.Batch) {
+		alterBatches(func() func(*registry.Batch) {
 			var last registry.Rev
 			return func(b *registry.Batch) {
 				if !last.IsZero() {
@@ -389,7 +389,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.ReadsCatchUpWithBatches, "reads on another connection, which lags behind the watch's", "R05",
-		handles(func(r registry.Registry) registry.Registry {
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			behind := map[registry.Key]registry.Entry{}
 			return &broken{Registry: r, get: func(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 				now, err := r.Get(ctx, key, o)
@@ -407,7 +407,7 @@ var watchSaboteurs = []saboteur{
 	},
 	{
 		conformance.EventsArePrompt, "looks for changes ten times a second", "W16",
-		watchers(func(w registry.Watcher) registry.Watcher {
+		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 				time.Sleep(100 * time.Millisecond)
 				return w.Next(ctx)
@@ -416,8 +416,8 @@ var watchSaboteurs = []saboteur{
 	},
 }
 
-// afterSnapshotSilent says nothing after the first batch.
-func afterSnapshotSilent(w registry.Watcher) registry.Watcher {
+// silentAfterSnapshot says nothing after the first batch.
+func silentAfterSnapshot(w registry.Watcher) registry.Watcher {
 	told := false
 	return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 		if told {

@@ -27,7 +27,7 @@ var sessionCases = []Case{
 	},
 	{
 		Code: "S04", Name: "sessions and keys outlive a restart of the store",
-		Proves: []Promise{SessionsAreRenewed, WatchOutlivesConnections}, Needs: []string{Restart}, run: restart,
+		Proves: []Promise{SessionsAreRenewed, WatchOutlivesConnections}, Needs: []string{Restart}, run: restartedStore,
 	},
 	{
 		Code: "S05", Name: "a session cut off at any moment is Lost before others see its keys go",
@@ -85,9 +85,9 @@ var sessionCases = []Case{
 
 func uniqueIDs(t *test) {
 	seen := map[registry.SessionID]bool{}
-	for _, r := range []registry.Registry{t.a(), t.b()} {
-		for range t.n(500, 10) {
-			s := t.session(r)
+	for _, r := range []registry.Registry{t.handleA(), t.handleB()} {
+		for range t.repeats(500, 10) {
+			s := t.openSession(r)
 			require.NotEmpty(t, s.ID())
 			require.False(t, seen[s.ID()], "id %s is used twice", s.ID())
 			seen[s.ID()] = true
@@ -100,7 +100,7 @@ func uniqueIDs(t *test) {
 }
 
 func grantedTTL(t *test) {
-	a := t.a()
+	a := t.handleA()
 	for _, ask := range []time.Duration{0, t.ttl, t.ttl + 1500*time.Millisecond, 2 * t.ttl, time.Minute} {
 		s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: ask})
 		if err != nil && ask == time.Minute {
@@ -118,19 +118,19 @@ func grantedTTL(t *test) {
 }
 
 func idleSession(t *test) {
-	s := t.session(t.a())
-	rev := t.own(t.a(), "~k", s)
-	t.pause(time.Duration(t.n(5, 2)) * s.TTL())
-	require.NoError(t, is(s, registry.SessionConnected))
+	s := t.openSession(t.handleA())
+	rev := t.createOwned(t.handleA(), "~k", s)
+	t.sleep(time.Duration(t.repeats(5, 2)) * s.TTL())
+	require.NoError(t, inState(s, registry.SessionConnected))
 	require.NoError(t, s.Err())
-	t.holds(t.b(), registry.Alive(s.ID()), registry.At("~k", rev))
+	t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At("~k", rev))
 }
 
-func restart(t *test) {
-	a, b := t.a(), t.b()
+func restartedStore(t *test) {
+	a, b := t.handleA(), t.handleB()
 	f := t.follow(b, "d")
 	s := t.longSession(a)
-	rev := t.own(a, "d/~o", s)
+	rev := t.createOwned(a, "d/~o", s)
 	before := t.create(a, "d/k", "before")
 	f.converge(a)
 	t.store.Restart()
@@ -141,10 +141,10 @@ func restart(t *test) {
 		}
 		return err
 	})
-	after := t.do(a, registry.Set("d/k", before, []byte("after")))
+	after := t.commitOps(a, registry.Set("d/k", before, []byte("after")))
 	require.Greater(t, after.Seq, rev.Seq, "the order of commits goes on")
-	t.eventually(s.TTL(), "the session is connected again", func() error { return is(s, registry.SessionConnected) })
-	t.holds(a, registry.Alive(s.ID()), registry.At("d/~o", rev))
+	t.eventually(s.TTL(), "the session is connected again", func() error { return inState(s, registry.SessionConnected) })
+	t.assertHolds(a, registry.Alive(s.ID()), registry.At("d/~o", rev))
 	f.converge(a)
 }
 
@@ -162,8 +162,8 @@ func (t *test) cutSessions(n, machines int) []cutSession {
 	for i := range all {
 		c := cutSession{machine: fmt.Sprintf("cut%d", i%machines), key: registry.Key(fmt.Sprintf("d/~%d", i))}
 		r := t.handle(c.machine)
-		c.session = t.session(r)
-		t.own(r, c.key, c.session)
+		c.session = t.openSession(r)
+		t.createOwned(r, c.key, c.session)
 		all[i] = c
 	}
 	return all
@@ -172,10 +172,10 @@ func (t *test) cutSessions(n, machines int) []cutSession {
 // lostInTime cuts sessions off at moments spread over the renewal cycle and asks, when
 // another client is told that the key is gone, whether the owner knows.
 func lostInTime(t *test) {
-	n := t.n(20, 4)
+	n := t.repeats(20, 4)
 	all := t.cutSessions(n, n)
-	f := t.follow(t.b(), "d")
-	f.converge(t.b())
+	f := t.follow(t.handleB(), "d")
+	f.converge(t.handleB())
 	for i, c := range all {
 		t.spawn(func(context.Context) error {
 			time.Sleep(time.Duration(i) * t.ttl / time.Duration(n))
@@ -183,12 +183,12 @@ func lostInTime(t *test) {
 			return nil
 		})
 	}
-	f.seeLost(all, 2*t.ttl+all[0].session.TTL())
+	f.assertLostFirst(all, 2*t.ttl+all[0].session.TTL())
 }
 
-// seeLost follows the keys of sessions until all are gone, which has to be within d. Each
+// assertLostFirst follows the keys of sessions until all are gone, which has to be within d. Each
 // session has to be Lost before another client can be told that its key is gone.
-func (f *follower) seeLost(all []cutSession, d time.Duration) {
+func (f *follower) assertLostFirst(all []cutSession, d time.Duration) {
 	t := f.t
 	t.Helper()
 	byKey := map[registry.Key]cutSession{}
@@ -198,7 +198,7 @@ func (f *follower) seeLost(all []cutSession, d time.Duration) {
 	ctx := t.within(d + slack)
 	for len(f.has) > 0 {
 		had := keysOfMap(f.has)
-		_, err := f.take(ctx)
+		_, err := f.receive(ctx)
 		require.NoError(t, err, "wait until all keys are gone")
 		for _, key := range had {
 			if _, still := f.has[key]; still {
@@ -226,56 +226,56 @@ func keysOfMap(m map[registry.Key]registry.Entry) []registry.Key {
 }
 
 func suspendedAndBack(t *test) {
-	a := t.a()
-	s := t.session(a)
-	id, rev := s.ID(), t.own(a, "~k", s)
-	for range t.n(3, 1) {
+	a := t.handleA()
+	s := t.openSession(a)
+	id, rev := s.ID(), t.createOwned(a, "~k", s)
+	for range t.repeats(3, 1) {
 		heal := t.partition("a", Refuse)
-		t.eventually(s.TTL(), "the session is suspended", func() error { return is(s, registry.SessionSuspended) })
+		t.eventually(s.TTL(), "the session is suspended", func() error { return inState(s, registry.SessionSuspended) })
 		require.NoError(t, s.Err(), "it may come back")
 		heal()
-		t.eventually(s.TTL(), "the session is connected again", func() error { return is(s, registry.SessionConnected) })
+		t.eventually(s.TTL(), "the session is connected again", func() error { return inState(s, registry.SessionConnected) })
 		require.Equal(t, id, s.ID())
 		require.NoError(t, s.Err())
-		t.holds(t.b(), registry.Alive(id), registry.At("~k", rev))
+		t.assertHolds(t.handleB(), registry.Alive(id), registry.At("~k", rev))
 		if t.bubble {
-			t.pause(s.TTL())
+			t.sleep(s.TTL())
 		}
 	}
 }
 
 func expiredIsLost(t *test) {
-	a := t.a()
-	s := t.session(a)
-	t.own(a, "~k", s)
+	a := t.handleA()
+	s := t.openSession(a)
+	t.createOwned(a, "~k", s)
 	t.store.Expire(s.ID())
-	t.closed(s.Lost(), s.TTL(), "Lost is closed")
-	require.NoError(t, is(s, registry.SessionLost))
+	t.awaitClosed(s.Lost(), s.TTL(), "Lost is closed")
+	require.NoError(t, inState(s, registry.SessionLost))
 	require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
 	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("~k2", nil, s.ID())}})
 	require.ErrorIs(t, err, registry.ErrSessionLost)
-	t.absent(t.b(), "~k", "~k2")
+	t.assertAbsent(t.handleB(), "~k", "~k2")
 	require.NoError(t, s.Close(t.ctx), "closing it is still legal")
-	require.NoError(t, is(s, registry.SessionLost))
+	require.NoError(t, inState(s, registry.SessionLost))
 }
 
 func lateGuardedWrite(t *test) {
-	a := t.a()
-	s := t.session(a)
+	a := t.handleA()
+	s := t.openSession(a)
 	rev := t.create(a, "record", "mine")
 	guarded := registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}, Then: []registry.Op{registry.Set("record", rev, []byte("late"))}}
 	t.store.Expire(s.ID())
-	t.refused(a, guarded, 0)
-	require.Equal(t, "mine", string(t.get(t.b(), "record").Value))
-	t.commit(t.b(), registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}, Then: []registry.Op{registry.Set("record", rev, []byte("taken over"))}})
-	t.refused(a, guarded, 0)
+	t.assertConflict(a, guarded, 0)
+	require.Equal(t, "mine", string(t.getFresh(t.handleB(), "record").Value))
+	t.commit(t.handleB(), registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}, Then: []registry.Op{registry.Set("record", rev, []byte("taken over"))}})
+	t.assertConflict(a, guarded, 0)
 }
 
 // ghosts has a session's writes arrive after its end: one that was held on its way, and
 // one that is sent when the owner has not heard.
 func ghosts(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
 	t.create(a, "d/start", "")
 	release := t.store.HoldCommit("a")
 	held := make(chan error, 1)
@@ -294,46 +294,46 @@ func ghosts(t *test) {
 	release()
 	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("d/~late", nil, s.ID())}})
 	require.ErrorIs(t, err, registry.ErrSessionLost)
-	t.closed(s.Lost(), s.TTL(), "Lost is closed")
+	t.awaitClosed(s.Lost(), s.TTL(), "Lost is closed")
 	_, err = a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("d/~later", nil, s.ID())}})
 	require.ErrorIs(t, err, registry.ErrSessionLost)
-	t.pause(s.TTL())
-	t.holds(b, registry.Dead(s.ID()))
-	t.absent(b, "d/~held", "d/held", "d/~late", "d/~later")
-	f.quiet(b, "d/mark")
+	t.sleep(s.TTL())
+	t.assertHolds(b, registry.Dead(s.ID()))
+	t.assertAbsent(b, "d/~held", "d/held", "d/~late", "d/~later")
+	f.assertNoEvents(b, "d/mark")
 	require.Error(t, <-held)
-	require.NoError(t, is(s, registry.SessionLost))
+	require.NoError(t, inState(s, registry.SessionLost))
 }
 
 func closedSession(t *test) {
-	a := t.a()
-	s := t.session(a)
+	a := t.handleA()
+	s := t.openSession(a)
 	changed := s.Changed()
-	t.own(a, "~k", s)
+	t.createOwned(a, "~k", s)
 	require.NoError(t, s.Close(t.ctx))
-	require.NoError(t, is(s, registry.SessionClosed))
+	require.NoError(t, inState(s, registry.SessionClosed))
 	require.ErrorIs(t, s.Err(), registry.ErrClosed)
 	for _, ch := range []<-chan struct{}{changed, s.Lost()} {
-		t.closed(ch, 0, "a closed session tells those who wait")
+		t.awaitClosed(ch, 0, "a closed session tells those who wait")
 	}
 	require.NoError(t, s.Close(t.ctx), "closing twice is legal")
-	t.pause(time.Duration(t.n(3, 0)) * s.TTL())
-	require.NoError(t, is(s, registry.SessionClosed))
+	t.sleep(time.Duration(t.repeats(3, 0)) * s.TTL())
+	require.NoError(t, inState(s, registry.SessionClosed))
 	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("~k", nil, s.ID())}})
 	require.ErrorIs(t, err, registry.ErrSessionLost)
-	t.absent(t.b(), "~k")
+	t.assertAbsent(t.handleB(), "~k")
 }
 
 func closeWhileCut(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
-	t.own(a, "~k", s)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
+	t.createOwned(a, "~k", s)
 	t.partition("a", Blackhole)
 	start := time.Now()
 	err := s.Close(t.within(200 * time.Millisecond))
 	require.Error(t, err, "the store was not reached")
-	require.Less(t, time.Since(start), t.bound(200*time.Millisecond), "Close returned by its context")
-	require.NoError(t, is(s, registry.SessionClosed))
+	require.Less(t, time.Since(start), t.withSlack(200*time.Millisecond), "Close returned by its context")
+	require.NoError(t, inState(s, registry.SessionClosed))
 	t.eventually(s.TTL(), "the key goes with the session's TTL", func() error {
 		_, err := b.Get(t.ctx, "~k", fresh)
 		if errors.Is(err, registry.ErrNotFound) {
@@ -341,16 +341,16 @@ func closeWhileCut(t *test) {
 		}
 		return fmt.Errorf("get ~k: %w", err)
 	})
-	t.holds(b, registry.Dead(s.ID()))
+	t.assertHolds(b, registry.Dead(s.ID()))
 }
 
 func lostIsFinal(t *test) {
-	a := t.a()
-	s := t.session(a)
-	t.own(a, "~k", s)
+	a := t.handleA()
+	s := t.openSession(a)
+	t.createOwned(a, "~k", s)
 	heal := t.partition("a", Blackhole)
 	slow := s.Changed() // its reader looks when all is over
-	t.closed(s.Lost(), s.TTL(), "a session that is cut off is Lost")
+	t.awaitClosed(s.Lost(), s.TTL(), "a session that is cut off is Lost")
 	err := s.Err()
 	require.ErrorIs(t, err, registry.ErrSessionLost)
 	heal()
@@ -361,36 +361,36 @@ func lostIsFinal(t *test) {
 		}
 		return err
 	})
-	t.pause(s.TTL() / 2)
-	t.closed(slow, 0, "a slow reader finds that the state has changed")
-	require.NoError(t, is(s, registry.SessionLost))
+	t.sleep(s.TTL() / 2)
+	t.awaitClosed(slow, 0, "a slow reader finds that the state has changed")
+	require.NoError(t, inState(s, registry.SessionLost))
 	require.Equal(t, err, s.Err())
-	t.holds(t.b(), registry.Dead(s.ID()))
-	t.absent(t.b(), "~k")
+	t.assertHolds(t.handleB(), registry.Dead(s.ID()))
+	t.assertAbsent(t.handleB(), "~k")
 	_, err = a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("~k", nil, s.ID())}})
 	require.ErrorIs(t, err, registry.ErrSessionLost)
-	next := t.session(a) // a new one is another
+	next := t.openSession(a) // a new one is another
 	require.NotEqual(t, s.ID(), next.ID())
-	t.own(a, "~k", next)
-	require.NoError(t, is(s, registry.SessionLost))
+	t.createOwned(a, "~k", next)
+	require.NoError(t, inState(s, registry.SessionLost))
 }
 
 func twoSessions(t *test) {
-	a := t.a()
-	s1, s2, s3 := t.session(a), t.session(a), t.session(a)
+	a := t.handleA()
+	s1, s2, s3 := t.openSession(a), t.openSession(a), t.openSession(a)
 	for i, s := range []registry.Session{s1, s2, s3} {
-		t.own(a, registry.Key(fmt.Sprintf("~%d", i+1)), s)
+		t.createOwned(a, registry.Key(fmt.Sprintf("~%d", i+1)), s)
 	}
 	require.NoError(t, s1.Close(t.ctx))
 	t.store.Expire(s2.ID())
-	t.closed(s2.Lost(), s2.TTL(), "Lost is closed")
-	t.absent(t.b(), "~1", "~2")
-	require.Equal(t, s3.ID(), t.get(t.b(), "~3").Owner)
-	require.NoError(t, is(s1, registry.SessionClosed))
-	require.NoError(t, is(s2, registry.SessionLost))
-	require.NoError(t, is(s3, registry.SessionConnected))
-	t.holds(a, registry.Dead(s1.ID()), registry.Dead(s2.ID()), registry.Alive(s3.ID()))
-	t.own(a, "~4", s3)
+	t.awaitClosed(s2.Lost(), s2.TTL(), "Lost is closed")
+	t.assertAbsent(t.handleB(), "~1", "~2")
+	require.Equal(t, s3.ID(), t.getFresh(t.handleB(), "~3").Owner)
+	require.NoError(t, inState(s1, registry.SessionClosed))
+	require.NoError(t, inState(s2, registry.SessionLost))
+	require.NoError(t, inState(s3, registry.SessionConnected))
+	t.assertHolds(a, registry.Dead(s1.ID()), registry.Dead(s2.ID()), registry.Alive(s3.ID()))
+	t.createOwned(a, "~4", s3)
 }
 
 // safeUntil looks at a session all the time, while it is renewed and then cut off, and
@@ -400,8 +400,8 @@ func safeUntil(t *test) {
 	if !t.bubble {
 		tolerance = 100 * time.Millisecond // for a timer to fire on a busy machine
 	}
-	a, b := t.a(), t.b()
-	s := t.session(a)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
 	cutAt := time.Now().Add(s.TTL())
 	_, first := s.State()
 	end := time.Now().Add(3*s.TTL() + slack)
@@ -424,31 +424,31 @@ func safeUntil(t *test) {
 			t.partition("a", Blackhole)
 			cut = true
 		}
-		t.pause(pollEvery)
+		t.sleep(pollEvery)
 	}
 	require.True(t, cut, "it was not lost before it was cut off")
 	require.True(t, renewed, "renewals move safe-until")
 }
 
 func outlivesContext(t *test) {
-	a := t.a()
+	a := t.handleA()
 	ctx, cancel := context.WithCancel(t.ctx)
 	s, err := a.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
 	require.NoError(t, err)
-	rev := t.own(a, "~k", s)
+	rev := t.createOwned(a, "~k", s)
 	cancel()
-	t.pause(s.TTL() + s.TTL()/2)
-	require.NoError(t, is(s, registry.SessionConnected))
-	t.holds(t.b(), registry.Alive(s.ID()), registry.At("~k", rev))
+	t.sleep(s.TTL() + s.TTL()/2)
+	require.NoError(t, inState(s, registry.SessionConnected))
+	t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At("~k", rev))
 }
 
 func changedTells(t *test) {
-	s := t.session(t.a())
+	s := t.openSession(t.handleA())
 	var seen []registry.SessionState
 	stop := t.spawn(func(ctx context.Context) error {
 		for range 20 { // not for ever: there are four changes
 			changed := s.Changed()
-			st := state(s)
+			st := stateOf(s)
 			seen = append(seen, st)
 			select {
 			case <-changed:
@@ -460,10 +460,10 @@ func changedTells(t *test) {
 	})
 	t.settle(50 * time.Millisecond)
 	heal := t.partition("a", Refuse)
-	t.eventually(s.TTL(), "the session is suspended", func() error { return is(s, registry.SessionSuspended) })
+	t.eventually(s.TTL(), "the session is suspended", func() error { return inState(s, registry.SessionSuspended) })
 	t.settle(50 * time.Millisecond)
 	heal()
-	t.eventually(s.TTL(), "the session is connected again", func() error { return is(s, registry.SessionConnected) })
+	t.eventually(s.TTL(), "the session is connected again", func() error { return inState(s, registry.SessionConnected) })
 	t.settle(50 * time.Millisecond)
 	require.NoError(t, s.Close(t.ctx))
 	t.settle(50 * time.Millisecond)
@@ -474,15 +474,15 @@ func changedTells(t *test) {
 }
 
 func silenceSuspends(t *test) {
-	s := t.session(t.a())
+	s := t.openSession(t.handleA())
 	t.partition("a", Blackhole)
-	t.eventually(s.TTL(), "the session is suspended", func() error { return is(s, registry.SessionSuspended) })
+	t.eventually(s.TTL(), "the session is suspended", func() error { return inState(s, registry.SessionSuspended) })
 	select {
 	case <-s.Lost():
 		t.Fatal("a suspended session is not lost yet")
 	default:
 	}
 	require.NoError(t, s.Err())
-	t.closed(s.Lost(), s.TTL(), "Lost is closed")
-	require.NoError(t, is(s, registry.SessionLost))
+	t.awaitClosed(s.Lost(), s.TTL(), "Lost is closed")
+	require.NoError(t, inState(s, registry.SessionLost))
 }

@@ -20,32 +20,32 @@ func (t *test) commit(r registry.Registry, x registry.Txn) registry.Rev {
 	return rev
 }
 
-// do is commit for operations without conditions.
-func (t *test) do(r registry.Registry, ops ...registry.Op) registry.Rev {
+// commitOps is commit for operations without conditions.
+func (t *test) commitOps(r registry.Registry, ops ...registry.Op) registry.Rev {
 	t.Helper()
 	return t.commit(r, registry.Txn{Then: ops})
 }
 
 func (t *test) create(r registry.Registry, key registry.Key, value string) registry.Rev {
 	t.Helper()
-	return t.do(r, registry.Create(key, []byte(value)))
+	return t.commitOps(r, registry.Create(key, []byte(value)))
 }
 
-// own creates an owned key.
-func (t *test) own(r registry.Registry, key registry.Key, s registry.Session) registry.Rev {
+// createOwned creates an owned key.
+func (t *test) createOwned(r registry.Registry, key registry.Key, s registry.Session) registry.Rev {
 	t.Helper()
-	return t.do(r, registry.CreateOwned(key, []byte("of "+string(s.ID())), s.ID()))
+	return t.commitOps(r, registry.CreateOwned(key, []byte("of "+string(s.ID())), s.ID()))
 }
 
-// holds fails the case unless the conditions hold now.
-func (t *test) holds(r registry.Registry, conds ...registry.Cond) {
+// assertHolds fails the case unless the conditions hold now.
+func (t *test) assertHolds(r registry.Registry, conds ...registry.Cond) {
 	t.Helper()
 	_, err := r.Txn(t.ctx, registry.Txn{If: conds})
 	require.NoError(t, err, "%v should hold", conds)
 }
 
-// refused sends x and fails the case unless it conflicts at item index.
-func (t *test) refused(r registry.Registry, x registry.Txn, index int) {
+// assertConflict sends x and fails the case unless it conflicts at item index.
+func (t *test) assertConflict(r registry.Registry, x registry.Txn, index int) {
 	t.Helper()
 	_, err := r.Txn(t.ctx, x)
 	require.ErrorIs(t, err, registry.ErrConflict, "%v then %v", x.If, x.Then)
@@ -54,8 +54,8 @@ func (t *test) refused(r registry.Registry, x registry.Txn, index int) {
 	require.Equal(t, index, conflict.Index, "the item that did not hold; the error is %v", err)
 }
 
-// get returns the entry at key as of now.
-func (t *test) get(r registry.Registry, key registry.Key) registry.Entry {
+// getFresh returns the entry at key as of now.
+func (t *test) getFresh(r registry.Registry, key registry.Key) registry.Entry {
 	t.Helper()
 	e, err := r.Get(t.ctx, key, fresh)
 	require.NoError(t, err, "get %s", key)
@@ -63,8 +63,8 @@ func (t *test) get(r registry.Registry, key registry.Key) registry.Entry {
 	return e
 }
 
-// absent fails the case unless keys do not exist now.
-func (t *test) absent(r registry.Registry, keys ...registry.Key) {
+// assertAbsent fails the case unless keys do not exist now.
+func (t *test) assertAbsent(r registry.Registry, keys ...registry.Key) {
 	t.Helper()
 	for _, key := range keys {
 		_, err := r.Get(t.ctx, key, fresh)
@@ -72,8 +72,8 @@ func (t *test) absent(r registry.Registry, keys ...registry.Key) {
 	}
 }
 
-// gone returns nil if key does not exist.
-func (t *test) gone(r registry.Registry, key registry.Key) error {
+// checkAbsent returns nil if key does not exist.
+func (t *test) checkAbsent(r registry.Registry, key registry.Key) error {
 	_, err := r.Get(t.ctx, key, fresh)
 	if errors.Is(err, registry.ErrNotFound) {
 		return nil
@@ -84,16 +84,16 @@ func (t *test) gone(r registry.Registry, key registry.Key) error {
 	return err
 }
 
-// list returns the entries of dir as of now.
-func (t *test) list(r registry.Registry, dir registry.Key) []registry.Entry {
+// listFresh returns the entries of dir as of now.
+func (t *test) listFresh(r registry.Registry, dir registry.Key) []registry.Entry {
 	t.Helper()
 	l, err := r.List(t.ctx, dir, fresh)
 	require.NoError(t, err, "list %q", dir)
 	return l.Entries
 }
 
-// session opens a session with the TTL of the backend.
-func (t *test) session(r registry.Registry) registry.Session {
+// openSession opens a session with the TTL of the backend.
+func (t *test) openSession(r registry.Registry) registry.Session {
 	t.Helper()
 	s, err := r.OpenSession(t.ctx, registry.SessionOptions{TTL: t.ttl})
 	require.NoError(t, err, "open a session")
@@ -116,15 +116,15 @@ func keysOf(entries []registry.Entry) []registry.Key {
 	return keys
 }
 
-// state returns the state of s alone.
-func state(s registry.Session) registry.SessionState {
+// stateOf returns the state of s alone.
+func stateOf(s registry.Session) registry.SessionState {
 	st, _ := s.State()
 	return st
 }
 
-// is returns nil once s is in one of the states.
-func is(s registry.Session, states ...registry.SessionState) error {
-	now := state(s)
+// inState returns nil once s is in one of the states.
+func inState(s registry.Session, states ...registry.SessionState) error {
+	now := stateOf(s)
 	for _, want := range states {
 		if now == want {
 			return nil

@@ -127,14 +127,14 @@ const (
 	Revoke         = "Revoke"
 )
 
-// ofMembers are the levers that need a store with several members.
-var ofMembers = []string{Isolate, HalfOpen, KillLeader, PauseLeader, RollingRestart, Replace}
+// memberControls are the levers that need a store with several members.
+var memberControls = []string{Isolate, HalfOpen, KillLeader, PauseLeader, RollingRestart, Replace}
 
 // quorum is the number of members from which on one can be missing.
 const quorum = 3
 
-// levers tells which levers a store has.
-func (s *Store) levers() map[string]bool {
+// faultControls tells which levers a store has.
+func (s *Store) faultControls() map[string]bool {
 	return map[string]bool{
 		Expire:         s.Expire != nil,
 		Partition:      s.Partition != nil,
@@ -158,8 +158,8 @@ func (s *Store) levers() map[string]bool {
 	}
 }
 
-// members returns how many members the store has.
-func (s *Store) members() int {
+// memberCount returns how many members the store has.
+func (s *Store) memberCount() int {
 	if s.Members == nil {
 		return 1
 	}

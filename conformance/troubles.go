@@ -8,17 +8,17 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// trouble is a fault that lasts for a moment.
-type trouble struct {
+// fault is a fault that lasts for a moment.
+type fault struct {
 	name  string
 	begin func(machine string) (end func())
 }
 
-// troubles returns what can be done to the machines of the store while they are at work.
-func (t *test) troubles() []trouble {
-	var all []trouble
+// faults returns what can be done to the machines of the store while they are at work.
+func (t *test) faults() []fault {
+	var all []fault
 	add := func(name string, begin func(string) func()) {
-		all = append(all, trouble{name, begin})
+		all = append(all, fault{name, begin})
 	}
 	s := t.store
 	nothing := func() {}
@@ -28,7 +28,7 @@ func (t *test) troubles() []trouble {
 	loses := func(lose func(string)) func(string) func() {
 		return func(m string) func() {
 			lose(m)
-			return func() { t.spend(t.handles[m]) } // or losses heap up while nobody sends anything
+			return func() { t.useUpLoss(t.handles[m]) } // or losses heap up while nobody sends anything
 		}
 	}
 	add(LoseReply, loses(s.LoseReply))
@@ -48,15 +48,15 @@ func (t *test) troubles() []trouble {
 	return all
 }
 
-// spend sends a transaction that may as well be lost.
-func (t *test) spend(r registry.Registry) {
+// useUpLoss sends a transaction that may as well be lost.
+func (t *test) useUpLoss(r registry.Registry) {
 	ctx, cancel := context.WithTimeout(t.ctx, 50*time.Millisecond)
 	defer cancel()
 	_, _ = r.Txn(ctx, registry.Txn{If: []registry.Cond{registry.Absent("none")}})
 }
 
-// upheaval returns what is done once to a store that is a server, or nil.
-func (t *test) upheaval() func() (end func()) {
+// majorFault returns what is done once to a store that is a server, or nil.
+func (t *test) majorFault() func() (end func()) {
 	switch {
 	case t.bubble:
 		return nil
@@ -68,9 +68,9 @@ func (t *test) upheaval() func() (end func()) {
 	return nil
 }
 
-// harass makes machines suffer one trouble after the other, drawn by seed, until stop. It
+// injectRandomFaults makes machines suffer one trouble after the other, drawn by seed, until stop. It
 // returns what they suffered.
-func (t *test) harass(machines []string, seed uint64) (stop func() map[string]int) {
+func (t *test) injectRandomFaults(machines []string, seed uint64) (stop func() map[string]int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, m := range machines {
@@ -79,8 +79,8 @@ func (t *test) harass(machines []string, seed uint64) (stop func() map[string]in
 			t.Cleanup(t.store.Delay(m, time.Duration(random.IntN(4))*time.Millisecond))
 		}
 	}
-	all := t.troubles()
-	upheaval := t.upheaval()
+	all := t.faults()
+	upheaval := t.majorFault()
 	if seed != t.backend.seed() { // the first history has had it
 		upheaval = nil
 	}
@@ -92,7 +92,7 @@ func (t *test) harass(machines []string, seed uint64) (stop func() map[string]in
 				end()
 			}
 		}()
-		for round := 0; lasts(ctx, t.moment(random)); round++ {
+		for round := 0; sleepUnlessDone(ctx, t.faultInterval(random)); round++ {
 			if len(going) > random.IntN(2) {
 				going[0]()
 				going = going[1:]
@@ -114,13 +114,13 @@ func (t *test) harass(machines []string, seed uint64) (stop func() map[string]in
 	}
 }
 
-// moment is the time from one trouble to the next.
-func (t *test) moment(r *rand.Rand) time.Duration {
-	return time.Duration(t.n(1, 20)+r.IntN(t.n(10, 150))) * time.Millisecond
+// faultInterval is the time from one trouble to the next.
+func (t *test) faultInterval(r *rand.Rand) time.Duration {
+	return time.Duration(t.repeats(1, 20)+r.IntN(t.repeats(10, 150))) * time.Millisecond
 }
 
-// lasts waits for d, and reports whether ctx has not ended by then.
-func lasts(ctx context.Context, d time.Duration) bool {
+// sleepUnlessDone waits for d, and reports whether ctx has not ended by then.
+func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return true

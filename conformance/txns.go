@@ -85,11 +85,11 @@ var txnCases = []Case{
 }
 
 func txnAllOrNothing(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
 	set := t.create(a, "d/set", "old")
 	del := t.create(a, "d/del", "old")
-	before := t.list(b, "d")
+	before := t.listFresh(b, "d")
 	good := []registry.Op{
 		registry.Create("d/new", []byte("new")),
 		registry.Set("d/set", set, []byte("new")),
@@ -118,17 +118,17 @@ func txnAllOrNothing(t *test) {
 			}
 			_, err := a.Txn(t.ctx, registry.Txn{Then: ops})
 			require.ErrorIs(t, err, registry.ErrConflict, "%v", ops)
-			require.Equal(t, before, t.list(b, "d"), "after %v was refused for %v", ops, culprit)
+			require.Equal(t, before, t.listFresh(b, "d"), "after %v was refused for %v", ops, culprit)
 		}
 	}
 }
 
 func conditionsHoldOrNot(t *test) {
-	a := t.a()
-	s, ended := t.session(a), t.session(a)
+	a := t.handleA()
+	s, ended := t.openSession(a), t.openSession(a)
 	require.NoError(t, ended.Close(t.ctx))
 	old := t.create(a, "k", "1")
-	now := t.do(a, registry.Set("k", old, []byte("2")))
+	now := t.commitOps(a, registry.Set("k", old, []byte("2")))
 	other := t.create(a, "k2", "1")
 	never := registry.SessionID("never-was")
 	i := 0
@@ -153,19 +153,19 @@ func conditionsHoldOrNot(t *test) {
 		key := registry.Key(fmt.Sprintf("done/%d", i))
 		x := registry.Txn{If: []registry.Cond{c.cond}, Then: []registry.Op{registry.Create(key, nil)}}
 		if c.holds {
-			t.holds(a, c.cond)
+			t.assertHolds(a, c.cond)
 			t.commit(a, x)
 			continue
 		}
-		t.refused(a, registry.Txn{If: x.If}, 0)
-		t.refused(a, x, 0)
-		t.absent(a, key)
+		t.assertConflict(a, registry.Txn{If: x.If}, 0)
+		t.assertConflict(a, x, 0)
+		t.assertAbsent(a, key)
 	}
 }
 
 func conflictIndex(t *test) {
-	a := t.a()
-	s := t.session(a)
+	a := t.handleA()
+	s := t.openSession(a)
 	rev := t.create(a, "k", "v")
 	good := []registry.Cond{registry.At("k", rev), registry.Absent("none"), registry.Alive(s.ID())}
 	bad := []registry.Cond{registry.Absent("k"), registry.At("none", rev), registry.Dead(s.ID())}
@@ -173,11 +173,11 @@ func conflictIndex(t *test) {
 	badOps := []registry.Op{registry.Create("k", nil), registry.Set("none1", rev, nil), registry.Delete("none2", rev)}
 	for i := range 3 {
 		x := registry.Txn{If: append(good[:i:i], bad[i:]...), Then: badOps}
-		t.refused(a, x, i) // all later ones are wrong as well
+		t.assertConflict(a, x, i) // all later ones are wrong as well
 		x = registry.Txn{If: append(good[:i:i], bad[i]), Then: goodOps}
-		t.refused(a, x, i)
+		t.assertConflict(a, x, i)
 		x = registry.Txn{If: good[:i], Then: append(goodOps[:i:i], badOps[i:]...)}
-		t.refused(a, x, 2*i)
+		t.assertConflict(a, x, 2*i)
 	}
 	_, err := a.Txn(t.ctx, registry.Txn{If: good, Then: badOps})
 	var conflict *registry.ConflictError
@@ -186,16 +186,16 @@ func conflictIndex(t *test) {
 }
 
 func oneRev(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
 	var ops []registry.Op
 	for i := range 20 {
 		ops = append(ops, registry.Create(registry.Key(fmt.Sprintf("d%d/k%d", i%3, i)), nil))
 	}
 	ops = append(ops, registry.CreateOwned("d0/~own", nil, s.ID()))
-	made := t.do(a, ops...)
+	made := t.commitOps(a, ops...)
 	for _, op := range ops {
-		e := t.get(b, op.Key)
+		e := t.getFresh(b, op.Key)
 		require.Equal(t, made, e.Created, "Created of %s", op.Key)
 		require.Equal(t, made, e.Modified, "Modified of %s", op.Key)
 	}
@@ -203,61 +203,61 @@ func oneRev(t *test) {
 	for i, op := range ops {
 		sets[i] = registry.Set(op.Key, made, []byte("set"))
 	}
-	set := t.do(b, sets...)
+	set := t.commitOps(b, sets...)
 	require.Greater(t, set.Seq, made.Seq)
-	for _, e := range t.list(a, "d0") {
+	for _, e := range t.listFresh(a, "d0") {
 		require.Equal(t, made, e.Created, "Created of %s", e.Key)
 		require.Equal(t, set, e.Modified, "Modified of %s", e.Key)
 	}
 }
 
 func absentHolds(t *test) {
-	a := t.a()
+	a := t.handleA()
 	t.create(a, "above/below/k", "")
 	rev := t.create(a, "was", "")
-	t.do(a, registry.Delete("was", rev))
+	t.commitOps(a, registry.Delete("was", rev))
 	rev = t.create(a, "above2", "")
 	t.create(a, "above2/k", "")
-	t.do(a, registry.Delete("above2", rev))
+	t.commitOps(a, registry.Delete("above2", rev))
 	for _, key := range []registry.Key{"never", "never/deep", "was", "above", "above/below", "above2", "~own", "was/below"} {
-		t.holds(a, registry.Absent(key))
-		t.holds(t.b(), registry.Absent(key))
-		t.absent(a, key)
+		t.assertHolds(a, registry.Absent(key))
+		t.assertHolds(t.handleB(), registry.Absent(key))
+		t.assertAbsent(a, key)
 	}
-	require.Equal(t, []registry.Key{"above2/k"}, keysOf(t.list(a, "above2")), "checking leaves no trace")
-	require.Empty(t, t.list(a, ""))
+	require.Equal(t, []registry.Key{"above2/k"}, keysOf(t.listFresh(a, "above2")), "checking leaves no trace")
+	require.Empty(t, t.listFresh(a, ""))
 }
 
 func condAndOpOnOneKey(t *test) {
-	a := t.a()
+	a := t.handleA()
 	rev := t.commit(a, registry.Txn{
 		If: []registry.Cond{registry.Absent("k")}, Then: []registry.Op{registry.Create("k", []byte("1"))},
 	})
 	next := t.commit(a, registry.Txn{
 		If: []registry.Cond{registry.At("k", rev)}, Then: []registry.Op{registry.Set("k", rev, []byte("2"))},
 	})
-	t.refused(a, registry.Txn{
+	t.assertConflict(a, registry.Txn{
 		If: []registry.Cond{registry.At("k", rev)}, Then: []registry.Op{registry.Set("k", next, []byte("3"))},
 	}, 0)
-	t.refused(a, registry.Txn{
+	t.assertConflict(a, registry.Txn{
 		If: []registry.Cond{registry.At("k", next)}, Then: []registry.Op{registry.Set("k", rev, []byte("3"))},
 	}, 1)
-	t.refused(a, registry.Txn{
+	t.assertConflict(a, registry.Txn{
 		If: []registry.Cond{registry.Absent("k")}, Then: []registry.Op{registry.Delete("k", next)},
 	}, 0)
-	require.Equal(t, "2", string(t.get(a, "k").Value))
+	require.Equal(t, "2", string(t.getFresh(a, "k").Value))
 	t.commit(a, registry.Txn{ // the same condition twice, and two that look at both sides
 		If:   []registry.Cond{registry.At("k", next), registry.At("k", next), registry.Absent("k2")},
 		Then: []registry.Op{registry.Delete("k", next), registry.Create("k2", nil)},
 	})
-	t.absent(a, "k")
-	t.get(a, "k2")
+	t.assertAbsent(a, "k")
+	t.getFresh(a, "k2")
 }
 
 func malformed(t *test) {
-	a := t.a()
+	a := t.handleA()
 	rev := t.create(a, "k", "v")
-	before := t.get(a, "k")
+	before := t.getFresh(a, "k")
 	for name, x := range map[string]registry.Txn{
 		"a key twice: create, create":  {Then: []registry.Op{registry.Create("n", nil), registry.Create("n", nil)}},
 		"a key twice: set, delete":     {Then: []registry.Op{registry.Set("k", rev, nil), registry.Delete("k", rev)}},
@@ -272,34 +272,34 @@ func malformed(t *test) {
 	} {
 		_, err := a.Txn(t.ctx, x)
 		require.ErrorIs(t, err, registry.ErrInvalidTxn, name)
-		t.absent(a, "n", "~o")
-		require.Equal(t, before, t.get(a, "k"), name)
+		t.assertAbsent(a, "n", "~o")
+		require.Equal(t, before, t.getFresh(a, "k"), name)
 	}
 }
 
 func checkOnly(t *test) {
-	a := t.a()
-	s := t.session(a)
+	a := t.handleA()
+	s := t.openSession(a)
 	rev := t.create(a, "d/k", "v")
-	before := t.list(a, "d")
-	f := t.follow(t.b(), "d")
+	before := t.listFresh(a, "d")
+	f := t.follow(t.handleB(), "d")
 	f.next()
 	all := []registry.Cond{registry.At("d/k", rev), registry.Absent("d/none"), registry.Alive(s.ID()), registry.Dead("never-was")}
-	t.holds(a, all...)
+	t.assertHolds(a, all...)
 	for i := range all {
 		x := registry.Txn{If: append([]registry.Cond(nil), all...)}
 		x.If[i] = registry.Absent("d/k")
-		t.refused(a, x, i)
+		t.assertConflict(a, x, i)
 	}
 	_, err := a.Txn(t.ctx, registry.Txn{})
 	require.NoError(t, err, "nothing is asked and nothing is wrong")
-	require.Equal(t, before, t.list(a, "d"))
-	f.quiet(a, "d/mark")
+	require.Equal(t, before, t.listFresh(a, "d"))
+	f.assertNoEvents(a, "d/mark")
 }
 
 func mixedOps(t *test) {
-	a, b := t.a(), t.b()
-	s := t.session(a)
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
 	set, del := t.create(a, "d/set", "old"), t.create(a, "d/del", "old")
 	f := t.follow(b, "d")
 	f.next()
@@ -313,15 +313,15 @@ func mixedOps(t *test) {
 			registry.Create("elsewhere/new", []byte("new")),
 		},
 	})
-	require.Equal(t, []registry.Key{"d/new", "d/set", "d/~own"}, keysOf(t.list(b, "d")))
-	require.Equal(t, "new", string(t.get(b, "d/set").Value))
-	require.Equal(t, "own", string(t.get(b, "d/~own").Value))
-	require.Equal(t, "new", string(t.get(b, "elsewhere/new").Value))
+	require.Equal(t, []registry.Key{"d/new", "d/set", "d/~own"}, keysOf(t.listFresh(b, "d")))
+	require.Equal(t, "new", string(t.getFresh(b, "d/set").Value))
+	require.Equal(t, "own", string(t.getFresh(b, "d/~own").Value))
+	require.Equal(t, "new", string(t.getFresh(b, "elsewhere/new").Value))
 	f.converge(b)
 }
 
 func aliveAndDead(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	for _, end := range []struct {
 		how string
 		do  func(registry.Session)
@@ -329,38 +329,38 @@ func aliveAndDead(t *test) {
 		{"closed", func(s registry.Session) { require.NoError(t, s.Close(t.ctx)) }},
 		{"expired", func(s registry.Session) { t.store.Expire(s.ID()) }},
 	} {
-		s := t.session(a)
+		s := t.openSession(a)
 		for _, r := range []registry.Registry{a, b} {
-			t.holds(r, registry.Alive(s.ID()))
-			t.refused(r, registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}}, 0)
+			t.assertHolds(r, registry.Alive(s.ID()))
+			t.assertConflict(r, registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}}, 0)
 		}
 		end.do(s)
 		for _, r := range []registry.Registry{a, b} {
 			_, err := r.Txn(t.ctx, registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}})
 			require.NoError(t, err, "dead once it is %s", end.how)
-			t.refused(r, registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}}, 0)
+			t.assertConflict(r, registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}}, 0)
 		}
 	}
 }
 
 func staleRev(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	rev := t.create(a, "k", "1")
-	seen := t.get(a, "k").Modified
+	seen := t.getFresh(a, "k").Modified
 	require.Equal(t, rev, seen)
-	next := t.do(b, registry.Set("k", rev, []byte("2")))
-	t.refused(a, registry.Txn{Then: []registry.Op{registry.Set("k", seen, []byte("3"))}}, 0)
-	t.refused(a, registry.Txn{Then: []registry.Op{registry.Delete("k", seen)}}, 0)
-	require.Equal(t, "2", string(t.get(a, "k").Value))
-	t.do(a, registry.Delete("k", next))
+	next := t.commitOps(b, registry.Set("k", rev, []byte("2")))
+	t.assertConflict(a, registry.Txn{Then: []registry.Op{registry.Set("k", seen, []byte("3"))}}, 0)
+	t.assertConflict(a, registry.Txn{Then: []registry.Op{registry.Delete("k", seen)}}, 0)
+	require.Equal(t, "2", string(t.getFresh(a, "k").Value))
+	t.commitOps(a, registry.Delete("k", next))
 }
 
 func concurrentIncrements(t *test) {
 	const workers = 8
-	each := t.n(500, 25)
-	handles := []registry.Registry{t.a(), t.b(), t.handle("c"), t.handle("d")}
-	t.do(handles[0], registry.Create("n", make([]byte, 8)))
-	t.together(workers, func(i int) error {
+	each := t.repeats(500, 25)
+	handles := []registry.Registry{t.handleA(), t.handleB(), t.handle("c"), t.handle("d")}
+	t.commitOps(handles[0], registry.Create("n", make([]byte, 8)))
+	t.runConcurrently(workers, func(i int) error {
 		r := handles[i%len(handles)]
 		if _, err := r.Get(t.ctx, "n", fresh); err != nil { // it is another's: later reads see it too
 			return err
@@ -372,7 +372,7 @@ func concurrentIncrements(t *test) {
 		}
 		return nil
 	})
-	require.Equal(t, uint64(workers*each), binary.BigEndian.Uint64(t.get(handles[0], "n").Value))
+	require.Equal(t, uint64(workers*each), binary.BigEndian.Uint64(t.getFresh(handles[0], "n").Value))
 }
 
 // increment adds one to the number at key, by as many tries as it takes.
@@ -399,9 +399,9 @@ func transfers(t *test) {
 	for i := range accounts {
 		ops = append(ops, registry.Create(account(i), []byte(strconv.Itoa(total/accounts))))
 	}
-	t.do(t.a(), ops...)
+	t.commitOps(t.handleA(), ops...)
 	var stops []func()
-	for i, r := range []registry.Registry{t.a(), t.handle("c")} {
+	for i, r := range []registry.Registry{t.handleA(), t.handle("c")} {
 		stops = append(stops, t.spawn(func(ctx context.Context) error {
 			for n := i; ; n++ {
 				if err := transfer(ctx, r, account(n%accounts), account((n+1+i)%accounts)); err != nil {
@@ -412,8 +412,8 @@ func transfers(t *test) {
 		}))
 	}
 	views := 0
-	for range t.n(300, 100) {
-		l, err := t.b().List(t.ctx, "accounts", registry.ReadOptions{})
+	for range t.repeats(300, 100) {
+		l, err := t.handleB().List(t.ctx, "accounts", registry.ReadOptions{})
 		require.NoError(t, err)
 		sum, conds := 0, []registry.Cond(nil)
 		for _, e := range l.Entries {
@@ -425,7 +425,7 @@ func transfers(t *test) {
 		}
 		whole := l.Atomic
 		if !whole { // then a transaction tells whether they stood together
-			_, err := t.b().Txn(t.ctx, registry.Txn{If: conds})
+			_, err := t.handleB().Txn(t.ctx, registry.Txn{If: conds})
 			whole = err == nil
 		}
 		if whole {
@@ -441,7 +441,7 @@ func transfers(t *test) {
 		t.Log("no view was whole while the accounts moved")
 	}
 	sum := 0
-	for _, e := range t.list(t.a(), "accounts") {
+	for _, e := range t.listFresh(t.handleA(), "accounts") {
 		n, err := strconv.Atoi(string(e.Value))
 		require.NoError(t, err)
 		sum += n
@@ -474,7 +474,7 @@ func transfer(ctx context.Context, r registry.Registry, from, to registry.Key) e
 }
 
 func sentTwice(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	old := t.create(a, "set", "old")
 	del := t.create(a, "del", "old")
 	for name, op := range map[string]registry.Op{
@@ -484,24 +484,24 @@ func sentTwice(t *test) {
 	} {
 		x := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{op}}
 		rev := t.commit(a, x)
-		t.refused(a, x, 0)
-		t.refused(b, x, 0)
+		t.assertConflict(a, x, 0)
+		t.assertConflict(b, x, 0)
 		if op.Kind == registry.OpDelete {
-			t.absent(a, op.Key)
+			t.assertAbsent(a, op.Key)
 			continue
 		}
-		e := t.get(b, op.Key)
+		e := t.getFresh(b, op.Key)
 		require.Equal(t, rev, e.Modified, "%s: the first and only write", name)
 		require.Equal(t, x.ID, e.Txn, "%s: by which the writer knows its own", name)
 	}
 }
 
 func oneCreates(t *test) {
-	handles := []registry.Registry{t.a(), t.b(), t.handle("c"), t.handle("d")}
-	for round := range t.n(20, 5) {
+	handles := []registry.Registry{t.handleA(), t.handleB(), t.handle("c"), t.handle("d")}
+	for round := range t.repeats(20, 5) {
 		key := registry.Key(fmt.Sprintf("k%d", round))
 		won := make([]bool, 8)
-		t.together(len(won), func(i int) error {
+		t.runConcurrently(len(won), func(i int) error {
 			_, err := handles[i%len(handles)].Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create(key, fmt.Append(nil, i))}})
 			won[i] = err == nil
 			if errors.Is(err, registry.ErrConflict) {
@@ -513,7 +513,7 @@ func oneCreates(t *test) {
 		for i, w := range won {
 			if w {
 				winners++
-				require.Equal(t, strconv.Itoa(i), string(t.get(t.a(), key).Value))
+				require.Equal(t, strconv.Itoa(i), string(t.getFresh(t.handleA(), key).Value))
 			}
 		}
 		require.Equal(t, 1, winners)
@@ -521,12 +521,12 @@ func oneCreates(t *test) {
 }
 
 func refusalIsSilent(t *test) {
-	a := t.a()
+	a := t.handleA()
 	rev := t.create(a, "d/k", "v")
 	stale := rev
-	rev = t.do(a, registry.Set("d/k", rev, []byte("w")))
-	before := t.list(a, "d")
-	f := t.follow(t.b(), "d")
+	rev = t.commitOps(a, registry.Set("d/k", rev, []byte("w")))
+	before := t.listFresh(a, "d")
+	f := t.follow(t.handleB(), "d")
 	f.next()
 	for _, x := range []registry.Txn{
 		{If: []registry.Cond{registry.Absent("d/k")}, Then: []registry.Op{registry.Create("d/new", nil)}},
@@ -536,19 +536,19 @@ func refusalIsSilent(t *test) {
 	} {
 		_, err := a.Txn(t.ctx, x)
 		require.ErrorIs(t, err, registry.ErrConflict)
-		require.Equal(t, before, t.list(a, "d"))
+		require.Equal(t, before, t.listFresh(a, "d"))
 	}
-	f.quiet(a, "d/mark")
+	f.assertNoEvents(a, "d/mark")
 }
 
 func endedContext(t *test) {
-	a := t.a()
+	a := t.handleA()
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
 	_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 	require.ErrorIs(t, err, registry.ErrNotApplied, "it was over before anything was sent")
 	require.ErrorIs(t, err, context.Canceled, "the cause is kept")
-	t.absent(a, "k")
+	t.assertAbsent(a, "k")
 	_, err = a.Get(ctx, "k", fresh)
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = a.List(ctx, "", fresh)

@@ -98,7 +98,7 @@ var watchCases = []Case{
 }
 
 func snapshotFirst(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	f := t.follow(b, "d")
 	first := f.next()
 	require.Equal(t, registry.Snapshot, first.Kind)
@@ -108,61 +108,61 @@ func snapshotFirst(t *test) {
 		t.create(a, registry.Key(fmt.Sprintf("d/k%d", i)), strconv.Itoa(i))
 	}
 	for _, r := range []registry.Registry{a, b} {
-		require.NoError(t, catchUp(t, r, "d"))
+		require.NoError(t, readFreshFirst(t, r, "d"))
 		f := t.follow(r, "d")
 		first := f.next()
 		require.Equal(t, registry.Snapshot, first.Kind)
 		require.Len(t, first.Puts, 5)
-		require.True(t, f.equals(t.list(a, "d")), "it holds what exists: %v", f.values())
+		require.True(t, f.equals(t.listFresh(a, "d")), "it holds what exists: %v", f.values())
 	}
 }
 
-// catchUp makes a handle see what others wrote, by a fresh read.
-func catchUp(t *test, r registry.Registry, dir registry.Key) error {
+// readFreshFirst makes a handle see what others wrote, by a fresh read.
+func readFreshFirst(t *test, r registry.Registry, dir registry.Key) error {
 	_, err := r.List(t.ctx, dir, fresh)
 	return err
 }
 
 func changesArrive(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	f := t.follow(b, "d")
 	f.next()
-	for i := range t.n(50, 20) {
+	for i := range t.repeats(50, 20) {
 		key := registry.Key(fmt.Sprintf("d/k%d", i%7))
 		rev := t.create(a, key, "created")
-		f.upTo(key, "created")
+		f.awaitValue(key, "created")
 		require.Equal(t, rev, f.has[key].Modified)
-		rev = t.do(a, registry.Set(key, rev, []byte("set")))
-		f.upTo(key, "set")
-		t.do(a, registry.Delete(key, rev))
-		f.until("it is gone", func() bool { return len(f.has) == 0 })
+		rev = t.commitOps(a, registry.Set(key, rev, []byte("set")))
+		f.awaitValue(key, "set")
+		t.commitOps(a, registry.Delete(key, rev))
+		f.followUntil("it is gone", func() bool { return len(f.has) == 0 })
 	}
 }
 
 func watchOneLevel(t *test) {
-	a := t.a()
+	a := t.handleA()
 	dir := t.create(a, "d", "the directory's own key")
-	f := t.follow(t.b(), "d")
+	f := t.follow(t.handleB(), "d")
 	f.next()
 	require.Empty(t, f.has)
 	t.create(a, "d/sub/k", "a grandchild")
 	t.create(a, "dd/k", "a neighbour's child")
 	t.create(a, "d-/k", "a neighbour's child")
 	t.create(a, "k", "a neighbour")
-	t.do(a, registry.Set("d", dir, []byte("again")))
-	f.quiet(a, "d/mark")
+	t.commitOps(a, registry.Set("d", dir, []byte("again")))
+	f.assertNoEvents(a, "d/mark")
 	root := t.follow(a, "")
 	root.converge(a)
 	require.Len(t, root.has, 2)
 }
 
 func independentWatchers(t *test) {
-	a := t.a()
+	a := t.handleA()
 	var all []*follower
 	for range 5 {
 		all = append(all, t.follow(a, "d"))
 	}
-	all = append(all, t.follow(t.b(), "d"), t.follow(a, "d/sub"))
+	all = append(all, t.follow(t.handleB(), "d"), t.follow(a, "d/sub"))
 	for _, f := range all {
 		f.next()
 	}
@@ -181,138 +181,138 @@ func independentWatchers(t *test) {
 }
 
 func nextContext(t *test) {
-	a := t.a()
+	a := t.handleA()
 	f := t.follow(a, "d")
 	f.next()
 	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Millisecond)
 	defer cancel()
-	_, err := f.take(ctx)
+	_, err := f.receive(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	ended, cancel := context.WithCancel(t.ctx)
 	cancel()
-	_, err = f.take(ended)
+	_, err = f.receive(ended)
 	require.ErrorIs(t, err, context.Canceled)
 	t.create(a, "d/k", "v")
-	f.upTo("d/k", "v")
+	f.awaitValue("d/k", "v")
 }
 
 func sleepingReader(t *test) {
-	a := t.a()
-	f := t.follow(t.b(), "d")
+	a := t.handleA()
+	f := t.follow(t.handleB(), "d")
 	f.next()
 	revs := make([]registry.Rev, 10)
-	for i := range t.n(30_000, 300) {
+	for i := range t.repeats(30_000, 300) {
 		key := registry.Key(fmt.Sprintf("d/k%d", i%10))
 		op := registry.Create(key, strconv.AppendInt(nil, int64(i), 10))
 		if i >= 10 {
 			op = registry.Set(key, revs[i%10], op.Value)
 		}
-		revs[i%10] = t.do(a, op)
+		revs[i%10] = t.commitOps(a, op)
 	}
-	t.do(a, registry.Delete("d/k3", revs[3]))
+	t.commitOps(a, registry.Delete("d/k3", revs[3]))
 	f.converge(a)
 	require.Len(t, f.has, 9)
 }
 
-// away cuts b off, lets change happen, and returns when b follows again.
-func (f *follower) away(machine string, change func()) {
+// changeWhileAway cuts b off, lets change happen, and returns when b follows again.
+func (f *follower) changeWhileAway(machine string, change func()) {
 	f.t.Helper()
 	heal := f.t.partition(machine, Refuse)
 	change()
 	heal()
-	f.converge(f.t.a())
+	f.converge(f.t.handleA())
 }
 
 func changedWhileAway(t *test) {
-	a := t.a()
-	f := t.follow(t.b(), "d")
+	a := t.handleA()
+	f := t.follow(t.handleB(), "d")
 	f.next()
 	kept := t.create(a, "d/kept", "0")
 	made := t.create(a, "d/again", "0")
 	f.converge(a)
-	f.away("b", func() {
-		kept = t.do(a, registry.Set("d/kept", kept, []byte("1")))
-		t.do(a, registry.Delete("d/again", made))
+	f.changeWhileAway("b", func() {
+		kept = t.commitOps(a, registry.Set("d/kept", kept, []byte("1")))
+		t.commitOps(a, registry.Delete("d/again", made))
 		made = t.create(a, "d/again", "1")
 		rev := t.create(a, "d/passing", "")
-		t.do(a, registry.Delete("d/passing", rev))
+		t.commitOps(a, registry.Delete("d/passing", rev))
 		rev = t.create(a, "d/twice", "0")
-		t.do(a, registry.Delete("d/twice", rev))
+		t.commitOps(a, registry.Delete("d/twice", rev))
 		t.create(a, "d/twice", "1")
 	})
 	require.Len(t, f.has, 3)
 	require.Equal(t, made, f.has["d/again"].Created)
-	t.do(a, registry.Set("d/kept", kept, []byte("2")))
-	f.upTo("d/kept", "2") // it goes on as before
+	t.commitOps(a, registry.Set("d/kept", kept, []byte("2")))
+	f.awaitValue("d/kept", "2") // it goes on as before
 }
 
 func deletedWhileAway(t *test) {
-	a := t.a()
-	f := t.follow(t.b(), "d")
+	a := t.handleA()
+	f := t.follow(t.handleB(), "d")
 	rev := t.create(a, "d/k", "v")
 	t.create(a, "d/stays", "v")
 	f.converge(a)
-	f.away("b", func() { t.do(a, registry.Delete("d/k", rev)) })
+	f.changeWhileAway("b", func() { t.commitOps(a, registry.Delete("d/k", rev)) })
 	require.Len(t, f.has, 1)
-	f.quiet(a, "d/mark")
+	f.assertNoEvents(a, "d/mark")
 }
 
 func compactedWhileAway(t *test) {
-	a := t.a()
-	f := t.follow(t.b(), "d")
+	a := t.handleA()
+	f := t.follow(t.handleB(), "d")
 	rev := t.create(a, "d/k", "0")
 	gone := t.create(a, "d/gone", "0")
 	f.converge(a)
-	f.away("b", func() {
+	f.changeWhileAway("b", func() {
 		for i := range 20 {
-			rev = t.do(a, registry.Set("d/k", rev, strconv.AppendInt(nil, int64(i), 10)))
+			rev = t.commitOps(a, registry.Set("d/k", rev, strconv.AppendInt(nil, int64(i), 10)))
 		}
-		t.do(a, registry.Delete("d/gone", gone))
+		t.commitOps(a, registry.Delete("d/gone", gone))
 		t.store.Compact()
-		rev = t.do(a, registry.Set("d/k", rev, []byte("after")))
+		rev = t.commitOps(a, registry.Set("d/k", rev, []byte("after")))
 	})
 	require.Equal(t, "after", string(f.has["d/k"].Value))
 	t.store.Compact() // under a watcher that is up to date
-	t.do(a, registry.Set("d/k", rev, []byte("end")))
-	f.upTo("d/k", "end")
+	t.commitOps(a, registry.Set("d/k", rev, []byte("end")))
+	f.awaitValue("d/k", "end")
 }
 
 func recreatedArrives(t *test) {
-	a := t.a()
-	s := t.session(a)
-	f := t.follow(t.b(), "d")
+	a := t.handleA()
+	s := t.openSession(a)
+	f := t.follow(t.handleB(), "d")
 	f.next()
 	for range 5 {
 		rev := t.create(a, "d/k", "same")
-		t.own(a, "d/~o", s)
+		t.createOwned(a, "d/~o", s)
 		f.converge(a) // compares whole entries: Created, Modified, Owner and Txn too
 		require.Equal(t, rev, f.has["d/k"].Created)
 		require.Equal(t, s.ID(), f.has["d/~o"].Owner)
-		t.do(a, registry.Delete("d/k", rev), registry.Delete("d/~o", f.has["d/~o"].Modified))
+		t.commitOps(a, registry.Delete("d/k", rev), registry.Delete("d/~o", f.has["d/~o"].Modified))
 		f.converge(a)
 	}
 }
 
 func watchNothing(t *test) {
-	a := t.a()
-	f := t.follow(t.b(), "never/was/there")
+	a := t.handleA()
+	f := t.follow(t.handleB(), "never/was/there")
 	require.Empty(t, f.next().Puts)
 	rev := t.create(a, "never/was/there/k", "1")
-	f.upTo("never/was/there/k", "1")
-	t.do(a, registry.Delete("never/was/there/k", rev)) // empty again
+	f.awaitValue("never/was/there/k", "1")
+	t.commitOps(a, registry.Delete("never/was/there/k", rev)) // empty again
 	f.converge(a)
 	t.create(a, "never/was", "in between")
 	t.create(a, "never/was/there/k", "2")
-	f.upTo("never/was/there/k", "2")
+	f.awaitValue("never/was/there/k", "2")
 }
 
 func watchersLeakNothing(t *test) {
-	a := t.a()
+	a := t.handleA()
 	t.create(a, "d/k", "v")
 	t.follow(a, "d").next() // what the first watch starts may stay until Close
 	t.settle(100 * time.Millisecond)
 	before := countGoroutines(t)
-	for i := range t.n(1000, 200) {
+	for i := range t.repeats(1000, 200) {
 		w, err := a.Watch(t.ctx, "d", registry.WatchOptions{})
 		require.NoError(t, err)
 		if i%2 == 0 {
@@ -332,7 +332,7 @@ func watchersLeakNothing(t *test) {
 
 func eventsArePrompt(t *test) {
 	const atMost = 50 * time.Millisecond
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	var late []time.Duration
 	for i := range 11 {
 		dir := registry.Key(fmt.Sprintf("d%d", i))
@@ -341,9 +341,9 @@ func eventsArePrompt(t *test) {
 		f.next()
 		for j := range 3 {
 			value := strconv.Itoa(j + 1)
-			rev = t.do(a, registry.Set(dir.Join("k"), rev, []byte(value)))
+			rev = t.commitOps(a, registry.Set(dir.Join("k"), rev, []byte(value)))
 			start := time.Now()
-			f.upTo(dir.Join("k"), value)
+			f.awaitValue(dir.Join("k"), value)
 			late = append(late, time.Since(start))
 		}
 	}
@@ -352,29 +352,29 @@ func eventsArePrompt(t *test) {
 }
 
 func batchesAreCopies(t *test) {
-	a := t.a()
+	a := t.handleA()
 	rev := t.create(a, "d/k", "value")
 	f, g := t.follow(a, "d"), t.follow(a, "d")
 	first := f.next()
 	clear(first.Puts[0].Value)
-	require.Equal(t, "value", string(t.get(a, "d/k").Value))
+	require.Equal(t, "value", string(t.getFresh(a, "d/k").Value))
 	require.Equal(t, "value", string(g.next().Puts[0].Value), "another watcher's")
 
-	rev = t.do(a, registry.Set("d/k", rev, []byte("second")))
+	rev = t.commitOps(a, registry.Set("d/k", rev, []byte("second")))
 	second := f.next()
 	kept := registry.Batch{Kind: second.Kind, Rev: second.Rev, Puts: slices.Clone(second.Puts)}
 	kept.Puts[0].Value = slices.Clone(second.Puts[0].Value)
-	t.do(a, registry.Set("d/k", rev, []byte("third!")))
-	f.upTo("d/k", "third!")
+	t.commitOps(a, registry.Set("d/k", rev, []byte("third!")))
+	f.awaitValue("d/k", "third!")
 	require.Equal(t, kept.Puts, second.Puts, "a later batch leaves it alone")
 	clear(second.Puts[0].Value)
-	require.Equal(t, "third!", string(t.get(a, "d/k").Value))
+	require.Equal(t, "third!", string(t.getFresh(a, "d/k").Value))
 }
 
 // orderUnderFire holds every batch against the contract while several write, keys come
 // and go, and the reader's connection breaks.
 func orderUnderFire(t *test) {
-	f := t.follow(t.b(), "d")
+	f := t.follow(t.handleB(), "d")
 	var stops []func()
 	for i, machine := range []string{"a", "c"} {
 		r := t.handle(machine)
@@ -386,17 +386,17 @@ func orderUnderFire(t *test) {
 	defer cancel()
 	stopReading := t.spawn(func(context.Context) error {
 		for {
-			if _, err := f.take(ctx); err != nil {
+			if _, err := f.receive(ctx); err != nil {
 				done <- err
 				return nil
 			}
 			batches.Add(1)
 		}
 	})
-	for range t.n(10, 3) {
-		t.pause(50 * time.Millisecond)
+	for range t.repeats(10, 3) {
+		t.sleep(50 * time.Millisecond)
 		heal := t.partition("b", Refuse)
-		t.pause(20 * time.Millisecond)
+		t.sleep(20 * time.Millisecond)
 		heal()
 	}
 	t.eventually(recovery, "the reader is told of changes as they come", func() error {
@@ -411,7 +411,7 @@ func orderUnderFire(t *test) {
 	cancel()
 	stopReading()
 	require.ErrorIs(t, <-done, context.Canceled, "the reader saw nothing that breaks the contract")
-	f.converge(t.a())
+	f.converge(t.handleA())
 }
 
 // churn creates, sets and deletes keys of dir until ctx ends.
@@ -439,44 +439,44 @@ func churn(ctx context.Context, r registry.Registry, dir registry.Key, seed int)
 }
 
 func batchForm(t *test) {
-	a := t.a()
-	f := t.follow(t.b(), "d")
+	a := t.handleA()
+	f := t.follow(t.handleB(), "d")
 	f.next()
 	var creates, deletes []registry.Op
 	for _, name := range []string{"m", "b", "z", "a", "Q", "0", "_"} {
 		creates = append(creates, registry.Create(registry.Join("d", name), nil))
 	}
 	for range 3 {
-		made := t.do(a, creates...)
+		made := t.commitOps(a, creates...)
 		f.converge(a) // every batch is checked as it is taken
 		require.GreaterOrEqual(t, f.rev.Seq, made.Seq)
 		deletes = nil
 		for _, op := range creates {
 			deletes = append(deletes, registry.Delete(op.Key, made))
 		}
-		t.do(a, deletes...)
+		t.commitOps(a, deletes...)
 		f.converge(a)
 	}
 	rev := t.create(a, "d/k", "0") // many changes of a key while nobody reads
 	for i := range 10 {
-		rev = t.do(a, registry.Set("d/k", rev, strconv.AppendInt(nil, int64(i), 10)))
+		rev = t.commitOps(a, registry.Set("d/k", rev, strconv.AppendInt(nil, int64(i), 10)))
 	}
 	f.converge(a)
 }
 
 func beginUnderFire(t *test) {
-	a, b := t.a(), t.b()
+	a, b := t.handleA(), t.handleB()
 	stop := t.spawn(func(ctx context.Context) error { return churn(ctx, a, "d", 0) })
-	t.pause(10 * time.Millisecond)
+	t.sleep(10 * time.Millisecond)
 	var all []*follower
-	for range t.n(20, 10) {
+	for range t.repeats(20, 10) {
 		l, err := b.List(t.ctx, "d", fresh)
 		require.NoError(t, err)
 		f := t.follow(b, "d")
 		first := f.next()
 		require.GreaterOrEqual(t, first.Rev.Seq, l.Rev.Seq, "the snapshot is not older than what was read before")
 		all = append(all, f)
-		t.pause(3 * time.Millisecond)
+		t.sleep(3 * time.Millisecond)
 	}
 	stop()
 	for _, f := range all {
@@ -485,7 +485,7 @@ func beginUnderFire(t *test) {
 }
 
 func watchContext(t *test) {
-	a := t.a()
+	a := t.handleA()
 	ctx, cancel := context.WithCancel(t.ctx)
 	w, err := a.Watch(ctx, "d", registry.WatchOptions{})
 	require.NoError(t, err)
@@ -513,7 +513,7 @@ func watchContext(t *test) {
 }
 
 func watcherClose(t *test) {
-	a := t.a()
+	a := t.handleA()
 	w, err := a.Watch(t.ctx, "d", registry.WatchOptions{})
 	require.NoError(t, err)
 	_, err = w.Next(t.ctx)
@@ -539,27 +539,27 @@ func watcherClose(t *test) {
 }
 
 func wideCommit(t *test) {
-	a := t.a()
-	f := t.follow(t.b(), "d")
+	a := t.handleA()
+	f := t.follow(t.handleB(), "d")
 	f.next()
 	n := registry.PortableLimits.TxnItems
 	creates := make([]registry.Op, n)
 	for i := range creates {
 		creates[i] = registry.Create(registry.Key(fmt.Sprintf("d/k%02d", i)), nil)
 	}
-	rev := t.do(a, creates...)
+	rev := t.commitOps(a, creates...)
 	f.converge(a)
 	require.Len(t, f.has, n)
 	sets := make([]registry.Op, n)
 	for i, op := range creates {
 		sets[i] = registry.Set(op.Key, rev, []byte("set"))
 	}
-	rev = t.do(a, sets...)
+	rev = t.commitOps(a, sets...)
 	f.converge(a)
 	for i, op := range creates {
 		sets[i] = registry.Delete(op.Key, rev)
 	}
-	t.do(a, sets...)
+	t.commitOps(a, sets...)
 	f.converge(a)
 	require.Empty(t, f.has)
 }

@@ -39,10 +39,10 @@ var watchedDirs = []registry.Key{"watched/x", "watched/y"}
 func watchHistory(t *test) {
 	const writers = 4
 	seed := t.backend.seed()
-	machines := machinesOf(writers)
+	machines := machineNames(writers)
 	var readers []*watchReader
 	for i := range 2 * len(machines) {
-		readers = append(readers, t.readWatch(machines[i/2], watchedDirs[i%2], rand.New(rand.NewPCG(seed, uint64(i+100)))))
+		readers = append(readers, t.followWithNaps(machines[i/2], watchedDirs[i%2], rand.New(rand.NewPCG(seed, uint64(i+100)))))
 	}
 	s := &scene{profile: profile{seed: seed, clients: writers}, t: t}
 	all := make([]*watchWriter, writers)
@@ -51,11 +51,11 @@ func watchHistory(t *test) {
 			scene: s, id: i, reg: t.handle(machines[i]), random: rand.New(rand.NewPCG(seed, uint64(i+1))),
 		}}
 	}
-	calm := t.harass(machines, seed)
-	t.together(writers, func(i int) error { return all[i].work(t.ctx, t.n(100, 40)) })
+	calm := t.injectRandomFaults(machines, seed)
+	t.runConcurrently(writers, func(i int) error { return all[i].writeRandomKeys(t.ctx, t.repeats(100, 40)) })
 	suffered := calm()
 	for _, machine := range machines {
-		t.usable(t.handle(machine))
+		t.awaitUsable(t.handle(machine))
 	}
 	for _, r := range readers {
 		r.stop()
@@ -103,26 +103,26 @@ func wasCommitted(e registry.Entry, attempts map[registry.TxnID]attempt) error {
 	return nil
 }
 
-// readWatch follows dir until stop, with naps.
-func (t *test) readWatch(machine string, dir registry.Key, random *rand.Rand) *watchReader {
+// followWithNaps follows dir until stop, with naps.
+func (t *test) followWithNaps(machine string, dir registry.Key, random *rand.Rand) *watchReader {
 	t.Helper()
 	r := &watchReader{follower: t.follow(t.handle(machine), dir)}
 	r.stop = t.spawn(func(ctx context.Context) error {
 		for {
-			b, err := r.take(ctx)
+			b, err := r.receive(ctx)
 			if err != nil {
 				return err
 			}
 			r.told = append(r.told, b.Puts...)
 			if random.IntN(4) == 0 {
-				lasts(ctx, time.Duration(random.IntN(20))*time.Millisecond)
+				sleepUnlessDone(ctx, time.Duration(random.IntN(20))*time.Millisecond)
 			}
 		}
 	})
 	return r
 }
 
-func (w *watchWriter) work(ctx context.Context, rounds int) error {
+func (w *watchWriter) writeRandomKeys(ctx context.Context, rounds int) error {
 	for i := range rounds {
 		dir := watchedDirs[w.random.IntN(len(watchedDirs))]
 		if w.random.IntN(5) == 0 {
@@ -132,21 +132,21 @@ func (w *watchWriter) work(ctx context.Context, rounds int) error {
 		if err := w.write(ctx, key, fmt.Appendf(nil, "%d of %d", i, w.id)); err != nil {
 			return fmt.Errorf("client %d: %w", w.id, err)
 		}
-		w.think()
+		w.pauseRandomly()
 	}
 	return nil
 }
 
 // write creates, sets or deletes key, whichever its state allows.
 func (w *watchWriter) write(ctx context.Context, key registry.Key, value []byte) error {
-	within, cancel := context.WithTimeout(ctx, w.patience())
+	within, cancel := context.WithTimeout(ctx, w.callTimeout())
 	defer cancel()
 	e, err := w.reg.Get(within, key, fresh)
 	op := registry.Create(key, value)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 	case err != nil:
-		return w.recover(ctx, unavailable(err))
+		return w.awaitHandle(ctx, checkUnavailable(err))
 	case w.random.IntN(4) == 0:
 		op = registry.Delete(key, e.Modified)
 	default:
@@ -158,5 +158,5 @@ func (w *watchWriter) write(ctx context.Context, key registry.Key, value []byte)
 	if err == nil || errors.Is(err, registry.ErrConflict) {
 		return nil
 	}
-	return w.recover(ctx, unanswered(err))
+	return w.awaitHandle(ctx, checkUnanswered(err))
 }
