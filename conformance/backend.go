@@ -7,36 +7,39 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Backend describes an implementation of the contract to the suite.
+// Backend describes an implementation of registry.Registry to the suite.
 type Backend struct {
-	// Name is what the backend is called on the page that Page writes.
+	// Name heads the backend's column on the page that Page writes.
 	Name string
-	// Open returns a fresh and empty namespace. It is called once for each case, inside
-	// the case's bubble if there is one, and undoes what it did by t.Cleanup.
+	// Open returns a fresh and empty namespace. Each case calls it once, inside the case's
+	// bubble if Bubble is set. It cleans up with t.Cleanup.
 	Open func(t testing.TB) *Store
-	// TTL is what cases ask for that wait for a session to end: the shortest that the
-	// backend grants makes the suite quick. Zero means DefaultSessionTTL.
+	// TTL is the session TTL requested by cases that wait for a session to expire. The
+	// shortest TTL that the backend grants makes the suite fastest. Zero means
+	// registry.DefaultSessionTTL.
 	TTL time.Duration
-	// Bubble runs each case in a testing/synctest bubble, with virtual time. It needs a
-	// backend without sockets, and processes, of its own.
+	// Bubble runs each case in a testing/synctest bubble, in virtual time. The backend must
+	// not use sockets or other processes.
 	Bubble bool
-	// Packages are the import paths whose goroutines are the backend's: its own, and those
-	// of the client library below it. None may run before Open and after Close.
+	// Packages are the import paths of the backend and of the client library that it uses. A
+	// goroutine whose stack contains one of them, or a package below it, belongs to the
+	// backend; the suite checks that none runs before Open or after Close.
 	Packages []string
-	// Below, if there is one, is a directory below which the suite looks at registry.Prefix
-	// of each handle, instead of the handle: it has to be as good a registry as the one it
-	// is a part of. There is less room for keys and in transactions.
+	// Below, if not empty, is a directory. The suite then tests registry.Prefix of each
+	// handle at this directory instead of the handle itself: a prefixed registry keeps the
+	// whole contract, with less room in keys and transactions.
 	Below registry.Key
-	// Seed is the first seed of the histories that are recorded under random faults, and
-	// Seeds how many of them case C06 records. Zero means 1, and a few.
+	// Seed is the seed of the first recorded history; Seeds is how many histories case C06
+	// records. Zero means 1, and a small number.
 	Seed  uint64
 	Seeds int
-	// Lacks names the levers that Open does not give and the cases that are not to be
-	// run, with the reason for each.
+	// Lacks declares the fault controls that Open does not provide and the cases that are
+	// not to run, each with the reason.
 	Lacks Lacks
 }
 
-// Lacks maps levers and codes of cases to the reason why a backend does without.
+// Lacks maps names of fault controls and codes of cases to the reason why a backend does
+// without them.
 type Lacks map[string]string
 
 func (b Backend) ttl() time.Duration {

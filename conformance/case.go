@@ -5,9 +5,9 @@ import "slices"
 // Case is one test of the suite.
 type Case struct {
 	Group  string
-	Code   string // stays when the name changes
-	Name   string // the promise in words
-	Safety bool   // may not be lacking
+	Code   string // stable; Name may be reworded
+	Name   string // the tested promise, in words
+	Safety bool   // must not be declared lacking
 	Needs  []string
 	Proves []Promise
 
@@ -17,7 +17,7 @@ type Case struct {
 // Title is the name of the case's subtest.
 func (c Case) Title() string { return c.Code + " " + c.Name }
 
-// Cases returns all cases in the order in which they are run.
+// Cases returns all cases in the order in which they run.
 func Cases() []Case {
 	var all []Case
 	for _, g := range []struct {
@@ -45,7 +45,7 @@ func Cases() []Case {
 	return all
 }
 
-// lackReason returns why b does not run c, or "".
+// lackReason returns why b skips c, or "" if it runs c.
 func (c Case) lackReason(b Backend) string {
 	names := c.lacking(b.Lacks)
 	switch {
@@ -57,7 +57,8 @@ func (c Case) lackReason(b Backend) string {
 	return names[0] + ": " + b.Lacks[names[0]]
 }
 
-// lacking returns what of lacks keeps c from being run: its code, and controls it needs.
+// lacking returns the entries of lacks that exclude c: its code or a fault control that
+// it needs.
 func (c Case) lacking(lacks Lacks) []string {
 	var names []string
 	for _, name := range append([]string{c.Code}, c.Needs...) {

@@ -12,15 +12,15 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// profile is what the clients of a history do.
+// profile describes the work of the clients of a history.
 type profile struct {
 	seed     uint64
 	clients  int
 	ops      int // of each client
 	groups   int
 	keys     int  // of a group
-	conds    bool // transactions have conditions, and may write nothing
-	sessions bool // keys are owned, and sessions end
+	conds    bool // transactions have conditions and may have no operations
+	sessions bool // keys are owned and sessions end
 }
 
 func (p profile) String() string {
@@ -28,7 +28,7 @@ func (p profile) String() string {
 		p.seed, p.clients, p.ops, p.groups, p.keys, p.conds, p.sessions)
 }
 
-// scene is where a history happens.
+// scene is the shared state of the clients of a history.
 type scene struct {
 	profile
 	t       *test
@@ -39,12 +39,12 @@ type scene struct {
 	held []registry.Session // by number
 }
 
-// machineNames are the machines that the clients of a history are on.
+// machineNames returns the machines of the clients of a history.
 func machineNames(clients int) []string {
 	return []string{"a", "b", "c", "d"}[:min(clients, 4)]
 }
 
-// recordHistory has clients work while their machines suffer, and returns what they were told.
+// recordHistory runs clients under random faults and returns the history of their calls.
 func (t *test) recordHistory(p profile) *history {
 	t.Helper()
 	s := &scene{profile: p, t: t, dir: registry.Key(fmt.Sprintf("history%d", p.seed))}
@@ -81,25 +81,25 @@ func (t *test) recordHistory(p profile) *history {
 		}
 	}
 	s.closeSessions()
-	t.Logf("%v: %d calls recorded, %d of them without an end; %v", p, len(s.history.ops), s.history.open, suffered)
+	t.Logf("%v: %d calls recorded, %d with an unknown outcome; %v", p, len(s.history.ops), s.history.open, suffered)
 	return &s.history
 }
 
-// client makes calls, one after the other.
+// client makes calls one after the other.
 type client struct {
 	*scene
-	id      int // another after a call without an end, which goes on beside those after it
+	id      int // changes after a call with an unknown outcome, which stays pending
 	reg     registry.Registry
 	random  *rand.Rand
-	known   map[registry.Key]registry.Rev // what it last knew of keys; zero if absent
+	known   map[registry.Key]registry.Rev // last known Rev per key; zero if absent
 	session registry.Session
 	number  int   // of the session
-	own     []int // the numbers of all sessions that it opened
-	gone    []int // of those, the ones that ended as far as it knows: the store may learn of it later
+	own     []int // numbers of all sessions it opened
+	gone    []int // those that ended in its view; the store may end them later
 	opened  int64
 }
 
-// callTimeout is how long a client waits for an answer.
+// callTimeout bounds a call of a client.
 func (s *scene) callTimeout() time.Duration {
 	return time.Duration(s.t.repeats(40, 400)) * time.Millisecond
 }
@@ -122,7 +122,7 @@ func (c *client) makeCalls(ctx context.Context) error {
 	return nil
 }
 
-// pauseRandomly lets time pass between two calls: enough of it for a few troubles in a history.
+// pauseRandomly pauses between two calls, long enough for a few faults per history.
 func (c *client) pauseRandomly() {
 	time.Sleep(time.Duration(c.random.IntN(c.t.repeats(10, 80))) * time.Millisecond)
 }
@@ -141,15 +141,15 @@ func (c *client) makeRandomCall(ctx context.Context) error {
 		return c.endOwnSession(ctx)
 	}
 	for key := range c.keys {
-		if _, ok := c.known[c.key(group, key)]; !ok { // or all its transactions conflict
+		if _, ok := c.known[c.key(group, key)]; !ok { // else every transaction conflicts
 			return c.recordRead(ctx, group, key)
 		}
 	}
 	return c.recordTxn(ctx, group)
 }
 
-// recordLostSession reports, and records, that the client's session has ended and nobody asked for it:
-// its machine was cut off, or too busy, for too long. That can have been at any time.
+// recordLostSession reports whether the client's session was lost without being closed,
+// and records it. It may have ended at any time since it was opened.
 func (c *client) recordLostSession() bool {
 	if inState(c.session, registry.SessionLost) != nil {
 		return false
@@ -159,7 +159,7 @@ func (c *client) recordLostSession() bool {
 	return true
 }
 
-// recordRead makes a fresh Get. One that fails tells nothing.
+// recordRead makes a fresh Get. A failed one is not recorded, since it reveals nothing.
 func (c *client) recordRead(ctx context.Context, group, key int) error {
 	within, cancel := context.WithTimeout(ctx, c.callTimeout())
 	defer cancel()
@@ -173,7 +173,8 @@ func (c *client) recordRead(ctx context.Context, group, key int) error {
 	return nil
 }
 
-// recordList makes a fresh List. Entries that did not stand together count as so many reads.
+// recordList makes a fresh List. Entries of a listing that is not Atomic count as
+// separate reads.
 func (c *client) recordList(ctx context.Context, group int) error {
 	within, cancel := context.WithTimeout(ctx, c.callTimeout())
 	defer cancel()
@@ -203,7 +204,7 @@ func (c *client) recordList(ctx context.Context, group int) error {
 	return nil
 }
 
-// learn takes in what was read, and returns it as the model has it.
+// learn stores the Rev of a read entry and returns the entry as a cell of the model.
 func (c *client) learn(key registry.Key, e registry.Entry, there bool) cell {
 	if !there {
 		e = registry.Entry{}
@@ -214,7 +215,7 @@ func (c *client) learn(key registry.Key, e registry.Entry, there bool) cell {
 	return cell{there: there, txn: e.Txn, created: e.Created, modified: e.Modified, owner: c.sessionNumber(e.Owner) + 1}
 }
 
-// recordTxn sends a transaction on a group.
+// recordTxn sends a random transaction on a group.
 func (c *client) recordTxn(ctx context.Context, group int) error {
 	x, m := c.drawTxn(group)
 	within, cancel := context.WithTimeout(ctx, c.callTimeout())
@@ -223,7 +224,7 @@ func (c *client) recordTxn(ctx context.Context, group int) error {
 	call := c.history.beginCall()
 	rev, err := c.reg.Txn(within, x)
 	for _, op := range x.Then {
-		delete(c.known, op.Key) // unless it was committed
+		delete(c.known, op.Key) // unknown unless the commit succeeds
 	}
 	var conflict *registry.ConflictError
 	switch {
@@ -237,22 +238,22 @@ func (c *client) recordTxn(ctx context.Context, group int) error {
 		}
 	case errors.As(err, &conflict):
 		c.history.endCall(c.id, call, input, answer{conflict: conflict.Index})
-	case errors.Is(err, registry.ErrUnknownOutcome): // whatever else it wraps
+	case errors.Is(err, registry.ErrUnknownOutcome): // even if it wraps another error
 		c.history.leaveOpen(c.id, call, input, answer{conflict: -1, unknown: true})
 		c.id += c.clients + 1
 		return c.awaitHandle(ctx, nil)
 	case errors.Is(err, registry.ErrSessionLost) && c.ownerKnownEnded(m):
-		return nil // it has done nothing, and tells nothing of the store
+		return nil // decided by the handle; the store was not asked
 	case errors.Is(err, registry.ErrSessionLost):
 		c.history.endCall(c.id, call, input, answer{conflict: -1, dead: true})
-	default: // not applied: the model would not know of it
+	default: // not applied: no effect to record
 		return c.awaitHandle(ctx, checkUnanswered(err))
 	}
 	return nil
 }
 
-// ownerKnownEnded reports whether a transaction names an owner that has ended as far as the client's
-// handle knows, by its clock or because it was told to close it.
+// ownerKnownEnded reports whether a transaction names an owner that the client's handle
+// knows to have ended, by its own clock or since it was asked to close it.
 func (c *client) ownerKnownEnded(m modelTxn) bool {
 	return slices.ContainsFunc(m.ops, func(o modelItem) bool {
 		return o.op == registry.OpCreateOwned &&
@@ -260,7 +261,7 @@ func (c *client) ownerKnownEnded(m modelTxn) bool {
 	})
 }
 
-// drawTxn makes up a transaction, as a client does that goes by what it knows.
+// drawTxn draws a transaction based on the client's knowledge of the keys.
 func (c *client) drawTxn(group int) (registry.Txn, modelTxn) {
 	x := registry.Txn{ID: registry.NewTxnID()}
 	m := modelTxn{id: x.ID}
@@ -296,9 +297,9 @@ func (c *client) drawCond(group int) (registry.Cond, modelItem) {
 	return registry.At(c.key(group, key), rev), modelItem{cond: registry.CondAt, key: key, rev: rev}
 }
 
-// drawOwner draws the session whose owned keys a transaction makes: the client's, or one
-// that it had before. A store may know only one owner in a transaction, and only on the
-// connection that the owner was opened on.
+// drawOwner draws the owner of a transaction's owned keys: the client's session or an
+// earlier one. A store may support one owner per transaction only, and only on the
+// connection that opened the session.
 func (c *client) drawOwner() (number int) {
 	if c.sessions && c.random.IntN(3) == 0 {
 		return c.own[c.random.IntN(len(c.own))]
@@ -324,8 +325,8 @@ func (c *client) drawOp(group, key, owner int) (registry.Op, modelItem) {
 	return registry.Set(k, rev, nil), item
 }
 
-// awaitHandle waits until the client's handle works again, so that a trouble leaves one call
-// without an answer and not many. It returns problem, if there is one, at once.
+// awaitHandle waits until the client's handle works again, so that a fault leaves one
+// call unanswered and not many. It returns a non-nil problem at once.
 func (c *client) awaitHandle(ctx context.Context, problem error) error {
 	for problem == nil && ctx.Err() == nil {
 		within, cancel := context.WithTimeout(ctx, c.callTimeout())
@@ -340,7 +341,7 @@ func (c *client) awaitHandle(ctx context.Context, problem error) error {
 	return errors.Join(problem, ctx.Err())
 }
 
-// endOwnSession ends the client's session, by closing it or as if its TTL had run out.
+// endOwnSession ends the client's session, by Close or by expiry.
 func (c *client) endOwnSession(ctx context.Context) error {
 	if c.sessionsExhausted() {
 		return nil
@@ -364,7 +365,7 @@ func (c *client) endOwnSession(ctx context.Context) error {
 	return c.replaceSession(ctx)
 }
 
-// replaceSession looks at what the session has left, and opens another.
+// replaceSession lists what the ended session left and opens another.
 func (c *client) replaceSession(ctx context.Context) error {
 	for group := range c.groups {
 		if err := c.recordList(ctx, group); err != nil {
@@ -390,11 +391,11 @@ func (c *client) reopenSession(ctx context.Context) error {
 	}
 }
 
-// closeSessions leaves the store to the next history as it was.
+// closeSessions closes all sessions before the next history.
 func (s *scene) closeSessions() {
 	for _, x := range s.held {
 		ctx, cancel := context.WithTimeout(s.t.ctx, s.t.ttl)
-		_ = x.Close(ctx) // or it runs out
+		_ = x.Close(ctx) // else it expires
 		cancel()
 	}
 }
@@ -413,14 +414,14 @@ func (c *client) addSession(s registry.Session) {
 	c.own = append(c.own, c.number)
 }
 
-// sessionID returns the id of a session.
+// sessionID returns the ID of a session.
 func (s *scene) sessionID(number int) registry.SessionID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held[number].ID()
 }
 
-// drawSession draws a session, be it alive or not.
+// drawSession draws a session, live or ended.
 func (c *client) drawSession() (number int, id registry.SessionID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

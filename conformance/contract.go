@@ -1,14 +1,15 @@
 package conformance
 
-// Clause is a sentence of the contract with what became of it in the suite.
+// Clause is a sentence of the contract with the promises that test it.
 type Clause struct {
 	Of       string // the declaration that it documents
 	Text     string
 	Promises []Promise
-	Because  string // why there is none
+	Because  string // why it makes no testable promise
 }
 
-// Promises returns all promises in the order of the contract, then those Beyond it.
+// Promises returns all promises: first those of the contract, in its order, then those in
+// Beyond.
 func Promises() []Promise {
 	var all []Promise
 	seen := map[Promise]bool{}
@@ -23,28 +24,29 @@ func Promises() []Promise {
 	return append(all, Beyond...)
 }
 
-// Beyond are promises that no sentence of the contract makes: what a good backend keeps
-// all the same, and what registry.Lock promises, provided that the backend keeps the rest.
+// Beyond are promises that no sentence of the contract makes: properties that a good
+// backend has, and the promises of registry.Lock, which hold if the backend keeps the
+// contract.
 var Beyond = []Promise{
 	EventsArePrompt, NothingRunsUnopened, SilentMembersArePassedOver,
 	LockExcludes, LockIsFair, LockSkipsTheDead, WaitersCanLeave, FencesGrow, GuardEndsWithTheTenure,
 	ReleaseSparesSuccessors, LockIsNotReentrant, LockOutlivesTheStore,
 }
 
-// Why a sentence makes no promise that the suite could hold a backend to.
+// Reasons why a sentence makes no promise that the suite can test.
 const (
-	definition = "says what a word means"
-	pure       = "is about code of package registry, which is tested there"
-	callers    = "is the caller's to heed"
-	leeway     = "leaves a freedom to the backend"
-	unwritten  = "needs a hand that writes past the library: the backends that have a server test it"
-	optional   = "is about an interface that a backend need not have, and on which no promise rests"
-	unmade     = "needs a store that turns credentials down: the backends that have one test it"
+	definition = "defines a term"
+	pure       = "describes code of package registry, which is tested there"
+	callers    = "is a duty of the caller"
+	leeway     = "leaves a choice to the backend"
+	unwritten  = "needs a write that bypasses the library: backends with a server test it"
+	optional   = "describes an optional interface on which no promise rests"
+	unmade     = "needs a store that rejects credentials: backends with one test it"
 )
 
-// Contract is the text of the contract, sentence by sentence, in the order of package
-// registry's source. A test compares the two: a sentence that is new or was changed has to
-// be looked at here before the tests pass again.
+// Contract holds every sentence of the contract in the order of package registry's
+// source. A test compares the two, so a new or changed sentence fails the tests until its
+// promises are listed here.
 var Contract = []Clause{
 	{"Clock", "Clock is implemented by a Registry whose store records, by a clock of its own, when each value was written.", nil, optional},
 	{"Clock", "No promise of a Registry depends on this clock: it may be wrong, it may be set, and it may differ between members of the store.", nil, optional},

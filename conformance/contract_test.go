@@ -16,16 +16,16 @@ import (
 	"github.com/rota-dev/rota/conformance"
 )
 
-// builtOnContract are the files of package registry that are not the contract but built on it.
-// They have their own tests.
+// builtOnContract are the files of package registry that use the contract instead of
+// defining it. They have tests of their own.
 var builtOnContract = []string{
 	"apply.go", "backoff.go", "cache.go", "follow.go", "keep.go",
 	"lock.go", "lockacquirer.go", "lockqueue.go", "lockview.go", "prefix.go",
 }
 
-// TestContractIsMapped compares the table with the text of package registry: a sentence
-// that is added there, or changed, fails here until it is said which promises it makes,
-// or why it makes none that the suite could hold a backend to.
+// TestContractIsMapped compares the table with the doc comments of package registry. A
+// new or changed sentence fails here until Contract lists its promises, or why it makes
+// none that the suite can test.
 func TestContractIsMapped(t *testing.T) {
 	var text []string
 	for _, s := range contractText(t) {
@@ -34,25 +34,25 @@ func TestContractIsMapped(t *testing.T) {
 	var table []string
 	for _, c := range conformance.Contract {
 		table = append(table, c.Of+": "+c.Text)
-		assert.NotEqual(t, len(c.Promises) == 0, c.Because == "", "either promises or a reason for none: %s: %s", c.Of, c.Text)
+		assert.NotEqual(t, len(c.Promises) == 0, c.Because == "", "a clause has either promises or a reason: %s: %s", c.Of, c.Text)
 	}
 	for _, s := range difference(text, table) {
-		t.Errorf("conformance.Contract does not have this sentence of package registry: %s", s)
+		t.Errorf("conformance.Contract lacks this sentence of package registry: %s", s)
 	}
 	for _, s := range difference(table, text) {
-		t.Errorf("package registry does not have this sentence of conformance.Contract: %s", s)
+		t.Errorf("package registry lacks this sentence of conformance.Contract: %s", s)
 	}
 	if !t.Failed() {
-		require.Equal(t, text, table, "the table is in the order of the text")
+		require.Equal(t, text, table, "the table must follow the order of the text")
 	}
 }
 
-// difference returns what of x is not in y.
+// difference returns the elements of x that are not in y.
 func difference(x, y []string) []string {
 	return slices.DeleteFunc(slices.Clone(x), func(s string) bool { return slices.Contains(y, s) })
 }
 
-// TestPromisesAreOfTheContract finds promises that no sentence makes.
+// TestPromisesAreOfTheContract finds promises that neither Contract nor Beyond lists.
 func TestPromisesAreOfTheContract(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "promises.go", nil, 0)
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestPromisesAreOfTheContract(t *testing.T) {
 		}
 		return true
 	})
-	require.Len(t, conformance.Promises(), declared, "each declared promise is made by a sentence of Contract")
+	require.Len(t, conformance.Promises(), declared, "each declared promise must be in Contract or Beyond")
 	for _, c := range conformance.Cases() {
 		for _, p := range c.Proves {
 			assert.Contains(t, conformance.Promises(), p, c.Title())
@@ -72,11 +72,10 @@ func TestPromisesAreOfTheContract(t *testing.T) {
 	}
 }
 
-// sentence is one of the contract.
+// sentence is a sentence of the contract with the declaration that it documents.
 type sentence struct{ of, text string }
 
-// contractText returns the sentences of package registry that are the contract, in the
-// order of files and lines.
+// contractText returns the sentences of the contract in the order of files and lines.
 func contractText(t *testing.T) []sentence {
 	t.Helper()
 	files, err := filepath.Glob("../registry/*.go")
@@ -163,7 +162,7 @@ func sentencesOfFields(spec *ast.TypeSpec) []sentence {
 	return all
 }
 
-// sentencesOfComments returns the sentences of comments. An item of a list begins one.
+// sentencesOfComments returns the sentences of comments. A list item begins a new one.
 func sentencesOfComments(of string, groups ...*ast.CommentGroup) []sentence {
 	var all []sentence
 	for _, g := range groups {
@@ -212,7 +211,7 @@ func plainText(text []comment.Text) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// sentencesOf cuts after each period that ends a word and is followed by a blank.
+// sentencesOf splits text after each period that ends a word and precedes a blank.
 func sentencesOf(text string) []string {
 	var all []string
 	start := 0

@@ -1,40 +1,43 @@
-// Package conformance is the contract of package registry as a test: one suite that
-// every backend passes, and the table that ties each sentence of the contract to the
-// cases that hold a backend to it.
+// Package conformance is the test suite that every implementation of registry.Registry
+// passes. Its table Contract links each sentence of the documentation of package registry
+// to the promises it makes, and each promise to the cases that test it.
 //
-// A backend's test describes the backend and runs the suite:
+// The test of a backend describes the backend as a [Backend] and calls [Run]; see the
+// example. Each case runs in a store of its own, as the subtest Group/Code name. Codes are
+// stable, so use them to select cases: go test -run 'TestConformance/Keys/K01'. Names state
+// the tested promise and may be reworded.
 //
-//	func TestConformance(t *testing.T) {
-//		conformance.Run(t, conformance.Backend{
-//			Open:  openStore, // fresh and empty for every case
-//			TTL:   2 * time.Second,
-//			Lacks: conformance.Lacks{conformance.Compact: "keeps no history"},
-//		})
-//	}
+// # Fault controls
 //
-// Each case has a code, which stays, and a name, which is the promise in words; its
-// subtest is Group/Code name. A case asks for the levers it pulls: faults that the
-// Store can be made to suffer. A lever that a backend does not have is declared in
-// Lacks with the reason, and its cases are skipped and counted. One that is neither
-// there nor declared fails the run, as does a declaration that is not true.
+// Most promises concern faults: a lost reply, an expired session, a client that is cut off.
+// The function fields of [Store], its fault controls, inject such faults. A backend without a
+// control declares it in [Lacks] with the reason; the cases that need it are skipped and
+// counted. A control that is neither provided nor declared fails the run, and so does a
+// declaration that contradicts the Store.
 //
-// Cases marked Safety guard against two clients acting on the same thing, and against a
-// commit that was reported being gone. They may not lack, nor the levers they need. The one
-// exception are levers that leave a majority of the members at work: a store of fewer than
-// three members, as told by Members, has none to give. So a backend over a network shows
-// its safety with three members at least once; with one it may run the rest.
+// # Safety cases
 //
-// Cases that record histories, C01 to C06, have many clients work under random faults and
-// search an order of their calls in which all that they were told is right. What they draw
-// comes from Backend.Seed; a failure names the seed, and the file with a picture of the
-// history.
+// Cases marked Safety guard against two clients acting on the same thing, and against the
+// loss of an acknowledged commit. Neither they nor the fault controls they need may be
+// declared as lacking. Controls that disturb single members are the exception: they leave a
+// majority at work, so a store with fewer than three members cannot provide them. A backend
+// with servers therefore runs the suite on three members at least once.
 //
-// The suite runs in real time against servers, with the session TTL they grant, and
-// in a bubble of virtual time against a backend that is plain Go. Bounds on waiting are
-// the granted TTL and 3 seconds, so that it can be run on a busy machine; where members
-// fail and others have to be found, DefaultSessionTTL, which every store has to grant, is
-// what they have for it.
+// # Histories
 //
-// The suite itself is tested: for each promise there is a registry that breaks just
-// that one, and Try shows that the case meant for it fails.
+// Cases C01 to C06 record the calls of many clients under random faults and search for a
+// sequential order that explains every result. Faults and calls are drawn from Backend.Seed.
+// A failure names the seed and the file with a visualization of the history.
+//
+// # Time
+//
+// Against servers the suite runs in real time, with the session TTL that they grant. A
+// backend in plain Go can run in virtual time, see Backend.Bubble. Cases wait for an event at
+// most the granted TTL plus 3 seconds, for the sake of busy machines. Where members fail,
+// they allow registry.DefaultSessionTTL for the recovery; every store must grant that TTL.
+//
+// # Tests of the suite
+//
+// For each promise there is a saboteur, a registry that breaks only this promise. [Try]
+// shows that the case meant for it fails.
 package conformance

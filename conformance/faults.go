@@ -15,15 +15,15 @@ import (
 
 var faultCases = []Case{
 	{
-		Code: "F01", Name: "a refused client gets errors that say what is known, and recovers",
+		Code: "F01", Name: "a client whose connections are refused gets accurate errors and recovers",
 		Proves: []Promise{UnavailableIsSaid, OutcomesAreTrue}, Needs: []string{Partition}, run: refusedConnections, Safety: true,
 	},
 	{
-		Code: "F02", Name: "no call waits for ever on a silent server",
+		Code: "F02", Name: "no call blocks forever on a silent server",
 		Proves: []Promise{CallsEndWithTheirContext, CallsAreBounded}, Needs: []string{Partition}, run: blackHole, Safety: true,
 	},
 	{
-		Code: "F05", Name: "a store that answers nobody for a while is used again after it",
+		Code: "F05", Name: "a handle recovers after the store stalls",
 		Proves: []Promise{UnavailableIsSaid, WatchOutlivesConnections}, Needs: []string{Stall}, run: stalled,
 	},
 	{
@@ -35,19 +35,19 @@ var faultCases = []Case{
 		Proves: []Promise{LateTxnDoesNoHarm}, Needs: []string{HoldCommit}, run: heldCommit, Safety: true,
 	},
 	{
-		Code: "F11", Name: "replies that take half a TTL cost no session",
+		Code: "F11", Name: "a session survives replies delayed by half its TTL",
 		Proves: []Promise{SessionsAreRenewed, SafeUntilIsKept}, Needs: []string{Delay}, run: delayedReplies,
 	},
 	{
-		Code: "F12", Name: "a link that works one way only loses sessions in time",
+		Code: "F12", Name: "a session behind a one-way link is Lost before its keys vanish",
 		Proves: []Promise{LostBeforeTheStoreActs, SilentSessionsExpire}, Needs: []string{Partition}, run: oneWay, Safety: true,
 	},
 	{
-		Code: "F18", Name: "a process that does not come to renew loses its session on its own clock",
+		Code: "F18", Name: "a process that cannot send renewals loses its session on its own clock",
 		Proves: []Promise{SafeUntilIsKept}, Needs: []string{Starve}, run: starved,
 	},
 	{
-		Code: "F19", Name: "under random faults every outcome that is reported is the true one",
+		Code: "F19", Name: "every reported outcome is true under random faults",
 		Proves: []Promise{OutcomesAreTrue}, Needs: []string{Partition, LoseReply, LoseRequest}, run: trueOutcomes, Safety: true,
 	},
 	{
@@ -55,51 +55,52 @@ var faultCases = []Case{
 		Proves: []Promise{TxnFalsifiesItself}, Needs: []string{LoseReply, LoseRequest}, run: applySettles, Safety: true,
 	},
 	{
-		Code: "F10", Name: "a reader that stops for a minute holds up nobody and finds the last state",
+		Code: "F10", Name: "a reader that stops for a minute blocks nothing and catches up to the last state",
 		Proves: []Promise{LastStateArrives, SlowReaderBlocksNoWriter}, run: stoppedReader,
 	},
 	{
-		Code: "F15", Name: "a full store refuses what it cannot store, and nothing else",
+		Code: "F15", Name: "a full store rejects writes and new sessions with ErrQuota and serves the rest",
 		Proves: []Promise{QuotaIsSaid}, Needs: []string{FillQuota}, run: fullStore,
 	},
 	{
-		Code: "F23", Name: "a full store takes deletes, of keys of all kinds",
+		Code: "F23", Name: "a full store accepts deletes of all kinds of keys",
 		Proves: []Promise{DeletesNeedNoRoom}, Needs: []string{FillQuota}, run: fullStoreDeletes,
 	},
 	{
-		Code: "F16", Name: "a client whose rights are taken away is told so, until it has them again",
+		Code: "F16", Name: "a client without permission gets ErrPermission until the permission returns",
 		Proves: []Promise{PermissionIsSaid}, Needs: []string{Revoke}, run: revokedRights,
 	},
 	{
-		Code: "F17", Name: "of many sessions that die together each is Lost before its keys go",
+		Code: "F17", Name: "each of many sessions cut off together is Lost before its keys vanish",
 		Proves: []Promise{LostBeforeTheStoreActs, SilentSessionsExpire}, Needs: []string{Partition}, run: dieTogether, Safety: true,
 	},
 	{
-		Code: "F21", Name: "a session whose opening or closing was not answered leaves nothing behind",
+		Code: "F21", Name: "an unanswered open or close of a session leaves nothing behind",
 		Proves: []Promise{CloseUnreachedLeavesExpiry}, Needs: []string{Partition}, run: unansweredSession,
 	},
 }
 
-// requireUnanswered fails the case unless err is one that a Txn may return when the store did not
-// answer, and reports whether it claims that nothing was changed.
+// requireUnanswered fails the case unless err is a legal error of an unanswered Txn. It
+// reports whether err guarantees that nothing changed.
 func (t *test) requireUnanswered(err error) (notApplied bool) {
 	t.Helper()
 	require.NoError(t, checkUnanswered(err))
 	return errors.Is(err, registry.ErrNotApplied)
 }
 
-// checkUnanswered returns what is wrong with the error of a Txn that the store did not answer.
+// checkUnanswered returns an error unless err is a legal error of an unanswered Txn.
 func checkUnanswered(err error) error {
 	if errors.Is(err, registry.ErrUnknownOutcome) == errors.Is(err, registry.ErrNotApplied) {
-		return fmt.Errorf("a Txn that the store did not answer is ErrNotApplied or ErrUnknownOutcome, and not both: %w", err)
+		return fmt.Errorf("the error of an unanswered Txn must be either ErrNotApplied or ErrUnknownOutcome: %w", err)
 	}
 	return nil
 }
 
-// checkUnavailable does the same for other calls.
+// checkUnavailable returns an error unless err is a legal error of another unanswered
+// call.
 func checkUnavailable(err error) error {
 	if !errors.Is(err, registry.ErrUnavailable) {
-		return fmt.Errorf("a call that the store did not answer is ErrUnavailable: %w", err)
+		return fmt.Errorf("the error of an unanswered call must be ErrUnavailable: %w", err)
 	}
 	return nil
 }
@@ -134,7 +135,7 @@ func refusedConnections(t *test) {
 	}
 }
 
-// ownBound is how long a call may take that nobody bounds but the backend.
+// ownBound is the longest time that a backend may take for a call without a deadline.
 const ownBound = 30 * time.Second
 
 func blackHole(t *test) {
@@ -158,7 +159,7 @@ func blackHole(t *test) {
 			return err
 		}, checkUnavailable},
 	}
-	watch := func(ctx context.Context) error { // it may leave to Next what takes time
+	watch := func(ctx context.Context) error { // Watch may succeed at once and leave the wait to Next
 		w, err := a.Watch(ctx, "d", registry.WatchOptions{})
 		if err == nil {
 			return w.Close()
@@ -169,19 +170,19 @@ func blackHole(t *test) {
 	for _, c := range calls {
 		start := time.Now()
 		err := c.make(t.within(short))
-		require.Less(t, time.Since(start), t.withSlack(short), "%s ends with its context", c.name)
-		require.ErrorIs(t, err, context.DeadlineExceeded, "%s keeps the cause", c.name)
+		require.Less(t, time.Since(start), t.withSlack(short), "%s outlasts its context", c.name)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "%s must wrap the cause", c.name)
 		require.NoError(t, c.wrong(err), c.name)
 	}
 	start := time.Now()
 	require.NoError(t, watch(t.within(short)))
-	require.Less(t, time.Since(start), t.withSlack(short), "Watch ends with its context")
+	require.Less(t, time.Since(start), t.withSlack(short), "Watch outlasts its context")
 	ended := make(chan error, len(calls)+1)
 	t.spawn(func(ctx context.Context) error {
 		ended <- watch(ctx)
 		return nil
 	})
-	for _, c := range calls { // at once, because each may wait for long
+	for _, c := range calls { // concurrently, since each may take long
 		t.spawn(func(ctx context.Context) error {
 			err := c.make(ctx)
 			if ctx.Err() == nil {
@@ -227,8 +228,8 @@ func stalled(t *test) {
 	f.converge(b)
 }
 
-// lostReply loses requests and replies of every kind of operation. What comes back is
-// that the outcome is unknown; what was done is what was asked for, once.
+// lostReply loses requests and replies of every kind of operation. The outcome must be
+// unknown, and the operation must be applied once, or not at all if its request was lost.
 func lostReply(t *test) {
 	a, b := t.handleA(), t.handleB()
 	s := t.openSession(a)
@@ -250,10 +251,10 @@ func lostReply(t *test) {
 			_, err := a.Txn(t.within(time.Second), x)
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome, "%v", op)
 			require.NotErrorIs(t, err, registry.ErrNotApplied, "%v", op)
-			require.NotErrorIs(t, err, registry.ErrConflict, "%v: it was sent once", op)
-			t.settle(50 * time.Millisecond) // for one that is sent again, against the rule
+			require.NotErrorIs(t, err, registry.ErrConflict, "%v was sent twice", op)
+			t.settle(50 * time.Millisecond) // time for a forbidden second attempt
 			e, err := b.Get(t.ctx, op.Key, fresh)
-			there := op.Kind == registry.OpSet || op.Kind == registry.OpDelete // it was made before
+			there := op.Kind == registry.OpSet || op.Kind == registry.OpDelete // created before
 			if applied {
 				there = op.Kind != registry.OpDelete
 			}
@@ -265,7 +266,7 @@ func lostReply(t *test) {
 			if applied {
 				require.Equal(t, x.ID, e.Txn, "%v", op)
 			} else {
-				require.Equal(t, made, e.Modified, "%v was lost on its way", op)
+				require.Equal(t, made, e.Modified, "%v must not be applied", op)
 			}
 		}
 	}
@@ -273,7 +274,7 @@ func lostReply(t *test) {
 
 func heldCommit(t *test) {
 	a, b := t.handleA(), t.handleB()
-	for _, newer := range []bool{false, true} { // whether another writes before it arrives
+	for _, newer := range []bool{false, true} { // whether another write precedes its arrival
 		dir := registry.Key(fmt.Sprintf("newer-%v", newer))
 		made := t.commitOps(b, registry.Create(dir.Join("set"), []byte("old")), registry.Create(dir.Join("del"), []byte("old")))
 		for _, op := range []registry.Op{
@@ -289,7 +290,7 @@ func heldCommit(t *test) {
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 			if newer {
 				overtake(t, b, op)
-			} else { // the same transaction, sent again, comes first
+			} else { // the same transaction, sent again, is applied first
 				t.commit(b, x)
 			}
 			before := t.listFresh(b, dir)
@@ -300,7 +301,7 @@ func heldCommit(t *test) {
 	}
 }
 
-// overtake makes op impossible: its key gets a newer state.
+// overtake changes the key of op so that op conflicts.
 func overtake(t *test, r registry.Registry, op registry.Op) {
 	t.Helper()
 	if op.Kind == registry.OpCreate {
@@ -314,7 +315,7 @@ func overtake(t *test, r registry.Registry, op registry.Op) {
 
 func delayedReplies(t *test) {
 	a := t.handleA()
-	s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: recovery}) // a sixth is left between delay and end
+	s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: recovery}) // leaves a sixth of the TTL after the delay
 	require.NoError(t, err, "open a session")
 	rev := t.createOwned(a, "~k", s)
 	restore := t.store.Delay("a", s.TTL()/2)
@@ -323,7 +324,7 @@ func delayedReplies(t *test) {
 		t.sleep(s.TTL() / 10)
 		require.NoError(t, inState(s, registry.SessionConnected, registry.SessionSuspended))
 		_, until := s.State()
-		require.True(t, time.Now().Before(until), "it is safe all the time")
+		require.True(t, time.Now().Before(until), "the session is past its safe-until")
 	}
 	restore()
 	t.eventually(s.TTL(), "the session is connected", func() error { return inState(s, registry.SessionConnected) })
@@ -335,7 +336,7 @@ func oneWay(t *test) {
 	f := t.follow(t.handleB(), "d")
 	f.converge(t.handleB())
 	t.partition(all[0].machine, ToStore)
-	t.partition(all[1].machine, FromStore) // the store hears of it until its owner gives up
+	t.partition(all[1].machine, FromStore) // renewals reach the store until the owner gives up
 	f.assertLostFirst(all, 3*all[0].session.TTL())
 	for _, c := range all {
 		t.assertHolds(t.handleB(), registry.Dead(c.session.ID()))
@@ -351,22 +352,22 @@ func starved(t *test) {
 	f.converge(t.handleB())
 	feed := t.store.Starve("a")
 	t.Cleanup(feed)
-	t.getFresh(a, "d/~k") // calls go through
+	t.getFresh(a, "d/~k") // other calls succeed
 	f.followUntil("the key is gone", func() bool { return len(f.has) == 0 })
-	require.NoError(t, inState(s, registry.SessionLost), "before its key was gone")
+	require.NoError(t, inState(s, registry.SessionLost), "the state when its key is gone")
 	feed()
 	t.sleep(s.TTL() / 2)
 	require.NoError(t, inState(s, registry.SessionLost))
 	t.assertHolds(t.handleB(), registry.Dead(s.ID()))
 }
 
-// trueOutcomes sends transactions through random faults, and compares what was said of
-// each with what another handle finds.
+// trueOutcomes sends transactions under random faults and compares each reported outcome
+// with a read by another handle.
 func trueOutcomes(t *test) {
 	const seed = 7
 	random := rand.New(rand.NewPCG(seed, seed))
 	a, b := t.handleA(), t.handleB()
-	said := map[registry.Key]error{}
+	results := map[registry.Key]error{}
 	count := map[string]int{}
 	for i := range t.repeats(300, 40) {
 		key := registry.Key(fmt.Sprintf("d%d/k%03d", i%10, i))
@@ -386,7 +387,7 @@ func trueOutcomes(t *test) {
 		ctx, cancel := context.WithTimeout(t.ctx, 50*time.Millisecond)
 		_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
 		cancel()
-		said[key] = err
+		results[key] = err
 		heal()
 		if err == nil {
 			count["applied"]++
@@ -395,19 +396,19 @@ func trueOutcomes(t *test) {
 		} else {
 			count["unknown"]++
 		}
-		t.eventually(t.ttl, "the handle works again", func() error { // and lost replies are used up
+		t.eventually(t.ttl, "the handle works again", func() error { // and uses up a pending loss
 			_, err := a.Txn(t.within(time.Second), registry.Txn{If: []registry.Cond{registry.Absent("none")}})
 			return err
 		})
 	}
 	t.Logf("seed %d: %v", seed, count)
-	for key, err := range said {
+	for key, err := range results {
 		_, found := b.Get(t.ctx, key, fresh)
 		switch {
 		case err == nil:
-			require.NoError(t, found, "%s was said to be applied", key)
+			require.NoError(t, found, "%s was reported as applied", key)
 		case errors.Is(err, registry.ErrNotApplied):
-			require.ErrorIs(t, found, registry.ErrNotFound, "%s was said not to be applied: %v", key, err)
+			require.ErrorIs(t, found, registry.ErrNotFound, "%s was reported as not applied: %v", key, err)
 		}
 	}
 	require.NotZero(t, count["applied"])
@@ -422,7 +423,7 @@ func applySettles(t *test) {
 		rev, err := registry.Apply(t.within(10*time.Second), a, created)
 		require.NoError(t, err)
 		e := t.getFresh(b, "k")
-		require.Equal(t, rev, e.Modified, "the only write is the one that Apply tells of")
+		require.Equal(t, rev, e.Modified, "Modified is the Rev that Apply returned")
 		require.Equal(t, e.Created, e.Modified)
 		require.Equal(t, created.ID, e.Txn)
 
@@ -433,7 +434,7 @@ func applySettles(t *test) {
 
 		lose("a")
 		_, err = registry.Apply(t.within(10*time.Second), a, registry.Txn{Then: []registry.Op{registry.Set("k", rev, []byte("stale"))}})
-		require.ErrorIs(t, err, registry.ErrConflict, "what cannot be applied is not said to be")
+		require.ErrorIs(t, err, registry.ErrConflict, "Apply of a stale transaction")
 		require.Equal(t, "2", string(t.getFresh(b, "k").Value))
 
 		lose("a")
@@ -468,10 +469,10 @@ func stoppedReader(t *test) {
 		}
 		t.sleep(round)
 		if i%10 == 0 {
-			reads.converge(a) // others are told all the while
+			reads.converge(a) // other watchers receive events meanwhile
 		}
 	}
-	require.NoError(t, inState(s, registry.SessionConnected), "nor does it hold up renewals")
+	require.NoError(t, inState(s, registry.SessionConnected), "renewals continue")
 	stopped.converge(a)
 	t.create(a, "d/after", "v")
 	stopped.awaitValue("d/after", "v")
@@ -486,7 +487,7 @@ func fullStore(t *test) {
 	before := t.listFresh(b, "d")
 	free := t.store.FillQuota()
 	t.Cleanup(free)
-	for range 2 { // trying again is of no use
+	for range 2 { // a retry fails too
 		for _, op := range []registry.Op{
 			registry.Create("d/new", []byte("more")),
 			registry.Set("d/k", rev, []byte("more")),
@@ -503,7 +504,7 @@ func fullStore(t *test) {
 	t.sleep(s.TTL() + s.TTL()/2)
 	require.NoError(t, inState(s, registry.SessionConnected), "sessions are renewed")
 	t.assertHolds(b, registry.Alive(s.ID()), registry.At("d/k", rev))
-	require.Equal(t, before, t.listFresh(b, "d"), "nothing was changed")
+	require.Equal(t, before, t.listFresh(b, "d"), "the entries while the store is full")
 	free()
 	t.eventually(t.ttl, "there is room again", func() error {
 		next, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Set("d/k", rev, []byte("after"))}})
@@ -535,7 +536,7 @@ func fullStoreDeletes(t *test) {
 	for _, key := range []registry.Key{"d/empty", "d/large", "d/~alone"} {
 		t.commitOps(a, registry.Delete(key, revs[key]))
 	}
-	t.commit(b, registry.Txn{ // by a handle that has to read first, and several at once
+	t.commit(b, registry.Txn{ // several at once, by a handle that has to read first
 		If: []registry.Cond{registry.Alive(s.ID()), registry.At("d/parent/child", child)},
 		Then: []registry.Op{
 			registry.Delete("d/parent", revs["d/parent"]),
@@ -545,7 +546,7 @@ func fullStoreDeletes(t *test) {
 	require.Empty(t, t.listFresh(b, "d"))
 	f.converge(a)
 	free()
-	t.eventually(t.ttl, "a key is made again", func() error {
+	t.eventually(t.ttl, "a deleted key is re-created", func() error {
 		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("d/empty", []byte("again"))}})
 		return err
 	})
@@ -554,15 +555,15 @@ func fullStoreDeletes(t *test) {
 	f.converge(a)
 }
 
-// checkDenied returns what is wrong with the error of a call without the right to make it.
+// checkDenied returns an error unless err is a legal error of a call without permission.
 func checkDenied(err error) error {
 	switch {
 	case err == nil:
-		return errors.New("a call was allowed without the right to make it")
+		return errors.New("a call without permission succeeded")
 	case !errors.Is(err, registry.ErrPermission) && !errors.Is(err, registry.ErrUnauthenticated):
-		return fmt.Errorf("a call that is not allowed is ErrPermission: %w", err)
+		return fmt.Errorf("the error of a call without permission must be ErrPermission: %w", err)
 	case registry.Retryable(err):
-		return fmt.Errorf("a call that is not allowed is not to be made again: %w", err)
+		return fmt.Errorf("the error of a call without permission must not be retryable: %w", err)
 	}
 	return nil
 }
@@ -589,10 +590,10 @@ func revokedRights(t *test) {
 	}
 	require.NoError(t, checkDenied(watchOnce(t, a, "d")), "Watch, or the first Next")
 	t.assertAbsent(b, "d/new")
-	rev = t.commitOps(b, registry.Set("d/k", rev, []byte("by another"))) // which fails if a has written
+	rev = t.commitOps(b, registry.Set("d/k", rev, []byte("by another"))) // conflicts if a has written
 
 	restore()
-	t.eventually(t.ttl, "the rights are back", func() error {
+	t.eventually(t.ttl, "the permission is restored", func() error {
 		_, err := a.Get(t.ctx, "d/k", fresh)
 		return err
 	})
@@ -600,14 +601,14 @@ func revokedRights(t *test) {
 	t.follow(a, "d").converge(b)
 	want := t.listFresh(b, "d")
 	for ctx := t.within(t.ttl + slack); !old.equals(want); {
-		if _, err := old.receive(ctx); err != nil { // else it goes on as if nothing had been
-			require.NoError(t, checkDenied(err), "a watcher that does not go on")
+		if _, err := old.receive(ctx); err != nil { // otherwise it continues
+			require.NoError(t, checkDenied(err), "the error of a watcher that ended")
 			break
 		}
 	}
 }
 
-// watchOnce begins a watch and takes its first batch.
+// watchOnce opens a watch and receives its first batch.
 func watchOnce(t *test, r registry.Registry, dir registry.Key) error {
 	w, err := r.Watch(t.ctx, dir, registry.WatchOptions{})
 	if err != nil {
@@ -641,9 +642,9 @@ func unansweredSession(t *test) {
 	heal := t.partition("a", FromStore)
 	_, err := a.OpenSession(t.within(200*time.Millisecond), registry.SessionOptions{TTL: t.ttl})
 	require.ErrorIs(t, err, registry.ErrUnavailable)
-	_ = s.Close(t.within(200 * time.Millisecond)) // the store hears of it, or the TTL runs out
+	_ = s.Close(t.within(200 * time.Millisecond)) // the request arrives, or the TTL expires
 	require.NoError(t, inState(s, registry.SessionClosed))
-	t.eventually(s.TTL(), "the key of the closed session goes", func() error { return t.checkAbsent(b, "~k") })
+	t.eventually(s.TTL(), "the key of the closed session vanishes", func() error { return t.checkAbsent(b, "~k") })
 	heal()
 	t.eventually(t.ttl, "a session can be opened", func() error {
 		next, err := a.OpenSession(t.within(time.Second), registry.SessionOptions{TTL: t.ttl})

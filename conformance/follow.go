@@ -10,24 +10,24 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// follower reads a watch, keeps what it was told, and holds every batch against the
-// contract of Watch.
+// follower reads a watch, maintains the state it delivers and checks every batch against
+// the contract of Watch.
 type follower struct {
 	t   *test
 	dir registry.Key
 	w   registry.Watcher
 
 	has     map[registry.Key]registry.Entry
-	newest  map[registry.Key]uint64 // the latest Seq told of a key, also when it is gone
+	newest  map[registry.Key]uint64 // latest Seq delivered per key, deleted keys included
 	rev     registry.Rev            // of the last batch
 	batches int
 }
 
-// maxBatches is more than any case takes: a watcher that never waits must not hang the
-// suite.
+// maxBatches exceeds the batches of any case, so that a watcher which never waits cannot
+// hang the suite.
 const maxBatches = 1_000_000
 
-// follow watches dir until the case is over.
+// follow watches dir until the end of the case.
 func (t *test) follow(r registry.Registry, dir registry.Key) *follower {
 	t.Helper()
 	w, err := r.Watch(t.ctx, dir, registry.WatchOptions{})
@@ -40,7 +40,7 @@ func (t *test) follow(r registry.Registry, dir registry.Key) *follower {
 	}
 }
 
-// next takes the next batch.
+// next returns the next batch and fails the case on an error.
 func (f *follower) next() registry.Batch {
 	f.t.Helper()
 	b, err := f.receive(f.t.within(f.t.ttl + slack))
@@ -48,14 +48,14 @@ func (f *follower) next() registry.Batch {
 	return b
 }
 
-// receive is next for any goroutine.
+// receive returns the next batch. Unlike next it may be called from any goroutine.
 func (f *follower) receive(ctx context.Context) (registry.Batch, error) {
 	b, err := f.w.Next(ctx)
 	if err != nil {
 		return b, err
 	}
 	if f.batches == maxBatches {
-		return b, fmt.Errorf("%d batches of %q, and no end", maxBatches, f.dir)
+		return b, fmt.Errorf("%d batches of %q without an end", maxBatches, f.dir)
 	}
 	if err := f.checkBatch(b); err != nil {
 		return b, fmt.Errorf("batch %d of %q, a %v at %d: %w", f.batches, f.dir, b.Kind, b.Rev.Seq, err)
@@ -64,7 +64,7 @@ func (f *follower) receive(ctx context.Context) (registry.Batch, error) {
 	return b, nil
 }
 
-// followUntil takes batches until ok, for as long as a reconnection may take.
+// followUntil receives batches until ok, for at most the time of a reconnection.
 func (f *follower) followUntil(what string, ok func() bool) {
 	f.t.Helper()
 	ctx := f.t.within(f.t.ttl + slack)
@@ -74,15 +74,15 @@ func (f *follower) followUntil(what string, ok func() bool) {
 	}
 }
 
-// converge takes batches until f has what a Fresh List by r returns. Nobody may be
-// writing.
+// converge receives batches until the follower's state equals a Fresh List by r. No
+// writer may be active.
 func (f *follower) converge(r registry.Registry) {
 	f.t.Helper()
 	want := f.t.listFresh(r, f.dir)
 	f.followUntil(fmt.Sprintf("it equals the list %v", keysOf(want)), func() bool { return f.equals(want) })
 }
 
-// awaitValue takes batches until key is there with value.
+// awaitValue receives batches until key has value.
 func (f *follower) awaitValue(key registry.Key, value string) {
 	f.t.Helper()
 	f.followUntil(fmt.Sprintf("%s is %q", key, value), func() bool {
@@ -126,7 +126,7 @@ func (f *follower) applyBatch(b registry.Batch) {
 	f.batches++
 }
 
-// checkBatch returns the rule of Batch and Watch that b breaks.
+// checkBatch returns an error if b breaks a rule of Batch or Watch.
 func (f *follower) checkBatch(b registry.Batch) error {
 	switch {
 	case b.Kind != registry.Snapshot && b.Kind != registry.Delta:
@@ -170,9 +170,9 @@ func (f *follower) checkPut(b registry.Batch, e registry.Entry) error {
 	case e.Modified.Seq < newest:
 		return fmt.Errorf("it is older than %d, which was delivered", newest)
 	case b.Kind == registry.Delta && e.Modified.Seq == newest:
-		return fmt.Errorf("it is no change: it was delivered before")
+		return fmt.Errorf("it was delivered before")
 	case !known && newest > 0 && e.Created.Seq <= newest:
-		return fmt.Errorf("it was gone, after %d, but is said to be created at %d", newest, e.Created.Seq)
+		return fmt.Errorf("it was deleted after %d, but has Created %d", newest, e.Created.Seq)
 	}
 	return nil
 }
@@ -182,16 +182,16 @@ func sameEntry(x, y registry.Entry) bool {
 		x.Modified == y.Modified && x.Owner == y.Owner && x.Txn == y.Txn
 }
 
-// assertNoEvents writes mark, a key of the watched directory, and fails the case if f is told of
-// any other change before it.
+// assertNoEvents writes mark, a key of the watched directory, and fails the case if
+// another change is delivered before it.
 func (f *follower) assertNoEvents(r registry.Registry, mark registry.Key) {
 	f.t.Helper()
 	f.t.create(r, mark, "mark")
-	var told []registry.Batch
+	var batches []registry.Batch
 	for f.has[mark].Key != mark {
-		told = append(told, f.next())
+		batches = append(batches, f.next())
 	}
-	for _, b := range told {
+	for _, b := range batches {
 		if b.Kind == registry.Delta {
 			require.Subset(f.t, []registry.Key{mark}, keysOf(b.Puts), "nothing but %s was written", mark)
 			require.Empty(f.t, b.Deletes, "nothing was deleted")

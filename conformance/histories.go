@@ -6,43 +6,43 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The cases of this group record what clients were told while everything went wrong at
-// once, and search an order of their calls in which all of it is so.
+// The cases of this group record calls and their results under random faults and search
+// for a sequential order that explains them.
 var historyCases = []Case{
 	{
-		Code: "C01", Name: "histories of single keys are linearizable, whatever happens",
+		Code: "C01", Name: "histories of single keys are linearizable under random faults",
 		Proves: []Promise{ChangeNeedsTheRev, FreshReadsSeeAll, TxnIsSentOnce, OutcomesAreTrue, SeqGrows},
 		Needs:  []string{Partition, LoseReply, LoseRequest}, run: registerHistory, Safety: true,
 	},
 	{
-		Code: "C02", Name: "histories of transactions over several keys are linearizable, whatever happens",
+		Code: "C02", Name: "histories of transactions over several keys are linearizable under random faults",
 		Proves: []Promise{TxnIsAtomic, ConditionsAreChecked, ConflictNamesTheItem},
 		Needs:  []string{Partition, LoseReply, LoseRequest}, run: txnHistory, Safety: true,
 	},
 	{
-		Code: "C03", Name: "histories of a lock and its fences are linearizable, whatever happens",
+		Code: "C03", Name: "histories of a lock and its fences are linearizable under random faults",
 		Proves: []Promise{LockExcludes, FencesGrow, GuardEndsWithTheTenure},
 		Needs:  []string{Partition, LoseReply, LoseRequest, Expire}, run: lockHistory, Safety: true,
 	},
 	{
-		Code: "C04", Name: "histories of owned keys and of the ends of sessions are linearizable, whatever happens",
+		Code: "C04", Name: "histories of owned keys and session ends are linearizable under random faults",
 		Proves: []Promise{CloseRemovesOwnedKeys, SessionEndsAtOneCommit, CreateOwnedNeedsLiveSession, AliveUntilTheEnd, DeadOnceEnded},
 		Needs:  []string{Partition, LoseReply, LoseRequest, Expire}, run: ownedHistory, Safety: true,
 	},
 	{
-		Code: "C05", Name: "what watchers tell is what was committed, in order, and in the end all of it",
+		Code: "C05", Name: "watchers deliver only committed states, in order, and the last state of each key",
 		Proves: []Promise{NeverOlderAfterNewer, LastStateArrives, WatchIsOneLevel, DeltasHoldChanges, WatchTellsEntriesWhole},
 		Needs:  []string{Partition, LoseReply, LoseRequest}, run: watchHistory, Safety: true,
 	},
 	{
-		Code: "C06", Name: "histories of all kinds are linearizable, seed after seed",
+		Code: "C06", Name: "random histories are linearizable for several seeds",
 		Proves: []Promise{OutcomesAreTrue, TxnIsAtomic, CloseRemovesOwnedKeys},
 		Needs:  []string{Partition, LoseReply, LoseRequest, Expire}, run: manyHistories, Safety: true,
 	},
 }
 
-// requireLinearizable records a history and fails the case unless it is linearizable. One that
-// cannot be decided about is followed by another.
+// requireLinearizable records a history and fails the case unless it is linearizable. If
+// the search is undecided, it tries one more history.
 func (t *test) requireLinearizable(seed uint64, m porcupine.Model, budget int64, record func(seed uint64) *history) {
 	t.Helper()
 	for range 2 {
@@ -52,10 +52,10 @@ func (t *test) requireLinearizable(seed uint64, m porcupine.Model, budget int64,
 		case illegal:
 			t.Fatalf("the history with seed %d is not linearizable: see %s", seed, picture)
 		}
-		t.Logf("the history with seed %d cannot be decided about", seed)
-		seed += 1 << 32 // far from what others draw
+		t.Logf("the history with seed %d is undecided", seed)
+		seed += 1 << 32 // a range that no other case uses
 	}
-	t.Fatalf("two histories could not be decided about in %d steps", budget)
+	t.Fatalf("two histories are undecided after %d steps", budget)
 }
 
 func (t *test) requireStoreHistory(p profile) {
@@ -78,7 +78,7 @@ func ownedHistory(t *test) {
 	t.requireStoreHistory(profile{seed: t.backend.seed(), clients: 8, ops: 40, groups: 1, keys: 4, conds: true, sessions: true})
 }
 
-// manyHistories draws what clients do as well.
+// manyHistories also draws the profile of each history.
 func manyHistories(t *test) {
 	for i := range t.backend.seeds() {
 		seed := t.backend.seed() + 1 + uint64(i)

@@ -15,20 +15,20 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// history records calls of many goroutines, in the order in which they began and ended. Its
-// clock counts: what happens at one instant of virtual time has an order all the same.
+// history records the calls of many goroutines with their start and end. Its clock is a
+// counter, which orders events even within one instant of virtual time.
 type history struct {
 	mu   sync.Mutex
 	now  int64
 	ops  []porcupine.Operation
-	open int // calls that have no end
+	open int // calls with an unknown outcome
 }
 
-// neverReturned is when a call returns whose outcome is unknown: it may take effect at any time
-// until the end of the history, after which nobody can tell whether it ever did.
+// neverReturned is the end of a call with an unknown outcome: it may take effect at any
+// later time in the history, or never.
 const neverReturned = math.MaxInt64
 
-// beginCall returns the moment at which a call begins.
+// beginCall returns the start time of a call.
 func (h *history) beginCall() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -44,7 +44,7 @@ func (h *history) endCall(client int, call int64, input, output any) {
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Call: call, Return: h.now, Input: input, Output: output})
 }
 
-// leaveOpen records a call whose outcome is unknown.
+// leaveOpen records a call with an unknown outcome.
 func (h *history) leaveOpen(client int, call int64, input, output any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,22 +52,22 @@ func (h *history) leaveOpen(client int, call int64, input, output any) {
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Call: call, Return: neverReturned, Input: input, Output: output})
 }
 
-// verdict is what came of checking a history.
+// verdict is the result of checking a history.
 type verdict int
 
 const (
 	linearizable verdict = iota
 	illegal
-	undecided // within the budget
+	undecided // the step budget was exhausted
 )
 
-// stepBudget bounds the search for an order of a history, which takes some thousands of
-// steps as a rule. They are counted instead of seconds, because in a bubble no time passes
-// while somebody computes.
+// stepBudget bounds the search for an order of a history, which normally takes some
+// thousands of steps. It counts steps instead of seconds, since virtual time stands still
+// during a computation.
 const stepBudget = 1_000_000
 
-// search searches an order of the calls in which each does what the model says. It returns
-// where a picture of a history that has none is to be found.
+// search searches for an order of the calls that the model accepts. If there is none, it
+// returns the path of a visualization.
 func (h *history) search(t *test, m porcupine.Model, budget int64) (v verdict, picture string) {
 	t.Helper()
 	slices.SortStableFunc(h.ops, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
@@ -78,9 +78,9 @@ func (h *history) search(t *test, m porcupine.Model, budget int64) (v verdict, p
 	if exhausted() {
 		return undecided, ""
 	}
-	bounded, _ = withBudget(m, budget) // what is found of an order shows where it ends
+	bounded, _ = withBudget(m, budget) // partial orders show where the search ended
 	_, found := porcupine.CheckOperationsVerbose(bounded, h.ops, 0)
-	t.Logf("the order of calls ends with\n%s", h.describeDeadEnd(m, found))
+	t.Logf("the longest legal orders:\n%s", h.describeDeadEnd(m, found))
 	picture = filepath.Join(t.artifacts(), "history.html")
 	if err := porcupine.VisualizePath(m, found, picture); err != nil {
 		picture = fmt.Sprintf("none: %v", err)
@@ -88,8 +88,8 @@ func (h *history) search(t *test, m porcupine.Model, budget int64) (v verdict, p
 	return illegal, picture
 }
 
-// describeDeadEnd tells where the longest orders that were found come to their end: the last
-// calls in them, the state that these leave, and the first calls without a place after them.
+// describeDeadEnd describes where the longest legal orders end: their last calls, the
+// resulting state, and the first calls that cannot follow.
 func (h *history) describeDeadEnd(m porcupine.Model, found porcupine.LinearizationInfo) string {
 	const shown = 6
 	parts := [][]porcupine.Operation{h.ops}
@@ -107,31 +107,32 @@ func (h *history) describeDeadEnd(m porcupine.Model, found porcupine.Linearizati
 		if len(order) == len(parts[i]) {
 			continue
 		}
-		tell := func(op porcupine.Operation) {
+		describe := func(op porcupine.Operation) {
 			returned := "?"
 			if op.Return != neverReturned {
 				returned = fmt.Sprint(op.Return)
 			}
 			fmt.Fprintf(&b, "  client %d, %d-%s: %s\n", op.ClientId, op.Call, returned, m.DescribeOperation(op.Input, op.Output))
 		}
-		state, placed := m.Init(), map[int64]bool{} // by their calls, of which no two are at once
+		state, placed := m.Init(), map[int64]bool{} // by start time, which is unique
 		for n, op := range order {
 			placed[op.Call] = true
 			_, state = m.Step(state, op.Input, op.Output)
 			if n >= len(order)-shown {
-				tell(op)
+				describe(op)
 			}
 		}
-		fmt.Fprintf(&b, "%d of %d calls have a place; they leave\n  %s\nwhere none of these can be next:\n", len(order), len(parts[i]), m.DescribeState(state))
+		fmt.Fprintf(&b, "%d of %d calls are placed, with the state\n  %s\nin which none of these calls is legal:\n", len(order), len(parts[i]), m.DescribeState(state))
 		left := slices.DeleteFunc(slices.Clone(parts[i]), func(op porcupine.Operation) bool { return placed[op.Call] })
 		for _, op := range left[:min(shown, len(left))] {
-			tell(op)
+			describe(op)
 		}
 	}
 	return b.String()
 }
 
-// withBudget is m for budget steps. After that nothing is legal, which ends the search.
+// withBudget limits m to budget steps. After that no step is legal, which ends the
+// search.
 func withBudget(m porcupine.Model, budget int64) (bounded porcupine.Model, exhausted func() bool) {
 	var steps atomic.Int64
 	step := m.Step
@@ -144,8 +145,8 @@ func withBudget(m porcupine.Model, budget int64) (bounded porcupine.Model, exhau
 	return m, func() bool { return steps.Load() > budget }
 }
 
-// artifacts returns a directory for files that explain a failure. They are kept, but when
-// the suite itself is tested.
+// artifacts returns a directory for files that explain a failure. The files are kept,
+// except in tests of the suite itself.
 func (t *test) artifacts() string {
 	t.Helper()
 	if k, ok := t.TB.(interface{ artifactDir() string }); ok {
@@ -156,7 +157,7 @@ func (t *test) artifacts() string {
 	}
 	dir, err := os.MkdirTemp("", "conformance-")
 	if err != nil {
-		t.Fatalf("keep what explains the failure: %v", err)
+		t.Fatalf("create a directory for the visualization: %v", err)
 	}
 	return dir
 }

@@ -21,15 +21,15 @@ var hygieneCases = []Case{
 		Proves: []Promise{CloseEndsGoroutines}, run: noGoroutineLeft,
 	},
 	{
-		Code: "H02", Name: "a closed handle says ErrClosed, and closing it twice is legal",
+		Code: "H02", Name: "a closed handle returns ErrClosed and may be closed twice",
 		Proves: []Promise{ClosedIsErrClosed, CloseIsLegalTwice}, run: closedHandle,
 	},
 	{
-		Code: "H03", Name: "nothing runs before a handle is opened",
+		Code: "H03", Name: "no goroutine runs before a handle is opened",
 		Proves: []Promise{NothingRunsUnopened}, run: nothingAtInit,
 	},
 	{
-		Code: "H04", Name: "Close wakes calls and watchers that wait",
+		Code: "H04", Name: "Close wakes pending calls and watchers",
 		Proves: []Promise{CloseEndsPendingCalls}, Needs: []string{Partition}, run: closeWakes,
 	},
 	{
@@ -37,7 +37,7 @@ var hygieneCases = []Case{
 		Proves: []Promise{CloseClosesSessions}, run: closeEndsSessions,
 	},
 	{
-		Code: "H06", Name: "Close of a handle that is cut off returns by its context",
+		Code: "H06", Name: "Close of a disconnected handle returns when its context ends",
 		Proves: []Promise{CloseReturnsByItsContext}, Needs: []string{Partition}, run: closeWhileUnreachable,
 	},
 	{
@@ -60,14 +60,14 @@ func noGoroutineLeft(t *test) {
 			require.NoError(t, err)
 		}
 		t.listFresh(r, "d")
-		t.sleep(s.TTL() / 2) // for a renewal to be made
+		t.sleep(s.TTL() / 2) // time for a renewal
 		require.NoError(t, r.Close(t.ctx))
 		var left []string
-		for wait := time.Duration(0); wait < time.Second; wait += pollEvery { // to run its last instructions
+		for wait := time.Duration(0); wait < time.Second; wait += pollEvery { // time to return
 			t.settle(0)
 			left = nil
 			for id, stack := range goroutines(t) {
-				if _, old := before[id]; !old && (t.bubble || t.isBackendStack(stack)) { // a bubble has no others
+				if _, old := before[id]; !old && (t.bubble || t.isBackendStack(stack)) { // a bubble runs only the backend's
 					left = append(left, stack)
 				}
 			}
@@ -76,14 +76,15 @@ func noGoroutineLeft(t *test) {
 			}
 			time.Sleep(pollEvery)
 		}
-		require.Empty(t, left, "goroutines that are left:\n%s", strings.Join(left, "\n\n"))
+		require.Empty(t, left, "goroutines left after Close:\n%s", strings.Join(left, "\n\n"))
 	}
 }
 
-// isBackendStack reports whether a goroutine runs code of the backend, or was started by it.
+// isBackendStack reports whether a goroutine runs code of the backend or was started by
+// it.
 func (t *test) isBackendStack(stack string) bool {
 	for line := range strings.Lines(stack) {
-		if strings.HasPrefix(line, "\t") { // a file, not a function
+		if strings.HasPrefix(line, "\t") { // a file line
 			continue
 		}
 		for _, path := range t.backend.Packages {
@@ -95,8 +96,8 @@ func (t *test) isBackendStack(stack string) bool {
 	return false
 }
 
-// goroutines returns the stacks of the goroutines that run now, but for the caller's: of
-// the test's bubble if it runs in one, else all.
+// goroutines returns the stacks of all other goroutines by ID: those of the bubble, if
+// the test runs in one, else of the process.
 func goroutines(t *test) map[string]string {
 	stacks := strings.Split(stackDump(), "\n\n")
 	own := strings.TrimPrefix(strings.SplitN(stacks[0], "\n", 2)[0], "goroutine ")
@@ -152,7 +153,7 @@ func closedHandle(t *test) {
 func nothingAtInit(t *test) {
 	t.eventually(0, "no goroutine of the backend runs before there is a handle", func() error {
 		for _, stack := range strings.Split(stackDump(), "\n\n") {
-			if t.isBackendStack(stack) { // it may be one of the case before, with its last instructions
+			if t.isBackendStack(stack) { // may still be returning after the previous case
 				return errors.New(stack)
 			}
 		}
@@ -194,7 +195,7 @@ func closeWakes(t *test) {
 	}
 	t.settle(50 * time.Millisecond)
 	closing := time.Now()
-	_ = r.Close(t.within(200 * time.Millisecond)) // the store cannot be told
+	_ = r.Close(t.within(200 * time.Millisecond)) // the store is unreachable
 	asleep := slices.Collect(maps.Keys(calls))
 	for bound := time.After(t.withSlack(200 * time.Millisecond)); len(asleep) > 0; {
 		select {
@@ -202,7 +203,7 @@ func closeWakes(t *test) {
 			require.ErrorIs(t, got.err, registry.ErrClosed, got.call)
 			asleep = slices.DeleteFunc(asleep, func(call string) bool { return call == got.call })
 		case <-bound:
-			t.Fatalf("%v after Close still asleep: %v", time.Since(closing), asleep)
+			t.Fatalf("still blocked %v after Close: %v", time.Since(closing), asleep)
 		}
 	}
 	heal()
@@ -231,13 +232,13 @@ func closeWhileUnreachable(t *test) {
 	t.partition("a", Blackhole)
 	start := time.Now()
 	_ = r.Close(t.within(200 * time.Millisecond))
-	require.Less(t, time.Since(start), t.withSlack(200*time.Millisecond), "Close returned by its context")
+	require.Less(t, time.Since(start), t.withSlack(200*time.Millisecond), "Close outlasted its context")
 	require.NoError(t, inState(s, registry.SessionClosed))
-	t.eventually(s.TTL(), "the session is left to expire", func() error { return t.checkAbsent(t.handleB(), "~k") })
+	t.eventually(s.TTL(), "the session expires", func() error { return t.checkAbsent(t.handleB(), "~k") })
 }
 
 func independentHandles(t *test) {
-	one, two := t.connect("a"), t.connect("a") // of one machine
+	one, two := t.connect("a"), t.connect("a") // on the same machine
 	s := t.openSession(two)
 	t.createOwned(two, "d/~k", s)
 	f := t.follow(two, "d")

@@ -15,7 +15,7 @@ import (
 
 var keyCases = []Case{
 	{
-		Code: "K01", Name: "values of any bytes and sizes come back as they were written",
+		Code: "K01", Name: "values of any size and content round-trip unchanged",
 		Proves: []Promise{GetReturnsTheEntry}, run: valuesRoundTrip,
 	},
 	{
@@ -23,23 +23,23 @@ var keyCases = []Case{
 		Proves: []Promise{CreateNeedsAbsence}, run: createExisting, Safety: true,
 	},
 	{
-		Code: "K03", Name: "a deep key needs no ancestors, which do not come to be",
+		Code: "K03", Name: "creating a deep key neither needs nor creates its ancestors",
 		Proves: []Promise{ListHoldsValuesOnly}, run: deepCreate,
 	},
 	{
-		Code: "K04", Name: "a key can be made above others, and they outlive its deletion",
+		Code: "K04", Name: "a key can be created above existing keys, and deleting it leaves them",
 		Proves: []Promise{DeleteSparesDescendants}, run: deleteAbove,
 	},
 	{
-		Code: "K05", Name: "setting or deleting a key that is gone conflicts and does not bring it back",
+		Code: "K05", Name: "setting or deleting a deleted key conflicts and does not restore it",
 		Proves: []Promise{ChangeNeedsTheRev}, run: changeAbsent, Safety: true,
 	},
 	{
-		Code: "K06", Name: "a Rev from before a delete and create names nothing any more",
+		Code: "K06", Name: "a Rev from before a delete and re-creation never matches again",
 		Proves: []Promise{RevNeverHoldsAgain}, run: abaPlain, Safety: true,
 	},
 	{
-		Code: "K07", Name: "a Rev of an owned key from before a delete and create names nothing any more",
+		Code: "K07", Name: "a Rev of an owned key from before a delete and re-creation never matches again",
 		Proves: []Promise{RevNeverHoldsAgain}, run: abaOwned, Safety: true,
 	},
 	{
@@ -47,23 +47,23 @@ var keyCases = []Case{
 		Proves: []Promise{SeqGrows, SeqIsInRange}, run: seqGrows, Safety: true,
 	},
 	{
-		Code: "K09", Name: "the zero Rev names no commit of any key",
+		Code: "K09", Name: "the zero Rev matches no key",
 		Proves: []Promise{ZeroRevNamesNothing}, run: zeroRev, Safety: true,
 	},
 	{
-		Code: "K10", Name: "a list has the immediate children and nothing else",
+		Code: "K10", Name: "a list contains exactly the immediate children",
 		Proves: []Promise{ListIsOneLevel}, run: listOneLevel,
 	},
 	{
-		Code: "K11", Name: "a directory with nothing in it lists as empty",
+		Code: "K11", Name: "an empty directory lists as empty, without an error",
 		Proves: []Promise{ListOfNothingIsEmpty}, run: listNothing,
 	},
 	{
-		Code: "K12", Name: "what is read belongs to the reader",
+		Code: "K12", Name: "callers may modify the values they read",
 		Proves: []Promise{ReadsBelongToTheReader}, run: readsAreCopies,
 	},
 	{
-		Code: "K13", Name: "keys are judged alike by every method",
+		Code: "K13", Name: "every method rejects the same invalid keys",
 		Proves: []Promise{InvalidKeysAreRefused}, run: keyTable,
 	},
 	{
@@ -71,15 +71,15 @@ var keyCases = []Case{
 		Proves: []Promise{ListIsSorted}, run: listSorted,
 	},
 	{
-		Code: "K15", Name: "what is written stays the writer's",
+		Code: "K15", Name: "callers may modify a value after writing it",
 		Proves: []Promise{WritesAreCopied}, run: writesAreCopies,
 	},
 	{
-		Code: "K16", Name: "Created stays until the key is made again, Modified grows with each write",
+		Code: "K16", Name: "Created changes only when a key is re-created, and Modified grows with each write",
 		Proves: []Promise{CreatedStays, CreatedChangesOnRecreation, ModifiedIsTheLastWrite}, run: createdAndModified,
 	},
 	{
-		Code: "K17", Name: "keys are judged before anything is sent",
+		Code: "K17", Name: "keys and sizes are checked before anything is sent",
 		Proves: []Promise{KeysAreCheckedFirst}, Needs: []string{Partition}, run: keysBeforeSending,
 	},
 	{
@@ -104,11 +104,11 @@ func valuesRoundTrip(t *test) {
 	} {
 		key := registry.Key(fmt.Sprintf("values/%02d", i))
 		rev := t.commitOps(a, registry.Create(key, value))
-		require.True(t, bytes.Equal(value, t.getFresh(b, key).Value), "value %d as created", i)
+		require.True(t, bytes.Equal(value, t.getFresh(b, key).Value), "value %d after create", i)
 		t.commitOps(a, registry.Set(key, rev, slices.Concat(value, every)[:len(value)]))
-		require.True(t, bytes.Equal(value, t.getFresh(b, key).Value), "value %d as set", i)
+		require.True(t, bytes.Equal(value, t.getFresh(b, key).Value), "value %d after set", i)
 		entries := t.listFresh(b, "values")
-		require.True(t, bytes.Equal(value, entries[i].Value), "value %d as listed", i)
+		require.True(t, bytes.Equal(value, entries[i].Value), "value %d in a list", i)
 	}
 }
 
@@ -124,22 +124,22 @@ func createExisting(t *test) {
 
 func deepCreate(t *test) {
 	a := t.handleA()
-	key := registry.Key(strings.Repeat("s/", t.keySegments()-1) + "s") // as deep as a key may be
+	key := registry.Key(strings.Repeat("s/", t.keySegments()-1) + "s") // of maximal depth
 	t.create(a, key, "deep")
 	require.Equal(t, "deep", string(t.getFresh(t.handleB(), key).Value))
 	require.Equal(t, []registry.Key{key}, keysOf(t.listFresh(a, key.Dir())))
 	for dir := key.Dir(); dir != ""; dir = dir.Dir() {
 		t.assertAbsent(a, dir)
-		require.Empty(t, t.listFresh(a, dir.Dir()), "what has no value is not listed")
+		require.Empty(t, t.listFresh(a, dir.Dir()), "a key without a value is not listed")
 	}
-	t.create(a, "s/s", "made later") // as nothing was there
+	t.create(a, "s/s", "made later") // the ancestor does not exist yet
 	require.Equal(t, []registry.Key{"s/s"}, keysOf(t.listFresh(a, "s")))
 }
 
 func deleteAbove(t *test) {
 	a, b := t.handleA(), t.handleB()
 	t.create(a, "top/mid/leaf", "leaf")
-	for range 3 { // also as it was made and deleted before
+	for range 3 { // again after a create and delete
 		rev := t.create(a, "top/mid", "mid")
 		require.Equal(t, []registry.Key{"top/mid"}, keysOf(t.listFresh(b, "top")))
 		t.commitOps(b, registry.Delete("top/mid", rev))
@@ -177,8 +177,8 @@ func abaPlain(t *test) {
 	}
 }
 
-// staleRevsConflict tries to get at key, which exists, by the first and the latest of
-// the Revs that it had earlier.
+// staleRevsConflict asserts that the first and the latest earlier Revs of key, which
+// exists, conflict.
 func staleRevsConflict(t *test, key registry.Key, old []registry.Rev) {
 	t.Helper()
 	for i, rev := range old {
@@ -198,7 +198,7 @@ func abaOwned(t *test) {
 	var old []registry.Rev
 	for range 3 {
 		s := t.openSession(a)
-		for range t.repeats(10, 5) { // the same session makes it again and again
+		for range t.repeats(10, 5) { // re-created by the same session
 			made := t.commitOps(a, registry.CreateOwned("~k", []byte("same"), s.ID()))
 			staleRevsConflict(t, "~k", old)
 			set := t.commitOps(a, registry.Set("~k", made, []byte("same")))
@@ -208,7 +208,7 @@ func abaOwned(t *test) {
 		}
 		last := t.commitOps(a, registry.CreateOwned("~k", []byte("same"), s.ID()))
 		old = append(old, last)
-		require.NoError(t, s.Close(t.ctx)) // and then another one does
+		require.NoError(t, s.Close(t.ctx)) // then by another session
 	}
 }
 
@@ -225,7 +225,7 @@ func seqGrows(t *test) {
 			revs = append(revs, t.commitOps(r, registry.Delete(key, revs[1])))
 		}
 		for _, rev := range revs {
-			require.Greater(t, rev.Seq, last, "the Seq of commit after commit")
+			require.Greater(t, rev.Seq, last, "Seq of consecutive commits")
 			require.Less(t, rev.Seq, uint64(1)<<63)
 			last = rev.Seq
 		}
@@ -262,7 +262,7 @@ func listOneLevel(t *test) {
 		require.Equal(t, want, keysOf(entries), "list of %q", dir)
 		for _, e := range entries {
 			require.Equal(t, string(e.Key), string(e.Value))
-			require.Equal(t, t.getFresh(a, e.Key), e, "an entry is listed as Get has it")
+			require.Equal(t, t.getFresh(a, e.Key), e, "List and Get return the same entry")
 		}
 	}
 }
@@ -365,7 +365,7 @@ func entryNamesTxn(t *test) {
 	require.Equal(t, again, t.listFresh(b, "")[0].Txn, "in a list")
 
 	seen := map[registry.TxnID]bool{id: true, again: true}
-	for range 5 { // no ID was given: each is drawn
+	for range 5 { // without an ID, each gets a unique one
 		rev = t.commitOps(a, registry.Set("k", rev, []byte("v")))
 		drawn := t.getFresh(b, "k").Txn
 		require.NotEqual(t, registry.TxnID{}, drawn)
@@ -388,14 +388,14 @@ func ownerOfPlainKeys(t *test) {
 	require.Equal(t, s.ID(), entries[1].Owner)
 }
 
-// What a key may have, see registry.CheckKey.
+// Bounds of a key, see registry.CheckKey.
 const (
 	maxKeyBytes     = 512
 	maxKeySegments  = 16
 	maxSegmentBytes = 128
 )
 
-// keySegments and keyBytes are what is left of that below a directory.
+// keySegments and keyBytes are the bounds that remain below Backend.Below.
 func (t *test) keySegments() int {
 	if t.backend.Below == "" {
 		return maxKeySegments
@@ -405,7 +405,7 @@ func (t *test) keySegments() int {
 
 func (t *test) keyBytes() int { return maxKeyBytes - t.keyOverhead() }
 
-// keyOverhead is what comes before each key of a handle.
+// keyOverhead is the length of the prefix of each key.
 func (t *test) keyOverhead() int {
 	if t.backend.Below == "" {
 		return 0
@@ -422,7 +422,8 @@ func longKey(n int) registry.Key {
 	return registry.Key(key)
 }
 
-// badKeys break a rule each. Those of dirsToo are also no directories.
+// badKeys returns keys that each break a rule. Those in dirsToo are invalid as
+// directories too.
 func (t *test) badKeys() (keys, dirsToo []registry.Key) {
 	dirsToo = []registry.Key{
 		"/", "/a", "a/", "a//b", ".", "..", "a/.", "a/../b", "a b", "a\x00", "ä", "a:b", "a/b*", "a\\b",
@@ -460,9 +461,9 @@ func keyTable(t *test) {
 		require.ErrorIs(t, err, registry.ErrInvalidKey, "watch %q", dir)
 	}
 	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("~tilde", nil)}})
-	require.ErrorIs(t, err, registry.ErrInvalidKey, "a key with a tilde is not created unowned")
+	require.ErrorIs(t, err, registry.ErrInvalidKey, "Create of a key with a tilde")
 	_, err = a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("plain", nil, s.ID())}})
-	require.ErrorIs(t, err, registry.ErrInvalidKey, "a key without a tilde is not created owned")
+	require.ErrorIs(t, err, registry.ErrInvalidKey, "CreateOwned of a key without a tilde")
 	t.assertAbsent(a, "bystander", "plain", "~tilde")
 
 	for _, key := range []registry.Key{
@@ -494,5 +495,5 @@ func keysBeforeSending(t *test) {
 	}
 	require.ErrorIs(t, sizeErr, registry.ErrTooLarge)
 	require.False(t, errors.Is(txnErr, registry.ErrUnknownOutcome))
-	require.Less(t, took, time.Second, "nothing waits for a server that does not answer")
+	require.Less(t, took, time.Second, "a call waited for the silent server")
 }

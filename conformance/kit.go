@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// slack is what a busy machine may add to a bound.
+	// slack is added to bounds in real time, for a busy machine.
 	slack = 3 * time.Second
-	// caseBudget ends a case that hangs, before go test does.
+	// caseBudget bounds a case, so that it fails before go test times out.
 	caseBudget = 2 * time.Minute
-	// seedBudget is what each history adds to that.
+	// seedBudget is added to caseBudget for each recorded history.
 	seedBudget = time.Minute
-	// pollEvery is how often eventually looks again.
+	// pollEvery is the polling interval of eventually.
 	pollEvery = 10 * time.Millisecond
 )
 
-// test is what a case works with: a fresh store, handles on it, and steps that fail the
-// case when they go wrong.
+// test is the environment of a case: a fresh store, handles on it, and steps that fail
+// the case on an error.
 type test struct {
 	testing.TB
 	backend Backend
 	store   *Store
-	ttl     time.Duration // to ask for
+	ttl     time.Duration // requested for sessions
 	bubble  bool
 	ctx     context.Context // ends with the case
 	handles map[string]registry.Registry
@@ -50,11 +50,11 @@ func newTest(tb testing.TB, b Backend) *test {
 	return t
 }
 
-// handleA and b are handles of two machines.
+// handleA and handleB return the handles of two machines.
 func (t *test) handleA() registry.Registry { return t.handle("a") }
 func (t *test) handleB() registry.Registry { return t.handle("b") }
 
-// handle returns the handle of a machine, the same each time.
+// handle returns the handle of a machine, the same at each call.
 func (t *test) handle(machine string) registry.Registry {
 	t.Helper()
 	if t.handles[machine] == nil {
@@ -63,7 +63,7 @@ func (t *test) handle(machine string) registry.Registry {
 	return t.handles[machine]
 }
 
-// connect returns another handle of a machine and closes it when the case is over.
+// connect returns a new handle of a machine and closes it at the end of the case.
 func (t *test) connect(machine string) registry.Registry {
 	t.Helper()
 	r := t.store.Connect(t.TB, machine)
@@ -81,7 +81,7 @@ func (t *test) connect(machine string) registry.Registry {
 	return r
 }
 
-// below is a Prefix that closes what it is a part of.
+// below is a prefixed registry that also closes the registry it is part of.
 type below struct {
 	registry.Registry
 	whole registry.Registry
@@ -91,7 +91,7 @@ func (b below) Close(ctx context.Context) error {
 	return errors.Join(b.Registry.Close(ctx), b.whole.Close(ctx))
 }
 
-// repeats is how often a case repeats something: virtual time is cheap, a server's is not.
+// repeats returns one of two repetition counts: virtual time is cheap, real time is not.
 func (t *test) repeats(bubble, real int) int {
 	if t.bubble {
 		return bubble
@@ -106,8 +106,8 @@ func (t *test) within(d time.Duration) context.Context {
 	return ctx
 }
 
-// spawn runs f in a goroutine that the case waits for. An error of f fails the case,
-// unless the case was over first. The context ends with stop or with the case.
+// spawn runs f in a goroutine that the case waits for. An error of f fails the case
+// unless the case has ended. The context of f ends with stop or with the case.
 func (t *test) spawn(f func(ctx context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	done := make(chan struct{})
@@ -123,7 +123,8 @@ func (t *test) spawn(f func(ctx context.Context) error) (stop func()) {
 	}
 }
 
-// runConcurrently runs n copies of f at once, and fails the case with the first error.
+// runConcurrently runs n copies of f concurrently and fails the case if one returns an
+// error.
 func (t *test) runConcurrently(n int, f func(i int) error) {
 	t.Helper()
 	errs := make([]error, n)
@@ -135,7 +136,7 @@ func (t *test) runConcurrently(n int, f func(i int) error) {
 	require.NoError(t, errors.Join(errs...))
 }
 
-// recoverPanic turns a panic of f, which would end all tests, into an error.
+// recoverPanic returns a panic of f as an error; otherwise it would end all tests.
 func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -145,7 +146,7 @@ func recoverPanic(f func() error) (err error) {
 	return f()
 }
 
-// sleep lets d pass.
+// sleep waits for d.
 func (t *test) sleep(d time.Duration) {
 	t.Helper()
 	select {
@@ -155,8 +156,8 @@ func (t *test) sleep(d time.Duration) {
 	}
 }
 
-// settle gives what is under way the time to happen: all of it in a bubble, and the
-// given time otherwise.
+// settle lets pending work finish: all of it in a bubble, otherwise as much as happens
+// within the given time.
 func (t *test) settle(real time.Duration) {
 	t.Helper()
 	if t.bubble {
@@ -166,8 +167,8 @@ func (t *test) settle(real time.Duration) {
 	t.sleep(real)
 }
 
-// withSlack is d with what the clock may add to it: a busy machine in real time, and in a
-// bubble the order of what happens at one instant.
+// withSlack returns d plus the tolerance of the clock: slack in real time; in a bubble a
+// little, since events at one instant have no order.
 func (t *test) withSlack(d time.Duration) time.Duration {
 	if t.bubble {
 		return d + pollEvery
@@ -175,7 +176,7 @@ func (t *test) withSlack(d time.Duration) time.Duration {
 	return d + slack
 }
 
-// eventually fails the case unless ok returns nil within the bound of d.
+// eventually polls ok and fails the case unless ok returns nil within d plus slack.
 func (t *test) eventually(d time.Duration, what string, ok func() error) {
 	t.Helper()
 	d = t.withSlack(d)
@@ -192,7 +193,7 @@ func (t *test) eventually(d time.Duration, what string, ok func() error) {
 	}
 }
 
-// awaitClosed fails the case unless ch is closed within the bound of d.
+// awaitClosed fails the case unless ch is closed within d plus slack.
 func (t *test) awaitClosed(ch <-chan struct{}, d time.Duration, what string) {
 	t.Helper()
 	d = t.withSlack(d)

@@ -19,11 +19,11 @@ var limitCases = []Case{
 		Proves: []Promise{TooLargeIsRefused, LimitsAreKept}, run: txnLimits,
 	},
 	{
-		Code: "Z03", Name: "what was too large disturbs nothing else",
+		Code: "Z03", Name: "a rejected oversized transaction leaves the handle usable",
 		Proves: []Promise{TooLargeIsRefused}, run: usableAfterTooLarge,
 	},
 	{
-		Code: "Z04", Name: "a directory of thousands lists whole and in order",
+		Code: "Z04", Name: "a directory of thousands of keys lists completely and in order",
 		Proves: []Promise{ListIsComplete}, run: largeDirectory,
 	},
 	{
@@ -31,7 +31,7 @@ var limitCases = []Case{
 		Proves: []Promise{WatchOutlivesConnections}, Needs: []string{Partition}, run: manyWatches,
 	},
 	{
-		Code: "Z07", Name: "limits are nowhere below the portable ones",
+		Code: "Z07", Name: "limits are at least PortableLimits",
 		Proves: []Promise{LimitsArePortable}, run: portableLimits,
 	},
 }
@@ -54,7 +54,7 @@ func valueLimit(t *test) {
 func txnLimits(t *test) {
 	a := t.handleA()
 	l := a.Limits()
-	for conds := range 3 { // of all kinds together
+	for conds := range 3 { // conditions and operations count together
 		ops := make([]registry.Op, l.TxnItems-conds)
 		for i := range ops {
 			ops[i] = registry.Create(registry.Key(fmt.Sprintf("items%d/%04d", conds, i)), nil)
@@ -77,7 +77,7 @@ func txnLimits(t *test) {
 	require.Empty(t, t.listFresh(a, "over"))
 }
 
-// opsOfSize returns creations of keys in dir that count size bytes together.
+// opsOfSize returns Creates of keys in dir that count size bytes together.
 func (t *test) opsOfSize(l registry.Limits, dir registry.Key, size int) []registry.Op {
 	t.Helper()
 	var ops []registry.Op
@@ -87,7 +87,7 @@ func (t *test) opsOfSize(l registry.Limits, dir registry.Key, size int) []regist
 		counts := len(key) + t.keyOverhead()
 		n := min(size-total-counts, l.ValueBytes)
 		if rest := size - total - counts - n; rest > 0 && rest < counts {
-			n -= counts // leaves room for the key of the last one
+			n -= counts // leaves room for the last key
 		}
 		ops = append(ops, registry.Create(key, make([]byte, n)))
 		total += counts + n
@@ -101,7 +101,7 @@ func usableAfterTooLarge(t *test) {
 	s := t.openSession(a)
 	f := t.follow(a, "d")
 	f.next()
-	huge := make([]byte, 4<<20) // more than servers let pass
+	huge := make([]byte, 4<<20) // more than servers accept
 	for range 3 {
 		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("d/huge", huge)}})
 		require.ErrorIs(t, err, registry.ErrTooLarge)
@@ -134,7 +134,7 @@ func largeDirectory(t *test) {
 	f := t.follow(b, "d")
 	f.converge(a)
 	t.commitOps(a, registry.Delete(want[n/2], entries[n/2].Modified))
-	f.followUntil("one of them is gone", func() bool { return len(f.has) == n-1 })
+	f.followUntil("the deleted key is gone", func() bool { return len(f.has) == n-1 })
 }
 
 func manyWatches(t *test) {
@@ -165,5 +165,5 @@ func portableLimits(t *test) {
 		require.GreaterOrEqual(t, l.TxnBytes, registry.PortableLimits.TxnBytes)
 	}
 	x := registry.Txn{Then: t.opsOfSize(registry.PortableLimits, "d", registry.PortableLimits.TxnBytes)}
-	t.commit(t.handleA(), x) // what is portable passes
+	t.commit(t.handleA(), x) // portable sizes are accepted
 }

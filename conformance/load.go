@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// load is what several machines do while their store suffers: each holds a session with a
-// key, creates keys, and makes plain reads; one follows what the others write.
+// load is the work of several machines during a fault: each holds a session with an owned
+// key, creates keys and makes plain reads; one watches the keys of another.
 type load struct {
 	t       *test
 	workers []*worker
@@ -21,19 +21,19 @@ type load struct {
 	follow  *follower
 }
 
-// worker is what one machine does. Its fields are read when it has stopped.
+// worker is the work of one machine. Its fields may be read once it has stopped.
 type worker struct {
 	machine string
 	reg     registry.Registry
 	session registry.Session
-	owned   registry.Cond // that its key is as it made it
+	owned   registry.Cond // its owned key is unchanged
 
-	said  map[registry.Key]error // what came of each creation
-	count int
-	done  chan struct{} // a slot for each creation that succeeded, while there is room
+	results map[registry.Key]error // the result of each creation
+	count   int
+	done    chan struct{} // receives after a successful creation unless full
 }
 
-// pace is the time between two rounds of a worker.
+// pace is the pause between two rounds of a worker.
 const pace = 20 * time.Millisecond
 
 // counter is a key that a worker writes and all of them read.
@@ -47,7 +47,7 @@ func (t *test) startLoad(machines ...string) *load {
 		r := t.handle(machine)
 		w := &worker{
 			machine: machine, reg: r, session: t.longSession(r),
-			said: map[registry.Key]error{}, done: make(chan struct{}, 1),
+			results: map[registry.Key]error{}, done: make(chan struct{}, 1),
 		}
 		key := registry.Key("owned/~" + machine)
 		w.owned = registry.At(key, t.createOwned(r, key, w.session))
@@ -73,16 +73,16 @@ func (l *load) stop() {
 
 func (w *worker) dir() registry.Key { return registry.Join("load", w.machine) }
 
-// createKeys creates one key after the other, and remembers what was said of each.
+// createKeys creates keys one after the other and records each result.
 func (w *worker) createKeys(ctx context.Context) error {
 	for ctx.Err() == nil {
 		key := w.dir().Join(fmt.Sprintf("%05d", w.count))
 		w.count++
-		// Not ctx: a transaction that is cut short may be applied after all is over.
+		// Not ctx: a canceled transaction could be applied after the case has ended.
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		_, err := w.reg.Txn(within, registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
 		cancel()
-		w.said[key] = err
+		w.results[key] = err
 		if err == nil {
 			select {
 			case w.done <- struct{}{}:
@@ -96,7 +96,7 @@ func (w *worker) createKeys(ctx context.Context) error {
 	return nil
 }
 
-// readCounter makes plain reads, and tells when one is older than one before.
+// readCounter makes plain reads and returns an error if one is older than an earlier one.
 func (w *worker) readCounter(ctx context.Context) error {
 	newest := uint64(0)
 	for ctx.Err() == nil {
@@ -105,7 +105,7 @@ func (w *worker) readCounter(ctx context.Context) error {
 		cancel()
 		switch {
 		case errors.Is(err, registry.ErrNotFound) && newest > 0 || err == nil && e.Modified.Seq < newest:
-			return fmt.Errorf("a plain read of %s went back in time: from %d to %d (%v)", w.machine, newest, e.Modified.Seq, err)
+			return fmt.Errorf("plain reads of %s went back from %d to %d (%v)", w.machine, newest, e.Modified.Seq, err)
 		case err == nil:
 			newest = e.Modified.Seq
 		}
@@ -126,22 +126,24 @@ func (w *worker) writeCounter(ctx context.Context) error {
 	return nil
 }
 
-// awaitProgress waits until each worker has committed something that it had not begun before.
+// awaitProgress waits until each worker has committed a transaction that began after the
+// call.
 func (l *load) awaitProgress() {
 	l.t.Helper()
 	bound := time.After(l.t.withSlack(2 * recovery))
 	for _, w := range l.workers {
-		for range 3 { // the first may have been waiting, the second on its way
+		for range 3 { // the first may be an old signal, the second a transaction in flight
 			select {
 			case <-w.done:
 			case <-bound:
-				l.t.Fatalf("%s commits nothing", w.machine)
+				l.t.Fatalf("%s commits nothing in time", w.machine)
 			}
 		}
 	}
 }
 
-// assertSessionsLive fails the case unless all sessions are connected, or will be.
+// assertSessionsLive fails the case unless all sessions become connected in time and keep
+// their keys.
 func (l *load) assertSessionsLive() {
 	l.t.Helper()
 	for _, w := range l.workers {
@@ -152,7 +154,8 @@ func (l *load) assertSessionsLive() {
 	}
 }
 
-// assertLossesReported fails the case if a session takes itself for alive and is not.
+// assertLossesReported fails the case if a session reports that it lives after it has
+// ended.
 func (l *load) assertLossesReported() {
 	l.t.Helper()
 	for _, w := range l.workers {
@@ -162,12 +165,12 @@ func (l *load) assertLossesReported() {
 		}
 		_, err := w.reg.Txn(l.t.ctx, registry.Txn{If: []registry.Cond{registry.Alive(w.session.ID()), w.owned}})
 		if err != nil {
-			require.NoError(l.t, inState(w.session, registry.SessionLost), "the session of %s is over: %v", w.machine, err)
+			require.NoError(l.t, inState(w.session, registry.SessionLost), "the session of %s has ended: %v", w.machine, err)
 		}
 	}
 }
 
-// assertOutcomesTrue compares what was said of each creation with what another machine finds.
+// assertOutcomesTrue compares the result of each creation with a list by another machine.
 func (l *load) assertOutcomesTrue() {
 	l.t.Helper()
 	for i, w := range l.workers {
@@ -177,14 +180,14 @@ func (l *load) assertOutcomesTrue() {
 			there[e.Key] = true
 		}
 		count := map[string]int{}
-		for key, err := range w.said {
+		for key, err := range w.results {
 			switch {
 			case err == nil:
 				count["applied"]++
-				require.True(l.t, there[key], "%s was said to be applied", key)
+				require.True(l.t, there[key], "%s was reported as applied", key)
 			case errors.Is(err, registry.ErrNotApplied):
 				count["not applied"]++
-				require.False(l.t, there[key], "%s was said not to be applied: %v", key, err)
+				require.False(l.t, there[key], "%s was reported as not applied: %v", key, err)
 			default:
 				count["unknown"]++
 			}
@@ -193,9 +196,9 @@ func (l *load) assertOutcomesTrue() {
 	}
 }
 
-// underLoad has the store suffer while several machines work, and looks at what came of
-// it. What it suffers may take a session's TTL and more; unless they are told to be kept,
-// sessions may end of that, but not unnoticed.
+// underLoad injects a fault while several machines work and checks the results. The fault
+// may last longer than a session's TTL: without keepsSessions sessions may expire,
+// provided that their owners notice.
 func (t *test) underLoad(suffer func(*load), keepsSessions bool) {
 	t.Helper()
 	l := t.startLoad("a", "b", "c")

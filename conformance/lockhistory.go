@@ -11,13 +11,13 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// lockState is a lock as the model has it. It is held until it is released, or until it is
-// taken from a holder whose session has ended.
+// lockState is the model's state of a lock. A holder keeps it until a release, or until
+// another acquires it after the holder's session has ended.
 type lockState struct {
-	fence  uint64 // of the tenure, or 0
+	fence  uint64 // of the current tenure, or 0
 	holder int
 	last   uint64 // the greatest fence so far
-	ended  uint64 // a bit for each session
+	ended  uint64 // bit set of sessions
 }
 
 type lockCall struct {
@@ -81,7 +81,8 @@ func lockHistory(t *test) {
 	t.requireLinearizable(t.backend.seed(), lockModel(), stepBudget, t.recordLockHistory)
 }
 
-// locker is a client that wants the lock, works under it, and sometimes dies of it.
+// locker is a client that acquires the lock, checks its guard, and sometimes lets its
+// session expire.
 type locker struct {
 	client
 	lock *registry.Lock
@@ -119,17 +120,17 @@ func (t *test) recordLockHistory(seed uint64) *history {
 	})
 	suffered := calm()
 	s.closeSessions()
-	t.Logf("seed %d: %d calls recorded, %d of them without an end; %v", seed, len(s.history.ops), s.history.open, suffered)
+	t.Logf("seed %d: %d calls recorded, %d with an unknown outcome; %v", seed, len(s.history.ops), s.history.open, suffered)
 	return &s.history
 }
 
-// acquireAndRelease acquires the lock, looks whether its guard holds, and releases it.
+// acquireAndRelease acquires the lock, checks its guard and releases it.
 func (l *locker) acquireAndRelease(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, l.t.withSlack(3*recovery))
 	defer cancel()
 	call := l.history.beginCall()
 	held, err := l.lock.Acquire(within, l.session)
-	if err != nil { // what it left in line goes with the session
+	if err != nil { // its queue entry ends with the session
 		return errors.Join(ctx.Err(), l.expireSession(ctx))
 	}
 	l.history.endCall(l.id, call, lockCall{kind: acquireLock, session: l.number}, lockAnswer{fence: held.Fence()})
@@ -157,7 +158,7 @@ func (l *locker) acquireAndRelease(ctx context.Context) error {
 	return nil
 }
 
-// recordGuardCheck asks whether the guard of a tenure holds.
+// recordGuardCheck records whether the guard of a tenure holds.
 func (l *locker) recordGuardCheck(ctx context.Context, held *registry.Held) error {
 	within, cancel := context.WithTimeout(ctx, l.callTimeout())
 	defer cancel()
@@ -170,7 +171,8 @@ func (l *locker) recordGuardCheck(ctx context.Context, held *registry.Held) erro
 	return nil
 }
 
-// expireSession ends the session and opens another. One that has been lost may have ended long ago.
+// expireSession expires the session and opens another. A session that is already Lost may
+// have ended at any time since it was opened.
 func (l *locker) expireSession(ctx context.Context) error {
 	call := l.history.beginCall()
 	if inState(l.session, registry.SessionLost) == nil {

@@ -11,51 +11,51 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// The cases of this group run code of package registry. It is the same on every backend,
-// but leans on nearly all that is promised, and is what most users do with a registry.
+// The cases of this group test registry.Lock. Its code is the same on every backend, but
+// it relies on nearly the whole contract, and most users of a registry use it.
 var lockCases = []Case{
 	{
-		Code: "L01", Name: "a counter that is written under the lock is exact",
+		Code: "L01", Name: "a counter incremented under the lock loses no increment",
 		Proves: []Promise{LockExcludes}, run: lockedCounter, Safety: true,
 	},
 	{
-		Code: "L02", Name: "one who gives up leaves the line, and nothing behind",
+		Code: "L02", Name: "a waiter that gives up leaves the queue and no keys",
 		Proves: []Promise{WaitersCanLeave}, run: waiterGivesUp,
 	},
 	{
-		Code: "L03", Name: "the lock goes to those who wait in the order in which they came",
+		Code: "L03", Name: "waiters acquire the lock in the order of arrival",
 		Proves: []Promise{LockIsFair}, run: lockOrder,
 	},
 	{
-		Code: "L04", Name: "a waiter whose session has ended is passed over",
+		Code: "L04", Name: "a waiter whose session has ended is skipped",
 		Proves: []Promise{LockSkipsTheDead}, Needs: []string{Expire}, run: deadWaiter,
 	},
 	{
-		Code: "L05", Name: "a waiter whose own session ends waits no longer",
+		Code: "L05", Name: "a waiter whose session ends stops waiting",
 		Proves: []Promise{WaitersCanLeave}, Needs: []string{Expire}, run: waiterExpires,
 	},
 	{
-		Code: "L06", Name: "the fence grows over releases and crashes",
+		Code: "L06", Name: "fences grow across releases and crashes",
 		Proves: []Promise{FencesGrow}, Needs: []string{Expire}, run: fencesGrow, Safety: true,
 	},
 	{
-		Code: "L07", Name: "the guarded write of a holder that was replaced conflicts",
+		Code: "L07", Name: "a guarded write of a replaced holder conflicts",
 		Proves: []Promise{GuardEndsWithTheTenure}, Needs: []string{Expire}, run: replacedHolder, Safety: true,
 	},
 	{
-		Code: "L08", Name: "a release that comes too late does not free the successor's lock",
+		Code: "L08", Name: "a late release does not free the successor's lock",
 		Proves: []Promise{ReleaseSparesSuccessors}, Needs: []string{Expire}, run: lateRelease, Safety: true,
 	},
 	{
-		Code: "L09", Name: "a session cannot wait for itself",
+		Code: "L09", Name: "Acquire with the session that holds the lock fails with ErrHeld",
 		Proves: []Promise{LockIsNotReentrant}, run: reentry,
 	},
 	{
-		Code: "L12", Name: "a holder that is cut off is told before another holds the lock",
+		Code: "L12", Name: "a holder that is cut off is Lost before another acquires the lock",
 		Proves: []Promise{LockExcludes}, Needs: []string{Partition}, run: holderCutOff, Safety: true,
 	},
 	{
-		Code: "L13", Name: "a lock is held over a restart of the store",
+		Code: "L13", Name: "a lock stays held across a restart of the store",
 		Proves: []Promise{LockOutlivesTheStore}, Needs: []string{Restart}, run: heldOverRestart,
 	},
 	{
@@ -63,14 +63,14 @@ var lockCases = []Case{
 		Proves: []Promise{ReleaseSparesSuccessors}, Needs: []string{LoseReply, LoseRequest}, run: lostRelease, Safety: true,
 	},
 	{
-		Code: "L15", Name: "an acquisition whose reply was lost holds the lock once",
+		Code: "L15", Name: "an acquisition whose reply was lost acquires the lock once",
 		Proves: []Promise{LockExcludes}, Needs: []string{LoseReply, LoseRequest}, run: lostAcquisition, Safety: true,
 	},
 }
 
 const lockDir registry.Key = "locks/one"
 
-// contender is a process that wants the lock.
+// contender is a client that wants the lock.
 type contender struct {
 	t       *test
 	reg     registry.Registry
@@ -90,7 +90,7 @@ func (t *test) contender(machine string) *contender {
 	return c
 }
 
-// acquire waits for the lock, for as long as a failed holder may keep it.
+// acquire waits for the lock, at most as long as a failed holder can keep it.
 func (c *contender) acquire() *registry.Held {
 	c.t.Helper()
 	h, err := c.lock.Acquire(c.t.within(c.session.TTL()+slack), c.session)
@@ -98,13 +98,14 @@ func (c *contender) acquire() *registry.Held {
 	return h
 }
 
-// acquisition is what came of a wait for the lock.
+// acquisition is the result of Lock.Acquire.
 type acquisition struct {
 	held *registry.Held
 	err  error
 }
 
-// enqueue gets in line and returns when it is there. The channel has room for the outcome.
+// enqueue calls Acquire in the background and returns when it has joined the queue. The
+// channel buffers the result.
 func (c *contender) enqueue(ctx context.Context) <-chan acquisition {
 	c.t.Helper()
 	line := len(c.t.listFresh(c.reg, lockDir))
@@ -114,7 +115,7 @@ func (c *contender) enqueue(ctx context.Context) <-chan acquisition {
 		outcome <- acquisition{h, err}
 		return nil
 	})
-	c.t.eventually(c.t.ttl, "it is in line", func() error {
+	c.t.eventually(c.t.ttl, "the waiter is in the queue", func() error {
 		if n := len(c.t.listFresh(c.reg, lockDir)); n <= line {
 			return fmt.Errorf("%d keys in the lock's directory, %d before", n, line)
 		}
@@ -123,7 +124,7 @@ func (c *contender) enqueue(ctx context.Context) <-chan acquisition {
 	return outcome
 }
 
-// awaitLock waits for the outcome of wait, which has to be the lock.
+// awaitLock waits for the result of enqueue, which must be the lock.
 func (t *test) awaitLock(outcome <-chan acquisition, who string) *registry.Held {
 	t.Helper()
 	select {
@@ -131,7 +132,7 @@ func (t *test) awaitLock(outcome <-chan acquisition, who string) *registry.Held 
 		require.NoError(t, a.err, who)
 		return a.held
 	case <-time.After(t.ttl + slack):
-		t.Fatalf("%s does not get the lock", who)
+		t.Fatalf("%s does not acquire the lock in time", who)
 		return nil
 	}
 }
@@ -141,7 +142,7 @@ func (t *test) releaseHeld(h *registry.Held) {
 	require.NoError(t, h.Release(t.within(t.ttl+slack)))
 }
 
-// queueLength returns how many hold the lock or wait for it.
+// queueLength returns how many contenders hold the lock or wait for it.
 func (t *test) queueLength() int {
 	t.Helper()
 	n := 0
@@ -171,11 +172,11 @@ func lockedCounter(t *test) {
 		return nil
 	})
 	require.Equal(t, uint64(workers*each), binary.BigEndian.Uint64(t.getFresh(t.handleA(), "n").Value))
-	require.Zero(t, t.queueLength(), "nobody is left in line")
+	require.Zero(t, t.queueLength(), "the queue is not empty")
 }
 
-// incrementLocked adds one to a number. Under the lock nobody else does, so that it can
-// take its time, and no conflict is to be expected.
+// incrementLocked adds one to a number under the lock. No other client writes the number
+// meanwhile, so the write must not conflict.
 func (c *contender) incrementLocked(key registry.Key) error {
 	h, err := c.lock.Acquire(c.t.ctx, c.session)
 	if err != nil {
@@ -206,12 +207,12 @@ func waiterGivesUp(t *test) {
 	require.Equal(t, 3, t.queueLength())
 	cancel()
 	require.ErrorIs(t, (<-quit).err, context.Canceled)
-	require.Equal(t, 2, t.queueLength(), "it has left the line")
+	require.Equal(t, 2, t.queueLength(), "the waiter left the queue")
 	t.releaseHeld(held)
-	held = t.awaitLock(waits, "the next")
+	held = t.awaitLock(waits, "the next waiter")
 	t.releaseHeld(held)
 	require.Zero(t, t.queueLength())
-	t.releaseHeld(quitter.acquire()) // it may come back
+	t.releaseHeld(quitter.acquire()) // and can return
 }
 
 func lockOrder(t *test) {
@@ -223,10 +224,10 @@ func lockOrder(t *test) {
 	for i, outcome := range line {
 		t.settle(20 * time.Millisecond)
 		for j, later := range line[i:] {
-			require.Empty(t, later, "%d has the lock before its turn", i+j)
+			require.Empty(t, later, "waiter %d has the lock too early", i+j)
 		}
 		t.releaseHeld(held)
-		held = t.awaitLock(outcome, fmt.Sprintf("the one who came as number %d", i))
+		held = t.awaitLock(outcome, fmt.Sprintf("waiter %d", i))
 	}
 	t.releaseHeld(held)
 }
@@ -238,7 +239,7 @@ func deadWaiter(t *test) {
 	next := t.contender("c").enqueue(t.ctx)
 	t.store.Expire(dies.session.ID())
 	t.releaseHeld(held)
-	held = t.awaitLock(next, "the one behind the dead")
+	held = t.awaitLock(next, "the waiter behind the ended one")
 	require.ErrorIs(t, (<-dead).err, registry.ErrSessionLost)
 	t.releaseHeld(held)
 }
@@ -252,7 +253,7 @@ func waiterExpires(t *test) {
 	case a := <-outcome:
 		require.ErrorIs(t, a.err, registry.ErrSessionLost)
 	case <-time.After(t.withSlack(c.session.TTL())):
-		t.Fatal("it waits on, in a line that it is not in any more")
+		t.Fatal("Acquire still waits after its session ended")
 	}
 	t.assertHolds(t.handleA(), held.Guard())
 	t.releaseHeld(held)
@@ -269,21 +270,22 @@ func fencesGrow(t *test) {
 		last = held.Fence()
 		t.assertHolds(c.reg, held.Guard())
 		if i%3 == 0 {
-			t.store.Expire(c.session.ID()) // it crashes
+			t.store.Expire(c.session.ID()) // a crash
 		} else {
 			t.releaseHeld(held)
 		}
 	}
 }
 
-// replaceHolder has a holder's session end, and another take the lock over.
+// replaceHolder expires the session of a holder and returns both tenures, the old and its
+// successor's.
 func (t *test) replaceHolder() (holder *contender, old, now *registry.Held) {
 	t.Helper()
 	holder, next := t.contender("a"), t.contender("b")
 	old = holder.acquire()
 	outcome := next.enqueue(t.ctx)
 	t.store.Expire(holder.session.ID())
-	return holder, old, t.awaitLock(outcome, "the next")
+	return holder, old, t.awaitLock(outcome, "the next waiter")
 }
 
 func replacedHolder(t *test) {
@@ -301,7 +303,7 @@ func replacedHolder(t *test) {
 	})
 	t.assertConflict(holder.reg, late, 0)
 	require.Equal(t, "after", string(t.getFresh(t.handleB(), "record").Value))
-	t.awaitClosed(old.Lost(), t.ttl, "the old holder is told")
+	t.awaitClosed(old.Lost(), t.ttl, "Lost of the old holder is closed")
 }
 
 func lateRelease(t *test) {
@@ -312,9 +314,9 @@ func lateRelease(t *test) {
 	}
 	t.assertHolds(t.handleB(), now.Guard())
 	t.settle(50 * time.Millisecond)
-	require.Empty(t, third, "the lock is not free")
+	require.Empty(t, third, "the late release freed the lock")
 	t.releaseHeld(now)
-	t.releaseHeld(t.awaitLock(third, "the third"))
+	t.releaseHeld(t.awaitLock(third, "the third waiter"))
 }
 
 func reentry(t *test) {
@@ -340,18 +342,18 @@ func holderCutOff(t *test) {
 		select {
 		case <-held.Lost():
 		default:
-			t.Fatal("another holds the lock, and the old holder does not know")
+			t.Fatal("another contender holds the lock before the old holder is Lost")
 		}
 		require.Greater(t, a.held.Fence(), held.Fence())
 		t.releaseHeld(a.held)
 	case <-time.After(t.withSlack(holder.session.TTL())):
-		t.Fatal("nobody gets the lock of the one who is cut off")
+		t.Fatal("the lock of the holder that is cut off is not granted in time")
 	}
 }
 
 func heldOverRestart(t *test) {
 	c, other := t.contender("a"), t.contender("b")
-	c.session, other.session = t.longSession(c.reg), t.longSession(other.reg) // a store of several members has to elect
+	c.session, other.session = t.longSession(c.reg), t.longSession(other.reg) // long enough for an election
 	held := c.acquire()
 	waits := other.enqueue(t.ctx)
 	t.store.Restart()
@@ -359,7 +361,7 @@ func heldOverRestart(t *test) {
 	t.assertHolds(c.reg, held.Guard(), registry.Alive(c.session.ID()))
 	require.Empty(t, waits)
 	t.releaseHeld(held)
-	next := t.awaitLock(waits, "the next")
+	next := t.awaitLock(waits, "the next waiter")
 	require.Greater(t, next.Fence(), held.Fence())
 	t.releaseHeld(next)
 }
@@ -370,13 +372,13 @@ func lostRelease(t *test) {
 		next, third := t.contender("b").enqueue(t.ctx), t.contender("c").enqueue(t.ctx)
 		lose("a")
 		require.NoError(t, held.Release(t.within(t.ttl+slack)))
-		now := t.awaitLock(next, "the next")
+		now := t.awaitLock(next, "the next waiter")
 		require.NoError(t, held.Release(t.within(t.ttl+slack)), "again")
 		t.assertHolds(t.handleB(), now.Guard())
 		t.settle(50 * time.Millisecond)
-		require.Empty(t, third, "the lock was freed once")
+		require.Empty(t, third, "the lock was freed twice")
 		t.releaseHeld(now)
-		t.releaseHeld(t.awaitLock(third, "the third"))
+		t.releaseHeld(t.awaitLock(third, "the third waiter"))
 		require.Zero(t, t.queueLength())
 	}
 }
@@ -385,15 +387,15 @@ func lostAcquisition(t *test) {
 	for _, lose := range []func(string){t.store.LoseReply, t.store.LoseRequest} {
 		c := t.contender("a")
 		lose("a")
-		held := c.acquire() // of a free lock
+		held := c.acquire() // a free lock
 		t.assertHolds(t.handleB(), held.Guard())
 		require.Equal(t, 1, t.queueLength())
 		other := t.contender("b")
 		lose("b")
-		waits := other.enqueue(t.ctx) // of one that is held
+		waits := other.enqueue(t.ctx) // a held lock
 		require.Equal(t, 2, t.queueLength())
 		t.releaseHeld(held)
-		held = t.awaitLock(waits, "the other")
+		held = t.awaitLock(waits, "the other waiter")
 		t.assertHolds(t.handleA(), held.Guard())
 		t.releaseHeld(held)
 		require.Zero(t, t.queueLength())

@@ -9,31 +9,31 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// The cases of this group are about a store that is more than one process, or has an
-// address of its own: members fail, are cut off, are replaced and move.
+// The cases of this group need a store with several members or an address of its own:
+// members fail, are cut off, are replaced and move.
 var memberCases = []Case{
 	{
-		Code: "F03", Name: "a member that accepts connections and answers nothing is passed over",
+		Code: "F03", Name: "a member that accepts connections but never answers is skipped",
 		Proves: []Promise{SilentMembersArePassedOver}, Needs: []string{HalfOpen}, run: halfOpenMember,
 	},
 	{
-		Code: "F04", Name: "a client of a member without peers is told in time, and reads nothing stale as fresh",
+		Code: "F04", Name: "a client of an isolated member loses its session in time and gets no stale fresh reads",
 		Proves: []Promise{LostBeforeTheStoreActs, FreshReadsSeeAll}, Needs: []string{Isolate}, run: isolatedMember, Safety: true,
 	},
 	{
-		Code: "W11", Name: "a watcher at a member without peers catches up",
+		Code: "W11", Name: "a watcher connected to an isolated member catches up",
 		Proves: []Promise{WatchOutlivesConnections}, Needs: []string{Isolate}, run: isolatedWatcher,
 	},
 	{
-		Code: "S19", Name: "sessions outlive a change of leader",
+		Code: "S19", Name: "sessions survive a change of leader",
 		Proves: []Promise{SessionsAreRenewed}, Needs: []string{KillLeader}, run: leaderChange,
 	},
 	{
-		Code: "F08", Name: "what was committed stands when the leader is killed, and work goes on without it",
+		Code: "F08", Name: "commits survive the leader's crash, and the remaining members serve",
 		Proves: []Promise{OutcomesAreTrue}, Needs: []string{KillLeader}, run: leaderKilled, Safety: true,
 	},
 	{
-		Code: "F22", Name: "a leader that stood still undoes nothing when it goes on",
+		Code: "F22", Name: "a paused leader undoes nothing when it resumes",
 		Proves: []Promise{OutcomesAreTrue, LostBeforeTheStoreActs}, Needs: []string{PauseLeader}, run: leaderPaused, Safety: true,
 	},
 	{
@@ -41,30 +41,30 @@ var memberCases = []Case{
 		Proves: []Promise{OutcomesAreTrue, SessionsAreRenewed, PlainReadsNeverGoBack, WatchOutlivesConnections}, Needs: []string{RollingRestart}, run: rollingRestart,
 	},
 	{
-		Code: "F13", Name: "an empty member in the place of another shows in nothing",
+		Code: "F13", Name: "replacing a member with an empty one is invisible to clients",
 		Proves: []Promise{OutcomesAreTrue, PlainReadsNeverGoBack}, Needs: []string{Replace}, run: replacedMember,
 	},
 	{
-		Code: "F14", Name: "a store that moves to another address is found there",
+		Code: "F14", Name: "a store that moves to a new address is found again",
 		Proves: []Promise{SuspendedComesBack, WatchOutlivesConnections}, Needs: []string{Move}, run: movedStore,
 	},
 }
 
-// recovery is how long an election, and finding a way to the new leader, may take.
+// recovery bounds an election and the reconnection to the new leader.
 const recovery = registry.DefaultSessionTTL
 
-// longSession opens a session that can wait for an election to be over.
+// longSession opens a session that outlasts an election.
 func (t *test) longSession(r registry.Registry) registry.Session {
 	t.Helper()
 	s, err := r.OpenSession(t.ctx, registry.SessionOptions{TTL: 2 * recovery})
 	if err != nil {
-		s, err = r.OpenSession(t.ctx, registry.SessionOptions{TTL: recovery}) // a store may have a maximum
+		s, err = r.OpenSession(t.ctx, registry.SessionOptions{TTL: recovery}) // the store may limit the TTL
 	}
 	require.NoError(t, err, "open a session")
 	return s
 }
 
-// awaitUsable waits until r works again.
+// awaitUsable waits until r commits again.
 func (t *test) awaitUsable(r registry.Registry) {
 	t.Helper()
 	t.eventually(recovery, "the handle works again", func() error {
@@ -73,7 +73,7 @@ func (t *test) awaitUsable(r registry.Registry) {
 	})
 }
 
-// setApplied writes key, which is at rev, whatever troubles the store has just now.
+// setApplied writes key, which is at rev, and retries through faults of the store.
 func (t *test) setApplied(r registry.Registry, key registry.Key, rev registry.Rev, value string) registry.Rev {
 	t.Helper()
 	rev, err := registry.Apply(t.within(t.withSlack(recovery)), r, registry.Txn{
@@ -84,10 +84,11 @@ func (t *test) setApplied(r registry.Registry, key registry.Key, rev registry.Re
 	return rev
 }
 
-// injectFault pulls a lever on a machine, until the end of the case at the latest.
-func (t *test) injectFault(lever func(string) func(), machine string) (undo func()) {
+// injectFault calls a fault control on a machine and ends the fault by the end of the
+// case.
+func (t *test) injectFault(control func(string) func(), machine string) (undo func()) {
 	t.Helper()
-	undo = lever(machine)
+	undo = control(machine)
 	t.Cleanup(undo)
 	return undo
 }
@@ -107,9 +108,9 @@ func halfOpenMember(t *test) {
 	t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At("~k", rev))
 }
 
-// isolatedMember has a client sit at a member that has lost its peers. Whether it leaves
-// for another member in time or not is the backend's choice: what it must not do is take
-// itself for alive when the others see that it is not.
+// isolatedMember isolates the member of a client. The backend may switch to another
+// member in time or not; but its session must not report that it lives after another
+// client has seen it end.
 func isolatedMember(t *test) {
 	a, b := t.handleA(), t.handleB()
 	s := t.openSession(a)
@@ -122,10 +123,10 @@ func isolatedMember(t *test) {
 	for i := 1; !gone && time.Now().Before(end); i++ {
 		n = t.setApplied(b, "n", n, strconv.Itoa(i))
 		if e, err := a.Get(t.within(50*time.Millisecond), "n", fresh); err == nil {
-			require.Equal(t, n, e.Modified, "a fresh read at a member without peers")
+			require.Equal(t, n, e.Modified, "a fresh read at an isolated member")
 		}
 		if gone = t.checkAbsent(b, "d/~k") == nil; gone {
-			require.NoError(t, inState(s, registry.SessionLost), "another client sees that its key is gone")
+			require.NoError(t, inState(s, registry.SessionLost), "the state when another client sees the key gone")
 			require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
 		}
 		t.sleep(s.TTL() / 50)
@@ -138,7 +139,7 @@ func isolatedMember(t *test) {
 		require.NoError(t, inState(s, registry.SessionLost))
 		return
 	}
-	t.eventually(s.TTL(), "a session that has not ended is connected", func() error { return inState(s, registry.SessionConnected) })
+	t.eventually(s.TTL(), "the live session is connected", func() error { return inState(s, registry.SessionConnected) })
 	t.assertHolds(b, registry.Alive(s.ID()), registry.At("d/~k", owned))
 }
 
@@ -152,7 +153,7 @@ func isolatedWatcher(t *test) {
 	t.commitOps(a, registry.Delete("d/del", del))
 	t.create(a, "d/new", "1")
 	if t.store.memberCount() < quorum {
-		heal() // it has nowhere else to go
+		heal() // no other member to switch to
 	}
 	f.converge(a)
 	heal()

@@ -10,41 +10,41 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// The model of a store, to which histories are held: a few keys in groups, of which each is
-// a store of its own as far as transactions go, and sessions.
+// The model of a store that histories are checked against: sessions, and a few keys in
+// groups. No transaction spans two groups, so each group is checked on its own.
 
 const (
 	maxKeys     = 4  // of a group
 	maxSessions = 64 // of a history
 )
 
-// cell is a key as the model has it. Revs of commits whose outcome is unknown are zero
-// until somebody has read what they wrote.
+// cell is the model's state of a key. A Rev is zero while the outcome of its commit is
+// unknown, until a read reveals it.
 type cell struct {
 	there    bool
 	txn      registry.TxnID
 	created  registry.Rev
 	modified registry.Rev
-	after    uint64 // if modified is zero: it is greater than this
-	owner    int    // the session, counted from 1, or 0
+	after    uint64 // lower bound of modified while that is zero
+	owner    int    // number of the session, from 1; 0 for none
 }
 
-// world is the state of a group. It is comparable, as the checker wants it.
+// world is the state of a group. It must be comparable for the checker.
 type world struct {
 	cells [maxKeys]cell
-	ended uint64 // a bit for each session
-	seq   uint64 // of the last commit that is known
+	ended uint64 // bit set of sessions
+	seq   uint64 // of the last known commit
 }
 
 func (w *world) alive(session int) bool { return w.ended&(1<<session) == 0 }
 
-// action is what a client asks for.
+// action is a call of a client.
 type action struct {
 	kind    actionKind
 	group   int
-	keys    []int // to read
+	keys    []int // of a read
 	txn     modelTxn
-	session int // to end
+	session int // of an end
 }
 
 type actionKind int
@@ -61,7 +61,7 @@ type modelTxn struct {
 	ops   []modelItem
 }
 
-// modelItem is a Cond or an Op, with keys and sessions by their number.
+// modelItem is a Cond or an Op with numbers for its key and session.
 type modelItem struct {
 	cond    registry.CondKind
 	op      registry.OpKind
@@ -70,16 +70,16 @@ type modelItem struct {
 	session int
 }
 
-// answer is what a client was told.
+// answer is the result of an action.
 type answer struct {
 	unknown  bool
 	cells    []cell // as read
 	rev      registry.Rev
-	conflict int  // the item, or -1
+	conflict int  // index of the item, or -1
 	dead     bool // ErrSessionLost
 }
 
-// storeModel tells which histories of actions a registry may have.
+// storeModel defines which histories of actions are legal.
 func storeModel() porcupine.Model {
 	return porcupine.Model{
 		Partition: partitionByGroup,
@@ -92,7 +92,8 @@ func storeModel() porcupine.Model {
 	}
 }
 
-// partitionByGroup deals out a history. The end of a session is part of all groups.
+// partitionByGroup splits a history by group. The end of a session belongs to every
+// group.
 func partitionByGroup(all []porcupine.Operation) [][]porcupine.Operation {
 	var groups [][]porcupine.Operation
 	for _, op := range all {
@@ -111,8 +112,9 @@ func partitionByGroup(all []porcupine.Operation) [][]porcupine.Operation {
 	return groups
 }
 
-// step reports whether w may give that answer, and what becomes of it. What is unknown may
-// take effect, or not as it may come after all else.
+// step reports whether o is a legal answer to a in state w, and returns the next state. A
+// transaction with an unknown outcome takes effect in this order, or never if the search
+// places it last.
 func (w world) step(a action, o answer) (bool, any) {
 	switch a.kind {
 	case readKeys:
@@ -148,7 +150,8 @@ func (w world) step(a action, o answer) (bool, any) {
 	return true, w
 }
 
-// explainsRead reports whether a read of key may return seen. A Rev that was unknown is known then.
+// explainsRead reports whether a read of key may return seen. Such a read also reveals a
+// Rev that was unknown.
 func (w *world) explainsRead(key int, seen cell) bool {
 	c := &w.cells[key]
 	if !c.there || !seen.there {
@@ -163,7 +166,7 @@ func (w *world) explainsRead(key int, seen cell) bool {
 	if seen.modified.Seq <= c.after || !c.created.IsZero() && c.created != seen.created {
 		return false
 	}
-	for i := range w.cells { // the others that the same transaction wrote
+	for i := range w.cells { // the transaction's other keys
 		d := &w.cells[i]
 		if d.there && d.txn == seen.txn && d.modified.IsZero() {
 			d.modified = seen.modified
@@ -176,8 +179,8 @@ func (w *world) explainsRead(key int, seen cell) bool {
 	return c.created == seen.created
 }
 
-// firstFailure returns the first item that does not hold, or -1, and whether an ended session is
-// to own something.
+// firstFailure returns the index of the first item that does not hold, or -1, and whether
+// an operation names an ended session as the owner.
 func (w *world) firstFailure(x modelTxn) (failed int, dead bool) {
 	failed = -1
 	fail := func(i int) {
@@ -253,7 +256,7 @@ func (w *world) endSession(session int) {
 	}
 }
 
-// What follows is for pictures of histories.
+// The String methods serve the visualization of histories.
 
 func (a action) String() string {
 	switch a.kind {

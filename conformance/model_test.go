@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// pastCall is a call with its moments, for histories that are written down.
+// pastCall is a call with its start and end, for handwritten histories.
 type pastCall struct {
 	call, ret int64
 	in, out   any
@@ -68,34 +68,34 @@ func TestStoreModel(t *testing.T) {
 		calls []pastCall
 		want  verdict
 	}{
-		"a read of what was written":     {[]pastCall{{1, 2, create, made(5)}, read(3, 4, is(txn1, 5, 5))}, linearizable},
-		"a read of nothing, after":       {[]pastCall{{1, 2, create, made(5)}, read(3, 4, cell{})}, illegal},
-		"a read of nothing, beside":      {[]pastCall{{1, 4, create, made(5)}, read(2, 3, cell{})}, linearizable},
-		"a read of another Rev":          {[]pastCall{{1, 2, create, made(5)}, read(3, 4, is(txn1, 5, 6))}, illegal},
-		"two creations":                  {[]pastCall{{1, 2, create, made(5)}, {3, 4, txnOf(txn2, modelItem{op: registry.OpCreate}), made(6)}}, illegal},
-		"a set at its Rev":               {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(5), made(6)}, read(5, 6, is(txn2, 5, 6))}, linearizable},
-		"a set at another Rev":           {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(4), made(6)}}, illegal},
-		"Seq that goes back":             {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(5), made(4)}}, illegal},
-		"a conflict that is one":         {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(4), refusedAt(0)}}, linearizable},
-		"a conflict at another item":     {[]pastCall{{1, 2, create, made(5)}, {3, 4, createTwo, refusedAt(1)}}, illegal},
-		"a conflict that is none":        {[]pastCall{{1, 2, create, refusedAt(0)}}, illegal},
-		"unknown, and applied":           {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5))}, linearizable},
-		"unknown, and not applied":       {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, cell{})}, linearizable},
-		"unknown, and applied late":      {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, cell{}), read(5, 6, is(txn1, 5, 5))}, linearizable},
-		"unknown, and applied for a bit": {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), read(5, 6, cell{})}, illegal},
-		"unknown, and at two Revs":       {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), read(5, 6, is(txn1, 5, 6))}, illegal},
-		"unknown, and half applied":      {[]pastCall{{1, neverReturned, createTwo, noAnswer}, read(3, 4, is(txn1, 5, 5), cell{})}, illegal},
-		"unknown, at one Rev for each":   {[]pastCall{{1, neverReturned, createTwo, noAnswer}, read(3, 4, is(txn1, 5, 5), is(txn1, 6, 6))}, illegal},
-		"unknown, and then set":          {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), {5, 6, set(5), made(7)}, read(7, 8, is(txn2, 5, 7))}, linearizable},
-		"a key nobody wrote":             {[]pastCall{read(3, 4, is(txn1, 5, 5))}, illegal},
-		"an owned key":                   {[]pastCall{{1, 2, own, made(5)}, read(3, 4, owned)}, linearizable},
-		"an owned key of nobody":         {[]pastCall{{1, 2, own, made(5)}, read(3, 4, is(txn1, 5, 5))}, illegal},
-		"an owned key after the end":     {[]pastCall{{1, 2, own, made(5)}, {3, 4, end, ended}, read(5, 6, owned)}, illegal},
-		"an owned key beside the end":    {[]pastCall{{1, 2, own, made(5)}, {3, 6, end, ended}, read(4, 5, owned), read(7, 8, cell{})}, linearizable},
-		"an end of which nobody knows":   {[]pastCall{{1, 2, own, made(5)}, {3, neverReturned, end, ended}, read(4, 5, owned), read(7, 8, cell{})}, linearizable},
-		"an owned key of a dead session": {[]pastCall{{1, 2, end, ended}, {3, 4, own, made(5)}}, illegal},
-		"a session that is not lost":     {[]pastCall{{1, 2, own, answer{conflict: -1, dead: true}}}, illegal},
-		"a session that is lost":         {[]pastCall{{1, 2, end, ended}, {3, 4, own, answer{conflict: -1, dead: true}}}, linearizable},
+		"a read after a write":             {[]pastCall{{1, 2, create, made(5)}, read(3, 4, is(txn1, 5, 5))}, linearizable},
+		"an empty read after a write":      {[]pastCall{{1, 2, create, made(5)}, read(3, 4, cell{})}, illegal},
+		"an empty read during a write":     {[]pastCall{{1, 4, create, made(5)}, read(2, 3, cell{})}, linearizable},
+		"a read of another Rev":            {[]pastCall{{1, 2, create, made(5)}, read(3, 4, is(txn1, 5, 6))}, illegal},
+		"two creations":                    {[]pastCall{{1, 2, create, made(5)}, {3, 4, txnOf(txn2, modelItem{op: registry.OpCreate}), made(6)}}, illegal},
+		"a set at its Rev":                 {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(5), made(6)}, read(5, 6, is(txn2, 5, 6))}, linearizable},
+		"a set at another Rev":             {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(4), made(6)}}, illegal},
+		"Seq that goes back":               {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(5), made(4)}}, illegal},
+		"a true conflict":                  {[]pastCall{{1, 2, create, made(5)}, {3, 4, set(4), refusedAt(0)}}, linearizable},
+		"a conflict at another item":       {[]pastCall{{1, 2, create, made(5)}, {3, 4, createTwo, refusedAt(1)}}, illegal},
+		"a false conflict":                 {[]pastCall{{1, 2, create, refusedAt(0)}}, illegal},
+		"unknown, and applied":             {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5))}, linearizable},
+		"unknown, and not applied":         {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, cell{})}, linearizable},
+		"unknown, and applied late":        {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, cell{}), read(5, 6, is(txn1, 5, 5))}, linearizable},
+		"unknown, and applied for a while": {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), read(5, 6, cell{})}, illegal},
+		"unknown, and at two Revs":         {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), read(5, 6, is(txn1, 5, 6))}, illegal},
+		"unknown, and half applied":        {[]pastCall{{1, neverReturned, createTwo, noAnswer}, read(3, 4, is(txn1, 5, 5), cell{})}, illegal},
+		"unknown, at one Rev for each":     {[]pastCall{{1, neverReturned, createTwo, noAnswer}, read(3, 4, is(txn1, 5, 5), is(txn1, 6, 6))}, illegal},
+		"unknown, and then set":            {[]pastCall{{1, neverReturned, create, noAnswer}, read(3, 4, is(txn1, 5, 5)), {5, 6, set(5), made(7)}, read(7, 8, is(txn2, 5, 7))}, linearizable},
+		"a read of an unwritten key":       {[]pastCall{read(3, 4, is(txn1, 5, 5))}, illegal},
+		"an owned key":                     {[]pastCall{{1, 2, own, made(5)}, read(3, 4, owned)}, linearizable},
+		"an owned key without its owner":   {[]pastCall{{1, 2, own, made(5)}, read(3, 4, is(txn1, 5, 5))}, illegal},
+		"an owned key after the end":       {[]pastCall{{1, 2, own, made(5)}, {3, 4, end, ended}, read(5, 6, owned)}, illegal},
+		"an owned key during the end":      {[]pastCall{{1, 2, own, made(5)}, {3, 6, end, ended}, read(4, 5, owned), read(7, 8, cell{})}, linearizable},
+		"an unobserved end":                {[]pastCall{{1, 2, own, made(5)}, {3, neverReturned, end, ended}, read(4, 5, owned), read(7, 8, cell{})}, linearizable},
+		"an owned key of an ended session": {[]pastCall{{1, 2, end, ended}, {3, 4, own, made(5)}}, illegal},
+		"a session that is not lost":       {[]pastCall{{1, 2, own, answer{conflict: -1, dead: true}}}, illegal},
+		"a session that is lost":           {[]pastCall{{1, 2, end, ended}, {3, 4, own, answer{conflict: -1, dead: true}}}, linearizable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, picture := (&history{}).addCalls(c.calls...).search(&test{TB: keeper{t}}, storeModel(), stepBudget)
@@ -128,16 +128,16 @@ func TestLockModel(t *testing.T) {
 		calls []pastCall
 		want  verdict
 	}{
-		"one after the other":         {[]pastCall{acquire(1, 2, 0, 5), release(3, 4, 5, false), acquire(5, 6, 1, 6)}, linearizable},
-		"two at once":                 {[]pastCall{acquire(1, 2, 0, 5), acquire(3, 4, 1, 6), release(5, 6, 5, false)}, illegal},
-		"a fence that goes back":      {[]pastCall{acquire(1, 2, 0, 5), release(3, 4, 5, false), acquire(5, 6, 1, 4)}, illegal},
-		"taken from the dead":         {[]pastCall{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6)}, linearizable},
-		"taken by the dead":           {[]pastCall{end(1, 2, 0), acquire(3, 4, 0, 5)}, illegal},
-		"a guard that holds":          {[]pastCall{acquire(1, 2, 0, 5), check(3, 4, 5, false)}, linearizable},
-		"a guard that holds too long": {[]pastCall{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6), check(7, 8, 5, false)}, illegal},
-		"a guard that does not hold":  {[]pastCall{acquire(1, 2, 0, 5), check(3, 4, 5, true)}, illegal},
-		"a release of another's":      {[]pastCall{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6), release(7, 8, 5, false)}, illegal},
-		"a release without an answer": {[]pastCall{acquire(1, 2, 0, 5), release(3, neverReturned, 5, true), acquire(5, 6, 1, 6)}, linearizable},
+		"one after the other":           {[]pastCall{acquire(1, 2, 0, 5), release(3, 4, 5, false), acquire(5, 6, 1, 6)}, linearizable},
+		"two at once":                   {[]pastCall{acquire(1, 2, 0, 5), acquire(3, 4, 1, 6), release(5, 6, 5, false)}, illegal},
+		"a fence that goes back":        {[]pastCall{acquire(1, 2, 0, 5), release(3, 4, 5, false), acquire(5, 6, 1, 4)}, illegal},
+		"acquired from an ended holder": {[]pastCall{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6)}, linearizable},
+		"acquired by an ended session":  {[]pastCall{end(1, 2, 0), acquire(3, 4, 0, 5)}, illegal},
+		"a guard that holds":            {[]pastCall{acquire(1, 2, 0, 5), check(3, 4, 5, false)}, linearizable},
+		"a guard that holds too long":   {[]pastCall{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6), check(7, 8, 5, false)}, illegal},
+		"a guard that does not hold":    {[]pastCall{acquire(1, 2, 0, 5), check(3, 4, 5, true)}, illegal},
+		"a release of another tenure":   {[]pastCall{acquire(1, 2, 0, 5), end(3, 4, 0), acquire(5, 6, 1, 6), release(7, 8, 5, false)}, illegal},
+		"an unanswered release":         {[]pastCall{acquire(1, 2, 0, 5), release(3, neverReturned, 5, true), acquire(5, 6, 1, 6)}, linearizable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, _ := (&history{}).addCalls(c.calls...).search(&test{TB: keeper{t}}, lockModel(), stepBudget)
@@ -146,13 +146,13 @@ func TestLockModel(t *testing.T) {
 	}
 }
 
-// keeper has files that explain a failure go with the test.
+// keeper keeps the artifacts of a failure in a temporary directory.
 type keeper struct{ *testing.T }
 
 func (k keeper) artifactDir() string { return k.TempDir() }
 
-// TestUndecided runs out of steps: many calls at once can be put in many orders, and none
-// of them explains the last one.
+// TestUndecided exhausts the step budget: concurrent calls have many possible orders,
+// none of which explains the last call.
 func TestUndecided(t *testing.T) {
 	m := porcupine.Model{
 		Init: func() any { return uint64(0) },
@@ -179,9 +179,9 @@ func TestUndecided(t *testing.T) {
 			return hard(20)
 		})
 	})
-	require.Equal(t, 2, recorded, "it is tried once more")
+	require.Equal(t, 2, recorded, "an undecided history is followed by another")
 	require.Len(t, complaints, 1)
-	require.Contains(t, complaints[0], "could not be decided about")
+	require.Contains(t, complaints[0], "are undecided")
 
 	complaints = runRecorded(t, func(tb testing.TB) {
 		(&test{TB: tb}).requireLinearizable(77, m, 1000, func(uint64) *history { return hard(bits.Len(15)) })

@@ -14,7 +14,7 @@ import (
 
 var ownedCases = []Case{
 	{
-		Code: "E01", Name: "owned keys go when their session is not heard of for its TTL",
+		Code: "E01", Name: "owned keys vanish when their session expires",
 		Proves: []Promise{SilentSessionsExpire}, Needs: []string{Partition}, run: goneOnExpiry,
 	},
 	{
@@ -22,31 +22,31 @@ var ownedCases = []Case{
 		Proves: []Promise{CloseRemovesOwnedKeys}, run: goneOnClose, Safety: true,
 	},
 	{
-		Code: "E03", Name: "owned keys outlive a broken connection",
+		Code: "E03", Name: "owned keys survive a broken connection",
 		Proves: []Promise{SuspendedComesBack}, Needs: []string{Partition}, run: keptOverReconnect,
 	},
 	{
-		Code: "E04", Name: "nothing can be made below an owned key",
+		Code: "E04", Name: "an owned key cannot have children",
 		Proves: []Promise{OwnedKeysAreLeaves}, run: ownedAreLeaves,
 	},
 	{
-		Code: "E05", Name: "an owned key that is set stays with its owner",
+		Code: "E05", Name: "Set leaves the owner of an owned key unchanged",
 		Proves: []Promise{SetKeepsTheOwner}, run: setKeepsOwner, Safety: true,
 	},
 	{
-		Code: "E06", Name: "the end of a session and of all its keys is one commit",
+		Code: "E06", Name: "a session and all its owned keys end in one commit",
 		Proves: []Promise{SessionEndsAtOneCommit}, Needs: []string{Expire}, run: goneAtOnce, Safety: true,
 	},
 	{
-		Code: "E07", Name: "an ended session can own nothing new",
+		Code: "E07", Name: "CreateOwned with an ended session fails with ErrSessionLost",
 		Proves: []Promise{CreateOwnedNeedsLiveSession}, run: createWithDead, Safety: true,
 	},
 	{
-		Code: "E08", Name: "another client may delete an owned key, which breaks the owner's guard",
+		Code: "E08", Name: "another client may delete an owned key, which invalidates the owner's guard",
 		Proves: []Promise{ConditionsAreChecked}, run: foreignDelete,
 	},
 	{
-		Code: "E09", Name: "the end of owned keys reaches watchers",
+		Code: "E09", Name: "watchers observe the end of owned keys",
 		Proves: []Promise{LastStateArrives}, Needs: []string{Expire}, run: watchedEnd, Safety: true,
 	},
 }
@@ -59,11 +59,11 @@ func goneOnExpiry(t *test) {
 	t.create(a, "d/plain", "")
 	_, until := s.State()
 	t.partition("a", Blackhole)
-	t.eventually(s.TTL(), "the keys go", func() error {
+	t.eventually(s.TTL(), "the keys vanish", func() error {
 		before := time.Now()
 		err := errors.Join(t.checkAbsent(b, "d/~1"), t.checkAbsent(b, "e/~2"))
 		if err == nil {
-			require.False(t, before.Before(until), "not before safe-until")
+			require.False(t, before.Before(until), "the keys vanished before safe-until")
 		}
 		return err
 	})
@@ -120,7 +120,7 @@ func ownedAreLeaves(t *test) {
 		require.ErrorIs(t, err, registry.ErrInvalidKey, "%v", op)
 	}
 	_, err := a.List(t.ctx, "d/~k", registry.ReadOptions{})
-	require.ErrorIs(t, err, registry.ErrInvalidKey, "an owned key is no directory")
+	require.ErrorIs(t, err, registry.ErrInvalidKey, "List of an owned key")
 	require.Equal(t, []registry.Key{"d/~k"}, keysOf(t.listFresh(a, "d")))
 }
 
@@ -129,7 +129,7 @@ func setKeepsOwner(t *test) {
 	s, other := t.openSession(a), t.openSession(b)
 	rev := t.createOwned(a, "d/~k", s)
 	f := t.follow(b, "d")
-	for i, r := range []registry.Registry{a, b, a} { // anyone may write it
+	for i, r := range []registry.Registry{a, b, a} { // any handle may write it
 		rev = t.commitOps(r, registry.Set("d/~k", rev, fmt.Append(nil, i)))
 		e := t.getFresh(b, "d/~k")
 		require.Equal(t, s.ID(), e.Owner)
@@ -137,14 +137,14 @@ func setKeepsOwner(t *test) {
 	}
 	f.converge(b)
 	require.Equal(t, s.ID(), f.has["d/~k"].Owner)
-	require.NoError(t, other.Close(t.ctx)) // of the handle that wrote it
+	require.NoError(t, other.Close(t.ctx)) // on the handle that wrote the key
 	require.Equal(t, rev, t.getFresh(b, "d/~k").Modified)
 	require.NoError(t, s.Close(t.ctx))
 	t.assertAbsent(b, "d/~k")
 }
 
-// goneAtOnce asks all the time for a state that must never be: a session that is alive
-// without its keys, dead with one of them, or half of them gone.
+// goneAtOnce keeps checking for states that must never exist: a live session without one
+// of its keys, an ended session with one, or some of the keys without the others.
 func goneAtOnce(t *test) {
 	a, b := t.handleA(), t.handleB()
 	for _, end := range []func(registry.Session){
@@ -166,7 +166,7 @@ func goneAtOnce(t *test) {
 				[]registry.Cond{registry.Dead(s.ID()), registry.At(key, rev)},
 				[]registry.Cond{registry.At(key, rev), registry.Absent(next)})
 		}
-		var asked atomic.Int64
+		var checked atomic.Int64
 		stop := t.spawn(func(ctx context.Context) error {
 			for i := 0; ; i++ {
 				conds := impossible[i%len(impossible)]
@@ -177,24 +177,24 @@ func goneAtOnce(t *test) {
 				if !errors.Is(err, registry.ErrConflict) {
 					return err
 				}
-				asked.Add(1)
+				checked.Add(1)
 				if t.bubble {
 					time.Sleep(20 * time.Microsecond)
 				}
 			}
 		})
-		askedAll := func(when string) {
-			from := asked.Load()
-			t.eventually(t.ttl, "every state was asked for "+when, func() error {
-				if n := asked.Load() - from; n < int64(len(impossible)) {
-					return fmt.Errorf("%d of %d were", n, len(impossible))
+		awaitChecks := func(when string) {
+			from := checked.Load()
+			t.eventually(t.ttl, "each impossible state was checked "+when, func() error {
+				if n := checked.Load() - from; n < int64(len(impossible)) {
+					return fmt.Errorf("checked %d of %d", n, len(impossible))
 				}
 				return nil
 			})
 		}
-		askedAll("before")
+		awaitChecks("before")
 		end(s)
-		askedAll("after")
+		awaitChecks("after")
 		stop()
 		t.assertAbsent(b, keys...)
 		t.assertHolds(b, registry.Dead(s.ID()))

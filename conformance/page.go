@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Page returns a page in Markdown: the promises with the cases that prove them, and the
-// cases with what each backend does without, and why. It goes by what the backends
-// declare, which their runs of the suite hold them to.
+// Page returns the Markdown page docs/conformance.md: the promises with the cases that
+// test them, and the cases with the reasons why a backend skips some. It is built from
+// the declarations of the backends, which their own runs of the suite verify.
 func Page(backends ...Backend) string {
 	p := &page{backends: backends}
 	p.writeIntro()
@@ -27,7 +27,7 @@ type page struct {
 
 func (p *page) line(format string, args ...any) { fmt.Fprintf(&p.b, format+"\n", args...) }
 
-// row writes a row of a table. In a cell, a bar would begin another.
+// row writes a table row. It escapes bars, which would end a cell.
 func (p *page) row(cells ...string) {
 	for i, c := range cells {
 		cells[i] = strings.ReplaceAll(c, "|", `\|`)
@@ -42,9 +42,9 @@ func (p *page) table(heads ...string) {
 
 func (p *page) writeIntro() {
 	p.line("# Conformance\n")
-	p.line("Written by the suite: `go test ./conformance -update` writes it anew, and a test fails while it is")
-	p.line("out of date. It goes by what the backends declare. A run of the suite fails if a declaration is not")
-	p.line("true, or a case that is not declared to be lacking does not pass.\n")
+	p.line("Generated from the suite by `go test ./conformance -update`; a test fails while it is out of date. It")
+	p.line("lists what the backends declare. A run of the suite fails if a declaration is wrong, or if a case that")
+	p.line("is not declared as lacking fails.\n")
 	p.table("backend", "cases", "passed", "lacking")
 	for _, b := range p.backends {
 		lacking := 0
@@ -56,12 +56,12 @@ func (p *page) writeIntro() {
 		n := len(Cases())
 		p.row(b.Name, fmt.Sprint(n), fmt.Sprint(n-lacking), fmt.Sprint(lacking))
 	}
-	p.line("\nCases marked **S** are for safety: they may be lacking only where a store has too few members for one")
-	p.line("to be missing. Codes stay when names change.\n")
+	p.line("\nCases marked **S** are safety cases: only a store with too few members to lose one may lack them.")
+	p.line("Codes are stable; names may be reworded.\n")
 }
 
 func (p *page) writeLacks() {
-	p.line("## What is lacking, and why\n")
+	p.line("## Lacking fault controls and cases\n")
 	for _, b := range p.backends {
 		p.line("### %s\n", b.Name)
 		if len(b.Lacks) == 0 {
@@ -84,7 +84,7 @@ func (p *page) writeLacks() {
 
 func (p *page) writePromises() {
 	p.line("## Promises\n")
-	p.line("In the order in which the documentation of package registry makes them; then those beyond it.\n")
+	p.line("In the order of the documentation of package registry, followed by promises beyond it.\n")
 	p.table("promise", "cases")
 	for _, promise := range Promises() {
 		var codes []string
@@ -105,7 +105,7 @@ func (p *page) writeCases() {
 		if c.Group != last {
 			last = c.Group
 			p.line("\n### %s\n", c.Group)
-			heads := []string{"case", "", "levers"}
+			heads := []string{"case", "", "fault controls"}
 			for _, b := range p.backends {
 				heads = append(heads, b.Name)
 			}

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/conformance.md")
 
-// backends are those of this repository, in the order of the page's columns.
+// backends are the backends of this repository, in the order of the page's columns.
 func backends() []conformance.Backend {
 	return []conformance.Backend{
 		memorybackend.New(),
@@ -36,11 +36,11 @@ func TestPageIsUpToDate(t *testing.T) {
 	got, err := os.ReadFile(path)
 	require.NoError(t, err)
 	if string(got) != want {
-		t.Errorf("%s is not what the suite would write: run go test ./conformance -update", path)
+		t.Errorf("%s is out of date: run go test ./conformance -update", path)
 	}
 }
 
-func TestPageTellsAll(t *testing.T) {
+func TestPageIsComplete(t *testing.T) {
 	page := conformance.Page(
 		conformance.Backend{Name: "one", Lacks: conformance.Lacks{conformance.Move: "stays where it is", "W16": "is far away"}},
 		conformance.Backend{Name: "two"},
@@ -54,9 +54,9 @@ func TestPageTellsAll(t *testing.T) {
 	for _, want := range []string{
 		"| Move | stays where it is | F14 |",
 		"| W16 | is far away | W16 |",
-		"| F14 a store that moves to another address is found there |  | Move | lacking | passed |",
-		"| W16 an event is prompt, also right after a watch began |  |  | lacking | passed |",
-		"| F04 a client of a member without peers is told in time, and reads nothing stale as fresh | **S** | Isolate | passed | passed |",
+		"| F14 a store that moves to a new address is found again |  | Move | lacking | passed |",
+		"| W16 events arrive promptly, even right after the watch began |  |  | lacking | passed |",
+		"| F04 a client of an isolated member loses its session in time and gets no stale fresh reads | **S** | Isolate | passed | passed |",
 		"### two\n\nNothing.\n",
 	} {
 		assert.Contains(t, page, want)

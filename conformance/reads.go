@@ -14,27 +14,27 @@ import (
 
 var readCases = []Case{
 	{
-		Code: "R01", Name: "a plain read sees what its handle wrote",
+		Code: "R01", Name: "a plain read sees its own handle's writes",
 		Proves: []Promise{ReadYourWrites}, run: readYourWrites,
 	},
 	{
-		Code: "R02", Name: "a plain read is not older after a reconnection than before",
+		Code: "R02", Name: "plain reads do not go back in time across a reconnection",
 		Proves: []Promise{PlainReadsNeverGoBack}, Needs: []string{Partition}, run: monotonicOverReconnect,
 	},
 	{
-		Code: "R03", Name: "a fresh read sees what was committed by another handle",
+		Code: "R03", Name: "a fresh read sees every commit of another handle",
 		Proves: []Promise{FreshReadsSeeAll}, run: freshSeesOthers, Safety: true,
 	},
 	{
-		Code: "R04", Name: "plain reads never go back while others write",
+		Code: "R04", Name: "plain reads never go back in time under concurrent writes",
 		Proves: []Promise{PlainReadsNeverGoBack}, run: monotonicUnderWrites,
 	},
 	{
-		Code: "R05", Name: "after a batch at a Rev a plain read is no older",
+		Code: "R05", Name: "a plain read after a batch is at least as new as the batch",
 		Proves: []Promise{ReadsCatchUpWithBatches}, run: readAfterBatch,
 	},
 	{
-		Code: "R07", Name: "a key that is not there is ErrNotFound",
+		Code: "R07", Name: "reading an absent key returns ErrNotFound",
 		Proves: []Promise{AbsentIsErrNotFound}, run: absentKey,
 	},
 	{
@@ -82,7 +82,7 @@ func monotonicOverReconnect(t *test) {
 	newest := uint64(0)
 	for i := range t.repeats(5, 2) {
 		catchUp := func() {}
-		if t.store.Isolate != nil { // a member that a may come to is behind
+		if t.store.Isolate != nil { // a may reconnect to a member that lags behind
 			catchUp = t.injectFault(t.store.Isolate, "c")
 		}
 		rev = t.setApplied(b, "d/k", rev, strconv.Itoa(i))
@@ -125,7 +125,7 @@ func monotonicUnderWrites(t *test) {
 			if rev, err = a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Set("d/k", rev, strconv.AppendInt(nil, int64(i), 10))}}); err != nil {
 				return err
 			}
-			time.Sleep(time.Microsecond) // lets the reader on, and time in a bubble
+			time.Sleep(time.Microsecond) // yields, and advances time in a bubble
 		}
 	})
 	newest := uint64(0)
@@ -146,7 +146,7 @@ func monotonicUnderWrites(t *test) {
 		time.Sleep(time.Microsecond)
 	}
 	stop()
-	require.Greater(t, newest, first.Seq, "the reads saw some of the writes")
+	require.Greater(t, newest, first.Seq, "the reads overlapped with the writes")
 }
 
 func readAfterBatch(t *test) {
@@ -185,7 +185,8 @@ func absentKey(t *test) {
 	}
 }
 
-// listedWereCommitted keeps two keys equal by transactions and looks at them by lists.
+// listedWereCommitted writes three keys in turn and checks concurrent lists against the
+// committed values.
 func listedWereCommitted(t *test) {
 	a, b := t.handleA(), t.handleB()
 	committed := map[registry.Key]map[registry.Rev]string{}
@@ -220,7 +221,7 @@ func listedWereCommitted(t *test) {
 			want, ok := committed[e.Key][e.Modified]
 			require.True(t, ok, "%s was never committed at %v", e.Key, e.Modified)
 			require.Equal(t, want, string(e.Value), "the value of %s at %d", e.Key, e.Modified.Seq)
-			require.LessOrEqual(t, e.Modified.Seq, l.Rev.Seq, "no entry is newer than the list")
+			require.LessOrEqual(t, e.Modified.Seq, l.Rev.Seq, "an entry is newer than the list")
 		}
 	}
 }
@@ -236,9 +237,9 @@ func buffers(t *test) {
 		require.NoError(t, err)
 		require.Equal(t, "value", string(e.Value))
 		require.Equal(t, "value", string(buf[:5]), "the value is in the buffer")
-		require.Same(t, &buf[0], &e.Value[0], "and the entry's is a slice of it")
+		require.Same(t, &buf[0], &e.Value[0], "the entry's value is a slice of the buffer")
 
-		o.Buffer = make([]byte, 0, 5) // room is capacity
+		o.Buffer = make([]byte, 0, 5) // capacity counts, not length
 		e, err = a.Get(t.ctx, "k", o)
 		require.NoError(t, err)
 		require.Same(t, &o.Buffer[:1][0], &e.Value[0])
@@ -256,5 +257,5 @@ func buffers(t *test) {
 	}
 	l, err := a.List(t.ctx, "", registry.ReadOptions{Buffer: make([]byte, 64)})
 	require.NoError(t, err)
-	require.Equal(t, "value", string(l.Entries[0].Value), "List ignores it")
+	require.Equal(t, "value", string(l.Entries[0].Value), "List ignores the buffer")
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// recorder is a testing.TB that keeps what a case complains of. Only what the suite and
-// testify call to fail is its own; the rest is the outer test's.
+// recorder is a testing.TB that records the failures of a case. It overrides the methods
+// by which the suite and testify report failures; the rest goes to the outer test.
 type recorder struct {
 	testing.TB
 	ctx context.Context
@@ -21,8 +21,8 @@ type recorder struct {
 	cleanups []func()
 }
 
-// runRecorded runs f with a recorder in a goroutine of its own, because a case that gives up
-// ends its goroutine, and returns the complaints.
+// runRecorded runs f with a recorder and returns the recorded failures. f runs in a
+// goroutine of its own, since FailNow ends the goroutine.
 func runRecorded(t testing.TB, f func(testing.TB)) []string {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &recorder{TB: t, ctx: ctx}
@@ -36,7 +36,7 @@ func runRecorded(t testing.TB, f func(testing.TB)) []string {
 	}()
 	<-done
 	if r.failed && len(r.log) == 0 {
-		return []string{"failed without a word"}
+		return []string{"failed without a message"}
 	}
 	if !r.failed {
 		return nil
@@ -44,7 +44,7 @@ func runRecorded(t testing.TB, f func(testing.TB)) []string {
 	return r.log
 }
 
-// runCleanups calls the cleanups, last first, also when one of them ends the goroutine.
+// runCleanups calls the cleanups, last first, even if one of them ends the goroutine.
 func (r *recorder) runCleanups() {
 	r.mu.Lock()
 	n := len(r.cleanups)
@@ -96,7 +96,7 @@ func (r *recorder) FailNow() {
 	runtime.Goexit()
 }
 
-// artifactDir is where files go that explain a failure which somebody provoked.
+// artifactDir returns a temporary directory for the files of an expected failure.
 func (r *recorder) artifactDir() string { return r.TempDir() }
 
 func (r *recorder) Context() context.Context          { return r.ctx }

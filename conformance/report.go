@@ -10,19 +10,20 @@ import (
 	"testing"
 )
 
-// ReportVariable is the variable of the environment that names an existing directory in
-// which each Run leaves a file, for a table of several runs. It has a line for the run,
+// ReportVariable names an environment variable. If it is set to an existing directory,
+// each Run writes a report file there. The file begins with a line for the run,
 //
 //	run <tab> name of the backend's package <tab> name of the test
 //
-// and, when the run has come to its end, one for each case that was not left out by -run
-// and a last one:
+// followed, when the run ends, by one line for each case that -run did not exclude and a
+// last line:
 //
 //	case <tab> outcome <tab> title <tab> reason of a lack
 //	end
 const ReportVariable = "ROTA_CONFORMANCE_REPORT"
 
-// beginReport writes the head of a report, and returns what writes the rest.
+// beginReport writes the first line of a report and returns a function that writes the
+// rest.
 func beginReport(t *testing.T, b Backend) (end func(Summary)) {
 	t.Helper()
 	dir := os.Getenv(ReportVariable)

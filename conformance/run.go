@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Run runs the suite against b as subtests of t and logs a table of what came of it,
-// which it also returns; see ReportVariable for a table of several runs.
+// Run runs the suite against b as subtests of t. It logs and returns a summary; see
+// ReportVariable for a report over several runs.
 func Run(t *testing.T, b Backend) Summary {
 	t.Helper()
 	report := beginReport(t, b)
@@ -30,7 +30,7 @@ func Run(t *testing.T, b Backend) Summary {
 		start = end
 	}
 	for i, c := range cases {
-		results[i].Case = c // also of the groups that -run left out
+		results[i].Case = c // also for groups excluded by -run
 	}
 	s := Summary{Results: results}
 	t.Log(s.String())
@@ -38,7 +38,7 @@ func Run(t *testing.T, b Backend) Summary {
 	return s
 }
 
-// runCase runs c as a subtest of t. What -run leaves out is NotRun.
+// runCase runs c as a subtest of t. A case excluded by -run stays NotRun.
 func runCase(t *testing.T, b Backend, c Case) Result {
 	r := Result{Case: c}
 	t.Run(c.Title(), func(t *testing.T) {
@@ -48,7 +48,7 @@ func runCase(t *testing.T, b Backend, c Case) Result {
 		}
 		start := time.Now()
 		defer func() { r.Took = time.Since(start) }()
-		r.Outcome = Failed // a bubble that fails does not return here
+		r.Outcome = Failed // a failing bubble ends the goroutine
 		b.inBubble(t, func(t *testing.T) { c.runIn(t, b) })
 		if !t.Failed() {
 			r.Outcome = Passed
@@ -57,16 +57,15 @@ func runCase(t *testing.T, b Backend, c Case) Result {
 	return r
 }
 
-// Try runs one case against b, and returns what it complains of instead of failing t:
-// nothing if the case passes. It is how the suite is tested, and how a backend's author
-// can see that a case notices what it is there for.
+// Try runs one case against b and returns its failures instead of failing t. Tests use it
+// to show that a case detects the defect it is meant for.
 func Try(t *testing.T, b Backend, code string) (complaints []string) {
 	t.Helper()
 	c, ok := findCase(code)
 	if !ok {
-		t.Fatalf("try case %s: there is none", code)
+		t.Fatalf("try case %s: no such case", code)
 	}
-	defer func() { // a bubble that cannot end, because a goroutine is left, panics
+	defer func() { // a bubble panics if a goroutine outlives it
 		if p := recover(); p != nil {
 			complaints = append(complaints, fmt.Sprint(p))
 		}
@@ -83,7 +82,7 @@ func (c Case) runIn(tb testing.TB, b Backend) {
 	has := t.store.faultControls()
 	for _, control := range c.Needs {
 		if !has[control] {
-			t.Fatalf("the case needs %s, which the Store does not have", control)
+			t.Fatalf("the case needs the fault control %s, which the Store does not have", control)
 		}
 	}
 	c.run(t)
@@ -97,29 +96,29 @@ func (b Backend) inBubble(t *testing.T, f func(*testing.T)) {
 	f(t)
 }
 
-// checkDeclarations holds Lacks against the controls that Open gives, so that a case is
-// not left out because somebody forgot a field.
+// checkDeclarations compares Lacks with the fault controls of the Store, so that a
+// forgotten field does not silently skip a case.
 func checkDeclarations(t *testing.T, b Backend) {
 	var has map[string]bool
 	var members int
 	b.inBubble(t, func(t *testing.T) {
 		s := b.Open(t)
 		if s.Connect == nil {
-			t.Fatal("the Store has no Connect")
+			t.Fatal("Store.Connect is nil")
 		}
 		has, members = s.faultControls(), s.memberCount()
 	})
 	if len(b.Packages) == 0 {
-		t.Error("Packages does not name the backend's own")
+		t.Error("Backend.Packages is empty")
 	}
 	for _, problem := range declarationProblems(has, members, b.Lacks) {
 		t.Error(problem)
 	}
 }
 
-// declarationProblems tells what is wrong with lacks for a store that has these controls and
-// so many members. A safety case may be lacking for one reason only: it needs a control of
-// members, and the store has too few of them to do without one.
+// declarationProblems returns the errors in lacks for a store with these fault controls
+// and this many members. A safety case may be lacking only if it needs a member control
+// and the store has too few members for it.
 func declarationProblems(has map[string]bool, members int, lacks Lacks) []string {
 	var problems []string
 	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
@@ -127,9 +126,9 @@ func declarationProblems(has map[string]bool, members int, lacks Lacks) []string
 		_, declared := lacks[control]
 		switch {
 		case has[control] && declared:
-			add("Lacks declares %s, but the Store has it", control)
+			add("Lacks declares %s, but the Store provides it", control)
 		case !has[control] && !declared:
-			add("the Store has no %s, and Lacks gives no reason", control)
+			add("the Store does not provide %s, and Lacks does not declare it", control)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(lacks)) {
@@ -138,14 +137,14 @@ func declarationProblems(has map[string]bool, members int, lacks Lacks) []string
 		}
 		_, isLever := has[name]
 		if _, isCase := findCase(name); !isLever && !isCase {
-			add("Lacks names %s, which is neither a control nor a case", name)
+			add("Lacks names %s, which is neither a fault control nor a case", name)
 		}
 	}
 	for _, c := range Cases() {
 		for _, name := range c.lacking(lacks) {
 			excused := members < quorum && slices.Contains(memberControls, name)
 			if c.Safety && !excused {
-				add("%s is a safety case and may not be lacking (%s: %s)", c.Title(), name, lacks[name])
+				add("%s is a safety case and must not be declared lacking (%s: %s)", c.Title(), name, lacks[name])
 			}
 		}
 	}

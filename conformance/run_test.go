@@ -26,17 +26,17 @@ func TestDeclarations(t *testing.T) {
 		has     map[string]bool
 		members int
 		lacks   Lacks
-		want    string // in the only problem; none if empty
+		want    string // in every problem; no problem if empty
 	}{
-		"every control is there":              {has: all},
-		"a lack is declared":                  {has: but(Compact), lacks: Lacks{Compact: "has no history"}},
-		"a case is declared":                  {has: all, lacks: Lacks{"W16": "is far away"}},
-		"a control is missing":                {has: but(Compact), want: "no Compact, and Lacks gives no reason"},
-		"a declaration is out of date":        {has: all, lacks: Lacks{Compact: "has no history"}, want: "the Store has it"},
-		"a declaration gives no reason":       {has: but(Compact), lacks: Lacks{Compact: ""}, want: "no reason for Compact"},
-		"a declaration names nothing":         {has: all, lacks: Lacks{"Y01": "?"}, want: "neither a control nor a case"},
-		"a safety case is declared":           {has: all, lacks: Lacks{"K02": "?"}, want: "K02 creating an existing key conflicts and keeps its value is a safety case"},
-		"a control of safety cases is lacked": {has: but(LoseReply), lacks: Lacks{LoseReply: "?"}, want: "is a safety case"},
+		"every control is provided":             {has: all},
+		"a lack is declared":                    {has: but(Compact), lacks: Lacks{Compact: "has no history"}},
+		"a case is declared":                    {has: all, lacks: Lacks{"W16": "is far away"}},
+		"a control is missing":                  {has: but(Compact), want: "does not provide Compact, and Lacks does not declare it"},
+		"a declaration is outdated":             {has: all, lacks: Lacks{Compact: "has no history"}, want: "the Store provides it"},
+		"a declaration gives no reason":         {has: but(Compact), lacks: Lacks{Compact: ""}, want: "no reason for Compact"},
+		"a declaration names no case":           {has: all, lacks: Lacks{"Y01": "?"}, want: "neither a fault control nor a case"},
+		"a safety case is declared":             {has: all, lacks: Lacks{"K02": "?"}, want: "K02 creating an existing key conflicts and keeps its value is a safety case"},
+		"a safety case needs a lacking control": {has: but(LoseReply), lacks: Lacks{LoseReply: "?"}, want: "is a safety case"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			problems := declarationProblems(c.has, c.members, c.lacks)
@@ -57,13 +57,13 @@ func TestRecord(t *testing.T) {
 		run  func(testing.TB)
 		want []string
 	}{
-		"a case that passes":          {run: func(t testing.TB) { t.Log("fine") }},
-		"an error goes on":            {run: func(t testing.TB) { t.Error("one"); t.Errorf("t%s", "wo") }, want: []string{"one", "two"}},
-		"a fatal error ends the case": {run: func(t testing.TB) { t.Fatalf("o%s", "ne"); t.Error("two") }, want: []string{"one"}},
-		"a requirement ends the case": {run: func(t testing.TB) { require.NoError(t, errors.New("one")); t.Error("two") }, want: []string{"one"}},
-		"a panic is a complaint":      {run: func(testing.TB) { panic("one") }, want: []string{"panic: one"}},
-		"FailNow alone":               {run: func(t testing.TB) { t.FailNow() }, want: []string{"without a word"}},
-		"a cleanup that fails": {run: func(t testing.TB) {
+		"a case that passes":             {run: func(t testing.TB) { t.Log("fine") }},
+		"an error does not end the case": {run: func(t testing.TB) { t.Error("one"); t.Errorf("t%s", "wo") }, want: []string{"one", "two"}},
+		"a fatal error ends the case":    {run: func(t testing.TB) { t.Fatalf("o%s", "ne"); t.Error("two") }, want: []string{"one"}},
+		"a failed require ends the case": {run: func(t testing.TB) { require.NoError(t, errors.New("one")); t.Error("two") }, want: []string{"one"}},
+		"a panic is recorded":            {run: func(testing.TB) { panic("one") }, want: []string{"panic: one"}},
+		"FailNow without a message":      {run: func(t testing.TB) { t.FailNow() }, want: []string{"without a message"}},
+		"cleanups may fail": {run: func(t testing.TB) {
 			t.Cleanup(func() { t.Error("last") })
 			t.Cleanup(func() { t.Fatal("first") })
 		}, want: []string{"first", "last"}},

@@ -10,15 +10,15 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// saboteur is a registry that breaks one promise and keeps the others as well as it can.
+// saboteur is a registry that breaks one promise and otherwise behaves as well as it can.
 type saboteur struct {
 	promise conformance.Promise
 	does    string
-	code    string // of the case that has to notice
+	code    string // of the case that must fail
 	open    func(testing.TB, *conformance.Store)
 }
 
-// backend is the memory registry as the saboteur leaves it.
+// backend is the memory registry with the saboteur's defect.
 func (s saboteur) backend() conformance.Backend {
 	b := soundBackend()
 	open := b.Open
@@ -30,11 +30,12 @@ func (s saboteur) backend() conformance.Backend {
 	return b
 }
 
-// soundBackend is the memory registry with every lever. It has no history, so what Compact does is
-// nothing, and no members: what is seen of three, if all is well, is put on.
+// soundBackend is the memory registry with every fault control. It keeps no history, so
+// Compact does nothing, and it has one member, so the effects that clients would see of
+// three members are faked.
 func soundBackend() conformance.Backend {
 	b := memorybackend.New()
-	b.Seeds = 20 // C06 is to be seen failing, which takes no more
+	b.Seeds = 20 // enough for C06 to fail
 	open := b.Open
 	b.Open = func(t testing.TB) *conformance.Store {
 		s := open(t)
@@ -73,7 +74,7 @@ func fakeMembers(s *conformance.Store) {
 	}
 }
 
-// wrapEachHandle has a saboteur wrap each handle on its own.
+// wrapEachHandle lets a saboteur wrap each handle separately.
 func wrapEachHandle(wrap func(registry.Registry) registry.Registry) func(testing.TB, *conformance.Store) {
 	return func(_ testing.TB, s *conformance.Store) { wrapHandles(s, wrap) }
 }
@@ -83,7 +84,7 @@ func wrapHandles(s *conformance.Store, wrap func(registry.Registry) registry.Reg
 	s.Connect = func(t testing.TB, machine string) registry.Registry { return wrap(connect(t, machine)) }
 }
 
-// broken is a handle with some methods replaced. What is nil is as it was.
+// broken is a handle with some methods replaced; a nil field keeps the original.
 type broken struct {
 	registry.Registry
 	get     func(context.Context, registry.Key, registry.ReadOptions) (registry.Entry, error)
@@ -157,7 +158,7 @@ func (w *brokenWatcher) Close() error {
 	return w.close()
 }
 
-// wrapEachWatcher has a saboteur wrap the watchers of each handle.
+// wrapEachWatcher lets a saboteur wrap the watchers of each handle.
 func wrapEachWatcher(wrap func(registry.Watcher) registry.Watcher) func(testing.TB, *conformance.Store) {
 	return wrapEachHandle(func(r registry.Registry) registry.Registry {
 		return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
@@ -170,7 +171,7 @@ func wrapEachWatcher(wrap func(registry.Watcher) registry.Watcher) func(testing.
 	})
 }
 
-// alterBatches has a saboteur change each batch. change is made once for each watcher.
+// alterBatches lets a saboteur change each batch. It calls change once per watcher.
 func alterBatches(change func() func(*registry.Batch)) func(testing.TB, *conformance.Store) {
 	return wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 		spoil := change()
@@ -184,8 +185,8 @@ func alterBatches(change func() func(*registry.Batch)) func(testing.TB, *conform
 	})
 }
 
-// alterEntries has a saboteur change every entry that is read by Get, List or Watch. change is
-// made once for each store.
+// alterEntries lets a saboteur change every entry read by Get, List or Watch. It calls
+// change once per store.
 func alterEntries(change func() func(*registry.Entry)) func(testing.TB, *conformance.Store) {
 	return func(_ testing.TB, s *conformance.Store) {
 		spoil := change()
@@ -224,7 +225,8 @@ func alterEntries(change func() func(*registry.Entry)) func(testing.TB, *conform
 	}
 }
 
-// gets, lists and txns have a saboteur replace one method of each handle.
+// replaceGet, replaceList and replaceTxn let a saboteur replace one method of each
+// handle.
 func replaceGet(f func(registry.Registry, context.Context, registry.Key, registry.ReadOptions) (registry.Entry, error)) func(testing.TB, *conformance.Store) {
 	return wrapEachHandle(func(r registry.Registry) registry.Registry {
 		return &broken{Registry: r, get: func(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
@@ -310,7 +312,7 @@ func (s *brokenSession) Close(ctx context.Context) error {
 	return s.close(ctx)
 }
 
-// wrapEachSession has a saboteur wrap the sessions of each handle.
+// wrapEachSession lets a saboteur wrap the sessions of each handle.
 func wrapEachSession(wrap func(registry.Registry, registry.Session) registry.Session) func(testing.TB, *conformance.Store) {
 	return wrapEachHandle(func(r registry.Registry) registry.Registry {
 		return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {

@@ -26,7 +26,7 @@ var handleSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.ClosedIsErrClosed, "says that a closed handle is unavailable", "H02",
+		conformance.ClosedIsErrClosed, "returns ErrUnavailable from a closed handle", "H02",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrClosed) {
@@ -36,7 +36,7 @@ var handleSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.CloseIsLegalTwice, "calls it an error to close a handle twice", "H02",
+		conformance.CloseIsLegalTwice, "fails the second Close of a handle", "H02",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			closed := false
 			return &broken{Registry: r, close: func(ctx context.Context) error {
@@ -49,7 +49,7 @@ var handleSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.CloseEndsPendingCalls, "lets a call that waits wait on", "H04",
+		conformance.CloseEndsPendingCalls, "leaves pending calls waiting", "H04",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrClosed) {
@@ -68,7 +68,7 @@ var handleSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.CloseReturnsByItsContext, "does not look at the context of Close", "H06",
+		conformance.CloseReturnsByItsContext, "ignores the context of Close", "H06",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, close: func(ctx context.Context) error { return r.Close(context.WithoutCancel(ctx)) }}
 		}),
@@ -86,7 +86,7 @@ var handleSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.NothingRunsUnopened, "has a goroutine before anybody asks", "H03",
+		conformance.NothingRunsUnopened, "starts a goroutine before a handle is opened", "H03",
 		func(t testing.TB, _ *conformance.Store) {
 			early := memory.New().Client("early")
 			w, err := early.Watch(context.Background(), "d", registry.WatchOptions{})
@@ -96,7 +96,7 @@ var handleSaboteurs = []saboteur{
 			t.Cleanup(func() { _ = early.Close(context.Background()) })
 			_, _ = w.Next(context.Background())
 			go func() { _, _ = w.Next(context.Background()) }()
-			time.Sleep(time.Millisecond) // until it waits
+			time.Sleep(time.Millisecond) // until it blocks
 		},
 	},
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// historySaboteurs break what shows only when many things happen at once.
+// historySaboteurs break promises in ways that only concurrency reveals.
 var historySaboteurs = []saboteur{
 	{
-		conformance.TxnIsSentOnce, "sends a transaction again, on what it finds then, if a reply was lost", "C01",
+		conformance.TxnIsSentOnce, "sends a transaction again on the current state after a lost reply", "C01",
 		replaceTxn(sendAgain),
 	},
 	{
@@ -27,7 +27,7 @@ var historySaboteurs = []saboteur{
 		replaceTxn(compareThenSet),
 	},
 	{
-		conformance.FreshReadsSeeAll, "answers a fresh read with what it read before, now and then", "C01",
+		conformance.FreshReadsSeeAll, "sometimes answers a fresh read from its cache", "C01",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			var mu sync.Mutex
 			n := 0
@@ -48,7 +48,7 @@ var historySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.OutcomesAreTrue, "says that what got no answer was not applied", "C01",
+		conformance.OutcomesAreTrue, "reports an unanswered transaction as not applied", "C01",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
@@ -62,7 +62,7 @@ var historySaboteurs = []saboteur{
 		replaceTxn(commitOneByOne),
 	},
 	{
-		conformance.ConditionsAreChecked, "looks at the conditions first, and then writes", "C02",
+		conformance.ConditionsAreChecked, "checks the conditions first, and then writes", "C02",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.If) == 0 || len(t.Then) == 0 {
 				return r.Txn(ctx, t)
@@ -75,7 +75,7 @@ var historySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LockExcludes, "takes a session for dead when it was not heard of for a moment", "C03",
+		conformance.LockExcludes, "treats a briefly silent session as ended", "C03",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			n := 0
 			return &broken{
@@ -100,7 +100,7 @@ var historySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.GuardEndsWithTheTenure, "takes a guard for good while the lock's record is there", "C03",
+		conformance.GuardEndsWithTheTenure, "accepts any guard while the lock's record exists", "C03",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) == 0 && len(t.If) == 1 && strings.HasPrefix(string(t.If[0].Key), "locks/") {
 				t.If = nil
@@ -109,11 +109,11 @@ var historySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.CloseRemovesOwnedKeys, "says that a session is closed, and removes its keys a moment later", "C04",
+		conformance.CloseRemovesOwnedKeys, "reports a session as closed, and removes its keys a moment later", "C04",
 		wrapEachSession(closeLate),
 	},
 	{
-		conformance.CreateOwnedNeedsLiveSession, "makes a plain key of one whose owner has ended", "C04",
+		conformance.CreateOwnedNeedsLiveSession, "reports success for CreateOwned with an ended session", "C04",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrSessionLost) {
@@ -123,7 +123,7 @@ var historySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LastStateArrives, "tells of a change when the next one comes", "C05",
+		conformance.LastStateArrives, "delivers a change only when the next one arrives", "C05",
 		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			var held registry.Batch
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
@@ -141,7 +141,7 @@ var historySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.NeverOlderAfterNewer, "tells of a state once more after the next one", "C05",
+		conformance.NeverOlderAfterNewer, "delivers a state again after a newer one", "C05",
 		alterBatches(func() func(*registry.Batch) {
 			before := map[registry.Key]registry.Entry{}
 			return func(b *registry.Batch) {
@@ -155,7 +155,7 @@ var historySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.DeltasHoldChanges, "reads the directory at each event, and tells all of it", "C05",
+		conformance.DeltasHoldChanges, "delivers the whole directory at each event", "C05",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				w, err := r.Watch(ctx, dir, registry.WatchOptions{})
@@ -182,7 +182,7 @@ var historySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.WatchTellsEntriesWhole, "tells values of another write than it says", "C05",
+		conformance.WatchTellsEntriesWhole, "delivers one write's value under another write's Rev", "C05",
 		alterBatches(func() func(*registry.Batch) {
 			before := map[registry.Key][]byte{}
 			return func(b *registry.Batch) {
@@ -200,11 +200,11 @@ var historySaboteurs = []saboteur{
 		replaceTxn(commitOneByOne),
 	},
 	{
-		conformance.CloseRemovesOwnedKeys, "says that a session is closed, and removes its keys a moment later", "C06",
+		conformance.CloseRemovesOwnedKeys, "reports a session as closed, and removes its keys a moment later", "C06",
 		wrapEachSession(closeLate),
 	},
 	{
-		conformance.OutcomesAreTrue, "sends a transaction again, on what it finds then, if a reply was lost", "C06",
+		conformance.OutcomesAreTrue, "sends a transaction again on the current state after a lost reply", "C06",
 		replaceTxn(sendAgain),
 	},
 }
@@ -254,10 +254,10 @@ func closeLate(_ registry.Registry, s registry.Session) registry.Session {
 	}}
 }
 
-// TestHistories_KnowWhatAHandleKnows shows that a registry passes which refuses, without
-// asking the store, what a session is to own that its handle was told to close: the store
-// may let that session live, as the request may be lost.
-func TestHistories_KnowWhatAHandleKnows(t *testing.T) {
+// TestHistories_AllowRefusalByTheHandle shows that the histories allow a registry to
+// refuse, without asking the store, an owned key of a session that its handle was asked
+// to close. The session may still live in the store, since the request may be lost.
+func TestHistories_AllowRefusalByTheHandle(t *testing.T) {
 	const lost = 3 // each of so many requests to close
 	var closes atomic.Int64
 	b := saboteur{open: wrapEachHandle(func(r registry.Registry) registry.Registry {

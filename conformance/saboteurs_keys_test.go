@@ -14,7 +14,7 @@ import (
 
 var keySaboteurs = []saboteur{
 	{
-		conformance.InvalidKeysAreRefused, "says not found of a key that breaks the rules", "K13",
+		conformance.InvalidKeysAreRefused, "returns ErrNotFound for a key that breaks the rules", "K13",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrInvalidKey) {
@@ -24,7 +24,7 @@ var keySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.InvalidKeysAreRefused, "creates a key with a tilde that nobody owns", "K13",
+		conformance.InvalidKeysAreRefused, "creates a key with a tilde and without an owner", "K13",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) == 1 && t.Then[0].Kind == registry.OpCreate && t.Then[0].Key.Owned() {
 				t.Then[0].Key = registry.Key(strings.ReplaceAll(string(t.Then[0].Key), "~", ""))
@@ -33,14 +33,14 @@ var keySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.KeysAreCheckedFirst, "asks the server before it looks at the key", "K17",
+		conformance.KeysAreCheckedFirst, "asks the server before it checks the key", "K17",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			_, _ = r.Get(ctx, "ping", registry.ReadOptions{Fresh: true})
 			return r.Txn(ctx, t)
 		}),
 	},
 	{
-		conformance.OwnedKeysAreLeaves, "puts children of an owned key elsewhere", "E04",
+		conformance.OwnedKeysAreLeaves, "stores children of an owned key elsewhere", "E04",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.Then = slices.Clone(t.Then)
 			for i, op := range t.Then {
@@ -72,7 +72,7 @@ var keySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.CreatedChangesOnRecreation, "keeps Created over a delete and a create", "K16",
+		conformance.CreatedChangesOnRecreation, "keeps Created across a delete and a create", "K16",
 		alterEntries(func() func(*registry.Entry) {
 			first := map[registry.Key]registry.Rev{}
 			return func(e *registry.Entry) {
@@ -141,13 +141,13 @@ var keySaboteurs = []saboteur{
 	},
 }
 
-// revs is another way to name commits.
+// revs translates the Revs of a registry.
 type revs interface {
-	out(registry.Key, registry.Rev) registry.Rev // the registry's name to the saboteur's
+	out(registry.Key, registry.Rev) registry.Rev // from the registry's Rev to the saboteur's
 	in(registry.Key, registry.Rev) registry.Rev
 }
 
-// withRevs makes r speak in other Revs.
+// withRevs makes r use other Revs.
 func withRevs(r registry.Registry, names revs) registry.Registry {
 	tell := func(e registry.Entry) registry.Entry {
 		e.Created, e.Modified = names.out(e.Key, e.Created), names.out(e.Key, e.Modified)
@@ -203,7 +203,7 @@ func withRevs(r registry.Registry, names revs) registry.Registry {
 	}
 }
 
-// offsetRevs counts from elsewhere.
+// offsetRevs adds an offset to Seq.
 type offsetRevs struct{ by uint64 }
 
 func (o *offsetRevs) out(_ registry.Key, rev registry.Rev) registry.Rev {
@@ -216,8 +216,8 @@ func (o *offsetRevs) in(_ registry.Key, rev registry.Rev) registry.Rev {
 	return rev
 }
 
-// matchVersions lets a Rev of some keys hold when the version of the key is the same, as
-// ZooKeeper would: 0 when it was created, and one more with each write.
+// matchVersions makes a Rev of some keys match when the key's version matches, as in
+// ZooKeeper: 0 when it was created, plus one per write.
 func matchVersions(of func(registry.Key) bool) func(testing.TB, *conformance.Store) {
 	return func(_ testing.TB, s *conformance.Store) {
 		v := &versionRevs{of: of, version: map[registry.Rev]uint64{}, current: map[registry.Key]registry.Rev{}}
@@ -228,7 +228,7 @@ func matchVersions(of func(registry.Key) bool) func(testing.TB, *conformance.Sto
 type versionRevs struct {
 	of      func(registry.Key) bool
 	mu      sync.Mutex
-	version map[registry.Rev]uint64 // of the key that was written there
+	version map[registry.Rev]uint64 // versions of the written key
 	current map[registry.Key]registry.Rev
 }
 

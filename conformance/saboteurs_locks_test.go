@@ -12,10 +12,10 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// lockSaboteurs are registries on which the lock cannot keep what it promises.
+// lockSaboteurs are registries that make the lock break its promises.
 var lockSaboteurs = []saboteur{
 	{
-		conformance.LockExcludes, "takes sessions of others for ended", "L01",
+		conformance.LockExcludes, "treats the sessions of others as ended", "L01",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{
 				Registry: r,
@@ -37,11 +37,11 @@ var lockSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LockExcludes, "tells the holder of its end too late", "L12",
+		conformance.LockExcludes, "reports the holder's loss too late", "L12",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, 3*time.Second) }),
 	},
 	{
-		conformance.LockExcludes, "makes the place of a lost reply once more", "L15",
+		conformance.LockExcludes, "creates a second queue entry after a lost reply", "L15",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) && t.Then[0].Kind == registry.OpCreateOwned {
@@ -53,7 +53,7 @@ var lockSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.WaitersCanLeave, "says that it has deleted what it keeps", "L02",
+		conformance.WaitersCanLeave, "acknowledges a delete without performing it", "L02",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) == 1 && t.Then[0].Kind == registry.OpDelete {
 				return registry.Rev{Seq: 1, Aux: 1}, nil
@@ -66,13 +66,13 @@ var lockSaboteurs = []saboteur{
 		func(_ testing.TB, s *conformance.Store) { s.Expire = func(registry.SessionID) {} },
 	},
 	{
-		conformance.LockIsFair, "tells of keys as if the last had been made first", "L03",
+		conformance.LockIsFair, "reports keys as created in reverse order", "L03",
 		alterEntries(func() func(*registry.Entry) {
 			return func(e *registry.Entry) { e.Created.Seq = math.MaxInt64 - e.Created.Seq }
 		}),
 	},
 	{
-		conformance.LockSkipsTheDead, "keeps what an ended session owned", "L04",
+		conformance.LockSkipsTheDead, "keeps the keys of an expired session", "L04",
 		func(_ testing.TB, s *conformance.Store) { s.Expire = func(registry.SessionID) {} },
 	},
 	{
@@ -86,7 +86,7 @@ var lockSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.GuardEndsWithTheTenure, "checks no conditions when it writes", "L07",
+		conformance.GuardEndsWithTheTenure, "ignores conditions when it writes", "L07",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if slices.ContainsFunc(t.Then, func(op registry.Op) bool { return op.Key == "record" }) {
 				t.If = nil
@@ -95,13 +95,13 @@ var lockSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ReleaseSparesSuccessors, "sets whatever the Rev, so that a release frees any lock", "L08",
+		conformance.ReleaseSparesSuccessors, "ignores the Rev of a Set, so that a release frees any lock", "L08",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			return r.Txn(ctx, rebaseOps(r, ctx, t, registry.OpSet))
 		}),
 	},
 	{
-		conformance.ReleaseSparesSuccessors, "says not applied when a reply is lost", "L14",
+		conformance.ReleaseSparesSuccessors, "reports not applied when a reply is lost", "L14",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
@@ -111,7 +111,7 @@ var lockSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LockIsNotReentrant, "says nothing of changes, so that the lock does not see whose it is", "L09",
+		conformance.LockIsNotReentrant, "delivers no changes, so that the lock cannot see its holder", "L09",
 		wrapEachWatcher(silentAfterSnapshot),
 	},
 	{

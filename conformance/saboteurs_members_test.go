@@ -12,28 +12,28 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// memberSaboteurs break what is promised when members of a store fail, when it is full, and
-// when it refuses.
+// memberSaboteurs break promises when members fail, when the store is full, and when it
+// denies permission.
 var memberSaboteurs = []saboteur{
 	{
-		conformance.SilentMembersArePassedOver, "waits for the first member for ever", "F03",
+		conformance.SilentMembersArePassedOver, "waits for the first member forever", "F03",
 		func(_ testing.TB, s *conformance.Store) {
 			s.HalfOpen = func(machine string) func() { return s.Partition(machine, conformance.Blackhole) }
 		},
 	},
 	{
-		conformance.LostBeforeTheStoreActs, "takes the answers of a member without peers for the store's", "F04",
+		conformance.LostBeforeTheStoreActs, "accepts the answers of an isolated member as the store's", "F04",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, 2*time.Second) }),
 	},
 	{
-		conformance.FreshReadsSeeAll, "has the nearest member answer fresh reads", "F04",
+		conformance.FreshReadsSeeAll, "serves fresh reads from the nearest member", "F04",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			o.Fresh = false
 			return r.Get(ctx, key, o)
 		}),
 	},
 	{
-		conformance.WatchOutlivesConnections, "stays with a member that has lost its peers", "W11",
+		conformance.WatchOutlivesConnections, "stays connected to an isolated member", "W11",
 		func(_ testing.TB, s *conformance.Store) {
 			s.Isolate = func(machine string) func() {
 				return s.Partition(machine, conformance.FromStore)
@@ -41,7 +41,7 @@ var memberSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.SessionsAreRenewed, "has a new leader forget the sessions", "S19",
+		conformance.SessionsAreRenewed, "drops the sessions at a change of leader", "S19",
 		func(_ testing.TB, s *conformance.Store) {
 			kill, forget := s.KillLeader, trackSessions(s)
 			s.KillLeader = func() func() {
@@ -51,7 +51,7 @@ var memberSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.OutcomesAreTrue, "says done before a majority has it", "F08",
+		conformance.OutcomesAreTrue, "acknowledges a commit before a majority has it", "F08",
 		func(_ testing.TB, s *conformance.Store) {
 			kill := s.KillLeader
 			s.KillLeader = func() func() {
@@ -61,7 +61,7 @@ var memberSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.OutcomesAreTrue, "has an old leader overwrite what came after it", "F22",
+		conformance.OutcomesAreTrue, "lets an old leader overwrite newer commits", "F22",
 		func(_ testing.TB, s *conformance.Store) {
 			pause := s.PauseLeader
 			s.PauseLeader = func() func() {
@@ -74,7 +74,7 @@ var memberSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.LostBeforeTheStoreActs, "has a session that is gone say that it is connected", "F22",
+		conformance.LostBeforeTheStoreActs, "reports an expired session as connected", "F22",
 		func(_ testing.TB, s *conformance.Store) {
 			pause, forget := s.PauseLeader, trackSessions(s)
 			wrapHandles(s, func(r registry.Registry) registry.Registry {
@@ -106,7 +106,7 @@ var memberSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.PlainReadsNeverGoBack, "reads from a member that has yet to catch up", "F09",
+		conformance.PlainReadsNeverGoBack, "reads from a member that is still catching up", "F09",
 		func(_ testing.TB, s *conformance.Store) {
 			roll, behind := s.RollingRestart, serveOldReads(s)
 			s.RollingRestart = func() {
@@ -116,7 +116,7 @@ var memberSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.WatchOutlivesConnections, "drops its watchers with the member they were at", "F09",
+		conformance.WatchOutlivesConnections, "drops its watchers with the member that served them", "F09",
 		func(_ testing.TB, s *conformance.Store) {
 			var mu sync.Mutex
 			var deaf bool
@@ -142,7 +142,7 @@ var memberSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.OutcomesAreTrue, "counts an empty member's vote", "F13",
+		conformance.OutcomesAreTrue, "counts the vote of an empty member", "F13",
 		func(_ testing.TB, s *conformance.Store) {
 			replace := s.Replace
 			s.Replace = func() {
@@ -162,13 +162,13 @@ var memberSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.SuspendedComesBack, "knows the first address only", "F14",
+		conformance.SuspendedComesBack, "resolves the address only once", "F14",
 		func(_ testing.TB, s *conformance.Store) {
 			s.Move = func(machine string) { s.Partition(machine, conformance.Refuse) }
 		},
 	},
 	{
-		conformance.LastStateArrives, "drops what a reader has not asked for in half a minute", "F10",
+		conformance.LastStateArrives, "drops events that a reader has not fetched within half a minute", "F10",
 		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			asked := time.Now()
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
@@ -181,7 +181,7 @@ var memberSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.QuotaIsSaid, "calls a full store one that can be tried again", "F15",
+		conformance.QuotaIsSaid, "reports a full store as retryable", "F15",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrQuota) {
@@ -191,7 +191,7 @@ var memberSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.DeletesNeedNoRoom, "has no room for a delete", "F23",
+		conformance.DeletesNeedNoRoom, "refuses deletes in a full store", "F23",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) > 0 && t.Then[0].Kind == registry.OpDelete {
 				probe := registry.Txn{Then: []registry.Op{registry.Create("probe", nil)}}
@@ -203,7 +203,7 @@ var memberSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.PermissionIsSaid, "shows a directory that it must not read as an empty one", "F16",
+		conformance.PermissionIsSaid, "lists a forbidden directory as empty", "F16",
 		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			if errors.Is(err, registry.ErrPermission) {
@@ -213,7 +213,7 @@ var memberSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.PermissionIsSaid, "says of what is forbidden that it may work later", "F16",
+		conformance.PermissionIsSaid, "reports a forbidden call as retryable", "F16",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrPermission) {
@@ -223,7 +223,7 @@ var memberSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LostBeforeTheStoreActs, "declares sessions lost one after the other", "F17",
+		conformance.LostBeforeTheStoreActs, "reports the loss of sessions one after the other", "F17",
 		func(_ testing.TB, s *conformance.Store) {
 			turn := time.Duration(0)
 			wrapSessions(s, func(_ string, x registry.Session) registry.Session {
@@ -234,7 +234,7 @@ var memberSaboteurs = []saboteur{
 	},
 }
 
-// trackSessions returns what makes the store end all sessions that were opened since.
+// trackSessions returns a function that expires all sessions opened since the call.
 func trackSessions(s *conformance.Store) func() {
 	var mu sync.Mutex
 	var open []registry.SessionID
@@ -253,7 +253,7 @@ func trackSessions(s *conformance.Store) func() {
 	}
 }
 
-// undoLastCreate takes away the last key that machine a has created under load.
+// undoLastCreate deletes the last key that machine a created under load.
 func undoLastCreate(s *conformance.Store) {
 	r := s.Connect(discard{}, "helper")
 	defer r.Close(context.Background())
@@ -265,8 +265,8 @@ func undoLastCreate(s *conformance.Store) {
 	_, _ = r.Txn(context.Background(), registry.Txn{Then: []registry.Op{registry.Delete(e.Key, e.Modified)}})
 }
 
-// serveOldReads returns what makes every plain Get answer with the first that was seen of its
-// key.
+// serveOldReads returns a function after whose call every plain Get returns the first
+// entry that was read of its key.
 func serveOldReads(s *conformance.Store) func() {
 	var mu sync.Mutex
 	first := map[registry.Key]registry.Entry{}

@@ -23,7 +23,7 @@ var readSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.AbsentIsErrNotFound, "returns an empty entry for a key that is not there", "R07",
+		conformance.AbsentIsErrNotFound, "returns an empty entry for an absent key", "R07",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrNotFound) {
@@ -33,7 +33,7 @@ var readSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ReadsBelongToTheReader, "hands out the cached value itself", "K12",
+		conformance.ReadsBelongToTheReader, "returns the cached value itself", "K12",
 		alterEntries(sharedValues),
 	},
 	{
@@ -43,7 +43,7 @@ var readSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.PlainReadsNeverGoBack, "asks another, slower member for every tenth plain read", "R04",
+		conformance.PlainReadsNeverGoBack, "serves every tenth plain read from a slower member", "R04",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			var reads int
 			var old registry.Entry
@@ -85,12 +85,12 @@ var readSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.ReadYourWrites, "reads a follower that has not heard of the handle's last write", "R01",
+		conformance.ReadYourWrites, "reads from a follower that lacks the handle's last write", "R01",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			cached := map[registry.Key]registry.Entry{}
 			return &broken{Registry: r, get: func(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 				if e, ok := cached[key]; ok && !o.Fresh {
-					delete(cached, key) // it hears of it now
+					delete(cached, key) // the next read sees the write
 					return e, nil
 				}
 				e, err := r.Get(ctx, key, o)
@@ -102,7 +102,7 @@ var readSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.FreshReadsSeeAll, "takes Fresh for a hint and answers from its cache", "R03",
+		conformance.FreshReadsSeeAll, "treats Fresh as a hint and answers from its cache", "R03",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			cached := map[registry.Key]registry.Entry{}
 			return &broken{Registry: r, get: func(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
@@ -135,7 +135,7 @@ var readSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ListHoldsValuesOnly, "makes ancestors that have no value, and lists them", "K03",
+		conformance.ListHoldsValuesOnly, "creates ancestors without a value, and lists them", "K03",
 		func(_ testing.TB, s *conformance.Store) {
 			ancestors := map[registry.Key]bool{}
 			wrapHandles(s, func(r registry.Registry) registry.Registry {
@@ -164,7 +164,7 @@ var readSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.ListIsComplete, "lists a thousand entries at most", "Z04",
+		conformance.ListIsComplete, "lists at most a thousand entries", "Z04",
 		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			l.Entries = l.Entries[:min(len(l.Entries), 999)]
@@ -182,7 +182,7 @@ var readSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ListOfNothingIsEmpty, "says that an empty directory is not found", "K11",
+		conformance.ListOfNothingIsEmpty, "returns ErrNotFound for an empty directory", "K11",
 		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			if err == nil && len(l.Entries) == 0 {
@@ -208,7 +208,7 @@ var readSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.AtomicListingIsOneCommit, "says Atomic of entries that it read one by one", "T14",
+		conformance.AtomicListingIsOneCommit, "reports Atomic for entries that it read one by one", "T14",
 		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			for i := range l.Entries {
@@ -224,7 +224,7 @@ var readSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ListingRevBoundsEntries, "asks for the Rev first and then for the entries", "R08",
+		conformance.ListingRevBoundsEntries, "reads the Rev first and then the entries", "R08",
 		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			before, err := r.List(ctx, dir, o)
 			if err != nil {
@@ -238,7 +238,7 @@ var readSaboteurs = []saboteur{
 	},
 }
 
-// sharedValues gives all readers of a state of a key one and the same value.
+// sharedValues returns one shared value to all readers of a state of a key.
 func sharedValues() func(*registry.Entry) {
 	type state struct {
 		key registry.Key

@@ -56,7 +56,7 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.SessionsAreRenewed, "renews a session once and no more", "S03",
+		conformance.SessionsAreRenewed, "renews a session only once", "S03",
 		func(_ testing.TB, s *conformance.Store) {
 			wrapSessions(s, func(machine string, x registry.Session) registry.Session {
 				time.AfterFunc(x.TTL()/2, func() { s.Starve(machine) })
@@ -65,7 +65,7 @@ var sessionSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.SessionsAreRenewed, "gives a reply a third of the TTL and then the session up", "F11",
+		conformance.SessionsAreRenewed, "gives up a session whose reply takes a third of the TTL", "F11",
 		func(_ testing.TB, s *conformance.Store) {
 			delay := s.Delay
 			s.Delay = func(machine string, d time.Duration) func() {
@@ -116,7 +116,7 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.SilentSessionsExpire, "grants ten times the TTL that it tells of", "E01",
+		conformance.SilentSessionsExpire, "grants ten times the TTL that it reports", "E01",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 				s, err := r.OpenSession(ctx, registry.SessionOptions{TTL: 10 * o.TTL})
@@ -128,7 +128,7 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.SuspendedComesBack, "gives a session up when its connection breaks", "S06",
+		conformance.SuspendedComesBack, "ends a session when its connection breaks", "S06",
 		func(_ testing.TB, s *conformance.Store) {
 			var mu sync.Mutex
 			of := map[string][]registry.SessionID{}
@@ -150,7 +150,7 @@ var sessionSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.SuspendedComesBack, "says Connected while the connection is gone", "S06",
+		conformance.SuspendedComesBack, "reports Connected while the connection is broken", "S06",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
 				st, until := s.State()
@@ -162,7 +162,7 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.SilenceSuspends, "is Connected until it is Lost", "S18",
+		conformance.SilenceSuspends, "reports Connected until the session is Lost", "S18",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
 				st, until := s.State()
@@ -174,7 +174,7 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.SuspendedComesBack, "makes an owned key again after a broken connection", "E03",
+		conformance.SuspendedComesBack, "re-creates an owned key after a broken connection", "E03",
 		func(_ testing.TB, s *conformance.Store) {
 			partition := s.Partition
 			s.Partition = func(machine string, c conformance.Cut) func() {
@@ -194,15 +194,15 @@ var sessionSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.LostBeforeTheStoreActs, "counts the TTL from the answer to a renewal, and looks each second", "S05",
+		conformance.LostBeforeTheStoreActs, "counts the TTL from the answer to a renewal, and checks once a second", "S05",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, 2*time.Second) }),
 	},
 	{
-		conformance.LostBeforeTheStoreActs, "takes events for a sign that its renewals arrive", "F12",
+		conformance.LostBeforeTheStoreActs, "treats events as confirmations of its renewals", "F12",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, 3*time.Second) }),
 	},
 	{
-		conformance.SafeUntilIsKept, "promises to be safe for longer than the store waits", "S15",
+		conformance.SafeUntilIsKept, "reports a safe-until later than the store waits", "S15",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
 				st, until := s.State()
@@ -215,11 +215,11 @@ var sessionSaboteurs = []saboteur{
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, time.Second) }),
 	},
 	{
-		conformance.SafeUntilIsKept, "waits for the store's word to be Lost", "F18",
+		conformance.SafeUntilIsKept, "waits for the store to report the loss", "F18",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, 2*time.Second) }),
 	},
 	{
-		conformance.LostIsFinal, "comes back to life when the connection does", "S13",
+		conformance.LostIsFinal, "becomes Connected again after Lost when the connection recovers", "S13",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			var died time.Time
 			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
@@ -242,19 +242,19 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LostIsTold, "gives no reason", "S07",
+		conformance.LostIsTold, "reports no error for a lost session", "S07",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, err: func() error { return nil }}
 		}),
 	},
 	{
-		conformance.ChangedTells, "tells of the end only", "S17",
+		conformance.ChangedTells, "signals only the end of the session", "S17",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, changed: s.Lost}
 		}),
 	},
 	{
-		conformance.EndedSessionsStayEnded, "goes on with a new session when the old one has expired", "S09",
+		conformance.EndedSessionsStayEnded, "continues with a new session after the old one expired", "S09",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 				rev, err := r.Txn(ctx, t)
@@ -273,7 +273,7 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.EndedSessionsStayEnded, "applies what an ended session had in hand", "S09",
+		conformance.EndedSessionsStayEnded, "applies writes that an ended session had in flight", "S09",
 		func(_ testing.TB, s *conformance.Store) {
 			var late registry.Registry
 			wrapHandles(s, func(r registry.Registry) registry.Registry {
@@ -311,7 +311,7 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.CloseRemovesOwnedKeys, "returns from Close before the store has been told", "E02",
+		conformance.CloseRemovesOwnedKeys, "returns from Close before the store has ended the session", "E02",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, close: func(ctx context.Context) error {
 				time.AfterFunc(time.Millisecond, func() { _ = s.Close(context.Background()) })
@@ -320,7 +320,7 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.SessionCloseIsFinal, "says Lost of a session that its owner has closed", "S11",
+		conformance.SessionCloseIsFinal, "reports Lost for a session that its owner closed", "S11",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, state: func() (registry.SessionState, time.Time) {
 				st, until := s.State()
@@ -332,7 +332,7 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.SessionCloseIsFinal, "calls it an error to close a session twice", "S11",
+		conformance.SessionCloseIsFinal, "fails the second Close of a session", "S11",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			closed := false
 			return &brokenSession{Session: s, close: func(ctx context.Context) error {
@@ -345,7 +345,7 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.CloseUnreachedLeavesExpiry, "says that a session was closed when the store was not reached", "S12",
+		conformance.CloseUnreachedLeavesExpiry, "reports a session as closed when the store was not reached", "S12",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, close: func(ctx context.Context) error {
 				_ = s.Close(ctx)
@@ -354,7 +354,7 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.CloseUnreachedLeavesExpiry, "goes on renewing a session that it could not close", "F21",
+		conformance.CloseUnreachedLeavesExpiry, "keeps renewing a session that it could not close", "F21",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, close: func(ctx context.Context) error {
 				<-ctx.Done()
@@ -364,7 +364,7 @@ var sessionSaboteurs = []saboteur{
 	},
 }
 
-// wrapSessions has every session of a store pass through wrap.
+// wrapSessions wraps every session of a store.
 func wrapSessions(s *conformance.Store, wrap func(machine string, x registry.Session) registry.Session) {
 	connect := s.Connect
 	s.Connect = func(t testing.TB, machine string) registry.Registry {
@@ -379,10 +379,10 @@ func wrapSessions(s *conformance.Store, wrap func(machine string, x registry.Ses
 	}
 }
 
-// discard is the testing.TB of a handle that a saboteur opens for itself.
+// discard is the testing.TB for handles that a saboteur opens itself.
 type discard struct{ testing.TB }
 
-// delayLoss notices the loss of a session later than it should.
+// delayLoss reports the loss of a session late.
 func delayLoss(s registry.Session, by time.Duration) registry.Session {
 	lost := make(chan struct{})
 	go func() {

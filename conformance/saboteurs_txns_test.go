@@ -27,7 +27,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.TxnIsAtomic, "lets readers see a transaction half done", "T14",
+		conformance.TxnIsAtomic, "lets readers see half of a transaction", "T14",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) != 2 || t.Then[0].Kind != registry.OpSet {
 				return r.Txn(ctx, t)
@@ -63,7 +63,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ConditionsAreChecked, "does not look at conditions when there is something to write", "T02",
+		conformance.ConditionsAreChecked, "ignores conditions of a transaction that writes", "T02",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) > 0 {
 				t.If = nil
@@ -72,7 +72,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ConditionsAreChecked, "looks for an owned key by its name only", "E08",
+		conformance.ConditionsAreChecked, "compares an owned key by its name only", "E08",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.If = slices.Clone(t.If)
 			for i, c := range t.If {
@@ -84,7 +84,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ConditionsSeeTheStateBefore, "takes a condition on a key that it writes for done by the write", "T06",
+		conformance.ConditionsSeeTheStateBefore, "skips a condition on a key that the transaction writes", "T06",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.If = slices.DeleteFunc(slices.Clone(t.If), func(c registry.Cond) bool {
 				return slices.ContainsFunc(t.Then, func(op registry.Op) bool { return op.Key == c.Key })
@@ -93,13 +93,13 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.CreateNeedsAbsence, "creates over what is there", "K02",
+		conformance.CreateNeedsAbsence, "overwrites an existing key on Create", "K02",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			return r.Txn(ctx, rebaseOps(r, ctx, t, registry.OpCreate))
 		}),
 	},
 	{
-		conformance.CreateNeedsAbsence, "looks whether the key is there, and then creates it", "T16",
+		conformance.CreateNeedsAbsence, "checks that the key is absent, and then creates it", "T16",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			if len(t.Then) != 1 || t.Then[0].Kind != registry.OpCreate {
 				return r.Txn(ctx, t)
@@ -112,19 +112,19 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ChangeNeedsTheRev, "writes whatever the Rev", "T11",
+		conformance.ChangeNeedsTheRev, "writes regardless of the Rev", "T11",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			return r.Txn(ctx, rebaseOps(r, ctx, t, registry.OpSet))
 		}),
 	},
 	{
-		conformance.ChangeNeedsTheRev, "deletes whatever the Rev", "T11",
+		conformance.ChangeNeedsTheRev, "deletes regardless of the Rev", "T11",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			return r.Txn(ctx, rebaseOps(r, ctx, t, registry.OpDelete))
 		}),
 	},
 	{
-		conformance.ChangeNeedsTheRev, "sets a key that is gone, as a blind put does", "K05",
+		conformance.ChangeNeedsTheRev, "sets a deleted key, as a blind put does", "K05",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.Then = slices.Clone(t.Then)
 			for i, op := range t.Then {
@@ -150,7 +150,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ZeroRevNamesNothing, "takes the zero Rev for any", "K09",
+		conformance.ZeroRevNamesNothing, "treats the zero Rev as any Rev", "K09",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			t.Then = slices.Clone(t.Then)
 			for i, op := range t.Then {
@@ -162,7 +162,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.AbsentMeansNotThere, "takes a key for present when there are keys below it", "T05",
+		conformance.AbsentMeansNotThere, "treats a key as present when it has descendants", "T05",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			for i, c := range t.If {
 				if c.Kind != registry.CondAbsent || c.Key.Owned() {
@@ -176,7 +176,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.AliveUntilTheEnd, "takes the client's word that its session lives", "S08",
+		conformance.AliveUntilTheEnd, "trusts the client's view that its session lives", "S08",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			return r.Txn(ctx, withoutConds(t, registry.CondAlive))
 		}),
@@ -194,7 +194,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.CreateOwnedNeedsLiveSession, "calls the end of the session a conflict", "E07",
+		conformance.CreateOwnedNeedsLiveSession, "reports an ended session as a conflict", "E07",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrSessionLost) {
@@ -215,7 +215,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.SetKeepsTheOwner, "gives an owned key to whoever sets it", "E05",
+		conformance.SetKeepsTheOwner, "changes the owner of an owned key to its last writer", "E05",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			var own registry.Session
 			return &broken{Registry: r, txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
@@ -237,7 +237,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.DeleteSparesDescendants, "deletes what is below a key with it", "K04",
+		conformance.DeleteSparesDescendants, "deletes the descendants of a key with it", "K04",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			for _, op := range t.Then {
 				if op.Kind != registry.OpDelete || op.Key.Owned() {
@@ -264,12 +264,12 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ConflictChangesNothing, "writes, looks at the conditions, and takes the write back", "T17",
+		conformance.ConflictChangesNothing, "writes, checks the conditions, and reverts the write", "T17",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrConflict) && t.Then[0].Kind == registry.OpCreate {
 				if made, e := r.Txn(ctx, registry.Txn{Then: t.Then[:1]}); e == nil {
-					time.Sleep(time.Microsecond) // for the watcher to be told
+					time.Sleep(time.Microsecond) // time for the watcher to receive it
 					_, _ = r.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Delete(t.Then[0].Key, made)}})
 				}
 			}
@@ -309,7 +309,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.MalformedTxnIsRefused, "lets the last operation on a key win", "T07",
+		conformance.MalformedTxnIsRefused, "applies only the last of two operations on a key", "T07",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			last := map[registry.Key]int{}
 			for i, op := range t.Then {
@@ -346,7 +346,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.TooLargeIsRefused, "sends what is too large, which costs the connection and its sessions", "Z03",
+		conformance.TooLargeIsRefused, "sends an oversized transaction, which costs the connection and its sessions", "Z03",
 		func(_ testing.TB, s *conformance.Store) {
 			var last registry.SessionID
 			wrapHandles(s, func(r registry.Registry) registry.Registry {
@@ -380,7 +380,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LimitsArePortable, "takes values of half the portable size", "Z07",
+		conformance.LimitsArePortable, "accepts values only up to half the portable size", "Z07",
 		wrapEachHandle(func(r registry.Registry) registry.Registry { return lowLimits{r} }),
 	},
 	{
@@ -425,7 +425,7 @@ var txnSaboteurs = []saboteur{
 	},
 }
 
-// rebaseOps gives the operations of one kind what they need to succeed now.
+// rebaseOps changes the operations of one kind so that they succeed on the current state.
 func rebaseOps(r registry.Registry, ctx context.Context, t registry.Txn, kind registry.OpKind) registry.Txn {
 	t.Then = slices.Clone(t.Then)
 	for i, op := range t.Then {
@@ -456,7 +456,7 @@ func (lowLimits) Limits() registry.Limits {
 
 var outcomeSaboteurs = []saboteur{
 	{
-		conformance.OutcomesAreTrue, "says not applied when it does not know", "F19",
+		conformance.OutcomesAreTrue, "reports an unknown outcome as not applied", "F19",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
@@ -466,7 +466,7 @@ var outcomeSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.OutcomesAreTrue, "says applied when it does not know", "F19",
+		conformance.OutcomesAreTrue, "reports an unknown outcome as applied", "F19",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
@@ -486,7 +486,7 @@ var outcomeSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.UnknownOutcomeIsSaid, "says unavailable when a reply is lost", "F06",
+		conformance.UnknownOutcomeIsSaid, "returns ErrUnavailable when a reply is lost", "F06",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
@@ -496,7 +496,7 @@ var outcomeSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.TxnIsSentOnce, "sends a transaction again when there is no reply", "F06",
+		conformance.TxnIsSentOnce, "sends a transaction again when the reply is lost", "F06",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
@@ -506,7 +506,7 @@ var outcomeSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.TxnIsSentOnce, "sends a transaction again behind its caller's back", "F06",
+		conformance.TxnIsSentOnce, "sends a transaction again and still reports its outcome as unknown", "F06",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
@@ -547,9 +547,9 @@ var outcomeSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LateTxnDoesNoHarm, "applies a late transaction to whatever is there", "F07",
+		conformance.LateTxnDoesNoHarm, "applies a late transaction to the current state", "F07",
 		func(_ testing.TB, s *conformance.Store) {
-			var held *registry.Txn // of machine a, the only one that is held up
+			var held *registry.Txn // of machine a, the only one with a held Txn
 			holding := false
 			connect := s.Connect
 			s.Connect = func(t testing.TB, machine string) registry.Registry {
@@ -582,7 +582,7 @@ var outcomeSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.UnavailableIsSaid, "says not found when it cannot know", "F01",
+		conformance.UnavailableIsSaid, "returns ErrNotFound when the store does not answer", "F01",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrUnavailable) {
@@ -602,13 +602,13 @@ var outcomeSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.CallsEndWithTheirContext, "does not look at the context while it waits", "F02",
+		conformance.CallsEndWithTheirContext, "ignores the context while it waits", "F02",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			return r.Get(context.WithoutCancel(ctx), key, o)
 		}),
 	},
 	{
-		conformance.CallsEndWithTheirContext, "keeps the cause to itself", "F02",
+		conformance.CallsEndWithTheirContext, "drops the cause from the error", "F02",
 		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			if errors.Is(err, registry.ErrUnavailable) {

@@ -19,7 +19,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.SnapshotFirst, "begins with nothing and tells of changes only", "W01",
+		conformance.SnapshotFirst, "begins with an empty snapshot and delivers only changes", "W01",
 		alterBatches(func() func(*registry.Batch) {
 			first := true
 			return func(b *registry.Batch) {
@@ -31,7 +31,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.SnapshotFirst, "loses what happens between the list and the watch", "W20",
+		conformance.SnapshotFirst, "loses changes between the list and the watch", "W20",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				l, err := r.List(ctx, dir, registry.ReadOptions{})
@@ -56,11 +56,11 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.WatchFollowsChanges, "says nothing after the snapshot", "W02",
+		conformance.WatchFollowsChanges, "delivers nothing after the snapshot", "W02",
 		wrapEachWatcher(silentAfterSnapshot),
 	},
 	{
-		conformance.WatchFollowsChanges, "tells one of two watchers of a directory", "W04",
+		conformance.WatchFollowsChanges, "notifies one of two watchers of a directory", "W04",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			watched := map[registry.Key]bool{}
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
@@ -74,10 +74,10 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.WatchIsOneLevel, "tells of grandchildren, as a watch of a prefix does", "W03",
+		conformance.WatchIsOneLevel, "delivers grandchildren, as a watch of a prefix does", "W03",
 		func(_ testing.TB, s *conformance.Store) {
 			var mu sync.Mutex
-			deep := map[registry.Key][]registry.Entry{} // by the directory that is two up
+			deep := map[registry.Key][]registry.Entry{} // by grandparent directory
 			wrapHandles(s, func(r registry.Registry) registry.Registry {
 				return &broken{
 					Registry: r,
@@ -111,7 +111,7 @@ var watchSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.WatchTellsEntriesWhole, "leaves out of a batch when a key came to be", "W10",
+		conformance.WatchTellsEntriesWhole, "omits Created from the entries of a batch", "W10",
 		alterBatches(func() func(*registry.Batch) {
 			return func(b *registry.Batch) {
 				for i := range b.Puts {
@@ -121,7 +121,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.WatchTellsEntriesWhole, "leaves out of a batch whose an owned key is", "W10",
+		conformance.WatchTellsEntriesWhole, "omits Owner from the entries of a batch", "W10",
 		alterBatches(func() func(*registry.Batch) {
 			return func(b *registry.Batch) {
 				for i := range b.Puts {
@@ -131,7 +131,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.DirNeedNotExist, "watches no directory that has nothing in it", "W13",
+		conformance.DirNeedNotExist, "refuses to watch an empty directory", "W13",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				if l, err := r.List(ctx, dir, registry.ReadOptions{}); err != nil || len(l.Entries) == 0 {
@@ -142,7 +142,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.NeverOlderAfterNewer, "now and then delivers an event of before a reconnection again", "W18",
+		conformance.NeverOlderAfterNewer, "sometimes delivers an event from before a reconnection again", "W18",
 		alterBatches(func() func(*registry.Batch) {
 			n := 0
 			first := map[registry.Key]registry.Entry{}
@@ -180,7 +180,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LastStateArrives, "drops what a full buffer does not hold", "W06",
+		conformance.LastStateArrives, "drops events that do not fit a full buffer", "W06",
 		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 				b, err := w.Next(ctx)
@@ -192,7 +192,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LastStateArrives, "does not tell of deletes that it slept through", "W09",
+		conformance.LastStateArrives, "misses deletes made while it was disconnected", "W09",
 		alterBatches(func() func(*registry.Batch) {
 			var last []registry.Entry
 			return func(b *registry.Batch) {
@@ -216,7 +216,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LastStateArrives, "does not tell of keys that went with their session", "E09",
+		conformance.LastStateArrives, "misses deletes of owned keys", "E09",
 		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 				b, err := w.Next(ctx)
@@ -226,7 +226,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.SlowReaderBlocksNoWriter, "has writers wait for room in the reader's queue", "W06",
+		conformance.SlowReaderBlocksNoWriter, "makes writers wait for room in the reader's queue", "W06",
 		func(_ testing.TB, s *conformance.Store) {
 			unread := make(chan struct{}, 100)
 			wrapHandles(s, func(r registry.Registry) registry.Registry {
@@ -277,7 +277,7 @@ var watchSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.WatchOutlivesConnections, "goes on after a broken connection without what it missed", "W07",
+		conformance.WatchOutlivesConnections, "skips the changes it missed during a broken connection", "W07",
 		alterBatches(func() func(*registry.Batch) {
 			first := true
 			return func(b *registry.Batch) {
@@ -289,7 +289,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.WatchOutlivesConnections, "passes the store's complaint about lost history on", "W08",
+		conformance.WatchOutlivesConnections, "returns the store's error about compacted history", "W08",
 		func(_ testing.TB, s *conformance.Store) {
 			var open []registry.Watcher
 			wrapHandles(s, func(r registry.Registry) registry.Registry {
@@ -307,7 +307,7 @@ var watchSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.WatchOutlivesConnections, "takes up only so many watches after a reconnection", "Z05",
+		conformance.WatchOutlivesConnections, "resumes only a limited number of watches after a reconnection", "Z05",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			n := 0
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
@@ -320,7 +320,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.WatchEndsWithItsContext, "forgets the context of Watch", "W21",
+		conformance.WatchEndsWithItsContext, "ignores the context of Watch", "W21",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				return r.Watch(context.WithoutCancel(ctx), dir, registry.WatchOptions{})
@@ -340,13 +340,13 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.WatcherCloseWakesNext, "lets Next wait on after Close", "W22",
+		conformance.WatcherCloseWakesNext, "leaves Next waiting after Close", "W22",
 		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			return &brokenWatcher{Watcher: w, close: func() error { return nil }}
 		}),
 	},
 	{
-		conformance.WatcherCloseFreesAll, "has a goroutine for each watcher that ends with the context of Watch only", "W14",
+		conformance.WatcherCloseFreesAll, "keeps a goroutine per watcher until the context of Watch ends", "W14",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
 				go func() { <-ctx.Done() }()
@@ -365,7 +365,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.BatchesAreSorted, "tells of each change of a key in one batch", "W19",
+		conformance.BatchesAreSorted, "delivers two changes of a key in one batch", "W19",
 		alterBatches(func() func(*registry.Batch) {
 			return func(b *registry.Batch) {
 				if b.Kind == registry.Delta && len(b.Puts) == 1 {
@@ -375,7 +375,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.BatchRevBoundsChanges, "gives a batch the Rev of the one before", "W19",
+		conformance.BatchRevBoundsChanges, "stamps a batch with the Rev of the previous one", "W19",
 		alterBatches(func() func(*registry.Batch) {
 			var last registry.Rev
 			return func(b *registry.Batch) {
@@ -388,7 +388,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.ReadsCatchUpWithBatches, "reads on another connection, which lags behind the watch's", "R05",
+		conformance.ReadsCatchUpWithBatches, "reads on a connection that lags behind the watch's", "R05",
 		wrapEachHandle(func(r registry.Registry) registry.Registry {
 			behind := map[registry.Key]registry.Entry{}
 			return &broken{Registry: r, get: func(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
@@ -406,7 +406,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.EventsArePrompt, "looks for changes ten times a second", "W16",
+		conformance.EventsArePrompt, "polls for changes ten times a second", "W16",
 		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
 				time.Sleep(100 * time.Millisecond)
@@ -416,7 +416,7 @@ var watchSaboteurs = []saboteur{
 	},
 }
 
-// silentAfterSnapshot says nothing after the first batch.
+// silentAfterSnapshot delivers nothing after the first batch.
 func silentAfterSnapshot(w registry.Watcher) registry.Watcher {
 	told := false
 	return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {

@@ -14,7 +14,7 @@ import (
 
 var sessionCases = []Case{
 	{
-		Code: "S01", Name: "every session has an id of its own, which is a key segment without dots",
+		Code: "S01", Name: "session IDs are unique key segments without dots",
 		Proves: []Promise{SessionIDsAreUnique, SessionIDsAreSegments}, run: uniqueIDs,
 	},
 	{
@@ -22,43 +22,43 @@ var sessionCases = []Case{
 		Proves: []Promise{GrantedTTLIsNoShorter}, run: grantedTTL, Safety: true,
 	},
 	{
-		Code: "S03", Name: "an idle session lives on",
+		Code: "S03", Name: "an idle session stays connected",
 		Proves: []Promise{SessionsAreRenewed}, run: idleSession,
 	},
 	{
-		Code: "S04", Name: "sessions and keys outlive a restart of the store",
+		Code: "S04", Name: "sessions, keys and watches survive a restart of the store",
 		Proves: []Promise{SessionsAreRenewed, WatchOutlivesConnections}, Needs: []string{Restart}, run: restartedStore,
 	},
 	{
-		Code: "S05", Name: "a session cut off at any moment is Lost before others see its keys go",
+		Code: "S05", Name: "a session cut off at any moment is Lost before another client sees its keys vanish",
 		Proves: []Promise{LostBeforeTheStoreActs}, Needs: []string{Partition}, run: lostInTime, Safety: true,
 	},
 	{
-		Code: "S06", Name: "a session whose connection breaks is Suspended and comes back as the same",
+		Code: "S06", Name: "a session whose connection breaks is Suspended, then Connected again under the same ID",
 		Proves: []Promise{SuspendedComesBack}, Needs: []string{Partition}, run: suspendedAndBack,
 	},
 	{
-		Code: "S07", Name: "a session that the store has ended is Lost, and says so",
+		Code: "S07", Name: "a session that the store ended becomes Lost and reports why",
 		Proves: []Promise{LostIsTold, CreateOwnedNeedsLiveSession}, Needs: []string{Expire}, run: expiredIsLost, Safety: true,
 	},
 	{
-		Code: "S08", Name: "a guarded write of an owner who has not heard yet conflicts",
+		Code: "S08", Name: "a guarded write conflicts once its session has ended, even before the owner knows",
 		Proves: []Promise{AliveUntilTheEnd}, Needs: []string{Expire}, run: lateGuardedWrite, Safety: true,
 	},
 	{
-		Code: "S09", Name: "nothing that is sent for an ended session takes effect later",
+		Code: "S09", Name: "no write of an ended session takes effect later",
 		Proves: []Promise{EndedSessionsStayEnded}, Needs: []string{Expire, HoldCommit}, run: ghosts, Safety: true,
 	},
 	{
-		Code: "S11", Name: "a session that was closed is Closed for good",
+		Code: "S11", Name: "a closed session stays Closed",
 		Proves: []Promise{SessionCloseIsFinal}, run: closedSession,
 	},
 	{
-		Code: "S12", Name: "closing a session that is cut off returns, and its keys go with the TTL",
+		Code: "S12", Name: "Close of a disconnected session returns, and its keys vanish when the TTL expires",
 		Proves: []Promise{CloseUnreachedLeavesExpiry}, Needs: []string{Partition}, run: closeWhileCut,
 	},
 	{
-		Code: "S13", Name: "Lost is final, also when the connection is back",
+		Code: "S13", Name: "Lost is final, even after the connection recovers",
 		Proves: []Promise{LostIsFinal}, Needs: []string{Partition}, run: lostIsFinal, Safety: true,
 	},
 	{
@@ -66,7 +66,7 @@ var sessionCases = []Case{
 		Proves: []Promise{SessionsAreIndependent}, Needs: []string{Expire}, run: twoSessions,
 	},
 	{
-		Code: "S15", Name: "safe-until is kept: no state outlasts it, and the store waits for it",
+		Code: "S15", Name: "no live state outlasts safe-until, and the store keeps the session until then",
 		Proves: []Promise{SafeUntilIsKept}, Needs: []string{Partition}, run: safeUntil, Safety: true,
 	},
 	{
@@ -74,11 +74,11 @@ var sessionCases = []Case{
 		Proves: []Promise{SessionOutlivesItsContext}, run: outlivesContext,
 	},
 	{
-		Code: "S17", Name: "Changed closes when the state changes",
+		Code: "S17", Name: "Changed is closed at each state change",
 		Proves: []Promise{ChangedTells}, Needs: []string{Partition}, run: changedTells,
 	},
 	{
-		Code: "S18", Name: "a session that hears nothing is Suspended before it is Lost",
+		Code: "S18", Name: "a session without answers is Suspended before it is Lost",
 		Proves: []Promise{SilenceSuspends}, Needs: []string{Partition}, run: silenceSuspends, Safety: true,
 	},
 }
@@ -91,9 +91,9 @@ func uniqueIDs(t *test) {
 			require.NotEmpty(t, s.ID())
 			require.False(t, seen[s.ID()], "id %s is used twice", s.ID())
 			seen[s.ID()] = true
-			require.NoError(t, registry.CheckDir(registry.Key(s.ID())), "it can stand in a key")
-			require.NotContains(t, string(s.ID()), "/", "it is one segment")
-			require.NotContains(t, string(s.ID()), ".", "names can be put before it")
+			require.NoError(t, registry.CheckDir(registry.Key(s.ID())), "the ID is usable in a key")
+			require.NotContains(t, string(s.ID()), "/", "the ID is one segment")
+			require.NotContains(t, string(s.ID()), ".", "the ID can follow a name and a dot")
 			require.NoError(t, s.Close(t.ctx))
 		}
 	}
@@ -104,7 +104,7 @@ func grantedTTL(t *test) {
 	for _, ask := range []time.Duration{0, t.ttl, t.ttl + 1500*time.Millisecond, 2 * t.ttl, time.Minute} {
 		s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: ask})
 		if err != nil && ask == time.Minute {
-			continue // a store may have a maximum; it must not grant less in silence
+			continue // a store may refuse a long TTL, but not shorten it
 		}
 		require.NoError(t, err, "ask for %v", ask)
 		if ask == 0 {
@@ -136,26 +136,26 @@ func restartedStore(t *test) {
 	t.store.Restart()
 	t.eventually(s.TTL(), "writes work again", func() error {
 		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("d/again", nil)}})
-		if errors.Is(err, registry.ErrConflict) { // an attempt before had come through
+		if errors.Is(err, registry.ErrConflict) { // an earlier attempt was applied
 			return nil
 		}
 		return err
 	})
 	after := t.commitOps(a, registry.Set("d/k", before, []byte("after")))
-	require.Greater(t, after.Seq, rev.Seq, "the order of commits goes on")
+	require.Greater(t, after.Seq, rev.Seq, "Seq grows across the restart")
 	t.eventually(s.TTL(), "the session is connected again", func() error { return inState(s, registry.SessionConnected) })
 	t.assertHolds(a, registry.Alive(s.ID()), registry.At("d/~o", rev))
 	f.converge(a)
 }
 
-// cutSession is a session on a machine that will be cut off, with an owned key in d.
+// cutSession is a session with an owned key, on a machine that will be cut off.
 type cutSession struct {
 	machine string
 	session registry.Session
 	key     registry.Key
 }
 
-// cutSessions opens n sessions, dealt out to machines.
+// cutSessions opens n sessions, distributed over machines.
 func (t *test) cutSessions(n, machines int) []cutSession {
 	t.Helper()
 	all := make([]cutSession, n)
@@ -169,8 +169,8 @@ func (t *test) cutSessions(n, machines int) []cutSession {
 	return all
 }
 
-// lostInTime cuts sessions off at moments spread over the renewal cycle and asks, when
-// another client is told that the key is gone, whether the owner knows.
+// lostInTime cuts sessions off at moments spread over the renewal cycle and checks, when
+// another client observes the end of a key, that its owner is Lost.
 func lostInTime(t *test) {
 	n := t.repeats(20, 4)
 	all := t.cutSessions(n, n)
@@ -186,8 +186,8 @@ func lostInTime(t *test) {
 	f.assertLostFirst(all, 2*t.ttl+all[0].session.TTL())
 }
 
-// assertLostFirst follows the keys of sessions until all are gone, which has to be within d. Each
-// session has to be Lost before another client can be told that its key is gone.
+// assertLostFirst follows the keys of sessions until all are gone, within d. Each session
+// must be Lost before another client observes the end of its key.
 func (f *follower) assertLostFirst(all []cutSession, d time.Duration) {
 	t := f.t
 	t.Helper()
@@ -210,7 +210,7 @@ func (f *follower) assertLostFirst(all []cutSession, d time.Duration) {
 			select {
 			case <-c.session.Lost():
 			default:
-				t.Fatalf("%s is gone, and Lost of its session is open", key)
+				t.Fatalf("%s is gone, and Lost of its session is not closed", key)
 			}
 			require.ErrorIs(t, c.session.Err(), registry.ErrSessionLost)
 		}
@@ -232,7 +232,7 @@ func suspendedAndBack(t *test) {
 	for range t.repeats(3, 1) {
 		heal := t.partition("a", Refuse)
 		t.eventually(s.TTL(), "the session is suspended", func() error { return inState(s, registry.SessionSuspended) })
-		require.NoError(t, s.Err(), "it may come back")
+		require.NoError(t, s.Err(), "Err of a suspended session")
 		heal()
 		t.eventually(s.TTL(), "the session is connected again", func() error { return inState(s, registry.SessionConnected) })
 		require.Equal(t, id, s.ID())
@@ -255,7 +255,7 @@ func expiredIsLost(t *test) {
 	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("~k2", nil, s.ID())}})
 	require.ErrorIs(t, err, registry.ErrSessionLost)
 	t.assertAbsent(t.handleB(), "~k", "~k2")
-	require.NoError(t, s.Close(t.ctx), "closing it is still legal")
+	require.NoError(t, s.Close(t.ctx), "Close of a lost session")
 	require.NoError(t, inState(s, registry.SessionLost))
 }
 
@@ -267,12 +267,12 @@ func lateGuardedWrite(t *test) {
 	t.store.Expire(s.ID())
 	t.assertConflict(a, guarded, 0)
 	require.Equal(t, "mine", string(t.getFresh(t.handleB(), "record").Value))
-	t.commit(t.handleB(), registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}, Then: []registry.Op{registry.Set("record", rev, []byte("taken over"))}})
+	t.commit(t.handleB(), registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}, Then: []registry.Op{registry.Set("record", rev, []byte("replaced"))}})
 	t.assertConflict(a, guarded, 0)
 }
 
-// ghosts has a session's writes arrive after its end: one that was held on its way, and
-// one that is sent when the owner has not heard.
+// ghosts lets writes of a session arrive after its end: one held on its way, and one sent
+// before the owner knows of the end.
 func ghosts(t *test) {
 	a, b := t.handleA(), t.handleB()
 	s := t.openSession(a)
@@ -314,7 +314,7 @@ func closedSession(t *test) {
 	require.NoError(t, inState(s, registry.SessionClosed))
 	require.ErrorIs(t, s.Err(), registry.ErrClosed)
 	for _, ch := range []<-chan struct{}{changed, s.Lost()} {
-		t.awaitClosed(ch, 0, "a closed session tells those who wait")
+		t.awaitClosed(ch, 0, "Close closes the channels")
 	}
 	require.NoError(t, s.Close(t.ctx), "closing twice is legal")
 	t.sleep(time.Duration(t.repeats(3, 0)) * s.TTL())
@@ -332,9 +332,9 @@ func closeWhileCut(t *test) {
 	start := time.Now()
 	err := s.Close(t.within(200 * time.Millisecond))
 	require.Error(t, err, "the store was not reached")
-	require.Less(t, time.Since(start), t.withSlack(200*time.Millisecond), "Close returned by its context")
+	require.Less(t, time.Since(start), t.withSlack(200*time.Millisecond), "Close outlasted its context")
 	require.NoError(t, inState(s, registry.SessionClosed))
-	t.eventually(s.TTL(), "the key goes with the session's TTL", func() error {
+	t.eventually(s.TTL(), "the key vanishes when the TTL expires", func() error {
 		_, err := b.Get(t.ctx, "~k", fresh)
 		if errors.Is(err, registry.ErrNotFound) {
 			return nil
@@ -349,8 +349,8 @@ func lostIsFinal(t *test) {
 	s := t.openSession(a)
 	t.createOwned(a, "~k", s)
 	heal := t.partition("a", Blackhole)
-	slow := s.Changed() // its reader looks when all is over
-	t.awaitClosed(s.Lost(), s.TTL(), "a session that is cut off is Lost")
+	slow := s.Changed() // read only at the end
+	t.awaitClosed(s.Lost(), s.TTL(), "Lost is closed")
 	err := s.Err()
 	require.ErrorIs(t, err, registry.ErrSessionLost)
 	heal()
@@ -362,14 +362,14 @@ func lostIsFinal(t *test) {
 		return err
 	})
 	t.sleep(s.TTL() / 2)
-	t.awaitClosed(slow, 0, "a slow reader finds that the state has changed")
+	t.awaitClosed(slow, 0, "an earlier Changed channel is closed")
 	require.NoError(t, inState(s, registry.SessionLost))
 	require.Equal(t, err, s.Err())
 	t.assertHolds(t.handleB(), registry.Dead(s.ID()))
 	t.assertAbsent(t.handleB(), "~k")
 	_, err = a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("~k", nil, s.ID())}})
 	require.ErrorIs(t, err, registry.ErrSessionLost)
-	next := t.openSession(a) // a new one is another
+	next := t.openSession(a) // a new session has another ID
 	require.NotEqual(t, s.ID(), next.ID())
 	t.createOwned(a, "~k", next)
 	require.NoError(t, inState(s, registry.SessionLost))
@@ -393,12 +393,12 @@ func twoSessions(t *test) {
 	t.createOwned(a, "~4", s3)
 }
 
-// safeUntil looks at a session all the time, while it is renewed and then cut off, and
-// at what the store has to say about it.
+// safeUntil polls a session and the store's view of it, first with renewals and then cut
+// off.
 func safeUntil(t *test) {
 	tolerance := time.Duration(0)
 	if !t.bubble {
-		tolerance = 100 * time.Millisecond // for a timer to fire on a busy machine
+		tolerance = 100 * time.Millisecond // a timer may fire late on a busy machine
 	}
 	a, b := t.handleA(), t.handleB()
 	s := t.openSession(a)
@@ -407,17 +407,17 @@ func safeUntil(t *test) {
 	end := time.Now().Add(3*s.TTL() + slack)
 	cut, renewed := false, false
 	for {
-		require.True(t, time.Now().Before(end), "the session outlives its safe-until")
+		require.True(t, time.Now().Before(end), "the session is never Lost")
 		now := time.Now()
 		st, until := s.State()
 		if st == registry.SessionLost {
 			break
 		}
 		require.LessOrEqual(t, now.Sub(until), tolerance, "%v after safe-until", st)
-		require.LessOrEqual(t, time.Until(until), s.TTL(), "safe-until is counted from a renewal that was sent")
+		require.LessOrEqual(t, time.Until(until), s.TTL(), "safe-until is at most one TTL ahead")
 		_, err := b.Txn(t.ctx, registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}})
 		if time.Now().Before(until) {
-			require.NoError(t, err, "the store has not ended it before safe-until")
+			require.NoError(t, err, "the store ended the session before safe-until")
 		}
 		renewed = renewed || until.After(first)
 		if !cut && now.After(cutAt) {
@@ -426,8 +426,8 @@ func safeUntil(t *test) {
 		}
 		t.sleep(pollEvery)
 	}
-	require.True(t, cut, "it was not lost before it was cut off")
-	require.True(t, renewed, "renewals move safe-until")
+	require.True(t, cut, "the session was Lost before the partition")
+	require.True(t, renewed, "no renewal moved safe-until")
 }
 
 func outlivesContext(t *test) {
@@ -446,7 +446,7 @@ func changedTells(t *test) {
 	s := t.openSession(t.handleA())
 	var seen []registry.SessionState
 	stop := t.spawn(func(ctx context.Context) error {
-		for range 20 { // not for ever: there are four changes
+		for range 20 { // bounded: there are four changes
 			changed := s.Changed()
 			st := stateOf(s)
 			seen = append(seen, st)
@@ -470,7 +470,7 @@ func changedTells(t *test) {
 	stop()
 	require.Equal(t, []registry.SessionState{
 		registry.SessionConnected, registry.SessionSuspended, registry.SessionConnected, registry.SessionClosed,
-	}, slices.Compact(seen), "a state may be seen twice: by the Changed before it and the one after")
+	}, slices.Compact(seen), "the sequence of states, without repetitions")
 }
 
 func silenceSuspends(t *test) {
@@ -479,7 +479,7 @@ func silenceSuspends(t *test) {
 	t.eventually(s.TTL(), "the session is suspended", func() error { return inState(s, registry.SessionSuspended) })
 	select {
 	case <-s.Lost():
-		t.Fatal("a suspended session is not lost yet")
+		t.Fatal("a suspended session is already Lost")
 	default:
 	}
 	require.NoError(t, s.Err())

@@ -20,7 +20,7 @@ func (t *test) commit(r registry.Registry, x registry.Txn) registry.Rev {
 	return rev
 }
 
-// commitOps is commit for operations without conditions.
+// commitOps commits operations without conditions.
 func (t *test) commitOps(r registry.Registry, ops ...registry.Op) registry.Rev {
 	t.Helper()
 	return t.commit(r, registry.Txn{Then: ops})
@@ -31,7 +31,7 @@ func (t *test) create(r registry.Registry, key registry.Key, value string) regis
 	return t.commitOps(r, registry.Create(key, []byte(value)))
 }
 
-// createOwned creates an owned key.
+// createOwned creates an owned key of session s.
 func (t *test) createOwned(r registry.Registry, key registry.Key, s registry.Session) registry.Rev {
 	t.Helper()
 	return t.commitOps(r, registry.CreateOwned(key, []byte("of "+string(s.ID())), s.ID()))
@@ -44,17 +44,17 @@ func (t *test) assertHolds(r registry.Registry, conds ...registry.Cond) {
 	require.NoError(t, err, "%v should hold", conds)
 }
 
-// assertConflict sends x and fails the case unless it conflicts at item index.
+// assertConflict commits x and fails the case unless it conflicts at item index.
 func (t *test) assertConflict(r registry.Registry, x registry.Txn, index int) {
 	t.Helper()
 	_, err := r.Txn(t.ctx, x)
 	require.ErrorIs(t, err, registry.ErrConflict, "%v then %v", x.If, x.Then)
 	var conflict *registry.ConflictError
-	require.ErrorAs(t, err, &conflict, "an ErrConflict tells which item did not hold")
-	require.Equal(t, index, conflict.Index, "the item that did not hold; the error is %v", err)
+	require.ErrorAs(t, err, &conflict, "an ErrConflict names the item that did not hold")
+	require.Equal(t, index, conflict.Index, "index of the item that did not hold; the error is %v", err)
 }
 
-// getFresh returns the entry at key as of now.
+// getFresh returns the current entry at key.
 func (t *test) getFresh(r registry.Registry, key registry.Key) registry.Entry {
 	t.Helper()
 	e, err := r.Get(t.ctx, key, fresh)
@@ -63,7 +63,7 @@ func (t *test) getFresh(r registry.Registry, key registry.Key) registry.Entry {
 	return e
 }
 
-// assertAbsent fails the case unless keys do not exist now.
+// assertAbsent fails the case unless the keys are absent now.
 func (t *test) assertAbsent(r registry.Registry, keys ...registry.Key) {
 	t.Helper()
 	for _, key := range keys {
@@ -72,19 +72,19 @@ func (t *test) assertAbsent(r registry.Registry, keys ...registry.Key) {
 	}
 }
 
-// checkAbsent returns nil if key does not exist.
+// checkAbsent returns an error unless key is absent.
 func (t *test) checkAbsent(r registry.Registry, key registry.Key) error {
 	_, err := r.Get(t.ctx, key, fresh)
 	if errors.Is(err, registry.ErrNotFound) {
 		return nil
 	}
 	if err == nil {
-		return fmt.Errorf("%s is still there", key)
+		return fmt.Errorf("%s still exists", key)
 	}
 	return err
 }
 
-// listFresh returns the entries of dir as of now.
+// listFresh returns the current entries of dir.
 func (t *test) listFresh(r registry.Registry, dir registry.Key) []registry.Entry {
 	t.Helper()
 	l, err := r.List(t.ctx, dir, fresh)
@@ -100,7 +100,7 @@ func (t *test) openSession(r registry.Registry) registry.Session {
 	return s
 }
 
-// partition cuts a machine off, at the latest until the end of the case.
+// partition cuts a machine off until heal, at most until the end of the case.
 func (t *test) partition(machine string, c Cut) (heal func()) {
 	t.Helper()
 	heal = t.store.Partition(machine, c)
@@ -116,13 +116,13 @@ func keysOf(entries []registry.Entry) []registry.Key {
 	return keys
 }
 
-// stateOf returns the state of s alone.
+// stateOf returns the state of s without its safe-until.
 func stateOf(s registry.Session) registry.SessionState {
 	st, _ := s.State()
 	return st
 }
 
-// inState returns nil once s is in one of the states.
+// inState returns an error unless s is in one of the states.
 func inState(s registry.Session, states ...registry.SessionState) error {
 	now := stateOf(s)
 	for _, want := range states {

@@ -7,86 +7,92 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Store is a namespace with the levers that make it suffer. A nil lever is a lack.
+// Store is a namespace of a store with its fault controls: the functions below Connect,
+// by which a case injects a fault. A nil function is a control that the backend does not
+// have.
 //
-// Levers that act on a machine act on every handle that was connected under its name, and
-// on those that will be. They take effect before they return. What undoes them may be
-// called twice, and is called at the end of the case at the latest.
+// A machine is a name that a case gives to a client host. A control that takes a machine
+// acts on every handle connected under that name, and on handles connected later.
 //
-// Levers are pulled from any goroutine, and while others are at work: those that need an
-// answer of the store, such as Expire during an election, wait for it.
+// A control takes effect before it returns. The function that it returns ends the fault;
+// the suite calls it by the end of the case, and possibly twice.
+//
+// Controls are called from any goroutine and while other faults are active. A control
+// that needs an answer from the store, such as Expire during an election, waits for it.
 type Store struct {
-	// Connect returns a new handle. Where there are several members, machines that the case
-	// names one after the other are connected to different ones. The suite closes it.
+	// Connect returns a new handle. In a store with several members, consecutive new
+	// machines connect to different members. It must not fail for a machine that is cut off.
+	// The suite closes the handle.
 	Connect func(t testing.TB, machine string) registry.Registry
 
-	// Expire makes the store end a session at once, as if its TTL had run out. Its
-	// owner hears of it in the way the backend has for that.
+	// Expire ends a session at once, as if its TTL had run out. The owner learns of it as it
+	// would of a real expiry.
 	Expire func(registry.SessionID)
-	// Partition cuts a machine off, until heal. Calling heal twice is legal.
+	// Partition cuts a machine off until heal.
 	Partition func(machine string, c Cut) (heal func())
-	// LoseReply makes the store apply the next Txn of a machine, and lose the reply.
+	// LoseReply makes the store apply the next Txn of a machine and loses the reply.
 	LoseReply func(machine string)
-	// LoseRequest makes the next Txn of a machine get lost on its way to the store.
+	// LoseRequest loses the next Txn of a machine before it reaches the store.
 	LoseRequest func(machine string)
-	// HoldCommit holds the next Txn of a machine on its way. Its caller hears nothing of
-	// it, or that its outcome is unknown; release lets it go on to the store and returns
-	// when it was applied or refused there.
+	// HoldCommit holds the next Txn of a machine on its way. Its caller gets no answer, or
+	// ErrUnknownOutcome. release forwards the Txn and returns once the store has applied or
+	// refused it.
 	HoldCommit func(machine string) (release func())
-	// Delay makes every reply to a machine late by d, until restore.
+	// Delay delays every reply to a machine by d until restore.
 	Delay func(machine string, d time.Duration) (restore func())
-	// Stall makes the whole store answer nobody, as without a quorum, until resume.
+	// Stall makes the whole store stop answering, as without a quorum, until resume.
 	Stall func() (resume func())
-	// Restart stops the store and starts it with what it had committed, sessions
-	// included. It returns when the store answers again.
+	// Restart stops the store and starts it with all committed state, sessions included. It
+	// returns when the store answers again.
 	Restart func()
-	// Compact makes the store forget all history it keeps for watchers.
+	// Compact makes the store discard the history that it keeps for watchers.
 	Compact func()
-	// Starve keeps a machine from renewing its sessions, as a process does that gets no
-	// processor, while its calls go through, until feed.
+	// Starve keeps a machine from renewing its sessions until feed, as if the process got no
+	// CPU time. Its other calls succeed.
 	Starve func(machine string) (feed func())
 
-	// Members tells how many members the store has. Nil means one. The levers below that
-	// are about members leave a majority of them at work, so that a store of fewer than
-	// three has to do without.
+	// Members returns the number of members of the store. Nil means one. The member controls
+	// that follow leave a majority at work, so a store with fewer than three members cannot
+	// provide them.
 	Members func() int
-	// Isolate cuts the member that a machine is connected to off from its peers, until
-	// heal. The machine stays attached to it, and may leave it for another.
+	// Isolate cuts the member that a machine is connected to off from its peers until heal.
+	// The machine can still reach that member, and may switch to another.
 	Isolate func(machine string) (heal func())
-	// HalfOpen makes the member that a machine connects to first accept connections and
-	// answer nothing, until heal. The other members are sound.
+	// HalfOpen makes the member that a machine tries first accept connections without ever
+	// answering, until heal. The other members are healthy.
 	HalfOpen func(machine string) (heal func())
-	// KillLeader kills the leading member. The others are left to go on without it, until
-	// restart.
+	// KillLeader kills the leading member. The others continue without it until restart.
 	KillLeader func() (restart func())
-	// PauseLeader stops the leading member as it is: its connections stand, and it answers
-	// nothing, until resume.
+	// PauseLeader suspends the leading member until resume: its connections stay open and it
+	// answers nothing.
 	PauseLeader func() (resume func())
-	// RollingRestart restarts each member in turn, and returns when all are there again.
+	// RollingRestart restarts each member in turn and returns when all of them serve.
 	RollingRestart func()
-	// Replace puts an empty member in the place of one, and returns when it has caught up.
+	// Replace replaces a member by an empty one and returns when the new member has caught
+	// up.
 	Replace func()
 
-	// Move changes the address behind the name by which a machine knows the store. Nobody
-	// answers at the old one.
+	// Move changes the address behind the name under which a machine knows the store. The
+	// old address refuses connections.
 	Move func(machine string)
-	// FillQuota makes the store refuse to store anything more, until free.
+	// FillQuota makes the store refuse to store more data, new sessions included, until
+	// free. It still serves reads, deletes and renewals.
 	FillQuota func() (free func())
-	// Revoke takes the rights of a machine's credentials away, until restore.
+	// Revoke removes the permissions of a machine's credentials until restore.
 	Revoke func(machine string) (restore func())
 }
 
-// Cut is how a machine is cut off from the store.
+// Cut is a kind of partition between a machine and the store.
 type Cut int
 
 const (
 	// Refuse breaks connections and refuses new ones.
 	Refuse Cut = iota + 1
-	// Blackhole loses everything in both directions, and nobody is told.
+	// Blackhole silently drops everything in both directions.
 	Blackhole
-	// ToStore loses requests; replies and events still come through.
+	// ToStore drops requests; replies and events still arrive.
 	ToStore
-	// FromStore loses replies and events; requests still go through.
+	// FromStore drops replies and events; requests still arrive.
 	FromStore
 )
 
@@ -104,7 +110,7 @@ func (c Cut) String() string {
 	return "unknown cut"
 }
 
-// The levers, as named in Lacks. They are the fields of Store.
+// The names of the fault controls for Lacks. Each is a field of Store.
 const (
 	Expire         = "Expire"
 	Partition      = "Partition"
@@ -127,13 +133,13 @@ const (
 	Revoke         = "Revoke"
 )
 
-// memberControls are the levers that need a store with several members.
+// memberControls are the fault controls that require several members.
 var memberControls = []string{Isolate, HalfOpen, KillLeader, PauseLeader, RollingRestart, Replace}
 
-// quorum is the number of members from which on one can be missing.
+// quorum is the smallest number of members of which one may fail.
 const quorum = 3
 
-// faultControls tells which levers a store has.
+// faultControls reports which fault controls a store has.
 func (s *Store) faultControls() map[string]bool {
 	return map[string]bool{
 		Expire:         s.Expire != nil,
@@ -158,7 +164,7 @@ func (s *Store) faultControls() map[string]bool {
 	}
 }
 
-// memberCount returns how many members the store has.
+// memberCount returns the number of members of the store.
 func (s *Store) memberCount() int {
 	if s.Members == nil {
 		return 1

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Outcome is what came of a case.
+// Outcome is the result of a case.
 type Outcome int
 
 const (
-	// NotRun: -run left the case out.
+	// NotRun means that -run excluded the case.
 	NotRun Outcome = iota
-	// Passed: the backend kept the promise.
+	// Passed means that the backend kept the promise.
 	Passed
-	// Failed: it did not.
+	// Failed means that the backend broke it.
 	Failed
-	// Lacking: the backend declared that it cannot be put to this test.
+	// Lacking means that Lacks excludes the case.
 	Lacking
 )
 
@@ -34,20 +34,20 @@ func (o Outcome) String() string {
 	return "unknown outcome"
 }
 
-// Result is the outcome of one case.
+// Result is the outcome of one case, with its details.
 type Result struct {
 	Case    Case
 	Outcome Outcome
-	Reason  string        // of a lack
+	Reason  string        // why the case is lacking
 	Took    time.Duration // real time
 }
 
-// Summary is what came of a run.
+// Summary holds the results of a run.
 type Summary struct {
 	Results []Result // in the order of Cases
 }
 
-// Count returns how many cases of a group ended in o. The group "" is all of them.
+// Count returns how many cases of a group have outcome o. The group "" means all cases.
 func (s Summary) Count(group string, o Outcome) int {
 	n := 0
 	for _, r := range s.Results {
@@ -58,8 +58,8 @@ func (s Summary) Count(group string, o Outcome) int {
 	return n
 }
 
-// String returns a table with a line for each group that was run, followed by the
-// failures and the lacks.
+// String returns a table with one line per group that ran, followed by the failed and the
+// lacking cases.
 func (s Summary) String() string {
 	var b strings.Builder
 	row := func(name, group string) {

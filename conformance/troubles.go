@@ -8,13 +8,13 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// fault is a fault that lasts for a moment.
+// fault is a temporary fault of one machine or of the whole store.
 type fault struct {
 	name  string
 	begin func(machine string) (end func())
 }
 
-// faults returns what can be done to the machines of the store while they are at work.
+// faults returns the faults that can be injected while clients work.
 func (t *test) faults() []fault {
 	var all []fault
 	add := func(name string, begin func(string) func()) {
@@ -28,7 +28,7 @@ func (t *test) faults() []fault {
 	loses := func(lose func(string)) func(string) func() {
 		return func(m string) func() {
 			lose(m)
-			return func() { t.useUpLoss(t.handles[m]) } // or losses heap up while nobody sends anything
+			return func() { t.useUpLoss(t.handles[m]) } // else unused losses accumulate
 		}
 	}
 	add(LoseReply, loses(s.LoseReply))
@@ -42,20 +42,20 @@ func (t *test) faults() []fault {
 	if s.Isolate != nil {
 		add(Isolate, s.Isolate)
 	}
-	if t.bubble && s.Restart != nil { // on a server it takes too long to happen often
+	if t.bubble && s.Restart != nil { // on a server a restart takes too long to be frequent
 		add(Restart, func(string) func() { s.Restart(); return nothing })
 	}
 	return all
 }
 
-// useUpLoss sends a transaction that may as well be lost.
+// useUpLoss sends a transaction to use up a pending loss.
 func (t *test) useUpLoss(r registry.Registry) {
 	ctx, cancel := context.WithTimeout(t.ctx, 50*time.Millisecond)
 	defer cancel()
 	_, _ = r.Txn(ctx, registry.Txn{If: []registry.Cond{registry.Absent("none")}})
 }
 
-// majorFault returns what is done once to a store that is a server, or nil.
+// majorFault returns a fault that one history on a real server suffers once, or nil.
 func (t *test) majorFault() func() (end func()) {
 	switch {
 	case t.bubble:
@@ -68,25 +68,25 @@ func (t *test) majorFault() func() (end func()) {
 	return nil
 }
 
-// injectRandomFaults makes machines suffer one trouble after the other, drawn by seed, until stop. It
-// returns what they suffered.
+// injectRandomFaults injects faults into machines, drawn by seed, until stop, which
+// returns the number of each.
 func (t *test) injectRandomFaults(machines []string, seed uint64) (stop func() map[string]int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, m := range machines {
-		t.handle(m)                           // as troubles may not make one
-		if t.bubble && t.store.Delay != nil { // or calls would take no time, and none overlap
+		t.handle(m)                           // faults must not create one
+		if t.bubble && t.store.Delay != nil { // else calls take no time and never overlap
 			t.Cleanup(t.store.Delay(m, time.Duration(random.IntN(4))*time.Millisecond))
 		}
 	}
 	all := t.faults()
 	upheaval := t.majorFault()
-	if seed != t.backend.seed() { // the first history has had it
+	if seed != t.backend.seed() { // only the first history gets it
 		upheaval = nil
 	}
 	suffered := map[string]int{}
 	stopped := t.spawn(func(ctx context.Context) error {
-		var going []func() // the ends of at most two troubles
+		var going []func() // ends of at most two active faults
 		defer func() {
 			for _, end := range going {
 				end()
@@ -100,7 +100,7 @@ func (t *test) injectRandomFaults(machines []string, seed uint64) (stop func() m
 			switch x := all[random.IntN(len(all))]; {
 			case upheaval != nil && round == 3:
 				going = append(going, upheaval())
-				suffered["upheaval"]++
+				suffered["major fault"]++
 			case random.IntN(3) > 0:
 				going = append(going, x.begin(machines[random.IntN(len(machines))]))
 				suffered[x.name]++
@@ -114,12 +114,12 @@ func (t *test) injectRandomFaults(machines []string, seed uint64) (stop func() m
 	}
 }
 
-// faultInterval is the time from one trouble to the next.
+// faultInterval draws the time until the next fault.
 func (t *test) faultInterval(r *rand.Rand) time.Duration {
 	return time.Duration(t.repeats(1, 20)+r.IntN(t.repeats(10, 150))) * time.Millisecond
 }
 
-// sleepUnlessDone waits for d, and reports whether ctx has not ended by then.
+// sleepUnlessDone waits for d and reports false if ctx ended first.
 func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -15,11 +15,11 @@ import (
 
 var txnCases = []Case{
 	{
-		Code: "T01", Name: "a transaction that fails at any item leaves nothing behind",
+		Code: "T01", Name: "a transaction that fails at any item has no effect",
 		Proves: []Promise{TxnIsAtomic}, run: txnAllOrNothing, Safety: true,
 	},
 	{
-		Code: "T02", Name: "each condition holds when it should and not when it should not",
+		Code: "T02", Name: "each kind of condition holds when it is true and conflicts when it is false",
 		Proves: []Promise{ConditionsAreChecked}, run: conditionsHoldOrNot, Safety: true,
 	},
 	{
@@ -31,19 +31,19 @@ var txnCases = []Case{
 		Proves: []Promise{TxnHasOneRev}, run: oneRev, Safety: true,
 	},
 	{
-		Code: "T05", Name: "a key is absent when it never was, was deleted, or is above others",
+		Code: "T05", Name: "Absent holds for a key that never existed, was deleted or only has descendants",
 		Proves: []Promise{AbsentMeansNotThere}, run: absentHolds,
 	},
 	{
-		Code: "T06", Name: "conditions are judged by what was before the transaction",
+		Code: "T06", Name: "conditions are evaluated against the state before the transaction",
 		Proves: []Promise{ConditionsSeeTheStateBefore}, run: condAndOpOnOneKey,
 	},
 	{
-		Code: "T07", Name: "a malformed transaction is refused whole",
+		Code: "T07", Name: "a malformed transaction is rejected as a whole",
 		Proves: []Promise{MalformedTxnIsRefused}, run: malformed,
 	},
 	{
-		Code: "T08", Name: "a transaction without operations checks and writes nothing",
+		Code: "T08", Name: "a transaction without operations checks its conditions and writes nothing",
 		Proves: []Promise{CheckOnlyWritesNothing}, run: checkOnly,
 	},
 	{
@@ -55,7 +55,7 @@ var txnCases = []Case{
 		Proves: []Promise{AliveUntilTheEnd, DeadOnceEnded}, Needs: []string{Expire}, run: aliveAndDead, Safety: true,
 	},
 	{
-		Code: "T11", Name: "a Rev that another handle has outdated conflicts",
+		Code: "T11", Name: "a Rev superseded by another handle's write conflicts",
 		Proves: []Promise{ChangeNeedsTheRev}, run: staleRev, Safety: true,
 	},
 	{
@@ -63,7 +63,7 @@ var txnCases = []Case{
 		Proves: []Promise{ChangeNeedsTheRev, ManyGoroutines}, run: concurrentIncrements, Safety: true,
 	},
 	{
-		Code: "T14", Name: "a sum that transactions keep is kept in every atomic view",
+		Code: "T14", Name: "an invariant sum holds in every atomic view",
 		Proves: []Promise{AtomicListingIsOneCommit, TxnIsAtomic}, run: transfers, Safety: true,
 	},
 	{
@@ -71,11 +71,11 @@ var txnCases = []Case{
 		Proves: []Promise{TxnFalsifiesItself}, run: sentTwice, Safety: true,
 	},
 	{
-		Code: "T16", Name: "of many who create a key at once one does",
+		Code: "T16", Name: "exactly one of many concurrent creates of a key succeeds",
 		Proves: []Promise{CreateNeedsAbsence, ManyGoroutines}, run: oneCreates, Safety: true,
 	},
 	{
-		Code: "T17", Name: "a refused transaction changes nothing and tells watchers nothing",
+		Code: "T17", Name: "a conflicting transaction changes nothing and produces no event",
 		Proves: []Promise{ConflictChangesNothing}, run: refusalIsSilent,
 	},
 	{
@@ -173,7 +173,7 @@ func conflictIndex(t *test) {
 	badOps := []registry.Op{registry.Create("k", nil), registry.Set("none1", rev, nil), registry.Delete("none2", rev)}
 	for i := range 3 {
 		x := registry.Txn{If: append(good[:i:i], bad[i:]...), Then: badOps}
-		t.assertConflict(a, x, i) // all later ones are wrong as well
+		t.assertConflict(a, x, i) // all later items fail too
 		x = registry.Txn{If: append(good[:i:i], bad[i]), Then: goodOps}
 		t.assertConflict(a, x, i)
 		x = registry.Txn{If: good[:i], Then: append(goodOps[:i:i], badOps[i:]...)}
@@ -182,7 +182,7 @@ func conflictIndex(t *test) {
 	_, err := a.Txn(t.ctx, registry.Txn{If: good, Then: badOps})
 	var conflict *registry.ConflictError
 	require.ErrorAs(t, err, &conflict)
-	require.Equal(t, badOps[0].String(), conflict.Item, "the item in words")
+	require.Equal(t, badOps[0].String(), conflict.Item, "the item as text")
 }
 
 func oneRev(t *test) {
@@ -224,7 +224,7 @@ func absentHolds(t *test) {
 		t.assertHolds(t.handleB(), registry.Absent(key))
 		t.assertAbsent(a, key)
 	}
-	require.Equal(t, []registry.Key{"above2/k"}, keysOf(t.listFresh(a, "above2")), "checking leaves no trace")
+	require.Equal(t, []registry.Key{"above2/k"}, keysOf(t.listFresh(a, "above2")), "a check creates no key")
 	require.Empty(t, t.listFresh(a, ""))
 }
 
@@ -246,7 +246,7 @@ func condAndOpOnOneKey(t *test) {
 		If: []registry.Cond{registry.Absent("k")}, Then: []registry.Op{registry.Delete("k", next)},
 	}, 0)
 	require.Equal(t, "2", string(t.getFresh(a, "k").Value))
-	t.commit(a, registry.Txn{ // the same condition twice, and two that look at both sides
+	t.commit(a, registry.Txn{ // a repeated condition, and conditions on both operations' keys
 		If:   []registry.Cond{registry.At("k", next), registry.At("k", next), registry.Absent("k2")},
 		Then: []registry.Op{registry.Delete("k", next), registry.Create("k2", nil)},
 	})
@@ -292,7 +292,7 @@ func checkOnly(t *test) {
 		t.assertConflict(a, x, i)
 	}
 	_, err := a.Txn(t.ctx, registry.Txn{})
-	require.NoError(t, err, "nothing is asked and nothing is wrong")
+	require.NoError(t, err, "an empty transaction commits")
 	require.Equal(t, before, t.listFresh(a, "d"))
 	f.assertNoEvents(a, "d/mark")
 }
@@ -337,7 +337,7 @@ func aliveAndDead(t *test) {
 		end.do(s)
 		for _, r := range []registry.Registry{a, b} {
 			_, err := r.Txn(t.ctx, registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}})
-			require.NoError(t, err, "dead once it is %s", end.how)
+			require.NoError(t, err, "Dead once the session is %s", end.how)
 			t.assertConflict(r, registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}}, 0)
 		}
 	}
@@ -362,7 +362,7 @@ func concurrentIncrements(t *test) {
 	t.commitOps(handles[0], registry.Create("n", make([]byte, 8)))
 	t.runConcurrently(workers, func(i int) error {
 		r := handles[i%len(handles)]
-		if _, err := r.Get(t.ctx, "n", fresh); err != nil { // it is another's: later reads see it too
+		if _, err := r.Get(t.ctx, "n", fresh); err != nil { // makes later plain reads see the key
 			return err
 		}
 		for range each {
@@ -375,9 +375,9 @@ func concurrentIncrements(t *test) {
 	require.Equal(t, uint64(workers*each), binary.BigEndian.Uint64(t.getFresh(handles[0], "n").Value))
 }
 
-// increment adds one to the number at key, by as many tries as it takes.
+// increment adds one to the number at key and retries on conflicts.
 func increment(ctx context.Context, r registry.Registry, key registry.Key) error {
-	const tries = 10_000 // a registry that always conflicts must not hang the suite
+	const tries = 10_000 // bounds a registry that always conflicts
 	for range tries {
 		e, err := r.Get(ctx, key, registry.ReadOptions{})
 		if err != nil {
@@ -407,7 +407,7 @@ func transfers(t *test) {
 				if err := transfer(ctx, r, account(n%accounts), account((n+1+i)%accounts)); err != nil {
 					return err
 				}
-				time.Sleep(time.Microsecond) // lets the others on, and time in a bubble
+				time.Sleep(time.Microsecond) // yields, and advances time in a bubble
 			}
 		}))
 	}
@@ -421,10 +421,10 @@ func transfers(t *test) {
 			require.NoError(t, err)
 			sum += n
 			conds = append(conds, registry.At(e.Key, e.Modified))
-			require.LessOrEqual(t, e.Modified.Seq, l.Rev.Seq, "no entry is newer than the listing")
+			require.LessOrEqual(t, e.Modified.Seq, l.Rev.Seq, "an entry is newer than the listing")
 		}
 		whole := l.Atomic
-		if !whole { // then a transaction tells whether they stood together
+		if !whole { // a transaction verifies that the entries existed together
 			_, err := t.handleB().Txn(t.ctx, registry.Txn{If: conds})
 			whole = err == nil
 		}
@@ -438,7 +438,7 @@ func transfers(t *test) {
 		stop()
 	}
 	if views == 0 {
-		t.Log("no view was whole while the accounts moved")
+		t.Log("no view was atomic during the transfers")
 	}
 	sum := 0
 	for _, e := range t.listFresh(t.handleA(), "accounts") {
@@ -451,7 +451,7 @@ func transfers(t *test) {
 
 func account(i int) registry.Key { return registry.Key(fmt.Sprintf("accounts/%d", i)) }
 
-// transfer moves one from an account to another. A conflict is no error.
+// transfer moves one unit between accounts. It ignores a conflict.
 func transfer(ctx context.Context, r registry.Registry, from, to registry.Key) error {
 	x, err := r.Get(ctx, from, registry.ReadOptions{})
 	if err != nil {
@@ -491,8 +491,8 @@ func sentTwice(t *test) {
 			continue
 		}
 		e := t.getFresh(b, op.Key)
-		require.Equal(t, rev, e.Modified, "%s: the first and only write", name)
-		require.Equal(t, x.ID, e.Txn, "%s: by which the writer knows its own", name)
+		require.Equal(t, rev, e.Modified, "%s: Modified is the only write", name)
+		require.Equal(t, x.ID, e.Txn, "%s: Txn identifies the write", name)
 	}
 }
 
@@ -546,7 +546,7 @@ func endedContext(t *test) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
 	_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
-	require.ErrorIs(t, err, registry.ErrNotApplied, "it was over before anything was sent")
+	require.ErrorIs(t, err, registry.ErrNotApplied, "the context ended before the call")
 	require.ErrorIs(t, err, context.Canceled, "the cause is kept")
 	t.assertAbsent(a, "k")
 	_, err = a.Get(ctx, "k", fresh)

@@ -16,15 +16,15 @@ import (
 
 var watchCases = []Case{
 	{
-		Code: "W01", Name: "the first batch is a snapshot of what exists, also of nothing",
+		Code: "W01", Name: "the first batch is a snapshot, even of an empty directory",
 		Proves: []Promise{SnapshotFirst}, run: snapshotFirst, Safety: true,
 	},
 	{
-		Code: "W02", Name: "creates, sets and deletes arrive",
+		Code: "W02", Name: "creates, sets and deletes are delivered",
 		Proves: []Promise{WatchFollowsChanges, LastStateArrives}, run: changesArrive, Safety: true,
 	},
 	{
-		Code: "W03", Name: "a watch tells of the children of its directory only",
+		Code: "W03", Name: "a watch reports only the immediate children of its directory",
 		Proves: []Promise{WatchIsOneLevel}, run: watchOneLevel,
 	},
 	{
@@ -32,47 +32,47 @@ var watchCases = []Case{
 		Proves: []Promise{WatchFollowsChanges}, run: independentWatchers,
 	},
 	{
-		Code: "W05", Name: "Next ends with its context, and the watcher lives on",
+		Code: "W05", Name: "Next returns when its context ends, and the watcher stays usable",
 		Proves: []Promise{NextEndsWithItsContext}, run: nextContext,
 	},
 	{
-		Code: "W06", Name: "a reader that sleeps holds up no writer and finds the last state",
+		Code: "W06", Name: "a stalled reader blocks no writer and catches up to the last state",
 		Proves: []Promise{SlowReaderBlocksNoWriter, LastStateArrives}, run: sleepingReader,
 	},
 	{
-		Code: "W07", Name: "what changed while the connection was gone is caught up",
+		Code: "W07", Name: "a watcher catches up on changes made while it was disconnected",
 		Proves: []Promise{WatchOutlivesConnections, LastStateArrives}, Needs: []string{Partition}, run: changedWhileAway, Safety: true,
 	},
 	{
-		Code: "W08", Name: "history that the store has forgotten is no error, but a snapshot",
+		Code: "W08", Name: "compacted history leads to a snapshot, not to an error",
 		Proves: []Promise{WatchOutlivesConnections}, Needs: []string{Compact, Partition}, run: compactedWhileAway,
 	},
 	{
-		Code: "W09", Name: "a delete while the connection was gone is noticed",
+		Code: "W09", Name: "a delete made while the watcher was disconnected is delivered",
 		Proves: []Promise{WatchOutlivesConnections, LastStateArrives}, Needs: []string{Partition}, run: deletedWhileAway, Safety: true,
 	},
 	{
-		Code: "W10", Name: "a key that was made again arrives with its new Created",
+		Code: "W10", Name: "a re-created key is delivered with its new Created",
 		Proves: []Promise{WatchTellsEntriesWhole}, run: recreatedArrives,
 	},
 	{
-		Code: "W13", Name: "a directory that never was can be watched",
+		Code: "W13", Name: "a directory that never existed can be watched",
 		Proves: []Promise{DirNeedNotExist}, run: watchNothing,
 	},
 	{
-		Code: "W14", Name: "watching and closing leaves no goroutine behind",
+		Code: "W14", Name: "closed watchers leave no goroutines",
 		Proves: []Promise{WatcherCloseFreesAll}, run: watchersLeakNothing,
 	},
 	{
-		Code: "W16", Name: "an event is prompt, also right after a watch began",
+		Code: "W16", Name: "events arrive promptly, even right after the watch began",
 		Proves: []Promise{EventsArePrompt}, run: eventsArePrompt,
 	},
 	{
-		Code: "W17", Name: "batches are the reader's to keep",
+		Code: "W17", Name: "callers may keep and modify the batches they receive",
 		Proves: []Promise{BatchesBelongToTheReader}, run: batchesAreCopies,
 	},
 	{
-		Code: "W18", Name: "never an older state after a newer",
+		Code: "W18", Name: "no older state is delivered after a newer one, under writes and reconnections",
 		Proves: []Promise{NeverOlderAfterNewer}, Needs: []string{Partition}, run: orderUnderFire, Safety: true,
 	},
 	{
@@ -80,19 +80,19 @@ var watchCases = []Case{
 		Proves: []Promise{BatchesAreSorted, BatchRevBoundsChanges}, run: batchForm,
 	},
 	{
-		Code: "W20", Name: "a watch begun under fire misses nothing",
+		Code: "W20", Name: "a watch that begins during writes misses none of them",
 		Proves: []Promise{SnapshotFirst, WatchFollowsChanges}, run: beginUnderFire, Safety: true,
 	},
 	{
-		Code: "W21", Name: "a watcher ends with the context of Watch",
+		Code: "W21", Name: "a watcher ends when the context of Watch ends",
 		Proves: []Promise{WatchEndsWithItsContext}, run: watchContext,
 	},
 	{
-		Code: "W22", Name: "Close ends a watcher, wakes its reader, and is legal twice",
+		Code: "W22", Name: "Close ends a watcher and wakes its reader, and may be called twice",
 		Proves: []Promise{WatcherCloseWakesNext}, run: watcherClose,
 	},
 	{
-		Code: "W23", Name: "the keys of one commit arrive, whatever their number",
+		Code: "W23", Name: "all keys of one commit are delivered, up to the transaction limit",
 		Proves: []Promise{LastStateArrives}, run: wideCommit,
 	},
 }
@@ -113,11 +113,11 @@ func snapshotFirst(t *test) {
 		first := f.next()
 		require.Equal(t, registry.Snapshot, first.Kind)
 		require.Len(t, first.Puts, 5)
-		require.True(t, f.equals(t.listFresh(a, "d")), "it holds what exists: %v", f.values())
+		require.True(t, f.equals(t.listFresh(a, "d")), "the snapshot holds every entry: %v", f.values())
 	}
 }
 
-// readFreshFirst makes a handle see what others wrote, by a fresh read.
+// readFreshFirst makes a handle see the writes of others by a fresh read.
 func readFreshFirst(t *test, r registry.Registry, dir registry.Key) error {
 	_, err := r.List(t.ctx, dir, fresh)
 	return err
@@ -135,7 +135,7 @@ func changesArrive(t *test) {
 		rev = t.commitOps(a, registry.Set(key, rev, []byte("set")))
 		f.awaitValue(key, "set")
 		t.commitOps(a, registry.Delete(key, rev))
-		f.followUntil("it is gone", func() bool { return len(f.has) == 0 })
+		f.followUntil("the key is gone", func() bool { return len(f.has) == 0 })
 	}
 }
 
@@ -169,7 +169,7 @@ func independentWatchers(t *test) {
 	for i := range 10 {
 		t.create(a, registry.Key(fmt.Sprintf("d/k%d", i)), "")
 		t.create(a, registry.Key(fmt.Sprintf("d/sub/k%d", i)), "")
-		if i == 5 { // one leaves, and the rest go on
+		if i == 5 { // one closes, and the rest continue
 			require.NoError(t, all[0].w.Close())
 			all = all[1:]
 		}
@@ -214,7 +214,8 @@ func sleepingReader(t *test) {
 	require.Len(t, f.has, 9)
 }
 
-// changeWhileAway cuts b off, lets change happen, and returns when b follows again.
+// changeWhileAway cuts a machine off, calls change and returns when the follower has
+// caught up.
 func (f *follower) changeWhileAway(machine string, change func()) {
 	f.t.Helper()
 	heal := f.t.partition(machine, Refuse)
@@ -243,7 +244,7 @@ func changedWhileAway(t *test) {
 	require.Len(t, f.has, 3)
 	require.Equal(t, made, f.has["d/again"].Created)
 	t.commitOps(a, registry.Set("d/kept", kept, []byte("2")))
-	f.awaitValue("d/kept", "2") // it goes on as before
+	f.awaitValue("d/kept", "2") // it continues as before
 }
 
 func deletedWhileAway(t *test) {
@@ -309,7 +310,7 @@ func watchNothing(t *test) {
 func watchersLeakNothing(t *test) {
 	a := t.handleA()
 	t.create(a, "d/k", "v")
-	t.follow(a, "d").next() // what the first watch starts may stay until Close
+	t.follow(a, "d").next() // goroutines of the first watch may stay until the handle closes
 	t.settle(100 * time.Millisecond)
 	before := countGoroutines(t)
 	for i := range t.repeats(1000, 200) {
@@ -358,7 +359,7 @@ func batchesAreCopies(t *test) {
 	first := f.next()
 	clear(first.Puts[0].Value)
 	require.Equal(t, "value", string(t.getFresh(a, "d/k").Value))
-	require.Equal(t, "value", string(g.next().Puts[0].Value), "another watcher's")
+	require.Equal(t, "value", string(g.next().Puts[0].Value), "the batch of another watcher")
 
 	rev = t.commitOps(a, registry.Set("d/k", rev, []byte("second")))
 	second := f.next()
@@ -366,13 +367,13 @@ func batchesAreCopies(t *test) {
 	kept.Puts[0].Value = slices.Clone(second.Puts[0].Value)
 	t.commitOps(a, registry.Set("d/k", rev, []byte("third!")))
 	f.awaitValue("d/k", "third!")
-	require.Equal(t, kept.Puts, second.Puts, "a later batch leaves it alone")
+	require.Equal(t, kept.Puts, second.Puts, "a later batch changed an earlier one")
 	clear(second.Puts[0].Value)
 	require.Equal(t, "third!", string(t.getFresh(a, "d/k").Value))
 }
 
-// orderUnderFire holds every batch against the contract while several write, keys come
-// and go, and the reader's connection breaks.
+// orderUnderFire checks every batch while several machines write, create and delete keys
+// and the reader's connection breaks.
 func orderUnderFire(t *test) {
 	f := t.follow(t.handleB(), "d")
 	var stops []func()
@@ -399,7 +400,7 @@ func orderUnderFire(t *test) {
 		t.sleep(20 * time.Millisecond)
 		heal()
 	}
-	t.eventually(recovery, "the reader is told of changes as they come", func() error {
+	t.eventually(recovery, "the reader receives changes", func() error {
 		if n := batches.Load(); n <= 5 && len(done) == 0 {
 			return fmt.Errorf("%d batches", n)
 		}
@@ -410,7 +411,7 @@ func orderUnderFire(t *test) {
 	}
 	cancel()
 	stopReading()
-	require.ErrorIs(t, <-done, context.Canceled, "the reader saw nothing that breaks the contract")
+	require.ErrorIs(t, <-done, context.Canceled, "a batch broke the contract")
 	f.converge(t.handleA())
 }
 
@@ -429,7 +430,7 @@ func churn(ctx context.Context, r registry.Registry, dir registry.Key, seed int)
 		default:
 			op = registry.Set(key, e.Modified, op.Value)
 		}
-		// Not ctx: a transaction that is cut short may be applied after all is over.
+		// Not ctx: a canceled transaction could be applied after the case has ended.
 		_, err = r.Txn(context.WithoutCancel(ctx), registry.Txn{Then: []registry.Op{op}})
 		if err != nil && !errors.Is(err, registry.ErrConflict) {
 			return err
@@ -448,7 +449,7 @@ func batchForm(t *test) {
 	}
 	for range 3 {
 		made := t.commitOps(a, creates...)
-		f.converge(a) // every batch is checked as it is taken
+		f.converge(a) // checks every batch
 		require.GreaterOrEqual(t, f.rev.Seq, made.Seq)
 		deletes = nil
 		for _, op := range creates {
@@ -457,7 +458,7 @@ func batchForm(t *test) {
 		t.commitOps(a, deletes...)
 		f.converge(a)
 	}
-	rev := t.create(a, "d/k", "0") // many changes of a key while nobody reads
+	rev := t.create(a, "d/k", "0") // many changes of a key without a reader
 	for i := range 10 {
 		rev = t.commitOps(a, registry.Set("d/k", rev, strconv.AppendInt(nil, int64(i), 10)))
 	}
@@ -474,7 +475,7 @@ func beginUnderFire(t *test) {
 		require.NoError(t, err)
 		f := t.follow(b, "d")
 		first := f.next()
-		require.GreaterOrEqual(t, first.Rev.Seq, l.Rev.Seq, "the snapshot is not older than what was read before")
+		require.GreaterOrEqual(t, first.Rev.Seq, l.Rev.Seq, "the snapshot is older than an earlier read")
 		all = append(all, f)
 		t.sleep(3 * time.Millisecond)
 	}
@@ -509,7 +510,7 @@ func watchContext(t *test) {
 	_, err = w.Next(t.ctx)
 	require.Error(t, err, "the watcher has ended for good")
 	other := t.follow(a, "d")
-	other.next() // others have not
+	other.next() // other watchers continue
 }
 
 func watcherClose(t *test) {
@@ -535,7 +536,7 @@ func watcherClose(t *test) {
 	require.NoError(t, w.Close())
 	t.create(a, "d/k", "v")
 	_, err = w.Next(t.ctx)
-	require.ErrorIs(t, err, registry.ErrClosed, "nothing is delivered after Close")
+	require.ErrorIs(t, err, registry.ErrClosed, "Next after Close")
 }
 
 func wideCommit(t *test) {

@@ -13,27 +13,28 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// attempt is a write that was tried, and what was said of it.
+// attempt is a write with its result.
 type attempt struct {
 	op  registry.Op
 	rev registry.Rev
 	err error
 }
 
-// watchWriter writes what others follow.
+// watchWriter writes keys of watched directories.
 type watchWriter struct {
 	client
 	attempts map[registry.TxnID]attempt
 }
 
-// watchReader is a follower with what it was told.
+// watchReader is a follower that keeps every delivered entry.
 type watchReader struct {
 	*follower
-	told []registry.Entry
-	stop func()
+	delivered []registry.Entry
+	stop      func()
 }
 
-// watchedDirs are followed; what is below them, and beside them, is not theirs.
+// watchedDirs are the watched directories. Keys below them and beside them must not be
+// delivered.
 var watchedDirs = []registry.Key{"watched/x", "watched/y"}
 
 func watchHistory(t *test) {
@@ -60,50 +61,50 @@ func watchHistory(t *test) {
 	for _, r := range readers {
 		r.stop()
 	}
-	for _, dir := range watchedDirs { // with nothing after it
+	for _, dir := range watchedDirs { // the last write
 		t.create(t.handle("last"), dir.Join("last"), "last")
 	}
-	told := 0
+	delivered := 0
 	for _, r := range readers {
 		r.converge(t.handle("last"))
-		told += len(r.told)
+		delivered += len(r.delivered)
 	}
-	t.Logf("seed %d: %d changes told to %d readers; %v", seed, told, len(readers), suffered)
+	t.Logf("seed %d: %d changes delivered to %d readers; %v", seed, delivered, len(readers), suffered)
 	attempts := map[registry.TxnID]attempt{}
 	for _, w := range all {
 		for id, x := range w.attempts {
 			attempts[id] = x
 		}
 	}
-	created := map[registry.Rev]registry.Rev{} // of an entry, by its Modified: each write is of one key
+	created := map[registry.Rev]registry.Rev{} // by Modified: each write has one key
 	for _, r := range readers {
-		for _, e := range r.told {
+		for _, e := range r.delivered {
 			require.NoError(t, wasCommitted(e, attempts), "seed %d: %s at %d", seed, e.Key, e.Modified.Seq)
 			if first, seen := created[e.Modified]; seen {
-				require.Equal(t, first, e.Created, "seed %d: all readers are told the same of %s at %d", seed, e.Key, e.Modified.Seq)
+				require.Equal(t, first, e.Created, "seed %d: two readers received different entries of %s at %d", seed, e.Key, e.Modified.Seq)
 			}
 			created[e.Modified] = e.Created
 		}
 	}
 }
 
-// wasCommitted returns what is wrong with an entry, if nothing else was ever tried.
+// wasCommitted returns an error unless one of the attempts wrote the entry.
 func wasCommitted(e registry.Entry, attempts map[registry.TxnID]attempt) error {
 	x, tried := attempts[e.Txn]
 	switch {
 	case !tried:
-		return errors.New("nobody has written it")
+		return errors.New("no transaction wrote it")
 	case x.op.Key != e.Key || string(x.op.Value) != string(e.Value):
-		return fmt.Errorf("what was written is %s: %q", x.op.Key, x.op.Value)
+		return fmt.Errorf("the transaction wrote %s: %q", x.op.Key, x.op.Value)
 	case x.err == nil && x.rev != e.Modified:
-		return fmt.Errorf("it was written at %d", x.rev.Seq)
+		return fmt.Errorf("the transaction committed at %d", x.rev.Seq)
 	case x.err != nil && !errors.Is(x.err, registry.ErrUnknownOutcome):
-		return fmt.Errorf("it was not written: %w", x.err)
+		return fmt.Errorf("the transaction failed: %w", x.err)
 	}
 	return nil
 }
 
-// followWithNaps follows dir until stop, with naps.
+// followWithNaps follows dir until stop and pauses now and then.
 func (t *test) followWithNaps(machine string, dir registry.Key, random *rand.Rand) *watchReader {
 	t.Helper()
 	r := &watchReader{follower: t.follow(t.handle(machine), dir)}
@@ -113,7 +114,7 @@ func (t *test) followWithNaps(machine string, dir registry.Key, random *rand.Ran
 			if err != nil {
 				return err
 			}
-			r.told = append(r.told, b.Puts...)
+			r.delivered = append(r.delivered, b.Puts...)
 			if random.IntN(4) == 0 {
 				sleepUnlessDone(ctx, time.Duration(random.IntN(20))*time.Millisecond)
 			}
@@ -137,7 +138,7 @@ func (w *watchWriter) writeRandomKeys(ctx context.Context, rounds int) error {
 	return nil
 }
 
-// write creates, sets or deletes key, whichever its state allows.
+// write creates, sets or deletes key, as its state allows.
 func (w *watchWriter) write(ctx context.Context, key registry.Key, value []byte) error {
 	within, cancel := context.WithTimeout(ctx, w.callTimeout())
 	defer cancel()
