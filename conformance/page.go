@@ -44,7 +44,7 @@ func (p *page) writeIntro() {
 	p.line("# Conformance\n")
 	p.line("Generated from the suite by `go test ./conformance -update`; a test fails while it is out of date. It")
 	p.line("lists what the backends declare. A run of the suite fails if a declaration is wrong, or if a case that")
-	p.line("is not declared as lacking fails.\n")
+	p.line("is not declared as lacking fails. To write a backend, see [backends.md](backends.md).\n")
 	p.table("backend", "cases", "passed", "lacking")
 	for _, b := range p.backends {
 		lacking := 0

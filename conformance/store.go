@@ -21,22 +21,24 @@ import (
 // that needs an answer from the store, such as Expire during an election, waits for it.
 type Store struct {
 	// Connect returns a new handle. In a store with several members, consecutive new
-	// machines connect to different members. It must not fail for a machine that is cut off.
-	// The suite closes the handle.
+	// machines connect to different members. It must succeed while HalfOpen is active; no
+	// other case connects a machine that is cut off. The suite closes the handle.
 	Connect func(t testing.TB, machine string) registry.Registry
 
 	// Expire ends a session at once, as if its TTL had run out. The owner learns of it as it
 	// would of a real expiry.
 	Expire func(registry.SessionID)
-	// Partition cuts a machine off until heal.
+	// Partition cuts a machine off until heal. At heal its connections may resume or break.
 	Partition func(machine string, c Cut) (heal func())
-	// LoseReply makes the store apply the next Txn of a machine and loses the reply.
+	// LoseReply makes the store apply the next Txn of a machine and loses the reply. The
+	// connection may break. Each call affects one Txn.
 	LoseReply func(machine string)
-	// LoseRequest loses the next Txn of a machine before it reaches the store.
+	// LoseRequest loses the next Txn of a machine before it reaches the store. The
+	// connection may break. Each call affects one Txn.
 	LoseRequest func(machine string)
 	// HoldCommit holds the next Txn of a machine on its way. Its caller gets no answer, or
 	// ErrUnknownOutcome. release forwards the Txn and returns once the store has applied or
-	// refused it.
+	// refused it; if no Txn came, release cancels the control.
 	HoldCommit func(machine string) (release func())
 	// Delay delays every reply to a machine by d until restore.
 	Delay func(machine string, d time.Duration) (restore func())
