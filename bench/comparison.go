@@ -61,7 +61,7 @@ func (c comparison) run(ctx context.Context, s *servers, runs int, e effort) (ro
 		}
 		theirs = append(theirs, b)
 	}
-	r := row{comparison: c, us: middle(ours), them: middle(theirs)}
+	r := row{comparison: c, us: mediansOf(ours), them: mediansOf(theirs)}
 	var ratios, rates []float64
 	for i := range theirs {
 		ratios = append(ratios, float64(theirs[i].median)/float64(ours[i].median))
@@ -80,8 +80,8 @@ func measure(ctx context.Context, s *servers, e effort, sub subject) (summary, e
 	return m.summary()
 }
 
-// middle returns the medians of each figure on its own.
-func middle(all []summary) summary {
+// mediansOf returns the medians of each figure on its own.
+func mediansOf(all []summary) summary {
 	var medians, tails []time.Duration
 	var rates []float64
 	for _, s := range all {
@@ -111,8 +111,8 @@ type meter struct {
 
 func newMeter(e effort) *meter { return &meter{effort: e} }
 
-// begin starts the clock. What was prepared before is not measured.
-func (m *meter) begin() {
+// startClock starts the clock. What was prepared before is not measured.
+func (m *meter) startClock() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.began = time.Now()
@@ -130,8 +130,8 @@ func (m *meter) add(d time.Duration) (more bool) {
 	return !m.overLocked()
 }
 
-// over reports whether there has been enough.
-func (m *meter) over() bool {
+// isOver reports whether there has been enough.
+func (m *meter) isOver() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.overLocked()

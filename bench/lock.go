@@ -11,11 +11,11 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// goodbye bounds what is done when a run is over, whatever has become of its context.
-const goodbye = 10 * time.Second
+// cleanupTimeout bounds what is done when a run is over, whatever has become of its context.
+const cleanupTimeout = 10 * time.Second
 
 func closeRegistry(reg registry.Registry) {
-	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
 	_ = reg.Close(ctx) // the server goes as well
 }
@@ -52,7 +52,7 @@ func (l *ourLock) tenure(ctx context.Context, held func()) error {
 }
 
 func (l *ourLock) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
 	_ = l.lock.Close(ctx)
 	closeRegistry(l.reg)

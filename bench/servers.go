@@ -69,10 +69,10 @@ func (p place) rawEtcd() (*clientv3.Client, error) {
 
 // rawZooKeeper is a connection of the library that the backend is built on.
 func (p place) rawZooKeeper() (*zk.Conn, error) {
-	conn, _, err := zk.Connect(p.servers.zookeeper.Addrs(), 10*time.Second, zk.WithLogger(silence{}))
+	conn, _, err := zk.Connect(p.servers.zookeeper.Addrs(), 10*time.Second, zk.WithLogger(discardLogger{}))
 	return conn, err
 }
 
-type silence struct{}
+type discardLogger struct{}
 
-func (silence) Printf(string, ...any) {}
+func (discardLogger) Printf(string, ...any) {}

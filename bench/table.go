@@ -20,12 +20,12 @@ func tableOf(rows []row) string {
 			rate = fmt.Sprintf("%.1f", r.rate)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n",
-			r.name, rate, ratio, r.side(r.ours, r.us), r.side(r.theirs, r.them), r.budget)
+			r.name, rate, ratio, r.formatSide(r.ours, r.us), r.formatSide(r.theirs, r.them), r.budget)
 	}
 	return b.String()
 }
 
-func (r *row) side(sub subject, s summary) string {
+func (r *row) formatSide(sub subject, s summary) string {
 	if sub.run == nil {
 		return " | | | "
 	}
@@ -33,7 +33,7 @@ func (r *row) side(sub subject, s summary) string {
 	if !r.paced {
 		rate = fmt.Sprintf("%.0f", s.rate)
 	}
-	return fmt.Sprintf("%s | %s | %s | %s", sub.name, ms(s.median), ms(s.tail), rate)
+	return fmt.Sprintf("%s | %s | %s | %s", sub.name, formatMillis(s.median), formatMillis(s.tail), rate)
 }
 
-func ms(d time.Duration) string { return fmt.Sprintf("%.2f ms", d.Seconds()*1e3) }
+func formatMillis(d time.Duration) string { return fmt.Sprintf("%.2f ms", d.Seconds()*1e3) }

@@ -34,15 +34,15 @@ func handOffs(contenders int, keep time.Duration, join func(ctx context.Context,
 		var given time.Time // by whom it was had last; whoever has it now may touch this
 		held := func() {
 			if given.IsZero() {
-				m.begin()
+				m.startClock()
 			} else {
 				m.add(time.Since(given))
 			}
 			time.Sleep(keep)
 			given = time.Now()
 		}
-		return each(ctx, all, func(ctx context.Context, c contender) error {
-			for !m.over() { // who waits then still has its turn
+		return runConcurrently(ctx, all, func(ctx context.Context, c contender) error {
+			for !m.isOver() { // who waits then still has its turn
 				if err := c.tenure(ctx, held); err != nil {
 					return err
 				}
@@ -52,8 +52,8 @@ func handOffs(contenders int, keep time.Duration, join func(ctx context.Context,
 	}
 }
 
-// each calls f for all at once. The first error ends the others' context.
-func each[T any](ctx context.Context, all []T, f func(context.Context, T) error) error {
+// runConcurrently calls f for all at once. The first error ends the others' context.
+func runConcurrently[T any](ctx context.Context, all []T, f func(context.Context, T) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make([]error, len(all))

@@ -37,7 +37,7 @@ func watchOurs(open store) func(ctx context.Context, p place, m *meter) error {
 		if _, err := w.Next(ctx); err != nil {
 			return err
 		}
-		return events(m, func() (began time.Time, err error) {
+		return measureEvents(m, func() (began time.Time, err error) {
 			began = time.Now()
 			rev, err = writer.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Set("watched/key", rev, []byte("value"))}})
 			return began, err
@@ -48,10 +48,10 @@ func watchOurs(open store) func(ctx context.Context, p place, m *meter) error {
 	}
 }
 
-// events writes and waits until it has been heard of, again and again.
-func events(m *meter, write func() (began time.Time, err error), heard func() error) error {
-	m.begin()
-	for !m.over() {
+// measureEvents writes and waits until it has been heard of, again and again.
+func measureEvents(m *meter, write func() (began time.Time, err error), heard func() error) error {
+	m.startClock()
+	for !m.isOver() {
 		came := make(chan error, 1)
 		var at time.Time
 		go func() {
@@ -88,7 +88,7 @@ func watchEtcd(ctx context.Context, p place, m *meter) error {
 	if r := <-coming; r.Err() != nil {
 		return r.Err()
 	}
-	return events(m, func() (time.Time, error) {
+	return measureEvents(m, func() (time.Time, error) {
 		began := time.Now()
 		_, err := writer.Put(ctx, key, "value")
 		return began, err
@@ -119,7 +119,7 @@ func watchZooKeeper(_ context.Context, p place, m *meter) error {
 	if err != nil {
 		return err
 	}
-	return events(m, func() (time.Time, error) {
+	return measureEvents(m, func() (time.Time, error) {
 		began := time.Now()
 		_, err := writer.Set(key, []byte("value"), -1)
 		return began, err

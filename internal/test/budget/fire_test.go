@@ -15,12 +15,12 @@ import (
 // instance whatever the number of shards, small ones, no reads and nothing else.
 func TestBudget_FireOfShardsThatEndTogether(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
-		var all table
+		var all costTable
 		for _, shards := range []int{1, 10, 100, 1000} {
 			t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
 				k.on(t, func(t *testing.T, s store) {
 					w := watchFires(t, k, s, 3, 20, executor.Job{Name: "job", Shards: shards})
-					assert.LessOrEqual(t, w.bytes(), 1024)
+					assert.LessOrEqual(t, w.largestBytes(), 1024)
 					all.add(w)
 				})
 			})
@@ -37,8 +37,8 @@ func TestBudget_FireOfShardsThatFail(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		k.on(t, func(t *testing.T, s store) {
 			w := watchFires(t, k, s, 3, 20, executor.Job{Name: "job", Shards: 100, Handler: fails})
-			assert.LessOrEqual(t, w.bytes(), 1024)
-			var one table
+			assert.LessOrEqual(t, w.largestBytes(), 1024)
+			var one costTable
 			one.add(w)
 			t.Log(one.String())
 		})
@@ -49,7 +49,7 @@ func TestBudget_FireOfShardsThatFail(t *testing.T) {
 // go the ends of the fire before.
 func TestBudget_FireOfWhichOnlyTheClaimIsTracked(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
-		var all table
+		var all costTable
 		for _, shards := range []int{1, 100} {
 			t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
 				k.on(t, func(t *testing.T, s store) {
@@ -74,7 +74,7 @@ func TestBudget_TwentyJobsDueTogetherAreClaimedInOneCommit(t *testing.T) {
 					assert.Equal(t, 20, n.jobs, "jobs in the only commit that claims of %v", at)
 				}
 			}
-			var one table
+			var one costTable
 			one.add(w)
 			t.Log(one.String())
 		})

@@ -70,18 +70,18 @@ func (f *fleet) stop() {
 	all.Wait()
 }
 
-// take takes in what has been committed.
-func (f *fleet) take(commits []judge.Commit) {
+// applyCommits takes in what has been committed.
+func (f *fleet) applyCommits(commits []judge.Commit) {
 	f.t.Helper()
 	f.log = append(f.log, commits...)
 	for _, c := range commits {
 		for _, op := range c.Then {
-			f.takeOp(op)
+			f.applyOp(op)
 		}
 	}
 }
 
-func (f *fleet) takeOp(op registry.Op) {
+func (f *fleet) applyOp(op registry.Op) {
 	f.t.Helper()
 	gone := op.Kind == registry.OpDelete
 	switch key := string(op.Key); {
@@ -113,21 +113,21 @@ func nameIn(incarnation string) string {
 	return name
 }
 
-// await waits until ok says so, while it takes in what is committed.
-func (f *fleet) await(what string, ok func() bool) {
+// awaitCondition waits until ok says so, while it takes in what is committed.
+func (f *fleet) awaitCondition(what string, ok func() bool) {
 	f.t.Helper()
 	for end := time.Now().Add(f.store.patience()); !ok(); {
 		require.True(f.t, time.Now().Before(end), "%s: not in time", what)
 		time.Sleep(20 * time.Millisecond)
-		f.take(f.store.follow())
+		f.applyCommits(f.store.follow())
 	}
 }
 
-// awaitDealt waits until so many jobs are dealt evenly to all instances but those that are
+// awaitAssigned waits until so many jobs are dealt evenly to all instances but those that are
 // named, and none is on its way.
-func (f *fleet) awaitDealt(jobs int, but ...string) {
+func (f *fleet) awaitAssigned(jobs int, but ...string) {
 	f.t.Helper()
-	f.await("all is dealt", func() bool {
+	f.awaitCondition("all is dealt", func() bool {
 		if len(f.plans) != jobs {
 			return false
 		}
@@ -159,20 +159,20 @@ func (f *fleet) awaitDealt(jobs int, but ...string) {
 	})
 }
 
-// untilDealt returns what there is until all is dealt, and for some time after that.
-func (f *fleet) untilDealt(jobs int, but ...string) counts {
+// countUntilAssigned returns what there is until all is dealt, and for some time after that.
+func (f *fleet) countUntilAssigned(jobs int, but ...string) counts {
 	f.t.Helper()
 	f.log = nil
-	f.awaitDealt(jobs, but...)
+	f.awaitAssigned(jobs, but...)
 	time.Sleep(time.Second)
 	c := f.store.count(f.t)
-	f.take(c.commits)
+	f.applyCommits(c.commits)
 	c.commits = f.log
 	return c
 }
 
-// with returns the commits that have a key with that part.
-func with(part string, commits []judge.Commit) []judge.Commit {
+// commitsWith returns the commits that have a key with that part.
+func commitsWith(part string, commits []judge.Commit) []judge.Commit {
 	return slices.DeleteFunc(slices.Clone(commits), func(c judge.Commit) bool { return keysWith(c, part) == 0 })
 }
 

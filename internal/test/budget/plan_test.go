@@ -20,16 +20,16 @@ func TestBudget_ReshardTakesTwoCommits(t *testing.T) {
 					for i := range 4 { // of which all lose shards to the fifth
 						f.start(fmt.Sprint("i", i), idle(shards))
 					}
-					f.awaitDealt(1)
-					f.take(s.count(t).commits)
+					f.awaitAssigned(1)
+					f.applyCommits(s.count(t).commits)
 
 					f.start("late", idle(shards))
-					n := f.untilDealt(1)
-					plans := with("/plan/", n.commits)
+					n := f.countUntilAssigned(1)
+					plans := commitsWith("/plan/", n.commits)
 					t.Logf("one came, and %d of %d shards moved: %d commits of plans, the largest record of %d bytes; in all %d transactions, %d reads, %d events",
-						shards/5, shards, len(plans), largest(plans), n.txns, n.reads, n.events)
+						shards/5, shards, len(plans), largestValue(plans), n.txns, n.reads, n.events)
 					assert.Len(t, plans, 2)
-					assert.LessOrEqual(t, largest(plans), registry.PortableLimits.ValueBytes)
+					assert.LessOrEqual(t, largestValue(plans), registry.PortableLimits.ValueBytes)
 				})
 			})
 		}
@@ -45,14 +45,14 @@ func TestBudget_CrashOfOneOfTenInstances(t *testing.T) {
 			for i := range 10 {
 				f.start(fmt.Sprint("i", i), jobs(all, idle(1))...)
 			}
-			f.awaitDealt(all)
-			f.take(s.count(t).commits)
+			f.awaitAssigned(all)
+			f.applyCommits(s.count(t).commits)
 
 			leader := f.leader
 			heal := s.silence(leader)
 			defer heal()
-			n := f.untilDealt(all, leader)
-			elections, failovers, failedOver := len(with("/election/leader", n.commits)), with("/plan/", n.commits), 0
+			n := f.countUntilAssigned(all, leader)
+			elections, failovers, failedOver := len(commitsWith("/election/leader", n.commits)), commitsWith("/plan/", n.commits), 0
 			for _, c := range failovers {
 				failedOver += keysWith(c, "/plan/")
 			}
@@ -67,8 +67,8 @@ func TestBudget_CrashOfOneOfTenInstances(t *testing.T) {
 	})
 }
 
-// largest returns the size of the largest value that is written.
-func largest(commits []judge.Commit) int {
+// largestValue returns the size of the largest value that is written.
+func largestValue(commits []judge.Commit) int {
 	most := 0
 	for _, c := range commits {
 		for _, op := range c.Then {

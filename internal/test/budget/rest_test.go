@@ -13,16 +13,16 @@ import (
 
 // What a job costs a process at rest, the memory server's copy of its records included.
 func TestBudget_TenThousandJobsInOneProcess(t *testing.T) {
-	few, fewHeap := atRest(t, 10)
-	many, manyHeap := atRest(t, 10_000)
+	few, fewHeap := measureAtRest(t, 10)
+	many, manyHeap := measureAtRest(t, 10_000)
 	perJob := (manyHeap - fewHeap) / (10_000 - 10)
 	t.Logf("goroutines: %d with 10 jobs, %d with 10,000; heap per job: %d bytes", few, many, perJob)
 	assert.LessOrEqual(t, many-few, 20)
 	assert.LessOrEqual(t, perJob, 10<<10)
 }
 
-// atRest returns the goroutines and the heap with n jobs that have been dealt.
-func atRest(t *testing.T, n int) (goroutines, heap int) {
+// measureAtRest returns the goroutines and the heap with n jobs that have been dealt.
+func measureAtRest(t *testing.T, n int) (goroutines, heap int) {
 	s := newMemory()
 	f := newFleet(t, s)
 	defer f.stop()

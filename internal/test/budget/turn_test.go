@@ -29,23 +29,23 @@ type cost struct {
 // window is how long the end of a run may wait for others to share its commit.
 const window = 100 * time.Millisecond
 
-// ledger counts what turns cost.
-type ledger struct {
+// turnCounter counts what turns cost.
+type turnCounter struct {
 	fleet *fleet
 	turns map[turn]*cost
 }
 
-// add counts commits, which the fleet has not taken in yet.
-func (l *ledger) add(commits []judge.Commit) {
+// addCommits counts commits, which the fleet has not taken in yet.
+func (l *turnCounter) addCommits(commits []judge.Commit) {
 	for _, c := range commits {
 		begun, ended := map[turn]int{}, map[turn]bool{}
 		for _, op := range c.Then {
 			if !strings.Contains(string(op.Key), "/claims/") {
-				l.fleet.takeOp(op)
+				l.fleet.applyOp(op)
 				continue
 			}
 			before := l.fleet.claims[op.Key].Running
-			l.fleet.takeOp(op)
+			l.fleet.applyOp(op)
 			after := l.fleet.claims[op.Key].Running
 			instance := nameIn(op.Key.Dir().Name())
 			for ref := range refs(after, before) {
@@ -55,37 +55,37 @@ func (l *ledger) add(commits []judge.Commit) {
 				ended[turn{instance, ref.Fire}] = true
 			}
 		}
-		l.count(c, begun, ended)
+		l.countCommit(c, begun, ended)
 	}
 }
 
-func (l *ledger) count(c judge.Commit, begun map[turn]int, ended map[turn]bool) {
+func (l *turnCounter) countCommit(c judge.Commit, begun map[turn]int, ended map[turn]bool) {
 	for t, jobs := range begun {
-		n := l.of(t)
+		n := l.costOf(t)
 		n.claims++
 		n.jobs += jobs
-		n.commit(c)
+		n.addCommit(c)
 	}
 	for t := range ended {
 		if l.turns[t] == nil && len(begun) > 0 {
 			continue // of before the count, and with a claim: it costs nothing now
 		}
-		n := l.of(t)
+		n := l.costOf(t)
 		n.ends = append(n.ends, c.At)
 		if len(begun) == 0 {
-			n.commit(c)
+			n.addCommit(c)
 		}
 	}
 }
 
-func (l *ledger) of(t turn) *cost {
+func (l *turnCounter) costOf(t turn) *cost {
 	if l.turns[t] == nil {
 		l.turns[t] = &cost{}
 	}
 	return l.turns[t]
 }
 
-func (n *cost) commit(c judge.Commit) {
+func (n *cost) addCommit(c judge.Commit) {
 	n.commits++
 	n.bytes = max(n.bytes, bytesOf(c))
 }
@@ -107,20 +107,20 @@ func refs(a, b record.Runs) func(yield func(record.Ref) bool) {
 	}
 }
 
-// ends notes when runs return, which it makes them do together: some time after the fire.
-type ends struct {
+// runEnds notes when runs return, which it makes them do together: some time after the fire.
+type runEnds struct {
 	after time.Duration
 
 	mu    sync.Mutex
 	first map[turn]time.Time
 }
 
-func endTogether(after time.Duration) *ends {
-	return &ends{after: after, first: map[turn]time.Time{}}
+func endTogether(after time.Duration) *runEnds {
+	return &runEnds{after: after, first: map[turn]time.Time{}}
 }
 
 // handler returns what makes runs return together, with what then returns if it is not nil.
-func (e *ends) handler(then executor.Handler) executor.HandlerFunc {
+func (e *runEnds) handler(then executor.Handler) executor.HandlerFunc {
 	return func(ctx context.Context, r *executor.Run) error {
 		t := time.NewTimer(time.Until(r.FireTime.Add(e.after)))
 		defer t.Stop()
@@ -145,7 +145,7 @@ func (e *ends) handler(then executor.Handler) executor.HandlerFunc {
 // spread reports whether the runs of a turn ended so far apart, on a machine that had no
 // time for them, that their ends could not share a commit: each commit of ends but the last
 // was made when the first end that it has had waited for others as long as it may.
-func (e *ends) spread(t turn, n *cost) bool {
+func (e *runEnds) spread(t turn, n *cost) bool {
 	e.mu.Lock()
 	first := e.first[t]
 	e.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// fires is what was counted while a fleet ran a job or some.
-type fires struct {
+// fireCounts is what was counted while a fleet ran a job or some.
+type fireCounts struct {
 	kind      kind
 	store     store
 	instances int // in the fleet
@@ -24,8 +24,8 @@ type fires struct {
 	every     time.Duration
 	most      int // commits that a fire may take of an instance
 
-	together *ends
-	ledger   ledger
+	together *runEnds
+	ledger   turnCounter
 	turns    map[turn]*cost // the ledger's
 	counts
 	took time.Duration
@@ -42,8 +42,8 @@ const mostRounds = 5
 
 // watchFires has a fleet run jobs and counts what fires cost when some have passed. What is
 // over the budget fails the test.
-func watchFires(t *testing.T, k kind, s store, instances, enough int, like ...executor.Job) *fires {
-	w := &fires{kind: k, store: s, instances: instances, enough: enough, every: s.pace(), most: 2}
+func watchFires(t *testing.T, k kind, s store, instances, enough int, like ...executor.Job) *fireCounts {
+	w := &fireCounts{kind: k, store: s, instances: instances, enough: enough, every: s.pace(), most: 2}
 	for _, j := range like {
 		w.shards += j.Shards
 		if j.Tracking == executor.TrackClaims {
@@ -62,36 +62,36 @@ func watchFires(t *testing.T, k kind, s store, instances, enough int, like ...ex
 	for i := range instances {
 		f.start(fmt.Sprint("i", i), like...)
 	}
-	f.awaitDealt(len(like))
-	w.pass(4)
-	f.take(s.count(t).commits)
-	w.ledger = ledger{fleet: f, turns: map[turn]*cost{}}
+	f.awaitAssigned(len(like))
+	w.awaitFires(4)
+	f.applyCommits(s.count(t).commits)
+	w.ledger = turnCounter{fleet: f, turns: map[turn]*cost{}}
 	w.turns = w.ledger.turns
 
 	began := time.Now()
 	for range mostRounds {
-		w.pass(enough)
+		w.awaitFires(enough)
 		c := s.count(t)
 		w.counts.add(c)
-		w.ledger.add(c.commits)
-		if w.judge(t); w.seen() {
+		w.ledger.addCommits(c.commits)
+		if w.judgeTurns(t); w.hasEnough() {
 			break
 		}
 	}
 	w.took = time.Since(began)
-	w.check(t)
+	w.checkBudget(t)
 	return w
 }
 
-// pass waits for so many fires, and until what the last has begun should have ended.
-func (w *fires) pass(fires int) {
+// awaitFires waits for so many fires, and until what the last has begun should have ended.
+func (w *fireCounts) awaitFires(fires int) {
 	next := time.Now().Truncate(w.every).Add(w.every)
 	time.Sleep(time.Until(next.Add(time.Duration(fires-1)*w.every + w.every*3/5)))
 }
 
-// seen reports whether each instance that has shards has had fires that went as they
+// hasEnough reports whether each instance that has shards has had fires that went as they
 // should.
-func (w *fires) seen() bool {
+func (w *fireCounts) hasEnough() bool {
 	for _, n := range w.within {
 		if n < 3 {
 			return false
@@ -100,15 +100,15 @@ func (w *fires) seen() bool {
 	return len(w.within) == min(w.instances, w.shards)
 }
 
-// judge judges all turns so far.
-func (w *fires) judge(t *testing.T) {
+// judgeTurns judges all turns so far.
+func (w *fireCounts) judgeTurns(t *testing.T) {
 	w.within, w.spread, w.behind = map[string]int{}, 0, 0
 	for at, n := range w.turns {
 		switch {
 		case n.claims == 0: // it had begun before
 		case n.commits <= w.most && n.claims == 1:
 			w.within[at.instance]++
-		case w.late(at):
+		case w.isLate(at):
 			w.behind++
 		case w.together.spread(at, n):
 			w.spread++
@@ -118,15 +118,15 @@ func (w *fires) judge(t *testing.T) {
 	}
 }
 
-// late reports whether the turn before one had not ended when that was due.
-func (w *fires) late(at turn) bool {
+// isLate reports whether the turn before one had not ended when that was due.
+func (w *fireCounts) isLate(at turn) bool {
 	before := w.turns[turn{at.instance, record.InstantOf(at.fire.Time().Add(-w.every))}]
 	return before != nil && len(before.ends) > 0 && !before.ends[len(before.ends)-1].Before(at.fire.Time())
 }
 
-// check judges what was counted.
-func (w *fires) check(t *testing.T) {
-	require.True(t, w.seen(), "too few fires ended together: %v of %d", w.within, len(w.turns))
+// checkBudget judges what was counted.
+func (w *fireCounts) checkBudget(t *testing.T) {
+	require.True(t, w.hasEnough(), "too few fires ended together: %v of %d", w.within, len(w.turns))
 	assert.Len(t, w.commits, w.txns, "all transactions changed something")
 	for _, c := range w.commits {
 		assert.Equal(t, len(c.Then), keysWith(c, "/claims/"), "%v is no claim", c.Then)
@@ -144,9 +144,9 @@ func (w *fires) check(t *testing.T) {
 	}
 }
 
-// bytes returns the size of the largest commit for shards that ended together: of others
+// largestBytes returns the size of the largest commit for shards that ended together: of others
 // on a busy machine the record holds more ranges.
-func (w *fires) bytes() int {
+func (w *fireCounts) largestBytes() int {
 	most := 0
 	for at, n := range w.turns {
 		before := w.turns[turn{at.instance, at.fire.Add(-w.every)}]
@@ -157,20 +157,20 @@ func (w *fires) bytes() int {
 	return most
 }
 
-// table is what fires cost, for people.
-type table struct{ rows strings.Builder }
+// costTable is what fires cost, for people.
+type costTable struct{ rows strings.Builder }
 
-func (a *table) add(w *fires) {
+func (a *costTable) add(w *fireCounts) {
 	within := 0
 	for _, n := range w.within {
 		within += n
 	}
 	fmt.Fprintf(&a.rows, "%d\t%d\t%d\t%.2f\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t\n",
 		w.shards, len(w.turns), w.txns, float64(w.txns)/float64(len(w.turns)), within, w.spread, w.behind,
-		w.bytes(), w.reads, w.events, float64(w.beats)/w.took.Seconds())
+		w.largestBytes(), w.reads, w.events, float64(w.beats)/w.took.Seconds())
 }
 
-func (a *table) String() string {
+func (a *costTable) String() string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "\nshards\tfires\ttransactions\teach\tin budget\tends spread\tbehind\tbytes at most\treads\tevents\tsigns of life/s\t\n", a.rows.String())

@@ -28,18 +28,18 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	dieWithParent(cmd.SysProcAttr)
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
-	go p.run(started)
+	go p.forkAndWait(started)
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	return p, nil
 }
 
-// run forks, and keeps the thread on which it did so until the process has ended: Linux
+// forkAndWait forks, and keeps the thread on which it did so until the process has ended: Linux
 // counts the end of that thread as the parent's death. Go's scheduler ends a thread when
 // the goroutine that is locked to it returns, and any goroutine, with a lock or without
 // one, may be on any thread when it forks. Here nobody else gets on this thread.
-func (p *Process) run(started chan<- error) {
+func (p *Process) forkAndWait(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()

@@ -123,13 +123,13 @@ const asParent = "ROTA_TEST_AS_PARENT"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asParent) != "" {
-		beParent()
+		runAsParent()
 	}
 	m.Run()
 }
 
-// beParent starts a process, tells its id, and waits to be killed.
-func beParent() {
+// runAsParent starts a process, tells its id, and waits to be killed.
+func runAsParent() {
 	p, err := Start(exec.Command("sleep", "600"))
 	if err != nil {
 		panic(err)

@@ -30,7 +30,7 @@ type Config struct {
 func New(c Config) conformance.Backend {
 	return conformance.Backend{
 		Name: c.name(),
-		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).levers() },
+		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).faultControls() },
 		TTL:  c.ttl(),
 		Packages: []string{
 			reflect.TypeFor[etcd.Client]().PkgPath(), reflect.TypeFor[remote.Session]().PkgPath(),
@@ -52,11 +52,11 @@ func (c Config) ttl() time.Duration {
 func (c Config) lacks() conformance.Lacks {
 	l := conformance.Lacks{}
 	if c.single() {
-		for _, lever := range []string{
+		for _, control := range []string{
 			conformance.HalfOpen, conformance.KillLeader, conformance.PauseLeader,
 			conformance.RollingRestart, conformance.Isolate, conformance.Replace,
 		} {
-			l[lever] = "this cluster has one member only"
+			l[control] = "this cluster has one member only"
 		}
 	}
 	if c.RootPassword == "" {

@@ -20,22 +20,22 @@ type faults struct {
 	orders []*order
 }
 
-type kind int
+type faultKind int
 
 const (
-	loseRequest kind = iota // the request does not arrive
-	loseReply               // the reply does not
-	holdRequest             // the request arrives later
+	loseRequest faultKind = iota // the request does not arrive
+	loseReply                    // the reply does not
+	holdRequest                  // the request arrives later
 )
 
 type order struct {
-	kind kind
+	kind faultKind
 
 	mu   sync.Mutex
 	late *pb.TxnRequest // what was held
 }
 
-func (f *faults) order(k kind) *order {
+func (f *faults) arm(k faultKind) *order {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	o := &order{kind: k}
@@ -49,10 +49,10 @@ type held struct {
 	order  *order
 }
 
-func (f *faults) hold() held { return held{f, f.order(holdRequest)} }
+func (f *faults) armHold() held { return held{f, f.arm(holdRequest)} }
 
-// take returns the request that was held. If there was none yet, none will be.
-func (h held) take() *pb.TxnRequest {
+// cancelOrTake returns the request that was held. If there was none yet, none will be.
+func (h held) cancelOrTake() *pb.TxnRequest {
 	h.faults.mu.Lock()
 	h.faults.orders = slices.DeleteFunc(h.faults.orders, func(o *order) bool { return o == h.order })
 	h.faults.mu.Unlock()
@@ -61,8 +61,8 @@ func (h held) take() *pb.TxnRequest {
 	return h.order.late
 }
 
-// next takes the order for a transaction that has come, or nil.
-func (f *faults) next() *order {
+// nextOrder takes the order for a transaction that has come, or nil.
+func (f *faults) nextOrder() *order {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.orders) == 0 {
@@ -76,18 +76,18 @@ func (f *faults) next() *order {
 // errCarriedOut cuts the connection.
 var errCarriedOut = errors.New("an order was carried out")
 
-// filter is for a connection that begins.
-func (f *faults) filter() tcpproxy.Filter {
+// newFilter is for a connection that begins.
+func (f *faults) newFilter() tcpproxy.Filter {
 	w := &wire{faults: f}
 	requests, replies := newFrames(true), newFrames(false)
 	return func(_ context.Context, d tcpproxy.Direction, b []byte) ([]byte, error) {
 		if d == tcpproxy.ToServer {
-			if err := requests.feed(b, w.request); err != nil {
+			if err := requests.feed(b, w.onRequest); err != nil {
 				return nil, err
 			}
-			return w.passing(b), nil
+			return w.passedOn(b), nil
 		}
-		return b, replies.feed(b, w.reply)
+		return b, replies.feed(b, w.onReply)
 	}
 }
 
@@ -101,8 +101,8 @@ type wire struct {
 	body   []byte // of a request that is held
 }
 
-// passing returns what is passed on of b: nothing once a request is held.
-func (w *wire) passing(b []byte) []byte {
+// passedOn returns what is passed on of b: nothing once a request is held.
+func (w *wire) passedOn(b []byte) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.order != nil && w.order.kind == holdRequest {
@@ -113,11 +113,11 @@ func (w *wire) passing(b []byte) []byte {
 
 const transaction = "/etcdserverpb.KV/Txn"
 
-func (w *wire) request(f frame) error {
+func (w *wire) onRequest(f frame) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f.path == transaction && w.order == nil {
-		if w.order = w.faults.next(); w.order != nil {
+		if w.order = w.faults.nextOrder(); w.order != nil {
 			w.stream = f.stream
 		}
 	}
@@ -128,14 +128,14 @@ func (w *wire) request(f frame) error {
 	case w.order.kind == holdRequest:
 		w.body = append(w.body, f.data...)
 		if f.last {
-			return w.keep()
+			return w.keepHeldRequest()
 		}
 	}
 	return nil
 }
 
-// keep keeps a request that has come whole, for later.
-func (w *wire) keep() error {
+// keepHeldRequest keeps a request that has come whole, for later.
+func (w *wire) keepHeldRequest() error {
 	const prefix = 5 // of a message of gRPC: whether it is compressed, and its length
 	var late pb.TxnRequest
 	if err := proto.Unmarshal(w.body[prefix:], &late); err != nil {
@@ -147,7 +147,7 @@ func (w *wire) keep() error {
 	return errCarriedOut
 }
 
-func (w *wire) reply(f frame) error {
+func (w *wire) onReply(f frame) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.order != nil && w.order.kind == loseReply && f.stream == w.stream {

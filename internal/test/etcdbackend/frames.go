@@ -62,7 +62,7 @@ func (s *frames) feed(b []byte, f func(frame) error) error {
 		}
 		head, payload := s.buf[:frameHeaderLen], s.buf[frameHeaderLen:frameHeaderLen+length]
 		s.buf = s.buf[frameHeaderLen+length:]
-		read, err := s.read(head[3], head[4], binary.BigEndian.Uint32(head[5:])&(1<<31-1), payload)
+		read, err := s.parseFrame(head[3], head[4], binary.BigEndian.Uint32(head[5:])&(1<<31-1), payload)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (s *frames) feed(b []byte, f func(frame) error) error {
 	return nil
 }
 
-func (s *frames) read(kind, flags byte, stream uint32, payload []byte) (frame, error) {
+func (s *frames) parseFrame(kind, flags byte, stream uint32, payload []byte) (frame, error) {
 	f := frame{stream: stream}
 	if flags&flagPadded != 0 && (kind == typeData || kind == typeHeaders) {
 		payload = payload[1 : len(payload)-int(payload[0])]

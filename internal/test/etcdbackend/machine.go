@@ -45,7 +45,7 @@ func (m *machine) newProxies() []*tcpproxy.Proxy {
 		if err != nil {
 			m.t.Fatalf("machine %s: %v", m.name, err)
 		}
-		p.SetFilter(m.faults.filter)
+		p.SetFilter(m.faults.newFilter)
 		proxies[i] = p
 	}
 	return proxies
@@ -122,8 +122,8 @@ func (m *machine) member() *testserver.Member {
 	return m.members[0]
 }
 
-// each imposes something on all ways to the store.
-func (m *machine) each(impose func(*tcpproxy.Proxy) (heal func())) (heal func()) {
+// onEachProxy imposes something on all ways to the store.
+func (m *machine) onEachProxy(impose func(*tcpproxy.Proxy) (heal func())) (heal func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var heals []func()
@@ -153,8 +153,8 @@ func (m *machine) starve() (feed func()) {
 	})
 }
 
-// hungry returns what is closed when the machine is fed again, or nil if it is.
-func (m *machine) hungry() <-chan struct{} {
+// fedChannel returns what is closed when the machine is fed again, or nil if it is.
+func (m *machine) fedChannel() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.starved == 0 {
@@ -182,7 +182,7 @@ type starvedStream struct {
 }
 
 func (s starvedStream) SendMsg(msg any) error {
-	if fed := s.machine.hungry(); fed != nil {
+	if fed := s.machine.fedChannel(); fed != nil {
 		select {
 		case <-fed:
 		case <-s.Context().Done():

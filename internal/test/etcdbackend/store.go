@@ -52,7 +52,7 @@ func (s *store) close() {
 	for _, m := range s.machines {
 		m.close()
 		if m.user != nil {
-			s.raw("remove a user", m.user.remove)
+			s.withAdmin("remove a user", m.user.remove)
 		}
 	}
 }
@@ -68,22 +68,22 @@ func (s *store) machine(name string) *machine {
 		s.machines[name] = m
 		if s.RootPassword != "" {
 			m.user = &user{name: s.namespace[1:] + "-" + name, password: rand.Text(), prefix: s.namespace + "/"}
-			s.raw("make a user", m.user.create)
+			s.withAdmin("make a user", m.user.create)
 		}
 	}
 	return m
 }
 
-func (s *store) levers() *conformance.Store {
-	levers := &conformance.Store{
+func (s *store) faultControls() *conformance.Store {
+	controls := &conformance.Store{
 		Connect:     s.connect,
 		Expire:      s.expire,
 		Partition:   s.partition,
-		LoseReply:   func(machine string) { s.machine(machine).faults.order(loseReply) },
-		LoseRequest: func(machine string) { s.machine(machine).faults.order(loseRequest) },
+		LoseReply:   func(machine string) { s.machine(machine).faults.arm(loseReply) },
+		LoseRequest: func(machine string) { s.machine(machine).faults.arm(loseRequest) },
 		HoldCommit:  s.holdCommit,
 		Delay: func(machine string, d time.Duration) (restore func()) {
-			return s.machine(machine).each(func(p *tcpproxy.Proxy) func() { return p.Delay(tcpproxy.ToClient, d) })
+			return s.machine(machine).onEachProxy(func(p *tcpproxy.Proxy) func() { return p.Delay(tcpproxy.ToClient, d) })
 		},
 		Stall:     s.stall,
 		Restart:   s.restart,
@@ -94,17 +94,17 @@ func (s *store) levers() *conformance.Store {
 		FillQuota: s.fill,
 	}
 	if s.RootPassword != "" {
-		levers.Revoke = s.revoke
+		controls.Revoke = s.revoke
 	}
 	if !s.single() {
-		levers.HalfOpen = func(machine string) (heal func()) { return s.machine(machine).first().Blackhole() }
-		levers.KillLeader = s.killLeader
-		levers.PauseLeader = s.pauseLeader
-		levers.RollingRestart = s.rollingRestart
-		levers.Isolate = func(machine string) (heal func()) { return s.machine(machine).member().Isolate() }
-		levers.Replace = s.replace
+		controls.HalfOpen = func(machine string) (heal func()) { return s.machine(machine).first().Blackhole() }
+		controls.KillLeader = s.killLeader
+		controls.PauseLeader = s.pauseLeader
+		controls.RollingRestart = s.rollingRestart
+		controls.Isolate = func(machine string) (heal func()) { return s.machine(machine).member().Isolate() }
+		controls.Replace = s.replace
 	}
-	return levers
+	return controls
 }
 
 func (s *store) connect(t testing.TB, machine string) registry.Registry {
@@ -126,32 +126,32 @@ func (s *store) connect(t testing.TB, machine string) registry.Registry {
 func (s *store) must(what string, err error) {
 	if err != nil {
 		s.t.Errorf("%s: %v", what, err)
-		panic(fmt.Sprintf("%s: %v", what, err)) // a lever has no other way to stop its case
+		panic(fmt.Sprintf("%s: %v", what, err)) // a control has no other way to stop its case
 	}
 }
 
-// raw calls f with a client that goes past everything, and again while the members elect.
+// withAdmin calls f with a client that goes past everything, and again while the members elect.
 // The client lives for the call only: the suite looks for goroutines that are left.
-func (s *store) raw(what string, f func(ctx context.Context, c *clientv3.Client) error) {
-	s.awake()
+func (s *store) withAdmin(what string, f func(ctx context.Context, c *clientv3.Client) error) {
+	s.endStall()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	defer awaitGoroutines(grpcGoroutines())
 	for i := 0; ; i++ {
 		members := s.Cluster.Addrs()
-		err := s.rawAt(ctx, members[i%len(members)], f)
+		err := s.withAdminAt(ctx, members[i%len(members)], f)
 		if err == nil {
 			return
 		}
-		if !passing(err) || ctx.Err() != nil {
+		if !isTransient(err) || ctx.Err() != nil {
 			s.must(what, err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// rawAt calls f with a client of one member, if that is of use just now.
-func (s *store) rawAt(ctx context.Context, member string, f func(ctx context.Context, c *clientv3.Client) error) error {
+// withAdminAt calls f with a client of one member, if that is of use just now.
+func (s *store) withAdminAt(ctx context.Context, member string, f func(ctx context.Context, c *clientv3.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	probe, stop := context.WithTimeout(ctx, time.Second)
@@ -173,7 +173,7 @@ func (s *store) rawAt(ctx context.Context, member string, f func(ctx context.Con
 	return f(ctx, c)
 }
 
-func passing(err error) bool {
+func isTransient(err error) bool {
 	var answer rpctypes.EtcdError
 	if errors.As(err, &answer) {
 		return answer.Code() == codes.Unavailable
@@ -201,7 +201,7 @@ func awaitGoroutines(before int) {
 func (s *store) expire(id registry.SessionID) {
 	lease, err := strconv.ParseInt(string(id), 16, 64)
 	s.must("expire", err)
-	s.raw("expire", func(ctx context.Context, c *clientv3.Client) error {
+	s.withAdmin("expire", func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Revoke(ctx, clientv3.LeaseID(lease))
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return nil // it has ended already
@@ -211,7 +211,7 @@ func (s *store) expire(id registry.SessionID) {
 }
 
 func (s *store) compact() {
-	s.raw("compact", func(ctx context.Context, c *clientv3.Client) error {
+	s.withAdmin("compact", func(ctx context.Context, c *clientv3.Client) error {
 		now, err := c.Get(ctx, s.namespace, clientv3.WithCountOnly())
 		if err != nil {
 			return err
@@ -228,7 +228,7 @@ func (s *store) compact() {
 // refused until it is taken back.
 func (s *store) fill() (free func()) {
 	alarm := func(action pb.AlarmRequest_AlarmAction) {
-		s.raw("fill", func(ctx context.Context, c *clientv3.Client) error {
+		s.withAdmin("fill", func(ctx context.Context, c *clientv3.Client) error {
 			now, err := c.Get(ctx, s.namespace, clientv3.WithCountOnly())
 			if err != nil {
 				return err
@@ -241,7 +241,7 @@ func (s *store) fill() (free func()) {
 	}
 	alarm(pb.AlarmRequest_ACTIVATE)
 	return sync.OnceFunc(func() {
-		s.raw("free", func(ctx context.Context, c *clientv3.Client) error {
+		s.withAdmin("free", func(ctx context.Context, c *clientv3.Client) error {
 			_, err := c.AlarmDisarm(ctx, &clientv3.AlarmMember{})
 			return err
 		})
@@ -249,13 +249,13 @@ func (s *store) fill() (free func()) {
 }
 
 func (s *store) holdCommit(machine string) (release func()) {
-	h := s.machine(machine).faults.hold()
+	h := s.machine(machine).faults.armHold()
 	return sync.OnceFunc(func() {
-		late := h.take()
+		late := h.cancelOrTake()
 		if late == nil {
 			return
 		}
-		s.raw("release a transaction", func(ctx context.Context, c *clientv3.Client) error {
+		s.withAdmin("release a transaction", func(ctx context.Context, c *clientv3.Client) error {
 			_, _ = pb.NewKVClient(c.ActiveConnection()).Txn(ctx, late) // applied or refused, once
 			return nil
 		})
@@ -263,7 +263,7 @@ func (s *store) holdCommit(machine string) (release func()) {
 }
 
 func (s *store) partition(machine string, c conformance.Cut) (heal func()) {
-	return s.machine(machine).each(func(p *tcpproxy.Proxy) func() {
+	return s.machine(machine).onEachProxy(func(p *tcpproxy.Proxy) func() {
 		switch c {
 		case conformance.Refuse:
 			return p.Refuse()
@@ -277,7 +277,7 @@ func (s *store) partition(machine string, c conformance.Cut) (heal func()) {
 }
 
 func (s *store) stall() (resume func()) {
-	s.awake()
+	s.endStall()
 	for _, m := range s.Cluster.Members() {
 		s.must("pause", m.Pause())
 	}
@@ -292,9 +292,9 @@ func (s *store) stall() (resume func()) {
 	return resume
 }
 
-// awake ends a stall, for a lever that needs the store to answer: who pulls it waits for
+// endStall ends a stall, for a control that needs the store to answer: who pulls it waits for
 // that, and could not end the stall before.
-func (s *store) awake() {
+func (s *store) endStall() {
 	s.stallMu.Lock()
 	resume := s.resume
 	s.resume = nil
@@ -305,7 +305,7 @@ func (s *store) awake() {
 }
 
 func (s *store) leader() *testserver.Member {
-	s.awake()
+	s.endStall()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	m, err := s.Cluster.Leader(ctx)
@@ -317,7 +317,7 @@ func (s *store) killLeader() (restart func()) {
 	m := s.leader()
 	m.Kill()
 	return sync.OnceFunc(func() {
-		s.awake()
+		s.endStall()
 		s.must("restart", m.Restart(context.Background()))
 	})
 }
@@ -329,18 +329,18 @@ func (s *store) pauseLeader() (resume func()) {
 }
 
 func (s *store) restart() {
-	s.awake()
+	s.endStall()
 	s.must("restart", s.Cluster.Restart(context.Background()))
 }
 
 func (s *store) rollingRestart() {
-	s.awake()
+	s.endStall()
 	for _, m := range s.Cluster.Members() {
 		s.must("restart", m.Restart(context.Background()))
 	}
 }
 
-// replace takes one that does not lead: the suite has other levers for that.
+// replace takes one that does not lead: the suite has other controls for that.
 func (s *store) replace() {
 	leader := s.leader()
 	for _, m := range s.Cluster.Members() {
@@ -353,6 +353,6 @@ func (s *store) replace() {
 
 func (s *store) revoke(machine string) (restore func()) {
 	u := s.machine(machine).user
-	s.raw("revoke", u.deny)
-	return sync.OnceFunc(func() { s.raw("restore", u.allow) })
+	s.withAdmin("revoke", u.revokeAccess)
+	return sync.OnceFunc(func() { s.withAdmin("restore", u.grantAccess) })
 }

@@ -25,7 +25,7 @@ func (u *user) create(ctx context.Context, c *clientv3.Client) error {
 	if _, err = c.UserGrantRole(ctx, u.name, u.name); err != nil {
 		return err
 	}
-	return u.allow(ctx, c)
+	return u.grantAccess(ctx, c)
 }
 
 func (u *user) remove(ctx context.Context, c *clientv3.Client) error {
@@ -40,13 +40,13 @@ func (u *user) remove(ctx context.Context, c *clientv3.Client) error {
 	return err
 }
 
-func (u *user) allow(ctx context.Context, c *clientv3.Client) error {
+func (u *user) grantAccess(ctx context.Context, c *clientv3.Client) error {
 	_, err := c.RoleGrantPermission(ctx, u.name, u.prefix, clientv3.GetPrefixRangeEnd(u.prefix),
 		clientv3.PermissionType(clientv3.PermReadWrite))
 	return err
 }
 
-func (u *user) deny(ctx context.Context, c *clientv3.Client) error {
+func (u *user) revokeAccess(ctx context.Context, c *clientv3.Client) error {
 	_, err := c.RoleRevokePermission(ctx, u.name, u.prefix, clientv3.GetPrefixRangeEnd(u.prefix))
 	if errors.Is(err, rpctypes.ErrPermissionNotGranted) {
 		return nil // an attempt before had come through

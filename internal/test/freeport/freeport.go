@@ -20,28 +20,28 @@ const (
 	tries  = 200
 )
 
-// Port is a port that no other caller of Take has, in this process or in another.
+// Port is a port that no other caller of Reserve has, in this process or in another.
 type Port struct {
 	Number int
 	token  net.PacketConn
 }
 
-// Take returns a port on which nobody listened a moment ago. It is the caller's until
+// Reserve returns a port on which nobody listened a moment ago. It is the caller's until
 // Release, or until the process ends, in whatever way.
-func Take() (*Port, error) {
+func Reserve() (*Port, error) {
 	var err error
 	for range tries {
 		var p *Port
-		if p, err = take(lowest + rand.IntN(count)); err == nil {
+		if p, err = reserve(lowest + rand.IntN(count)); err == nil {
 			return p, nil
 		}
 	}
 	return nil, fmt.Errorf("find a free port: %w", err)
 }
 
-// take claims a TCP port by binding the UDP port of the same number, which nobody needs:
+// reserve claims a TCP port by binding the UDP port of the same number, which nobody needs:
 // the kernel sees to it that one process has it, and that it is free again when that dies.
-func take(number int) (*Port, error) {
+func reserve(number int) (*Port, error) {
 	p := &Port{Number: number}
 	token, err := net.ListenPacket("udp4", p.Addr())
 	if err != nil {
@@ -65,7 +65,7 @@ func (p *Port) Addr() string {
 // patience is how long Listen tries: a child may have to wait for a processor.
 const patience = 5 * time.Second
 
-// Listen listens on the port. What this process has closed, such as the probe of Take, can
+// Listen listens on the port. What this process has closed, such as the probe of Reserve, can
 // live on for a moment in a child that is forked and not executed yet. So a port that is in
 // use is tried again for a while.
 func (p *Port) Listen() (net.Listener, error) {

@@ -8,22 +8,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTake_GivesAPortOnlyOnce(t *testing.T) {
-	p, err := Take()
+func TestReserve_GivesAPortOnlyOnce(t *testing.T) {
+	p, err := Reserve()
 	require.NoError(t, err)
 	defer p.Release()
 
-	_, err = take(p.Number)
+	_, err = reserve(p.Number)
 	require.Error(t, err)
 
 	p.Release()
-	again, err := take(p.Number)
+	again, err := reserve(p.Number)
 	require.NoError(t, err)
 	again.Release()
 }
 
-func TestTake_GivesAPortThatCanBeListenedOn(t *testing.T) {
-	p, err := Take()
+func TestReserve_GivesAPortThatCanBeListenedOn(t *testing.T) {
+	p, err := Reserve()
 	require.NoError(t, err)
 	defer p.Release()
 	for range 3 { // the owner may come and go
@@ -34,7 +34,7 @@ func TestTake_GivesAPortThatCanBeListenedOn(t *testing.T) {
 }
 
 func TestListen_WaitsForAListenerThatIsAboutToGo(t *testing.T) {
-	p, err := Take()
+	p, err := Reserve()
 	require.NoError(t, err)
 	defer p.Release()
 	before, err := p.Listen()
@@ -45,15 +45,15 @@ func TestListen_WaitsForAListenerThatIsAboutToGo(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-func TestTake_PassesOverPortsInUse(t *testing.T) {
-	p, err := Take()
+func TestReserve_PassesOverPortsInUse(t *testing.T) {
+	p, err := Reserve()
 	require.NoError(t, err)
 	l, err := net.Listen("tcp4", p.Addr())
 	require.NoError(t, err)
 	defer l.Close()
 	p.Release()
 
-	_, err = take(p.Number)
+	_, err = reserve(p.Number)
 	require.Error(t, err)
 	u, err := net.ListenPacket("udp4", p.Addr()) // and leaves no token behind
 	require.NoError(t, err)

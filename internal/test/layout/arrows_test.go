@@ -47,7 +47,7 @@ var reach = []struct {
 
 func arrowsPointDown(tr *tree) (faults []string) {
 	for _, s := range tr.sources {
-		if s.test() {
+		if s.isTest() {
 			continue
 		}
 		may, ok := mayImport(s.dir())
@@ -57,12 +57,12 @@ func arrowsPointDown(tr *tree) (faults []string) {
 		}
 		for _, imp := range s.imports() {
 			target := imp
-			if dir, ok := tr.rel(imp); ok {
+			if dir, ok := tr.dirOfImport(imp); ok {
 				target = dir
 			} else if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") {
 				continue // the standard library
 			}
-			if !belowAny(target, may...) {
+			if !matchesAny(target, may...) {
 				faults = append(faults, fmt.Sprintf("%s: %s may not import %s", s.path, s.dir(), imp))
 			}
 		}
@@ -72,7 +72,7 @@ func arrowsPointDown(tr *tree) (faults []string) {
 
 func mayImport(pkg string) (patterns []string, ok bool) {
 	for _, r := range reach {
-		if below(pkg, r.pkg) {
+		if matchesPattern(pkg, r.pkg) {
 			return r.may, true
 		}
 	}
@@ -84,17 +84,17 @@ func mayImport(pkg string) (patterns []string, ok bool) {
 func algorithmsKnowNoBackend(tr *tree) (faults []string) {
 	imports := map[string][]string{} // of this module, by package
 	for _, s := range tr.sources {
-		if s.test() {
+		if s.isTest() {
 			continue
 		}
 		for _, imp := range s.imports() {
-			if dir, ok := tr.rel(imp); ok {
+			if dir, ok := tr.dirOfImport(imp); ok {
 				imports[s.dir()] = append(imports[s.dir()], dir)
 			}
 		}
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(imports)) {
-		if !belowAny(pkg, "coordinator/...", "executor/...") || pkg == "coordinator/internal/membertest" {
+		if !matchesAny(pkg, "coordinator/...", "executor/...") || pkg == "coordinator/internal/membertest" {
 			continue
 		}
 		for _, dep := range slices.Sorted(maps.Keys(closure(imports, pkg))) {

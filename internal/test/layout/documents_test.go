@@ -82,7 +82,7 @@ func namedTestsExist(tr *tree) (faults []string) {
 	for _, p := range tr.documents() {
 		for _, m := range runsTest.FindAllSubmatch(tr.files[p], -1) {
 			names := strings.Split(strings.Trim(string(m[2]), "'"), "/")
-			texts, ok := tr.test(string(m[1]), names[0])
+			texts, ok := tr.testTexts(string(m[1]), names[0])
 			if !ok {
 				faults = append(faults, fmt.Sprintf("%s: no %s in %s", p, names[0], m[1]))
 				continue
@@ -97,10 +97,10 @@ func namedTestsExist(tr *tree) (faults []string) {
 	return faults
 }
 
-// test returns the texts in a test function.
-func (tr *tree) test(dir, name string) (texts []string, ok bool) {
+// testTexts returns the texts in a test function.
+func (tr *tree) testTexts(dir, name string) (texts []string, ok bool) {
 	for _, s := range tr.sources {
-		if s.dir() != dir || !s.test() {
+		if s.dir() != dir || !s.isTest() {
 			continue
 		}
 		for _, decl := range s.file.Decls {

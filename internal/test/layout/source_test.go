@@ -15,7 +15,7 @@ func packagesHaveComments(tr *tree) (faults []string) {
 	want := map[string]string{} // beginning of the comment, by package
 	got := map[string]string{}
 	for _, s := range tr.sources {
-		if s.test() {
+		if s.isTest() {
 			continue
 		}
 		want[s.dir()] = "Package " + s.file.Name.Name + " "
@@ -42,12 +42,12 @@ func testsDoNotSleep(tr *tree) (faults []string) {
 		}
 	}
 	for _, s := range tr.sources {
-		if !s.test() || virtual[s.dir()] {
+		if !s.isTest() || virtual[s.dir()] {
 			continue
 		}
 		for sel := range s.selectors() {
 			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && sel.Sel.Name == "Sleep" {
-				faults = append(faults, s.pos(sel)+": sleeps outside a synctest bubble")
+				faults = append(faults, s.position(sel)+": sleeps outside a synctest bubble")
 			}
 		}
 	}
@@ -58,12 +58,12 @@ func testsDoNotSleep(tr *tree) (faults []string) {
 // with its reason and shows as a skip.
 func testsDoNotSkip(tr *tree) (faults []string) {
 	for _, s := range tr.sources {
-		if !s.importsAny("testing") || below(s.dir(), "conformance/...") {
+		if !s.importsAny("testing") || matchesPattern(s.dir(), "conformance/...") {
 			continue
 		}
 		for sel := range s.selectors() {
 			if slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) {
-				faults = append(faults, s.pos(sel)+": skips")
+				faults = append(faults, s.position(sel)+": skips")
 			}
 		}
 	}
@@ -81,11 +81,11 @@ var pure = []string{
 // share state or read a clock.
 func decisionsArePure(tr *tree) (faults []string) {
 	for _, s := range tr.sources {
-		if s.test() || !slices.Contains(pure, s.dir()) {
+		if s.isTest() || !slices.Contains(pure, s.dir()) {
 			continue
 		}
 		for _, imp := range s.imports() {
-			if belowAny(imp, "context", "sync/...", "log/...", "os/...", "math/rand/...", "crypto/rand", "net/...") {
+			if matchesAny(imp, "context", "sync/...", "log/...", "os/...", "math/rand/...", "crypto/rand", "net/...") {
 				faults = append(faults, fmt.Sprintf("%s: package %s decides, and may not import %s", s.path, s.dir(), imp))
 			}
 		}
@@ -93,10 +93,10 @@ func decisionsArePure(tr *tree) (faults []string) {
 			switch n := n.(type) {
 			case *ast.SelectorExpr:
 				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Sleep", "Tick"}, n.Sel.Name) {
-					faults = append(faults, s.pos(n)+": a decision reads the clock")
+					faults = append(faults, s.position(n)+": a decision reads the clock")
 				}
 			case *ast.GoStmt, *ast.ChanType:
-				faults = append(faults, s.pos(n)+": a decision runs beside others")
+				faults = append(faults, s.position(n)+": a decision runs beside others")
 			}
 		}
 	}
@@ -106,18 +106,18 @@ func decisionsArePure(tr *tree) (faults []string) {
 // loadingDoesNothing leaves out commands, which nobody imports.
 func loadingDoesNothing(tr *tree) (faults []string) {
 	for _, s := range tr.sources {
-		if belowAny(s.dir(), "cmd/...", "examples/...") {
+		if matchesAny(s.dir(), "cmd/...", "examples/...") {
 			continue
 		}
 		for _, decl := range s.file.Decls {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:
 				if d.Recv == nil && d.Name.Name == "init" {
-					faults = append(faults, s.pos(d)+": init function")
+					faults = append(faults, s.position(d)+": init function")
 				}
 			case *ast.GenDecl:
 				if d.Tok == token.VAR {
-					faults = append(faults, s.shared(d)...)
+					faults = append(faults, s.sharedByBubbles(d)...)
 				}
 			}
 		}
@@ -125,21 +125,21 @@ func loadingDoesNothing(tr *tree) (faults []string) {
 	return faults
 }
 
-// shared reports what of a package-level variable cannot be used by two synctest bubbles:
+// sharedByBubbles reports what of a package-level variable cannot be used by two synctest bubbles:
 // a channel, or a goroutine that its value starts.
-func (s source) shared(decl ast.Node) (faults []string) {
+func (s source) sharedByBubbles(decl ast.Node) (faults []string) {
 	ast.Inspect(decl, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			if f, ok := n.Fun.(*ast.FuncLit); ok { // called at once
-				faults = append(faults, s.shared(f.Body)...)
+				faults = append(faults, s.sharedByBubbles(f.Body)...)
 			}
 		case *ast.FuncLit, *ast.FuncType:
 			return false // what a function takes, makes or starts it does when it is called
 		case *ast.ChanType:
-			faults = append(faults, s.pos(n)+": package-level channel")
+			faults = append(faults, s.position(n)+": package-level channel")
 		case *ast.GoStmt:
-			faults = append(faults, s.pos(n)+": package-level goroutine")
+			faults = append(faults, s.position(n)+": package-level goroutine")
 		}
 		return true
 	})
@@ -162,13 +162,13 @@ func modulePathIsWrittenOnce(tr *tree) (faults []string) {
 	imported := map[string]int{} // by file
 	for _, s := range tr.sources {
 		for _, imp := range s.imports() {
-			if _, ok := tr.rel(imp); ok {
+			if _, ok := tr.dirOfImport(imp); ok {
 				imported[s.path]++
 			}
 		}
 	}
 	for _, p := range tr.paths() {
-		if path.Base(p) == "go.mod" || p == "go.work" || tr.nested(p) {
+		if path.Base(p) == "go.mod" || p == "go.work" || tr.inOtherModule(p) {
 			continue
 		}
 		n := bytes.Count(tr.files[p], []byte(tr.module)) - imported[p]

@@ -40,7 +40,7 @@ func readTree(fsys fs.FS) (*tree, error) {
 			return err
 		case p != "." && strings.HasPrefix(d.Name(), ".") && d.IsDir():
 			return fs.SkipDir
-		case d.IsDir() || !d.Type().IsRegular() || ignored(p, string(ignore)):
+		case d.IsDir() || !d.Type().IsRegular() || isIgnored(p, string(ignore)):
 			return nil
 		}
 		tr.files[p], err = fs.ReadFile(fsys, p)
@@ -57,9 +57,9 @@ func readTree(fsys fs.FS) (*tree, error) {
 	return tr, tr.parse()
 }
 
-// ignored knows the two forms that .gitignore uses here: a pattern for the names of files
+// isIgnored knows the two forms that .gitignore uses here: a pattern for the names of files
 // anywhere, and, after a slash, one for files at the root.
-func ignored(p, patterns string) bool {
+func isIgnored(p, patterns string) bool {
 	for pattern := range strings.FieldsSeq(patterns) {
 		name := path.Base(p)
 		if root, ok := strings.CutPrefix(pattern, "/"); ok {
@@ -75,7 +75,7 @@ func ignored(p, patterns string) bool {
 func (tr *tree) parse() error {
 	fset := token.NewFileSet()
 	for _, p := range tr.paths() {
-		if path.Ext(p) != ".go" || tr.nested(p) || slices.Contains(strings.Split(p, "/"), "testdata") {
+		if path.Ext(p) != ".go" || tr.inOtherModule(p) || slices.Contains(strings.Split(p, "/"), "testdata") {
 			continue
 		}
 		file, err := parser.ParseFile(fset, p, tr.files[p], parser.ParseComments)
@@ -89,8 +89,8 @@ func (tr *tree) parse() error {
 
 func (tr *tree) paths() []string { return slices.Sorted(maps.Keys(tr.files)) }
 
-// nested reports whether the file at p belongs to a module that go.work does not use.
-func (tr *tree) nested(p string) bool {
+// inOtherModule reports whether the file at p belongs to a module that go.work does not use.
+func (tr *tree) inOtherModule(p string) bool {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		if _, ok := tr.files[dir+"/go.mod"]; ok {
 			return !bytes.Contains(tr.files["go.work"], []byte("\t./"+dir+"\n"))
@@ -109,8 +109,8 @@ func (tr *tree) exists(p string) bool {
 	return false
 }
 
-// rel returns the directory below the root that an import path of this module names.
-func (tr *tree) rel(importPath string) (dir string, ok bool) {
+// dirOfImport returns the directory below the root that an import path of this module names.
+func (tr *tree) dirOfImport(importPath string) (dir string, ok bool) {
 	if importPath == tr.module {
 		return ".", true
 	}
@@ -119,9 +119,9 @@ func (tr *tree) rel(importPath string) (dir string, ok bool) {
 
 func (s source) dir() string { return path.Dir(s.path) }
 
-func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
+func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-func (s source) pos(n ast.Node) string { return s.fset.Position(n.Pos()).String() }
+func (s source) position(n ast.Node) string { return s.fset.Position(n.Pos()).String() }
 
 func (s source) imports() []string {
 	var paths []string
@@ -136,13 +136,13 @@ func (s source) importsAny(paths ...string) bool {
 	return slices.ContainsFunc(s.imports(), func(p string) bool { return slices.Contains(paths, p) })
 }
 
-// below reports whether the slash-separated p is matched by pattern: the same path, or
+// matchesPattern reports whether the slash-separated p is matched by pattern: the same path, or
 // one at or below it if pattern ends in "/...".
-func below(p, pattern string) bool {
+func matchesPattern(p, pattern string) bool {
 	root, subtree := strings.CutSuffix(pattern, "/...")
 	return p == root || subtree && strings.HasPrefix(p, root+"/")
 }
 
-func belowAny(p string, patterns ...string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool { return below(p, pattern) })
+func matchesAny(p string, patterns ...string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return matchesPattern(p, pattern) })
 }

@@ -17,7 +17,7 @@ import (
 func New() conformance.Backend {
 	return conformance.Backend{
 		Name:     "memory",
-		Open:     func(testing.TB) *conformance.Store { return open() },
+		Open:     func(testing.TB) *conformance.Store { return openStore() },
 		TTL:      10 * time.Second,
 		Bubble:   true,
 		Packages: []string{reflect.TypeFor[memory.Server]().PkgPath()},
@@ -35,7 +35,7 @@ func New() conformance.Backend {
 
 const oneMember = "has one member only"
 
-func open() *conformance.Store {
+func openStore() *conformance.Store {
 	s := memory.New()
 	return &conformance.Store{
 		Connect: func(_ testing.TB, machine string) registry.Registry { return s.Client(machine) },

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// way is what is wrong with one direction.
-type way struct {
+// directionState is what is wrong with one direction.
+type directionState struct {
 	holds int
 	delay time.Duration
 	rates []int // bytes per second
@@ -20,7 +20,7 @@ func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for k := range p.links {
-		k.cut()
+		k.resetBoth()
 	}
 }
 
@@ -43,7 +43,7 @@ func (p *Proxy) Refuse() (heal func()) {
 // listenAgain panics if another process has taken the port, which is against the odds:
 // tests on a stranger's server would be worse.
 func (p *Proxy) listenAgain() {
-	if err := p.listen(); err != nil {
+	if err := p.startListening(); err != nil {
 		panic(fmt.Sprintf("tcpproxy: listen again: %v", err))
 	}
 }
@@ -62,30 +62,30 @@ func (p *Proxy) Blackhole() (heal func()) {
 
 // OneWay is Blackhole for what goes in direction d. What comes back passes.
 func (p *Proxy) OneWay(d Direction) (heal func()) {
-	return p.change(d, func(w *way) { w.holds++ }, func(w *way) { w.holds-- })
+	return p.changeDirection(d, func(w *directionState) { w.holds++ }, func(w *directionState) { w.holds-- })
 }
 
 // Delay makes what goes in direction d late by that much, in order and without making it
 // less. Several delays add up.
 func (p *Proxy) Delay(d Direction, by time.Duration) (restore func()) {
-	return p.change(d, func(w *way) { w.delay += by }, func(w *way) { w.delay -= by })
+	return p.changeDirection(d, func(w *directionState) { w.delay += by }, func(w *directionState) { w.delay -= by })
 }
 
 // Throttle lets each connection pass so many bytes per second in direction d, which are
 // at least 10. The lowest of several counts.
 func (p *Proxy) Throttle(d Direction, bytesPerSecond int) (restore func()) {
 	bytesPerSecond = max(bytesPerSecond, portions)
-	return p.change(d,
-		func(w *way) { w.rates = append(w.rates, bytesPerSecond) },
-		func(w *way) {
+	return p.changeDirection(d,
+		func(w *directionState) { w.rates = append(w.rates, bytesPerSecond) },
+		func(w *directionState) {
 			i := slices.Index(w.rates, bytesPerSecond)
 			w.rates = slices.Delete(w.rates, i, i+1)
 		})
 }
 
-// change changes a direction and wakes those who wait for that.
-func (p *Proxy) change(d Direction, do, undo func(*way)) (restore func()) {
-	apply := func(f func(*way)) {
+// changeDirection changes a direction and wakes those who wait for that.
+func (p *Proxy) changeDirection(d Direction, do, undo func(*directionState)) (restore func()) {
+	apply := func(f func(*directionState)) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		f(&p.ways[d])
@@ -96,9 +96,9 @@ func (p *Proxy) change(d Direction, do, undo func(*way)) (restore func()) {
 	return sync.OnceFunc(func() { apply(undo) })
 }
 
-// pass waits until what was read at that time may go in direction d, and reports false
+// awaitPassage waits until what was read at that time may go in direction d, and reports false
 // if ctx ended first.
-func (p *Proxy) pass(ctx context.Context, d Direction, at time.Time) bool {
+func (p *Proxy) awaitPassage(ctx context.Context, d Direction, at time.Time) bool {
 	for {
 		p.mu.Lock()
 		w, changed := p.ways[d], p.changed
@@ -123,7 +123,7 @@ func (p *Proxy) pass(ctx context.Context, d Direction, at time.Time) bool {
 	}
 }
 
-func (p *Proxy) held(d Direction) bool {
+func (p *Proxy) isHeld(d Direction) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ways[d].holds > 0
@@ -132,8 +132,8 @@ func (p *Proxy) held(d Direction) bool {
 // portions is how many writes a throttled second has.
 const portions = 10
 
-// portion says how many of n bytes to write at once, and how long to wait before.
-func (p *Proxy) portion(d Direction, n int) (now int, pause time.Duration) {
+// nextPortion says how many of n bytes to write at once, and how long to wait before.
+func (p *Proxy) nextPortion(d Direction, n int) (now int, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	rates := p.ways[d].rates

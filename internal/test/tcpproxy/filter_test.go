@@ -17,28 +17,28 @@ func TestLoseNextReply(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		c, other := dial(t, p), dial(t, p)
-		c.say("a")
-		c.hears("A")
+		c.send("a")
+		c.expectLine("A")
 		lost, cancel := p.LoseNextReply()
 		defer cancel()
-		c.say("b")
-		c.isReset()
+		c.send("b")
+		c.expectReset()
 		receive(t, lost)
 		require.Equal(t, 1, e.count("b"))
-		other.say("c") // is not concerned
-		other.hears("C")
+		other.send("c") // is not concerned
+		other.expectLine("C")
 	})
 	t.Run("does not lose what comes without a request", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		c := dial(t, p)
 		heal := p.OneWay(ToClient)
-		c.say("a")
+		c.send("a")
 		require.Eventually(t, func() bool { return e.count("a") == 1 }, patience, time.Millisecond)
 		_, cancel := p.LoseNextReply()
 		defer cancel()
 		heal()
-		c.hears("A")
+		c.expectLine("A")
 	})
 	t.Run("loses one each", func(t *testing.T) {
 		p := newProxy(t, newEcho(t).Addr().String())
@@ -46,13 +46,13 @@ func TestLoseNextReply(t *testing.T) {
 		two, _ := p.LoseNextReply()
 		for _, lost := range []<-chan struct{}{one, two} {
 			c := dial(t, p)
-			c.say("a")
-			c.isReset()
+			c.send("a")
+			c.expectReset()
 			receive(t, lost)
 		}
 		c := dial(t, p)
-		c.say("a")
-		c.hears("A")
+		c.send("a")
+		c.expectLine("A")
 	})
 	t.Run("can be taken back", func(t *testing.T) {
 		e := newEcho(t)
@@ -60,16 +60,16 @@ func TestLoseNextReply(t *testing.T) {
 		lost, cancel := p.LoseNextReply()
 		cancel()
 		c := dial(t, p)
-		c.say("a")
-		c.hears("A")
+		c.send("a")
+		c.expectLine("A")
 
 		lostToo, cancel := p.LoseNextReply()
 		heal := p.OneWay(ToClient)
-		c.say("b") // for which the order is taken
+		c.send("b") // for which the order is taken
 		require.Eventually(t, func() bool { return e.count("b") == 1 }, patience, time.Millisecond)
 		cancel()
 		heal()
-		c.hears("B")
+		c.expectLine("B")
 		require.Empty(t, lost)
 		select {
 		case <-lost:
@@ -86,7 +86,7 @@ func TestLoseNextReply(t *testing.T) {
 		heal := p.OneWay(ToClient)
 		defer heal()
 		c := dial(t, p)
-		c.say("a")
+		c.send("a")
 		require.Eventually(t, func() bool { return e.count("a") == 1 }, patience, time.Millisecond)
 		p.Cut()
 		receive(t, lost)
@@ -121,11 +121,11 @@ func TestSetFilter(t *testing.T) {
 		})
 		a, b := dial(t, p), dial(t, p)
 		for _, line := range []string{"a", "bc"} {
-			a.say(line)
-			a.hears(string(bytes.ToUpper([]byte(line))))
+			a.send(line)
+			a.expectLine(string(bytes.ToUpper([]byte(line))))
 		}
-		b.say("d")
-		b.hears("D")
+		b.send("d")
+		b.expectLine("D")
 		mu.Lock()
 		defer mu.Unlock()
 		var got [][2]string
@@ -138,53 +138,53 @@ func TestSetFilter(t *testing.T) {
 	t.Run("passes on what the filter returns", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
-		filter(p, func(_ context.Context, d Direction, b []byte) ([]byte, error) {
+		useFilter(p, func(_ context.Context, d Direction, b []byte) ([]byte, error) {
 			if d == ToServer {
 				return bytes.ReplaceAll(b, []byte("a"), []byte("bb")), nil
 			}
 			return b, nil
 		})
 		c := dial(t, p)
-		c.say("xay")
-		c.hears("XBBY")
+		c.send("xay")
+		c.expectLine("XBBY")
 	})
 	t.Run("swallows what it returns nothing for", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
-		filter(p, func(context.Context, Direction, []byte) ([]byte, error) { return nil, nil })
+		useFilter(p, func(context.Context, Direction, []byte) ([]byte, error) { return nil, nil })
 		c := dial(t, p)
-		c.say("a")
-		c.hearsNothing()
+		c.send("a")
+		c.expectNothing()
 		require.Zero(t, e.count("a"))
 	})
 	t.Run("cuts with an error", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
-		filter(p, func(_ context.Context, _ Direction, b []byte) ([]byte, error) {
+		useFilter(p, func(_ context.Context, _ Direction, b []byte) ([]byte, error) {
 			if bytes.Contains(b, []byte("bad")) {
 				return nil, errors.New("bad")
 			}
 			return b, nil
 		})
 		c := dial(t, p)
-		c.say("good")
-		c.hears("GOOD")
-		c.say("bad")
-		c.isReset()
+		c.send("good")
+		c.expectLine("GOOD")
+		c.send("bad")
+		c.expectReset()
 		require.Zero(t, e.count("bad"))
 	})
 	t.Run("may block until the connection ends", func(t *testing.T) {
 		p := newProxy(t, newEcho(t).Addr().String())
-		filter(p, func(ctx context.Context, _ Direction, _ []byte) ([]byte, error) {
+		useFilter(p, func(ctx context.Context, _ Direction, _ []byte) ([]byte, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
 		c := dial(t, p)
-		c.say("a")
-		c.hearsNothing()
+		c.send("a")
+		c.expectNothing()
 		p.Close()
-		c.isReset()
+		c.expectReset()
 	})
 }
 
-func filter(p *Proxy, f Filter) { p.SetFilter(func() Filter { return f }) }
+func useFilter(p *Proxy, f Filter) { p.SetFilter(func() Filter { return f }) }

@@ -110,7 +110,7 @@ func dial(t *testing.T, p *Proxy) *client {
 	return &client{conn.(*net.TCPConn), t, bufio.NewReader(conn)}
 }
 
-func (c *client) say(line string) {
+func (c *client) send(line string) {
 	c.t.Helper()
 	_, err := io.WriteString(c, line+"\n")
 	require.NoError(c.t, err)
@@ -118,7 +118,7 @@ func (c *client) say(line string) {
 
 const patience = 10 * time.Second
 
-func (c *client) hears(line string) {
+func (c *client) expectLine(line string) {
 	c.t.Helper()
 	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
 	got, err := c.in.ReadString('\n')
@@ -129,7 +129,7 @@ func (c *client) hears(line string) {
 // aMoment is longer than anything takes on this way when nothing is wrong.
 const aMoment = 100 * time.Millisecond
 
-func (c *client) hearsNothing() {
+func (c *client) expectNothing() {
 	c.t.Helper()
 	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(aMoment)))
 	_, err := c.in.ReadString('\n')
@@ -138,14 +138,14 @@ func (c *client) hearsNothing() {
 	require.True(c.t, timeout.Timeout(), "%v", err)
 }
 
-func (c *client) isReset() {
+func (c *client) expectReset() {
 	c.t.Helper()
 	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
 	_, err := c.in.ReadString('\n')
 	require.ErrorContains(c.t, err, "reset")
 }
 
-func (c *client) isClosed() {
+func (c *client) expectEOF() {
 	c.t.Helper()
 	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
 	_, err := c.in.ReadString('\n')

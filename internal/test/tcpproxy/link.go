@@ -50,27 +50,27 @@ func newLink(p *Proxy, client *net.TCPConn) *link {
 	return k
 }
 
-// run forwards until both directions have ended.
-func (k *link) run() {
+// forwardBoth forwards until both directions have ended.
+func (k *link) forwardBoth() {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer k.reportLoss()
-	defer k.cut()
-	wg.Go(func() { k.read(ToServer, k.client) })
+	defer k.resetBoth()
+	wg.Go(func() { k.enqueueFrom(ToServer, k.client) })
 	if !k.connect() {
 		return
 	}
-	wg.Go(func() { k.read(ToClient, k.server) })
+	wg.Go(func() { k.enqueueFrom(ToClient, k.server) })
 	var ways sync.WaitGroup
-	ways.Go(func() { k.write(ToServer, k.server) })
-	ways.Go(func() { k.write(ToClient, k.client) })
+	ways.Go(func() { k.dequeueTo(ToServer, k.server) })
+	ways.Go(func() { k.dequeueTo(ToClient, k.client) })
 	ways.Wait()
 }
 
 // connect connects to the server when its direction is open: a black hole takes the
 // first packet of a connection too.
 func (k *link) connect() bool {
-	if !k.proxy.pass(k.ctx, ToServer, time.Now()) || k.hasGivenUp(ToServer) {
+	if !k.proxy.awaitPassage(k.ctx, ToServer, time.Now()) || k.hasGivenUp(ToServer) {
 		return false
 	}
 	conn, err := k.dial()
@@ -81,7 +81,7 @@ func (k *link) connect() bool {
 	defer k.mu.Unlock()
 	k.server = conn.(*net.TCPConn)
 	if k.dead {
-		reset(k.server)
+		resetConn(k.server)
 	}
 	return !k.dead
 }
@@ -94,13 +94,13 @@ func (k *link) dial() (net.Conn, error) {
 	giveUp := time.Now().Add(k.proxy.getPatience())
 	for {
 		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(k.ctx, "tcp", upstream)
-		if err == nil || time.Now().After(giveUp) || !sleep(k.ctx, dialPause) {
+		if err == nil || time.Now().After(giveUp) || !sleepUnlessDone(k.ctx, dialPause) {
 			return conn, err
 		}
 	}
 }
 
-func (k *link) read(d Direction, from *net.TCPConn) {
+func (k *link) enqueueFrom(d Direction, from *net.TCPConn) {
 	buf := make([]byte, chunkSize)
 	for {
 		n, err := from.Read(buf)
@@ -108,7 +108,7 @@ func (k *link) read(d Direction, from *net.TCPConn) {
 			return
 		}
 		if err != nil {
-			if k.proxy.held(d) {
+			if k.proxy.isHeld(d) {
 				k.giveUp(d)
 			}
 			k.enqueue(d, chunk{err: err, at: time.Now()})
@@ -126,8 +126,8 @@ func (k *link) enqueue(d Direction, c chunk) bool {
 	}
 }
 
-// write passes on what was read, and the end of it too, when the faults let it.
-func (k *link) write(d Direction, to *net.TCPConn) {
+// dequeueTo passes on what was read, and the end of it too, when the faults let it.
+func (k *link) dequeueTo(d Direction, to *net.TCPConn) {
 	for {
 		var c chunk
 		select {
@@ -135,24 +135,24 @@ func (k *link) write(d Direction, to *net.TCPConn) {
 		case <-k.ctx.Done():
 			return
 		}
-		if !k.proxy.pass(k.ctx, d, c.at) {
+		if !k.proxy.awaitPassage(k.ctx, d, c.at) {
 			return
 		}
 		if k.hasGivenUp(d) {
-			reset(to)
+			resetConn(to)
 			return
 		}
 		if c.err != nil {
 			if errors.Is(c.err, io.EOF) {
 				_ = to.CloseWrite()
 			} else {
-				reset(to)
+				resetConn(to)
 			}
 			return
 		}
 		if err := k.forward(d, to, c.data); err != nil {
 			if errors.Is(err, errCut) {
-				k.cut()
+				k.resetBoth()
 			}
 			return
 		}
@@ -174,13 +174,13 @@ func (k *link) forward(d Direction, to *net.TCPConn, b []byte) error {
 		return nil
 	}
 	if d == ToServer {
-		k.watchLoss()
-	} else if k.mustLose() {
+		k.assignLoss()
+	} else if k.isLosing() {
 		return errCut
 	}
 	for len(b) > 0 {
-		n, pause := k.proxy.portion(d, len(b))
-		if pause > 0 && !sleep(k.ctx, pause) {
+		n, pause := k.proxy.nextPortion(d, len(b))
+		if pause > 0 && !sleepUnlessDone(k.ctx, pause) {
 			return k.ctx.Err()
 		}
 		k.proxy.traffic[d].Add(int64(n)) // first: who has received something finds it counted
@@ -204,26 +204,26 @@ func (k *link) hasGivenUp(d Direction) bool {
 	return k.givenUp[d]
 }
 
-// cut resets both connections. What was on its way is lost.
-func (k *link) cut() {
+// resetBoth resets both connections. What was on its way is lost.
+func (k *link) resetBoth() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.dead = true
 	k.end()
-	reset(k.client)
+	resetConn(k.client)
 	if k.server != nil {
-		reset(k.server)
+		resetConn(k.server)
 	}
 }
 
-// reset closes a connection so that the other end gets an error, not an end of file.
-func reset(c *net.TCPConn) {
+// resetConn closes a connection so that the other end gets an error, not an end of file.
+func resetConn(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()
 }
 
-// sleep waits for d and reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleepUnlessDone waits for d and reports false if ctx ended first.
+func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -14,10 +14,10 @@ func (p *Proxy) LoseNextReply() (lost <-chan struct{}, cancel func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lose = append(p.lose, o)
-	return o.lost, func() { p.forget(o) }
+	return o.lost, func() { p.cancelLoss(o) }
 }
 
-func (p *Proxy) forget(o *loss) {
+func (p *Proxy) cancelLoss(o *loss) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lose = slices.DeleteFunc(p.lose, func(other *loss) bool { return other == o })
@@ -30,8 +30,8 @@ func (p *Proxy) forget(o *loss) {
 	}
 }
 
-// watchLoss takes an order to lose a reply, if there is one, before a request goes on.
-func (k *link) watchLoss() {
+// assignLoss takes an order to lose a reply, if there is one, before a request goes on.
+func (k *link) assignLoss() {
 	p := k.proxy
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,8 +42,8 @@ func (k *link) watchLoss() {
 	}
 }
 
-// mustLose reports whether what comes back now is to be lost.
-func (k *link) mustLose() bool {
+// isLosing reports whether what comes back now is to be lost.
+func (k *link) isLosing() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.losing != nil

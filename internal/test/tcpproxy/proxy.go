@@ -34,7 +34,7 @@ type Proxy struct {
 	upstream string
 	patience time.Duration
 	filter   func() Filter
-	ways     [2]way // by direction
+	ways     [2]directionState // by direction
 	changed  chan struct{}
 	links    map[*link]struct{}
 	lose     []*loss // replies to lose that no request has been seen for
@@ -42,17 +42,17 @@ type Proxy struct {
 
 // Listen makes a proxy for the server at upstream, a host:port. It listens until Close.
 func Listen(upstream string) (*Proxy, error) {
-	return listen(upstream, nil)
+	return newProxyFor(upstream, nil)
 }
 
 // ListenRouted makes a proxy that asks route for the server of each connection, by the
 // addresses of its ends. A connection for which it fails is reset.
 func ListenRouted(route func(client, proxy net.Addr) (upstream string, err error)) (*Proxy, error) {
-	return listen("", route)
+	return newProxyFor("", route)
 }
 
-func listen(upstream string, route func(client, proxy net.Addr) (string, error)) (*Proxy, error) {
-	port, err := freeport.Take()
+func newProxyFor(upstream string, route func(client, proxy net.Addr) (string, error)) (*Proxy, error) {
+	port, err := freeport.Reserve()
 	if err != nil {
 		return nil, fmt.Errorf("make proxy: %w", err)
 	}
@@ -64,7 +64,7 @@ func listen(upstream string, route func(client, proxy net.Addr) (string, error))
 	if p.route == nil {
 		p.route = func(net.Addr, net.Addr) (string, error) { return p.Upstream(), nil }
 	}
-	if err := p.listen(); err != nil {
+	if err := p.startListening(); err != nil {
 		stop()
 		port.Release()
 		return nil, fmt.Errorf("make proxy: %w", err)
@@ -72,14 +72,14 @@ func listen(upstream string, route func(client, proxy net.Addr) (string, error))
 	return p, nil
 }
 
-// listen begins to accept. Who calls it holds p.mu, or is alone.
-func (p *Proxy) listen() error {
+// startListening begins to accept. Who calls it holds p.mu, or is alone.
+func (p *Proxy) startListening() error {
 	l, err := p.port.Listen()
 	if err != nil {
 		return err
 	}
 	p.listener = l
-	p.wg.Go(func() { p.accept(l) })
+	p.wg.Go(func() { p.acceptLoop(l) })
 	return nil
 }
 
@@ -150,36 +150,36 @@ func (p *Proxy) closeListener() {
 	}
 }
 
-func (p *Proxy) accept(l net.Listener) {
+func (p *Proxy) acceptLoop(l net.Listener) {
 	for {
 		client, err := l.Accept()
 		if err != nil {
-			if p.accepting(l) { // short of file descriptors, perhaps
+			if p.isListening(l) { // short of file descriptors, perhaps
 				time.Sleep(time.Millisecond)
 				continue
 			}
 			return
 		}
 		k := newLink(p, client.(*net.TCPConn))
-		if !p.add(k, l) {
-			reset(k.client)
+		if !p.addLink(k, l) {
+			resetConn(k.client)
 			continue
 		}
 		p.wg.Go(func() {
-			k.run()
-			p.remove(k)
+			k.forwardBoth()
+			p.removeLink(k)
 		})
 	}
 }
 
-func (p *Proxy) accepting(l net.Listener) bool {
+func (p *Proxy) isListening(l net.Listener) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.listener == l
 }
 
-// add refuses what was accepted before a fault that wants it refused.
-func (p *Proxy) add(k *link, l net.Listener) bool {
+// addLink refuses what was accepted before a fault that wants it refused.
+func (p *Proxy) addLink(k *link, l net.Listener) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.listener != l {
@@ -192,7 +192,7 @@ func (p *Proxy) add(k *link, l net.Listener) bool {
 	return true
 }
 
-func (p *Proxy) remove(k *link) {
+func (p *Proxy) removeLink(k *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.links, k)

@@ -18,17 +18,17 @@ func TestDelay(t *testing.T) {
 
 	t.Run("makes late in one direction, without making it less", func(t *testing.T) {
 		c := dial(t, p)
-		c.say("first")
-		c.hears("FIRST") // it is connected
+		c.send("first")
+		c.expectLine("FIRST") // it is connected
 		restore := p.Delay(ToClient, late)
 		defer restore()
 		start := time.Now()
 		for i := range 20 { // each read by itself; one after the other they would take 20 delays
-			c.say("a")
+			c.send("a")
 			require.Eventually(t, func() bool { return e.count("a") > i }, patience, time.Millisecond)
 		}
 		for range 20 {
-			c.hears("A")
+			c.expectLine("A")
 		}
 		took := time.Since(start)
 		assert.GreaterOrEqual(t, took, late)
@@ -38,30 +38,30 @@ func TestDelay(t *testing.T) {
 		c := dial(t, p)
 		one, two := p.Delay(ToServer, late), p.Delay(ToServer, late)
 		start := time.Now()
-		c.say("b")
-		c.hears("B")
+		c.send("b")
+		c.expectLine("B")
 		assert.GreaterOrEqual(t, time.Since(start), 2*late)
 		one()
 		one()
 		start = time.Now()
-		c.say("c")
-		c.hears("C")
+		c.send("c")
+		c.expectLine("C")
 		assert.GreaterOrEqual(t, time.Since(start), late)
 		two()
 		start = time.Now()
-		c.say("d")
-		c.hears("D")
+		c.send("d")
+		c.expectLine("D")
 		assert.Less(t, time.Since(start), late)
 	})
 	t.Run("lets go what it holds when it ends", func(t *testing.T) {
 		c := dial(t, p)
-		c.say("first")
-		c.hears("FIRST")
+		c.send("first")
+		c.expectLine("FIRST")
 		restore := p.Delay(ToServer, time.Hour)
-		c.say("e")
-		c.hearsNothing()
+		c.send("e")
+		c.expectNothing()
 		restore()
-		c.hears("E")
+		c.expectLine("E")
 	})
 }
 
@@ -74,18 +74,18 @@ func TestThrottle(t *testing.T) {
 
 	slow, slower := p.Throttle(ToServer, 1_000_000), p.Throttle(ToServer, rate)
 	start := time.Now()
-	c.say(line)
-	c.hears(string(bytes.ToUpper([]byte(line))))
+	c.send(line)
+	c.expectLine(string(bytes.ToUpper([]byte(line))))
 	assert.GreaterOrEqual(t, time.Since(start), 240*time.Millisecond)
 	slower()
 	slower()
 	slow()
-	c.say("a")
-	c.hears("A")
+	c.send("a")
+	c.expectLine("A")
 
 	tiny := p.Throttle(ToServer, 0) // still gets through
-	c.say("b")
-	c.hears("B")
+	c.send("b")
+	c.expectLine("B")
 	tiny()
 }
 

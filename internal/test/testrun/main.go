@@ -29,15 +29,15 @@ func main() {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	switch {
 	case len(args) == 1 && args[0] == "provision":
-		return getServers(ctx, out)
+		return provisionServers(ctx, out)
 	case len(args) == 2 && args[0] == "table":
 		return printTable(out, args[1])
 	}
 	return errors.New("usage: testrun provision | testrun table DIR")
 }
 
-// getServers gets one after the other: each keeps all processors busy, or the network.
-func getServers(ctx context.Context, out io.Writer) error {
+// provisionServers gets one after the other: each keeps all processors busy, or the network.
+func provisionServers(ctx context.Context, out io.Writer) error {
 	for _, get := range []func(context.Context, io.Writer) (string, error){
 		provision.Java, provision.ClassPath, provision.Etcd,
 	} {

@@ -43,7 +43,7 @@ func printTable(out io.Writer, dir string) error {
 	slices.SortFunc(runs, func(a, b suiteRun) int {
 		return cmp.Or(cmp.Compare(a.backend, b.backend), cmp.Compare(a.test, b.test))
 	})
-	return format(out, runs)
+	return writeTable(out, runs)
 }
 
 func readRun(file string) (r suiteRun, err error) {
@@ -69,9 +69,9 @@ func readRun(file string) (r suiteRun, err error) {
 	return r, lines.Err()
 }
 
-// format prints a line for each run, then the failures and the lacks. A run that failed,
+// writeTable prints a line for each run, then the failures and the lacks. A run that failed,
 // or did not end, is an error too.
-func format(out io.Writer, runs []suiteRun) error {
+func writeTable(out io.Writer, runs []suiteRun) error {
 	width := 0
 	for _, r := range runs {
 		width = max(width, len(r.name()))
@@ -85,11 +85,11 @@ func format(out io.Writer, runs []suiteRun) error {
 			fmt.Fprintf(&b, "%-*s did not end\n", width, r.name())
 			continue
 		}
-		sound = sound && r.count("failed") == 0
-		fmt.Fprintf(&b, "%-*s %8d %8d %8d\n", width, r.name(), r.count("passed"), r.count("failed"), r.count("lacking"))
+		sound = sound && r.countOutcome("failed") == 0
+		fmt.Fprintf(&b, "%-*s %8d %8d %8d\n", width, r.name(), r.countOutcome("passed"), r.countOutcome("failed"), r.countOutcome("lacking"))
 	}
 	for _, r := range runs {
-		r.explain(&b)
+		r.writeDetails(&b)
 	}
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return err
@@ -102,7 +102,7 @@ func format(out io.Writer, runs []suiteRun) error {
 
 func (r suiteRun) name() string { return r.backend + " " + r.test }
 
-func (r suiteRun) count(what string) (n int) {
+func (r suiteRun) countOutcome(what string) (n int) {
 	for _, c := range r.cases {
 		if c.outcome == what {
 			n++
@@ -111,8 +111,8 @@ func (r suiteRun) count(what string) (n int) {
 	return n
 }
 
-// explain prints the failures, and the lacks by reason.
-func (r suiteRun) explain(b *strings.Builder) {
+// writeDetails prints the failures, and the lacks by reason.
+func (r suiteRun) writeDetails(b *strings.Builder) {
 	var reasons []string
 	lacking := map[string][]string{} // codes, by reason
 	for _, c := range r.cases {

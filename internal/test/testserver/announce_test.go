@@ -21,7 +21,7 @@ func TestAnnounce_ReplacesTheAddressAndNothingElse(t *testing.T) {
 	}
 	in, want := message("127.0.0.1:1"), message("127.0.0.1:54321")
 	for size := 1; size <= len(in); size++ { // of the portions in which it is read
-		f := announce("127.0.0.1:54321")
+		f := rewriteAnnouncedAddr("127.0.0.1:54321")
 		var got bytes.Buffer
 		for rest := in; len(rest) > 0; rest = rest[min(size, len(rest)):] {
 			out, err := f(t.Context(), tcpproxy.ToServer, rest[:min(size, len(rest))])
@@ -31,7 +31,7 @@ func TestAnnounce_ReplacesTheAddressAndNothingElse(t *testing.T) {
 		require.Equal(t, want, got.Bytes(), "in portions of %d", size)
 	}
 
-	f := announce("127.0.0.1:54321")
+	f := rewriteAnnouncedAddr("127.0.0.1:54321")
 	out, err := f(t.Context(), tcpproxy.ToClient, in)
 	require.NoError(t, err)
 	require.Equal(t, in, out)

@@ -37,18 +37,18 @@ type kind interface {
 	// ports are those that a member needs.
 	ports() []role
 	// connect makes the proxies between the members in c.network, unless that is nil.
-	connect(c *Cluster) error
+	connectPeers(c *Cluster) error
 	// prepare writes what m needs to start without data.
 	prepare(m *Member) error
 	command(m *Member) *exec.Cmd
 	// probe returns nil if m serves clients.
 	probe(ctx context.Context, m *Member) error
 	// finish does what has to be done when all members serve for the first time.
-	finish(ctx context.Context, c *Cluster) error
+	afterFirstStart(ctx context.Context, c *Cluster) error
 	// leads reports whether m says that it leads.
 	leads(ctx context.Context, m *Member) (bool, error)
 	// forget makes the others expect m to come without data.
-	forget(ctx context.Context, m *Member) error
+	expectEmpty(ctx context.Context, m *Member) error
 	counters(ctx context.Context, m *Member) (map[string]float64, error)
 }
 
@@ -95,7 +95,7 @@ func startOnce(ctx context.Context, k kind, o common) (c *Cluster, err error) {
 	if !o.direct {
 		c.network = &network{}
 	}
-	if err := k.connect(c); err != nil {
+	if err := k.connectPeers(c); err != nil {
 		return c, err
 	}
 	for _, m := range c.members {
@@ -108,10 +108,10 @@ func startOnce(ctx context.Context, k kind, o common) (c *Cluster, err error) {
 			return c, err
 		}
 	}
-	if err := c.each(func(m *Member) error { return m.await(ctx) }); err != nil {
+	if err := c.forEachMember(func(m *Member) error { return m.awaitServing(ctx) }); err != nil {
 		return c, err
 	}
-	return c, k.finish(ctx, c)
+	return c, k.afterFirstStart(ctx, c)
 }
 
 // TLS returns what a client needs for the clients' port: whom to trust and a certificate
@@ -141,7 +141,7 @@ func (c *Cluster) Addrs() []string {
 func (c *Cluster) Leader(ctx context.Context) (*Member, error) {
 	for {
 		leading := make([]bool, len(c.members))
-		_ = c.each(func(m *Member) error {
+		_ = c.forEachMember(func(m *Member) error {
 			ctx, cancel := context.WithTimeout(ctx, leadsTimeout)
 			defer cancel()
 			ok, err := c.kind.leads(ctx, m)
@@ -165,7 +165,7 @@ func (c *Cluster) Restart(ctx context.Context) error {
 	for _, m := range c.members {
 		m.Kill()
 	}
-	return c.each(func(m *Member) error { return m.Restart(ctx) })
+	return c.forEachMember(func(m *Member) error { return m.Restart(ctx) })
 }
 
 // Stop kills the members and removes their data. Calling it twice is legal.
@@ -182,8 +182,8 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// each calls f for all members at once.
-func (c *Cluster) each(f func(*Member) error) error {
+// forEachMember calls f for all members at once.
+func (c *Cluster) forEachMember(f func(*Member) error) error {
 	errs := make([]error, len(c.members))
 	var wg sync.WaitGroup
 	for i, m := range c.members {

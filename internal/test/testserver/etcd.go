@@ -66,14 +66,14 @@ func (e *etcd) name() string { return "etcd" }
 
 func (e *etcd) ports() []role { return []role{clients, admin, peers} }
 
-// connect has a member known to all others under one address, as etcd wants it.
-func (e *etcd) connect(c *Cluster) error {
+// connectPeers has a member known to all others under one address, as etcd wants it.
+func (e *etcd) connectPeers(c *Cluster) error {
 	e.entrances = map[*Member]*tcpproxy.Proxy{}
 	if c.network == nil || len(c.members) == 1 {
 		return nil
 	}
 	for _, m := range c.members {
-		p, err := c.network.entrance(m, peers, m.others())
+		p, err := c.network.newEntranceProxy(m, peers, m.others())
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (e *etcd) probe(ctx context.Context, m *Member) error {
 	if counters["etcd_server_has_leader"] != 1 {
 		return fmt.Errorf("%s has no leader", m.name)
 	}
-	_, err = get(ctx, e.adminURL(m)+"/readyz")
+	_, err = httpGet(ctx, e.adminURL(m)+"/readyz")
 	return err
 }
 
@@ -161,8 +161,8 @@ func (e *etcd) leads(ctx context.Context, m *Member) (bool, error) {
 	return counters["etcd_server_is_leader"] == 1, err
 }
 
-// finish asks for credentials from now on.
-func (e *etcd) finish(ctx context.Context, c *Cluster) error {
+// afterFirstStart asks for credentials from now on.
+func (e *etcd) afterFirstStart(ctx context.Context, c *Cluster) error {
 	if e.options.RootPassword == "" {
 		return nil
 	}
@@ -182,12 +182,12 @@ func (e *etcd) finish(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// forget removes m from the list of members and adds it as a new one. A change of members
+// expectEmpty removes m from the list of members and adds it as a new one. A change of members
 // that is lost, because the leader has just died, is waited for without end by who asked.
-func (e *etcd) forget(ctx context.Context, m *Member) error {
+func (e *etcd) expectEmpty(ctx context.Context, m *Member) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, forgetTimeout)
-		expected, err := e.forgetOnce(try, m)
+		expected, err := e.expectEmptyOnce(try, m)
 		cancel()
 		if expected {
 			return nil
@@ -202,8 +202,8 @@ func (e *etcd) forget(ctx context.Context, m *Member) error {
 
 const forgetTimeout = 2 * time.Second
 
-// forgetOnce does what is left to do, and reports whether m is expected without data.
-func (e *etcd) forgetOnce(ctx context.Context, m *Member) (expected bool, err error) {
+// expectEmptyOnce does what is left to do, and reports whether m is expected without data.
+func (e *etcd) expectEmptyOnce(ctx context.Context, m *Member) (expected bool, err error) {
 	at := m.others()[0]
 	var list struct {
 		Members []struct {

@@ -48,7 +48,7 @@ func (e *etcd) callWith(ctx context.Context, m *Member, token, path string, in, 
 	if token != "" {
 		req.Header.Set("Authorization", token)
 	}
-	answer, err := do(req, m.cluster.TLS())
+	answer, err := doRequest(req, m.cluster.TLS())
 	if err != nil || out == nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (e *etcd) callWith(ctx context.Context, m *Member, token, path string, in, 
 
 // counters takes a metric's name with its labels.
 func (e *etcd) counters(ctx context.Context, m *Member) (map[string]float64, error) {
-	page, err := get(ctx, e.adminURL(m)+"/metrics")
+	page, err := httpGet(ctx, e.adminURL(m)+"/metrics")
 	if err != nil {
 		return nil, err
 	}
@@ -76,16 +76,16 @@ func (e *etcd) counters(ctx context.Context, m *Member) (map[string]float64, err
 	return counters, lines.Err()
 }
 
-func get(ctx context.Context, url string) ([]byte, error) {
+func httpGet(ctx context.Context, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	return do(req, nil)
+	return doRequest(req, nil)
 }
 
-// do leaves no connection behind.
-func do(req *http.Request, config *tls.Config) ([]byte, error) {
+// doRequest leaves no connection behind.
+func doRequest(req *http.Request, config *tls.Config) ([]byte, error) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -47,7 +47,7 @@ func (c *Cluster) addMember(index int) error {
 	}
 	c.members = append(c.members, m)
 	for _, r := range c.kind.ports() {
-		p, err := freeport.Take()
+		p, err := freeport.Reserve()
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (m *Member) Restart(ctx context.Context) error {
 		m.Kill()
 		err := m.spawn()
 		if err == nil {
-			err = m.await(ctx)
+			err = m.awaitServing(ctx)
 		}
 		if !errors.Is(err, errPortTaken) || try == startTries {
 			return err
@@ -120,7 +120,7 @@ func (m *Member) Restart(ctx context.Context) error {
 func (m *Member) Replace(ctx context.Context) error {
 	m.Kill()
 	if len(m.cluster.members) > 1 {
-		if err := m.cluster.kind.forget(ctx, m); err != nil {
+		if err := m.cluster.kind.expectEmpty(ctx, m); err != nil {
 			return fmt.Errorf("replace %s: %w", m.name, err)
 		}
 		m.mu.Lock()
@@ -183,8 +183,8 @@ const (
 // errPortTaken says that a start failed because of somebody else's port.
 var errPortTaken = errors.New("port taken by another process")
 
-// await waits until the server serves, and sees to it that it is this one which does.
-func (m *Member) await(ctx context.Context) error {
+// awaitServing waits until the server serves, and sees to it that it is this one which does.
+func (m *Member) awaitServing(ctx context.Context) error {
 	p := m.process()
 	for {
 		probe, cancel := context.WithTimeout(ctx, probeTimeout)

@@ -18,8 +18,8 @@ type network struct {
 
 type way struct{ from, to *Member }
 
-// link makes a proxy that only from uses, to reach a port of to.
-func (n *network) link(from, to *Member, r role) (*tcpproxy.Proxy, error) {
+// newLinkProxy makes a proxy that only from uses, to reach a port of to.
+func (n *network) newLinkProxy(from, to *Member, r role) (*tcpproxy.Proxy, error) {
 	p, err := tcpproxy.Listen(to.port[r].Addr())
 	if err != nil {
 		return nil, err
@@ -33,12 +33,12 @@ func (n *network) link(from, to *Member, r role) (*tcpproxy.Proxy, error) {
 	return p, nil
 }
 
-// entrance makes the one address at which all of the others reach a port of to. It hands
+// newEntranceProxy makes the one address at which all of the others reach a port of to. It hands
 // each connection to the proxy of the member from which it comes.
-func (n *network) entrance(to *Member, r role, others []*Member) (*tcpproxy.Proxy, error) {
+func (n *network) newEntranceProxy(to *Member, r role, others []*Member) (*tcpproxy.Proxy, error) {
 	links := map[*Member]*tcpproxy.Proxy{}
 	for _, from := range others {
-		p, err := n.link(from, to, r)
+		p, err := n.newLinkProxy(from, to, r)
 		if err != nil {
 			return nil, err
 		}

@@ -25,32 +25,32 @@ func TestTLS(t *testing.T) {
 		t.Run(k.name+" shows a certificate", func(t *testing.T) {
 			w := &world{t, start[k.name](t, testserver.ServerTLS), k.store}
 			m := w.Members()[0]
-			w.write(m, "a")
-			w.has(m, "a")
+			w.awaitWrite(m, "a")
+			w.awaitKey(m, "a")
 
 			config := w.TLS()
 			config.Certificates = nil
-			require.NoError(t, shake(m, config))
+			require.NoError(t, handshake(m, config))
 			config.RootCAs = nil
-			require.Error(t, shake(m, config))
+			require.Error(t, handshake(m, config))
 		})
 		t.Run(k.name+" asks for a certificate", func(t *testing.T) {
 			w := &world{t, start[k.name](t, testserver.MutualTLS), k.store}
 			m := w.Members()[0]
-			w.write(m, "a")
+			w.awaitWrite(m, "a")
 
 			config := w.TLS()
-			require.NoError(t, shake(m, config))
+			require.NoError(t, handshake(m, config))
 			config.Certificates = nil
-			require.Error(t, shake(m, config))
+			require.Error(t, handshake(m, config))
 			require.NoError(t, m.Restart(t.Context()))
-			w.has(m, "a")
+			w.awaitKey(m, "a")
 		})
 	}
 }
 
-// shake connects and waits long enough to be refused.
-func shake(m *testserver.Member, config *tls.Config) error {
+// handshake connects and waits long enough to be refused.
+func handshake(m *testserver.Member, config *tls.Config) error {
 	config.ServerName = "localhost"
 	conn, err := tls.Dial("tcp", m.Addr(), config)
 	if err != nil {
@@ -72,15 +72,15 @@ func TestRootPassword(t *testing.T) {
 		c := servertest.StartEtcd(t, testserver.EtcdOptions{Members: members, RootPassword: "secret"})
 		m := c.Members()[0]
 		nobody, root := &world{t, c, etcdStore{}}, &world{t, c, etcdStore{password: "secret"}}
-		nobody.refuses(m, "a")
-		(&world{t, c, etcdStore{password: "wrong"}}).refuses(m, "a")
-		root.write(m, "a")
+		nobody.expectRefused(m, "a")
+		(&world{t, c, etcdStore{password: "wrong"}}).expectRefused(m, "a")
+		root.awaitWrite(m, "a")
 		require.NoError(t, m.Restart(t.Context()))
-		nobody.refuses(m, "b")
-		root.has(m, "a")
+		nobody.expectRefused(m, "b")
+		root.awaitKey(m, "a")
 		if members > 1 {
 			require.NoError(t, m.Replace(t.Context()))
-			root.has(m, "a")
+			root.awaitKey(m, "a")
 		}
 		c.Stop()
 	}
@@ -89,12 +89,12 @@ func TestRootPassword(t *testing.T) {
 func TestSuperPassword(t *testing.T) {
 	c := servertest.StartZooKeeper(t, testserver.ZooKeeperOptions{SuperPassword: "secret"})
 	m := c.Members()[0]
-	(&world{t, c, zookeeperStore{acl: "digest:somebody:else"}}).write(m, "a")
+	(&world{t, c, zookeeperStore{acl: "digest:somebody:else"}}).awaitWrite(m, "a")
 	_, err := zookeeperStore{}.get(t.Context(), c, m, "a")
 	require.Equal(t, zkError(-102), err) // no authority
 	_, err = zookeeperStore{super: "wrong"}.get(t.Context(), c, m, "a")
 	require.Error(t, err)
-	(&world{t, c, zookeeperStore{super: "secret"}}).has(m, "a")
+	(&world{t, c, zookeeperStore{super: "secret"}}).awaitKey(m, "a")
 }
 
 func TestQuotaBytes(t *testing.T) {
@@ -112,7 +112,7 @@ func TestQuotaBytes(t *testing.T) {
 func TestCompaction(t *testing.T) {
 	c := servertest.StartEtcd(t, testserver.EtcdOptions{Compaction: time.Second})
 	m := c.Members()[0]
-	(&world{t, c, etcdStore{}}).write(m, "a")
+	(&world{t, c, etcdStore{}}).awaitWrite(m, "a")
 	// The revision of that is no longer there after the next ones.
 	require.Eventually(t, func() bool {
 		if (etcdStore{}).put(t.Context(), c, m, "b", "v") != nil {

@@ -15,7 +15,7 @@ import (
 // listens reports whether a process listens on a TCP port of this machine.
 func listens(pid, port int) (bool, error) {
 	suffix := fmt.Sprintf(":%04X", port)
-	return owns(pid, func(local, _, state string) bool {
+	return hasTCPSocket(pid, func(local, _, state string) bool {
 		return state == stateListen && strings.HasSuffix(local, suffix)
 	})
 }
@@ -23,7 +23,7 @@ func listens(pid, port int) (bool, error) {
 // connected reports whether a process has the client's end of a TCP connection.
 func connected(pid int, client, server net.Addr) (bool, error) {
 	from, to := procPort(client), procPort(server)
-	return owns(pid, func(local, remote, _ string) bool {
+	return hasTCPSocket(pid, func(local, remote, _ string) bool {
 		return strings.HasSuffix(local, from) && strings.HasSuffix(remote, to)
 	})
 }
@@ -36,8 +36,8 @@ func procPort(a net.Addr) string {
 
 const stateListen = "0A"
 
-// owns reports whether a process has a TCP socket like that.
-func owns(pid int, like func(local, remote, state string) bool) (bool, error) {
+// hasTCPSocket reports whether a process has a TCP socket like that.
+func hasTCPSocket(pid int, like func(local, remote, state string) bool) (bool, error) {
 	sockets := map[string]bool{}
 	for _, table := range []string{"tcp", "tcp6"} { // Java uses sockets of IPv6 for IPv4 too
 		if err := addSockets(sockets, table, like); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/internal/test/filelock"
+	"github.com/rota-dev/rota/internal/test/testserver/filelock"
 )
 
 // fake is a kind of server that does what commands say, one try after the other.
@@ -22,10 +22,10 @@ type fake struct {
 
 func (f *fake) name() string                                                  { return "fake" }
 func (f *fake) ports() []role                                                 { return []role{clients} }
-func (f *fake) connect(*Cluster) error                                        { return nil }
-func (f *fake) finish(context.Context, *Cluster) error                        { return nil }
+func (f *fake) connectPeers(*Cluster) error                                   { return nil }
+func (f *fake) afterFirstStart(context.Context, *Cluster) error               { return nil }
 func (f *fake) leads(context.Context, *Member) (bool, error)                  { return true, nil }
-func (f *fake) forget(context.Context, *Member) error                         { return nil }
+func (f *fake) expectEmpty(context.Context, *Member) error                    { return nil }
 func (f *fake) counters(context.Context, *Member) (map[string]float64, error) { return nil, nil }
 
 func (f *fake) prepare(m *Member) (err error) {
@@ -49,7 +49,7 @@ func (f *fake) probe(ctx context.Context, m *Member) error {
 	return err
 }
 
-func says(text string) func(*Member) *exec.Cmd {
+func printAndExit(text string) func(*Member) *exec.Cmd {
 	return func(*Member) *exec.Cmd { return exec.Command("sh", "-c", "echo "+text+"; exit 1") }
 }
 
@@ -71,12 +71,12 @@ func startFake(t *testing.T, f *fake) (*Cluster, error) {
 }
 
 func TestStart_TriesAgainWhenAPortWasTaken(t *testing.T) {
-	f := &fake{commands: []func(*Member) *exec.Cmd{says("bind: Address already in use"), serve}}
+	f := &fake{commands: []func(*Member) *exec.Cmd{printAndExit("bind: Address already in use"), serve}}
 	c, err := startFake(t, f)
 	require.NoError(t, err)
 	require.Equal(t, 2, f.tries)
 
-	f.commands, f.tries = []func(*Member) *exec.Cmd{says("bind: address already in use"), serve}, 0
+	f.commands, f.tries = []func(*Member) *exec.Cmd{printAndExit("bind: address already in use"), serve}, 0
 	addr := c.Members()[0].Addr()
 	require.NoError(t, c.Members()[0].Restart(t.Context()))
 	require.Equal(t, 2, f.tries)
@@ -84,7 +84,7 @@ func TestStart_TriesAgainWhenAPortWasTaken(t *testing.T) {
 }
 
 func TestStart_DoesNotTryAgainForOtherReasons(t *testing.T) {
-	f := &fake{commands: []func(*Member) *exec.Cmd{says("no such option")}}
+	f := &fake{commands: []func(*Member) *exec.Cmd{printAndExit("no such option")}}
 	_, err := startFake(t, f)
 	require.ErrorContains(t, err, "no such option")
 	require.Equal(t, 1, f.tries)
@@ -141,7 +141,7 @@ func TestWorkDir(t *testing.T) {
 	require.NoDirExists(t, abandoned.path)
 	require.DirExists(t, d.path)
 	require.NotEqual(t, d.path, other.path)
-	_, err = filelock.Try(lockOf(d.path))
+	_, err = filelock.TryAcquire(lockOf(d.path))
 	require.ErrorIs(t, err, filelock.ErrHeld)
 	other.remove()
 	require.NoDirExists(t, other.path)

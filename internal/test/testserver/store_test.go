@@ -111,7 +111,7 @@ func (s zookeeperStore) put(ctx context.Context, c *testserver.Cluster, m *tests
 	if !ok {
 		scheme, id = "world", "anyone"
 	}
-	_, err = conn.ask(opCreate, "/"+key, []byte(value), int32(1), int32(31), scheme, id, int32(0))
+	_, err = conn.request(opCreate, "/"+key, []byte(value), int32(1), int32(31), scheme, id, int32(0))
 	return err
 }
 
@@ -121,10 +121,10 @@ func (s zookeeperStore) get(ctx context.Context, c *testserver.Cluster, m *tests
 		return "", err
 	}
 	defer conn.Close()
-	if _, err := conn.ask(opSync, "/"); err != nil {
+	if _, err := conn.request(opSync, "/"); err != nil {
 		return "", err
 	}
-	answer, err := conn.ask(opGet, "/"+key, false)
+	answer, err := conn.request(opGet, "/"+key, false)
 	if err == zkError(errNoNode) {
 		return "", nil
 	}
@@ -157,7 +157,7 @@ func (s zookeeperStore) open(ctx context.Context, c *testserver.Cluster, m *test
 	// version, last transaction, timeout in ms, session, password
 	_, err = z.exchange(int32(0), int64(0), int32(5000), int64(0), make([]byte, 16))
 	if err == nil && s.super != "" {
-		_, err = z.ask(opAuth, int32(0), "digest", []byte("super:"+s.super))
+		_, err = z.request(opAuth, int32(0), "digest", []byte("super:"+s.super))
 	}
 	if err != nil {
 		conn.Close()
@@ -166,8 +166,8 @@ func (s zookeeperStore) open(ctx context.Context, c *testserver.Cluster, m *test
 	return z, nil
 }
 
-// ask sends a request and returns the answer to it, without its head.
-func (z *zkConn) ask(op int32, fields ...any) ([]byte, error) {
+// request sends a request and returns the answer to it, without its head.
+func (z *zkConn) request(op int32, fields ...any) ([]byte, error) {
 	xid := int32(1)
 	if op == opAuth {
 		xid = -4
@@ -211,8 +211,8 @@ func (z *zkConn) exchange(fields ...any) ([]byte, error) {
 	return in, err
 }
 
-// soon is a context for one call.
-func soon(ctx context.Context) (context.Context, context.CancelFunc) {
+// withCallTimeout is a context for one call.
+func withCallTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, shortly)
 }
 

@@ -77,15 +77,15 @@ type world struct {
 	store store
 }
 
-// write writes by m, as soon as m can.
-func (w *world) write(m *testserver.Member, key string) {
+// awaitWrite writes by m, as soon as m can.
+func (w *world) awaitWrite(m *testserver.Member, key string) {
 	w.Helper()
 	w.eventually(func(ctx context.Context) bool { return w.store.put(ctx, w.Cluster, m, key, "v") == nil },
 		"%s is not written", key)
 }
 
-// has waits until m has the key.
-func (w *world) has(m *testserver.Member, key string) {
+// awaitKey waits until m has the key.
+func (w *world) awaitKey(m *testserver.Member, key string) {
 	w.Helper()
 	w.eventually(func(ctx context.Context) bool {
 		v, err := w.store.get(ctx, w.Cluster, m, key)
@@ -93,8 +93,8 @@ func (w *world) has(m *testserver.Member, key string) {
 	}, "%s is not there", key)
 }
 
-// hasNot waits for an answer of m, and wants it to be that there is no such key.
-func (w *world) hasNot(m *testserver.Member, key string) {
+// awaitAbsence waits for an answer of m, and wants it to be that there is no such key.
+func (w *world) awaitAbsence(m *testserver.Member, key string) {
 	w.Helper()
 	var v string
 	w.eventually(func(ctx context.Context) (ok bool) {
@@ -105,9 +105,9 @@ func (w *world) hasNot(m *testserver.Member, key string) {
 	require.Empty(w, v)
 }
 
-func (w *world) refuses(m *testserver.Member, key string) {
+func (w *world) expectRefused(m *testserver.Member, key string) {
 	w.Helper()
-	ctx, cancel := soon(w.Context())
+	ctx, cancel := withCallTimeout(w.Context())
 	defer cancel()
 	require.Error(w, w.store.put(ctx, w.Cluster, m, key, "v"))
 }
@@ -124,8 +124,8 @@ func (w *world) eventually(f func(context.Context) bool, message string, args ..
 	}, patience, tick, message, args...)
 }
 
-// leader waits for one that is not among those.
-func (w *world) leader(not ...*testserver.Member) *testserver.Member {
+// awaitLeader waits for one that is not among those.
+func (w *world) awaitLeader(not ...*testserver.Member) *testserver.Member {
 	w.Helper()
 	var leader *testserver.Member
 	require.Eventually(w, func() bool {
@@ -143,44 +143,44 @@ func TestSingleServer(t *testing.T) {
 			m := w.Members()[0]
 
 			t.Run("leads itself", func(t *testing.T) {
-				require.Same(t, m, w.leader())
+				require.Same(t, m, w.awaitLeader())
 				require.Equal(t, []string{m.Addr()}, w.Addrs())
 			})
 			t.Run("keeps data and address when it is restarted", func(t *testing.T) {
 				addr, pid := m.Addr(), m.Pid()
-				w.write(m, "a")
+				w.awaitWrite(m, "a")
 				require.NoError(t, m.Restart(t.Context()))
 				require.Equal(t, addr, m.Addr())
 				require.NotEqual(t, pid, m.Pid())
-				w.has(m, "a")
+				w.awaitKey(m, "a")
 
 				m.Kill()
 				_, err := net.Dial("tcp", m.Addr())
 				require.Error(t, err)
 				require.NoError(t, w.Restart(t.Context()))
-				w.has(m, "a")
+				w.awaitKey(m, "a")
 			})
 			t.Run("does nothing while it is paused", func(t *testing.T) {
 				require.NoError(t, m.Pause())
-				w.refuses(m, "b")
+				w.expectRefused(m, "b")
 				require.NoError(t, m.Resume())
-				w.write(m, "c")
+				w.awaitWrite(m, "c")
 			})
 			t.Run("counts", func(t *testing.T) {
 				before, err := m.Counters(t.Context())
 				require.NoError(t, err)
-				w.write(m, "d")
+				w.awaitWrite(m, "d")
 				after, err := m.Counters(t.Context())
 				require.NoError(t, err)
 				require.Greater(t, after[k.requests], before[k.requests])
 			})
 			t.Run("has no peers to be cut off from", func(t *testing.T) {
 				defer m.Isolate()()
-				w.write(m, "e")
+				w.awaitWrite(m, "e")
 			})
 			t.Run("is empty when it is replaced", func(t *testing.T) {
 				require.NoError(t, m.Replace(t.Context()))
-				w.hasNot(m, "a")
+				w.awaitAbsence(m, "a")
 			})
 			t.Run("leaves nothing behind", func(t *testing.T) {
 				w.Stop()
@@ -201,65 +201,65 @@ func TestEnsemble(t *testing.T) {
 			defer cancel()
 
 			t.Run("has one leader and the same data", func(t *testing.T) {
-				leader := w.leader()
+				leader := w.awaitLeader()
 				for i, m := range w.Members() {
-					w.write(m, string(rune('a'+i)))
+					w.awaitWrite(m, string(rune('a'+i)))
 				}
 				for _, m := range w.Members() {
 					for i := range w.Members() {
-						w.has(m, string(rune('a'+i)))
+						w.awaitKey(m, string(rune('a'+i)))
 					}
 				}
-				require.Same(t, leader, w.leader())
+				require.Same(t, leader, w.awaitLeader())
 			})
 			t.Run("goes on without a leader that was cut off", func(t *testing.T) {
-				old := w.leader()
+				old := w.awaitLeader()
 				heal := old.Isolate()
-				w.write(w.leader(old), "cut")
-				w.refuses(old, "late") // which may still be written when it is no longer cut off
+				w.awaitWrite(w.awaitLeader(old), "cut")
+				w.expectRefused(old, "late") // which may still be written when it is no longer cut off
 				heal()
 				heal()
-				w.has(old, "cut")
+				w.awaitKey(old, "cut")
 			})
 			t.Run("does not notice a follower that was cut off", func(t *testing.T) {
-				leader := w.leader()
+				leader := w.awaitLeader()
 				follower := w.Members()[0]
 				if follower == leader {
 					follower = w.Members()[1]
 				}
 				heal := follower.Isolate()
 				defer heal()
-				w.refuses(follower, "late too")
-				w.write(leader, "still")
-				require.Same(t, leader, w.leader())
+				w.expectRefused(follower, "late too")
+				w.awaitWrite(leader, "still")
+				require.Same(t, leader, w.awaitLeader())
 				heal()
-				w.has(follower, "still")
+				w.awaitKey(follower, "still")
 			})
 			t.Run("goes on without a leader that was killed", func(t *testing.T) {
-				old := w.leader()
+				old := w.awaitLeader()
 				old.Kill()
-				w.write(w.leader(old), "killed")
+				w.awaitWrite(w.awaitLeader(old), "killed")
 				require.NoError(t, old.Restart(ctx))
-				w.has(old, "killed")
+				w.awaitKey(old, "killed")
 			})
 			t.Run("goes on without a leader that was paused", func(t *testing.T) {
-				old := w.leader()
+				old := w.awaitLeader()
 				require.NoError(t, old.Pause())
-				w.write(w.leader(old), "paused")
+				w.awaitWrite(w.awaitLeader(old), "paused")
 				require.NoError(t, old.Resume())
-				w.has(old, "paused")
+				w.awaitKey(old, "paused")
 			})
 			t.Run("takes in an empty member", func(t *testing.T) {
 				for _, m := range w.Members() {
 					require.NoError(t, m.Replace(ctx))
-					w.has(m, "killed")
+					w.awaitKey(m, "killed")
 				}
 				require.NoError(t, w.Members()[0].Restart(ctx)) // now it is as good as any
-				w.has(w.Members()[0], "killed")
+				w.awaitKey(w.Members()[0], "killed")
 			})
 			t.Run("keeps its data when all are restarted", func(t *testing.T) {
 				require.NoError(t, w.Restart(ctx))
-				w.has(w.leader(), "killed")
+				w.awaitKey(w.awaitLeader(), "killed")
 			})
 		})
 	}
@@ -270,7 +270,7 @@ func TestShared_IsOneServer(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			c := k.shared(t)
 			require.Same(t, c, k.shared(t))
-			(&world{t, c, k.store}).write(c.Members()[0], rand.Text()) // of this run of the test
+			(&world{t, c, k.store}).awaitWrite(c.Members()[0], rand.Text()) // of this run of the test
 		})
 	}
 }

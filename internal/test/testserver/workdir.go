@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/rota-dev/rota/internal/test/filelock"
+	"github.com/rota-dev/rota/internal/test/testserver/filelock"
 )
 
 // workDir is a temporary directory that the next workDir to be made removes, in whatever
@@ -22,7 +22,7 @@ func newWorkDir(what string) (*workDir, error) {
 		return nil, err
 	}
 	// Nobody is to remove a directory whose lock was not taken yet.
-	all, err := filelock.Take(context.Background(), filepath.Join(base, "lock"))
+	all, err := filelock.Acquire(context.Background(), filepath.Join(base, "lock"))
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func newWorkDir(what string) (*workDir, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := filelock.Try(lockOf(path))
+	lock, err := filelock.TryAcquire(lockOf(path))
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func removeAbandoned(base string) {
 			continue
 		}
 		path := filepath.Join(base, e.Name())
-		if lock, err := filelock.Try(lockOf(path)); err == nil {
+		if lock, err := filelock.TryAcquire(lockOf(path)); err == nil {
 			os.RemoveAll(path)
 			lock.Release()
 		}

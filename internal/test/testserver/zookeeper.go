@@ -89,8 +89,8 @@ func (z *zookeeper) ports() []role {
 // followers would go back to the election at once if they were reset.
 const electedPatience = 500 * time.Millisecond
 
-// connect gives each member addresses of its own for each of the others.
-func (z *zookeeper) connect(c *Cluster) error {
+// connectPeers gives each member addresses of its own for each of the others.
+func (z *zookeeper) connectPeers(c *Cluster) error {
 	z.proxies = map[way]map[role]*tcpproxy.Proxy{}
 	if c.network == nil {
 		return nil
@@ -99,7 +99,7 @@ func (z *zookeeper) connect(c *Cluster) error {
 		for _, to := range from.others() {
 			proxies := map[role]*tcpproxy.Proxy{}
 			for _, r := range []role{peers, election} {
-				p, err := c.network.link(from, to, r)
+				p, err := c.network.newLinkProxy(from, to, r)
 				if err != nil {
 					return err
 				}
@@ -111,7 +111,7 @@ func (z *zookeeper) connect(c *Cluster) error {
 	}
 	for w, proxies := range z.proxies {
 		back := z.proxies[way{w.to, w.from}][election]
-		proxies[election].SetFilter(func() tcpproxy.Filter { return announce(back.Addr()) })
+		proxies[election].SetFilter(func() tcpproxy.Filter { return rewriteAnnouncedAddr(back.Addr()) })
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (z *zookeeper) prepare(m *Member) error {
 		"extendedTypesEnabled=true",
 		"forceSync=no",
 		"clientPortAddress=127.0.0.1",
-		fmt.Sprintf("clientPort=%d", z.plain(m).Number),
+		fmt.Sprintf("clientPort=%d", z.plainPort(m).Number),
 	}
 	if certs := m.cluster.certs; certs != nil {
 		lines = append(lines,
@@ -145,20 +145,20 @@ func (z *zookeeper) prepare(m *Member) error {
 			"cnxTimeout=500")
 		for _, other := range m.cluster.members {
 			lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d",
-				id(other), z.portFor(m, other, peers), z.portFor(m, other, election)))
+				serverID(other), z.portFor(m, other, peers), z.portFor(m, other, election)))
 		}
 	}
 	lines = append(lines, z.options.Lines...)
 	if err := os.MkdirAll(m.DataDir(), 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(m.DataDir(), "myid"), fmt.Append(nil, id(m)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(m.DataDir(), "myid"), fmt.Append(nil, serverID(m)), 0o600); err != nil {
 		return err
 	}
 	return os.WriteFile(z.configPath(m), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
-func id(m *Member) int { return m.index + 1 }
+func serverID(m *Member) int { return m.index + 1 }
 
 // portFor is where m reaches other, which may be m itself.
 func (z *zookeeper) portFor(m, other *Member, r role) int {
@@ -168,8 +168,8 @@ func (z *zookeeper) portFor(m, other *Member, r role) int {
 	return other.port[r].Number
 }
 
-// plain is the port without TLS.
-func (z *zookeeper) plain(m *Member) *freeport.Port {
+// plainPort is the port without TLS.
+func (z *zookeeper) plainPort(m *Member) *freeport.Port {
 	if p := m.port[admin]; p != nil {
 		return p
 	}
@@ -197,8 +197,8 @@ func (z *zookeeper) command(m *Member) *exec.Cmd {
 	return exec.Command(z.java, args...)
 }
 
-// finish has nothing to do, and forget neither: a member is known by its number, and
+// afterFirstStart has nothing to do, and forget neither: a member is known by its number, and
 // takes what it lacks from the leader.
-func (z *zookeeper) finish(context.Context, *Cluster) error { return nil }
+func (z *zookeeper) afterFirstStart(context.Context, *Cluster) error { return nil }
 
-func (z *zookeeper) forget(context.Context, *Member) error { return nil }
+func (z *zookeeper) expectEmpty(context.Context, *Member) error { return nil }

@@ -26,7 +26,7 @@ func (z *zookeeper) leads(ctx context.Context, m *Member) (bool, error) {
 }
 
 func (z *zookeeper) mode(ctx context.Context, m *Member) (string, error) {
-	answer, err := z.ask(ctx, m, "srvr")
+	answer, err := z.sendCommand(ctx, m, "srvr")
 	if err != nil {
 		return "", err
 	}
@@ -39,7 +39,7 @@ func (z *zookeeper) mode(ctx context.Context, m *Member) (string, error) {
 }
 
 func (z *zookeeper) counters(ctx context.Context, m *Member) (map[string]float64, error) {
-	answer, err := z.ask(ctx, m, "mntr")
+	answer, err := z.sendCommand(ctx, m, "mntr")
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +53,9 @@ func (z *zookeeper) counters(ctx context.Context, m *Member) (map[string]float64
 	return counters, nil
 }
 
-// ask sends one of the commands that are words of four letters.
-func (z *zookeeper) ask(ctx context.Context, m *Member, word string) (string, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", z.plain(m).Addr())
+// sendCommand sends one of the commands that are words of four letters.
+func (z *zookeeper) sendCommand(ctx context.Context, m *Member, word string) (string, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", z.plainPort(m).Addr())
 	if err != nil {
 		return "", err
 	}
@@ -72,10 +72,10 @@ func (z *zookeeper) ask(ctx context.Context, m *Member, word string) (string, er
 	return string(answer), err
 }
 
-// announce makes a filter for a connection on which a member asks for votes. It begins
+// rewriteAnnouncedAddr makes a filter for a connection on which a member asks for votes. It begins
 // with the address to call back at, which is the member's own and would lead around the
 // proxies; the filter puts another in its place.
-func announce(addr string) tcpproxy.Filter {
+func rewriteAnnouncedAddr(addr string) tcpproxy.Filter {
 	var head []byte
 	done := false
 	return func(_ context.Context, d tcpproxy.Direction, b []byte) ([]byte, error) {

@@ -18,8 +18,8 @@ func user(index int) string { return fmt.Sprintf("machine%d", index) }
 // password is that of all machines.
 const password = "secret"
 
-// rights are those of all machines but those left out.
-func rights(without ...string) []zk.ACL {
+// aclWithout are those of all machines but those left out.
+func aclWithout(without ...string) []zk.ACL {
 	var all []zk.ACL
 	for i := range users {
 		if name := user(i); !slices.Contains(without, name) {
@@ -33,8 +33,8 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// admin connects as one who may do all that the cluster lets anybody do.
-func (s *store) admin(do func(*zk.Conn)) {
+// withAdmin connects as one who may do all that the cluster lets anybody do.
+func (s *store) withAdmin(do func(*zk.Conn)) {
 	conn, events, err := zk.Connect(s.Cluster.Addrs(), 10*time.Second, zk.WithLogger(silent{}))
 	s.must(err)
 	defer func() {
@@ -52,10 +52,10 @@ func (s *store) admin(do func(*zk.Conn)) {
 func (s *store) revoke(name string) (restore func()) {
 	m := s.machine(name)
 	set := func(acl []zk.ACL) {
-		s.admin(func(conn *zk.Conn) { s.setACL(conn, s.namespace, acl) })
+		s.withAdmin(func(conn *zk.Conn) { s.setACL(conn, s.namespace, acl) })
 	}
-	set(rights(m.user))
-	return sync.OnceFunc(func() { set(rights()) })
+	set(aclWithout(m.user))
+	return sync.OnceFunc(func() { set(aclWithout()) })
 }
 
 func (s *store) setACL(conn *zk.Conn, path string, acl []zk.ACL) {
@@ -77,25 +77,25 @@ func (s *store) setACL(conn *zk.Conn, path string, acl []zk.ACL) {
 // fill gives the namespace a quota that it is over already.
 func (s *store) fill() (free func()) {
 	quota := "/zookeeper/quota" + s.namespace
-	s.admin(func(conn *zk.Conn) {
+	s.withAdmin(func(conn *zk.Conn) {
 		for i, c := range quota {
 			if c == '/' && i > 0 {
-				s.make(conn, quota[:i], "")
+				s.createNode(conn, quota[:i], "")
 			}
 		}
-		s.make(conn, quota, "")
-		s.make(conn, quota+"/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=1;countHardLimit=1")
-		s.make(conn, quota+"/zookeeper_stats", "count=0,bytes=0")
+		s.createNode(conn, quota, "")
+		s.createNode(conn, quota+"/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=1;countHardLimit=1")
+		s.createNode(conn, quota+"/zookeeper_stats", "count=0,bytes=0")
 	})
 	return sync.OnceFunc(func() {
-		s.admin(func(conn *zk.Conn) {
+		s.withAdmin(func(conn *zk.Conn) {
 			s.must(conn.Delete(quota+"/zookeeper_limits", -1))
 			s.must(conn.Delete(quota+"/zookeeper_stats", -1))
 		})
 	})
 }
 
-func (s *store) make(conn *zk.Conn, path, data string) {
+func (s *store) createNode(conn *zk.Conn, path, data string) {
 	_, err := conn.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll))
 	if !errors.Is(err, zk.ErrNodeExists) {
 		s.must(err)

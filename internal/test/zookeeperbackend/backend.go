@@ -40,7 +40,7 @@ const QuotaLine = "enforceQuota=true"
 func New(c Config) conformance.Backend {
 	return conformance.Backend{
 		Name: c.name(),
-		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).levers() },
+		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).faultControls() },
 		TTL:  c.TTL,
 		Packages: []string{
 			reflect.TypeFor[zookeeper.Client]().PkgPath(), reflect.TypeFor[remote.Session]().PkgPath(),
@@ -53,11 +53,11 @@ func New(c Config) conformance.Backend {
 func (c Config) lacks() conformance.Lacks {
 	l := conformance.Lacks{conformance.Compact: "keeps no history that could be forgotten"}
 	if c.single() {
-		for _, lever := range []string{
+		for _, control := range []string{
 			conformance.Isolate, conformance.HalfOpen, conformance.KillLeader,
 			conformance.PauseLeader, conformance.RollingRestart, conformance.Replace,
 		} {
-			l[lever] = "this cluster has one member only"
+			l[control] = "this cluster has one member only"
 		}
 	}
 	if c.SuperPassword == "" {

@@ -45,9 +45,9 @@ func newMachine(s *store, index int) (*machine, error) {
 // invention, which lead to its proxies.
 func (m *machine) options() zookeeper.Options {
 	o := zookeeper.Options{
-		InOrder: true, Namespace: m.store.namespace, LookupHost: m.lookup,
+		InOrder: true, Namespace: m.store.namespace, LookupHost: m.lookupHost,
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			proxy, err := m.proxy(address)
+			proxy, err := m.proxyAt(address)
 			if err != nil {
 				return nil, err
 			}
@@ -58,7 +58,7 @@ func (m *machine) options() zookeeper.Options {
 		o.Endpoints = append(o.Endpoints, fmt.Sprintf("member%d:2181", i))
 	}
 	if m.store.SuperPassword != "" {
-		o.Username, o.Password, o.ACL = m.user, password, rights()
+		o.Username, o.Password, o.ACL = m.user, password, aclWithout()
 	}
 	return o
 }
@@ -66,7 +66,7 @@ func (m *machine) options() zookeeper.Options {
 // address is that of a member after so many moves.
 func address(member, moves int) string { return fmt.Sprintf("192.0.2.%d", moves*10+member) }
 
-func (m *machine) lookup(_ context.Context, host string) ([]string, error) {
+func (m *machine) lookupHost(_ context.Context, host string) ([]string, error) {
 	var member int
 	if _, err := fmt.Sscanf(host, "member%d", &member); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (m *machine) lookup(_ context.Context, host string) ([]string, error) {
 	return []string{address(member, m.moves)}, nil
 }
 
-func (m *machine) proxy(at string) (*tcpproxy.Proxy, error) {
+func (m *machine) proxyAt(at string) (*tcpproxy.Proxy, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, p := range m.proxies {
@@ -117,8 +117,8 @@ func (m *machine) member() *testserver.Member {
 	return m.store.member(at.Upstream())
 }
 
-// each does something to all proxies, until undone.
-func (m *machine) each(do func(*tcpproxy.Proxy) (undo func())) (undo func()) {
+// onEachProxy does something to all proxies, until undone.
+func (m *machine) onEachProxy(do func(*tcpproxy.Proxy) (undo func())) (undo func()) {
 	var all []func()
 	for _, p := range m.proxies {
 		all = append(all, do(p))
@@ -131,7 +131,7 @@ func (m *machine) each(do func(*tcpproxy.Proxy) (undo func())) (undo func()) {
 }
 
 func (m *machine) partition(c conformance.Cut) (heal func()) {
-	return m.each(func(p *tcpproxy.Proxy) func() {
+	return m.onEachProxy(func(p *tcpproxy.Proxy) func() {
 		switch c {
 		case conformance.Refuse:
 			return p.Refuse()
@@ -145,11 +145,11 @@ func (m *machine) partition(c conformance.Cut) (heal func()) {
 }
 
 func (m *machine) starve() (feed func()) {
-	m.add(1)
-	return sync.OnceFunc(func() { m.add(-1) })
+	m.addStarved(1)
+	return sync.OnceFunc(func() { m.addStarved(-1) })
 }
 
-func (m *machine) add(starved int) {
+func (m *machine) addStarved(starved int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.starved += starved
@@ -178,7 +178,7 @@ type order struct {
 	done    chan struct{} // closed when it was answered, or its connection is gone
 }
 
-func (m *machine) next(f fate) *order {
+func (m *machine) arm(f fate) *order {
 	o := &order{fate: f, release: make(chan struct{}), met: make(chan struct{}), done: make(chan struct{})}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,10 +186,10 @@ func (m *machine) next(f fate) *order {
 	return o
 }
 
-// hold holds the next transaction until release, with all that follows it on its
+// holdNext holds the next transaction until release, with all that follows it on its
 // connection.
-func (m *machine) hold() (release func()) {
-	o := m.next(holdRequest)
+func (m *machine) holdNext() (release func()) {
+	o := m.arm(holdRequest)
 	return sync.OnceFunc(func() {
 		close(o.release)
 		m.mu.Lock()
@@ -203,7 +203,7 @@ func (m *machine) hold() (release func()) {
 		m.mu.Unlock()
 		select {
 		case <-o.done:
-		case <-time.After(releaseTimeout): // another lever has the store answer nobody
+		case <-time.After(releaseTimeout): // another control has the store answer nobody
 		}
 	})
 }
@@ -211,8 +211,8 @@ func (m *machine) hold() (release func()) {
 // releaseTimeout is how long a release waits to be able to say that it had its effect.
 const releaseTimeout = time.Second
 
-// take returns the order that the next transaction meets, or nil.
-func (m *machine) take() *order {
+// nextOrder returns the order that the next transaction meets, or nil.
+func (m *machine) nextOrder() *order {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.orders) == 0 {

@@ -42,47 +42,47 @@ func newStore(t testing.TB, c Config) *store {
 	return s
 }
 
-func (s *store) levers() *conformance.Store {
-	levers := &conformance.Store{
+func (s *store) faultControls() *conformance.Store {
+	controls := &conformance.Store{
 		Connect: s.connect,
 		Expire:  s.expire,
 		Partition: func(name string, c conformance.Cut) (heal func()) {
 			return s.machine(name).partition(c)
 		},
-		LoseReply:   func(name string) { s.machine(name).next(loseReply) },
-		LoseRequest: func(name string) { s.machine(name).next(loseRequest) },
-		HoldCommit:  func(name string) (release func()) { return s.machine(name).hold() },
+		LoseReply:   func(name string) { s.machine(name).arm(loseReply) },
+		LoseRequest: func(name string) { s.machine(name).arm(loseRequest) },
+		HoldCommit:  func(name string) (release func()) { return s.machine(name).holdNext() },
 		Delay: func(name string, d time.Duration) (restore func()) {
-			return s.machine(name).each(func(p *tcpproxy.Proxy) func() { return p.Delay(tcpproxy.ToClient, d) })
+			return s.machine(name).onEachProxy(func(p *tcpproxy.Proxy) func() { return p.Delay(tcpproxy.ToClient, d) })
 		},
 		Stall:   s.stall,
-		Restart: func() { s.must(s.Cluster.Restart(s.context())) },
+		Restart: func() { s.must(s.Cluster.Restart(s.timeoutContext())) },
 		Starve:  func(name string) (feed func()) { return s.machine(name).starve() },
 		Members: func() int { return len(s.Cluster.Members()) },
 		Move:    func(name string) { s.machine(name).move() },
 	}
 	if s.SuperPassword != "" {
-		levers.Revoke = s.revoke
+		controls.Revoke = s.revoke
 	}
 	if s.Quota {
-		levers.FillQuota = s.fill
+		controls.FillQuota = s.fill
 	}
 	if !s.single() {
-		levers.HalfOpen = func(name string) (heal func()) { return s.machine(name).first().Blackhole() }
-		levers.KillLeader = s.killLeader
-		levers.PauseLeader = s.pauseLeader
-		levers.RollingRestart = s.rollingRestart
-		levers.Isolate = func(name string) (heal func()) { return s.machine(name).member().Isolate() }
-		levers.Replace = s.replace
+		controls.HalfOpen = func(name string) (heal func()) { return s.machine(name).first().Blackhole() }
+		controls.KillLeader = s.killLeader
+		controls.PauseLeader = s.pauseLeader
+		controls.RollingRestart = s.rollingRestart
+		controls.Isolate = func(name string) (heal func()) { return s.machine(name).member().Isolate() }
+		controls.Replace = s.replace
 	}
-	return levers
+	return controls
 }
 
-// leverTimeout bounds what a lever does to servers.
-const leverTimeout = time.Minute
+// controlTimeout bounds what a control does to servers.
+const controlTimeout = time.Minute
 
-func (s *store) context() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), leverTimeout)
+func (s *store) timeoutContext() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), controlTimeout)
 	s.t.Cleanup(cancel)
 	return ctx
 }
@@ -119,13 +119,13 @@ func (s *store) machine(name string) *machine {
 
 func (s *store) connect(t testing.TB, name string) registry.Registry {
 	t.Helper()
-	r, err := zookeeper.Open(s.context(), s.machine(name).options())
+	r, err := zookeeper.Open(s.timeoutContext(), s.machine(name).options())
 	s.must(err)
 	return r
 }
 
-// granted takes note of a session.
-func (s *store) granted(g zkwire.Grant) {
+// recordGrant takes note of a session.
+func (s *store) recordGrant(g zkwire.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if g.Session != 0 {
@@ -146,7 +146,7 @@ func (s *store) expire(id registry.SessionID) {
 	if !ok {
 		s.t.Fatalf("session %s was not seen", id)
 	}
-	ctx := s.context()
+	ctx := s.timeoutContext()
 	for {
 		err := endSession(ctx, s.Cluster.Addrs()[0], g)
 		if err == nil {
@@ -182,7 +182,7 @@ func (s *store) member(address string) *testserver.Member {
 }
 
 func (s *store) leader() *testserver.Member {
-	m, err := s.Cluster.Leader(s.context())
+	m, err := s.Cluster.Leader(s.timeoutContext())
 	s.must(err)
 	return m
 }
@@ -202,7 +202,7 @@ func (s *store) stall() (resume func()) {
 func (s *store) killLeader() (restart func()) {
 	m := s.leader()
 	m.Kill()
-	return sync.OnceFunc(func() { s.must(m.Restart(s.context())) })
+	return sync.OnceFunc(func() { s.must(m.Restart(s.timeoutContext())) })
 }
 
 func (s *store) pauseLeader() (resume func()) {
@@ -213,7 +213,7 @@ func (s *store) pauseLeader() (resume func()) {
 
 func (s *store) rollingRestart() {
 	for _, m := range s.Cluster.Members() {
-		s.must(m.Restart(s.context()))
+		s.must(m.Restart(s.timeoutContext()))
 		s.leader()
 	}
 }
@@ -223,7 +223,7 @@ func (s *store) replace() {
 	leader := s.leader()
 	for _, m := range s.Cluster.Members() {
 		if m != leader {
-			s.must(m.Replace(s.context()))
+			s.must(m.Replace(s.timeoutContext()))
 			return
 		}
 	}

@@ -38,7 +38,7 @@ func (t *tap) filter(ctx context.Context, d tcpproxy.Direction, b []byte) ([]byt
 	s.rest = append(s.rest, b...)
 	var passed []byte
 	for {
-		frame, ok := s.next()
+		frame, ok := s.nextFrame()
 		if !ok {
 			return passed, nil
 		}
@@ -47,12 +47,12 @@ func (t *tap) filter(ctx context.Context, d tcpproxy.Direction, b []byte) ([]byt
 		case !s.greeted:
 			s.greeted = true
 			if d == tcpproxy.ToClient {
-				t.greeting(ctx, frame[4:])
+				t.onGreeting(ctx, frame[4:])
 			}
 		case d == tcpproxy.ToServer:
-			pass, err = t.request(ctx, frame[4:])
+			pass, err = t.onRequest(ctx, frame[4:])
 		default:
-			err = t.reply(frame[4:])
+			err = t.onReply(frame[4:])
 		}
 		if err != nil {
 			return nil, err
@@ -63,8 +63,8 @@ func (t *tap) filter(ctx context.Context, d tcpproxy.Direction, b []byte) ([]byt
 	}
 }
 
-// next takes a frame, with its length, off what has come.
-func (s *stream) next() (frame []byte, ok bool) {
+// nextFrame takes a frame, with its length, off what has come.
+func (s *stream) nextFrame() (frame []byte, ok bool) {
 	if len(s.rest) < 4 {
 		return nil, false
 	}
@@ -76,15 +76,15 @@ func (s *stream) next() (frame []byte, ok bool) {
 	return frame, true
 }
 
-func (t *tap) greeting(ctx context.Context, frame []byte) {
+func (t *tap) onGreeting(ctx context.Context, frame []byte) {
 	if g, ok := zkwire.ParseGrant(frame); ok {
-		t.machine.store.granted(g)
+		t.machine.store.recordGrant(g)
 	}
-	context.AfterFunc(ctx, t.gone)
+	context.AfterFunc(ctx, t.endPendingOrders)
 }
 
-// gone ends the orders that were waiting for a reply.
-func (t *tap) gone() {
+// endPendingOrders ends the orders that were waiting for a reply.
+func (t *tap) endPendingOrders() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for xid, o := range t.pending {
@@ -93,7 +93,7 @@ func (t *tap) gone() {
 	}
 }
 
-func (t *tap) request(ctx context.Context, frame []byte) (pass bool, err error) {
+func (t *tap) onRequest(ctx context.Context, frame []byte) (pass bool, err error) {
 	r, ok := zkwire.ParseRequest(frame)
 	if !ok {
 		return true, nil
@@ -111,16 +111,16 @@ func (t *tap) request(ctx context.Context, frame []byte) (pass bool, err error) 
 		t.mu.Unlock()
 		return !starved || !t.machine.isStarved(), nil
 	case zkwire.Multi:
-		if t.ofUser(frame[8:]) {
-			return true, t.txn(ctx, r.Xid)
+		if t.isUserTxn(frame[8:]) {
+			return true, t.applyOrder(ctx, r.Xid)
 		}
 	}
 	return true, nil
 }
 
-// ofUser reports whether a multi is a transaction, and not one of the backend's own,
+// isUserTxn reports whether a multi is a transaction, and not one of the backend's own,
 // which checks nothing but that the namespace is there.
-func (t *tap) ofUser(multi []byte) bool {
+func (t *tap) isUserTxn(multi []byte) bool {
 	root := t.machine.store.namespace
 	header := binary.BigEndian.AppendUint32(nil, uint32(zkwire.Check))
 	header = append(header, 0)                                        // not done
@@ -130,9 +130,9 @@ func (t *tap) ofUser(multi []byte) bool {
 	return !bytes.HasPrefix(multi, header)
 }
 
-// txn does to a transaction what was ordered.
-func (t *tap) txn(ctx context.Context, xid int32) error {
-	o := t.machine.take()
+// applyOrder does to a transaction what was ordered.
+func (t *tap) applyOrder(ctx context.Context, xid int32) error {
+	o := t.machine.nextOrder()
 	if o == nil {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (t *tap) txn(ctx context.Context, xid int32) error {
 	t.pending[xid] = o
 	t.mu.Unlock()
 	if ctx.Err() != nil {
-		t.gone()
+		t.endPendingOrders()
 		return ctx.Err()
 	}
 	if o.fate == holdRequest {
@@ -157,7 +157,7 @@ func (t *tap) txn(ctx context.Context, xid int32) error {
 	return nil
 }
 
-func (t *tap) reply(frame []byte) error {
+func (t *tap) onReply(frame []byte) error {
 	r, ok := zkwire.ParseReply(frame)
 	if !ok {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/rota-dev/rota/internal/test/filelock"
+	"github.com/rota-dev/rota/internal/test/testserver/filelock"
 )
 
 // cached returns the cache's directory of that name. If there is none, fill makes its
@@ -26,7 +26,7 @@ func cached(ctx context.Context, log io.Writer, name, doing string, fill func(ct
 	if isDir(dir) {
 		return dir, nil
 	}
-	lock, err := filelock.Take(ctx, dir+".lock")
+	lock, err := filelock.Acquire(ctx, dir+".lock")
 	if err != nil {
 		return "", err
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/rota-dev/rota/internal/test/child"
 )
 
-// run runs a command in dir, with these variables added to the environment. Its output
+// runCommand runs a command in dir, with these variables added to the environment. Its output
 // is part of the error.
-func run(ctx context.Context, dir string, env []string, name string, args ...string) error {
+func runCommand(ctx context.Context, dir string, env []string, name string, args ...string) error {
 	var out bytes.Buffer
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir

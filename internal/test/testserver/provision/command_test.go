@@ -34,7 +34,7 @@ func TestRetry(t *testing.T) {
 }
 
 func TestRun_FailsWithWhatWasPrinted(t *testing.T) {
-	err := run(t.Context(), t.TempDir(), []string{"WHAT=output"}, "sh", "-c", "echo the $WHAT; exit 3")
+	err := runCommand(t.Context(), t.TempDir(), []string{"WHAT=output"}, "sh", "-c", "echo the $WHAT; exit 3")
 	require.ErrorContains(t, err, "exit status 3")
 	require.ErrorContains(t, err, "the output")
 }

@@ -48,7 +48,7 @@ func buildEtcd(ctx context.Context, log io.Writer) (string, error) {
 	dir, err := cached(ctx, log, "etcd-"+digest(key...), "building etcd", func(ctx context.Context, dir string) error {
 		env := []string{"GOWORK=off", "GOFLAGS=-mod=readonly", "CGO_ENABLED=0", "GOOS=", "GOARCH="}
 		return retry(ctx, func() error {
-			return run(ctx, module, env, "go", "build", "-trimpath", "-ldflags=-s -w",
+			return runCommand(ctx, module, env, "go", "build", "-trimpath", "-ldflags=-s -w",
 				"-o", filepath.Join(dir, "etcd"), etcdPackage)
 		})
 	})

@@ -27,7 +27,7 @@ func Java(ctx context.Context, log io.Writer) (string, error) {
 			return path, nil
 		}
 	}
-	root, err := extracted(ctx, log, "java", []string{javaPackage}, func(root string) error {
+	root, err := cachedPackages(ctx, log, "java", []string{javaPackage}, func(root string) error {
 		if _, err := javaBelow(root); err != nil {
 			return err
 		}

@@ -11,13 +11,13 @@ import (
 	"slices"
 )
 
-// extracted returns a directory of the cache with the content of packages of the
+// cachedPackages returns a directory of the cache with the content of packages of the
 // system's distribution. finish completes it.
-func extracted(ctx context.Context, log io.Writer, what string, packages []string, finish func(root string) error) (string, error) {
+func cachedPackages(ctx context.Context, log io.Writer, what string, packages []string, finish func(root string) error) (string, error) {
 	release, _ := os.ReadFile("/etc/os-release") // apt gives what belongs to it
 	key := append([]string{runtime.GOARCH, string(release)}, packages...)
 	dir, err := cached(ctx, log, what+"-"+digest(key...), "downloading "+what, func(ctx context.Context, dir string) error {
-		if err := extract(ctx, dir, packages, finish); err != nil {
+		if err := extractPackages(ctx, dir, packages, finish); err != nil {
 			return fmt.Errorf("download %s: %w", what, err)
 		}
 		return nil
@@ -25,9 +25,9 @@ func extracted(ctx context.Context, log io.Writer, what string, packages []strin
 	return filepath.Join(dir, "root"), err
 }
 
-// extract does what apt-get install would, without its scripts, below dir: apt is told
+// extractPackages does what apt-get install would, without its scripts, below dir: apt is told
 // to keep its lists and downloads there, and still checks signatures.
-func extract(ctx context.Context, dir string, packages []string, finish func(root string) error) error {
+func extractPackages(ctx context.Context, dir string, packages []string, finish func(root string) error) error {
 	for _, tool := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return err
@@ -49,7 +49,7 @@ func extract(ctx context.Context, dir string, packages []string, finish func(roo
 			"-o", "Debug::NoLocking=1",
 			"-o", "APT::Sandbox::User=",
 		}
-		return run(ctx, filepath.Join(work, "packages"), nil, "apt-get", append(options, args...)...)
+		return runCommand(ctx, filepath.Join(work, "packages"), nil, "apt-get", append(options, args...)...)
 	}
 	err := retry(ctx, func() error {
 		if err := apt("update"); err != nil {
@@ -65,7 +65,7 @@ func extract(ctx context.Context, dir string, packages []string, finish func(roo
 		return err
 	}
 	for _, file := range files {
-		if err := run(ctx, dir, nil, "dpkg-deb", "-x", file, root); err != nil {
+		if err := runCommand(ctx, dir, nil, "dpkg-deb", "-x", file, root); err != nil {
 			return err
 		}
 	}

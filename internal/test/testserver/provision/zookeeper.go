@@ -44,7 +44,7 @@ func findClassPath(ctx context.Context, log io.Writer) (string, error) {
 	if !ignoreSystem() && isFile(filepath.Join(systemJars, "zookeeper.jar")) {
 		return classPath(systemJars)
 	}
-	root, err := extracted(ctx, log, "zookeeper", zookeeperPackages, func(root string) error {
+	root, err := cachedPackages(ctx, log, "zookeeper", zookeeperPackages, func(root string) error {
 		_, err := classPath(filepath.Join(root, systemJars))
 		return err
 	})

@@ -45,7 +45,7 @@ func stopShared() {
 // their own, and let it run. The binary needs Main.
 func Etcd(t testing.TB) *testserver.Cluster {
 	t.Helper()
-	return share(t, &shared.etcd, func(ctx context.Context) (*testserver.Cluster, error) {
+	return startShared(t, &shared.etcd, func(ctx context.Context) (*testserver.Cluster, error) {
 		return testserver.Etcd(ctx, testserver.EtcdOptions{})
 	})
 }
@@ -53,12 +53,12 @@ func Etcd(t testing.TB) *testserver.Cluster {
 // ZooKeeper is Etcd for ZooKeeper.
 func ZooKeeper(t testing.TB) *testserver.Cluster {
 	t.Helper()
-	return share(t, &shared.zookeeper, func(ctx context.Context) (*testserver.Cluster, error) {
+	return startShared(t, &shared.zookeeper, func(ctx context.Context) (*testserver.Cluster, error) {
 		return testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{})
 	})
 }
 
-func share(t testing.TB, c **testserver.Cluster, start func(context.Context) (*testserver.Cluster, error)) *testserver.Cluster {
+func startShared(t testing.TB, c **testserver.Cluster, start func(context.Context) (*testserver.Cluster, error)) *testserver.Cluster {
 	t.Helper()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -80,17 +80,17 @@ func share(t testing.TB, c **testserver.Cluster, start func(context.Context) (*t
 func StartEtcd(t testing.TB, o testserver.EtcdOptions) *testserver.Cluster {
 	t.Helper()
 	c, err := testserver.Etcd(context.Background(), o)
-	return forTest(t, c, err)
+	return stopWithTest(t, c, err)
 }
 
 // StartZooKeeper is StartEtcd for ZooKeeper.
 func StartZooKeeper(t testing.TB, o testserver.ZooKeeperOptions) *testserver.Cluster {
 	t.Helper()
 	c, err := testserver.ZooKeeper(context.Background(), o)
-	return forTest(t, c, err)
+	return stopWithTest(t, c, err)
 }
 
-func forTest(t testing.TB, c *testserver.Cluster, err error) *testserver.Cluster {
+func stopWithTest(t testing.TB, c *testserver.Cluster, err error) *testserver.Cluster {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func TestEtcd_NeedsMain(t *testing.T) { // which this package does without
 
 func TestStart_FailsTheTestWithTheReason(t *testing.T) {
 	require.PanicsWithValue(t, failure("no server"),
-		func() { forTest(&recorder{TB: t}, nil, errors.New("no server")) })
+		func() { stopWithTest(&recorder{TB: t}, nil, errors.New("no server")) })
 }
 
 func TestStartEtcd_ShowsTheOutputOfAFailedTest(t *testing.T) {

@@ -9,27 +9,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTry_FailsWhileHeld(t *testing.T) {
+func TestTryAcquire_FailsWhileHeld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	l, err := Try(path)
+	l, err := TryAcquire(path)
 	require.NoError(t, err)
-	_, err = Try(path)
+	_, err = TryAcquire(path)
 	require.ErrorIs(t, err, ErrHeld)
 
 	l.Release()
-	l, err = Try(path)
+	l, err = TryAcquire(path)
 	require.NoError(t, err)
 	l.Release()
 }
 
-func TestTake_WaitsForTheHolder(t *testing.T) {
+func TestAcquire_WaitsForTheHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	first, err := Take(t.Context(), path)
+	first, err := Acquire(t.Context(), path)
 	require.NoError(t, err)
 
 	taken := make(chan *Lock)
 	go func() {
-		l, err := Take(t.Context(), path)
+		l, err := Acquire(t.Context(), path)
 		if err != nil {
 			t.Error(err)
 		}
@@ -44,20 +44,20 @@ func TestTake_WaitsForTheHolder(t *testing.T) {
 	(<-taken).Release()
 }
 
-func TestTake_EndsWithItsContext(t *testing.T) {
+func TestAcquire_EndsWithItsContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	l, err := Take(t.Context(), path)
+	l, err := Acquire(t.Context(), path)
 	require.NoError(t, err)
 	defer l.Release()
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	_, err = Take(ctx, path)
+	_, err = Acquire(ctx, path)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-func TestTry_NamesThePathItCannotOpen(t *testing.T) {
+func TestTryAcquire_NamesThePathItCannotOpen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing", "lock")
-	_, err := Try(path)
+	_, err := TryAcquire(path)
 	require.ErrorContains(t, err, path)
 }

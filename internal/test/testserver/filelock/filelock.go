@@ -19,10 +19,10 @@ const pollInterval = 50 * time.Millisecond
 // Lock is a lock that is held.
 type Lock struct{ file *os.File }
 
-// Take locks the file at path, which it makes if there is none, and waits until it can.
-func Take(ctx context.Context, path string) (*Lock, error) {
+// Acquire locks the file at path, which it makes if there is none, and waits until it can.
+func Acquire(ctx context.Context, path string) (*Lock, error) {
 	for {
-		l, err := Try(path)
+		l, err := TryAcquire(path)
 		if !errors.Is(err, ErrHeld) {
 			return l, err
 		}
@@ -34,8 +34,8 @@ func Take(ctx context.Context, path string) (*Lock, error) {
 	}
 }
 
-// Try is Take without the wait: it fails with ErrHeld.
-func Try(path string) (*Lock, error) {
+// TryAcquire is Acquire without the wait: it fails with ErrHeld.
+func TryAcquire(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
