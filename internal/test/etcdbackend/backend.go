@@ -1,5 +1,5 @@
 // Package etcdbackend describes registry/etcd to the conformance suite, for its own test
-// and for the tests of what is built on it.
+// and for the tests of packages built on it.
 package etcdbackend
 
 import (
@@ -14,19 +14,18 @@ import (
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
-// Config is what the suite runs on.
+// Config describes the cluster that the suite runs on.
 type Config struct {
-	// Cluster is the suite's alone while it runs: it is stopped and started.
+	// Cluster is used by the suite alone: it is stopped and restarted.
 	Cluster *testserver.Cluster
-	// Members is how many members the cluster has, for who only wants the description and
-	// gives no Cluster.
+	// Members is the number of members, for a description without a Cluster.
 	Members int
-	// RootPassword is that of the cluster, if it asks for credentials. Each machine has a
-	// user of its own then, the rights of which can be taken away.
+	// RootPassword is the password of the cluster's user root, if it requires credentials.
+	// Each machine then has a user of its own, whose permissions can be removed.
 	RootPassword string
 }
 
-// New describes the etcd registry on a cluster.
+// New returns the description of the etcd registry on a cluster.
 func New(c Config) conformance.Backend {
 	return conformance.Backend{
 		Name: c.name(),
@@ -40,8 +39,8 @@ func New(c Config) conformance.Backend {
 	}
 }
 
-// ttl is more than the 1 s that the servers would grant, of which a busy machine takes too
-// much; members, which share it, take more.
+// ttl exceeds the 1 s that servers would grant: on a busy machine scheduling delays take
+// too much of it, and more so with several members.
 func (c Config) ttl() time.Duration {
 	if c.single() {
 		return 2 * time.Second
@@ -56,11 +55,11 @@ func (c Config) lacks() conformance.Lacks {
 			conformance.HalfOpen, conformance.KillLeader, conformance.PauseLeader,
 			conformance.RollingRestart, conformance.Isolate, conformance.Replace,
 		} {
-			l[control] = "this cluster has one member only"
+			l[control] = "this cluster has one member"
 		}
 	}
 	if c.RootPassword == "" {
-		l[conformance.Revoke] = "this cluster asks for no credentials"
+		l[conformance.Revoke] = "this cluster requires no credentials"
 	}
 	return l
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/rota-dev/rota/internal/test/tcpproxy"
 )
 
-// faults are what becomes of the next transactions of a machine. They are carried out on
-// the wire: the connection breaks at the right byte, and all of the client, its library
-// too, has to make of that what it can.
+// faults are the orders for the next transactions of a machine. They act on the wire: the
+// connection breaks at a certain byte, and the client with its library has to handle
+// that.
 type faults struct {
 	mu     sync.Mutex
 	orders []*order
@@ -23,16 +23,16 @@ type faults struct {
 type faultKind int
 
 const (
-	loseRequest faultKind = iota // the request does not arrive
-	loseReply                    // the reply does not
-	holdRequest                  // the request arrives later
+	loseRequest faultKind = iota // the request is lost
+	loseReply                    // the reply is lost
+	holdRequest                  // the request arrives when it is released
 )
 
 type order struct {
 	kind faultKind
 
 	mu   sync.Mutex
-	late *pb.TxnRequest // what was held
+	late *pb.TxnRequest // the held request
 }
 
 func (f *faults) arm(k faultKind) *order {
@@ -51,7 +51,7 @@ type held struct {
 
 func (f *faults) armHold() held { return held{f, f.arm(holdRequest)} }
 
-// cancelOrTake returns the request that was held. If there was none yet, none will be.
+// cancelOrTake returns the held request. If no request has arrived, it cancels the order.
 func (h held) cancelOrTake() *pb.TxnRequest {
 	h.faults.mu.Lock()
 	h.faults.orders = slices.DeleteFunc(h.faults.orders, func(o *order) bool { return o == h.order })
@@ -61,7 +61,7 @@ func (h held) cancelOrTake() *pb.TxnRequest {
 	return h.order.late
 }
 
-// nextOrder takes the order for a transaction that has come, or nil.
+// nextOrder removes and returns the order for the next transaction, or nil.
 func (f *faults) nextOrder() *order {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,10 +73,10 @@ func (f *faults) nextOrder() *order {
 	return o
 }
 
-// errCarriedOut cuts the connection.
-var errCarriedOut = errors.New("an order was carried out")
+// errCarriedOut makes the proxy cut the connection.
+var errCarriedOut = errors.New("connection cut by a fault control")
 
-// newFilter is for a connection that begins.
+// newFilter returns the filter of a new connection.
 func (f *faults) newFilter() tcpproxy.Filter {
 	w := &wire{faults: f}
 	requests, replies := newFrames(true), newFrames(false)
@@ -91,17 +91,17 @@ func (f *faults) newFilter() tcpproxy.Filter {
 	}
 }
 
-// wire carries out orders on a connection.
+// wire applies orders to a connection.
 type wire struct {
 	faults *faults
 
 	mu     sync.Mutex
-	stream uint32 // of the transaction that an order is about
-	order  *order // nil while there is none
-	body   []byte // of a request that is held
+	stream uint32 // stream of the transaction with the order
+	order  *order // nil if none
+	body   []byte // received part of a held request
 }
 
-// passedOn returns what is passed on of b: nothing once a request is held.
+// passedOn returns the bytes of b to forward: none while a request is held.
 func (w *wire) passedOn(b []byte) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,9 +134,9 @@ func (w *wire) onRequest(f frame) error {
 	return nil
 }
 
-// keepHeldRequest keeps a request that has come whole, for later.
+// keepHeldRequest stores a completely received request.
 func (w *wire) keepHeldRequest() error {
-	const prefix = 5 // of a message of gRPC: whether it is compressed, and its length
+	const prefix = 5 // of a gRPC message: compression flag and length
 	var late pb.TxnRequest
 	if err := proto.Unmarshal(w.body[prefix:], &late); err != nil {
 		return err

@@ -6,19 +6,19 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// frame is a frame of HTTP/2, as far as it matters here.
+// frame is the part of an HTTP/2 frame that the fault controls need.
 type frame struct {
 	stream uint32
-	path   string // that the stream is for; of the frame that ends its headers
+	path   string // path of the stream; set in the frame that ends its headers
 	data   []byte
-	last   bool // nothing more comes on the stream
+	last   bool // the last frame of the stream
 }
 
-// frames reads one direction of a connection, in the portions in which it comes.
+// frames parses one direction of a connection from arbitrary portions.
 type frames struct {
-	preface int // bytes of it to come
+	preface int // bytes of the preface still to come
 	buf     []byte
-	headers *hpack.Decoder // nil where headers do not matter
+	headers *hpack.Decoder // nil for replies, whose headers are ignored
 	path    string
 }
 

@@ -13,18 +13,18 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver"
 )
 
-// machine is where handles run that share their fate: what goes wrong on the way from it
-// to the members goes wrong in its proxies, one for each member.
+// machine is a client host. It reaches each member through a proxy of its own, which
+// injects faults into all its handles.
 type machine struct {
 	t       testing.TB
 	name    string
-	members []*testserver.Member // the one to connect to first in front
-	user    *user                // nil if nobody asks for credentials
+	members []*testserver.Member // the first is tried first
+	user    *user                // nil without credentials
 	faults  faults
 
 	mu      sync.Mutex
 	proxies []*tcpproxy.Proxy // of members
-	old     []*tcpproxy.Proxy // before the machine was moved
+	old     []*tcpproxy.Proxy // proxies from before a move
 	starved int
 	fed     chan struct{} // closed when starved becomes 0
 }
@@ -59,8 +59,7 @@ func (m *machine) close() {
 	}
 }
 
-// endpoints are names of the members, which only this machine's dialer knows, as those that
-// DNS gives addresses to.
+// endpoints returns host names of the members, which only this machine's dialer resolves.
 func (m *machine) endpoints() []string {
 	names := make([]string, len(m.members))
 	for i := range m.members {
@@ -77,7 +76,7 @@ func (m *machine) address(name string) (string, error) {
 			return m.proxies[i].Addr(), nil
 		}
 	}
-	return "", fmt.Errorf("machine %s knows no host %s", m.name, name)
+	return "", fmt.Errorf("machine %s cannot resolve host %s", m.name, name)
 }
 
 func (m *machine) dialOptions() []grpc.DialOption {
@@ -93,7 +92,7 @@ func (m *machine) dialOptions() []grpc.DialOption {
 	}
 }
 
-// move gives all members other addresses.
+// move changes the addresses of all members.
 func (m *machine) move() {
 	proxies := m.newProxies()
 	m.mu.Lock()
@@ -110,7 +109,7 @@ func (m *machine) first() *tcpproxy.Proxy {
 	return m.proxies[0]
 }
 
-// member returns the member that the machine is connected to.
+// member returns the member that the machine is connected to, or else tries first.
 func (m *machine) member() *testserver.Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +121,7 @@ func (m *machine) member() *testserver.Member {
 	return m.members[0]
 }
 
-// onEachProxy imposes something on all ways to the store.
+// onEachProxy injects a fault into all proxies, until heal.
 func (m *machine) onEachProxy(impose func(*tcpproxy.Proxy) (heal func())) (heal func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +136,7 @@ func (m *machine) onEachProxy(impose func(*tcpproxy.Proxy) (heal func())) (heal 
 	}
 }
 
-// starve keeps renewals from being sent, until feed.
+// starve blocks renewals until feed.
 func (m *machine) starve() (feed func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +152,8 @@ func (m *machine) starve() (feed func()) {
 	})
 }
 
-// fedChannel returns what is closed when the machine is fed again, or nil if it is.
+// fedChannel returns a channel that is closed when starvation ends, or nil if the machine
+// is not starved.
 func (m *machine) fedChannel() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,7 +175,7 @@ func (m *machine) starveStreams(ctx context.Context, desc *grpc.StreamDesc, cc *
 	return starvedStream{s, m}, nil
 }
 
-// starvedStream sends nothing while its machine is starved.
+// starvedStream blocks sends while its machine is starved.
 type starvedStream struct {
 	grpc.ClientStream
 	machine *machine

@@ -27,7 +27,7 @@ import (
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
-// store is a namespace of its own in a cluster, and the machines that use it.
+// store is a namespace of a cluster with the machines that use it.
 type store struct {
 	Config
 	t         testing.TB
@@ -36,8 +36,8 @@ type store struct {
 	mu       sync.Mutex
 	machines map[string]*machine
 
-	stallMu sync.Mutex // mu is held while the store is asked
-	resume  func()     // ends the stall that is on; or nil
+	stallMu sync.Mutex // separate, since mu is held during calls to the store
+	resume  func()     // ends the current stall; or nil
 }
 
 func newStore(t testing.TB, c Config) *store {
@@ -57,8 +57,8 @@ func (s *store) close() {
 	}
 }
 
-// machine returns the machine of that name. The first connects to the first member, the
-// next one to the next, and all know all members.
+// machine returns the machine of a name. Consecutive new machines try different members
+// first; each knows all members.
 func (s *store) machine(name string) *machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,12 +126,13 @@ func (s *store) connect(t testing.TB, machine string) registry.Registry {
 func (s *store) must(what string, err error) {
 	if err != nil {
 		s.t.Errorf("%s: %v", what, err)
-		panic(fmt.Sprintf("%s: %v", what, err)) // a control has no other way to stop its case
+		panic(fmt.Sprintf("%s: %v", what, err)) // a fault control cannot return an error
 	}
 }
 
-// withAdmin calls f with a client that goes past everything, and again while the members elect.
-// The client lives for the call only: the suite looks for goroutines that are left.
+// withAdmin calls f with a client that bypasses all proxies, and retries while the
+// members elect. The client is closed after the call, since the suite checks for leftover
+// goroutines.
 func (s *store) withAdmin(what string, f func(ctx context.Context, c *clientv3.Client) error) {
 	s.endStall()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -150,7 +151,7 @@ func (s *store) withAdmin(what string, f func(ctx context.Context, c *clientv3.C
 	}
 }
 
-// withAdminAt calls f with a client of one member, if that is of use just now.
+// withAdminAt calls f with a client of one member if that member serves.
 func (s *store) withAdminAt(ctx context.Context, member string, f func(ctx context.Context, c *clientv3.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -187,8 +188,8 @@ func grpcGoroutines() int {
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by google.golang.org/grpc")
 }
 
-// awaitGoroutines waits for goroutines that have nothing more to do, but have not gone yet,
-// when a client is closed. Those of handles may come meanwhile.
+// awaitGoroutines waits for goroutines of a closed client to return. Handles may start
+// others meanwhile.
 func awaitGoroutines(before int) {
 	for range 50 {
 		if grpcGoroutines() <= before {
@@ -204,7 +205,7 @@ func (s *store) expire(id registry.SessionID) {
 	s.withAdmin("expire", func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Revoke(ctx, clientv3.LeaseID(lease))
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			return nil // it has ended already
+			return nil // it has already ended
 		}
 		return err
 	})
@@ -224,8 +225,8 @@ func (s *store) compact() {
 	})
 }
 
-// fill raises the alarm that a member raises whose disk is full to the quota: writes are
-// refused until it is taken back.
+// fill raises the alarm that a member raises when its data exceeds the quota. Writes are
+// refused until the alarm is disarmed.
 func (s *store) fill() (free func()) {
 	alarm := func(action pb.AlarmRequest_AlarmAction) {
 		s.withAdmin("fill", func(ctx context.Context, c *clientv3.Client) error {
@@ -292,8 +293,8 @@ func (s *store) stall() (resume func()) {
 	return resume
 }
 
-// endStall ends a stall, for a control that needs the store to answer: who pulls it waits for
-// that, and could not end the stall before.
+// endStall ends a stall for a control that needs an answer from the store: the caller
+// waits for it and cannot end the stall itself.
 func (s *store) endStall() {
 	s.stallMu.Lock()
 	resume := s.resume
@@ -340,7 +341,7 @@ func (s *store) rollingRestart() {
 	}
 }
 
-// replace takes one that does not lead: the suite has other controls for that.
+// replace replaces a follower; other controls disturb the leader.
 func (s *store) replace() {
 	leader := s.leader()
 	for _, m := range s.Cluster.Members() {

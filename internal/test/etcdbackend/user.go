@@ -8,10 +8,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// user may read and write what begins with prefix, by a role of the same name.
+// user may read and write keys with prefix, by a role of its own name.
 type user struct{ name, password, prefix string }
 
-// create and remove may be called again when they were not answered.
+// create and remove are idempotent, so that they can be retried.
 
 func (u *user) create(ctx context.Context, c *clientv3.Client) error {
 	_, err := c.UserAdd(ctx, u.name, u.password)
@@ -49,7 +49,7 @@ func (u *user) grantAccess(ctx context.Context, c *clientv3.Client) error {
 func (u *user) revokeAccess(ctx context.Context, c *clientv3.Client) error {
 	_, err := c.RoleRevokePermission(ctx, u.name, u.prefix, clientv3.GetPrefixRangeEnd(u.prefix))
 	if errors.Is(err, rpctypes.ErrPermissionNotGranted) {
-		return nil // an attempt before had come through
+		return nil // an earlier attempt was applied
 	}
 	return err
 }

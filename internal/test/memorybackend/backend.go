@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// New describes the memory registry.
+// New returns the description of the memory registry.
 func New() conformance.Backend {
 	return conformance.Backend{
 		Name:     "memory",
@@ -22,18 +22,18 @@ func New() conformance.Backend {
 		Bubble:   true,
 		Packages: []string{reflect.TypeFor[memory.Server]().PkgPath()},
 		Lacks: conformance.Lacks{
-			conformance.Compact:        "keeps no history that could be forgotten",
+			conformance.Compact:        "keeps no history",
 			conformance.HalfOpen:       oneMember,
 			conformance.KillLeader:     oneMember,
 			conformance.PauseLeader:    oneMember,
 			conformance.RollingRestart: oneMember,
 			conformance.Replace:        oneMember,
-			conformance.Move:           "lies in the client's own process, without an address",
+			conformance.Move:           "is in the client's process and has no address",
 		},
 	}
 }
 
-const oneMember = "has one member only"
+const oneMember = "has one member"
 
 func openStore() *conformance.Store {
 	s := memory.New()

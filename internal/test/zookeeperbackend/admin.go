@@ -10,15 +10,15 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// users is how many machines have credentials: each znode of a namespace names them all.
+// users is the number of distinct credentials; every znode of a namespace lists them all.
 const users = 8
 
 func user(index int) string { return fmt.Sprintf("machine%d", index) }
 
-// password is that of all machines.
+// password is the password of every machine.
 const password = "secret"
 
-// aclWithout are those of all machines but those left out.
+// aclWithout grants permissions to all machines except those given.
 func aclWithout(without ...string) []zk.ACL {
 	var all []zk.ACL
 	for i := range users {
@@ -33,13 +33,13 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// withAdmin connects as one who may do all that the cluster lets anybody do.
+// withAdmin connects with the most privileged credentials of the cluster.
 func (s *store) withAdmin(do func(*zk.Conn)) {
 	conn, events, err := zk.Connect(s.Cluster.Addrs(), 10*time.Second, zk.WithLogger(silent{}))
 	s.must(err)
 	defer func() {
 		conn.Close()
-		for range events { // until the library's goroutines have ended
+		for range events { // waits for the library's goroutines
 		}
 	}()
 	if s.SuperPassword != "" {
@@ -48,7 +48,7 @@ func (s *store) withAdmin(do func(*zk.Conn)) {
 	do(conn)
 }
 
-// revoke takes the rights of a machine on all znodes of the namespace away.
+// revoke removes the permissions of a machine on all znodes of the namespace.
 func (s *store) revoke(name string) (restore func()) {
 	m := s.machine(name)
 	set := func(acl []zk.ACL) {
@@ -74,7 +74,7 @@ func (s *store) setACL(conn *zk.Conn, path string, acl []zk.ACL) {
 	}
 }
 
-// fill gives the namespace a quota that it is over already.
+// fill sets a quota on the namespace that it already exceeds.
 func (s *store) fill() (free func()) {
 	quota := "/zookeeper/quota" + s.namespace
 	s.withAdmin(func(conn *zk.Conn) {

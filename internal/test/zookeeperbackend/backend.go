@@ -1,6 +1,6 @@
-// Package zookeeperbackend describes registry/zookeeper to the conformance suite: real
-// servers, and for each machine a proxy before each of them that does to it what a
-// network does.
+// Package zookeeperbackend describes registry/zookeeper to the conformance suite. It uses
+// real servers; each machine reaches each of them through a proxy of its own, which
+// injects the faults.
 package zookeeperbackend
 
 import (
@@ -17,26 +17,25 @@ import (
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
-// Config is what the suite runs on.
+// Config describes the cluster that the suite runs on.
 type Config struct {
-	// Cluster is the suite's alone while it runs: it is stopped and started.
+	// Cluster is used by the suite alone: it is stopped and restarted.
 	Cluster *testserver.Cluster
-	// Members is how many members the cluster has, for who only wants the description and
-	// gives no Cluster.
+	// Members is the number of members, for a description without a Cluster.
 	Members int
-	// TTL is what sessions are granted that are waited for.
+	// TTL is requested by cases that wait for a session to expire.
 	TTL time.Duration
-	// SuperPassword is that of the cluster's user super, if it has one. Each machine has
-	// credentials of its own then, whose rights can be taken away.
+	// SuperPassword is the password of the cluster's user super, if it has one. Each machine
+	// then has credentials of its own, whose permissions can be removed.
 	SuperPassword string
-	// Quota tells that the servers enforce quotas.
+	// Quota reports that the servers enforce quotas.
 	Quota bool
 }
 
-// QuotaLine makes a server enforce quotas, as a line of its configuration.
+// QuotaLine is the line of a server's configuration that enforces quotas.
 const QuotaLine = "enforceQuota=true"
 
-// New describes the ZooKeeper registry on a cluster.
+// New returns the description of the ZooKeeper registry on a cluster.
 func New(c Config) conformance.Backend {
 	return conformance.Backend{
 		Name: c.name(),
@@ -51,17 +50,17 @@ func New(c Config) conformance.Backend {
 }
 
 func (c Config) lacks() conformance.Lacks {
-	l := conformance.Lacks{conformance.Compact: "keeps no history that could be forgotten"}
+	l := conformance.Lacks{conformance.Compact: "keeps no history"}
 	if c.single() {
 		for _, control := range []string{
 			conformance.Isolate, conformance.HalfOpen, conformance.KillLeader,
 			conformance.PauseLeader, conformance.RollingRestart, conformance.Replace,
 		} {
-			l[control] = "this cluster has one member only"
+			l[control] = "this cluster has one member"
 		}
 	}
 	if c.SuperPassword == "" {
-		l[conformance.Revoke] = "this cluster has nobody who could take rights away"
+		l[conformance.Revoke] = "this cluster has no user who may change permissions"
 	}
 	if !c.Quota {
 		l[conformance.FillQuota] = "this cluster enforces no quota"

@@ -13,16 +13,16 @@ import (
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
-// machine is where handles run: it has a proxy of its own before each member, which it
-// knows by names.
+// machine is a client host. It reaches each member through a proxy of its own, under a
+// host name.
 type machine struct {
 	store   *store
 	user    string
-	proxies []*tcpproxy.Proxy // in the order in which they are tried
+	proxies []*tcpproxy.Proxy // in the order that handles try them
 
 	mu      sync.Mutex
-	moves   int      // of the members' addresses
-	orders  []*order // for transactions to come
+	moves   int      // how often the addresses changed
+	orders  []*order // for the next transactions
 	starved int
 }
 
@@ -41,8 +41,8 @@ func newMachine(s *store, index int) (*machine, error) {
 	return m, nil
 }
 
-// options are those of a handle. Members have a name and an address of the machine's own
-// invention, which lead to its proxies.
+// options returns the options of a handle. The members' host names and addresses are made
+// up by the machine and lead to its proxies.
 func (m *machine) options() zookeeper.Options {
 	o := zookeeper.Options{
 		InOrder: true, Namespace: m.store.namespace, LookupHost: m.lookupHost,
@@ -63,7 +63,7 @@ func (m *machine) options() zookeeper.Options {
 	return o
 }
 
-// address is that of a member after so many moves.
+// address returns the address of a member after so many moves.
 func address(member, moves int) string { return fmt.Sprintf("192.0.2.%d", moves*10+member) }
 
 func (m *machine) lookupHost(_ context.Context, host string) ([]string, error) {
@@ -84,10 +84,10 @@ func (m *machine) proxyAt(at string) (*tcpproxy.Proxy, error) {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("nobody is at %s", at)
+	return nil, fmt.Errorf("no proxy at %s", at)
 }
 
-// move gives all members other addresses.
+// move changes the addresses of all members.
 func (m *machine) move() {
 	m.mu.Lock()
 	m.moves++
@@ -103,10 +103,10 @@ func (m *machine) close() {
 	}
 }
 
-// first is the proxy that is tried first.
+// first returns the proxy that handles try first.
 func (m *machine) first() *tcpproxy.Proxy { return m.proxies[0] }
 
-// member is the one that the machine is connected to, or would be.
+// member returns the member that the machine is connected to, or else tries first.
 func (m *machine) member() *testserver.Member {
 	at := m.first()
 	for _, p := range m.proxies {
@@ -117,7 +117,7 @@ func (m *machine) member() *testserver.Member {
 	return m.store.member(at.Upstream())
 }
 
-// onEachProxy does something to all proxies, until undone.
+// onEachProxy injects a fault into all proxies, until undo.
 func (m *machine) onEachProxy(do func(*tcpproxy.Proxy) (undo func())) (undo func()) {
 	var all []func()
 	for _, p := range m.proxies {
@@ -161,7 +161,7 @@ func (m *machine) isStarved() bool {
 	return m.starved > 0
 }
 
-// fate is what becomes of a transaction.
+// fate is a fault of a single transaction.
 type fate int
 
 const (
@@ -170,12 +170,12 @@ const (
 	holdRequest
 )
 
-// order is what is to become of the next transaction.
+// order assigns a fate to the next transaction.
 type order struct {
 	fate    fate
-	release chan struct{} // closed when one that is held may go on
-	met     chan struct{} // closed when there was one
-	done    chan struct{} // closed when it was answered, or its connection is gone
+	release chan struct{} // closed when a held transaction may continue
+	met     chan struct{} // closed when a transaction took the order
+	done    chan struct{} // closed when it was answered or its connection ended
 }
 
 func (m *machine) arm(f fate) *order {
@@ -186,7 +186,7 @@ func (m *machine) arm(f fate) *order {
 	return o
 }
 
-// holdNext holds the next transaction until release, with all that follows it on its
+// holdNext holds the next transaction until release, and everything after it on the same
 // connection.
 func (m *machine) holdNext() (release func()) {
 	o := m.arm(holdRequest)
@@ -194,7 +194,7 @@ func (m *machine) holdNext() (release func()) {
 		close(o.release)
 		m.mu.Lock()
 		for i := range m.orders {
-			if m.orders[i] == o { // there was none
+			if m.orders[i] == o { // no transaction took the order
 				m.orders = append(m.orders[:i:i], m.orders[i+1:]...)
 				m.mu.Unlock()
 				return
@@ -203,15 +203,15 @@ func (m *machine) holdNext() (release func()) {
 		m.mu.Unlock()
 		select {
 		case <-o.done:
-		case <-time.After(releaseTimeout): // another control has the store answer nobody
+		case <-time.After(releaseTimeout): // the store may be stalled
 		}
 	})
 }
 
-// releaseTimeout is how long a release waits to be able to say that it had its effect.
+// releaseTimeout bounds how long release waits for the held transaction to take effect.
 const releaseTimeout = time.Second
 
-// nextOrder returns the order that the next transaction meets, or nil.
+// nextOrder removes and returns the order for the next transaction, or nil.
 func (m *machine) nextOrder() *order {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
-// namespaces counts the stores, each of which has a namespace of its own.
+// namespaces numbers the stores; each has a namespace of its own.
 var namespaces atomic.Int64
 
 // store is a namespace of a cluster.
@@ -28,7 +28,7 @@ type store struct {
 
 	mu       sync.Mutex
 	machines map[string]*machine
-	grants   map[int64]zkwire.Grant // of all sessions that were seen, by their ids
+	grants   map[int64]zkwire.Grant // of all observed sessions, by id
 }
 
 func newStore(t testing.TB, c Config) *store {
@@ -78,7 +78,7 @@ func (s *store) faultControls() *conformance.Store {
 	return controls
 }
 
-// controlTimeout bounds what a control does to servers.
+// controlTimeout bounds the effect of a fault control on servers.
 const controlTimeout = time.Minute
 
 func (s *store) timeoutContext() context.Context {
@@ -102,8 +102,8 @@ func (s *store) close() {
 	}
 }
 
-// machine returns that of a name. Machines that are new one after the other have another
-// member as their first.
+// machine returns the machine of a name. Consecutive new machines try different members
+// first.
 func (s *store) machine(name string) *machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *store) connect(t testing.TB, name string) registry.Registry {
 	return r
 }
 
-// recordGrant takes note of a session.
+// recordGrant stores the password of a session, which expire needs.
 func (s *store) recordGrant(g zkwire.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +133,8 @@ func (s *store) recordGrant(g zkwire.Grant) {
 	}
 }
 
-// expire ends a session as one who has its id and password, which is what its own client
-// does. The client hears of it as of any other end.
+// expire ends a session as its client would, with its id and password. The client sees it
+// as an expired session.
 func (s *store) expire(id registry.SessionID) {
 	var number uint64
 	if _, err := fmt.Sscanf(string(id), "%016x-", &number); err != nil {
@@ -144,7 +144,7 @@ func (s *store) expire(id registry.SessionID) {
 	g, ok := s.grants[int64(number)]
 	s.mu.Unlock()
 	if !ok {
-		s.t.Fatalf("session %s was not seen", id)
+		s.t.Fatalf("session %s has no recorded password", id)
 	}
 	ctx := s.timeoutContext()
 	for {
@@ -187,7 +187,7 @@ func (s *store) leader() *testserver.Member {
 	return m
 }
 
-// stall stops all servers in their tracks.
+// stall suspends all servers.
 func (s *store) stall() (resume func()) {
 	for _, m := range s.Cluster.Members() {
 		s.must(m.Pause())
@@ -218,7 +218,7 @@ func (s *store) rollingRestart() {
 	}
 }
 
-// replace puts an empty member in the place of one that does not lead.
+// replace replaces a follower by an empty member.
 func (s *store) replace() {
 	leader := s.leader()
 	for _, m := range s.Cluster.Members() {

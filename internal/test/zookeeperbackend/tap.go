@@ -11,19 +11,20 @@ import (
 	"github.com/rota-dev/rota/internal/zkwire"
 )
 
-// tap reads along a connection between a machine and a member, and meddles with it.
+// tap parses a connection between a machine and a member and applies the machine's orders
+// to it.
 type tap struct {
 	machine *machine
 	streams [2]stream
 
 	mu      sync.Mutex
-	session bool             // the connection is that of a session of the registry's
-	pending map[int32]*order // of requests that were sent, by their numbers
+	session bool             // the connection carries a session of the registry
+	pending map[int32]*order // orders of sent requests, by xid
 }
 
 // stream is one direction of a connection.
 type stream struct {
-	rest    []byte // of a frame that has not come whole
+	rest    []byte // start of an incomplete frame
 	greeted bool
 }
 
@@ -31,7 +32,7 @@ func newTap(m *machine) *tap {
 	return &tap{machine: m, pending: make(map[int32]*order)}
 }
 
-var errLost = errors.New("lost by order")
+var errLost = errors.New("lost by a fault control")
 
 func (t *tap) filter(ctx context.Context, d tcpproxy.Direction, b []byte) ([]byte, error) {
 	s := &t.streams[d]
@@ -63,7 +64,8 @@ func (t *tap) filter(ctx context.Context, d tcpproxy.Direction, b []byte) ([]byt
 	}
 }
 
-// nextFrame takes a frame, with its length, off what has come.
+// nextFrame removes the next complete frame, including its length, from the received
+// bytes.
 func (s *stream) nextFrame() (frame []byte, ok bool) {
 	if len(s.rest) < 4 {
 		return nil, false
@@ -83,7 +85,7 @@ func (t *tap) onGreeting(ctx context.Context, frame []byte) {
 	context.AfterFunc(ctx, t.endPendingOrders)
 }
 
-// endPendingOrders ends the orders that were waiting for a reply.
+// endPendingOrders ends the orders that still wait for a reply.
 func (t *tap) endPendingOrders() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,19 +120,19 @@ func (t *tap) onRequest(ctx context.Context, frame []byte) (pass bool, err error
 	return true, nil
 }
 
-// isUserTxn reports whether a multi is a transaction, and not one of the backend's own,
-// which checks nothing but that the namespace is there.
+// isUserTxn reports whether a multi is a transaction of a handle's user. Internal multis
+// begin with a check of the namespace's root.
 func (t *tap) isUserTxn(multi []byte) bool {
 	root := t.machine.store.namespace
 	header := binary.BigEndian.AppendUint32(nil, uint32(zkwire.Check))
-	header = append(header, 0)                                        // not done
-	header = binary.BigEndian.AppendUint32(header, 0xffffffff)        // no error
-	header = binary.BigEndian.AppendUint32(header, uint32(len(root))) // of the path
+	header = append(header, 0)                                        // done: false
+	header = binary.BigEndian.AppendUint32(header, 0xffffffff)        // error: none
+	header = binary.BigEndian.AppendUint32(header, uint32(len(root))) // length of the path
 	header = append(header, root...)
 	return !bytes.HasPrefix(multi, header)
 }
 
-// applyOrder does to a transaction what was ordered.
+// applyOrder applies the next order to a transaction.
 func (t *tap) applyOrder(ctx context.Context, xid int32) error {
 	o := t.machine.nextOrder()
 	if o == nil {
