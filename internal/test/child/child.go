@@ -1,5 +1,5 @@
-// Package child starts processes that do not outlive the one that started them, even if
-// that is killed without a chance to clean up (on Linux; elsewhere only if it is not).
+// Package child starts processes that end with the process that started them, on Linux
+// even if that one is killed.
 package child
 
 import (
@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// Process is a process that was started.
+// Process is a started process.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // of Wait; to be read when done is closed
+	err  error // result of Wait; valid once done is closed
 }
 
-// Start starts cmd in a process group of its own, so that a terminal's interrupt does not
-// reach it. Its output is read to the end before Done, unless it goes to an *os.File.
+// Start starts cmd in a process group of its own, so that an interrupt from the terminal
+// does not reach it. Unless its output goes to an *os.File, the output is read to the end
+// before Done.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -35,10 +36,10 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// forkAndWait forks, and keeps the thread on which it did so until the process has ended: Linux
-// counts the end of that thread as the parent's death. Go's scheduler ends a thread when
-// the goroutine that is locked to it returns, and any goroutine, with a lock or without
-// one, may be on any thread when it forks. Here nobody else gets on this thread.
+// forkAndWait forks on a locked thread and keeps that thread until the process has ended,
+// since Linux signals the end of the forking thread as the death of the parent. Without a
+// thread of its own, the fork could happen on any thread, including one that ends with a
+// locked goroutine.
 func (p *Process) forkAndWait(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -51,13 +52,13 @@ func (p *Process) forkAndWait(started chan<- error) {
 	close(p.done)
 }
 
-// Pid returns the id of the process.
+// Pid returns the process ID.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended and left nothing, not even a zombie.
+// Done is closed when the process has ended and was waited for.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the process ended: nil if it runs or has exited with 0.
+// Err returns how the process ended: nil while it runs or if it exited with 0.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:
@@ -67,22 +68,22 @@ func (p *Process) Err() error {
 	}
 }
 
-// Kill kills the process and those of its group, and returns when it has ended. Calling
-// it again is legal.
+// Kill kills the process and its group and returns when the process has ended. Calling it
+// twice is legal.
 func (p *Process) Kill() {
 	select {
-	case <-p.done: // its id may be another's by now
+	case <-p.done: // its ID may have been reused
 	default:
 		killGroup(p.Pid())
 		<-p.done
 	}
 }
 
-// Terminate asks the process to end in good order (SIGTERM).
-func (p *Process) Terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) } // it may have ended
+// Terminate sends SIGTERM.
+func (p *Process) Terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) } // fails if it has ended
 
-// Stop asks the process to end in good order, and kills it if it has not within a while. It
-// returns when the process has ended, and reports whether that was in good time.
+// Stop terminates the process, and kills it if it is still running after the given time.
+// It returns when the process has ended and reports whether it ended in time.
 func (p *Process) Stop(within time.Duration) bool {
 	p.Terminate()
 	select {
@@ -94,7 +95,7 @@ func (p *Process) Stop(within time.Duration) bool {
 	}
 }
 
-// Run starts cmd and waits for it; if ctx ends it kills it.
+// Run starts cmd and waits for it. It kills the process when ctx ends.
 func Run(ctx context.Context, cmd *exec.Cmd) error {
 	p, err := Start(cmd)
 	if err != nil {

@@ -26,7 +26,7 @@ func startSleep(t *testing.T) *Process {
 	return p
 }
 
-// state returns the letter of a process's state; "" if there is no such process.
+// state returns the letter of a process's state, or "" if there is no such process.
 func state(t testing.TB, pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if os.IsNotExist(err) {
@@ -37,14 +37,14 @@ func state(t testing.TB, pid int) string {
 	return after[:1]
 }
 
-// dead tells a process that has ended, but nobody waited for, from one that runs.
+// dead reports whether a process has ended, waited for or not.
 func dead(t testing.TB, pid int) bool {
 	s := state(t, pid)
 	return s == "" || s == "Z" || s == "X"
 }
 
 func TestKill(t *testing.T) {
-	t.Run("returns when it has ended", func(t *testing.T) {
+	t.Run("returns when the process has ended", func(t *testing.T) {
 		p := startSleep(t)
 		require.False(t, dead(t, p.Pid()))
 		p.Kill()
@@ -52,13 +52,13 @@ func TestKill(t *testing.T) {
 		require.Error(t, p.Err())
 		p.Kill()
 	})
-	t.Run("ends a process that is paused", func(t *testing.T) {
+	t.Run("ends a paused process", func(t *testing.T) {
 		p := startSleep(t)
 		require.NoError(t, p.Pause())
 		p.Kill()
 		require.Empty(t, state(t, p.Pid()))
 	})
-	t.Run("ends those that it started too", func(t *testing.T) {
+	t.Run("ends the processes of its group", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "pid")
 		p, err := Start(exec.Command("sh", "-c", "sleep 600 & echo $! >"+file+"; wait"))
 		require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestRun(t *testing.T) {
 	require.ErrorIs(t, Run(ctx, exec.Command("sleep", "600")), context.DeadlineExceeded)
 }
 
-// asParent is set in a process that is this test's binary again, to be killed.
+// asParent makes this test binary act as a parent that is to be killed.
 const asParent = "ROTA_TEST_AS_PARENT"
 
 func TestMain(m *testing.M) {
@@ -128,7 +128,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// runAsParent starts a process, tells its id, and waits to be killed.
+// runAsParent starts a process, prints its ID and waits to be killed.
 func runAsParent() {
 	p, err := Start(exec.Command("sleep", "600"))
 	if err != nil {

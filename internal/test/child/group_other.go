@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-var errNoSignals = errors.New("pause a process: not on this system")
+var errNoSignals = errors.New("pause a process: not supported on this system")
 
 func ownGroup(*syscall.SysProcAttr) {}
 
@@ -20,8 +20,8 @@ func killGroup(pid int) {
 	}
 }
 
-// Pause fails.
+// Pause is not supported.
 func (p *Process) Pause() error { return errNoSignals }
 
-// Resume fails.
+// Resume is not supported.
 func (p *Process) Resume() error { return errNoSignals }

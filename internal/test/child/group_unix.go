@@ -11,8 +11,8 @@ func ownGroup(a *syscall.SysProcAttr) { a.Setpgid = true }
 
 func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 
-// Pause stops the process as a debugger would: it keeps its memory, files and
-// connections, and does nothing. It returns when that is so.
+// Pause suspends the process (SIGSTOP): it keeps memory, files and connections, and does
+// not run. Pause returns when all threads are suspended.
 func (p *Process) Pause() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -20,7 +20,7 @@ func (p *Process) Pause() error {
 	return awaitStopped(p)
 }
 
-// Resume lets a process go on that was paused.
+// Resume continues a paused process (SIGCONT).
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
 func (p *Process) signal(s syscall.Signal) error {

@@ -11,7 +11,7 @@ import (
 
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
-// awaitStopped waits for every thread: they stop one after the other.
+// awaitStopped waits until every thread is stopped, since they stop one after the other.
 func awaitStopped(p *Process) error {
 	for {
 		stopped, err := allStopped(p.Pid())
@@ -36,7 +36,7 @@ func allStopped(pid int) (bool, error) {
 		if err != nil {
 			continue // the thread has ended
 		}
-		// pid (name) state ..., where the name may hold anything
+		// pid (name) state ..., where the name may contain any character
 		_, after, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')'):], []byte(" "))
 		if len(after) == 0 || after[0] != 'T' {
 			return false, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestProcess_DiesWithAParentThatIsKilled(t *testing.T) {
+func TestProcess_EndsWhenItsParentIsKilled(t *testing.T) {
 	parent, pid := startParent(t)
 	require.False(t, dead(t, pid))
 	require.NoError(t, parent.Process.Kill())
@@ -20,7 +20,7 @@ func TestProcess_DiesWithAParentThatIsKilled(t *testing.T) {
 	require.Eventually(t, func() bool { return dead(t, pid) }, patience, tick)
 }
 
-// onDyingThread calls f on a thread that ends right after.
+// onDyingThread calls f on a thread that ends afterwards.
 func onDyingThread(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -35,8 +35,8 @@ func onDyingThread(f func() error) error {
 	return <-done
 }
 
-// The kernel takes the end of a thread for the death of the parent.
-func TestProcess_OutlivesTheThreadThatAskedForIt(t *testing.T) {
+// The kernel treats the end of the forking thread as the death of the parent.
+func TestProcess_OutlivesTheThreadOfItsCaller(t *testing.T) {
 	var naive *exec.Cmd
 	err := onDyingThread(func() error {
 		naive = exec.Command("sleep", "600")
@@ -47,7 +47,7 @@ func TestProcess_OutlivesTheThreadThatAskedForIt(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- naive.Wait() }()
 	select {
-	case <-ended: // so that the threads of this test are seen to end
+	case <-ended: // shows that threads of this test do end
 	case <-time.After(patience):
 		_ = naive.Process.Kill()
 		t.Fatal("the thread did not end")
@@ -62,13 +62,13 @@ func TestProcess_OutlivesTheThreadThatAskedForIt(t *testing.T) {
 	defer p.Kill()
 	select {
 	case <-p.Done():
-		t.Fatal("it died with the thread")
+		t.Fatal("the process ended with the thread")
 	case <-time.After(100 * time.Millisecond):
 	}
 	require.False(t, dead(t, p.Pid()))
 }
 
-func TestProcess_OutlivesThreadsThatComeAndGo(t *testing.T) {
+func TestProcess_OutlivesShortLivedThreads(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var churn sync.WaitGroup
 	for range 2 * runtime.GOMAXPROCS(0) {

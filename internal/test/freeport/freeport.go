@@ -1,5 +1,6 @@
-// Package freeport finds TCP ports of the loopback interface that stay ours while nobody
-// listens on them, so that a server can be stopped and started again on its port.
+// Package freeport reserves TCP ports of the loopback interface. A port stays reserved
+// while no process listens on it, so that a server can be stopped and restarted on its
+// port.
 package freeport
 
 import (
@@ -12,22 +13,23 @@ import (
 	"time"
 )
 
-// The ports offered lie below those that systems take for outgoing connections, one of
-// which could otherwise sit on a server's port when the server comes back.
+// The ports are below the range that systems use for outgoing connections; one of those
+// could otherwise occupy a server's port when the server restarts.
 const (
 	lowest = 10000
 	count  = 22000
 	tries  = 200
 )
 
-// Port is a port that no other caller of Reserve has, in this process or in another.
+// Port is a reserved port. No other caller of Reserve gets it, in this process or
+// another.
 type Port struct {
 	Number int
 	token  net.PacketConn
 }
 
-// Reserve returns a port on which nobody listened a moment ago. It is the caller's until
-// Release, or until the process ends, in whatever way.
+// Reserve returns a port without a listener. It stays reserved until Release or the end
+// of the process.
 func Reserve() (*Port, error) {
 	var err error
 	for range tries {
@@ -39,8 +41,9 @@ func Reserve() (*Port, error) {
 	return nil, fmt.Errorf("find a free port: %w", err)
 }
 
-// reserve claims a TCP port by binding the UDP port of the same number, which nobody needs:
-// the kernel sees to it that one process has it, and that it is free again when that dies.
+// reserve reserves a TCP port by binding the UDP port of the same number, which is
+// otherwise unused: the kernel grants it to one process and frees it when that process
+// ends.
 func reserve(number int) (*Port, error) {
 	p := &Port{Number: number}
 	token, err := net.ListenPacket("udp4", p.Addr())
@@ -62,12 +65,12 @@ func (p *Port) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.Number))
 }
 
-// patience is how long Listen tries: a child may have to wait for a processor.
+// patience bounds how long Listen retries: a forked child may wait for a CPU.
 const patience = 5 * time.Second
 
-// Listen listens on the port. What this process has closed, such as the probe of Reserve, can
-// live on for a moment in a child that is forked and not executed yet. So a port that is in
-// use is tried again for a while.
+// Listen listens on the port. It retries for a while if the port is in use: a socket that
+// this process has closed, such as the probe of Reserve, can survive briefly in a forked
+// child that has not called exec yet.
 func (p *Port) Listen() (net.Listener, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		l, err := net.Listen("tcp4", p.Addr())
@@ -77,7 +80,7 @@ func (p *Port) Listen() (net.Listener, error) {
 	}
 }
 
-// Release gives the port up. Calling it twice is legal.
+// Release ends the reservation. Calling it twice is legal.
 func (p *Port) Release() {
 	p.token.Close()
 }

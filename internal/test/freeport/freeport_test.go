@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReserve_GivesAPortOnlyOnce(t *testing.T) {
+func TestReserve_ReturnsAPortOnce(t *testing.T) {
 	p, err := Reserve()
 	require.NoError(t, err)
 	defer p.Release()
@@ -22,18 +22,18 @@ func TestReserve_GivesAPortOnlyOnce(t *testing.T) {
 	again.Release()
 }
 
-func TestReserve_GivesAPortThatCanBeListenedOn(t *testing.T) {
+func TestReserve_LeavesThePortFreeForListeners(t *testing.T) {
 	p, err := Reserve()
 	require.NoError(t, err)
 	defer p.Release()
-	for range 3 { // the owner may come and go
+	for range 3 { // the owner may listen repeatedly
 		l, err := net.Listen("tcp4", p.Addr())
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
 	}
 }
 
-func TestListen_WaitsForAListenerThatIsAboutToGo(t *testing.T) {
+func TestListen_RetriesWhileThePortIsInUse(t *testing.T) {
 	p, err := Reserve()
 	require.NoError(t, err)
 	defer p.Release()
@@ -45,7 +45,7 @@ func TestListen_WaitsForAListenerThatIsAboutToGo(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-func TestReserve_PassesOverPortsInUse(t *testing.T) {
+func TestReserve_SkipsPortsInUse(t *testing.T) {
 	p, err := Reserve()
 	require.NoError(t, err)
 	l, err := net.Listen("tcp4", p.Addr())
@@ -55,7 +55,7 @@ func TestReserve_PassesOverPortsInUse(t *testing.T) {
 
 	_, err = reserve(p.Number)
 	require.Error(t, err)
-	u, err := net.ListenPacket("udp4", p.Addr()) // and leaves no token behind
+	u, err := net.ListenPacket("udp4", p.Addr()) // the failed call released its UDP port
 	require.NoError(t, err)
 	u.Close()
 }

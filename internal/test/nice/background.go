@@ -1,3 +1,3 @@
-// Package nice lets tests in virtual time give way to those that talk to real
-// servers. The former take as long as they take; the latter watch clocks.
+// Package nice lowers the CPU priority of tests in virtual time, so that tests with real
+// servers, which depend on the clock, run undisturbed.
 package nice

@@ -12,21 +12,21 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestGiveWay_HoldsForThreadsThatComeLaterToo(t *testing.T) {
+func TestLower_AffectsLaterThreads(t *testing.T) {
 	Lower()
 	var started, done sync.WaitGroup
 	all := make(chan struct{})
 	for range 20 {
 		started.Add(1)
 		done.Go(func() {
-			runtime.LockOSThread() // a thread of its own, and never unlocked: the thread ends too
+			runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 			started.Done()
 			<-all
 			stat, err := os.ReadFile("/proc/thread-self/stat")
 			if !assert.NoError(t, err) {
 				return
 			}
-			_, fields, _ := strings.Cut(string(stat), ") ") // after the name, which may have spaces
+			_, fields, _ := strings.Cut(string(stat), ") ") // skips the name, which may contain spaces
 			assert.Equal(t, "10", strings.Fields(fields)[16])
 		})
 	}

@@ -8,9 +8,9 @@ import (
 
 const niceness = 10
 
-// Lower has the process run on what processors others leave idle. It is to be called
-// early in a TestMain: threads that are there, and their children, have the priority. Where
-// it can't be had nothing happens.
+// Lower lowers the CPU priority of the process, like the command nice. Call it early in
+// TestMain: it affects the existing threads and those that they start. If it fails, the
+// priority stays unchanged.
 func Lower() {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {

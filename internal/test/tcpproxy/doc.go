@@ -1,22 +1,22 @@
-// Package tcpproxy is a TCP proxy on the loopback interface that can be made to behave
-// like a bad network: refuse, swallow, lose, delay.
+// Package tcpproxy is a TCP proxy on the loopback interface that simulates network
+// faults: it refuses, holds, loses, delays and throttles.
 //
-// Faults take effect before the call that orders them returns, on connections that are
-// open and on those to come, and end with the function that the call returned; calling
-// that twice is legal. Several can be on at once, of one kind too.
+// A fault takes effect, on open and new connections, before the call that starts it
+// returns. It ends with the function that the call returns; calling that twice is legal.
+// Several faults can be active at once, also of one kind.
 //
-// What a fault cannot do: a process in the way accepts a connection before it knows
-// whether the server would, so a client behind a black hole sees its connection made and
-// then nothing.
+// One limit remains: the proxy accepts a connection before it knows whether the server
+// would. A client behind a black hole therefore sees an established connection that stays
+// silent.
 package tcpproxy
 
-// Direction is one of the two ways through a connection.
+// Direction is one direction of a connection.
 type Direction int
 
 const (
-	// ToServer is the way of requests.
+	// ToServer is the direction of requests.
 	ToServer Direction = iota
-	// ToClient is the way of replies and events.
+	// ToClient is the direction of replies and events.
 	ToClient
 )
 

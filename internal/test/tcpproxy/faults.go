@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// directionState is what is wrong with one direction.
+// directionState holds the active faults of one direction.
 type directionState struct {
 	holds int
 	delay time.Duration
 	rates []int // bytes per second
 }
 
-// Cut resets all connections, at both ends. What was on its way is lost.
+// Cut resets all connections at both ends. Bytes in transit are lost.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -24,7 +24,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Refuse resets all connections and has the kernel refuse new ones.
+// Refuse resets all connections and makes the kernel refuse new ones.
 func (p *Proxy) Refuse() (heal func()) {
 	p.mu.Lock()
 	p.refusals++
@@ -40,18 +40,18 @@ func (p *Proxy) Refuse() (heal func()) {
 	})
 }
 
-// listenAgain panics if another process has taken the port, which is against the odds:
-// tests on a stranger's server would be worse.
+// listenAgain panics if another process has taken the port, which is unlikely. Testing
+// against a foreign server would be worse.
 func (p *Proxy) listenAgain() {
 	if err := p.startListening(); err != nil {
 		panic(fmt.Sprintf("tcpproxy: listen again: %v", err))
 	}
 }
 
-// Blackhole holds everything in both directions. Nobody is told, and connections are
-// accepted that lead nowhere. What is held goes on its way with heal, as TCP would send
-// it again, unless its sender has closed the connection meanwhile, or it was Cut: then
-// it is lost.
+// Blackhole silently holds all bytes in both directions and accepts connections without
+// connecting them to the server. heal forwards the held bytes, as TCP would retransmit
+// them, unless their sender has closed the connection or Cut was called; then they are
+// lost.
 func (p *Proxy) Blackhole() (heal func()) {
 	there, back := p.OneWay(ToServer), p.OneWay(ToClient)
 	return func() {
@@ -60,19 +60,19 @@ func (p *Proxy) Blackhole() (heal func()) {
 	}
 }
 
-// OneWay is Blackhole for what goes in direction d. What comes back passes.
+// OneWay is Blackhole for direction d only.
 func (p *Proxy) OneWay(d Direction) (heal func()) {
 	return p.changeDirection(d, func(w *directionState) { w.holds++ }, func(w *directionState) { w.holds-- })
 }
 
-// Delay makes what goes in direction d late by that much, in order and without making it
-// less. Several delays add up.
+// Delay delays bytes in direction d. It preserves order and throughput. Several delays
+// add up.
 func (p *Proxy) Delay(d Direction, by time.Duration) (restore func()) {
 	return p.changeDirection(d, func(w *directionState) { w.delay += by }, func(w *directionState) { w.delay -= by })
 }
 
-// Throttle lets each connection pass so many bytes per second in direction d, which are
-// at least 10. The lowest of several counts.
+// Throttle limits each connection to so many bytes per second in direction d, at least
+// 10. The lowest of several limits applies.
 func (p *Proxy) Throttle(d Direction, bytesPerSecond int) (restore func()) {
 	bytesPerSecond = max(bytesPerSecond, portions)
 	return p.changeDirection(d,
@@ -83,7 +83,7 @@ func (p *Proxy) Throttle(d Direction, bytesPerSecond int) (restore func()) {
 		})
 }
 
-// changeDirection changes a direction and wakes those who wait for that.
+// changeDirection changes the faults of a direction and wakes all waiters.
 func (p *Proxy) changeDirection(d Direction, do, undo func(*directionState)) (restore func()) {
 	apply := func(f func(*directionState)) {
 		p.mu.Lock()
@@ -96,8 +96,8 @@ func (p *Proxy) changeDirection(d Direction, do, undo func(*directionState)) (re
 	return sync.OnceFunc(func() { apply(undo) })
 }
 
-// awaitPassage waits until what was read at that time may go in direction d, and reports false
-// if ctx ended first.
+// awaitPassage waits until bytes read at the given time may pass in direction d. It
+// reports false if ctx ended first.
 func (p *Proxy) awaitPassage(ctx context.Context, d Direction, at time.Time) bool {
 	for {
 		p.mu.Lock()
@@ -129,10 +129,11 @@ func (p *Proxy) isHeld(d Direction) bool {
 	return p.ways[d].holds > 0
 }
 
-// portions is how many writes a throttled second has.
+// portions is the number of writes per second under Throttle.
 const portions = 10
 
-// nextPortion says how many of n bytes to write at once, and how long to wait before.
+// nextPortion returns how many of n bytes to write at once, and the pause before the
+// write.
 func (p *Proxy) nextPortion(d Direction, n int) (now int, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,10 +25,10 @@ func TestProxy_Forwards(t *testing.T) {
 	require.EqualValues(t, 8, p.Traffic(ToClient))
 }
 
-func TestProxy_PassesOnTheEnd(t *testing.T) {
+func TestProxy_ForwardsTheEnd(t *testing.T) {
 	e := newEcho(t)
 	p := newProxy(t, e.Addr().String())
-	t.Run("of what the client says", func(t *testing.T) {
+	t.Run("of the client's direction", func(t *testing.T) {
 		c := dial(t, p)
 		c.send("a")
 		require.NoError(t, c.CloseWrite())
@@ -42,12 +42,12 @@ func TestProxy_PassesOnTheEnd(t *testing.T) {
 		e.closeConns()
 		c.expectEOF()
 	})
-	t.Run("and keeps nothing", func(t *testing.T) {
+	t.Run("and releases its connections", func(t *testing.T) {
 		require.Eventually(t, func() bool { return p.Connections() == 0 }, patience, time.Millisecond)
 	})
 }
 
-func TestProxy_ResetsWhoCannotBeConnected(t *testing.T) {
+func TestProxy_ResetsClientsWithoutServer(t *testing.T) {
 	e := newEcho(t)
 	p := newProxy(t, e.Addr().String())
 	e.Listener.Close()
@@ -71,10 +71,10 @@ func TestSetPatience_WaitsForAServer(t *testing.T) {
 	newEchoAt(t, port.Addr())
 	c.expectLine("A")
 
-	p.SetUpstream("127.0.0.1:1") // where nobody listens
+	p.SetUpstream("127.0.0.1:1") // without a listener
 	d := dial(t, p)
 	d.expectNothing()
-	p.Close() // is not held up
+	p.Close() // returns at once
 	d.expectReset()
 }
 
@@ -95,7 +95,7 @@ func TestSetUpstream_ActsOnNewConnections(t *testing.T) {
 	require.Equal(t, 1, after.count("c"))
 }
 
-func TestListenRouted_AsksForEachConnection(t *testing.T) {
+func TestListenRouted_RoutesEachConnection(t *testing.T) {
 	one, two := newEcho(t), newEcho(t)
 	var mu sync.Mutex
 	routes := map[string]string{} // by client
@@ -109,7 +109,7 @@ func TestListenRouted_AsksForEachConnection(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
-	heal := p.OneWay(ToServer) // so that the routes are there before they are asked for
+	heal := p.OneWay(ToServer) // until the routes are set
 	a, b, c := dial(t, p), dial(t, p), dial(t, p)
 	mu.Lock()
 	routes[a.LocalAddr().String()] = one.Addr().String()
@@ -171,7 +171,7 @@ func TestRefuse_EndsQuietlyAfterClose(t *testing.T) {
 }
 
 func TestBlackhole(t *testing.T) {
-	t.Run("holds both directions, and lets go", func(t *testing.T) {
+	t.Run("holds both directions until heal", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		c := dial(t, p)
@@ -183,7 +183,7 @@ func TestBlackhole(t *testing.T) {
 		heal()
 		c.expectLine("A")
 	})
-	t.Run("accepts connections that lead nowhere", func(t *testing.T) {
+	t.Run("accepts connections without a server", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		heal := p.Blackhole()
@@ -194,7 +194,7 @@ func TestBlackhole(t *testing.T) {
 		heal()
 		c.expectLine("A")
 	})
-	t.Run("tells nobody of an end", func(t *testing.T) {
+	t.Run("hides the end of a connection", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		c := dial(t, p)
@@ -204,7 +204,7 @@ func TestBlackhole(t *testing.T) {
 		e.closeConns()
 		c.expectNothing()
 	})
-	t.Run("loses what its sender gave up", func(t *testing.T) {
+	t.Run("loses bytes whose sender has closed", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		c := dial(t, p)
@@ -218,7 +218,7 @@ func TestBlackhole(t *testing.T) {
 		require.Eventually(t, func() bool { return p.Connections() == 0 }, patience, time.Millisecond)
 		require.Zero(t, e.count("late"))
 	})
-	t.Run("loses what was cut", func(t *testing.T) {
+	t.Run("loses bytes of a cut connection", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		c := dial(t, p)
@@ -232,7 +232,7 @@ func TestBlackhole(t *testing.T) {
 		require.Eventually(t, func() bool { return p.Connections() == 0 }, patience, time.Millisecond)
 		require.Zero(t, e.count("late"))
 	})
-	t.Run("does not hold up Close", func(t *testing.T) {
+	t.Run("does not block Close", func(t *testing.T) {
 		p := newProxy(t, newEcho(t).Addr().String())
 		c := dial(t, p)
 		p.Blackhole()
@@ -242,7 +242,7 @@ func TestBlackhole(t *testing.T) {
 	})
 }
 
-// anyGivenUp reports whether the proxy has seen a client close its end.
+// anyGivenUp reports whether the proxy has noticed that a client closed.
 func anyGivenUp(p *Proxy) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,7 +299,7 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
-// Faults come and go while connections do.
+// Faults start and end while connections open and close.
 func TestProxy_UnderStress(t *testing.T) {
 	e := newEcho(t)
 	p := newProxy(t, e.Addr().String())

@@ -13,7 +13,7 @@ import (
 )
 
 func TestLoseNextReply(t *testing.T) {
-	t.Run("lets the request through and cuts before the reply", func(t *testing.T) {
+	t.Run("forwards the request and cuts before the reply", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		c, other := dial(t, p), dial(t, p)
@@ -28,7 +28,7 @@ func TestLoseNextReply(t *testing.T) {
 		other.send("c") // is not concerned
 		other.expectLine("C")
 	})
-	t.Run("does not lose what comes without a request", func(t *testing.T) {
+	t.Run("keeps bytes sent without a request", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		c := dial(t, p)
@@ -40,7 +40,7 @@ func TestLoseNextReply(t *testing.T) {
 		heal()
 		c.expectLine("A")
 	})
-	t.Run("loses one each", func(t *testing.T) {
+	t.Run("loses one reply per call", func(t *testing.T) {
 		p := newProxy(t, newEcho(t).Addr().String())
 		one, _ := p.LoseNextReply()
 		two, _ := p.LoseNextReply()
@@ -54,7 +54,7 @@ func TestLoseNextReply(t *testing.T) {
 		c.send("a")
 		c.expectLine("A")
 	})
-	t.Run("can be taken back", func(t *testing.T) {
+	t.Run("can be canceled", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		lost, cancel := p.LoseNextReply()
@@ -79,7 +79,7 @@ func TestLoseNextReply(t *testing.T) {
 		default:
 		}
 	})
-	t.Run("counts a connection that ends before the reply", func(t *testing.T) {
+	t.Run("completes when the connection ends before the reply", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		lost, _ := p.LoseNextReply()
@@ -98,12 +98,12 @@ func receive(t *testing.T, c <-chan struct{}) {
 	select {
 	case <-c:
 	case <-time.After(patience):
-		t.Fatal("nothing to receive")
+		t.Fatal("channel was not closed in time")
 	}
 }
 
 func TestSetFilter(t *testing.T) {
-	t.Run("sees all of a connection, in order, by itself", func(t *testing.T) {
+	t.Run("sees each connection completely and in order", func(t *testing.T) {
 		p := newProxy(t, newEcho(t).Addr().String())
 		var mu sync.Mutex
 		var seen []*[2]bytes.Buffer // by connection
@@ -135,7 +135,7 @@ func TestSetFilter(t *testing.T) {
 		slices.SortFunc(got, func(a, b [2]string) int { return len(b[0]) - len(a[0]) })
 		require.Equal(t, [][2]string{{"a\nbc\n", "A\nBC\n"}, {"d\n", "D\n"}}, got)
 	})
-	t.Run("passes on what the filter returns", func(t *testing.T) {
+	t.Run("forwards the bytes that the filter returns", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		useFilter(p, func(_ context.Context, d Direction, b []byte) ([]byte, error) {
@@ -148,7 +148,7 @@ func TestSetFilter(t *testing.T) {
 		c.send("xay")
 		c.expectLine("XBBY")
 	})
-	t.Run("swallows what it returns nothing for", func(t *testing.T) {
+	t.Run("drops bytes for which it returns nothing", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		useFilter(p, func(context.Context, Direction, []byte) ([]byte, error) { return nil, nil })
@@ -157,7 +157,7 @@ func TestSetFilter(t *testing.T) {
 		c.expectNothing()
 		require.Zero(t, e.count("a"))
 	})
-	t.Run("cuts with an error", func(t *testing.T) {
+	t.Run("cuts the connection on an error", func(t *testing.T) {
 		e := newEcho(t)
 		p := newProxy(t, e.Addr().String())
 		useFilter(p, func(_ context.Context, _ Direction, b []byte) ([]byte, error) {

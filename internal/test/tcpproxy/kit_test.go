@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echo is a server that answers each line with the same in capitals.
+// echo is a server that answers each line with the line in capitals.
 type echo struct {
 	net.Listener
 	wg sync.WaitGroup
 
 	mu    sync.Mutex
-	lines []string // that it was asked
+	lines []string // received
 	conns []net.Conn
 }
 
@@ -76,7 +76,7 @@ func (e *echo) accepted() int {
 	return len(e.conns)
 }
 
-// count returns how often the server was asked a line.
+// count returns how often the server received a line.
 func (e *echo) count(line string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *client) expectLine(line string) {
 	require.Equal(c.t, line+"\n", got)
 }
 
-// aMoment is longer than anything takes on this way when nothing is wrong.
+// aMoment exceeds the duration of any round trip without faults.
 const aMoment = 100 * time.Millisecond
 
 func (c *client) expectNothing() {

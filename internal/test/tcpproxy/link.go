@@ -12,12 +12,12 @@ import (
 
 const (
 	chunkSize = 32 << 10
-	// queueLen chunks are read ahead of what holds them up; then the sender feels it, as
-	// it does when a window is full.
+	// queueLen is the number of chunks read ahead of a fault. Beyond that the sender blocks,
+	// as with a full TCP window.
 	queueLen = 64
 )
 
-// link is a connection of a client and the one to the server behind it.
+// link is a client connection with its connection to the server.
 type link struct {
 	proxy  *Proxy
 	ctx    context.Context // ends with the link
@@ -29,12 +29,12 @@ type link struct {
 	mu     sync.Mutex
 	server *net.TCPConn // nil until connected
 	dead   bool
-	// given up, by direction: the sender closed while its bytes were held
+	// by direction: the sender closed while its bytes were held
 	givenUp [2]bool
-	losing  *loss // the reply to this is to be lost
+	losing  *loss // the next reply is to be lost
 }
 
-// chunk is what was read at once, or why no more will be.
+// chunk is the result of one read: bytes or the final error.
 type chunk struct {
 	data []byte
 	err  error
@@ -67,8 +67,8 @@ func (k *link) forwardBoth() {
 	ways.Wait()
 }
 
-// connect connects to the server when its direction is open: a black hole takes the
-// first packet of a connection too.
+// connect connects to the server once its direction is open: a black hole also swallows
+// the first packet of a connection.
 func (k *link) connect() bool {
 	if !k.proxy.awaitPassage(k.ctx, ToServer, time.Now()) || k.hasGivenUp(ToServer) {
 		return false
@@ -126,7 +126,7 @@ func (k *link) enqueue(d Direction, c chunk) bool {
 	}
 }
 
-// dequeueTo passes on what was read, and the end of it too, when the faults let it.
+// dequeueTo forwards the queued chunks, and the end of the stream, as the faults permit.
 func (k *link) dequeueTo(d Direction, to *net.TCPConn) {
 	for {
 		var c chunk
@@ -159,7 +159,7 @@ func (k *link) dequeueTo(d Direction, to *net.TCPConn) {
 	}
 }
 
-// errCut says that the connection is to be cut instead of being written to.
+// errCut makes the caller cut the connection.
 var errCut = errors.New("cut")
 
 func (k *link) forward(d Direction, to *net.TCPConn, b []byte) error {
@@ -183,7 +183,7 @@ func (k *link) forward(d Direction, to *net.TCPConn, b []byte) error {
 		if pause > 0 && !sleepUnlessDone(k.ctx, pause) {
 			return k.ctx.Err()
 		}
-		k.proxy.traffic[d].Add(int64(n)) // first: who has received something finds it counted
+		k.proxy.traffic[d].Add(int64(n)) // counted before the peer can receive it
 		if _, err := to.Write(b[:n]); err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (k *link) hasGivenUp(d Direction) bool {
 	return k.givenUp[d]
 }
 
-// resetBoth resets both connections. What was on its way is lost.
+// resetBoth resets both connections. Bytes in transit are lost.
 func (k *link) resetBoth() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,7 +216,8 @@ func (k *link) resetBoth() {
 	}
 }
 
-// resetConn closes a connection so that the other end gets an error, not an end of file.
+// resetConn closes a connection with a reset, so that the peer gets an error and not an
+// end of file.
 func resetConn(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()

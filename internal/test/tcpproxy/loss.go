@@ -5,10 +5,10 @@ import "slices"
 // loss is an order to lose a reply.
 type loss struct{ lost chan struct{} }
 
-// LoseNextReply waits for the next bytes that any connection carries to the server, lets
-// them through, and cuts that connection when the server sends something back, which the
-// client does not get. lost is closed when that has happened. cancel takes the order back, if it was not
-// carried out yet. It goes by bytes alone: what a request is only a Filter can know.
+// LoseNextReply waits for the next bytes that any connection carries to the server,
+// forwards them, and cuts that connection at the first byte of the reply. lost is closed
+// when that has happened; cancel cancels a pending order. It works on bytes alone: only a
+// Filter can recognize requests.
 func (p *Proxy) LoseNextReply() (lost <-chan struct{}, cancel func()) {
 	o := &loss{lost: make(chan struct{})}
 	p.mu.Lock()
@@ -30,7 +30,7 @@ func (p *Proxy) cancelLoss(o *loss) {
 	}
 }
 
-// assignLoss takes an order to lose a reply, if there is one, before a request goes on.
+// assignLoss assigns a pending order to the link before it forwards a request.
 func (k *link) assignLoss() {
 	p := k.proxy
 	p.mu.Lock()
@@ -42,14 +42,14 @@ func (k *link) assignLoss() {
 	}
 }
 
-// isLosing reports whether what comes back now is to be lost.
+// isLosing reports whether the next reply is to be lost.
 func (k *link) isLosing() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.losing != nil
 }
 
-// reportLoss is for when the connection has ended: no reply will come through.
+// reportLoss closes the order of a link that has ended, since no reply can arrive.
 func (k *link) reportLoss() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

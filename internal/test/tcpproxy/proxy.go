@@ -11,11 +11,11 @@ import (
 	"github.com/rota-dev/rota/internal/test/freeport"
 )
 
-// dialTimeout bounds connecting to a server on the same machine, whose kernel answers at
-// once or, with its queue full, not at all.
+// dialTimeout bounds the connection to a local server. Its kernel answers at once or, if
+// its queue is full, never.
 const dialTimeout = 5 * time.Second
 
-// dialPause is between two tries to connect, if there is patience.
+// dialPause is the pause between connection attempts, see SetPatience.
 const dialPause = 10 * time.Millisecond
 
 // Proxy forwards connections to a server.
@@ -37,16 +37,16 @@ type Proxy struct {
 	ways     [2]directionState // by direction
 	changed  chan struct{}
 	links    map[*link]struct{}
-	lose     []*loss // replies to lose that no request has been seen for
+	lose     []*loss // pending orders without a request
 }
 
-// Listen makes a proxy for the server at upstream, a host:port. It listens until Close.
+// Listen creates a proxy for the server at upstream, a host:port. It listens until Close.
 func Listen(upstream string) (*Proxy, error) {
 	return newProxyFor(upstream, nil)
 }
 
-// ListenRouted makes a proxy that asks route for the server of each connection, by the
-// addresses of its ends. A connection for which it fails is reset.
+// ListenRouted creates a proxy that calls route with the two addresses of each connection
+// to select its server. If route fails, the connection is reset.
 func ListenRouted(route func(client, proxy net.Addr) (upstream string, err error)) (*Proxy, error) {
 	return newProxyFor("", route)
 }
@@ -54,7 +54,7 @@ func ListenRouted(route func(client, proxy net.Addr) (upstream string, err error
 func newProxyFor(upstream string, route func(client, proxy net.Addr) (string, error)) (*Proxy, error) {
 	port, err := freeport.Reserve()
 	if err != nil {
-		return nil, fmt.Errorf("make proxy: %w", err)
+		return nil, fmt.Errorf("create proxy: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Proxy{
@@ -67,12 +67,12 @@ func newProxyFor(upstream string, route func(client, proxy net.Addr) (string, er
 	if err := p.startListening(); err != nil {
 		stop()
 		port.Release()
-		return nil, fmt.Errorf("make proxy: %w", err)
+		return nil, fmt.Errorf("create proxy: %w", err)
 	}
 	return p, nil
 }
 
-// startListening begins to accept. Who calls it holds p.mu, or is alone.
+// startListening starts to accept. The caller holds p.mu or is the only user.
 func (p *Proxy) startListening() error {
 	l, err := p.port.Listen()
 	if err != nil {
@@ -83,30 +83,29 @@ func (p *Proxy) startListening() error {
 	return nil
 }
 
-// Addr returns the host:port at which the proxy listens, always the same.
+// Addr returns the host:port on which the proxy listens. It never changes.
 func (p *Proxy) Addr() string { return p.port.Addr() }
 
 // Port returns the port of Addr.
 func (p *Proxy) Port() int { return p.port.Number }
 
-// Upstream returns where connections go.
+// Upstream returns the address of the server.
 func (p *Proxy) Upstream() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.upstream
 }
 
-// SetUpstream sets where connections go that are made from now on.
+// SetUpstream sets the server for new connections.
 func (p *Proxy) SetUpstream(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.upstream = addr
 }
 
-// SetPatience sets for how long a server that refuses a connection is asked again, while
-// the client waits. Without it a client that comes a moment before the server listens has
-// a connection that is reset, where without a proxy it would be refused, and may try
-// again less soon after that.
+// SetPatience sets how long the proxy retries a server that refuses connections, while
+// the client waits. Without patience a client that connects just before the server
+// listens sees a reset instead of a refusal, and may take longer to retry.
 func (p *Proxy) SetPatience(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,18 +118,18 @@ func (p *Proxy) getPatience() time.Duration {
 	return p.patience
 }
 
-// Traffic returns how many bytes have been passed on so far.
+// Traffic returns the number of bytes forwarded so far.
 func (p *Proxy) Traffic(d Direction) int64 { return p.traffic[d].Load() }
 
-// Connections returns how many connections there are.
+// Connections returns the number of open connections.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// Close resets all connections and stops listening. It returns when no goroutine is
-// left. Calling it twice is legal.
+// Close resets all connections, stops listening and waits for all goroutines. Calling it
+// twice is legal.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -142,7 +141,7 @@ func (p *Proxy) Close() {
 	p.port.Release()
 }
 
-// closeListener needs p.mu.
+// closeListener requires p.mu.
 func (p *Proxy) closeListener() {
 	if p.listener != nil {
 		p.listener.Close()
@@ -154,7 +153,7 @@ func (p *Proxy) acceptLoop(l net.Listener) {
 	for {
 		client, err := l.Accept()
 		if err != nil {
-			if p.isListening(l) { // short of file descriptors, perhaps
+			if p.isListening(l) { // for example, out of file descriptors
 				time.Sleep(time.Millisecond)
 				continue
 			}
@@ -178,7 +177,7 @@ func (p *Proxy) isListening(l net.Listener) bool {
 	return p.listener == l
 }
 
-// addLink refuses what was accepted before a fault that wants it refused.
+// addLink rejects a connection that was accepted just before a Refuse.
 func (p *Proxy) addLink(k *link, l net.Listener) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

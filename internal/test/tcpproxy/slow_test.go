@@ -16,7 +16,7 @@ func TestDelay(t *testing.T) {
 	e := newEcho(t)
 	p := newProxy(t, e.Addr().String())
 
-	t.Run("makes late in one direction, without making it less", func(t *testing.T) {
+	t.Run("delays one direction without reducing its throughput", func(t *testing.T) {
 		c := dial(t, p)
 		c.send("first")
 		c.expectLine("FIRST") // it is connected
@@ -34,7 +34,7 @@ func TestDelay(t *testing.T) {
 		assert.GreaterOrEqual(t, took, late)
 		assert.Less(t, took, 10*late)
 	})
-	t.Run("adds up, and ends with its function", func(t *testing.T) {
+	t.Run("adds up and ends with restore", func(t *testing.T) {
 		c := dial(t, p)
 		one, two := p.Delay(ToServer, late), p.Delay(ToServer, late)
 		start := time.Now()
@@ -53,7 +53,7 @@ func TestDelay(t *testing.T) {
 		c.expectLine("D")
 		assert.Less(t, time.Since(start), late)
 	})
-	t.Run("lets go what it holds when it ends", func(t *testing.T) {
+	t.Run("forwards delayed bytes when it ends", func(t *testing.T) {
 		c := dial(t, p)
 		c.send("first")
 		c.expectLine("FIRST")
@@ -89,7 +89,7 @@ func TestThrottle(t *testing.T) {
 	tiny()
 }
 
-func TestProxy_PassesBackPressure(t *testing.T) {
+func TestProxy_PropagatesBackPressure(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -98,7 +98,7 @@ func TestProxy_PassesBackPressure(t *testing.T) {
 	heal := p.OneWay(ToServer)
 	defer heal()
 
-	// A sender that nobody reads comes to a stop, so that what is held is bounded.
+	// A sender without a reader blocks, so that the buffered bytes are bounded.
 	require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Second)))
 	n, err := io.Copy(c, endless{})
 	var timeout net.Error

@@ -1,8 +1,8 @@
-// Command testrun does for test.sh what is no business of a shell:
+// Command testrun implements parts of test.sh in Go:
 //
-//	testrun provision    gets the servers, so that no test waits for that
-//	testrun table DIR    prints what conformance.Run has reported in DIR, and fails if
-//	                     there is something wrong
+//	testrun provision    provisions the servers, so that no test waits for it
+//	testrun table DIR    prints the results that conformance.Run reported in DIR, and fails
+//	                     if a run failed or did not finish
 package main
 
 import (
@@ -36,7 +36,8 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	return errors.New("usage: testrun provision | testrun table DIR")
 }
 
-// provisionServers gets one after the other: each keeps all processors busy, or the network.
+// provisionServers provisions one server after the other, since each step uses all CPUs
+// or the network.
 func provisionServers(ctx context.Context, out io.Writer) error {
 	for _, get := range []func(context.Context, io.Writer) (string, error){
 		provision.Java, provision.ClassPath, provision.Etcd,

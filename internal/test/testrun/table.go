@@ -21,7 +21,7 @@ type suiteRun struct {
 
 type outcome struct{ outcome, title, reason string }
 
-// printTable prints what is reported in dir.
+// printTable prints the reports in dir.
 func printTable(out io.Writer, dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
@@ -33,7 +33,7 @@ func printTable(out io.Writer, dir string) error {
 		if err != nil {
 			return fmt.Errorf("read %s: %w", file, err)
 		}
-		if len(r.cases) > 0 || !r.ended { // else -run left out all of them
+		if len(r.cases) > 0 || !r.ended { // otherwise -run excluded every case
 			runs = append(runs, r)
 		}
 	}
@@ -63,14 +63,14 @@ func readRun(file string) (r suiteRun, err error) {
 		case fields[0] == "end":
 			r.ended = true
 		default:
-			return r, fmt.Errorf("not a line of a report: %q", lines.Text())
+			return r, fmt.Errorf("invalid line in report: %q", lines.Text())
 		}
 	}
 	return r, lines.Err()
 }
 
-// writeTable prints a line for each run, then the failures and the lacks. A run that failed,
-// or did not end, is an error too.
+// writeTable prints one line per run, followed by failed and lacking cases. It returns an
+// error if a run failed or did not finish.
 func writeTable(out io.Writer, runs []suiteRun) error {
 	width := 0
 	for _, r := range runs {
@@ -111,7 +111,7 @@ func (r suiteRun) countOutcome(what string) (n int) {
 	return n
 }
 
-// writeDetails prints the failures, and the lacks by reason.
+// writeDetails prints failed cases, and lacking ones grouped by reason.
 func (r suiteRun) writeDetails(b *strings.Builder) {
 	var reasons []string
 	lacking := map[string][]string{} // codes, by reason

@@ -30,7 +30,7 @@ func TestTable(t *testing.T) {
 			"end\n"
 		etcd = "run\tetcd\tTestConformanceOfMembers\ncase\tpassed\tK01 one\t\nend\n"
 	)
-	t.Run("counts and gives reasons", func(t *testing.T) {
+	t.Run("prints counts and reasons", func(t *testing.T) {
 		out, err := table(t, memory, etcd)
 		require.NoError(t, err)
 		require.Equal(t, `conformance                     passed   failed  lacking
@@ -40,28 +40,28 @@ memory TestConformance: lacking W08 W09: Compact: keeps no history
 memory TestConformance: lacking F15: no quota
 `, out)
 	})
-	t.Run("fails for a case", func(t *testing.T) {
+	t.Run("fails if a case failed", func(t *testing.T) {
 		out, err := table(t, memory, strings.ReplaceAll(etcd, "passed", "failed"))
 		require.Error(t, err)
 		require.Contains(t, out, "etcd TestConformanceOfMembers: failed K01 one\n")
 	})
-	t.Run("fails for a run that did not end", func(t *testing.T) {
+	t.Run("fails if a run did not end", func(t *testing.T) {
 		out, err := table(t, memory, "run\tetcd\tTestConformance\n")
 		require.Error(t, err)
 		require.Contains(t, out, "etcd TestConformance   did not end\n")
 	})
-	t.Run("fails for what is not a report", func(t *testing.T) {
+	t.Run("fails if a file is not a report", func(t *testing.T) {
 		_, err := table(t, "nonsense\n")
 		require.ErrorContains(t, err, "nonsense")
 	})
-	t.Run("is silent when there were no runs", func(t *testing.T) {
+	t.Run("prints nothing without runs", func(t *testing.T) {
 		out, err := table(t, "run\tetcd\tTestConformance\nend\n")
 		require.NoError(t, err)
 		require.Empty(t, out)
 	})
 }
 
-func TestRun_KnowsItsCommands(t *testing.T) {
+func TestRun_RejectsUnknownCommands(t *testing.T) {
 	for _, args := range [][]string{nil, {"table"}, {"provision", "x"}, {"other"}} {
 		require.ErrorContains(t, run(t.Context(), &strings.Builder{}, args), "usage")
 	}
