@@ -17,29 +17,29 @@ import (
 	"time"
 )
 
-// TLS is what the clients' port of a server asks for.
+// TLS selects the security of a server's client port.
 type TLS int
 
 const (
 	// NoTLS is plain TCP.
 	NoTLS TLS = iota
-	// ServerTLS lets clients make sure of the server.
+	// ServerTLS authenticates the server.
 	ServerTLS
-	// MutualTLS also asks for a certificate of the client.
+	// MutualTLS authenticates the server and the client.
 	MutualTLS
 )
 
-// certificates are made for a cluster, and good for a day.
+// certificates are created per cluster and valid for a day.
 type certificates struct {
 	authority, server, serverKey string // files in PEM
-	serverBoth                   string // server and serverKey in one
+	serverBoth                   string // server and serverKey in one file
 	client                       *tls.Config
 }
 
 func newCertificates(dir string) (*certificates, error) {
 	c, err := makeCertificates(dir)
 	if err != nil {
-		return nil, fmt.Errorf("make certificates: %w", err)
+		return nil, fmt.Errorf("create certificates: %w", err)
 	}
 	return c, nil
 }
@@ -88,10 +88,10 @@ func makeCertificates(dir string) (*certificates, error) {
 type identity struct {
 	cert    *x509.Certificate
 	key     *ecdsa.PrivateKey
-	encoded []byte // the key in PKCS 8
+	encoded []byte // PKCS 8 encoding of the key
 }
 
-// issue makes an identity that the authority vouches for, or itself if that is nil.
+// issue creates an identity signed by the authority, or self-signed if that is nil.
 func issue(authority *identity, name string, change func(*x509.Certificate)) (*identity, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

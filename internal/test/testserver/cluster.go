@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Cluster is one or more servers that keep the same data. Its methods and those of its
-// members may be called from several goroutines, but what starts and stops a member only
-// from one at a time.
+// Cluster is one or more servers that replicate the same data. Its methods and those of
+// its members are safe for concurrent use, except that at most one goroutine may start or
+// stop members.
 type Cluster struct {
 	kind    kind
 	dir     *workDir
@@ -23,7 +23,7 @@ type Cluster struct {
 	certs   *certificates // nil without TLS
 }
 
-// common are the options that etcd and ZooKeeper share, as they are documented there.
+// common holds the options that EtcdOptions and ZooKeeperOptions share.
 type common struct {
 	members int
 	direct  bool
@@ -31,33 +31,34 @@ type common struct {
 	log     io.Writer
 }
 
-// kind is what etcd and ZooKeeper differ in.
+// kind abstracts the differences between etcd and ZooKeeper.
 type kind interface {
 	name() string
-	// ports are those that a member needs.
+	// ports returns the roles of the ports that a member needs.
 	ports() []role
-	// connect makes the proxies between the members in c.network, unless that is nil.
+	// connectPeers creates the proxies between the members in c.network, unless that is nil.
 	connectPeers(c *Cluster) error
-	// prepare writes what m needs to start without data.
+	// prepare writes the files that m needs to start without data.
 	prepare(m *Member) error
 	command(m *Member) *exec.Cmd
 	// probe returns nil if m serves clients.
 	probe(ctx context.Context, m *Member) error
-	// finish does what has to be done when all members serve for the first time.
+	// afterFirstStart runs once all members serve for the first time.
 	afterFirstStart(ctx context.Context, c *Cluster) error
-	// leads reports whether m says that it leads.
+	// leads reports whether m claims to lead.
 	leads(ctx context.Context, m *Member) (bool, error)
-	// forget makes the others expect m to come without data.
+	// expectEmpty makes the other members expect m to start without data.
 	expectEmpty(ctx context.Context, m *Member) error
 	counters(ctx context.Context, m *Member) (map[string]float64, error)
 }
 
 const (
-	startTimeout = time.Minute // on a busy machine; a second is usual
-	startTries   = 5           // each with other ports
+	startTimeout = time.Minute // for a busy machine; a second is typical
+	startTries   = 5           // each with new ports
 )
 
-// start starts the members. A port that was free may be taken when a server gets there.
+// start starts the members. It retries if a reserved port was taken by another process
+// meanwhile.
 func start(ctx context.Context, k kind, o common) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -76,7 +77,7 @@ func start(ctx context.Context, k kind, o common) (*Cluster, error) {
 	}
 }
 
-// startOnce returns a cluster to be stopped also when it fails.
+// startOnce returns a cluster that the caller stops, even if it fails.
 func startOnce(ctx context.Context, k kind, o common) (c *Cluster, err error) {
 	c = &Cluster{kind: k}
 	if c.dir, err = newWorkDir(k.name()); err != nil {
@@ -114,8 +115,8 @@ func startOnce(ctx context.Context, k kind, o common) (c *Cluster, err error) {
 	return c, k.afterFirstStart(ctx, c)
 }
 
-// TLS returns what a client needs for the clients' port: whom to trust and a certificate
-// of its own. It is nil without TLS, and the caller's to keep.
+// TLS returns a client's configuration for the client ports: the trusted authority and a
+// client certificate. It is nil without TLS. The caller may modify it.
 func (c *Cluster) TLS() *tls.Config {
 	if c.certs == nil {
 		return nil
@@ -123,7 +124,7 @@ func (c *Cluster) TLS() *tls.Config {
 	return c.certs.client.Clone()
 }
 
-// Members returns the servers, in an order that stays.
+// Members returns the servers, always in the same order.
 func (c *Cluster) Members() []*Member { return c.members }
 
 // Addrs returns the members' Addr.
@@ -135,9 +136,9 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Leader returns the member that leads, and waits for an election that is going on. A
-// single server leads itself. Of two that say so, as right after a leader was cut off,
-// there is none.
+// Leader returns the leading member and waits for an election in progress. A single
+// server leads itself. While two members claim to lead, as after the isolation of a
+// leader, Leader waits.
 func (c *Cluster) Leader(ctx context.Context) (*Member, error) {
 	for {
 		leading := make([]bool, len(c.members))
@@ -159,8 +160,8 @@ func (c *Cluster) Leader(ctx context.Context) (*Member, error) {
 	}
 }
 
-// Restart stops all members and starts them again with their data. It returns when all
-// of them serve.
+// Restart kills all members and starts them with their data. It returns when all of them
+// serve.
 func (c *Cluster) Restart(ctx context.Context) error {
 	for _, m := range c.members {
 		m.Kill()
@@ -182,7 +183,7 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// forEachMember calls f for all members at once.
+// forEachMember calls f for all members concurrently.
 func (c *Cluster) forEachMember(f func(*Member) error) error {
 	errs := make([]error, len(c.members))
 	var wg sync.WaitGroup

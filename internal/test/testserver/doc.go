@@ -1,8 +1,8 @@
 // Package testserver runs etcd and ZooKeeper as processes on the loopback interface, for
-// tests and for trying things out: single servers and ensembles, which can be killed,
-// paused, cut off and restarted.
+// tests and experiments: single servers and ensembles that can be killed, paused,
+// isolated and restarted.
 //
-// The servers keep their data in temporary files and do not sync them to the disk, so
-// they are quick and forget everything with Stop. They die with the process that started
-// them, even if it is killed (on Linux). What runs them, package provision gets.
+// The servers keep their data in temporary files without syncing them to disk, so they
+// are fast and lose everything at Stop. They end with the process that started them, on
+// Linux even if it is killed. Package provision provides their binaries.
 package testserver

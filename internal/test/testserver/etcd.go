@@ -14,30 +14,31 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver/provision"
 )
 
-// EtcdOptions are those of Etcd. The zero value is a single server without TLS and
+// EtcdOptions are the options of Etcd. The zero value is a single server without TLS and
 // credentials.
 type EtcdOptions struct {
-	// Members is how many servers there are: 1 if not said.
+	// Members is the number of servers. Zero means 1.
 	Members int
-	// DirectPeers has members reach each other directly, not through proxies: for
-	// measuring. They cannot be isolated then.
+	// DirectPeers connects members directly instead of through proxies, for measurements.
+	// Such members cannot be isolated.
 	DirectPeers bool
-	// TLS is what the clients' port asks for.
+	// TLS selects the security of the client port.
 	TLS TLS
-	// Log gets a line about what takes long, and about starts that are tried again; nil
-	// discards it.
+	// Log receives a line about each slow step and each repeated start. Nil discards them.
 	Log io.Writer
-	// RootPassword, if there is one, is that of the user root, and nobody does anything
-	// without credentials.
+	// RootPassword, if not empty, is the password of the user root. The server then requires
+	// credentials.
 	RootPassword string
-	// Election is the election timeout. Zero means 200 ms for a single server and 500 ms
-	// for several; with more than 650 ms a lease of one second becomes one of two.
+	// Election is the election timeout. Zero means 200 ms for a single server and 500 ms for
+	// several. Above 650 ms, a lease of one second is extended to two.
 	Election time.Duration
-	// QuotaBytes is how much a server stores before it refuses writes; zero means 2 GiB.
+	// QuotaBytes is the amount of data above which a server refuses writes. Zero means 2
+	// GiB.
 	QuotaBytes int64
-	// Compaction forgets history older than that, at such intervals; zero keeps it all.
+	// Compaction discards history older than this duration, at intervals of the same length.
+	// Zero keeps all history.
 	Compaction time.Duration
-	// Flags are added to the command line of each server.
+	// Flags are appended to the command line of each server.
 	Flags []string
 }
 
@@ -59,14 +60,15 @@ func Etcd(ctx context.Context, o EtcdOptions) (*Cluster, error) {
 type etcd struct {
 	binary    string
 	options   EtcdOptions
-	entrances map[*Member]*tcpproxy.Proxy // to the peers' port; none if direct
+	entrances map[*Member]*tcpproxy.Proxy // to the peer port; none if direct
 }
 
 func (e *etcd) name() string { return "etcd" }
 
 func (e *etcd) ports() []role { return []role{clients, admin, peers} }
 
-// connectPeers has a member known to all others under one address, as etcd wants it.
+// connectPeers gives each member one address at which all others reach it, as etcd
+// requires.
 func (e *etcd) connectPeers(c *Cluster) error {
 	e.entrances = map[*Member]*tcpproxy.Proxy{}
 	if c.network == nil || len(c.members) == 1 {
@@ -102,8 +104,8 @@ func (e *etcd) command(m *Member) *exec.Cmd {
 		"--heartbeat-interval", fmt.Sprint(e.options.Election.Milliseconds() / 10),
 		"--election-timeout", fmt.Sprint(e.options.Election.Milliseconds()),
 		"--unsafe-no-fsync",
-		"--strict-reconfig-check=false", // which wants five seconds of quiet before a change of members
-		"--bcrypt-cost", "4",            // the least
+		"--strict-reconfig-check=false", // which requires five seconds of stability before a membership change
+		"--bcrypt-cost", "4",            // the minimum
 		"--log-level", "warn",
 	}
 	if m.wasReplaced() {
@@ -134,7 +136,7 @@ func (e *etcd) clientURL(m *Member) string {
 
 func (e *etcd) adminURL(m *Member) string { return "http://" + m.port[admin].Addr() }
 
-// peerURL is where the others reach m.
+// peerURL returns the URL at which the others reach m.
 func (e *etcd) peerURL(m *Member) string {
 	if p := e.entrances[m]; p != nil {
 		return "http://" + p.Addr()
@@ -142,8 +144,8 @@ func (e *etcd) peerURL(m *Member) string {
 	return "http://" + m.port[peers].Addr()
 }
 
-// probe does not ask for a read before there is a leader: the question would be lost, and
-// asked again only half a second later.
+// probe checks for a leader before it sends a read: a read without a leader is lost, and
+// is repeated only half a second later.
 func (e *etcd) probe(ctx context.Context, m *Member) error {
 	counters, err := e.counters(ctx, m)
 	if err != nil {
@@ -161,7 +163,7 @@ func (e *etcd) leads(ctx context.Context, m *Member) (bool, error) {
 	return counters["etcd_server_is_leader"] == 1, err
 }
 
-// afterFirstStart asks for credentials from now on.
+// afterFirstStart enables authentication.
 func (e *etcd) afterFirstStart(ctx context.Context, c *Cluster) error {
 	if e.options.RootPassword == "" {
 		return nil
@@ -182,8 +184,9 @@ func (e *etcd) afterFirstStart(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// expectEmpty removes m from the list of members and adds it as a new one. A change of members
-// that is lost, because the leader has just died, is waited for without end by who asked.
+// expectEmpty removes m from the member list and adds it as a new member. It bounds and
+// repeats each attempt: a membership change that is lost with a dying leader never
+// returns.
 func (e *etcd) expectEmpty(ctx context.Context, m *Member) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, forgetTimeout)
@@ -202,13 +205,14 @@ func (e *etcd) expectEmpty(ctx context.Context, m *Member) error {
 
 const forgetTimeout = 2 * time.Second
 
-// expectEmptyOnce does what is left to do, and reports whether m is expected without data.
+// expectEmptyOnce performs the remaining steps and reports whether m is expected without
+// data.
 func (e *etcd) expectEmptyOnce(ctx context.Context, m *Member) (expected bool, err error) {
 	at := m.others()[0]
 	var list struct {
 		Members []struct {
 			ID       string
-			Name     string // none if it has never started
+			Name     string // empty if it has never started
 			PeerURLs []string
 		}
 	}

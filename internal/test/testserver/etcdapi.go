@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// rootUser is also the name of the role that may do anything.
+// rootUser is also the name of the role with all permissions.
 const rootUser = "root"
 
-// call calls etcd's interface in JSON, which needs no client library.
+// call calls etcd's JSON interface, which needs no client library.
 func (e *etcd) call(ctx context.Context, m *Member, path string, in, out any) error {
 	return e.callWith(ctx, m, "", path, in, out)
 }
 
-// callAsRoot is call with root's credentials, if any are asked for.
+// callAsRoot is call with the credentials of root, if required.
 func (e *etcd) callAsRoot(ctx context.Context, m *Member, path string, in, out any) error {
 	if e.options.RootPassword == "" {
 		return e.call(ctx, m, path, in, out)
@@ -55,7 +55,7 @@ func (e *etcd) callWith(ctx context.Context, m *Member, token, path string, in, 
 	return json.Unmarshal(answer, out)
 }
 
-// counters takes a metric's name with its labels.
+// counters returns metrics by name and labels.
 func (e *etcd) counters(ctx context.Context, m *Member) (map[string]float64, error) {
 	page, err := httpGet(ctx, e.adminURL(m)+"/metrics")
 	if err != nil {
@@ -84,7 +84,7 @@ func httpGet(ctx context.Context, url string) ([]byte, error) {
 	return doRequest(req, nil)
 }
 
-// doRequest leaves no connection behind.
+// doRequest keeps no connection open.
 func doRequest(req *http.Request, config *tls.Config) ([]byte, error) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
 	resp, err := client.Do(req)

@@ -16,17 +16,17 @@ import (
 	"github.com/rota-dev/rota/internal/test/freeport"
 )
 
-// role is what a port of a member is for.
+// role is the purpose of a member's port.
 type role int
 
 const (
 	clients  role = iota
 	admin         // without TLS, credentials or quorum
-	peers         // for the members' log
-	election      // of ZooKeeper
+	peers         // for replication
+	election      // ZooKeeper only
 )
 
-// Member is a server.
+// Member is one server of a cluster.
 type Member struct {
 	cluster *Cluster
 	index   int
@@ -35,7 +35,7 @@ type Member struct {
 	port    map[role]*freeport.Port
 
 	mu       sync.Mutex
-	proc     *child.Process // the last one; nil before the first
+	proc     *child.Process // current or last; nil before the first start
 	replaced bool
 }
 
@@ -62,10 +62,10 @@ func (m *Member) release() {
 	}
 }
 
-// Addr returns the host:port for clients. It stays the same over restarts.
+// Addr returns the host:port for clients. It survives restarts.
 func (m *Member) Addr() string { return m.port[clients].Addr() }
 
-// Pid returns the id of the server's process, or of the last one.
+// Pid returns the ID of the server's current or last process.
 func (m *Member) Pid() int {
 	if p := m.process(); p != nil {
 		return p.Pid()
@@ -79,23 +79,21 @@ func (m *Member) process() *child.Process {
 	return m.proc
 }
 
-// Kill ends the server at once (SIGKILL), also when it is paused, and returns when it has
-// ended.
+// Kill kills the server (SIGKILL), even if it is paused, and returns when it has ended.
 func (m *Member) Kill() {
 	if p := m.process(); p != nil {
 		p.Kill()
 	}
 }
 
-// Pause stops the server in its tracks (SIGSTOP): its connections stay, and it does
-// nothing.
+// Pause suspends the server (SIGSTOP): its connections stay open and it does nothing.
 func (m *Member) Pause() error { return m.process().Pause() }
 
-// Resume lets it go on.
+// Resume continues a paused server.
 func (m *Member) Resume() error { return m.process().Resume() }
 
 // Restart kills the server, if it runs, and starts it with the same data and port. It
-// returns when it serves again, for which a majority of the members is needed.
+// returns when the server serves, which requires a majority of the members.
 func (m *Member) Restart(ctx context.Context) error {
 	for try := 1; ; try++ {
 		m.Kill()
@@ -115,8 +113,8 @@ func (m *Member) Restart(ctx context.Context) error {
 }
 
 // Replace kills the server, if it runs, and starts an empty one in its place, at the same
-// address. It returns when that has the others' data and serves, for which a majority of
-// the members is needed without it: a single server loses everything.
+// address. It returns when the new server has caught up and serves, which requires a
+// majority of the members without it. A single server loses all data.
 func (m *Member) Replace(ctx context.Context) error {
 	m.Kill()
 	if len(m.cluster.members) > 1 {
@@ -142,7 +140,7 @@ func (m *Member) wasReplaced() bool {
 	return m.replaced
 }
 
-// Counters returns what the server counts, under the names that it has for that.
+// Counters returns the server's metrics under their own names.
 func (m *Member) Counters(ctx context.Context) (map[string]float64, error) {
 	return m.cluster.kind.counters(ctx, m)
 }
@@ -158,7 +156,7 @@ func (m *Member) spawn() error {
 	if err != nil {
 		return err
 	}
-	defer out.Close() // the process has its own
+	defer out.Close() // the process has its own descriptor
 	cmd := m.cluster.kind.command(m)
 	cmd.Dir = m.dir
 	cmd.Stdout, cmd.Stderr = out, out
@@ -174,16 +172,18 @@ func (m *Member) spawn() error {
 
 const (
 	probeInterval = 10 * time.Millisecond
-	// A server that starts may accept and never answer. One that votes takes a while.
+	// A starting server may accept a connection and never answer. One that votes takes a
+	// while.
 	probeTimeout = time.Second
-	// One that is paused does not answer, and is not worth waiting for.
+	// A paused server does not answer.
 	leadsTimeout = 200 * time.Millisecond
 )
 
-// errPortTaken says that a start failed because of somebody else's port.
+// errPortTaken means that a start failed because another process had taken a port.
 var errPortTaken = errors.New("port taken by another process")
 
-// awaitServing waits until the server serves, and sees to it that it is this one which does.
+// awaitServing waits until the server serves, and checks that it is this server that
+// answers.
 func (m *Member) awaitServing(ctx context.Context) error {
 	p := m.process()
 	for {
@@ -196,14 +196,14 @@ func (m *Member) awaitServing(ctx context.Context) error {
 		select {
 		case <-time.After(probeInterval):
 		case <-p.Done():
-			return m.startFailed(fmt.Errorf("it has ended: %v", p.Err()))
+			return m.startFailed(fmt.Errorf("the process has ended: %v", p.Err()))
 		case <-ctx.Done():
 			return m.startFailed(fmt.Errorf("%w: %w", context.Cause(ctx), err))
 		}
 	}
 }
 
-// checkListeners makes sure that no other process answered in the server's place.
+// checkListeners fails if another process answered in the server's place.
 func (m *Member) checkListeners(p *child.Process) error {
 	for _, r := range []role{clients, admin} {
 		port := m.port[r]
@@ -224,13 +224,13 @@ func (m *Member) startFailed(err error) error {
 	if bytes.Contains(bytes.ToLower(out), []byte("address already in use")) {
 		err = fmt.Errorf("%w: %w", errPortTaken, err)
 	}
-	return fmt.Errorf("member %s: %w; its output ends with:\n%s", m.name, err, out)
+	return fmt.Errorf("member %s: %w; output ends with:\n%s", m.name, err, out)
 }
 
-// outputKept is how much of a server's output is shown.
+// outputKept is the number of bytes of a server's output to show.
 const outputKept = 8 << 10
 
-// Output returns the end of what the server has printed.
+// Output returns the end of the server's output.
 func (m *Member) Output() []byte {
 	f, err := os.Open(m.outputPath())
 	if err != nil {

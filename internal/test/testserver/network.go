@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/internal/test/tcpproxy"
 )
 
-// network is what the members of an ensemble reach each other through: a proxy for each
-// way from one to another, so that each can be cut.
+// network connects the members of an ensemble: one proxy per pair of members and
+// direction of connection, so that each can be cut.
 type network struct {
 	proxies []*tcpproxy.Proxy
 	ways    map[way][]*tcpproxy.Proxy
@@ -18,7 +18,7 @@ type network struct {
 
 type way struct{ from, to *Member }
 
-// newLinkProxy makes a proxy that only from uses, to reach a port of to.
+// newLinkProxy creates a proxy to a port of to that only from uses.
 func (n *network) newLinkProxy(from, to *Member, r role) (*tcpproxy.Proxy, error) {
 	p, err := tcpproxy.Listen(to.port[r].Addr())
 	if err != nil {
@@ -33,8 +33,8 @@ func (n *network) newLinkProxy(from, to *Member, r role) (*tcpproxy.Proxy, error
 	return p, nil
 }
 
-// newEntranceProxy makes the one address at which all of the others reach a port of to. It hands
-// each connection to the proxy of the member from which it comes.
+// newEntranceProxy creates the single address at which all other members reach a port of
+// to. It routes each connection to the proxy of the member that opened it.
 func (n *network) newEntranceProxy(to *Member, r role, others []*Member) (*tcpproxy.Proxy, error) {
 	links := map[*Member]*tcpproxy.Proxy{}
 	for _, from := range others {
@@ -50,7 +50,7 @@ func (n *network) newEntranceProxy(to *Member, r role, others []*Member) (*tcppr
 				return p.Addr(), nil
 			}
 		}
-		return "", errors.New("not from a member")
+		return "", errors.New("connection is not from a member")
 	})
 	if err == nil {
 		n.proxies = append(n.proxies, entrance)
@@ -64,13 +64,12 @@ func (n *network) close() {
 	}
 }
 
-// Isolate cuts the member off from the other members, in both directions and without
-// telling anybody, until heal. Its clients still reach it. Without other members it does
-// nothing.
+// Isolate silently cuts the member off from the other members, in both directions, until
+// heal. Its clients still reach it. It has no effect on a single server.
 func (m *Member) Isolate() (heal func()) {
 	n := m.cluster.network
 	if n == nil {
-		panic(fmt.Sprintf("testserver: isolate %s: its peers reach it directly", m.name))
+		panic(fmt.Sprintf("testserver: isolate %s: the cluster has DirectPeers", m.name))
 	}
 	var heals []func()
 	for w, proxies := range n.ways {

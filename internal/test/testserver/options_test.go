@@ -22,7 +22,7 @@ func TestTLS(t *testing.T) {
 		},
 	}
 	for _, k := range kinds {
-		t.Run(k.name+" shows a certificate", func(t *testing.T) {
+		t.Run(k.name+" presents a certificate", func(t *testing.T) {
 			w := &world{t, start[k.name](t, testserver.ServerTLS), k.store}
 			m := w.Members()[0]
 			w.awaitWrite(m, "a")
@@ -34,7 +34,7 @@ func TestTLS(t *testing.T) {
 			config.RootCAs = nil
 			require.Error(t, handshake(m, config))
 		})
-		t.Run(k.name+" asks for a certificate", func(t *testing.T) {
+		t.Run(k.name+" requires a certificate", func(t *testing.T) {
 			w := &world{t, start[k.name](t, testserver.MutualTLS), k.store}
 			m := w.Members()[0]
 			w.awaitWrite(m, "a")
@@ -49,7 +49,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// handshake connects and waits long enough to be refused.
+// handshake connects and waits long enough for a refusal.
 func handshake(m *testserver.Member, config *tls.Config) error {
 	config.ServerName = "localhost"
 	conn, err := tls.Dial("tcp", m.Addr(), config)
@@ -62,7 +62,7 @@ func handshake(m *testserver.Member, config *tls.Config) error {
 	}
 	_, err = conn.Read(make([]byte, 1))
 	if timeout, ok := err.(interface{ Timeout() bool }); ok && timeout.Timeout() {
-		return nil // it waits for a request
+		return nil // the server waits for a request
 	}
 	return err
 }

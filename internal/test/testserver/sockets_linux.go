@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// listens reports whether a process listens on a TCP port of this machine.
+// listens reports whether a process listens on a local TCP port.
 func listens(pid, port int) (bool, error) {
 	suffix := fmt.Sprintf(":%04X", port)
 	return hasTCPSocket(pid, func(local, _, state string) bool {
@@ -20,7 +20,7 @@ func listens(pid, port int) (bool, error) {
 	})
 }
 
-// connected reports whether a process has the client's end of a TCP connection.
+// connected reports whether a process owns the client end of a TCP connection.
 func connected(pid int, client, server net.Addr) (bool, error) {
 	from, to := procPort(client), procPort(server)
 	return hasTCPSocket(pid, func(local, remote, _ string) bool {
@@ -28,18 +28,18 @@ func connected(pid int, client, server net.Addr) (bool, error) {
 	})
 }
 
-// procPort returns how an address ends in the kernel's tables. Ports are enough: all is
-// on one address.
+// procPort returns the port of an address as the kernel's tables end it. All addresses
+// share one host, so ports suffice.
 func procPort(a net.Addr) string {
 	return fmt.Sprintf(":%04X", a.(*net.TCPAddr).Port)
 }
 
 const stateListen = "0A"
 
-// hasTCPSocket reports whether a process has a TCP socket like that.
+// hasTCPSocket reports whether a process has a matching TCP socket.
 func hasTCPSocket(pid int, like func(local, remote, state string) bool) (bool, error) {
 	sockets := map[string]bool{}
-	for _, table := range []string{"tcp", "tcp6"} { // Java uses sockets of IPv6 for IPv4 too
+	for _, table := range []string{"tcp", "tcp6"} { // Java uses IPv6 sockets for IPv4 too
 		if err := addSockets(sockets, table, like); err != nil {
 			return false, err
 		}
@@ -47,7 +47,7 @@ func hasTCPSocket(pid int, like func(local, remote, state string) bool) (bool, e
 	return hasSocket(pid, sockets)
 }
 
-// addSockets adds the sockets of a table of the kernel's, as they are named in /proc/*/fd.
+// addSockets adds the matching sockets of a kernel table, by their names in /proc/*/fd.
 func addSockets(sockets map[string]bool, table string, like func(local, remote, state string) bool) error {
 	f, err := os.Open("/proc/net/" + table)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -7,9 +7,9 @@ import (
 	"net"
 )
 
-// listens has no way to tell. A server whose port is another's ends by itself.
+// listens cannot check this here. A server whose port is taken ends by itself.
 func listens(int, int) (bool, error) { return true, nil }
 
 func connected(int, net.Addr, net.Addr) (bool, error) {
-	return false, errors.New("tell whose connection it is: only on Linux")
+	return false, errors.New("find the owner of a connection: only supported on Linux")
 }

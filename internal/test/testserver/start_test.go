@@ -13,11 +13,11 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver/filelock"
 )
 
-// fake is a kind of server that does what commands say, one try after the other.
+// fake is a kind of server that runs the given commands, one per attempt.
 type fake struct {
 	commands []func(m *Member) *exec.Cmd
 	tries    int
-	inPlace  net.Listener // somebody else on the port
+	inPlace  net.Listener // a foreign listener on the port
 }
 
 func (f *fake) name() string                                                  { return "fake" }
@@ -53,7 +53,7 @@ func printAndExit(text string) func(*Member) *exec.Cmd {
 	return func(*Member) *exec.Cmd { return exec.Command("sh", "-c", "echo "+text+"; exit 1") }
 }
 
-// listensAt is set in a process that is this test's binary again, to listen there.
+// listensAt makes this test binary listen on the given address.
 const listensAt = "ROTA_TEST_LISTEN_AT"
 
 func serve(m *Member) *exec.Cmd {
@@ -70,7 +70,7 @@ func startFake(t *testing.T, f *fake) (*Cluster, error) {
 	return c, err
 }
 
-func TestStart_TriesAgainWhenAPortWasTaken(t *testing.T) {
+func TestStart_RetriesWhenAPortWasTaken(t *testing.T) {
 	f := &fake{commands: []func(*Member) *exec.Cmd{printAndExit("bind: Address already in use"), serve}}
 	c, err := startFake(t, f)
 	require.NoError(t, err)
@@ -83,14 +83,14 @@ func TestStart_TriesAgainWhenAPortWasTaken(t *testing.T) {
 	require.Equal(t, addr, c.Members()[0].Addr())
 }
 
-func TestStart_DoesNotTryAgainForOtherReasons(t *testing.T) {
+func TestStart_DoesNotRetryOtherFailures(t *testing.T) {
 	f := &fake{commands: []func(*Member) *exec.Cmd{printAndExit("no such option")}}
 	_, err := startFake(t, f)
 	require.ErrorContains(t, err, "no such option")
 	require.Equal(t, 1, f.tries)
 }
 
-func TestStart_IsNotFooledByAnotherServer(t *testing.T) {
+func TestStart_DetectsAForeignServer(t *testing.T) {
 	somebody, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	idle := func(*Member) *exec.Cmd { return exec.Command("sleep", "600") }
@@ -111,7 +111,7 @@ func TestStart_EndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestConnected_TellsWhoseConnectionItIs(t *testing.T) {
+func TestConnected_FindsTheOwnerOfAConnection(t *testing.T) {
 	c, err := startFake(t, &fake{commands: []func(*Member) *exec.Cmd{serve}})
 	require.NoError(t, err)
 	m := c.Members()[0]
@@ -134,7 +134,7 @@ func TestWorkDir(t *testing.T) {
 	abandoned, err := newWorkDir("test")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(abandoned.path, "file"), nil, 0o600))
-	abandoned.lock.Release() // as if its process had died
+	abandoned.lock.Release() // as if its process had been killed
 
 	other, err := newWorkDir("test")
 	require.NoError(t, err)

@@ -16,14 +16,14 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver"
 )
 
-// store writes and reads as a client does, with no more of the protocols than that takes.
+// store writes and reads keys as a client, with a minimal part of the protocols.
 type store interface {
 	put(ctx context.Context, c *testserver.Cluster, m *testserver.Member, key, value string) error
-	// get returns "" if there is no such key. It does not return what is out of date.
+	// get returns "" if the key is absent. Its reads are linearizable.
 	get(ctx context.Context, c *testserver.Cluster, m *testserver.Member, key string) (string, error)
 }
 
-// etcdStore uses etcd's interface in JSON. It authenticates if there is a password.
+// etcdStore uses etcd's JSON interface. It authenticates if there is a password.
 type etcdStore struct{ password string }
 
 func (s etcdStore) put(ctx context.Context, c *testserver.Cluster, m *testserver.Member, key, value string) error {
@@ -85,13 +85,14 @@ func post(ctx context.Context, c *testserver.Cluster, m *testserver.Member, toke
 	return json.Unmarshal(answer, out)
 }
 
-// zookeeperStore opens a session for each call. As super it says who it is.
+// zookeeperStore opens a session for each call and authenticates as super if it has the
+// password.
 type zookeeperStore struct {
 	super string // password
-	acl   string // scheme:id of who may do anything with what it creates; world:anyone if ""
+	acl   string // scheme:id with all permissions on created nodes; world:anyone if ""
 }
 
-// Types of requests, and errors.
+// Request types and errors.
 const (
 	opCreate = 1
 	opGet    = 4
@@ -139,7 +140,7 @@ type zkConn struct{ net.Conn }
 
 type zkError int32
 
-func (e zkError) Error() string { return fmt.Sprintf("ZooKeeper's error %d", int32(e)) }
+func (e zkError) Error() string { return fmt.Sprintf("ZooKeeper error %d", int32(e)) }
 
 func (s zookeeperStore) open(ctx context.Context, c *testserver.Cluster, m *testserver.Member) (*zkConn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", m.Addr())
@@ -166,7 +167,7 @@ func (s zookeeperStore) open(ctx context.Context, c *testserver.Cluster, m *test
 	return z, nil
 }
 
-// request sends a request and returns the answer to it, without its head.
+// request sends a request and returns the body of the reply.
 func (z *zkConn) request(op int32, fields ...any) ([]byte, error) {
 	xid := int32(1)
 	if op == opAuth {
@@ -211,10 +212,10 @@ func (z *zkConn) exchange(fields ...any) ([]byte, error) {
 	return in, err
 }
 
-// withCallTimeout is a context for one call.
+// withCallTimeout bounds one call.
 func withCallTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, shortly)
 }
 
-// shortly is enough for a call unless much else is going on.
+// shortly is long enough for a call on a machine that is not overloaded.
 const shortly = 500 * time.Millisecond

@@ -36,13 +36,13 @@ func listenUntilKilled(addr string) {
 	}
 }
 
-// kinds are what every promise is tried on.
+// kinds are the kinds of servers that every test runs on.
 var kinds = []struct {
 	name   string
 	store  store
 	shared func(testing.TB) *testserver.Cluster
 	start  func(t testing.TB, members int) *testserver.Cluster
-	// requests is a counter of what clients ask for.
+	// requests is a counter of client requests.
 	requests string
 }{
 	{
@@ -77,11 +77,11 @@ type world struct {
 	store store
 }
 
-// awaitWrite writes by m, as soon as m can.
+// awaitWrite writes through m and retries until it succeeds.
 func (w *world) awaitWrite(m *testserver.Member, key string) {
 	w.Helper()
 	w.eventually(func(ctx context.Context) bool { return w.store.put(ctx, w.Cluster, m, key, "v") == nil },
-		"%s is not written", key)
+		"%s was not written", key)
 }
 
 // awaitKey waits until m has the key.
@@ -90,10 +90,10 @@ func (w *world) awaitKey(m *testserver.Member, key string) {
 	w.eventually(func(ctx context.Context) bool {
 		v, err := w.store.get(ctx, w.Cluster, m, key)
 		return err == nil && v == "v"
-	}, "%s is not there", key)
+	}, "%s is absent", key)
 }
 
-// awaitAbsence waits for an answer of m, and wants it to be that there is no such key.
+// awaitAbsence waits for an answer of m, which must be that the key is absent.
 func (w *world) awaitAbsence(m *testserver.Member, key string) {
 	w.Helper()
 	var v string
@@ -101,7 +101,7 @@ func (w *world) awaitAbsence(m *testserver.Member, key string) {
 		var err error
 		v, err = w.store.get(ctx, w.Cluster, m, key)
 		return err == nil
-	}, "no answer to whether %s is there", key)
+	}, "no answer to a read of %s", key)
 	require.Empty(w, v)
 }
 
@@ -114,7 +114,7 @@ func (w *world) expectRefused(m *testserver.Member, key string) {
 
 func (w *world) eventually(f func(context.Context) bool, message string, args ...any) {
 	w.Helper()
-	// A try may meet a server that answers nobody, or a machine on which all takes long.
+	// One attempt may reach a server that does not answer, or take long on a busy machine.
 	longest := shortly
 	require.Eventuallyf(w, func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), longest)
@@ -124,7 +124,7 @@ func (w *world) eventually(f func(context.Context) bool, message string, args ..
 	}, patience, tick, message, args...)
 }
 
-// awaitLeader waits for one that is not among those.
+// awaitLeader waits for a leader other than those given.
 func (w *world) awaitLeader(not ...*testserver.Member) *testserver.Member {
 	w.Helper()
 	var leader *testserver.Member
@@ -146,7 +146,7 @@ func TestSingleServer(t *testing.T) {
 				require.Same(t, m, w.awaitLeader())
 				require.Equal(t, []string{m.Addr()}, w.Addrs())
 			})
-			t.Run("keeps data and address when it is restarted", func(t *testing.T) {
+			t.Run("keeps data and address across a restart", func(t *testing.T) {
 				addr, pid := m.Addr(), m.Pid()
 				w.awaitWrite(m, "a")
 				require.NoError(t, m.Restart(t.Context()))
@@ -174,15 +174,15 @@ func TestSingleServer(t *testing.T) {
 				require.NoError(t, err)
 				require.Greater(t, after[k.requests], before[k.requests])
 			})
-			t.Run("has no peers to be cut off from", func(t *testing.T) {
+			t.Run("is unaffected by Isolate", func(t *testing.T) {
 				defer m.Isolate()()
 				w.awaitWrite(m, "e")
 			})
-			t.Run("is empty when it is replaced", func(t *testing.T) {
+			t.Run("is empty after Replace", func(t *testing.T) {
 				require.NoError(t, m.Replace(t.Context()))
 				w.awaitAbsence(m, "a")
 			})
-			t.Run("leaves nothing behind", func(t *testing.T) {
+			t.Run("leaves no process and no files after Stop", func(t *testing.T) {
 				w.Stop()
 				w.Stop()
 				_, err := net.Dial("tcp", m.Addr())
@@ -212,16 +212,16 @@ func TestEnsemble(t *testing.T) {
 				}
 				require.Same(t, leader, w.awaitLeader())
 			})
-			t.Run("goes on without a leader that was cut off", func(t *testing.T) {
+			t.Run("continues without an isolated leader", func(t *testing.T) {
 				old := w.awaitLeader()
 				heal := old.Isolate()
 				w.awaitWrite(w.awaitLeader(old), "cut")
-				w.expectRefused(old, "late") // which may still be written when it is no longer cut off
+				w.expectRefused(old, "late") // may be written once the member is healed
 				heal()
 				heal()
 				w.awaitKey(old, "cut")
 			})
-			t.Run("does not notice a follower that was cut off", func(t *testing.T) {
+			t.Run("continues without an isolated follower", func(t *testing.T) {
 				leader := w.awaitLeader()
 				follower := w.Members()[0]
 				if follower == leader {
@@ -235,29 +235,29 @@ func TestEnsemble(t *testing.T) {
 				heal()
 				w.awaitKey(follower, "still")
 			})
-			t.Run("goes on without a leader that was killed", func(t *testing.T) {
+			t.Run("continues without a killed leader", func(t *testing.T) {
 				old := w.awaitLeader()
 				old.Kill()
 				w.awaitWrite(w.awaitLeader(old), "killed")
 				require.NoError(t, old.Restart(ctx))
 				w.awaitKey(old, "killed")
 			})
-			t.Run("goes on without a leader that was paused", func(t *testing.T) {
+			t.Run("continues without a paused leader", func(t *testing.T) {
 				old := w.awaitLeader()
 				require.NoError(t, old.Pause())
 				w.awaitWrite(w.awaitLeader(old), "paused")
 				require.NoError(t, old.Resume())
 				w.awaitKey(old, "paused")
 			})
-			t.Run("takes in an empty member", func(t *testing.T) {
+			t.Run("adds an empty member", func(t *testing.T) {
 				for _, m := range w.Members() {
 					require.NoError(t, m.Replace(ctx))
 					w.awaitKey(m, "killed")
 				}
-				require.NoError(t, w.Members()[0].Restart(ctx)) // now it is as good as any
+				require.NoError(t, w.Members()[0].Restart(ctx)) // now a full member
 				w.awaitKey(w.Members()[0], "killed")
 			})
-			t.Run("keeps its data when all are restarted", func(t *testing.T) {
+			t.Run("keeps its data across a restart of all members", func(t *testing.T) {
 				require.NoError(t, w.Restart(ctx))
 				w.awaitKey(w.awaitLeader(), "killed")
 			})
@@ -284,7 +284,7 @@ func TestLeader_EndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-func TestStart_FailsWithWhatTheServerSaid(t *testing.T) {
+func TestStart_FailsWithTheServersOutput(t *testing.T) {
 	before := runtime.NumGoroutine()
 	_, err := testserver.Etcd(t.Context(), testserver.EtcdOptions{Flags: []string{"--no-such-flag"}})
 	require.ErrorContains(t, err, "no-such-flag")
@@ -292,12 +292,12 @@ func TestStart_FailsWithWhatTheServerSaid(t *testing.T) {
 	require.ErrorContains(t, err, "NumberFormatException")
 
 	for start := time.Now(); runtime.NumGoroutine() > before; <-time.After(tick) {
-		require.Less(t, time.Since(start), patience, "goroutines are left")
+		require.Less(t, time.Since(start), patience, "Start waited for leftover goroutines")
 	}
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "rota-servers-*", "*", "m1", "zoo.cfg"))
 	require.NoError(t, err)
 	for _, file := range left {
-		text, _ := os.ReadFile(file) // of tests that run at the same time, perhaps
+		text, _ := os.ReadFile(file) // possibly of concurrent tests
 		require.NotContains(t, string(text), "tickTime=soon")
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver/filelock"
 )
 
-// workDir is a temporary directory that the next workDir to be made removes, in whatever
-// process, if nobody else did: there is no cleaning up after a process that was killed.
+// workDir is a temporary directory. If its process was killed, the next newWorkDir of any
+// process removes it.
 type workDir struct {
 	path string
-	lock *filelock.Lock // held as long as it is in use
+	lock *filelock.Lock // held while the directory is in use
 }
 
 func newWorkDir(what string) (*workDir, error) {
@@ -21,7 +21,8 @@ func newWorkDir(what string) (*workDir, error) {
 	if err := os.MkdirAll(base, 0o700); err != nil {
 		return nil, err
 	}
-	// Nobody is to remove a directory whose lock was not taken yet.
+	// Held until the new directory is locked, so that no other process removes it as
+	// abandoned.
 	all, err := filelock.Acquire(context.Background(), filepath.Join(base, "lock"))
 	if err != nil {
 		return nil, err

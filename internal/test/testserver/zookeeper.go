@@ -17,29 +17,28 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver/provision"
 )
 
-// ZooKeeperOptions are those of ZooKeeper. The zero value is a single server without TLS
-// and credentials.
+// ZooKeeperOptions are the options of ZooKeeper. The zero value is a single server
+// without TLS and credentials.
 type ZooKeeperOptions struct {
-	// Members is how many servers there are: 1 if not said.
+	// Members is the number of servers. Zero means 1.
 	Members int
-	// DirectPeers has members reach each other directly, not through proxies: for
-	// measuring. They cannot be isolated then.
+	// DirectPeers connects members directly instead of through proxies, for measurements.
+	// Such members cannot be isolated.
 	DirectPeers bool
-	// TLS is what the clients' port asks for.
+	// TLS selects the security of the client port.
 	TLS TLS
-	// Log gets a line about what takes long, and about starts that are tried again; nil
-	// discards it.
+	// Log receives a line about each slow step and each repeated start. Nil discards them.
 	Log io.Writer
-	// SuperPassword, if there is one, is that of the user super of the scheme digest, who
-	// may do anything whatever an ACL says.
+	// SuperPassword, if not empty, is the password of the user super of the scheme digest,
+	// who bypasses every ACL.
 	SuperPassword string
-	// Tick is the unit of ZooKeeper's times: a session lasts 2 ticks at least. Zero means
-	// 50 ms for a single server and 100 ms for several.
+	// Tick is the unit of ZooKeeper's times: a session lasts at least 2 ticks. Zero means 50
+	// ms for a single server and 100 ms for several.
 	Tick time.Duration
-	// SyncTicks is for how many ticks a member that cannot reach the leader goes on
-	// answering its clients. Zero means 20.
+	// SyncTicks is the number of ticks for which a member without a leader keeps serving its
+	// clients. Zero means 20.
 	SyncTicks int
-	// Lines are added to the configuration of each server.
+	// Lines are appended to the configuration of each server.
 	Lines []string
 }
 
@@ -85,11 +84,11 @@ func (z *zookeeper) ports() []role {
 	return ports
 }
 
-// electedPatience is for a member that has been elected and is about to listen: its
-// followers would go back to the election at once if they were reset.
+// electedPatience is the time that followers wait for an elected leader to listen.
+// Without it they would see a reset and return to the election.
 const electedPatience = 500 * time.Millisecond
 
-// connectPeers gives each member addresses of its own for each of the others.
+// connectPeers gives each member its own address for each of the others.
 func (z *zookeeper) connectPeers(c *Cluster) error {
 	z.proxies = map[way]map[role]*tcpproxy.Proxy{}
 	if c.network == nil {
@@ -160,7 +159,7 @@ func (z *zookeeper) prepare(m *Member) error {
 
 func serverID(m *Member) int { return m.index + 1 }
 
-// portFor is where m reaches other, which may be m itself.
+// portFor returns the port at which m reaches other, which may be m itself.
 func (z *zookeeper) portFor(m, other *Member, r role) int {
 	if p := z.proxies[way{m, other}][r]; p != nil {
 		return p.Port()
@@ -168,7 +167,7 @@ func (z *zookeeper) portFor(m, other *Member, r role) int {
 	return other.port[r].Number
 }
 
-// plainPort is the port without TLS.
+// plainPort returns the port without TLS.
 func (z *zookeeper) plainPort(m *Member) *freeport.Port {
 	if p := m.port[admin]; p != nil {
 		return p
@@ -180,16 +179,16 @@ func (z *zookeeper) configPath(m *Member) string { return filepath.Join(m.dir, "
 
 func (z *zookeeper) command(m *Member) *exec.Cmd {
 	args := []string{
-		// Small and quick to start, which is what counts here.
+		// Small heap, fast start.
 		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		// It warns, by a page each, of connections that end; ours end all the time.
+		// It logs a page of warnings for each connection that ends.
 		"-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.NIOServerCnxn=error",
-		// In an election, not to double the pause after each vote that was not heard.
+		// Does not double the pause after each unheard vote of an election.
 		"-Dzookeeper.fastleader.maxNotificationInterval=400",
 	}
 	if z.options.SuperPassword != "" {
-		sum := sha1.Sum([]byte("super:" + z.options.SuperPassword)) // as the scheme has it
+		sum := sha1.Sum([]byte("super:" + z.options.SuperPassword)) // as the scheme requires
 		digest := "super:" + base64.StdEncoding.EncodeToString(sum[:])
 		args = append(args, "-Dzookeeper.DigestAuthenticationProvider.superDigest="+digest)
 	}
@@ -197,8 +196,8 @@ func (z *zookeeper) command(m *Member) *exec.Cmd {
 	return exec.Command(z.java, args...)
 }
 
-// afterFirstStart has nothing to do, and forget neither: a member is known by its number, and
-// takes what it lacks from the leader.
+// afterFirstStart and expectEmpty do nothing: a member is identified by its number and
+// copies missing data from the leader.
 func (z *zookeeper) afterFirstStart(context.Context, *Cluster) error { return nil }
 
 func (z *zookeeper) expectEmpty(context.Context, *Member) error { return nil }

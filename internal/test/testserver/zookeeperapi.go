@@ -14,7 +14,8 @@ import (
 	"github.com/rota-dev/rota/internal/test/tcpproxy"
 )
 
-// probe asks for more than a sign of life, which there is before sessions are accepted.
+// probe checks the mode, since a server answers simpler commands before it accepts
+// sessions.
 func (z *zookeeper) probe(ctx context.Context, m *Member) error {
 	_, err := z.mode(ctx, m)
 	return err
@@ -53,7 +54,7 @@ func (z *zookeeper) counters(ctx context.Context, m *Member) (map[string]float64
 	return counters, nil
 }
 
-// sendCommand sends one of the commands that are words of four letters.
+// sendCommand sends one of the four-letter commands.
 func (z *zookeeper) sendCommand(ctx context.Context, m *Member, word string) (string, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", z.plainPort(m).Addr())
 	if err != nil {
@@ -72,9 +73,9 @@ func (z *zookeeper) sendCommand(ctx context.Context, m *Member, word string) (st
 	return string(answer), err
 }
 
-// rewriteAnnouncedAddr makes a filter for a connection on which a member asks for votes. It begins
-// with the address to call back at, which is the member's own and would lead around the
-// proxies; the filter puts another in its place.
+// rewriteAnnouncedAddr returns a filter for election connections. Such a connection
+// begins with the address at which the member wants to be called back, which would bypass
+// the proxies; the filter replaces it by addr.
 func rewriteAnnouncedAddr(addr string) tcpproxy.Filter {
 	var head []byte
 	done := false
@@ -90,7 +91,7 @@ func rewriteAnnouncedAddr(addr string) tcpproxy.Filter {
 		}
 		n := int(binary.BigEndian.Uint32(head[fixed-4:]))
 		if n > 1<<10 {
-			return nil, errors.New("not the beginning of an election")
+			return nil, errors.New("not the start of an election connection")
 		}
 		if len(head) < fixed+n {
 			return nil, nil

@@ -1,5 +1,5 @@
-// Package filelock locks files between processes, and between goroutines of one. A lock
-// ends with its process, however that ends.
+// Package filelock locks files between processes and between goroutines of one process.
+// The lock of a process ends when the process does, even if it is killed.
 package filelock
 
 import (
@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// ErrHeld says that another one holds the lock.
+// ErrHeld means that the lock is held elsewhere.
 var ErrHeld = errors.New("lock is held by another")
 
-// pollInterval is short beside what is done under such locks.
+// pollInterval is short compared to the work done under such locks.
 const pollInterval = 50 * time.Millisecond
 
-// Lock is a lock that is held.
+// Lock is a held lock.
 type Lock struct{ file *os.File }
 
-// Acquire locks the file at path, which it makes if there is none, and waits until it can.
+// Acquire locks the file at path, which it creates if necessary, and waits until it can.
 func Acquire(ctx context.Context, path string) (*Lock, error) {
 	for {
 		l, err := TryAcquire(path)
@@ -34,7 +34,7 @@ func Acquire(ctx context.Context, path string) (*Lock, error) {
 	}
 }
 
-// TryAcquire is Acquire without the wait: it fails with ErrHeld.
+// TryAcquire is Acquire without waiting: it fails with ErrHeld.
 func TryAcquire(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -47,7 +47,7 @@ func TryAcquire(path string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// Release gives the lock up. The file stays.
+// Release releases the lock. The file stays.
 func (l *Lock) Release() {
 	l.file.Close()
 }

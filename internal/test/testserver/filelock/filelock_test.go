@@ -37,7 +37,7 @@ func TestAcquire_WaitsForTheHolder(t *testing.T) {
 	}()
 	select {
 	case <-taken:
-		t.Fatal("both hold it")
+		t.Fatal("two holders at once")
 	case <-time.After(3 * pollInterval):
 	}
 	first.Release()

@@ -7,4 +7,4 @@ import (
 	"os"
 )
 
-func flock(*os.File) error { return errors.New("not on this system") }
+func flock(*os.File) error { return errors.New("not supported on this system") }

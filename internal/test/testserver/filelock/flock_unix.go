@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// flock locks what f has open, until that is closed.
+// flock locks the open file f until it is closed.
 func flock(f *os.File) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

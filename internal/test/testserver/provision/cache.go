@@ -14,9 +14,9 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver/filelock"
 )
 
-// cached returns the cache's directory of that name. If there is none, fill makes its
-// content in another one, which becomes it in one step. log, which may be nil, gets what
-// it is doing.
+// cached returns the cache's directory of that name. If it does not exist, fill creates
+// its content in another directory, which is then renamed. log, which may be nil,
+// receives a line about it.
 func cached(ctx context.Context, log io.Writer, name, doing string, fill func(ctx context.Context, dir string) error) (string, error) {
 	root, err := cacheRoot()
 	if err != nil {
@@ -31,19 +31,19 @@ func cached(ctx context.Context, log io.Writer, name, doing string, fill func(ct
 		return "", err
 	}
 	defer lock.Release()
-	if isDir(dir) { // somebody else made it
+	if isDir(dir) { // created by another process meanwhile
 		return dir, nil
 	}
 	aside := dir + ".part"
 	defer os.RemoveAll(aside)
-	if err := os.RemoveAll(aside); err != nil { // of one who died
+	if err := os.RemoveAll(aside); err != nil { // left by a killed process
 		return "", err
 	}
 	if err := os.Mkdir(aside, 0o755); err != nil {
 		return "", err
 	}
 	if log != nil {
-		fmt.Fprintf(log, "%s, to be kept in %s\n", doing, dir)
+		fmt.Fprintf(log, "%s into %s\n", doing, dir)
 	}
 	if err := fill(ctx, aside); err != nil {
 		return "", err
@@ -53,14 +53,14 @@ func cached(ctx context.Context, log io.Writer, name, doing string, fill func(ct
 
 func cacheRoot() (string, error) {
 	base, err := os.UserCacheDir()
-	if err != nil { // an account without a home
+	if err != nil { // no home directory
 		base = filepath.Join(os.TempDir(), fmt.Sprintf("cache-%d", os.Getuid()))
 	}
 	root := filepath.Join(base, "rota")
 	return root, os.MkdirAll(root, 0o755)
 }
 
-// digest is short enough for a file's name.
+// digest returns a hash short enough for a file name.
 func digest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:8])

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// emptyCache gives a test a cache of its own.
+// emptyCache gives a test its own cache.
 func emptyCache(t *testing.T) (root string) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	root, err := cacheRoot()
@@ -31,7 +31,7 @@ func TestCached(t *testing.T) {
 	fill := func(_ context.Context, dir string) error {
 		return os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)
 	}
-	t.Run("makes a thing once for all who need it", func(t *testing.T) {
+	t.Run("creates a directory once", func(t *testing.T) {
 		emptyCache(t)
 		var made atomic.Int32
 		var wg sync.WaitGroup
@@ -48,7 +48,7 @@ func TestCached(t *testing.T) {
 		wg.Wait()
 		require.EqualValues(t, 1, made.Load())
 	})
-	t.Run("keeps nothing of a failure", func(t *testing.T) {
+	t.Run("keeps nothing after a failure", func(t *testing.T) {
 		root := emptyCache(t)
 		failure := errors.New("failure")
 		_, err := cached(t.Context(), nil, "thing", "making", func(ctx context.Context, dir string) error {
@@ -60,7 +60,7 @@ func TestCached(t *testing.T) {
 		require.NoError(t, err)
 		require.FileExists(t, filepath.Join(dir, "file"))
 	})
-	t.Run("keeps nothing of a process that died", func(t *testing.T) {
+	t.Run("discards the files of a killed process", func(t *testing.T) {
 		root := emptyCache(t)
 		write(t, filepath.Join(root, "thing.part", "half"), "")
 		dir, err := cached(t.Context(), nil, "thing", "making", fill)
@@ -68,16 +68,16 @@ func TestCached(t *testing.T) {
 		require.NoFileExists(t, filepath.Join(dir, "half"))
 		require.NoDirExists(t, filepath.Join(root, "thing.part"))
 	})
-	t.Run("says what it does, when it does it", func(t *testing.T) {
+	t.Run("logs only when it creates", func(t *testing.T) {
 		emptyCache(t)
-		for _, want := range []string{"making it, to be kept in ", ""} {
+		for _, want := range []string{"making it into ", ""} {
 			var log strings.Builder
 			_, err := cached(t.Context(), &log, "thing", "making it", fill)
 			require.NoError(t, err)
 			require.True(t, strings.HasPrefix(log.String(), want) && (want == "") == (log.Len() == 0), log.String())
 		}
 	})
-	t.Run("does without a home", func(t *testing.T) {
+	t.Run("works without a home directory", func(t *testing.T) {
 		t.Setenv("XDG_CACHE_HOME", "")
 		t.Setenv("HOME", "")
 		t.Setenv("TMPDIR", t.TempDir())

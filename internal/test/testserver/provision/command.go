@@ -12,15 +12,15 @@ import (
 	"github.com/rota-dev/rota/internal/test/child"
 )
 
-// runCommand runs a command in dir, with these variables added to the environment. Its output
-// is part of the error.
+// runCommand runs a command in dir with additional environment variables. Its error
+// includes the output.
 func runCommand(ctx context.Context, dir string, env []string, name string, args ...string) error {
 	var out bytes.Buffer
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = time.Second // for those whom a killed command leaves behind with its output
+	cmd.WaitDelay = time.Second // for children of a killed command that keep its output open
 	if err := child.Run(ctx, cmd); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, tail(out.Bytes(), 4<<10))
 	}
@@ -31,8 +31,7 @@ func tail(b []byte, n int) []byte {
 	return bytes.TrimSpace(b[max(0, len(b)-n):])
 }
 
-// attempts at something that goes over the network, and the pause after the first, which
-// doubles.
+// attempts bounds network operations; the pause after each attempt doubles.
 const (
 	attempts   = 4
 	firstPause = time.Second

@@ -11,7 +11,7 @@ import (
 
 func TestRetry(t *testing.T) {
 	failure := errors.New("failure")
-	t.Run("goes on until it works", func(t *testing.T) {
+	t.Run("retries until success", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			tries, start := 0, time.Now()
 			require.NoError(t, retry(t.Context(), func() error {
@@ -24,7 +24,7 @@ func TestRetry(t *testing.T) {
 			require.Equal(t, firstPause+2*firstPause, time.Since(start))
 		})
 	})
-	t.Run("gives up with the last error", func(t *testing.T) {
+	t.Run("returns the last error", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			tries := 0
 			require.ErrorIs(t, retry(t.Context(), func() error { tries++; return failure }), failure)
@@ -33,7 +33,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-func TestRun_FailsWithWhatWasPrinted(t *testing.T) {
+func TestRunCommand_FailsWithTheOutput(t *testing.T) {
 	err := runCommand(t.Context(), t.TempDir(), []string{"WHAT=output"}, "sh", "-c", "echo the $WHAT; exit 3")
 	require.ErrorContains(t, err, "exit status 3")
 	require.ErrorContains(t, err, "the output")

@@ -13,15 +13,15 @@ import (
 
 const etcdPackage = "go.etcd.io/etcd/server/v3"
 
-// etcdModule is where the module is below the repository's root.
+// etcdModule is the path of the module below the repository's root.
 const etcdModule = "internal/tools/etcd"
 
-// Etcd returns the path of an etcd binary. It tells log, which may be nil, about what
-// takes long.
+// Etcd returns the path of an etcd binary. log, which may be nil, receives a line about
+// each slow step.
 func Etcd(ctx context.Context, log io.Writer) (string, error) {
 	if path := os.Getenv(EtcdVariable); path != "" {
 		if !isFile(path) {
-			return "", fmt.Errorf("provide etcd: no file at %s, as %s has it", path, EtcdVariable)
+			return "", fmt.Errorf("provide etcd: no file at %s, the value of %s", path, EtcdVariable)
 		}
 		return path, nil
 	}
@@ -55,8 +55,8 @@ func buildEtcd(ctx context.Context, log io.Writer) (string, error) {
 	return filepath.Join(dir, "etcd"), err
 }
 
-// findEtcdModule looks in the working directory and above, which finds it for tests,
-// whose working directory is that of their package, and for go run.
+// findEtcdModule searches the working directory and its parents. That works for tests,
+// which run in the directory of their package, and for go run.
 func findEtcdModule() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 
 const javaPackage = "openjdk-17-jre-headless"
 
-// Java returns the path of a java binary. It tells log, which may be nil, about what
-// takes long.
+// Java returns the path of a java binary. log, which may be nil, receives a line about
+// each slow step.
 func Java(ctx context.Context, log io.Writer) (string, error) {
 	if path := os.Getenv(JavaVariable); path != "" {
 		if !isFile(path) {
-			return "", fmt.Errorf("provide Java: no file at %s, as %s has it", path, JavaVariable)
+			return "", fmt.Errorf("provide Java: no file at %s, the value of %s", path, JavaVariable)
 		}
 		return path, nil
 	}
@@ -64,8 +64,9 @@ func javaBelow(root string) (string, error) {
 	return found[0], nil
 }
 
-// relink makes absolute links that lead out of root, to where the package would put its
-// configuration, lead to what was extracted, also when root is moved.
+// relink makes absolute links relative if they lead out of root, to the configuration
+// that the package would install, so that they lead to the extracted files even after
+// root is moved.
 func relink(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type() != fs.ModeSymlink {

@@ -11,10 +11,10 @@ import (
 	"slices"
 )
 
-// cachedPackages returns a directory of the cache with the content of packages of the
-// system's distribution. finish completes it.
+// cachedPackages returns a cached directory with the content of packages of the system's
+// distribution. finish completes it.
 func cachedPackages(ctx context.Context, log io.Writer, what string, packages []string, finish func(root string) error) (string, error) {
-	release, _ := os.ReadFile("/etc/os-release") // apt gives what belongs to it
+	release, _ := os.ReadFile("/etc/os-release") // the packages depend on the release
 	key := append([]string{runtime.GOARCH, string(release)}, packages...)
 	dir, err := cached(ctx, log, what+"-"+digest(key...), "downloading "+what, func(ctx context.Context, dir string) error {
 		if err := extractPackages(ctx, dir, packages, finish); err != nil {
@@ -25,8 +25,8 @@ func cachedPackages(ctx context.Context, log io.Writer, what string, packages []
 	return filepath.Join(dir, "root"), err
 }
 
-// extractPackages does what apt-get install would, without its scripts, below dir: apt is told
-// to keep its lists and downloads there, and still checks signatures.
+// extractPackages extracts packages below dir, like apt-get install but without their
+// scripts. apt keeps its lists and downloads there too, and still verifies signatures.
 func extractPackages(ctx context.Context, dir string, packages []string, finish func(root string) error) error {
 	for _, tool := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// noOverrides clears the environment of this machine's.
+// noOverrides clears the environment variables that override defaults.
 func noOverrides(t *testing.T) {
 	for _, v := range []string{EtcdVariable, ClassPathVariable, JavaVariable, IgnoreSystemVariable, "JAVA_HOME"} {
 		t.Setenv(v, "")
@@ -98,8 +98,8 @@ func TestJava_PrefersTheOneOfJavaHome(t *testing.T) {
 	require.Equal(t, filepath.Join(home, "bin", "java"), got)
 }
 
-// fakePackages puts an apt-get and a dpkg-deb in the way that know a package with Java in
-// it and do as the real ones do.
+// fakePackages installs a fake apt-get and dpkg-deb, which know one package with Java,
+// first in the PATH.
 func fakePackages(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
@@ -131,7 +131,7 @@ func TestJava_IsExtractedFromAPackage(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(java, root), java)
 	jre := filepath.Dir(filepath.Dir(java))
-	for _, link := range []string{"lib/jvm.cfg", "bin/near"} { // which led out of the tree, or not
+	for _, link := range []string{"lib/jvm.cfg", "bin/near"} { // with and without a link that led out of the tree
 		content, err := os.ReadFile(filepath.Join(jre, link))
 		require.NoError(t, err)
 		require.Equal(t, "content\n", string(content))
@@ -140,13 +140,13 @@ func TestJava_IsExtractedFromAPackage(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, left, 1, "packages are kept: %v", left)
 
-	t.Setenv("PATH", "") // no longer needed
+	t.Setenv("PATH", "") // no longer required
 	again, err := Java(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, java, again)
 }
 
-func TestClassPath_SaysWhatAPackageLacks(t *testing.T) {
+func TestClassPath_NamesMissingJars(t *testing.T) {
 	noOverrides(t)
 	t.Setenv(IgnoreSystemVariable, "1")
 	root := emptyCache(t)
@@ -159,7 +159,7 @@ func TestClassPath_SaysWhatAPackageLacks(t *testing.T) {
 	require.Empty(t, left)
 }
 
-func TestClassPath_HasWhatIsThere(t *testing.T) {
+func TestClassPath_ContainsAvailableJars(t *testing.T) {
 	dir := t.TempDir()
 	for _, jar := range append([]string{"netty-codec", "unrelated"}, needed...) {
 		write(t, filepath.Join(dir, jar+".jar"), "")

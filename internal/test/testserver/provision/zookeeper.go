@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// systemJars is where distributions put Java libraries.
+// systemJars is the directory of Java libraries in distributions.
 const systemJars = "/usr/share/java"
 
-// zookeeperPackages have the jars, and those only.
+// zookeeperPackages contain the required jars.
 var zookeeperPackages = []string{
 	"libzookeeper-java", "libslf4j-java", "libdropwizard-metrics-java", "libsnappy-java", "libnetty-java",
 }
 
-// needed and wanted are what a server loads: to run at all, and to say what it does and to
-// speak TLS. The manifest of zookeeper.jar names only a part of that.
+// needed are the jars without which a server does not run; wanted are for logging and
+// TLS. The manifest of zookeeper.jar names only some of them.
 var (
 	needed = []string{"zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java"}
 	wanted = []string{
@@ -27,8 +27,8 @@ var (
 	}
 )
 
-// ClassPath returns the class path of a ZooKeeper server. It tells log, which may be nil,
-// about what takes long.
+// ClassPath returns the class path of a ZooKeeper server. log, which may be nil, receives
+// a line about each slow step.
 func ClassPath(ctx context.Context, log io.Writer) (string, error) {
 	if path := os.Getenv(ClassPathVariable); path != "" {
 		return path, nil

@@ -1,5 +1,5 @@
-// Package servertest gives servers to tests. A server that is not to be had fails the
-// test; nothing is skipped.
+// Package servertest provides servers to tests. If a server cannot be started the test
+// fails; no test is skipped.
 package servertest
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver"
 )
 
-// shared are the servers that the tests of one binary share, each started by the first
-// that asks for it.
+// shared are the servers that the tests of one binary share. The first test that needs
+// one starts it.
 var shared struct {
 	mu        sync.Mutex
 	byMain    bool // Main runs the tests
@@ -20,7 +20,7 @@ var shared struct {
 	zookeeper *testserver.Cluster
 }
 
-// Main runs the tests of a binary, and stops the servers that they shared:
+// Main runs the tests of a binary and stops their shared servers:
 //
 //	func TestMain(m *testing.M) { servertest.Main(m) }
 func Main(m *testing.M) {
@@ -41,8 +41,8 @@ func stopShared() {
 	}
 }
 
-// Etcd returns a single server that all tests of the binary share. They keep to keys of
-// their own, and let it run. The binary needs Main.
+// Etcd returns a single server that all tests of the binary share. Each test uses keys of
+// its own and leaves the server running. The binary needs Main.
 func Etcd(t testing.TB) *testserver.Cluster {
 	t.Helper()
 	return startShared(t, &shared.etcd, func(ctx context.Context) (*testserver.Cluster, error) {
@@ -63,7 +63,7 @@ func startShared(t testing.TB, c **testserver.Cluster, start func(context.Contex
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if !shared.byMain {
-		t.Fatal("TestMain does not call servertest.Main, so nobody would stop the server")
+		t.Fatal("TestMain does not call servertest.Main, which stops the server")
 	}
 	if *c == nil {
 		started, err := start(context.Background()) // it outlives t
@@ -75,8 +75,8 @@ func startShared(t testing.TB, c **testserver.Cluster, start func(context.Contex
 	return *c
 }
 
-// StartEtcd starts servers for t alone, which are stopped when t ends. What they printed
-// last is shown if it fails.
+// StartEtcd starts servers for t alone and stops them when t ends. If t fails, it logs
+// the end of their output.
 func StartEtcd(t testing.TB, o testserver.EtcdOptions) *testserver.Cluster {
 	t.Helper()
 	c, err := testserver.Etcd(context.Background(), o)
@@ -98,7 +98,7 @@ func stopWithTest(t testing.TB, c *testserver.Cluster, err error) *testserver.Cl
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, m := range c.Members() {
-				t.Logf("the server at %s ended its output with:\n%s", m.Addr(), lastLines(m.Output(), 20))
+				t.Logf("output of the server at %s ends with:\n%s", m.Addr(), lastLines(m.Output(), 20))
 			}
 		}
 		c.Stop()
@@ -106,8 +106,7 @@ func stopWithTest(t testing.TB, c *testserver.Cluster, err error) *testserver.Cl
 	return c
 }
 
-// lastLines leaves room for what failed: a test's own lines are printed before those of its
-// subtests.
+// lastLines shortens the output, since go test prints it before the failures of subtests.
 func lastLines(out []byte, n int) []byte {
 	lines := bytes.SplitAfter(out, []byte("\n"))
 	return bytes.Join(lines[max(0, len(lines)-n):], nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver"
 )
 
-// recorder is a test that is expected to fail.
+// recorder is the testing.TB of a test that is expected to fail.
 type recorder struct {
 	testing.TB
 	cleanups []func()
@@ -25,9 +25,9 @@ func (r *recorder) Fatal(args ...any)               { panic(failure(fmt.Sprint(a
 func (r *recorder) Logf(format string, args ...any) { r.logs += fmt.Sprintf(format, args...) }
 func (r *recorder) Cleanup(f func())                { r.cleanups = append(r.cleanups, f) }
 
-func TestEtcd_NeedsMain(t *testing.T) { // which this package does without
+func TestEtcd_NeedsMain(t *testing.T) { // this package has no Main
 	require.PanicsWithValue(t,
-		failure("TestMain does not call servertest.Main, so nobody would stop the server"),
+		failure("TestMain does not call servertest.Main, which stops the server"),
 		func() { Etcd(&recorder{TB: t}) })
 }
 
