@@ -12,13 +12,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// The reads that are left out of what fires cost: those by which a handle makes sure that
-// it has missed nothing. There are two a second at most, whatever it watches and however
-// often that is to be compared.
+// The cost of fires excludes the reads by which a handle audits its watches. There are at
+// most two per second, regardless of the number of watches and the audit interval.
 func TestBudget_AuditsAreFew(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		if k.virtual {
-			return // it has nothing to make sure of
+			return // the memory registry makes no audits
 		}
 		k.on(t, func(t *testing.T, s store) {
 			server := s.(*serverStore)
@@ -40,7 +39,7 @@ func TestBudget_AuditsAreFew(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			n := s.count(t)
 			took := time.Since(began)
-			t.Logf("8 directories are watched: %d reads in %v", n.reads, took.Round(time.Millisecond))
+			t.Logf("8 watched directories: %d reads in %v", n.reads, took.Round(time.Millisecond))
 			assert.GreaterOrEqual(t, n.reads, 3)
 			assert.LessOrEqual(t, float64(n.reads), 2*took.Seconds()+2)
 			assert.Zero(t, n.txns)

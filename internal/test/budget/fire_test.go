@@ -11,8 +11,8 @@ import (
 	"github.com/rota-dev/rota/executor"
 )
 
-// What a fire costs, with the leader's part included, when some have passed: two commits an
-// instance whatever the number of shards, small ones, no reads and nothing else.
+// A fire in the steady state, the leader's part included, costs two small commits per
+// instance, regardless of the number of shards, and no reads.
 func TestBudget_FireOfShardsThatEndTogether(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		var all costTable
@@ -29,7 +29,7 @@ func TestBudget_FireOfShardsThatEndTogether(t *testing.T) {
 	})
 }
 
-// A failure is on record with its error, and some of those before it are.
+// A failure is recorded with its error, next to recent earlier ones.
 func TestBudget_FireOfShardsThatFail(t *testing.T) {
 	fails := executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
 		return fmt.Errorf("shard %d: %s", r.Shard, strings.Repeat("no such table ", 100))
@@ -45,8 +45,8 @@ func TestBudget_FireOfShardsThatFail(t *testing.T) {
 	})
 }
 
-// What a fire costs of a job of which only claims are tracked: a commit an instance, with which
-// go the ends of the fire before.
+// With TrackClaims, a fire costs one commit per instance, which also records the ends of
+// the previous fire.
 func TestBudget_FireOfWhichOnlyTheClaimIsTracked(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		var all costTable

@@ -20,16 +20,16 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// fleet is some executors on one store, and what has become of its records.
+// fleet is a set of executors on one store, with the current state of their records.
 type fleet struct {
 	t       testing.TB
 	store   store
 	members []member
 
-	log    []judge.Commit // what has been taken in; whoever reads it empties it
+	log    []judge.Commit // applied commits; cleared by its reader
 	plans  map[registry.Key]*record.Plan
 	claims map[registry.Key]record.Claims
-	leader string // the name of the instance in office
+	leader string // name of the leading instance
 }
 
 type member struct {
@@ -58,7 +58,7 @@ func (f *fleet) start(name string, jobs ...executor.Job) {
 	f.members = append(f.members, member{name, reg, e})
 }
 
-// stop has all instances end at once, which is not what is counted here.
+// stop ends all instances at once. Its cost is not counted.
 func (f *fleet) stop() {
 	var all sync.WaitGroup
 	for _, m := range f.members {
@@ -70,7 +70,7 @@ func (f *fleet) stop() {
 	all.Wait()
 }
 
-// applyCommits takes in what has been committed.
+// applyCommits applies commits to the state of the records.
 func (f *fleet) applyCommits(commits []judge.Commit) {
 	f.t.Helper()
 	f.log = append(f.log, commits...)
@@ -107,13 +107,13 @@ func decode[T any](t testing.TB, value []byte) T {
 	return v
 }
 
-// nameIn returns the name of an incarnation's instance.
+// nameIn returns the instance name of an incarnation.
 func nameIn(incarnation string) string {
 	name, _, _ := strings.Cut(incarnation, ".")
 	return name
 }
 
-// awaitCondition waits until ok says so, while it takes in what is committed.
+// awaitCondition applies commits until ok returns true.
 func (f *fleet) awaitCondition(what string, ok func() bool) {
 	f.t.Helper()
 	for end := time.Now().Add(f.store.patience()); !ok(); {
@@ -123,11 +123,11 @@ func (f *fleet) awaitCondition(what string, ok func() bool) {
 	}
 }
 
-// awaitAssigned waits until so many jobs are dealt evenly to all instances but those that are
-// named, and none is on its way.
+// awaitAssigned waits until this many jobs are assigned evenly to all instances except
+// those named, and no shard is moving.
 func (f *fleet) awaitAssigned(jobs int, but ...string) {
 	f.t.Helper()
-	f.awaitCondition("all is dealt", func() bool {
+	f.awaitCondition("all shards are assigned", func() bool {
 		if len(f.plans) != jobs {
 			return false
 		}
@@ -140,15 +140,15 @@ func (f *fleet) awaitAssigned(jobs int, but ...string) {
 		}
 		members, shards := len(share), 0
 		for _, p := range f.plans {
-			dealt := 0
+			assigned := 0
 			for incarnation, owned := range p.Owners {
 				share[nameIn(incarnation)] += owned.Len()
-				dealt += owned.Len()
+				assigned += owned.Len()
 			}
-			if dealt != p.Shards() || !p.Frozen.IsZero() {
+			if assigned != p.Shards() || !p.Frozen.IsZero() {
 				return false
 			}
-			shards += dealt
+			shards += assigned
 		}
 		for n := range maps.Values(share) {
 			if n < shards/members || n > (shards+members-1)/members {
@@ -159,7 +159,8 @@ func (f *fleet) awaitAssigned(jobs int, but ...string) {
 	})
 }
 
-// countUntilAssigned returns what there is until all is dealt, and for some time after that.
+// countUntilAssigned returns the requests until all jobs are assigned, and for a second
+// after that.
 func (f *fleet) countUntilAssigned(jobs int, but ...string) counts {
 	f.t.Helper()
 	f.log = nil
@@ -171,12 +172,12 @@ func (f *fleet) countUntilAssigned(jobs int, but ...string) counts {
 	return c
 }
 
-// commitsWith returns the commits that have a key with that part.
+// commitsWith returns the commits with a key that contains part.
 func commitsWith(part string, commits []judge.Commit) []judge.Commit {
 	return slices.DeleteFunc(slices.Clone(commits), func(c judge.Commit) bool { return keysWith(c, part) == 0 })
 }
 
-// keysWith returns how many keys of a commit have that part.
+// keysWith returns how many keys of a commit contain part.
 func keysWith(c judge.Commit, part string) int {
 	n := 0
 	for _, op := range c.Then {
@@ -187,7 +188,7 @@ func keysWith(c judge.Commit, part string) int {
 	return n
 }
 
-// bytesOf returns how many bytes of keys and values a commit has.
+// bytesOf returns the size of a commit's keys and values.
 func bytesOf(c judge.Commit) int {
 	n := 0
 	for _, op := range c.Then {
@@ -205,7 +206,7 @@ func jobs(n int, like executor.Job) []executor.Job {
 	return out
 }
 
-// idle is a job that has nothing to do.
+// idle returns a job whose runs do nothing.
 func idle(shards int) executor.Job {
 	return executor.Job{Name: "job", Shards: shards, Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })}
 }

@@ -17,7 +17,7 @@ func TestBudget_ReshardTakesTwoCommits(t *testing.T) {
 				k.on(t, func(t *testing.T, s store) {
 					f := newFleet(t, s)
 					defer f.stop()
-					for i := range 4 { // of which all lose shards to the fifth
+					for i := range 4 { // all lose shards to the fifth
 						f.start(fmt.Sprint("i", i), idle(shards))
 					}
 					f.awaitAssigned(1)
@@ -26,7 +26,7 @@ func TestBudget_ReshardTakesTwoCommits(t *testing.T) {
 					f.start("late", idle(shards))
 					n := f.countUntilAssigned(1)
 					plans := commitsWith("/plan/", n.commits)
-					t.Logf("one came, and %d of %d shards moved: %d commits of plans, the largest record of %d bytes; in all %d transactions, %d reads, %d events",
+					t.Logf("one instance joined, and %d of %d shards moved: %d commits of plans, the largest record %d bytes; in total %d transactions, %d reads, %d events",
 						shards/5, shards, len(plans), largestValue(plans), n.txns, n.reads, n.events)
 					assert.Len(t, plans, 2)
 					assert.LessOrEqual(t, largestValue(plans), registry.PortableLimits.ValueBytes)
@@ -56,18 +56,18 @@ func TestBudget_CrashOfOneOfTenInstances(t *testing.T) {
 			for _, c := range failovers {
 				failedOver += keysWith(c, "/plan/")
 			}
-			t.Logf("the leader crashed with its share of %d jobs: %d election, %d jobs failed over by %d commits; in all %d transactions, %d reads, %d events",
+			t.Logf("the leader of %d jobs crashed: %d election, %d jobs failed over in %d commits; in total %d transactions, %d reads, %d events",
 				all, elections, failedOver, len(failovers), n.txns, n.reads, n.events)
 			assert.Equal(t, 1, elections)
 			assert.NotEqual(t, leader, f.leader)
 			assert.Equal(t, all/10, failedOver)
 			assert.GreaterOrEqual(t, failedOver, 20*len(failovers))
-			assert.LessOrEqual(t, n.txns, 30, "those that were refused included, and what makes reads fresh")
+			assert.LessOrEqual(t, n.txns, 30, "including refused transactions and those that make reads fresh")
 		})
 	})
 }
 
-// largestValue returns the size of the largest value that is written.
+// largestValue returns the size of the largest written value.
 func largestValue(commits []judge.Commit) int {
 	most := 0
 	for _, c := range commits {

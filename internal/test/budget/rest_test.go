@@ -11,7 +11,8 @@ import (
 	"github.com/rota-dev/rota/executor"
 )
 
-// What a job costs a process at rest, the memory server's copy of its records included.
+// The cost of an idle job in one process, including the memory server's copy of its
+// records.
 func TestBudget_TenThousandJobsInOneProcess(t *testing.T) {
 	few, fewHeap := measureAtRest(t, 10)
 	many, manyHeap := measureAtRest(t, 10_000)
@@ -21,7 +22,7 @@ func TestBudget_TenThousandJobsInOneProcess(t *testing.T) {
 	assert.LessOrEqual(t, perJob, 10<<10)
 }
 
-// measureAtRest returns the goroutines and the heap with n jobs that have been dealt.
+// measureAtRest returns the goroutines and the heap with n assigned jobs.
 func measureAtRest(t *testing.T, n int) (goroutines, heap int) {
 	s := newMemory()
 	f := newFleet(t, s)

@@ -20,21 +20,21 @@ import (
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
-// serverStore is a namespace of a real server, of which only one is used at a time.
+// serverStore is a namespace of a real server. Tests on one server run one at a time.
 type serverStore struct {
 	server  *testserver.Member
 	root    string
 	log     storelog.Log
-	proxies map[string]*tcpproxy.Proxy // by name of the process
+	proxies map[string]*tcpproxy.Proxy // by instance
 	dial    func(ctx context.Context, endpoint, root string, audit time.Duration) (registry.Registry, error)
-	// tell makes counts of what the server has counted.
-	tell func(counters map[string]float64) counts
+	// toCounts converts the server's metrics to counts.
+	toCounts func(counters map[string]float64) counts
 
-	heard []judge.Commit // not returned yet
-	last  counts         // as the server had counted then
+	received []judge.Commit // commits not returned yet
+	last     counts         // the server's counts at the last call
 }
 
-// roots makes namespaces that nobody has used.
+// roots numbers the namespaces.
 var roots atomic.Int64
 
 func newEtcd(t *testing.T) *serverStore {
@@ -43,8 +43,8 @@ func newEtcd(t *testing.T) *serverStore {
 		dial: func(ctx context.Context, endpoint, root string, audit time.Duration) (registry.Registry, error) {
 			return etcd.Open(ctx, etcd.Options{Endpoints: []string{endpoint}, Namespace: root, AuditEvery: audit})
 		},
-		// The log is synced by a Put, which the registry does not use.
-		tell: func(n map[string]float64) counts {
+		// The log syncs by a Put, which the registry never uses.
+		toCounts: func(n map[string]float64) counts {
 			handled := func(method string) int {
 				sum := 0.0
 				for _, code := range []string{"OK", "Unavailable", "DeadlineExceeded", "Canceled", "Unknown"} {
@@ -52,7 +52,7 @@ func newEtcd(t *testing.T) *serverStore {
 				}
 				return int(sum)
 			}
-			return counts{ // of events it has sent, most were for the log
+			return counts{ // events excluded: most went to the log
 				txns:  handled("Txn"),
 				reads: handled("Range"),
 				beats: int(n[`grpc_server_msg_received_total{grpc_method="LeaseKeepAlive",grpc_service="etcdserverpb.Lease",grpc_type="bidi_stream"}`]),
@@ -68,9 +68,9 @@ func newZooKeeper(t *testing.T) *serverStore {
 			return zookeeper.Open(ctx, zookeeper.Options{Endpoints: []string{endpoint}, Namespace: root, AuditEvery: audit})
 		},
 	}
-	s.tell = func(n map[string]float64) counts {
-		// The server counts requests that change something; others, pings and syncs among
-		// them; and, by the first segment of their paths, what was read.
+	s.toCounts = func(n map[string]float64) counts {
+		// The server counts writing requests; separately all others, including pings and syncs;
+		// and reads by the first segment of their paths.
 		read := int(n["zk_cnt_"+s.root[1:]+"_read_per_namespace"])
 		events := 0.0
 		for _, what := range []string{"changed", "created", "deleted", "children"} {
@@ -115,19 +115,19 @@ func (s *serverStore) silence(name string) (heal func()) { return s.proxies[name
 func (s *serverStore) follow() []judge.Commit {
 	for _, c := range s.log.Take() {
 		if c.Err == nil && len(c.Then) > 0 {
-			s.heard = append(s.heard, c)
+			s.received = append(s.received, c)
 		}
 	}
-	all := s.heard
-	s.heard = nil
+	all := s.received
+	s.received = nil
 	return all
 }
 
-// settling is for a server to count what it has answered.
+// settling is the time that a server needs to update its metrics.
 const settling = 30 * time.Millisecond
 
-// count looks for a moment at which nothing is committed, so that all that was committed
-// before has been counted and nothing else.
+// count waits for a moment without commits, so that the metrics cover exactly the earlier
+// commits.
 func (s *serverStore) count(t testing.TB) counts {
 	t.Helper()
 	for {
@@ -136,10 +136,10 @@ func (s *serverStore) count(t testing.TB) counts {
 		time.Sleep(settling)
 		counters, err := s.server.Counters(t.Context())
 		require.NoError(t, err)
-		now := s.tell(counters)
+		now := s.toCounts(counters)
 		require.NoError(t, s.log.Sync(t.Context()))
 		after := s.follow()
-		s.heard = slices.Concat(before, after)
+		s.received = slices.Concat(before, after)
 		if len(after) > 0 {
 			continue
 		}

@@ -10,33 +10,31 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// store is a server that counts what it is asked for. Nobody else uses it meanwhile.
+// store is a server that counts its requests. Each test uses a store of its own.
 type store interface {
-	// open returns a handle for a process of that name, which does not compare what it
-	// watches with the store: that is counted on its own.
+	// open returns a handle for an instance. The handle does not audit its watches; audits
+	// have a budget of their own.
 	open(t testing.TB, name string) registry.Registry
-	// silence cuts a process off from the server, until heal.
+	// silence cuts an instance off from the server until heal.
 	silence(name string) (heal func())
-	// follow returns what has been committed since the last call of follow or count, as far
-	// as has been heard.
+	// follow returns the commits received since the last call of follow or count.
 	follow() []judge.Commit
-	// count returns what there has been since the last call of count: nothing is under way
-	// when it is taken. Its commits are those that follow has not returned.
+	// count returns the requests since the last call of count, at a moment without pending
+	// requests. Its commits are those that follow has not returned.
 	count(t testing.TB) counts
-	// pace is the least time between fires that leaves some of it unused when the machine is
-	// busy.
+	// pace is the shortest interval between fires that leaves a busy machine some slack.
 	pace() time.Duration
-	// patience is for what takes no time but the machine's.
+	// patience bounds waits that depend only on the speed of the machine.
 	patience() time.Duration
 }
 
-// counts is what a server was asked for, without the beginnings and ends of sessions.
+// counts are the requests to a server, except for the start and end of sessions.
 type counts struct {
-	commits []judge.Commit // that changed keys, in order
-	txns    int            // transactions, also those that were refused or only checked
+	commits []judge.Commit // with changed keys, in order
+	txns    int            // all transactions, including refused ones and pure checks
 	reads   int
-	events  int // delivered to those who watch
-	beats   int // signs of life, which are neither
+	events  int // delivered to watchers
+	beats   int // heartbeats, which are neither reads nor transactions
 }
 
 func (c *counts) add(o counts) {
@@ -50,18 +48,18 @@ func (c *counts) add(o counts) {
 // kind is a kind of store.
 type kind struct {
 	name string
-	// on runs a test on a store that is empty.
+	// on runs a test on an empty store.
 	on func(t *testing.T, test func(t *testing.T, s store))
-	// virtual: time passes only while nothing is to be done. So what ought to happen at the
-	// same time does.
+	// virtual reports that time passes only while all goroutines wait, so that simultaneous
+	// events happen at one instant.
 	virtual bool
-	// watchesRead: an event tells that something has changed, and not what.
+	// watchesRead reports that an event carries no value, so that a watcher reads after it.
 	watchesRead bool
-	// beats is how many signs of life a handle with a session gives in a second.
+	// beats is the number of heartbeats per second of a handle with a session.
 	beats float64
 }
 
-// ttl is how many seconds the sessions last that are asked for.
+// ttl is the TTL of the sessions in seconds.
 var ttl = registry.DefaultSessionTTL.Seconds()
 
 var kinds = []kind{
@@ -78,7 +76,7 @@ var kinds = []kind{
 	}},
 }
 
-// onEach runs a test for each kind of store. Servers do not wait for each other.
+// onEach runs a test for each kind of store, those with servers in parallel.
 func onEach(t *testing.T, test func(t *testing.T, k kind)) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {

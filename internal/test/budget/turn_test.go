@@ -11,31 +11,31 @@ import (
 	"github.com/rota-dev/rota/internal/test/judge"
 )
 
-// turn is a fire on an instance.
+// turn is a fire on one instance.
 type turn struct {
 	instance string
 	fire     record.Instant
 }
 
-// cost is what a turn took.
+// cost is the cost of a turn.
 type cost struct {
-	commits int         // that begin runs of it, or end some and begin none
-	claims  int         // of these, those that begin some
-	jobs    int         // of which runs were begun
-	bytes   int         // of the largest commit
-	ends    []time.Time // when the commits that end some were made
+	commits int         // that start runs of the turn, or end some and start none
+	claims  int         // of these, commits that start runs
+	jobs    int         // with started runs
+	bytes   int         // size of the largest commit
+	ends    []time.Time // times of the commits that end runs
 }
 
-// window is how long the end of a run may wait for others to share its commit.
+// window is the longest time that the end of a run waits to share a commit.
 const window = 100 * time.Millisecond
 
-// turnCounter counts what turns cost.
+// turnCounter counts the cost of turns.
 type turnCounter struct {
 	fleet *fleet
 	turns map[turn]*cost
 }
 
-// addCommits counts commits, which the fleet has not taken in yet.
+// addCommits counts commits that the fleet has not applied yet.
 func (l *turnCounter) addCommits(commits []judge.Commit) {
 	for _, c := range commits {
 		begun, ended := map[turn]int{}, map[turn]bool{}
@@ -68,7 +68,7 @@ func (l *turnCounter) countCommit(c judge.Commit, begun map[turn]int, ended map[
 	}
 	for t := range ended {
 		if l.turns[t] == nil && len(begun) > 0 {
-			continue // of before the count, and with a claim: it costs nothing now
+			continue // of an earlier turn, in the same commit as a claim: free
 		}
 		n := l.costOf(t)
 		n.ends = append(n.ends, c.At)
@@ -90,7 +90,7 @@ func (n *cost) addCommit(c judge.Commit) {
 	n.bytes = max(n.bytes, bytesOf(c))
 }
 
-// refs yields the runs of which a has shards that b has not.
+// refs yields the runs with shards in a that are missing in b.
 func refs(a, b record.Runs) func(yield func(record.Ref) bool) {
 	return func(yield func(record.Ref) bool) {
 		for _, g := range a {
@@ -107,7 +107,7 @@ func refs(a, b record.Runs) func(yield func(record.Ref) bool) {
 	}
 }
 
-// runEnds notes when runs return, which it makes them do together: some time after the fire.
+// runEnds makes runs return together, some time after the fire, and records when they do.
 type runEnds struct {
 	after time.Duration
 
@@ -119,7 +119,8 @@ func endTogether(after time.Duration) *runEnds {
 	return &runEnds{after: after, first: map[turn]time.Time{}}
 }
 
-// handler returns what makes runs return together, with what then returns if it is not nil.
+// handler returns a handler that makes runs return together, with the result of then if
+// it is not nil.
 func (e *runEnds) handler(then executor.Handler) executor.HandlerFunc {
 	return func(ctx context.Context, r *executor.Run) error {
 		t := time.NewTimer(time.Until(r.FireTime.Add(e.after)))
@@ -142,9 +143,9 @@ func (e *runEnds) handler(then executor.Handler) executor.HandlerFunc {
 	}
 }
 
-// spread reports whether the runs of a turn ended so far apart, on a machine that had no
-// time for them, that their ends could not share a commit: each commit of ends but the last
-// was made when the first end that it has had waited for others as long as it may.
+// spread reports whether the runs of a turn ended too far apart to share a commit, on a
+// machine too busy for them: each commit of ends but the last was made after its first
+// end had waited for a full window.
 func (e *runEnds) spread(t turn, n *cost) bool {
 	e.mu.Lock()
 	first := e.first[t]

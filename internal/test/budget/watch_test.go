@@ -14,34 +14,34 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// fireCounts is what was counted while a fleet ran a job or some.
+// fireCounts holds the counts of a fleet that runs one or more jobs.
 type fireCounts struct {
 	kind      kind
 	store     store
-	instances int // in the fleet
+	instances int // of the fleet
 	shards    int // of all jobs
-	enough    int // fires that each instance is to have
+	enough    int // required fires per instance
 	every     time.Duration
-	most      int // commits that a fire may take of an instance
+	most      int // budgeted commits per fire and instance
 
 	together *runEnds
 	ledger   turnCounter
-	turns    map[turn]*cost // the ledger's
+	turns    map[turn]*cost // of the turnCounter
 	counts
 	took time.Duration
 
-	// Turns by how they went, by instance where they went well.
-	within map[string]int // as many commits as may be at most, of which one claims
-	spread int            // more, for the machine kept the runs from ending together
-	behind int            // came due when the one before had not ended, so not all at once
+	// Turns by outcome; turns within budget by instance.
+	within map[string]int // within the budget, with one claim
+	spread int            // over it, since the machine kept the runs from ending together
+	behind int            // due before the previous turn had ended
 }
 
-// mostRounds bounds how often as many fires as are enough are watched, on a machine so busy
-// that hardly one goes as it should.
+// mostRounds bounds the rounds of fires on a machine so busy that hardly any fire stays
+// within budget.
 const mostRounds = 5
 
-// watchFires has a fleet run jobs and counts what fires cost when some have passed. What is
-// over the budget fails the test.
+// watchFires runs jobs on a fleet and counts the cost of fires in the steady state. A
+// fire over the budget fails the test.
 func watchFires(t *testing.T, k kind, s store, instances, enough int, like ...executor.Job) *fireCounts {
 	w := &fireCounts{kind: k, store: s, instances: instances, enough: enough, every: s.pace(), most: 2}
 	for _, j := range like {
@@ -83,14 +83,13 @@ func watchFires(t *testing.T, k kind, s store, instances, enough int, like ...ex
 	return w
 }
 
-// awaitFires waits for so many fires, and until what the last has begun should have ended.
+// awaitFires waits for this many fires and the expected end of the last one's runs.
 func (w *fireCounts) awaitFires(fires int) {
 	next := time.Now().Truncate(w.every).Add(w.every)
 	time.Sleep(time.Until(next.Add(time.Duration(fires-1)*w.every + w.every*3/5)))
 }
 
-// hasEnough reports whether each instance that has shards has had fires that went as they
-// should.
+// hasEnough reports whether each instance with shards had enough fires within the budget.
 func (w *fireCounts) hasEnough() bool {
 	for _, n := range w.within {
 		if n < 3 {
@@ -100,12 +99,12 @@ func (w *fireCounts) hasEnough() bool {
 	return len(w.within) == min(w.instances, w.shards)
 }
 
-// judgeTurns judges all turns so far.
+// judgeTurns classifies all turns so far.
 func (w *fireCounts) judgeTurns(t *testing.T) {
 	w.within, w.spread, w.behind = map[string]int{}, 0, 0
 	for at, n := range w.turns {
 		switch {
-		case n.claims == 0: // it had begun before
+		case n.claims == 0: // started before the count
 		case n.commits <= w.most && n.claims == 1:
 			w.within[at.instance]++
 		case w.isLate(at):
@@ -113,23 +112,24 @@ func (w *fireCounts) judgeTurns(t *testing.T) {
 		case w.together.spread(at, n):
 			w.spread++
 		default:
-			assert.Fail(t, "over budget", "%v: %+v, began to end at %v", at, *n, w.together.first[at])
+			assert.Fail(t, "over budget", "%v: %+v, first run ended at %v", at, *n, w.together.first[at])
 		}
 	}
 }
 
-// isLate reports whether the turn before one had not ended when that was due.
+// isLate reports whether the previous turn of the instance had not ended when this one
+// was due.
 func (w *fireCounts) isLate(at turn) bool {
 	before := w.turns[turn{at.instance, record.InstantOf(at.fire.Time().Add(-w.every))}]
 	return before != nil && len(before.ends) > 0 && !before.ends[len(before.ends)-1].Before(at.fire.Time())
 }
 
-// checkBudget judges what was counted.
+// checkBudget compares the counts with the budget.
 func (w *fireCounts) checkBudget(t *testing.T) {
 	require.True(t, w.hasEnough(), "too few fires ended together: %v of %d", w.within, len(w.turns))
-	assert.Len(t, w.commits, w.txns, "all transactions changed something")
+	assert.Len(t, w.commits, w.txns, "a transaction changed nothing")
 	for _, c := range w.commits {
-		assert.Equal(t, len(c.Then), keysWith(c, "/claims/"), "%v is no claim", c.Then)
+		assert.Equal(t, len(c.Then), keysWith(c, "/claims/"), "%v is not a claim", c.Then)
 	}
 	if w.kind.watchesRead {
 		assert.LessOrEqual(t, w.reads, w.events)
@@ -137,15 +137,15 @@ func (w *fireCounts) checkBudget(t *testing.T) {
 		assert.Zero(t, w.reads)
 	}
 	expected := w.kind.beats * w.took.Seconds() * float64(w.instances)
-	assert.LessOrEqual(t, float64(w.beats), expected*1.1+float64(4*w.instances), "signs of life")
+	assert.LessOrEqual(t, float64(w.beats), expected*1.1+float64(4*w.instances), "heartbeats")
 	if w.kind.virtual {
 		assert.Zero(t, w.spread+w.behind)
 		assert.Len(t, w.turns, w.enough*min(w.instances, w.shards))
 	}
 }
 
-// largestBytes returns the size of the largest commit for shards that ended together: of others
-// on a busy machine the record holds more ranges.
+// largestBytes returns the size of the largest commit among shards that ended together.
+// Otherwise the record holds more ranges.
 func (w *fireCounts) largestBytes() int {
 	most := 0
 	for at, n := range w.turns {
@@ -157,7 +157,7 @@ func (w *fireCounts) largestBytes() int {
 	return most
 }
 
-// costTable is what fires cost, for people.
+// costTable formats the cost of fires.
 type costTable struct{ rows strings.Builder }
 
 func (a *costTable) add(w *fireCounts) {
@@ -173,7 +173,7 @@ func (a *costTable) add(w *fireCounts) {
 func (a *costTable) String() string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "\nshards\tfires\ttransactions\teach\tin budget\tends spread\tbehind\tbytes at most\treads\tevents\tsigns of life/s\t\n", a.rows.String())
+	fmt.Fprint(w, "\nshards\tfires\ttransactions\teach\tin budget\tends spread\tbehind\tbytes at most\treads\tevents\theartbeats/s\t\n", a.rows.String())
 	w.Flush()
-	return out.String() + "(fires counted for each instance; signs of life are neither reads nor writes)"
+	return out.String() + "(fires per instance; heartbeats are neither reads nor writes)"
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// reach lists what the production code of each package may import besides the standard
-// library. The first row that matches a package applies. Tests may import anything.
+// reach lists the packages that the production code of each package may import besides
+// the standard library. The first matching row applies. Tests may import anything.
 var reach = []struct {
 	pkg string
 	may []string
@@ -25,7 +25,7 @@ var reach = []struct {
 	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/record", "internal/shardset", "github.com/robfig/cron/v3"}},
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
-	// Only tests, commands and each other may import the test machinery.
+	// Only tests, commands and test machinery may import test machinery.
 	{"internal/test/etcdbackend", []string{
 		"registry", "registry/etcd", "conformance", "internal/...",
 		"go.etcd.io/etcd/...", "google.golang.org/...", "go.uber.org/zap", "golang.org/x/net/http2/hpack",
@@ -41,7 +41,7 @@ var reach = []struct {
 	{"internal/registryurl", []string{"registry", "registry/etcd", "registry/zookeeper"}},
 	{"internal/...", []string{"registry", "internal/shardset"}},
 	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/spf13/cobra", "golang.org/x/term"}},
-	// Examples show what a user can write, who cannot import internal packages.
+	// Examples show user code, which cannot import internal packages.
 	{"examples/...", []string{"registry/...", "coordinator", "executor", "rotatest"}},
 }
 
@@ -52,7 +52,7 @@ func arrowsPointDown(tr *tree) (faults []string) {
 		}
 		may, ok := mayImport(s.dir())
 		if !ok {
-			faults = append(faults, fmt.Sprintf("%s: nothing says what package %s may import", s.path, s.dir()))
+			faults = append(faults, fmt.Sprintf("%s: no row of reach matches package %s", s.path, s.dir()))
 			continue
 		}
 		for _, imp := range s.imports() {
@@ -79,10 +79,9 @@ func mayImport(pkg string) (patterns []string, ok bool) {
 	return nil, false
 }
 
-// algorithmsKnowNoBackend looks beyond the direct imports, which internal packages
-// would hide.
+// algorithmsKnowNoBackend follows indirect imports, which internal packages would hide.
 func algorithmsKnowNoBackend(tr *tree) (faults []string) {
-	imports := map[string][]string{} // of this module, by package
+	imports := map[string][]string{} // imports within this module, by package
 	for _, s := range tr.sources {
 		if s.isTest() {
 			continue
@@ -106,7 +105,7 @@ func algorithmsKnowNoBackend(tr *tree) (faults []string) {
 	return faults
 }
 
-// closure returns start and all that can be reached from it.
+// closure returns start and all nodes reachable from it.
 func closure(edges map[string][]string, start string) map[string]bool {
 	seen := map[string]bool{}
 	for todo := []string{start}; len(todo) > 0; {

@@ -1,3 +1,4 @@
-// Package layout holds the repository to what is said about it: which package may import
-// which, what no test does, where the module's path is written. It has tests only.
+// Package layout checks rules of this repository: which package may import which,
+// constructs that tests and packages avoid, and that documents match the code. It
+// contains only tests.
 package layout

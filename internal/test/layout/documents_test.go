@@ -12,11 +12,10 @@ import (
 	"strings"
 )
 
-// tableRow matches a row of README.md's table of directories and takes its path.
+// tableRow matches a row of README.md's table of directories and captures its path.
 var tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)/` \\|")
 
-// directoriesAreDocumented wants every directory at the top in the table, and everything
-// in the table to be there.
+// directoriesAreDocumented compares the top-level directories with the table.
 func directoriesAreDocumented(tr *tree) (faults []string) {
 	var documented []string
 	for _, row := range tableRow.FindAllSubmatch(tr.files["README.md"], -1) {
@@ -38,7 +37,7 @@ func directoriesAreDocumented(tr *tree) (faults []string) {
 	return faults
 }
 
-// shown matches a Go block in a document and the comment before it that names its file.
+// shown matches a Go block in a document and the preceding comment with its file name.
 var shown = regexp.MustCompile("(?s)<!-- (\\S+) -->\n```go\n(.*?)```")
 
 const (
@@ -46,9 +45,8 @@ const (
 	shownTo   = "\n// To here.\n"
 )
 
-// documentsShowWhatCompiles wants a Go block in README.md, a file for each one in any
-// document, and the block to be what stands in that file between two comments, byte for
-// byte.
+// documentsShowWhatCompiles requires a Go block in README.md. Each Go block in a document
+// must name a file and equal, byte for byte, the marked part of that file.
 func documentsShowWhatCompiles(tr *tree) (faults []string) {
 	if !bytes.Contains(tr.files["README.md"], []byte("```go")) {
 		faults = append(faults, "README.md: no Go block")
@@ -72,12 +70,11 @@ func documentsShowWhatCompiles(tr *tree) (faults []string) {
 	return faults
 }
 
-// runsTest matches how a document tells to run a test, and takes the package and the
-// test's name.
+// runsTest matches a command that runs a test and captures package and test name.
 var runsTest = regexp.MustCompile("\\./(\\S+) -run ('Test[^'\\n]+'|Test[^\\s`]+)")
 
-// namedTestsExist wants for each test that a document tells to run a function of that
-// name, in which the names of its subtests stand.
+// namedTestsExist requires that each test named in a document exists, including the names
+// of its subtests.
 func namedTestsExist(tr *tree) (faults []string) {
 	for _, p := range tr.documents() {
 		for _, m := range runsTest.FindAllSubmatch(tr.files[p], -1) {
@@ -97,7 +94,7 @@ func namedTestsExist(tr *tree) (faults []string) {
 	return faults
 }
 
-// testTexts returns the texts in a test function.
+// testTexts returns the string literals of a test function.
 func (tr *tree) testTexts(dir, name string) (texts []string, ok bool) {
 	for _, s := range tr.sources {
 		if s.dir() != dir || !s.isTest() {
@@ -112,7 +109,7 @@ func (tr *tree) testTexts(dir, name string) (texts []string, ok bool) {
 				if lit, is := n.(*ast.BasicLit); is && lit.Kind == token.STRING {
 					text, err := strconv.Unquote(lit.Value)
 					if err != nil {
-						panic(err) // it has been parsed
+						panic(err) // cannot fail after parsing
 					}
 					texts = append(texts, text)
 				}
@@ -128,7 +125,7 @@ func (tr *tree) documents() []string {
 	return slices.DeleteFunc(tr.paths(), func(p string) bool { return path.Ext(p) != ".md" })
 }
 
-// link matches a link in a Markdown file and takes its target, without a fragment.
+// link matches a link in a Markdown file and captures its target without the fragment.
 var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 
 func linksLeadSomewhere(tr *tree) (faults []string) {

@@ -7,14 +7,14 @@ import (
 	"testing/fstest"
 )
 
-// promises are what the repository keeps, each with the smallest additions to a tree
-// that break it.
+// promises are the rules of this repository, each with minimal changes to a tree that
+// break it.
 var promises = []struct {
 	name   string
 	check  func(*tree) []string
 	breaks []map[string]string
 }{
-	{"arrows point down", arrowsPointDown, []map[string]string{
+	{"imports point down", arrowsPointDown, []map[string]string{
 		{"registry/x.go": `package registry; import _ "example.com/other"`},
 		{"registry/x.go": `package registry; import _ "example.org/m/internal/x"`},
 		{"registry/memory/x.go": `package memory; import _ "example.org/m/internal/x"`},
@@ -34,7 +34,7 @@ var promises = []struct {
 		{"examples/a/x.go": `package main; import _ "example.org/m/internal/a"`},
 		{"unheard/x.go": `package unheard`},
 	}},
-	{"the algorithms know no backend", algorithmsKnowNoBackend, []map[string]string{
+	{"algorithms import no backend", algorithmsKnowNoBackend, []map[string]string{
 		{
 			"coordinator/x.go": `package coordinator; import _ "example.org/m/internal/a"`,
 			"internal/a/x.go":  `package a; import _ "example.org/m/internal/b"`,
@@ -95,7 +95,7 @@ var promises = []struct {
 		{"docs/x.md": "| `./executor -run 'TestA/of b'` |", "executor/a_test.go": "package executor; func TestA() { f(`of c`) }"},
 		{"docs/x.md": "`./executor -run TestA`", "coordinator/a_test.go": "package coordinator; func TestA() {}", "executor/a.go": "package executor; func TestA() {}"},
 	}},
-	{"links lead somewhere", linksLeadSomewhere, []map[string]string{
+	{"links have targets", linksLeadSomewhere, []map[string]string{
 		{"docs/x.md": "[x](../nowhere.md#part)"},
 	}},
 }
@@ -117,7 +117,7 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// sound is a tree that keeps every promise and comes close to breaking some.
+// sound is a tree that keeps every rule but comes close to breaking some.
 var sound = map[string]string{
 	"go.mod":    "module example.org/m\n",
 	"docs/a.md": "[up](../README.md) [beside](.) `go test ./registry -v -run Soak`\n| `./registry -run 'TestA/of a thing/b, c'` |",
@@ -143,7 +143,7 @@ var sound = map[string]string{
 	".hidden/a.go":                            "package hidden; func init() {}",
 }
 
-func TestChecksPassASoundTree(t *testing.T) {
+func TestChecks_AcceptASoundTree(t *testing.T) {
 	tr := mustRead(t, sound)
 	for _, p := range promises {
 		for _, fault := range p.check(tr) {
@@ -152,14 +152,14 @@ func TestChecksPassASoundTree(t *testing.T) {
 	}
 }
 
-func TestChecksNoticeWhatBreaksThem(t *testing.T) {
+func TestChecks_DetectEachViolation(t *testing.T) {
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
 			for _, change := range p.breaks {
 				files := map[string]string{"go.mod": sound["go.mod"]}
 				maps.Copy(files, change)
 				if len(p.check(mustRead(t, files))) == 0 {
-					t.Errorf("goes unnoticed: %v", change)
+					t.Errorf("no check detects: %v", change)
 				}
 			}
 		})

@@ -12,7 +12,7 @@ import (
 )
 
 func packagesHaveComments(tr *tree) (faults []string) {
-	want := map[string]string{} // beginning of the comment, by package
+	want := map[string]string{} // expected start of the comment, by package
 	got := map[string]string{}
 	for _, s := range tr.sources {
 		if s.isTest() {
@@ -32,8 +32,8 @@ func packagesHaveComments(tr *tree) (faults []string) {
 	return faults
 }
 
-// testsDoNotSleep tells a bubble's clock from the real one by what the tests of a package
-// import: where time is virtual, one of them names it. Others may share its helpers.
+// testsDoNotSleep allows sleeping where a package's tests import testing/synctest: there
+// time is virtual, and helpers may share it.
 func testsDoNotSleep(tr *tree) (faults []string) {
 	virtual := map[string]bool{}
 	for _, s := range tr.sources {
@@ -54,8 +54,8 @@ func testsDoNotSleep(tr *tree) (faults []string) {
 	return faults
 }
 
-// testsDoNotSkip leaves out the conformance suite, where what a backend lacks is declared
-// with its reason and shows as a skip.
+// testsDoNotSkip excludes the conformance suite, which skips cases that a backend
+// declares as lacking, with the reason.
 func testsDoNotSkip(tr *tree) (faults []string) {
 	for _, s := range tr.sources {
 		if !s.importsAny("testing") || matchesPattern(s.dir(), "conformance/...") {
@@ -70,15 +70,15 @@ func testsDoNotSkip(tr *tree) (faults []string) {
 	return faults
 }
 
-// pure are the packages that decide. They know their arguments only, so that a decision can be
-// explored, replayed and tested without a clock or a store.
+// pure are the packages that make decisions. They depend on their arguments only, so that a
+// decision can be explored, replayed and tested without a clock or a store.
 var pure = []string{
 	"coordinator/strategy", "coordinator/internal/balance", "coordinator/internal/batch", "coordinator/internal/claiming",
 	"coordinator/internal/due", "coordinator/internal/election", "coordinator/internal/planning", "coordinator/internal/skew",
 }
 
-// decisionsArePure finds imports, calls and statements by which a package that decides would wait,
-// share state or read a clock.
+// decisionsArePure finds imports, calls and statements by which such a package would wait, share
+// state or read a clock.
 func decisionsArePure(tr *tree) (faults []string) {
 	for _, s := range tr.sources {
 		if s.isTest() || !slices.Contains(pure, s.dir()) {
@@ -103,7 +103,7 @@ func decisionsArePure(tr *tree) (faults []string) {
 	return faults
 }
 
-// loadingDoesNothing leaves out commands, which nobody imports.
+// loadingDoesNothing excludes commands, which no package imports.
 func loadingDoesNothing(tr *tree) (faults []string) {
 	for _, s := range tr.sources {
 		if matchesAny(s.dir(), "cmd/...", "examples/...") {
@@ -125,8 +125,8 @@ func loadingDoesNothing(tr *tree) (faults []string) {
 	return faults
 }
 
-// sharedByBubbles reports what of a package-level variable cannot be used by two synctest bubbles:
-// a channel, or a goroutine that its value starts.
+// sharedByBubbles reports values of a package-level variable that two synctest bubbles
+// cannot share: a channel, or a goroutine started by its initialization.
 func (s source) sharedByBubbles(decl ast.Node) (faults []string) {
 	ast.Inspect(decl, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -135,7 +135,7 @@ func (s source) sharedByBubbles(decl ast.Node) (faults []string) {
 				faults = append(faults, s.sharedByBubbles(f.Body)...)
 			}
 		case *ast.FuncLit, *ast.FuncType:
-			return false // what a function takes, makes or starts it does when it is called
+			return false // a function literal acts only when it is called
 		case *ast.ChanType:
 			faults = append(faults, s.position(n)+": package-level channel")
 		case *ast.GoStmt:
@@ -156,8 +156,9 @@ func (s source) selectors() func(yield func(*ast.SelectorExpr) bool) {
 	}
 }
 
-// modulePathIsWrittenOnce allows it in go.mod and go.work, where packages are imported, and where README.md
-// shows how to get the module, so that a change of the path is two edits and one replacement of import paths.
+// modulePathIsWrittenOnce allows the module path in go.mod, go.work, import paths and the
+// command in README.md that adds the module, so that it can be changed by two edits and one
+// replacement.
 func modulePathIsWrittenOnce(tr *tree) (faults []string) {
 	imported := map[string]int{} // by file
 	for _, s := range tr.sources {

@@ -14,12 +14,12 @@ import (
 	"strings"
 )
 
-// tree is the repository as the checks see it, without hidden directories and what git
-// ignores: what a build left behind is nobody's fault.
+// tree is the repository without hidden directories and files ignored by git, such as
+// build output.
 type tree struct {
 	module  string            // path of the root module
-	files   map[string][]byte // every file, by its path below the root
-	sources []source          // the Go files of the modules in go.work, in order of path
+	files   map[string][]byte // contents by path below the root
+	sources []source          // Go files of the modules in go.work, sorted by path
 }
 
 type source struct {
@@ -57,8 +57,8 @@ func readTree(fsys fs.FS) (*tree, error) {
 	return tr, tr.parse()
 }
 
-// isIgnored knows the two forms that .gitignore uses here: a pattern for the names of files
-// anywhere, and, after a slash, one for files at the root.
+// isIgnored supports the two forms used in .gitignore: a pattern for file names anywhere
+// and, after a slash, one for files at the root.
 func isIgnored(p, patterns string) bool {
 	for pattern := range strings.FieldsSeq(patterns) {
 		name := path.Base(p)
@@ -89,7 +89,7 @@ func (tr *tree) parse() error {
 
 func (tr *tree) paths() []string { return slices.Sorted(maps.Keys(tr.files)) }
 
-// inOtherModule reports whether the file at p belongs to a module that go.work does not use.
+// inOtherModule reports whether the file at p belongs to a module outside go.work.
 func (tr *tree) inOtherModule(p string) bool {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		if _, ok := tr.files[dir+"/go.mod"]; ok {
@@ -99,7 +99,7 @@ func (tr *tree) inOtherModule(p string) bool {
 	return false
 }
 
-// exists reports whether there is a file or a directory at p.
+// exists reports whether a file or directory exists at p.
 func (tr *tree) exists(p string) bool {
 	for f := range tr.files {
 		if f == p || strings.HasPrefix(f, p+"/") {
@@ -109,7 +109,8 @@ func (tr *tree) exists(p string) bool {
 	return false
 }
 
-// dirOfImport returns the directory below the root that an import path of this module names.
+// dirOfImport returns the directory below the root that an import path of this module
+// names.
 func (tr *tree) dirOfImport(importPath string) (dir string, ok bool) {
 	if importPath == tr.module {
 		return ".", true
@@ -126,7 +127,7 @@ func (s source) position(n ast.Node) string { return s.fset.Position(n.Pos()).St
 func (s source) imports() []string {
 	var paths []string
 	for _, spec := range s.file.Imports {
-		p, _ := strconv.Unquote(spec.Path.Value) // the parser has checked it
+		p, _ := strconv.Unquote(spec.Path.Value) // cannot fail after parsing
 		paths = append(paths, p)
 	}
 	return paths
@@ -136,8 +137,8 @@ func (s source) importsAny(paths ...string) bool {
 	return slices.ContainsFunc(s.imports(), func(p string) bool { return slices.Contains(paths, p) })
 }
 
-// matchesPattern reports whether the slash-separated p is matched by pattern: the same path, or
-// one at or below it if pattern ends in "/...".
+// matchesPattern reports whether the slash-separated path p matches pattern: equal, or at
+// or below it if pattern ends in "/...".
 func matchesPattern(p, pattern string) bool {
 	root, subtree := strings.CutSuffix(pattern, "/...")
 	return p == root || subtree && strings.HasPrefix(p, root+"/")
