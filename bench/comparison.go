@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// comparison is two ways to do the same.
+// comparison is two ways to do the same task.
 type comparison struct {
 	name   string
-	budget string // what the design asks for
-	paced  bool   // how often there is something to measure is not up to them
+	budget string // as in docs/performance.md
+	paced  bool   // the subjects do not determine the rate
 	ours   subject
-	theirs subject // without run if there is nothing to compare with
+	theirs subject // no run if there is no alternative
 }
 
-// subject is one of them. run does it for some time, in a place of the servers that nobody
-// else uses.
+// subject is one side of a comparison. run performs the task for some time in a place of
+// the servers of its own.
 type subject struct {
 	name string
 	run  func(ctx context.Context, p place, m *meter) error
@@ -27,21 +27,21 @@ type subject struct {
 // effort bounds a run.
 type effort struct {
 	time  time.Duration
-	count int // of what is measured; 0 is no bound
+	count int // number of measurements; 0 means no bound
 }
 
-// row is what came of a comparison.
+// row is the result of a comparison.
 type row struct {
 	comparison
 	us, them summary
-	ratio    float64 // of their median to ours: the median over the runs
-	rate     float64 // of our rate to theirs: the same
+	ratio    float64 // their median to ours: median over the runs
+	rate     float64 // our rate to theirs: median over the runs
 }
 
-// summary has the medians over the runs of what each run came to.
+// summary holds the medians over the runs of each figure.
 type summary struct {
 	median, tail time.Duration // tail is the 99th percentile
-	rate         float64       // a second
+	rate         float64       // per second
 }
 
 func (c comparison) run(ctx context.Context, s *servers, runs int, e effort) (row, error) {
@@ -80,7 +80,7 @@ func measure(ctx context.Context, s *servers, e effort, sub subject) (summary, e
 	return m.summary()
 }
 
-// mediansOf returns the medians of each figure on its own.
+// mediansOf returns the median of each figure separately.
 func mediansOf(all []summary) summary {
 	var medians, tails []time.Duration
 	var rates []float64
@@ -90,7 +90,7 @@ func mediansOf(all []summary) summary {
 	return summary{quantile(medians, 0.5), quantile(tails, 0.5), quantile(rates, 0.5)}
 }
 
-// quantile returns the smallest that so much of all is not above.
+// quantile returns the smallest element that is not below the fraction q of all.
 func quantile[T time.Duration | float64](all []T, q float64) T {
 	if len(all) == 0 {
 		return 0
@@ -99,26 +99,26 @@ func quantile[T time.Duration | float64](all []T, q float64) T {
 	return all[min(int(q*float64(len(all))), len(all)-1)]
 }
 
-// meter takes down durations until there has been effort enough.
+// meter records durations until the effort is used up.
 type meter struct {
 	effort effort
 
 	mu      sync.Mutex
-	began   time.Time // with the first duration, which is not counted
+	began   time.Time // set by the first duration, which is not counted
 	last    time.Time
 	samples []time.Duration
 }
 
 func newMeter(e effort) *meter { return &meter{effort: e} }
 
-// startClock starts the clock. What was prepared before is not measured.
+// startClock starts the measurement; preparation is excluded.
 func (m *meter) startClock() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.began = time.Now()
 }
 
-// add takes down a duration that has just ended, and reports whether there are to be more.
+// add records a duration that has just ended and reports whether to continue.
 func (m *meter) add(d time.Duration) (more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,7 +130,7 @@ func (m *meter) add(d time.Duration) (more bool) {
 	return !m.overLocked()
 }
 
-// isOver reports whether there has been enough.
+// isOver reports whether the effort is used up.
 func (m *meter) isOver() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

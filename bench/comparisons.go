@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// comparisons are all that is measured.
+// comparisons lists all comparisons.
 var comparisons = []comparison{
 	lockOnEtcd(2, "20 times the rate"),
 	lockOnEtcd(8, ""),

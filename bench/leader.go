@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// candidates is how many campaign: one leads, one is next, and one comes back.
+	// candidates is the number of candidates: one leads, one is next, and one returns.
 	candidates = 3
-	// term is how long each leads, so that there is somebody to take over.
+	// term is the duration of each term, long enough for a successor to wait.
 	term = 20 * time.Millisecond
 )
 
-// campaigner is coordinator.Campaign, which opens a session for each term.
+// campaigner uses coordinator.Campaign, which opens a session for each term.
 type campaigner struct{ reg registry.Registry }
 
 func newCampaigner(open store) func(ctx context.Context, p place) (contender, error) {
@@ -40,7 +40,7 @@ func (c *campaigner) tenure(ctx context.Context, held func()) error {
 
 func (c *campaigner) close() { closeRegistry(c.reg) }
 
-// etcdElection is the election of etcd's client, with one session for all terms.
+// etcdElection uses the election of etcd's client, with one session for all terms.
 type etcdElection struct {
 	client   *clientv3.Client
 	session  *concurrency.Session

@@ -11,16 +11,16 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// cleanupTimeout bounds what is done when a run is over, whatever has become of its context.
+// cleanupTimeout bounds the cleanup after a run, whose context may have ended.
 const cleanupTimeout = 10 * time.Second
 
 func closeRegistry(reg registry.Registry) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
-	_ = reg.Close(ctx) // the server goes as well
+	_ = reg.Close(ctx) // the server stops too
 }
 
-// ourLock is registry.Lock, with a handle of its own.
+// ourLock uses registry.Lock, with a handle of its own.
 type ourLock struct {
 	reg     registry.Registry
 	session registry.Session
@@ -58,7 +58,7 @@ func (l *ourLock) close() {
 	closeRegistry(l.reg)
 }
 
-// etcdMutex is the lock of etcd's client.
+// etcdMutex uses the lock of etcd's client.
 type etcdMutex struct {
 	client  *clientv3.Client
 	session *concurrency.Session
@@ -99,7 +99,7 @@ func (m *etcdMutex) close() {
 	_ = m.client.Close()
 }
 
-// zkLock is the lock of the library that speaks ZooKeeper's protocol. It knows no context.
+// zkLock uses the lock of the ZooKeeper client library, which supports no context.
 type zkLock struct {
 	conn *zk.Conn
 	lock *zk.Lock

@@ -1,11 +1,10 @@
-// Command bench measures the library beside what one would use otherwise, on etcd and
-// ZooKeeper that it starts itself:
+// Command bench compares the library with its alternatives on etcd and ZooKeeper servers
+// that it starts:
 //
 //	cd bench && go run .
 //
-// The two sides of a comparison take turns, on the same server and in the same process, so
-// that what else the machine does strikes both. What it prints is the table of
-// docs/performance.md.
+// The two sides of a comparison alternate on the same server in the same process, so that
+// other load affects both. The output is the table of docs/performance.md.
 package main
 
 import (
@@ -28,9 +27,9 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	runs := flag.Int("runs", 5, "how often each side of a comparison is run")
-	per := flag.Duration("time", 3*time.Second, "how long a run takes")
-	only := flag.String("only", "", "run comparisons only whose names contain this")
+	runs := flag.Int("runs", 5, "number of `runs` of each side of a comparison")
+	per := flag.Duration("time", 3*time.Second, "`duration` of a run")
+	only := flag.String("only", "", "run only comparisons whose names contain this `text`")
 	flag.Parse()
 
 	s, err := startServers(ctx)

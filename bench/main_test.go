@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Each comparison is run, for a handful of what it measures: the figures mean nothing, but
-// there are some.
+// Each comparison runs with a minimal effort. The figures mean nothing, but must exist.
 func TestComparisonsRun(t *testing.T) {
 	s, err := startServers(t.Context())
 	if err != nil {
@@ -22,7 +21,7 @@ func TestComparisonsRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r.us.median <= 0 || r.us.rate <= 0 || (c.theirs.run != nil) != (r.ratio > 0 && r.rate > 0) {
-				t.Errorf("came to %+v", r)
+				t.Errorf("result is %+v", r)
 			}
 			rows = append(rows, r)
 		})

@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
-// servers are one of each kind, for all that is measured.
+// servers holds one server of each kind, for all comparisons.
 type servers struct {
 	etcd, zookeeper *testserver.Cluster
 	places          int
@@ -40,10 +40,10 @@ func (s *servers) stop() {
 	s.zookeeper.Stop()
 }
 
-// place is a part of the servers that one run has for itself.
+// place is a part of the servers for a single run.
 type place struct {
 	servers *servers
-	root    string // the namespace, or what the names of all keys begin with
+	root    string // namespace, or prefix of all keys
 }
 
 func (s *servers) place() place {
@@ -62,12 +62,12 @@ func onZooKeeper(ctx context.Context, p place) (registry.Registry, error) {
 	return zookeeper.Open(ctx, zookeeper.Options{Endpoints: p.servers.zookeeper.Addrs(), Namespace: p.root})
 }
 
-// rawEtcd is a client of etcd's own.
+// rawEtcd returns a plain etcd client.
 func (p place) rawEtcd() (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{Endpoints: p.servers.etcd.Addrs(), Logger: zap.NewNop()})
 }
 
-// rawZooKeeper is a connection of the library that the backend is built on.
+// rawZooKeeper returns a plain connection of the ZooKeeper client library.
 func (p place) rawZooKeeper() (*zk.Conn, error) {
 	conn, _, err := zk.Connect(p.servers.zookeeper.Addrs(), 10*time.Second, zk.WithLogger(discardLogger{}))
 	return conn, err

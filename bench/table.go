@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// tableOf returns rows in Markdown.
+// tableOf formats rows as a Markdown table.
 func tableOf(rows []row) string {
 	var b strings.Builder
 	b.WriteString("| what | rate | median | ours | median | p99 | a second | beside it | median | p99 | a second | budget |\n")

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// contender is one of those who want what only one can have at a time.
+// contender competes for something that one contender can hold at a time.
 type contender interface {
-	// tenure waits until it has it, calls held, and gives it up when that returns.
+	// tenure acquires it, calls held, and releases it when held returns.
 	tenure(ctx context.Context, held func()) error
 	close()
 }
 
-// handOffs has contenders that are always back in line at once, and keep what they get for
-// so long. It measures from when one begins to give it up to when the next has it.
+// handOffs runs contenders that rejoin the queue at once and hold for the given time. It
+// measures from the start of a release to the next acquisition.
 func handOffs(contenders int, keep time.Duration, join func(ctx context.Context, p place) (contender, error)) func(context.Context, place, *meter) error {
 	return func(ctx context.Context, p place, m *meter) error {
 		var all []contender
@@ -31,7 +31,7 @@ func handOffs(contenders int, keep time.Duration, join func(ctx context.Context,
 			}
 			all = append(all, c)
 		}
-		var given time.Time // by whom it was had last; whoever has it now may touch this
+		var given time.Time // the previous holder; accessed only by the current one
 		held := func() {
 			if given.IsZero() {
 				m.startClock()
@@ -42,7 +42,7 @@ func handOffs(contenders int, keep time.Duration, join func(ctx context.Context,
 			given = time.Now()
 		}
 		return runConcurrently(ctx, all, func(ctx context.Context, c contender) error {
-			for !m.isOver() { // who waits then still has its turn
+			for !m.isOver() { // waiting contenders finish their turn
 				if err := c.tenure(ctx, held); err != nil {
 					return err
 				}
@@ -52,7 +52,8 @@ func handOffs(contenders int, keep time.Duration, join func(ctx context.Context,
 	}
 }
 
-// runConcurrently calls f for all at once. The first error ends the others' context.
+// runConcurrently calls f for all elements concurrently. The first error cancels the
+// others' context.
 func runConcurrently[T any](ctx context.Context, all []T, f func(context.Context, T) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

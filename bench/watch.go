@@ -11,8 +11,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// watchOurs has one handle write a key, again when another has heard of it, and measures
-// from before the write to when the value has come.
+// watchOurs writes a key by one handle whenever another has received the previous value.
+// It measures from before the write to the receipt.
 func watchOurs(open store) func(ctx context.Context, p place, m *meter) error {
 	return func(ctx context.Context, p place, m *meter) error {
 		writer, err := open(ctx, p)
@@ -48,7 +48,7 @@ func watchOurs(open store) func(ctx context.Context, p place, m *meter) error {
 	}
 }
 
-// measureEvents writes and waits until it has been heard of, again and again.
+// measureEvents repeatedly writes and waits for the event.
 func measureEvents(m *meter, write func() (began time.Time, err error), heard func() error) error {
 	m.startClock()
 	for !m.isOver() {
@@ -98,8 +98,8 @@ func watchEtcd(ctx context.Context, p place, m *meter) error {
 	})
 }
 
-// watchZooKeeper reads what an event is about, and watches it by the same read, as the
-// event does not say what is new.
+// watchZooKeeper reads the changed value and sets the next watch in the same call, since
+// an event carries no value.
 func watchZooKeeper(_ context.Context, p place, m *meter) error {
 	writer, err := p.rawZooKeeper()
 	if err != nil {
