@@ -16,7 +16,7 @@ import (
 var faultCases = []Case{
 	{
 		Code: "F01", Name: "a client whose connections are refused gets accurate errors and recovers",
-		Proves: []Promise{UnavailableIsSaid, OutcomesAreTrue}, Needs: []string{Partition}, run: refusedConnections, Safety: true,
+		Proves: []Promise{UnreachableIsErrUnavailable, OutcomesAreTrue}, Needs: []string{Partition}, run: refusedConnections, Safety: true,
 	},
 	{
 		Code: "F02", Name: "no call blocks forever on a silent server",
@@ -24,11 +24,11 @@ var faultCases = []Case{
 	},
 	{
 		Code: "F05", Name: "a handle recovers after the store stalls",
-		Proves: []Promise{UnavailableIsSaid, WatchOutlivesConnections}, Needs: []string{Stall}, run: stalled,
+		Proves: []Promise{UnreachableIsErrUnavailable, WatchOutlivesConnections}, Needs: []string{Stall}, run: stalled,
 	},
 	{
 		Code: "F06", Name: "a transaction whose reply is lost has an unknown outcome and was sent once",
-		Proves: []Promise{UnknownOutcomeIsSaid, TxnIsSentOnce}, Needs: []string{LoseReply, LoseRequest}, run: lostReply, Safety: true,
+		Proves: []Promise{LostReplyIsUnknownOutcome, TxnIsSentOnce}, Needs: []string{LoseReply, LoseRequest}, run: lostReply, Safety: true,
 	},
 	{
 		Code: "F07", Name: "a transaction that arrives late overwrites nothing newer",
@@ -60,7 +60,7 @@ var faultCases = []Case{
 	},
 	{
 		Code: "F15", Name: "a full store rejects writes and new sessions with ErrQuota and serves the rest",
-		Proves: []Promise{QuotaIsSaid}, Needs: []string{FillQuota}, run: fullStore,
+		Proves: []Promise{FullStoreIsErrQuota}, Needs: []string{FillQuota}, run: fullStore,
 	},
 	{
 		Code: "F23", Name: "a full store accepts deletes of all kinds of keys",
@@ -68,11 +68,11 @@ var faultCases = []Case{
 	},
 	{
 		Code: "F16", Name: "a client without permission gets ErrPermission until the permission returns",
-		Proves: []Promise{PermissionIsSaid}, Needs: []string{Revoke}, run: revokedRights,
+		Proves: []Promise{ForbiddenIsErrPermission}, Needs: []string{Revoke}, run: revokedRights,
 	},
 	{
 		Code: "F17", Name: "each of many sessions cut off together is Lost before its keys vanish",
-		Proves: []Promise{LostBeforeTheStoreActs, SilentSessionsExpire}, Needs: []string{Partition}, run: dieTogether, Safety: true,
+		Proves: []Promise{LostBeforeTheStoreActs, SilentSessionsExpire}, Needs: []string{Partition}, run: cutOffTogether, Safety: true,
 	},
 	{
 		Code: "F21", Name: "an unanswered open or close of a session leaves nothing behind",
@@ -619,7 +619,7 @@ func watchOnce(t *test, r registry.Registry, dir registry.Key) error {
 	return err
 }
 
-func dieTogether(t *test) {
+func cutOffTogether(t *test) {
 	const sessions, machines = 64, 8
 	all := t.cutSessions(sessions, machines)
 	f := t.follow(t.handleB(), "d")

@@ -31,7 +31,7 @@ var historyCases = []Case{
 	},
 	{
 		Code: "C05", Name: "watchers deliver only committed states, in order, and the last state of each key",
-		Proves: []Promise{NeverOlderAfterNewer, LastStateArrives, WatchIsOneLevel, DeltasHoldChanges, WatchTellsEntriesWhole},
+		Proves: []Promise{NeverOlderAfterNewer, LastStateArrives, WatchIsOneLevel, DeltasHoldChanges, WatchedEntriesAreComplete},
 		Needs:  []string{Partition, LoseReply, LoseRequest}, run: watchHistory, Safety: true,
 	},
 	{

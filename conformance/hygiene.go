@@ -26,7 +26,7 @@ var hygieneCases = []Case{
 	},
 	{
 		Code: "H03", Name: "no goroutine runs before a handle is opened",
-		Proves: []Promise{NothingRunsUnopened}, run: nothingAtInit,
+		Proves: []Promise{NothingRunsBeforeOpen}, run: nothingAtInit,
 	},
 	{
 		Code: "H04", Name: "Close wakes pending calls and watchers",

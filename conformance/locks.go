@@ -28,7 +28,7 @@ var lockCases = []Case{
 	},
 	{
 		Code: "L04", Name: "a waiter whose session has ended is skipped",
-		Proves: []Promise{LockSkipsTheDead}, Needs: []string{Expire}, run: deadWaiter,
+		Proves: []Promise{LockSkipsEndedSessions}, Needs: []string{Expire}, run: endedWaiter,
 	},
 	{
 		Code: "L05", Name: "a waiter whose session ends stops waiting",
@@ -232,7 +232,7 @@ func lockOrder(t *test) {
 	t.releaseHeld(held)
 }
 
-func deadWaiter(t *test) {
+func endedWaiter(t *test) {
 	held := t.contender("a").acquire()
 	dies := t.contender("b")
 	dead := dies.enqueue(t.ctx)

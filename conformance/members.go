@@ -14,7 +14,7 @@ import (
 var memberCases = []Case{
 	{
 		Code: "F03", Name: "a member that accepts connections but never answers is skipped",
-		Proves: []Promise{SilentMembersArePassedOver}, Needs: []string{HalfOpen}, run: halfOpenMember,
+		Proves: []Promise{SilentMembersAreSkipped}, Needs: []string{HalfOpen}, run: halfOpenMember,
 	},
 	{
 		Code: "F04", Name: "a client of an isolated member loses its session in time and gets no stale fresh reads",

@@ -39,7 +39,7 @@ var ownedCases = []Case{
 	},
 	{
 		Code: "E07", Name: "CreateOwned with an ended session fails with ErrSessionLost",
-		Proves: []Promise{CreateOwnedNeedsLiveSession}, run: createWithDead, Safety: true,
+		Proves: []Promise{CreateOwnedNeedsLiveSession}, run: createWithEndedSession, Safety: true,
 	},
 	{
 		Code: "E08", Name: "another client may delete an owned key, which invalidates the owner's guard",
@@ -201,7 +201,7 @@ func goneAtOnce(t *test) {
 	}
 }
 
-func createWithDead(t *test) {
+func createWithEndedSession(t *test) {
 	a := t.handleA()
 	s := t.openSession(a)
 	rev := t.create(a, "k", "before")

@@ -86,7 +86,7 @@ var handleSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.NothingRunsUnopened, "starts a goroutine before a handle is opened", "H03",
+		conformance.NothingRunsBeforeOpen, "starts a goroutine before a handle is opened", "H03",
 		func(t testing.TB, _ *conformance.Store) {
 			early := memory.New().Client("early")
 			w, err := early.Watch(context.Background(), "d", registry.WatchOptions{})

@@ -182,7 +182,7 @@ var historySaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.WatchTellsEntriesWhole, "delivers one write's value under another write's Rev", "C05",
+		conformance.WatchedEntriesAreComplete, "delivers one write's value under another write's Rev", "C05",
 		alterBatches(func() func(*registry.Batch) {
 			before := map[registry.Key][]byte{}
 			return func(b *registry.Batch) {

@@ -72,7 +72,7 @@ var lockSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LockSkipsTheDead, "keeps the keys of an expired session", "L04",
+		conformance.LockSkipsEndedSessions, "keeps the keys of an expired session", "L04",
 		func(_ testing.TB, s *conformance.Store) { s.Expire = func(registry.SessionID) {} },
 	},
 	{

@@ -16,7 +16,7 @@ import (
 // denies permission.
 var memberSaboteurs = []saboteur{
 	{
-		conformance.SilentMembersArePassedOver, "waits for the first member forever", "F03",
+		conformance.SilentMembersAreSkipped, "waits for the first member forever", "F03",
 		func(_ testing.TB, s *conformance.Store) {
 			s.HalfOpen = func(machine string) func() { return s.Partition(machine, conformance.Blackhole) }
 		},
@@ -181,7 +181,7 @@ var memberSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.QuotaIsSaid, "reports a full store as retryable", "F15",
+		conformance.FullStoreIsErrQuota, "reports a full store as retryable", "F15",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrQuota) {
@@ -203,7 +203,7 @@ var memberSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.PermissionIsSaid, "lists a forbidden directory as empty", "F16",
+		conformance.ForbiddenIsErrPermission, "lists a forbidden directory as empty", "F16",
 		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
 			l, err := r.List(ctx, dir, o)
 			if errors.Is(err, registry.ErrPermission) {
@@ -213,7 +213,7 @@ var memberSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.PermissionIsSaid, "reports a forbidden call as retryable", "F16",
+		conformance.ForbiddenIsErrPermission, "reports a forbidden call as retryable", "F16",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrPermission) {

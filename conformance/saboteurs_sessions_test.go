@@ -235,20 +235,20 @@ var sessionSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.LostIsTold, "never closes Lost", "S07",
+		conformance.ExpiryBecomesLost, "never closes Lost", "S07",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			never := make(chan struct{})
 			return &brokenSession{Session: s, lost: func() <-chan struct{} { return never }}
 		}),
 	},
 	{
-		conformance.LostIsTold, "reports no error for a lost session", "S07",
+		conformance.ExpiryBecomesLost, "reports no error for a lost session", "S07",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, err: func() error { return nil }}
 		}),
 	},
 	{
-		conformance.ChangedTells, "signals only the end of the session", "S17",
+		conformance.ChangedClosesOnChange, "signals only the end of the session", "S17",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			return &brokenSession{Session: s, changed: s.Lost}
 		}),

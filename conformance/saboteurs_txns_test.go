@@ -162,7 +162,7 @@ var txnSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.AbsentMeansNotThere, "treats a key as present when it has descendants", "T05",
+		conformance.AbsentHoldsWithoutKey, "treats a key as present when it has descendants", "T05",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			for i, c := range t.If {
 				if c.Kind != registry.CondAbsent || c.Key.Owned() {
@@ -486,7 +486,7 @@ var outcomeSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.UnknownOutcomeIsSaid, "returns ErrUnavailable when a reply is lost", "F06",
+		conformance.LostReplyIsUnknownOutcome, "returns ErrUnavailable when a reply is lost", "F06",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			rev, err := r.Txn(ctx, t)
 			if errors.Is(err, registry.ErrUnknownOutcome) {
@@ -582,7 +582,7 @@ var outcomeSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.UnavailableIsSaid, "returns ErrNotFound when the store does not answer", "F01",
+		conformance.UnreachableIsErrUnavailable, "returns ErrNotFound when the store does not answer", "F01",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrUnavailable) {
@@ -592,7 +592,7 @@ var outcomeSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.UnavailableIsSaid, "returns the store's own error", "F05",
+		conformance.UnreachableIsErrUnavailable, "returns the store's own error", "F05",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			e, err := r.Get(ctx, key, o)
 			if errors.Is(err, registry.ErrUnavailable) {

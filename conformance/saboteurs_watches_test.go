@@ -111,7 +111,7 @@ var watchSaboteurs = []saboteur{
 		},
 	},
 	{
-		conformance.WatchTellsEntriesWhole, "omits Created from the entries of a batch", "W10",
+		conformance.WatchedEntriesAreComplete, "omits Created from the entries of a batch", "W10",
 		alterBatches(func() func(*registry.Batch) {
 			return func(b *registry.Batch) {
 				for i := range b.Puts {
@@ -121,7 +121,7 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
-		conformance.WatchTellsEntriesWhole, "omits Owner from the entries of a batch", "W10",
+		conformance.WatchedEntriesAreComplete, "omits Owner from the entries of a batch", "W10",
 		alterBatches(func() func(*registry.Batch) {
 			return func(b *registry.Batch) {
 				for i := range b.Puts {

@@ -39,7 +39,7 @@ var sessionCases = []Case{
 	},
 	{
 		Code: "S07", Name: "a session that the store ended becomes Lost and reports why",
-		Proves: []Promise{LostIsTold, CreateOwnedNeedsLiveSession}, Needs: []string{Expire}, run: expiredIsLost, Safety: true,
+		Proves: []Promise{ExpiryBecomesLost, CreateOwnedNeedsLiveSession}, Needs: []string{Expire}, run: expiredIsLost, Safety: true,
 	},
 	{
 		Code: "S08", Name: "a guarded write conflicts once its session has ended, even before the owner knows",
@@ -47,7 +47,7 @@ var sessionCases = []Case{
 	},
 	{
 		Code: "S09", Name: "no write of an ended session takes effect later",
-		Proves: []Promise{EndedSessionsStayEnded}, Needs: []string{Expire, HoldCommit}, run: ghosts, Safety: true,
+		Proves: []Promise{EndedSessionsStayEnded}, Needs: []string{Expire, HoldCommit}, run: lateWrites, Safety: true,
 	},
 	{
 		Code: "S11", Name: "a closed session stays Closed",
@@ -75,7 +75,7 @@ var sessionCases = []Case{
 	},
 	{
 		Code: "S17", Name: "Changed is closed at each state change",
-		Proves: []Promise{ChangedTells}, Needs: []string{Partition}, run: changedTells,
+		Proves: []Promise{ChangedClosesOnChange}, Needs: []string{Partition}, run: changedIsClosed,
 	},
 	{
 		Code: "S18", Name: "a session without answers is Suspended before it is Lost",
@@ -271,9 +271,9 @@ func lateGuardedWrite(t *test) {
 	t.assertConflict(a, guarded, 0)
 }
 
-// ghosts lets writes of a session arrive after its end: one held on its way, and one sent
+// lateWrites lets writes of a session arrive after its end: one held on its way, and one sent
 // before the owner knows of the end.
-func ghosts(t *test) {
+func lateWrites(t *test) {
 	a, b := t.handleA(), t.handleB()
 	s := t.openSession(a)
 	t.create(a, "d/start", "")
@@ -442,7 +442,7 @@ func outlivesContext(t *test) {
 	t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At("~k", rev))
 }
 
-func changedTells(t *test) {
+func changedIsClosed(t *test) {
 	s := t.openSession(t.handleA())
 	var seen []registry.SessionState
 	stop := t.spawn(func(ctx context.Context) error {

@@ -32,7 +32,7 @@ var txnCases = []Case{
 	},
 	{
 		Code: "T05", Name: "Absent holds for a key that never existed, was deleted or only has descendants",
-		Proves: []Promise{AbsentMeansNotThere}, run: absentHolds,
+		Proves: []Promise{AbsentHoldsWithoutKey}, run: absentHolds,
 	},
 	{
 		Code: "T06", Name: "conditions are evaluated against the state before the transaction",

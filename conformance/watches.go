@@ -53,7 +53,7 @@ var watchCases = []Case{
 	},
 	{
 		Code: "W10", Name: "a re-created key is delivered with its new Created",
-		Proves: []Promise{WatchTellsEntriesWhole}, run: recreatedArrives,
+		Proves: []Promise{WatchedEntriesAreComplete}, run: recreatedArrives,
 	},
 	{
 		Code: "W13", Name: "a directory that never existed can be watched",
@@ -73,7 +73,7 @@ var watchCases = []Case{
 	},
 	{
 		Code: "W18", Name: "no older state is delivered after a newer one, under writes and reconnections",
-		Proves: []Promise{NeverOlderAfterNewer}, Needs: []string{Partition}, run: orderUnderFire, Safety: true,
+		Proves: []Promise{NeverOlderAfterNewer}, Needs: []string{Partition}, run: orderUnderWrites, Safety: true,
 	},
 	{
 		Code: "W19", Name: "a batch has each key once, sorted, and nothing newer than its Rev",
@@ -81,7 +81,7 @@ var watchCases = []Case{
 	},
 	{
 		Code: "W20", Name: "a watch that begins during writes misses none of them",
-		Proves: []Promise{SnapshotFirst, WatchFollowsChanges}, run: beginUnderFire, Safety: true,
+		Proves: []Promise{SnapshotFirst, WatchFollowsChanges}, run: beginUnderWrites, Safety: true,
 	},
 	{
 		Code: "W21", Name: "a watcher ends when the context of Watch ends",
@@ -372,9 +372,9 @@ func batchesAreCopies(t *test) {
 	require.Equal(t, "third!", string(t.getFresh(a, "d/k").Value))
 }
 
-// orderUnderFire checks every batch while several machines write, create and delete keys
+// orderUnderWrites checks every batch while several machines write, create and delete keys
 // and the reader's connection breaks.
-func orderUnderFire(t *test) {
+func orderUnderWrites(t *test) {
 	f := t.follow(t.handleB(), "d")
 	var stops []func()
 	for i, machine := range []string{"a", "c"} {
@@ -465,7 +465,7 @@ func batchForm(t *test) {
 	f.converge(a)
 }
 
-func beginUnderFire(t *test) {
+func beginUnderWrites(t *test) {
 	a, b := t.handleA(), t.handleB()
 	stop := t.spawn(func(ctx context.Context) error { return churn(ctx, a, "d", 0) })
 	t.sleep(10 * time.Millisecond)
