@@ -48,3 +48,13 @@
 // 1.5 MiB) at least. A user needs to read and write the keys that begin with /rota/. History
 // has to be compacted by someone, see Options.CompactEvery.
 package etcd
+
+// A file that registry/zookeeper also has does the same work there; registry/memory, which
+// connects to no server, shares client.go, renewal.go, session.go, txn.go and watch.go. Two
+// files have no twin:
+//
+//   - compact.go: etcd keeps every revision until a client compacts the history; ZooKeeper and
+//     memory keep the latest value only.
+//   - rights.go: etcd checks rights by key range, so Open proves them with one read and one
+//     transaction that changes nothing. Open of registry/zookeeper meets a missing right when
+//     it creates and reads its own znodes.

@@ -48,3 +48,15 @@
 // ZooKeeper 3.5 or newer, with its default limit on requests (1 MiB) at least. The
 // credentials have to allow to read, write, create and delete below the namespace.
 package zookeeper
+
+// A file that registry/etcd also has does the same work there; registry/memory, which connects
+// to no server, shares client.go, clock.go, renewal.go, session.go, txn.go and watch.go. Five
+// files have no twin in registry/etcd:
+//
+//   - clock.go: a znode carries the time of its last write; etcd records none.
+//   - mirror.go: a ZooKeeper event carries neither value nor version and fires once, so a
+//     change is found by comparing the directory with a mirror. An etcd event carries the entry.
+//   - reap.go, sweep.go: the znode of a deleted key remains, so that its versions do not begin
+//     anew, and is deleted later. etcd's revisions never repeat.
+//   - versioncache.go: a Rev is a zxid, and the server compares versions. etcd compares the
+//     revision itself.

@@ -96,23 +96,6 @@ func (c *Client) open(ctx context.Context) error {
 	return c.countReaped(ctx)
 }
 
-// checkServer fails if the server is older than 3.5, the first to have this znode.
-func (c *Client) checkServer(ctx context.Context) error {
-	there, err := ask(ctx, c.base, func(conn *zk.Conn) (bool, error) {
-		there, _, err := conn.Exists("/zookeeper/config")
-		return there, err
-	})
-	if err != nil {
-		return err
-	}
-	if !there {
-		return errOldServer
-	}
-	return nil
-}
-
-var errOldServer = errors.New("the server is older than ZooKeeper 3.5")
-
 // makeLayout makes the znodes that are not keys.
 func (c *Client) makeLayout(ctx context.Context) error {
 	for _, path := range []string{c.layout.sessions(), c.layout.births(), c.layout.reaped(), c.layout.swept()} {

@@ -132,11 +132,6 @@ func (c *Client) readAll(ctx context.Context, l *link, keys []registry.Key, each
 	})
 }
 
-// passedOver reports whether err is about what somebody else has put at a key, which lists
-// and watches leave out. A key that may not be read is another matter: it may be one that
-// was written by this library, and should not be missed.
-func passedOver(err error) bool { return errors.Is(err, registry.ErrForeign) }
-
 // children returns the names below dir that can be keys. There are none if dir is not
 // there.
 func (c *Client) children(ctx context.Context, dir registry.Key) ([]registry.Key, *zk.Stat, error) {
@@ -194,9 +189,4 @@ func (c *Client) readDir(ctx context.Context, dir registry.Key) (registry.Listin
 	}
 	slices.SortFunc(l.Entries, func(a, b registry.Entry) int { return cmp.Compare(a.Key, b.Key) })
 	return l, nil
-}
-
-// leaveOut tells that a key does not show in what was asked for.
-func (c *Client) leaveOut(key registry.Key, err error) {
-	c.o.Logger.Warn("left out a key", "key", key, "error", err)
 }

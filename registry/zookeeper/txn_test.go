@@ -1,11 +1,8 @@
 package zookeeper
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -118,65 +115,4 @@ func updates(t *testing.T) int {
 	counters, err := servertest.ZooKeeper(t).Members()[0].Counters(t.Context())
 	require.NoError(t, err)
 	return int(counters["zk_cnt_updatelatency"])
-}
-
-func TestList_IsAtomicIfNothingChanged(t *testing.T) {
-	c := open(t, newNamespace())
-	rev := do(t, c, registry.Create("d/a", nil), registry.Create("d/b", nil))
-	l, err := c.List(t.Context(), "d", fresh)
-	require.NoError(t, err)
-	require.True(t, l.Atomic)
-	require.GreaterOrEqual(t, l.Rev.Seq, rev.Seq)
-}
-
-func TestOpenSession_RefusesWhatTheServerCutsShort(t *testing.T) {
-	c := open(t, newNamespace())
-	_, err := c.OpenSession(t.Context(), registry.SessionOptions{TTL: 2 * time.Minute})
-	require.ErrorIs(t, err, errTTL)
-	require.False(t, registry.Retryable(err))
-	require.ErrorContains(t, err, "1m0s")
-}
-
-func TestSession_IsNotTakenUpAgain(t *testing.T) {
-	ns := newNamespace()
-	c := open(t, ns)
-	s := newSession(t, c).(*session)
-	feed := s.Starve()
-	defer feed()
-	<-s.Lost()
-	require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
-	eventually(t, func() bool { // its owner tells the server, long before the TTL has run out
-		_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}})
-		return err == nil
-	})
-	require.True(t, s.link.over())
-	_, err := c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.CreateOwned("~k", nil, s.ID())}})
-	require.ErrorIs(t, err, registry.ErrSessionLost)
-}
-
-func TestSession_LooksForItsZnodeOnANewConnection(t *testing.T) {
-	c := open(t, newNamespace())
-	s := newSession(t, c).(*session)
-	do(t, c, registry.CreateOwned("~k", nil, s.ID()))
-	require.NoError(t, connect(t).Delete(s.path, -1))
-	s.link.hangUp()
-	<-s.Lost()
-	require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
-	eventually(t, func() bool { // the server is told, long before the TTL has run out
-		_, err := c.Get(t.Context(), "~k", fresh)
-		return errors.Is(err, registry.ErrNotFound)
-	})
-}
-
-func TestClose_TakesNoLongerThanTheServer(t *testing.T) {
-	c, err := Open(t.Context(), Options{Endpoints: servertest.ZooKeeper(t).Addrs(), Namespace: newNamespace()})
-	require.NoError(t, err)
-	newSession(t, c)
-	w, err := c.Watch(t.Context(), "d", registry.WatchOptions{})
-	require.NoError(t, err)
-	_, err = w.Next(t.Context())
-	require.NoError(t, err)
-	start := time.Now()
-	require.NoError(t, c.Close(context.Background()))
-	require.Less(t, time.Since(start), 900*time.Millisecond, "the library waits for a second where it is not helped")
 }

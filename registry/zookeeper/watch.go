@@ -263,38 +263,3 @@ func (f *feed) welcome(m *mirror) error {
 	}
 	return nil
 }
-
-// watchingView returns the view that is used now, when it is connected.
-func (c *Client) watchingView(ctx context.Context) (*view, error) {
-	for {
-		v, err := c.presentView()
-		if err != nil {
-			return nil, err
-		}
-		if err := v.link.await(ctx); err == nil || ctx.Err() != nil {
-			return v, err
-		}
-	}
-}
-
-// presentView returns the view that is used now, which is a new one if the last has
-// broken.
-func (c *Client) presentView() (*view, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.feeds == nil {
-		return nil, remote.ErrHandleClosed
-	}
-	if c.view != nil && !c.view.link.over() {
-		return c.view, nil
-	}
-	if old := c.view; old != nil && !c.calls.Go(func() { old.link.end(c.calls.Context(), false) }) {
-		return nil, remote.ErrHandleClosed
-	}
-	v, err := c.newView()
-	if err != nil {
-		return nil, err
-	}
-	c.view = v
-	return v, nil
-}
