@@ -10,31 +10,31 @@ import (
 	"github.com/rota-dev/rota/internal/remote"
 )
 
-// Servers have lost events: at compactions, at restarts, on members that fell behind. So
-// each directory that is watched is compared with the store from time to time: how many
-// keys there are, and which of them were written since the last comparison. One that the
-// watch has not told of makes it begin again.
+// etcd servers have lost watch events: at compactions, at restarts, and on members that fell
+// behind. Each watched directory is therefore compared with the store from time to time: the
+// number of keys, and the keys written since the last comparison. If the watch has missed one,
+// it starts again with a list.
 
 const (
-	// auditGap is the least time between two comparisons of a handle, however many
-	// directories it watches: together they cost the store two reads a second at most.
+	// auditGap is the least time between two comparisons of a handle, however many directories
+	// it watches: all of them together cost the store at most two reads a second.
 	auditGap = 500 * time.Millisecond
-	// auditGrace is for events that are on their way.
+	// auditGrace is the time that an event in transit has to arrive.
 	auditGrace = time.Second
 )
 
-// beginAudit makes the handle compare, from its first watch on. c.mu is held.
-func (c *Client) beginAudit() {
+// startAudit starts the audit with the first watch. c.mu is held.
+func (c *Client) startAudit() {
 	if !c.auditing && c.options.AuditEvery > 0 {
-		c.auditing = c.calls.Go(c.audit)
+		c.auditing = c.calls.Go(c.auditLoop)
 	}
 }
 
-// audit takes the watchers in turn, so that each has its turn once in AuditEvery.
-func (c *Client) audit() {
+// auditLoop compares the watchers in turn, each once per AuditEvery.
+func (c *Client) auditLoop() {
 	ctx := c.calls.Context()
 	for {
-		round := c.watching()
+		round := c.currentWatchers()
 		pause := c.options.AuditEvery / time.Duration(max(len(round), 1))
 		if len(round) == 0 && !remote.Sleep(ctx, remote.Jittered(pause)) {
 			return
@@ -43,36 +43,37 @@ func (c *Client) audit() {
 			if !remote.Sleep(ctx, max(remote.Jittered(pause), auditGap)) {
 				return
 			}
-			w.audit()
+			w.auditOnce()
 		}
 	}
 }
 
-func (c *Client) watching() []*watcher {
+func (c *Client) currentWatchers() []*watcher {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(c.watchers))
 }
 
-// audit compares what w was told with what is stored. A difference may be under way: it
-// has to be there twice.
-func (w *watcher) audit() {
-	if w.agrees() || !remote.Sleep(w.ctx, auditGrace) || w.agrees() {
+// auditOnce compares the events that w received with the store. An event may be in transit, so
+// only a difference that is still there after auditGrace counts.
+func (w *watcher) auditOnce() {
+	if w.matchesStore() || !remote.Sleep(w.ctx, auditGrace) || w.matchesStore() {
 		return
 	}
 	select {
 	case w.relist <- struct{}{}:
-	default: // it is about to
+	default: // a restart is pending already
 	}
 }
 
-// agrees reports whether w was told of all that is stored, as far as can be told now.
-func (w *watcher) agrees() bool {
+// matchesStore reports whether w has received everything that is stored. A failed read counts
+// as a match: it proves nothing.
+func (w *watcher) matchesStore() bool {
 	w.mu.Lock()
 	audited, seen := w.audited, w.revision
 	w.mu.Unlock()
-	resp, err := w.client.read(w.ctx, &pb.RangeRequest{
-		Key: []byte(w.prefix), RangeEnd: after(w.prefix),
+	resp, err := w.client.readRange(w.ctx, &pb.RangeRequest{
+		Key: []byte(w.prefix), RangeEnd: rangeEnd(w.prefix),
 		KeysOnly: true, MinModRevision: audited + 1,
 	})
 	if err != nil {
@@ -83,11 +84,11 @@ func (w *watcher) agrees() bool {
 	switch {
 	case resp.Header.Revision < seen: // the store was restored from a backup
 		return false
-	case resp.Count != int64(len(w.has)): // of all keys, also of those that were not asked for
+	case resp.Count != int64(len(w.revisions)): // Count covers all keys, also those below MinModRevision
 		return false
 	}
 	for _, kv := range resp.Kvs {
-		if w.has[string(kv.Key)] < kv.ModRevision {
+		if w.revisions[string(kv.Key)] < kv.ModRevision {
 			return false
 		}
 	}

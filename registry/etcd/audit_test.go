@@ -18,8 +18,8 @@ import (
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
-// lossyServer keeps events of some keys from a handle's watchers, as servers did that had
-// the bug for it.
+// lossyServer drops the events of some keys on their way to a handle's watchers, as servers
+// with the bug did.
 type lossyServer struct {
 	mu   sync.Mutex
 	keys map[string]bool
@@ -32,7 +32,7 @@ func (l *lossyServer) lose(key string) {
 }
 
 func (l *lossyServer) options(o *etcd.Options) {
-	streamed(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, m string,
+	withStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, m string,
 		streamer grpc.Streamer, opts ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
 		s, err := streamer(ctx, desc, cc, m, opts...)
@@ -51,14 +51,14 @@ func (s lossyStream) RecvMsg(msg any) error {
 			return err
 		}
 		resp, ok := msg.(*pb.WatchResponse)
-		if !ok || !s.server.thin(resp) || len(resp.Events) > 0 {
+		if !ok || !s.server.dropEvents(resp) || len(resp.Events) > 0 {
 			return nil
 		}
 	}
 }
 
-// thin takes out what is to be lost, and reports whether there was any.
-func (l *lossyServer) thin(resp *pb.WatchResponse) bool {
+// dropEvents removes the events to be lost and reports whether there were any.
+func (l *lossyServer) dropEvents(resp *pb.WatchResponse) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := len(resp.Events)
@@ -66,32 +66,32 @@ func (l *lossyServer) thin(resp *pb.WatchResponse) bool {
 	return len(resp.Events) < before
 }
 
-func TestWatch_FindsEventsThatTheServerLost(t *testing.T) {
+func TestAudit_FindsEventsThatTheServerLost(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		op   func(rev registry.Rev) registry.Op
 		key  string
 		want []registry.Key
 	}{
-		{"of a creation", func(registry.Rev) registry.Op { return registry.Create("d/new", nil) }, "new", []registry.Key{"d/a", "d/b", "d/new"}},
-		{"of a set", func(rev registry.Rev) registry.Op { return registry.Set("d/a", rev, []byte("set")) }, "a", []registry.Key{"d/a", "d/b"}},
-		{"of a delete", func(rev registry.Rev) registry.Op { return registry.Delete("d/a", rev) }, "a", []registry.Key{"d/b"}},
+		{"create", func(registry.Rev) registry.Op { return registry.Create("d/new", nil) }, "new", []registry.Key{"d/a", "d/b", "d/new"}},
+		{"set", func(rev registry.Rev) registry.Op { return registry.Set("d/a", rev, []byte("set")) }, "a", []registry.Key{"d/a", "d/b"}},
+		{"delete", func(rev registry.Rev) registry.Op { return registry.Delete("d/a", rev) }, "a", []registry.Key{"d/b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlace(t)
+			p := newFixture(t)
 			var server lossyServer
 			writer := p.open()
 			reader := p.open(server.options, func(o *etcd.Options) { o.AuditEvery = time.Millisecond })
-			rev := commit(t, writer, registry.Create("d/a", nil), registry.Create("d/b", nil))
-			w := watch(t, reader, "d")
-			next(t, w)
+			rev := mustCommit(t, writer, registry.Create("d/a", nil), registry.Create("d/b", nil))
+			w := openWatch(t, reader, "d")
+			nextBatch(t, w)
 			server.lose(p.o.Namespace + "/d//" + c.key)
-			lost := commit(t, writer, c.op(rev))
-			rev = commit(t, writer, registry.Set("d/b", rev, []byte("told"))) // which hides the loss
-			require.Equal(t, "told", string(next(t, w).Puts[0].Value))
+			lost := mustCommit(t, writer, c.op(rev))
+			rev = mustCommit(t, writer, registry.Set("d/b", rev, []byte("received"))) // a later event hides the loss
+			require.Equal(t, "received", string(nextBatch(t, w).Puts[0].Value))
 
-			b := next(t, w)
+			b := nextBatch(t, w)
 			require.Equal(t, registry.Snapshot, b.Kind)
 			require.Equal(t, c.want, keys(b.Puts))
 			for _, e := range b.Puts {
@@ -99,25 +99,25 @@ func TestWatch_FindsEventsThatTheServerLost(t *testing.T) {
 					require.Equal(t, lost, e.Modified)
 				}
 			}
-			require.Contains(t, p.log.String(), "an event did not come")
-			commit(t, writer, registry.Set("d/b", rev, []byte("goes on")))
-			require.Equal(t, "goes on", string(next(t, w).Puts[0].Value))
+			require.Contains(t, p.log.String(), "the server did not send an event")
+			mustCommit(t, writer, registry.Set("d/b", rev, []byte("goes on")))
+			require.Equal(t, "goes on", string(nextBatch(t, w).Puts[0].Value))
 		})
 	}
 }
 
-// TestWatch_IsAuditedWithinABudget counts the reads of a handle that does nothing but watch
-// many directories.
-func TestWatch_IsAuditedWithinABudget(t *testing.T) {
-	p := newPlace(t)
+// TestAudit_StaysWithinItsBudget counts the reads of a handle that only watches many
+// directories.
+func TestAudit_StaysWithinItsBudget(t *testing.T) {
+	p := newFixture(t)
 	var reads atomic.Int64
-	c := p.open(func(o *etcd.Options) { o.AuditEvery = time.Millisecond }, losing("/etcdserverpb.KV/Range", 0, &reads))
+	c := p.open(func(o *etcd.Options) { o.AuditEvery = time.Millisecond }, droppingReplies("/etcdserverpb.KV/Range", 0, &reads))
 	for i := range 30 {
-		w := watch(t, c, registry.Key(fmt.Sprintf("d%d", i)))
-		next(t, w)
+		w := openWatch(t, c, registry.Key(fmt.Sprintf("d%d", i)))
+		nextBatch(t, w)
 	}
 	reads.Store(0)
 	start := time.Now()
-	require.Eventually(t, func() bool { return reads.Load() >= 5 }, patient, often, "it is audited")
-	require.GreaterOrEqual(t, time.Since(start), 4*500*time.Millisecond, "two a second")
+	require.Eventually(t, func() bool { return reads.Load() >= 5 }, longWait, pollInterval, "the audit runs")
+	require.GreaterOrEqual(t, time.Since(start), 4*500*time.Millisecond, "at most two reads a second")
 }

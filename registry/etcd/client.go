@@ -10,34 +10,35 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Client is a handle on etcd. It is made by Open.
+// Client is a handle on an etcd cluster. Open makes it.
 type Client struct {
 	namespace string
 	options   Options
 	log       *slog.Logger
 	calls     *remote.Calls
 	links     *links
-	foreign   foreign
+	foreign   foreignLog
 
 	mu       sync.Mutex
 	closing  bool
 	auditing bool
-	sessions map[*session]struct{} // until they have ended
+	sessions map[*openSession]struct{} // entries are removed after the session has ended
 	watchers map[*watcher]struct{}
 }
 
 var _ registry.Registry = (*Client)(nil)
 
-// Limits returns registry.PortableLimits, so that what passes here passes anywhere.
+// Limits returns registry.PortableLimits, so a transaction that is accepted here is accepted by
+// every backend.
 func (c *Client) Limits() registry.Limits { return registry.PortableLimits }
 
-// Get is described in registry.Registry. Plain reads are Fresh, too: a read of one member
-// alone costs nearly as much and may go back in time when the next one asks another.
+// Get implements registry.Registry. Every read is Fresh: a read from a single member would cost
+// nearly as much, and could go back in time when the next read reaches another member.
 func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 	if err := registry.CheckKey(key); err != nil {
 		return registry.Entry{}, err
 	}
-	e, err := c.get(ctx, key)
+	e, err := c.getEntry(ctx, key)
 	if err != nil {
 		return registry.Entry{}, fmt.Errorf("get %s: %w", key, remote.Unavailable(err))
 	}
@@ -47,24 +48,24 @@ func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptio
 	return e, nil
 }
 
-// List is described in registry.Registry. It is Fresh and atomic.
+// List implements registry.Registry. The listing is Fresh and atomic.
 func (c *Client) List(ctx context.Context, dir registry.Key, _ registry.ReadOptions) (registry.Listing, error) {
 	if err := registry.CheckDir(dir); err != nil {
 		return registry.Listing{}, err
 	}
-	resp, err := c.list(ctx, dir)
+	resp, err := c.listDir(ctx, dir)
 	if err != nil {
 		return registry.Listing{}, fmt.Errorf("list %s: %w", dir, remote.Unavailable(err))
 	}
 	return registry.Listing{
-		Entries: c.readChildren(dir, c.children(dir), resp.Kvs), // in etcd's order, which is ours
+		Entries: c.decodeChildren(dir, c.childrenPrefix(dir), resp.Kvs), // etcd sorts keys as registry does
 		Rev:     revOf(resp.Header.Revision),
 		Atomic:  true,
 	}, nil
 }
 
-// Close is described in registry.Registry. When ctx ends, sessions are left to expire. The
-// connection is closed all the same, which takes some seconds at worst.
+// Close implements registry.Registry. If ctx ends first, the remaining sessions are left to
+// expire. The connection is closed in either case, which takes a few seconds at worst.
 func (c *Client) Close(ctx context.Context) error {
 	if !c.calls.Close() {
 		return nil

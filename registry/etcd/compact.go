@@ -14,19 +14,20 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// compact makes the store forget its history, a turn every CompactEvery. Of all handles
-// that do, one takes each turn: the first to write the key that they share. A turn forgets
-// what was history when the turn before it was taken.
-func (c *Client) compact() {
+// compactLoop compacts the store's history once per CompactEvery. All handles with that option
+// share one key, and the first handle to write it in a turn does the work of that turn. A turn
+// compacts up to the revision of the turn before, so history stays available for at least one
+// turn.
+func (c *Client) compactLoop() {
 	ctx := c.calls.Context()
-	var last int64 // the revision of the last turn that is known of, whoever took it
+	var last int64 // revision of the last known turn, whichever handle claimed it
 	for remote.Sleep(ctx, remote.Jittered(c.options.CompactEvery)) {
-		turn, mine, err := c.takeTurn(ctx, last)
+		turn, mine, err := c.claimTurn(ctx, last)
 		if err == nil && mine && last > 0 {
-			err = c.forget(ctx, last)
+			err = c.compactTo(ctx, last)
 		}
 		if err != nil && ctx.Err() == nil {
-			c.log.LogAttrs(ctx, slog.LevelWarn, "compaction failed", cause(err))
+			c.log.LogAttrs(ctx, slog.LevelWarn, "compaction failed", errorAttr(err))
 		}
 		if turn > 0 {
 			last = turn
@@ -34,29 +35,29 @@ func (c *Client) compact() {
 	}
 }
 
-// takeTurn takes the turn after last, unless another handle has. It returns the turn that
-// was taken.
-func (c *Client) takeTurn(ctx context.Context, last int64) (turn int64, mine bool, err error) {
+// claimTurn claims the turn after last, unless another handle was first. turn is the revision
+// of the claimed turn, mine whether this handle claimed it.
+func (c *Client) claimTurn(ctx context.Context, last int64) (turn int64, mine bool, err error) {
 	ctx, end, err := c.calls.Begin(ctx)
 	if err != nil {
 		return 0, false, err
 	}
 	defer end()
 	key := c.namespace + compactionKey
-	still := need{key: key, rule: ruleAt, rev: last}
+	still := precondition{key: key, rule: ruleAt, rev: last}
 	if last == 0 {
 		still.rule = ruleAbsent
 	}
-	resp, err := c.commit(ctx, &pb.TxnRequest{
-		Compare: compares([]need{still}),
+	resp, err := c.sendTxn(ctx, &pb.TxnRequest{
+		Compare: allCompares([]precondition{still}),
 		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{
 			Key: []byte(key), Value: remote.Encode(registry.NewTxnID(), nil),
 		}}}},
-		Failure: looks([]need{still}),
+		Failure: diagnosticReads([]precondition{still}),
 	})
 	switch {
 	case err != nil:
-		return 0, false, fmt.Errorf("take the turn: %w", err)
+		return 0, false, fmt.Errorf("claim the turn: %w", err)
 	case resp.Succeeded:
 		return resp.Header.Revision, true, nil
 	}
@@ -66,18 +67,18 @@ func (c *Client) takeTurn(ctx context.Context, last int64) (turn int64, mine boo
 	return turn, false, nil
 }
 
-// forget makes the store forget what was before a revision.
-func (c *Client) forget(ctx context.Context, revision int64) error {
+// compactTo removes the history before a revision.
+func (c *Client) compactTo(ctx context.Context, revision int64) error {
 	ctx, end, err := c.calls.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	err = c.ask(ctx, func(ctx context.Context, l *link) error {
+	err = c.callWithRetry(ctx, func(ctx context.Context, l *link) error {
 		_, err := l.kv.Compact(ctx, &pb.CompactionRequest{Revision: revision}, callOptions...)
 		return err
 	})
-	if err == nil || errors.Is(err, rpctypes.ErrCompacted) { // it may be another's doing
+	if err == nil || errors.Is(err, rpctypes.ErrCompacted) { // another client of the cluster compacts as well
 		return nil
 	}
 	return fmt.Errorf("compact up to %d: %w", revision, err)

@@ -18,41 +18,41 @@ import (
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
-func outgoing(ctx context.Context, key, value string) context.Context {
+func withMetadata(ctx context.Context, key, value string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, key, value)
 }
 
-func TestCompact_HandlesTakeTurnsInForgetting(t *testing.T) {
+func TestCompact_HandlesTakeTurns(t *testing.T) {
 	const every = 300 * time.Millisecond
-	p := placeIn(t, servertest.StartEtcd(t, testserver.EtcdOptions{}))
+	p := newFixtureOn(t, servertest.StartEtcd(t, testserver.EtcdOptions{}))
 	writer := p.open()
-	first := commit(t, writer, registry.Create("k", nil))
-	rev := commit(t, writer, registry.Set("k", first, []byte("now")))
-	w := watch(t, writer, "")
-	next(t, w)
+	first := mustCommit(t, writer, registry.Create("k", nil))
+	rev := mustCommit(t, writer, registry.Set("k", first, []byte("now")))
+	w := openWatch(t, writer, "")
+	nextBatch(t, w)
 	var compactions atomic.Int64
 	start := time.Now()
 	for range 4 {
-		p.open(func(o *etcd.Options) { o.CompactEvery = every }, losing("/etcdserverpb.KV/Compact", 0, &compactions))
+		p.open(func(o *etcd.Options) { o.CompactEvery = every }, droppingReplies("/etcdserverpb.KV/Compact", 0, &compactions))
 	}
 	require.Eventually(t, func() bool {
 		_, err := p.raw.Get(t.Context(), p.o.Namespace+"//k", clientv3.WithRev(int64(first.Seq)))
 		return errors.Is(err, rpctypes.ErrCompacted)
-	}, patient, often, "history is forgotten")
-	require.Eventually(t, func() bool { return compactions.Load() >= 3 }, patient, often)
+	}, longWait, pollInterval, "the history is removed")
+	require.Eventually(t, func() bool { return compactions.Load() >= 3 }, longWait, pollInterval)
 	turns := float64(time.Since(start))/float64(every*4/5) + 1
 	require.LessOrEqual(t, float64(compactions.Load()), turns, "the handles take turns")
 
 	e, err := writer.Get(t.Context(), "k", fresh)
 	require.NoError(t, err)
-	require.Equal(t, rev, e.Modified, "what there is stays")
-	commit(t, writer, registry.Set("k", rev, []byte("goes on")))
-	require.Equal(t, "goes on", string(next(t, w).Puts[0].Value))
+	require.Equal(t, rev, e.Modified, "the latest value remains")
+	mustCommit(t, writer, registry.Set("k", rev, []byte("goes on")))
+	require.Equal(t, "goes on", string(nextBatch(t, w).Puts[0].Value))
 }
 
-func TestCompact_IsNotDoneUnasked(t *testing.T) {
-	p := newPlace(t)
+func TestCompact_IsOffByDefault(t *testing.T) {
+	p := newFixture(t)
 	c := p.open()
-	session(t, c)
+	openSession(t, c)
 	require.Empty(t, p.get("/:compaction").Kvs)
 }

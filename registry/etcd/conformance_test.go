@@ -13,12 +13,12 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, etcdbackend.New(etcdbackend.Config{Cluster: servertest.Etcd(t)}))
 }
 
-// TestConformanceOfMembers runs the suite on three members that ask for credentials.
+// TestConformanceOfMembers runs the suite on three members that require credentials.
 func TestConformanceOfMembers(t *testing.T) {
 	const password = "of the tests"
 	cluster := servertest.StartEtcd(t, testserver.EtcdOptions{
 		Members: 3, RootPassword: password,
-		Flags: []string{"--bcrypt-cost", "4"}, // the lowest: it is not what is tested
+		Flags: []string{"--bcrypt-cost", "4"}, // the cheapest password check
 	})
 	conformance.Run(t, etcdbackend.New(etcdbackend.Config{Cluster: cluster, RootPassword: password}))
 }

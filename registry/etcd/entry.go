@@ -9,11 +9,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// revOf makes a Rev of one of etcd's revisions, which number the commits of the store.
+// revOf returns the Rev for an etcd revision, which numbers the commits of the store.
 func revOf(revision int64) registry.Rev { return registry.Rev{Seq: uint64(revision)} }
 
-// entry returns what kv stores for key, or an ErrForeign that names the rule it breaks.
-func entry(key registry.Key, kv *mvccpb.KeyValue) (registry.Entry, error) {
+// decodeEntry returns the entry that kv stores for key, or an ErrForeign that names the
+// violated rule.
+func decodeEntry(key registry.Key, kv *mvccpb.KeyValue) (registry.Entry, error) {
 	id, value, err := remote.Decode(key, kv.Value)
 	switch {
 	case err != nil:
@@ -36,22 +37,23 @@ func entry(key registry.Key, kv *mvccpb.KeyValue) (registry.Entry, error) {
 	return e, nil
 }
 
-// child returns the key of dir that is stored under that name below prefix.
-func child(dir registry.Key, prefix string, stored []byte) (registry.Key, error) {
+// childKey returns the key of a child of dir, given its stored key and the prefix that the
+// stored keys of all children share.
+func childKey(dir registry.Key, prefix string, stored []byte) (registry.Key, error) {
 	name := strings.TrimPrefix(string(stored), prefix)
 	key := registry.Join(string(dir), name)
 	if strings.Contains(name, "/") || registry.CheckKey(key) != nil {
-		return "", remote.Foreign(key, "its name %q breaks a rule of keys", name)
+		return "", remote.Foreign(key, "its name %q is not a valid key segment", name)
 	}
 	return key, nil
 }
 
-// readChild returns the entry of a child of dir. One that is foreign is reported to the
-// logger, and left out: whoever wrote it, the other keys of the directory are sound.
-func (c *Client) readChild(dir registry.Key, prefix string, kv *mvccpb.KeyValue) (e registry.Entry, ok bool) {
-	key, err := child(dir, prefix, kv.Key)
+// decodeChild returns the entry of a child of dir. A foreign value is logged and skipped, so
+// that one bad key does not hide the others of its directory.
+func (c *Client) decodeChild(dir registry.Key, prefix string, kv *mvccpb.KeyValue) (e registry.Entry, ok bool) {
+	key, err := childKey(dir, prefix, kv.Key)
 	if err == nil {
-		e, err = entry(key, kv)
+		e, err = decodeEntry(key, kv)
 	}
 	if err != nil {
 		c.foreign.report(c, string(kv.Key), kv.ModRevision, err)
@@ -59,11 +61,11 @@ func (c *Client) readChild(dir registry.Key, prefix string, kv *mvccpb.KeyValue)
 	return e, err == nil
 }
 
-// readChildren is readChild for many.
-func (c *Client) readChildren(dir registry.Key, prefix string, kvs []*mvccpb.KeyValue) []registry.Entry {
+// decodeChildren decodes all kvs with decodeChild.
+func (c *Client) decodeChildren(dir registry.Key, prefix string, kvs []*mvccpb.KeyValue) []registry.Entry {
 	entries := make([]registry.Entry, 0, len(kvs))
 	for _, kv := range kvs {
-		if e, ok := c.readChild(dir, prefix, kv); ok {
+		if e, ok := c.decodeChild(dir, prefix, kv); ok {
 			entries = append(entries, e)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// meanings are the answers of etcd that a caller of the registry has a name for.
-var meanings = []struct{ answer, means error }{
+// translations maps etcd's errors to the registry's.
+var translations = []struct{ answer, means error }{
 	{rpctypes.ErrNoSpace, registry.ErrQuota},
 	{rpctypes.ErrPermissionDenied, registry.ErrPermission},
 	{rpctypes.ErrAuthFailed, registry.ErrUnauthenticated},
@@ -25,15 +25,15 @@ var meanings = []struct{ answer, means error }{
 	{rpctypes.ErrLeaseNotFound, registry.ErrSessionLost},
 }
 
-// translate is the only place where this package turns etcd's errors into ours. What has
-// no name there, such as the loss of a connection, is left for the caller to judge, who
-// knows what was at stake.
+// translate is the only place where this package turns etcd's errors into the registry's. An
+// error without a translation, such as a lost connection, is returned as it is: its meaning
+// depends on the request, which only the caller knows.
 func translate(err error) error {
 	if err == nil {
 		return nil
 	}
 	err = rpctypes.Error(err)
-	for _, m := range meanings {
+	for _, m := range translations {
 		if errors.Is(err, m.answer) {
 			return fmt.Errorf("%w: %w", m.means, err)
 		}
@@ -44,7 +44,7 @@ func translate(err error) error {
 	return err
 }
 
-// callError is an error of gRPC without the words around its message.
+// callError is a gRPC error reduced to its message.
 type callError struct {
 	text  string
 	cause error
@@ -53,21 +53,22 @@ type callError struct {
 func (e callError) Error() string { return e.text }
 func (e callError) Unwrap() error { return e.cause }
 
-// served reports whether err, as translated, is an answer of a server.
-func served(err error) bool {
+// answeredByServer reports whether err, as translated, came from a server.
+func answeredByServer(err error) bool {
 	var answer rpctypes.EtcdError
 	return errors.As(err, &answer)
 }
 
-// refused reports whether err, as translated, is the server's word that it has not done
-// what was asked, and will not.
+// refused reports whether err, as translated, proves that the server has not executed the
+// request and never will.
 func refused(err error) bool {
 	var answer rpctypes.EtcdError
 	if !errors.As(err, &answer) {
 		return false
 	}
-	// Requests carry the wish for a leader: a member without one turns them away unread.
-	// Other answers of that code come from members that wait for an outcome in vain.
+	// Every request requires a leader (WithRequireLeader), so a member without one rejects it
+	// unread. Other errors with the code Unavailable come from members that waited in vain for
+	// the outcome.
 	return slices.Contains(refusals, answer.Code()) || errors.Is(err, rpctypes.ErrNoLeader)
 }
 
@@ -76,16 +77,16 @@ var refusals = []codes.Code{
 	codes.FailedPrecondition, codes.OutOfRange, codes.Unauthenticated,
 }
 
-// unread reports whether a request that was refused with err was not even looked at: the
-// member has no leader, or the token or the view of the access rules is out of date, for
-// which the client library fetches a new one.
-func unread(err error) bool {
+// rejectedUnread reports whether a refused request was rejected before the server looked at it:
+// the member has no leader, or the token or the auth revision is outdated, in which case the
+// client library fetches a new one.
+func rejectedUnread(err error) bool {
 	return errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.ErrInvalidAuthToken) ||
 		errors.Is(err, rpctypes.ErrAuthOldRevision) || errors.Is(err, rpctypes.ErrUserEmpty)
 }
 
-// passing reports whether a request that may be made twice, and was answered by err, is
-// worth making again: it may go better a moment later, or on another member.
-func passing(err error) bool {
-	return !refused(err) || unread(err) || errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNotLeader)
+// worthRetrying reports whether an idempotent request that failed with err may succeed a moment
+// later or on another member.
+func worthRetrying(err error) bool {
+	return !refused(err) || rejectedUnread(err) || errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNotLeader)
 }

@@ -18,7 +18,7 @@ func ExampleOpen() {
 		Logger:    slog.Default(),
 	})
 	if err != nil {
-		log.Fatal(err) // says which address, credential or version is wrong
+		log.Fatal(err) // names the wrong address, credential or version
 	}
 	defer reg.Close(context.Background())
 
@@ -28,7 +28,7 @@ func ExampleOpen() {
 		return
 	}
 	rev, err := reg.Txn(ctx, registry.Txn{Then: []registry.Op{
-		registry.CreateOwned("workers/~a", []byte("host-1"), session.ID()), // gone with the session
+		registry.CreateOwned("workers/~a", []byte("host-1"), session.ID()), // deleted when the session ends
 	}})
 	if err != nil {
 		log.Print(err)

@@ -6,24 +6,24 @@ import (
 	"sync"
 )
 
-// foreign remembers what was reported, so that a list that is read each second does not
-// fill the log.
-type foreign struct {
-	mu   sync.Mutex
-	said map[string]int64 // revision by stored key
+// foreignLog remembers which foreign values were logged, so that a directory that is listed
+// every second does not fill the log.
+type foreignLog struct {
+	mu       sync.Mutex
+	reported map[string]int64 // stored key to revision
 }
 
-const maxForeign = 1000
+const maxReported = 1000
 
-func (f *foreign) report(c *Client, stored string, revision int64, err error) {
+func (f *foreignLog) report(c *Client, stored string, revision int64, err error) {
 	f.mu.Lock()
-	known := f.said[stored] == revision
-	if f.said == nil || len(f.said) == maxForeign {
-		f.said = make(map[string]int64)
+	known := f.reported[stored] == revision
+	if f.reported == nil || len(f.reported) == maxReported {
+		f.reported = make(map[string]int64)
 	}
-	f.said[stored] = revision
+	f.reported[stored] = revision
 	f.mu.Unlock()
 	if !known {
-		c.log.LogAttrs(context.Background(), slog.LevelWarn, "a foreign value is left out", slog.String("stored", stored), cause(err))
+		c.log.LogAttrs(context.Background(), slog.LevelWarn, "skipped a key with a foreign value", slog.String("stored", stored), errorAttr(err))
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-const ours = "rota1 1f0c000000000000000000000000006d\n"
+const validHeader = "rota1 1f0c000000000000000000000000006d\n"
 
-func TestForeign_GetNamesTheKeyAndTheRule(t *testing.T) {
-	p := newPlace(t)
+func TestForeign_GetNamesKeyAndRule(t *testing.T) {
+	p := newFixture(t)
 	c := p.open()
 	lease, err := p.raw.Grant(t.Context(), 60)
 	require.NoError(t, err)
 	p.put("/d//text", "hello")
-	p.put("/d//~free", ours)
-	p.put("/d//leased", ours, clientv3.WithLease(lease.ID))
+	p.put("/d//~free", validHeader)
+	p.put("/d//leased", validHeader, clientv3.WithLease(lease.ID))
 	for key, rule := range map[registry.Key]string{
 		"d/text":   `its value does not begin with "rota1"`,
 		"d/~free":  "it is an owned key and has no lease",
@@ -33,59 +33,59 @@ func TestForeign_GetNamesTheKeyAndTheRule(t *testing.T) {
 	}
 }
 
-func TestForeign_ListLeavesItOutAndSaysSoOnce(t *testing.T) {
-	p := newPlace(t)
+func TestForeign_ListSkipsItAndLogsItOnce(t *testing.T) {
+	p := newFixture(t)
 	c := p.open()
-	commit(t, c, registry.Create("d/a", nil), registry.Create("d/z", nil))
+	mustCommit(t, c, registry.Create("d/a", nil), registry.Create("d/z", nil))
 	p.put("/d//m", "hello")
-	p.put("/d//not a name", ours)
-	p.put("/d//deeper/k", ours)
+	p.put("/d//not a name", validHeader)
+	p.put("/d//deeper/k", validHeader)
 	for range 3 {
 		l, err := c.List(t.Context(), "d", fresh)
 		require.NoError(t, err)
 		require.Equal(t, []registry.Key{"d/a", "d/z"}, keys(l.Entries))
 	}
 	log := p.log.String()
-	require.Equal(t, 3, strings.Count(log, "a foreign value is left out"), log)
-	for _, said := range []string{"d/m", "does not begin with", "not a name", "breaks a rule of keys", "deeper/k"} {
-		require.Contains(t, log, said)
+	require.Equal(t, 3, strings.Count(log, "skipped a key with a foreign value"), log)
+	for _, part := range []string{"d/m", "does not begin with", "not a name", "is not a valid key segment", "deeper/k"} {
+		require.Contains(t, log, part)
 	}
 	p.put("/d//m", "hello again")
 	_, err := c.List(t.Context(), "d", fresh)
 	require.NoError(t, err)
-	require.Equal(t, 4, strings.Count(p.log.String(), "a foreign value is left out"))
+	require.Equal(t, 4, strings.Count(p.log.String(), "skipped a key with a foreign value"))
 }
 
-func TestForeign_WatchGoesOnWithoutIt(t *testing.T) {
-	p := newPlace(t)
+func TestForeign_WatchSkipsIt(t *testing.T) {
+	p := newFixture(t)
 	c := p.open()
 	p.put("/d//before", "hello")
-	rev := commit(t, c, registry.Create("d/a", nil), registry.Create("d/b", nil))
-	w := watch(t, c, "d")
-	require.Equal(t, []registry.Key{"d/a", "d/b"}, keys(next(t, w).Puts))
+	rev := mustCommit(t, c, registry.Create("d/a", nil), registry.Create("d/b", nil))
+	w := openWatch(t, c, "d")
+	require.Equal(t, []registry.Key{"d/a", "d/b"}, keys(nextBatch(t, w).Puts))
 
 	p.put("/d//while", "hello")
-	p.put("/d//not a name", ours)
+	p.put("/d//not a name", validHeader)
 	p.put("/d//a", "overwritten")
-	b := next(t, w)
+	b := nextBatch(t, w)
 	require.Empty(t, b.Puts)
-	require.Equal(t, []registry.Key{"d/a"}, b.Deletes, "what the reader had of it is not true any more")
+	require.Equal(t, []registry.Key{"d/a"}, b.Deletes, "the entry that the reader has is outdated")
 	l, err := c.List(t.Context(), "d", fresh)
 	require.NoError(t, err)
-	require.Equal(t, []registry.Key{"d/b"}, keys(l.Entries), "as a list says")
+	require.Equal(t, []registry.Key{"d/b"}, keys(l.Entries), "the watch agrees with a list")
 
-	commit(t, c, registry.Set("d/b", rev, []byte("goes on")))
-	require.Equal(t, "goes on", string(next(t, w).Puts[0].Value))
-	p.put("/d//a", ours+"sound again")
-	b = next(t, w)
+	mustCommit(t, c, registry.Set("d/b", rev, []byte("goes on")))
+	require.Equal(t, "goes on", string(nextBatch(t, w).Puts[0].Value))
+	p.put("/d//a", validHeader+"sound again")
+	b = nextBatch(t, w)
 	require.Equal(t, "sound again", string(b.Puts[0].Value))
 	require.Equal(t, rev, b.Puts[0].Created)
 }
 
-// TestForeign_IsNotOverwritten is why lists can leave it out: a decision taken on a list
-// fails when it is carried out.
-func TestForeign_IsNotOverwritten(t *testing.T) {
-	p := newPlace(t)
+// TestForeign_TxnDoesNotOverwriteIt shows why lists may skip a foreign value: a transaction
+// that rests on such a list conflicts.
+func TestForeign_TxnDoesNotOverwriteIt(t *testing.T) {
+	p := newFixture(t)
 	c := p.open()
 	p.put("/d//k", "hello")
 	for _, x := range []registry.Txn{

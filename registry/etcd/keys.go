@@ -8,16 +8,16 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// DefaultNamespace is where the keys are if Options name no other place.
+// DefaultNamespace is the namespace if Options.Namespace is empty.
 const DefaultNamespace = "/rota"
 
-// Names in the namespace that no registry key can have, for their colon.
+// Names in the namespace that cannot collide with a registry key, because of the colon.
 const (
 	sessionsDir   = "/:sessions/"
 	compactionKey = "/:compaction"
 )
 
-// checkNamespace returns the rule that ns breaks, or nil.
+// checkNamespace returns an error that names the rule that ns violates.
 func checkNamespace(ns string) error {
 	dir, rooted := strings.CutPrefix(ns, "/")
 	if !rooted || dir == "" {
@@ -29,40 +29,40 @@ func checkNamespace(ns string) error {
 	return nil
 }
 
-// stored returns where key is in etcd: its path below the namespace, with the last slash
-// doubled. That makes the children of a directory, and nothing else, one range of keys.
-func (c *Client) stored(key registry.Key) string {
-	return c.children(key.Dir()) + key.Name()
+// storedKey returns the etcd key for key: its path below the namespace with the last slash
+// doubled, so that one key range holds exactly the children of a directory.
+func (c *Client) storedKey(key registry.Key) string {
+	return c.childrenPrefix(key.Dir()) + key.Name()
 }
 
-// children returns what the keys of the children of dir begin with.
-func (c *Client) children(dir registry.Key) string {
+// childrenPrefix returns the common prefix of the stored keys of all children of dir.
+func (c *Client) childrenPrefix(dir registry.Key) string {
 	if dir == "" {
 		return c.namespace + "//"
 	}
 	return c.namespace + "/" + string(dir) + "//"
 }
 
-// node returns the key that exists as long as a session.
-func (c *Client) node(id registry.SessionID) string {
+// sessionKey returns the key that exists exactly as long as the session.
+func (c *Client) sessionKey(id registry.SessionID) string {
 	return c.namespace + sessionsDir + string(id)
 }
 
-// after returns the end of the range of keys that begin with prefix, whose last byte is
-// not 0xff.
-func after(prefix string) []byte {
+// rangeEnd returns the end of the range of keys that begin with prefix. The last byte of prefix
+// must not be 0xff.
+func rangeEnd(prefix string) []byte {
 	end := []byte(prefix)
 	end[len(end)-1]++
 	return end
 }
 
-// A session goes by the id of its lease, as etcdctl shows it.
+// The ID of a session is the ID of its lease in hexadecimal, as etcdctl prints it.
 
 func sessionID(lease int64) registry.SessionID {
 	return registry.SessionID(fmt.Sprintf("%016x", lease))
 }
 
-// leaseID is the inverse of sessionID. It reports false for what is no id of a session.
+// leaseID is the inverse of sessionID. ok is false if id cannot be the ID of a session.
 func leaseID(id registry.SessionID) (lease int64, ok bool) {
 	lease, err := strconv.ParseInt(string(id), 16, 64)
 	return lease, err == nil && lease > 0 && sessionID(lease) == id

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	ttl     = 2 * time.Second
-	patient = 10 * time.Second // for what takes milliseconds on an idle machine
-	often   = 10 * time.Millisecond
+	ttl          = 2 * time.Second
+	longWait     = 10 * time.Second // for operations that take milliseconds on an idle machine
+	pollInterval = 10 * time.Millisecond
 )
 
 var fresh = registry.ReadOptions{Fresh: true}
 
-// place is a namespace of its own on the server that the tests share, with a client that
-// goes past the registry.
-type place struct {
+// fixture is a new namespace on the server that the tests share, with an etcd client that
+// bypasses the registry.
+type fixture struct {
 	t       *testing.T
 	cluster *testserver.Cluster
 	o       etcd.Options
@@ -37,10 +37,10 @@ type place struct {
 	log     *logBuffer
 }
 
-func newPlace(t *testing.T) *place { return placeIn(t, servertest.Etcd(t)) }
+func newFixture(t *testing.T) *fixture { return newFixtureOn(t, servertest.Etcd(t)) }
 
-func placeIn(t *testing.T, cluster *testserver.Cluster) *place {
-	p := &place{t: t, cluster: cluster, log: &logBuffer{}}
+func newFixtureOn(t *testing.T, cluster *testserver.Cluster) *fixture {
+	p := &fixture{t: t, cluster: cluster, log: &logBuffer{}}
 	p.o = etcd.Options{
 		Endpoints: cluster.Addrs(),
 		Namespace: "/test-" + rand.Text(),
@@ -53,8 +53,8 @@ func placeIn(t *testing.T, cluster *testserver.Cluster) *place {
 	return p
 }
 
-// open opens a handle, with the options changed.
-func (p *place) open(changes ...func(*etcd.Options)) *etcd.Client {
+// open opens a handle with changed options.
+func (p *fixture) open(changes ...func(*etcd.Options)) *etcd.Client {
 	p.t.Helper()
 	o := p.o
 	for _, change := range changes {
@@ -66,35 +66,35 @@ func (p *place) open(changes ...func(*etcd.Options)) *etcd.Client {
 	return c
 }
 
-// get returns what is stored at a key below the namespace, or nil.
-func (p *place) get(key string) *clientv3.GetResponse {
+// get reads a stored key below the namespace.
+func (p *fixture) get(key string) *clientv3.GetResponse {
 	p.t.Helper()
 	resp, err := p.raw.Get(p.t.Context(), p.o.Namespace+key)
 	require.NoError(p.t, err)
 	return resp
 }
 
-func (p *place) put(key, value string, opts ...clientv3.OpOption) {
+func (p *fixture) put(key, value string, opts ...clientv3.OpOption) {
 	p.t.Helper()
 	_, err := p.raw.Put(p.t.Context(), p.o.Namespace+key, value, opts...)
 	require.NoError(p.t, err)
 }
 
-func commit(t *testing.T, r registry.Registry, ops ...registry.Op) registry.Rev {
+func mustCommit(t *testing.T, r registry.Registry, ops ...registry.Op) registry.Rev {
 	t.Helper()
 	rev, err := r.Txn(t.Context(), registry.Txn{Then: ops})
 	require.NoError(t, err)
 	return rev
 }
 
-func session(t *testing.T, r registry.Registry) registry.Session {
+func openSession(t *testing.T, r registry.Registry) registry.Session {
 	t.Helper()
 	s, err := r.OpenSession(t.Context(), registry.SessionOptions{TTL: ttl})
 	require.NoError(t, err)
 	return s
 }
 
-func watch(t *testing.T, r registry.Registry, dir registry.Key) registry.Watcher {
+func openWatch(t *testing.T, r registry.Registry, dir registry.Key) registry.Watcher {
 	t.Helper()
 	w, err := r.Watch(t.Context(), dir, registry.WatchOptions{})
 	require.NoError(t, err)
@@ -102,9 +102,9 @@ func watch(t *testing.T, r registry.Registry, dir registry.Key) registry.Watcher
 	return w
 }
 
-func next(t *testing.T, w registry.Watcher) registry.Batch {
+func nextBatch(t *testing.T, w registry.Watcher) registry.Batch {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
 	b, err := w.Next(ctx)
 	require.NoError(t, err)
@@ -121,7 +121,7 @@ func keys(entries []registry.Entry) []registry.Key {
 
 func slogTo(b *logBuffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-// logBuffer keeps what is logged.
+// logBuffer collects log output.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

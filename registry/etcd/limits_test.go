@@ -12,9 +12,10 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// TestLimits_OfServersThatAcceptLess has servers refuse what is within the limits.
-func TestLimits_OfServersThatAcceptLess(t *testing.T) {
-	p := placeIn(t, servertest.StartEtcd(t, testserver.EtcdOptions{
+// TestLimits_OfServersWithLowerLimits makes servers refuse transactions that are within the
+// registry's limits.
+func TestLimits_OfServersWithLowerLimits(t *testing.T) {
+	p := newFixtureOn(t, servertest.StartEtcd(t, testserver.EtcdOptions{
 		Flags: []string{"--max-txn-ops", "4", "--max-request-bytes", "10000"},
 	}))
 	c := p.open()
@@ -30,19 +31,19 @@ func TestLimits_OfServersThatAcceptLess(t *testing.T) {
 		_, err = c.Get(t.Context(), ops[0].Key, fresh)
 		require.ErrorIs(t, err, registry.ErrNotFound, name)
 	}
-	commit(t, c, registry.Create("small", nil))
+	mustCommit(t, c, registry.Create("small", nil))
 }
 
-// TestLimits_AFullServer fills one to its quota, which is more than the alarm that it raises.
-func TestLimits_AFullServer(t *testing.T) {
-	p := placeIn(t, servertest.StartEtcd(t, testserver.EtcdOptions{QuotaBytes: 4 << 20}))
+// TestLimits_OfAFullServer fills a server up to its quota; the alarm alone would not do.
+func TestLimits_OfAFullServer(t *testing.T) {
+	p := newFixtureOn(t, servertest.StartEtcd(t, testserver.EtcdOptions{QuotaBytes: 4 << 20}))
 	c := p.open()
-	s := session(t, c)
-	own := commit(t, c, registry.CreateOwned("~k", nil, s.ID()))
-	rev := commit(t, c, registry.Create("k", nil))
+	s := openSession(t, c)
+	own := mustCommit(t, c, registry.CreateOwned("~k", nil, s.ID()))
+	rev := mustCommit(t, c, registry.Create("k", nil))
 	var err error
 	for i := 0; err == nil; i++ {
-		require.Less(t, i, 1000, "it is never full")
+		require.Less(t, i, 1000, "the server never gets full")
 		var next registry.Rev
 		if next, err = c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set("k", rev, make([]byte, 100<<10))}}); err == nil {
 			rev = next
@@ -52,17 +53,17 @@ func TestLimits_AFullServer(t *testing.T) {
 	require.False(t, registry.Retryable(err))
 	_, err = c.OpenSession(t.Context(), registry.SessionOptions{TTL: ttl})
 	require.ErrorIs(t, err, registry.ErrQuota)
-	commit(t, p.open(), registry.Delete("~k", own)) // which frees room; the check of rights needs none
+	mustCommit(t, p.open(), registry.Delete("~k", own)) // Delete frees space; Open needs none
 	e, err := c.Get(t.Context(), "k", fresh)
 	require.NoError(t, err)
 	require.Equal(t, rev, e.Modified)
 	require.NoError(t, s.Close(t.Context()))
 }
 
-// TestLimits_AServerThatManyFill has many write at once, so that some are let in while there
-// is room and find none left when it is their turn.
-func TestLimits_AServerThatManyFill(t *testing.T) {
-	p := placeIn(t, servertest.StartEtcd(t, testserver.EtcdOptions{QuotaBytes: 4 << 20}))
+// TestLimits_OfAServerFilledByManyWriters writes concurrently, so that some transactions pass
+// the first check of the quota and fail the second.
+func TestLimits_OfAServerFilledByManyWriters(t *testing.T) {
+	p := newFixtureOn(t, servertest.StartEtcd(t, testserver.EtcdOptions{QuotaBytes: 4 << 20}))
 	c := p.open()
 	type last struct {
 		rev registry.Rev
@@ -71,7 +72,7 @@ func TestLimits_AServerThatManyFill(t *testing.T) {
 	writers := make([]last, 24)
 	var wg sync.WaitGroup
 	for i := range writers {
-		writers[i].rev = commit(t, c, registry.Create(registry.Key(fmt.Sprint("k", i)), nil))
+		writers[i].rev = mustCommit(t, c, registry.Create(registry.Key(fmt.Sprint("k", i)), nil))
 	}
 	for i := range writers {
 		w, key := &writers[i], registry.Key(fmt.Sprint("k", i))
@@ -88,9 +89,9 @@ func TestLimits_AServerThatManyFill(t *testing.T) {
 	wg.Wait()
 	for i, w := range writers {
 		require.ErrorIs(t, w.err, registry.ErrQuota)
-		require.NotErrorIs(t, w.err, registry.ErrUnknownOutcome, "nobody else writes")
+		require.NotErrorIs(t, w.err, registry.ErrUnknownOutcome, "there is no other writer, so each outcome can be determined")
 		e, err := c.Get(t.Context(), registry.Key(fmt.Sprint("k", i)), fresh)
 		require.NoError(t, err)
-		require.Equal(t, w.rev, e.Modified, "what was refused is not there, and what is there was not refused")
+		require.Equal(t, w.rev, e.Modified, "exactly the acknowledged values are stored")
 	}
 }

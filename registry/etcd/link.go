@@ -19,89 +19,90 @@ import (
 	"github.com/rota-dev/rota/internal/remote"
 )
 
-// link is a connection to one member, with a client of its own. A handle has one at a time
-// and leaves it for the next member when it breaks, when the member has no leader, or when
-// it is silent and another member is not: the client library would spread calls over all
-// members, and let each fail that came to a bad one, until TCP or a ping finds out.
+// link is a connection to one member, with a gRPC client of its own. A handle uses one link at
+// a time, and replaces it when the connection breaks, when the member has no leader, or when
+// the member is silent while another one answers. A single client for all members would spread
+// the calls over them, and each call to a bad member would fail until TCP or a ping detects it.
 type link struct {
-	member   int  // its place in Options.Endpoints
-	others   bool // there are other members to go to
-	since    time.Time
-	etcd     *clientv3.Client
-	kv       pb.KVClient
-	lease    pb.LeaseClient
-	renewals renewals
-	ctx      context.Context // ends when the link is left
-	leave    context.CancelCauseFunc
-	dialing  atomic.Bool
-	spawn    func(func()) bool // of remote.Calls
+	member    int  // index in Options.Endpoints
+	hasOthers bool // other endpoints exist
+	since     time.Time
+	etcd      *clientv3.Client
+	kv        pb.KVClient
+	lease     pb.LeaseClient
+	renewals  renewals
+	ctx       context.Context // ends when the link is given up
+	leave     context.CancelCauseFunc
+	dialing   atomic.Bool
+	goTask    func(func()) bool // remote.Calls.Go
 
-	doubted chan struct{} // one slot: it is to be asked whether another member is better
+	suspected chan struct{} // one slot: the member may be silent, look for another
 
-	mu    sync.Mutex
-	heard time.Time // when anything was heard last
-	asked time.Time // when the first call was made since then that was given up
-	tell  func()    // is called when something is heard; or nil
+	mu              sync.Mutex
+	lastReceived    time.Time // time of the last received header, message or trailer
+	unansweredSince time.Time // start of the first unanswered call since lastReceived
+	onReceive       func()    // called after each receipt; may be nil
 }
 
 const (
-	// dialTimeout bounds the attempt to get an answer out of a member.
+	// dialTimeout bounds one attempt to connect to a member and to get an answer.
 	dialTimeout = 2 * time.Second
-	// Pings find a connection whose other end has vanished. gRPC does not make more of
-	// them, and etcd shows the door to clients that do.
+	// Pings detect a peer that vanished without closing the connection. gRPC does not allow
+	// shorter intervals, and etcd disconnects clients that ping more often.
 	pingEvery   = 10 * time.Second
 	pingTimeout = 3 * time.Second
-	// settled is how long a link has to last for the next one to be tried without a pause.
-	settled = time.Second
+	// stableAfter is the age at which the loss of a link no longer delays the next attempt.
+	stableAfter = time.Second
 )
 
-// dial connects to a member, logs in if there are credentials, and makes a read that shows
-// whether it is of use.
-func (c *Client) dial(ctx context.Context, member int) (*link, error) {
+// dialMember connects to a member, logs in if there are credentials, and makes a read to prove
+// that the member is usable.
+func (c *Client) dialMember(ctx context.Context, member int) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	l, err := c.connect(ctx, member)
+	l, err := c.connectLink(ctx, member)
 	if err == nil {
-		if err = c.probe(ctx, l); err == nil {
+		if err = c.checkRead(ctx, l); err == nil {
 			l.since = time.Now()
 			l.dialing.Store(false)
 			return l, nil
 		}
 		l.close()
 	}
-	return nil, fmt.Errorf("%s: %w", c.endpoint(member), remote.Ended(ctx, c.hint(member, err)))
+	return nil, fmt.Errorf("%s: %w", c.endpoint(member), remote.Ended(ctx, c.addTLSHint(member, err)))
 }
 
-// hint adds the likely cause to what a client without TLS gets from a server with TLS, which
-// hangs up on it. The reverse needs no hint, as package crypto/tls names the cause.
-func (c *Client) hint(member int, err error) error {
+// addTLSHint adds the likely cause to the error of a client without TLS at a server with TLS,
+// which closes the connection without a reason. The reverse needs no hint: package crypto/tls
+// names the cause.
+func (c *Client) addTLSHint(member int, err error) error {
 	tls := c.options.TLS != nil || slices.Contains([]string{"https", "unixs"}, scheme(c.endpoint(member)))
 	if tls || !strings.Contains(err.Error(), "error reading server preface") {
 		return err
 	}
-	return fmt.Errorf("%w: does it want TLS?", err)
+	return fmt.Errorf("%w (the server may require TLS)", err)
 }
 
-func (c *Client) connect(ctx context.Context, member int) (*link, error) {
+func (c *Client) connectLink(ctx context.Context, member int) (*link, error) {
 	o := &c.options
 	l := &link{
-		member:   member,
-		others:   len(o.Endpoints) > 1,
-		spawn:    c.calls.Go,
-		doubted:  make(chan struct{}, 1),
-		renewals: renewals{turn: make(chan struct{}, 1)},
+		member:    member,
+		hasOthers: len(o.Endpoints) > 1,
+		goTask:    c.calls.Go,
+		suspected: make(chan struct{}, 1),
+		renewals:  renewals{held: make(chan struct{}, 1)},
 	}
 	l.dialing.Store(true)
 	own := []grpc.DialOption{
 		grpc.WithStatsHandler(l),
-		grpc.WithIdleTimeout(0), // else it would break the connection
-		grpc.WithChainUnaryInterceptor(l.hurry),
+		grpc.WithIdleTimeout(0), // the default would close an idle connection
+		grpc.WithChainUnaryInterceptor(l.failFastWhileDialing),
 	}
 	if o.TLS != nil && o.TLS.ServerName != "" {
-		own = append(own, grpc.WithAuthority(o.TLS.ServerName)) // else the endpoint's name would count
+		own = append(own, grpc.WithAuthority(o.TLS.ServerName)) // the default is the endpoint's name
 	}
 	l.ctx, l.leave = context.WithCancelCause(c.links.ctx)
-	defer context.AfterFunc(ctx, func() { l.leave(context.Cause(ctx)) })() // it outlives ctx, but its making does not
+	defer context.AfterFunc(ctx, func() { l.leave(context.Cause(ctx)) })() // ctx bounds the dial, not the life of the link
 	etcd, err := clientv3.New(clientv3.Config{
 		Context:              l.ctx,
 		Endpoints:            []string{o.Endpoints[member]},
@@ -110,10 +111,11 @@ func (c *Client) connect(ctx context.Context, member int) (*link, error) {
 		Password:             o.Password,
 		DialKeepAliveTime:    pingEvery,
 		DialKeepAliveTimeout: pingTimeout,
-		// The library repeats what was answered by the end of a context, be it the server's:
-		// a transaction could be sent twice. What may be repeated, ask repeats.
+		// The library retries calls that ended with a context error, even if the context was
+		// the server's, so it could send a transaction twice. callWithRetry retries the calls
+		// that are idempotent.
 		MaxUnaryRetries: 1,
-		Logger:          zap.NewNop(), // else it would log to the standard error
+		Logger:          zap.NewNop(), // the default logs to standard error
 		DialOptions:     append(own, o.DialOptions...),
 	})
 	if err != nil {
@@ -126,8 +128,9 @@ func (c *Client) connect(ctx context.Context, member int) (*link, error) {
 	return l, nil
 }
 
-// hurry makes calls fail for lack of a connection, and tell why, while there is none yet.
-func (l *link) hurry(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+// failFastWhileDialing lets calls fail with the connection's error while the link is being
+// dialed. Later calls wait for the connection.
+func (l *link) failFastWhileDialing(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 	invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
 	if l.dialing.Load() {
@@ -136,23 +139,23 @@ func (l *link) hurry(ctx context.Context, method string, req, reply any, cc *grp
 	return invoker(ctx, method, req, reply, cc, opts...)
 }
 
-// watch leaves the link when its connection breaks.
-func (l *link) watch() {
-	if breaks(l.ctx, l.etcd.ActiveConnection()) {
-		l.leave(errors.New("the connection broke"))
+// leaveWhenBroken gives the link up when its connection breaks.
+func (l *link) leaveWhenBroken() {
+	if waitUntilBroken(l.ctx, l.etcd.ActiveConnection()) {
+		l.leave(errors.New("connection lost"))
 	}
 }
 
-// connection is what breaks needs of a grpc.ClientConn.
-type connection interface {
+// stateConn is the part of grpc.ClientConn that waitUntilBroken needs.
+type stateConn interface {
 	GetState() connectivity.State
 	WaitForStateChange(ctx context.Context, from connectivity.State) bool
 }
 
-// breaks waits until conn, over which a call was answered, breaks. It returns false if ctx
-// ends before that. gRPC uses a connection before it reports it as ready, so conn may seem
-// to be still connecting at first.
-func breaks(ctx context.Context, conn connection) bool {
+// waitUntilBroken waits until conn, which has carried an answered call, breaks. It returns
+// false if ctx ends first. gRPC uses a connection before it reports the state Ready, so conn
+// may at first seem to be connecting.
+func waitUntilBroken(ctx context.Context, conn stateConn) bool {
 	for healthy := connectivity.Connecting; ; {
 		state := conn.GetState()
 		if state == connectivity.Ready {
@@ -170,5 +173,5 @@ func breaks(ctx context.Context, conn connection) bool {
 // close ends all calls and streams of the link.
 func (l *link) close() {
 	l.leave(nil)
-	_ = l.etcd.Close() // there is nobody whom an error could concern
+	_ = l.etcd.Close() // nothing depends on the outcome
 }

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// scriptedConn goes from state to state, and stays in the last one.
+// scriptedConn goes through the states and remains in the last one.
 type scriptedConn struct{ states []connectivity.State }
 
 func (c *scriptedConn) GetState() connectivity.State { return c.states[0] }
@@ -21,7 +21,7 @@ func (c *scriptedConn) WaitForStateChange(context.Context, connectivity.State) b
 	return true
 }
 
-func TestBreaks(t *testing.T) {
+func TestWaitUntilBroken(t *testing.T) {
 	const (
 		idle, connecting, ready = connectivity.Idle, connectivity.Connecting, connectivity.Ready
 		failure, shutdown       = connectivity.TransientFailure, connectivity.Shutdown
@@ -30,16 +30,16 @@ func TestBreaks(t *testing.T) {
 		states []connectivity.State
 		breaks bool
 	}{
-		"a connection that is reported as ready late is kept": {[]connectivity.State{connecting, ready}, false},
-		"one that is ready is kept":                           {[]connectivity.State{ready}, false},
-		"one that is connecting again has broken":             {[]connectivity.State{connecting, ready, connecting, ready}, true},
-		"one that is idle after it was ready has broken":      {[]connectivity.State{ready, idle, ready}, true},
-		"one that is idle has broken":                         {[]connectivity.State{idle, ready}, true},
-		"one that fails to connect has broken":                {[]connectivity.State{connecting, failure, ready}, true},
-		"one that is shut down has broken":                    {[]connectivity.State{shutdown}, true},
+		"keeps a connection that is reported as ready late": {[]connectivity.State{connecting, ready}, false},
+		"keeps a ready connection":                          {[]connectivity.State{ready}, false},
+		"detects one that is connecting again":              {[]connectivity.State{connecting, ready, connecting, ready}, true},
+		"detects one that is idle after it was ready":       {[]connectivity.State{ready, idle, ready}, true},
+		"detects one that is idle":                          {[]connectivity.State{idle, ready}, true},
+		"detects one that fails to connect":                 {[]connectivity.State{connecting, failure, ready}, true},
+		"detects one that is shut down":                     {[]connectivity.State{shutdown}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, c.breaks, breaks(t.Context(), &scriptedConn{c.states}))
+			require.Equal(t, c.breaks, waitUntilBroken(t.Context(), &scriptedConn{c.states}))
 		})
 	}
 }

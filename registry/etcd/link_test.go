@@ -14,10 +14,10 @@ import (
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
-// through returns a place whose handles reach the server by n proxies, in that order, as if
-// each led to another member.
-func through(t *testing.T, n int) (*place, []*tcpproxy.Proxy) {
-	p := newPlace(t)
+// newFixtureBehindProxies returns a fixture whose handles reach the server through n proxies,
+// in that order, as if each proxy led to another member.
+func newFixtureBehindProxies(t *testing.T, n int) (*fixture, []*tcpproxy.Proxy) {
+	p := newFixture(t)
 	var proxies []*tcpproxy.Proxy
 	p.o.Endpoints, p.o.InOrder = nil, true
 	for range n {
@@ -30,23 +30,23 @@ func through(t *testing.T, n int) (*place, []*tcpproxy.Proxy) {
 	return p, proxies
 }
 
-func TestLink_UsesOneMemberAndGoesOnToTheNext(t *testing.T) {
-	p, proxies := through(t, 3)
+func TestLink_UsesOneMemberAndSwitchesToTheNext(t *testing.T) {
+	p, proxies := newFixtureBehindProxies(t, 3)
 	c := p.open()
-	s := session(t, c)
-	w := watch(t, c, "d")
-	next(t, w)
+	s := openSession(t, c)
+	w := openWatch(t, c, "d")
+	nextBatch(t, w)
 	for i := range 4 {
 		require.Eventually(t, func() bool {
 			return proxies[i%3].Connections() == 1 && proxies[(i+1)%3].Connections()+proxies[(i+2)%3].Connections() == 0
-		}, patient, often, "the first is used, then the next")
-		commit(t, c, registry.Create(registry.Join("d", string(rune('a'+i))), nil))
-		require.Len(t, next(t, w).Puts, 1, "a watch goes on where it was")
+		}, longWait, pollInterval, "one member is in use, the next one after each cut")
+		mustCommit(t, c, registry.Create(registry.Join("d", string(rune('a'+i))), nil))
+		require.Len(t, nextBatch(t, w).Puts, 1, "the watch resumes")
 		proxies[i%3].Cut()
 		require.Eventually(t, func() bool {
 			st, _ := s.State()
 			return st == registry.SessionConnected && proxies[(i+1)%3].Connections() == 1
-		}, patient, often)
+		}, longWait, pollInterval)
 	}
 	select {
 	case <-s.Lost():
@@ -55,37 +55,37 @@ func TestLink_UsesOneMemberAndGoesOnToTheNext(t *testing.T) {
 	}
 }
 
-func TestLink_LeavesAMemberThatFallsSilent(t *testing.T) {
-	t.Run("before a session is lost", func(t *testing.T) {
+func TestLink_SwitchesFromASilentMember(t *testing.T) {
+	t.Run("before the session is lost", func(t *testing.T) {
 		t.Parallel()
-		p, proxies := through(t, 2)
+		p, proxies := newFixtureBehindProxies(t, 2)
 		c := p.open()
 		s, err := c.OpenSession(t.Context(), registry.SessionOptions{TTL: 5 * time.Second})
 		require.NoError(t, err)
-		w := watch(t, c, "d")
-		next(t, w)
+		w := openWatch(t, c, "d")
+		nextBatch(t, w)
 		defer proxies[0].Blackhole()()
-		commit(t, p.open(func(o *etcd.Options) { o.Endpoints = o.Endpoints[1:] }), registry.Create("d/k", nil))
-		require.Len(t, next(t, w).Puts, 1, "the watch goes on elsewhere")
+		mustCommit(t, p.open(func(o *etcd.Options) { o.Endpoints = o.Endpoints[1:] }), registry.Create("d/k", nil))
+		require.Len(t, nextBatch(t, w).Puts, 1, "the watch resumes on the other member")
 		require.Eventually(t, func() bool {
 			st, _ := s.State()
 			return st == registry.SessionConnected
-		}, patient, often)
+		}, longWait, pollInterval)
 		_, err = c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}})
 		require.NoError(t, err)
-		require.Contains(t, p.log.String(), "it does not answer")
+		require.Contains(t, p.log.String(), "the member does not answer")
 	})
-	t.Run("within one read", func(t *testing.T) {
+	t.Run("within the duration of one read", func(t *testing.T) {
 		t.Parallel()
-		p, proxies := through(t, 2)
+		p, proxies := newFixtureBehindProxies(t, 2)
 		c := p.open()
 		defer proxies[0].Blackhole()()
 		_, err := c.Get(t.Context(), "none", fresh)
 		require.ErrorIs(t, err, registry.ErrNotFound)
 	})
-	t.Run("but not where all are slow", func(t *testing.T) {
+	t.Run("keeps the member when all are slow", func(t *testing.T) {
 		t.Parallel()
-		p, proxies := through(t, 2)
+		p, proxies := newFixtureBehindProxies(t, 2)
 		c := p.open()
 		s, err := c.OpenSession(t.Context(), registry.SessionOptions{TTL: 5 * time.Second})
 		require.NoError(t, err)
@@ -99,19 +99,19 @@ func TestLink_LeavesAMemberThatFallsSilent(t *testing.T) {
 			t.Error(s.Err())
 		case <-time.After(s.TTL()):
 		}
-		require.NotContains(t, p.log.String(), "left a member")
+		require.NotContains(t, p.log.String(), "disconnected from member; reconnecting")
 	})
 }
 
-func TestLink_ATransactionThatCannotBeSentIsNotApplied(t *testing.T) {
-	p, proxies := through(t, 1)
+func TestLink_ReportsAnUnsentTxnAsNotApplied(t *testing.T) {
+	p, proxies := newFixtureBehindProxies(t, 1)
 	c := p.open()
 	defer proxies[0].Refuse()()
-	require.Eventually(t, func() bool { // the connection has broken by then
+	require.Eventually(t, func() bool { // until the connection has broken
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err := c.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 		return errors.Is(err, registry.ErrNotApplied) && errors.Is(err, context.DeadlineExceeded)
-	}, patient, often)
+	}, longWait, pollInterval)
 	require.Empty(t, p.get("//k").Kvs)
 }

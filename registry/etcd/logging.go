@@ -2,4 +2,4 @@ package etcd
 
 import "log/slog"
 
-func cause(err error) slog.Attr { return slog.Any("cause", err) }
+func errorAttr(err error) slog.Attr { return slog.Any("error", err) }

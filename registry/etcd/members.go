@@ -11,15 +11,15 @@ import (
 	"github.com/rota-dev/rota/internal/remote"
 )
 
-// links is the link that a handle has, if it has one now.
+// links holds the link that the handle uses at present, if there is one.
 type links struct {
 	ctx context.Context // ends with the handle, after its sessions
 	end context.CancelFunc
 
 	mu      sync.Mutex
 	current *link
-	trouble error         // why there is none
-	changed chan struct{} // closed, and replaced, when that changes
+	cause   error         // why there is no link
+	changed chan struct{} // closed and replaced when current or cause changes
 }
 
 func newLinks() *links {
@@ -28,76 +28,76 @@ func newLinks() *links {
 	return s
 }
 
-// set makes l the link, or, if l is nil, trouble the reason why there is none.
-func (s *links) set(l *link, trouble error) {
+// setLink sets the current link or, if l is nil, the cause of having none.
+func (s *links) setLink(l *link, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current, s.trouble = l, trouble
+	s.current, s.cause = l, cause
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// get waits for a link. It does not wait where the credentials are refused: then an
-// operator is needed.
-func (s *links) get(ctx context.Context) (*link, error) {
+// waitForLink waits until there is a link. It fails at once if the credentials were rejected:
+// only an operator can correct that.
+func (s *links) waitForLink(ctx context.Context) (*link, error) {
 	for {
 		s.mu.Lock()
-		l, trouble, changed := s.current, s.trouble, s.changed
+		l, cause, changed := s.current, s.cause, s.changed
 		s.mu.Unlock()
 		switch {
 		case l != nil:
 			return l, nil
-		case trouble != nil && remote.Said(trouble):
-			return nil, trouble
+		case cause != nil && remote.Said(cause):
+			return nil, cause
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, remote.Ended(ctx, fmt.Errorf("no connection: %w", trouble))
+			return nil, remote.Ended(ctx, fmt.Errorf("no connection: %w", cause))
 		case <-s.ctx.Done():
 			return nil, context.Cause(s.ctx)
 		}
 	}
 }
 
-// steer keeps the handle linked, beginning with l, until it is closed.
-func (c *Client) steer(l *link) {
+// keepConnected keeps the handle connected, starting with l, until the handle is closed.
+func (c *Client) keepConnected(l *link) {
 	var pause time.Duration
 	for l != nil {
-		c.links.set(l, nil)
-		for _, s := range c.opened() {
+		c.links.setLink(l, nil)
+		for _, s := range c.openSessions() {
 			s.Reconnected()
 		}
-		next, why := c.attend(l)
-		c.links.set(nil, why)
-		for _, s := range c.opened() {
-			s.Disconnected() // news long before a renewal goes unanswered
+		next, why := c.superviseLink(l)
+		c.links.setLink(nil, why)
+		for _, s := range c.openSessions() {
+			s.Disconnected() // suspends the session now, not only when a renewal times out
 		}
-		if !c.calls.Go(l.close) { // that may take its time
+		if !c.calls.Go(l.close) { // close may block for a while
 			l.close()
 		}
-		if c.links.ctx.Err() == nil { // else the handle is being closed
-			c.log.LogAttrs(c.links.ctx, slog.LevelInfo, "left a member", slog.String("endpoint", c.endpoint(l.member)), cause(why))
+		if c.links.ctx.Err() == nil { // otherwise the handle is being closed
+			c.log.LogAttrs(c.links.ctx, slog.LevelInfo, "disconnected from member; reconnecting", slog.String("endpoint", c.endpoint(l.member)), errorAttr(why))
 		}
-		pause = longer(pause)
-		if time.Since(l.since) > settled {
+		pause = nextBackoff(pause)
+		if time.Since(l.since) > stableAfter {
 			pause = 0
 		}
 		if next == nil {
-			next = c.relink(l, pause)
+			next = c.reconnect(l, pause)
 		}
 		l = next
 	}
 }
 
-// attend returns when l is to be left, and why. A link that is only doubted stays until
-// there is a better one, which is returned as well.
-func (c *Client) attend(l *link) (next *link, why error) {
-	c.calls.Go(l.watch)
+// superviseLink waits until l has to be given up and returns the reason. A silent link is kept
+// until another member answers; next is the link to that member.
+func (c *Client) superviseLink(l *link) (next *link, why error) {
+	c.calls.Go(l.leaveWhenBroken)
 	for {
 		select {
-		case <-l.doubted:
-			if next = c.better(l); next != nil {
+		case <-l.suspected:
+			if next = c.dialAnsweringMember(l); next != nil {
 				return next, errSilent
 			}
 		case <-l.ctx.Done():
@@ -106,59 +106,60 @@ func (c *Client) attend(l *link) (next *link, why error) {
 	}
 }
 
-// better returns a link to a member that answers while l stays silent, or nil. Slow
-// answers are no reason to go: what is under way on l would be lost, and all others are
-// perhaps as slow.
-func (c *Client) better(l *link) *link {
+// dialAnsweringMember returns a link to a member that answers while l stays silent, or nil as
+// soon as l receives something. A slow member is no reason to switch: the calls in flight would
+// be lost, and the other members may be just as slow.
+func (c *Client) dialAnsweringMember(l *link) *link {
 	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel()
-	if !l.whenHeard(cancel) {
+	if !l.setOnReceive(cancel) {
 		return nil
 	}
-	defer l.whenHeard(nil)
-	next, _ := c.dialFirst(ctx, c.after(l))
+	defer l.setOnReceive(nil)
+	next, _ := c.dialFirst(ctx, c.memberAfter(l))
 	return next
 }
 
-// relink returns a link to the first member after l's that answers, or nil when the handle
-// is closed.
-func (c *Client) relink(l *link, pause time.Duration) *link {
+// reconnect returns a link to the first member that answers, beginning with the one after l's.
+// It returns nil when the handle is closed.
+func (c *Client) reconnect(l *link, pause time.Duration) *link {
 	for remote.Sleep(c.links.ctx, remote.Jittered(pause)) {
-		next, err := c.dialFirst(c.links.ctx, c.after(l))
+		next, err := c.dialFirst(c.links.ctx, c.memberAfter(l))
 		if err == nil {
 			return next
 		}
-		c.links.set(nil, err)
-		pause = longer(pause)
+		c.links.setLink(nil, err)
+		pause = nextBackoff(pause)
 		if remote.Said(err) {
-			pause = pauseRefused
+			pause = credentialsBackoff
 		}
 	}
 	return nil
 }
 
-// after returns the member that comes after l's.
-func (c *Client) after(l *link) int { return (l.member + 1) % len(c.options.Endpoints) }
+// memberAfter returns the index of the member after l's.
+func (c *Client) memberAfter(l *link) int { return (l.member + 1) % len(c.options.Endpoints) }
 
 const (
-	pauseLow  = 10 * time.Millisecond
-	pauseHigh = 250 * time.Millisecond // sessions are suspended meanwhile, and short ones lost
-	// pauseRefused is for those who have no rights: a password costs the store to check.
-	pauseRefused = time.Second
+	minBackoff = 10 * time.Millisecond
+	maxBackoff = 250 * time.Millisecond // short, because sessions are suspended meanwhile and short ones are lost
+	// credentialsBackoff is the pause after rejected credentials: each password check costs the
+	// store a bcrypt hash.
+	credentialsBackoff = time.Second
 )
 
-// longer returns the pause after pause.
-func longer(pause time.Duration) time.Duration { return min(max(2*pause, pauseLow), pauseHigh) }
+// nextBackoff returns the pause that follows pause.
+func nextBackoff(pause time.Duration) time.Duration { return min(max(2*pause, minBackoff), maxBackoff) }
 
 func (c *Client) endpoint(member int) string { return c.options.Endpoints[member] }
 
-// headStart is how long a member is tried until the next one is tried as well: one that is
-// paused, or has lost its peers, takes its time to say nothing.
+// headStart is the time before the next member is dialed in parallel: a member that is paused,
+// or has lost its peers, does not fail but stays silent.
 const headStart = 250 * time.Millisecond
 
-// dialFirst returns a link to the first member that answers, of all of them, beginning with
-// that one. It has the errors of all if there is none, and stops at one by which the
-// credentials are refused: the others would say the same.
+// dialFirst dials all members, beginning with the given one, and returns a link to the first
+// that answers. If none does, it returns all their errors. Rejected credentials end the search:
+// every other member would reject them as well.
 func (c *Client) dialFirst(ctx context.Context, member int) (*link, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	n := len(c.options.Endpoints)
@@ -169,7 +170,7 @@ func (c *Client) dialFirst(ctx context.Context, member int) (*link, error) {
 			member := (member + begun) % n
 			begun++
 			go func() {
-				l, err := c.dial(ctx, member)
+				l, err := c.dialMember(ctx, member)
 				dials <- dialed{l, err}
 			}()
 		}
@@ -177,7 +178,7 @@ func (c *Client) dialFirst(ctx context.Context, member int) (*link, error) {
 	defer func() {
 		cancel()
 		for ; ended < begun; ended++ {
-			if d := <-dials; d.link != nil { // too late
+			if d := <-dials; d.link != nil { // it lost the race
 				d.link.close()
 			}
 		}

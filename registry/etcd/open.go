@@ -8,14 +8,17 @@ import (
 	"github.com/rota-dev/rota/internal/remote"
 )
 
-// Open returns a handle on the etcd cluster at o.Endpoints. It fails with all that is wrong
-// with o; with registry.ErrUnavailable and a cause for each, if there is no member that can
-// be connected to and has a leader; with registry.ErrUnauthenticated if the credentials are
-// refused, and registry.ErrPermission if they lack the right to read or to write the keys of
-// the namespace; and if a member's version is one that Options.AnyVersion tells of. It tries
-// each member once, and takes a few seconds at worst, or as long as ctx lets it.
+// Open connects to the etcd cluster at o.Endpoints and returns a handle, which must be closed.
+// The handle does not depend on ctx.
 //
-// The handle does not depend on ctx. It is to be closed.
+// Open tries each member once; it takes a few seconds at worst, and ends with ctx. It fails
+// with
+//
+//   - all problems of o, if there are any;
+//   - registry.ErrUnavailable and one cause per member, if no member with a leader is reachable;
+//   - registry.ErrUnauthenticated, if the credentials are rejected;
+//   - registry.ErrPermission, if the user may not read or write the keys of the namespace;
+//   - an error that names the member and its version, if only Options.AnyVersion accepts it.
 func Open(ctx context.Context, o Options) (*Client, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -27,16 +30,16 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		log:       o.Logger,
 		calls:     remote.NewCalls(o.CallTimeout),
 		links:     newLinks(),
-		sessions:  make(map[*session]struct{}),
+		sessions:  make(map[*openSession]struct{}),
 		watchers:  make(map[*watcher]struct{}),
 	}
-	if err := c.open(ctx); err != nil {
+	if err := c.finishOpen(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open etcd at %s: %w", o.endpoints(), err), c.Close(ctx))
 	}
 	return c, nil
 }
 
-func (c *Client) open(ctx context.Context) error {
+func (c *Client) finishOpen(ctx context.Context) error {
 	l, err := c.dialFirst(ctx, 0)
 	if err != nil {
 		return remote.Unavailable(err)
@@ -45,13 +48,13 @@ func (c *Client) open(ctx context.Context) error {
 		l.close()
 		return err
 	}
-	c.links.set(l, nil)
-	c.calls.Go(func() { c.steer(l) })
+	c.links.setLink(l, nil)
+	c.calls.Go(func() { c.keepConnected(l) })
 	if err := c.checkWrite(ctx); err != nil {
 		return remote.Unavailable(err)
 	}
 	if c.options.CompactEvery > 0 {
-		c.calls.Go(c.compact)
+		c.calls.Go(c.compactLoop)
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
-// refusesToOpen returns why options are refused, which has to be soon.
-func refusesToOpen(t *testing.T, o etcd.Options, soon time.Duration) error {
+// requireOpenError returns the error of Open, which must fail soon.
+func requireOpenError(t *testing.T, o etcd.Options, soon time.Duration) error {
 	t.Helper()
 	start := time.Now()
 	c, err := etcd.Open(t.Context(), o)
@@ -34,47 +34,48 @@ func refusesToOpen(t *testing.T, o etcd.Options, soon time.Duration) error {
 	return err
 }
 
-func TestOpen_NamesAllThatIsWrong(t *testing.T) {
-	err := refusesToOpen(t, etcd.Options{
+func TestOpen_ListsAllProblemsOfTheOptions(t *testing.T) {
+	err := requireOpenError(t, etcd.Options{
 		Endpoints: []string{"a:1,b:1"}, Namespace: "rota/", Username: "u", CallTimeout: -1, CompactEvery: -1,
 	}, time.Second)
-	for _, fault := range []string{`endpoint "a:1,b:1"`, `namespace "rota/"`, "password", "CallTimeout", "CompactEvery"} {
+	for _, fault := range []string{`endpoint "a:1,b:1"`, `namespace "rota/"`, "Username and Password", "CallTimeout", "CompactEvery"} {
 		require.ErrorContains(t, err, fault)
 	}
-	require.ErrorContains(t, refusesToOpen(t, etcd.Options{}, time.Second), "no endpoints")
+	require.ErrorContains(t, requireOpenError(t, etcd.Options{}, time.Second), "no endpoints")
 	for _, ns := range []string{"/", "a", "/a/", "/a//b", "/a b", "/~a", "/.."} {
-		err := refusesToOpen(t, etcd.Options{Endpoints: []string{"a:1"}, Namespace: ns}, time.Second)
+		err := requireOpenError(t, etcd.Options{Endpoints: []string{"a:1"}, Namespace: ns}, time.Second)
 		require.ErrorContains(t, err, "namespace", ns)
 	}
 }
 
-func TestOpen_RefusesAClearTextEndpointWhereTLSIsMeant(t *testing.T) {
+func TestOpen_RefusesClearTextEndpointsIfTLSIsConfigured(t *testing.T) {
 	credentials := etcd.Options{Username: "u", Password: "p"}
 	for name, c := range map[string]struct {
 		o         etcd.Options
 		endpoints []string
 		refused   string
 	}{
-		"beside TLS options":                   {etcd.Options{TLS: &tls.Config{}}, []string{"https://a:1", "http://b:1"}, "http://b:1"},
-		"whatever the case of its scheme":      {etcd.Options{TLS: &tls.Config{}}, []string{"HTTP://b:1"}, "HTTP://b:1"},
-		"credentials beside an https endpoint": {credentials, []string{"https://a:1", "http://b:1"}, "http://b:1"},
+		"with TLS options":                       {etcd.Options{TLS: &tls.Config{}}, []string{"https://a:1", "http://b:1"}, "http://b:1"},
+		"with a scheme in upper case":            {etcd.Options{TLS: &tls.Config{}}, []string{"HTTP://b:1"}, "HTTP://b:1"},
+		"with credentials and an https endpoint": {credentials, []string{"https://a:1", "http://b:1"}, "http://b:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := c.o
 			o.Endpoints = c.endpoints
-			err := refusesToOpen(t, o, patient)
+			err := requireOpenError(t, o, longWait)
 			require.ErrorContains(t, err, fmt.Sprintf("endpoint %q is in clear text", c.refused))
 			require.NotContains(t, err.Error(), "connection")
 		})
 	}
-	t.Run("but not where all is in clear text", func(t *testing.T) {
+	t.Run("accepts clear text if no TLS is configured", func(t *testing.T) {
 		o := credentials
 		o.Endpoints = []string{"http://" + deadAddr(t, false)}
-		require.ErrorContains(t, refusesToOpen(t, o, patient), "connection refused")
+		require.ErrorContains(t, requireOpenError(t, o, longWait), "connection refused")
 	})
 }
 
-// deadAddr returns the address of a listener, which it closes unless it is to be silent.
+// deadAddr returns an address that refuses connections or, if silent is set, accepts them and
+// never answers.
 func deadAddr(t *testing.T, silent bool) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -87,7 +88,7 @@ func deadAddr(t *testing.T, silent bool) string {
 	return l.Addr().String()
 }
 
-func TestOpen_AWrongAddressFailsAtOnceAndSaysWhy(t *testing.T) {
+func TestOpen_FailsAtOnceAtAWrongAddressAndNamesTheCause(t *testing.T) {
 	for name, o := range map[string]etcd.Options{
 		"without credentials": {},
 		"with credentials":    {Username: "u", Password: "p"},
@@ -95,23 +96,23 @@ func TestOpen_AWrongAddressFailsAtOnceAndSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.Endpoints = []string{deadAddr(t, false), deadAddr(t, false)}
-			err := refusesToOpen(t, o, time.Second)
+			err := requireOpenError(t, o, time.Second)
 			require.ErrorIs(t, err, registry.ErrUnavailable)
 			require.ErrorContains(t, err, "connection refused")
 			for _, endpoint := range o.Endpoints {
-				require.ErrorContains(t, err, endpoint+": connection error", "each endpoint has its cause")
+				require.ErrorContains(t, err, endpoint+": connection error", "the error names a cause per endpoint")
 			}
 		})
 	}
-	t.Run("of a host that does not exist", func(t *testing.T) {
-		err := refusesToOpen(t, etcd.Options{Endpoints: []string{"no-such-host.invalid:2379"}}, patient)
+	t.Run("with a host that does not exist", func(t *testing.T) {
+		err := requireOpenError(t, etcd.Options{Endpoints: []string{"no-such-host.invalid:2379"}}, longWait)
 		require.ErrorIs(t, err, registry.ErrUnavailable)
 		require.ErrorContains(t, err, "no-such-host.invalid")
 	})
 }
 
-func TestOpen_ASilentAddressFailsInTime(t *testing.T) {
-	err := refusesToOpen(t, etcd.Options{Endpoints: []string{deadAddr(t, true)}}, patient)
+func TestOpen_TimesOutAtASilentAddress(t *testing.T) {
+	err := requireOpenError(t, etcd.Options{Endpoints: []string{deadAddr(t, true)}}, longWait)
 	require.ErrorIs(t, err, registry.ErrUnavailable)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
@@ -120,22 +121,22 @@ func TestOpen_ASilentAddressFailsInTime(t *testing.T) {
 	start := time.Now()
 	_, err = etcd.Open(ctx, etcd.Options{Endpoints: []string{deadAddr(t, true)}})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(start), 2*time.Second, "the caller's bound counts")
+	require.Less(t, time.Since(start), 2*time.Second, "the deadline of the caller applies")
 }
 
-func TestOpen_OneMemberThatAnswersIsEnough(t *testing.T) {
-	p := newPlace(t)
+func TestOpen_NeedsOneMemberThatAnswers(t *testing.T) {
+	p := newFixture(t)
 	dead, silent := deadAddr(t, false), deadAddr(t, true)
 	c := p.open(func(o *etcd.Options) {
 		o.Endpoints = append([]string{dead, silent}, o.Endpoints...)
 		o.InOrder = true
 	})
-	commit(t, c, registry.Create("k", nil))
-	require.Contains(t, p.log.String(), "a member does not tell its version")
+	mustCommit(t, c, registry.Create("k", nil))
+	require.Contains(t, p.log.String(), "cannot read the version of a member")
 	require.Contains(t, p.log.String(), dead)
 }
 
-// fakeMember answers what Open asks.
+// fakeMember answers the requests that Open makes.
 type fakeMember struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedMaintenanceServer
@@ -170,7 +171,7 @@ func startFake(t *testing.T, version string) (addr string) {
 	return l.Addr().String()
 }
 
-func TestOpen_RefusesServersWithBugsThatMatter(t *testing.T) {
+func TestOpen_RefusesVersionsWithKnownBugs(t *testing.T) {
 	good := startFake(t, "3.7.0")
 	for version, ok := range map[string]bool{
 		"3.4.34": false, "3.5.0": false, "3.5.27": false, "3.5.28": true, "3.5.100": true,
@@ -181,7 +182,7 @@ func TestOpen_RefusesServersWithBugsThatMatter(t *testing.T) {
 			fake := startFake(t, version)
 			o := etcd.Options{Endpoints: []string{good, fake}, InOrder: true}
 			if !ok {
-				err := refusesToOpen(t, o, patient)
+				err := requireOpenError(t, o, longWait)
 				require.ErrorContains(t, err, fake+": version")
 				require.ErrorContains(t, err, version)
 				require.False(t, registry.Retryable(err), "an operator is needed: %v", err)
@@ -210,20 +211,20 @@ func TestOpen_Credentials(t *testing.T) {
 	log := &logBuffer{}
 	o := etcd.Options{Endpoints: cluster.Addrs(), Username: user, Password: password, Logger: slogTo(log)}
 
-	t.Run("none", func(t *testing.T) {
+	t.Run("without credentials", func(t *testing.T) {
 		o := o
 		o.Username, o.Password = "", ""
-		require.ErrorIs(t, refusesToOpen(t, o, patient), registry.ErrUnauthenticated)
+		require.ErrorIs(t, requireOpenError(t, o, longWait), registry.ErrUnauthenticated)
 	})
-	t.Run("wrong", func(t *testing.T) {
+	t.Run("with a wrong password", func(t *testing.T) {
 		o := o
 		o.Password += "!"
-		err := refusesToOpen(t, o, patient)
+		err := requireOpenError(t, o, longWait)
 		require.ErrorIs(t, err, registry.ErrUnauthenticated)
 		require.NotContains(t, err.Error(), password)
 	})
 	t.Run("without rights", func(t *testing.T) {
-		err := refusesToOpen(t, o, patient)
+		err := requireOpenError(t, o, longWait)
 		require.ErrorIs(t, err, registry.ErrPermission)
 		require.False(t, registry.Retryable(err))
 		require.ErrorContains(t, err, `no right to read the keys that begin with "/rota/"`)
@@ -242,16 +243,16 @@ func TestOpen_Credentials(t *testing.T) {
 	const read, write = clientv3.PermissionType(clientv3.PermRead), clientv3.PermissionType(clientv3.PermWrite)
 	lacks := func(t *testing.T, right string) {
 		t.Helper()
-		err := refusesToOpen(t, o, patient)
+		err := requireOpenError(t, o, longWait)
 		require.ErrorIs(t, err, registry.ErrPermission)
 		require.False(t, registry.Retryable(err))
 		require.ErrorContains(t, err, fmt.Sprintf("no right to %s the keys that begin with %q: permission denied: etcdserver: permission denied", right, all))
 	}
-	t.Run("with the right to write alone", func(t *testing.T) {
+	t.Run("with the right to write only", func(t *testing.T) {
 		grant(t, all, write)
 		lacks(t, "read")
 	})
-	t.Run("with the right to read alone", func(t *testing.T) {
+	t.Run("with the right to read only", func(t *testing.T) {
 		grant(t, all, read)
 		lacks(t, "write")
 	})
@@ -263,21 +264,21 @@ func TestOpen_Credentials(t *testing.T) {
 	})
 	grant(t, all, clientv3.PermissionType(clientv3.PermReadWrite))
 
-	t.Run("with the rights that the documentation asks for", func(t *testing.T) {
+	t.Run("with the documented rights", func(t *testing.T) {
 		o := o
 		o.CompactEvery = 50 * time.Millisecond
 		c, err := etcd.Open(t.Context(), o)
 		require.NoError(t, err)
 		defer c.Close(t.Context())
-		s := session(t, c)
-		w := watch(t, c, "d")
-		next(t, w)
-		commit(t, c, registry.CreateOwned("d/~k", nil, s.ID()))
-		require.Len(t, next(t, w).Puts, 1)
+		s := openSession(t, c)
+		w := openWatch(t, c, "d")
+		nextBatch(t, w)
+		mustCommit(t, c, registry.CreateOwned("d/~k", nil, s.ID()))
+		require.Len(t, nextBatch(t, w).Puts, 1)
 		require.NoError(t, s.Close(t.Context()))
-		require.NotEmpty(t, next(t, w).Deletes)
+		require.NotEmpty(t, nextBatch(t, w).Deletes)
 	})
-	t.Run("of which the token has run out", func(t *testing.T) {
+	t.Run("whose token has expired", func(t *testing.T) {
 		for name, call := range map[string]func(c *etcd.Client) error{
 			"Txn": func(c *etcd.Client) error {
 				_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Absent("none")}})
@@ -291,12 +292,12 @@ func TestOpen_Credentials(t *testing.T) {
 		} {
 			c, err := etcd.Open(t.Context(), o)
 			require.NoError(t, err)
-			<-time.After(2500 * time.Millisecond) // the server looks for them once a second
+			<-time.After(2500 * time.Millisecond) // longer than the token's second, as the server removes expired tokens once a second
 			require.NoError(t, call(c), name)
 			require.NoError(t, c.Close(t.Context()))
 		}
 	})
-	t.Run("are told nobody", func(t *testing.T) {
+	t.Run("do not appear in logs", func(t *testing.T) {
 		slogTo(log).Info("opened", "options", o, "also", fmt.Sprintf("%v %+v %#v %s", o, o, o, &o))
 		require.Contains(t, log.String(), "etcd at ")
 		require.NotContains(t, log.String(), password)
@@ -305,42 +306,42 @@ func TestOpen_Credentials(t *testing.T) {
 
 func TestOpen_TLS(t *testing.T) {
 	cluster := servertest.StartEtcd(t, testserver.EtcdOptions{TLS: testserver.MutualTLS})
-	t.Run("with a certificate that the server knows", func(t *testing.T) {
+	t.Run("with a certificate that the server trusts", func(t *testing.T) {
 		c, err := etcd.Open(t.Context(), etcd.Options{Endpoints: cluster.Addrs(), TLS: cluster.TLS()})
 		require.NoError(t, err)
 		defer c.Close(t.Context())
-		commit(t, c, registry.Create("k", nil))
+		mustCommit(t, c, registry.Create("k", nil))
 	})
-	t.Run("of a server that goes by another name, which is given", func(t *testing.T) {
+	t.Run("with the ServerName of the certificate", func(t *testing.T) {
 		o := etcd.Options{Endpoints: []string{"https://" + cluster.Addrs()[0]}, TLS: cluster.TLS()}
 		o.TLS.ServerName = "localhost"
 		c, err := etcd.Open(t.Context(), o)
 		require.NoError(t, err)
 		require.NoError(t, c.Close(t.Context()))
 	})
-	t.Run("an error of a client without TLS asks whether the server wants it", func(t *testing.T) {
+	t.Run("a client without TLS gets a hint in its error", func(t *testing.T) {
 		for _, o := range []etcd.Options{{}, {Username: "u", Password: "p"}} {
 			o.Endpoints = cluster.Addrs()
-			err := refusesToOpen(t, o, patient)
+			err := requireOpenError(t, o, longWait)
 			require.ErrorIs(t, err, registry.ErrUnavailable)
 			require.ErrorContains(t, err, cluster.Addrs()[0])
-			require.ErrorContains(t, err, "does it want TLS?")
+			require.ErrorContains(t, err, "the server may require TLS")
 		}
 	})
-	t.Run("an error of a client with TLS does not", func(t *testing.T) {
+	t.Run("a client with TLS gets no hint", func(t *testing.T) {
 		o := etcd.Options{Endpoints: cluster.Addrs(), TLS: cluster.TLS()}
 		o.TLS.RootCAs = nil
-		require.NotContains(t, refusesToOpen(t, o, patient).Error(), "does it want TLS?")
+		require.NotContains(t, requireOpenError(t, o, longWait).Error(), "the server may require TLS")
 	})
 	for name, change := range map[string]func(o *etcd.Options){
-		"without a certificate":                 func(o *etcd.Options) { o.TLS.Certificates, o.TLS.GetClientCertificate = nil, nil },
-		"of an authority that nobody trusts":    func(o *etcd.Options) { o.TLS.RootCAs = nil },
-		"of a server that goes by another name": func(o *etcd.Options) { o.TLS.ServerName = "elsewhere.test" },
+		"without a certificate":                                func(o *etcd.Options) { o.TLS.Certificates, o.TLS.GetClientCertificate = nil, nil },
+		"with an authority that the client does not trust":     func(o *etcd.Options) { o.TLS.RootCAs = nil },
+		"with another ServerName than that of the certificate": func(o *etcd.Options) { o.TLS.ServerName = "elsewhere.test" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := etcd.Options{Endpoints: cluster.Addrs(), TLS: cluster.TLS()}
 			change(&o)
-			err := refusesToOpen(t, o, patient)
+			err := requireOpenError(t, o, longWait)
 			require.ErrorIs(t, err, registry.ErrUnavailable)
 			t.Log(err)
 		})

@@ -13,80 +13,80 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Options describe a cluster and how to use it. Only Endpoints are required. They do not
-// show Password when they are printed or logged.
+// Options configure Open. Only Endpoints are required. Printing or logging Options does not
+// reveal the Password.
 type Options struct {
-	// Endpoints are the members' addresses for clients: host:port, or URLs. A handle is
-	// connected to one of them at a time, and goes on to the next when that is of no use any
-	// more. It begins with any of them, so that the handles of a fleet are spread over all.
+	// Endpoints are the client addresses of the members: host:port, or URLs. A handle is
+	// connected to one member at a time and switches to the next when the connection breaks,
+	// the member has no leader, or the member is silent. It begins with a random one, which
+	// spreads the handles of a fleet over the members.
 	Endpoints []string
 
-	// InOrder makes the handle begin with the first of Endpoints, say the nearest.
+	// InOrder makes the handle begin with the first of Endpoints, for example the nearest.
 	InOrder bool
 
-	// Namespace is what all keys begin with, followed by a slash: a path of segments as in
+	// Namespace is the prefix of all keys, followed by a slash: a path of segments as in
 	// registry.Key, with a slash before each. "" means DefaultNamespace. Registries in
-	// different namespaces do not see each other; none may be below another.
+	// different namespaces do not see each other; no namespace may be below another.
 	Namespace string
 
-	// TLS is for endpoints that want it, with the client's certificate if that is how it
-	// is known there. It is needed if the server's certificate is not one that the system
-	// trusts: endpoints that begin with https:// use TLS without it. Endpoints that begin
-	// with http:// are refused beside it.
+	// TLS configures connections to endpoints that use TLS, including the client certificate if
+	// the server asks for one. It is needed if the system does not trust the server's
+	// certificate; otherwise an endpoint that begins with https:// is enough. With TLS set, an
+	// endpoint that begins with http:// is an error.
 	TLS *tls.Config
 
-	// Username and Password are those of a user of etcd, who needs the permission to read
-	// and write all keys that begin with Namespace and a slash. Both or neither are given.
+	// Username and Password authenticate a user of etcd, who needs the permission to read and
+	// write all keys below Namespace. Set both or neither.
 	Username, Password string
 
-	// CallTimeout is how long a call may take whose context would let it take longer. 0 means
-	// 5 s.
+	// CallTimeout bounds each call, in addition to the call's context. 0 means 5 s.
 	CallTimeout time.Duration
 
-	// AuditEvery is how often a directory that is watched is compared with the store, for
-	// events that the server failed to send. Comparisons are spread over time, and no more
-	// than two a second are made, however many directories there are. 0 means 1 minute,
-	// less than 0 never.
+	// AuditEvery is the interval at which each watched directory is compared with the store, to
+	// detect events that the server failed to send. A handle makes at most two comparisons a
+	// second, however many directories it watches. 0 means 1 minute; a negative value disables
+	// the audit.
 	AuditEvery time.Duration
 
-	// CompactEvery makes the handles that have it take turns, that far apart, in making
-	// etcd forget its history, of the turn before last and older. etcd keeps all history
-	// until someone compacts it, by this option, by its own flag --auto-compaction-mode, or
-	// by another user of the cluster, such as Kubernetes: it is the whole cluster's history
-	// that is compacted, of all namespaces. The registry needs none of it. 0 means never.
+	// CompactEvery makes this handle take part in the compaction of etcd's history: once per
+	// interval, one of the participating handles removes all history that is more than one
+	// interval old. etcd keeps all history until a client compacts it, through this option,
+	// etcd's own flag --auto-compaction-mode, or another user of the cluster such as
+	// Kubernetes. Compaction affects the whole cluster, all namespaces included. The registry
+	// itself needs no history. 0 disables it.
 	CompactEvery time.Duration
 
-	// AnyVersion accepts servers that Open refuses otherwise: those before 3.5.28, and 3.6
+	// AnyVersion lets Open accept server versions with known bugs: those before 3.5.28, and 3.6
 	// before 3.6.9. They end leases that are being renewed, lose deletions on the way to
-	// watchers, or answer reads with what is out of date.
+	// watchers, or return outdated reads.
 	AnyVersion bool
 
-	// Logger gets what the handle notices and no call returns: sessions that are suspended
-	// or lost, members that are left for others, watches that begin again (INFO), foreign
-	// values, compactions that fail (WARN). nil = slog.Default(). While the store answers,
-	// nothing is logged.
+	// Logger receives events that no call returns. At INFO: sessions that are suspended or
+	// lost, switches to another member, watches that restart. At WARN: foreign values, failed
+	// compactions. While the store answers, nothing is logged. nil means slog.Default().
 	Logger *slog.Logger
 
-	// DialOptions are added to those for gRPC. Interceptors see each request once.
+	// DialOptions are added to the gRPC dial options. Interceptors see each request once.
 	DialOptions []grpc.DialOption
 }
 
-// complete returns o with defaults in place of zeros, or all that is wrong with it.
+// complete returns o with defaults for zero values, or an error that lists all problems.
 func (o Options) complete() (Options, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if len(o.Endpoints) == 0 {
-		fault("no endpoints are given")
+		fault("no endpoints")
 	}
 	for _, e := range o.Endpoints {
 		if e == "" || strings.ContainsAny(e, " ,") {
 			fault("endpoint %q is not an address", e)
 		}
 	}
-	if o.meansTLS() {
+	if o.requiresTLS() {
 		for _, e := range o.Endpoints {
 			if scheme(e) == "http" {
-				fault("endpoint %q is in clear text, where TLS is asked for: write https://", e)
+				fault("endpoint %q is in clear text although TLS is configured: use https://", e)
 			}
 		}
 	}
@@ -97,13 +97,13 @@ func (o Options) complete() (Options, error) {
 		faults = append(faults, err)
 	}
 	if (o.Username == "") != (o.Password == "") {
-		fault("a user name and a password go together")
+		fault("Username and Password have to be set together")
 	}
 	if o.CallTimeout < 0 {
-		fault("CallTimeout is %v", o.CallTimeout)
+		fault("CallTimeout is negative: %v", o.CallTimeout)
 	}
 	if o.CompactEvery < 0 {
-		fault("CompactEvery is %v", o.CompactEvery)
+		fault("CompactEvery is negative: %v", o.CompactEvery)
 	}
 	if o.CallTimeout == 0 {
 		o.CallTimeout = 5 * time.Second
@@ -127,14 +127,14 @@ func (o Options) complete() (Options, error) {
 	return o, errors.Join(faults...)
 }
 
-// meansTLS reports whether a connection in clear text would be a mistake: o has options for
-// TLS, or has credentials and uses TLS with another member. etcd's client library would
-// connect to an http:// endpoint without TLS all the same, and send it the password.
-func (o Options) meansTLS() bool {
+// requiresTLS reports whether an endpoint in clear text is a mistake: TLS is configured, or
+// there are credentials and another endpoint uses TLS. etcd's client library would connect to
+// an http:// endpoint without TLS nevertheless and send it the password.
+func (o Options) requiresTLS() bool {
 	return o.TLS != nil || o.Username != "" && slices.ContainsFunc(o.Endpoints, func(e string) bool { return scheme(e) == "https" })
 }
 
-// scheme returns the scheme of an endpoint that is a URL, in lower case, or "".
+// scheme returns the scheme of an endpoint in lower case, or "" if the endpoint is no URL.
 func scheme(endpoint string) string {
 	scheme, _, ok := strings.Cut(endpoint, "://")
 	if !ok {
@@ -143,12 +143,12 @@ func scheme(endpoint string) string {
 	return strings.ToLower(scheme)
 }
 
-// String names what o connects to.
+// String returns the endpoints and the namespace.
 func (o Options) String() string {
 	return fmt.Sprintf("etcd at %s, namespace %s", o.endpoints(), o.Namespace)
 }
 
-// GoString is String, so that no way of printing shows the password.
+// GoString is String, so that no format verb reveals the password.
 func (o Options) GoString() string { return o.String() }
 
 // LogValue is String for package slog.

@@ -14,19 +14,19 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// silentRenewal is the part of the TTL after which an unanswered renewal makes the handle
-// look for a member that answers. By then, half of the TTL has passed since the last renewal
-// that was confirmed was sent; what is left has to do for a new connection.
-func silentRenewal(ttl time.Duration) time.Duration { return ttl / 4 }
+// renewalSilence is the time after which an unanswered renewal makes the handle look for a
+// member that answers. Half of the TTL has then passed since the last confirmed renewal was
+// sent; the other half has to suffice for a new connection.
+func renewalSilence(ttl time.Duration) time.Duration { return ttl / 4 }
 
-// renew prolongs a lease, if the answer is nil. It asks once.
-func (c *Client) renew(ctx context.Context, lease int64, ttl time.Duration) error {
-	l, err := c.links.get(ctx)
+// renewSession renews a lease with one request. A nil error means that the lease is renewed.
+func (c *Client) renewSession(ctx context.Context, lease int64, ttl time.Duration) error {
+	l, err := c.links.waitForLink(ctx)
 	if err != nil {
 		return err
 	}
-	over := l.begin(silentRenewal(ttl))
-	left, err := l.renew(ctx, lease)
+	over := l.beginCall(renewalSilence(ttl))
+	left, err := l.renewLease(ctx, lease)
 	err = translate(err)
 	over(err)
 	switch {
@@ -38,11 +38,11 @@ func (c *Client) renew(ctx context.Context, lease int64, ttl time.Duration) erro
 	return nil
 }
 
-// renewals is the stream on which all leases of a link are renewed. It is one, and it is
-// kept: opening a stream costs a check of the password, if there is one, and a renewal that
-// came after it would be late. Answers come in the order of the questions.
+// renewals owns the stream on which all leases of a link are renewed. There is one stream and
+// it stays open, because with a password opening a stream costs a password check, after which
+// the renewal would be late. Answers arrive in the order of the requests.
 type renewals struct {
-	turn   chan struct{} // one slot, taken by who opens the stream or sends on it
+	held   chan struct{} // one slot, a lock with a context: held to open the stream or to send
 	stream *renewalStream
 }
 
@@ -52,23 +52,23 @@ type renewalStream struct {
 
 	mu      sync.Mutex
 	err     error // why the stream has ended
-	waiting []renewal
+	pending []pendingRenewal
 }
 
-// renewal is a question that was sent.
-type renewal struct {
+// pendingRenewal is a request that has been sent and not answered.
+type pendingRenewal struct {
 	lease  int64
-	answer chan renewed // one slot
+	answer chan renewalAnswer // one slot
 }
 
-type renewed struct {
-	left int64 // of the TTL: nothing if there is no such lease
+type renewalAnswer struct {
+	left int64 // remaining TTL; 0 if there is no such lease
 	err  error
 }
 
-// renew returns what is left of the TTL: nothing if there is no such lease.
-func (l *link) renew(ctx context.Context, lease int64) (left int64, err error) {
-	answer, err := l.askToRenew(ctx, lease)
+// renewLease returns the remaining TTL, which is 0 if there is no such lease.
+func (l *link) renewLease(ctx context.Context, lease int64) (left int64, err error) {
+	answer, err := l.requestRenewal(ctx, lease)
 	if err != nil {
 		return 0, err
 	}
@@ -80,41 +80,41 @@ func (l *link) renew(ctx context.Context, lease int64) (left int64, err error) {
 	}
 }
 
-func (l *link) askToRenew(ctx context.Context, lease int64) (<-chan renewed, error) {
-	if err := l.renewals.begin(ctx); err != nil {
+func (l *link) requestRenewal(ctx context.Context, lease int64) (<-chan renewalAnswer, error) {
+	if err := l.renewals.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer l.renewals.end()
-	if err := l.prepareRenewals(ctx); err != nil {
+	defer l.renewals.unlock()
+	if err := l.openRenewalsLocked(ctx); err != nil {
 		return nil, err
 	}
-	return l.renewals.stream.ask(ctx, lease)
+	return l.renewals.stream.send(ctx, lease)
 }
 
-// openRenewals opens the stream, if it is not open.
+// openRenewals opens the stream unless it is open.
 func (l *link) openRenewals(ctx context.Context) error {
-	if err := l.renewals.begin(ctx); err != nil {
+	if err := l.renewals.lock(ctx); err != nil {
 		return err
 	}
-	defer l.renewals.end()
-	return l.prepareRenewals(ctx)
+	defer l.renewals.unlock()
+	return l.openRenewalsLocked(ctx)
 }
 
-// begin waits for the caller's turn.
-func (r *renewals) begin(ctx context.Context) error {
+// lock waits for the lock until ctx ends.
+func (r *renewals) lock(ctx context.Context) error {
 	select {
-	case r.turn <- struct{}{}:
+	case r.held <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (r *renewals) end() { <-r.turn }
+func (r *renewals) unlock() { <-r.held }
 
-// prepareRenewals is openRenewals in the caller's turn.
-func (l *link) prepareRenewals(ctx context.Context) error {
-	if !l.renewals.stream.ended() {
+// openRenewalsLocked is openRenewals for a caller that holds the lock.
+func (l *link) openRenewalsLocked(ctx context.Context) error {
+	if !l.renewals.stream.hasEnded() {
 		return nil
 	}
 	s, err := l.newRenewalStream(ctx)
@@ -126,21 +126,21 @@ func (l *link) prepareRenewals(ctx context.Context) error {
 
 func (l *link) newRenewalStream(ctx context.Context) (*renewalStream, error) {
 	streamCtx, end := context.WithCancel(clientv3.WithRequireLeader(l.ctx))
-	defer context.AfterFunc(ctx, end)() // the stream outlives ctx, but its opening does not
+	defer context.AfterFunc(ctx, end)() // ctx bounds the opening, not the life of the stream
 	stream, err := l.lease.LeaseKeepAlive(streamCtx, callOptions...)
 	if err != nil {
 		end()
 		return nil, err
 	}
 	s := &renewalStream{stream: stream, end: end}
-	if !l.spawn(s.listen) {
+	if !l.goTask(s.receiveAnswers) {
 		end()
 		return nil, remote.ErrHandleClosed
 	}
 	return s, nil
 }
 
-func (s *renewalStream) ended() bool {
+func (s *renewalStream) hasEnded() bool {
 	if s == nil {
 		return true
 	}
@@ -149,54 +149,54 @@ func (s *renewalStream) ended() bool {
 	return s.err != nil
 }
 
-// ask sends a question, in the caller's turn.
-func (s *renewalStream) ask(ctx context.Context, lease int64) (<-chan renewed, error) {
-	answer := make(chan renewed, 1)
+// send sends a request. The caller holds the lock.
+func (s *renewalStream) send(ctx context.Context, lease int64) (<-chan renewalAnswer, error) {
+	answer := make(chan renewalAnswer, 1)
 	s.mu.Lock()
 	if s.err != nil {
 		defer s.mu.Unlock()
 		return nil, s.err
 	}
-	s.waiting = append(s.waiting, renewal{lease, answer})
+	s.pending = append(s.pending, pendingRenewal{lease, answer})
 	s.mu.Unlock()
-	defer context.AfterFunc(ctx, s.end)() // a stream that takes nothing more is of no use
-	// An error is the end of the stream, of which listen hears more.
+	defer context.AfterFunc(ctx, s.end)() // a stream that blocks on Send is broken
+	// A failed Send ends the stream, and receiveAnswers gets the error.
 	_ = s.stream.Send(&pb.LeaseKeepAliveRequest{ID: lease})
 	return answer, nil
 }
 
-// listen hands out answers until the stream ends.
-func (s *renewalStream) listen() {
+// receiveAnswers delivers the answers until the stream ends.
+func (s *renewalStream) receiveAnswers() {
 	defer s.end()
 	for {
 		resp, err := s.stream.Recv()
 		if err == nil {
-			err = s.answer(resp)
+			err = s.deliver(resp)
 		}
 		if err != nil {
-			s.fail(err)
+			s.failAll(err)
 			return
 		}
 	}
 }
 
-func (s *renewalStream) answer(resp *pb.LeaseKeepAliveResponse) error {
+func (s *renewalStream) deliver(resp *pb.LeaseKeepAliveResponse) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.waiting) == 0 || s.waiting[0].lease != resp.ID {
-		return fmt.Errorf("an answer about lease %x, of which nothing was asked", resp.ID)
+	if len(s.pending) == 0 || s.pending[0].lease != resp.ID {
+		return fmt.Errorf("unexpected answer for lease %x", resp.ID)
 	}
-	s.waiting[0].answer <- renewed{left: resp.TTL}
-	s.waiting = s.waiting[1:]
+	s.pending[0].answer <- renewalAnswer{left: resp.TTL}
+	s.pending = s.pending[1:]
 	return nil
 }
 
-func (s *renewalStream) fail(err error) {
+func (s *renewalStream) failAll(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
-	for _, r := range s.waiting {
-		r.answer <- renewed{err: err}
+	for _, r := range s.pending {
+		r.answer <- renewalAnswer{err: err}
 	}
-	s.waiting = nil
+	s.pending = nil
 }

@@ -17,15 +17,16 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// session is a lease, and a key that lives with it: conditions can ask for keys only.
-type session struct {
+// session is a lease and a key attached to it. The key is needed because etcd's conditions can
+// test keys but not leases.
+type openSession struct {
 	*remote.Session
 	client *Client
 	lease  int64
 }
 
-// OpenSession is described in registry.Registry. etcd counts TTLs in whole seconds and
-// grants no less than one and a half of its election timeouts.
+// OpenSession implements registry.Registry. etcd counts TTLs in whole seconds and grants at
+// least one and a half of its election timeouts.
 func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 	ctx, end, err := c.calls.Begin(ctx)
 	if err != nil {
@@ -36,62 +37,63 @@ func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (re
 	if ttl <= 0 {
 		ttl = registry.DefaultSessionTTL
 	}
-	s, err := c.begin(ctx, ttl)
+	s, err := c.beginSession(ctx, ttl)
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", remote.Unavailable(err))
 	}
 	return s, nil
 }
 
-// begin begins a session. What it has made when it fails, expires.
-func (c *Client) begin(ctx context.Context, ttl time.Duration) (*session, error) {
-	lease, sent, granted, err := c.grant(ctx, ttl)
+// beginSession creates a session. If it fails half way, the lease expires by itself.
+func (c *Client) beginSession(ctx context.Context, ttl time.Duration) (*openSession, error) {
+	lease, sent, granted, err := c.grantLease(ctx, ttl)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.putNode(ctx, lease); err != nil {
+	if err := c.putSessionKey(ctx, lease); err != nil {
 		return nil, err
 	}
-	// If replies are late, the first renewal comes too late to wait for a stream as well.
-	if l, err := c.links.get(ctx); err == nil {
-		_ = l.openRenewals(ctx) // else renew does
+	// Open the stream now: if replies are slow, the first renewal has no time left to wait for
+	// it.
+	if l, err := c.links.waitForLink(ctx); err == nil {
+		_ = l.openRenewals(ctx) // if this fails, the renewal tries again
 	}
-	s := &session{client: c, lease: lease}
+	s := &openSession{client: c, lease: lease}
 	s.Session = remote.NewSession(remote.SessionConfig{
 		ID:     sessionID(lease),
 		TTL:    granted,
 		Opened: sent,
 
-		// Answers that take half a TTL come 3/4 of it after the last confirmed renewal was sent:
-		// a busy machine may add to that.
+		// With answers that take half a TTL, a renewal is confirmed 3/4 of the TTL after the
+		// previous one was sent. The rest is a margin for a busy machine.
 		Interval: granted / 4,
-		Patience: granted / 20 * 17, // more than two renewals have gone unanswered by then
-		// What is left of the TTL allows for clocks that run at different rates.
+		Patience: granted / 20 * 17, // more than two renewals are unanswered by then
+		// The remaining tenth allows for clocks that run at different rates.
 		Span: granted / 10 * 9,
 
-		Renew:  func(ctx context.Context) error { return c.renew(ctx, lease, granted) },
-		End:    func(ctx context.Context) error { return c.revoke(ctx, lease) },
+		Renew:  func(ctx context.Context) error { return c.renewSession(ctx, lease, granted) },
+		End:    func(ctx context.Context) error { return c.revokeLease(ctx, lease) },
 		Calls:  c.calls,
 		Logger: c.log,
 	})
 	if err := s.Err(); err != nil {
-		return nil, fmt.Errorf("%w: it took longer than the TTL lasts (%v)", registry.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: opening took longer than the TTL (%v)", registry.ErrUnavailable, err)
 	}
-	if !c.adopt(s) {
+	if !c.addSession(s) {
 		return nil, errors.Join(remote.ErrHandleClosed, s.Close(ctx))
 	}
 	return s, nil
 }
 
-// grant makes a lease, and returns the TTL it has and when it was asked for.
+// grantLease creates a lease and returns its TTL and the instant at which it was requested.
 //
-// Each attempt is about a lease of its own: the request of one that was not answered may
-// arrive when the session has come and gone, and would bring its id back to life. What it
-// makes has no keys and expires.
-func (c *Client) grant(ctx context.Context, ttl time.Duration) (lease int64, sent remote.Instant, granted time.Duration, err error) {
+// Each attempt requests another lease ID. The request of an unanswered attempt may arrive after
+// the session has ended, and would bring the ID of the session back to life. As it is, it
+// creates a lease without keys, which expires.
+func (c *Client) grantLease(ctx context.Context, ttl time.Duration) (lease int64, sent remote.Instant, granted time.Duration, err error) {
 	seconds := int64((ttl + time.Second - 1) / time.Second)
 	var resp *pb.LeaseGrantResponse
-	err = c.ask(ctx, func(ctx context.Context, l *link) (err error) {
+	err = c.callWithRetry(ctx, func(ctx context.Context, l *link) (err error) {
 		lease, sent = newLease(), remote.Now()
 		resp, err = l.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: lease, TTL: seconds}, callOptions...)
 		return err
@@ -99,8 +101,8 @@ func (c *Client) grant(ctx context.Context, ttl time.Duration) (lease int64, sen
 	return lease, sent, time.Duration(resp.GetTTL()) * time.Second, err
 }
 
-// newLease draws the id of a lease. That it is random, and not the server's next, keeps it
-// from being used again when a store is restored from a backup.
+// newLease returns a random lease ID. An ID that the server chose could be used again after the
+// store was restored from a backup.
 func newLease() int64 {
 	var b [8]byte
 	for {
@@ -111,30 +113,30 @@ func newLease() int64 {
 	}
 }
 
-// putNode makes the key that lives with the lease. It may be made twice.
-func (c *Client) putNode(ctx context.Context, lease int64) error {
-	node := []byte(c.node(sessionID(lease)))
+// putSessionKey creates the key that is attached to the lease. It is idempotent.
+func (c *Client) putSessionKey(ctx context.Context, lease int64) error {
+	node := []byte(c.sessionKey(sessionID(lease)))
 	create := &pb.TxnRequest{
-		Compare: compares([]need{{key: string(node), rule: ruleAbsent}}),
+		Compare: allCompares([]precondition{{key: string(node), rule: ruleAbsent}}),
 		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{
 			Key: node, Value: remote.Encode(registry.NewTxnID(), nil), Lease: lease,
 		}}}},
 	}
-	err := c.ask(ctx, func(ctx context.Context, l *link) error {
+	err := c.callWithRetry(ctx, func(ctx context.Context, l *link) error {
 		_, err := l.kv.Txn(ctx, create, callOptions...)
 		return err
 	})
 	if errors.Is(err, registry.ErrSessionLost) {
-		return fmt.Errorf("%w: the lease ended before it was used", registry.ErrUnavailable)
+		return fmt.Errorf("%w: the lease expired before it was used", registry.ErrUnavailable)
 	}
 	return err
 }
 
-// revoke ends a lease, and the keys it has, if it has not ended.
-func (c *Client) revoke(ctx context.Context, lease int64) error {
-	ctx, cancel := context.WithTimeout(ctx, c.options.CallTimeout) // not of c.calls: it is for Close, too
+// revokeLease ends a lease and deletes its keys. A lease that has ended already is no error.
+func (c *Client) revokeLease(ctx context.Context, lease int64) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.CallTimeout) // c.calls would end it at once when Close revokes the leases
 	defer cancel()
-	err := c.ask(ctx, func(ctx context.Context, l *link) error {
+	err := c.callWithRetry(ctx, func(ctx context.Context, l *link) error {
 		_, err := l.lease.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: lease}, callOptions...)
 		return err
 	})
@@ -144,8 +146,9 @@ func (c *Client) revoke(ctx context.Context, lease int64) error {
 	return err
 }
 
-// adopt makes Close close s. It reports false if Close came first.
-func (c *Client) adopt(s *session) bool {
+// addSession makes s one of the sessions that Close closes. It reports false if Close came
+// first.
+func (c *Client) addSession(s *openSession) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing {
@@ -160,14 +163,14 @@ func (c *Client) adopt(s *session) bool {
 	return true
 }
 
-// opened returns the sessions that may live.
-func (c *Client) opened() []*session {
+// openSessions returns the sessions that may still be alive.
+func (c *Client) openSessions() []*openSession {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(c.sessions))
 }
 
-func closeSessions(ctx context.Context, all map[*session]struct{}) error {
+func closeSessions(ctx context.Context, all map[*openSession]struct{}) error {
 	var (
 		wg   sync.WaitGroup
 		mu   sync.Mutex

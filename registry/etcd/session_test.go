@@ -17,19 +17,19 @@ import (
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
-// intercepted adds an interceptor of calls.
-func intercepted(i grpc.UnaryClientInterceptor) func(*etcd.Options) {
+// withCallInterceptor adds an interceptor of calls.
+func withCallInterceptor(i grpc.UnaryClientInterceptor) func(*etcd.Options) {
 	return func(o *etcd.Options) { o.DialOptions = append(o.DialOptions, grpc.WithChainUnaryInterceptor(i)) }
 }
 
-// streamed adds an interceptor of streams.
-func streamed(i grpc.StreamClientInterceptor) func(*etcd.Options) {
+// withStreamInterceptor adds an interceptor of streams.
+func withStreamInterceptor(i grpc.StreamClientInterceptor) func(*etcd.Options) {
 	return func(o *etcd.Options) { o.DialOptions = append(o.DialOptions, grpc.WithChainStreamInterceptor(i)) }
 }
 
-// losing loses the replies to the first n calls of a method, which calls counts.
-func losing(method string, n int64, calls *atomic.Int64) func(*etcd.Options) {
-	return intercepted(func(ctx context.Context, m string, req, reply any, cc *grpc.ClientConn,
+// droppingReplies drops the replies to the first n calls of a method and counts its calls.
+func droppingReplies(method string, n int64, calls *atomic.Int64) func(*etcd.Options) {
+	return withCallInterceptor(func(ctx context.Context, m string, req, reply any, cc *grpc.ClientConn,
 		invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
 		err := invoker(ctx, m, req, reply, cc, opts...)
@@ -40,7 +40,7 @@ func losing(method string, n int64, calls *atomic.Int64) func(*etcd.Options) {
 	})
 }
 
-func (p *place) leases() map[clientv3.LeaseID]bool {
+func (p *fixture) leases() map[clientv3.LeaseID]bool {
 	p.t.Helper()
 	resp, err := p.raw.Leases(p.t.Context())
 	require.NoError(p.t, err)
@@ -51,7 +51,7 @@ func (p *place) leases() map[clientv3.LeaseID]bool {
 	return all
 }
 
-func leaseOf(t *testing.T, p *place, s registry.Session) clientv3.LeaseID {
+func leaseOf(t *testing.T, p *fixture, s registry.Session) clientv3.LeaseID {
 	t.Helper()
 	node := p.get("/:sessions/" + string(s.ID()))
 	require.Len(t, node.Kvs, 1)
@@ -59,13 +59,13 @@ func leaseOf(t *testing.T, p *place, s registry.Session) clientv3.LeaseID {
 }
 
 func TestSession_SetKeepsTheLease(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	a, b := p.open(), p.open()
-	s := session(t, a)
+	s := openSession(t, a)
 	lease := leaseOf(t, p, s)
-	rev := commit(t, a, registry.CreateOwned("~k", nil, s.ID()))
+	rev := mustCommit(t, a, registry.CreateOwned("~k", nil, s.ID()))
 	for _, r := range []registry.Registry{b, a} {
-		rev = commit(t, r, registry.Set("~k", rev, []byte("again")))
+		rev = mustCommit(t, r, registry.Set("~k", rev, []byte("again")))
 		require.EqualValues(t, lease, p.get("//~k").Kvs[0].Lease)
 	}
 	_, err := p.raw.Revoke(t.Context(), lease)
@@ -73,12 +73,12 @@ func TestSession_SetKeepsTheLease(t *testing.T) {
 	require.Empty(t, p.get("//~k").Kvs)
 }
 
-func TestSession_ALostReplyToAGrantLeavesALeaseWithoutKeysThatExpires(t *testing.T) {
-	p := newPlace(t)
+func TestSession_LostReplyToAGrantLeavesAnEmptyLeaseThatExpires(t *testing.T) {
+	p := newFixture(t)
 	var grants atomic.Int64
-	c := p.open(losing("/etcdserverpb.Lease/LeaseGrant", 1, &grants))
+	c := p.open(droppingReplies("/etcdserverpb.Lease/LeaseGrant", 1, &grants))
 	before := p.leases()
-	s := session(t, c)
+	s := openSession(t, c)
 	require.EqualValues(t, 2, grants.Load())
 	lease := leaseOf(t, p, s)
 	var orphans []clientv3.LeaseID
@@ -87,34 +87,34 @@ func TestSession_ALostReplyToAGrantLeavesALeaseWithoutKeysThatExpires(t *testing
 			orphans = append(orphans, id)
 		}
 	}
-	require.Len(t, orphans, 1, "each attempt is about a lease of its own: a late one cannot revive a session")
+	require.Len(t, orphans, 1, "each attempt requests another lease, so a late one cannot revive a session")
 	left, err := p.raw.TimeToLive(t.Context(), orphans[0], clientv3.WithAttachedKeys())
 	require.NoError(t, err)
 	require.Empty(t, left.Keys)
-	require.Eventually(t, func() bool { return !p.leases()[orphans[0]] }, ttl+patient, often)
+	require.Eventually(t, func() bool { return !p.leases()[orphans[0]] }, ttl+longWait, pollInterval)
 	st, _ := s.State()
 	require.Equal(t, registry.SessionConnected, st)
 }
 
-func TestSession_ALostReplyToItsKeyIsAskedAgain(t *testing.T) {
-	p := newPlace(t)
+func TestSession_LostReplyToItsKeyIsRetried(t *testing.T) {
+	p := newFixture(t)
 	var txns atomic.Int64
-	txns.Store(1) // the check of rights that opens a handle keeps its reply
-	c := p.open(losing("/etcdserverpb.KV/Txn", 1, &txns))
+	txns.Store(1) // keeps the reply to the check of rights in Open
+	c := p.open(droppingReplies("/etcdserverpb.KV/Txn", 1, &txns))
 	txns.Store(0)
-	s := session(t, c)
+	s := openSession(t, c)
 	require.EqualValues(t, 2, txns.Load())
 	_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}})
 	require.NoError(t, err)
 }
 
-func TestSession_ThatTookLongerToOpenThanItsTTLIsNotOpened(t *testing.T) {
-	p := newPlace(t)
-	c := p.open(func(o *etcd.Options) { o.CallTimeout = time.Minute }, intercepted(
+func TestSession_FailsToOpenIfThatTakesLongerThanItsTTL(t *testing.T) {
+	p := newFixture(t)
+	c := p.open(func(o *etcd.Options) { o.CallTimeout = time.Minute }, withCallInterceptor(
 		func(ctx context.Context, m string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			err := invoker(ctx, m, req, reply, cc, opts...)
 			if m == "/etcdserverpb.Lease/LeaseGrant" {
-				<-time.After(ttl * 95 / 100) // past safe-until, but before the lease ends
+				<-time.After(ttl * 95 / 100) // later than the safe deadline, earlier than the end of the lease
 			}
 			return err
 		}))
@@ -124,7 +124,7 @@ func TestSession_ThatTookLongerToOpenThanItsTTLIsNotOpened(t *testing.T) {
 }
 
 func TestSession_TTLIsRoundedUpToSeconds(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	c := p.open()
 	for ask, want := range map[time.Duration]time.Duration{
 		time.Nanosecond:         time.Second,
@@ -139,10 +139,10 @@ func TestSession_TTLIsRoundedUpToSeconds(t *testing.T) {
 	}
 }
 
-func TestSession_IDsOfOthersAreDead(t *testing.T) {
-	p := newPlace(t)
+func TestSession_MalformedIDsAreDead(t *testing.T) {
+	p := newFixture(t)
 	c := p.open()
-	s := session(t, c)
+	s := openSession(t, c)
 	for _, id := range []registry.SessionID{"x", "00", "../k", "0000000000000000", "-000000000000001", s.ID() + "0", "0x" + s.ID()} {
 		_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Dead(id)}})
 		require.NoError(t, err, "%q", id)
@@ -151,12 +151,12 @@ func TestSession_IDsOfOthersAreDead(t *testing.T) {
 	}
 }
 
-// TestSession_IsEndedAtTheStoreWhenItIsLost looks for what an operator would see: a lease
-// that its owner has given up does not go on until somebody prolongs it by mistake.
-func TestSession_IsEndedAtTheStoreWhenItIsLost(t *testing.T) {
-	p := newPlace(t)
+// TestSession_LeaseIsRevokedWhenItIsLost checks what an operator sees: the lease of a lost
+// session does not remain until its TTL ends.
+func TestSession_LeaseIsRevokedWhenItIsLost(t *testing.T) {
+	p := newFixture(t)
 	var deaf atomic.Bool
-	c := p.open(streamed(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, m string,
+	c := p.open(withStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, m string,
 		streamer grpc.Streamer, opts ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
 		s, err := streamer(ctx, desc, cc, m, opts...)
@@ -165,18 +165,18 @@ func TestSession_IsEndedAtTheStoreWhenItIsLost(t *testing.T) {
 		}
 		return s, err
 	}))
-	s := session(t, c)
+	s := openSession(t, c)
 	lease := leaseOf(t, p, s)
-	deaf.Store(true) // renewals arrive, and answers do not
+	deaf.Store(true) // renewals arrive, answers do not
 	lost := time.Now()
 	<-s.Lost()
 	require.Less(t, time.Since(lost), ttl)
 	require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
-	require.Eventually(t, func() bool { return !p.leases()[lease] }, ttl/4, often, "before its TTL has run out")
+	require.Eventually(t, func() bool { return !p.leases()[lease] }, ttl/4, pollInterval, "before the TTL ends")
 	require.Contains(t, p.log.String(), "session is lost")
 }
 
-// deafStream loses what it receives while it is deaf.
+// deafStream drops the messages that it receives while deaf is set.
 type deafStream struct {
 	grpc.ClientStream
 	deaf *atomic.Bool
@@ -190,11 +190,12 @@ func (s deafStream) RecvMsg(msg any) error {
 	}
 }
 
-// TestSession_RenewalsShareAStream counts streams: with a password each costs a check of it.
+// TestSession_RenewalsShareAStream counts streams, because with a password each one costs a
+// password check.
 func TestSession_RenewalsShareAStream(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	var streams, asked atomic.Int64
-	c := p.open(streamed(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, m string,
+	c := p.open(withStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, m string,
 		streamer grpc.Streamer, opts ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
 		s, err := streamer(ctx, desc, cc, m, opts...)
@@ -205,9 +206,9 @@ func TestSession_RenewalsShareAStream(t *testing.T) {
 		return s, err
 	}))
 	for range 5 {
-		session(t, c)
+		openSession(t, c)
 	}
-	require.Eventually(t, func() bool { return asked.Load() >= 15 }, 3*ttl+patient, often)
+	require.Eventually(t, func() bool { return asked.Load() >= 15 }, 3*ttl+longWait, pollInterval)
 	require.EqualValues(t, 1, streams.Load())
 }
 

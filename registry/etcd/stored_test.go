@@ -11,10 +11,10 @@ import (
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
-func TestStored_CanBeReadWithEtcdctl(t *testing.T) {
-	p := newPlace(t)
+func TestStored_IsReadableWithEtcdctl(t *testing.T) {
+	p := newFixture(t)
 	c := p.open()
-	s := session(t, c)
+	s := openSession(t, c)
 	id := registry.TxnID{0x1f, 0x0c, 15: 0x6d}
 	rev, err := c.Txn(t.Context(), registry.Txn{ID: id, Then: []registry.Op{
 		registry.Create("jobs/daily", []byte(`{"schedule":"0 3 * * *"}`)),
@@ -49,27 +49,27 @@ func TestStored_CanBeReadWithEtcdctl(t *testing.T) {
 	left, err := p.raw.TimeToLive(t.Context(), clientv3.LeaseID(leases[node]), clientv3.WithAttachedKeys())
 	require.NoError(t, err)
 	require.EqualValues(t, ttl/time.Second, left.GrantedTTL)
-	require.Len(t, left.Keys, 2, "the lease has the node and what is owned")
+	require.Len(t, left.Keys, 2, "the session key and the owned key")
 }
 
-func TestStored_IsReadAsItIsWrittenByEtcdctl(t *testing.T) {
-	p := newPlace(t)
+func TestStored_ValuesWrittenByEtcdctlAreRead(t *testing.T) {
+	p := newFixture(t)
 	c := p.open()
-	p.put("/d//k", "rota1 1f0c000000000000000000000000006d\nby hand")
+	p.put("/d//k", "rota1 1f0c000000000000000000000000006d\nby etcdctl")
 	e, err := c.Get(t.Context(), "d/k", fresh)
 	require.NoError(t, err)
-	require.Equal(t, "by hand", string(e.Value))
+	require.Equal(t, "by etcdctl", string(e.Value))
 	require.Equal(t, registry.TxnID{0x1f, 0x0c, 15: 0x6d}, e.Txn)
-	rev := commit(t, c, registry.Set("d/k", e.Modified, []byte("by us")))
+	rev := mustCommit(t, c, registry.Set("d/k", e.Modified, []byte("by us")))
 	require.EqualValues(t, rev.Seq, p.get("/d//k").Kvs[0].ModRevision)
 }
 
-func TestStored_NamespacesDoNotSeeEachOther(t *testing.T) {
-	p := newPlace(t)
+func TestStored_NamespacesAreSeparate(t *testing.T) {
+	p := newFixture(t)
 	a := p.open()
 	b := p.open(func(o *etcd.Options) { o.Namespace += "x" })
-	s := session(t, a)
-	commit(t, a, registry.Create("d/k", nil))
+	s := openSession(t, a)
+	mustCommit(t, a, registry.Create("d/k", nil))
 	_, err := b.Get(t.Context(), "d/k", fresh)
 	require.ErrorIs(t, err, registry.ErrNotFound)
 	_, err = b.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}})
@@ -78,10 +78,10 @@ func TestStored_NamespacesDoNotSeeEachOther(t *testing.T) {
 	require.ErrorIs(t, err, registry.ErrSessionLost)
 }
 
-func TestStored_RevsThatEtcdDoesNotGiveNameNothing(t *testing.T) {
-	p := newPlace(t)
+func TestStored_RevsThatEtcdCannotIssueConflict(t *testing.T) {
+	p := newFixture(t)
 	c := p.open()
-	rev := commit(t, c, registry.Create("k", nil))
+	rev := mustCommit(t, c, registry.Create("k", nil))
 	for name, wrong := range map[string]registry.Rev{
 		"the zero Rev":  {},
 		"another Aux":   {Seq: rev.Seq, Aux: 1},
@@ -100,12 +100,11 @@ func TestStored_RevsThatEtcdDoesNotGiveNameNothing(t *testing.T) {
 	}
 }
 
-// TestStored_WidestTxn is as wide as etcd's own limit lets it be: each item asks for two
-// things.
-func TestStored_WidestTxn(t *testing.T) {
-	p := newPlace(t)
+// TestStored_LargestTxn uses etcd's default limit fully: each item has two preconditions.
+func TestStored_LargestTxn(t *testing.T) {
+	p := newFixture(t)
 	c := p.open()
-	s := session(t, c)
+	s := openSession(t, c)
 	x := registry.Txn{}
 	for i := range registry.PortableLimits.TxnItems {
 		x.Then = append(x.Then, registry.CreateOwned(registry.Join("d", "~"+string(rune('A'+i%26))+string(rune('a'+i/26))), nil, s.ID()))

@@ -10,13 +10,12 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// silentFor is how long calls are unanswered, and nothing else is heard, until a member is
-// doubted.
-const silentFor = time.Second
+// silenceTimeout is the time without any answer after which a member is suspected to be down.
+const silenceTimeout = time.Second
 
-var errSilent = errors.New("it does not answer")
+var errSilent = errors.New("the member does not answer")
 
-// A link listens to what is sent and heard on it, as a stats.Handler.
+// A link observes its traffic as a gRPC stats.Handler.
 
 func (l *link) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
@@ -27,7 +26,7 @@ func (l *link) HandleRPC(ctx context.Context, s stats.RPCStats) {
 			d.begun.Store(true)
 		}
 	case *stats.InHeader, *stats.InPayload, *stats.InTrailer:
-		l.hear()
+		l.noteReceived()
 	}
 }
 
@@ -35,73 +34,74 @@ func (l *link) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Contex
 
 func (l *link) HandleConn(context.Context, stats.ConnStats) {}
 
-func (l *link) hear() {
+func (l *link) noteReceived() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard, l.asked = time.Now(), time.Time{}
-	if l.tell != nil {
-		l.tell()
+	l.lastReceived, l.unansweredSince = time.Now(), time.Time{}
+	if l.onReceive != nil {
+		l.onReceive()
 	}
 }
 
-// whenHeard has f called when something is heard. It reports false if nothing is missed any
-// more.
-func (l *link) whenHeard(f func()) bool {
+// setOnReceive sets the function to call after each receipt. It reports whether a call is still
+// unanswered.
+func (l *link) setOnReceive(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tell = f
-	return !l.asked.IsZero()
+	l.onReceive = f
+	return !l.unansweredSince.IsZero()
 }
 
-// doubt is for a call that was made then and got no answer. Calls that were given up sooner
-// than after patience count together.
-func (l *link) doubt(made time.Time, patience time.Duration) {
+// noteUnanswered records that a call made at that time got no answer, and suspects the member
+// if nothing has been received for patience. The time adds up over several calls that were given
+// up sooner.
+func (l *link) noteUnanswered(made time.Time, patience time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.heard.Before(made) {
+	if !l.lastReceived.Before(made) {
 		return
 	}
-	if l.asked.IsZero() {
-		l.asked = made
+	if l.unansweredSince.IsZero() {
+		l.unansweredSince = made
 	}
-	if time.Since(l.asked) < patience {
+	if time.Since(l.unansweredSince) < patience {
 		return
 	}
 	select {
-	case l.doubted <- struct{}{}:
-	default: // it is about to be asked
+	case l.suspected <- struct{}{}:
+	default: // suspected already
 	}
 }
 
-// begin is for a call that is made now, and has the link doubted if it is not answered
-// within patience. over has to be called with what came of it, translated.
-func (l *link) begin(patience time.Duration) (over func(err error)) {
+// beginCall starts to observe a call: without an answer within patience the member is
+// suspected. The caller passes the call's translated error to over.
+func (l *link) beginCall(patience time.Duration) (over func(err error)) {
 	made := time.Now()
-	timer := time.AfterFunc(patience, func() { l.doubt(made, patience) })
+	timer := time.AfterFunc(patience, func() { l.noteUnanswered(made, patience) })
 	return func(err error) {
 		timer.Stop()
-		l.leaderless(err)
-		if err != nil && !served(err) { // it was given up
-			l.doubt(made, patience)
+		l.leaveIfNoLeader(err)
+		if err != nil && !answeredByServer(err) { // the call was given up
+			l.noteUnanswered(made, patience)
 		}
 	}
 }
 
-// leaderless leaves the link if err is that of a member without a leader. If there is no
-// other, one is waited for here.
-func (l *link) leaderless(err error) {
-	if l.others && errors.Is(err, rpctypes.ErrNoLeader) {
+// leaveIfNoLeader gives the link up if err shows that the member has no leader. With a single
+// endpoint there is no better member, so the link waits for a leader.
+func (l *link) leaveIfNoLeader(err error) {
+	if l.hasOthers && errors.Is(err, rpctypes.ErrNoLeader) {
 		l.leave(err)
 	}
 }
 
-// delivery is the knowledge whether a request may have left this process. While not even
-// its headers have been handed to a connection, the server cannot have heard of it.
+// delivery records whether a request may have left this process. Until gRPC has handed the
+// headers to a connection, the server cannot have received anything.
 type delivery struct{ begun atomic.Bool }
 
 type deliveryKey struct{}
 
-// withDelivery returns a context for one call, and what becomes known of it.
+// withDelivery returns a context for one call and the delivery record of that call.
 func withDelivery(ctx context.Context) (context.Context, *delivery) {
 	d := &delivery{}
 	return context.WithValue(ctx, deliveryKey{}, d), d

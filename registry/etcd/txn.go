@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Txn is described in registry.Registry.
+// Txn implements registry.Registry.
 func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 	if err := registry.CheckTxn(t, c.Limits()); err != nil {
 		return registry.Rev{}, err
@@ -25,38 +25,38 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	}
 	defer end()
 	t.ID = t.ID.OrNew()
-	needs := c.needs(t)
-	resp, err := c.commit(ctx, &pb.TxnRequest{
-		Compare: compares(needs),
-		Success: c.changes(t),
-		Failure: looks(needs),
+	needs := c.preconditions(t)
+	resp, err := c.sendTxn(ctx, &pb.TxnRequest{
+		Compare: allCompares(needs),
+		Success: c.writeRequests(t),
+		Failure: diagnosticReads(needs),
 	})
 	switch {
 	case errors.Is(err, registry.ErrQuota):
-		return c.settleFull(ctx, t, needs, err)
+		return c.resolveQuotaError(ctx, t, needs, err)
 	case err != nil:
 		return registry.Rev{}, fmt.Errorf("commit: %w", err)
 	case resp.Succeeded:
 		return revOf(resp.Header.Revision), nil
 	}
-	return registry.Rev{}, refusal(t, needs, resp.Responses)
+	return registry.Rev{}, refusalError(t, needs, resp.Responses)
 }
 
-// settleFull finds out what became of t, of which a server has said that it lacks the room.
-// A server looks for room twice: before it proposes a transaction, and when it applies it.
-// In between others may have filled it, and then it applies the transaction all the same
-// and reports only the lack. Those that come after find the server closed to what needs
-// room, so what was there before t is there still, or what t has put.
-func (c *Client) settleFull(ctx context.Context, t registry.Txn, needs []need, full error) (registry.Rev, error) {
+// resolveQuotaError finds out whether t was applied although a server reported that it has no
+// space. A server checks the space twice: before it proposes a transaction and when it applies
+// it. If other writers filled it in between, the server applies the transaction and still
+// reports the quota error. From then on it rejects all writes that need space, so each key that
+// t puts holds either the value of t or the one from before it.
+func (c *Client) resolveQuotaError(ctx context.Context, t registry.Txn, needs []precondition, full error) (registry.Rev, error) {
 	var puts []*pb.RequestOp
 	for i := range t.Then {
 		if o := &t.Then[i]; o.Kind != registry.OpDelete {
 			puts = append(puts, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{
-				RequestRange: &pb.RangeRequest{Key: []byte(c.stored(o.Key))},
+				RequestRange: &pb.RangeRequest{Key: []byte(c.storedKey(o.Key))},
 			}})
 		}
 	}
-	found, err := c.commit(ctx, &pb.TxnRequest{Compare: compares(needs), Success: puts, Failure: puts})
+	found, err := c.sendTxn(ctx, &pb.TxnRequest{Compare: allCompares(needs), Success: puts, Failure: puts})
 	if err != nil {
 		return registry.Rev{}, fmt.Errorf("commit: %w", remote.Unknown(errors.Join(full, err)))
 	}
@@ -67,47 +67,48 @@ func (c *Client) settleFull(ctx context.Context, t registry.Txn, needs []need, f
 			}
 		}
 	}
-	if !found.Succeeded { // another has changed it, and there is no telling what that was before
+	if !found.Succeeded { // another writer has changed a key since, so its value at the time is not known
 		return registry.Rev{}, fmt.Errorf("commit: %w", remote.Unknown(full))
 	}
 	return registry.Rev{}, fmt.Errorf("commit: %w", full)
 }
 
-// commit sends r, once. The error says whether it may have been applied.
-func (c *Client) commit(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	for pause := pauseLow; ; pause = longer(pause) {
-		l, err := c.links.get(ctx)
+// sendTxn makes the servers process r at most once: it repeats an attempt only if r was not sent
+// or was rejected unread. The error states whether r may have been applied.
+func (c *Client) sendTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	for pause := minBackoff; ; pause = nextBackoff(pause) {
+		l, err := c.links.waitForLink(ctx)
 		if err != nil {
 			return nil, remote.NotApplied(err)
 		}
-		resp, sent, err := l.commit(ctx, r)
+		resp, sent, err := l.sendTxn(ctx, r)
 		if err == nil {
 			return resp, nil
 		}
 		switch {
 		case sent && !refused(err):
 			return nil, remote.Unknown(remote.Ended(ctx, err))
-		case sent && !unread(err):
+		case sent && !rejectedUnread(err):
 			return nil, remote.NotApplied(err)
-		case !remote.Sleep(ctx, pause): // sending it is still to be done
+		case !remote.Sleep(ctx, pause): // not sent or rejected unread: send it again
 			return nil, remote.NotApplied(remote.Ended(ctx, err))
 		}
 	}
 }
 
-// commit sends r, and reports whether it may have left this process.
-func (l *link) commit(ctx context.Context, r *pb.TxnRequest) (resp *pb.TxnResponse, sent bool, err error) {
+// sendTxn sends r and reports whether it may have left this process.
+func (l *link) sendTxn(ctx context.Context, r *pb.TxnRequest) (resp *pb.TxnResponse, sent bool, err error) {
 	ctx, d := withDelivery(clientv3.WithRequireLeader(ctx))
-	over := l.begin(silentFor)
+	over := l.beginCall(silenceTimeout)
 	resp, err = l.kv.Txn(ctx, r, callOptions...)
 	err = translate(err)
 	over(err)
 	return resp, d.begun.Load(), err
 }
 
-// refusal is the error for the first item of t whose need did not hold, by what was found
-// at the same revision.
-func refusal(t registry.Txn, needs []need, found []*pb.ResponseOp) error {
+// refusalError returns the error for the first item of t whose precondition did not hold. found
+// holds the keys as of the revision of the refusal.
+func refusalError(t registry.Txn, needs []precondition, found []*pb.ResponseOp) error {
 	for i := range needs {
 		n := &needs[i]
 		var kv *mvccpb.KeyValue
@@ -116,11 +117,11 @@ func refusal(t registry.Txn, needs []need, found []*pb.ResponseOp) error {
 		}
 		switch {
 		case n.holds(kv):
-		case n.life:
+		case n.session:
 			return fmt.Errorf("%w: %s", registry.ErrSessionLost, t.Then[n.item-len(t.If)])
 		default:
 			return registry.Conflict(t, n.item)
 		}
 	}
-	return fmt.Errorf("commit: %w: etcd refuses what holds", registry.ErrNotApplied)
+	return fmt.Errorf("commit: %w: etcd refused a transaction whose preconditions hold", registry.ErrNotApplied)
 }

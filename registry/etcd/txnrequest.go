@@ -9,13 +9,13 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// need is something that must hold of a stored key for an item of a transaction.
-type need struct {
-	item int // counts t.If first, then t.Then
-	key  string
-	rule rule
-	rev  int64 // of ruleAt
-	life bool  // the key is that of the session that a CreateOwned names
+// precondition is a requirement on a stored key that comes from one item of a transaction.
+type precondition struct {
+	item    int // index into t.If, continued by t.Then
+	key     string
+	rule    rule
+	rev     int64 // for ruleAt
+	session bool  // the key is that of the session named by a CreateOwned
 }
 
 type rule int
@@ -24,58 +24,59 @@ const (
 	ruleAbsent rule = iota
 	rulePresent
 	ruleAt
-	ruleNever // nothing is stored at a Rev that etcd does not give
+	ruleNever // for a Rev that etcd cannot have issued
 )
 
-// needs returns what must hold for t, in the order in which it is judged.
-func (c *Client) needs(t registry.Txn) []need {
-	needs := make([]need, 0, len(t.If)+2*len(t.Then))
+// preconditions returns the requirements of t in the order in which they are checked.
+func (c *Client) preconditions(t registry.Txn) []precondition {
+	needs := make([]precondition, 0, len(t.If)+2*len(t.Then))
 	for i := range t.If {
-		needs = append(needs, c.needOf(i, &t.If[i]))
+		needs = append(needs, c.condPrecondition(i, &t.If[i]))
 	}
 	for i := range t.Then {
-		needs = append(needs, c.needsOf(len(t.If)+i, &t.Then[i])...)
+		needs = append(needs, c.opPreconditions(len(t.If)+i, &t.Then[i])...)
 	}
 	return needs
 }
 
-func (c *Client) needOf(item int, cond *registry.Cond) need {
+func (c *Client) condPrecondition(item int, cond *registry.Cond) precondition {
 	switch cond.Kind {
 	case registry.CondAbsent:
-		return need{item: item, key: c.stored(cond.Key), rule: ruleAbsent}
+		return precondition{item: item, key: c.storedKey(cond.Key), rule: ruleAbsent}
 	case registry.CondAt:
-		return c.needAt(item, cond.Key, cond.Rev)
+		return c.preconditionAt(item, cond.Key, cond.Rev)
 	case registry.CondAlive:
-		return need{item: item, key: c.node(cond.Session), rule: rulePresent}
-	default: // CondDead: CheckTxn lets no other pass
-		return need{item: item, key: c.node(cond.Session), rule: ruleAbsent}
+		return precondition{item: item, key: c.sessionKey(cond.Session), rule: rulePresent}
+	default: // CondDead; CheckTxn rejects all other kinds
+		return precondition{item: item, key: c.sessionKey(cond.Session), rule: ruleAbsent}
 	}
 }
 
-func (c *Client) needsOf(item int, o *registry.Op) []need {
+func (c *Client) opPreconditions(item int, o *registry.Op) []precondition {
 	switch o.Kind {
 	case registry.OpSet, registry.OpDelete:
-		return []need{c.needAt(item, o.Key, o.Rev)}
+		return []precondition{c.preconditionAt(item, o.Key, o.Rev)}
 	case registry.OpCreate:
-		return []need{{item: item, key: c.stored(o.Key), rule: ruleAbsent}}
+		return []precondition{{item: item, key: c.storedKey(o.Key), rule: ruleAbsent}}
 	}
-	alive := need{item: item, key: c.node(o.Session), rule: rulePresent, life: true}
+	alive := precondition{item: item, key: c.sessionKey(o.Session), rule: rulePresent, session: true}
 	if _, ok := leaseID(o.Session); !ok {
 		alive.rule = ruleNever
 	}
-	return []need{alive, {item: item, key: c.stored(o.Key), rule: ruleAbsent}}
+	return []precondition{alive, {item: item, key: c.storedKey(o.Key), rule: ruleAbsent}}
 }
 
-func (c *Client) needAt(item int, key registry.Key, rev registry.Rev) need {
-	n := need{item: item, key: c.stored(key), rule: ruleAt, rev: int64(rev.Seq)}
+func (c *Client) preconditionAt(item int, key registry.Key, rev registry.Rev) precondition {
+	n := precondition{item: item, key: c.storedKey(key), rule: ruleAt, rev: int64(rev.Seq)}
 	if n.rev <= 0 || rev.Aux != 0 {
 		n.rule = ruleNever
 	}
 	return n
 }
 
-// holds judges what was found at the key, which is nil if nothing was.
-func (n *need) holds(kv *mvccpb.KeyValue) bool {
+// holds reports whether kv, the key as it was found, meets the precondition. kv is nil if the
+// key does not exist.
+func (n *precondition) holds(kv *mvccpb.KeyValue) bool {
 	switch n.rule {
 	case ruleAbsent:
 		return kv == nil
@@ -87,8 +88,8 @@ func (n *need) holds(kv *mvccpb.KeyValue) bool {
 	return false
 }
 
-// compare is holds for etcd to judge.
-func (n *need) compare() *pb.Compare {
+// compare returns the precondition as an etcd comparison.
+func (n *precondition) compare() *pb.Compare {
 	created := &pb.Compare{
 		Key: []byte(n.key), Target: pb.Compare_CREATE, TargetUnion: &pb.Compare_CreateRevision{CreateRevision: 0},
 	}
@@ -108,7 +109,7 @@ func (n *need) compare() *pb.Compare {
 	return created
 }
 
-func compares(needs []need) []*pb.Compare {
+func allCompares(needs []precondition) []*pb.Compare {
 	all := make([]*pb.Compare, len(needs))
 	for i := range needs {
 		all[i] = needs[i].compare()
@@ -116,10 +117,10 @@ func compares(needs []need) []*pb.Compare {
 	return all
 }
 
-// looks returns the reads that tell, when etcd has refused, which need did not hold. They
-// are as many as the needs, which are at most two for each item: 128, which is also what
-// etcd accepts by default.
-func looks(needs []need) []*pb.RequestOp {
+// diagnosticReads returns reads that show, after a refusal, which precondition did not hold.
+// There is one per precondition, at most two per item: at most 128, which is etcd's default
+// limit.
+func diagnosticReads(needs []precondition) []*pb.RequestOp {
 	all := make([]*pb.RequestOp, len(needs))
 	for i := range needs {
 		all[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestRange{
@@ -129,17 +130,18 @@ func looks(needs []need) []*pb.RequestOp {
 	return all
 }
 
-// changes returns what t.Then does, given that its needs hold.
-func (c *Client) changes(t registry.Txn) []*pb.RequestOp {
+// writeRequests returns the operations of t.Then as etcd requests, to be executed if the
+// preconditions hold.
+func (c *Client) writeRequests(t registry.Txn) []*pb.RequestOp {
 	all := make([]*pb.RequestOp, len(t.Then))
 	for i := range t.Then {
-		all[i] = c.change(&t.Then[i], t.ID)
+		all[i] = c.writeRequest(&t.Then[i], t.ID)
 	}
 	return all
 }
 
-func (c *Client) change(o *registry.Op, id registry.TxnID) *pb.RequestOp {
-	key := []byte(c.stored(o.Key))
+func (c *Client) writeRequest(o *registry.Op, id registry.TxnID) *pb.RequestOp {
+	key := []byte(c.storedKey(o.Key))
 	if o.Kind == registry.OpDelete {
 		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{
 			RequestDeleteRange: &pb.DeleteRangeRequest{Key: key},
@@ -148,7 +150,7 @@ func (c *Client) change(o *registry.Op, id registry.TxnID) *pb.RequestOp {
 	put := &pb.PutRequest{Key: key, Value: remote.Encode(id, o.Value)}
 	switch o.Kind {
 	case registry.OpSet:
-		put.IgnoreLease = true // keep it: a put without one would make an owned key permanent
+		put.IgnoreLease = true // a put without a lease would make an owned key permanent
 	case registry.OpCreateOwned:
 		put.Lease, _ = leaseID(o.Session)
 	}
