@@ -97,7 +97,7 @@ func (o Options) complete() (Options, error) {
 		faults = append(faults, err)
 	}
 	if (o.Username == "") != (o.Password == "") {
-		fault("Username and Password have to be set together")
+		fault("set both Username and Password, or neither")
 	}
 	if o.CallTimeout < 0 {
 		fault("CallTimeout is negative: %v", o.CallTimeout)

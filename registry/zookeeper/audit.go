@@ -11,34 +11,34 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Servers have lost events: by faults of theirs, and because one who watches had no right
-// for a while to see what happened. So what is watched is compared with the store from time
-// to time: which children a directory has, and when each was last written. What differs is
-// marked, as by an event.
+// ZooKeeper servers have lost watch events, through bugs and because a watcher had lost the
+// right to read for a while. Each watched directory is therefore compared with the store from
+// time to time: the names of its children, and when each was last written. A difference is
+// marked as if an event had arrived.
 //
-// A turn is one read. The handle gives turns to its feeds, and each feed takes its own in
-// its goroutine, between events.
+// The comparison makes one read per step. auditLoop grants the steps, one feed after the other,
+// and a feed makes its step in its own goroutine, between two events.
 
-// auditGap is the time between two turns, however much a handle watches.
+// auditGap is the time between two steps of a handle, however many directories it watches.
 const auditGap = 500 * time.Millisecond
 
-// audit gives turns, until the handle is closed.
-func (c *Client) audit() {
+// auditLoop grants audit steps until the handle is closed.
+func (c *Client) auditLoop() {
 	var last registry.Key
 	for remote.Sleep(c.calls.Context(), auditGap) {
-		if f := c.dueAfter(last); f != nil {
+		if f := c.nextAuditDue(last); f != nil {
 			last = f.dir
 			select {
-			case f.turn <- struct{}{}:
-			default: // it has not come to take its last one
+			case f.auditTurn <- struct{}{}:
+			default: // the feed has not used its last grant
 			}
 		}
 	}
 }
 
-// dueAfter returns the feed whose turn it is after that of a directory, or nil if no audit
-// is due.
-func (c *Client) dueAfter(last registry.Key) *feed {
+// nextAuditDue returns the feed, among those with an audit due, that follows last in the order
+// of directories, or nil if no audit is due.
+func (c *Client) nextAuditDue(last registry.Key) *feed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -60,22 +60,22 @@ func (c *Client) dueAfter(last registry.Key) *feed {
 	return next
 }
 
-// audited makes the next audit due.
-func (f *feed) audited() {
-	f.c.mu.Lock()
-	defer f.c.mu.Unlock()
-	f.auditDue = time.Now().Add(remote.Jittered(f.c.o.AuditEvery))
+// scheduleAudit sets the time of the feed's next audit.
+func (f *feed) scheduleAudit() {
+	f.client.mu.Lock()
+	defer f.client.mu.Unlock()
+	f.auditDue = time.Now().Add(remote.Jittered(f.client.options.AuditEvery))
 }
 
-// audit is one of a mirror.
-type audit struct {
+// auditPass is one comparison of a mirror with the store.
+type auditPass struct {
 	mirror *mirror
 	begun  bool
-	keys   []registry.Key // still to be compared
+	keys   []registry.Key // not compared yet
 }
 
-// take takes a turn. It reports whether it was the last.
-func (a *audit) take(ctx context.Context) (done bool, err error) {
+// step makes one read and compares its result. done reports whether it was the last.
+func (a *auditPass) step(ctx context.Context) (done bool, err error) {
 	if !a.begun {
 		a.begun = true
 		err := a.compareNames(ctx)
@@ -83,13 +83,13 @@ func (a *audit) take(ctx context.Context) (done bool, err error) {
 	}
 	key := a.keys[0]
 	a.keys = a.keys[1:]
-	return len(a.keys) == 0, a.compare(ctx, key)
+	return len(a.keys) == 0, a.compareKey(ctx, key)
 }
 
-func (a *audit) compareNames(ctx context.Context) error {
+func (a *auditPass) compareNames(ctx context.Context) error {
 	m := a.mirror
-	names, err := call(ctx, m.view.link, func(conn *zk.Conn) ([]string, error) {
-		names, _, err := conn.Children(m.view.c.layout.key(m.dir))
+	names, err := callOnce(ctx, m.conn.link, func(conn *zk.Conn) ([]string, error) {
+		names, _, err := conn.Children(m.conn.client.layout.keyPath(m.dir))
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -105,33 +105,33 @@ func (a *audit) compareNames(ctx context.Context) error {
 		}
 	}
 	if !same {
-		m.missed("")
+		m.markMissed("")
 	}
 	return nil
 }
 
-func (a *audit) compare(ctx context.Context, key registry.Key) error {
+func (a *auditPass) compareKey(ctx context.Context, key registry.Key) error {
 	m := a.mirror
-	stat, err := call(ctx, m.view.link, func(conn *zk.Conn) (*zk.Stat, error) {
-		_, stat, err := conn.Exists(m.view.c.layout.key(key))
+	stat, err := callOnce(ctx, m.conn.link, func(conn *zk.Conn) (*zk.Stat, error) {
+		_, stat, err := conn.Exists(m.conn.client.layout.keyPath(key))
 		return stat, err
 	})
 	if err != nil {
 		return translate(err)
 	}
 	if n := m.nodes[key]; n != nil && n.mzxid != stat.Mzxid {
-		m.missed(key)
+		m.markMissed(key)
 	}
 	return nil
 }
 
-// missed marks what differs. If an event has told of that by now it is marked already.
-func (m *mirror) missed(child registry.Key) {
+// markMissed marks a difference, unless an event has marked it by now.
+func (m *mirror) markMissed(child registry.Key) {
 	m.mu.Lock()
-	told := m.names || m.marked[child]
+	marked := m.namesMarked || m.marked[child]
 	m.mu.Unlock()
-	if !told {
-		m.view.c.o.Logger.Warn("an event was missed", "directory", m.dir, "key", child)
+	if !marked {
+		m.conn.client.options.Logger.Warn("audit found a missed event", "dir", m.dir, "key", child)
 		m.mark(child)
 	}
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// eventless is a proxy that keeps all events from clients while that is wanted.
-func eventless(t *testing.T) (addr string, mute *atomic.Bool, reads *atomic.Int64) {
+// eventDroppingProxy returns the address of a proxy that drops all watch events while mute is
+// set, and counts the reads of an audit.
+func eventDroppingProxy(t *testing.T) (addr string, mute *atomic.Bool, reads *atomic.Int64) {
 	t.Helper()
 	p, err := tcpproxy.Listen(servertest.ZooKeeper(t).Addrs()[0])
 	require.NoError(t, err)
@@ -56,16 +57,16 @@ func eventless(t *testing.T) (addr string, mute *atomic.Bool, reads *atomic.Int6
 
 func TestAudit(t *testing.T) {
 	follow := func(t *testing.T, every time.Duration) (c *Client, w registry.Watcher, mute *atomic.Bool, reads *atomic.Int64) {
-		addr, mute, reads := eventless(t)
+		addr, mute, reads := eventDroppingProxy(t)
 		c = open(t, newNamespace(), func(o *Options) { o.Endpoints, o.AuditEvery = []string{addr}, every })
-		do(t, c, registry.Create("d/set", nil), registry.Create("d/deleted", nil))
+		mustCommit(t, c, registry.Create("d/set", nil), registry.Create("d/deleted", nil))
 		w, err := c.Watch(t.Context(), "d", registry.WatchOptions{})
 		require.NoError(t, err)
 		_, err = w.Next(t.Context())
 		require.NoError(t, err)
 		return c, w, mute, reads
 	}
-	t.Run("finds what the server has not told of", func(t *testing.T) {
+	t.Run("finds changes whose events were lost", func(t *testing.T) {
 		c, w, mute, _ := follow(t, 100*time.Millisecond)
 		mute.Store(true)
 		for key, op := range map[registry.Key]func(registry.Rev) registry.Op{
@@ -74,16 +75,16 @@ func TestAudit(t *testing.T) {
 		} {
 			e, err := c.Get(t.Context(), key, fresh)
 			require.NoError(t, err)
-			do(t, c, op(e.Modified))
+			mustCommit(t, c, op(e.Modified))
 		}
-		do(t, c, registry.Create("d/created", nil))
+		mustCommit(t, c, registry.Create("d/created", nil))
 		mute.Store(false)
 		puts, deletes := map[registry.Key]string{}, map[registry.Key]bool{}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		for len(puts) < 2 || len(deletes) < 1 {
 			b, err := w.Next(ctx)
-			require.NoError(t, err, "so far %v and not %v", puts, deletes)
+			require.NoError(t, err, "so far puts %v, deletes %v", puts, deletes)
 			require.Equal(t, registry.Delta, b.Kind)
 			for _, e := range b.Puts {
 				puts[e.Key] = string(e.Value)
@@ -102,7 +103,7 @@ func TestAudit(t *testing.T) {
 			require.NoError(t, err)
 		}
 		settled := int64(-1)
-		require.Eventually(t, func() bool { // the reads by which the watches begin
+		require.Eventually(t, func() bool { // the initial reads of the watches
 			n := reads.Load()
 			defer func() { settled = n }()
 			return n == settled

@@ -13,7 +13,7 @@ import (
 
 func TestList_IsAtomicIfNothingChanged(t *testing.T) {
 	c := open(t, newNamespace())
-	rev := do(t, c, registry.Create("d/a", nil), registry.Create("d/b", nil))
+	rev := mustCommit(t, c, registry.Create("d/a", nil), registry.Create("d/b", nil))
 	l, err := c.List(t.Context(), "d", fresh)
 	require.NoError(t, err)
 	require.True(t, l.Atomic)
@@ -30,5 +30,5 @@ func TestClose_TakesNoLongerThanTheServer(t *testing.T) {
 	require.NoError(t, err)
 	start := time.Now()
 	require.NoError(t, c.Close(context.Background()))
-	require.Less(t, time.Since(start), 900*time.Millisecond, "the library waits for a second where it is not helped")
+	require.Less(t, time.Since(start), 900*time.Millisecond, "the library alone would wait for a second")
 }

@@ -11,17 +11,17 @@ import (
 
 var _ registry.Clock = (*Client)(nil)
 
-// WrittenAt is described in registry.Clock. The clock is that of the ensemble's leader at the
-// time, in milliseconds: the mtime of the znode.
+// WrittenAt implements registry.Clock. It returns the mtime of the znode, in milliseconds, by
+// the clock of the server that led the ensemble at the time of the write.
 func (c *Client) WrittenAt(ctx context.Context, key registry.Key) (time.Time, error) {
 	if err := registry.CheckKey(key); err != nil {
 		return time.Time{}, err
 	}
-	n, err := c.get(ctx, key, registry.ReadOptions{})
+	n, err := c.getZnode(ctx, key, registry.ReadOptions{})
 	switch {
 	case err != nil:
 		return time.Time{}, fmt.Errorf("read when %s was written: %w", key, remote.Unavailable(err))
-	case n == nil || n.none:
+	case n == nil || n.empty:
 		return time.Time{}, fmt.Errorf("read when %s was written: %w", key, registry.ErrNotFound)
 	}
 	return time.UnixMilli(n.mtime), nil

@@ -1,52 +1,53 @@
-// Package zookeeper is a registry on ZooKeeper, by github.com/go-zookeeper/zk.
+// Package zookeeper is a registry on ZooKeeper, built on github.com/go-zookeeper/zk.
 //
 //	reg, err := zookeeper.Open(ctx, zookeeper.Options{Endpoints: []string{"127.0.0.1:2181"}})
 //
-// # What is stored
+// # Stored form
 //
-// The entry "jobs/daily" of the default namespace is the znode /rota/jobs/daily. It holds a
-// line with the transaction that wrote it, then the value as it was given:
+// In the default namespace, the entry "jobs/daily" is the znode /rota/jobs/daily. Its content
+// begins with a line that names the transaction that wrote it; the rest is the entry's value:
 //
 //	$ zkCli.sh get /rota/jobs/daily
 //	rota1 1f0c5e3fb2b44ddbb2d6ac1b4a3f7f6d created=8589934611
 //	{"schedule":"0 3 * * *"}
 //
-// A znode that is only there for those below it, or whose key was deleted, holds
-// "rota1 none" and shows in nothing. Those of deleted keys go when nobody has used them for
-// Options.ReapAfter. What begins with a colon is no key: /rota/:sessions has a znode for
-// each session, named by the server's id of it and a random part, /rota/:births one for
-// each owned key, and the version of /rota/:reaped counts how often znodes of deleted keys
-// were taken away. Owned keys are ephemeral. A Rev's Seq is a zxid.
+// A znode that exists only for its children, or whose key was deleted, contains "rota1 none" and
+// appears in no read. The znode of a deleted key is removed after Options.ReapAfter, unless the
+// key is created again.
 //
-// Nothing below the namespace is to be written by others, or taken away, while there are
-// handles on it. A key that somebody else has written, or damaged, is left out of lists
-// and watches, and told of to the Logger. Get of it is ErrForeign, and names the rule that
-// it breaks; a Txn that would make it conflicts.
+// Names that begin with a colon are not keys. /rota/:sessions has a znode for each session, named
+// by the server's ID of the session and a random part. /rota/:births has one for each owned key.
+// The version of /rota/:reaped counts the commits that removed znodes of deleted keys. Owned keys
+// are ephemeral. Rev.Seq is a zxid.
 //
-// # What it promises
+// While there are handles on a namespace, no other program may write or delete znodes below it. A
+// foreign value, that is one which another writer stored or damaged, is skipped in lists and
+// watches and reported to the Logger. Get returns an ErrForeign that names the violated rule. A
+// Txn that would create the key conflicts.
 //
-// What registry.Registry does, and package conformance tests. A plain read asks one member,
-// and never takes the handle back in time, also when that member changes. A Fresh read
-// first makes a commit that changes nothing: ZooKeeper's sync is answered by a leader that
-// was cut off, for as long as it has not noticed. A List is Atomic if nothing of it changed
-// while it was read.
+// # Guarantees
 //
-// Each session has a connection of its own, and a Txn with a CreateOwned goes that way: all
-// owned keys that it makes have to be of one session, and that of this handle. If the
-// connection breaks, such a Txn waits for the session to come back or to be lost, so that
-// the error can tell.
+// The package meets the contract of registry.Registry, which package conformance tests. A plain
+// read asks one member. It never goes back in time, even after a change of member. A Fresh read
+// first makes a commit that changes nothing, because a leader that was cut off answers a sync
+// until it notices. A List is Atomic if nothing in the directory changed while it was read.
 //
-// A session's TTL is what the server grants, between 2 and 20 ticks as it comes, that is 4
-// and 40 s; asking for more than it grants is an error. The session is renewed, through the
-// leader, every twelfth of it; counted from when the last confirmed renewal was sent, it is
-// Suspended after half of it, or when its connection breaks, and Lost after two thirds.
-// The server rounds up to ticks, and gives every session its full TTL again when it elects
-// a leader: between two clients a crash may take that long to show.
+// Each session has a connection of its own, which a Txn with a CreateOwned uses: all owned keys
+// that it creates must belong to one session of this handle. If the connection breaks, the Txn
+// waits until the session is reconnected or lost, so that its error can state the outcome.
 //
-// # What it needs
+// The server grants a session's TTL: in its default configuration between 2 and 20 ticks, which
+// are 4 s and 40 s. A TTL above that range is an error. The session is renewed through the leader
+// every twelfth of the TTL. Counted from the sending of the last confirmed renewal, it is
+// Suspended after half of the TTL, or at once when its connection breaks, and Lost after two
+// thirds. The server rounds the TTL up to ticks. When it elects a leader, every session gets its
+// full TTL again: other clients may notice a crash that much later.
 //
-// ZooKeeper 3.5 or newer, with its default limit on requests (1 MiB) at least. The
-// credentials have to allow to read, write, create and delete below the namespace.
+// # Requirements
+//
+// The package needs ZooKeeper 3.5 or newer, with a request limit no lower than the default
+// (1 MiB). The credentials must allow reading, writing, creating and deleting below the
+// namespace.
 package zookeeper
 
 // A file that registry/etcd also has does the same work there; registry/memory, which connects

@@ -11,17 +11,17 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// A znode holds a line, and after it the user's value as it is, so that a text can be read
-// with the server's own tools:
+// A znode holds a header line followed by the unchanged value, so that text is readable with
+// the server's own tools:
 //
-//	rota1 <transaction>                      the write that made the key
-//	rota1 <transaction> created=<zxid>       a later one
+//	rota1 <transaction>                      the write that created the key
+//	rota1 <transaction> created=<zxid>       a later write
 //	rota1 <transaction> owner=<session> birth=<n> ...
-//	rota1 none                               no value: the key was deleted, or the znode is
-//	                                         there for those below it; blanks may follow
+//	rota1 none                               no value: the key was deleted, or the znode only
+//	                                         exists for its children; blanks may follow
 //
-// The zxid of the commit that makes a key is known only after it, hence the two forms. It
-// cannot be read off the znode, which outlives its key: see reap.go.
+// There are two forms because the zxid of the commit that creates a key is known only after the
+// commit. The czxid of the znode would not do, since the znode outlives its key: see reap.go.
 const (
 	format      = "rota1"
 	noneWord    = "none"
@@ -31,31 +31,31 @@ const (
 )
 
 const (
-	// noValue is what a znode without a value holds.
+	// noValue is the content of a znode without a value.
 	noValue = format + " " + noneWord + "\n"
-	// sessionValue is what the znode of a session holds.
+	// sessionValue is the content of a session's znode.
 	sessionValue = format + " session\n"
 )
 
-// node is a znode as of its last write.
-type node struct {
+// znode is the state of a znode after its last write.
+type znode struct {
 	version int32
 	mzxid   int64
-	mtime   int64 // in ms, by the clock of the leader that committed it; not set by writes of our own
-	size    int   // of what the znode holds
-	none    bool  // there is no key
+	mtime   int64 // milliseconds, by the clock of the leader; not set after this handle's own writes
+	size    int   // of the whole content
+	empty   bool  // without a value: the key does not exist
 
-	// Of a key:
+	// Only of a key that exists:
 	created uint64 // zxid
 	txn     registry.TxnID
 	owner   registry.SessionID
-	birth   uint64 // counts the owned keys that the session made
-	value   []byte // a slice of what was read
+	birth   uint64 // number of the key among the owned keys of the session
+	value   []byte // shares memory with the content that was read
 }
 
-// encode returns what n holds. created is 0 in the write that makes the key.
-func (n *node) encode() []byte {
-	if n.none {
+// encode returns the content of the znode. created is 0 in the write that creates the key.
+func (n *znode) encode() []byte {
+	if n.empty {
 		return []byte(noValue)
 	}
 	b := make([]byte, 0, 160+len(n.value))
@@ -76,21 +76,21 @@ func (n *node) encode() []byte {
 	return append(b, n.value...)
 }
 
-// decode is the inverse of encode for what was read at key. An error wraps
-// registry.ErrForeign and names the key and the rule that raw breaks.
-func decode(key registry.Key, raw []byte, stat *zk.Stat) (*node, error) {
-	n := &node{version: stat.Version, mzxid: stat.Mzxid, mtime: stat.Mtime, size: len(raw)}
+// decode parses the content of the znode of key. Its errors wrap registry.ErrForeign and name
+// the key and the violated rule.
+func decode(key registry.Key, raw []byte, stat *zk.Stat) (*znode, error) {
+	n := &znode{version: stat.Version, mzxid: stat.Mzxid, mtime: stat.Mtime, size: len(raw)}
 	line, value, found := bytes.Cut(raw, []byte("\n"))
 	words := bytes.Split(line, []byte(" "))
 	switch {
 	case string(words[0]) != format:
 		return nil, remote.Foreign(key, "its value does not begin with %q", format)
 	case !found:
-		return nil, remote.Foreign(key, "the first line of its value has no end")
+		return nil, remote.Foreign(key, "its first line is not terminated")
 	case len(words) == 1:
 		return nil, remote.Foreign(key, "its first line names no transaction")
 	case string(words[1]) == noneWord:
-		n.none = true
+		n.empty = true
 	case hex.DecodedLen(len(words[1])) != len(n.txn):
 		return nil, remote.Foreign(key, "its first line names no transaction of %d bytes", len(n.txn))
 	default:
@@ -100,25 +100,25 @@ func decode(key registry.Key, raw []byte, stat *zk.Stat) (*node, error) {
 		n.value, n.created = value, uint64(stat.Mzxid)
 	}
 	for _, w := range words[2:] {
-		if err := n.take(string(w)); err != nil {
-			return nil, remote.Foreign(key, "its first line has %q: %w", w, err)
+		if err := n.parseWord(string(w)); err != nil {
+			return nil, remote.Foreign(key, "its first line contains an invalid %q: %w", w, err)
 		}
 	}
 	switch owned := stat.EphemeralOwner != 0; {
 	case owned != (n.owner != ""):
-		return nil, remote.Foreign(key, "it has an owner in its first line or is ephemeral, but not both")
+		return nil, remote.Foreign(key, "it must be ephemeral exactly if its first line names an owner")
 	case owned != key.Owned():
-		return nil, remote.Foreign(key, "it is ephemeral or has a tilde, but not both")
+		return nil, remote.Foreign(key, "it must be ephemeral exactly if its name begins with a tilde")
 	}
 	return n, nil
 }
 
-// take reads a word after the transaction. One that is not known is passed over: a later
-// version may have put it there.
-func (n *node) take(word string) (err error) {
+// parseWord parses a word of the header line after the transaction. It ignores unknown words,
+// which a later version may have written.
+func (n *znode) parseWord(word string) (err error) {
 	at := func(prefix string) string { return word[len(prefix):] }
 	switch {
-	case n.none:
+	case n.empty:
 	case hasPrefix(word, createdWord):
 		n.created, err = strconv.ParseUint(at(createdWord), 10, 63)
 	case hasPrefix(word, birthWord):
@@ -133,8 +133,8 @@ func hasPrefix(word, prefix string) bool {
 	return len(word) > len(prefix) && word[:len(prefix)] == prefix
 }
 
-// entry returns n as the entry of key. Its value goes into buf if there is room.
-func (n *node) entry(key registry.Key, buf []byte) registry.Entry {
+// entry returns n as the entry of key. The value is copied to buf if buf is large enough.
+func (n *znode) entry(key registry.Key, buf []byte) registry.Entry {
 	if cap(buf) < len(n.value) {
 		buf = make([]byte, len(n.value))
 	}
@@ -148,8 +148,8 @@ func (n *node) entry(key registry.Key, buf []byte) registry.Entry {
 	}
 }
 
-// is reports whether n is what rev names. All keys of a commit have its zxid, and no two
-// commits of a key have the same, so that nothing else is needed to name one.
-func (n *node) is(rev registry.Rev) bool {
-	return !n.none && rev == registry.Rev{Seq: uint64(n.mzxid)}
+// hasRev reports whether rev is the Rev of n. The zxid suffices: all keys of a commit have its
+// zxid, and a key has another zxid after each commit.
+func (n *znode) hasRev(rev registry.Rev) bool {
+	return !n.empty && rev == registry.Rev{Seq: uint64(n.mzxid)}
 }

@@ -9,28 +9,29 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// quotaExceeded is what the library makes of a code that it has no name for.
-const quotaExceeded = "unknown error: -125"
+// quotaExceededText is the library's text for the server's error code -125, which it does not
+// know.
+const quotaExceededText = "unknown error: -125"
 
-// translate turns the server's answers that the registry has a word for into that. It
-// leaves others as they are.
+// translate turns the server's errors into the registry's. It returns an error without a
+// translation as it is.
 func translate(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, zk.ErrNoAuth):
 		return fmt.Errorf("%w: %w", registry.ErrPermission, err)
-	case errors.Is(err, zk.ErrAuthFailed), errors.Is(err, zk.ErrInvalidACL): // an ACL of nobody who is known
+	case errors.Is(err, zk.ErrAuthFailed), errors.Is(err, zk.ErrInvalidACL): // no credentials match the ACL
 		return fmt.Errorf("%w: %w", registry.ErrUnauthenticated, err)
-	case err.Error() == quotaExceeded:
+	case err.Error() == quotaExceededText:
 		return fmt.Errorf("%w: %w", registry.ErrQuota, err)
 	}
 	return err
 }
 
-// lost reports whether err says that the connection broke, or the session that it carried
-// came to its end: a request that changes nothing is worth making again.
-func lost(err error) bool {
+// connectionLost reports whether err means that the connection or the server's session behind
+// it has ended. An idempotent request can then be repeated.
+func connectionLost(err error) bool {
 	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrClosing) || errors.Is(err, zk.ErrNoServer) ||
 		errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved)
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// passedOver reports whether err is about what somebody else has put at a key, which lists
-// and watches leave out. A key that may not be read is another matter: it may be one that
-// was written by this library, and should not be missed.
-func passedOver(err error) bool { return errors.Is(err, registry.ErrForeign) }
+// isForeign reports whether err is about a foreign value, which lists and watches skip. A key
+// without the right to read is not skipped: rota may have written it, so a reader must not miss
+// it.
+func isForeign(err error) bool { return errors.Is(err, registry.ErrForeign) }
 
-// leaveOut tells that a key does not show in what was asked for.
-func (c *Client) leaveOut(key registry.Key, err error) {
-	c.o.Logger.Warn("left out a key", "key", key, "error", err)
+// logForeign reports a key that is skipped.
+func (c *Client) logForeign(key registry.Key, err error) {
+	c.options.Logger.Warn("skipped a key with a foreign value", "key", key, "error", err)
 }

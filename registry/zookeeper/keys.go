@@ -7,15 +7,14 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// layout tells where things are. Keys are znodes below the root, by their own names. What
-// else there is begins with a colon, which no key does:
+// layout maps keys to paths. The znode of a key has the key's path below the root. Other znodes
+// have names that begin with a colon, which no key can have:
 //
-//	/rota/some/key             the znode of a key, or only of a directory
-//	/rota/:sessions/<session>  ephemeral, as long as the session lives
-//	/rota/:births/<session>.n  ephemeral, as long as the n-th owned key that it made
-//	/rota/:reaped              its version counts the times when znodes of deleted keys
-//	                           were taken away
-//	/rota/:swept               written by who looks for such znodes
+//	/rota/some/key             a key, or only a directory
+//	/rota/:sessions/<session>  ephemeral, exists as long as the session
+//	/rota/:births/<session>.n  ephemeral, exists as long as the n-th owned key of the session
+//	/rota/:reaped              its version counts the commits that removed znodes of deleted keys
+//	/rota/:swept               its version counts the sweeps, see sweep.go
 type layout struct{ root string }
 
 const (
@@ -25,16 +24,16 @@ const (
 	sweptName    = ":swept"
 )
 
-// key is the path of a key or directory.
-func (l layout) key(k registry.Key) string {
+// keyPath returns the path of a key or directory.
+func (l layout) keyPath(k registry.Key) string {
 	if k == "" {
 		return l.root
 	}
 	return l.root + "/" + string(k)
 }
 
-// of is the inverse of key: the key or directory at path, and whether there can be one.
-func (l layout) of(path string) (registry.Key, bool) {
+// keyAt is the inverse of keyPath. ok is false if no key or directory can have that path.
+func (l layout) keyAt(path string) (registry.Key, bool) {
 	if path == l.root {
 		return "", true
 	}
@@ -42,26 +41,28 @@ func (l layout) of(path string) (registry.Key, bool) {
 	return registry.Key(k), ok && registry.CheckKey(registry.Key(k)) == nil
 }
 
-func (l layout) sessions() string { return l.root + "/" + sessionsName }
-func (l layout) births() string   { return l.root + "/" + birthsName }
-func (l layout) reaped() string   { return l.root + "/" + reapedName }
-func (l layout) swept() string    { return l.root + "/" + sweptName }
+func (l layout) sessionsPath() string { return l.root + "/" + sessionsName }
+func (l layout) birthsPath() string   { return l.root + "/" + birthsName }
+func (l layout) reapedPath() string   { return l.root + "/" + reapedName }
+func (l layout) sweptPath() string    { return l.root + "/" + sweptName }
 
-// session is the znode of a session. ok is false for what cannot be the id of one.
-func (l layout) session(id registry.SessionID) (path string, ok bool) {
+// sessionPath returns the path of the session's znode. ok is false if id cannot be the ID of a
+// session.
+func (l layout) sessionPath(id registry.SessionID) (path string, ok bool) {
 	if strings.Contains(string(id), "/") || registry.CheckDir(registry.Key(id)) != nil || id == "" {
 		return "", false
 	}
-	return l.sessions() + "/" + string(id), true
+	return l.sessionsPath() + "/" + string(id), true
 }
 
-// birth is the znode that lives as long as the n-th owned key that a session made.
-func (l layout) birth(id registry.SessionID, n uint64) string {
-	return l.births() + "/" + string(id) + "." + strconv.FormatUint(n, 10)
+// birthPath returns the path of the znode that exists as long as the n-th owned key of the
+// session.
+func (l layout) birthPath(id registry.SessionID, n uint64) string {
+	return l.birthsPath() + "/" + string(id) + "." + strconv.FormatUint(n, 10)
 }
 
-// parent returns the path of the znode above, "/" for one at the top.
-func parent(path string) string {
+// parentPath returns the path above path, or "/" at the top.
+func parentPath(path string) string {
 	if i := strings.LastIndexByte(path, '/'); i > 0 {
 		return path[:i]
 	}

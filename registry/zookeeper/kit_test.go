@@ -20,10 +20,10 @@ var fresh = registry.ReadOptions{Fresh: true}
 
 var namespaces atomic.Int64
 
-// newNamespace returns one that no other test uses.
+// newNamespace returns a namespace that no other test uses.
 func newNamespace() string { return fmt.Sprintf("/test/%d", namespaces.Add(1)) }
 
-// open connects to the server that the tests share.
+// open opens a handle on the server that the tests share.
 func open(t *testing.T, namespace string, change ...func(*Options)) *Client {
 	t.Helper()
 	o := Options{Endpoints: servertest.ZooKeeper(t).Addrs(), Namespace: namespace}
@@ -36,24 +36,24 @@ func open(t *testing.T, namespace string, change ...func(*Options)) *Client {
 	return c
 }
 
-type silent struct{}
+type silentLogger struct{}
 
-func (silent) Printf(string, ...any) {}
+func (silentLogger) Printf(string, ...any) {}
 
-// connect is for looking at znodes, and for meddling with them.
-func connect(t *testing.T) *zk.Conn {
+// connectRaw returns a connection that bypasses the registry.
+func connectRaw(t *testing.T) *zk.Conn {
 	t.Helper()
-	conn, events, err := zk.Connect(servertest.ZooKeeper(t).Addrs(), 10*time.Second, zk.WithLogger(silent{}))
+	conn, events, err := zk.Connect(servertest.ZooKeeper(t).Addrs(), 10*time.Second, zk.WithLogger(silentLogger{}))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		conn.Close()
-		for range events { // until the library's goroutines have ended
+		for range events { // until the library's goroutines have returned
 		}
 	})
 	return conn
 }
 
-func do(t *testing.T, c *Client, ops ...registry.Op) registry.Rev {
+func mustCommit(t *testing.T, c *Client, ops ...registry.Op) registry.Rev {
 	t.Helper()
 	rev, err := c.Txn(t.Context(), registry.Txn{Then: ops})
 	require.NoError(t, err)
@@ -67,8 +67,8 @@ func newSession(t *testing.T, c *Client) registry.Session {
 	return s
 }
 
-// refused fails the test unless x conflicts at its first item.
-func refused(t *testing.T, c *Client, x registry.Txn) {
+// requireConflict fails the test unless x conflicts at its first item.
+func requireConflict(t *testing.T, c *Client, x registry.Txn) {
 	t.Helper()
 	_, err := c.Txn(t.Context(), x)
 	var conflict *registry.ConflictError
@@ -76,7 +76,7 @@ func refused(t *testing.T, c *Client, x registry.Txn) {
 	require.Zero(t, conflict.Index)
 }
 
-// staleTxns are all that can be done at a Rev that is over.
+// staleTxns returns all kinds of transactions that require key at a stale Rev.
 func staleTxns(key registry.Key, stale registry.Rev) []registry.Txn {
 	return []registry.Txn{
 		{If: []registry.Cond{registry.At(key, stale)}},
@@ -85,9 +85,9 @@ func staleTxns(key registry.Key, stale registry.Rev) []registry.Txn {
 	}
 }
 
-// remembering returns handles that know the version of key now, one for each of staleTxns:
-// a handle whose transaction was refused has forgotten it.
-func remembering(t *testing.T, namespace string, key registry.Key) []*Client {
+// openWithCached returns handles that have cached the present version of key, one for each of
+// staleTxns, because a conflict removes the version from the cache.
+func openWithCached(t *testing.T, namespace string, key registry.Key) []*Client {
 	t.Helper()
 	var all []*Client
 	for range staleTxns(key, registry.Rev{}) {
@@ -99,17 +99,17 @@ func remembering(t *testing.T, namespace string, key registry.Key) []*Client {
 	return all
 }
 
-// staleConflicts has each handle try staleTxns, beginning with another of them, by what it
-// remembers: it reads nothing before.
-func staleConflicts(t *testing.T, handles []*Client, key registry.Key, stale registry.Rev) {
+// requireStaleConflicts makes each handle commit all staleTxns, each handle beginning with
+// another one, so that every kind is tried once with the cached version.
+func requireStaleConflicts(t *testing.T, handles []*Client, key registry.Key, stale registry.Rev) {
 	t.Helper()
-	reader := open(t, handles[0].o.Namespace)
+	reader := open(t, handles[0].options.Namespace)
 	before, err := reader.Get(t.Context(), key, fresh)
 	require.NoError(t, err)
 	txns := staleTxns(key, stale)
 	for i, c := range handles {
 		for j := range txns {
-			refused(t, c, txns[(i+j)%len(txns)])
+			requireConflict(t, c, txns[(i+j)%len(txns)])
 		}
 	}
 	after, err := reader.Get(t.Context(), key, fresh)
@@ -117,7 +117,7 @@ func staleConflicts(t *testing.T, handles []*Client, key registry.Key, stale reg
 	require.Equal(t, before, after)
 }
 
-func version(t *testing.T, raw *zk.Conn, path string) int32 {
+func versionOf(t *testing.T, raw *zk.Conn, path string) int32 {
 	t.Helper()
 	there, stat, err := raw.Exists(path)
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func version(t *testing.T, raw *zk.Conn, path string) int32 {
 	return stat.Version
 }
 
-func gone(t *testing.T, raw *zk.Conn, path string) {
+func requireMissing(t *testing.T, raw *zk.Conn, path string) {
 	t.Helper()
 	there, _, err := raw.Exists(path)
 	require.NoError(t, err)

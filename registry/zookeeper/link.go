@@ -13,45 +13,47 @@ import (
 	"github.com/rota-dev/rota/internal/zkwire"
 )
 
-// link is a session of the server's and the connections that carry it, one after another.
-// The library calls both a connection. A link goes up and down until it is over, for good.
+// link is one session of the server and the sequence of connections that carry it; the client
+// library calls both a connection. A link is up or down until it is over, which is final.
 type link struct {
-	c     linkConfig
-	ctx   context.Context // of dialing; ends when no connection is wanted any more
-	quit  context.CancelFunc
-	conn  *zk.Conn
-	gone  chan struct{} // closed when the library's goroutines have ended
-	idle  chan struct{} // closed when the library only waits to be told to end
-	told  chan struct{} // closed when it is
-	tasks sync.WaitGroup
+	config         linkConfig
+	ctx            context.Context // bounds dialing; ends when no connection is wanted any more
+	stopDialing    context.CancelFunc
+	library        *zk.Conn
+	libraryDone    chan struct{} // closed when the library's goroutines have returned
+	libraryIdle    chan struct{} // closed when the library asks for a member and none is wanted
+	libraryClosing chan struct{} // closed when the library's Close has been called
+	tasks          sync.WaitGroup
 
-	mu      sync.Mutex
-	state   linkState
-	changed chan struct{} // closed, and replaced, when state or trouble change
-	isOver  chan struct{} // closed when state is linkOver
-	trouble error         // why the last round over all members failed; nil since it is up
-	wire    *wire         // the current one, or the last
-	address string        // of wire
-	granted zkwire.Grant  // at the last greeting
-	authed  bool          // the library knows the credentials
-	ended   bool          // end was called
+	mu            sync.Mutex
+	state         linkState
+	changed       chan struct{} // closed and replaced when state or roundErr change
+	overClosed    chan struct{} // closed when state becomes linkOver
+	roundErr      error         // why the last round over all members failed; nil after a success
+	conn          *memberConn   // the current one, or the last
+	address       string        // of conn
+	granted       zkwire.Grant  // in the last greeting
+	authenticated bool          // the library has the credentials
+	ended         bool          // shutDown was called
 }
 
 type linkConfig struct {
-	hosts       *hosts
-	timeout     time.Duration // asked for
+	members     *members
+	timeout     time.Duration // the requested session timeout
 	dial        func(ctx context.Context, address string) (net.Conn, error)
 	dialTimeout time.Duration
 	auth        []credential
-	logger      printf
-	// once: it is over at the first disconnection, and may have watches. A library that
-	// connects again takes up old watches in a way that misses what came and went.
-	once bool
-	// bound: it is over when the server has ended the session. The library begins another
-	// one then, by itself, and sends what was queued for the old one.
-	bound bool
-	event func(zk.Event)  // of watches. It must not block
-	state func(linkState) // called in order, from one goroutine; may be nil
+	logger      libraryLogger
+	// oneConnection: the link is over at its first disconnection. This is required for watches:
+	// the library re-registers them on a new connection and thereby misses a node that was
+	// created and deleted in between.
+	oneConnection bool
+	// oneSession: the link is over when the server has ended the session. Otherwise the library
+	// begins another session by itself and sends it the requests that were queued for the old
+	// one.
+	oneSession   bool
+	onWatchEvent func(zk.Event)  // for watch events; must not block
+	onState      func(linkState) // called in order, from one goroutine; may be nil
 }
 
 type credential struct {
@@ -67,79 +69,79 @@ const (
 	linkOver
 )
 
-// Why a request was not sent.
+// Reasons why a request was not sent.
 var (
-	errLinkOver    = errors.New("the connection was given up")
+	errLinkOver    = errors.New("the connection has been closed for good")
 	errExpiredHere = errors.New("the server has ended the session")
 )
 
-// notSent wraps why a request was certainly not sent.
+// notSent wraps the reason why a request was certainly not sent.
 type notSent struct{ cause error }
 
 func (e notSent) Error() string { return "not sent: " + e.cause.Error() }
 func (e notSent) Unwrap() error { return e.cause }
 
-// newLink returns a link that does nothing before start.
+// newLink returns a link that is inactive until start.
 func newLink(c linkConfig) *link {
 	l := &link{
-		c: c, gone: make(chan struct{}), idle: make(chan struct{}), told: make(chan struct{}),
-		changed: make(chan struct{}), isOver: make(chan struct{}),
+		config: c, libraryDone: make(chan struct{}), libraryIdle: make(chan struct{}), libraryClosing: make(chan struct{}),
+		changed: make(chan struct{}), overClosed: make(chan struct{}),
 	}
-	l.ctx, l.quit = context.WithCancel(context.Background())
+	l.ctx, l.stopDialing = context.WithCancel(context.Background())
 	return l
 }
 
-// start begins to connect. Without it, or if it fails, there is nothing to end.
+// start begins to connect. If it was not called, or failed, shutDown is not needed.
 func (l *link) start() error {
-	c := &l.c
+	c := &l.config
 	r := &route{
-		hosts: c.hosts, ctx: l.ctx, over: l.roundFailed, most: min(c.timeout/pausesIn, mostPause),
-		idle: sync.OnceFunc(func() { close(l.idle) }), quit: l.told,
+		members: c.members, ctx: l.ctx, roundFailed: l.noteRoundFailed, maxPause: min(c.timeout/pausesPerTimeout, maxPause),
+		idle: sync.OnceFunc(func() { close(l.libraryIdle) }), closing: l.libraryClosing,
 	}
 	dial := func(_, address string, _ time.Duration) (net.Conn, error) {
-		conn, err := l.dial(address, r)
+		conn, err := l.dialMember(address, r)
 		if err != nil {
-			r.failed(err)
+			r.addError(err)
 		}
 		return conn, err
 	}
-	l.mu.Lock() // keeps the library's goroutines waiting until it is known
+	l.mu.Lock() // blocks the library's callbacks until l.library is set
 	defer l.mu.Unlock()
 	conn, events, err := zk.Connect([]string{"one"}, roundUp(c.timeout),
-		zk.WithHostProvider(r), zk.WithDialer(dial), zk.WithEventCallback(l.hear),
+		zk.WithHostProvider(r), zk.WithDialer(dial), zk.WithEventCallback(l.onEvent),
 		zk.WithLogger(c.logger), zk.WithLogInfo(false))
 	if err != nil {
-		l.quit()
+		l.stopDialing()
 		return err
 	}
-	l.conn = conn
+	l.library = conn
 	go func() {
-		defer close(l.gone)
-		for range events { // closed when all else has ended
+		defer close(l.libraryDone)
+		for range events { // closed after all other goroutines have returned
 		}
 	}()
-	if c.state != nil {
-		l.tasks.Go(l.tell)
+	if c.onState != nil {
+		l.tasks.Go(l.publishStates)
 	}
 	return nil
 }
 
-// roundUp makes whole milliseconds of d, in which the protocol counts.
+// roundUp rounds d up to milliseconds, the unit of the protocol.
 func roundUp(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// dial connects to a member.
-func (l *link) dial(address string, r *route) (net.Conn, error) {
-	bound := min(l.c.dialTimeout, l.c.timeout/3)
+// dialMember connects to a member.
+func (l *link) dialMember(address string, r *route) (net.Conn, error) {
+	bound := min(l.config.dialTimeout, l.config.timeout/3)
 	ctx, cancel := context.WithTimeout(l.ctx, bound)
 	defer cancel()
-	conn, err := l.c.dial(ctx, address)
+	conn, err := l.config.dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{Conn: conn, bound: bound, veiled: l.c.once, granted: l.greet, failed: func(err error) {
-		r.failed(fmt.Errorf("%s does not answer as a ZooKeeper server does: %w", address, err))
+	w := &memberConn{Conn: conn, greetingTimeout: bound, hideZxids: l.config.oneConnection, granted: l.setGranted, failed: func(err error) {
+		r.addError(fmt.Errorf("%s does not answer as a ZooKeeper server does: %w", address, err))
 	}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,21 +149,22 @@ func (l *link) dial(address string, r *route) (net.Conn, error) {
 		conn.Close()
 		return nil, errLinkOver
 	}
-	l.wire, l.address = w, address
+	l.conn, l.address = w, address
 	return w, nil
 }
 
-func (l *link) greet(g zkwire.Grant) {
+func (l *link) setGranted(g zkwire.Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.granted = g
 }
 
-// hear is the library's callback: it runs on the goroutines that it would hold up.
-func (l *link) hear(e zk.Event) {
+// onEvent is the library's callback. It runs on the library's own goroutines and must not block
+// them.
+func (l *link) onEvent(e zk.Event) {
 	if e.Type != zk.EventSession {
-		if l.c.event != nil {
-			l.c.event(e)
+		if l.config.onWatchEvent != nil {
+			l.config.onWatchEvent(e)
 		}
 		return
 	}
@@ -169,71 +172,72 @@ func (l *link) hear(e zk.Event) {
 	defer l.mu.Unlock()
 	switch e.State {
 	case zk.StateHasSession:
-		if len(l.c.auth) > 0 && !l.authed {
+		if len(l.config.auth) > 0 && !l.authenticated {
 			l.goLocked(l.authenticate)
 			return
 		}
-		l.become(linkUp)
+		l.setState(linkUp)
 	case zk.StateExpired:
-		w := l.wire
-		l.goLocked(func() { w.Close() }) // the library forgets to; TLS may take its time over it
-		if l.c.bound {
-			l.become(linkOver)
+		w := l.conn
+		l.goLocked(func() { w.Close() }) // the library leaves the connection open; with TLS, Close may block
+		if l.config.oneSession {
+			l.setState(linkOver)
 		}
 	case zk.StateDisconnected:
-		if l.c.once {
-			l.become(linkOver)
+		if l.config.oneConnection {
+			l.setState(linkOver)
 		}
-		l.become(linkDown)
+		l.setState(linkDown)
 	}
 }
 
-// authenticate gives the library the credentials, which it sends now and then by itself
-// whenever it connects again.
+// authenticate passes the credentials to the library, which sends them now and on each later
+// connection.
 func (l *link) authenticate() {
-	for _, a := range l.c.auth {
-		if err := l.conn.AddAuth(a.scheme, a.data); err != nil {
+	for _, a := range l.config.auth {
+		if err := l.library.AddAuth(a.scheme, a.data); err != nil {
 			l.hangUp()
 			return
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.authed = true
-	if l.conn.State() == zk.StateHasSession {
-		l.become(linkUp)
+	l.authenticated = true
+	if l.library.State() == zk.StateHasSession {
+		l.setState(linkUp)
 	}
 }
 
-func (l *link) become(s linkState) {
+func (l *link) setState(s linkState) {
 	if l.state == s || l.state == linkOver {
 		return
 	}
 	l.state = s
 	switch s {
 	case linkUp:
-		l.trouble = nil
+		l.roundErr = nil
 	case linkOver:
-		l.quit()
-		close(l.isOver)
+		l.stopDialing()
+		close(l.overClosed)
 	}
-	l.notify()
+	l.notifyChanged()
 }
 
-func (l *link) notify() {
+func (l *link) notifyChanged() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-func (l *link) roundFailed(err error) {
+func (l *link) noteRoundFailed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.trouble = err
-	l.notify()
+	l.roundErr = err
+	l.notifyChanged()
 }
 
-// tell passes on changes of the state, of which some may be merged.
-func (l *link) tell() {
+// publishStates calls onState after changes of the state. Several changes may be merged into
+// one call.
+func (l *link) publishStates() {
 	last := linkDown
 	for {
 		l.mu.Lock()
@@ -241,7 +245,7 @@ func (l *link) tell() {
 		l.mu.Unlock()
 		if s != last {
 			last = s
-			l.c.state(s)
+			l.config.onState(s)
 		}
 		if s == linkOver {
 			return
@@ -250,8 +254,8 @@ func (l *link) tell() {
 	}
 }
 
-// await returns when the link is up. The error of a link that is over is errLinkOver.
-func (l *link) await(ctx context.Context) error {
+// awaitUp waits until the link is up. It returns errLinkOver if the link is over.
+func (l *link) awaitUp(ctx context.Context) error {
 	for {
 		l.mu.Lock()
 		s, changed := l.state, l.changed
@@ -265,17 +269,17 @@ func (l *link) await(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return l.why(context.Cause(ctx))
+			return l.withRoundErr(context.Cause(ctx))
 		}
 	}
 }
 
-// greeted is await for a link that has not been up yet: it fails when no member could be
-// connected to in a whole round.
-func (l *link) greeted(ctx context.Context) error {
+// awaitFirstUp is awaitUp for a new link. It fails as soon as one round over all members has
+// failed.
+func (l *link) awaitFirstUp(ctx context.Context) error {
 	for {
 		l.mu.Lock()
-		s, trouble, changed := l.state, l.trouble, l.changed
+		s, trouble, changed := l.state, l.roundErr, l.changed
 		l.mu.Unlock()
 		switch {
 		case s == linkUp:
@@ -291,32 +295,32 @@ func (l *link) greeted(ctx context.Context) error {
 	}
 }
 
-// why adds to the end of a call's context what kept the call from being made.
-func (l *link) why(cause error) error {
+// withRoundErr adds the reason why there is no connection to the end of a call's context.
+func (l *link) withRoundErr(cause error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.trouble == nil {
+	if l.roundErr == nil {
 		return cause
 	}
-	return fmt.Errorf("%w (%v)", cause, l.trouble)
+	return fmt.Errorf("%w (%v)", cause, l.roundErr)
 }
 
-// up reports whether the link is.
-func (l *link) up() bool {
+// isUp reports whether the link is up.
+func (l *link) isUp() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state == linkUp
 }
 
-func (l *link) over() bool {
+func (l *link) isOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state == linkOver
 }
 
-// outlive waits for the library to notice that the connection broke which a request was
-// lost with.
-func (l *link) outlive(ctx context.Context) error {
+// awaitDisconnect waits until the library has noticed that the connection of a failed request
+// is lost.
+func (l *link) awaitDisconnect(ctx context.Context) error {
 	l.mu.Lock()
 	s, changed := l.state, l.changed
 	l.mu.Unlock()
@@ -326,45 +330,45 @@ func (l *link) outlive(ctx context.Context) error {
 	select {
 	case <-changed:
 		return nil
-	case <-time.After(endPause): // it did, and made another
+	case <-time.After(libraryQueueTime): // the library has noticed it and connected again
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// current returns the connection that carries the link now, or did last.
-func (l *link) current() *wire {
+// currentConn returns the current connection of the link, or the last one if it is down.
+func (l *link) currentConn() *memberConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.wire
+	return l.conn
 }
 
-// zxid is how far the member's state had come when it last answered: what is asked next
-// is answered no older.
-func (l *link) zxid() int64 {
+// lastZxid returns the highest zxid in the replies on the current connection. The next answer
+// is at least as new.
+func (l *link) lastZxid() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.wire == nil {
+	if l.conn == nil {
 		return 0
 	}
-	return l.wire.zxid.Load()
+	return l.conn.zxid.Load()
 }
 
-// at returns the address of the member.
-func (l *link) at() string {
+// memberAddress returns the address of the current member.
+func (l *link) memberAddress() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.address
 }
 
-func (l *link) grant() zkwire.Grant {
+func (l *link) lastGrant() zkwire.Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.granted
 }
 
-// goLocked runs f in a goroutine that end waits for.
+// goLocked runs f in a goroutine that shutDown waits for. l.mu is held.
 func (l *link) goLocked(f func()) bool {
 	if l.ended {
 		return false
@@ -373,110 +377,111 @@ func (l *link) goLocked(f func()) bool {
 	return true
 }
 
-// call has f make a request when the link is up. The library's calls cannot be ended: if
-// ctx ends first, f goes on until it has its answer, or the link breaks. An error of the
-// type notSent says that f was not called.
+// callOnce waits until the link is up and calls f, which makes one request. Calls of the
+// library cannot be canceled: if ctx ends first, f continues until it has its answer or the
+// link breaks. The error is of type notSent if f was not called.
 //
-// When a connection breaks, the library answers the requests that it has queued. One that it
-// queues after that waits for the next connection, which a link that is over does not make.
-func call[T any](ctx context.Context, l *link, f func(*zk.Conn) (T, error)) (T, error) {
+// When a connection breaks, the library answers all queued requests with an error. A request
+// that is queued after that waits for the next connection, which a link that is over never
+// makes; callOnce therefore gives up after libraryQueueTime.
+func callOnce[T any](ctx context.Context, l *link, f func(*zk.Conn) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
 	var none T
-	if err := l.await(ctx); err != nil {
-		return none, notSent{ended(ctx, err)}
+	if err := l.awaitUp(ctx); err != nil {
+		return none, notSent{causeOr(ctx, err)}
 	}
 	answers := make(chan answer, 1)
 	l.mu.Lock()
 	begun := l.goLocked(func() {
-		v, err := f(l.conn)
+		v, err := f(l.library)
 		answers <- answer{v, err}
 	})
 	l.mu.Unlock()
 	if !begun {
-		return none, notSent{ended(ctx, errLinkOver)}
+		return none, notSent{causeOr(ctx, errLinkOver)}
 	}
 	var never <-chan time.Time
-	for isOver := l.isOver; ; {
+	for isOver := l.overClosed; ; {
 		select {
 		case a := <-answers:
 			switch {
-			case errors.Is(a.err, zk.ErrNoServer): // it was in the queue all the time
-				a.err = notSent{ended(ctx, a.err)}
-			case a.err != nil && lost(a.err):
-				a.err = ended(ctx, a.err)
+			case errors.Is(a.err, zk.ErrNoServer): // never left the queue
+				a.err = notSent{causeOr(ctx, a.err)}
+			case a.err != nil && connectionLost(a.err):
+				a.err = causeOr(ctx, a.err)
 			}
 			return a.value, a.err
 		case <-isOver:
-			isOver, never = nil, time.After(endPause) // what the library has queued is answered by then
+			isOver, never = nil, time.After(libraryQueueTime) // by then, the library has answered the requests in its queue
 		case <-never:
-			return none, ended(ctx, zk.ErrConnectionClosed)
+			return none, causeOr(ctx, zk.ErrConnectionClosed)
 		case <-ctx.Done():
 			return none, context.Cause(ctx)
 		}
 	}
 }
 
-// ended returns err, or if ctx has ended, why: a link that ends with its handle is no news
-// to one who is told that the handle was closed.
-func ended(ctx context.Context, err error) error {
+// causeOr returns the cause of ctx's end, or err if ctx has not ended. A link may end because
+// its handle is closed, and then the error has to name the handle.
+func causeOr(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// hangUp breaks the current connection. The library makes another, if that is wanted.
+// hangUp breaks the current connection. The library opens another one if one is wanted.
 func (l *link) hangUp() {
 	l.mu.Lock()
-	w := l.wire
+	w := l.conn
 	l.mu.Unlock()
 	if w != nil {
 		w.Close()
 	}
 }
 
-// refuse makes the link over: there will be no other connection.
-func (l *link) refuse() {
+// markOver makes the link over: no further connection is made.
+func (l *link) markOver() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.become(linkOver)
+	l.setState(linkOver)
 }
 
-// end ends the link, and reports whether the server has confirmed the end of the session.
-// It is told only if that is wanted and the link is up, and waited for until ctx ends. No
-// goroutine is left when end returns. It may be called again.
-func (l *link) end(ctx context.Context, tell bool) (confirmed bool) {
+// shutDown ends the link and waits for its goroutines. With endSession set, and if the link is
+// up, it also ends the session at the server and waits for the confirmation until ctx ends.
+// confirmed reports whether the server has confirmed it. shutDown may be called again.
+func (l *link) shutDown(ctx context.Context, endSession bool) (confirmed bool) {
 	l.mu.Lock()
-	first, up, w := !l.ended, l.state == linkUp, l.wire
+	first, up, w := !l.ended, l.state == linkUp, l.conn
 	l.ended = true
-	l.quit()
+	l.stopDialing()
 	l.mu.Unlock()
-	if first && tell && up {
-		l.tasks.Go(l.conn.Close)
-		close(l.told)
+	if first && endSession && up {
+		l.tasks.Go(l.library.Close)
+		close(l.libraryClosing)
 		select {
-		case <-l.gone:
+		case <-l.libraryDone:
 		case <-ctx.Done():
 		}
 	}
 	if w != nil {
 		w.Close()
 	}
-	if first && !(tell && up) {
-		// Not before the library asks for the next member: between the two, it would leave
-		// its own last request in the queue, and wait for an answer.
+	if first && !(endSession && up) {
+		// Close the library only when it asks for the next member. Earlier, it would leave its
+		// own last request in the queue and wait for the answer.
 		select {
-		case <-l.idle:
-		case <-l.gone:
+		case <-l.libraryIdle:
+		case <-l.libraryDone:
 		}
-		l.tasks.Go(l.conn.Close)
-		close(l.told)
+		l.tasks.Go(l.library.Close)
+		close(l.libraryClosing)
 	}
-	<-l.gone
-	l.refuse()
+	<-l.libraryDone
+	l.markOver()
 	l.tasks.Wait()
 	return w != nil && w.closed.Load()
 }

@@ -6,12 +6,12 @@ import (
 	"log/slog"
 )
 
-// printf takes what the client library has to say. None of it is news: what matters is
-// told by errors and states. The library logs no credentials.
-type printf struct{ logger *slog.Logger }
+// libraryLogger logs the messages of the client library at DEBUG: errors and state changes
+// already report everything that matters. The library logs no credentials.
+type libraryLogger struct{ log *slog.Logger }
 
-func (p printf) Printf(format string, args ...any) {
-	if p.logger.Enabled(context.Background(), slog.LevelDebug) {
-		p.logger.Debug("client library: " + fmt.Sprintf(format, args...))
+func (p libraryLogger) Printf(format string, args ...any) {
+	if p.log.Enabled(context.Background(), slog.LevelDebug) {
+		p.log.Debug("client library: " + fmt.Sprintf(format, args...))
 	}
 }

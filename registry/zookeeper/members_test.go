@@ -11,40 +11,40 @@ import (
 func TestRoute(t *testing.T) {
 	byName := map[string][]string{"one": {"10.0.0.1"}, "two": {"10.0.0.2", "10.0.0.3"}}
 	routeOf := func(inOrder bool, endpoints ...string) (*route, *[]error) {
-		h := newHosts(&Options{Endpoints: endpoints, InOrder: inOrder, LookupHost: func(_ context.Context, name string) ([]string, error) {
+		h := newMembers(&Options{Endpoints: endpoints, InOrder: inOrder, LookupHost: func(_ context.Context, name string) ([]string, error) {
 			if found := byName[name]; found != nil {
 				return found, nil
 			}
-			return nil, errors.New("nobody is called " + name)
+			return nil, errors.New("unknown host " + name)
 		}})
 		var failed []error
-		return &route{hosts: h, ctx: t.Context(), over: func(err error) { failed = append(failed, err) }, idle: func() {}}, &failed
+		return &route{members: h, ctx: t.Context(), roundFailed: func(err error) { failed = append(failed, err) }, idle: func() {}}, &failed
 	}
 	next := func(r *route) string {
 		address, _ := r.Next()
 		return address
 	}
-	t.Run("looks names up again for each round", func(t *testing.T) {
+	t.Run("looks names up in each round", func(t *testing.T) {
 		r, failed := routeOf(true, "one:1", "two:2", "127.0.0.1:3")
 		for _, want := range []string{"10.0.0.1:1", "10.0.0.2:2", "10.0.0.3:2", "127.0.0.1:3"} {
 			require.Equal(t, want, next(r))
 		}
-		require.Equal(t, "two", r.hosts.host("10.0.0.3:2"))
-		r.failed(errors.New("refused"))
+		require.Equal(t, "two", r.members.hostName("10.0.0.3:2"))
+		r.addError(errors.New("refused"))
 		byName["one"] = []string{"10.0.0.9"}
-		require.Equal(t, "10.0.0.9:1", next(r), "it has moved")
+		require.Equal(t, "10.0.0.9:1", next(r), "the new address of a member that moved")
 		require.Len(t, *failed, 1)
 		require.ErrorContains(t, (*failed)[0], "refused")
 		r.Connected()
-		require.Equal(t, "10.0.0.9:1", next(r), "after a connection it begins again")
+		require.Equal(t, "10.0.0.9:1", next(r), "a new round after a connection")
 		require.Len(t, *failed, 1)
 	})
-	t.Run("begins with the preferred one, and keeps the order of the rest", func(t *testing.T) {
+	t.Run("begins with the preferred member and keeps the order of the others", func(t *testing.T) {
 		r, _ := routeOf(true, "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
-		r.hosts.prefer("127.0.0.1:3")
+		r.members.prefer("127.0.0.1:3")
 		require.Equal(t, []string{"127.0.0.1:3", "127.0.0.1:1", "127.0.0.1:2"}, []string{next(r), next(r), next(r)})
 	})
-	t.Run("tries each once in a round, in an order of its own", func(t *testing.T) {
+	t.Run("tries each member once per round, in random order", func(t *testing.T) {
 		firsts := map[string]bool{}
 		for range 100 {
 			r, _ := routeOf(false, "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
@@ -54,7 +54,7 @@ func TestRoute(t *testing.T) {
 		}
 		require.Len(t, firsts, 3)
 	})
-	t.Run("tells of names that are not found, and goes on with the others", func(t *testing.T) {
+	t.Run("reports unknown names and continues with the other members", func(t *testing.T) {
 		r, failed := routeOf(true, "three:1", "127.0.0.1:2")
 		require.Equal(t, "127.0.0.1:2", next(r))
 		require.Equal(t, "127.0.0.1:2", next(r))
@@ -64,8 +64,8 @@ func TestRoute(t *testing.T) {
 		r, _ := routeOf(true, "127.0.0.1:1")
 		ctx, cancel := context.WithCancel(t.Context())
 		quit := make(chan struct{})
-		r.ctx, r.quit = ctx, quit
-		r.idle = func() { close(quit) } // it waits to be told
+		r.ctx, r.closing = ctx, quit
+		r.idle = func() { close(quit) } // Next waits for this
 		cancel()
 		_, over := r.Next()
 		require.True(t, over)

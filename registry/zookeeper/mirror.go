@@ -12,105 +12,108 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// view is the connection that watches, and what it has told of the directories that are
-// watched. It is thrown away when the connection breaks; the next one begins with nothing.
+// watchConn is the connection that carries all watches of a handle, with the mirrors of the
+// watched directories. When the connection breaks it is replaced by a new one without mirrors.
 //
-// The server tells once that something has changed, and not what. So a mirror of a
-// directory marks what it was told of, reads that again, and watches it by the same read:
-// there is no time between the two.
-type view struct {
-	c    *Client
-	link *link
+// A ZooKeeper watch fires once, and its event contains neither the new value nor its version. A
+// mirror therefore marks the path of an event, reads it again, and sets the next watch in the
+// same request as the read, so that no change falls in between.
+type watchConn struct {
+	client *Client
+	link   *link
 
-	mu      sync.Mutex
-	mirrors map[registry.Key]*mirror
-	idle    int // watches of mirrors that nobody follows, which the server cannot be rid of
+	mu          sync.Mutex
+	mirrors     map[registry.Key]*mirror
+	idleWatches int // watches of released mirrors; the library cannot remove them from the server
 }
 
-// mostIdle is how many watches may be left over at the server before the view is thrown
-// away to be rid of them.
-const mostIdle = 10_000
+// maxIdleWatches is the number of idle watches at the server at which the connection is
+// replaced to drop them.
+const maxIdleWatches = 10_000
 
-func (c *Client) newView() (*view, error) {
-	v := &view{c: c, mirrors: make(map[registry.Key]*mirror)}
-	v.link = newLink(c.link(linkConfig{timeout: linkTimeout, once: true, event: v.hear}))
-	return v, v.link.start()
+func (c *Client) newWatchConn() (*watchConn, error) {
+	w := &watchConn{client: c, mirrors: make(map[registry.Key]*mirror)}
+	w.link = newLink(c.completeLinkConfig(linkConfig{timeout: linkTimeout, oneConnection: true, onWatchEvent: w.onWatchEvent}))
+	return w, w.link.start()
 }
 
-// hear marks what an event is about. It must not block.
-func (v *view) hear(e zk.Event) {
-	key, ok := v.c.layout.of(e.Path)
+// onWatchEvent marks the path of an event. It must not block.
+func (w *watchConn) onWatchEvent(e zk.Event) {
+	key, ok := w.client.layout.keyAt(e.Path)
 	if !ok {
 		return
 	}
-	if e.Type != zk.EventNodeDataChanged { // children, or the directory itself
-		v.mark(key, "")
+	if e.Type != zk.EventNodeDataChanged { // the children changed, or the directory itself was created or deleted
+		w.markChild(key, "")
 	}
 	if key != "" && e.Type != zk.EventNodeChildrenChanged {
-		v.mark(key.Dir(), key)
+		w.markChild(key.Dir(), key)
 	}
 }
 
-// mark marks a child of dir, or which children there are.
-func (v *view) mark(dir, child registry.Key) {
-	v.mu.Lock()
-	m := v.mirrors[dir]
-	v.mu.Unlock()
+// markChild marks a child of dir, or with child "" the list of children.
+func (w *watchConn) markChild(dir, child registry.Key) {
+	w.mu.Lock()
+	m := w.mirrors[dir]
+	w.mu.Unlock()
 	if m != nil {
 		m.mark(child)
 	}
 }
 
-// mirror returns that of a directory.
-func (v *view) mirror(dir registry.Key) *mirror {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	m := v.mirrors[dir]
+// acquireMirror returns the mirror of a directory, which is created if there is none.
+func (w *watchConn) acquireMirror(dir registry.Key) *mirror {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.mirrors[dir]
 	if m == nil {
-		m = &mirror{view: v, dir: dir, names: true, marked: make(map[registry.Key]bool), nodes: make(map[registry.Key]*node), signal: make(chan struct{}, 1)}
-		v.mirrors[dir] = m
+		m = &mirror{conn: w, dir: dir, namesMarked: true, marked: make(map[registry.Key]bool), nodes: make(map[registry.Key]*znode), signal: make(chan struct{}, 1)}
+		w.mirrors[dir] = m
 	}
-	v.idle -= m.leave(false)
+	w.idleWatches -= m.setIdle(false)
 	return m
 }
 
-// rest lets go of a mirror. What it watches stays watched, for the next who wants it.
-func (v *view) rest(m *mirror) {
-	v.mu.Lock()
-	v.idle += m.leave(true)
-	full := v.idle > mostIdle
-	v.mu.Unlock()
+// releaseMirror makes a mirror idle. Its watches remain at the server, for the next feed of the
+// directory.
+func (w *watchConn) releaseMirror(m *mirror) {
+	w.mu.Lock()
+	w.idleWatches += m.setIdle(true)
+	full := w.idleWatches > maxIdleWatches
+	w.mu.Unlock()
 	if full {
-		v.link.hangUp()
+		w.link.hangUp()
 	}
 }
 
-// forget makes the next who wants the mirror of dir begin with nothing. A server drops the
-// events that one who watches has no right to see, and the watch with them.
-func (v *view) forget(dir registry.Key) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.mirrors, dir)
+// discardMirror makes the next feed of dir start with an empty mirror. When a client loses the
+// right to read, the server drops its events and the watches with them, so the mirror may be
+// outdated.
+func (w *watchConn) discardMirror(dir registry.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.mirrors, dir)
 }
 
-// mirror is what a view knows of a directory. All but the marks is its follower's.
+// mirror is a copy of a directory. Only the feed that acquired it may use it; the marks are
+// shared with the event callback.
 type mirror struct {
-	view *view
+	conn *watchConn
 	dir  registry.Key
 
-	nodes map[registry.Key]*node // znodes below, with nil for those that are left out
-	idle  int                    // as counted by the view
+	nodes       map[registry.Key]*znode // children by key; nil for skipped ones
+	idleWatches int                     // part of watchConn.idleWatches that belongs to this mirror
 
-	signal chan struct{} // one slot: something is marked
-	mu     sync.Mutex
-	names  bool                  // it is to be read which children there are
-	marked map[registry.Key]bool // these are to be read
+	signal      chan struct{} // one slot: there is a mark
+	mu          sync.Mutex
+	namesMarked bool                  // the list of children has to be read
+	marked      map[registry.Key]bool // these children have to be read
 }
 
 func (m *mirror) mark(child registry.Key) {
 	m.mu.Lock()
 	if child == "" {
-		m.names = true
+		m.namesMarked = true
 	} else {
 		m.marked[child] = true
 	}
@@ -121,40 +124,42 @@ func (m *mirror) mark(child registry.Key) {
 	}
 }
 
-// leave returns the watches that become idle, or cease to be.
-func (m *mirror) leave(idle bool) int {
+// setIdle makes the mirror idle or active and returns the number of its watches that became
+// idle, or that were idle until now.
+func (m *mirror) setIdle(idle bool) int {
 	if !idle {
-		n := m.idle
-		m.idle = 0
+		n := m.idleWatches
+		m.idleWatches = 0
 		return n
 	}
-	m.idle = len(m.nodes) + 1
-	return m.idle
+	m.idleWatches = len(m.nodes) + 1
+	return m.idleWatches
 }
 
-// take returns what is marked, and unmarks it: what happens from now on is marked again,
-// as it is after the read by which it is watched.
-func (m *mirror) take() (names bool, marked map[registry.Key]bool) {
+// takeMarked returns the marks and clears them. A change after this is either seen by the read
+// that follows, or marked by the watch that the same read sets.
+func (m *mirror) takeMarked() (names bool, marked map[registry.Key]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	names, marked = m.names, m.marked
-	m.names, m.marked = false, make(map[registry.Key]bool)
+	names, marked = m.namesMarked, m.marked
+	m.namesMarked, m.marked = false, make(map[registry.Key]bool)
 	return names, marked
 }
 
-// update reads what is marked. What is marked meanwhile is for the next time: others may
-// change the directory faster than it can be read. changed has the znodes that changed, with
-// nil for those that are gone or left out, and a zxid before which that was not so.
-func (m *mirror) update(ctx context.Context) (changed map[registry.Key]*node, since int64, err error) {
-	changed = make(map[registry.Key]*node)
-	since = m.view.link.zxid()
-	names, marked := m.take()
+// update reads everything that is marked. Marks set meanwhile are left for the next update:
+// writers may change the directory faster than it can be read. changed contains the changed
+// children, with nil for those that were deleted or skipped. since is a zxid from before the
+// read, at which a deleted child may still have existed.
+func (m *mirror) update(ctx context.Context) (changed map[registry.Key]*znode, since int64, err error) {
+	changed = make(map[registry.Key]*znode)
+	since = m.conn.link.lastZxid()
+	names, marked := m.takeMarked()
 	err = m.readNames(ctx, names, marked, changed)
 	if err == nil {
 		err = m.readMarked(ctx, marked, changed)
 	}
 	if err != nil {
-		m.mark("") // the next who wants the mirror reads on
+		m.mark("") // the next update reads everything again
 		for key := range marked {
 			m.mark(key)
 		}
@@ -163,13 +168,13 @@ func (m *mirror) update(ctx context.Context) (changed map[registry.Key]*node, si
 	return changed, since, nil
 }
 
-// readNames reads which children there are, if that is wanted, takes out those that are
-// gone, and marks those that are new.
-func (m *mirror) readNames(ctx context.Context, wanted bool, marked map[registry.Key]bool, changed map[registry.Key]*node) error {
+// readNames reads the list of children if wanted is set, removes the children that are missing
+// from it, and marks the new ones.
+func (m *mirror) readNames(ctx context.Context, wanted bool, marked map[registry.Key]bool, changed map[registry.Key]*znode) error {
 	if !wanted {
 		return nil
 	}
-	names, err := m.children(ctx)
+	names, err := m.watchChildren(ctx)
 	if err != nil {
 		return err
 	}
@@ -194,19 +199,19 @@ func (m *mirror) readNames(ctx context.Context, wanted bool, marked map[registry
 	return nil
 }
 
-// children reads and watches which children there are. A directory that does not exist is
-// watched until it does.
-func (m *mirror) children(ctx context.Context) ([]string, error) {
-	path := m.view.c.layout.key(m.dir)
+// watchChildren reads and watches the list of children. If the directory does not exist, it
+// watches for its creation.
+func (m *mirror) watchChildren(ctx context.Context) ([]string, error) {
+	path := m.conn.client.layout.keyPath(m.dir)
 	for {
-		names, err := call(ctx, m.view.link, func(conn *zk.Conn) ([]string, error) {
+		names, err := callOnce(ctx, m.conn.link, func(conn *zk.Conn) ([]string, error) {
 			names, _, _, err := conn.ChildrenW(path)
 			return names, err
 		})
 		if !errors.Is(err, zk.ErrNoNode) {
 			return names, translate(err)
 		}
-		there, err := call(ctx, m.view.link, func(conn *zk.Conn) (bool, error) {
+		there, err := callOnce(ctx, m.conn.link, func(conn *zk.Conn) (bool, error) {
 			there, _, _, err := conn.ExistsW(path)
 			return there, err
 		})
@@ -216,10 +221,10 @@ func (m *mirror) children(ctx context.Context) ([]string, error) {
 	}
 }
 
-// mayBeRead returns an error if the directory must not be read.
-func (m *mirror) mayBeRead(ctx context.Context) error {
-	_, err := call(ctx, m.view.link, func(conn *zk.Conn) ([]string, error) {
-		names, _, err := conn.Children(m.view.c.layout.key(m.dir))
+// checkReadable fails if the user may not read the directory.
+func (m *mirror) checkReadable(ctx context.Context) error {
+	_, err := callOnce(ctx, m.conn.link, func(conn *zk.Conn) ([]string, error) {
+		names, _, err := conn.Children(m.conn.client.layout.keyPath(m.dir))
 		return names, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -228,20 +233,20 @@ func (m *mirror) mayBeRead(ctx context.Context) error {
 	return translate(err)
 }
 
-func (m *mirror) readMarked(ctx context.Context, marked map[registry.Key]bool, changed map[registry.Key]*node) error {
+func (m *mirror) readMarked(ctx context.Context, marked map[registry.Key]bool, changed map[registry.Key]*znode) error {
 	keys := make([]registry.Key, 0, len(marked))
 	for key := range marked {
 		keys = append(keys, key)
 	}
-	c := m.view.c
+	c := m.conn.client
 	var mu sync.Mutex
-	return parallel.Each(ctx, window, keys, func(ctx context.Context, key registry.Key) error {
-		reaped := c.reaped.Load()
-		r, err := call(ctx, m.view.link, func(conn *zk.Conn) (raw, error) {
-			data, stat, _, err := conn.GetW(c.layout.key(key))
-			return raw{data, stat}, err
+	return parallel.Each(ctx, readConcurrency, keys, func(ctx context.Context, key registry.Key) error {
+		reaped := c.reapedCount.Load()
+		r, err := callOnce(ctx, m.conn.link, func(conn *zk.Conn) (rawZnode, error) {
+			data, stat, _, err := conn.GetW(c.layout.keyPath(key))
+			return rawZnode{data, stat}, err
 		})
-		var n *node
+		var n *znode
 		if err == nil {
 			n, err = decode(key, r.data, r.stat)
 		}
@@ -252,50 +257,50 @@ func (m *mirror) readMarked(ctx context.Context, marked map[registry.Key]bool, c
 		case errors.Is(err, zk.ErrNoNode):
 			delete(m.nodes, key)
 			changed[key] = nil
-		case passedOver(err):
-			c.leaveOut(key, err)
+		case isForeign(err):
+			c.logForeign(key, err)
 			m.nodes[key], changed[key] = nil, nil
 		case err != nil:
 			return err
 		default:
-			c.memo.put(key, n, reaped)
+			c.versions.put(key, n, reaped)
 			m.nodes[key], changed[key] = n, n
 		}
 		return nil
 	})
 }
 
-// watchingView returns the view that is used now, when it is connected.
-func (c *Client) watchingView(ctx context.Context) (*view, error) {
+// connectedWatchConn returns the current watch connection once it is up.
+func (c *Client) connectedWatchConn(ctx context.Context) (*watchConn, error) {
 	for {
-		v, err := c.presentView()
+		w, err := c.currentWatchConn()
 		if err != nil {
 			return nil, err
 		}
-		if err := v.link.await(ctx); err == nil || ctx.Err() != nil {
-			return v, err
+		if err := w.link.awaitUp(ctx); err == nil || ctx.Err() != nil {
+			return w, err
 		}
 	}
 }
 
-// presentView returns the view that is used now, which is a new one if the last has
-// broken.
-func (c *Client) presentView() (*view, error) {
+// currentWatchConn returns the current watch connection. It starts a new one if there is none
+// or it is over.
+func (c *Client) currentWatchConn() (*watchConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.feeds == nil {
 		return nil, remote.ErrHandleClosed
 	}
-	if c.view != nil && !c.view.link.over() {
-		return c.view, nil
+	if c.watchConn != nil && !c.watchConn.link.isOver() {
+		return c.watchConn, nil
 	}
-	if old := c.view; old != nil && !c.calls.Go(func() { old.link.end(c.calls.Context(), false) }) {
+	if old := c.watchConn; old != nil && !c.calls.Go(func() { old.link.shutDown(c.calls.Context(), false) }) {
 		return nil, remote.ErrHandleClosed
 	}
-	v, err := c.newView()
+	w, err := c.newWatchConn()
 	if err != nil {
 		return nil, err
 	}
-	c.view = v
-	return v, nil
+	c.watchConn = w
+	return w, nil
 }

@@ -12,105 +12,107 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// linkTimeout is asked for where no session of the registry's is concerned. Two thirds of
-// it is how long a member that has fallen silent holds up reads and writes.
+// linkTimeout is the session timeout of connections that carry no session of the registry. A
+// silent member delays reads and writes for two thirds of it.
 const linkTimeout = 6 * time.Second
 
-// Open connects to a store and returns a handle on it, when a member has answered and what
-// is kept below the root can be read and written. It fails at once, and says why, if no
-// member can be connected to, the credentials do not suffice, or the server is too old;
-// and in any case when ctx ends or Options.CallTimeout is over.
+// Open connects to a ZooKeeper ensemble and returns a handle once a member has answered and the
+// namespace is readable and writable. It fails at once, with the cause, if no member is
+// reachable, the credentials are insufficient, or the server is too old. It also ends with ctx
+// and after Options.CallTimeout.
 func Open(ctx context.Context, o Options) (*Client, error) {
 	o, err := o.complete()
 	if err != nil {
 		return nil, fmt.Errorf("open zookeeper: %w", err)
 	}
 	c := &Client{
-		o:        o,
+		options:  o,
 		layout:   layout{o.Namespace},
-		hosts:    newHosts(&o),
+		members:  newMembers(&o),
 		calls:    remote.NewCalls(o.CallTimeout),
 		sessions: make(map[registry.SessionID]*session),
 		feeds:    make(map[registry.Key]*feed),
-		closing:  make(chan struct{}),
+		closed:   make(chan struct{}),
 	}
-	c.base = newLink(c.link(linkConfig{timeout: linkTimeout, state: c.pin}))
+	c.base = newLink(c.completeLinkConfig(linkConfig{timeout: linkTimeout, onState: c.preferBaseMember}))
 	if err := c.base.start(); err != nil {
 		return nil, fmt.Errorf("open zookeeper: %w", err)
 	}
-	if err := c.open(ctx); err != nil {
+	if err := c.finishOpen(ctx); err != nil {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = c.Close(ended)
-		if !errors.Is(err, errOldServer) { // which will be as old the next time
+		if !errors.Is(err, errOldServer) { // a retry would find the same version
 			err = remote.Unavailable(err)
 		}
 		return nil, fmt.Errorf("open zookeeper at %s: %w", o.endpoints(), err)
 	}
 	if o.ReapAfter > 0 {
-		c.calls.Go(c.reap)
-		c.calls.Go(c.sweep)
+		c.calls.Go(c.reapLoop)
+		c.calls.Go(c.sweepLoop)
 	}
 	return c, nil
 }
 
-// link completes the configuration of a link.
-func (c *Client) link(l linkConfig) linkConfig {
-	l.hosts = c.hosts
-	l.dial = c.o.dialer(c.hosts)
-	l.dialTimeout = c.o.DialTimeout
-	l.auth = c.o.credentials()
-	l.logger = printf{c.o.Logger}
+// completeLinkConfig fills in the parts of the configuration that all links share.
+func (c *Client) completeLinkConfig(l linkConfig) linkConfig {
+	l.members = c.members
+	l.dial = c.options.dialer(c.members)
+	l.dialTimeout = c.options.DialTimeout
+	l.auth = c.options.credentials()
+	l.logger = libraryLogger{c.options.Logger}
 	return l
 }
 
-// pin has the other connections of the handle made to the member that the base one is at,
-// or to any if it is at none: what one of them has told of, the others mostly know then.
-func (c *Client) pin(s linkState) {
+// preferBaseMember makes the other connections of the handle use the member of the base
+// connection, if there is one: that member has most likely seen every state that one of the
+// connections has observed.
+func (c *Client) preferBaseMember(s linkState) {
 	if s == linkUp {
-		c.hosts.prefer(c.base.at())
+		c.members.prefer(c.base.memberAddress())
 		return
 	}
-	c.hosts.prefer("")
+	c.members.prefer("")
 }
 
-func (c *Client) open(ctx context.Context) error {
+func (c *Client) finishOpen(ctx context.Context) error {
 	ctx, end, err := c.calls.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if err := c.base.greeted(ctx); err != nil {
+	if err := c.base.awaitFirstUp(ctx); err != nil {
 		return err
 	}
 	if err := c.checkServer(ctx); err != nil {
 		return err
 	}
-	if err := c.makeLayout(ctx); err != nil {
+	if err := c.createLayout(ctx); err != nil {
 		return err
 	}
-	if err := c.barrier(ctx); err != nil { // the root is one that can be read
+	if err := c.commitBarrier(ctx); err != nil { // fails without the right to read the root
 		return fmt.Errorf("read %s: %w", c.layout.root, err)
 	}
-	c.saw(c.base.zxid())
-	return c.countReaped(ctx)
+	c.noteSeen(c.base.lastZxid())
+	return c.readReapedCount(ctx)
 }
 
-// makeLayout makes the znodes that are not keys.
-func (c *Client) makeLayout(ctx context.Context) error {
-	for _, path := range []string{c.layout.sessions(), c.layout.births(), c.layout.reaped(), c.layout.swept()} {
-		if err := c.makePath(ctx, path); err != nil {
+// createLayout creates the znodes that are not keys.
+func (c *Client) createLayout(ctx context.Context) error {
+	for _, path := range []string{c.layout.sessionsPath(), c.layout.birthsPath(), c.layout.reapedPath(), c.layout.sweptPath()} {
+		if err := c.createPath(ctx, path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makePath makes znodes without values at path and all above it, unless they are there.
-func (c *Client) makePath(ctx context.Context, path string) error {
+// createPath creates the znode at path and all its ancestors, without values, unless they
+// exist.
+func (c *Client) createPath(ctx context.Context, path string) error {
 	make := func() error {
-		_, err := ask(ctx, c.base, func(conn *zk.Conn) (string, error) {
-			return conn.Create(path, []byte(noValue), 0, c.o.ACL)
+		_, err := callWithRetry(ctx, c.base, func(conn *zk.Conn) (string, error) {
+			return conn.Create(path, []byte(noValue), 0, c.options.ACL)
 		})
 		if errors.Is(err, zk.ErrNodeExists) {
 			return nil
@@ -119,27 +121,27 @@ func (c *Client) makePath(ctx context.Context, path string) error {
 	}
 	err := make()
 	if errors.Is(err, zk.ErrNoNode) && path != "/" {
-		if err = c.makePath(ctx, parent(path)); err == nil {
+		if err = c.createPath(ctx, parentPath(path)); err == nil {
 			err = make()
 		}
 	}
 	if err != nil && !errors.Is(err, context.Cause(ctx)) {
-		return fmt.Errorf("make znode %s: %w", path, err)
+		return fmt.Errorf("create znode %s: %w", path, err)
 	}
 	return err
 }
 
-// countReaped learns how often znodes have been taken away.
-func (c *Client) countReaped(ctx context.Context) error {
-	if err := c.catchUp(ctx, c.base, c.base.zxid()); err != nil {
+// readReapedCount reads the count of commits that removed znodes.
+func (c *Client) readReapedCount(ctx context.Context) error {
+	if err := c.catchUp(ctx, c.base, c.base.lastZxid()); err != nil {
 		return err
 	}
-	r, err := c.readRaw(ctx, c.base, c.layout.reaped())
+	r, err := c.readZnode(ctx, c.base, c.layout.reapedPath())
 	if err != nil {
-		return fmt.Errorf("read %s: %w", c.layout.reaped(), err)
+		return fmt.Errorf("read %s: %w", c.layout.reapedPath(), err)
 	}
 	if r.stat != nil {
-		c.reaped.Store(r.stat.Version)
+		c.reapedCount.Store(r.stat.Version)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// listen gives each connection to serve, until the test ends.
+// listen passes each connection to serve until the test ends.
 func listen(t *testing.T, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +49,7 @@ func listen(t *testing.T, serve func(net.Conn)) (addr string) {
 	return l.Addr().String()
 }
 
-// oldServer grants sessions and has no znodes, as far as it says.
+// oldServer grants sessions and reports every znode as missing.
 func oldServer(conn net.Conn) {
 	frame := func() ([]byte, error) {
 		var size [4]byte
@@ -92,8 +92,8 @@ func TestOpen(t *testing.T) {
 		require.Less(t, time.Since(start), within)
 		return err
 	}
-	const soon = 10 * time.Second // on a very busy machine
-	t.Run("fails at once where nobody listens", func(t *testing.T) {
+	const soon = 10 * time.Second // for a very busy machine
+	t.Run("fails at once if the connection is refused", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		addr := l.Addr().String()
@@ -103,17 +103,17 @@ func TestOpen(t *testing.T) {
 		require.ErrorContains(t, err, addr)
 		require.ErrorContains(t, err, "connection refused")
 	})
-	t.Run("fails at once for a name that nobody has", func(t *testing.T) {
+	t.Run("fails at once for an unknown host", func(t *testing.T) {
 		err := fails(t, soon, Options{
-			Endpoints: []string{"nobody.invalid:2181"},
+			Endpoints: []string{"unknown.invalid:2181"},
 			LookupHost: func(context.Context, string) ([]string, error) {
-				return nil, &net.DNSError{Err: "no such host", Name: "nobody.invalid"}
+				return nil, &net.DNSError{Err: "no such host", Name: "unknown.invalid"}
 			},
 		})
 		require.ErrorIs(t, err, registry.ErrUnavailable)
-		require.ErrorContains(t, err, "nobody.invalid")
+		require.ErrorContains(t, err, "unknown.invalid")
 	})
-	t.Run("fails soon at a server that speaks something else, or nothing", func(t *testing.T) {
+	t.Run("fails soon if the server uses another protocol or never answers", func(t *testing.T) {
 		addr := listen(t, func(conn net.Conn) { fmt.Fprint(conn, "HTTP/1.1 400 Bad Request\r\n\r\n") })
 		err := fails(t, soon, Options{Endpoints: []string{addr}})
 		require.ErrorIs(t, err, registry.ErrUnavailable)
@@ -122,28 +122,28 @@ func TestOpen(t *testing.T) {
 		require.ErrorIs(t, err, registry.ErrUnavailable)
 		require.ErrorContains(t, err, "does not answer as a ZooKeeper server does")
 	})
-	t.Run("fails at a server that is too old", func(t *testing.T) {
+	t.Run("fails if the server is too old", func(t *testing.T) {
 		err := fails(t, soon, Options{Endpoints: []string{listen(t, oldServer)}})
 		require.ErrorIs(t, err, errOldServer)
 		require.False(t, registry.Retryable(err))
 	})
-	t.Run("passes over members that nobody serves at", func(t *testing.T) {
+	t.Run("skips members that do not answer", func(t *testing.T) {
 		c := open(t, newNamespace(), func(o *Options) {
 			silent := listen(t, func(conn net.Conn) { io.Copy(io.Discard, conn) })
 			o.Endpoints = append([]string{"127.0.0.1:1", silent}, o.Endpoints...)
 			o.InOrder = true
 		})
-		do(t, c, registry.Create("k", nil))
+		mustCommit(t, c, registry.Create("k", nil))
 	})
-	t.Run("fails with the credentials of others", func(t *testing.T) {
+	t.Run("fails with the credentials of another user", func(t *testing.T) {
 		ns := newNamespace()
 		as := func(user, password string) func(*Options) {
 			return func(o *Options) { o.Username, o.Password = user, password }
 		}
 		c := open(t, ns, as("owner", "right"))
-		do(t, c, registry.Create("k", nil))
+		mustCommit(t, c, registry.Create("k", nil))
 		for _, other := range []func(*Options){as("owner", "wrong"), as("other", "right"), func(*Options) {}} {
-			o := Options{Endpoints: c.o.Endpoints, Namespace: ns}
+			o := Options{Endpoints: c.options.Endpoints, Namespace: ns}
 			other(&o)
 			err := fails(t, soon, o)
 			require.ErrorIs(t, err, registry.ErrPermission)
@@ -161,9 +161,9 @@ func TestOpen(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Less(t, time.Since(start), soon)
 	})
-	t.Run("tells all that is wrong with its options", func(t *testing.T) {
+	t.Run("lists all problems of the options", func(t *testing.T) {
 		_, err := Open(t.Context(), Options{Namespace: "no/slash", Password: "secret", CallTimeout: -1})
-		for _, part := range []string{"no endpoints", "no/slash", "user name", "CallTimeout"} {
+		for _, part := range []string{"no endpoints", "no/slash", "Username", "CallTimeout"} {
 			require.ErrorContains(t, err, part)
 		}
 		require.NotContains(t, err.Error(), "secret")
@@ -182,32 +182,32 @@ func TestOpen(t *testing.T) {
 	})
 }
 
-func TestOptions_DoNotShowThePassword(t *testing.T) {
+func TestOptions_HideThePassword(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	o := Options{Endpoints: servertest.ZooKeeper(t).Addrs(), Namespace: newNamespace(), Username: "me", Password: "geheim", Logger: logger}
-	require.NotContains(t, fmt.Sprintf("%v %+v %#v %s", o, o, o, o), "geheim")
+	o := Options{Endpoints: servertest.ZooKeeper(t).Addrs(), Namespace: newNamespace(), Username: "me", Password: "top-secret", Logger: logger}
+	require.NotContains(t, fmt.Sprintf("%v %+v %#v %s", o, o, o, o), "top-secret")
 	logger.Info("options", "options", o)
 	c, err := Open(t.Context(), o)
 	require.NoError(t, err)
 	s := newSession(t, c)
 	c.base.hangUp()
-	do(t, c, registry.CreateOwned("~k", nil, s.ID()))
+	mustCommit(t, c, registry.CreateOwned("~k", nil, s.ID()))
 	require.NoError(t, c.Close(t.Context()))
-	require.NotContains(t, log.String(), "geheim")
+	require.NotContains(t, log.String(), "top-secret")
 	require.NotEmpty(t, log.String())
 }
 
-func TestACL_IsOnAllThatIsMade(t *testing.T) {
+func TestACL_IsSetOnAllZnodes(t *testing.T) {
 	ns := newNamespace() + "/deep/below"
 	want := append(zk.DigestACL(zk.PermAll, "me", "pw"), zk.WorldACL(zk.PermRead)...)
 	c := open(t, ns, func(o *Options) {
 		o.Username, o.Password, o.ACL = "me", "pw", want
 	})
 	s := newSession(t, c)
-	do(t, c, registry.Create("a/b/c", nil), registry.CreateOwned("x/~k", nil, s.ID()))
-	raw := connect(t)
-	require.NoError(t, raw.AddAuth("digest", []byte("me:pw"))) // others see less
+	mustCommit(t, c, registry.Create("a/b/c", nil), registry.CreateOwned("x/~k", nil, s.ID()))
+	raw := connectRaw(t)
+	require.NoError(t, raw.AddAuth("digest", []byte("me:pw"))) // other users see less of the ACL
 	seen := 0
 	var walk func(path string)
 	walk = func(path string) {
@@ -221,7 +221,7 @@ func TestACL_IsOnAllThatIsMade(t *testing.T) {
 			walk(strings.TrimSuffix(path, "/") + "/" + name)
 		}
 	}
-	walk(parent(parent(ns)))
+	walk(parentPath(parentPath(ns)))
 	require.GreaterOrEqual(t, seen, 3+4+2+5)
 	require.NoError(t, c.Close(t.Context()))
 }
@@ -229,13 +229,13 @@ func TestACL_IsOnAllThatIsMade(t *testing.T) {
 func TestTLS(t *testing.T) {
 	cluster := servertest.StartZooKeeper(t, testserver.ZooKeeperOptions{TLS: testserver.MutualTLS})
 	var c *Client
-	eventually(t, func() (ok bool) { // a server takes its time for the first handshake
+	eventually(t, func() (ok bool) { // the server's first TLS handshake is slow
 		var err error
 		c, err = Open(t.Context(), Options{Endpoints: cluster.Addrs(), TLS: cluster.TLS()})
 		return err == nil
 	})
 	s := newSession(t, c)
-	do(t, c, registry.CreateOwned("~k", nil, s.ID()))
+	mustCommit(t, c, registry.CreateOwned("~k", nil, s.ID()))
 	w, err := c.Watch(t.Context(), "", registry.WatchOptions{})
 	require.NoError(t, err)
 	b, err := w.Next(t.Context())

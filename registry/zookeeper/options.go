@@ -16,57 +16,58 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Options say where the servers are and how to talk to them. Only Endpoints are required.
-// They do not show Password when they are printed or logged.
+// Options configure Open. Only Endpoints are required. Printing or logging Options does not
+// reveal the Password.
 type Options struct {
-	// Endpoints are the addresses of the members, host:port. A name with several
-	// addresses stands for all of them. Names are looked up anew whenever a connection
-	// is to be made.
+	// Endpoints are the addresses of the members, host:port. A name with several addresses
+	// stands for all of them. Names are looked up again for each connection.
 	Endpoints []string
-	// InOrder has the endpoints tried in the order in which they are given, the nearest
-	// first. Otherwise each handle draws an order of its own, which spreads them.
+	// InOrder makes a handle try the endpoints in the given order, for example the nearest
+	// first. Otherwise each handle chooses a random order, which spreads the handles over the
+	// members.
 	InOrder bool
 
-	// Namespace is the znode below which everything is kept, which is made if it is not
-	// there: a path of segments as in registry.Key, with a slash before each. "" means
-	// DefaultNamespace. Registries in different namespaces do not see each other; none may
-	// be below another.
+	// Namespace is the znode below which all data is stored: a path of segments as in
+	// registry.Key, with a slash before each. Open creates it if needed. "" means
+	// DefaultNamespace. Registries in different namespaces do not see each other; no namespace
+	// may be below another.
 	Namespace string
 
-	// Username and Password are added to each connection by the digest scheme.
+	// Username and Password authenticate each connection by the digest scheme. Set both or
+	// neither.
 	Username, Password string
-	// ACL is that of each znode that is made. nil = all rights for the own credentials,
-	// or for anyone if there are none.
+	// ACL is the access control list of each znode that the handle creates. nil grants all
+	// rights to the handle's user or, without credentials, to everyone.
 	ACL []zk.ACL
-	// TLS, if not nil, is used for each connection. The name of the server is that of its
-	// endpoint unless it says another.
+	// TLS enables and configures TLS for each connection. An empty ServerName means the host
+	// name of the endpoint.
 	TLS *tls.Config
-	// Dial makes connections instead of a net.Dialer. TLS goes on top of it.
+	// Dial replaces net.Dialer. TLS is applied to the connection that it returns.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// LookupHost returns the addresses of a name, instead of net.DefaultResolver.
+	// LookupHost replaces net.DefaultResolver.
 	LookupHost func(ctx context.Context, host string) ([]string, error)
 
-	// DialTimeout bounds the making of one connection. 0 = 2 s
+	// DialTimeout bounds one attempt to connect. 0 means 2 s.
 	DialTimeout time.Duration
-	// CallTimeout bounds each call whose context would let it wait longer. 0 = 5 s
+	// CallTimeout bounds each call, in addition to the call's context. 0 means 5 s.
 	CallTimeout time.Duration
-	// ReapAfter is how long the znode of a deleted key is kept, for the next key of that
-	// name. 0 = 10 min, < 0 = for ever
+	// ReapAfter is the time after which the znode of a deleted key is removed, unless the key
+	// is created again. 0 means 10 minutes; with a negative value it is never removed.
 	ReapAfter time.Duration
-	// AuditEvery is how often a directory that is watched is compared with the store, for
-	// events that the server failed to send. Comparisons are spread over time: a handle
-	// makes two reads a second for them at most, however much it watches, and takes longer
-	// where that is not enough. 0 = 1 min, < 0 = never
+	// AuditEvery is the interval at which each watched directory is compared with the store, to
+	// detect events that the server failed to send. A handle makes at most two reads a second
+	// for this, so with many directories or keys the interval becomes longer. 0 means 1 minute;
+	// a negative value disables the audit.
 	AuditEvery time.Duration
-	// Logger gets what the handle notices and no call returns: sessions that are suspended
-	// or lost (INFO), foreign values, events that the server failed to send (WARN), and what
-	// the client library reports (DEBUG). nil = slog.Default(). While the store answers,
-	// nothing is logged at INFO or above.
+	// Logger receives events that no call returns. At INFO: sessions that are suspended or
+	// lost. At WARN: foreign values, events that the server failed to send. At DEBUG: messages
+	// of the client library. While the store answers, nothing is logged at INFO or above. nil
+	// means slog.Default().
 	Logger *slog.Logger
 }
 
-// DefaultNamespace is where everything is kept if Options do not say otherwise.
+// DefaultNamespace is the namespace if Options.Namespace is empty.
 const DefaultNamespace = "/rota"
 
 const (
@@ -76,27 +77,27 @@ const (
 	defaultAuditEvery  = time.Minute
 )
 
-// complete checks o and fills in what was left out. All problems come back at once.
+// complete returns o with defaults for zero values, or an error that lists all problems.
 func (o Options) complete() (Options, error) {
 	errs := []error{checkEndpoints(o.Endpoints), checkNamespace(o.Namespace)}
 	if (o.Username == "") != (o.Password == "") {
-		errs = append(errs, errors.New("a user name and a password go together"))
+		errs = append(errs, errors.New("set both Username and Password, or neither"))
 	}
 	for name, d := range map[string]time.Duration{"DialTimeout": o.DialTimeout, "CallTimeout": o.CallTimeout} {
 		if d < 0 {
-			errs = append(errs, fmt.Errorf("%s is %v", name, d))
+			errs = append(errs, fmt.Errorf("%s is negative: %v", name, d))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return o, err
 	}
 	o.Endpoints = slices.Clone(o.Endpoints)
-	or(&o.Namespace, DefaultNamespace)
-	or(&o.DialTimeout, defaultDialTimeout)
-	or(&o.CallTimeout, defaultCallTimeout)
-	or(&o.ReapAfter, defaultReapAfter)
-	or(&o.AuditEvery, defaultAuditEvery)
-	or(&o.Logger, slog.Default())
+	setDefault(&o.Namespace, DefaultNamespace)
+	setDefault(&o.DialTimeout, defaultDialTimeout)
+	setDefault(&o.CallTimeout, defaultCallTimeout)
+	setDefault(&o.ReapAfter, defaultReapAfter)
+	setDefault(&o.AuditEvery, defaultAuditEvery)
+	setDefault(&o.Logger, slog.Default())
 	if o.ACL == nil {
 		o.ACL = zk.WorldACL(zk.PermAll)
 		if o.Username != "" {
@@ -112,7 +113,7 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-func or[T comparable](v *T, otherwise T) {
+func setDefault[T comparable](v *T, otherwise T) {
 	var zero T
 	if *v == zero {
 		*v = otherwise
@@ -131,8 +132,7 @@ func checkEndpoints(all []string) error {
 	return nil
 }
 
-// checkNamespace lets only what can be a key be a namespace, so that no rule of the
-// server's has to be known here.
+// checkNamespace accepts a path that is valid as a key, which implies the server's own rules.
 func checkNamespace(path string) error {
 	if path == "" {
 		return nil
@@ -145,17 +145,17 @@ func checkNamespace(path string) error {
 		return fmt.Errorf("namespace %q: %w", path, err)
 	}
 	if first, _, _ := strings.Cut(k, "/"); first == "zookeeper" || first == "" {
-		return fmt.Errorf("namespace %q is the server's own", path)
+		return fmt.Errorf("namespace %q is reserved by the server", path)
 	}
 	return nil
 }
 
-// String names what o connects to.
+// String returns the endpoints and the namespace.
 func (o Options) String() string {
 	return fmt.Sprintf("ZooKeeper at %s, namespace %s", o.endpoints(), o.Namespace)
 }
 
-// GoString is String, so that no way of printing shows the password.
+// GoString is String, so that no format verb reveals the password.
 func (o Options) GoString() string { return o.String() }
 
 // LogValue is String for package slog.
@@ -170,8 +170,8 @@ func (o *Options) credentials() []credential {
 	return []credential{{"digest", []byte(o.Username + ":" + o.Password)}}
 }
 
-// dialer returns how to connect to an address that h has found.
-func (o *Options) dialer(h *hosts) func(ctx context.Context, address string) (net.Conn, error) {
+// dialer returns the function that connects to an address which m has resolved.
+func (o *Options) dialer(m *members) func(ctx context.Context, address string) (net.Conn, error) {
 	if o.TLS == nil {
 		return func(ctx context.Context, address string) (net.Conn, error) { return o.Dial(ctx, "tcp", address) }
 	}
@@ -181,11 +181,11 @@ func (o *Options) dialer(h *hosts) func(ctx context.Context, address string) (ne
 			return nil, err
 		}
 		config := o.TLS.Clone()
-		or(&config.ServerName, h.host(address))
+		setDefault(&config.ServerName, m.hostName(address))
 		conn := tls.Client(raw, config)
 		if err := conn.HandshakeContext(ctx); err != nil {
 			raw.Close()
-			return nil, fmt.Errorf("greet %s by TLS: %w", address, err)
+			return nil, fmt.Errorf("TLS handshake with %s: %w", address, err)
 		}
 		return conn, nil
 	}

@@ -11,44 +11,44 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// graves are the keys that this handle has deleted, oldest first. Their znodes are still
-// there; see plan.
-type graves struct {
+// deletedKeys are the keys that this handle has deleted, oldest first. Their znodes still
+// exist, see multiRequest.
+type deletedKeys struct {
 	mu  sync.Mutex
-	all []grave
+	all []deletedKey
 }
 
-type grave struct {
+type deletedKey struct {
 	key registry.Key
-	dug time.Time
+	at  time.Time
 }
 
-func (g *graves) dig(key registry.Key) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.all = append(g.all, grave{key, time.Now()})
+func (d *deletedKeys) add(key registry.Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, deletedKey{key, time.Now()})
 }
 
-// older takes out up to n of the graves that were dug before then.
-func (g *graves) older(then time.Time, n int) []registry.Key {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// takeOlder removes and returns up to n of the keys that were deleted before then.
+func (d *deletedKeys) takeOlder(then time.Time, n int) []registry.Key {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	var keys []registry.Key
-	for len(keys) < n && len(keys) < len(g.all) && g.all[len(keys)].dug.Before(then) {
-		keys = append(keys, g.all[len(keys)].key)
+	for len(keys) < n && len(keys) < len(d.all) && d.all[len(keys)].at.Before(then) {
+		keys = append(keys, d.all[len(keys)].key)
 	}
-	g.all = g.all[len(keys):]
+	d.all = d.all[len(keys):]
 	return keys
 }
 
-// reapBatch is how many znodes are taken away by one commit.
-const reapBatch = 32
+// reapBatchSize is the number of znodes that one commit removes.
+const reapBatchSize = 32
 
-// reap takes away the znodes of keys that were deleted long ago, until the handle is
+// reapLoop removes the znodes of keys that were deleted ReapAfter ago, until the handle is
 // closed.
-func (c *Client) reap() {
+func (c *Client) reapLoop() {
 	ctx := c.calls.Context()
-	every := max(c.o.ReapAfter/10, time.Millisecond)
+	every := max(c.options.ReapAfter/10, time.Millisecond)
 	for {
 		select {
 		case <-time.After(every):
@@ -56,24 +56,24 @@ func (c *Client) reap() {
 			return
 		}
 		for ctx.Err() == nil {
-			keys := c.graves.older(time.Now().Add(-c.o.ReapAfter), reapBatch)
+			keys := c.deleted.takeOlder(time.Now().Add(-c.options.ReapAfter), reapBatchSize)
 			if len(keys) == 0 {
 				break
 			}
-			c.bury(ctx, keys)
+			c.reapWithAncestors(ctx, keys)
 		}
 	}
 }
 
-// bury takes away what of the znodes of keys has no value and nothing below it, and then
-// what is above them in the same state. It gives up on what is in use again.
-func (c *Client) bury(ctx context.Context, keys []registry.Key) {
+// reapWithAncestors removes those znodes of keys that have neither a value nor children, then
+// their parents in the same state, and so on. It gives up at a znode that is in use again.
+func (c *Client) reapWithAncestors(ctx context.Context, keys []registry.Key) {
 	for len(keys) > 0 && ctx.Err() == nil {
-		bound, cancel := context.WithTimeout(ctx, c.o.CallTimeout)
-		gone, err := c.takeAway(bound, keys)
+		bound, cancel := context.WithTimeout(ctx, c.options.CallTimeout)
+		gone, err := c.reapZnodes(bound, keys)
 		cancel()
 		if err != nil {
-			c.o.Logger.Debug("did not take away znodes of deleted keys", "keys", len(keys), "error", err)
+			c.options.Logger.Debug("could not remove znodes of deleted keys", "keys", len(keys), "error", err)
 			return
 		}
 		above := make(map[registry.Key]bool)
@@ -87,17 +87,17 @@ func (c *Client) bury(ctx context.Context, keys []registry.Key) {
 	}
 }
 
-// takeAway is bury for the keys alone, without what is above them, and returns those that
-// it was done for.
+// reapZnodes removes the znodes of keys without their ancestors, and returns the keys that it
+// did this for.
 //
-// Whoever knows a version of a znode relies on its not being taken away and made again.
-// So the count of that grows in the same commit, which makes every commit that relies on
-// the old count fail, this one included: no two of them can meet.
-func (c *Client) takeAway(ctx context.Context, keys []registry.Key) (gone []registry.Key, err error) {
-	reaped := c.reaped.Load()
-	entries := []any{&zk.SetDataRequest{Path: c.layout.reaped(), Data: []byte(noValue), Version: reaped}}
+// A client that has cached the version of a znode relies on the znode not being removed and
+// created again. The removal therefore increments the version of ":reaped" in the same commit.
+// Every commit that checks the old count then fails, including a concurrent removal.
+func (c *Client) reapZnodes(ctx context.Context, keys []registry.Key) (gone []registry.Key, err error) {
+	reaped := c.reapedCount.Load()
+	entries := []any{&zk.SetDataRequest{Path: c.layout.reapedPath(), Data: []byte(noValue), Version: reaped}}
 	for _, key := range keys {
-		r, err := c.readRaw(ctx, c.base, c.layout.key(key))
+		r, err := c.readZnode(ctx, c.base, c.layout.keyPath(key))
 		if err != nil {
 			return nil, err
 		}
@@ -105,33 +105,33 @@ func (c *Client) takeAway(ctx context.Context, keys []registry.Key) (gone []regi
 			continue
 		}
 		n, err := decode(key, r.data, r.stat)
-		if err != nil || !n.none {
+		if err != nil || !n.empty {
 			continue
 		}
-		entries = append(entries, &zk.DeleteRequest{Path: c.layout.key(key), Version: n.version})
+		entries = append(entries, &zk.DeleteRequest{Path: c.layout.keyPath(key), Version: n.version})
 		gone = append(gone, key)
 	}
 	if len(gone) == 0 {
 		return nil, nil
 	}
-	_, err = call(ctx, c.base, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return conn.Multi(entries...) })
+	_, err = callOnce(ctx, c.base, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return conn.Multi(entries...) })
 	switch {
 	case err == nil:
-		c.reaped.CompareAndSwap(reaped, reaped+1)
+		c.reapedCount.CompareAndSwap(reaped, reaped+1)
 		return gone, nil
 	case len(gone) > 1 && (errors.Is(err, zk.ErrNotEmpty) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode)):
-		return c.takeAwayEach(ctx, gone)
+		return c.reapOneByOne(ctx, gone)
 	}
 	return nil, err
 }
 
-// takeAwayEach does it one by one, because one of them is in use again.
-func (c *Client) takeAwayEach(ctx context.Context, keys []registry.Key) (gone []registry.Key, err error) {
-	if err := c.countReaped(ctx); err != nil {
+// reapOneByOne removes the znodes one at a time, because one of them is in use again.
+func (c *Client) reapOneByOne(ctx context.Context, keys []registry.Key) (gone []registry.Key, err error) {
+	if err := c.readReapedCount(ctx); err != nil {
 		return nil, err
 	}
 	for _, key := range keys {
-		done, err := c.takeAway(ctx, []registry.Key{key})
+		done, err := c.reapZnodes(ctx, []registry.Key{key})
 		if err == nil {
 			gone = append(gone, done...)
 		}

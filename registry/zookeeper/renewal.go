@@ -11,59 +11,59 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// The figures of a session, as parts of the timeout that was granted.
+// The times of a session, as fractions of the granted timeout.
 //
-// A follower tells its leader who was heard of only when the leader asks, every half tick;
-// the shortest timeout is two ticks. So what the leader knows may be a quarter of a
-// timeout old when a follower that has confirmed a renewal is cut off, and the leader
-// would end the session three quarters of a timeout after that renewal. Two thirds leave
-// room for clocks of different rates.
+// A follower reports to the leader which clients were active only when the leader asks,
+// every half tick, and the shortest timeout is two ticks. When a follower is cut off after it
+// has confirmed a renewal, the leader's information may be a quarter of the timeout old, and
+// the leader may expire the session three quarters of the timeout after that renewal. A span of
+// two thirds leaves room for clocks that run at different rates.
 //
-// Renewals that take half a timeout to be answered must not cost the session. They do not
-// wait for each other, and are close enough together that one is confirmed in time. Six of
-// them go unanswered before the session is suspended; what is left until it is lost is time
-// to stop in.
+// A session must survive renewals that take half a timeout to be answered. Renewals therefore
+// do not wait for each other and are sent often enough for one to be confirmed in time. Six of
+// them are unanswered when the session is suspended. The time until it is lost is for stopping
+// the work.
 const (
-	spanOf     = 2.0 / 3
-	patienceOf = 0.5
-	intervalOf = 1.0 / 12
+	spanFraction     = 2.0 / 3
+	patienceFraction = 0.5
+	intervalFraction = 1.0 / 12
 )
 
-func part(of float64, d time.Duration) time.Duration { return time.Duration(of * float64(d)) }
+func fraction(of float64, d time.Duration) time.Duration { return time.Duration(of * float64(d)) }
 
-// renew asks the leader, by way of the member: a member that was cut off from its leader
-// answers all else by itself, for as long as it takes to notice.
+// renew makes a request that the member passes on to its leader. A member that was cut off from
+// its leader answers other requests by itself until it notices.
 func (s *session) renew(ctx context.Context) error {
-	if !s.link.up() {
+	if !s.link.isUp() {
 		return notSent{errors.New("disconnected")}
 	}
-	w := s.link.current()
-	_, err := call(ctx, s.link, func(conn *zk.Conn) (string, error) { return conn.Sync(s.path) })
-	if errors.Is(err, zk.ErrSessionExpired) || s.gone() {
+	w := s.link.currentConn()
+	_, err := callOnce(ctx, s.link, func(conn *zk.Conn) (string, error) { return conn.Sync(s.path) })
+	if errors.Is(err, zk.ErrSessionExpired) || s.endedByServer() {
 		return fmt.Errorf("%w: %w", registry.ErrSessionLost, errExpiredHere)
 	}
-	if err == nil && s.seen.Load() != w {
-		s.look(w)
+	if err == nil && s.znodeSeenOn.Load() != w {
+		s.checkZnode(w)
 	}
 	return err
 }
 
-// look looks, on a new connection that carries the session, whether the session's znode is
-// still there. A member leaves a connection open that was made while somebody else, who was
-// connected to that member too, had the session ended; and what is asked on it is answered,
-// Syncs and all. By the first of them the member has heard of that end.
-func (s *session) look(w *wire) {
-	s.c.calls.Go(func() {
-		ctx, cancel := context.WithTimeout(s.c.calls.Context(), s.link.grant().Timeout)
+// checkZnode checks, on a new connection of the session, that the session's znode still exists.
+// Another client may have ended the session at this member while the connection was being made.
+// The member then leaves the connection open and answers requests on it, Sync included. After
+// the first Sync it knows of the end, so the check comes after that.
+func (s *session) checkZnode(w *memberConn) {
+	s.client.calls.Go(func() {
+		ctx, cancel := context.WithTimeout(s.client.calls.Context(), s.link.lastGrant().Timeout)
 		defer cancel()
-		there, err := call(ctx, s.link, func(conn *zk.Conn) (bool, error) {
+		there, err := callOnce(ctx, s.link, func(conn *zk.Conn) (bool, error) {
 			there, _, err := conn.Exists(s.path)
 			return there, err
 		})
 		switch {
-		case err != nil: // the next renewal looks again
+		case err != nil: // the next renewal checks again
 		case there:
-			s.seen.Store(w)
+			s.znodeSeenOn.Store(w)
 		default:
 			<-s.ready
 			s.Vanished()

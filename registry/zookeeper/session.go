@@ -17,27 +17,27 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// session is a session of the registry's on a session of the server's, which is a link of
-// its own: what owns a znode is the session that it was made by. All that it says of its
-// state is remote.Session's.
+// session is a session of the registry, on a server session and a link of its own: an ephemeral
+// znode belongs to the server session on whose connection it was created. remote.Session keeps
+// its state.
 type session struct {
 	*remote.Session
-	c      *Client
-	link   *link
-	path   string        // of its znode
-	births atomic.Uint64 // counts the owned keys that it made
-	asked  time.Duration
-	ready  chan struct{}        // closed when Session is set, or will not be
-	seen   atomic.Pointer[wire] // the connection on which its znode was last seen
+	client       *Client
+	link         *link
+	path         string        // of the session's znode
+	births       atomic.Uint64 // number of owned keys created so far
+	requestedTTL time.Duration
+	ready        chan struct{}              // closed when Session is set, or opening has failed
+	znodeSeenOn  atomic.Pointer[memberConn] // the last connection on which the znode was found
 
-	mu    sync.Mutex
-	ended time.Time // when it was seen to be over; zero until then
+	mu      sync.Mutex
+	endedAt time.Time // when the session was found to be over; zero before
 }
 
-// OpenSession is described in registry.Registry. A server grants timeouts between two and
-// twenty ticks as it comes, which are 4 s and 40 s; what it would cut short is refused.
+// OpenSession implements registry.Registry. In its default configuration, a server grants
+// timeouts between 2 and 20 ticks, which are 4 s and 40 s. A longer TTL is an error.
 func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
-	or(&o.TTL, registry.DefaultSessionTTL)
+	setDefault(&o.TTL, registry.DefaultSessionTTL)
 	s, err := c.openSession(ctx, o.TTL)
 	switch {
 	case errors.Is(err, errTTL):
@@ -54,80 +54,81 @@ func (c *Client) openSession(ctx context.Context, ttl time.Duration) (*session, 
 		return nil, err
 	}
 	defer end()
-	s := &session{c: c, asked: ttl, ready: make(chan struct{})}
-	s.link = newLink(c.link(linkConfig{timeout: ttl, bound: true, state: func(state linkState) {
-		<-s.ready // there is nobody to tell before
-		s.follow(state)
+	s := &session{client: c, requestedTTL: ttl, ready: make(chan struct{})}
+	s.link = newLink(c.completeLinkConfig(linkConfig{timeout: ttl, oneSession: true, onState: func(state linkState) {
+		<-s.ready // until then there is no Session to inform
+		s.onLinkState(state)
 	}}))
 	if err := s.link.start(); err != nil {
 		return nil, err
 	}
-	sent, id, err := s.begin(ctx)
+	sent, id, err := s.createZnode(ctx)
 	if err == nil {
-		s.Session = s.start(id, sent)
-		err = c.keep(s)
+		s.Session = s.newRemoteSession(id, sent)
+		err = c.addSession(s)
 	}
 	close(s.ready)
 	if err != nil {
-		s.link.end(ctx, true)
+		s.link.shutDown(ctx, true)
 		return nil, err
 	}
 	return s, nil
 }
 
-// begin makes the znode of the session. It returns when that was asked for, which is a
-// sign of life that the server has confirmed.
-func (s *session) begin(ctx context.Context) (sent remote.Instant, id registry.SessionID, err error) {
-	if err := s.link.await(ctx); err != nil {
+// createZnode creates the znode of the session. sent is the instant of that request, which
+// counts as the first renewal.
+func (s *session) createZnode(ctx context.Context) (sent remote.Instant, id registry.SessionID, err error) {
+	if err := s.link.awaitUp(ctx); err != nil {
 		return sent, "", err
 	}
-	granted := s.link.grant()
-	if granted.Timeout < s.asked {
-		return sent, "", fmt.Errorf("%w: asked for %v, and the server grants %v", errTTL, s.asked, granted.Timeout)
+	granted := s.link.lastGrant()
+	if granted.Timeout < s.requestedTTL {
+		return sent, "", fmt.Errorf("%w: requested %v, the server grants %v", errTTL, s.requestedTTL, granted.Timeout)
 	}
-	// The server's own id may come again after a restart with a clock set back.
+	// The server's own ID may repeat after a restart with a clock that was set back.
 	id = registry.SessionID(fmt.Sprintf("%016x-%s", uint64(granted.Session), rand.Text()[:16]))
-	s.path, _ = s.c.layout.session(id)
-	s.seen.Store(s.link.current())
+	s.path, _ = s.client.layout.sessionPath(id)
+	s.znodeSeenOn.Store(s.link.currentConn())
 	sent = remote.Now()
-	// Not repeated if the connection breaks: the session may be another one then.
-	_, err = call(ctx, s.link, func(conn *zk.Conn) (string, error) {
-		return conn.Create(s.path, []byte(sessionValue), zk.FlagEphemeral, s.c.o.ACL)
+	// Not repeated after a lost connection, which may carry another server session then.
+	_, err = callOnce(ctx, s.link, func(conn *zk.Conn) (string, error) {
+		return conn.Create(s.path, []byte(sessionValue), zk.FlagEphemeral, s.client.options.ACL)
 	})
-	if err == nil && s.link.grant().Session != granted.Session {
-		err = errors.New("the server has begun another session")
+	if err == nil && s.link.lastGrant().Session != granted.Session {
+		err = errors.New("the server has started another session")
 	}
 	return sent, id, translate(err)
 }
 
-// errTTL is not for trying again: the server will not grant more.
+// errTTL is permanent: a retry would be granted no more.
 var errTTL = errors.New("TTL too long")
 
-func (s *session) start(id registry.SessionID, sent remote.Instant) *remote.Session {
-	ttl := s.link.grant().Timeout
+func (s *session) newRemoteSession(id registry.SessionID, sent remote.Instant) *remote.Session {
+	ttl := s.link.lastGrant().Timeout
 	return remote.NewSession(remote.SessionConfig{
 		ID:       id,
 		TTL:      ttl,
 		Opened:   sent,
-		Interval: part(intervalOf, ttl),
-		Patience: part(patienceOf, ttl),
-		Span:     part(spanOf, ttl),
+		Interval: fraction(intervalFraction, ttl),
+		Patience: fraction(patienceFraction, ttl),
+		Span:     fraction(spanFraction, ttl),
 		Renew:    s.renew,
-		End:      s.end,
-		Calls:    s.c.calls,
-		Logger:   s.c.o.Logger,
+		End:      s.endAtServer,
+		Calls:    s.client.calls,
+		Logger:   s.client.options.Logger,
 	})
 }
 
-// keep adds s to the sessions that Close closes, and sees to the end of its link.
-func (c *Client) keep(s *session) error {
+// addSession makes s one of the sessions that Close closes, and ends the link of s when s is
+// lost.
+func (c *Client) addSession(s *session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sessions == nil {
 		return remote.ErrHandleClosed
 	}
 	for id, old := range c.sessions {
-		if old.forgotten() {
+		if old.endedLongAgo() {
 			delete(c.sessions, id)
 		}
 	}
@@ -135,28 +136,28 @@ func (c *Client) keep(s *session) error {
 	c.calls.Go(func() {
 		<-s.Lost()
 		s.mu.Lock()
-		s.ended = time.Now()
+		s.endedAt = time.Now()
 		s.mu.Unlock()
 		if st, _ := s.State(); st == registry.SessionLost {
-			// What is still in the library's queue must not be sent any more.
-			s.link.end(c.calls.Context(), false)
+			// The requests in the library's queue must not be sent any more.
+			s.link.shutDown(c.calls.Context(), false)
 		}
 	})
 	return nil
 }
 
-// forgotten reports whether s ended so long ago that its znode is gone for sure, which
-// then tells those who ask for it as much as s could.
-func (s *session) forgotten() bool {
+// endedLongAgo reports whether s ended so long ago that its znode has certainly been deleted.
+// The missing znode then has the same information as s.
+func (s *session) endedLongAgo() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.ended.IsZero() && time.Since(s.ended) > 10*s.TTL()
+	return !s.endedAt.IsZero() && time.Since(s.endedAt) > 10*s.TTL()
 }
 
-// follow takes in a change of the link.
-func (s *session) follow(state linkState) {
+// onLinkState informs the session of a change of the link.
+func (s *session) onLinkState(state linkState) {
 	if s.Session == nil {
-		return // it was not opened
+		return // opening failed
 	}
 	switch state {
 	case linkDown:
@@ -164,30 +165,30 @@ func (s *session) follow(state linkState) {
 	case linkUp:
 		s.Reconnected()
 	case linkOver:
-		if s.link.grant().Session == 0 {
+		if s.link.lastGrant().Session == 0 {
 			s.Expired()
 		}
 	}
 }
 
-// gone reports whether the server has said that it has no such session.
-func (s *session) gone() bool { return s.link.over() && s.link.grant().Session == 0 }
+// endedByServer reports whether the server has answered that the session does not exist.
+func (s *session) endedByServer() bool { return s.link.isOver() && s.link.lastGrant().Session == 0 }
 
-// end ends the session at the server, on its own connection if there is one. Otherwise,
-// and if it was lost, a connection is made for that alone, on which nothing else can be
-// sent.
-func (s *session) end(ctx context.Context) error {
-	granted := s.link.grant()
+// endAtServer ends the session at the server. It uses the session's own connection if the
+// session was closed and the link is up. Otherwise it makes a new connection, on which no other
+// request can be sent.
+func (s *session) endAtServer(ctx context.Context) error {
+	granted := s.link.lastGrant()
 	st, _ := s.State()
-	if granted.Session == 0 || s.link.end(ctx, st == registry.SessionClosed) || s.gone() {
+	if granted.Session == 0 || s.link.shutDown(ctx, st == registry.SessionClosed) || s.endedByServer() {
 		return nil
 	}
-	return s.c.endSession(ctx, granted)
+	return s.client.endSession(ctx, granted)
 }
 
-// verdict waits until it is known, after the connection broke, whether the session has
-// survived that, or ctx ends. What is not known to be over has survived.
-func (s *session) verdict(ctx context.Context) (survived bool) {
+// awaitSurvival waits, after the connection broke, until the session is reconnected or over, or
+// ctx ends. survived is false only if the session is known to be over.
+func (s *session) awaitSurvival(ctx context.Context) (survived bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -195,32 +196,32 @@ func (s *session) verdict(ctx context.Context) (survived bool) {
 	known := make(chan struct{})
 	waiting.Go(func() {
 		defer close(known)
-		if s.link.outlive(ctx) == nil {
-			_ = s.link.await(ctx)
+		if s.link.awaitDisconnect(ctx) == nil {
+			_ = s.link.awaitUp(ctx)
 		}
 	})
 	select {
 	case <-known:
 	case <-s.Lost():
 	}
-	return !s.over()
+	return !s.hasEnded()
 }
 
-// over reports whether the session has ended.
-func (s *session) over() bool { return s.gone() || s.Err() != nil }
+// hasEnded reports whether the session is over.
+func (s *session) hasEnded() bool { return s.endedByServer() || s.Err() != nil }
 
-// endSession ends a session of the server's on a connection made for it. It tries one
-// member after another until one says that the session has ended, or ctx ends.
+// endSession ends a server session over a connection made for this purpose. It tries one member
+// after another until a server confirms the end or ctx ends.
 func (c *Client) endSession(ctx context.Context, g zkwire.Grant) error {
-	dial := c.o.dialer(c.hosts)
-	err := errors.New("no member was found")
+	dial := c.options.dialer(c.members)
+	err := errors.New("no member found")
 	for {
-		all, problem := c.hosts.resolve(ctx)
+		all, problem := c.members.resolve(ctx)
 		if problem != nil {
 			err = problem
 		}
 		for _, address := range all {
-			if err = endOn(ctx, dial, address, g, c.o.DialTimeout); err == nil {
+			if err = endSessionOn(ctx, dial, address, g, c.options.DialTimeout); err == nil {
 				return nil
 			}
 			if ctx.Err() != nil {
@@ -228,14 +229,14 @@ func (c *Client) endSession(ctx context.Context, g zkwire.Grant) error {
 			}
 		}
 		select {
-		case <-time.After(firstPause):
+		case <-time.After(minPause):
 		case <-ctx.Done():
 			return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 		}
 	}
 }
 
-func endOn(ctx context.Context, dial func(context.Context, string) (net.Conn, error), address string, g zkwire.Grant, bound time.Duration) error {
+func endSessionOn(ctx context.Context, dial func(context.Context, string) (net.Conn, error), address string, g zkwire.Grant, bound time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	conn, err := dial(ctx, address)

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-func TestOpenSession_RefusesWhatTheServerCutsShort(t *testing.T) {
+func TestOpenSession_RefusesATTLAboveTheLimitOfTheServer(t *testing.T) {
 	c := open(t, newNamespace())
 	_, err := c.OpenSession(t.Context(), registry.SessionOptions{TTL: 2 * time.Minute})
 	require.ErrorIs(t, err, errTTL)
@@ -18,7 +18,7 @@ func TestOpenSession_RefusesWhatTheServerCutsShort(t *testing.T) {
 	require.ErrorContains(t, err, "1m0s")
 }
 
-func TestSession_IsNotTakenUpAgain(t *testing.T) {
+func TestSession_IsEndedAtTheServerWhenLost(t *testing.T) {
 	ns := newNamespace()
 	c := open(t, ns)
 	s := newSession(t, c).(*session)
@@ -26,24 +26,24 @@ func TestSession_IsNotTakenUpAgain(t *testing.T) {
 	defer feed()
 	<-s.Lost()
 	require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
-	eventually(t, func() bool { // its owner tells the server, long before the TTL has run out
+	eventually(t, func() bool { // the owner ends it at the server long before the TTL ends
 		_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Dead(s.ID())}})
 		return err == nil
 	})
-	require.True(t, s.link.over())
+	require.True(t, s.link.isOver())
 	_, err := c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.CreateOwned("~k", nil, s.ID())}})
 	require.ErrorIs(t, err, registry.ErrSessionLost)
 }
 
-func TestSession_LooksForItsZnodeOnANewConnection(t *testing.T) {
+func TestSession_ChecksItsZnodeOnANewConnection(t *testing.T) {
 	c := open(t, newNamespace())
 	s := newSession(t, c).(*session)
-	do(t, c, registry.CreateOwned("~k", nil, s.ID()))
-	require.NoError(t, connect(t).Delete(s.path, -1))
+	mustCommit(t, c, registry.CreateOwned("~k", nil, s.ID()))
+	require.NoError(t, connectRaw(t).Delete(s.path, -1))
 	s.link.hangUp()
 	<-s.Lost()
 	require.ErrorIs(t, s.Err(), registry.ErrSessionLost)
-	eventually(t, func() bool { // the server is told, long before the TTL has run out
+	eventually(t, func() bool { // the owner ends it at the server long before the TTL ends
 		_, err := c.Get(t.Context(), "~k", fresh)
 		return errors.Is(err, registry.ErrNotFound)
 	})

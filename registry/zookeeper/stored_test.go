@@ -11,9 +11,9 @@ import (
 )
 
 func TestStored(t *testing.T) {
-	t.Run("is a line and the value, as the server's tools show it", func(t *testing.T) {
+	t.Run("is a line and the value", func(t *testing.T) {
 		ns := newNamespace()
-		c, raw := open(t, ns), connect(t)
+		c, raw := open(t, ns), connectRaw(t)
 		s := newSession(t, c)
 		id := registry.TxnID{0xab, 0x01}
 		const hex = "ab010000000000000000000000000000"
@@ -38,7 +38,7 @@ func TestStored(t *testing.T) {
 			}
 		}
 	})
-	t.Run("with words of a later version can be read", func(t *testing.T) {
+	t.Run("may contain words of a later version", func(t *testing.T) {
 		n, err := decode("k", []byte("rota1 ab010000000000000000000000000000 created=5 colour=blue\nv"), &zk.Stat{Mzxid: 9})
 		require.NoError(t, err)
 		require.EqualValues(t, 5, n.created)

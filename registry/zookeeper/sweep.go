@@ -10,86 +10,87 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// What a handle deletes it takes away itself, see reap. A sweep finds what was left by
-// handles that were closed, or crashed, before they came to it. The handles of a namespace
-// take turns, so that one of them makes a sweep in ReapAfter, or somewhat less often.
+// A handle removes the znodes of the keys that it has deleted, see reap.go. A sweep removes
+// those that were left by handles which were closed or crashed before that. The handles of a
+// namespace share the work: about once per ReapAfter, one of them makes a sweep.
 
-// sweep makes sweeps when it is its turn, until the handle is closed.
-func (c *Client) sweep() {
+// sweepLoop makes a sweep whenever this handle is the first to claim it, until the handle is
+// closed.
+func (c *Client) sweepLoop() {
 	ctx := c.calls.Context()
-	last := int32(-1) // sweep of others that was seen
-	for remote.Sleep(ctx, remote.Jittered(c.o.ReapAfter)) {
-		r, err := c.readRaw(ctx, c.base, c.layout.swept())
+	last := int32(-1) // version of the swept path when last read
+	for remote.Sleep(ctx, remote.Jittered(c.options.ReapAfter)) {
+		r, err := c.readZnode(ctx, c.base, c.layout.sweptPath())
 		if err != nil || r.stat == nil {
 			continue
 		}
-		if r.stat.Version != last { // somebody has made one since, or is about to
+		if r.stat.Version != last { // another handle has made a sweep, or is making one
 			last = r.stat.Version
 			continue
 		}
-		stat, err := call(ctx, c.base, func(conn *zk.Conn) (*zk.Stat, error) {
-			return conn.Set(c.layout.swept(), []byte(noValue), last)
+		stat, err := callOnce(ctx, c.base, func(conn *zk.Conn) (*zk.Stat, error) {
+			return conn.Set(c.layout.sweptPath(), []byte(noValue), last)
 		})
 		if err != nil {
 			continue
 		}
 		last = stat.Version
-		s := sweeping{c: c, before: stat.Mtime - c.o.ReapAfter.Milliseconds()}
-		if err := s.below(ctx, ""); err != nil && ctx.Err() == nil {
-			c.o.Logger.Debug("did not finish a sweep", "error", err)
+		s := sweep{client: c, before: stat.Mtime - c.options.ReapAfter.Milliseconds()}
+		if err := s.sweepDir(ctx, ""); err != nil && ctx.Err() == nil {
+			c.options.Logger.Debug("sweep failed", "error", err)
 		}
 	}
 }
 
-// sweeping is one sweep.
-type sweeping struct {
-	c      *Client
-	before int64 // in the time of the server's clock: what was written later stays
-	old    []registry.Key
+// sweep is one pass over the namespace.
+type sweep struct {
+	client *Client
+	before int64 // by the server's clock: later znodes are not removed
+	empty  []registry.Key
 }
 
-// below takes away what is old below dir.
-func (s *sweeping) below(ctx context.Context, dir registry.Key) error {
+// sweepDir removes the old znodes below dir.
+func (s *sweep) sweepDir(ctx context.Context, dir registry.Key) error {
 	if !remote.Sleep(ctx, auditGap) {
 		return context.Cause(ctx)
 	}
-	keys, _, err := s.c.children(ctx, dir)
+	keys, _, err := s.client.listChildren(ctx, dir)
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
-		if err := s.look(ctx, key); err != nil {
+		if err := s.sweepKey(ctx, key); err != nil {
 			return err
 		}
 	}
-	s.c.bury(ctx, s.old)
-	s.old = nil
+	s.client.reapWithAncestors(ctx, s.empty)
+	s.empty = nil
 	return nil
 }
 
-// look looks at the znode of a key, and at what is below it.
-func (s *sweeping) look(ctx context.Context, key registry.Key) error {
+// sweepKey collects the znode of a key if it is old and empty, and sweeps its children.
+func (s *sweep) sweepKey(ctx context.Context, key registry.Key) error {
 	if !remote.Sleep(ctx, auditGap) {
 		return context.Cause(ctx)
 	}
-	r, err := s.c.readRaw(ctx, s.c.base, s.c.layout.key(key))
+	r, err := s.client.readZnode(ctx, s.client.base, s.client.layout.keyPath(key))
 	switch {
 	case err != nil:
 		return err
 	case r.stat == nil:
 		return nil
 	case r.stat.NumChildren > 0:
-		return s.below(ctx, key)
+		return s.sweepDir(ctx, key)
 	}
 	n, err := decode(key, r.data, r.stat)
 	if errors.Is(err, registry.ErrForeign) {
 		return nil
 	}
-	if n.none && r.stat.Mtime <= s.before {
-		s.old = append(s.old, key)
-		if len(s.old) == reapBatch {
-			s.c.bury(ctx, s.old)
-			s.old = nil
+	if n.empty && r.stat.Mtime <= s.before {
+		s.empty = append(s.empty, key)
+		if len(s.empty) == reapBatchSize {
+			s.client.reapWithAncestors(ctx, s.empty)
+			s.empty = nil
 		}
 	}
 	return nil

@@ -9,53 +9,58 @@ import (
 	"github.com/rota-dev/rota/internal/zkwire"
 )
 
-// wire is a connection to a member, as the client library uses it. It reads along what
-// the library keeps to itself: what the server granted, how far its state had come with
-// each reply, and whether it confirmed the end of the session.
-type wire struct {
+// memberConn is a network connection to a member, as the client library uses it. It parses the
+// traffic for facts that the library does not expose: the granted session, the zxid of each
+// reply, and the confirmation that the session has ended.
+type memberConn struct {
 	net.Conn
-	// bound is how long the server may take to greet. Without it the library waits for
-	// nearly seven times the timeout of its session on a server that accepts connections
-	// and does nothing more.
-	bound   time.Duration
-	greeted atomic.Bool
-	granted func(zkwire.Grant) // called by the reader, before the library sees the greeting
-	failed  func(error)        // called when there is none
-	// veiled: the library sees no zxids in replies. It stores the last one without a lock,
-	// and reads it if it finds watches just after it has connected.
-	veiled bool
+	// greetingTimeout bounds the server's answer to the greeting. Without it, a server that
+	// accepts connections and never answers would hold the library up for nearly seven session
+	// timeouts.
+	greetingTimeout time.Duration
+	greeted         atomic.Bool
+	granted         func(zkwire.Grant) // called by the reader before the library sees the greeting
+	failed          func(error)        // called if there is no answer to the greeting
+	// hideZxids clears the zxids of replies before the library sees them. The library stores
+	// the last one without a lock, and reads it from another goroutine if there are watches
+	// when it connects.
+	hideZxids bool
 
-	zxid     atomic.Int64 // the highest in a reply: what is asked next is answered no older
-	closeXid atomic.Int32 // of the request to end the session; 0 if there was none
-	closed   atomic.Bool  // that was confirmed
+	zxid     atomic.Int64 // highest in a reply; later replies are at least as new
+	closeXid atomic.Int32 // of the request to end the session; 0 before
+	closed   atomic.Bool  // the server has confirmed that request
 
-	// The reader's:
-	size int                                 // of the frame that is being read
-	have int                                 // bytes of it, with the four of its size
-	head [frameSize + zkwire.GrantBytes]byte // the first of them
+	// Only for the reader:
+	frameLength int                                   // of the current frame
+	frameRead   int                                   // bytes read of the frame, its length included
+	frameHead   [lengthBytes + zkwire.GrantBytes]byte // the first of these bytes
 }
 
-func (w *wire) SetReadDeadline(t time.Time) error { return w.Conn.SetReadDeadline(w.clamp(t)) }
+func (w *memberConn) SetReadDeadline(t time.Time) error {
+	return w.Conn.SetReadDeadline(w.boundDeadline(t))
+}
 
-func (w *wire) SetWriteDeadline(t time.Time) error { return w.Conn.SetWriteDeadline(w.clamp(t)) }
+func (w *memberConn) SetWriteDeadline(t time.Time) error {
+	return w.Conn.SetWriteDeadline(w.boundDeadline(t))
+}
 
-func (w *wire) clamp(t time.Time) time.Time {
+func (w *memberConn) boundDeadline(t time.Time) time.Time {
 	if w.greeted.Load() {
 		return t
 	}
-	if most := time.Now().Add(w.bound); t.IsZero() || t.After(most) {
-		return most // also when the library lifts its own bound in the midst of the greeting
+	if most := time.Now().Add(w.greetingTimeout); t.IsZero() || t.After(most) {
+		return most // also if the library removes its deadline during the greeting
 	}
 	return t
 }
 
-// Write is called with one whole request at a time. It never fails: it breaks the connection
-// instead, which the reader hears of. The library answers a request whose Write has failed,
-// and again when the connection has ended; where there is room for one answer only, or
-// nobody reads them, it hangs for good.
-func (w *wire) Write(b []byte) (int, error) {
-	if w.greeted.Load() && len(b) > frameSize {
-		if r, ok := zkwire.ParseRequest(b[frameSize:]); ok && r.Op == zkwire.Close {
+// Write writes one whole request. On an error it breaks the connection and returns nil, so that
+// the error comes from Read. An error from Write would make the library answer the request twice,
+// at once and when the connection ends. It would then hang for good if there is room for one
+// answer only, or if no goroutine reads the answers.
+func (w *memberConn) Write(b []byte) (int, error) {
+	if w.greeted.Load() && len(b) > lengthBytes {
+		if r, ok := zkwire.ParseRequest(b[lengthBytes:]); ok && r.Op == zkwire.Close {
 			w.closeXid.Store(r.Xid)
 		}
 	}
@@ -65,52 +70,52 @@ func (w *wire) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (w *wire) Read(b []byte) (int, error) {
+func (w *memberConn) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
-	w.follow(b[:n])
+	w.scanFrames(b[:n])
 	if err != nil && !w.greeted.Load() {
 		w.failed(err)
 	}
 	return n, err
 }
 
-// frameSize is the length of a frame's length.
-const frameSize = 4
+// lengthBytes is the size of the length that precedes each frame.
+const lengthBytes = 4
 
-// Where in a frame the zxid of a reply is.
+// The position of the zxid in the frame of a reply.
 const (
-	zxidBegin = frameSize + 4
+	zxidBegin = lengthBytes + 4
 	zxidEnd   = zxidBegin + 8
 )
 
-// follow takes in what was read, before the library sees it.
-func (w *wire) follow(b []byte) {
+// scanFrames parses the bytes that were read before the library sees them.
+func (w *memberConn) scanFrames(b []byte) {
 	for len(b) > 0 {
-		want := frameSize
-		if w.have >= frameSize {
-			want += w.size
+		want := lengthBytes
+		if w.frameRead >= lengthBytes {
+			want += w.frameLength
 		}
-		n := min(len(b), want-w.have)
-		if w.have < len(w.head) {
-			copy(w.head[w.have:], b[:n])
+		n := min(len(b), want-w.frameRead)
+		if w.frameRead < len(w.frameHead) {
+			copy(w.frameHead[w.frameRead:], b[:n])
 		}
-		if w.veiled && w.greeted.Load() {
-			clear(b[min(max(zxidBegin-w.have, 0), n):min(max(zxidEnd-w.have, 0), n)])
+		if w.hideZxids && w.greeted.Load() {
+			clear(b[min(max(zxidBegin-w.frameRead, 0), n):min(max(zxidEnd-w.frameRead, 0), n)])
 		}
-		w.have += n
+		w.frameRead += n
 		b = b[n:]
-		if w.have == frameSize {
-			w.size = int(max(0, int32(binary.BigEndian.Uint32(w.head[:])))) // the library gives up on less
+		if w.frameRead == lengthBytes {
+			w.frameLength = int(max(0, int32(binary.BigEndian.Uint32(w.frameHead[:])))) // the library rejects negative lengths
 		}
-		if w.have >= frameSize && w.have == frameSize+w.size {
-			w.frame(w.head[frameSize:min(w.have, len(w.head))])
-			w.have, w.size = 0, 0
+		if w.frameRead >= lengthBytes && w.frameRead == lengthBytes+w.frameLength {
+			w.onFrame(w.frameHead[lengthBytes:min(w.frameRead, len(w.frameHead))])
+			w.frameRead, w.frameLength = 0, 0
 		}
 	}
 }
 
-// frame takes in the beginning of a frame that has come whole.
-func (w *wire) frame(b []byte) {
+// onFrame evaluates the first bytes of a frame that has arrived completely.
+func (w *memberConn) onFrame(b []byte) {
 	if !w.greeted.Load() {
 		if g, ok := zkwire.ParseGrant(b); ok {
 			w.granted(g)

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/zkwire"
 )
 
-// frameOf returns a frame of the parts, each of which is written by its size.
+// frameOf returns a frame that contains the parts in network byte order.
 func frameOf(parts ...any) []byte {
 	var b []byte
 	for _, p := range parts {
@@ -28,23 +28,23 @@ func frameOf(parts ...any) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
 }
 
-func TestWire_ReadsAlong(t *testing.T) {
+func TestMemberConn_ParsesTheTraffic(t *testing.T) {
 	password := []byte("0123456789abcdef")
 	long := make([]byte, 10_000)
 	stream := frameOf(int32(0), int32(4000), int64(77), int32(16), password, []byte{0})
 	stream = append(stream, frameOf(int32(1), int64(100), int32(0), long)...)
 	stream = append(stream, frameOf(int32(-1), int64(-1), int32(0), long[:50])...)
 	stream = append(stream, frameOf(int32(-2), int64(120), int32(0))...)
-	stream = append(stream, frameOf(int32(2), int64(90), int32(-101))...) // not taken back
+	stream = append(stream, frameOf(int32(2), int64(90), int32(-101))...) // a lower zxid changes nothing
 	stream = append(stream, frameOf(int32(7), int64(121), int32(0))...)
 	for _, portion := range []int{1, 3, 4, 16, 37, 4096, len(stream)} {
 		var granted []zkwire.Grant
 		here, there := net.Pipe()
-		w := &wire{Conn: here, bound: time.Second, granted: func(g zkwire.Grant) { granted = append(granted, g) }}
+		w := &memberConn{Conn: here, greetingTimeout: time.Second, granted: func(g zkwire.Grant) { granted = append(granted, g) }}
 		w.closeXid.Store(7)
 		for rest := stream; len(rest) > 0; {
 			n := min(portion, len(rest))
-			w.follow(rest[:n])
+			w.scanFrames(rest[:n])
 			rest = rest[n:]
 			if len(rest) > 0 {
 				require.False(t, w.closed.Load())
@@ -61,8 +61,9 @@ func TestWire_ReadsAlong(t *testing.T) {
 	}
 }
 
-// What the library does not see it does not store, for another goroutine to read without a lock.
-func TestWire_VeilsZxidsOfRepliesOnly(t *testing.T) {
+// The library does not store a zxid that it does not see, so no other goroutine reads it
+// without a lock.
+func TestMemberConn_HidesTheZxidsOfRepliesOnly(t *testing.T) {
 	greeting := frameOf(int32(0), int32(4000), int64(77), int32(16), []byte("0123456789abcdef"), []byte{0})
 	stream, seen := slices.Clip(greeting), slices.Clip(greeting)
 	for i, rest := range [][]byte{nil, []byte("data"), make([]byte, 5000)} {
@@ -73,9 +74,9 @@ func TestWire_VeilsZxidsOfRepliesOnly(t *testing.T) {
 		for portion := range len(greeting) + 40 {
 			got := slices.Clone(stream)
 			here, there := net.Pipe()
-			w := &wire{Conn: here, veiled: veiled, granted: func(zkwire.Grant) {}}
+			w := &memberConn{Conn: here, hideZxids: veiled, granted: func(zkwire.Grant) {}}
 			for part := range slices.Chunk(got, portion+1) {
-				w.follow(part)
+				w.scanFrames(part)
 			}
 			if veiled {
 				require.Equal(t, seen, got)
@@ -89,14 +90,14 @@ func TestWire_VeilsZxidsOfRepliesOnly(t *testing.T) {
 	}
 }
 
-func TestWire_BoundsTheGreetingOnly(t *testing.T) {
-	w := &wire{bound: time.Second}
+func TestMemberConn_BoundsTheGreetingOnly(t *testing.T) {
+	w := &memberConn{greetingTimeout: time.Second}
 	far := time.Now().Add(time.Hour)
-	require.WithinDuration(t, time.Now().Add(time.Second), w.clamp(far), 500*time.Millisecond)
-	require.WithinDuration(t, time.Now().Add(time.Second), w.clamp(time.Time{}), 500*time.Millisecond)
+	require.WithinDuration(t, time.Now().Add(time.Second), w.boundDeadline(far), 500*time.Millisecond)
+	require.WithinDuration(t, time.Now().Add(time.Second), w.boundDeadline(time.Time{}), 500*time.Millisecond)
 	near := time.Now().Add(time.Millisecond)
-	require.Equal(t, near, w.clamp(near))
+	require.Equal(t, near, w.boundDeadline(near))
 	w.greeted.Store(true)
-	require.Equal(t, far, w.clamp(far))
-	require.Zero(t, w.clamp(time.Time{}))
+	require.Equal(t, far, w.boundDeadline(far))
+	require.Zero(t, w.boundDeadline(time.Time{}))
 }

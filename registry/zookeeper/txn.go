@@ -11,9 +11,9 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Txn is described in registry.Registry. All owned keys that it makes have to be of one
-// session of this handle: the server knows no other way to own a znode than to have made
-// it on the session's connection.
+// Txn implements registry.Registry. All owned keys that it creates must belong to one session
+// of this handle, because ZooKeeper attaches a znode to the session on whose connection it was
+// created.
 func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 	if err := registry.CheckTxn(t, c.Limits()); err != nil {
 		return registry.Rev{}, err
@@ -24,7 +24,7 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	}
 	defer end()
 	t.ID = t.ID.OrNew()
-	rev, err := c.commit(ctx, t)
+	rev, err := c.commitTxn(ctx, t)
 	var conflict *registry.ConflictError
 	switch {
 	case errors.As(err, &conflict):
@@ -35,15 +35,15 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	return rev, nil
 }
 
-// attempts is how often a transaction is planned. Each failure but the last is due to
-// another client's commit that came between the plan and its execution.
-const attempts = 100
+// maxAttempts bounds the attempts to commit a transaction. Every failure but the last is caused
+// by another client's commit between building the request and executing it.
+const maxAttempts = 100
 
-// commit plans t as entries of a multi, has that executed, and if it was refused because
-// the plan was made on outdated knowledge, plans again. That is not sending twice: what
-// was refused has changed nothing and never will.
-func (c *Client) commit(ctx context.Context, t registry.Txn) (registry.Rev, error) {
-	s, err := c.owner(ctx, t)
+// commitTxn builds a multi request for t and sends it. If the request was refused only because
+// cached versions were outdated, it builds another one. This does not send t twice: a refused
+// request has changed nothing.
+func (c *Client) commitTxn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+	s, err := c.ownerSession(ctx, t)
 	if err != nil {
 		return registry.Rev{}, err
 	}
@@ -51,32 +51,32 @@ func (c *Client) commit(ctx context.Context, t registry.Txn) (registry.Rev, erro
 	if s != nil {
 		l = s.link
 	}
-	p := newPlan(c, t, s)
-	for range attempts {
-		stale, err := p.prepare(ctx)
+	req := newMultiRequest(c, t, s)
+	for range maxAttempts {
+		stale, err := req.build(ctx)
 		if err != nil {
 			return registry.Rev{}, remote.NotApplied(err)
 		}
 		if stale >= 0 {
-			return registry.Rev{}, c.conflict(ctx, t, stale)
+			return registry.Rev{}, c.conflictError(ctx, t, stale)
 		}
-		p.sent = max(c.base.zxid(), l.zxid())
-		done, err := call(ctx, l, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return conn.Multi(p.entries...) })
+		req.sentAfter = max(c.base.lastZxid(), l.lastZxid())
+		done, err := callOnce(ctx, l, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return conn.Multi(req.entries...) })
 		if err == nil {
-			return p.committed(done, l), nil
+			return req.recordCommit(done, l), nil
 		}
 		failed := failedEntry(done)
 		if failed < 0 {
-			return registry.Rev{}, c.unanswered(ctx, s, err)
+			return registry.Rev{}, c.unansweredError(ctx, s, err)
 		}
-		if err := p.refused(ctx, failed, done[failed].Error, l); err != nil {
+		if err := req.resolveRefusal(ctx, failed, done[failed].Error, l); err != nil {
 			return registry.Rev{}, err
 		}
 	}
-	return registry.Rev{}, fmt.Errorf("%w: what it is about changed %d times", registry.ErrNotApplied, attempts)
+	return registry.Rev{}, fmt.Errorf("%w: its keys changed during each of %d attempts", registry.ErrNotApplied, maxAttempts)
 }
 
-// failedEntry returns the entry for which a multi was refused, or -1.
+// failedEntry returns the index of the entry for which a multi was refused, or -1.
 func failedEntry(done []zk.MultiResponse) int {
 	for i := range done {
 		if done[i].Error != nil {
@@ -86,15 +86,15 @@ func failedEntry(done []zk.MultiResponse) int {
 	return -1
 }
 
-// owner returns the session whose owned keys t makes, or nil.
-func (c *Client) owner(ctx context.Context, t registry.Txn) (*session, error) {
+// ownerSession returns the session of the owned keys that t creates, or nil if it creates none.
+func (c *Client) ownerSession(ctx context.Context, t registry.Txn) (*session, error) {
 	var id registry.SessionID
 	for i := range t.Then {
 		o := &t.Then[i]
 		switch {
 		case o.Kind != registry.OpCreateOwned || o.Session == id:
 		case id != "":
-			return nil, fmt.Errorf("%w: it makes owned keys of two sessions, %s and %s", registry.ErrInvalidTxn, id, o.Session)
+			return nil, fmt.Errorf("%w: it creates owned keys of two sessions, %s and %s", registry.ErrInvalidTxn, id, o.Session)
 		default:
 			id = o.Session
 		}
@@ -107,80 +107,82 @@ func (c *Client) owner(ctx context.Context, t registry.Txn) (*session, error) {
 	c.mu.Unlock()
 	switch {
 	case s == nil:
-		return nil, c.stranger(ctx, id)
-	case s.over():
-		return nil, lostSession(id)
+		return nil, c.unknownSessionError(ctx, id)
+	case s.hasEnded():
+		return nil, sessionLostError(id)
 	}
 	return s, nil
 }
 
-func lostSession(id registry.SessionID) error {
-	return fmt.Errorf("%w: %s owns nothing any more", registry.ErrSessionLost, id)
+func sessionLostError(id registry.SessionID) error {
+	return fmt.Errorf("%w: session %s has ended", registry.ErrSessionLost, id)
 }
 
-// stranger is the error for a session that is to own a key and is not of this handle.
-func (c *Client) stranger(ctx context.Context, id registry.SessionID) error {
-	path, ok := c.layout.session(id)
+// unknownSessionError returns the error for a CreateOwned whose session does not belong to this
+// handle.
+func (c *Client) unknownSessionError(ctx context.Context, id registry.SessionID) error {
+	path, ok := c.layout.sessionPath(id)
 	if !ok {
-		return lostSession(id)
+		return sessionLostError(id)
 	}
-	err := c.barrier(ctx)
-	var r raw
+	err := c.commitBarrier(ctx)
+	var r rawZnode
 	if err == nil {
-		r, err = c.readRaw(ctx, c.base, path)
+		r, err = c.readZnode(ctx, c.base, path)
 	}
 	switch {
 	case err != nil:
 		return remote.NotApplied(err)
 	case r.stat == nil:
-		return lostSession(id)
+		return sessionLostError(id)
 	}
-	return fmt.Errorf("%w: session %s is of another handle, which alone can make owned keys for it", registry.ErrInvalidTxn, id)
+	return fmt.Errorf("%w: session %s belongs to another handle; only that handle can create owned keys for it", registry.ErrInvalidTxn, id)
 }
 
-// unanswered is the error of a multi that was not answered, or refused as a whole. s is
-// the session that it was sent on, or nil.
-func (c *Client) unanswered(ctx context.Context, s *session, err error) error {
+// unansweredError returns the error for a multi that was not answered, or was refused as a
+// whole. s is the session on whose link it was sent, or nil.
+func (c *Client) unansweredError(ctx context.Context, s *session, err error) error {
 	if unsent := (notSent{}); errors.As(err, &unsent) {
-		if s != nil && s.over() {
-			return lostSession(s.ID())
+		if s != nil && s.hasEnded() {
+			return sessionLostError(s.ID())
 		}
 		return remote.NotApplied(unsent.cause)
 	}
 	if known := translate(err); remote.Said(known) && ctx.Err() == nil {
-		return known // refused
+		return known // refused as a whole
 	}
 	switch {
-	case errors.Is(err, zk.ErrSessionExpired): // refused
+	case errors.Is(err, zk.ErrSessionExpired): // refused as a whole
 		if s != nil {
 			s.Expired()
-			return lostSession(s.ID())
+			return sessionLostError(s.ID())
 		}
 		return remote.NotApplied(err)
-	case errors.Is(err, zk.ErrSessionMoved): // refused
+	case errors.Is(err, zk.ErrSessionMoved): // refused as a whole
 		return remote.NotApplied(err)
-	case s != nil && ctx.Err() == nil && !s.verdict(ctx):
+	case s != nil && ctx.Err() == nil && !s.awaitSurvival(ctx):
 		return fmt.Errorf("%w: %w: %w", registry.ErrUnknownOutcome, registry.ErrSessionLost, err)
 	}
 	return remote.Unknown(err)
 }
 
-// conflict is the error of t whose given item can never hold again. One before it may not
-// hold either, and would have to be named.
-func (c *Client) conflict(ctx context.Context, t registry.Txn, item int) error {
-	_, err := c.firstOf(ctx, t, item, nil)
+// conflictError returns the conflict of t, given that one item can never hold again. An earlier
+// item may not hold either, and the contract requires the lowest index.
+func (c *Client) conflictError(ctx context.Context, t registry.Txn, item int) error {
+	_, err := c.firstConflict(ctx, t, item, nil)
 	return err
 }
 
-// firstOf returns the conflict of t at the given item, unless one before it does not hold:
-// then at that. With evidence, a condition which tells that the item does not hold, it all
-// has to be true at once; moved reports that the evidence is none any more.
-func (c *Client) firstOf(ctx context.Context, t registry.Txn, item int, evidence []registry.Cond) (moved bool, err error) {
+// firstConflict returns the conflict of t at the given item or, if an earlier item does not
+// hold, at the earlier one. evidence is a condition that proves that the given item does not
+// hold; it is checked in the same commit as the earlier items. moved reports that the evidence
+// no longer holds.
+func (c *Client) firstConflict(ctx context.Context, t registry.Txn, item int, evidence []registry.Cond) (moved bool, err error) {
 	if item == 0 {
 		return false, registry.Conflict(t, 0)
 	}
-	check := registry.Txn{ID: t.ID, If: append(impliedBefore(t, item), evidence...)}
-	_, err = c.commit(ctx, check)
+	check := registry.Txn{ID: t.ID, If: append(requirementsBefore(t, item), evidence...)}
+	_, err = c.commitTxn(ctx, check)
 	var conflict *registry.ConflictError
 	switch {
 	case err == nil:
@@ -190,11 +192,11 @@ func (c *Client) firstOf(ctx context.Context, t registry.Txn, item int, evidence
 	case errors.As(err, &conflict):
 		return false, registry.Conflict(t, conflict.Index)
 	}
-	return false, fmt.Errorf("%w: %v", registry.ErrNotApplied, err) // its outcome may be unknown, but it changes nothing
+	return false, fmt.Errorf("%w: %v", registry.ErrNotApplied, err) // the check changes nothing, so its outcome does not matter
 }
 
-// impliedBefore returns what the first n items of t require.
-func impliedBefore(t registry.Txn, n int) []registry.Cond {
+// requirementsBefore returns the conditions that the first n items of t imply.
+func requirementsBefore(t registry.Txn, n int) []registry.Cond {
 	var all []registry.Cond
 	for i := range n {
 		if i < len(t.If) {

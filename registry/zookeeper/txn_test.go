@@ -12,7 +12,7 @@ import (
 )
 
 func TestTxn(t *testing.T) {
-	t.Run("makes owned keys of one session of its own handle", func(t *testing.T) {
+	t.Run("creates owned keys of one session of its handle only", func(t *testing.T) {
 		ns := newNamespace()
 		c, other := open(t, ns), open(t, ns)
 		s1, s2, s3 := newSession(t, c), newSession(t, c), newSession(t, other)
@@ -32,77 +32,77 @@ func TestTxn(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, l.Entries)
 	})
-	t.Run("takes what cannot be the id of a session for dead", func(t *testing.T) {
+	t.Run("regards malformed session IDs as dead", func(t *testing.T) {
 		c := open(t, newNamespace())
 		for _, id := range []registry.SessionID{"a/b", "..", "ä", "a b"} {
 			_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Dead(id)}})
 			require.NoError(t, err)
-			refused(t, c, registry.Txn{If: []registry.Cond{registry.Alive(id)}})
+			requireConflict(t, c, registry.Txn{If: []registry.Cond{registry.Alive(id)}})
 		}
 	})
-	t.Run("writes keys of different versions by their one Rev", func(t *testing.T) {
+	t.Run("writes keys that share a Rev but not a version", func(t *testing.T) {
 		ns := newNamespace()
 		c, other := open(t, ns), open(t, ns)
-		rev := do(t, c, registry.Create("often", nil))
+		rev := mustCommit(t, c, registry.Create("often", nil))
 		for range 5 {
-			rev = do(t, c, registry.Set("often", rev, nil))
+			rev = mustCommit(t, c, registry.Set("often", rev, nil))
 		}
-		rev = do(t, c, registry.Set("often", rev, nil), registry.Create("once", nil))
-		rev = do(t, other, registry.Set("often", rev, nil), registry.Set("once", rev, nil))
-		do(t, c, registry.Delete("often", rev), registry.Delete("once", rev))
+		rev = mustCommit(t, c, registry.Set("often", rev, nil), registry.Create("once", nil))
+		rev = mustCommit(t, other, registry.Set("often", rev, nil), registry.Set("once", rev, nil))
+		mustCommit(t, c, registry.Delete("often", rev), registry.Delete("once", rev))
 	})
-	t.Run("names a Rev with a part that is not the server's for none", func(t *testing.T) {
+	t.Run("conflicts at a Rev that the server cannot have issued", func(t *testing.T) {
 		c := open(t, newNamespace())
-		rev := do(t, c, registry.Create("k", nil))
+		rev := mustCommit(t, c, registry.Create("k", nil))
 		for _, bogus := range []registry.Rev{{Seq: rev.Seq, Aux: 1}, {Seq: 1<<63 - 1}, {Seq: 1<<64 - 1}} {
-			refused(t, c, registry.Txn{If: []registry.Cond{registry.At("k", bogus)}})
+			requireConflict(t, c, registry.Txn{If: []registry.Cond{registry.At("k", bogus)}})
 		}
 	})
-	t.Run("names the lowest item also when a later one was found out first", func(t *testing.T) {
+	t.Run("names the lowest item even if a later one is known to fail first", func(t *testing.T) {
 		c := open(t, newNamespace())
-		rev := do(t, c, registry.Create("k", nil))
-		do(t, c, registry.Create("there", nil))
+		rev := mustCommit(t, c, registry.Create("k", nil))
+		mustCommit(t, c, registry.Create("there", nil))
 		_, err := c.Txn(t.Context(), registry.Txn{
 			If:   []registry.Cond{registry.At("k", rev), registry.Absent("there")},
-			Then: []registry.Op{registry.Set("k2", rev, nil)}, // known to fail before anything is sent
+			Then: []registry.Op{registry.Set("k2", rev, nil)}, // known to fail before a request is sent
 		})
 		var conflict *registry.ConflictError
 		require.ErrorAs(t, err, &conflict)
 		require.Equal(t, 1, conflict.Index)
 	})
-	t.Run("mends what is missing of the namespace", func(t *testing.T) {
+	t.Run("creates missing znodes of the namespace", func(t *testing.T) {
 		ns := newNamespace()
-		c, raw := open(t, ns), connect(t)
-		for _, name := range []string{c.layout.sessions(), c.layout.births(), c.layout.reaped()} {
+		c, raw := open(t, ns), connectRaw(t)
+		for _, name := range []string{c.layout.sessionsPath(), c.layout.birthsPath(), c.layout.reapedPath()} {
 			require.NoError(t, raw.Delete(name, -1))
 		}
-		rev := do(t, c, registry.Create("k", nil))
-		do(t, c, registry.Set("k", rev, nil))
+		rev := mustCommit(t, c, registry.Create("k", nil))
+		mustCommit(t, c, registry.Set("k", rev, nil))
 		_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Dead("never-was")}})
 		require.NoError(t, err)
 		s := newSession(t, c)
-		do(t, c, registry.CreateOwned("~k", nil, s.ID()))
+		mustCommit(t, c, registry.CreateOwned("~k", nil, s.ID()))
 	})
-	t.Run("asks once more for all keys below a directory that is not there", func(t *testing.T) {
+	t.Run("needs one more request for all keys below a missing directory", func(t *testing.T) {
 		c := open(t, newNamespace())
 		var all []registry.Cond
 		for i := range 30 {
 			all = append(all, registry.Absent(registry.Key(fmt.Sprintf("not/there/k%d", i))))
 		}
-		before := updates(t)
+		before := countWrites(t)
 		_, err := c.Txn(t.Context(), registry.Txn{If: all})
 		require.NoError(t, err)
-		require.Equal(t, 2, updates(t)-before)
+		require.Equal(t, 2, countWrites(t)-before)
 
-		do(t, c, registry.Create("not/there/k29", nil))
+		mustCommit(t, c, registry.Create("not/there/k29", nil))
 		_, err = c.Txn(t.Context(), registry.Txn{If: all})
 		var conflict *registry.ConflictError
 		require.ErrorAs(t, err, &conflict)
 		require.Equal(t, 29, conflict.Index)
 	})
-	t.Run("tells that nothing can be below what is ephemeral", func(t *testing.T) {
+	t.Run("reports that an ephemeral znode cannot have children", func(t *testing.T) {
 		ns := newNamespace()
-		c, raw := open(t, ns), connect(t)
+		c, raw := open(t, ns), connectRaw(t)
 		_, err := raw.Create(ns+"/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		_, err = c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("e/k", nil)}})
@@ -110,8 +110,8 @@ func TestTxn(t *testing.T) {
 	})
 }
 
-// updates returns how many requests to change something the server has judged.
-func updates(t *testing.T) int {
+// countWrites returns the number of write requests that the server has processed.
+func countWrites(t *testing.T) int {
 	counters, err := servertest.ZooKeeper(t).Members()[0].Counters(t.Context())
 	require.NoError(t, err)
 	return int(counters["zk_cnt_updatelatency"])

@@ -12,105 +12,104 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// plan turns a transaction into the entries of a multi. The server judges those in order
-// and names the first that does not hold; so the conditions come first, then what the
-// operations require and do, one after another: each has a key of its own and cannot
-// disturb what the next requires.
+// multiRequest translates a transaction into the entries of a ZooKeeper multi. The server
+// executes the entries in order and reports the first that fails. The conditions therefore come
+// first, followed by the requirements and changes of one operation after another. Operations do
+// not interfere, since each has a key of its own.
 //
-//	Absent(k)      create k, delete it; the znode is there without a value: check its version
-//	At(k, rev)     check the version; of an owned key, also that it was not made again
+//	Absent(k)      create k, delete k; if an empty znode is known: check its version
+//	At(k, rev)     check the version; for an owned key, also check its birth
 //	Alive(s)       check the znode of s
 //	Dead(s)        create the znode of s, delete it
-//	Create(k)      create k, set it; the znode is there without a value: set it
+//	Create(k)      create k, set k; if an empty znode is known: set it at its version
 //	CreateOwned(k) create its birth and k, both ephemeral, set k
-//	Set(k, rev)    set k at its version; of an owned key, also check its birth
-//	Delete(k, rev) set k, at its version, to no value; an owned key: delete its birth and it
+//	Set(k, rev)    set k at its version; for an owned key, also check its birth
+//	Delete(k, rev) set k at its version to no value; for an owned key: delete its birth and k
 //
-// A create returns no Stat, a set does: hence both, where one would do.
+// Create is followed by a set because only a set returns the Stat with the zxid.
 //
 // # Versions
 //
-// The server can check a version and nothing else, and that begins at 0 whenever a znode
-// is made. So the znode of a key that was deleted stays, without a value, and the next key
-// of that name goes on with its versions. When it has been there for long it is taken
-// away, and the version of one znode, ":reaped", counts how often that was done: each plan
-// that relies on the version of a key checks that count too, as of before it learned the
-// version.
+// The server can check only versions, and the versions of a znode begin at 0 each time it is
+// created. The znode of a deleted key therefore remains, without a value, and its versions
+// continue with the next key of that name. When it is finally removed, the commit also
+// increments the version of the znode ":reaped". Every request that relies on a cached version
+// checks that count as well, with the value from before the version was read.
 //
-// Owned keys go by themselves when their session ends. Each has a birth, a znode with a
-// name that no other has, which is there exactly as long.
-type plan struct {
-	c *Client
-	t registry.Txn
-	s *session // of CreateOwned, or nil
+// Owned keys are deleted by the server when their session ends. Each has a "birth", a znode
+// with a unique name that exists exactly as long.
+type multiRequest struct {
+	client  *Client
+	txn     registry.Txn
+	session *session // of the CreateOwned operations, or nil
 
-	reaped  int32
-	facts   map[registry.Key]fact // of keys that have to be at a Rev
-	none    map[registry.Key]fact // znodes without a value, at keys that have to be absent
-	missing map[string]bool       // paths above such keys at which nothing is, the topmost of each
-	births  map[int]uint64        // of owned keys, by item
+	reapedCount  int32
+	known        map[registry.Key]cachedZnode // keys required at a Rev
+	emptyZnodes  map[registry.Key]cachedZnode // keys required to be absent that have an empty znode
+	missingPaths map[string]bool              // topmost missing ancestors of keys required to be absent
+	births       map[int]uint64               // numbers of the owned keys, by item
 
-	// padded: a Delete leaves as many bytes as there were, because the server is over its quota
-	// and refuses every set that changes their number.
+	// padded makes a Delete write as many bytes as the znode had: a server over its quota
+	// refuses every set that changes the size.
 	padded bool
 
-	entries []any
-	items   []int           // of the transaction, by entry
-	empty   map[string]bool // what of missing is checked by an entry
-	guarded bool
-	sent    int64 // when the entries were sent, there had been this commit
+	entries        []any
+	items          []int           // item of the transaction, by entry
+	checkedMissing map[string]bool // the missingPaths that an entry checks
+	guarded        bool
+	sentAfter      int64 // a zxid known before the request was sent
 }
 
-// guard is the item of the entry that checks the count of reapings.
-const guard = -1
+// guardItem is the item of the entry that checks the version of ":reaped".
+const guardItem = -1
 
-func newPlan(c *Client, t registry.Txn, s *session) *plan {
-	return &plan{
-		c: c, t: t, s: s,
-		facts:   make(map[registry.Key]fact),
-		none:    make(map[registry.Key]fact),
-		missing: make(map[string]bool),
-		births:  make(map[int]uint64),
+func newMultiRequest(c *Client, t registry.Txn, s *session) *multiRequest {
+	return &multiRequest{
+		client: c, txn: t, session: s,
+		known:        make(map[registry.Key]cachedZnode),
+		emptyZnodes:  make(map[registry.Key]cachedZnode),
+		missingPaths: make(map[string]bool),
+		births:       make(map[int]uint64),
 	}
 }
 
-// prepare makes the entries by what is known, and reads what is not. If an item can never
-// hold, it returns the first of those, else -1.
-func (p *plan) prepare(ctx context.Context) (stale int, err error) {
-	p.reaped = p.c.reaped.Load()
-	if err := p.learn(ctx); err != nil {
+// build makes the entries from cached versions and reads the missing ones. stale is the first
+// item that can never hold, or -1.
+func (m *multiRequest) build(ctx context.Context) (stale int, err error) {
+	m.reapedCount = m.client.reapedCount.Load()
+	if err := m.learnVersions(ctx); err != nil {
 		return 0, err
 	}
-	p.entries, p.items, p.guarded = nil, nil, false
-	p.empty = make(map[string]bool)
-	for i := range p.t.If {
-		if !p.condition(i, &p.t.If[i]) {
+	m.entries, m.items, m.guarded = nil, nil, false
+	m.checkedMissing = make(map[string]bool)
+	for i := range m.txn.If {
+		if !m.addCondition(i, &m.txn.If[i]) {
 			return i, nil
 		}
 	}
-	for i := range p.t.Then {
-		if !p.operation(len(p.t.If)+i, &p.t.Then[i]) {
-			return len(p.t.If) + i, nil
+	for i := range m.txn.Then {
+		if !m.addOperation(len(m.txn.If)+i, &m.txn.Then[i]) {
+			return len(m.txn.If) + i, nil
 		}
 	}
-	if p.guarded {
-		p.entries = append([]any{&zk.CheckVersionRequest{Path: p.c.layout.reaped(), Version: p.reaped}}, p.entries...)
-		p.items = append([]int{guard}, p.items...)
+	if m.guarded {
+		m.entries = append([]any{&zk.CheckVersionRequest{Path: m.client.layout.reapedPath(), Version: m.reapedCount}}, m.entries...)
+		m.items = append([]int{guardItem}, m.items...)
 	}
-	if len(p.entries) == 0 {
-		p.add(guard, &zk.CheckVersionRequest{Path: p.c.layout.root, Version: -1})
+	if len(m.entries) == 0 {
+		m.addEntries(guardItem, &zk.CheckVersionRequest{Path: m.client.layout.root, Version: -1})
 	}
 	return -1, nil
 }
 
-// learn finds out the versions of keys that have to be at a Rev.
-func (p *plan) learn(ctx context.Context) error {
+// learnVersions looks up the versions of the keys that are required at a Rev.
+func (m *multiRequest) learnVersions(ctx context.Context) error {
 	var unknown []registry.Key
 	newest := uint64(0)
-	for key, rev := range p.revs() {
-		f, ok := p.c.memo.get(key, p.reaped)
-		if ok && f.is(rev) {
-			p.facts[key] = f
+	for key, rev := range m.requiredRevs() {
+		f, ok := m.client.versions.get(key, m.reapedCount)
+		if ok && f.hasRev(rev) {
+			m.known[key] = f
 		} else {
 			unknown, newest = append(unknown, key), max(newest, rev.Seq)
 		}
@@ -118,38 +117,38 @@ func (p *plan) learn(ctx context.Context) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return p.c.steady(ctx, p.c.base, func() error {
-		// What is read has to be newer than the Rev, to tell that it is outdated.
-		if err := p.c.catchUp(ctx, p.c.base, int64(min(newest, 1<<63-1))); err != nil {
+	return m.client.onOneConnection(ctx, m.client.base, func() error {
+		// Only a read that is newer than the Rev proves that the Rev is outdated.
+		if err := m.client.catchUp(ctx, m.client.base, int64(min(newest, 1<<63-1))); err != nil {
 			return err
 		}
-		return p.c.readAll(ctx, p.c.base, unknown, func(key registry.Key, n *node, err error) error {
-			delete(p.facts, key)
+		return m.client.readKeys(ctx, m.client.base, unknown, func(key registry.Key, n *znode, err error) error {
+			delete(m.known, key)
 			switch {
-			case errors.Is(err, registry.ErrForeign): // hence not at any Rev
+			case errors.Is(err, registry.ErrForeign): // so it is at no Rev
 				return nil
 			case err != nil:
 				return err
 			case n != nil:
-				f := fact{*n, p.reaped}
+				f := cachedZnode{*n, m.reapedCount}
 				f.value = nil
-				p.facts[key] = f
+				m.known[key] = f
 			}
 			return nil
 		})
 	})
 }
 
-// revs yields the keys that have to be at a Rev. A key may come with two.
-func (p *plan) revs() func(yield func(registry.Key, registry.Rev) bool) {
+// requiredRevs yields the keys that are required at a Rev. A key may occur with two Revs.
+func (m *multiRequest) requiredRevs() func(yield func(registry.Key, registry.Rev) bool) {
 	return func(yield func(registry.Key, registry.Rev) bool) {
-		for i := range p.t.If {
-			if c := &p.t.If[i]; c.Kind == registry.CondAt && !yield(c.Key, c.Rev) {
+		for i := range m.txn.If {
+			if c := &m.txn.If[i]; c.Kind == registry.CondAt && !yield(c.Key, c.Rev) {
 				return
 			}
 		}
-		for i := range p.t.Then {
-			o := &p.t.Then[i]
+		for i := range m.txn.Then {
+			o := &m.txn.Then[i]
 			if (o.Kind == registry.OpSet || o.Kind == registry.OpDelete) && !yield(o.Key, o.Rev) {
 				return
 			}
@@ -157,160 +156,162 @@ func (p *plan) revs() func(yield func(registry.Key, registry.Rev) bool) {
 	}
 }
 
-// at returns what is known of a key that has to be at rev, or false if it is not.
-func (p *plan) at(key registry.Key, rev registry.Rev) (fact, bool) {
-	f, ok := p.facts[key]
-	return f, ok && f.is(rev)
+// knownAt returns the znode of a key that is required at rev, or false if it is not at rev.
+func (m *multiRequest) knownAt(key registry.Key, rev registry.Rev) (cachedZnode, bool) {
+	f, ok := m.known[key]
+	return f, ok && f.hasRev(rev)
 }
 
-func (p *plan) add(item int, entries ...any) {
+func (m *multiRequest) addEntries(item int, entries ...any) {
 	for _, e := range entries {
-		p.entries, p.items = append(p.entries, e), append(p.items, item)
+		m.entries, m.items = append(m.entries, e), append(m.items, item)
 	}
 }
 
-// rely adds entries that lean on a version that was learned.
-func (p *plan) rely(item int, entries ...any) {
-	p.guarded = true
-	p.add(item, entries...)
+// addGuarded adds entries that rely on a cached version.
+func (m *multiRequest) addGuarded(item int, entries ...any) {
+	m.guarded = true
+	m.addEntries(item, entries...)
 }
 
-// condition adds the entries of a condition, or returns false if it can never hold.
-func (p *plan) condition(item int, c *registry.Cond) bool {
-	l := p.c.layout
+// addCondition adds the entries of a condition. It returns false if the condition can never
+// hold.
+func (m *multiRequest) addCondition(item int, c *registry.Cond) bool {
+	l := m.client.layout
 	switch c.Kind {
 	case registry.CondAbsent:
-		p.absent(item, c.Key)
+		m.addAbsent(item, c.Key)
 	case registry.CondAt:
-		f, ok := p.at(c.Key, c.Rev)
+		f, ok := m.knownAt(c.Key, c.Rev)
 		if !ok {
 			return false
 		}
-		check := &zk.CheckVersionRequest{Path: l.key(c.Key), Version: f.version}
+		check := &zk.CheckVersionRequest{Path: l.keyPath(c.Key), Version: f.version}
 		if f.owner != "" {
-			p.add(item, &zk.CheckVersionRequest{Path: l.birth(f.owner, f.birth), Version: -1}, check)
+			m.addEntries(item, &zk.CheckVersionRequest{Path: l.birthPath(f.owner, f.birth), Version: -1}, check)
 			break
 		}
-		p.rely(item, check)
+		m.addGuarded(item, check)
 	case registry.CondAlive:
-		path, ok := l.session(c.Session)
+		path, ok := l.sessionPath(c.Session)
 		if !ok {
 			return false
 		}
-		p.add(item, &zk.CheckVersionRequest{Path: path, Version: -1})
+		m.addEntries(item, &zk.CheckVersionRequest{Path: path, Version: -1})
 	case registry.CondDead:
-		if path, ok := l.session(c.Session); ok {
-			p.add(item, p.create(path, 0), &zk.DeleteRequest{Path: path, Version: -1})
+		if path, ok := l.sessionPath(c.Session); ok {
+			m.addEntries(item, m.createRequest(path, 0), &zk.DeleteRequest{Path: path, Version: -1})
 		}
 	}
 	return true
 }
 
-func (p *plan) absent(item int, key registry.Key) {
-	path := p.c.layout.key(key)
-	if f, ok := p.emptyZnode(key); ok {
-		p.rely(item, &zk.CheckVersionRequest{Path: path, Version: f.version})
+func (m *multiRequest) addAbsent(item int, key registry.Key) {
+	path := m.client.layout.keyPath(key)
+	if f, ok := m.knownEmpty(key); ok {
+		m.addGuarded(item, &zk.CheckVersionRequest{Path: path, Version: f.version})
 		return
 	}
-	if above := p.missingAbove(path); above != "" {
-		if p.empty[above] {
-			return // an entry before has seen to it, for another key below
+	if above := m.missingAncestor(path); above != "" {
+		if m.checkedMissing[above] {
+			return // checked already, for another key below it
 		}
-		p.empty[above] = true
+		m.checkedMissing[above] = true
 		path = above
 	}
-	p.add(item, p.create(path, 0), &zk.DeleteRequest{Path: path, Version: -1})
+	m.addEntries(item, m.createRequest(path, 0), &zk.DeleteRequest{Path: path, Version: -1})
 }
 
-// missingAbove returns what of p.missing is above path, or "".
-func (p *plan) missingAbove(path string) string {
-	for path != p.c.layout.root {
-		if path = parent(path); p.missing[path] {
+// missingAncestor returns the ancestor of path that is in m.missingPaths, or "".
+func (m *multiRequest) missingAncestor(path string) string {
+	for path != m.client.layout.root {
+		if path = parentPath(path); m.missingPaths[path] {
 			return path
 		}
 	}
 	return ""
 }
 
-// emptyZnode returns the znode without a value that is known to be at key.
-func (p *plan) emptyZnode(key registry.Key) (fact, bool) {
-	if f, ok := p.none[key]; ok && f.reaped == p.reaped {
+// knownEmpty returns the empty znode of key, if one is known.
+func (m *multiRequest) knownEmpty(key registry.Key) (cachedZnode, bool) {
+	if f, ok := m.emptyZnodes[key]; ok && f.reaped == m.reapedCount {
 		return f, true
 	}
-	f, ok := p.c.memo.get(key, p.reaped)
-	return f, ok && f.none
+	f, ok := m.client.versions.get(key, m.reapedCount)
+	return f, ok && f.empty
 }
 
-func (p *plan) create(path string, flags int32) *zk.CreateRequest {
-	return &zk.CreateRequest{Path: path, Data: []byte{}, Acl: p.c.o.ACL, Flags: flags}
+func (m *multiRequest) createRequest(path string, flags int32) *zk.CreateRequest {
+	return &zk.CreateRequest{Path: path, Data: []byte{}, Acl: m.client.options.ACL, Flags: flags}
 }
 
-// operation adds the entries of an operation, or returns false if it can never be done.
-func (p *plan) operation(item int, o *registry.Op) bool {
-	path := p.c.layout.key(o.Key)
+// addOperation adds the entries of an operation. It returns false if its requirement can never
+// hold.
+func (m *multiRequest) addOperation(item int, o *registry.Op) bool {
+	path := m.client.layout.keyPath(o.Key)
 	switch o.Kind {
 	case registry.OpCreate:
-		n := node{txn: p.t.ID, value: o.Value}
-		if f, ok := p.emptyZnode(o.Key); ok {
-			p.rely(item, &zk.SetDataRequest{Path: path, Data: n.encode(), Version: f.version})
+		n := znode{txn: m.txn.ID, value: o.Value}
+		if f, ok := m.knownEmpty(o.Key); ok {
+			m.addGuarded(item, &zk.SetDataRequest{Path: path, Data: n.encode(), Version: f.version})
 			break
 		}
-		p.add(item, p.create(path, 0), &zk.SetDataRequest{Path: path, Data: n.encode(), Version: 0})
+		m.addEntries(item, m.createRequest(path, 0), &zk.SetDataRequest{Path: path, Data: n.encode(), Version: 0})
 	case registry.OpCreateOwned:
-		n := node{txn: p.t.ID, value: o.Value, owner: o.Session, birth: p.birth(item)}
-		p.add(item,
-			p.create(p.c.layout.birth(n.owner, n.birth), zk.FlagEphemeral),
-			p.create(path, zk.FlagEphemeral),
+		n := znode{txn: m.txn.ID, value: o.Value, owner: o.Session, birth: m.birthNumber(item)}
+		m.addEntries(item,
+			m.createRequest(m.client.layout.birthPath(n.owner, n.birth), zk.FlagEphemeral),
+			m.createRequest(path, zk.FlagEphemeral),
 			&zk.SetDataRequest{Path: path, Data: n.encode(), Version: 0})
-	default: // OpSet, OpDelete: CheckTxn lets no other pass
-		f, ok := p.at(o.Key, o.Rev)
+	default: // OpSet, OpDelete; CheckTxn rejects all other kinds
+		f, ok := m.knownAt(o.Key, o.Rev)
 		if !ok {
 			return false
 		}
-		p.change(item, o, f)
+		m.addChange(item, o, f)
 	}
 	return true
 }
 
-// birth returns the number of the owned key that an item makes, the same each time: what
-// was refused has used none.
-func (p *plan) birth(item int) uint64 {
-	if p.births[item] == 0 {
-		p.births[item] = p.s.births.Add(1)
+// birthNumber returns the number of the owned key that an item creates. It is the same for each
+// attempt, since a refused attempt has not used it.
+func (m *multiRequest) birthNumber(item int) uint64 {
+	if m.births[item] == 0 {
+		m.births[item] = m.session.births.Add(1)
 	}
-	return p.births[item]
+	return m.births[item]
 }
 
-// change adds the entries of a Set or Delete of a key of which f is known.
-func (p *plan) change(item int, o *registry.Op, f fact) {
-	path := p.c.layout.key(o.Key)
-	n := f.node
-	n.txn, n.value = p.t.ID, o.Value
+// addChange adds the entries of a Set or Delete of the key with znode f.
+func (m *multiRequest) addChange(item int, o *registry.Op, f cachedZnode) {
+	path := m.client.layout.keyPath(o.Key)
+	n := f.znode
+	n.txn, n.value = m.txn.ID, o.Value
 	if f.owner == "" {
-		n.none = o.Kind == registry.OpDelete
+		n.empty = o.Kind == registry.OpDelete
 		data := n.encode()
-		if n.none && p.padded {
+		if n.empty && m.padded {
 			data = append(data, bytes.Repeat([]byte(" "), max(f.size-len(data), 0))...)
 		}
-		p.rely(item, &zk.SetDataRequest{Path: path, Data: data, Version: f.version})
+		m.addGuarded(item, &zk.SetDataRequest{Path: path, Data: data, Version: f.version})
 		return
 	}
-	birth := p.c.layout.birth(f.owner, f.birth)
+	birth := m.client.layout.birthPath(f.owner, f.birth)
 	if o.Kind == registry.OpSet {
-		p.add(item, &zk.CheckVersionRequest{Path: birth, Version: -1},
+		m.addEntries(item, &zk.CheckVersionRequest{Path: birth, Version: -1},
 			&zk.SetDataRequest{Path: path, Data: n.encode(), Version: f.version})
 		return
 	}
-	// A delete returns no Stat, and hence no zxid. The owner's znode is there as long as
-	// the key is, and what it holds is nobody's concern.
-	owner, _ := p.c.layout.session(f.owner)
-	p.add(item, &zk.DeleteRequest{Path: birth, Version: -1}, &zk.DeleteRequest{Path: path, Version: f.version},
+	// A delete returns no Stat and hence no zxid. A set of the owner's znode does, and that
+	// znode exists as long as the key; its content has no meaning.
+	owner, _ := m.client.layout.sessionPath(f.owner)
+	m.addEntries(item, &zk.DeleteRequest{Path: birth, Version: -1}, &zk.DeleteRequest{Path: path, Version: f.version},
 		&zk.SetDataRequest{Path: owner, Data: []byte(sessionValue), Version: -1})
 }
 
-// committed takes in what the server says of a multi that it has executed on l.
-func (p *plan) committed(done []zk.MultiResponse, l *link) registry.Rev {
-	rev := registry.Rev{Seq: uint64(l.zxid())}
+// recordCommit caches the versions after a multi that was executed on l, and returns the Rev.
+func (m *multiRequest) recordCommit(done []zk.MultiResponse, l *link) registry.Rev {
+	rev := registry.Rev{Seq: uint64(l.lastZxid())}
 	var deleted []registry.Key
 	for i := range done {
 		if done[i].Stat != nil {
@@ -318,167 +319,168 @@ func (p *plan) committed(done []zk.MultiResponse, l *link) registry.Rev {
 			break
 		}
 	}
-	p.c.saw(int64(rev.Seq))
+	m.client.noteSeen(int64(rev.Seq))
 	for i := range done {
-		set, ok := p.entries[i].(*zk.SetDataRequest)
+		set, ok := m.entries[i].(*zk.SetDataRequest)
 		if !ok || done[i].Stat == nil {
 			continue
 		}
-		key, ok := p.c.layout.of(set.Path)
+		key, ok := m.client.layout.keyAt(set.Path)
 		if !ok {
-			continue // it is of a session
+			continue // a session's znode
 		}
 		if n, err := decode(key, set.Data, done[i].Stat); err == nil {
-			p.c.memo.put(key, n, p.reaped)
-			if n.none && p.c.o.ReapAfter > 0 {
-				p.c.graves.dig(key)
+			m.client.versions.put(key, n, m.reapedCount)
+			if n.empty && m.client.options.ReapAfter > 0 {
+				m.client.deleted.add(key)
 				deleted = append(deleted, key)
 			}
 		}
 	}
-	if p.padded && len(deleted) > 0 { // the room is needed now
-		p.c.calls.Go(func() { p.c.bury(p.c.calls.Context(), deleted) })
+	if m.padded && len(deleted) > 0 { // the store is full, so remove the znodes now
+		m.client.calls.Go(func() { m.client.reapWithAncestors(m.client.calls.Context(), deleted) })
 	}
-	for i := range p.t.Then {
-		if o := &p.t.Then[i]; o.Kind == registry.OpDelete && o.Key.Owned() {
-			p.c.memo.drop(o.Key)
+	for i := range m.txn.Then {
+		if o := &m.txn.Then[i]; o.Kind == registry.OpDelete && o.Key.Owned() {
+			m.client.versions.drop(o.Key)
 		}
 	}
 	return rev
 }
 
-// refused finds out why entry i was refused. It returns an error if that is the
-// transaction's fault, and nil if it was the plan's.
-func (p *plan) refused(ctx context.Context, i int, cause error, l *link) error {
-	item := p.items[i]
+// resolveRefusal determines why entry i was refused. It returns an error if the transaction
+// fails, and nil if another attempt may succeed.
+func (m *multiRequest) resolveRefusal(ctx context.Context, i int, cause error, l *link) error {
+	item := m.items[i]
 	if known := translate(cause); remote.Said(known) {
-		if errors.Is(known, registry.ErrQuota) && !p.padded && p.deletes(item) {
-			p.padded = true
+		if errors.Is(known, registry.ErrQuota) && !m.padded && m.isDelete(item) {
+			m.padded = true
 			return nil
 		}
 		return known
 	}
-	if item == guard {
-		return p.reapedSince(ctx, cause)
+	if item == guardItem {
+		return m.refreshReapedCount(ctx, cause)
 	}
-	if errors.Is(cause, zk.ErrNoNode) && p.ofLayout(i) {
-		if err := p.c.makeLayout(ctx); err != nil {
+	if errors.Is(cause, zk.ErrNoNode) && m.isLayoutEntry(i) {
+		if err := m.client.createLayout(ctx); err != nil {
 			return remote.NotApplied(err)
 		}
 		return nil
 	}
 	var key registry.Key
-	if item < len(p.t.If) {
-		c := &p.t.If[item]
+	if item < len(m.txn.If) {
+		c := &m.txn.If[item]
 		if c.Kind != registry.CondAbsent {
-			p.c.memo.drop(c.Key)
-			return registry.Conflict(p.t, item) // at this very commit, and none before it
+			m.client.versions.drop(c.Key)
+			return registry.Conflict(m.txn, item) // the earlier entries held in this same commit
 		}
 		key = c.Key
 	} else {
-		o := &p.t.Then[item-len(p.t.If)]
+		o := &m.txn.Then[item-len(m.txn.If)]
 		if o.Kind == registry.OpSet || o.Kind == registry.OpDelete {
-			p.c.memo.drop(o.Key)
-			return registry.Conflict(p.t, item)
+			m.client.versions.drop(o.Key)
+			return registry.Conflict(m.txn, item)
 		}
 		key = o.Key
 	}
-	return p.occupied(ctx, item, key, cause, l)
+	return m.resolveOccupied(ctx, item, key, cause, l)
 }
 
-// deletes reports whether an item of the transaction is a Delete.
-func (p *plan) deletes(item int) bool {
-	return item >= len(p.t.If) && p.t.Then[item-len(p.t.If)].Kind == registry.OpDelete
+// isDelete reports whether an item of the transaction is a Delete.
+func (m *multiRequest) isDelete(item int) bool {
+	return item >= len(m.txn.If) && m.txn.Then[item-len(m.txn.If)].Kind == registry.OpDelete
 }
 
-// reapedSince takes in that znodes have been taken away since the versions were learned.
-func (p *plan) reapedSince(ctx context.Context, cause error) error {
+// refreshReapedCount reads the count again after it turned out to be outdated.
+func (m *multiRequest) refreshReapedCount(ctx context.Context, cause error) error {
 	if errors.Is(cause, zk.ErrNoNode) {
-		if err := p.c.makeLayout(ctx); err != nil {
+		if err := m.client.createLayout(ctx); err != nil {
 			return remote.NotApplied(err)
 		}
 	}
-	if err := p.c.countReaped(ctx); err != nil {
+	if err := m.client.readReapedCount(ctx); err != nil {
 		return remote.NotApplied(err)
 	}
 	return nil
 }
 
-// ofLayout reports whether entry i makes or checks one of the znodes that are not keys.
-func (p *plan) ofLayout(i int) bool {
-	create, ok := p.entries[i].(*zk.CreateRequest)
+// isLayoutEntry reports whether entry i creates a znode that is not a key.
+func (m *multiRequest) isLayoutEntry(i int) bool {
+	create, ok := m.entries[i].(*zk.CreateRequest)
 	if !ok {
 		return false
 	}
-	_, key := p.c.layout.of(create.Path)
+	_, key := m.client.layout.keyAt(create.Path)
 	return !key
 }
 
-// occupied finds out why a key that has to be absent could not be made, or checked, as
-// planned.
-func (p *plan) occupied(ctx context.Context, item int, key registry.Key, cause error, l *link) error {
-	delete(p.none, key)
-	delete(p.missing, p.missingAbove(p.c.layout.key(key)))
-	p.c.memo.drop(key)
+// resolveOccupied determines why the entry failed that creates or checks a key which has to be
+// absent.
+func (m *multiRequest) resolveOccupied(ctx context.Context, item int, key registry.Key, cause error, l *link) error {
+	delete(m.emptyZnodes, key)
+	delete(m.missingPaths, m.missingAncestor(m.client.layout.keyPath(key)))
+	m.client.versions.drop(key)
 	switch {
 	case errors.Is(cause, zk.ErrNoChildrenForEphemerals):
-		return remote.Foreign(key.Dir(), "it is ephemeral, and so nothing can be below it")
+		return remote.Foreign(key.Dir(), "it is ephemeral and can have no children")
 	case errors.Is(cause, zk.ErrNoNode):
-		return p.ancestors(ctx, item, key)
+		return m.resolveMissingAncestor(ctx, item, key)
 	}
-	n, err := p.readNow(ctx, key, l)
+	n, err := m.readAfterRefusal(ctx, key, l)
 	switch {
 	case errors.Is(err, registry.ErrForeign):
-		return p.c.conflict(ctx, p.t, item)
+		return m.client.conflictError(ctx, m.txn, item)
 	case err != nil:
 		return remote.NotApplied(err)
 	case n == nil:
-		return nil // it has gone
-	case n.none:
-		p.none[key] = fact{*n, p.reaped}
+		return nil // deleted meanwhile
+	case n.empty:
+		m.emptyZnodes[key] = cachedZnode{*n, m.reapedCount}
 		return nil
 	}
-	if n.mzxid <= p.sent { // it was like this when the entries before it were found to hold
-		return registry.Conflict(p.t, item)
+	if n.mzxid <= m.sentAfter { // unchanged since before the request, so earlier items held at the same time
+		return registry.Conflict(m.txn, item)
 	}
 	evidence := []registry.Cond{registry.At(key, registry.Rev{Seq: uint64(n.mzxid)})}
-	_, err = p.c.firstOf(ctx, p.t, item, evidence)
-	return err // nil if it has moved
+	_, err = m.client.firstConflict(ctx, m.txn, item, evidence)
+	return err // nil if the key has changed again
 }
 
-// readNow reads key as of the refusal that came on l, or later.
-func (p *plan) readNow(ctx context.Context, key registry.Key, l *link) (n *node, err error) {
-	at := l.zxid()
-	p.reaped = p.c.reaped.Load()
-	err = p.c.steady(ctx, p.c.base, func() error {
-		if err := p.c.catchUp(ctx, p.c.base, at); err != nil {
+// readAfterRefusal reads key as of the refusal on l, or later.
+func (m *multiRequest) readAfterRefusal(ctx context.Context, key registry.Key, l *link) (n *znode, err error) {
+	at := l.lastZxid()
+	m.reapedCount = m.client.reapedCount.Load()
+	err = m.client.onOneConnection(ctx, m.client.base, func() error {
+		if err := m.client.catchUp(ctx, m.client.base, at); err != nil {
 			return err
 		}
-		n, err = p.c.read(ctx, p.c.base, key)
+		n, err = m.client.readKey(ctx, m.client.base, key)
 		return err
 	})
 	return n, err
 }
 
-// ancestors sees to those of a key: a key that is to be made needs them; for one that is
-// only to be absent it is enough that one of them is.
-func (p *plan) ancestors(ctx context.Context, item int, key registry.Key) error {
-	path := p.c.layout.key(key)
-	if item >= len(p.t.If) {
-		if err := p.c.makePath(ctx, parent(path)); err != nil {
-			return remote.NotApplied(fmt.Errorf("make what is above %s: %w", key, err))
+// resolveMissingAncestor handles the absence of the znodes above a key. A key that is to be
+// created needs them, so they are created. For a key that has to be absent, the topmost missing
+// one is recorded: its absence is sufficient.
+func (m *multiRequest) resolveMissingAncestor(ctx context.Context, item int, key registry.Key) error {
+	path := m.client.layout.keyPath(key)
+	if item >= len(m.txn.If) {
+		if err := m.client.createPath(ctx, parentPath(path)); err != nil {
+			return remote.NotApplied(fmt.Errorf("create the ancestors of %s: %w", key, err))
 		}
 		return nil
 	}
 	for {
-		above := parent(path)
-		r, err := p.c.readRaw(ctx, p.c.base, above)
+		above := parentPath(path)
+		r, err := m.client.readZnode(ctx, m.client.base, above)
 		switch {
 		case err != nil:
 			return remote.NotApplied(err)
-		case r.stat != nil || above == p.c.layout.root:
-			if path != p.c.layout.key(key) {
-				p.missing[path] = true
+		case r.stat != nil || above == m.client.layout.root:
+			if path != m.client.layout.keyPath(key) {
+				m.missingPaths[path] = true
 			}
 			return nil
 		}

@@ -7,9 +7,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// checkServer fails if the server is older than 3.5, the first to have this znode.
+// checkServer fails if the server is older than 3.5, the first version with the znode
+// /zookeeper/config.
 func (c *Client) checkServer(ctx context.Context) error {
-	there, err := ask(ctx, c.base, func(conn *zk.Conn) (bool, error) {
+	there, err := callWithRetry(ctx, c.base, func(conn *zk.Conn) (bool, error) {
 		there, _, err := conn.Exists("/zookeeper/config")
 		return there, err
 	})

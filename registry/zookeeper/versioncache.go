@@ -6,57 +6,56 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// memo remembers the versions of znodes, so that one who read a key, or wrote it, can
-// write it without another read. What it says may be outdated, and is checked by the
-// server; what it has forgotten is read again.
-type memo struct {
-	mu       sync.Mutex
-	new, old map[registry.Key]fact
+// versionCache caches the versions of znodes, so that a key which this handle has read or
+// written can be written without another read. An entry may be outdated, which the server's
+// check detects; a missing entry is read again.
+type versionCache struct {
+	mu            sync.Mutex
+	recent, older map[registry.Key]cachedZnode
 }
 
-// fact is what was known of a znode. Its value is left out.
-type fact struct {
-	node
-	// reaped is the count of reapings from before it was read. As long as that is the
-	// count, the znode has not been taken away and made again, with versions from the
-	// start.
+// cachedZnode is a znode as last seen, without its value.
+type cachedZnode struct {
+	znode
+	// reaped is the version of ":reaped" from before the read. While that is unchanged, the
+	// znode has not been removed and created again with versions that begin anew.
 	reaped int32
 }
 
-// memoSize is how many keys are remembered at least, of those that were used last.
-const memoSize = 4096
+// versionCacheSize is the minimum number of most recently used keys in the cache.
+const versionCacheSize = 4096
 
-func (m *memo) put(key registry.Key, n *node, reaped int32) {
-	f := fact{*n, reaped}
+func (c *versionCache) put(key registry.Key, n *znode, reaped int32) {
+	f := cachedZnode{*n, reaped}
 	f.value = nil
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.putLocked(key, f)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.putLocked(key, f)
 }
 
-func (m *memo) putLocked(key registry.Key, f fact) {
-	if m.new == nil || len(m.new) >= memoSize {
-		m.new, m.old = make(map[registry.Key]fact), m.new
+func (c *versionCache) putLocked(key registry.Key, f cachedZnode) {
+	if c.recent == nil || len(c.recent) >= versionCacheSize {
+		c.recent, c.older = make(map[registry.Key]cachedZnode), c.recent
 	}
-	m.new[key] = f
+	c.recent[key] = f
 }
 
-// get returns what is known of key if that goes for this count of reapings.
-func (m *memo) get(key registry.Key, reaped int32) (fact, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	f, ok := m.new[key]
+// get returns the cached znode of key if it was read at this count of removals.
+func (c *versionCache) get(key registry.Key, reaped int32) (cachedZnode, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, ok := c.recent[key]
 	if !ok {
-		if f, ok = m.old[key]; ok {
-			m.putLocked(key, f)
+		if f, ok = c.older[key]; ok {
+			c.putLocked(key, f)
 		}
 	}
 	return f, ok && f.reaped == reaped
 }
 
-func (m *memo) drop(key registry.Key) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.new, key)
-	delete(m.old, key)
+func (c *versionCache) drop(key registry.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.recent, key)
+	delete(c.older, key)
 }

@@ -12,30 +12,30 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// watcher is what one caller of Watch reads.
+// watcher is the reader's end of one call of Watch.
 type watcher struct {
 	*remote.Batches
-	feed *feed
-	stop func() bool // forgets the context given to Watch
+	feed           *feed
+	releaseContext func() bool // detaches the watcher from the context given to Watch
 }
 
-// feed follows a directory for all watchers of it. Its goroutine runs while there are any.
+// feed follows a directory for all its watchers. Its goroutine runs as long as there are any.
 type feed struct {
-	c      *Client
-	dir    registry.Key
-	ctx    context.Context // ends with the last watcher, or with Close
-	cancel context.CancelFunc
-	signal chan struct{} // one slot: there are new watchers
-	turn   chan struct{} // one slot: a read of an audit may be made
+	client    *Client
+	dir       registry.Key
+	ctx       context.Context // ends with the last watcher, or with Close
+	cancel    context.CancelFunc
+	signal    chan struct{} // one slot: there are new watchers
+	auditTurn chan struct{} // one slot: the audit may make one read
 
-	// Guarded by c.mu:
+	// Guarded by client.mu:
 	auditDue time.Time
-	joining  map[*watcher]struct{} // have had no Snapshot of the present view
+	joining  map[*watcher]struct{} // without a Snapshot from the present connection
 	watchers map[*watcher]struct{}
 }
 
-// Watch is described in registry.Registry. It waits for nothing: what keeps the watcher
-// from being had, its Next tells.
+// Watch implements registry.Registry. It returns at once; Next returns the error if the
+// directory cannot be watched.
 func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOptions) (registry.Watcher, error) {
 	if err := registry.CheckDir(dir); err != nil {
 		return nil, err
@@ -44,17 +44,17 @@ func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOp
 		return nil, fmt.Errorf("watch %q: %w", dir, remote.Unavailable(context.Cause(ctx)))
 	}
 	w := &watcher{Batches: remote.NewBatches()}
-	if !c.join(dir, w) {
+	if !c.addWatcher(dir, w) {
 		return nil, fmt.Errorf("watch %q: %w", dir, remote.ErrHandleClosed)
 	}
-	w.stop = context.AfterFunc(ctx, func() {
-		w.leave(fmt.Errorf("%w: %w", registry.ErrClosed, context.Cause(ctx)))
+	w.releaseContext = context.AfterFunc(ctx, func() {
+		w.end(fmt.Errorf("%w: %w", registry.ErrClosed, context.Cause(ctx)))
 	})
 	return w, nil
 }
 
-// join adds w to the feed of dir. It returns false if the handle is closed.
-func (c *Client) join(dir registry.Key, w *watcher) bool {
+// addWatcher adds w to the feed of dir. It returns false if the handle is closed.
+func (c *Client) addWatcher(dir registry.Key, w *watcher) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.feeds == nil {
@@ -63,8 +63,8 @@ func (c *Client) join(dir registry.Key, w *watcher) bool {
 	f := c.feeds[dir]
 	if f == nil {
 		f = &feed{
-			c: c, dir: dir, signal: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-			auditDue: time.Now().Add(remote.Jittered(max(c.o.AuditEvery, 0))),
+			client: c, dir: dir, signal: make(chan struct{}, 1), auditTurn: make(chan struct{}, 1),
+			auditDue: time.Now().Add(remote.Jittered(max(c.options.AuditEvery, 0))),
 			joining:  make(map[*watcher]struct{}), watchers: make(map[*watcher]struct{}),
 		}
 		f.ctx, f.cancel = context.WithCancel(c.calls.Context())
@@ -73,8 +73,8 @@ func (c *Client) join(dir registry.Key, w *watcher) bool {
 			return false
 		}
 		c.feeds[dir] = f
-		if !c.auditing && c.o.AuditEvery > 0 {
-			c.auditing = c.calls.Go(c.audit)
+		if !c.auditing && c.options.AuditEvery > 0 {
+			c.auditing = c.calls.Go(c.auditLoop)
 		}
 	}
 	w.feed = f
@@ -86,102 +86,103 @@ func (c *Client) join(dir registry.Key, w *watcher) bool {
 	return true
 }
 
-// Next is described in registry.Watcher.
+// Next implements registry.Watcher.
 func (w *watcher) Next(ctx context.Context) (registry.Batch, error) {
 	b, err := w.Batches.Next(ctx)
 	if err != nil {
 		return registry.Batch{}, fmt.Errorf("watch %q: %w", w.feed.dir, err)
 	}
-	w.feed.c.saw(int64(b.Rev.Seq))
+	w.feed.client.noteSeen(int64(b.Rev.Seq))
 	return b, nil
 }
 
-// Close is described in registry.Watcher.
+// Close implements registry.Watcher.
 func (w *watcher) Close() error {
-	w.leave(registry.ErrClosed)
-	w.stop()
+	w.end(registry.ErrClosed)
+	w.releaseContext()
 	return nil
 }
 
-// leave ends w, and the feed if w is its last watcher.
-func (w *watcher) leave(err error) {
+// end ends w, and its feed if w is the last watcher.
+func (w *watcher) end(err error) {
 	w.Fail(err)
 	f := w.feed
-	f.c.mu.Lock()
-	defer f.c.mu.Unlock()
+	f.client.mu.Lock()
+	defer f.client.mu.Unlock()
 	delete(f.joining, w)
 	delete(f.watchers, w)
-	if len(f.joining)+len(f.watchers) == 0 && f.c.feeds[f.dir] == f {
-		delete(f.c.feeds, f.dir)
+	if len(f.joining)+len(f.watchers) == 0 && f.client.feeds[f.dir] == f {
+		delete(f.client.feeds, f.dir)
 		f.cancel()
 	}
 }
 
-// fail ends all watchers.
-func (f *feed) fail(err error) {
-	f.c.mu.Lock()
+// endWatchers ends all watchers of the feed.
+func (f *feed) endWatchers(err error) {
+	f.client.mu.Lock()
 	all := slices.AppendSeq(slices.Collect(maps.Keys(f.joining)), maps.Keys(f.watchers))
-	f.c.mu.Unlock()
+	f.client.mu.Unlock()
 	for _, w := range all {
-		w.leave(err)
+		w.end(err)
 	}
 }
 
-// betweenViews is a pause for members that break connections as soon as they are made.
-const betweenViews = 20 * time.Millisecond
+// reconnectPause is the pause before another connection, for members that accept connections
+// and break them at once.
+const reconnectPause = 20 * time.Millisecond
 
-// run is the feed's goroutine.
+// run is the goroutine of the feed.
 func (f *feed) run() {
 	defer f.cancel()
 	for f.ctx.Err() == nil {
-		v, err := f.c.watchingView(f.ctx)
+		conn, err := f.client.connectedWatchConn(f.ctx)
 		if err == nil {
-			err = f.follow(v)
+			err = f.followMirror(conn)
 		}
 		switch {
 		case f.ctx.Err() != nil:
 		case errors.Is(err, registry.ErrPermission), errors.Is(err, registry.ErrUnauthenticated):
-			v.forget(f.dir)
-			f.fail(err)
-		default: // the connection broke, and what was missed is not known
-			f.c.mu.Lock()
+			conn.discardMirror(f.dir)
+			f.endWatchers(err)
+		default: // the connection broke; each watcher needs a new Snapshot
+			f.client.mu.Lock()
 			for w := range f.watchers {
 				f.joining[w] = struct{}{}
 			}
 			clear(f.watchers)
-			f.c.mu.Unlock()
-			remote.Sleep(f.ctx, betweenViews)
+			f.client.mu.Unlock()
+			remote.Sleep(f.ctx, reconnectPause)
 		}
 	}
 }
 
-// follow tells the watchers of what a view is told, until that breaks.
-func (f *feed) follow(v *view) error {
-	m := v.mirror(f.dir)
-	defer v.rest(m)
-	pass := audit{mirror: m}
+// followMirror publishes the changes of the mirror until the connection breaks.
+func (f *feed) followMirror(conn *watchConn) error {
+	m := conn.acquireMirror(f.dir)
+	defer conn.releaseMirror(m)
+	pass := auditPass{mirror: m}
 	for {
 		changed, since, err := m.update(f.ctx)
 		if err != nil {
 			return err
 		}
-		f.tell(changed, since)
-		if err := f.welcome(m); err != nil {
+		f.publish(changed, since)
+		if err := f.sendSnapshots(m); err != nil {
 			return err
 		}
 		select {
 		case <-m.signal:
 		case <-f.signal:
-		case <-f.turn:
-			done, err := pass.take(f.ctx)
+		case <-f.auditTurn:
+			done, err := pass.step(f.ctx)
 			if err != nil {
 				return err
 			}
 			if done {
-				pass = audit{mirror: m}
-				f.audited()
+				pass = auditPass{mirror: m}
+				f.scheduleAudit()
 			}
-		case <-v.link.ctx.Done():
+		case <-conn.link.ctx.Done():
 			return errLinkOver
 		case <-f.ctx.Done():
 			return f.ctx.Err()
@@ -189,27 +190,27 @@ func (f *feed) follow(v *view) error {
 	}
 }
 
-// tell passes changes on to those who have had a Snapshot.
-func (f *feed) tell(changed map[registry.Key]*node, since int64) {
+// publish passes changes to the watchers that have had a Snapshot.
+func (f *feed) publish(changed map[registry.Key]*znode, since int64) {
 	if len(changed) == 0 {
 		return
 	}
-	f.c.mu.Lock()
-	defer f.c.mu.Unlock()
+	f.client.mu.Lock()
+	defer f.client.mu.Unlock()
 	for w := range f.watchers {
-		w.Delta(changes(changed, since)...)
+		w.Delta(toChanges(changed, since)...)
 	}
 }
 
-// changes makes copies, which are the buffer's. What is gone is told as of a state in which
-// it may still have been there, so that it does not seem newer than what came after it.
-func changes(changed map[registry.Key]*node, since int64) []remote.Change {
+// toChanges returns copies, which the buffer may keep. A deletion gets the zxid since, at which
+// the key may still have existed, so that it never seems newer than a later creation.
+func toChanges(changed map[registry.Key]*znode, since int64) []remote.Change {
 	all := make([]remote.Change, 0, len(changed))
 	for key, n := range changed {
 		switch {
 		case n == nil:
 			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(since)}})
-		case n.none:
+		case n.empty:
 			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(n.mzxid)}})
 		default:
 			e := n.entry(key, nil)
@@ -219,34 +220,33 @@ func changes(changed map[registry.Key]*node, since int64) []remote.Change {
 	return all
 }
 
-// welcome gives a Snapshot to those who have had none.
+// sendSnapshots sends a Snapshot to the watchers that have had none.
 //
-// The order loses nothing: what a new watcher must not miss, because its handle was told
-// of it, is behind the answer to the question that catchUp asks; the events that come
-// before that answer are marked when it is there; and then the mirror is brought up to
-// date.
-func (f *feed) welcome(m *mirror) error {
-	f.c.mu.Lock()
+// The order of the steps prevents the loss of a change. After catchUp, the connection is at least
+// as new as every state that the handle has observed, and all events up to that state have set
+// their marks. The update then reads all marked znodes.
+func (f *feed) sendSnapshots(m *mirror) error {
+	f.client.mu.Lock()
 	all := slices.Collect(maps.Keys(f.joining))
-	f.c.mu.Unlock()
+	f.client.mu.Unlock()
 	if len(all) == 0 {
 		return nil
 	}
-	if err := m.mayBeRead(f.ctx); err != nil { // which another watcher was allowed, in its time
+	if err := m.checkReadable(f.ctx); err != nil { // another watcher may have had the right to read at the time
 		return err
 	}
-	if err := f.c.catchUp(f.ctx, m.view.link, f.c.seen.Load()); err != nil {
+	if err := f.client.catchUp(f.ctx, m.conn.link, f.client.seen.Load()); err != nil {
 		return err
 	}
 	changed, since, err := m.update(f.ctx)
 	if err != nil {
 		return err
 	}
-	f.tell(changed, since)
+	f.publish(changed, since)
 
-	rev := registry.Rev{Seq: uint64(m.view.link.zxid())}
-	f.c.mu.Lock()
-	defer f.c.mu.Unlock()
+	rev := registry.Rev{Seq: uint64(m.conn.link.lastZxid())}
+	f.client.mu.Lock()
+	defer f.client.mu.Unlock()
 	for _, w := range all {
 		if _, still := f.joining[w]; !still {
 			continue
@@ -255,7 +255,7 @@ func (f *feed) welcome(m *mirror) error {
 		f.watchers[w] = struct{}{}
 		var entries []registry.Entry
 		for key, n := range m.nodes {
-			if n != nil && !n.none {
+			if n != nil && !n.empty {
 				entries = append(entries, n.entry(key, nil))
 			}
 		}
