@@ -1,10 +1,10 @@
-// Package zkwire knows what of ZooKeeper's protocol the client library keeps to itself:
-// what a server grants, how far its state has come, and how a session is ended by one who
-// is not the library.
+// Package zkwire parses those parts of ZooKeeper's protocol that the client library does not
+// expose: the session that a server grants and the zxid of a reply. It also ends a session from
+// outside of the library.
 //
-// A frame is a length of four bytes and as many bytes more. The first in each direction is
-// a greeting; after that, requests begin with a number and an operation, replies with the
-// number, the zxid of the server's state, and an error code.
+// A frame is a length of four bytes followed by that many bytes. The first frame in each direction
+// is a greeting. Later requests begin with a transaction ID (xid) and an operation, replies with
+// the xid, the zxid of the server's state, and an error code.
 package zkwire
 
 import (
@@ -29,18 +29,18 @@ const (
 	Close   Op = -11
 )
 
-// Grant is what a server says when a session is begun or found again. One that has ended
-// has the id 0.
+// Grant is a server's answer to the start or the resumption of a session. Session is 0 if the
+// session to be resumed has ended.
 type Grant struct {
 	Session  int64
 	Password [16]byte
 	Timeout  time.Duration
 }
 
-// GrantBytes is as much of a greeting as ParseGrant looks at.
+// GrantBytes is the number of bytes of a greeting that ParseGrant reads.
 const GrantBytes = 36
 
-// ParseGrant reads a server's greeting.
+// ParseGrant parses a server's greeting.
 func ParseGrant(frame []byte) (g Grant, ok bool) {
 	if len(frame) < GrantBytes {
 		return g, false
@@ -58,7 +58,7 @@ type Request struct {
 	Op  Op
 }
 
-// ParseRequest reads the beginning of a request.
+// ParseRequest parses the beginning of a request.
 func ParseRequest(frame []byte) (r Request, ok bool) {
 	if len(frame) < 8 {
 		return r, false
@@ -69,14 +69,15 @@ func ParseRequest(frame []byte) (r Request, ok bool) {
 	}, true
 }
 
-// Reply is the beginning of a reply. Those to nobody have a negative Xid: pings, events.
+// Reply is the beginning of a reply. Pings and events, which answer no request, have a negative
+// Xid.
 type Reply struct {
 	Xid  int32
 	Zxid int64
 	Code int32
 }
 
-// ParseReply reads the beginning of a reply.
+// ParseReply parses the beginning of a reply.
 func ParseReply(frame []byte) (r Reply, ok bool) {
 	if len(frame) < 16 {
 		return r, false
@@ -88,11 +89,11 @@ func ParseReply(frame []byte) (r Reply, ok bool) {
 	}, true
 }
 
-// EndSession ends a session on a connection that is made for this alone, and returns nil
-// if the server says that it has ended, or knows of no such session.
+// EndSession ends a session over a connection made for this purpose. It returns nil if the server
+// confirms the end or does not know the session.
 func EndSession(conn net.Conn, g Grant) error {
-	// Both requests at once: the owner's library may be about to take the session back.
-	if _, err := conn.Write(append(greeting(g), endRequest()...)); err != nil {
+	// Both requests go out in one write, because the owner's library may resume the session next.
+	if _, err := conn.Write(append(reconnectRequest(g), endRequest()...)); err != nil {
 		return err
 	}
 	frame, err := readFrame(conn)
@@ -101,7 +102,7 @@ func EndSession(conn net.Conn, g Grant) error {
 	}
 	found, ok := ParseGrant(frame)
 	if !ok {
-		return fmt.Errorf("a greeting of %d bytes", len(frame))
+		return fmt.Errorf("malformed greeting of %d bytes", len(frame))
 	}
 	if found.Session == 0 {
 		return nil
@@ -111,22 +112,22 @@ func EndSession(conn net.Conn, g Grant) error {
 			return err
 		}
 		if r, ok := ParseReply(frame); ok && r.Xid == endXid {
-			return refusal(r.Code)
+			return endError(r.Code)
 		}
 	}
 }
 
-// refusal is why a session was not ended, if it was not.
-func refusal(code int32) error {
+// endError returns an error if code means that the session was not ended.
+func endError(code int32) error {
 	const done, expired = 0, -112
 	if code == done || code == expired {
 		return nil
 	}
-	return fmt.Errorf("the server answers %d", code) // it has moved to another member, for one
+	return fmt.Errorf("the server returned error code %d", code) // for example, the session has moved to another member
 }
 
-// greeting is the request to go on with a session.
-func greeting(g Grant) []byte {
+// reconnectRequest returns the greeting of a client that resumes a session.
+func reconnectRequest(g Grant) []byte {
 	const version, lastZxid = 0, 0
 	size := 4 + 8 + 4 + 8 + 4 + len(g.Password)
 	b := binary.BigEndian.AppendUint32(nil, uint32(size))
@@ -147,7 +148,7 @@ func endRequest() []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(op))
 }
 
-// readFrame reads one of the few frames that can come here, none of which is large.
+// readFrame reads a frame. None of the frames that a server sends here is large.
 func readFrame(r io.Reader) ([]byte, error) {
 	const most = 1 << 20
 	var size [4]byte
@@ -156,7 +157,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(size[:])
 	if n > most {
-		return nil, fmt.Errorf("a frame of %d bytes", n)
+		return nil, fmt.Errorf("frame of %d bytes is too large", n)
 	}
 	b := make([]byte, n)
 	_, err := io.ReadFull(r, b)
