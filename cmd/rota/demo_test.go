@@ -71,7 +71,7 @@ func TestDemo_Fails(t *testing.T) {
 		"no instance":           {func(o *demoOptions) { o.instances = 0 }, "--instances is 0"},
 		"no shard":              {func(o *demoOptions) { o.shards = 0 }, "--shards is 0"},
 		"more kills than runs":  {func(o *demoOptions) { o.shards, o.kill = 1, 2 }, "--kill is 2"},
-		"no such registry":      {func(o *demoOptions) { o.registry = "consul://a:1" }, "begins neither with etcd:// nor with zk://"},
+		"no such registry":      {func(o *demoOptions) { o.registry = "consul://a:1" }, "the scheme must be etcd:// or zk://"},
 		"no such directory":     {func(o *demoOptions) { o.dir = filepath.Join(dir, "no") }, "is not a directory"},
 		"a tree without a file": {func(o *demoOptions) { o.dir = t.TempDir() }, "there are none"},
 		"out of time":           {func(o *demoOptions) { o.timeout = time.Nanosecond }, "not done after 1ns"},

@@ -1,5 +1,4 @@
-// Package registryurl opens a registry that is named by a URL, for commands that are told
-// on their command line which one to use.
+// Package registryurl opens the registry that a URL names, for use in command lines.
 package registryurl
 
 import (
@@ -19,30 +18,30 @@ import (
 //	etcd://host:port,host:port/namespace
 //	zk://host:port,host:port/namespace
 //
-// The namespace may be left out, with its slash: it is the backend's own then. The
-// registry is to be closed.
+// Without the slash and the namespace, the backend's default namespace is used. The caller closes
+// the registry.
 func Open(ctx context.Context, text string, log *slog.Logger) (registry.Registry, error) {
-	u, err := parse(text)
+	u, err := parseURL(text)
 	if err != nil {
 		return nil, err
 	}
 	if u.scheme == "etcd" {
-		return opened(etcd.Open(ctx, etcd.Options{Endpoints: u.endpoints, Namespace: u.namespace, Logger: log}))
+		return asRegistry(etcd.Open(ctx, etcd.Options{Endpoints: u.endpoints, Namespace: u.namespace, Logger: log}))
 	}
-	return opened(zookeeper.Open(ctx, zookeeper.Options{Endpoints: u.endpoints, Namespace: u.namespace, Logger: log}))
+	return asRegistry(zookeeper.Open(ctx, zookeeper.Options{Endpoints: u.endpoints, Namespace: u.namespace, Logger: log}))
 }
 
-// opened keeps a nil pointer from becoming a registry.
-func opened[R registry.Registry](reg R, err error) (registry.Registry, error) {
+// asRegistry returns a nil interface on error, not one that holds a nil pointer.
+func asRegistry[R registry.Registry](reg R, err error) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
 	return reg, nil
 }
 
-// Check returns what is wrong with a URL, or nil. It asks nobody.
+// Check returns an error if Open could not parse the URL. It makes no connection.
 func Check(text string) error {
-	_, err := parse(text)
+	_, err := parseURL(text)
 	return err
 }
 
@@ -52,10 +51,10 @@ type parsed struct {
 	namespace string
 }
 
-func parse(text string) (parsed, error) {
+func parseURL(text string) (parsed, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || scheme != "etcd" && scheme != "zk" {
-		return parsed{}, fmt.Errorf("registry %q: begins neither with etcd:// nor with zk://", text)
+		return parsed{}, fmt.Errorf("registry %q: the scheme must be etcd:// or zk://", text)
 	}
 	hosts, namespace, _ := strings.Cut(rest, "/")
 	p := parsed{scheme: scheme, endpoints: strings.Split(hosts, ",")}

@@ -7,23 +7,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestParse(t *testing.T) {
+func TestParseURL(t *testing.T) {
 	for text, want := range map[string]parsed{
 		"etcd://127.0.0.1:2379":        {"etcd", []string{"127.0.0.1:2379"}, ""},
 		"etcd://a:1,b:2,c:3/some/team": {"etcd", []string{"a:1", "b:2", "c:3"}, "/some/team"},
 		"zk://[::1]:2181/":             {"zk", []string{"[::1]:2181"}, ""},
 	} {
-		got, err := parse(text)
+		got, err := parseURL(text)
 		require.NoError(t, err, text)
 		assert.Equal(t, want, got, text)
 	}
 }
 
-func TestCheck_NamesWhatIsWrong(t *testing.T) {
+func TestCheck_NamesTheProblem(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                   "begins neither with etcd:// nor with zk://",
-		"consul://a:1":       "begins neither with etcd:// nor with zk://",
-		"127.0.0.1:2379":     "begins neither with etcd:// nor with zk://",
+		"":                   "the scheme must be etcd:// or zk://",
+		"consul://a:1":       "the scheme must be etcd:// or zk://",
+		"127.0.0.1:2379":     "the scheme must be etcd:// or zk://",
 		"etcd://":            `"" is not host:port`,
 		"etcd://a":           `"a" is not host:port`,
 		"zk://a:1,,b:2":      `"" is not host:port`,
