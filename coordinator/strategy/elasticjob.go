@@ -10,14 +10,14 @@ import (
 // names they deal as it does. None of them looks at who has what, so that a join or leave
 // moves many shards; sticky is as even and moves the fewest. Nor does any look at weights.
 
-// average deals contiguous shares in Elastic-Job's order of instances. The shards left
+// Average deals contiguous shares in Elastic-Job's order of instances. The shards left
 // over, the last ones, go one each to the first instances: 8 shards over 3 are 0,1,6 and
 // 2,3,7 and 4,5.
 func Average(in Input) (Assignment, error) {
 	return dealAverage(in.Shards, elasticOrder(in.Members)), nil
 }
 
-// odevity is average with the instances in reverse if the hash of the job's name is
+// Odevity is average with the instances in reverse if the hash of the job's name is
 // even. With fewer shards than instances, jobs so begin at either end.
 func Odevity(in Input) (Assignment, error) {
 	order := elasticOrder(in.Members)
@@ -27,7 +27,7 @@ func Odevity(in Input) (Assignment, error) {
 	return dealAverage(in.Shards, order), nil
 }
 
-// rotate is average with the instances rotated left by the hash of the job's name. It is
+// Rotate is average with the instances rotated left by the hash of the job's name. It is
 // the instances that rotate, as in Elastic-Job's code; an example in its documentation
 // rotates shards.
 func Rotate(in Input) (Assignment, error) {

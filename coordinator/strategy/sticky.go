@@ -6,7 +6,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/balance"
 )
 
-// sticky deals evenly and moves as little as that allows: the candidates' counts differ
+// Sticky deals evenly and moves as little as that allows: the candidates' counts differ
 // from their shares by weight by less than one, their loads decide who gets one more, and a
 // shard stays where it is unless the counts or the loads make it go.
 //
@@ -22,7 +22,7 @@ func Sticky(in Input) (Assignment, error) {
 	return balance.Assign([]balance.Job{job}, members)[0], nil
 }
 
-// single gives all shards to one candidate: to the one that has them, or the most of them,
+// Single gives all shards to one candidate: to the one that has them, or the most of them,
 // and to the one with the least load if that leaves a choice. Weights make no difference.
 func Single(in Input) (Assignment, error) {
 	has := make(map[string]int, len(in.Members))

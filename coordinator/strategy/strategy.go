@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Strategy gives every shard of a job an owner. It must be pure: the same Input gives
+// Func gives every shard of a job an owner. It must be pure: the same Input gives
 // the same Assignment on every instance, for any of them may lead. So it asks no clock,
 // no random number and no order of a map, and it keeps nothing between calls.
 //
@@ -64,7 +64,7 @@ func builtIn() map[string]Func {
 	return map[string]Func{"sticky": Sticky, "average": Average, "odevity": Odevity, "rotate": Rotate, "single": Single}
 }
 
-// KnownStrategies returns the built-in strategies and custom ones, by name. The error of a custom
+// Known returns the built-in strategies and custom ones, by name. The error of a custom
 // one whose name is empty or built in, or that is nil, names it.
 func Known(custom map[string]Func) (map[string]Func, error) {
 	known := builtIn()
@@ -83,7 +83,7 @@ func Known(custom map[string]Func) (map[string]Func, error) {
 	return known, nil
 }
 
-// strategyPanic is the error of a strategy that panicked. Its text leaves the stack out: that
+// PanicError is the error of a strategy that panicked. Its text leaves the stack out: that
 // names goroutines and addresses, which differ from call to call.
 type PanicError struct {
 	value any
@@ -92,7 +92,7 @@ type PanicError struct {
 
 func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// runStrategy asks s for the owners of in's shards and answers for them: what it returns
+// Run asks s for the owners of in's shards and answers for them: what it returns
 // passed checkAssignment. Users write strategies, so a panic of s becomes a strategyPanic.
 func Run(s Func, in Input) (a Assignment, err error) {
 	defer func() {

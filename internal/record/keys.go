@@ -48,13 +48,13 @@ func (k Keys) Instances() registry.Key { return k.ns.Join("instances") }
 // Instance is the owned key of an instance, which makes its name unique.
 func (k Keys) Instance(name string) registry.Key { return k.ns.Join("instances", "~"+name) }
 
-// Office is the directory of the election, which every member watches.
+// Election is the directory of the election, which every member watches.
 func (k Keys) Election() registry.Key { return k.group.Join("election") }
 
 // Leader is the record of the leader. Its commit number is the term.
 func (k Keys) Leader() registry.Key { return k.group.Join("election", "leader") }
 
-// Present is the seat, which the leader's session owns. Without it, the group has no leader.
+// Seat is the seat, which the leader's session owns. Without it, the group has no leader.
 func (k Keys) Seat() registry.Key { return k.group.Join("election", "~seat") }
 
 // Members is the directory of member records.

@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// Mark is the watermark of a shard: the last claimed fire and attempt, and the last claimed
+// Watermark is the watermark of a shard: the last claimed fire and attempt, and the last claimed
 // trigger and attempt. The two coordinates, (epoch number, fire, attempt) and (trigger, attempt),
 // grow independently.
 type Watermark struct {
@@ -73,7 +73,7 @@ func (r Ref) Return() Ref {
 	return r
 }
 
-// Mark returns the mark of a claim of r.
+// Watermark returns the mark of a claim of r.
 func (r Ref) Watermark() Watermark {
 	if r.Trigger > 0 {
 		return Watermark{Trigger: r.Trigger, TriggerAttempt: r.Attempt}
@@ -94,7 +94,7 @@ func (r Ref) Compare(o Ref) int {
 		cmp.Compare(r.Trigger, o.Trigger), cmp.Compare(r.Attempt, o.Attempt), missed, cmp.Compare(r.HandedBack, o.HandedBack))
 }
 
-// MarkGroup is a set of shards with the same mark.
+// WatermarkGroup is a set of shards with the same mark.
 type WatermarkGroup struct {
 	Shards shardset.Set `json:"shards"`
 	Watermark
@@ -106,7 +106,7 @@ type RunGroup struct {
 	Ref
 }
 
-// Marks are the marks of shards. A shard belongs to at most one group; a shard without a group
+// Watermarks are the marks of shards. A shard belongs to at most one group; a shard without a group
 // has the zero Mark.
 type Watermarks []WatermarkGroup
 

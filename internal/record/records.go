@@ -36,7 +36,7 @@ type Leader struct {
 	Session     registry.SessionID `json:"session"`
 }
 
-// Present is the value of the seat, the key that is deleted with the leader's session.
+// Seat is the value of the seat, the key that is deleted with the leader's session.
 type Seat struct {
 	// Successors are the incarnations that apply without delay, in this order, when the group has
 	// lost its leader.

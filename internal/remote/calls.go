@@ -62,9 +62,9 @@ func (e noAnswer) Error() string { return fmt.Sprintf("no answer in %v", e.bound
 // Is makes it a deadline error, like the end of a caller's own deadline.
 func (e noAnswer) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// Ended returns err, which a call with ctx returned. If ctx has ended, it returns the cause
+// CallError returns err, which a call with ctx returned. If ctx has ended, it returns the cause
 // instead, with err as a remark: the errors of client libraries do not contain the cause.
-func Ended(ctx context.Context, err error) error {
+func CallError(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}

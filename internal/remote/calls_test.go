@@ -23,7 +23,7 @@ func TestCalls(t *testing.T) {
 			defer end()
 			cancel(cause)
 			<-call.Done()
-			require.ErrorIs(t, Ended(call, errors.New("remark")), cause)
+			require.ErrorIs(t, CallError(call, errors.New("remark")), cause)
 		},
 		"a call ends with its caller's deadline": func(t *testing.T, c *Calls) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -34,7 +34,7 @@ func TestCalls(t *testing.T) {
 			start := time.Now()
 			<-call.Done()
 			require.Equal(t, time.Second, time.Since(start))
-			require.ErrorIs(t, Ended(call, call.Err()), context.DeadlineExceeded)
+			require.ErrorIs(t, CallError(call, call.Err()), context.DeadlineExceeded)
 		},
 		"a call without a deadline ends after the bound": func(t *testing.T, c *Calls) {
 			call, end, err := c.Begin(t.Context())
@@ -43,7 +43,7 @@ func TestCalls(t *testing.T) {
 			start := time.Now()
 			<-call.Done()
 			require.Equal(t, bound, time.Since(start))
-			err = Ended(call, errors.New("remark"))
+			err = CallError(call, errors.New("remark"))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, "no answer in 5s (remark)")
 		},
@@ -52,8 +52,8 @@ func TestCalls(t *testing.T) {
 			require.NoError(t, err)
 			defer end()
 			answer := errors.New("answer")
-			require.Equal(t, answer, Ended(call, answer))
-			require.NoError(t, Ended(call, nil))
+			require.Equal(t, answer, CallError(call, answer))
+			require.NoError(t, CallError(call, nil))
 		},
 		"Close ends pending calls and refuses new ones": func(t *testing.T, c *Calls) {
 			call, end, err := c.Begin(t.Context())
@@ -61,7 +61,7 @@ func TestCalls(t *testing.T) {
 			defer end()
 			require.True(t, c.Close())
 			<-call.Done()
-			require.ErrorIs(t, Ended(call, call.Err()), registry.ErrClosed)
+			require.ErrorIs(t, CallError(call, call.Err()), registry.ErrClosed)
 			require.ErrorIs(t, context.Cause(c.Context()), registry.ErrClosed)
 			_, _, err = c.Begin(t.Context())
 			require.ErrorIs(t, err, registry.ErrClosed)

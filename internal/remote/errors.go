@@ -18,8 +18,8 @@ var classes = []error{
 	registry.ErrTooLarge, registry.ErrUnauthenticated, registry.ErrUnavailable, registry.ErrUnknownOutcome,
 }
 
-// Said reports whether err wraps one of the registry's errors already.
-func Said(err error) bool {
+// IsClassified reports whether err wraps one of the registry's errors already.
+func IsClassified(err error) bool {
 	for _, class := range classes {
 		if errors.Is(err, class) {
 			return true
@@ -31,7 +31,7 @@ func Said(err error) bool {
 // Unavailable returns the error of a read, watch or session call that failed by cause: cause
 // itself if it wraps an error of the registry, else registry.ErrUnavailable with the cause.
 func Unavailable(cause error) error {
-	if Said(cause) {
+	if IsClassified(cause) {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", registry.ErrUnavailable, cause)
@@ -44,7 +44,7 @@ func Unknown(cause error) error { return fmt.Errorf("%w: %w", registry.ErrUnknow
 // cause: cause itself if it wraps an error of the registry, else registry.ErrNotApplied with
 // the cause.
 func NotApplied(cause error) error {
-	if Said(cause) {
+	if IsClassified(cause) {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", registry.ErrNotApplied, cause)

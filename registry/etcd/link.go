@@ -69,7 +69,7 @@ func (c *Client) dialMember(ctx context.Context, member int) (*link, error) {
 		}
 		l.close()
 	}
-	return nil, fmt.Errorf("%s: %w", c.endpoint(member), remote.Ended(ctx, c.addTLSHint(member, err)))
+	return nil, fmt.Errorf("%s: %w", c.endpoint(member), remote.CallError(ctx, c.addTLSHint(member, err)))
 }
 
 // addTLSHint adds the likely cause to the error of a client without TLS at a server with TLS,

@@ -47,13 +47,13 @@ func (s *links) waitForLink(ctx context.Context) (*link, error) {
 		switch {
 		case l != nil:
 			return l, nil
-		case cause != nil && remote.Said(cause):
+		case cause != nil && remote.IsClassified(cause):
 			return nil, cause
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, remote.Ended(ctx, fmt.Errorf("no connection: %w", cause))
+			return nil, remote.CallError(ctx, fmt.Errorf("no connection: %w", cause))
 		case <-s.ctx.Done():
 			return nil, context.Cause(s.ctx)
 		}
@@ -130,7 +130,7 @@ func (c *Client) reconnect(l *link, pause time.Duration) *link {
 		}
 		c.links.setLink(nil, err)
 		pause = nextBackoff(pause)
-		if remote.Said(err) {
+		if remote.IsClassified(err) {
 			pause = credentialsBackoff
 		}
 	}
@@ -195,7 +195,7 @@ func (c *Client) dialFirst(ctx context.Context, member int) (*link, error) {
 			if d.err == nil {
 				return d.link, nil
 			}
-			if remote.Said(d.err) {
+			if remote.IsClassified(d.err) {
 				return nil, d.err
 			}
 			errs = append(errs, d.err)

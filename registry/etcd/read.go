@@ -63,7 +63,7 @@ func (c *Client) callWithRetry(ctx context.Context, call func(ctx context.Contex
 			return err
 		}
 		if !remote.Sleep(ctx, pause) {
-			return remote.Ended(ctx, err)
+			return remote.CallError(ctx, err)
 		}
 	}
 }

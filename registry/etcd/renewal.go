@@ -31,7 +31,7 @@ func (c *Client) renewSession(ctx context.Context, lease int64, ttl time.Duratio
 	over(err)
 	switch {
 	case err != nil:
-		return remote.Ended(ctx, err)
+		return remote.CallError(ctx, err)
 	case left <= 0:
 		return fmt.Errorf("renew: %w", registry.ErrSessionLost)
 	}

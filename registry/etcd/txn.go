@@ -87,11 +87,11 @@ func (c *Client) sendTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse
 		}
 		switch {
 		case sent && !refused(err):
-			return nil, remote.Unknown(remote.Ended(ctx, err))
+			return nil, remote.Unknown(remote.CallError(ctx, err))
 		case sent && !rejectedUnread(err):
 			return nil, remote.NotApplied(err)
 		case !remote.Sleep(ctx, pause): // not sent or rejected unread: send it again
-			return nil, remote.NotApplied(remote.Ended(ctx, err))
+			return nil, remote.NotApplied(remote.CallError(ctx, err))
 		}
 	}
 }

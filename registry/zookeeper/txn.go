@@ -148,7 +148,7 @@ func (c *Client) unansweredError(ctx context.Context, s *session, err error) err
 		}
 		return remote.NotApplied(unsent.cause)
 	}
-	if known := translate(err); remote.Said(known) && ctx.Err() == nil {
+	if known := translate(err); remote.IsClassified(known) && ctx.Err() == nil {
 		return known // refused as a whole
 	}
 	switch {

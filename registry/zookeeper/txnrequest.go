@@ -352,7 +352,7 @@ func (m *multiRequest) recordCommit(done []zk.MultiResponse, l *link) registry.R
 // fails, and nil if another attempt may succeed.
 func (m *multiRequest) resolveRefusal(ctx context.Context, i int, cause error, l *link) error {
 	item := m.items[i]
-	if known := translate(cause); remote.Said(known) {
+	if known := translate(cause); remote.IsClassified(known) {
 		if errors.Is(known, registry.ErrQuota) && !m.padded && m.isDelete(item) {
 			m.padded = true
 			return nil

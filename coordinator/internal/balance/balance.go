@@ -6,14 +6,14 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// balanceMember is an instance among which balance deals shards.
+// Member is an instance among which balance deals shards.
 type Member struct {
 	ID     string
 	Load   int // how many shards it has of jobs that are not dealt here
 	Weight int // how many times the share of another it is to have; 0 is 1
 }
 
-// balanceJob is a job whose shards balance deals.
+// Job is a job whose shards balance deals.
 type Job struct {
 	// owners holds by shard the ID of the member that has it now. Who may not have it,
 	// or is no member, counts as nobody.
@@ -26,7 +26,7 @@ type Job struct {
 	Frozen shardset.Set
 }
 
-// balance gives owners to the shards of all jobs of a group at once. The answer has an
+// Assign gives owners to the shards of all jobs of a group at once. The answer has an
 // Assignment for each job, in which "" stands for a shard that nobody may own. Of all
 // answers it is one that, in this order,
 //
@@ -64,7 +64,7 @@ func Assign(jobs []Job, members []Member) [][]string {
 	return b.assignments()
 }
 
-// placeOrphans assigns the shards whose owner may not keep them or that have none, and leaves
+// AssignUnowned assigns the shards whose owner may not keep them or that have none, and leaves
 // all others where they are, however uneven that is. It is that part of what balance would do,
 // so that a balance that follows moves nothing twice.
 func AssignUnowned(jobs []Job, members []Member) [][]string {

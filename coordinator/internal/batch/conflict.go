@@ -6,7 +6,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// conflict returns the conflict that err is, if it is one for certain: an error that
+// Conflict returns the conflict that err is, if it is one for certain: an error that
 // wraps registry.ErrUnknownOutcome may wrap a conflict too, and then says nothing.
 func Conflict(err error) (*registry.ConflictError, bool) {
 	var c *registry.ConflictError

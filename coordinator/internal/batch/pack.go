@@ -6,14 +6,14 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// load is a transaction and what it is made of.
+// Load is a transaction and what it is made of.
 type Load[T any] struct {
 	Txn    registry.Txn
 	Parts  []T
 	indexs []int // by item of the transaction: the part it belongs to, -1 for all
 }
 
-// owner returns the part that an item of the transaction belongs to.
+// Owner returns the part that an item of the transaction belongs to.
 func (l *Load[T]) Owner(index int) (part int, ok bool) {
 	if index < 0 || index >= len(l.indexs) || l.indexs[index] < 0 {
 		return 0, false
@@ -21,7 +21,7 @@ func (l *Load[T]) Owner(index int) (part int, ok bool) {
 	return l.indexs[index], true
 }
 
-// share is one part's share of a transaction.
+// Share is one part's share of a transaction.
 type Share struct {
 	Conds []registry.Cond
 	Ops   []registry.Op
@@ -37,7 +37,7 @@ func (p Share) size() (items, bytes int) {
 	return len(p.Conds) + len(p.Ops), bytes
 }
 
-// pack fills as few transactions as it can with parts, in order, each whole. common
+// Pack fills as few transactions as it can with parts, in order, each whole. common
 // conditions stand in all of them. A part that asks to be alone, or that no other has
 // room beside, goes alone. Conditions on a session
 // that several parts have are stated once.

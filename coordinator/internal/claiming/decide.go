@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// claiming is what an incarnation knows when it looks at one of its jobs.
+// Input is what an incarnation knows when it looks at one of its jobs.
 type Input struct {
 	Me            string
 	Plan          *record.Plan
@@ -24,14 +24,14 @@ type Input struct {
 	ReportedAhead record.Ahead  // what shards wait for, as it was published last
 }
 
-// ended is a run whose function has returned.
+// EndedRun is a run whose function has returned.
 type EndedRun struct {
 	Shard      int
 	Err        error
 	HandedBack bool // the run is to be made again as another attempt
 }
 
-// claimed is what an incarnation writes, and then does.
+// Decision is what an incarnation writes, and then does.
 type Decision struct {
 	Claims      record.Claims
 	Starts      record.Runs    // to be started once the claims are committed
@@ -41,7 +41,7 @@ type Decision struct {
 	Ahead       record.Ahead   // what shards wait for that is ahead of this clock
 }
 
-// claim decides what to write about a job: a pure function. A pending re-run comes
+// Decide decides what to write about a job: a pure function. A pending re-run comes
 // before any other run of its shard, then triggers, then the schedule. Disabled shards run
 // nothing.
 func (in *Input) Decide() Decision {

@@ -16,7 +16,7 @@ import (
 
 func Fire(n, attempt int) record.Ref { return record.Ref{Epoch: 1, Fire: At(n), Attempt: attempt} }
 
-// ownPlan returns the plan of a job whose shards belong to the member "me".
+// OwnPlan returns the plan of a job whose shards belong to the member "me".
 func OwnPlan(t *testing.T, shards int) *record.Plan {
 	t.Helper()
 	return &record.Plan{
@@ -48,23 +48,23 @@ func SpreadOf(ns []int) int {
 	return slices.Max(ns) - slices.Min(ns)
 }
 
-// def returns a definition; more is further JSON fields.
+// Def returns a definition; more is further JSON fields.
 func Def(job string, revision, shards int, more string) string {
 	return fmt.Sprintf(`{"name":%q,"revision":%d,"shards":%d%s}`, job, revision, shards, more)
 }
 
-// bubbleBegan is when bubbles begin.
+// BubbleBegan is when bubbles begin.
 func BubbleBegan() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// lunar is in definitions that only later versions can compile.
+// Lunar is in definitions that only later versions can compile.
 const Lunar = `,"schedule":"lunar 3"`
 
 const ClaimsOnly = `,"tracking":"claims"`
 
-// start is when worlds begin.
+// Start is when worlds begin.
 const Start = record.Instant(1_000_000_000_000_000_000)
 
-// minutely is a program with a fire each minute, of which the latest runs.
+// Minutely is a program with a fire each minute, of which the latest runs.
 type Minutely struct{}
 
 func (Minutely) Owed(last, until, now time.Time) due.Owed {
@@ -94,7 +94,7 @@ func (p Minutely) Passed(last, until, now time.Time) due.Owed {
 	return o
 }
 
-// at returns the n-th minute after start.
+// At returns the n-th minute after start.
 func At(n int) record.Instant {
 	return record.InstantOf(Start.Time().Truncate(time.Minute).Add(time.Duration(n) * time.Minute))
 }

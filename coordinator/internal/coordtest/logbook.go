@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// logbook is what a member logs. After too many lines it blocks whoever writes, so that a
+// Logbook is what a member logs. After too many lines it blocks whoever writes, so that a
 // loop that spins comes to rest and shows.
 type Logbook struct {
 	mu    sync.Mutex
@@ -30,10 +30,10 @@ func (b *Logbook) String() string {
 	return b.text.String()
 }
 
-// count returns how many lines have a text.
+// Count returns how many lines have a text.
 func (b *Logbook) Count(text string) int { return strings.Count(b.String(), text) }
 
-// having returns the lines that have all of some texts.
+// Having returns the lines that have all of some texts.
 func (b *Logbook) Having(texts ...string) (out []string) {
 	for line := range strings.Lines(b.String()) {
 		all := true
@@ -47,7 +47,7 @@ func (b *Logbook) Having(texts ...string) (out []string) {
 	return out
 }
 
-// above returns the lines at INFO and above.
+// Above returns the lines at INFO and above.
 func (b *Logbook) Above() (out []string) {
 	for _, line := range b.Having() {
 		if !strings.Contains(line, "level=DEBUG") {

@@ -10,7 +10,7 @@ import (
 // A record says which job or incarnation it is about, as does its key. If they differ, another
 // hand wrote the record, and it counts as unreadable.
 
-// checkJobOf checks that the record at a key is about the job that the key is of.
+// CheckJobOf checks that the record at a key is about the job that the key is of.
 func CheckJobOf(key registry.Key, job string) error {
 	if record.Segment(job) != key.Name() {
 		return fmt.Errorf("record of job %q at %s", job, key)
@@ -18,7 +18,7 @@ func CheckJobOf(key registry.Key, job string) error {
 	return nil
 }
 
-// decodePlan reads a plan.
+// DecodePlan reads a plan.
 func DecodePlan(e registry.Entry) (*record.Plan, error) {
 	p, err := record.DecodePlan(e.Value)
 	if err == nil {
@@ -27,7 +27,7 @@ func DecodePlan(e registry.Entry) (*record.Plan, error) {
 	return p, err
 }
 
-// decodeMember reads the record of an incarnation.
+// DecodeMember reads the record of an incarnation.
 func DecodeMember(e registry.Entry) (record.Member, error) {
 	m, err := record.Decode[record.Member](e.Value)
 	if err == nil && record.Incarnation(m.Name, m.Session) != e.Key.Name() {

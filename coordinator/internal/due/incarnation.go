@@ -6,12 +6,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// instanceOf returns the name of the instance that an incarnation is of.
+// InstanceOf returns the name of the instance that an incarnation is of.
 func InstanceOf(incarnation string) string {
 	return strings.TrimSuffix(incarnation, "."+string(SessionOf(incarnation)))
 }
 
-// sessionOf returns the session of an incarnation, whose record may be gone.
+// SessionOf returns the session of an incarnation, whose record may be gone.
 func SessionOf(incarnation string) registry.SessionID {
 	return registry.SessionID(incarnation[strings.LastIndexByte(incarnation, '.')+1:])
 }

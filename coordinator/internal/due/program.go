@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// unserved returns the pending re-runs that have not been claimed according to marks.
+// Unserved returns the pending re-runs that have not been claimed according to marks.
 func Unserved(reruns record.Runs, marks record.Watermarks) record.Runs {
 	out := reruns
 	for _, g := range reruns {
@@ -21,7 +21,7 @@ func Unserved(reruns record.Runs, marks record.Watermarks) record.Runs {
 	return out
 }
 
-// crashed is the error of a run whose session ended.
+// Crashed is the error of a run whose session ended.
 const Crashed = "the session ended in which it ran"
 
 func Targets(t record.Trigger, e *record.Epoch) shardset.Set {
@@ -60,7 +60,7 @@ func (o *Owed) Any() bool { return !o.Fire.IsZero() || o.Skipped > 0 }
 // force does not offer the job until it can: later versions may know more.
 type Compiler func(def json.RawMessage) (Program, error)
 
-// owedOf asks an epoch's program what a shard with mark m owes, or passes over if it is
+// Of asks an epoch's program what a shard with mark m owes, or passes over if it is
 // disabled. It reports false if m is beyond the epoch.
 func Of(e *record.Epoch, prog Program, m record.Watermark, now record.Instant, disabled bool) (Owed, bool) {
 	if m.Epoch > e.Number {

@@ -4,7 +4,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// recordsEnds reports whether an owner writes the ends of runs without waiting for its next
+// RecordsEnds reports whether an owner writes the ends of runs without waiting for its next
 // claim, by the plan that it knows.
 //
 // It does so even if the job tracks only claims, as long as a decision depends on the ends: a
@@ -17,8 +17,8 @@ func RecordsEnds(p *record.Plan) bool {
 		p.Last().Until != 0 || TracksRuns(p.Last().Job())
 }
 
-// tracksRuns reports whether the claims record shows which runs had not ended, also after a crash.
+// TracksRuns reports whether the claims record shows which runs had not ended, also after a crash.
 func TracksRuns(j record.Job) bool { return j.Tracking == "" || j.Tracking == record.TrackRuns }
 
-// wantsReruns reports whether a job repeats a run that a crash ended, or that was handed back.
+// WantsReruns reports whether a job repeats a run that a crash ended, or that was handed back.
 func WantsReruns(j record.Job) bool { return TracksRuns(j) && j.OnCrash != record.CrashFail }

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// office is what is known of who leads the group.
+// State is what is known of who leads the group.
 type State struct {
 	Leader     record.Leader // empty: the record is not there, or cannot be read
 	LeaderRev  registry.Rev  // zero: there is no leader record yet
@@ -21,7 +21,7 @@ type State struct {
 	Incomplete []string     // likewise: incarnations of which a leader misses records
 }
 
-// officeStep is what an incarnation does about the office now.
+// Step is what an incarnation does about the office now.
 type Step int
 
 const (
@@ -31,7 +31,7 @@ const (
 	TakeSeat             // the office is vacant
 )
 
-// step tells what incarnation me of session s does about the office, and how long it
+// Next tells what incarnation me of session s does about the office, and how long it
 // holds back first. Successors act at once, in their order; the others give them time,
 // and each other: rank and draw spread a hundred candidates so that few of them commit
 // anything. draw is random in [0, 1).
@@ -57,10 +57,10 @@ func (o *State) Next(me string, s registry.SessionID, draw float64) (Step, time.
 	return TakeSeat, time.Duration(behind)*SuccessionStep + time.Duration(draw*float64(8*SuccessionStep))
 }
 
-// successionStep is what each rank gives the one before it: a few commits' time.
+// SuccessionStep is what each rank gives the one before it: a few commits' time.
 const SuccessionStep = 25 * time.Millisecond
 
-// succession is the transaction by which me takes the office: vacant as o says it is, or
+// Succession is the transaction by which me takes the office: vacant as o says it is, or
 // its own under a record that another hand took away. Where that record names nobody, who
 // must be dead is not known. That two could then think they lead harms nothing: the term
 // tells.
@@ -90,7 +90,7 @@ func (o *State) Succession(k record.Keys, me string, s registry.SessionID) (regi
 	return t, nil
 }
 
-// entry is the transaction by which the leader that o names shows that it is there.
+// Acceptance is the transaction by which the leader that o names shows that it is there.
 func (o *State) Acceptance(k record.Keys, s registry.SessionID) (registry.Txn, error) {
 	present, err := record.Encode(record.Seat{Skewed: o.Clocks.Skewed})
 	return registry.Txn{
@@ -99,7 +99,7 @@ func (o *State) Acceptance(k record.Keys, s registry.SessionID) (registry.Txn, e
 	}, err
 }
 
-// resignation is the transaction by which the leader in office hands over to another
+// Resignation is the transaction by which the leader in office hands over to another
 // incarnation, which must live: the office is never vacant in between.
 func (o *State) Resignation(k record.Keys, to string) (registry.Txn, error) {
 	leader, err := record.Encode(record.Leader{Incarnation: to, Session: due.SessionOf(to)})
@@ -112,7 +112,7 @@ func (o *State) Resignation(k record.Keys, to string) (registry.Txn, error) {
 	}, err
 }
 
-// reason returns why a step leads to the office, for the log.
+// Reason returns why a step leads to the office, for the log.
 func (o *State) Reason(s Step) string {
 	switch {
 	case s == Accept:

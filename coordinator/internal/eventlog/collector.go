@@ -52,7 +52,7 @@ func (l *collector) Flush() {
 // maxLogText is about how many bytes a line has for a list.
 const maxLogText = 400
 
-// bounded joins texts as far as there is room, and counts the others. The plural noun many
+// List joins texts as far as there is room, and counts the others. The plural noun many
 // names the things that the texts are about.
 func List(texts []string, many string) string {
 	var b strings.Builder
@@ -69,7 +69,7 @@ func List(texts []string, many string) string {
 	return b.String()
 }
 
-// shortened cuts a text that is longer than a list may be, such as that of every other shard
+// Shorten cuts a text that is longer than a list may be, such as that of every other shard
 // of 10,000.
 func Shorten(text string) string {
 	if len(text) <= maxLogText {
@@ -78,5 +78,5 @@ func Shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxLogText], "") + "..."
 }
 
-// jobsText returns the first of some jobs' names.
+// JobsText returns the first of some jobs' names.
 func JobsText(jobs []string) string { return List(jobs, "jobs") }

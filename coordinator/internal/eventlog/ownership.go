@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// ownership logs which shards an incarnation gains and loses, in one line for all jobs that
+// OwnershipLog logs which shards an incarnation gains and loses, in one line for all jobs that
 // a change of the fleet concerns, and plans that cannot be read. A nil one logs nothing.
 type OwnershipLog struct {
 	collector
@@ -33,7 +33,7 @@ func NewOwnershipLog(reg registry.Registry, to *slog.Logger) *OwnershipLog {
 	return o
 }
 
-// set records the shards of a job that its plan gives to this incarnation.
+// Set records the shards of a job that its plan gives to this incarnation.
 func (o *OwnershipLog) Set(job string, shards shardset.Set) {
 	if o == nil {
 		return
@@ -55,7 +55,7 @@ func (o *OwnershipLog) Set(job string, shards shardset.Set) {
 	})
 }
 
-// lose records that a plan is gone, or that it cannot be read because of err. The shards that
+// Lose records that a plan is gone, or that it cannot be read because of err. The shards that
 // this incarnation owned by it are not claimed until there is another plan.
 func (o *OwnershipLog) Lose(ctx context.Context, job string, key registry.Key, err error) {
 	if o == nil || o.lost[job] || o.owned[job].IsZero() {
@@ -86,7 +86,7 @@ func (o *OwnershipLog) logLoss(job string, key registry.Key, shards string, err 
 		"remedy", "write the record back as it was, or delete the key: then the leader plans the job anew")...)
 }
 
-// close logs the remaining changes and waits for the reads that lose has begun. The context
+// Close logs the remaining changes and waits for the reads that lose has begun. The context
 // given to lose has ended.
 func (o *OwnershipLog) Close() {
 	if o == nil {
@@ -96,7 +96,7 @@ func (o *OwnershipLog) Close() {
 	o.tasks.Wait()
 }
 
-// total returns how many shards are owned.
+// Total returns how many shards are owned.
 func (o *OwnershipLog) Total() (n int) {
 	if o == nil {
 		return 0

@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// planLog logs the plans of a leader, in one line for all jobs that a change of the fleet
+// PlanLog logs the plans of a leader, in one line for all jobs that a change of the fleet
 // concerns, and the problems of jobs. A nil one logs nothing.
 type PlanLog struct {
 	collector
@@ -50,7 +50,7 @@ func NewPlanLog(to *slog.Logger) *PlanLog {
 	return p
 }
 
-// planned records a change that was committed, and the problem before it. Upkeep happens day
+// Planned records a change that was committed, and the problem before it. Upkeep happens day
 // by day, and shows at DEBUG only.
 func (p *PlanLog) Planned(c *planning.Change, commit uint64, problem string) {
 	if p == nil {
@@ -70,7 +70,7 @@ func (p *PlanLog) Planned(c *planning.Change, commit uint64, problem string) {
 	})
 }
 
-// buried records that the records of a dead incarnation were removed.
+// Buried records that the records of a dead incarnation were removed.
 func (p *PlanLog) Buried(incarnation string) {
 	if p == nil {
 		return
@@ -109,7 +109,7 @@ func (p *PlanLog) report() {
 	clear(p.problems)
 }
 
-// unreadable logs a record of claims that cannot be read, once for each version of it.
+// Unreadable logs a record of claims that cannot be read, once for each version of it.
 func (p *PlanLog) Unreadable(e registry.Entry, err error) {
 	if p == nil {
 		return
@@ -123,7 +123,7 @@ func (p *PlanLog) Unreadable(e registry.Entry, err error) {
 	}
 }
 
-// conflicted logs a plan whose every write conflicts. A registry leaves a value that it cannot
+// Conflicted logs a plan whose every write conflicts. A registry leaves a value that it cannot
 // decode out of lists and watches, but the key exists, so the plan cannot be created.
 func (p *PlanLog) Conflicted(ctx context.Context, reg registry.Registry, segment, job string, key registry.Key) {
 	if p == nil {

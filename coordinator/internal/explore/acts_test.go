@@ -164,7 +164,7 @@ func (x *explorer) operator(desk *exDesk) *coordinator.Operator {
 
 // officeLoop returns the one of a process, which knows of the office what the process does.
 func (x *explorer) officeLoop(p *exProc, desk *exDesk) *member.Elector {
-	in := &member.Incarnation{Id: p.inc, Session: exSession{id: p.session}}
+	in := &member.Incarnation{ID: p.inc, Session: exSession{id: p.session}}
 	o := member.NewElector(x.member(p, desk), in, nil, x.log)
 	o.Office = p.office
 	return o
@@ -261,7 +261,7 @@ func (x *explorer) tell(s *exState, p *exProc) *registry.Txn {
 	}
 	desk := &exDesk{store: &s.store}
 	m := x.member(p, desk)
-	in := &member.Incarnation{Id: p.inc, Session: exSession{id: p.session}}
+	in := &member.Incarnation{ID: p.inc, Session: exSession{id: p.session}}
 	in.Ledger, _ = x.ledger(s, p) // none of its claims is on its way
 	if p.closed {
 		settled := in.Ledger.Close()
@@ -295,7 +295,7 @@ func (x *explorer) join(n *exState, i int) {
 // enter asks for entrance to the fleet.
 func (x *explorer) enter(p *exProc) {
 	m := x.member(p, nil)
-	in := &member.Incarnation{Id: p.inc, Session: exSession{id: p.session}}
+	in := &member.Incarnation{ID: p.inc, Session: exSession{id: p.session}}
 	now := m.Standing(in)
 	t, err := m.Entrance(in, now.Member)
 	if err != nil {

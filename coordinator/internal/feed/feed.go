@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// feed is a decoded replica of a directory with readers that take what has changed since
+// Feed is a decoded replica of a directory with readers that take what has changed since
 // they last asked. It is written by one goroutine and holds up nobody: what a reader has
 // not taken yet costs one name.
 type Feed[T any] struct {
@@ -37,14 +37,14 @@ type broken struct {
 	err error
 }
 
-// reader is one reader's place in a feed.
+// Reader is one reader's place in a feed.
 type Reader[T any] struct {
 	Feed  *Feed[T]
 	dirty map[string]struct{}
 	nudge func() // after changes: there is something to take. Must not block
 }
 
-// news is what has become of a record: gone, broken or changed.
+// Update is what has become of a record: gone, broken or changed.
 type Update[T any] struct {
 	Name       string
 	Rev        registry.Rev
@@ -58,7 +58,7 @@ func New[T any](dir registry.Key, log *slog.Logger, decode func(registry.Entry) 
 	return &Feed[T]{dir: dir, decode: decode, log: log, Unreadable: slog.LevelError, items: map[string]item[T]{}, broken: map[string]broken{}}
 }
 
-// run follows the directory until ctx ends.
+// Run follows the directory until ctx ends.
 func (f *Feed[T]) Run(ctx context.Context, reg registry.Registry) error {
 	return registry.Follow(ctx, reg, f.dir, func(b registry.Batch) error {
 		f.Apply(b)
@@ -66,7 +66,7 @@ func (f *Feed[T]) Run(ctx context.Context, reg registry.Registry) error {
 	})
 }
 
-// reader adds a reader, to which everything is news. It is nudged at once if there is
+// NewReader adds a reader, to which everything is news. It is nudged at once if there is
 // something.
 func (f *Feed[T]) NewReader(nudge func()) *Reader[T] {
 	f.mu.Lock()
@@ -83,7 +83,7 @@ func (f *Feed[T]) NewReader(nudge func()) *Reader[T] {
 	return r
 }
 
-// close takes the reader out of its feed.
+// Close takes the reader out of its feed.
 func (r *Reader[T]) Close() {
 	f := r.Feed
 	f.mu.Lock()
@@ -91,7 +91,7 @@ func (r *Reader[T]) Close() {
 	f.readers = slices.DeleteFunc(f.readers, func(o *Reader[T]) bool { return o == r })
 }
 
-// take calls fn with what has changed since the last take. It reports whether the feed
+// Drain calls fn with what has changed since the last take. It reports whether the feed
 // has been filled once: before that, absence means nothing.
 func (r *Reader[T]) Drain(fn func(Update[T])) (synced bool) {
 	f := r.Feed
@@ -118,7 +118,7 @@ func (r *Reader[T]) Drain(fn func(Update[T])) (synced bool) {
 	return synced
 }
 
-// put records a write of this process ahead of its event.
+// Put records a write of this process ahead of its event.
 func (f *Feed[T]) Put(name string, rev registry.Rev, value T) {
 	f.mu.Lock()
 	f.install(Update[T]{Name: name, Rev: rev, Value: value})
@@ -224,7 +224,7 @@ func (f *Feed[T]) mark(name string) {
 	}
 }
 
-// byName returns the values of a feed by the names of their records.
+// ByName returns the values of a feed by the names of their records.
 func (f *Feed[T]) ByName() map[string]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -33,7 +33,7 @@ const (
 	maxWrites = 8
 )
 
-// ledger keeps an incarnation's claims: it claims what is due, starts it, and takes off
+// Claimer keeps an incarnation's claims: it claims what is due, starts it, and takes off
 // what has ended. One goroutine owns it; what other goroutines tell it waits in inbox.
 type Claimer struct {
 	Clock    func() time.Time // of day: fires go by it, and nothing else
@@ -97,7 +97,7 @@ type endedRun struct {
 	claiming.EndedRun
 }
 
-// account is a job in a ledger.
+// JobState is a job in a ledger.
 type JobState struct {
 	Segment     string
 	key         registry.Key // of the claims record
@@ -117,7 +117,7 @@ type JobState struct {
 	index       int // in the agenda, -1 if not
 }
 
-// entry is what a ledger writes for an account.
+// PendingWrite is what a ledger writes for an account.
 type PendingWrite struct {
 	Job      *JobState
 	out      claiming.Decision
@@ -134,7 +134,7 @@ type startingRuns struct {
 	rev registry.Rev // of the commit that claimed them
 }
 
-// written is the result of a transaction.
+// WriteResult is the result of a transaction.
 type WriteResult struct {
 	Load batch.Load[*PendingWrite]
 	Rev  registry.Rev
@@ -193,7 +193,7 @@ func (l *Claimer) drainWrites() {
 	}
 }
 
-// close makes the ledger claim nothing more. The channel is closed once no write that
+// Close makes the ledger claim nothing more. The channel is closed once no write that
 // may claim is in flight.
 func (l *Claimer) Close() <-chan struct{} {
 	l.Inbox.mu.Lock()
@@ -227,7 +227,7 @@ func (l *Claimer) empty() <-chan struct{} {
 	return l.Inbox.emptied
 }
 
-// tell closes the channels of those who wait for a closing ledger.
+// Tell closes the channels of those who wait for a closing ledger.
 func (l *Claimer) Tell() {
 	l.Inbox.mu.Lock()
 	defer l.Inbox.mu.Unlock()
@@ -246,7 +246,7 @@ func (l *Claimer) Tell() {
 	closeOnce(l.Inbox.emptied)
 }
 
-// empty reports that an account holds nothing but what goes with the session.
+// Empty reports that an account holds nothing but what goes with the session.
 func (a *JobState) Empty(me string, returns bool) bool {
 	var owned shardset.Set
 	if a.Plan != nil && !returns {
@@ -266,7 +266,7 @@ func closeOnce(c chan struct{}) {
 	}
 }
 
-// takePlans takes in the plans that have changed.
+// TakePlans takes in the plans that have changed.
 func (l *Claimer) TakePlans(ctx context.Context) {
 	l.Plans.Drain(func(n feed.Update[*record.Plan]) {
 		a := l.Jobs[n.Name]
@@ -348,7 +348,7 @@ func (l *Claimer) puzzle(a *JobState, puzzled bool) {
 	}
 }
 
-// takeInbox takes in what has ended.
+// TakeInbox takes in what has ended.
 func (l *Claimer) TakeInbox() {
 	l.Inbox.mu.Lock()
 	ends := l.Inbox.ended
@@ -467,13 +467,13 @@ func (l *Claimer) write(ctx context.Context, clock time.Time) {
 	}
 }
 
-// loads returns the transactions that write entries.
+// Loads returns the transactions that write entries.
 func (l *Claimer) Loads(entries []*PendingWrite) []batch.Load[*PendingWrite] {
 	common := []registry.Cond{registry.Alive(l.Session.ID())}
 	return batch.Pack(common, entries, l.Reg.Limits(), l.share, func(*PendingWrite) bool { return false })
 }
 
-// entries returns what there is to write, and puts accounts that wait on the agenda.
+// Entries returns what there is to write, and puts accounts that wait on the agenda.
 func (l *Claimer) Entries(clock time.Time) []*PendingWrite {
 	var entries []*PendingWrite
 	for a := range l.Dirty {
@@ -538,7 +538,7 @@ func (l *Claimer) share(e *PendingWrite) batch.Share {
 // cannot tell what it has claimed any more, so it gives its session up.
 var errForeign = fmt.Errorf("%w: given up, for a record of this incarnation was changed by another hand", registry.ErrSessionLost)
 
-// settle acts on the result of a transaction.
+// Settle acts on the result of a transaction.
 func (l *Claimer) Settle(ctx context.Context, w WriteResult) error {
 	l.Writes--
 	for _, e := range w.Load.Parts {
@@ -646,7 +646,7 @@ func (l *Claimer) start(ctx context.Context, b startingRuns) {
 	}
 }
 
-// done returns the function to call when the function of a run has returned, whose session
+// Done returns the function to call when the function of a run has returned, whose session
 // has ended if ctx has. reruns reports whether the definition of the run wants it to be made
 // again if it is handed back.
 func (l *Claimer) Done(ctx context.Context, a *JobState, shard int, reruns bool) func(error) {
@@ -692,7 +692,7 @@ func (l *Claimer) cutShort() int {
 	return n
 }
 
-// keep returns an account as a state holds it.
+// Keep returns an account as a state holds it.
 func (l *Claimer) Keep(segment string) *JobState {
 	a := l.Jobs[segment]
 	if a == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// clocksDrift is how long clocks that have been found to agree, and have not been set, may go
+// ClocksDrift is how long clocks that have been found to agree, and have not been set, may go
 // their ways until they are compared again. In that time one that nobody sets loses some
 // seconds.
 const ClocksDrift = 6 * time.Hour
@@ -101,14 +101,14 @@ func (o *Elector) noticed() skew.Notice {
 
 // clockOff reports whether a leader has found this clock to be off.
 func (o *Elector) clockOff() bool {
-	_, off := o.noticed().Skewed[o.In.Id]
+	_, off := o.noticed().Skewed[o.In.ID]
 	return off
 }
 
 // hear takes in what a leader has said of clocks by commit seq. o.mu is held.
 func (o *Elector) hear(seq uint64) {
 	n := o.Office.Clocks
-	d, off := n.Skewed[o.In.Id]
+	d, off := n.Skewed[o.In.ID]
 	if off != o.saidOff {
 		o.saidOff = off
 		o.In.Ledger.setClockOff(off)
@@ -142,7 +142,7 @@ func (m *Member) clockJumped(in *Incarnation) {
 	m.Change(func() { in.answers = 0 })
 }
 
-// jumpJudged is how long the fleet is given to judge a clock that has jumped.
+// JumpJudged is how long the fleet is given to judge a clock that has jumped.
 const JumpJudged = 2 * time.Second
 
 // takeClock takes in whether the clock has jumped. If it has, nothing is claimed until the

@@ -19,7 +19,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// officeLoop follows the office, takes it when it is this incarnation's turn, and leads
+// Elector follows the office, takes it when it is this incarnation's turn, and leads
 // while it is in office.
 type Elector struct {
 	M     *Member
@@ -133,7 +133,7 @@ func (o *Elector) run(ctx context.Context) error {
 	}
 }
 
-// take brings the office up to date.
+// Take brings the office up to date.
 func (o *Elector) Take(r *feed.Reader[registry.Entry]) (synced bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -171,11 +171,11 @@ func (o *Elector) step() (election.Step, time.Duration) {
 	o.M.mu.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	step, wait := o.Office.Next(o.In.Id, o.In.Session.ID(), o.draw)
+	step, wait := o.Office.Next(o.In.ID, o.In.Session.ID(), o.draw)
 	if draining && step == election.TakeSeat {
 		wait += 20 * election.SuccessionStep // last in rank: any other will do
 	}
-	if _, off := o.Office.Clocks.Skewed[o.In.Id]; off && step == election.TakeSeat {
+	if _, off := o.Office.Clocks.Skewed[o.In.ID]; off && step == election.TakeSeat {
 		wait += 40 * election.SuccessionStep // as long as there is one that is right, that one
 	}
 	return step, wait + time.Duration(min(o.refuses, 20))*4*election.SuccessionStep
@@ -193,7 +193,7 @@ func (o *Elector) act(ctx context.Context, step election.Step) error {
 	if step == election.Accept {
 		txn, err = now.Acceptance(o.M.Keys, o.In.Session.ID())
 	} else {
-		txn, err = now.Succession(o.M.Keys, o.In.Id, o.In.Session.ID())
+		txn, err = now.Succession(o.M.Keys, o.In.ID, o.In.Session.ID())
 	}
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func (s *termService) over() bool {
 	}
 }
 
-// announce writes who should act when the office falls vacant, and whose clock is off, if
+// Announce writes who should act when the office falls vacant, and whose clock is off, if
 // that is not what is written already or is to be written anew. It leaves the leader record,
 // and hence the term, alone.
 func (o *Elector) Announce(ctx context.Context, names []string, clocks skew.Notice, anew bool) error {
@@ -314,7 +314,7 @@ func (o *Elector) Announce(ctx context.Context, names []string, clocks skew.Noti
 	return nil
 }
 
-// resign hands the office to a successor, if this incarnation is in office and one lives.
+// Resign hands the office to a successor, if this incarnation is in office and one lives.
 func (o *Elector) Resign(ctx context.Context) bool {
 	o.mu.Lock()
 	successors := o.Office.Successors

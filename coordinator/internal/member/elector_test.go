@@ -21,14 +21,14 @@ func inOffice(t *testing.T) *Elector {
 	require.NoError(t, err)
 	s, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
 	require.NoError(t, err)
-	in := &Incarnation{Id: record.Incarnation("a", s.ID()), Session: s}
+	in := &Incarnation{ID: record.Incarnation("a", s.ID()), Session: s}
 	o := NewElector(m, in, nil, slog.New(slog.DiscardHandler))
-	txn, err := o.Office.Succession(m.Keys, in.Id, s.ID())
+	txn, err := o.Office.Succession(m.Keys, in.ID, s.ID())
 	require.NoError(t, err)
 	rev, err := reg.Txn(t.Context(), txn)
 	require.NoError(t, err)
 	o.Office = election.State{
-		Leader: record.Leader{Incarnation: in.Id, Session: s.ID()}, LeaderRev: rev,
+		Leader: record.Leader{Incarnation: in.ID, Session: s.ID()}, LeaderRev: rev,
 		Seat: s.ID(), SeatRev: rev,
 	}
 	return o
@@ -50,7 +50,7 @@ func TestOfficeLoop_WhoDrainsIsLastToSucceedButEntersAtOnceIfNamed(t *testing.T)
 	assert.Zero(t, wait, "everybody waits for the one who was named")
 
 	o.Office.Leader = record.Leader{Incarnation: "b.B", Session: "B"}
-	o.Office.Successors = []string{o.In.Id}
+	o.Office.Successors = []string{o.In.ID}
 	step, wait = o.step()
 	assert.Equal(t, election.TakeSeat, step)
 	_, other := o.Office.Next("c.C", "C", 1)

@@ -22,14 +22,14 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// selfDiagnosis is how often, give or take a fifth, a leader plans without being asked,
+// SelfDiagnosis is how often, give or take a fifth, a leader plans without being asked,
 // and clears away what has been served.
 const SelfDiagnosis = 30 * time.Second
 
 // errTermOver is why a leader stops.
 var errTermOver = errors.New("term over")
 
-// leader is an incarnation in office for one term. One goroutine owns it.
+// Leader is an incarnation in office for one term. One goroutine owns it.
 type Leader struct {
 	M      *Member
 	Me     string
@@ -68,7 +68,7 @@ type Leader struct {
 func lead(ctx context.Context, o *Elector, term registry.Rev, p *Progress) error {
 	ctx, end := context.WithCancelCause(ctx)
 	l := &Leader{
-		M: o.M, Me: o.In.Id, Office: o, Log: o.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
+		M: o.M, Me: o.In.ID, Office: o, Log: o.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
 		Broken: map[string]bool{}, Alone: map[string]bool{}, Following: map[string]func(){}, PlanFeed: o.plans,
 		Restorer: NewRestorer(),
 		View: planning.View{
@@ -369,7 +369,7 @@ func take[T, V any](l *Leader, m map[string]V, n feed.Update[T], v V) {
 	m[n.Name] = v
 }
 
-// decide runs the planning function until it has seen all it needs to see. What it is sure
+// Decide runs the planning function until it has seen all it needs to see. What it is sure
 // to ask for it is given at once: the claims of the dead, and of those who run shards that
 // wait to move.
 func (l *Leader) Decide(ctx context.Context, now record.Instant) (planning.Decision, error) {
@@ -444,7 +444,7 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 	return out, nil
 }
 
-// commit sends what was decided, as few transactions as possible, and reports whether a
+// Commit sends what was decided, as few transactions as possible, and reports whether a
 // plan was written. Burials rest on the plans, so they wait until those are written.
 func (l *Leader) Commit(ctx context.Context, d planning.Decision) (planned bool, err error) {
 	term := []registry.Cond{registry.At(l.M.Keys.Leader(), l.View.Term)}
@@ -584,7 +584,7 @@ func (l *Leader) follow(ctx context.Context, wg *sync.WaitGroup, pending []strin
 	}
 }
 
-// successors returns who should take the office when it falls vacant, in order.
+// Successors returns who should take the office when it falls vacant, in order.
 func (l *Leader) Successors() []string {
 	var out []string
 	for inc, m := range l.View.Members {

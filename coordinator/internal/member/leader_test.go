@@ -291,7 +291,7 @@ func TestLead_Triggers(t *testing.T) {
 		n, err := b.Trigger(t.Context(), "job", "hello", nil)
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, n)
-		time.Sleep(membertest.Ttl + 2*time.Second)
+		time.Sleep(membertest.TTL + 2*time.Second)
 		ran := map[int]int{}
 		for _, r := range b.Began() {
 			if r.Trigger == 1 {
@@ -312,7 +312,7 @@ func TestLead_Triggers(t *testing.T) {
 		time.Sleep(2 * member.SelfDiagnosis)
 		b.Began()
 		defer g.Server.Partition("a")()
-		time.Sleep(membertest.Ttl + 2*time.Second)
+		time.Sleep(membertest.TTL + 2*time.Second)
 		var again []member.Run
 		for _, r := range b.Began() {
 			if r.Trigger == 1 {

@@ -26,10 +26,10 @@ import (
 // predecessor that crashed could have. The text names its process and host, and since when.
 var ErrNameTaken = errors.New("instance name taken")
 
-// defaultGroup is the group of those who name none.
+// DefaultGroup is the group of those who name none.
 const DefaultGroup = "default"
 
-// MemberOptions are options of NewMember.
+// Options are options of NewMember.
 type Options struct {
 	Namespace  string
 	Group      string        // "" = "default"
@@ -112,9 +112,9 @@ type Member struct {
 	failed   error                       // why Run ended
 }
 
-// incarnation is a member during one session.
+// Incarnation is a member during one session.
 type Incarnation struct {
-	Id      string
+	ID      string
 	Session registry.Session
 	Ledger  *Claimer
 	Office  *Elector
@@ -128,7 +128,7 @@ type Incarnation struct {
 	inspect   bool           // keepRecord has to read the records of the incarnation
 }
 
-// NewMember returns a member of a group. Nothing is sent before Run.
+// New returns a member of a group. Nothing is sent before Run.
 func New(reg registry.Registry, o Options) (*Member, error) {
 	if o.Group == "" {
 		o.Group = DefaultGroup
@@ -205,7 +205,7 @@ func (m *Member) Incarnation() string {
 	if m.current == nil {
 		return ""
 	}
-	return m.current.Id
+	return m.current.ID
 }
 
 // Run takes part until Leave is called or ctx ends. The end of ctx is abrupt: contexts of
@@ -263,7 +263,7 @@ func (m *Member) rejoins(err error) bool {
 	return m.seen && errors.Is(err, registry.ErrQuota)
 }
 
-// errLeft is why a member that was told to leave stops.
+// ErrLeft is why a member that was told to leave stops.
 var ErrLeft = errors.New("left the group")
 
 // serve is one incarnation.
@@ -280,7 +280,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	plans.Unreadable = slog.LevelDebug                                     // the leader and the owners log it
 	task(func(ctx context.Context) error { return plans.Run(ctx, m.Reg) }) // who joins is not to wait for it
 
-	in := &Incarnation{Id: record.Incarnation(m.Name, s.ID()), Session: s, publish: make(chan struct{}, 1)}
+	in := &Incarnation{ID: record.Incarnation(m.Name, s.ID()), Session: s, publish: make(chan struct{}, 1)}
 	m.mu.Lock()
 	m.sessions[s.ID()] = true
 	m.mu.Unlock()
@@ -294,7 +294,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	}
 	in.joined = told.Rev.Seq
 	in.Ledger = &Claimer{
-		Keys: m.Keys, Reg: m.Reg, Session: s, Me: in.Id, Work: m.Work, Log: log, base: base, Barred: &m.Barred, returns: m.grace > 0,
+		Keys: m.Keys, Reg: m.Reg, Session: s, Me: in.ID, Work: m.Work, Log: log, base: base, Barred: &m.Barred, returns: m.grace > 0,
 		Clock: m.Clock, jumped: func() { m.clockJumped(in) },
 		Jobs: map[string]*JobState{}, Dirty: map[*JobState]struct{}{}, Held: map[*JobState]struct{}{}, Frozen: map[*JobState]struct{}{},
 		results: make(chan WriteResult), Nudge: make(chan struct{}, 1), understands: m.understands,
@@ -389,7 +389,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// standing is what the registry is to know of this process, or knows of it.
+// PublishedState is what the registry is to know of this process, or knows of it.
 type PublishedState struct {
 	Member  record.Member
 	defs    map[string]json.RawMessage
@@ -398,7 +398,7 @@ type PublishedState struct {
 	Rev     registry.Rev // of the member record, once it has been written
 }
 
-// standing returns what the registry is to know now.
+// Standing returns what the registry is to know now.
 func (m *Member) Standing(in *Incarnation) PublishedState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -467,7 +467,7 @@ func (m *Member) join(ctx context.Context, in *Incarnation) (PublishedState, err
 			m.entered(in)
 			return told, nil
 		case refused && refusal.Index > 0, !refused && !unsettled(ctx, err):
-			return PublishedState{}, fmt.Errorf("join as %s: %w", in.Id, err)
+			return PublishedState{}, fmt.Errorf("join as %s: %w", in.ID, err)
 		}
 		e, err := m.Reg.Get(ctx, m.Keys.Instance(m.Name), Fresh)
 		switch {
@@ -504,7 +504,7 @@ func (m *Member) had(e registry.Entry) bool {
 	return err == nil && m.sessions[held.Session]
 }
 
-// entrance is the transaction by which an incarnation enters the fleet.
+// Entrance is the transaction by which an incarnation enters the fleet.
 func (m *Member) Entrance(in *Incarnation, member record.Member) (registry.Txn, error) {
 	instance, err := record.Encode(record.Instance{
 		Session: in.Session.ID(), Host: m.host, PID: os.Getpid(), Started: record.InstantOf(m.Clock()),
@@ -517,7 +517,7 @@ func (m *Member) Entrance(in *Incarnation, member record.Member) (registry.Txn, 
 		ID: registry.NewTxnID(),
 		Then: []registry.Op{
 			registry.CreateOwned(m.Keys.Instance(m.Name), instance, in.Session.ID()),
-			registry.Create(m.Keys.Member(in.Id), value),
+			registry.Create(m.Keys.Member(in.ID), value),
 		},
 	}, err
 }
@@ -562,7 +562,7 @@ func (m *Member) keepRecord(ctx context.Context, in *Incarnation, told Published
 	}
 }
 
-// tell makes the registry know next in place of what it has been told.
+// Tell makes the registry know next in place of what it has been told.
 func (m *Member) Tell(ctx context.Context, in *Incarnation, told PublishedState, next *PublishedState) error {
 	if next.offers != told.offers {
 		if err := m.storeDefinitions(ctx, next.defs, Fresh); err != nil {
@@ -581,7 +581,7 @@ func (m *Member) Tell(ctx context.Context, in *Incarnation, told PublishedState,
 	}
 	next.Rev, err = registry.Apply(ctx, m.Reg, registry.Txn{
 		If:   []registry.Cond{registry.Alive(in.Session.ID())},
-		Then: []registry.Op{registry.Set(m.Keys.Member(in.Id), told.Rev, value)},
+		Then: []registry.Op{registry.Set(m.Keys.Member(in.ID), told.Rev, value)},
 	})
 	refusal, refused := batch.Conflict(err)
 	switch {
@@ -614,7 +614,7 @@ func (m *Member) published(in *Incarnation, told PublishedState) {
 	m.notifyLocked()
 }
 
-// change makes a change that the member record has to follow.
+// Change makes a change that the member record has to follow.
 func (m *Member) Change(f func()) {
 	m.mu.Lock()
 	f()
@@ -712,7 +712,7 @@ func (m *Member) awaitEmpty(ctx context.Context) error {
 	}
 }
 
-// fresh asks for a linearizable read.
+// Fresh asks for a linearizable read.
 var Fresh = registry.ReadOptions{Fresh: true}
 
 // storeDefinitions puts into the registry what is newer than what is there, which it reads as
@@ -802,5 +802,5 @@ func (m *Member) storing(stored map[string]registry.Entry, name string, def json
 	return registry.Op{}, false, nil
 }
 
-// errNilRegistry is returned at once: a nil registry panics in a goroutine otherwise.
+// ErrNilRegistry is returned at once: a nil registry panics in a goroutine otherwise.
 var ErrNilRegistry = errors.New("registry is nil")

@@ -37,7 +37,7 @@ func TestMember_Join(t *testing.T) {
 		defer heal()
 		began := time.Now()
 		g.StartOn("a2", "a", coordtest.Def("job", 0, 1, ""))
-		assert.LessOrEqual(t, time.Since(began), membertest.Ttl+membertest.Ttl/4)
+		assert.LessOrEqual(t, time.Since(began), membertest.TTL+membertest.TTL/4)
 	})
 	membertest.Bubble(t, "waits for it though the fate of the first try is unknown", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
@@ -65,17 +65,17 @@ func TestMember_Join(t *testing.T) {
 		before := a.Incarnation()
 		heal := g.Server.Partition("a")
 		for range 2 {
-			time.Sleep(3 * membertest.Ttl / 4)
+			time.Sleep(3 * membertest.TTL / 4)
 			g.Server.Restart() // its session has its full TTL again
 		}
 		heal()
 		for range 8 {
-			time.Sleep(membertest.Ttl / 2)
+			time.Sleep(membertest.TTL / 2)
 			g.Server.Restart()
 		}
 		_, kept := g.Get(g.Keys.Member(before))
 		require.True(t, kept)
-		time.Sleep(2 * membertest.Ttl)
+		time.Sleep(2 * membertest.TTL)
 		require.NoError(t, a.AwaitJoined(t.Context()))
 		assert.NotEqual(t, before, a.Incarnation())
 	})
@@ -85,7 +85,7 @@ func TestMember_Join(t *testing.T) {
 		began := time.Now()
 		g.Begin(a2)
 		require.ErrorIs(t, a2.AwaitJoined(t.Context()), member.ErrNameTaken)
-		assert.Greater(t, time.Since(began), membertest.Ttl)
+		assert.Greater(t, time.Since(began), membertest.TTL)
 		<-a2.Done
 		assert.EqualError(t, a2.Err, fmt.Sprintf("join as a: instance name taken: process %d on host \"host-of-a\" has had it since "+
 			"2000-01-01T00:00:00Z, and kept it for 12.5s, longer than the session of a crashed predecessor lasts", os.Getpid()))
@@ -363,6 +363,6 @@ func TestMember_Leave(t *testing.T) {
 		assert.NoError(t, a.Drain(t.Context()))
 		assert.NoError(t, a.Leave(t.Context()))
 		<-a.Done
-		assert.Less(t, time.Since(began), membertest.Ttl+4*time.Second)
+		assert.Less(t, time.Since(began), membertest.TTL+4*time.Second)
 	})
 }

@@ -24,7 +24,7 @@ import (
 // refuses to fail it over. So the leader names it in the record that all members watch, and it
 // gives its session up and joins again (R2). At rest that costs neither a read nor a write.
 
-// missingGrace is how long records may be missing from a leader's view before the leader asks
+// MissingGrace is how long records may be missing from a leader's view before the leader asks
 // the store: the records of members and of instances arrive by different watches.
 const MissingGrace = 2 * time.Second
 
@@ -248,7 +248,7 @@ var errIncomplete = fmt.Errorf("the leader misses a record of this instance: %w"
 func (o *Elector) checkNamed() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if slices.Contains(o.Office.Incomplete, o.In.Id) {
+	if slices.Contains(o.Office.Incomplete, o.In.ID) {
 		return errIncomplete
 	}
 	return nil
@@ -265,11 +265,11 @@ func (m *Member) inspectOwnRecords(ctx context.Context, in *Incarnation, told Pu
 	if lost := missingOwn(m.Keys.Instance(m.Name), err); lost != nil {
 		return lost
 	}
-	own, err := m.Reg.Get(ctx, m.Keys.Member(in.Id), registry.ReadOptions{})
+	own, err := m.Reg.Get(ctx, m.Keys.Member(in.ID), registry.ReadOptions{})
 	if err == nil && own.Modified.Seq > told.Rev.Seq {
 		err = registry.ErrForeign
 	}
-	return missingOwn(m.Keys.Member(in.Id), err)
+	return missingOwn(m.Keys.Member(in.ID), err)
 }
 
 // missingOwn returns an error if the answer to a read shows that another hand changed the key.

@@ -18,7 +18,7 @@ import (
 
 // healing is how long a fleet may take to heal from another hand: the grace, another one if
 // the leader is hit as well, and the joining.
-const healing = 3*member.MissingGrace + membertest.Ttl/4
+const healing = 3*member.MissingGrace + membertest.TTL/4
 
 // job is a definition of four shards.
 const fourShards = `{"name":"job","shards":4}`
@@ -66,7 +66,7 @@ func TestMissing(t *testing.T) {
 		a, b := two(g)
 		g.Remove(g.Keys.Instance("a"))
 		g.Server.Partition("b")
-		time.Sleep(membertest.Ttl + healing)
+		time.Sleep(membertest.TTL + healing)
 		synctest.Wait()
 		require.Equal(t, 4, g.Plan("job").Owners[a.Incarnation()].Len())
 		_ = b
@@ -101,7 +101,7 @@ func TestMissing(t *testing.T) {
 		a, b := two(g)
 		before := b.Incarnation()
 		g.Server.Partition("b")
-		time.Sleep(membertest.Ttl + healing)
+		time.Sleep(membertest.TTL + healing)
 		synctest.Wait()
 		_, ok := g.Get(g.Keys.Member(before))
 		require.True(t, ok)
@@ -116,7 +116,7 @@ func TestMissing(t *testing.T) {
 		_, b := two(g)
 		before := b.Incarnation()
 		g.Server.Partition("b")
-		time.Sleep(membertest.Ttl + healing)
+		time.Sleep(membertest.TTL + healing)
 		synctest.Wait()
 		g.Server.Record()
 		time.Sleep(10 * member.MissingGrace)
@@ -130,7 +130,7 @@ func TestMissing(t *testing.T) {
 		g.Server.Record()
 		c.Shutdown()
 		g.Server.Partition("b")
-		time.Sleep(membertest.Ttl + healing)
+		time.Sleep(membertest.TTL + healing)
 		_ = b
 		for _, e := range g.Server.Log() {
 			if e.Client == "a" && len(e.Then) == 0 && e.Opened == "" && e.Ended == "" {
@@ -144,7 +144,7 @@ func TestMissing(t *testing.T) {
 		b2 := g.Worker("b", nil, fourShards)
 		b2.Reg.Registry = g.Server.Client("elsewhere")
 		g.Begin(b2)
-		time.Sleep(membertest.Ttl*2 + healing)
+		time.Sleep(membertest.TTL*2 + healing)
 		synctest.Wait()
 		require.Equal(t, 2, g.Plan("job").Owners[b2.Incarnation()].Len())
 		require.Equal(t, 2, g.Plan("job").Owners[a.Incarnation()].Len())
@@ -208,7 +208,7 @@ func TestHands(t *testing.T) {
 		claims := g.Keys.Claims(b.Incarnation(), "job")
 		g.Server.Partition("b")
 		g.Put(claims, `{"job":"x"}`)
-		time.Sleep(membertest.Ttl + time.Second)
+		time.Sleep(membertest.TTL + time.Second)
 		assert.Equal(t, string(claims)+" cannot be read", g.Plan("job").Problem)
 		g.Remove(claims)
 		time.Sleep(time.Second * 40)

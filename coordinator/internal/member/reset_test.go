@@ -48,7 +48,7 @@ func TestOperator_Reset(t *testing.T) {
 		time.Sleep(time.Second)
 		require.True(t, ended())
 		a.Reg.After(nil)
-		time.Sleep(4 * membertest.Ttl)
+		time.Sleep(4 * membertest.TTL)
 		assert.Equal(t, 2, g.Plan("job").Last().Number)
 		assert.EqualValues(t, 1, g.Plan("job").Resets)
 		time.Sleep(time.Minute)

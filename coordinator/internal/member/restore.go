@@ -20,7 +20,7 @@ import (
 // another hand. It holds the plans in memory, which hold the definitions in force, and writes them again under its
 // term. A later leader has no copy to compare with, and plans by the records that it finds.
 
-// restoring is a leader's knowledge of plans and definitions that another hand changed.
+// Restorer is a leader's knowledge of plans and definitions that another hand changed.
 type Restorer struct {
 	wrote  map[string]uint64 // by segment: the commit of this term that last wrote the plan
 	unsure map[string]bool   // segments of whose last change the outcome is unknown

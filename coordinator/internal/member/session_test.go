@@ -103,7 +103,7 @@ func TestMember_SessionLost(t *testing.T) {
 		membertest.Until(1)
 		assert.Empty(t, a.Began())
 		b.Began()
-		time.Sleep(membertest.Ttl + time.Second)
+		time.Sleep(membertest.TTL + time.Second)
 		assert.Equal(t, map[string]string{"b": "0-1"}, g.Owners("job"))
 		assert.Equal(t, membertest.Once(1), membertest.Shards(b.Began()), "the fire that a had not claimed")
 		g.Server.Record()

@@ -21,7 +21,7 @@ func TestLead_TriggerOfACrashedInstance(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
 		defer g.Server.Partition("a")()
-		time.Sleep(membertest.Ttl + 4*member.SelfDiagnosis)
+		time.Sleep(membertest.TTL + 4*member.SelfDiagnosis)
 		require.Empty(t, g.Owners("job"))
 		b.Began()
 		b.Offer(membertest.Offering(coordtest.Def("job", 0, 2, "")))

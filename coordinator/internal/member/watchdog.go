@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// leastPatience is how long a leader's loop may take at least to come to something: with
+// LeastPatience is how long a leader's loop may take at least to come to something: with
 // short sessions a busy machine must not cost the office.
 const LeastPatience = 10 * time.Second
 
@@ -23,7 +23,7 @@ func (o *Elector) patience() time.Duration { return max(o.In.Session.TTL(), Leas
 // inspections is how often, within its patience, the one in office is looked at.
 const inspections = 4
 
-// progress is how far a leader's loop has come, for the loop that watches it.
+// Progress is how far a leader's loop has come, for the loop that watches it.
 type Progress struct {
 	mu      sync.Mutex
 	since   time.Time // when it last came to something; zero: there is nothing to do
@@ -183,8 +183,8 @@ func (o *Elector) heirs(ctx context.Context) ([]string, error) {
 		inc := e.Key.Name()
 		_, wild := off[inc]
 		switch {
-		case err != nil, m.Draining, wild, inc == o.In.Id:
-		case inc < o.In.Id:
+		case err != nil, m.Draining, wild, inc == o.In.ID:
+		case inc < o.In.ID:
 			before = append(before, inc)
 		default:
 			behind = append(behind, inc)

@@ -43,7 +43,7 @@ func TestWatchdog(t *testing.T) {
 		a.Offer(membertest.Offering(hanging))
 		require.Equal(t, "b", g.Led())
 		defer g.Server.Partition("b")()
-		time.Sleep(2 * membertest.Ttl)
+		time.Sleep(2 * membertest.TTL)
 		synctest.Wait()
 		_, taken := g.Get(g.Keys.Seat())
 		require.False(t, taken)

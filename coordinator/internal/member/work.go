@@ -61,7 +61,7 @@ type Run struct {
 	Session registry.SessionID
 }
 
-// barred is the shards of a process whose function has not returned, across
+// BlockedShards is the shards of a process whose function has not returned, across
 // incarnations. Those of an earlier incarnation must not start again here before it has.
 type BlockedShards struct {
 	mu      sync.Mutex

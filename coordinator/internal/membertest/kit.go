@@ -30,7 +30,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// fleet starts members a, b, ... one after the other, so that a leads.
+// Fleet starts members a, b, ... one after the other, so that a leads.
 func (g *Group) Fleet(n int) []*Worker {
 	var out []*Worker
 	for i := range n {
@@ -39,7 +39,7 @@ func (g *Group) Fleet(n int) []*Worker {
 	return out
 }
 
-// fiveOf starts five members of a job with 20 shards.
+// FiveOf starts five members of a job with 20 shards.
 func (g *Group) FiveOf() map[string]string {
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		g.Start(name, coordtest.Def("job", 0, 20, ""))
@@ -48,7 +48,7 @@ func (g *Group) FiveOf() map[string]string {
 	return g.Owners("job")
 }
 
-// passed returns how often a shard went from an instance of one name to one of another,
+// Passed returns how often a shard went from an instance of one name to one of another,
 // since the last call, given who had them.
 func (g *Group) Passed(had map[string]string) (moves int) {
 	owner := map[int]string{}
@@ -80,7 +80,7 @@ func (g *Group) Passed(had map[string]string) (moves int) {
 	return moves
 }
 
-// roll restarts one member after another, each of which is away for five seconds, and
+// Roll restarts one member after another, each of which is away for five seconds, and
 // checks that every shard runs every fire once.
 func (g *Group) Roll() {
 	all := map[string]map[int]int{} // by fire
@@ -110,7 +110,7 @@ func (g *Group) Roll() {
 	}
 }
 
-// bubble runs f in virtual time with a new group on a new server, and then stops all of
+// Bubble runs f in virtual time with a new group on a new server, and then stops all of
 // its members.
 func Bubble(t *testing.T, name string, f func(t *testing.T, g *Group)) {
 	t.Helper()
@@ -125,7 +125,7 @@ func Bubble(t *testing.T, name string, f func(t *testing.T, g *Group)) {
 	})
 }
 
-// group is some members on one server, each on a machine of its own name.
+// Group is some members on one server, each on a machine of its own name.
 type Group struct {
 	T        *testing.T
 	Server   *memory.Server
@@ -143,7 +143,7 @@ type clockError struct{ atomic.Int64 }
 
 func (e *clockError) now() time.Time { return time.Now().Add(time.Duration(e.Load())) }
 
-// sets sets the clock of an instance, also of one that has not begun.
+// Sets sets the clock of an instance, also of one that has not begun.
 func (g *Group) Sets(name string, ahead time.Duration) {
 	if g.wrong == nil {
 		g.wrong = map[string]*clockError{}
@@ -154,7 +154,7 @@ func (g *Group) Sets(name string, ahead time.Duration) {
 	g.wrong[name].Store(int64(ahead))
 }
 
-// worker is a member and the work that it does.
+// Worker is a member and the work that it does.
 type Worker struct {
 	*member.Member
 	*coordinator.Operator // on the same handle
@@ -174,20 +174,20 @@ type Worker struct {
 	dialect string // of later versions: what has it in its definition cannot be compiled; "": all can
 }
 
-// start starts a member that offers definitions, and waits until it has joined and owns
+// Start starts a member that offers definitions, and waits until it has joined and owns
 // what it is to own.
 func (g *Group) Start(name string, defs ...string) *Worker {
 	g.T.Helper()
 	return g.Joined(g.Worker(name, nil, defs...))
 }
 
-// startWorking is start with work to do.
+// StartWorking is start with work to do.
 func (g *Group) StartWorking(name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
 	g.T.Helper()
 	return g.Joined(g.Worker(name, work, defs...))
 }
 
-// startOn is start on a machine whose name is not the member's.
+// StartOn is start on a machine whose name is not the member's.
 func (g *Group) StartOn(machine, name string, defs ...string) *Worker {
 	g.T.Helper()
 	return g.Joined(g.WorkerOn(machine, name, nil, defs...))
@@ -216,7 +216,7 @@ func (g *Group) WorkerOn(machine, name string, work func(context.Context, member
 		g.Sets(name, 0)
 	}
 	w.Member, err = member.New(w.Reg, member.Options{
-		Namespace: "test", Instance: name, SessionTTL: Ttl, RestartGrace: g.Grace, Host: "host-of-" + name, Work: w,
+		Namespace: "test", Instance: name, SessionTTL: TTL, RestartGrace: g.Grace, Host: "host-of-" + name, Work: w,
 		Clock: g.wrong[name].now, MaxClockSkew: g.Skew,
 		Strategies: map[string]strategy.Func{"hangs": g.askStrategy, "failing": g.askStrategy},
 		Logger:     slog.New(slog.NewTextHandler(w.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -233,7 +233,7 @@ func (g *Group) askStrategy(in strategy.Input) (strategy.Assignment, error) {
 	return (*g.Strategy.Load())(in)
 }
 
-// operator returns an Operator on a machine of its own, and its handle.
+// Operator returns an Operator on a machine of its own, and its handle.
 func (g *Group) Operator() (*coordinator.Operator, *hooked) {
 	g.T.Helper()
 	reg := &hooked{Registry: g.Server.Client("console")}
@@ -242,7 +242,7 @@ func (g *Group) Operator() (*coordinator.Operator, *hooked) {
 	return o, reg
 }
 
-// counts returns the sums of a job over its life.
+// Counts returns the sums of a job over its life.
 func (g *Group) Counts(job string) record.Counts {
 	g.T.Helper()
 	sum := g.Plan(job).Counts
@@ -252,7 +252,7 @@ func (g *Group) Counts(job string) record.Counts {
 	return sum
 }
 
-// begin calls Run.
+// Begin calls Run.
 func (g *Group) Begin(w *Worker) *Worker {
 	g.Members = append(g.Members, w)
 	go func() {
@@ -262,10 +262,10 @@ func (g *Group) Begin(w *Worker) *Worker {
 	return w
 }
 
-// ttl is that of sessions here.
-const Ttl = 10 * time.Second
+// Ttl is that of sessions here.
+const TTL = 10 * time.Second
 
-// offering returns definitions by their names.
+// Offering returns definitions by their names.
 func Offering(defs ...string) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for _, d := range defs {
@@ -289,14 +289,14 @@ func (g *Group) stop() {
 	}
 }
 
-// leave makes Run return without waiting for anything.
+// Abandon makes Run return without waiting for anything.
 func (w *Worker) Abandon() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	w.Leave(ended)
 }
 
-// goes drains a member and waits until it has left.
+// Shutdown drains a member and waits until it has left.
 func (w *Worker) Shutdown() {
 	w.g.T.Helper()
 	require.NoError(w.g.T, w.Drain(w.g.T.Context()))
@@ -338,14 +338,14 @@ func (w *Worker) Yield(_ string, shard int, cause error) {
 	}
 }
 
-// asked returns the shards that were to be yielded.
+// Asked returns the shards that were to be yielded.
 func (w *Worker) Asked() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.yielded)
 }
 
-// began returns the runs that were begun since the last call.
+// Began returns the runs that were begun since the last call.
 func (w *Worker) Began() []member.Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -354,7 +354,7 @@ func (w *Worker) Began() []member.Run {
 	return runs
 }
 
-// incarnation returns the id of the present one.
+// Incarnation returns the id of the present one.
 func (w *Worker) Incarnation() string {
 	w.g.T.Helper()
 	id := w.Member.Incarnation()
@@ -417,7 +417,7 @@ func (h *hooked) WrittenAt(ctx context.Context, key registry.Key) (time.Time, er
 	return registry.WrittenAt(ctx, h.Registry, key)
 }
 
-// writing returns a hook that calls f the first time that a key is written.
+// Writing returns a hook that calls f the first time that a key is written.
 func Writing(is func(registry.Key) bool, f func()) func(registry.Txn) {
 	var once sync.Once
 	return func(t registry.Txn) {
@@ -429,14 +429,14 @@ func Writing(is func(registry.Key) bool, f func()) func(registry.Txn) {
 	}
 }
 
-// expireUntold ends the sessions of a machine, which hears of it only a second later.
+// ExpireUntold ends the sessions of a machine, which hears of it only a second later.
 func (g *Group) ExpireUntold(name string) {
 	g.Server.Delay(name, 0, time.Second)
 	g.Server.Expire(name)
 	g.Server.Delay(name, 0, 0)
 }
 
-// client returns a handle for the test itself.
+// Client returns a handle for the test itself.
 func (g *Group) Client() *memory.Client { return g.Server.Client(g.edits) }
 
 func (g *Group) Get(key registry.Key) (registry.Entry, bool) {
@@ -454,7 +454,7 @@ func (g *Group) Text(key registry.Key) string {
 	return string(e.Value)
 }
 
-// put writes a record by hand, whatever it was.
+// Put writes a record by hand, whatever it was.
 func (g *Group) Put(key registry.Key, value string) {
 	g.T.Helper()
 	g.Write(key, value)
@@ -471,7 +471,7 @@ func (g *Group) Write(key registry.Key, value string) {
 	require.NoError(g.T, err)
 }
 
-// spoil makes a record unreadable. Unlike put it can be called by a hook.
+// Spoil makes a record unreadable. Unlike put it can be called by a hook.
 func (g *Group) Spoil(key registry.Key) {
 	g.T.Helper()
 	g.Write(key, "spoilt")
@@ -495,7 +495,7 @@ func (g *Group) Plan(job string) *record.Plan {
 	return p
 }
 
-// owners returns who owns what of a job, by name of the instance.
+// Owners returns who owns what of a job, by name of the instance.
 func (g *Group) Owners(job string) map[string]string {
 	g.T.Helper()
 	out := map[string]string{}
@@ -526,12 +526,12 @@ func (g *Group) Leader() record.Leader {
 	return l
 }
 
-// commits returns the transactions that were applied since the last call.
+// Commits returns the transactions that were applied since the last call.
 func (g *Group) Commits() []memory.Commit {
 	return slices.DeleteFunc(g.Server.Log(), func(c memory.Commit) bool { return c.Err != nil })
 }
 
-// takes returns work that takes d, or until its context ends.
+// Takes returns work that takes d, or until its context ends.
 func Takes(d time.Duration) func(context.Context, member.Run) error {
 	return func(ctx context.Context, _ member.Run) error {
 		select {
@@ -543,7 +543,7 @@ func Takes(d time.Duration) func(context.Context, member.Run) error {
 	}
 }
 
-// shards returns how often each shard is among runs.
+// Shards returns how often each shard is among runs.
 func Shards(runs []member.Run) map[int]int {
 	out := map[int]int{}
 	for _, r := range runs {
@@ -562,7 +562,7 @@ func Merged(all ...map[int]int) map[int]int {
 	return out
 }
 
-// once is what shards returns of one run of each of n shards.
+// Once is what shards returns of one run of each of n shards.
 func Once(n int) map[int]int {
 	out := map[int]int{}
 	for s := range n {
@@ -571,23 +571,23 @@ func Once(n int) map[int]int {
 	return out
 }
 
-// until sleeps to the n-th minute of the bubble, and a second more.
+// Until sleeps to the n-th minute of the bubble, and a second more.
 func Until(n int) {
 	time.Sleep(time.Until(coordtest.BubbleBegan().Add(time.Duration(n)*time.Minute + time.Second)))
 	synctest.Wait()
 }
 
-// below tells the keys of a directory.
+// Below tells the keys of a directory.
 func Below(dir registry.Key) func(registry.Key) bool {
 	return func(k registry.Key) bool { return k.Dir() == dir }
 }
 
-// is tells one key.
+// Is tells one key.
 func Is(key registry.Key) func(registry.Key) bool {
 	return func(k registry.Key) bool { return k == key }
 }
 
-// removeAll deletes records by hand, all by one commit.
+// RemoveAll deletes records by hand, all by one commit.
 func (g *Group) RemoveAll(keys ...registry.Key) {
 	g.T.Helper()
 	var ops []registry.Op
@@ -606,7 +606,7 @@ func (g *Group) OwnKeys(w *Worker) (instance, member registry.Key) {
 	return g.Keys.Instance(w.Instance()), g.Keys.Member(w.Incarnation())
 }
 
-// requireHealed requires that both members share the job and that all four shards run.
+// RequireHealed requires that both members share the job and that all four shards run.
 func (g *Group) RequireHealed(a, b *Worker) {
 	g.T.Helper()
 	require.Equal(g.T, map[string]int{"a": 2, "b": 2}, g.Shares("job"))
@@ -624,7 +624,7 @@ func (g *Group) RequireHealed(a, b *Worker) {
 	require.Equal(g.T, Once(4), Merged(Shards(a.Began()), Shards(b.Began())))
 }
 
-// requireRuns requires that each of four shards runs once a minute.
+// RequireRuns requires that each of four shards runs once a minute.
 func (g *Group) RequireRuns(a, b *Worker) {
 	g.T.Helper()
 	a.Began()
@@ -634,7 +634,7 @@ func (g *Group) RequireRuns(a, b *Worker) {
 	require.Equal(g.T, Once(4), Merged(Shards(a.Began()), Shards(b.Began())))
 }
 
-// startOld starts a member of an older version, that knows no lunar schedules.
+// StartOld starts a member of an older version, that knows no lunar schedules.
 func (g *Group) StartOld(name string, defs ...string) *Worker {
 	g.T.Helper()
 	w := g.Worker(name, nil, defs...)
@@ -642,7 +642,7 @@ func (g *Group) StartOld(name string, defs ...string) *Worker {
 	return g.Joined(w)
 }
 
-// onRecord returns the sums of a job, whoever has counted.
+// OnRecord returns the sums of a job, whoever has counted.
 func (g *Group) OnRecord(job string) coordinator.Counts {
 	g.T.Helper()
 	o, _ := g.Operator()
@@ -651,7 +651,7 @@ func (g *Group) OnRecord(job string) coordinator.Counts {
 	return st.Counts
 }
 
-// shares returns how many shards of a job each instance owns.
+// Shares returns how many shards of a job each instance owns.
 func (g *Group) Shares(job string) map[string]int {
 	g.T.Helper()
 	out := map[string]int{}
@@ -662,7 +662,7 @@ func (g *Group) Shares(job string) map[string]int {
 	return out
 }
 
-// claimWrites returns how many commits since the last call wrote claims.
+// ClaimWrites returns how many commits since the last call wrote claims.
 func (g *Group) ClaimWrites() int {
 	n := 0
 	for _, c := range g.Commits() {
@@ -676,7 +676,7 @@ func (g *Group) ClaimWrites() int {
 	return n
 }
 
-// hangs makes the strategy "hangs" of the group one which deals as "single" does, but does not return
+// Hangs makes the strategy "hangs" of the group one which deals as "single" does, but does not return
 // from its first n calls until the function is called that hangs returns.
 func (g *Group) Hangs(n int64) (release func()) {
 	released := make(chan struct{})
@@ -691,7 +691,7 @@ func (g *Group) Hangs(n int64) (release func()) {
 	return func() { close(released) }
 }
 
-// led waits for as long as it takes to find that a leader is stuck, and returns who is in
+// Led waits for as long as it takes to find that a leader is stuck, and returns who is in
 // office then, by name.
 func (g *Group) Led() string {
 	g.T.Helper()
@@ -700,7 +700,7 @@ func (g *Group) Led() string {
 	return g.InOffice()
 }
 
-// inOffice returns the name of the instance in office, "" if that is vacant.
+// InOffice returns the name of the instance in office, "" if that is vacant.
 func (g *Group) InOffice() string {
 	g.T.Helper()
 	e, ok := g.Get(g.Keys.Seat())

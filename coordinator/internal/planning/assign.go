@@ -25,7 +25,7 @@ type desired struct {
 // allDisabled is the problem of a job that only those offer who may not run it.
 const allDisabled = "every instance that is there and offers the job is disabled"
 
-// notOffered is the problem of a job that no live instance offers, nor one whose return is awaited.
+// NotOffered is the problem of a job that no live instance offers, nor one whose return is awaited.
 const NotOffered = "no live instance offers the job"
 
 // assigning is the making of all jobs' assignments.

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// decision is what a view calls for.
+// Decision is what a view calls for.
 type Decision struct {
 	Changes  []Change  // of plans, by segment
 	Reapings []Reaping // of incarnations that own nothing any more
@@ -22,7 +22,7 @@ type Decision struct {
 	Follow   []string  // incarnations that run shards which wait to move: follow their claims
 }
 
-// change is a new plan for a job, with what must hold and go with it. All of a change is
+// Change is a new plan for a job, with what must hold and go with it. All of a change is
 // committed at once, with the term, or nothing.
 type Change struct {
 	Segment string
@@ -35,13 +35,13 @@ type Change struct {
 	Upkeep  []string // for the log only: what there is of it day by day would hide the rest
 }
 
-// burial removes what an incarnation left behind once its shards have gone.
+// Reaping removes what an incarnation left behind once its shards have gone.
 type Reaping struct {
 	Incarnation string
 	Parts       []batch.Share // the last one deletes the member record, so that what is left can be found again
 }
 
-// decide is planning: a pure function from a view to what has to be done. It is run
+// Decide is planning: a pure function from a view to what has to be done. It is run
 // whenever the view changes and on a slow tick, so that nothing depends on having seen
 // an event.
 func Decide(v *View) Decision {
@@ -215,7 +215,7 @@ func (p *jobPlanner) upkeeping(format string, args ...any) {
 	p.change.Upkeep = append(p.change.Upkeep, fmt.Sprintf(format, args...))
 }
 
-// note writes down in the plan why it is as it is. That is no part of planning: nothing
+// Note writes down in the plan why it is as it is. That is no part of planning: nothing
 // rests on it, and it is no reason to write a plan.
 func (c *Change) Note(d record.Decision) {
 	if len(c.Why) > 0 {

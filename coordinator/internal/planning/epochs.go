@@ -214,7 +214,7 @@ func (p *jobPlanner) epochAt(at record.Instant) *record.Epoch {
 	return e
 }
 
-// clearable reports that it is time to clear, and that there is a plan to clear.
+// Clearable reports that it is time to clear, and that there is a plan to clear.
 func (v *View) Clearable() bool {
 	if !v.SlowTick {
 		return false

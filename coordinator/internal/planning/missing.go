@@ -1,6 +1,6 @@
 package planning
 
-// complete reports whether the view has both records of an incarnation.
+// Complete reports whether the view has both records of an incarnation.
 func (v *View) Complete(incarnation string) bool {
 	_, known := v.Members[incarnation]
 	return known && v.Alive(incarnation)

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// share returns what a change adds to a transaction. A plan for which there is no room
+// Share returns what a change adds to a transaction. A plan for which there is no room
 // otherwise goes without what is told to people only.
 func (c *Change) Share(k record.Keys) (batch.Share, error) {
 	most := registry.PortableLimits.ValueBytes
@@ -37,7 +37,7 @@ func (c *Change) Share(k record.Keys) (batch.Share, error) {
 	return pc, nil
 }
 
-// loads returns the transactions of a burial, in order.
+// Loads returns the transactions of a burial, in order.
 func (b *Reaping) Loads(limits registry.Limits, term []registry.Cond) []batch.Load[batch.Share] {
 	common := append(slices.Clone(term), registry.Dead(due.SessionOf(b.Incarnation)))
 	return batch.Pack(common, b.Parts, limits, func(s batch.Share) batch.Share { return s }, func(batch.Share) bool { return false })

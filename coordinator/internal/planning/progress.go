@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// jobProgress is what has been claimed of a job, by its plan and its owners.
+// JobProgress is what has been claimed of a job, by its plan and its owners.
 type JobProgress struct {
 	Watermarks record.Watermarks
 	Running    record.Runs
@@ -15,7 +15,7 @@ type JobProgress struct {
 	Reruns     record.Runs // pending, as far as is known
 }
 
-// add adds what an incarnation that owns shards has claimed.
+// Add adds what an incarnation that owns shards has claimed.
 func (g *JobProgress) Add(owned shardset.Set, claims record.Claims) {
 	g.Watermarks = g.Watermarks.Fold(claims.Watermarks, owned)
 	for _, r := range claims.Running {
@@ -24,7 +24,7 @@ func (g *JobProgress) Add(owned shardset.Set, claims record.Claims) {
 	g.HandedBack = append(g.HandedBack, claims.Reruns.Within(owned)...)
 }
 
-// triggerServed reports whether all shards of a trigger have claimed it, and nothing of it runs
+// TriggerServed reports whether all shards of a trigger have claimed it, and nothing of it runs
 // or waits.
 func (g *JobProgress) TriggerServed(t record.Trigger, targets shardset.Set) bool {
 	if usesTrigger(g.Running, t.Number) || usesTrigger(g.Reruns, t.Number) {

@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// view is all that planning knows: what the leader's watches have delivered, and what it
+// View is all that planning knows: what the leader's watches have delivered, and what it
 // looked up. It may be behind the registry; the conditions of each transaction make up
 // for that.
 type View struct {
@@ -78,7 +78,7 @@ type ClaimsRecord struct {
 	record.Claims
 }
 
-// look is a fresh reading of an incarnation's claims. Every commit up to seen was known
+// FreshRead is a fresh reading of an incarnation's claims. Every commit up to seen was known
 // to its maker before it began, so what they fence has stopped by then.
 type FreshRead struct {
 	Seen       uint64
@@ -86,10 +86,10 @@ type FreshRead struct {
 	Unreadable map[string]bool         // segments whose record cannot be read
 }
 
-// alive reports whether an incarnation's session stands in the instances directory.
+// Alive reports whether an incarnation's session stands in the instances directory.
 func (v *View) Alive(incarnation string) bool { return v.Live[due.SessionOf(incarnation)] }
 
-// notUnderstood is the problem of a job that nobody offers any more because of its definitions.
+// NotUnderstood is the problem of a job that nobody offers any more because of its definitions.
 const NotUnderstood = "no instance that is there and offers the job understands all definitions in force"
 
 // puzzling reports whether somebody who lives would offer a job, if it understood it.
@@ -102,7 +102,7 @@ func (v *View) puzzling(job string) bool {
 	return false
 }
 
-// offered reports whether somebody who lives offers a job.
+// Offered reports whether somebody who lives offers a job.
 func (v *View) Offered(job string) bool {
 	for inc, m := range v.Members {
 		if m.Offers(job) && v.Alive(inc) {
@@ -112,7 +112,7 @@ func (v *View) Offered(job string) bool {
 	return false
 }
 
-// deadMembers returns the members that are dead and not yet buried, sorted. One that has just
+// DeadMembers returns the members that are dead and not yet buried, sorted. One that has just
 // joined is not taken for dead: what tells that it lives is on its way.
 func (v *View) DeadMembers() []string {
 	var dead []string

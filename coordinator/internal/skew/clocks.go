@@ -15,19 +15,19 @@ import (
 // that the leader watches. Of two clocks that differ, one side can always show it. A message
 // that is late hides a difference, and never makes one up.
 
-// clockNotice is what a leader says of clocks.
+// Notice is what a leader says of clocks.
 type Notice struct {
 	At     record.Instant             // the reading that it tells; zero: none
 	Skewed map[string]record.Duration // whose are off, by incarnation, and how far ahead
 }
 
-// names reports whether a notice names the same as off does. By how much they are off
+// Names reports whether a notice names the same as off does. By how much they are off
 // differs a little each time, and is not worth a commit.
 func (n Notice) Names(off map[string]record.Duration) bool {
 	return maps.EqualFunc(n.Skewed, off, func(record.Duration, record.Duration) bool { return true })
 }
 
-// comparing is a leader's comparison of clocks with a reading of its own: that it told last,
+// Comparison is a leader's comparison of clocks with a reading of its own: that it told last,
 // or took when the term began.
 type Comparison struct {
 	Reading      record.Instant
@@ -40,7 +40,7 @@ type Comparison struct {
 	Differ       bool                       // of two clocks, which is said once
 }
 
-// newComparing begins a comparison that nobody has been told of.
+// NewComparison begins a comparison that nobody has been told of.
 func NewComparison(now, clock time.Time, term uint64) Comparison {
 	return Comparison{Reading: record.InstantOf(clock), Published: now, Since: term, Ahead: map[string]record.Duration{}, ToPublish: true}
 }
@@ -59,7 +59,7 @@ func (c *Comparison) Restart(reading record.Instant, published time.Time, since 
 	return n
 }
 
-// hear takes in what the record of member inc, written by commit seq, says of its clock, at a
+// Observe takes in what the record of member inc, written by commit seq, says of its clock, at a
 // time when the leader's says clock. mine: it is the leader's own, which may only have been
 // set; off: the member's is known to be off.
 func (c *Comparison) Observe(inc string, m record.Member, seq uint64, now, clock time.Time, limit time.Duration, mine, off bool) {
@@ -94,18 +94,18 @@ func (c *Comparison) Observe(inc string, m record.Member, seq uint64, now, clock
 	}
 }
 
-// answering is how long members are given to answer a reading: the first to answer a leader
+// Answering is how long members are given to answer a reading: the first to answer a leader
 // whose clock is wrong must not be taken for the only one that differs.
 const Answering = time.Second
 
-// doubtful reports that shards should not be dealt before clocks are judged: who was dealt
+// Doubtful reports that shards should not be dealt before clocks are judged: who was dealt
 // some with a clock that is ahead would claim fires before their time. That lasts for so long
 // only, as others wait as well.
 func (c *Comparison) Doubtful(now time.Time) bool {
 	return !c.DoubtedSince.IsZero() && now.Sub(c.DoubtedSince) < 2*Answering
 }
 
-// tooFar returns whose clocks are further than limit from the median of all, and how far
+// FindSkewed returns whose clocks are further than limit from the median of all, and how far
 // ahead of it they are. The median is a clock of the fleet, so there is always one that is
 // right; of two in the middle it is the one behind, as late does less harm than early. Of
 // two clocks nobody can tell which is wrong, unless one of them has been found to be off.
@@ -132,14 +132,14 @@ func FindSkewed(ahead, before map[string]record.Duration, limit time.Duration) m
 	return off
 }
 
-// jumps finds out that a clock was set, by how it goes against time that nobody sets.
+// JumpDetector finds out that a clock was set, by how it goes against time that nobody sets.
 type JumpDetector struct {
 	Limit         time.Duration // 0: it does not look
 	before, after time.Time     // between which the clock was read last
 	clock         time.Time     // what it said
 }
 
-// since reports whether the clock, which was read between two instants, has been set by more
+// Jumped reports whether the clock, which was read between two instants, has been set by more
 // than the limit. A process that was stopped while it read the clock has set nothing.
 func (j *JumpDetector) Jumped(before, clock, after time.Time) bool {
 	if j.Limit == 0 {

@@ -6,6 +6,6 @@ package skew
 // then were run. The owner detects it when it looks for due work, logs it and publishes it in its
 // member record, and the leader copies it into Plan.Problem.
 
-// reach is how far ahead of a clock something may be that clocks within the limit have written,
+// Reach is how far ahead of a clock something may be that clocks within the limit have written,
 // in limits: both may be that far from the median, and new definitions begin so much later.
 const Reach = 3

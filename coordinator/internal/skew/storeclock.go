@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// aheadOf returns how far a clock is at least ahead of another that said at while the clock went
+// AheadOf returns how far a clock is at least ahead of another that said at while the clock went
 // from before to after; negative if it is behind.
 func AheadOf(at, before, after time.Time) time.Duration {
 	switch {
