@@ -262,7 +262,7 @@ func (g *Group) Begin(w *Worker) *Worker {
 	return w
 }
 
-// Ttl is that of sessions here.
+// TTL is the TTL of sessions that members ask for.
 const TTL = 10 * time.Second
 
 // Offering returns definitions by their names.
