@@ -7,6 +7,8 @@ import (
 	"github.com/rota-dev/rota/coordinator/strategy"
 )
 
+// A document shows from here:
+
 // nearTheData keeps shards where they are, and assigns the others to the instances of one zone.
 func nearTheData(in strategy.Input) (strategy.Assignment, error) {
 	var near []string
@@ -26,6 +28,8 @@ func nearTheData(in strategy.Input) (strategy.Assignment, error) {
 	}
 	return out, nil
 }
+
+// To here.
 
 // A strategy of one's own. executor.Options.Strategies makes it known by a name.
 func ExampleFunc_labels() {

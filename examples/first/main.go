@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// README.md shows from here:
+// A document shows from here:
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 )
 
-// README.md shows from here:
+// A document shows from here:
 
 // Once returns a handler that calls write in a transaction, at most once for each Run.Key. Work
 // that an earlier attempt has committed is not done again, and a run that a later run of its

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
-// README.md shows from here:
+// A document shows from here:
 
 func main() {
 	if err := run(); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// README.md shows from here:
+// A document shows from here:
 
 func TestSettleSurvivesACrash(t *testing.T) { // no server, no waiting: milliseconds
 	rotatest.Run(t, func(f *rotatest.Fleet) {
@@ -19,7 +19,7 @@ func TestSettleSurvivesACrash(t *testing.T) { // no server, no waiting: millisec
 		f.Start("b", job)
 		f.NextFire("settle")
 		f.Crash("a")
-		f.Settle()
+		f.Settle() // until nothing is left to do
 		rerun := func(r rotatest.Record) bool { return r.Attempt == 2 && r.Instance == "b" }
 		if !slices.ContainsFunc(f.Runs("settle"), rerun) {
 			t.Error("nothing of a was rerun on b")

@@ -41,7 +41,7 @@ func directoriesAreDocumented(tr *tree) (faults []string) {
 var shown = regexp.MustCompile("(?s)<!-- (\\S+) -->\n```go\n(.*?)```")
 
 const (
-	shownFrom = "// README.md shows from here:\n\n"
+	shownFrom = "// A document shows from here:\n\n"
 	shownTo   = "\n// To here.\n"
 )
 
