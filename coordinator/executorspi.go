@@ -21,8 +21,8 @@ type (
 	Run = member.Run
 	// Program computes which fires of a shard are due, by one definition of a job.
 	Program = due.Program
-	// Owed is what a Program answers.
-	Owed = due.Owed
+	// Due is what a Program returns.
+	Due = due.Due
 	// Compiler makes programs of definitions as stored.
 	Compiler = due.Compiler
 )

@@ -210,23 +210,23 @@ func (o *owning) end(cause error) {
 // always is the Program of shards that want to be owned all the time.
 type always struct{}
 
-// Owed is described in Program. A clock behind that of the last owner does not delay the
+// Due is described in Program. A clock behind that of the last owner does not delay the
 // next one.
-func (always) Owed(last, until, now time.Time) due.Owed {
+func (always) Due(last, until, now time.Time) due.Due {
 	if !until.IsZero() && !now.Before(until) {
-		return due.Owed{}
+		return due.Due{}
 	}
 	if again := last.Add(ownAgain); !last.After(now) && now.Before(again) {
-		return due.Owed{Wake: again}
+		return due.Due{Wake: again}
 	}
 	if !now.After(last) {
 		now = last.Add(1)
 	}
-	return due.Owed{Fire: now}
+	return due.Due{Fire: now}
 }
 
-// Passed is described in Program. Nothing falls due of a shard that nobody is to own.
-func (always) Passed(last, until, now time.Time) due.Owed { return due.Owed{} }
+// SkipDue is described in Program. Nothing falls due of a shard that nobody is to own.
+func (always) SkipDue(last, until, now time.Time) due.Due { return due.Due{} }
 
 // ownAgain is how long a shard that was given up stays so.
 const ownAgain = 100 * time.Millisecond

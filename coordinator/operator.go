@@ -404,7 +404,7 @@ func (o *Operator) control(ctx context.Context, def record.Job) (*record.Control
 	if found {
 		c, err := record.DecodeControl(e.Value)
 		if err == nil {
-			err = due.CheckJobOf(key, c.Job)
+			err = record.CheckJobOf(key, c.Job)
 		}
 		if err != nil {
 			return nil, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)

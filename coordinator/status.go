@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -186,7 +185,7 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 	}
 	for inc := range owners {
 		if _, known := members[inc]; !known { // gone since, or it cannot be read
-			members[inc] = &MemberStatus{Instance: due.InstanceOf(inc), Session: due.SessionOf(inc)}
+			members[inc] = &MemberStatus{Instance: record.InstanceOf(inc), Session: record.SessionOf(inc)}
 		}
 	}
 	for _, inc := range slices.Sorted(maps.Keys(members)) {

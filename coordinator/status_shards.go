@@ -43,11 +43,11 @@ func (o *Operator) WithCompiler(c due.Compiler) *Operator {
 // tellProgress adds to st what a plan and what its owners have claimed say of its shards, and
 // leaves out what has been served since the leader wrote the plan.
 func (st *Status) tellProgress(p *record.Plan, g planning.JobProgress) {
-	g.Reruns = slices.Concat(due.Unserved(p.Reruns, g.Watermarks), due.Unserved(g.HandedBack, g.Watermarks))
+	g.Reruns = slices.Concat(due.Unclaimed(p.Reruns, g.Watermarks), due.Unclaimed(g.HandedBack, g.Watermarks))
 	st.Reruns = runsOf(g.Reruns)
 	served := func(t record.Trigger) bool {
 		e, ok := p.Epoch(t.Epoch)
-		return ok && g.TriggerServed(t, due.Targets(t, e))
+		return ok && g.TriggerServed(t, due.TriggerTargets(t, e))
 	}
 	for _, t := range p.Triggers {
 		if !served(t) {
@@ -71,7 +71,7 @@ func perShard(p *record.Plan, g planning.JobProgress) []ShardStatus {
 		out[s].Shard = s
 	}
 	for inc, shards := range p.Owners {
-		name := due.InstanceOf(inc)
+		name := record.InstanceOf(inc)
 		each(shards, func(s *ShardStatus) { s.Owner = name })
 	}
 	for _, m := range g.Watermarks {
@@ -97,7 +97,7 @@ func nextFire(p *record.Plan, compile due.Compiler, now time.Time) time.Time {
 		if before := (e.From - 1).Time(); from.Before(before) {
 			from = before
 		}
-		fire := prog.Owed(from, e.Until.Time(), from).Wake
+		fire := prog.Due(from, e.Until.Time(), from).Wake
 		if !fire.IsZero() && (next.IsZero() || fire.Before(next)) {
 			next = fire
 		}
@@ -129,5 +129,5 @@ func (o *Operator) leader(ctx context.Context) (LeaderStatus, error) {
 	if err != nil {
 		return LeaderStatus{}, nil // members say so in their logs
 	}
-	return LeaderStatus{due.InstanceOf(l.Incarnation), e.Modified.Seq}, nil
+	return LeaderStatus{record.InstanceOf(l.Incarnation), e.Modified.Seq}, nil
 }

@@ -226,7 +226,7 @@ func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
 			until = last.Add(now.Sub(last)*2/3 + time.Nanosecond)
 			end = until.Add(-1)
 		}
-		o := p.Passed(last, until, now)
+		o := p.SkipDue(last, until, now)
 		require.Zero(t, o.Fire)
 		require.Equal(t, p.times.count(last, end), o.Skipped)
 		if o.Skipped > 0 {
@@ -235,7 +235,7 @@ func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
 			require.Zero(t, p.times.count(last, end))
 		}
 		require.Equal(t, before(p.times.next(last), until), o.Wake)
-		require.Zero(t, p.Passed(last, until, now).Skipped, "once")
+		require.Zero(t, p.SkipDue(last, until, now).Skipped, "once")
 	}
 	require.Greater(t, some, 100)
 }

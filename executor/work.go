@@ -38,19 +38,19 @@ func Compile(def json.RawMessage) (coordinator.Program, error) {
 	return &program{d, times}, nil
 }
 
-// Owed is described in coordinator.Program.
-func (p *program) Owed(last, until, now time.Time) coordinator.Owed {
+// Due is described in coordinator.Program.
+func (p *program) Due(last, until, now time.Time) coordinator.Due {
 	o := owes(p.times, p.OnMisfire, last, until, now)
-	return coordinator.Owed{Fire: o.fire, Missed: o.missed, Skipped: o.skipped, Through: o.through, Wake: o.next}
+	return coordinator.Due{Fire: o.fire, Missed: o.missed, Skipped: o.skipped, Through: o.through, Wake: o.next}
 }
 
-// Passed is described in coordinator.Program.
-func (p *program) Passed(last, until, now time.Time) coordinator.Owed {
+// SkipDue is described in coordinator.Program.
+func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 	o := owes(p.times, RunOnce, last, until, now) // the policy that settles all that is due at once
 	if !o.fire.IsZero() {
 		o.skipped++
 	}
-	return coordinator.Owed{Skipped: o.skipped, Through: o.through, Wake: o.next}
+	return coordinator.Due{Skipped: o.skipped, Through: o.through, Wake: o.next}
 }
 
 // Start is described in coordinator.Work.

@@ -78,7 +78,7 @@ func (in *Input) Decide() Decision {
 		// The plan that the claim names as a condition says what is mine, so what is said
 		// of other shards here has been folded into it and can go.
 		out.Claims.Watermarks = out.Claims.Watermarks.Within(mine)
-		out.Claims.Reruns = due.Unserved(out.Claims.Reruns.Within(mine), out.Claims.Watermarks)
+		out.Claims.Reruns = due.Unclaimed(out.Claims.Reruns.Within(mine), out.Claims.Watermarks)
 	}
 	return out
 }
@@ -131,7 +131,7 @@ func (in *Input) part(out *Decision, shards shardset.Set, m record.Watermark) {
 		if !ok {
 			continue
 		}
-		if sub := shards.Intersect(due.Targets(t, e)); !sub.IsZero() {
+		if sub := shards.Intersect(due.TriggerTargets(t, e)); !sub.IsZero() {
 			in.start(out, sub, record.Ref{Epoch: t.Epoch, Fire: t.At, Trigger: t.Number, Attempt: 1}, m)
 			shards = shards.Minus(sub)
 		}
@@ -182,7 +182,7 @@ func (in *Input) giveUp(out *Decision, marks record.Watermarks, free shardset.Se
 			ended := g.Ref
 			ended.Attempt-- // the one that a crash ended
 			out.Claims.Failures = out.Claims.Failures.With(record.Failure{
-				RunGroup: record.RunGroup{Shards: part.Shards, Ref: ended}, At: in.Now, Error: due.Crashed,
+				RunGroup: record.RunGroup{Shards: part.Shards, Ref: ended}, At: in.Now, Error: due.CrashedRunError,
 			})
 		}
 	}
@@ -210,7 +210,7 @@ func (in *Input) scheduled(out *Decision, e *record.Epoch, shards shardset.Set, 
 	if !ok {
 		return true // its definition does not compile here; others may know better
 	}
-	owed, ok := due.Of(e, prog, m, in.Now, disabled)
+	owed, ok := due.InEpoch(e, prog, m, in.Now, disabled)
 	if !ok {
 		return false
 	}

@@ -67,7 +67,7 @@ const Start = record.Instant(1_000_000_000_000_000_000)
 // Minutely is a program with a fire each minute, of which the latest runs.
 type Minutely struct{}
 
-func (Minutely) Owed(last, until, now time.Time) due.Owed {
+func (Minutely) Due(last, until, now time.Time) due.Due {
 	end := now
 	if !until.IsZero() && !until.After(now) {
 		end = until.Add(-1)
@@ -75,16 +75,16 @@ func (Minutely) Owed(last, until, now time.Time) due.Owed {
 	first := last.Truncate(time.Minute).Add(time.Minute)
 	if first.After(end) {
 		if !until.IsZero() && !first.Before(until) {
-			return due.Owed{}
+			return due.Due{}
 		}
-		return due.Owed{Wake: first}
+		return due.Due{Wake: first}
 	}
 	latest := end.Truncate(time.Minute)
-	return due.Owed{Fire: latest, Through: latest, Skipped: int(latest.Sub(first) / time.Minute), Wake: latest.Add(time.Minute)}
+	return due.Due{Fire: latest, Through: latest, Skipped: int(latest.Sub(first) / time.Minute), Wake: latest.Add(time.Minute)}
 }
 
-func (p Minutely) Passed(last, until, now time.Time) due.Owed {
-	o := p.Owed(last, until, now)
+func (p Minutely) SkipDue(last, until, now time.Time) due.Due {
+	o := p.Due(last, until, now)
 	if !o.Fire.IsZero() {
 		o.Fire, o.Skipped = time.Time{}, o.Skipped+1
 	}

@@ -8,8 +8,55 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// Unserved returns the pending re-runs that have not been claimed according to marks.
-func Unserved(reruns record.Runs, marks record.Watermarks) record.Runs {
+// Program computes which fires of a shard are due, by one definition of its job. A Program is
+// pure: the same arguments give the same result on every instance.
+type Program interface {
+	// Due returns what is due at now. The fires up to and including last have been claimed or
+	// skipped; a later definition applies from until on, or never if until is zero.
+	Due(last, until, now time.Time) Due
+	// SkipDue returns the same for a disabled shard: all due fires are skipped, and Fire is zero.
+	SkipDue(last, until, now time.Time) Due
+}
+
+// Due is what is due for a shard.
+type Due struct {
+	Fire    time.Time // to be claimed now; zero for none. Never after now
+	Missed  bool      // Fire is late by more than a grace, or replaces fires before it
+	Skipped int       // number of fires after last that the misfire policy or the disabled shard skips
+	Through time.Time // if set, all fires up to and including it count as claimed or skipped
+	Wake    time.Time // if Fire is zero, when to compute again; zero: when the definition changes
+}
+
+// HasAny reports whether a fire is to be claimed or skipped.
+func (d *Due) HasAny() bool { return !d.Fire.IsZero() || d.Skipped > 0 }
+
+// Compiler compiles a stored definition. The error names the field and the rule that it
+// violates. A member offers a job only if it can compile all definitions of the job in force:
+// a later version of the library may support more.
+type Compiler func(def json.RawMessage) (Program, error)
+
+// InEpoch computes what is due in an epoch for a shard with watermark m. It returns false if m
+// is past the epoch.
+func InEpoch(e *record.Epoch, prog Program, m record.Watermark, now record.Instant, disabled bool) (Due, bool) {
+	if m.Epoch > e.Number {
+		return Due{}, false
+	}
+	last := e.From - 1 // a fire at From belongs to the epoch
+	if m.Epoch == e.Number {
+		last = max(last, m.Fire)
+	}
+	if e.Until != 0 && last >= e.Until {
+		return Due{}, false
+	}
+	compute := prog.Due
+	if disabled {
+		compute = prog.SkipDue
+	}
+	return compute(last.Time(), e.Until.Time(), now.Time()), true
+}
+
+// Unclaimed returns the pending re-runs that the watermarks do not cover.
+func Unclaimed(reruns record.Runs, marks record.Watermarks) record.Runs {
 	out := reruns
 	for _, g := range reruns {
 		for _, part := range marks.Split(g.Shards) {
@@ -21,61 +68,11 @@ func Unserved(reruns record.Runs, marks record.Watermarks) record.Runs {
 	return out
 }
 
-// Crashed is the error of a run whose session ended.
-const Crashed = "the session ended in which it ran"
-
-func Targets(t record.Trigger, e *record.Epoch) shardset.Set {
+// TriggerTargets returns the shards of an epoch that a trigger runs.
+func TriggerTargets(t record.Trigger, e *record.Epoch) shardset.Set {
 	all := shardset.Range(0, e.Job().Shards)
 	if t.Shards == nil {
 		return all
 	}
 	return all.Intersect(*t.Shards)
-}
-
-// Program tells when the shards of a job are due, by one definition of it. It is pure:
-// the same arguments give the same answer on every instance.
-type Program interface {
-	// Owed tells what a shard owes at now, given that everything up to and including
-	// last has been claimed or skipped, of the fires before until. Until is zero where
-	// no later definition takes over.
-	Owed(last, until, now time.Time) Owed
-	// Passed tells the same of a shard that is disabled: all that it owes is skipped, so
-	// there is no Fire.
-	Passed(last, until, now time.Time) Owed
-}
-
-// Owed is what a shard owes.
-type Owed struct {
-	Fire    time.Time // to be claimed now; zero for none. Never after now
-	Missed  bool      // Fire is late by more than a grace, or stands for fires before it
-	Skipped int       // fires after last that are given up, by the misfire policy or as the shard is disabled
-	Through time.Time // if set: everything up to here counts as claimed or skipped
-	Wake    time.Time // if Fire is zero: when to ask again; zero: not before the definition changes
-}
-
-func (o *Owed) Any() bool { return !o.Fire.IsZero() || o.Skipped > 0 }
-
-// Compiler makes programs of definitions as stored. The error names the field and the
-// rule that it breaks. A member that cannot compile all definitions of a job that are in
-// force does not offer the job until it can: later versions may know more.
-type Compiler func(def json.RawMessage) (Program, error)
-
-// Of asks an epoch's program what a shard with mark m owes, or passes over if it is
-// disabled. It reports false if m is beyond the epoch.
-func Of(e *record.Epoch, prog Program, m record.Watermark, now record.Instant, disabled bool) (Owed, bool) {
-	if m.Epoch > e.Number {
-		return Owed{}, false
-	}
-	last := e.From - 1 // a fire at From is owed
-	if m.Epoch == e.Number {
-		last = max(last, m.Fire)
-	}
-	if e.Until != 0 && last >= e.Until {
-		return Owed{}, false
-	}
-	ask := prog.Owed
-	if disabled {
-		ask = prog.Passed
-	}
-	return ask(last.Time(), e.Until.Time(), now.Time()), true
 }

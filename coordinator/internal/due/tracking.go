@@ -4,21 +4,24 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// RecordsEnds reports whether an owner writes the ends of runs without waiting for its next
-// claim, by the plan that it knows.
+// CrashedRunError is the recorded error of a run whose session expired.
+const CrashedRunError = "the session expired during the run"
+
+// RecordsEnds reports whether an owner that knows plan p commits the end of each run at once
+// instead of with its next claim.
 //
-// It does so even if the job tracks only claims, as long as a decision depends on the ends: a
-// frozen shard moves once its run has ended, an earlier epoch and a trigger are cleared after
-// their last run, and no next claim may follow in a paused job or an epoch that has ended. So every
-// reader of a claims record may treat a run on it as running. In the worst case the reader waits
-// for one more commit.
+// Also for a job that tracks only claims, the owner commits ends at once while a decision of the
+// leader depends on them: a frozen shard moves after its run has ended, an old epoch and a trigger
+// are cleared after their last run, and a paused job or an ended epoch may have no next claim. So
+// every reader of a claims record may treat a recorded run as running; in the worst case the
+// reader waits for one more commit.
 func RecordsEnds(p *record.Plan) bool {
 	return p == nil || p.Paused || !p.Frozen.IsZero() || len(p.Triggers) > 0 || len(p.Epochs) > 1 ||
 		p.Last().Until != 0 || TracksRuns(p.Last().Job())
 }
 
-// TracksRuns reports whether the claims record shows which runs had not ended, also after a crash.
+// TracksRuns reports whether claims records show which runs have not ended, also after a crash.
 func TracksRuns(j record.Job) bool { return j.Tracking == "" || j.Tracking == record.TrackRuns }
 
-// WantsReruns reports whether a job repeats a run that a crash ended, or that was handed back.
+// WantsReruns reports whether a run that crashed or was handed back runs again.
 func WantsReruns(j record.Job) bool { return TracksRuns(j) && j.OnCrash != record.CrashFail }

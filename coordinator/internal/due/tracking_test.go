@@ -20,11 +20,11 @@ func TestRecordsEnds(t *testing.T) {
 	}
 	require.False(t, due.RecordsEnds(plan()))
 	for name, change := range map[string]func(*record.Plan){
-		"a shard is to move":                 func(p *record.Plan) { p.Frozen = shardset.Of(1) },
-		"a definition waits to be forgotten": func(p *record.Plan) { p.Epochs = append(p.Epochs, coordtest.Epoch(t, 2, coordtest.At(1), 2)) },
-		"a trigger waits to be cleared":      func(p *record.Plan) { p.Triggers = []record.Trigger{{Number: 1, Epoch: 1}} },
-		"the job is paused":                  func(p *record.Plan) { p.Paused = true },
-		"the schedule is stopped":            func(p *record.Plan) { p.Stopped, p.Last().Until = true, coordtest.At(1) },
+		"a shard is frozen":           func(p *record.Plan) { p.Frozen = shardset.Of(1) },
+		"an old epoch is not cleared": func(p *record.Plan) { p.Epochs = append(p.Epochs, coordtest.Epoch(t, 2, coordtest.At(1), 2)) },
+		"a trigger is not cleared":    func(p *record.Plan) { p.Triggers = []record.Trigger{{Number: 1, Epoch: 1}} },
+		"the job is paused":           func(p *record.Plan) { p.Paused = true },
+		"the schedule is stopped":     func(p *record.Plan) { p.Stopped, p.Last().Until = true, coordtest.At(1) },
 	} {
 		t.Run("when "+name, func(t *testing.T) {
 			p := plan()

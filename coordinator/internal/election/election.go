@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/skew"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -102,9 +101,9 @@ func (o *State) Acceptance(k record.Keys, s registry.SessionID) (registry.Txn, e
 // Resignation is the transaction by which the leader in office hands over to another
 // incarnation, which must live: the office is never vacant in between.
 func (o *State) Resignation(k record.Keys, to string) (registry.Txn, error) {
-	leader, err := record.Encode(record.Leader{Incarnation: to, Session: due.SessionOf(to)})
+	leader, err := record.Encode(record.Leader{Incarnation: to, Session: record.SessionOf(to)})
 	return registry.Txn{
-		If: []registry.Cond{registry.Alive(due.SessionOf(to))},
+		If: []registry.Cond{registry.Alive(record.SessionOf(to))},
 		Then: []registry.Op{
 			registry.Set(k.Leader(), o.LeaderRev, leader),
 			registry.Delete(k.Seat(), o.SeatRev),
@@ -120,5 +119,5 @@ func (o *State) Reason(s Step) string {
 	case o.Leader.Session == "":
 		return "there was no leader"
 	}
-	return "the leader before is gone: " + due.InstanceOf(o.Leader.Incarnation)
+	return "the leader before is gone: " + record.InstanceOf(o.Leader.Incarnation)
 }

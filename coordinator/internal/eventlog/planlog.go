@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -76,7 +76,7 @@ func (p *PlanLog) Buried(incarnation string) {
 		return
 	}
 	p.to.Debug("buried one", "incarnation", incarnation)
-	p.add(func() { p.gone = append(p.gone, due.InstanceOf(incarnation)) })
+	p.add(func() { p.gone = append(p.gone, record.InstanceOf(incarnation)) })
 }
 
 // report logs the changes since the last report.

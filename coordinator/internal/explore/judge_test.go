@@ -68,7 +68,7 @@ func (x *explorer) judge(before *exStore, n *exState, r exRequest) error {
 
 // judgeMember judges a change of a member record.
 func (x *explorer) judgeMember(before *exStore, r exRequest, op registry.Op) error {
-	alive := before.alive(due.SessionOf(op.Key.Name()))
+	alive := before.alive(record.SessionOf(op.Key.Name()))
 	if op.Kind == registry.OpDelete && alive {
 		return fmt.Errorf("the record of %s, which lives, was deleted", op.Key.Name())
 	}
@@ -191,7 +191,7 @@ func (x *explorer) recordOf(s *exStore, inc string) record.Claims {
 func (x *explorer) judgeClaims(before *exStore, n *exState, inc string, op registry.Op) error {
 	was := x.recordOf(before, inc)
 	if op.Kind == registry.OpDelete {
-		if n.store.alive(due.SessionOf(inc)) && !was.Running.Shards().IsZero() {
+		if n.store.alive(record.SessionOf(inc)) && !was.Running.Shards().IsZero() {
 			return fmt.Errorf("the record of %s, which lives and runs %s, was deleted", inc, was.Running.Shards())
 		}
 		return nil
@@ -249,12 +249,12 @@ func (x *explorer) judgeClaim(n *exState, inc string, shard int, r record.Ref) e
 	if r.Fire > n.clock() {
 		return fmt.Errorf("shard %d: the fire of %v was claimed at %v", shard, r.Fire, n.clock())
 	}
-	if !n.store.alive(due.SessionOf(inc)) {
+	if !n.store.alive(record.SessionOf(inc)) {
 		return fmt.Errorf("shard %d: %s claimed the fire of %v after its session had ended", shard, inc, r.Fire)
 	}
 	for _, e := range n.store.entries {
 		other := e.key.Dir().Name()
-		if e.key.Name() != x.segment() || e.key.Dir() != x.keys.ClaimsOf(other) || other == inc || !n.store.alive(due.SessionOf(other)) {
+		if e.key.Name() != x.segment() || e.key.Dir() != x.keys.ClaimsOf(other) || other == inc || !n.store.alive(record.SessionOf(other)) {
 			continue
 		}
 		if x.claimsOf(e.value).Running.Shards().Has(shard) {
@@ -335,7 +335,7 @@ func (x *explorer) judgePlan(before *exStore, n *exState, op registry.Op) error 
 		}
 		for s := range running.Shards().Intersect(lost).All() {
 			r, _ := running.Of(s)
-			if before.alive(due.SessionOf(inc)) {
+			if before.alive(record.SessionOf(inc)) {
 				return fmt.Errorf("shard %d moved from %s, which lives and runs it", s, inc)
 			}
 			next, pending := is.Reruns.Of(s)

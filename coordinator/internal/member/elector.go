@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/election"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/skew"
@@ -335,7 +334,7 @@ func (o *Elector) handOver(ctx context.Context, heirs []string) bool {
 		if err != nil {
 			return false
 		}
-		o.hands(due.InstanceOf(to)) // before the term is seen to be over
+		o.hands(record.InstanceOf(to)) // before the term is seen to be over
 		rev, err := registry.Apply(ctx, o.M.Reg, txn)
 		if err != nil {
 			o.hands("")

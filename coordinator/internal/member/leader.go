@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
-	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/eventlog"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
@@ -87,11 +86,11 @@ func lead(ctx context.Context, o *Elector, term registry.Rev, p *Progress) error
 		l.Comparison, l.View.Skewed = skew.NewComparison(time.Now(), o.M.Clock(), term.Seq), o.noticed().Skewed
 	}
 	l.instances = followFeed(ctx, &wg, l, o.M.Keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
-	l.members = followFeed(ctx, &wg, l, o.M.Keys.Members(), due.DecodeMember)
+	l.members = followFeed(ctx, &wg, l, o.M.Keys.Members(), record.DecodeMemberEntry)
 	l.jobs = followFeed(ctx, &wg, l, o.M.Keys.Jobs(), func(e registry.Entry) (planning.JobRecord, error) {
 		def, job, err := record.DecodeDefinition(e.Value)
 		if err == nil {
-			err = due.CheckJobOf(e.Key, job.Name)
+			err = record.CheckJobOf(e.Key, job.Name)
 		}
 		return planning.JobRecord{Rev: e.Modified, Def: def, Job: job}, err
 	})
@@ -126,7 +125,7 @@ func decodeControls(e registry.Entry) (controls, error) {
 	if e.Key.Name() != record.GroupSegment {
 		c, err := record.DecodeControl(e.Value)
 		if err == nil {
-			err = due.CheckJobOf(e.Key, c.Job)
+			err = record.CheckJobOf(e.Key, c.Job)
 		}
 		return controls{job: c}, err
 	}
@@ -427,7 +426,7 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 	for _, e := range listing.Entries {
 		claims, err := record.Decode[record.Claims](e.Value)
 		if err == nil {
-			err = due.CheckJobOf(e.Key, claims.Job)
+			err = record.CheckJobOf(e.Key, claims.Job)
 		}
 		if err != nil {
 			l.logs.Unreadable(e, err)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
-	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/eventlog"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
@@ -276,7 +275,7 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 		tasks.Go(func() { end(f(ctx)) }) // the first to return ends all
 	}
 	log := m.Log.With("session", string(s.ID()))
-	plans := feed.New(m.Keys.Plans(), log, due.DecodePlan)
+	plans := feed.New(m.Keys.Plans(), log, record.DecodePlanEntry)
 	plans.Unreadable = slog.LevelDebug                                     // the leader and the owners log it
 	task(func(ctx context.Context) error { return plans.Run(ctx, m.Reg) }) // who joins is not to wait for it
 

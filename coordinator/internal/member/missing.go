@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
-	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
@@ -147,8 +146,8 @@ func (l *Leader) ask(ctx context.Context, inc string, is *suspect) error {
 		key   registry.Key
 		valid func(registry.Entry) bool
 	}{
-		{l.M.Keys.Instance(due.InstanceOf(inc)), func(e registry.Entry) bool { return e.Owner == due.SessionOf(inc) }},
-		{l.M.Keys.Member(inc), func(e registry.Entry) bool { _, err := due.DecodeMember(e); return err == nil }},
+		{l.M.Keys.Instance(record.InstanceOf(inc)), func(e registry.Entry) bool { return e.Owner == record.SessionOf(inc) }},
+		{l.M.Keys.Member(inc), func(e registry.Entry) bool { _, err := record.DecodeMemberEntry(e); return err == nil }},
 	} {
 		e, err := l.M.Reg.Get(ctx, r.key, Fresh)
 		switch {
@@ -162,7 +161,7 @@ func (l *Leader) ask(ctx context.Context, inc string, is *suspect) error {
 		is.named = false // the watches have not delivered the records yet
 		return nil
 	}
-	_, err := registry.Apply(ctx, l.M.Reg, registry.Txn{If: []registry.Cond{registry.Alive(due.SessionOf(inc))}})
+	_, err := registry.Apply(ctx, l.M.Reg, registry.Txn{If: []registry.Cond{registry.Alive(record.SessionOf(inc))}})
 	if _, refused := batch.Conflict(err); refused {
 		is.dead, is.named = true, false
 		return nil
@@ -183,7 +182,7 @@ func (l *Leader) mourn(inc string) {
 	if _, known := l.View.Members[inc]; known {
 		return
 	}
-	l.View.Members[inc] = planning.MemberRecord{Rev: l.unreadable[inc], Member: record.Member{Name: due.InstanceOf(inc), Session: due.SessionOf(inc)}}
+	l.View.Members[inc] = planning.MemberRecord{Rev: l.unreadable[inc], Member: record.Member{Name: record.InstanceOf(inc), Session: record.SessionOf(inc)}}
 	l.content = false
 }
 
@@ -191,7 +190,7 @@ func (l *Leader) mourn(inc string) {
 // lives. Both of its records may be missing, so nothing but a plan may name it.
 func (l *Leader) suspectOwner(segment string, s registry.SessionID) {
 	for inc := range l.View.Plans[segment].Owners {
-		if due.SessionOf(inc) == s {
+		if record.SessionOf(inc) == s {
 			l.meet(inc)
 		}
 	}

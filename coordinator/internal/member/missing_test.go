@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/internal/record"
@@ -121,7 +120,7 @@ func TestMissing(t *testing.T) {
 		g.Server.Record()
 		time.Sleep(10 * member.MissingGrace)
 		for _, c := range g.Server.Log() {
-			assert.NotContains(t, c.If, registry.Alive(due.SessionOf(before)))
+			assert.NotContains(t, c.If, registry.Alive(record.SessionOf(before)))
 		}
 	})
 	membertest.Bubble(t, "asks nothing about a member that left or died and was buried", func(t *testing.T, g *membertest.Group) {

@@ -362,7 +362,7 @@ func (w *Worker) Incarnation() string {
 	return id
 }
 
-func (w *Worker) Session() registry.SessionID { return due.SessionOf(w.Incarnation()) }
+func (w *Worker) Session() registry.SessionID { return record.SessionOf(w.Incarnation()) }
 
 // hooked is a registry that calls before and after each transaction what a test wants to
 // happen just then. An error of the former is returned in place of sending it.

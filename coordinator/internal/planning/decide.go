@@ -299,7 +299,7 @@ func (p *jobPlanner) give(shards shardset.Set) {
 			continue
 		}
 		p.next.Owners[inc] = p.next.Owners[inc].Union(part)
-		p.because("give %s to %s", part, due.InstanceOf(inc))
+		p.because("give %s to %s", part, record.InstanceOf(inc))
 	}
 }
 
@@ -362,7 +362,7 @@ func (p *jobPlanner) take(inc string, shards shardset.Set) (frozen shardset.Set)
 	if idle := fenced.Minus(running); !idle.IsZero() {
 		p.fold(claims, idle)
 		p.next.Owners[inc] = p.next.Owners[inc].Minus(idle)
-		p.because("take %s from %s", idle, due.InstanceOf(inc))
+		p.because("take %s from %s", idle, record.InstanceOf(inc))
 		shards = shards.Minus(idle)
 		if item, ok := l.Claims[p.segment]; ok && m.Draining && p.next.Owners[inc].IsZero() {
 			p.inheritFrom(inc, item) // it will write no more of this job
@@ -385,8 +385,8 @@ func (p *jobPlanner) unreadable(inc string, l FreshRead) bool {
 // shards that leave it.
 func (p *jobPlanner) fold(claims record.Claims, shards shardset.Set) {
 	p.next.Watermarks = p.next.Watermarks.Fold(claims.Watermarks, shards)
-	p.next.Reruns = due.Unserved(p.next.Reruns, p.next.Watermarks)
-	for _, g := range due.Unserved(claims.Reruns.Within(shards), p.next.Watermarks) {
+	p.next.Reruns = due.Unclaimed(p.next.Reruns, p.next.Watermarks)
+	for _, g := range due.Unclaimed(claims.Reruns.Within(shards), p.next.Watermarks) {
 		p.next.Reruns = p.next.Reruns.With(g.Shards, g.Ref)
 		p.because("retry %s, handed back", g.Shards)
 	}

@@ -248,7 +248,7 @@ func (p *jobPlanner) clear() {
 		}
 		claims := l.claimsOf(p.segment)
 		marks = marks.Fold(claims.Watermarks, p.next.Owners[inc])
-		for _, g := range slices.Concat(claims.Running, due.Unserved(claims.Reruns, claims.Watermarks)) {
+		for _, g := range slices.Concat(claims.Running, due.Unclaimed(claims.Reruns, claims.Watermarks)) {
 			running = running.With(g.Shards, g.Ref)
 		}
 		p.clearReruns(inc, l)
@@ -275,7 +275,7 @@ func (p *jobPlanner) clearReruns(inc string, l FreshRead) {
 			mine = mine.With(part, g.Ref)
 		}
 	}
-	served := mine.Shards().Minus(due.Unserved(mine, item.Watermarks).Shards())
+	served := mine.Shards().Minus(due.Unclaimed(mine, item.Watermarks).Shards())
 	if served.IsZero() {
 		return
 	}
@@ -300,7 +300,7 @@ func (p *jobPlanner) targets(t record.Trigger) shardset.Set {
 	if !ok {
 		return shardset.Set{}
 	}
-	return due.Targets(t, e)
+	return due.TriggerTargets(t, e)
 }
 
 func usesTrigger(runs record.Runs, number uint64) bool {
@@ -346,7 +346,7 @@ func (p *jobPlanner) owed(e *record.Epoch, marks record.Watermarks) bool {
 		return p.perhapsOwed(e, parts)
 	}
 	for _, part := range parts {
-		if owed, ok := due.Of(e, prog, part.Watermark, p.Now, false); ok && owed.Any() {
+		if owed, ok := due.InEpoch(e, prog, part.Watermark, p.Now, false); ok && owed.HasAny() {
 			return true
 		}
 	}

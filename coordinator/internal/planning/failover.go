@@ -40,10 +40,10 @@ func (p *jobPlanner) failOver() {
 		} else {
 			p.change.conds = append(p.change.conds, registry.Absent(key))
 		}
-		p.change.Expired = append(p.change.Expired, due.SessionOf(inc))
+		p.change.Expired = append(p.change.Expired, record.SessionOf(inc))
 		delete(p.next.Owners, inc)
 		p.next.Frozen = p.next.Frozen.Minus(shards)
-		p.because("fail over %s of %s", shards, due.InstanceOf(inc))
+		p.because("fail over %s of %s", shards, record.InstanceOf(inc))
 	}
 }
 
@@ -74,8 +74,8 @@ func (p *jobPlanner) inherit() {
 			continue
 		}
 		p.inheritFrom(inc, item)
-		p.change.Expired = append(p.change.Expired, due.SessionOf(inc))
-		p.upkeeping("inherit the counts of %s", due.InstanceOf(inc))
+		p.change.Expired = append(p.change.Expired, record.SessionOf(inc))
+		p.upkeeping("inherit the counts of %s", record.InstanceOf(inc))
 	}
 }
 
@@ -120,7 +120,7 @@ func (p *jobPlanner) bury(claims record.Claims, shards shardset.Set) {
 func (p *jobPlanner) countLost(running shardset.Set, r record.Ref) {
 	p.next.Counts.Lost += uint64(running.Len())
 	p.next.Failures = p.next.Failures.With(record.Failure{
-		RunGroup: record.RunGroup{Shards: running, Ref: r}, At: p.Now, Error: due.Crashed,
+		RunGroup: record.RunGroup{Shards: running, Ref: r}, At: p.Now, Error: due.CrashedRunError,
 	})
 	p.because("count %s as lost", running)
 }
@@ -169,7 +169,7 @@ func (v *View) burials(looks map[string]bool, changes []Change) []Reaping {
 	var out []Reaping
 next:
 	for _, inc := range v.expired {
-		if owns[inc] || inherited[due.SessionOf(inc)] {
+		if owns[inc] || inherited[record.SessionOf(inc)] {
 			continue
 		}
 		l, ok := v.looked(inc, registry.Rev{})

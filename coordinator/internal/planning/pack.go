@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
-	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -39,6 +38,6 @@ func (c *Change) Share(k record.Keys) (batch.Share, error) {
 
 // Loads returns the transactions of a burial, in order.
 func (b *Reaping) Loads(limits registry.Limits, term []registry.Cond) []batch.Load[batch.Share] {
-	common := append(slices.Clone(term), registry.Dead(due.SessionOf(b.Incarnation)))
+	common := append(slices.Clone(term), registry.Dead(record.SessionOf(b.Incarnation)))
 	return batch.Pack(common, b.Parts, limits, func(s batch.Share) batch.Share { return s }, func(batch.Share) bool { return false })
 }

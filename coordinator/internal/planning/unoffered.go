@@ -81,7 +81,7 @@ func (p *jobPlanner) skipOwed() {
 			continue
 		}
 		for _, part := range p.next.Watermarks.Split(shardset.Range(0, e.Job().Shards)) {
-			if owed, ok := due.Of(e, prog, part.Watermark, p.Now, true); ok {
+			if owed, ok := due.InEpoch(e, prog, part.Watermark, p.Now, true); ok {
 				p.next.Counts.Skipped += uint64(owed.Skipped * part.Shards.Len())
 			}
 		}
@@ -96,7 +96,7 @@ func (p *jobPlanner) loseReruns() {
 		p.next.Watermarks = p.next.Watermarks.Raise(g.Shards, g.Watermark())
 		p.next.Counts.Lost += uint64(g.Shards.Len())
 		g.Attempt-- // the one that a crash ended
-		p.next.Failures = p.next.Failures.With(record.Failure{RunGroup: g, At: p.Now, Error: due.Crashed})
+		p.next.Failures = p.next.Failures.With(record.Failure{RunGroup: g, At: p.Now, Error: due.CrashedRunError})
 		p.because("count %s as lost", g.Shards)
 	}
 	p.next.Reruns = nil

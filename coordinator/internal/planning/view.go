@@ -87,7 +87,7 @@ type FreshRead struct {
 }
 
 // Alive reports whether an incarnation's session stands in the instances directory.
-func (v *View) Alive(incarnation string) bool { return v.Live[due.SessionOf(incarnation)] }
+func (v *View) Alive(incarnation string) bool { return v.Live[record.SessionOf(incarnation)] }
 
 // NotUnderstood is the problem of a job that nobody offers any more because of its definitions.
 const NotUnderstood = "no instance that is there and offers the job understands all definitions in force"

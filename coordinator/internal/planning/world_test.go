@@ -66,7 +66,7 @@ func (w *world) change(inc string, f func(*record.Member)) {
 	w.V.Members[inc] = MemberRecord{Rev: w.rev(), Member: m}
 }
 
-func (w *world) kill(inc string) { delete(w.V.Live, due.SessionOf(inc)) }
+func (w *world) kill(inc string) { delete(w.V.Live, record.SessionOf(inc)) }
 
 // define stores a definition; more is further JSON fields.
 func (w *world) Define(job string, shards, revision int, more string) {
