@@ -198,7 +198,7 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 		if m.Offers || m.NotUnderstood || len(m.Shards) > 0 || claims.Job != "" {
 			st.Members = append(st.Members, *m)
 		}
-		done.Add(owners[inc], claims)
+		done.AddClaims(owners[inc], claims)
 		counts, ended, failures = counts.Add(claims.Counts), max(ended, claims.Ended), failures.With(claims.Failures...)
 	}
 	if plan != nil {

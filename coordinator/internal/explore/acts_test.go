@@ -188,7 +188,7 @@ func (x *explorer) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []str
 		},
 	}
 	x.see(l, p)
-	if tidy && !l.View.Clearable() {
+	if tidy && !l.View.NeedsClearing() {
 		return nil, p.pending
 	}
 	for _, inc := range p.pending {

@@ -45,15 +45,15 @@ var guardSites = []guardSite{
 	{"Claimer.share Set", []string{"claim: set claims"}},
 
 	{"Leader.Commit At", []string{"plan: leader as known", "bury: leader as known"}},
-	{"Change.Share Dead", []string{"plan: dead"}},
-	{"Change.Share Create", []string{"plan: first plan"}},
-	{"Change.Share Set", []string{"plan: set plan"}},
+	{"Change.EncodeShare Dead", []string{"plan: dead"}},
+	{"Change.EncodeShare Create", []string{"plan: first plan"}},
+	{"Change.EncodeShare Set", []string{"plan: set plan"}},
 	{"jobPlanner.failOver Absent", []string{"plan: no claims"}},
 	{"jobPlanner.failOver Delete", []string{"plan: delete claims"}},
 	{"jobPlanner.inheritFrom Delete", []string{"plan: delete claims"}},
 	{"jobPlanner.triggers Set", []string{"plan: set control"}},
 
-	{"Reaping.Loads Dead", []string{"bury: dead"}},
+	{"Reaping.PackLoads Dead", []string{"bury: dead"}},
 	{"View.burials Absent", []string{"bury: no plan"}},
 	{"View.burials Delete", []string{"bury: delete claims", "bury: delete member"}},
 

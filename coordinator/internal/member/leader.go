@@ -217,7 +217,7 @@ func (l *Leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	if !l.again.IsZero() && !time.Now().Before(l.again) {
 		l.content = false
 	}
-	if l.content && !l.View.Clearable() {
+	if l.content && !l.View.NeedsClearing() {
 		if err := l.announce(ctx); err != nil {
 			return err
 		}
@@ -373,7 +373,7 @@ func take[T, V any](l *Leader, m map[string]V, n feed.Update[T], v V) {
 // wait to move.
 func (l *Leader) Decide(ctx context.Context, now record.Instant) (planning.Decision, error) {
 	l.View.Now = now
-	wanted := l.View.DeadMembers()
+	wanted := l.View.ExpiredMembers()
 	for inc := range l.Following {
 		if l.View.Alive(inc) {
 			wanted = append(wanted, inc)
@@ -449,8 +449,8 @@ func (l *Leader) Commit(ctx context.Context, d planning.Decision) (planned bool,
 	term := []registry.Cond{registry.At(l.M.Keys.Leader(), l.View.Term)}
 	shares := make(map[string]batch.Share, len(d.Changes))
 	changes := slices.DeleteFunc(slices.Clone(d.Changes), func(c planning.Change) bool {
-		c.Note(record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.M.Name})
-		pc, err := c.Share(l.M.Keys)
+		c.NoteDecision(record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.M.Name})
+		pc, err := c.EncodeShare(l.M.Keys)
 		if err != nil {
 			l.Log.Error("plan not written", "job", c.Plan.Job, "error", err)
 			return true
@@ -544,7 +544,7 @@ func (l *Leader) bury(ctx context.Context, burials []planning.Reaping, term []re
 // has just joined, and its instance has not been delivered yet. The view will tell; to
 // plan again because of it would only delay what is planned.
 func (l *Leader) buryOne(ctx context.Context, b planning.Reaping, term []registry.Cond) (buried bool, err error) {
-	for _, ld := range b.Loads(l.M.Reg.Limits(), term) {
+	for _, ld := range b.PackLoads(l.M.Reg.Limits(), term) {
 		_, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
 		refusal, refused := batch.Conflict(err)
 		switch {

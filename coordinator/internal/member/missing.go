@@ -123,7 +123,7 @@ func (l *Leader) checkMissing(ctx context.Context) error {
 		l.meet(record.Incarnation(strings.TrimPrefix(name, "~"), session))
 	}
 	now := time.Now()
-	l.review(now, l.View.Complete)
+	l.review(now, l.View.HasBothRecords)
 	for _, inc := range l.due(now) {
 		is := l.suspects[inc]
 		is.due, is.wait = now.Add(is.wait), min(2*is.wait, missingAgain)

@@ -52,11 +52,11 @@ func TestLeader_TakesNobodyForDeadWhoHasJustJoined(t *testing.T) {
 	w.tell(w.members, registry.Snapshot, w.member("old.O"))
 	w.tell(w.instances, registry.Snapshot)
 	require.True(t, w.l.takeNews())
-	assert.Equal(t, []string{"old.O"}, w.l.View.DeadMembers(), "it was there before the term")
+	assert.Equal(t, []string{"old.O"}, w.l.View.ExpiredMembers(), "it was there before the term")
 
 	w.tell(w.members, registry.Delta, w.member("new.N"))
 	w.l.takeNews()
-	assert.Equal(t, []string{"old.O"}, w.l.View.DeadMembers())
+	assert.Equal(t, []string{"old.O"}, w.l.View.ExpiredMembers())
 	assert.False(t, w.l.View.Alive("new.N"), "it is dealt nothing either")
 	w.tell(w.instances, registry.Delta, registry.Entry{Key: w.l.M.Keys.Instance("new"), Owner: "N"})
 	w.l.takeNews()
@@ -64,21 +64,21 @@ func TestLeader_TakesNobodyForDeadWhoHasJustJoined(t *testing.T) {
 	assert.Empty(t, w.l.View.JustJoined)
 	w.gone(w.instances, w.l.M.Keys.Instance("new"))
 	w.l.takeNews()
-	assert.Equal(t, []string{"new.N", "old.O"}, w.l.View.DeadMembers())
+	assert.Equal(t, []string{"new.N", "old.O"}, w.l.View.ExpiredMembers())
 
 	w.tell(w.members, registry.Delta, w.member("never.seen"), w.member("went.by.itself"))
 	w.l.takeNews()
 	w.gone(w.members, w.l.M.Keys.Member("went.by.itself"))
 	w.l.takeNews()
-	assert.Equal(t, []string{"new.N", "old.O"}, w.l.View.DeadMembers())
+	assert.Equal(t, []string{"new.N", "old.O"}, w.l.View.ExpiredMembers())
 	assert.Len(t, w.l.View.JustJoined, 1)
 	w.l.content = true
 	w.l.takeForDead()
 	assert.False(t, w.l.content)
-	assert.Equal(t, []string{"never.seen", "new.N", "old.O"}, w.l.View.DeadMembers(), "the slow tick has it looked at")
+	assert.Equal(t, []string{"never.seen", "new.N", "old.O"}, w.l.View.ExpiredMembers(), "the slow tick has it looked at")
 	w.tell(w.members, registry.Delta, w.member("never.seen"))
 	w.l.takeNews()
-	assert.Len(t, w.l.View.DeadMembers(), 3, "what it wrote last makes it no younger")
+	assert.Len(t, w.l.View.ExpiredMembers(), 3, "what it wrote last makes it no younger")
 }
 
 // watched is a leader whose watches tell it what a test says.

@@ -49,7 +49,7 @@ func (l *Leader) defend(n feed.Update[*record.Plan]) bool {
 	switch {
 	case !had, !l.whole, unsure, errors.Is(n.Err, record.ErrNewerFormat): // a newer version's record is no garbage
 		return false
-	case n.Deleted && !l.View.Offered(old.Job):
+	case n.Deleted && !l.View.IsOffered(old.Job):
 		return false // an operator removes a job that no instance offers
 	case !n.Deleted && n.Rev.Seq <= max(l.View.Term.Seq, l.wrote[n.Name]):
 		return false
@@ -77,7 +77,7 @@ func (l *Leader) restoreDefinitions(ctx context.Context) error {
 	for _, seg := range slices.Sorted(maps.Keys(l.View.Plans)) {
 		last := l.View.Plans[seg].Last()
 		stored, ok := l.View.Jobs[seg]
-		if ok && stored.Revision >= last.Job().Revision || l.badJobs[seg] || l.foreign[l.M.Keys.Job(seg)] || !l.View.Offered(last.Job().Name) {
+		if ok && stored.Revision >= last.Job().Revision || l.badJobs[seg] || l.foreign[l.M.Keys.Job(seg)] || !l.View.IsOffered(last.Job().Name) {
 			continue
 		}
 		d, err := restoreDefinition(l.M.Keys.Job(seg), stored.Rev, last)

@@ -132,7 +132,7 @@ func TestRolling_Definitions(t *testing.T) {
 		g.Put(g.Keys.Job("job"), coordtest.Def("job", 2, 2, coordtest.Lunar))
 		membertest.Until(3)
 		assert.Empty(t, g.Owners("job"))
-		assert.Equal(t, planning.NotUnderstood, g.Plan("job").Problem)
+		assert.Equal(t, planning.UnsupportedProblem, g.Plan("job").Problem)
 		ran("", old)
 		membertest.Until(5)
 		runs := old.Began()

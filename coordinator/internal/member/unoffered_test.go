@@ -22,7 +22,7 @@ func TestUnoffered(t *testing.T) {
 		a.Withdraw("job")
 		b.Withdraw("job")
 		time.Sleep(10 * time.Second)
-		assert.Equal(t, planning.NotOffered, g.Plan("job").Problem)
+		assert.Equal(t, planning.UnofferedProblem, g.Plan("job").Problem)
 		meanwhile(a, b)
 		time.Sleep(away)
 		all := func() (runs []member.Run) {

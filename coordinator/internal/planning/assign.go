@@ -26,7 +26,7 @@ type desired struct {
 const allDisabled = "every instance that is there and offers the job is disabled"
 
 // NotOffered is the problem of a job that no live instance offers, nor one whose return is awaited.
-const NotOffered = "no live instance offers the job"
+const UnofferedProblem = "no live instance offers the job"
 
 // assigning is the making of all jobs' assignments.
 type assigning struct {

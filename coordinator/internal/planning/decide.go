@@ -46,7 +46,7 @@ type Reaping struct {
 // an event.
 func Decide(v *View) Decision {
 	d := Decision{}
-	v.expired = v.DeadMembers()
+	v.expired = v.ExpiredMembers()
 	v.skewReports = v.silentMembers()
 	v.awaitReturns()
 	segments := v.segments()
@@ -77,9 +77,9 @@ func Decide(v *View) Decision {
 func (v *View) explainUnowned(segment string, d *desired) {
 	switch job := v.jobNow(segment).Name; {
 	case v.puzzling(job):
-		d.problem = NotUnderstood
+		d.problem = UnsupportedProblem
 	case v.unoffered(segment, job):
-		d.problem, d.unoffered = NotOffered, true
+		d.problem, d.unoffered = UnofferedProblem, true
 	}
 }
 
@@ -217,7 +217,7 @@ func (p *jobPlanner) upkeeping(format string, args ...any) {
 
 // Note writes down in the plan why it is as it is. That is no part of planning: nothing
 // rests on it, and it is no reason to write a plan.
-func (c *Change) Note(d record.Decision) {
+func (c *Change) NoteDecision(d record.Decision) {
 	if len(c.Why) > 0 {
 		d.What = strings.Join(c.Why, "; ")
 		c.Plan.Note(d)

@@ -287,7 +287,7 @@ func TestPlan_Failover(t *testing.T) {
 		require.Contains(t, w.claims[a], "gone")
 		d = w.decide()
 		require.Len(t, d.Reapings, 1)
-		loads := d.Reapings[0].Loads(registry.PortableLimits, nil)
+		loads := d.Reapings[0].PackLoads(registry.PortableLimits, nil)
 		require.Len(t, loads, 1)
 		assert.Equal(t, []registry.Cond{registry.Dead("a"), registry.Absent(w.V.Keys.Plan("gone"))}, loads[0].Txn.If)
 	})

@@ -271,7 +271,7 @@ func TestPlan_DisabledInstances(t *testing.T) {
 		w.kill(a)
 		w.kill(b)
 		w.Settle()
-		assert.Equal(t, NotOffered, w.Plan("job").Problem)
+		assert.Equal(t, UnofferedProblem, w.Plan("job").Problem)
 	})
 	t.Run("by name are so in their next incarnation", func(t *testing.T) {
 		w, a, b := setUp(t)

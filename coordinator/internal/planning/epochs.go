@@ -215,7 +215,7 @@ func (p *jobPlanner) epochAt(at record.Instant) *record.Epoch {
 }
 
 // Clearable reports that it is time to clear, and that there is a plan to clear.
-func (v *View) Clearable() bool {
+func (v *View) NeedsClearing() bool {
 	if !v.SlowTick {
 		return false
 	}
@@ -360,7 +360,7 @@ func (p *jobPlanner) perhapsOwed(e *record.Epoch, parts record.Watermarks) bool 
 	if !slices.ContainsFunc(parts, func(part record.WatermarkGroup) bool { return part.Epoch <= e.Number }) {
 		return false
 	}
-	if p.Offered(p.next.Job) {
+	if p.IsOffered(p.next.Job) {
 		return true
 	}
 	p.because("give up what epoch %d may owe: nobody who is there understands its definition", e.Number)

@@ -11,7 +11,7 @@ import (
 
 // Share returns what a change adds to a transaction. A plan for which there is no room
 // otherwise goes without what is told to people only.
-func (c *Change) Share(k record.Keys) (batch.Share, error) {
+func (c *Change) EncodeShare(k record.Keys) (batch.Share, error) {
 	most := registry.PortableLimits.ValueBytes
 	value, err := record.Encode(c.Plan)
 	if err == nil && len(value) > most {
@@ -37,7 +37,7 @@ func (c *Change) Share(k record.Keys) (batch.Share, error) {
 }
 
 // Loads returns the transactions of a burial, in order.
-func (b *Reaping) Loads(limits registry.Limits, term []registry.Cond) []batch.Load[batch.Share] {
+func (b *Reaping) PackLoads(limits registry.Limits, term []registry.Cond) []batch.Load[batch.Share] {
 	common := append(slices.Clone(term), registry.Dead(record.SessionOf(b.Incarnation)))
 	return batch.Pack(common, b.Parts, limits, func(s batch.Share) batch.Share { return s }, func(batch.Share) bool { return false })
 }

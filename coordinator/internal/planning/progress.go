@@ -16,7 +16,7 @@ type JobProgress struct {
 }
 
 // Add adds what an incarnation that owns shards has claimed.
-func (g *JobProgress) Add(owned shardset.Set, claims record.Claims) {
+func (g *JobProgress) AddClaims(owned shardset.Set, claims record.Claims) {
 	g.Watermarks = g.Watermarks.Fold(claims.Watermarks, owned)
 	for _, r := range claims.Running {
 		g.Running = g.Running.With(r.Shards, r.Ref)

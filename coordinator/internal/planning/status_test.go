@@ -59,7 +59,7 @@ func TestDecisions(t *testing.T) {
 			p.Note(record.Decision{What: p.Problem[1000*i:]})
 		}
 		c := planning.Change{Segment: "job", Plan: p}
-		pc, err := c.Share(w.V.Keys)
+		pc, err := c.EncodeShare(w.V.Keys)
 		require.NoError(t, err)
 		assert.True(t, bytes.Equal(bare, pc.Ops[0].Value))
 	})

@@ -39,7 +39,7 @@ func TestPlan_Unoffered(t *testing.T) {
 	t.Run("the plan names the problem and the instant, and is written once", func(t *testing.T) {
 		w, _ := setUp(t, "")
 		p := w.Plan("job")
-		assert.Equal(t, NotOffered, p.Problem)
+		assert.Equal(t, UnofferedProblem, p.Problem)
 		assert.Equal(t, coordtest.At(2), p.Unoffered)
 		assert.Empty(t, p.Owners)
 		w.V.Now = coordtest.At(100)
@@ -162,7 +162,7 @@ func TestPlan_Unoffered(t *testing.T) {
 		w.running(a, "job", shardset.Of(0), coordtest.Fire(0, 1))
 		w.change(a, func(m *record.Member) { m.Jobs = nil })
 		w.Settle()
-		assert.Equal(t, NotOffered, w.Plan("job").Problem)
+		assert.Equal(t, UnofferedProblem, w.Plan("job").Problem)
 		assert.Zero(t, w.Plan("job").Unoffered)
 		w.V.Now = coordtest.At(90)
 		w.claim(a, "job", func(c *record.Claims) { c.Running = nil })
@@ -194,7 +194,7 @@ func TestPlan_Unoffered(t *testing.T) {
 			change(w)
 			w.Settle()
 			assert.Zero(t, w.Plan("job").Unoffered)
-			assert.NotEqual(t, NotOffered, w.Plan("job").Problem)
+			assert.NotEqual(t, UnofferedProblem, w.Plan("job").Problem)
 		})
 	}
 }

@@ -90,7 +90,7 @@ type FreshRead struct {
 func (v *View) Alive(incarnation string) bool { return v.Live[record.SessionOf(incarnation)] }
 
 // NotUnderstood is the problem of a job that nobody offers any more because of its definitions.
-const NotUnderstood = "no instance that is there and offers the job understands all definitions in force"
+const UnsupportedProblem = "no instance that is there and offers the job understands all definitions in force"
 
 // puzzling reports whether somebody who lives would offer a job, if it understood it.
 func (v *View) puzzling(job string) bool {
@@ -103,7 +103,7 @@ func (v *View) puzzling(job string) bool {
 }
 
 // Offered reports whether somebody who lives offers a job.
-func (v *View) Offered(job string) bool {
+func (v *View) IsOffered(job string) bool {
 	for inc, m := range v.Members {
 		if m.Offers(job) && v.Alive(inc) {
 			return true
@@ -114,7 +114,7 @@ func (v *View) Offered(job string) bool {
 
 // DeadMembers returns the members that are dead and not yet buried, sorted. One that has just
 // joined is not taken for dead: what tells that it lives is on its way.
-func (v *View) DeadMembers() []string {
+func (v *View) ExpiredMembers() []string {
 	var dead []string
 	for inc := range v.Members {
 		if !v.Alive(inc) && !v.JustJoined[inc] {

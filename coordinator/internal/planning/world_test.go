@@ -133,7 +133,7 @@ func (w *world) round() Decision {
 	w.t.Helper()
 	d := w.decide()
 	for _, c := range d.Changes {
-		pc, err := c.Share(w.V.Keys)
+		pc, err := c.EncodeShare(w.V.Keys)
 		require.NoError(w.t, err)
 		require.Equal(w.t, w.V.Plans[c.Segment].Rev, c.rev, "a change names the plan that it replaces")
 		value, err := record.Encode(c.Plan)
@@ -146,7 +146,7 @@ func (w *world) round() Decision {
 		}
 	}
 	for _, b := range d.Reapings {
-		for _, ld := range b.Loads(registry.PortableLimits, nil) {
+		for _, ld := range b.PackLoads(registry.PortableLimits, nil) {
 			for _, op := range ld.Txn.Then {
 				w.carryOut(op)
 			}
