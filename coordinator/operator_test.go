@@ -296,7 +296,7 @@ func TestOperator_DisabledInstances(t *testing.T) {
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Hosts: []string{"host-of-a"}}))
 		membertest.Until(2)
 		assert.Empty(t, g.Owners("job"))
-		assert.Equal(t, "every instance that is there and offers the job is disabled", g.Plan("job").Problem)
+		assert.Equal(t, "every live instance that offers the job is disabled", g.Plan("job").Problem)
 		a.Began()
 		require.NoError(t, a.Enable(t.Context(), coordinator.Scope{Hosts: []string{"host-of-a"}}))
 		time.Sleep(time.Second)

@@ -85,10 +85,10 @@ func TestOperator_Status(t *testing.T) {
 			told = append(told, fmt.Sprintf("%s: %s", d.By, d.What))
 		}
 		assert.Equal(t, []string{
-			"a: give 0-1 to a; create",
+			"a: assign 0-1 to a; create",
 			"a: freeze 1",
-			"a: take 1 from a; unfreeze 1; give 1 to b",
-			"b: fail over 0 of a; give 0 to b",
+			"a: release 1 from a; unfreeze 1; assign 1 to b",
+			"b: fail over 0 of a; assign 0 to b",
 		}, told)
 		assert.Equal(t, first, decisions[2].Term)
 		assert.Equal(t, moved, decisions[2].At.Truncate(time.Second))

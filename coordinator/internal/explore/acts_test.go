@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/election"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/member"
@@ -198,6 +199,7 @@ func (x *explorer) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []str
 	if err != nil {
 		panic(err)
 	}
+	checkPure(&l.View, &d)
 	for i := range d.Changes {
 		d.Changes[i].Why = nil // people read it in the plan: states that are alike would differ
 	}
@@ -208,6 +210,15 @@ func (x *explorer) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []str
 		panic(err)
 	}
 	return desk.wanted, d.Follow
+}
+
+// checkPure decides again: the view stays as it is, and the decision is the same.
+func checkPure(v *planning.View, d *planning.Decision) {
+	before := coordtest.Snapshot(v)
+	again := planning.Decide(v)
+	if coordtest.Snapshot(v) != before || coordtest.Snapshot(again) != coordtest.Snapshot(d) {
+		panic("a decision changes its view, or the next one")
+	}
 }
 
 // see fills a leader's view with what its process was told.

@@ -243,13 +243,13 @@ func (l *Leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 	if err != nil {
 		return err
 	}
-	l.logPanics()
+	l.logPanics(d.StrategyErrors)
 	l.lookAgain()
 	planned, err := l.Commit(ctx, d)
 	l.follow(ctx, wg, d.Follow)
 	l.overdue = time.Time{}
-	if l.View.GraceEnds > 0 {
-		l.overdue = time.Now().Add(l.View.GraceEnds)
+	if d.GraceEnds > 0 {
+		l.overdue = time.Now().Add(d.GraceEnds)
 	}
 	if err != nil {
 		return err
@@ -268,9 +268,9 @@ func (l *Leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 }
 
 // logPanics logs the stack of a strategy's panic, once for each text while the strategy fails.
-func (l *Leader) logPanics() {
+func (l *Leader) logPanics(failed map[string]error) {
 	panics := map[string]string{}
-	for job, err := range l.View.StrategyErrors {
+	for job, err := range failed {
 		var p *strategy.PanicError
 		if !errors.As(err, &p) {
 			continue

@@ -142,7 +142,7 @@ func TestLog_Plans(t *testing.T) {
 		require.Len(t, c.Log.Having(`msg="shards changed"`, "gained=300 lost=0 owned=300", `jobs more"`), 1)
 		a := g.Members[0]
 		assert.Len(t, a.Log.Having("level=INFO", "msg=planned", "jobs=300"), 3)
-		assert.Contains(t, a.Log.Having("level=INFO", "msg=planned", "jobs=300")[0], "job-000 (give 0-2 to a, create); job-001 (")
+		assert.Contains(t, a.Log.Having("level=INFO", "msg=planned", "jobs=300")[0], "job-000 (assign 0-2 to a, create); job-001 (")
 		assert.GreaterOrEqual(t, len(a.Log.Having("level=DEBUG", `msg="planned a job"`)), 900, "each job's is at DEBUG")
 		assert.NotContains(t, strings.Join(a.Log.Having("level=INFO", "msg=planned"), ""), string(c.Session()), "names, not sessions")
 		g.Server.Expire("c")
@@ -193,7 +193,7 @@ func TestLog_Plans(t *testing.T) {
 		require.Len(t, lines, 1)
 		assert.Contains(t, lines[0], registry.ErrNotFound.Error())
 		assert.Len(t, b.Log.Having(`msg="plan can be read again"`), 1)
-		assert.Len(t, a.Log.Having("msg=planned", "write again a plan that another hand changed"), 1)
+		assert.Len(t, a.Log.Having("msg=planned", "restore the plan, which another writer changed"), 1)
 	})
 	membertest.Bubble(t, "that always conflict are logged once, and when they no longer do", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
@@ -233,7 +233,7 @@ func TestLog_Problems(t *testing.T) {
 		membertest.Until(2)
 		problems := a.Log.Having("level=WARN", `msg="jobs have a problem"`)
 		require.Len(t, problems, 1)
-		assert.Contains(t, problems[0], `jobs=2 names="one; two" problem="every instance that is there and offers the job is disabled"`)
+		assert.Contains(t, problems[0], `jobs=2 names="one; two" problem="every live instance that offers the job is disabled"`)
 		require.NoError(t, a.Enable(t.Context(), coordinator.Scope{Job: "one", Instances: []string{"a"}}))
 		time.Sleep(time.Second)
 		assert.Len(t, a.Log.Having("level=INFO", `msg="jobs have no problem any more"`, "jobs=1 names=one"), 1)

@@ -105,10 +105,10 @@ func (l *Leader) plan(ctx context.Context) (planning.Decision, error) {
 	}()
 	select {
 	case d, ok := <-out:
-		l.View = v
 		if !ok {
 			return planning.Decision{}, fmt.Errorf("planning ended its goroutine instead of returning")
 		}
+		l.View.StrategyProblems = d.StrategyProblems
 		return d, nil
 	case <-ctx.Done():
 		l.View = planning.View{}

@@ -172,6 +172,7 @@ func newComparison(t *testing.T, s setting, strategy string, seed uint64) *compa
 		world: NewWorld(t), setting: s, strategy: strategy,
 		rng: rand.New(rand.NewPCG(seed, 0)), owners: make([]string, s.all()),
 	}
+	c.uncompared = true
 	c.V.Strategies["ring"], c.V.Strategies["modulo"] = new(ring).deal, modulo
 	for i := range s.jobs {
 		name := fmt.Sprintf("%04d-%08x", i, c.rng.Uint32())
@@ -256,7 +257,7 @@ func (c *comparison) decideAll() (moved int) {
 		}
 		var owners []string
 		for _, name := range c.names {
-			owners = append(owners, c.V.owners(name, c.shards)...)
+			owners = append(owners, newRound(c.V).currentOwners(name, c.shards)...)
 		}
 		moved += c.adopt(owners)
 	}

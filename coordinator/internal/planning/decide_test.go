@@ -57,7 +57,7 @@ func TestPlan_Join(t *testing.T) {
 	t.Run("freezes the shards that move before it looks at their owner's claims", func(t *testing.T) {
 		w, a, _ := setUp(t)
 		w.look(a) // begun before the freeze
-		d := Decide(w.V)
+		d := w.decideOnce()
 		require.Len(t, d.Changes, 1)
 		assert.Equal(t, "2-3", d.Changes[0].Plan.Frozen.String())
 		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
@@ -68,7 +68,7 @@ func TestPlan_Join(t *testing.T) {
 		stale := w.V.Reads[a]
 		w.round()
 		w.V.Reads[a] = stale
-		d := Decide(w.V)
+		d := w.decideOnce()
 		assert.Equal(t, []string{a}, d.Reads)
 		assert.Empty(t, d.Changes)
 	})
@@ -352,7 +352,7 @@ func TestPlan_Definition(t *testing.T) {
 		stale := w.V.Reads[a]
 		w.round()
 		w.V.Reads[a] = stale
-		d := Decide(w.V)
+		d := w.decideOnce()
 		assert.Equal(t, []string{a}, d.Reads)
 		assert.Empty(t, d.Changes)
 	})

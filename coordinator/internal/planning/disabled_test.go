@@ -315,7 +315,7 @@ func TestPlan_DisabledInstancesThatAreAwaited(t *testing.T) {
 			w, _, b, _ := setUp(t)
 			w.V.GroupExclusion.Instances = []string{"b"}
 			goes(t, w, b)
-			assert.Zero(t, w.V.GraceEnds)
+			assert.Zero(t, w.decide().GraceEnds)
 		})
 		t.Run("are waited for no more, for one job"+strategy, func(t *testing.T) {
 			w, _, b, _ := setUp(t)

@@ -7,96 +7,107 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// MaxRestartGrace bounds MemberOptions.RestartGrace, whatever a record says.
+// MaxRestartGrace bounds MemberOptions.RestartGrace, whatever a record holds.
 const MaxRestartGrace = time.Hour
 
-// awaitReturns finds out whose shards wait for an instance of the same name, and whose
-// have one that is back. A drain is waited for as well, but not for ever: functions that
-// do not return must not keep the shards that are idle.
-func (v *View) awaitReturns() {
-	v.awaited, v.returned, v.GraceEnds = map[string]bool{}, map[string]string{}, 0
+// findAwaited returns the absent members whose shards wait for an instance of the same name, the
+// absent members whose instance has returned, with its live incarnation, and how long until the
+// first member is no longer awaited. A draining member is awaited for its restart grace at most, as
+// are expired ones: a run that does not return must not hold up idle shards.
+func findAwaited(v *View) (awaited map[string]bool, returned map[string]string, ends time.Duration) {
 	if len(v.Absences) == 0 {
-		return
+		return nil, nil, 0
 	}
+	awaited, returned = map[string]bool{}, map[string]string{}
 	present := map[string]string{} // incarnations, by name
 	for inc, m := range v.Members {
 		if v.Alive(inc) && !m.Draining {
 			present[m.Name] = inc
 		}
 	}
-	for inc, lasting := range v.Absences {
+	for inc, absent := range v.Absences {
 		m := v.Members[inc]
-		if heir, ok := present[m.Name]; ok {
-			v.returned[inc] = heir
+		if current, ok := present[m.Name]; ok {
+			returned[inc] = current
 			continue
 		}
-		left := min(time.Duration(m.RestartGrace), MaxRestartGrace) - lasting
+		left := min(time.Duration(m.RestartGrace), MaxRestartGrace) - absent
 		if left <= 0 || v.GroupExclusion.Excludes(&m.Member) {
 			continue
 		}
-		v.awaited[inc] = true
-		if v.GraceEnds == 0 || left < v.GraceEnds {
-			v.GraceEnds = left
+		awaited[inc] = true
+		if ends == 0 || left < ends {
+			ends = left
 		}
 	}
+	return awaited, returned, ends
 }
 
-// heirOf returns who is to keep what an incarnation has: itself, or the one that has come
-// back for it.
-func (v *View) heirOf(inc string) string {
-	if heir, ok := v.returned[inc]; ok {
-		return heir
+// currentOwners returns the owner of each shard now, "" for none. The shards of an incarnation
+// whose instance has returned count as those of the live incarnation.
+func (r *round) currentOwners(segment string, shards int) []string {
+	owners := make([]string, shards)
+	p, ok := r.Plans[segment]
+	if !ok {
+		return owners
 	}
-	return inc
+	for inc, set := range p.Owners {
+		if current, ok := r.returned[inc]; ok {
+			inc = current
+		}
+		for s := range set.All() {
+			if s < shards {
+				owners[s] = inc
+			}
+		}
+	}
+	return owners
 }
 
-// waits reports whether what an incarnation has of a job waits for its return. Who may not
-// own shards of the job is not waited for: that would keep them where nobody is to have them.
-func (v *View) waits(segment, inc string) bool {
-	return v.awaited[inc] && !v.bars(segment, inc)
-}
-
-// setAside takes out of a job that is to be dealt the shards that wait for a return. It
-// returns the numbers of those that are left, by their new places; nil if that is all.
-func (v *View) setAside(segment string, job *balance.Job) (numbers []int) {
-	if len(v.awaited) == 0 {
-		return nil
+// withoutAwaited returns a job to be balanced without the shards that wait for a return. Shards
+// get new numbers by that: numbers holds the old ones by the new. It is nil if no shard waits.
+func (r *round) withoutAwaited(segment string, job balance.Job) (rest balance.Job, numbers []int) {
+	if len(r.awaited) == 0 {
+		return job, nil
 	}
 	owners := make([]string, 0, len(job.Owners))
 	numbers = make([]int, 0, len(job.Owners))
 	for s, inc := range job.Owners {
-		if !v.waits(segment, inc) {
+		if !r.isAwaited(segment, inc) {
 			numbers = append(numbers, s)
 			owners = append(owners, inc)
 		}
 	}
 	if len(owners) == len(job.Owners) {
-		return nil
+		return job, nil
 	}
-	job.Owners = owners
-	places := func(set shardset.Set) (places shardset.Set) {
+	renumber := func(set shardset.Set) (out shardset.Set) {
 		for place, s := range numbers {
 			if set.Has(s) {
-				places.Add(place)
+				out.Add(place)
 			}
 		}
-		return places
+		return out
+	}
+	rest = balance.Job{Owners: owners, Candidates: job.Candidates}
+	if job.Blocked != nil {
+		rest.Blocked = make(map[string]shardset.Set, len(job.Blocked))
 	}
 	for inc, set := range job.Blocked {
-		job.Blocked[inc] = places(set)
+		rest.Blocked[inc] = renumber(set)
 	}
 	if !job.Frozen.IsZero() {
-		job.Frozen = places(job.Frozen)
+		rest.Frozen = renumber(job.Frozen)
 	}
-	return numbers
+	return rest, numbers
 }
 
-// leaveAside gives those whose return is awaited what they have.
-func (v *View) leaveAside(segment string, owners map[string]shardset.Set) {
-	p := v.Plans[segment]
+// keepAwaited adds to owners the shards that wait for the return of their owner.
+func (r *round) keepAwaited(segment string, owners map[string]shardset.Set) {
+	p := r.Plans[segment]
 	all := shardset.Range(0, p.Shards())
 	for inc, set := range p.Owners {
-		if set = set.Intersect(all); v.waits(segment, inc) && !set.IsZero() {
+		if set = set.Intersect(all); r.isAwaited(segment, inc) && !set.IsZero() {
 			owners[inc] = set
 		}
 	}

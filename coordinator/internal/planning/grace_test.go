@@ -154,8 +154,7 @@ func TestPlan_RestartGrace(t *testing.T) {
 		w, a, _, _ := setUp(t, "")
 		w.kill(a)
 		w.absent(a, 50*time.Second)
-		w.decide()
-		assert.Equal(t, 10*time.Second, w.V.GraceEnds)
+		assert.Equal(t, 10*time.Second, w.decide().GraceEnds)
 	})
 	t.Run("of a record that asks for years is an hour", func(t *testing.T) {
 		w, _, b, _ := setUp(t, "")

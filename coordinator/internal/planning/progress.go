@@ -12,10 +12,10 @@ type JobProgress struct {
 	Watermarks record.Watermarks
 	Running    record.Runs
 	HandedBack record.Runs // by owners, and not in the plan yet
-	Reruns     record.Runs // pending, as far as is known
+	Reruns     record.Runs // the pending re-runs that are known
 }
 
-// Add adds what an incarnation that owns shards has claimed.
+// AddClaims adds the claims of an owner.
 func (g *JobProgress) AddClaims(owned shardset.Set, claims record.Claims) {
 	g.Watermarks = g.Watermarks.Fold(claims.Watermarks, owned)
 	for _, r := range claims.Running {
@@ -24,10 +24,11 @@ func (g *JobProgress) AddClaims(owned shardset.Set, claims record.Claims) {
 	g.HandedBack = append(g.HandedBack, claims.Reruns.Within(owned)...)
 }
 
-// TriggerServed reports whether all shards of a trigger have claimed it, and nothing of it runs
-// or waits.
+// TriggerServed reports whether all shards of a trigger have claimed it, and no run or pending
+// re-run of it is left.
 func (g *JobProgress) TriggerServed(t record.Trigger, targets shardset.Set) bool {
-	if usesTrigger(g.Running, t.Number) || usesTrigger(g.Reruns, t.Number) {
+	byTrigger := func(r record.RunGroup) bool { return r.Trigger == t.Number }
+	if slices.ContainsFunc(g.Running, byTrigger) || slices.ContainsFunc(g.Reruns, byTrigger) {
 		return false
 	}
 	return !slices.ContainsFunc(g.Watermarks.Split(targets), func(part record.WatermarkGroup) bool { return part.Trigger < t.Number })

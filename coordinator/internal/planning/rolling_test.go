@@ -62,7 +62,7 @@ func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
 		}
 		assert.Empty(t, w.owners("job"))
 		assert.Len(t, w.Plan("job").Epochs, 1)
-		assert.Contains(t, why, "give up what epoch 1 may owe: nobody who is there understands its definition")
+		assert.Contains(t, why, "drop what may be due in epoch 1: no live instance supports its definition")
 	})
 	t.Run("never while a re-run of theirs waits", func(t *testing.T) {
 		w, a := setUp(t)

@@ -126,10 +126,10 @@ func TestPlan_RunOn(t *testing.T) {
 		w.Define("other", 4, 1, "")
 		w.Settle()
 		require.Empty(t, w.owners("job"), "but there is a plan: fires count")
-		assert.Equal(t, "no instance that is there and offers the job has the labels rack=, zone=east", w.Plan("job").Problem)
+		assert.Equal(t, "no live instance that offers the job has the labels rack=, zone=east", w.Plan("job").Problem)
 		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("other"))
 		w.renew("job", 4, 2, east)
-		assert.Equal(t, "no instance that is there and offers the job has the labels zone=east", w.Plan("job").Problem)
+		assert.Equal(t, "no live instance that offers the job has the labels zone=east", w.Plan("job").Problem)
 		c := w.labelled("c", "east", "job")
 		w.Settle()
 		assert.Equal(t, map[string]string{c: "0-3"}, w.owners("job"))
@@ -148,7 +148,7 @@ func TestPlan_RunOn(t *testing.T) {
 		w.Settle()
 		w.intend("job", func(c *record.Control) { c.Instances = []string{"b"} })
 		w.Settle()
-		const want = "every instance that is there and offers the job is disabled or lacks the labels zone=east"
+		const want = "every live instance that offers the job is disabled or lacks the labels zone=east"
 		assert.Equal(t, want, w.Plan("job").Problem)
 		assert.NotEmpty(t, w.owners("other"))
 		w.V.GroupExclusion.Instances = []string{"b"}

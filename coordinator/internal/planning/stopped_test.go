@@ -53,7 +53,7 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 		w, a := setUp(t)
 		w.Define("job", 3, 2, "")
 		clear(w.V.Reads)
-		d := Decide(w.V)
+		d := w.decideOnce()
 		assert.Empty(t, d.Changes)
 		assert.Equal(t, []string{a}, d.Reads)
 	})

@@ -9,80 +9,71 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// MaxUnoffered is for how long a job may be offered by no live instance and still owe the fires
-// that fall due meanwhile. A job that is offered again later owes nothing: its fires count from
-// then on, as after a resume, and its pending re-runs count as lost. The hour begins when a
-// leader first observes that no live instance offers the job, nor one whose return is awaited
-// (MemberOptions.RestartGrace), and that none owns a shard of it any more. It goes by the clocks
-// of leaders. While no instance of the group is alive, there is no leader that observes it.
+// MaxUnoffered is how long a job that no live instance offers keeps its due fires. If the job is
+// offered again later, they are skipped, its pending re-runs count as lost, and its fires count
+// from then on, as after a resume. The time begins when a leader first observes that the job is
+// offered by no live instance and by none that is awaited (MemberOptions.RestartGrace), and that
+// no instance owns a shard of it any more. It is measured on the clocks of leaders. While no
+// instance of the group is alive, there is no leader to observe it.
 const MaxUnoffered = time.Hour
 
-// unoffered reports whether no live instance has a job among those that it offers, or would offer
-// if it understood them, nor has one whose return is awaited.
-func (v *View) unoffered(segment, job string) bool {
-	for inc, m := range v.Members {
-		if (v.Alive(inc) || v.waits(segment, inc)) && (m.Offers(job) || slices.Contains(m.Unsupported, job)) {
+// isUnoffered reports whether no live or awaited member offers a job, or would offer it if it
+// supported its definitions.
+func (r *round) isUnoffered(segment, job string) bool {
+	for inc, m := range r.Members {
+		if (r.Alive(inc) || r.isAwaited(segment, inc)) && (m.Offers(job) || slices.Contains(m.Unsupported, job)) {
 			return false
 		}
 	}
 	return true
 }
 
-// noteUnoffered writes into the plan since when the job is unoffered. No shard of it has an owner
-// then, and none is given one before it is offered.
-func (p *jobPlanner) noteUnoffered() {
-	if p.desired.unoffered && len(p.next.Owners) == 0 && p.next.Unoffered == 0 {
+// beginUnoffered writes into the plan since when the job is unoffered. No shard of it has an owner
+// then, and none gets one before it is offered again.
+func (p *jobPlanner) beginUnoffered() {
+	if p.target.unoffered && len(p.next.Owners) == 0 && p.next.Unoffered == 0 {
 		p.next.Unoffered = p.Now
-		p.because("offered by no live instance")
+		p.explain("offered by no live instance")
 	}
 }
 
-// offeredAgain ends the time in which the job was unoffered.
-func (p *jobPlanner) offeredAgain() {
+// endUnoffered ends that time once the job is offered again.
+func (p *jobPlanner) endUnoffered() {
 	since := p.next.Unoffered
-	if since == 0 || p.desired.unoffered {
+	if since == 0 || p.target.unoffered {
 		return
 	}
 	p.next.Unoffered = 0
 	if p.Now < since.Add(MaxUnoffered) {
-		p.because("offered again")
+		p.explain("offered again")
 		return
 	}
-	p.because("offered again after %v: what it owed is skipped", time.Duration(p.Now-since).Round(time.Second))
-	through, _ := p.claimed()               // no claims but those in the plan, as no shard has an owner
-	held := p.next.Paused || p.next.Stopped // its epochs have ended, and the resume begins another
-	if !held {
-		p.endAll(p.Now)
+	p.explain("offered again after %v: skip what was due", time.Duration(p.Now-since).Round(time.Second))
+	through, _ := p.nextEpochAfter()          // the plan has all claims, as no shard has an owner
+	isHeld := p.next.Paused || p.next.Stopped // its epochs have ended, and the resume begins another
+	if !isHeld {
+		p.endEpochs(p.Now)
 	}
-	p.skipOwed()
+	p.skipDue()
 	p.loseReruns()
-	if !held {
-		p.takeReset()
-		p.append(max(p.Now.Add(p.Skew), through+1), p.newest())
+	if !isHeld {
+		p.completeReset()
+		p.appendEpoch(max(p.Now.Add(p.Skew), through+1), p.newestDefinition())
 	}
 }
 
-// newest returns the definition that a new epoch is to have.
-func (p *jobPlanner) newest() []byte {
-	if job, ok := p.Jobs[p.segment]; ok {
-		return job.Def
-	}
-	return p.next.Last().Def // the stored one has gone
-}
-
-// skipOwed counts as skipped all that is owed now under epochs that have ended, and raises the
-// watermarks accordingly.
-func (p *jobPlanner) skipOwed() {
+// skipDue counts as skipped all that is due in ended epochs, and raises the watermarks past it.
+func (p *jobPlanner) skipDue() {
 	for i := range p.next.Epochs {
 		e := &p.next.Epochs[i]
 		prog, err := p.Compile(e.Def)
 		if err != nil {
-			p.because("give up what epoch %d may owe: this leader does not understand its definition", e.Number)
+			p.explain("drop what may be due in epoch %d: the leader does not support its definition", e.Number)
 			continue
 		}
 		for _, part := range p.next.Watermarks.Split(shardset.Range(0, e.Job().Shards)) {
-			if owed, ok := due.InEpoch(e, prog, part.Watermark, p.Now, true); ok {
-				p.next.Counts.Skipped += uint64(owed.Skipped * part.Shards.Len())
+			if d, ok := due.InEpoch(e, prog, part.Watermark, p.Now, true); ok {
+				p.next.Counts.Skipped += uint64(d.Skipped * part.Shards.Len())
 			}
 		}
 	}
@@ -90,14 +81,14 @@ func (p *jobPlanner) skipOwed() {
 	p.next.Watermarks = p.next.Watermarks.Raise(shardset.Range(0, p.next.Shards()), record.Watermark{Epoch: last.Number, Fire: min(last.Until-1, p.Now)})
 }
 
-// loseReruns counts all pending re-runs as lost, as if they had been claimed.
+// loseReruns counts all pending re-runs as lost, and raises the watermarks as if they were claimed.
 func (p *jobPlanner) loseReruns() {
 	for _, g := range p.next.Reruns {
 		p.next.Watermarks = p.next.Watermarks.Raise(g.Shards, g.Watermark())
 		p.next.Counts.Lost += uint64(g.Shards.Len())
-		g.Attempt-- // the one that a crash ended
+		g.Attempt-- // the attempt that crashed
 		p.next.Failures = p.next.Failures.With(record.Failure{RunGroup: g, At: p.Now, Error: due.CrashedRunError})
-		p.because("count %s as lost", g.Shards)
+		p.explain("count %s as lost", g.Shards)
 	}
 	p.next.Reruns = nil
 }

@@ -115,7 +115,7 @@ func TestPlan_Unoffered(t *testing.T) {
 		w.change(a, func(m *record.Member) { m.Jobs = []string{"job", "other"} })
 		d := w.round()
 		require.Len(t, d.Changes, 1)
-		assert.Contains(t, d.Changes[0].Why, "give up what epoch 1 may owe: this leader does not understand its definition")
+		assert.Contains(t, d.Changes[0].Why, "drop what may be due in epoch 1: the leader does not support its definition")
 		assert.Zero(t, w.Plan("job").Counts.Skipped)
 	})
 	t.Run("a job that is paused stays so, and owes nothing when it resumes", func(t *testing.T) {

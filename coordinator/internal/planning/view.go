@@ -2,107 +2,102 @@ package planning
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
 
-// View is all that planning knows: what the leader's watches have delivered, and what it
-// looked up. It may be behind the registry; the conditions of each transaction make up
-// for that.
+// View is the input of Decide: what the leader's watches have delivered, and what it has read. It
+// may be behind the registry; the conditions of each transaction make up for that.
 type View struct {
 	Keys             record.Keys
 	Term             registry.Rev // of the leader record
 	Now              record.Instant
-	Skew             time.Duration // how far clocks are taken to be apart at most
+	Skew             time.Duration // the largest difference between two clocks that rota allows for
 	Live             map[registry.SessionID]bool
 	Members          map[string]MemberRecord  // by incarnation
-	JustJoined       map[string]bool          // of them, those that have joined during the term and have not been seen alive
+	JustJoined       map[string]bool          // members that joined during the term and have not been seen alive
 	Jobs             map[string]JobRecord     // by segment
 	Control          map[string]ControlRecord // by segment
-	GroupExclusion   record.Exclusion         // who is disabled for all jobs
+	GroupExclusion   record.Exclusion         // instances and hosts that are disabled for all jobs
 	Plans            map[string]PlanRecord    // by segment
 	Reads            map[string]FreshRead     // by incarnation
-	UnreadablePlans  map[string]bool          // segments whose plan cannot be read
-	EditedPlans      map[string]bool          // segments whose plan another hand changed: plans holds the leader's copy
-	UnreadableInputs map[string]registry.Key  // by segment: a definition or an intent that cannot be read
+	UnreadablePlans  map[string]bool          // by segment
+	EditedPlans      map[string]bool          // segments whose plan another writer changed; Plans holds the leader's copy
+	UnreadableInputs map[string]registry.Key  // by segment: a definition or control record that cannot be read
 	Compile          due.Compiler
 	Strategies       map[string]strategy.Func   // by name, the built-in ones included
-	Skewed           map[string]record.Duration // incarnations whose clocks are off
-	skewReports      []string                   // incarnations that report watermarks or epochs ahead of their clocks
-	OnStrategyCall   func(strategy, job string) // if set: told which strategy is asked next, for one may not return
-	SlowTick         bool                       // the slow tick: clear away what has been served
+	StrategyProblems map[string]string          // of the last Decision
+	Skewed           map[string]record.Duration // incarnations whose clocks are skewed
+	OnStrategyCall   func(strategy, job string) // if set, called before each strategy, as a strategy may not return
+	SlowTick         bool                       // clear what has been served
 
-	// away holds, for members that drain or are dead and ask for patience, for how long this
-	// leader has seen them so. What follows from it is set by awaitReturns.
-	Absences  map[string]time.Duration
-	awaited   map[string]bool   // members that keep their shards though they drain or are dead
-	returned  map[string]string // members of the same names that are back
-	GraceEnds time.Duration     // until the first of the awaited has been so for long enough; 0: none is
-
-	expired []string // members that are, by incarnation, sorted: any plan may have to take in what they claimed
-
-	StrategyErrors map[string]error  // by job: why its strategy failed in the last decision
-	strategyFails  map[string]string // by segment: the problem that the plan names for it
+	// Absences holds how long this leader has seen members with a restart grace drain or expired.
+	Absences map[string]time.Duration
 }
 
+// MemberRecord is a member record and its revision.
 type MemberRecord struct {
 	Rev registry.Rev
 	record.Member
 }
 
+// JobRecord is a stored definition, its parsed form and its revision.
 type JobRecord struct {
 	Rev registry.Rev
 	Def json.RawMessage
 	record.Job
 }
 
+// ControlRecord is a control record and its revision.
 type ControlRecord struct {
 	Rev registry.Rev
 	*record.Control
 }
 
+// PlanRecord is a plan and its revision.
 type PlanRecord struct {
 	Rev registry.Rev
 	*record.Plan
 }
 
+// ClaimsRecord is a claims record and its revision.
 type ClaimsRecord struct {
 	Rev registry.Rev
 	record.Claims
 }
 
-// FreshRead is a fresh reading of an incarnation's claims. Every commit up to seen was known
-// to its maker before it began, so what they fence has stopped by then.
+// FreshRead is a read of all claims records of an incarnation. The leader knew every commit up to
+// Seen before the read began, so the read contains every claim that those commits fence off.
 type FreshRead struct {
 	Seen       uint64
 	Claims     map[string]ClaimsRecord // by segment
 	Unreadable map[string]bool         // segments whose record cannot be read
 }
 
-// Alive reports whether an incarnation's session stands in the instances directory.
-func (v *View) Alive(incarnation string) bool { return v.Live[record.SessionOf(incarnation)] }
+// claimsOf returns the incarnation's claims of a job.
+func (l FreshRead) claimsOf(segment string) record.Claims { return l.Claims[segment].Claims }
 
-// NotUnderstood is the problem of a job that nobody offers any more because of its definitions.
-const UnsupportedProblem = "no instance that is there and offers the job understands all definitions in force"
-
-// puzzling reports whether somebody who lives would offer a job, if it understood it.
-func (v *View) puzzling(job string) bool {
-	for inc, m := range v.Members {
-		if slices.Contains(m.Unsupported, job) && v.Alive(inc) {
-			return true
-		}
-	}
-	return false
+// freshRead returns the fresh read of an incarnation, if it began after commit rev was known.
+func (v *View) freshRead(incarnation string, rev registry.Rev) (FreshRead, bool) {
+	l, ok := v.Reads[incarnation]
+	return l, ok && l.Seen >= rev.Seq
 }
 
-// Offered reports whether somebody who lives offers a job.
+// Alive reports whether the session of an incarnation is in the instances directory.
+func (v *View) Alive(incarnation string) bool { return v.Live[record.SessionOf(incarnation)] }
+
+// HasBothRecords reports whether the view has the member record of an incarnation and its session.
+func (v *View) HasBothRecords(incarnation string) bool {
+	_, known := v.Members[incarnation]
+	return known && v.Alive(incarnation)
+}
+
+// IsOffered reports whether a live member offers a job.
 func (v *View) IsOffered(job string) bool {
 	for inc, m := range v.Members {
 		if m.Offers(job) && v.Alive(inc) {
@@ -112,30 +107,101 @@ func (v *View) IsOffered(job string) bool {
 	return false
 }
 
-// DeadMembers returns the members that are dead and not yet buried, sorted. One that has just
-// joined is not taken for dead: what tells that it lives is on its way.
-func (v *View) ExpiredMembers() []string {
-	var dead []string
-	for inc := range v.Members {
-		if !v.Alive(inc) && !v.JustJoined[inc] {
-			dead = append(dead, inc)
+// isUnsupported reports whether a live member would offer a job if it supported its definitions.
+func (v *View) isUnsupported(job string) bool {
+	for inc, m := range v.Members {
+		if slices.Contains(m.Unsupported, job) && v.Alive(inc) {
+			return true
 		}
 	}
-	slices.Sort(dead)
-	return dead
+	return false
 }
 
-// looked returns the look at an incarnation if it was begun after commit rev was known.
-func (v *View) looked(incarnation string, rev registry.Rev) (FreshRead, bool) {
-	l, ok := v.Reads[incarnation]
-	return l, ok && l.Seen >= rev.Seq
+// ExpiredMembers returns the members that have expired and are not reaped yet, sorted. A member
+// that has just joined does not count: its instance may not have been delivered yet.
+func (v *View) ExpiredMembers() []string {
+	var expired []string
+	for inc := range v.Members {
+		if !v.Alive(inc) && !v.JustJoined[inc] {
+			expired = append(expired, inc)
+		}
+	}
+	slices.Sort(expired)
+	return expired
 }
 
-// claimsOf returns what an incarnation has claimed of a job, according to a look.
-func (l FreshRead) claimsOf(segment string) record.Claims { return l.Claims[segment].Claims }
+// NeedsClearing reports whether this is a slow tick and a plan has something to clear.
+func (v *View) NeedsClearing() bool {
+	if !v.SlowTick {
+		return false
+	}
+	for _, p := range v.Plans {
+		if isClearable(p.Plan) {
+			return true
+		}
+	}
+	return false
+}
 
-// without returns owners less those without shards.
-func withoutEmpty(owners map[string]shardset.Set) map[string]shardset.Set {
-	maps.DeleteFunc(owners, func(_ string, s shardset.Set) bool { return s.IsZero() })
-	return owners
+// isClearable reports whether a plan has parts that may have been served.
+func isClearable(p *record.Plan) bool {
+	return len(p.Reruns) > 0 || len(p.Triggers) > 0 || len(p.Epochs) > 1
+}
+
+// segments returns all jobs that have a plan or a definition, sorted.
+func (v *View) segments() []string {
+	segs := make([]string, 0, len(v.Plans)+8)
+	for seg := range v.Plans {
+		segs = append(segs, seg)
+	}
+	for seg := range v.Jobs {
+		if _, ok := v.Plans[seg]; !ok && !v.UnreadablePlans[seg] {
+			segs = append(segs, seg)
+		}
+	}
+	slices.Sort(segs)
+	return segs
+}
+
+// jobInForce returns the definition by which shards are assigned: the plan's newest one, or before
+// there is a plan, the stored one. Its RunOn is always that of the stored one. RunOn selects
+// instances and does not change a run, so no fire has runs of two definitions because of it. And
+// a new definition may have to wait until the fires of earlier ones are served, which no instance
+// with the earlier labels may be left to do.
+func (v *View) jobInForce(segment string) record.Job {
+	stored, known := v.Jobs[segment]
+	p, ok := v.Plans[segment]
+	if !ok {
+		return stored.Job
+	}
+	job := p.Last().Job()
+	if known && stored.Revision >= job.Revision {
+		job.RunOn = stored.RunOn
+	}
+	return job
+}
+
+// shardCount returns how many shards of a job need an owner.
+func (v *View) shardCount(segment string, job record.Job) int {
+	if p, ok := v.Plans[segment]; ok {
+		return p.Shards()
+	}
+	return job.Shards
+}
+
+// mayOwn reports whether a member that offers a job may own shards of it: it is not disabled for
+// the job, and has its labels.
+func (v *View) mayOwn(segment, inc string) bool {
+	return !v.isDisabledFor(segment, inc) && record.HasLabels(v.Members[inc].Labels, v.jobInForce(segment).RunOn)
+}
+
+// isDisabledFor reports whether a member is disabled for this job. Members that are disabled for
+// all jobs are left out earlier, both live and awaited ones.
+func (v *View) isDisabledFor(segment, inc string) bool {
+	c, ok := v.Control[segment]
+	if !ok || c.Exclusion.IsZero() {
+		return false
+	}
+	m := v.Members[inc]
+	return c.Excludes(&m.Member)
 }

@@ -22,6 +22,8 @@ type world struct {
 	V      *View
 	seq    uint64
 	claims map[string]map[string]ClaimsRecord // by incarnation and segment
+
+	uncompared bool // the view is too large to be compared after each decision
 }
 
 func NewWorld(t testing.TB) *world {
@@ -30,8 +32,9 @@ func NewWorld(t testing.TB) *world {
 	require.NoError(t, err)
 	strategies, err := strategy.Known(nil)
 	require.NoError(t, err)
+	_, measured := t.(*testing.B)
 	return &world{
-		t: t, seq: 100, claims: map[string]map[string]ClaimsRecord{},
+		t: t, seq: 100, uncompared: measured, claims: map[string]map[string]ClaimsRecord{},
 		V: &View{
 			Keys: keys, Now: coordtest.Start, Skew: 5 * time.Second, Live: map[registry.SessionID]bool{},
 			Members: map[string]MemberRecord{}, Jobs: map[string]JobRecord{}, Control: map[string]ControlRecord{},
@@ -116,7 +119,7 @@ func (w *world) look(inc string) {
 func (w *world) decide() Decision {
 	w.t.Helper()
 	for range 10 {
-		d := Decide(w.V)
+		d := w.decideOnce()
 		if len(d.Reads) == 0 {
 			return d
 		}
@@ -126,6 +129,21 @@ func (w *world) decide() Decision {
 	}
 	w.t.Fatal("it never stops looking")
 	return Decision{}
+}
+
+// decideOnce decides, and checks that the view is the same after it.
+func (w *world) decideOnce() Decision {
+	w.t.Helper()
+	before := ""
+	if !w.uncompared {
+		before = coordtest.Snapshot(w.V)
+	}
+	d := Decide(w.V)
+	if !w.uncompared {
+		require.Equal(w.t, before, coordtest.Snapshot(w.V), "Decide writes nothing into its View")
+	}
+	w.V.StrategyProblems = d.StrategyProblems
+	return d
 }
 
 // round decides and carries out, and returns what was decided.

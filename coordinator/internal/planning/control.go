@@ -1,0 +1,83 @@
+package planning
+
+import (
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// applyControl copies the operators' control record into the plan. Every claim is conditional on
+// the plan, so a pause and a disabled shard take effect between two commits.
+func (p *jobPlanner) applyControl() {
+	c, ok := p.Control[p.segment]
+	if !ok {
+		return
+	}
+	if more := c.Disabled.Minus(p.next.Disabled); !more.IsZero() {
+		p.explain("disable %s", more)
+	}
+	if less := p.next.Disabled.Minus(c.Disabled); !less.IsZero() {
+		p.explain("enable %s", less)
+	}
+	p.next.Disabled = c.Disabled
+	switch {
+	case c.Paused == p.next.Paused && c.Stopped == p.next.Stopped:
+	case c.Paused || c.Stopped:
+		p.pauseJob(c.Paused, c.Stopped)
+	default:
+		p.resumeJob()
+	}
+}
+
+// pauseJob pauses a job, or stops its schedule.
+func (p *jobPlanner) pauseJob(paused, stopped bool) {
+	p.next.Paused, p.next.Stopped = paused, stopped
+	p.endEpochs(p.Now) // no fire from now on is due
+	if stopped {
+		p.explain("stop the schedule")
+	} else {
+		p.explain("pause")
+	}
+}
+
+// resumeJob begins a new epoch. It begins after all fires that owners have claimed, so the resume
+// waits for reads of their claims.
+func (p *jobPlanner) resumeJob() {
+	through, missing := p.nextEpochAfter()
+	if missing.any() {
+		p.reportGaps(missing)
+		return
+	}
+	p.next.Paused, p.next.Stopped = false, false
+	from := max(p.Now.Add(p.Skew), through+1)
+	p.endEpochs(from)
+	p.completeReset()
+	p.appendEpoch(from, p.newestDefinition())
+	p.explain("resume")
+}
+
+// acceptTriggers moves the triggers in the control record into the plan, in one transaction.
+func (p *jobPlanner) acceptTriggers() {
+	c, ok := p.Control[p.segment]
+	if !ok || len(c.Triggers) == 0 {
+		return
+	}
+	if len(p.next.Triggers)+len(c.Triggers) > record.MaxTriggers {
+		p.needsRoom = true
+		return
+	}
+	for _, t := range c.Triggers {
+		if n := len(p.next.Triggers); n > 0 && p.next.Triggers[n-1].Number >= t.Number {
+			continue
+		}
+		t.Epoch = p.epochAt(p.Now).Number
+		p.next.Triggers = append(p.next.Triggers, t)
+		p.explainUpkeep("trigger %d", t.Number)
+	}
+	rest := *c.Control
+	rest.Triggers = nil
+	value, err := record.Encode(&rest)
+	if err != nil {
+		return
+	}
+	p.change.ops = append(p.change.ops, registry.Set(p.Keys.Control(p.segment), c.Rev, value))
+}
