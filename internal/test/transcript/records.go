@@ -12,44 +12,43 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// op tells what an operation changed.
-func (t *Transcript) op(c *memory.Commit, o *registry.Op) error {
-	gone := o.Kind == registry.OpDelete
+// addOp adds lines about the record that an operation wrote.
+func (t *Transcript) addOp(c *memory.Commit, o *registry.Op) error {
 	switch dir := o.Key.Dir(); {
 	case o.Key == t.keys.Seat():
 		switch o.Kind {
 		case registry.OpCreateOwned:
-			t.say(c, "leads")
+			t.addLine(c, "leads")
 		case registry.OpDelete:
-			t.say(c, "resigns")
+			t.addLine(c, "resigns")
 		}
-		return t.clocks(c, o)
+		return t.addSkew(c, o)
 	case dir == t.keys.Members():
-		return t.member(c, o)
+		return t.addMember(c, o)
 	case dir == t.keys.Jobs():
-		if gone {
-			t.say(c, "%s: definition deleted", o.Key.Name())
+		if o.Kind == registry.OpDelete {
+			t.addLine(c, "%s: deletes the definition", o.Key.Name())
 			return nil
 		}
 		_, job, err := record.DecodeDefinition(o.Value)
 		if err != nil {
 			return err
 		}
-		t.say(c, "%s: defines revision %d of %s", job.Name, job.Revision, shardCount(job.Shards))
+		t.addLine(c, "%s: stores revision %d of the definition: %s", job.Name, job.Revision, countOf(job.Shards, "shard"))
 	case o.Key == t.keys.GroupControl():
-		return t.groupControl(c, o)
+		return t.addGroupControl(c, o)
 	case dir == t.keys.Controls():
-		return t.control(c, o)
+		return t.addControl(c, o)
 	case dir == t.keys.Plans():
-		return t.plan(c, o)
+		return t.addPlan(c, o)
 	case dir.Dir() == t.keys.ClaimsOf("x").Dir():
-		return t.claim(c, o)
+		return t.addClaims(c, o)
 	}
 	return nil
 }
 
-// clocks tells whose clocks a leader finds to be off, and whose no more.
-func (t *Transcript) clocks(c *memory.Commit, o *registry.Op) error {
+// addSkew adds lines about clocks that the leader finds skewed, or within bounds again.
+func (t *Transcript) addSkew(c *memory.Commit, o *registry.Op) error {
 	if o.Kind == registry.OpDelete {
 		return nil
 	}
@@ -58,31 +57,39 @@ func (t *Transcript) clocks(c *memory.Commit, o *registry.Op) error {
 		return err
 	}
 	for _, inc := range slices.Sorted(maps.Keys(now.Skewed)) {
-		if _, off := t.off[inc]; !off {
-			t.say(c, "finds the clock of %s off", t.process(inc))
+		if _, skewed := t.skewed[inc]; !skewed {
+			t.addLine(c, "finds the clock of %s skewed", t.process(inc))
 		}
 	}
-	for _, inc := range slices.Sorted(maps.Keys(t.off)) {
-		if _, off := now.Skewed[inc]; !off && t.members[t.keys.Member(inc)] != nil {
-			t.say(c, "finds the clock of %s right again", t.process(inc))
+	for _, inc := range slices.Sorted(maps.Keys(t.skewed)) {
+		if _, skewed := now.Skewed[inc]; !skewed && t.members[t.keys.Member(inc)] != nil {
+			t.addLine(c, "finds the clock of %s no longer skewed", t.process(inc))
 		}
 	}
-	t.off = now.Skewed
+	t.skewed = now.Skewed
 	return nil
 }
 
-func shardCount(n int) string {
+func countOf[N int | uint64](n N, thing string) string {
 	if n == 1 {
-		return "1 shard"
+		return "1 " + thing
 	}
-	return fmt.Sprintf("%d shards", n)
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-func (t *Transcript) member(c *memory.Commit, o *registry.Op) error {
+// shardsOf returns "shard 2" or "shards 0-1".
+func shardsOf(set shardset.Set) string {
+	if set.Len() == 1 {
+		return "shard " + set.String()
+	}
+	return "shards " + set.String()
+}
+
+func (t *Transcript) addMember(c *memory.Commit, o *registry.Op) error {
 	old := t.members[o.Key]
 	if o.Kind == registry.OpDelete {
 		delete(t.members, o.Key)
-		t.say(c, "strikes %s off the members", t.process(o.Key.Name()))
+		t.addLine(c, "reaps the member record of %s", t.process(o.Key.Name()))
 		return nil
 	}
 	m, err := record.Decode[record.Member](o.Value)
@@ -93,21 +100,21 @@ func (t *Transcript) member(c *memory.Commit, o *registry.Op) error {
 	switch {
 	case old == nil:
 		t.processes[o.Key.Name()] = c.Client
-		t.say(c, "joins, offers %s", strings.Join(m.Jobs, ", "))
+		t.addLine(c, "joins and offers %s", strings.Join(m.Jobs, ", "))
 	case m.Draining && !old.Draining:
-		t.say(c, "drains")
+		t.addLine(c, "drains")
 	case !slices.Equal(m.Jobs, old.Jobs):
-		t.say(c, "offers %s", strings.Join(m.Jobs, ", "))
+		t.addLine(c, "offers %s", strings.Join(m.Jobs, ", "))
 	}
 	for _, job := range slices.Sorted(maps.Keys(m.Ahead)) {
 		if is := m.Ahead[job]; old == nil || old.Ahead[job] != is {
-			t.say(c, "%s: waits until %s, which is ahead of its clock", job, t.instant(is.At))
+			t.addLine(c, "%s: waits until %s, which is ahead of its clock", job, t.instant(is.At))
 		}
 	}
 	return nil
 }
 
-func (t *Transcript) control(c *memory.Commit, o *registry.Op) error {
+func (t *Transcript) addControl(c *memory.Commit, o *registry.Op) error {
 	if o.Kind == registry.OpDelete {
 		delete(t.controls, o.Key)
 		return nil
@@ -121,68 +128,68 @@ func (t *Transcript) control(c *memory.Commit, o *registry.Op) error {
 		old = &record.Control{}
 	}
 	t.controls[o.Key] = now
-	say := func(format string, args ...any) { t.say(c, now.Job+": "+format, args...) }
+	write := func(format string, args ...any) { t.addLine(c, now.Job+": "+format, args...) }
 	switch {
 	case now.Paused && !old.Paused:
-		say("asks for a pause")
+		write("asks for a pause")
 	case now.Stopped && !old.Stopped:
-		say("asks to stop the schedule")
+		write("asks to stop the schedule")
 	case !now.Paused && !now.Stopped && (old.Paused || old.Stopped):
-		say("asks to resume")
+		write("asks to resume")
 	}
 	if now.Resets > old.Resets {
-		say("asks for a reset")
+		write("asks for a reset")
 	}
 	if s := now.Disabled.Minus(old.Disabled); !s.IsZero() {
-		say("asks to disable %s", s)
+		write("asks to disable %s", shardsOf(s))
 	}
 	if s := old.Disabled.Minus(now.Disabled); !s.IsZero() {
-		say("asks to enable %s", s)
+		write("asks to enable %s", shardsOf(s))
 	}
-	exclusion(&old.Exclusion, &now.Exclusion, say)
+	addExclusion(&old.Exclusion, &now.Exclusion, write)
 	for _, tr := range now.Triggers {
 		if tr.Number > old.LastTrigger {
-			say("asks for trigger %d", tr.Number)
+			write("asks for trigger %d", tr.Number)
 		}
 	}
 	return nil
 }
 
-func (t *Transcript) groupControl(c *memory.Commit, o *registry.Op) error {
+func (t *Transcript) addGroupControl(c *memory.Commit, o *registry.Op) error {
 	now, err := record.DecodeGroupControl(o.Value)
 	if err != nil {
 		return err
 	}
-	exclusion(&t.outside, &now.Exclusion, func(format string, args ...any) { t.say(c, "all jobs: "+format, args...) })
-	t.outside = now.Exclusion
+	addExclusion(&t.excluded, &now.Exclusion, func(format string, args ...any) { t.addLine(c, "all jobs: "+format, args...) })
+	t.excluded = now.Exclusion
 	return nil
 }
 
-// exclusion tells who is disabled, and who no longer is.
-func exclusion(old, now *record.Exclusion, say func(string, ...any)) {
+// addExclusion adds lines about instances and hosts that an operator disables or enables.
+func addExclusion(old, now *record.Exclusion, write func(string, ...any)) {
 	for _, kind := range []struct {
 		name     string
 		old, now []string
 	}{{"instance", old.Instances, now.Instances}, {"host", old.Hosts, now.Hosts}} {
 		for _, name := range kind.now {
 			if !slices.Contains(kind.old, name) {
-				say("asks to disable %s %s", kind.name, name)
+				write("asks to disable %s %s", kind.name, name)
 			}
 		}
 		for _, name := range kind.old {
 			if !slices.Contains(kind.now, name) {
-				say("asks to enable %s %s", kind.name, name)
+				write("asks to enable %s %s", kind.name, name)
 			}
 		}
 	}
 }
 
-// plan tells what the leader changed.
-func (t *Transcript) plan(c *memory.Commit, o *registry.Op) error {
+// addPlan adds lines about the fields that a commit changed in a plan.
+func (t *Transcript) addPlan(c *memory.Commit, o *registry.Op) error {
 	old := t.plans[o.Key]
 	if o.Kind == registry.OpDelete {
 		delete(t.plans, o.Key)
-		t.say(c, "%s: plan deleted", old.Job)
+		t.addLine(c, "%s: deletes the plan", old.Job)
 		return nil
 	}
 	now, err := record.DecodePlan(o.Value)
@@ -193,112 +200,117 @@ func (t *Transcript) plan(c *memory.Commit, o *registry.Op) error {
 	if old == nil {
 		old = &record.Plan{}
 	}
-	say := func(format string, args ...any) { t.say(c, now.Job+": "+format, args...) }
+	write := func(format string, args ...any) { t.addLine(c, now.Job+": "+format, args...) }
 
-	t.epochs(old, now, say)
-	t.moves(old, now, say)
+	t.addEpochs(old, now, write)
+	t.addOwners(old, now, write)
 	if s := now.Frozen.Minus(old.Frozen); !s.IsZero() {
-		say("freezes %s", s)
+		write("freezes %s", shardsOf(s))
 	}
 	if s := old.Frozen.Minus(now.Frozen); !s.IsZero() {
-		say("thaws %s", s)
+		write("unfreezes %s", shardsOf(s))
 	}
-	differing(now.Reruns, old.Reruns, func(shards shardset.Set, r record.Ref) { say("owes %s of %s", shards, t.ref(r)) })
-	differing(old.Reruns, now.Reruns, func(shards shardset.Set, r record.Ref) { say("no longer owes %s of %s", shards, t.ref(r)) })
+	differing(now.Reruns, old.Reruns, func(shards shardset.Set, r record.Ref) { write("adds re-runs: %s of %s", shardsOf(shards), t.ref(r)) })
+	differing(old.Reruns, now.Reruns, func(shards shardset.Set, r record.Ref) { write("drops re-runs: %s of %s", shardsOf(shards), t.ref(r)) })
 	if s := now.Disabled.Minus(old.Disabled); !s.IsZero() {
-		say("disables %s", s)
+		write("disables %s", shardsOf(s))
 	}
 	if s := old.Disabled.Minus(now.Disabled); !s.IsZero() {
-		say("enables %s", s)
+		write("enables %s", shardsOf(s))
 	}
 	switch {
 	case now.Paused && !old.Paused:
-		say("pauses")
+		write("pauses")
 	case now.Stopped && !old.Stopped:
-		say("stops the schedule")
+		write("stops the schedule")
 	case !now.Paused && !now.Stopped && (old.Paused || old.Stopped):
-		say("resumes")
+		write("resumes")
 	}
 	if now.Resets > old.Resets {
-		say("resets")
+		write("resets")
 	}
 	for _, tr := range now.Triggers {
 		if !slices.ContainsFunc(old.Triggers, func(o record.Trigger) bool { return o.Number == tr.Number }) {
-			say("trigger %d is to run", tr.Number)
+			write("adds trigger %d", tr.Number)
 		}
 	}
 	for _, tr := range old.Triggers {
 		if !slices.ContainsFunc(now.Triggers, func(n record.Trigger) bool { return n.Number == tr.Number }) {
-			say("trigger %d is served", tr.Number)
+			write("drops trigger %d", tr.Number)
 		}
 	}
 	if lost := now.Counts.Lost - old.Counts.Lost; now.Counts.Lost > old.Counts.Lost {
-		say("counts %d as lost", lost)
+		write("counts %s as lost", countOf(lost, "run"))
 	}
-	if now.Problem != old.Problem {
-		say("problem: %q", now.Problem)
+	switch {
+	case now.Problem == old.Problem:
+	case now.Problem == "":
+		write("clears the problem")
+	default:
+		write("problem: %q", now.Problem)
 	}
 	return nil
 }
 
-func (t *Transcript) epochs(old, now *record.Plan, say func(string, ...any)) {
+// addEpochs adds lines about epochs that begin, get an end, or are dropped.
+func (t *Transcript) addEpochs(old, now *record.Plan, write func(string, ...any)) {
 	for i := range now.Epochs {
 		e := &now.Epochs[i]
 		was, known := old.Epoch(e.Number)
 		if !known {
-			say("from %s on: revision %d of %s", t.instant(e.From), e.Job().Revision, shardCount(e.Job().Shards))
+			write("epoch %d begins at %s: revision %d, %s", e.Number, t.instant(e.From), e.Job().Revision, countOf(e.Job().Shards, "shard"))
 		}
 		if e.Until != 0 && (!known || was.Until != e.Until) {
-			say("until %s: revision %d of %s", t.instant(e.Until), e.Job().Revision, shardCount(e.Job().Shards))
+			write("epoch %d ends at %s", e.Number, t.instant(e.Until))
 		}
 	}
 	for i := range old.Epochs {
 		e := &old.Epochs[i]
 		if _, kept := now.Epoch(e.Number); !kept {
-			say("done with revision %d of %s", e.Job().Revision, shardCount(e.Job().Shards))
+			write("drops epoch %d", e.Number)
 		}
 	}
 }
 
-// moves tells of the shards that have another owner than before.
-func (t *Transcript) moves(old, now *record.Plan, say func(string, ...any)) {
+// addOwners adds lines about shards whose owner changed.
+func (t *Transcript) addOwners(old, now *record.Plan, write func(string, ...any)) {
 	for _, to := range slices.Sorted(maps.Keys(now.Owners)) {
 		gained := now.Owners[to].Minus(old.Owners[to])
 		for _, from := range slices.Sorted(maps.Keys(old.Owners)) {
 			if part := gained.Intersect(old.Owners[from]); !part.IsZero() {
-				say("moves %s from %s to %s", part, t.process(from), t.process(to))
+				write("moves %s from %s to %s", shardsOf(part), t.process(from), t.process(to))
 				gained = gained.Minus(part)
 			}
 		}
 		if !gained.IsZero() {
-			say("gives %s to %s", gained, t.process(to))
+			write("assigns %s to %s", shardsOf(gained), t.process(to))
 		}
 	}
-	kept := owned(now)
+	assigned := unionOfOwners(now)
 	for _, from := range slices.Sorted(maps.Keys(old.Owners)) {
-		if lost := old.Owners[from].Minus(kept); !lost.IsZero() {
-			say("takes %s from %s", lost, t.process(from))
+		if lost := old.Owners[from].Minus(assigned); !lost.IsZero() {
+			write("unassigns %s of %s", shardsOf(lost), t.process(from))
 		}
 	}
 }
 
-func owned(p *record.Plan) (all shardset.Set) {
+func unionOfOwners(p *record.Plan) (all shardset.Set) {
 	for _, shards := range p.Owners {
 		all = all.Union(shards)
 	}
 	return all
 }
 
-// process returns by what name the store knows the process of an incarnation.
+// process returns the client name of the process of an incarnation.
 func (t *Transcript) process(incarnation string) string { return t.processes[incarnation] }
 
-// claim tells what a member did for a job, or that the leader took over its record.
-func (t *Transcript) claim(c *memory.Commit, o *registry.Op) error {
+// addClaims adds lines about the claims record of a member for a job, or its reaping by the leader.
+func (t *Transcript) addClaims(c *memory.Commit, o *registry.Op) error {
 	old := t.claims[o.Key]
 	if o.Kind == registry.OpDelete {
 		delete(t.claims, o.Key)
 		if owner := t.process(o.Key.Dir().Name()); owner != c.Client {
-			t.say(c, "%s: buries the claims of %s", old.Job, owner)
+			t.addLine(c, "%s: reaps the claims of %s", old.Job, owner)
 		}
 		return nil
 	}
@@ -311,21 +323,39 @@ func (t *Transcript) claim(c *memory.Commit, o *registry.Op) error {
 		old = &record.Claims{}
 	}
 	differing(old.Running, now.Running, func(shards shardset.Set, r record.Ref) {
-		t.say(c, "%s: %s of %s ends", now.Job, shards, t.ref(r))
+		t.addLine(c, "%s: %s of %s ends", now.Job, shardsOf(shards), t.ref(r))
 	})
 	differing(now.Running, old.Running, func(shards shardset.Set, r record.Ref) {
-		t.say(c, "%s: claims %s of %s", now.Job, shards, t.ref(r))
+		t.addLine(c, "%s: claims %s of %s", now.Job, shardsOf(shards), t.ref(r))
 	})
 	if n := now.Counts.Failed - old.Counts.Failed; n > 0 {
-		t.say(c, "%s: %d failed: %s", now.Job, n, now.Failures[len(now.Failures)-1].Error)
+		t.addLine(c, "%s: counts %s as failed: %s", now.Job, countOf(n, "run"), now.Failures[len(now.Failures)-1].Error)
 	}
 	if n := now.Counts.Skipped - old.Counts.Skipped; n > 0 {
-		t.say(c, "%s: skips %d", now.Job, n)
+		t.addLine(c, "%s: skips %s of %s", now.Job, countOf(n, "fire"), shardsOf(passedWithoutClaim(old, &now)))
 	}
 	return nil
 }
 
-// differing calls f with what stands in one and not in the other.
+// passedWithoutClaim returns the shards whose watermark passed fires that were not claimed in
+// time: the shards to which a count of skipped fires may refer.
+func passedWithoutClaim(old, now *record.Claims) (passed shardset.Set) {
+	for _, g := range now.Watermarks {
+		for n := range g.Shards.All() {
+			if before := old.Watermarks.Of(n); before.Epoch != g.Epoch || before.Fire != g.Fire {
+				passed.Add(n)
+			}
+		}
+	}
+	for _, g := range now.Running {
+		if !g.Missed {
+			passed = passed.Minus(g.Shards)
+		}
+	}
+	return passed
+}
+
+// differing calls f with each group of runs that is in one list and not in the other.
 func differing(one, other record.Runs, f func(shardset.Set, record.Ref)) {
 	for _, g := range one {
 		rest := g.Shards
@@ -340,7 +370,7 @@ func differing(one, other record.Runs, f func(shardset.Set, record.Ref)) {
 	}
 }
 
-// ref names a run.
+// ref returns the fire or trigger and the attempt of a run.
 func (t *Transcript) ref(r record.Ref) string {
 	what := "the fire at " + t.instant(r.Fire)
 	if r.Trigger > 0 {

@@ -22,41 +22,37 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-var update = flag.Bool("update", false, "write the transcripts of testdata")
+var update = flag.Bool("update", false, "write the transcripts in testdata and the blocks of pages")
 
-// stage is where a story is played: executors on a registry in memory, in virtual time.
+// stage runs a scenario: executors on a memory registry, in virtual time.
 type stage struct {
-	t      *testing.T
-	server *memory.Server
-	told   *transcript.Transcript
-	actors []*actor
-	clocks map[string]*atomic.Int64 // how far they are ahead, by instance
+	t          *testing.T
+	server     *memory.Server
+	transcript *transcript.Transcript
+	processes  []*process
+	clocks     map[string]*atomic.Int64 // how far they are ahead, by instance
 }
 
-// actor is a process.
-type actor struct {
-	name    string // of the instance
-	machine string
-	ex      *executor.Executor
-	gone    bool
+// process is one process of an instance.
+type process struct {
+	instance string
+	client   string // the name by which the store knows it
+	executor *executor.Executor
 }
 
-// delays keep instants of different machines apart, so that what happens at one instant
-// happens on one machine, and a story is the same each time it is played.
+// delays of messages differ between instances. So commits of different clients never share an
+// instant, and a scenario has the same transcript each time.
 var delays = map[string]time.Duration{"a": 1000 * time.Microsecond, "b": 1300 * time.Microsecond, "c": 1700 * time.Microsecond}
 
-// play plays a story and compares its transcript with the one in testdata.
-func play(t *testing.T, story func(s *stage)) {
+// compareScenario runs a scenario and compares its transcript with the file in testdata.
+func compareScenario(t *testing.T, scenario func(s *stage)) {
 	t.Helper()
 	var got string
 	synctest.Test(t, func(t *testing.T) {
-		keys, err := record.NewKeys("stories", "default")
-		require.NoError(t, err)
-		s := &stage{t: t, server: memory.New(), told: transcript.New(keys, time.Now()), clocks: map[string]*atomic.Int64{}}
-		s.server.Record()
-		story(s)
-		require.NoError(t, s.told.Take(s.server.Log()))
-		got = s.told.String()
+		s := newStage(t)
+		scenario(s)
+		require.NoError(t, s.transcript.Add(s.server.Log()))
+		got = s.transcript.String()
 		s.end()
 	})
 	path := filepath.Join("testdata", strings.ReplaceAll(filepath.Base(t.Name()), "_", "-")+".txt")
@@ -68,107 +64,114 @@ func play(t *testing.T, story func(s *stage)) {
 	require.Equal(t, string(want), got, "read the difference; if it is meant: go test ./internal/test/transcript -update")
 }
 
-// start has an instance join, as a new process if it was there before.
-func (s *stage) start(name string, jobs ...executor.Job) {
-	a := &actor{name: name, machine: name}
-	for _, b := range s.actors {
-		if b.name == name {
-			a.machine += "'"
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	keys, err := record.NewKeys("scenarios", "default")
+	require.NoError(t, err)
+	s := &stage{t: t, server: memory.New(), transcript: transcript.New(keys, time.Now()), clocks: map[string]*atomic.Int64{}}
+	s.server.Record()
+	return s
+}
+
+// start starts a process of an instance. A second process of the instance has a prime after its name.
+func (s *stage) start(instance string, jobs ...executor.Job) {
+	p := &process{instance: instance, client: instance}
+	for _, earlier := range s.processes {
+		if earlier.instance == instance {
+			p.client += "'"
 		}
 	}
-	s.told.Note("%s starts", a.machine)
-	client := s.server.Client(a.machine)
-	s.server.Delay(a.machine, delays[name], delays[name])
+	s.transcript.Note("%s starts", p.client)
+	client := s.server.Client(p.client)
+	s.server.Delay(p.client, delays[instance], delays[instance])
 	var err error
-	clock := s.clock(name)
-	a.ex, err = executor.New(client, "stories", executor.Options{
-		Instance: name, Host: "host-" + name, SessionTTL: 6 * time.Second, Workers: 8, Logger: slog.New(slog.DiscardHandler),
+	clock := s.clock(instance)
+	p.executor, err = executor.New(client, "scenarios", executor.Options{
+		Instance: instance, Host: "host-" + instance, SessionTTL: 6 * time.Second, Workers: 8, Logger: slog.New(slog.DiscardHandler),
 		Clock: func() time.Time { return time.Now().Add(time.Duration(clock.Load())) },
 	})
 	require.NoError(s.t, err)
-	require.NoError(s.t, a.ex.Register(jobs...))
-	require.NoError(s.t, a.ex.Start(s.t.Context()))
-	s.actors = append(s.actors, a)
-	time.Sleep(time.Second) // the first leads, before the next comes
+	require.NoError(s.t, p.executor.Register(jobs...))
+	require.NoError(s.t, p.executor.Start(s.t.Context()))
+	s.processes = append(s.processes, p)
+	time.Sleep(time.Second) // so that the first instance leads before the next one joins
 }
 
-// process returns the one of an instance that was started last.
-func (s *stage) process(name string) *actor {
-	for i := len(s.actors) - 1; i >= 0; i-- {
-		if s.actors[i].name == name {
-			return s.actors[i]
+// process returns the newest process of an instance.
+func (s *stage) process(instance string) *process {
+	for i := len(s.processes) - 1; i >= 0; i-- {
+		if s.processes[i].instance == instance {
+			return s.processes[i]
 		}
 	}
-	s.t.Fatalf("no process %s", name)
+	s.t.Fatalf("no process %s", instance)
 	return nil
 }
 
-// at lets time pass until so long after the beginning, and begins a scene.
-func (s *stage) at(after time.Duration) {
-	time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(after)))
+// advance lets time pass until an instant, counted from the start.
+func (s *stage) advance(to time.Duration) {
+	time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(to)))
 	synctest.Wait()
 }
 
-func (s *stage) clock(name string) *atomic.Int64 {
-	if s.clocks[name] == nil {
-		s.clocks[name] = &atomic.Int64{}
+func (s *stage) clock(instance string) *atomic.Int64 {
+	if s.clocks[instance] == nil {
+		s.clocks[instance] = &atomic.Int64{}
 	}
-	return s.clocks[name]
+	return s.clocks[instance]
 }
 
-// sets sets the clock of an instance, to be so far ahead of the right time.
-func (s *stage) sets(name string, ahead time.Duration) {
-	s.told.Note("the clock of %s is set %v ahead", name, ahead)
-	s.clock(name).Store(int64(ahead))
+// setClock sets how far the clock of an instance is ahead of the right time.
+func (s *stage) setClock(instance string, ahead time.Duration) {
+	s.transcript.Note("the clock of %s is set %v ahead", instance, ahead)
+	s.clock(instance).Store(int64(ahead))
 }
 
-// crash ends a process without a word: nothing that it does is heard of any more.
-func (s *stage) crash(name string) {
-	a := s.process(name)
-	s.told.Note("%s crashes", a.machine)
-	s.server.Partition(a.machine)
-	a.gone = true
+// crash cuts a process off from the store for good.
+func (s *stage) crash(instance string) {
+	p := s.process(instance)
+	s.transcript.Note("%s crashes", p.client)
+	s.server.Partition(p.client)
 }
 
-// stop stops a process in good order.
-func (s *stage) stop(name string) {
-	a := s.process(name)
-	s.told.Note("%s stops", a.machine)
-	a.gone = true
-	go func() { // a handler may take its time
-		if err := a.ex.Shutdown(context.Background()); err != nil {
+// shutdown shuts a process down with a drain.
+func (s *stage) shutdown(instance string) {
+	p := s.process(instance)
+	s.transcript.Note("%s shuts down", p.client)
+	go func() { // it waits for handlers
+		if err := p.executor.Shutdown(context.Background()); err != nil {
 			s.t.Error(err)
 		}
 	}()
 }
 
-// operator does what an operator does by the process of an instance.
-func (s *stage) operator(name, what string, do func(ctx context.Context, ex *executor.Executor) error) {
-	s.told.Note("%s is asked to %s", name, what)
-	require.NoError(s.t, do(s.t.Context(), s.process(name).ex))
+// operate calls an operator's function on the executor of an instance.
+func (s *stage) operate(instance, what string, do func(ctx context.Context, ex *executor.Executor) error) {
+	s.transcript.Note("an operator asks %s to %s", instance, what)
+	require.NoError(s.t, do(s.t.Context(), s.process(instance).executor))
 }
 
-// end ends all processes. It is no part of the story.
+// end stops all processes, after the end of the transcript.
 func (s *stage) end() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	for _, a := range s.actors {
+	for _, p := range s.processes {
 		var abandoned *executor.AbandonedError
-		if err := a.ex.Shutdown(now); err != nil && !errors.As(err, &abandoned) {
+		if err := p.executor.Shutdown(now); err != nil && !errors.As(err, &abandoned) {
 			s.t.Error(err)
 		}
 	}
 }
 
-// every is a job that is due every ten seconds, whose runs take so long, and each shard's
-// a little longer than those before: which ends are written together would else differ.
-func every(shards int, takes time.Duration) executor.Job {
+// newJob returns a job that fires every ten seconds. Each shard runs 300 ms longer than the one
+// before it: ends that are close together would be written in one commit or in two by chance.
+func newJob(shards int, takes time.Duration) executor.Job {
 	return executor.Job{
 		Name: "pay", Schedule: executor.Every(10 * time.Second), Shards: shards,
 		Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("ended: %w", context.Cause(ctx))
+				return fmt.Errorf("canceled: %w", context.Cause(ctx))
 			case <-time.After(takes + time.Duration(r.Shard)*300*time.Millisecond):
 				return nil
 			}

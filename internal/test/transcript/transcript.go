@@ -1,8 +1,8 @@
-// Package transcript tells in words what the instances of a group committed: who came and
-// went, who led, what was dealt and moved, what was claimed, ended and owed.
+// Package transcript renders the commits of a group as lines of text: who joined and left,
+// who led, which shards were assigned, moved and claimed, which runs ended and which are pending.
 //
-// It shows what changed in the records, so that a reviewer can follow a story line by
-// line. Whether a story is right is not its business: that is internal/test/judge's.
+// A line shows what changed in a record, so that a reviewer can follow a scenario line by
+// line. The package does not decide whether a scenario is right: internal/test/judge does.
 package transcript
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// Transcript is what has been told so far.
+// Transcript holds the lines of the commits that were added so far.
 type Transcript struct {
 	keys  record.Keys
 	start time.Time
@@ -25,19 +25,20 @@ type Transcript struct {
 
 	processes map[string]string // by incarnation: the client that joined
 
-	// As of the last commit taken in.
+	// The records after the last commit that was added.
 	plans    map[registry.Key]*record.Plan
 	claims   map[registry.Key]*record.Claims
 	members  map[registry.Key]*record.Member
 	controls map[registry.Key]*record.Control
-	outside  record.Exclusion           // for all jobs
-	off      map[string]record.Duration // whose clocks are off, by incarnation
+	excluded record.Exclusion           // for all jobs
+	skewed   map[string]record.Duration // clock differences, by incarnation
 }
 
 type line struct {
-	at   time.Time
-	who  string
-	text string
+	at     time.Time
+	client string
+	first  string // the first line of the same commit
+	text   string
 }
 
 // New returns an empty transcript of a group, whose times count from start.
@@ -49,63 +50,63 @@ func New(keys record.Keys, start time.Time) *Transcript {
 	}
 }
 
-// Note says what the teller of the story did.
+// Note adds a line about a step of the scenario.
 func (t *Transcript) Note(format string, args ...any) {
-	t.lines = append(t.lines, line{time.Now(), "", fmt.Sprintf(format, args...)})
+	t.lines = append(t.lines, line{at: time.Now(), text: fmt.Sprintf(format, args...)})
 }
 
-// Take takes in what was committed since the last call. What was refused changed nothing,
-// and is left out.
-func (t *Transcript) Take(commits []memory.Commit) error {
+// Add adds lines for the commits that follow those of earlier calls. A refused commit changed
+// nothing and has no line.
+func (t *Transcript) Add(commits []memory.Commit) error {
 	for i := range commits {
-		c := &commits[i]
+		c, before := &commits[i], len(t.lines)
 		switch {
 		case c.Err != nil:
 		case c.Ended != "":
-			t.say(c, "session ends")
+			t.addLine(c, "session ends")
 		default:
 			for j := range c.Then {
-				if err := t.op(c, &c.Then[j]); err != nil {
+				if err := t.addOp(c, &c.Then[j]); err != nil {
 					return fmt.Errorf("%s: %s: %w", c.Client, c.Then[j], err)
 				}
 			}
+		}
+		for j := before; j < len(t.lines); j++ {
+			t.lines[j].first = t.lines[before].text
 		}
 	}
 	return nil
 }
 
-func (t *Transcript) say(c *memory.Commit, format string, args ...any) {
-	t.lines = append(t.lines, line{c.At, c.Client, fmt.Sprintf(format, args...)})
+func (t *Transcript) addLine(c *memory.Commit, format string, args ...any) {
+	t.lines = append(t.lines, line{at: c.At, client: c.Client, text: fmt.Sprintf(format, args...)})
 }
 
-// String returns one line for each thing that happened. Those of one client at one
-// instant are sorted, as which of two goroutines was first means nothing; a client hears
-// of what it did itself only later.
+// String returns the lines in order of time. Commits of one client at one instant are sorted by
+// their first lines, because the order of two goroutines of a client means nothing: neither can have
+// acted on the other's commit, which the client observes only after a message.
 func (t *Transcript) String() string {
 	lines := slices.Clone(t.lines)
 	slices.SortStableFunc(lines, func(a, b line) int {
-		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.who, b.who), cmp.Compare(a.text, b.text))
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.client, b.client), cmp.Compare(a.first, b.first))
 	})
 	var b strings.Builder
 	for _, l := range lines {
-		if l.who == "" {
+		if l.client == "" {
 			fmt.Fprintf(&b, "%s ---- %s\n", t.elapsed(l.at), l.text)
 			continue
 		}
-		fmt.Fprintf(&b, "%s %-4s %s\n", t.elapsed(l.at), l.who, l.text)
+		fmt.Fprintf(&b, "%s %-4s %s\n", t.elapsed(l.at), l.client, l.text)
 	}
 	return b.String()
 }
 
-// elapsed tells a time. What takes some messages more or less is the same time.
+// elapsed formats a time in tenths of a second, so that a message more or less does not change it.
 func (t *Transcript) elapsed(at time.Time) string {
 	return fmt.Sprintf("%6.1fs", at.Sub(t.start).Seconds())
 }
 
-// instant tells a scheduled instant, which counts from start as the times do.
+// instant formats a scheduled instant, which counts from start as the times do.
 func (t *Transcript) instant(i record.Instant) string {
-	if i == 0 {
-		return "ever"
-	}
 	return i.Time().Sub(t.start).Round(100 * time.Millisecond).String()
 }

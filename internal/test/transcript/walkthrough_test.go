@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/test/transcript"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -28,8 +25,9 @@ import (
 var marked = regexp.MustCompile("(?s)<!-- (transcript|commits|record) ([^>]*) -->\n```(?:text|json)\n(.*?)```")
 
 // TestPages compares the transcripts, commits and records that pages show with a run.
+// With -update it has to run after TestScenarios, whose files it copies from: go test runs files in order of their names.
 func TestPages(t *testing.T) {
-	n := runNight(t)
+	n := runCrash(t)
 	for page, blocks := range map[string]int{"concepts.md": 2, "walkthrough.md": 10} {
 		t.Run(page, func(t *testing.T) {
 			path := filepath.Join("..", "..", "..", "docs", page)
@@ -52,30 +50,27 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// night is the log of a fleet whose leader crashes, and the records that it had stored by then.
-type night struct {
+// crashRun is the log of a fleet whose leader crashes, with the records at its end.
+type crashRun struct {
 	start    time.Time
 	log      []memory.Commit
 	records  map[registry.Key][]byte
-	sessions *strings.Replacer // of the store's ids by S1, S2 and so on
+	sessions *strings.Replacer // replaces session ids by S1, S2 and so on
 }
 
-// runNight runs the fleet of the transcript of a crash until shortly after the failover.
-func runNight(t *testing.T) *night {
+// runCrash runs the scenario "instance crashes and returns" until shortly after the failover.
+func runCrash(t *testing.T) *crashRun {
 	t.Helper()
-	n := &night{records: map[registry.Key][]byte{}}
+	n := &crashRun{records: map[registry.Key][]byte{}}
 	synctest.Test(t, func(t *testing.T) {
-		keys, err := record.NewKeys("stories", "default")
-		require.NoError(t, err)
-		s := &stage{t: t, server: memory.New(), told: transcript.New(keys, time.Now()), clocks: map[string]*atomic.Int64{}}
-		s.server.Record()
+		s := newStage(t)
 		n.start = time.Now()
-		job := every(4, 4*time.Second)
+		job := newJob(4, 4*time.Second)
 		s.start("a", job)
 		s.start("b", job)
-		s.at(12 * time.Second)
+		s.advance(12 * time.Second)
 		s.crash("a")
-		s.at(20200 * time.Millisecond)
+		s.advance(20200 * time.Millisecond)
 		n.log = s.server.Log()
 		s.end()
 	})
@@ -96,7 +91,7 @@ func runNight(t *testing.T) *night {
 
 // block returns the text of a block of a kind: lines of a transcript or commits between two
 // times, or a record.
-func (n *night) block(t *testing.T, kind, source string) string {
+func (n *crashRun) block(t *testing.T, kind, source string) string {
 	t.Helper()
 	fields := strings.Fields(source)
 	if kind == "record" {
@@ -133,7 +128,7 @@ func linesBetween(t *testing.T, path string, from, to time.Duration) string {
 var at = regexp.MustCompile(` at \d+`)
 
 // commits returns the commits between two times. They are numbered from 1.
-func (n *night) commits(from, to time.Duration) string {
+func (n *crashRun) commits(from, to time.Duration) string {
 	first := n.log[0].Rev.Seq
 	var out strings.Builder
 	for _, c := range n.log {
@@ -158,7 +153,7 @@ func (n *night) commits(from, to time.Duration) string {
 			seq, _ := strconv.ParseUint(strings.TrimPrefix(s, " at "), 10, 64)
 			return fmt.Sprintf(" at %d", seq-first+1)
 		})
-		text = strings.NewReplacer("stories/groups/default/", "", "stories/", "").Replace(n.sessions.Replace(text))
+		text = strings.NewReplacer("scenarios/groups/default/", "", "scenarios/", "").Replace(n.sessions.Replace(text))
 		fmt.Fprintf(&out, "%2d %7.3fs %s  %s\n", c.Rev.Seq-first+1, after.Seconds(), c.Client, text)
 	}
 	return out.String()
@@ -176,7 +171,7 @@ func joined[T any](items []T) string {
 var term = regexp.MustCompile(`"term":\d+`)
 
 // record returns the one record whose key has a suffix, with a line for each field.
-func (n *night) record(t *testing.T, suffix string) string {
+func (n *crashRun) record(t *testing.T, suffix string) string {
 	t.Helper()
 	var values [][]byte
 	for key, value := range n.records {

@@ -1,0 +1,214 @@
+package transcript_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/executor"
+)
+
+// TestScenarios runs each scenario and compares its transcript with the file of its name in
+// testdata. A reviewer reads how the files change.
+func TestScenarios(t *testing.T) {
+	t.Run("instances start", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			s.start("a", newJob(4, 2*time.Second))
+			s.start("b", newJob(4, 2*time.Second))
+			s.advance(15 * time.Second)
+		})
+	})
+	t.Run("instance joins while shards run", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(6, 4*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(12 * time.Second)
+			s.start("c", job)
+			s.advance(25 * time.Second)
+		})
+	})
+	t.Run("idle instance leaves", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(4, 2*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(15 * time.Second)
+			s.shutdown("b")
+			s.advance(25 * time.Second)
+		})
+	})
+	t.Run("leader leaves", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(4, 4*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(11 * time.Second)
+			s.shutdown("a")
+			s.advance(25 * time.Second)
+		})
+	})
+	t.Run("total changes", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(4, 2*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(11 * time.Second)
+			for i, total := range []int{6, 2} {
+				job.Shards, job.Revision = total, i+1
+				s.transcript.Note("a registers the job with %d shards", total)
+				if err := s.process("a").executor.Register(job); err != nil {
+					t.Error(err)
+				}
+				s.advance(time.Duration(i+1)*30*time.Second + 11*time.Second)
+			}
+		})
+	})
+	t.Run("instance crashes and returns", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(4, 4*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(12 * time.Second)
+			s.crash("a")
+			s.advance(25 * time.Second)
+			s.start("a", job)
+			s.advance(35 * time.Second)
+		})
+	})
+	t.Run("two crashes in turn", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(3, 8*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.start("c", job)
+			s.advance(11 * time.Second)
+			s.crash("c")
+			s.advance(18 * time.Second)
+			s.crash("b")
+			s.advance(45 * time.Second)
+		})
+	})
+	t.Run("failover is off", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(4, 4*time.Second)
+			job.OnCrash = executor.CountAsFailed
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(12 * time.Second)
+			s.crash("b")
+			s.advance(25 * time.Second)
+		})
+	})
+	t.Run("long run misses fires", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			s.start("a", newJob(1, 25*time.Second))
+			s.advance(50 * time.Second)
+		})
+	})
+	t.Run("trigger waits for runs", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(4, 4*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(12 * time.Second)
+			s.operate("b", "trigger shards 1 and 2", func(ctx context.Context, ex *executor.Executor) error {
+				_, err := ex.Trigger(ctx, job.Name, executor.Trigger{Shards: []int{1, 2}})
+				return err
+			})
+			s.advance(25 * time.Second)
+		})
+	})
+	t.Run("pause and resume", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(2, 4*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(12 * time.Second)
+			s.operate("b", "pause", func(ctx context.Context, ex *executor.Executor) error { return ex.Pause(ctx, job.Name) })
+			s.advance(32 * time.Second)
+			s.operate("b", "resume", func(ctx context.Context, ex *executor.Executor) error { return ex.Resume(ctx, job.Name) })
+			s.advance(55 * time.Second)
+		})
+	})
+	t.Run("shard is disabled", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(3, 4*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(12 * time.Second)
+			one := executor.Scope{Job: job.Name, Shards: []int{1}}
+			s.operate("b", "disable shard 1", func(ctx context.Context, ex *executor.Executor) error { return ex.Disable(ctx, one) })
+			s.advance(32 * time.Second)
+			s.operate("b", "enable shard 1", func(ctx context.Context, ex *executor.Executor) error { return ex.Enable(ctx, one) })
+			s.advance(45 * time.Second)
+		})
+	})
+	t.Run("host is disabled", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(4, 4*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(12 * time.Second)
+			host := executor.Scope{Hosts: []string{"host-b"}}
+			s.operate("a", "disable host host-b", func(ctx context.Context, ex *executor.Executor) error { return ex.Disable(ctx, host) })
+			s.advance(28 * time.Second)
+			s.operate("a", "enable host host-b", func(ctx context.Context, ex *executor.Executor) error { return ex.Enable(ctx, host) })
+			s.advance(35 * time.Second)
+		})
+	})
+	t.Run("leader crashes during a move", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(6, 8*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(11 * time.Second)
+			s.start("c", job)
+			s.advance(12 * time.Second)
+			s.crash("a")
+			s.advance(45 * time.Second)
+		})
+	})
+	t.Run("clock jumps ahead", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(6, 2*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(2060 * time.Millisecond)
+			s.start("c", job)
+			s.advance(14 * time.Second)
+			s.setClock("c", time.Hour)
+			s.advance(35 * time.Second)
+			s.setClock("c", 0)
+			s.advance(65 * time.Second)
+		})
+	})
+	t.Run("lone clock is ahead", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(2, 2*time.Second)
+			s.start("a", job)
+			s.setClock("a", time.Hour)
+			s.advance(15 * time.Second)
+			s.start("b", job)
+			s.advance(35 * time.Second)
+			s.setClock("a", 0)
+			s.advance(45 * time.Second)
+			s.operate("b", "reset", func(ctx context.Context, ex *executor.Executor) error { return ex.Reset(ctx, job.Name) })
+			s.advance(75 * time.Second)
+		})
+	})
+	t.Run("fleet restarts", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(4, 4*time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(12 * time.Second)
+			s.crash("a")
+			s.crash("b")
+			s.advance(32 * time.Second)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(45 * time.Second)
+		})
+	})
+}
