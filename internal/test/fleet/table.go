@@ -65,7 +65,7 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 		return err
 	}
 	for i := range outcomes {
-		if err := writeHands(w, &outcomes[i]); err != nil {
+		if err := writeEdits(w, &outcomes[i]); err != nil {
 			return err
 		}
 	}

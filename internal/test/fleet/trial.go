@@ -32,7 +32,7 @@ const (
 	planned sort = "planned" // whose schedule hides nothing of the time that is measured
 	named   sort = "named"   // whose processes keep their names, and ask that their shards wait for them
 	lengthy sort = "lengthy" // whose runs outlast the drain of a process
-	handled sort = "hands"   // whose records are changed by other hands: see hands.go
+	edited  sort = "edits"   // whose records are edited: see edits.go
 )
 
 // Kinds returns all that there are.
@@ -49,7 +49,7 @@ func Kinds() []Kind {
 		{Name: "leave", Members: 1, strike: (*Faults).leave, fleet: planned},
 		{Name: "named", Members: 1, strike: (*Faults).restartNamed, fleet: named},
 		{Name: "deploy", Members: 1, strike: (*Faults).deploy, fleet: lengthy},
-		{Name: "hands", Members: 1, fleet: handled},
+		{Name: "edits", Members: 1, fleet: edited},
 	}
 }
 
@@ -70,7 +70,7 @@ type Trial struct {
 func Trials(t Trial) []Trial {
 	kinds := slices.DeleteFunc(slices.Clone(t.Kinds), func(k Kind) bool { return k.Members > t.Members })
 	var all []Trial
-	for _, fleet := range []sort{faults, planned, named, lengthy, handled} {
+	for _, fleet := range []sort{faults, planned, named, lengthy, edited} {
 		part := t
 		part.Kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.befalls() != fleet })
 		if len(part.Kinds) == 0 {
@@ -96,7 +96,7 @@ func (t Trial) config() Config {
 	switch t.fleet() {
 	case planned:
 		c.Jobs, c.Shards, c.Every, c.Takes, c.Often = 1, 12, 20*time.Millisecond, time.Millisecond, 0
-	case handled:
+	case edited:
 		c.Often = 0
 	case named:
 		c.Grace = t.TTL + recovery
@@ -113,7 +113,7 @@ type Outcome struct {
 	Late         int64           // bytes of dead sessions' requests that reached the store
 	Gone, Again  []time.Duration // as of Faults
 	Left, Joined []time.Duration
-	Hands        []HandsRow
+	Edits        []EditsRow
 	Answers      []time.Duration // of the store to the observer: how busy the machine was
 	Took         time.Duration
 }
@@ -142,8 +142,8 @@ func (t Trial) Run(ctx context.Context) (Outcome, error) {
 	defer fl.Close()
 	f := &Faults{Fleet: fl, Rand: rand.New(rand.NewPCG(t.Seed, 0))}
 	fl.Judge.Report().Seed = t.Seed
-	if t.fleet() == handled {
-		out.Hands, err = t.runHands(ctx, f)
+	if t.fleet() == edited {
+		out.Edits, err = t.runEdits(ctx, f)
 	} else if err = t.rounds(ctx, f); err == nil {
 		err = fl.Finish(ctx)
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// handsLog collects the warnings and errors of a fleet, and counts all lines from INFO on.
-type handsLog struct {
-	next  *slog.Logger // gets all lines too, if not nil
+// warningLog is a slog.Handler that collects the warnings and errors of a fleet, and counts all lines from INFO on.
+type warningLog struct {
+	next  *slog.Logger // receives all lines too, if not nil
 	attrs []slog.Attr
-	to    *handsLog // that collects; nil: this one
+	to    *warningLog // the one that collects; nil: this one
 
 	mu    sync.Mutex
 	total int
@@ -27,28 +27,28 @@ type loggedLine struct {
 	text string
 }
 
-func (l *handsLog) root() *handsLog {
+func (l *warningLog) root() *warningLog {
 	if l.to != nil {
 		return l.to
 	}
 	return l
 }
 
-func (l *handsLog) Enabled(ctx context.Context, level slog.Level) bool {
+func (l *warningLog) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo || l.next != nil && l.next.Enabled(ctx, level)
 }
 
-func (l *handsLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	c := &handsLog{attrs: append(l.attrs[:len(l.attrs):len(l.attrs)], attrs...), to: l.root()}
+func (l *warningLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	c := &warningLog{attrs: append(l.attrs[:len(l.attrs):len(l.attrs)], attrs...), to: l.root()}
 	if l.next != nil {
 		c.next = slog.New(l.next.Handler().WithAttrs(attrs))
 	}
 	return c
 }
 
-func (l *handsLog) WithGroup(string) slog.Handler { return l }
+func (l *warningLog) WithGroup(string) slog.Handler { return l }
 
-func (l *handsLog) Handle(ctx context.Context, r slog.Record) error {
+func (l *warningLog) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo {
 		var b strings.Builder
 		fmt.Fprintf(&b, "level=%s %s", r.Level, r.Message)
@@ -68,7 +68,7 @@ func (l *handsLog) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-func (l *handsLog) keep(level slog.Level, text string) {
+func (l *warningLog) keep(level slog.Level, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total++
@@ -78,17 +78,17 @@ func (l *handsLog) keep(level slog.Level, text string) {
 }
 
 // add adds a line at ERROR.
-func (l *handsLog) add(text string) { l.keep(slog.LevelError, text) }
+func (l *warningLog) add(text string) { l.keep(slog.LevelError, text) }
 
 // lines returns how many lines were logged.
-func (l *handsLog) lines() int {
+func (l *warningLog) lines() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.total
 }
 
 // names reports whether a warning or an error has named the key since an instant.
-func (l *handsLog) names(key registry.Key, since time.Time) bool {
+func (l *warningLog) names(key registry.Key, since time.Time) bool {
 	for _, line := range l.warned(since) {
 		if strings.Contains(line, string(key)) {
 			return true
@@ -98,7 +98,7 @@ func (l *handsLog) names(key registry.Key, since time.Time) bool {
 }
 
 // warned returns the warnings and errors since an instant.
-func (l *handsLog) warned(since time.Time) (texts []string) {
+func (l *warningLog) warned(since time.Time) (texts []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, line := range l.warns {

@@ -16,18 +16,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/test/recordedit"
 	"github.com/rota-dev/rota/internal/test/simulate"
 )
 
 var (
-	handsSeeds = flag.Int("simulate.hands", 10, "how many fleets to simulate whose records are changed by hand; -simulate.first and -simulate.seed choose them")
-	handsKind  = flag.String("simulate.hands-kind", "", "the kind of all records that are changed; all kinds if empty")
-	handsAct   = flag.String("simulate.hands-act", "", "the change of all of them; all changes if empty")
+	editSeeds  = flag.Int("simulate.edits", 10, "how many fleets with record edits to simulate; -simulate.first and -simulate.seed choose them")
+	editKind   = flag.String("simulate.edit-kind", "", "the kind of all edited records, such as plan; all kinds if empty")
+	editChange = flag.String("simulate.edit-change", "", "the change of all of them, such as delete; all changes if empty")
 )
 
-// handled is a small fleet whose records are changed by hand.
-func handled(seed uint64) simulate.HandsConfig {
-	c := simulate.HandsConfig{Rounds: 8, Kind: *handsKind, Act: *handsAct, Config: simulate.Config{
+// smallEdited configures a small fleet with record edits.
+func smallEdited(seed uint64) simulate.EditsConfig {
+	c := simulate.EditsConfig{Rounds: 8, Kind: recordedit.Kind(*editKind), Change: recordedit.Change(*editChange), Config: simulate.Config{
 		Seed: seed, Instances: 3 + int(seed%3), Jobs: 3, Shards: 4, Every: time.Minute, Takes: 8 * time.Second,
 		TTL: 10 * time.Second, Drain: 10 * time.Second,
 	}}
@@ -46,12 +47,12 @@ func handled(seed uint64) simulate.HandsConfig {
 	return c
 }
 
-func TestSmallFleetsHealFromHands(t *testing.T) {
+func TestSmallFleetsHealAfterRecordEdits(t *testing.T) {
 	if *report != "" {
-		handsAlone(t)
+		simulateEditsAlone(t)
 		return
 	}
-	from, n := *first, *handsSeeds
+	from, n := *first, *editSeeds
 	if *seed != 0 {
 		from, n = *seed, 1
 	}
@@ -63,20 +64,20 @@ func TestSmallFleetsHealFromHands(t *testing.T) {
 		}
 	}()
 	var mu sync.Mutex
-	sum, dir := &simulate.HandsReport{}, t.TempDir()
+	sum, dir := &simulate.EditsReport{}, t.TempDir()
 	var workers sync.WaitGroup
 	for range runtime.NumCPU() {
 		workers.Go(func() {
 			for seed := range todo {
-				r := &simulate.HandsReport{}
-				err := aloneIn(t.Context(), "TestSmallFleetsHealFromHands", seed, dir, r, "-simulate.hands-kind="+*handsKind, "-simulate.hands-act="+*handsAct)
+				r := &simulate.EditsReport{}
+				err := aloneIn(t.Context(), "TestSmallFleetsHealAfterRecordEdits", seed, dir, r, "-simulate.edit-kind="+*editKind, "-simulate.edit-change="+*editChange)
 				mu.Lock()
 				if err != nil {
 					t.Error(err)
 				} else {
 					sum.Add(r)
 					if n == 1 {
-						t.Log(strings.Join(r.Story, "\n"))
+						t.Log(strings.Join(r.Steps, "\n"))
 					}
 				}
 				mu.Unlock()
@@ -87,10 +88,10 @@ func TestSmallFleetsHealFromHands(t *testing.T) {
 	t.Log(sum)
 }
 
-// handsAlone simulates the one seed in this process.
-func handsAlone(t *testing.T) {
+// simulateEditsAlone simulates one seed in this process.
+func simulateEditsAlone(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, *seed) // ids are random
-	c := handled(*seed)
+	c := smallEdited(*seed)
 	if *verbose {
 		c.Logger = slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -100,7 +101,7 @@ func handsAlone(t *testing.T) {
 		defer func() { require.NoError(t, os.WriteFile(*transcript, all.Bytes(), 0o600)) }()
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r, err := simulate.RunHands(c)
+		r, err := simulate.RunEdits(c)
 		require.NoError(t, err)
 		b, err := json.Marshal(r)
 		require.NoError(t, err)

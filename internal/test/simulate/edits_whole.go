@@ -7,24 +7,25 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/test/recordedit"
 	"github.com/rota-dev/rota/registry"
 )
 
-// heals waits until the fleet is whole: all records are, and each shard has run since. It returns how long
-// the records took.
-func (h *hands) heals(since time.Time, within time.Duration) (time.Duration, error) {
+// awaitWhole waits until all records of the fleet are whole and each shard has run since an instant. It returns how
+// long the records took.
+func (h *editedFleet) awaitWhole(since time.Time, within time.Duration) (time.Duration, error) {
 	records := time.Duration(-1)
 	for {
-		if err := h.pass(time.Second); err != nil {
+		if err := h.passTime(time.Second); err != nil {
 			return 0, err
 		}
-		why := h.lacksRecords()
+		why := h.recordDefect()
 		if why != "" {
 			records = -1
 		} else if records < 0 {
 			records = time.Since(since)
 		}
-		if why = cmp.Or(why, h.lacksRuns(since)); why == "" {
+		if why = cmp.Or(why, h.missingRun(since)); why == "" {
 			return records, nil
 		}
 		if time.Since(since) > within {
@@ -33,8 +34,8 @@ func (h *hands) heals(since time.Time, within time.Duration) (time.Duration, err
 	}
 }
 
-// lacksRuns returns a shard that has not run since an instant, "" if there is none.
-func (h *hands) lacksRuns(since time.Time) string {
+// missingRun names a shard that has not run since an instant, "" if each has.
+func (h *editedFleet) missingRun(since time.Time) string {
 	for _, spec := range h.specs {
 		for n := range spec.shards {
 			if shard := shardName(spec.name, n); !h.last[shard].After(since) {
@@ -45,8 +46,8 @@ func (h *hands) lacksRuns(since time.Time) string {
 	return ""
 }
 
-// lacksRecords returns the first defect in the records of the fleet, "" if there is none.
-func (h *hands) lacksRecords() string {
+// recordDefect returns the first defect in the records of the fleet, "" if there is none.
+func (h *editedFleet) recordDefect() string {
 	for _, s := range h.slots {
 		if s.process == nil {
 			return fmt.Sprintf("slot %d is empty", s.number)
@@ -56,12 +57,12 @@ func (h *hands) lacksRecords() string {
 	for _, e := range h.server.Dump() {
 		all[e.Key] = e
 	}
-	live := h.complete(all)
+	live := h.completeIncarnations(all)
 	if len(live) != len(h.slots) {
-		return fmt.Sprintf("%d of %d instances have both of their records", len(live), len(h.slots))
+		return fmt.Sprintf("%d of %d instances have an instance key and a member record", len(live), len(h.slots))
 	}
 	for _, spec := range h.specs {
-		if why := h.lacksOf(all, spec, live); why != "" {
+		if why := h.jobDefect(all, spec, live); why != "" {
 			return why
 		}
 	}
@@ -70,11 +71,11 @@ func (h *hands) lacksRecords() string {
 			return fmt.Sprintf("%s: %v", e.Key, err)
 		}
 	}
-	return h.lacksLeader(all)
+	return h.leaderDefect(all)
 }
 
-// complete returns the incarnations that live and have both of their records.
-func (h *hands) complete(all map[registry.Key]registry.Entry) map[string]bool {
+// completeIncarnations returns the incarnations that have an instance key and a member record.
+func (h *editedFleet) completeIncarnations(all map[registry.Key]registry.Entry) map[string]bool {
 	live := map[string]bool{}
 	for _, s := range h.slots {
 		e, ok := all[h.keys.Instance(s.process.instance)]
@@ -89,8 +90,8 @@ func (h *hands) complete(all map[registry.Key]registry.Entry) map[string]bool {
 	return live
 }
 
-// lacksOf returns the first defect in the records of a job.
-func (h *hands) lacksOf(all map[registry.Key]registry.Entry, spec *jobSpec, live map[string]bool) string {
+// jobDefect returns the first defect in the records of a job.
+func (h *editedFleet) jobDefect(all map[registry.Key]registry.Entry, spec *jobSpec, live map[string]bool) string {
 	key := h.keys.Plan(spec.name)
 	p, err := record.DecodePlan(all[key].Value)
 	if err != nil {
@@ -124,14 +125,14 @@ func (h *hands) lacksOf(all map[registry.Key]registry.Entry, spec *jobSpec, live
 	return ""
 }
 
-// lacksLeader returns the first defect in the records of the office.
-func (h *hands) lacksLeader(all map[registry.Key]registry.Entry) string {
+// leaderDefect returns the first defect in the records of the election.
+func (h *editedFleet) leaderDefect(all map[registry.Key]registry.Entry) string {
 	leader, err := record.Decode[record.Leader](all[h.keys.Leader()].Value)
 	if err != nil {
 		return fmt.Sprintf("%s: %v", h.keys.Leader(), err)
 	}
-	if all[h.keys.Seat()].Owner != leader.Session || strings.HasPrefix(leader.Incarnation, "nobody") {
-		return "the leader is not the one in office"
+	if all[h.keys.Seat()].Owner != leader.Session || strings.HasPrefix(leader.Incarnation, recordedit.InvalidInstance+".") {
+		return "another session than the leader's has the seat"
 	}
 	return ""
 }
