@@ -1,15 +1,16 @@
-// Command replay simulates small fleets so that a seed always goes the same way: the same
-// commits with the same ids and values at the same time, and the same calls of functions.
+// Command replay simulates small fleets so that a seed always runs the same way: the same commits with
+// the same ids and values at the same time, and the same calls of handlers.
 //
 //	go run ./internal/test/simulate/replay -simulate.seed=17
 //	go run ./internal/test/simulate/replay -simulate.seeds=10000
+//	go run ./internal/test/simulate/replay -check -simulate.seeds=50
 //
-// It builds the tests of package simulate with a runtime in which nothing is left to
-// chance or to the real clock, from the sources of the installed Go with a few places
-// edited, and runs each seed in a process of its own with one processor, without
-// preemption and without garbage collection. Its arguments are those of the test binary.
+// It builds the tests of package simulate with a Go runtime in which neither random numbers nor the real
+// clock influence scheduling, from the sources of the installed Go with a few places edited. Each seed runs
+// in a process of its own with one processor, without preemption and without garbage collection. Arguments
+// are those of the test binary, and -check: it simulates each seed twice and compares the transcripts.
 //
-// What a seed does changes with Go's version, the code, and anything else that allocates.
+// A seed runs another way after a change of Go's version, of the code, or of anything else that allocates.
 package main
 
 import (
@@ -34,14 +35,21 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	check, err := parseCheck(args)
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "rota-replay-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	cmd, err := simulator(ctx, dir)
+	cmd, err := buildSimulator(ctx, dir)
 	if err != nil {
 		return err
+	}
+	if check != nil {
+		return check.run(ctx, cmd, dir)
 	}
 	cmd.Args = append(cmd.Args, "-test.v", "-test.timeout=0")
 	cmd.Args = append(cmd.Args, args...)
@@ -49,21 +57,21 @@ func run(ctx context.Context, args []string) error {
 	return cmd.Run()
 }
 
-// simulator builds the simulator in dir and returns the command that runs it.
-func simulator(ctx context.Context, dir string) (*exec.Cmd, error) {
-	goroot, err := output(ctx, "go", "env", "GOROOT")
+// buildSimulator builds the simulator in dir and returns the command that runs it.
+func buildSimulator(ctx context.Context, dir string) (*exec.Cmd, error) {
+	goroot, err := commandOutput(ctx, "go", "env", "GOROOT")
 	if err != nil {
 		return nil, err
 	}
-	version, err := output(ctx, "go", "env", "GOVERSION")
+	version, err := commandOutput(ctx, "go", "env", "GOVERSION")
 	if err != nil {
 		return nil, err
 	}
-	pkg, err := output(ctx, "go", "list", "-m", "-f", "{{.Dir}}/internal/test/simulate")
+	pkg, err := commandOutput(ctx, "go", "list", "-m", "-f", "{{.Dir}}/internal/test/simulate")
 	if err != nil {
 		return nil, err
 	}
-	file, err := overlay(goroot, version, dir)
+	file, err := writeOverlay(goroot, version, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +88,7 @@ func simulator(ctx context.Context, dir string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-func output(ctx context.Context, name string, args ...string) (string, error) {
+func commandOutput(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

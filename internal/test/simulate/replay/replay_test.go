@@ -1,57 +1,77 @@
 package main
 
 import (
-	"bytes"
-	"flag"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-var seeds = flag.Int("replay.seeds", 3, "how many seeds to simulate twice")
-
-func TestASeedAlwaysGoesTheSameWay(t *testing.T) {
-	dir := t.TempDir()
-	simulator, err := simulator(t.Context(), dir)
-	require.NoError(t, err)
-	transcript := func(seed int) []byte {
-		at := filepath.Join(dir, "transcript")
-		cmd := exec.CommandContext(t.Context(), simulator.Path, append(simulator.Args[1:],
-			fmt.Sprintf("-simulate.seed=%d", seed), "-simulate.transcript="+at)...)
-		cmd.Dir, cmd.Env = simulator.Dir, simulator.Env
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		b, err := os.ReadFile(at)
+func TestParseCheck(t *testing.T) {
+	t.Run("without -check there is none", func(t *testing.T) {
+		c, err := parseCheck([]string{"-simulate.seeds=10"})
 		require.NoError(t, err)
-		return b
-	}
-	var before []byte
-	same := 0
-	for seed := 1; seed <= *seeds; seed++ {
-		first := transcript(seed)
-		require.Greater(t, bytes.Count(first, []byte("\n")), 1000, "it tells of all commits and functions")
-		require.NotEqual(t, before, first, "it is another seed")
-		if assert.True(t, bytes.Equal(first, transcript(seed)), "seed %d", seed) {
-			same++
+		assert.Nil(t, c)
+	})
+	t.Run("seeds are those of the simulation's flags, and other arguments are passed on", func(t *testing.T) {
+		c, err := parseCheck([]string{"-simulate.part=0.3", "--check", "-simulate.seeds=50", "-simulate.first=7"})
+		require.NoError(t, err)
+		assert.Equal(t, &replayCheck{first: 7, seeds: 50, args: []string{"-simulate.part=0.3"}}, c)
+	})
+	t.Run("a number that is none, or a flag that the check sets, is refused", func(t *testing.T) {
+		for _, arg := range []string{"-simulate.seeds=x", "-simulate.seeds=0", "-simulate.seeds", "-simulate.seed=3", "-simulate.transcript=t"} {
+			_, err := parseCheck([]string{"-check", arg})
+			assert.Error(t, err, arg)
 		}
-		before = first
-	}
-	t.Logf("%d of %d seeds went the same way twice", same, *seeds)
+	})
 }
 
-func TestOverlay_RefusesAGoThatItDoesNotKnow(t *testing.T) {
-	goroot, dir := t.TempDir(), t.TempDir()
-	require.NoError(t, os.MkdirAll(filepath.Join(goroot, "src", "runtime"), 0o700))
+func TestCompareTranscripts(t *testing.T) {
+	lines := func(n int, last string) []byte { return []byte(strings.Repeat("commit\n", n-1) + last + "\n") }
+	whole := lines(minLines, "end")
+	assert.NoError(t, compareTranscripts(lines(minLines, "other"), whole, whole))
+	assert.ErrorContains(t, compareTranscripts(nil, whole, lines(minLines, "END")), "two ways from line 1000 on:\nend\nEND")
+	assert.ErrorContains(t, compareTranscripts(nil, whole, append(whole[:len(whole):len(whole)], "more\n"...)), "two ways from line 1001 on")
+	assert.ErrorContains(t, compareTranscripts(whole, whole, whole), "that of the seed before")
+	assert.ErrorContains(t, compareTranscripts(nil, lines(9, "end"), lines(9, "end")), "9 lines")
+}
+
+// fakeRuntime writes the files that are edited, with a text for each edit.
+func fakeRuntime(t *testing.T, textOf func(edit) string) (goroot string) {
+	t.Helper()
+	goroot = t.TempDir()
+	texts := map[string]string{}
 	for _, e := range edits {
-		require.NoError(t, os.WriteFile(filepath.Join(goroot, "src", "runtime", e.file), []byte("package runtime\n"), 0o600))
+		texts[e.file] += textOf(e) + "\n"
 	}
-	_, err := overlay(goroot, "go1.99", dir)
-	require.ErrorContains(t, err, "go1.99 is not a Go that replay knows how to edit")
+	require.NoError(t, os.MkdirAll(filepath.Join(goroot, "src", "runtime"), 0o700))
+	for file, text := range texts {
+		require.NoError(t, os.WriteFile(filepath.Join(goroot, "src", "runtime", file), []byte(text), 0o600))
+	}
+	return goroot
+}
+
+func TestWriteOverlay_MakesEachEdit(t *testing.T) {
+	goroot, dir := fakeRuntime(t, func(e edit) string { return e.old }), t.TempDir()
+	file, err := writeOverlay(goroot, "go1.99", dir)
+	require.NoError(t, err)
+	overlay, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for _, e := range edits {
+		text, err := os.ReadFile(filepath.Join(dir, e.file))
+		require.NoError(t, err)
+		assert.Contains(t, string(text), e.new)
+		assert.Contains(t, string(overlay), filepath.Join(goroot, "src", "runtime", e.file))
+	}
+}
+
+func TestWriteOverlay_RefusesAnUnknownGo(t *testing.T) {
+	goroot, dir := fakeRuntime(t, func(edit) string { return "package runtime" }), t.TempDir()
+	_, err := writeOverlay(goroot, "go1.99", dir)
+	require.ErrorContains(t, err, "replay has no edits for go1.99")
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Empty(t, left)
