@@ -67,7 +67,7 @@ func buildSimulator(ctx context.Context, dir string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	pkg, err := commandOutput(ctx, "go", "list", "-m", "-f", "{{.Dir}}/internal/test/simulate")
+	pkg, err := simulatorDir(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +86,12 @@ func buildSimulator(ctx context.Context, dir string) (*exec.Cmd, error) {
 	cmd.Dir = pkg
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1")
 	return cmd, nil
+}
+
+// simulatorDir returns the directory of package simulate. A workspace may have several main modules, so
+// the directory of "the" module would not do.
+func simulatorDir(ctx context.Context) (string, error) {
+	return commandOutput(ctx, "go", "list", "-f", "{{.Dir}}", "github.com/rota-dev/rota/internal/test/simulate")
 }
 
 func commandOutput(ctx context.Context, name string, args ...string) (string, error) {

@@ -29,6 +29,12 @@ func TestParseCheck(t *testing.T) {
 	})
 }
 
+func TestSimulatorDir_IsOneInAWorkspaceToo(t *testing.T) {
+	dir, err := simulatorDir(t.Context())
+	require.NoError(t, err)
+	assert.FileExists(t, filepath.Join(dir, "simulate_test.go"))
+}
+
 func TestCompareTranscripts(t *testing.T) {
 	lines := func(n int, last string) []byte { return []byte(strings.Repeat("commit\n", n-1) + last + "\n") }
 	whole := lines(minLines, "end")
