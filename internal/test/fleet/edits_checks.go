@@ -105,8 +105,8 @@ func (h *editor) judgeCall(e judge.Event) {
 
 // lifeEnd returns when a call's context or the call ended; zero: neither has.
 func lifeEnd(e judge.Event) time.Time {
-	if !e.Told.IsZero() {
-		return e.Told
+	if !e.Canceled.IsZero() {
+		return e.Canceled
 	}
 	return e.End
 }

@@ -35,14 +35,14 @@ func (f *Faults) whole(ctx context.Context) error { return f.wholeOf(ctx, f.Inst
 // wholeOf waits until so many processes have all that there is.
 func (f *Faults) wholeOf(ctx context.Context, instances int) error {
 	what := fmt.Sprintf("%d processes make a whole fleet", instances)
-	return f.Until(ctx, what, f.TTL+recovery, func() bool { return f.Judge.Whole(instances) })
+	return f.Until(ctx, what, f.TTL+recovery, func() bool { return f.Judge.IsWhole(instances) })
 }
 
 // disturb tells the judge that for a while nothing needs to be in time.
 func (f *Faults) disturb() { f.Judge.Disturb("", 2*f.TTL+20*time.Second) }
 
 func (f *Faults) note(format string, args ...any) {
-	f.Judge.Report().Note(time.Now(), fmt.Sprintf(format, args...))
+	f.Judge.Report().AddNote(time.Now(), fmt.Sprintf(format, args...))
 }
 
 // strike is note for what is about to befall the fleet.
@@ -54,7 +54,7 @@ func (f *Faults) strike(format string, args ...any) {
 // gone waits until a session has ended, and returns when it did.
 func (f *Faults) gone(ctx context.Context, id registry.SessionID) (at time.Time, err error) {
 	err = f.Until(ctx, fmt.Sprintf("session %s ends", id), f.TTL+recovery, func() (ok bool) {
-		at, ok = f.Judge.End(id)
+		at, ok = f.Judge.SessionEnd(id)
 		return ok
 	})
 	return at, err
@@ -70,7 +70,7 @@ func (f *Faults) pick() (slot int, p *Process, id registry.SessionID, err error)
 
 // session returns the session of a process.
 func (f *Faults) session(p *Process) (registry.SessionID, error) {
-	id, ok := f.Judge.Session(p.Instance)
+	id, ok := f.Judge.LiveSession(p.Instance)
 	if !ok {
 		return "", fmt.Errorf("%s has no session", p.Client)
 	}
@@ -130,7 +130,7 @@ func (f *Faults) pause(ctx context.Context) error {
 		return err
 	}
 	f.disturb()
-	f.Judge.Force(p.Instance) // it cannot be told in time
+	f.Judge.ExpectForcedExpiry(p.Instance) // it cannot be told in time
 	fire := f.untilFire(5 * time.Millisecond)
 	what, release := "", func() {}
 	if f.Rand.IntN(2) == 0 {
@@ -211,7 +211,7 @@ func (f *Faults) cutShort(ctx context.Context) error {
 		return err
 	}
 	after := f.Judge.Report()
-	_, ended := f.Judge.End(id)
+	_, ended := f.Judge.SessionEnd(id)
 	failovers, terms := after.Failovers-before.Failovers, after.Terms-before.Terms
 	if (ended || failovers > 0 || terms > 0) && slices.Max(f.answers[answers:]) < f.TTL/4 {
 		return fmt.Errorf("a cut of %s shorter than its TTL led to %d failovers and %d elections; session lost: %v; it logged last:\n%s",

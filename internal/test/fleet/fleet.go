@@ -124,8 +124,8 @@ func (f *Fleet) Observe(ctx context.Context) error {
 		return err
 	}
 	f.answers = append(f.answers, time.Since(asked))
-	f.Judge.Commits(f.log.Take())
-	f.Judge.Heard(said)
+	f.Judge.JudgeCommits(f.log.Take())
+	f.Judge.JudgeCalls(said)
 	if f.began != nil {
 		for _, e := range said {
 			if e.End.IsZero() {
@@ -197,12 +197,12 @@ const clearing = time.Minute
 // Finish lets the fleet come to rest and judges it, then has everybody leave and judges
 // what they leave.
 func (f *Fleet) Finish(ctx context.Context) error {
-	for end := time.Now().Add(clearing); time.Now().Before(end) && !f.Judge.Settles(time.Now(), claiming); {
+	for end := time.Now().Add(clearing); time.Now().Before(end) && !f.Judge.IsSettled(time.Now(), claiming); {
 		if err := f.Pass(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
-	f.Judge.Settled(time.Now(), claiming)
+	f.Judge.JudgeSettled(time.Now(), claiming)
 	var left []error
 	for _, p := range f.slots {
 		left = append(left, p.Leave(leaving))
@@ -213,7 +213,7 @@ func (f *Fleet) Finish(ctx context.Context) error {
 	if err := f.Observe(ctx); err != nil {
 		return err
 	}
-	f.Judge.Counted()
+	f.Judge.JudgeCounts()
 	return f.Judge.Report().Err()
 }
 

@@ -31,7 +31,7 @@ func (f *Faults) leave(ctx context.Context) error {
 	}
 	var owned []judge.Shard
 	err = f.Until(ctx, "one who is to leave has shards", recovery, func() bool {
-		owned = f.Judge.Owned(p.Instance)
+		owned = f.Judge.OwnedShards(p.Instance)
 		return len(owned) == f.share()
 	})
 	if err != nil {
@@ -111,14 +111,14 @@ func (f *Faults) restartFleet(ctx context.Context) error {
 // name, one after the other. No shard goes to another.
 func (f *Faults) restartNamed(ctx context.Context) error {
 	err := f.Until(ctx, "each process has its share", recovery, func() bool {
-		return !slices.ContainsFunc(f.slots, func(p *Process) bool { return len(f.Judge.Owned(p.Instance)) < f.share() })
+		return !slices.ContainsFunc(f.slots, func(p *Process) bool { return len(f.Judge.OwnedShards(p.Instance)) < f.share() })
 	})
 	if err != nil {
 		return err
 	}
 	f.strike("restart the fleet's processes under their names")
 	r := f.Judge.Report()
-	before := r.Moves + r.Failovers - r.Kept
+	before := r.Moves + r.Failovers - r.KeptByName
 	for slot := range f.Instances {
 		p := f.Process(slot)
 		id, err := f.session(p)
@@ -145,7 +145,7 @@ func (f *Faults) restartNamed(ctx context.Context) error {
 			return err
 		}
 	}
-	if moved := r.Moves + r.Failovers - r.Kept - before; moved > 0 {
+	if moved := r.Moves + r.Failovers - r.KeptByName - before; moved > 0 {
 		return fmt.Errorf("%d shards changed hands", moved)
 	}
 	return nil
@@ -163,13 +163,13 @@ func (f *Faults) deploy(ctx context.Context) error {
 	if err := f.restartFleet(ctx); err != nil {
 		return err
 	}
-	err := f.Until(ctx, "the runs that were handed back end", recovery, func() bool { return f.Judge.Idle() })
+	err := f.Until(ctx, "the runs that were handed back end", recovery, func() bool { return f.Judge.IsIdle() })
 	if err != nil {
 		return err
 	}
 	returned = f.Judge.Report().HandedBack - returned
 	f.Struck = fmt.Sprintf("deploy: %d runs handed back", returned)
-	if failed := f.Judge.Failed(); returned == 0 || failed > 0 {
+	if failed := f.Judge.CountFailed(); returned == 0 || failed > 0 {
 		return fmt.Errorf("%d runs were handed back, and %d count as failed", returned, failed)
 	}
 	return nil

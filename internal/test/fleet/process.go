@@ -114,7 +114,7 @@ func (p *Process) hear(l *line) {
 		p.said = append(p.said, judge.Event{Call: &call})
 		return
 	}
-	p.said = append(p.said, judge.Event{Call: p.open[l.Number], End: l.End, Told: l.Told})
+	p.said = append(p.said, judge.Event{Call: p.open[l.Number], End: l.End, Canceled: l.Told})
 	delete(p.open, l.Number)
 }
 
@@ -145,7 +145,7 @@ func (p *Process) Kill() {
 	<-p.heard
 	p.mu.Lock()
 	for _, call := range p.open {
-		p.said = append(p.said, judge.Event{Call: call, End: at, Told: at})
+		p.said = append(p.said, judge.Event{Call: call, End: at, Canceled: at})
 	}
 	clear(p.open)
 	p.mu.Unlock()

@@ -18,11 +18,11 @@ func TestProcess_EndsAtOnceOnASecondSignal(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer f.Close()
-	running := func() bool { return !f.Judge.Idle() }
+	running := func() bool { return !f.Judge.IsIdle() }
 	require.NoError(t, f.Until(t.Context(), "a run begins", recovery, running))
 	p := f.Process(0)
 	p.Tell()
-	draining := func() bool { return f.Judge.Draining(p.Instance) }
+	draining := func() bool { return f.Judge.IsDraining(p.Instance) }
 	require.NoError(t, f.Until(t.Context(), "it drains", recovery, draining))
 	assert.False(t, p.over(), "it waits for the run")
 	p.proc.Terminate()

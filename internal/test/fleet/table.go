@@ -46,7 +46,7 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 		r := o.Report
 		fmt.Fprintf(counts, "%s\t%d\t%v\t", o.Trial, o.rounds(), o.Took.Round(time.Second))
 		for _, n := range []int{
-			r.Claims, r.Reruns, r.Lost, r.Skipped, r.Moves, r.Failovers, r.Generations, o.Lost(), o.Doubled(), o.Violated(),
+			r.Claims, r.Reruns, r.Lost, r.Skipped, r.Moves, r.Failovers, r.Epochs, o.Lost(), o.Doubled(), o.Violated(),
 		} {
 			fmt.Fprintf(counts, "%d\t", n)
 		}

@@ -155,7 +155,7 @@ func (t Trial) Run(ctx context.Context) (Outcome, error) {
 
 func (t Trial) rounds(ctx context.Context, f *Faults) error {
 	err := f.Until(ctx, "the fleet has begun", recovery, func() bool {
-		return f.Judge.Whole(f.Instances) && f.Judge.Report().Claims > 0
+		return f.Judge.IsWhole(f.Instances) && f.Judge.Report().Claims > 0
 	})
 	if err != nil {
 		return err

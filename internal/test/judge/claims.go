@@ -5,10 +5,10 @@ import (
 )
 
 // claimed judges a write of an incarnation's record of a job.
-func (o *Judge) claimed(c *Commit, op *registry.Op, j *jobState, inc string) {
+func (o *Judge) judgeClaimsRecord(c *Commit, op *registry.Op, j *jobState, inc string) {
 	rec, err := decode[claimsRecord](op.Value)
 	if err != nil {
-		o.violate(1, j, "claims of %s: %v", inc, err)
+		o.addJobViolation(1, j, "claims of %s: %v", inc, err)
 		return
 	}
 	old := j.claims[inc]
@@ -17,46 +17,46 @@ func (o *Judge) claimed(c *Commit, op *registry.Op, j *jobState, inc string) {
 	}
 	j.claims[inc] = rec
 	if s := o.session(inc); s == nil || c.Client != "" && s.client != c.Client {
-		o.violate(1, j, "%s wrote the claims of %s", c.Client, inc)
+		o.addJobViolation(1, j, "%s wrote the claims of %s", c.Client, inc)
 	}
 	old.Running.all(func(n int, r run) {
 		if is, _ := rec.Running.of(n); is == r {
 			return
 		}
 		if next, ok := rec.Reruns.of(n); ok && next == r.next(true) {
-			o.handedBack(j, n, inc, r)
+			o.judgeHandBack(j, n, inc, r)
 			return
 		}
-		o.completed(j, n, inc, r)
+		o.addEnd(j, n, inc, r)
 	})
-	o.givenUp(j, inc, rec, rec.Counts.Lost-old.Counts.Lost)
+	o.judgeGivenUp(j, inc, rec, rec.Counts.Lost-old.Counts.Lost)
 	first := 0 // claims of fires at their first attempt
 	rec.Running.all(func(n int, r run) {
 		if was, _ := old.Running.of(n); was == r {
 			return
 		}
-		o.claim(c, j, n, inc, r)
+		o.judgeClaim(c, j, n, inc, r)
 		if r.Attempt == 1 && r.Trigger == 0 {
 			first++
 		}
 	})
-	o.settle(j, inc, rec, first, rec.Counts.Skipped-old.Counts.Skipped)
+	o.judgeWatermarks(j, inc, rec, first, rec.Counts.Skipped-old.Counts.Skipped)
 }
 
 // givenUp judges that an owner has counted pending re-runs as lost instead of making them, as
 // the newest definition has it.
-func (o *Judge) givenUp(j *jobState, inc string, rec *claimsRecord, lost int) {
+func (o *Judge) judgeGivenUp(j *jobState, inc string, rec *claimsRecord, lost int) {
 	if lost == 0 {
 		return
 	}
-	if def := &j.plan.last().Def; def.OnCrash != countAsFailed || def.untold() {
-		o.violate(3, j, "%s counted %d runs as lost, against the newest definition", inc, lost)
+	if def := &j.plan.last().Def; def.OnCrash != countAsFailed || def.endsUntracked() {
+		o.addJobViolation(3, j, "%s counted %d runs as lost, against the newest definition", inc, lost)
 	}
 	given := 0
 	for i := range rec.Watermarks {
 		rec.Watermarks[i].Shards.all(func(n int) {
 			sh := j.shard(n)
-			if sh.orphan == nil || !sh.orphan.owed {
+			if sh.orphan == nil || !sh.orphan.pending {
 				return
 			}
 			if rec.Watermarks[i].covers(sh.orphan.next(false)) && j.plan.owner(n) == inc {
@@ -66,7 +66,7 @@ func (o *Judge) givenUp(j *jobState, inc string, rec *claimsRecord, lost int) {
 		})
 	}
 	if given != lost {
-		o.violate(3, j, "%s counted %d runs as lost, and gave %d up", inc, lost, given)
+		o.addJobViolation(3, j, "%s counted %d runs as lost, and gave %d up", inc, lost, given)
 	}
 	o.report.Lost += given
 	o.report.GivenUp += given
@@ -75,23 +75,23 @@ func (o *Judge) givenUp(j *jobState, inc string, rec *claimsRecord, lost int) {
 
 // handedBack judges a run that its owner handed back: the next claim of the shard has to be the
 // next attempt at it.
-func (o *Judge) handedBack(j *jobState, n int, inc string, r run) {
-	if e := j.epoch(r.Epoch); e != nil && (e.Def.OnCrash == countAsFailed || e.Def.untold()) {
-		o.violate(3, j, "shard %d: %s handed %s back, against its definition", n, inc, r)
+func (o *Judge) judgeHandBack(j *jobState, n int, inc string, r run) {
+	if e := j.epoch(r.Epoch); e != nil && (e.Def.OnCrash == countAsFailed || e.Def.endsUntracked()) {
+		o.addJobViolation(3, j, "shard %d: %s handed %s back, against its definition", n, inc, r)
 	}
 	sh := j.shard(n)
 	delete(sh.running, inc)
 	sh.free = instantOf(o.now)
-	sh.orphan = &orphan{run: r, fence: sh.fence, since: instantOf(o.now), owed: true}
+	sh.orphan = &orphan{run: r, fence: sh.fence, since: instantOf(o.now), pending: true}
 	o.report.HandedBack++
 }
 
 // completed takes note of a run that has left its record.
-func (o *Judge) completed(j *jobState, n int, inc string, r run) {
+func (o *Judge) addEnd(j *jobState, n int, inc string, r run) {
 	sh := j.shard(n)
 	delete(sh.running, inc)
 	sh.free = instantOf(o.now)
-	if e, c := j.epoch(r.Epoch), sh.attempts[j.attempt(r)]; e != nil && e.Def.untold() && c != nil && c.returned != 0 {
+	if e, c := j.epoch(r.Epoch), sh.attempts[j.attempt(r)]; e != nil && e.Def.endsUntracked() && c != nil && c.returned != 0 {
 		sh.free = c.returned
 	}
 	if sh.orphan != nil && sh.orphan.run == r {
@@ -102,83 +102,83 @@ func (o *Judge) completed(j *jobState, n int, inc string, r run) {
 }
 
 // claim judges a run that has come into a record.
-func (o *Judge) claim(c *Commit, j *jobState, n int, inc string, r run) {
+func (o *Judge) judgeClaim(c *Commit, j *jobState, n int, inc string, r run) {
 	sh := j.shard(n)
 	s := o.session(inc)
 	o.report.Claims++
 	j.counts.Claimed++
 	if s == nil || s.ended {
-		o.violate(1, j, "shard %d: %s, whose session has ended, claimed %s", n, inc, r)
+		o.addJobViolation(1, j, "shard %d: %s, whose session has ended, claimed %s", n, inc, r)
 		return
 	}
 	s.run = true
 	for other, running := range sh.running {
 		if other != inc && o.alive(other) {
-			o.violate(1, j, "shard %d: %s claimed %s while %s runs %s", n, inc, r, other, running)
+			o.addJobViolation(1, j, "shard %d: %s claimed %s while %s runs %s", n, inc, r, other, running)
 		}
 	}
 	key := j.attempt(r)
-	if before := o.earlier(sh, key); before != nil {
-		o.violate(1, j, "shard %d: %s was claimed by %s with fence %d and again by %s with %d",
+	if before := o.earlierClaim(sh, key); before != nil {
+		o.addJobViolation(1, j, "shard %d: %s was claimed by %s with fence %d and again by %s with %d",
 			n, r, before.incarnation, before.fence, inc, c.Rev.Seq)
 	}
 	if c.Rev.Seq <= sh.fence {
-		o.violate(6, j, "shard %d: fence %d of %s follows %d", n, c.Rev.Seq, r, sh.fence)
+		o.addJobViolation(6, j, "shard %d: fence %d of %s follows %d", n, c.Rev.Seq, r, sh.fence)
 	}
 	sh.attempts[key], sh.resets = &claimState{life: key.life, incarnation: inc, session: s, fence: c.Rev.Seq}, max(sh.resets, key.resets)
 	sh.running[inc], sh.fence = r, c.Rev.Seq
-	o.inOrder(j, n, r)
-	o.allowed(j, n, inc, r)
+	o.judgeOrder(j, n, r)
+	o.judgeByPlan(j, n, inc, r)
 }
 
 // earlier returns a claim of the same attempt that forbids another, nil if there is none. One
 // from before a reset forbids it only where no clock can have been wrong.
-func (o *Judge) earlier(sh *shardState, key attempt) *claimState {
+func (o *Judge) earlierClaim(sh *shardState, key attempt) *claimState {
 	before := sh.attempts[key]
-	for ; before == nil && !o.wrong && key.resets > 0; before = sh.attempts[key] {
+	for ; before == nil && !o.wrongClocks && key.resets > 0; before = sh.attempts[key] {
 		key.resets--
 	}
 	return before
 }
 
 // inOrder judges what a claimed run follows.
-func (o *Judge) inOrder(j *jobState, n int, r run) {
+func (o *Judge) judgeOrder(j *jobState, n int, r run) {
 	sh := j.shard(n)
 	switch lost := sh.orphan; {
 	case lost != nil:
 		if r.work() != lost.work() || r.Attempt != lost.Attempt+1 {
-			o.violate(3, j, "shard %d: %s was claimed, but %s of an ended session comes first", n, r, lost.run)
+			o.addJobViolation(3, j, "shard %d: %s was claimed, but %s of an ended session comes first", n, r, lost.run)
 			return
 		}
 		sh.orphan = nil
 		o.report.Reruns++
-		o.report.rerunAfter(instantOf(o.now) - max(lost.since, sh.enabled))
+		o.report.addRerunDelay(instantOf(o.now) - max(lost.since, sh.enabled))
 	case r.Attempt != 1:
-		o.violate(3, j, "shard %d: %s was claimed, but no session ended with the attempt before", n, r)
+		o.addJobViolation(3, j, "shard %d: %s was claimed, but no session ended with the attempt before", n, r)
 	}
 }
 
 // allowed judges a claimed run by the plan.
-func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
+func (o *Judge) judgeByPlan(j *jobState, n int, inc string, r run) {
 	if j.plan == nil || j.plan.owner(n) != inc {
-		o.violate(4, j, "shard %d: %s claimed %s and does not own it", n, inc, r)
+		o.addJobViolation(4, j, "shard %d: %s claimed %s and does not own it", n, inc, r)
 	}
 	if j.plan != nil && (j.plan.Disabled | j.plan.Frozen).has(n) {
-		o.violate(9, j, "shard %d: %s claimed %s, and the plan shows it as disabled or frozen", n, inc, r)
+		o.addJobViolation(9, j, "shard %d: %s claimed %s, and the plan shows it as disabled or frozen", n, inc, r)
 	}
 	e := j.epoch(r.Epoch)
 	if e == nil {
-		o.violate(8, j, "shard %d: %s was claimed, and there is no such generation", n, r)
+		o.addJobViolation(8, j, "shard %d: %s was claimed, and there is no such generation", n, r)
 		return
 	}
 	if n >= e.Def.Shards {
-		o.violate(8, j, "shard %d: %s was claimed, which has %d shards", n, r, e.Def.Shards)
+		o.addJobViolation(8, j, "shard %d: %s was claimed, which has %d shards", n, r, e.Def.Shards)
 	}
 	if w := j.works[j.life(r)]; w == nil {
-		j.works[j.life(r)] = &workState{gen: r.Epoch, total: e.Def.Shards}
-	} else if w.gen != r.Epoch || w.total != e.Def.Shards {
-		o.violate(8, j, "shard %d: %s has %d shards; other shards claimed it of epoch %d with %d",
-			n, r, e.Def.Shards, w.gen, w.total)
+		j.works[j.life(r)] = &workState{epoch: r.Epoch, total: e.Def.Shards}
+	} else if w.epoch != r.Epoch || w.total != e.Def.Shards {
+		o.addJobViolation(8, j, "shard %d: %s has %d shards; other shards claimed it of epoch %d with %d",
+			n, r, e.Def.Shards, w.epoch, w.total)
 	}
 	if r.Trigger > 0 {
 		if left := j.triggers[r.Trigger] &^ (1 << n); left != 0 {
@@ -191,14 +191,14 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 	if r.Attempt > 1 {
 		return // it was judged when it was claimed first
 	}
-	if instantOf(o.now).add(o.clocks) < r.Fire {
-		o.violate(2, j, "shard %d: %s was claimed %v before its time", n, r, (r.Fire - instantOf(o.now)).duration())
+	if instantOf(o.now).add(o.maxClockError) < r.Fire {
+		o.addJobViolation(2, j, "shard %d: %s was claimed %v before its time", n, r, (r.Fire - instantOf(o.now)).duration())
 	}
 	if due, err := e.fires(r.Fire-1, r.Fire); err != nil || due != 1 {
-		o.violate(2, j, "shard %d: %s was claimed, which is none of the fires of the schedule (%v)", n, r, err)
+		o.addJobViolation(2, j, "shard %d: %s was claimed, which is none of the fires of the schedule (%v)", n, r, err)
 	}
 	if !r.Missed {
-		o.report.lateness(instantOf(o.now) - r.Fire)
+		o.report.addLateness(instantOf(o.now) - r.Fire)
 	} else {
 		o.report.Missed++
 	}
@@ -206,35 +206,35 @@ func (o *Judge) allowed(j *jobState, n int, inc string, r run) {
 
 // settle judges how a record moves the watermarks of its owner's shards on: every fire that
 // is passed must be claimed, or counted as skipped and rightly so.
-func (o *Judge) settle(j *jobState, inc string, rec *claimsRecord, first, skipped int) {
+func (o *Judge) judgeWatermarks(j *jobState, inc string, rec *claimsRecord, first, skipped int) {
 	passed := 0
 	for _, g := range rec.Watermarks {
 		g.Shards.all(func(n int) {
 			sh := j.shard(n)
-			if g.Epoch < sh.gen || g.Epoch == sh.gen && g.Fire <= sh.settled {
+			if g.Epoch < sh.epoch || g.Epoch == sh.epoch && g.Fire <= sh.watermark {
 				return
 			}
-			due, err := j.due(n, sh.gen, sh.settled, g.Epoch, g.Fire)
+			due, err := j.countDue(n, sh.epoch, sh.watermark, g.Epoch, g.Fire)
 			if err != nil {
-				o.violate(2, j, "shard %d: %v", n, err)
+				o.addJobViolation(2, j, "shard %d: %v", n, err)
 			}
 			if due > 0 {
-				o.late(j, n, inc, g.Epoch)
+				o.judgeLateClaim(j, n, inc, g.Epoch)
 			}
 			if lost := sh.orphan; lost != nil && lost.Trigger == 0 {
-				o.violate(3, j, "shard %d: %s passed over %d fires, and %s of an ended session comes first", n, inc, due, lost.run)
+				o.addJobViolation(3, j, "shard %d: %s passed over %d fires, and %s of an ended session comes first", n, inc, due, lost.run)
 			}
 			claimed := 0
 			if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == 1 && r.Epoch == g.Epoch && r.Fire == g.Fire {
 				claimed = 1
 			}
-			o.skipped(j, n, g, due, claimed)
+			o.judgeSkipped(j, n, g, due, claimed)
 			passed += due
-			sh.gen, sh.settled = g.Epoch, g.Fire
+			sh.epoch, sh.watermark = g.Epoch, g.Fire
 		})
 	}
 	if passed != first+skipped {
-		o.violate(2, j, "%s passed %d fires, of which it claimed %d and counted %d as skipped", inc, passed, first, skipped)
+		o.addJobViolation(2, j, "%s passed %d fires, of which it claimed %d and counted %d as skipped", inc, passed, first, skipped)
 	}
 	o.report.Skipped += skipped
 	j.counts.Skipped += skipped
@@ -242,7 +242,7 @@ func (o *Judge) settle(j *jobState, inc string, rec *claimsRecord, first, skippe
 
 // due returns how many fires of a shard there are after one point of its history up to
 // and including another.
-func (j *jobState) due(n, gen int, after instant, toGen int, through instant) (int, error) {
+func (j *jobState) countDue(n, gen int, after instant, toGen int, through instant) (int, error) {
 	sum := 0
 	for i := range j.epochs {
 		e := &j.epochs[i]
@@ -267,33 +267,33 @@ func (j *jobState) due(n, gen int, after instant, toGen int, through instant) (i
 
 // skipped judges by what is disabled, and by the misfire policy, that due fires of a shard were passed by, the last
 // of them g.Fire, and claimed of them claimed.
-func (o *Judge) skipped(j *jobState, n int, g watermarkGroup, due, claimed int) {
+func (o *Judge) judgeSkipped(j *jobState, n int, g watermarkGroup, due, claimed int) {
 	e := j.epoch(g.Epoch)
 	if e == nil || due <= claimed {
 		return
 	}
 	if j.plan != nil && j.plan.Disabled.has(n) {
-		o.report.Passed += due
+		o.report.SkippedDisabled += due
 		return
 	}
-	now := instantOf(o.now).add(o.clocks) // at the latest, by the clock of who skipped
+	now := instantOf(o.now).add(o.maxClockError) // at the latest, by the clock of who skipped
 	if e.Def.OnMisfire == "skip missed" {
 		if claimed == 0 && now <= g.Fire.add(misfireGrace) {
-			o.violate(2, j, "shard %d: fire %v was skipped as missed %v after its time", n, g.Fire, (now - g.Fire).duration())
+			o.addJobViolation(2, j, "shard %d: fire %v was skipped as missed %v after its time", n, g.Fire, (now - g.Fire).duration())
 		}
 		return
 	}
 	sh := j.shard(n)
 	if claimed == 0 {
-		o.violate(2, j, "shard %d: %d fires up to %v were passed by and none was claimed, against %q", n, due, g.Fire, e.Def.OnMisfire)
+		o.addJobViolation(2, j, "shard %d: %d fires up to %v were passed by and none was claimed, against %q", n, due, g.Fire, e.Def.OnMisfire)
 		return
 	}
-	if sh.gen != g.Epoch {
+	if sh.epoch != g.Epoch {
 		return // those of an earlier definition count for themselves
 	}
-	all, err := e.fires(sh.settled, now)
+	all, err := e.fires(sh.watermark, now)
 	if err == nil && due-claimed > max(0, all-e.Def.limit()) {
-		o.violate(2, j, "shard %d: %d of %d fires were skipped, against %q", n, due-claimed, all, e.Def.OnMisfire)
+		o.addJobViolation(2, j, "shard %d: %d of %d fires were skipped, against %q", n, due-claimed, all, e.Def.OnMisfire)
 	}
 }
 

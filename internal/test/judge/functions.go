@@ -18,16 +18,16 @@ type Call struct {
 	Client   string // the process
 	Start    time.Time
 
-	end     time.Time // zero: it has not returned
-	told    time.Time // when its context ended; zero: before end it did not
-	overlap []*Call
+	end      time.Time // zero: it has not returned
+	canceled time.Time // when its context ended; zero: before end it did not
+	overlap  []*Call
 }
 
 // Event is the beginning of a call, or its end.
 type Event struct {
 	*Call
-	End  time.Time // zero: the beginning
-	Told time.Time // when the call's context ended, if that was before End
+	End      time.Time // zero: the beginning
+	Canceled time.Time // when the call's context ended, if that was before End
 }
 
 // At returns when the event happened.
@@ -39,21 +39,21 @@ func (e Event) At() time.Time {
 }
 
 // Heard judges what the runs said of themselves. Their claims are known already.
-func (o *Judge) Heard(log []Event) {
+func (o *Judge) JudgeCalls(log []Event) {
 	for _, e := range log {
 		j := o.job(e.Job)
 		sh := j.shard(e.Shard)
 		if e.End.IsZero() {
 			o.now = e.Start
-			o.started(j, sh, e.Call)
+			o.judgeStart(j, sh, e.Call)
 			continue
 		}
-		o.now, e.Call.end, e.Call.told = e.End, e.End, e.Told
+		o.now, e.Call.end, e.Call.canceled = e.End, e.End, e.Canceled
 		if c := sh.claimOf(e.Call); c != nil {
 			c.returned = instantOf(e.End)
 		}
 		sh.active = slices.DeleteFunc(sh.active, func(f *Call) bool { return f == e.Call })
-		o.overlaps(j, sh, e.Call)
+		o.judgeOverlaps(j, sh, e.Call)
 	}
 }
 
@@ -65,17 +65,17 @@ func (f *Call) run() run {
 	return r
 }
 
-func (o *Judge) started(j *jobState, sh *shardState, f *Call) {
+func (o *Judge) judgeStart(j *jobState, sh *shardState, f *Call) {
 	o.report.Functions++
 	r := f.run()
 	c := sh.claimOf(f)
 	switch {
 	case c == nil:
-		o.violate(1, j, "shard %d: %s began %s without a claim", f.Shard, f.Instance, r)
+		o.addJobViolation(1, j, "shard %d: %s began %s without a claim", f.Shard, f.Instance, r)
 	case c.started:
-		o.violate(1, j, "shard %d: %s began %s, which has begun before", f.Shard, f.Instance, r)
+		o.addJobViolation(1, j, "shard %d: %s began %s, which has begun before", f.Shard, f.Instance, r)
 	case c.fence != f.Fence || nameOf(c.incarnation) != f.Instance:
-		o.violate(6, j, "shard %d: %s began %s with fence %d; %s claimed it with %d",
+		o.addJobViolation(6, j, "shard %d: %s began %s with fence %d; %s claimed it with %d",
 			f.Shard, f.Instance, r, f.Fence, c.incarnation, c.fence)
 	default:
 		c.started = true
@@ -85,14 +85,14 @@ func (o *Judge) started(j *jobState, sh *shardState, f *Call) {
 		of = c.life
 	}
 	if w := j.works[of]; w != nil && w.total != f.Shards {
-		o.violate(8, j, "shard %d: %s has %d shards, its run was told %d", f.Shard, r, w.total, f.Shards)
+		o.addJobViolation(8, j, "shard %d: %s has %d shards, its run was told %d", f.Shard, r, w.total, f.Shards)
 	}
 	for _, earlier := range sh.active {
 		if earlier.Fence > f.Fence && !sh.forced(f) {
-			o.violate(6, j, "shard %d: %s began with fence %d after one with %d", f.Shard, r, f.Fence, earlier.Fence)
+			o.addJobViolation(6, j, "shard %d: %s began with fence %d after one with %d", f.Shard, r, f.Fence, earlier.Fence)
 		}
 		if earlier.Client == f.Client {
-			o.violate(1, j, "shard %d: %s began %s while it still ran %s", f.Shard, f.Client, r, earlier.run())
+			o.addJobViolation(1, j, "shard %d: %s began %s while it still ran %s", f.Shard, f.Client, r, earlier.run())
 		}
 		earlier.overlap = append(earlier.overlap, f)
 	}
@@ -100,12 +100,12 @@ func (o *Judge) started(j *jobState, sh *shardState, f *Call) {
 }
 
 // overlaps judges the functions that began while f, which has returned, had not.
-func (o *Judge) overlaps(j *jobState, sh *shardState, f *Call) {
+func (o *Judge) judgeOverlaps(j *jobState, sh *shardState, f *Call) {
 	for _, later := range f.overlap {
 		if !later.Start.Before(f.end) {
 			continue // in the same moment
 		}
-		if !f.told.IsZero() && !f.told.After(later.Start) {
+		if !f.canceled.IsZero() && !f.canceled.After(later.Start) {
 			o.report.Overlaps++ // it took its time
 			continue
 		}
@@ -113,8 +113,8 @@ func (o *Judge) overlaps(j *jobState, sh *shardState, f *Call) {
 			o.report.ForcedOverlaps++
 			continue
 		}
-		o.violate(1, j, "shard %d: %s of %s ran until %v, its context ended %v, and %s of %s began at %v",
-			f.Shard, f.run(), f.Client, clock(f.end), clock(f.told), later.run(), later.Client, clock(later.Start))
+		o.addJobViolation(1, j, "shard %d: %s of %s ran until %v, its context ended %v, and %s of %s began at %v",
+			f.Shard, f.run(), f.Client, clock(f.end), clock(f.canceled), later.run(), later.Client, clock(later.Start))
 	}
 	f.overlap = nil
 }

@@ -11,22 +11,22 @@ import (
 // Judge judges a fleet by the commits of its registry and by what its runs say. It is fed
 // in order, by one goroutine.
 type Judge struct {
-	group    string       // the directory of the group's records
-	names    registry.Key // the directory of the instances' names
-	now      time.Time
-	sessions map[registry.SessionID]*sessionState
-	leader   leaderState
-	members  map[string]*memberRecord // by incarnation
-	joined   map[string]time.Time     // when an instance of a name joined last
-	control  controlRecord            // of all jobs
-	barred   map[barredFrom]bool      // who was ever disabled
-	jobs     map[string]*jobState     // by segment
-	troubles map[string][]span        // by client; those of "" are everybody's
-	prompt   time.Duration
-	clocks   time.Duration // how far the clocks of instances may be from the right time
-	wrong    bool          // they may be further apart than MaxClockSkew
-	trail    trail
-	report   *Report
+	group         string       // the directory of the group's records
+	names         registry.Key // the directory of the instances' names
+	now           time.Time
+	sessions      map[registry.SessionID]*sessionState
+	leader        leaderState
+	members       map[string]*memberRecord // by incarnation
+	joined        map[string]time.Time     // when an instance of a name joined last
+	control       controlRecord            // of all jobs
+	excluded      map[exclusion]bool       // who was ever disabled
+	jobs          map[string]*jobState     // by segment
+	disturbances  map[string][]span        // by client; those of "" are everybody's
+	maxDelay      time.Duration
+	maxClockError time.Duration // how far the clocks of instances may be from the right time
+	wrongClocks   bool          // they may be further apart than MaxClockSkew
+	trail         trail
+	report        *Report
 }
 
 // Commit is a transaction, or the beginning or the end of a session.
@@ -77,32 +77,32 @@ type jobState struct {
 
 // workState is what all runs of a fire or trigger have in common.
 type workState struct {
-	gen, total int
+	epoch, total int
 }
 
 // shardState is what is known of a shard.
 type shardState struct {
-	owner    string  // "" for nobody
-	owned    instant // since when
-	free     instant // since when no run of it stands in a record
-	thawed   instant // since when it is not frozen
-	enabled  instant // since when it is not disabled
-	gen      int     // with settled: how far its fires have been claimed or skipped
-	settled  instant
-	fence    uint64
-	running  map[string]run // by incarnation: what stands in its record
-	orphan   *orphan
-	attempts map[attempt]*claimState
-	resets   int // the most before any of attempts
-	active   []*Call
+	owner     string  // "" for nobody
+	owned     instant // since when
+	free      instant // since when no run of it stands in a record
+	unfrozen  instant // since when it is not frozen
+	enabled   instant // since when it is not disabled
+	epoch     int     // with settled: how far its fires have been claimed or skipped
+	watermark instant
+	fence     uint64
+	running   map[string]run // by incarnation: what stands in its record
+	orphan    *orphan
+	attempts  map[attempt]*claimState
+	resets    int // the most before any of attempts
+	active    []*Call
 }
 
 // orphan is a run whose session has ended.
 type orphan struct {
 	run
-	fence uint64
-	since instant
-	owed  bool // the plan says so
+	fence   uint64
+	since   instant
+	pending bool // the plan says so
 }
 
 // claimState is a claim that was committed.
@@ -131,18 +131,18 @@ type Options struct {
 // New returns a judge of a group of a namespace, which is to hear of all there ever was.
 func New(namespace, group string, o Options) *Judge {
 	return &Judge{
-		group:    namespace + "/groups/" + group + "/",
-		names:    registry.Key(namespace).Join("instances"),
-		sessions: map[registry.SessionID]*sessionState{},
-		members:  map[string]*memberRecord{},
-		joined:   map[string]time.Time{},
-		barred:   map[barredFrom]bool{},
-		jobs:     map[string]*jobState{},
-		troubles: map[string][]span{},
-		prompt:   o.Promptly + 2*o.Clocks, // the leader's may be wrong, and the owner's the other way
-		clocks:   o.Clocks,
-		wrong:    o.WrongClocks,
-		report:   &Report{Faults: map[string]int{}, Actions: map[string]int{}, most: o.Trail},
+		group:         namespace + "/groups/" + group + "/",
+		names:         registry.Key(namespace).Join("instances"),
+		sessions:      map[registry.SessionID]*sessionState{},
+		members:       map[string]*memberRecord{},
+		joined:        map[string]time.Time{},
+		excluded:      map[exclusion]bool{},
+		jobs:          map[string]*jobState{},
+		disturbances:  map[string][]span{},
+		maxDelay:      o.Promptly + 2*o.Clocks, // the leader's may be wrong, and the owner's the other way
+		maxClockError: o.Clocks,
+		wrongClocks:   o.WrongClocks,
+		report:        &Report{Faults: map[string]int{}, Actions: map[string]int{}, most: o.Trail},
 	}
 }
 
@@ -150,7 +150,7 @@ func New(namespace, group string, o Options) *Judge {
 func (o *Judge) Report() *Report { return o.report }
 
 // Commits judges what the log of a server says.
-func (o *Judge) Commits(log []Commit) {
+func (o *Judge) JudgeCommits(log []Commit) {
 	for i := range log {
 		c := &log[i]
 		o.now = c.At
@@ -160,30 +160,30 @@ func (o *Judge) Commits(log []Commit) {
 			o.trail.add(c)
 		case c.Ended != "":
 			o.trail.add(c)
-			o.ended(c)
+			o.judgeSessionEnd(c)
 		case c.Err != nil:
 			o.report.Conflicts++
 		case len(c.Then) > 0:
 			o.report.Commits++
-			o.changed(c)
+			o.judgeTxn(c)
 		}
 	}
 }
 
 // Violate reports that a promise was broken, to the knowledge of somebody else.
-func (o *Judge) Violate(promise int, format string, args ...any) {
-	o.violate(promise, nil, format, args...)
+func (o *Judge) AddViolation(promise int, format string, args ...any) {
+	o.addJobViolation(promise, nil, format, args...)
 }
 
 // Accepted judges whether a trigger that was accepted has come into the plan.
-func (o *Judge) Accepted(job string, number uint64) {
+func (o *Judge) JudgeAcceptedTrigger(job string, number uint64) {
 	if j := o.jobs[job]; j == nil || number > j.lastTrigger {
-		o.violate(2, j, "trigger %d was accepted and never came into the plan", number)
+		o.addJobViolation(2, j, "trigger %d was accepted and never came into the plan", number)
 	}
 }
 
 // violate reports that a promise was broken. job may be nil.
-func (o *Judge) violate(promise int, j *jobState, format string, args ...any) {
+func (o *Judge) addJobViolation(promise int, j *jobState, format string, args ...any) {
 	v := Violation{At: o.now, Promise: promise, Text: fmt.Sprintf(format, args...)}
 	if j != nil {
 		v.Text = j.name + ": " + v.Text
@@ -192,64 +192,64 @@ func (o *Judge) violate(promise int, j *jobState, format string, args ...any) {
 			v.Trail = j.trail.text(j.segment, &o.trail, o.report)
 		}
 	}
-	o.report.violate(v)
+	o.report.addViolation(v)
 }
 
 // burial is a deleted record of claims.
-type burial struct {
+type reaping struct {
 	job         *jobState
 	incarnation string
 	claims      *claimsRecord
 }
 
 // changed judges a transaction that was applied.
-func (o *Judge) changed(c *Commit) {
-	var buried []burial
+func (o *Judge) judgeTxn(c *Commit) {
+	var buried []reaping
 	before := map[*jobState]tallies{}
 	for i := range c.Then {
 		op := &c.Then[i]
-		dir, name, ok := o.place(op.Key)
+		dir, name, ok := o.splitKey(op.Key)
 		if !ok {
-			o.named(op)
+			o.addSessionClient(op)
 			continue
 		}
 		switch kind, inc, _ := strings.Cut(dir, "/"); kind {
 		case "election":
 			if name == "leader" {
 				o.trail.add(c)
-				o.office(c, op)
+				o.judgeLeader(c, op)
 			}
 		case "members":
-			o.member(op, name)
+			o.judgeMember(op, name)
 		case "control":
-			o.controlled(op, name)
+			o.judgeControl(op, name)
 		case "jobs":
-			o.defined(op, o.job(name))
+			o.addDefinition(op, o.job(name))
 		case "plan":
 			j := o.job(name)
 			j.trail.add(c)
 			if j.plan != nil {
 				before[j] = j.plan.Counts
 			}
-			o.planned(c, op, j)
+			o.judgePlan(c, op, j)
 		case "claims":
 			j := o.job(name)
 			j.trail.add(c)
 			if op.Kind == registry.OpDelete {
-				buried = append(buried, burial{job: j, incarnation: inc, claims: j.claims[inc]})
+				buried = append(buried, reaping{job: j, incarnation: inc, claims: j.claims[inc]})
 			} else {
-				o.claimed(c, op, j, inc)
+				o.judgeClaimsRecord(c, op, j, inc)
 			}
 		}
 	}
 	for _, b := range buried {
-		o.bury(b)
+		o.judgeReap(b)
 	}
-	o.lost(buried, before)
+	o.judgeFailover(buried, before)
 }
 
 // named takes note of whose a session is, where its opening did not tell.
-func (o *Judge) named(op *registry.Op) {
+func (o *Judge) addSessionClient(op *registry.Op) {
 	if op.Key.Dir() != o.names || op.Kind != registry.OpCreateOwned {
 		return
 	}
@@ -259,7 +259,7 @@ func (o *Judge) named(op *registry.Op) {
 }
 
 // place splits a key of the group into directory and name.
-func (o *Judge) place(k registry.Key) (dir, name string, ok bool) {
+func (o *Judge) splitKey(k registry.Key) (dir, name string, ok bool) {
 	rest, ok := strings.CutPrefix(string(k), o.group)
 	if !ok {
 		return "", "", false
@@ -319,7 +319,7 @@ func (o *Judge) alive(incarnation string) bool {
 
 // Force says that a session is ended by hand before its time is over, which no clock of
 // its owner can foresee.
-func (o *Judge) Force(client string) {
+func (o *Judge) ExpectForcedExpiry(client string) {
 	for _, s := range o.sessions {
 		if s.client == client && !s.ended {
 			s.forced = true
@@ -328,7 +328,7 @@ func (o *Judge) Force(client string) {
 }
 
 // Claimed reports whether a client has ever claimed a run.
-func (o *Judge) Claimed(client string) bool {
+func (o *Judge) HasClaimed(client string) bool {
 	for _, s := range o.sessions {
 		if s.client == client && s.run {
 			return true
@@ -338,7 +338,7 @@ func (o *Judge) Claimed(client string) bool {
 }
 
 // Session returns the session of a client that lives.
-func (o *Judge) Session(client string) (id registry.SessionID, ok bool) {
+func (o *Judge) LiveSession(client string) (id registry.SessionID, ok bool) {
 	for id, s := range o.sessions {
 		if s.client == client && !s.ended {
 			return id, true
@@ -348,7 +348,7 @@ func (o *Judge) Session(client string) (id registry.SessionID, ok bool) {
 }
 
 // End returns when a session ended.
-func (o *Judge) End(id registry.SessionID) (at time.Time, ok bool) {
+func (o *Judge) SessionEnd(id registry.SessionID) (at time.Time, ok bool) {
 	s := o.sessions[id]
 	if s == nil {
 		return time.Time{}, false
@@ -358,7 +358,7 @@ func (o *Judge) End(id registry.SessionID) (at time.Time, ok bool) {
 
 // Whole reports whether so many members live, one of them leads, they own all shards of
 // all jobs, and nothing that was lost waits to be run again.
-func (o *Judge) Whole(members int) bool {
+func (o *Judge) IsWhole(members int) bool {
 	live := 0
 	for inc := range o.members {
 		if o.alive(inc) {
@@ -382,7 +382,7 @@ func (o *Judge) Whole(members int) bool {
 }
 
 // Idle reports whether nothing runs and no run waits to be made again.
-func (o *Judge) Idle() bool {
+func (o *Judge) IsIdle() bool {
 	for _, j := range o.jobs {
 		for _, sh := range j.shards {
 			if sh.orphan != nil || len(sh.running) > 0 {
@@ -394,7 +394,7 @@ func (o *Judge) Idle() bool {
 }
 
 // Draining reports whether an instance has published that it drains.
-func (o *Judge) Draining(instance string) bool {
+func (o *Judge) IsDraining(instance string) bool {
 	for inc, m := range o.members {
 		if nameOf(inc) == instance && m.Draining {
 			return true
@@ -404,7 +404,7 @@ func (o *Judge) Draining(instance string) bool {
 }
 
 // Failed returns how many runs count as failed in the records that there are.
-func (o *Judge) Failed() int {
+func (o *Judge) CountFailed() int {
 	n := 0
 	for _, j := range o.jobs {
 		if j.plan != nil {
@@ -424,7 +424,7 @@ type Shard struct {
 }
 
 // Owned returns the shards that the plans give to a client, whose session lives.
-func (o *Judge) Owned(client string) []Shard {
+func (o *Judge) OwnedShards(client string) []Shard {
 	var owned []Shard
 	for _, j := range o.jobs {
 		if j.plan == nil {
@@ -451,22 +451,22 @@ func (j *jobState) total() int {
 func (o *Judge) Leader() string { return o.leader.client }
 
 // office judges a write of the leader record.
-func (o *Judge) office(c *Commit, op *registry.Op) {
+func (o *Judge) judgeLeader(c *Commit, op *registry.Op) {
 	if op.Kind == registry.OpDelete {
-		o.violate(6, nil, "%q deleted the leader record", c.Client)
+		o.addJobViolation(6, nil, "%q deleted the leader record", c.Client)
 		return
 	}
 	rec, err := decode[leaderRecord](op.Value)
 	if err != nil {
-		o.violate(6, nil, "leader record: %v", err)
+		o.addJobViolation(6, nil, "leader record: %v", err)
 		return
 	}
 	if s := o.sessions[o.leader.Session]; s != nil && !s.ended && c.Client != "" && c.Client != o.leader.client {
-		o.violate(6, nil, "%s took the office from %s, whose session lives", c.Client, o.leader.Incarnation)
+		o.addJobViolation(6, nil, "%s took the office from %s, whose session lives", c.Client, o.leader.Incarnation)
 	}
 	s := o.sessions[rec.Session]
 	if s == nil || s.ended {
-		o.violate(6, nil, "the office went to %s, whose session has ended", rec.Incarnation)
+		o.addJobViolation(6, nil, "the office went to %s, whose session has ended", rec.Incarnation)
 		return
 	}
 	o.leader = leaderState{*rec, c.Rev.Seq, instantOf(o.now), s.client}
@@ -474,17 +474,17 @@ func (o *Judge) office(c *Commit, op *registry.Op) {
 }
 
 // controlled takes in what operators want.
-func (o *Judge) controlled(op *registry.Op, name string) {
+func (o *Judge) judgeControl(op *registry.Op, name string) {
 	rec := &controlRecord{}
 	if op.Kind != registry.OpDelete {
 		var err error
 		if rec, err = decode[controlRecord](op.Value); err != nil {
-			o.violate(9, nil, "control record of %s: %v", name, err)
+			o.addJobViolation(9, nil, "control record of %s: %v", name, err)
 			return
 		}
 	}
 	for inc, m := range o.members {
-		o.bar(name, rec, inc, m)
+		o.noteExcluded(name, rec, inc, m)
 	}
 	if name == groupSegment {
 		o.control = *rec
@@ -497,42 +497,42 @@ func (o *Judge) controlled(op *registry.Op, name string) {
 const groupSegment = "-group"
 
 // barredFrom says of a job, or of all of the group, that an incarnation was disabled for it.
-type barredFrom struct {
+type exclusion struct {
 	segment, incarnation string
 }
 
 // bar takes note of an incarnation that is disabled.
-func (o *Judge) bar(segment string, c *controlRecord, inc string, m *memberRecord) {
-	if c.bars(m) {
-		o.barred[barredFrom{segment, inc}] = true
+func (o *Judge) noteExcluded(segment string, c *controlRecord, inc string, m *memberRecord) {
+	if c.disables(m) {
+		o.excluded[exclusion{segment, inc}] = true
 	}
 }
 
-func (o *Judge) member(op *registry.Op, incarnation string) {
+func (o *Judge) judgeMember(op *registry.Op, incarnation string) {
 	if op.Kind == registry.OpDelete {
 		if o.alive(incarnation) {
-			o.violate(4, nil, "the member record of %s was deleted, whose session lives", incarnation)
+			o.addJobViolation(4, nil, "the member record of %s was deleted, whose session lives", incarnation)
 		}
 		delete(o.members, incarnation)
 		return
 	}
 	rec, err := decode[memberRecord](op.Value)
 	if err != nil {
-		o.violate(5, nil, "member record of %s: %v", incarnation, err)
+		o.addJobViolation(5, nil, "member record of %s: %v", incarnation, err)
 		return
 	}
 	if o.members[incarnation] == nil {
 		o.joined[rec.Name] = o.now
 	}
 	o.members[incarnation] = rec
-	o.bar(groupSegment, &o.control, incarnation, rec)
+	o.noteExcluded(groupSegment, &o.control, incarnation, rec)
 	for segment, j := range o.jobs {
-		o.bar(segment, &j.control, incarnation, rec)
+		o.noteExcluded(segment, &j.control, incarnation, rec)
 	}
 }
 
 // ended judges the end of a session: what it was running has to be run again.
-func (o *Judge) ended(c *Commit) {
+func (o *Judge) judgeSessionEnd(c *Commit) {
 	s := o.sessions[c.Ended]
 	if s == nil || s.ended {
 		return
@@ -541,18 +541,18 @@ func (o *Judge) ended(c *Commit) {
 	for _, j := range o.jobs {
 		for inc := range j.claims {
 			if sessionOf(inc) == c.Ended {
-				o.orphaned(j, inc)
+				o.addOrphans(j, inc)
 			}
 		}
 	}
 }
 
-func (o *Judge) orphaned(j *jobState, inc string) {
+func (o *Judge) addOrphans(j *jobState, inc string) {
 	for _, g := range j.claims[inc].Running {
 		g.Shards.all(func(n int) {
 			sh := j.shard(n)
 			if sh.orphan != nil {
-				o.violate(3, j, "shard %d: %s was lost and %s before it is not served", n, g.run, sh.orphan.run)
+				o.addJobViolation(3, j, "shard %d: %s was lost and %s before it is not served", n, g.run, sh.orphan.run)
 			}
 			o.report.InFlight++
 			sh.orphan = &orphan{run: g.run, fence: sh.fence, since: instantOf(o.now)}

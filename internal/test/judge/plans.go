@@ -9,19 +9,19 @@ import (
 )
 
 // planned judges a write of a plan.
-func (o *Judge) planned(c *Commit, op *registry.Op, j *jobState) {
-	o.termed(c, j)
+func (o *Judge) judgePlan(c *Commit, op *registry.Op, j *jobState) {
+	o.judgeTerm(c, j)
 	if op.Kind == registry.OpDelete {
-		o.violate(2, j, "the plan was deleted")
+		o.addJobViolation(2, j, "the plan was deleted")
 		return
 	}
 	p, err := decode[planRecord](op.Value)
 	if err != nil {
-		o.violate(2, j, "plan: %v", err)
+		o.addJobViolation(2, j, "plan: %v", err)
 		return
 	}
 	if len(p.Epochs) == 0 {
-		o.violate(8, j, "the plan has no definition")
+		o.addJobViolation(8, j, "the plan has no definition")
 		return
 	}
 	j.name = p.Job
@@ -29,35 +29,35 @@ func (o *Judge) planned(c *Commit, op *registry.Op, j *jobState) {
 		if j.plan.Paused && !p.Paused {
 			j.resumed = instantOf(o.now)
 		}
-		(j.plan.Frozen &^ p.Frozen).all(func(n int) { j.shard(n).thawed = instantOf(o.now) })
+		(j.plan.Frozen &^ p.Frozen).all(func(n int) { j.shard(n).unfrozen = instantOf(o.now) })
 		(j.plan.Disabled &^ p.Disabled).all(func(n int) { j.shard(n).enabled = instantOf(o.now) })
 	}
 	o.report.Plans++
-	o.reset(j, p)
-	o.moved(c, j, p)
-	o.epochs(j, p)
-	o.triggered(j, p)
+	o.judgeResets(j, p)
+	o.judgeOwners(c, j, p)
+	o.judgeEpochs(j, p)
+	o.addTriggers(j, p)
 	j.plan = p
 }
 
 // reset judges how many resets a plan has.
-func (o *Judge) reset(j *jobState, p *planRecord) {
+func (o *Judge) judgeResets(j *jobState, p *planRecord) {
 	before := 0
 	if j.plan != nil {
 		before = j.plan.Resets
 	}
 	switch {
 	case p.Resets < before || p.Resets > j.control.Resets:
-		o.violate(9, j, "the plan has %d resets after %d; operators have asked for %d", p.Resets, before, j.control.Resets)
+		o.addJobViolation(9, j, "the plan has %d resets after %d; operators have asked for %d", p.Resets, before, j.control.Resets)
 	case j.plan != nil && p.Resets > before && p.last().Number == j.plan.last().Number:
-		o.violate(9, j, "the plan has %d resets after %d, and no new generation", p.Resets, before)
+		o.addJobViolation(9, j, "the plan has %d resets after %d, and no new generation", p.Resets, before)
 	case j.plan != nil:
 		o.report.Resets += p.Resets - before
 	}
 }
 
 // termed judges who wrote a plan, and under what condition.
-func (o *Judge) termed(c *Commit, j *jobState) {
+func (o *Judge) judgeTerm(c *Commit, j *jobState) {
 	if c.Client == "" {
 		return // nor are its conditions known
 	}
@@ -65,48 +65,48 @@ func (o *Judge) termed(c *Commit, j *jobState) {
 	i := slices.IndexFunc(c.If, func(c registry.Cond) bool { return c.Kind == registry.CondAt && c.Key == key })
 	switch {
 	case i < 0:
-		o.violate(6, j, "%s wrote the plan without naming its term", c.Client)
+		o.addJobViolation(6, j, "%s wrote the plan without naming its term", c.Client)
 	case c.If[i].Rev.Seq != o.leader.term:
-		o.violate(6, j, "%s wrote the plan in term %d; it is %d", c.Client, c.If[i].Rev.Seq, o.leader.term)
+		o.addJobViolation(6, j, "%s wrote the plan in term %d; it is %d", c.Client, c.If[i].Rev.Seq, o.leader.term)
 	case c.Client != o.leader.client:
-		o.violate(6, j, "%s wrote the plan in the term of %s", c.Client, o.leader.client)
+		o.addJobViolation(6, j, "%s wrote the plan in the term of %s", c.Client, o.leader.client)
 	}
 }
 
 // moved judges who has which shard in p, compared with the plan before.
-func (o *Judge) moved(c *Commit, j *jobState, p *planRecord) {
+func (o *Judge) judgeOwners(c *Commit, j *jobState, p *planRecord) {
 	var given shards
 	for inc, set := range p.Owners {
 		if set&given != 0 {
-			o.violate(1, j, "the plan gives %s shards that it also gives to another", inc)
+			o.addJobViolation(1, j, "the plan gives %s shards that it also gives to another", inc)
 		}
 		given |= set
 		set.all(func(n int) {
 			sh := j.shard(n)
 			for other, r := range sh.running {
 				if other != inc && o.alive(other) {
-					o.violate(4, j, "shard %d went to %s while %s, whose session lives, runs %s", n, inc, other, r)
+					o.addJobViolation(4, j, "shard %d went to %s while %s, whose session lives, runs %s", n, inc, other, r)
 				}
 			}
 			if sh.owner == inc {
 				return
 			}
-			if m := o.members[inc]; m != nil && !j.suits(p, m) {
-				o.violate(10, j, "shard %d went to %s, which lacks labels of %v", n, inc, p.last().Def.RunOn)
+			if m := o.members[inc]; m != nil && !j.acceptsLabels(p, m) {
+				o.addJobViolation(10, j, "shard %d went to %s, which lacks labels of %v", n, inc, p.last().Def.RunOn)
 			}
 			switch {
 			case sh.owner == "":
-				o.report.Dealt++
+				o.report.Assigned++
 			case o.alive(sh.owner):
 				o.report.Moves++
 			case nameOf(sh.owner) == nameOf(inc):
 				o.report.Failovers++
 				if o.graceOf(sh.owner) > 0 {
-					o.report.Kept++
+					o.report.KeptByName++
 				}
 			default:
 				o.report.Failovers++
-				o.awaited(c, j, p, n, sh.owner, inc)
+				o.judgeGrace(c, j, p, n, sh.owner, inc)
 			}
 			sh.owner, sh.owned = inc, instantOf(o.now)
 		})
@@ -118,7 +118,7 @@ func (o *Judge) moved(c *Commit, j *jobState, p *planRecord) {
 		sh.owner = ""
 		for other, r := range sh.running {
 			if o.alive(other) {
-				o.violate(4, j, "shard %d went to nobody while %s, whose session lives, runs %s", n, other, r)
+				o.addJobViolation(4, j, "shard %d went to nobody while %s, whose session lives, runs %s", n, other, r)
 			}
 		}
 	}
@@ -126,21 +126,21 @@ func (o *Judge) moved(c *Commit, j *jobState, p *planRecord) {
 
 // suits reports whether a member has the labels of the newest definition of a plan, or of
 // one that is no older: what the leader knew when it made the plan.
-func (j *jobState) suits(p *planRecord, m *memberRecord) bool {
-	return p.last().Def.suits(m) || slices.ContainsFunc(j.defs, func(d definition) bool {
-		return d.Revision >= p.last().Def.Revision && d.suits(m)
+func (j *jobState) acceptsLabels(p *planRecord, m *memberRecord) bool {
+	return p.last().Def.acceptsLabels(m) || slices.ContainsFunc(j.defs, func(d definition) bool {
+		return d.Revision >= p.last().Def.Revision && d.acceptsLabels(m)
 	})
 }
 
 // bars reports whether a member lacks labels of any of these definitions.
-func (j *jobState) bars(p *planRecord, m *memberRecord) bool {
-	return !p.last().Def.suits(m) || slices.ContainsFunc(j.defs, func(d definition) bool {
-		return d.Revision >= p.last().Def.Revision && !d.suits(m)
+func (j *jobState) mayRefuseLabels(p *planRecord, m *memberRecord) bool {
+	return !p.last().Def.acceptsLabels(m) || slices.ContainsFunc(j.defs, func(d definition) bool {
+		return d.Revision >= p.last().Def.Revision && !d.acceptsLabels(m)
 	})
 }
 
 // newest returns the definition whose labels hold in the end.
-func (j *jobState) newest() *definition {
+func (j *jobState) newestDefinition() *definition {
 	def := &j.plan.last().Def
 	if n := len(j.defs); n > 0 && j.defs[n-1].Revision >= def.Revision {
 		def = &j.defs[n-1]
@@ -149,13 +149,13 @@ func (j *jobState) newest() *definition {
 }
 
 // defined takes in a definition that was stored.
-func (o *Judge) defined(op *registry.Op, j *jobState) {
+func (o *Judge) addDefinition(op *registry.Op, j *jobState) {
 	if op.Kind == registry.OpDelete {
 		return
 	}
 	def, err := decode[definition](op.Value)
 	if err != nil {
-		o.violate(8, j, "definition: %v", err)
+		o.addJobViolation(8, j, "definition: %v", err)
 		return
 	}
 	j.defs = append(j.defs, *def)
@@ -163,7 +163,7 @@ func (o *Judge) defined(op *registry.Op, j *jobState) {
 
 // awaited judges that a shard goes to another than the one who had it, whose session has
 // ended and who may ask to be waited for.
-func (o *Judge) awaited(c *Commit, j *jobState, p *planRecord, n int, had, gets string) {
+func (o *Judge) judgeGrace(c *Commit, j *jobState, p *planRecord, n int, had, gets string) {
 	s := o.session(had)
 	if c.Client == "" || s == nil || !o.now.Before(s.end.Add(o.graceOf(had))) {
 		return
@@ -177,13 +177,13 @@ func (o *Judge) awaited(c *Commit, j *jobState, p *planRecord, n int, had, gets 
 	if !o.joined[nameOf(had)].Before(s.end) {
 		return // it is back, or was, and what it is to have is another matter
 	}
-	if m := o.members[had]; m != nil && j.bars(p, m) {
+	if m := o.members[had]; m != nil && j.mayRefuseLabels(p, m) {
 		return // nobody waits for one who may not have it
 	}
-	if o.barred[barredFrom{j.segment, had}] || o.barred[barredFrom{groupSegment, had}] {
+	if o.excluded[exclusion{j.segment, had}] || o.excluded[exclusion{groupSegment, had}] {
 		return // it is disabled, or was, to a leader that has not heard that it no longer is
 	}
-	o.violate(5, j, "shard %d went from %s, which had gone at %v and was to be waited for, to %s", n, had, instantOf(s.end), gets)
+	o.addJobViolation(5, j, "shard %d went from %s, which had gone at %v and was to be waited for, to %s", n, had, instantOf(s.end), gets)
 }
 
 // graceOf returns for how long an incarnation asks to be waited for.
@@ -195,7 +195,7 @@ func (o *Judge) graceOf(inc string) time.Duration {
 }
 
 // epochs takes in what definitions hold when, and judges how they follow.
-func (o *Judge) epochs(j *jobState, p *planRecord) {
+func (o *Judge) judgeEpochs(j *jobState, p *planRecord) {
 	for i := range p.Epochs {
 		e := &p.Epochs[i]
 		if known := j.epoch(e.Number); known != nil {
@@ -204,17 +204,17 @@ func (o *Judge) epochs(j *jobState, p *planRecord) {
 			}
 			known.Until = e.Until
 			if known.From != e.From || !reflect.DeepEqual(known.Def, e.Def) {
-				o.violate(8, j, "epoch %d has changed", e.Number)
+				o.addJobViolation(8, j, "epoch %d has changed", e.Number)
 			}
 			continue
 		}
 		if n := len(j.epochs); n > 0 {
 			last := &j.epochs[n-1]
 			if e.Number <= last.Number || last.Until == 0 || last.Until > e.From {
-				o.violate(8, j, "epoch %d, from %v, comes after epoch %d, from %v until %v",
+				o.addJobViolation(8, j, "epoch %d, from %v, comes after epoch %d, from %v until %v",
 					e.Number, e.From, last.Number, last.From, last.Until)
 			}
-			o.report.Generations++
+			o.report.Epochs++
 		}
 		e.seen, e.life = instantOf(o.now), p.Resets
 		e.every, e.err = e.Def.interval()
@@ -223,14 +223,14 @@ func (o *Judge) epochs(j *jobState, p *planRecord) {
 }
 
 // triggered takes in what operators asked for.
-func (o *Judge) triggered(j *jobState, p *planRecord) {
+func (o *Judge) addTriggers(j *jobState, p *planRecord) {
 	for _, t := range p.Triggers {
 		if j.plan != nil && slices.ContainsFunc(j.plan.Triggers, func(old trigger) bool { return old.Number == t.Number }) {
 			continue
 		}
 		e := j.epoch(t.Epoch)
 		if e == nil {
-			o.violate(8, j, "trigger %d is of epoch %d, which there is not", t.Number, t.Epoch)
+			o.addJobViolation(8, j, "trigger %d is of epoch %d, which there is not", t.Number, t.Epoch)
 			continue
 		}
 		set := firstShards(e.Def.Shards)
@@ -243,7 +243,7 @@ func (o *Judge) triggered(j *jobState, p *planRecord) {
 }
 
 // bury judges the deletion of an incarnation's claims.
-func (o *Judge) bury(b burial) {
+func (o *Judge) judgeReap(b reaping) {
 	if b.claims == nil {
 		return
 	}
@@ -253,14 +253,14 @@ func (o *Judge) bury(b burial) {
 		sh := j.shard(n)
 		delete(sh.running, b.incarnation)
 		if o.alive(b.incarnation) {
-			o.violate(3, j, "shard %d: the record of %s was deleted, whose session lives and runs %s", n, b.incarnation, r)
+			o.addJobViolation(3, j, "shard %d: the record of %s was deleted, whose session lives and runs %s", n, b.incarnation, r)
 		}
 	})
 }
 
 // lost judges what a failover made of the runs in flight: pending at the next attempt, or
 // counted as lost if the job says so, or as unknown if their ends are not tracked.
-func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
+func (o *Judge) judgeFailover(buried []reaping, before map[*jobState]tallies) {
 	want, known := map[*jobState]tallies{}, map[*jobState]int{}
 	for j := range before {
 		want[j] = tallies{}
@@ -271,19 +271,19 @@ func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
 		}
 		known[b.job] += b.claims.Counts.Lost // by their owner
 		b.claims.Running.all(func(n int, r run) {
-			want[b.job] = want[b.job].plus(o.inFlight(b.job, n, b.incarnation, r))
+			want[b.job] = want[b.job].plus(o.judgeInFlight(b.job, n, b.incarnation, r))
 		})
-		b.claims.Reruns.all(func(n int, r run) { o.taken(b.job, n, b.incarnation, r) })
+		b.claims.Reruns.all(func(n int, r run) { o.judgePendingHandBack(b.job, n, b.incarnation, r) })
 	}
 	for j, n := range want {
 		if j.plan == nil {
 			continue
 		}
 		if counted := j.plan.Counts.Lost - before[j].Lost - known[j]; counted != n.Lost {
-			o.violate(3, j, "%d runs were counted as lost, not %d", counted, n.Lost)
+			o.addJobViolation(3, j, "%d runs were counted as lost, not %d", counted, n.Lost)
 		}
 		if counted := j.plan.Counts.Unknown - before[j].Unknown; counted != n.Unknown {
-			o.violate(3, j, "%d runs were counted as unknown, not %d", counted, n.Unknown)
+			o.addJobViolation(3, j, "%d runs were counted as unknown, not %d", counted, n.Unknown)
 		}
 		o.report.Lost += n.Lost
 		o.report.Unknown += n.Unknown
@@ -292,40 +292,40 @@ func (o *Judge) lost(buried []burial, before map[*jobState]tallies) {
 }
 
 // taken judges that the plan took over a run that was handed back, unless it has been claimed.
-func (o *Judge) taken(j *jobState, n int, inc string, r run) {
+func (o *Judge) judgePendingHandBack(j *jobState, n int, inc string, r run) {
 	lost := j.shard(n).orphan
 	if j.plan == nil || lost == nil || lost.next(true) != r {
 		return
 	}
 	if owed, ok := j.plan.Reruns.of(n); !ok || owed != r {
-		o.violate(3, j, "shard %d: %s, which %s handed back, is not pending", n, r, inc)
+		o.addJobViolation(3, j, "shard %d: %s, which %s handed back, is not pending", n, r, inc)
 	}
 }
 
 // inFlight judges what became of one run in flight, and returns how it is to be counted.
-func (o *Judge) inFlight(j *jobState, n int, inc string, r run) (counted tallies) {
+func (o *Judge) judgeInFlight(j *jobState, n int, inc string, r run) (counted tallies) {
 	sh := j.shard(n)
 	if sh.orphan == nil || sh.orphan.run != r {
 		return tallies{} // reported by the violation that led to this
 	}
 	e := j.epoch(r.Epoch)
-	if e != nil && e.Def.untold() {
-		o.failedOverLate(j, n, inc, sh.orphan)
+	if e != nil && e.Def.endsUntracked() {
+		o.judgeLateFailover(j, n, inc, sh.orphan)
 		sh.orphan = nil
 		return tallies{Unknown: 1}
 	}
 	if e == nil || e.Def.OnCrash == countAsFailed || r.Attempt-r.HandedBack >= e.Def.MaxAttempts {
-		o.failedOverLate(j, n, inc, sh.orphan)
+		o.judgeLateFailover(j, n, inc, sh.orphan)
 		sh.orphan = nil
 		return tallies{Lost: 1}
 	}
 	if j.plan != nil {
 		if owed, ok := j.plan.Reruns.of(n); ok && owed == r.next(false) {
-			sh.orphan.owed = true
-			o.failedOverLate(j, n, inc, sh.orphan)
+			sh.orphan.pending = true
+			o.judgeLateFailover(j, n, inc, sh.orphan)
 			return tallies{}
 		}
 	}
-	o.violate(3, j, "shard %d: %s was in flight; the failover neither owes nor counts it", n, r)
+	o.addJobViolation(3, j, "shard %d: %s was in flight; the failover neither owes nor counts it", n, r)
 	return tallies{}
 }

@@ -9,16 +9,16 @@ type span struct{ from, to instant }
 // now on.
 func (o *Judge) Disturb(client string, d time.Duration) {
 	now := instantOf(time.Now())
-	o.troubles[client] = append(o.troubles[client], span{now, now.add(d)})
+	o.disturbances[client] = append(o.disturbances[client], span{now, now.add(d)})
 }
 
 // DisturbedLike takes over what another judge was told by Disturb.
-func (o *Judge) DisturbedLike(other *Judge) { o.troubles = other.troubles }
+func (o *Judge) CopyDisturbances(other *Judge) { o.disturbances = other.disturbances }
 
 // undisturbed reports whether nothing befell a client at any moment of a span.
-func (o *Judge) undisturbed(client string, s span) bool {
+func (o *Judge) isUndisturbed(client string, s span) bool {
 	for _, of := range []string{client, ""} {
-		for _, t := range o.troubles[of] {
+		for _, t := range o.disturbances[of] {
 			if t.from <= s.to && s.from <= t.to {
 				return false
 			}
@@ -29,24 +29,24 @@ func (o *Judge) undisturbed(client string, s span) bool {
 
 // late judges that a shard's fires, of which the first after what is settled was due, are
 // claimed or skipped only now.
-func (o *Judge) late(j *jobState, n int, inc string, toGen int) {
+func (o *Judge) judgeLateClaim(j *jobState, n int, inc string, toGen int) {
 	sh := j.shard(n)
-	e, fire, ok := j.firstDue(n, sh.gen, sh.settled, toGen)
+	e, fire, ok := j.firstDue(n, sh.epoch, sh.watermark, toGen)
 	if !ok {
 		return
 	}
-	held := max(sh.owned, sh.free, sh.thawed, sh.enabled, e.seen, j.resumed)
+	held := max(sh.owned, sh.free, sh.unfrozen, sh.enabled, e.seen, j.resumed)
 	if e.grown.from <= fire {
 		held = max(held, e.grown.to) // until then it was not known to be owed
 	}
-	if held > fire || j.plan.Frozen.has(n) || !o.undisturbed(o.session(inc).client, span{fire.add(-time.Second), fire.add(o.prompt)}) {
+	if held > fire || j.plan.Frozen.has(n) || !o.isUndisturbed(o.session(inc).client, span{fire.add(-time.Second), fire.add(o.maxDelay)}) {
 		return
 	}
 	o.report.Judged++
-	if instantOf(o.now) <= fire.add(o.prompt) {
+	if instantOf(o.now) <= fire.add(o.maxDelay) {
 		return
 	}
-	o.violate(7, j, "shard %d: fire %v of epoch %d was passed over until now by %s, which owns it since %v and was free since %v",
+	o.addJobViolation(7, j, "shard %d: fire %v of epoch %d was passed over until now by %s, which owns it since %v and was free since %v",
 		n, fire, e.Number, inc, sh.owned, sh.free)
 }
 
@@ -73,15 +73,15 @@ func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, insta
 }
 
 // failedOverLate judges that a lost run of an incarnation is owed or counted only now.
-func (o *Judge) failedOverLate(j *jobState, n int, inc string, lost *orphan) {
+func (o *Judge) judgeLateFailover(j *jobState, n int, inc string, lost *orphan) {
 	now := instantOf(o.now)
-	if o.leader.since > lost.since || !o.undisturbed(o.leader.client, span{lost.since.add(-time.Second), now}) {
+	if o.leader.since > lost.since || !o.isUndisturbed(o.leader.client, span{lost.since.add(-time.Second), now}) {
 		return
 	}
 	o.report.Judged++
-	if now <= lost.since.add(o.graceOf(inc)+o.prompt) {
+	if now <= lost.since.add(o.graceOf(inc)+o.maxDelay) {
 		return
 	}
-	o.violate(7, j, "shard %d: the session of %s ended at %v, and its leader %s failed it over only now",
+	o.addJobViolation(7, j, "shard %d: the session of %s ended at %v, and its leader %s failed it over only now",
 		n, lost.run, lost.since, o.leader.client)
 }

@@ -14,13 +14,13 @@ func TestLate_IsNoFireThatWasOwedOnlyWhenTheEndOfItsDefinitionWasPutOff(t *testi
 	judged := func(ends ...instant) int {
 		o := New("ns", "default", Options{Promptly: time.Second})
 		o.sessions["S"] = &sessionState{client: "a"}
-		j := &jobState{plan: &planRecord{}, shards: []*shardState{{owner: "a.S", gen: 1, settled: instantOf(at(600))}}}
+		j := &jobState{plan: &planRecord{}, shards: []*shardState{{owner: "a.S", epoch: 1, watermark: instantOf(at(600))}}}
 		for i, end := range ends {
 			o.now = at(500 + 111*int64(i))
-			o.epochs(j, &planRecord{Epochs: []epoch{{Number: 1, Until: end, Def: definition{Shards: 1, Schedule: "every 10s"}}}})
+			o.judgeEpochs(j, &planRecord{Epochs: []epoch{{Number: 1, Until: end, Def: definition{Shards: 1, Schedule: "every 10s"}}}})
 		}
 		o.now = at(630)
-		o.late(j, 0, "a.S", 1)
+		o.judgeLateClaim(j, 0, "a.S", 1)
 		return o.report.Broken[7]
 	}
 	before, after := instantOf(at(605)), instantOf(at(615)) // the fire at 610

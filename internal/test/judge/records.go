@@ -122,7 +122,7 @@ type controlRecord struct {
 }
 
 // bars reports whether a member may own nothing.
-func (c *controlRecord) bars(m *memberRecord) bool {
+func (c *controlRecord) disables(m *memberRecord) bool {
 	return slices.Contains(c.Instances, m.Name) || m.Host != "" && slices.Contains(c.Hosts, m.Host)
 }
 
@@ -320,7 +320,7 @@ type definition struct {
 }
 
 // suits reports whether a member has the labels that the definition wants.
-func (d *definition) suits(m *memberRecord) bool {
+func (d *definition) acceptsLabels(m *memberRecord) bool {
 	for key, value := range d.RunOn {
 		if has, ok := m.Labels[key]; !ok || has != value {
 			return false
@@ -331,7 +331,7 @@ func (d *definition) suits(m *memberRecord) bool {
 
 // untold reports that ends of runs come into the record late: with the next claim, or when
 // somebody waits for them.
-func (d *definition) untold() bool { return d.Tracking == "claims" }
+func (d *definition) endsUntracked() bool { return d.Tracking == "claims" }
 
 // interval returns that of the schedule, the only kind that is simulated.
 func (d *definition) interval() (time.Duration, error) {

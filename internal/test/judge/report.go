@@ -21,12 +21,12 @@ type Report struct {
 	HandedBack                  int // runs that their owners handed back, to be made again
 	GivenUp                     int // those of Lost that were pending when the job ceased to want re-runs
 	Skipped, Missed             int // fires given up, and claimed late, by the misfire policies
-	Passed                      int // fires given up because their shard was disabled, which Skipped counts too
+	SkippedDisabled             int // fires given up because their shard was disabled, which Skipped counts too
 	Functions                   int // that were called
 	Overlaps, ForcedOverlaps    int // functions that outlasted their context, or the forced end of their session
-	Dealt, Moves, Failovers     int // shards given to somebody: at first, by a live owner, by a dead one
-	Kept                        int // those of a dead one that waited for it and went to one of its name
-	Plans, Terms, Generations   int
+	Assigned, Moves, Failovers  int // shards given to somebody: at first, by a live owner, by a dead one
+	KeptByName                  int // those of a dead one that waited for it and went to one of its name
+	Plans, Terms, Epochs        int
 	Resets                      int // that plans have had
 	Judged                      int // fires and failovers that nothing held up
 	Triggers, Due               int
@@ -42,7 +42,7 @@ type Report struct {
 }
 
 // Note keeps what somebody did at a time, for the trails of violations.
-func (r *Report) Note(at time.Time, text string) {
+func (r *Report) AddNote(at time.Time, text string) {
 	const most = 256
 	if len(r.notes) >= most {
 		r.notes = append(r.notes[:0], r.notes[most/2:]...)
@@ -71,7 +71,7 @@ const (
 	maxTrails     = 2
 )
 
-func (r *Report) violate(v Violation) {
+func (r *Report) addViolation(v Violation) {
 	if r.Broken == nil {
 		r.Broken = map[int]int{}
 	}
@@ -83,8 +83,8 @@ func (r *Report) violate(v Violation) {
 
 func (i instant) duration() time.Duration { return time.Duration(i) }
 
-func (r *Report) lateness(d instant)   { r.Late = append(r.Late, d.duration()) }
-func (r *Report) rerunAfter(d instant) { r.Rerun = append(r.Rerun, d.duration()) }
+func (r *Report) addLateness(d instant)   { r.Late = append(r.Late, d.duration()) }
+func (r *Report) addRerunDelay(d instant) { r.Rerun = append(r.Rerun, d.duration()) }
 
 // Err returns nil if no promise was broken.
 func (r *Report) Err() error {
@@ -115,8 +115,8 @@ func (r *Report) String() string {
   commits: %d, of which %d plans; %d conflicts
   processes: %d; faults: %s; operators: %s
   %d fires and failovers that nothing held up; claimed late by %s; run again after %s`,
-		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.HandedBack, r.Lost, r.Unknown, r.Skipped, r.Passed, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
-		r.Dealt, r.Moves, r.Failovers, r.Kept, r.Terms, r.Generations, r.Resets, r.Triggers,
+		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.HandedBack, r.Lost, r.Unknown, r.Skipped, r.SkippedDisabled, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
+		r.Assigned, r.Moves, r.Failovers, r.KeptByName, r.Terms, r.Epochs, r.Resets, r.Triggers,
 		r.Commits, r.Plans, r.Conflicts,
 		r.Processes, listed(r.Faults), listed(r.Actions), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun))
 }

@@ -81,11 +81,11 @@ func (h *editedFleet) judgeEnd(shard string, e judge.Event) {
 	call := h.live[shard][i]
 	h.live[shard] = slices.Delete(h.live[shard], i, i+1)
 	for _, later := range call.later {
-		if !later.Start.Before(e.End) || !e.Told.IsZero() && !e.Told.After(later.Start) {
+		if !later.Start.Before(e.End) || !e.Canceled.IsZero() && !e.Canceled.After(later.Start) {
 			continue
 		}
 		h.addDoubled(later, fmt.Sprintf("two live runs of %s: fire %s of %s began %s, while fire %s of %s ran until %s and its context until %s",
-			shard, clockText(later.Fire), later.Client, clockText(later.Start), clockText(e.Fire), e.Client, clockText(e.End), clockText(e.Told)))
+			shard, clockText(later.Fire), later.Client, clockText(later.Start), clockText(e.Fire), e.Client, clockText(e.End), clockText(e.Canceled)))
 	}
 }
 

@@ -183,7 +183,7 @@ func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay ti
 	case Expire:
 		f.observe() // who is there
 		f.note("%s: its sessions expire", m)
-		f.judge.Force(m)
+		f.judge.ExpectForcedExpiry(m)
 		f.server.Expire(m)
 	case Starve:
 		f.lasts(kind, m, last, f.server.Starve(m))
@@ -255,5 +255,5 @@ func (f *fleet) end(n int) {
 
 // note keeps what befell for those who read a trail.
 func (f *fleet) note(format string, args ...any) {
-	f.report.Note(time.Now(), fmt.Sprintf(format, args...))
+	f.report.AddNote(time.Now(), fmt.Sprintf(format, args...))
 }

@@ -169,8 +169,8 @@ func (f *fleet) observe() {
 	if f.tap != nil {
 		f.tap(log, said, false)
 	}
-	f.judge.Commits(log)
-	f.judge.Heard(said)
+	f.judge.JudgeCommits(log)
+	f.judge.JudgeCalls(said)
 }
 
 // commits returns the server's log in the judge's words.
@@ -229,7 +229,7 @@ func (f *fleet) settle() error {
 		return err
 	}
 	f.observe()
-	f.judge.Reported(time.Now(), far)
+	f.judge.JudgeProblems(time.Now(), far)
 	f.resumeAll()
 	if err := f.advance(time.Now().Add(settling)); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (f *fleet) settle() error {
 	if f.tap != nil {
 		f.tap(nil, nil, true)
 	}
-	f.judge.Settled(time.Now(), f.slack())
+	f.judge.JudgeSettled(time.Now(), f.slack())
 	f.accepted()
 	return nil
 }
@@ -301,7 +301,7 @@ func (f *fleet) finish() error {
 		return fmt.Errorf("close the operator's client: %w", err)
 	}
 	f.observe()
-	f.judge.Counted()
+	f.judge.JudgeCounts()
 	return nil
 }
 

@@ -30,7 +30,7 @@ func (l *functions) begin(client string, r *executor.Run) *judge.Call {
 func (l *functions) end(c *judge.Call, told time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.log = append(l.log, judge.Event{Call: c, End: time.Now(), Told: told})
+	l.log = append(l.log, judge.Event{Call: c, End: time.Now(), Canceled: told})
 }
 
 // take returns what has been logged since the last take.

@@ -35,7 +35,7 @@ func (h *history) keep(log []judge.Commit, said []judge.Event, judged bool) {
 			continue
 		}
 		i := slices.IndexFunc(h.functions, func(c functionCall) bool { return c.Call == e.Call })
-		h.functions[i].end, h.functions[i].told = e.End, e.Told
+		h.functions[i].end, h.functions[i].told = e.End, e.Canceled
 	}
 }
 
@@ -54,19 +54,19 @@ func (h *history) clone() *history {
 // judge tells the history to a new judge, and returns what that reports.
 func (h *history) judge(slack time.Duration) *judge.Report {
 	j := judge.New(namespace, "default", judge.Options{Promptly: 250 * time.Millisecond})
-	j.DisturbedLike(h.judged)
+	j.CopyDisturbances(h.judged)
 	rest := h.commits[:h.middle]
 	if h.forced != "" {
 		end := slices.IndexFunc(rest, func(c judge.Commit) bool { return c.Client == h.forced && c.Ended != "" })
-		j.Commits(rest[:end])
-		j.Force(h.forced)
+		j.JudgeCommits(rest[:end])
+		j.ExpectForcedExpiry(h.forced)
 		rest = rest[end:]
 	}
-	j.Commits(rest)
-	j.Heard(h.events())
-	j.Settled(h.at, slack)
-	j.Commits(h.commits[h.middle:])
-	j.Counted()
+	j.JudgeCommits(rest)
+	j.JudgeCalls(h.events())
+	j.JudgeSettled(h.at, slack)
+	j.JudgeCommits(h.commits[h.middle:])
+	j.JudgeCounts()
 	return j.Report()
 }
 
@@ -80,7 +80,7 @@ func (h *history) events() []judge.Event {
 		}
 		events = append(events, judge.Event{Call: call})
 		if !c.end.IsZero() {
-			events = append(events, judge.Event{Call: call, End: c.end, Told: c.told})
+			events = append(events, judge.Event{Call: call, End: c.end, Canceled: c.told})
 		}
 	}
 	slices.SortStableFunc(events, func(a, b judge.Event) int { return a.At().Compare(b.At()) })

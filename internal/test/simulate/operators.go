@@ -197,7 +197,7 @@ func (f *fleet) accepted() {
 	for {
 		select {
 		case a := <-f.answers:
-			f.judge.Accepted(a.job, a.number)
+			f.judge.JudgeAcceptedTrigger(a.job, a.number)
 		default:
 			return
 		}

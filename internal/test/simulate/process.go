@@ -128,7 +128,7 @@ func (p *process) judge() {
 	var abandoned *executor.AbandonedError
 	switch {
 	case p.gone, p.err == nil, errors.As(p.err, &abandoned):
-	case p.told.IsZero() && p.fleet.judge.Claimed(p.machine):
-		p.fleet.judge.Violate(7, "%s gave up: %v", p.machine, p.err)
+	case p.told.IsZero() && p.fleet.judge.HasClaimed(p.machine):
+		p.fleet.judge.AddViolation(7, "%s gave up: %v", p.machine, p.err)
 	}
 }

@@ -27,7 +27,7 @@ func transcribe(w io.Writer, log []memory.Commit, said []judge.Event) {
 	for _, e := range said {
 		c := e.Call
 		fmt.Fprintf(w, "%s %s/%d of %d fire %s trigger %d attempt %d fence %d by %s of %s, end %s, told %s\n", stamp(c.Start),
-			c.Job, c.Shard, c.Shards, stamp(c.Fire), c.Trigger, c.Attempt, c.Fence, c.Client, c.Instance, stamp(e.End), stamp(e.Told))
+			c.Job, c.Shard, c.Shards, stamp(c.Fire), c.Trigger, c.Attempt, c.Fence, c.Client, c.Instance, stamp(e.End), stamp(e.Canceled))
 	}
 }
 
