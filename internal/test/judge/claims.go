@@ -4,7 +4,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// claimed judges a write of an incarnation's record of a job.
+// judgeClaimsRecord judges a write of an incarnation's record of a job.
 func (o *Judge) judgeClaimsRecord(c *Commit, op *registry.Op, j *jobState, inc string) {
 	rec, err := decode[claimsRecord](op.Value)
 	if err != nil {
@@ -17,7 +17,7 @@ func (o *Judge) judgeClaimsRecord(c *Commit, op *registry.Op, j *jobState, inc s
 	}
 	j.claims[inc] = rec
 	if s := o.session(inc); s == nil || c.Client != "" && s.client != c.Client {
-		o.addJobViolation(1, j, "%s wrote the claims of %s", c.Client, inc)
+		o.addJobViolation(1, j, "%s wrote the claims of %s, which is another client's", c.Client, inc)
 	}
 	old.Running.all(func(n int, r run) {
 		if is, _ := rec.Running.of(n); is == r {
@@ -43,14 +43,14 @@ func (o *Judge) judgeClaimsRecord(c *Commit, op *registry.Op, j *jobState, inc s
 	o.judgeWatermarks(j, inc, rec, first, rec.Counts.Skipped-old.Counts.Skipped)
 }
 
-// givenUp judges that an owner has counted pending re-runs as lost instead of making them, as
-// the newest definition has it.
+// judgeGivenUp judges that an owner counted pending re-runs as lost because the newest definition wants no
+// re-runs.
 func (o *Judge) judgeGivenUp(j *jobState, inc string, rec *claimsRecord, lost int) {
 	if lost == 0 {
 		return
 	}
 	if def := &j.plan.last().Def; def.OnCrash != countAsFailed || def.endsUntracked() {
-		o.addJobViolation(3, j, "%s counted %d runs as lost, against the newest definition", inc, lost)
+		o.addJobViolation(3, j, "%s counted %d runs as lost, but the newest definition does not allow it", inc, lost)
 	}
 	given := 0
 	for i := range rec.Watermarks {
@@ -66,18 +66,17 @@ func (o *Judge) judgeGivenUp(j *jobState, inc string, rec *claimsRecord, lost in
 		})
 	}
 	if given != lost {
-		o.addJobViolation(3, j, "%s counted %d runs as lost, and gave %d up", inc, lost, given)
+		o.addJobViolation(3, j, "%s counted %d runs as lost, but its watermarks passed %d pending re-runs", inc, lost, given)
 	}
 	o.report.Lost += given
 	o.report.GivenUp += given
 	j.counts.Lost += given
 }
 
-// handedBack judges a run that its owner handed back: the next claim of the shard has to be the
-// next attempt at it.
+// judgeHandBack judges a run that its owner handed back: the next claim of the shard must be its next attempt.
 func (o *Judge) judgeHandBack(j *jobState, n int, inc string, r run) {
 	if e := j.epoch(r.Epoch); e != nil && (e.Def.OnCrash == countAsFailed || e.Def.endsUntracked()) {
-		o.addJobViolation(3, j, "shard %d: %s handed %s back, against its definition", n, inc, r)
+		o.addJobViolation(3, j, "shard %d: %s handed %s back, but the definition does not allow it", n, inc, r)
 	}
 	sh := j.shard(n)
 	delete(sh.running, inc)
@@ -86,7 +85,7 @@ func (o *Judge) judgeHandBack(j *jobState, n int, inc string, r run) {
 	o.report.HandedBack++
 }
 
-// completed takes note of a run that has left its record.
+// addEnd records the end of a run that a claims record no longer lists.
 func (o *Judge) addEnd(j *jobState, n int, inc string, r run) {
 	sh := j.shard(n)
 	delete(sh.running, inc)
@@ -95,20 +94,20 @@ func (o *Judge) addEnd(j *jobState, n int, inc string, r run) {
 		sh.free = c.returned
 	}
 	if sh.orphan != nil && sh.orphan.run == r {
-		sh.orphan = nil // it was reported just in time
+		sh.orphan = nil // its end was recorded before the session ended
 	}
 	o.report.Completed++
 	j.ends++
 }
 
-// claim judges a run that has come into a record.
+// judgeClaim judges a run that a claims record newly lists.
 func (o *Judge) judgeClaim(c *Commit, j *jobState, n int, inc string, r run) {
 	sh := j.shard(n)
 	s := o.session(inc)
 	o.report.Claims++
 	j.counts.Claimed++
 	if s == nil || s.ended {
-		o.addJobViolation(1, j, "shard %d: %s, whose session has ended, claimed %s", n, inc, r)
+		o.addJobViolation(1, j, "shard %d: %s claimed %s after its session ended", n, inc, r)
 		return
 	}
 	s.run = true
@@ -131,8 +130,8 @@ func (o *Judge) judgeClaim(c *Commit, j *jobState, n int, inc string, r run) {
 	o.judgeByPlan(j, n, inc, r)
 }
 
-// earlier returns a claim of the same attempt that forbids another, nil if there is none. One
-// from before a reset forbids it only where no clock can have been wrong.
+// earlierClaim returns an earlier claim of the same attempt, nil if there is none. A claim from before a
+// reset counts only in fleets without wrong clocks.
 func (o *Judge) earlierClaim(sh *shardState, key attempt) *claimState {
 	before := sh.attempts[key]
 	for ; before == nil && !o.wrongClocks && key.resets > 0; before = sh.attempts[key] {
@@ -141,43 +140,43 @@ func (o *Judge) earlierClaim(sh *shardState, key attempt) *claimState {
 	return before
 }
 
-// inOrder judges what a claimed run follows.
+// judgeOrder judges that pending re-runs come first, and that a later attempt follows a lost one.
 func (o *Judge) judgeOrder(j *jobState, n int, r run) {
 	sh := j.shard(n)
 	switch lost := sh.orphan; {
 	case lost != nil:
 		if r.work() != lost.work() || r.Attempt != lost.Attempt+1 {
-			o.addJobViolation(3, j, "shard %d: %s was claimed, but %s of an ended session comes first", n, r, lost.run)
+			o.addJobViolation(3, j, "shard %d: %s was claimed before the re-run of %s, whose session ended", n, r, lost.run)
 			return
 		}
 		sh.orphan = nil
 		o.report.Reruns++
 		o.report.addRerunDelay(instantOf(o.now) - max(lost.since, sh.enabled))
 	case r.Attempt != 1:
-		o.addJobViolation(3, j, "shard %d: %s was claimed, but no session ended with the attempt before", n, r)
+		o.addJobViolation(3, j, "shard %d: %s was claimed, but the attempt before it was not lost", n, r)
 	}
 }
 
-// allowed judges a claimed run by the plan.
+// judgeByPlan judges a claimed run by the plan: owner, epoch, total and schedule.
 func (o *Judge) judgeByPlan(j *jobState, n int, inc string, r run) {
 	if j.plan == nil || j.plan.owner(n) != inc {
-		o.addJobViolation(4, j, "shard %d: %s claimed %s and does not own it", n, inc, r)
+		o.addJobViolation(4, j, "shard %d: %s claimed %s but does not own the shard", n, inc, r)
 	}
 	if j.plan != nil && (j.plan.Disabled | j.plan.Frozen).has(n) {
-		o.addJobViolation(9, j, "shard %d: %s claimed %s, and the plan shows it as disabled or frozen", n, inc, r)
+		o.addJobViolation(9, j, "shard %d: %s claimed %s, but the plan shows the shard as disabled or frozen", n, inc, r)
 	}
 	e := j.epoch(r.Epoch)
 	if e == nil {
-		o.addJobViolation(8, j, "shard %d: %s was claimed, and there is no such generation", n, r)
+		o.addJobViolation(8, j, "shard %d: %s was claimed, but the plan has had no such epoch", n, r)
 		return
 	}
 	if n >= e.Def.Shards {
-		o.addJobViolation(8, j, "shard %d: %s was claimed, which has %d shards", n, r, e.Def.Shards)
+		o.addJobViolation(8, j, "shard %d: %s was claimed, but its epoch has %d shards", n, r, e.Def.Shards)
 	}
 	if w := j.works[j.life(r)]; w == nil {
 		j.works[j.life(r)] = &workState{epoch: r.Epoch, total: e.Def.Shards}
 	} else if w.epoch != r.Epoch || w.total != e.Def.Shards {
-		o.addJobViolation(8, j, "shard %d: %s has %d shards; other shards claimed it of epoch %d with %d",
+		o.addJobViolation(8, j, "shard %d: %s has a total of %d; other shards claimed it in epoch %d with a total of %d",
 			n, r, e.Def.Shards, w.epoch, w.total)
 	}
 	if r.Trigger > 0 {
@@ -189,13 +188,13 @@ func (o *Judge) judgeByPlan(j *jobState, n int, inc string, r run) {
 		return
 	}
 	if r.Attempt > 1 {
-		return // it was judged when it was claimed first
+		return // its first attempt was judged
 	}
 	if instantOf(o.now).add(o.maxClockError) < r.Fire {
 		o.addJobViolation(2, j, "shard %d: %s was claimed %v before its time", n, r, (r.Fire - instantOf(o.now)).duration())
 	}
 	if due, err := e.fires(r.Fire-1, r.Fire); err != nil || due != 1 {
-		o.addJobViolation(2, j, "shard %d: %s was claimed, which is none of the fires of the schedule (%v)", n, r, err)
+		o.addJobViolation(2, j, "shard %d: %s was claimed, but the schedule has no such fire (error: %v)", n, r, err)
 	}
 	if !r.Missed {
 		o.report.addLateness(instantOf(o.now) - r.Fire)
@@ -204,8 +203,8 @@ func (o *Judge) judgeByPlan(j *jobState, n int, inc string, r run) {
 	}
 }
 
-// settle judges how a record moves the watermarks of its owner's shards on: every fire that
-// is passed must be claimed, or counted as skipped and rightly so.
+// judgeWatermarks judges how a claims record raises watermarks: each fire that a watermark passes must be
+// claimed, or skipped by a rule and counted.
 func (o *Judge) judgeWatermarks(j *jobState, inc string, rec *claimsRecord, first, skipped int) {
 	passed := 0
 	for _, g := range rec.Watermarks {
@@ -222,7 +221,7 @@ func (o *Judge) judgeWatermarks(j *jobState, inc string, rec *claimsRecord, firs
 				o.judgeLateClaim(j, n, inc, g.Epoch)
 			}
 			if lost := sh.orphan; lost != nil && lost.Trigger == 0 {
-				o.addJobViolation(3, j, "shard %d: %s passed over %d fires, and %s of an ended session comes first", n, inc, due, lost.run)
+				o.addJobViolation(3, j, "shard %d: %s passed %d fires before the re-run of %s, whose session ended", n, inc, due, lost.run)
 			}
 			claimed := 0
 			if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == 1 && r.Epoch == g.Epoch && r.Fire == g.Fire {
@@ -234,14 +233,13 @@ func (o *Judge) judgeWatermarks(j *jobState, inc string, rec *claimsRecord, firs
 		})
 	}
 	if passed != first+skipped {
-		o.addJobViolation(2, j, "%s passed %d fires, of which it claimed %d and counted %d as skipped", inc, passed, first, skipped)
+		o.addJobViolation(2, j, "the watermarks of %s passed %d fires, of which it claimed %d and counted %d as skipped", inc, passed, first, skipped)
 	}
 	o.report.Skipped += skipped
 	j.counts.Skipped += skipped
 }
 
-// due returns how many fires of a shard there are after one point of its history up to
-// and including another.
+// countDue returns how many fires a shard has after one epoch and instant, through another.
 func (j *jobState) countDue(n, gen int, after instant, toGen int, through instant) (int, error) {
 	sum := 0
 	for i := range j.epochs {
@@ -265,8 +263,8 @@ func (j *jobState) countDue(n, gen int, after instant, toGen int, through instan
 	return sum, nil
 }
 
-// skipped judges by what is disabled, and by the misfire policy, that due fires of a shard were passed by, the last
-// of them g.Fire, and claimed of them claimed.
+// judgeSkipped judges by the disabled shards and the misfire policy that the watermark of a shard passed due
+// fires, the last of them g.Fire, of which claimed were claimed.
 func (o *Judge) judgeSkipped(j *jobState, n int, g watermarkGroup, due, claimed int) {
 	e := j.epoch(g.Epoch)
 	if e == nil || due <= claimed {
@@ -276,26 +274,26 @@ func (o *Judge) judgeSkipped(j *jobState, n int, g watermarkGroup, due, claimed 
 		o.report.SkippedDisabled += due
 		return
 	}
-	now := instantOf(o.now).add(o.maxClockError) // at the latest, by the clock of who skipped
+	now := instantOf(o.now).add(o.maxClockError) // the latest time that the owner's clock can show
 	if e.Def.OnMisfire == "skip missed" {
 		if claimed == 0 && now <= g.Fire.add(misfireGrace) {
-			o.addJobViolation(2, j, "shard %d: fire %v was skipped as missed %v after its time", n, g.Fire, (now - g.Fire).duration())
+			o.addJobViolation(2, j, "shard %d: fire %v was skipped as missed only %v after its time", n, g.Fire, (now - g.Fire).duration())
 		}
 		return
 	}
 	sh := j.shard(n)
 	if claimed == 0 {
-		o.addJobViolation(2, j, "shard %d: %d fires up to %v were passed by and none was claimed, against %q", n, due, g.Fire, e.Def.OnMisfire)
+		o.addJobViolation(2, j, "shard %d: %d fires through %v were skipped and none was claimed, but the misfire policy is %q", n, due, g.Fire, e.Def.OnMisfire)
 		return
 	}
 	if sh.epoch != g.Epoch {
-		return // those of an earlier definition count for themselves
+		return // fires of an earlier epoch are counted by its own policy
 	}
 	all, err := e.fires(sh.watermark, now)
 	if err == nil && due-claimed > max(0, all-e.Def.limit()) {
-		o.addJobViolation(2, j, "shard %d: %d of %d fires were skipped, against %q", n, due-claimed, all, e.Def.OnMisfire)
+		o.addJobViolation(2, j, "shard %d: %d of %d fires were skipped, but the misfire policy is %q", n, due-claimed, all, e.Def.OnMisfire)
 	}
 }
 
-// misfireGrace is how late a fire may be at most to count as on time.
+// misfireGrace is the longest delay with which a fire counts as on time.
 const misfireGrace = 1e9 // 1 s

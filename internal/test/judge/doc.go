@@ -1,27 +1,25 @@
-// Package judge holds what a fleet did against the promises of the library. It shares no
-// code with what it judges: it reads the log of a registry's commits, in the records' stored
-// form, and what the runs themselves said of their beginning and end. The promises are:
+// Package judge compares what a fleet did with the promises of the library. It shares no code with the
+// library: it reads the log of a registry's commits, with the records in their stored form, and the begin
+// and end of each call as the handlers report them. The promises are:
 //
-//  1. For a job, shard, fire and attempt one claim commits at most; a shard has at most one
-//     run whose session lives, and functions overlap only if the earlier's context has ended.
-//     A reset may have an attempt claimed again that a wrong clock had claimed before.
-//  2. Each fire is claimed, or skipped as the job's policy says, or because its shard is
-//     disabled, and counted. None is claimed before its time. Where a shard waits because a
-//     wrong clock was ahead, the plan names a problem.
-//  3. A run in flight when its session ends is claimed again, at the next attempt and with a
-//     higher fence, before anything newer of its shard; or it is counted as lost, or as
-//     unknown if the job tracks only claims.
-//  4. A running shard keeps its owner while that one's session lives.
-//  5. When a fleet has settled every shard has an owner that lives, of each job everybody has
-//     its share by weight within one, and nothing is left of the dead.
-//  6. Plans are written by the leader of the current term only, and fences grow.
-//  7. A shard that nothing befalls is claimed when it is due.
-//  8. All runs of a fire name one total and one generation of the definition, between two
-//     resets.
-//  9. A shard that the plan shows as disabled or frozen is not claimed. When a fleet has
-//     settled, plans show what operators have disabled and how often they have reset the job,
-//     and whom they have disabled owns nothing.
-//  10. A shard is given to those only who have the labels that a definition wants which is as
-//     new as the newest of the plan, or newer. When a fleet has settled only those own any
-//     who have the labels of the newest.
+//  1. At most one claim commits for a job, shard, fire and attempt. A shard has at most one run whose
+//     session is alive, and calls overlap only if the context of the earlier one has ended. After a reset
+//     an attempt that was claimed by a wrong clock may be claimed again.
+//  2. Each fire is claimed, or it is skipped and counted, by the job's policy or because its shard is
+//     disabled. No fire is claimed before its time. If a shard waits because a wrong clock was ahead,
+//     the plan names a problem.
+//  3. A run in flight when its session ends is claimed again, as the next attempt and with a higher fence,
+//     before anything newer of its shard; or it is counted as lost, or as unknown if the job tracks only
+//     claims.
+//  4. A running shard keeps its owner while the owner's session is alive.
+//  5. In a settled fleet each shard has an owner that is alive, each eligible member owns its share of each
+//     job by weight within one, and no record of an expired incarnation is left.
+//  6. Only the leader of the current term writes plans, and fences grow.
+//  7. A shard that no fault disturbs is claimed when it is due.
+//  8. All runs of a fire have one total and one epoch, between two resets.
+//  9. A shard that the plan shows as disabled or frozen is not claimed. In a settled fleet, plans show the
+//     disabled shards and the number of resets that operators asked for, and disabled instances own no
+//     shards.
+//  10. A shard is assigned only to members that have the labels of the plan's newest definition or of a newer
+//     one. In a settled fleet, only members with the labels of the newest definition own shards.
 package judge

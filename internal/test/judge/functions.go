@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Call is one call of a handler, as the handler tells of it.
+// Call is one call of a handler, as the handler reports it.
 type Call struct {
 	Job      string
 	Shard    int
@@ -19,14 +19,14 @@ type Call struct {
 	Start    time.Time
 
 	end      time.Time // zero: it has not returned
-	canceled time.Time // when its context ended; zero: before end it did not
+	canceled time.Time // when its context ended; zero if not before end
 	overlap  []*Call
 }
 
-// Event is the beginning of a call, or its end.
+// Event is the begin or the end of a call.
 type Event struct {
 	*Call
-	End      time.Time // zero: the beginning
+	End      time.Time // zero: the call begins
 	Canceled time.Time // when the call's context ended, if that was before End
 }
 
@@ -38,7 +38,7 @@ func (e Event) At() time.Time {
 	return e.End
 }
 
-// Heard judges what the runs said of themselves. Their claims are known already.
+// JudgeCalls judges begins and ends of calls. The commits of their claims must have been judged before.
 func (o *Judge) JudgeCalls(log []Event) {
 	for _, e := range log {
 		j := o.job(e.Job)
@@ -73,9 +73,9 @@ func (o *Judge) judgeStart(j *jobState, sh *shardState, f *Call) {
 	case c == nil:
 		o.addJobViolation(1, j, "shard %d: %s began %s without a claim", f.Shard, f.Instance, r)
 	case c.started:
-		o.addJobViolation(1, j, "shard %d: %s began %s, which has begun before", f.Shard, f.Instance, r)
+		o.addJobViolation(1, j, "shard %d: %s began %s a second time", f.Shard, f.Instance, r)
 	case c.fence != f.Fence || nameOf(c.incarnation) != f.Instance:
-		o.addJobViolation(6, j, "shard %d: %s began %s with fence %d; %s claimed it with %d",
+		o.addJobViolation(6, j, "shard %d: %s began %s with fence %d, but %s claimed it with fence %d",
 			f.Shard, f.Instance, r, f.Fence, c.incarnation, c.fence)
 	default:
 		c.started = true
@@ -85,48 +85,48 @@ func (o *Judge) judgeStart(j *jobState, sh *shardState, f *Call) {
 		of = c.life
 	}
 	if w := j.works[of]; w != nil && w.total != f.Shards {
-		o.addJobViolation(8, j, "shard %d: %s has %d shards, its run was told %d", f.Shard, r, w.total, f.Shards)
+		o.addJobViolation(8, j, "shard %d: %s has a total of %d, but its call got %d", f.Shard, r, w.total, f.Shards)
 	}
 	for _, earlier := range sh.active {
 		if earlier.Fence > f.Fence && !sh.forced(f) {
-			o.addJobViolation(6, j, "shard %d: %s began with fence %d after one with %d", f.Shard, r, f.Fence, earlier.Fence)
+			o.addJobViolation(6, j, "shard %d: %s began with fence %d during a call with fence %d", f.Shard, r, f.Fence, earlier.Fence)
 		}
 		if earlier.Client == f.Client {
-			o.addJobViolation(1, j, "shard %d: %s began %s while it still ran %s", f.Shard, f.Client, r, earlier.run())
+			o.addJobViolation(1, j, "shard %d: %s began %s while it ran %s", f.Shard, f.Client, r, earlier.run())
 		}
 		earlier.overlap = append(earlier.overlap, f)
 	}
 	sh.active = append(sh.active, f)
 }
 
-// overlaps judges the functions that began while f, which has returned, had not.
+// judgeOverlaps judges the calls that began before f returned.
 func (o *Judge) judgeOverlaps(j *jobState, sh *shardState, f *Call) {
 	for _, later := range f.overlap {
 		if !later.Start.Before(f.end) {
-			continue // in the same moment
+			continue // at the same instant
 		}
 		if !f.canceled.IsZero() && !f.canceled.After(later.Start) {
-			o.report.Overlaps++ // it took its time
+			o.report.Overlaps++ // the handler returned late
 			continue
 		}
 		if sh.forced(f) || sh.forced(later) {
 			o.report.ForcedOverlaps++
 			continue
 		}
-		o.addJobViolation(1, j, "shard %d: %s of %s ran until %v, its context ended %v, and %s of %s began at %v",
+		o.addJobViolation(1, j, "shard %d: %s of %s ran until %v and its context ended at %v, but %s of %s began at %v",
 			f.Shard, f.run(), f.Client, clock(f.end), clock(f.canceled), later.run(), later.Client, clock(later.Start))
 	}
 	f.overlap = nil
 }
 
-// forced reports that the session of a call was ended by an operator's hand, which its
-// process cannot know: it may go on, and also begin what it has claimed.
+// forced reports whether the session of a call was expired by force, before its TTL. Its process cannot know
+// that: it may go on, and may begin runs that it has claimed.
 func (sh *shardState) forced(f *Call) bool {
 	c := sh.claimOf(f)
 	return c != nil && c.session.forced
 }
 
-// claimOf returns the claim that a call rests on, nil if there is none.
+// claimOf returns the claim of a call, nil if there is none.
 func (sh *shardState) claimOf(f *Call) *claimState {
 	var last *claimState
 	for key := (attempt{life{work: f.run().work()}, f.Attempt}); key.resets <= sh.resets; key.resets++ {

@@ -8,45 +8,45 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Judge judges a fleet by the commits of its registry and by what its runs say. It is fed
-// in order, by one goroutine.
+// Judge judges a fleet by the commits of its registry and the reports of its handlers. One goroutine passes
+// them to it, in order.
 type Judge struct {
 	group         string       // the directory of the group's records
-	names         registry.Key // the directory of the instances' names
+	names         registry.Key // the directory of instance keys
 	now           time.Time
 	sessions      map[registry.SessionID]*sessionState
 	leader        leaderState
 	members       map[string]*memberRecord // by incarnation
-	joined        map[string]time.Time     // when an instance of a name joined last
+	joined        map[string]time.Time     // by instance: when it joined last
 	control       controlRecord            // of all jobs
-	excluded      map[exclusion]bool       // who was ever disabled
+	excluded      map[exclusion]bool       // incarnations that were ever disabled
 	jobs          map[string]*jobState     // by segment
-	disturbances  map[string][]span        // by client; those of "" are everybody's
+	disturbances  map[string][]span        // by client; those of "" concern all
 	maxDelay      time.Duration
-	maxClockError time.Duration // how far the clocks of instances may be from the right time
-	wrongClocks   bool          // they may be further apart than MaxClockSkew
+	maxClockError time.Duration // of instances, against the right time
+	wrongClocks   bool          // clocks may be further apart than MaxClockSkew
 	trail         trail
 	report        *Report
 }
 
-// Commit is a transaction, or the beginning or the end of a session.
+// Commit is a transaction, or the begin or end of a session.
 type Commit struct {
 	Rev    registry.Rev
 	At     time.Time
-	Client string             // who asked for it, or "" if that is not known
+	Client string             // that sent it, or "" if unknown
 	Opened registry.SessionID // the session that begins
 	Ended  registry.SessionID // the session that ends
-	If     []registry.Cond    // nil if Client is not known
+	If     []registry.Cond    // nil if Client is unknown
 	Then   []registry.Op
 	Err    error // why it was refused
 }
 
 type sessionState struct {
-	client string // whose it is
+	client string // that opened it
 	ended  bool
 	end    time.Time // when it ended
-	forced bool      // by an operator's hand, not by its owner or its time
-	run    bool      // it has claimed something
+	forced bool      // expired before its TTL, by a fault
+	run    bool      // it has claimed a run
 }
 
 type leaderState struct {
@@ -56,44 +56,44 @@ type leaderState struct {
 	client string
 }
 
-// jobState is what is known of a job.
+// jobState is the observed state of a job.
 type jobState struct {
 	segment     string
 	name        string
 	plan        *planRecord
 	control     controlRecord
-	defs        []definition // that were stored, in order
-	resumed     instant      // when the plan ceased to be paused
-	epochs      []epoch      // all that there ever were, by generation
+	defs        []definition // all stored ones, in order
+	resumed     instant      // when the last pause ended
+	epochs      []epoch      // all that plans have had, by number
 	claims      map[string]*claimsRecord
 	shards      []*shardState
 	works       map[life]*workState
-	triggers    map[uint64]shards // that are to run, and have not been claimed
+	triggers    map[uint64]shards // pending shards, by number
 	lastTrigger uint64
-	counts      tallies // of what was seen to happen
-	ends        int     // runs that left a record as ended
+	counts      tallies // of the observed commits
+	ends        int     // runs whose end was recorded
 	trail       trail
 }
 
-// workState is what all runs of a fire or trigger have in common.
+// workState holds what all runs of a fire or trigger must have in common.
 type workState struct {
 	epoch, total int
 }
 
-// shardState is what is known of a shard.
+// shardState is the observed state of a shard.
 type shardState struct {
-	owner     string  // "" for nobody
+	owner     string  // "" for none
 	owned     instant // since when
-	free      instant // since when no run of it stands in a record
+	free      instant // since when no claims record lists a run of it
 	unfrozen  instant // since when it is not frozen
 	enabled   instant // since when it is not disabled
-	epoch     int     // with settled: how far its fires have been claimed or skipped
+	epoch     int     // of the watermark
 	watermark instant
 	fence     uint64
-	running   map[string]run // by incarnation: what stands in its record
+	running   map[string]run // by incarnation: as its claims record lists it
 	orphan    *orphan
 	attempts  map[attempt]*claimState
-	resets    int // the most before any of attempts
+	resets    int // the highest of the keys of attempts
 	active    []*Call
 }
 
@@ -102,7 +102,7 @@ type orphan struct {
 	run
 	fence   uint64
 	since   instant
-	pending bool // the plan says so
+	pending bool // on record as a re-run
 }
 
 // claimState is a claim that was committed.
@@ -112,23 +112,23 @@ type claimState struct {
 	session     *sessionState
 	fence       uint64
 	started     bool
-	returned    instant // when its function had; 0: it has not, or was not heard of yet
+	returned    instant // when its call returned; 0: not yet observed
 }
 
-// Options say what a Judge may expect.
+// Options configure a Judge.
 type Options struct {
-	// Promptly is how late something may be that nothing has held up.
+	// Promptly is the longest delay of a claim or failover that no fault disturbs.
 	Promptly time.Duration
-	// Clocks is how far the clocks of instances may be from the right time.
+	// Clocks is the largest difference of an instance's clock from the right time.
 	Clocks time.Duration
-	// WrongClocks is set where clocks may be further from the right time than MaxClockSkew. Only
-	// then a reset may have an attempt at a fire claimed again.
+	// WrongClocks is set if clocks may differ by more than MaxClockSkew. Only then an attempt may be
+	// claimed again after a reset.
 	WrongClocks bool
-	// Trail is how many lines to tell of what came before a violation.
+	// Trail is how many lines to print about the commits before a violation.
 	Trail int
 }
 
-// New returns a judge of a group of a namespace, which is to hear of all there ever was.
+// New returns a judge of a group of a namespace. It must receive all commits since the store was empty.
 func New(namespace, group string, o Options) *Judge {
 	return &Judge{
 		group:         namespace + "/groups/" + group + "/",
@@ -139,17 +139,17 @@ func New(namespace, group string, o Options) *Judge {
 		excluded:      map[exclusion]bool{},
 		jobs:          map[string]*jobState{},
 		disturbances:  map[string][]span{},
-		maxDelay:      o.Promptly + 2*o.Clocks, // the leader's may be wrong, and the owner's the other way
+		maxDelay:      o.Promptly + 2*o.Clocks, // the leader's clock and the owner's may differ in opposite directions
 		maxClockError: o.Clocks,
 		wrongClocks:   o.WrongClocks,
 		report:        &Report{Faults: map[string]int{}, Actions: map[string]int{}, most: o.Trail},
 	}
 }
 
-// Report returns what has been found so far. It changes as the judge hears more.
+// Report returns the results so far. Later judgements change it.
 func (o *Judge) Report() *Report { return o.report }
 
-// Commits judges what the log of a server says.
+// JudgeCommits judges the commits that follow those of earlier calls.
 func (o *Judge) JudgeCommits(log []Commit) {
 	for i := range log {
 		c := &log[i]
@@ -170,19 +170,19 @@ func (o *Judge) JudgeCommits(log []Commit) {
 	}
 }
 
-// Violate reports that a promise was broken, to the knowledge of somebody else.
+// AddViolation records a violation that the caller found.
 func (o *Judge) AddViolation(promise int, format string, args ...any) {
 	o.addJobViolation(promise, nil, format, args...)
 }
 
-// Accepted judges whether a trigger that was accepted has come into the plan.
+// JudgeAcceptedTrigger judges that an accepted trigger reached the plan.
 func (o *Judge) JudgeAcceptedTrigger(job string, number uint64) {
 	if j := o.jobs[job]; j == nil || number > j.lastTrigger {
-		o.addJobViolation(2, j, "trigger %d was accepted and never came into the plan", number)
+		o.addJobViolation(2, j, "trigger %d was accepted but never reached the plan", number)
 	}
 }
 
-// violate reports that a promise was broken. job may be nil.
+// addJobViolation records a violation. j may be nil.
 func (o *Judge) addJobViolation(promise int, j *jobState, format string, args ...any) {
 	v := Violation{At: o.now, Promise: promise, Text: fmt.Sprintf(format, args...)}
 	if j != nil {
@@ -195,16 +195,16 @@ func (o *Judge) addJobViolation(promise int, j *jobState, format string, args ..
 	o.report.addViolation(v)
 }
 
-// burial is a deleted record of claims.
+// reaping is the deletion of a claims record.
 type reaping struct {
 	job         *jobState
 	incarnation string
 	claims      *claimsRecord
 }
 
-// changed judges a transaction that was applied.
+// judgeTxn judges a committed transaction.
 func (o *Judge) judgeTxn(c *Commit) {
-	var buried []reaping
+	var reaped []reaping
 	before := map[*jobState]tallies{}
 	for i := range c.Then {
 		op := &c.Then[i]
@@ -236,19 +236,19 @@ func (o *Judge) judgeTxn(c *Commit) {
 			j := o.job(name)
 			j.trail.add(c)
 			if op.Kind == registry.OpDelete {
-				buried = append(buried, reaping{job: j, incarnation: inc, claims: j.claims[inc]})
+				reaped = append(reaped, reaping{job: j, incarnation: inc, claims: j.claims[inc]})
 			} else {
 				o.judgeClaimsRecord(c, op, j, inc)
 			}
 		}
 	}
-	for _, b := range buried {
+	for _, b := range reaped {
 		o.judgeReap(b)
 	}
-	o.judgeFailover(buried, before)
+	o.judgeFailover(reaped, before)
 }
 
-// named takes note of whose a session is, where its opening did not tell.
+// addSessionClient records the client of a session from its instance key, for logs without clients.
 func (o *Judge) addSessionClient(op *registry.Op) {
 	if op.Key.Dir() != o.names || op.Kind != registry.OpCreateOwned {
 		return
@@ -258,7 +258,7 @@ func (o *Judge) addSessionClient(op *registry.Op) {
 	}
 }
 
-// place splits a key of the group into directory and name.
+// splitKey splits a key of the group into directory and name.
 func (o *Judge) splitKey(k registry.Key) (dir, name string, ok bool) {
 	rest, ok := strings.CutPrefix(string(k), o.group)
 	if !ok {
@@ -317,8 +317,8 @@ func (o *Judge) alive(incarnation string) bool {
 	return s != nil && !s.ended
 }
 
-// Force says that a session is ended by hand before its time is over, which no clock of
-// its owner can foresee.
+// ExpectForcedExpiry announces that a fault expires the sessions of a client before their TTL, which no clock
+// of the client can foresee.
 func (o *Judge) ExpectForcedExpiry(client string) {
 	for _, s := range o.sessions {
 		if s.client == client && !s.ended {
@@ -327,7 +327,7 @@ func (o *Judge) ExpectForcedExpiry(client string) {
 	}
 }
 
-// Claimed reports whether a client has ever claimed a run.
+// HasClaimed reports whether a client has ever claimed a run.
 func (o *Judge) HasClaimed(client string) bool {
 	for _, s := range o.sessions {
 		if s.client == client && s.run {
@@ -337,7 +337,7 @@ func (o *Judge) HasClaimed(client string) bool {
 	return false
 }
 
-// Session returns the session of a client that lives.
+// LiveSession returns the session of a client that is alive.
 func (o *Judge) LiveSession(client string) (id registry.SessionID, ok bool) {
 	for id, s := range o.sessions {
 		if s.client == client && !s.ended {
@@ -347,7 +347,7 @@ func (o *Judge) LiveSession(client string) (id registry.SessionID, ok bool) {
 	return "", false
 }
 
-// End returns when a session ended.
+// SessionEnd returns when a session ended.
 func (o *Judge) SessionEnd(id registry.SessionID) (at time.Time, ok bool) {
 	s := o.sessions[id]
 	if s == nil {
@@ -356,8 +356,8 @@ func (o *Judge) SessionEnd(id registry.SessionID) (at time.Time, ok bool) {
 	return s.end, s.ended
 }
 
-// Whole reports whether so many members live, one of them leads, they own all shards of
-// all jobs, and nothing that was lost waits to be run again.
+// IsWhole reports whether the given number of members is alive, one of them leads, they own all shards of all
+// jobs, and no re-run is pending.
 func (o *Judge) IsWhole(members int) bool {
 	live := 0
 	for inc := range o.members {
@@ -381,7 +381,7 @@ func (o *Judge) IsWhole(members int) bool {
 	return len(o.jobs) > 0
 }
 
-// Idle reports whether nothing runs and no run waits to be made again.
+// IsIdle reports whether no run is in progress and no re-run is pending.
 func (o *Judge) IsIdle() bool {
 	for _, j := range o.jobs {
 		for _, sh := range j.shards {
@@ -393,7 +393,7 @@ func (o *Judge) IsIdle() bool {
 	return true
 }
 
-// Draining reports whether an instance has published that it drains.
+// IsDraining reports whether an instance has published that it drains.
 func (o *Judge) IsDraining(instance string) bool {
 	for inc, m := range o.members {
 		if nameOf(inc) == instance && m.Draining {
@@ -403,7 +403,7 @@ func (o *Judge) IsDraining(instance string) bool {
 	return false
 }
 
-// Failed returns how many runs count as failed in the records that there are.
+// CountFailed returns how many runs the current records count as failed.
 func (o *Judge) CountFailed() int {
 	n := 0
 	for _, j := range o.jobs {
@@ -417,13 +417,13 @@ func (o *Judge) CountFailed() int {
 	return n
 }
 
-// Shard is one of a job.
+// Shard is a shard of a job.
 type Shard struct {
 	Job    string
 	Number int
 }
 
-// Owned returns the shards that the plans give to a client, whose session lives.
+// OwnedShards returns the shards that plans assign to a client whose session is alive.
 func (o *Judge) OwnedShards(client string) []Shard {
 	var owned []Shard
 	for _, j := range o.jobs {
@@ -439,7 +439,7 @@ func (o *Judge) OwnedShards(client string) []Shard {
 	return owned
 }
 
-// total is that of the newest definition.
+// total returns the total of the newest epoch.
 func (j *jobState) total() int {
 	if len(j.epochs) == 0 {
 		return 0
@@ -447,10 +447,10 @@ func (j *jobState) total() int {
 	return j.epochs[len(j.epochs)-1].Def.Shards
 }
 
-// Leader returns the client whose session is in office, or was last.
+// Leader returns the client of the current or last leader.
 func (o *Judge) Leader() string { return o.leader.client }
 
-// office judges a write of the leader record.
+// judgeLeader judges a write of the leader record.
 func (o *Judge) judgeLeader(c *Commit, op *registry.Op) {
 	if op.Kind == registry.OpDelete {
 		o.addJobViolation(6, nil, "%q deleted the leader record", c.Client)
@@ -462,18 +462,18 @@ func (o *Judge) judgeLeader(c *Commit, op *registry.Op) {
 		return
 	}
 	if s := o.sessions[o.leader.Session]; s != nil && !s.ended && c.Client != "" && c.Client != o.leader.client {
-		o.addJobViolation(6, nil, "%s took the office from %s, whose session lives", c.Client, o.leader.Incarnation)
+		o.addJobViolation(6, nil, "%s replaced the leader %s, whose session is alive", c.Client, o.leader.Incarnation)
 	}
 	s := o.sessions[rec.Session]
 	if s == nil || s.ended {
-		o.addJobViolation(6, nil, "the office went to %s, whose session has ended", rec.Incarnation)
+		o.addJobViolation(6, nil, "%s became leader after its session ended", rec.Incarnation)
 		return
 	}
 	o.leader = leaderState{*rec, c.Rev.Seq, instantOf(o.now), s.client}
 	o.report.Terms++
 }
 
-// controlled takes in what operators want.
+// judgeControl records the intent of operators.
 func (o *Judge) judgeControl(op *registry.Op, name string) {
 	rec := &controlRecord{}
 	if op.Kind != registry.OpDelete {
@@ -493,15 +493,15 @@ func (o *Judge) judgeControl(op *registry.Op, name string) {
 	o.job(name).control = *rec
 }
 
-// groupSegment is the name of the record of what operators want of all jobs.
+// groupSegment is the name of the control record of all jobs.
 const groupSegment = "-group"
 
-// barredFrom says of a job, or of all of the group, that an incarnation was disabled for it.
+// exclusion is the exclusion of an incarnation from a job, or from all of the group.
 type exclusion struct {
 	segment, incarnation string
 }
 
-// bar takes note of an incarnation that is disabled.
+// noteExcluded records an incarnation that is disabled.
 func (o *Judge) noteExcluded(segment string, c *controlRecord, inc string, m *memberRecord) {
 	if c.disables(m) {
 		o.excluded[exclusion{segment, inc}] = true
@@ -511,7 +511,7 @@ func (o *Judge) noteExcluded(segment string, c *controlRecord, inc string, m *me
 func (o *Judge) judgeMember(op *registry.Op, incarnation string) {
 	if op.Kind == registry.OpDelete {
 		if o.alive(incarnation) {
-			o.addJobViolation(4, nil, "the member record of %s was deleted, whose session lives", incarnation)
+			o.addJobViolation(4, nil, "the member record of %s was deleted while its session is alive", incarnation)
 		}
 		delete(o.members, incarnation)
 		return
@@ -531,7 +531,7 @@ func (o *Judge) judgeMember(op *registry.Op, incarnation string) {
 	}
 }
 
-// ended judges the end of a session: what it was running has to be run again.
+// judgeSessionEnd judges the end of a session: its runs in progress have to be made again.
 func (o *Judge) judgeSessionEnd(c *Commit) {
 	s := o.sessions[c.Ended]
 	if s == nil || s.ended {
@@ -552,7 +552,7 @@ func (o *Judge) addOrphans(j *jobState, inc string) {
 		g.Shards.all(func(n int) {
 			sh := j.shard(n)
 			if sh.orphan != nil {
-				o.addJobViolation(3, j, "shard %d: %s was lost and %s before it is not served", n, g.run, sh.orphan.run)
+				o.addJobViolation(3, j, "shard %d: %s was lost, but %s, which was lost before it, has not been made again", n, g.run, sh.orphan.run)
 			}
 			o.report.InFlight++
 			sh.orphan = &orphan{run: g.run, fence: sh.fence, since: instantOf(o.now)}

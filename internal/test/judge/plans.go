@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// planned judges a write of a plan.
+// judgePlan judges a write of a plan.
 func (o *Judge) judgePlan(c *Commit, op *registry.Op, j *jobState) {
 	o.judgeTerm(c, j)
 	if op.Kind == registry.OpDelete {
@@ -40,7 +40,7 @@ func (o *Judge) judgePlan(c *Commit, op *registry.Op, j *jobState) {
 	j.plan = p
 }
 
-// reset judges how many resets a plan has.
+// judgeResets judges the number of resets of a plan.
 func (o *Judge) judgeResets(j *jobState, p *planRecord) {
 	before := 0
 	if j.plan != nil {
@@ -48,51 +48,51 @@ func (o *Judge) judgeResets(j *jobState, p *planRecord) {
 	}
 	switch {
 	case p.Resets < before || p.Resets > j.control.Resets:
-		o.addJobViolation(9, j, "the plan has %d resets after %d; operators have asked for %d", p.Resets, before, j.control.Resets)
+		o.addJobViolation(9, j, "the plan has %d resets after %d, but operators asked for %d", p.Resets, before, j.control.Resets)
 	case j.plan != nil && p.Resets > before && p.last().Number == j.plan.last().Number:
-		o.addJobViolation(9, j, "the plan has %d resets after %d, and no new generation", p.Resets, before)
+		o.addJobViolation(9, j, "the plan has %d resets after %d, but no new epoch", p.Resets, before)
 	case j.plan != nil:
 		o.report.Resets += p.Resets - before
 	}
 }
 
-// termed judges who wrote a plan, and under what condition.
+// judgeTerm judges the writer of a plan, and its condition on the term.
 func (o *Judge) judgeTerm(c *Commit, j *jobState) {
 	if c.Client == "" {
-		return // nor are its conditions known
+		return // its conditions are unknown too
 	}
 	key := registry.Key(o.group + "election/leader")
 	i := slices.IndexFunc(c.If, func(c registry.Cond) bool { return c.Kind == registry.CondAt && c.Key == key })
 	switch {
 	case i < 0:
-		o.addJobViolation(6, j, "%s wrote the plan without naming its term", c.Client)
+		o.addJobViolation(6, j, "%s wrote the plan without a condition on its term", c.Client)
 	case c.If[i].Rev.Seq != o.leader.term:
-		o.addJobViolation(6, j, "%s wrote the plan in term %d; it is %d", c.Client, c.If[i].Rev.Seq, o.leader.term)
+		o.addJobViolation(6, j, "%s wrote the plan in term %d, but the term is %d", c.Client, c.If[i].Rev.Seq, o.leader.term)
 	case c.Client != o.leader.client:
 		o.addJobViolation(6, j, "%s wrote the plan in the term of %s", c.Client, o.leader.client)
 	}
 }
 
-// moved judges who has which shard in p, compared with the plan before.
+// judgeOwners judges the owners in p by those in the plan before.
 func (o *Judge) judgeOwners(c *Commit, j *jobState, p *planRecord) {
-	var given shards
+	var assigned shards
 	for inc, set := range p.Owners {
-		if set&given != 0 {
-			o.addJobViolation(1, j, "the plan gives %s shards that it also gives to another", inc)
+		if set&assigned != 0 {
+			o.addJobViolation(1, j, "the plan assigns shards to %s that it assigns to another member too", inc)
 		}
-		given |= set
+		assigned |= set
 		set.all(func(n int) {
 			sh := j.shard(n)
 			for other, r := range sh.running {
 				if other != inc && o.alive(other) {
-					o.addJobViolation(4, j, "shard %d went to %s while %s, whose session lives, runs %s", n, inc, other, r)
+					o.addJobViolation(4, j, "shard %d was assigned to %s while %s, whose session is alive, runs %s", n, inc, other, r)
 				}
 			}
 			if sh.owner == inc {
 				return
 			}
 			if m := o.members[inc]; m != nil && !j.acceptsLabels(p, m) {
-				o.addJobViolation(10, j, "shard %d went to %s, which lacks labels of %v", n, inc, p.last().Def.RunOn)
+				o.addJobViolation(10, j, "shard %d was assigned to %s, which lacks labels of %v", n, inc, p.last().Def.RunOn)
 			}
 			switch {
 			case sh.owner == "":
@@ -112,34 +112,34 @@ func (o *Judge) judgeOwners(c *Commit, j *jobState, p *planRecord) {
 		})
 	}
 	for n, sh := range j.shards {
-		if given.has(n) {
+		if assigned.has(n) {
 			continue
 		}
 		sh.owner = ""
 		for other, r := range sh.running {
 			if o.alive(other) {
-				o.addJobViolation(4, j, "shard %d went to nobody while %s, whose session lives, runs %s", n, other, r)
+				o.addJobViolation(4, j, "shard %d lost its owner while %s, whose session is alive, runs %s", n, other, r)
 			}
 		}
 	}
 }
 
-// suits reports whether a member has the labels of the newest definition of a plan, or of
-// one that is no older: what the leader knew when it made the plan.
+// acceptsLabels reports whether a member has the labels of the newest definition of a plan, or of a stored
+// one of the same or a higher revision: the leader planned by one of them.
 func (j *jobState) acceptsLabels(p *planRecord, m *memberRecord) bool {
 	return p.last().Def.acceptsLabels(m) || slices.ContainsFunc(j.defs, func(d definition) bool {
 		return d.Revision >= p.last().Def.Revision && d.acceptsLabels(m)
 	})
 }
 
-// bars reports whether a member lacks labels of any of these definitions.
+// mayRefuseLabels reports whether a member lacks labels of any of these definitions.
 func (j *jobState) mayRefuseLabels(p *planRecord, m *memberRecord) bool {
 	return !p.last().Def.acceptsLabels(m) || slices.ContainsFunc(j.defs, func(d definition) bool {
 		return d.Revision >= p.last().Def.Revision && !d.acceptsLabels(m)
 	})
 }
 
-// newest returns the definition whose labels hold in the end.
+// newestDefinition returns the definition whose labels hold in the end.
 func (j *jobState) newestDefinition() *definition {
 	def := &j.plan.last().Def
 	if n := len(j.defs); n > 0 && j.defs[n-1].Revision >= def.Revision {
@@ -148,7 +148,7 @@ func (j *jobState) newestDefinition() *definition {
 	return def
 }
 
-// defined takes in a definition that was stored.
+// addDefinition records a stored definition.
 func (o *Judge) addDefinition(op *registry.Op, j *jobState) {
 	if op.Kind == registry.OpDelete {
 		return
@@ -161,32 +161,32 @@ func (o *Judge) addDefinition(op *registry.Op, j *jobState) {
 	j.defs = append(j.defs, *def)
 }
 
-// awaited judges that a shard goes to another than the one who had it, whose session has
-// ended and who may ask to be waited for.
-func (o *Judge) judgeGrace(c *Commit, j *jobState, p *planRecord, n int, had, gets string) {
-	s := o.session(had)
-	if c.Client == "" || s == nil || !o.now.Before(s.end.Add(o.graceOf(had))) {
+// judgeGrace judges by the restart grace that a shard is reassigned from an expired incarnation to another
+// instance.
+func (o *Judge) judgeGrace(c *Commit, j *jobState, p *planRecord, n int, from, to string) {
+	s := o.session(from)
+	if c.Client == "" || s == nil || !o.now.Before(s.end.Add(o.graceOf(from))) {
 		return
 	}
-	if !slices.ContainsFunc(c.If, func(c registry.Cond) bool { return c.Kind == registry.CondDead && c.Session == sessionOf(had) }) {
-		return // decided while it lived
+	if !slices.ContainsFunc(c.If, func(c registry.Cond) bool { return c.Kind == registry.CondDead && c.Session == sessionOf(from) }) {
+		return // decided while the session was alive
 	}
-	if j.plan.owner(n) != had {
-		return // it was nobody's meanwhile: the job had fewer shards
+	if j.plan.owner(n) != from {
+		return // it had no owner meanwhile: the job had fewer shards
 	}
-	if !o.joined[nameOf(had)].Before(s.end) {
-		return // it is back, or was, and what it is to have is another matter
+	if !o.joined[nameOf(from)].Before(s.end) {
+		return // the instance returned, and its new shards are planned afresh
 	}
-	if m := o.members[had]; m != nil && j.mayRefuseLabels(p, m) {
-		return // nobody waits for one who may not have it
+	if m := o.members[from]; m != nil && j.mayRefuseLabels(p, m) {
+		return // the instance may not own the shard
 	}
-	if o.excluded[exclusion{j.segment, had}] || o.excluded[exclusion{groupSegment, had}] {
-		return // it is disabled, or was, to a leader that has not heard that it no longer is
+	if o.excluded[exclusion{j.segment, from}] || o.excluded[exclusion{groupSegment, from}] {
+		return // it is disabled, or was: the leader may not have observed yet that it no longer is
 	}
-	o.addJobViolation(5, j, "shard %d went from %s, which had gone at %v and was to be waited for, to %s", n, had, instantOf(s.end), gets)
+	o.addJobViolation(5, j, "shard %d was reassigned from %s, whose session ended at %v, to %s within the restart grace", n, from, instantOf(s.end), to)
 }
 
-// graceOf returns for how long an incarnation asks to be waited for.
+// graceOf returns the restart grace of an incarnation.
 func (o *Judge) graceOf(inc string) time.Duration {
 	if m := o.members[inc]; m != nil {
 		return time.Duration(m.Grace)
@@ -194,7 +194,7 @@ func (o *Judge) graceOf(inc string) time.Duration {
 	return 0
 }
 
-// epochs takes in what definitions hold when, and judges how they follow.
+// judgeEpochs records the epochs of a plan, and judges their order.
 func (o *Judge) judgeEpochs(j *jobState, p *planRecord) {
 	for i := range p.Epochs {
 		e := &p.Epochs[i]
@@ -204,14 +204,14 @@ func (o *Judge) judgeEpochs(j *jobState, p *planRecord) {
 			}
 			known.Until = e.Until
 			if known.From != e.From || !reflect.DeepEqual(known.Def, e.Def) {
-				o.addJobViolation(8, j, "epoch %d has changed", e.Number)
+				o.addJobViolation(8, j, "epoch %d changed its begin or its definition", e.Number)
 			}
 			continue
 		}
 		if n := len(j.epochs); n > 0 {
 			last := &j.epochs[n-1]
 			if e.Number <= last.Number || last.Until == 0 || last.Until > e.From {
-				o.addJobViolation(8, j, "epoch %d, from %v, comes after epoch %d, from %v until %v",
+				o.addJobViolation(8, j, "epoch %d, from %v, overlaps with epoch %d, from %v until %v, or has no higher number",
 					e.Number, e.From, last.Number, last.From, last.Until)
 			}
 			o.report.Epochs++
@@ -222,7 +222,7 @@ func (o *Judge) judgeEpochs(j *jobState, p *planRecord) {
 	}
 }
 
-// triggered takes in what operators asked for.
+// addTriggers records the new triggers of a plan.
 func (o *Judge) addTriggers(j *jobState, p *planRecord) {
 	for _, t := range p.Triggers {
 		if j.plan != nil && slices.ContainsFunc(j.plan.Triggers, func(old trigger) bool { return old.Number == t.Number }) {
@@ -230,7 +230,7 @@ func (o *Judge) addTriggers(j *jobState, p *planRecord) {
 		}
 		e := j.epoch(t.Epoch)
 		if e == nil {
-			o.addJobViolation(8, j, "trigger %d is of epoch %d, which there is not", t.Number, t.Epoch)
+			o.addJobViolation(8, j, "trigger %d is of epoch %d, which does not exist", t.Number, t.Epoch)
 			continue
 		}
 		set := firstShards(e.Def.Shards)
@@ -242,7 +242,7 @@ func (o *Judge) addTriggers(j *jobState, p *planRecord) {
 	}
 }
 
-// bury judges the deletion of an incarnation's claims.
+// judgeReap judges the deletion of an incarnation's claims record.
 func (o *Judge) judgeReap(b reaping) {
 	if b.claims == nil {
 		return
@@ -253,23 +253,23 @@ func (o *Judge) judgeReap(b reaping) {
 		sh := j.shard(n)
 		delete(sh.running, b.incarnation)
 		if o.alive(b.incarnation) {
-			o.addJobViolation(3, j, "shard %d: the record of %s was deleted, whose session lives and runs %s", n, b.incarnation, r)
+			o.addJobViolation(3, j, "shard %d: the claims record of %s was deleted while its session is alive and runs %s", n, b.incarnation, r)
 		}
 	})
 }
 
-// lost judges what a failover made of the runs in flight: pending at the next attempt, or
-// counted as lost if the job says so, or as unknown if their ends are not tracked.
-func (o *Judge) judgeFailover(buried []reaping, before map[*jobState]tallies) {
+// judgeFailover judges the outcome of each run in flight in a failover: pending at the next attempt, or counted
+// as lost if the definition wants that, or as unknown if ends of runs are not tracked.
+func (o *Judge) judgeFailover(reaped []reaping, before map[*jobState]tallies) {
 	want, known := map[*jobState]tallies{}, map[*jobState]int{}
 	for j := range before {
 		want[j] = tallies{}
 	}
-	for _, b := range buried {
+	for _, b := range reaped {
 		if b.claims == nil {
 			continue
 		}
-		known[b.job] += b.claims.Counts.Lost // by their owner
+		known[b.job] += b.claims.Counts.Lost // counted by their owner
 		b.claims.Running.all(func(n int, r run) {
 			want[b.job] = want[b.job].plus(o.judgeInFlight(b.job, n, b.incarnation, r))
 		})
@@ -280,10 +280,10 @@ func (o *Judge) judgeFailover(buried []reaping, before map[*jobState]tallies) {
 			continue
 		}
 		if counted := j.plan.Counts.Lost - before[j].Lost - known[j]; counted != n.Lost {
-			o.addJobViolation(3, j, "%d runs were counted as lost, not %d", counted, n.Lost)
+			o.addJobViolation(3, j, "the failover counted %d runs as lost, want %d", counted, n.Lost)
 		}
 		if counted := j.plan.Counts.Unknown - before[j].Unknown; counted != n.Unknown {
-			o.addJobViolation(3, j, "%d runs were counted as unknown, not %d", counted, n.Unknown)
+			o.addJobViolation(3, j, "the failover counted %d runs as unknown, want %d", counted, n.Unknown)
 		}
 		o.report.Lost += n.Lost
 		o.report.Unknown += n.Unknown
@@ -291,18 +291,18 @@ func (o *Judge) judgeFailover(buried []reaping, before map[*jobState]tallies) {
 	}
 }
 
-// taken judges that the plan took over a run that was handed back, unless it has been claimed.
+// judgePendingHandBack judges that the plan holds a run that was handed back as pending, unless it was claimed.
 func (o *Judge) judgePendingHandBack(j *jobState, n int, inc string, r run) {
 	lost := j.shard(n).orphan
 	if j.plan == nil || lost == nil || lost.next(true) != r {
 		return
 	}
-	if owed, ok := j.plan.Reruns.of(n); !ok || owed != r {
-		o.addJobViolation(3, j, "shard %d: %s, which %s handed back, is not pending", n, r, inc)
+	if pending, ok := j.plan.Reruns.of(n); !ok || pending != r {
+		o.addJobViolation(3, j, "shard %d: %s, which %s handed back, is not pending in the plan", n, r, inc)
 	}
 }
 
-// inFlight judges what became of one run in flight, and returns how it is to be counted.
+// judgeInFlight judges the outcome of one run in flight, and returns how it must be counted.
 func (o *Judge) judgeInFlight(j *jobState, n int, inc string, r run) (counted tallies) {
 	sh := j.shard(n)
 	if sh.orphan == nil || sh.orphan.run != r {
@@ -320,12 +320,12 @@ func (o *Judge) judgeInFlight(j *jobState, n int, inc string, r run) (counted ta
 		return tallies{Lost: 1}
 	}
 	if j.plan != nil {
-		if owed, ok := j.plan.Reruns.of(n); ok && owed == r.next(false) {
+		if pending, ok := j.plan.Reruns.of(n); ok && pending == r.next(false) {
 			sh.orphan.pending = true
 			o.judgeLateFailover(j, n, inc, sh.orphan)
 			return tallies{}
 		}
 	}
-	o.addJobViolation(3, j, "shard %d: %s was in flight; the failover neither owes nor counts it", n, r)
+	o.addJobViolation(3, j, "shard %d: %s was in flight, but the failover neither made it pending nor counted it", n, r)
 	return tallies{}
 }

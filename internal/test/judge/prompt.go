@@ -2,20 +2,19 @@ package judge
 
 import "time"
 
-// span is a stretch of time.
+// span is a span of time, with both ends.
 type span struct{ from, to instant }
 
-// Disturb says that a client, or all of them if client is empty, is in trouble for d from
-// now on.
+// Disturb suspends the promises about time for a client, or for all if client is empty, for d from now on.
 func (o *Judge) Disturb(client string, d time.Duration) {
 	now := instantOf(time.Now())
 	o.disturbances[client] = append(o.disturbances[client], span{now, now.add(d)})
 }
 
-// DisturbedLike takes over what another judge was told by Disturb.
+// CopyDisturbances copies the disturbances of another judge.
 func (o *Judge) CopyDisturbances(other *Judge) { o.disturbances = other.disturbances }
 
-// undisturbed reports whether nothing befell a client at any moment of a span.
+// isUndisturbed reports whether a client was not disturbed at any instant of a span.
 func (o *Judge) isUndisturbed(client string, s span) bool {
 	for _, of := range []string{client, ""} {
 		for _, t := range o.disturbances[of] {
@@ -27,8 +26,7 @@ func (o *Judge) isUndisturbed(client string, s span) bool {
 	return true
 }
 
-// late judges that a shard's fires, of which the first after what is settled was due, are
-// claimed or skipped only now.
+// judgeLateClaim judges that a watermark passes due fires of a shard only now.
 func (o *Judge) judgeLateClaim(j *jobState, n int, inc string, toGen int) {
 	sh := j.shard(n)
 	e, fire, ok := j.firstDue(n, sh.epoch, sh.watermark, toGen)
@@ -37,7 +35,7 @@ func (o *Judge) judgeLateClaim(j *jobState, n int, inc string, toGen int) {
 	}
 	held := max(sh.owned, sh.free, sh.unfrozen, sh.enabled, e.seen, j.resumed)
 	if e.grown.from <= fire {
-		held = max(held, e.grown.to) // until then it was not known to be owed
+		held = max(held, e.grown.to) // only then the epoch held it
 	}
 	if held > fire || j.plan.Frozen.has(n) || !o.isUndisturbed(o.session(inc).client, span{fire.add(-time.Second), fire.add(o.maxDelay)}) {
 		return
@@ -46,11 +44,11 @@ func (o *Judge) judgeLateClaim(j *jobState, n int, inc string, toGen int) {
 	if instantOf(o.now) <= fire.add(o.maxDelay) {
 		return
 	}
-	o.addJobViolation(7, j, "shard %d: fire %v of epoch %d was passed over until now by %s, which owns it since %v and was free since %v",
+	o.addJobViolation(7, j, "shard %d: fire %v of epoch %d was claimed or skipped only now by %s, which owns the shard since %v; no run held it up since %v",
 		n, fire, e.Number, inc, sh.owned, sh.free)
 }
 
-// firstDue returns the first fire of a shard after a point of its history.
+// firstDue returns the first fire of a shard after an epoch and instant.
 func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, instant, bool) {
 	for i := range j.epochs {
 		e := &j.epochs[i]
@@ -72,7 +70,7 @@ func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, insta
 	return nil, 0, false
 }
 
-// failedOverLate judges that a lost run of an incarnation is owed or counted only now.
+// judgeLateFailover judges that a lost run of an incarnation becomes pending, or is counted, only now.
 func (o *Judge) judgeLateFailover(j *jobState, n int, inc string, lost *orphan) {
 	now := instantOf(o.now)
 	if o.leader.since > lost.since || !o.isUndisturbed(o.leader.client, span{lost.since.add(-time.Second), now}) {
@@ -82,6 +80,6 @@ func (o *Judge) judgeLateFailover(j *jobState, n int, inc string, lost *orphan) 
 	if now <= lost.since.add(o.graceOf(inc)+o.maxDelay) {
 		return
 	}
-	o.addJobViolation(7, j, "shard %d: the session of %s ended at %v, and its leader %s failed it over only now",
+	o.addJobViolation(7, j, "shard %d: the session that ran %s ended at %v, but the leader %s failed it over only now",
 		n, lost.run, lost.since, o.leader.client)
 }

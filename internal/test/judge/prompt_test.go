@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A definition that ends is ended by one commit, and by a second put off to after the last
-// fire that was claimed of it. In between nobody knows that such a fire is owed.
-func TestLate_IsNoFireThatWasOwedOnlyWhenTheEndOfItsDefinitionWasPutOff(t *testing.T) {
+// One commit ends an epoch, and a second one may move the end to after the last claimed fire. In between no
+// owner can know that such a fire belongs to the epoch.
+func TestJudgeLateClaim_ExcusesFiresThatAnEpochHoldsOnlySinceItsEndMoved(t *testing.T) {
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
 	judged := func(ends ...instant) int {
 		o := New("ns", "default", Options{Promptly: time.Second})
@@ -24,8 +24,8 @@ func TestLate_IsNoFireThatWasOwedOnlyWhenTheEndOfItsDefinitionWasPutOff(t *testi
 		return o.report.Broken[7]
 	}
 	before, after := instantOf(at(605)), instantOf(at(615)) // the fire at 610
-	assert.Equal(t, 1, judged(after), "it was owed when it fell due")
+	assert.Equal(t, 1, judged(after), "the epoch held it when it became due")
 	assert.Equal(t, 1, judged(after, after))
-	assert.Equal(t, 0, judged(before, after), "at 611 it became owed")
+	assert.Equal(t, 0, judged(before, after), "the epoch holds it since 611")
 	assert.Equal(t, 0, judged(before))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// What follows is written from the description of the records, not with the code that
-// writes them: a mistake in that code is not to be made twice.
+// The types below follow the description of the records and do not use the code that writes them, so that
+// a mistake in that code is found.
 
 // instant is in nanoseconds since the Unix epoch; 0 for none.
 type instant int64
@@ -36,7 +36,7 @@ func (i *instant) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	if len(b) < 2 || b[0] != '"' {
-		return fmt.Errorf("time %s is no text", b)
+		return fmt.Errorf("time %s is not a string", b)
 	}
 	t, err := time.Parse(time.RFC3339Nano, string(b[1:len(b)-1]))
 	*i = instantOf(t)
@@ -57,7 +57,7 @@ func (s shards) all(f func(n int)) {
 	}
 }
 
-// firstShards is 0 to n-1.
+// firstShards returns the shards 0 to n-1.
 func firstShards(n int) shards { return 1<<n - 1 }
 
 // UnmarshalText reads ranges: "0-3,7".
@@ -103,7 +103,7 @@ type memberRecord struct {
 	Grace    grace              `json:"restart_grace"`
 }
 
-// grace is for how long a member's shards wait for its return.
+// grace is a member's restart grace.
 type grace time.Duration
 
 // UnmarshalText reads "1m30s".
@@ -113,7 +113,7 @@ func (g *grace) UnmarshalText(text []byte) error {
 	return err
 }
 
-// controlRecord is what operators want of a job, or of all.
+// controlRecord is the intent of operators for a job, or for all.
 type controlRecord struct {
 	Resets    int      `json:"resets"`
 	Shards    shards   `json:"disabled_shards"`
@@ -121,7 +121,7 @@ type controlRecord struct {
 	Hosts     []string `json:"disabled_hosts"`
 }
 
-// bars reports whether a member may own nothing.
+// disables reports whether a member is disabled.
 func (c *controlRecord) disables(m *memberRecord) bool {
 	return slices.Contains(c.Instances, m.Name) || m.Host != "" && slices.Contains(c.Hosts, m.Host)
 }
@@ -144,7 +144,7 @@ type watermarkGroup struct {
 	TriggerAttempt int    `json:"trigger_attempt"`
 }
 
-// covers reports whether a run counts as claimed by the mark.
+// covers reports whether the watermark counts a run as claimed.
 func (g *watermarkGroup) covers(r run) bool {
 	if r.Trigger > 0 {
 		return g.Trigger > r.Trigger || g.Trigger == r.Trigger && g.TriggerAttempt >= r.Attempt
@@ -157,7 +157,7 @@ type runGroup struct {
 	run
 }
 
-// runs has one for each of some shards.
+// runs maps shards to their runs.
 type runs []runGroup
 
 // of returns the run of a shard.
@@ -188,7 +188,7 @@ type run struct {
 	HandedBack int `json:"handed_back"` // of the attempts before
 }
 
-// next returns the attempt after one that a crash ended, or that was handed back.
+// next returns the attempt after one that was lost or handed back.
 func (r run) next(handedBack bool) run {
 	r.Attempt++
 	if handedBack {
@@ -205,7 +205,7 @@ func (r run) String() string {
 	return fmt.Sprintf("%s of epoch %d, attempt %d", what, r.Epoch, r.Attempt)
 }
 
-// work is what a run is about, whatever the attempt: a fire, or a trigger.
+// work returns the fire or trigger of a run.
 func (r run) work() work {
 	if r.Trigger > 0 {
 		return work{trigger: r.Trigger}
@@ -218,8 +218,7 @@ type work struct {
 	trigger uint64
 }
 
-// life is a work between two resets, after each of which the fires to come count as new. A
-// trigger has one life.
+// life is a fire between two resets: after a reset the same fire counts as another. A trigger has one life.
 type life struct {
 	work
 	resets int
@@ -240,7 +239,7 @@ type attempt struct {
 
 func (j *jobState) attempt(r run) attempt { return attempt{j.life(r), r.Attempt} }
 
-// tallies are the counts that records keep.
+// tallies are the counts in records.
 type tallies struct {
 	Claimed   int `json:"claimed"`
 	Succeeded int `json:"succeeded"`
@@ -274,7 +273,7 @@ type planRecord struct {
 // last returns the newest epoch.
 func (p *planRecord) last() *epoch { return &p.Epochs[len(p.Epochs)-1] }
 
-// owner returns who has a shard, "" for nobody.
+// owner returns the owner of a shard, "" if it has none.
 func (p *planRecord) owner(shard int) string {
 	for inc, set := range p.Owners {
 		if set.has(shard) {
@@ -290,21 +289,21 @@ type trigger struct {
 	Shards *shards `json:"shards"`
 }
 
-// epoch is a span of time, from From to before Until, in which a definition holds.
+// epoch is a span of fires under one definition, from From to before Until.
 type epoch struct {
 	Number int        `json:"number"`
 	From   instant    `json:"from"`
 	Until  instant    `json:"until"` // 0: open
 	Def    definition `json:"definition"`
 
-	life  int           // how many resets there were when it began
-	seen  instant       // when the plan had it first
-	grown span          // the end that it had before it was last put off, and when that was
+	life  int           // the number of resets when it began
+	seen  instant       // when a plan listed it first
+	grown span          // the end before it was last postponed, and when that happened
 	every time.Duration // between fires
-	err   error         // that its schedule is none that is simulated
+	err   error         // set if the schedule is not one that is simulated
 }
 
-// countAsFailed is the value of OnCrash of jobs whose runs are made once at most.
+// countAsFailed is the value of OnCrash of jobs without re-runs.
 const countAsFailed = "count as failed"
 
 type definition struct {
@@ -319,7 +318,7 @@ type definition struct {
 	RunOn map[string]string `json:"run_on"`
 }
 
-// suits reports whether a member has the labels that the definition wants.
+// acceptsLabels reports whether a member has the labels that the definition wants.
 func (d *definition) acceptsLabels(m *memberRecord) bool {
 	for key, value := range d.RunOn {
 		if has, ok := m.Labels[key]; !ok || has != value {
@@ -329,11 +328,10 @@ func (d *definition) acceptsLabels(m *memberRecord) bool {
 	return true
 }
 
-// untold reports that ends of runs come into the record late: with the next claim, or when
-// somebody waits for them.
+// endsUntracked reports whether ends of runs are recorded late: with the next claim, or when they are waited for.
 func (d *definition) endsUntracked() bool { return d.Tracking == "claims" }
 
-// interval returns that of the schedule, the only kind that is simulated.
+// interval returns the interval of the schedule "every D", the only kind that is simulated.
 func (d *definition) interval() (time.Duration, error) {
 	text, ok := strings.CutPrefix(d.Schedule, "every ")
 	if !ok {
@@ -352,8 +350,7 @@ func (d *definition) limit() int {
 	return 1
 }
 
-// fires returns how many fires of the epoch there are after one instant and not after
-// another.
+// fires returns how many fires of the epoch are after one instant and not after another.
 func (e *epoch) fires(after, through instant) (int, error) {
 	if e.err != nil {
 		return 0, e.err

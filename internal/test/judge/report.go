@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Report is what a Judge has found.
+// Report holds the violations and numbers that a Judge has collected.
 type Report struct {
 	Seed    uint64
 	Faults  map[string]int // by kind
@@ -17,31 +17,31 @@ type Report struct {
 
 	Commits, Conflicts          int // at the server
 	Claims, Reruns, Completed   int // of shards
-	InFlight, Lost, Unknown     int // runs on record whose session ended, and those of them that were counted as lost, or as unknown
-	HandedBack                  int // runs that their owners handed back, to be made again
-	GivenUp                     int // those of Lost that were pending when the job ceased to want re-runs
-	Skipped, Missed             int // fires given up, and claimed late, by the misfire policies
-	SkippedDisabled             int // fires given up because their shard was disabled, which Skipped counts too
-	Functions                   int // that were called
-	Overlaps, ForcedOverlaps    int // functions that outlasted their context, or the forced end of their session
-	Assigned, Moves, Failovers  int // shards given to somebody: at first, by a live owner, by a dead one
-	KeptByName                  int // those of a dead one that waited for it and went to one of its name
+	InFlight, Lost, Unknown     int // runs in progress whose session ended, and those of them counted as lost or unknown
+	HandedBack                  int // runs that their owners handed back
+	GivenUp                     int // those of Lost that were pending when a new definition stopped re-runs
+	Skipped, Missed             int // fires that the misfire policies skipped, or claimed late
+	SkippedDisabled             int // fires skipped because their shard was disabled; part of Skipped
+	Functions                   int // calls of handlers
+	Overlaps, ForcedOverlaps    int // calls that outlasted their context, or the forced expiry of their session
+	Assigned, Moves, Failovers  int // shards assigned: without an earlier owner, from a live one, from an expired one
+	KeptByName                  int // those of Failovers that returned to the same instance within its restart grace
 	Plans, Terms, Epochs        int
-	Resets                      int // that plans have had
-	Judged                      int // fires and failovers that nothing held up
+	Resets                      int // of plans
+	Judged                      int // fires and failovers that no fault disturbed
 	Triggers, Due               int
 	Processes, Crashes, Returns int
-	Late                        []time.Duration // of claims in their time, how late each was; unsorted
-	Rerun                       []time.Duration // from the end of a session to the claim of what it ran
+	Late                        []time.Duration // delays of claims that count as on time; unsorted
+	Rerun                       []time.Duration // from the end of a session to the claim of its run
 	Violations                  []Violation
-	Broken                      map[int]int // violations by promise, also those that are not listed
+	Broken                      map[int]int // violations by promise, with those that are not in Violations
 
 	trails int
 	most   int // lines of a trail
 	notes  []note
 }
 
-// Note keeps what somebody did at a time, for the trails of violations.
+// AddNote records a fault or an operator's action, for the trails of violations.
 func (r *Report) AddNote(at time.Time, text string) {
 	const most = 256
 	if len(r.notes) >= most {
@@ -50,12 +50,12 @@ func (r *Report) AddNote(at time.Time, text string) {
 	r.notes = append(r.notes, note{at, text})
 }
 
-// Violation is a promise that was broken.
+// Violation is a broken promise.
 type Violation struct {
 	At      time.Time
 	Promise int // its number in the package comment
 	Text    string
-	Trail   string // what came before, of the first few
+	Trail   string // the commits before it, for the first violations
 }
 
 func (v Violation) String() string {
@@ -92,7 +92,7 @@ func (r *Report) Err() error {
 		return nil
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d breaks promises", r.Seed)
+	fmt.Fprintf(&b, "seed %d: broken promises:", r.Seed)
 	more := -len(r.Violations)
 	for _, p := range slices.Sorted(maps.Keys(r.Broken)) {
 		fmt.Fprintf(&b, " %d (%d times)", p, r.Broken[p])
@@ -107,21 +107,21 @@ func (r *Report) Err() error {
 	return fmt.Errorf("%s", b.String())
 }
 
-// String returns the numbers.
+// String returns the numbers as lines.
 func (r *Report) String() string {
 	return fmt.Sprintf(`seed %d
-  fires of shards: %d due, %d claims, %d re-runs of %d in flight and %d handed back, %d lost, %d unknown, %d skipped (%d disabled), %d late; %d functions, %d and %d overlapped
-  shards: %d dealt, %d moves, %d failed over, %d of them kept; %d terms, %d generations, %d resets, %d triggers
+  fires of shards: %d due, %d claims, %d re-runs of %d in flight and %d handed back, %d lost, %d unknown, %d skipped (%d disabled), %d late; %d calls, of which %d outlasted their context and %d a forced expiry
+  shards: %d assigned, %d moved, %d failed over, of which %d returned to their instance; %d terms, %d new epochs, %d resets, %d triggers
   commits: %d, of which %d plans; %d conflicts
   processes: %d; faults: %s; operators: %s
-  %d fires and failovers that nothing held up; claimed late by %s; run again after %s`,
+  %d undisturbed fires and failovers; delay of claims %s; of re-runs %s`,
 		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.HandedBack, r.Lost, r.Unknown, r.Skipped, r.SkippedDisabled, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
 		r.Assigned, r.Moves, r.Failovers, r.KeptByName, r.Terms, r.Epochs, r.Resets, r.Triggers,
 		r.Commits, r.Plans, r.Conflicts,
-		r.Processes, listed(r.Faults), listed(r.Actions), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun))
+		r.Processes, listCounts(r.Faults), listCounts(r.Actions), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun))
 }
 
-func listed(kinds map[string]int) string {
+func listCounts(kinds map[string]int) string {
 	var list []string
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		list = append(list, fmt.Sprintf("%s %d", kind, kinds[kind]))
@@ -129,7 +129,7 @@ func listed(kinds map[string]int) string {
 	return cmp.Or(strings.Join(list, ", "), "none")
 }
 
-// Quantiles tells how a set of times is distributed. It sorts d.
+// Quantiles returns p50, p99 and maximum as text. It sorts d.
 func Quantiles(d []time.Duration) string {
 	if len(d) == 0 {
 		return "-"

@@ -10,8 +10,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// trail is the last commits that touched something, for whoever has to find out why a
-// promise was broken.
+// trail holds the last commits of a job, or of the group, which are printed with a violation.
 type trail struct {
 	last [48]*Commit
 	n    int
@@ -29,13 +28,13 @@ func (t *trail) commits() []*Commit {
 	return slices.DeleteFunc(slices.Clone(t.last[:]), func(c *Commit) bool { return c == nil })
 }
 
-// note is what somebody did, such as a fault or its end.
+// note is a fault, its end, or an action of an operator.
 type note struct {
 	at   time.Time
 	text string
 }
 
-// text tells what both trails hold since the older one of t begins, with the faults.
+// text returns the lines of t, with those of all and the notes since the first commit of t.
 func (t *trail) text(segment string, all *trail, r *Report) string {
 	commits := t.commits()
 	slices.SortFunc(commits, func(a, b *Commit) int { return cmp.Compare(a.Rev.Seq, b.Rev.Seq) })
@@ -75,7 +74,7 @@ func (t *trail) text(segment string, all *trail, r *Report) string {
 	return b.String()
 }
 
-// describe tells what of a commit concerns the job of a segment.
+// describe returns the part of a commit that concerns the job of a segment.
 func describe(c *Commit, segment string) string {
 	switch {
 	case c.Opened != "":
