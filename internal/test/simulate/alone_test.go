@@ -22,16 +22,16 @@ import (
 // tooLong is how long a process may simulate its seed. Most take less than a second.
 const tooLong = 5 * time.Minute
 
-// alone simulates a seed in a process of its own: it begins like every other, so that
+// simulateInProcess simulates a seed in a process of its own: it begins like every other, so that
 // chance is all that can differ, it leaves nothing behind, and if it ends in a panic it is
 // known whose that was. The error is what the process says for itself.
-func alone(ctx context.Context, seed uint64, dir string) (*judge.Report, error) {
+func simulateInProcess(ctx context.Context, seed uint64, dir string) (*judge.Report, error) {
 	r := &judge.Report{}
-	return r, aloneIn(ctx, "TestSmallFleetsKeepTheirPromises", seed, dir, r)
+	return r, runTestInProcess(ctx, "TestSmallFleetsKeepTheirPromises", seed, dir, r)
 }
 
-// aloneIn is alone for the seed of a test, which writes its report as JSON.
-func aloneIn(ctx context.Context, test string, seed uint64, dir string, into any, flags ...string) error {
+// runTestInProcess is alone for the seed of a test, which writes its report as JSON.
+func runTestInProcess(ctx context.Context, test string, seed uint64, dir string, into any, flags ...string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, tooLong, fmt.Errorf("takes longer than %v", tooLong))
 	defer cancel()
 	at := filepath.Join(dir, strconv.FormatUint(seed, 10)+".json")

@@ -105,7 +105,7 @@ func RunEdits(c EditsConfig) (*EditsReport, error) {
 
 func (h *editedFleet) run() error {
 	h.until = time.Now().Add(1000 * time.Hour)
-	if err := h.open(); err != nil {
+	if err := h.openConsole(); err != nil {
 		return err
 	}
 	for i, s := range h.specs {
@@ -115,7 +115,7 @@ func (h *editedFleet) run() error {
 	for i := range h.Instances {
 		s := &slot{number: i}
 		h.slots = append(h.slots, s)
-		if err := h.fill(s); err != nil {
+		if err := h.fillSlot(s); err != nil {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (h *editedFleet) makeHistory() error {
 	for _, spec := range h.specs {
 		spec.revision++
 		for _, s := range h.slots {
-			if err := s.process.ex.Register(spec.job(s.process)); err != nil {
+			if err := s.process.executor.Register(spec.withHandlerOf(s.process)); err != nil {
 				return err
 			}
 		}
@@ -283,9 +283,9 @@ func (h *editedFleet) crashOne() {
 	if s.process == nil {
 		return
 	}
-	h.logStep("%s %s crashes", time.Now().UTC().Format("15:04:05.000"), s.process.machine)
+	h.logStep("%s %s crashes", time.Now().UTC().Format("15:04:05.000"), s.process.clientName)
 	s.process.crash()
-	h.vacate(s, time.Duration(h.rng.Int64N(int64(2*h.TTL))))
+	h.emptySlot(s, time.Duration(h.rng.Int64N(int64(2*h.TTL))))
 }
 
 // leaderSlot returns the slot of the leader, or other if there is none.
@@ -437,9 +437,9 @@ func (h *editedFleet) passTime(d time.Duration) error {
 
 // drainLogs reads and judges what the store and the runs have logged since the last call.
 func (h *editedFleet) drainLogs() {
-	log, calls := h.server.Log(), h.functions.take()
+	log, calls := h.server.Log(), h.fleet.calls.drain()
 	if h.Transcript != nil {
-		transcribe(h.Transcript, log, calls)
+		writeTranscript(h.Transcript, log, calls)
 	}
 	for _, c := range log {
 		if c.Client == "editor" || c.Err != nil {
@@ -463,19 +463,19 @@ func (h *editedFleet) drainLogs() {
 func (h *editedFleet) closeEnded() error {
 	rest := h.processes[:0]
 	for _, p := range h.processes {
-		if !p.over() {
+		if !p.hasEnded() {
 			rest = append(rest, p)
 			continue
 		}
-		if p.told.IsZero() && !strings.Contains(fmt.Sprint(p.err), string(h.keys.Meta())) {
-			return fmt.Errorf("%s ended: %w", p.machine, p.err)
+		if p.stopped.IsZero() && !strings.Contains(fmt.Sprint(p.err), string(h.keys.Meta())) {
+			return fmt.Errorf("%s ended: %w", p.clientName, p.err)
 		}
 		p.client.Close(context.Background())
 		for _, s := range h.slots {
-			if s.process == p && p.told.IsZero() {
-				h.logStep("  %s did not start: %v", p.machine, p.err)
+			if s.process == p && p.stopped.IsZero() {
+				h.logStep("  %s did not start: %v", p.clientName, p.err)
 				h.log.add(fmt.Sprintf("level=ERROR %v", p.err)) // a process prints the reason of its end
-				h.vacate(s, 10*time.Second)
+				h.emptySlot(s, 10*time.Second)
 			}
 		}
 	}
@@ -486,7 +486,7 @@ func (h *editedFleet) closeEnded() error {
 // endAll shuts all processes down.
 func (h *editedFleet) endAll() error {
 	for _, p := range h.processes {
-		if p.told.IsZero() {
+		if p.stopped.IsZero() {
 			p.leave()
 		}
 	}
@@ -496,8 +496,8 @@ func (h *editedFleet) endAll() error {
 	time.Sleep(stubborn)
 	var errs []error
 	for _, p := range h.processes {
-		if err := p.client.Close(context.Background()); err != nil && !p.gone {
-			errs = append(errs, fmt.Errorf("close %s: %w", p.machine, err))
+		if err := p.client.Close(context.Background()); err != nil && !p.didCrash {
+			errs = append(errs, fmt.Errorf("close %s: %w", p.clientName, err))
 		}
 	}
 	errs = append(errs, h.console.Close(context.Background()), h.editor.Close(context.Background()))

@@ -21,7 +21,7 @@ type editChecks struct {
 	attempts map[string]bool        // that have begun
 	fires    map[string]int         // begun attempts, by shard and fire
 	lost     map[string]bool        // jobs whose plan or claims were edited
-	calls    int
+	begun    int
 	wrong    []string // violations
 
 	// Of the round:
@@ -56,7 +56,7 @@ func (h *editedFleet) judgeCall(e judge.Event) {
 		h.judgeEnd(shard, e)
 		return
 	}
-	h.calls++
+	h.begun++
 	h.last[shard] = e.Start
 	if e.Trigger == 0 {
 		if e.Fire.After(h.reached[shard]) {
@@ -222,7 +222,7 @@ type costs struct {
 
 func (h *editedFleet) countCosts() costs {
 	n := h.server.Counts("")
-	return costs{commits: n.Commits + n.Conflicts + n.Checks, reads: n.Reads, lines: h.log.lines(), runs: h.calls}
+	return costs{commits: n.Commits + n.Conflicts + n.Checks, reads: n.Reads, lines: h.log.lines(), runs: h.begun}
 }
 
 func (c costs) minus(o costs) costs {
@@ -247,7 +247,7 @@ func (h *editedFleet) boundCosts(editing time.Duration, edited costs, calming ti
 	rest := calm.commits - 2*calm.runs
 	r.Commits, r.Reads, r.Lines = max(r.Commits, excess), max(r.Reads, edited.reads/n), max(r.Lines, edited.lines/n)
 	r.CalmCommits, r.CalmReads, r.CalmLines = max(r.CalmCommits, rest), max(r.CalmReads, calm.reads), max(r.CalmLines, calm.lines)
-	r.Calls = h.calls
+	r.Calls = h.begun
 	if excess > commitsPerEdit || edited.reads > readsPerEdit*n || edited.lines > linesPerEdit*n {
 		h.wrong = append(h.wrong, fmt.Sprintf("%d edits and crashes cost %+v, and the calm after them %+v", n, edited, calm))
 	}

@@ -70,7 +70,7 @@ func TestSmallFleetsHealAfterRecordEdits(t *testing.T) {
 		workers.Go(func() {
 			for seed := range todo {
 				r := &simulate.EditsReport{}
-				err := aloneIn(t.Context(), "TestSmallFleetsHealAfterRecordEdits", seed, dir, r, "-simulate.edit-kind="+*editKind, "-simulate.edit-change="+*editChange)
+				err := runTestInProcess(t.Context(), "TestSmallFleetsHealAfterRecordEdits", seed, dir, r, "-simulate.edit-kind="+*editKind, "-simulate.edit-change="+*editChange)
 				mu.Lock()
 				if err != nil {
 					t.Error(err)

@@ -54,17 +54,17 @@ var odds = []struct {
 	{WrongClock, 8},
 }
 
-// strike makes a fault happen, and sees to the next.
-func (f *fleet) strike() error {
+// injectFault makes a fault happen, and sees to the next.
+func (f *fleet) injectFault() error {
 	if !time.Now().Before(f.until) {
 		return nil
 	}
-	kind := f.draw()
-	s := f.victim()
-	last := f.lasting()
+	kind := f.drawFault()
+	s := f.drawVictim()
+	last := f.drawDuration()
 	n := 1 + f.rng.IntN(4)
 	delay := time.Duration(1+f.rng.IntN(400)) * time.Millisecond
-	f.in(f.next(), f.strike)
+	f.schedule(f.drawPause(), f.injectFault)
 	if s.process == nil {
 		return nil
 	}
@@ -73,16 +73,16 @@ func (f *fleet) strike() error {
 	return nil
 }
 
-func (f *fleet) draw() Fault {
+func (f *fleet) drawFault() Fault {
 	sum := 0
 	for _, o := range odds {
-		if f.strikes(o.Fault) {
+		if f.mayInject(o.Fault) {
 			sum += o.weight
 		}
 	}
 	n := f.rng.IntN(sum)
 	for _, o := range odds {
-		if !f.strikes(o.Fault) {
+		if !f.mayInject(o.Fault) {
 			continue
 		}
 		if n -= o.weight; n < 0 {
@@ -92,7 +92,7 @@ func (f *fleet) draw() Fault {
 	return Crash
 }
 
-func (f *fleet) strikes(kind Fault) bool {
+func (f *fleet) mayInject(kind Fault) bool {
 	if kind == WrongClock && f.Wrong == 0 {
 		return false
 	}
@@ -107,23 +107,23 @@ func (f *fleet) strikes(kind Fault) bool {
 	return false
 }
 
-// victim draws a slot; the leader's is the likeliest.
-func (f *fleet) victim() *slot {
+// drawVictim draws a slot; the leader's is the likeliest.
+func (f *fleet) drawVictim() *slot {
 	s, leader := f.slots[f.rng.IntN(len(f.slots))], f.rng.IntN(4) == 0
 	if !leader {
 		return s
 	}
 	for _, o := range f.slots {
-		if o.process != nil && o.process.machine == f.judge.Leader() {
+		if o.process != nil && o.process.clientName == f.judge.Leader() {
 			return o
 		}
 	}
 	return s
 }
 
-// lasting draws how long a fault lasts: mostly shorter than a session, at times longer
+// drawDuration draws how long a fault lasts: mostly shorter than a session, at times longer
 // than several.
-func (f *fleet) lasting() time.Duration {
+func (f *fleet) drawDuration() time.Duration {
 	ttl := float64(f.TTL)
 	switch f.rng.IntN(10) {
 	case 0, 1, 2:
@@ -136,8 +136,8 @@ func (f *fleet) lasting() time.Duration {
 	return time.Duration(ttl * (2 + 10*f.rng.Float64()))
 }
 
-// next draws when the next fault strikes: often soon after a fire, so that it hits runs.
-func (f *fleet) next() time.Duration {
+// drawPause draws when the next fault strikes: often soon after a fire, so that it hits runs.
+func (f *fleet) drawPause() time.Duration {
 	d := time.Duration(float64(f.Faults) * -math.Log(1-f.rng.Float64()))
 	if f.rng.IntN(2) == 0 {
 		return d
@@ -147,55 +147,55 @@ func (f *fleet) next() time.Duration {
 }
 
 func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay time.Duration) {
-	m := s.process.machine
-	f.disturb(kind, m, last)
+	m := s.process.clientName
+	f.suspendPromises(kind, m, last)
 	switch kind {
 	case Crash:
-		f.note("%s crashes", m)
+		f.addNote("%s crashes", m)
 		s.process.crash()
-		f.vacate(s, last)
+		f.emptySlot(s, last)
 	case Leave:
-		f.note("%s leaves", m)
+		f.addNote("%s leaves", m)
 		s.process.leave()
-		f.vacate(s, last)
+		f.emptySlot(s, last)
 	case Stop:
-		goOn, feed := s.process.brake.stop(), f.server.Starve(m)
-		f.lasts(kind, m, last, func() {
+		goOn, feed := s.process.gate.stop(), f.server.Starve(m)
+		f.scheduleEnd(kind, m, last, func() {
 			goOn()
 			feed()
 		})
 	case Partition:
-		f.lasts(kind, m, last, f.server.Partition(m))
+		f.scheduleEnd(kind, m, last, f.server.Partition(m))
 	case LoseRequests:
-		f.lasts(kind, m, last, f.server.PartitionOneWay(m, memory.Requests))
+		f.scheduleEnd(kind, m, last, f.server.PartitionOneWay(m, memory.Requests))
 	case LoseReplies:
-		f.lasts(kind, m, last, f.server.PartitionOneWay(m, memory.Replies))
+		f.scheduleEnd(kind, m, last, f.server.PartitionOneWay(m, memory.Replies))
 	case LostRequest:
-		f.note("%s: the next %d requests are lost", m, n)
+		f.addNote("%s: the next %d requests are lost", m, n)
 		f.server.LoseRequest(m, n)
 	case LostReply:
-		f.note("%s: the next %d replies are lost", m, n)
+		f.addNote("%s: the next %d replies are lost", m, n)
 		f.server.LoseReply(m, n)
 	case HeldCommit:
 		for range n {
-			f.lasts(kind, m, last, f.server.HoldCommit(m))
+			f.scheduleEnd(kind, m, last, f.server.HoldCommit(m))
 		}
 	case Expire:
 		f.observe() // who is there
-		f.note("%s: its sessions expire", m)
+		f.addNote("%s: its sessions expire", m)
 		f.judge.ExpectForcedExpiry(m)
 		f.server.Expire(m)
 	case Starve:
-		f.lasts(kind, m, last, f.server.Starve(m))
+		f.scheduleEnd(kind, m, last, f.server.Starve(m))
 	case HoldWatch:
-		f.lasts(kind, m, last, f.server.HoldWatch(m))
+		f.scheduleEnd(kind, m, last, f.server.HoldWatch(m))
 	case Delay:
 		f.server.Delay(m, delay, delay/2)
-		f.lasts(kind, m, last*4, func() { f.server.Delay(m, f.Latency, f.Latency) })
+		f.scheduleEnd(kind, m, last*4, func() { f.server.Delay(m, f.Latency, f.Latency) })
 	case PauseServer:
-		f.lasts(kind, "all", last/2, f.server.Pause())
+		f.scheduleEnd(kind, "all", last/2, f.server.Pause())
 	case Restart:
-		f.note("server restarts")
+		f.addNote("server restarts")
 		f.server.Restart()
 	case WrongClock:
 		wrong := f.Wrong
@@ -204,12 +204,12 @@ func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay ti
 		}
 		p := s.process
 		p.clock.Store(int64(wrong))
-		f.lasts(kind, m, last*4, func() { p.clock.Store(int64(p.ahead)) })
+		f.scheduleEnd(kind, m, last*4, func() { p.clock.Store(int64(p.ahead)) })
 	}
 }
 
-// disturb tells the judge for how long a fault may be felt.
-func (f *fleet) disturb(kind Fault, m string, last time.Duration) {
+// suspendPromises tells the judge for how long a fault may be felt.
+func (f *fleet) suspendPromises(kind Fault, m string, last time.Duration) {
 	const more = 3 * time.Second // connections are made anew, what was missed is learnt
 	switch kind {
 	case Crash, Leave:
@@ -225,35 +225,35 @@ func (f *fleet) disturb(kind Fault, m string, last time.Duration) {
 	}
 }
 
-// vacate has a process begun in a slot some time later.
-func (f *fleet) vacate(s *slot, later time.Duration) {
+// emptySlot has a process begun in a slot some time later.
+func (f *fleet) emptySlot(s *slot, later time.Duration) {
 	s.process = nil
-	f.in(later, func() error { return f.fill(s) })
+	f.schedule(later, func() error { return f.fillSlot(s) })
 }
 
-// lasts has a fault end.
-func (f *fleet) lasts(kind Fault, whom string, d time.Duration, undo func()) {
-	n := f.undos
-	f.undos++
-	f.note("%s: %s for %v, %d", whom, kind, d, n)
-	f.undo[n] = undo
-	f.in(d, func() error {
-		f.end(n)
+// scheduleEnd has a fault end.
+func (f *fleet) scheduleEnd(kind Fault, whom string, d time.Duration, undo func()) {
+	n := f.faultsStarted
+	f.faultsStarted++
+	f.addNote("%s: %s for %v, %d", whom, kind, d, n)
+	f.endings[n] = undo
+	f.schedule(d, func() error {
+		f.endFault(n)
 		return nil
 	})
 }
 
-func (f *fleet) end(n int) {
-	undo, ok := f.undo[n]
+func (f *fleet) endFault(n int) {
+	undo, ok := f.endings[n]
 	if !ok {
 		return
 	}
-	delete(f.undo, n)
-	f.note("%d ends", n)
+	delete(f.endings, n)
+	f.addNote("%d ends", n)
 	undo()
 }
 
-// note keeps what befell for those who read a trail.
-func (f *fleet) note(format string, args ...any) {
+// addNote keeps what befell for those who read a trail.
+func (f *fleet) addNote(format string, args ...any) {
 	f.report.AddNote(time.Now(), fmt.Sprintf(format, args...))
 }

@@ -51,24 +51,24 @@ type Config struct {
 // it has locks of its own.
 type fleet struct {
 	Config
-	server    *memory.Server
-	judge     *judge.Judge
-	report    *judge.Report
-	functions functions
-	rng       *rand.Rand
-	specs     []*jobSpec
-	slots     []*slot
-	processes []*process // that are not over
-	agenda    agenda
-	actions   int
-	undo      map[int]func() // of the faults that last
-	undos     int
-	until     time.Time                                                 // faults go on
-	calm      time.Time                                                 // from when there are none
-	answers   chan answer                                               // of operators' calls
-	console   *memory.Client                                            // of an operator who is not in the fleet
-	operator  *coordinator.Operator                                     // with that client
-	tap       func(log []judge.Commit, said []judge.Event, judged bool) // hears what the judge hears, if not nil
+	server        *memory.Server
+	judge         *judge.Judge
+	report        *judge.Report
+	calls         callLog
+	rng           *rand.Rand
+	specs         []*jobSpec
+	slots         []*slot
+	processes     []*process // that are not over
+	agenda        agenda
+	actions       int
+	endings       map[int]func() // of the faults that last
+	faultsStarted int
+	until         time.Time                                                 // faults go on
+	calm          time.Time                                                 // from when there are none
+	answers       chan answer                                               // of operators' calls
+	console       *memory.Client                                            // of an operator who is not in the fleet
+	operator      *coordinator.Operator                                     // with that client
+	tap           func(log []judge.Commit, said []judge.Event, judged bool) // hears what the judge hears, if not nil
 }
 
 // slot is a place for an instance.
@@ -94,15 +94,15 @@ func newFleet(c Config) *fleet {
 	j.Report().Seed = c.Seed
 	f := &fleet{
 		Config: c, server: memory.New(), judge: j, report: j.Report(),
-		rng: rand.New(rand.NewPCG(c.Seed, 0)), specs: specs(c), undo: map[int]func(){},
+		rng: rand.New(rand.NewPCG(c.Seed, 0)), specs: specs(c), endings: map[int]func(){},
 		answers: make(chan answer, 1024),
 	}
 	f.server.Record()
 	return f
 }
 
-// open lets an operator come who is not in the fleet.
-func (f *fleet) open() (err error) {
+// openConsole lets an operator come who is not in the fleet.
+func (f *fleet) openConsole() (err error) {
 	f.console = f.server.Client("console")
 	f.operator, err = coordinator.NewOperator(f.connect(f.console, "console"), namespace, "")
 	return err
@@ -111,61 +111,61 @@ func (f *fleet) open() (err error) {
 func (f *fleet) run() error {
 	f.until = time.Now().Add(f.For)
 	f.calm = f.until
-	if err := f.open(); err != nil {
+	if err := f.openConsole(); err != nil {
 		return err
 	}
 	for i := range f.Instances {
 		s := &slot{number: i}
 		f.slots = append(f.slots, s)
-		if err := f.fill(s); err != nil {
+		if err := f.fillSlot(s); err != nil {
 			return err
 		}
 	}
-	f.in(observePause, f.look)
-	f.in(f.Every, f.strike)
+	f.schedule(observeEvery, f.check)
+	f.schedule(f.Every, f.injectFault)
 	if f.Operators {
-		f.in(f.Every, f.operate)
+		f.schedule(f.Every, f.operateOnce)
 	}
 	if err := f.advance(f.until); err != nil {
 		return err
 	}
-	f.heal()
-	if err := f.settle(); err != nil {
+	f.endFaults()
+	if err := f.settleAndJudge(); err != nil {
 		return err
 	}
-	return f.finish()
+	return f.shutDownAndJudge()
 }
 
 // observePause is between two looks at what has happened.
-const observePause = time.Minute
+const observeEvery = time.Minute
 
-// fill begins a process in a slot.
-func (f *fleet) fill(s *slot) error {
+// fillSlot begins a process in a slot.
+func (f *fleet) fillSlot(s *slot) error {
 	if s.lives == 0 || f.rng.IntN(2) == 0 { // else under the name that it had
 		s.lives++
 	}
 	var err error
-	s.process, err = f.begin(fmt.Sprintf("i%d-%d", s.number, s.lives), s.number)
+	s.process, err = f.startProcess(fmt.Sprintf("i%d-%d", s.number, s.lives), s.number)
 	return err
 }
 
-// look hears what has happened, and begins anew what is over.
-func (f *fleet) look() error {
+// check hears what has happened, and begins anew what is over.
+func (f *fleet) check() error {
 	f.observe()
-	if err := f.reap(); err != nil {
+	if err := f.replaceEnded(); err != nil {
 		return err
 	}
-	f.in(observePause, f.look)
+	f.schedule(observeEvery, f.check)
 	return nil
 }
 
 func (f *fleet) observe() {
-	said := f.functions.take() // before the commits that they follow from
+	said := f.calls.drain() // before the commits that they follow from
 	raw := f.server.Log()
 	if f.Transcript != nil {
-		transcribe(f.Transcript, raw, said)
+		writeTranscript(f.Transcript, raw, said)
 	}
-	log := commits(raw)
+	log := judgeCommits(raw)
 	if f.tap != nil {
 		f.tap(log, said, false)
 	}
@@ -173,8 +173,8 @@ func (f *fleet) observe() {
 	f.judge.JudgeCalls(said)
 }
 
-// commits returns the server's log in the judge's words.
-func commits(log []memory.Commit) []judge.Commit {
+// judgeCommits returns the server's log in the judge's words.
+func judgeCommits(log []memory.Commit) []judge.Commit {
 	out := make([]judge.Commit, len(log))
 	for i := range log {
 		c := &log[i]
@@ -186,27 +186,27 @@ func commits(log []memory.Commit) []judge.Commit {
 }
 
 // patience is how long a process may take to be over after it was told, or crashed.
-const patience = 3 * time.Minute
+const stopTime = 3 * time.Minute
 
-// reap sees to processes that are over.
-func (f *fleet) reap() error {
+// replaceEnded sees to processes that are over.
+func (f *fleet) replaceEnded() error {
 	rest := f.processes[:0]
 	for _, p := range f.processes {
 		switch {
-		case p.over():
-			p.judge()
+		case p.hasEnded():
+			p.judgeEnd()
 			p.client.Close(context.Background())
-		case !p.told.IsZero() && time.Since(p.told) > f.Drain+patience:
-			return fmt.Errorf("seed %d: %s was told to stop at %s and has not", f.Seed, p.machine, p.told)
+		case !p.stopped.IsZero() && time.Since(p.stopped) > f.Drain+stopTime:
+			return fmt.Errorf("seed %d: %s was told to stop at %s and has not", f.Seed, p.clientName, p.stopped)
 		default:
 			rest = append(rest, p)
 		}
 	}
 	f.processes = rest
 	for _, s := range f.slots {
-		if s.process != nil && s.process.told.IsZero() && s.process.over() {
-			f.note("%s ended: %v", s.process.machine, s.process.err)
-			if err := f.fill(s); err != nil {
+		if s.process != nil && s.process.stopped.IsZero() && s.process.hasEnded() {
+			f.addNote("%s ended: %v", s.process.clientName, s.process.err)
+			if err := f.fillSlot(s); err != nil {
 				return err
 			}
 		}
@@ -214,31 +214,31 @@ func (f *fleet) reap() error {
 	return nil
 }
 
-// heal ends all faults and fills all slots.
-func (f *fleet) heal() {
-	for n := range f.undos {
-		f.end(n)
+// endFaults ends all faults and fills all slots.
+func (f *fleet) endFaults() {
+	for n := range f.faultsStarted {
+		f.endFault(n)
 	}
 	f.until = time.Now()
 }
 
-// settle waits until the fleet has had time to make up for everything, and judges it in
+// settleAndJudge waits until the fleet has had time to make up for everything, and judges it in
 // the middle between two fires, when nothing runs.
-func (f *fleet) settle() error {
-	if err := f.advance(time.Now().Add(settling)); err != nil {
+func (f *fleet) settleAndJudge() error {
+	if err := f.advance(time.Now().Add(settleTime)); err != nil {
 		return err
 	}
 	f.observe()
 	f.judge.JudgeProblems(time.Now(), far)
 	f.resumeAll()
-	if err := f.advance(time.Now().Add(settling)); err != nil {
+	if err := f.advance(time.Now().Add(settleTime)); err != nil {
 		return err
 	}
 	if err := f.settleClocks(); err != nil {
 		return err
 	}
 	f.disableLast()
-	if err := f.advance(time.Now().Add(settling)); err != nil {
+	if err := f.advance(time.Now().Add(settleTime)); err != nil {
 		return err
 	}
 	middle := time.Now().Truncate(f.Every).Add(f.Every + f.Every - time.Second)
@@ -250,7 +250,7 @@ func (f *fleet) settle() error {
 		f.tap(nil, nil, true)
 	}
 	f.judge.JudgeSettled(time.Now(), f.slack())
-	f.accepted()
+	f.judgeAccepted()
 	return nil
 }
 
@@ -262,7 +262,7 @@ func (f *fleet) settleClocks() error {
 	}
 	if f.Operators && f.rng.IntN(2) == 0 {
 		f.resetWaiting()
-		return f.advance(time.Now().Add(settling))
+		return f.advance(time.Now().Add(settleTime))
 	}
 	return f.advance(time.Now().Add(f.Wrong))
 }
@@ -278,23 +278,23 @@ const far = 20 * time.Second
 
 // settling is long enough for leaders to be elected, shards to be dealt, triggers and
 // resumed jobs to be noticed and for what was missed to be run.
-const settling = 10 * time.Minute
+const settleTime = 10 * time.Minute
 
-// finish ends all processes and judges what they leave.
-func (f *fleet) finish() error {
+// shutDownAndJudge ends all processes and judges what they leave.
+func (f *fleet) shutDownAndJudge() error {
 	for _, p := range f.processes {
-		if p.told.IsZero() {
+		if p.stopped.IsZero() {
 			p.leave()
 		}
 	}
 	for _, p := range f.processes {
 		<-p.done
-		p.judge()
+		p.judgeEnd()
 	}
 	time.Sleep(max(stubborn, f.Long)) // handlers that ignore the drain return, and their processes leave
 	for _, p := range f.processes {
 		if err := p.client.Close(context.Background()); err != nil {
-			return fmt.Errorf("close %s: %w", p.machine, err)
+			return fmt.Errorf("close %s: %w", p.clientName, err)
 		}
 	}
 	if err := f.console.Close(context.Background()); err != nil {
@@ -305,8 +305,8 @@ func (f *fleet) finish() error {
 	return nil
 }
 
-// in has an action done a while from now.
-func (f *fleet) in(d time.Duration, do func() error) {
+// schedule has an action done a while from now.
+func (f *fleet) schedule(d time.Duration, do func() error) {
 	f.actions++
 	heap.Push(&f.agenda, action{time.Now().Add(d), f.actions, do})
 }

@@ -9,33 +9,33 @@ import (
 
 // history is what a judge was told, to be told again to another.
 type history struct {
-	commits   []judge.Commit
-	functions []functionCall
-	middle    int // how many commits there were when the fleet was judged
-	at        time.Time
-	judged    *judge.Judge // knows who was disturbed when
-	forced    string       // whose session was ended by hand
+	commits  []judge.Commit
+	calls    []recordedCall
+	middle   int // how many commits there were when the fleet was judged
+	at       time.Time
+	original *judge.Judge // knows who was disturbed when
+	forced   string       // whose session was ended by hand
 }
 
-// functionCall is a call and its end.
-type functionCall struct {
+// recordedCall is a call and its end.
+type recordedCall struct {
 	*judge.Call
 	end, told time.Time // zero end: it has not returned
 }
 
-// keep is a fleet's tap.
-func (h *history) keep(log []judge.Commit, said []judge.Event, judged bool) {
+// add is a fleet's tap.
+func (h *history) add(log []judge.Commit, said []judge.Event, judged bool) {
 	if judged {
 		h.middle, h.at = len(h.commits), time.Now()
 	}
 	h.commits = append(h.commits, log...)
 	for _, e := range said {
 		if e.End.IsZero() {
-			h.functions = append(h.functions, functionCall{Call: e.Call})
+			h.calls = append(h.calls, recordedCall{Call: e.Call})
 			continue
 		}
-		i := slices.IndexFunc(h.functions, func(c functionCall) bool { return c.Call == e.Call })
-		h.functions[i].end, h.functions[i].told = e.End, e.Canceled
+		i := slices.IndexFunc(h.calls, func(c recordedCall) bool { return c.Call == e.Call })
+		h.calls[i].end, h.calls[i].told = e.End, e.Canceled
 	}
 }
 
@@ -43,18 +43,18 @@ func (h *history) keep(log []judge.Commit, said []judge.Event, judged bool) {
 // hold.
 func (h *history) clone() *history {
 	c := *h
-	c.commits, c.functions = slices.Clone(h.commits), slices.Clone(h.functions)
-	for i := range c.functions {
-		call := *c.functions[i].Call
-		c.functions[i].Call = &call
+	c.commits, c.calls = slices.Clone(h.commits), slices.Clone(h.calls)
+	for i := range c.calls {
+		call := *c.calls[i].Call
+		c.calls[i].Call = &call
 	}
 	return &c
 }
 
-// judge tells the history to a new judge, and returns what that reports.
-func (h *history) judge(slack time.Duration) *judge.Report {
+// judgeAgain tells the history to a new judge, and returns what that reports.
+func (h *history) judgeAgain(slack time.Duration) *judge.Report {
 	j := judge.New(namespace, "default", judge.Options{Promptly: 250 * time.Millisecond})
-	j.CopyDisturbances(h.judged)
+	j.CopyDisturbances(h.original)
 	rest := h.commits[:h.middle]
 	if h.forced != "" {
 		end := slices.IndexFunc(rest, func(c judge.Commit) bool { return c.Client == h.forced && c.Ended != "" })
@@ -73,7 +73,7 @@ func (h *history) judge(slack time.Duration) *judge.Report {
 // events returns the calls as they were logged, in order of time.
 func (h *history) events() []judge.Event {
 	var events []judge.Event
-	for _, c := range h.functions {
+	for _, c := range h.calls {
 		call := &judge.Call{
 			Job: c.Job, Shard: c.Shard, Shards: c.Shards, Fire: c.Fire, Trigger: c.Trigger, Attempt: c.Attempt,
 			Fence: c.Fence, Instance: c.Instance, Client: c.Client, Start: c.Start,

@@ -46,8 +46,8 @@ func specs(c Config) []*jobSpec {
 	return out
 }
 
-// job is the definition with the handler of a process.
-func (s *jobSpec) job(p *process) executor.Job {
+// withHandlerOf is the definition with the handler of a process.
+func (s *jobSpec) withHandlerOf(p *process) executor.Job {
 	var runOn map[string]string
 	if s.zone != "" {
 		runOn = map[string]string{"zone": s.zone}
@@ -105,8 +105,8 @@ func (f *fleet) conductOf(r *executor.Run) conduct {
 // handle is the handler of all jobs.
 func (p *process) handle(ctx context.Context, r *executor.Run) error {
 	var told time.Time
-	f := p.fleet.functions.begin(p.machine, r)
-	defer func() { p.fleet.functions.end(f, told) }()
+	f := p.fleet.calls.addBegin(p.clientName, r)
+	defer func() { p.fleet.calls.addEnd(f, told) }()
 	c := p.fleet.conductOf(r)
 	timer := time.NewTimer(c.takes)
 	defer timer.Stop()

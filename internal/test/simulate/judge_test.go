@@ -16,8 +16,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// story simulates a fleet and returns what its judge was told.
-func story(t *testing.T) (*history, time.Duration) {
+// recordHistory simulates a fleet and returns what its judge was told.
+func recordHistory(t *testing.T) (*history, time.Duration) {
 	t.Helper()
 	h := &history{}
 	c := Config{
@@ -27,10 +27,10 @@ func story(t *testing.T) (*history, time.Duration) {
 	var slack time.Duration
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(c)
-		f.tap = h.keep
+		f.tap = h.add
 		require.NoError(t, f.run())
 		require.NoError(t, f.report.Err())
-		h.judged, slack = f.judge, f.slack()
+		h.original, slack = f.judge, f.slack()
 	})
 	return h, slack
 }
@@ -38,23 +38,23 @@ func story(t *testing.T) (*history, time.Duration) {
 // TestJudge_SeesWhatIsWrong tells it histories of a fleet in each of which one thing is
 // not as it was.
 func TestJudge_SeesWhatIsWrong(t *testing.T) {
-	whole, slack := story(t)
-	require.NoError(t, whole.clone().judge(slack).Err(), "it has nothing against the truth")
-	for _, lie := range lies {
+	whole, slack := recordHistory(t)
+	require.NoError(t, whole.clone().judgeAgain(slack).Err(), "it has nothing against the truth")
+	for _, lie := range falsifications {
 		t.Run(lie.text, func(t *testing.T) {
 			h := whole.clone()
 			require.True(t, lie.tell(h), "the history has no room for the lie")
-			r := h.judge(slack)
+			r := h.judgeAgain(slack)
 			assert.Positive(t, r.Broken[lie.breaks], "%v", r.Err())
 		})
 	}
 }
 
 func TestJudge_ExcusesOneWhoCannotKnowThatItsSessionWasEnded(t *testing.T) {
-	h, slack := story(t)
+	h, slack := recordHistory(t)
 	late := -1 // a run that a crash ended, and that was made again
-	for i, first := range h.functions {
-		again := slices.IndexFunc(h.functions, func(c functionCall) bool {
+	for i, first := range h.calls {
+		again := slices.IndexFunc(h.calls, func(c recordedCall) bool {
 			return c.Attempt == 2 && first.Attempt == 1 && c.Job == first.Job && c.Shard == first.Shard && c.Fire.Equal(first.Fire)
 		})
 		if again < 0 {
@@ -62,29 +62,29 @@ func TestJudge_ExcusesOneWhoCannotKnowThatItsSessionWasEnded(t *testing.T) {
 		}
 		h = h.clone()
 		late = i
-		h.functions[i].Start = h.functions[again].Start.Add(time.Millisecond) // its claim was answered late
-		h.functions[i].end, h.functions[i].told = h.functions[i].Start.Add(time.Second), time.Time{}
+		h.calls[i].Start = h.calls[again].Start.Add(time.Millisecond) // its claim was answered late
+		h.calls[i].end, h.calls[i].told = h.calls[i].Start.Add(time.Second), time.Time{}
 		break
 	}
 	require.GreaterOrEqual(t, late, 0)
-	r := h.judge(slack)
+	r := h.judgeAgain(slack)
 	assert.Positive(t, r.Broken[1], "functions overlap")
 	assert.Positive(t, r.Broken[6], "a fence goes back")
 
-	h.forced = h.functions[late].Client
-	r = h.judge(slack)
+	h.forced = h.calls[late].Client
+	r = h.judgeAgain(slack)
 	require.NoError(t, r.Err())
 	assert.Positive(t, r.ForcedOverlaps)
 }
 
 // lies are changes of histories. Each returns false if it found no place for itself.
-var lies = []struct {
+var falsifications = []struct {
 	text   string
 	breaks int
 	tell   func(*history) bool
 }{
 	{"a run is claimed by two", 1, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			other := h.neighbour(i, c.incarnation)
 			if other == "" {
 				return false
@@ -98,8 +98,8 @@ var lies = []struct {
 		})
 	}},
 	{"a run is claimed twice by one", 1, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
-			end := h.next(i, func(o *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
+			end := h.next(i, func(o *claimsWrite) bool {
 				return o.incarnation == c.incarnation && o.segment == c.segment && len(o.rec.Running) == 0
 			})
 			if end < 0 {
@@ -112,52 +112,52 @@ var lies = []struct {
 		})
 	}},
 	{"a claim is made by a session that has ended", 1, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.insert(i, judge.Commit{Rev: h.commits[i].Rev, At: h.commits[i].At, Client: h.commits[i].Client, Ended: sessionOf(c.incarnation)})
 			return true
 		})
 	}},
 	{"claims are written by another hand", 1, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.commits[i].Client = "somebody"
 			return true
 		})
 	}},
 	{"a function begins twice", 1, func(h *history) bool {
-		h.functions = append(h.functions, h.functions[7])
+		h.calls = append(h.calls, h.calls[7])
 		return true
 	}},
 	{"a function begins without a claim", 1, func(h *history) bool {
-		h.functions[7].Attempt = 9
+		h.calls[7].Attempt = 9
 		return true
 	}},
 	{"functions overlap though the context of the first lives", 1, func(h *history) bool {
 		return h.eachRepeat(func(i, later int) bool {
-			h.functions[i].end = h.functions[later].Start.Add(time.Second)
+			h.calls[i].end = h.calls[later].Start.Add(time.Second)
 			return true
 		})
 	}},
 	{"a function overlaps with one that was told only later", 1, func(h *history) bool {
 		return h.eachRepeat(func(i, later int) bool {
-			h.functions[i].end = h.functions[later].Start.Add(time.Second)
-			h.functions[i].told = h.functions[later].Start.Add(time.Millisecond)
+			h.calls[i].end = h.calls[later].Start.Add(time.Second)
+			h.calls[i].told = h.calls[later].Start.Add(time.Millisecond)
 			return true
 		})
 	}},
 	{"a fire is claimed early", 2, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.commits[i].At = h.commits[i].At.Add(-time.Second)
 			return true
 		})
 	}},
 	{"a fire is passed over", 2, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.remove(i, c.op.Key)
 			return true
 		})
 	}},
 	{"a fire that the schedule does not have is claimed", 2, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["running"].([]any)[0].(map[string]any)["fire"] = "2000-01-01T00:00:30Z"
 				return true
@@ -165,7 +165,7 @@ var lies = []struct {
 		})
 	}},
 	{"skipped fires are made up", 2, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["counts"].(map[string]any)["skipped"] = 3
 				return true
@@ -223,13 +223,13 @@ var lies = []struct {
 		})
 	}},
 	{"a re-run is never claimed", 3, func(h *history) bool {
-		return h.eachRerun(func(i int, c *claimsOp) bool {
+		return h.eachRerun(func(i int, c *claimsWrite) bool {
 			h.remove(i, c.op.Key)
 			return true
 		})
 	}},
 	{"a fire is passed over while a re-run before it waits", 3, func(h *history) bool {
-		return h.eachRerun(func(i int, c *claimsOp) bool {
+		return h.eachRerun(func(i int, c *claimsWrite) bool {
 			h.insert(i, h.commits[i])
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				delete(rec, "running")
@@ -240,7 +240,7 @@ var lies = []struct {
 		})
 	}},
 	{"a run is claimed again though nobody has died", 3, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["running"].([]any)[0].(map[string]any)["attempt"] = 2
 				return true
@@ -248,7 +248,7 @@ var lies = []struct {
 		})
 	}},
 	{"a running shard moves", 4, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			at := h.lastPlan(i, c.segment)
 			if at < 0 {
 				return false
@@ -265,7 +265,7 @@ var lies = []struct {
 		})
 	}},
 	{"somebody claims what is not his", 4, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["running"].([]any)[0].(map[string]any)["shards"] = "0-3"
 				return true
@@ -335,17 +335,17 @@ var lies = []struct {
 		return false
 	}},
 	{"a fence does not grow", 6, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.commits[i].Rev.Seq = 1
 			return true
 		})
 	}},
 	{"a function is told another fence", 6, func(h *history) bool {
-		h.functions[7].Fence++
+		h.calls[7].Fence++
 		return true
 	}},
 	{"a fire is claimed later than it could be", 7, func(h *history) bool {
-		return h.eachClaim(func(i int, c *claimsOp) bool {
+		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.commits[i].At = h.commits[i].At.Add(2 * time.Second)
 			return true
 		})
@@ -367,30 +367,30 @@ var lies = []struct {
 		})
 	}},
 	{"a function is told another total", 8, func(h *history) bool {
-		h.functions[7].Shards++
+		h.calls[7].Shards++
 		return true
 	}},
 	{"a disabled shard is claimed", 9, func(h *history) bool { return h.claimedThough("disabled") }},
 	{"a frozen shard is claimed", 9, func(h *history) bool { return h.claimedThough("frozen") }},
 	{"a plan does not show what is disabled", 9, func(h *history) bool {
-		return h.lastPlans(func(rec map[string]any) { h.say(rec["job"].(string), `{"disabled_shards":"1"}`) })
+		return h.lastPlans(func(rec map[string]any) { h.writeControl(rec["job"].(string), `{"disabled_shards":"1"}`) })
 	}},
 	{"who is disabled owns shards", 9, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			for inc := range rec["owners"].(map[string]any) {
 				name, _, _ := strings.Cut(inc, ".")
-				h.say("-group", `{"disabled_instances":["`+name+`"]}`)
+				h.writeControl("-group", `{"disabled_instances":["`+name+`"]}`)
 				return
 			}
 		})
 	}},
 	{"who is on a disabled host owns shards", 9, func(h *history) bool {
-		h.say("-group", `{"disabled_hosts":["h0"]}`)
+		h.writeControl("-group", `{"disabled_hosts":["h0"]}`)
 		return true
 	}},
 	{"all are disabled and no plan says so", 9, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
-			h.say(rec["job"].(string), `{"disabled_hosts":["h0","h1"]}`)
+			h.writeControl(rec["job"].(string), `{"disabled_hosts":["h0","h1"]}`)
 			rec["owners"] = map[string]any{}
 		})
 	}},
@@ -417,38 +417,38 @@ func wantLabels(rec map[string]any) bool {
 	return true
 }
 
-// claimsOp is a write of claims that begins a run.
-type claimsOp struct {
+// claimsWrite is a write of claims that begins a run.
+type claimsWrite struct {
 	op                   registry.Op
 	incarnation, segment string
 	rec                  record.Claims
 }
 
-// late is from which commit on lies are told: so that there is a past to contradict them.
-func (h *history) late() int { return h.middle / 2 }
+// firstEditable is from which commit on lies are told: so that there is a past to contradict them.
+func (h *history) firstEditable() int { return h.middle / 2 }
 
 // claimsAt returns the writes of claims in commit i.
-func (h *history) claimsAt(i int) []*claimsOp {
-	var out []*claimsOp
+func (h *history) claimsAt(i int) []*claimsWrite {
+	var out []*claimsWrite
 	for _, op := range h.commits[i].Then {
 		if h.commits[i].Err != nil || !strings.Contains(string(op.Key), "/claims/") || op.Kind == registry.OpDelete {
 			continue
 		}
 		if rec, err := record.Decode[record.Claims](op.Value); err == nil {
-			out = append(out, &claimsOp{op, op.Key.Dir().Name(), op.Key.Name(), rec})
+			out = append(out, &claimsWrite{op, op.Key.Dir().Name(), op.Key.Name(), rec})
 		}
 	}
 	return out
 }
 
 // eachClaim calls try with writes that claim a fire for the first time until one will do.
-func (h *history) eachClaim(try func(i int, c *claimsOp) bool) bool { return h.eachAttempt(1, try) }
+func (h *history) eachClaim(try func(i int, c *claimsWrite) bool) bool { return h.eachAttempt(1, try) }
 
 // eachRerun calls try with writes that claim a run for the second time until one will do.
-func (h *history) eachRerun(try func(i int, c *claimsOp) bool) bool { return h.eachAttempt(2, try) }
+func (h *history) eachRerun(try func(i int, c *claimsWrite) bool) bool { return h.eachAttempt(2, try) }
 
-func (h *history) eachAttempt(n int, try func(i int, c *claimsOp) bool) bool {
-	for i := h.late(); i < h.middle; i++ {
+func (h *history) eachAttempt(n int, try func(i int, c *claimsWrite) bool) bool {
+	for i := h.firstEditable(); i < h.middle; i++ {
 		if len(h.commits[i].If) < 2 {
 			continue // not on condition of a plan: it only takes off what has ended
 		}
@@ -467,7 +467,7 @@ func (h *history) eachAttempt(n int, try func(i int, c *claimsOp) bool) bool {
 }
 
 // next returns the first commit after i with a write of claims that is as asked for, or -1.
-func (h *history) next(i int, as func(*claimsOp) bool) int {
+func (h *history) next(i int, as func(*claimsWrite) bool) int {
 	for k := i + 1; k < h.middle; k++ {
 		if slices.ContainsFunc(h.claimsAt(k), as) {
 			return k
@@ -478,7 +478,7 @@ func (h *history) next(i int, as func(*claimsOp) bool) int {
 
 // eachPlan calls try with commits that change a plan until one will do.
 func (h *history) eachPlan(try func(i int, key registry.Key) bool) bool {
-	for i := h.late(); i < h.middle; i++ {
+	for i := h.firstEditable(); i < h.middle; i++ {
 		for _, op := range h.commits[i].Then {
 			if h.commits[i].Err == nil && op.Kind == registry.OpSet && strings.Contains(string(op.Key), "/plan/") {
 				before := h.commits[i]
@@ -505,7 +505,7 @@ func (h *history) lastPlan(i int, segment string) int {
 // claimedThough has the last plan before a claim show the claimed shard as what it may not
 // be.
 func (h *history) claimedThough(what string) bool {
-	return h.eachClaim(func(i int, c *claimsOp) bool {
+	return h.eachClaim(func(i int, c *claimsWrite) bool {
 		at := h.lastPlan(i, c.segment)
 		return at >= 0 && h.edit(at, h.key("plan", "", c.segment), func(rec map[string]any) bool {
 			rec[what] = c.rec.Running[0].Shards
@@ -514,8 +514,8 @@ func (h *history) claimedThough(what string) bool {
 	})
 }
 
-// say has an operator say something, just before the fleet is judged.
-func (h *history) say(about, control string) {
+// writeControl has an operator say something, just before the fleet is judged.
+func (h *history) writeControl(about, control string) {
 	c := h.commits[h.middle-1]
 	c.Client, c.If = "console", nil
 	c.Then = []registry.Op{registry.Create(h.key("control", "", about), []byte(control))}
@@ -540,10 +540,10 @@ func (h *history) lastPlans(change func(rec map[string]any)) bool {
 // eachRepeat calls try with the numbers of a function and of the next one of its shard
 // until one pair will do.
 func (h *history) eachRepeat(try func(i, later int) bool) bool {
-	for i := len(h.functions) / 2; i < len(h.functions); i++ {
-		a := &h.functions[i]
-		for k := i + 1; k < len(h.functions); k++ {
-			b := &h.functions[k]
+	for i := len(h.calls) / 2; i < len(h.calls); i++ {
+		a := &h.calls[i]
+		for k := i + 1; k < len(h.calls); k++ {
+			b := &h.calls[k]
 			if b.Job == a.Job && b.Shard == a.Shard {
 				if b.Client != a.Client && a.told.IsZero() && try(i, k) {
 					return true

@@ -14,16 +14,16 @@ type answer struct {
 	number uint64 // of an accepted trigger
 }
 
-// operate has an operator do something, and sees to the next.
-func (f *fleet) operate() error {
+// operateOnce has an operator do something, and sees to the next.
+func (f *fleet) operateOnce() error {
 	if !time.Now().Before(f.until) {
 		return nil
 	}
-	f.in(time.Duration(float64(f.Faults)*(0.5+2*f.rng.Float64())), f.operate)
+	f.schedule(time.Duration(float64(f.Faults)*(0.5+2*f.rng.Float64())), f.operateOnce)
 	s, spec, what := f.slots[f.rng.IntN(len(f.slots))], f.specs[f.rng.IntN(len(f.specs))], f.rng.IntN(15)
 	shards, every := 1+f.rng.IntN(2*f.Shards), f.Every/time.Duration(1+f.rng.IntN(3))
 	pause := time.Duration(f.rng.Float64() * float64(5*f.Every))
-	scope := f.scope(s, spec)
+	scope := f.drawScope(s, spec)
 	p := s.process
 	if p == nil {
 		return nil
@@ -33,28 +33,28 @@ func (f *fleet) operate() error {
 		f.report.Actions["definition revised"]++
 		f.revise(spec, shards, every)
 	case 2:
-		f.hold(p.machine, p.ex, spec.name, pause%2 == 0)
-		f.in(pause, func() error {
+		f.pauseOrStop(p.clientName, p.executor, spec.name, pause%2 == 0)
+		f.schedule(pause, func() error {
 			f.resume(spec.name)
 			return nil
 		})
 	case 14:
 		f.report.Actions["job reset"]++
-		f.note("%s resets %s", p.machine, spec.name)
-		f.ask(func(ctx context.Context) { p.ex.Reset(ctx, spec.name) })
+		f.addNote("%s resets %s", p.clientName, spec.name)
+		f.callAsync(func(ctx context.Context) { p.executor.Reset(ctx, spec.name) })
 	case 3, 4, 5, 6, 7, 8:
-		f.note("%s disables %+v", p.machine, scope)
-		f.ask(func(ctx context.Context) { p.ex.Disable(ctx, scope) })
-		f.in(2*pause, func() error {
-			f.note("%+v are enabled", scope)
-			f.ask(func(ctx context.Context) { f.operator.Enable(ctx, scope) })
+		f.addNote("%s disables %+v", p.clientName, scope)
+		f.callAsync(func(ctx context.Context) { p.executor.Disable(ctx, scope) })
+		f.schedule(2*pause, func() error {
+			f.addNote("%+v are enabled", scope)
+			f.callAsync(func(ctx context.Context) { f.operator.Enable(ctx, scope) })
 			return nil
 		})
 	default:
 		f.report.Actions["job triggered"]++
-		f.note("%s triggers %s", p.machine, spec.name)
-		f.ask(func(ctx context.Context) {
-			if n, err := p.ex.Trigger(ctx, spec.name, executor.Trigger{}); err == nil {
+		f.addNote("%s triggers %s", p.clientName, spec.name)
+		f.callAsync(func(ctx context.Context) {
+			if n, err := p.executor.Trigger(ctx, spec.name, executor.Trigger{}); err == nil {
 				f.answers <- answer{spec.name, n}
 			}
 		})
@@ -62,15 +62,15 @@ func (f *fleet) operate() error {
 	return nil
 }
 
-// hold pauses a job, or stops its schedule alone.
-func (f *fleet) hold(machine string, ex *executor.Executor, job string, all bool) {
+// pauseOrStop pauses a job, or stops its schedule alone.
+func (f *fleet) pauseOrStop(machine string, ex *executor.Executor, job string, all bool) {
 	what, call := "schedule stopped", ex.StopSchedule
 	if all {
 		what, call = "job paused", ex.Pause
 	}
 	f.report.Actions[what]++
-	f.note("%s: %s by %s", job, what, machine)
-	f.ask(func(ctx context.Context) { call(ctx, job) })
+	f.addNote("%s: %s by %s", job, what, machine)
+	f.callAsync(func(ctx context.Context) { call(ctx, job) })
 }
 
 // revise rolls out a new definition: one process after another has it.
@@ -86,21 +86,21 @@ func (f *fleet) revise(spec *jobSpec, shards int, every time.Duration) {
 	if f.Levels && spec.revision%2 == 0 {
 		spec.tracking, spec.other = spec.other, spec.tracking
 	}
-	f.note("%s has revision %d: %d shards every %v in zone %q, tracking %v", spec.name, spec.revision, shards, every, spec.zone, spec.tracking)
+	f.addNote("%s has revision %d: %d shards every %v in zone %q, tracking %v", spec.name, spec.revision, shards, every, spec.zone, spec.tracking)
 	for i, s := range f.slots {
 		revision := spec.revision
-		f.in(time.Duration(i)*time.Second, func() error {
+		f.schedule(time.Duration(i)*time.Second, func() error {
 			if s.process == nil || spec.revision != revision {
 				return nil
 			}
-			return s.process.ex.Register(spec.job(s.process))
+			return s.process.executor.Register(spec.withHandlerOf(s.process))
 		})
 	}
 }
 
-// scope draws what to disable: mostly shards, else the instance of a slot or its host, for
+// drawScope draws what to disable: mostly shards, else the instance of a slot or its host, for
 // one job or for all.
-func (f *fleet) scope(s *slot, spec *jobSpec) executor.Scope {
+func (f *fleet) drawScope(s *slot, spec *jobSpec) executor.Scope {
 	what, all, shard, run := f.rng.IntN(4), f.rng.IntN(2) == 0, f.rng.IntN(spec.shards), 1+f.rng.IntN(2)
 	scope := executor.Scope{Job: spec.name}
 	if what < 2 || s.process == nil {
@@ -134,8 +134,8 @@ func (f *fleet) disableLast() {
 	}
 	for _, scope := range scopes {
 		if f.rng.IntN(2) == 0 {
-			f.note("%+v stay disabled", scope)
-			f.ask(func(ctx context.Context) { f.operator.Disable(ctx, scope) })
+			f.addNote("%+v stay disabled", scope)
+			f.callAsync(func(ctx context.Context) { f.operator.Disable(ctx, scope) })
 		}
 	}
 }
@@ -144,8 +144,8 @@ func (f *fleet) disableLast() {
 func (f *fleet) resume(job string) {
 	for _, s := range f.slots {
 		if p := s.process; p != nil {
-			f.note("%s resumes %s", p.machine, job)
-			f.ask(func(ctx context.Context) { p.ex.Resume(ctx, job) })
+			f.addNote("%s resumes %s", p.clientName, job)
+			f.callAsync(func(ctx context.Context) { p.executor.Resume(ctx, job) })
 		}
 	}
 }
@@ -155,17 +155,17 @@ func (f *fleet) resumeAll() {
 	if !f.Operators {
 		return
 	}
-	f.enable("")
+	f.enableAll("")
 	for _, spec := range f.specs {
 		f.resume(spec.name)
-		f.enable(spec.name)
+		f.enableAll(spec.name)
 	}
 }
 
 // resetWaiting resets all jobs that wait because a clock was wrong.
 func (f *fleet) resetWaiting() {
 	for _, spec := range f.specs {
-		f.ask(func(ctx context.Context) {
+		f.callAsync(func(ctx context.Context) {
 			if st, err := f.operator.Status(ctx, spec.name); err == nil && strings.Contains(st.Problem, "Operator.Reset") {
 				f.operator.Reset(ctx, spec.name)
 			}
@@ -173,9 +173,9 @@ func (f *fleet) resetWaiting() {
 	}
 }
 
-// enable enables all that is disabled of a job, or of all.
-func (f *fleet) enable(job string) {
-	f.ask(func(ctx context.Context) {
+// enableAll enables all that is disabled of a job, or of all.
+func (f *fleet) enableAll(job string) {
+	f.callAsync(func(ctx context.Context) {
 		intent, err := f.operator.Intent(ctx, job)
 		if d := intent.Disabled; err == nil && len(d.Shards)+len(d.Instances)+len(d.Hosts) > 0 {
 			f.operator.Enable(ctx, d)
@@ -183,8 +183,8 @@ func (f *fleet) enable(job string) {
 	})
 }
 
-// ask has a call made that may take long.
-func (f *fleet) ask(call func(context.Context)) {
+// callAsync has a call made that may take long.
+func (f *fleet) callAsync(call func(context.Context)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), f.TTL)
 		defer cancel()
@@ -192,8 +192,8 @@ func (f *fleet) ask(call func(context.Context)) {
 	}()
 }
 
-// accepted judges that each trigger that was accepted has come into the plan.
-func (f *fleet) accepted() {
+// judgeAccepted judges that each trigger that was accepted has come into the plan.
+func (f *fleet) judgeAccepted() {
 	for {
 		select {
 		case a := <-f.answers:

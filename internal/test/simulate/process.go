@@ -14,39 +14,39 @@ import (
 
 // process is one life of an instance: it starts, and ends by a crash or in good order.
 type process struct {
-	fleet    *fleet
-	instance string
-	machine  string // its client's name, which no other process ever has
-	client   *memory.Client
-	brake    *stoppable
-	ex       *executor.Executor
-	crashed  chan struct{}
-	stop     context.CancelFunc
-	done     chan struct{} // closed when Run has returned
-	err      error         // what it returned
-	ahead    time.Duration // of its clock, while that is not wrong
-	clock    atomic.Int64  // how far it is ahead of the right time now
-	told     time.Time     // when it was told to stop, or crashed; zero: it was not
-	gone     bool          // it crashed
+	fleet      *fleet
+	instance   string
+	clientName string // its client's name, which no other process ever has
+	client     *memory.Client
+	gate       *stoppable
+	executor   *executor.Executor
+	crashed    chan struct{}
+	stop       context.CancelFunc
+	done       chan struct{} // closed when Run has returned
+	err        error         // what it returned
+	ahead      time.Duration // of its clock, while that is not wrong
+	clock      atomic.Int64  // how far it is ahead of the right time now
+	stopped    time.Time     // when it was told to stop, or crashed; zero: it was not
+	didCrash   bool          // it crashed
 }
 
-// begin starts a process on one of two hosts.
-func (f *fleet) begin(instance string, number int) (*process, error) {
+// startProcess starts a process on one of two hosts.
+func (f *fleet) startProcess(instance string, number int) (*process, error) {
 	f.report.Processes++
 	machine := fmt.Sprintf("%s#%d", instance, f.report.Processes)
 	p := &process{
-		fleet: f, instance: instance, machine: machine, client: f.server.Client(machine),
+		fleet: f, instance: instance, clientName: machine, client: f.server.Client(machine),
 		crashed: make(chan struct{}), done: make(chan struct{}),
 	}
-	p.brake = newStoppable(f.connect(p.client, machine))
-	p.ahead = f.ahead()
+	p.gate = newStoppable(f.connect(p.client, machine))
+	p.ahead = f.drawClockError()
 	p.clock.Store(int64(p.ahead))
 	weight := 0
 	if f.Weights {
 		weight = 1 + number%3
 	}
 	var err error
-	p.ex, err = executor.New(p.brake, namespace, executor.Options{
+	p.executor, err = executor.New(p.gate, namespace, executor.Options{
 		Instance: instance, Host: hostOf(number), SessionTTL: f.TTL, DrainTimeout: f.Drain, RestartGrace: f.Grace, MaxClockSkew: f.Skew,
 		Clock:   func() time.Time { return time.Now().Add(time.Duration(p.clock.Load())) },
 		Workers: 256, Labels: map[string]string{"zone": zoneOf(number)}, Weight: weight, Logger: f.Logger,
@@ -56,16 +56,16 @@ func (f *fleet) begin(instance string, number int) (*process, error) {
 	}
 	jobs := make([]executor.Job, 0, len(f.specs))
 	for _, s := range f.specs {
-		jobs = append(jobs, s.job(p))
+		jobs = append(jobs, s.withHandlerOf(p))
 	}
-	if err := p.ex.Register(jobs...); err != nil {
+	if err := p.executor.Register(jobs...); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	go func() {
 		defer close(p.done)
-		p.err = p.ex.Run(ctx)
+		p.err = p.executor.Run(ctx)
 	}()
 	f.processes = append(f.processes, p)
 	return p, nil
@@ -87,8 +87,8 @@ func hostOf(slot int) string { return fmt.Sprint("h", slot%2) }
 // zoneOf is another half of the fleet than a host.
 func zoneOf(slot int) string { return fmt.Sprint("z", (slot+1)/2%2) }
 
-// ahead draws how far a clock is ahead of the right time, below zero if it is behind.
-func (f *fleet) ahead() time.Duration {
+// drawClockError draws how far a clock is ahead of the right time, below zero if it is behind.
+func (f *fleet) drawClockError() time.Duration {
 	if f.Clocks == 0 {
 		return 0
 	}
@@ -98,8 +98,8 @@ func (f *fleet) ahead() time.Duration {
 // crash makes the process vanish: nothing of it reaches anybody any more, and its
 // functions are gone.
 func (p *process) crash() {
-	p.gone, p.told = true, time.Now()
-	p.fleet.server.Partition(p.machine) // for ever
+	p.didCrash, p.stopped = true, time.Now()
+	p.fleet.server.Partition(p.clientName) // for ever
 	close(p.crashed)
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -109,12 +109,12 @@ func (p *process) crash() {
 
 // leave tells the process to go in good order.
 func (p *process) leave() {
-	p.told = time.Now()
+	p.stopped = time.Now()
 	p.stop()
 }
 
-// over reports whether all of the process has ended.
-func (p *process) over() bool {
+// hasEnded reports whether all of the process has ended.
+func (p *process) hasEnded() bool {
 	select {
 	case <-p.done:
 		return true
@@ -123,12 +123,12 @@ func (p *process) over() bool {
 	}
 }
 
-// judge judges how a process that is over has ended.
-func (p *process) judge() {
+// judgeEnd judges how a process that is over has ended.
+func (p *process) judgeEnd() {
 	var abandoned *executor.AbandonedError
 	switch {
-	case p.gone, p.err == nil, errors.As(p.err, &abandoned):
-	case p.told.IsZero() && p.fleet.judge.HasClaimed(p.machine):
-		p.fleet.judge.AddViolation(7, "%s gave up: %v", p.machine, p.err)
+	case p.didCrash, p.err == nil, errors.As(p.err, &abandoned):
+	case p.stopped.IsZero() && p.fleet.judge.HasClaimed(p.clientName):
+		p.fleet.judge.AddViolation(7, "%s gave up: %v", p.clientName, p.err)
 	}
 }

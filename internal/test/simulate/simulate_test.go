@@ -113,7 +113,7 @@ func TestSmallFleetsKeepTheirPromises(t *testing.T) {
 	for range runtime.NumCPU() {
 		workers.Go(func() {
 			for seed := range todo {
-				r, err := alone(t.Context(), seed, dir)
+				r, err := simulateInProcess(t.Context(), seed, dir)
 				mu.Lock()
 				if err != nil {
 					t.Error(err)

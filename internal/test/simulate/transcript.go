@@ -13,12 +13,12 @@ import (
 // pid is the one thing in the records of a simulation that is not of the simulation.
 var pid = regexp.MustCompile(`"pid":\d+`)
 
-// transcribe writes all that happened: each commit with its ids and values, and each
+// writeTranscript writes all that happened: each commit with its ids and values, and each
 // function with its times. Two simulations went the same way if these are the same.
-func transcribe(w io.Writer, log []memory.Commit, said []judge.Event) {
+func writeTranscript(w io.Writer, log []memory.Commit, said []judge.Event) {
 	for i := range log {
 		c := &log[i]
-		fmt.Fprintf(w, "%v %s %s txn %s opened %q ended %q gone %q if %v", c.Rev, stamp(c.At), c.Client, c.Txn, c.Opened, c.Ended, c.Gone, c.If)
+		fmt.Fprintf(w, "%v %s %s txn %s opened %q ended %q gone %q if %v", c.Rev, formatTime(c.At), c.Client, c.Txn, c.Opened, c.Ended, c.Gone, c.If)
 		for _, op := range c.Then {
 			fmt.Fprintf(w, " then %v %s", op, pid.ReplaceAll(op.Value, []byte(`"pid":0`)))
 		}
@@ -26,12 +26,12 @@ func transcribe(w io.Writer, log []memory.Commit, said []judge.Event) {
 	}
 	for _, e := range said {
 		c := e.Call
-		fmt.Fprintf(w, "%s %s/%d of %d fire %s trigger %d attempt %d fence %d by %s of %s, end %s, told %s\n", stamp(c.Start),
-			c.Job, c.Shard, c.Shards, stamp(c.Fire), c.Trigger, c.Attempt, c.Fence, c.Client, c.Instance, stamp(e.End), stamp(e.Canceled))
+		fmt.Fprintf(w, "%s %s/%d of %d fire %s trigger %d attempt %d fence %d by %s of %s, end %s, told %s\n", formatTime(c.Start),
+			c.Job, c.Shard, c.Shards, formatTime(c.Fire), c.Trigger, c.Attempt, c.Fence, c.Client, c.Instance, formatTime(e.End), formatTime(e.Canceled))
 	}
 }
 
-func stamp(t time.Time) string {
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
