@@ -19,27 +19,26 @@ import (
 	"github.com/rota-dev/rota/internal/test/judge"
 )
 
-// tooLong is how long a process may simulate its seed. Most take less than a second.
-const tooLong = 5 * time.Minute
+// maxSeedTime bounds the time of a process for its seed. Most take less than a second.
+const maxSeedTime = 5 * time.Minute
 
-// simulateInProcess simulates a seed in a process of its own: it begins like every other, so that
-// chance is all that can differ, it leaves nothing behind, and if it ends in a panic it is
-// known whose that was. The error is what the process says for itself.
+// simulateInProcess simulates a seed in a process of its own: all processes start in the same state, none affects
+// another, and a panic belongs to a known seed. The error contains the output of the process.
 func simulateInProcess(ctx context.Context, seed uint64, dir string) (*judge.Report, error) {
 	r := &judge.Report{}
 	return r, runTestInProcess(ctx, "TestSmallFleetsKeepTheirPromises", seed, dir, r)
 }
 
-// runTestInProcess is alone for the seed of a test, which writes its report as JSON.
+// runTestInProcess runs a test with a seed in a process of its own. The test writes its report as JSON.
 func runTestInProcess(ctx context.Context, test string, seed uint64, dir string, into any, flags ...string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, tooLong, fmt.Errorf("takes longer than %v", tooLong))
+	ctx, cancel := context.WithTimeoutCause(ctx, maxSeedTime, fmt.Errorf("takes longer than %v", maxSeedTime))
 	defer cancel()
 	at := filepath.Join(dir, strconv.FormatUint(seed, 10)+".json")
 	defer os.Remove(at)
 	cmd := exec.Command(os.Args[0], append(flags, "-test.run=^"+test+"$", "-test.timeout=0", "-test.v="+strconv.FormatBool(*verbose),
 		fmt.Sprintf("-simulate.seed=%d", seed), fmt.Sprintf("-simulate.part=%g", *part), "-simulate.report="+at, "-simulate.transcript="+*transcript,
 		fmt.Sprintf("-simulate.trail=%d", *trail), fmt.Sprintf("-simulate.log=%t", *verbose))...)
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // there are as many of them as processors
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // as many of these processes run as there are processors
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if *verbose {
@@ -55,12 +54,12 @@ func runTestInProcess(ctx context.Context, test string, seed uint64, dir string,
 	return json.Unmarshal(b, into)
 }
 
-// simulateAlone is what such a process does.
+// simulateAlone simulates the seed in such a process.
 func simulateAlone(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, *seed) // ids are random
 	c := small(*seed)
 	if *transcript != "" {
-		var all bytes.Buffer // writing it to the file meanwhile would let other goroutines run
+		var all bytes.Buffer // writing to the file meanwhile would let other goroutines run
 		c.Transcript = &all
 		defer func() { require.NoError(t, os.WriteFile(*transcript, all.Bytes(), 0o600)) }()
 	}

@@ -1,7 +1,7 @@
-// Package simulate runs whole fleets on the in-memory registry in virtual time, with faults
-// drawn from a seed, and has them judged.
+// Package simulate runs whole fleets on the memory registry in virtual time, injects faults that it draws
+// from a seed, and judges what the fleets do.
 //
-// A seed decides which faults strike whom and when. It does not decide how the goroutines
-// of a moment take turns, nor what the runtime draws at random: for that there is the
-// command replay, with which a seed always goes the same way.
+// A seed decides which faults hit which processes and when. It does not decide the order of goroutines that
+// are ready at one instant, nor what the runtime draws at random. With the command replay a seed decides
+// these too.
 package simulate

@@ -13,25 +13,25 @@ type Fault string
 
 // The kinds of faults.
 const (
-	Crash        Fault = "crash"            // the process is gone; another comes some time later
-	Leave        Fault = "leave"            // it goes in good order; another comes
-	Stop         Fault = "stopped"          // it does nothing for a while, and goes on as if nothing had been
-	Partition    Fault = "partition"        // it is cut off, for shorter or longer than its session lasts
+	Crash        Fault = "crash"            // the process ends without a drain; another starts later
+	Leave        Fault = "leave"            // it drains and leaves; another starts
+	Stop         Fault = "stopped"          // it does nothing for a while and then goes on, as after SIGSTOP
+	Partition    Fault = "partition"        // it is cut off for less or more than the TTL
 	LoseRequests Fault = "requests lost"    // one way, for a while
 	LoseReplies  Fault = "replies lost"     // one way, for a while
 	LostRequest  Fault = "lost request"     // of the next few transactions
 	LostReply    Fault = "lost reply"       // to the next few transactions
 	HeldCommit   Fault = "held commit"      // the next few transactions arrive much later
 	Expire       Fault = "expired session"  // of a live process
-	Starve       Fault = "starved session"  // it is not renewed
-	HoldWatch    Fault = "held watch"       // events come much later
-	Delay        Fault = "delay"            // messages take long
-	PauseServer  Fault = "server paused"    // it answers nobody for a while
+	Starve       Fault = "starved session"  // the session is not renewed
+	HoldWatch    Fault = "held watch"       // events arrive much later
+	Delay        Fault = "delay"            // messages are slow
+	PauseServer  Fault = "server paused"    // it sends no replies for a while
 	Restart      Fault = "server restarted" // all connections break
-	WrongClock   Fault = "wrong clock"      // it is set further from the others than they may be apart
+	WrongClock   Fault = "wrong clock"      // it differs from the others by more than MaxClockSkew
 )
 
-// odds is how often each kind strikes, relative to the others.
+// odds is how often each kind is injected, relative to the others.
 var odds = []struct {
 	Fault
 	weight int
@@ -54,7 +54,7 @@ var odds = []struct {
 	{WrongClock, 8},
 }
 
-// injectFault makes a fault happen, and sees to the next.
+// injectFault injects a fault and schedules the next one.
 func (f *fleet) injectFault() error {
 	if !time.Now().Before(f.until) {
 		return nil
@@ -121,8 +121,7 @@ func (f *fleet) drawVictim() *slot {
 	return s
 }
 
-// drawDuration draws how long a fault lasts: mostly shorter than a session, at times longer
-// than several.
+// drawDuration draws how long a fault lasts: mostly less than two TTLs, at times several.
 func (f *fleet) drawDuration() time.Duration {
 	ttl := float64(f.TTL)
 	switch f.rng.IntN(10) {
@@ -136,7 +135,7 @@ func (f *fleet) drawDuration() time.Duration {
 	return time.Duration(ttl * (2 + 10*f.rng.Float64()))
 }
 
-// drawPause draws when the next fault strikes: often soon after a fire, so that it hits runs.
+// drawPause draws the time until the next fault: often it is soon after a fire, so that the fault hits runs.
 func (f *fleet) drawPause() time.Duration {
 	d := time.Duration(float64(f.Faults) * -math.Log(1-f.rng.Float64()))
 	if f.rng.IntN(2) == 0 {
@@ -181,7 +180,7 @@ func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay ti
 			f.scheduleEnd(kind, m, last, f.server.HoldCommit(m))
 		}
 	case Expire:
-		f.observe() // who is there
+		f.observe() // so that the judge knows the sessions
 		f.addNote("%s: its sessions expire", m)
 		f.judge.ExpectForcedExpiry(m)
 		f.server.Expire(m)
@@ -208,13 +207,13 @@ func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay ti
 	}
 }
 
-// suspendPromises tells the judge for how long a fault may be felt.
+// suspendPromises suspends the promises about time for as long as a fault may have effects.
 func (f *fleet) suspendPromises(kind Fault, m string, last time.Duration) {
-	const more = 3 * time.Second // connections are made anew, what was missed is learnt
+	const more = 3 * time.Second // to reconnect and read missed changes
 	switch kind {
 	case Crash, Leave:
 		f.judge.Disturb(m, 1000*time.Hour)
-	case LostRequest, LostReply, HeldCommit: // it waits for transactions to strike
+	case LostRequest, LostReply, HeldCommit: // the fault waits for transactions
 		f.judge.Disturb(m, last+2*f.Every+more)
 	case Delay, WrongClock:
 		f.judge.Disturb(m, last*4+more)
@@ -225,13 +224,13 @@ func (f *fleet) suspendPromises(kind Fault, m string, last time.Duration) {
 	}
 }
 
-// emptySlot has a process begun in a slot some time later.
+// emptySlot empties a slot and schedules the start of another process there.
 func (f *fleet) emptySlot(s *slot, later time.Duration) {
 	s.process = nil
 	f.schedule(later, func() error { return f.fillSlot(s) })
 }
 
-// scheduleEnd has a fault end.
+// scheduleEnd schedules the end of a fault.
 func (f *fleet) scheduleEnd(kind Fault, whom string, d time.Duration, undo func()) {
 	n := f.faultsStarted
 	f.faultsStarted++
@@ -253,7 +252,7 @@ func (f *fleet) endFault(n int) {
 	undo()
 }
 
-// addNote keeps what befell for those who read a trail.
+// addNote adds a line to the trails of violations.
 func (f *fleet) addNote(format string, args ...any) {
 	f.report.AddNote(time.Now(), fmt.Sprintf(format, args...))
 }

@@ -16,7 +16,7 @@ import (
 
 const namespace = "sim"
 
-// Config says what to simulate.
+// Config configures a simulation.
 type Config struct {
 	Seed      uint64
 	Instances int
@@ -24,31 +24,30 @@ type Config struct {
 	Shards    int           // of each job
 	Every     time.Duration // between fires
 	Takes     time.Duration // the longest that a run takes; all take an eighth of it at least
-	Grain     time.Duration // of which the length of a run is a multiple, so that some end together; 0 for any length
-	Long      time.Duration // that a run in 16 takes while there are faults, if not 0
-	For       time.Duration // how long faults go on
+	Grain     time.Duration // the length of each run is a multiple of it, so that some end together; 0: any length
+	Long      time.Duration // the length of one run in 16 while there are faults, if not 0
+	For       time.Duration // how long faults are injected
 	Faults    time.Duration // between faults, on average
 	Kinds     []Fault       // all if nil
 	TTL       time.Duration // of sessions
 	Drain     time.Duration // DrainTimeout
 	Grace     time.Duration // RestartGrace
 	Skew      time.Duration // MaxClockSkew
-	Clocks    time.Duration // how far at most the clocks of processes are from the right time, half of Skew or less
-	Wrong     time.Duration // how far WrongClock sets one wrong; 0: it does not strike
+	Clocks    time.Duration // the largest difference of a process's clock from the right time; at most half of Skew
+	Wrong     time.Duration // the difference that WrongClock sets; 0: it is not injected
 	Latency   time.Duration // of each message
-	Jitter    time.Duration // the most by which a request, reply or event is late, each by another time
+	Jitter    time.Duration // the largest random delay of a request, reply or event
 	Operators bool          // definitions change, and operators trigger, pause and resume, disable and enable
-	Zones     bool          // instances are in zones, and operators have jobs run in one of them, or in all
+	Zones     bool          // instances are in zones, and new definitions restrict jobs to a zone, or not
 	Levels    bool          // some jobs track claims only, and new definitions change that
 	Weights   bool          // instances differ in weight
-	Logger    *slog.Logger  // of the fleet. Nil: nothing is logged
-	Trail     int           // how many lines to print of what came before a violation
+	Logger    *slog.Logger  // of the fleet; nil: it logs nothing
+	Trail     int           // how many lines to print about the commits before a violation
 
-	Transcript io.Writer // of all commits and functions, if not nil
+	Transcript io.Writer // receives all commits and calls, if not nil
 }
 
-// fleet is a simulation under way. One goroutine owns it; what the processes share with
-// it has locks of its own.
+// fleet is a running simulation. One goroutine owns it; what it shares with processes has its own locks.
 type fleet struct {
 	Config
 	server        *memory.Server
@@ -58,17 +57,17 @@ type fleet struct {
 	rng           *rand.Rand
 	specs         []*jobSpec
 	slots         []*slot
-	processes     []*process // that are not over
+	processes     []*process // that have not ended
 	agenda        agenda
 	actions       int
-	endings       map[int]func() // of the faults that last
+	endings       map[int]func() // undo the faults in progress, by number
 	faultsStarted int
-	until         time.Time                                                 // faults go on
-	calm          time.Time                                                 // from when there are none
+	until         time.Time                                                 // the end of faults
+	calm          time.Time                                                 // since when there are no faults
 	answers       chan answer                                               // of operators' calls
-	console       *memory.Client                                            // of an operator who is not in the fleet
+	console       *memory.Client                                            // of an operator outside of the fleet
 	operator      *coordinator.Operator                                     // with that client
-	tap           func(log []judge.Commit, said []judge.Event, judged bool) // hears what the judge hears, if not nil
+	tap           func(log []judge.Commit, said []judge.Event, judged bool) // receives what the judge receives, if not nil
 }
 
 // slot is a place for an instance.
@@ -78,9 +77,8 @@ type slot struct {
 	lives   int
 }
 
-// Run simulates a fleet. It is to be called in a synctest bubble, in which it leaves no
-// goroutine. The error says what kept it from being a simulation; what it found is in
-// the Report.
+// Run simulates a fleet. It must be called in a synctest bubble, in which it leaves no goroutine. The error is
+// the reason why the simulation could not run; violations are in the Report.
 func Run(c Config) (*judge.Report, error) {
 	f := newFleet(c)
 	return f.report, f.run()
@@ -101,7 +99,7 @@ func newFleet(c Config) *fleet {
 	return f
 }
 
-// openConsole lets an operator come who is not in the fleet.
+// openConsole connects an operator outside of the fleet.
 func (f *fleet) openConsole() (err error) {
 	f.console = f.server.Client("console")
 	f.operator, err = coordinator.NewOperator(f.connect(f.console, "console"), namespace, "")
@@ -136,12 +134,12 @@ func (f *fleet) run() error {
 	return f.shutDownAndJudge()
 }
 
-// observePause is between two looks at what has happened.
+// observeEvery is the interval between observations.
 const observeEvery = time.Minute
 
-// fillSlot begins a process in a slot.
+// fillSlot starts a process in a slot.
 func (f *fleet) fillSlot(s *slot) error {
-	if s.lives == 0 || f.rng.IntN(2) == 0 { // else under the name that it had
+	if s.lives == 0 || f.rng.IntN(2) == 0 { // otherwise it keeps its name
 		s.lives++
 	}
 	var err error
@@ -149,7 +147,7 @@ func (f *fleet) fillSlot(s *slot) error {
 	return err
 }
 
-// check hears what has happened, and begins anew what is over.
+// check observes the fleet, replaces ended processes, and schedules the next check.
 func (f *fleet) check() error {
 	f.observe()
 	if err := f.replaceEnded(); err != nil {
@@ -160,7 +158,7 @@ func (f *fleet) check() error {
 }
 
 func (f *fleet) observe() {
-	said := f.calls.drain() // before the commits that they follow from
+	said := f.calls.drain() // before the log: the commits of their claims must be in it
 	raw := f.server.Log()
 	if f.Transcript != nil {
 		writeTranscript(f.Transcript, raw, said)
@@ -173,7 +171,7 @@ func (f *fleet) observe() {
 	f.judge.JudgeCalls(said)
 }
 
-// judgeCommits returns the server's log in the judge's words.
+// judgeCommits converts the server's log for the judge.
 func judgeCommits(log []memory.Commit) []judge.Commit {
 	out := make([]judge.Commit, len(log))
 	for i := range log {
@@ -185,10 +183,10 @@ func judgeCommits(log []memory.Commit) []judge.Commit {
 	return out
 }
 
-// patience is how long a process may take to be over after it was told, or crashed.
+// stopTime bounds the time, in addition to the drain, in which a stopped or crashed process ends.
 const stopTime = 3 * time.Minute
 
-// replaceEnded sees to processes that are over.
+// replaceEnded judges processes that have ended, and replaces those that were not stopped.
 func (f *fleet) replaceEnded() error {
 	rest := f.processes[:0]
 	for _, p := range f.processes {
@@ -197,7 +195,7 @@ func (f *fleet) replaceEnded() error {
 			p.judgeEnd()
 			p.client.Close(context.Background())
 		case !p.stopped.IsZero() && time.Since(p.stopped) > f.Drain+stopTime:
-			return fmt.Errorf("seed %d: %s was told to stop at %s and has not", f.Seed, p.clientName, p.stopped)
+			return fmt.Errorf("seed %d: %s was stopped at %s and has not ended", f.Seed, p.clientName, p.stopped)
 		default:
 			rest = append(rest, p)
 		}
@@ -214,7 +212,7 @@ func (f *fleet) replaceEnded() error {
 	return nil
 }
 
-// endFaults ends all faults and fills all slots.
+// endFaults ends all faults.
 func (f *fleet) endFaults() {
 	for n := range f.faultsStarted {
 		f.endFault(n)
@@ -222,8 +220,7 @@ func (f *fleet) endFaults() {
 	f.until = time.Now()
 }
 
-// settleAndJudge waits until the fleet has had time to make up for everything, and judges it in
-// the middle between two fires, when nothing runs.
+// settleAndJudge gives the fleet time to settle, and judges it between two fires, when nothing runs.
 func (f *fleet) settleAndJudge() error {
 	if err := f.advance(time.Now().Add(settleTime)); err != nil {
 		return err
@@ -254,8 +251,8 @@ func (f *fleet) settleAndJudge() error {
 	return nil
 }
 
-// settleClocks has shards no longer wait because a clock was wrong: operators reset their jobs,
-// or their time comes.
+// settleClocks ends the waiting of shards whose watermarks a wrong clock has raised: operators reset their jobs,
+// or the time of the watermarks passes.
 func (f *fleet) settleClocks() error {
 	if f.Wrong == 0 {
 		return nil
@@ -267,20 +264,19 @@ func (f *fleet) settleClocks() error {
 	return f.advance(time.Now().Add(f.Wrong))
 }
 
-// slack is for how long a fire may have been due, at the moment when the fleet is judged,
-// without having been claimed.
+// slack is how long a fire may have been due without a claim when the fleet is judged.
 func (f *fleet) slack() time.Duration {
 	return f.Every/4 + 4*f.Jitter + 2*f.Clocks
 }
 
-// far is how far ahead a shard may wait without a report.
+// far is how far ahead a shard's watermark may be without a problem in the plan.
 const far = 20 * time.Second
 
-// settling is long enough for leaders to be elected, shards to be dealt, triggers and
-// resumed jobs to be noticed and for what was missed to be run.
+// settleTime is long enough to elect leaders, assign shards, observe triggers and resumed jobs, and run missed
+// fires.
 const settleTime = 10 * time.Minute
 
-// shutDownAndJudge ends all processes and judges what they leave.
+// shutDownAndJudge shuts all processes down and judges the counts in the records.
 func (f *fleet) shutDownAndJudge() error {
 	for _, p := range f.processes {
 		if p.stopped.IsZero() {
@@ -305,13 +301,13 @@ func (f *fleet) shutDownAndJudge() error {
 	return nil
 }
 
-// schedule has an action done a while from now.
+// schedule adds an action to the agenda, a while from now.
 func (f *fleet) schedule(d time.Duration, do func() error) {
 	f.actions++
 	heap.Push(&f.agenda, action{time.Now().Add(d), f.actions, do})
 }
 
-// advance does what is on the agenda until an instant.
+// advance performs the actions on the agenda until an instant.
 func (f *fleet) advance(until time.Time) error {
 	for len(f.agenda) > 0 && f.agenda[0].at.Before(until) {
 		a := heap.Pop(&f.agenda).(action)
@@ -324,7 +320,7 @@ func (f *fleet) advance(until time.Time) error {
 	return nil
 }
 
-// action is something to do.
+// action is an entry of the agenda.
 type action struct {
 	at    time.Time
 	order int

@@ -8,13 +8,13 @@ import (
 	"github.com/rota-dev/rota/internal/test/judge"
 )
 
-// callLog is the runs' own log. Handlers write to it, the judge reads it.
+// callLog is the log of calls. Handlers write to it, the judge reads it.
 type callLog struct {
 	mu  sync.Mutex
 	log []judge.Event
 }
 
-// addBegin takes note that a handler was called.
+// addBegin records the begin of a call.
 func (l *callLog) addBegin(client string, r *executor.Run) *judge.Call {
 	c := &judge.Call{
 		Job: r.Job, Shard: r.Shard, Shards: r.Shards, Fire: r.FireTime, Trigger: r.Trigger, Attempt: r.Attempt,
@@ -26,14 +26,14 @@ func (l *callLog) addBegin(client string, r *executor.Run) *judge.Call {
 	return c
 }
 
-// addEnd takes note that it returns, and when its context ended if that was before.
-func (l *callLog) addEnd(c *judge.Call, told time.Time) {
+// addEnd records the end of a call, and when its context ended if that was earlier.
+func (l *callLog) addEnd(c *judge.Call, canceled time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.log = append(l.log, judge.Event{Call: c, End: time.Now(), Canceled: told})
+	l.log = append(l.log, judge.Event{Call: c, End: time.Now(), Canceled: canceled})
 }
 
-// drain returns what has been logged since the last take.
+// drain returns the events since the last call.
 func (l *callLog) drain() []judge.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,23 +7,23 @@ import (
 	"github.com/rota-dev/rota/internal/test/judge"
 )
 
-// history is what a judge was told, to be told again to another.
+// history is the input of a judge, recorded for another judge.
 type history struct {
 	commits  []judge.Commit
 	calls    []recordedCall
-	middle   int // how many commits there were when the fleet was judged
+	middle   int // the number of commits when the fleet was judged
 	at       time.Time
-	original *judge.Judge // knows who was disturbed when
-	forced   string       // whose session was ended by hand
+	original *judge.Judge // holds the disturbances
+	forced   string       // the client whose session expired by force
 }
 
-// recordedCall is a call and its end.
+// recordedCall is a call with its end.
 type recordedCall struct {
 	*judge.Call
 	end, told time.Time // zero end: it has not returned
 }
 
-// add is a fleet's tap.
+// add is the tap of a fleet.
 func (h *history) add(log []judge.Commit, said []judge.Event, judged bool) {
 	if judged {
 		h.middle, h.at = len(h.commits), time.Now()
@@ -39,8 +39,7 @@ func (h *history) add(log []judge.Commit, said []judge.Event, judged bool) {
 	}
 }
 
-// clone returns a copy whose commits and calls may be changed, but not what their slices
-// hold.
+// clone returns a copy whose commits and calls may be changed, but not the elements of their slices.
 func (h *history) clone() *history {
 	c := *h
 	c.commits, c.calls = slices.Clone(h.commits), slices.Clone(h.calls)
@@ -51,7 +50,7 @@ func (h *history) clone() *history {
 	return &c
 }
 
-// judgeAgain tells the history to a new judge, and returns what that reports.
+// judgeAgain passes the history to a new judge and returns its report.
 func (h *history) judgeAgain(slack time.Duration) *judge.Report {
 	j := judge.New(namespace, "default", judge.Options{Promptly: 250 * time.Millisecond})
 	j.CopyDisturbances(h.original)

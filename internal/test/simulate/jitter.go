@@ -10,9 +10,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// jittery is a registry whose requests, replies and events take random times, each
-// directory's events times of their own, so that what is known of one is older or newer
-// than what is known of another.
+// jittery is a registry that delays each request, reply and event by a random time. Events of each directory have
+// delays of their own, so that views of two directories differ in age.
 type jittery struct {
 	registry.Registry
 	most time.Duration
@@ -25,7 +24,7 @@ func newJittery(reg registry.Registry, most time.Duration, seed uint64) *jittery
 	return &jittery{Registry: reg, most: most, rng: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// wait takes its time, mostly little, and reports whether ctx let it.
+// wait waits for a random time, mostly short, and reports whether ctx lasted.
 func (j *jittery) wait(ctx context.Context) bool {
 	j.mu.Lock()
 	d := time.Duration(j.rng.Float64() * float64(j.most))

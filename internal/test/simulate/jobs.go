@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 )
 
-// jobSpec is a job as it is now; operators raise its revision.
+// jobSpec is the current definition of a job; operators raise its revision.
 type jobSpec struct {
 	name     string
 	revision int
@@ -17,12 +17,12 @@ type jobSpec struct {
 	every    time.Duration
 	misfire  executor.MisfirePolicy
 	crash    executor.CrashPolicy
-	zone     string // where it is to run; "" for anywhere
+	zone     string // to which it is restricted; "" for none
 	tracking executor.Tracking
-	other    executor.Tracking // the level of every other pair of revisions
+	other    executor.Tracking // the level that alternates with tracking
 }
 
-// specs returns the jobs of a fleet: all misfire policies, and some that do not rerun.
+// specs returns the jobs of a fleet: they have all misfire policies, and some make no re-runs.
 func specs(c Config) []*jobSpec {
 	out := make([]*jobSpec, c.Jobs)
 	for i := range out {
@@ -46,7 +46,7 @@ func specs(c Config) []*jobSpec {
 	return out
 }
 
-// withHandlerOf is the definition with the handler of a process.
+// withHandlerOf returns the job with the handler of a process.
 func (s *jobSpec) withHandlerOf(p *process) executor.Job {
 	var runOn map[string]string
 	if s.zone != "" {
@@ -58,10 +58,10 @@ func (s *jobSpec) withHandlerOf(p *process) executor.Job {
 	}
 }
 
-// stubborn is how long the most stubborn of short runs ignores the end of its context.
+// stubborn is the longest time that a short run ignores the end of its context.
 const stubborn = 20 * time.Second
 
-// conduct is how a run behaves. It depends on the seed and the run alone.
+// conduct is the behaviour of a run. It depends only on the seed and the run.
 type conduct struct {
 	takes    time.Duration
 	stubborn time.Duration // for how long it ignores the end of its context
@@ -104,9 +104,9 @@ func (f *fleet) conductOf(r *executor.Run) conduct {
 
 // handle is the handler of all jobs.
 func (p *process) handle(ctx context.Context, r *executor.Run) error {
-	var told time.Time
+	var canceled time.Time
 	f := p.fleet.calls.addBegin(p.clientName, r)
-	defer func() { p.fleet.calls.addEnd(f, told) }()
+	defer func() { p.fleet.calls.addEnd(f, canceled) }()
 	c := p.fleet.conductOf(r)
 	timer := time.NewTimer(c.takes)
 	defer timer.Stop()
@@ -115,7 +115,7 @@ func (p *process) handle(ctx context.Context, r *executor.Run) error {
 	case <-p.crashed:
 		return context.Canceled
 	case <-ctx.Done():
-		told = time.Now()
+		canceled = time.Now()
 		if c.stubborn > 0 {
 			timer.Reset(c.stubborn)
 			select {

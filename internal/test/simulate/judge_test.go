@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// recordHistory simulates a fleet and returns what its judge was told.
+// recordHistory simulates a fleet and returns the input of its judge, and the slack.
 func recordHistory(t *testing.T) (*history, time.Duration) {
 	t.Helper()
 	h := &history{}
@@ -35,24 +35,23 @@ func recordHistory(t *testing.T) (*history, time.Duration) {
 	return h, slack
 }
 
-// TestJudge_SeesWhatIsWrong tells it histories of a fleet in each of which one thing is
-// not as it was.
-func TestJudge_SeesWhatIsWrong(t *testing.T) {
+// TestJudge_FindsEachFalsification passes histories to a judge in each of which one fact is changed.
+func TestJudge_FindsEachFalsification(t *testing.T) {
 	whole, slack := recordHistory(t)
-	require.NoError(t, whole.clone().judgeAgain(slack).Err(), "it has nothing against the truth")
-	for _, lie := range falsifications {
-		t.Run(lie.text, func(t *testing.T) {
+	require.NoError(t, whole.clone().judgeAgain(slack).Err(), "the unchanged history has no violation")
+	for _, f := range falsifications {
+		t.Run(f.text, func(t *testing.T) {
 			h := whole.clone()
-			require.True(t, lie.tell(h), "the history has no room for the lie")
+			require.True(t, f.apply(h), "the history has no place for the change")
 			r := h.judgeAgain(slack)
-			assert.Positive(t, r.Broken[lie.breaks], "%v", r.Err())
+			assert.Positive(t, r.Broken[f.breaks], "%v", r.Err())
 		})
 	}
 }
 
-func TestJudge_ExcusesOneWhoCannotKnowThatItsSessionWasEnded(t *testing.T) {
+func TestJudge_ExcusesAProcessWhoseSessionExpiredByForce(t *testing.T) {
 	h, slack := recordHistory(t)
-	late := -1 // a run that a crash ended, and that was made again
+	late := -1 // a run that a crash ended and that was made again
 	for i, first := range h.calls {
 		again := slices.IndexFunc(h.calls, func(c recordedCall) bool {
 			return c.Attempt == 2 && first.Attempt == 1 && c.Job == first.Job && c.Shard == first.Shard && c.Fire.Equal(first.Fire)
@@ -62,7 +61,7 @@ func TestJudge_ExcusesOneWhoCannotKnowThatItsSessionWasEnded(t *testing.T) {
 		}
 		h = h.clone()
 		late = i
-		h.calls[i].Start = h.calls[again].Start.Add(time.Millisecond) // its claim was answered late
+		h.calls[i].Start = h.calls[again].Start.Add(time.Millisecond) // the reply to its claim was late
 		h.calls[i].end, h.calls[i].told = h.calls[i].Start.Add(time.Second), time.Time{}
 		break
 	}
@@ -77,13 +76,13 @@ func TestJudge_ExcusesOneWhoCannotKnowThatItsSessionWasEnded(t *testing.T) {
 	assert.Positive(t, r.ForcedOverlaps)
 }
 
-// lies are changes of histories. Each returns false if it found no place for itself.
+// falsifications are changes of histories. Each returns false if the history has no place for it.
 var falsifications = []struct {
 	text   string
 	breaks int
-	tell   func(*history) bool
+	apply  func(*history) bool
 }{
-	{"a run is claimed by two", 1, func(h *history) bool {
+	{"two members claim a run", 1, func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			other := h.neighbour(i, c.incarnation)
 			if other == "" {
@@ -97,7 +96,7 @@ var falsifications = []struct {
 			return true
 		})
 	}},
-	{"a run is claimed twice by one", 1, func(h *history) bool {
+	{"a member claims a run twice", 1, func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			end := h.next(i, func(o *claimsWrite) bool {
 				return o.incarnation == c.incarnation && o.segment == c.segment && len(o.rec.Running) == 0
@@ -111,33 +110,33 @@ var falsifications = []struct {
 			return true
 		})
 	}},
-	{"a claim is made by a session that has ended", 1, func(h *history) bool {
+	{"an expired incarnation claims", 1, func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.insert(i, judge.Commit{Rev: h.commits[i].Rev, At: h.commits[i].At, Client: h.commits[i].Client, Ended: sessionOf(c.incarnation)})
 			return true
 		})
 	}},
-	{"claims are written by another hand", 1, func(h *history) bool {
+	{"another client writes claims", 1, func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
-			h.commits[i].Client = "somebody"
+			h.commits[i].Client = "other"
 			return true
 		})
 	}},
-	{"a function begins twice", 1, func(h *history) bool {
+	{"a call begins twice", 1, func(h *history) bool {
 		h.calls = append(h.calls, h.calls[7])
 		return true
 	}},
-	{"a function begins without a claim", 1, func(h *history) bool {
+	{"a call begins without a claim", 1, func(h *history) bool {
 		h.calls[7].Attempt = 9
 		return true
 	}},
-	{"functions overlap though the context of the first lives", 1, func(h *history) bool {
+	{"calls overlap while the context of the first is alive", 1, func(h *history) bool {
 		return h.eachRepeat(func(i, later int) bool {
 			h.calls[i].end = h.calls[later].Start.Add(time.Second)
 			return true
 		})
 	}},
-	{"a function overlaps with one that was told only later", 1, func(h *history) bool {
+	{"calls overlap before the context of the first ends", 1, func(h *history) bool {
 		return h.eachRepeat(func(i, later int) bool {
 			h.calls[i].end = h.calls[later].Start.Add(time.Second)
 			h.calls[i].told = h.calls[later].Start.Add(time.Millisecond)
@@ -150,13 +149,13 @@ var falsifications = []struct {
 			return true
 		})
 	}},
-	{"a fire is passed over", 2, func(h *history) bool {
+	{"a fire is passed without a claim", 2, func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.remove(i, c.op.Key)
 			return true
 		})
 	}},
-	{"a fire that the schedule does not have is claimed", 2, func(h *history) bool {
+	{"a fire that is not in the schedule is claimed", 2, func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["running"].([]any)[0].(map[string]any)["fire"] = "2000-01-01T00:00:30Z"
@@ -164,7 +163,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"skipped fires are made up", 2, func(h *history) bool {
+	{"fires are counted as skipped that were not", 2, func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["counts"].(map[string]any)["skipped"] = 3
@@ -172,7 +171,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"a trigger is forgotten", 2, func(h *history) bool {
+	{"a trigger is not claimed", 2, func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			return h.edit(i, key, func(rec map[string]any) bool {
 				rec["triggers"] = []any{map[string]any{"number": 1, "epoch": 1}}
@@ -180,13 +179,13 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"the last claims have gone from the records", 2, func(h *history) bool {
+	{"the last claims are missing", 2, func(h *history) bool {
 		h.middle = min(h.middle, len(h.commits))
 		h.commits = append(h.commits[:h.middle-40:h.middle-40], h.commits[h.middle:]...)
 		h.middle -= 40
 		return true
 	}},
-	{"the records count less than there was", 2, func(h *history) bool {
+	{"the records count too few claims", 2, func(h *history) bool {
 		for i := len(h.commits) - 1; i >= h.middle; i-- {
 			for _, op := range h.commits[i].Then {
 				if h.commits[i].Err == nil && strings.Contains(string(op.Key), "/plan/") && h.edit(i, op.Key, func(rec map[string]any) bool {
@@ -202,7 +201,7 @@ var falsifications = []struct {
 		}
 		return false
 	}},
-	{"a failover forgets what was in flight", 3, func(h *history) bool {
+	{"a failover drops runs in flight", 3, func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			return h.edit(i, key, func(rec map[string]any) bool {
 				_, ok := rec["reruns"]
@@ -211,7 +210,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"a run is counted as lost that was not", 3, func(h *history) bool {
+	{"too many runs are counted as lost", 3, func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			return h.edit(i, key, func(rec map[string]any) bool {
 				counts, ok := rec["counts"].(map[string]any)
@@ -228,7 +227,7 @@ var falsifications = []struct {
 			return true
 		})
 	}},
-	{"a fire is passed over while a re-run before it waits", 3, func(h *history) bool {
+	{"a watermark passes a fire before a pending re-run", 3, func(h *history) bool {
 		return h.eachRerun(func(i int, c *claimsWrite) bool {
 			h.insert(i, h.commits[i])
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
@@ -239,7 +238,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"a run is claimed again though nobody has died", 3, func(h *history) bool {
+	{"a run is claimed again although no session ended", 3, func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["running"].([]any)[0].(map[string]any)["attempt"] = 2
@@ -258,13 +257,13 @@ var falsifications = []struct {
 			h.insert(i+1, move)
 			return h.edit(i+1, h.key("plan", "", c.segment), func(rec map[string]any) bool {
 				owners := rec["owners"].(map[string]any)
-				owners["somebody.else"] = owners[c.incarnation]
+				owners["other.S99"] = owners[c.incarnation]
 				delete(owners, c.incarnation)
 				return true
 			})
 		})
 	}},
-	{"somebody claims what is not his", 4, func(h *history) bool {
+	{"a member claims shards that it does not own", 4, func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["running"].([]any)[0].(map[string]any)["shards"] = "0-3"
@@ -272,7 +271,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"the shards are dealt unevenly", 5, func(h *history) bool {
+	{"the shards are assigned unevenly", 5, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			for inc := range rec["owners"].(map[string]any) {
 				rec["owners"] = map[string]any{inc: "0-3"}
@@ -280,7 +279,7 @@ var falsifications = []struct {
 			}
 		})
 	}},
-	{"shards move though the one who has them is to be waited for", 5, func(h *history) bool {
+	{"shards are reassigned within the restart grace", 5, func(h *history) bool {
 		for i := range h.commits {
 			for _, op := range h.commits[i].Then {
 				if strings.Contains(string(op.Key), "/members/") && op.Kind != registry.OpDelete {
@@ -296,39 +295,39 @@ var falsifications = []struct {
 	{"a shard has no owner", 5, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) { rec["owners"] = map[string]any{} })
 	}},
-	{"a move never ends", 5, func(h *history) bool {
+	{"a shard stays frozen", 5, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) { rec["frozen"] = "1" })
 	}},
-	{"what was served is not cleared", 5, func(h *history) bool {
+	{"a served re-run stays in the plan", 5, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			rec["reruns"] = []any{map[string]any{"shards": "1", "epoch": 1, "attempt": 2}}
 		})
 	}},
-	{"a plan is written without a term", 6, func(h *history) bool {
+	{"a plan is written without a condition on the term", 6, func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			h.commits[i].If = nil
 			return true
 		})
 	}},
-	{"a plan is written in a term that is over", 6, func(h *history) bool {
+	{"a plan is written in an earlier term", 6, func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			h.commits[i].If = []registry.Cond{registry.At(h.key("election", "", "leader"), registry.Rev{Seq: 1, Aux: 1})}
 			return true
 		})
 	}},
-	{"a plan is written by one who does not lead", 6, func(h *history) bool {
+	{"a client that does not lead writes a plan", 6, func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
-			h.commits[i].Client = "somebody"
+			h.commits[i].Client = "other"
 			return true
 		})
 	}},
-	{"the office is taken from one who lives", 6, func(h *history) bool {
+	{"a leader that is alive is replaced", 6, func(h *history) bool {
 		for i := range h.commits {
 			c := h.commits[i]
 			if c.Err != nil || !slices.ContainsFunc(c.Then, func(op registry.Op) bool { return op.Key.Name() == "leader" }) {
 				continue
 			}
-			c.Client = "somebody"
+			c.Client = "other"
 			h.insert(i+1, c)
 			return true
 		}
@@ -340,7 +339,7 @@ var falsifications = []struct {
 			return true
 		})
 	}},
-	{"a function is told another fence", 6, func(h *history) bool {
+	{"a call gets another fence", 6, func(h *history) bool {
 		h.calls[7].Fence++
 		return true
 	}},
@@ -350,7 +349,7 @@ var falsifications = []struct {
 			return true
 		})
 	}},
-	{"a failover comes late", 7, func(h *history) bool {
+	{"a failover is late", 7, func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			if !slices.ContainsFunc(h.commits[i].Then, func(op registry.Op) bool {
 				return op.Kind == registry.OpDelete && strings.Contains(string(op.Key), "/claims/")
@@ -361,21 +360,21 @@ var falsifications = []struct {
 			return true
 		})
 	}},
-	{"a generation changes its total", 8, func(h *history) bool {
+	{"an epoch changes its total", 8, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			rec["epochs"].([]any)[0].(map[string]any)["definition"].(map[string]any)["shards"] = 5
 		})
 	}},
-	{"a function is told another total", 8, func(h *history) bool {
+	{"a call gets another total", 8, func(h *history) bool {
 		h.calls[7].Shards++
 		return true
 	}},
 	{"a disabled shard is claimed", 9, func(h *history) bool { return h.claimedThough("disabled") }},
 	{"a frozen shard is claimed", 9, func(h *history) bool { return h.claimedThough("frozen") }},
-	{"a plan does not show what is disabled", 9, func(h *history) bool {
+	{"a plan does not show a disabled shard", 9, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) { h.writeControl(rec["job"].(string), `{"disabled_shards":"1"}`) })
 	}},
-	{"who is disabled owns shards", 9, func(h *history) bool {
+	{"a disabled instance owns shards", 9, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			for inc := range rec["owners"].(map[string]any) {
 				name, _, _ := strings.Cut(inc, ".")
@@ -384,23 +383,23 @@ var falsifications = []struct {
 			}
 		})
 	}},
-	{"who is on a disabled host owns shards", 9, func(h *history) bool {
+	{"an instance on a disabled host owns shards", 9, func(h *history) bool {
 		h.writeControl("-group", `{"disabled_hosts":["h0"]}`)
 		return true
 	}},
-	{"all are disabled and no plan says so", 9, func(h *history) bool {
+	{"all instances are disabled but the plan names no problem", 9, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			h.writeControl(rec["job"].(string), `{"disabled_hosts":["h0","h1"]}`)
 			rec["owners"] = map[string]any{}
 		})
 	}},
-	{"a shard is given to one who lacks labels", 10, func(h *history) bool {
+	{"a shard is assigned to a member that lacks labels", 10, func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool { return h.edit(i, key, wantLabels) })
 	}},
-	{"who lacks labels owns shards in the end", 10, func(h *history) bool {
+	{"a member that lacks labels owns shards in the end", 10, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) { wantLabels(rec) })
 	}},
-	{"nobody has the labels and no plan says so", 9, func(h *history) bool {
+	{"no member has the labels but the plan names no problem", 9, func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			wantLabels(rec)
 			rec["owners"] = map[string]any{}
@@ -408,7 +407,7 @@ var falsifications = []struct {
 	}},
 }
 
-// wantLabels has a plan want labels that nobody has, by a definition newer than any.
+// wantLabels changes a plan's definition to a newer one with labels that no member has.
 func wantLabels(rec map[string]any) bool {
 	epochs := rec["epochs"].([]any)
 	last := epochs[len(epochs)-1].(map[string]any)
@@ -417,14 +416,14 @@ func wantLabels(rec map[string]any) bool {
 	return true
 }
 
-// claimsWrite is a write of claims that begins a run.
+// claimsWrite is a write of a claims record.
 type claimsWrite struct {
 	op                   registry.Op
 	incarnation, segment string
 	rec                  record.Claims
 }
 
-// firstEditable is from which commit on lies are told: so that there is a past to contradict them.
+// firstEditable is the first commit that is changed: the earlier ones contradict the change.
 func (h *history) firstEditable() int { return h.middle / 2 }
 
 // claimsAt returns the writes of claims in commit i.
@@ -441,16 +440,16 @@ func (h *history) claimsAt(i int) []*claimsWrite {
 	return out
 }
 
-// eachClaim calls try with writes that claim a fire for the first time until one will do.
+// eachClaim calls try with writes that claim a fire for the first time until one returns true.
 func (h *history) eachClaim(try func(i int, c *claimsWrite) bool) bool { return h.eachAttempt(1, try) }
 
-// eachRerun calls try with writes that claim a run for the second time until one will do.
+// eachRerun calls try with writes that claim a run for the second time until one returns true.
 func (h *history) eachRerun(try func(i int, c *claimsWrite) bool) bool { return h.eachAttempt(2, try) }
 
 func (h *history) eachAttempt(n int, try func(i int, c *claimsWrite) bool) bool {
 	for i := h.firstEditable(); i < h.middle; i++ {
 		if len(h.commits[i].If) < 2 {
-			continue // not on condition of a plan: it only takes off what has ended
+			continue // without a condition on a plan it only records ends
 		}
 		for _, c := range h.claimsAt(i) {
 			if len(c.rec.Running) != 1 || c.rec.Running[0].Attempt != n {
@@ -466,17 +465,17 @@ func (h *history) eachAttempt(n int, try func(i int, c *claimsWrite) bool) bool 
 	return false
 }
 
-// next returns the first commit after i with a write of claims that is as asked for, or -1.
-func (h *history) next(i int, as func(*claimsWrite) bool) int {
+// next returns the first commit after i with a write of claims that matches, or -1.
+func (h *history) next(i int, matches func(*claimsWrite) bool) int {
 	for k := i + 1; k < h.middle; k++ {
-		if slices.ContainsFunc(h.claimsAt(k), as) {
+		if slices.ContainsFunc(h.claimsAt(k), matches) {
 			return k
 		}
 	}
 	return -1
 }
 
-// eachPlan calls try with commits that change a plan until one will do.
+// eachPlan calls try with commits that change a plan until one returns true.
 func (h *history) eachPlan(try func(i int, key registry.Key) bool) bool {
 	for i := h.firstEditable(); i < h.middle; i++ {
 		for _, op := range h.commits[i].Then {
@@ -502,8 +501,7 @@ func (h *history) lastPlan(i int, segment string) int {
 	return -1
 }
 
-// claimedThough has the last plan before a claim show the claimed shard as what it may not
-// be.
+// claimedThough adds the claimed shard to a field, disabled or frozen, of the last plan before a claim.
 func (h *history) claimedThough(what string) bool {
 	return h.eachClaim(func(i int, c *claimsWrite) bool {
 		at := h.lastPlan(i, c.segment)
@@ -514,7 +512,7 @@ func (h *history) claimedThough(what string) bool {
 	})
 }
 
-// writeControl has an operator say something, just before the fleet is judged.
+// writeControl writes a control record just before the fleet is judged.
 func (h *history) writeControl(about, control string) {
 	c := h.commits[h.middle-1]
 	c.Client, c.If = "console", nil
@@ -522,7 +520,7 @@ func (h *history) writeControl(about, control string) {
 	h.insert(h.middle, c)
 }
 
-// lastPlans changes the plan of a job as it is in the end.
+// lastPlans changes the last plan before the fleet is judged.
 func (h *history) lastPlans(change func(rec map[string]any)) bool {
 	for i := h.middle - 1; i >= 0; i-- {
 		for _, op := range h.commits[i].Then {
@@ -537,8 +535,7 @@ func (h *history) lastPlans(change func(rec map[string]any)) bool {
 	return false
 }
 
-// eachRepeat calls try with the numbers of a function and of the next one of its shard
-// until one pair will do.
+// eachRepeat calls try with the indexes of a call and of the next one of its shard until it returns true.
 func (h *history) eachRepeat(try func(i, later int) bool) bool {
 	for i := len(h.calls) / 2; i < len(h.calls); i++ {
 		a := &h.calls[i]
@@ -563,7 +560,7 @@ func (h *history) key(kind, inc, name string) registry.Key {
 	return k.Join(name)
 }
 
-// neighbour returns another incarnation that has claims when commit i is made, and lives.
+// neighbour returns another incarnation that is alive and has claims at commit i.
 func (h *history) neighbour(i int, inc string) string {
 	over := map[registry.SessionID]bool{}
 	for k := i; k >= 0; k-- {
@@ -591,7 +588,7 @@ func (h *history) insert(i int, c judge.Commit) {
 	h.middle++
 }
 
-// remove takes the write of a key from commit i.
+// remove removes the write of a key from commit i.
 func (h *history) remove(i int, key registry.Key) {
 	h.commits[i].Then = slices.DeleteFunc(slices.Clone(h.commits[i].Then), func(op registry.Op) bool { return op.Key == key })
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/rota-dev/rota/executor"
 )
 
-// answer is what became of an operator's call.
+// answer is the result of an operator's call.
 type answer struct {
 	job    string
 	number uint64 // of an accepted trigger
 }
 
-// operateOnce has an operator do something, and sees to the next.
+// operateOnce lets an operator act, and schedules the next action.
 func (f *fleet) operateOnce() error {
 	if !time.Now().Before(f.until) {
 		return nil
@@ -62,7 +62,7 @@ func (f *fleet) operateOnce() error {
 	return nil
 }
 
-// pauseOrStop pauses a job, or stops its schedule alone.
+// pauseOrStop pauses a job, or stops only its schedule.
 func (f *fleet) pauseOrStop(machine string, ex *executor.Executor, job string, all bool) {
 	what, call := "schedule stopped", ex.StopSchedule
 	if all {
@@ -73,7 +73,7 @@ func (f *fleet) pauseOrStop(machine string, ex *executor.Executor, job string, a
 	f.callAsync(func(ctx context.Context) { call(ctx, job) })
 }
 
-// revise rolls out a new definition: one process after another has it.
+// revise rolls out a new definition, to one process after another.
 func (f *fleet) revise(spec *jobSpec, shards int, every time.Duration) {
 	spec.revision++
 	spec.shards, spec.every = shards, every
@@ -98,8 +98,8 @@ func (f *fleet) revise(spec *jobSpec, shards int, every time.Duration) {
 	}
 }
 
-// drawScope draws what to disable: mostly shards, else the instance of a slot or its host, for
-// one job or for all.
+// drawScope draws what to disable: mostly shards, otherwise the instance of a slot or its host, for one job or
+// for all.
 func (f *fleet) drawScope(s *slot, spec *jobSpec) executor.Scope {
 	what, all, shard, run := f.rng.IntN(4), f.rng.IntN(2) == 0, f.rng.IntN(spec.shards), 1+f.rng.IntN(2)
 	scope := executor.Scope{Job: spec.name}
@@ -120,8 +120,7 @@ func (f *fleet) drawScope(s *slot, spec *jobSpec) executor.Scope {
 	return scope
 }
 
-// disableLast disables what stays so while the fleet is judged: a shard, and as many
-// instances as leave some.
+// disableLast disables a shard, and some but not all instances, until the fleet has been judged.
 func (f *fleet) disableLast() {
 	if !f.Operators {
 		return
@@ -140,7 +139,7 @@ func (f *fleet) disableLast() {
 	}
 }
 
-// resume resumes a job by somebody's hand.
+// resume resumes a job, through each process.
 func (f *fleet) resume(job string) {
 	for _, s := range f.slots {
 		if p := s.process; p != nil {
@@ -162,7 +161,7 @@ func (f *fleet) resumeAll() {
 	}
 }
 
-// resetWaiting resets all jobs that wait because a clock was wrong.
+// resetWaiting resets all jobs whose problem recommends a reset, because a wrong clock raised watermarks.
 func (f *fleet) resetWaiting() {
 	for _, spec := range f.specs {
 		f.callAsync(func(ctx context.Context) {
@@ -183,7 +182,7 @@ func (f *fleet) enableAll(job string) {
 	})
 }
 
-// callAsync has a call made that may take long.
+// callAsync makes a call in a goroutine, since it may take long.
 func (f *fleet) callAsync(call func(context.Context)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), f.TTL)
@@ -192,7 +191,7 @@ func (f *fleet) callAsync(call func(context.Context)) {
 	}()
 }
 
-// judgeAccepted judges that each trigger that was accepted has come into the plan.
+// judgeAccepted judges that each accepted trigger reached the plan.
 func (f *fleet) judgeAccepted() {
 	for {
 		select {

@@ -12,11 +12,11 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// process is one life of an instance: it starts, and ends by a crash or in good order.
+// process is one process of an instance, from its start to a crash or a shutdown.
 type process struct {
 	fleet      *fleet
 	instance   string
-	clientName string // its client's name, which no other process ever has
+	clientName string // of its client; unique among all processes
 	client     *memory.Client
 	gate       *stoppable
 	executor   *executor.Executor
@@ -24,9 +24,9 @@ type process struct {
 	stop       context.CancelFunc
 	done       chan struct{} // closed when Run has returned
 	err        error         // what it returned
-	ahead      time.Duration // of its clock, while that is not wrong
-	clock      atomic.Int64  // how far it is ahead of the right time now
-	stopped    time.Time     // when it was told to stop, or crashed; zero: it was not
+	ahead      time.Duration // of its clock, while WrongClock does not apply
+	clock      atomic.Int64  // the current difference from the right time
+	stopped    time.Time     // when it was stopped or crashed; zero: not yet
 	didCrash   bool          // it crashed
 }
 
@@ -71,7 +71,7 @@ func (f *fleet) startProcess(instance string, number int) (*process, error) {
 	return p, nil
 }
 
-// connect returns a client's registry, with the delays that there are on its way.
+// connect returns the registry of a client, with delays of its messages.
 func (f *fleet) connect(c *memory.Client, machine string) registry.Registry {
 	if f.Latency > 0 {
 		f.server.Delay(machine, f.Latency, f.Latency)
@@ -84,10 +84,10 @@ func (f *fleet) connect(c *memory.Client, machine string) registry.Registry {
 
 func hostOf(slot int) string { return fmt.Sprint("h", slot%2) }
 
-// zoneOf is another half of the fleet than a host.
+// zoneOf divides the fleet otherwise than hostOf.
 func zoneOf(slot int) string { return fmt.Sprint("z", (slot+1)/2%2) }
 
-// drawClockError draws how far a clock is ahead of the right time, below zero if it is behind.
+// drawClockError draws how far a clock is ahead of the right time; a negative value is behind.
 func (f *fleet) drawClockError() time.Duration {
 	if f.Clocks == 0 {
 		return 0
@@ -95,25 +95,24 @@ func (f *fleet) drawClockError() time.Duration {
 	return f.Clocks - time.Duration(f.rng.Int64N(2*int64(f.Clocks)+1))
 }
 
-// crash makes the process vanish: nothing of it reaches anybody any more, and its
-// functions are gone.
+// crash cuts the process off for good and ends its handlers.
 func (p *process) crash() {
 	p.didCrash, p.stopped = true, time.Now()
-	p.fleet.server.Partition(p.clientName) // for ever
+	p.fleet.server.Partition(p.clientName) // for good
 	close(p.crashed)
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	p.client.Close(now) // what is left of it ends by itself; the store is not told
+	p.client.Close(now) // its goroutines end; the store does not learn of it
 	p.stop()
 }
 
-// leave tells the process to go in good order.
+// leave shuts the process down with a drain.
 func (p *process) leave() {
 	p.stopped = time.Now()
 	p.stop()
 }
 
-// hasEnded reports whether all of the process has ended.
+// hasEnded reports whether the process has ended.
 func (p *process) hasEnded() bool {
 	select {
 	case <-p.done:
@@ -123,12 +122,12 @@ func (p *process) hasEnded() bool {
 	}
 }
 
-// judgeEnd judges how a process that is over has ended.
+// judgeEnd judges the result of a process that has ended.
 func (p *process) judgeEnd() {
 	var abandoned *executor.AbandonedError
 	switch {
 	case p.didCrash, p.err == nil, errors.As(p.err, &abandoned):
 	case p.stopped.IsZero() && p.fleet.judge.HasClaimed(p.clientName):
-		p.fleet.judge.AddViolation(7, "%s gave up: %v", p.clientName, p.err)
+		p.fleet.judge.AddViolation(7, "%s ended by itself: %v", p.clientName, p.err)
 	}
 }

@@ -19,13 +19,13 @@ import (
 var (
 	seeds   = flag.Int("simulate.seeds", 20, "how many small fleets to simulate")
 	first   = flag.Uint64("simulate.first", 1, "the first of them")
-	part    = flag.Float64("simulate.part", 1, "how much of an hour, or what stands for it, each small fleet goes on")
-	seed    = flag.Uint64("simulate.seed", 0, "the one seed to simulate; 0 for all")
-	trail   = flag.Int("simulate.trail", 12, "how many lines to print of what came before a violation")
-	day     = flag.Duration("simulate.day", 24*time.Hour, "how long the fleet of ten goes on")
-	verbose = flag.Bool("simulate.log", false, "print what the fleet logs")
+	part    = flag.Float64("simulate.part", 1, "the part of its simulated time for which each small fleet runs")
+	seed    = flag.Uint64("simulate.seed", 0, "simulate only this seed; 0: all")
+	trail   = flag.Int("simulate.trail", 12, "how many lines to print about the commits before a violation")
+	day     = flag.Duration("simulate.day", 24*time.Hour, "how long the fleet of ten runs")
+	verbose = flag.Bool("simulate.log", false, "print the logs of the fleet")
 
-	transcript = flag.String("simulate.transcript", "", "a file for all commits and functions of the one seed")
+	transcript = flag.String("simulate.transcript", "", "a file for all commits and calls of the one seed")
 	report     = flag.String("simulate.report", "", "a file for the numbers of the one seed, which is simulated in this process")
 )
 
@@ -47,8 +47,7 @@ func run(t *testing.T, c simulate.Config) *judge.Report {
 	return r
 }
 
-// small is a fleet of a few instances under heavy faults. What the seed does not decide
-// here it decides in Run.
+// small configures a fleet of a few instances under heavy faults.
 func small(seed uint64) simulate.Config {
 	c := simulate.Config{
 		Seed: seed, Instances: 3 + int(seed%3), Jobs: 3, Shards: 4, Every: time.Minute, Takes: 8 * time.Second,
@@ -60,16 +59,16 @@ func small(seed uint64) simulate.Config {
 	switch seed % 4 {
 	case 0:
 		c.Latency = 2 * time.Millisecond
-	case 1: // fires, faults and messages come so thick that all cross
+	case 1: // fires, faults and messages are so frequent that they overlap
 		c.Every, c.Takes, c.For, c.Faults = 5*time.Second, 1200*time.Millisecond, 12*time.Minute, 3*time.Second
 		c.TTL, c.Drain, c.Jitter = 4*time.Second, 3*time.Second, 400*time.Millisecond
 	case 2:
 		c.Jitter = 100 * time.Millisecond
 	case 3:
-		c.Long = 75 * time.Second // longer than between fires
+		c.Long = 75 * time.Second // longer than the time between fires
 	}
 	if seed%2 == 1 {
-		c.Drain = time.Second // so that most runs of a process that leaves are handed back
+		c.Drain = time.Second // so that a leaving process hands most runs back
 	}
 	c.Zones, c.Weights = seed%3 == 1, seed%4 > 1
 	if seed%3 == 1 {
@@ -81,7 +80,7 @@ func small(seed uint64) simulate.Config {
 	if seed%3 == 2 && c.Skew == 0 && c.Every == time.Minute {
 		c.Wrong = 12 * time.Second
 		if seed%8 == 2 {
-			c.Wrong = time.Hour // what is claimed then is ahead of all clocks afterwards
+			c.Wrong = time.Hour // watermarks of that time are ahead of all clocks afterwards
 		}
 	}
 	if seed%5 < 2 {

@@ -8,17 +8,15 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// stoppable is the registry of a process that can be stopped, as by SIGSTOP or a long
-// pause of its collector: nothing that it does gets out and nothing gets in until it goes
-// on. What it had decided to write before goes out then, as it is. The clocks of a bubble
-// cannot be stopped for one, so its timers fire all the same; internal/test/fleet stops real
-// processes.
+// stoppable is the registry of a process that can be stopped, as by SIGSTOP or a long garbage collection: it sends
+// nothing and receives nothing until it is continued. A write that was decided before is sent then, unchanged. A bubble
+// has one clock, so timers of the process fire meanwhile; internal/test/fleet stops real processes.
 type stoppable struct {
 	registry.Registry
 
 	mu    sync.Mutex
 	stops int
-	goOn  chan struct{} // closed when the process is not stopped
+	goOn  chan struct{} // closed while the process is not stopped
 }
 
 func newStoppable(reg registry.Registry) *stoppable {
@@ -27,7 +25,7 @@ func newStoppable(reg registry.Registry) *stoppable {
 	return &stoppable{Registry: reg, goOn: goOn}
 }
 
-// stop stops the process until it is undone. Stops add up.
+// stop stops the process until undo is called. Several stops may overlap.
 func (s *stoppable) stop() (undo func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +75,7 @@ func (s *stoppable) Txn(ctx context.Context, t registry.Txn) (registry.Rev, erro
 		return registry.Rev{}, fmt.Errorf("%w: %w", registry.ErrNotApplied, err)
 	}
 	if s.wait() {
-		ctx = context.WithoutCancel(ctx) // its last look at ctx was before it was stopped
+		ctx = context.WithoutCancel(ctx) // it checked ctx before it was stopped
 	}
 	rev, err := s.Registry.Txn(ctx, t)
 	s.wait()

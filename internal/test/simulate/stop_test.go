@@ -27,7 +27,7 @@ func TestStoppable(t *testing.T) {
 	}
 	create := registry.Txn{Then: []registry.Op{registry.Create("d/k", []byte("1"))}}
 
-	bubble("what was about to be written goes out when the process goes on, whatever its context has become", func(t *testing.T, s *stoppable, other registry.Registry) {
+	bubble("a pending write is sent when the process continues, even if its context has ended", func(t *testing.T, s *stoppable, other registry.Registry) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		time.AfterFunc(time.Minute, s.stop())
@@ -39,9 +39,9 @@ func TestStoppable(t *testing.T) {
 		require.NoError(t, err)
 
 		_, err = s.Txn(ctx, create)
-		require.ErrorIs(t, err, registry.ErrNotApplied, "it looks at its context before")
+		require.ErrorIs(t, err, registry.ErrNotApplied, "it checks its context before")
 	})
-	bubble("it hears of events when it goes on", func(t *testing.T, s *stoppable, other registry.Registry) {
+	bubble("events arrive when the process continues", func(t *testing.T, s *stoppable, other registry.Registry) {
 		w, err := s.Watch(t.Context(), "d", registry.WatchOptions{})
 		require.NoError(t, err)
 		_, err = w.Next(t.Context())
@@ -55,7 +55,7 @@ func TestStoppable(t *testing.T) {
 		assert.Len(t, b.Puts, 1)
 		assert.Equal(t, time.Minute, time.Since(begun))
 	})
-	bubble("it goes on when every stop is undone, each of which counts once", func(t *testing.T, s *stoppable, _ registry.Registry) {
+	bubble("the process continues when every stop is undone, each of which counts once", func(t *testing.T, s *stoppable, _ registry.Registry) {
 		first, second := s.stop(), s.stop()
 		first()
 		first()

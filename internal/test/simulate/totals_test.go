@@ -13,18 +13,18 @@ import (
 	"github.com/rota-dev/rota/internal/test/judge"
 )
 
-// totals are the numbers of many seeds. A seed in which nothing failed over or nothing
-// moved proves little and does not count.
+// totals are the sums over many seeds. A seed without a failover or without a move proves little and does not
+// count.
 type totals struct {
 	began           time.Time
 	seeds, counted  int
 	claims, reruns  int
-	handedBack      int // runs that a drain ended
-	givenUp         int // pending re-runs that were counted as lost, as failover was switched off
+	handedBack      int // runs handed back at a drain
+	givenUp         int // pending re-runs that were counted as lost after a new definition
 	failovers       int
 	moves, terms    int
 	resets          int
-	judged          int // fires and failovers that nothing held up
+	judged          int // undisturbed fires and failovers
 	faults, actions map[string]int
 }
 
@@ -63,14 +63,14 @@ func sum(kinds map[string]int) int {
 	return n
 }
 
-// progress is a line.
+// progress returns a line.
 func (t *totals) progress() string {
 	took := time.Since(t.began)
 	return fmt.Sprintf("%d seeds, %d claims, %d faults in %v, %.0f claims/s",
 		t.seeds, t.claims, sum(t.faults), took.Round(time.Second), float64(t.claims)/took.Seconds())
 }
 
-// String is a table.
+// String returns a table.
 func (t *totals) String() string {
 	var b strings.Builder
 	row := func(n int, what string) { fmt.Fprintf(&b, "\n%12d  %s", n, what) }
@@ -78,12 +78,12 @@ func (t *totals) String() string {
 	row(t.claims, "claims")
 	row(t.reruns, "re-runs")
 	row(t.handedBack, "runs handed back at a drain")
-	row(t.givenUp, "re-runs given up, as the newest definition wants none")
+	row(t.givenUp, "re-runs counted as lost, since the newest definition wants none")
 	row(t.failovers, "shards failed over")
 	row(t.moves, "shards moved")
 	row(t.terms, "terms")
 	row(t.resets, "resets")
-	row(t.judged, "fires and failovers that nothing held up, each in time")
+	row(t.judged, "undisturbed fires and failovers, each in time")
 	row(sum(t.faults), "faults")
 	kinds := func(of map[string]int) {
 		for _, kind := range slices.Sorted(maps.Keys(of)) {

@@ -10,11 +10,11 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// pid is the one thing in the records of a simulation that is not of the simulation.
+// pid matches the only value in the records that the simulation does not decide.
 var pid = regexp.MustCompile(`"pid":\d+`)
 
-// writeTranscript writes all that happened: each commit with its ids and values, and each
-// function with its times. Two simulations went the same way if these are the same.
+// writeTranscript writes each commit with its ids and values, and each call with its times. Two simulations ran the
+// same way if their transcripts are equal.
 func writeTranscript(w io.Writer, log []memory.Commit, said []judge.Event) {
 	for i := range log {
 		c := &log[i]
@@ -26,7 +26,7 @@ func writeTranscript(w io.Writer, log []memory.Commit, said []judge.Event) {
 	}
 	for _, e := range said {
 		c := e.Call
-		fmt.Fprintf(w, "%s %s/%d of %d fire %s trigger %d attempt %d fence %d by %s of %s, end %s, told %s\n", formatTime(c.Start),
+		fmt.Fprintf(w, "%s %s/%d of %d fire %s trigger %d attempt %d fence %d by %s of %s, end %s, canceled %s\n", formatTime(c.Start),
 			c.Job, c.Shard, c.Shards, formatTime(c.Fire), c.Trigger, c.Attempt, c.Fence, c.Client, c.Instance, formatTime(e.End), formatTime(e.Canceled))
 	}
 }
