@@ -86,7 +86,7 @@ func (t Trial) runEdits(ctx context.Context, f *Faults) ([]EditsRow, error) {
 	for i := range t.Rounds {
 		f.Judge.Report().Faults["edits"]++
 		if err := h.runRound(ctx, i, t); err != nil {
-			return h.table(), fmt.Errorf("seed %d, round %d (%s): %w", t.Seed, i+1, f.Struck, err)
+			return h.table(), fmt.Errorf("seed %d, round %d (%s): %w", t.Seed, i+1, f.LastFault, err)
 		}
 	}
 	var left []error
@@ -135,7 +135,7 @@ func (h *editor) runRound(ctx context.Context, i int, t Trial) error {
 	for _, one := range made {
 		texts = append(texts, one.String())
 	}
-	h.strike("%s", strings.Join(texts, " and "))
+	h.noteFault("%s", strings.Join(texts, " and "))
 	before := len(h.edits) - len(made)
 	took, err := h.awaitWhole(ctx, made[0].at, healsWithin)
 	outcome := fmt.Sprintf("healed in %v", took.Round(time.Millisecond))
@@ -158,8 +158,8 @@ func (h *editor) runRound(ctx context.Context, i int, t Trial) error {
 	if err := h.restoreMeta(ctx); err != nil {
 		return err
 	}
-	if t.Tell != nil {
-		t.Tell(fmt.Sprintf("%s round %d of %d: %s; %s", t, i+1, t.Rounds, h.Struck, outcome))
+	if t.Progress != nil {
+		t.Progress(fmt.Sprintf("%s round %d of %d: %s; %s", t, i+1, t.Rounds, h.LastFault, outcome))
 	}
 	if len(h.broken) > 0 {
 		return errors.New(strings.Join(h.broken, "\n"))

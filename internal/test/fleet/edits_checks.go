@@ -48,7 +48,7 @@ func sleepFor(ctx context.Context, d time.Duration) error {
 
 // observeAll reads and judges what the store committed and the processes reported since the last call.
 func (h *editor) observeAll(ctx context.Context) error {
-	calls, err := h.hear()
+	calls, err := h.readReports()
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (h *editor) observeAll(ctx context.Context) error {
 		h.judgeCall(e)
 	}
 	for _, p := range h.slots {
-		if !p.told && p.over() {
+		if !p.stopped && p.hasEnded() {
 			return fmt.Errorf("%s ended: %w; last lines of its log:\n%s", p.Client, p.proc.Err(), p.lastLog())
 		}
 	}

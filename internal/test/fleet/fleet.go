@@ -34,16 +34,16 @@ type Fleet struct {
 
 	log       storelog.Log
 	slots     []*Process // one for each instance
-	gone      []*Process // that may have said something that was not heard yet
+	replaced  []*Process // that may have said something that was not heard yet
 	processes int        // that there ever were
 	size      size       // of the resized job
 	began     func(*judge.Call)
 	answers   []time.Duration // how long the store took each time to tell what it has committed
 }
 
-// promptly is how late something may be that nothing has held up but that, on a busy
+// maxDelay is how late something may be that nothing has held up but that, on a busy
 // machine, a session was lost.
-func (c *Config) promptly() time.Duration { return c.TTL + 3*time.Second }
+func (c *Config) maxDelay() time.Duration { return c.TTL + 3*time.Second }
 
 // Start starts a fleet on a store that is empty. It is to be closed.
 func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
@@ -53,7 +53,7 @@ func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
 	}
 	f := &Fleet{
 		Config: c, Server: s, log: log, slots: make([]*Process, c.Instances),
-		Judge: judge.New("fleet", "default", judge.Options{Promptly: c.promptly(), Trail: c.Trail}),
+		Judge: judge.New("fleet", "default", judge.Options{Promptly: c.maxDelay(), Trail: c.Trail}),
 		size:  size{Revision: 1, Shards: 8},
 	}
 	for i := range f.slots {
@@ -78,7 +78,7 @@ func (f *Fleet) Close() {
 // Replace starts a process in slot i, in place of one that has ended.
 func (f *Fleet) Replace(i int) error {
 	if old := f.slots[i]; old != nil {
-		f.gone = append(f.gone, old)
+		f.replaced = append(f.replaced, old)
 	}
 	f.processes++
 	f.Judge.Report().Processes++
@@ -88,7 +88,7 @@ func (f *Fleet) Replace(i int) error {
 		instance = fmt.Sprintf("i%d", i)
 	}
 	var err error
-	f.slots[i], err = begin(f.Server, assignment{
+	f.slots[i], err = startProcess(f.Server, assignment{
 		Namespace: "fleet", Instance: instance, Client: client, Jobs: f.Jobs, Shards: f.Shards,
 		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, TTL: f.TTL, Drain: f.Drain, Grace: f.Grace,
 	}, f.Dir)
@@ -115,7 +115,7 @@ func (f *Fleet) Leader() (slot int, ok bool) {
 
 // Observe has the judge hear all that has happened. The store has to answer.
 func (f *Fleet) Observe(ctx context.Context) error {
-	said, err := f.hear() // before the commits that it followed from are read
+	said, err := f.readReports() // before the commits that it followed from are read
 	if err != nil {
 		return err
 	}
@@ -134,22 +134,22 @@ func (f *Fleet) Observe(ctx context.Context) error {
 		}
 	}
 	for _, p := range f.slots {
-		if !p.told && p.over() {
+		if !p.stopped && p.hasEnded() {
 			return fmt.Errorf("%s gave up: %w; it logged last:\n%s", p.Client, p.proc.Err(), p.lastLog())
 		}
 	}
 	return nil
 }
 
-// hear returns what the processes have said, in order of time.
-func (f *Fleet) hear() ([]judge.Event, error) {
+// readReports returns what the processes have said, in order of time.
+func (f *Fleet) readReports() ([]judge.Event, error) {
 	var all []judge.Event
 	var errs []error
-	for _, p := range slices.Concat(f.gone, f.slots) {
-		said, err := p.take()
+	for _, p := range slices.Concat(f.replaced, f.slots) {
+		said, err := p.readLines()
 		all, errs = append(all, said...), append(errs, err)
 	}
-	f.gone = nil
+	f.replaced = nil
 	slices.SortStableFunc(all, func(a, b judge.Event) int { return a.At().Compare(b.At()) })
 	return all, errors.Join(errs...)
 }
@@ -174,35 +174,35 @@ func (f *Fleet) Until(ctx context.Context, what string, within time.Duration, ok
 	}
 }
 
-// Pass lets some time pass, while it observes.
-func (f *Fleet) Pass(ctx context.Context, d time.Duration) error {
+// ObserveFor lets some time pass, while it observes.
+func (f *Fleet) ObserveFor(ctx context.Context, d time.Duration) error {
 	end := time.Now().Add(d)
 	return f.Until(ctx, "time passes", d+time.Minute, func() bool { return time.Now().After(end) })
 }
 
-// untilFire sleeps until just before the next fire, and returns that.
-func (f *Fleet) untilFire(before time.Duration) time.Time {
+// sleepUntilFire sleeps until just before the next fire, and returns that.
+func (f *Fleet) sleepUntilFire(before time.Duration) time.Time {
 	fire := time.Now().Add(before).Truncate(f.Every).Add(f.Every)
 	time.Sleep(time.Until(fire.Add(-before)))
 	return fire
 }
 
 // claiming is how old a fire is that has to have been claimed by a fleet at rest.
-const claiming = 500 * time.Millisecond
+const claimTime = 500 * time.Millisecond
 
 // clearing is longer than it takes a leader to come by, on its slow tick, and clear away
 // what has been served.
-const clearing = time.Minute
+const cleanupTime = time.Minute
 
 // Finish lets the fleet come to rest and judges it, then has everybody leave and judges
 // what they leave.
 func (f *Fleet) Finish(ctx context.Context) error {
-	for end := time.Now().Add(clearing); time.Now().Before(end) && !f.Judge.IsSettled(time.Now(), claiming); {
-		if err := f.Pass(ctx, 100*time.Millisecond); err != nil {
+	for end := time.Now().Add(cleanupTime); time.Now().Before(end) && !f.Judge.IsSettled(time.Now(), claimTime); {
+		if err := f.ObserveFor(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
-	f.Judge.JudgeSettled(time.Now(), claiming)
+	f.Judge.JudgeSettled(time.Now(), claimTime)
 	var left []error
 	for _, p := range f.slots {
 		left = append(left, p.Leave(leaving))

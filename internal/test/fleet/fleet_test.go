@@ -35,7 +35,7 @@ func TestFleet_KeepsItsPromises(t *testing.T) {
 				t.Run(trial.String(), func(t *testing.T) {
 					t.Parallel() // most of the time is spent waiting
 					trial.Dir = t.TempDir()
-					trial.Tell = func(line string) { t.Log(line) }
+					trial.Progress = func(line string) { t.Log(line) }
 					out, err := trial.Run(t.Context())
 					require.NoError(t, err)
 					var table strings.Builder

@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/internal/test/judge"
 )
 
-// begins has the first runs that a filter lets pass noted, by shard, until stop.
-func (f *Faults) begins(pass func(*judge.Call) bool) (first map[judge.Shard]time.Time, stop func()) {
+// recordFirstRuns has the first runs that a filter lets pass noted, by shard, until stop.
+func (f *Faults) recordFirstRuns(pass func(*judge.Call) bool) (first map[judge.Shard]time.Time, stop func()) {
 	first = map[judge.Shard]time.Time{}
 	f.began = func(c *judge.Call) {
 		s := judge.Shard{Job: c.Job, Number: c.Shard}
@@ -21,11 +21,11 @@ func (f *Faults) begins(pass func(*judge.Call) bool) (first map[judge.Shard]time
 	return first, func() { f.began = nil }
 }
 
-// leave tells a process to leave in good order, and another to join when it has left, and
+// leaveAndJoin tells a process to leave in good order, and another to join when it has left, and
 // measures how long their shards stand still. A shard whose fires are far apart would be
 // measured by its schedule: the fleet's has to be dense, its runs short.
-func (f *Faults) leave(ctx context.Context) error {
-	slot, p, _, err := f.pick()
+func (f *Faults) leaveAndJoin(ctx context.Context) error {
+	slot, p, _, err := f.pickProcess()
 	if err != nil {
 		return err
 	}
@@ -37,11 +37,11 @@ func (f *Faults) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.strike("have %s leave and another join", f.role(p))
+	f.noteFault("have %s leave and another join", f.describe(p))
 	told := time.Now()
-	begun, stop := f.begins(func(c *judge.Call) bool { return c.Client != p.Client && c.Start.After(told) })
+	begun, stop := f.recordFirstRuns(func(c *judge.Call) bool { return c.Client != p.Client && c.Start.After(told) })
 	defer stop()
-	p.Tell()
+	p.Stop()
 	taken := func() bool {
 		for _, s := range owned {
 			if _, ok := begun[s]; !ok {
@@ -54,25 +54,25 @@ func (f *Faults) leave(ctx context.Context) error {
 		return err
 	}
 	for _, s := range owned {
-		f.Left = append(f.Left, begun[s].Sub(told))
+		f.TimesToLeave = append(f.TimesToLeave, begun[s].Sub(told))
 	}
 	if err := p.Leave(leaving); err != nil {
 		return err
 	}
-	if err := f.wholeOf(ctx, f.Instances-1); err != nil {
+	if err := f.awaitWholeOf(ctx, f.Instances-1); err != nil {
 		return err
 	}
-	return f.join(ctx, slot)
+	return f.joinOne(ctx, slot)
 }
 
-// join starts a process in a slot, and measures how long it takes from there to its first
+// joinOne starts a process in a slot, and measures how long it takes from there to its first
 // run.
-func (f *Faults) join(ctx context.Context, slot int) error {
+func (f *Faults) joinOne(ctx context.Context, slot int) error {
 	if err := f.Replace(slot); err != nil {
 		return err
 	}
 	p := f.Process(slot)
-	begun, stop := f.begins(func(c *judge.Call) bool { return c.Client == p.Client })
+	begun, stop := f.recordFirstRuns(func(c *judge.Call) bool { return c.Client == p.Client })
 	defer stop()
 	if err := f.Until(ctx, "one who joined runs a shard", recovery, func() bool { return len(begun) > 0 }); err != nil {
 		return err
@@ -83,24 +83,24 @@ func (f *Faults) join(ctx context.Context, slot int) error {
 			first = t
 		}
 	}
-	f.Joined = append(f.Joined, first.Sub(p.joined()))
-	return f.whole(ctx)
+	f.TimesToJoin = append(f.TimesToJoin, first.Sub(p.joined()))
+	return f.awaitWhole(ctx)
 }
 
 // restartFleet has each process leave in good order and another come in its place, one
 // after the other.
 func (f *Faults) restartFleet(ctx context.Context) error {
-	f.strike("restart the fleet's processes")
+	f.noteFault("restart the fleet's processes")
 	for slot := range f.Instances {
 		p := f.Process(slot)
-		f.note("have %s leave", f.role(p))
+		f.addNote("have %s leave", f.describe(p))
 		if err := p.Leave(leaving); err != nil {
 			return err
 		}
 		if err := f.Replace(slot); err != nil {
 			return err
 		}
-		if err := f.whole(ctx); err != nil {
+		if err := f.awaitWhole(ctx); err != nil {
 			return err
 		}
 	}
@@ -116,32 +116,32 @@ func (f *Faults) restartNamed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.strike("restart the fleet's processes under their names")
+	f.noteFault("restart the fleet's processes under their names")
 	r := f.Judge.Report()
 	before := r.Moves + r.Failovers - r.KeptByName
 	for slot := range f.Instances {
 		p := f.Process(slot)
-		id, err := f.session(p)
+		id, err := f.liveSession(p)
 		if err != nil {
 			return err
 		}
 		if f.Rand.IntN(2) == 0 {
-			f.note("have %s leave", f.role(p))
+			f.addNote("have %s leave", f.describe(p))
 			if err := p.Leave(leaving); err != nil {
 				return err
 			}
 		} else {
-			f.disturb()
-			f.note("kill %s", f.role(p))
+			f.suspendPromises()
+			f.addNote("kill %s", f.describe(p))
 			p.Kill()
 		}
 		if err := f.Replace(slot); err != nil {
 			return err
 		}
-		if _, err := f.gone(ctx, id); err != nil { // until then the name is taken
+		if _, err := f.awaitSessionEnd(ctx, id); err != nil { // until then the name is taken
 			return err
 		}
-		if err := f.whole(ctx); err != nil {
+		if err := f.awaitWhole(ctx); err != nil {
 			return err
 		}
 	}
@@ -154,8 +154,8 @@ func (f *Faults) restartNamed(ctx context.Context) error {
 // deploy replaces each process, one after the other, in the middle of runs that outlast its
 // drain. Their runs are handed back, and none of them counts as failed.
 func (f *Faults) deploy(ctx context.Context) error {
-	fire := f.untilFire(5 * time.Millisecond)
-	time.Sleep(time.Until(fire) + 100*time.Millisecond + f.upTo(300*time.Millisecond))
+	fire := f.sleepUntilFire(5 * time.Millisecond)
+	time.Sleep(time.Until(fire) + 100*time.Millisecond + f.drawDuration(300*time.Millisecond))
 	if err := f.Observe(ctx); err != nil {
 		return err
 	}
@@ -168,16 +168,16 @@ func (f *Faults) deploy(ctx context.Context) error {
 		return err
 	}
 	returned = f.Judge.Report().HandedBack - returned
-	f.Struck = fmt.Sprintf("deploy: %d runs handed back", returned)
+	f.LastFault = fmt.Sprintf("deploy: %d runs handed back", returned)
 	if failed := f.Judge.CountFailed(); returned == 0 || failed > 0 {
 		return fmt.Errorf("%d runs were handed back, and %d count as failed", returned, failed)
 	}
 	return nil
 }
 
-// total changes the total of a job three times while it fires, by processes that each know
+// changeTotal changes the total of a job three times while it fires, by processes that each know
 // of a new definition alone, and waits until the last total runs.
-func (f *Faults) total(ctx context.Context) error {
+func (f *Faults) changeTotal(ctx context.Context) error {
 	var totals []int
 	for range 3 {
 		total := 1 + f.Rand.IntN(16)
@@ -186,20 +186,20 @@ func (f *Faults) total(ctx context.Context) error {
 		}
 		totals = append(totals, total)
 		f.size = size{Revision: f.size.Revision + 1, Shards: total}
-		f.strike("change the total to %d", total)
+		f.noteFault("change the total to %d", total)
 		if err := f.Process(f.Rand.IntN(f.Instances)).resize(f.size); err != nil {
 			return err
 		}
-		if err := f.Pass(ctx, f.upTo(8*f.Often)); err != nil {
+		if err := f.ObserveFor(ctx, f.drawDuration(8*f.Often)); err != nil {
 			return err
 		}
 	}
-	begun, stop := f.begins(func(c *judge.Call) bool { return c.Job == resizedJob && c.Shards == f.size.Shards })
+	begun, stop := f.recordFirstRuns(func(c *judge.Call) bool { return c.Job == resizedJob && c.Shards == f.size.Shards })
 	defer stop()
 	all := func() bool { return len(begun) == f.size.Shards }
 	if err := f.Until(ctx, "the new total runs", f.TTL+recovery, all); err != nil {
 		return err
 	}
-	f.Struck = fmt.Sprintf("change the total to %v", totals)
-	return f.whole(ctx)
+	f.LastFault = fmt.Sprintf("change the total to %v", totals)
+	return f.awaitWhole(ctx)
 }

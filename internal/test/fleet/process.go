@@ -26,7 +26,7 @@ type Process struct {
 	stdin    io.WriteCloser
 	stderr   *os.File
 	heard    chan struct{} // closed when all it said has been read
-	told     bool          // to leave, or killed
+	stopped  bool          // to leave, or killed
 
 	mu    sync.Mutex
 	said  []judge.Event
@@ -35,8 +35,8 @@ type Process struct {
 	err   error               // of reading what it says
 }
 
-// begin starts a worker. What it logs goes to a file in dir.
-func begin(s *Server, a assignment, dir string) (*Process, error) {
+// startProcess starts a worker. What it logs goes to a file in dir.
+func startProcess(s *Server, a assignment, dir string) (*Process, error) {
 	p := &Process{Instance: a.Instance, Client: a.Client, heard: make(chan struct{}), open: map[int]*judge.Call{}}
 	if err := p.start(s, a, dir); err != nil {
 		p.release()
@@ -114,12 +114,12 @@ func (p *Process) hear(l *line) {
 		p.said = append(p.said, judge.Event{Call: &call})
 		return
 	}
-	p.said = append(p.said, judge.Event{Call: p.open[l.Number], End: l.End, Canceled: l.Told})
+	p.said = append(p.said, judge.Event{Call: p.open[l.Number], End: l.End, Canceled: l.Canceled})
 	delete(p.open, l.Number)
 }
 
-// take returns what the process has said since the last take.
-func (p *Process) take() ([]judge.Event, error) {
+// readLines returns what the process has said since the last take.
+func (p *Process) readLines() ([]judge.Event, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	said := p.said
@@ -139,7 +139,7 @@ func (p *Process) resize(s size) error { return json.NewEncoder(p.stdin).Encode(
 
 // Kill ends the process at once, and with it all that it ran.
 func (p *Process) Kill() {
-	p.told = true
+	p.stopped = true
 	at := time.Now()
 	p.proc.Kill()
 	<-p.heard
@@ -152,18 +152,18 @@ func (p *Process) Kill() {
 	p.release()
 }
 
-// Tell tells the process to go in good order. Telling it again does nothing: while it ends
+// Stop tells the process to go in good order. Telling it again does nothing: while it ends
 // it would die of it.
-func (p *Process) Tell() {
-	if !p.told {
-		p.told = true
+func (p *Process) Stop() {
+	if !p.stopped {
+		p.stopped = true
 		p.proc.Terminate()
 	}
 }
 
 // Leave tells the process to go in good order, and returns when it has.
 func (p *Process) Leave(within time.Duration) error {
-	p.Tell()
+	p.Stop()
 	select {
 	case <-p.proc.Done():
 	case <-time.After(within):
@@ -215,8 +215,8 @@ func (p *Process) each(fault func(*tcpproxy.Proxy) func()) (undo func()) {
 	}
 }
 
-// over reports whether the process has ended.
-func (p *Process) over() bool {
+// hasEnded reports whether the process has ended.
+func (p *Process) hasEnded() bool {
 	select {
 	case <-p.proc.Done():
 		return true

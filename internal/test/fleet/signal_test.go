@@ -21,10 +21,10 @@ func TestProcess_EndsAtOnceOnASecondSignal(t *testing.T) {
 	running := func() bool { return !f.Judge.IsIdle() }
 	require.NoError(t, f.Until(t.Context(), "a run begins", recovery, running))
 	p := f.Process(0)
-	p.Tell()
+	p.Stop()
 	draining := func() bool { return f.Judge.IsDraining(p.Instance) }
 	require.NoError(t, f.Until(t.Context(), "it drains", recovery, draining))
-	assert.False(t, p.over(), "it waits for the run")
+	assert.False(t, p.hasEnded(), "it waits for the run")
 	p.proc.Terminate()
 	select {
 	case <-p.proc.Done():

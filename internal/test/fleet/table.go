@@ -59,7 +59,7 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 	fmt.Fprintln(times, "\ntrial\tkill to session gone\tsession gone to claimed elsewhere\tleave to running elsewhere\tjoin to running\tanswers of the store\t")
 	for _, o := range outcomes {
 		fmt.Fprintf(times, "%s\t%s\t%s\t%s\t%s\t%s\t\n", o.Trial,
-			quantiles(o.Gone), quantiles(o.Again), quantiles(o.Left), quantiles(o.Joined), quantiles(o.Answers))
+			quantiles(o.TimesToExpire), quantiles(o.TimesToRerun), quantiles(o.TimesToLeave), quantiles(o.TimesToJoin), quantiles(o.Answers))
 	}
 	if err := times.Flush(); err != nil {
 		return err
@@ -75,7 +75,7 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 			kinds = append(kinds, fmt.Sprintf("%s %d", kind, o.Report.Faults[kind]))
 		}
 		if _, err := fmt.Fprintf(w, "%s: seed %d; rounds: %s; %d bytes of dead sessions' requests reached the store\n",
-			o.Trial, o.Trial.Seed, strings.Join(kinds, ", "), o.Late); err != nil {
+			o.Trial, o.Trial.Seed, strings.Join(kinds, ", "), o.LateBytes); err != nil {
 			return err
 		}
 	}

@@ -16,13 +16,13 @@ import (
 type Kind struct {
 	Name    string
 	Members int // that the store has at least
-	strike  func(*Faults, context.Context) error
+	inject  func(*Faults, context.Context) error
 	store   bool // befalls the store, whose troubles are in all that is measured meanwhile
 	fleet   sort // see befalls
 }
 
-// befalls returns what sort of fleet it is for.
-func (k *Kind) befalls() sort { return cmp.Or(k.fleet, faults) }
+// fleetSort returns what sort of fleet it is for.
+func (k *Kind) fleetSort() sort { return cmp.Or(k.fleet, faults) }
 
 // sort is a sort of fleet.
 type sort string
@@ -38,31 +38,31 @@ const (
 // Kinds returns all that there are.
 func Kinds() []Kind {
 	return []Kind{
-		{Name: "kill", Members: 1, strike: (*Faults).kill},
-		{Name: "pause", Members: 1, strike: (*Faults).pause},
-		{Name: "cut", Members: 1, strike: (*Faults).cut},
-		{Name: "cut-short", Members: 1, strike: (*Faults).cutShort},
-		{Name: "member", Members: 3, strike: (*Faults).member, store: true},
-		{Name: "restart-fleet", Members: 1, strike: (*Faults).restartFleet},
-		{Name: "restart-servers", Members: 1, strike: (*Faults).restartServers, store: true},
-		{Name: "total", Members: 1, strike: (*Faults).total},
-		{Name: "leave", Members: 1, strike: (*Faults).leave, fleet: planned},
-		{Name: "named", Members: 1, strike: (*Faults).restartNamed, fleet: named},
-		{Name: "deploy", Members: 1, strike: (*Faults).deploy, fleet: lengthy},
+		{Name: "kill", Members: 1, inject: (*Faults).killOne},
+		{Name: "pause", Members: 1, inject: (*Faults).pauseOne},
+		{Name: "cut", Members: 1, inject: (*Faults).cutOff},
+		{Name: "cut-short", Members: 1, inject: (*Faults).cutOffShortly},
+		{Name: "member", Members: 3, inject: (*Faults).killMember, store: true},
+		{Name: "restart-fleet", Members: 1, inject: (*Faults).restartFleet},
+		{Name: "restart-servers", Members: 1, inject: (*Faults).restartServers, store: true},
+		{Name: "total", Members: 1, inject: (*Faults).changeTotal},
+		{Name: "leave", Members: 1, inject: (*Faults).leaveAndJoin, fleet: planned},
+		{Name: "named", Members: 1, inject: (*Faults).restartNamed, fleet: named},
+		{Name: "deploy", Members: 1, inject: (*Faults).deploy, fleet: lengthy},
 		{Name: "edits", Members: 1, fleet: edited},
 	}
 }
 
 // Trial is rounds of some kinds that befall one fleet on one store.
 type Trial struct {
-	Store   string // "etcd" or "zookeeper"
-	Members int    // of the store
-	Kinds   []Kind // all for the same sort of fleet
-	Rounds  int
-	TTL     time.Duration // of sessions
-	Seed    uint64
-	Dir     string       // for the logs of the processes; it is made
-	Tell    func(string) // is told of each round; may be nil
+	Store    string // "etcd" or "zookeeper"
+	Members  int    // of the store
+	Kinds    []Kind // all for the same sort of fleet
+	Rounds   int
+	TTL      time.Duration // of sessions
+	Seed     uint64
+	Dir      string       // for the logs of the processes; it is made
+	Progress func(string) // is told of each round; may be nil
 }
 
 // Trials returns t in as many trials as it takes fleets. Kinds for which the store has too few
@@ -72,7 +72,7 @@ func Trials(t Trial) []Trial {
 	var all []Trial
 	for _, fleet := range []sort{faults, planned, named, lengthy, edited} {
 		part := t
-		part.Kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.befalls() != fleet })
+		part.Kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.fleetSort() != fleet })
 		if len(part.Kinds) == 0 {
 			continue
 		}
@@ -82,7 +82,7 @@ func Trials(t Trial) []Trial {
 	return all
 }
 
-func (t Trial) fleet() sort { return t.Kinds[0].befalls() }
+func (t Trial) fleet() sort { return t.Kinds[0].fleetSort() }
 
 // String names the trial.
 func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store, t.Members, t.fleet()) }
@@ -110,12 +110,12 @@ func (t Trial) config() Config {
 type Outcome struct {
 	Trial
 	*judge.Report
-	Late         int64           // bytes of dead sessions' requests that reached the store
-	Gone, Again  []time.Duration // as of Faults
-	Left, Joined []time.Duration
-	Edits        []EditsRow
-	Answers      []time.Duration // of the store to the observer: how busy the machine was
-	Took         time.Duration
+	LateBytes                   int64           // bytes of dead sessions' requests that reached the store
+	TimesToExpire, TimesToRerun []time.Duration // as of Faults
+	TimesToLeave, TimesToJoin   []time.Duration
+	Edits                       []EditsRow
+	Answers                     []time.Duration // of the store to the observer: how busy the machine was
+	Took                        time.Duration
 }
 
 // Run has the trial befall a fleet, and judges it. What has been found by then is returned
@@ -144,16 +144,16 @@ func (t Trial) Run(ctx context.Context) (Outcome, error) {
 	fl.Judge.Report().Seed = t.Seed
 	if t.fleet() == edited {
 		out.Edits, err = t.runEdits(ctx, f)
-	} else if err = t.rounds(ctx, f); err == nil {
+	} else if err = t.runRounds(ctx, f); err == nil {
 		err = fl.Finish(ctx)
 	}
-	out.Report, out.Late = fl.Judge.Report(), f.Late
-	out.Gone, out.Again, out.Left, out.Joined = f.Gone, f.Again, f.Left, f.Joined
+	out.Report, out.LateBytes = fl.Judge.Report(), f.LateBytes
+	out.TimesToExpire, out.TimesToRerun, out.TimesToLeave, out.TimesToJoin = f.TimesToExpire, f.TimesToRerun, f.TimesToLeave, f.TimesToJoin
 	out.Answers, out.Took = fl.answers, time.Since(begun)
 	return out, err
 }
 
-func (t Trial) rounds(ctx context.Context, f *Faults) error {
+func (t Trial) runRounds(ctx context.Context, f *Faults) error {
 	err := f.Until(ctx, "the fleet has begun", recovery, func() bool {
 		return f.Judge.IsWhole(f.Instances) && f.Judge.Report().Claims > 0
 	})
@@ -168,27 +168,27 @@ func (t Trial) rounds(ctx context.Context, f *Faults) error {
 		}
 		k := turn[0]
 		turn = turn[1:]
-		if err := t.round(ctx, f, i, k); err != nil {
-			return fmt.Errorf("seed %d, round %d, %s (%s): %w", t.Seed, i+1, k.Name, f.Struck, err)
+		if err := t.runRound(ctx, f, i, k); err != nil {
+			return fmt.Errorf("seed %d, round %d, %s (%s): %w", t.Seed, i+1, k.Name, f.LastFault, err)
 		}
 	}
 	return nil
 }
 
-func (t Trial) round(ctx context.Context, f *Faults, i int, k Kind) error {
+func (t Trial) runRound(ctx context.Context, f *Faults, i int, k Kind) error {
 	r := f.Judge.Report()
 	r.Faults[k.Name]++
 	begun, reruns, answers := time.Now(), len(r.Rerun), len(f.answers)
-	if err := k.strike(f, ctx); err != nil {
+	if err := k.inject(f, ctx); err != nil {
 		return err
 	}
 	again := slices.Clone(r.Rerun[reruns:])
 	if !k.store && t.fleet() != named { // there, who claims it has to come first
-		f.Again = append(f.Again, again...)
+		f.TimesToRerun = append(f.TimesToRerun, again...)
 	}
-	if t.Tell != nil {
-		t.Tell(fmt.Sprintf("%s round %d of %d: %s; took %v; re-runs %s; answers %s",
-			t, i+1, t.Rounds, f.Struck, time.Since(begun).Round(time.Millisecond), quantiles(again), quantiles(f.answers[answers:])))
+	if t.Progress != nil {
+		t.Progress(fmt.Sprintf("%s round %d of %d: %s; took %v; re-runs %s; answers %s",
+			t, i+1, t.Rounds, f.LastFault, time.Since(begun).Round(time.Millisecond), quantiles(again), quantiles(f.answers[answers:])))
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func Main() {
 	var a assignment
 	err := json.Unmarshal([]byte(text), &a)
 	if err == nil {
-		err = work(a, os.Stdin, os.Stdout, os.Stderr)
+		err = runWorker(a, os.Stdin, os.Stdout, os.Stderr)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -73,13 +73,13 @@ const maxSkew = 100 * time.Millisecond
 // line is what a worker tells of a run, or that it joins, as one line of JSON on its output.
 type line struct {
 	judge.Call
-	Number    int // counts the runs of the process
-	End, Told time.Time
-	Joins     time.Time // when it was about to join; no run then
+	Number        int // counts the runs of the process
+	End, Canceled time.Time
+	Joins         time.Time // when it was about to join; no run then
 }
 
-// work takes part in the fleet until it is told to stop.
-func work(a assignment, in io.Reader, out, log io.Writer) error {
+// runWorker takes part in the fleet until it is told to stop.
+func runWorker(a assignment, in io.Reader, out, log io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -95,7 +95,7 @@ func work(a assignment, in io.Reader, out, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	t := &teller{assignment: a, out: json.NewEncoder(out)}
+	t := &reporter{assignment: a, out: json.NewEncoder(out)}
 	for i := range a.Jobs {
 		err := e.Register(executor.Job{
 			Name: jobName(i), Schedule: executor.Every(a.Every), Shards: a.Shards,
@@ -109,14 +109,14 @@ func work(a assignment, in io.Reader, out, log io.Writer) error {
 		if err := e.Register(t.resized(a.Resized)); err != nil {
 			return err
 		}
-		go obey(in, logger, func(s size) error { return e.Register(t.resized(s)) })
+		go followOrders(in, logger, func(s size) error { return e.Register(t.resized(s)) })
 	}
-	t.tell(line{Joins: time.Now()})
+	t.report(line{Joins: time.Now()})
 	return errors.Join(e.Run(ctx), t.err())
 }
 
-// obey carries orders out, until there will be no more.
-func obey(in io.Reader, log *slog.Logger, register func(size) error) {
+// followOrders carries orders out, until there will be no more.
+func followOrders(in io.Reader, log *slog.Logger, register func(size) error) {
 	for orders := json.NewDecoder(in); ; {
 		var s size
 		if err := orders.Decode(&s); err != nil {
@@ -129,8 +129,8 @@ func obey(in io.Reader, log *slog.Logger, register func(size) error) {
 	}
 }
 
-// teller is the handler of all jobs. It tells what it does before it does it.
-type teller struct {
+// reporter is the handler of all jobs. It tells what it does before it does it.
+type reporter struct {
 	assignment
 
 	mu     sync.Mutex
@@ -139,14 +139,14 @@ type teller struct {
 	failed error
 }
 
-func (t *teller) resized(s size) executor.Job {
+func (t *reporter) resized(s size) executor.Job {
 	return executor.Job{
 		Name: resizedJob, Revision: s.Revision, Shards: s.Shards, Schedule: executor.Every(t.Often),
 		Handler: executor.HandlerFunc(t.handle),
 	}
 }
 
-func (t *teller) handle(ctx context.Context, r *executor.Run) error {
+func (t *reporter) handle(ctx context.Context, r *executor.Run) error {
 	l := line{Call: judge.Call{
 		Job: r.Job, Shard: r.Shard, Shards: r.Shards, Fire: r.FireTime, Trigger: r.Trigger, Attempt: r.Attempt,
 		Fence: r.Fence, Instance: r.Instance, Client: t.Client, Start: time.Now(),
@@ -155,22 +155,22 @@ func (t *teller) handle(ctx context.Context, r *executor.Run) error {
 	t.number++
 	l.Number = t.number
 	t.mu.Unlock()
-	t.tell(l)
+	t.report(l)
 	timer := time.NewTimer(t.takes(r.Job, r.ID))
 	defer timer.Stop()
 	var err error
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-		l.Told, err = time.Now(), context.Cause(ctx)
+		l.Canceled, err = time.Now(), context.Cause(ctx)
 	}
 	l.End = time.Now()
-	t.tell(l)
+	t.report(l)
 	return err
 }
 
 // takes returns how long a run takes: some time, the same whoever asks.
-func (t *teller) takes(job, id string) time.Duration {
+func (t *reporter) takes(job, id string) time.Duration {
 	longest := t.Takes
 	if job == resizedJob {
 		longest = t.Often / 2
@@ -180,13 +180,13 @@ func (t *teller) takes(job, id string) time.Duration {
 	return longest/8 + time.Duration(h.Sum32()%1000)*(longest-longest/8)/1000
 }
 
-func (t *teller) tell(l line) {
+func (t *reporter) report(l line) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failed = errors.Join(t.failed, t.out.Encode(l))
 }
 
-func (t *teller) err() error {
+func (t *reporter) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.failed

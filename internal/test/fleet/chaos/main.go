@@ -70,7 +70,7 @@ func run(ctx context.Context, out, usage io.Writer, args []string) error {
 			all.Store, all.Members = store, members
 			for _, t := range fleet.Trials(all) {
 				t.Dir = filepath.Join(dir, t.String())
-				t.Tell = func(line string) { fmt.Fprintln(out, time.Now().Format("15:04:05.000"), line) }
+				t.Progress = func(line string) { fmt.Fprintln(out, time.Now().Format("15:04:05.000"), line) }
 				outcome, err := t.Run(ctx)
 				if err != nil {
 					err = fmt.Errorf("%s: %w", t, err)
@@ -154,9 +154,9 @@ func (l limits) check(o *fleet.Outcome) error {
 		q     float64
 		limit time.Duration
 	}{
-		{"p99 from a session's end to claims elsewhere", o.Again, 0.99, l.gone},
-		{"the median from leaving to running elsewhere", o.Left, 0.5, l.leave},
-		{"the median from joining to running", o.Joined, 0.5, l.join},
+		{"p99 from a session's end to claims elsewhere", o.TimesToRerun, 0.99, l.gone},
+		{"the median from leaving to running elsewhere", o.TimesToLeave, 0.5, l.leave},
+		{"the median from joining to running", o.TimesToJoin, 0.5, l.join},
 	} {
 		if took := fleet.Quantile(c.times, c.q); c.limit > 0 && took > c.limit {
 			errs = append(errs, fmt.Errorf("%s: %s is %v, above %v", o.Trial, c.what, took.Round(time.Microsecond), c.limit))

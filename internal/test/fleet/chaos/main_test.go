@@ -54,7 +54,7 @@ func TestLimits_CompareMediansAndP99(t *testing.T) {
 	for i := range 101 {
 		times = append(times, time.Duration(i)*time.Millisecond)
 	}
-	o := fleet.Outcome{Trial: fleet.Trial{Kinds: fleet.Kinds()}, Report: &judge.Report{}, Again: times, Left: times, Joined: times}
+	o := fleet.Outcome{Trial: fleet.Trial{Kinds: fleet.Kinds()}, Report: &judge.Report{}, TimesToRerun: times, TimesToLeave: times, TimesToJoin: times}
 	assert.NoError(t, limits{}.check(&o), "without limits")
 	assert.NoError(t, limits{99 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond}.check(&o))
 	assert.ErrorContains(t, limits{gone: 98 * time.Millisecond}.check(&o), "claims elsewhere is 99ms, above 98ms")
