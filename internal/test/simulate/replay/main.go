@@ -88,10 +88,11 @@ func buildSimulator(ctx context.Context, dir string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// simulatorDir returns the directory of package simulate. A workspace may have several main modules, so
-// the directory of "the" module would not do.
+// simulatorDir returns the directory of package simulate. It asks for the module of the current directory, since
+// go list -m prints each main module of a workspace.
 func simulatorDir(ctx context.Context) (string, error) {
-	return commandOutput(ctx, "go", "list", "-f", "{{.Dir}}", "github.com/rota-dev/rota/internal/test/simulate")
+	mod, err := commandOutput(ctx, "go", "env", "GOMOD")
+	return filepath.Join(filepath.Dir(mod), "internal", "test", "simulate"), err
 }
 
 func commandOutput(ctx context.Context, name string, args ...string) (string, error) {
