@@ -24,8 +24,8 @@ type etcdLog struct {
 	done   chan struct{}
 }
 
-// Etcd reads the log of an etcd cluster whose history has not been compacted. root is the
-// namespace that the registry was opened with.
+// Etcd reads the log of an etcd cluster whose history has not been compacted. root is the namespace root of the
+// registry.
 func Etcd(ctx context.Context, endpoints []string, root string, secure *tls.Config) (Log, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints, TLS: secure, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
@@ -33,7 +33,7 @@ func Etcd(ctx context.Context, endpoints []string, root string, secure *tls.Conf
 	if err != nil {
 		return nil, fmt.Errorf("read etcd's log: %w", err)
 	}
-	// The root alone, to find out now if nobody answers.
+	// Read the root key, so that an unreachable cluster is an error now.
 	if _, err := client.Get(ctx, root); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("read etcd's log: %w", err)
@@ -48,8 +48,7 @@ func Etcd(ctx context.Context, endpoints []string, root string, secure *tls.Conf
 	return l, nil
 }
 
-// follow takes events in. A watch that ends, as when there is no leader for a while, goes
-// on after what has been seen.
+// follow reads events. If the watch ends, as it does without a leader, another one begins after the last event.
 func (l *etcdLog) follow(ctx context.Context, events clientv3.WatchChan) {
 	next := int64(1)
 	for {
@@ -73,7 +72,7 @@ func (l *etcdLog) follow(ctx context.Context, events clientv3.WatchChan) {
 	}
 }
 
-// take makes commits of events, which are in order of revisions and complete for each.
+// take adds the commits of events. Events are in order of revisions, and complete for each.
 func (l *etcdLog) take(events []*clientv3.Event) {
 	now := time.Now()
 	for len(events) > 0 {
@@ -87,8 +86,8 @@ func (l *etcdLog) take(events []*clientv3.Event) {
 	}
 }
 
-// commits returns what events of one revision are: the end of a session with all that it
-// owned, or a transaction, or the beginning of a session.
+// commits returns the commit of the events of one revision: a transaction, or the begin of a session, or its end
+// with its owned keys.
 func (l *etcdLog) commits(rev uint64, now time.Time, events []*clientv3.Event) []judge.Commit {
 	c := commit(rev, now)
 	for _, e := range events {
@@ -112,15 +111,14 @@ func (l *etcdLog) commits(rev uint64, now time.Time, events []*clientv3.Event) [
 	}
 	switch {
 	case c.Ended != "" || c.Opened != "":
-		c.Then = nil // owned keys go with their session
+		c.Then = nil // owned keys vanish with their session
 	case len(c.Then) == 0:
 		return nil
 	}
 	return []judge.Commit{c}
 }
 
-// etcdKey returns the key that is stored under a name: the slash before its last segment
-// is doubled.
+// etcdKey returns the key of a stored name, in which the slash before the last segment is doubled.
 func etcdKey(name string) (registry.Key, bool) {
 	if name, ok := strings.CutPrefix(name, "/"); ok {
 		return registry.Key(name), !strings.HasPrefix(name, ":")
@@ -143,10 +141,10 @@ func etcdOp(key registry.Key, e *clientv3.Event) registry.Op {
 	return registry.Op{Kind: registry.OpCreate, Key: key, Value: value}
 }
 
-// Sync writes a key of its own, outside of the namespace, and waits for it to come by.
+// Sync writes a key outside of the namespace and waits until the watch reports it.
 func (l *etcdLog) Sync(ctx context.Context) error {
 	return l.reach(ctx, func(ctx context.Context) (uint64, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // it has no bound of its own
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // Put has no timeout of its own
 		defer cancel()
 		put, err := l.client.Put(ctx, "storelog/sync", "")
 		if err != nil {
@@ -156,7 +154,7 @@ func (l *etcdLog) Sync(ctx context.Context) error {
 	})
 }
 
-// Close ends the reading.
+// Close stops reading.
 func (l *etcdLog) Close() error {
 	l.stop()
 	<-l.done

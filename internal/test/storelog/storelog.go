@@ -1,8 +1,6 @@
-// Package storelog reads what has been committed to a store, all of it and in order, for
-// a judge of the fleet that uses it. It shares no code with package registry's backends: it
-// talks to etcd through a client of its own, and reads ZooKeeper's transaction log from the
-// server's disk, as what is watched there can be missed. A mistake in a backend is not to
-// be made twice.
+// Package storelog reads all commits of a store, in order, for a judge of the fleet that uses the store. It shares
+// no code with the backends of package registry, so that a mistake in a backend is found: it uses its own etcd
+// client, and reads ZooKeeper's transaction log from the server's disk, since ZooKeeper's watches merge changes.
 package storelog
 
 import (
@@ -17,35 +15,35 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Log is the commits of a store since it was empty.
+// Log returns the commits of a store since it was empty.
 type Log interface {
-	// Take returns the commits that have been taken in since the last call.
+	// Take returns the commits read since the last call.
 	Take() []judge.Commit
-	// Sync returns when all that was committed before the call has been taken in. It waits
-	// for a store that does not answer.
+	// Sync waits until all commits before the call have been read, also while the store does not
+	// answer.
 	Sync(ctx context.Context) error
-	// Close ends the reading. What was taken in can still be taken.
+	// Close stops reading. Take still returns what was read.
 	Close() error
 }
 
-// pending is what has been taken in and not yet taken.
+// pending holds the commits that were read and not yet taken.
 type pending struct {
 	mu      sync.Mutex
 	commits []judge.Commit
-	through uint64        // the newest commit, of whatever kind, that has been taken in
+	through uint64        // the newest commit of any kind that has been read
 	moved   chan struct{} // closed, and replaced, when through grows, or with failed
-	failed  error         // why no more will come
+	failed  error         // why reading ended
 }
 
 func newPending() *pending { return &pending{moved: make(chan struct{})} }
 
-// add takes in what was committed at seq.
+// add adds the commits at seq.
 func (p *pending) add(seq uint64, commits ...judge.Commit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.commits = append(p.commits, commits...)
 	p.through = max(p.through, seq)
-	p.move()
+	p.signal()
 }
 
 func (p *pending) fail(err error) {
@@ -53,16 +51,16 @@ func (p *pending) fail(err error) {
 	defer p.mu.Unlock()
 	if p.failed == nil {
 		p.failed = err
-		p.move()
+		p.signal()
 	}
 }
 
-func (p *pending) move() {
+func (p *pending) signal() {
 	close(p.moved)
 	p.moved = make(chan struct{})
 }
 
-// Take returns the commits that have been taken in since the last call.
+// Take returns the commits read since the last call.
 func (p *pending) Take() []judge.Commit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +69,7 @@ func (p *pending) Take() []judge.Commit {
 	return all
 }
 
-// await returns when seq has been taken in.
+// await waits until seq has been read.
 func (p *pending) await(ctx context.Context, seq uint64) error {
 	for {
 		p.mu.Lock()
@@ -94,7 +92,7 @@ func (p *pending) await(ctx context.Context, seq uint64) error {
 // syncWithin bounds a Sync.
 const syncWithin = 30 * time.Second
 
-// reach asks for a commit, as often as it takes, and returns when that has been taken in.
+// reach asks for the last commit until the store answers, and waits until it has been read.
 func (p *pending) reach(ctx context.Context, ask func(ctx context.Context) (seq uint64, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, syncWithin)
 	defer cancel()
@@ -111,16 +109,16 @@ func (p *pending) reach(ctx context.Context, ask func(ctx context.Context) (seq 
 	}
 }
 
-// userValue returns what follows the first line of a stored value.
+// userValue returns a stored value without its first line.
 func userValue(stored []byte) []byte {
 	_, value, _ := bytes.Cut(stored, []byte("\n"))
 	return value
 }
 
-// commit is a Commit of a store, which does not tell who asked for it.
+// commit returns a Commit of a store whose log does not name the client.
 func commit(seq uint64, at time.Time) judge.Commit {
 	return judge.Commit{Rev: registry.Rev{Seq: seq}, At: at}
 }
 
-// trimRoot takes the name of the namespace's root off a stored key.
+// trimRoot removes the namespace root from a stored key.
 func trimRoot(stored, root string) (string, bool) { return strings.CutPrefix(stored, root+"/") }

@@ -41,7 +41,7 @@ func stores(t *testing.T) map[string]*store {
 	}
 }
 
-// text tells what a commit says, with the names of sessions replaced.
+// text returns a commit as text, with names instead of session ids.
 func text(c judge.Commit, names map[registry.SessionID]string) string {
 	var b strings.Builder
 	if c.Opened != "" {
@@ -59,9 +59,8 @@ func text(c judge.Commit, names map[registry.SessionID]string) string {
 	return b.String()
 }
 
-// TestLog_TellsAllThatIsCommitted compares the log of a server with what was done to it
-// through the library.
-func TestLog_TellsAllThatIsCommitted(t *testing.T) {
+// TestLog_HasAllCommits compares the log of a server with the transactions that were made through the library.
+func TestLog_HasAllCommits(t *testing.T) {
 	for name, s := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
@@ -98,7 +97,7 @@ func TestLog_TellsAllThatIsCommitted(t *testing.T) {
 			var seqs []uint64
 			for _, c := range s.log.Take() {
 				if c.Err != nil {
-					continue // ZooKeeper's log tells of what was refused, too
+					continue // ZooKeeper's log holds refused transactions too
 				}
 				got = append(got, text(c, names))
 				if len(c.Then) > 0 {
@@ -116,9 +115,9 @@ func TestLog_TellsAllThatIsCommitted(t *testing.T) {
 			for i, rev := range revs {
 				assert.Equal(t, rev.Seq, seqs[i], "the number of commit %d", i)
 			}
-			assert.Empty(t, s.log.Take(), "what has been taken does not come again")
+			assert.Empty(t, s.log.Take(), "a commit is returned once")
 		})
-		t.Run(name+" goes on after a restart of the server", func(t *testing.T) {
+		t.Run(name+" continues after a restart of the server", func(t *testing.T) {
 			ctx := t.Context()
 			require.NoError(t, s.cluster.Restart(ctx))
 			reg, err := registryurl.Open(ctx, s.url, nil)
@@ -160,7 +159,7 @@ func ensembles(t *testing.T) map[string]*store {
 // first, while values are written.
 func TestLog_OfAnEnsembleThatLosesMembers(t *testing.T) {
 	for name, s := range ensembles(t) {
-		t.Run(name+" tells each commit once and in order", func(t *testing.T) {
+		t.Run(name+" returns each commit once and in order", func(t *testing.T) {
 			ctx := t.Context()
 			reg, err := registryurl.Open(ctx, s.url, nil)
 			require.NoError(t, err)
@@ -196,12 +195,12 @@ func TestLog_OfAnEnsembleThatLosesMembers(t *testing.T) {
 			require.Greater(t, len(want), 50)
 			require.GreaterOrEqual(t, len(got), len(want))
 			assert.Equal(t, want, got[:len(want)])
-			assert.LessOrEqual(t, len(got), len(want)+1, "of the last write it may not be known")
+			assert.LessOrEqual(t, len(got), len(want)+1, "the outcome of the last write may be unknown")
 		})
 	}
 }
 
-func TestLog_EtcdThatHasForgottenItsHistoryIsRefused(t *testing.T) {
+func TestLog_RefusesACompactedEtcd(t *testing.T) {
 	c := servertest.StartEtcd(t, testserver.EtcdOptions{Compaction: time.Second})
 	ctx := t.Context()
 	reg, err := registryurl.Open(ctx, "etcd://"+c.Addrs()[0]+"/some/root", nil)

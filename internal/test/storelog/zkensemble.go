@@ -11,29 +11,28 @@ import (
 // ZooKeeperMember is a server of an ensemble.
 type ZooKeeperMember struct {
 	Addr string
-	Dir  string // below which it keeps its log
+	Dir  string // of its log
 }
 
-// zkEnsemble reads the transaction logs of all members. What a member logs has been
-// proposed, not yet committed, and may be taken back when the leader dies; hence each is
-// read only up to the transaction that it says it has executed. What a member has missed,
-// as it was down and got a snapshot instead, is in the log of another.
+// zkEnsemble reads the transaction logs of all members. A logged transaction is proposed, not yet committed, and may
+// be dropped when the leader fails; hence each log is read only up to the last transaction that its member
+// reports as executed. Transactions that a member missed while it was down, because it received a snapshot, are
+// in the log of another.
 type zkEnsemble struct {
 	*zkHistory
 	addrs   []string
 	readers []*zkReader
-	waiting map[uint64]*zkTxn // for one before it
+	waiting map[uint64]*zkTxn // for an earlier one
 	epochs  map[uint64]uint64 // by the last transaction of an epoch: the first of the next
-	ends    map[uint64]uint64 // by epoch: its last transaction, as far as logs of the next have shown it
+	ends    map[uint64]uint64 // by epoch: its last transaction, as logs show it at the begin of the next
 }
 
 func newZKEnsemble(root string) *zkEnsemble {
 	return &zkEnsemble{zkHistory: newZKHistory(root), waiting: map[uint64]*zkTxn{}, epochs: map[uint64]uint64{}, ends: map[uint64]uint64{}}
 }
 
-// ZooKeeperEnsemble reads the log of an ensemble on this machine, which was empty. root is
-// the namespace that the registry was opened with. Nothing is taken in but by Sync. Members
-// may be down, one at a time.
+// ZooKeeperEnsemble reads the logs of an ensemble that runs on this machine and started empty. root is the namespace
+// root of the registry. Only Sync reads. One member may be down at a time.
 func ZooKeeperEnsemble(ctx context.Context, members []ZooKeeperMember, root string) (Log, error) {
 	l := newZKEnsemble(root)
 	for _, m := range members {
@@ -46,8 +45,8 @@ func ZooKeeperEnsemble(ctx context.Context, members []ZooKeeperMember, root stri
 	return l, nil
 }
 
-// Sync asks the members for the last transaction that each has executed. Whoever has been
-// told of a commit was told by a member that had executed it.
+// Sync asks each member for its last executed transaction, and reads up to it. A client learns of a commit from a
+// member that has executed it, so no known commit is missed.
 func (l *zkEnsemble) Sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, syncWithin)
 	defer cancel()
@@ -64,14 +63,13 @@ func (l *zkEnsemble) Sync(ctx context.Context) error {
 	}
 }
 
-// has reports whether all up to a transaction has been taken in. A leader begins its epoch
-// at a number that no transaction has.
+// has reports whether all transactions up to newest have been read. A leader begins its epoch with a number that no
+// transaction has.
 func (l *zkEnsemble) has(newest uint64) bool {
 	return l.written >= newest || uint32(newest) == 0 && len(l.waiting) == 0
 }
 
-// readAll reads the logs of the members that answer, and returns the newest transaction
-// that one of them has executed.
+// readAll reads the logs of the members that answer, and returns the newest transaction that one of them executed.
 func (l *zkEnsemble) readAll(ctx context.Context) (newest uint64, err error) {
 	var errs []error
 	for i, r := range l.readers {
@@ -92,7 +90,7 @@ func (l *zkEnsemble) readAll(ctx context.Context) (newest uint64, err error) {
 	return newest, nil
 }
 
-// offer takes a transaction from a log, in which it comes after the one of number before.
+// offer adds a transaction of a log, in which it follows the one with the number before.
 func (l *zkEnsemble) offer(before uint64, t *zkTxn) {
 	if t.zxid <= l.written {
 		return
@@ -106,8 +104,8 @@ func (l *zkEnsemble) offer(before uint64, t *zkTxn) {
 
 func epoch(zxid uint64) uint64 { return zxid >> 32 }
 
-// order takes in what has its turn; newest is the last transaction that a member has executed.
-// Within an epoch the numbers have no gaps.
+// order commits the waiting transactions that are next; newest is the last transaction that a member executed.
+// Numbers within an epoch have no gaps.
 func (l *zkEnsemble) order(newest uint64) {
 	for {
 		t := l.waiting[l.written+1]
@@ -125,14 +123,14 @@ func (l *zkEnsemble) order(newest uint64) {
 	maps.DeleteFunc(l.waiting, func(zxid uint64, _ *zkTxn) bool { return zxid <= l.written })
 }
 
-// committed reports whether a transaction in a log is known to have been committed. A leader that is
-// killed has logged proposals that its successor does not know. If it is brought up to date by a
-// snapshot, they stay in its log, before transactions of the next epoch.
+// committed reports whether a logged transaction is known to be committed. A killed leader may have logged proposals
+// that its successor does not know. If a snapshot updates it later, they stay in its log, before transactions
+// of the next epoch.
 func (l *zkEnsemble) committed(zxid, newest uint64) bool {
 	return epoch(zxid) == epoch(newest) || uint32(newest) == 0 || zxid <= l.ends[epoch(zxid)]
 }
 
-// Close ends the reading.
+// Close stops reading.
 func (l *zkEnsemble) Close() error {
 	for _, r := range l.readers {
 		r.close()

@@ -10,20 +10,19 @@ import (
 	"strings"
 )
 
-// zkReader reads the transaction log that a server keeps below dir, one file after
-// another. A server begins a new one when it starts, and when one is full.
+// zkReader reads the transaction log of a server below dir, one file after another. A server begins a file when it
+// starts and when one is full.
 type zkReader struct {
 	dir  string
 	file *logFile
-	last uint64 // the zxid of what was read last
+	last uint64 // the zxid of the last transaction that was read
 }
 
-// read calls take with what has come since the last call, up to the transaction through,
-// and with the number of the transaction before it in this log. What follows a server may
-// still take back.
+// read calls take with each transaction since the last call, up to through, and with the number of the one before it
+// in this log. The server may still drop later ones.
 func (r *zkReader) read(through uint64, take func(before uint64, t *zkTxn)) error {
 	for {
-		next, err := r.after(through)
+		next, err := r.nextFile(through)
 		if err != nil {
 			return err
 		}
@@ -39,16 +38,15 @@ func (r *zkReader) read(through uint64, take func(before uint64, t *zkTxn)) erro
 		if next == "" {
 			return nil
 		}
-		r.close() // it had been ended before it was read to its end
+		r.close() // it was complete before it was read to its end
 		if r.file, err = openLog(next); err != nil {
 			return err
 		}
 	}
 }
 
-// after returns the path of the log that follows, if it begins at or before the
-// transaction through, or "".
-func (r *zkReader) after(through uint64) (string, error) {
+// nextFile returns the path of the next file if it begins at or before the transaction through, otherwise "".
+func (r *zkReader) nextFile(through uint64) (string, error) {
 	all, err := filepath.Glob(filepath.Join(r.dir, "version-2", "log.*"))
 	if err != nil {
 		return "", err
@@ -75,7 +73,7 @@ type logFile struct {
 	at   int64 // read so far
 }
 
-// openLog opens a log, which begins with a magic word, a version and the database's number.
+// openLog opens a file, which begins with a magic word, a version and the number of the database.
 func openLog(path string) (*logFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -90,11 +88,11 @@ func (l *logFile) close() {
 	}
 }
 
-// read calls take with the transactions that are whole, up to the one of number through.
-// The file is longer than what is written: zeros follow.
+// read calls take with the complete transactions up to through. Zeros follow the last one, since the server
+// allocates files in advance.
 func (l *logFile) read(through uint64, take func(*zkTxn)) error {
 	for {
-		var head [12]byte // a checksum and the length of what follows
+		var head [12]byte // a checksum and the length of the record
 		if n, err := l.f.ReadAt(head[:], l.at); n < len(head) {
 			return ended(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// zkHistory makes commits of transactions, which it is given in order.
+// zkHistory converts transactions, which it receives in order, to commits.
 type zkHistory struct {
 	*pending
 	root    string
@@ -25,10 +25,10 @@ func newZKHistory(root string) *zkHistory {
 	}
 }
 
-// errRefused is all that the log tells of why.
+// errRefused is the error of refused transactions, whose reason the log does not hold.
 var errRefused = errors.New("refused by the server")
 
-// take makes a commit of a transaction.
+// take adds the commit of a transaction.
 func (l *zkHistory) take(t *zkTxn) {
 	if t.zxid <= l.written {
 		return // logged again after a restart
@@ -52,7 +52,7 @@ func (l *zkHistory) take(t *zkTxn) {
 			changes[s.path].apply(s)
 		case zkCloseSession:
 			for path := range l.owned[t.session] {
-				changes[path] = &zkChange{gone: true}
+				changes[path] = &zkChange{deleted: true}
 				order = append(order, path)
 			}
 			delete(l.owned, t.session)
@@ -67,40 +67,40 @@ func (l *zkHistory) take(t *zkTxn) {
 		l.add(t.zxid)
 		return
 	case c.Ended != "" || c.Opened != "":
-		c.Then = nil // owned keys go with their session
+		c.Then = nil // owned keys vanish with their session
 	}
 	l.add(t.zxid, c)
 }
 
-// zkChange is what a transaction makes of a znode.
+// zkChange is the effect of a transaction on a znode.
 type zkChange struct {
-	made, gone, ephemeral bool
-	data                  []byte
+	created, deleted, ephemeral bool
+	data                        []byte
 }
 
 func (c *zkChange) apply(s zkPart) {
 	switch s.kind {
 	case zkCreate:
-		c.made, c.gone, c.ephemeral, c.data = true, false, s.ephemeral, s.data
+		c.created, c.deleted, c.ephemeral, c.data = true, false, s.ephemeral, s.data
 	case zkSetData:
 		c.data = s.data
 	case zkDelete:
-		c.gone = true
+		c.deleted = true
 	}
 }
 
-// change adds to c what a change of a znode means.
+// change adds the effect of a change of a znode to c.
 func (l *zkHistory) change(c *judge.Commit, path string, z *zkChange, session int64) {
-	if z.made && z.gone {
-		return // it only made sure that there was none
+	if z.created && z.deleted {
+		return // a check that the znode does not exist
 	}
-	if z.made && z.ephemeral {
+	if z.created && z.ephemeral {
 		if l.owned[session] == nil {
 			l.owned[session] = map[string]bool{}
 		}
 		l.owned[session][path] = true
 	}
-	if z.gone {
+	if z.deleted {
 		delete(l.owned[session], path)
 	}
 	name, ok := trimRoot(path, l.root)
@@ -109,9 +109,9 @@ func (l *zkHistory) change(c *judge.Commit, path string, z *zkChange, session in
 	}
 	if id, ok := strings.CutPrefix(name, ":sessions/"); ok {
 		switch {
-		case z.made:
+		case z.created:
 			c.Opened = registry.SessionID(id)
-		case z.gone:
+		case z.deleted:
 			c.Ended = registry.SessionID(id)
 		}
 		return
@@ -123,7 +123,7 @@ func (l *zkHistory) change(c *judge.Commit, path string, z *zkChange, session in
 	line, value, _ := bytes.Cut(z.data, []byte("\n"))
 	word, _, _ := strings.Cut(strings.TrimPrefix(string(line), "rota1 "), " ")
 	switch was := l.exists[key]; {
-	case z.gone || word == "none" || len(line) == 0: // no value: for those below it, or no more
+	case z.deleted || word == "none" || len(line) == 0: // a znode without a value: it only holds others, or was deleted
 		delete(l.exists, key)
 		if was {
 			c.Then = append(c.Then, registry.Op{Kind: registry.OpDelete, Key: key})
@@ -139,7 +139,7 @@ func (l *zkHistory) change(c *judge.Commit, path string, z *zkChange, session in
 	}
 }
 
-// ownerIn returns the session that the line before a value names.
+// ownerIn returns the session in the first line of a stored value.
 func ownerIn(line string) registry.SessionID {
 	for _, word := range strings.Fields(line) {
 		if id, ok := strings.CutPrefix(word, "owner="); ok {

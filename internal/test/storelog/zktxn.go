@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The kinds of ZooKeeper's transactions that matter here.
+// The kinds of ZooKeeper transactions that are read.
 const (
 	zkCreate       = 1
 	zkDelete       = 2
@@ -24,12 +24,12 @@ const (
 type zkTxn struct {
 	zxid    uint64
 	at      time.Time // to the millisecond, by the leader's clock
-	session int64     // ZooKeeper's own number, of whom asked for it
+	session int64     // the ZooKeeper session of the client
 	parts   []zkPart
 }
 
-// failed reports that nothing was done. A multi that was refused is in the log as well, up
-// to the entry that was to blame as if it had been done.
+// failed reports whether the transaction was refused. The log holds a refused multi as well, with the entries before
+// the refused one as if they had been applied.
 func (t *zkTxn) failed() bool {
 	return slices.ContainsFunc(t.parts, func(p zkPart) bool { return p.kind == zkError })
 }
@@ -42,11 +42,11 @@ type zkPart struct {
 	ephemeral bool
 }
 
-// parseTxn reads a transaction: a header, then what its kind asks for.
+// parseTxn reads a transaction: a header, then fields that depend on its kind.
 func parseTxn(b []byte) (*zkTxn, error) {
 	r := &jute{b: b}
 	t := &zkTxn{session: r.long()}
-	r.int() // the number that the client gave it
+	r.int() // the client's request number
 	t.zxid = uint64(r.long())
 	t.at = time.UnixMilli(r.long())
 	kind := r.int()
@@ -102,7 +102,7 @@ func (r *jute) int() int32  { return int32(be32(r.next(4))) }
 func (r *jute) long() int64 { return int64(binary.BigEndian.Uint64(r.next(8))) }
 func (r *jute) bool() bool  { return r.next(1)[0] != 0 }
 
-// bytes reads a length and as many bytes; a length of -1 is none.
+// bytes reads a length and that many bytes; a length of -1 means no bytes.
 func (r *jute) bytes() []byte {
 	n := r.int()
 	if n == -1 || r.err != nil {
@@ -119,12 +119,12 @@ func (r *jute) text() string { return string(r.bytes()) }
 
 func be32(b []byte) uint32 { return binary.BigEndian.Uint32(b) }
 
-// intact compares a record with its checksum.
+// intact reports whether a record matches its checksum.
 func intact(sum, record []byte) bool {
 	return binary.BigEndian.Uint64(sum) == uint64(adler32.Checksum(record))
 }
 
-// ended is nil for the end of a file that is to grow.
+// ended returns nil for the end of the file, which may grow.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil

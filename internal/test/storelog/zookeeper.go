@@ -20,9 +20,8 @@ type zkLog struct {
 	done chan struct{}
 }
 
-// ZooKeeper reads the log of the single server at addr, which keeps it below dir. It has
-// to be on this machine and to have been empty. root is the namespace that the registry
-// was opened with.
+// ZooKeeper reads the log below dir of the single server at addr. The server must run on this machine and have
+// started empty. root is the namespace root of the registry.
 func ZooKeeper(ctx context.Context, addr, dir, root string) (Log, error) {
 	reading, stop := context.WithCancel(context.Background())
 	l := &zkLog{zkHistory: newZKHistory(root), addr: addr, stop: stop, done: make(chan struct{})}
@@ -36,10 +35,10 @@ func ZooKeeper(ctx context.Context, addr, dir, root string) (Log, error) {
 	return l, nil
 }
 
-// pollEvery is how often the log is looked at.
+// pollEvery is the interval between reads of the log.
 const pollEvery = 2 * time.Millisecond
 
-// follow reads what a single server logs, which is what it commits.
+// follow reads the log of a single server, which commits what it logs.
 func (l *zkLog) follow(ctx context.Context, r *zkReader) error {
 	defer r.close()
 	tick := time.NewTicker(pollEvery)
@@ -56,12 +55,12 @@ func (l *zkLog) follow(ctx context.Context, r *zkReader) error {
 	}
 }
 
-// Sync asks the server for the last transaction that it has executed.
+// Sync asks the server for its last executed transaction, and waits until it has been read.
 func (l *zkLog) Sync(ctx context.Context) error {
 	return l.reach(ctx, func(ctx context.Context) (uint64, error) { return lastZxid(ctx, l.addr) })
 }
 
-// lastZxid asks by a command that servers answer without a session.
+// lastZxid returns the last executed transaction, by a command that needs no session.
 func lastZxid(ctx context.Context, addr string) (uint64, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
