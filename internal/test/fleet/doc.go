@@ -1,4 +1,4 @@
-// Package fleet runs fleets of processes of the operating system on real servers, has
-// faults befall them, and has them judged by what the store has committed, which is read
-// past the library, and by what the runs said.
+// Package fleet runs fleets of operating system processes on real servers, injects faults, and judges what
+// the fleets do by the commits of the store, which it reads without the library, and by the reports of
+// the handlers.
 package fleet

@@ -12,40 +12,39 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Faults strikes a fleet, and measures what comes of it.
+// Faults injects faults into a fleet, and measures the effects.
 type Faults struct {
 	*Fleet
 	Rand *rand.Rand
 
-	LastFault     string          // the last fault
-	LateBytes     int64           // bytes of dead sessions' requests that reached the store
+	LastFault     string          // the last fault, for messages
+	LateBytes     int64           // bytes of requests that reached the store after their session expired
 	TimesToExpire []time.Duration // from a kill to the end of the session
-	TimesToRerun  []time.Duration // from the end of a session, with nothing wrong with the store, to the claim of what it ran
-	TimesToLeave  []time.Duration // from telling a process to leave to a run elsewhere, for each of its shards
-	TimesToJoin   []time.Duration // from when a process was about to join to its first run
+	TimesToRerun  []time.Duration // from the end of a session to the claim of its runs, without faults of the store
+	TimesToLeave  []time.Duration // from the signal to leave to a run elsewhere, for each shard of the process
+	TimesToJoin   []time.Duration // from the start of a process's joining to its first run
 }
 
-// recovery is how long a fleet may take to be whole again, apart from sessions' ends, on a
-// busy machine.
+// recovery bounds the time in which a fleet becomes whole again on a busy machine, in addition to the TTL.
 const recovery = time.Minute
 
 // awaitWhole waits until the fleet is whole.
 func (f *Faults) awaitWhole(ctx context.Context) error { return f.awaitWholeOf(ctx, f.Instances) }
 
-// awaitWholeOf waits until so many processes have all that there is.
+// awaitWholeOf waits until the fleet is whole with the given number of processes.
 func (f *Faults) awaitWholeOf(ctx context.Context, instances int) error {
-	what := fmt.Sprintf("%d processes make a whole fleet", instances)
+	what := fmt.Sprintf("a fleet of %d processes becomes whole", instances)
 	return f.Until(ctx, what, f.TTL+recovery, func() bool { return f.Judge.IsWhole(instances) })
 }
 
-// suspendPromises tells the judge that for a while nothing needs to be in time.
+// suspendPromises suspends the promises about time for as long as a fault may have effects.
 func (f *Faults) suspendPromises() { f.Judge.Disturb("", 2*f.TTL+20*time.Second) }
 
 func (f *Faults) addNote(format string, args ...any) {
 	f.Judge.Report().AddNote(time.Now(), fmt.Sprintf(format, args...))
 }
 
-// noteFault is note for what is about to befall the fleet.
+// noteFault notes a fault that is about to be injected.
 func (f *Faults) noteFault(format string, args ...any) {
 	f.LastFault = fmt.Sprintf(format, args...)
 	f.addNote("%s", f.LastFault)
@@ -77,7 +76,7 @@ func (f *Faults) liveSession(p *Process) (registry.SessionID, error) {
 	return id, nil
 }
 
-// describe tells of a process whether it leads.
+// describe returns the client name of a process, and whether it leads.
 func (f *Faults) describe(p *Process) string {
 	if p.Instance == f.Judge.Leader() {
 		return p.Client + " (the leader)"
@@ -90,9 +89,8 @@ func (f *Faults) drawDuration(d time.Duration) time.Duration {
 	return time.Duration(f.Rand.Int64N(int64(d)))
 }
 
-// killOne kills a process (SIGKILL) while it runs what it has claimed or, every other time,
-// with claims of its on their way: their requests have been sent, and no reply has reached
-// it.
+// killOne kills a process (SIGKILL) during its runs. Every other time the replies to its claims are held back
+// before, so that their outcome is unknown to it.
 func (f *Faults) killOne(ctx context.Context) error {
 	slot, p, id, err := f.pickProcess()
 	if err != nil {
@@ -102,7 +100,7 @@ func (f *Faults) killOne(ctx context.Context) error {
 	fire := f.sleepUntilFire(5 * time.Millisecond)
 	what := ""
 	if f.Rand.IntN(2) == 0 {
-		what = " with replies on their way"
+		what = " with replies in flight"
 		p.Hold(tcpproxy.ToClient)
 	}
 	time.Sleep(time.Until(fire) + f.drawDuration(30*time.Millisecond))
@@ -123,20 +121,19 @@ func (f *Faults) killOne(ctx context.Context) error {
 	return f.awaitWhole(ctx)
 }
 
-// pauseOne stops a process (SIGSTOP) for longer than its session lasts, while it runs what it
-// has claimed or, every other time, with claims on their way that reach the store only when
-// the session has ended. Then it lets it go on.
+// pauseOne stops a process (SIGSTOP) during its runs until its session has expired, and continues it. Every other
+// time claims are in flight meanwhile, which reach the store after the end of the session.
 func (f *Faults) pauseOne(ctx context.Context) error {
 	_, p, id, err := f.pickProcess()
 	if err != nil {
 		return err
 	}
 	f.suspendPromises()
-	f.Judge.ExpectForcedExpiry(p.Instance) // it cannot be told in time
+	f.Judge.ExpectForcedExpiry(p.Instance) // a stopped process cannot end its contexts in time
 	fire := f.sleepUntilFire(5 * time.Millisecond)
 	what, release := "", func() {}
 	if f.Rand.IntN(2) == 0 {
-		what, release = " with claims on their way", p.Hold(tcpproxy.ToServer)
+		what, release = " with claims in flight", p.Hold(tcpproxy.ToServer)
 	}
 	defer release()
 	time.Sleep(time.Until(fire) + 5*time.Millisecond + f.drawDuration(30*time.Millisecond))
@@ -161,7 +158,7 @@ func (f *Faults) pauseOne(ctx context.Context) error {
 	return f.awaitWhole(ctx)
 }
 
-// cuts are what a cut may hold.
+// cuts are the kinds of cuts.
 var cuts = []struct {
 	what string
 	hold func(*Process) (release func())
@@ -171,7 +168,7 @@ var cuts = []struct {
 	{"on the way back", func(p *Process) func() { return p.Hold(tcpproxy.ToClient) }},
 }
 
-// cutOff cuts a process off, both ways or one way, for longer than its session lasts.
+// cutOff cuts a process off, both ways or one way, until after its session has expired.
 func (f *Faults) cutOff(ctx context.Context) error {
 	_, p, id, err := f.pickProcess()
 	if err != nil {
@@ -195,8 +192,8 @@ func (f *Faults) cutOff(ctx context.Context) error {
 	return f.awaitWhole(ctx)
 }
 
-// cutOffShortly cuts a process off for a quarter of what its session lasts. Nothing may come of
-// it, unless the machine itself stands still for as long.
+// cutOffShortly cuts a process off for a quarter of the TTL. That must have no effect, unless the machine itself
+// stalls for as long.
 func (f *Faults) cutOffShortly(ctx context.Context) error {
 	_, p, id, err := f.pickProcess()
 	if err != nil {
@@ -216,14 +213,13 @@ func (f *Faults) cutOffShortly(ctx context.Context) error {
 	_, ended := f.Judge.SessionEnd(id)
 	failovers, terms := after.Failovers-before.Failovers, after.Terms-before.Terms
 	if (ended || failovers > 0 || terms > 0) && slices.Max(f.answers[answers:]) < f.TTL/4 {
-		return fmt.Errorf("a cut of %s shorter than its TTL led to %d failovers and %d elections; session lost: %v; it logged last:\n%s",
+		return fmt.Errorf("a cut of %s for a quarter of the TTL led to %d failovers and %d elections; session ended: %v; last lines of its log:\n%s",
 			p.Client, failovers, terms, ended, p.lastLog())
 	}
 	return f.awaitWhole(ctx)
 }
 
-// killMember kills a member of the store, its leader or another, and starts it again when the
-// fleet has gone on for a while without it.
+// killMember kills a member of the store, its leader or a follower, and starts it again after a while.
 func (f *Faults) killMember(ctx context.Context) error {
 	finding, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()
@@ -268,7 +264,7 @@ func (f *Faults) restartServers(ctx context.Context) error {
 	return f.awaitExpiries(ctx)
 }
 
-// restartMember restarts a member, and returns when the fleet is whole.
+// restartMember restarts a member and waits until the fleet is whole.
 func (f *Faults) restartMember(ctx context.Context, m *testserver.Member) error {
 	f.suspendPromises()
 	starting, cancel := context.WithTimeout(ctx, recovery)
@@ -279,8 +275,8 @@ func (f *Faults) restartMember(ctx context.Context, m *testserver.Member) error 
 	return f.awaitWhole(ctx)
 }
 
-// awaitExpiries waits until the fleet is whole without sessions that were given up while the
-// store did not answer, and which it takes for alive that long.
+// awaitExpiries waits until the store has expired the sessions that were lost while it did not answer, and the
+// fleet is whole without them.
 func (f *Faults) awaitExpiries(ctx context.Context) error {
 	if err := f.ObserveFor(ctx, f.TTL+time.Second); err != nil {
 		return err

@@ -11,22 +11,22 @@ import (
 	"github.com/rota-dev/rota/internal/test/storelog"
 )
 
-// Config says what a fleet is made of. All fields are required but Often, Grace and Trail.
+// Config configures a fleet. All fields but Often, Grace and Trail are required.
 type Config struct {
 	Instances int
 	Jobs      int
 	Shards    int           // of each job
 	Every     time.Duration // between fires
 	Takes     time.Duration // the longest that a run takes
-	Often     time.Duration // between fires of one more job, whose total can be changed; 0: there is none
+	Often     time.Duration // between fires of a further job, whose total can be changed; 0: there is none
 	TTL       time.Duration // of sessions
-	Drain     time.Duration // how long a process that leaves lets its runs go on
-	Grace     time.Duration // for which shards wait for a process of the name of the one that had them
+	Drain     time.Duration // how long a leaving process waits for its runs
+	Grace     time.Duration // the restart grace
 	Dir       string        // for the logs of the workers
-	Trail     int           // how many lines to tell of what came before a violation
+	Trail     int           // how many lines to print about the commits before a violation
 }
 
-// Fleet is processes that share the work of some jobs. One goroutine owns it.
+// Fleet is a fleet of processes with some jobs. One goroutine owns it.
 type Fleet struct {
 	Config
 	Server *Server
@@ -34,18 +34,17 @@ type Fleet struct {
 
 	log       storelog.Log
 	slots     []*Process // one for each instance
-	replaced  []*Process // that may have said something that was not heard yet
-	processes int        // that there ever were
+	replaced  []*Process // whose last reports may not be read yet
+	processes int        // started so far
 	size      size       // of the resized job
 	began     func(*judge.Call)
-	answers   []time.Duration // how long the store took each time to tell what it has committed
+	answers   []time.Duration // how long the store took to answer each observation
 }
 
-// maxDelay is how late something may be that nothing has held up but that, on a busy
-// machine, a session was lost.
+// maxDelay is the longest delay of an undisturbed claim or failover; on a busy machine a session may be lost.
 func (c *Config) maxDelay() time.Duration { return c.TTL + 3*time.Second }
 
-// Start starts a fleet on a store that is empty. It is to be closed.
+// Start starts a fleet on an empty store. The caller must close it.
 func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
 	log, err := s.log(ctx, s.Addrs())
 	if err != nil {
@@ -65,7 +64,7 @@ func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
 	return f, nil
 }
 
-// Close kills what still runs.
+// Close kills all processes.
 func (f *Fleet) Close() {
 	for _, p := range f.slots {
 		if p != nil {
@@ -98,7 +97,7 @@ func (f *Fleet) Replace(i int) error {
 // Process returns the process in slot i.
 func (f *Fleet) Process(i int) *Process { return f.slots[i] }
 
-// share is how many shards each process comes to have, where they can be dealt evenly.
+// share is how many shards each process owns after an even assignment.
 func (f *Fleet) share() int {
 	all := f.Jobs * f.Shards
 	if f.Often > 0 {
@@ -107,15 +106,15 @@ func (f *Fleet) share() int {
 	return all / f.Instances
 }
 
-// Leader returns the slot of the process that leads, as far as has been observed.
+// Leader returns the slot of the leader as of the last observation.
 func (f *Fleet) Leader() (slot int, ok bool) {
 	slot = slices.IndexFunc(f.slots, func(p *Process) bool { return p.Instance == f.Judge.Leader() })
 	return slot, slot >= 0
 }
 
-// Observe has the judge hear all that has happened. The store has to answer.
+// Observe passes all new commits and reports to the judge. It waits for the store to answer.
 func (f *Fleet) Observe(ctx context.Context) error {
-	said, err := f.readReports() // before the commits that it followed from are read
+	events, err := f.readReports() // before the log: the commits of their claims must be in it
 	if err != nil {
 		return err
 	}
@@ -125,9 +124,9 @@ func (f *Fleet) Observe(ctx context.Context) error {
 	}
 	f.answers = append(f.answers, time.Since(asked))
 	f.Judge.JudgeCommits(f.log.Take())
-	f.Judge.JudgeCalls(said)
+	f.Judge.JudgeCalls(events)
 	if f.began != nil {
-		for _, e := range said {
+		for _, e := range events {
 			if e.End.IsZero() {
 				f.began(e.Call)
 			}
@@ -135,26 +134,26 @@ func (f *Fleet) Observe(ctx context.Context) error {
 	}
 	for _, p := range f.slots {
 		if !p.stopped && p.hasEnded() {
-			return fmt.Errorf("%s gave up: %w; it logged last:\n%s", p.Client, p.proc.Err(), p.lastLog())
+			return fmt.Errorf("%s ended by itself: %w; last lines of its log:\n%s", p.Client, p.proc.Err(), p.lastLog())
 		}
 	}
 	return nil
 }
 
-// readReports returns what the processes have said, in order of time.
+// readReports returns the new reports of all processes, in order of time.
 func (f *Fleet) readReports() ([]judge.Event, error) {
 	var all []judge.Event
 	var errs []error
 	for _, p := range slices.Concat(f.replaced, f.slots) {
-		said, err := p.readLines()
-		all, errs = append(all, said...), append(errs, err)
+		events, err := p.readLines()
+		all, errs = append(all, events...), append(errs, err)
 	}
 	f.replaced = nil
 	slices.SortStableFunc(all, func(a, b judge.Event) int { return a.At().Compare(b.At()) })
 	return all, errors.Join(errs...)
 }
 
-// Until observes again and again until ok says so.
+// Until observes repeatedly until ok returns true.
 func (f *Fleet) Until(ctx context.Context, what string, within time.Duration, ok func() bool) error {
 	end := time.Now().Add(within)
 	for {
@@ -174,28 +173,27 @@ func (f *Fleet) Until(ctx context.Context, what string, within time.Duration, ok
 	}
 }
 
-// ObserveFor lets some time pass, while it observes.
+// ObserveFor observes repeatedly for some time.
 func (f *Fleet) ObserveFor(ctx context.Context, d time.Duration) error {
 	end := time.Now().Add(d)
 	return f.Until(ctx, "time passes", d+time.Minute, func() bool { return time.Now().After(end) })
 }
 
-// sleepUntilFire sleeps until just before the next fire, and returns that.
+// sleepUntilFire sleeps until just before the next fire, and returns the fire.
 func (f *Fleet) sleepUntilFire(before time.Duration) time.Time {
 	fire := time.Now().Add(before).Truncate(f.Every).Add(f.Every)
 	time.Sleep(time.Until(fire.Add(-before)))
 	return fire
 }
 
-// claiming is how old a fire is that has to have been claimed by a fleet at rest.
+// claimTime is the age of a fire by which a settled fleet has claimed it.
 const claimTime = 500 * time.Millisecond
 
-// clearing is longer than it takes a leader to come by, on its slow tick, and clear away
-// what has been served.
+// cleanupTime is longer than the interval of the leader's regular check, which drops served entries of plans.
 const cleanupTime = time.Minute
 
-// Finish lets the fleet come to rest and judges it, then has everybody leave and judges
-// what they leave.
+// Finish waits until the fleet has settled and judges it, then shuts all processes down and judges the counts in
+// the records.
 func (f *Fleet) Finish(ctx context.Context) error {
 	for end := time.Now().Add(cleanupTime); time.Now().Before(end) && !f.Judge.IsSettled(time.Now(), claimTime); {
 		if err := f.ObserveFor(ctx, 100*time.Millisecond); err != nil {
@@ -203,11 +201,11 @@ func (f *Fleet) Finish(ctx context.Context) error {
 		}
 	}
 	f.Judge.JudgeSettled(time.Now(), claimTime)
-	var left []error
+	var errs []error
 	for _, p := range f.slots {
-		left = append(left, p.Leave(leaving))
+		errs = append(errs, p.Leave(leaving))
 	}
-	if err := errors.Join(left...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	if err := f.Observe(ctx); err != nil {
@@ -217,5 +215,5 @@ func (f *Fleet) Finish(ctx context.Context) error {
 	return f.Judge.Report().Err()
 }
 
-// leaving is how long a process may take to go in good order.
+// leaving bounds the time of a shutdown.
 const leaving = 30 * time.Second

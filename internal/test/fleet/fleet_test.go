@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	rounds = flag.Int("fleet.rounds", 1, "how often each kind of fault strikes")
-	seed   = flag.Uint64("fleet.seed", uint64(time.Now().UnixNano()), "of what is random")
+	rounds = flag.Int("fleet.rounds", 1, "rounds of each kind of fault")
+	seed   = flag.Uint64("fleet.seed", uint64(time.Now().UnixNano()), "of random numbers")
 )
 
 func TestMain(m *testing.M) {
@@ -22,8 +22,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestFleet_KeepsItsPromises has each kind of fault befall fleets of processes on each
-// store, of one member and of three.
+// TestFleet_KeepsItsPromises runs a trial of each sort of fleet on each store, with one member and with three.
 func TestFleet_KeepsItsPromises(t *testing.T) {
 	for _, store := range []string{"etcd", "zookeeper"} {
 		for _, members := range []int{1, 3} {

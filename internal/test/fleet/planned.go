@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/test/judge"
 )
 
-// recordFirstRuns has the first runs that a filter lets pass noted, by shard, until stop.
+// recordFirstRuns records, until stop is called, when the first run of each shard began that passes a filter.
 func (f *Faults) recordFirstRuns(pass func(*judge.Call) bool) (first map[judge.Shard]time.Time, stop func()) {
 	first = map[judge.Shard]time.Time{}
 	f.began = func(c *judge.Call) {
@@ -21,25 +21,24 @@ func (f *Faults) recordFirstRuns(pass func(*judge.Call) bool) (first map[judge.S
 	return first, func() { f.began = nil }
 }
 
-// leaveAndJoin tells a process to leave in good order, and another to join when it has left, and
-// measures how long their shards stand still. A shard whose fires are far apart would be
-// measured by its schedule: the fleet's has to be dense, its runs short.
+// leaveAndJoin shuts a process down and starts another when it has left, and measures how long their shards do not
+// run. The fleet's schedule must be dense and its runs short, or the schedule would be measured.
 func (f *Faults) leaveAndJoin(ctx context.Context) error {
 	slot, p, _, err := f.pickProcess()
 	if err != nil {
 		return err
 	}
 	var owned []judge.Shard
-	err = f.Until(ctx, "one who is to leave has shards", recovery, func() bool {
+	err = f.Until(ctx, "the process that is to leave owns its share", recovery, func() bool {
 		owned = f.Judge.OwnedShards(p.Instance)
 		return len(owned) == f.share()
 	})
 	if err != nil {
 		return err
 	}
-	f.noteFault("have %s leave and another join", f.describe(p))
-	told := time.Now()
-	begun, stop := f.recordFirstRuns(func(c *judge.Call) bool { return c.Client != p.Client && c.Start.After(told) })
+	f.noteFault("%s leaves and another process joins", f.describe(p))
+	began := time.Now()
+	begun, stop := f.recordFirstRuns(func(c *judge.Call) bool { return c.Client != p.Client && c.Start.After(began) })
 	defer stop()
 	p.Stop()
 	taken := func() bool {
@@ -50,11 +49,11 @@ func (f *Faults) leaveAndJoin(ctx context.Context) error {
 		}
 		return true
 	}
-	if err := f.Until(ctx, "the shards of one who leaves run elsewhere", leaving+recovery, taken); err != nil {
+	if err := f.Until(ctx, "the shards of the leaving process run elsewhere", leaving+recovery, taken); err != nil {
 		return err
 	}
 	for _, s := range owned {
-		f.TimesToLeave = append(f.TimesToLeave, begun[s].Sub(told))
+		f.TimesToLeave = append(f.TimesToLeave, begun[s].Sub(began))
 	}
 	if err := p.Leave(leaving); err != nil {
 		return err
@@ -65,8 +64,7 @@ func (f *Faults) leaveAndJoin(ctx context.Context) error {
 	return f.joinOne(ctx, slot)
 }
 
-// joinOne starts a process in a slot, and measures how long it takes from there to its first
-// run.
+// joinOne starts a process in a slot, and measures the time to its first run.
 func (f *Faults) joinOne(ctx context.Context, slot int) error {
 	if err := f.Replace(slot); err != nil {
 		return err
@@ -74,7 +72,7 @@ func (f *Faults) joinOne(ctx context.Context, slot int) error {
 	p := f.Process(slot)
 	begun, stop := f.recordFirstRuns(func(c *judge.Call) bool { return c.Client == p.Client })
 	defer stop()
-	if err := f.Until(ctx, "one who joined runs a shard", recovery, func() bool { return len(begun) > 0 }); err != nil {
+	if err := f.Until(ctx, "the process that joined runs a shard", recovery, func() bool { return len(begun) > 0 }); err != nil {
 		return err
 	}
 	first := time.Now()
@@ -87,13 +85,12 @@ func (f *Faults) joinOne(ctx context.Context, slot int) error {
 	return f.awaitWhole(ctx)
 }
 
-// restartFleet has each process leave in good order and another come in its place, one
-// after the other.
+// restartFleet replaces each process after a drain, one after the other.
 func (f *Faults) restartFleet(ctx context.Context) error {
 	f.noteFault("restart the fleet's processes")
 	for slot := range f.Instances {
 		p := f.Process(slot)
-		f.addNote("have %s leave", f.describe(p))
+		f.addNote("%s leaves", f.describe(p))
 		if err := p.Leave(leaving); err != nil {
 			return err
 		}
@@ -107,10 +104,10 @@ func (f *Faults) restartFleet(ctx context.Context) error {
 	return nil
 }
 
-// restartNamed has each process end, some in good order and some not, and come back under its
-// name, one after the other. No shard goes to another.
+// restartNamed ends each process, some by a drain and some by a kill, and starts it again under its name, one after
+// the other. No shard may move to another instance.
 func (f *Faults) restartNamed(ctx context.Context) error {
-	err := f.Until(ctx, "each process has its share", recovery, func() bool {
+	err := f.Until(ctx, "each process owns its share", recovery, func() bool {
 		return !slices.ContainsFunc(f.slots, func(p *Process) bool { return len(f.Judge.OwnedShards(p.Instance)) < f.share() })
 	})
 	if err != nil {
@@ -126,7 +123,7 @@ func (f *Faults) restartNamed(ctx context.Context) error {
 			return err
 		}
 		if f.Rand.IntN(2) == 0 {
-			f.addNote("have %s leave", f.describe(p))
+			f.addNote("%s leaves", f.describe(p))
 			if err := p.Leave(leaving); err != nil {
 				return err
 			}
@@ -146,13 +143,13 @@ func (f *Faults) restartNamed(ctx context.Context) error {
 		}
 	}
 	if moved := r.Moves + r.Failovers - r.KeptByName - before; moved > 0 {
-		return fmt.Errorf("%d shards changed hands", moved)
+		return fmt.Errorf("%d shards moved to other instances", moved)
 	}
 	return nil
 }
 
-// deploy replaces each process, one after the other, in the middle of runs that outlast its
-// drain. Their runs are handed back, and none of them counts as failed.
+// deploy replaces each process, one after the other, during runs that outlast its drain. The runs must be handed
+// back, and none of them may count as failed.
 func (f *Faults) deploy(ctx context.Context) error {
 	fire := f.sleepUntilFire(5 * time.Millisecond)
 	time.Sleep(time.Until(fire) + 100*time.Millisecond + f.drawDuration(300*time.Millisecond))
@@ -163,7 +160,7 @@ func (f *Faults) deploy(ctx context.Context) error {
 	if err := f.restartFleet(ctx); err != nil {
 		return err
 	}
-	err := f.Until(ctx, "the runs that were handed back end", recovery, func() bool { return f.Judge.IsIdle() })
+	err := f.Until(ctx, "the handed back runs end", recovery, func() bool { return f.Judge.IsIdle() })
 	if err != nil {
 		return err
 	}
@@ -175,8 +172,8 @@ func (f *Faults) deploy(ctx context.Context) error {
 	return nil
 }
 
-// changeTotal changes the total of a job three times while it fires, by processes that each know
-// of a new definition alone, and waits until the last total runs.
+// changeTotal changes the total of a job three times while it fires, each time through one process, and waits until
+// all shards of the last total run.
 func (f *Faults) changeTotal(ctx context.Context) error {
 	var totals []int
 	for range 3 {

@@ -17,27 +17,27 @@ import (
 	"github.com/rota-dev/rota/internal/test/tcpproxy"
 )
 
-// Process is a worker of a fleet, with proxies of its own on its way to the store.
+// Process is a worker process of a fleet, with its own proxies to the store.
 type Process struct {
-	Instance string
-	Client   string
-	proc     *child.Process
-	proxies  []*tcpproxy.Proxy
-	stdin    io.WriteCloser
-	stderr   *os.File
-	heard    chan struct{} // closed when all it said has been read
-	stopped  bool          // to leave, or killed
+	Instance   string
+	Client     string
+	proc       *child.Process
+	proxies    []*tcpproxy.Proxy
+	stdin      io.WriteCloser
+	stderr     *os.File
+	outputRead chan struct{} // closed when all its output has been read
+	stopped    bool          // by a signal, or killed
 
-	mu    sync.Mutex
-	said  []judge.Event
-	open  map[int]*judge.Call // by number: runs that have not returned
-	joins time.Time           // when it was about to join; zero before that
-	err   error               // of reading what it says
+	mu     sync.Mutex
+	events []judge.Event       // not yet read
+	open   map[int]*judge.Call // by number: runs that have not returned
+	joins  time.Time           // when it began to join; zero before that
+	err    error               // of reading its output
 }
 
-// startProcess starts a worker. What it logs goes to a file in dir.
+// startProcess starts a worker, which logs to a file in dir.
 func startProcess(s *Server, a assignment, dir string) (*Process, error) {
-	p := &Process{Instance: a.Instance, Client: a.Client, heard: make(chan struct{}), open: map[int]*judge.Call{}}
+	p := &Process{Instance: a.Instance, Client: a.Client, outputRead: make(chan struct{}), open: map[int]*judge.Call{}}
 	if err := p.start(s, a, dir); err != nil {
 		p.release()
 		return nil, fmt.Errorf("start %s: %w", a.Client, err)
@@ -81,27 +81,27 @@ func (p *Process) start(s *Server, a assignment, dir string) error {
 		<-p.proc.Done()
 		in.Close()
 	}()
-	go p.listen(out)
+	go p.readOutput(out)
 	return nil
 }
 
-// listen takes in what the process says.
-func (p *Process) listen(out io.Reader) {
-	defer close(p.heard)
+// readOutput reads the output of the process.
+func (p *Process) readOutput(out io.Reader) {
+	defer close(p.outputRead)
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		var l line
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			p.mu.Lock()
-			p.err = errors.Join(p.err, fmt.Errorf("%s said %.200q: %w", p.Client, lines.Text(), err))
+			p.err = errors.Join(p.err, fmt.Errorf("%s wrote %.200q: %w", p.Client, lines.Text(), err))
 			p.mu.Unlock()
 			continue
 		}
-		p.hear(&l)
+		p.addLine(&l)
 	}
 }
 
-func (p *Process) hear(l *line) {
+func (p *Process) addLine(l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !l.Joins.IsZero() {
@@ -111,49 +111,49 @@ func (p *Process) hear(l *line) {
 	if l.End.IsZero() {
 		call := l.Call
 		p.open[l.Number] = &call
-		p.said = append(p.said, judge.Event{Call: &call})
+		p.events = append(p.events, judge.Event{Call: &call})
 		return
 	}
-	p.said = append(p.said, judge.Event{Call: p.open[l.Number], End: l.End, Canceled: l.Canceled})
+	p.events = append(p.events, judge.Event{Call: p.open[l.Number], End: l.End, Canceled: l.Canceled})
 	delete(p.open, l.Number)
 }
 
-// readLines returns what the process has said since the last take.
+// readLines returns the reports of the process since the last call.
 func (p *Process) readLines() ([]judge.Event, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	said := p.said
-	p.said = nil
-	return said, p.err
+	events := p.events
+	p.events = nil
+	return events, p.err
 }
 
-// joined returns when the process was about to join.
+// joined returns when the process began to join.
 func (p *Process) joined() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.joins
 }
 
-// resize gives the process another total for the resized job.
+// resize orders the process to register another total of the resized job.
 func (p *Process) resize(s size) error { return json.NewEncoder(p.stdin).Encode(s) }
 
-// Kill ends the process at once, and with it all that it ran.
+// Kill ends the process, and its runs, at once.
 func (p *Process) Kill() {
 	p.stopped = true
 	at := time.Now()
 	p.proc.Kill()
-	<-p.heard
+	<-p.outputRead
 	p.mu.Lock()
 	for _, call := range p.open {
-		p.said = append(p.said, judge.Event{Call: call, End: at, Canceled: at})
+		p.events = append(p.events, judge.Event{Call: call, End: at, Canceled: at})
 	}
 	clear(p.open)
 	p.mu.Unlock()
 	p.release()
 }
 
-// Stop tells the process to go in good order. Telling it again does nothing: while it ends
-// it would die of it.
+// Stop sends the process the signal to leave. A second call does nothing, because a second signal would end the
+// process at once.
 func (p *Process) Stop() {
 	if !p.stopped {
 		p.stopped = true
@@ -161,16 +161,16 @@ func (p *Process) Stop() {
 	}
 }
 
-// Leave tells the process to go in good order, and returns when it has.
+// Leave shuts the process down with a drain, and waits until it has ended.
 func (p *Process) Leave(within time.Duration) error {
 	p.Stop()
 	select {
 	case <-p.proc.Done():
 	case <-time.After(within):
 		p.Kill()
-		return fmt.Errorf("%s was told to stop, and had not after %v", p.Client, within)
+		return fmt.Errorf("%s had not ended %v after the signal to leave", p.Client, within)
 	}
-	<-p.heard
+	<-p.outputRead
 	p.release()
 	if err := p.proc.Err(); err != nil {
 		return fmt.Errorf("%s: %w", p.Client, err)
@@ -178,23 +178,23 @@ func (p *Process) Leave(within time.Duration) error {
 	return nil
 }
 
-// Pause stops the process in its tracks, until Resume.
+// Pause stops the process (SIGSTOP) until Resume.
 func (p *Process) Pause() error { return p.proc.Pause() }
 
-// Resume lets it go on.
+// Resume continues the process.
 func (p *Process) Resume() error { return p.proc.Resume() }
 
-// CutOff keeps the process from the store without telling it, until heal.
+// CutOff drops all traffic between the process and the store until heal.
 func (p *Process) CutOff() (heal func()) {
 	return p.each((*tcpproxy.Proxy).Blackhole)
 }
 
-// Hold holds what goes one way between the process and the store, until release.
+// Hold holds the traffic in one direction until release.
 func (p *Process) Hold(d tcpproxy.Direction) (release func()) {
 	return p.each(func(x *tcpproxy.Proxy) func() { return x.OneWay(d) })
 }
 
-// Sent returns how many bytes have reached the store.
+// Sent returns how many bytes of the process have reached the store.
 func (p *Process) Sent() int64 {
 	n := int64(0)
 	for _, x := range p.proxies {
@@ -225,7 +225,7 @@ func (p *Process) hasEnded() bool {
 	}
 }
 
-// lastLog returns the end of what the process has logged.
+// lastLog returns the end of the process's log.
 func (p *Process) lastLog() []byte {
 	log, err := os.ReadFile(p.stderr.Name())
 	if err != nil {

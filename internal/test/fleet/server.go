@@ -8,17 +8,17 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver"
 )
 
-// Server is the store of a fleet, and how to read what it has committed.
+// Server is the store of a fleet, with a reader of its commits.
 type Server struct {
 	*testserver.Cluster
 	scheme string
 	log    func(ctx context.Context, addrs []string) (storelog.Log, error)
 }
 
-// root is where the fleet's registry has its keys in the store.
+// root is the namespace root of the fleet's registry in the store.
 const root = "/fleet"
 
-// Etcd starts a store of so many members.
+// Etcd starts an etcd cluster.
 func Etcd(ctx context.Context, members int) (*Server, error) {
 	c, err := testserver.Etcd(ctx, testserver.EtcdOptions{Members: members})
 	if err != nil {
@@ -29,7 +29,7 @@ func Etcd(ctx context.Context, members int) (*Server, error) {
 	}}, nil
 }
 
-// ZooKeeper starts a store of so many members.
+// ZooKeeper starts a ZooKeeper ensemble.
 func ZooKeeper(ctx context.Context, members int) (*Server, error) {
 	c, err := testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{Members: members})
 	if err != nil {
@@ -47,7 +47,7 @@ func ZooKeeper(ctx context.Context, members int) (*Server, error) {
 	}}, nil
 }
 
-// url is that of the registry behind addresses.
+// url returns the registry URL of addresses.
 func (s *Server) url(addrs []string) string {
 	return s.scheme + "://" + strings.Join(addrs, ",") + root
 }

@@ -23,12 +23,12 @@ func TestProcess_EndsAtOnceOnASecondSignal(t *testing.T) {
 	p := f.Process(0)
 	p.Stop()
 	draining := func() bool { return f.Judge.IsDraining(p.Instance) }
-	require.NoError(t, f.Until(t.Context(), "it drains", recovery, draining))
-	assert.False(t, p.hasEnded(), "it waits for the run")
+	require.NoError(t, f.Until(t.Context(), "the process drains", recovery, draining))
+	assert.False(t, p.hasEnded(), "the process waits for the run")
 	p.proc.Terminate()
 	select {
 	case <-p.proc.Done():
 	case <-time.After(recovery):
-		assert.Fail(t, "it goes on")
+		assert.Fail(t, "the process has not ended")
 	}
 }

@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// Lost returns how many violations there are of the promises that nothing is lost: fires
-// (2) and runs in flight (3).
+// Lost returns the number of violations of promises 2 and 3: lost fires and lost runs in flight.
 func (o *Outcome) Lost() int { return o.Report.Broken[2] + o.Report.Broken[3] }
 
-// Doubled returns how many violations there are of the promise that nothing is done twice.
+// Doubled returns the number of violations of promise 1: doubled claims and runs.
 func (o *Outcome) Doubled() int { return o.Report.Broken[1] }
 
-// Violated returns how many violations there are of any promise.
+// Violated returns the number of all violations.
 func (o *Outcome) Violated() (n int) {
 	for _, of := range o.Report.Broken {
 		n += of
@@ -26,8 +25,7 @@ func (o *Outcome) Violated() (n int) {
 	return n
 }
 
-// Quantile returns the time that a share q of times does not exceed, or 0 if there are
-// none.
+// Quantile returns the time that a share q of times does not exceed, or 0 without times.
 func Quantile(times []time.Duration, q float64) time.Duration {
 	if len(times) == 0 {
 		return 0
@@ -36,9 +34,8 @@ func Quantile(times []time.Duration, q float64) time.Duration {
 	return slices.Sorted(slices.Values(times))[max(rank, 1)-1]
 }
 
-// WriteTable tells what came of trials. Given up are runs that used their attempts up, and
-// skipped are fires that the jobs' policy says not to make up for; both are counted by the
-// fleet. Of times it tells how many there are, their p50, their p99 and the longest.
+// WriteTable writes the outcomes of trials. Given up are runs without a further attempt, and skipped are fires that
+// the misfire policy skips; the fleet counts both. Times are written as their number, p50, p99 and maximum.
 func WriteTable(w io.Writer, outcomes []Outcome) error {
 	counts := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(counts, "trial\trounds\ttook\tclaims\tre-runs\tgiven up\tskipped\tmoves\tfailovers\tdefinitions\tlost\tdoubled\tviolations\t")
@@ -56,7 +53,7 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 		return err
 	}
 	times := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(times, "\ntrial\tkill to session gone\tsession gone to claimed elsewhere\tleave to running elsewhere\tjoin to running\tanswers of the store\t")
+	fmt.Fprintln(times, "\ntrial\tkill to session end\tsession end to claimed elsewhere\tleave to running elsewhere\tjoin to running\tanswers of the store\t")
 	for _, o := range outcomes {
 		fmt.Fprintf(times, "%s\t%s\t%s\t%s\t%s\t%s\t\n", o.Trial,
 			quantiles(o.TimesToExpire), quantiles(o.TimesToRerun), quantiles(o.TimesToLeave), quantiles(o.TimesToJoin), quantiles(o.Answers))
@@ -74,7 +71,7 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 		for _, kind := range slices.Sorted(maps.Keys(o.Report.Faults)) {
 			kinds = append(kinds, fmt.Sprintf("%s %d", kind, o.Report.Faults[kind]))
 		}
-		if _, err := fmt.Fprintf(w, "%s: seed %d; rounds: %s; %d bytes of dead sessions' requests reached the store\n",
+		if _, err := fmt.Fprintf(w, "%s: seed %d; rounds: %s; %d bytes of requests reached the store after their session ended\n",
 			o.Trial, o.Trial.Seed, strings.Join(kinds, ", "), o.LateBytes); err != nil {
 			return err
 		}

@@ -12,16 +12,16 @@ import (
 	"github.com/rota-dev/rota/internal/test/judge"
 )
 
-// Kind is a kind of round: something that befalls a fleet.
+// Kind is a kind of round: a fault or a planned change of a fleet.
 type Kind struct {
 	Name    string
-	Members int // that the store has at least
+	Members int // the least number of members of the store
 	inject  func(*Faults, context.Context) error
-	store   bool // befalls the store, whose troubles are in all that is measured meanwhile
-	fleet   sort // see befalls
+	store   bool // a fault of the store, which affects all times measured meanwhile
+	fleet   sort // see fleetSort
 }
 
-// fleetSort returns what sort of fleet it is for.
+// fleetSort returns the sort of fleet for the kind.
 func (k *Kind) fleetSort() sort { return cmp.Or(k.fleet, faults) }
 
 // sort is a sort of fleet.
@@ -29,13 +29,13 @@ type sort string
 
 const (
 	faults  sort = "faults"
-	planned sort = "planned" // whose schedule hides nothing of the time that is measured
-	named   sort = "named"   // whose processes keep their names, and ask that their shards wait for them
-	lengthy sort = "lengthy" // whose runs outlast the drain of a process
+	planned sort = "planned" // whose schedule is dense, so that it does not affect measured times
+	named   sort = "named"   // whose processes keep their names and have a restart grace
+	lengthy sort = "lengthy" // whose runs outlast a drain
 	edited  sort = "edits"   // whose records are edited: see edits.go
 )
 
-// Kinds returns all that there are.
+// Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
 		{Name: "kill", Members: 1, inject: (*Faults).killOne},
@@ -53,7 +53,7 @@ func Kinds() []Kind {
 	}
 }
 
-// Trial is rounds of some kinds that befall one fleet on one store.
+// Trial is a number of rounds of some kinds on one fleet and one store.
 type Trial struct {
 	Store    string // "etcd" or "zookeeper"
 	Members  int    // of the store
@@ -61,12 +61,12 @@ type Trial struct {
 	Rounds   int
 	TTL      time.Duration // of sessions
 	Seed     uint64
-	Dir      string       // for the logs of the processes; it is made
-	Progress func(string) // is told of each round; may be nil
+	Dir      string       // for the logs of the processes; it is created
+	Progress func(string) // receives a line for each round; may be nil
 }
 
-// Trials returns t in as many trials as it takes fleets. Kinds for which the store has too few
-// members are left out.
+// Trials splits t into trials with one sort of fleet each. Kinds for which the store has too few members are left
+// out.
 func Trials(t Trial) []Trial {
 	kinds := slices.DeleteFunc(slices.Clone(t.Kinds), func(k Kind) bool { return k.Members > t.Members })
 	var all []Trial
@@ -87,7 +87,7 @@ func (t Trial) fleet() sort { return t.Kinds[0].fleetSort() }
 // String names the trial.
 func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store, t.Members, t.fleet()) }
 
-// config is that of the fleet.
+// config returns the configuration of the fleet.
 func (t Trial) config() Config {
 	c := Config{
 		Instances: 3, Jobs: 4, Shards: 4, Every: time.Second, Takes: 400 * time.Millisecond, Often: 200 * time.Millisecond,
@@ -106,7 +106,7 @@ func (t Trial) config() Config {
 	return c
 }
 
-// Outcome is what came of a trial.
+// Outcome is the outcome of a trial.
 type Outcome struct {
 	Trial
 	*judge.Report
@@ -114,12 +114,11 @@ type Outcome struct {
 	TimesToExpire, TimesToRerun []time.Duration // as of Faults
 	TimesToLeave, TimesToJoin   []time.Duration
 	Edits                       []EditsRow
-	Answers                     []time.Duration // of the store to the observer: how busy the machine was
+	Answers                     []time.Duration // how long the store took to answer observations; shows how busy the machine was
 	Took                        time.Duration
 }
 
-// Run has the trial befall a fleet, and judges it. What has been found by then is returned
-// with an error too.
+// Run runs the trial and judges the fleet. The outcome is valid with an error too, up to the error.
 func (t Trial) Run(ctx context.Context) (Outcome, error) {
 	begun := time.Now()
 	out := Outcome{Trial: t, Report: &judge.Report{Seed: t.Seed}}
@@ -154,13 +153,13 @@ func (t Trial) Run(ctx context.Context) (Outcome, error) {
 }
 
 func (t Trial) runRounds(ctx context.Context, f *Faults) error {
-	err := f.Until(ctx, "the fleet has begun", recovery, func() bool {
+	err := f.Until(ctx, "the fleet claims its first run", recovery, func() bool {
 		return f.Judge.IsWhole(f.Instances) && f.Judge.Report().Claims > 0
 	})
 	if err != nil {
 		return err
 	}
-	var turn []Kind // what is left of a turn, in which each kind has its round
+	var turn []Kind // the remaining kinds of a turn, in which each kind has a round
 	for i := range t.Rounds {
 		if len(turn) == 0 {
 			turn = slices.Clone(t.Kinds)
@@ -183,7 +182,7 @@ func (t Trial) runRound(ctx context.Context, f *Faults, i int, k Kind) error {
 		return err
 	}
 	again := slices.Clone(r.Rerun[reruns:])
-	if !k.store && t.fleet() != named { // there, who claims it has to come first
+	if !k.store && t.fleet() != named { // there the claim waits for the return of the instance
 		f.TimesToRerun = append(f.TimesToRerun, again...)
 	}
 	if t.Progress != nil {

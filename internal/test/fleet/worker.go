@@ -19,18 +19,18 @@ import (
 	"github.com/rota-dev/rota/internal/test/judge"
 )
 
-// assignment is what a worker process has to do.
+// assignment configures a worker process.
 type assignment struct {
 	Registry  string // a URL
 	Namespace string
 	Instance  string
-	Client    string // names the process: no other has that name
+	Client    string // unique name of the process
 	Jobs      int
 	Shards    int
 	Every     time.Duration
 	Takes     time.Duration // the longest that a run takes; all take an eighth of it at least
 	Often     time.Duration // between fires of the job that is resized; 0: there is none
-	Resized   size          // what that one begins with
+	Resized   size          // its first total
 	TTL       time.Duration
 	Drain     time.Duration
 	Grace     time.Duration
@@ -39,8 +39,8 @@ type assignment struct {
 // assignmentVariable holds a worker's assignment as JSON.
 const assignmentVariable = "ROTA_FLEET_WORKER"
 
-// Main makes this process a worker if it was started as one, and does not return then. It
-// is to be called first thing by a program that is to start fleets of itself.
+// Main runs a worker and does not return if this process was started as one. A program that starts fleets must
+// call it first.
 func Main() {
 	text := os.Getenv(assignmentVariable)
 	if text == "" {
@@ -58,8 +58,7 @@ func Main() {
 	os.Exit(0)
 }
 
-// size is an order to a worker, as one line of JSON on its input: the total of the resized
-// job from now on.
+// size is an order to a worker, as one line of JSON on its input: the new total of the resized job.
 type size struct {
 	Revision, Shards int
 }
@@ -67,18 +66,18 @@ type size struct {
 // resizedJob is the job whose total changes.
 const resizedJob = "resized"
 
-// maxSkew is that of a fleet whose processes have one clock. A new total waits for it.
+// maxSkew is the MaxClockSkew of a fleet whose processes share a clock. A new total waits for it.
 const maxSkew = 100 * time.Millisecond
 
-// line is what a worker tells of a run, or that it joins, as one line of JSON on its output.
+// line is a worker's report of a run, or that it joins, as one line of JSON on its output.
 type line struct {
 	judge.Call
 	Number        int // counts the runs of the process
 	End, Canceled time.Time
-	Joins         time.Time // when it was about to join; no run then
+	Joins         time.Time // when it began to join; without a run then
 }
 
-// runWorker takes part in the fleet until it is told to stop.
+// runWorker runs an executor until a signal.
 func runWorker(a assignment, in io.Reader, out, log io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
@@ -115,7 +114,7 @@ func runWorker(a assignment, in io.Reader, out, log io.Writer) error {
 	return errors.Join(e.Run(ctx), t.err())
 }
 
-// followOrders carries orders out, until there will be no more.
+// followOrders carries out orders until the input ends.
 func followOrders(in io.Reader, log *slog.Logger, register func(size) error) {
 	for orders := json.NewDecoder(in); ; {
 		var s size
@@ -124,12 +123,12 @@ func followOrders(in io.Reader, log *slog.Logger, register func(size) error) {
 			return
 		}
 		if err := register(s); err != nil {
-			log.Error("cannot carry out an order", "error", err)
+			log.Error("carry out an order", "error", err)
 		}
 	}
 }
 
-// reporter is the handler of all jobs. It tells what it does before it does it.
+// reporter is the handler of all jobs. It reports each begin and end.
 type reporter struct {
 	assignment
 
@@ -169,7 +168,7 @@ func (t *reporter) handle(ctx context.Context, r *executor.Run) error {
 	return err
 }
 
-// takes returns how long a run takes: some time, the same whoever asks.
+// takes returns how long a run takes. It depends only on the run's id.
 func (t *reporter) takes(job, id string) time.Duration {
 	longest := t.Takes
 	if job == resizedJob {

@@ -1,11 +1,10 @@
-// Command chaos has faults befall fleets of processes on real servers, which it starts
-// for that, and judges what the fleets do:
+// Command chaos injects faults into fleets of processes on real servers, which it starts, and judges what the
+// fleets do:
 //
 //	go run ./internal/test/fleet/chaos --store etcd --members 1 --faults kill,pause,cut --rounds 200
 //
-// It tells of each round, and in the end how many claims and violations there were and how
-// long things took. It fails if a promise was broken, or if something took longer than a
-// flag allows.
+// It prints a line for each round, and at the end the numbers of claims and violations and the measured times. It
+// fails if a promise was broken or a time exceeds the limit of a flag.
 package main
 
 import (
@@ -38,7 +37,7 @@ func main() {
 	}
 }
 
-// options are what the command line says.
+// options are the options of the command line.
 type options struct {
 	stores  []string
 	members []int
@@ -46,9 +45,9 @@ type options struct {
 	limits limits
 }
 
-// limits are what fails if it takes longer; 0 is no limit.
+// limits are the limits of measured times; 0: no limit.
 type limits struct {
-	gone, leave, join time.Duration
+	rerun, leave, join time.Duration
 }
 
 func run(ctx context.Context, out, usage io.Writer, args []string) error {
@@ -103,15 +102,15 @@ func parse(usage io.Writer, args []string) (*options, error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	store := flags.String("store", "all", "etcd, zookeeper or all")
-	members := flags.Int("members", 0, "how many `servers` the store has: 1, 3, or 0 for one after the other")
-	faults := flags.String("faults", strings.Join(names, ","), "kinds of rounds, each as often as the others, in random order")
-	flags.IntVar(&o.Rounds, "rounds", 2*len(names), "how many rounds there are on each store")
-	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "of what is random")
-	flags.DurationVar(&o.TTL, "ttl", 2*time.Second, "how long sessions last")
-	flags.StringVar(&o.Dir, "dir", "", "where to keep what the processes log; nowhere if not said, unless something fails")
-	flags.DurationVar(&o.limits.gone, "max-gone-p99", 0, "fail if p99 of the time from a session's end to claims elsewhere is above; 0: never")
-	flags.DurationVar(&o.limits.leave, "max-leave", 0, "fail if the median of the time from leaving to running elsewhere is above; 0: never")
-	flags.DurationVar(&o.limits.join, "max-join", 0, "fail if the median of the time from joining to running is above; 0: never")
+	members := flags.Int("members", 0, "how many `servers` the store has: 1, 3, or 0 for both in turn")
+	faults := flags.String("faults", strings.Join(names, ","), "kinds of rounds, each equally often, in random order")
+	flags.IntVar(&o.Rounds, "rounds", 2*len(names), "rounds on each store")
+	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "of random numbers")
+	flags.DurationVar(&o.TTL, "ttl", 2*time.Second, "TTL of sessions")
+	flags.StringVar(&o.Dir, "dir", "", "where to keep the logs of the processes; without it they are kept only after a failure")
+	flags.DurationVar(&o.limits.rerun, "max-rerun-p99", 0, "fail if p99 of the time from a session's end to claims elsewhere exceeds this; 0: no limit")
+	flags.DurationVar(&o.limits.leave, "max-leave", 0, "fail if the median of the time from leaving to running elsewhere exceeds this; 0: no limit")
+	flags.DurationVar(&o.limits.join, "max-join", 0, "fail if the median of the time from joining to running exceeds this; 0: no limit")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -121,7 +120,7 @@ func parse(usage io.Writer, args []string) (*options, error) {
 	case "all":
 		o.stores = []string{"etcd", "zookeeper"}
 	default:
-		return nil, fmt.Errorf("--store %s: none of etcd, zookeeper, all", *store)
+		return nil, fmt.Errorf("--store %s: want etcd, zookeeper or all", *store)
 	}
 	o.members = []int{*members}
 	if *members == 0 {
@@ -130,7 +129,7 @@ func parse(usage io.Writer, args []string) (*options, error) {
 	for name := range strings.SplitSeq(*faults, ",") {
 		i := slices.Index(names, name)
 		if i < 0 {
-			return nil, fmt.Errorf("--faults %s: none of %s", name, strings.Join(names, ", "))
+			return nil, fmt.Errorf("--faults %s: want some of %s", name, strings.Join(names, ", "))
 		}
 		o.Kinds = append(o.Kinds, fleet.Kinds()[i])
 	}
@@ -138,7 +137,7 @@ func parse(usage io.Writer, args []string) (*options, error) {
 	case flags.NArg() > 0:
 		return nil, fmt.Errorf("%s: not a flag", flags.Arg(0))
 	case o.Rounds < 1 || o.TTL < time.Second || *members < 0:
-		return nil, errors.New("--rounds is 1 at least, --ttl 1s, --members 0")
+		return nil, errors.New("--rounds must be at least 1, --ttl at least 1s, --members at least 0")
 	case !slices.ContainsFunc(o.Kinds, func(k fleet.Kind) bool { return k.Members <= most }):
 		return nil, fmt.Errorf("--faults %s: the store has too few members", *faults)
 	}
@@ -154,7 +153,7 @@ func (l limits) check(o *fleet.Outcome) error {
 		q     float64
 		limit time.Duration
 	}{
-		{"p99 from a session's end to claims elsewhere", o.TimesToRerun, 0.99, l.gone},
+		{"p99 from a session's end to claims elsewhere", o.TimesToRerun, 0.99, l.rerun},
 		{"the median from leaving to running elsewhere", o.TimesToLeave, 0.5, l.leave},
 		{"the median from joining to running", o.TimesToJoin, 0.5, l.join},
 	} {

@@ -17,16 +17,16 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-func TestRun_TellsRoundsAndEndsWithATable(t *testing.T) {
+func TestRun_PrintsRoundsAndATable(t *testing.T) {
 	var out strings.Builder
 	err := run(t.Context(), &out, &out, []string{"--store", "etcd", "--members", "1", "--faults", "leave", "--rounds", "1", "--max-leave", "1ns", "--dir", t.TempDir()})
 	assert.ErrorContains(t, err, "etcd-1-planned: the median from leaving to running elsewhere is", "the limit cannot be kept")
-	assert.Contains(t, out.String(), "etcd-1-planned round 1 of 1: have i")
+	assert.Contains(t, out.String(), "etcd-1-planned round 1 of 1: i")
 	assert.Regexp(t, `(?m)^ *trial +rounds .* violations$`, out.String())
 	assert.Regexp(t, `(?m)^ *etcd-1-planned +1 .* 0$`, out.String())
 }
 
-func TestRun_RefusesWhatItDoesNotKnow(t *testing.T) {
+func TestRun_RefusesUnknownArguments(t *testing.T) {
 	for args, why := range map[string]string{
 		"--store redis":               "redis",
 		"--faults kill,flood":         "flood",
@@ -41,7 +41,7 @@ func TestRun_RefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestParse_TakesAllIfNothingIsSaid(t *testing.T) {
+func TestParse_DefaultsToAllStoresAndKinds(t *testing.T) {
 	o, err := parse(&strings.Builder{}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"etcd", "zookeeper"}, o.stores)
@@ -57,7 +57,7 @@ func TestLimits_CompareMediansAndP99(t *testing.T) {
 	o := fleet.Outcome{Trial: fleet.Trial{Kinds: fleet.Kinds()}, Report: &judge.Report{}, TimesToRerun: times, TimesToLeave: times, TimesToJoin: times}
 	assert.NoError(t, limits{}.check(&o), "without limits")
 	assert.NoError(t, limits{99 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond}.check(&o))
-	assert.ErrorContains(t, limits{gone: 98 * time.Millisecond}.check(&o), "claims elsewhere is 99ms, above 98ms")
+	assert.ErrorContains(t, limits{rerun: 98 * time.Millisecond}.check(&o), "claims elsewhere is 99ms, above 98ms")
 	assert.ErrorContains(t, limits{leave: 49 * time.Millisecond}.check(&o), "leaving")
 	assert.ErrorContains(t, limits{join: 49 * time.Millisecond}.check(&o), "joining")
 }
