@@ -20,7 +20,7 @@ type history struct {
 // recordedCall is a call with its end.
 type recordedCall struct {
 	*judge.Call
-	end, told time.Time // zero end: it has not returned
+	end, canceled time.Time // zero end: it has not returned
 }
 
 // add is the tap of a fleet.
@@ -35,7 +35,7 @@ func (h *history) add(log []judge.Commit, said []judge.Event, judged bool) {
 			continue
 		}
 		i := slices.IndexFunc(h.calls, func(c recordedCall) bool { return c.Call == e.Call })
-		h.calls[i].end, h.calls[i].told = e.End, e.Canceled
+		h.calls[i].end, h.calls[i].canceled = e.End, e.Canceled
 	}
 }
 
@@ -79,7 +79,7 @@ func (h *history) events() []judge.Event {
 		}
 		events = append(events, judge.Event{Call: call})
 		if !c.end.IsZero() {
-			events = append(events, judge.Event{Call: call, End: c.end, Canceled: c.told})
+			events = append(events, judge.Event{Call: call, End: c.end, Canceled: c.canceled})
 		}
 	}
 	slices.SortStableFunc(events, func(a, b judge.Event) int { return a.At().Compare(b.At()) })

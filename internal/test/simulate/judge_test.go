@@ -62,7 +62,7 @@ func TestJudge_ExcusesAProcessWhoseSessionExpiredByForce(t *testing.T) {
 		h = h.clone()
 		late = i
 		h.calls[i].Start = h.calls[again].Start.Add(time.Millisecond) // the reply to its claim was late
-		h.calls[i].end, h.calls[i].told = h.calls[i].Start.Add(time.Second), time.Time{}
+		h.calls[i].end, h.calls[i].canceled = h.calls[i].Start.Add(time.Second), time.Time{}
 		break
 	}
 	require.GreaterOrEqual(t, late, 0)
@@ -139,7 +139,7 @@ var falsifications = []struct {
 	{"calls overlap before the context of the first ends", 1, func(h *history) bool {
 		return h.eachRepeat(func(i, later int) bool {
 			h.calls[i].end = h.calls[later].Start.Add(time.Second)
-			h.calls[i].told = h.calls[later].Start.Add(time.Millisecond)
+			h.calls[i].canceled = h.calls[later].Start.Add(time.Millisecond)
 			return true
 		})
 	}},
@@ -542,7 +542,7 @@ func (h *history) eachRepeat(try func(i, later int) bool) bool {
 		for k := i + 1; k < len(h.calls); k++ {
 			b := &h.calls[k]
 			if b.Job == a.Job && b.Shard == a.Shard {
-				if b.Client != a.Client && a.told.IsZero() && try(i, k) {
+				if b.Client != a.Client && a.canceled.IsZero() && try(i, k) {
 					return true
 				}
 				break

@@ -107,7 +107,7 @@ func TestSmallFleetsKeepTheirPromises(t *testing.T) {
 		}
 	}()
 	var mu sync.Mutex
-	sum, dir, told := newTotals(), t.TempDir(), time.Now()
+	sum, dir, printed := newTotals(), t.TempDir(), time.Now()
 	var workers sync.WaitGroup
 	for range runtime.NumCPU() {
 		workers.Go(func() {
@@ -122,8 +122,8 @@ func TestSmallFleetsKeepTheirPromises(t *testing.T) {
 				if n == 1 {
 					t.Log(r)
 				}
-				if time.Since(told) > time.Minute {
-					told = time.Now()
+				if time.Since(printed) > time.Minute {
+					printed = time.Now()
 					t.Log(sum.progress())
 				}
 				mu.Unlock()
