@@ -46,7 +46,7 @@ func sleepFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// observeAll reads and judges what the store committed and the processes reported since the last call.
+// observeAll judges the new commits of the store and the new reports of processes.
 func (h *editor) observeAll(ctx context.Context) error {
 	calls, err := h.readReports()
 	if err != nil {

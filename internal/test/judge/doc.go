@@ -1,4 +1,4 @@
-// Package judge compares what a fleet did with the promises of the library. It shares no code with the
+// Package judge compares the behaviour of a fleet with the promises of the library. It shares no code with the
 // library: it reads the log of a registry's commits, with the records in their stored form, and the begin
 // and end of each call as the handlers report them. The promises are:
 //

@@ -220,7 +220,7 @@ func (h *editedFleet) countHealed(took time.Duration) {
 	}
 }
 
-// beginRound resets what is counted per round.
+// beginRound resets the counts of a round.
 func (h *editedFleet) beginRound() {
 	h.since, h.before = time.Now(), h.countCosts()
 }
@@ -435,7 +435,7 @@ func (h *editedFleet) passTime(d time.Duration) error {
 	return nil
 }
 
-// drainLogs reads and judges what the store and the runs have logged since the last call.
+// drainLogs judges the new commits of the store and the new calls.
 func (h *editedFleet) drainLogs() {
 	log, calls := h.server.Log(), h.fleet.calls.drain()
 	if h.Transcript != nil {

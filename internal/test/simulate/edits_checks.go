@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/internal/test/recordedit"
 )
 
-// editChecks holds what the checks of a simulation of record edits know.
+// editChecks is the state of the checks of a simulation of record edits.
 type editChecks struct {
 	live     map[string][]*liveCall // by shard: calls that have not returned
 	last     map[string]time.Time   // by shard: when a run began last

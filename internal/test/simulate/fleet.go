@@ -47,7 +47,7 @@ type Config struct {
 	Transcript io.Writer // receives all commits and calls, if not nil
 }
 
-// fleet is a running simulation. One goroutine owns it; what it shares with processes has its own locks.
+// fleet is a running simulation. One goroutine owns it; state shared with processes has its own locks.
 type fleet struct {
 	Config
 	server        *memory.Server
@@ -67,7 +67,7 @@ type fleet struct {
 	answers       chan answer                                               // of operators' calls
 	console       *memory.Client                                            // of an operator outside of the fleet
 	operator      *coordinator.Operator                                     // with that client
-	tap           func(log []judge.Commit, said []judge.Event, judged bool) // receives what the judge receives, if not nil
+	tap           func(log []judge.Commit, said []judge.Event, judged bool) // receives the input of the judge, if not nil
 }
 
 // slot is a place for an instance.

@@ -23,7 +23,7 @@ type process struct {
 	crashed    chan struct{}
 	stop       context.CancelFunc
 	done       chan struct{} // closed when Run has returned
-	err        error         // what it returned
+	err        error         // the result of Run
 	ahead      time.Duration // of its clock, while WrongClock does not apply
 	clock      atomic.Int64  // the current difference from the right time
 	stopped    time.Time     // when it was stopped or crashed; zero: not yet

@@ -22,7 +22,7 @@ type Log interface {
 	// Sync waits until all commits before the call have been read, also while the store does not
 	// answer.
 	Sync(ctx context.Context) error
-	// Close stops reading. Take still returns what was read.
+	// Close stops reading. Take still returns the commits that were read.
 	Close() error
 }
 

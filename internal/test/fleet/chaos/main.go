@@ -1,5 +1,5 @@
-// Command chaos injects faults into fleets of processes on real servers, which it starts, and judges what the
-// fleets do:
+// Command chaos injects faults into fleets of processes on real servers, which it starts, and judges the
+// behaviour of the fleets:
 //
 //	go run ./internal/test/fleet/chaos --store etcd --members 1 --faults kill,pause,cut --rounds 200
 //
