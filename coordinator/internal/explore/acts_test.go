@@ -39,16 +39,16 @@ func (s exSession) State() (registry.SessionState, time.Time) {
 func (x *explorer) ledger(s *exState, p *exProc) (*member.Claimer, *member.JobState) {
 	l := &member.Claimer{
 		Clock: time.Now, Keys: x.keys, Reg: &exDesk{store: &s.store}, Session: exSession{id: p.session}, Me: p.inc, Work: x.work, Log: x.log,
-		Barred: &member.BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}, Freed: func() {}},
-		Jobs:   map[string]*member.JobState{}, Dirty: map[*member.JobState]struct{}{}, Held: map[*member.JobState]struct{}{}, Frozen: map[*member.JobState]struct{}{},
-		Nudge: make(chan struct{}, 1), Closed: p.closed, Opened: !p.closed, Flushing: true, Running: p.inside.Len(),
+		Blocked: &member.BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}, OnUnblocked: func() {}},
+		Jobs:    map[string]*member.JobState{}, Dirty: map[*member.JobState]struct{}{}, Held: map[*member.JobState]struct{}{}, Frozen: map[*member.JobState]struct{}{},
+		Nudge: make(chan struct{}, 1), Closed: p.closed, MayClaim: !p.closed, Flushing: true, Running: p.inside.Len(),
 	}
 	l.Inbox.Running, l.Inbox.Closed = p.inside.Len(), p.closed
 	if all := p.inside.Union(p.barred); !all.IsZero() {
-		l.Barred.Running[exJob] = all
+		l.Blocked.Running[exJob] = all
 	}
 	if !p.barred.IsZero() {
-		l.Barred.Old[exJob] = p.barred
+		l.Blocked.Old[exJob] = p.barred
 	}
 	var a *member.JobState
 	if p.acct != nil {
@@ -68,14 +68,14 @@ func (x *explorer) claim(s *exState, p *exProc) (*member.JobState, *batch.Load[*
 	if a == nil {
 		return nil, nil
 	}
-	l.Mark(a)
-	entries := l.Entries(s.clock().Time())
+	l.MarkDirty(a)
+	entries := l.DecideWrites(s.clock().Time())
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	loads := l.Loads(entries)
+	loads := l.PackWrites(entries)
 	a.Writing = true
-	return l.Keep(x.segment()), &loads[0]
+	return l.CopyJobState(x.segment()), &loads[0]
 }
 
 // started judges what a ledger has started.
@@ -105,8 +105,8 @@ func (x *explorer) takePlans(p *exProc) {
 	}
 	f.Apply(b)
 	l.Plans = f.NewReader(func() {})
-	l.TakePlans(context.Background())
-	p.acct = l.Keep(x.segment())
+	l.ApplyPlans(context.Background())
+	p.acct = l.CopyJobState(x.segment())
 }
 
 // returns has a function return, with an error that is nil or hands the run back.
@@ -116,10 +116,10 @@ func (x *explorer) returns(p *exProc, shard int, err error) {
 		return
 	}
 	l, a := x.ledger(&exState{}, p)
-	l.Done(context.Background(), a, shard, true)(err)
-	l.TakeInbox()
+	l.TrackRun(context.Background(), a, shard, true)(err)
+	l.DrainInbox()
 	p.inside = p.inside.Minus(shardset.Of(shard))
-	p.acct = l.Keep(x.segment())
+	p.acct = l.CopyJobState(x.segment())
 }
 
 // elect returns what a process does about the office.
@@ -147,9 +147,9 @@ func (x *explorer) member(p *exProc, desk *exDesk) *member.Member {
 		Reg: desk, Keys: x.keys, Name: p.name, Work: x.work, Log: x.log, Clock: time.Now, Draining: p.closed,
 		Defs: map[string]json.RawMessage{exJob: fmtDef(1, 1, "")},
 	}
-	m.Barred.Old = map[string]shardset.Set{}
+	m.Blocked.Old = map[string]shardset.Set{}
 	if !p.barred.IsZero() {
-		m.Barred.Old[exJob] = p.barred
+		m.Blocked.Old[exJob] = p.barred
 	}
 	return m
 }
@@ -273,20 +273,20 @@ func (x *explorer) tell(s *exState, p *exProc) *registry.Txn {
 	desk := &exDesk{store: &s.store}
 	m := x.member(p, desk)
 	in := &member.Incarnation{ID: p.inc, Session: exSession{id: p.session}}
-	in.Ledger, _ = x.ledger(s, p) // none of its claims is on its way
+	in.Claimer, _ = x.ledger(s, p) // none of its claims is on its way
 	if p.closed {
-		settled := in.Ledger.Close()
-		in.Ledger.Tell()
+		settled := in.Claimer.StopClaiming()
+		in.Claimer.NotifyWaiters()
 		select {
 		case <-settled:
 		default:
 			return nil // it has an answer to give first
 		}
 	}
-	in.Office = &member.Elector{M: m, In: in, Log: x.log}
-	next := m.Standing(in)
+	in.Elector = &member.Elector{M: m, In: in, Log: x.log}
+	next := m.ComposeState(in)
 	told := member.PublishedState{Rev: p.told.rev, Member: record.Member{Draining: p.told.draining}}
-	if err := m.Tell(context.Background(), in, told, &next); !errors.Is(err, errTaken) {
+	if err := m.PublishState(context.Background(), in, told, &next); !errors.Is(err, errTaken) {
 		panic(err)
 	}
 	return desk.wanted
@@ -307,8 +307,8 @@ func (x *explorer) join(n *exState, i int) {
 func (x *explorer) enter(p *exProc) {
 	m := x.member(p, nil)
 	in := &member.Incarnation{ID: p.inc, Session: exSession{id: p.session}}
-	now := m.Standing(in)
-	t, err := m.Entrance(in, now.Member)
+	now := m.ComposeState(in)
+	t, err := m.BuildJoinTxn(in, now.Member)
 	if err != nil {
 		panic(err)
 	}
@@ -320,7 +320,7 @@ func (x *explorer) enter(p *exProc) {
 func (x *explorer) offer(s *exState, p *exProc) *registry.Txn {
 	desk := &exDesk{store: &s.store}
 	m := x.member(p, desk)
-	_, err := m.StoreOnce(context.Background(), map[string]json.RawMessage{exJob: x.definition(p.offers)}, member.Fresh, map[registry.Key]bool{})
+	_, err := m.TryStoreDefinitions(context.Background(), map[string]json.RawMessage{exJob: x.definition(p.offers)}, member.Fresh, map[registry.Key]bool{})
 	if err != nil && !errors.Is(err, errTaken) {
 		panic(err)
 	}

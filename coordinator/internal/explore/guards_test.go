@@ -39,10 +39,10 @@ type witness struct {
 
 // guardSites are all there are in this package and in executor.
 var guardSites = []guardSite{
-	{"Claimer.Loads Alive", []string{"claim: alive"}},
-	{"Claimer.share At", []string{"claim: plan as known"}},
-	{"Claimer.share Create", []string{"claim: first claims"}},
-	{"Claimer.share Set", []string{"claim: set claims"}},
+	{"Claimer.PackWrites Alive", []string{"claim: alive"}},
+	{"Claimer.composeShare At", []string{"claim: plan as known"}},
+	{"Claimer.composeShare Create", []string{"claim: first claims"}},
+	{"Claimer.composeShare Set", []string{"claim: set claims"}},
 
 	{"Leader.Commit At", []string{"plan: leader as known", "bury: leader as known"}},
 	{"Change.EncodeShare Dead", []string{"plan: dead"}},
@@ -69,16 +69,16 @@ var guardSites = []guardSite{
 	{"State.Resignation Delete", []string{"resign: delete present"}},
 	{"Elector.Announce Set", []string{"name successors: set present"}},
 
-	{"Member.Entrance CreateOwned", []string{"join: free instance"}},
-	{"Member.Entrance Create", []string{"join: first member"}},
-	{"Member.Tell Alive", []string{"tell: alive"}},
-	{"Member.Tell Set", []string{"tell: set member"}},
+	{"Member.BuildJoinTxn CreateOwned", []string{"join: free instance"}},
+	{"Member.BuildJoinTxn Create", []string{"join: first member"}},
+	{"Member.PublishState Alive", []string{"tell: alive"}},
+	{"Member.PublishState Set", []string{"tell: set member"}},
 
 	{"Operator.store Create", []string{"operate: first control"}},
 	{"Operator.store Set", []string{"operate: set control"}},
-	{"Member.storing Create", []string{"operate: first definition"}},
-	{"Member.storing Set", []string{"operate: set definition"}},
-	{"Member.fenceBase Create", []string{"operate: first other"}},
+	{"Member.decideDefinitionWrite Create", []string{"operate: first definition"}},
+	{"Member.decideDefinitionWrite Set", []string{"operate: set definition"}},
+	{"Member.readFenceBase Create", []string{"operate: first other"}},
 
 	{"Writes.commit Alive", []string{"keep: alive", "operate: alive"}},
 	{"tenure.save Create", []string{"keep: first state"}},

@@ -101,16 +101,16 @@ func (x *explorer) settle(n *exState, p *exProc, f *exFlight) error {
 		part.Job = a
 		ld.Parts = append(ld.Parts, &part)
 	}
-	l.Writes = 1
+	l.WritesInFlight = 1
 	x.work.started = nil
-	if err := l.Settle(context.Background(), member.WriteResult{Load: ld, Rev: f.rev, Err: f.err}); err != nil {
+	if err := l.ApplyResult(context.Background(), member.WriteResult{Load: ld, Rev: f.rev, Err: f.err}); err != nil {
 		x.giveUp(n, p)
 		return nil
 	}
 	if err := x.started(n, p); err != nil {
 		return err
 	}
-	p.acct = l.Keep(x.segment())
+	p.acct = l.CopyJobState(x.segment())
 	return nil
 }
 

@@ -394,7 +394,7 @@ func (e *exEncoder) proc(x *explorer, p *exProc) {
 		value, _ := record.Encode(&a.Claims)
 		e.text(string(value))
 		e.rev(a.Rev.Seq)
-		e.rev(a.Stale.Seq)
+		e.rev(a.StalePlan.Seq)
 		e.bool(a.Writing)
 		for _, end := range a.Ended {
 			e.int(end.Shard)

@@ -286,7 +286,7 @@ func (x *explorer) acts(s *exState, p *exProc, step stepper) {
 			})
 		}
 	}
-	if p.told.draining && p.inside.IsZero() && p.flights[exClaiming] == nil && (p.acct == nil || p.acct.Empty(p.inc, false)) {
+	if p.told.draining && p.inside.IsZero() && p.flights[exClaiming] == nil && (p.acct == nil || p.acct.IsEmpty(p.inc, false)) {
 		step("leaves", func(n *exState, p *exProc) error {
 			n.store.end(p.session)
 			x.crash(n, p)

@@ -9,8 +9,8 @@ import (
 // agenda is a heap of accounts by when they want to be looked at.
 type agenda []*JobState
 
-// put sets when an account wants to be looked at; zero takes it off.
-func (g *agenda) put(a *JobState, wake record.Instant) {
+// schedule sets when an account wants to be looked at; zero takes it off.
+func (g *agenda) schedule(a *JobState, wake record.Instant) {
 	a.wake = wake
 	switch {
 	case wake == 0 && a.index >= 0:

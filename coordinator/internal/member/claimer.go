@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// coalesce is how long the end of a run may wait for others to share its commit.
-	coalesce = 100 * time.Millisecond
+	// maxEndsDelay is how long the end of a run may wait for others to share its commit.
+	maxEndsDelay = 100 * time.Millisecond
 	// clockCheck is how long a timer sleeps at most before it looks at the wall clock
 	// again, which may have been set meanwhile.
-	ClockCheck = 5 * time.Second
+	ClockCheckInterval = 5 * time.Second
 	// maxWrites bounds the transactions of a ledger in flight, so that the jobs that are
 	// due at the start of a minute neither queue one behind the other nor flood the store.
 	maxWrites = 8
@@ -36,96 +36,96 @@ const (
 // Claimer keeps an incarnation's claims: it claims what is due, starts it, and takes off
 // what has ended. One goroutine owns it; what other goroutines tell it waits in inbox.
 type Claimer struct {
-	Clock    func() time.Time // of day: fires go by it, and nothing else
-	jumps    skew.JumpDetector
-	jumped   func()    // the clock has. Must not block
-	unsure   time.Time // until then the fleet has not judged a clock that has jumped
-	Keys     record.Keys
-	Reg      registry.Registry
-	Session  registry.Session
-	Me       string
-	Work     Work
-	Log      *slog.Logger
-	base     uint64 // of fences
-	Barred   *BlockedShards
-	returns  bool                 // its shards wait for its return
-	Jobs     map[string]*JobState // by segment
-	agenda   agenda
-	Dirty    map[*JobState]struct{}
-	Writes   int // in flight
-	results  chan WriteResult
-	Running  int                    // functions that had not returned when the inbox was read
-	waiting  []startingRuns         // claimed, not started: the session was suspended
-	Held     map[*JobState]struct{} // whose ends wait for others to share their commit
-	Frozen   map[*JobState]struct{} // in which a shard is to move
-	flushAt  time.Time              // when they are written at the latest; zero: none wait
-	Plans    *feed.Reader[*record.Plan]
-	Inbox    inbox
-	Closed   bool          // as last read from the inbox
-	clockOff bool          // as last read from the inbox
-	Opened   bool          // new runs may be claimed, as last seen
-	Flushing bool          // ends are written now
-	Nudge    chan struct{} // one slot: look at the inbox, the plans and the session
+	Clock          func() time.Time // of day: fires go by it, and nothing else
+	jumpDetector   skew.JumpDetector
+	onClockJump    func()    // the clock has. Must not block
+	clockJudgedAt  time.Time // until then the fleet has not judged a clock that has jumped
+	Keys           record.Keys
+	Reg            registry.Registry
+	Session        registry.Session
+	Me             string
+	Work           Work
+	Log            *slog.Logger
+	fenceBase      uint64 // of fences
+	Blocked        *BlockedShards
+	awaitsReturn   bool                 // its shards wait for its return
+	Jobs           map[string]*JobState // by segment
+	agenda         agenda
+	Dirty          map[*JobState]struct{}
+	WritesInFlight int // in flight
+	results        chan WriteResult
+	Running        int                    // functions that had not returned when the inbox was read
+	startQueue     []startingRuns         // claimed, not started: the session was suspended
+	Held           map[*JobState]struct{} // whose ends wait for others to share their commit
+	Frozen         map[*JobState]struct{} // in which a shard is to move
+	flushAt        time.Time              // when they are written at the latest; zero: none wait
+	Plans          *feed.Reader[*record.Plan]
+	Inbox          inbox
+	Closed         bool          // as last read from the inbox
+	skewed         bool          // as last read from the inbox
+	MayClaim       bool          // new runs may be claimed, as last seen
+	Flushing       bool          // ends are written now
+	Nudge          chan struct{} // one slot: look at the inbox, the plans and the session
 
-	// understands is told when all definitions of a job that are in force can be compiled
+	// setSupported is told when all definitions of a job that are in force can be compiled
 	// here, and when they no longer can. It must not block.
-	understands func(job string, all bool)
+	setSupported func(job string, all bool)
 	// publishAhead is called when shards of a job begin to wait for an instant ahead of this
 	// clock, and with zero when they no longer do. It must not block.
 	publishAhead func(job string, is record.Ahead)
-	skew         time.Duration // how far clocks may be apart; 0: they are not compared
+	maxSkew      time.Duration // how far clocks may be apart; 0: they are not compared
 
-	owned *eventlog.OwnershipLog // for the log
+	ownershipLog *eventlog.OwnershipLog // for the log
 }
 
 // inbox is what other goroutines tell a ledger.
 type inbox struct {
-	mu       sync.Mutex
-	Running  int // functions that have not returned
-	ended    []endedRun
-	patient  bool // ends are taken in by and by: only the last is worth a nudge
-	Closed   bool // claim nothing more
-	clockOff bool // claim nothing while the clock is off
-	settled  chan struct{}
-	emptied  chan struct{}
-	unbarred bool
-	cut      int // functions that returned after the session had been lost
+	mu             sync.Mutex
+	Running        int // functions that have not returned
+	ended          []endedRun
+	batching       bool // ends are taken in by and by: only the last is worth a nudge
+	Closed         bool // claim nothing more
+	skewed         bool // claim nothing while the clock is off
+	stopped        chan struct{}
+	emptied        chan struct{}
+	recheckBlocked bool
+	cutShort       int // functions that returned after the session had been lost
 }
 
 type endedRun struct {
-	acct *JobState
+	job *JobState
 	claiming.EndedRun
 }
 
 // JobState is a job in a ledger.
 type JobState struct {
-	Segment     string
-	key         registry.Key // of the claims record
-	planKey     registry.Key
-	Plan        *record.Plan
-	PlanRev     registry.Rev
-	programs    map[int]due.Program
-	unsupported bool // some epochs have none
-	unknown     int  // the newest generation of those that was logged
-	Claims      record.Claims
-	Rev         registry.Rev // of the claims record; zero: there is none yet
-	Ended       []claiming.EndedRun
-	Writing     bool
-	Stale       registry.Rev // of the plan that a claim conflicted on: wait for another
-	ahead       record.Ahead // what its shards wait for, as it was published last
-	wake        record.Instant
-	index       int // in the agenda, -1 if not
+	Segment           string
+	key               registry.Key // of the claims record
+	planKey           registry.Key
+	Plan              *record.Plan
+	PlanRev           registry.Rev
+	programs          map[int]due.Program
+	unsupported       bool // some epochs have none
+	loggedUnsupported int  // the newest generation of those that was logged
+	Claims            record.Claims
+	Rev               registry.Rev // of the claims record; zero: there is none yet
+	Ended             []claiming.EndedRun
+	Writing           bool
+	StalePlan         registry.Rev // of the plan that a claim conflicted on: wait for another
+	reportedAhead     record.Ahead // what its shards wait for, as it was published last
+	wake              record.Instant
+	index             int // in the agenda, -1 if not
 }
 
 // PendingWrite is what a ledger writes for an account.
 type PendingWrite struct {
-	Job      *JobState
-	out      claiming.Decision
-	plan     *record.Plan // that it rests on
-	planRev  registry.Rev
-	programs map[int]due.Program
-	ended    int // how many of acct.ended it covers
-	value    []byte
+	Job        *JobState
+	decision   claiming.Decision
+	plan       *record.Plan // that it rests on
+	planRev    registry.Rev
+	programs   map[int]due.Program
+	endedCount int // how many of acct.ended it covers
+	value      []byte
 }
 
 // begun is claimed runs that wait to be started.
@@ -141,7 +141,7 @@ type WriteResult struct {
 	Err  error
 }
 
-func (l *Claimer) wakeUp() {
+func (l *Claimer) wake() {
 	select {
 	case l.Nudge <- struct{}{}:
 	default:
@@ -152,30 +152,30 @@ func (l *Claimer) wakeUp() {
 // session has ended, or somebody else has written its records.
 func (l *Claimer) run(ctx context.Context) error {
 	defer l.Plans.Close()
-	defer l.owned.Close()
+	defer l.ownershipLog.Close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		changed := l.Session.Changed()
-		l.TakePlans(ctx)
-		l.TakeInbox()
+		l.ApplyPlans(ctx)
+		l.DrainInbox()
 		before, clock := time.Now(), l.Clock() // once: what is claimed by it has been looked at for jumps
-		l.takeClock(before, clock, time.Now())
-		if err := l.takeSession(ctx); err != nil {
+		l.checkClockJump(before, clock, time.Now())
+		if err := l.applySession(ctx); err != nil {
 			l.drainWrites()
 			return err
 		}
-		l.takeDue(time.Now(), clock)
-		l.write(ctx, clock)
-		l.Tell()
-		l.rest()
-		timer.Reset(l.sleep(time.Now(), l.Clock()))
+		l.markDue(time.Now(), clock)
+		l.startWrites(ctx, clock)
+		l.NotifyWaiters()
+		l.setBatching()
+		timer.Reset(l.computeSleep(time.Now(), l.Clock()))
 		select {
 		case <-ctx.Done():
 			l.drainWrites()
 			return context.Cause(ctx)
 		case w := <-l.results:
-			if err := l.Settle(ctx, w); err != nil {
+			if err := l.ApplyResult(ctx, w); err != nil {
 				l.drainWrites()
 				return err
 			}
@@ -188,66 +188,66 @@ func (l *Claimer) run(ctx context.Context) error {
 
 // drainWrites waits for the transactions in flight, which end with ctx.
 func (l *Claimer) drainWrites() {
-	for ; l.Writes > 0; l.Writes-- {
+	for ; l.WritesInFlight > 0; l.WritesInFlight-- {
 		<-l.results
 	}
 }
 
-// Close makes the ledger claim nothing more. The channel is closed once no write that
+// StopClaiming makes the ledger claim nothing more. The channel is closed once no write that
 // may claim is in flight.
-func (l *Claimer) Close() <-chan struct{} {
+func (l *Claimer) StopClaiming() <-chan struct{} {
 	l.Inbox.mu.Lock()
 	defer l.Inbox.mu.Unlock()
 	l.Inbox.Closed = true
-	if l.Inbox.settled == nil {
-		l.Inbox.settled = make(chan struct{})
+	if l.Inbox.stopped == nil {
+		l.Inbox.stopped = make(chan struct{})
 	}
-	defer l.wakeUp()
-	return l.Inbox.settled
+	defer l.wake()
+	return l.Inbox.stopped
 }
 
-// unbar says that shards which were barred may start.
-func (l *Claimer) unbar() {
+// recheckBlocked says that shards which were barred may start.
+func (l *Claimer) recheckBlocked() {
 	l.Inbox.mu.Lock()
 	defer l.Inbox.mu.Unlock()
-	l.Inbox.unbarred = true
-	l.wakeUp()
+	l.Inbox.recheckBlocked = true
+	l.wake()
 }
 
-// empty returns a channel that is closed once nothing runs, all ends are on record and
+// notifyEmpty returns a channel that is closed once nothing runs, all ends are on record and
 // the plans give this incarnation no shard but those that wait for its return. To be called
 // after close.
-func (l *Claimer) empty() <-chan struct{} {
+func (l *Claimer) notifyEmpty() <-chan struct{} {
 	l.Inbox.mu.Lock()
 	defer l.Inbox.mu.Unlock()
 	if l.Inbox.emptied == nil {
 		l.Inbox.emptied = make(chan struct{})
 	}
-	defer l.wakeUp()
+	defer l.wake()
 	return l.Inbox.emptied
 }
 
-// Tell closes the channels of those who wait for a closing ledger.
-func (l *Claimer) Tell() {
+// NotifyWaiters closes the channels of those who wait for a closing ledger.
+func (l *Claimer) NotifyWaiters() {
 	l.Inbox.mu.Lock()
 	defer l.Inbox.mu.Unlock()
-	if !l.Inbox.Closed || l.Writes > 0 {
+	if !l.Inbox.Closed || l.WritesInFlight > 0 {
 		return
 	}
-	closeOnce(l.Inbox.settled)
+	closeOnce(l.Inbox.stopped)
 	if l.Inbox.emptied == nil || l.Running > 0 {
 		return
 	}
 	for _, a := range l.Jobs {
-		if !a.Empty(l.Me, l.returns) {
+		if !a.IsEmpty(l.Me, l.awaitsReturn) {
 			return
 		}
 	}
 	closeOnce(l.Inbox.emptied)
 }
 
-// Empty reports that an account holds nothing but what goes with the session.
-func (a *JobState) Empty(me string, returns bool) bool {
+// IsEmpty reports that an account holds nothing but what goes with the session.
+func (a *JobState) IsEmpty(me string, returns bool) bool {
 	var owned shardset.Set
 	if a.Plan != nil && !returns {
 		owned = a.Plan.Owners[me]
@@ -266,17 +266,17 @@ func closeOnce(c chan struct{}) {
 	}
 }
 
-// TakePlans takes in the plans that have changed.
-func (l *Claimer) TakePlans(ctx context.Context) {
+// ApplyPlans takes in the plans that have changed.
+func (l *Claimer) ApplyPlans(ctx context.Context) {
 	l.Plans.Drain(func(n feed.Update[*record.Plan]) {
 		a := l.Jobs[n.Name]
 		if n.Deleted || n.Unreadable {
 			if a != nil {
-				l.owned.Lose(ctx, a.Claims.Job, a.planKey, n.Err)
+				l.ownershipLog.Lose(ctx, a.Claims.Job, a.planKey, n.Err)
 				a.Plan, a.PlanRev = nil, registry.Rev{}
 				delete(l.Frozen, a)
 				if n.Deleted {
-					l.puzzle(a, false)
+					l.setUnsupported(a, false)
 				}
 			}
 			return
@@ -292,19 +292,19 @@ func (l *Claimer) TakePlans(ctx context.Context) {
 			}
 			l.Jobs[n.Name] = a
 		}
-		a.Plan, a.PlanRev, a.Stale = n.Value, n.Rev, registry.Rev{}
-		l.owned.Set(a.Claims.Job, mine)
+		a.Plan, a.PlanRev, a.StalePlan = n.Value, n.Rev, registry.Rev{}
+		l.ownershipLog.Set(a.Claims.Job, mine)
 		if delete(l.Frozen, a); !a.Plan.Frozen.IsZero() {
 			l.Frozen[a] = struct{}{}
 		}
-		l.compile(a)
-		l.Mark(a)
-		l.yield(a, a.Claims.Running.Shards())
+		l.compileEpochs(a)
+		l.MarkDirty(a)
+		l.yieldShards(a, a.Claims.Running.Shards())
 	})
 }
 
-// yield says which of running shards are to move, or are disabled.
-func (l *Claimer) yield(a *JobState, running shardset.Set) {
+// yieldShards says which of running shards are to move, or are disabled.
+func (l *Claimer) yieldShards(a *JobState, running shardset.Set) {
 	if a.Plan == nil {
 		return
 	}
@@ -316,8 +316,8 @@ func (l *Claimer) yield(a *JobState, running shardset.Set) {
 	}
 }
 
-// compile makes programs of the definitions in a plan, and keeps those that it has.
-func (l *Claimer) compile(a *JobState) {
+// compileEpochs makes programs of the definitions in a plan, and keeps those that it has.
+func (l *Claimer) compileEpochs(a *JobState) {
 	programs := make(map[int]due.Program, len(a.Plan.Epochs))
 	for i := range a.Plan.Epochs {
 		e := &a.Plan.Epochs[i]
@@ -327,8 +327,8 @@ func (l *Claimer) compile(a *JobState) {
 		}
 		p, err := l.Work.Compile(e.Def)
 		if err != nil {
-			if e.Number > a.unknown { // not at each change of the plan
-				a.unknown = e.Number
+			if e.Number > a.loggedUnsupported { // not at each change of the plan
+				a.loggedUnsupported = e.Number
 				l.Log.Error("definition not understood: its fires are left to other instances",
 					"job", a.Plan.Job, "epoch", e.Number, "error", err)
 			}
@@ -337,89 +337,89 @@ func (l *Claimer) compile(a *JobState) {
 		programs[e.Number] = p
 	}
 	a.programs = programs
-	l.puzzle(a, len(programs) < len(a.Plan.Epochs))
+	l.setUnsupported(a, len(programs) < len(a.Plan.Epochs))
 }
 
-// puzzle takes note of whether an account's plan holds what cannot be compiled here.
-func (l *Claimer) puzzle(a *JobState, puzzled bool) {
+// setUnsupported takes note of whether an account's plan holds what cannot be compiled here.
+func (l *Claimer) setUnsupported(a *JobState, puzzled bool) {
 	if puzzled != a.unsupported {
 		a.unsupported = puzzled
-		l.understands(a.Claims.Job, !puzzled)
+		l.setSupported(a.Claims.Job, !puzzled)
 	}
 }
 
-// TakeInbox takes in what has ended.
-func (l *Claimer) TakeInbox() {
+// DrainInbox takes in what has ended.
+func (l *Claimer) DrainInbox() {
 	l.Inbox.mu.Lock()
 	ends := l.Inbox.ended
 	l.Inbox.ended = nil
-	l.Inbox.patient = false
+	l.Inbox.batching = false
 	l.Running = l.Inbox.Running
-	closed, clockOff := l.Inbox.Closed, l.Inbox.clockOff
-	unbarred := l.Inbox.unbarred
-	l.Inbox.unbarred = false
+	closed, clockOff := l.Inbox.Closed, l.Inbox.skewed
+	unbarred := l.Inbox.recheckBlocked
+	l.Inbox.recheckBlocked = false
 	l.Inbox.mu.Unlock()
 	for _, e := range ends {
-		a := e.acct
+		a := e.job
 		a.Ended = append(a.Ended, e.EndedRun)
 		if _, moves := l.Frozen[a]; moves {
-			l.Mark(a) // a move waits for it
+			l.MarkDirty(a) // a move waits for it
 		} else {
-			l.hold(a, time.Now())
+			l.holdEnds(a, time.Now())
 		}
 	}
-	if unbarred || closed != l.Closed || clockOff != l.clockOff {
-		l.Closed, l.clockOff = closed, clockOff
-		l.markAll()
+	if unbarred || closed != l.Closed || clockOff != l.skewed {
+		l.Closed, l.skewed = closed, clockOff
+		l.markAllDirty()
 	}
 	if len(ends) > 0 && l.Running == 0 {
-		l.release()
+		l.markHeld()
 	}
 }
 
-// rest lets ends wait in the inbox when those that it has taken in wait for others anyway.
-func (l *Claimer) rest() {
+// setBatching lets ends wait in the inbox when those that it has taken in wait for others anyway.
+func (l *Claimer) setBatching() {
 	l.Inbox.mu.Lock()
 	defer l.Inbox.mu.Unlock()
-	l.Inbox.patient = !l.flushAt.IsZero() && len(l.Frozen) == 0 && !l.Closed
+	l.Inbox.batching = !l.flushAt.IsZero() && len(l.Frozen) == 0 && !l.Closed
 }
 
-// release marks those whose ends have waited long enough.
-func (l *Claimer) release() {
+// markHeld marks those whose ends have waited long enough.
+func (l *Claimer) markHeld() {
 	for a := range l.Held {
-		l.Mark(a)
+		l.MarkDirty(a)
 	}
 	clear(l.Held)
 	l.flushAt = time.Time{}
 }
 
-func (l *Claimer) takeDue(now, clock time.Time) {
+func (l *Claimer) markDue(now, clock time.Time) {
 	for len(l.agenda) > 0 && l.agenda[0].wake <= record.InstantOf(clock) {
 		a := heap.Pop(&l.agenda).(*JobState)
-		l.Mark(a)
+		l.MarkDirty(a)
 	}
 	l.Flushing = l.Running == 0 || l.Closed
 	if !l.flushAt.IsZero() && !now.Before(l.flushAt) {
 		l.Flushing = true
-		l.release()
+		l.markHeld()
 	}
 }
 
-func (l *Claimer) Mark(a *JobState) { l.Dirty[a] = struct{}{} }
+func (l *Claimer) MarkDirty(a *JobState) { l.Dirty[a] = struct{}{} }
 
-func (l *Claimer) markAll() {
+func (l *Claimer) markAllDirty() {
 	for _, a := range l.Jobs {
-		l.Mark(a)
+		l.MarkDirty(a)
 	}
 }
 
-// sleep returns how long nothing needs to be done.
-func (l *Claimer) sleep(now, clock time.Time) time.Duration {
-	d := ClockCheck
+// computeSleep returns how long nothing needs to be done.
+func (l *Claimer) computeSleep(now, clock time.Time) time.Duration {
+	d := ClockCheckInterval
 	if len(l.agenda) > 0 {
 		d = min(d, l.agenda[0].wake.Time().Sub(clock))
 	}
-	if unsure := l.unsure.Sub(now); unsure > 0 {
+	if unsure := l.clockJudgedAt.Sub(now); unsure > 0 {
 		d = min(d, unsure)
 	}
 	if !l.flushAt.IsZero() {
@@ -428,30 +428,30 @@ func (l *Claimer) sleep(now, clock time.Time) time.Duration {
 	return max(d, 0)
 }
 
-// takeSession takes in whether new runs may be claimed and claimed ones started. It goes by
+// applySession takes in whether new runs may be claimed and claimed ones started. It goes by
 // what is, not by what was told: a select that has two reasons to go on forgets one.
-func (l *Claimer) takeSession(ctx context.Context) error {
+func (l *Claimer) applySession(ctx context.Context) error {
 	state, _ := l.Session.State()
-	if open := !l.Closed && !l.clockOff && !time.Now().Before(l.unsure) && state == registry.SessionConnected; open != l.Opened {
-		l.Opened = open
-		l.markAll()
+	if open := !l.Closed && !l.skewed && !time.Now().Before(l.clockJudgedAt) && state == registry.SessionConnected; open != l.MayClaim {
+		l.MayClaim = open
+		l.markAllDirty()
 	}
-	return l.startWaiting(ctx)
+	return l.startQueuedRuns(ctx)
 }
 
-// write sends what the dirty accounts have to write, as far as there is room.
-func (l *Claimer) write(ctx context.Context, clock time.Time) {
-	if l.Writes >= maxWrites || len(l.Dirty) == 0 {
+// startWrites sends what the dirty accounts have to write, as far as there is room.
+func (l *Claimer) startWrites(ctx context.Context, clock time.Time) {
+	if l.WritesInFlight >= maxWrites || len(l.Dirty) == 0 {
 		return
 	}
-	entries := l.Entries(clock)
+	entries := l.DecideWrites(clock)
 	if len(entries) == 0 {
 		return
 	}
-	for _, ld := range l.Loads(entries) {
-		if l.Writes >= maxWrites {
+	for _, ld := range l.PackWrites(entries) {
+		if l.WritesInFlight >= maxWrites {
 			for _, e := range ld.Parts {
-				l.Mark(e.Job) // rides with one of the next
+				l.MarkDirty(e.Job) // rides with one of the next
 			}
 			continue
 		}
@@ -459,7 +459,7 @@ func (l *Claimer) write(ctx context.Context, clock time.Time) {
 			e.Job.Writing = true
 			delete(l.Held, e.Job)
 		}
-		l.Writes++
+		l.WritesInFlight++
 		go func() { // at most maxWrites at once; each ends with ctx
 			rev, err := registry.Apply(ctx, l.Reg, ld.Txn)
 			l.results <- WriteResult{ld, rev, err}
@@ -467,14 +467,14 @@ func (l *Claimer) write(ctx context.Context, clock time.Time) {
 	}
 }
 
-// Loads returns the transactions that write entries.
-func (l *Claimer) Loads(entries []*PendingWrite) []batch.Load[*PendingWrite] {
+// PackWrites returns the transactions that write entries.
+func (l *Claimer) PackWrites(entries []*PendingWrite) []batch.Load[*PendingWrite] {
 	common := []registry.Cond{registry.Alive(l.Session.ID())}
-	return batch.Pack(common, entries, l.Reg.Limits(), l.share, func(*PendingWrite) bool { return false })
+	return batch.Pack(common, entries, l.Reg.Limits(), l.composeShare, func(*PendingWrite) bool { return false })
 }
 
-// Entries returns what there is to write, and puts accounts that wait on the agenda.
-func (l *Claimer) Entries(clock time.Time) []*PendingWrite {
+// DecideWrites returns what there is to write, and puts accounts that wait on the agenda.
+func (l *Claimer) DecideWrites(clock time.Time) []*PendingWrite {
 	var entries []*PendingWrite
 	for a := range l.Dirty {
 		if a.Writing {
@@ -483,12 +483,12 @@ func (l *Claimer) Entries(clock time.Time) []*PendingWrite {
 		delete(l.Dirty, a)
 		in := claiming.Input{
 			Me: l.Me, Plan: a.Plan, Programs: a.programs, Claims: a.Claims, Ended: a.Ended,
-			Blocked: l.Barred.of(a.Claims.Job), Now: record.InstantOf(clock),
-			MayClaim: l.Opened && a.Stale.IsZero(), Skew: l.skew, ReportedAhead: a.ahead,
+			Blocked: l.Blocked.getBlocked(a.Claims.Job), Now: record.InstantOf(clock),
+			MayClaim: l.MayClaim && a.StalePlan.IsZero(), Skew: l.maxSkew, ReportedAhead: a.reportedAhead,
 		}
-		e := &PendingWrite{Job: a, out: in.Decide(), plan: a.Plan, planRev: a.PlanRev, programs: a.programs, ended: len(a.Ended)}
-		out := &e.out
-		l.agenda.put(a, out.Wake)
+		e := &PendingWrite{Job: a, decision: in.Decide(), plan: a.Plan, planRev: a.PlanRev, programs: a.programs, endedCount: len(a.Ended)}
+		out := &e.decision
+		l.agenda.schedule(a, out.Wake)
 		l.reportAhead(a, out.Ahead)
 		if !out.Changed {
 			continue
@@ -498,7 +498,7 @@ func (l *Claimer) Entries(clock time.Time) []*PendingWrite {
 		case !due.RecordsEnds(a.Plan):
 			continue // the next claim records the ends
 		case !l.Flushing:
-			l.hold(a, time.Now())
+			l.holdEnds(a, time.Now())
 			continue
 		}
 		var err error
@@ -512,18 +512,18 @@ func (l *Claimer) Entries(clock time.Time) []*PendingWrite {
 	return entries
 }
 
-// hold lets the ends of an account wait for others.
-func (l *Claimer) hold(a *JobState, now time.Time) {
+// holdEnds lets the ends of an account wait for others.
+func (l *Claimer) holdEnds(a *JobState, now time.Time) {
 	l.Held[a] = struct{}{}
 	if l.flushAt.IsZero() {
-		l.flushAt = now.Add(coalesce)
+		l.flushAt = now.Add(maxEndsDelay)
 	}
 }
 
-// share returns what an entry adds to a transaction.
-func (l *Claimer) share(e *PendingWrite) batch.Share {
+// composeShare returns what an entry adds to a transaction.
+func (l *Claimer) composeShare(e *PendingWrite) batch.Share {
 	var pc batch.Share
-	if e.out.RestsOnPlan {
+	if e.decision.RestsOnPlan {
 		pc.Conds = []registry.Cond{registry.At(e.Job.planKey, e.planRev)}
 	}
 	if e.Job.Rev.IsZero() {
@@ -536,36 +536,36 @@ func (l *Claimer) share(e *PendingWrite) batch.Share {
 
 // errForeign means that the records of this incarnation were written by another hand. It
 // cannot tell what it has claimed any more, so it gives its session up.
-var errForeign = fmt.Errorf("%w: given up, for a record of this incarnation was changed by another hand", registry.ErrSessionLost)
+var errRecordEdited = fmt.Errorf("%w: given up, for a record of this incarnation was changed by another hand", registry.ErrSessionLost)
 
-// Settle acts on the result of a transaction.
-func (l *Claimer) Settle(ctx context.Context, w WriteResult) error {
-	l.Writes--
+// ApplyResult acts on the result of a transaction.
+func (l *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
+	l.WritesInFlight--
 	for _, e := range w.Load.Parts {
 		e.Job.Writing = false
 	}
 	if w.Err != nil {
 		for _, e := range w.Load.Parts {
-			l.Mark(e.Job)
+			l.MarkDirty(e.Job)
 		}
-		return l.refused(w)
+		return l.handleFailedWrite(w)
 	}
 	for _, e := range w.Load.Parts {
 		a := e.Job
-		a.Rev, a.Claims = w.Rev, e.out.Claims
-		if a.Ended = a.Ended[e.ended:]; len(a.Ended) == 0 {
+		a.Rev, a.Claims = w.Rev, e.decision.Claims
+		if a.Ended = a.Ended[e.endedCount:]; len(a.Ended) == 0 {
 			a.Ended = nil
 		}
-		if len(e.out.Starts) > 0 {
-			l.waiting = append(l.waiting, startingRuns{e, w.Rev})
+		if len(e.decision.Starts) > 0 {
+			l.startQueue = append(l.startQueue, startingRuns{e, w.Rev})
 		}
 	}
-	return l.startWaiting(ctx)
+	return l.startQueuedRuns(ctx)
 }
 
-// refused acts on a transaction that was not applied. The job that it failed for waits
+// handleFailedWrite acts on a transaction that was not applied. The job that it failed for waits
 // for a newer plan; the rest is sent again at once.
-func (l *Claimer) refused(w WriteResult) error {
+func (l *Claimer) handleFailedWrite(w WriteResult) error {
 	refusal, refused := batch.Conflict(w.Err)
 	switch {
 	case refused:
@@ -575,20 +575,20 @@ func (l *Claimer) refused(w WriteResult) error {
 		}
 		e := w.Load.Parts[part]
 		if refusal.Index >= len(w.Load.Txn.If) {
-			return fmt.Errorf("claim %s: %w: %w", e.Job.Claims.Job, errForeign, w.Err)
+			return fmt.Errorf("claim %s: %w: %w", e.Job.Claims.Job, errRecordEdited, w.Err)
 		}
 		if e.Job.PlanRev == e.planRev {
-			e.Job.Stale = e.planRev
+			e.Job.StalePlan = e.planRev
 		}
 	case errors.Is(w.Err, registry.ErrUnknownOutcome): // Apply would have told its own work
-		return fmt.Errorf("claim: %w: %w", errForeign, w.Err)
+		return fmt.Errorf("claim: %w: %w", errRecordEdited, w.Err)
 	case errors.Is(w.Err, registry.ErrSessionLost), errors.Is(w.Err, registry.ErrClosed):
 		return fmt.Errorf("claim: %w", w.Err)
 	default:
 		l.Log.Error("claims not written; trying again", "error", w.Err)
 		for _, e := range w.Load.Parts {
 			delete(l.Dirty, e.Job)
-			l.agenda.put(e.Job, record.InstantOf(l.Clock().Add(refusedPause)))
+			l.agenda.schedule(e.Job, record.InstantOf(l.Clock().Add(refusedRetryDelay)))
 		}
 	}
 	return nil
@@ -596,13 +596,13 @@ func (l *Claimer) refused(w WriteResult) error {
 
 // refusedPause is how long a write that the registry refuses for a reason of its own (it
 // is full, or permission was taken away) waits before it is made again.
-const refusedPause = time.Second
+const refusedRetryDelay = time.Second
 
-// startWaiting starts what has been claimed, unless the session is suspended: then it is
+// startQueuedRuns starts what has been claimed, unless the session is suspended: then it is
 // asked again when that ends. A process may have been paused for any length of time since
 // the claim was committed, so the session's own clock is asked, not only its state.
-func (l *Claimer) startWaiting(ctx context.Context) error {
-	if len(l.waiting) == 0 {
+func (l *Claimer) startQueuedRuns(ctx context.Context) error {
+	if len(l.startQueue) == 0 {
 		return nil
 	}
 	switch state, safe := l.Session.State(); {
@@ -611,18 +611,18 @@ func (l *Claimer) startWaiting(ctx context.Context) error {
 	case state != registry.SessionConnected || !time.Now().Before(safe):
 		return fmt.Errorf("start: %w", registry.ErrSessionLost)
 	}
-	for _, b := range l.waiting {
-		l.start(ctx, b)
+	for _, b := range l.startQueue {
+		l.startRuns(ctx, b)
 	}
-	l.waiting = nil
+	l.startQueue = nil
 	return nil
 }
 
-// start begins the runs of a claim. What it needs to know comes from the plan that the
+// startRuns begins the runs of a claim. What it needs to know comes from the plan that the
 // claim rests on: the account may know another by now, or none.
-func (l *Claimer) start(ctx context.Context, b startingRuns) {
+func (l *Claimer) startRuns(ctx context.Context, b startingRuns) {
 	a := b.Job
-	for _, g := range b.out.Starts {
+	for _, g := range b.decision.Starts {
 		e, ok := b.plan.Epoch(g.Epoch)
 		if !ok {
 			continue // claimed by this very plan, so it is there
@@ -630,70 +630,70 @@ func (l *Claimer) start(ctx context.Context, b startingRuns) {
 		r := Run{
 			Job: a.Claims.Job, Program: b.programs[g.Epoch], Shards: e.Job().Shards,
 			Fire: g.Fire.Time(), Attempt: g.Attempt, Rerun: g.Attempt > 1, Trigger: g.Trigger, Missed: g.Missed,
-			Fence: l.base + b.rev.Seq, Session: l.Session.ID(),
+			Fence: l.fenceBase + b.rev.Seq, Session: l.Session.ID(),
 		}
 		for _, t := range b.plan.Triggers {
 			if t.Number == g.Trigger {
 				r.Param = t.Param
 			}
 		}
-		l.Inbox.begin(g.Shards.Len())
+		l.Inbox.addRunning(g.Shards.Len())
 		for s := range g.Shards.All() {
 			r.Shard = s
-			l.Work.Start(ctx, r, l.Done(ctx, a, s, due.WantsReruns(e.Job())))
+			l.Work.Start(ctx, r, l.TrackRun(ctx, a, s, due.WantsReruns(e.Job())))
 		}
-		l.yield(a, g.Shards)
+		l.yieldShards(a, g.Shards)
 	}
 }
 
-// Done returns the function to call when the function of a run has returned, whose session
+// TrackRun returns the function to call when the function of a run has returned, whose session
 // has ended if ctx has. reruns reports whether the definition of the run wants it to be made
 // again if it is handed back.
-func (l *Claimer) Done(ctx context.Context, a *JobState, shard int, reruns bool) func(error) {
+func (l *Claimer) TrackRun(ctx context.Context, a *JobState, shard int, reruns bool) func(error) {
 	job := a.Claims.Job
-	l.Barred.add(job, shard)
+	l.Blocked.addRunning(job, shard)
 	return func(err error) {
-		l.Barred.remove(job, shard)
-		if l.Inbox.end(endedRun{a, claiming.EndedRun{Shard: shard, Err: err, HandedBack: reruns && errors.Is(err, ErrHandedBack)}}, ctx.Err() != nil) {
-			l.wakeUp()
+		l.Blocked.removeRunning(job, shard)
+		if l.Inbox.addEnded(endedRun{a, claiming.EndedRun{Shard: shard, Err: err, HandedBack: reruns && errors.Is(err, ErrHandedBack)}}, ctx.Err() != nil) {
+			l.wake()
 		}
 	}
 }
 
-// begin takes note that n functions are called.
-func (in *inbox) begin(n int) {
+// addRunning takes note that n functions are called.
+func (in *inbox) addRunning(n int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.Running += n
 }
 
-// end takes note that one has returned, and reports whether the ledger is to be told now.
-func (in *inbox) end(e endedRun, cut bool) bool {
+// addEnded takes note that one has returned, and reports whether the ledger is to be told now.
+func (in *inbox) addEnded(e endedRun, cut bool) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.Running--; cut {
-		in.cut++
+		in.cutShort++
 	}
 	in.ended = append(in.ended, e)
-	return in.Running == 0 || !in.patient
+	return in.Running == 0 || !in.batching
 }
 
-// cutShort returns how many runs the end of the session ended, or kept from beginning. To be
+// countCutShort returns how many runs the end of the session ended, or kept from beginning. To be
 // called once run has returned.
-func (l *Claimer) cutShort() int {
+func (l *Claimer) countCutShort() int {
 	l.Inbox.mu.Lock()
 	defer l.Inbox.mu.Unlock()
-	n := l.Inbox.Running + l.Inbox.cut
-	for _, b := range l.waiting {
-		for _, g := range b.out.Starts {
+	n := l.Inbox.Running + l.Inbox.cutShort
+	for _, b := range l.startQueue {
+		for _, g := range b.decision.Starts {
 			n += g.Shards.Len()
 		}
 	}
 	return n
 }
 
-// Keep returns an account as a state holds it.
-func (l *Claimer) Keep(segment string) *JobState {
+// CopyJobState returns an account as a state holds it.
+func (l *Claimer) CopyJobState(segment string) *JobState {
 	a := l.Jobs[segment]
 	if a == nil {
 		return nil

@@ -40,10 +40,10 @@ func TestLedger_StartsNothingWhenTheSessionIsOverByItsOwnClock(t *testing.T) {
 	for name, s := range over {
 		t.Run(name, func(t *testing.T) {
 			w := &startedRuns{}
-			l := &Claimer{Session: s, Work: w, Barred: &BlockedShards{}, Dirty: map[*JobState]struct{}{}, Writes: 1}
+			l := &Claimer{Session: s, Work: w, Blocked: &BlockedShards{}, Dirty: map[*JobState]struct{}{}, WritesInFlight: 1}
 			a := &JobState{Segment: "job", Plan: coordtest.OwnPlan(t, 1)}
-			e := &PendingWrite{Job: a, plan: a.Plan, out: claiming.Decision{Starts: coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))}}
-			err := l.Settle(t.Context(), WriteResult{Load: batch.Load[*PendingWrite]{Parts: []*PendingWrite{e}}, Rev: registry.Rev{Seq: 1}})
+			e := &PendingWrite{Job: a, plan: a.Plan, decision: claiming.Decision{Starts: coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))}}
+			err := l.ApplyResult(t.Context(), WriteResult{Load: batch.Load[*PendingWrite]{Parts: []*PendingWrite{e}}, Rev: registry.Rev{Seq: 1}})
 			assert.ErrorIs(t, err, registry.ErrSessionLost)
 			assert.Empty(t, w.runs)
 		})
@@ -114,11 +114,11 @@ func TestLedger_ClaimsWhenItsSessionIsBackWhateverElseHappens(t *testing.T) {
 			w := &startedRuns{}
 			l := &Claimer{
 				Clock: time.Now, Keys: keys, Reg: reg, Session: s, Me: "me", Work: w, Log: slog.New(slog.DiscardHandler),
-				Barred: &BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}},
-				Jobs:   map[string]*JobState{}, Dirty: map[*JobState]struct{}{}, Held: map[*JobState]struct{}{}, Frozen: map[*JobState]struct{}{},
+				Blocked: &BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}},
+				Jobs:    map[string]*JobState{}, Dirty: map[*JobState]struct{}{}, Held: map[*JobState]struct{}{}, Frozen: map[*JobState]struct{}{},
 				results: make(chan WriteResult, maxWrites), Nudge: make(chan struct{}, 1),
 			}
-			l.Plans = plans.NewReader(l.wakeUp)
+			l.Plans = plans.NewReader(l.wake)
 			ctx, cancel := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			all.Go(func() { assert.ErrorIs(t, l.run(ctx), context.Canceled) })
@@ -129,10 +129,10 @@ func TestLedger_ClaimsWhenItsSessionIsBackWhateverElseHappens(t *testing.T) {
 			s.mu.Lock()
 			s.pause = pause
 			s.mu.Unlock()
-			l.wakeUp()
+			l.wake()
 			synctest.Wait()
 			s.becomes(registry.SessionConnected)
-			l.wakeUp()
+			l.wake()
 			close(pause)
 			synctest.Wait()
 			assert.Len(t, w.runs, 1)

@@ -16,21 +16,21 @@ const ClocksDrift = 6 * time.Hour
 
 // compareAgain is for the slow tick.
 func (l *Leader) compareAgain() {
-	l.ToPublish = l.ToPublish || l.M.clocks && (len(l.View.Skewed) > 0 || time.Since(l.Published) > ClocksDrift)
+	l.ToPublish = l.ToPublish || l.M.comparesClocks && (len(l.View.Skewed) > 0 || time.Since(l.Published) > ClocksDrift)
 }
 
 // hear takes in what is new of a member's clock.
 func (l *Leader) hear(n feed.Update[record.Member]) {
-	if !l.M.clocks || n.Deleted || n.Unreadable {
+	if !l.M.comparesClocks || n.Deleted || n.Unreadable {
 		return
 	}
 	_, off := l.View.Skewed[n.Name]
-	l.Comparison.Observe(n.Name, n.Value, n.Rev.Seq, time.Now(), l.M.Clock(), l.M.skew, n.Name == l.Me, off)
+	l.Comparison.Observe(n.Name, n.Value, n.Rev.Seq, time.Now(), l.M.Clock(), l.M.maxSkew, n.Name == l.Me, off)
 }
 
 // judgeClocks finds out whose clocks are off, unless answers may be on their way.
 func (l *Leader) judgeClocks() {
-	if !l.M.clocks || l.ToPublish || time.Now().Before(l.JudgeAfter) {
+	if !l.M.comparesClocks || l.ToPublish || time.Now().Before(l.JudgeAfter) {
 		return
 	}
 	l.JudgeAfter, l.DoubtedSince = time.Time{}, time.Time{}
@@ -45,7 +45,7 @@ func (l *Leader) judgeClocks() {
 		}
 		ahead[inc] = d
 	}
-	l.View.Skewed = skew.FindSkewed(ahead, l.View.Skewed, l.M.skew)
+	l.View.Skewed = skew.FindSkewed(ahead, l.View.Skewed, l.M.maxSkew)
 	l.sayIfTwoDiffer(ahead)
 }
 
@@ -56,9 +56,9 @@ func (l *Leader) sayIfTwoDiffer(ahead map[string]record.Duration) {
 			differ = max(differ, time.Duration(d).Abs())
 		}
 	}
-	if far := differ > l.M.skew; far != l.Differ {
+	if far := differ > l.M.maxSkew; far != l.Differ {
 		if l.Differ = far; far {
-			l.Log.Warn("the clocks of two instances differ, and nobody can tell which is wrong", "by", differ, "limit", l.M.skew)
+			l.Log.Warn("the clocks of two instances differ, and nobody can tell which is wrong", "by", differ, "limit", l.M.maxSkew)
 		}
 	}
 }
@@ -111,53 +111,53 @@ func (o *Elector) hear(seq uint64) {
 	d, off := n.Skewed[o.In.ID]
 	if off != o.saidOff {
 		o.saidOff = off
-		o.In.Ledger.setClockOff(off)
+		o.In.Claimer.setSkewed(off)
 		if off {
-			o.Log.Warn("this clock is off, claiming nothing", "ahead", time.Duration(d), "limit", o.M.skew)
+			o.Log.Warn("this clock is off, claiming nothing", "ahead", time.Duration(d), "limit", o.M.maxSkew)
 		} else {
 			o.Log.Info("this clock is right again")
 		}
 	}
-	if n.At == 0 || !o.M.clocks || seq < o.In.joined {
+	if n.At == 0 || !o.M.comparesClocks || seq < o.In.joinCommit {
 		return // a leader compares who joins after it has told a reading
 	}
-	if off || o.M.Clock().Sub(n.At.Time()).Abs() > o.M.skew/2 {
-		o.M.answer(o.In, n.At)
+	if off || o.M.Clock().Sub(n.At.Time()).Abs() > o.M.maxSkew/2 {
+		o.M.answerReading(o.In, n.At)
 	}
 }
 
-// answer has the leader know what this clock says now that the leader's reading is known.
-func (m *Member) answer(in *Incarnation, reading record.Instant) {
+// answerReading has the leader know what this clock says now that the leader's reading is known.
+func (m *Member) answerReading(in *Incarnation, reading record.Instant) {
 	m.mu.Lock()
-	known := in.answers == reading
+	known := in.answeredReading == reading
 	m.mu.Unlock()
 	if !known {
-		m.Change(func() { in.answers = reading })
+		m.ChangeState(func() { in.answeredReading = reading })
 	}
 }
 
-// clockJumped tells what the clock says now that it has been set: no answer tells that.
-func (m *Member) clockJumped(in *Incarnation) {
+// reportClockJump tells what the clock says now that it has been set: no answer tells that.
+func (m *Member) reportClockJump(in *Incarnation) {
 	m.Log.Info("this clock has jumped")
-	m.Change(func() { in.answers = 0 })
+	m.ChangeState(func() { in.answeredReading = 0 })
 }
 
 // JumpJudged is how long the fleet is given to judge a clock that has jumped.
-const JumpJudged = 2 * time.Second
+const ClockJudgingTime = 2 * time.Second
 
-// takeClock takes in whether the clock has jumped. If it has, nothing is claimed until the
+// checkClockJump takes in whether the clock has jumped. If it has, nothing is claimed until the
 // fleet has had the time to judge it; what else it does meanwhile is looked at afterwards.
-func (l *Claimer) takeClock(before, clock, after time.Time) {
-	if !after.Before(l.unsure) && l.jumps.Jumped(before, clock, after) {
-		l.unsure = after.Add(JumpJudged)
-		l.jumped()
+func (l *Claimer) checkClockJump(before, clock, after time.Time) {
+	if !after.Before(l.clockJudgedAt) && l.jumpDetector.Jumped(before, clock, after) {
+		l.clockJudgedAt = after.Add(ClockJudgingTime)
+		l.onClockJump()
 	}
 }
 
-// setClockOff says whether the clock is off.
-func (l *Claimer) setClockOff(off bool) {
+// setSkewed says whether the clock is off.
+func (l *Claimer) setSkewed(off bool) {
 	l.Inbox.mu.Lock()
 	defer l.Inbox.mu.Unlock()
-	l.Inbox.clockOff = off
-	l.wakeUp()
+	l.Inbox.skewed = off
+	l.wake()
 }

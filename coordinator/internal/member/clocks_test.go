@@ -202,7 +202,7 @@ func TestClocks(t *testing.T) {
 		membertest.Until(2)
 		c.Began()
 		g.Sets("c", 10*time.Minute)
-		pass(member.ClockCheck + member.JumpJudged + time.Second)
+		pass(member.ClockCheckInterval + member.ClockJudgingTime + time.Second)
 		assert.Empty(t, c.Began())
 		assert.NotContains(t, g.Owners("job"), "c")
 	})

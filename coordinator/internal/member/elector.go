@@ -145,8 +145,8 @@ func (o *Elector) Take(r *feed.Reader[registry.Entry]) (synced bool) {
 				feed.LogUnreadable(o.Log, slog.LevelError, o.M.Keys.Leader(), err)
 			}
 			o.Office.Leader, o.Office.LeaderRev = leader, n.Rev
-			if n.Rev.Seq > o.In.joined {
-				o.M.inspectSoon(o.In)
+			if n.Rev.Seq > o.In.joinCommit {
+				o.M.requestRecordCheck(o.In)
 			}
 		case o.M.Keys.Seat().Name():
 			o.Office.Seat, o.Office.SeatRev = n.Value.Owner, n.Rev

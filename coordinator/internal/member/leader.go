@@ -71,7 +71,7 @@ func lead(ctx context.Context, o *Elector, term registry.Rev, p *Progress) error
 		Broken: map[string]bool{}, Alone: map[string]bool{}, Following: map[string]func(){}, PlanFeed: o.plans,
 		Restorer: NewRestorer(),
 		View: planning.View{
-			Keys: o.M.Keys, Term: term, Skew: o.M.skew, Compile: o.M.Work.Compile, Strategies: o.M.strategies,
+			Keys: o.M.Keys, Term: term, Skew: o.M.maxSkew, Compile: o.M.Work.Compile, Strategies: o.M.strategies,
 			OnStrategyCall: func(strategy, job string) { p.do("strategy "+strategy, "job "+job) },
 			Live:           map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{}, Jobs: map[string]planning.JobRecord{},
 			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, EditedPlans: map[string]bool{},
@@ -82,7 +82,7 @@ func lead(ctx context.Context, o *Elector, term registry.Rev, p *Progress) error
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer end(nil)
-	if o.M.clocks {
+	if o.M.comparesClocks {
 		l.Comparison, l.View.Skewed = skew.NewComparison(time.Now(), o.M.Clock(), term.Seq), o.noticed().Skewed
 	}
 	l.instances = followFeed(ctx, &wg, l, o.M.Keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
@@ -159,7 +159,7 @@ func (l *Leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 			backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
 			l.fail(err)
 			l.Log.Debug("planning again", "after", backoff, "error", err)
-			if !pause(ctx, backoff) {
+			if !sleepContext(ctx, backoff) {
 				return context.Cause(ctx)
 			}
 			continue

@@ -55,7 +55,7 @@ func TestLead_HandOver(t *testing.T) {
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		a := g.Members[0]
 		g.Server.Record()
-		a.Reg.Before(membertest.Writing(membertest.Is(g.Keys.Leader()), func() { b.Member.Change(func() { b.Draining = true }) }))
+		a.Reg.Before(membertest.Writing(membertest.Is(g.Keys.Leader()), func() { b.Member.ChangeState(func() { b.Draining = true }) }))
 		require.NoError(t, a.Drain(t.Context()))
 		time.Sleep(time.Second)
 		var resigned, entered time.Time

@@ -70,61 +70,61 @@ type Options struct {
 // Member is a process's part in a group: it joins, elects, plans while it leads, claims
 // what it owns, and joins again under a new incarnation when its session is lost.
 type Member struct {
-	Reg        registry.Registry
-	Keys       record.Keys
-	Name       string
-	host       string // "" if it is not known
-	ttl        time.Duration
-	skew       time.Duration
-	Clock      func() time.Time // of day
-	clocks     bool             // clocks are compared
-	grace      time.Duration
-	labels     map[string]string
-	weight     int
-	strategies map[string]strategy.Func // by name, the built-in ones included
-	Work       Work
-	Log        *slog.Logger
-	Barred     BlockedShards
-	left       chan struct{} // closed by Leave: run no more
-	leaving    sync.Once
+	Reg            registry.Registry
+	Keys           record.Keys
+	Name           string
+	host           string // "" if it is not known
+	ttl            time.Duration
+	maxSkew        time.Duration
+	Clock          func() time.Time // of day
+	comparesClocks bool             // clocks are compared
+	grace          time.Duration
+	labels         map[string]string
+	weight         int
+	strategies     map[string]strategy.Func // by name, the built-in ones included
+	Work           Work
+	Log            *slog.Logger
+	Blocked        BlockedShards
+	leaveRequested chan struct{} // closed by Leave: run no more
+	leaveOnce      sync.Once
 
-	superseded supersession // of the goroutine that stores definitions
-	unchecked  sync.Once    // the report that this clock cannot be checked
+	superseded          supersededDefinitions // of the goroutine that stores definitions
+	reportUncheckedOnce sync.Once             // the report that this clock cannot be checked
 
-	mu       sync.Mutex
-	Defs     map[string]json.RawMessage // offered, by job
-	revs     map[string]int             // of defs, by job
-	puzzled  map[string]bool            // jobs of which the present incarnation cannot compile what is in force
-	ahead    map[string]record.Ahead    // by job: what the present incarnation finds to be ahead of its clock
-	waiting  map[string]record.Waiting  // by job: runs that have waited long for a worker
-	version  int                        // grows with defs, puzzled, ahead, draining, waiting and barred
-	offers   int                        // grows with Offer: definitions may have to be stored
-	Draining bool
-	current  *Incarnation
-	seen     bool                        // there has been a current one
-	away     time.Time                   // when the last one that had joined was over; zero: there was none
-	joining  string                      // the present step of joining, for the log
-	sessions map[registry.SessionID]bool // that this process has had since it last joined
-	planning int                         // calls of the planning function that have not returned
-	saidMeta bool                        // that the record of the namespace cannot be read
-	joined   chan struct{}               // closed at the next change of current or of what it published
-	failed   error                       // why Run ended
+	mu            sync.Mutex
+	Defs          map[string]json.RawMessage // offered, by job
+	revisions     map[string]int             // of defs, by job
+	unsupported   map[string]bool            // jobs of which the present incarnation cannot compile what is in force
+	ahead         map[string]record.Ahead    // by job: what the present incarnation finds to be ahead of its clock
+	waiting       map[string]record.Waiting  // by job: runs that have waited long for a worker
+	recordVersion int                        // grows with defs, puzzled, ahead, draining, waiting and barred
+	offerVersion  int                        // grows with Offer: definitions may have to be stored
+	Draining      bool
+	current       *Incarnation
+	hasJoined     bool                        // there has been a current one
+	lostAt        time.Time                   // when the last one that had joined was over; zero: there was none
+	joinStep      string                      // the present step of joining, for the log
+	ownSessions   map[registry.SessionID]bool // that this process has had since it last joined
+	planningCalls int                         // calls of the planning function that have not returned
+	reportedMeta  bool                        // that the record of the namespace cannot be read
+	changed       chan struct{}               // closed at the next change of current or of what it published
+	runErr        error                       // why Run ended
 }
 
 // Incarnation is a member during one session.
 type Incarnation struct {
-	ID      string
-	Session registry.Session
-	Ledger  *Claimer
-	Office  *Elector
-	publish chan struct{} // one slot: the member record may have to change
-	joined  uint64        // the commit by which it did
+	ID           string
+	Session      registry.Session
+	Claimer      *Claimer
+	Elector      *Elector
+	publishNudge chan struct{} // one slot: the member record may have to change
+	joinCommit   uint64        // the commit by which it did
 
 	// guarded by Member.mu
-	published int            // the Member.version that the registry knows
-	drained   bool           // the registry knows that it drains
-	answers   record.Instant // the reading of a leader's clock that the record is to answer; zero: none
-	inspect   bool           // keepRecord has to read the records of the incarnation
+	publishedVersion int            // the Member.version that the registry knows
+	drainPublished   bool           // the registry knows that it drains
+	answeredReading  record.Instant // the reading of a leader's clock that the record is to answer; zero: none
+	checkRequested   bool           // keepRecord has to read the records of the incarnation
 }
 
 // New returns a member of a group. Nothing is sent before Run.
@@ -141,7 +141,7 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 		return nil, errors.New("restart grace without a name of the instance to come back under")
 	}
 	if o.Instance == "" {
-		o.Instance = uniqueName()
+		o.Instance = generateName()
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -163,7 +163,7 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 		return nil, fmt.Errorf("instance: %w", err)
 	}
 	if o.Host == "" {
-		o.Host = hostName()
+		o.Host = readHostName()
 	} else if err := record.CheckHost(o.Host); err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
@@ -176,20 +176,20 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 	}
 	m := &Member{
 		Reg: reg, Keys: keys, Name: o.Instance, host: o.Host, ttl: o.SessionTTL,
-		skew: max(o.MaxClockSkew, 0), Clock: o.Clock, clocks: o.MaxClockSkew > 0 && !o.NoClocks, grace: o.RestartGrace,
+		maxSkew: max(o.MaxClockSkew, 0), Clock: o.Clock, comparesClocks: o.MaxClockSkew > 0 && !o.NoClocks, grace: o.RestartGrace,
 		labels: maps.Clone(o.Labels), weight: o.Weight, strategies: strategies, Work: o.Work,
-		Log:  o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
-		left: make(chan struct{}), Defs: map[string]json.RawMessage{}, revs: map[string]int{}, joined: make(chan struct{}), sessions: map[registry.SessionID]bool{},
+		Log:            o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
+		leaveRequested: make(chan struct{}), Defs: map[string]json.RawMessage{}, revisions: map[string]int{}, changed: make(chan struct{}), ownSessions: map[registry.SessionID]bool{},
 	}
-	m.Barred.Freed = m.freed
+	m.Blocked.OnUnblocked = m.handleUnblocked
 	return m, nil
 }
 
-// freed says that a function of an earlier incarnation has returned.
-func (m *Member) freed() {
-	m.Change(func() {
+// handleUnblocked says that a function of an earlier incarnation has returned.
+func (m *Member) handleUnblocked() {
+	m.ChangeState(func() {
 		if m.current != nil {
-			m.current.Ledger.unbar()
+			m.current.Claimer.recheckBlocked()
 		}
 	})
 }
@@ -218,23 +218,23 @@ func (m *Member) Run(ctx context.Context) error {
 	defer close(returned)
 	go func() {
 		select {
-		case <-m.left:
+		case <-m.leaveRequested:
 			defer m.logSlowShutdown("the end of the session", true)()
 			cancel(ErrLeft)
 			<-returned
 		case <-ctx.Done():
 		}
 	}()
-	m.joins("the store to open a session")
+	m.setJoinStep("the store to open a session")
 	defer m.logSlowJoin()()
 	var err error
 	for {
-		err = registry.KeepSession(ctx, m.Reg, registry.SessionOptions{TTL: m.ttl}, m.serve)
-		if ctx.Err() != nil || !m.rejoins(err) {
+		err = registry.KeepSession(ctx, m.Reg, registry.SessionOptions{TTL: m.ttl}, m.runIncarnation)
+		if ctx.Err() != nil || !m.shouldRejoin(err) {
 			break
 		}
 		m.Log.Warn("joining again", "error", err)
-		if !pause(ctx, refusedPause) {
+		if !sleepContext(ctx, refusedRetryDelay) {
 			break
 		}
 	}
@@ -243,30 +243,30 @@ func (m *Member) Run(ctx context.Context) error {
 		err = nil // whatever was cut short by that
 	}
 	m.mu.Lock()
-	if m.failed = err; err == nil {
-		m.failed = ErrLeft
+	if m.runErr = err; err == nil {
+		m.runErr = ErrLeft
 	}
-	m.notifyLocked()
+	m.notifyChangeLocked()
 	m.mu.Unlock()
 	return err
 }
 
-// rejoins reports whether another incarnation is to follow one that ended with err: one
+// shouldRejoin reports whether another incarnation is to follow one that ended with err: one
 // that was in the group comes back also when the store is full for a while.
-func (m *Member) rejoins(err error) bool {
+func (m *Member) shouldRejoin(err error) bool {
 	if errors.Is(err, registry.ErrSessionLost) {
 		return true
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.seen && errors.Is(err, registry.ErrQuota)
+	return m.hasJoined && errors.Is(err, registry.ErrQuota)
 }
 
 // ErrLeft is why a member that was told to leave stops.
 var ErrLeft = errors.New("left the group")
 
-// serve is one incarnation.
-func (m *Member) serve(ctx context.Context, s registry.Session) error {
+// runIncarnation is one incarnation.
+func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -279,78 +279,78 @@ func (m *Member) serve(ctx context.Context, s registry.Session) error {
 	plans.Unreadable = slog.LevelDebug                                     // the leader and the owners log it
 	task(func(ctx context.Context) error { return plans.Run(ctx, m.Reg) }) // who joins is not to wait for it
 
-	in := &Incarnation{ID: record.Incarnation(m.Name, s.ID()), Session: s, publish: make(chan struct{}, 1)}
+	in := &Incarnation{ID: record.Incarnation(m.Name, s.ID()), Session: s, publishNudge: make(chan struct{}, 1)}
 	m.mu.Lock()
-	m.sessions[s.ID()] = true
+	m.ownSessions[s.ID()] = true
 	m.mu.Unlock()
-	m.Barred.begin()
-	m.Change(func() { m.puzzled, m.ahead = map[string]bool{}, map[string]record.Ahead{} }) // it will see for itself
-	m.joins("the records of the namespace, the definitions, and the name")
-	base, told, err := m.enter(ctx, in)
+	m.Blocked.beginIncarnation()
+	m.ChangeState(func() { m.unsupported, m.ahead = map[string]bool{}, map[string]record.Ahead{} }) // it will see for itself
+	m.setJoinStep("the records of the namespace, the definitions, and the name")
+	base, told, err := m.enterNamespace(ctx, in)
 	if err != nil {
 		end(err)
 		return context.Cause(ctx) // it may be that the plans cannot be followed
 	}
-	in.joined = told.Rev.Seq
-	in.Ledger = &Claimer{
-		Keys: m.Keys, Reg: m.Reg, Session: s, Me: in.ID, Work: m.Work, Log: log, base: base, Barred: &m.Barred, returns: m.grace > 0,
-		Clock: m.Clock, jumped: func() { m.clockJumped(in) },
+	in.joinCommit = told.Rev.Seq
+	in.Claimer = &Claimer{
+		Keys: m.Keys, Reg: m.Reg, Session: s, Me: in.ID, Work: m.Work, Log: log, fenceBase: base, Blocked: &m.Blocked, awaitsReturn: m.grace > 0,
+		Clock: m.Clock, onClockJump: func() { m.reportClockJump(in) },
 		Jobs: map[string]*JobState{}, Dirty: map[*JobState]struct{}{}, Held: map[*JobState]struct{}{}, Frozen: map[*JobState]struct{}{},
-		results: make(chan WriteResult), Nudge: make(chan struct{}, 1), understands: m.understands,
-		publishAhead: m.publishAhead, owned: eventlog.NewOwnershipLog(m.Reg, log),
+		results: make(chan WriteResult), Nudge: make(chan struct{}, 1), setSupported: m.setSupported,
+		publishAhead: m.publishAhead, ownershipLog: eventlog.NewOwnershipLog(m.Reg, log),
 	}
-	if m.clocks {
-		in.Ledger.jumps.Limit, in.Ledger.skew = m.skew/2, m.skew
+	if m.comparesClocks {
+		in.Claimer.jumpDetector.Limit, in.Claimer.maxSkew = m.maxSkew/2, m.maxSkew
 	}
 	m.mu.Lock()
-	in.Ledger.Inbox.Closed = m.Draining
+	in.Claimer.Inbox.Closed = m.Draining
 	m.mu.Unlock()
-	in.Ledger.Plans = plans.NewReader(in.Ledger.wakeUp)
-	in.Office = NewElector(m, in, plans, log)
+	in.Claimer.Plans = plans.NewReader(in.Claimer.wake)
+	in.Elector = NewElector(m, in, plans, log)
 
 	m.logJoined(log, told.Member.Jobs)
-	m.setCurrent(in)
-	task(in.Ledger.run)
-	task(in.Office.run)
-	task(func(ctx context.Context) error { return m.keepRecord(ctx, in, told) })
-	task(func(ctx context.Context) error { return in.followSession(ctx, log) })
+	m.setIncarnation(in)
+	task(in.Claimer.run)
+	task(in.Elector.run)
+	task(func(ctx context.Context) error { return m.maintainRecord(ctx, in, told) })
+	task(func(ctx context.Context) error { return in.logSessionStates(ctx, log) })
 	<-ctx.Done()
-	m.setCurrent(nil)
+	m.setIncarnation(nil)
 	tasks.Wait()
-	m.logOver(log, in, context.Cause(ctx))
+	m.logSessionLost(log, in, context.Cause(ctx))
 	return context.Cause(ctx)
 }
 
-// enter makes an incarnation a member, of a namespace that this version may touch.
-func (m *Member) enter(ctx context.Context, in *Incarnation) (fenceBase uint64, told PublishedState, err error) {
-	if fenceBase, err = m.fenceBase(ctx); err == nil {
-		told, err = m.join(ctx, in)
+// enterNamespace makes an incarnation a member, of a namespace that this version may touch.
+func (m *Member) enterNamespace(ctx context.Context, in *Incarnation) (fenceBase uint64, told PublishedState, err error) {
+	if fenceBase, err = m.readFenceBase(ctx); err == nil {
+		told, err = m.joinGroup(ctx, in)
 	}
 	return fenceBase, told, err
 }
 
-func (m *Member) setCurrent(in *Incarnation) {
+func (m *Member) setIncarnation(in *Incarnation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.current, m.seen = in, true
-	m.notifyLocked()
+	m.current, m.hasJoined = in, true
+	m.notifyChangeLocked()
 }
 
-// notifyLocked wakes those who wait for the member's state to change.
-func (m *Member) notifyLocked() {
-	close(m.joined)
-	m.joined = make(chan struct{})
+// notifyChangeLocked wakes those who wait for the member's state to change.
+func (m *Member) notifyChangeLocked() {
+	close(m.changed)
+	m.changed = make(chan struct{})
 }
 
-// fenceBase reads what is added to commit numbers to make fences, and on the way checks
+// readFenceBase reads what is added to commit numbers to make fences, and on the way checks
 // that this version may touch the namespace at all.
-func (m *Member) fenceBase(ctx context.Context) (uint64, error) {
+func (m *Member) readFenceBase(ctx context.Context) (uint64, error) {
 	for {
 		e, err := m.Reg.Get(ctx, m.Keys.Meta(), Fresh)
 		switch {
 		case err == nil:
 			meta, err := record.DecodeMeta(e.Value)
-			if m.outlasts(err) && pause(ctx, refusedPause) {
+			if m.shouldRetryMeta(err) && sleepContext(ctx, refusedRetryDelay) {
 				continue
 			}
 			if err != nil {
@@ -366,18 +366,18 @@ func (m *Member) fenceBase(ctx context.Context) (uint64, error) {
 			if err != nil && !errors.Is(err, registry.ErrConflict) {
 				return 0, fmt.Errorf("create %s: %w", m.Keys.Meta(), err)
 			}
-		case m.outlasts(err) && pause(ctx, refusedPause):
-		case !registry.Retryable(err) || !pause(ctx, retryPause):
+		case m.shouldRetryMeta(err) && sleepContext(ctx, refusedRetryDelay):
+		case !registry.Retryable(err) || !sleepContext(ctx, readRetryDelay):
 			return 0, fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
 		}
 	}
 }
 
 // retryPause is how long to wait before a read that failed for lack of a connection.
-const retryPause = 100 * time.Millisecond
+const readRetryDelay = 100 * time.Millisecond
 
-// pause waits, and reports whether ctx let it.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleepContext waits, and reports whether ctx let it.
+func sleepContext(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -390,67 +390,67 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // PublishedState is what the registry is to know of this process, or knows of it.
 type PublishedState struct {
-	Member  record.Member
-	defs    map[string]json.RawMessage
-	version int          // of Member.version
-	offers  int          // of Member.offers
-	Rev     registry.Rev // of the member record, once it has been written
+	Member        record.Member
+	defs          map[string]json.RawMessage
+	recordVersion int          // of Member.version
+	offerVersion  int          // of Member.offers
+	Rev           registry.Rev // of the member record, once it has been written
 }
 
-// Standing returns what the registry is to know now.
-func (m *Member) Standing(in *Incarnation) PublishedState {
+// ComposeState returns what the registry is to know now.
+func (m *Member) ComposeState(in *Incarnation) PublishedState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var offered, puzzling []string
 	for _, job := range slices.Sorted(maps.Keys(m.Defs)) {
-		if m.puzzled[job] {
+		if m.unsupported[job] {
 			puzzling = append(puzzling, job)
 		} else {
 			offered = append(offered, job)
 		}
 	}
 	var clock record.Instant
-	if m.clocks {
+	if m.comparesClocks {
 		clock = record.InstantOf(m.Clock())
 	}
 	told := PublishedState{
 		Member: record.Member{
 			Name: m.Name, Session: in.Session.ID(), Host: m.host, Jobs: offered, Unsupported: puzzling, Labels: m.labels,
-			Weight: m.weight, Draining: m.Draining, Blocked: m.Barred.all(), RestartGrace: record.Duration(m.grace),
-			Clock: clock, Answers: in.answers, Ahead: maps.Clone(m.ahead),
+			Weight: m.weight, Draining: m.Draining, Blocked: m.Blocked.copyBlocked(), RestartGrace: record.Duration(m.grace),
+			Clock: clock, Answers: in.answeredReading, Ahead: maps.Clone(m.ahead),
 			Waiting: m.waiting, // never changed in place
 		},
-		defs: maps.Clone(m.Defs), version: m.version, offers: m.offers,
+		defs: maps.Clone(m.Defs), recordVersion: m.recordVersion, offerVersion: m.offerVersion,
 	}
-	told.Member.SetRevisions(m.revs)
+	told.Member.SetRevisions(m.revisions)
 	return told
 }
 
-// understands says whether the present incarnation can compile all definitions of a job that
+// setSupported says whether the present incarnation can compile all definitions of a job that
 // are in force. While it cannot, it does not offer the job: its shards go to those who can.
-func (m *Member) understands(job string, all bool) {
-	m.Change(func() {
-		if delete(m.puzzled, job); !all {
-			m.puzzled[job] = true
+func (m *Member) setSupported(job string, all bool) {
+	m.ChangeState(func() {
+		if delete(m.unsupported, job); !all {
+			m.unsupported[job] = true
 		}
 	})
 }
 
-// join stores the definitions that this process offers and enters the fleet. The name
+// joinGroup stores the definitions that this process offers and enters the fleet. The name
 // may still be held by a predecessor whose session has not run out. If that was this
 // process itself, nobody else can have the name, however long the store keeps the session:
 // one that has lost its leader, or its clients, gives all sessions their full time again.
 //
 // Each try sends the same transaction. A request that was held up may be applied long
 // after a later one was refused, so who holds the name tells whether it was.
-func (m *Member) join(ctx context.Context, in *Incarnation) (PublishedState, error) {
-	told := m.Standing(in)
+func (m *Member) joinGroup(ctx context.Context, in *Incarnation) (PublishedState, error) {
+	told := m.ComposeState(in)
 	// What fenceBase has read was new, and no read goes back.
 	if err := m.storeDefinitions(ctx, told.defs, registry.ReadOptions{}); err != nil {
 		return PublishedState{}, err
 	}
-	told.Member.Differs = m.superseded.differing(told.defs)
-	t, err := m.Entrance(in, told.Member)
+	told.Member.Differs = m.superseded.listDiffering(told.defs)
+	t, err := m.BuildJoinTxn(in, told.Member)
 	if err != nil {
 		return PublishedState{}, err
 	}
@@ -463,48 +463,48 @@ func (m *Member) join(ctx context.Context, in *Incarnation) (PublishedState, err
 		switch {
 		case err == nil:
 			told.Rev = rev
-			m.entered(in)
+			m.forgetEarlierSessions(in)
 			return told, nil
-		case refused && refusal.Index > 0, !refused && !unsettled(ctx, err):
+		case refused && refusal.Index > 0, !refused && !outcomeUnknown(ctx, err):
 			return PublishedState{}, fmt.Errorf("join as %s: %w", in.ID, err)
 		}
 		e, err := m.Reg.Get(ctx, m.Keys.Instance(m.Name), Fresh)
 		switch {
 		case err == nil && e.Txn == t.ID:
 			told.Rev = e.Modified
-			m.entered(in)
+			m.forgetEarlierSessions(in)
 			return told, nil
-		case err == nil && !m.had(e) && time.Since(began) > patience:
-			return PublishedState{}, nameTaken(m.Name, e, patience)
+		case err == nil && !m.heldEarlier(e) && time.Since(began) > patience:
+			return PublishedState{}, newNameTakenError(m.Name, e, patience)
 		case errors.Is(err, registry.ErrForeign) && !saidForeign:
 			saidForeign = true
 			m.Log.Error("cannot join: another program wrote the value of the key; delete it", "key", string(m.Keys.Instance(m.Name)), "error", err)
 		}
-		if !pause(ctx, min(max(in.Session.TTL()/40, 20*time.Millisecond), time.Second)) {
+		if !sleepContext(ctx, min(max(in.Session.TTL()/40, 20*time.Millisecond), time.Second)) {
 			return PublishedState{}, context.Cause(ctx)
 		}
 	}
 }
 
-// entered takes note that the name belongs to an incarnation: no earlier session has it.
-func (m *Member) entered(in *Incarnation) {
+// forgetEarlierSessions takes note that the name belongs to an incarnation: no earlier session has it.
+func (m *Member) forgetEarlierSessions(in *Incarnation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.sessions)
-	m.sessions[in.Session.ID()] = true
+	clear(m.ownSessions)
+	m.ownSessions[in.Session.ID()] = true
 }
 
-// had reports whether the record of an instance is of this process, in a session that it
+// heldEarlier reports whether the record of an instance is of this process, in a session that it
 // has lost.
-func (m *Member) had(e registry.Entry) bool {
+func (m *Member) heldEarlier(e registry.Entry) bool {
 	held, err := record.Decode[record.Instance](e.Value)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return err == nil && m.sessions[held.Session]
+	return err == nil && m.ownSessions[held.Session]
 }
 
-// Entrance is the transaction by which an incarnation enters the fleet.
-func (m *Member) Entrance(in *Incarnation, member record.Member) (registry.Txn, error) {
+// BuildJoinTxn is the transaction by which an incarnation enters the fleet.
+func (m *Member) BuildJoinTxn(in *Incarnation, member record.Member) (registry.Txn, error) {
 	instance, err := record.Encode(record.Instance{
 		Session: in.Session.ID(), Host: m.host, PID: os.Getpid(), Started: record.InstantOf(m.Clock()),
 	})
@@ -521,32 +521,32 @@ func (m *Member) Entrance(in *Incarnation, member record.Member) (registry.Txn, 
 	}, err
 }
 
-// unsettled reports that Apply could not tell what became of a transaction, though it was
+// outcomeUnknown reports that Apply could not tell what became of a transaction, though it was
 // given the time.
-func unsettled(ctx context.Context, err error) bool {
+func outcomeUnknown(ctx context.Context, err error) bool {
 	return errors.Is(err, registry.ErrUnknownOutcome) && ctx.Err() == nil
 }
 
-// keepRecord keeps what the registry knows of this process true. What the registry refuses
+// maintainRecord keeps what the registry knows of this process true. What the registry refuses
 // for a reason of its own (it is full, say) is tried again later: what runs here goes on.
-func (m *Member) keepRecord(ctx context.Context, in *Incarnation, told PublishedState) error {
+func (m *Member) maintainRecord(ctx context.Context, in *Incarnation, told PublishedState) error {
 	for {
-		m.published(in, told)
-		if m.takeInspection(in) {
-			if err := m.inspectOwnRecords(ctx, in, told); err != nil {
+		m.setPublished(in, told)
+		if m.consumeRecordCheck(in) {
+			if err := m.checkOwnRecords(ctx, in, told); err != nil {
 				return err
 			}
 		}
-		next := m.Standing(in)
-		if next.version == told.version {
+		next := m.ComposeState(in)
+		if next.recordVersion == told.recordVersion {
 			select {
 			case <-ctx.Done():
 				return context.Cause(ctx)
-			case <-in.publish:
+			case <-in.publishNudge:
 			}
 			continue
 		}
-		err := m.Tell(ctx, in, told, &next)
+		err := m.PublishState(ctx, in, told, &next)
 		switch {
 		case err == nil:
 			told = next
@@ -554,26 +554,26 @@ func (m *Member) keepRecord(ctx context.Context, in *Incarnation, told Published
 			return err
 		default:
 			m.Log.Error("member record not written; trying again", "error", err)
-			if !pause(ctx, refusedPause) {
+			if !sleepContext(ctx, refusedRetryDelay) {
 				return context.Cause(ctx)
 			}
 		}
 	}
 }
 
-// Tell makes the registry know next in place of what it has been told.
-func (m *Member) Tell(ctx context.Context, in *Incarnation, told PublishedState, next *PublishedState) error {
-	if next.offers != told.offers {
+// PublishState makes the registry know next in place of what it has been told.
+func (m *Member) PublishState(ctx context.Context, in *Incarnation, told PublishedState, next *PublishedState) error {
+	if next.offerVersion != told.offerVersion {
 		if err := m.storeDefinitions(ctx, next.defs, Fresh); err != nil {
 			return err
 		}
 	}
 	if next.Member.Draining && !told.Member.Draining {
-		if err := in.retire(ctx); err != nil {
+		if err := in.prepareDrain(ctx); err != nil {
 			return err
 		}
 	}
-	next.Member.Differs = m.superseded.differing(next.defs)
+	next.Member.Differs = m.superseded.listDiffering(next.defs)
 	value, err := record.Encode(next.Member)
 	if err != nil {
 		return err
@@ -586,71 +586,71 @@ func (m *Member) Tell(ctx context.Context, in *Incarnation, told PublishedState,
 	switch {
 	case refused && refusal.Index == 0:
 		return fmt.Errorf("update member record: %w: %w", registry.ErrSessionLost, err)
-	case refused, unsettled(ctx, err):
-		return fmt.Errorf("update member record: %w: %w", errForeign, err)
+	case refused, outcomeUnknown(ctx, err):
+		return fmt.Errorf("update member record: %w: %w", errRecordEdited, err)
 	case err != nil:
 		return fmt.Errorf("update member record: %w", err)
 	}
 	return nil
 }
 
-// retire makes an incarnation ready to be known as draining: a leader takes its idle
+// prepareDrain makes an incarnation ready to be known as draining: a leader takes its idle
 // shards at once, so it must claim nothing more by then. If it leads, it hands over first.
-func (in *Incarnation) retire(ctx context.Context) error {
+func (in *Incarnation) prepareDrain(ctx context.Context) error {
 	select {
-	case <-in.Ledger.Close():
+	case <-in.Claimer.StopClaiming():
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	in.Office.Resign(ctx)
+	in.Elector.Resign(ctx)
 	return nil
 }
 
-func (m *Member) published(in *Incarnation, told PublishedState) {
+func (m *Member) setPublished(in *Incarnation, told PublishedState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	in.published, in.drained = told.version, told.Member.Draining
-	m.notifyLocked()
+	in.publishedVersion, in.drainPublished = told.recordVersion, told.Member.Draining
+	m.notifyChangeLocked()
 }
 
-// Change makes a change that the member record has to follow.
-func (m *Member) Change(f func()) {
+// ChangeState makes a change that the member record has to follow.
+func (m *Member) ChangeState(f func()) {
 	m.mu.Lock()
 	f()
-	m.version++
+	m.recordVersion++
 	in := m.current
 	m.mu.Unlock()
 	if in != nil {
-		in.publishSoon()
+		in.requestPublish()
 	}
 }
 
 // Offer adds definitions, by job name, that this process can run. A definition reaches
 // the registry if it is new there or of a higher revision.
 func (m *Member) Offer(defs map[string]json.RawMessage) {
-	revs := revisions(defs)
-	m.Change(func() {
+	revs := parseRevisions(defs)
+	m.ChangeState(func() {
 		maps.Copy(m.Defs, defs)
-		maps.Copy(m.revs, revs)
-		m.offers++
+		maps.Copy(m.revisions, revs)
+		m.offerVersion++
 	})
 }
 
 // Withdraw stops offering a job, until the next Offer of it. Its shards move away.
 func (m *Member) Withdraw(job string) {
-	m.Change(func() { delete(m.Defs, job) })
+	m.ChangeState(func() { delete(m.Defs, job) })
 }
 
 // AwaitJoined waits until the registry knows this process and all that it offers.
 func (m *Member) AwaitJoined(ctx context.Context) error {
-	return m.await(ctx, func() bool { return m.current != nil && m.current.published >= m.version })
+	return m.awaitCondition(ctx, func() bool { return m.current != nil && m.current.publishedVersion >= m.recordVersion })
 }
 
-// await waits for ok, which is called with m.mu held.
-func (m *Member) await(ctx context.Context, ok func() bool) error {
+// awaitCondition waits for ok, which is called with m.mu held.
+func (m *Member) awaitCondition(ctx context.Context, ok func() bool) error {
 	for {
 		m.mu.Lock()
-		done, failed, changed := ok(), m.failed, m.joined
+		done, failed, changed := ok(), m.runErr, m.changed
 		m.mu.Unlock()
 		switch {
 		case done:
@@ -672,13 +672,13 @@ func (m *Member) await(ctx context.Context, ok func() bool) error {
 // is no session that could claim. If ctx ends first, the member drains all the same.
 func (m *Member) Drain(ctx context.Context) error {
 	defer m.logSlowShutdown("the record that this instance drains", true)()
-	m.Change(func() {
+	m.ChangeState(func() {
 		m.Draining = true
 		if m.current != nil {
-			m.current.Ledger.Close() // it must not claim runs again that are handed back from now on
+			m.current.Claimer.StopClaiming() // it must not claim runs again that are handed back from now on
 		}
 	})
-	return m.await(ctx, func() bool { return m.current == nil || m.current.drained })
+	return m.awaitCondition(ctx, func() bool { return m.current == nil || m.current.drainPublished })
 }
 
 // Leave waits until nothing runs here and all shards have been taken over, or ctx ends,
@@ -687,22 +687,22 @@ func (m *Member) Drain(ctx context.Context) error {
 // session there is nothing to wait for: what it had is failed over.
 func (m *Member) Leave(ctx context.Context) error {
 	stop := m.logSlowShutdown("the ends of runs on record, and other instances to take the shards over", false)
-	err := m.awaitEmpty(ctx)
+	err := m.awaitNoShards(ctx)
 	stop()
-	m.leaving.Do(func() { close(m.left) })
+	m.leaveOnce.Do(func() { close(m.leaveRequested) })
 	return err
 }
 
-func (m *Member) awaitEmpty(ctx context.Context) error {
+func (m *Member) awaitNoShards(ctx context.Context) error {
 	for {
 		m.mu.Lock()
-		in, changed := m.current, m.joined
+		in, changed := m.current, m.changed
 		m.mu.Unlock()
 		if in == nil {
 			return nil
 		}
 		select {
-		case <-in.Ledger.empty():
+		case <-in.Claimer.notifyEmpty():
 			return nil
 		case <-changed:
 		case <-ctx.Done():
@@ -719,20 +719,20 @@ var Fresh = registry.ReadOptions{Fresh: true}
 func (m *Member) storeDefinitions(ctx context.Context, defs map[string]json.RawMessage, read registry.ReadOptions) error {
 	foreign := map[registry.Key]bool{}
 	for ; ; read = Fresh {
-		again, err := m.StoreOnce(ctx, defs, read, foreign)
+		again, err := m.TryStoreDefinitions(ctx, defs, read, foreign)
 		if err != nil {
 			return fmt.Errorf("store definitions: %w", err)
 		}
 		if !again {
 			return nil
 		}
-		if !pause(ctx, retryPause) {
+		if !sleepContext(ctx, readRetryDelay) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-func (m *Member) StoreOnce(ctx context.Context, defs map[string]json.RawMessage, read registry.ReadOptions, foreign map[registry.Key]bool) (again bool, err error) {
+func (m *Member) TryStoreDefinitions(ctx context.Context, defs map[string]json.RawMessage, read registry.ReadOptions, foreign map[registry.Key]bool) (again bool, err error) {
 	if len(defs) == 0 {
 		return false, nil
 	}
@@ -749,7 +749,7 @@ func (m *Member) StoreOnce(ctx context.Context, defs map[string]json.RawMessage,
 	}
 	var ops []registry.Op
 	for _, name := range slices.Sorted(maps.Keys(defs)) {
-		op, ok, err := m.storing(stored, name, defs[name])
+		op, ok, err := m.decideDefinitionWrite(stored, name, defs[name])
 		if err != nil {
 			return false, err
 		}
@@ -757,14 +757,14 @@ func (m *Member) StoreOnce(ctx context.Context, defs map[string]json.RawMessage,
 			ops = append(ops, op)
 		}
 	}
-	m.superseded.report(m.Log)
+	m.superseded.logNew(m.Log)
 	loads := batch.Pack(nil, ops, m.Reg.Limits(),
 		func(o registry.Op) batch.Share { return batch.Share{Ops: []registry.Op{o}} }, func(registry.Op) bool { return false })
 	for _, l := range loads {
 		_, err := registry.Apply(ctx, m.Reg, l.Txn)
 		if errors.Is(err, registry.ErrConflict) {
 			again = true // another instance stores the same: compare again
-			m.findForeign(ctx, l.Txn, err, foreign)
+			m.findForeignDefinition(ctx, l.Txn, err, foreign)
 		} else if err != nil {
 			return false, err
 		}
@@ -772,8 +772,8 @@ func (m *Member) StoreOnce(ctx context.Context, defs map[string]json.RawMessage,
 	return again, nil
 }
 
-// storing returns the write that a definition calls for, if any.
-func (m *Member) storing(stored map[string]registry.Entry, name string, def json.RawMessage) (registry.Op, bool, error) {
+// decideDefinitionWrite returns the write that a definition calls for, if any.
+func (m *Member) decideDefinitionWrite(stored map[string]registry.Entry, name string, def json.RawMessage) (registry.Op, bool, error) {
 	mine, err := record.ParseJob(def)
 	if err != nil {
 		return registry.Op{}, false, fmt.Errorf("job %q: %w", name, err)
@@ -796,7 +796,7 @@ func (m *Member) storing(stored map[string]registry.Entry, name string, def json
 	case theirs.Revision < mine.Revision:
 		return registry.Set(key, e.Modified, value), true, nil
 	default:
-		m.superseded.compare(mine, theirs, def, old, e.Modified)
+		m.superseded.compareDefinition(mine, theirs, def, old, e.Modified)
 	}
 	return registry.Op{}, false, nil
 }

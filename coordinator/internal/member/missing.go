@@ -211,7 +211,7 @@ func (o *Elector) announced() bool {
 }
 
 // errDeposed means that another hand wrote the leader record.
-var errDeposed = fmt.Errorf("the leader record names another, and this instance fills the office: %w", errForeign)
+var errDeposed = fmt.Errorf("the leader record names another, and this instance fills the office: %w", errRecordEdited)
 
 // deposed finds out whether another hand made the leader record name another incarnation while
 // this one fills the office: no instance would lead. A resignation frees the office by the same commit, so
@@ -241,7 +241,7 @@ func (o *Elector) deposed(ctx context.Context) (again <-chan time.Time, err erro
 }
 
 // errIncomplete means that a leader found records of this incarnation missing.
-var errIncomplete = fmt.Errorf("the leader misses a record of this instance: %w", errForeign)
+var errIncomplete = fmt.Errorf("the leader misses a record of this instance: %w", errRecordEdited)
 
 // checkNamed returns errIncomplete if the leader named this incarnation.
 func (o *Elector) checkNamed() error {
@@ -253,70 +253,70 @@ func (o *Elector) checkNamed() error {
 	return nil
 }
 
-// inspectOwnRecords reads the records of an incarnation and returns errForeign if another hand
+// checkOwnRecords reads the records of an incarnation and returns errForeign if another hand
 // changed or deleted one. A member does that when a term begins: the new leader has never seen
 // an incarnation that lost both records and owns nothing.
-func (m *Member) inspectOwnRecords(ctx context.Context, in *Incarnation, told PublishedState) error {
+func (m *Member) checkOwnRecords(ctx context.Context, in *Incarnation, told PublishedState) error {
 	instance, err := m.Reg.Get(ctx, m.Keys.Instance(m.Name), registry.ReadOptions{})
 	if err == nil && instance.Owner != in.Session.ID() {
 		err = registry.ErrNotFound
 	}
-	if lost := missingOwn(m.Keys.Instance(m.Name), err); lost != nil {
+	if lost := checkOwnKey(m.Keys.Instance(m.Name), err); lost != nil {
 		return lost
 	}
 	own, err := m.Reg.Get(ctx, m.Keys.Member(in.ID), registry.ReadOptions{})
 	if err == nil && own.Modified.Seq > told.Rev.Seq {
 		err = registry.ErrForeign
 	}
-	return missingOwn(m.Keys.Member(in.ID), err)
+	return checkOwnKey(m.Keys.Member(in.ID), err)
 }
 
-// missingOwn returns an error if the answer to a read shows that another hand changed the key.
+// checkOwnKey returns an error if the answer to a read shows that another hand changed the key.
 // The session's state covers a store that does not answer.
-func missingOwn(key registry.Key, err error) error {
+func checkOwnKey(key registry.Key, err error) error {
 	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrForeign) {
-		return fmt.Errorf("%s: %w", key, errForeign)
+		return fmt.Errorf("%s: %w", key, errRecordEdited)
 	}
 	return nil
 }
 
-// outlasts reports whether a record of the namespace that cannot be read is to be read again, and
+// shouldRetryMeta reports whether a record of the namespace that cannot be read is to be read again, and
 // logs the key. A process that has been in the group waits until the record is mended; one that
 // starts fails.
-func (m *Member) outlasts(err error) bool {
+func (m *Member) shouldRetryMeta(err error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err == nil || !m.seen || errors.Is(err, record.ErrNewerFormat) || registry.Retryable(err) || errors.Is(err, registry.ErrClosed) {
+	if err == nil || !m.hasJoined || errors.Is(err, record.ErrNewerFormat) || registry.Retryable(err) || errors.Is(err, registry.ErrClosed) {
 		return false
 	}
-	if !m.saidMeta {
-		m.saidMeta = true
+	if !m.reportedMeta {
+		m.reportedMeta = true
 		m.Log.Error("cannot join again: the record of the namespace cannot be read; restore or delete it", "key", string(m.Keys.Meta()), "error", err)
 	}
 	return true
 }
 
-// inspectSoon has keepRecord inspect the records of the incarnation.
-func (m *Member) inspectSoon(in *Incarnation) {
+// requestRecordCheck has keepRecord inspect the records of the incarnation.
+func (m *Member) requestRecordCheck(in *Incarnation) {
 	m.mu.Lock()
-	in.inspect = true
+	in.checkRequested = true
 	m.mu.Unlock()
-	in.publishSoon()
+	in.requestPublish()
 }
 
-// takeInspection reports whether the records are to be inspected, and clears the request.
-func (m *Member) takeInspection(in *Incarnation) bool {
+// consumeRecordCheck reports whether the records are to be inspected, and clears the request.
+func (m *Member) consumeRecordCheck(in *Incarnation) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	wanted := in.inspect
-	in.inspect = false
+	wanted := in.checkRequested
+	in.checkRequested = false
 	return wanted
 }
 
-// publishSoon wakes keepRecord.
-func (in *Incarnation) publishSoon() {
+// requestPublish wakes keepRecord.
+func (in *Incarnation) requestPublish() {
 	select {
-	case in.publish <- struct{}{}:
+	case in.publishNudge <- struct{}{}:
 	default:
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// hostName returns the name of the host, or "" if it has none that a record can hold.
-func hostName() string {
+// readHostName returns the name of the host, or "" if it has none that a record can hold.
+func readHostName() string {
 	host, err := os.Hostname()
 	if err != nil || record.CheckHost(host) != nil {
 		return ""
@@ -17,10 +17,10 @@ func hostName() string {
 	return host
 }
 
-// uniqueName makes a name of the host's and a random part, so that two processes on one
+// generateName makes a name of the host's and a random part, so that two processes on one
 // host never clash.
-func uniqueName() string {
-	host := hostName()
+func generateName() string {
+	host := readHostName()
 	if host == "" {
 		host = "instance"
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// nameTaken returns the error of a member whose name has been held by another process for
+// newNameTakenError returns the error of a member whose name has been held by another process for
 // longer than it waited. held is the record of that process.
-func nameTaken(name string, held registry.Entry, waited time.Duration) error {
+func newNameTakenError(name string, held registry.Entry, waited time.Duration) error {
 	holder := "an instance has it"
 	if r, err := record.Decode[record.Instance](held.Value); err == nil {
 		holder = describeInstance(r)

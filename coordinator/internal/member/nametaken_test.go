@@ -17,7 +17,7 @@ func TestNameTaken(t *testing.T) {
 		`spoilt`:                                                                     "instance name taken: an instance has it, and",
 	} {
 		t.Run("names the holder of "+record, func(t *testing.T) {
-			err := nameTaken("a", registry.Entry{Value: []byte(record)}, 12*time.Second)
+			err := newNameTakenError("a", registry.Entry{Value: []byte(record)}, 12*time.Second)
 			assert.ErrorIs(t, err, ErrNameTaken)
 			assert.ErrorContains(t, err, want)
 		})

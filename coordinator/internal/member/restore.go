@@ -156,9 +156,9 @@ func (l *Leader) findForeign(ctx context.Context, t registry.Txn, index int) err
 	return nil
 }
 
-// findForeign finds out whether a definition was refused because of a foreign value at its key, which
+// findForeignDefinition finds out whether a definition was refused because of a foreign value at its key, which
 // must not keep the process from joining for its other jobs.
-func (m *Member) findForeign(ctx context.Context, t registry.Txn, err error, foreign map[registry.Key]bool) {
+func (m *Member) findForeignDefinition(ctx context.Context, t registry.Txn, err error, foreign map[registry.Key]bool) {
 	refusal, refused := batch.Conflict(err)
 	if !refused || refusal.Index < len(t.If) {
 		return

@@ -20,41 +20,41 @@ const (
 	maxSupersededNames = 20
 )
 
-// superseded is a definition of this process that is not stored, because the registry has one of
+// supersededDefinition is a definition of this process that is not stored, because the registry has one of
 // a higher revision, or of the same revision and with other content.
-type superseded struct {
-	job                  string
-	stored               registry.Rev // of the record in the registry
-	revision, inRegistry int
-	own                  string // the definition
-	differences          []string
+type supersededDefinition struct {
+	job                      string
+	storedRev                registry.Rev // of the record in the registry
+	revision, storedRevision int
+	own                      string // the definition
+	differences              []string
 }
 
-// log logs s.
-func (s *superseded) log(log *slog.Logger) {
-	log = log.With("job", s.job, "revision", s.revision, "stored", s.inRegistry, "differences", s.differences)
-	if s.revision < s.inRegistry {
+// logOne logs s.
+func (s *supersededDefinition) logOne(log *slog.Logger) {
+	log = log.With("job", s.job, "revision", s.revision, "stored", s.storedRevision, "differences", s.differences)
+	if s.revision < s.storedRevision {
 		log.Warn("definition in force is newer than the one of this process, and stays; raise Revision above it to replace it")
 		return
 	}
 	log.Warn("definition differs from the stored one of the same revision, which stays; raise Revision to replace it")
 }
 
-// supersession is what a member knows of its superseded definitions. The zero value is empty.
-type supersession struct {
-	known map[string]superseded // by job
-	news  []superseded          // of them, those to log
+// supersededDefinitions is what a member knows of its superseded definitions. The zero value is empty.
+type supersededDefinitions struct {
+	known    map[string]supersededDefinition // by job
+	unlogged []supersededDefinition          // of them, those to log
 }
 
-// compare records the own definition of a job where it is not stored. theirs and old are the
+// compareDefinition records the own definition of a job where it is not stored. theirs and old are the
 // definition in the registry, which stays.
-func (s *supersession) compare(mine, theirs record.Job, own, old json.RawMessage, stored registry.Rev) {
+func (s *supersededDefinitions) compareDefinition(mine, theirs record.Job, own, old json.RawMessage, stored registry.Rev) {
 	if bytes.Equal(own, old) { // at a glance: there may be ten thousand
 		delete(s.known, mine.Name)
 		return
 	}
 	was, known := s.known[mine.Name]
-	if known && was.stored == stored && was.own == string(own) {
+	if known && was.storedRev == stored && was.own == string(own) {
 		return
 	}
 	delete(s.known, mine.Name)
@@ -62,20 +62,20 @@ func (s *supersession) compare(mine, theirs record.Job, own, old json.RawMessage
 	if mine.Revision == theirs.Revision && len(differences) == 0 {
 		return
 	}
-	now := superseded{mine.Name, stored, mine.Revision, theirs.Revision, string(own), differences}
+	now := supersededDefinition{mine.Name, stored, mine.Revision, theirs.Revision, string(own), differences}
 	if s.known == nil {
-		s.known = map[string]superseded{}
+		s.known = map[string]supersededDefinition{}
 	}
 	s.known[mine.Name] = now
-	s.news = append(s.news, now)
+	s.unlogged = append(s.unlogged, now)
 }
 
-// report logs what is new: a process that is rolled back may have many old definitions.
-func (s *supersession) report(log *slog.Logger) {
-	news := s.news
-	s.news = nil
+// logNew logs what is new: a process that is rolled back may have many old definitions.
+func (s *supersededDefinitions) logNew(log *slog.Logger) {
+	news := s.unlogged
+	s.unlogged = nil
 	for i := range news[:min(len(news), maxSupersededLines)] {
-		news[i].log(log)
+		news[i].logOne(log)
 	}
 	if len(news) <= maxSupersededLines {
 		return
@@ -88,22 +88,22 @@ func (s *supersession) report(log *slog.Logger) {
 		"count", len(more), "jobs", more[:min(len(more), maxSupersededNames)])
 }
 
-// differing returns some of the jobs of which the definition in the registry has the revision of
+// listDiffering returns some of the jobs of which the definition in the registry has the revision of
 // the own one and other content, sorted.
-func (s *supersession) differing(defs map[string]json.RawMessage) []string {
+func (s *supersededDefinitions) listDiffering(defs map[string]json.RawMessage) []string {
 	var out []string
 	for _, job := range slices.Sorted(maps.Keys(s.known)) {
 		k := s.known[job]
-		if def, ok := defs[job]; ok && string(def) == k.own && k.revision == k.inRegistry && len(out) < maxDiffers {
+		if def, ok := defs[job]; ok && string(def) == k.own && k.revision == k.storedRevision && len(out) < maxDiffers {
 			out = append(out, job)
 		}
 	}
 	return out
 }
 
-// revisions returns those of definitions, by job. What cannot be read is found out when it is
+// parseRevisions returns those of definitions, by job. What cannot be read is found out when it is
 // stored.
-func revisions(defs map[string]json.RawMessage) map[string]int {
+func parseRevisions(defs map[string]json.RawMessage) map[string]int {
 	out := make(map[string]int, len(defs))
 	for name, def := range defs {
 		if job, err := record.ParseJob(def); err == nil {

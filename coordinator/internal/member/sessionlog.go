@@ -20,7 +20,7 @@ const (
 // logJoined logs that an incarnation has entered the fleet.
 func (m *Member) logJoined(log *slog.Logger, offered []string) {
 	m.mu.Lock()
-	away := m.away
+	away := m.lostAt
 	m.mu.Unlock()
 	attrs := []any{"jobs", len(offered), "names", eventlog.JobsText(offered)}
 	if away.IsZero() {
@@ -30,14 +30,14 @@ func (m *Member) logJoined(log *slog.Logger, offered []string) {
 	log.Info("joined again", append(attrs, "away", time.Since(away).Round(time.Millisecond))...)
 }
 
-// logOver logs why an incarnation that had joined is over, once nothing of it is left but
+// logSessionLost logs why an incarnation that had joined is over, once nothing of it is left but
 // functions that have not returned.
-func (m *Member) logOver(log *slog.Logger, in *Incarnation, cause error) {
+func (m *Member) logSessionLost(log *slog.Logger, in *Incarnation, cause error) {
 	m.mu.Lock()
-	m.away = time.Now()
+	m.lostAt = time.Now()
 	m.mu.Unlock()
 	if errors.Is(cause, registry.ErrSessionLost) {
-		log.Warn("session lost", "runs", in.Ledger.cutShort(), "shards", in.Ledger.owned.Total(), "error", cause,
+		log.Warn("session lost", "runs", in.Claimer.countCutShort(), "shards", in.Claimer.ownershipLog.Total(), "error", cause,
 			"next", "the contexts of these runs have ended; other instances take the shards over and make them again; this one joins again under another session")
 	}
 }
@@ -45,15 +45,15 @@ func (m *Member) logOver(log *slog.Logger, in *Incarnation, cause error) {
 // logLeft logs that Run returns because of Leave. The caller of Run has its other errors.
 func (m *Member) logLeft(cause error) {
 	m.mu.Lock()
-	joined := m.seen
+	joined := m.hasJoined
 	m.mu.Unlock()
 	if joined && errors.Is(cause, ErrLeft) {
 		m.Log.Info("left the fleet")
 	}
 }
 
-// followSession logs when the session is suspended, and when that ends well.
-func (in *Incarnation) followSession(ctx context.Context, log *slog.Logger) error {
+// logSessionStates logs when the session is suspended, and when that ends well.
+func (in *Incarnation) logSessionStates(ctx context.Context, log *slog.Logger) error {
 	var since time.Time // zero: it is not suspended
 	for {
 		changed := in.Session.Changed()
@@ -74,11 +74,11 @@ func (in *Incarnation) followSession(ctx context.Context, log *slog.Logger) erro
 	}
 }
 
-// joins records the present step of joining, for the log.
-func (m *Member) joins(step string) {
+// setJoinStep records the present step of joining, for the log.
+func (m *Member) setJoinStep(step string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.joining = step
+	m.joinStep = step
 }
 
 // logSlowJoin logs once if the first join takes long.
@@ -86,7 +86,7 @@ func (m *Member) logSlowJoin() (stop func() bool) {
 	began := time.Now()
 	return time.AfterFunc(slowJoin, func() {
 		m.mu.Lock()
-		joined, step := m.seen, m.joining
+		joined, step := m.hasJoined, m.joinStep
 		m.mu.Unlock()
 		if !joined {
 			m.Log.Warn("joining takes long", "since", began, "waits_for", step)

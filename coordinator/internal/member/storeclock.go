@@ -29,20 +29,20 @@ func (l *Leader) compareWithStore(ctx context.Context, before, after time.Time) 
 	switch {
 	case errors.Is(err, registry.ErrNoClock):
 		if instances == 1 {
-			l.M.reportUnchecked()
+			l.M.reportUncheckedClock()
 		}
 	case err != nil:
 		l.Log.Debug("clock not compared with the store's", "error", err)
 	default:
-		if ahead := skew.AheadOf(written, before, after); ahead.Abs() > l.M.skew {
-			l.Log.Warn("this clock differs from the store's, one of them is wrong", "ahead", ahead, "limit", l.M.skew)
+		if ahead := skew.AheadOf(written, before, after); ahead.Abs() > l.M.maxSkew {
+			l.Log.Warn("this clock differs from the store's, one of them is wrong", "ahead", ahead, "limit", l.M.maxSkew)
 		}
 	}
 }
 
-// reportUnchecked logs once that the clock of this process cannot be checked.
-func (m *Member) reportUnchecked() {
-	m.unchecked.Do(func() {
+// reportUncheckedClock logs once that the clock of this process cannot be checked.
+func (m *Member) reportUncheckedClock() {
+	m.reportUncheckedOnce.Do(func() {
 		m.Log.Info("this clock cannot be checked: there is no other instance, and the store has no clock")
 	})
 }

@@ -19,7 +19,7 @@ func (m *Member) SetWaiting(waiting map[string]record.Waiting) {
 	same := maps.EqualFunc(m.waiting, all, record.Waiting.Equal)
 	m.mu.Unlock()
 	if !same {
-		m.Change(func() { m.waiting = all })
+		m.ChangeState(func() { m.waiting = all })
 	}
 }
 

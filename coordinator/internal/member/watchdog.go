@@ -97,9 +97,9 @@ func (p *Progress) stuck(now time.Time, patience time.Duration) (why string, stu
 func (l *Leader) plan(ctx context.Context) (planning.Decision, error) {
 	v := l.View
 	out := make(chan planning.Decision, 1)
-	l.M.planBegins()
+	l.M.beginPlanning()
 	go func() {
-		defer l.M.planEnds()
+		defer l.M.endPlanning()
 		defer close(out)
 		out <- planning.Decide(&v)
 	}()
@@ -116,17 +116,17 @@ func (l *Leader) plan(ctx context.Context) (planning.Decision, error) {
 	}
 }
 
-func (m *Member) planBegins() {
+func (m *Member) beginPlanning() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.planning++
+	m.planningCalls++
 }
 
-func (m *Member) planEnds() {
+func (m *Member) endPlanning() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.planning--; m.current != nil {
-		m.current.Office.wakeUp()
+	if m.planningCalls--; m.current != nil {
+		m.current.Elector.wakeUp()
 	}
 }
 
@@ -135,7 +135,7 @@ func (m *Member) planEnds() {
 func (o *Elector) fit() bool {
 	o.M.mu.Lock()
 	defer o.M.mu.Unlock()
-	return o.M.planning == 0
+	return o.M.planningCalls == 0
 }
 
 // inspect hands the office on if the loop that leads is stuck, or there is none because

@@ -64,14 +64,14 @@ type Run struct {
 // BlockedShards is the shards of a process whose function has not returned, across
 // incarnations. Those of an earlier incarnation must not start again here before it has.
 type BlockedShards struct {
-	mu      sync.Mutex
-	Running map[string]shardset.Set // by job: of any incarnation
-	Old     map[string]shardset.Set // by job: of earlier ones. The sets are values: each change makes another
-	Freed   func()                  // after a removal from old. Must not block
+	mu          sync.Mutex
+	Running     map[string]shardset.Set // by job: of any incarnation
+	Old         map[string]shardset.Set // by job: of earlier ones. The sets are values: each change makes another
+	OnUnblocked func()                  // after a removal from old. Must not block
 }
 
-// begin begins a new incarnation: what runs is old from now on.
-func (b *BlockedShards) begin() {
+// beginIncarnation begins a new incarnation: what runs is old from now on.
+func (b *BlockedShards) beginIncarnation() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Old = map[string]shardset.Set{}
@@ -80,7 +80,7 @@ func (b *BlockedShards) begin() {
 	}
 }
 
-func (b *BlockedShards) add(job string, shard int) {
+func (b *BlockedShards) addRunning(job string, shard int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.Running == nil {
@@ -91,7 +91,7 @@ func (b *BlockedShards) add(job string, shard int) {
 	b.Running[job] = shards
 }
 
-func (b *BlockedShards) remove(job string, shard int) {
+func (b *BlockedShards) removeRunning(job string, shard int) {
 	b.mu.Lock()
 	shards := b.Running[job]
 	if shards.Remove(shard); shards.IsZero() {
@@ -108,19 +108,19 @@ func (b *BlockedShards) remove(job string, shard int) {
 	}
 	b.mu.Unlock()
 	if freed {
-		b.Freed()
+		b.OnUnblocked()
 	}
 }
 
-// of returns the shards of a job that must not start here.
-func (b *BlockedShards) of(job string) shardset.Set {
+// getBlocked returns the shards of a job that must not start here.
+func (b *BlockedShards) getBlocked(job string) shardset.Set {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.Old[job]
 }
 
-// all returns the shards that must not start here, by job; nil for none.
-func (b *BlockedShards) all() map[string]shardset.Set {
+// copyBlocked returns the shards that must not start here, by job; nil for none.
+func (b *BlockedShards) copyBlocked() map[string]shardset.Set {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.Old) == 0 {
