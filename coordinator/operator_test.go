@@ -20,47 +20,47 @@ import (
 )
 
 func TestOperator(t *testing.T) {
-	membertest.Bubble(t, "pauses, resumes and triggers without being in the group", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "pauses, resumes and triggers without being in the group", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		require.NoError(t, o.Pause(t.Context(), "job"))
-		membertest.Until(2)
-		assert.Empty(t, a.Began())
+		membertest.SleepToMinute(2)
+		assert.Empty(t, a.TakeRuns())
 		n, err := o.Trigger(t.Context(), "job", "hello", []int{1})
 		require.NoError(t, err)
 		require.NoError(t, o.Resume(t.Context(), "job"))
 		time.Sleep(time.Second)
-		runs := a.Began()
+		runs := a.TakeRuns()
 		require.Len(t, runs, 1)
 		assert.Equal(t, n, runs[0].Trigger)
 		assert.Equal(t, "hello", runs[0].Param)
-		_, joined := g.Get(g.Keys.Instance("console"))
+		_, joined := g.GetRecord(g.Keys.Instance("console"))
 		assert.False(t, joined)
 	})
-	membertest.Bubble(t, "is what a member is, too", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is what a member is, too", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0}}))
 		in, err := a.Intent(t.Context(), "job")
 		require.NoError(t, err)
 		assert.Equal(t, []int{0}, in.Disabled.Shards)
 	})
-	membertest.Bubble(t, "is obeyed by who comes later, if nobody is there", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is obeyed by who comes later, if nobody is there", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		a.Shutdown()
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0}}))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
-		b.Began()
-		membertest.Until(1)
-		assert.Equal(t, map[int]int{1: 1}, membertest.Shards(b.Began()))
+		b.TakeRuns()
+		membertest.SleepToMinute(1)
+		assert.Equal(t, map[int]int{1: 1}, membertest.CountRuns(b.TakeRuns()))
 	})
-	membertest.Bubble(t, "keeps what others say at the same time", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "keeps what others say at the same time", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
-		o, reg := g.Operator()
+		o, reg := g.NewOperator()
 		other, err := coordinator.NewOperator(g.Server.Client("other"), "test", "")
 		require.NoError(t, err)
 		between := func(key registry.Key, f func() error) {
-			reg.Before(membertest.Writing(membertest.Is(key), func() { require.NoError(t, f()) }))
+			reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(key), func() { require.NoError(t, f()) }))
 		}
 		between(g.Keys.Control("job"), func() error { return other.Pause(t.Context(), "job") })
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{1}}))
@@ -73,9 +73,9 @@ func TestOperator(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, coordinator.Intent{Disabled: coordinator.Scope{Hosts: []string{"x", "y"}}}, in)
 	})
-	membertest.Bubble(t, "tells what stands, of each job and of all", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "tells what stands, of each job and of all", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 4, `,"start_paused":true`))
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		in, err := o.Intent(t.Context(), "job")
 		require.NoError(t, err)
 		assert.Equal(t, coordinator.Intent{Paused: true, Disabled: coordinator.Scope{Job: "job"}}, in, "before anybody has said anything")
@@ -97,36 +97,36 @@ func TestOperator(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, coordinator.Intent{Paused: true, Disabled: coordinator.Scope{Job: "job"}}, in)
 	})
-	membertest.Bubble(t, "takes what the plan says for what stands, when the record of it has gone", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "takes what the plan says for what stands, when the record of it has gone", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{2}}))
 		synctest.Wait()
-		g.Remove(g.Keys.Control("job"))
+		g.RemoveRecord(g.Keys.Control("job"))
 		in, err := o.Intent(t.Context(), "job")
 		require.NoError(t, err)
 		assert.Equal(t, []int{2}, in.Disabled.Shards)
 		require.NoError(t, o.Pause(t.Context(), "job"))
 		synctest.Wait()
-		assert.Equal(t, "2", g.Plan("job").Disabled.String())
+		assert.Equal(t, "2", g.ReadPlan("job").Disabled.String())
 	})
-	membertest.Bubble(t, "keeps away from a namespace that a newer version has made", func(t *testing.T, g *membertest.Group) {
-		g.Put(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
-		o, _ := g.Operator()
+	membertest.RunBubble(t, "keeps away from a namespace that a newer version has made", func(t *testing.T, g *membertest.Group) {
+		g.PutRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
+		o, _ := g.NewOperator()
 		assert.ErrorIs(t, o.Pause(t.Context(), "job"), record.ErrNewerFormat)
 		assert.ErrorIs(t, o.Disable(t.Context(), coordinator.Scope{Hosts: []string{"x"}}), record.ErrNewerFormat)
 		_, err := o.Intent(t.Context(), "")
 		assert.ErrorIs(t, err, record.ErrNewerFormat)
 	})
-	membertest.Bubble(t, "does not write over a record that it cannot read, and names it", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "does not write over a record that it cannot read, and names it", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		for key, s := range map[registry.Key]coordinator.Scope{
 			g.Keys.GroupControl(): {Hosts: []string{"x"}}, g.Keys.Control("job"): {Job: "job", Hosts: []string{"x"}},
 		} {
-			g.Put(key, "spoilt")
+			g.PutRecord(key, "spoilt")
 			assert.ErrorContains(t, o.Disable(t.Context(), s), "read "+string(key))
-			assert.Equal(t, "spoilt", g.Text(key))
+			assert.Equal(t, "spoilt", g.GetText(key))
 		}
 	})
 	t.Run("of a group or namespace that cannot be is refused", func(t *testing.T) {
@@ -158,28 +158,28 @@ func TestOperator_Refuses(t *testing.T) {
 		"more hosts of a job than may be":  {coordinator.Scope{Job: "job", Hosts: many}, "too many are disabled: 257"},
 		"more than may be with those that": {coordinator.Scope{Instances: many[:record.MaxExcluded]}, "too many are disabled: 257"},
 	} {
-		membertest.Bubble(t, name, func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, name, func(t *testing.T, g *membertest.Group) {
 			g.Start("a", coordtest.Def("job", 0, 4, ""))
-			o, _ := g.Operator()
+			o, _ := g.NewOperator()
 			if strings.HasSuffix(name, "that") { // are disabled already
 				require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Instances: many[record.MaxExcluded:]}))
 			}
 			g.Server.Record()
 			assert.ErrorContains(t, o.Disable(t.Context(), c.scope), c.want)
-			assert.Empty(t, g.Commits(), "nothing is written")
+			assert.Empty(t, g.TakeCommits(), "nothing is written")
 		})
 	}
-	membertest.Bubble(t, "a trigger of no shard", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a trigger of no shard", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		g.Server.Record()
 		_, err := o.Trigger(t.Context(), "job", "", []int{})
 		assert.EqualError(t, err, `trigger "job": no shard is named; nil means all`)
-		assert.Empty(t, g.Commits(), "nothing is written")
+		assert.Empty(t, g.TakeCommits(), "nothing is written")
 	})
-	membertest.Bubble(t, "with errors that can be told apart", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "with errors that can be told apart", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		assert.ErrorIs(t, o.Disable(t.Context(), coordinator.Scope{Instances: many}), coordinator.ErrTooManyDisabled)
 		assert.ErrorIs(t, o.Enable(t.Context(), coordinator.Scope{Job: "nothing", Shards: []int{0}}), coordinator.ErrUnknownJob)
 		_, err := o.Intent(t.Context(), "nothing")
@@ -188,149 +188,149 @@ func TestOperator_Refuses(t *testing.T) {
 }
 
 func TestOperator_DisabledShards(t *testing.T) {
-	membertest.Bubble(t, "is exact: once the plan says so, no claim of the shard commits", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is exact: once the plan says so, no claim of the shard commits", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		release := g.Server.HoldWatch("b") // it does not hear of it
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}}))
 		synctest.Wait()
-		require.Equal(t, "0-1", g.Plan("job").Disabled.String())
-		membertest.Until(3)
+		require.Equal(t, "0-1", g.ReadPlan("job").Disabled.String())
+		membertest.SleepToMinute(3)
 		release()
 		synctest.Wait()
-		assert.Empty(t, a.Began())
-		assert.Empty(t, b.Began())
-		assert.EqualValues(t, 2*3, g.Counts("job").Skipped)
-		assert.Len(t, g.Owners("job"), 2, "they stay where they are")
+		assert.Empty(t, a.TakeRuns())
+		assert.Empty(t, b.TakeRuns())
+		assert.EqualValues(t, 2*3, g.SumCounts("job").Skipped)
+		assert.Len(t, g.ReadOwners("job"), 2, "they stay where they are")
 		require.NoError(t, o.Enable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}}))
 		time.Sleep(30 * time.Second)
-		assert.Empty(t, membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())), "nothing is made up for")
-		membertest.Until(4)
-		assert.Equal(t, membertest.Once(2), membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())))
+		assert.Empty(t, membertest.SumRuns(membertest.CountRuns(a.TakeRuns()), membertest.CountRuns(b.TakeRuns())), "nothing is made up for")
+		membertest.SleepToMinute(4)
+		assert.Equal(t, membertest.OncePerShard(2), membertest.SumRuns(membertest.CountRuns(a.TakeRuns()), membertest.CountRuns(b.TakeRuns())))
 	})
-	membertest.Bubble(t, "go on with a run that has begun", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", membertest.Takes(90*time.Second), coordtest.Def("job", 0, 1, ""))
-		membertest.Until(1)
+	membertest.RunBubble(t, "go on with a run that has begun", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.WorkFor(90*time.Second), coordtest.Def("job", 0, 1, ""))
+		membertest.SleepToMinute(1)
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0}}))
-		membertest.Until(4)
-		assert.Len(t, a.Began(), 1)
-		assert.Equal(t, record.Counts{Claimed: 1, Succeeded: 1, Skipped: 3}, g.Counts("job"))
+		membertest.SleepToMinute(4)
+		assert.Len(t, a.TakeRuns(), 1)
+		assert.Equal(t, record.Counts{Claimed: 1, Succeeded: 1, Skipped: 3}, g.SumCounts("job"))
 	})
-	membertest.Bubble(t, "run what a crash ended, and what was triggered, when they are enabled", func(t *testing.T, g *membertest.Group) {
-		g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 1, ""))
-		membertest.Until(1)
-		o, _ := g.Operator()
+	membertest.RunBubble(t, "run what a crash ended, and what was triggered, when they are enabled", func(t *testing.T, g *membertest.Group) {
+		g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 1, ""))
+		membertest.SleepToMinute(1)
+		o, _ := g.NewOperator()
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0}}))
 		n, err := o.Trigger(t.Context(), "job", "", nil)
 		require.NoError(t, err)
 		b := g.Start("b", coordtest.Def("job", 0, 1, ""))
 		defer g.Server.Partition("a")()
-		membertest.Until(10)
-		require.Equal(t, map[string]string{"b": "0"}, g.Owners("job"))
-		assert.Empty(t, b.Began())
-		assert.Len(t, g.Plan("job").Triggers, 1)
+		membertest.SleepToMinute(10)
+		require.Equal(t, map[string]string{"b": "0"}, g.ReadOwners("job"))
+		assert.Empty(t, b.TakeRuns())
+		assert.Len(t, g.ReadPlan("job").Triggers, 1)
 		require.NoError(t, o.Enable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0}}))
 		time.Sleep(time.Second)
 		var order []string
-		for _, r := range b.Began() {
+		for _, r := range b.TakeRuns() {
 			order = append(order, fmt.Sprint(r.Trigger, " ", r.Attempt))
 		}
 		assert.Equal(t, []string{"0 2", fmt.Sprint(n, " 1"), "0 1"}, order, "and the latest of the fires that waited behind")
 		time.Sleep(2 * member.SelfDiagnosis)
-		assert.Empty(t, g.Plan("job").Triggers)
-		assert.Empty(t, g.Plan("job").Reruns)
+		assert.Empty(t, g.ReadPlan("job").Triggers)
+		assert.Empty(t, g.ReadPlan("job").Reruns)
 	})
-	membertest.Bubble(t, "that the job has no more can be enabled", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that the job has no more can be enabled", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{3}}))
 		g.Start("b", coordtest.Def("job", 1, 2, ""))
 		assert.ErrorContains(t, a.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{3}}), "no shard 3 of 2")
 		require.NoError(t, a.Enable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{3}}))
 		synctest.Wait()
-		assert.True(t, g.Plan("job").Disabled.IsZero())
+		assert.True(t, g.ReadPlan("job").Disabled.IsZero())
 	})
 }
 
 func TestOperator_DisabledInstances(t *testing.T) {
-	membertest.Bubble(t, "give their shards to others, and are members still, and may lead", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "give their shards to others, and are members still, and may lead", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 2, ""))
 		g.Start("b", coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 2, ""))
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Instances: []string{"a"}}))
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
-		assert.Equal(t, map[string]string{"b": "0-1"}, g.Owners("other"))
-		assert.Equal(t, a.Incarnation(), g.Leader().Incarnation)
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"))
+		assert.Equal(t, map[string]string{"b": "0-1"}, g.ReadOwners("other"))
+		assert.Equal(t, a.Incarnation(), g.ReadLeader().Incarnation)
 		require.NoError(t, o.Enable(t.Context(), coordinator.Scope{Instances: []string{"a"}}))
 		time.Sleep(time.Second)
-		assert.Len(t, g.Owners("job"), 2)
+		assert.Len(t, g.ReadOwners("job"), 2)
 	})
-	membertest.Bubble(t, "are so again after a restart under the same name", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are so again after a restart under the same name", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		require.NoError(t, b.Disable(t.Context(), coordinator.Scope{Job: "job", Instances: []string{"b"}}))
 		b.Shutdown()
 		g.Start("b", coordtest.Def("job", 0, 4, ""))
-		assert.Equal(t, map[string]string{"a": "0-3"}, g.Owners("job"))
+		assert.Equal(t, map[string]string{"a": "0-3"}, g.ReadOwners("job"))
 	})
-	membertest.Bubble(t, "are all on a host, by the name that it has in their options", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are all on a host, by the name that it has in their options", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
 		g.Start("b", coordtest.Def("job", 0, 4, ""))
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Hosts: []string{"host-of-a", "never heard of"}}))
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"))
 	})
-	membertest.Bubble(t, "stay so for all jobs when they are enabled for one", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "stay so for all jobs when they are enabled for one", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
 		g.Start("b", coordtest.Def("job", 0, 4, ""))
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Instances: []string{"a"}}))
 		require.NoError(t, o.Enable(t.Context(), coordinator.Scope{Job: "job", Instances: []string{"a"}}))
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"))
 	})
-	membertest.Bubble(t, "who are all make the plan say why nobody owns the shards", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "who are all make the plan say why nobody owns the shards", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Hosts: []string{"host-of-a"}}))
-		membertest.Until(2)
-		assert.Empty(t, g.Owners("job"))
-		assert.Equal(t, "every live instance that offers the job is disabled", g.Plan("job").Problem)
-		a.Began()
+		membertest.SleepToMinute(2)
+		assert.Empty(t, g.ReadOwners("job"))
+		assert.Equal(t, "every live instance that offers the job is disabled", g.ReadPlan("job").Problem)
+		a.TakeRuns()
 		require.NoError(t, a.Enable(t.Context(), coordinator.Scope{Hosts: []string{"host-of-a"}}))
 		time.Sleep(time.Second)
-		assert.Equal(t, membertest.Once(4), membertest.Shards(a.Began()), "what fell due is owed")
-		assert.Empty(t, g.Plan("job").Problem)
+		assert.Equal(t, membertest.OncePerShard(4), membertest.CountRuns(a.TakeRuns()), "what fell due is owed")
+		assert.Empty(t, g.ReadPlan("job").Problem)
 	})
-	membertest.Bubble(t, "are those of no record that cannot be read: it is named, and all else goes on", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are those of no record that cannot be read: it is named, and all else goes on", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Instances: []string{"a"}}))
 		time.Sleep(time.Second)
-		require.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
+		require.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"))
 		for _, text := range []string{"spoilt", `{"disabled_instances":["a/b"]}`, `{"disabled_instances":"b"}`} {
-			g.Put(g.Keys.GroupControl(), text)
+			g.PutRecord(g.Keys.GroupControl(), text)
 			time.Sleep(time.Second)
-			assert.Len(t, g.Owners("job"), 2, "it disables nobody")
+			assert.Len(t, g.ReadOwners("job"), 2, "it disables nobody")
 		}
 		assert.Equal(t, 3, a.Log.Count(fmt.Sprintf("unreadable record left alone\" namespace=test group=default instance=a session=%s term=%d key=%s",
-			a.Session(), coordtest.Must(g.Get(g.Keys.Leader())).Modified.Seq, g.Keys.GroupControl())))
+			a.Session(), coordtest.Must(g.GetRecord(g.Keys.Leader())).Modified.Seq, g.Keys.GroupControl())))
 		require.NoError(t, b.Pause(t.Context(), "job"))
 		time.Sleep(time.Second)
-		assert.True(t, g.Plan("job").Paused)
-		g.Remove(g.Keys.GroupControl())
+		assert.True(t, g.ReadPlan("job").Paused)
+		g.RemoveRecord(g.Keys.GroupControl())
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Instances: []string{"b"}}))
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"a": "0-3"}, g.Owners("job"))
+		assert.Equal(t, map[string]string{"a": "0-3"}, g.ReadOwners("job"))
 	})
-	membertest.Bubble(t, "of a job named like the group's record are that job's", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of a job named like the group's record are that job's", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def(record.GroupSegment, 0, 2, ""), coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def(record.GroupSegment, 0, 2, ""), coordtest.Def("job", 0, 2, ""))
 		require.NoError(t, b.Disable(t.Context(), coordinator.Scope{Job: record.GroupSegment, Instances: []string{"a"}}))
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"b": "0-1"}, g.Owners(record.GroupSegment))
-		assert.Contains(t, g.Owners("job"), "a")
+		assert.Equal(t, map[string]string{"b": "0-1"}, g.ReadOwners(record.GroupSegment))
+		assert.Contains(t, g.ReadOwners("job"), "a")
 	})
 }

@@ -22,26 +22,26 @@ import (
 func TestOperator_Status(t *testing.T) {
 	status := func(g *membertest.Group, job string) coordinator.Status {
 		g.T.Helper()
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		st, err := o.Status(g.T.Context(), job)
 		require.NoError(g.T, err)
 		return st
 	}
 	minute := func(n int) time.Time { return coordtest.BubbleBegan().Add(time.Duration(n) * time.Minute) }
 
-	membertest.Bubble(t, "of a job that nobody has planned yet is what was defined and what operators want", func(t *testing.T, g *membertest.Group) {
-		g.Put(g.Keys.Job("job"), coordtest.Def("job", 3, 4, `,"start_paused":true`))
+	membertest.RunBubble(t, "of a job that nobody has planned yet is what was defined and what operators want", func(t *testing.T, g *membertest.Group) {
+		g.PutRecord(g.Keys.Job("job"), coordtest.Def("job", 3, 4, `,"start_paused":true`))
 		assert.Equal(t, coordinator.Status{
 			Job: "job", Revision: 3, Intent: coordinator.Intent{Paused: true, Disabled: coordinator.Scope{Job: "job"}},
 		}, status(g, "job"))
 	})
-	membertest.Bubble(t, "tells who owns, runs and offers what, and what has come of it", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "tells who owns, runs and offers what, and what has come of it", func(t *testing.T, g *membertest.Group) {
 		fail := func(ctx context.Context, r member.Run) error {
 			switch {
 			case r.Shard == 0:
 				return errors.New("no such table")
 			case r.Shard == 3:
-				return membertest.Takes(time.Hour)(ctx, r)
+				return membertest.WorkFor(time.Hour)(ctx, r)
 			}
 			return nil
 		}
@@ -49,7 +49,7 @@ func TestOperator_Status(t *testing.T) {
 		b := g.StartWorking("b", fail, coordtest.Def("job", 2, 4, ""))
 		g.Start("c", coordtest.Def("other", 0, 1, ""))
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{1}}))
-		membertest.Until(2)
+		membertest.SleepToMinute(2)
 		st := status(g, "job")
 		assert.Equal(t, []coordinator.MemberStatus{
 			{Instance: "a", Host: "host-of-a", Session: a.Session(), Alive: true, Offers: true, Revision: 2, Shards: []int{0, 1}},
@@ -70,15 +70,15 @@ func TestOperator_Status(t *testing.T) {
 		assert.Equal(t, 2, st.InForce)
 		assert.Empty(t, st.Unowned)
 	})
-	membertest.Bubble(t, "says why shards are where they are: which leader decided it, when and for what", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "says why shards are where they are: which leader decided it, when and for what", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
-		term := func() uint64 { e, _ := g.Get(g.Keys.Leader()); return e.Modified.Seq }
+		term := func() uint64 { e, _ := g.GetRecord(g.Keys.Leader()); return e.Modified.Seq }
 		first := term()
 		g.Start("b", coordtest.Def("job", 0, 2, ""))
 		moved := time.Now().Add(-time.Second).UTC()
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		g.Server.Partition("a")
-		membertest.Until(2)
+		membertest.SleepToMinute(2)
 		var told []string
 		decisions := status(g, "job").Decisions
 		for _, d := range decisions {
@@ -94,16 +94,16 @@ func TestOperator_Status(t *testing.T) {
 		assert.Equal(t, moved, decisions[2].At.Truncate(time.Second))
 		assert.Equal(t, term(), decisions[3].Term)
 	})
-	membertest.Bubble(t, "knows after a crash what had failed, and when the last run ended", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "knows after a crash what had failed, and when the last run ended", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", func(context.Context, member.Run) error { return errors.New("no such table") }, coordtest.Def("job", 0, 1, ""))
 		g.Start("b", coordtest.Def("other", 0, 1, ""))
-		membertest.Until(3)
+		membertest.SleepToMinute(3)
 		claims := g.Keys.Claims(a.Incarnation(), "job")
 		before := status(g, "job")
 		require.NotEmpty(t, before.Failures)
 		g.Server.Partition("a")
-		membertest.Until(4)
-		_, found := g.Get(claims)
+		membertest.SleepToMinute(4)
+		_, found := g.GetRecord(claims)
 		require.False(t, found, "it was not buried")
 		after := status(g, "job")
 		assert.Equal(t, before.Failures, after.Failures)
@@ -112,22 +112,22 @@ func TestOperator_Status(t *testing.T) {
 		assert.Equal(t, []int{0}, after.Unowned)
 		assert.Empty(t, after.Members)
 	})
-	membertest.Bubble(t, "counts a run that a crash ended and nobody makes again among the failures", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "counts a run that a crash ended and nobody makes again among the failures", func(t *testing.T, g *membertest.Group) {
 		once := `,"on_crash":"count as failed"`
-		g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 1, once))
+		g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 1, once))
 		g.Start("b", coordtest.Def("job", 0, 1, once))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		g.Server.Partition("a")
-		membertest.Until(2)
+		membertest.SleepToMinute(2)
 		st := status(g, "job")
 		assert.EqualValues(t, 1, st.Counts.Lost)
 		require.Len(t, st.Failures, 1)
 		assert.Equal(t, coordinator.Runs{Shards: []int{0}, Fire: minute(1), Attempt: 1}, st.Failures[0].Runs)
 	})
-	membertest.Bubble(t, "tells what waits: re-runs, triggers, shards that are to move", func(t *testing.T, g *membertest.Group) {
-		hour := membertest.Takes(time.Hour)
+	membertest.RunBubble(t, "tells what waits: re-runs, triggers, shards that are to move", func(t *testing.T, g *membertest.Group) {
+		hour := membertest.WorkFor(time.Hour)
 		a := g.StartWorking("a", hour, coordtest.Def("job", 0, 2, ""))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		require.NoError(t, a.Pause(t.Context(), "job"))
 		n, err := a.Trigger(t.Context(), "job", "", nil)
 		require.NoError(t, err)
@@ -137,17 +137,17 @@ func TestOperator_Status(t *testing.T) {
 		assert.Equal(t, []uint64{n}, st.Triggers)
 		assert.True(t, st.Paused)
 		g.Server.Partition("a")
-		membertest.Until(2)
+		membertest.SleepToMinute(2)
 		assert.Equal(t, []coordinator.Runs{{Shards: []int{0, 1}, Fire: minute(1), Attempt: 2}}, status(g, "job").Reruns)
 	})
-	membertest.Bubble(t, "names what cannot be read of a member, and tells the rest", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "names what cannot be read of a member, and tells the rest", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		member, claims := g.Keys.Member(a.Incarnation()), g.Keys.Claims(b.Incarnation(), "job")
 		heal := []func(){g.Server.Partition("a"), g.Server.Partition("b")}
-		g.Put(member, "spoilt")
-		g.Put(claims, "spoilt")
+		g.PutRecord(member, "spoilt")
+		g.PutRecord(claims, "spoilt")
 		st := status(g, "job")
 		assert.ElementsMatch(t, []registry.Key{member, claims}, st.Unreadable)
 		require.Len(t, st.Members, 2)
@@ -157,24 +157,24 @@ func TestOperator_Status(t *testing.T) {
 			f()
 		}
 	})
-	membertest.Bubble(t, "fails by name: of an unknown job, of a plan that cannot be read, of a newer version's", func(t *testing.T, g *membertest.Group) {
-		o, _ := g.Operator()
+	membertest.RunBubble(t, "fails by name: of an unknown job, of a plan that cannot be read, of a newer version's", func(t *testing.T, g *membertest.Group) {
+		o, _ := g.NewOperator()
 		_, err := o.Status(t.Context(), "job")
 		assert.ErrorIs(t, err, coordinator.ErrUnknownJob)
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
-		g.Put(g.Keys.Plan("job"), fmt.Sprintf(`{"format":%d}`, record.Format+1))
+		g.PutRecord(g.Keys.Plan("job"), fmt.Sprintf(`{"format":%d}`, record.Format+1))
 		_, err = o.Status(t.Context(), "job")
 		assert.ErrorIs(t, err, coordinator.ErrNewerFormat)
 		assert.ErrorContains(t, err, string(g.Keys.Plan("job")))
-		g.Put(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
+		g.PutRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
 		_, err = o.Status(t.Context(), "job")
 		assert.ErrorContains(t, err, string(g.Keys.Meta()))
 	})
-	membertest.Bubble(t, "writes nothing", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "writes nothing", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		synctest.Wait()
 		g.Server.Record()
 		status(g, "job")
-		assert.Empty(t, g.Commits())
+		assert.Empty(t, g.TakeCommits())
 	})
 }

@@ -13,15 +13,15 @@ import (
 )
 
 func TestAhead_IsOnRecord(t *testing.T) {
-	membertest.Bubble(t, "while it is so, and no longer", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "while it is so, and no longer", func(t *testing.T, g *membertest.Group) {
 		const hour = time.Hour
-		g.Sets("a", hour)
+		g.SetClock("a", hour)
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		time.Sleep(90 * time.Second)
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		time.Sleep(10 * time.Second)
 		ahead := func(w *membertest.Worker) map[string]record.Ahead {
-			e, ok := g.Get(g.Keys.Member(w.Incarnation()))
+			e, ok := g.GetRecord(g.Keys.Member(w.Incarnation()))
 			require.True(t, ok)
 			m, err := record.Decode[record.Member](e.Value)
 			require.NoError(t, err)
@@ -29,27 +29,27 @@ func TestAhead_IsOnRecord(t *testing.T) {
 		}
 		require.Contains(t, ahead(b), "job")
 		require.Empty(t, ahead(a), "its own clock is not behind")
-		assert.Contains(t, g.Plan("job").Problem, `shards of instance "b" wait until `)
+		assert.Contains(t, g.ReadPlan("job").Problem, `shards of instance "b" wait until `)
 		assert.Equal(t, 1, b.Log.Count("shards wait until this clock has reached what was claimed"))
-		op, _ := g.Operator()
+		op, _ := g.NewOperator()
 		st, err := op.Status(t.Context(), "job")
 		require.NoError(t, err)
-		assert.Equal(t, g.Plan("job").Problem, st.Problem)
+		assert.Equal(t, g.ReadPlan("job").Problem, st.Problem)
 
-		g.Sets("a", 0)
+		g.SetClock("a", 0)
 		time.Sleep(30 * time.Minute)
-		assert.Contains(t, g.Plan("job").Problem, "wait until ")
+		assert.Contains(t, g.ReadPlan("job").Problem, "wait until ")
 		assert.Equal(t, 1, b.Log.Count("shards wait until this clock has reached what was claimed"), "it is logged once")
-		a.Began()
+		a.TakeRuns()
 		time.Sleep(hour - 30*time.Minute)
 		assert.Empty(t, ahead(a))
 		assert.Empty(t, ahead(b))
-		assert.Empty(t, g.Plan("job").Problem)
-		assert.Equal(t, 1, g.Plan("job").Last().Number)
-		a.Began()
-		b.Began()
+		assert.Empty(t, g.ReadPlan("job").Problem)
+		assert.Equal(t, 1, g.ReadPlan("job").Last().Number)
+		a.TakeRuns()
+		b.TakeRuns()
 		time.Sleep(10 * time.Minute)
-		assert.Len(t, a.Began(), 10, "each shard goes on")
-		assert.Len(t, b.Began(), 10)
+		assert.Len(t, a.TakeRuns(), 10, "each shard goes on")
+		assert.Len(t, b.TakeRuns(), 10)
 	})
 }

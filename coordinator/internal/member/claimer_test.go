@@ -18,69 +18,69 @@ import (
 )
 
 func TestLedger_Start(t *testing.T) {
-	membertest.Bubble(t, "is by the plan that the claim rests on, though that has gone by the time of the reply", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is by the plan that the claim rests on, though that has gone by the time of the reply", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
-		a.Reg.After(membertest.Writing(membertest.Below(g.Keys.ClaimsOf(a.Incarnation())), func() {
-			g.Write(g.Keys.Plan("job"), fmt.Sprintf(`{"format":%d}`, record.Format+1)) // which stays
+		a.Reg.AfterTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.ClaimsOf(a.Incarnation())), func() {
+			g.WriteRecord(g.Keys.Plan("job"), fmt.Sprintf(`{"format":%d}`, record.Format+1)) // which stays
 			time.Sleep(time.Second)
 		}))
-		membertest.Until(2)
-		runs := a.Began()
+		membertest.SleepToMinute(2)
+		runs := a.TakeRuns()
 		require.Len(t, runs, 1)
 		assert.Equal(t, 1, runs[0].Shards)
 		assert.NotNil(t, runs[0].Program)
 	})
-	membertest.Bubble(t, "of a shard that is to move by the time of the reply says so", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 4, ""))
+	membertest.RunBubble(t, "of a shard that is to move by the time of the reply says so", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("other", 0, 1, ""))
-		a.Reg.After(membertest.Writing(membertest.Below(g.Keys.ClaimsOf(a.Incarnation())), func() {
-			b.Offer(membertest.Offering(coordtest.Def("job", 0, 4, "")))
+		a.Reg.AfterTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.ClaimsOf(a.Incarnation())), func() {
+			b.Offer(membertest.DefinitionsByName(coordtest.Def("job", 0, 4, "")))
 			time.Sleep(time.Second)
 		}))
-		membertest.Until(2)
-		assert.Equal(t, "2-3", g.Plan("job").Frozen.String())
-		assert.ElementsMatch(t, []int{2, 3}, a.Asked())
+		membertest.SleepToMinute(2)
+		assert.Equal(t, "2-3", g.ReadPlan("job").Frozen.String())
+		assert.ElementsMatch(t, []int{2, 3}, a.YieldedShards())
 	})
-	membertest.Bubble(t, "waits while the session is suspended", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "waits while the session is suspended", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		var heal func()
-		a.Reg.After(membertest.Writing(membertest.Below(g.Keys.ClaimsOf(a.Incarnation())), func() {
+		a.Reg.AfterTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.ClaimsOf(a.Incarnation())), func() {
 			heal = g.Server.Partition("a")
 			time.Sleep(time.Millisecond)
 		}))
-		membertest.Until(1)
-		assert.Empty(t, a.Began())
+		membertest.SleepToMinute(1)
+		assert.Empty(t, a.TakeRuns())
 		heal()
 		synctest.Wait()
-		assert.Equal(t, membertest.Once(1), membertest.Shards(a.Began()))
-		membertest.Until(2)
-		assert.Equal(t, membertest.Once(1), membertest.Shards(a.Began()))
+		assert.Equal(t, membertest.OncePerShard(1), membertest.CountRuns(a.TakeRuns()))
+		membertest.SleepToMinute(2)
+		assert.Equal(t, membertest.OncePerShard(1), membertest.CountRuns(a.TakeRuns()))
 	})
 }
 
 func TestLedger_Suspended(t *testing.T) {
-	membertest.Bubble(t, "nothing is claimed; then what fell due is, once", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "nothing is claimed; then what fell due is, once", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		before := a.Incarnation()
 		time.Sleep(57 * time.Second)
 		heal := g.Server.Partition("a")
-		membertest.Until(1)
-		assert.Empty(t, a.Began())
+		membertest.SleepToMinute(1)
+		assert.Empty(t, a.TakeRuns())
 		heal()
 		synctest.Wait()
-		assert.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
+		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
 		assert.Equal(t, before, a.Incarnation())
 	})
 }
 
 func TestLedger_Conflicts(t *testing.T) {
-	membertest.Bubble(t, "are retried at most once for each commit of the plan", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are retried at most once for each commit of the plan", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		release := g.Server.HoldWatch("a") // its plan is old from now on
 		g.Server.Record()
-		e, _ := g.Get(g.Keys.Plan("job"))
-		g.Put(g.Keys.Plan("job"), string(e.Value))
-		membertest.Until(3)
+		e, _ := g.GetRecord(g.Keys.Plan("job"))
+		g.PutRecord(g.Keys.Plan("job"), string(e.Value))
+		membertest.SleepToMinute(3)
 		refused := 0
 		for _, c := range g.Server.Log() {
 			if c.Err != nil && c.Client == "a" {
@@ -88,19 +88,19 @@ func TestLedger_Conflicts(t *testing.T) {
 			}
 		}
 		assert.Equal(t, 1, refused, "claims at 1:00 and at 2:00")
-		assert.Empty(t, a.Began())
+		assert.Empty(t, a.TakeRuns())
 		release()
 		synctest.Wait()
-		assert.Len(t, a.Began(), 1)
+		assert.Len(t, a.TakeRuns(), 1)
 	})
-	membertest.Bubble(t, "of one job do not keep the others that were claimed with it", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of one job do not keep the others that were claimed with it", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("x", 0, 1, ""), coordtest.Def("y", 0, 1, ""), coordtest.Def("z", 0, 1, ""))
 		defer g.Server.HoldWatch("a")()
-		e, _ := g.Get(g.Keys.Plan("y"))
-		g.Put(g.Keys.Plan("y"), string(e.Value))
-		membertest.Until(1)
+		e, _ := g.GetRecord(g.Keys.Plan("y"))
+		g.PutRecord(g.Keys.Plan("y"), string(e.Value))
+		membertest.SleepToMinute(1)
 		var jobs []string
-		for _, r := range a.Began() {
+		for _, r := range a.TakeRuns() {
 			jobs = append(jobs, r.Job)
 		}
 		assert.ElementsMatch(t, []string{"x", "z"}, jobs)
@@ -112,20 +112,20 @@ func TestLedger_UnknownOutcomes(t *testing.T) {
 		"a claim whose reply is lost is started once":     func(g *membertest.Group) { g.Server.LoseReply("a", 1) },
 		"a claim that is lost is made again, and started": func(g *membertest.Group) { g.Server.LoseRequest("a", 1) },
 	} {
-		membertest.Bubble(t, name, func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, name, func(t *testing.T, g *membertest.Group) {
 			a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 			time.Sleep(57 * time.Second)
 			lose(g)
-			membertest.Until(1)
-			assert.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
-			membertest.Until(2)
-			assert.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
+			membertest.SleepToMinute(1)
+			assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
+			membertest.SleepToMinute(2)
+			assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
 		})
 	}
 }
 
 func TestLedger_AnotherHand(t *testing.T) {
-	membertest.Bubble(t, "on its claims ends the incarnation, whose runs hear that its session is over", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "on its claims ends the incarnation, whose runs hear that its session is over", func(t *testing.T, g *membertest.Group) {
 		cause := make(chan error, 1)
 		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
 			if r.Job == "job" && r.Attempt == 1 && r.Fire.Equal(coordtest.BubbleBegan().Add(time.Minute)) {
@@ -135,12 +135,12 @@ func TestLedger_AnotherHand(t *testing.T) {
 			return nil
 		}, coordtest.Def("job", 0, 1, ""), coordtest.Def("other", 0, 1, ""))
 		before := a.Incarnation()
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		key := g.Keys.Claims(before, "other")
-		e, ok := g.Get(key)
+		e, ok := g.GetRecord(key)
 		require.True(t, ok)
-		g.Put(key, string(e.Value))
-		membertest.Until(3)
+		g.PutRecord(key, string(e.Value))
+		membertest.SleepToMinute(3)
 		assert.NotEqual(t, before, a.Incarnation())
 		select {
 		case err := <-cause:

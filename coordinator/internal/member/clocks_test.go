@@ -23,102 +23,102 @@ func pass(d time.Duration) {
 }
 
 func TestClocks(t *testing.T) {
-	membertest.Bubble(t, "an instance that joins with a clock too far ahead claims nothing, and says so", func(t *testing.T, g *membertest.Group) {
-		g.Fleet(2)
-		g.Sets("c", time.Hour)
+	membertest.RunBubble(t, "an instance that joins with a clock too far ahead claims nothing, and says so", func(t *testing.T, g *membertest.Group) {
+		g.StartFleet(2)
+		g.SetClock("c", time.Hour)
 		c := g.Start("c", coordtest.Def("job", 0, 12, ""))
-		membertest.Until(5)
-		assert.Empty(t, c.Began())
-		assert.NotContains(t, g.Owners("job"), "c")
+		membertest.SleepToMinute(5)
+		assert.Empty(t, c.TakeRuns())
+		assert.NotContains(t, g.ReadOwners("job"), "c")
 		assert.Equal(t, 1, c.Log.Count("level=WARN"))
 		assert.Equal(t, 1, c.Log.Count(`msg="this clock is off, claiming nothing"`))
 		assert.Equal(t, 1, c.Log.Count("ahead=1h0m0s limit=5s"))
 	})
-	membertest.Bubble(t, "one whose clock is too far behind is found out when a leader has told the time", func(t *testing.T, g *membertest.Group) {
-		g.Fleet(2)
-		g.Sets("c", -time.Hour)
+	membertest.RunBubble(t, "one whose clock is too far behind is found out when a leader has told the time", func(t *testing.T, g *membertest.Group) {
+		g.StartFleet(2)
+		g.SetClock("c", -time.Hour)
 		c := g.Start("c", coordtest.Def("job", 0, 12, ""))
 		pass(toldTime)
-		c.Began()
-		membertest.Until(5)
-		assert.Empty(t, c.Began())
-		assert.Equal(t, map[string]string{"a": "0-5", "b": "6-11"}, g.Owners("job"), "others have its shards")
+		c.TakeRuns()
+		membertest.SleepToMinute(5)
+		assert.Empty(t, c.TakeRuns())
+		assert.Equal(t, map[string]string{"a": "0-5", "b": "6-11"}, g.ReadOwners("job"), "others have its shards")
 		assert.Equal(t, 1, c.Log.Count("ahead=-1h0m0s limit=5s"))
 	})
 	for name, wrong := range map[string]time.Duration{"forward": 10 * time.Minute, "back": -10 * time.Minute} {
-		membertest.Bubble(t, "one whose clock is put "+name+" is found out, and takes part again when it is right", func(t *testing.T, g *membertest.Group) {
-			c := g.Fleet(3)[2]
-			membertest.Until(2)
-			g.Sets("c", wrong)
+		membertest.RunBubble(t, "one whose clock is put "+name+" is found out, and takes part again when it is right", func(t *testing.T, g *membertest.Group) {
+			c := g.StartFleet(3)[2]
+			membertest.SleepToMinute(2)
+			g.SetClock("c", wrong)
 			pass(toldTime)
-			c.Began()
-			membertest.Until(5)
-			assert.Empty(t, c.Began())
+			c.TakeRuns()
+			membertest.SleepToMinute(5)
+			assert.Empty(t, c.TakeRuns())
 			assert.Equal(t, 1, c.Log.Count(`msg="this clock is off`))
-			g.Sets("c", 0)
+			g.SetClock("c", 0)
 			pass(toldTime)
 			assert.Equal(t, 1, c.Log.Count(`level=INFO msg="this clock is right again"`))
-			assert.Contains(t, g.Owners("job"), "c")
-			membertest.Until(30)
-			assert.NotEmpty(t, c.Began())
+			assert.Contains(t, g.ReadOwners("job"), "c")
+			membertest.SleepToMinute(30)
+			assert.NotEmpty(t, c.TakeRuns())
 		})
-		membertest.Bubble(t, "a leader whose clock is put "+name+" hands the office on", func(t *testing.T, g *membertest.Group) {
-			a := g.Fleet(3)[0]
-			membertest.Until(2)
-			g.Sets("a", wrong)
+		membertest.RunBubble(t, "a leader whose clock is put "+name+" hands the office on", func(t *testing.T, g *membertest.Group) {
+			a := g.StartFleet(3)[0]
+			membertest.SleepToMinute(2)
+			g.SetClock("a", wrong)
 			pass(toldTime + member.LeastPatience)
-			assert.Equal(t, "b", g.InOffice())
-			a.Began()
-			membertest.Until(5)
-			assert.Empty(t, a.Began())
-			assert.NotContains(t, g.Owners("job"), "a")
-			assert.Len(t, g.Owners("job"), 2)
+			assert.Equal(t, "b", g.ReadLeaderName())
+			a.TakeRuns()
+			membertest.SleepToMinute(5)
+			assert.Empty(t, a.TakeRuns())
+			assert.NotContains(t, g.ReadOwners("job"), "a")
+			assert.Len(t, g.ReadOwners("job"), 2)
 			assert.Zero(t, g.Members[1].Log.Count("this clock"), "the others are right")
-			g.Sets("a", 0)
+			g.SetClock("a", 0)
 			pass(toldTime)
-			assert.Contains(t, g.Owners("job"), "a")
+			assert.Contains(t, g.ReadOwners("job"), "a")
 		})
 	}
-	membertest.Bubble(t, "one whose clock is off claims nothing of shards either that cannot be taken from it", func(t *testing.T, g *membertest.Group) {
-		all := g.Fleet(3)
-		membertest.Until(2)
-		all[0].Reg.Instead(func(txn registry.Txn) error {
-			if len(txn.Then) > 0 && membertest.Below(g.Keys.Plans())(txn.Then[0].Key) {
+	membertest.RunBubble(t, "one whose clock is off claims nothing of shards either that cannot be taken from it", func(t *testing.T, g *membertest.Group) {
+		all := g.StartFleet(3)
+		membertest.SleepToMinute(2)
+		all[0].Reg.ReplaceTxn(func(txn registry.Txn) error {
+			if len(txn.Then) > 0 && membertest.IsBelow(g.Keys.Plans())(txn.Then[0].Key) {
 				return &registry.ConflictError{Index: 1}
 			}
 			return nil
 		})
-		g.Sets("c", 10*time.Minute)
+		g.SetClock("c", 10*time.Minute)
 		pass(toldTime)
-		all[2].Began()
+		all[2].TakeRuns()
 		pass(90 * time.Second)
-		assert.Contains(t, g.Owners("job"), "c")
-		assert.Empty(t, all[2].Began())
+		assert.Contains(t, g.ReadOwners("job"), "c")
+		assert.Empty(t, all[2].TakeRuns())
 	})
-	membertest.Bubble(t, "clocks within the limit are let be", func(t *testing.T, g *membertest.Group) {
-		g.Sets("b", 4*time.Second)
-		g.Sets("c", -4*time.Second)
-		all := g.Fleet(3)
-		membertest.Until(5)
+	membertest.RunBubble(t, "clocks within the limit are let be", func(t *testing.T, g *membertest.Group) {
+		g.SetClock("b", 4*time.Second)
+		g.SetClock("c", -4*time.Second)
+		all := g.StartFleet(3)
+		membertest.SleepToMinute(5)
 		for _, w := range all {
-			assert.NotEmpty(t, w.Began())
+			assert.NotEmpty(t, w.TakeRuns())
 			assert.Zero(t, w.Log.Count("clock"))
 		}
 	})
-	membertest.Bubble(t, "a clock that is off stays so when the leader changes", func(t *testing.T, g *membertest.Group) {
-		g.Fleet(3)
-		g.Sets("d", -time.Hour)
+	membertest.RunBubble(t, "a clock that is off stays so when the leader changes", func(t *testing.T, g *membertest.Group) {
+		g.StartFleet(3)
+		g.SetClock("d", -time.Hour)
 		d := g.Start("d", coordtest.Def("job", 0, 12, ""))
 		pass(toldTime)
-		d.Began()
+		d.TakeRuns()
 		defer g.Server.Partition("a")()
-		membertest.Until(5)
-		require.NotEqual(t, "a", g.Leader().Incarnation[:1])
-		assert.Empty(t, d.Began())
+		membertest.SleepToMinute(5)
+		require.NotEqual(t, "a", g.ReadLeader().Incarnation[:1])
+		assert.Empty(t, d.TakeRuns())
 		assert.Zero(t, d.Log.Count("right again"))
 	})
-	membertest.Bubble(t, "messages that are late show no clock to be off", func(t *testing.T, g *membertest.Group) {
-		c := g.Fleet(3)[2]
+	membertest.RunBubble(t, "messages that are late show no clock to be off", func(t *testing.T, g *membertest.Group) {
+		c := g.StartFleet(3)[2]
 		for _, name := range []string{"a", "c"} {
 			release := g.Server.HoldWatch(name)
 			pass(toldTime)
@@ -127,91 +127,91 @@ func TestClocks(t *testing.T) {
 		}
 		assert.Zero(t, c.Log.Count("clock is off"))
 	})
-	membertest.Bubble(t, "of two instances nobody can tell which is wrong: the leader says that they differ", func(t *testing.T, g *membertest.Group) {
-		g.Sets("b", time.Hour)
-		all := g.Fleet(2)
-		membertest.Until(5)
+	membertest.RunBubble(t, "of two instances nobody can tell which is wrong: the leader says that they differ", func(t *testing.T, g *membertest.Group) {
+		g.SetClock("b", time.Hour)
+		all := g.StartFleet(2)
+		membertest.SleepToMinute(5)
 		assert.Equal(t, 1, all[0].Log.Count("the clocks of two instances differ"))
 		for _, w := range all {
 			assert.Zero(t, w.Log.Count("this clock is off"))
-			assert.NotEmpty(t, w.Began())
+			assert.NotEmpty(t, w.TakeRuns())
 		}
 	})
-	membertest.Bubble(t, "one that was found to be off stays so while others are too few to judge", func(t *testing.T, g *membertest.Group) {
-		all := g.Fleet(3)
-		membertest.Until(2)
-		g.Sets("c", time.Hour)
+	membertest.RunBubble(t, "one that was found to be off stays so while others are too few to judge", func(t *testing.T, g *membertest.Group) {
+		all := g.StartFleet(3)
+		membertest.SleepToMinute(2)
+		g.SetClock("c", time.Hour)
 		pass(toldTime)
 		defer g.Server.Partition("b")()
 		pass(toldTime)
-		all[2].Began()
-		membertest.Until(5)
-		assert.Equal(t, map[string]string{"a": "0-11"}, g.Owners("job"))
-		assert.Empty(t, all[2].Began())
+		all[2].TakeRuns()
+		membertest.SleepToMinute(5)
+		assert.Equal(t, map[string]string{"a": "0-11"}, g.ReadOwners("job"))
+		assert.Empty(t, all[2].TakeRuns())
 		assert.Equal(t, 1, all[2].Log.Count("this clock is off"))
 		assert.Zero(t, all[2].Log.Count("right again"))
 	})
-	membertest.Bubble(t, "one whose clock is off takes part where nobody else is left", func(t *testing.T, g *membertest.Group) {
-		all := g.Fleet(3)
-		membertest.Until(2)
-		g.Sets("c", time.Hour)
+	membertest.RunBubble(t, "one whose clock is off takes part where nobody else is left", func(t *testing.T, g *membertest.Group) {
+		all := g.StartFleet(3)
+		membertest.SleepToMinute(2)
+		g.SetClock("c", time.Hour)
 		pass(toldTime)
 		defer g.Server.Partition("a")()
 		defer g.Server.Partition("b")()
 		pass(toldTime)
-		all[2].Began()
-		membertest.Until(5)
-		assert.Equal(t, all[2].Incarnation(), g.Leader().Incarnation)
-		assert.Equal(t, map[string]string{"c": "0-11"}, g.Owners("job"))
-		assert.NotEmpty(t, all[2].Began())
+		all[2].TakeRuns()
+		membertest.SleepToMinute(5)
+		assert.Equal(t, all[2].Incarnation(), g.ReadLeader().Incarnation)
+		assert.Equal(t, map[string]string{"c": "0-11"}, g.ReadOwners("job"))
+		assert.NotEmpty(t, all[2].TakeRuns())
 	})
-	membertest.Bubble(t, "a leader whose clock is put back takes nobody for ahead who joins then", func(t *testing.T, g *membertest.Group) {
-		g.Fleet(4)
-		membertest.Until(2)
-		g.Sets("a", -time.Hour)
+	membertest.RunBubble(t, "a leader whose clock is put back takes nobody for ahead who joins then", func(t *testing.T, g *membertest.Group) {
+		g.StartFleet(4)
+		membertest.SleepToMinute(2)
+		g.SetClock("a", -time.Hour)
 		e := g.Start("e", coordtest.Def("job", 0, 12, ""))
 		pass(toldTime + member.LeastPatience)
 		assert.Zero(t, e.Log.Count("this clock"))
 		assert.Equal(t, 1, g.Members[0].Log.Count(`msg="this clock is off`))
 	})
-	membertest.Bubble(t, "an instance that does not look at clocks is never off, and does not count", func(t *testing.T, g *membertest.Group) {
-		g.Fleet(2)
+	membertest.RunBubble(t, "an instance that does not look at clocks is never off, and does not count", func(t *testing.T, g *membertest.Group) {
+		g.StartFleet(2)
 		g.Skew = -1
-		g.Sets("c", time.Hour)
+		g.SetClock("c", time.Hour)
 		c := g.Start("c", coordtest.Def("job", 0, 12, ""))
 		g.Skew = 0
-		g.Sets("b", -time.Hour)
+		g.SetClock("b", -time.Hour)
 		pass(toldTime)
 		for _, w := range g.Members {
 			assert.Zero(t, w.Log.Count("clock is off"))
 		}
-		assert.NotEmpty(t, c.Began())
+		assert.NotEmpty(t, c.TakeRuns())
 	})
-	membertest.Bubble(t, "a limit below zero is none, and nothing is told", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a limit below zero is none, and nothing is told", func(t *testing.T, g *membertest.Group) {
 		g.Skew = -1
-		g.Sets("c", time.Hour)
-		c := g.Fleet(3)[2]
+		g.SetClock("c", time.Hour)
+		c := g.StartFleet(3)[2]
 		pass(toldTime)
-		assert.NotEmpty(t, c.Began())
+		assert.NotEmpty(t, c.TakeRuns())
 		assert.Zero(t, c.Log.Count("clock"))
-		assert.NotContains(t, g.Text(g.Keys.Seat()), "clock")
-		assert.NotContains(t, g.Text(g.Keys.Member(c.Incarnation())), "clock")
+		assert.NotContains(t, g.GetText(g.Keys.Seat()), "clock")
+		assert.NotContains(t, g.GetText(g.Keys.Member(c.Incarnation())), "clock")
 	})
-	membertest.Bubble(t, "a clock that jumps claims nothing on account of that", func(t *testing.T, g *membertest.Group) {
-		c := g.Fleet(3)[2]
-		membertest.Until(2)
-		c.Began()
-		g.Sets("c", 10*time.Minute)
+	membertest.RunBubble(t, "a clock that jumps claims nothing on account of that", func(t *testing.T, g *membertest.Group) {
+		c := g.StartFleet(3)[2]
+		membertest.SleepToMinute(2)
+		c.TakeRuns()
+		g.SetClock("c", 10*time.Minute)
 		pass(member.ClockCheckInterval + member.ClockJudgingTime + time.Second)
-		assert.Empty(t, c.Began())
-		assert.NotContains(t, g.Owners("job"), "c")
+		assert.Empty(t, c.TakeRuns())
+		assert.NotContains(t, g.ReadOwners("job"), "c")
 	})
-	membertest.Bubble(t, "clocks that agree and do not jump cost nothing", func(t *testing.T, g *membertest.Group) {
-		g.Fleet(5)
+	membertest.RunBubble(t, "clocks that agree and do not jump cost nothing", func(t *testing.T, g *membertest.Group) {
+		g.StartFleet(5)
 		pass(toldTime)
 		g.Server.Record()
 		time.Sleep(5 * time.Hour)
-		for _, c := range g.Commits() {
+		for _, c := range g.TakeCommits() {
 			for _, op := range c.Then {
 				require.NotEqual(t, g.Keys.Seat(), op.Key)
 				require.NotEqual(t, g.Keys.Members(), op.Key.Dir())

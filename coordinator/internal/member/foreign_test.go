@@ -60,10 +60,10 @@ func TestForeign(t *testing.T) {
 	const job, other = `{"name":"job","shards":4}`, `{"name":"other","shards":1}`
 	// begin begins a member of a store with a foreign key.
 	begin := func(g *membertest.Group, key registry.Key) (*membertest.Worker, *foreignKeys) {
-		w := g.Worker("a", nil, job, other)
+		w := g.NewWorker("a", nil, job, other)
 		f := &foreignKeys{Registry: w.Reg.Registry, keys: map[registry.Key]bool{key: true}}
 		w.Reg.Registry = f
-		g.Begin(w)
+		g.RunWorker(w)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		return w, f
@@ -72,22 +72,22 @@ func TestForeign(t *testing.T) {
 		"plan":       func(g *membertest.Group) registry.Key { return g.Keys.Plan("job") },
 		"definition": func(g *membertest.Group) registry.Key { return g.Keys.Job("job") },
 	} {
-		membertest.Bubble(t, "at a "+what+" is named, holds up no other job, and heals when it is deleted", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, "at a "+what+" is named, holds up no other job, and heals when it is deleted", func(t *testing.T, g *membertest.Group) {
 			w, f := begin(g, key(g))
 			assert.Positive(t, w.Log.Count("key="+string(key(g))))
 			assert.Equal(t, 1, w.Log.Count("another program wrote"))
-			w.Began()
+			w.TakeRuns()
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			runs := w.Began()
+			runs := w.TakeRuns()
 			assert.Len(t, of("other", runs), 1)
 			assert.Empty(t, of("job", runs))
 			f.set(key(g), false)
 			if what == "definition" {
-				w.Offer(membertest.Offering(job))
+				w.Offer(membertest.DefinitionsByName(job))
 			}
 			time.Sleep(10 * time.Second)
-			assert.Equal(t, 4, g.Plan("job").Owners[w.Incarnation()].Len())
+			assert.Equal(t, 4, g.ReadPlan("job").Owners[w.Incarnation()].Len())
 		})
 	}
 	for what, key := range map[string]func(g *membertest.Group) registry.Key{
@@ -95,14 +95,14 @@ func TestForeign(t *testing.T) {
 		"~present":          func(g *membertest.Group) registry.Key { return g.Keys.Seat() },
 		"an instance key":   func(g *membertest.Group) registry.Key { return g.Keys.Instance("a") },
 	} {
-		membertest.Bubble(t, "at "+what+" is named once, and heals when it is deleted", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, "at "+what+" is named once, and heals when it is deleted", func(t *testing.T, g *membertest.Group) {
 			w, f := begin(g, key(g))
 			time.Sleep(time.Minute)
 			require.Equal(t, 1, w.Log.Count("key="+string(key(g))))
 			f.set(key(g), false)
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			assert.Equal(t, w.Incarnation(), g.Leader().Incarnation)
+			assert.Equal(t, w.Incarnation(), g.ReadLeader().Incarnation)
 		})
 	}
 }

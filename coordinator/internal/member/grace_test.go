@@ -15,92 +15,92 @@ import (
 )
 
 func TestMember_RestartGrace(t *testing.T) {
-	membertest.Bubble(t, "lets a rolling restart move no shard and lose no fire", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "lets a rolling restart move no shard and lose no fire", func(t *testing.T, g *membertest.Group) {
 		g.Grace = 30 * time.Second
-		had := g.FiveOf()
-		g.Roll()
-		assert.Equal(t, had, g.Owners("job"))
-		assert.Zero(t, g.Passed(had))
+		had := g.StartFive()
+		g.RestartEach()
+		assert.Equal(t, had, g.ReadOwners("job"))
+		assert.Zero(t, g.CountMoves(had))
 	})
-	membertest.Bubble(t, "not asked for, a rolling restart moves the share of each member away and back", func(t *testing.T, g *membertest.Group) {
-		had := g.FiveOf()
-		g.Roll()
-		assert.Equal(t, 5*2*20/5, g.Passed(had))
+	membertest.RunBubble(t, "not asked for, a rolling restart moves the share of each member away and back", func(t *testing.T, g *membertest.Group) {
+		had := g.StartFive()
+		g.RestartEach()
+		assert.Equal(t, 5*2*20/5, g.CountMoves(had))
 	})
-	membertest.Bubble(t, "over, the shards of one that does not return move", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "over, the shards of one that does not return move", func(t *testing.T, g *membertest.Group) {
 		g.Grace = 30 * time.Second
-		had := g.FiveOf()
+		had := g.StartFive()
 		g.Members[3].Shutdown()
 		time.Sleep(29 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, had, g.Owners("job"))
-		assert.Zero(t, g.Passed(had))
+		assert.Equal(t, had, g.ReadOwners("job"))
+		assert.Zero(t, g.CountMoves(had))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		assert.Len(t, g.Owners("job"), 4)
-		assert.Equal(t, 20/5, g.Passed(had))
+		assert.Len(t, g.ReadOwners("job"), 4)
+		assert.Equal(t, 20/5, g.CountMoves(had))
 	})
-	membertest.Bubble(t, "counts from the end of a drain", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "counts from the end of a drain", func(t *testing.T, g *membertest.Group) {
 		g.Grace = 30 * time.Second
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
-		b := g.StartWorking("b", membertest.Takes(20*time.Second), coordtest.Def("job", 0, 4, ""))
-		had := g.Owners("job")
-		membertest.Until(1)
+		b := g.StartWorking("b", membertest.WorkFor(20*time.Second), coordtest.Def("job", 0, 4, ""))
+		had := g.ReadOwners("job")
+		membertest.SleepToMinute(1)
 		b.Shutdown()
 		require.Equal(t, 80*time.Second, time.Since(coordtest.BubbleBegan()), "it drained for 20 s")
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, had, g.Owners("job"))
+		assert.Equal(t, had, g.ReadOwners("job"))
 	})
-	membertest.Bubble(t, "does not keep what is idle with one whose function does not return", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "does not keep what is idle with one whose function does not return", func(t *testing.T, g *membertest.Group) {
 		g.Grace = 30 * time.Second
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.StartWorking("b", func(ctx context.Context, r member.Run) error {
 			if r.Shard == 3 {
-				return membertest.Takes(10*time.Minute)(ctx, r)
+				return membertest.WorkFor(10*time.Minute)(ctx, r)
 			}
 			return nil
 		}, coordtest.Def("job", 0, 4, ""))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		require.NoError(t, b.Drain(t.Context()))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.Equal(t, map[string]string{"a": "0-2", "b": "3"}, g.Owners("job"))
+		assert.Equal(t, map[string]string{"a": "0-2", "b": "3"}, g.ReadOwners("job"))
 	})
-	membertest.Bubble(t, "brings back what a crash ended to the one that comes back", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "brings back what a crash ended to the one that comes back", func(t *testing.T, g *membertest.Group) {
 		g.Grace = 30 * time.Second
-		a := g.StartWorking("a", membertest.Takes(20*time.Second), coordtest.Def("job", 0, 4, ""))
-		b := g.StartWorking("b", membertest.Takes(20*time.Second), coordtest.Def("job", 0, 4, ""))
-		had := g.Owners("job")
-		membertest.Until(1)
-		require.Len(t, a.Began(), 2)
-		require.Len(t, b.Began(), 2)
+		a := g.StartWorking("a", membertest.WorkFor(20*time.Second), coordtest.Def("job", 0, 4, ""))
+		b := g.StartWorking("b", membertest.WorkFor(20*time.Second), coordtest.Def("job", 0, 4, ""))
+		had := g.ReadOwners("job")
+		membertest.SleepToMinute(1)
+		require.Len(t, a.TakeRuns(), 2)
+		require.Len(t, b.TakeRuns(), 2)
 		defer g.Server.Partition("b")()
 		back := g.StartOn("b again", "b", coordtest.Def("job", 0, 4, ""))
-		assert.Equal(t, had, g.Owners("job"))
-		for _, r := range back.Began() {
+		assert.Equal(t, had, g.ReadOwners("job"))
+		for _, r := range back.TakeRuns() {
 			assert.Equal(t, 2, r.Attempt)
 			assert.Contains(t, []int{2, 3}, r.Shard)
 		}
-		membertest.Until(2)
-		assert.Equal(t, map[int]int{2: 1, 3: 1}, membertest.Shards(back.Began()))
-		assert.Equal(t, map[int]int{0: 1, 1: 1}, membertest.Shards(a.Began()))
+		membertest.SleepToMinute(2)
+		assert.Equal(t, map[int]int{2: 1, 3: 1}, membertest.CountRuns(back.TakeRuns()))
+		assert.Equal(t, map[int]int{0: 1, 1: 1}, membertest.CountRuns(a.TakeRuns()))
 	})
-	membertest.Bubble(t, "is counted anew by the next leader", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is counted anew by the next leader", func(t *testing.T, g *membertest.Group) {
 		g.Grace = 30 * time.Second
-		g.FiveOf()
+		g.StartFive()
 		g.Members[4].Shutdown()
 		time.Sleep(20 * time.Second)
 		leader := g.Members[0]
-		require.Equal(t, leader.Incarnation(), g.Leader().Incarnation)
+		require.Equal(t, leader.Incarnation(), g.ReadLeader().Incarnation)
 		leader.Shutdown()
 		g.StartOn("a again", "a", coordtest.Def("job", 0, 20, ""))
 		time.Sleep(27 * time.Second)
 		synctest.Wait()
-		assert.Len(t, g.Owners("job"), 5)
+		assert.Len(t, g.ReadOwners("job"), 5)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		assert.Len(t, g.Owners("job"), 4)
-		assert.NotContains(t, g.Owners("job"), "e")
+		assert.Len(t, g.ReadOwners("job"), 4)
+		assert.NotContains(t, g.ReadOwners("job"), "e")
 	})
 }

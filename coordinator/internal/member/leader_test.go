@@ -22,7 +22,7 @@ import (
 )
 
 func TestLead_HandOver(t *testing.T) {
-	membertest.Bubble(t, "by resigning takes one commit, and the office is vacant no longer than it takes", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "by resigning takes one commit, and the office is vacant no longer than it takes", func(t *testing.T, g *membertest.Group) {
 		const rtt = 20 * time.Millisecond
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
@@ -34,7 +34,7 @@ func TestLead_HandOver(t *testing.T) {
 		require.NoError(t, a.Drain(t.Context()))
 		time.Sleep(time.Second)
 		var resigned, entered []memory.Commit
-		for _, c := range g.Commits() {
+		for _, c := range g.TakeCommits() {
 			for _, op := range c.Then {
 				switch {
 				case op.Key == g.Keys.Leader():
@@ -48,18 +48,18 @@ func TestLead_HandOver(t *testing.T) {
 		require.Len(t, entered, 1)
 		assert.Equal(t, "b", entered[0].Client)
 		assert.LessOrEqual(t, entered[0].At.Sub(resigned[0].At), rtt)
-		assert.Equal(t, b.Incarnation(), g.Leader().Incarnation)
+		assert.Equal(t, b.Incarnation(), g.ReadLeader().Incarnation)
 	})
-	membertest.Bubble(t, "to one that has begun to drain is no vacancy either", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "to one that has begun to drain is no vacancy either", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		a := g.Members[0]
 		g.Server.Record()
-		a.Reg.Before(membertest.Writing(membertest.Is(g.Keys.Leader()), func() { b.Member.ChangeState(func() { b.Draining = true }) }))
+		a.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(g.Keys.Leader()), func() { b.Member.ChangeState(func() { b.Draining = true }) }))
 		require.NoError(t, a.Drain(t.Context()))
 		time.Sleep(time.Second)
 		var resigned, entered time.Time
-		for _, c := range g.Commits() {
+		for _, c := range g.TakeCommits() {
 			for _, op := range c.Then {
 				switch {
 				case op.Key == g.Keys.Leader():
@@ -71,7 +71,7 @@ func TestLead_HandOver(t *testing.T) {
 		}
 		assert.Equal(t, resigned, entered)
 	})
-	membertest.Bubble(t, "by a crash is one election, by the first successor, as soon as the session is gone", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "by a crash is one election, by the first successor, as soon as the session is gone", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		for _, name := range []string{"b", "c", "d", "e"} {
 			g.Start(name, coordtest.Def("job", 0, 4, ""))
@@ -94,7 +94,7 @@ func TestLead_HandOver(t *testing.T) {
 		}
 		assert.Equal(t, 1, elections, "refusals included")
 		assert.Equal(t, over, elected)
-		assert.Contains(t, g.Leader().Incarnation, "b.")
+		assert.Contains(t, g.ReadLeader().Incarnation, "b.")
 	})
 }
 
@@ -108,7 +108,7 @@ func TestLead_Join(t *testing.T) {
 		}
 		return at
 	}
-	membertest.Bubble(t, "has shards of all others change hands after seven answers of the store", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "has shards of all others change hands after seven answers of the store", func(t *testing.T, g *membertest.Group) {
 		const rtt = 20 * time.Millisecond
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			g.Start(name, coordtest.Def("job", 0, 60, ""))
@@ -120,43 +120,43 @@ func TestLead_Join(t *testing.T) {
 		time.Sleep(time.Second)
 		g.Server.Record()
 		began := time.Now()
-		g.Begin(g.Worker("aa", nil, coordtest.Def("job", 0, 60, "")))
+		g.RunWorker(g.NewWorker("aa", nil, coordtest.Def("job", 0, 60, "")))
 		time.Sleep(time.Second - time.Millisecond)
-		commits, after := g.Commits(), func(d time.Duration) time.Time { return began.Add(d) }
+		commits, after := g.TakeCommits(), func(d time.Duration) time.Time { return began.Add(d) }
 		// The session, the namespace's record, the definitions, the entrance; the freeze, the looks, the plan.
 		assert.Equal(t, []time.Time{after(4*rtt + rtt/2), after(6*rtt + rtt/2)}, written(commits, g.Keys.Plan("job")))
 		assert.Equal(t, []time.Time{after(7*rtt + rtt/2)}, written(commits, g.Keys.Seat()), "successors are named when the shards have changed hands")
-		assert.NotEmpty(t, g.Owners("job")["aa"])
+		assert.NotEmpty(t, g.ReadOwners("job")["aa"])
 		assert.Zero(t, g.Members[0].Log.Count("not buried"))
 	})
-	membertest.Bubble(t, "makes a successor also where there is always something to plan", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "makes a successor also where there is always something to plan", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1000, ""))
 		g.Server.Delay("a", 100*time.Millisecond, 100*time.Millisecond)
 		defer g.Server.Delay("a", 0, 0)
-		op, _ := g.Operator()
+		op, _ := g.NewOperator()
 		g.Server.Record()
 		for i := range int((member.SelfDiagnosis + member.SelfDiagnosis/5) / (50 * time.Millisecond)) {
 			require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{i}}))
 			if i == 10 {
-				g.Begin(g.Worker("b", nil)) // which offers nothing
+				g.RunWorker(g.NewWorker("b", nil)) // which offers nothing
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		commits := g.Commits()
+		commits := g.TakeCommits()
 		assert.Greater(t, len(written(commits, g.Keys.Plan("job"))), 100)
 		assert.Len(t, written(commits, g.Keys.Seat()), 1)
-		assert.Contains(t, g.Text(g.Keys.Seat()), "b.")
+		assert.Contains(t, g.GetText(g.Keys.Seat()), "b.")
 	})
-	membertest.Bubble(t, "by one whose session nobody hears of is cleared away at the slow tick", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "by one whose session nobody hears of is cleared away at the slow tick", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
 		time.Sleep(time.Minute)
 		ghost := g.Keys.Member("ghost.G")
-		g.Put(ghost, "{}")
+		g.PutRecord(ghost, "{}")
 		time.Sleep(time.Second)
-		_, found := g.Get(ghost)
+		_, found := g.GetRecord(ghost)
 		require.True(t, found, "it may have just joined")
 		time.Sleep(member.SelfDiagnosis + member.SelfDiagnosis/5)
-		_, found = g.Get(ghost)
+		_, found = g.GetRecord(ghost)
 		assert.False(t, found)
 	})
 }
@@ -166,34 +166,34 @@ func TestLead_Office(t *testing.T) {
 		t.Helper()
 		time.Sleep(5 * time.Second)
 		g.Start("new", coordtest.Def("new", 0, 1, ""))
-		assert.Equal(t, map[string]string{"new": "0"}, g.Owners("new"))
+		assert.Equal(t, map[string]string{"new": "0"}, g.ReadOwners("new"))
 	}
-	membertest.Bubble(t, "whose record another hand spoils is taken again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "whose record another hand spoils is taken again", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
-		g.Spoil(g.Keys.Leader())
+		g.SpoilRecord(g.Keys.Leader())
 		serves(t, g)
-		assert.Equal(t, a.Incarnation(), g.Leader().Incarnation)
+		assert.Equal(t, a.Incarnation(), g.ReadLeader().Incarnation)
 		assert.Equal(t, 1, a.Log.Count(string(g.Keys.Leader())))
 	})
-	membertest.Bubble(t, "whose record another hand deletes is taken again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "whose record another hand deletes is taken again", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
-		g.Remove(g.Keys.Leader())
+		g.RemoveRecord(g.Keys.Leader())
 		serves(t, g)
-		assert.Equal(t, a.Incarnation(), g.Leader().Incarnation)
+		assert.Equal(t, a.Incarnation(), g.ReadLeader().Incarnation)
 	})
-	membertest.Bubble(t, "whose record is spoilt when it falls vacant is taken all the same", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "whose record is spoilt when it falls vacant is taken all the same", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
 		defer g.Server.Partition("a")()
-		g.Spoil(g.Keys.Leader())
+		g.SpoilRecord(g.Keys.Leader())
 		b := g.Start("b", coordtest.Def("job", 0, 1, ""))
 		time.Sleep(20 * time.Second)
-		require.NotContains(t, g.Text(g.Keys.Leader()), "spoilt")
-		assert.Equal(t, b.Incarnation(), g.Leader().Incarnation)
-		assert.Equal(t, map[string]string{"b": "0"}, g.Owners("job"))
+		require.NotContains(t, g.GetText(g.Keys.Leader()), "spoilt")
+		assert.Equal(t, b.Incarnation(), g.ReadLeader().Incarnation)
+		assert.Equal(t, map[string]string{"b": "0"}, g.ReadOwners("job"))
 	})
-	membertest.Bubble(t, "that another hand vacates is entered again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that another hand vacates is entered again", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
-		g.Remove(g.Keys.Seat())
+		g.RemoveRecord(g.Keys.Seat())
 		serves(t, g)
 	})
 }
@@ -211,24 +211,24 @@ func TestLead_Spoilt(t *testing.T) {
 		"member": func(g *membertest.Group, a *membertest.Worker) registry.Key { return g.Keys.Member(a.Incarnation()) },
 	} {
 		for _, who := range []string{"a", "b"} { // a leads
-			membertest.Bubble(t, name+" record of "+who+" takes nothing else down and is named in the log", func(t *testing.T, g *membertest.Group) {
+			membertest.RunBubble(t, name+" record of "+who+" takes nothing else down and is named in the log", func(t *testing.T, g *membertest.Group) {
 				both := []string{coordtest.Def("good", 0, 4, ""), coordtest.Def("bad", 0, 4, "")}
 				workers := map[string]*membertest.Worker{"a": g.Start("a", both...), "b": g.Start("b", both...)}
-				membertest.Until(1)
+				membertest.SleepToMinute(1)
 				spoilt := key(g, workers[who])
-				g.Spoil(spoilt)
-				membertest.Until(3)
+				g.SpoilRecord(spoilt)
+				membertest.SleepToMinute(3)
 				g.Start("c", both...)
-				membertest.Until(4)
+				membertest.SleepToMinute(4)
 				all := map[int]int{}
 				for _, w := range g.Members {
-					for _, r := range w.Began() {
+					for _, r := range w.TakeRuns() {
 						if r.Job == "good" && r.Fire.Equal(coordtest.BubbleBegan().Add(4*time.Minute)) {
 							all[r.Shard]++
 						}
 					}
 				}
-				assert.Equal(t, membertest.Once(4), all)
+				assert.Equal(t, membertest.OncePerShard(4), all)
 				logged := 0
 				for _, w := range g.Members {
 					logged += w.Log.Count(string(spoilt))
@@ -236,7 +236,7 @@ func TestLead_Spoilt(t *testing.T) {
 				assert.Positive(t, logged)
 				assert.LessOrEqual(t, logged, 40)
 				if name != "member" { // whose shards stay, for nobody knows what it offers
-					assert.Contains(t, g.Owners("good"), "c")
+					assert.Contains(t, g.ReadOwners("good"), "c")
 				}
 			})
 		}
@@ -244,7 +244,7 @@ func TestLead_Spoilt(t *testing.T) {
 }
 
 func TestLead_UnwritablePlan(t *testing.T) {
-	membertest.Bubble(t, "holds up no other job, and is not tried without end", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "holds up no other job, and is not tried without end", func(t *testing.T, g *membertest.Group) {
 		noise := func() string { // that cannot be deflated below the bound twice over
 			var b strings.Builder
 			for range 90 << 10 {
@@ -253,9 +253,9 @@ func TestLead_UnwritablePlan(t *testing.T) {
 			return b.String()
 		}
 		a := g.Start("a", coordtest.Def("big", 0, 1, `,"param":"`+noise()+`"`))
-		require.Equal(t, map[string]string{"a": "0"}, g.Owners("big"))
+		require.Equal(t, map[string]string{"a": "0"}, g.ReadOwners("big"))
 		b := g.Start("b", coordtest.Def("big", 1, 1, `,"param":"`+noise()+`"`), coordtest.Def("small", 0, 1, ""))
-		assert.Equal(t, map[string]string{"b": "0"}, g.Owners("small"))
+		assert.Equal(t, map[string]string{"b": "0"}, g.ReadOwners("small"))
 		time.Sleep(5 * time.Minute)
 		tries := a.Log.Count("plan not written") + b.Log.Count("plan not written")
 		assert.Positive(t, tries)
@@ -264,9 +264,9 @@ func TestLead_UnwritablePlan(t *testing.T) {
 }
 
 func TestLead_Triggers(t *testing.T) {
-	membertest.Bubble(t, "are taken in as fast as they are served, however many they are", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are taken in as fast as they are served, however many they are", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
-		op, _ := g.Operator()
+		op, _ := g.NewOperator()
 		const many = 4 * record.MaxTriggers // in a third of the time between slow ticks
 		for range many {
 			_, err := op.Trigger(t.Context(), "job", "", nil)
@@ -275,17 +275,17 @@ func TestLead_Triggers(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		triggered := 0
-		for _, r := range a.Began() {
+		for _, r := range a.TakeRuns() {
 			if r.Trigger > 0 {
 				triggered++
 			}
 		}
 		assert.Equal(t, 2*many, triggered)
 	})
-	membertest.Bubble(t, "outlive the leader and whoever runs them", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 2, ""))
-		b := g.StartWorking("b", membertest.Takes(0), coordtest.Def("job", 0, 2, ""))
-		require.Equal(t, a.Incarnation(), g.Leader().Incarnation)
+	membertest.RunBubble(t, "outlive the leader and whoever runs them", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 2, ""))
+		b := g.StartWorking("b", membertest.WorkFor(0), coordtest.Def("job", 0, 2, ""))
+		require.Equal(t, a.Incarnation(), g.ReadLeader().Incarnation)
 		heal := g.Server.Partition("a") // the leader is gone and nobody knows
 		defer heal()
 		n, err := b.Trigger(t.Context(), "job", "hello", nil)
@@ -293,28 +293,28 @@ func TestLead_Triggers(t *testing.T) {
 		assert.EqualValues(t, 1, n)
 		time.Sleep(membertest.TTL + 2*time.Second)
 		ran := map[int]int{}
-		for _, r := range b.Began() {
+		for _, r := range b.TakeRuns() {
 			if r.Trigger == 1 {
 				assert.Equal(t, "hello", r.Param)
 				ran[r.Shard]++
 			}
 		}
-		assert.Equal(t, membertest.Once(2), ran)
+		assert.Equal(t, membertest.OncePerShard(2), ran)
 	})
-	membertest.Bubble(t, "in flight on the one that crashes run again, with their parameter", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 2, ""))
+	membertest.RunBubble(t, "in flight on the one that crashes run again, with their parameter", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		_, err := a.Trigger(t.Context(), "job", "hello", nil)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
-		mine := a.Began()
+		mine := a.TakeRuns()
 		require.Len(t, mine, 1)
 		time.Sleep(2 * member.SelfDiagnosis)
-		b.Began()
+		b.TakeRuns()
 		defer g.Server.Partition("a")()
 		time.Sleep(membertest.TTL + 2*time.Second)
 		var again []member.Run
-		for _, r := range b.Began() {
+		for _, r := range b.TakeRuns() {
 			if r.Trigger == 1 {
 				again = append(again, r)
 			}
@@ -325,36 +325,36 @@ func TestLead_Triggers(t *testing.T) {
 		assert.Equal(t, "hello", again[0].Param)
 		assert.Greater(t, again[0].Fence, mine[0].Fence)
 	})
-	membertest.Bubble(t, "of a job that nobody has paused do not pause it, whatever its definition says of new jobs", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of a job that nobody has paused do not pause it, whatever its definition says of new jobs", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		g.Start("b", coordtest.Def("job", 1, 1, `,"start_paused":true`))
 		time.Sleep(10 * time.Second)
 		_, err := a.Trigger(t.Context(), "job", "", nil)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
-		assert.False(t, g.Plan("job").Paused)
+		assert.False(t, g.ReadPlan("job").Paused)
 		ran := 0
 		for _, w := range g.Members {
-			ran += len(w.Began())
+			ran += len(w.TakeRuns())
 		}
 		assert.Equal(t, 1, ran)
 	})
-	membertest.Bubble(t, "of a job that starts paused leave it so", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of a job that starts paused leave it so", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, `,"start_paused":true`))
 		g.Start("b", coordtest.Def("job", 1, 1, ""))
 		_, err := a.Trigger(t.Context(), "job", "", nil)
 		require.NoError(t, err)
-		membertest.Until(2)
-		assert.Empty(t, a.Began())
+		membertest.SleepToMinute(2)
+		assert.Empty(t, a.TakeRuns())
 		require.NoError(t, a.Resume(t.Context(), "job"))
 		time.Sleep(time.Second)
 		ran := 0
 		for _, w := range g.Members {
-			ran += len(w.Began())
+			ran += len(w.TakeRuns())
 		}
 		assert.Equal(t, 1, ran)
 	})
-	membertest.Bubble(t, "of an unknown job, a shard that does not exist or too many are refused", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of an unknown job, a shard that does not exist or too many are refused", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, `,"start_paused":true`))
 		_, err := a.Trigger(t.Context(), "nothing", "", nil)
 		assert.ErrorIs(t, err, coordinator.ErrUnknownJob)
@@ -369,40 +369,40 @@ func TestLead_Triggers(t *testing.T) {
 }
 
 func TestLead_Pause(t *testing.T) {
-	membertest.Bubble(t, "is exact: once the plan says so, no claim commits", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is exact: once the plan says so, no claim commits", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		release := g.Server.HoldWatch("b") // it does not hear of the pause
 		g.Server.Record()
 		require.NoError(t, a.Pause(t.Context(), "job"))
 		synctest.Wait()
-		require.True(t, g.Plan("job").Paused)
-		membertest.Until(3)
-		assert.Empty(t, a.Began())
-		assert.Empty(t, b.Began())
+		require.True(t, g.ReadPlan("job").Paused)
+		membertest.SleepToMinute(3)
+		assert.Empty(t, a.TakeRuns())
+		assert.Empty(t, b.TakeRuns())
 		release()
 		synctest.Wait()
 		require.NoError(t, b.Resume(t.Context(), "job"))
-		membertest.Until(4)
-		assert.Equal(t, membertest.Once(2), membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())))
+		membertest.SleepToMinute(4)
+		assert.Equal(t, membertest.OncePerShard(2), membertest.SumRuns(membertest.CountRuns(a.TakeRuns()), membertest.CountRuns(b.TakeRuns())))
 		var counts record.Counts
 		for _, w := range g.Members {
-			counts = counts.Add(g.Claims(w.Incarnation(), "job").Counts)
+			counts = counts.Add(g.ReadClaims(w.Incarnation(), "job").Counts)
 		}
 		assert.Zero(t, counts.Skipped, "what fell due during the pause is not owed")
 	})
-	membertest.Bubble(t, "lets runs that have begun go on", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "lets runs that have begun go on", func(t *testing.T, g *membertest.Group) {
 		ended := make(chan error, 1)
 		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
-			err := membertest.Takes(90*time.Second)(ctx, r)
+			err := membertest.WorkFor(90*time.Second)(ctx, r)
 			ended <- err
 			return err
 		}, coordtest.Def("job", 0, 1, ""))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		require.NoError(t, a.Pause(t.Context(), "job"))
-		membertest.Until(4)
-		require.Len(t, a.Began(), 1)
+		membertest.SleepToMinute(4)
+		require.Len(t, a.TakeRuns(), 1)
 		assert.NoError(t, <-ended)
-		assert.EqualValues(t, 1, g.Claims(a.Incarnation(), "job").Counts.Succeeded)
+		assert.EqualValues(t, 1, g.ReadClaims(a.Incarnation(), "job").Counts.Succeeded)
 	})
 }

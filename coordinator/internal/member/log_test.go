@@ -19,7 +19,7 @@ import (
 )
 
 func TestLog_Member(t *testing.T) {
-	membertest.Bubble(t, "that joins and leaves logs both once, with its jobs and its shards", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that joins and leaves logs both once, with its jobs and its shards", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("poll", 0, 4, ""), coordtest.Def("settle", 0, 8, ""))
 		b := g.Start("b", coordtest.Def("poll", 0, 4, ""), coordtest.Def("settle", 0, 8, ""))
 		joined := b.Log.Having("level=INFO", `msg="joined the fleet"`)
@@ -32,14 +32,14 @@ func TestLog_Member(t *testing.T) {
 		assert.Contains(t, gained[0], "; settle ")
 		require.Len(t, a.Log.Having("level=INFO", `msg="shards changed"`), 2)
 		assert.Len(t, a.Log.Having(`msg="shards changed"`, "gained=0 lost=6 owned=6 lost_shards="), 1)
-		membertest.Until(5)
+		membertest.SleepToMinute(5)
 		assert.Len(t, a.Log.Above(), 6, "nothing in steady state: %s", strings.Join(a.Log.Above(), "\n"))
 		assert.Len(t, b.Log.Above(), 2, "nothing in steady state: %s", strings.Join(b.Log.Above(), "\n"))
 		b.Shutdown()
 		assert.Len(t, b.Log.Having("level=INFO", `msg="left the fleet"`), 1)
 		assert.Len(t, b.Log.Having(`msg="shards changed"`, "gained=0 lost=6 owned=0"), 1)
 	})
-	membertest.Bubble(t, "logs once why it leads, and why no more", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "logs once why it leads, and why no more", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		c := g.Start("c", coordtest.Def("job", 0, 2, ""))
@@ -56,10 +56,10 @@ func TestLog_Member(t *testing.T) {
 			assert.LessOrEqual(t, len(w.Log.Having("leading")), 2)
 		}
 	})
-	membertest.Bubble(t, "that cannot reach the store logs it, what it lost, and that it is back", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that cannot reach the store logs it, what it lost, and that it is back", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
-		b := g.StartWorking("b", membertest.Takes(50*time.Second), coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 2, ""))
-		membertest.Until(1)
+		b := g.StartWorking("b", membertest.WorkFor(50*time.Second), coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 2, ""))
+		membertest.SleepToMinute(1)
 		heal := g.Server.Partition("b")
 		cut := time.Now()
 		time.Sleep(45 * time.Second)
@@ -83,9 +83,9 @@ func TestLog_Member(t *testing.T) {
 		assert.Len(t, b.Log.Having("level=INFO", `msg="joined the fleet"`), 1)
 		assert.LessOrEqual(t, len(b.Log.Above()), 8, strings.Join(b.Log.Above(), "\n"))
 	})
-	membertest.Bubble(t, "that reaches the store again in time logs for how long it did not", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that reaches the store again in time logs for how long it did not", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		heal := g.Server.Partition("a")
 		for a.Log.Count("store unreachable") == 0 {
 			time.Sleep(10 * time.Millisecond)
@@ -97,9 +97,9 @@ func TestLog_Member(t *testing.T) {
 		assert.Len(t, a.Log.Having("level=INFO", `msg="store reachable again"`, "after=2"), 1)
 		assert.Empty(t, a.Log.Having("session lost"))
 	})
-	membertest.Bubble(t, "that cannot join logs after a while what it waits for", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that cannot join logs after a while what it waits for", func(t *testing.T, g *membertest.Group) {
 		heal := g.Server.Partition("a")
-		a := g.Begin(g.Worker("a", nil, coordtest.Def("job", 0, 2, "")))
+		a := g.RunWorker(g.NewWorker("a", nil, coordtest.Def("job", 0, 2, "")))
 		time.Sleep(4 * time.Second)
 		assert.Empty(t, a.Log.Above())
 		time.Sleep(time.Minute)
@@ -111,7 +111,7 @@ func TestLog_Member(t *testing.T) {
 }
 
 func TestLog_Plans(t *testing.T) {
-	membertest.Bubble(t, "of 300 jobs are one line at each process when an instance joins or dies", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of 300 jobs are one line at each process when an instance joins or dies", func(t *testing.T, g *membertest.Group) {
 		var defs []string
 		for i := range 300 {
 			defs = append(defs, coordtest.Def(fmt.Sprintf("job-%03d", i), 0, 3, ""))
@@ -135,7 +135,7 @@ func TestLog_Plans(t *testing.T) {
 		g.Start("b", defs...)
 		time.Sleep(5 * time.Second)
 		counted("a second joins", 3)
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		c := g.Start("c", defs...)
 		time.Sleep(5 * time.Second)
 		counted("a third joins", 3)
@@ -149,14 +149,14 @@ func TestLog_Plans(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		counted("the third is lost and joins again", 6)
 	})
-	membertest.Bubble(t, "that cannot be read are logged by who leads and who owns, and when they can be again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that cannot be read are logged by who leads and who owns, and when they can be again", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("bad", 0, 4, ""), coordtest.Def("good", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("bad", 0, 4, ""), coordtest.Def("good", 0, 4, ""))
 		c := g.Start("c", coordtest.Def("good", 0, 4, ""))
 		key := g.Keys.Plan("bad")
-		readable := g.Text(key)
-		g.Put(key, fmt.Sprintf(`{"format":%d}`, record.Format+1)) // which no leader of this version writes over
-		membertest.Until(3)
+		readable := g.GetText(key)
+		g.PutRecord(key, fmt.Sprintf(`{"format":%d}`, record.Format+1)) // which no leader of this version writes over
+		membertest.SleepToMinute(3)
 		assert.Len(t, a.Log.Having("level=ERROR", `msg="unreadable record left alone"`, string(key), "remedy="), 1)
 		for _, w := range []*membertest.Worker{a, b} {
 			lines := w.Log.Having("level=ERROR", `msg="plan cannot be read: the job's shards stand still here"`)
@@ -167,27 +167,27 @@ func TestLog_Plans(t *testing.T) {
 		}
 		assert.Len(t, b.Log.Having("level=ERROR"), 1)
 		assert.Empty(t, c.Log.Having("level=ERROR"))
-		g.Put(key, readable)
+		g.PutRecord(key, readable)
 		time.Sleep(time.Second)
 		for _, w := range []*membertest.Worker{a, b} {
 			assert.Len(t, w.Log.Having("level=INFO", `msg="plan can be read again"`, "job=bad"), 1, w.Instance())
 		}
-		g.Put(key, fmt.Sprintf(`{"format":%d}`, record.Format+2))
+		g.PutRecord(key, fmt.Sprintf(`{"format":%d}`, record.Format+2))
 		time.Sleep(time.Second)
-		g.Remove(key)
+		g.RemoveRecord(key)
 		time.Sleep(time.Second)
 		for _, w := range []*membertest.Worker{a, b} {
 			assert.Len(t, w.Log.Having("level=ERROR", "stand still here"), 2, w.Instance())
 		}
-		membertest.Until(4)
-		assert.Equal(t, membertest.Once(4), onlyOf("bad", 4, a, b))
+		membertest.SleepToMinute(4)
+		assert.Equal(t, membertest.OncePerShard(4), onlyOf("bad", 4, a, b))
 		assert.Len(t, a.Log.Having("level=INFO", `msg="plan can be read again"`), 2)
 	})
-	membertest.Bubble(t, "that are deleted by hand are logged by who owns shards of them", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that are deleted by hand are logged by who owns shards of them", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		g.Server.Delay("a", 0, 2*time.Second) // it writes the plan again, a little later
-		g.Remove(g.Keys.Plan("job"))
+		g.RemoveRecord(g.Keys.Plan("job"))
 		time.Sleep(10 * time.Second)
 		lines := b.Log.Having("level=ERROR", "stand still here", "job=job shards=")
 		require.Len(t, lines, 1)
@@ -195,22 +195,22 @@ func TestLog_Plans(t *testing.T) {
 		assert.Len(t, b.Log.Having(`msg="plan can be read again"`), 1)
 		assert.Len(t, a.Log.Having("msg=planned", "restore the plan, which another writer changed"), 1)
 	})
-	membertest.Bubble(t, "that always conflict are logged once, and when they no longer do", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that always conflict are logged once, and when they no longer do", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
-		a.Reg.Instead(func(txn registry.Txn) error {
-			if len(txn.Then) > 0 && membertest.Below(g.Keys.Plans())(txn.Then[0].Key) {
+		a.Reg.ReplaceTxn(func(txn registry.Txn) error {
+			if len(txn.Then) > 0 && membertest.IsBelow(g.Keys.Plans())(txn.Then[0].Key) {
 				return &registry.ConflictError{Index: 1}
 			}
 			return nil
 		})
-		a.Offer(membertest.Offering(coordtest.Def("more", 0, 1, "")))
+		a.Offer(membertest.DefinitionsByName(coordtest.Def("more", 0, 1, "")))
 		time.Sleep(4 * time.Second)
 		assert.Empty(t, a.Log.Having("level=WARN"))
 		time.Sleep(time.Minute)
 		conflicts := a.Log.Having("level=WARN", `msg="plan conflicts again and again"`)
 		require.Len(t, conflicts, 1)
 		assert.Contains(t, conflicts[0], "job=more key="+string(g.Keys.Plan("more")))
-		a.Reg.Instead(nil)
+		a.Reg.ReplaceTxn(nil)
 		time.Sleep(2 * time.Second)
 		assert.Len(t, a.Log.Having("level=INFO", `msg="plan is written again"`, "job=more"), 1)
 	})
@@ -220,17 +220,17 @@ func TestLog_Plans(t *testing.T) {
 func onlyOf(job string, n int, all ...*membertest.Worker) map[int]int {
 	var runs []member.Run
 	for _, w := range all {
-		runs = append(runs, onlyFire(of(job, w.Began()), n)...)
+		runs = append(runs, onlyFire(of(job, w.TakeRuns()), n)...)
 	}
-	return membertest.Shards(runs)
+	return membertest.CountRuns(runs)
 }
 
 func TestLog_Problems(t *testing.T) {
-	membertest.Bubble(t, "of jobs are logged once for all jobs that have the same, and when they are over", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of jobs are logged once for all jobs that have the same, and when they are over", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("one", 0, 2, ""), coordtest.Def("two", 0, 2, ""), coordtest.Def("fine", 0, 2, ""))
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "one", Instances: []string{"a"}}))
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "two", Instances: []string{"a"}}))
-		membertest.Until(2)
+		membertest.SleepToMinute(2)
 		problems := a.Log.Having("level=WARN", `msg="jobs have a problem"`)
 		require.Len(t, problems, 1)
 		assert.Contains(t, problems[0], `jobs=2 names="one; two" problem="every live instance that offers the job is disabled"`)
@@ -239,21 +239,21 @@ func TestLog_Problems(t *testing.T) {
 		assert.Len(t, a.Log.Having("level=INFO", `msg="jobs have no problem any more"`, "jobs=1 names=one"), 1)
 		assert.Len(t, a.Log.Having("level=WARN"), 1)
 	})
-	membertest.Bubble(t, "with claims that cannot be read are logged once for each version of the record", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "with claims that cannot be read are logged once for each version of the record", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""), coordtest.Def("other", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""), coordtest.Def("other", 0, 2, ""))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		key := g.Keys.Claims(b.Incarnation(), "job")
 		g.Server.Partition("b")
-		g.Spoil(key)
-		membertest.Until(5)
+		g.SpoilRecord(key)
+		membertest.SleepToMinute(5)
 		assert.Len(t, a.Log.Having("level=ERROR", `msg="unreadable record left alone"`, string(key)), 1)
 		assert.Len(t, a.Log.Having("level=WARN", `msg="jobs have a problem"`, "names=job", string(key)), 1)
 	})
 }
 
 func TestLog_Shutdown(t *testing.T) {
-	membertest.Bubble(t, "that waits for the store is logged, with the step", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that waits for the store is logged, with the step", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		resume := g.Server.Pause()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -270,11 +270,11 @@ func TestLog_Shutdown(t *testing.T) {
 		resume()
 		<-a.Done
 	})
-	membertest.Bubble(t, "that waits for runs elsewhere is logged at INFO", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that waits for runs elsewhere is logged at INFO", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
-		a.Reg.Instead(func(txn registry.Txn) error {
-			if len(txn.Then) > 0 && membertest.Below(g.Keys.Plans())(txn.Then[0].Key) {
+		a.Reg.ReplaceTxn(func(txn registry.Txn) error {
+			if len(txn.Then) > 0 && membertest.IsBelow(g.Keys.Plans())(txn.Then[0].Key) {
 				return &registry.ConflictError{Index: 1}
 			}
 			return nil
@@ -286,7 +286,7 @@ func TestLog_Shutdown(t *testing.T) {
 		assert.Len(t, b.Log.Having("level=INFO", `msg="shutdown waits for other instances"`), 1)
 		assert.Empty(t, b.Log.Having("level=WARN"))
 	})
-	membertest.Bubble(t, "that takes no time logs nothing of it", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that takes no time logs nothing of it", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		b.Shutdown()

@@ -23,15 +23,15 @@ import (
 )
 
 func TestMember_Join(t *testing.T) {
-	membertest.Bubble(t, "whose session ends at the store before the process knows is made again", func(t *testing.T, g *membertest.Group) {
-		a := g.Worker("a", nil, coordtest.Def("job", 0, 1, ""))
-		a.Reg.Before(membertest.Writing(membertest.Below(g.Keys.Members()), func() { g.ExpireUntold("a") }))
-		g.Begin(a)
+	membertest.RunBubble(t, "whose session ends at the store before the process knows is made again", func(t *testing.T, g *membertest.Group) {
+		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
+		a.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.Members()), func() { g.ExpireUnnoticed("a") }))
+		g.RunWorker(a)
 		require.NoError(t, a.AwaitJoined(t.Context()))
-		membertest.Until(1)
-		assert.Equal(t, membertest.Once(1), membertest.Shards(a.Began()))
+		membertest.SleepToMinute(1)
+		assert.Equal(t, membertest.OncePerShard(1), membertest.CountRuns(a.TakeRuns()))
 	})
-	membertest.Bubble(t, "waits for the name of a predecessor that crashed", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "waits for the name of a predecessor that crashed", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
 		heal := g.Server.Partition("a")
 		defer heal()
@@ -39,28 +39,28 @@ func TestMember_Join(t *testing.T) {
 		g.StartOn("a2", "a", coordtest.Def("job", 0, 1, ""))
 		assert.LessOrEqual(t, time.Since(began), membertest.TTL+membertest.TTL/4)
 	})
-	membertest.Bubble(t, "waits for it though the fate of the first try is unknown", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "waits for it though the fate of the first try is unknown", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
 		heal := g.Server.Partition("a")
 		defer heal()
-		a2 := g.WorkerOn("a2", "a", nil, coordtest.Def("job", 0, 1, ""))
-		a2.Reg.Before(membertest.Writing(membertest.Below(g.Keys.Members()), func() { g.Server.LoseRequest("a2", 1) }))
-		g.Begin(a2)
+		a2 := g.NewWorkerOn("a2", "a", nil, coordtest.Def("job", 0, 1, ""))
+		a2.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.Members()), func() { g.Server.LoseRequest("a2", 1) }))
+		g.RunWorker(a2)
 		require.NoError(t, a2.AwaitJoined(t.Context()))
 	})
-	membertest.Bubble(t, "that was held up counts when it comes", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that was held up counts when it comes", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
-		a2 := g.WorkerOn("a2", "a", nil, coordtest.Def("job", 0, 1, ""))
+		a2 := g.NewWorkerOn("a2", "a", nil, coordtest.Def("job", 0, 1, ""))
 		var release func()
-		a2.Reg.Before(membertest.Writing(membertest.Below(g.Keys.Members()), func() { release = g.Server.HoldCommit("a2") }))
-		g.Begin(a2)
+		a2.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.Members()), func() { release = g.Server.HoldCommit("a2") }))
+		g.RunWorker(a2)
 		time.Sleep(time.Second)
 		a.Shutdown()
 		release()
 		require.NoError(t, a2.AwaitJoined(t.Context()))
 		assert.Contains(t, a2.Incarnation(), "a.")
 	})
-	membertest.Bubble(t, "of one that lost its session waits for as long as the store keeps that", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of one that lost its session waits for as long as the store keeps that", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		before := a.Incarnation()
 		heal := g.Server.Partition("a")
@@ -73,17 +73,17 @@ func TestMember_Join(t *testing.T) {
 			time.Sleep(membertest.TTL / 2)
 			g.Server.Restart()
 		}
-		_, kept := g.Get(g.Keys.Member(before))
+		_, kept := g.GetRecord(g.Keys.Member(before))
 		require.True(t, kept)
 		time.Sleep(2 * membertest.TTL)
 		require.NoError(t, a.AwaitJoined(t.Context()))
 		assert.NotEqual(t, before, a.Incarnation())
 	})
-	membertest.Bubble(t, "fails with ErrNameTaken when the name belongs to the living", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "fails with ErrNameTaken when the name belongs to the living", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
-		a2 := g.WorkerOn("a2", "a", nil, coordtest.Def("job", 0, 1, ""))
+		a2 := g.NewWorkerOn("a2", "a", nil, coordtest.Def("job", 0, 1, ""))
 		began := time.Now()
-		g.Begin(a2)
+		g.RunWorker(a2)
 		require.ErrorIs(t, a2.AwaitJoined(t.Context()), member.ErrNameTaken)
 		assert.Greater(t, time.Since(began), membertest.TTL)
 		<-a2.Done
@@ -92,9 +92,9 @@ func TestMember_Join(t *testing.T) {
 		assert.ErrorIs(t, a2.Err, member.ErrNameTaken)
 		a2.Err = nil
 	})
-	membertest.Bubble(t, "that fails reports the reason alone", func(t *testing.T, g *membertest.Group) {
-		g.Put(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
-		a := g.Begin(g.Worker("a", nil, coordtest.Def("job", 0, 1, "")))
+	membertest.RunBubble(t, "that fails reports the reason alone", func(t *testing.T, g *membertest.Group) {
+		g.PutRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
+		a := g.RunWorker(g.NewWorker("a", nil, coordtest.Def("job", 0, 1, "")))
 		err := a.AwaitJoined(t.Context())
 		require.ErrorIs(t, err, coordinator.ErrNewerFormat)
 		<-a.Done
@@ -105,16 +105,16 @@ func TestMember_Join(t *testing.T) {
 }
 
 func TestMember_FenceBase(t *testing.T) {
-	membertest.Bubble(t, "is what was written down first, though two begin at once", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is what was written down first, though two begin at once", func(t *testing.T, g *membertest.Group) {
 		const base = 1 << 40
-		a := g.Worker("a", nil, coordtest.Def("job", 0, 1, ""))
-		a.Reg.Before(membertest.Writing(membertest.Is(g.Keys.Meta()), func() {
-			g.Put(g.Keys.Meta(), fmt.Sprintf(`{"format":%d,"fence_base":%d}`, record.Format, base))
+		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
+		a.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(g.Keys.Meta()), func() {
+			g.PutRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":%d,"fence_base":%d}`, record.Format, base))
 		}))
-		g.Begin(a)
+		g.RunWorker(a)
 		require.NoError(t, a.AwaitJoined(t.Context()))
-		membertest.Until(1)
-		runs := a.Began()
+		membertest.SleepToMinute(1)
+		runs := a.TakeRuns()
 		require.Len(t, runs, 1)
 		assert.Greater(t, runs[0].Fence, uint64(base))
 	})
@@ -122,63 +122,63 @@ func TestMember_FenceBase(t *testing.T) {
 
 func TestMember_Definitions(t *testing.T) {
 	stored := func(g *membertest.Group) string {
-		e, ok := g.Get(g.Keys.Job("job"))
+		e, ok := g.GetRecord(g.Keys.Job("job"))
 		require.True(g.T, ok)
 		return string(e.Value)
 	}
-	membertest.Bubble(t, "the highest revision wins", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "the highest revision wins", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 1, 2, ""))
 		g.Start("b", coordtest.Def("job", 2, 3, ""))
 		assert.Equal(t, coordtest.Def("job", 2, 3, ""), stored(g))
 		g.Start("c", coordtest.Def("job", 1, 2, ""))
 		assert.Equal(t, coordtest.Def("job", 2, 3, ""), stored(g), "an old binary undoes nothing")
-		assert.Equal(t, 3, g.Plan("job").Last().Job().Shards)
+		assert.Equal(t, 3, g.ReadPlan("job").Last().Job().Shards)
 	})
-	membertest.Bubble(t, "of two texts of one revision the first stays, and the other process says so", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of two texts of one revision the first stays, and the other process says so", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 1, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 1, 3, ""))
 		assert.Equal(t, coordtest.Def("job", 1, 2, ""), stored(g))
 		assert.Equal(t, 1, b.Log.Count("definition differs"))
 	})
-	membertest.Bubble(t, "that are offered at once by many are stored once", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that are offered at once by many are stored once", func(t *testing.T, g *membertest.Group) {
 		var names []string
 		for _, name := range strings.Split("abcdefgh", "") {
 			names = append(names, name)
-			g.Begin(g.Worker(name, nil, coordtest.Def("job", 1, 8, "")))
+			g.RunWorker(g.NewWorker(name, nil, coordtest.Def("job", 1, 8, "")))
 		}
 		for _, w := range g.Members {
 			require.NoError(t, w.AwaitJoined(t.Context()))
 		}
 		time.Sleep(time.Second)
-		assert.Len(t, g.Owners("job"), len(names))
+		assert.Len(t, g.ReadOwners("job"), len(names))
 	})
 }
 
 func TestMember_Offer(t *testing.T) {
-	membertest.Bubble(t, "by a process whose session ends before it knows reaches the registry by the next one", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "by a process whose session ends before it knows reaches the registry by the next one", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
-		g.ExpireUntold("a")
-		a.Offer(membertest.Offering(coordtest.Def("other", 0, 1, "")))
+		g.ExpireUnnoticed("a")
+		a.Offer(membertest.DefinitionsByName(coordtest.Def("other", 0, 1, "")))
 		time.Sleep(time.Minute)
 		require.NoError(t, a.AwaitJoined(t.Context()))
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"a": "0"}, g.Owners("other"))
+		assert.Equal(t, map[string]string{"a": "0"}, g.ReadOwners("other"))
 	})
-	membertest.Bubble(t, "that comes just after the record was written reaches the registry", func(t *testing.T, g *membertest.Group) {
-		a := g.Worker("a", nil, coordtest.Def("job", 0, 1, ""))
-		a.Reg.After(membertest.Writing(membertest.Below(g.Keys.Members()), func() { a.Offer(membertest.Offering(coordtest.Def("other", 0, 1, ""))) }))
-		g.Begin(a)
+	membertest.RunBubble(t, "that comes just after the record was written reaches the registry", func(t *testing.T, g *membertest.Group) {
+		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
+		a.Reg.AfterTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.Members()), func() { a.Offer(membertest.DefinitionsByName(coordtest.Def("other", 0, 1, ""))) }))
+		g.RunWorker(a)
 		require.NoError(t, a.AwaitJoined(t.Context()))
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"a": "0"}, g.Owners("other"))
+		assert.Equal(t, map[string]string{"a": "0"}, g.ReadOwners("other"))
 	})
-	membertest.Bubble(t, "is not told of before its definition is stored", func(t *testing.T, g *membertest.Group) {
-		a := g.Worker("a", nil, coordtest.Def("job", 0, 1, ""))
-		a.Reg.After(membertest.Writing(membertest.Below(g.Keys.Jobs()), func() { a.Offer(membertest.Offering(coordtest.Def("other", 0, 1, ""))) }))
+	membertest.RunBubble(t, "is not told of before its definition is stored", func(t *testing.T, g *membertest.Group) {
+		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
+		a.Reg.AfterTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.Jobs()), func() { a.Offer(membertest.DefinitionsByName(coordtest.Def("other", 0, 1, ""))) }))
 		g.Server.Record()
-		g.Begin(a)
+		g.RunWorker(a)
 		require.NoError(t, a.AwaitJoined(t.Context()))
-		_, stored := g.Get(g.Keys.Job("other"))
+		_, stored := g.GetRecord(g.Keys.Job("other"))
 		assert.True(t, stored)
 		stored = false
 		for _, c := range g.Server.Log() {
@@ -190,49 +190,49 @@ func TestMember_Offer(t *testing.T) {
 			}
 		}
 	})
-	membertest.Bubble(t, "ends with Withdraw: the shards move to those who still offer the job", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "ends with Withdraw: the shards move to those who still offer the job", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		a.Withdraw("job")
 		require.NoError(t, a.AwaitJoined(t.Context()))
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
-		membertest.Until(1)
-		assert.Equal(t, membertest.Once(4), membertest.Shards(b.Began()))
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"))
+		membertest.SleepToMinute(1)
+		assert.Equal(t, membertest.OncePerShard(4), membertest.CountRuns(b.TakeRuns()))
 
 		lost := a.Incarnation()
-		g.ExpireUntold("a")
+		g.ExpireUnnoticed("a")
 		time.Sleep(time.Minute)
 		require.NotEqual(t, lost, a.Incarnation())
-		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"), "another session does not bring it back")
-		a.Offer(membertest.Offering(coordtest.Def("job", 0, 4, "")))
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"), "another session does not bring it back")
+		a.Offer(membertest.DefinitionsByName(coordtest.Def("job", 0, 4, "")))
 		require.NoError(t, a.AwaitJoined(t.Context()))
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"a": "2-3", "b": "0-1"}, g.Owners("job"), "an Offer does")
+		assert.Equal(t, map[string]string{"a": "2-3", "b": "0-1"}, g.ReadOwners("job"), "an Offer does")
 	})
 }
 
 func TestMember_Drain(t *testing.T) {
-	membertest.Bubble(t, "hands over with nothing lost or doubled", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "hands over with nothing lost or doubled", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
-		membertest.Until(1)
-		require.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.Owners("job"))
-		assert.Equal(t, membertest.Once(4), membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())))
+		membertest.SleepToMinute(1)
+		require.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.ReadOwners("job"))
+		assert.Equal(t, membertest.OncePerShard(4), membertest.SumRuns(membertest.CountRuns(a.TakeRuns()), membertest.CountRuns(b.TakeRuns())))
 		a.Shutdown()
-		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
-		membertest.Until(2)
-		assert.Equal(t, membertest.Once(4), membertest.Shards(b.Began()))
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"))
+		membertest.SleepToMinute(2)
+		assert.Equal(t, membertest.OncePerShard(4), membertest.CountRuns(b.TakeRuns()))
 	})
-	membertest.Bubble(t, "resigns first, then lets its shards go", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "resigns first, then lets its shards go", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		drainer := a.Incarnation()
-		require.Equal(t, drainer, g.Leader().Incarnation)
+		require.Equal(t, drainer, g.ReadLeader().Incarnation)
 		g.Server.Record()
 		a.Shutdown()
 		var order []string
-		for _, c := range g.Commits() {
+		for _, c := range g.TakeCommits() {
 			for _, op := range c.Then {
 				switch op.Key {
 				case g.Keys.Leader():
@@ -246,9 +246,9 @@ func TestMember_Drain(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, len(order), 3)
 		assert.Equal(t, []string{"a resigns", "a drains", "b plans"}, order[:3])
-		assert.Equal(t, b.Incarnation(), g.Leader().Incarnation)
+		assert.Equal(t, b.Incarnation(), g.ReadLeader().Incarnation)
 	})
-	membertest.Bubble(t, "holds for the next incarnation when the session is lost meanwhile", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "holds for the next incarnation when the session is lost meanwhile", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		before := a.Incarnation()
 		time.Sleep(58 * time.Second)
@@ -263,44 +263,44 @@ func TestMember_Drain(t *testing.T) {
 		}()
 		time.Sleep(15 * time.Second)
 		heal()
-		membertest.Until(5)
+		membertest.SleepToMinute(5)
 		assert.NotEqual(t, before, a.Incarnation())
 		assert.NoError(t, <-drained)
-		assert.Empty(t, a.Began())
-		assert.NotContains(t, g.Owners("job"), "a")
+		assert.Empty(t, a.TakeRuns())
+		assert.NotContains(t, g.ReadOwners("job"), "a")
 	})
-	membertest.Bubble(t, "returns when the registry knows, not before", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "returns when the registry knows, not before", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		key := g.Keys.Member(a.Incarnation())
 		drained := make(chan bool, 1)
-		offered := membertest.Writing(membertest.Is(key), func() {
+		offered := membertest.OnFirstWrite(membertest.IsKey(key), func() {
 			go func() {
 				assert.NoError(t, a.Drain(context.Background()))
-				e, ok := g.Get(key)
+				e, ok := g.GetRecord(key)
 				drained <- ok && strings.Contains(string(e.Value), `"draining":true`)
 			}()
 		})
-		a.Reg.Before(func(txn registry.Txn) {
+		a.Reg.BeforeTxn(func(txn registry.Txn) {
 			offered(txn)
 			time.Sleep(time.Second)
 		})
-		a.Offer(membertest.Offering(coordtest.Def("other", 0, 1, "")))
+		a.Offer(membertest.DefinitionsByName(coordtest.Def("other", 0, 1, "")))
 		assert.True(t, <-drained)
 	})
-	membertest.Bubble(t, "before it has joined, twice and from many goroutines is one drain", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "before it has joined, twice and from many goroutines is one drain", func(t *testing.T, g *membertest.Group) {
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
-		a := g.Worker("a", nil, coordtest.Def("job", 0, 2, ""))
+		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 2, ""))
 		require.NoError(t, a.Drain(t.Context()))
-		g.Begin(a)
+		g.RunWorker(a)
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() { assert.NoError(t, a.Drain(context.Background())) })
 		}
 		all.Wait()
 		require.NoError(t, a.AwaitJoined(t.Context()))
-		membertest.Until(1)
-		assert.Empty(t, a.Began())
-		assert.Equal(t, membertest.Once(2), membertest.Shards(b.Began()))
+		membertest.SleepToMinute(1)
+		assert.Empty(t, a.TakeRuns())
+		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(b.TakeRuns()))
 		for range 2 {
 			all.Go(func() { assert.NoError(t, a.Leave(context.Background())) })
 		}
@@ -309,43 +309,43 @@ func TestMember_Drain(t *testing.T) {
 		assert.NoError(t, a.Drain(t.Context()), "after the end")
 		assert.NoError(t, a.Leave(t.Context()), "after the end")
 	})
-	membertest.Bubble(t, "lets runs end, and their shards move when they have", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", membertest.Takes(30*time.Second), coordtest.Def("job", 0, 4, ""))
+	membertest.RunBubble(t, "lets runs end, and their shards move when they have", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.WorkFor(30*time.Second), coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		require.NoError(t, a.Drain(t.Context()))
 		synctest.Wait()
-		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.Owners("job"))
+		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.ReadOwners("job"))
 		require.NoError(t, a.Leave(t.Context()))
 		assert.Equal(t, 30*time.Second, time.Since(coordtest.BubbleBegan().Add(time.Minute)).Truncate(time.Second))
-		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
-		assert.Empty(t, g.Plan("job").Reruns)
-		membertest.Until(2)
-		assert.Equal(t, map[int]int{0: 1, 1: 1, 2: 2, 3: 2}, membertest.Shards(b.Began()))
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"))
+		assert.Empty(t, g.ReadPlan("job").Reruns)
+		membertest.SleepToMinute(2)
+		assert.Equal(t, map[int]int{0: 1, 1: 1, 2: 2, 3: 2}, membertest.CountRuns(b.TakeRuns()))
 	})
-	membertest.Bubble(t, "of the last one leaves the shards to nobody, for the next to come", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of the last one leaves the shards to nobody, for the next to come", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
-		membertest.Until(1)
-		assert.Equal(t, membertest.Once(4), membertest.Shards(a.Began()))
+		membertest.SleepToMinute(1)
+		assert.Equal(t, membertest.OncePerShard(4), membertest.CountRuns(a.TakeRuns()))
 		a.Shutdown()
-		assert.Empty(t, g.Owners("job"))
+		assert.Empty(t, g.ReadOwners("job"))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
-		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
-		assert.Empty(t, b.Began(), "what a had claimed is not claimed again")
-		membertest.Until(2)
-		assert.Equal(t, membertest.Once(4), membertest.Shards(b.Began()))
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"))
+		assert.Empty(t, b.TakeRuns(), "what a had claimed is not claimed again")
+		membertest.SleepToMinute(2)
+		assert.Equal(t, membertest.OncePerShard(4), membertest.CountRuns(b.TakeRuns()))
 	})
 }
 
 func TestMember_Leave(t *testing.T) {
-	membertest.Bubble(t, "before Run makes it return at once", func(t *testing.T, g *membertest.Group) {
-		a := g.Worker("a", nil, coordtest.Def("job", 0, 1, ""))
+	membertest.RunBubble(t, "before Run makes it return at once", func(t *testing.T, g *membertest.Group) {
+		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
 		require.NoError(t, a.Leave(t.Context()))
-		g.Begin(a)
+		g.RunWorker(a)
 		<-a.Done
 		assert.ErrorIs(t, a.AwaitJoined(t.Context()), member.ErrLeft)
 	})
-	membertest.Bubble(t, "while the registry cannot be reached ends no later than its context", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "while the registry cannot be reached ends no later than its context", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		heal := g.Server.Partition("a")
 		defer heal()
@@ -355,7 +355,7 @@ func TestMember_Leave(t *testing.T) {
 		assert.ErrorIs(t, a.Leave(ctx), context.DeadlineExceeded)
 		<-a.Done
 	})
-	membertest.Bubble(t, "does not wait for shards of a session that is lost", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "does not wait for shards of a session that is lost", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		heal := g.Server.Partition("a")
 		defer heal()

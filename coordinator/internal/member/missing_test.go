@@ -25,7 +25,7 @@ const fourShards = `{"name":"job","shards":4}`
 func TestMissing(t *testing.T) {
 	two := func(g *membertest.Group) (a, b *membertest.Worker) {
 		a, b = g.Start("a", fourShards), g.Start("b", fourShards)
-		require.Equal(g.T, a.Incarnation(), g.Leader().Incarnation)
+		require.Equal(g.T, a.Incarnation(), g.ReadLeader().Incarnation)
 		return a, b
 	}
 	for what, which := range map[string]func(instance, member registry.Key) []registry.Key{
@@ -38,7 +38,7 @@ func TestMissing(t *testing.T) {
 			"another member": func(_, b *membertest.Worker) []*membertest.Worker { return []*membertest.Worker{b} },
 			"all members":    func(a, b *membertest.Worker) []*membertest.Worker { return []*membertest.Worker{a, b} },
 		} {
-			membertest.Bubble(t, what+" of "+who+" is deleted: the instance joins again within seconds", func(t *testing.T, g *membertest.Group) {
+			membertest.RunBubble(t, what+" of "+who+" is deleted: the instance joins again within seconds", func(t *testing.T, g *membertest.Group) {
 				a, b := two(g)
 				var keys []registry.Key
 				var before []string
@@ -47,7 +47,7 @@ func TestMissing(t *testing.T) {
 					instance, member := g.OwnKeys(w)
 					keys, before = append(keys, which(instance, member)...), append(before, w.Incarnation())
 				}
-				g.RemoveAll(keys...)
+				g.RemoveRecords(keys...)
 				time.Sleep(healing)
 				synctest.Wait()
 				logged := a.Log.Count("records of a live instance are missing or unreadable") + b.Log.Count("records of a live instance are missing or unreadable") +
@@ -61,56 +61,56 @@ func TestMissing(t *testing.T) {
 			})
 		}
 	}
-	membertest.Bubble(t, "a member that is killed after the leader's instance key was deleted is failed over", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a member that is killed after the leader's instance key was deleted is failed over", func(t *testing.T, g *membertest.Group) {
 		a, b := two(g)
-		g.Remove(g.Keys.Instance("a"))
+		g.RemoveRecord(g.Keys.Instance("a"))
 		g.Server.Partition("b")
 		time.Sleep(membertest.TTL + healing)
 		synctest.Wait()
-		require.Equal(t, 4, g.Plan("job").Owners[a.Incarnation()].Len())
+		require.Equal(t, 4, g.ReadPlan("job").Owners[a.Incarnation()].Len())
 		_ = b
 	})
-	membertest.Bubble(t, "an unreadable member record counts as missing, and goes when its session has ended", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "an unreadable member record counts as missing, and goes when its session has ended", func(t *testing.T, g *membertest.Group) {
 		a, b := two(g)
 		_, member := g.OwnKeys(b)
-		g.Spoil(member)
+		g.SpoilRecord(member)
 		time.Sleep(healing)
 		synctest.Wait()
 		g.RequireHealed(a, b)
-		_, ok := g.Get(member)
+		_, ok := g.GetRecord(member)
 		assert.False(t, ok)
 	})
-	membertest.Bubble(t, "a member that owns nothing and lost both records is found by the next leader", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a member that owns nothing and lost both records is found by the next leader", func(t *testing.T, g *membertest.Group) {
 		a, b := two(g)
 		c := g.Start("c", `{"name":"other","shards":1}`)
-		op, _ := g.Operator()
+		op, _ := g.NewOperator()
 		require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Instances: []string{"c"}}))
 		time.Sleep(time.Second)
 		instance, member := g.OwnKeys(c)
 		before := c.Incarnation()
 		a.Shutdown() // while the commit below is the first that b leads with
-		g.RemoveAll(instance, member)
+		g.RemoveRecords(instance, member)
 		b.Shutdown()
 		time.Sleep(healing)
 		synctest.Wait()
 		assert.NotEqual(t, before, c.Incarnation())
 	})
-	membertest.Bubble(t, "an incarnation whose session has ended is not named", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "an incarnation whose session has ended is not named", func(t *testing.T, g *membertest.Group) {
 		g.Grace = time.Minute // so that its member record stays
 		a, b := two(g)
 		before := b.Incarnation()
 		g.Server.Partition("b")
 		time.Sleep(membertest.TTL + healing)
 		synctest.Wait()
-		_, ok := g.Get(g.Keys.Member(before))
+		_, ok := g.GetRecord(g.Keys.Member(before))
 		require.True(t, ok)
 		assert.Zero(t, a.Log.Count("missing or unreadable"))
-		e, _ := g.Get(g.Keys.Seat())
+		e, _ := g.GetRecord(g.Keys.Seat())
 		present, err := record.Decode[record.Seat](e.Value)
 		require.NoError(t, err)
 		assert.Empty(t, present.Incomplete)
 	})
-	membertest.Bubble(t, "asks the store about a dead incarnation once", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "asks the store about a dead incarnation once", func(t *testing.T, g *membertest.Group) {
 		g.Grace = time.Minute
 		_, b := two(g)
 		before := b.Incarnation()
@@ -123,7 +123,7 @@ func TestMissing(t *testing.T) {
 			assert.NotContains(t, c.If, registry.Alive(record.SessionOf(before)))
 		}
 	})
-	membertest.Bubble(t, "asks nothing about a member that left or died and was buried", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "asks nothing about a member that left or died and was buried", func(t *testing.T, g *membertest.Group) {
 		_, b := two(g)
 		c := g.Start("c", fourShards)
 		g.Server.Record()
@@ -137,80 +137,80 @@ func TestMissing(t *testing.T) {
 			}
 		}
 	})
-	membertest.Bubble(t, "a name that another process took meanwhile stays taken", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a name that another process took meanwhile stays taken", func(t *testing.T, g *membertest.Group) {
 		a, b := two(g)
-		g.Remove(g.Keys.Instance("b"))
-		b2 := g.Worker("b", nil, fourShards)
+		g.RemoveRecord(g.Keys.Instance("b"))
+		b2 := g.NewWorker("b", nil, fourShards)
 		b2.Reg.Registry = g.Server.Client("elsewhere")
-		g.Begin(b2)
+		g.RunWorker(b2)
 		time.Sleep(membertest.TTL*2 + healing)
 		synctest.Wait()
-		require.Equal(t, 2, g.Plan("job").Owners[b2.Incarnation()].Len())
-		require.Equal(t, 2, g.Plan("job").Owners[a.Incarnation()].Len())
+		require.Equal(t, 2, g.ReadPlan("job").Owners[b2.Incarnation()].Len())
+		require.Equal(t, 2, g.ReadPlan("job").Owners[a.Incarnation()].Len())
 		require.ErrorIs(t, b.Err, member.ErrNameTaken)
 		b.Err = nil
 	})
 }
 
 func TestHands(t *testing.T) {
-	membertest.Bubble(t, "a leader record that names a live member while another fills the office: that one leads", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a leader record that names a live member while another fills the office: that one leads", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 		before := a.Incarnation()
-		g.Put(g.Keys.Leader(), `{"incarnation":"`+b.Incarnation()+`","session":"`+string(b.Session())+`"}`)
+		g.PutRecord(g.Keys.Leader(), `{"incarnation":"`+b.Incarnation()+`","session":"`+string(b.Session())+`"}`)
 		time.Sleep(healing)
 		synctest.Wait()
-		assert.Equal(t, b.Incarnation(), g.Leader().Incarnation)
+		assert.Equal(t, b.Incarnation(), g.ReadLeader().Incarnation)
 		assert.NotEqual(t, before, a.Incarnation())
 		assert.Positive(t, a.Log.Count("the leader record names another"))
 		g.RequireHealed(a, b)
 	})
-	membertest.Bubble(t, "a leader record that names a session that has ended: one of the fleet leads", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a leader record that names a session that has ended: one of the fleet leads", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
-		g.Put(g.Keys.Leader(), `{"incarnation":"c.C","session":"C"}`)
+		g.PutRecord(g.Keys.Leader(), `{"incarnation":"c.C","session":"C"}`)
 		time.Sleep(healing)
 		synctest.Wait()
-		assert.Contains(t, []string{a.Incarnation(), b.Incarnation()}, g.Leader().Incarnation)
+		assert.Contains(t, []string{a.Incarnation(), b.Incarnation()}, g.ReadLeader().Incarnation)
 		g.RequireHealed(a, b)
 	})
-	membertest.Bubble(t, "an orderly hand-over of the office costs nobody its session", func(t *testing.T, g *membertest.Group) {
-		a, b := g.StartWorking("a", membertest.Takes(time.Hour), fourShards), g.Start("b", fourShards)
-		membertest.Until(1)
+	membertest.RunBubble(t, "an orderly hand-over of the office costs nobody its session", func(t *testing.T, g *membertest.Group) {
+		a, b := g.StartWorking("a", membertest.WorkFor(time.Hour), fourShards), g.Start("b", fourShards)
+		membertest.SleepToMinute(1)
 		before := []string{a.Incarnation(), b.Incarnation()}
 		require.NoError(t, a.Drain(t.Context()))
 		time.Sleep(healing)
 		assert.Equal(t, before, []string{a.Incarnation(), b.Incarnation()})
 	})
-	membertest.Bubble(t, "a record of the namespace that cannot be read is named, and a process that lost its session waits for it", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a record of the namespace that cannot be read is named, and a process that lost its session waits for it", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
-		was := g.Text(g.Keys.Meta())
-		g.Spoil(g.Keys.Meta())
+		was := g.GetText(g.Keys.Meta())
+		g.SpoilRecord(g.Keys.Meta())
 		g.Server.Expire("b")
 		time.Sleep(time.Minute)
 		assert.Equal(t, 1, b.Log.Count("cannot join again: the record of the namespace cannot be read"))
 		assert.Contains(t, b.Log.String(), "key="+string(g.Keys.Meta()))
-		g.Put(g.Keys.Meta(), was)
+		g.PutRecord(g.Keys.Meta(), was)
 		time.Sleep(healing)
 		synctest.Wait()
 		g.RequireHealed(a, b)
 	})
-	membertest.Bubble(t, "a member record of another incarnation is none", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a member record of another incarnation is none", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 		_, member := g.OwnKeys(b)
-		g.Put(member, `{"name":"x","session":"X","jobs":["",""],"weight":-5}`)
+		g.PutRecord(member, `{"name":"x","session":"X","jobs":["",""],"weight":-5}`)
 		time.Sleep(healing)
 		synctest.Wait()
 		g.RequireHealed(a, b)
 	})
-	membertest.Bubble(t, "claims of another job are unreadable, and the plan names them", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "claims of another job are unreadable, and the plan names them", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		claims := g.Keys.Claims(b.Incarnation(), "job")
 		g.Server.Partition("b")
-		g.Put(claims, `{"job":"x"}`)
+		g.PutRecord(claims, `{"job":"x"}`)
 		time.Sleep(membertest.TTL + time.Second)
-		assert.Equal(t, string(claims)+" cannot be read", g.Plan("job").Problem)
-		g.Remove(claims)
+		assert.Equal(t, string(claims)+" cannot be read", g.ReadPlan("job").Problem)
+		g.RemoveRecord(claims)
 		time.Sleep(time.Second * 40)
-		assert.Equal(t, 4, g.Plan("job").Owners[a.Incarnation()].Len())
+		assert.Equal(t, 4, g.ReadPlan("job").Owners[a.Incarnation()].Len())
 	})
 }

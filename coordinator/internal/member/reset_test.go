@@ -14,32 +14,32 @@ import (
 )
 
 func TestOperator_Reset(t *testing.T) {
-	membertest.Bubble(t, "a job that waits because a clock was wrong goes on, and no longer has that problem", func(t *testing.T, g *membertest.Group) {
-		g.Sets("a", time.Hour)
+	membertest.RunBubble(t, "a job that waits because a clock was wrong goes on, and no longer has that problem", func(t *testing.T, g *membertest.Group) {
+		g.SetClock("a", time.Hour)
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		time.Sleep(90 * time.Second)
-		g.Sets("a", 0)
+		g.SetClock("a", 0)
 		time.Sleep(30 * time.Second)
-		a.Began()
+		a.TakeRuns()
 		time.Sleep(5 * time.Minute)
-		require.Empty(t, a.Began())
-		require.Contains(t, g.Plan("job").Problem, "Operator.Reset")
-		op, _ := g.Operator()
+		require.Empty(t, a.TakeRuns())
+		require.Contains(t, g.ReadPlan("job").Problem, "Operator.Reset")
+		op, _ := g.NewOperator()
 		require.NoError(t, op.Reset(t.Context(), "job"))
 		time.Sleep(10 * time.Minute)
-		runs := a.Began()
+		runs := a.TakeRuns()
 		assert.Len(t, runs, 20)
 		for _, r := range runs {
 			assert.Equal(t, 1, r.Attempt)
 		}
-		assert.Empty(t, g.Plan("job").Problem)
+		assert.Empty(t, g.ReadPlan("job").Problem)
 	})
-	membertest.Bubble(t, "a leader that crashes between the two commits leaves the second to the next", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a leader that crashes between the two commits leaves the second to the next", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		g.Start("b", coordtest.Def("job", 0, 2, ""))
-		op, _ := g.Operator()
-		ended := func() bool { return g.Plan("job").Last().Until != 0 }
-		a.Reg.After(func(registry.Txn) {
+		op, _ := g.NewOperator()
+		ended := func() bool { return g.ReadPlan("job").Last().Until != 0 }
+		a.Reg.AfterTxn(func(registry.Txn) {
 			if ended() {
 				g.Server.Partition("a")
 			}
@@ -47,28 +47,28 @@ func TestOperator_Reset(t *testing.T) {
 		require.NoError(t, op.Reset(t.Context(), "job"))
 		time.Sleep(time.Second)
 		require.True(t, ended())
-		a.Reg.After(nil)
+		a.Reg.AfterTxn(nil)
 		time.Sleep(4 * membertest.TTL)
-		assert.Equal(t, 2, g.Plan("job").Last().Number)
-		assert.EqualValues(t, 1, g.Plan("job").Resets)
+		assert.Equal(t, 2, g.ReadPlan("job").Last().Number)
+		assert.EqualValues(t, 1, g.ReadPlan("job").Resets)
 		time.Sleep(time.Minute)
-		assert.Equal(t, 2, g.Plan("job").Last().Number)
+		assert.Equal(t, 2, g.ReadPlan("job").Last().Number)
 	})
-	membertest.Bubble(t, "an older copy of the record of intent does not keep it from resetting", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "an older copy of the record of intent does not keep it from resetting", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
-		op, _ := g.Operator()
+		op, _ := g.NewOperator()
 		for range 2 {
 			require.NoError(t, op.Reset(t.Context(), "job"))
 			time.Sleep(10 * time.Second)
 		}
-		g.Write(g.Keys.Control("job"), `{"job":"job"}`)
+		g.WriteRecord(g.Keys.Control("job"), `{"job":"job"}`)
 		require.NoError(t, op.Reset(t.Context(), "job"))
 		time.Sleep(10 * time.Second)
-		assert.Equal(t, 4, g.Plan("job").Last().Number)
+		assert.Equal(t, 4, g.ReadPlan("job").Last().Number)
 	})
-	membertest.Bubble(t, "a job that is not known is refused", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a job that is not known is refused", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
-		op, _ := g.Operator()
+		op, _ := g.NewOperator()
 		err := op.Reset(t.Context(), "other")
 		require.ErrorIs(t, err, coordinator.ErrUnknownJob)
 		assert.EqualError(t, err, `reset "other": unknown job`)

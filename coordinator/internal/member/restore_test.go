@@ -18,39 +18,39 @@ import (
 func TestRestore_Plan(t *testing.T) {
 	plan := func(g *membertest.Group) registry.Key { return g.Keys.Plan("job") }
 	for what, act := range map[string]func(g *membertest.Group, old string){
-		"that was deleted":                  func(g *membertest.Group, _ string) { g.Remove(plan(g)) },
-		"that was overwritten with garbage": func(g *membertest.Group, _ string) { g.Put(plan(g), "spoilt") },
-		"that was rolled back":              func(g *membertest.Group, old string) { g.Put(plan(g), old) },
+		"that was deleted":                  func(g *membertest.Group, _ string) { g.RemoveRecord(plan(g)) },
+		"that was overwritten with garbage": func(g *membertest.Group, _ string) { g.PutRecord(plan(g), "spoilt") },
+		"that was rolled back":              func(g *membertest.Group, old string) { g.PutRecord(plan(g), old) },
 		"whose owners are absurd": func(g *membertest.Group, old string) {
-			g.Put(plan(g), strings.Replace(old, `"owners":{`, `"owners":{"":"5000","x":"",`, 1))
+			g.PutRecord(plan(g), strings.Replace(old, `"owners":{`, `"owners":{"":"5000","x":"",`, 1))
 		},
 	} {
-		membertest.Bubble(t, what+" is written again by its leader", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, what+" is written again by its leader", func(t *testing.T, g *membertest.Group) {
 			a := g.Start("a", fourShards)
-			old := g.Text(plan(g))
+			old := g.GetText(plan(g))
 			b := g.Start("b", fourShards)
-			want := g.Owners("job")
+			want := g.ReadOwners("job")
 			require.Len(t, want, 2)
 			act(g, old)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			assert.Equal(t, want, g.Owners("job"))
+			assert.Equal(t, want, g.ReadOwners("job"))
 			assert.Equal(t, 1, a.Log.Count("another hand changed or deleted a plan"))
 			assert.Zero(t, b.Log.Count("another hand changed or deleted a plan"), "it does not lead")
-			g.RequireRuns(a, b)
+			g.RequireEachRuns(a, b)
 		})
 	}
-	membertest.Bubble(t, "that was deleted stays so while no instance offers the job", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that was deleted stays so while no instance offers the job", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", fourShards)
 		a.Withdraw("job")
 		time.Sleep(time.Second)
-		g.Remove(plan(g))
+		g.RemoveRecord(plan(g))
 		time.Sleep(time.Minute)
-		_, ok := g.Get(plan(g))
+		_, ok := g.GetRecord(plan(g))
 		assert.False(t, ok)
 		assert.Zero(t, a.Log.Count("another hand"))
 	})
-	membertest.Bubble(t, "commits of the leader itself are not taken for another hand's", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "commits of the leader itself are not taken for another hand's", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 		g.Server.LoseReply("a", 3)
 		c := g.Start("c", fourShards)
@@ -61,74 +61,74 @@ func TestRestore_Plan(t *testing.T) {
 	})
 	for what, lose := range map[string]func(t *testing.T, g *membertest.Group, leader, other *membertest.Worker){
 		"in a newer format that was deleted": func(_ *testing.T, g *membertest.Group, _, _ *membertest.Worker) {
-			g.Put(plan(g), `{"format":99,"job":"job"}`)
+			g.PutRecord(plan(g), `{"format":99,"job":"job"}`)
 			time.Sleep(time.Second)
-			g.Remove(plan(g))
+			g.RemoveRecord(plan(g))
 		},
 		"that was deleted while the office of the term was vacant": func(t *testing.T, g *membertest.Group, leader, _ *membertest.Worker) {
-			leader.Reg.Before(membertest.Writing(membertest.Is(g.Keys.Seat()), func() {
-				stored, _ := g.Get(plan(g))
-				_, err := g.Client().Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Delete(stored.Key, stored.Modified)}})
+			leader.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(g.Keys.Seat()), func() {
+				stored, _ := g.GetRecord(plan(g))
+				_, err := g.NewEditor().Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Delete(stored.Key, stored.Modified)}})
 				assert.NoError(t, err)
 				time.Sleep(time.Second) // its watch delivers the deletion before it leads
 			}))
-			g.Remove(g.Keys.Seat())
+			g.RemoveRecord(g.Keys.Seat())
 			time.Sleep(time.Second)
 		},
 		"that was deleted, as its definition was spoilt, while nobody led": func(_ *testing.T, g *membertest.Group, leader, other *membertest.Worker) {
 			spoil := sync.OnceFunc(func() {
-				g.Remove(plan(g))
-				g.Put(g.Keys.Job("job"), "spoilt")
+				g.RemoveRecord(plan(g))
+				g.PutRecord(g.Keys.Job("job"), "spoilt")
 			})
-			leader.Reg.Before(membertest.Writing(membertest.Is(g.Keys.Leader()), spoil))
-			other.Reg.Before(membertest.Writing(membertest.Is(g.Keys.Leader()), spoil))
+			leader.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(g.Keys.Leader()), spoil))
+			other.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(g.Keys.Leader()), spoil))
 			heal := g.Server.Partition("a") // until its term is over, it would write the plan again
 			g.Server.Expire("a")
 			time.Sleep(healing)
 			heal()
-			g.Put(g.Keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
+			g.PutRecord(g.Keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
 		},
 	} {
-		membertest.Bubble(t, what+" begins in a later generation than its claims, though the definition was stored during the term", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, what+" begins in a later generation than its claims, though the definition was stored during the term", func(t *testing.T, g *membertest.Group) {
 			a, b := g.Start("a", fourShards), g.Start("b", fourShards)
-			g.Put(g.Keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
-			membertest.Until(2)
-			require.Equal(t, 2, g.Plan("job").Last().Number)
+			g.PutRecord(g.Keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
+			membertest.SleepToMinute(2)
+			require.Equal(t, 2, g.ReadPlan("job").Last().Number)
 			lose(t, g, a, b)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			term, _ := g.Get(g.Keys.Leader())
-			definition, _ := g.Get(g.Keys.Job("job"))
+			term, _ := g.GetRecord(g.Keys.Leader())
+			definition, _ := g.GetRecord(g.Keys.Job("job"))
 			require.Less(t, term.Modified.Seq, definition.Modified.Seq)
-			assert.Greater(t, g.Plan("job").Last().Number, 2)
-			g.RequireRuns(a, b)
+			assert.Greater(t, g.ReadPlan("job").Last().Number, 2)
+			g.RequireEachRuns(a, b)
 		})
 	}
-	membertest.Bubble(t, "that was deleted while nobody led begins after all that was claimed, and leaves runs where they are", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", membertest.Takes(50*time.Second), fourShards)
-		b := g.StartWorking("b", membertest.Takes(50*time.Second), fourShards)
-		g.Put(g.Keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
-		membertest.Until(2)
-		require.Equal(t, 2, g.Plan("job").Last().Number)
-		running := g.Claims(b.Incarnation(), "job").Running.Shards()
+	membertest.RunBubble(t, "that was deleted while nobody led begins after all that was claimed, and leaves runs where they are", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.WorkFor(50*time.Second), fourShards)
+		b := g.StartWorking("b", membertest.WorkFor(50*time.Second), fourShards)
+		g.PutRecord(g.Keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
+		membertest.SleepToMinute(2)
+		require.Equal(t, 2, g.ReadPlan("job").Last().Number)
+		running := g.ReadClaims(b.Incarnation(), "job").Running.Shards()
 		require.Equal(t, 2, running.Len())
-		deleting := membertest.Writing(membertest.Is(g.Keys.Leader()), func() {
-			e, _ := g.Get(plan(g))
-			_, err := g.Client().Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Delete(e.Key, e.Modified)}})
+		deleting := membertest.OnFirstWrite(membertest.IsKey(g.Keys.Leader()), func() {
+			e, _ := g.GetRecord(plan(g))
+			_, err := g.NewEditor().Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Delete(e.Key, e.Modified)}})
 			assert.NoError(t, err)
 		})
-		a.Reg.Before(deleting)
-		b.Reg.Before(deleting)
+		a.Reg.BeforeTxn(deleting)
+		b.Reg.BeforeTxn(deleting)
 		heal := g.Server.Partition("a") // until its term is over, it would write the plan again
 		g.Server.Expire("a")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		heal()
-		p := g.Plan("job")
+		p := g.ReadPlan("job")
 		assert.Greater(t, p.Last().Number, 2)
 		assert.True(t, running.Minus(p.Owners[b.Incarnation()]).IsZero(), "%v runs %s and owns %s", b, running, p.Owners[b.Incarnation()])
 		time.Sleep(3 * time.Minute)
-		g.RequireRuns(a, b)
+		g.RequireEachRuns(a, b)
 	})
 }
 
@@ -136,67 +136,67 @@ func TestRestore_Definition(t *testing.T) {
 	key := func(g *membertest.Group) registry.Key { return g.Keys.Job("job") }
 	newer := `{"name":"job","revision":2,"shards":4}`
 	for what, act := range map[string]func(g *membertest.Group, old string){
-		"that was deleted":     func(g *membertest.Group, _ string) { g.Remove(key(g)) },
-		"that was rolled back": func(g *membertest.Group, old string) { g.Put(key(g), old) },
+		"that was deleted":     func(g *membertest.Group, _ string) { g.RemoveRecord(key(g)) },
+		"that was rolled back": func(g *membertest.Group, old string) { g.PutRecord(key(g), old) },
 	} {
-		membertest.Bubble(t, what+" is stored again", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, what+" is stored again", func(t *testing.T, g *membertest.Group) {
 			a := g.Start("a", fourShards)
-			old := g.Text(key(g))
+			old := g.GetText(key(g))
 			g.Start("b", newer)
 			time.Sleep(time.Minute)
-			require.Equal(t, newer, g.Text(key(g)))
+			require.Equal(t, newer, g.GetText(key(g)))
 			act(g, old)
 			time.Sleep(time.Second)
-			assert.Equal(t, newer, g.Text(key(g)))
+			assert.Equal(t, newer, g.GetText(key(g)))
 			assert.Equal(t, 1, a.Log.Count("the one in force is stored again"))
-			assert.Equal(t, 2, g.Plan("job").Last().Number)
+			assert.Equal(t, 2, g.ReadPlan("job").Last().Number)
 		})
 	}
-	membertest.Bubble(t, "that was deleted stays so while no instance offers the job", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that was deleted stays so while no instance offers the job", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", fourShards)
 		a.Withdraw("job")
 		time.Sleep(time.Second)
-		g.Remove(key(g))
+		g.RemoveRecord(key(g))
 		time.Sleep(time.Minute)
-		_, ok := g.Get(key(g))
+		_, ok := g.GetRecord(key(g))
 		assert.False(t, ok)
 	})
-	membertest.Bubble(t, "that cannot be read stays, is the plan's problem, and the one in force goes on", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that cannot be read stays, is the plan's problem, and the one in force goes on", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
-		was := g.Text(key(g))
-		g.Spoil(key(g))
+		was := g.GetText(key(g))
+		g.SpoilRecord(key(g))
 		time.Sleep(time.Second)
-		assert.Equal(t, string(key(g))+" cannot be read", g.Plan("job").Problem)
-		g.RequireRuns(a, b)
-		g.Put(key(g), was)
+		assert.Equal(t, string(key(g))+" cannot be read", g.ReadPlan("job").Problem)
+		g.RequireEachRuns(a, b)
+		g.PutRecord(key(g), was)
 		time.Sleep(time.Second)
-		assert.Empty(t, g.Plan("job").Problem)
+		assert.Empty(t, g.ReadPlan("job").Problem)
 	})
-	membertest.Bubble(t, "an intent that cannot be read is the plan's problem", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "an intent that cannot be read is the plan's problem", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", fourShards)
-		g.Put(g.Keys.Control("job"), "spoilt")
+		g.PutRecord(g.Keys.Control("job"), "spoilt")
 		time.Sleep(time.Second)
-		assert.Equal(t, string(g.Keys.Control("job"))+" cannot be read", g.Plan("job").Problem)
+		assert.Equal(t, string(g.Keys.Control("job"))+" cannot be read", g.ReadPlan("job").Problem)
 	})
 }
 
 func TestOperator_TriggersRunAfterTheirCounterWasDeleted(t *testing.T) {
-	membertest.Bubble(t, "job", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "job", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", fourShards)
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		for range 3 {
 			_, err := o.Trigger(t.Context(), "job", "", nil)
 			require.NoError(t, err)
 			time.Sleep(time.Second)
 		}
 		time.Sleep(2 * member.SelfDiagnosis) // the triggers are cleared
-		g.Remove(g.Keys.Control("job"))
-		a.Began()
+		g.RemoveRecord(g.Keys.Control("job"))
+		a.TakeRuns()
 		_, err := o.Trigger(t.Context(), "job", "again", nil)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		n := 0
-		for _, r := range a.Began() {
+		for _, r := range a.TakeRuns() {
 			if r.Param == "again" {
 				n++
 			}

@@ -18,7 +18,7 @@ func TestSupersededDefinitions(t *testing.T) {
 	const newer = "definition in force is newer than the one of this process"
 	const differs = "definition differs from the stored one of the same revision"
 	members := func(g *membertest.Group) map[string]coordinator.MemberStatus {
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		st, err := o.Status(g.T.Context(), "job")
 		require.NoError(g.T, err)
 		out := map[string]coordinator.MemberStatus{}
@@ -27,39 +27,39 @@ func TestSupersededDefinitions(t *testing.T) {
 		}
 		return out
 	}
-	membertest.Bubble(t, "of a lower revision are logged, with the fields that differ", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of a lower revision are logged, with the fields that differ", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 2, 3, `,"param":"x"`))
 		b := g.Start("b", coordtest.Def("job", 1, 2, ""))
 		assert.Equal(t, 1, b.Log.Count(newer))
 		assert.Equal(t, 1, b.Log.Count(`job=job revision=1 stored=2 differences="[param: none here, \"x\" in force shards: 2 here, 3 in force]"`))
 		assert.Zero(t, b.Log.Count(differs))
 	})
-	membertest.Bubble(t, "of the same revision are logged, with the fields that differ", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of the same revision are logged, with the fields that differ", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 1, 3, ""))
 		b := g.Start("b", coordtest.Def("job", 1, 2, ""))
 		assert.Equal(t, 1, b.Log.Count(differs))
 		assert.Equal(t, 1, b.Log.Count(`differences="[shards: 2 here, 3 in force]"`))
 		assert.Zero(t, b.Log.Count(newer))
 	})
-	membertest.Bubble(t, "are not logged where equal ones are only written in another way", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are not logged where equal ones are only written in another way", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 1, 2, ""))
 		b := g.Start("b", strings.ReplaceAll(coordtest.Def("job", 1, 2, ""), ":", ": "))
 		assert.Zero(t, b.Log.Count(differs))
 		assert.False(t, members(g)["b"].Differs)
 	})
-	membertest.Bubble(t, "are logged once, not again with each session or change", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are logged once, not again with each session or change", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 2, 3, ""))
 		b := g.Start("b", coordtest.Def("job", 1, 2, ""))
 		g.Server.Expire("b")
 		time.Sleep(time.Minute)
-		b.Offer(membertest.Offering(coordtest.Def("other", 0, 1, "")))
+		b.Offer(membertest.DefinitionsByName(coordtest.Def("other", 0, 1, "")))
 		time.Sleep(time.Second)
 		assert.Equal(t, 1, b.Log.Count(newer))
-		b.Offer(membertest.Offering(coordtest.Def("job", 0, 5, "")))
+		b.Offer(membertest.DefinitionsByName(coordtest.Def("job", 0, 5, "")))
 		time.Sleep(time.Second)
 		assert.Equal(t, 2, b.Log.Count(newer), "it is another definition")
 	})
-	membertest.Bubble(t, "of many jobs are some lines", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of many jobs are some lines", func(t *testing.T, g *membertest.Group) {
 		var high, low []string
 		for i := range 40 {
 			high = append(high, coordtest.Def(fmt.Sprint("job-", i), 2, 1, ""))
@@ -71,7 +71,7 @@ func TestSupersededDefinitions(t *testing.T) {
 		assert.Equal(t, 1, b.Log.Count(`more definitions of this process are not in force`))
 		assert.Equal(t, 1, b.Log.Count(`count=35 `))
 	})
-	membertest.Bubble(t, "stand in the status of each member", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "stand in the status of each member", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 1, 2, ""), coordtest.Def("other", 7, 1, ""))
 		g.Start("b", coordtest.Def("job", 2, 2, ""))
 		g.Start("c", coordtest.Def("job", 2, 3, ""))
@@ -86,13 +86,13 @@ func TestSupersededDefinitions(t *testing.T) {
 			assert.Equal(t, want, coordinator.MemberStatus{Revision: all[name].Revision, Differs: all[name].Differs}, name)
 		}
 	})
-	membertest.Bubble(t, "of a running member are in its record when it offers them later", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of a running member are in its record when it offers them later", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 2, 2, ""))
 		b := g.Start("b", coordtest.Def("other", 0, 1, ""))
-		b.Offer(membertest.Offering(coordtest.Def("job", 2, 3, "")))
+		b.Offer(membertest.DefinitionsByName(coordtest.Def("job", 2, 3, "")))
 		require.NoError(t, b.AwaitJoined(t.Context()))
 		assert.True(t, members(g)["b"].Differs)
-		b.Offer(membertest.Offering(coordtest.Def("job", 3, 3, "")))
+		b.Offer(membertest.DefinitionsByName(coordtest.Def("job", 3, 3, "")))
 		require.NoError(t, b.AwaitJoined(t.Context()))
 		all := members(g)
 		assert.False(t, all["b"].Differs)

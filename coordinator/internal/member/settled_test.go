@@ -14,20 +14,20 @@ import (
 )
 
 func TestLedger_Close(t *testing.T) {
-	membertest.Bubble(t, "waits for a claim on its way before the record of the member says that it drains", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 2, ""))
+	membertest.RunBubble(t, "waits for a claim on its way before the record of the member says that it drains", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 2, ""))
 		g.Start("b", coordtest.Def("job", 0, 2, ""))
 		draining := func() bool {
-			e, ok := g.Get(g.Keys.Member(a.Incarnation()))
+			e, ok := g.GetRecord(g.Keys.Member(a.Incarnation()))
 			require.True(t, ok)
 			m, err := record.Decode[record.Member](e.Value)
 			require.NoError(t, err)
 			return m.Draining
 		}
 		arrive := make(chan struct{})
-		a.Reg.Before(membertest.Writing(membertest.Below(g.Keys.ClaimsOf(a.Incarnation())), func() { <-arrive }))
-		membertest.Until(1)
-		require.Empty(t, a.Began(), "its claim has not arrived")
+		a.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.ClaimsOf(a.Incarnation())), func() { <-arrive }))
+		membertest.SleepToMinute(1)
+		require.Empty(t, a.TakeRuns(), "its claim has not arrived")
 		drained := make(chan error, 1)
 		go func() { drained <- a.Drain(t.Context()) }()
 		time.Sleep(time.Second)
@@ -38,8 +38,8 @@ func TestLedger_Close(t *testing.T) {
 		close(arrive)
 		require.NoError(t, <-drained)
 		assert.True(t, draining())
-		assert.Equal(t, map[int]int{0: 1}, membertest.Shards(a.Began()))
+		assert.Equal(t, map[int]int{0: 1}, membertest.CountRuns(a.TakeRuns()))
 		synctest.Wait()
-		assert.Equal(t, map[string]string{"a": "0", "b": "1"}, g.Owners("job"), "the running shard stays")
+		assert.Equal(t, map[string]string{"a": "0", "b": "1"}, g.ReadOwners("job"), "the running shard stays")
 	})
 }

@@ -15,26 +15,26 @@ import (
 func TestClocks_OfTheStore(t *testing.T) {
 	const differs = "this clock differs from the store's"
 	for name, ahead := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
-		membertest.Bubble(t, "are compared by an instance that is alone, which reports that its own is "+name+", and works", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, "are compared by an instance that is alone, which reports that its own is "+name+", and works", func(t *testing.T, g *membertest.Group) {
 			g.Skew = 5 * time.Second
-			g.Sets("a", ahead)
+			g.SetClock("a", ahead)
 			a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 			assert.Equal(t, 1, a.Log.Count(differs))
 			assert.Contains(t, a.Log.String(), "level=WARN msg=\"this clock differs")
 			assert.Contains(t, a.Log.String(), "ahead="+ahead.String())
-			membertest.Until(2)
-			assert.NotEmpty(t, a.Began())
+			membertest.SleepToMinute(2)
+			assert.NotEmpty(t, a.TakeRuns())
 			assert.Equal(t, 1, a.Log.Count(differs))
 			time.Sleep(2 * member.ClocksDrift)
 			assert.GreaterOrEqual(t, a.Log.Count(differs), 2, "it does so again while that lasts")
 			assert.Zero(t, a.Log.Count("cannot be checked"))
 		})
 	}
-	membertest.Bubble(t, "are compared by the leader of two", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are compared by the leader of two", func(t *testing.T, g *membertest.Group) {
 		g.Skew = 5 * time.Second
 		b := g.Start("b", coordtest.Def("job", 0, 1, ""))
 		assert.Zero(t, b.Log.Count(differs))
-		g.Sets("a", time.Hour)
+		g.SetClock("a", time.Hour)
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		time.Sleep(time.Minute)
 		assert.Zero(t, b.Log.Count(differs), "its own is right")
@@ -42,30 +42,30 @@ func TestClocks_OfTheStore(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Positive(t, a.Log.Count(differs))
 	})
-	membertest.Bubble(t, "show a clock that is set while its instance is alone", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "show a clock that is set while its instance is alone", func(t *testing.T, g *membertest.Group) {
 		g.Skew = 5 * time.Second
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		assert.Zero(t, a.Log.Count(differs))
-		g.Sets("a", -time.Hour)
+		g.SetClock("a", -time.Hour)
 		time.Sleep(time.Minute)
 		assert.Equal(t, 1, a.Log.Count(differs))
 	})
-	membertest.Bubble(t, "are not asked where three can judge, nor where the difference is within the limit", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are not asked where three can judge, nor where the difference is within the limit", func(t *testing.T, g *membertest.Group) {
 		g.Skew = 5 * time.Second
-		g.Sets("a", 4*time.Second)
+		g.SetClock("a", 4*time.Second)
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		for _, name := range []string{"b", "c"} {
 			g.Start(name, coordtest.Def("job", 0, 1, ""))
 		}
-		g.Sets("a", time.Hour)
+		g.SetClock("a", time.Hour)
 		time.Sleep(time.Minute)
 		assert.Zero(t, a.Log.Count(differs))
 	})
-	membertest.Bubble(t, "are missing: an instance that is alone reports once that its clock cannot be checked", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are missing: an instance that is alone reports once that its clock cannot be checked", func(t *testing.T, g *membertest.Group) {
 		g.Skew = 5 * time.Second
-		a := g.Worker("a", nil, coordtest.Def("job", 0, 1, ""))
+		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
 		a.Reg.NoClock = true
-		g.Joined(a)
+		g.JoinWorker(a)
 		time.Sleep(3 * member.ClocksDrift)
 		assert.Equal(t, 1, a.Log.Count("this clock cannot be checked"))
 		assert.Contains(t, a.Log.String(), "level=INFO msg=\"this clock cannot be checked")

@@ -25,15 +25,15 @@ func TestLead_StrategyThatFails(t *testing.T) {
 			return nil, fmt.Errorf("no idea %d", calls)
 		},
 	} {
-		membertest.Bubble(t, "and "+name+" has the plan written at the slow tick at most", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, "and "+name+" has the plan written at the slow tick at most", func(t *testing.T, g *membertest.Group) {
 			g.Strategy.Store(&s)
 			a := g.Start("a", coordtest.Def("job", 0, 4, `,"strategy":"failing"`))
-			assert.Equal(t, map[string]string{"a": "0-3"}, g.Owners("job"))
-			assert.Contains(t, g.Plan("job").Problem, "no idea")
+			assert.Equal(t, map[string]string{"a": "0-3"}, g.ReadOwners("job"))
+			assert.Contains(t, g.ReadPlan("job").Problem, "no idea")
 			g.Server.Record()
 			time.Sleep(10 * time.Minute)
 			written := 0
-			for _, c := range g.Commits() {
+			for _, c := range g.TakeCommits() {
 				if slices.ContainsFunc(c.Then, func(op registry.Op) bool { return op.Key == g.Keys.Plan("job") }) {
 					written++
 				}

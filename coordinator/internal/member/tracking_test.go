@@ -16,168 +16,168 @@ import (
 )
 
 func TestTrackClaims(t *testing.T) {
-	membertest.Bubble(t, "write a fire down in one commit, with which go the ends of the one before", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "write a fire down in one commit, with which go the ends of the one before", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
 		g.Server.Record()
 		for n := range 5 {
-			membertest.Until(n + 1)
+			membertest.SleepToMinute(n + 1)
 			time.Sleep(30 * time.Second)
-			assert.Equal(t, membertest.Once(4), membertest.Shards(a.Began()))
-			assert.Equal(t, 1, g.ClaimWrites())
-			claims := g.Claims(a.Incarnation(), "job")
+			assert.Equal(t, membertest.OncePerShard(4), membertest.CountRuns(a.TakeRuns()))
+			assert.Equal(t, 1, g.CountClaimCommits())
+			claims := g.ReadClaims(a.Incarnation(), "job")
 			assert.Equal(t, "0-3", claims.Running.Shards().String())
 			assert.Equal(t, record.Counts{Claimed: uint64(4 * (n + 1)), Succeeded: uint64(4 * n)}, claims.Counts)
 		}
 	})
-	membertest.Bubble(t, "claim what came due during a run when that has ended", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", membertest.Takes(90*time.Second), coordtest.Def("job", 0, 1, coordtest.ClaimsOnly))
-		membertest.Until(2)
-		require.Len(t, a.Began(), 1)
+	membertest.RunBubble(t, "claim what came due during a run when that has ended", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.WorkFor(90*time.Second), coordtest.Def("job", 0, 1, coordtest.ClaimsOnly))
+		membertest.SleepToMinute(2)
+		require.Len(t, a.TakeRuns(), 1)
 		time.Sleep(30 * time.Second)
-		runs := a.Began()
+		runs := a.TakeRuns()
 		require.Len(t, runs, 1)
 		assert.Equal(t, coordtest.BubbleBegan().Add(2*time.Minute), runs[0].Fire.UTC())
 	})
-	membertest.Bubble(t, "let a shard go whose run has ended, for one commit more", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "let a shard go whose run has ended, for one commit more", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		g.Server.Record()
 		b := g.Start("b", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
-		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.Owners("job"))
-		assert.Equal(t, 1, g.ClaimWrites())
-		assert.Empty(t, g.Claims(a.Incarnation(), "job").Running)
-		a.Began()
-		membertest.Until(2)
-		assert.Equal(t, membertest.Once(4), membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())))
+		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.ReadOwners("job"))
+		assert.Equal(t, 1, g.CountClaimCommits())
+		assert.Empty(t, g.ReadClaims(a.Incarnation(), "job").Running)
+		a.TakeRuns()
+		membertest.SleepToMinute(2)
+		assert.Equal(t, membertest.OncePerShard(4), membertest.SumRuns(membertest.CountRuns(a.TakeRuns()), membertest.CountRuns(b.TakeRuns())))
 	})
-	membertest.Bubble(t, "keep a shard whose function has not returned", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", membertest.Takes(30*time.Second), coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
-		membertest.Until(1)
+	membertest.RunBubble(t, "keep a shard whose function has not returned", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.WorkFor(30*time.Second), coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
+		membertest.SleepToMinute(1)
 		g.Start("b", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
-		assert.Equal(t, map[string]string{"a": "0-3"}, g.Owners("job"))
-		assert.Equal(t, "2-3", g.Plan("job").Frozen.String())
-		assert.ElementsMatch(t, []int{2, 3}, a.Asked())
+		assert.Equal(t, map[string]string{"a": "0-3"}, g.ReadOwners("job"))
+		assert.Equal(t, "2-3", g.ReadPlan("job").Frozen.String())
+		assert.ElementsMatch(t, []int{2, 3}, a.YieldedShards())
 		time.Sleep(30 * time.Second)
-		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.Owners("job"))
+		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.ReadOwners("job"))
 	})
-	membertest.Bubble(t, "keep a shard of an owner that drains until its function has returned", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", membertest.Takes(30*time.Second), coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
-		b := g.StartWorking("b", membertest.Takes(30*time.Second), coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
-		membertest.Until(1)
+	membertest.RunBubble(t, "keep a shard of an owner that drains until its function has returned", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.WorkFor(30*time.Second), coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
+		b := g.StartWorking("b", membertest.WorkFor(30*time.Second), coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
+		membertest.SleepToMinute(1)
 		require.NoError(t, a.Drain(t.Context()))
 		time.Sleep(5 * time.Second)
-		assert.Equal(t, map[string]string{"a": "0", "b": "1"}, g.Owners("job"))
+		assert.Equal(t, map[string]string{"a": "0", "b": "1"}, g.ReadOwners("job"))
 		time.Sleep(30 * time.Second)
-		assert.Equal(t, map[string]string{"b": "0-1"}, g.Owners("job"))
-		a.Began()
-		b.Began()
-		membertest.Until(2)
-		assert.Equal(t, membertest.Once(2), membertest.Shards(b.Began()))
-		assert.Zero(t, g.Counts("job").Unknown)
+		assert.Equal(t, map[string]string{"b": "0-1"}, g.ReadOwners("job"))
+		a.TakeRuns()
+		b.TakeRuns()
+		membertest.SleepToMinute(2)
+		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(b.TakeRuns()))
+		assert.Zero(t, g.SumCounts("job").Unknown)
 	})
-	membertest.Bubble(t, "do not begin while their owner has not observed a move, and none is lost or doubled", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "do not begin while their owner has not observed a move, and none is lost or doubled", func(t *testing.T, g *membertest.Group) {
 		g.Start("c", coordtest.Def("other", 0, 1, `,"start_paused":true`)) // it leads
 		a := g.Start("a", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
-		membertest.Until(3)
-		require.Len(t, a.Began(), 12)
+		membertest.SleepToMinute(3)
+		require.Len(t, a.TakeRuns(), 12)
 		release := g.Server.HoldWatch("a")
 		b := g.Start("b", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
-		membertest.Until(4)
-		assert.Equal(t, "2-3", g.Plan("job").Frozen.String())
-		assert.Equal(t, map[string]string{"a": "0-3"}, g.Owners("job"), "the ends are not on record")
-		assert.Empty(t, a.Began(), "a claim names the plan that was replaced")
+		membertest.SleepToMinute(4)
+		assert.Equal(t, "2-3", g.ReadPlan("job").Frozen.String())
+		assert.Equal(t, map[string]string{"a": "0-3"}, g.ReadOwners("job"), "the ends are not on record")
+		assert.Empty(t, a.TakeRuns(), "a claim names the plan that was replaced")
 		release()
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.Owners("job"))
-		assert.Equal(t, membertest.Once(4), membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())))
-		membertest.Until(5)
-		assert.Equal(t, membertest.Once(4), membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())))
+		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.ReadOwners("job"))
+		assert.Equal(t, membertest.OncePerShard(4), membertest.SumRuns(membertest.CountRuns(a.TakeRuns()), membertest.CountRuns(b.TakeRuns())))
+		membertest.SleepToMinute(5)
+		assert.Equal(t, membertest.OncePerShard(4), membertest.SumRuns(membertest.CountRuns(a.TakeRuns()), membertest.CountRuns(b.TakeRuns())))
 	})
-	membertest.Bubble(t, "leave nothing on record when their owner drains", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "leave nothing on record when their owner drains", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
 		b := g.Start("b", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		a.Shutdown()
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"b": "0-3"}, g.Owners("job"))
-		assert.Zero(t, g.Counts("job").Unknown)
-		assert.EqualValues(t, 2, g.Plan("job").Counts.Succeeded)
-		membertest.Until(2)
-		assert.Equal(t, membertest.Once(4), membertest.Shards(b.Began()[2:]))
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"))
+		assert.Zero(t, g.SumCounts("job").Unknown)
+		assert.EqualValues(t, 2, g.ReadPlan("job").Counts.Succeeded)
+		membertest.SleepToMinute(2)
+		assert.Equal(t, membertest.OncePerShard(4), membertest.CountRuns(b.TakeRuns()[2:]))
 	})
-	membertest.Bubble(t, "are counted as unknown after a crash, and not made again, whatever the job wants", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are counted as unknown after a crash, and not made again, whatever the job wants", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, `,"on_crash":"rerun elsewhere"`+coordtest.ClaimsOnly))
 		b := g.Start("b", coordtest.Def("job", 0, 2, `,"on_crash":"rerun elsewhere"`+coordtest.ClaimsOnly))
-		membertest.Until(1)
-		require.Equal(t, membertest.Once(2), membertest.Merged(membertest.Shards(a.Began()), membertest.Shards(b.Began())))
+		membertest.SleepToMinute(1)
+		require.Equal(t, membertest.OncePerShard(2), membertest.SumRuns(membertest.CountRuns(a.TakeRuns()), membertest.CountRuns(b.TakeRuns())))
 		defer g.Server.Partition("a")()
-		membertest.Until(2)
-		assert.Equal(t, map[string]string{"b": "0-1"}, g.Owners("job"))
-		runs := b.Began()
-		assert.Equal(t, membertest.Once(2), membertest.Shards(runs))
+		membertest.SleepToMinute(2)
+		assert.Equal(t, map[string]string{"b": "0-1"}, g.ReadOwners("job"))
+		runs := b.TakeRuns()
+		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(runs))
 		for _, r := range runs {
 			assert.Equal(t, 1, r.Attempt)
 		}
-		counts := g.Plan("job").Counts
+		counts := g.ReadPlan("job").Counts
 		assert.EqualValues(t, 1, counts.Unknown)
 		assert.Zero(t, counts.Lost)
 	})
-	membertest.Bubble(t, "are counted as unknown when who was waited for is back", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are counted as unknown when who was waited for is back", func(t *testing.T, g *membertest.Group) {
 		g.Grace = time.Minute
 		a := g.Start("a", coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
 		g.Start("b", coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		g.Server.Expire("a")
 		time.Sleep(5 * time.Second)
-		assert.Equal(t, map[string]string{"a": "0", "b": "1"}, g.Owners("job"))
-		assert.EqualValues(t, 1, g.Plan("job").Counts.Unknown)
-		a.Began()
-		membertest.Until(2)
-		assert.Len(t, a.Began(), 1)
+		assert.Equal(t, map[string]string{"a": "0", "b": "1"}, g.ReadOwners("job"))
+		assert.EqualValues(t, 1, g.ReadPlan("job").Counts.Unknown)
+		a.TakeRuns()
+		membertest.SleepToMinute(2)
+		assert.Len(t, a.TakeRuns(), 1)
 	})
-	membertest.Bubble(t, "leave nothing on record of a job that is paused", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "leave nothing on record of a job that is paused", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
-		membertest.Until(1)
-		require.NotEmpty(t, g.Claims(a.Incarnation(), "job").Running)
+		membertest.SleepToMinute(1)
+		require.NotEmpty(t, g.ReadClaims(a.Incarnation(), "job").Running)
 		require.NoError(t, a.Pause(t.Context(), "job"))
 		time.Sleep(time.Second)
-		assert.Empty(t, g.Claims(a.Incarnation(), "job").Running)
-		assert.Equal(t, record.Counts{Claimed: 2, Succeeded: 2}, g.Counts("job"))
+		assert.Empty(t, g.ReadClaims(a.Incarnation(), "job").Running)
+		assert.Equal(t, record.Counts{Claimed: 2, Succeeded: 2}, g.SumCounts("job"))
 	})
-	membertest.Bubble(t, "of a trigger end at once, so that it is cleared", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of a trigger end at once, so that it is cleared", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
 		_, err := a.Trigger(t.Context(), "job", "", nil)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
-		assert.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
-		assert.Empty(t, g.Claims(a.Incarnation(), "job").Running)
+		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
+		assert.Empty(t, g.ReadClaims(a.Incarnation(), "job").Running)
 		time.Sleep(time.Minute)
-		assert.Empty(t, g.Plan("job").Triggers)
+		assert.Empty(t, g.ReadPlan("job").Triggers)
 	})
-	membertest.Bubble(t, "end with the fires that their shard passes over when it is disabled", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "end with the fires that their shard passes over when it is disabled", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
-		membertest.Until(1)
+		membertest.SleepToMinute(1)
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}}))
-		membertest.Until(3)
-		assert.Len(t, a.Began(), 2)
-		assert.Empty(t, g.Claims(a.Incarnation(), "job").Running)
-		assert.Equal(t, record.Counts{Claimed: 2, Succeeded: 2, Skipped: 4}, g.Counts("job"))
+		membertest.SleepToMinute(3)
+		assert.Len(t, a.TakeRuns(), 2)
+		assert.Empty(t, g.ReadClaims(a.Incarnation(), "job").Running)
+		assert.Equal(t, record.Counts{Claimed: 2, Succeeded: 2, Skipped: 4}, g.SumCounts("job"))
 	})
 }
 
 func TestTracking_Changes(t *testing.T) {
-	membertest.Bubble(t, "while the job runs: no fire is lost or doubled, and the total may change as well", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "while the job runs: no fire is lost or doubled, and the total may change as well", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", coordtest.Def("job", 0, 2, "")), g.Start("b", coordtest.Def("job", 0, 2, ""))
 		fires := map[time.Time]map[int]int{}
 		levels := []string{"", coordtest.ClaimsOnly}
 		for n := 1; n < 20; n++ {
-			membertest.Until(n)
+			membertest.SleepToMinute(n)
 			if n%3 == 0 {
-				next := membertest.Offering(coordtest.Def("job", n, 2+n%2, levels[n/3%2]))
+				next := membertest.DefinitionsByName(coordtest.Def("job", n, 2+n%2, levels[n/3%2]))
 				a.Offer(next)
 				b.Offer(next)
 			}
-			for _, r := range append(a.Began(), b.Began()...) {
+			for _, r := range append(a.TakeRuns(), b.TakeRuns()...) {
 				if fires[r.Fire] == nil {
 					fires[r.Fire] = map[int]int{}
 				}
@@ -187,12 +187,12 @@ func TestTracking_Changes(t *testing.T) {
 		}
 		assert.Len(t, fires, 19)
 		for fire, ran := range fires {
-			assert.Contains(t, []map[int]int{membertest.Once(2), membertest.Once(3)}, ran, fire)
+			assert.Contains(t, []map[int]int{membertest.OncePerShard(2), membertest.OncePerShard(3)}, ran, fire)
 		}
-		assert.Len(t, g.Plan("job").Epochs, 1)
-		assert.Zero(t, g.Counts("job").Unknown+g.Counts("job").Lost)
+		assert.Len(t, g.ReadPlan("job").Epochs, 1)
+		assert.Zero(t, g.SumCounts("job").Unknown+g.SumCounts("job").Lost)
 	})
-	membertest.Bubble(t, "at an instant: a run is made again after a crash if it was claimed before, and else counted", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "at an instant: a run is made again after a crash if it was claimed before, and else counted", func(t *testing.T, g *membertest.Group) {
 		long := func(ctx context.Context, r member.Run) error {
 			if r.Attempt == 1 {
 				<-ctx.Done()
@@ -200,18 +200,18 @@ func TestTracking_Changes(t *testing.T) {
 			return context.Cause(ctx)
 		}
 		a := g.StartWorking("a", long, coordtest.Def("job", 0, 1, ""))
-		membertest.Until(1)
-		a.Offer(membertest.Offering(coordtest.Def("job", 1, 2, coordtest.ClaimsOnly)))
-		membertest.Until(2) // shard 0 runs as it was claimed, shard 1 is new
-		require.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
+		membertest.SleepToMinute(1)
+		a.Offer(membertest.DefinitionsByName(coordtest.Def("job", 1, 2, coordtest.ClaimsOnly)))
+		membertest.SleepToMinute(2) // shard 0 runs as it was claimed, shard 1 is new
+		require.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
 		g.Server.Expire("a")
 		time.Sleep(5 * time.Second)
-		runs := a.Began()
+		runs := a.TakeRuns()
 		require.Len(t, runs, 2)
 		assert.Equal(t, 2, runs[0].Attempt)
 		assert.Equal(t, coordtest.BubbleBegan().Add(time.Minute), runs[0].Fire.UTC())
 		assert.Equal(t, 1, runs[1].Attempt, "the fire that shard 0 owed")
-		assert.EqualValues(t, 1, g.Plan("job").Counts.Unknown)
-		assert.Zero(t, g.Plan("job").Counts.Lost)
+		assert.EqualValues(t, 1, g.ReadPlan("job").Counts.Unknown)
+		assert.Zero(t, g.ReadPlan("job").Counts.Lost)
 	})
 }

@@ -13,26 +13,26 @@ import (
 )
 
 func TestLead_TriggerOfACrashedInstance(t *testing.T) {
-	membertest.Bubble(t, "is run again with its parameter after minutes in which its shards had no owner", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", membertest.Takes(time.Hour), coordtest.Def("job", 0, 2, ""))
+	membertest.RunBubble(t, "is run again with its parameter after minutes in which its shards had no owner", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("other", 0, 1, ""))
 		n, err := b.Trigger(t.Context(), "job", "hello", nil)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
-		require.Equal(t, membertest.Once(2), membertest.Shards(a.Began()))
+		require.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
 		defer g.Server.Partition("a")()
 		time.Sleep(membertest.TTL + 4*member.SelfDiagnosis)
-		require.Empty(t, g.Owners("job"))
-		b.Began()
-		b.Offer(membertest.Offering(coordtest.Def("job", 0, 2, "")))
+		require.Empty(t, g.ReadOwners("job"))
+		b.TakeRuns()
+		b.Offer(membertest.DefinitionsByName(coordtest.Def("job", 0, 2, "")))
 		time.Sleep(time.Second)
 		var again []member.Run
-		for _, r := range b.Began() {
+		for _, r := range b.TakeRuns() {
 			if r.Trigger == n {
 				again = append(again, r)
 			}
 		}
-		require.Equal(t, membertest.Once(2), membertest.Shards(again))
+		require.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(again))
 		for _, r := range again {
 			assert.Equal(t, "hello", r.Param)
 			assert.Equal(t, 2, r.Attempt)

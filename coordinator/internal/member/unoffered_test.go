@@ -22,12 +22,12 @@ func TestUnoffered(t *testing.T) {
 		a.Withdraw("job")
 		b.Withdraw("job")
 		time.Sleep(10 * time.Second)
-		assert.Equal(t, planning.UnofferedProblem, g.Plan("job").Problem)
+		assert.Equal(t, planning.UnofferedProblem, g.ReadPlan("job").Problem)
 		meanwhile(a, b)
 		time.Sleep(away)
 		all := func() (runs []member.Run) {
 			for _, w := range g.Members {
-				for _, r := range w.Began() {
+				for _, r := range w.TakeRuns() {
 					if r.Job == "job" {
 						runs = append(runs, r)
 					}
@@ -37,15 +37,15 @@ func TestUnoffered(t *testing.T) {
 		}
 		all()
 		last := g.Members[len(g.Members)-1]
-		last.Offer(membertest.Offering(job))
+		last.Offer(membertest.DefinitionsByName(job))
 		time.Sleep(10 * time.Second)
-		assert.Empty(t, g.Plan("job").Problem)
+		assert.Empty(t, g.ReadPlan("job").Problem)
 		atOnce = all()
 		time.Sleep(10 * time.Minute)
 		return atOnce, all()
 	}
 	nothing := func(a, b *membertest.Worker) {}
-	membertest.Bubble(t, "a job that is offered again after 30 days owes nothing", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a job that is offered again after 30 days owes nothing", func(t *testing.T, g *membertest.Group) {
 		atOnce, later := removed(t, g, 30*24*time.Hour, nothing)
 		assert.Empty(t, atOnce)
 		assert.Len(t, later, 20)
@@ -53,15 +53,15 @@ func TestUnoffered(t *testing.T) {
 			assert.False(t, r.Missed)
 		}
 	})
-	membertest.Bubble(t, "after 30 minutes its misfire policy holds", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "after 30 minutes its misfire policy holds", func(t *testing.T, g *membertest.Group) {
 		atOnce, later := removed(t, g, 30*time.Minute, nothing)
 		assert.Len(t, atOnce, 2)
 		assert.Len(t, later, 20)
 	})
-	membertest.Bubble(t, "another leader goes on from the same instant", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "another leader goes on from the same instant", func(t *testing.T, g *membertest.Group) {
 		atOnce, _ := removed(t, g, 30*time.Minute, func(a, b *membertest.Worker) {
 			time.Sleep(40 * time.Minute)
-			led := g.Leader().Session
+			led := g.ReadLeader().Session
 			for _, w := range []*membertest.Worker{a, b} {
 				if w.Session() == led {
 					w.Shutdown()
@@ -70,13 +70,13 @@ func TestUnoffered(t *testing.T) {
 		})
 		assert.Empty(t, atOnce)
 	})
-	membertest.Bubble(t, "a fleet that is down as a whole does not count as unoffered", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a fleet that is down as a whole does not count as unoffered", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		time.Sleep(90 * time.Second)
 		a.Shutdown()
 		time.Sleep(30 * 24 * time.Hour)
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		time.Sleep(10 * time.Second)
-		assert.Len(t, b.Began(), 2)
+		assert.Len(t, b.TakeRuns(), 2)
 	})
 }

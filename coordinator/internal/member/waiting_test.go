@@ -23,7 +23,7 @@ func TestMember_SetWaiting(t *testing.T) {
 	shown := func(g *membertest.Group, job string) map[string]coordinator.Waiting {
 		g.T.Helper()
 		synctest.Wait()
-		o, _ := g.Operator()
+		o, _ := g.NewOperator()
 		st, err := o.Status(g.T.Context(), job)
 		require.NoError(g.T, err)
 		out := map[string]coordinator.Waiting{}
@@ -34,7 +34,7 @@ func TestMember_SetWaiting(t *testing.T) {
 	}
 	defs := []string{coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 1, "")}
 
-	membertest.Bubble(t, "is shown by Status for the member and the job, until nothing waits", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is shown by Status for the member and the job, until nothing waits", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", defs...)
 		g.Start("b", defs...)
 		assert.Equal(t, map[string]coordinator.Waiting{"a": {}, "b": {}}, shown(g, "job"))
@@ -44,7 +44,7 @@ func TestMember_SetWaiting(t *testing.T) {
 		a.SetWaiting(nil)
 		assert.Equal(t, map[string]coordinator.Waiting{"a": {}, "b": {}}, shown(g, "job"))
 	})
-	membertest.Bubble(t, "costs one commit for a change, and none without one", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "costs one commit for a change, and none without one", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", defs...)
 		synctest.Wait()
 		before := g.Server.Counts("a").Commits
@@ -58,7 +58,7 @@ func TestMember_SetWaiting(t *testing.T) {
 		}
 		assert.Equal(t, before+1, g.Server.Counts("a").Commits)
 	})
-	membertest.Bubble(t, "reads no definitions", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "reads no definitions", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", defs...)
 		synctest.Wait()
 		before := g.Server.Counts("a")
@@ -66,7 +66,7 @@ func TestMember_SetWaiting(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, before.Reads, g.Server.Counts("a").Reads)
 	})
-	membertest.Bubble(t, "is published again by the next incarnation", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is published again by the next incarnation", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", defs...)
 		a.SetWaiting(waitingRecords(waits))
 		synctest.Wait()
@@ -74,13 +74,13 @@ func TestMember_SetWaiting(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, map[string]coordinator.Waiting{"a": waits["job"]}, shown(g, "job"))
 	})
-	membertest.Bubble(t, "before the member has joined is published when it joins", func(t *testing.T, g *membertest.Group) {
-		a := g.Worker("a", nil, defs...)
+	membertest.RunBubble(t, "before the member has joined is published when it joins", func(t *testing.T, g *membertest.Group) {
+		a := g.NewWorker("a", nil, defs...)
 		a.SetWaiting(waitingRecords(waits))
-		g.Joined(a)
+		g.JoinWorker(a)
 		assert.Equal(t, map[string]coordinator.Waiting{"a": waits["job"]}, shown(g, "job"))
 	})
-	membertest.Bubble(t, "publishes a bounded part of much", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "publishes a bounded part of much", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", defs...)
 		many := map[string]coordinator.Waiting{}
 		for i := range 200 {
@@ -95,7 +95,7 @@ func TestMember_SetWaiting(t *testing.T) {
 		w := shown(g, "job")["a"]
 		assert.Equal(t, []int{0, 2, 4, 6, 8, 10, 12, 14}, w.Shards)
 		assert.Equal(t, 992, w.More)
-		e, _ := g.Get(g.Keys.Member(a.Incarnation()))
+		e, _ := g.GetRecord(g.Keys.Member(a.Incarnation()))
 		m, err := record.Decode[record.Member](e.Value)
 		require.NoError(t, err)
 		assert.Len(t, m.Waiting, 100)

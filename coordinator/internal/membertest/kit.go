@@ -30,8 +30,8 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// Fleet starts members a, b, ... one after the other, so that a leads.
-func (g *Group) Fleet(n int) []*Worker {
+// StartFleet starts members a, b, ... one after the other, so that a leads.
+func (g *Group) StartFleet(n int) []*Worker {
 	var out []*Worker
 	for i := range n {
 		out = append(out, g.Start(string(rune('a'+i)), coordtest.Def("job", 0, 12, "")))
@@ -39,18 +39,18 @@ func (g *Group) Fleet(n int) []*Worker {
 	return out
 }
 
-// FiveOf starts five members of a job with 20 shards.
-func (g *Group) FiveOf() map[string]string {
+// StartFive starts five members of a job with 20 shards.
+func (g *Group) StartFive() map[string]string {
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		g.Start(name, coordtest.Def("job", 0, 20, ""))
 	}
 	g.Server.Record()
-	return g.Owners("job")
+	return g.ReadOwners("job")
 }
 
-// Passed returns how often a shard went from an instance of one name to one of another,
+// CountMoves returns how often a shard went from an instance of one name to one of another,
 // since the last call, given who had them.
-func (g *Group) Passed(had map[string]string) (moves int) {
+func (g *Group) CountMoves(had map[string]string) (moves int) {
 	owner := map[int]string{}
 	for name, text := range had {
 		var set shardset.Set
@@ -59,7 +59,7 @@ func (g *Group) Passed(had map[string]string) (moves int) {
 			owner[s] = name
 		}
 	}
-	for _, c := range g.Commits() {
+	for _, c := range g.TakeCommits() {
 		for _, op := range c.Then {
 			if op.Key != g.Keys.Plan("job") {
 				continue
@@ -80,12 +80,12 @@ func (g *Group) Passed(had map[string]string) (moves int) {
 	return moves
 }
 
-// Roll restarts one member after another, each of which is away for five seconds, and
+// RestartEach restarts one member after another, each of which is away for five seconds, and
 // checks that every shard runs every fire once.
-func (g *Group) Roll() {
+func (g *Group) RestartEach() {
 	all := map[string]map[int]int{} // by fire
 	collect := func(w *Worker) {
-		for _, r := range w.Began() {
+		for _, r := range w.TakeRuns() {
 			assert.Equal(g.T, 1, r.Attempt)
 			if all[r.Fire.String()] == nil {
 				all[r.Fire.String()] = map[int]int{}
@@ -100,26 +100,26 @@ func (g *Group) Roll() {
 		time.Sleep(5 * time.Second)
 		g.StartOn(fmt.Sprint(w.Instance(), " again"), w.Instance(), coordtest.Def("job", 0, 20, ""))
 	}
-	Until(7)
+	SleepToMinute(7)
 	for _, w := range g.Members {
 		collect(w)
 	}
 	assert.Len(g.T, all, 7)
 	for fire, ran := range all {
-		assert.Equal(g.T, Once(20), ran, fire)
+		assert.Equal(g.T, OncePerShard(20), ran, fire)
 	}
 }
 
-// Bubble runs f in virtual time with a new group on a new server, and then stops all of
+// RunBubble runs f in virtual time with a new group on a new server, and then stops all of
 // its members.
-func Bubble(t *testing.T, name string, f func(t *testing.T, g *Group)) {
+func RunBubble(t *testing.T, name string, f func(t *testing.T, g *Group)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			keys, err := record.NewKeys("test", "default")
 			require.NoError(t, err)
-			g := &Group{T: t, Server: memory.New(), Keys: keys, edits: "editor"}
-			defer g.stop()
+			g := &Group{T: t, Server: memory.New(), Keys: keys, editor: "editor"}
+			defer g.stopAll()
 			f(t, g)
 		})
 	})
@@ -131,10 +131,10 @@ type Group struct {
 	Server   *memory.Server
 	Keys     record.Keys
 	Members  []*Worker
-	edits    string // the name of the client that edits records by hand
+	editor   string // the name of the client that edits records by hand
 	Grace    time.Duration
 	Skew     time.Duration                 // MaxClockSkew
-	wrong    map[string]*clockError        // clocks that are not right, by instance
+	clocks   map[string]*clockError        // clocks that are not right, by instance
 	Strategy atomic.Pointer[strategy.Func] // what the strategies "hangs" and "failing" do
 }
 
@@ -143,15 +143,15 @@ type clockError struct{ atomic.Int64 }
 
 func (e *clockError) now() time.Time { return time.Now().Add(time.Duration(e.Load())) }
 
-// Sets sets the clock of an instance, also of one that has not begun.
-func (g *Group) Sets(name string, ahead time.Duration) {
-	if g.wrong == nil {
-		g.wrong = map[string]*clockError{}
+// SetClock sets the clock of an instance, also of one that has not begun.
+func (g *Group) SetClock(name string, ahead time.Duration) {
+	if g.clocks == nil {
+		g.clocks = map[string]*clockError{}
 	}
-	if g.wrong[name] == nil {
-		g.wrong[name] = &clockError{}
+	if g.clocks[name] == nil {
+		g.clocks[name] = &clockError{}
 	}
-	g.wrong[name].Store(int64(ahead))
+	g.clocks[name].Store(int64(ahead))
 }
 
 // Worker is a member and the work that it does.
@@ -171,70 +171,70 @@ type Worker struct {
 	runs    []member.Run
 	yielded []int // shards
 
-	dialect string // of later versions: what has it in its definition cannot be compiled; "": all can
+	unsupportedWord string // of later versions: what has it in its definition cannot be compiled; "": all can
 }
 
 // Start starts a member that offers definitions, and waits until it has joined and owns
 // what it is to own.
 func (g *Group) Start(name string, defs ...string) *Worker {
 	g.T.Helper()
-	return g.Joined(g.Worker(name, nil, defs...))
+	return g.JoinWorker(g.NewWorker(name, nil, defs...))
 }
 
 // StartWorking is start with work to do.
 func (g *Group) StartWorking(name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
 	g.T.Helper()
-	return g.Joined(g.Worker(name, work, defs...))
+	return g.JoinWorker(g.NewWorker(name, work, defs...))
 }
 
 // StartOn is start on a machine whose name is not the member's.
 func (g *Group) StartOn(machine, name string, defs ...string) *Worker {
 	g.T.Helper()
-	return g.Joined(g.WorkerOn(machine, name, nil, defs...))
+	return g.JoinWorker(g.NewWorkerOn(machine, name, nil, defs...))
 }
 
-func (g *Group) Joined(w *Worker) *Worker {
+func (g *Group) JoinWorker(w *Worker) *Worker {
 	g.T.Helper()
-	require.NoError(g.T, g.Begin(w).AwaitJoined(g.T.Context()))
+	require.NoError(g.T, g.RunWorker(w).AwaitJoined(g.T.Context()))
 	time.Sleep(time.Second) // of elections and moves
 	synctest.Wait()
 	return w
 }
 
-func (g *Group) Worker(name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
+func (g *Group) NewWorker(name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
 	g.T.Helper()
-	return g.WorkerOn(name, name, work, defs...)
+	return g.NewWorkerOn(name, name, work, defs...)
 }
 
-func (g *Group) WorkerOn(machine, name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
+func (g *Group) NewWorkerOn(machine, name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
 	g.T.Helper()
 	w := &Worker{
 		g: g, Log: &coordtest.Logbook{}, Reg: &hooked{Registry: g.Server.Client(machine)}, Done: make(chan struct{}), work: work,
 	}
 	var err error
-	if g.wrong[name] == nil {
-		g.Sets(name, 0)
+	if g.clocks[name] == nil {
+		g.SetClock(name, 0)
 	}
 	w.Member, err = member.New(w.Reg, member.Options{
 		Namespace: "test", Instance: name, SessionTTL: TTL, RestartGrace: g.Grace, Host: "host-of-" + name, Work: w,
-		Clock: g.wrong[name].now, MaxClockSkew: g.Skew,
-		Strategies: map[string]strategy.Func{"hangs": g.askStrategy, "failing": g.askStrategy},
+		Clock: g.clocks[name].now, MaxClockSkew: g.Skew,
+		Strategies: map[string]strategy.Func{"hangs": g.callStrategy, "failing": g.callStrategy},
 		Logger:     slog.New(slog.NewTextHandler(w.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	require.NoError(g.T, err)
 	o, err := coordinator.NewOperator(w.Reg, "test", "")
 	require.NoError(g.T, err)
 	w.Operator = o.WithCompiler(w.Compile)
-	w.Offer(Offering(defs...))
+	w.Offer(DefinitionsByName(defs...))
 	return w
 }
 
-func (g *Group) askStrategy(in strategy.Input) (strategy.Assignment, error) {
+func (g *Group) callStrategy(in strategy.Input) (strategy.Assignment, error) {
 	return (*g.Strategy.Load())(in)
 }
 
-// Operator returns an Operator on a machine of its own, and its handle.
-func (g *Group) Operator() (*coordinator.Operator, *hooked) {
+// NewOperator returns an Operator on a machine of its own, and its handle.
+func (g *Group) NewOperator() (*coordinator.Operator, *hooked) {
 	g.T.Helper()
 	reg := &hooked{Registry: g.Server.Client("console")}
 	o, err := coordinator.NewOperator(reg, "test", "")
@@ -242,18 +242,18 @@ func (g *Group) Operator() (*coordinator.Operator, *hooked) {
 	return o, reg
 }
 
-// Counts returns the sums of a job over its life.
-func (g *Group) Counts(job string) record.Counts {
+// SumCounts returns the sums of a job over its life.
+func (g *Group) SumCounts(job string) record.Counts {
 	g.T.Helper()
-	sum := g.Plan(job).Counts
+	sum := g.ReadPlan(job).Counts
 	for _, w := range g.Members {
-		sum = sum.Add(g.Claims(w.Incarnation(), job).Counts)
+		sum = sum.Add(g.ReadClaims(w.Incarnation(), job).Counts)
 	}
 	return sum
 }
 
-// Begin calls Run.
-func (g *Group) Begin(w *Worker) *Worker {
+// RunWorker calls Run.
+func (g *Group) RunWorker(w *Worker) *Worker {
 	g.Members = append(g.Members, w)
 	go func() {
 		defer close(w.Done)
@@ -265,8 +265,8 @@ func (g *Group) Begin(w *Worker) *Worker {
 // TTL is the TTL of sessions that members ask for.
 const TTL = 10 * time.Second
 
-// Offering returns definitions by their names.
-func Offering(defs ...string) map[string]json.RawMessage {
+// DefinitionsByName returns definitions by their names.
+func DefinitionsByName(defs ...string) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for _, d := range defs {
 		j, err := record.ParseJob(json.RawMessage(d))
@@ -278,8 +278,8 @@ func Offering(defs ...string) map[string]json.RawMessage {
 	return out
 }
 
-// stop ends all members, in whatever state they are.
-func (g *Group) stop() {
+// stopAll ends all members, in whatever state they are.
+func (g *Group) stopAll() {
 	for _, w := range g.Members {
 		w.Abandon()
 	}
@@ -309,7 +309,7 @@ func (w *Worker) Shutdown() {
 
 // Compile is described in Work.
 func (w *Worker) Compile(def json.RawMessage) (due.Program, error) {
-	if w.dialect != "" && bytes.Contains(def, []byte(w.dialect)) {
+	if w.unsupportedWord != "" && bytes.Contains(def, []byte(w.unsupportedWord)) {
 		return nil, fmt.Errorf("a word that %s does not know", w.Instance())
 	}
 	return coordtest.Minutely{}, nil
@@ -338,15 +338,15 @@ func (w *Worker) Yield(_ string, shard int, cause error) {
 	}
 }
 
-// Asked returns the shards that were to be yielded.
-func (w *Worker) Asked() []int {
+// YieldedShards returns the shards that were to be yielded.
+func (w *Worker) YieldedShards() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.yielded)
 }
 
-// Began returns the runs that were begun since the last call.
-func (w *Worker) Began() []member.Run {
+// TakeRuns returns the runs that were begun since the last call.
+func (w *Worker) TakeRuns() []member.Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	runs := w.runs
@@ -375,20 +375,20 @@ type hooked struct {
 	second func(registry.Txn)
 }
 
-func (h *hooked) Before(f func(registry.Txn)) {
-	h.Instead(func(t registry.Txn) error {
+func (h *hooked) BeforeTxn(f func(registry.Txn)) {
+	h.ReplaceTxn(func(t registry.Txn) error {
 		f(t)
 		return nil
 	})
 }
 
-func (h *hooked) Instead(f func(registry.Txn) error) {
+func (h *hooked) ReplaceTxn(f func(registry.Txn) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.first = f
 }
 
-func (h *hooked) After(f func(registry.Txn)) {
+func (h *hooked) AfterTxn(f func(registry.Txn)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.second = f
@@ -417,8 +417,8 @@ func (h *hooked) WrittenAt(ctx context.Context, key registry.Key) (time.Time, er
 	return registry.WrittenAt(ctx, h.Registry, key)
 }
 
-// Writing returns a hook that calls f the first time that a key is written.
-func Writing(is func(registry.Key) bool, f func()) func(registry.Txn) {
+// OnFirstWrite returns a hook that calls f the first time that a key is written.
+func OnFirstWrite(is func(registry.Key) bool, f func()) func(registry.Txn) {
 	var once sync.Once
 	return func(t registry.Txn) {
 		for _, op := range t.Then {
@@ -429,17 +429,17 @@ func Writing(is func(registry.Key) bool, f func()) func(registry.Txn) {
 	}
 }
 
-// ExpireUntold ends the sessions of a machine, which hears of it only a second later.
-func (g *Group) ExpireUntold(name string) {
+// ExpireUnnoticed ends the sessions of a machine, which hears of it only a second later.
+func (g *Group) ExpireUnnoticed(name string) {
 	g.Server.Delay(name, 0, time.Second)
 	g.Server.Expire(name)
 	g.Server.Delay(name, 0, 0)
 }
 
-// Client returns a handle for the test itself.
-func (g *Group) Client() *memory.Client { return g.Server.Client(g.edits) }
+// NewEditor returns a handle for the test itself.
+func (g *Group) NewEditor() *memory.Client { return g.Server.Client(g.editor) }
 
-func (g *Group) Get(key registry.Key) (registry.Entry, bool) {
+func (g *Group) GetRecord(key registry.Key) (registry.Entry, bool) {
 	g.T.Helper()
 	for _, e := range g.Server.Dump() {
 		if e.Key == key {
@@ -449,66 +449,66 @@ func (g *Group) Get(key registry.Key) (registry.Entry, bool) {
 	return registry.Entry{}, false
 }
 
-func (g *Group) Text(key registry.Key) string {
-	e, _ := g.Get(key)
+func (g *Group) GetText(key registry.Key) string {
+	e, _ := g.GetRecord(key)
 	return string(e.Value)
 }
 
-// Put writes a record by hand, whatever it was.
-func (g *Group) Put(key registry.Key, value string) {
+// PutRecord writes a record by hand, whatever it was.
+func (g *Group) PutRecord(key registry.Key, value string) {
 	g.T.Helper()
-	g.Write(key, value)
+	g.WriteRecord(key, value)
 	synctest.Wait()
 }
 
-func (g *Group) Write(key registry.Key, value string) {
+func (g *Group) WriteRecord(key registry.Key, value string) {
 	g.T.Helper()
 	op := registry.Create(key, []byte(value))
-	if e, ok := g.Get(key); ok {
+	if e, ok := g.GetRecord(key); ok {
 		op = registry.Set(key, e.Modified, []byte(value))
 	}
-	_, err := g.Client().Txn(g.T.Context(), registry.Txn{Then: []registry.Op{op}})
+	_, err := g.NewEditor().Txn(g.T.Context(), registry.Txn{Then: []registry.Op{op}})
 	require.NoError(g.T, err)
 }
 
-// Spoil makes a record unreadable. Unlike put it can be called by a hook.
-func (g *Group) Spoil(key registry.Key) {
+// SpoilRecord makes a record unreadable. Unlike put it can be called by a hook.
+func (g *Group) SpoilRecord(key registry.Key) {
 	g.T.Helper()
-	g.Write(key, "spoilt")
+	g.WriteRecord(key, "spoilt")
 }
 
-func (g *Group) Remove(key registry.Key) {
+func (g *Group) RemoveRecord(key registry.Key) {
 	g.T.Helper()
-	e, ok := g.Get(key)
+	e, ok := g.GetRecord(key)
 	require.True(g.T, ok, key)
-	_, err := g.Client().Txn(g.T.Context(), registry.Txn{Then: []registry.Op{registry.Delete(key, e.Modified)}})
+	_, err := g.NewEditor().Txn(g.T.Context(), registry.Txn{Then: []registry.Op{registry.Delete(key, e.Modified)}})
 	require.NoError(g.T, err)
 	synctest.Wait()
 }
 
-func (g *Group) Plan(job string) *record.Plan {
+func (g *Group) ReadPlan(job string) *record.Plan {
 	g.T.Helper()
-	e, ok := g.Get(g.Keys.Plan(record.Segment(job)))
+	e, ok := g.GetRecord(g.Keys.Plan(record.Segment(job)))
 	require.True(g.T, ok, "%s has no plan", job)
 	p, err := record.DecodePlan(e.Value)
 	require.NoError(g.T, err)
 	return p
 }
 
-// Owners returns who owns what of a job, by name of the instance.
-func (g *Group) Owners(job string) map[string]string {
+// ReadOwners returns who owns what of a job, by name of the instance.
+func (g *Group) ReadOwners(job string) map[string]string {
 	g.T.Helper()
 	out := map[string]string{}
-	for inc, shards := range g.Plan(job).Owners {
+	for inc, shards := range g.ReadPlan(job).Owners {
 		name, _, _ := strings.Cut(inc, ".")
 		out[name] = shards.String()
 	}
 	return out
 }
 
-func (g *Group) Claims(incarnation, job string) record.Claims {
+func (g *Group) ReadClaims(incarnation, job string) record.Claims {
 	g.T.Helper()
-	e, ok := g.Get(g.Keys.Claims(incarnation, record.Segment(job)))
+	e, ok := g.GetRecord(g.Keys.Claims(incarnation, record.Segment(job)))
 	if !ok {
 		return record.Claims{}
 	}
@@ -517,22 +517,22 @@ func (g *Group) Claims(incarnation, job string) record.Claims {
 	return c
 }
 
-func (g *Group) Leader() record.Leader {
+func (g *Group) ReadLeader() record.Leader {
 	g.T.Helper()
-	e, ok := g.Get(g.Keys.Leader())
+	e, ok := g.GetRecord(g.Keys.Leader())
 	require.True(g.T, ok, "there is no leader")
 	l, err := record.Decode[record.Leader](e.Value)
 	require.NoError(g.T, err)
 	return l
 }
 
-// Commits returns the transactions that were applied since the last call.
-func (g *Group) Commits() []memory.Commit {
+// TakeCommits returns the transactions that were applied since the last call.
+func (g *Group) TakeCommits() []memory.Commit {
 	return slices.DeleteFunc(g.Server.Log(), func(c memory.Commit) bool { return c.Err != nil })
 }
 
-// Takes returns work that takes d, or until its context ends.
-func Takes(d time.Duration) func(context.Context, member.Run) error {
+// WorkFor returns work that takes d, or until its context ends.
+func WorkFor(d time.Duration) func(context.Context, member.Run) error {
 	return func(ctx context.Context, _ member.Run) error {
 		select {
 		case <-time.After(d):
@@ -543,8 +543,8 @@ func Takes(d time.Duration) func(context.Context, member.Run) error {
 	}
 }
 
-// Shards returns how often each shard is among runs.
-func Shards(runs []member.Run) map[int]int {
+// CountRuns returns how often each shard is among runs.
+func CountRuns(runs []member.Run) map[int]int {
 	out := map[int]int{}
 	for _, r := range runs {
 		out[r.Shard]++
@@ -552,7 +552,7 @@ func Shards(runs []member.Run) map[int]int {
 	return out
 }
 
-func Merged(all ...map[int]int) map[int]int {
+func SumRuns(all ...map[int]int) map[int]int {
 	out := map[int]int{}
 	for _, m := range all {
 		for s := range maps.Keys(m) {
@@ -562,8 +562,8 @@ func Merged(all ...map[int]int) map[int]int {
 	return out
 }
 
-// Once is what shards returns of one run of each of n shards.
-func Once(n int) map[int]int {
+// OncePerShard is what shards returns of one run of each of n shards.
+func OncePerShard(n int) map[int]int {
 	out := map[int]int{}
 	for s := range n {
 		out[s] = 1
@@ -571,32 +571,32 @@ func Once(n int) map[int]int {
 	return out
 }
 
-// Until sleeps to the n-th minute of the bubble, and a second more.
-func Until(n int) {
+// SleepToMinute sleeps to the n-th minute of the bubble, and a second more.
+func SleepToMinute(n int) {
 	time.Sleep(time.Until(coordtest.BubbleBegan().Add(time.Duration(n)*time.Minute + time.Second)))
 	synctest.Wait()
 }
 
-// Below tells the keys of a directory.
-func Below(dir registry.Key) func(registry.Key) bool {
+// IsBelow tells the keys of a directory.
+func IsBelow(dir registry.Key) func(registry.Key) bool {
 	return func(k registry.Key) bool { return k.Dir() == dir }
 }
 
-// Is tells one key.
-func Is(key registry.Key) func(registry.Key) bool {
+// IsKey tells one key.
+func IsKey(key registry.Key) func(registry.Key) bool {
 	return func(k registry.Key) bool { return k == key }
 }
 
-// RemoveAll deletes records by hand, all by one commit.
-func (g *Group) RemoveAll(keys ...registry.Key) {
+// RemoveRecords deletes records by hand, all by one commit.
+func (g *Group) RemoveRecords(keys ...registry.Key) {
 	g.T.Helper()
 	var ops []registry.Op
 	for _, k := range keys {
-		e, ok := g.Get(k)
+		e, ok := g.GetRecord(k)
 		require.True(g.T, ok, k)
 		ops = append(ops, registry.Delete(k, e.Modified))
 	}
-	_, err := g.Client().Txn(g.T.Context(), registry.Txn{Then: ops})
+	_, err := g.NewEditor().Txn(g.T.Context(), registry.Txn{Then: ops})
 	require.NoError(g.T, err)
 	synctest.Wait()
 }
@@ -609,63 +609,63 @@ func (g *Group) OwnKeys(w *Worker) (instance, member registry.Key) {
 // RequireHealed requires that both members share the job and that all four shards run.
 func (g *Group) RequireHealed(a, b *Worker) {
 	g.T.Helper()
-	require.Equal(g.T, map[string]int{"a": 2, "b": 2}, g.Shares("job"))
+	require.Equal(g.T, map[string]int{"a": 2, "b": 2}, g.CountOwned("job"))
 	for _, w := range []*Worker{a, b} {
 		instance, member := g.OwnKeys(w)
-		_, ok := g.Get(instance)
+		_, ok := g.GetRecord(instance)
 		require.True(g.T, ok, instance)
-		_, ok = g.Get(member)
+		_, ok = g.GetRecord(member)
 		require.True(g.T, ok, member)
 	}
-	a.Began()
-	b.Began()
+	a.TakeRuns()
+	b.TakeRuns()
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	require.Equal(g.T, Once(4), Merged(Shards(a.Began()), Shards(b.Began())))
+	require.Equal(g.T, OncePerShard(4), SumRuns(CountRuns(a.TakeRuns()), CountRuns(b.TakeRuns())))
 }
 
-// RequireRuns requires that each of four shards runs once a minute.
-func (g *Group) RequireRuns(a, b *Worker) {
+// RequireEachRuns requires that each of four shards runs once a minute.
+func (g *Group) RequireEachRuns(a, b *Worker) {
 	g.T.Helper()
-	a.Began()
-	b.Began()
+	a.TakeRuns()
+	b.TakeRuns()
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	require.Equal(g.T, Once(4), Merged(Shards(a.Began()), Shards(b.Began())))
+	require.Equal(g.T, OncePerShard(4), SumRuns(CountRuns(a.TakeRuns()), CountRuns(b.TakeRuns())))
 }
 
-// StartOld starts a member of an older version, that knows no lunar schedules.
-func (g *Group) StartOld(name string, defs ...string) *Worker {
+// StartOldVersion starts a member of an older version, that knows no lunar schedules.
+func (g *Group) StartOldVersion(name string, defs ...string) *Worker {
 	g.T.Helper()
-	w := g.Worker(name, nil, defs...)
-	w.dialect = "lunar"
-	return g.Joined(w)
+	w := g.NewWorker(name, nil, defs...)
+	w.unsupportedWord = "lunar"
+	return g.JoinWorker(w)
 }
 
-// OnRecord returns the sums of a job, whoever has counted.
-func (g *Group) OnRecord(job string) coordinator.Counts {
+// ReadStatusCounts returns the sums of a job, whoever has counted.
+func (g *Group) ReadStatusCounts(job string) coordinator.Counts {
 	g.T.Helper()
-	o, _ := g.Operator()
+	o, _ := g.NewOperator()
 	st, err := o.Status(g.T.Context(), job)
 	require.NoError(g.T, err)
 	return st.Counts
 }
 
-// Shares returns how many shards of a job each instance owns.
-func (g *Group) Shares(job string) map[string]int {
+// CountOwned returns how many shards of a job each instance owns.
+func (g *Group) CountOwned(job string) map[string]int {
 	g.T.Helper()
 	out := map[string]int{}
-	for inc, shards := range g.Plan(job).Owners {
+	for inc, shards := range g.ReadPlan(job).Owners {
 		name, _, _ := strings.Cut(inc, ".")
 		out[name] = shards.Len()
 	}
 	return out
 }
 
-// ClaimWrites returns how many commits since the last call wrote claims.
-func (g *Group) ClaimWrites() int {
+// CountClaimCommits returns how many commits since the last call wrote claims.
+func (g *Group) CountClaimCommits() int {
 	n := 0
-	for _, c := range g.Commits() {
+	for _, c := range g.TakeCommits() {
 		for _, op := range c.Then {
 			if strings.Contains(string(op.Key), "/claims/") {
 				n++
@@ -676,9 +676,9 @@ func (g *Group) ClaimWrites() int {
 	return n
 }
 
-// Hangs makes the strategy "hangs" of the group one which deals as "single" does, but does not return
+// HangStrategy makes the strategy "hangs" of the group one which deals as "single" does, but does not return
 // from its first n calls until the function is called that hangs returns.
-func (g *Group) Hangs(n int64) (release func()) {
+func (g *Group) HangStrategy(n int64) (release func()) {
 	released := make(chan struct{})
 	var calls atomic.Int64
 	s := strategy.Func(func(in strategy.Input) (strategy.Assignment, error) {
@@ -691,19 +691,19 @@ func (g *Group) Hangs(n int64) (release func()) {
 	return func() { close(released) }
 }
 
-// Led waits for as long as it takes to find that a leader is stuck, and returns who is in
+// AwaitNextLeader waits for as long as it takes to find that a leader is stuck, and returns who is in
 // office then, by name.
-func (g *Group) Led() string {
+func (g *Group) AwaitNextLeader() string {
 	g.T.Helper()
 	time.Sleep(2 * member.LeastPatience)
 	synctest.Wait()
-	return g.InOffice()
+	return g.ReadLeaderName()
 }
 
-// InOffice returns the name of the instance in office, "" if that is vacant.
-func (g *Group) InOffice() string {
+// ReadLeaderName returns the name of the instance in office, "" if that is vacant.
+func (g *Group) ReadLeaderName() string {
 	g.T.Helper()
-	e, ok := g.Get(g.Keys.Seat())
+	e, ok := g.GetRecord(g.Keys.Seat())
 	if !ok {
 		return ""
 	}

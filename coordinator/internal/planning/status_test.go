@@ -18,24 +18,24 @@ import (
 )
 
 func TestDecisions(t *testing.T) {
-	membertest.Bubble(t, "are no reason to write a plan", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are no reason to write a plan", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		g.Start("b", coordtest.Def("job", 0, 2, ""))
-		before, _ := g.Get(g.Keys.Plan("job"))
+		before, _ := g.GetRecord(g.Keys.Plan("job"))
 		time.Sleep(10 * member.SelfDiagnosis)
-		after, _ := g.Get(g.Keys.Plan("job"))
+		after, _ := g.GetRecord(g.Keys.Plan("job"))
 		assert.Equal(t, before.Modified, after.Modified)
 	})
-	membertest.Bubble(t, "leave out what is done day by day", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "leave out what is done day by day", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
-		before := g.Plan("job").Decisions
+		before := g.ReadPlan("job").Decisions
 		for range 20 {
 			_, err := a.Trigger(t.Context(), "job", "", nil)
 			require.NoError(t, err)
 			time.Sleep(2 * member.SelfDiagnosis)
 		}
-		assert.Empty(t, g.Plan("job").Triggers, "it was cleared")
-		assert.Equal(t, before, g.Plan("job").Decisions)
+		assert.Empty(t, g.ReadPlan("job").Triggers, "it was cleared")
+		assert.Equal(t, before, g.ReadPlan("job").Decisions)
 	})
 	t.Run("go when there is no room for them beside what is needed", func(t *testing.T) {
 		w := planning.NewWorld(t)
