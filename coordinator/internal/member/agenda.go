@@ -10,16 +10,16 @@ import (
 type agenda []*JobState
 
 // schedule sets when an account wants to be looked at; zero takes it off.
-func (g *agenda) schedule(a *JobState, wake record.Instant) {
-	a.wake = wake
+func (g *agenda) schedule(j *JobState, wake record.Instant) {
+	j.wake = wake
 	switch {
-	case wake == 0 && a.index >= 0:
-		heap.Remove(g, a.index)
+	case wake == 0 && j.index >= 0:
+		heap.Remove(g, j.index)
 	case wake == 0:
-	case a.index >= 0:
-		heap.Fix(g, a.index)
+	case j.index >= 0:
+		heap.Fix(g, j.index)
 	default:
-		heap.Push(g, a)
+		heap.Push(g, j)
 	}
 }
 
@@ -34,17 +34,17 @@ func (g agenda) Swap(i, j int) {
 
 // Push is for package heap.
 func (g *agenda) Push(x any) {
-	a := x.(*JobState)
-	a.index = len(*g)
-	*g = append(*g, a)
+	j := x.(*JobState)
+	j.index = len(*g)
+	*g = append(*g, j)
 }
 
 // Pop is for package heap.
 func (g *agenda) Pop() any {
 	old := *g
-	a := old[len(old)-1]
+	j := old[len(old)-1]
 	old[len(old)-1] = nil
 	*g = old[:len(old)-1]
-	a.index = -1
-	return a
+	j.index = -1
+	return j
 }

@@ -125,39 +125,3 @@ func (o *Elector) hear(seq uint64) {
 		o.M.answerReading(o.In, n.At)
 	}
 }
-
-// answerReading has the leader know what this clock says now that the leader's reading is known.
-func (m *Member) answerReading(in *Incarnation, reading record.Instant) {
-	m.mu.Lock()
-	known := in.answeredReading == reading
-	m.mu.Unlock()
-	if !known {
-		m.ChangeState(func() { in.answeredReading = reading })
-	}
-}
-
-// reportClockJump tells what the clock says now that it has been set: no answer tells that.
-func (m *Member) reportClockJump(in *Incarnation) {
-	m.Log.Info("this clock has jumped")
-	m.ChangeState(func() { in.answeredReading = 0 })
-}
-
-// JumpJudged is how long the fleet is given to judge a clock that has jumped.
-const ClockJudgingTime = 2 * time.Second
-
-// checkClockJump takes in whether the clock has jumped. If it has, nothing is claimed until the
-// fleet has had the time to judge it; what else it does meanwhile is looked at afterwards.
-func (l *Claimer) checkClockJump(before, clock, after time.Time) {
-	if !after.Before(l.clockJudgedAt) && l.jumpDetector.Jumped(before, clock, after) {
-		l.clockJudgedAt = after.Add(ClockJudgingTime)
-		l.onClockJump()
-	}
-}
-
-// setSkewed says whether the clock is off.
-func (l *Claimer) setSkewed(off bool) {
-	l.Inbox.mu.Lock()
-	defer l.Inbox.mu.Unlock()
-	l.Inbox.skewed = off
-	l.wake()
-}

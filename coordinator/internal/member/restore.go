@@ -156,20 +156,6 @@ func (l *Leader) findForeign(ctx context.Context, t registry.Txn, index int) err
 	return nil
 }
 
-// findForeignDefinition finds out whether a definition was refused because of a foreign value at its key, which
-// must not keep the process from joining for its other jobs.
-func (m *Member) findForeignDefinition(ctx context.Context, t registry.Txn, err error, foreign map[registry.Key]bool) {
-	refusal, refused := batch.Conflict(err)
-	if !refused || refusal.Index < len(t.If) {
-		return
-	}
-	key := t.Then[refusal.Index-len(t.If)].Key
-	if _, err := m.Reg.Get(ctx, key, Fresh); errors.Is(err, registry.ErrForeign) {
-		m.Log.Error("record left alone: another program wrote its value; delete the key", "key", string(key), "error", err)
-		foreign[key] = true
-	}
-}
-
 // foreignRefuses is after how many conflicts on one vacancy an instance looks for foreign values.
 const foreignRefuses = 10
 

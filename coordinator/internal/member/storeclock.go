@@ -39,10 +39,3 @@ func (l *Leader) compareWithStore(ctx context.Context, before, after time.Time) 
 		}
 	}
 }
-
-// reportUncheckedClock logs once that the clock of this process cannot be checked.
-func (m *Member) reportUncheckedClock() {
-	m.reportUncheckedOnce.Do(func() {
-		m.Log.Info("this clock cannot be checked: there is no other instance, and the store has no clock")
-	})
-}

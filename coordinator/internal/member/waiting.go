@@ -9,20 +9,6 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// SetWaiting publishes the runs that wait for a worker here, by job, and replaces the last
-// such publication. Operator.Status returns them. Of more than a hundred jobs it publishes
-// those that have waited longest. Each change costs a commit, so the caller reports long
-// waits only, and rarely. SetWaiting does not block.
-func (m *Member) SetWaiting(waiting map[string]record.Waiting) {
-	all := record.BoundWaiting(waiting)
-	m.mu.Lock()
-	same := maps.EqualFunc(m.waiting, all, record.Waiting.Equal)
-	m.mu.Unlock()
-	if !same {
-		m.ChangeState(func() { m.waiting = all })
-	}
-}
-
 // takeWaiting handles a member's record in which nothing is new but the runs that wait for a
 // worker, and the reading of the clock that each record carries. It reports whether the record
 // is one. Planning does not depend on those, so a leader that has nothing to do needs no round.

@@ -116,20 +116,6 @@ func (l *Leader) plan(ctx context.Context) (planning.Decision, error) {
 	}
 }
 
-func (m *Member) beginPlanning() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.planningCalls++
-}
-
-func (m *Member) endPlanning() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.planningCalls--; m.current != nil {
-		m.current.Elector.wakeUp()
-	}
-}
-
 // fit reports whether this process may begin to lead: not while the planning of a term that
 // is over has not returned.
 func (o *Elector) fit() bool {

@@ -100,15 +100,3 @@ func (s *supersededDefinitions) listDiffering(defs map[string]json.RawMessage) [
 	}
 	return out
 }
-
-// parseRevisions returns those of definitions, by job. What cannot be read is found out when it is
-// stored.
-func parseRevisions(defs map[string]json.RawMessage) map[string]int {
-	out := make(map[string]int, len(defs))
-	for name, def := range defs {
-		if job, err := record.ParseJob(def); err == nil {
-			out[name] = job.Revision
-		}
-	}
-	return out
-}
