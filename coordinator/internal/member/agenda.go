@@ -6,10 +6,10 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// agenda is a heap of accounts by when they want to be looked at.
+// agenda is a heap of jobs, ordered by the instants at which they are due for a decision.
 type agenda []*JobState
 
-// schedule sets when an account wants to be looked at; zero takes it off.
+// schedule sets the instant of a job; zero removes the job.
 func (g *agenda) schedule(j *JobState, wake record.Instant) {
 	j.wake = wake
 	switch {

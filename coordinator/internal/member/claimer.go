@@ -17,81 +17,96 @@ import (
 )
 
 const (
-	// maxEndsDelay is how long the end of a run may wait for others to share its commit.
+	// maxEndsDelay bounds how long the end of a run waits for other ends to share its commit.
 	maxEndsDelay = 100 * time.Millisecond
-	// clockCheck is how long a timer sleeps at most before it looks at the wall clock
+	// ClockCheckInterval bounds how long the claimer sleeps before it reads the wall clock
 	// again, which may have been set meanwhile.
 	ClockCheckInterval = 5 * time.Second
-	// maxWrites bounds the transactions of a ledger in flight, so that the jobs that are
-	// due at the start of a minute neither queue one behind the other nor flood the store.
+	// maxWrites bounds the transactions in flight of one claimer. Jobs that are due at the
+	// start of a minute then neither queue behind each other nor flood the store.
 	maxWrites = 8
 )
 
-// Claimer keeps an incarnation's claims: it claims what is due, starts it, and takes off
-// what has ended. One goroutine owns it; what other goroutines tell it waits in inbox.
+// Claimer writes an incarnation's claims records: it claims due fires, starts their runs, and
+// records the ends of runs. One goroutine owns it; other goroutines leave input in Inbox.
+//
+// Some fields and methods are exported only for package explore, which runs the steps of the
+// loop one by one.
 type Claimer struct {
-	Clock          func() time.Time // of day: fires go by it, and nothing else
-	jumpDetector   skew.JumpDetector
-	onClockJump    func()    // the clock has. Must not block
-	clockJudgedAt  time.Time // until then the fleet has not judged a clock that has jumped
-	Keys           record.Keys
-	Reg            registry.Registry
-	Session        registry.Session
-	Me             string
-	Work           Work
-	Log            *slog.Logger
-	fenceBase      uint64 // of fences
-	Blocked        *BlockedShards
-	awaitsReturn   bool                 // its shards wait for its return
-	Jobs           map[string]*JobState // by segment
-	agenda         agenda
-	Dirty          map[*JobState]struct{}
-	WritesInFlight int // in flight
-	results        chan WriteResult
-	Running        int                    // functions that had not returned when the inbox was read
-	startQueue     []startingRuns         // claimed, not started: the session was suspended
-	Held           map[*JobState]struct{} // whose ends wait for others to share their commit
-	Frozen         map[*JobState]struct{} // in which a shard is to move
-	flushAt        time.Time              // when they are written at the latest; zero: none wait
-	Plans          *feed.Reader[*record.Plan]
-	Inbox          inbox
-	Closed         bool          // as last read from the inbox
-	skewed         bool          // as last read from the inbox
-	MayClaim       bool          // new runs may be claimed, as last seen
-	Flushing       bool          // ends are written now
-	Nudge          chan struct{} // one slot: look at the inbox, the plans and the session
+	Me      string // the incarnation
+	Session registry.Session
+	Reg     registry.Registry
+	Keys    record.Keys
+	Work    Work
+	Log     *slog.Logger
+	Plans   *feed.Reader[*record.Plan]
+	Blocked *BlockedShards
 
-	// setSupported is told when all definitions of a job that are in force can be compiled
-	// here, and when they no longer can. It must not block.
+	Clock        func() time.Time // of day: fires are due by it, and nothing else uses it
+	maxSkew      time.Duration    // 0: clocks are not compared
+	fenceBase    uint64
+	awaitsReturn bool // the member has a restart grace: its shards may wait for its return
+
+	// setSupported records whether this process can compile all definitions of a job that are
+	// in force. It must not block.
 	setSupported func(job string, all bool)
-	// publishAhead is called when shards of a job begin to wait for an instant ahead of this
-	// clock, and with zero when they no longer do. It must not block.
-	publishAhead func(job string, is record.Ahead)
-	maxSkew      time.Duration // how far clocks may be apart; 0: they are not compared
+	// publishAhead publishes the instant ahead of this clock that shards of a job wait for; the
+	// zero value means that none wait. It must not block.
+	publishAhead func(job string, ahead record.Ahead)
+	// onClockJump is called when the clock has jumped. It must not block.
+	onClockJump  func()
+	jumpDetector skew.JumpDetector
+	ownershipLog *eventlog.OwnershipLog
 
-	ownershipLog *eventlog.OwnershipLog // for the log
+	Nudge chan struct{} // one slot: check the inbox, the plans and the session
+	Inbox inbox
+
+	// As last read from the inbox and the session.
+	Running       int       // runs whose function has not returned
+	Closed        bool      // the member drains
+	skewed        bool      // the leader reports this clock as skewed
+	MayClaim      bool      // new runs may be claimed
+	clockJudgedAt time.Time // after a jump: when the fleet has judged the clock
+
+	Jobs   map[string]*JobState // by segment
+	agenda agenda
+	Dirty  map[*JobState]struct{} // to be decided on
+	Frozen map[*JobState]struct{} // with a shard that is to move
+
+	// Ends wait here for other ends to share their commit.
+	Held     map[*JobState]struct{}
+	flushAt  time.Time // when they are written at the latest; zero: none wait
+	Flushing bool      // they are written now
+
+	WritesInFlight int
+	results        chan WriteResult
+	startQueue     []startingRuns // claimed and not started, because the session was suspended
 }
 
-// JobState is a job in a ledger.
+// JobState is a claimer's state of one job.
 type JobState struct {
-	Segment           string
-	key               registry.Key // of the claims record
-	planKey           registry.Key
+	Segment string
+	key     registry.Key // of the claims record
+	planKey registry.Key
+
 	Plan              *record.Plan
 	PlanRev           registry.Rev
+	StalePlan         registry.Rev // a claim conflicted on this revision of the plan: await a newer one
 	programs          map[int]due.Program
-	unsupported       bool // some epochs have none
-	loggedUnsupported int  // the newest generation of those that was logged
-	Claims            record.Claims
-	Rev               registry.Rev // of the claims record; zero: there is none yet
-	Ended             []claiming.EndedRun
-	Writing           bool
-	StalePlan         registry.Rev // of the plan that a claim conflicted on: wait for another
-	reportedAhead     record.Ahead // what its shards wait for, as it was published last
-	wake              record.Instant
-	index             int // in the agenda, -1 if not
+	unsupported       bool // some epochs have no program
+	loggedUnsupported int  // the highest epoch number without a program that was logged
+
+	Claims  record.Claims
+	Rev     registry.Rev // of the claims record; zero: it does not exist yet
+	Ended   []claiming.EndedRun
+	Writing bool
+
+	reportedAhead record.Ahead // as last published
+	wake          record.Instant
+	index         int // in the agenda, -1 if not there
 }
 
+// wake makes the loop check for input. It does not block.
 func (c *Claimer) wake() {
 	select {
 	case c.Nudge <- struct{}{}:
@@ -99,8 +114,8 @@ func (c *Claimer) wake() {
 	}
 }
 
-// run keeps the ledger until ctx ends. An error means that this incarnation is over: its
-// session has ended, or somebody else has written its records.
+// run claims and records until ctx ends. An error means that this incarnation is over: its
+// session is lost, or another writer changed its records.
 func (c *Claimer) run(ctx context.Context) error {
 	defer c.Plans.Close()
 	defer c.ownershipLog.Close()
@@ -110,7 +125,7 @@ func (c *Claimer) run(ctx context.Context) error {
 		changed := c.Session.Changed()
 		c.ApplyPlans(ctx)
 		c.DrainInbox()
-		before, clock := time.Now(), c.Clock() // once: what is claimed by it has been looked at for jumps
+		before, clock := time.Now(), c.Clock() // read once: claims use a reading that was checked for jumps
 		c.checkClockJump(before, clock, time.Now())
 		if err := c.applySession(ctx); err != nil {
 			c.drainWrites()
@@ -137,25 +152,26 @@ func (c *Claimer) run(ctx context.Context) error {
 	}
 }
 
-// applySession takes in whether new runs may be claimed and claimed ones started. It goes by
-// what is, not by what was told: a select that has two reasons to go on forgets one.
+// applySession updates MayClaim, and starts claimed runs if the session allows it. It reads the
+// present state, since a select with two ready channels receives from one of them only.
 func (c *Claimer) applySession(ctx context.Context) error {
 	state, _ := c.Session.State()
-	if open := !c.Closed && !c.skewed && !time.Now().Before(c.clockJudgedAt) && state == registry.SessionConnected; open != c.MayClaim {
-		c.MayClaim = open
+	mayClaim := !c.Closed && !c.skewed && !time.Now().Before(c.clockJudgedAt) && state == registry.SessionConnected
+	if mayClaim != c.MayClaim {
+		c.MayClaim = mayClaim
 		c.markAllDirty()
 	}
 	return c.startQueuedRuns(ctx)
 }
 
-// computeSleep returns how long nothing needs to be done.
+// computeSleep returns the time until the loop has something to do without further input.
 func (c *Claimer) computeSleep(now, clock time.Time) time.Duration {
 	d := ClockCheckInterval
 	if len(c.agenda) > 0 {
 		d = min(d, c.agenda[0].wake.Time().Sub(clock))
 	}
-	if unsure := c.clockJudgedAt.Sub(now); unsure > 0 {
-		d = min(d, unsure)
+	if unjudged := c.clockJudgedAt.Sub(now); unjudged > 0 {
+		d = min(d, unjudged)
 	}
 	if !c.flushAt.IsZero() {
 		d = min(d, c.flushAt.Sub(now))
@@ -163,11 +179,11 @@ func (c *Claimer) computeSleep(now, clock time.Time) time.Duration {
 	return max(d, 0)
 }
 
-// JumpJudged is how long the fleet is given to judge a clock that has jumped.
+// ClockJudgingTime is the time that the fleet has to judge a clock that has jumped.
 const ClockJudgingTime = 2 * time.Second
 
-// checkClockJump takes in whether the clock has jumped. If it has, nothing is claimed until the
-// fleet has had the time to judge it; what else it does meanwhile is looked at afterwards.
+// checkClockJump detects a jump of the clock. After one, nothing is claimed for
+// ClockJudgingTime, and further jumps are detected only after that.
 func (c *Claimer) checkClockJump(before, clock, after time.Time) {
 	if !after.Before(c.clockJudgedAt) && c.jumpDetector.Jumped(before, clock, after) {
 		c.clockJudgedAt = after.Add(ClockJudgingTime)
@@ -175,6 +191,7 @@ func (c *Claimer) checkClockJump(before, clock, after time.Time) {
 	}
 }
 
+// markDue marks jobs that are due on the agenda, and ends that have waited long enough.
 func (c *Claimer) markDue(now, clock time.Time) {
 	for len(c.agenda) > 0 && c.agenda[0].wake <= record.InstantOf(clock) {
 		j := heap.Pop(&c.agenda).(*JobState)
@@ -187,6 +204,7 @@ func (c *Claimer) markDue(now, clock time.Time) {
 	}
 }
 
+// MarkDirty has the next DecideWrites decide on a job.
 func (c *Claimer) MarkDirty(j *JobState) { c.Dirty[j] = struct{}{} }
 
 func (c *Claimer) markAllDirty() {
@@ -195,7 +213,8 @@ func (c *Claimer) markAllDirty() {
 	}
 }
 
-// CopyJobState returns an account as a state holds it.
+// CopyJobState returns a copy of a job's state as an explored state holds it, nil if there is
+// none.
 func (c *Claimer) CopyJobState(segment string) *JobState {
 	j := c.Jobs[segment]
 	if j == nil {

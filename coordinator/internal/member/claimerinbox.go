@@ -8,27 +8,28 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// inbox is what other goroutines tell a ledger.
+// inbox is the input of a claimer from other goroutines.
 type inbox struct {
 	mu             sync.Mutex
-	Running        int // functions that have not returned
+	Running        int // runs whose function has not returned
 	ended          []endedRun
-	batching       bool // ends are taken in by and by: only the last is worth a nudge
-	Closed         bool // claim nothing more
-	skewed         bool // claim nothing while the clock is off
-	stopped        chan struct{}
-	emptied        chan struct{}
-	recheckBlocked bool
-	cutShort       int // functions that returned after the session had been lost
+	batching       bool          // ends wait for other ends: only the last one wakes the claimer
+	Closed         bool          // claim nothing more
+	skewed         bool          // claim nothing while the clock is skewed
+	stopped        chan struct{} // closed when nothing more can be claimed; nil: not asked for
+	emptied        chan struct{} // closed when the incarnation may leave; nil: not asked for
+	recheckBlocked bool          // blocked shards may have become free
+	cutShort       int           // functions that returned after the session had been lost
 }
 
+// endedRun is a run whose function has returned.
 type endedRun struct {
 	job *JobState
 	claiming.EndedRun
 }
 
-// StopClaiming makes the ledger claim nothing more. The channel is closed once no write that
-// may claim is in flight.
+// StopClaiming makes the claimer claim nothing more. It returns a channel that is closed once
+// no write that may claim is in flight.
 func (c *Claimer) StopClaiming() <-chan struct{} {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
@@ -40,7 +41,7 @@ func (c *Claimer) StopClaiming() <-chan struct{} {
 	return c.Inbox.stopped
 }
 
-// recheckBlocked says that shards which were barred may start.
+// recheckBlocked has the claimer decide again on shards that were blocked.
 func (c *Claimer) recheckBlocked() {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
@@ -48,17 +49,17 @@ func (c *Claimer) recheckBlocked() {
 	c.wake()
 }
 
-// setSkewed says whether the clock is off.
-func (c *Claimer) setSkewed(off bool) {
+// setSkewed records whether a leader has found the clock to be skewed.
+func (c *Claimer) setSkewed(skewed bool) {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
-	c.Inbox.skewed = off
+	c.Inbox.skewed = skewed
 	c.wake()
 }
 
 // notifyEmpty returns a channel that is closed once nothing runs, all ends are on record and
-// the plans give this incarnation no shard but those that wait for its return. To be called
-// after close.
+// the plans assign this incarnation no shards but those that wait for its return. It is called
+// after StopClaiming.
 func (c *Claimer) notifyEmpty() <-chan struct{} {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
@@ -69,7 +70,7 @@ func (c *Claimer) notifyEmpty() <-chan struct{} {
 	return c.Inbox.emptied
 }
 
-// NotifyWaiters closes the channels of those who wait for a closing ledger.
+// NotifyWaiters closes the channels of StopClaiming and notifyEmpty when their time has come.
 func (c *Claimer) NotifyWaiters() {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
@@ -88,15 +89,17 @@ func (c *Claimer) NotifyWaiters() {
 	closeOnce(c.Inbox.emptied)
 }
 
-// IsEmpty reports that an account holds nothing but what goes with the session.
-func (j *JobState) IsEmpty(me string, returns bool) bool {
+// IsEmpty reports whether an incarnation may leave as far as the job is concerned: no run and
+// no end waits, and it owns no shards, unless they await its return.
+func (j *JobState) IsEmpty(me string, awaitsReturn bool) bool {
 	var owned shardset.Set
-	if j.Plan != nil && !returns {
+	if j.Plan != nil && !awaitsReturn {
 		owned = j.Plan.Owners[me]
 	}
 	return len(j.Ended) == 0 && owned.IsZero() && len(j.Claims.Running) == 0
 }
 
+// closeOnce closes a channel that is neither nil nor closed.
 func closeOnce(c chan struct{}) {
 	if c == nil {
 		return
@@ -108,28 +111,28 @@ func closeOnce(c chan struct{}) {
 	}
 }
 
-// DrainInbox takes in what has ended.
+// DrainInbox applies the input of other goroutines.
 func (c *Claimer) DrainInbox() {
 	c.Inbox.mu.Lock()
 	ends := c.Inbox.ended
 	c.Inbox.ended = nil
 	c.Inbox.batching = false
 	c.Running = c.Inbox.Running
-	closed, clockOff := c.Inbox.Closed, c.Inbox.skewed
-	unbarred := c.Inbox.recheckBlocked
+	closed, skewed := c.Inbox.Closed, c.Inbox.skewed
+	recheck := c.Inbox.recheckBlocked
 	c.Inbox.recheckBlocked = false
 	c.Inbox.mu.Unlock()
 	for _, e := range ends {
 		j := e.job
 		j.Ended = append(j.Ended, e.EndedRun)
-		if _, moves := c.Frozen[j]; moves {
-			c.MarkDirty(j) // a move waits for it
+		if _, frozen := c.Frozen[j]; frozen {
+			c.MarkDirty(j) // a move waits for this end
 		} else {
 			c.holdEnds(j, time.Now())
 		}
 	}
-	if unbarred || closed != c.Closed || clockOff != c.skewed {
-		c.Closed, c.skewed = closed, clockOff
+	if recheck || closed != c.Closed || skewed != c.skewed {
+		c.Closed, c.skewed = closed, skewed
 		c.markAllDirty()
 	}
 	if len(ends) > 0 && c.Running == 0 {
@@ -137,33 +140,33 @@ func (c *Claimer) DrainInbox() {
 	}
 }
 
-// setBatching lets ends wait in the inbox when those that it has taken in wait for others anyway.
+// setBatching lets ends stay in the inbox while earlier ends wait for others anyway.
 func (c *Claimer) setBatching() {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
 	c.Inbox.batching = !c.flushAt.IsZero() && len(c.Frozen) == 0 && !c.Closed
 }
 
-// addRunning takes note that n functions are called.
+// addRunning counts n functions that are about to be called.
 func (in *inbox) addRunning(n int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.Running += n
 }
 
-// addEnded takes note that one has returned, and reports whether the ledger is to be told now.
-func (in *inbox) addEnded(e endedRun, cut bool) bool {
+// addEnded records that a function has returned, and reports whether to wake the claimer now.
+func (in *inbox) addEnded(e endedRun, sessionLost bool) (wake bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.Running--; cut {
+	if in.Running--; sessionLost {
 		in.cutShort++
 	}
 	in.ended = append(in.ended, e)
 	return in.Running == 0 || !in.batching
 }
 
-// countCutShort returns how many runs the end of the session ended, or kept from beginning. To be
-// called once run has returned.
+// countCutShort returns the number of runs that the loss of the session ended or kept from
+// beginning. It is called once run has returned.
 func (c *Claimer) countCutShort() int {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// ApplyPlans takes in the plans that have changed.
+// ApplyPlans applies the plans that have changed to the states of their jobs.
 func (c *Claimer) ApplyPlans(ctx context.Context) {
 	c.Plans.Drain(func(n feed.Update[*record.Plan]) {
 		j := c.Jobs[n.Name]
@@ -28,7 +28,7 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 		mine := n.Value.Owners[c.Me]
 		if j == nil {
 			if mine.IsZero() {
-				return // other members' business
+				return // other members own the job
 			}
 			j = &JobState{
 				Segment: n.Name, key: c.Keys.Claims(c.Me, n.Name), planKey: c.Keys.Plan(n.Name),
@@ -47,7 +47,7 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 	})
 }
 
-// yieldShards says which of running shards are to move, or are disabled.
+// yieldShards asks the Work to yield those of running shards that are to move or are disabled.
 func (c *Claimer) yieldShards(j *JobState, running shardset.Set) {
 	if j.Plan == nil {
 		return
@@ -60,7 +60,7 @@ func (c *Claimer) yieldShards(j *JobState, running shardset.Set) {
 	}
 }
 
-// compileEpochs makes programs of the definitions in a plan, and keeps those that it has.
+// compileEpochs compiles the definitions of a plan that have not been compiled before.
 func (c *Claimer) compileEpochs(j *JobState) {
 	programs := make(map[int]due.Program, len(j.Plan.Epochs))
 	for i := range j.Plan.Epochs {
@@ -71,9 +71,9 @@ func (c *Claimer) compileEpochs(j *JobState) {
 		}
 		p, err := c.Work.Compile(e.Def)
 		if err != nil {
-			if e.Number > j.loggedUnsupported { // not at each change of the plan
+			if e.Number > j.loggedUnsupported { // once, not at each change of the plan
 				j.loggedUnsupported = e.Number
-				c.Log.Error("definition not understood: its fires are left to other instances",
+				c.Log.Error("definition is not supported by this version; instances that support it run its fires",
 					"job", j.Plan.Job, "epoch", e.Number, "error", err)
 			}
 			continue
@@ -84,10 +84,10 @@ func (c *Claimer) compileEpochs(j *JobState) {
 	c.setUnsupported(j, len(programs) < len(j.Plan.Epochs))
 }
 
-// setUnsupported takes note of whether an account's plan holds what cannot be compiled here.
-func (c *Claimer) setUnsupported(j *JobState, puzzled bool) {
-	if puzzled != j.unsupported {
-		j.unsupported = puzzled
-		c.setSupported(j.Claims.Job, !puzzled)
+// setUnsupported records whether a job's plan has a definition that this process cannot compile.
+func (c *Claimer) setUnsupported(j *JobState, unsupported bool) {
+	if unsupported != j.unsupported {
+		j.unsupported = unsupported
+		c.setSupported(j.Claims.Job, !unsupported)
 	}
 }

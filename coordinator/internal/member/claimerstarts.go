@@ -11,15 +11,15 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// begun is claimed runs that wait to be started.
+// startingRuns are the claimed runs of one write, not started yet.
 type startingRuns struct {
 	*PendingWrite
 	rev registry.Rev // of the commit that claimed them
 }
 
-// startQueuedRuns starts what has been claimed, unless the session is suspended: then it is
-// asked again when that ends. A process may have been paused for any length of time since
-// the claim was committed, so the session's own clock is asked, not only its state.
+// startQueuedRuns starts the claimed runs. While the session is suspended they stay queued. The
+// process may have been suspended for any length of time since the commit, so safe-until is
+// compared with the clock as well.
 func (c *Claimer) startQueuedRuns(ctx context.Context) error {
 	if len(c.startQueue) == 0 {
 		return nil
@@ -37,14 +37,14 @@ func (c *Claimer) startQueuedRuns(ctx context.Context) error {
 	return nil
 }
 
-// startRuns begins the runs of a claim. What it needs to know comes from the plan that the
-// claim rests on: the account may know another by now, or none.
+// startRuns starts the runs of a claim. It uses the plan on which the claim rests, since the
+// job may have another plan by now, or none.
 func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 	j := b.Job
 	for _, g := range b.decision.Starts {
 		e, ok := b.plan.Epoch(g.Epoch)
 		if !ok {
-			continue // claimed by this very plan, so it is there
+			continue // cannot happen: the claim rests on this plan
 		}
 		r := Run{
 			Job: j.Claims.Job, Program: b.programs[g.Epoch], Shards: e.Job().Shards,
@@ -65,9 +65,9 @@ func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 	}
 }
 
-// TrackRun returns the function to call when the function of a run has returned, whose session
-// has ended if ctx has. reruns reports whether the definition of the run wants it to be made
-// again if it is handed back.
+// TrackRun records that the function of a run is called, and returns the function that records
+// its return. The session is lost if ctx has ended by then. reruns states whether the definition
+// has a run made again that is handed back.
 func (c *Claimer) TrackRun(ctx context.Context, j *JobState, shard int, reruns bool) func(error) {
 	job := j.Claims.Job
 	c.Blocked.addRunning(job, shard)

@@ -15,15 +15,15 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// PendingWrite is what a ledger writes for an account.
+// PendingWrite is a new version of a job's claims record.
 type PendingWrite struct {
 	Job        *JobState
 	decision   claiming.Decision
-	plan       *record.Plan // that it rests on
+	plan       *record.Plan // on which the decision rests
 	planRev    registry.Rev
-	programs   map[int]due.Program
-	endedCount int // how many of acct.ended it covers
-	value      []byte
+	programs   map[int]due.Program // of plan
+	endedCount int                 // how many of Job.Ended it covers
+	value      []byte              // the encoded record
 }
 
 // WriteResult is the result of a transaction.
@@ -33,7 +33,7 @@ type WriteResult struct {
 	Err  error
 }
 
-// startWrites sends what the dirty accounts have to write, as far as there is room.
+// startWrites decides on the dirty jobs and sends their writes, up to maxWrites transactions.
 func (c *Claimer) startWrites(ctx context.Context, clock time.Time) {
 	if c.WritesInFlight >= maxWrites || len(c.Dirty) == 0 {
 		return
@@ -45,7 +45,7 @@ func (c *Claimer) startWrites(ctx context.Context, clock time.Time) {
 	for _, ld := range c.PackWrites(entries) {
 		if c.WritesInFlight >= maxWrites {
 			for _, e := range ld.Parts {
-				c.MarkDirty(e.Job) // rides with one of the next
+				c.MarkDirty(e.Job) // a later transaction has room
 			}
 			continue
 		}
@@ -68,12 +68,13 @@ func (c *Claimer) drainWrites() {
 	}
 }
 
-// DecideWrites returns what there is to write, and puts accounts that wait on the agenda.
+// DecideWrites decides on the dirty jobs. It returns their writes, and puts jobs that wait for
+// an instant on the agenda.
 func (c *Claimer) DecideWrites(clock time.Time) []*PendingWrite {
 	var entries []*PendingWrite
 	for j := range c.Dirty {
 		if j.Writing {
-			continue // it stays dirty
+			continue // it stays dirty until the result is known
 		}
 		delete(c.Dirty, j)
 		in := claiming.Input{
@@ -88,8 +89,8 @@ func (c *Claimer) DecideWrites(clock time.Time) []*PendingWrite {
 		if !out.Changed {
 			continue
 		}
-		switch _, moves := c.Frozen[j]; {
-		case out.RestsOnPlan, moves, c.Closed:
+		switch _, frozen := c.Frozen[j]; {
+		case out.RestsOnPlan, frozen, c.Closed:
 		case !due.RecordsEnds(j.Plan):
 			continue // the next claim records the ends
 		case !c.Flushing:
@@ -98,32 +99,32 @@ func (c *Claimer) DecideWrites(clock time.Time) []*PendingWrite {
 		}
 		var err error
 		if e.value, err = record.Encode(&out.Claims); err != nil {
-			c.Log.Error("claims record not written", "job", j.Claims.Job, "error", err)
+			c.Log.Error("claims record cannot be encoded; no run of the job begins here", "job", j.Claims.Job, "error", err)
 			continue
 		}
 		entries = append(entries, e)
 	}
-	slices.SortFunc(entries, func(j, b *PendingWrite) int { return cmp.Compare(j.Job.Segment, b.Job.Segment) })
+	slices.SortFunc(entries, func(a, b *PendingWrite) int { return cmp.Compare(a.Job.Segment, b.Job.Segment) })
 	return entries
 }
 
-// reportAhead logs and publishes a change of the instant that an account's shards wait for.
-func (c *Claimer) reportAhead(j *JobState, is record.Ahead) {
-	if is == j.reportedAhead {
+// reportAhead logs and publishes a change of the instant that a job's shards wait for.
+func (c *Claimer) reportAhead(j *JobState, ahead record.Ahead) {
+	if ahead == j.reportedAhead {
 		return
 	}
+	j.reportedAhead = ahead
 	job := j.Claims.Job
-	switch j.reportedAhead = is; {
-	case is.Epoch != 0:
-		c.Log.Warn("shards wait until this clock has reached what was claimed: this clock is wrong, or an earlier owner's was; Operator.Reset starts the job afresh",
-			"job", job, "epoch", is.Epoch, "until", is.At.Time())
-	default:
-		c.Log.Info("shards no longer wait for this clock", "job", job)
+	if ahead.Epoch != 0 {
+		c.Log.Warn("claims are ahead of this clock: this clock or an earlier owner's is wrong; shards wait until the clock has caught up, or Operator.Reset",
+			"job", job, "epoch", ahead.Epoch, "until", ahead.At.Time())
+	} else {
+		c.Log.Info("claims are no longer ahead of this clock; shards are claimed again", "job", job)
 	}
-	c.publishAhead(job, is)
+	c.publishAhead(job, ahead)
 }
 
-// holdEnds lets the ends of an account wait for others.
+// holdEnds has the ends of a job wait for other ends to share their commit.
 func (c *Claimer) holdEnds(j *JobState, now time.Time) {
 	c.Held[j] = struct{}{}
 	if c.flushAt.IsZero() {
@@ -131,7 +132,7 @@ func (c *Claimer) holdEnds(j *JobState, now time.Time) {
 	}
 }
 
-// markHeld marks those whose ends have waited long enough.
+// markHeld marks the jobs whose ends wait, so that the ends are written.
 func (c *Claimer) markHeld() {
 	for j := range c.Held {
 		c.MarkDirty(j)
@@ -140,31 +141,31 @@ func (c *Claimer) markHeld() {
 	c.flushAt = time.Time{}
 }
 
-// PackWrites returns the transactions that write entries.
+// PackWrites packs writes into transactions.
 func (c *Claimer) PackWrites(entries []*PendingWrite) []batch.Load[*PendingWrite] {
 	common := []registry.Cond{registry.Alive(c.Session.ID())}
 	return batch.Pack(common, entries, c.Reg.Limits(), c.composeShare, func(*PendingWrite) bool { return false })
 }
 
-// composeShare returns what an entry adds to a transaction.
+// composeShare returns the conditions and operations that a write adds to a transaction.
 func (c *Claimer) composeShare(e *PendingWrite) batch.Share {
-	var pc batch.Share
+	var share batch.Share
 	if e.decision.RestsOnPlan {
-		pc.Conds = []registry.Cond{registry.At(e.Job.planKey, e.planRev)}
+		share.Conds = []registry.Cond{registry.At(e.Job.planKey, e.planRev)}
 	}
 	if e.Job.Rev.IsZero() {
-		pc.Ops = []registry.Op{registry.Create(e.Job.key, e.value)}
+		share.Ops = []registry.Op{registry.Create(e.Job.key, e.value)}
 	} else {
-		pc.Ops = []registry.Op{registry.Set(e.Job.key, e.Job.Rev, e.value)}
+		share.Ops = []registry.Op{registry.Set(e.Job.key, e.Job.Rev, e.value)}
 	}
-	return pc
+	return share
 }
 
-// errForeign means that the records of this incarnation were written by another hand. It
-// cannot tell what it has claimed any more, so it gives its session up.
-var errRecordEdited = fmt.Errorf("%w: given up, for a record of this incarnation was changed by another hand", registry.ErrSessionLost)
+// errRecordEdited means that another writer changed a record of this incarnation. The
+// incarnation no longer knows which runs it has claimed, so it gives its session up.
+var errRecordEdited = fmt.Errorf("%w: another writer changed a record of this incarnation", registry.ErrSessionLost)
 
-// ApplyResult acts on the result of a transaction.
+// ApplyResult applies the result of a transaction.
 func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 	c.WritesInFlight--
 	for _, e := range w.Load.Parts {
@@ -189,14 +190,14 @@ func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 	return c.startQueuedRuns(ctx)
 }
 
-// handleFailedWrite acts on a transaction that was not applied. The job that it failed for waits
-// for a newer plan; the rest is sent again at once.
+// handleFailedWrite handles a transaction that was not applied. The job whose condition failed
+// waits for a newer plan; the other jobs are written again at once.
 func (c *Claimer) handleFailedWrite(w WriteResult) error {
 	refusal, refused := batch.Conflict(w.Err)
 	switch {
 	case refused:
 		part, ok := w.Load.Owner(refusal.Index)
-		if !ok { // the condition that all share
+		if !ok { // the condition that all share: the session is alive
 			return fmt.Errorf("claim: %w: %w", registry.ErrSessionLost, w.Err)
 		}
 		e := w.Load.Parts[part]
@@ -206,7 +207,7 @@ func (c *Claimer) handleFailedWrite(w WriteResult) error {
 		if e.Job.PlanRev == e.planRev {
 			e.Job.StalePlan = e.planRev
 		}
-	case errors.Is(w.Err, registry.ErrUnknownOutcome): // Apply would have told its own work
+	case errors.Is(w.Err, registry.ErrUnknownOutcome): // Apply detects its own commit, so another writer changed the record after it
 		return fmt.Errorf("claim: %w: %w", errRecordEdited, w.Err)
 	case errors.Is(w.Err, registry.ErrSessionLost), errors.Is(w.Err, registry.ErrClosed):
 		return fmt.Errorf("claim: %w", w.Err)
@@ -220,6 +221,6 @@ func (c *Claimer) handleFailedWrite(w WriteResult) error {
 	return nil
 }
 
-// refusedPause is how long a write that the registry refuses for a reason of its own (it
-// is full, or permission was taken away) waits before it is made again.
+// refusedRetryDelay is the time until a write is retried that the registry refused for a reason
+// of its own, such as a full store or a lost permission.
 const refusedRetryDelay = time.Second

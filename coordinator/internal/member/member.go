@@ -114,7 +114,7 @@ func (m *Member) Run(ctx context.Context) error {
 		if ctx.Err() != nil || !m.shouldRejoin(err) {
 			break
 		}
-		m.Log.Warn("joining again", "error", err)
+		m.Log.Warn("session cannot be used; joining again under a new one", "error", err)
 		if !sleepContext(ctx, refusedRetryDelay) {
 			break
 		}

@@ -138,7 +138,7 @@ func TestMember_Definitions(t *testing.T) {
 		g.Start("a", coordtest.Def("job", 1, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 1, 3, ""))
 		assert.Equal(t, coordtest.Def("job", 1, 2, ""), stored(g))
-		assert.Equal(t, 1, b.Log.Count("definition differs"))
+		assert.Equal(t, 1, b.Log.Count("of the same revision differs"))
 	})
 	membertest.RunBubble(t, "that are offered at once by many are stored once", func(t *testing.T, g *membertest.Group) {
 		var names []string

@@ -96,7 +96,7 @@ func (m *Member) answerReading(in *Incarnation, reading record.Instant) {
 
 // reportClockJump tells what the clock says now that it has been set: no answer tells that.
 func (m *Member) reportClockJump(in *Incarnation) {
-	m.Log.Info("this clock has jumped")
+	m.Log.Info("clock has jumped; claiming nothing until the fleet has judged it")
 	m.ChangeState(func() { in.answeredReading = 0 })
 }
 

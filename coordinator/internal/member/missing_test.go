@@ -51,11 +51,11 @@ func TestMissing(t *testing.T) {
 				time.Sleep(healing)
 				synctest.Wait()
 				logged := a.Log.Count("records of a live instance are missing or unreadable") + b.Log.Count("records of a live instance are missing or unreadable") +
-					a.Log.Count("changed by another hand") + b.Log.Count("changed by another hand")
+					a.Log.Count("another writer changed a record") + b.Log.Count("another writer changed a record")
 				assert.Positive(t, logged)
 				for i, w := range hit {
 					assert.NotEqual(t, before[i], w.Incarnation())
-					assert.Positive(t, w.Log.Count("joining again"))
+					assert.Positive(t, w.Log.Count("session cannot be used; joining again under a new one"))
 				}
 				g.RequireHealed(a, b)
 			})

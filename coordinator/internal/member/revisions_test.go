@@ -15,8 +15,8 @@ import (
 )
 
 func TestSupersededDefinitions(t *testing.T) {
-	const newer = "definition in force is newer than the one of this process"
-	const differs = "definition differs from the stored one of the same revision"
+	const newer = "stored definition has a higher revision"
+	const differs = "stored definition of the same revision differs"
 	members := func(g *membertest.Group) map[string]coordinator.MemberStatus {
 		o, _ := g.NewOperator()
 		st, err := o.Status(g.T.Context(), "job")

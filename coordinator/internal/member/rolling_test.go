@@ -103,7 +103,7 @@ func TestRolling_Definitions(t *testing.T) {
 		a.Offer(membertest.DefinitionsByName(coordtest.Def("job", 2, 4, coordtest.Lunar)))
 		membertest.SleepToMinute(3)
 		assert.Equal(t, map[string]string{"a": "0-3"}, g.ReadOwners("job"))
-		assert.Contains(t, old.Log.String(), "definition not understood")
+		assert.Contains(t, old.Log.String(), "definition is not supported")
 		st, err := a.Status(t.Context(), "job")
 		require.NoError(t, err)
 		assert.Equal(t, []bool{false, true}, []bool{st.Members[0].NotUnderstood, st.Members[1].NotUnderstood})

@@ -34,10 +34,10 @@ type supersededDefinition struct {
 func (s *supersededDefinition) logOne(log *slog.Logger) {
 	log = log.With("job", s.job, "revision", s.revision, "stored", s.storedRevision, "differences", s.differences)
 	if s.revision < s.storedRevision {
-		log.Warn("definition in force is newer than the one of this process, and stays; raise Revision above it to replace it")
+		log.Warn("stored definition has a higher revision and stays in force; raise Revision above it to replace it")
 		return
 	}
-	log.Warn("definition differs from the stored one of the same revision, which stays; raise Revision to replace it")
+	log.Warn("stored definition of the same revision differs and stays in force; raise Revision to replace it")
 }
 
 // supersededDefinitions is what a member knows of its superseded definitions. The zero value is empty.
@@ -84,7 +84,7 @@ func (s *supersededDefinitions) logNew(log *slog.Logger) {
 	for _, n := range news[maxSupersededLines:] {
 		more = append(more, n.job)
 	}
-	log.Warn("more definitions of this process are not in force, for the same reasons",
+	log.Warn("more definitions of this process are not in force, because their stored definitions stay",
 		"count", len(more), "jobs", more[:min(len(more), maxSupersededNames)])
 }
 
