@@ -7,16 +7,17 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// BlockedShards is the shards of a process whose function has not returned, across
-// incarnations. Those of an earlier incarnation must not start again here before it has.
+// BlockedShards are the shards of a process whose functions have not returned, across
+// incarnations. A shard that an earlier incarnation still runs is blocked: it must not start
+// here again before the function has returned.
 type BlockedShards struct {
 	mu          sync.Mutex
-	Running     map[string]shardset.Set // by job: of any incarnation
-	Old         map[string]shardset.Set // by job: of earlier ones. The sets are values: each change makes another
-	OnUnblocked func()                  // after a removal from old. Must not block
+	Running     map[string]shardset.Set // by job, of all incarnations
+	Old         map[string]shardset.Set // by job, of earlier incarnations; a set is never changed in place
+	OnUnblocked func()                  // called after a removal from Old; must not block
 }
 
-// beginIncarnation begins a new incarnation: what runs is old from now on.
+// beginIncarnation blocks all shards that run.
 func (b *BlockedShards) beginIncarnation() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -26,6 +27,7 @@ func (b *BlockedShards) beginIncarnation() {
 	}
 }
 
+// addRunning records that the function of a shard is called.
 func (b *BlockedShards) addRunning(job string, shard int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -37,6 +39,7 @@ func (b *BlockedShards) addRunning(job string, shard int) {
 	b.Running[job] = shards
 }
 
+// removeRunning records that the function of a shard has returned.
 func (b *BlockedShards) removeRunning(job string, shard int) {
 	b.mu.Lock()
 	shards := b.Running[job]
@@ -45,27 +48,27 @@ func (b *BlockedShards) removeRunning(job string, shard int) {
 	} else {
 		b.Running[job] = shards
 	}
-	freed := b.Old[job].Has(shard)
-	if freed {
+	unblocked := b.Old[job].Has(shard)
+	if unblocked {
 		b.Old[job] = b.Old[job].Minus(shardset.Of(shard))
 		if b.Old[job].IsZero() {
 			delete(b.Old, job)
 		}
 	}
 	b.mu.Unlock()
-	if freed {
+	if unblocked {
 		b.OnUnblocked()
 	}
 }
 
-// getBlocked returns the shards of a job that must not start here.
+// getBlocked returns the blocked shards of a job.
 func (b *BlockedShards) getBlocked(job string) shardset.Set {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.Old[job]
 }
 
-// copyBlocked returns the shards that must not start here, by job; nil for none.
+// copyBlocked returns the blocked shards by job, nil if there are none.
 func (b *BlockedShards) copyBlocked() map[string]shardset.Set {
 	b.mu.Lock()
 	defer b.mu.Unlock()

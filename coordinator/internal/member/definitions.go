@@ -15,8 +15,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Offer adds definitions, by job name, that this process can run. A definition reaches
-// the registry if it is new there or of a higher revision.
+// Offer adds definitions, by job name, that this process can run. A definition is stored if the
+// job is new or the definition's revision is higher than the stored one's.
 func (m *Member) Offer(defs map[string]json.RawMessage) {
 	revs := parseRevisions(defs)
 	m.ChangeState(func() {
@@ -26,13 +26,13 @@ func (m *Member) Offer(defs map[string]json.RawMessage) {
 	})
 }
 
-// Withdraw stops offering a job, until the next Offer of it. Its shards move away.
+// Withdraw stops offering a job until the next Offer of it. Its shards are reassigned.
 func (m *Member) Withdraw(job string) {
 	m.ChangeState(func() { delete(m.Defs, job) })
 }
 
-// parseRevisions returns those of definitions, by job. What cannot be read is found out when it is
-// stored.
+// parseRevisions returns the revisions of definitions, by job. It leaves out a definition that
+// cannot be parsed; storing it fails with the reason.
 func parseRevisions(defs map[string]json.RawMessage) map[string]int {
 	out := make(map[string]int, len(defs))
 	for name, def := range defs {
@@ -43,8 +43,8 @@ func parseRevisions(defs map[string]json.RawMessage) map[string]int {
 	return out
 }
 
-// storeDefinitions puts into the registry what is newer than what is there, which it reads as
-// it is told to.
+// storeDefinitions stores the definitions that are newer than the stored ones. read are the
+// options of the first read.
 func (m *Member) storeDefinitions(ctx context.Context, defs map[string]json.RawMessage, read registry.ReadOptions) error {
 	foreign := map[registry.Key]bool{}
 	for ; ; read = Fresh {
@@ -61,6 +61,8 @@ func (m *Member) storeDefinitions(ctx context.Context, defs map[string]json.RawM
 	}
 }
 
+// TryStoreDefinitions makes one attempt to store newer definitions, and reports whether to make
+// another one. It adds keys with foreign values to foreign, and leaves those alone.
 func (m *Member) TryStoreDefinitions(ctx context.Context, defs map[string]json.RawMessage, read registry.ReadOptions, foreign map[registry.Key]bool) (again bool, err error) {
 	if len(defs) == 0 {
 		return false, nil
@@ -92,7 +94,7 @@ func (m *Member) TryStoreDefinitions(ctx context.Context, defs map[string]json.R
 	for _, l := range loads {
 		_, err := registry.Apply(ctx, m.Reg, l.Txn)
 		if errors.Is(err, registry.ErrConflict) {
-			again = true // another instance stores the same: compare again
+			again = true // another instance stores the same definitions: compare again
 			m.findForeignDefinition(ctx, l.Txn, err, foreign)
 		} else if err != nil {
 			return false, err
@@ -101,7 +103,8 @@ func (m *Member) TryStoreDefinitions(ctx context.Context, defs map[string]json.R
 	return again, nil
 }
 
-// decideDefinitionWrite returns the write that a definition calls for, if any.
+// decideDefinitionWrite compares a definition with the stored one and returns the write that it
+// requires, if any.
 func (m *Member) decideDefinitionWrite(stored map[string]registry.Entry, name string, def json.RawMessage) (registry.Op, bool, error) {
 	mine, err := record.ParseJob(def)
 	if err != nil {
@@ -130,8 +133,8 @@ func (m *Member) decideDefinitionWrite(stored map[string]registry.Entry, name st
 	return registry.Op{}, false, nil
 }
 
-// findForeignDefinition finds out whether a definition was refused because of a foreign value at its key, which
-// must not keep the process from joining for its other jobs.
+// findForeignDefinition adds a key to foreign if its foreign value was the reason of a conflict.
+// Such a value must not keep the process from joining for its other jobs.
 func (m *Member) findForeignDefinition(ctx context.Context, t registry.Txn, err error, foreign map[registry.Key]bool) {
 	refusal, refused := batch.Conflict(err)
 	if !refused || refusal.Index < len(t.If) {

@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// newJitter returns what spreads out over the fleet when its instances do what must not be
-// done by all at once. Names differ, so what is drawn differs; and as it follows from
-// nothing else, a fleet in virtual time does the same whenever it is run.
+// newJitter returns a source of random delays, which keep the instances of a fleet from acting
+// all at once. It depends on nothing but the instance's name and the purpose: instances draw
+// different delays, and a fleet in virtual time draws the same ones whenever it is run.
 func newJitter(instance, purpose string) *rand.Rand {
 	return rand.New(rand.NewChaCha8(sha256.Sum256([]byte(purpose + " of " + instance))))
 }

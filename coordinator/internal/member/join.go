@@ -12,20 +12,20 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// ErrNameTaken means that a live instance has the name, and kept it for longer than a
-// predecessor that crashed could have. The text names its process and host, and since when.
+// ErrNameTaken means that a live instance holds the name: it has kept the name for longer than
+// the session of a crashed predecessor lasts. The error's text names its process and host.
 var ErrNameTaken = errors.New("instance name taken")
 
-// enterNamespace makes an incarnation a member, of a namespace that this version may touch.
-func (m *Member) enterNamespace(ctx context.Context, in *Incarnation) (fenceBase uint64, told PublishedState, err error) {
+// enterNamespace checks that this version may use the namespace, and joins the group.
+func (m *Member) enterNamespace(ctx context.Context, in *Incarnation) (fenceBase uint64, published PublishedState, err error) {
 	if fenceBase, err = m.readFenceBase(ctx); err == nil {
-		told, err = m.joinGroup(ctx, in)
+		published, err = m.joinGroup(ctx, in)
 	}
-	return fenceBase, told, err
+	return fenceBase, published, err
 }
 
-// readFenceBase reads what is added to commit numbers to make fences, and on the way checks
-// that this version may touch the namespace at all.
+// readFenceBase reads the fence base, which is added to commit numbers to make fences. It fails
+// if the namespace has a newer format. The first member creates the record.
 func (m *Member) readFenceBase(ctx context.Context) (uint64, error) {
 	for {
 		e, err := m.Reg.Get(ctx, m.Keys.Meta(), Fresh)
@@ -55,9 +55,9 @@ func (m *Member) readFenceBase(ctx context.Context) (uint64, error) {
 	}
 }
 
-// shouldRetryMeta reports whether a record of the namespace that cannot be read is to be read again, and
-// logs the key. A process that has been in the group waits until the record is mended; one that
-// starts fails.
+// shouldRetryMeta reports whether to retry a read of the namespace record that failed with err,
+// and logs the key once. A process that has been in the group waits until the record is mended;
+// one that starts fails.
 func (m *Member) shouldRetryMeta(err error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,48 +71,48 @@ func (m *Member) shouldRetryMeta(err error) bool {
 	return true
 }
 
-// joinGroup stores the definitions that this process offers and enters the fleet. The name
-// may still be held by a predecessor whose session has not run out. If that was this
-// process itself, nobody else can have the name, however long the store keeps the session:
-// one that has lost its leader, or its clients, gives all sessions their full time again.
+// joinGroup stores the definitions that this process offers and creates its records. The name
+// may still be held by a predecessor whose session has not expired, so joinGroup waits for
+// somewhat longer than a session lasts. It waits without limit for an earlier session of this
+// process, since a store that has lost its leader or its clients renews all sessions.
 //
-// Each try sends the same transaction. A request that was held up may be applied long
-// after a later one was refused, so who holds the name tells whether it was.
+// Each attempt sends the same transaction. A delayed request may be applied long after a later
+// one was refused, so the instance key decides whether the transaction was applied.
 func (m *Member) joinGroup(ctx context.Context, in *Incarnation) (PublishedState, error) {
-	told := m.ComposeState(in)
-	// What fenceBase has read was new, and no read goes back.
-	if err := m.storeDefinitions(ctx, told.defs, registry.ReadOptions{}); err != nil {
+	published := m.ComposeState(in)
+	// readFenceBase made a fresh read, and later reads of a handle never return older data.
+	if err := m.storeDefinitions(ctx, published.defs, registry.ReadOptions{}); err != nil {
 		return PublishedState{}, err
 	}
-	told.Member.Differs = m.superseded.listDiffering(told.defs)
-	t, err := m.BuildJoinTxn(in, told.Member)
+	published.Member.Differs = m.superseded.listDiffering(published.defs)
+	t, err := m.BuildJoinTxn(in, published.Member)
 	if err != nil {
 		return PublishedState{}, err
 	}
 	patience := in.Session.TTL() + in.Session.TTL()/4
 	began := time.Now()
-	saidForeign := false
+	reportedForeign := false
 	for {
 		rev, err := registry.Apply(ctx, m.Reg, t)
 		refusal, refused := batch.Conflict(err)
 		switch {
 		case err == nil:
-			told.Rev = rev
+			published.Rev = rev
 			m.forgetEarlierSessions(in)
-			return told, nil
+			return published, nil
 		case refused && refusal.Index > 0, !refused && !outcomeUnknown(ctx, err):
 			return PublishedState{}, fmt.Errorf("join as %s: %w", in.ID, err)
 		}
 		e, err := m.Reg.Get(ctx, m.Keys.Instance(m.Name), Fresh)
 		switch {
 		case err == nil && e.Txn == t.ID:
-			told.Rev = e.Modified
+			published.Rev = e.Modified
 			m.forgetEarlierSessions(in)
-			return told, nil
+			return published, nil
 		case err == nil && !m.heldEarlier(e) && time.Since(began) > patience:
 			return PublishedState{}, newNameTakenError(m.Name, e, patience)
-		case errors.Is(err, registry.ErrForeign) && !saidForeign:
-			saidForeign = true
+		case errors.Is(err, registry.ErrForeign) && !reportedForeign:
+			reportedForeign = true
 			m.Log.Error("cannot join: another program wrote the value of the key; delete it", "key", string(m.Keys.Instance(m.Name)), "error", err)
 		}
 		if !sleepContext(ctx, min(max(in.Session.TTL()/40, 20*time.Millisecond), time.Second)) {
@@ -121,7 +121,8 @@ func (m *Member) joinGroup(ctx context.Context, in *Incarnation) (PublishedState
 	}
 }
 
-// forgetEarlierSessions takes note that the name belongs to an incarnation: no earlier session has it.
+// forgetEarlierSessions records that the incarnation holds the name, so that no earlier session
+// of this process does.
 func (m *Member) forgetEarlierSessions(in *Incarnation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,8 +130,7 @@ func (m *Member) forgetEarlierSessions(in *Incarnation) {
 	m.ownSessions[in.Session.ID()] = true
 }
 
-// heldEarlier reports whether the record of an instance is of this process, in a session that it
-// has lost.
+// heldEarlier reports whether an instance key belongs to an earlier session of this process.
 func (m *Member) heldEarlier(e registry.Entry) bool {
 	held, err := record.Decode[record.Instance](e.Value)
 	m.mu.Lock()
@@ -138,7 +138,7 @@ func (m *Member) heldEarlier(e registry.Entry) bool {
 	return err == nil && m.ownSessions[held.Session]
 }
 
-// BuildJoinTxn is the transaction by which an incarnation enters the fleet.
+// BuildJoinTxn returns the transaction that creates the records of an incarnation.
 func (m *Member) BuildJoinTxn(in *Incarnation, member record.Member) (registry.Txn, error) {
 	instance, err := record.Encode(record.Instance{
 		Session: in.Session.ID(), Host: m.host, PID: os.Getpid(), Started: record.InstantOf(m.Clock()),
@@ -156,21 +156,21 @@ func (m *Member) BuildJoinTxn(in *Incarnation, member record.Member) (registry.T
 	}, err
 }
 
-// outcomeUnknown reports that Apply could not tell what became of a transaction, though it was
-// given the time.
+// outcomeUnknown reports whether err means that Apply could not find out whether a transaction
+// was applied, although ctx has not ended.
 func outcomeUnknown(ctx context.Context, err error) bool {
 	return errors.Is(err, registry.ErrUnknownOutcome) && ctx.Err() == nil
 }
 
-// AwaitJoined waits until the registry knows this process and all that it offers.
+// AwaitJoined waits until the member record exists and shows all that this process offers.
 func (m *Member) AwaitJoined(ctx context.Context) error {
 	return m.awaitCondition(ctx, func() bool { return m.current != nil && m.current.publishedVersion >= m.recordVersion })
 }
 
-// newNameTakenError returns the error of a member whose name has been held by another process for
-// longer than it waited. held is the record of that process.
+// newNameTakenError returns the error of a member whose name another process has held while the
+// member waited. held is the instance key.
 func newNameTakenError(name string, held registry.Entry, waited time.Duration) error {
-	holder := "an instance has it"
+	holder := "an instance has held it"
 	if r, err := record.Decode[record.Instance](held.Value); err == nil {
 		holder = describeInstance(r)
 	}
@@ -178,7 +178,7 @@ func newNameTakenError(name string, held registry.Entry, waited time.Duration) e
 		name, ErrNameTaken, holder, waited)
 }
 
-// describeInstance returns which process a record of an instance is of, as far as it states that.
+// describeInstance names the process that wrote an instance record.
 func describeInstance(r record.Instance) string {
 	text := "an instance"
 	if r.PID != 0 {
@@ -187,7 +187,7 @@ func describeInstance(r record.Instance) string {
 	if r.Host != "" {
 		text += fmt.Sprintf(" on host %.100q", r.Host)
 	}
-	text += " has had it"
+	text += " has held it"
 	if r.Started != 0 {
 		text += " since " + r.Started.Time().Format(time.RFC3339)
 	}

@@ -5,26 +5,26 @@ import (
 	"errors"
 )
 
-// ErrLeft is why a member that was told to leave stops.
+// ErrLeft is the reason for which a member ends after Leave.
 var ErrLeft = errors.New("left the group")
 
-// Drain makes the member claim nothing more and lets its idle shards go, with a
-// RestartGrace only when that has passed. A leader hands its office over first. Runs go on;
-// the caller ends them or waits for them. Drain returns when the registry knows, or there
-// is no session that could claim. If ctx ends first, the member drains all the same.
+// Drain makes the member claim nothing more and gives up its idle shards, which move at once or
+// after the RestartGrace. A leader resigns first. Runs continue; the caller cancels them or waits
+// for them. Drain returns when the member record shows that the member drains, or when there is
+// no session under which it could claim. If ctx ends earlier, the member drains nevertheless.
 func (m *Member) Drain(ctx context.Context) error {
 	defer m.logSlowShutdown("the record that this instance drains", true)()
 	m.ChangeState(func() {
 		m.Draining = true
 		if m.current != nil {
-			m.current.Claimer.StopClaiming() // it must not claim runs again that are handed back from now on
+			m.current.Claimer.StopClaiming() // at once: it must not claim runs that are handed back from now on
 		}
 	})
 	return m.awaitCondition(ctx, func() bool { return m.current == nil || m.current.drainPublished })
 }
 
-// prepareDrain makes an incarnation ready to be known as draining: a leader takes its idle
-// shards at once, so it must claim nothing more by then. If it leads, it hands over first.
+// prepareDrain stops claims and resigns, before the member record shows that the incarnation
+// drains: a leader that reads the record reassigns idle shards at once.
 func (in *Incarnation) prepareDrain(ctx context.Context) error {
 	select {
 	case <-in.Claimer.StopClaiming():
@@ -35,18 +35,19 @@ func (in *Incarnation) prepareDrain(ctx context.Context) error {
 	return nil
 }
 
-// Leave waits until nothing runs here and all shards have been taken over, or ctx ends,
-// and then makes Run return. It is called after Drain. Shards that wait for a return
-// (MemberOptions.RestartGrace) are not taken over: then only runs are waited for. Without a
-// session there is nothing to wait for: what it had is failed over.
+// Leave waits until nothing runs here and all shards are reassigned, or ctx ends, and then makes
+// Run return. It is called after Drain. With a RestartGrace, shards wait for the instance's
+// return, so Leave waits for runs only. Without a session it does not wait, since the shards are
+// failed over.
 func (m *Member) Leave(ctx context.Context) error {
-	stop := m.logSlowShutdown("the ends of runs on record, and other instances to take the shards over", false)
+	stop := m.logSlowShutdown("the ends of runs to be recorded, and the shards to be reassigned", false)
 	err := m.awaitNoShards(ctx)
 	stop()
 	m.leaveOnce.Do(func() { close(m.leaveRequested) })
 	return err
 }
 
+// awaitNoShards waits until the present incarnation has no runs and no shards, or is over.
 func (m *Member) awaitNoShards(ctx context.Context) error {
 	for {
 		m.mu.Lock()

@@ -15,70 +15,73 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Member is a process's part in a group: it joins, elects, plans while it leads, claims
-// what it owns, and joins again under a new incarnation when its session is lost.
+// Member is the part of a process in a group. It joins, takes part in elections, plans while it
+// leads, claims the fires of its shards, and joins again under another incarnation when its
+// session is lost.
+//
+// Some fields are exported only for package explore.
 type Member struct {
 	Reg            registry.Registry
 	Keys           record.Keys
 	Name           string
-	host           string // "" if it is not known
+	host           string // "": unknown
 	ttl            time.Duration
 	maxSkew        time.Duration
 	Clock          func() time.Time // of day
-	comparesClocks bool             // clocks are compared
+	comparesClocks bool
 	grace          time.Duration
 	labels         map[string]string
 	weight         int
-	strategies     map[string]strategy.Func // by name, the built-in ones included
+	strategies     map[string]strategy.Func // by name, with the built-in ones
 	Work           Work
 	Log            *slog.Logger
 	Blocked        BlockedShards
-	leaveRequested chan struct{} // closed by Leave: run no more
+	leaveRequested chan struct{} // closed by Leave
 	leaveOnce      sync.Once
 
-	superseded          supersededDefinitions // of the goroutine that stores definitions
-	reportUncheckedOnce sync.Once             // the report that this clock cannot be checked
+	superseded          supersededDefinitions // owned by the goroutine that stores definitions
+	reportUncheckedOnce sync.Once
 
 	mu            sync.Mutex
 	Defs          map[string]json.RawMessage // offered, by job
-	revisions     map[string]int             // of defs, by job
-	unsupported   map[string]bool            // jobs of which the present incarnation cannot compile what is in force
-	ahead         map[string]record.Ahead    // by job: what the present incarnation finds to be ahead of its clock
+	revisions     map[string]int             // of Defs, by job
+	unsupported   map[string]bool            // jobs with a definition in force that cannot be compiled here
+	ahead         map[string]record.Ahead    // by job: the claims that are ahead of this clock
 	waiting       map[string]record.Waiting  // by job: runs that have waited long for a worker
-	recordVersion int                        // grows with defs, puzzled, ahead, draining, waiting and barred
+	recordVersion int                        // grows with each change that the member record has to show
 	offerVersion  int                        // grows with Offer: definitions may have to be stored
 	Draining      bool
-	current       *Incarnation
-	hasJoined     bool                        // there has been a current one
-	lostAt        time.Time                   // when the last one that had joined was over; zero: there was none
+	current       *Incarnation                // nil: not in the group
+	hasJoined     bool                        // there has been an incarnation
+	lostAt        time.Time                   // when the last incarnation ended; zero: there was none
 	joinStep      string                      // the present step of joining, for the log
-	ownSessions   map[registry.SessionID]bool // that this process has had since it last joined
+	ownSessions   map[registry.SessionID]bool // of this process since it last joined
 	planningCalls int                         // calls of the planning function that have not returned
-	reportedMeta  bool                        // that the record of the namespace cannot be read
-	changed       chan struct{}               // closed at the next change of current or of what it published
+	reportedMeta  bool                        // an unreadable namespace record has been logged
+	changed       chan struct{}               // closed when current, or the published state of it, changes
 	runErr        error                       // why Run ended
 }
 
-// Incarnation is a member during one session.
+// Incarnation is a member under one session.
 type Incarnation struct {
 	ID           string
 	Session      registry.Session
 	Claimer      *Claimer
 	Elector      *Elector
 	publishNudge chan struct{} // one slot: the member record may have to change
-	joinCommit   uint64        // the commit by which it did
+	joinCommit   uint64        // the commit that created its records
 
-	// guarded by Member.mu
-	publishedVersion int            // the Member.version that the registry knows
-	drainPublished   bool           // the registry knows that it drains
-	answeredReading  record.Instant // the reading of a leader's clock that the record is to answer; zero: none
-	checkRequested   bool           // keepRecord has to read the records of the incarnation
+	// Guarded by Member.mu.
+	publishedVersion int            // the Member.recordVersion that the member record shows
+	drainPublished   bool           // the member record shows that it drains
+	answeredReading  record.Instant // the reading of a leader's clock to answer; zero: none
+	checkRequested   bool           // maintainRecord has to check the incarnation's records
 }
 
 // Instance returns the member's name.
 func (m *Member) Instance() string { return m.Name }
 
-// Incarnation returns the ID of the present incarnation, "" while the member is not in the group.
+// Incarnation returns the ID of the present incarnation, "" if the member is not in the group.
 func (m *Member) Incarnation() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,10 +91,9 @@ func (m *Member) Incarnation() string {
 	return m.current.ID
 }
 
-// Run takes part until Leave is called or ctx ends. The end of ctx is abrupt: contexts of
-// runs end with it, and the session is closed when they have been told, not when they
-// have returned. Use Drain and Leave to go in good order. Losing the session is no
-// reason to return: Run opens another and joins again.
+// Run takes part in the group until Leave is called or ctx ends. The end of ctx cancels the
+// contexts of runs and closes the session without waiting for the runs to return. For an orderly
+// shutdown call Drain, then Leave. After a lost session Run opens another one and joins again.
 func (m *Member) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -121,7 +123,7 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 	m.logLeft(context.Cause(ctx))
 	if errors.Is(context.Cause(ctx), ErrLeft) {
-		err = nil // whatever was cut short by that
+		err = nil // Leave canceled whatever failed
 	}
 	m.mu.Lock()
 	if m.runErr = err; err == nil {
@@ -132,8 +134,8 @@ func (m *Member) Run(ctx context.Context) error {
 	return err
 }
 
-// shouldRejoin reports whether another incarnation is to follow one that ended with err: one
-// that was in the group comes back also when the store is full for a while.
+// shouldRejoin reports whether to join again after err. A member that has been in the group also
+// waits for a full store to have room again; one that starts fails.
 func (m *Member) shouldRejoin(err error) bool {
 	if errors.Is(err, registry.ErrSessionLost) {
 		return true
@@ -143,7 +145,8 @@ func (m *Member) shouldRejoin(err error) bool {
 	return m.hasJoined && errors.Is(err, registry.ErrQuota)
 }
 
-// runIncarnation is one incarnation.
+// runIncarnation joins the group under a session and runs the loops of the incarnation. It
+// returns the first error of a loop.
 func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var tasks sync.WaitGroup
@@ -154,22 +157,24 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	}
 	log := m.Log.With("session", string(s.ID()))
 	plans := feed.New(m.Keys.Plans(), log, record.DecodePlanEntry)
-	plans.Unreadable = slog.LevelDebug                                     // the leader and the owners log it
-	task(func(ctx context.Context) error { return plans.Run(ctx, m.Reg) }) // who joins is not to wait for it
+	plans.Unreadable = slog.LevelDebug // the leader and the owners log unreadable plans
+	// The plans are read while the member joins, so that joining takes no longer for it.
+	task(func(ctx context.Context) error { return plans.Run(ctx, m.Reg) })
 
 	in := &Incarnation{ID: record.Incarnation(m.Name, s.ID()), Session: s, publishNudge: make(chan struct{}, 1)}
 	m.mu.Lock()
 	m.ownSessions[s.ID()] = true
 	m.mu.Unlock()
 	m.Blocked.beginIncarnation()
-	m.ChangeState(func() { m.unsupported, m.ahead = map[string]bool{}, map[string]record.Ahead{} }) // it will see for itself
+	// The claimer of this incarnation finds out anew which definitions and claims are affected.
+	m.ChangeState(func() { m.unsupported, m.ahead = map[string]bool{}, map[string]record.Ahead{} })
 	m.setJoinStep("the records of the namespace, the definitions, and the name")
-	base, told, err := m.enterNamespace(ctx, in)
+	base, published, err := m.enterNamespace(ctx, in)
 	if err != nil {
 		end(err)
-		return context.Cause(ctx) // it may be that the plans cannot be followed
+		return context.Cause(ctx) // an earlier error of the feed of plans may be the cause
 	}
-	in.joinCommit = told.Rev.Seq
+	in.joinCommit = published.Rev.Seq
 	in.Claimer = &Claimer{
 		Keys: m.Keys, Reg: m.Reg, Session: s, Me: in.ID, Work: m.Work, Log: log, fenceBase: base, Blocked: &m.Blocked, awaitsReturn: m.grace > 0,
 		Clock: m.Clock, onClockJump: func() { m.reportClockJump(in) },
@@ -186,19 +191,20 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	in.Claimer.Plans = plans.NewReader(in.Claimer.wake)
 	in.Elector = NewElector(m, in, plans, log)
 
-	m.logJoined(log, told.Member.Jobs)
+	m.logJoined(log, published.Member.Jobs)
 	m.setIncarnation(in)
 	task(in.Claimer.run)
 	task(in.Elector.run)
-	task(func(ctx context.Context) error { return m.maintainRecord(ctx, in, told) })
+	task(func(ctx context.Context) error { return m.maintainRecord(ctx, in, published) })
 	task(func(ctx context.Context) error { return in.logSessionStates(ctx, log) })
 	<-ctx.Done()
 	m.setIncarnation(nil)
 	tasks.Wait()
-	m.logSessionLost(log, in, context.Cause(ctx))
+	m.logIncarnationEnd(log, in, context.Cause(ctx))
 	return context.Cause(ctx)
 }
 
+// setIncarnation sets the present incarnation; nil means that the member is not in the group.
 func (m *Member) setIncarnation(in *Incarnation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,13 +212,13 @@ func (m *Member) setIncarnation(in *Incarnation) {
 	m.notifyChangeLocked()
 }
 
-// notifyChangeLocked wakes those who wait for the member's state to change.
+// notifyChangeLocked wakes goroutines that wait for the member's state to change.
 func (m *Member) notifyChangeLocked() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-// awaitCondition waits for ok, which is called with m.mu held.
+// awaitCondition waits until ok returns true. It calls ok with m.mu held.
 func (m *Member) awaitCondition(ctx context.Context, ok func() bool) error {
 	for {
 		m.mu.Lock()
@@ -232,10 +238,10 @@ func (m *Member) awaitCondition(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// ChangeState makes a change that the member record has to follow.
-func (m *Member) ChangeState(f func()) {
+// ChangeState calls change with m.mu held, and has the member record updated to show the change.
+func (m *Member) ChangeState(change func()) {
 	m.mu.Lock()
-	f()
+	change()
 	m.recordVersion++
 	in := m.current
 	m.mu.Unlock()
@@ -244,7 +250,8 @@ func (m *Member) ChangeState(f func()) {
 	}
 }
 
-// handleUnblocked says that a function of an earlier incarnation has returned.
+// handleUnblocked updates the member record and wakes the claimer when a function of an earlier
+// incarnation has returned.
 func (m *Member) handleUnblocked() {
 	m.ChangeState(func() {
 		if m.current != nil {
@@ -253,12 +260,14 @@ func (m *Member) handleUnblocked() {
 	})
 }
 
+// beginPlanning counts a call of the planning function.
 func (m *Member) beginPlanning() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.planningCalls++
 }
 
+// endPlanning counts the return of a call, after which this process may lead again.
 func (m *Member) endPlanning() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -267,10 +276,10 @@ func (m *Member) endPlanning() {
 	}
 }
 
-// retryPause is how long to wait before a read that failed for lack of a connection.
+// readRetryDelay is the time until a read is retried that failed for lack of a connection.
 const readRetryDelay = 100 * time.Millisecond
 
-// sleepContext waits, and reports whether ctx let it.
+// sleepContext sleeps for d. It returns false if ctx ends first.
 func sleepContext(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -282,5 +291,5 @@ func sleepContext(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Fresh asks for a linearizable read.
+// Fresh are the options of a linearizable read.
 var Fresh = registry.ReadOptions{Fresh: true}

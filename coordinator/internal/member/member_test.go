@@ -87,7 +87,7 @@ func TestMember_Join(t *testing.T) {
 		require.ErrorIs(t, a2.AwaitJoined(t.Context()), member.ErrNameTaken)
 		assert.Greater(t, time.Since(began), membertest.TTL)
 		<-a2.Done
-		assert.EqualError(t, a2.Err, fmt.Sprintf("join as a: instance name taken: process %d on host \"host-of-a\" has had it since "+
+		assert.EqualError(t, a2.Err, fmt.Sprintf("join as a: instance name taken: process %d on host \"host-of-a\" has held it since "+
 			"2000-01-01T00:00:00Z, and kept it for 12.5s, longer than the session of a crashed predecessor lasts", os.Getpid()))
 		assert.ErrorIs(t, a2.Err, member.ErrNameTaken)
 		a2.Err = nil

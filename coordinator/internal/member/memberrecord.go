@@ -13,23 +13,23 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// PublishedState is what the registry is to know of this process, or knows of it.
+// PublishedState is the state of a member that its member record and definitions publish.
 type PublishedState struct {
 	Member        record.Member
 	defs          map[string]json.RawMessage
-	recordVersion int          // of Member.version
-	offerVersion  int          // of Member.offers
-	Rev           registry.Rev // of the member record, once it has been written
+	recordVersion int          // the Member.recordVersion that it shows
+	offerVersion  int          // the Member.offerVersion that it shows
+	Rev           registry.Rev // of the member record; zero: not written
 }
 
-// ComposeState returns what the registry is to know now.
+// ComposeState returns the present state, to be published.
 func (m *Member) ComposeState(in *Incarnation) PublishedState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var offered, puzzling []string
+	var offered, unsupported []string
 	for _, job := range slices.Sorted(maps.Keys(m.Defs)) {
 		if m.unsupported[job] {
-			puzzling = append(puzzling, job)
+			unsupported = append(unsupported, job)
 		} else {
 			offered = append(offered, job)
 		}
@@ -38,21 +38,21 @@ func (m *Member) ComposeState(in *Incarnation) PublishedState {
 	if m.comparesClocks {
 		clock = record.InstantOf(m.Clock())
 	}
-	told := PublishedState{
+	published := PublishedState{
 		Member: record.Member{
-			Name: m.Name, Session: in.Session.ID(), Host: m.host, Jobs: offered, Unsupported: puzzling, Labels: m.labels,
+			Name: m.Name, Session: in.Session.ID(), Host: m.host, Jobs: offered, Unsupported: unsupported, Labels: m.labels,
 			Weight: m.weight, Draining: m.Draining, Blocked: m.Blocked.copyBlocked(), RestartGrace: record.Duration(m.grace),
 			Clock: clock, Answers: in.answeredReading, Ahead: maps.Clone(m.ahead),
 			Waiting: m.waiting, // never changed in place
 		},
 		defs: maps.Clone(m.Defs), recordVersion: m.recordVersion, offerVersion: m.offerVersion,
 	}
-	told.Member.SetRevisions(m.revisions)
-	return told
+	published.Member.SetRevisions(m.revisions)
+	return published
 }
 
-// setSupported says whether the present incarnation can compile all definitions of a job that
-// are in force. While it cannot, it does not offer the job: its shards go to those who can.
+// setSupported records whether the present incarnation can compile all definitions of a job that
+// are in force. While it cannot, it does not offer the job, and other instances own the shards.
 func (m *Member) setSupported(job string, all bool) {
 	m.ChangeState(func() {
 		if delete(m.unsupported, job); !all {
@@ -61,19 +61,20 @@ func (m *Member) setSupported(job string, all bool) {
 	})
 }
 
-// publishAhead writes the instant that a job's shards wait for here into the member record.
-func (m *Member) publishAhead(job string, is record.Ahead) {
+// publishAhead publishes the claims of a job that are ahead of this clock; the zero value means
+// that there are none.
+func (m *Member) publishAhead(job string, ahead record.Ahead) {
 	m.ChangeState(func() {
-		if delete(m.ahead, job); is.Epoch != 0 {
-			m.ahead[job] = is
+		if delete(m.ahead, job); ahead.Epoch != 0 {
+			m.ahead[job] = ahead
 		}
 	})
 }
 
-// SetWaiting publishes the runs that wait for a worker here, by job, and replaces the last
-// such publication. Operator.Status returns them. Of more than a hundred jobs it publishes
-// those that have waited longest. Each change costs a commit, so the caller reports long
-// waits only, and rarely. SetWaiting does not block.
+// SetWaiting publishes the runs that wait for a worker here, by job, in place of those published
+// before. Operator.Status returns them. It publishes a hundred jobs at most, those with the
+// longest waits. Each change costs a commit, so the caller reports long waits only, and rarely.
+// SetWaiting does not block.
 func (m *Member) SetWaiting(waiting map[string]record.Waiting) {
 	all := record.BoundWaiting(waiting)
 	m.mu.Lock()
@@ -84,7 +85,7 @@ func (m *Member) SetWaiting(waiting map[string]record.Waiting) {
 	}
 }
 
-// answerReading has the leader know what this clock says now that the leader's reading is known.
+// answerReading publishes this clock's time as the answer to a reading of the leader's clock.
 func (m *Member) answerReading(in *Incarnation, reading record.Instant) {
 	m.mu.Lock()
 	known := in.answeredReading == reading
@@ -94,7 +95,7 @@ func (m *Member) answerReading(in *Incarnation, reading record.Instant) {
 	}
 }
 
-// reportClockJump tells what the clock says now that it has been set: no answer tells that.
+// reportClockJump publishes the time of a clock that has jumped, as an answer to no reading.
 func (m *Member) reportClockJump(in *Incarnation) {
 	m.Log.Info("clock has jumped; claiming nothing until the fleet has judged it")
 	m.ChangeState(func() { in.answeredReading = 0 })
@@ -107,18 +108,18 @@ func (m *Member) reportUncheckedClock() {
 	})
 }
 
-// maintainRecord keeps what the registry knows of this process true. What the registry refuses
-// for a reason of its own (it is full, say) is tried again later: what runs here goes on.
-func (m *Member) maintainRecord(ctx context.Context, in *Incarnation, told PublishedState) error {
+// maintainRecord publishes each change of the member's state. A write that the registry refuses
+// for a reason of its own, such as a full store, is retried later, and runs continue meanwhile.
+func (m *Member) maintainRecord(ctx context.Context, in *Incarnation, published PublishedState) error {
 	for {
-		m.setPublished(in, told)
+		m.setPublished(in, published)
 		if m.consumeRecordCheck(in) {
-			if err := m.checkOwnRecords(ctx, in, told); err != nil {
+			if err := m.checkOwnRecords(ctx, in, published); err != nil {
 				return err
 			}
 		}
 		next := m.ComposeState(in)
-		if next.recordVersion == told.recordVersion {
+		if next.recordVersion == published.recordVersion {
 			select {
 			case <-ctx.Done():
 				return context.Cause(ctx)
@@ -126,10 +127,10 @@ func (m *Member) maintainRecord(ctx context.Context, in *Incarnation, told Publi
 			}
 			continue
 		}
-		err := m.PublishState(ctx, in, told, &next)
+		err := m.PublishState(ctx, in, published, &next)
 		switch {
 		case err == nil:
-			told = next
+			published = next
 		case ctx.Err() != nil, errors.Is(err, registry.ErrSessionLost), errors.Is(err, registry.ErrClosed):
 			return err
 		default:
@@ -141,14 +142,14 @@ func (m *Member) maintainRecord(ctx context.Context, in *Incarnation, told Publi
 	}
 }
 
-// PublishState makes the registry know next in place of what it has been told.
-func (m *Member) PublishState(ctx context.Context, in *Incarnation, told PublishedState, next *PublishedState) error {
-	if next.offerVersion != told.offerVersion {
+// PublishState publishes next in place of the state that is published.
+func (m *Member) PublishState(ctx context.Context, in *Incarnation, published PublishedState, next *PublishedState) error {
+	if next.offerVersion != published.offerVersion {
 		if err := m.storeDefinitions(ctx, next.defs, Fresh); err != nil {
 			return err
 		}
 	}
-	if next.Member.Draining && !told.Member.Draining {
+	if next.Member.Draining && !published.Member.Draining {
 		if err := in.prepareDrain(ctx); err != nil {
 			return err
 		}
@@ -160,7 +161,7 @@ func (m *Member) PublishState(ctx context.Context, in *Incarnation, told Publish
 	}
 	next.Rev, err = registry.Apply(ctx, m.Reg, registry.Txn{
 		If:   []registry.Cond{registry.Alive(in.Session.ID())},
-		Then: []registry.Op{registry.Set(m.Keys.Member(in.ID), told.Rev, value)},
+		Then: []registry.Op{registry.Set(m.Keys.Member(in.ID), published.Rev, value)},
 	})
 	refusal, refused := batch.Conflict(err)
 	switch {
@@ -174,14 +175,15 @@ func (m *Member) PublishState(ctx context.Context, in *Incarnation, told Publish
 	return nil
 }
 
-func (m *Member) setPublished(in *Incarnation, told PublishedState) {
+// setPublished records which state the member record shows.
+func (m *Member) setPublished(in *Incarnation, published PublishedState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	in.publishedVersion, in.drainPublished = told.recordVersion, told.Member.Draining
+	in.publishedVersion, in.drainPublished = published.recordVersion, published.Member.Draining
 	m.notifyChangeLocked()
 }
 
-// requestPublish wakes keepRecord.
+// requestPublish wakes maintainRecord. It does not block.
 func (in *Incarnation) requestPublish() {
 	select {
 	case in.publishNudge <- struct{}{}:
@@ -189,7 +191,7 @@ func (in *Incarnation) requestPublish() {
 	}
 }
 
-// requestRecordCheck has keepRecord inspect the records of the incarnation.
+// requestRecordCheck has maintainRecord check the records of the incarnation.
 func (m *Member) requestRecordCheck(in *Incarnation) {
 	m.mu.Lock()
 	in.checkRequested = true
@@ -197,19 +199,19 @@ func (m *Member) requestRecordCheck(in *Incarnation) {
 	in.requestPublish()
 }
 
-// consumeRecordCheck reports whether the records are to be inspected, and clears the request.
+// consumeRecordCheck reports whether a check of the records was requested, and clears the request.
 func (m *Member) consumeRecordCheck(in *Incarnation) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	wanted := in.checkRequested
+	requested := in.checkRequested
 	in.checkRequested = false
-	return wanted
+	return requested
 }
 
-// checkOwnRecords reads the records of an incarnation and returns errForeign if another hand
-// changed or deleted one. A member does that when a term begins: the new leader has never seen
-// an incarnation that lost both records and owns nothing.
-func (m *Member) checkOwnRecords(ctx context.Context, in *Incarnation, told PublishedState) error {
+// checkOwnRecords reads the records of an incarnation and returns errRecordEdited if another
+// writer changed or deleted one. A member does that when a term begins, since the new leader
+// cannot know of an incarnation that has lost both records and owns nothing.
+func (m *Member) checkOwnRecords(ctx context.Context, in *Incarnation, published PublishedState) error {
 	instance, err := m.Reg.Get(ctx, m.Keys.Instance(m.Name), registry.ReadOptions{})
 	if err == nil && instance.Owner != in.Session.ID() {
 		err = registry.ErrNotFound
@@ -218,14 +220,14 @@ func (m *Member) checkOwnRecords(ctx context.Context, in *Incarnation, told Publ
 		return lost
 	}
 	own, err := m.Reg.Get(ctx, m.Keys.Member(in.ID), registry.ReadOptions{})
-	if err == nil && own.Modified.Seq > told.Rev.Seq {
+	if err == nil && own.Modified.Seq > published.Rev.Seq {
 		err = registry.ErrForeign
 	}
 	return checkOwnKey(m.Keys.Member(in.ID), err)
 }
 
-// checkOwnKey returns an error if the answer to a read shows that another hand changed the key.
-// The session's state covers a store that does not answer.
+// checkOwnKey returns an error if err, the result of a read, shows that another writer changed
+// the key. It ignores other errors: the session's state covers a store that does not answer.
 func checkOwnKey(key registry.Key, err error) error {
 	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrForeign) {
 		return fmt.Errorf("%s: %w", key, errRecordEdited)

@@ -11,10 +11,10 @@ import (
 
 func TestNameTaken(t *testing.T) {
 	for record, want := range map[string]string{
-		`{"session":"s","pid":7,"host":"rack-7","started":"2026-05-04T03:02:01.5Z"}`: `process 7 on host "rack-7" has had it since 2026-05-04T03:02:01Z, and kept it for 12s`,
-		`{"session":"s","host":"rack-7"}`:                                            `an instance on host "rack-7" has had it, and`,
-		`{"session":"s"}`:                                                            "an instance has had it, and",
-		`spoilt`:                                                                     "instance name taken: an instance has it, and",
+		`{"session":"s","pid":7,"host":"rack-7","started":"2026-05-04T03:02:01.5Z"}`: `process 7 on host "rack-7" has held it since 2026-05-04T03:02:01Z, and kept it for 12s`,
+		`{"session":"s","host":"rack-7"}`:                                            `an instance on host "rack-7" has held it, and`,
+		`{"session":"s"}`:                                                            "an instance has held it, and",
+		`spoilt`:                                                                     "instance name taken: an instance has held it, and",
 	} {
 		t.Run("names the holder of "+record, func(t *testing.T) {
 			err := newNameTakenError("a", registry.Entry{Value: []byte(record)}, 12*time.Second)

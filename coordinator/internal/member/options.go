@@ -17,52 +17,53 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// DefaultGroup is the group of those who name none.
+// DefaultGroup is the group of a member whose Options name none.
 const DefaultGroup = "default"
 
-// Options are options of NewMember.
+// Options are options of New.
 type Options struct {
 	Namespace  string
-	Group      string        // "" = "default"
-	Instance   string        // unique among the live; "" = host name and a random part
-	SessionTTL time.Duration // asked for; 0 = registry.DefaultSessionTTL
-	// MaxClockSkew is how far clocks of the fleet may be apart; 0 = 5 s, < 0 = none, and nobody
-	// looks. A member whose clock is further from the median of the fleet claims nothing. As
-	// two cannot tell which of them is wrong, it takes three. Shards whose fires a wrong clock
-	// claimed far ahead wait until then; the owner logs that, and Status.Problem shows it.
+	Group      string        // "" means "default"
+	Instance   string        // unique among live instances; "" means the host name and a random part
+	SessionTTL time.Duration // as requested from the store; 0 means registry.DefaultSessionTTL
+	// MaxClockSkew is the allowed distance of this clock from the median of the fleet's clocks. A
+	// member with a skewed clock claims nothing. Three instances are needed to find out which
+	// clock is wrong. Shards with claims far ahead of their owner's clock wait until the clock has
+	// caught up; the owner logs that, and Status.Problem shows it. 0 means 5 s. A negative value
+	// disables the check.
 	MaxClockSkew time.Duration
-	// RestartGrace is how long this member's shards wait for an instance of its name to come
-	// back, once it has left or died, before they move. It needs Instance. A leader counts it
-	// from when it sees that the member is gone; one that comes to lead meanwhile counts anew.
-	// 0 = they move at once.
+	// RestartGrace is the time for which this member's shards wait for an instance of the same
+	// name to return, after this one has left or its session has expired, before they move. The
+	// leader counts it from when it observes the end; a later leader counts anew. It requires
+	// Instance. 0 means that shards move at once.
 	RestartGrace time.Duration
-	Host         string // where this process runs, for operators; "" = the host's name
-	// Labels say what kind of instance this is, for as long as it lives: to jobs that run on
-	// some only, and to strategies. There may be 64, with keys of 1 to 100 bytes and values of
-	// up to 200, of UTF-8 without control characters.
+	Host         string // on which this process runs, for operators; "" means the host's name
+	// Labels describe the instance to jobs that run on some instances only, and to strategies.
+	// They are fixed for the life of the member. There may be 64, with keys of 1 to 100 bytes and
+	// values of up to 200, in UTF-8 without control characters.
 	Labels map[string]string
-	// Weight is how many times the shards of a member with weight 1 this one is to have, up to
-	// MaxWeight. The strategy "sticky" heeds it, and gives each member its share by weight of
-	// every job and of all of them together to within one shard; the others that come with this
-	// package do not. It is fixed for as long as the member lives. 0 = 1
+	// Weight is this member's share of shards relative to a member of weight 1, up to MaxWeight.
+	// The strategy "sticky" assigns each member its share by weight, of every job and of all jobs
+	// together, to within one shard; the other built-in strategies ignore weights. It is fixed
+	// for the life of the member. 0 means 1.
 	Weight int
-	// Strategies are strategies of your own, by the name that jobs ask for. Every process that may
-	// come to lead needs them. The built-in names are "sticky", "average", "odevity", "rotate" and
+	// Strategies are strategies of your own, by the names that jobs refer to. Every process that
+	// may lead needs them. The built-in names are "sticky", "average", "odevity", "rotate" and
 	// "single".
 	Strategies map[string]strategy.Func
-	// NoClocks means that the work goes by no clock, so clocks are not compared.
+	// NoClocks states that the work depends on no clock, so that clocks are not compared.
 	NoClocks bool
 	Work     Work
-	Logger   *slog.Logger // nil = slog.Default()
-	// Clock tells the time of day, for tests of clocks that differ. What has to last for some
-	// time goes by package time all the same. nil = time.Now
+	Logger   *slog.Logger // nil means slog.Default()
+	// Clock returns the time of day, for tests with clocks that differ. Durations are measured by
+	// package time nevertheless. nil means time.Now.
 	Clock func() time.Time
 }
 
-// ErrNilRegistry is returned at once: a nil registry panics in a goroutine otherwise.
+// ErrNilRegistry is returned for a nil registry, which would panic in a goroutine later.
 var ErrNilRegistry = errors.New("registry is nil")
 
-// New returns a member of a group. Nothing is sent before Run.
+// New returns a member of a group. It sends nothing to the store before Run.
 func New(reg registry.Registry, o Options) (*Member, error) {
 	if o.Group == "" {
 		o.Group = DefaultGroup
@@ -73,7 +74,7 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 	case o.Weight < 0 || o.Weight > planning.MaxWeight:
 		return nil, fmt.Errorf("weight is %d, not between 0 and %d", o.Weight, planning.MaxWeight)
 	case o.RestartGrace > 0 && o.Instance == "":
-		return nil, errors.New("restart grace without a name of the instance to come back under")
+		return nil, errors.New("restart grace requires a name of the instance")
 	}
 	if o.Instance == "" {
 		o.Instance = generateName()
@@ -129,8 +130,8 @@ func readHostName() string {
 	return host
 }
 
-// generateName makes a name of the host's and a random part, so that two processes on one
-// host never clash.
+// generateName returns a name made of the host's name and a random part, so that two processes
+// on one host never clash.
 func generateName() string {
 	host := readHostName()
 	if host == "" {

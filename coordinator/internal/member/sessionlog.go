@@ -10,14 +10,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// slowJoin is how long a first join may take before it is logged, slowShutdown each step of
-// a shutdown.
 const (
-	slowJoin     = 5 * time.Second
-	slowShutdown = time.Second
+	slowJoin     = 5 * time.Second // a first join that takes longer is logged
+	slowShutdown = time.Second     // a step of a shutdown that takes longer is logged
 )
 
-// logJoined logs that an incarnation has entered the fleet.
+// logJoined logs that an incarnation has joined the group.
 func (m *Member) logJoined(log *slog.Logger, offered []string) {
 	m.mu.Lock()
 	away := m.lostAt
@@ -30,19 +28,19 @@ func (m *Member) logJoined(log *slog.Logger, offered []string) {
 	log.Info("joined again", append(attrs, "away", time.Since(away).Round(time.Millisecond))...)
 }
 
-// logSessionLost logs why an incarnation that had joined is over, once nothing of it is left but
-// functions that have not returned.
-func (m *Member) logSessionLost(log *slog.Logger, in *Incarnation, cause error) {
+// logIncarnationEnd records the end of an incarnation that had joined, and logs a lost session. It
+// is called when the loops of the incarnation have ended; functions of runs may not have returned.
+func (m *Member) logIncarnationEnd(log *slog.Logger, in *Incarnation, cause error) {
 	m.mu.Lock()
 	m.lostAt = time.Now()
 	m.mu.Unlock()
 	if errors.Is(cause, registry.ErrSessionLost) {
 		log.Warn("session lost", "runs", in.Claimer.countCutShort(), "shards", in.Claimer.ownershipLog.Total(), "error", cause,
-			"next", "the contexts of these runs have ended; other instances take the shards over and make them again; this one joins again under another session")
+			"next", "the contexts of these runs are canceled; other instances get the shards and make the runs again; this instance joins again under another session")
 	}
 }
 
-// logLeft logs that Run returns because of Leave. The caller of Run has its other errors.
+// logLeft logs that Run returns because of Leave. The caller of Run handles other reasons.
 func (m *Member) logLeft(cause error) {
 	m.mu.Lock()
 	joined := m.hasJoined
@@ -52,16 +50,16 @@ func (m *Member) logLeft(cause error) {
 	}
 }
 
-// logSessionStates logs when the session is suspended, and when that ends well.
+// logSessionStates logs each suspension of the session and its end, until ctx ends.
 func (in *Incarnation) logSessionStates(ctx context.Context, log *slog.Logger) error {
-	var since time.Time // zero: it is not suspended
+	var since time.Time // zero: not suspended
 	for {
 		changed := in.Session.Changed()
 		switch state, safe := in.Session.State(); {
 		case state == registry.SessionSuspended && since.IsZero():
 			since = time.Now()
 			log.Warn("store unreachable", "since", since, "safe_until", safe,
-				"next", "no run is begun until the store answers; if it has not by then, the session is lost and the contexts of runs end")
+				"next", "no run begins until the store answers; if it has not answered by safe_until, the session is lost and the contexts of runs are canceled")
 		case state == registry.SessionConnected && !since.IsZero():
 			log.Info("store reachable again", "after", time.Since(since).Round(time.Millisecond))
 			since = time.Time{}
@@ -81,7 +79,7 @@ func (m *Member) setJoinStep(step string) {
 	m.joinStep = step
 }
 
-// logSlowJoin logs once if the first join takes long.
+// logSlowJoin logs once if the first join takes longer than slowJoin.
 func (m *Member) logSlowJoin() (stop func() bool) {
 	began := time.Now()
 	return time.AfterFunc(slowJoin, func() {
@@ -94,8 +92,9 @@ func (m *Member) logSlowJoin() (stop func() bool) {
 	}).Stop
 }
 
-// logSlowShutdown logs once if a step of the shutdown takes long. With onlyStore the step waits
-// for the store alone; without, it waits for other instances while the store answers.
+// logSlowShutdown logs once if a step of the shutdown takes longer than slowShutdown. With
+// onlyStore the step waits for the store alone; otherwise it waits for other instances as long as
+// the store answers.
 func (m *Member) logSlowShutdown(step string, onlyStore bool) (stop func() bool) {
 	began := time.Now()
 	return time.AfterFunc(slowShutdown, func() {

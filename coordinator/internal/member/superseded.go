@@ -16,21 +16,21 @@ const (
 	maxDiffers = 100
 	// maxSupersededLines bounds how many jobs are logged one by one at a time.
 	maxSupersededLines = 5
-	// maxSupersededNames bounds how many more are named in the line after those.
+	// maxSupersededNames bounds how many further jobs the line after those names.
 	maxSupersededNames = 20
 )
 
-// supersededDefinition is a definition of this process that is not stored, because the registry has one of
-// a higher revision, or of the same revision and with other content.
+// supersededDefinition is a definition of this process that is not in force: the stored one has a
+// higher revision, or the same revision and other content.
 type supersededDefinition struct {
 	job                      string
-	storedRev                registry.Rev // of the record in the registry
+	storedRev                registry.Rev // of the stored record
 	revision, storedRevision int
-	own                      string // the definition
+	own                      string // the definition of this process
 	differences              []string
 }
 
-// logOne logs s.
+// logOne logs why the definition is not in force.
 func (s *supersededDefinition) logOne(log *slog.Logger) {
 	log = log.With("job", s.job, "revision", s.revision, "stored", s.storedRevision, "differences", s.differences)
 	if s.revision < s.storedRevision {
@@ -40,16 +40,16 @@ func (s *supersededDefinition) logOne(log *slog.Logger) {
 	log.Warn("stored definition of the same revision differs and stays in force; raise Revision to replace it")
 }
 
-// supersededDefinitions is what a member knows of its superseded definitions. The zero value is empty.
+// supersededDefinitions are the superseded definitions of a member. The zero value is empty.
 type supersededDefinitions struct {
 	known    map[string]supersededDefinition // by job
-	unlogged []supersededDefinition          // of them, those to log
+	unlogged []supersededDefinition          // those of known that are to be logged
 }
 
-// compareDefinition records the own definition of a job where it is not stored. theirs and old are the
-// definition in the registry, which stays.
+// compareDefinition records whether the stored definition of a job supersedes the one of this
+// process. mine and own are this process's definition, theirs and old the stored one at rev stored.
 func (s *supersededDefinitions) compareDefinition(mine, theirs record.Job, own, old json.RawMessage, stored registry.Rev) {
-	if bytes.Equal(own, old) { // at a glance: there may be ten thousand
+	if bytes.Equal(own, old) { // cheap: there may be ten thousand definitions
 		delete(s.known, mine.Name)
 		return
 	}
@@ -70,26 +70,27 @@ func (s *supersededDefinitions) compareDefinition(mine, theirs record.Job, own, 
 	s.unlogged = append(s.unlogged, now)
 }
 
-// logNew logs what is new: a process that is rolled back may have many old definitions.
+// logNew logs the definitions that were superseded since the last call. It bounds the lines,
+// since a process that is rolled back may have many old definitions.
 func (s *supersededDefinitions) logNew(log *slog.Logger) {
-	news := s.unlogged
+	added := s.unlogged
 	s.unlogged = nil
-	for i := range news[:min(len(news), maxSupersededLines)] {
-		news[i].logOne(log)
+	for i := range added[:min(len(added), maxSupersededLines)] {
+		added[i].logOne(log)
 	}
-	if len(news) <= maxSupersededLines {
+	if len(added) <= maxSupersededLines {
 		return
 	}
 	var more []string
-	for _, n := range news[maxSupersededLines:] {
+	for _, n := range added[maxSupersededLines:] {
 		more = append(more, n.job)
 	}
 	log.Warn("more definitions of this process are not in force, because their stored definitions stay",
 		"count", len(more), "jobs", more[:min(len(more), maxSupersededNames)])
 }
 
-// listDiffering returns some of the jobs of which the definition in the registry has the revision of
-// the own one and other content, sorted.
+// listDiffering returns the jobs whose stored definition has the same revision and other content,
+// sorted, maxDiffers of them at most.
 func (s *supersededDefinitions) listDiffering(defs map[string]json.RawMessage) []string {
 	var out []string
 	for _, job := range slices.Sorted(maps.Keys(s.known)) {
