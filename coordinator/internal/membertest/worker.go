@@ -1,0 +1,129 @@
+package membertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+	"github.com/stretchr/testify/require"
+)
+
+// Worker is a member and its Work.
+type Worker struct {
+	*member.Member
+	*coordinator.Operator // on the same client handle
+	g                     *Group
+	Log                   *coordtest.Logbook
+	Reg                   *hooked
+	Done                  chan struct{} // closed when Run has returned
+	Err                   error         // the error of Run
+
+	// work handles a run; nil returns at once. It is set before runs begin.
+	work func(context.Context, member.Run) error
+
+	mu      sync.Mutex
+	runs    []member.Run
+	yielded []int // shards
+
+	unsupportedWord string // definitions that contain it cannot be compiled; "": all can
+}
+
+// Abandon makes Run return without waiting for runs or shards.
+func (w *Worker) Abandon() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	w.Leave(ended)
+}
+
+// Shutdown drains a member and waits until it has left.
+func (w *Worker) Shutdown() {
+	w.g.T.Helper()
+	require.NoError(w.g.T, w.Drain(w.g.T.Context()))
+	require.NoError(w.g.T, w.Leave(w.g.T.Context()))
+	<-w.Done
+	require.NoError(w.g.T, w.Err)
+	w.g.Members = slices.DeleteFunc(w.g.Members, func(o *Worker) bool { return o == w })
+	synctest.Wait()
+}
+
+// Compile implements member.Work.
+func (w *Worker) Compile(def json.RawMessage) (due.Program, error) {
+	if w.unsupportedWord != "" && bytes.Contains(def, []byte(w.unsupportedWord)) {
+		return nil, fmt.Errorf("%s does not support a word of the definition", w.Instance())
+	}
+	return coordtest.Minutely{}, nil
+}
+
+// Start implements member.Work.
+func (w *Worker) Start(ctx context.Context, r member.Run, done func(error)) {
+	w.mu.Lock()
+	w.runs = append(w.runs, r)
+	w.mu.Unlock()
+	go func() {
+		var err error
+		if w.work != nil {
+			err = w.work(ctx, r)
+		}
+		done(err)
+	}()
+}
+
+// Yield implements member.Work.
+func (w *Worker) Yield(_ string, shard int, cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if errors.Is(cause, member.ErrMoving) {
+		w.yielded = append(w.yielded, shard)
+	}
+}
+
+// YieldedShards returns the shards whose runs were asked to yield to a move.
+func (w *Worker) YieldedShards() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.yielded)
+}
+
+// TakeRuns returns the runs that have started since the last call.
+func (w *Worker) TakeRuns() []member.Run {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	runs := w.runs
+	w.runs = nil
+	return runs
+}
+
+// Incarnation returns the ID of the present incarnation. The member must be in the group.
+func (w *Worker) Incarnation() string {
+	w.g.T.Helper()
+	id := w.Member.Incarnation()
+	require.NotEmpty(w.g.T, id, "%s is not in the group", w.Instance())
+	return id
+}
+
+// Session returns the ID of the present session.
+func (w *Worker) Session() registry.SessionID { return record.SessionOf(w.Incarnation()) }
+
+// WorkFor returns a handler that returns after d, or when its context ends.
+func WorkFor(d time.Duration) func(context.Context, member.Run) error {
+	return func(ctx context.Context, _ member.Run) error {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		return nil
+	}
+}
