@@ -335,7 +335,7 @@ func TestJoin(t *testing.T) {
 			assert.ErrorContains(t, err, want)
 		}
 	})
-	holding(t, "fails with ErrNameTaken when the name belongs to the living", func(t *testing.T, h *holders) {
+	holding(t, "fails with ErrNameTaken if a live instance has the name", func(t *testing.T, h *holders) {
 		leave := h.join("a", 1, nil)
 		err := Join(t.Context(), h.server.Client("other"), Config{
 			Namespace: "test", Instance: "a", Shards: 1, Logger: slog.New(slog.DiscardHandler),

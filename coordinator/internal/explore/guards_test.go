@@ -106,7 +106,7 @@ var elsewhere = map[string]string{
 	"restore: leader as known":  "TestRestore_Guards/the term",
 	"restore: first definition": "TestRestore_Guards/a definition that is there",
 	"restore: set definition":   "TestRestore_Guards/a definition that is there",
-	"name incomplete: alive":    "TestMissing/an incarnation whose session has ended is not named",
+	"name incomplete: alive":    "TestMissing/an incarnation whose session has expired is not named",
 	"ask: alive":                "TestCampaign_Returns/never on a loss that lead was told of by the store",
 	"bury: delete claims":       "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",
 	"bury: no plan":             "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",

@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-func TestAhead_IsOnRecord(t *testing.T) {
-	membertest.RunBubble(t, "while it is so, and no longer", func(t *testing.T, g *membertest.Group) {
+func TestAhead_IsPublished(t *testing.T) {
+	membertest.RunBubble(t, "while claims are ahead, and no longer", func(t *testing.T, g *membertest.Group) {
 		const hour = time.Hour
 		g.SetClock("a", hour)
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
@@ -49,7 +49,7 @@ func TestAhead_IsOnRecord(t *testing.T) {
 		a.TakeRuns()
 		b.TakeRuns()
 		time.Sleep(10 * time.Minute)
-		assert.Len(t, a.TakeRuns(), 10, "each shard goes on")
+		assert.Len(t, a.TakeRuns(), 10, "each shard runs again")
 		assert.Len(t, b.TakeRuns(), 10)
 	})
 }

@@ -16,7 +16,7 @@ func TestLead_ChangeThatConflicts(t *testing.T) {
 	membertest.RunBubble(t, "is sent alone the next time, and holds up no other plan", func(t *testing.T, g *membertest.Group) {
 		defs := []string{coordtest.Def("x", 0, 4, ""), coordtest.Def("y", 0, 4, ""), coordtest.Def("z", 0, 4, "")}
 		a := g.Start("a", defs...)
-		together := 0 // transactions that write the plan of y and another
+		together := 0 // transactions that write the plans of y and another job
 		a.Reg.ReplaceTxn(func(txn registry.Txn) error {
 			y := slices.IndexFunc(txn.Then, func(op registry.Op) bool { return op.Key == g.Keys.Plan("y") })
 			if y < 0 {

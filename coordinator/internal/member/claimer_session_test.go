@@ -23,7 +23,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// startedRuns is Work that keeps the runs it was given.
+// startedRuns is a Work that keeps the runs it was asked to start.
 type startedRuns struct{ runs []Run }
 
 func (w *startedRuns) Compile(json.RawMessage) (due.Program, error) { return coordtest.Minutely{}, nil }
@@ -32,8 +32,8 @@ func (w *startedRuns) Start(_ context.Context, r Run, _ func(error)) { w.runs = 
 
 func (w *startedRuns) Yield(string, int, error) {}
 
-func TestLedger_StartsNothingWhenTheSessionIsOverByItsOwnClock(t *testing.T) {
-	over := map[string]*sessionAt{
+func TestClaimer_StartsNothingAfterSafeUntil(t *testing.T) {
+	over := map[string]*fixedSession{
 		"lost":            {state: registry.SessionLost, safe: time.Now().Add(time.Hour)},
 		"past safe-until": {state: registry.SessionConnected, safe: time.Now()},
 	}
@@ -50,19 +50,19 @@ func TestLedger_StartsNothingWhenTheSessionIsOverByItsOwnClock(t *testing.T) {
 	}
 }
 
-// sessionAt is a session of which only the state is asked.
-type sessionAt struct {
+// fixedSession is a session with a fixed state.
+type fixedSession struct {
 	registry.Session
 	state registry.SessionState
 	safe  time.Time
 }
 
-func (s *sessionAt) State() (registry.SessionState, time.Time) { return s.state, s.safe }
+func (s *fixedSession) State() (registry.SessionState, time.Time) { return s.state, s.safe }
 
-func (s *sessionAt) ID() registry.SessionID { return "session" }
+func (s *fixedSession) ID() registry.SessionID { return "session" }
 
-// flickering is a session whose state is what a test says.
-type flickering struct {
+// flickeringSession is a session whose state a test sets.
+type flickeringSession struct {
 	registry.Session
 	mu      sync.Mutex
 	state   registry.SessionState
@@ -70,13 +70,13 @@ type flickering struct {
 	pause   chan struct{} // if not nil, Changed returns when it is closed
 }
 
-func (s *flickering) State() (registry.SessionState, time.Time) {
+func (s *flickeringSession) State() (registry.SessionState, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state, time.Now().Add(time.Hour)
 }
 
-func (s *flickering) Changed() <-chan struct{} {
+func (s *flickeringSession) Changed() <-chan struct{} {
 	s.mu.Lock()
 	changed, pause := s.changed, s.pause
 	s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *flickering) Changed() <-chan struct{} {
 	return changed
 }
 
-func (s *flickering) becomes(state registry.SessionState) {
+func (s *flickeringSession) setState(state registry.SessionState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state = state
@@ -94,13 +94,13 @@ func (s *flickering) becomes(state registry.SessionState) {
 	s.changed = make(chan struct{})
 }
 
-func TestLedger_ClaimsWhenItsSessionIsBackWhateverElseHappens(t *testing.T) {
-	for range 20 { // which of two things is told first is a matter of chance
+func TestClaimer_ClaimsAfterSuspension(t *testing.T) {
+	for range 20 { // select chooses one of two ready channels at random
 		synctest.Test(t, func(t *testing.T) {
 			reg := memory.New().Client("a")
 			session, err := reg.OpenSession(t.Context(), registry.SessionOptions{TTL: time.Hour})
 			require.NoError(t, err)
-			s := &flickering{Session: session, state: registry.SessionSuspended, changed: make(chan struct{})}
+			s := &flickeringSession{Session: session, state: registry.SessionSuspended, changed: make(chan struct{})}
 			keys, err := record.NewKeys("test", "default")
 			require.NoError(t, err)
 			plan := coordtest.OwnPlan(t, 1)
@@ -123,7 +123,7 @@ func TestLedger_ClaimsWhenItsSessionIsBackWhateverElseHappens(t *testing.T) {
 			var all sync.WaitGroup
 			all.Go(func() { assert.ErrorIs(t, l.run(ctx), context.Canceled) })
 			time.Sleep(90 * time.Second)
-			require.Empty(t, w.runs, "a fire is due, and its session is suspended")
+			require.Empty(t, w.runs, "a fire is due while the session is suspended")
 
 			pause := make(chan struct{})
 			s.mu.Lock()
@@ -131,7 +131,7 @@ func TestLedger_ClaimsWhenItsSessionIsBackWhateverElseHappens(t *testing.T) {
 			s.mu.Unlock()
 			l.wake()
 			synctest.Wait()
-			s.becomes(registry.SessionConnected)
+			s.setState(registry.SessionConnected)
 			l.wake()
 			close(pause)
 			synctest.Wait()

@@ -17,11 +17,11 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-func TestLedger_Start(t *testing.T) {
-	membertest.RunBubble(t, "is by the plan that the claim rests on, though that has gone by the time of the reply", func(t *testing.T, g *membertest.Group) {
+func TestClaimer_Start(t *testing.T) {
+	membertest.RunBubble(t, "uses the plan on which the claim rests, even if it is unreadable when the reply arrives", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		a.Reg.AfterTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.ClaimsOf(a.Incarnation())), func() {
-			g.WriteRecord(g.Keys.Plan("job"), fmt.Sprintf(`{"format":%d}`, record.Format+1)) // which stays
+			g.WriteRecord(g.Keys.Plan("job"), fmt.Sprintf(`{"format":%d}`, record.Format+1)) // unreadable, so the leader leaves it
 			time.Sleep(time.Second)
 		}))
 		membertest.SleepToMinute(2)
@@ -30,7 +30,7 @@ func TestLedger_Start(t *testing.T) {
 		assert.Equal(t, 1, runs[0].Shards)
 		assert.NotNil(t, runs[0].Program)
 	})
-	membertest.RunBubble(t, "of a shard that is to move by the time of the reply says so", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "asks a run to yield if its shard is frozen when the reply arrives", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("other", 0, 1, ""))
 		a.Reg.AfterTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.ClaimsOf(a.Incarnation())), func() {
@@ -58,8 +58,8 @@ func TestLedger_Start(t *testing.T) {
 	})
 }
 
-func TestLedger_Suspended(t *testing.T) {
-	membertest.RunBubble(t, "nothing is claimed; then what fell due is, once", func(t *testing.T, g *membertest.Group) {
+func TestClaimer_Suspended(t *testing.T) {
+	membertest.RunBubble(t, "nothing is claimed; afterwards each due fire is claimed once", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		before := a.Incarnation()
 		time.Sleep(57 * time.Second)
@@ -73,10 +73,10 @@ func TestLedger_Suspended(t *testing.T) {
 	})
 }
 
-func TestLedger_Conflicts(t *testing.T) {
+func TestClaimer_Conflicts(t *testing.T) {
 	membertest.RunBubble(t, "are retried at most once for each commit of the plan", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
-		release := g.Server.HoldWatch("a") // its plan is old from now on
+		release := g.Server.HoldWatch("a") // it no longer observes new plans
 		g.Server.Record()
 		e, _ := g.GetRecord(g.Keys.Plan("job"))
 		g.PutRecord(g.Keys.Plan("job"), string(e.Value))
@@ -87,13 +87,13 @@ func TestLedger_Conflicts(t *testing.T) {
 				refused++
 			}
 		}
-		assert.Equal(t, 1, refused, "claims at 1:00 and at 2:00")
+		assert.Equal(t, 1, refused, "of the claims at 1:00 and at 2:00")
 		assert.Empty(t, a.TakeRuns())
 		release()
 		synctest.Wait()
 		assert.Len(t, a.TakeRuns(), 1)
 	})
-	membertest.RunBubble(t, "of one job do not keep the others that were claimed with it", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of one job do not delay other jobs of the transaction", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("x", 0, 1, ""), coordtest.Def("y", 0, 1, ""), coordtest.Def("z", 0, 1, ""))
 		defer g.Server.HoldWatch("a")()
 		e, _ := g.GetRecord(g.Keys.Plan("y"))
@@ -107,7 +107,7 @@ func TestLedger_Conflicts(t *testing.T) {
 	})
 }
 
-func TestLedger_UnknownOutcomes(t *testing.T) {
+func TestClaimer_UnknownOutcomes(t *testing.T) {
 	for name, lose := range map[string]func(*membertest.Group){
 		"a claim whose reply is lost is started once":     func(g *membertest.Group) { g.Server.LoseReply("a", 1) },
 		"a claim that is lost is made again, and started": func(g *membertest.Group) { g.Server.LoseRequest("a", 1) },
@@ -124,8 +124,8 @@ func TestLedger_UnknownOutcomes(t *testing.T) {
 	}
 }
 
-func TestLedger_AnotherHand(t *testing.T) {
-	membertest.RunBubble(t, "on its claims ends the incarnation, whose runs hear that its session is over", func(t *testing.T, g *membertest.Group) {
+func TestClaimer_RecordEdit(t *testing.T) {
+	membertest.RunBubble(t, "that changes its claims ends the incarnation and the contexts of its runs", func(t *testing.T, g *membertest.Group) {
 		cause := make(chan error, 1)
 		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
 			if r.Job == "job" && r.Attempt == 1 && r.Fire.Equal(coordtest.BubbleBegan().Add(time.Minute)) {
@@ -146,7 +146,7 @@ func TestLedger_AnotherHand(t *testing.T) {
 		case err := <-cause:
 			assert.ErrorIs(t, err, registry.ErrSessionLost)
 		default:
-			assert.Fail(t, "the run goes on")
+			assert.Fail(t, "the run continues")
 		}
 	})
 }

@@ -80,8 +80,8 @@ func TestForeign(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			runs := w.TakeRuns()
-			assert.Len(t, of("other", runs), 1)
-			assert.Empty(t, of("job", runs))
+			assert.Len(t, selectJob("other", runs), 1)
+			assert.Empty(t, selectJob("job", runs))
 			f.set(key(g), false)
 			if what == "definition" {
 				w.Offer(membertest.DefinitionsByName(job))

@@ -19,7 +19,7 @@ import (
 )
 
 func TestLog_Member(t *testing.T) {
-	membertest.RunBubble(t, "that joins and leaves logs both once, with its jobs and its shards", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that joins and leaves logs each once, with jobs and shards", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("poll", 0, 4, ""), coordtest.Def("settle", 0, 8, ""))
 		b := g.Start("b", coordtest.Def("poll", 0, 4, ""), coordtest.Def("settle", 0, 8, ""))
 		joined := b.Log.Having("level=INFO", `msg="joined the fleet"`)
@@ -39,7 +39,7 @@ func TestLog_Member(t *testing.T) {
 		assert.Len(t, b.Log.Having("level=INFO", `msg="left the fleet"`), 1)
 		assert.Len(t, b.Log.Having(`msg="shards changed"`, "gained=0 lost=6 owned=0"), 1)
 	})
-	membertest.RunBubble(t, "logs once why it leads, and why no more", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "logs once why it leads, and why it no longer does", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		c := g.Start("c", coordtest.Def("job", 0, 2, ""))
@@ -56,7 +56,7 @@ func TestLog_Member(t *testing.T) {
 			assert.LessOrEqual(t, len(w.Log.Having("leading")), 2)
 		}
 	})
-	membertest.RunBubble(t, "that cannot reach the store logs it, what it lost, and that it is back", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that cannot reach the store logs the outage, the lost session, and the return", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.StartWorking("b", membertest.WorkFor(50*time.Second), coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 2, ""))
 		membertest.SleepToMinute(1)
@@ -83,7 +83,7 @@ func TestLog_Member(t *testing.T) {
 		assert.Len(t, b.Log.Having("level=INFO", `msg="joined the fleet"`), 1)
 		assert.LessOrEqual(t, len(b.Log.Above()), 8, strings.Join(b.Log.Above(), "\n"))
 	})
-	membertest.RunBubble(t, "that reaches the store again in time logs for how long it did not", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that reaches the store again in time logs the duration of the outage", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		membertest.SleepToMinute(1)
 		heal := g.Server.Partition("a")
@@ -97,7 +97,7 @@ func TestLog_Member(t *testing.T) {
 		assert.Len(t, a.Log.Having("level=INFO", `msg="store reachable again"`, "after=2"), 1)
 		assert.Empty(t, a.Log.Having("session lost"))
 	})
-	membertest.RunBubble(t, "that cannot join logs after a while what it waits for", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that cannot join logs the step that it waits for", func(t *testing.T, g *membertest.Group) {
 		heal := g.Server.Partition("a")
 		a := g.RunWorker(g.NewWorker("a", nil, coordtest.Def("job", 0, 2, "")))
 		time.Sleep(4 * time.Second)
@@ -111,7 +111,7 @@ func TestLog_Member(t *testing.T) {
 }
 
 func TestLog_Plans(t *testing.T) {
-	membertest.RunBubble(t, "of 300 jobs are one line at each process when an instance joins or dies", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of 300 jobs are one line of each process when an instance joins or crashes", func(t *testing.T, g *membertest.Group) {
 		var defs []string
 		for i := range 300 {
 			defs = append(defs, coordtest.Def(fmt.Sprintf("job-%03d", i), 0, 3, ""))
@@ -143,19 +143,19 @@ func TestLog_Plans(t *testing.T) {
 		a := g.Members[0]
 		assert.Len(t, a.Log.Having("level=INFO", "msg=planned", "jobs=300"), 3)
 		assert.Contains(t, a.Log.Having("level=INFO", "msg=planned", "jobs=300")[0], "job-000 (assign 0-2 to a, create); job-001 (")
-		assert.GreaterOrEqual(t, len(a.Log.Having("level=DEBUG", `msg="planned a job"`)), 900, "each job's is at DEBUG")
+		assert.GreaterOrEqual(t, len(a.Log.Having("level=DEBUG", `msg="planned a job"`)), 900, "each job's line is at DEBUG")
 		assert.NotContains(t, strings.Join(a.Log.Having("level=INFO", "msg=planned"), ""), string(c.Session()), "names, not sessions")
 		g.Server.Expire("c")
 		time.Sleep(5 * time.Second)
 		counted("the third is lost and joins again", 6)
 	})
-	membertest.RunBubble(t, "that cannot be read are logged by who leads and who owns, and when they can be again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that cannot be read are logged by leader and owners, as is their repair", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("bad", 0, 4, ""), coordtest.Def("good", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("bad", 0, 4, ""), coordtest.Def("good", 0, 4, ""))
 		c := g.Start("c", coordtest.Def("good", 0, 4, ""))
 		key := g.Keys.Plan("bad")
 		readable := g.GetText(key)
-		g.PutRecord(key, fmt.Sprintf(`{"format":%d}`, record.Format+1)) // which no leader of this version writes over
+		g.PutRecord(key, fmt.Sprintf(`{"format":%d}`, record.Format+1)) // no leader of this version overwrites it
 		membertest.SleepToMinute(3)
 		assert.Len(t, a.Log.Having("level=ERROR", `msg="unreadable record left alone"`, string(key), "remedy="), 1)
 		for _, w := range []*membertest.Worker{a, b} {
@@ -180,13 +180,13 @@ func TestLog_Plans(t *testing.T) {
 			assert.Len(t, w.Log.Having("level=ERROR", "stand still here"), 2, w.Instance())
 		}
 		membertest.SleepToMinute(4)
-		assert.Equal(t, membertest.OncePerShard(4), onlyOf("bad", 4, a, b))
+		assert.Equal(t, membertest.OncePerShard(4), countRunsOfMinute("bad", 4, a, b))
 		assert.Len(t, a.Log.Having("level=INFO", `msg="plan can be read again"`), 2)
 	})
-	membertest.RunBubble(t, "that are deleted by hand are logged by who owns shards of them", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that another writer deletes are logged by the owners of their shards", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
-		g.Server.Delay("a", 0, 2*time.Second) // it writes the plan again, a little later
+		g.Server.Delay("a", 0, 2*time.Second) // so that the leader restores the plan later
 		g.RemoveRecord(g.Keys.Plan("job"))
 		time.Sleep(10 * time.Second)
 		lines := b.Log.Having("level=ERROR", "stand still here", "job=job shards=")
@@ -195,7 +195,7 @@ func TestLog_Plans(t *testing.T) {
 		assert.Len(t, b.Log.Having(`msg="plan can be read again"`), 1)
 		assert.Len(t, a.Log.Having("msg=planned", "restore the plan, which another writer changed"), 1)
 	})
-	membertest.RunBubble(t, "that always conflict are logged once, and when they no longer do", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that always conflict are logged once, as is the end of the conflicts", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		a.Reg.ReplaceTxn(func(txn registry.Txn) error {
 			if len(txn.Then) > 0 && membertest.IsBelow(g.Keys.Plans())(txn.Then[0].Key) {
@@ -216,17 +216,17 @@ func TestLog_Plans(t *testing.T) {
 	})
 }
 
-// onlyOf returns how often each shard of a job was begun for the n-th minute.
-func onlyOf(job string, n int, all ...*membertest.Worker) map[int]int {
+// countRunsOfMinute returns the runs of a job for the fire at the n-th minute, by shard.
+func countRunsOfMinute(job string, n int, all ...*membertest.Worker) map[int]int {
 	var runs []member.Run
 	for _, w := range all {
-		runs = append(runs, onlyFire(of(job, w.TakeRuns()), n)...)
+		runs = append(runs, selectFire(selectJob(job, w.TakeRuns()), n)...)
 	}
 	return membertest.CountRuns(runs)
 }
 
 func TestLog_Problems(t *testing.T) {
-	membertest.RunBubble(t, "of jobs are logged once for all jobs that have the same, and when they are over", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are logged once for all jobs that have the same one, and when they are over", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("one", 0, 2, ""), coordtest.Def("two", 0, 2, ""), coordtest.Def("fine", 0, 2, ""))
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "one", Instances: []string{"a"}}))
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "two", Instances: []string{"a"}}))
@@ -239,7 +239,7 @@ func TestLog_Problems(t *testing.T) {
 		assert.Len(t, a.Log.Having("level=INFO", `msg="jobs have no problem any more"`, "jobs=1 names=one"), 1)
 		assert.Len(t, a.Log.Having("level=WARN"), 1)
 	})
-	membertest.RunBubble(t, "with claims that cannot be read are logged once for each version of the record", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of unreadable claims are logged once for each version of the record", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""), coordtest.Def("other", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""), coordtest.Def("other", 0, 2, ""))
 		membertest.SleepToMinute(1)
@@ -253,7 +253,7 @@ func TestLog_Problems(t *testing.T) {
 }
 
 func TestLog_Shutdown(t *testing.T) {
-	membertest.RunBubble(t, "that waits for the store is logged, with the step", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that waits for the store is logged with the step", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		resume := g.Server.Pause()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -270,7 +270,7 @@ func TestLog_Shutdown(t *testing.T) {
 		resume()
 		<-a.Done
 	})
-	membertest.RunBubble(t, "that waits for runs elsewhere is logged at INFO", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that waits for runs of other instances is logged at INFO", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		a.Reg.ReplaceTxn(func(txn registry.Txn) error {
@@ -286,7 +286,7 @@ func TestLog_Shutdown(t *testing.T) {
 		assert.Len(t, b.Log.Having("level=INFO", `msg="shutdown waits for other instances"`), 1)
 		assert.Empty(t, b.Log.Having("level=WARN"))
 	})
-	membertest.RunBubble(t, "that takes no time logs nothing of it", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that takes no time is not logged", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		b.Shutdown()

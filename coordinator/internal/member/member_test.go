@@ -23,7 +23,7 @@ import (
 )
 
 func TestMember_Join(t *testing.T) {
-	membertest.RunBubble(t, "whose session ends at the store before the process knows is made again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is repeated if the session expires before the process observes it", func(t *testing.T, g *membertest.Group) {
 		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
 		a.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.Members()), func() { g.ExpireUnnoticed("a") }))
 		g.RunWorker(a)
@@ -31,7 +31,7 @@ func TestMember_Join(t *testing.T) {
 		membertest.SleepToMinute(1)
 		assert.Equal(t, membertest.OncePerShard(1), membertest.CountRuns(a.TakeRuns()))
 	})
-	membertest.RunBubble(t, "waits for the name of a predecessor that crashed", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "waits for the name of a crashed predecessor", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
 		heal := g.Server.Partition("a")
 		defer heal()
@@ -39,7 +39,7 @@ func TestMember_Join(t *testing.T) {
 		g.StartOn("a2", "a", coordtest.Def("job", 0, 1, ""))
 		assert.LessOrEqual(t, time.Since(began), membertest.TTL+membertest.TTL/4)
 	})
-	membertest.RunBubble(t, "waits for it though the fate of the first try is unknown", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "waits for the name after a first attempt of unknown outcome", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
 		heal := g.Server.Partition("a")
 		defer heal()
@@ -48,7 +48,7 @@ func TestMember_Join(t *testing.T) {
 		g.RunWorker(a2)
 		require.NoError(t, a2.AwaitJoined(t.Context()))
 	})
-	membertest.RunBubble(t, "that was held up counts when it comes", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "succeeds if a delayed request is applied late", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		a2 := g.NewWorkerOn("a2", "a", nil, coordtest.Def("job", 0, 1, ""))
 		var release func()
@@ -60,13 +60,13 @@ func TestMember_Join(t *testing.T) {
 		require.NoError(t, a2.AwaitJoined(t.Context()))
 		assert.Contains(t, a2.Incarnation(), "a.")
 	})
-	membertest.RunBubble(t, "of one that lost its session waits for as long as the store keeps that", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "after a lost session waits as long as the store keeps that session", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		before := a.Incarnation()
 		heal := g.Server.Partition("a")
 		for range 2 {
 			time.Sleep(3 * membertest.TTL / 4)
-			g.Server.Restart() // its session has its full TTL again
+			g.Server.Restart() // which renews the session of a
 		}
 		heal()
 		for range 8 {
@@ -79,7 +79,7 @@ func TestMember_Join(t *testing.T) {
 		require.NoError(t, a.AwaitJoined(t.Context()))
 		assert.NotEqual(t, before, a.Incarnation())
 	})
-	membertest.RunBubble(t, "fails with ErrNameTaken when the name belongs to the living", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "fails with ErrNameTaken if a live instance has the name", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
 		a2 := g.NewWorkerOn("a2", "a", nil, coordtest.Def("job", 0, 1, ""))
 		began := time.Now()
@@ -92,7 +92,7 @@ func TestMember_Join(t *testing.T) {
 		assert.ErrorIs(t, a2.Err, member.ErrNameTaken)
 		a2.Err = nil
 	})
-	membertest.RunBubble(t, "that fails reports the reason alone", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "reports the reason of a failure only", func(t *testing.T, g *membertest.Group) {
 		g.PutRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
 		a := g.RunWorker(g.NewWorker("a", nil, coordtest.Def("job", 0, 1, "")))
 		err := a.AwaitJoined(t.Context())
@@ -105,7 +105,7 @@ func TestMember_Join(t *testing.T) {
 }
 
 func TestMember_FenceBase(t *testing.T) {
-	membertest.RunBubble(t, "is what was written down first, though two begin at once", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is what the first of two simultaneous members wrote", func(t *testing.T, g *membertest.Group) {
 		const base = 1 << 40
 		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
 		a.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(g.Keys.Meta()), func() {
@@ -131,16 +131,16 @@ func TestMember_Definitions(t *testing.T) {
 		g.Start("b", coordtest.Def("job", 2, 3, ""))
 		assert.Equal(t, coordtest.Def("job", 2, 3, ""), stored(g))
 		g.Start("c", coordtest.Def("job", 1, 2, ""))
-		assert.Equal(t, coordtest.Def("job", 2, 3, ""), stored(g), "an old binary undoes nothing")
+		assert.Equal(t, coordtest.Def("job", 2, 3, ""), stored(g), "an older version changes nothing")
 		assert.Equal(t, 3, g.ReadPlan("job").Last().Job().Shards)
 	})
-	membertest.RunBubble(t, "of two texts of one revision the first stays, and the other process says so", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "the first definition of a revision stays, and a process with another one logs it", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 1, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 1, 3, ""))
 		assert.Equal(t, coordtest.Def("job", 1, 2, ""), stored(g))
 		assert.Equal(t, 1, b.Log.Count("of the same revision differs"))
 	})
-	membertest.RunBubble(t, "that are offered at once by many are stored once", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that many members offer at once are stored once", func(t *testing.T, g *membertest.Group) {
 		var names []string
 		for _, name := range strings.Split("abcdefgh", "") {
 			names = append(names, name)
@@ -155,7 +155,7 @@ func TestMember_Definitions(t *testing.T) {
 }
 
 func TestMember_Offer(t *testing.T) {
-	membertest.RunBubble(t, "by a process whose session ends before it knows reaches the registry by the next one", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is stored by the next incarnation if the session expires meanwhile", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		g.ExpireUnnoticed("a")
 		a.Offer(membertest.DefinitionsByName(coordtest.Def("other", 0, 1, "")))
@@ -164,7 +164,7 @@ func TestMember_Offer(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Equal(t, map[string]string{"a": "0"}, g.ReadOwners("other"))
 	})
-	membertest.RunBubble(t, "that comes just after the record was written reaches the registry", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "just after the record was written is published", func(t *testing.T, g *membertest.Group) {
 		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
 		a.Reg.AfterTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.Members()), func() { a.Offer(membertest.DefinitionsByName(coordtest.Def("other", 0, 1, ""))) }))
 		g.RunWorker(a)
@@ -172,7 +172,7 @@ func TestMember_Offer(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Equal(t, map[string]string{"a": "0"}, g.ReadOwners("other"))
 	})
-	membertest.RunBubble(t, "is not told of before its definition is stored", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is published only after its definition is stored", func(t *testing.T, g *membertest.Group) {
 		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
 		a.Reg.AfterTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.Jobs()), func() { a.Offer(membertest.DefinitionsByName(coordtest.Def("other", 0, 1, ""))) }))
 		g.Server.Record()
@@ -185,12 +185,12 @@ func TestMember_Offer(t *testing.T) {
 			for _, op := range c.Then {
 				stored = stored || op.Key == g.Keys.Job("other")
 				if op.Key.Dir() == g.Keys.Members() && strings.Contains(string(op.Value), "other") {
-					assert.True(t, stored, "the member says that it offers what nobody can plan")
+					assert.True(t, stored, "the member record shows an offer that no leader can plan")
 				}
 			}
 		}
 	})
-	membertest.RunBubble(t, "ends with Withdraw: the shards move to those who still offer the job", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "ends with Withdraw: other members that offer the job get the shards", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		a.Withdraw("job")
@@ -204,16 +204,16 @@ func TestMember_Offer(t *testing.T) {
 		g.ExpireUnnoticed("a")
 		time.Sleep(time.Minute)
 		require.NotEqual(t, lost, a.Incarnation())
-		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"), "another session does not bring it back")
+		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"), "another session does not restore the offer")
 		a.Offer(membertest.DefinitionsByName(coordtest.Def("job", 0, 4, "")))
 		require.NoError(t, a.AwaitJoined(t.Context()))
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]string{"a": "2-3", "b": "0-1"}, g.ReadOwners("job"), "an Offer does")
+		assert.Equal(t, map[string]string{"a": "2-3", "b": "0-1"}, g.ReadOwners("job"), "an Offer restores it")
 	})
 }
 
 func TestMember_Drain(t *testing.T) {
-	membertest.RunBubble(t, "hands over with nothing lost or doubled", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "moves shards without a lost or duplicate run", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		membertest.SleepToMinute(1)
@@ -224,7 +224,7 @@ func TestMember_Drain(t *testing.T) {
 		membertest.SleepToMinute(2)
 		assert.Equal(t, membertest.OncePerShard(4), membertest.CountRuns(b.TakeRuns()))
 	})
-	membertest.RunBubble(t, "resigns first, then lets its shards go", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "resigns before it gives up its shards", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		drainer := a.Incarnation()
@@ -248,11 +248,11 @@ func TestMember_Drain(t *testing.T) {
 		assert.Equal(t, []string{"a resigns", "a drains", "b plans"}, order[:3])
 		assert.Equal(t, b.Incarnation(), g.ReadLeader().Incarnation)
 	})
-	membertest.RunBubble(t, "holds for the next incarnation when the session is lost meanwhile", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "applies to the next incarnation after a lost session", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		before := a.Incarnation()
 		time.Sleep(58 * time.Second)
-		heal := g.Server.PartitionOneWay("a", memory.Replies) // nobody is told
+		heal := g.Server.PartitionOneWay("a", memory.Replies) // its requests arrive, their replies do not
 		defer heal()
 		time.Sleep(3 * time.Second) // a claim is in flight
 		drained := make(chan error, 1)
@@ -269,7 +269,7 @@ func TestMember_Drain(t *testing.T) {
 		assert.Empty(t, a.TakeRuns())
 		assert.NotContains(t, g.ReadOwners("job"), "a")
 	})
-	membertest.RunBubble(t, "returns when the registry knows, not before", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "returns when the member record shows it, not before", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		key := g.Keys.Member(a.Incarnation())
 		drained := make(chan bool, 1)
@@ -287,7 +287,7 @@ func TestMember_Drain(t *testing.T) {
 		a.Offer(membertest.DefinitionsByName(coordtest.Def("other", 0, 1, "")))
 		assert.True(t, <-drained)
 	})
-	membertest.RunBubble(t, "before it has joined, twice and from many goroutines is one drain", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "may be called before joining, twice, and from many goroutines", func(t *testing.T, g *membertest.Group) {
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 2, ""))
 		require.NoError(t, a.Drain(t.Context()))
@@ -309,7 +309,7 @@ func TestMember_Drain(t *testing.T) {
 		assert.NoError(t, a.Drain(t.Context()), "after the end")
 		assert.NoError(t, a.Leave(t.Context()), "after the end")
 	})
-	membertest.RunBubble(t, "lets runs end, and their shards move when they have", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "moves the shards of running functions after they have returned", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(30*time.Second), coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		membertest.SleepToMinute(1)
@@ -323,7 +323,7 @@ func TestMember_Drain(t *testing.T) {
 		membertest.SleepToMinute(2)
 		assert.Equal(t, map[int]int{0: 1, 1: 1, 2: 2, 3: 2}, membertest.CountRuns(b.TakeRuns()))
 	})
-	membertest.RunBubble(t, "of the last one leaves the shards to nobody, for the next to come", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of the last member leaves the shards without an owner until another joins", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		membertest.SleepToMinute(1)
 		assert.Equal(t, membertest.OncePerShard(4), membertest.CountRuns(a.TakeRuns()))
@@ -331,21 +331,21 @@ func TestMember_Drain(t *testing.T) {
 		assert.Empty(t, g.ReadOwners("job"))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"))
-		assert.Empty(t, b.TakeRuns(), "what a had claimed is not claimed again")
+		assert.Empty(t, b.TakeRuns(), "fires that a has claimed are not claimed again")
 		membertest.SleepToMinute(2)
 		assert.Equal(t, membertest.OncePerShard(4), membertest.CountRuns(b.TakeRuns()))
 	})
 }
 
 func TestMember_Leave(t *testing.T) {
-	membertest.RunBubble(t, "before Run makes it return at once", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "before Run makes Run return at once", func(t *testing.T, g *membertest.Group) {
 		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
 		require.NoError(t, a.Leave(t.Context()))
 		g.RunWorker(a)
 		<-a.Done
 		assert.ErrorIs(t, a.AwaitJoined(t.Context()), member.ErrLeft)
 	})
-	membertest.RunBubble(t, "while the registry cannot be reached ends no later than its context", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "while the store is unreachable returns when its context ends", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		heal := g.Server.Partition("a")
 		defer heal()
@@ -355,7 +355,7 @@ func TestMember_Leave(t *testing.T) {
 		assert.ErrorIs(t, a.Leave(ctx), context.DeadlineExceeded)
 		<-a.Done
 	})
-	membertest.RunBubble(t, "does not wait for shards of a session that is lost", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "does not wait for shards of a lost session", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		heal := g.Server.Partition("a")
 		defer heal()

@@ -15,15 +15,15 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// healing is how long a fleet may take to heal from another hand: the grace, another one if
-// the leader is hit as well, and the joining.
+// healing bounds the time in which a fleet recovers from a record edit: the grace, another one if
+// the leader is affected as well, and the time to join.
 const healing = 3*member.MissingGrace + membertest.TTL/4
 
-// job is a definition of four shards.
+// fourShards is the definition of a job with four shards.
 const fourShards = `{"name":"job","shards":4}`
 
 func TestMissing(t *testing.T) {
-	two := func(g *membertest.Group) (a, b *membertest.Worker) {
+	startTwo := func(g *membertest.Group) (a, b *membertest.Worker) {
 		a, b = g.Start("a", fourShards), g.Start("b", fourShards)
 		require.Equal(g.T, a.Incarnation(), g.ReadLeader().Incarnation)
 		return a, b
@@ -39,7 +39,7 @@ func TestMissing(t *testing.T) {
 			"all members":    func(a, b *membertest.Worker) []*membertest.Worker { return []*membertest.Worker{a, b} },
 		} {
 			membertest.RunBubble(t, what+" of "+who+" is deleted: the instance joins again within seconds", func(t *testing.T, g *membertest.Group) {
-				a, b := two(g)
+				a, b := startTwo(g)
 				var keys []registry.Key
 				var before []string
 				hit := of(a, b)
@@ -61,8 +61,8 @@ func TestMissing(t *testing.T) {
 			})
 		}
 	}
-	membertest.RunBubble(t, "a member that is killed after the leader's instance key was deleted is failed over", func(t *testing.T, g *membertest.Group) {
-		a, b := two(g)
+	membertest.RunBubble(t, "a member that crashes after the leader's instance key was deleted is failed over", func(t *testing.T, g *membertest.Group) {
+		a, b := startTwo(g)
 		g.RemoveRecord(g.Keys.Instance("a"))
 		g.Server.Partition("b")
 		time.Sleep(membertest.TTL + healing)
@@ -70,8 +70,8 @@ func TestMissing(t *testing.T) {
 		require.Equal(t, 4, g.ReadPlan("job").Owners[a.Incarnation()].Len())
 		_ = b
 	})
-	membertest.RunBubble(t, "an unreadable member record counts as missing, and goes when its session has ended", func(t *testing.T, g *membertest.Group) {
-		a, b := two(g)
+	membertest.RunBubble(t, "an unreadable member record counts as missing, and is deleted after its session has expired", func(t *testing.T, g *membertest.Group) {
+		a, b := startTwo(g)
 		_, member := g.OwnKeys(b)
 		g.SpoilRecord(member)
 		time.Sleep(healing)
@@ -81,23 +81,23 @@ func TestMissing(t *testing.T) {
 		assert.False(t, ok)
 	})
 	membertest.RunBubble(t, "a member that owns nothing and lost both records is found by the next leader", func(t *testing.T, g *membertest.Group) {
-		a, b := two(g)
+		a, b := startTwo(g)
 		c := g.Start("c", `{"name":"other","shards":1}`)
 		op, _ := g.NewOperator()
 		require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Instances: []string{"c"}}))
 		time.Sleep(time.Second)
 		instance, member := g.OwnKeys(c)
 		before := c.Incarnation()
-		a.Shutdown() // while the commit below is the first that b leads with
+		a.Shutdown() // so that the commit below is the first of b's term
 		g.RemoveRecords(instance, member)
 		b.Shutdown()
 		time.Sleep(healing)
 		synctest.Wait()
 		assert.NotEqual(t, before, c.Incarnation())
 	})
-	membertest.RunBubble(t, "an incarnation whose session has ended is not named", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "an incarnation whose session has expired is not named", func(t *testing.T, g *membertest.Group) {
 		g.Grace = time.Minute // so that its member record stays
-		a, b := two(g)
+		a, b := startTwo(g)
 		before := b.Incarnation()
 		g.Server.Partition("b")
 		time.Sleep(membertest.TTL + healing)
@@ -110,9 +110,9 @@ func TestMissing(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, present.Incomplete)
 	})
-	membertest.RunBubble(t, "asks the store about a dead incarnation once", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "asks the store about an expired incarnation once", func(t *testing.T, g *membertest.Group) {
 		g.Grace = time.Minute
-		_, b := two(g)
+		_, b := startTwo(g)
 		before := b.Incarnation()
 		g.Server.Partition("b")
 		time.Sleep(membertest.TTL + healing)
@@ -123,8 +123,8 @@ func TestMissing(t *testing.T) {
 			assert.NotContains(t, c.If, registry.Alive(record.SessionOf(before)))
 		}
 	})
-	membertest.RunBubble(t, "asks nothing about a member that left or died and was buried", func(t *testing.T, g *membertest.Group) {
-		_, b := two(g)
+	membertest.RunBubble(t, "asks nothing about an incarnation that left or was reaped", func(t *testing.T, g *membertest.Group) {
+		_, b := startTwo(g)
 		c := g.Start("c", fourShards)
 		g.Server.Record()
 		c.Shutdown()
@@ -138,7 +138,7 @@ func TestMissing(t *testing.T) {
 		}
 	})
 	membertest.RunBubble(t, "a name that another process took meanwhile stays taken", func(t *testing.T, g *membertest.Group) {
-		a, b := two(g)
+		a, b := startTwo(g)
 		g.RemoveRecord(g.Keys.Instance("b"))
 		b2 := g.NewWorker("b", nil, fourShards)
 		b2.Reg.Registry = g.Server.Client("elsewhere")
@@ -152,8 +152,8 @@ func TestMissing(t *testing.T) {
 	})
 }
 
-func TestHands(t *testing.T) {
-	membertest.RunBubble(t, "a leader record that names a live member while another fills the office: that one leads", func(t *testing.T, g *membertest.Group) {
+func TestRecordEdits(t *testing.T) {
+	membertest.RunBubble(t, "a leader record that names a live member while another holds the seat: the named one leads", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 		before := a.Incarnation()
 		g.PutRecord(g.Keys.Leader(), `{"incarnation":"`+b.Incarnation()+`","session":"`+string(b.Session())+`"}`)
@@ -164,7 +164,7 @@ func TestHands(t *testing.T) {
 		assert.Positive(t, a.Log.Count("the leader record names another"))
 		g.RequireHealed(a, b)
 	})
-	membertest.RunBubble(t, "a leader record that names a session that has ended: one of the fleet leads", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a leader record that names an expired session: a member leads", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 		g.PutRecord(g.Keys.Leader(), `{"incarnation":"c.C","session":"C"}`)
 		time.Sleep(healing)
@@ -172,7 +172,7 @@ func TestHands(t *testing.T) {
 		assert.Contains(t, []string{a.Incarnation(), b.Incarnation()}, g.ReadLeader().Incarnation)
 		g.RequireHealed(a, b)
 	})
-	membertest.RunBubble(t, "an orderly hand-over of the office costs nobody its session", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a resignation costs no member its session", func(t *testing.T, g *membertest.Group) {
 		a, b := g.StartWorking("a", membertest.WorkFor(time.Hour), fourShards), g.Start("b", fourShards)
 		membertest.SleepToMinute(1)
 		before := []string{a.Incarnation(), b.Incarnation()}
@@ -180,7 +180,7 @@ func TestHands(t *testing.T) {
 		time.Sleep(healing)
 		assert.Equal(t, before, []string{a.Incarnation(), b.Incarnation()})
 	})
-	membertest.RunBubble(t, "a record of the namespace that cannot be read is named, and a process that lost its session waits for it", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "an unreadable namespace record is logged, and a process that lost its session waits for its repair", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 		was := g.GetText(g.Keys.Meta())
 		g.SpoilRecord(g.Keys.Meta())
@@ -193,7 +193,7 @@ func TestHands(t *testing.T) {
 		synctest.Wait()
 		g.RequireHealed(a, b)
 	})
-	membertest.RunBubble(t, "a member record of another incarnation is none", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a member record of another incarnation counts as missing", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 		_, member := g.OwnKeys(b)
 		g.PutRecord(member, `{"name":"x","session":"X","jobs":["",""],"weight":-5}`)
@@ -201,7 +201,7 @@ func TestHands(t *testing.T) {
 		synctest.Wait()
 		g.RequireHealed(a, b)
 	})
-	membertest.RunBubble(t, "claims of another job are unreadable, and the plan names them", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "claims of another job are unreadable, and the plan's problem names them", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 		membertest.SleepToMinute(1)
 		claims := g.Keys.Claims(b.Incarnation(), "job")

@@ -14,7 +14,7 @@ import (
 )
 
 func TestOperator_Reset(t *testing.T) {
-	membertest.RunBubble(t, "a job that waits because a clock was wrong goes on, and no longer has that problem", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "starts a job again whose shards wait for a clock, and ends the problem", func(t *testing.T, g *membertest.Group) {
 		g.SetClock("a", time.Hour)
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		time.Sleep(90 * time.Second)
@@ -34,7 +34,7 @@ func TestOperator_Reset(t *testing.T) {
 		}
 		assert.Empty(t, g.ReadPlan("job").Problem)
 	})
-	membertest.RunBubble(t, "a leader that crashes between the two commits leaves the second to the next", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is completed by the next leader if the leader crashes between the two commits", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		g.Start("b", coordtest.Def("job", 0, 2, ""))
 		op, _ := g.NewOperator()
@@ -54,7 +54,7 @@ func TestOperator_Reset(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, 2, g.ReadPlan("job").Last().Number)
 	})
-	membertest.RunBubble(t, "an older copy of the record of intent does not keep it from resetting", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "works after an older control record was restored", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		op, _ := g.NewOperator()
 		for range 2 {
@@ -66,7 +66,7 @@ func TestOperator_Reset(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, 4, g.ReadPlan("job").Last().Number)
 	})
-	membertest.RunBubble(t, "a job that is not known is refused", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "refuses an unknown job", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		op, _ := g.NewOperator()
 		err := op.Reset(t.Context(), "other")

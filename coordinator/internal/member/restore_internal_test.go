@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-func TestLeader_TakesNoChangeOfItsOwnForAnotherHands(t *testing.T) {
+func TestLeader_KnowsItsOwnWrites(t *testing.T) {
 	known := &record.Plan{Job: "job"}
 	offering := planning.MemberRecord{Member: record.Member{Jobs: []string{"job"}}}
 	l := &Leader{M: &Member{}, Log: slog.New(slog.DiscardHandler), whole: true, Restorer: NewRestorer(), View: planning.View{
@@ -23,10 +23,10 @@ func TestLeader_TakesNoChangeOfItsOwnForAnotherHands(t *testing.T) {
 	written := func(seq uint64) feed.Update[*record.Plan] {
 		return feed.Update[*record.Plan]{Name: "job", Rev: registry.Rev{Seq: seq}, Value: &record.Plan{Job: "job"}}
 	}
-	assert.False(t, l.defend(written(9)), "by an earlier leader")
+	assert.False(t, l.defend(written(9)), "written by an earlier leader")
 	l.unsure["job"] = true
-	assert.False(t, l.defend(written(21)), "perhaps by a transaction whose outcome is unknown")
-	assert.True(t, l.defend(written(22)), "which happens once")
+	assert.False(t, l.defend(written(21)), "the leader's own transaction of unknown outcome may have written it")
+	assert.True(t, l.defend(written(22)), "the unknown outcome excuses one change")
 	assert.Same(t, known, l.View.Plans["job"].Plan)
 	assert.EqualValues(t, 22, l.View.Plans["job"].Rev.Seq)
 	l.keepPlan(planning.Change{Segment: "job", Plan: known}, registry.Rev{Seq: 30})
@@ -38,7 +38,7 @@ func TestLeader_TakesNoChangeOfItsOwnForAnotherHands(t *testing.T) {
 }
 
 func TestRestore_Guards(t *testing.T) {
-	// restoring returns a leader to which its watches showed no definition, or an old one, of a job in force.
+	// restoring returns a leader that has observed no definition, or an old one, of a job in force.
 	restoring := func(t *testing.T) (l *Leader, reg registry.Registry, key registry.Key) {
 		o := inOffice(t)
 		key = o.M.Keys.Job("job")
@@ -67,9 +67,9 @@ func TestRestore_Guards(t *testing.T) {
 		require.NoError(t, err)
 		newest, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(key, first, []byte(`newest`))}})
 		require.NoError(t, err)
-		require.NoError(t, l.restoreDefinitions(t.Context()), "that it does not know")
+		require.NoError(t, l.restoreDefinitions(t.Context()), "the stored definition was not observed")
 		l.View.Jobs["job"] = planning.JobRecord{Rev: first, Job: record.Job{Revision: 1}}
-		require.NoError(t, l.restoreDefinitions(t.Context()), "that it knows an older one of")
+		require.NoError(t, l.restoreDefinitions(t.Context()), "an older definition was observed")
 		stays, err := reg.Get(t.Context(), key, registry.ReadOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, newest, stays.Modified)

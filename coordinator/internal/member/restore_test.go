@@ -50,7 +50,7 @@ func TestRestore_Plan(t *testing.T) {
 		assert.False(t, ok)
 		assert.Zero(t, a.Log.Count("another hand"))
 	})
-	membertest.RunBubble(t, "commits of the leader itself are not taken for another hand's", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "commits of the leader itself do not count as record edits", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 		g.Server.LoseReply("a", 3)
 		c := g.Start("c", fourShards)
@@ -70,7 +70,7 @@ func TestRestore_Plan(t *testing.T) {
 				stored, _ := g.GetRecord(plan(g))
 				_, err := g.NewEditor().Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Delete(stored.Key, stored.Modified)}})
 				assert.NoError(t, err)
-				time.Sleep(time.Second) // its watch delivers the deletion before it leads
+				time.Sleep(time.Second) // so that its watch delivers the deletion before it leads
 			}))
 			g.RemoveRecord(g.Keys.Seat())
 			time.Sleep(time.Second)
@@ -82,14 +82,14 @@ func TestRestore_Plan(t *testing.T) {
 			})
 			leader.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(g.Keys.Leader()), spoil))
 			other.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(g.Keys.Leader()), spoil))
-			heal := g.Server.Partition("a") // until its term is over, it would write the plan again
+			heal := g.Server.Partition("a") // it would restore the plan until its term is over
 			g.Server.Expire("a")
 			time.Sleep(healing)
 			heal()
 			g.PutRecord(g.Keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
 		},
 	} {
-		membertest.RunBubble(t, what+" begins in a later generation than its claims, though the definition was stored during the term", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, what+" begins in a later epoch than its claims, although the definition was stored during the term", func(t *testing.T, g *membertest.Group) {
 			a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 			g.PutRecord(g.Keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
 			membertest.SleepToMinute(2)
@@ -104,7 +104,7 @@ func TestRestore_Plan(t *testing.T) {
 			g.RequireEachRuns(a, b)
 		})
 	}
-	membertest.RunBubble(t, "that was deleted while nobody led begins after all that was claimed, and leaves runs where they are", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that was deleted without a leader begins after all claims, and leaves runs in place", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(50*time.Second), fourShards)
 		b := g.StartWorking("b", membertest.WorkFor(50*time.Second), fourShards)
 		g.PutRecord(g.Keys.Job("job"), `{"name":"job","revision":1,"shards":4}`)
@@ -119,7 +119,7 @@ func TestRestore_Plan(t *testing.T) {
 		})
 		a.Reg.BeforeTxn(deleting)
 		b.Reg.BeforeTxn(deleting)
-		heal := g.Server.Partition("a") // until its term is over, it would write the plan again
+		heal := g.Server.Partition("a") // it would restore the plan until its term is over
 		g.Server.Expire("a")
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -161,7 +161,7 @@ func TestRestore_Definition(t *testing.T) {
 		_, ok := g.GetRecord(key(g))
 		assert.False(t, ok)
 	})
-	membertest.RunBubble(t, "that cannot be read stays, is the plan's problem, and the one in force goes on", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that cannot be read stays, as the plan's problem, and the one in force stays in force", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
 		was := g.GetText(key(g))
 		g.SpoilRecord(key(g))
@@ -172,7 +172,7 @@ func TestRestore_Definition(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Empty(t, g.ReadPlan("job").Problem)
 	})
-	membertest.RunBubble(t, "an intent that cannot be read is the plan's problem", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "an unreadable control record is the plan's problem", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", fourShards)
 		g.PutRecord(g.Keys.Control("job"), "spoilt")
 		time.Sleep(time.Second)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestMember_SessionLost(t *testing.T) {
-	membertest.RunBubble(t, "joins again as a new incarnation, and what it ran is run again with a higher fence", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is followed by a new incarnation, and its runs are made again with a higher fence", func(t *testing.T, g *membertest.Group) {
 		causes := make(chan error, 2)
 		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
 			if r.Attempt > 1 || r.Fire.After(coordtest.BubbleBegan().Add(time.Minute)) {
@@ -44,13 +44,13 @@ func TestMember_SessionLost(t *testing.T) {
 			assert.Equal(t, a.Session(), r.Session)
 		}
 		_, left := g.GetRecord(g.Keys.Member(before))
-		assert.False(t, left, "the old incarnation is buried")
+		assert.False(t, left, "the old incarnation is reaped")
 	})
-	membertest.RunBubble(t, "does not get its old shards back before their old functions have returned", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "keeps its shards blocked until their functions have returned", func(t *testing.T, g *membertest.Group) {
 		release := make(chan struct{})
 		a := g.StartWorking("a", func(_ context.Context, r member.Run) error {
 			if r.Attempt == 1 && r.Shard == 1 && r.Fire.Equal(coordtest.BubbleBegan().Add(time.Minute)) {
-				<-release // whatever its context says
+				<-release // ignores the end of its context
 			}
 			return nil
 		}, coordtest.Def("job", 0, 2, ""))
@@ -67,12 +67,12 @@ func TestMember_SessionLost(t *testing.T) {
 		runs := a.TakeRuns()
 		require.Len(t, runs, 2)
 		assert.Equal(t, 2, runs[0].Attempt, "the pending re-run comes first")
-		assert.Equal(t, membertest.OncePerShard(0), membertest.CountRuns(onlyFire(runs, 2)))
-		assert.Len(t, onlyFire(runs, 3), 1)
+		assert.Equal(t, membertest.OncePerShard(0), membertest.CountRuns(selectFire(runs, 2)))
+		assert.Len(t, selectFire(runs, 3), 1)
 		membertest.SleepToMinute(4)
-		assert.Equal(t, map[int]int{0: 1, 1: 1}, membertest.CountRuns(onlyFire(a.TakeRuns(), 4)))
+		assert.Equal(t, map[int]int{0: 1, 1: 1}, membertest.CountRuns(selectFire(a.TakeRuns(), 4)))
 	})
-	membertest.RunBubble(t, "hands its blocked shards to others", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "moves blocked shards to other instances", func(t *testing.T, g *membertest.Group) {
 		release := make(chan struct{})
 		defer close(release)
 		a := g.StartWorking("a", func(_ context.Context, r member.Run) error {
@@ -92,7 +92,7 @@ func TestMember_SessionLost(t *testing.T) {
 		assert.Equal(t, 2, runs[0].Attempt)
 		assert.Len(t, a.TakeRuns(), 1)
 	})
-	membertest.RunBubble(t, "a late claim of the old incarnation is refused", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a late claim by the old incarnation is refused", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		old := a.Incarnation()
@@ -105,7 +105,7 @@ func TestMember_SessionLost(t *testing.T) {
 		b.TakeRuns()
 		time.Sleep(membertest.TTL + time.Second)
 		assert.Equal(t, map[string]string{"b": "0-1"}, g.ReadOwners("job"))
-		assert.Equal(t, membertest.OncePerShard(1), membertest.CountRuns(b.TakeRuns()), "the fire that a had not claimed")
+		assert.Equal(t, membertest.OncePerShard(1), membertest.CountRuns(b.TakeRuns()), "a had not claimed this fire")
 		g.Server.Record()
 		release()
 		late := g.Server.Log()
@@ -116,9 +116,9 @@ func TestMember_SessionLost(t *testing.T) {
 		assert.False(t, ok)
 		heal()
 		membertest.SleepToMinute(2)
-		assert.Empty(t, onlyFire(append(a.TakeRuns(), b.TakeRuns()...), 1))
+		assert.Empty(t, selectFire(append(a.TakeRuns(), b.TakeRuns()...), 1))
 	})
-	membertest.RunBubble(t, "of the whole fleet loses no fire and no run", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of all instances loses no fire and no run", func(t *testing.T, g *membertest.Group) {
 		work := func(ctx context.Context, r member.Run) error {
 			if r.Attempt == 1 && r.Fire.Equal(coordtest.BubbleBegan().Add(time.Minute)) {
 				<-ctx.Done()
@@ -141,7 +141,7 @@ func TestMember_SessionLost(t *testing.T) {
 		membertest.SleepToMinute(2)
 		assert.Equal(t, membertest.OncePerShard(4), membertest.SumRuns(membertest.CountRuns(a.TakeRuns()), membertest.CountRuns(b.TakeRuns())))
 	})
-	membertest.RunBubble(t, "counts what a job does not want to be run again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "counts the runs that a job does not want to be made again", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 2, `,"on_crash":"count as failed"`))
 		membertest.SleepToMinute(1)
 		require.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
@@ -150,7 +150,7 @@ func TestMember_SessionLost(t *testing.T) {
 		assert.Empty(t, a.TakeRuns())
 		assert.EqualValues(t, 2, g.ReadPlan("job").Counts.Lost)
 	})
-	membertest.RunBubble(t, "during the hand-over of a shard neither loses nor doubles it", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "during a move of a shard neither loses nor duplicates a run", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(20*time.Second), coordtest.Def("job", 0, 2, ""))
 		membertest.SleepToMinute(1)
 		require.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
@@ -162,7 +162,7 @@ func TestMember_SessionLost(t *testing.T) {
 		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(again))
 		assert.True(t, g.ReadPlan("job").Frozen.IsZero())
 		membertest.SleepToMinute(2)
-		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(onlyFire(append(a.TakeRuns(), b.TakeRuns()...), 2)))
+		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(selectFire(append(a.TakeRuns(), b.TakeRuns()...), 2)))
 	})
 }
 
@@ -177,7 +177,7 @@ func TestMember_StoreFull(t *testing.T) {
 			return nil
 		}
 	}
-	membertest.RunBubble(t, "goes on with what runs, and tells what it offers later", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "keeps runs going, and publishes offers later", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(100*time.Second), coordtest.Def("job", 0, 1, ""))
 		before := a.Incarnation()
 		membertest.SleepToMinute(1)
@@ -194,7 +194,7 @@ func TestMember_StoreFull(t *testing.T) {
 		membertest.SleepToMinute(4)
 		assert.EqualValues(t, 1, g.ReadClaims(before, "job").Counts.Succeeded)
 	})
-	membertest.RunBubble(t, "goes on when it cannot store a definition", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "keeps the member going without its new definition", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		before := a.Incarnation()
 		a.Reg.ReplaceTxn(full(membertest.IsBelow(g.Keys.Jobs())))
@@ -206,7 +206,7 @@ func TestMember_StoreFull(t *testing.T) {
 		assert.Equal(t, before, a.Incarnation())
 		assert.Equal(t, map[string]string{"a": "0"}, g.ReadOwners("other"))
 	})
-	membertest.RunBubble(t, "claims when there is room again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "delays claims until there is room", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		a.Reg.ReplaceTxn(full(membertest.IsBelow(g.Keys.ClaimsOf(a.Incarnation()))))
 		membertest.SleepToMinute(1)
@@ -215,7 +215,7 @@ func TestMember_StoreFull(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, membertest.OncePerShard(1), membertest.CountRuns(a.TakeRuns()))
 	})
-	membertest.RunBubble(t, "does not end when it has to join again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "delays a new incarnation until there is room", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		a.Reg.ReplaceTxn(full(membertest.IsBelow(g.Keys.Members())))
 		g.Server.Expire("a")
@@ -226,8 +226,8 @@ func TestMember_StoreFull(t *testing.T) {
 	})
 }
 
-// onlyFire returns those of runs that are of the n-th minute.
-func onlyFire(runs []member.Run, n int) []member.Run {
+// selectFire returns the runs of the fire at the n-th minute.
+func selectFire(runs []member.Run, n int) []member.Run {
 	var out []member.Run
 	for _, r := range runs {
 		if r.Fire.Equal(coordtest.BubbleBegan().Add(time.Duration(n) * time.Minute)) {

@@ -16,7 +16,7 @@ import (
 )
 
 func TestTrackClaims(t *testing.T) {
-	membertest.RunBubble(t, "write a fire down in one commit, with which go the ends of the one before", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "cost one commit for each fire, which also records the ends of the fire before", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
 		g.Server.Record()
 		for n := range 5 {
@@ -29,7 +29,7 @@ func TestTrackClaims(t *testing.T) {
 			assert.Equal(t, record.Counts{Claimed: uint64(4 * (n + 1)), Succeeded: uint64(4 * n)}, claims.Counts)
 		}
 	})
-	membertest.RunBubble(t, "claim what came due during a run when that has ended", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "claim a fire that came due during a run after the end of the run", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(90*time.Second), coordtest.Def("job", 0, 1, coordtest.ClaimsOnly))
 		membertest.SleepToMinute(2)
 		require.Len(t, a.TakeRuns(), 1)
@@ -38,7 +38,7 @@ func TestTrackClaims(t *testing.T) {
 		require.Len(t, runs, 1)
 		assert.Equal(t, coordtest.BubbleBegan().Add(2*time.Minute), runs[0].Fire.UTC())
 	})
-	membertest.RunBubble(t, "let a shard go whose run has ended, for one commit more", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "give up a shard whose run has ended, at the cost of one commit", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
 		membertest.SleepToMinute(1)
 		g.Server.Record()
@@ -75,7 +75,7 @@ func TestTrackClaims(t *testing.T) {
 		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(b.TakeRuns()))
 		assert.Zero(t, g.SumCounts("job").Unknown)
 	})
-	membertest.RunBubble(t, "do not begin while their owner has not observed a move, and none is lost or doubled", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "do not start while their owner has not observed a move, and none is lost or duplicated", func(t *testing.T, g *membertest.Group) {
 		g.Start("c", coordtest.Def("other", 0, 1, `,"start_paused":true`)) // it leads
 		a := g.Start("a", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
 		membertest.SleepToMinute(3)
@@ -84,8 +84,8 @@ func TestTrackClaims(t *testing.T) {
 		b := g.Start("b", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
 		membertest.SleepToMinute(4)
 		assert.Equal(t, "2-3", g.ReadPlan("job").Frozen.String())
-		assert.Equal(t, map[string]string{"a": "0-3"}, g.ReadOwners("job"), "the ends are not on record")
-		assert.Empty(t, a.TakeRuns(), "a claim names the plan that was replaced")
+		assert.Equal(t, map[string]string{"a": "0-3"}, g.ReadOwners("job"), "the ends are not recorded")
+		assert.Empty(t, a.TakeRuns(), "a claim has the condition of a plan that was replaced")
 		release()
 		time.Sleep(time.Second)
 		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.ReadOwners("job"))
@@ -105,7 +105,7 @@ func TestTrackClaims(t *testing.T) {
 		membertest.SleepToMinute(2)
 		assert.Equal(t, membertest.OncePerShard(4), membertest.CountRuns(b.TakeRuns()[2:]))
 	})
-	membertest.RunBubble(t, "are counted as unknown after a crash, and not made again, whatever the job wants", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are counted as unknown after a crash, and not made again, even if the job wants re-runs", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, `,"on_crash":"rerun elsewhere"`+coordtest.ClaimsOnly))
 		b := g.Start("b", coordtest.Def("job", 0, 2, `,"on_crash":"rerun elsewhere"`+coordtest.ClaimsOnly))
 		membertest.SleepToMinute(1)
@@ -122,7 +122,7 @@ func TestTrackClaims(t *testing.T) {
 		assert.EqualValues(t, 1, counts.Unknown)
 		assert.Zero(t, counts.Lost)
 	})
-	membertest.RunBubble(t, "are counted as unknown when who was waited for is back", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are counted as unknown when the awaited instance returns", func(t *testing.T, g *membertest.Group) {
 		g.Grace = time.Minute
 		a := g.Start("a", coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
 		g.Start("b", coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
@@ -154,7 +154,7 @@ func TestTrackClaims(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Empty(t, g.ReadPlan("job").Triggers)
 	})
-	membertest.RunBubble(t, "end with the fires that their shard passes over when it is disabled", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "end when their disabled shard skips fires", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
 		membertest.SleepToMinute(1)
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}}))
@@ -166,7 +166,7 @@ func TestTrackClaims(t *testing.T) {
 }
 
 func TestTracking_Changes(t *testing.T) {
-	membertest.RunBubble(t, "while the job runs: no fire is lost or doubled, and the total may change as well", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "while the job runs neither lose nor duplicate a fire, also with another number of shards", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", coordtest.Def("job", 0, 2, "")), g.Start("b", coordtest.Def("job", 0, 2, ""))
 		fires := map[time.Time]map[int]int{}
 		levels := []string{"", coordtest.ClaimsOnly}
@@ -192,7 +192,7 @@ func TestTracking_Changes(t *testing.T) {
 		assert.Len(t, g.ReadPlan("job").Epochs, 1)
 		assert.Zero(t, g.SumCounts("job").Unknown+g.SumCounts("job").Lost)
 	})
-	membertest.RunBubble(t, "at an instant: a run is made again after a crash if it was claimed before, and else counted", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "after a crash make runs again that were claimed before the change, and count later ones", func(t *testing.T, g *membertest.Group) {
 		long := func(ctx context.Context, r member.Run) error {
 			if r.Attempt == 1 {
 				<-ctx.Done()
@@ -202,7 +202,7 @@ func TestTracking_Changes(t *testing.T) {
 		a := g.StartWorking("a", long, coordtest.Def("job", 0, 1, ""))
 		membertest.SleepToMinute(1)
 		a.Offer(membertest.DefinitionsByName(coordtest.Def("job", 1, 2, coordtest.ClaimsOnly)))
-		membertest.SleepToMinute(2) // shard 0 runs as it was claimed, shard 1 is new
+		membertest.SleepToMinute(2) // shard 0 still runs as claimed before the change, shard 1 is claimed after it
 		require.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
 		g.Server.Expire("a")
 		time.Sleep(5 * time.Second)
@@ -210,7 +210,7 @@ func TestTracking_Changes(t *testing.T) {
 		require.Len(t, runs, 2)
 		assert.Equal(t, 2, runs[0].Attempt)
 		assert.Equal(t, coordtest.BubbleBegan().Add(time.Minute), runs[0].Fire.UTC())
-		assert.Equal(t, 1, runs[1].Attempt, "the fire that shard 0 owed")
+		assert.Equal(t, 1, runs[1].Attempt, "a pending fire of shard 0")
 		assert.EqualValues(t, 1, g.ReadPlan("job").Counts.Unknown)
 		assert.Zero(t, g.ReadPlan("job").Counts.Lost)
 	})

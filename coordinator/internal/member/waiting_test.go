@@ -80,7 +80,7 @@ func TestMember_SetWaiting(t *testing.T) {
 		g.JoinWorker(a)
 		assert.Equal(t, map[string]coordinator.Waiting{"a": waits["job"]}, shown(g, "job"))
 	})
-	membertest.RunBubble(t, "publishes a bounded part of much", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "publishes a bounded number of jobs", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", defs...)
 		many := map[string]coordinator.Waiting{}
 		for i := range 200 {
@@ -102,7 +102,7 @@ func TestMember_SetWaiting(t *testing.T) {
 	})
 }
 
-// waitingRecords returns the form in which runs that wait are published.
+// waitingRecords returns waiting runs in the form in which the member record has them.
 func waitingRecords(waiting map[string]coordinator.Waiting) map[string]record.Waiting {
 	out := make(map[string]record.Waiting, len(waiting))
 	for job, w := range waiting {

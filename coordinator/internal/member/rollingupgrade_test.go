@@ -18,8 +18,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// ran returns the shards of a job that were begun since the last call by any of them.
-func ran(job string, workers ...*membertest.Worker) map[int]int {
+// countNewRuns returns the runs of a job that workers have started since the last call, by shard.
+func countNewRuns(job string, workers ...*membertest.Worker) map[int]int {
 	out := map[int]int{}
 	for _, w := range workers {
 		for _, r := range w.TakeRuns() {
@@ -31,18 +31,18 @@ func ran(job string, workers ...*membertest.Worker) map[int]int {
 	return out
 }
 
-// Binaries of several versions are in one group, as while a fleet is deployed anew.
+// Several versions of a program are in one group, as during a rolling upgrade.
 
-func TestRolling_Jobs(t *testing.T) {
-	membertest.RunBubble(t, "that are new run where they are offered, though an old binary leads; also after a crash", func(t *testing.T, g *membertest.Group) {
+func TestRollingUpgrade_Jobs(t *testing.T) {
+	membertest.RunBubble(t, "that only a newer version offers run there under an older leader, also after a crash", func(t *testing.T, g *membertest.Group) {
 		old := g.Start("old", coordtest.Def("job", 0, 4, ""))
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""), coordtest.Def("new", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""), coordtest.Def("new", 0, 4, ""))
 		require.Equal(t, old.Incarnation(), g.ReadLeader().Incarnation)
 		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.ReadOwners("new"))
 		membertest.SleepToMinute(1)
-		assert.Equal(t, membertest.OncePerShard(4), ran("new", a, b))
-		assert.Empty(t, ran("new", old))
+		assert.Equal(t, membertest.OncePerShard(4), countNewRuns("new", a, b))
+		assert.Empty(t, countNewRuns("new", old))
 		g.Server.Partition("a")
 		membertest.SleepToMinute(2)
 		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("new"))
@@ -52,7 +52,7 @@ func TestRolling_Jobs(t *testing.T) {
 		assert.Empty(t, g.ReadOwners("new"))
 		assert.Equal(t, map[string]string{"old": "0-3"}, g.ReadOwners("job"))
 	})
-	membertest.RunBubble(t, "that are dropped run while somebody offers them, then wait, and nothing of them is forgotten", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that are dropped run while an instance offers them, then wait with their state", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""), coordtest.Def("old", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""), coordtest.Def("old", 0, 2, ""))
 		membertest.SleepToMinute(1)
@@ -61,23 +61,23 @@ func TestRolling_Jobs(t *testing.T) {
 		assert.Equal(t, map[string]string{"b": "0-1"}, g.ReadOwners("old"))
 		b.TakeRuns()
 		membertest.SleepToMinute(2)
-		assert.Equal(t, membertest.OncePerShard(2), ran("old", b))
+		assert.Equal(t, membertest.OncePerShard(2), countNewRuns("old", b))
 		b.Shutdown()
 		g.Start("b", coordtest.Def("job", 0, 2, ""))
 		assert.Empty(t, g.ReadOwners("old"))
 		membertest.SleepToMinute(5)
 		c := g.Start("c", coordtest.Def("old", 0, 2, ""))
-		assert.Equal(t, membertest.OncePerShard(2), ran("old", c), "the latest of what it owes")
+		assert.Equal(t, membertest.OncePerShard(2), countNewRuns("old", c), "the latest due fire")
 		assert.Equal(t, coordinator.Counts{Claimed: 6, Succeeded: 6, Skipped: 4}, g.ReadStatusCounts("old"))
 	})
-	membertest.RunBubble(t, "of two revisions run by the higher on all, whoever starts later or crashes", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of two revisions run by the higher one everywhere, whichever instance starts later or crashes", func(t *testing.T, g *membertest.Group) {
 		old := g.Start("old", coordtest.Def("job", 1, 2, ""))
 		membertest.SleepToMinute(1)
 		a := g.Start("a", coordtest.Def("job", 2, 4, ""))
 		membertest.SleepToMinute(2)
-		ran("job", old, a)
+		countNewRuns("job", old, a)
 		membertest.SleepToMinute(3)
-		assert.Equal(t, membertest.OncePerShard(4), ran("job", old, a))
+		assert.Equal(t, membertest.OncePerShard(4), countNewRuns("job", old, a))
 		again := g.Start("again", coordtest.Def("job", 1, 2, ""))
 		membertest.SleepToMinute(4)
 		for _, r := range append(old.TakeRuns(), again.TakeRuns()...) {
@@ -86,20 +86,20 @@ func TestRolling_Jobs(t *testing.T) {
 		a.TakeRuns()
 		g.Server.Partition("a")
 		membertest.SleepToMinute(6)
-		assert.Equal(t, 2, g.ReadPlan("job").Last().Job().Revision, "who brought it is gone")
+		assert.Equal(t, 2, g.ReadPlan("job").Last().Job().Revision, "the instance that offered it has left")
 		assert.Equal(t, 4, g.ReadPlan("job").Shards())
-		ran("job", old, again)
+		countNewRuns("job", old, again)
 		membertest.SleepToMinute(7)
-		assert.Equal(t, membertest.OncePerShard(4), ran("job", old, again))
+		assert.Equal(t, membertest.OncePerShard(4), countNewRuns("job", old, again))
 	})
 }
 
-func TestRolling_Definitions(t *testing.T) {
-	membertest.RunBubble(t, "that a member cannot compile take its shards to those who can, and it says so", func(t *testing.T, g *membertest.Group) {
+func TestRollingUpgrade_Definitions(t *testing.T) {
+	membertest.RunBubble(t, "that a member cannot compile move its shards to members that can, and are logged", func(t *testing.T, g *membertest.Group) {
 		old := g.StartOldVersion("old", coordtest.Def("job", 1, 4, ""), coordtest.Def("other", 0, 1, ""))
 		a := g.Start("a", coordtest.Def("job", 1, 4, ""))
 		membertest.SleepToMinute(1)
-		assert.Equal(t, membertest.OncePerShard(4), membertest.SumRuns(ran("job", a), ran("job", old)))
+		assert.Equal(t, membertest.OncePerShard(4), membertest.SumRuns(countNewRuns("job", a), countNewRuns("job", old)))
 		a.Offer(membertest.DefinitionsByName(coordtest.Def("job", 2, 4, coordtest.Lunar)))
 		membertest.SleepToMinute(3)
 		assert.Equal(t, map[string]string{"a": "0-3"}, g.ReadOwners("job"))
@@ -108,12 +108,12 @@ func TestRolling_Definitions(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []bool{false, true}, []bool{st.Members[0].NotUnderstood, st.Members[1].NotUnderstood})
 		assert.Empty(t, st.Problem)
-		ran("job", a, old)
+		countNewRuns("job", a, old)
 		membertest.SleepToMinute(4)
-		assert.Equal(t, membertest.OncePerShard(4), ran("job", a))
-		assert.NotEmpty(t, ran("other", old))
+		assert.Equal(t, membertest.OncePerShard(4), countNewRuns("job", a))
+		assert.NotEmpty(t, countNewRuns("other", old))
 	})
-	membertest.RunBubble(t, "that it can compile again bring shards back", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that a member can compile again bring shards back", func(t *testing.T, g *membertest.Group) {
 		old := g.StartOldVersion("old", coordtest.Def("job", 1, 4, ""))
 		a := g.Start("a", coordtest.Def("job", 2, 4, coordtest.Lunar))
 		membertest.SleepToMinute(2)
@@ -122,18 +122,18 @@ func TestRolling_Definitions(t *testing.T) {
 		membertest.SleepToMinute(5)
 		assert.Len(t, g.ReadPlan("job").Epochs, 1)
 		assert.Equal(t, map[string]int{"a": 2, "old": 2}, g.CountOwned("job"))
-		ran("job", a, old)
+		countNewRuns("job", a, old)
 		membertest.SleepToMinute(6)
-		assert.Equal(t, membertest.OncePerShard(4), ran("job", a, old))
+		assert.Equal(t, membertest.OncePerShard(4), countNewRuns("job", a, old))
 	})
-	membertest.RunBubble(t, "that nobody can compile leave the shards to nobody: the plan says why, and fires wait for who can", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that no member can compile leave the shards without owners, as the plan's problem, and fires wait", func(t *testing.T, g *membertest.Group) {
 		old := g.StartOldVersion("old", coordtest.Def("job", 1, 2, ""), coordtest.Def("other", 0, 1, ""))
 		membertest.SleepToMinute(1)
 		g.PutRecord(g.Keys.Job("job"), coordtest.Def("job", 2, 2, coordtest.Lunar))
 		membertest.SleepToMinute(3)
 		assert.Empty(t, g.ReadOwners("job"))
 		assert.Equal(t, planning.UnsupportedProblem, g.ReadPlan("job").Problem)
-		ran("", old)
+		countNewRuns("", old)
 		membertest.SleepToMinute(5)
 		runs := old.TakeRuns()
 		assert.Equal(t, 2, len(runs), "of the other job")
@@ -145,7 +145,7 @@ func TestRolling_Definitions(t *testing.T) {
 		assert.Equal(t, coordtest.BubbleBegan().Add(5*time.Minute), runs[0].Fire.UTC())
 		assert.EqualValues(t, 2*3, g.ReadStatusCounts("job").Skipped, "minutes 2 to 4")
 	})
-	membertest.RunBubble(t, "with a strategy that the leader does not have leave shards where they are, and the plan says so", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "with a strategy that the leader lacks leave shards in place, as the plan's problem", func(t *testing.T, g *membertest.Group) {
 		old := g.StartOldVersion("old", coordtest.Def("job", 1, 4, ""))
 		a := g.Start("a", coordtest.Def("job", 1, 4, ""))
 		a.Offer(membertest.DefinitionsByName(coordtest.Def("job", 2, 4, `,"strategy":"of a later version"`)))
@@ -157,37 +157,37 @@ func TestRolling_Definitions(t *testing.T) {
 		old.Shutdown()
 		assert.Equal(t, map[string]int{"a": 2, "b": 2}, g.CountOwned("job"))
 	})
-	membertest.RunBubble(t, "that the leader cannot plan by are left alone, and those in force go on", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that the leader cannot plan by are left alone, and the definitions in force stay", func(t *testing.T, g *membertest.Group) {
 		old := g.StartOldVersion("old", coordtest.Def("job", 1, 2, ""))
 		text := coordtest.Def("job", 2, 2, `,"on_crash":"think about it"`)
 		g.PutRecord(g.Keys.Job("job"), text)
 		old.Offer(membertest.DefinitionsByName(coordtest.Def("other", 0, 1, "")))
-		ran("", old)
+		countNewRuns("", old)
 		membertest.SleepToMinute(2)
-		assert.Equal(t, 4, len(of("job", old.TakeRuns())))
+		assert.Equal(t, 4, len(selectJob("job", old.TakeRuns())))
 		assert.Equal(t, text, g.GetText(g.Keys.Job("job")))
 		assert.Contains(t, old.Log.String(), string(g.Keys.Job("job")))
 		assert.Equal(t, map[string]string{"old": "0"}, g.ReadOwners("other"))
 	})
 }
 
-func TestRolling_Records(t *testing.T) {
+func TestRollingUpgrade_Records(t *testing.T) {
 	more := func(g *membertest.Group, key registry.Key) {
 		g.T.Helper()
 		g.PutRecord(key, strings.TrimSuffix(g.GetText(key), "}")+`,"later":{"a":[1,"é"]}}`)
 	}
 	const kept = `"later":{"a":[1,"é"]}`
 
-	membertest.RunBubble(t, "keep what a later version has added, when an older one writes them", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "keep fields of a later version when an older one writes them", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 1, 2, `,"later":7`))
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0}}))
 		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Hosts: []string{"x"}}))
-		a.Shutdown() // while an instance leads, nobody else writes plans
+		a.Shutdown() // so that no leader writes plans meanwhile
 		for _, key := range []registry.Key{g.Keys.Plan("job"), g.Keys.Control("job"), g.Keys.GroupControl()} {
 			more(g, key)
 		}
 		a = g.Start("a", coordtest.Def("job", 1, 2, ""))
-		b := g.Start("b", coordtest.Def("job", 1, 2, "")) // of the same revision: what is stored stays
+		b := g.Start("b", coordtest.Def("job", 1, 2, "")) // of the same revision: the stored one stays
 		_, err := b.Trigger(t.Context(), "job", "", []int{1})
 		require.NoError(t, err)
 		require.NoError(t, b.Pause(t.Context(), "job"))
@@ -204,7 +204,7 @@ func TestRolling_Records(t *testing.T) {
 		assert.Contains(t, g.GetText(g.Keys.GroupControl()), kept)
 		assert.Contains(t, string(p.Last().Def), `"later":7`)
 	})
-	membertest.RunBubble(t, "of a store of a newer format are refused by name, and nothing is written", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of a newer format are refused by name, and nothing is written", func(t *testing.T, g *membertest.Group) {
 		g.PutRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
 		before := g.Server.Dump()
 		a := g.RunWorker(g.NewWorker("a", nil, coordtest.Def("job", 0, 1, "")))
@@ -216,11 +216,11 @@ func TestRolling_Records(t *testing.T) {
 		a.Err = nil
 		assert.Equal(t, before, g.Server.Dump())
 	})
-	membertest.RunBubble(t, "of a job whose plan has a newer format are left alone, and other jobs go on", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of a job whose plan has a newer format are left alone, and other jobs run", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""), coordtest.Def("other", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""), coordtest.Def("other", 0, 2, ""))
 		membertest.SleepToMinute(1)
-		ran("", a, b)
+		countNewRuns("", a, b)
 		key := g.Keys.Plan("job")
 		readable := g.GetText(key)
 		g.PutRecord(key, strings.Replace(readable, `"format":1`, fmt.Sprintf(`"format":%d,"later":1`, record.Format+1), 1))
@@ -229,23 +229,23 @@ func TestRolling_Records(t *testing.T) {
 		g.Server.Partition("b")
 		membertest.SleepToMinute(3)
 		runs := a.TakeRuns()
-		assert.Empty(t, of("job", runs))
-		assert.NotEmpty(t, of("other", runs))
+		assert.Empty(t, selectJob("job", runs))
+		assert.NotEmpty(t, selectJob("other", runs))
 		assert.Equal(t, map[string]string{"a": "0-1"}, g.ReadOwners("other"))
 		assert.Equal(t, newer, g.GetText(key))
 		assert.Contains(t, a.Log.String(), string(key))
 		assert.Contains(t, a.Log.String(), coordinator.ErrNewerFormat.Error())
 		_, found := g.GetRecord(g.Keys.Claims(dead, "job"))
-		assert.True(t, found, "who can read the plan has to take it in")
+		assert.True(t, found, "a member that can read the plan runs the job")
 		g.PutRecord(key, readable)
 		time.Sleep(time.Second)
 		assert.Equal(t, map[string]string{"a": "0-1"}, g.ReadOwners("job"))
-		assert.Equal(t, membertest.OncePerShard(2), ran("job", a))
+		assert.Equal(t, membertest.OncePerShard(2), countNewRuns("job", a))
 	})
 }
 
-// of returns those of runs that are of a job.
-func of(job string, runs []member.Run) (out []member.Run) {
+// selectJob returns the runs of a job.
+func selectJob(job string, runs []member.Run) (out []member.Run) {
 	for _, r := range runs {
 		if r.Job == job {
 			out = append(out, r)

@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-func TestNameTaken(t *testing.T) {
+func TestNewNameTakenError(t *testing.T) {
 	for record, want := range map[string]string{
 		`{"session":"s","pid":7,"host":"rack-7","started":"2026-05-04T03:02:01.5Z"}`: `process 7 on host "rack-7" has held it since 2026-05-04T03:02:01Z, and kept it for 12s`,
 		`{"session":"s","host":"rack-7"}`:                                            `an instance on host "rack-7" has held it, and`,

@@ -41,13 +41,13 @@ func TestSupersededDefinitions(t *testing.T) {
 		assert.Equal(t, 1, b.Log.Count(`differences="[shards: 2 here, 3 in force]"`))
 		assert.Zero(t, b.Log.Count(newer))
 	})
-	membertest.RunBubble(t, "are not logged where equal ones are only written in another way", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are not logged if only the notation differs", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 1, 2, ""))
 		b := g.Start("b", strings.ReplaceAll(coordtest.Def("job", 1, 2, ""), ":", ": "))
 		assert.Zero(t, b.Log.Count(differs))
 		assert.False(t, members(g)["b"].Differs)
 	})
-	membertest.RunBubble(t, "are logged once, not again with each session or change", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are logged once, not for each session or change", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 2, 3, ""))
 		b := g.Start("b", coordtest.Def("job", 1, 2, ""))
 		g.Server.Expire("b")
@@ -59,7 +59,7 @@ func TestSupersededDefinitions(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Equal(t, 2, b.Log.Count(newer), "it is another definition")
 	})
-	membertest.RunBubble(t, "of many jobs are some lines", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "of many jobs are logged in a few lines", func(t *testing.T, g *membertest.Group) {
 		var high, low []string
 		for i := range 40 {
 			high = append(high, coordtest.Def(fmt.Sprint("job-", i), 2, 1, ""))
@@ -71,14 +71,14 @@ func TestSupersededDefinitions(t *testing.T) {
 		assert.Equal(t, 1, b.Log.Count(`more definitions of this process are not in force`))
 		assert.Equal(t, 1, b.Log.Count(`count=35 `))
 	})
-	membertest.RunBubble(t, "stand in the status of each member", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are reported in the status of each member", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 1, 2, ""), coordtest.Def("other", 7, 1, ""))
 		g.Start("b", coordtest.Def("job", 2, 2, ""))
 		g.Start("c", coordtest.Def("job", 2, 3, ""))
 		g.Start("d", coordtest.Def("job", 1, 2, ""))
 		all := members(g)
 		for name, want := range map[string]coordinator.MemberStatus{
-			"a": {Revision: 1, Differs: true}, // it was there before
+			"a": {Revision: 1, Differs: true}, // its definition was stored first
 			"b": {Revision: 2},
 			"c": {Revision: 2, Differs: true},
 			"d": {Revision: 1, Differs: true},
@@ -86,7 +86,7 @@ func TestSupersededDefinitions(t *testing.T) {
 			assert.Equal(t, want, coordinator.MemberStatus{Revision: all[name].Revision, Differs: all[name].Differs}, name)
 		}
 	})
-	membertest.RunBubble(t, "of a running member are in its record when it offers them later", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that a running member offers are in its member record", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 2, 2, ""))
 		b := g.Start("b", coordtest.Def("other", 0, 1, ""))
 		b.Offer(membertest.DefinitionsByName(coordtest.Def("job", 2, 3, "")))

@@ -13,8 +13,8 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-func TestLedger_Close(t *testing.T) {
-	membertest.RunBubble(t, "waits for a claim on its way before the record of the member says that it drains", func(t *testing.T, g *membertest.Group) {
+func TestClaimer_StopClaiming(t *testing.T) {
+	membertest.RunBubble(t, "waits for a claim in flight before the member record shows the drain", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 2, ""))
 		g.Start("b", coordtest.Def("job", 0, 2, ""))
 		draining := func() bool {
@@ -27,12 +27,12 @@ func TestLedger_Close(t *testing.T) {
 		arrive := make(chan struct{})
 		a.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsBelow(g.Keys.ClaimsOf(a.Incarnation())), func() { <-arrive }))
 		membertest.SleepToMinute(1)
-		require.Empty(t, a.TakeRuns(), "its claim has not arrived")
+		require.Empty(t, a.TakeRuns(), "its claim is still in flight")
 		drained := make(chan error, 1)
 		go func() { drained <- a.Drain(t.Context()) }()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.False(t, draining(), "a leader would move the shard that is being claimed")
+		assert.False(t, draining(), "a leader would move the shard whose claim is in flight")
 		require.Empty(t, drained)
 
 		close(arrive)
