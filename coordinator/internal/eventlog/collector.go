@@ -9,9 +9,9 @@ import (
 
 const (
 	// lullTime is how long changes must have paused before they are logged together.
-	lullTime = 200 * time.Millisecond
+	quietTime = 200 * time.Millisecond
 	// lullLimit is how long the first of them waits at most.
-	lullLimit = 2 * time.Second
+	maxDelay = 2 * time.Second
 )
 
 // lull collects changes that come in bursts, such as those that one join makes to the plans
@@ -25,16 +25,16 @@ type collector struct {
 }
 
 // add makes a change, which f collects, and puts the logging off.
-func (l *collector) add(f func()) {
+func (l *collector) collect(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()
 	if l.began.IsZero() {
 		l.began = time.Now()
-		l.timer = time.AfterFunc(lullTime, l.Flush)
+		l.timer = time.AfterFunc(quietTime, l.Flush)
 		return
 	}
-	l.timer.Reset(min(lullTime, time.Until(l.began.Add(lullLimit))))
+	l.timer.Reset(min(quietTime, time.Until(l.began.Add(maxDelay))))
 }
 
 // flush logs the collected changes.
@@ -54,7 +54,7 @@ const maxLogText = 400
 
 // List joins texts as far as there is room, and counts the others. The plural noun many
 // names the things that the texts are about.
-func List(texts []string, many string) string {
+func JoinTexts(texts []string, many string) string {
 	var b strings.Builder
 	for i, text := range texts {
 		if i > 0 && b.Len()+len(text) > maxLogText {
@@ -79,4 +79,4 @@ func Shorten(text string) string {
 }
 
 // JobsText returns the first of some jobs' names.
-func JobsText(jobs []string) string { return List(jobs, "jobs") }
+func JoinJobs(jobs []string) string { return JoinTexts(jobs, "jobs") }

@@ -7,12 +7,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-func (u *undecodable) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+func (u *foreignUntilWrite) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 	u.applied = true
 	return u.Registry.Txn(ctx, t)
 }
 
-func (u *undecodable) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+func (u *foreignUntilWrite) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 	if u.applied {
 		return u.Registry.Get(ctx, key, o)
 	}

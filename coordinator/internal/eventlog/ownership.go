@@ -20,32 +20,32 @@ type OwnershipLog struct {
 	to    *slog.Logger
 	tasks sync.WaitGroup
 
-	owned  map[string]shardset.Set // by job, as in the latest plan
-	before map[string]shardset.Set // of the jobs that have changed, as logged last
-	lost   map[string]bool         // jobs whose plan cannot be read or is gone, of which shards were owned
+	owned     map[string]shardset.Set // by job, as in the latest plan
+	before    map[string]shardset.Set // of the jobs that have changed, as logged last
+	lostPlans map[string]bool         // jobs whose plan cannot be read or is gone, of which shards were owned
 }
 
 func NewOwnershipLog(reg registry.Registry, to *slog.Logger) *OwnershipLog {
 	o := &OwnershipLog{
-		reg: reg, to: to, owned: map[string]shardset.Set{}, before: map[string]shardset.Set{}, lost: map[string]bool{},
+		reg: reg, to: to, owned: map[string]shardset.Set{}, before: map[string]shardset.Set{}, lostPlans: map[string]bool{},
 	}
-	o.collector.log = o.report
+	o.collector.log = o.logChanges
 	return o
 }
 
 // Set records the shards of a job that its plan gives to this incarnation.
-func (o *OwnershipLog) Set(job string, shards shardset.Set) {
+func (o *OwnershipLog) SetOwned(job string, shards shardset.Set) {
 	if o == nil {
 		return
 	}
-	if o.lost[job] {
-		delete(o.lost, job)
+	if o.lostPlans[job] {
+		delete(o.lostPlans, job)
 		o.to.Info("plan can be read again", "job", job, "shards", Shorten(shards.String()))
 	}
 	if shards.Equal(o.owned[job]) {
 		return
 	}
-	o.add(func() {
+	o.collect(func() {
 		if _, changed := o.before[job]; !changed {
 			o.before[job] = o.owned[job]
 		}
@@ -57,11 +57,11 @@ func (o *OwnershipLog) Set(job string, shards shardset.Set) {
 
 // Lose records that a plan is gone, or that it cannot be read because of err. The shards that
 // this incarnation owned by it are not claimed until there is another plan.
-func (o *OwnershipLog) Lose(ctx context.Context, job string, key registry.Key, err error) {
-	if o == nil || o.lost[job] || o.owned[job].IsZero() {
+func (o *OwnershipLog) LosePlan(ctx context.Context, job string, key registry.Key, err error) {
+	if o == nil || o.lostPlans[job] || o.owned[job].IsZero() {
 		return
 	}
-	o.lost[job] = true
+	o.lostPlans[job] = true
 	shards := Shorten(o.owned[job].String())
 	if err != nil {
 		o.logLoss(job, key, shards, err)
@@ -108,7 +108,7 @@ func (o *OwnershipLog) Total() (n int) {
 }
 
 // report logs the changes since the last report.
-func (o *OwnershipLog) report() {
+func (o *OwnershipLog) logChanges() {
 	var gained, lost []string
 	var gains, losses int
 	for _, job := range slices.Sorted(maps.Keys(o.before)) {
@@ -127,10 +127,10 @@ func (o *OwnershipLog) report() {
 	}
 	attrs := []any{"gained", gains, "lost", losses, "owned", o.Total()}
 	if gains > 0 {
-		attrs = append(attrs, "gained_shards", List(gained, "jobs"))
+		attrs = append(attrs, "gained_shards", JoinTexts(gained, "jobs"))
 	}
 	if losses > 0 {
-		attrs = append(attrs, "lost_shards", List(lost, "jobs"))
+		attrs = append(attrs, "lost_shards", JoinTexts(lost, "jobs"))
 	}
 	o.to.Info("shards changed", attrs...)
 }

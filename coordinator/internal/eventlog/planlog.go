@@ -25,44 +25,44 @@ type PlanLog struct {
 	whys     map[string][]string // by job: why its plan was changed
 	commit   uint64              // the last
 	problems map[string]string   // by job, those that have changed; empty: there is none any more
-	gone     []string            // instances whose records were removed
+	reaped   []string            // instances whose records were removed
 
-	unread  map[registry.Key]registry.Rev // records of claims that cannot be read, as logged last
-	refused map[string]*refusals          // by segment
+	unreadable map[registry.Key]registry.Rev // records of claims that cannot be read, as logged last
+	conflicts  map[string]*conflictRun       // by segment
 }
 
 // refusals is changes of a job's plan that conflicted, one after the other.
-type refusals struct {
+type conflictRun struct {
 	since  time.Time
 	logged bool
 }
 
 // stubborn is how long each change of a plan may conflict before that is logged. A conflict
 // that comes of a race is over with the next look.
-const stubborn = 5 * time.Second
+const conflictsLogged = 5 * time.Second
 
 func NewPlanLog(to *slog.Logger) *PlanLog {
 	p := &PlanLog{
 		to: to, whys: map[string][]string{}, problems: map[string]string{},
-		unread: map[registry.Key]registry.Rev{}, refused: map[string]*refusals{},
+		unreadable: map[registry.Key]registry.Rev{}, conflicts: map[string]*conflictRun{},
 	}
-	p.collector.log = p.report
+	p.collector.log = p.logChanges
 	return p
 }
 
 // Planned records a change that was committed, and the problem before it. Upkeep happens day
 // by day, and shows at DEBUG only.
-func (p *PlanLog) Planned(c *planning.Change, commit uint64, problem string) {
+func (p *PlanLog) RecordPlan(c *planning.Change, commit uint64, problem string) {
 	if p == nil {
 		return
 	}
 	job := c.Plan.Job
 	p.to.Debug("planned a job", "job", job, "why", strings.Join(slices.Concat(c.Why, c.Upkeep), "; "), "commit", commit)
-	p.accepted(c.Segment, job)
+	p.endConflicts(c.Segment, job)
 	if len(c.Why) == 0 {
 		return
 	}
-	p.add(func() {
+	p.collect(func() {
 		p.whys[job], p.commit = append(p.whys[job], c.Why...), commit
 		if c.Plan.Problem != problem {
 			p.problems[job] = c.Plan.Problem
@@ -71,26 +71,26 @@ func (p *PlanLog) Planned(c *planning.Change, commit uint64, problem string) {
 }
 
 // Buried records that the records of a dead incarnation were removed.
-func (p *PlanLog) Buried(incarnation string) {
+func (p *PlanLog) RecordReaping(incarnation string) {
 	if p == nil {
 		return
 	}
 	p.to.Debug("buried one", "incarnation", incarnation)
-	p.add(func() { p.gone = append(p.gone, record.InstanceOf(incarnation)) })
+	p.collect(func() { p.reaped = append(p.reaped, record.InstanceOf(incarnation)) })
 }
 
 // report logs the changes since the last report.
-func (p *PlanLog) report() {
+func (p *PlanLog) logChanges() {
 	texts := make([]string, 0, len(p.whys))
 	for _, job := range slices.Sorted(maps.Keys(p.whys)) {
 		texts = append(texts, fmt.Sprintf("%s (%s)", job, strings.Join(p.whys[job], ", ")))
 	}
 	if len(texts) > 0 {
-		p.to.Info("planned", "jobs", len(texts), "why", List(texts, "jobs"), "commit", p.commit)
+		p.to.Info("planned", "jobs", len(texts), "why", JoinTexts(texts, "jobs"), "commit", p.commit)
 	}
-	if len(p.gone) > 0 {
-		p.to.Info("buried", "instances", len(p.gone), "names", List(p.gone, "instances"))
-		p.gone = nil
+	if len(p.reaped) > 0 {
+		p.to.Info("buried", "instances", len(p.reaped), "names", JoinTexts(p.reaped, "instances"))
+		p.reaped = nil
 	}
 	jobs := map[string][]string{} // by problem
 	for _, job := range slices.Sorted(maps.Keys(p.problems)) {
@@ -99,10 +99,10 @@ func (p *PlanLog) report() {
 	for _, problem := range slices.Sorted(maps.Keys(jobs)) {
 		names := jobs[problem]
 		if problem == "" {
-			p.to.Info("jobs have no problem any more", "jobs", len(names), "names", JobsText(names))
+			p.to.Info("jobs have no problem any more", "jobs", len(names), "names", JoinJobs(names))
 			continue
 		}
-		p.to.Warn("jobs have a problem", "jobs", len(names), "names", JobsText(names), "problem", problem,
+		p.to.Warn("jobs have a problem", "jobs", len(names), "names", JoinJobs(names), "problem", problem,
 			"remedy", "Status of such a job has it as Problem until it is over")
 	}
 	clear(p.whys)
@@ -110,13 +110,13 @@ func (p *PlanLog) report() {
 }
 
 // Unreadable logs a record of claims that cannot be read, once for each version of it.
-func (p *PlanLog) Unreadable(e registry.Entry, err error) {
+func (p *PlanLog) LogUnreadable(e registry.Entry, err error) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
-	known := p.unread[e.Key] == e.Modified
-	p.unread[e.Key] = e.Modified
+	known := p.unreadable[e.Key] == e.Modified
+	p.unreadable[e.Key] = e.Modified
 	p.mu.Unlock()
 	if !known {
 		feed.LogUnreadable(p.to, slog.LevelError, e.Key, err)
@@ -125,16 +125,16 @@ func (p *PlanLog) Unreadable(e registry.Entry, err error) {
 
 // Conflicted logs a plan whose every write conflicts. A registry leaves a value that it cannot
 // decode out of lists and watches, but the key exists, so the plan cannot be created.
-func (p *PlanLog) Conflicted(ctx context.Context, reg registry.Registry, segment, job string, key registry.Key) {
+func (p *PlanLog) LogConflict(ctx context.Context, reg registry.Registry, segment, job string, key registry.Key) {
 	if p == nil {
 		return
 	}
-	r := p.refused[segment]
+	r := p.conflicts[segment]
 	if r == nil {
-		r = &refusals{since: time.Now()}
-		p.refused[segment] = r
+		r = &conflictRun{since: time.Now()}
+		p.conflicts[segment] = r
 	}
-	if r.logged || time.Since(r.since) < stubborn {
+	if r.logged || time.Since(r.since) < conflictsLogged {
 		return
 	}
 	_, err := reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
@@ -148,9 +148,9 @@ func (p *PlanLog) Conflicted(ctx context.Context, reg registry.Registry, segment
 }
 
 // accepted ends what conflicted has begun.
-func (p *PlanLog) accepted(segment, job string) {
-	if r := p.refused[segment]; r != nil {
-		delete(p.refused, segment)
+func (p *PlanLog) endConflicts(segment, job string) {
+	if r := p.conflicts[segment]; r != nil {
+		delete(p.conflicts, segment)
 		if r.logged {
 			p.to.Info("plan is written again", "job", job, "after", time.Since(r.since).Round(time.Millisecond))
 		}

@@ -103,7 +103,7 @@ func (x *explorer) takePlans(p *exProc) {
 	for i := range p.feeds[exPlans] {
 		b.Puts = append(b.Puts, p.feeds[exPlans][i].entry())
 	}
-	f.Apply(b)
+	f.ApplyBatch(b)
 	l.Plans = f.NewReader(func() {})
 	l.ApplyPlans(context.Background())
 	p.acct = l.CopyJobState(x.segment())
@@ -167,7 +167,7 @@ func (x *explorer) operator(desk *exDesk) *coordinator.Operator {
 func (x *explorer) officeLoop(p *exProc, desk *exDesk) *member.Elector {
 	in := &member.Incarnation{ID: p.inc, Session: exSession{id: p.session}}
 	o := member.NewElector(x.member(p, desk), in, nil, x.log)
-	o.Office = p.office
+	o.State = p.office
 	return o
 }
 
@@ -178,8 +178,8 @@ func (x *explorer) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []str
 	o := x.officeLoop(p, desk)
 	m := o.M
 	l := &member.Leader{
-		M: m, Me: p.inc, Office: o, Log: x.log, Progress: &member.Progress{}, Nudge: make(chan struct{}, 1),
-		Broken: map[string]bool{}, Alone: map[string]bool{}, Following: map[string]func(){}, Restorer: member.NewRestorer(),
+		M: m, Me: p.inc, Elector: o, Log: x.log, Progress: &member.Progress{}, Nudge: make(chan struct{}, 1),
+		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, Restorer: member.NewRestorer(),
 		PlanFeed: feed.New(x.keys.Plans(), x.log, func(registry.Entry) (*record.Plan, error) { return nil, nil }),
 		View: planning.View{
 			Keys: x.keys, Term: p.term, Compile: x.work.Compile, SlowTick: tidy,
@@ -193,9 +193,9 @@ func (x *explorer) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []str
 		return nil, p.pending
 	}
 	for _, inc := range p.pending {
-		l.Following[inc] = nil
+		l.WatchedClaims[inc] = nil
 	}
-	d, err := l.Decide(context.Background(), s.clock())
+	d, err := l.DecideWithReads(context.Background(), s.clock())
 	if err != nil {
 		panic(err)
 	}
@@ -203,8 +203,8 @@ func (x *explorer) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []str
 	for i := range d.Changes {
 		d.Changes[i].Why = nil // people read it in the plan: states that are alike would differ
 	}
-	if _, err = l.Commit(context.Background(), d); err == nil && x.named {
-		err = o.Announce(context.Background(), l.Successors(), skew.Notice{}, false)
+	if _, err = l.CommitDecision(context.Background(), d); err == nil && x.named {
+		err = o.PublishSeat(context.Background(), l.Successors(), skew.Notice{}, false)
 	}
 	if err != nil && !errors.Is(err, errTaken) {
 		panic(err)
@@ -225,7 +225,7 @@ func checkPure(v *planning.View, d *planning.Decision) {
 func (x *explorer) see(l *member.Leader, p *exProc) {
 	v := &l.View
 	know := func(e *exEntry) (string, registry.Rev) {
-		l.Seen = max(l.Seen, e.modified)
+		l.LastCommit = max(l.LastCommit, e.modified)
 		return e.key.Name(), registry.Rev{Seq: e.modified}
 	}
 	for i := range p.feeds[exInstances] {
@@ -403,10 +403,10 @@ func (x *explorer) deliverOffice(n *exState, p *exProc, now []exEntry) {
 			b.Rev.Seq = max(b.Rev.Seq, entries[k].modified)
 		}
 		b.Rev.Seq += uint64(i) << 40 // what is gone from the second went after all of the first
-		o.Feed.Apply(b)
-		o.Take(r)
+		o.Feed.ApplyBatch(b)
+		o.ReadFeed(r)
 	}
-	p.office = o.Office
+	p.office = o.State
 	x.serve(n, p)
 }
 

@@ -44,7 +44,7 @@ var guardSites = []guardSite{
 	{"Claimer.composeShare Create", []string{"claim: first claims"}},
 	{"Claimer.composeShare Set", []string{"claim: set claims"}},
 
-	{"Leader.Commit At", []string{"plan: leader as known", "bury: leader as known"}},
+	{"Leader.CommitDecision At", []string{"plan: leader as known", "bury: leader as known"}},
 	{"Change.EncodeShare Dead", []string{"plan: dead"}},
 	{"Change.EncodeShare Create", []string{"plan: first plan"}},
 	{"Change.EncodeShare Set", []string{"plan: set plan"}},
@@ -67,7 +67,7 @@ var guardSites = []guardSite{
 	{"State.Resignation Alive", []string{"resign: alive"}},
 	{"State.Resignation Set", []string{"resign: set leader"}},
 	{"State.Resignation Delete", []string{"resign: delete present"}},
-	{"Elector.Announce Set", []string{"name successors: set present"}},
+	{"Elector.PublishSeat Set", []string{"name successors: set present"}},
 
 	{"Member.BuildJoinTxn CreateOwned", []string{"join: free instance"}},
 	{"Member.BuildJoinTxn Create", []string{"join: first member"}},
@@ -88,7 +88,7 @@ var guardSites = []guardSite{
 	{"Leader.restoreDefinitions At", []string{"restore: leader as known"}},
 	{"restoreDefinition Create", []string{"restore: first definition"}},
 	{"restoreDefinition Set", []string{"restore: set definition"}},
-	{"Leader.ask Alive", []string{"name incomplete: alive"}},
+	{"Leader.readSuspect Alive", []string{"name incomplete: alive"}},
 }
 
 func TestGuards_AreNamedAtEachPlaceInTheSource(t *testing.T) {

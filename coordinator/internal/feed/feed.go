@@ -17,22 +17,22 @@ type Feed[T any] struct {
 	decode func(registry.Entry) (T, error)
 	log    *slog.Logger
 
-	Unreadable slog.Level // at which records that cannot be decoded are logged
+	UnreadableLevel slog.Level // at which records that cannot be decoded are logged
 
-	mu      sync.Mutex
-	items   map[string]item[T]
-	broken  map[string]broken // records that could not be decoded
-	synced  bool
-	readers []*Reader[T]
+	mu         sync.Mutex
+	records    map[string]decoded[T]
+	unreadable map[string]unreadable // records that could not be decoded
+	synced     bool
+	readers    []*Reader[T]
 }
 
-type item[T any] struct {
+type decoded[T any] struct {
 	rev   registry.Rev
 	value T
 }
 
 // broken is a record that could not be decoded, and why.
-type broken struct {
+type unreadable struct {
 	rev registry.Rev
 	err error
 }
@@ -41,7 +41,7 @@ type broken struct {
 type Reader[T any] struct {
 	Feed  *Feed[T]
 	dirty map[string]struct{}
-	nudge func() // after changes: there is something to take. Must not block
+	wake  func() // after changes: there is something to take. Must not block
 }
 
 // Update is what has become of a record: gone, broken or changed.
@@ -55,13 +55,13 @@ type Update[T any] struct {
 }
 
 func New[T any](dir registry.Key, log *slog.Logger, decode func(registry.Entry) (T, error)) *Feed[T] {
-	return &Feed[T]{dir: dir, decode: decode, log: log, Unreadable: slog.LevelError, items: map[string]item[T]{}, broken: map[string]broken{}}
+	return &Feed[T]{dir: dir, decode: decode, log: log, UnreadableLevel: slog.LevelError, records: map[string]decoded[T]{}, unreadable: map[string]unreadable{}}
 }
 
 // Run follows the directory until ctx ends.
 func (f *Feed[T]) Run(ctx context.Context, reg registry.Registry) error {
 	return registry.Follow(ctx, reg, f.dir, func(b registry.Batch) error {
-		f.Apply(b)
+		f.ApplyBatch(b)
 		return nil
 	})
 }
@@ -70,11 +70,11 @@ func (f *Feed[T]) Run(ctx context.Context, reg registry.Registry) error {
 // something.
 func (f *Feed[T]) NewReader(nudge func()) *Reader[T] {
 	f.mu.Lock()
-	r := &Reader[T]{Feed: f, dirty: map[string]struct{}{}, nudge: nudge}
-	for name := range f.items {
+	r := &Reader[T]{Feed: f, dirty: map[string]struct{}{}, wake: nudge}
+	for name := range f.records {
 		r.dirty[name] = struct{}{}
 	}
-	for name := range f.broken {
+	for name := range f.unreadable {
 		r.dirty[name] = struct{}{}
 	}
 	f.readers = append(f.readers, r)
@@ -102,9 +102,9 @@ func (r *Reader[T]) Drain(fn func(Update[T])) (synced bool) {
 	}
 	out := make([]Update[T], 0, len(dirty))
 	for name := range dirty {
-		if it, ok := f.items[name]; ok {
+		if it, ok := f.records[name]; ok {
 			out = append(out, Update[T]{Name: name, Rev: it.rev, Value: it.value})
-		} else if b, ok := f.broken[name]; ok {
+		} else if b, ok := f.unreadable[name]; ok {
 			out = append(out, Update[T]{Name: name, Rev: b.rev, Unreadable: true, Err: b.err})
 		} else {
 			out = append(out, Update[T]{Name: name, Deleted: true})
@@ -119,32 +119,32 @@ func (r *Reader[T]) Drain(fn func(Update[T])) (synced bool) {
 }
 
 // Put records a write of this process ahead of its event.
-func (f *Feed[T]) Put(name string, rev registry.Rev, value T) {
+func (f *Feed[T]) RecordWrite(name string, rev registry.Rev, value T) {
 	f.mu.Lock()
-	f.install(Update[T]{Name: name, Rev: rev, Value: value})
+	f.setRecord(Update[T]{Name: name, Rev: rev, Value: value})
 	f.mu.Unlock()
-	f.nudge()
+	f.wakeReaders()
 }
 
-func (f *Feed[T]) nudge() {
+func (f *Feed[T]) wakeReaders() {
 	f.mu.Lock()
 	readers := slices.Clone(f.readers)
 	f.mu.Unlock()
 	for _, r := range readers {
-		r.nudge()
+		r.wake()
 	}
 }
 
-func (f *Feed[T]) Apply(b registry.Batch) {
+func (f *Feed[T]) ApplyBatch(b registry.Batch) {
 	puts := make([]Update[T], 0, len(b.Puts))
 	for _, e := range b.Puts {
-		if f.known(e) {
+		if f.isKnown(e) {
 			continue
 		}
 		n := Update[T]{Name: e.Key.Name(), Rev: e.Modified}
 		value, err := f.decode(e)
 		if err != nil {
-			LogUnreadable(f.log, f.Unreadable, e.Key, err)
+			LogUnreadable(f.log, f.UnreadableLevel, e.Key, err)
 			n.Unreadable, n.Err = true, err
 		}
 		n.Value = value
@@ -152,84 +152,84 @@ func (f *Feed[T]) Apply(b registry.Batch) {
 	}
 	f.mu.Lock()
 	for _, n := range puts {
-		f.install(n)
+		f.setRecord(n)
 	}
 	for _, k := range b.Deletes {
-		f.remove(k.Name(), b.Rev)
+		f.removeRecord(k.Name(), b.Rev)
 	}
 	if b.Kind == registry.Snapshot {
-		f.keepOnly(b)
+		f.removeAbsent(b)
 		f.synced = true
 	}
 	f.mu.Unlock()
-	f.nudge()
+	f.wakeReaders()
 }
 
 // known reports whether an entry says nothing new.
-func (f *Feed[T]) known(e registry.Entry) bool {
+func (f *Feed[T]) isKnown(e registry.Entry) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name := e.Key.Name()
-	if it, ok := f.items[name]; ok && it.rev.Seq >= e.Modified.Seq {
+	if it, ok := f.records[name]; ok && it.rev.Seq >= e.Modified.Seq {
 		return true
 	}
-	b, ok := f.broken[name]
+	b, ok := f.unreadable[name]
 	return ok && b.rev.Seq >= e.Modified.Seq
 }
 
-func (f *Feed[T]) install(n Update[T]) {
-	if it, ok := f.items[n.Name]; ok && it.rev.Seq >= n.Rev.Seq {
+func (f *Feed[T]) setRecord(n Update[T]) {
+	if it, ok := f.records[n.Name]; ok && it.rev.Seq >= n.Rev.Seq {
 		return
 	}
 	if n.Unreadable {
-		delete(f.items, n.Name)
-		f.broken[n.Name] = broken{n.Rev, n.Err}
+		delete(f.records, n.Name)
+		f.unreadable[n.Name] = unreadable{n.Rev, n.Err}
 	} else {
-		delete(f.broken, n.Name)
-		f.items[n.Name] = item[T]{n.Rev, n.Value}
+		delete(f.unreadable, n.Name)
+		f.records[n.Name] = decoded[T]{n.Rev, n.Value}
 	}
-	f.mark(n.Name)
+	f.markDirty(n.Name)
 }
 
 // remove forgets a record that had gone by commit as of, unless what is known is newer.
-func (f *Feed[T]) remove(name string, as registry.Rev) {
-	if it, ok := f.items[name]; ok && it.rev.Seq > as.Seq {
+func (f *Feed[T]) removeRecord(name string, as registry.Rev) {
+	if it, ok := f.records[name]; ok && it.rev.Seq > as.Seq {
 		return
 	}
-	delete(f.items, name)
-	delete(f.broken, name)
-	f.mark(name)
+	delete(f.records, name)
+	delete(f.unreadable, name)
+	f.markDirty(name)
 }
 
-func (f *Feed[T]) keepOnly(b registry.Batch) {
+func (f *Feed[T]) removeAbsent(b registry.Batch) {
 	in := make(map[string]struct{}, len(b.Puts))
 	for _, e := range b.Puts {
 		in[e.Key.Name()] = struct{}{}
 	}
-	for name := range f.items {
+	for name := range f.records {
 		if _, ok := in[name]; !ok {
-			f.remove(name, b.Rev)
+			f.removeRecord(name, b.Rev)
 		}
 	}
-	for name := range f.broken {
+	for name := range f.unreadable {
 		if _, ok := in[name]; !ok {
-			f.remove(name, b.Rev)
+			f.removeRecord(name, b.Rev)
 		}
 	}
 }
 
-func (f *Feed[T]) mark(name string) {
+func (f *Feed[T]) markDirty(name string) {
 	for _, r := range f.readers {
 		r.dirty[name] = struct{}{}
 	}
 }
 
 // ByName returns the values of a feed by the names of their records.
-func (f *Feed[T]) ByName() map[string]T {
+func (f *Feed[T]) Values() map[string]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := make(map[string]T, len(f.items))
-	for name, it := range f.items {
+	out := make(map[string]T, len(f.records))
+	for name, it := range f.records {
 		out[name] = it.value
 	}
 	return out

@@ -108,8 +108,8 @@ func TestClaimer_ClaimsAfterSuspension(t *testing.T) {
 			rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(keys.Plan("job"), nil)}})
 			require.NoError(t, err)
 			plans := feed.New(keys.Plans(), slog.New(slog.DiscardHandler), func(registry.Entry) (*record.Plan, error) { return plan, nil })
-			plans.Apply(registry.Batch{Kind: registry.Snapshot})
-			plans.Put("job", rev, plan)
+			plans.ApplyBatch(registry.Batch{Kind: registry.Snapshot})
+			plans.RecordWrite("job", rev, plan)
 
 			w := &startedRuns{}
 			l := &Claimer{

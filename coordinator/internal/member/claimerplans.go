@@ -16,7 +16,7 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 		j := c.Jobs[n.Name]
 		if n.Deleted || n.Unreadable {
 			if j != nil {
-				c.ownershipLog.Lose(ctx, j.Claims.Job, j.planKey, n.Err)
+				c.ownershipLog.LosePlan(ctx, j.Claims.Job, j.planKey, n.Err)
 				j.Plan, j.PlanRev = nil, registry.Rev{}
 				delete(c.Frozen, j)
 				if n.Deleted {
@@ -37,7 +37,7 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 			c.Jobs[n.Name] = j
 		}
 		j.Plan, j.PlanRev, j.StalePlan = n.Value, n.Rev, registry.Rev{}
-		c.ownershipLog.Set(j.Claims.Job, mine)
+		c.ownershipLog.SetOwned(j.Claims.Job, mine)
 		if delete(c.Frozen, j); !j.Plan.Frozen.IsZero() {
 			c.Frozen[j] = struct{}{}
 		}

@@ -12,15 +12,15 @@ import (
 // ClocksDrift is how long clocks that have been found to agree, and have not been set, may go
 // their ways until they are compared again. In that time one that nobody sets loses some
 // seconds.
-const ClocksDrift = 6 * time.Hour
+const ClockComparison = 6 * time.Hour
 
 // compareAgain is for the slow tick.
-func (l *Leader) compareAgain() {
-	l.ToPublish = l.ToPublish || l.M.comparesClocks && (len(l.View.Skewed) > 0 || time.Since(l.Published) > ClocksDrift)
+func (l *Leader) requestComparison() {
+	l.ToPublish = l.ToPublish || l.M.comparesClocks && (len(l.View.Skewed) > 0 || time.Since(l.Published) > ClockComparison)
 }
 
 // hear takes in what is new of a member's clock.
-func (l *Leader) hear(n feed.Update[record.Member]) {
+func (l *Leader) observeClock(n feed.Update[record.Member]) {
 	if !l.M.comparesClocks || n.Deleted || n.Unreadable {
 		return
 	}
@@ -46,10 +46,10 @@ func (l *Leader) judgeClocks() {
 		ahead[inc] = d
 	}
 	l.View.Skewed = skew.FindSkewed(ahead, l.View.Skewed, l.M.maxSkew)
-	l.sayIfTwoDiffer(ahead)
+	l.warnIfTwoDiffer(ahead)
 }
 
-func (l *Leader) sayIfTwoDiffer(ahead map[string]record.Duration) {
+func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 	differ := time.Duration(0)
 	if len(ahead) == 2 && len(l.View.Skewed) == 0 {
 		for _, d := range ahead {
@@ -66,8 +66,8 @@ func (l *Leader) sayIfTwoDiffer(ahead map[string]record.Duration) {
 // announce tells who should act when the office falls vacant, whose clocks are off, and if
 // clocks are to be compared a reading of this one. That is said again while answers may be on
 // their way, as who hears late hears only what was said last.
-func (l *Leader) announce(ctx context.Context) error {
-	l.do("the naming", "successors")
+func (l *Leader) publishSeat(ctx context.Context) error {
+	l.setTask("the naming", "successors")
 	told, n := time.Now(), skew.Notice{Skewed: l.View.Skewed} // before the clock is read: what lies between hides
 	switch {
 	case l.ToPublish:
@@ -75,42 +75,42 @@ func (l *Leader) announce(ctx context.Context) error {
 	case told.Before(l.JudgeAfter):
 		n.At = l.Reading
 	}
-	if err := l.Office.Announce(ctx, l.Successors(), n, l.ToPublish); err != nil {
+	if err := l.Elector.PublishSeat(ctx, l.Successors(), n, l.ToPublish); err != nil {
 		return err
 	}
 	if l.ToPublish {
-		l.Comparison = l.Comparison.Restart(n.At, told, l.Office.newest(), time.Now())
-		l.compareWithStore(ctx, n.At.Time(), l.M.Clock())
+		l.Comparison = l.Comparison.Restart(n.At, told, l.Elector.seatCommit(), time.Now())
+		l.compareWithStoreClock(ctx, n.At.Time(), l.M.Clock())
 	}
 	return nil
 }
 
 // newest returns the commit that said last who is in office.
-func (o *Elector) newest() uint64 {
+func (o *Elector) seatCommit() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.Office.SeatRev.Seq
+	return o.State.SeatRev.Seq
 }
 
 // noticed returns what a leader has last said of clocks.
-func (o *Elector) noticed() skew.Notice {
+func (o *Elector) clockNotice() skew.Notice {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.Office.Clocks
+	return o.State.Clocks
 }
 
 // clockOff reports whether a leader has found this clock to be off.
-func (o *Elector) clockOff() bool {
-	_, off := o.noticed().Skewed[o.In.ID]
+func (o *Elector) isSkewed() bool {
+	_, off := o.clockNotice().Skewed[o.In.ID]
 	return off
 }
 
 // hear takes in what a leader has said of clocks by commit seq. o.mu is held.
-func (o *Elector) hear(seq uint64) {
-	n := o.Office.Clocks
+func (o *Elector) applyClockNotice(seq uint64) {
+	n := o.State.Clocks
 	d, off := n.Skewed[o.In.ID]
-	if off != o.saidOff {
-		o.saidOff = off
+	if off != o.loggedSkewed {
+		o.loggedSkewed = off
 		o.In.Claimer.setSkewed(off)
 		if off {
 			o.Log.Warn("this clock is off, claiming nothing", "ahead", time.Duration(d), "limit", o.M.maxSkew)

@@ -15,7 +15,7 @@ import (
 )
 
 // toldTime is how long it takes at most until clocks have been told, compared and judged.
-const toldTime = member.SelfDiagnosis*6/5 + 2*time.Second
+const toldTime = member.RegularCheck*6/5 + 2*time.Second
 
 func pass(d time.Duration) {
 	time.Sleep(d)
@@ -66,7 +66,7 @@ func TestClocks(t *testing.T) {
 			a := g.StartFleet(3)[0]
 			membertest.SleepToMinute(2)
 			g.SetClock("a", wrong)
-			pass(toldTime + member.LeastPatience)
+			pass(toldTime + member.MinPatience)
 			assert.Equal(t, "b", g.ReadLeaderName())
 			a.TakeRuns()
 			membertest.SleepToMinute(5)
@@ -170,7 +170,7 @@ func TestClocks(t *testing.T) {
 		membertest.SleepToMinute(2)
 		g.SetClock("a", -time.Hour)
 		e := g.Start("e", coordtest.Def("job", 0, 12, ""))
-		pass(toldTime + member.LeastPatience)
+		pass(toldTime + member.MinPatience)
 		assert.Zero(t, e.Log.Count("this clock"))
 		assert.Equal(t, 1, g.Members[0].Log.Count(`msg="this clock is off`))
 	})

@@ -28,17 +28,17 @@ type Elector struct {
 	nudge chan struct{} // one slot: the office has changed
 	Feed  *feed.Feed[registry.Entry]
 
-	mu      sync.Mutex
-	Office  election.State
-	jitter  *rand.Rand
-	draw    float64 // for this vacancy
-	refuses int     // attempts on this vacancy that conflicted
-	saidOff bool    // that this clock is off
-	taken   string  // how the office was come by that no term was led in yet
-	handed  string  // to whom it was handed in this term
+	mu            sync.Mutex
+	State         election.State
+	jitter        *rand.Rand
+	draw          float64 // for this vacancy
+	conflicts     int     // attempts on this vacancy that conflicted
+	loggedSkewed  bool    // that this clock is off
+	leadingReason string  // how the office was come by that no term was led in yet
+	handedTo      string  // to whom it was handed in this term
 
-	incomplete []string  // incarnations to name, see missing.go
-	since      time.Time // when the leader record first named another while this incarnation fills the office; zero: it does not
+	incomplete   []string  // incarnations to name, see missing.go
+	deposedSince time.Time // when the leader record first named another while this incarnation fills the office; zero: it does not
 }
 
 func NewElector(m *Member, in *Incarnation, plans *feed.Feed[*record.Plan], log *slog.Logger) *Elector {
@@ -56,7 +56,7 @@ func (o *Elector) wakeUp() {
 }
 
 // run takes part in elections until ctx ends.
-func (o *Elector) run(ctx context.Context) error {
+func (o *Elector) runElections(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -69,21 +69,21 @@ func (o *Elector) run(ctx context.Context) error {
 	defer timer.Stop()
 	var acting time.Time  // when to act on a vacancy; zero: there is none
 	var inspect time.Time // when to look at how leading goes; zero: this incarnation is not in office
-	var s *termService    // of the term that this incarnation serves
-	defer func() { s.stop() }()
+	var s *termRun        // of the term that this incarnation serves
+	defer func() { s.stopAndWait() }()
 	for {
-		synced := o.Take(r)
-		if err := o.checkNamed(); err != nil {
+		synced := o.ReadFeed(r)
+		if err := o.checkNamedIncomplete(); err != nil {
 			return err
 		}
-		deposed, err := o.deposed(ctx)
+		deposed, err := o.checkDeposed(ctx)
 		if err != nil {
 			return err
 		}
-		step, wait := o.step()
-		fit := o.fit()
+		step, wait := o.nextStep()
+		fit := o.mayLead()
 		if step != election.Serve {
-			s.stop()
+			s.stopAndWait()
 			s, inspect = nil, time.Time{}
 		}
 		switch {
@@ -92,10 +92,10 @@ func (o *Elector) run(ctx context.Context) error {
 		case step == election.Serve:
 			acting = time.Time{}
 			if s == nil && fit {
-				s = o.serve(ctx, &wg)
+				s = o.startTerm(ctx, &wg)
 			}
 			if inspect.IsZero() {
-				inspect = time.Now().Add(o.patience() / inspections)
+				inspect = time.Now().Add(o.patience() / inspectionsPerPatience)
 			}
 		case acting.IsZero():
 			acting = time.Now().Add(wait)
@@ -104,7 +104,7 @@ func (o *Elector) run(ctx context.Context) error {
 			if d := time.Until(inspect); d > 0 {
 				timer.Reset(d)
 			} else {
-				if o.inspect(ctx, s) {
+				if o.inspectTerm(ctx, s) {
 					s = nil
 				}
 				inspect = time.Time{}
@@ -115,7 +115,7 @@ func (o *Elector) run(ctx context.Context) error {
 			if d := time.Until(acting); d > 0 {
 				timer.Reset(d)
 			} else {
-				if err := o.act(ctx, step); err != nil {
+				if err := o.acquireSeat(ctx, step); err != nil {
 					return err
 				}
 				acting = time.Time{}
@@ -133,7 +133,7 @@ func (o *Elector) run(ctx context.Context) error {
 }
 
 // Take brings the office up to date.
-func (o *Elector) Take(r *feed.Reader[registry.Entry]) (synced bool) {
+func (o *Elector) ReadFeed(r *feed.Reader[registry.Entry]) (synced bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	heard := uint64(0)
@@ -144,48 +144,48 @@ func (o *Elector) Take(r *feed.Reader[registry.Entry]) (synced bool) {
 			if err != nil && !n.Deleted {
 				feed.LogUnreadable(o.Log, slog.LevelError, o.M.Keys.Leader(), err)
 			}
-			o.Office.Leader, o.Office.LeaderRev = leader, n.Rev
+			o.State.Leader, o.State.LeaderRev = leader, n.Rev
 			if n.Rev.Seq > o.In.joinCommit {
 				o.M.requestRecordCheck(o.In)
 			}
 		case o.M.Keys.Seat().Name():
-			o.Office.Seat, o.Office.SeatRev = n.Value.Owner, n.Rev
-			o.draw, o.refuses = o.jitter.Float64(), 0
+			o.State.Seat, o.State.SeatRev = n.Value.Owner, n.Rev
+			o.draw, o.conflicts = o.jitter.Float64(), 0
 			if present, err := record.Decode[record.Seat](n.Value.Value); err == nil {
-				o.Office.Successors, o.Office.Incomplete = present.Successors, present.Incomplete
-				o.Office.Clocks = skew.Notice{At: present.Clock, Skewed: present.Skewed}
+				o.State.Successors, o.State.Incomplete = present.Successors, present.Incomplete
+				o.State.Clocks = skew.Notice{At: present.Clock, Skewed: present.Skewed}
 				heard = n.Rev.Seq
 			}
 		}
 	})
 	if heard > 0 {
-		o.hear(heard)
+		o.applyClockNotice(heard)
 	}
 	return synced
 }
 
-func (o *Elector) step() (election.Step, time.Duration) {
+func (o *Elector) nextStep() (election.Step, time.Duration) {
 	o.M.mu.Lock()
 	draining := o.M.Draining
 	o.M.mu.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	step, wait := o.Office.Next(o.In.ID, o.In.Session.ID(), o.draw)
+	step, wait := o.State.Next(o.In.ID, o.In.Session.ID(), o.draw)
 	if draining && step == election.TakeSeat {
 		wait += 20 * election.SuccessionStep // last in rank: any other will do
 	}
-	if _, off := o.Office.Clocks.Skewed[o.In.ID]; off && step == election.TakeSeat {
+	if _, off := o.State.Clocks.Skewed[o.In.ID]; off && step == election.TakeSeat {
 		wait += 40 * election.SuccessionStep // as long as there is one that is right, that one
 	}
-	return step, wait + time.Duration(min(o.refuses, 20))*4*election.SuccessionStep
+	return step, wait + time.Duration(min(o.conflicts, 20))*4*election.SuccessionStep
 }
 
 // act takes the office, or shows that it has been taken. A conflict means that somebody
 // else was first, or that the one who left has not ended: the feed will tell, and until
 // then the next try waits longer.
-func (o *Elector) act(ctx context.Context, step election.Step) error {
+func (o *Elector) acquireSeat(ctx context.Context, step election.Step) error {
 	o.mu.Lock()
-	now := o.Office
+	now := o.State
 	o.mu.Unlock()
 	var txn registry.Txn
 	var err error
@@ -200,16 +200,16 @@ func (o *Elector) act(ctx context.Context, step election.Step) error {
 	rev, err := registry.Apply(ctx, o.M.Reg, txn)
 	switch {
 	case err == nil:
-		o.taken = now.Reason(step)
-		o.entered(txn, rev)
+		o.leadingReason = now.Reason(step)
+		o.recordOwnWrites(txn, rev)
 		return nil
 	case errors.Is(err, registry.ErrConflict): // for certain or not: the feed will tell
 		o.mu.Lock()
-		o.refuses++
-		doubtful := o.refuses == foreignRefuses
+		o.conflicts++
+		doubtful := o.conflicts == foreignConflicts
 		o.mu.Unlock()
 		if doubtful {
-			o.sayForeign(ctx)
+			o.logForeignValues(ctx)
 		}
 		return nil
 	case errors.Is(err, registry.ErrSessionLost), ctx.Err() != nil:
@@ -217,63 +217,63 @@ func (o *Elector) act(ctx context.Context, step election.Step) error {
 	}
 	o.Log.Error("office not taken; trying again", "error", err)
 	o.mu.Lock()
-	o.refuses = 20
+	o.conflicts = 20
 	o.mu.Unlock()
 	return nil
 }
 
 // entered records what this incarnation has written ahead of its event.
-func (o *Elector) entered(txn registry.Txn, rev registry.Rev) {
+func (o *Elector) recordOwnWrites(txn registry.Txn, rev registry.Rev) {
 	for _, op := range txn.Then {
-		o.Feed.Put(op.Key.Name(), rev, registry.Entry{
+		o.Feed.RecordWrite(op.Key.Name(), rev, registry.Entry{
 			Key: op.Key, Value: op.Value, Created: rev, Modified: rev, Owner: op.Session, Txn: txn.ID,
 		})
 	}
 }
 
 // service is the leading of one term.
-type termService struct {
-	end      context.CancelCauseFunc
-	done     chan struct{} // closed when it has ended
-	progress Progress
-	reported bool // that it is stuck
+type termRun struct {
+	end           context.CancelCauseFunc
+	done          chan struct{} // closed when it has ended
+	progress      Progress
+	reportedStuck bool // that it is stuck
 }
 
 // serve begins to lead.
-func (o *Elector) serve(ctx context.Context, wg *sync.WaitGroup) *termService {
+func (o *Elector) startTerm(ctx context.Context, wg *sync.WaitGroup) *termRun {
 	o.mu.Lock()
-	term := o.Office.LeaderRev
-	o.handed = ""
+	term := o.State.LeaderRev
+	o.handedTo = ""
 	o.mu.Unlock()
-	why := cmp.Or(o.taken, "the term goes on")
-	o.taken = ""
-	s := &termService{done: make(chan struct{})}
+	why := cmp.Or(o.leadingReason, "the term goes on")
+	o.leadingReason = ""
+	s := &termRun{done: make(chan struct{})}
 	ctx, s.end = context.WithCancelCause(ctx)
-	s.progress.begin()
+	s.progress.markBusy()
 	wg.Go(func() {
 		defer close(s.done)
 		o.Log.Info("leading", "term", term.Seq, "why", why)
 		began := time.Now()
-		err := lead(ctx, o, term, &s.progress)
-		o.Log.Info("no longer leading", "term", term.Seq, "why", o.whyOver(ctx, err), "after", time.Since(began).Round(time.Millisecond))
+		err := leadTerm(ctx, o, term, &s.progress)
+		o.Log.Info("no longer leading", "term", term.Seq, "why", o.explainEnd(ctx, err), "after", time.Since(began).Round(time.Millisecond))
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		s.progress.begin() // the term may be over already; if it is not, nobody leads
-		s.progress.fail(err)
+		s.progress.markBusy() // the term may be over already; if it is not, nobody leads
+		s.progress.recordFailure(err)
 	})
 	return s
 }
 
 // stop ends the leading of a term, if there is one.
-func (s *termService) stop() {
+func (s *termRun) stopAndWait() {
 	if s != nil {
 		s.end(errTermOver)
 		<-s.done
 	}
 }
 
-func (s *termService) over() bool {
+func (s *termRun) hasEnded() bool {
 	select {
 	case <-s.done:
 		return true
@@ -285,9 +285,9 @@ func (s *termService) over() bool {
 // Announce writes who should act when the office falls vacant, and whose clock is off, if
 // that is not what is written already or is to be written anew. It leaves the leader record,
 // and hence the term, alone.
-func (o *Elector) Announce(ctx context.Context, names []string, clocks skew.Notice, anew bool) error {
+func (o *Elector) PublishSeat(ctx context.Context, names []string, clocks skew.Notice, anew bool) error {
 	o.mu.Lock()
-	now, incomplete := o.Office, o.incomplete
+	now, incomplete := o.State, o.incomplete
 	o.mu.Unlock()
 	if now.Seat != o.In.Session.ID() ||
 		!anew && slices.Equal(now.Successors, names) && now.Clocks.Names(clocks.Skewed) && slices.Equal(now.Incomplete, incomplete) {
@@ -303,11 +303,11 @@ func (o *Elector) Announce(ctx context.Context, names []string, clocks skew.Noti
 		return fmt.Errorf("name successors: %w", err)
 	}
 	o.mu.Lock()
-	if o.Office.SeatRev == now.SeatRev { // run may take a while to read the feed
-		o.Office.SeatRev, o.Office.Successors, o.Office.Clocks, o.Office.Incomplete = rev, names, clocks, incomplete
+	if o.State.SeatRev == now.SeatRev { // run may take a while to read the feed
+		o.State.SeatRev, o.State.Successors, o.State.Clocks, o.State.Incomplete = rev, names, clocks, incomplete
 	}
 	o.mu.Unlock()
-	o.Feed.Put(o.M.Keys.Seat().Name(), rev, registry.Entry{
+	o.Feed.RecordWrite(o.M.Keys.Seat().Name(), rev, registry.Entry{
 		Key: o.M.Keys.Seat(), Value: value, Modified: rev, Owner: o.In.Session.ID(),
 	})
 	return nil
@@ -316,15 +316,15 @@ func (o *Elector) Announce(ctx context.Context, names []string, clocks skew.Noti
 // Resign hands the office to a successor, if this incarnation is in office and one lives.
 func (o *Elector) Resign(ctx context.Context) bool {
 	o.mu.Lock()
-	successors := o.Office.Successors
+	successors := o.State.Successors
 	o.mu.Unlock()
-	return o.handOver(ctx, successors)
+	return o.handOverToFirst(ctx, successors)
 }
 
 // handOver resigns in favour of the first of heirs that lives.
-func (o *Elector) handOver(ctx context.Context, heirs []string) bool {
+func (o *Elector) handOverToFirst(ctx context.Context, heirs []string) bool {
 	o.mu.Lock()
-	now := o.Office
+	now := o.State
 	o.mu.Unlock()
 	if now.Seat != o.In.Session.ID() {
 		return false
@@ -334,15 +334,15 @@ func (o *Elector) handOver(ctx context.Context, heirs []string) bool {
 		if err != nil {
 			return false
 		}
-		o.hands(record.InstanceOf(to)) // before the term is seen to be over
+		o.setHandedTo(record.InstanceOf(to)) // before the term is seen to be over
 		rev, err := registry.Apply(ctx, o.M.Reg, txn)
 		if err != nil {
-			o.hands("")
+			o.setHandedTo("")
 			o.Log.Debug("office not handed over", "to", to, "error", err)
 			continue
 		}
 		leader := txn.Then[0]
-		o.Feed.Put(leader.Key.Name(), rev, registry.Entry{Key: leader.Key, Value: leader.Value, Modified: rev})
+		o.Feed.RecordWrite(leader.Key.Name(), rev, registry.Entry{Key: leader.Key, Value: leader.Value, Modified: rev})
 		o.Log.Debug("resigned", "to", to)
 		return true
 	}
@@ -350,22 +350,22 @@ func (o *Elector) handOver(ctx context.Context, heirs []string) bool {
 }
 
 // hands takes note of whom the office is being handed to.
-func (o *Elector) hands(to string) {
+func (o *Elector) setHandedTo(to string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.handed = to
+	o.handedTo = to
 }
 
 // whyOver returns why this incarnation leads no more, for the log.
-func (o *Elector) whyOver(ctx context.Context, err error) string {
+func (o *Elector) explainEnd(ctx context.Context, err error) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errTermOver) {
 		err = cause
 	}
 	switch {
-	case o.handed != "":
-		return "the office was handed to " + o.handed
+	case o.handedTo != "":
+		return "the office was handed to " + o.handedTo
 	case err == nil || errors.Is(err, errTermOver):
 		return "the office was taken by another"
 	}

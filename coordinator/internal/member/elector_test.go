@@ -15,7 +15,7 @@ import (
 )
 
 // inOffice returns the loop of an incarnation that is in office, which nobody runs.
-func inOffice(t *testing.T) *Elector {
+func newLeadingElector(t *testing.T) *Elector {
 	reg := memory.New().Client("a")
 	m, err := New(reg, Options{Namespace: "test", Instance: "a"})
 	require.NoError(t, err)
@@ -23,11 +23,11 @@ func inOffice(t *testing.T) *Elector {
 	require.NoError(t, err)
 	in := &Incarnation{ID: record.Incarnation("a", s.ID()), Session: s}
 	o := NewElector(m, in, nil, slog.New(slog.DiscardHandler))
-	txn, err := o.Office.Succession(m.Keys, in.ID, s.ID())
+	txn, err := o.State.Succession(m.Keys, in.ID, s.ID())
 	require.NoError(t, err)
 	rev, err := reg.Txn(t.Context(), txn)
 	require.NoError(t, err)
-	o.Office = election.State{
+	o.State = election.State{
 		Leader: record.Leader{Incarnation: in.ID, Session: s.ID()}, LeaderRev: rev,
 		Seat: s.ID(), SeatRev: rev,
 	}
@@ -35,24 +35,24 @@ func inOffice(t *testing.T) *Elector {
 }
 
 func TestOfficeLoop_KnowsWhatItWroteBeforeTheFeedDoes(t *testing.T) {
-	o := inOffice(t)
-	require.NoError(t, o.Announce(t.Context(), []string{"b.B"}, skew.Notice{}, false))
-	require.NoError(t, o.Announce(t.Context(), []string{"c.C", "b.B"}, skew.Notice{}, false))
-	assert.Equal(t, []string{"c.C", "b.B"}, o.Office.Successors)
+	o := newLeadingElector(t)
+	require.NoError(t, o.PublishSeat(t.Context(), []string{"b.B"}, skew.Notice{}, false))
+	require.NoError(t, o.PublishSeat(t.Context(), []string{"c.C", "b.B"}, skew.Notice{}, false))
+	assert.Equal(t, []string{"c.C", "b.B"}, o.State.Successors)
 }
 
 func TestOfficeLoop_WhoDrainsIsLastToSucceedButEntersAtOnceIfNamed(t *testing.T) {
-	o := inOffice(t)
+	o := newLeadingElector(t)
 	o.M.Draining = true
-	o.Office.Seat, o.Office.SeatRev = "", registry.Rev{}
-	step, wait := o.step()
+	o.State.Seat, o.State.SeatRev = "", registry.Rev{}
+	step, wait := o.nextStep()
 	assert.Equal(t, election.Accept, step)
 	assert.Zero(t, wait, "everybody waits for the one who was named")
 
-	o.Office.Leader = record.Leader{Incarnation: "b.B", Session: "B"}
-	o.Office.Successors = []string{o.In.ID}
-	step, wait = o.step()
+	o.State.Leader = record.Leader{Incarnation: "b.B", Session: "B"}
+	o.State.Successors = []string{o.In.ID}
+	step, wait = o.nextStep()
 	assert.Equal(t, election.TakeSeat, step)
-	_, other := o.Office.Next("c.C", "C", 1)
+	_, other := o.State.Next("c.C", "C", 1)
 	assert.Greater(t, wait, other)
 }

@@ -17,8 +17,8 @@ func TestLeader_LookCountsCommits(t *testing.T) {
 	t.Run("that were known before the reading began, and none that became known during it", func(t *testing.T) {
 		keys, err := record.NewKeys("test", "default")
 		require.NoError(t, err)
-		l := &Leader{Restorer: NewRestorer(), Log: slog.New(slog.DiscardHandler), Seen: 7}
-		l.M = &Member{Keys: keys, Reg: &listing{memory.New().Client("a"), func() { l.Seen = 9 }}}
+		l := &Leader{Restorer: NewRestorer(), Log: slog.New(slog.DiscardHandler), LastCommit: 7}
+		l.M = &Member{Keys: keys, Reg: &listing{memory.New().Client("a"), func() { l.LastCommit = 9 }}}
 		look, err := l.readClaims(t.Context(), "x.x")
 		require.NoError(t, err)
 		assert.EqualValues(t, 7, look.Seen)

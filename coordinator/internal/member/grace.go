@@ -7,15 +7,15 @@ import (
 // absence is that of a member whose shards may wait for its return. A leader counts it on
 // its own clock, from when it first saw it: who comes after it counts anew.
 type absence struct {
-	gone  bool // the session has ended; until then the member drains
-	since time.Time
+	expired bool // the session has ended; until then the member drains
+	since   time.Time
 }
 
 // absences returns for how long this leader has seen members drain or gone that ask it to
 // wait for their return.
-func (l *Leader) absences() map[string]time.Duration {
-	was := l.absent
-	l.absent = map[string]absence{}
+func (l *Leader) measureAbsences() map[string]time.Duration {
+	was := l.absences
+	l.absences = map[string]absence{}
 	lasting := map[string]time.Duration{}
 	for inc, m := range l.View.Members {
 		gone := !l.View.Alive(inc)
@@ -23,10 +23,10 @@ func (l *Leader) absences() map[string]time.Duration {
 			continue
 		}
 		a, known := was[inc]
-		if !known || a.gone != gone {
+		if !known || a.expired != gone {
 			a = absence{gone, time.Now()}
 		}
-		l.absent[inc] = a
+		l.absences[inc] = a
 		lasting[inc] = time.Since(a.since)
 	}
 	return lasting

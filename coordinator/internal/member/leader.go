@@ -23,39 +23,39 @@ import (
 
 // SelfDiagnosis is how often, give or take a fifth, a leader plans without being asked,
 // and clears away what has been served.
-const SelfDiagnosis = 30 * time.Second
+const RegularCheck = 30 * time.Second
 
 // errTermOver is why a leader stops.
 var errTermOver = errors.New("term over")
 
 // Leader is an incarnation in office for one term. One goroutine owns it.
 type Leader struct {
-	M      *Member
-	Me     string
-	Office *Elector
-	Log    *slog.Logger
-	logs   *eventlog.PlanLog
-	Nudge  chan struct{} // one slot: something in the view has changed
-	end    context.CancelCauseFunc
+	M       *Member
+	Me      string
+	Elector *Elector
+	Log     *slog.Logger
+	logs    *eventlog.PlanLog
+	Nudge   chan struct{} // one slot: something in the view has changed
+	end     context.CancelCauseFunc
 	*Progress
 
-	View    planning.View
-	whole   bool   // all has been read once: who is new from now on has just joined
-	content bool   // the last decision was that nothing is to be done, and the view has not changed
-	Seen    uint64 // the newest commit that is known
-	Broken  map[string]bool
-	Alone   map[string]bool // segments whose last change conflicted: it goes alone
+	View        planning.View
+	synced      bool   // all has been read once: who is new from now on has just joined
+	idle        bool   // the last decision was that nothing is to be done, and the view has not changed
+	LastCommit  uint64 // the newest commit that is known
+	BrokenPlans map[string]bool
+	SentAlone   map[string]bool // segments whose last change conflicted: it goes alone
 
-	instances *feed.Reader[registry.SessionID]
-	members   *feed.Reader[record.Member]
-	jobs      *feed.Reader[planning.JobRecord]
-	controls  *feed.Reader[controls]
-	plans     *feed.Reader[*record.Plan]
-	PlanFeed  *feed.Feed[*record.Plan]
-	Following map[string]func() // claims directories of pending moves, and how to stop
-	absent    map[string]absence
+	instances     *feed.Reader[registry.SessionID]
+	members       *feed.Reader[record.Member]
+	jobs          *feed.Reader[planning.JobRecord]
+	controls      *feed.Reader[controls]
+	plans         *feed.Reader[*record.Plan]
+	PlanFeed      *feed.Feed[*record.Plan]
+	WatchedClaims map[string]func() // claims directories of pending moves, and how to stop
+	absences      map[string]absence
 	skew.Comparison
-	missing
+	incompleteTracker
 	*Restorer
 	overdue time.Time // when one who is awaited has been so for long enough; zero: nobody is
 
@@ -64,15 +64,15 @@ type Leader struct {
 
 // lead is what is true only during this term: it follows the records that planning rests
 // on and commits what they call for. It returns when ctx ends or the term is over.
-func lead(ctx context.Context, o *Elector, term registry.Rev, p *Progress) error {
+func leadTerm(ctx context.Context, o *Elector, term registry.Rev, p *Progress) error {
 	ctx, end := context.WithCancelCause(ctx)
 	l := &Leader{
-		M: o.M, Me: o.In.ID, Office: o, Log: o.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
-		Broken: map[string]bool{}, Alone: map[string]bool{}, Following: map[string]func(){}, PlanFeed: o.plans,
+		M: o.M, Me: o.In.ID, Elector: o, Log: o.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
+		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, PlanFeed: o.plans,
 		Restorer: NewRestorer(),
 		View: planning.View{
 			Keys: o.M.Keys, Term: term, Skew: o.M.maxSkew, Compile: o.M.Work.Compile, Strategies: o.M.strategies,
-			OnStrategyCall: func(strategy, job string) { p.do("strategy "+strategy, "job "+job) },
+			OnStrategyCall: func(strategy, job string) { p.setTask("strategy "+strategy, "job "+job) },
 			Live:           map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{}, Jobs: map[string]planning.JobRecord{},
 			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, EditedPlans: map[string]bool{},
 		},
@@ -83,25 +83,25 @@ func lead(ctx context.Context, o *Elector, term registry.Rev, p *Progress) error
 	defer wg.Wait()
 	defer end(nil)
 	if o.M.comparesClocks {
-		l.Comparison, l.View.Skewed = skew.NewComparison(time.Now(), o.M.Clock(), term.Seq), o.noticed().Skewed
+		l.Comparison, l.View.Skewed = skew.NewComparison(time.Now(), o.M.Clock(), term.Seq), o.clockNotice().Skewed
 	}
-	l.instances = followFeed(ctx, &wg, l, o.M.Keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
-	l.members = followFeed(ctx, &wg, l, o.M.Keys.Members(), record.DecodeMemberEntry)
-	l.jobs = followFeed(ctx, &wg, l, o.M.Keys.Jobs(), func(e registry.Entry) (planning.JobRecord, error) {
+	l.instances = followDirectory(ctx, &wg, l, o.M.Keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
+	l.members = followDirectory(ctx, &wg, l, o.M.Keys.Members(), record.DecodeMemberEntry)
+	l.jobs = followDirectory(ctx, &wg, l, o.M.Keys.Jobs(), func(e registry.Entry) (planning.JobRecord, error) {
 		def, job, err := record.DecodeDefinition(e.Value)
 		if err == nil {
 			err = record.CheckJobOf(e.Key, job.Name)
 		}
 		return planning.JobRecord{Rev: e.Modified, Def: def, Job: job}, err
 	})
-	l.controls = followFeed(ctx, &wg, l, o.M.Keys.Controls(), decodeControls)
+	l.controls = followDirectory(ctx, &wg, l, o.M.Keys.Controls(), decodeControls)
 	l.plans = o.plans.NewReader(l.wakeUp)
 	defer l.plans.Close()
-	return l.loop(ctx, &wg)
+	return l.runRounds(ctx, &wg)
 }
 
 // followFeed follows a directory for the length of the term.
-func followFeed[T any](ctx context.Context, wg *sync.WaitGroup, l *Leader, dir registry.Key, decode func(registry.Entry) (T, error)) *feed.Reader[T] {
+func followDirectory[T any](ctx context.Context, wg *sync.WaitGroup, l *Leader, dir registry.Key, decode func(registry.Entry) (T, error)) *feed.Reader[T] {
 	f := feed.New(dir, l.Log, decode)
 	r := f.NewReader(l.wakeUp)
 	wg.Go(func() {
@@ -143,21 +143,21 @@ func (l *Leader) wakeUp() {
 	}
 }
 
-func (l *Leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
+func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 	jitter := newJitter(l.M.Name, "planning unasked")
-	tick := time.NewTimer(SelfDiagnosis)
+	tick := time.NewTimer(RegularCheck)
 	defer tick.Stop()
 	backoff := time.Duration(0)
 	for {
-		l.begin()
-		err := l.round(ctx, wg)
+		l.markBusy()
+		err := l.runRound(ctx, wg)
 		l.View.SlowTick = l.View.SlowTick && err != nil // a claim that came between is in the way of clearing
 		switch {
 		case errors.Is(err, errTermOver) || ctx.Err() != nil:
 			return err
 		case err != nil:
 			backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
-			l.fail(err)
+			l.recordFailure(err)
 			l.Log.Debug("planning again", "after", backoff, "error", err)
 			if !sleepContext(ctx, backoff) {
 				return context.Cause(ctx)
@@ -174,7 +174,7 @@ func (l *Leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 			answered = time.After(time.Until(l.JudgeAfter))
 		}
 		var search <-chan time.Time
-		if at := earliest(l.again, earliest(l.missing.next(), l.recheck)); !at.IsZero() {
+		if at := earliest(l.rereadClaimsAt, earliest(l.incompleteTracker.nextDue(), l.rereadForeignAt)); !at.IsZero() {
 			search = time.After(time.Until(at))
 		}
 		select {
@@ -183,14 +183,14 @@ func (l *Leader) loop(ctx context.Context, wg *sync.WaitGroup) error {
 		case <-l.Nudge:
 		case <-search:
 		case <-overdue:
-			l.content, l.overdue = false, time.Time{} // the round that looks may be put off by doubt
+			l.idle, l.overdue = false, time.Time{} // the round that looks may be put off by doubt
 		case <-answered:
-			l.content = false
+			l.idle = false
 		case <-tick.C:
 			l.View.SlowTick = true
-			l.compareAgain()
-			l.takeForDead()
-			tick.Reset(SelfDiagnosis + time.Duration((jitter.Float64()-0.5)*float64(SelfDiagnosis)*2/5))
+			l.requestComparison()
+			l.forgetJustJoined()
+			tick.Reset(RegularCheck + time.Duration((jitter.Float64()-0.5)*float64(RegularCheck)*2/5))
 		}
 	}
 }
@@ -205,48 +205,48 @@ func earliest(a, b time.Time) time.Time {
 
 // round takes in what has changed, decides, and commits. An error asks for another round
 // a little later.
-func (l *Leader) round(ctx context.Context, wg *sync.WaitGroup) error {
-	l.recheckForeign(ctx)
-	if !l.takeNews() {
-		l.do("the first reading", "the group")
+func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
+	l.rereadForeign(ctx)
+	if !l.updateView() {
+		l.setTask("the first reading", "the group")
 		return nil // the first snapshots are not all there
 	}
-	if err := l.checkMissing(ctx); err != nil {
+	if err := l.checkIncomplete(ctx); err != nil {
 		return err
 	}
-	if !l.again.IsZero() && !time.Now().Before(l.again) {
-		l.content = false
+	if !l.rereadClaimsAt.IsZero() && !time.Now().Before(l.rereadClaimsAt) {
+		l.idle = false
 	}
-	if l.content && !l.View.NeedsClearing() {
-		if err := l.announce(ctx); err != nil {
+	if l.idle && !l.View.NeedsClearing() {
+		if err := l.publishSeat(ctx); err != nil {
 			return err
 		}
-		l.rest()
+		l.markIdle()
 		return nil
 	}
-	l.content = false
+	l.idle = false
 	l.judgeClocks()
-	if l.Doubtful(time.Now()) || !l.Office.noticed().Names(l.View.Skewed) || !l.Office.announced() {
-		if err := l.announce(ctx); err != nil { // first of all: members that are named have to act
+	if l.Doubtful(time.Now()) || !l.Elector.clockNotice().Names(l.View.Skewed) || !l.Elector.hasPublishedIncomplete() {
+		if err := l.publishSeat(ctx); err != nil { // first of all: members that are named have to act
 			return err
 		}
 	}
 	if l.Doubtful(time.Now()) {
-		l.rest()
+		l.markIdle()
 		return nil
 	}
 	defer func() { clear(l.View.Reads) }() // each round looks for itself
 	if err := l.restoreDefinitions(ctx); err != nil {
 		return err
 	}
-	d, err := l.Decide(ctx, record.InstantOf(l.M.Clock()))
+	d, err := l.DecideWithReads(ctx, record.InstantOf(l.M.Clock()))
 	if err != nil {
 		return err
 	}
 	l.logPanics(d.StrategyErrors)
-	l.lookAgain()
-	planned, err := l.Commit(ctx, d)
-	l.follow(ctx, wg, d.Follow)
+	l.scheduleReread()
+	planned, err := l.CommitDecision(ctx, d)
+	l.watchClaims(ctx, wg, d.Follow)
 	l.overdue = time.Time{}
 	if d.GraceEnds > 0 {
 		l.overdue = time.Now().Add(d.GraceEnds)
@@ -258,12 +258,12 @@ func (l *Leader) round(ctx context.Context, wg *sync.WaitGroup) error {
 		l.wakeUp() // what follows from it
 	}
 	if !planned || l.View.SlowTick { // shards that change hands come first, but not for ever
-		if err := l.announce(ctx); err != nil {
+		if err := l.publishSeat(ctx); err != nil {
 			return err
 		}
 	}
-	l.content = len(d.Changes) == 0 && len(d.Reapings) == 0 && len(d.Follow) == 0
-	l.rest()
+	l.idle = len(d.Changes) == 0 && len(d.Reapings) == 0 && len(d.Follow) == 0
+	l.markIdle()
 	return nil
 }
 
@@ -284,83 +284,83 @@ func (l *Leader) logPanics(failed map[string]error) {
 }
 
 // takeNews brings the view up to date, and reports whether it is whole.
-func (l *Leader) takeNews() bool {
+func (l *Leader) updateView() bool {
 	changed := false
 	whole := l.instances.Drain(func(n feed.Update[registry.SessionID]) { changed = true })
 	if changed { // few: the instances of a fleet
-		l.content = false
+		l.idle = false
 		clear(l.View.Live)
-		for _, s := range l.instances.Feed.ByName() {
+		for _, s := range l.instances.Feed.Values() {
 			l.View.Live[s] = true
 		}
 		maps.DeleteFunc(l.View.JustJoined, func(inc string, _ bool) bool { return l.View.Alive(inc) })
 	}
 	whole = l.members.Drain(func(n feed.Update[record.Member]) {
-		if l.takeWaiting(n) {
+		if l.applyWaiting(n) {
 			return
 		}
-		l.arrive(n)
-		l.observe(n)
-		take(l, l.View.Members, n, planning.MemberRecord{Rev: n.Rev, Member: n.Value})
-		l.hear(n)
+		l.noteJustJoined(n)
+		l.observeMember(n)
+		applyUpdate(l, l.View.Members, n, planning.MemberRecord{Rev: n.Rev, Member: n.Value})
+		l.observeClock(n)
 	}) && whole
 	whole = l.jobs.Drain(func(n feed.Update[planning.JobRecord]) {
-		take(l, l.View.Jobs, n, n.Value)
-		setIf(l.badJobs, n.Name, n.Unreadable)
+		applyUpdate(l, l.View.Jobs, n, n.Value)
+		setMembership(l.badJobs, n.Name, n.Unreadable)
 	}) && whole
 	whole = l.controls.Drain(func(n feed.Update[controls]) {
 		if n.Name == record.GroupSegment {
-			l.content = false
+			l.idle = false
 			l.View.GroupExclusion = n.Value.group.Exclusion // of nobody if it has gone or cannot be read
 			return
 		}
-		take(l, l.View.Control, n, planning.ControlRecord{Rev: n.Rev, Control: n.Value.job})
-		setIf(l.badControls, n.Name, n.Unreadable)
+		applyUpdate(l, l.View.Control, n, planning.ControlRecord{Rev: n.Rev, Control: n.Value.job})
+		setMembership(l.badControls, n.Name, n.Unreadable)
 	}) && whole
 	whole = l.plans.Drain(func(n feed.Update[*record.Plan]) {
-		if l.defend(n) {
+		if l.detectPlanEdit(n) {
 			return
 		}
 		delete(l.View.EditedPlans, n.Name)
-		take(l, l.View.Plans, n, planning.PlanRecord{Rev: n.Rev, Plan: n.Value})
-		delete(l.Broken, n.Name)
+		applyUpdate(l, l.View.Plans, n, planning.PlanRecord{Rev: n.Rev, Plan: n.Value})
+		delete(l.BrokenPlans, n.Name)
 		if n.Unreadable {
-			l.Broken[n.Name] = true
+			l.BrokenPlans[n.Name] = true
 			feed.LogUnreadable(l.Log, slog.LevelError, l.M.Keys.Plan(n.Name), n.Err)
 		}
 	}) && whole
-	l.View.UnreadablePlans, l.View.UnreadableInputs = l.brokenPlans(), l.spoilt()
-	l.whole = l.whole || whole
+	l.View.UnreadablePlans, l.View.UnreadableInputs = l.unreadablePlans(), l.unreadableInputs()
+	l.synced = l.synced || whole
 	return whole
 }
 
 // takeForDead is for the slow tick.
-func (l *Leader) takeForDead() {
-	l.content = l.content && len(l.View.JustJoined) == 0
+func (l *Leader) forgetJustJoined() {
+	l.idle = l.idle && len(l.View.JustJoined) == 0
 	clear(l.View.JustJoined)
 }
 
 // arrive takes note of a member that was not there before and has not been seen alive. It
 // owns nothing: nobody has dealt to it. So nothing is lost if it has died already, which a
 // watch may leave out; the slow tick asks.
-func (l *Leader) arrive(n feed.Update[record.Member]) {
+func (l *Leader) noteJustJoined(n feed.Update[record.Member]) {
 	if n.Deleted || n.Unreadable {
 		delete(l.View.JustJoined, n.Name)
-	} else if _, known := l.View.Members[n.Name]; l.whole && !known && !l.View.Alive(n.Name) {
+	} else if _, known := l.View.Members[n.Name]; l.synced && !known && !l.View.Alive(n.Name) {
 		l.View.JustJoined[n.Name] = true
 	}
 }
 
 // setIf adds a name to a set, or removes it.
-func setIf(set map[string]bool, name string, member bool) {
+func setMembership(set map[string]bool, name string, member bool) {
 	if delete(set, name); member {
 		set[name] = true
 	}
 }
 
-func take[T, V any](l *Leader, m map[string]V, n feed.Update[T], v V) {
-	l.content = false
-	l.Seen = max(l.Seen, n.Rev.Seq)
+func applyUpdate[T, V any](l *Leader, m map[string]V, n feed.Update[T], v V) {
+	l.idle = false
+	l.LastCommit = max(l.LastCommit, n.Rev.Seq)
 	if n.Deleted || n.Unreadable {
 		delete(m, n.Name)
 		return
@@ -371,22 +371,22 @@ func take[T, V any](l *Leader, m map[string]V, n feed.Update[T], v V) {
 // Decide runs the planning function until it has seen all it needs to see. What it is sure
 // to ask for it is given at once: the claims of the dead, and of those who run shards that
 // wait to move.
-func (l *Leader) Decide(ctx context.Context, now record.Instant) (planning.Decision, error) {
+func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (planning.Decision, error) {
 	l.View.Now = now
 	wanted := l.View.ExpiredMembers()
-	for inc := range l.Following {
+	for inc := range l.WatchedClaims {
 		if l.View.Alive(inc) {
 			wanted = append(wanted, inc)
 		}
 	}
-	l.View.Absences = l.absences()
+	l.View.Absences = l.measureAbsences()
 	for {
-		l.do("looks at claims", "")
-		if err := l.look(ctx, wanted); err != nil {
+		l.setTask("looks at claims", "")
+		if err := l.readClaimsOfEach(ctx, wanted); err != nil {
 			return planning.Decision{}, err
 		}
-		l.do("planning", "")
-		d, err := l.plan(ctx)
+		l.setTask("planning", "")
+		d, err := l.runPlanning(ctx)
 		if err != nil {
 			return planning.Decision{}, err
 		}
@@ -399,12 +399,12 @@ func (l *Leader) Decide(ctx context.Context, now record.Instant) (planning.Decis
 
 // looksAtOnce is how many incarnations a leader looks at together. One who joins is given
 // shards of all others, and waits until all of them have been looked at.
-const looksAtOnce = 16
+const parallelReads = 16
 
 // look looks at incarnations.
-func (l *Leader) look(ctx context.Context, incarnations []string) error {
+func (l *Leader) readClaimsOfEach(ctx context.Context, incarnations []string) error {
 	var mu sync.Mutex
-	return parallel.Each(ctx, looksAtOnce, incarnations, func(ctx context.Context, inc string) error {
+	return parallel.Each(ctx, parallelReads, incarnations, func(ctx context.Context, inc string) error {
 		look, err := l.readClaims(ctx, inc)
 		if err != nil {
 			return err
@@ -418,7 +418,7 @@ func (l *Leader) look(ctx context.Context, incarnations []string) error {
 
 // readClaims reads an incarnation's claims.
 func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.FreshRead, error) {
-	out := planning.FreshRead{Seen: l.Seen, Claims: map[string]planning.ClaimsRecord{}, Unreadable: map[string]bool{}}
+	out := planning.FreshRead{Seen: l.LastCommit, Claims: map[string]planning.ClaimsRecord{}, Unreadable: map[string]bool{}}
 	listing, err := l.M.Reg.List(ctx, l.M.Keys.ClaimsOf(incarnation), Fresh)
 	if err != nil {
 		return planning.FreshRead{}, fmt.Errorf("look at claims of %s: %w", incarnation, err)
@@ -429,7 +429,7 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 			err = record.CheckJobOf(e.Key, claims.Job)
 		}
 		if err != nil {
-			l.logs.Unreadable(e, err)
+			l.logs.LogUnreadable(e, err)
 			out.Unreadable[e.Key.Name()] = true
 			continue
 		}
@@ -445,7 +445,7 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 
 // Commit sends what was decided, as few transactions as possible, and reports whether a
 // plan was written. Burials rest on the plans, so they wait until those are written.
-func (l *Leader) Commit(ctx context.Context, d planning.Decision) (planned bool, err error) {
+func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (planned bool, err error) {
 	term := []registry.Cond{registry.At(l.M.Keys.Leader(), l.View.Term)}
 	shares := make(map[string]batch.Share, len(d.Changes))
 	changes := slices.DeleteFunc(slices.Clone(d.Changes), func(c planning.Change) bool {
@@ -459,16 +459,16 @@ func (l *Leader) Commit(ctx context.Context, d planning.Decision) (planned bool,
 		return false
 	})
 	loads := batch.Pack(term, changes, l.M.Reg.Limits(),
-		func(c planning.Change) batch.Share { return shares[c.Segment] }, func(c planning.Change) bool { return l.Alone[c.Segment] })
+		func(c planning.Change) batch.Share { return shares[c.Segment] }, func(c planning.Change) bool { return l.SentAlone[c.Segment] })
 	var failed error
-	l.do("the writing", "plans")
+	l.setTask("the writing", "plans")
 	for _, ld := range loads {
 		rev, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
 		if err == nil {
-			l.committed(ld.Parts, rev)
+			l.recordCommit(ld.Parts, rev)
 			continue
 		}
-		if err := l.refused(ctx, ld, err); err != nil {
+		if err := l.handleRefusal(ctx, ld, err); err != nil {
 			return len(loads) > 0, err
 		}
 		failed = err
@@ -476,31 +476,31 @@ func (l *Leader) Commit(ctx context.Context, d planning.Decision) (planned bool,
 	if len(loads) > 0 {
 		return true, failed
 	}
-	return false, l.bury(ctx, d.Reapings, term)
+	return false, l.reapAll(ctx, d.Reapings, term)
 }
 
 // problemOf returns the problem of a job's plan as it was before the changes of this round.
-func (l *Leader) problemOf(segment string) string {
+func (l *Leader) problemBefore(segment string) string {
 	if p, ok := l.View.Plans[segment]; ok {
 		return p.Problem
 	}
 	return ""
 }
 
-func (l *Leader) committed(changes []planning.Change, rev registry.Rev) {
-	l.came()
-	l.Seen = max(l.Seen, rev.Seq)
+func (l *Leader) recordCommit(changes []planning.Change, rev registry.Rev) {
+	l.recordAnswer()
+	l.LastCommit = max(l.LastCommit, rev.Seq)
 	for _, c := range changes {
-		l.logs.Planned(&c, rev.Seq, l.problemOf(c.Segment))
-		l.PlanFeed.Put(c.Segment, rev, c.Plan)
-		l.keepPlan(c, rev)
-		delete(l.Alone, c.Segment)
+		l.logs.RecordPlan(&c, rev.Seq, l.problemBefore(c.Segment))
+		l.PlanFeed.RecordWrite(c.Segment, rev, c.Plan)
+		l.recordPlan(c, rev)
+		delete(l.SentAlone, c.Segment)
 	}
 }
 
 // refused returns errTermOver if that is what the refusal means. Otherwise the change
 // that it names goes alone next time, so that it holds up no other.
-func (l *Leader) refused(ctx context.Context, ld batch.Load[planning.Change], err error) error {
+func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Change], err error) error {
 	refusal, ok := batch.Conflict(err)
 	if !ok {
 		for _, c := range ld.Parts {
@@ -513,28 +513,28 @@ func (l *Leader) refused(ctx context.Context, ld batch.Load[planning.Change], er
 	}
 	if part, ok := ld.Owner(refusal.Index); ok {
 		c := ld.Parts[part]
-		l.Alone[c.Segment] = true
-		l.logs.Conflicted(ctx, l.M.Reg, c.Segment, c.Plan.Job, l.M.Keys.Plan(c.Segment))
+		l.SentAlone[c.Segment] = true
+		l.logs.LogConflict(ctx, l.M.Reg, c.Segment, c.Plan.Job, l.M.Keys.Plan(c.Segment))
 		if refusal.Index < len(ld.Txn.If) && ld.Txn.If[refusal.Index].Kind == registry.CondDead {
 			l.suspectOwner(c.Segment, ld.Txn.If[refusal.Index].Session)
 		}
-		return l.findForeign(ctx, ld.Txn, refusal.Index)
+		return l.findForeignValue(ctx, ld.Txn, refusal.Index)
 	}
 	return nil
 }
 
 // bury removes what dead incarnations left.
-func (l *Leader) bury(ctx context.Context, burials []planning.Reaping, term []registry.Cond) error {
+func (l *Leader) reapAll(ctx context.Context, burials []planning.Reaping, term []registry.Cond) error {
 	for _, b := range burials {
-		buried, err := l.buryOne(ctx, b, term)
+		buried, err := l.reapOne(ctx, b, term)
 		if err != nil {
 			return err
 		}
 		if buried {
-			l.came()
+			l.recordAnswer()
 			delete(l.View.Members, b.Incarnation)
-			l.logs.Buried(b.Incarnation)
-			l.forget(b.Incarnation)
+			l.logs.RecordReaping(b.Incarnation)
+			l.removeIncarnation(b.Incarnation)
 		}
 	}
 	return nil
@@ -543,7 +543,7 @@ func (l *Leader) bury(ctx context.Context, burials []planning.Reaping, term []re
 // buryOne reports false for one that turns out to live, or to have left something else: it
 // has just joined, and its instance has not been delivered yet. The view will tell; to
 // plan again because of it would only delay what is planned.
-func (l *Leader) buryOne(ctx context.Context, b planning.Reaping, term []registry.Cond) (buried bool, err error) {
+func (l *Leader) reapOne(ctx context.Context, b planning.Reaping, term []registry.Cond) (buried bool, err error) {
 	for _, ld := range b.PackLoads(l.M.Reg.Limits(), term) {
 		_, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
 		refusal, refused := batch.Conflict(err)
@@ -561,19 +561,19 @@ func (l *Leader) buryOne(ctx context.Context, b planning.Reaping, term []registr
 }
 
 // follow watches the claims of those who run shards that wait to move, and of no others.
-func (l *Leader) follow(ctx context.Context, wg *sync.WaitGroup, pending []string) {
-	for inc, stop := range l.Following {
+func (l *Leader) watchClaims(ctx context.Context, wg *sync.WaitGroup, pending []string) {
+	for inc, stop := range l.WatchedClaims {
 		if !slices.Contains(pending, inc) {
 			stop()
-			delete(l.Following, inc)
+			delete(l.WatchedClaims, inc)
 		}
 	}
 	for _, inc := range pending {
-		if _, ok := l.Following[inc]; ok {
+		if _, ok := l.WatchedClaims[inc]; ok {
 			continue
 		}
 		fctx, stop := context.WithCancel(ctx)
-		l.Following[inc] = stop
+		l.WatchedClaims[inc] = stop
 		wg.Go(func() {
 			registry.Follow(fctx, l.M.Reg, l.M.Keys.ClaimsOf(inc), func(registry.Batch) error {
 				l.wakeUp()

@@ -135,7 +135,7 @@ func TestLead_Join(t *testing.T) {
 		defer g.Server.Delay("a", 0, 0)
 		op, _ := g.NewOperator()
 		g.Server.Record()
-		for i := range int((member.SelfDiagnosis + member.SelfDiagnosis/5) / (50 * time.Millisecond)) {
+		for i := range int((member.RegularCheck + member.RegularCheck/5) / (50 * time.Millisecond)) {
 			require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{i}}))
 			if i == 10 {
 				g.RunWorker(g.NewWorker("b", nil)) // which offers nothing
@@ -155,7 +155,7 @@ func TestLead_Join(t *testing.T) {
 		time.Sleep(time.Second)
 		_, found := g.GetRecord(ghost)
 		require.True(t, found, "it may have just joined")
-		time.Sleep(member.SelfDiagnosis + member.SelfDiagnosis/5)
+		time.Sleep(member.RegularCheck + member.RegularCheck/5)
 		_, found = g.GetRecord(ghost)
 		assert.False(t, found)
 	})
@@ -271,7 +271,7 @@ func TestLead_Triggers(t *testing.T) {
 		for range many {
 			_, err := op.Trigger(t.Context(), "job", "", nil)
 			require.NoError(t, err)
-			time.Sleep(member.SelfDiagnosis / 3 / many)
+			time.Sleep(member.RegularCheck / 3 / many)
 		}
 		time.Sleep(time.Second)
 		triggered := 0
@@ -309,7 +309,7 @@ func TestLead_Triggers(t *testing.T) {
 		time.Sleep(time.Second)
 		mine := a.TakeRuns()
 		require.Len(t, mine, 1)
-		time.Sleep(2 * member.SelfDiagnosis)
+		time.Sleep(2 * member.RegularCheck)
 		b.TakeRuns()
 		defer g.Server.Partition("a")()
 		time.Sleep(membertest.TTL + 2*time.Second)

@@ -157,7 +157,7 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	}
 	log := m.Log.With("session", string(s.ID()))
 	plans := feed.New(m.Keys.Plans(), log, record.DecodePlanEntry)
-	plans.Unreadable = slog.LevelDebug // the leader and the owners log unreadable plans
+	plans.UnreadableLevel = slog.LevelDebug // the leader and the owners log unreadable plans
 	// The plans are read while the member joins, so that joining takes no longer for it.
 	task(func(ctx context.Context) error { return plans.Run(ctx, m.Reg) })
 
@@ -194,7 +194,7 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	m.logJoined(log, published.Member.Jobs)
 	m.setIncarnation(in)
 	task(in.Claimer.run)
-	task(in.Elector.run)
+	task(in.Elector.runElections)
 	task(func(ctx context.Context) error { return m.maintainRecord(ctx, in, published) })
 	task(func(ctx context.Context) error { return in.logSessionStates(ctx, log) })
 	<-ctx.Done()

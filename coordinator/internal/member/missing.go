@@ -28,36 +28,36 @@ import (
 const MissingGrace = 2 * time.Second
 
 // missingAgain bounds the time between two questions about the same incarnation.
-const missingAgain = time.Minute
+const maxSuspectWait = time.Minute
 
 // suspect is an incarnation that a leader's view lacks a record of.
 type suspect struct {
-	due   time.Time     // when to ask the store
-	wait  time.Duration // until the question after that
-	named bool          // its session lived and a record was missing when the store was asked last
-	dead  bool          // its session has ended
+	due     time.Time     // when to ask the store
+	wait    time.Duration // until the question after that
+	named   bool          // its session lived and a record was missing when the store was asked last
+	expired bool          // its session has ended
 }
 
 // missing is a leader's knowledge of incarnations that lack records.
-type missing struct {
-	met      map[string]bool // incarnations that were seen during the term, by any record that names them
+type incompleteTracker struct {
+	seen     map[string]bool // incarnations that were seen during the term, by any record that names them
 	suspects map[string]*suspect
 
 	unreadable map[string]registry.Rev // member records that cannot be read, by incarnation
 }
 
 // meet records that an incarnation exists.
-func (s *missing) meet(incarnation string) {
-	if s.met == nil {
-		s.met, s.suspects, s.unreadable = map[string]bool{}, map[string]*suspect{}, map[string]registry.Rev{}
+func (s *incompleteTracker) addIncarnation(incarnation string) {
+	if s.seen == nil {
+		s.seen, s.suspects, s.unreadable = map[string]bool{}, map[string]*suspect{}, map[string]registry.Rev{}
 	}
-	s.met[incarnation] = true
+	s.seen[incarnation] = true
 }
 
 // observe records that a member record exists, went, or cannot be read.
-func (s *missing) observe(n feed.Update[record.Member]) {
+func (s *incompleteTracker) observeMember(n feed.Update[record.Member]) {
 	if !n.Deleted { // one that this leader buried stays forgotten
-		s.meet(n.Name)
+		s.addIncarnation(n.Name)
 	}
 	if delete(s.unreadable, n.Name); n.Unreadable {
 		s.unreadable[n.Name] = n.Rev
@@ -65,16 +65,16 @@ func (s *missing) observe(n feed.Update[record.Member]) {
 }
 
 // forget drops an incarnation of which nothing is left.
-func (s *missing) forget(incarnation string) {
-	delete(s.met, incarnation)
+func (s *incompleteTracker) removeIncarnation(incarnation string) {
+	delete(s.seen, incarnation)
 	delete(s.suspects, incarnation)
 	delete(s.unreadable, incarnation)
 }
 
 // review updates the suspects. complete reports whether a view has both records of an
 // incarnation.
-func (s *missing) review(now time.Time, complete func(incarnation string) bool) {
-	for inc := range s.met {
+func (s *incompleteTracker) updateSuspects(now time.Time, complete func(incarnation string) bool) {
+	for inc := range s.seen {
 		if complete(inc) {
 			delete(s.suspects, inc)
 		} else if s.suspects[inc] == nil {
@@ -84,10 +84,10 @@ func (s *missing) review(now time.Time, complete func(incarnation string) bool) 
 }
 
 // due returns the suspects to ask about now, sorted.
-func (s *missing) due(now time.Time) []string {
+func (s *incompleteTracker) dueSuspects(now time.Time) []string {
 	var due []string
 	for inc, is := range s.suspects {
-		if !is.dead && !now.Before(is.due) {
+		if !is.expired && !now.Before(is.due) {
 			due = append(due, inc)
 		}
 	}
@@ -96,9 +96,9 @@ func (s *missing) due(now time.Time) []string {
 }
 
 // next returns when there is a question to ask; zero: never.
-func (s *missing) next() (at time.Time) {
+func (s *incompleteTracker) nextDue() (at time.Time) {
 	for _, is := range s.suspects {
-		if !is.dead && (at.IsZero() || is.due.Before(at)) {
+		if !is.expired && (at.IsZero() || is.due.Before(at)) {
 			at = is.due
 		}
 	}
@@ -106,7 +106,7 @@ func (s *missing) next() (at time.Time) {
 }
 
 // named returns the incarnations that are to join again, sorted.
-func (s *missing) named() []string {
+func (s *incompleteTracker) namedIncomplete() []string {
 	var named []string
 	for _, inc := range slices.Sorted(maps.Keys(s.suspects)) {
 		if s.suspects[inc].named {
@@ -118,29 +118,29 @@ func (s *missing) named() []string {
 
 // checkMissing asks the store about incarnations that have lacked a record for longer than
 // missingGrace, and decides which to name.
-func (l *Leader) checkMissing(ctx context.Context) error {
-	for name, session := range l.instances.Feed.ByName() {
-		l.meet(record.Incarnation(strings.TrimPrefix(name, "~"), session))
+func (l *Leader) checkIncomplete(ctx context.Context) error {
+	for name, session := range l.instances.Feed.Values() {
+		l.addIncarnation(record.Incarnation(strings.TrimPrefix(name, "~"), session))
 	}
 	now := time.Now()
-	l.review(now, l.View.HasBothRecords)
-	for _, inc := range l.due(now) {
+	l.updateSuspects(now, l.View.HasBothRecords)
+	for _, inc := range l.dueSuspects(now) {
 		is := l.suspects[inc]
-		is.due, is.wait = now.Add(is.wait), min(2*is.wait, missingAgain)
-		l.do("the search for missing records", inc)
-		if err := l.ask(ctx, inc, is); err != nil {
+		is.due, is.wait = now.Add(is.wait), min(2*is.wait, maxSuspectWait)
+		l.setTask("the search for missing records", inc)
+		if err := l.readSuspect(ctx, inc, is); err != nil {
 			return fmt.Errorf("look for the records of %s: %w", inc, err)
 		}
-		if is.dead {
-			l.mourn(inc)
+		if is.expired {
+			l.addExpired(inc)
 		}
 	}
-	l.Office.setIncomplete(l.named())
+	l.Elector.setIncomplete(l.namedIncomplete())
 	return nil
 }
 
 // ask asks the store whether a suspect lives and which of its records are missing.
-func (l *Leader) ask(ctx context.Context, inc string, is *suspect) error {
+func (l *Leader) readSuspect(ctx context.Context, inc string, is *suspect) error {
 	var missing []string
 	for _, r := range []struct {
 		key   registry.Key
@@ -163,7 +163,7 @@ func (l *Leader) ask(ctx context.Context, inc string, is *suspect) error {
 	}
 	_, err := registry.Apply(ctx, l.M.Reg, registry.Txn{If: []registry.Cond{registry.Alive(record.SessionOf(inc))}})
 	if _, refused := batch.Conflict(err); refused {
-		is.dead, is.named = true, false
+		is.expired, is.named = true, false
 		return nil
 	}
 	if err != nil {
@@ -178,12 +178,12 @@ func (l *Leader) ask(ctx context.Context, inc string, is *suspect) error {
 
 // mourn lets planning bury a dead incarnation whose member record is missing or unreadable: its
 // claims hold counts.
-func (l *Leader) mourn(inc string) {
+func (l *Leader) addExpired(inc string) {
 	if _, known := l.View.Members[inc]; known {
 		return
 	}
 	l.View.Members[inc] = planning.MemberRecord{Rev: l.unreadable[inc], Member: record.Member{Name: record.InstanceOf(inc), Session: record.SessionOf(inc)}}
-	l.content = false
+	l.idle = false
 }
 
 // suspectOwner records that the store refused to fail an owner over because its session
@@ -191,7 +191,7 @@ func (l *Leader) mourn(inc string) {
 func (l *Leader) suspectOwner(segment string, s registry.SessionID) {
 	for inc := range l.View.Plans[segment].Owners {
 		if record.SessionOf(inc) == s {
-			l.meet(inc)
+			l.addIncarnation(inc)
 		}
 	}
 }
@@ -204,10 +204,10 @@ func (o *Elector) setIncomplete(incarnations []string) {
 }
 
 // announced reports whether all members can know which incarnations are incomplete.
-func (o *Elector) announced() bool {
+func (o *Elector) hasPublishedIncomplete() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Equal(o.incomplete, o.Office.Incomplete)
+	return slices.Equal(o.incomplete, o.State.Incomplete)
 }
 
 // errDeposed means that another hand wrote the leader record.
@@ -217,18 +217,18 @@ var errDeposed = fmt.Errorf("the leader record names another, and this instance 
 // this one fills the office: no instance would lead. A resignation frees the office by the same commit, so
 // that lasts no longer than the watch takes to deliver both changes. It returns errDeposed if it
 // lasts longer, and a channel that asks for another look.
-func (o *Elector) deposed(ctx context.Context) (again <-chan time.Time, err error) {
+func (o *Elector) checkDeposed(ctx context.Context) (again <-chan time.Time, err error) {
 	o.mu.Lock()
-	mine, named := o.Office.Seat == o.In.Session.ID(), o.Office.Leader.Session
+	mine, named := o.State.Seat == o.In.Session.ID(), o.State.Leader.Session
 	if !mine || named == "" || named == o.In.Session.ID() {
-		o.since = time.Time{}
+		o.deposedSince = time.Time{}
 		o.mu.Unlock()
 		return nil, nil
 	}
-	if o.since.IsZero() {
-		o.since = time.Now()
+	if o.deposedSince.IsZero() {
+		o.deposedSince = time.Now()
 	}
-	left := MissingGrace - time.Since(o.since)
+	left := MissingGrace - time.Since(o.deposedSince)
 	o.mu.Unlock()
 	if left > 0 {
 		return time.After(left), nil
@@ -244,10 +244,10 @@ func (o *Elector) deposed(ctx context.Context) (again <-chan time.Time, err erro
 var errIncomplete = fmt.Errorf("the leader misses a record of this instance: %w", errRecordEdited)
 
 // checkNamed returns errIncomplete if the leader named this incarnation.
-func (o *Elector) checkNamed() error {
+func (o *Elector) checkNamedIncomplete() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if slices.Contains(o.Office.Incomplete, o.In.ID) {
+	if slices.Contains(o.State.Incomplete, o.In.ID) {
 		return errIncomplete
 	}
 	return nil

@@ -34,7 +34,7 @@ func TestLeader_BuriesTheDeadAndPassesOverTheLiving(t *testing.T) {
 	leader, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(m.Keys.Leader(), nil)}})
 	require.NoError(t, err)
 
-	require.NoError(t, l.bury(t.Context(), burials, []registry.Cond{registry.At(m.Keys.Leader(), leader)}))
+	require.NoError(t, l.reapAll(t.Context(), burials, []registry.Cond{registry.At(m.Keys.Leader(), leader)}))
 	_, err = reg.Get(t.Context(), m.Keys.Member(burials[0].Incarnation), registry.ReadOptions{})
 	assert.NoError(t, err)
 	assert.Contains(t, l.View.Members, burials[0].Incarnation)
@@ -43,62 +43,62 @@ func TestLeader_BuriesTheDeadAndPassesOverTheLiving(t *testing.T) {
 	assert.NotContains(t, l.View.Members, "c.C")
 
 	wrong := []registry.Cond{registry.Absent(m.Keys.Leader())}
-	require.ErrorIs(t, l.bury(t.Context(), burials[:1], wrong), errTermOver)
+	require.ErrorIs(t, l.reapAll(t.Context(), burials[:1], wrong), errTermOver)
 }
 
 // The records of members and their sessions come by different watches.
 func TestLeader_TakesNobodyForDeadWhoHasJustJoined(t *testing.T) {
-	w := newWatched(t)
-	w.tell(w.members, registry.Snapshot, w.member("old.O"))
-	w.tell(w.instances, registry.Snapshot)
-	require.True(t, w.l.takeNews())
+	w := newViewFixture(t)
+	w.deliver(w.members, registry.Snapshot, w.member("old.O"))
+	w.deliver(w.instances, registry.Snapshot)
+	require.True(t, w.l.updateView())
 	assert.Equal(t, []string{"old.O"}, w.l.View.ExpiredMembers(), "it was there before the term")
 
-	w.tell(w.members, registry.Delta, w.member("new.N"))
-	w.l.takeNews()
+	w.deliver(w.members, registry.Delta, w.member("new.N"))
+	w.l.updateView()
 	assert.Equal(t, []string{"old.O"}, w.l.View.ExpiredMembers())
 	assert.False(t, w.l.View.Alive("new.N"), "it is dealt nothing either")
-	w.tell(w.instances, registry.Delta, registry.Entry{Key: w.l.M.Keys.Instance("new"), Owner: "N"})
-	w.l.takeNews()
+	w.deliver(w.instances, registry.Delta, registry.Entry{Key: w.l.M.Keys.Instance("new"), Owner: "N"})
+	w.l.updateView()
 	assert.True(t, w.l.View.Alive("new.N"))
 	assert.Empty(t, w.l.View.JustJoined)
-	w.gone(w.instances, w.l.M.Keys.Instance("new"))
-	w.l.takeNews()
+	w.deliverDelete(w.instances, w.l.M.Keys.Instance("new"))
+	w.l.updateView()
 	assert.Equal(t, []string{"new.N", "old.O"}, w.l.View.ExpiredMembers())
 
-	w.tell(w.members, registry.Delta, w.member("never.seen"), w.member("went.by.itself"))
-	w.l.takeNews()
-	w.gone(w.members, w.l.M.Keys.Member("went.by.itself"))
-	w.l.takeNews()
+	w.deliver(w.members, registry.Delta, w.member("never.seen"), w.member("went.by.itself"))
+	w.l.updateView()
+	w.deliverDelete(w.members, w.l.M.Keys.Member("went.by.itself"))
+	w.l.updateView()
 	assert.Equal(t, []string{"new.N", "old.O"}, w.l.View.ExpiredMembers())
 	assert.Len(t, w.l.View.JustJoined, 1)
-	w.l.content = true
-	w.l.takeForDead()
-	assert.False(t, w.l.content)
+	w.l.idle = true
+	w.l.forgetJustJoined()
+	assert.False(t, w.l.idle)
 	assert.Equal(t, []string{"never.seen", "new.N", "old.O"}, w.l.View.ExpiredMembers(), "the slow tick has it looked at")
-	w.tell(w.members, registry.Delta, w.member("never.seen"))
-	w.l.takeNews()
+	w.deliver(w.members, registry.Delta, w.member("never.seen"))
+	w.l.updateView()
 	assert.Len(t, w.l.View.ExpiredMembers(), 3, "what it wrote last makes it no younger")
 }
 
 // watched is a leader whose watches tell it what a test says.
-type watched struct {
+type viewFixture struct {
 	l         *Leader
 	instances *feed.Feed[registry.SessionID]
 	members   *feed.Feed[record.Member]
 	seq       uint64
 }
 
-func newWatched(t *testing.T) *watched {
+func newViewFixture(t *testing.T) *viewFixture {
 	log := slog.New(slog.DiscardHandler)
 	keys, err := record.NewKeys("test", "default")
 	require.NoError(t, err)
-	w := &watched{
+	w := &viewFixture{
 		instances: feed.New(keys.Instances(), log, func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil }),
 		members:   feed.New(keys.Members(), log, func(e registry.Entry) (record.Member, error) { return record.Decode[record.Member](e.Value) }),
 	}
 	w.l = &Leader{
-		M: &Member{Keys: keys}, Log: log, Restorer: NewRestorer(), Nudge: make(chan struct{}, 1), Broken: map[string]bool{},
+		M: &Member{Keys: keys}, Log: log, Restorer: NewRestorer(), Nudge: make(chan struct{}, 1), BrokenPlans: map[string]bool{},
 		View: planning.View{
 			Live: map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{},
 			Jobs: map[string]planning.JobRecord{}, Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{},
@@ -108,26 +108,26 @@ func newWatched(t *testing.T) *watched {
 	w.l.instances, w.l.members = w.instances.NewReader(wake), w.members.NewReader(wake)
 	jobs, controlled, plans := feed.New[planning.JobRecord](keys.Jobs(), log, nil), feed.New[controls](keys.Controls(), log, nil), feed.New[*record.Plan](keys.Plans(), log, nil)
 	w.l.jobs, w.l.controls, w.l.plans = jobs.NewReader(wake), controlled.NewReader(wake), plans.NewReader(wake)
-	jobs.Apply(registry.Batch{Kind: registry.Snapshot})
-	controlled.Apply(registry.Batch{Kind: registry.Snapshot})
-	plans.Apply(registry.Batch{Kind: registry.Snapshot})
+	jobs.ApplyBatch(registry.Batch{Kind: registry.Snapshot})
+	controlled.ApplyBatch(registry.Batch{Kind: registry.Snapshot})
+	plans.ApplyBatch(registry.Batch{Kind: registry.Snapshot})
 	return w
 }
 
-func (w *watched) member(incarnation string) registry.Entry {
+func (w *viewFixture) member(incarnation string) registry.Entry {
 	return registry.Entry{Key: w.l.M.Keys.Member(incarnation), Value: []byte("{}")}
 }
 
 // tell has a watch tell of entries, written by the newest commit.
-func (w *watched) tell(f interface{ Apply(registry.Batch) }, kind registry.BatchKind, entries ...registry.Entry) {
+func (w *viewFixture) deliver(f interface{ ApplyBatch(registry.Batch) }, kind registry.BatchKind, entries ...registry.Entry) {
 	w.seq++
 	for i := range entries {
 		entries[i].Modified = registry.Rev{Seq: w.seq}
 	}
-	f.Apply(registry.Batch{Kind: kind, Rev: registry.Rev{Seq: w.seq}, Puts: entries})
+	f.ApplyBatch(registry.Batch{Kind: kind, Rev: registry.Rev{Seq: w.seq}, Puts: entries})
 }
 
-func (w *watched) gone(f interface{ Apply(registry.Batch) }, key registry.Key) {
+func (w *viewFixture) deliverDelete(f interface{ ApplyBatch(registry.Batch) }, key registry.Key) {
 	w.seq++
-	f.Apply(registry.Batch{Kind: registry.Delta, Rev: registry.Rev{Seq: w.seq}, Deletes: []registry.Key{key}})
+	f.ApplyBatch(registry.Batch{Kind: registry.Delta, Rev: registry.Rev{Seq: w.seq}, Deletes: []registry.Key{key}})
 }

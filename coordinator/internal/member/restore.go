@@ -22,49 +22,49 @@ import (
 
 // Restorer is a leader's knowledge of plans and definitions that another hand changed.
 type Restorer struct {
-	wrote  map[string]uint64 // by segment: the commit of this term that last wrote the plan
-	unsure map[string]bool   // segments of whose last change the outcome is unknown
+	lastWrite map[string]uint64 // by segment: the commit of this term that last wrote the plan
+	unsure    map[string]bool   // segments of whose last change the outcome is unknown
 
 	badJobs, badControls map[string]bool // segments whose definition or intent cannot be read
 
-	foreign map[registry.Key]bool // keys with values that this library did not write; lists hide them
-	recheck time.Time             // when to read them again; zero: there are none
+	foreign         map[registry.Key]bool // keys with values that this library did not write; lists hide them
+	rereadForeignAt time.Time             // when to read them again; zero: there are none
 
-	again time.Time // when to look again at claims that cannot be read; zero: there are none
+	rereadClaimsAt time.Time // when to look again at claims that cannot be read; zero: there are none
 }
 
 func NewRestorer() *Restorer {
 	return &Restorer{
-		wrote: map[string]uint64{}, unsure: map[string]bool{}, badJobs: map[string]bool{}, badControls: map[string]bool{},
+		lastWrite: map[string]uint64{}, unsure: map[string]bool{}, badJobs: map[string]bool{}, badControls: map[string]bool{},
 		foreign: map[registry.Key]bool{},
 	}
 }
 
 // defend reports whether another hand changed a plan. Then the plan that the leader knows stays
 // in the view, and planning writes it again over the stored value.
-func (l *Leader) defend(n feed.Update[*record.Plan]) bool {
+func (l *Leader) detectPlanEdit(n feed.Update[*record.Plan]) bool {
 	old, had := l.View.Plans[n.Name]
 	unsure := l.unsure[n.Name]
 	delete(l.unsure, n.Name) // after any other write the change can no longer be applied
 	switch {
-	case !had, !l.whole, unsure, errors.Is(n.Err, record.ErrNewerFormat): // a newer version's record is no garbage
+	case !had, !l.synced, unsure, errors.Is(n.Err, record.ErrNewerFormat): // a newer version's record is no garbage
 		return false
 	case n.Deleted && !l.View.IsOffered(old.Job):
 		return false // an operator removes a job that no instance offers
-	case !n.Deleted && n.Rev.Seq <= max(l.View.Term.Seq, l.wrote[n.Name]):
+	case !n.Deleted && n.Rev.Seq <= max(l.View.Term.Seq, l.lastWrite[n.Name]):
 		return false
 	}
 	l.View.Plans[n.Name] = planning.PlanRecord{Rev: n.Rev, Plan: old.Plan}
 	l.View.EditedPlans[n.Name] = true
-	l.content = false
-	l.Seen = max(l.Seen, n.Rev.Seq)
+	l.idle = false
+	l.LastCommit = max(l.LastCommit, n.Rev.Seq)
 	l.Log.Warn("another hand changed or deleted a plan; it is written again", "job", old.Job, "key", string(l.M.Keys.Plan(n.Name)))
 	return true
 }
 
 // keepPlan records a plan that the leader committed.
-func (l *Leader) keepPlan(c planning.Change, rev registry.Rev) {
-	l.wrote[c.Segment] = rev.Seq
+func (l *Leader) recordPlan(c planning.Change, rev registry.Rev) {
+	l.lastWrite[c.Segment] = rev.Seq
 	delete(l.unsure, c.Segment)
 	delete(l.View.EditedPlans, c.Segment)
 	l.View.Plans[c.Segment] = planning.PlanRecord{Rev: rev, Plan: c.Plan}
@@ -89,13 +89,13 @@ func (l *Leader) restoreDefinitions(ctx context.Context) error {
 	loads := batch.Pack([]registry.Cond{registry.At(l.M.Keys.Leader(), l.View.Term)}, parts, l.M.Reg.Limits(),
 		func(d restoredDefinition) batch.Share { return batch.Share{Ops: []registry.Op{d.op}} }, func(restoredDefinition) bool { return false })
 	for _, ld := range loads {
-		l.do("the writing", "definitions")
+		l.setTask("the writing", "definitions")
 		rev, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
 		if refusal, refused := batch.Conflict(err); refused {
 			if refusal.Index == 0 {
 				return errTermOver
 			}
-			if err := l.findForeign(ctx, ld.Txn, refusal.Index); err != nil {
+			if err := l.findForeignValue(ctx, ld.Txn, refusal.Index); err != nil {
 				return err
 			}
 			continue // the watch delivers the stored value
@@ -106,7 +106,7 @@ func (l *Leader) restoreDefinitions(ctx context.Context) error {
 		for _, d := range ld.Parts {
 			l.Log.Warn("another hand deleted a definition or stored an older one; the one in force is stored again",
 				"job", d.job.Name, "revision", d.job.Revision, "key", string(d.op.Key))
-			l.jobs.Feed.Put(d.op.Key.Name(), rev, d.JobRecord)
+			l.jobs.Feed.RecordWrite(d.op.Key.Name(), rev, d.JobRecord)
 		}
 	}
 	return nil
@@ -132,11 +132,11 @@ func restoreDefinition(key registry.Key, stored registry.Rev, e *record.Epoch) (
 }
 
 // foreignAgain is how long a leader leaves a foreign value alone before it reads the key again.
-const foreignAgain = 2 * time.Second
+const foreignReread = 2 * time.Second
 
 // findForeign finds out whether a transaction was refused because of a foreign value: a key that
 // lists do not show, and that exists all the same. No transaction can replace such a value.
-func (l *Leader) findForeign(ctx context.Context, t registry.Txn, index int) error {
+func (l *Leader) findForeignValue(ctx context.Context, t registry.Txn, index int) error {
 	var key registry.Key
 	if n := len(t.If); index < n && t.If[index].Kind == registry.CondAbsent {
 		key = t.If[index].Key
@@ -152,15 +152,15 @@ func (l *Leader) findForeign(ctx context.Context, t registry.Txn, index int) err
 	if !l.foreign[key] {
 		l.Log.Error("record left alone: another program wrote its value; delete the key", "key", string(key), "error", err)
 	}
-	l.foreign[key], l.recheck = true, time.Now().Add(foreignAgain)
+	l.foreign[key], l.rereadForeignAt = true, time.Now().Add(foreignReread)
 	return nil
 }
 
 // foreignRefuses is after how many conflicts on one vacancy an instance looks for foreign values.
-const foreignRefuses = 10
+const foreignConflicts = 10
 
 // sayForeign logs which record of the office holds a foreign value: no instance leads until it is deleted.
-func (o *Elector) sayForeign(ctx context.Context) {
+func (o *Elector) logForeignValues(ctx context.Context) {
 	for _, key := range []registry.Key{o.M.Keys.Leader(), o.M.Keys.Seat()} {
 		if _, err := o.M.Reg.Get(ctx, key, Fresh); errors.Is(err, registry.ErrForeign) {
 			o.Log.Error("no instance can lead: another program wrote the value of the key; delete it", "key", string(key), "error", err)
@@ -169,42 +169,42 @@ func (o *Elector) sayForeign(ctx context.Context) {
 }
 
 // recheckForeign reads keys with foreign values again, some time later.
-func (l *Leader) recheckForeign(ctx context.Context) {
-	if len(l.foreign) == 0 || time.Now().Before(l.recheck) {
+func (l *Leader) rereadForeign(ctx context.Context) {
+	if len(l.foreign) == 0 || time.Now().Before(l.rereadForeignAt) {
 		return
 	}
 	for key := range l.foreign {
 		if _, err := l.M.Reg.Get(ctx, key, Fresh); err == nil || errors.Is(err, registry.ErrNotFound) {
 			l.Log.Info("a foreign value has gone", "key", string(key))
 			delete(l.foreign, key)
-			l.content = false
+			l.idle = false
 		}
 	}
-	if l.recheck = time.Now().Add(foreignAgain); len(l.foreign) == 0 {
-		l.recheck = time.Time{}
+	if l.rereadForeignAt = time.Now().Add(foreignReread); len(l.foreign) == 0 {
+		l.rereadForeignAt = time.Time{}
 	}
 }
 
 // unreadableAgain is how long a leader waits before it looks again at claims that it cannot read:
 // it watches no claims, and an operator may have mended or removed the record.
-const unreadableAgain = 5 * time.Second
+const unreadableReread = 5 * time.Second
 
 // lookAgain sets when to look again at claims that cannot be read.
-func (l *Leader) lookAgain() {
-	l.again = time.Time{}
+func (l *Leader) scheduleReread() {
+	l.rereadClaimsAt = time.Time{}
 	for _, seen := range l.View.Reads {
 		if len(seen.Unreadable) > 0 {
-			l.again = time.Now().Add(unreadableAgain)
+			l.rereadClaimsAt = time.Now().Add(unreadableReread)
 		}
 	}
 }
 
 // brokenPlans returns the segments whose plan cannot be read.
-func (l *Leader) brokenPlans() map[string]bool {
+func (l *Leader) unreadablePlans() map[string]bool {
 	if len(l.foreign) == 0 {
-		return l.Broken
+		return l.BrokenPlans
 	}
-	all := maps.Clone(l.Broken)
+	all := maps.Clone(l.BrokenPlans)
 	for key := range l.foreign {
 		if key.Dir() == l.M.Keys.Plans() {
 			all[key.Name()] = true
@@ -214,7 +214,7 @@ func (l *Leader) brokenPlans() map[string]bool {
 }
 
 // spoilt returns, by segment, the key of a definition or of an intent that cannot be read.
-func (l *Leader) spoilt() map[string]registry.Key {
+func (l *Leader) unreadableInputs() map[string]registry.Key {
 	out := map[string]registry.Key{}
 	for seg := range l.badControls {
 		out[seg] = l.M.Keys.Control(seg)

@@ -16,36 +16,36 @@ import (
 func TestLeader_KnowsItsOwnWrites(t *testing.T) {
 	known := &record.Plan{Job: "job"}
 	offering := planning.MemberRecord{Member: record.Member{Jobs: []string{"job"}}}
-	l := &Leader{M: &Member{}, Log: slog.New(slog.DiscardHandler), whole: true, Restorer: NewRestorer(), View: planning.View{
+	l := &Leader{M: &Member{}, Log: slog.New(slog.DiscardHandler), synced: true, Restorer: NewRestorer(), View: planning.View{
 		Term: registry.Rev{Seq: 10}, Plans: map[string]planning.PlanRecord{"job": {Rev: registry.Rev{Seq: 20}, Plan: known}}, EditedPlans: map[string]bool{},
 		Live: map[registry.SessionID]bool{"A": true}, Members: map[string]planning.MemberRecord{"a.A": offering},
 	}}
 	written := func(seq uint64) feed.Update[*record.Plan] {
 		return feed.Update[*record.Plan]{Name: "job", Rev: registry.Rev{Seq: seq}, Value: &record.Plan{Job: "job"}}
 	}
-	assert.False(t, l.defend(written(9)), "written by an earlier leader")
+	assert.False(t, l.detectPlanEdit(written(9)), "written by an earlier leader")
 	l.unsure["job"] = true
-	assert.False(t, l.defend(written(21)), "the leader's own transaction of unknown outcome may have written it")
-	assert.True(t, l.defend(written(22)), "the unknown outcome excuses one change")
+	assert.False(t, l.detectPlanEdit(written(21)), "the leader's own transaction of unknown outcome may have written it")
+	assert.True(t, l.detectPlanEdit(written(22)), "the unknown outcome excuses one change")
 	assert.Same(t, known, l.View.Plans["job"].Plan)
 	assert.EqualValues(t, 22, l.View.Plans["job"].Rev.Seq)
-	l.keepPlan(planning.Change{Segment: "job", Plan: known}, registry.Rev{Seq: 30})
+	l.recordPlan(planning.Change{Segment: "job", Plan: known}, registry.Rev{Seq: 30})
 	assert.Empty(t, l.View.EditedPlans)
-	assert.False(t, l.defend(written(30)))
-	assert.True(t, l.defend(feed.Update[*record.Plan]{Name: "job", Deleted: true}))
+	assert.False(t, l.detectPlanEdit(written(30)))
+	assert.True(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}))
 	l.View.Live = nil
-	assert.False(t, l.defend(feed.Update[*record.Plan]{Name: "job", Deleted: true}), "no live instance offers the job")
+	assert.False(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}), "no live instance offers the job")
 }
 
 func TestRestore_Guards(t *testing.T) {
 	// restoring returns a leader that has observed no definition, or an old one, of a job in force.
 	restoring := func(t *testing.T) (l *Leader, reg registry.Registry, key registry.Key) {
-		o := inOffice(t)
+		o := newLeadingElector(t)
 		key = o.M.Keys.Job("job")
 		e, err := record.NewEpoch(1, 0, []byte(`{"name":"job","revision":2,"shards":4}`))
 		require.NoError(t, err)
-		l = &Leader{M: o.M, Office: o, Log: slog.New(slog.DiscardHandler), Progress: &Progress{}, Restorer: NewRestorer(), View: planning.View{
-			Term: o.Office.LeaderRev, Jobs: map[string]planning.JobRecord{},
+		l = &Leader{M: o.M, Elector: o, Log: slog.New(slog.DiscardHandler), Progress: &Progress{}, Restorer: NewRestorer(), View: planning.View{
+			Term: o.State.LeaderRev, Jobs: map[string]planning.JobRecord{},
 			Plans:   map[string]planning.PlanRecord{"job": {Plan: &record.Plan{Job: "job", Epochs: []record.Epoch{e}}}},
 			Live:    map[registry.SessionID]bool{"A": true},
 			Members: map[string]planning.MemberRecord{"a.A": {Member: record.Member{Jobs: []string{"job"}}}},

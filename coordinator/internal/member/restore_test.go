@@ -189,7 +189,7 @@ func TestOperator_TriggersRunAfterTheirCounterWasDeleted(t *testing.T) {
 			require.NoError(t, err)
 			time.Sleep(time.Second)
 		}
-		time.Sleep(2 * member.SelfDiagnosis) // the triggers are cleared
+		time.Sleep(2 * member.RegularCheck) // the triggers are cleared
 		g.RemoveRecord(g.Keys.Control("job"))
 		a.TakeRuns()
 		_, err := o.Trigger(t.Context(), "job", "again", nil)

@@ -20,7 +20,7 @@ func (m *Member) logJoined(log *slog.Logger, offered []string) {
 	m.mu.Lock()
 	away := m.lostAt
 	m.mu.Unlock()
-	attrs := []any{"jobs", len(offered), "names", eventlog.JobsText(offered)}
+	attrs := []any{"jobs", len(offered), "names", eventlog.JoinJobs(offered)}
 	if away.IsZero() {
 		log.Info("joined the fleet", attrs...)
 		return

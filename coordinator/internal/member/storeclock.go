@@ -15,7 +15,7 @@ import (
 
 // compareWithStore compares this clock, which was read before and after the commit that has just
 // written the record of who is in office, with the clock of the store at that commit.
-func (l *Leader) compareWithStore(ctx context.Context, before, after time.Time) {
+func (l *Leader) compareWithStoreClock(ctx context.Context, before, after time.Time) {
 	instances := 0
 	for inc := range l.View.Members {
 		if l.View.Alive(inc) {

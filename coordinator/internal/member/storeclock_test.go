@@ -25,7 +25,7 @@ func TestClocks_OfTheStore(t *testing.T) {
 			membertest.SleepToMinute(2)
 			assert.NotEmpty(t, a.TakeRuns())
 			assert.Equal(t, 1, a.Log.Count(differs))
-			time.Sleep(2 * member.ClocksDrift)
+			time.Sleep(2 * member.ClockComparison)
 			assert.GreaterOrEqual(t, a.Log.Count(differs), 2, "it does so again while that lasts")
 			assert.Zero(t, a.Log.Count("cannot be checked"))
 		})
@@ -66,7 +66,7 @@ func TestClocks_OfTheStore(t *testing.T) {
 		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
 		a.Reg.NoClock = true
 		g.JoinWorker(a)
-		time.Sleep(3 * member.ClocksDrift)
+		time.Sleep(3 * member.ClockComparison)
 		assert.Equal(t, 1, a.Log.Count("this clock cannot be checked"))
 		assert.Contains(t, a.Log.String(), "level=INFO msg=\"this clock cannot be checked")
 	})

@@ -38,7 +38,7 @@ func TestLead_StrategyThatFails(t *testing.T) {
 					written++
 				}
 			}
-			assert.LessOrEqual(t, written, int(10*time.Minute/member.SelfDiagnosis)+5)
+			assert.LessOrEqual(t, written, int(10*time.Minute/member.RegularCheck)+5)
 			if strings.HasPrefix(name, "panics") {
 				assert.Zero(t, written)
 				assert.Equal(t, 1, a.Log.Count("msg=\"strategy panicked\""))

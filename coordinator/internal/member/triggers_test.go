@@ -21,7 +21,7 @@ func TestLead_TriggerOfACrashedInstance(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
 		defer g.Server.Partition("a")()
-		time.Sleep(membertest.TTL + 4*member.SelfDiagnosis)
+		time.Sleep(membertest.TTL + 4*member.RegularCheck)
 		require.Empty(t, g.ReadOwners("job"))
 		b.TakeRuns()
 		b.Offer(membertest.DefinitionsByName(coordtest.Def("job", 0, 2, "")))

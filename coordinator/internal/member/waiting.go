@@ -12,7 +12,7 @@ import (
 // takeWaiting handles a member's record in which nothing is new but the runs that wait for a
 // worker, and the reading of the clock that each record carries. It reports whether the record
 // is one. Planning does not depend on those, so a leader that has nothing to do needs no round.
-func (l *Leader) takeWaiting(n feed.Update[record.Member]) bool {
+func (l *Leader) applyWaiting(n feed.Update[record.Member]) bool {
 	known, ok := l.View.Members[n.Name]
 	if !ok || n.Deleted || n.Unreadable || maps.EqualFunc(known.Waiting, n.Value.Waiting, record.Waiting.Equal) {
 		return false
@@ -22,8 +22,8 @@ func (l *Leader) takeWaiting(n feed.Update[record.Member]) bool {
 	if !reflect.DeepEqual(before, n.Value) {
 		return false
 	}
-	content := l.content
-	take(l, l.View.Members, n, planning.MemberRecord{Rev: n.Rev, Member: n.Value})
-	l.content = content
+	content := l.idle
+	applyUpdate(l, l.View.Members, n, planning.MemberRecord{Rev: n.Rev, Member: n.Value})
+	l.idle = content
 	return true
 }

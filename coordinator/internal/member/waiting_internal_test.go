@@ -13,7 +13,7 @@ import (
 )
 
 func TestLeader_TakesWaiting(t *testing.T) {
-	entry := func(w *watched, m record.Member) registry.Entry {
+	entry := func(w *viewFixture, m record.Member) registry.Entry {
 		value, err := record.Encode(m)
 		require.NoError(t, err)
 		return registry.Entry{Key: w.l.M.Keys.Member("a.A"), Value: value}
@@ -29,28 +29,28 @@ func TestLeader_TakesWaiting(t *testing.T) {
 		"plans for a record that waits for the same": {record.Member{Name: "a", Jobs: []string{"job"}, Clock: 9}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWatched(t)
-			w.tell(w.instances, registry.Snapshot, registry.Entry{Key: w.l.M.Keys.Instance("a"), Owner: "A"})
-			w.tell(w.members, registry.Snapshot, entry(w, record.Member{Name: "a", Jobs: []string{"job"}, Clock: 7}))
-			require.True(t, w.l.takeNews())
-			w.l.content = true
-			w.tell(w.members, registry.Delta, entry(w, c.next))
-			require.True(t, w.l.takeNews())
-			assert.Equal(t, c.plan, !w.l.content)
+			w := newViewFixture(t)
+			w.deliver(w.instances, registry.Snapshot, registry.Entry{Key: w.l.M.Keys.Instance("a"), Owner: "A"})
+			w.deliver(w.members, registry.Snapshot, entry(w, record.Member{Name: "a", Jobs: []string{"job"}, Clock: 7}))
+			require.True(t, w.l.updateView())
+			w.l.idle = true
+			w.deliver(w.members, registry.Delta, entry(w, c.next))
+			require.True(t, w.l.updateView())
+			assert.Equal(t, c.plan, !w.l.idle)
 			assert.Equal(t, planning.MemberRecord{Rev: registry.Rev{Seq: w.seq}, Member: c.next}, w.l.View.Members["a.A"], "it is in view")
-			assert.Equal(t, w.seq, w.l.Seen)
+			assert.Equal(t, w.seq, w.l.LastCommit)
 		})
 	}
 	t.Run("plans for a member that comes or goes with runs that wait", func(t *testing.T) {
-		w := newWatched(t)
-		w.l.content = true
-		w.tell(w.members, registry.Snapshot, entry(w, record.Member{Name: "a", Waiting: waiting}))
-		w.l.takeNews()
-		assert.False(t, w.l.content)
-		w.l.content = true
-		w.gone(w.members, w.l.M.Keys.Member("a.A"))
-		w.l.takeNews()
-		assert.False(t, w.l.content)
+		w := newViewFixture(t)
+		w.l.idle = true
+		w.deliver(w.members, registry.Snapshot, entry(w, record.Member{Name: "a", Waiting: waiting}))
+		w.l.updateView()
+		assert.False(t, w.l.idle)
+		w.l.idle = true
+		w.deliverDelete(w.members, w.l.M.Keys.Member("a.A"))
+		w.l.updateView()
+		assert.False(t, w.l.idle)
 		assert.Empty(t, w.l.View.Members)
 	})
 }

@@ -16,32 +16,32 @@ func TestProgress(t *testing.T) {
 	began := time.Now()
 	p := Progress{since: began}
 	t.Run("is stuck when it has come to nothing for longer than patience allows", func(t *testing.T) {
-		_, stuck := p.stuck(began.Add(time.Second), time.Second)
+		_, stuck := p.checkStuck(began.Add(time.Second), time.Second)
 		assert.False(t, stuck)
-		why, stuck := p.stuck(began.Add(time.Second+1), time.Second)
+		why, stuck := p.checkStuck(began.Add(time.Second+1), time.Second)
 		assert.True(t, stuck)
 		assert.Equal(t, "for 1s it has been busy with nothing", why)
 	})
 	t.Run("says what the loop is busy with, and how it last failed", func(t *testing.T) {
 		p := Progress{since: began}
-		p.do("the writing", "plans")
-		p.fail(context.DeadlineExceeded)
-		why, _ := p.stuck(began.Add(time.Minute), time.Second)
+		p.setTask("the writing", "plans")
+		p.recordFailure(context.DeadlineExceeded)
+		why, _ := p.checkStuck(began.Add(time.Minute), time.Second)
 		assert.Equal(t, "for 1m0s it has been busy with the writing of plans, and last failed: context deadline exceeded", why)
 	})
 	t.Run("is not stuck while it rests, nor anew at once when it begins", func(t *testing.T) {
-		p := Progress{since: began.Add(-time.Hour), err: errors.New("once")}
-		p.rest()
-		_, stuck := p.stuck(began, time.Second)
+		p := Progress{since: began.Add(-time.Hour), lastErr: errors.New("once")}
+		p.markIdle()
+		_, stuck := p.checkStuck(began, time.Second)
 		assert.False(t, stuck)
-		p.begin()
-		_, stuck = p.stuck(time.Now(), time.Second)
+		p.markBusy()
+		_, stuck = p.checkStuck(time.Now(), time.Second)
 		assert.False(t, stuck)
 	})
 	t.Run("counts a conflict as an answer", func(t *testing.T) {
 		p := Progress{since: began.Add(-time.Hour)}
-		p.fail(fmt.Errorf("name: %w", &registry.ConflictError{}))
-		_, stuck := p.stuck(time.Now(), time.Minute)
+		p.recordFailure(fmt.Errorf("name: %w", &registry.ConflictError{}))
+		_, stuck := p.checkStuck(time.Now(), time.Minute)
 		assert.False(t, stuck)
 	})
 }

@@ -145,7 +145,7 @@ func TestWatchdog(t *testing.T) {
 		g.Start("b", coordtest.Def("job", 0, 4, ""))
 		release := g.HangStrategy(1)
 		a.Offer(membertest.DefinitionsByName(hanging))
-		time.Sleep(member.LeastPatience - time.Second)
+		time.Sleep(member.MinPatience - time.Second)
 		release()
 		membertest.SleepToMinute(5)
 		assert.Equal(t, "a", g.ReadLeaderName())

@@ -160,7 +160,7 @@ func (g *Group) ReadLeaderName() string {
 // instance that holds the seat then.
 func (g *Group) AwaitNextLeader() string {
 	g.T.Helper()
-	time.Sleep(2 * member.LeastPatience)
+	time.Sleep(2 * member.MinPatience)
 	synctest.Wait()
 	return g.ReadLeaderName()
 }

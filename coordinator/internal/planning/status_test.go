@@ -22,7 +22,7 @@ func TestDecisions(t *testing.T) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		g.Start("b", coordtest.Def("job", 0, 2, ""))
 		before, _ := g.GetRecord(g.Keys.Plan("job"))
-		time.Sleep(10 * member.SelfDiagnosis)
+		time.Sleep(10 * member.RegularCheck)
 		after, _ := g.GetRecord(g.Keys.Plan("job"))
 		assert.Equal(t, before.Modified, after.Modified)
 	})
@@ -32,7 +32,7 @@ func TestDecisions(t *testing.T) {
 		for range 20 {
 			_, err := a.Trigger(t.Context(), "job", "", nil)
 			require.NoError(t, err)
-			time.Sleep(2 * member.SelfDiagnosis)
+			time.Sleep(2 * member.RegularCheck)
 		}
 		assert.Empty(t, g.ReadPlan("job").Triggers, "it was cleared")
 		assert.Equal(t, before, g.ReadPlan("job").Decisions)
