@@ -315,7 +315,7 @@ func TestOperator_DisabledInstances(t *testing.T) {
 			time.Sleep(time.Second)
 			assert.Len(t, g.ReadOwners("job"), 2, "it disables nobody")
 		}
-		assert.Equal(t, 3, a.Log.Count(fmt.Sprintf("unreadable record left alone\" namespace=test group=default instance=a session=%s term=%d key=%s",
+		assert.Equal(t, 3, a.Log.Count(fmt.Sprintf("record cannot be read; rota leaves it as it is\" namespace=test group=default instance=a session=%s term=%d key=%s",
 			a.Session(), coordtest.Must(g.GetRecord(g.Keys.Leader())).Modified.Seq, g.Keys.GroupControl())))
 		require.NoError(t, b.Pause(t.Context(), "job"))
 		time.Sleep(time.Second)

@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// lullTime is how long changes must have paused before they are logged together.
+	// quietTime is how long no further change must follow before the collected ones are logged.
 	quietTime = 200 * time.Millisecond
-	// lullLimit is how long the first of them waits at most.
+	// maxDelay bounds how long the first collected change waits.
 	maxDelay = 2 * time.Second
 )
 
-// lull collects changes that come in bursts, such as those that one join makes to the plans
-// of 300 jobs, and logs them together.
+// collector collects changes that arrive in bursts, and logs each burst as a whole. One join can
+// change the plans of 300 jobs.
 type collector struct {
-	log func() // writes the collected changes, and forgets them. It is called with mu held
+	log func() // logs and clears the collected changes; called with mu held
 
 	mu    sync.Mutex
-	began time.Time // when the first change was made that is not logged; zero: there is none
+	began time.Time // when the oldest change that is not logged was collected; zero: there is none
 	timer *time.Timer
 }
 
-// add makes a change, which f collects, and puts the logging off.
-func (l *collector) collect(f func()) {
+// collect calls store, which stores a change, and postpones the logging.
+func (l *collector) collect(store func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f()
+	store()
 	if l.began.IsZero() {
 		l.began = time.Now()
 		l.timer = time.AfterFunc(quietTime, l.Flush)
@@ -37,7 +37,7 @@ func (l *collector) collect(f func()) {
 	l.timer.Reset(min(quietTime, time.Until(l.began.Add(maxDelay))))
 }
 
-// flush logs the collected changes.
+// Flush logs the collected changes now.
 func (l *collector) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,16 +49,16 @@ func (l *collector) Flush() {
 	l.log()
 }
 
-// maxLogText is about how many bytes a line has for a list.
+// maxLogText is about how many bytes of a log line a list may fill.
 const maxLogText = 400
 
-// List joins texts as far as there is room, and counts the others. The plural noun many
-// names the things that the texts are about.
-func JoinTexts(texts []string, many string) string {
+// JoinTexts joins texts up to a length bound, and counts the others: "; and 7 jobs more". plural
+// is the noun.
+func JoinTexts(texts []string, plural string) string {
 	var b strings.Builder
 	for i, text := range texts {
 		if i > 0 && b.Len()+len(text) > maxLogText {
-			fmt.Fprintf(&b, "; and %d %s more", len(texts)-i, many)
+			fmt.Fprintf(&b, "; and %d %s more", len(texts)-i, plural)
 			break
 		}
 		if i > 0 {
@@ -69,8 +69,8 @@ func JoinTexts(texts []string, many string) string {
 	return b.String()
 }
 
-// Shorten cuts a text that is longer than a list may be, such as that of every other shard
-// of 10,000.
+// Shorten cuts a text that is longer than a list may be, such as a list of every other shard of
+// 10,000.
 func Shorten(text string) string {
 	if len(text) <= maxLogText {
 		return text
@@ -78,5 +78,5 @@ func Shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxLogText], "") + "..."
 }
 
-// JobsText returns the first of some jobs' names.
+// JoinJobs joins names of jobs up to the length bound of JoinTexts.
 func JoinJobs(jobs []string) string { return JoinTexts(jobs, "jobs") }

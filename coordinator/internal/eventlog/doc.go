@@ -1,3 +1,3 @@
-// Package eventlog logs changes of plans and of ownership, one line for all jobs that a change of
-// the fleet concerns.
+// Package eventlog logs changes of plans and of shard ownership. A change of the fleet affects many
+// jobs; their changes are collected and logged as one line.
 package eventlog

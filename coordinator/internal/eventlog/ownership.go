@@ -12,19 +12,20 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// OwnershipLog logs which shards an incarnation gains and loses, in one line for all jobs that
-// a change of the fleet concerns, and plans that cannot be read. A nil one logs nothing.
+// OwnershipLog logs the shards that an incarnation gains and loses, one line for all jobs of a
+// burst, and the loss of plans. A nil OwnershipLog logs nothing.
 type OwnershipLog struct {
 	collector
 	reg   registry.Registry
 	to    *slog.Logger
 	tasks sync.WaitGroup
 
-	owned     map[string]shardset.Set // by job, as in the latest plan
-	before    map[string]shardset.Set // of the jobs that have changed, as logged last
-	lostPlans map[string]bool         // jobs whose plan cannot be read or is gone, of which shards were owned
+	owned     map[string]shardset.Set // by job, as in its latest plan
+	before    map[string]shardset.Set // jobs that changed since the last line, as logged then
+	lostPlans map[string]bool         // jobs whose plan was deleted or cannot be read while shards were owned
 }
 
+// NewOwnershipLog returns a log that writes to to, and reads lost plans from reg.
 func NewOwnershipLog(reg registry.Registry, to *slog.Logger) *OwnershipLog {
 	o := &OwnershipLog{
 		reg: reg, to: to, owned: map[string]shardset.Set{}, before: map[string]shardset.Set{}, lostPlans: map[string]bool{},
@@ -33,7 +34,7 @@ func NewOwnershipLog(reg registry.Registry, to *slog.Logger) *OwnershipLog {
 	return o
 }
 
-// Set records the shards of a job that its plan gives to this incarnation.
+// SetOwned records the shards of a job that its plan assigns to this incarnation.
 func (o *OwnershipLog) SetOwned(job string, shards shardset.Set) {
 	if o == nil {
 		return
@@ -55,8 +56,8 @@ func (o *OwnershipLog) SetOwned(job string, shards shardset.Set) {
 	})
 }
 
-// Lose records that a plan is gone, or that it cannot be read because of err. The shards that
-// this incarnation owned by it are not claimed until there is another plan.
+// LosePlan records that a plan was deleted, or that err keeps it from being read. Until the job has
+// a readable plan again, this incarnation claims none of its shards.
 func (o *OwnershipLog) LosePlan(ctx context.Context, job string, key registry.Key, err error) {
 	if o == nil || o.lostPlans[job] || o.owned[job].IsZero() {
 		return
@@ -67,7 +68,7 @@ func (o *OwnershipLog) LosePlan(ctx context.Context, job string, key registry.Ke
 		o.logLoss(job, key, shards, err)
 		return
 	}
-	o.tasks.Go(func() { // a registry leaves out keys that it cannot decode, as if they had gone
+	o.tasks.Go(func() { // to a watch, a value that the registry cannot decode looks deleted
 		_, err := o.reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
 		if ctx.Err() == nil {
 			o.logLoss(job, key, shards, err)
@@ -78,16 +79,16 @@ func (o *OwnershipLog) LosePlan(ctx context.Context, job string, key registry.Ke
 func (o *OwnershipLog) logLoss(job string, key registry.Key, shards string, err error) {
 	attrs := []any{"job", job, "shards", shards, "key", string(key)}
 	if err == nil {
-		o.to.Warn("plan was deleted by another hand and is there again", attrs...)
+		o.to.Warn("plan was deleted by another writer and has been restored", attrs...)
 		return
 	}
-	o.to.Error("plan cannot be read: the job's shards stand still here", append(attrs, "error", err,
-		"next", "nothing of the job is claimed until its plan can be read; runs that have begun go on",
-		"remedy", "write the record back as it was, or delete the key: then the leader plans the job anew")...)
+	o.to.Error("plan cannot be read; this instance claims none of the job's shards", append(attrs, "error", err,
+		"next", "the instance claims again once the plan can be read; runs in progress continue",
+		"remedy", "restore the earlier value, or delete the key: the leader then plans the job anew")...)
 }
 
-// Close logs the remaining changes and waits for the reads that lose has begun. The context
-// given to lose has ended.
+// Close logs the collected changes and waits for the reads of LosePlan, whose context must have
+// ended.
 func (o *OwnershipLog) Close() {
 	if o == nil {
 		return
@@ -96,7 +97,7 @@ func (o *OwnershipLog) Close() {
 	o.tasks.Wait()
 }
 
-// Total returns how many shards are owned.
+// Total returns the number of owned shards.
 func (o *OwnershipLog) Total() (n int) {
 	if o == nil {
 		return 0
@@ -107,7 +108,7 @@ func (o *OwnershipLog) Total() (n int) {
 	return n
 }
 
-// report logs the changes since the last report.
+// logChanges logs the changes since the last line.
 func (o *OwnershipLog) logChanges() {
 	var gained, lost []string
 	var gains, losses int
@@ -123,7 +124,7 @@ func (o *OwnershipLog) logChanges() {
 	}
 	clear(o.before)
 	if gains+losses == 0 {
-		return // gained and lost again
+		return // gained and lost within the burst
 	}
 	attrs := []any{"gained", gains, "lost", losses, "owned", o.Total()}
 	if gains > 0 {

@@ -16,31 +16,32 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// PlanLog logs the plans of a leader, in one line for all jobs that a change of the fleet
-// concerns, and the problems of jobs. A nil one logs nothing.
+// PlanLog logs a leader's changes of plans, one line for all jobs of a burst, and the problems of
+// jobs. A nil PlanLog logs nothing.
 type PlanLog struct {
 	collector
 	to *slog.Logger
 
-	whys     map[string][]string // by job: why its plan was changed
-	commit   uint64              // the last
-	problems map[string]string   // by job, those that have changed; empty: there is none any more
-	reaped   []string            // instances whose records were removed
+	whys     map[string][]string // by job: the reasons for the changes of its plan
+	commit   uint64              // of the last change
+	problems map[string]string   // by job, problems that changed; empty: the problem is over
+	reaped   []string            // instances whose records were deleted
 
-	unreadable map[registry.Key]registry.Rev // records of claims that cannot be read, as logged last
+	unreadable map[registry.Key]registry.Rev // the version of each unreadable claims record that was logged
 	conflicts  map[string]*conflictRun       // by segment
 }
 
-// refusals is changes of a job's plan that conflicted, one after the other.
+// conflictRun is an unbroken series of conflicts on a job's plan.
 type conflictRun struct {
 	since  time.Time
 	logged bool
 }
 
-// stubborn is how long each change of a plan may conflict before that is logged. A conflict
-// that comes of a race is over with the next look.
+// conflictsLogged is how long all changes of a plan must conflict before that is logged. The next
+// round resolves a conflict that comes from a race.
 const conflictsLogged = 5 * time.Second
 
+// NewPlanLog returns a log that writes to to.
 func NewPlanLog(to *slog.Logger) *PlanLog {
 	p := &PlanLog{
 		to: to, whys: map[string][]string{}, problems: map[string]string{},
@@ -50,14 +51,14 @@ func NewPlanLog(to *slog.Logger) *PlanLog {
 	return p
 }
 
-// Planned records a change that was committed, and the problem before it. Upkeep happens day
-// by day, and shows at DEBUG only.
+// RecordPlan records a committed change of a plan. problem is the plan's problem before the change.
+// A change that is upkeep only shows at DEBUG.
 func (p *PlanLog) RecordPlan(c *planning.Change, commit uint64, problem string) {
 	if p == nil {
 		return
 	}
 	job := c.Plan.Job
-	p.to.Debug("planned a job", "job", job, "why", strings.Join(slices.Concat(c.Why, c.Upkeep), "; "), "commit", commit)
+	p.to.Debug("plan written", "job", job, "why", strings.Join(slices.Concat(c.Why, c.Upkeep), "; "), "commit", commit)
 	p.endConflicts(c.Segment, job)
 	if len(c.Why) == 0 {
 		return
@@ -70,26 +71,26 @@ func (p *PlanLog) RecordPlan(c *planning.Change, commit uint64, problem string) 
 	})
 }
 
-// Buried records that the records of a dead incarnation were removed.
+// RecordReaping records that the records of an expired incarnation were deleted.
 func (p *PlanLog) RecordReaping(incarnation string) {
 	if p == nil {
 		return
 	}
-	p.to.Debug("buried one", "incarnation", incarnation)
+	p.to.Debug("reaped an incarnation", "incarnation", incarnation)
 	p.collect(func() { p.reaped = append(p.reaped, record.InstanceOf(incarnation)) })
 }
 
-// report logs the changes since the last report.
+// logChanges logs the changes since the last line.
 func (p *PlanLog) logChanges() {
 	texts := make([]string, 0, len(p.whys))
 	for _, job := range slices.Sorted(maps.Keys(p.whys)) {
 		texts = append(texts, fmt.Sprintf("%s (%s)", job, strings.Join(p.whys[job], ", ")))
 	}
 	if len(texts) > 0 {
-		p.to.Info("planned", "jobs", len(texts), "why", JoinTexts(texts, "jobs"), "commit", p.commit)
+		p.to.Info("plans changed", "jobs", len(texts), "why", JoinTexts(texts, "jobs"), "commit", p.commit)
 	}
 	if len(p.reaped) > 0 {
-		p.to.Info("buried", "instances", len(p.reaped), "names", JoinTexts(p.reaped, "instances"))
+		p.to.Info("reaped expired instances", "instances", len(p.reaped), "names", JoinTexts(p.reaped, "instances"))
 		p.reaped = nil
 	}
 	jobs := map[string][]string{} // by problem
@@ -99,17 +100,17 @@ func (p *PlanLog) logChanges() {
 	for _, problem := range slices.Sorted(maps.Keys(jobs)) {
 		names := jobs[problem]
 		if problem == "" {
-			p.to.Info("jobs have no problem any more", "jobs", len(names), "names", JoinJobs(names))
+			p.to.Info("problem of jobs is over", "jobs", len(names), "names", JoinJobs(names))
 			continue
 		}
 		p.to.Warn("jobs have a problem", "jobs", len(names), "names", JoinJobs(names), "problem", problem,
-			"remedy", "Status of such a job has it as Problem until it is over")
+			"remedy", "Status of each job reports the problem until it is over")
 	}
 	clear(p.whys)
 	clear(p.problems)
 }
 
-// Unreadable logs a record of claims that cannot be read, once for each version of it.
+// LogUnreadable logs a claims record that cannot be read, once for each version of the record.
 func (p *PlanLog) LogUnreadable(e registry.Entry, err error) {
 	if p == nil {
 		return
@@ -123,8 +124,8 @@ func (p *PlanLog) LogUnreadable(e registry.Entry, err error) {
 	}
 }
 
-// Conflicted logs a plan whose every write conflicts. A registry leaves a value that it cannot
-// decode out of lists and watches, but the key exists, so the plan cannot be created.
+// LogConflict logs a plan on which every write conflicts. The reason may be a value that the registry
+// cannot decode: lists and watches leave it out, but its key exists, so the plan cannot be created.
 func (p *PlanLog) LogConflict(ctx context.Context, reg registry.Registry, segment, job string, key registry.Key) {
 	if p == nil {
 		return
@@ -139,20 +140,20 @@ func (p *PlanLog) LogConflict(ctx context.Context, reg registry.Registry, segmen
 	}
 	_, err := reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
 	if ctx.Err() != nil || err != nil && !errors.Is(err, registry.ErrForeign) && !errors.Is(err, registry.ErrNotFound) {
-		return // the next conflict is another occasion
+		return // the next conflict tries again
 	}
 	r.logged = true
-	p.to.Warn("plan conflicts again and again", "job", job, "key", string(key), "since", r.since, "error", err,
-		"next", "the job stays as it is, and changes are tried each second",
-		"remedy", "if the record is not one of rota's, delete the key: then the job is planned anew")
+	p.to.Warn("every write of a plan conflicts", "job", job, "key", string(key), "since", r.since, "error", err,
+		"next", "the leader retries each second; until then the job keeps its present plan",
+		"remedy", "if another program wrote the record, delete the key: the leader then plans the job anew")
 }
 
-// accepted ends what conflicted has begun.
+// endConflicts ends the series of conflicts that LogConflict has recorded.
 func (p *PlanLog) endConflicts(segment, job string) {
 	if r := p.conflicts[segment]; r != nil {
 		delete(p.conflicts, segment)
 		if r.logged {
-			p.to.Info("plan is written again", "job", job, "after", time.Since(r.since).Round(time.Millisecond))
+			p.to.Info("plan can be written again", "job", job, "after", time.Since(r.since).Round(time.Millisecond))
 		}
 	}
 }

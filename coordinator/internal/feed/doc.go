@@ -1,3 +1,4 @@
-// Package feed follows a directory of records: one watch, decoded once, for any number of readers.
-// A reader gets the latest value of each record that has changed since it last looked.
+// Package feed keeps a decoded replica of a directory of records. A feed has one watch, decodes each
+// record once, and serves any number of readers. A reader drains the latest value of each record
+// that has changed since its last drain.
 package feed

@@ -9,20 +9,19 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Feed is a decoded replica of a directory with readers that take what has changed since
-// they last asked. It is written by one goroutine and holds up nobody: what a reader has
-// not taken yet costs one name.
+// Feed is a decoded replica of a directory. A slow reader blocks neither the watch nor other
+// readers: the feed stores one name for each change that a reader has not drained.
 type Feed[T any] struct {
 	dir    registry.Key
 	decode func(registry.Entry) (T, error)
 	log    *slog.Logger
 
-	UnreadableLevel slog.Level // at which records that cannot be decoded are logged
+	UnreadableLevel slog.Level // the level at which the feed logs records that it cannot decode
 
 	mu         sync.Mutex
 	records    map[string]decoded[T]
 	unreadable map[string]unreadable // records that could not be decoded
-	synced     bool
+	synced     bool                  // a snapshot has been applied
 	readers    []*Reader[T]
 }
 
@@ -31,29 +30,30 @@ type decoded[T any] struct {
 	value T
 }
 
-// broken is a record that could not be decoded, and why.
+// unreadable is a record that could not be decoded, with the reason.
 type unreadable struct {
 	rev registry.Rev
 	err error
 }
 
-// Reader is one reader's place in a feed.
+// Reader drains the changes of a feed.
 type Reader[T any] struct {
 	Feed  *Feed[T]
-	dirty map[string]struct{}
-	wake  func() // after changes: there is something to take. Must not block
+	dirty map[string]struct{} // names of records that changed since the last drain
+	wake  func()              // called after changes; must not block
 }
 
-// Update is what has become of a record: gone, broken or changed.
+// Update is the present state of a record that changed.
 type Update[T any] struct {
 	Name       string
 	Rev        registry.Rev
 	Value      T
 	Deleted    bool
-	Unreadable bool  // it exists and cannot be read; leave it alone
-	Err        error // why it cannot
+	Unreadable bool  // the record exists but cannot be decoded, so nothing may overwrite it
+	Err        error // why it cannot be decoded
 }
 
+// New returns a feed of a directory that decodes records with decode. Run fills it.
 func New[T any](dir registry.Key, log *slog.Logger, decode func(registry.Entry) (T, error)) *Feed[T] {
 	return &Feed[T]{dir: dir, decode: decode, log: log, UnreadableLevel: slog.LevelError, records: map[string]decoded[T]{}, unreadable: map[string]unreadable{}}
 }
@@ -66,11 +66,10 @@ func (f *Feed[T]) Run(ctx context.Context, reg registry.Registry) error {
 	})
 }
 
-// NewReader adds a reader, to which everything is news. It is nudged at once if there is
-// something.
-func (f *Feed[T]) NewReader(nudge func()) *Reader[T] {
+// NewReader adds a reader. Its first Drain returns all records. NewReader calls wake once.
+func (f *Feed[T]) NewReader(wake func()) *Reader[T] {
 	f.mu.Lock()
-	r := &Reader[T]{Feed: f, dirty: map[string]struct{}{}, wake: nudge}
+	r := &Reader[T]{Feed: f, dirty: map[string]struct{}{}, wake: wake}
 	for name := range f.records {
 		r.dirty[name] = struct{}{}
 	}
@@ -79,11 +78,11 @@ func (f *Feed[T]) NewReader(nudge func()) *Reader[T] {
 	}
 	f.readers = append(f.readers, r)
 	f.mu.Unlock()
-	nudge()
+	wake()
 	return r
 }
 
-// Close takes the reader out of its feed.
+// Close removes the reader from its feed.
 func (r *Reader[T]) Close() {
 	f := r.Feed
 	f.mu.Lock()
@@ -91,8 +90,8 @@ func (r *Reader[T]) Close() {
 	f.readers = slices.DeleteFunc(f.readers, func(o *Reader[T]) bool { return o == r })
 }
 
-// Drain calls fn with what has changed since the last take. It reports whether the feed
-// has been filled once: before that, absence means nothing.
+// Drain calls fn with each record that has changed since the last Drain. synced reports whether
+// the feed has received its first snapshot; before that, a missing record may still exist.
 func (r *Reader[T]) Drain(fn func(Update[T])) (synced bool) {
 	f := r.Feed
 	f.mu.Lock()
@@ -118,7 +117,7 @@ func (r *Reader[T]) Drain(fn func(Update[T])) (synced bool) {
 	return synced
 }
 
-// Put records a write of this process ahead of its event.
+// RecordWrite applies a write of this process without waiting for its event.
 func (f *Feed[T]) RecordWrite(name string, rev registry.Rev, value T) {
 	f.mu.Lock()
 	f.setRecord(Update[T]{Name: name, Rev: rev, Value: value})
@@ -135,6 +134,7 @@ func (f *Feed[T]) wakeReaders() {
 	}
 }
 
+// ApplyBatch applies a batch of the directory's watch.
 func (f *Feed[T]) ApplyBatch(b registry.Batch) {
 	puts := make([]Update[T], 0, len(b.Puts))
 	for _, e := range b.Puts {
@@ -165,7 +165,7 @@ func (f *Feed[T]) ApplyBatch(b registry.Batch) {
 	f.wakeReaders()
 }
 
-// known reports whether an entry says nothing new.
+// isKnown reports whether the feed has this version of a record, or a later one.
 func (f *Feed[T]) isKnown(e registry.Entry) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,6 +177,7 @@ func (f *Feed[T]) isKnown(e registry.Entry) bool {
 	return ok && b.rev.Seq >= e.Modified.Seq
 }
 
+// setRecord stores an update unless the feed has the same version or a later one.
 func (f *Feed[T]) setRecord(n Update[T]) {
 	if it, ok := f.records[n.Name]; ok && it.rev.Seq >= n.Rev.Seq {
 		return
@@ -191,9 +192,9 @@ func (f *Feed[T]) setRecord(n Update[T]) {
 	f.markDirty(n.Name)
 }
 
-// remove forgets a record that had gone by commit as of, unless what is known is newer.
-func (f *Feed[T]) removeRecord(name string, as registry.Rev) {
-	if it, ok := f.records[name]; ok && it.rev.Seq > as.Seq {
+// removeRecord drops a record that did not exist at commit at. It keeps a version that is newer.
+func (f *Feed[T]) removeRecord(name string, at registry.Rev) {
+	if it, ok := f.records[name]; ok && it.rev.Seq > at.Seq {
 		return
 	}
 	delete(f.records, name)
@@ -201,6 +202,7 @@ func (f *Feed[T]) removeRecord(name string, as registry.Rev) {
 	f.markDirty(name)
 }
 
+// removeAbsent drops the records that a snapshot does not contain.
 func (f *Feed[T]) removeAbsent(b registry.Batch) {
 	in := make(map[string]struct{}, len(b.Puts))
 	for _, e := range b.Puts {
@@ -224,7 +226,7 @@ func (f *Feed[T]) markDirty(name string) {
 	}
 }
 
-// ByName returns the values of a feed by the names of their records.
+// Values returns the decoded records by name.
 func (f *Feed[T]) Values() map[string]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()

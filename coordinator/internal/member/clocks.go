@@ -9,17 +9,17 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// ClocksDrift is how long clocks that have been found to agree, and have not been set, may go
+// ClockComparison is how long clocks that have been found to agree, and have not been set, may go
 // their ways until they are compared again. In that time one that nobody sets loses some
 // seconds.
 const ClockComparison = 6 * time.Hour
 
-// compareAgain is for the slow tick.
+// requestComparison is for the slow tick.
 func (l *Leader) requestComparison() {
 	l.ToPublish = l.ToPublish || l.M.comparesClocks && (len(l.View.Skewed) > 0 || time.Since(l.Published) > ClockComparison)
 }
 
-// hear takes in what is new of a member's clock.
+// observeClock takes in what is new of a member's clock.
 func (l *Leader) observeClock(n feed.Update[record.Member]) {
 	if !l.M.comparesClocks || n.Deleted || n.Unreadable {
 		return
@@ -63,7 +63,7 @@ func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 	}
 }
 
-// announce tells who should act when the office falls vacant, whose clocks are off, and if
+// publishSeat tells who should act when the office falls vacant, whose clocks are off, and if
 // clocks are to be compared a reading of this one. That is said again while answers may be on
 // their way, as who hears late hears only what was said last.
 func (l *Leader) publishSeat(ctx context.Context) error {
@@ -85,27 +85,27 @@ func (l *Leader) publishSeat(ctx context.Context) error {
 	return nil
 }
 
-// newest returns the commit that said last who is in office.
+// seatCommit returns the commit that said last who is in office.
 func (o *Elector) seatCommit() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.State.SeatRev.Seq
 }
 
-// noticed returns what a leader has last said of clocks.
+// clockNotice returns what a leader has last said of clocks.
 func (o *Elector) clockNotice() skew.Notice {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.State.Clocks
 }
 
-// clockOff reports whether a leader has found this clock to be off.
+// isSkewed reports whether a leader has found this clock to be off.
 func (o *Elector) isSkewed() bool {
 	_, off := o.clockNotice().Skewed[o.In.ID]
 	return off
 }
 
-// hear takes in what a leader has said of clocks by commit seq. o.mu is held.
+// applyClockNotice takes in what a leader has said of clocks by commit seq. o.mu is held.
 func (o *Elector) applyClockNotice(seq uint64) {
 	n := o.State.Clocks
 	d, off := n.Skewed[o.In.ID]

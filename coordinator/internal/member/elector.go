@@ -55,7 +55,7 @@ func (o *Elector) wakeUp() {
 	}
 }
 
-// run takes part in elections until ctx ends.
+// runElections takes part in elections until ctx ends.
 func (o *Elector) runElections(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -132,7 +132,7 @@ func (o *Elector) runElections(ctx context.Context) error {
 	}
 }
 
-// Take brings the office up to date.
+// ReadFeed brings the office up to date.
 func (o *Elector) ReadFeed(r *feed.Reader[registry.Entry]) (synced bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -180,7 +180,7 @@ func (o *Elector) nextStep() (election.Step, time.Duration) {
 	return step, wait + time.Duration(min(o.conflicts, 20))*4*election.SuccessionStep
 }
 
-// act takes the office, or shows that it has been taken. A conflict means that somebody
+// acquireSeat takes the office, or shows that it has been taken. A conflict means that somebody
 // else was first, or that the one who left has not ended: the feed will tell, and until
 // then the next try waits longer.
 func (o *Elector) acquireSeat(ctx context.Context, step election.Step) error {
@@ -222,7 +222,7 @@ func (o *Elector) acquireSeat(ctx context.Context, step election.Step) error {
 	return nil
 }
 
-// entered records what this incarnation has written ahead of its event.
+// recordOwnWrites records what this incarnation has written ahead of its event.
 func (o *Elector) recordOwnWrites(txn registry.Txn, rev registry.Rev) {
 	for _, op := range txn.Then {
 		o.Feed.RecordWrite(op.Key.Name(), rev, registry.Entry{
@@ -239,7 +239,7 @@ type termRun struct {
 	reportedStuck bool // that it is stuck
 }
 
-// serve begins to lead.
+// startTerm begins to lead.
 func (o *Elector) startTerm(ctx context.Context, wg *sync.WaitGroup) *termRun {
 	o.mu.Lock()
 	term := o.State.LeaderRev
@@ -265,7 +265,7 @@ func (o *Elector) startTerm(ctx context.Context, wg *sync.WaitGroup) *termRun {
 	return s
 }
 
-// stop ends the leading of a term, if there is one.
+// stopAndWait ends the leading of a term, if there is one.
 func (s *termRun) stopAndWait() {
 	if s != nil {
 		s.end(errTermOver)
@@ -282,7 +282,7 @@ func (s *termRun) hasEnded() bool {
 	}
 }
 
-// Announce writes who should act when the office falls vacant, and whose clock is off, if
+// PublishSeat writes who should act when the office falls vacant, and whose clock is off, if
 // that is not what is written already or is to be written anew. It leaves the leader record,
 // and hence the term, alone.
 func (o *Elector) PublishSeat(ctx context.Context, names []string, clocks skew.Notice, anew bool) error {
@@ -321,7 +321,7 @@ func (o *Elector) Resign(ctx context.Context) bool {
 	return o.handOverToFirst(ctx, successors)
 }
 
-// handOver resigns in favour of the first of heirs that lives.
+// handOverToFirst resigns in favour of the first of heirs that lives.
 func (o *Elector) handOverToFirst(ctx context.Context, heirs []string) bool {
 	o.mu.Lock()
 	now := o.State
@@ -349,14 +349,14 @@ func (o *Elector) handOverToFirst(ctx context.Context, heirs []string) bool {
 	return false
 }
 
-// hands takes note of whom the office is being handed to.
+// setHandedTo takes note of whom the office is being handed to.
 func (o *Elector) setHandedTo(to string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.handedTo = to
 }
 
-// whyOver returns why this incarnation leads no more, for the log.
+// explainEnd returns why this incarnation leads no more, for the log.
 func (o *Elector) explainEnd(ctx context.Context, err error) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

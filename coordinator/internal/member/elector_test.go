@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// inOffice returns the loop of an incarnation that is in office, which nobody runs.
+// newLeadingElector returns the loop of an incarnation that is in office, which nobody runs.
 func newLeadingElector(t *testing.T) *Elector {
 	reg := memory.New().Client("a")
 	m, err := New(reg, Options{Namespace: "test", Instance: "a"})

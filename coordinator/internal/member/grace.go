@@ -11,7 +11,7 @@ type absence struct {
 	since   time.Time
 }
 
-// absences returns for how long this leader has seen members drain or gone that ask it to
+// measureAbsences returns for how long this leader has seen members drain or gone that ask it to
 // wait for their return.
 func (l *Leader) measureAbsences() map[string]time.Duration {
 	was := l.absences

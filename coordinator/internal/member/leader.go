@@ -21,7 +21,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// SelfDiagnosis is how often, give or take a fifth, a leader plans without being asked,
+// RegularCheck is how often, give or take a fifth, a leader plans without being asked,
 // and clears away what has been served.
 const RegularCheck = 30 * time.Second
 
@@ -62,7 +62,7 @@ type Leader struct {
 	panics map[string]string // by job: the panic of its strategy that was logged last
 }
 
-// lead is what is true only during this term: it follows the records that planning rests
+// leadTerm is what is true only during this term: it follows the records that planning rests
 // on and commits what they call for. It returns when ctx ends or the term is over.
 func leadTerm(ctx context.Context, o *Elector, term registry.Rev, p *Progress) error {
 	ctx, end := context.WithCancelCause(ctx)
@@ -100,7 +100,7 @@ func leadTerm(ctx context.Context, o *Elector, term registry.Rev, p *Progress) e
 	return l.runRounds(ctx, &wg)
 }
 
-// followFeed follows a directory for the length of the term.
+// followDirectory follows a directory for the length of the term.
 func followDirectory[T any](ctx context.Context, wg *sync.WaitGroup, l *Leader, dir registry.Key, decode func(registry.Entry) (T, error)) *feed.Reader[T] {
 	f := feed.New(dir, l.Log, decode)
 	r := f.NewReader(l.wakeUp)
@@ -203,7 +203,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// round takes in what has changed, decides, and commits. An error asks for another round
+// runRound takes in what has changed, decides, and commits. An error asks for another round
 // a little later.
 func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 	l.rereadForeign(ctx)
@@ -283,7 +283,7 @@ func (l *Leader) logPanics(failed map[string]error) {
 	l.panics = panics
 }
 
-// takeNews brings the view up to date, and reports whether it is whole.
+// updateView brings the view up to date, and reports whether it is whole.
 func (l *Leader) updateView() bool {
 	changed := false
 	whole := l.instances.Drain(func(n feed.Update[registry.SessionID]) { changed = true })
@@ -334,13 +334,13 @@ func (l *Leader) updateView() bool {
 	return whole
 }
 
-// takeForDead is for the slow tick.
+// forgetJustJoined is for the slow tick.
 func (l *Leader) forgetJustJoined() {
 	l.idle = l.idle && len(l.View.JustJoined) == 0
 	clear(l.View.JustJoined)
 }
 
-// arrive takes note of a member that was not there before and has not been seen alive. It
+// noteJustJoined takes note of a member that was not there before and has not been seen alive. It
 // owns nothing: nobody has dealt to it. So nothing is lost if it has died already, which a
 // watch may leave out; the slow tick asks.
 func (l *Leader) noteJustJoined(n feed.Update[record.Member]) {
@@ -351,7 +351,7 @@ func (l *Leader) noteJustJoined(n feed.Update[record.Member]) {
 	}
 }
 
-// setIf adds a name to a set, or removes it.
+// setMembership adds a name to a set, or removes it.
 func setMembership(set map[string]bool, name string, member bool) {
 	if delete(set, name); member {
 		set[name] = true
@@ -368,7 +368,7 @@ func applyUpdate[T, V any](l *Leader, m map[string]V, n feed.Update[T], v V) {
 	m[n.Name] = v
 }
 
-// Decide runs the planning function until it has seen all it needs to see. What it is sure
+// DecideWithReads runs the planning function until it has seen all it needs to see. What it is sure
 // to ask for it is given at once: the claims of the dead, and of those who run shards that
 // wait to move.
 func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (planning.Decision, error) {
@@ -397,11 +397,11 @@ func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (plann
 	}
 }
 
-// looksAtOnce is how many incarnations a leader looks at together. One who joins is given
+// parallelReads is how many incarnations a leader looks at together. One who joins is given
 // shards of all others, and waits until all of them have been looked at.
 const parallelReads = 16
 
-// look looks at incarnations.
+// readClaimsOfEach looks at incarnations.
 func (l *Leader) readClaimsOfEach(ctx context.Context, incarnations []string) error {
 	var mu sync.Mutex
 	return parallel.Each(ctx, parallelReads, incarnations, func(ctx context.Context, inc string) error {
@@ -443,7 +443,7 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 	return out, nil
 }
 
-// Commit sends what was decided, as few transactions as possible, and reports whether a
+// CommitDecision sends what was decided, as few transactions as possible, and reports whether a
 // plan was written. Burials rest on the plans, so they wait until those are written.
 func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (planned bool, err error) {
 	term := []registry.Cond{registry.At(l.M.Keys.Leader(), l.View.Term)}
@@ -479,7 +479,7 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 	return false, l.reapAll(ctx, d.Reapings, term)
 }
 
-// problemOf returns the problem of a job's plan as it was before the changes of this round.
+// problemBefore returns the problem of a job's plan as it was before the changes of this round.
 func (l *Leader) problemBefore(segment string) string {
 	if p, ok := l.View.Plans[segment]; ok {
 		return p.Problem
@@ -498,7 +498,7 @@ func (l *Leader) recordCommit(changes []planning.Change, rev registry.Rev) {
 	}
 }
 
-// refused returns errTermOver if that is what the refusal means. Otherwise the change
+// handleRefusal returns errTermOver if that is what the refusal means. Otherwise the change
 // that it names goes alone next time, so that it holds up no other.
 func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Change], err error) error {
 	refusal, ok := batch.Conflict(err)
@@ -523,7 +523,7 @@ func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Chang
 	return nil
 }
 
-// bury removes what dead incarnations left.
+// reapAll removes what dead incarnations left.
 func (l *Leader) reapAll(ctx context.Context, burials []planning.Reaping, term []registry.Cond) error {
 	for _, b := range burials {
 		buried, err := l.reapOne(ctx, b, term)
@@ -540,7 +540,7 @@ func (l *Leader) reapAll(ctx context.Context, burials []planning.Reaping, term [
 	return nil
 }
 
-// buryOne reports false for one that turns out to live, or to have left something else: it
+// reapOne reports false for one that turns out to live, or to have left something else: it
 // has just joined, and its instance has not been delivered yet. The view will tell; to
 // plan again because of it would only delay what is planned.
 func (l *Leader) reapOne(ctx context.Context, b planning.Reaping, term []registry.Cond) (buried bool, err error) {
@@ -560,7 +560,7 @@ func (l *Leader) reapOne(ctx context.Context, b planning.Reaping, term []registr
 	return true, nil
 }
 
-// follow watches the claims of those who run shards that wait to move, and of no others.
+// watchClaims watches the claims of those who run shards that wait to move, and of no others.
 func (l *Leader) watchClaims(ctx context.Context, wg *sync.WaitGroup, pending []string) {
 	for inc, stop := range l.WatchedClaims {
 		if !slices.Contains(pending, inc) {

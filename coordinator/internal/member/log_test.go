@@ -141,10 +141,10 @@ func TestLog_Plans(t *testing.T) {
 		counted("a third joins", 3)
 		require.Len(t, c.Log.Having(`msg="shards changed"`, "gained=300 lost=0 owned=300", `jobs more"`), 1)
 		a := g.Members[0]
-		assert.Len(t, a.Log.Having("level=INFO", "msg=planned", "jobs=300"), 3)
-		assert.Contains(t, a.Log.Having("level=INFO", "msg=planned", "jobs=300")[0], "job-000 (assign 0-2 to a, create); job-001 (")
-		assert.GreaterOrEqual(t, len(a.Log.Having("level=DEBUG", `msg="planned a job"`)), 900, "each job's line is at DEBUG")
-		assert.NotContains(t, strings.Join(a.Log.Having("level=INFO", "msg=planned"), ""), string(c.Session()), "names, not sessions")
+		assert.Len(t, a.Log.Having("level=INFO", "msg=\"plans changed\"", "jobs=300"), 3)
+		assert.Contains(t, a.Log.Having("level=INFO", "msg=\"plans changed\"", "jobs=300")[0], "job-000 (assign 0-2 to a, create); job-001 (")
+		assert.GreaterOrEqual(t, len(a.Log.Having("level=DEBUG", `msg="plan written"`)), 900, "each job's line is at DEBUG")
+		assert.NotContains(t, strings.Join(a.Log.Having("level=INFO", "msg=\"plans changed\""), ""), string(c.Session()), "names, not sessions")
 		g.Server.Expire("c")
 		time.Sleep(5 * time.Second)
 		counted("the third is lost and joins again", 6)
@@ -157,9 +157,9 @@ func TestLog_Plans(t *testing.T) {
 		readable := g.GetText(key)
 		g.PutRecord(key, fmt.Sprintf(`{"format":%d}`, record.Format+1)) // no leader of this version overwrites it
 		membertest.SleepToMinute(3)
-		assert.Len(t, a.Log.Having("level=ERROR", `msg="unreadable record left alone"`, string(key), "remedy="), 1)
+		assert.Len(t, a.Log.Having("level=ERROR", `msg="record cannot be read; rota leaves it as it is"`, string(key), "remedy="), 1)
 		for _, w := range []*membertest.Worker{a, b} {
-			lines := w.Log.Having("level=ERROR", `msg="plan cannot be read: the job's shards stand still here"`)
+			lines := w.Log.Having("level=ERROR", `msg="plan cannot be read; this instance claims none of the job's shards"`)
 			require.Len(t, lines, 1, w.Instance())
 			assert.Contains(t, lines[0], "job=bad shards=")
 			assert.Contains(t, lines[0], "key="+string(key))
@@ -177,7 +177,7 @@ func TestLog_Plans(t *testing.T) {
 		g.RemoveRecord(key)
 		time.Sleep(time.Second)
 		for _, w := range []*membertest.Worker{a, b} {
-			assert.Len(t, w.Log.Having("level=ERROR", "stand still here"), 2, w.Instance())
+			assert.Len(t, w.Log.Having("level=ERROR", "claims none of the job's shards"), 2, w.Instance())
 		}
 		membertest.SleepToMinute(4)
 		assert.Equal(t, membertest.OncePerShard(4), countRunsOfMinute("bad", 4, a, b))
@@ -189,11 +189,11 @@ func TestLog_Plans(t *testing.T) {
 		g.Server.Delay("a", 0, 2*time.Second) // so that the leader restores the plan later
 		g.RemoveRecord(g.Keys.Plan("job"))
 		time.Sleep(10 * time.Second)
-		lines := b.Log.Having("level=ERROR", "stand still here", "job=job shards=")
+		lines := b.Log.Having("level=ERROR", "claims none of the job's shards", "job=job shards=")
 		require.Len(t, lines, 1)
 		assert.Contains(t, lines[0], registry.ErrNotFound.Error())
 		assert.Len(t, b.Log.Having(`msg="plan can be read again"`), 1)
-		assert.Len(t, a.Log.Having("msg=planned", "restore the plan, which another writer changed"), 1)
+		assert.Len(t, a.Log.Having("msg=\"plans changed\"", "restore the plan, which another writer changed"), 1)
 	})
 	membertest.RunBubble(t, "that always conflict are logged once, as is the end of the conflicts", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
@@ -207,12 +207,12 @@ func TestLog_Plans(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		assert.Empty(t, a.Log.Having("level=WARN"))
 		time.Sleep(time.Minute)
-		conflicts := a.Log.Having("level=WARN", `msg="plan conflicts again and again"`)
+		conflicts := a.Log.Having("level=WARN", `msg="every write of a plan conflicts"`)
 		require.Len(t, conflicts, 1)
 		assert.Contains(t, conflicts[0], "job=more key="+string(g.Keys.Plan("more")))
 		a.Reg.ReplaceTxn(nil)
 		time.Sleep(2 * time.Second)
-		assert.Len(t, a.Log.Having("level=INFO", `msg="plan is written again"`, "job=more"), 1)
+		assert.Len(t, a.Log.Having("level=INFO", `msg="plan can be written again"`, "job=more"), 1)
 	})
 }
 
@@ -236,7 +236,7 @@ func TestLog_Problems(t *testing.T) {
 		assert.Contains(t, problems[0], `jobs=2 names="one; two" problem="every live instance that offers the job is disabled"`)
 		require.NoError(t, a.Enable(t.Context(), coordinator.Scope{Job: "one", Instances: []string{"a"}}))
 		time.Sleep(time.Second)
-		assert.Len(t, a.Log.Having("level=INFO", `msg="jobs have no problem any more"`, "jobs=1 names=one"), 1)
+		assert.Len(t, a.Log.Having("level=INFO", `msg="problem of jobs is over"`, "jobs=1 names=one"), 1)
 		assert.Len(t, a.Log.Having("level=WARN"), 1)
 	})
 	membertest.RunBubble(t, "of unreadable claims are logged once for each version of the record", func(t *testing.T, g *membertest.Group) {
@@ -247,7 +247,7 @@ func TestLog_Problems(t *testing.T) {
 		g.Server.Partition("b")
 		g.SpoilRecord(key)
 		membertest.SleepToMinute(5)
-		assert.Len(t, a.Log.Having("level=ERROR", `msg="unreadable record left alone"`, string(key)), 1)
+		assert.Len(t, a.Log.Having("level=ERROR", `msg="record cannot be read; rota leaves it as it is"`, string(key)), 1)
 		assert.Len(t, a.Log.Having("level=WARN", `msg="jobs have a problem"`, "names=job", string(key)), 1)
 	})
 }

@@ -27,7 +27,7 @@ import (
 // the store: the records of members and of instances arrive by different watches.
 const MissingGrace = 2 * time.Second
 
-// missingAgain bounds the time between two questions about the same incarnation.
+// maxSuspectWait bounds the time between two questions about the same incarnation.
 const maxSuspectWait = time.Minute
 
 // suspect is an incarnation that a leader's view lacks a record of.
@@ -38,7 +38,7 @@ type suspect struct {
 	expired bool          // its session has ended
 }
 
-// missing is a leader's knowledge of incarnations that lack records.
+// incompleteTracker is a leader's knowledge of incarnations that lack records.
 type incompleteTracker struct {
 	seen     map[string]bool // incarnations that were seen during the term, by any record that names them
 	suspects map[string]*suspect
@@ -46,7 +46,7 @@ type incompleteTracker struct {
 	unreadable map[string]registry.Rev // member records that cannot be read, by incarnation
 }
 
-// meet records that an incarnation exists.
+// addIncarnation records that an incarnation exists.
 func (s *incompleteTracker) addIncarnation(incarnation string) {
 	if s.seen == nil {
 		s.seen, s.suspects, s.unreadable = map[string]bool{}, map[string]*suspect{}, map[string]registry.Rev{}
@@ -54,7 +54,7 @@ func (s *incompleteTracker) addIncarnation(incarnation string) {
 	s.seen[incarnation] = true
 }
 
-// observe records that a member record exists, went, or cannot be read.
+// observeMember records that a member record exists, went, or cannot be read.
 func (s *incompleteTracker) observeMember(n feed.Update[record.Member]) {
 	if !n.Deleted { // one that this leader buried stays forgotten
 		s.addIncarnation(n.Name)
@@ -64,14 +64,14 @@ func (s *incompleteTracker) observeMember(n feed.Update[record.Member]) {
 	}
 }
 
-// forget drops an incarnation of which nothing is left.
+// removeIncarnation drops an incarnation of which nothing is left.
 func (s *incompleteTracker) removeIncarnation(incarnation string) {
 	delete(s.seen, incarnation)
 	delete(s.suspects, incarnation)
 	delete(s.unreadable, incarnation)
 }
 
-// review updates the suspects. complete reports whether a view has both records of an
+// updateSuspects updates the suspects. complete reports whether a view has both records of an
 // incarnation.
 func (s *incompleteTracker) updateSuspects(now time.Time, complete func(incarnation string) bool) {
 	for inc := range s.seen {
@@ -83,7 +83,7 @@ func (s *incompleteTracker) updateSuspects(now time.Time, complete func(incarnat
 	}
 }
 
-// due returns the suspects to ask about now, sorted.
+// dueSuspects returns the suspects to ask about now, sorted.
 func (s *incompleteTracker) dueSuspects(now time.Time) []string {
 	var due []string
 	for inc, is := range s.suspects {
@@ -95,7 +95,7 @@ func (s *incompleteTracker) dueSuspects(now time.Time) []string {
 	return due
 }
 
-// next returns when there is a question to ask; zero: never.
+// nextDue returns when there is a question to ask; zero: never.
 func (s *incompleteTracker) nextDue() (at time.Time) {
 	for _, is := range s.suspects {
 		if !is.expired && (at.IsZero() || is.due.Before(at)) {
@@ -105,7 +105,7 @@ func (s *incompleteTracker) nextDue() (at time.Time) {
 	return at
 }
 
-// named returns the incarnations that are to join again, sorted.
+// namedIncomplete returns the incarnations that are to join again, sorted.
 func (s *incompleteTracker) namedIncomplete() []string {
 	var named []string
 	for _, inc := range slices.Sorted(maps.Keys(s.suspects)) {
@@ -116,7 +116,7 @@ func (s *incompleteTracker) namedIncomplete() []string {
 	return named
 }
 
-// checkMissing asks the store about incarnations that have lacked a record for longer than
+// checkIncomplete asks the store about incarnations that have lacked a record for longer than
 // missingGrace, and decides which to name.
 func (l *Leader) checkIncomplete(ctx context.Context) error {
 	for name, session := range l.instances.Feed.Values() {
@@ -139,7 +139,7 @@ func (l *Leader) checkIncomplete(ctx context.Context) error {
 	return nil
 }
 
-// ask asks the store whether a suspect lives and which of its records are missing.
+// readSuspect asks the store whether a suspect lives and which of its records are missing.
 func (l *Leader) readSuspect(ctx context.Context, inc string, is *suspect) error {
 	var missing []string
 	for _, r := range []struct {
@@ -176,7 +176,7 @@ func (l *Leader) readSuspect(ctx context.Context, inc string, is *suspect) error
 	return nil
 }
 
-// mourn lets planning bury a dead incarnation whose member record is missing or unreadable: its
+// addExpired lets planning bury a dead incarnation whose member record is missing or unreadable: its
 // claims hold counts.
 func (l *Leader) addExpired(inc string) {
 	if _, known := l.View.Members[inc]; known {
@@ -203,7 +203,7 @@ func (o *Elector) setIncomplete(incarnations []string) {
 	o.incomplete = incarnations
 }
 
-// announced reports whether all members can know which incarnations are incomplete.
+// hasPublishedIncomplete reports whether all members can know which incarnations are incomplete.
 func (o *Elector) hasPublishedIncomplete() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -213,7 +213,7 @@ func (o *Elector) hasPublishedIncomplete() bool {
 // errDeposed means that another hand wrote the leader record.
 var errDeposed = fmt.Errorf("the leader record names another, and this instance fills the office: %w", errRecordEdited)
 
-// deposed finds out whether another hand made the leader record name another incarnation while
+// checkDeposed finds out whether another hand made the leader record name another incarnation while
 // this one fills the office: no instance would lead. A resignation frees the office by the same commit, so
 // that lasts no longer than the watch takes to deliver both changes. It returns errDeposed if it
 // lasts longer, and a channel that asks for another look.
@@ -243,7 +243,7 @@ func (o *Elector) checkDeposed(ctx context.Context) (again <-chan time.Time, err
 // errIncomplete means that a leader found records of this incarnation missing.
 var errIncomplete = fmt.Errorf("the leader misses a record of this instance: %w", errRecordEdited)
 
-// checkNamed returns errIncomplete if the leader named this incarnation.
+// checkNamedIncomplete returns errIncomplete if the leader named this incarnation.
 func (o *Elector) checkNamedIncomplete() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

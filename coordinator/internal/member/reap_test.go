@@ -81,7 +81,7 @@ func TestLeader_TakesNobodyForDeadWhoHasJustJoined(t *testing.T) {
 	assert.Len(t, w.l.View.ExpiredMembers(), 3, "what it wrote last makes it no younger")
 }
 
-// watched is a leader whose watches tell it what a test says.
+// viewFixture is a leader whose watches tell it what a test says.
 type viewFixture struct {
 	l         *Leader
 	instances *feed.Feed[registry.SessionID]
@@ -118,7 +118,7 @@ func (w *viewFixture) member(incarnation string) registry.Entry {
 	return registry.Entry{Key: w.l.M.Keys.Member(incarnation), Value: []byte("{}")}
 }
 
-// tell has a watch tell of entries, written by the newest commit.
+// deliver has a watch tell of entries, written by the newest commit.
 func (w *viewFixture) deliver(f interface{ ApplyBatch(registry.Batch) }, kind registry.BatchKind, entries ...registry.Entry) {
 	w.seq++
 	for i := range entries {

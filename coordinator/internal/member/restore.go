@@ -40,7 +40,7 @@ func NewRestorer() *Restorer {
 	}
 }
 
-// defend reports whether another hand changed a plan. Then the plan that the leader knows stays
+// detectPlanEdit reports whether another hand changed a plan. Then the plan that the leader knows stays
 // in the view, and planning writes it again over the stored value.
 func (l *Leader) detectPlanEdit(n feed.Update[*record.Plan]) bool {
 	old, had := l.View.Plans[n.Name]
@@ -62,7 +62,7 @@ func (l *Leader) detectPlanEdit(n feed.Update[*record.Plan]) bool {
 	return true
 }
 
-// keepPlan records a plan that the leader committed.
+// recordPlan records a plan that the leader committed.
 func (l *Leader) recordPlan(c planning.Change, rev registry.Rev) {
 	l.lastWrite[c.Segment] = rev.Seq
 	delete(l.unsure, c.Segment)
@@ -131,10 +131,10 @@ func restoreDefinition(key registry.Key, stored registry.Rev, e *record.Epoch) (
 	return d, nil
 }
 
-// foreignAgain is how long a leader leaves a foreign value alone before it reads the key again.
+// foreignReread is how long a leader leaves a foreign value alone before it reads the key again.
 const foreignReread = 2 * time.Second
 
-// findForeign finds out whether a transaction was refused because of a foreign value: a key that
+// findForeignValue finds out whether a transaction was refused because of a foreign value: a key that
 // lists do not show, and that exists all the same. No transaction can replace such a value.
 func (l *Leader) findForeignValue(ctx context.Context, t registry.Txn, index int) error {
 	var key registry.Key
@@ -156,10 +156,10 @@ func (l *Leader) findForeignValue(ctx context.Context, t registry.Txn, index int
 	return nil
 }
 
-// foreignRefuses is after how many conflicts on one vacancy an instance looks for foreign values.
+// foreignConflicts is after how many conflicts on one vacancy an instance looks for foreign values.
 const foreignConflicts = 10
 
-// sayForeign logs which record of the office holds a foreign value: no instance leads until it is deleted.
+// logForeignValues logs which record of the office holds a foreign value: no instance leads until it is deleted.
 func (o *Elector) logForeignValues(ctx context.Context) {
 	for _, key := range []registry.Key{o.M.Keys.Leader(), o.M.Keys.Seat()} {
 		if _, err := o.M.Reg.Get(ctx, key, Fresh); errors.Is(err, registry.ErrForeign) {
@@ -168,7 +168,7 @@ func (o *Elector) logForeignValues(ctx context.Context) {
 	}
 }
 
-// recheckForeign reads keys with foreign values again, some time later.
+// rereadForeign reads keys with foreign values again, some time later.
 func (l *Leader) rereadForeign(ctx context.Context) {
 	if len(l.foreign) == 0 || time.Now().Before(l.rereadForeignAt) {
 		return
@@ -185,11 +185,11 @@ func (l *Leader) rereadForeign(ctx context.Context) {
 	}
 }
 
-// unreadableAgain is how long a leader waits before it looks again at claims that it cannot read:
+// unreadableReread is how long a leader waits before it looks again at claims that it cannot read:
 // it watches no claims, and an operator may have mended or removed the record.
 const unreadableReread = 5 * time.Second
 
-// lookAgain sets when to look again at claims that cannot be read.
+// scheduleReread sets when to look again at claims that cannot be read.
 func (l *Leader) scheduleReread() {
 	l.rereadClaimsAt = time.Time{}
 	for _, seen := range l.View.Reads {
@@ -199,7 +199,7 @@ func (l *Leader) scheduleReread() {
 	}
 }
 
-// brokenPlans returns the segments whose plan cannot be read.
+// unreadablePlans returns the segments whose plan cannot be read.
 func (l *Leader) unreadablePlans() map[string]bool {
 	if len(l.foreign) == 0 {
 		return l.BrokenPlans
@@ -213,7 +213,7 @@ func (l *Leader) unreadablePlans() map[string]bool {
 	return all
 }
 
-// spoilt returns, by segment, the key of a definition or of an intent that cannot be read.
+// unreadableInputs returns, by segment, the key of a definition or of an intent that cannot be read.
 func (l *Leader) unreadableInputs() map[string]registry.Key {
 	out := map[string]registry.Key{}
 	for seg := range l.badControls {

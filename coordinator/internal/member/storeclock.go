@@ -13,7 +13,7 @@ import (
 // leader of such a fleet compares its own with it, whenever it publishes a reading, and reports
 // a difference. No instance is barred by it, as the clock of the store may be the wrong one.
 
-// compareWithStore compares this clock, which was read before and after the commit that has just
+// compareWithStoreClock compares this clock, which was read before and after the commit that has just
 // written the record of who is in office, with the clock of the store at that commit.
 func (l *Leader) compareWithStoreClock(ctx context.Context, before, after time.Time) {
 	instances := 0

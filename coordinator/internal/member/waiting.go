@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// takeWaiting handles a member's record in which nothing is new but the runs that wait for a
+// applyWaiting handles a member's record in which nothing is new but the runs that wait for a
 // worker, and the reading of the clock that each record carries. It reports whether the record
 // is one. Planning does not depend on those, so a leader that has nothing to do needs no round.
 func (l *Leader) applyWaiting(n feed.Update[record.Member]) bool {

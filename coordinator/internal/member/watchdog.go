@@ -13,14 +13,14 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// LeastPatience is how long a leader's loop may take at least to come to something: with
+// MinPatience is how long a leader's loop may take at least to come to something: with
 // short sessions a busy machine must not cost the office.
 const MinPatience = 10 * time.Second
 
 // patience is how long a leader's loop may come to nothing before it counts as stuck.
 func (o *Elector) patience() time.Duration { return max(o.In.Session.TTL(), MinPatience) }
 
-// inspections is how often, within its patience, the one in office is looked at.
+// inspectionsPerPatience is how often, within its patience, the one in office is looked at.
 const inspectionsPerPatience = 4
 
 // Progress is how far a leader's loop has come, for the loop that watches it.
@@ -32,7 +32,7 @@ type Progress struct {
 	lastErr error  // why the last round failed
 }
 
-// begin says that the loop has something to do.
+// markBusy says that the loop has something to do.
 func (p *Progress) markBusy() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,21 +41,21 @@ func (p *Progress) markBusy() {
 	}
 }
 
-// do says what the loop is busy with.
+// setTask says what the loop is busy with.
 func (p *Progress) setTask(doing, subject string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.task, p.object = doing, subject
 }
 
-// came says that the store has answered a write: with a yes, or with what is newer.
+// recordAnswer says that the store has answered a write: with a yes, or with what is newer.
 func (p *Progress) recordAnswer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since = time.Now()
 }
 
-// fail says that a round has failed. A conflict is an answer all the same.
+// recordFailure says that a round has failed. A conflict is an answer all the same.
 func (p *Progress) recordFailure(err error) {
 	if _, refused := batch.Conflict(err); refused {
 		p.recordAnswer()
@@ -65,14 +65,14 @@ func (p *Progress) recordFailure(err error) {
 	p.lastErr = err
 }
 
-// rest says that the loop has come round, and waits for something to do.
+// markIdle says that the loop has come round, and waits for something to do.
 func (p *Progress) markIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since, p.task, p.object, p.lastErr = time.Time{}, "", "", nil
 }
 
-// stuck reports whether the loop has come to nothing for longer than patience at now, and
+// checkStuck reports whether the loop has come to nothing for longer than patience at now, and
 // what there is to say of it.
 func (p *Progress) checkStuck(now time.Time, patience time.Duration) (why string, stuck bool) {
 	p.mu.Lock()
@@ -91,7 +91,7 @@ func (p *Progress) checkStuck(now time.Time, patience time.Duration) (why string
 	return why, true
 }
 
-// plan runs the planning function beside the loop, as it calls what users have written: a
+// runPlanning runs the planning function beside the loop, as it calls what users have written: a
 // strategy that does not return must not keep the term from ending. If it has not returned
 // by then, the view is left to it.
 func (l *Leader) runPlanning(ctx context.Context) (planning.Decision, error) {
@@ -116,7 +116,7 @@ func (l *Leader) runPlanning(ctx context.Context) (planning.Decision, error) {
 	}
 }
 
-// fit reports whether this process may begin to lead: not while the planning of a term that
+// mayLead reports whether this process may begin to lead: not while the planning of a term that
 // is over has not returned.
 func (o *Elector) mayLead() bool {
 	o.M.mu.Lock()
@@ -124,7 +124,7 @@ func (o *Elector) mayLead() bool {
 	return o.M.planningCalls == 0
 }
 
-// inspect hands the office on if the loop that leads is stuck, or there is none because
+// inspectTerm hands the office on if the loop that leads is stuck, or there is none because
 // this process is not fit to lead, or its clock is off. Where nobody else can take it, it
 // stays until they can. It reports whether the term is to begin anew.
 func (o *Elector) inspectTerm(ctx context.Context, s *termRun) (anew bool) {
@@ -142,7 +142,7 @@ func (o *Elector) inspectTerm(ctx context.Context, s *termRun) (anew bool) {
 	return s != nil && s.hasEnded()
 }
 
-// handOn hands the office to whoever else of the group lives.
+// handOverToAny hands the office to whoever else of the group lives.
 func (o *Elector) handOverToAny(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, o.patience()/inspectionsPerPatience)
 	defer cancel()
@@ -154,7 +154,7 @@ func (o *Elector) handOverToAny(ctx context.Context) {
 	o.handOverToFirst(ctx, heirs)
 }
 
-// heirs reads who else might lead: who was named as a successor may be long gone. They stand
+// listCandidates reads who else might lead: who was named as a successor may be long gone. They stand
 // in a ring that begins behind this incarnation, so that each gets a turn if all that are
 // asked get stuck.
 func (o *Elector) listCandidates(ctx context.Context) ([]string, error) {
