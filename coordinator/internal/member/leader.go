@@ -286,7 +286,10 @@ func (l *Leader) logPanics(failed map[string]error) {
 // updateView brings the view up to date, and reports whether it is whole.
 func (l *Leader) updateView() bool {
 	changed := false
-	whole := l.instances.Drain(func(n feed.Update[registry.SessionID]) { changed = true })
+	whole := l.instances.Drain(func(n feed.Update[registry.SessionID]) {
+		changed = true
+		l.observeInstance(n)
+	})
 	if changed { // few: the instances of a fleet
 		l.idle = false
 		clear(l.View.Live)

@@ -16,31 +16,35 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// An incarnation has two records of its own while its session lives: the owned key of its
-// instance and its member record. Both are created by one commit. The owned key goes with the
-// session, the member record only when a leader buries the incarnation. If one is missing while the session lives, another
-// hand deleted or spoiled it. Planning then takes the incarnation for dead, and the store
-// refuses to fail it over. So the leader names it in the record that all members watch, and it
-// gives its session up and joins again (R2). At rest that costs neither a read nor a write.
+// While its session lives, an incarnation has two records of its own: its instance key and its member
+// record. One commit creates both. The instance key vanishes with the session; the member record
+// stays until a leader reaps the incarnation. If one is missing or unreadable while the session
+// lives, another writer edited it, and the incarnation is incomplete. Planning then treats it as
+// expired, but the store refuses to fail it over. So the leader names it in the seat record, which
+// all members watch, and the incarnation gives its session up and joins again. At rest that costs
+// neither a read nor a write.
 
-// MissingGrace is how long records may be missing from a leader's view before the leader asks
-// the store: the records of members and of instances arrive by different watches.
+// MissingGrace is how long a record may be missing from a leader's view before the leader reads it
+// from the store. Member records and instance keys arrive by different watches.
 const MissingGrace = 2 * time.Second
 
-// maxSuspectWait bounds the time between two questions about the same incarnation.
+// maxSuspectWait bounds the time between two reads of the same suspect's records.
 const maxSuspectWait = time.Minute
 
-// suspect is an incarnation that a leader's view lacks a record of.
+// suspect is an incarnation of which a leader's view lacks a record.
 type suspect struct {
-	due     time.Time     // when to ask the store
-	wait    time.Duration // until the question after that
-	named   bool          // its session lived and a record was missing when the store was asked last
+	due     time.Time     // when to read its records
+	wait    time.Duration // from then to the next time
+	named   bool          // the last read found its session alive and a record missing
 	expired bool          // its session has ended
 }
 
-// incompleteTracker is a leader's knowledge of incarnations that lack records.
+// incompleteTracker tracks incarnations that lack records. A round costs as much as has changed since
+// the last one.
 type incompleteTracker struct {
-	seen     map[string]bool // incarnations that were seen during the term, by any record that names them
+	seen     map[string]bool               // incarnations that any record named during the term
+	changed  map[string]bool               // those of seen whose records may have changed since updateSuspects
+	sessions map[string]registry.SessionID // by the name of an instance key: its owner
 	suspects map[string]*suspect
 
 	unreadable map[string]registry.Rev // member records that cannot be read, by incarnation
@@ -49,14 +53,36 @@ type incompleteTracker struct {
 // addIncarnation records that an incarnation exists.
 func (s *incompleteTracker) addIncarnation(incarnation string) {
 	if s.seen == nil {
-		s.seen, s.suspects, s.unreadable = map[string]bool{}, map[string]*suspect{}, map[string]registry.Rev{}
+		s.seen, s.changed, s.sessions = map[string]bool{}, map[string]bool{}, map[string]registry.SessionID{}
+		s.suspects, s.unreadable = map[string]*suspect{}, map[string]registry.Rev{}
 	}
-	s.seen[incarnation] = true
+	s.seen[incarnation], s.changed[incarnation] = true, true
 }
 
-// observeMember records that a member record exists, went, or cannot be read.
+// markChanged has updateSuspects check an incarnation, unless it was removed.
+func (s *incompleteTracker) markChanged(incarnation string) {
+	if s.seen[incarnation] {
+		s.changed[incarnation] = true
+	}
+}
+
+// observeInstance records an update of an instance key.
+func (s *incompleteTracker) observeInstance(n feed.Update[registry.SessionID]) {
+	instance := strings.TrimPrefix(n.Name, "~")
+	if before, known := s.sessions[n.Name]; known {
+		s.markChanged(record.Incarnation(instance, before))
+	}
+	if delete(s.sessions, n.Name); !n.Deleted {
+		s.addIncarnation(record.Incarnation(instance, n.Value))
+		s.sessions[n.Name] = n.Value
+	}
+}
+
+// observeMember records an update of a member record.
 func (s *incompleteTracker) observeMember(n feed.Update[record.Member]) {
-	if !n.Deleted { // one that this leader buried stays forgotten
+	if n.Deleted {
+		s.markChanged(n.Name) // if this leader reaped it, it was removed
+	} else {
 		s.addIncarnation(n.Name)
 	}
 	if delete(s.unreadable, n.Name); n.Unreadable {
@@ -64,38 +90,40 @@ func (s *incompleteTracker) observeMember(n feed.Update[record.Member]) {
 	}
 }
 
-// removeIncarnation drops an incarnation of which nothing is left.
+// removeIncarnation drops an incarnation whose records were reaped.
 func (s *incompleteTracker) removeIncarnation(incarnation string) {
 	delete(s.seen, incarnation)
+	delete(s.changed, incarnation)
 	delete(s.suspects, incarnation)
 	delete(s.unreadable, incarnation)
 }
 
-// updateSuspects updates the suspects. complete reports whether a view has both records of an
-// incarnation.
+// updateSuspects updates the suspects by the incarnations that have changed. complete reports whether
+// the view has both records of an incarnation.
 func (s *incompleteTracker) updateSuspects(now time.Time, complete func(incarnation string) bool) {
-	for inc := range s.seen {
+	for inc := range s.changed {
 		if complete(inc) {
 			delete(s.suspects, inc)
 		} else if s.suspects[inc] == nil {
 			s.suspects[inc] = &suspect{due: now.Add(MissingGrace), wait: MissingGrace}
 		}
 	}
+	clear(s.changed)
 }
 
-// dueSuspects returns the suspects to ask about now, sorted.
+// dueSuspects returns the suspects whose records are to be read now, sorted.
 func (s *incompleteTracker) dueSuspects(now time.Time) []string {
-	var due []string
+	var incs []string
 	for inc, is := range s.suspects {
 		if !is.expired && !now.Before(is.due) {
-			due = append(due, inc)
+			incs = append(incs, inc)
 		}
 	}
-	slices.Sort(due)
-	return due
+	slices.Sort(incs)
+	return incs
 }
 
-// nextDue returns when there is a question to ask; zero: never.
+// nextDue returns when the next suspect is due; zero: never.
 func (s *incompleteTracker) nextDue() (at time.Time) {
 	for _, is := range s.suspects {
 		if !is.expired && (at.IsZero() || is.due.Before(at)) {
@@ -116,12 +144,9 @@ func (s *incompleteTracker) namedIncomplete() []string {
 	return named
 }
 
-// checkIncomplete asks the store about incarnations that have lacked a record for longer than
-// missingGrace, and decides which to name.
+// checkIncomplete reads the records of incarnations that have been incomplete in the view for longer
+// than MissingGrace, and decides which to name.
 func (l *Leader) checkIncomplete(ctx context.Context) error {
-	for name, session := range l.instances.Feed.Values() {
-		l.addIncarnation(record.Incarnation(strings.TrimPrefix(name, "~"), session))
-	}
 	now := time.Now()
 	l.updateSuspects(now, l.View.HasBothRecords)
 	for _, inc := range l.dueSuspects(now) {
@@ -129,7 +154,7 @@ func (l *Leader) checkIncomplete(ctx context.Context) error {
 		is.due, is.wait = now.Add(is.wait), min(2*is.wait, maxSuspectWait)
 		l.setTask("the search for missing records", inc)
 		if err := l.readSuspect(ctx, inc, is); err != nil {
-			return fmt.Errorf("look for the records of %s: %w", inc, err)
+			return fmt.Errorf("read the records of %s: %w", inc, err)
 		}
 		if is.expired {
 			l.addExpired(inc)
@@ -139,7 +164,8 @@ func (l *Leader) checkIncomplete(ctx context.Context) error {
 	return nil
 }
 
-// readSuspect asks the store whether a suspect lives and which of its records are missing.
+// readSuspect finds out from the store which records of a suspect are missing, and whether its session
+// lives.
 func (l *Leader) readSuspect(ctx context.Context, inc string, is *suspect) error {
 	var missing []string
 	for _, r := range []struct {
@@ -171,13 +197,13 @@ func (l *Leader) readSuspect(ctx context.Context, inc string, is *suspect) error
 	}
 	if !is.named {
 		is.named, is.wait = true, MissingGrace
-		l.Log.Warn("records of a live instance are missing or unreadable; it has to join again", "incarnation", inc, "keys", missing)
+		l.Log.Warn("records of a live instance were deleted or damaged by another writer; it joins again", "incarnation", inc, "keys", missing)
 	}
 	return nil
 }
 
-// addExpired lets planning bury a dead incarnation whose member record is missing or unreadable: its
-// claims hold counts.
+// addExpired adds an expired incarnation whose member record is missing or unreadable to the view, so
+// that planning reaps it and keeps the counts of its claims.
 func (l *Leader) addExpired(inc string) {
 	if _, known := l.View.Members[inc]; known {
 		return
@@ -186,8 +212,8 @@ func (l *Leader) addExpired(inc string) {
 	l.idle = false
 }
 
-// suspectOwner records that the store refused to fail an owner over because its session
-// lives. Both of its records may be missing, so nothing but a plan may name it.
+// suspectOwner records that the store refused to fail over an owner, because its session lives. If
+// both of its records are missing, no record but the plan names it.
 func (l *Leader) suspectOwner(segment string, s registry.SessionID) {
 	for inc := range l.View.Plans[segment].Owners {
 		if record.SessionOf(inc) == s {
@@ -196,27 +222,27 @@ func (l *Leader) suspectOwner(segment string, s registry.SessionID) {
 	}
 }
 
-// setIncomplete sets the incarnations that the next announcement names as incomplete.
+// setIncomplete sets the incarnations that the next PublishSeat names as incomplete.
 func (o *Elector) setIncomplete(incarnations []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.incomplete = incarnations
 }
 
-// hasPublishedIncomplete reports whether all members can know which incarnations are incomplete.
+// hasPublishedIncomplete reports whether the seat record names all incomplete incarnations.
 func (o *Elector) hasPublishedIncomplete() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Equal(o.incomplete, o.State.Incomplete)
 }
 
-// errDeposed means that another hand wrote the leader record.
-var errDeposed = fmt.Errorf("the leader record names another, and this instance fills the office: %w", errRecordEdited)
+// errDeposed means that another writer changed the leader record.
+var errDeposed = fmt.Errorf("the leader record names another incarnation while this one holds the seat: %w", errRecordEdited)
 
-// checkDeposed finds out whether another hand made the leader record name another incarnation while
-// this one fills the office: no instance would lead. A resignation frees the office by the same commit, so
-// that lasts no longer than the watch takes to deliver both changes. It returns errDeposed if it
-// lasts longer, and a channel that asks for another look.
+// checkDeposed finds out whether another writer made the leader record name another incarnation while
+// this one holds the seat: no instance would lead. A resignation frees the seat by the same commit,
+// so after one this state lasts only until the watch has delivered both changes. checkDeposed
+// returns errDeposed if it lasts longer, and otherwise a channel that delivers when to check again.
 func (o *Elector) checkDeposed(ctx context.Context) (again <-chan time.Time, err error) {
 	o.mu.Lock()
 	mine, named := o.State.Seat == o.In.Session.ID(), o.State.Leader.Session
@@ -240,10 +266,10 @@ func (o *Elector) checkDeposed(ctx context.Context) (again <-chan time.Time, err
 	return time.After(MissingGrace), nil
 }
 
-// errIncomplete means that a leader found records of this incarnation missing.
-var errIncomplete = fmt.Errorf("the leader misses a record of this instance: %w", errRecordEdited)
+// errIncomplete means that the seat record names this incarnation as incomplete.
+var errIncomplete = fmt.Errorf("a record of this instance is missing or unreadable: %w", errRecordEdited)
 
-// checkNamedIncomplete returns errIncomplete if the leader named this incarnation.
+// checkNamedIncomplete returns errIncomplete if the leader named this incarnation as incomplete.
 func (o *Elector) checkNamedIncomplete() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

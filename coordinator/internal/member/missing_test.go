@@ -50,7 +50,7 @@ func TestMissing(t *testing.T) {
 				g.RemoveRecords(keys...)
 				time.Sleep(healing)
 				synctest.Wait()
-				logged := a.Log.Count("records of a live instance are missing or unreadable") + b.Log.Count("records of a live instance are missing or unreadable") +
+				logged := a.Log.Count("records of a live instance were deleted or damaged") + b.Log.Count("records of a live instance were deleted or damaged") +
 					a.Log.Count("another writer changed a record") + b.Log.Count("another writer changed a record")
 				assert.Positive(t, logged)
 				for i, w := range hit {
@@ -104,7 +104,7 @@ func TestMissing(t *testing.T) {
 		synctest.Wait()
 		_, ok := g.GetRecord(g.Keys.Member(before))
 		require.True(t, ok)
-		assert.Zero(t, a.Log.Count("missing or unreadable"))
+		assert.Zero(t, a.Log.Count("were deleted or damaged"))
 		e, _ := g.GetRecord(g.Keys.Seat())
 		present, err := record.Decode[record.Seat](e.Value)
 		require.NoError(t, err)
