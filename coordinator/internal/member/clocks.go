@@ -9,26 +9,25 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// ClockComparison is how long clocks that have been found to agree, and have not been set, may go
-// their ways until they are compared again. In that time one that nobody sets loses some
-// seconds.
+// ClockComparison is the interval at which a leader compares clocks that agreed the last time. In that
+// time an unsynchronized clock drifts by some seconds.
 const ClockComparison = 6 * time.Hour
 
-// requestComparison is for the slow tick.
+// requestComparison decides at the regular check whether to compare clocks again.
 func (l *Leader) requestComparison() {
 	l.ToPublish = l.ToPublish || l.M.comparesClocks && (len(l.View.Skewed) > 0 || time.Since(l.Published) > ClockComparison)
 }
 
-// observeClock takes in what is new of a member's clock.
+// observeClock feeds the clock reading of a member record into the comparison.
 func (l *Leader) observeClock(n feed.Update[record.Member]) {
 	if !l.M.comparesClocks || n.Deleted || n.Unreadable {
 		return
 	}
-	_, off := l.View.Skewed[n.Name]
-	l.Comparison.Observe(n.Name, n.Value, n.Rev.Seq, time.Now(), l.M.Clock(), l.M.maxSkew, n.Name == l.Me, off)
+	_, skewed := l.View.Skewed[n.Name]
+	l.Comparison.Observe(n.Name, n.Value, n.Rev.Seq, time.Now(), l.M.Clock(), l.M.maxSkew, n.Name == l.Me, skewed)
 }
 
-// judgeClocks finds out whose clocks are off, unless answers may be on their way.
+// judgeClocks determines the skewed clocks, unless answers to the last reading are still expected.
 func (l *Leader) judgeClocks() {
 	if !l.M.comparesClocks || l.ToPublish || time.Now().Before(l.JudgeAfter) {
 		return
@@ -37,11 +36,11 @@ func (l *Leader) judgeClocks() {
 	ahead := map[string]record.Duration{}
 	for inc, m := range l.View.Members {
 		if !l.View.Alive(inc) || m.Clock == 0 {
-			continue // it tells nothing of its clock: an instance that does not look, say
+			continue // the instance does not compare clocks
 		}
-		d, shown := l.Ahead[inc]
-		if was, off := l.View.Skewed[inc]; off && !shown && inc != l.Me {
-			d = was // until it has shown something else
+		d, known := l.Ahead[inc]
+		if was, skewed := l.View.Skewed[inc]; skewed && !known && inc != l.Me {
+			d = was // the finding of an earlier leader holds until there is a newer reading
 		}
 		ahead[inc] = d
 	}
@@ -49,6 +48,10 @@ func (l *Leader) judgeClocks() {
 	l.warnIfTwoDiffer(ahead)
 }
 
+// warnIfTwoDiffer logs when the clocks of a fleet of two begin to differ: neither is the median, so
+// none counts as skewed.
+// warnIfTwoDiffer logs when the clocks of a fleet of two begin to differ: neither is the median, so
+// none counts as skewed.
 func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 	differ := time.Duration(0)
 	if len(ahead) == 2 && len(l.View.Skewed) == 0 {
@@ -58,70 +61,71 @@ func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 	}
 	if far := differ > l.M.maxSkew; far != l.Differ {
 		if l.Differ = far; far {
-			l.Log.Warn("the clocks of two instances differ, and nobody can tell which is wrong", "by", differ, "limit", l.M.maxSkew)
+			l.Log.Warn("the clocks of the two instances differ; both go on claiming, as either may be wrong", "by", differ, "limit", l.M.maxSkew)
 		}
 	}
 }
 
-// publishSeat tells who should act when the office falls vacant, whose clocks are off, and if
-// clocks are to be compared a reading of this one. That is said again while answers may be on
-// their way, as who hears late hears only what was said last.
+// publishSeat publishes the successors, the skewed clocks and, for a comparison of clocks, a reading
+// of this one. The reading stays in the record while answers are expected, since a member whose
+// watch lags sees only the latest version.
 func (l *Leader) publishSeat(ctx context.Context) error {
 	l.setTask("the naming", "successors")
-	told, n := time.Now(), skew.Notice{Skewed: l.View.Skewed} // before the clock is read: what lies between hides
+	published, n := time.Now(), skew.Notice{Skewed: l.View.Skewed} // before the clock is read: a delay between the two can hide a difference, and never makes one up
 	switch {
 	case l.ToPublish:
 		n.At = record.InstantOf(l.M.Clock())
-	case told.Before(l.JudgeAfter):
+	case published.Before(l.JudgeAfter):
 		n.At = l.Reading
 	}
 	if err := l.Elector.PublishSeat(ctx, l.Successors(), n, l.ToPublish); err != nil {
 		return err
 	}
 	if l.ToPublish {
-		l.Comparison = l.Comparison.Restart(n.At, told, l.Elector.seatCommit(), time.Now())
+		l.Comparison = l.Comparison.Restart(n.At, published, l.Elector.seatCommit(), time.Now())
 		l.compareWithStoreClock(ctx, n.At.Time(), l.M.Clock())
 	}
 	return nil
 }
 
-// seatCommit returns the commit that said last who is in office.
-func (o *Elector) seatCommit() uint64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.State.SeatRev.Seq
+// seatCommit returns the commit that last wrote the seat record.
+func (e *Elector) seatCommit() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.State.SeatRev.Seq
 }
 
-// clockNotice returns what a leader has last said of clocks.
-func (o *Elector) clockNotice() skew.Notice {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.State.Clocks
+// clockNotice returns the latest published findings about clocks.
+func (e *Elector) clockNotice() skew.Notice {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.State.Clocks
 }
 
-// isSkewed reports whether a leader has found this clock to be off.
-func (o *Elector) isSkewed() bool {
-	_, off := o.clockNotice().Skewed[o.In.ID]
-	return off
+// isSkewed reports whether a leader has found this clock skewed.
+func (e *Elector) isSkewed() bool {
+	_, skewed := e.clockNotice().Skewed[e.In.ID]
+	return skewed
 }
 
-// applyClockNotice takes in what a leader has said of clocks by commit seq. o.mu is held.
-func (o *Elector) applyClockNotice(seq uint64) {
-	n := o.State.Clocks
-	d, off := n.Skewed[o.In.ID]
-	if off != o.loggedSkewed {
-		o.loggedSkewed = off
-		o.In.Claimer.setSkewed(off)
-		if off {
-			o.Log.Warn("this clock is off, claiming nothing", "ahead", time.Duration(d), "limit", o.M.maxSkew)
+// applyClockNotice applies the findings about clocks that a leader published by commit seq. It is
+// called with mu held.
+func (e *Elector) applyClockNotice(seq uint64) {
+	n := e.State.Clocks
+	d, skewed := n.Skewed[e.In.ID]
+	if skewed != e.loggedSkewed {
+		e.loggedSkewed = skewed
+		e.In.Claimer.setSkewed(skewed)
+		if skewed {
+			e.Log.Warn("this clock is skewed; claiming nothing until it is set", "ahead", time.Duration(d), "limit", e.M.maxSkew)
 		} else {
-			o.Log.Info("this clock is right again")
+			e.Log.Info("this clock is no longer skewed; claiming again")
 		}
 	}
-	if n.At == 0 || !o.M.comparesClocks || seq < o.In.joinCommit {
-		return // a leader compares who joins after it has told a reading
+	if n.At == 0 || !e.M.comparesClocks || seq < e.In.joinCommit {
+		return // the leader compares the clock that the member record had at the join
 	}
-	if off || o.M.Clock().Sub(n.At.Time()).Abs() > o.M.maxSkew/2 {
-		o.M.answerReading(o.In, n.At)
+	if skewed || e.M.Clock().Sub(n.At.Time()).Abs() > e.M.maxSkew/2 {
+		e.M.answerReading(e.In, n.At)
 	}
 }

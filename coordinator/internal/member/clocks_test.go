@@ -31,7 +31,7 @@ func TestClocks(t *testing.T) {
 		assert.Empty(t, c.TakeRuns())
 		assert.NotContains(t, g.ReadOwners("job"), "c")
 		assert.Equal(t, 1, c.Log.Count("level=WARN"))
-		assert.Equal(t, 1, c.Log.Count(`msg="this clock is off, claiming nothing"`))
+		assert.Equal(t, 1, c.Log.Count(`msg="this clock is skewed; claiming nothing until it is set"`))
 		assert.Equal(t, 1, c.Log.Count("ahead=1h0m0s limit=5s"))
 	})
 	membertest.RunBubble(t, "one whose clock is too far behind is found out when a leader has told the time", func(t *testing.T, g *membertest.Group) {
@@ -54,10 +54,10 @@ func TestClocks(t *testing.T) {
 			c.TakeRuns()
 			membertest.SleepToMinute(5)
 			assert.Empty(t, c.TakeRuns())
-			assert.Equal(t, 1, c.Log.Count(`msg="this clock is off`))
+			assert.Equal(t, 1, c.Log.Count(`msg="this clock is skewed`))
 			g.SetClock("c", 0)
 			pass(toldTime)
-			assert.Equal(t, 1, c.Log.Count(`level=INFO msg="this clock is right again"`))
+			assert.Equal(t, 1, c.Log.Count(`level=INFO msg="this clock is no longer skewed; claiming again"`))
 			assert.Contains(t, g.ReadOwners("job"), "c")
 			membertest.SleepToMinute(30)
 			assert.NotEmpty(t, c.TakeRuns())
@@ -115,7 +115,7 @@ func TestClocks(t *testing.T) {
 		membertest.SleepToMinute(5)
 		require.NotEqual(t, "a", g.ReadLeader().Incarnation[:1])
 		assert.Empty(t, d.TakeRuns())
-		assert.Zero(t, d.Log.Count("right again"))
+		assert.Zero(t, d.Log.Count("no longer skewed"))
 	})
 	membertest.RunBubble(t, "messages that are late show no clock to be off", func(t *testing.T, g *membertest.Group) {
 		c := g.StartFleet(3)[2]
@@ -125,15 +125,15 @@ func TestClocks(t *testing.T) {
 			release()
 			pass(toldTime)
 		}
-		assert.Zero(t, c.Log.Count("clock is off"))
+		assert.Zero(t, c.Log.Count("clock is skewed"))
 	})
 	membertest.RunBubble(t, "of two instances nobody can tell which is wrong: the leader says that they differ", func(t *testing.T, g *membertest.Group) {
 		g.SetClock("b", time.Hour)
 		all := g.StartFleet(2)
 		membertest.SleepToMinute(5)
-		assert.Equal(t, 1, all[0].Log.Count("the clocks of two instances differ"))
+		assert.Equal(t, 1, all[0].Log.Count("the clocks of the two instances differ"))
 		for _, w := range all {
-			assert.Zero(t, w.Log.Count("this clock is off"))
+			assert.Zero(t, w.Log.Count("this clock is skewed"))
 			assert.NotEmpty(t, w.TakeRuns())
 		}
 	})
@@ -148,8 +148,8 @@ func TestClocks(t *testing.T) {
 		membertest.SleepToMinute(5)
 		assert.Equal(t, map[string]string{"a": "0-11"}, g.ReadOwners("job"))
 		assert.Empty(t, all[2].TakeRuns())
-		assert.Equal(t, 1, all[2].Log.Count("this clock is off"))
-		assert.Zero(t, all[2].Log.Count("right again"))
+		assert.Equal(t, 1, all[2].Log.Count("this clock is skewed"))
+		assert.Zero(t, all[2].Log.Count("no longer skewed"))
 	})
 	membertest.RunBubble(t, "one whose clock is off takes part where nobody else is left", func(t *testing.T, g *membertest.Group) {
 		all := g.StartFleet(3)
@@ -172,7 +172,7 @@ func TestClocks(t *testing.T) {
 		e := g.Start("e", coordtest.Def("job", 0, 12, ""))
 		pass(toldTime + member.MinPatience)
 		assert.Zero(t, e.Log.Count("this clock"))
-		assert.Equal(t, 1, g.Members[0].Log.Count(`msg="this clock is off`))
+		assert.Equal(t, 1, g.Members[0].Log.Count(`msg="this clock is skewed`))
 	})
 	membertest.RunBubble(t, "an instance that does not look at clocks is never off, and does not count", func(t *testing.T, g *membertest.Group) {
 		g.StartFleet(2)
@@ -183,7 +183,7 @@ func TestClocks(t *testing.T) {
 		g.SetClock("b", -time.Hour)
 		pass(toldTime)
 		for _, w := range g.Members {
-			assert.Zero(t, w.Log.Count("clock is off"))
+			assert.Zero(t, w.Log.Count("clock is skewed"))
 		}
 		assert.NotEmpty(t, c.TakeRuns())
 	})

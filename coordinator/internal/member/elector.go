@@ -18,70 +18,71 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Elector follows the office, takes it when it is this incarnation's turn, and leads
-// while it is in office.
+// Elector takes part in the elections of a group for one incarnation: it follows the election
+// records, acquires the seat when it is this incarnation's turn, and leads during its terms.
 type Elector struct {
 	M     *Member
 	In    *Incarnation
 	plans *feed.Feed[*record.Plan]
 	Log   *slog.Logger
-	nudge chan struct{} // one slot: the office has changed
+	nudge chan struct{} // one slot: the election records have changed
 	Feed  *feed.Feed[registry.Entry]
 
 	mu            sync.Mutex
 	State         election.State
 	jitter        *rand.Rand
-	draw          float64 // for this vacancy
+	draw          float64 // spreads the attempts of candidates; a new one for each vacancy of the seat
 	conflicts     int     // attempts on this vacancy that conflicted
-	loggedSkewed  bool    // that this clock is off
-	leadingReason string  // how the office was come by that no term was led in yet
-	handedTo      string  // to whom it was handed in this term
+	loggedSkewed  bool    // that this clock is skewed
+	leadingReason string  // how this incarnation became leader, for the log line of the term's start
+	handedTo      string  // the instance to which this term's leader resigned
 
-	incomplete   []string  // incarnations to name, see missing.go
-	deposedSince time.Time // when the leader record first named another while this incarnation fills the office; zero: it does not
+	incomplete   []string  // incarnations to name in the seat record, see missing.go
+	deposedSince time.Time // since when the leader record names another incarnation while this one holds the seat; zero: it does not
 }
 
+// NewElector returns the elector of an incarnation. plans is the member's feed of plans.
 func NewElector(m *Member, in *Incarnation, plans *feed.Feed[*record.Plan], log *slog.Logger) *Elector {
-	o := &Elector{M: m, In: in, plans: plans, Log: log, nudge: make(chan struct{}, 1), jitter: newJitter(m.Name, "elections")}
-	o.draw = o.jitter.Float64()
-	o.Feed = feed.New(m.Keys.Election(), log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
-	return o
+	e := &Elector{M: m, In: in, plans: plans, Log: log, nudge: make(chan struct{}, 1), jitter: newJitter(m.Name, "elections")}
+	e.draw = e.jitter.Float64()
+	e.Feed = feed.New(m.Keys.Election(), log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
+	return e
 }
 
-func (o *Elector) wakeUp() {
+func (e *Elector) wakeUp() {
 	select {
-	case o.nudge <- struct{}{}:
+	case e.nudge <- struct{}{}:
 	default:
 	}
 }
 
 // runElections takes part in elections until ctx ends.
-func (o *Elector) runElections(ctx context.Context) error {
+func (e *Elector) runElections(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := o.Feed.NewReader(o.wakeUp)
+	r := e.Feed.NewReader(e.wakeUp)
 	defer r.Close()
-	wg.Go(func() { cancel(o.Feed.Run(ctx, o.M.Reg)) })
+	wg.Go(func() { cancel(e.Feed.Run(ctx, e.M.Reg)) })
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var acting time.Time  // when to act on a vacancy; zero: there is none
-	var inspect time.Time // when to look at how leading goes; zero: this incarnation is not in office
-	var s *termRun        // of the term that this incarnation serves
+	var acting time.Time  // when to acquire the free seat; zero: it is not free
+	var inspect time.Time // when to inspect the term; zero: this incarnation does not hold the seat
+	var s *termRun        // the term that this incarnation leads
 	defer func() { s.stopAndWait() }()
 	for {
-		synced := o.ReadFeed(r)
-		if err := o.checkNamedIncomplete(); err != nil {
+		synced := e.ReadFeed(r)
+		if err := e.checkNamedIncomplete(); err != nil {
 			return err
 		}
-		deposed, err := o.checkDeposed(ctx)
+		deposed, err := e.checkDeposed(ctx)
 		if err != nil {
 			return err
 		}
-		step, wait := o.nextStep()
-		fit := o.mayLead()
+		step, wait := e.nextStep()
+		fit := e.mayLead()
 		if step != election.Serve {
 			s.stopAndWait()
 			s, inspect = nil, time.Time{}
@@ -92,10 +93,10 @@ func (o *Elector) runElections(ctx context.Context) error {
 		case step == election.Serve:
 			acting = time.Time{}
 			if s == nil && fit {
-				s = o.startTerm(ctx, &wg)
+				s = e.startTerm(ctx, &wg)
 			}
 			if inspect.IsZero() {
-				inspect = time.Now().Add(o.patience() / inspectionsPerPatience)
+				inspect = time.Now().Add(e.patience() / inspectionsPerPatience)
 			}
 		case acting.IsZero():
 			acting = time.Now().Add(wait)
@@ -104,7 +105,7 @@ func (o *Elector) runElections(ctx context.Context) error {
 			if d := time.Until(inspect); d > 0 {
 				timer.Reset(d)
 			} else {
-				if o.inspectTerm(ctx, s) {
+				if e.inspectTerm(ctx, s) {
 					s = nil
 				}
 				inspect = time.Time{}
@@ -115,7 +116,7 @@ func (o *Elector) runElections(ctx context.Context) error {
 			if d := time.Until(acting); d > 0 {
 				timer.Reset(d)
 			} else {
-				if err := o.acquireSeat(ctx, step); err != nil {
+				if err := e.acquireSeat(ctx, step); err != nil {
 					return err
 				}
 				acting = time.Time{}
@@ -125,147 +126,148 @@ func (o *Elector) runElections(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-o.nudge:
+		case <-e.nudge:
 		case <-deposed:
 		case <-timer.C:
 		}
 	}
 }
 
-// ReadFeed brings the office up to date.
-func (o *Elector) ReadFeed(r *feed.Reader[registry.Entry]) (synced bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	heard := uint64(0)
+// ReadFeed applies the changes of the election records to State.
+func (e *Elector) ReadFeed(r *feed.Reader[registry.Entry]) (synced bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	noticed := uint64(0) // the commit of a seat record that was decoded
 	synced = r.Drain(func(n feed.Update[registry.Entry]) {
 		switch n.Name {
-		case o.M.Keys.Leader().Name():
+		case e.M.Keys.Leader().Name():
 			leader, err := record.Decode[record.Leader](n.Value.Value)
 			if err != nil && !n.Deleted {
-				feed.LogUnreadable(o.Log, slog.LevelError, o.M.Keys.Leader(), err)
+				feed.LogUnreadable(e.Log, slog.LevelError, e.M.Keys.Leader(), err)
 			}
-			o.State.Leader, o.State.LeaderRev = leader, n.Rev
-			if n.Rev.Seq > o.In.joinCommit {
-				o.M.requestRecordCheck(o.In)
+			e.State.Leader, e.State.LeaderRev = leader, n.Rev
+			if n.Rev.Seq > e.In.joinCommit {
+				e.M.requestRecordCheck(e.In)
 			}
-		case o.M.Keys.Seat().Name():
-			o.State.Seat, o.State.SeatRev = n.Value.Owner, n.Rev
-			o.draw, o.conflicts = o.jitter.Float64(), 0
-			if present, err := record.Decode[record.Seat](n.Value.Value); err == nil {
-				o.State.Successors, o.State.Incomplete = present.Successors, present.Incomplete
-				o.State.Clocks = skew.Notice{At: present.Clock, Skewed: present.Skewed}
-				heard = n.Rev.Seq
+		case e.M.Keys.Seat().Name():
+			e.State.Seat, e.State.SeatRev = n.Value.Owner, n.Rev
+			e.draw, e.conflicts = e.jitter.Float64(), 0
+			if seat, err := record.Decode[record.Seat](n.Value.Value); err == nil {
+				e.State.Successors, e.State.Incomplete = seat.Successors, seat.Incomplete
+				e.State.Clocks = skew.Notice{At: seat.Clock, Skewed: seat.Skewed}
+				noticed = n.Rev.Seq
 			}
 		}
 	})
-	if heard > 0 {
-		o.applyClockNotice(heard)
+	if noticed > 0 {
+		e.applyClockNotice(noticed)
 	}
 	return synced
 }
 
-func (o *Elector) nextStep() (election.Step, time.Duration) {
-	o.M.mu.Lock()
-	draining := o.M.Draining
-	o.M.mu.Unlock()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	step, wait := o.State.Next(o.In.ID, o.In.Session.ID(), o.draw)
+// nextStep returns what this incarnation does about the election, and how long it waits first.
+func (e *Elector) nextStep() (election.Step, time.Duration) {
+	e.M.mu.Lock()
+	draining := e.M.Draining
+	e.M.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	step, wait := e.State.Next(e.In.ID, e.In.Session.ID(), e.draw)
 	if draining && step == election.TakeSeat {
-		wait += 20 * election.SuccessionStep // last in rank: any other will do
+		wait += 20 * election.SuccessionStep // after all candidates that do not drain
 	}
-	if _, off := o.State.Clocks.Skewed[o.In.ID]; off && step == election.TakeSeat {
-		wait += 40 * election.SuccessionStep // as long as there is one that is right, that one
+	if _, skewed := e.State.Clocks.Skewed[e.In.ID]; skewed && step == election.TakeSeat {
+		wait += 40 * election.SuccessionStep // after all candidates whose clock is right
 	}
-	return step, wait + time.Duration(min(o.conflicts, 20))*4*election.SuccessionStep
+	return step, wait + time.Duration(min(e.conflicts, 20))*4*election.SuccessionStep
 }
 
-// acquireSeat takes the office, or shows that it has been taken. A conflict means that somebody
-// else was first, or that the one who left has not ended: the feed will tell, and until
-// then the next try waits longer.
-func (o *Elector) acquireSeat(ctx context.Context, step election.Step) error {
-	o.mu.Lock()
-	now := o.State
-	o.mu.Unlock()
+// acquireSeat tries to acquire the seat. A conflict means that another candidate was first, or that
+// the former leader's session lives. The feed delivers either; until then the next attempt waits
+// longer.
+func (e *Elector) acquireSeat(ctx context.Context, step election.Step) error {
+	e.mu.Lock()
+	now := e.State
+	e.mu.Unlock()
 	var txn registry.Txn
 	var err error
 	if step == election.Accept {
-		txn, err = now.Acceptance(o.M.Keys, o.In.Session.ID())
+		txn, err = now.Acceptance(e.M.Keys, e.In.Session.ID())
 	} else {
-		txn, err = now.Succession(o.M.Keys, o.In.ID, o.In.Session.ID())
+		txn, err = now.Succession(e.M.Keys, e.In.ID, e.In.Session.ID())
 	}
 	if err != nil {
 		return err
 	}
-	rev, err := registry.Apply(ctx, o.M.Reg, txn)
+	rev, err := registry.Apply(ctx, e.M.Reg, txn)
 	switch {
 	case err == nil:
-		o.leadingReason = now.Reason(step)
-		o.recordOwnWrites(txn, rev)
+		e.leadingReason = now.Reason(step)
+		e.recordOwnWrites(txn, rev)
 		return nil
-	case errors.Is(err, registry.ErrConflict): // for certain or not: the feed will tell
-		o.mu.Lock()
-		o.conflicts++
-		doubtful := o.conflicts == foreignConflicts
-		o.mu.Unlock()
-		if doubtful {
-			o.logForeignValues(ctx)
+	case errors.Is(err, registry.ErrConflict): // perhaps the lost reply of a commit: the feed delivers that, too
+		e.mu.Lock()
+		e.conflicts++
+		persistent := e.conflicts == foreignConflicts
+		e.mu.Unlock()
+		if persistent {
+			e.logForeignValues(ctx)
 		}
 		return nil
 	case errors.Is(err, registry.ErrSessionLost), ctx.Err() != nil:
-		return fmt.Errorf("take office: %w", err)
+		return fmt.Errorf("acquire seat: %w", err)
 	}
-	o.Log.Error("office not taken; trying again", "error", err)
-	o.mu.Lock()
-	o.conflicts = 20
-	o.mu.Unlock()
+	e.Log.Error("election attempt failed; retrying", "error", err)
+	e.mu.Lock()
+	e.conflicts = 20
+	e.mu.Unlock()
 	return nil
 }
 
-// recordOwnWrites records what this incarnation has written ahead of its event.
-func (o *Elector) recordOwnWrites(txn registry.Txn, rev registry.Rev) {
+// recordOwnWrites applies a transaction of this incarnation without waiting for its events.
+func (e *Elector) recordOwnWrites(txn registry.Txn, rev registry.Rev) {
 	for _, op := range txn.Then {
-		o.Feed.RecordWrite(op.Key.Name(), rev, registry.Entry{
+		e.Feed.RecordWrite(op.Key.Name(), rev, registry.Entry{
 			Key: op.Key, Value: op.Value, Created: rev, Modified: rev, Owner: op.Session, Txn: txn.ID,
 		})
 	}
 }
 
-// service is the leading of one term.
+// termRun is the goroutine that leads for one term.
 type termRun struct {
 	end           context.CancelCauseFunc
-	done          chan struct{} // closed when it has ended
+	done          chan struct{} // closed when the goroutine has ended
 	progress      Progress
-	reportedStuck bool // that it is stuck
+	reportedStuck bool
 }
 
-// startTerm begins to lead.
-func (o *Elector) startTerm(ctx context.Context, wg *sync.WaitGroup) *termRun {
-	o.mu.Lock()
-	term := o.State.LeaderRev
-	o.handedTo = ""
-	o.mu.Unlock()
-	why := cmp.Or(o.leadingReason, "the term goes on")
-	o.leadingReason = ""
+// startTerm begins to lead for the term of the leader record.
+func (e *Elector) startTerm(ctx context.Context, wg *sync.WaitGroup) *termRun {
+	e.mu.Lock()
+	term := e.State.LeaderRev
+	e.handedTo = ""
+	e.mu.Unlock()
+	why := cmp.Or(e.leadingReason, "the term continues")
+	e.leadingReason = ""
 	s := &termRun{done: make(chan struct{})}
 	ctx, s.end = context.WithCancelCause(ctx)
 	s.progress.markBusy()
 	wg.Go(func() {
 		defer close(s.done)
-		o.Log.Info("leading", "term", term.Seq, "why", why)
+		e.Log.Info("leading", "term", term.Seq, "why", why)
 		began := time.Now()
-		err := leadTerm(ctx, o, term, &s.progress)
-		o.Log.Info("no longer leading", "term", term.Seq, "why", o.explainEnd(ctx, err), "after", time.Since(began).Round(time.Millisecond))
+		err := leadTerm(ctx, e, term, &s.progress)
+		e.Log.Info("no longer leading", "term", term.Seq, "why", e.explainEnd(ctx, err), "after", time.Since(began).Round(time.Millisecond))
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		s.progress.markBusy() // the term may be over already; if it is not, nobody leads
+		s.progress.markBusy() // if the term is not over, the group has no working leader: inspectTerm resigns
 		s.progress.recordFailure(err)
 	})
 	return s
 }
 
-// stopAndWait ends the leading of a term, if there is one.
+// stopAndWait stops leading, and returns when the goroutine has ended. A nil termRun is none.
 func (s *termRun) stopAndWait() {
 	if s != nil {
 		s.end(errTermOver)
@@ -273,6 +275,7 @@ func (s *termRun) stopAndWait() {
 	}
 }
 
+// hasEnded reports whether the goroutine has ended.
 func (s *termRun) hasEnded() bool {
 	select {
 	case <-s.done:
@@ -282,92 +285,93 @@ func (s *termRun) hasEnded() bool {
 	}
 }
 
-// PublishSeat writes who should act when the office falls vacant, and whose clock is off, if
-// that is not what is written already or is to be written anew. It leaves the leader record,
-// and hence the term, alone.
-func (o *Elector) PublishSeat(ctx context.Context, names []string, clocks skew.Notice, anew bool) error {
-	o.mu.Lock()
-	now, incomplete := o.State, o.incomplete
-	o.mu.Unlock()
-	if now.Seat != o.In.Session.ID() ||
-		!anew && slices.Equal(now.Successors, names) && now.Clocks.Names(clocks.Skewed) && slices.Equal(now.Incomplete, incomplete) {
+// PublishSeat writes successors, skewed clocks and incomplete incarnations into the seat record. It
+// writes only if one of them has changed, or if always is true. The leader record, and hence the
+// term, stay as they are.
+func (e *Elector) PublishSeat(ctx context.Context, names []string, clocks skew.Notice, always bool) error {
+	e.mu.Lock()
+	now, incomplete := e.State, e.incomplete
+	e.mu.Unlock()
+	if now.Seat != e.In.Session.ID() ||
+		!always && slices.Equal(now.Successors, names) && now.Clocks.Names(clocks.Skewed) && slices.Equal(now.Incomplete, incomplete) {
 		return nil
 	}
 	value, err := record.Encode(record.Seat{Successors: names, Clock: clocks.At, Skewed: clocks.Skewed, Incomplete: incomplete})
 	if err != nil {
 		return err
 	}
-	txn := registry.Txn{Then: []registry.Op{registry.Set(o.M.Keys.Seat(), now.SeatRev, value)}}
-	rev, err := registry.Apply(ctx, o.M.Reg, txn)
+	txn := registry.Txn{Then: []registry.Op{registry.Set(e.M.Keys.Seat(), now.SeatRev, value)}}
+	rev, err := registry.Apply(ctx, e.M.Reg, txn)
 	if err != nil {
-		return fmt.Errorf("name successors: %w", err)
+		return fmt.Errorf("write seat record: %w", err)
 	}
-	o.mu.Lock()
-	if o.State.SeatRev == now.SeatRev { // run may take a while to read the feed
-		o.State.SeatRev, o.State.Successors, o.State.Clocks, o.State.Incomplete = rev, names, clocks, incomplete
+	e.mu.Lock()
+	if e.State.SeatRev == now.SeatRev { // ReadFeed may have applied a newer version meanwhile
+		e.State.SeatRev, e.State.Successors, e.State.Clocks, e.State.Incomplete = rev, names, clocks, incomplete
 	}
-	o.mu.Unlock()
-	o.Feed.RecordWrite(o.M.Keys.Seat().Name(), rev, registry.Entry{
-		Key: o.M.Keys.Seat(), Value: value, Modified: rev, Owner: o.In.Session.ID(),
+	e.mu.Unlock()
+	e.Feed.RecordWrite(e.M.Keys.Seat().Name(), rev, registry.Entry{
+		Key: e.M.Keys.Seat(), Value: value, Modified: rev, Owner: e.In.Session.ID(),
 	})
 	return nil
 }
 
-// Resign hands the office to a successor, if this incarnation is in office and one lives.
-func (o *Elector) Resign(ctx context.Context) bool {
-	o.mu.Lock()
-	successors := o.State.Successors
-	o.mu.Unlock()
-	return o.handOverToFirst(ctx, successors)
+// Resign hands leadership over to a live successor. It reports false if there is none, or if this
+// incarnation does not hold the seat.
+func (e *Elector) Resign(ctx context.Context) bool {
+	e.mu.Lock()
+	successors := e.State.Successors
+	e.mu.Unlock()
+	return e.handOverToFirst(ctx, successors)
 }
 
-// handOverToFirst resigns in favour of the first of heirs that lives.
-func (o *Elector) handOverToFirst(ctx context.Context, heirs []string) bool {
-	o.mu.Lock()
-	now := o.State
-	o.mu.Unlock()
-	if now.Seat != o.In.Session.ID() {
+// handOverToFirst hands leadership over to the first live candidate.
+func (e *Elector) handOverToFirst(ctx context.Context, candidates []string) bool {
+	e.mu.Lock()
+	now := e.State
+	e.mu.Unlock()
+	if now.Seat != e.In.Session.ID() {
 		return false
 	}
-	for _, to := range heirs {
-		txn, err := now.Resignation(o.M.Keys, to)
+	for _, to := range candidates {
+		txn, err := now.Resignation(e.M.Keys, to)
 		if err != nil {
 			return false
 		}
-		o.setHandedTo(record.InstanceOf(to)) // before the term is seen to be over
-		rev, err := registry.Apply(ctx, o.M.Reg, txn)
+		e.setHandedTo(record.InstanceOf(to)) // before the end of the term is observed, so that its log line names the successor
+		rev, err := registry.Apply(ctx, e.M.Reg, txn)
 		if err != nil {
-			o.setHandedTo("")
-			o.Log.Debug("office not handed over", "to", to, "error", err)
+			e.setHandedTo("")
+			e.Log.Debug("leadership not handed over", "to", to, "error", err)
 			continue
 		}
 		leader := txn.Then[0]
-		o.Feed.RecordWrite(leader.Key.Name(), rev, registry.Entry{Key: leader.Key, Value: leader.Value, Modified: rev})
-		o.Log.Debug("resigned", "to", to)
+		e.Feed.RecordWrite(leader.Key.Name(), rev, registry.Entry{Key: leader.Key, Value: leader.Value, Modified: rev})
+		e.Log.Debug("resigned", "to", to)
 		return true
 	}
 	return false
 }
 
-// setHandedTo takes note of whom the office is being handed to.
-func (o *Elector) setHandedTo(to string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.handedTo = to
+// setHandedTo records to which instance leadership is being handed over.
+func (e *Elector) setHandedTo(to string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.handedTo = to
 }
 
-// explainEnd returns why this incarnation leads no more, for the log.
-func (o *Elector) explainEnd(ctx context.Context, err error) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// explainEnd returns why this incarnation no longer leads, for the log.
+func (e *Elector) explainEnd(ctx context.Context, err error) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errTermOver) {
 		err = cause
 	}
 	switch {
-	case o.handedTo != "":
-		return "the office was handed to " + o.handedTo
+	case e.handedTo != "":
+		return "handed over to " + e.handedTo
 	case err == nil || errors.Is(err, errTermOver):
-		return "the office was taken by another"
+		return "another leader replaced this one"
 	}
 	return err.Error()
 }

@@ -4,30 +4,29 @@ import (
 	"time"
 )
 
-// absence is that of a member whose shards may wait for its return. A leader counts it on
-// its own clock, from when it first saw it: who comes after it counts anew.
+// absence is the absence of a member whose shards wait for its return. A leader measures it on its
+// own clock, from its first observation, so the next leader starts again from zero.
 type absence struct {
-	expired bool // the session has ended; until then the member drains
+	expired bool // false: the member drains
 	since   time.Time
 }
 
-// measureAbsences returns for how long this leader has seen members drain or gone that ask it to
-// wait for their return.
+// measureAbsences returns how long members with a restart grace have been draining or expired.
 func (l *Leader) measureAbsences() map[string]time.Duration {
-	was := l.absences
+	before := l.absences
 	l.absences = map[string]absence{}
-	lasting := map[string]time.Duration{}
+	durations := map[string]time.Duration{}
 	for inc, m := range l.View.Members {
-		gone := !l.View.Alive(inc)
-		if m.RestartGrace <= 0 || !gone && !m.Draining {
+		expired := !l.View.Alive(inc)
+		if m.RestartGrace <= 0 || !expired && !m.Draining {
 			continue
 		}
-		a, known := was[inc]
-		if !known || a.expired != gone {
-			a = absence{gone, time.Now()}
+		a, known := before[inc]
+		if !known || a.expired != expired {
+			a = absence{expired, time.Now()}
 		}
 		l.absences[inc] = a
-		lasting[inc] = time.Since(a.since)
+		durations[inc] = time.Since(a.since)
 	}
-	return lasting
+	return durations
 }

@@ -21,30 +21,30 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// RegularCheck is how often, give or take a fifth, a leader plans without being asked,
-// and clears away what has been served.
+// RegularCheck is the interval, give or take a fifth, at which a leader plans although nothing has
+// changed, and drops entries of plans that are served.
 const RegularCheck = 30 * time.Second
 
-// errTermOver is why a leader stops.
+// errTermOver ends a term: the leader record has been written since, or this process stops leading.
 var errTermOver = errors.New("term over")
 
-// Leader is an incarnation in office for one term. One goroutine owns it.
+// Leader leads a group for one term. It belongs to one goroutine.
 type Leader struct {
 	M       *Member
-	Me      string
+	Me      string // its incarnation
 	Elector *Elector
 	Log     *slog.Logger
 	logs    *eventlog.PlanLog
-	Nudge   chan struct{} // one slot: something in the view has changed
+	Nudge   chan struct{} // one slot: the view has changed
 	end     context.CancelCauseFunc
 	*Progress
 
 	View        planning.View
-	synced      bool   // all has been read once: who is new from now on has just joined
-	idle        bool   // the last decision was that nothing is to be done, and the view has not changed
-	LastCommit  uint64 // the newest commit that is known
-	BrokenPlans map[string]bool
-	SentAlone   map[string]bool // segments whose last change conflicted: it goes alone
+	synced      bool            // all feeds have delivered a snapshot: a member that appears from now on has just joined
+	idle        bool            // the last decision was empty, and the view has not changed since
+	LastCommit  uint64          // the newest commit that the view contains
+	BrokenPlans map[string]bool // segments whose plan cannot be read
+	SentAlone   map[string]bool // segments whose last change conflicted: the next one is sent in a transaction of its own
 
 	instances     *feed.Reader[registry.SessionID]
 	members       *feed.Reader[record.Member]
@@ -52,26 +52,26 @@ type Leader struct {
 	controls      *feed.Reader[controls]
 	plans         *feed.Reader[*record.Plan]
 	PlanFeed      *feed.Feed[*record.Plan]
-	WatchedClaims map[string]func() // claims directories of pending moves, and how to stop
+	WatchedClaims map[string]func() // by incarnation: ends the watch of its claims, while a move waits for one of its runs
 	absences      map[string]absence
 	skew.Comparison
 	incompleteTracker
 	*Restorer
-	overdue time.Time // when one who is awaited has been so for long enough; zero: nobody is
+	overdue time.Time // when the next restart grace ends; zero: there is none
 
 	panics map[string]string // by job: the panic of its strategy that was logged last
 }
 
-// leadTerm is what is true only during this term: it follows the records that planning rests
-// on and commits what they call for. It returns when ctx ends or the term is over.
-func leadTerm(ctx context.Context, o *Elector, term registry.Rev, p *Progress) error {
+// leadTerm leads for one term: it follows the records that planning depends on, and commits the
+// plans that they require. It returns when ctx ends or the term is over.
+func leadTerm(ctx context.Context, elector *Elector, term registry.Rev, p *Progress) error {
 	ctx, end := context.WithCancelCause(ctx)
 	l := &Leader{
-		M: o.M, Me: o.In.ID, Elector: o, Log: o.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
-		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, PlanFeed: o.plans,
+		M: elector.M, Me: elector.In.ID, Elector: elector, Log: elector.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
+		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, PlanFeed: elector.plans,
 		Restorer: NewRestorer(),
 		View: planning.View{
-			Keys: o.M.Keys, Term: term, Skew: o.M.maxSkew, Compile: o.M.Work.Compile, Strategies: o.M.strategies,
+			Keys: elector.M.Keys, Term: term, Skew: elector.M.maxSkew, Compile: elector.M.Work.Compile, Strategies: elector.M.strategies,
 			OnStrategyCall: func(strategy, job string) { p.setTask("strategy "+strategy, "job "+job) },
 			Live:           map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{}, Jobs: map[string]planning.JobRecord{},
 			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, EditedPlans: map[string]bool{},
@@ -82,32 +82,32 @@ func leadTerm(ctx context.Context, o *Elector, term registry.Rev, p *Progress) e
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer end(nil)
-	if o.M.comparesClocks {
-		l.Comparison, l.View.Skewed = skew.NewComparison(time.Now(), o.M.Clock(), term.Seq), o.clockNotice().Skewed
+	if elector.M.comparesClocks {
+		l.Comparison, l.View.Skewed = skew.NewComparison(time.Now(), elector.M.Clock(), term.Seq), elector.clockNotice().Skewed
 	}
-	l.instances = followDirectory(ctx, &wg, l, o.M.Keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
-	l.members = followDirectory(ctx, &wg, l, o.M.Keys.Members(), record.DecodeMemberEntry)
-	l.jobs = followDirectory(ctx, &wg, l, o.M.Keys.Jobs(), func(e registry.Entry) (planning.JobRecord, error) {
+	l.instances = followDirectory(ctx, &wg, l, elector.M.Keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
+	l.members = followDirectory(ctx, &wg, l, elector.M.Keys.Members(), record.DecodeMemberEntry)
+	l.jobs = followDirectory(ctx, &wg, l, elector.M.Keys.Jobs(), func(e registry.Entry) (planning.JobRecord, error) {
 		def, job, err := record.DecodeDefinition(e.Value)
 		if err == nil {
 			err = record.CheckJobOf(e.Key, job.Name)
 		}
 		return planning.JobRecord{Rev: e.Modified, Def: def, Job: job}, err
 	})
-	l.controls = followDirectory(ctx, &wg, l, o.M.Keys.Controls(), decodeControls)
-	l.plans = o.plans.NewReader(l.wakeUp)
+	l.controls = followDirectory(ctx, &wg, l, elector.M.Keys.Controls(), decodeControls)
+	l.plans = elector.plans.NewReader(l.wakeUp)
 	defer l.plans.Close()
 	return l.runRounds(ctx, &wg)
 }
 
-// followDirectory follows a directory for the length of the term.
+// followDirectory follows a directory during the term. If the watch fails for good, the term ends.
 func followDirectory[T any](ctx context.Context, wg *sync.WaitGroup, l *Leader, dir registry.Key, decode func(registry.Entry) (T, error)) *feed.Reader[T] {
 	f := feed.New(dir, l.Log, decode)
 	r := f.NewReader(l.wakeUp)
 	wg.Go(func() {
 		if err := f.Run(ctx, l.M.Reg); err != nil && ctx.Err() == nil {
-			if !errors.Is(err, registry.ErrClosed) { // which ends the whole member, and is logged once
-				l.Log.Error("leader cannot follow", "directory", string(dir), "error", err)
+			if !errors.Is(err, registry.ErrClosed) { // this ends the whole member, which logs it once
+				l.Log.Error("leader cannot watch a directory; its term ends", "directory", string(dir), "error", err)
 			}
 			l.end(fmt.Errorf("follow %s: %w", dir, err))
 		}
@@ -115,9 +115,9 @@ func followDirectory[T any](ctx context.Context, wg *sync.WaitGroup, l *Leader, 
 	return r
 }
 
-// controls is what the directory of operators' intent holds: of a job, or of the group.
+// controls is a record of the control directory: the operators' intent for a job or for the group.
 type controls struct {
-	job   *record.Control
+	job   *record.Control // nil: the record is the group's
 	group record.GroupControl
 }
 
@@ -143,6 +143,8 @@ func (l *Leader) wakeUp() {
 	}
 }
 
+// runRounds runs rounds until the term is over. Between rounds it waits for a change of the view or
+// for the next thing that is due by time.
 func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 	jitter := newJitter(l.M.Name, "planning unasked")
 	tick := time.NewTimer(RegularCheck)
@@ -151,14 +153,14 @@ func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 	for {
 		l.markBusy()
 		err := l.runRound(ctx, wg)
-		l.View.SlowTick = l.View.SlowTick && err != nil // a claim that came between is in the way of clearing
+		l.View.SlowTick = l.View.SlowTick && err != nil // a conflict with a claim keeps the dropping of served entries for the next round
 		switch {
 		case errors.Is(err, errTermOver) || ctx.Err() != nil:
 			return err
 		case err != nil:
 			backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
 			l.recordFailure(err)
-			l.Log.Debug("planning again", "after", backoff, "error", err)
+			l.Log.Debug("round failed; retrying", "after", backoff, "error", err)
 			if !sleepContext(ctx, backoff) {
 				return context.Cause(ctx)
 			}
@@ -183,7 +185,7 @@ func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 		case <-l.Nudge:
 		case <-search:
 		case <-overdue:
-			l.idle, l.overdue = false, time.Time{} // the round that looks may be put off by doubt
+			l.idle, l.overdue = false, time.Time{} // the next round may be put off while clocks are in doubt
 		case <-answered:
 			l.idle = false
 		case <-tick.C:
@@ -195,7 +197,7 @@ func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 	}
 }
 
-// earliest returns the earlier of two instants of which zero is none.
+// earliest returns the earlier of two instants. A zero instant does not count.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -203,13 +205,12 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// runRound takes in what has changed, decides, and commits. An error asks for another round
-// a little later.
+// runRound updates the view, decides, and commits. After an error runRounds retries with a backoff.
 func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 	l.rereadForeign(ctx)
 	if !l.updateView() {
-		l.setTask("the first reading", "the group")
-		return nil // the first snapshots are not all there
+		l.setTask("the first snapshot", "the group")
+		return nil
 	}
 	if err := l.checkIncomplete(ctx); err != nil {
 		return err
@@ -227,7 +228,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 	l.idle = false
 	l.judgeClocks()
 	if l.Doubtful(time.Now()) || !l.Elector.clockNotice().Names(l.View.Skewed) || !l.Elector.hasPublishedIncomplete() {
-		if err := l.publishSeat(ctx); err != nil { // first of all: members that are named have to act
+		if err := l.publishSeat(ctx); err != nil { // first, since members that the seat record names must react
 			return err
 		}
 	}
@@ -235,7 +236,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 		l.markIdle()
 		return nil
 	}
-	defer func() { clear(l.View.Reads) }() // each round looks for itself
+	defer func() { clear(l.View.Reads) }() // fresh reads serve one round only
 	if err := l.restoreDefinitions(ctx); err != nil {
 		return err
 	}
@@ -255,9 +256,9 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 		return err
 	}
 	if planned {
-		l.wakeUp() // what follows from it
+		l.wakeUp() // the new plans may call for more, such as moves after a freeze
 	}
-	if !planned || l.View.SlowTick { // shards that change hands come first, but not for ever
+	if !planned || l.View.SlowTick { // moves of shards go first, but cannot keep a successor from being named for longer than a regular check
 		if err := l.publishSeat(ctx); err != nil {
 			return err
 		}
@@ -283,14 +284,15 @@ func (l *Leader) logPanics(failed map[string]error) {
 	l.panics = panics
 }
 
-// updateView brings the view up to date, and reports whether it is whole.
+// updateView applies the changes that the feeds have delivered, and reports whether all feeds have
+// delivered a snapshot.
 func (l *Leader) updateView() bool {
 	changed := false
-	whole := l.instances.Drain(func(n feed.Update[registry.SessionID]) {
+	synced := l.instances.Drain(func(n feed.Update[registry.SessionID]) {
 		changed = true
 		l.observeInstance(n)
 	})
-	if changed { // few: the instances of a fleet
+	if changed {
 		l.idle = false
 		clear(l.View.Live)
 		for _, s := range l.instances.Feed.Values() {
@@ -298,7 +300,7 @@ func (l *Leader) updateView() bool {
 		}
 		maps.DeleteFunc(l.View.JustJoined, func(inc string, _ bool) bool { return l.View.Alive(inc) })
 	}
-	whole = l.members.Drain(func(n feed.Update[record.Member]) {
+	synced = l.members.Drain(func(n feed.Update[record.Member]) {
 		if l.applyWaiting(n) {
 			return
 		}
@@ -306,21 +308,21 @@ func (l *Leader) updateView() bool {
 		l.observeMember(n)
 		applyUpdate(l, l.View.Members, n, planning.MemberRecord{Rev: n.Rev, Member: n.Value})
 		l.observeClock(n)
-	}) && whole
-	whole = l.jobs.Drain(func(n feed.Update[planning.JobRecord]) {
+	}) && synced
+	synced = l.jobs.Drain(func(n feed.Update[planning.JobRecord]) {
 		applyUpdate(l, l.View.Jobs, n, n.Value)
 		setMembership(l.badJobs, n.Name, n.Unreadable)
-	}) && whole
-	whole = l.controls.Drain(func(n feed.Update[controls]) {
+	}) && synced
+	synced = l.controls.Drain(func(n feed.Update[controls]) {
 		if n.Name == record.GroupSegment {
 			l.idle = false
-			l.View.GroupExclusion = n.Value.group.Exclusion // of nobody if it has gone or cannot be read
+			l.View.GroupExclusion = n.Value.group.Exclusion // empty if the record was deleted or cannot be read
 			return
 		}
 		applyUpdate(l, l.View.Control, n, planning.ControlRecord{Rev: n.Rev, Control: n.Value.job})
 		setMembership(l.badControls, n.Name, n.Unreadable)
-	}) && whole
-	whole = l.plans.Drain(func(n feed.Update[*record.Plan]) {
+	}) && synced
+	synced = l.plans.Drain(func(n feed.Update[*record.Plan]) {
 		if l.detectPlanEdit(n) {
 			return
 		}
@@ -331,21 +333,22 @@ func (l *Leader) updateView() bool {
 			l.BrokenPlans[n.Name] = true
 			feed.LogUnreadable(l.Log, slog.LevelError, l.M.Keys.Plan(n.Name), n.Err)
 		}
-	}) && whole
+	}) && synced
 	l.View.UnreadablePlans, l.View.UnreadableInputs = l.unreadablePlans(), l.unreadableInputs()
-	l.synced = l.synced || whole
-	return whole
+	l.synced = l.synced || synced
+	return synced
 }
 
-// forgetJustJoined is for the slow tick.
+// forgetJustJoined makes the regular check treat members that joined without a live session as
+// expired.
 func (l *Leader) forgetJustJoined() {
 	l.idle = l.idle && len(l.View.JustJoined) == 0
 	clear(l.View.JustJoined)
 }
 
-// noteJustJoined takes note of a member that was not there before and has not been seen alive. It
-// owns nothing: nobody has dealt to it. So nothing is lost if it has died already, which a
-// watch may leave out; the slow tick asks.
+// noteJustJoined records a new member whose instance key the other watch has not delivered yet. Such
+// a member is not expired. If its session has ended meanwhile, a watch may never show the instance
+// key; the regular check covers that, and until then nothing is lost, as the member owns no shard.
 func (l *Leader) noteJustJoined(n feed.Update[record.Member]) {
 	if n.Deleted || n.Unreadable {
 		delete(l.View.JustJoined, n.Name)
@@ -354,13 +357,14 @@ func (l *Leader) noteJustJoined(n feed.Update[record.Member]) {
 	}
 }
 
-// setMembership adds a name to a set, or removes it.
+// setMembership adds a name to a set if member is true, and removes it otherwise.
 func setMembership(set map[string]bool, name string, member bool) {
 	if delete(set, name); member {
 		set[name] = true
 	}
 }
 
+// applyUpdate stores the update of a record in a map of the view.
 func applyUpdate[T, V any](l *Leader, m map[string]V, n feed.Update[T], v V) {
 	l.idle = false
 	l.LastCommit = max(l.LastCommit, n.Rev.Seq)
@@ -371,9 +375,9 @@ func applyUpdate[T, V any](l *Leader, m map[string]V, n feed.Update[T], v V) {
 	m[n.Name] = v
 }
 
-// DecideWithReads runs the planning function until it has seen all it needs to see. What it is sure
-// to ask for it is given at once: the claims of the dead, and of those who run shards that
-// wait to move.
+// DecideWithReads runs the planning function until it requests no more fresh reads. The claims of
+// expired members, and of members that run shards which wait to move, are always requested, so they
+// are read at the start.
 func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (planning.Decision, error) {
 	l.View.Now = now
 	wanted := l.View.ExpiredMembers()
@@ -384,7 +388,7 @@ func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (plann
 	}
 	l.View.Absences = l.measureAbsences()
 	for {
-		l.setTask("looks at claims", "")
+		l.setTask("fresh reads", "claims")
 		if err := l.readClaimsOfEach(ctx, wanted); err != nil {
 			return planning.Decision{}, err
 		}
@@ -400,31 +404,32 @@ func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (plann
 	}
 }
 
-// parallelReads is how many incarnations a leader looks at together. One who joins is given
-// shards of all others, and waits until all of them have been looked at.
+// parallelReads bounds the concurrent fresh reads. A joining member gets shards of all others, and
+// waits until the claims of all of them have been read.
 const parallelReads = 16
 
-// readClaimsOfEach looks at incarnations.
+// readClaimsOfEach makes a fresh read of the claims of each incarnation.
 func (l *Leader) readClaimsOfEach(ctx context.Context, incarnations []string) error {
 	var mu sync.Mutex
 	return parallel.Each(ctx, parallelReads, incarnations, func(ctx context.Context, inc string) error {
-		look, err := l.readClaims(ctx, inc)
+		read, err := l.readClaims(ctx, inc)
 		if err != nil {
 			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		l.View.Reads[inc] = look
+		l.View.Reads[inc] = read
 		return nil
 	})
 }
 
-// readClaims reads an incarnation's claims.
+// readClaims makes a fresh read of an incarnation's claims. Seen is the newest commit that was known
+// before the read began.
 func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.FreshRead, error) {
 	out := planning.FreshRead{Seen: l.LastCommit, Claims: map[string]planning.ClaimsRecord{}, Unreadable: map[string]bool{}}
 	listing, err := l.M.Reg.List(ctx, l.M.Keys.ClaimsOf(incarnation), Fresh)
 	if err != nil {
-		return planning.FreshRead{}, fmt.Errorf("look at claims of %s: %w", incarnation, err)
+		return planning.FreshRead{}, fmt.Errorf("read claims of %s: %w", incarnation, err)
 	}
 	for _, e := range listing.Entries {
 		claims, err := record.Decode[record.Claims](e.Value)
@@ -446,8 +451,8 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 	return out, nil
 }
 
-// CommitDecision sends what was decided, as few transactions as possible, and reports whether a
-// plan was written. Burials rest on the plans, so they wait until those are written.
+// CommitDecision commits a decision in as few transactions as possible, and reports whether it sent
+// plans. Reapings depend on the plans, so they wait for a round that has none to write.
 func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (planned bool, err error) {
 	term := []registry.Cond{registry.At(l.M.Keys.Leader(), l.View.Term)}
 	shares := make(map[string]batch.Share, len(d.Changes))
@@ -455,7 +460,7 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 		c.NoteDecision(record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.M.Name})
 		pc, err := c.EncodeShare(l.M.Keys)
 		if err != nil {
-			l.Log.Error("plan not written", "job", c.Plan.Job, "error", err)
+			l.Log.Error("plan cannot be written; the job keeps its present plan", "job", c.Plan.Job, "error", err)
 			return true
 		}
 		shares[c.Segment] = pc
@@ -464,7 +469,7 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 	loads := batch.Pack(term, changes, l.M.Reg.Limits(),
 		func(c planning.Change) batch.Share { return shares[c.Segment] }, func(c planning.Change) bool { return l.SentAlone[c.Segment] })
 	var failed error
-	l.setTask("the writing", "plans")
+	l.setTask("writes", "plans")
 	for _, ld := range loads {
 		rev, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
 		if err == nil {
@@ -482,7 +487,7 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 	return false, l.reapAll(ctx, d.Reapings, term)
 }
 
-// problemBefore returns the problem of a job's plan as it was before the changes of this round.
+// problemBefore returns the problem of a job's plan before the changes of this round.
 func (l *Leader) problemBefore(segment string) string {
 	if p, ok := l.View.Plans[segment]; ok {
 		return p.Problem
@@ -490,6 +495,7 @@ func (l *Leader) problemBefore(segment string) string {
 	return ""
 }
 
+// recordCommit applies committed changes to the view without waiting for their events.
 func (l *Leader) recordCommit(changes []planning.Change, rev registry.Rev) {
 	l.recordAnswer()
 	l.LastCommit = max(l.LastCommit, rev.Seq)
@@ -501,8 +507,8 @@ func (l *Leader) recordCommit(changes []planning.Change, rev registry.Rev) {
 	}
 }
 
-// handleRefusal returns errTermOver if that is what the refusal means. Otherwise the change
-// that it names goes alone next time, so that it holds up no other.
+// handleRefusal returns errTermOver if the term's condition failed. Otherwise it has the change that
+// conflicted sent alone the next time, so that it holds up no other.
 func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Change], err error) error {
 	refusal, ok := batch.Conflict(err)
 	if !ok {
@@ -526,14 +532,14 @@ func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Chang
 	return nil
 }
 
-// reapAll removes what dead incarnations left.
-func (l *Leader) reapAll(ctx context.Context, burials []planning.Reaping, term []registry.Cond) error {
-	for _, b := range burials {
-		buried, err := l.reapOne(ctx, b, term)
+// reapAll deletes the records of expired incarnations.
+func (l *Leader) reapAll(ctx context.Context, reapings []planning.Reaping, term []registry.Cond) error {
+	for _, b := range reapings {
+		reaped, err := l.reapOne(ctx, b, term)
 		if err != nil {
 			return err
 		}
-		if buried {
+		if reaped {
 			l.recordAnswer()
 			delete(l.View.Members, b.Incarnation)
 			l.logs.RecordReaping(b.Incarnation)
@@ -543,10 +549,10 @@ func (l *Leader) reapAll(ctx context.Context, burials []planning.Reaping, term [
 	return nil
 }
 
-// reapOne reports false for one that turns out to live, or to have left something else: it
-// has just joined, and its instance has not been delivered yet. The view will tell; to
-// plan again because of it would only delay what is planned.
-func (l *Leader) reapOne(ctx context.Context, b planning.Reaping, term []registry.Cond) (buried bool, err error) {
+// reapOne deletes the records of an incarnation. It reports false if the store refuses, since the
+// session lives or the records differ from the view: the incarnation has just joined, and the watch
+// has not delivered its instance key yet. That is no error, as a retry would only delay the plans.
+func (l *Leader) reapOne(ctx context.Context, b planning.Reaping, term []registry.Cond) (reaped bool, err error) {
 	for _, ld := range b.PackLoads(l.M.Reg.Limits(), term) {
 		_, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
 		refusal, refused := batch.Conflict(err)
@@ -554,16 +560,17 @@ func (l *Leader) reapOne(ctx context.Context, b planning.Reaping, term []registr
 		case refused && refusal.Index == 0:
 			return false, errTermOver
 		case refused:
-			l.Log.Debug("not buried", "incarnation", b.Incarnation, "error", err)
+			l.Log.Debug("not reaped", "incarnation", b.Incarnation, "error", err)
 			return false, nil
 		case err != nil:
-			return false, fmt.Errorf("bury %s: %w", b.Incarnation, err)
+			return false, fmt.Errorf("reap %s: %w", b.Incarnation, err)
 		}
 	}
 	return true, nil
 }
 
-// watchClaims watches the claims of those who run shards that wait to move, and of no others.
+// watchClaims watches the claims of the pending incarnations, which run shards that wait to move, and
+// of no others.
 func (l *Leader) watchClaims(ctx context.Context, wg *sync.WaitGroup, pending []string) {
 	for inc, stop := range l.WatchedClaims {
 		if !slices.Contains(pending, inc) {
@@ -586,11 +593,11 @@ func (l *Leader) watchClaims(ctx context.Context, wg *sync.WaitGroup, pending []
 	}
 }
 
-// Successors returns who should take the office when it falls vacant, in order.
+// Successors returns the candidates that act first when the seat is free, in order.
 func (l *Leader) Successors() []string {
 	var out []string
 	for inc, m := range l.View.Members {
-		if _, off := l.View.Skewed[inc]; !off && inc != l.Me && !m.Draining && l.View.Alive(inc) {
+		if _, skewed := l.View.Skewed[inc]; !skewed && inc != l.Me && !m.Draining && l.View.Alive(inc) {
 			out = append(out, inc)
 		}
 	}
@@ -598,5 +605,5 @@ func (l *Leader) Successors() []string {
 	return out[:min(len(out), maxSuccessors)]
 }
 
-// maxSuccessors is how many are named: enough for the first ones to die with the leader.
+// maxSuccessors is how many successors a leader names. Some may crash with the leader.
 const maxSuccessors = 3

@@ -127,7 +127,7 @@ func TestLead_Join(t *testing.T) {
 		assert.Equal(t, []time.Time{after(4*rtt + rtt/2), after(6*rtt + rtt/2)}, written(commits, g.Keys.Plan("job")))
 		assert.Equal(t, []time.Time{after(7*rtt + rtt/2)}, written(commits, g.Keys.Seat()), "successors are named when the shards have changed hands")
 		assert.NotEmpty(t, g.ReadOwners("job")["aa"])
-		assert.Zero(t, g.Members[0].Log.Count("not buried"))
+		assert.Zero(t, g.Members[0].Log.Count("not reaped"))
 	})
 	membertest.RunBubble(t, "makes a successor also where there is always something to plan", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1000, ""))
@@ -257,7 +257,7 @@ func TestLead_UnwritablePlan(t *testing.T) {
 		b := g.Start("b", coordtest.Def("big", 1, 1, `,"param":"`+noise()+`"`), coordtest.Def("small", 0, 1, ""))
 		assert.Equal(t, map[string]string{"b": "0"}, g.ReadOwners("small"))
 		time.Sleep(5 * time.Minute)
-		tries := a.Log.Count("plan not written") + b.Log.Count("plan not written")
+		tries := a.Log.Count("plan cannot be written") + b.Log.Count("plan cannot be written")
 		assert.Positive(t, tries)
 		assert.LessOrEqual(t, tries, 20)
 	})

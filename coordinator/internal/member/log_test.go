@@ -46,7 +46,7 @@ func TestLog_Member(t *testing.T) {
 		assert.Len(t, a.Log.Having("level=INFO", "msg=leading", "term=", `why="there was no leader"`), 1)
 		a.Shutdown()
 		time.Sleep(time.Second)
-		assert.Len(t, a.Log.Having("level=INFO", `msg="no longer leading"`, "term=", `why="the office was handed to b"`), 1)
+		assert.Len(t, a.Log.Having("level=INFO", `msg="no longer leading"`, "term=", `why="handed over to b"`), 1)
 		assert.Len(t, b.Log.Having("level=INFO", "msg=leading", `why="the leader before handed the office over"`), 1)
 		g.Server.Partition("b")
 		time.Sleep(30 * time.Second)

@@ -223,17 +223,17 @@ func (l *Leader) suspectOwner(segment string, s registry.SessionID) {
 }
 
 // setIncomplete sets the incarnations that the next PublishSeat names as incomplete.
-func (o *Elector) setIncomplete(incarnations []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.incomplete = incarnations
+func (e *Elector) setIncomplete(incarnations []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.incomplete = incarnations
 }
 
 // hasPublishedIncomplete reports whether the seat record names all incomplete incarnations.
-func (o *Elector) hasPublishedIncomplete() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Equal(o.incomplete, o.State.Incomplete)
+func (e *Elector) hasPublishedIncomplete() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Equal(e.incomplete, e.State.Incomplete)
 }
 
 // errDeposed means that another writer changed the leader record.
@@ -243,24 +243,24 @@ var errDeposed = fmt.Errorf("the leader record names another incarnation while t
 // this one holds the seat: no instance would lead. A resignation frees the seat by the same commit,
 // so after one this state lasts only until the watch has delivered both changes. checkDeposed
 // returns errDeposed if it lasts longer, and otherwise a channel that delivers when to check again.
-func (o *Elector) checkDeposed(ctx context.Context) (again <-chan time.Time, err error) {
-	o.mu.Lock()
-	mine, named := o.State.Seat == o.In.Session.ID(), o.State.Leader.Session
-	if !mine || named == "" || named == o.In.Session.ID() {
-		o.deposedSince = time.Time{}
-		o.mu.Unlock()
+func (e *Elector) checkDeposed(ctx context.Context) (again <-chan time.Time, err error) {
+	e.mu.Lock()
+	mine, named := e.State.Seat == e.In.Session.ID(), e.State.Leader.Session
+	if !mine || named == "" || named == e.In.Session.ID() {
+		e.deposedSince = time.Time{}
+		e.mu.Unlock()
 		return nil, nil
 	}
-	if o.deposedSince.IsZero() {
-		o.deposedSince = time.Now()
+	if e.deposedSince.IsZero() {
+		e.deposedSince = time.Now()
 	}
-	left := MissingGrace - time.Since(o.deposedSince)
-	o.mu.Unlock()
+	left := MissingGrace - time.Since(e.deposedSince)
+	e.mu.Unlock()
 	if left > 0 {
 		return time.After(left), nil
 	}
-	e, err := o.M.Reg.Get(ctx, o.M.Keys.Seat(), Fresh)
-	if err == nil && e.Owner == o.In.Session.ID() {
+	entry, err := e.M.Reg.Get(ctx, e.M.Keys.Seat(), Fresh)
+	if err == nil && entry.Owner == e.In.Session.ID() {
 		return nil, errDeposed
 	}
 	return time.After(MissingGrace), nil
@@ -270,10 +270,10 @@ func (o *Elector) checkDeposed(ctx context.Context) (again <-chan time.Time, err
 var errIncomplete = fmt.Errorf("a record of this instance is missing or unreadable: %w", errRecordEdited)
 
 // checkNamedIncomplete returns errIncomplete if the leader named this incarnation as incomplete.
-func (o *Elector) checkNamedIncomplete() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if slices.Contains(o.State.Incomplete, o.In.ID) {
+func (e *Elector) checkNamedIncomplete() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if slices.Contains(e.State.Incomplete, e.In.ID) {
 		return errIncomplete
 	}
 	return nil

@@ -31,7 +31,7 @@ func TestLeader_ChecksRecordsOfChangedIncarnationsOnly(t *testing.T) {
 			require.True(t, w.l.updateView())
 			w.l.updateSuspects(time.Now(), func(inc string) bool {
 				incs = append(incs, inc)
-				return w.l.View.Complete(inc)
+				return w.l.View.HasBothRecords(inc)
 			})
 			slices.Sort(incs)
 			return incs

@@ -15,24 +15,25 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// While a term lasts, its leader alone writes plans, and no process deletes a plan or a definition
-// or replaces a definition by one of a lower revision. A leader that observes such a change has observed
-// another hand. It holds the plans in memory, which hold the definitions in force, and writes them again under its
-// term. A later leader has no copy to compare with, and plans by the records that it finds.
+// During a term only its leader writes plans, and no process deletes a plan or a definition or stores
+// a definition of a lower revision. So a leader that observes such a change has observed a record
+// edit. Its view holds the plans, and the plans hold the definitions in force; it writes them again
+// under its term. A later leader has no copy to compare with, and plans by the records that it reads.
 
-// Restorer is a leader's knowledge of plans and definitions that another hand changed.
+// Restorer is what a leader knows in order to restore edited plans and definitions.
 type Restorer struct {
 	lastWrite map[string]uint64 // by segment: the commit of this term that last wrote the plan
-	unsure    map[string]bool   // segments of whose last change the outcome is unknown
+	unsure    map[string]bool   // segments whose last change has an unknown outcome
 
-	badJobs, badControls map[string]bool // segments whose definition or intent cannot be read
+	badJobs, badControls map[string]bool // segments whose definition or control record cannot be read
 
-	foreign         map[registry.Key]bool // keys with values that this library did not write; lists hide them
+	foreign         map[registry.Key]bool // keys whose value another program wrote; lists leave them out
 	rereadForeignAt time.Time             // when to read them again; zero: there are none
 
-	rereadClaimsAt time.Time // when to look again at claims that cannot be read; zero: there are none
+	rereadClaimsAt time.Time // when to read unreadable claims again; zero: there are none
 }
 
+// NewRestorer returns the Restorer of a new term.
 func NewRestorer() *Restorer {
 	return &Restorer{
 		lastWrite: map[string]uint64{}, unsure: map[string]bool{}, badJobs: map[string]bool{}, badControls: map[string]bool{},
@@ -40,17 +41,17 @@ func NewRestorer() *Restorer {
 	}
 }
 
-// detectPlanEdit reports whether another hand changed a plan. Then the plan that the leader knows stays
-// in the view, and planning writes it again over the stored value.
+// detectPlanEdit reports whether another writer changed a plan. If so, the view keeps the plan that the
+// leader knows, and planning writes it over the stored value.
 func (l *Leader) detectPlanEdit(n feed.Update[*record.Plan]) bool {
-	old, had := l.View.Plans[n.Name]
+	old, known := l.View.Plans[n.Name]
 	unsure := l.unsure[n.Name]
-	delete(l.unsure, n.Name) // after any other write the change can no longer be applied
+	delete(l.unsure, n.Name) // after another write of the record, a transaction whose outcome is unknown can no longer commit
 	switch {
-	case !had, !l.synced, unsure, errors.Is(n.Err, record.ErrNewerFormat): // a newer version's record is no garbage
+	case !known, !l.synced, unsure, errors.Is(n.Err, record.ErrNewerFormat): // a record of a newer version is valid
 		return false
 	case n.Deleted && !l.View.IsOffered(old.Job):
-		return false // an operator removes a job that no instance offers
+		return false // an operator may remove a job that no live instance offers
 	case !n.Deleted && n.Rev.Seq <= max(l.View.Term.Seq, l.lastWrite[n.Name]):
 		return false
 	}
@@ -58,11 +59,11 @@ func (l *Leader) detectPlanEdit(n feed.Update[*record.Plan]) bool {
 	l.View.EditedPlans[n.Name] = true
 	l.idle = false
 	l.LastCommit = max(l.LastCommit, n.Rev.Seq)
-	l.Log.Warn("another hand changed or deleted a plan; it is written again", "job", old.Job, "key", string(l.M.Keys.Plan(n.Name)))
+	l.Log.Warn("another writer changed or deleted a plan; restoring it", "job", old.Job, "key", string(l.M.Keys.Plan(n.Name)))
 	return true
 }
 
-// recordPlan records a plan that the leader committed.
+// recordPlan records a plan that this leader committed.
 func (l *Leader) recordPlan(c planning.Change, rev registry.Rev) {
 	l.lastWrite[c.Segment] = rev.Seq
 	delete(l.unsure, c.Segment)
@@ -70,8 +71,8 @@ func (l *Leader) recordPlan(c planning.Change, rev registry.Rev) {
 	l.View.Plans[c.Segment] = planning.PlanRecord{Rev: rev, Plan: c.Plan}
 }
 
-// restoreDefinitions stores definitions again that are in force and that another hand deleted
-// or replaced by one of a lower revision. One that no live instance offers may have been removed for good.
+// restoreDefinitions stores definitions in force again that another writer deleted or replaced by one of
+// a lower revision. It leaves a job that no live instance offers, since an operator may have removed it.
 func (l *Leader) restoreDefinitions(ctx context.Context) error {
 	var parts []restoredDefinition
 	for _, seg := range slices.Sorted(maps.Keys(l.View.Plans)) {
@@ -89,7 +90,7 @@ func (l *Leader) restoreDefinitions(ctx context.Context) error {
 	loads := batch.Pack([]registry.Cond{registry.At(l.M.Keys.Leader(), l.View.Term)}, parts, l.M.Reg.Limits(),
 		func(d restoredDefinition) batch.Share { return batch.Share{Ops: []registry.Op{d.op}} }, func(restoredDefinition) bool { return false })
 	for _, ld := range loads {
-		l.setTask("the writing", "definitions")
+		l.setTask("writes", "definitions")
 		rev, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
 		if refusal, refused := batch.Conflict(err); refused {
 			if refusal.Index == 0 {
@@ -104,7 +105,7 @@ func (l *Leader) restoreDefinitions(ctx context.Context) error {
 			return fmt.Errorf("restore definitions: %w", err)
 		}
 		for _, d := range ld.Parts {
-			l.Log.Warn("another hand deleted a definition or stored an older one; the one in force is stored again",
+			l.Log.Warn("another writer deleted a definition or stored an older one; restored the one in force",
 				"job", d.job.Name, "revision", d.job.Revision, "key", string(d.op.Key))
 			l.jobs.Feed.RecordWrite(d.op.Key.Name(), rev, d.JobRecord)
 		}
@@ -119,6 +120,7 @@ type restoredDefinition struct {
 	op  registry.Op
 }
 
+// restoreDefinition returns the write that stores the definition of an epoch over the stored version.
 func restoreDefinition(key registry.Key, stored registry.Rev, e *record.Epoch) (restoredDefinition, error) {
 	value, err := record.Encode(e.Def)
 	if err != nil {
@@ -131,11 +133,12 @@ func restoreDefinition(key registry.Key, stored registry.Rev, e *record.Epoch) (
 	return d, nil
 }
 
-// foreignReread is how long a leader leaves a foreign value alone before it reads the key again.
+// foreignReread is the interval at which a leader reads keys with foreign values again.
 const foreignReread = 2 * time.Second
 
-// findForeignValue finds out whether a transaction was refused because of a foreign value: a key that
-// lists do not show, and that exists all the same. No transaction can replace such a value.
+// findForeignValue finds out whether a transaction was refused because of a foreign value: one that
+// another program wrote, so that lists leave its key out though the key exists. No transaction can
+// replace such a value.
 func (l *Leader) findForeignValue(ctx context.Context, t registry.Txn, index int) error {
 	var key registry.Key
 	if n := len(t.If); index < n && t.If[index].Kind == registry.CondAbsent {
@@ -156,26 +159,28 @@ func (l *Leader) findForeignValue(ctx context.Context, t registry.Txn, index int
 	return nil
 }
 
-// foreignConflicts is after how many conflicts on one vacancy an instance looks for foreign values.
+// foreignConflicts is the number of conflicts on one vacancy after which a candidate reads the election
+// keys, to find foreign values.
 const foreignConflicts = 10
 
-// logForeignValues logs which record of the office holds a foreign value: no instance leads until it is deleted.
-func (o *Elector) logForeignValues(ctx context.Context) {
-	for _, key := range []registry.Key{o.M.Keys.Leader(), o.M.Keys.Seat()} {
-		if _, err := o.M.Reg.Get(ctx, key, Fresh); errors.Is(err, registry.ErrForeign) {
-			o.Log.Error("no instance can lead: another program wrote the value of the key; delete it", "key", string(key), "error", err)
+// logForeignValues logs each election key that holds a foreign value. Until it is deleted, no instance
+// can lead.
+func (e *Elector) logForeignValues(ctx context.Context) {
+	for _, key := range []registry.Key{e.M.Keys.Leader(), e.M.Keys.Seat()} {
+		if _, err := e.M.Reg.Get(ctx, key, Fresh); errors.Is(err, registry.ErrForeign) {
+			e.Log.Error("no instance can lead: another program wrote an election key; delete the key", "key", string(key), "error", err)
 		}
 	}
 }
 
-// rereadForeign reads keys with foreign values again, some time later.
+// rereadForeign reads keys with foreign values again when that is due.
 func (l *Leader) rereadForeign(ctx context.Context) {
 	if len(l.foreign) == 0 || time.Now().Before(l.rereadForeignAt) {
 		return
 	}
 	for key := range l.foreign {
 		if _, err := l.M.Reg.Get(ctx, key, Fresh); err == nil || errors.Is(err, registry.ErrNotFound) {
-			l.Log.Info("a foreign value has gone", "key", string(key))
+			l.Log.Info("key with a foreign value was deleted; rota uses the key again", "key", string(key))
 			delete(l.foreign, key)
 			l.idle = false
 		}
@@ -185,15 +190,15 @@ func (l *Leader) rereadForeign(ctx context.Context) {
 	}
 }
 
-// unreadableReread is how long a leader waits before it looks again at claims that it cannot read:
-// it watches no claims, and an operator may have mended or removed the record.
+// unreadableReread is how long a leader waits before it reads unreadable claims again. It does not watch
+// them, and an operator may have restored or deleted the record.
 const unreadableReread = 5 * time.Second
 
-// scheduleReread sets when to look again at claims that cannot be read.
+// scheduleReread sets when to read unreadable claims again.
 func (l *Leader) scheduleReread() {
 	l.rereadClaimsAt = time.Time{}
-	for _, seen := range l.View.Reads {
-		if len(seen.Unreadable) > 0 {
+	for _, read := range l.View.Reads {
+		if len(read.Unreadable) > 0 {
 			l.rereadClaimsAt = time.Now().Add(unreadableReread)
 		}
 	}
@@ -213,7 +218,7 @@ func (l *Leader) unreadablePlans() map[string]bool {
 	return all
 }
 
-// unreadableInputs returns, by segment, the key of a definition or of an intent that cannot be read.
+// unreadableInputs returns, by segment, the key of a definition or control record that cannot be read.
 func (l *Leader) unreadableInputs() map[string]registry.Key {
 	out := map[string]registry.Key{}
 	for seg := range l.badControls {

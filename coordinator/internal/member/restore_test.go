@@ -35,8 +35,8 @@ func TestRestore_Plan(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			assert.Equal(t, want, g.ReadOwners("job"))
-			assert.Equal(t, 1, a.Log.Count("another hand changed or deleted a plan"))
-			assert.Zero(t, b.Log.Count("another hand changed or deleted a plan"), "it does not lead")
+			assert.Equal(t, 1, a.Log.Count("another writer changed or deleted a plan"))
+			assert.Zero(t, b.Log.Count("another writer changed or deleted a plan"), "it does not lead")
 			g.RequireEachRuns(a, b)
 		})
 	}
@@ -48,7 +48,7 @@ func TestRestore_Plan(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, ok := g.GetRecord(plan(g))
 		assert.False(t, ok)
-		assert.Zero(t, a.Log.Count("another hand"))
+		assert.Zero(t, a.Log.Count("another writer"))
 	})
 	membertest.RunBubble(t, "commits of the leader itself do not count as record edits", func(t *testing.T, g *membertest.Group) {
 		a, b := g.Start("a", fourShards), g.Start("b", fourShards)
@@ -56,7 +56,7 @@ func TestRestore_Plan(t *testing.T) {
 		c := g.Start("c", fourShards)
 		time.Sleep(time.Minute)
 		for _, w := range []*membertest.Worker{a, b, c} {
-			assert.Zero(t, w.Log.Count("another hand"))
+			assert.Zero(t, w.Log.Count("another writer"))
 		}
 	})
 	for what, lose := range map[string]func(t *testing.T, g *membertest.Group, leader, other *membertest.Worker){
@@ -148,7 +148,7 @@ func TestRestore_Definition(t *testing.T) {
 			act(g, old)
 			time.Sleep(time.Second)
 			assert.Equal(t, newer, g.GetText(key(g)))
-			assert.Equal(t, 1, a.Log.Count("the one in force is stored again"))
+			assert.Equal(t, 1, a.Log.Count("restored the one in force"))
 			assert.Equal(t, 2, g.ReadPlan("job").Last().Number)
 		})
 	}

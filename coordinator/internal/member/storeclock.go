@@ -9,12 +9,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// A fleet of one or two cannot tell whose clock is wrong. The clock of the store is evidence: a
-// leader of such a fleet compares its own with it, whenever it publishes a reading, and reports
-// a difference. No instance is barred by it, as the clock of the store may be the wrong one.
+// A fleet of one or two has no median that shows whose clock is wrong. The leader of such a fleet
+// compares its clock with the store's each time it publishes a reading, and reports a difference.
+// The difference stops no claims, since the store's clock may be the wrong one.
 
-// compareWithStoreClock compares this clock, which was read before and after the commit that has just
-// written the record of who is in office, with the clock of the store at that commit.
+// compareWithStoreClock compares this clock with the store's. before and after are readings of this
+// clock around the commit that has just written the seat record.
 func (l *Leader) compareWithStoreClock(ctx context.Context, before, after time.Time) {
 	instances := 0
 	for inc := range l.View.Members {
@@ -35,7 +35,7 @@ func (l *Leader) compareWithStoreClock(ctx context.Context, before, after time.T
 		l.Log.Debug("clock not compared with the store's", "error", err)
 	default:
 		if ahead := skew.AheadOf(written, before, after); ahead.Abs() > l.M.maxSkew {
-			l.Log.Warn("this clock differs from the store's, one of them is wrong", "ahead", ahead, "limit", l.M.maxSkew)
+			l.Log.Warn("this clock differs from the store's; claiming goes on, as either may be wrong", "ahead", ahead, "limit", l.M.maxSkew)
 		}
 	}
 }

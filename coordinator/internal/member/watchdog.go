@@ -13,26 +13,26 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// MinPatience is how long a leader's loop may take at least to come to something: with
-// short sessions a busy machine must not cost the office.
+// MinPatience is the least time that a leader's loop gets to make progress. With short sessions, the
+// TTL alone would depose the leader of a busy machine.
 const MinPatience = 10 * time.Second
 
-// patience is how long a leader's loop may come to nothing before it counts as stuck.
-func (o *Elector) patience() time.Duration { return max(o.In.Session.TTL(), MinPatience) }
+// patience is how long a leader's loop may make no progress before it counts as stuck.
+func (e *Elector) patience() time.Duration { return max(e.In.Session.TTL(), MinPatience) }
 
-// inspectionsPerPatience is how often, within its patience, the one in office is looked at.
+// inspectionsPerPatience is how many times per patience a leading elector inspects its term.
 const inspectionsPerPatience = 4
 
-// Progress is how far a leader's loop has come, for the loop that watches it.
+// Progress is the progress of a leader's loop, which the elector inspects.
 type Progress struct {
 	mu      sync.Mutex
-	since   time.Time // when it last came to something; zero: there is nothing to do
+	since   time.Time // since when the loop has been busy without progress; zero: it is idle
 	task    string
-	object  string // of doing
+	object  string // of the task, such as a job
 	lastErr error  // why the last round failed
 }
 
-// markBusy says that the loop has something to do.
+// markBusy records that the loop has work to do.
 func (p *Progress) markBusy() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,21 +41,21 @@ func (p *Progress) markBusy() {
 	}
 }
 
-// setTask says what the loop is busy with.
+// setTask records what the loop is busy with.
 func (p *Progress) setTask(doing, subject string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.task, p.object = doing, subject
 }
 
-// recordAnswer says that the store has answered a write: with a yes, or with what is newer.
+// recordAnswer records progress: the store has answered a write, by a commit or by a conflict.
 func (p *Progress) recordAnswer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since = time.Now()
 }
 
-// recordFailure says that a round has failed. A conflict is an answer all the same.
+// recordFailure records that a round has failed. A conflict counts as progress.
 func (p *Progress) recordFailure(err error) {
 	if _, refused := batch.Conflict(err); refused {
 		p.recordAnswer()
@@ -65,35 +65,35 @@ func (p *Progress) recordFailure(err error) {
 	p.lastErr = err
 }
 
-// markIdle says that the loop has come round, and waits for something to do.
+// markIdle records that the loop has finished a round and waits for work.
 func (p *Progress) markIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since, p.task, p.object, p.lastErr = time.Time{}, "", "", nil
 }
 
-// checkStuck reports whether the loop has come to nothing for longer than patience at now, and
-// what there is to say of it.
+// checkStuck reports whether the loop has made no progress for longer than patience at now, and
+// describes what it was doing.
 func (p *Progress) checkStuck(now time.Time, patience time.Duration) (why string, stuck bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lasting := now.Sub(p.since)
-	if p.since.IsZero() || lasting <= patience {
+	stalled := now.Sub(p.since)
+	if p.since.IsZero() || stalled <= patience {
 		return "", false
 	}
-	why = fmt.Sprintf("for %v it has been busy with %s", lasting.Round(time.Millisecond), cmp.Or(p.task, "nothing"))
+	why = fmt.Sprintf("no progress for %v, busy with %s", stalled.Round(time.Millisecond), cmp.Or(p.task, "nothing"))
 	if p.object != "" {
 		why += " of " + p.object
 	}
 	if p.lastErr != nil {
-		why += fmt.Sprintf(", and last failed: %v", p.lastErr)
+		why += fmt.Sprintf("; the last failure: %v", p.lastErr)
 	}
 	return why, true
 }
 
-// runPlanning runs the planning function beside the loop, as it calls what users have written: a
-// strategy that does not return must not keep the term from ending. If it has not returned
-// by then, the view is left to it.
+// runPlanning runs the planning function in a goroutine of its own. Planning calls strategies of
+// users, and one that does not return must not keep the term from ending. If planning outlasts the
+// term, the view is left to it.
 func (l *Leader) runPlanning(ctx context.Context) (planning.Decision, error) {
 	v := l.View
 	out := make(chan planning.Decision, 1)
@@ -106,7 +106,7 @@ func (l *Leader) runPlanning(ctx context.Context) (planning.Decision, error) {
 	select {
 	case d, ok := <-out:
 		if !ok {
-			return planning.Decision{}, fmt.Errorf("planning ended its goroutine instead of returning")
+			return planning.Decision{}, fmt.Errorf("a strategy ended its goroutine instead of returning")
 		}
 		l.View.StrategyProblems = d.StrategyProblems
 		return d, nil
@@ -116,67 +116,68 @@ func (l *Leader) runPlanning(ctx context.Context) (planning.Decision, error) {
 	}
 }
 
-// mayLead reports whether this process may begin to lead: not while the planning of a term that
-// is over has not returned.
-func (o *Elector) mayLead() bool {
-	o.M.mu.Lock()
-	defer o.M.mu.Unlock()
-	return o.M.planningCalls == 0
+// mayLead reports whether this process may begin to lead. It may not while the planning function of
+// an earlier term has not returned.
+func (e *Elector) mayLead() bool {
+	e.M.mu.Lock()
+	defer e.M.mu.Unlock()
+	return e.M.planningCalls == 0
 }
 
-// inspectTerm hands the office on if the loop that leads is stuck, or there is none because
-// this process is not fit to lead, or its clock is off. Where nobody else can take it, it
-// stays until they can. It reports whether the term is to begin anew.
-func (o *Elector) inspectTerm(ctx context.Context, s *termRun) (anew bool) {
-	if s != nil && !o.isSkewed() {
-		why, stuck := s.progress.checkStuck(time.Now(), o.patience())
+// inspectTerm hands leadership over if the leader's loop is stuck, if there is none because this
+// process may not lead, or if this clock is skewed. Without another candidate this incarnation
+// stays the leader and tries again at the next inspection. ended reports whether the leader's loop
+// has ended, so that the elector has to start it again.
+func (e *Elector) inspectTerm(ctx context.Context, s *termRun) (ended bool) {
+	if s != nil && !e.isSkewed() {
+		why, stuck := s.progress.checkStuck(time.Now(), e.patience())
 		if !stuck {
 			return false
 		}
 		if !s.reportedStuck {
-			o.Log.Error("leading is stuck, resigning", "why", why)
+			e.Log.Error("leader makes no progress; resigning", "why", why)
 			s.reportedStuck = true
 		}
 	}
-	o.handOverToAny(ctx)
+	e.handOverToAny(ctx)
 	return s != nil && s.hasEnded()
 }
 
-// handOverToAny hands the office to whoever else of the group lives.
-func (o *Elector) handOverToAny(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, o.patience()/inspectionsPerPatience)
+// handOverToAny hands leadership over to any other live candidate.
+func (e *Elector) handOverToAny(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, e.patience()/inspectionsPerPatience)
 	defer cancel()
-	heirs, err := o.listCandidates(ctx)
+	candidates, err := e.listCandidates(ctx)
 	if err != nil {
-		o.Log.Debug("office not handed over", "error", err)
+		e.Log.Debug("leadership not handed over", "error", err)
 		return
 	}
-	o.handOverToFirst(ctx, heirs)
+	e.handOverToFirst(ctx, candidates)
 }
 
-// listCandidates reads who else might lead: who was named as a successor may be long gone. They stand
-// in a ring that begins behind this incarnation, so that each gets a turn if all that are
-// asked get stuck.
-func (o *Elector) listCandidates(ctx context.Context) ([]string, error) {
-	listing, err := o.M.Reg.List(ctx, o.M.Keys.Members(), Fresh)
+// listCandidates reads the candidates from the store, since named successors may have expired. The
+// order is a ring that begins after this incarnation: if every leader gets stuck, each candidate
+// gets its turn.
+func (e *Elector) listCandidates(ctx context.Context) ([]string, error) {
+	listing, err := e.M.Reg.List(ctx, e.M.Keys.Members(), Fresh)
 	if err != nil {
 		return nil, fmt.Errorf("list members: %w", err)
 	}
-	off := o.clockNotice().Skewed
-	var before, behind []string
-	for _, e := range listing.Entries {
-		m, err := record.Decode[record.Member](e.Value)
-		inc := e.Key.Name()
-		_, wild := off[inc]
+	skewed := e.clockNotice().Skewed
+	var before, after []string
+	for _, entry := range listing.Entries {
+		m, err := record.Decode[record.Member](entry.Value)
+		inc := entry.Key.Name()
+		_, isSkewed := skewed[inc]
 		switch {
-		case err != nil, m.Draining, wild, inc == o.In.ID:
-		case inc < o.In.ID:
+		case err != nil, m.Draining, isSkewed, inc == e.In.ID:
+		case inc < e.In.ID:
 			before = append(before, inc)
 		default:
-			behind = append(behind, inc)
+			after = append(after, inc)
 		}
 	}
 	slices.Sort(before)
-	slices.Sort(behind)
-	return append(behind, before...), nil
+	slices.Sort(after)
+	return append(after, before...), nil
 }

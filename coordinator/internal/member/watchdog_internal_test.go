@@ -20,14 +20,14 @@ func TestProgress(t *testing.T) {
 		assert.False(t, stuck)
 		why, stuck := p.checkStuck(began.Add(time.Second+1), time.Second)
 		assert.True(t, stuck)
-		assert.Equal(t, "for 1s it has been busy with nothing", why)
+		assert.Equal(t, "no progress for 1s, busy with nothing", why)
 	})
 	t.Run("says what the loop is busy with, and how it last failed", func(t *testing.T) {
 		p := Progress{since: began}
-		p.setTask("the writing", "plans")
+		p.setTask("writes", "plans")
 		p.recordFailure(context.DeadlineExceeded)
 		why, _ := p.checkStuck(began.Add(time.Minute), time.Second)
-		assert.Equal(t, "for 1m0s it has been busy with the writing of plans, and last failed: context deadline exceeded", why)
+		assert.Equal(t, "no progress for 1m0s, busy with writes of plans; the last failure: context deadline exceeded", why)
 	})
 	t.Run("is not stuck while it rests, nor anew at once when it begins", func(t *testing.T) {
 		p := Progress{since: began.Add(-time.Hour), lastErr: errors.New("once")}

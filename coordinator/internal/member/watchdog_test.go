@@ -124,7 +124,7 @@ func TestWatchdog(t *testing.T) {
 		})
 		a.Offer(membertest.DefinitionsByName(coordtest.Def("more", 0, 1, "")))
 		require.Equal(t, "b", g.AwaitNextLeader())
-		assert.Equal(t, 1, a.Log.Count("busy with the writing of plans, and last failed: no room here"))
+		assert.Equal(t, 1, a.Log.Count("busy with writes of plans; the last failure: no room here"))
 		assert.NotEmpty(t, g.ReadOwners("more"))
 	})
 	membertest.RunBubble(t, "a leader whose writes conflict for however long does not", func(t *testing.T, g *membertest.Group) {
