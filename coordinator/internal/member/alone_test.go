@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-func TestLead_ChangeThatConflicts(t *testing.T) {
-	membertest.RunBubble(t, "is sent alone the next time, and holds up no other plan", func(t *testing.T, g *membertest.Group) {
+func TestLeader_ChangeThatConflicts(t *testing.T) {
+	membertest.RunBubble(t, "is sent in a transaction of its own, and holds up no other plan", func(t *testing.T, g *membertest.Group) {
 		defs := []string{coordtest.Def("x", 0, 4, ""), coordtest.Def("y", 0, 4, ""), coordtest.Def("z", 0, 4, "")}
 		a := g.Start("a", defs...)
 		together := 0 // transactions that write the plans of y and another job

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// newLeadingElector returns the loop of an incarnation that is in office, which nobody runs.
+// newLeadingElector returns the elector of an incarnation that holds the seat. Its loop does not run.
 func newLeadingElector(t *testing.T) *Elector {
 	reg := memory.New().Client("a")
 	m, err := New(reg, Options{Namespace: "test", Instance: "a"})
@@ -34,20 +34,20 @@ func newLeadingElector(t *testing.T) *Elector {
 	return o
 }
 
-func TestOfficeLoop_KnowsWhatItWroteBeforeTheFeedDoes(t *testing.T) {
+func TestElector_KnowsItsWritesBeforeTheFeed(t *testing.T) {
 	o := newLeadingElector(t)
 	require.NoError(t, o.PublishSeat(t.Context(), []string{"b.B"}, skew.Notice{}, false))
 	require.NoError(t, o.PublishSeat(t.Context(), []string{"c.C", "b.B"}, skew.Notice{}, false))
 	assert.Equal(t, []string{"c.C", "b.B"}, o.State.Successors)
 }
 
-func TestOfficeLoop_WhoDrainsIsLastToSucceedButEntersAtOnceIfNamed(t *testing.T) {
+func TestElector_DrainingSuccessorIsLastButAcceptsAtOnce(t *testing.T) {
 	o := newLeadingElector(t)
 	o.M.Draining = true
 	o.State.Seat, o.State.SeatRev = "", registry.Rev{}
 	step, wait := o.nextStep()
 	assert.Equal(t, election.Accept, step)
-	assert.Zero(t, wait, "everybody waits for the one who was named")
+	assert.Zero(t, wait, "all others wait for the named leader")
 
 	o.State.Leader = record.Leader{Incarnation: "b.B", Session: "B"}
 	o.State.Successors = []string{o.In.ID}

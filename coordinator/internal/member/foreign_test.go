@@ -15,8 +15,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// foreignKeys is a registry in which other programs wrote the values of some keys: lists and watches do
-// not show them, Get fails, and a transaction that would make one conflicts.
+// foreignKeys is a registry in which another program wrote the values of some keys: lists and watches
+// leave these keys out, Get fails, and a transaction that creates one conflicts.
 type foreignKeys struct {
 	registry.Registry
 	mu   sync.Mutex
@@ -72,7 +72,7 @@ func TestForeign(t *testing.T) {
 		"plan":       func(g *membertest.Group) registry.Key { return g.Keys.Plan("job") },
 		"definition": func(g *membertest.Group) registry.Key { return g.Keys.Job("job") },
 	} {
-		membertest.RunBubble(t, "at a "+what+" is named, holds up no other job, and heals when it is deleted", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, "value at a "+what+" is logged, holds up no other job, and has no effect once deleted", func(t *testing.T, g *membertest.Group) {
 			w, f := begin(g, key(g))
 			assert.Positive(t, w.Log.Count("key="+string(key(g))))
 			assert.Equal(t, 1, w.Log.Count("another program wrote"))
@@ -92,10 +92,10 @@ func TestForeign(t *testing.T) {
 	}
 	for what, key := range map[string]func(g *membertest.Group) registry.Key{
 		"the leader record": func(g *membertest.Group) registry.Key { return g.Keys.Leader() },
-		"~present":          func(g *membertest.Group) registry.Key { return g.Keys.Seat() },
+		"the seat":          func(g *membertest.Group) registry.Key { return g.Keys.Seat() },
 		"an instance key":   func(g *membertest.Group) registry.Key { return g.Keys.Instance("a") },
 	} {
-		membertest.RunBubble(t, "at "+what+" is named once, and heals when it is deleted", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, "value at "+what+" is logged once, and has no effect once deleted", func(t *testing.T, g *membertest.Group) {
 			w, f := begin(g, key(g))
 			time.Sleep(time.Minute)
 			require.Equal(t, 1, w.Log.Count("key="+string(key(g))))

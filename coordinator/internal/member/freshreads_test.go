@@ -13,15 +13,15 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-func TestLeader_LookCountsCommits(t *testing.T) {
-	t.Run("that were known before the reading began, and none that became known during it", func(t *testing.T) {
+func TestLeader_FreshRead(t *testing.T) {
+	t.Run("reflects the commits known before it began, not those observed during it", func(t *testing.T) {
 		keys, err := record.NewKeys("test", "default")
 		require.NoError(t, err)
 		l := &Leader{Restorer: NewRestorer(), Log: slog.New(slog.DiscardHandler), LastCommit: 7}
 		l.M = &Member{Keys: keys, Reg: &listing{memory.New().Client("a"), func() { l.LastCommit = 9 }}}
-		look, err := l.readClaims(t.Context(), "x.x")
+		read, err := l.readClaims(t.Context(), "x.x")
 		require.NoError(t, err)
-		assert.EqualValues(t, 7, look.Seen)
+		assert.EqualValues(t, 7, read.Seen)
 	})
 }
 

@@ -22,12 +22,12 @@ func TestMember_RestartGrace(t *testing.T) {
 		assert.Equal(t, had, g.ReadOwners("job"))
 		assert.Zero(t, g.CountMoves(had))
 	})
-	membertest.RunBubble(t, "not asked for, a rolling restart moves the share of each member away and back", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "is off by default: a rolling restart moves the shards of each member away and back", func(t *testing.T, g *membertest.Group) {
 		had := g.StartFive()
 		g.RestartEach()
 		assert.Equal(t, 5*2*20/5, g.CountMoves(had))
 	})
-	membertest.RunBubble(t, "over, the shards of one that does not return move", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "ends: the shards of an instance that does not return move", func(t *testing.T, g *membertest.Group) {
 		g.Grace = 30 * time.Second
 		had := g.StartFive()
 		g.Members[3].Shutdown()
@@ -47,12 +47,12 @@ func TestMember_RestartGrace(t *testing.T) {
 		had := g.ReadOwners("job")
 		membertest.SleepToMinute(1)
 		b.Shutdown()
-		require.Equal(t, 80*time.Second, time.Since(coordtest.BubbleBegan()), "it drained for 20 s")
+		require.Equal(t, 80*time.Second, time.Since(coordtest.BubbleBegan()), "the drain took 20 s")
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, had, g.ReadOwners("job"))
 	})
-	membertest.RunBubble(t, "does not keep what is idle with one whose function does not return", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "does not keep idle shards at a draining instance whose handler does not return", func(t *testing.T, g *membertest.Group) {
 		g.Grace = 30 * time.Second
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.StartWorking("b", func(ctx context.Context, r member.Run) error {
@@ -67,7 +67,7 @@ func TestMember_RestartGrace(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, map[string]string{"a": "0-2", "b": "3"}, g.ReadOwners("job"))
 	})
-	membertest.RunBubble(t, "brings back what a crash ended to the one that comes back", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "returns the unfinished runs of a crash to the instance when it comes back", func(t *testing.T, g *membertest.Group) {
 		g.Grace = 30 * time.Second
 		a := g.StartWorking("a", membertest.WorkFor(20*time.Second), coordtest.Def("job", 0, 4, ""))
 		b := g.StartWorking("b", membertest.WorkFor(20*time.Second), coordtest.Def("job", 0, 4, ""))
@@ -86,7 +86,7 @@ func TestMember_RestartGrace(t *testing.T) {
 		assert.Equal(t, map[int]int{2: 1, 3: 1}, membertest.CountRuns(back.TakeRuns()))
 		assert.Equal(t, map[int]int{0: 1, 1: 1}, membertest.CountRuns(a.TakeRuns()))
 	})
-	membertest.RunBubble(t, "is counted anew by the next leader", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "starts again with the next leader", func(t *testing.T, g *membertest.Group) {
 		g.Grace = 30 * time.Second
 		g.StartFive()
 		g.Members[4].Shutdown()

@@ -21,8 +21,8 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-func TestLead_HandOver(t *testing.T) {
-	membertest.RunBubble(t, "by resigning takes one commit, and the office is vacant no longer than it takes", func(t *testing.T, g *membertest.Group) {
+func TestLeader_HandsOver(t *testing.T) {
+	membertest.RunBubble(t, "by resignation: one commit, and the seat is free for one round trip", func(t *testing.T, g *membertest.Group) {
 		const rtt = 20 * time.Millisecond
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
@@ -33,24 +33,24 @@ func TestLead_HandOver(t *testing.T) {
 		g.Server.Record()
 		require.NoError(t, a.Drain(t.Context()))
 		time.Sleep(time.Second)
-		var resigned, entered []memory.Commit
+		var resigned, accepted []memory.Commit
 		for _, c := range g.TakeCommits() {
 			for _, op := range c.Then {
 				switch {
 				case op.Key == g.Keys.Leader():
 					resigned = append(resigned, c)
 				case op.Kind == registry.OpCreateOwned:
-					entered = append(entered, c)
+					accepted = append(accepted, c)
 				}
 			}
 		}
 		require.Len(t, resigned, 1)
-		require.Len(t, entered, 1)
-		assert.Equal(t, "b", entered[0].Client)
-		assert.LessOrEqual(t, entered[0].At.Sub(resigned[0].At), rtt)
+		require.Len(t, accepted, 1)
+		assert.Equal(t, "b", accepted[0].Client)
+		assert.LessOrEqual(t, accepted[0].At.Sub(resigned[0].At), rtt)
 		assert.Equal(t, b.Incarnation(), g.ReadLeader().Incarnation)
 	})
-	membertest.RunBubble(t, "to one that has begun to drain is no vacancy either", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "to a draining successor: the seat is not free in between", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		a := g.Members[0]
@@ -58,20 +58,20 @@ func TestLead_HandOver(t *testing.T) {
 		a.Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(g.Keys.Leader()), func() { b.Member.ChangeState(func() { b.Draining = true }) }))
 		require.NoError(t, a.Drain(t.Context()))
 		time.Sleep(time.Second)
-		var resigned, entered time.Time
+		var resigned, accepted time.Time
 		for _, c := range g.TakeCommits() {
 			for _, op := range c.Then {
 				switch {
 				case op.Key == g.Keys.Leader():
 					resigned = c.At
 				case op.Kind == registry.OpCreateOwned:
-					entered = c.At
+					accepted = c.At
 				}
 			}
 		}
-		assert.Equal(t, resigned, entered)
+		assert.Equal(t, resigned, accepted)
 	})
-	membertest.RunBubble(t, "by a crash is one election, by the first successor, as soon as the session is gone", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "by a crash: the first successor is elected when the session expires, with one commit", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		for _, name := range []string{"b", "c", "d", "e"} {
 			g.Start(name, coordtest.Def("job", 0, 4, ""))
@@ -92,14 +92,14 @@ func TestLead_HandOver(t *testing.T) {
 				}
 			}
 		}
-		assert.Equal(t, 1, elections, "refusals included")
+		assert.Equal(t, 1, elections, "including refused commits")
 		assert.Equal(t, over, elected)
 		assert.Contains(t, g.ReadLeader().Incarnation, "b.")
 	})
 }
 
-// What a leader does is counted in times that its store takes to answer: virtual time has no other.
-func TestLead_Join(t *testing.T) {
+// TestLeader_HandlesJoin measures in round trips to the store, the only delay in virtual time.
+func TestLeader_HandlesJoin(t *testing.T) {
 	written := func(commits []memory.Commit, key registry.Key) (at []time.Time) {
 		for _, c := range commits {
 			if slices.ContainsFunc(c.Then, func(op registry.Op) bool { return op.Key == key }) {
@@ -108,7 +108,7 @@ func TestLead_Join(t *testing.T) {
 		}
 		return at
 	}
-	membertest.RunBubble(t, "has shards of all others change hands after seven answers of the store", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "moves shards of all other members within seven round trips", func(t *testing.T, g *membertest.Group) {
 		const rtt = 20 * time.Millisecond
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			g.Start(name, coordtest.Def("job", 0, 60, ""))
@@ -123,13 +123,13 @@ func TestLead_Join(t *testing.T) {
 		g.RunWorker(g.NewWorker("aa", nil, coordtest.Def("job", 0, 60, "")))
 		time.Sleep(time.Second - time.Millisecond)
 		commits, after := g.TakeCommits(), func(d time.Duration) time.Time { return began.Add(d) }
-		// The session, the namespace's record, the definitions, the entrance; the freeze, the looks, the plan.
+		// The round trips: session, meta, definitions, joining commit; freeze, fresh reads, plan.
 		assert.Equal(t, []time.Time{after(4*rtt + rtt/2), after(6*rtt + rtt/2)}, written(commits, g.Keys.Plan("job")))
-		assert.Equal(t, []time.Time{after(7*rtt + rtt/2)}, written(commits, g.Keys.Seat()), "successors are named when the shards have changed hands")
+		assert.Equal(t, []time.Time{after(7*rtt + rtt/2)}, written(commits, g.Keys.Seat()), "successors are named after the shards have moved")
 		assert.NotEmpty(t, g.ReadOwners("job")["aa"])
 		assert.Zero(t, g.Members[0].Log.Count("not reaped"))
 	})
-	membertest.RunBubble(t, "makes a successor also where there is always something to plan", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "names the new member as successor although plans change all the time", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1000, ""))
 		g.Server.Delay("a", 100*time.Millisecond, 100*time.Millisecond)
 		defer g.Server.Delay("a", 0, 0)
@@ -138,7 +138,7 @@ func TestLead_Join(t *testing.T) {
 		for i := range int((member.RegularCheck + member.RegularCheck/5) / (50 * time.Millisecond)) {
 			require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{i}}))
 			if i == 10 {
-				g.RunWorker(g.NewWorker("b", nil)) // which offers nothing
+				g.RunWorker(g.NewWorker("b", nil)) // it offers no job
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -147,41 +147,41 @@ func TestLead_Join(t *testing.T) {
 		assert.Len(t, written(commits, g.Keys.Seat()), 1)
 		assert.Contains(t, g.GetText(g.Keys.Seat()), "b.")
 	})
-	membertest.RunBubble(t, "by one whose session nobody hears of is cleared away at the slow tick", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "reaps at the regular check a member whose instance key never appeared", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
 		time.Sleep(time.Minute)
 		ghost := g.Keys.Member("ghost.G")
 		g.PutRecord(ghost, "{}")
 		time.Sleep(time.Second)
 		_, found := g.GetRecord(ghost)
-		require.True(t, found, "it may have just joined")
+		require.True(t, found, "the member may have just joined")
 		time.Sleep(member.RegularCheck + member.RegularCheck/5)
 		_, found = g.GetRecord(ghost)
 		assert.False(t, found)
 	})
 }
 
-func TestLead_Office(t *testing.T) {
+func TestElector_RecoversElectionRecords(t *testing.T) {
 	serves := func(t *testing.T, g *membertest.Group) {
 		t.Helper()
 		time.Sleep(5 * time.Second)
 		g.Start("new", coordtest.Def("new", 0, 1, ""))
 		assert.Equal(t, map[string]string{"new": "0"}, g.ReadOwners("new"))
 	}
-	membertest.RunBubble(t, "whose record another hand spoils is taken again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a damaged leader record is written again", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		g.SpoilRecord(g.Keys.Leader())
 		serves(t, g)
 		assert.Equal(t, a.Incarnation(), g.ReadLeader().Incarnation)
 		assert.Equal(t, 1, a.Log.Count(string(g.Keys.Leader())))
 	})
-	membertest.RunBubble(t, "whose record another hand deletes is taken again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a deleted leader record is written again", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		g.RemoveRecord(g.Keys.Leader())
 		serves(t, g)
 		assert.Equal(t, a.Incarnation(), g.ReadLeader().Incarnation)
 	})
-	membertest.RunBubble(t, "whose record is spoilt when it falls vacant is taken all the same", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a leader record that is damaged while the seat is free does not prevent an election", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
 		defer g.Server.Partition("a")()
 		g.SpoilRecord(g.Keys.Leader())
@@ -191,16 +191,16 @@ func TestLead_Office(t *testing.T) {
 		assert.Equal(t, b.Incarnation(), g.ReadLeader().Incarnation)
 		assert.Equal(t, map[string]string{"b": "0"}, g.ReadOwners("job"))
 	})
-	membertest.RunBubble(t, "that another hand vacates is entered again", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a deleted seat record is written again", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 1, ""))
 		g.RemoveRecord(g.Keys.Seat())
 		serves(t, g)
 	})
 }
 
-func TestLead_Spoilt(t *testing.T) {
-	// Each record is spoilt in a fleet that runs two jobs. The other job goes on, and a
-	// log names the record.
+func TestLeader_ToleratesDamagedRecords(t *testing.T) {
+	// A record is damaged in a fleet that runs two jobs. The other job continues, and the log names
+	// the record.
 	for name, key := range map[string]func(g *membertest.Group, a *membertest.Worker) registry.Key{
 		"plan":    func(g *membertest.Group, _ *membertest.Worker) registry.Key { return g.Keys.Plan("bad") },
 		"job":     func(g *membertest.Group, _ *membertest.Worker) registry.Key { return g.Keys.Job("bad") },
@@ -211,7 +211,7 @@ func TestLead_Spoilt(t *testing.T) {
 		"member": func(g *membertest.Group, a *membertest.Worker) registry.Key { return g.Keys.Member(a.Incarnation()) },
 	} {
 		for _, who := range []string{"a", "b"} { // a leads
-			membertest.RunBubble(t, name+" record of "+who+" takes nothing else down and is named in the log", func(t *testing.T, g *membertest.Group) {
+			membertest.RunBubble(t, name+" record of "+who+" stops no other job and is named in the log", func(t *testing.T, g *membertest.Group) {
 				both := []string{coordtest.Def("good", 0, 4, ""), coordtest.Def("bad", 0, 4, "")}
 				workers := map[string]*membertest.Worker{"a": g.Start("a", both...), "b": g.Start("b", both...)}
 				membertest.SleepToMinute(1)
@@ -235,7 +235,7 @@ func TestLead_Spoilt(t *testing.T) {
 				}
 				assert.Positive(t, logged)
 				assert.LessOrEqual(t, logged, 40)
-				if name != "member" { // whose shards stay, for nobody knows what it offers
+				if name != "member" { // its shards stay, since the jobs that it offers are unknown
 					assert.Contains(t, g.ReadOwners("good"), "c")
 				}
 			})
@@ -243,9 +243,9 @@ func TestLead_Spoilt(t *testing.T) {
 	}
 }
 
-func TestLead_UnwritablePlan(t *testing.T) {
-	membertest.RunBubble(t, "holds up no other job, and is not tried without end", func(t *testing.T, g *membertest.Group) {
-		noise := func() string { // that cannot be deflated below the bound twice over
+func TestLeader_PlanThatCannotBeWritten(t *testing.T) {
+	membertest.RunBubble(t, "holds up no other job, and is retried rarely", func(t *testing.T, g *membertest.Group) {
+		noise := func() string { // does not compress below the size limit when a plan holds it twice
 			var b strings.Builder
 			for range 90 << 10 {
 				b.WriteByte(byte('!' + 2 + rand.N(57)))
@@ -263,11 +263,11 @@ func TestLead_UnwritablePlan(t *testing.T) {
 	})
 }
 
-func TestLead_Triggers(t *testing.T) {
-	membertest.RunBubble(t, "are taken in as fast as they are served, however many they are", func(t *testing.T, g *membertest.Group) {
+func TestLeader_Triggers(t *testing.T) {
+	membertest.RunBubble(t, "are accepted as fast as they are served, without a limit in total", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		op, _ := g.NewOperator()
-		const many = 4 * record.MaxTriggers // in a third of the time between slow ticks
+		const many = 4 * record.MaxTriggers // within a third of the time between regular checks
 		for range many {
 			_, err := op.Trigger(t.Context(), "job", "", nil)
 			require.NoError(t, err)
@@ -282,11 +282,11 @@ func TestLead_Triggers(t *testing.T) {
 		}
 		assert.Equal(t, 2*many, triggered)
 	})
-	membertest.RunBubble(t, "outlive the leader and whoever runs them", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "survive a crash of the leader, which owns their shards", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 2, ""))
 		b := g.StartWorking("b", membertest.WorkFor(0), coordtest.Def("job", 0, 2, ""))
 		require.Equal(t, a.Incarnation(), g.ReadLeader().Incarnation)
-		heal := g.Server.Partition("a") // the leader is gone and nobody knows
+		heal := g.Server.Partition("a") // the leader is cut off, and its session has not expired
 		defer heal()
 		n, err := b.Trigger(t.Context(), "job", "hello", nil)
 		require.NoError(t, err)
@@ -301,7 +301,7 @@ func TestLead_Triggers(t *testing.T) {
 		}
 		assert.Equal(t, membertest.OncePerShard(2), ran)
 	})
-	membertest.RunBubble(t, "in flight on the one that crashes run again, with their parameter", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "in progress on a crashed instance run again, with their parameter", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		_, err := a.Trigger(t.Context(), "job", "hello", nil)
@@ -325,7 +325,7 @@ func TestLead_Triggers(t *testing.T) {
 		assert.Equal(t, "hello", again[0].Param)
 		assert.Greater(t, again[0].Fence, mine[0].Fence)
 	})
-	membertest.RunBubble(t, "of a job that nobody has paused do not pause it, whatever its definition says of new jobs", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "do not pause a running job when a new definition starts paused", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		g.Start("b", coordtest.Def("job", 1, 1, `,"start_paused":true`))
 		time.Sleep(10 * time.Second)
@@ -339,7 +339,7 @@ func TestLead_Triggers(t *testing.T) {
 		}
 		assert.Equal(t, 1, ran)
 	})
-	membertest.RunBubble(t, "of a job that starts paused leave it so", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "do not resume a job that starts paused", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 1, `,"start_paused":true`))
 		g.Start("b", coordtest.Def("job", 1, 1, ""))
 		_, err := a.Trigger(t.Context(), "job", "", nil)
@@ -354,7 +354,7 @@ func TestLead_Triggers(t *testing.T) {
 		}
 		assert.Equal(t, 1, ran)
 	})
-	membertest.RunBubble(t, "of an unknown job, a shard that does not exist or too many are refused", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "are refused for an unknown job, an unknown shard, or too many at once", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, `,"start_paused":true`))
 		_, err := a.Trigger(t.Context(), "nothing", "", nil)
 		assert.ErrorIs(t, err, coordinator.ErrUnknownJob)
@@ -368,11 +368,11 @@ func TestLead_Triggers(t *testing.T) {
 	})
 }
 
-func TestLead_Pause(t *testing.T) {
-	membertest.RunBubble(t, "is exact: once the plan says so, no claim commits", func(t *testing.T, g *membertest.Group) {
+func TestLeader_Pause(t *testing.T) {
+	membertest.RunBubble(t, "is exact: once the plan is paused, no claim commits", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
-		release := g.Server.HoldWatch("b") // it does not hear of the pause
+		release := g.Server.HoldWatch("b") // it does not observe the pause
 		g.Server.Record()
 		require.NoError(t, a.Pause(t.Context(), "job"))
 		synctest.Wait()
@@ -389,9 +389,9 @@ func TestLead_Pause(t *testing.T) {
 		for _, w := range g.Members {
 			counts = counts.Add(g.ReadClaims(w.Incarnation(), "job").Counts)
 		}
-		assert.Zero(t, counts.Skipped, "what fell due during the pause is not owed")
+		assert.Zero(t, counts.Skipped, "fires during the pause are not pending")
 	})
-	membertest.RunBubble(t, "lets runs that have begun go on", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "lets runs in progress continue", func(t *testing.T, g *membertest.Group) {
 		ended := make(chan error, 1)
 		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
 			err := membertest.WorkFor(90*time.Second)(ctx, r)

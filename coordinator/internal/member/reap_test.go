@@ -15,7 +15,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-func TestLeader_BuriesTheDeadAndPassesOverTheLiving(t *testing.T) {
+func TestLeader_ReapsExpiredIncarnationsOnly(t *testing.T) {
 	reg := memory.New().Client("a")
 	m, err := New(reg, Options{Namespace: "test", Instance: "a"})
 	require.NoError(t, err)
@@ -23,41 +23,41 @@ func TestLeader_BuriesTheDeadAndPassesOverTheLiving(t *testing.T) {
 	require.NoError(t, err)
 	l := &Leader{Progress: &Progress{}, Restorer: NewRestorer(), M: m, Log: slog.New(slog.DiscardHandler), View: planning.View{Keys: m.Keys, Members: map[string]planning.MemberRecord{}}}
 
-	var burials []planning.Reaping
+	var reapings []planning.Reaping
 	for _, incarnation := range []string{"b." + string(joined.ID()), "c.C"} {
 		key := m.Keys.Member(incarnation)
 		rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
 		require.NoError(t, err)
 		l.View.Members[incarnation] = planning.MemberRecord{Rev: rev}
-		burials = append(burials, planning.Reaping{Incarnation: incarnation, Parts: []batch.Share{{Ops: []registry.Op{registry.Delete(key, rev)}}}})
+		reapings = append(reapings, planning.Reaping{Incarnation: incarnation, Parts: []batch.Share{{Ops: []registry.Op{registry.Delete(key, rev)}}}})
 	}
 	leader, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(m.Keys.Leader(), nil)}})
 	require.NoError(t, err)
 
-	require.NoError(t, l.reapAll(t.Context(), burials, []registry.Cond{registry.At(m.Keys.Leader(), leader)}))
-	_, err = reg.Get(t.Context(), m.Keys.Member(burials[0].Incarnation), registry.ReadOptions{})
+	require.NoError(t, l.reapAll(t.Context(), reapings, []registry.Cond{registry.At(m.Keys.Leader(), leader)}))
+	_, err = reg.Get(t.Context(), m.Keys.Member(reapings[0].Incarnation), registry.ReadOptions{})
 	assert.NoError(t, err)
-	assert.Contains(t, l.View.Members, burials[0].Incarnation)
+	assert.Contains(t, l.View.Members, reapings[0].Incarnation)
 	_, err = reg.Get(t.Context(), m.Keys.Member("c.C"), registry.ReadOptions{})
 	assert.ErrorIs(t, err, registry.ErrNotFound)
 	assert.NotContains(t, l.View.Members, "c.C")
 
 	wrong := []registry.Cond{registry.Absent(m.Keys.Leader())}
-	require.ErrorIs(t, l.reapAll(t.Context(), burials[:1], wrong), errTermOver)
+	require.ErrorIs(t, l.reapAll(t.Context(), reapings[:1], wrong), errTermOver)
 }
 
-// The records of members and their sessions come by different watches.
-func TestLeader_TakesNobodyForDeadWhoHasJustJoined(t *testing.T) {
+// Member records and instance keys arrive by different watches.
+func TestLeader_DoesNotExpireMembersThatHaveJustJoined(t *testing.T) {
 	w := newViewFixture(t)
 	w.deliver(w.members, registry.Snapshot, w.member("old.O"))
 	w.deliver(w.instances, registry.Snapshot)
 	require.True(t, w.l.updateView())
-	assert.Equal(t, []string{"old.O"}, w.l.View.ExpiredMembers(), "it was there before the term")
+	assert.Equal(t, []string{"old.O"}, w.l.View.ExpiredMembers(), "it existed before the term")
 
 	w.deliver(w.members, registry.Delta, w.member("new.N"))
 	w.l.updateView()
 	assert.Equal(t, []string{"old.O"}, w.l.View.ExpiredMembers())
-	assert.False(t, w.l.View.Alive("new.N"), "it is dealt nothing either")
+	assert.False(t, w.l.View.Alive("new.N"), "it is assigned nothing either")
 	w.deliver(w.instances, registry.Delta, registry.Entry{Key: w.l.M.Keys.Instance("new"), Owner: "N"})
 	w.l.updateView()
 	assert.True(t, w.l.View.Alive("new.N"))
@@ -75,13 +75,13 @@ func TestLeader_TakesNobodyForDeadWhoHasJustJoined(t *testing.T) {
 	w.l.idle = true
 	w.l.forgetJustJoined()
 	assert.False(t, w.l.idle)
-	assert.Equal(t, []string{"never.seen", "new.N", "old.O"}, w.l.View.ExpiredMembers(), "the slow tick has it looked at")
+	assert.Equal(t, []string{"never.seen", "new.N", "old.O"}, w.l.View.ExpiredMembers(), "the regular check covers it")
 	w.deliver(w.members, registry.Delta, w.member("never.seen"))
 	w.l.updateView()
-	assert.Len(t, w.l.View.ExpiredMembers(), 3, "what it wrote last makes it no younger")
+	assert.Len(t, w.l.View.ExpiredMembers(), 3, "a later write does not make it a new member")
 }
 
-// viewFixture is a leader whose watches tell it what a test says.
+// viewFixture is a leader whose feeds get their batches from a test.
 type viewFixture struct {
 	l         *Leader
 	instances *feed.Feed[registry.SessionID]
@@ -118,7 +118,7 @@ func (w *viewFixture) member(incarnation string) registry.Entry {
 	return registry.Entry{Key: w.l.M.Keys.Member(incarnation), Value: []byte("{}")}
 }
 
-// deliver has a watch tell of entries, written by the newest commit.
+// deliver applies a batch of entries, written by the next commit.
 func (w *viewFixture) deliver(f interface{ ApplyBatch(registry.Batch) }, kind registry.BatchKind, entries ...registry.Entry) {
 	w.seq++
 	for i := range entries {

@@ -24,7 +24,7 @@ func TestOperator_StopSchedule(t *testing.T) {
 	}
 	for _, level := range []string{"runs", "claims"} {
 		tracking := fmt.Sprintf(`,"tracking":%q`, level)
-		membertest.RunBubble(t, "runs triggers and no fires, of a job that tracks "+level, func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, "runs triggers and no fires of a job that tracks "+level, func(t *testing.T, g *membertest.Group) {
 			a := g.Start("a", coordtest.Def("job", 0, 2, tracking))
 			o, _ := g.NewOperator()
 			membertest.SleepToMinute(1)
@@ -41,42 +41,42 @@ func TestOperator_StopSchedule(t *testing.T) {
 			}
 			require.NoError(t, o.Resume(t.Context(), "job"))
 			membertest.SleepToMinute(11)
-			assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()), "nothing is made up for")
+			assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()), "missed fires are not run")
 		})
 	}
-	membertest.RunBubble(t, "of a new job lets it run by hand first", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "lets a new job run by hand before its schedule starts", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, `,"start_paused":true`))
 		o, _ := g.NewOperator()
 		trigger(g, o, "job")
-		assert.Empty(t, a.TakeRuns(), "it is paused")
+		assert.Empty(t, a.TakeRuns(), "the job is paused")
 		require.NoError(t, o.StopSchedule(t.Context(), "job"))
 		membertest.SleepToMinute(3)
-		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()), "what was triggered")
+		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()), "the triggered runs")
 	})
-	membertest.RunBubble(t, "is what stands, in place of a pause, and a pause in place of it", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "replaces a pause, and a pause replaces it", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		o, _ := g.NewOperator()
-		stands := func() []bool {
+		states := func() []bool {
 			time.Sleep(time.Second)
 			st, err := o.Status(t.Context(), "job")
 			require.NoError(t, err)
 			return []bool{st.Intent.Paused, st.Intent.ScheduleStopped, st.Paused, st.ScheduleStopped}
 		}
 		require.NoError(t, o.StopSchedule(t.Context(), "job"))
-		assert.Equal(t, []bool{false, true, false, true}, stands())
+		assert.Equal(t, []bool{false, true, false, true}, states())
 		require.NoError(t, o.Pause(t.Context(), "job"))
-		assert.Equal(t, []bool{true, false, true, false}, stands())
+		assert.Equal(t, []bool{true, false, true, false}, states())
 		trigger(g, o, "job")
 		assert.Empty(t, a.TakeRuns())
 		require.NoError(t, o.StopSchedule(t.Context(), "job"))
-		assert.Equal(t, []bool{false, true, false, true}, stands())
+		assert.Equal(t, []bool{false, true, false, true}, states())
 		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
 		require.NoError(t, o.Resume(t.Context(), "job"))
-		assert.Equal(t, []bool{false, false, false, false}, stands())
+		assert.Equal(t, []bool{false, false, false, false}, states())
 		membertest.SleepToMinute(2)
 		assert.Equal(t, map[int]int{0: 2, 1: 2}, membertest.CountRuns(a.TakeRuns()))
 	})
-	membertest.RunBubble(t, "takes up a new definition for triggers, whose fires begin with the resume", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "uses a new definition for triggers; its fires begin with the resume", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 1, 2, ""))
 		o, _ := g.NewOperator()
 		require.NoError(t, o.StopSchedule(t.Context(), "job"))
@@ -96,9 +96,9 @@ func TestOperator_StopSchedule(t *testing.T) {
 		membertest.SleepToMinute(6)
 		assert.Equal(t, membertest.OncePerShard(3), membertest.CountRuns(a.TakeRuns()))
 		time.Sleep(2 * member.RegularCheck)
-		assert.Len(t, g.ReadPlan("job").Epochs, 1, "those before have been cleared")
+		assert.Len(t, g.ReadPlan("job").Epochs, 1, "earlier epochs have been dropped")
 	})
-	membertest.RunBubble(t, "runs what a crash ended, and what came due before", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "makes re-runs after a crash, and runs fires that were due before", func(t *testing.T, g *membertest.Group) {
 		g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
 		membertest.SleepToMinute(1)
@@ -113,7 +113,7 @@ func TestOperator_StopSchedule(t *testing.T) {
 		assert.Equal(t, 2, runs[0].Attempt)
 		assert.Equal(t, coordtest.BubbleBegan().Add(time.Minute), runs[0].Fire)
 	})
-	membertest.RunBubble(t, "outlives the leader", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "survives a change of the leader", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		require.NoError(t, a.StopSchedule(t.Context(), "job"))
 		time.Sleep(time.Second)
@@ -124,7 +124,7 @@ func TestOperator_StopSchedule(t *testing.T) {
 		trigger(g, b.Operator, "job")
 		assert.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(b.TakeRuns()))
 	})
-	membertest.RunBubble(t, "of a job that has no plan yet holds from its first plan", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "applies from the first plan on when the job has none yet", func(t *testing.T, g *membertest.Group) {
 		g.PutRecord(g.Keys.Job("job"), coordtest.Def("job", 0, 2, ""))
 		o, _ := g.NewOperator()
 		require.NoError(t, o.StopSchedule(t.Context(), "job"))
@@ -137,7 +137,7 @@ func TestOperator_StopSchedule(t *testing.T) {
 			assert.NotZero(t, r.Trigger)
 		}
 	})
-	membertest.RunBubble(t, "leaves the plan alone while nothing changes", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "does not write the plan while nothing changes", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		o, _ := g.NewOperator()
 		require.NoError(t, o.StopSchedule(t.Context(), "job"))

@@ -12,10 +12,10 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 )
 
-func TestClocks_OfTheStore(t *testing.T) {
+func TestStoreClock(t *testing.T) {
 	const differs = "this clock differs from the store's"
 	for name, ahead := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
-		membertest.RunBubble(t, "are compared by an instance that is alone, which reports that its own is "+name+", and works", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, "a lone instance whose clock is "+name+" reports the difference, and goes on claiming", func(t *testing.T, g *membertest.Group) {
 			g.Skew = 5 * time.Second
 			g.SetClock("a", ahead)
 			a := g.Start("a", coordtest.Def("job", 0, 1, ""))
@@ -26,23 +26,23 @@ func TestClocks_OfTheStore(t *testing.T) {
 			assert.NotEmpty(t, a.TakeRuns())
 			assert.Equal(t, 1, a.Log.Count(differs))
 			time.Sleep(2 * member.ClockComparison)
-			assert.GreaterOrEqual(t, a.Log.Count(differs), 2, "it does so again while that lasts")
+			assert.GreaterOrEqual(t, a.Log.Count(differs), 2, "the report is repeated while the difference lasts")
 			assert.Zero(t, a.Log.Count("cannot be checked"))
 		})
 	}
-	membertest.RunBubble(t, "are compared by the leader of two", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "the leader of two instances compares its clock", func(t *testing.T, g *membertest.Group) {
 		g.Skew = 5 * time.Second
 		b := g.Start("b", coordtest.Def("job", 0, 1, ""))
 		assert.Zero(t, b.Log.Count(differs))
 		g.SetClock("a", time.Hour)
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		time.Sleep(time.Minute)
-		assert.Zero(t, b.Log.Count(differs), "its own is right")
+		assert.Zero(t, b.Log.Count(differs), "its clock is right")
 		require.NoError(t, b.Drain(t.Context()))
 		time.Sleep(time.Minute)
 		assert.Positive(t, a.Log.Count(differs))
 	})
-	membertest.RunBubble(t, "show a clock that is set while its instance is alone", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a lone instance reports that its clock was set", func(t *testing.T, g *membertest.Group) {
 		g.Skew = 5 * time.Second
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
 		assert.Zero(t, a.Log.Count(differs))
@@ -50,7 +50,7 @@ func TestClocks_OfTheStore(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, 1, a.Log.Count(differs))
 	})
-	membertest.RunBubble(t, "are not asked where three can judge, nor where the difference is within the limit", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "three instances do not compare with the store, and a difference within the limit is not reported", func(t *testing.T, g *membertest.Group) {
 		g.Skew = 5 * time.Second
 		g.SetClock("a", 4*time.Second)
 		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
@@ -61,7 +61,7 @@ func TestClocks_OfTheStore(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Zero(t, a.Log.Count(differs))
 	})
-	membertest.RunBubble(t, "are missing: an instance that is alone reports once that its clock cannot be checked", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "without a store clock, a lone instance reports once that its clock cannot be checked", func(t *testing.T, g *membertest.Group) {
 		g.Skew = 5 * time.Second
 		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
 		a.Reg.NoClock = true

@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-func TestLead_StrategyThatFails(t *testing.T) {
+func TestLeader_StrategyThatFails(t *testing.T) {
 	calls := 0
 	for name, s := range map[string]strategy.Func{
 		"panics, with a stack that differs from call to call": func(strategy.Input) (strategy.Assignment, error) { panic("no idea") },
@@ -25,7 +25,7 @@ func TestLead_StrategyThatFails(t *testing.T) {
 			return nil, fmt.Errorf("no idea %d", calls)
 		},
 	} {
-		membertest.RunBubble(t, "and "+name+" has the plan written at the slow tick at most", func(t *testing.T, g *membertest.Group) {
+		membertest.RunBubble(t, "and "+name+" causes at most one write of the plan per regular check", func(t *testing.T, g *membertest.Group) {
 			g.Strategy.Store(&s)
 			a := g.Start("a", coordtest.Def("job", 0, 4, `,"strategy":"failing"`))
 			assert.Equal(t, map[string]string{"a": "0-3"}, g.ReadOwners("job"))

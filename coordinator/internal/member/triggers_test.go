@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 )
 
-func TestLead_TriggerOfACrashedInstance(t *testing.T) {
-	membertest.RunBubble(t, "is run again with its parameter after minutes in which its shards had no owner", func(t *testing.T, g *membertest.Group) {
+func TestLeader_TriggerOfCrashedInstance(t *testing.T) {
+	membertest.RunBubble(t, "runs again with its parameter although its shards had no owner for minutes", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(time.Hour), coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("other", 0, 1, ""))
 		n, err := b.Trigger(t.Context(), "job", "hello", nil)

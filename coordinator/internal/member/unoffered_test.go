@@ -13,8 +13,8 @@ import (
 )
 
 func TestUnoffered(t *testing.T) {
-	// removed returns the runs that are made in the first seconds and in the ten minutes after a job was
-	// offered by a and b, withdrawn from both for some time, and offered again.
+	// removed has a and b offer a job, withdraw it for the duration away, and offer it again. It returns
+	// the runs of the next ten seconds, and those of the ten minutes after that.
 	removed := func(t *testing.T, g *membertest.Group, away time.Duration, meanwhile func(a, b *membertest.Worker)) (atOnce, later []member.Run) {
 		job, other := coordtest.Def("job", 0, 2, ""), coordtest.Def("other", 0, 2, `,"start_paused":true`)
 		a, b := g.Start("a", job, other), g.Start("b", job, other)
@@ -45,7 +45,7 @@ func TestUnoffered(t *testing.T) {
 		return atOnce, all()
 	}
 	nothing := func(a, b *membertest.Worker) {}
-	membertest.RunBubble(t, "a job that is offered again after 30 days owes nothing", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a job that is offered again after 30 days has no pending fires", func(t *testing.T, g *membertest.Group) {
 		atOnce, later := removed(t, g, 30*24*time.Hour, nothing)
 		assert.Empty(t, atOnce)
 		assert.Len(t, later, 20)
@@ -53,12 +53,12 @@ func TestUnoffered(t *testing.T) {
 			assert.False(t, r.Missed)
 		}
 	})
-	membertest.RunBubble(t, "after 30 minutes its misfire policy holds", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "after 30 minutes the misfire policy applies", func(t *testing.T, g *membertest.Group) {
 		atOnce, later := removed(t, g, 30*time.Minute, nothing)
 		assert.Len(t, atOnce, 2)
 		assert.Len(t, later, 20)
 	})
-	membertest.RunBubble(t, "another leader goes on from the same instant", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "the next leader counts from the same instant", func(t *testing.T, g *membertest.Group) {
 		atOnce, _ := removed(t, g, 30*time.Minute, func(a, b *membertest.Worker) {
 			time.Sleep(40 * time.Minute)
 			led := g.ReadLeader().Session
@@ -70,7 +70,7 @@ func TestUnoffered(t *testing.T) {
 		})
 		assert.Empty(t, atOnce)
 	})
-	membertest.RunBubble(t, "a fleet that is down as a whole does not count as unoffered", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "while the whole fleet is down, the job does not count as unoffered", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		time.Sleep(90 * time.Second)
 		a.Shutdown()

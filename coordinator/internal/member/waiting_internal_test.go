@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-func TestLeader_TakesWaiting(t *testing.T) {
+func TestLeader_AppliesWaiting(t *testing.T) {
 	entry := func(w *viewFixture, m record.Member) registry.Entry {
 		value, err := record.Encode(m)
 		require.NoError(t, err)
@@ -23,10 +23,10 @@ func TestLeader_TakesWaiting(t *testing.T) {
 		next record.Member
 		plan bool
 	}{
-		"plans nothing for runs that wait":           {record.Member{Name: "a", Jobs: []string{"job"}, Waiting: waiting, Clock: 9}, false},
-		"plans for all else that is new with them":   {record.Member{Name: "a", Jobs: []string{"job"}, Waiting: waiting, Draining: true}, true},
-		"plans for an answer about clocks":           {record.Member{Name: "a", Jobs: []string{"job"}, Waiting: waiting, Clock: 9, Answers: 8}, true},
-		"plans for a record that waits for the same": {record.Member{Name: "a", Jobs: []string{"job"}, Clock: 9}, true},
+		"plans nothing for waiting runs":                {record.Member{Name: "a", Jobs: []string{"job"}, Waiting: waiting, Clock: 9}, false},
+		"plans for other changes of the same record":    {record.Member{Name: "a", Jobs: []string{"job"}, Waiting: waiting, Draining: true}, true},
+		"plans for an answer to a clock reading":        {record.Member{Name: "a", Jobs: []string{"job"}, Waiting: waiting, Clock: 9, Answers: 8}, true},
+		"plans for a record with the same waiting runs": {record.Member{Name: "a", Jobs: []string{"job"}, Clock: 9}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newViewFixture(t)
@@ -37,11 +37,11 @@ func TestLeader_TakesWaiting(t *testing.T) {
 			w.deliver(w.members, registry.Delta, entry(w, c.next))
 			require.True(t, w.l.updateView())
 			assert.Equal(t, c.plan, !w.l.idle)
-			assert.Equal(t, planning.MemberRecord{Rev: registry.Rev{Seq: w.seq}, Member: c.next}, w.l.View.Members["a.A"], "it is in view")
+			assert.Equal(t, planning.MemberRecord{Rev: registry.Rev{Seq: w.seq}, Member: c.next}, w.l.View.Members["a.A"], "the view has the record")
 			assert.Equal(t, w.seq, w.l.LastCommit)
 		})
 	}
-	t.Run("plans for a member that comes or goes with runs that wait", func(t *testing.T) {
+	t.Run("plans for a member that joins or leaves with waiting runs", func(t *testing.T) {
 		w := newViewFixture(t)
 		w.l.idle = true
 		w.deliver(w.members, registry.Snapshot, entry(w, record.Member{Name: "a", Waiting: waiting}))

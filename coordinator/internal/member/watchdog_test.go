@@ -19,7 +19,7 @@ import (
 var hanging = coordtest.Def("stuck", 0, 2, `,"strategy":"hangs"`)
 
 func TestWatchdog(t *testing.T) {
-	membertest.RunBubble(t, "a leader whose strategy does not return resigns, and says what it was busy with", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a leader whose strategy does not return resigns, and logs what it was busy with", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		require.Equal(t, "a", g.ReadLeaderName())
@@ -28,15 +28,15 @@ func TestWatchdog(t *testing.T) {
 		require.Equal(t, "b", g.AwaitNextLeader())
 		assert.Equal(t, 1, a.Log.Count("level=ERROR"))
 		assert.Equal(t, 1, a.Log.Count("busy with strategy hangs of job stuck"))
-		assert.NotEmpty(t, g.ReadOwners("stuck"), "the next leader deals what the last one could not")
+		assert.NotEmpty(t, g.ReadOwners("stuck"), "the next leader assigns the shards")
 		before := a.Incarnation()
 		a.TakeRuns()
 		membertest.SleepToMinute(2)
-		assert.NotEmpty(t, a.TakeRuns(), "it goes on running what it owns")
+		assert.NotEmpty(t, a.TakeRuns(), "it keeps running its shards")
 		assert.Equal(t, before, a.Incarnation(), "its session lives")
 		assert.Zero(t, b.Log.Count("level=ERROR"))
 	})
-	membertest.RunBubble(t, "one that is stuck does not stand again until its loop has come round", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a stuck instance is no candidate until the strategy has returned", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		g.Start("b", coordtest.Def("job", 0, 4, ""))
 		release := g.HangStrategy(1)
@@ -53,7 +53,7 @@ func TestWatchdog(t *testing.T) {
 		e, _ := g.GetRecord(g.Keys.Seat())
 		assert.Equal(t, a.Session(), e.Owner)
 	})
-	membertest.RunBubble(t, "one that is stuck and is named all the same hands the office on", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a stuck instance that is named as leader resigns", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		g.Start("c", coordtest.Def("job", 0, 4, ""))
@@ -67,7 +67,7 @@ func TestWatchdog(t *testing.T) {
 		require.NoError(t, b.Drain(t.Context()))
 		assert.Equal(t, "c", g.AwaitNextLeader())
 	})
-	membertest.RunBubble(t, "if every leader gets stuck, each has its turn", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "if every leader gets stuck, each candidate gets a turn", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		g.Start("b", coordtest.Def("job", 0, 4, ""))
 		g.Start("c", coordtest.Def("job", 0, 4, ""))
@@ -77,7 +77,7 @@ func TestWatchdog(t *testing.T) {
 		assert.Equal(t, "c", g.AwaitNextLeader())
 		assert.NotEmpty(t, g.ReadOwners("stuck"))
 	})
-	membertest.RunBubble(t, "one that is alone stays in office, and goes on when its strategy returns", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a lone leader stays, and continues when its strategy returns", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		release := g.HangStrategy(1)
 		a.Offer(membertest.DefinitionsByName(hanging))
@@ -88,9 +88,9 @@ func TestWatchdog(t *testing.T) {
 		synctest.Wait()
 		assert.NotEmpty(t, g.ReadOwners("stuck"))
 		assert.Equal(t, term, g.ReadLeader())
-		assert.Equal(t, 1, a.Log.Count("level=ERROR"), "said once")
+		assert.Equal(t, 1, a.Log.Count("level=ERROR"), "logged once")
 	})
-	membertest.RunBubble(t, "one that is stuck leaves in good order", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a stuck leader can shut down", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		g.Start("b", coordtest.Def("job", 0, 4, ""))
 		defer g.HangStrategy(1)()
@@ -99,7 +99,7 @@ func TestWatchdog(t *testing.T) {
 		a.Shutdown()
 		assert.Equal(t, "b", g.AwaitNextLeader())
 	})
-	membertest.RunBubble(t, "one that is stuck and loses its session joins again, and does not stand", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a stuck leader that loses its session joins again, and is no candidate", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		release := g.HangStrategy(1)
 		a.Offer(membertest.DefinitionsByName(hanging))
@@ -112,7 +112,7 @@ func TestWatchdog(t *testing.T) {
 		assert.Equal(t, "a", g.AwaitNextLeader())
 		assert.NotEmpty(t, g.ReadOwners("stuck"))
 	})
-	membertest.RunBubble(t, "a leader whose writes are refused for another reason than a conflict resigns", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a leader whose writes fail for a reason other than a conflict resigns", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		g.Start("b", coordtest.Def("job", 0, 4, ""))
 		full := fmt.Errorf("no room here: %w", registry.ErrQuota)
@@ -127,7 +127,7 @@ func TestWatchdog(t *testing.T) {
 		assert.Equal(t, 1, a.Log.Count("busy with writes of plans; the last failure: no room here"))
 		assert.NotEmpty(t, g.ReadOwners("more"))
 	})
-	membertest.RunBubble(t, "a leader whose writes conflict for however long does not", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "a leader whose writes keep conflicting does not resign", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		g.Start("b", coordtest.Def("job", 0, 4, ""))
 		a.Reg.ReplaceTxn(func(txn registry.Txn) error {
@@ -140,7 +140,7 @@ func TestWatchdog(t *testing.T) {
 		assert.Equal(t, "a", g.AwaitNextLeader())
 		assert.Zero(t, a.Log.Count("level=ERROR"))
 	})
-	membertest.RunBubble(t, "a leader at rest does not, nor one whose strategies take their time", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "an idle leader or one with a slow strategy does not resign", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		g.Start("b", coordtest.Def("job", 0, 4, ""))
 		release := g.HangStrategy(1)
