@@ -49,6 +49,7 @@ func NewElector(m *Member, in *Incarnation, plans *feed.Feed[*record.Plan], log 
 	return e
 }
 
+// wakeUp requests a pass of the elector's loop. It does not block.
 func (e *Elector) wakeUp() {
 	select {
 	case e.nudge <- struct{}{}:

@@ -136,6 +136,7 @@ func decodeControls(e registry.Entry) (controls, error) {
 	return controls{group: *c}, nil
 }
 
+// wakeUp requests a round. It does not block.
 func (l *Leader) wakeUp() {
 	select {
 	case l.Nudge <- struct{}{}:

@@ -9,9 +9,9 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// applyWaiting handles a member's record in which nothing is new but the runs that wait for a
-// worker, and the reading of the clock that each record carries. It reports whether the record
-// is one. Planning does not depend on those, so a leader that has nothing to do needs no round.
+// applyWaiting applies an update of a member record that changes only the waiting runs, and the clock
+// reading that each version carries. It reports whether the update is one. Planning does not depend
+// on these fields, so an idle leader stays idle.
 func (l *Leader) applyWaiting(n feed.Update[record.Member]) bool {
 	known, ok := l.View.Members[n.Name]
 	if !ok || n.Deleted || n.Unreadable || maps.EqualFunc(known.Waiting, n.Value.Waiting, record.Waiting.Equal) {
@@ -22,8 +22,8 @@ func (l *Leader) applyWaiting(n feed.Update[record.Member]) bool {
 	if !reflect.DeepEqual(before, n.Value) {
 		return false
 	}
-	content := l.idle
+	idle := l.idle
 	applyUpdate(l, l.View.Members, n, planning.MemberRecord{Rev: n.Rev, Member: n.Value})
-	l.idle = content
+	l.idle = idle
 	return true
 }
