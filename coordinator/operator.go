@@ -379,7 +379,7 @@ func (o *Operator) store(ctx context.Context, key registry.Key, rev registry.Rev
 		op = registry.Create(key, value)
 	}
 	_, err = registry.Apply(ctx, o.reg, registry.Txn{Then: []registry.Op{op}})
-	_, again = batch.Conflict(err)
+	_, again = batch.FindConflict(err)
 	return again, err
 }
 

@@ -127,7 +127,7 @@ func (t *tenure) save(ctx context.Context, state []byte, ops []registry.Op) erro
 		}
 		t.give()
 	})
-	if refusal, refused := batch.Conflict(err); refused && refusal.Index == len(ops) {
+	if refusal, refused := batch.FindConflict(err); refused && refusal.Index == len(ops) {
 		return fmt.Errorf("another hand has changed it: %w", err)
 	}
 	return err

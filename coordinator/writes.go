@@ -96,7 +96,7 @@ func (w *Writes) commit(ctx context.Context, ops []registry.Op, settled func(reg
 
 // explain makes of the error of a write what its caller is told.
 func (w *Writes) explain(err error) error {
-	refusal, refused := batch.Conflict(err)
+	refusal, refused := batch.FindConflict(err)
 	switch {
 	case err == nil, errors.Is(err, registry.ErrUnknownOutcome):
 		return err

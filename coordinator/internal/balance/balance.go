@@ -60,7 +60,7 @@ type Job struct {
 // answered it answers again when asked about that.
 func Assign(jobs []Job, members []Member) [][]string {
 	b := newBalancer(jobs, members)
-	b.run()
+	b.assignAll()
 	return b.assignments()
 }
 
@@ -73,7 +73,7 @@ func AssignUnowned(jobs []Job, members []Member) [][]string {
 	for j := range b.jobs {
 		kept[j] = slices.Clone(b.jobs[j].owner)
 	}
-	b.run()
+	b.assignAll()
 	for j := range b.jobs {
 		for shard, m := range kept[j] {
 			if m != nobody {
@@ -85,13 +85,13 @@ func AssignUnowned(jobs []Job, members []Member) [][]string {
 }
 
 // run finds the owners of all shards.
-func (b *balancer) run() {
+func (b *balancer) assignAll() {
 	for j := range b.jobs {
 		if b.jobs[j].blocked != nil {
-			b.settleBlocked(&b.jobs[j])
+			b.assignBlockedJob(&b.jobs[j])
 		}
 	}
-	b.shareOut()
+	b.assignUnblockedJobs()
 }
 
 const (
@@ -103,18 +103,18 @@ const (
 type balancer struct {
 	members []Member
 	weight  []int // by member; nil if all weigh the same
-	jobs    []sharedJob
+	jobs    []jobState
 	total   []int // by member: load and the shards of all jobs that it has, or is to have
 
 	// need holds by member how many shards it lacks of the job that is being dealt, below
 	// zero if it has too many. It is all zeros between two jobs.
-	need   []int
-	pieces []piece // scratch of release
-	ragged []int   // scratch of unevenlyShared
+	need       []int
+	pieces     []piece // scratch of release
+	fractional []int   // scratch of unevenlyShared
 }
 
 // sharedJob is a job in the balancer.
-type sharedJob struct {
+type jobState struct {
 	// owner holds by shard who has it and may keep it, and in the end who is to own it.
 	owner []int
 	// able are the members that may own at least one shard, ascending.
@@ -128,15 +128,15 @@ type sharedJob struct {
 	// is how many shards every one of them gets; else see balancer.least.
 	weights, each int
 	// rest is how many of them get one more.
-	rest int
+	extras int
 	// open is the job's place among those of which some members get one more, or notOpen.
-	open int
+	openIndex int
 }
 
 func newBalancer(jobs []Job, members []Member) *balancer {
 	b := &balancer{
 		members: members,
-		jobs:    make([]sharedJob, len(jobs)),
+		jobs:    make([]jobState, len(jobs)),
 		weight:  weightsOf(members),
 		total:   make([]int, len(members)),
 		need:    make([]int, len(members)),
@@ -157,8 +157,8 @@ func newBalancer(jobs []Job, members []Member) *balancer {
 		s := &b.jobs[j]
 		s.owner, owners = owners[:n:n], owners[n:]
 		s.able, s.blocked = ableMembers(job, members)
-		s.open, s.frozen = notOpen, job.Frozen
-		b.divide(s)
+		s.openIndex, s.frozen = notOpen, job.Frozen
+		b.computeQuota(s)
 		for _, m := range s.able {
 			ableFor[m] = j + 1
 		}
@@ -190,26 +190,26 @@ func weightsOf(members []Member) []int {
 
 // divide finds out how many shards of a job every able member gets, and how many get one
 // more.
-func (b *balancer) divide(job *sharedJob) {
+func (b *balancer) computeQuota(job *jobState) {
 	n, k := len(job.owner), len(job.able)
 	switch {
 	case k == 0:
 		return
 	case b.weight == nil:
-		job.each, job.rest = n/k, n%k
+		job.each, job.extras = n/k, n%k
 		return
 	}
 	for _, m := range job.able {
 		job.weights += b.weight[m]
 	}
-	job.rest = n
+	job.extras = n
 	for _, m := range job.able {
-		job.rest -= b.least(job, m)
+		job.extras -= b.minShards(job, m)
 	}
 }
 
 // least returns how many shards of a job an able member gets at least.
-func (b *balancer) least(job *sharedJob, m int) int {
+func (b *balancer) minShards(job *jobState, m int) int {
 	if job.weights == 0 {
 		return job.each
 	}
@@ -218,17 +218,17 @@ func (b *balancer) least(job *sharedJob, m int) int {
 
 // unevenlyShared returns the able members who may get one more: not those whose share is a
 // whole number.
-func (b *balancer) unevenlyShared(job *sharedJob) []int {
+func (b *balancer) fractionalMembers(job *jobState) []int {
 	if job.weights == 0 {
 		return job.able
 	}
-	b.ragged = b.ragged[:0]
+	b.fractional = b.fractional[:0]
 	for _, m := range job.able {
 		if len(job.owner)*b.weight[m]%job.weights > 0 {
-			b.ragged = append(b.ragged, m)
+			b.fractional = append(b.fractional, m)
 		}
 	}
-	return b.ragged
+	return b.fractional
 }
 
 // A shard is divided into so many parts to add up shares. What is closer to a whole number
@@ -241,7 +241,7 @@ const (
 
 // aims takes from the totals the whole shards in their members' aims, and returns, in parts,
 // what is left of the aims; nil if all weigh the same.
-func (b *balancer) aims() (left []int64) {
+func (b *balancer) subtractAims() (left []int64) {
 	if b.weight == nil {
 		return nil
 	}
@@ -252,12 +252,12 @@ func (b *balancer) aims() (left []int64) {
 	}
 	aim := make([]int64, len(b.members))
 	for m := range aim {
-		aim[m] = inParts(loads, b.weight[m], weights)
+		aim[m] = shareInParts(loads, b.weight[m], weights)
 	}
 	for j := range b.jobs {
 		job := &b.jobs[j]
 		for _, m := range job.able {
-			aim[m] += inParts(len(job.owner), b.weight[m], job.weights)
+			aim[m] += shareInParts(len(job.owner), b.weight[m], job.weights)
 		}
 	}
 	for m := range aim {
@@ -270,7 +270,7 @@ func (b *balancer) aims() (left []int64) {
 }
 
 // inParts returns the share of n shards that a weight has among weights, in parts.
-func inParts(n, weight, weights int) int64 {
+func shareInParts(n, weight, weights int) int64 {
 	whole, rest := int64(n/weights*weight), int64(n%weights*weight)
 	return whole*parts + rest*parts/int64(weights)
 }
@@ -319,11 +319,11 @@ func lookUpOwners(owner []int, ids []string, index map[string]int) {
 // Which those are is all that there is to decide, for the evenness of the totals and for
 // the moves; extras decides it for all jobs together. Which shards are whose then follows
 // job by job.
-func (b *balancer) shareOut() {
+func (b *balancer) assignUnblockedJobs() {
 	open := 0
 	for j := range b.jobs {
-		if job := &b.jobs[j]; job.blocked == nil && job.rest > 0 {
-			job.open = open
+		if job := &b.jobs[j]; job.blocked == nil && job.extras > 0 {
+			job.openIndex = open
 			open++
 		}
 	}
@@ -333,43 +333,43 @@ func (b *balancer) shareOut() {
 		if job.blocked != nil {
 			continue
 		}
-		b.reckon(job)
-		if job.open != notOpen {
-			x.open(job.open, b.unevenlyShared(job), job.rest, b.need)
+		b.computeNeed(job)
+		if job.openIndex != notOpen {
+			x.addJob(job.openIndex, b.fractionalMembers(job), job.extras, b.need)
 		}
 		for _, m := range job.able {
 			b.total[m] += b.need[m]
 			b.need[m] = 0
 		}
 	}
-	x.decide(b.total, b.aims())
+	x.solve(b.total, b.subtractAims())
 	for j := range b.jobs {
 		job := &b.jobs[j]
 		if job.blocked != nil {
 			continue
 		}
-		b.reckon(job)
-		if job.open != notOpen {
+		b.computeNeed(job)
+		if job.openIndex != notOpen {
 			for _, m := range job.able {
-				if x.got[m].has(job.open) {
+				if x.got[m].has(job.openIndex) {
 					b.need[m]++
 				}
 			}
 		}
-		b.release(job)
-		b.fill(job)
+		b.releaseSurplus(job)
+		b.assignFree(job)
 	}
 }
 
 // reckon sets need to what each able member lacks of what it gets at least.
-func (b *balancer) reckon(job *sharedJob) {
+func (b *balancer) computeNeed(job *jobState) {
 	if job.weights == 0 { // as ever; 10,000 jobs times all members are many
 		for _, m := range job.able {
 			b.need[m] = job.each
 		}
 	} else {
 		for _, m := range job.able {
-			b.need[m] = b.least(job, m)
+			b.need[m] = b.minShards(job, m)
 		}
 	}
 	for _, m := range job.owner {

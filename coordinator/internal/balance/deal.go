@@ -10,7 +10,7 @@ type piece struct{ owner, lo, hi int }
 
 // release takes from members of job what they have beyond their need: what is frozen first,
 // then the smallest pieces, whole, so that few stay behind, and of the last one an end.
-func (b *balancer) release(job *sharedJob) {
+func (b *balancer) releaseSurplus(job *jobState) {
 	owner := job.owner
 	for shard := range job.frozen.All() {
 		if shard < len(owner) && owner[shard] != nobody && b.need[owner[shard]] < 0 {
@@ -48,7 +48,7 @@ func (b *balancer) release(job *sharedJob) {
 
 // fill gives the shards that nobody has to those in need: first to whom has the shards
 // next to them, then from the first to the last, in pieces as large as they come.
-func (b *balancer) fill(job *sharedJob) {
+func (b *balancer) assignFree(job *jobState) {
 	owner := job.owner
 	for lo, hi := 0, 0; lo < len(owner); lo = hi {
 		hi = lo + 1
@@ -60,12 +60,12 @@ func (b *balancer) fill(job *sharedJob) {
 		}
 		gap := owner[lo:hi]
 		if lo > 0 {
-			n := b.satisfy(owner[lo-1], len(gap))
+			n := b.reduceNeed(owner[lo-1], len(gap))
 			setOwners(gap[:n], owner[lo-1])
 			gap = gap[n:]
 		}
 		if hi < len(owner) {
-			n := b.satisfy(owner[hi], len(gap))
+			n := b.reduceNeed(owner[hi], len(gap))
 			setOwners(gap[len(gap)-n:], owner[hi])
 		}
 	}
@@ -93,7 +93,7 @@ func setOwners(owners []int, m int) {
 }
 
 // satisfy lowers m's need by as much as n shards can, and returns how many it takes.
-func (b *balancer) satisfy(m, n int) int {
+func (b *balancer) reduceNeed(m, n int) int {
 	n = min(n, b.need[m])
 	b.need[m] -= n
 	return n

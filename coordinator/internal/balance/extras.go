@@ -44,8 +44,8 @@ type openJob struct {
 }
 
 const (
-	noStep    = 2       // the price of a step that no job allows; others are -1, 0 and 1
-	unreached = 1 << 30 // farther than any member can be
+	noTransfer = 2       // the price of a step that no job allows; others are -1, 0 and 1
+	unreached  = 1 << 30 // farther than any member can be
 )
 
 // newExtras returns an extras for so many members and open jobs.
@@ -69,7 +69,7 @@ func newExtras(n, jobs int) *extras {
 
 // open describes open job j: who may get an extra shard and how many of those are given
 // one. Who has one now is who has more than it gets at least: whose need is below zero.
-func (x *extras) open(j int, able []int, rest int, need []int) {
+func (x *extras) addJob(j int, able []int, rest int, need []int) {
 	kept := 0
 	for _, m := range able {
 		x.able[m].set(j)
@@ -82,35 +82,35 @@ func (x *extras) open(j int, able []int, rest int, need []int) {
 }
 
 // decide fills got, given the totals without extras, which it keeps up to date.
-func (x *extras) decide(total []int, left []int64) {
+func (x *extras) solve(total []int, left []int64) {
 	if len(x.jobs) == 0 {
 		return
 	}
 	x.total, x.left = total, left
-	x.start()
+	x.assignCheapest()
 	if x.isEven() {
 		return // it cannot be more even, and start is the cheapest there is
 	}
-	if x.even() {
-		x.cheapen()
+	if x.evenTotals() {
+		x.cancelCycles()
 	}
 }
 
 // isEven reports that nobody is so high, and nobody so low, that a shard could pass.
 func (x *extras) isEven() bool {
-	most, least := x.gain(0), x.cost(0)
+	most, least := x.gainOfOneLess(0), x.costOfOneMore(0)
 	for m := range x.total {
-		most, least = max(most, x.gain(m)), min(least, x.cost(m))
+		most, least = max(most, x.gainOfOneLess(m)), min(least, x.costOfOneMore(m))
 	}
 	return most <= least
 }
 
 // cost returns by how much the sum of squares grows with one more shard for a member: the
 // squares of totals, or of what they are off the aims.
-func (x *extras) cost(m int) int { return x.gainAt(m, x.total[m]+1) }
+func (x *extras) costOfOneMore(m int) int { return x.gainAt(m, x.total[m]+1) }
 
 // gain returns by how much it shrinks with one less.
-func (x *extras) gain(m int) int { return x.gainAt(m, x.total[m]) }
+func (x *extras) gainOfOneLess(m int) int { return x.gainAt(m, x.total[m]) }
 
 func (x *extras) gainAt(m, total int) int {
 	g := 2*total - 1
@@ -123,7 +123,7 @@ func (x *extras) gainAt(m, total int) int {
 // start gives out all extras with the fewest moves, whatever becomes of the totals. Where
 // that leaves a choice, those with the least total get them, and of these those of whose aims
 // the most is left.
-func (x *extras) start() {
+func (x *extras) assignCheapest() {
 	keeps := make(jobBits, len(x.got[0])) // the jobs of which all extras can stay
 	for j, job := range x.jobs {
 		if job.kept <= job.rest {
@@ -161,13 +161,13 @@ func (x *extras) start() {
 // After start no circle of steps has a price below zero, because no other way to give out
 // extras takes fewer moves. Moving along cheapest routes keeps it so, which is why search
 // comes to an end.
-func (x *extras) even() (changed bool) {
+func (x *extras) evenTotals() (changed bool) {
 	n := len(x.total)
 	x.price = make([]int8, n*n)
 	x.dist, x.prev, x.queued = make([]int, n), make([]int, n), make([]bool, n)
 	for from := range n {
 		for to := range n {
-			x.price[from*n+to] = x.priceOf(from, to)
+			x.price[from*n+to] = x.cheapestPrice(from, to)
 		}
 	}
 	// All that a search in vain has reached can be left out from then on. One more costs
@@ -175,27 +175,27 @@ func (x *extras) even() (changed bool) {
 	// steps among the others never open a way out for them.
 	done := make([]bool, n)
 	for {
-		from := x.most(done)
+		from := x.findHighest(done)
 		if from == nobody {
 			return changed
 		}
-		to := x.search(from, done)
-		if x.gain(from) <= x.cost(to) {
+		to := x.findPaths(from, done)
+		if x.gainOfOneLess(from) <= x.costOfOneMore(to) {
 			for m := range n {
 				done[m] = done[m] || x.dist[m] < unreached
 			}
 			continue
 		}
-		x.move(x.route(from, to), x.amount(from, to))
+		x.transferAlong(x.pathTo(from, to), x.transferSize(from, to))
 		changed = true
 	}
 }
 
 // most returns the member of those not done that gains most by one less.
-func (x *extras) most(done []bool) int {
+func (x *extras) findHighest(done []bool) int {
 	most := nobody
 	for m := range x.total {
-		if !done[m] && (most == nobody || x.gain(m) > x.gain(most)) {
+		if !done[m] && (most == nobody || x.gainOfOneLess(m) > x.gainOfOneLess(most)) {
 			most = m
 		}
 	}
@@ -205,7 +205,7 @@ func (x *extras) most(done []bool) int {
 // amount returns how many extras to move at once. One is always right. More, where one
 // member is far above the average and the other far below, is faster when many join; as
 // neither crosses the average, extras hardly ever have to come back.
-func (x *extras) amount(from, to int) int {
+func (x *extras) transferSize(from, to int) int {
 	sum := 0
 	for _, t := range x.total {
 		sum += t
@@ -220,7 +220,7 @@ func (x *extras) amount(from, to int) int {
 
 // search finds the cheapest routes from a member to all others that are not left out. It
 // returns the one to which one more costs least among those reached, of several the nearest.
-func (x *extras) search(from int, leftOut []bool) (least int) {
+func (x *extras) findPaths(from int, leftOut []bool) (least int) {
 	n := len(x.total)
 	for m := range n {
 		x.dist[m] = unreached
@@ -231,7 +231,7 @@ func (x *extras) search(from int, leftOut []bool) (least int) {
 		m := x.queue[head]
 		x.queued[m] = false
 		for to, p := range x.price[m*n : (m+1)*n] {
-			if p == noStep || leftOut[to] || x.dist[m]+int(p) >= x.dist[to] {
+			if p == noTransfer || leftOut[to] || x.dist[m]+int(p) >= x.dist[to] {
 				continue
 			}
 			x.dist[to], x.prev[to] = x.dist[m]+int(p), m
@@ -243,7 +243,7 @@ func (x *extras) search(from int, leftOut []bool) (least int) {
 	}
 	least = from
 	for m := range n {
-		if d := x.cost(m) - x.cost(least); x.dist[m] < unreached && (d < 0 || d == 0 && x.dist[m] < x.dist[least]) {
+		if d := x.costOfOneMore(m) - x.costOfOneMore(least); x.dist[m] < unreached && (d < 0 || d == 0 && x.dist[m] < x.dist[least]) {
 			least = m
 		}
 	}
@@ -251,7 +251,7 @@ func (x *extras) search(from int, leftOut []bool) (least int) {
 }
 
 // route returns the members on the way that search found, both ends included.
-func (x *extras) route(from, to int) []int {
+func (x *extras) pathTo(from, to int) []int {
 	way := []int{to}
 	for m := to; m != from; {
 		m = x.prev[m]
@@ -262,36 +262,36 @@ func (x *extras) route(from, to int) []int {
 }
 
 // move passes extras along way: want of them, or as many as each of its steps allows.
-func (x *extras) move(way []int, want int) {
+func (x *extras) transferAlong(way []int, want int) {
 	for i, to := range way[1:] {
-		want = x.available(way[i], to, want)
+		want = x.countAvailable(way[i], to, want)
 	}
 	for i, to := range way[1:] {
-		x.step(way[i], to, want)
+		x.transfer(way[i], to, want)
 	}
-	x.reprice(way)
+	x.updatePrices(way)
 }
 
 // cheapen lowers the number of moves without making the totals less even: it passes
 // extras round circles with a price below zero until there are none, which is when no
 // cheaper solution exists.
-func (x *extras) cheapen() {
+func (x *extras) cancelCycles() {
 	for {
-		circle := x.circle()
+		circle := x.findCycle()
 		if circle == nil {
 			return
 		}
 		var steps [][2]int // chosen before the first is made: they change totals
 		for i, from := range circle {
 			to := circle[(i+1)%len(circle)]
-			if _, trade := x.passOn(from, to); !trade {
+			if _, trade := x.cyclePrice(from, to); !trade {
 				steps = append(steps, [2]int{from, to})
 			}
 		}
 		for _, s := range steps {
-			x.step(s[0], s[1], 1)
+			x.transfer(s[0], s[1], 1)
 		}
-		x.reprice(circle)
+		x.updatePrices(circle)
 	}
 }
 
@@ -299,9 +299,9 @@ func (x *extras) cheapen() {
 // that of a step or, if that is not free and one more costs the first what the other gains by
 // one less, nothing. For then the first may keep what is passed to it, and the other pass on
 // one of its own: they trade totals, and the totals as a whole are as even as before.
-func (x *extras) passOn(from, to int) (price int, trade bool) {
+func (x *extras) cyclePrice(from, to int) (price int, trade bool) {
 	price = int(x.price[from*len(x.total)+to])
-	if price > 0 && x.cost(from) == x.gain(to) {
+	if price > 0 && x.costOfOneMore(from) == x.gainOfOneLess(to) {
 		return 0, true
 	}
 	return price, false
@@ -309,7 +309,7 @@ func (x *extras) passOn(from, to int) (price int, trade bool) {
 
 // circle returns members, each to pass an extra on to the next and the last to the first,
 // whose prices have a sum below zero. It returns nil if there is no such circle.
-func (x *extras) circle() []int {
+func (x *extras) findCycle() []int {
 	n := len(x.total)
 	for m := range n {
 		x.dist[m], x.prev[m] = 0, nobody
@@ -318,8 +318,8 @@ func (x *extras) circle() []int {
 		nearer = false
 		for from := range n {
 			for to := range n {
-				p, _ := x.passOn(from, to)
-				if p == noStep || x.dist[from]+p >= x.dist[to] {
+				p, _ := x.cyclePrice(from, to)
+				if p == noTransfer || x.dist[from]+p >= x.dist[to] {
 					continue
 				}
 				x.dist[to], x.prev[to] = x.dist[from]+p, from
@@ -328,7 +328,7 @@ func (x *extras) circle() []int {
 		}
 		// As long as there is such a circle, distances round it shrink for ever; and only
 		// round such a circle can the members reach each other.
-		if c := x.closedWay(); c != nil {
+		if c := x.traceCycle(); c != nil {
 			return c
 		}
 	}
@@ -336,7 +336,7 @@ func (x *extras) circle() []int {
 }
 
 // closedWay returns a circle of members each reached from the one before it, or nil.
-func (x *extras) closedWay() []int {
+func (x *extras) traceCycle() []int {
 	n := len(x.total)
 	visit := make([]int, n) // by member: which walk came by, 0 for none
 	for start := range n {
@@ -360,7 +360,7 @@ func (x *extras) closedWay() []int {
 
 // stepsAt returns the jobs in word w by which the step can be made at the price: from has
 // been given an extra of the job, to has not but may own its shards.
-func (x *extras) stepsAt(w, from, to int, price int8) uint64 {
+func (x *extras) jobsAtPrice(w, from, to int, price int8) uint64 {
 	jobs := x.got[from][w] & x.able[to][w] &^ x.got[to][w]
 	switch hadFrom, hadTo := x.had[from][w], x.had[to][w]; price {
 	case -1:
@@ -373,7 +373,7 @@ func (x *extras) stepsAt(w, from, to int, price int8) uint64 {
 }
 
 // priceOf returns the price of the cheapest step.
-func (x *extras) priceOf(from, to int) int8 {
+func (x *extras) cheapestPrice(from, to int) int8 {
 	got := x.got[from]
 	n := len(got)
 	may, has, hadFrom, hadTo := x.able[to][:n], x.got[to][:n], x.had[from][:n], x.had[to][:n]
@@ -392,26 +392,26 @@ func (x *extras) priceOf(from, to int) int8 {
 	case all != 0:
 		return 1
 	}
-	return noStep
+	return noTransfer
 }
 
 // available returns by how many jobs the cheapest step can be made, at most want.
-func (x *extras) available(from, to, want int) int {
+func (x *extras) countAvailable(from, to, want int) int {
 	price := x.price[from*len(x.total)+to]
 	n := 0
 	for w := 0; w < len(x.got[from]) && n < want; w++ {
-		n += bits.OnesCount64(x.stepsAt(w, from, to, price))
+		n += bits.OnesCount64(x.jobsAtPrice(w, from, to, price))
 	}
 	return min(n, want)
 }
 
 // step makes the cheapest step, by the first n jobs that allow it.
-func (x *extras) step(from, to, n int) {
+func (x *extras) transfer(from, to, n int) {
 	price := x.price[from*len(x.total)+to]
 	x.total[from] -= n
 	x.total[to] += n
 	for w := 0; n > 0; w++ {
-		for jobs := x.stepsAt(w, from, to, price); jobs != 0 && n > 0; n-- {
+		for jobs := x.jobsAtPrice(w, from, to, price); jobs != 0 && n > 0; n-- {
 			job := jobs & -jobs
 			jobs &^= job
 			x.got[from][w] &^= job
@@ -421,12 +421,12 @@ func (x *extras) step(from, to, n int) {
 }
 
 // reprice brings the prices up to date after a change in the extras of members.
-func (x *extras) reprice(members []int) {
+func (x *extras) updatePrices(members []int) {
 	n := len(x.total)
 	for _, m := range members {
 		for other := range n {
-			x.price[m*n+other] = x.priceOf(m, other)
-			x.price[other*n+m] = x.priceOf(other, m)
+			x.price[m*n+other] = x.cheapestPrice(m, other)
+			x.price[other*n+m] = x.cheapestPrice(other, m)
 		}
 	}
 }

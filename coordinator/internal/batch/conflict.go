@@ -6,9 +6,9 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Conflict returns the conflict that err is, if it is one for certain: an error that
+// FindConflict returns the conflict that err is, if it is one for certain: an error that
 // wraps registry.ErrUnknownOutcome may wrap a conflict too, and then says nothing.
-func Conflict(err error) (*registry.ConflictError, bool) {
+func FindConflict(err error) (*registry.ConflictError, bool) {
 	var c *registry.ConflictError
 	if errors.Is(err, registry.ErrUnknownOutcome) || !errors.As(err, &c) {
 		return nil, false

@@ -10,24 +10,24 @@ import (
 type Load[T any] struct {
 	Txn    registry.Txn
 	Parts  []T
-	indexs []int // by item of the transaction: the part it belongs to, -1 for all
+	partOf []int // by item of the transaction: the part it belongs to, -1 for all
 }
 
-// Owner returns the part that an item of the transaction belongs to.
-func (l *Load[T]) Owner(index int) (part int, ok bool) {
-	if index < 0 || index >= len(l.indexs) || l.indexs[index] < 0 {
+// PartOf returns the part that an item of the transaction belongs to.
+func (l *Load[T]) PartOf(index int) (part int, ok bool) {
+	if index < 0 || index >= len(l.partOf) || l.partOf[index] < 0 {
 		return 0, false
 	}
-	return l.indexs[index], true
+	return l.partOf[index], true
 }
 
-// Share is one part's share of a transaction.
-type Share struct {
+// Items is one part's share of a transaction.
+type Items struct {
 	Conds []registry.Cond
 	Ops   []registry.Op
 }
 
-func (p Share) size() (items, bytes int) {
+func (p Items) size() (items, bytes int) {
 	for _, c := range p.Conds {
 		bytes += c.Size()
 	}
@@ -41,7 +41,7 @@ func (p Share) size() (items, bytes int) {
 // conditions stand in all of them. A part that asks to be alone, or that no other has
 // room beside, goes alone. Conditions on a session
 // that several parts have are stated once.
-func Pack[T any](common []registry.Cond, parts []T, limits registry.Limits, shareOf func(T) Share, alone func(T) bool) []Load[T] {
+func Pack[T any](common []registry.Cond, parts []T, limits registry.Limits, shareOf func(T) Items, alone func(T) bool) []Load[T] {
 	var out []Load[T]
 	var conds []registry.Cond
 	var condOf, opOf []int
@@ -53,7 +53,7 @@ func Pack[T any](common []registry.Cond, parts []T, limits registry.Limits, shar
 		}
 		cur.Txn.ID = registry.NewTxnID()
 		cur.Txn.If = conds
-		cur.indexs = append(condOf, opOf...)
+		cur.partOf = append(condOf, opOf...)
 		out = append(out, cur)
 	}
 	begin := func() {

@@ -16,8 +16,8 @@ func TestPack(t *testing.T) {
 	common := []registry.Cond{registry.Alive("me")}
 	key := func(i int) registry.Key { return registry.Key(fmt.Sprintf("k/%d", i)) }
 	rev := registry.Rev{Seq: 1}
-	plain := func(i int) Share {
-		return Share{Conds: []registry.Cond{registry.At(key(i), rev)}, Ops: []registry.Op{registry.Set(key(i), rev, nil)}}
+	plain := func(i int) Items {
+		return Items{Conds: []registry.Cond{registry.At(key(i), rev)}, Ops: []registry.Op{registry.Set(key(i), rev, nil)}}
 	}
 	never := func(int) bool { return false }
 	parts := make([]int, 100)
@@ -39,10 +39,10 @@ func TestPack(t *testing.T) {
 	})
 	t.Run("an item of the transaction leads back to its part", func(t *testing.T) {
 		for _, l := range Pack(common, parts, limits, plain, never) {
-			_, ok := l.Owner(0)
+			_, ok := l.PartOf(0)
 			assert.False(t, ok, "the common condition is nobody's")
 			for i := 1; i < len(l.Txn.If)+len(l.Txn.Then); i++ {
-				n, ok := l.Owner(i)
+				n, ok := l.PartOf(i)
 				require.True(t, ok)
 				want := l.Txn.If[min(i, len(l.Txn.If)-1)].Key
 				if i >= len(l.Txn.If) {
@@ -59,8 +59,8 @@ func TestPack(t *testing.T) {
 	})
 	t.Run("bytes count as well", func(t *testing.T) {
 		big := []byte(strings.Repeat("x", 100<<10))
-		loads := Pack(common, parts[:6], limits, func(i int) Share {
-			return Share{Ops: []registry.Op{registry.Create(key(i), big)}}
+		loads := Pack(common, parts[:6], limits, func(i int) Items {
+			return Items{Ops: []registry.Op{registry.Create(key(i), big)}}
 		}, never)
 		assert.Len(t, loads, 3)
 		for _, l := range loads {
@@ -68,8 +68,8 @@ func TestPack(t *testing.T) {
 		}
 	})
 	t.Run("a condition that several share is stated once", func(t *testing.T) {
-		loads := Pack(common, parts[:5], limits, func(i int) Share {
-			return Share{Conds: []registry.Cond{registry.Dead("x")}, Ops: []registry.Op{registry.Create(key(i), nil)}}
+		loads := Pack(common, parts[:5], limits, func(i int) Items {
+			return Items{Conds: []registry.Cond{registry.Dead("x")}, Ops: []registry.Op{registry.Create(key(i), nil)}}
 		}, never)
 		require.Len(t, loads, 1)
 		assert.Len(t, loads[0].Txn.If, 2)

@@ -7,17 +7,17 @@ import (
 
 // ahead returns what owned shards wait for in the epoch in force that is further ahead of this
 // clock than clocks within the limit can have put it.
-func (in *Input) ahead() record.Ahead {
+func (in *Input) findAhead() record.Ahead {
 	mine, last := in.Plan.Owners[in.Me], in.Plan.Last()
 	switch {
-	case in.Skew == 0 || last.Until != 0 || mine.IsZero():
+	case in.AllowedSkew == 0 || last.Until != 0 || mine.IsZero():
 		return record.Ahead{}
 	case !in.MayClaim && in.ReportedAhead.Epoch == last.Number:
 		return in.ReportedAhead // this clock may be in doubt: there is no new look
 	case !in.MayClaim:
 		return record.Ahead{}
 	}
-	limit := in.Now.Add(skew.Reach * in.Skew)
+	limit := in.Now.Add(skew.Reach * in.AllowedSkew)
 	at := max(limit, last.From)
 	for _, marks := range []record.Watermarks{in.Plan.Watermarks, in.Claims.Watermarks} {
 		for _, g := range marks {

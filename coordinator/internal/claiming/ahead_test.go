@@ -14,7 +14,7 @@ import (
 func TestClaim_Ahead(t *testing.T) {
 	waiting := func(t *testing.T, minute int) *Input {
 		in := claimant(t, 2)
-		in.Now, in.Skew = coordtest.At(1), 5*time.Second
+		in.Now, in.AllowedSkew = coordtest.At(1), 5*time.Second
 		in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(1), coordtest.Fire(minute, 1).Watermark())
 		return in
 	}
@@ -64,7 +64,7 @@ func TestClaim_Ahead(t *testing.T) {
 	})
 	t.Run("nothing is reported where clocks are not compared", func(t *testing.T) {
 		in := waiting(t, 60)
-		in.Skew = 0
+		in.AllowedSkew = 0
 		assert.Zero(t, in.Decide().Ahead)
 	})
 	t.Run("an epoch that has an end is not reported", func(t *testing.T) {

@@ -20,7 +20,7 @@ type Input struct {
 	Blocked       shardset.Set        // shards that may not start: an old function has not returned
 	Now           record.Instant
 	MayClaim      bool          // new runs may be claimed
-	Skew          time.Duration // how far clocks may be apart; 0: nobody compares them
+	AllowedSkew   time.Duration // how far clocks may be apart; 0: nobody compares them
 	ReportedAhead record.Ahead  // what shards wait for, as it was published last
 }
 
@@ -46,16 +46,16 @@ type Decision struct {
 // nothing.
 func (in *Input) Decide() Decision {
 	out := Decision{Claims: in.Claims}
-	in.close(&out)
+	in.recordEnds(&out)
 	if in.Plan == nil {
 		return out
 	}
-	out.Ahead = in.ahead()
+	out.Ahead = in.findAhead()
 	if !in.MayClaim || in.Plan.Paused {
 		return out
 	}
 	if out.Ahead.Epoch != 0 {
-		out.wakeBy(out.Ahead.At.Add(-skew.Reach * in.Skew)) // it is no longer ahead then
+		out.wakeNoLaterThan(out.Ahead.At.Add(-skew.Reach * in.AllowedSkew)) // it is no longer ahead then
 	}
 	mine := in.Plan.Owners[in.Me]
 	free := mine.Minus(in.Plan.Frozen).Minus(in.Blocked)
@@ -66,13 +66,13 @@ func (in *Input) Decide() Decision {
 		return out
 	}
 	marks := in.Claims.Watermarks.Fold(in.Plan.Watermarks, free)
-	if in.givesUp() {
-		marks = in.giveUp(&out, marks, free)
+	if in.dropsReruns() {
+		marks = in.dropReruns(&out, marks, free)
 	}
 	for _, part := range marks.Split(free) {
 		disabled := part.Shards.Intersect(in.Plan.Disabled)
-		in.part(&out, part.Shards.Minus(disabled), part.Watermark)
-		in.pass(&out, disabled, part.Watermark)
+		in.claimForShards(&out, part.Shards.Minus(disabled), part.Watermark)
+		in.skipForDisabled(&out, disabled, part.Watermark)
 	}
 	if out.RestsOnPlan {
 		// The plan that the claim names as a condition says what is mine, so what is said
@@ -84,7 +84,7 @@ func (in *Input) Decide() Decision {
 }
 
 // close takes ended runs off the record.
-func (in *Input) close(out *Decision) {
+func (in *Input) recordEnds(out *Decision) {
 	if len(in.Ended) == 0 {
 		return
 	}
@@ -116,10 +116,10 @@ func (in *Input) close(out *Decision) {
 }
 
 // part decides for free shards that share a mark.
-func (in *Input) part(out *Decision, shards shardset.Set, m record.Watermark) {
-	for _, g := range out.reruns(in.Plan) {
+func (in *Input) claimForShards(out *Decision, shards shardset.Set, m record.Watermark) {
+	for _, g := range out.pendingReruns(in.Plan) {
 		if sub := shards.Intersect(g.Shards); !sub.IsZero() && !m.Covers(g.Ref) {
-			in.start(out, sub, g.Ref, m)
+			in.claimRun(out, sub, g.Ref, m)
 			shards = shards.Minus(sub)
 		}
 	}
@@ -132,28 +132,28 @@ func (in *Input) part(out *Decision, shards shardset.Set, m record.Watermark) {
 			continue
 		}
 		if sub := shards.Intersect(due.TriggerTargets(t, e)); !sub.IsZero() {
-			in.start(out, sub, record.Ref{Epoch: t.Epoch, Fire: t.At, Trigger: t.Number, Attempt: 1}, m)
+			in.claimRun(out, sub, record.Ref{Epoch: t.Epoch, Fire: t.At, Trigger: t.Number, Attempt: 1}, m)
 			shards = shards.Minus(sub)
 		}
 	}
-	in.schedule(out, shards, m, false)
+	in.claimDueFires(out, shards, m, false)
 }
 
 // pass decides for free shards that share a mark and are disabled: fires that fall due are
 // passed over as they come, and counted. Triggers and re-runs wait. A mark beyond the fire
 // of a re-run would say that it was claimed, so fires wait behind it.
-func (in *Input) pass(out *Decision, shards shardset.Set, m record.Watermark) {
-	for _, g := range out.reruns(in.Plan) {
+func (in *Input) skipForDisabled(out *Decision, shards shardset.Set, m record.Watermark) {
+	for _, g := range out.pendingReruns(in.Plan) {
 		if g.Trigger == 0 && !m.Covers(g.Ref) {
 			shards = shards.Minus(g.Shards)
 		}
 	}
-	in.schedule(out, shards, m, true)
+	in.claimDueFires(out, shards, m, true)
 }
 
 // reruns returns the pending re-runs: those of the plan, and those that this incarnation
 // handed back itself, just now or earlier. A watermark covers the ones that have been claimed.
-func (out *Decision) reruns(plan *record.Plan) record.Runs {
+func (out *Decision) pendingReruns(plan *record.Plan) record.Runs {
 	if len(out.Claims.Reruns) == 0 {
 		return plan.Reruns
 	}
@@ -162,22 +162,22 @@ func (out *Decision) reruns(plan *record.Plan) record.Runs {
 
 // givesUp reports that pending re-runs are not made any more: they come from a definition that
 // wanted them, and the newest counts what a crash ends.
-func (in *Input) givesUp() bool {
+func (in *Input) dropsReruns() bool {
 	job := in.Plan.Last().Job()
 	return job.OnCrash == record.CrashFail && due.TracksRuns(job)
 }
 
 // giveUp counts the pending re-runs of free shards as lost, and returns the marks that these
 // have then: as if the re-runs had been claimed, so that they are made nowhere else.
-func (in *Input) giveUp(out *Decision, marks record.Watermarks, free shardset.Set) record.Watermarks {
-	for _, g := range out.reruns(in.Plan) {
+func (in *Input) dropReruns(out *Decision, marks record.Watermarks, free shardset.Set) record.Watermarks {
+	for _, g := range out.pendingReruns(in.Plan) {
 		for _, part := range marks.Split(free.Intersect(g.Shards)) {
 			if part.Covers(g.Ref) {
 				continue
 			}
 			m := part.Max(g.Watermark())
 			marks = marks.Raise(part.Shards, m)
-			out.raise(part.Shards, m)
+			out.raiseWatermark(part.Shards, m)
 			out.Claims.Counts.Lost += uint64(part.Shards.Len())
 			ended := g.Ref
 			ended.Attempt-- // the one that a crash ended
@@ -190,14 +190,14 @@ func (in *Input) giveUp(out *Decision, marks record.Watermarks, free shardset.Se
 }
 
 // schedule decides for free shards that share a mark by the schedules of all epochs.
-func (in *Input) schedule(out *Decision, shards shardset.Set, m record.Watermark, disabled bool) {
+func (in *Input) claimDueFires(out *Decision, shards shardset.Set, m record.Watermark, disabled bool) {
 	for i := range in.Plan.Epochs {
 		e := &in.Plan.Epochs[i]
 		sub := shards.Intersect(shardset.Range(0, e.Job().Shards))
 		if sub.IsZero() {
 			continue
 		}
-		if in.scheduled(out, e, sub, m, disabled) {
+		if in.claimDueOfEpoch(out, e, sub, m, disabled) {
 			shards = shards.Minus(sub)
 		}
 	}
@@ -205,7 +205,7 @@ func (in *Input) schedule(out *Decision, shards shardset.Set, m record.Watermark
 
 // scheduled decides for free shards by one epoch's schedule. It reports whether later
 // epochs have to wait for it.
-func (in *Input) scheduled(out *Decision, e *record.Epoch, shards shardset.Set, m record.Watermark, disabled bool) bool {
+func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset.Set, m record.Watermark, disabled bool) bool {
 	prog, ok := in.Programs[e.Number]
 	if !ok {
 		return true // its definition does not compile here; others may know better
@@ -216,21 +216,21 @@ func (in *Input) scheduled(out *Decision, e *record.Epoch, shards shardset.Set, 
 	}
 	out.Claims.Counts.Skipped += uint64(owed.Skipped * shards.Len())
 	if !owed.Fire.IsZero() {
-		in.start(out, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(owed.Fire), Attempt: 1, Missed: owed.Missed}, m)
+		in.claimRun(out, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(owed.Fire), Attempt: 1, Missed: owed.Missed}, m)
 		return true
 	}
 	if !owed.Through.IsZero() {
-		out.raise(shards, m.Max(record.Watermark{Epoch: e.Number, Fire: record.InstantOf(owed.Through)}))
+		out.raiseWatermark(shards, m.Max(record.Watermark{Epoch: e.Number, Fire: record.InstantOf(owed.Through)}))
 	}
 	if owed.Wake.IsZero() {
 		return false
 	}
-	out.wakeBy(record.InstantOf(owed.Wake))
+	out.wakeNoLaterThan(record.InstantOf(owed.Wake))
 	return true
 }
 
 // wakeBy has the next look happen at an instant at the latest.
-func (out *Decision) wakeBy(at record.Instant) {
+func (out *Decision) wakeNoLaterThan(at record.Instant) {
 	if out.Wake == 0 || at < out.Wake {
 		out.Wake = at
 	}
@@ -238,17 +238,17 @@ func (out *Decision) wakeBy(at record.Instant) {
 
 // start puts runs of shards with mark m on the record. A definition that does not compile
 // here may be known to others, so its runs are left to them, and come first all the same.
-func (in *Input) start(out *Decision, shards shardset.Set, r record.Ref, m record.Watermark) {
+func (in *Input) claimRun(out *Decision, shards shardset.Set, r record.Ref, m record.Watermark) {
 	if _, ok := in.Programs[r.Epoch]; !ok {
 		return
 	}
-	out.raise(shards, m.Max(r.Watermark()))
+	out.raiseWatermark(shards, m.Max(r.Watermark()))
 	out.Claims.Running = out.Claims.Running.With(shards, r)
 	out.Claims.Counts.Claimed += uint64(shards.Len())
 	out.Starts = out.Starts.With(shards, r)
 }
 
-func (out *Decision) raise(shards shardset.Set, m record.Watermark) {
+func (out *Decision) raiseWatermark(shards shardset.Set, m record.Watermark) {
 	out.Claims.Watermarks = out.Claims.Watermarks.Raise(shards, m)
 	out.RestsOnPlan, out.Changed = true, true
 }

@@ -24,46 +24,46 @@ type State struct {
 type Step int
 
 const (
-	Follow   Step = iota // somebody is in office
-	Serve                // this incarnation is in office
-	Accept               // it was named and shows that it is there
-	TakeSeat             // the office is vacant
+	Follow     Step = iota // somebody is in office
+	Lead                   // this incarnation is in office
+	AcceptSeat             // it was named and shows that it is there
+	TakeSeat               // the office is vacant
 )
 
-// Next tells what incarnation me of session s does about the office, and how long it
+// NextStep tells what incarnation me of session s does about the office, and how long it
 // holds back first. Successors act at once, in their order; the others give them time,
 // and each other: rank and draw spread a hundred candidates so that few of them commit
 // anything. draw is random in [0, 1).
-func (o *State) Next(me string, s registry.SessionID, draw float64) (Step, time.Duration) {
+func (o *State) NextStep(me string, s registry.SessionID, draw float64) (Step, time.Duration) {
 	mine := o.Leader.Session == s
 	switch {
 	case mine && o.Seat == s:
-		return Serve, 0
+		return Lead, 0
 	case o.Seat == s && o.Leader.Session == "":
 		return TakeSeat, 0 // another hand took the record away, and nobody else can mend it
 	case !o.SeatRev.IsZero():
 		return Follow, 0
 	case mine:
-		return Accept, 0
+		return AcceptSeat, 0
 	}
 	if rank := slices.Index(o.Successors, me); rank >= 0 {
-		return TakeSeat, time.Duration(rank) * SuccessionStep
+		return TakeSeat, time.Duration(rank) * SuccessionDelay
 	}
 	if len(o.Successors) == 0 && o.LeaderRev.IsZero() {
-		return TakeSeat, time.Duration(draw * float64(SuccessionStep)) // the group is new
+		return TakeSeat, time.Duration(draw * float64(SuccessionDelay)) // the group is new
 	}
 	behind := len(o.Successors) + 1
-	return TakeSeat, time.Duration(behind)*SuccessionStep + time.Duration(draw*float64(8*SuccessionStep))
+	return TakeSeat, time.Duration(behind)*SuccessionDelay + time.Duration(draw*float64(8*SuccessionDelay))
 }
 
-// SuccessionStep is what each rank gives the one before it: a few commits' time.
-const SuccessionStep = 25 * time.Millisecond
+// SuccessionDelay is what each rank gives the one before it: a few commits' time.
+const SuccessionDelay = 25 * time.Millisecond
 
-// Succession is the transaction by which me takes the office: vacant as o says it is, or
+// SuccessionTxn is the transaction by which me takes the office: vacant as o says it is, or
 // its own under a record that another hand took away. Where that record names nobody, who
 // must be dead is not known. That two could then think they lead harms nothing: the term
 // tells.
-func (o *State) Succession(k record.Keys, me string, s registry.SessionID) (registry.Txn, error) {
+func (o *State) SuccessionTxn(k record.Keys, me string, s registry.SessionID) (registry.Txn, error) {
 	leader, err := record.Encode(record.Leader{Incarnation: me, Session: s})
 	if err != nil {
 		return registry.Txn{}, err
@@ -89,8 +89,8 @@ func (o *State) Succession(k record.Keys, me string, s registry.SessionID) (regi
 	return t, nil
 }
 
-// Acceptance is the transaction by which the leader that o names shows that it is there.
-func (o *State) Acceptance(k record.Keys, s registry.SessionID) (registry.Txn, error) {
+// AcceptanceTxn is the transaction by which the leader that o names shows that it is there.
+func (o *State) AcceptanceTxn(k record.Keys, s registry.SessionID) (registry.Txn, error) {
 	present, err := record.Encode(record.Seat{Skewed: o.Clocks.Skewed})
 	return registry.Txn{
 		If:   []registry.Cond{registry.At(k.Leader(), o.LeaderRev)},
@@ -98,9 +98,9 @@ func (o *State) Acceptance(k record.Keys, s registry.SessionID) (registry.Txn, e
 	}, err
 }
 
-// Resignation is the transaction by which the leader in office hands over to another
+// ResignationTxn is the transaction by which the leader in office hands over to another
 // incarnation, which must live: the office is never vacant in between.
-func (o *State) Resignation(k record.Keys, to string) (registry.Txn, error) {
+func (o *State) ResignationTxn(k record.Keys, to string) (registry.Txn, error) {
 	leader, err := record.Encode(record.Leader{Incarnation: to, Session: record.SessionOf(to)})
 	return registry.Txn{
 		If: []registry.Cond{registry.Alive(record.SessionOf(to))},
@@ -111,10 +111,10 @@ func (o *State) Resignation(k record.Keys, to string) (registry.Txn, error) {
 	}, err
 }
 
-// Reason returns why a step leads to the office, for the log.
-func (o *State) Reason(s Step) string {
+// ReasonToLead returns why a step leads to the office, for the log.
+func (o *State) ReasonToLead(s Step) string {
 	switch {
-	case s == Accept:
+	case s == AcceptSeat:
 		return "the leader before handed the office over"
 	case o.Leader.Session == "":
 		return "there was no leader"

@@ -20,38 +20,38 @@ func TestOffice_Step(t *testing.T) {
 	occupied.Seat, occupied.SeatRev = "A", rev
 
 	t.Run("the one in office serves, the others follow", func(t *testing.T) {
-		step, _ := occupied.Next("a.A", "A", 0)
-		assert.Equal(t, Serve, step)
-		step, _ = occupied.Next("b.B", "B", 0)
+		step, _ := occupied.NextStep("a.A", "A", 0)
+		assert.Equal(t, Lead, step)
+		step, _ = occupied.NextStep("b.B", "B", 0)
 		assert.Equal(t, Follow, step)
 	})
 	t.Run("a later incarnation of the one in office follows it", func(t *testing.T) {
-		step, _ := occupied.Next("a.A2", "A2", 0)
+		step, _ := occupied.NextStep("a.A2", "A2", 0)
 		assert.Equal(t, Follow, step)
 	})
 	t.Run("the one in office takes it anew when the record that says so is gone", func(t *testing.T) {
 		spoilt := State{LeaderRev: rev, Seat: "A", SeatRev: rev}
 		for _, o := range []State{spoilt, {Seat: "A", SeatRev: rev}} {
-			step, wait := o.Next("a.A", "A", 0.5)
+			step, wait := o.NextStep("a.A", "A", 0.5)
 			assert.Equal(t, TakeSeat, step)
 			assert.Zero(t, wait)
-			step, _ = o.Next("b.B", "B", 0.5)
+			step, _ = o.NextStep("b.B", "B", 0.5)
 			assert.Equal(t, Follow, step)
 		}
 	})
 	t.Run("the one who was named enters at once", func(t *testing.T) {
-		step, wait := vacant.Next("a.A", "A", 0.5)
-		assert.Equal(t, Accept, step)
+		step, wait := vacant.NextStep("a.A", "A", 0.5)
+		assert.Equal(t, AcceptSeat, step)
 		assert.Zero(t, wait)
 	})
 	t.Run("the first successor acts at once, the next a little later, all others after them", func(t *testing.T) {
-		step, first := vacant.Next("b.B", "B", 0.5)
+		step, first := vacant.NextStep("b.B", "B", 0.5)
 		assert.Equal(t, TakeSeat, step)
 		assert.Zero(t, first)
-		_, second := vacant.Next("c.C", "C", 0.5)
+		_, second := vacant.NextStep("c.C", "C", 0.5)
 		assert.Positive(t, second)
 		for _, draw := range []float64{0, 0.5, 0.999} {
-			step, other := vacant.Next("d.D", "D", draw)
+			step, other := vacant.NextStep("d.D", "D", draw)
 			assert.Equal(t, TakeSeat, step)
 			assert.Greater(t, other, second)
 			assert.Less(t, other, time.Second)
@@ -66,7 +66,7 @@ func TestOffice_Transactions(t *testing.T) {
 	o := State{Leader: record.Leader{Incarnation: "a.A", Session: "A"}, LeaderRev: rev, Seat: "A", SeatRev: present}
 
 	t.Run("succession: the former leader is dead, the new one lives, at the record that was seen", func(t *testing.T) {
-		txn, err := o.Succession(keys, "b.B", "B")
+		txn, err := o.SuccessionTxn(keys, "b.B", "B")
 		require.NoError(t, err)
 		assert.Equal(t, []registry.Cond{registry.Dead("A")}, txn.If)
 		require.Len(t, txn.Then, 2)
@@ -75,20 +75,20 @@ func TestOffice_Transactions(t *testing.T) {
 		assert.Equal(t, registry.SessionID("B"), txn.Then[1].Session)
 	})
 	t.Run("first election: there is no record yet", func(t *testing.T) {
-		txn, err := (&State{}).Succession(keys, "b.B", "B")
+		txn, err := (&State{}).SuccessionTxn(keys, "b.B", "B")
 		require.NoError(t, err)
 		assert.Empty(t, txn.If)
 		assert.Equal(t, registry.OpCreate, txn.Then[0].Kind)
 	})
 	t.Run("succession in one's own office: at what was seen of it", func(t *testing.T) {
-		txn, err := (&State{LeaderRev: rev, Seat: "B", SeatRev: present}).Succession(keys, "b.B", "B")
+		txn, err := (&State{LeaderRev: rev, Seat: "B", SeatRev: present}).SuccessionTxn(keys, "b.B", "B")
 		require.NoError(t, err)
 		assert.Equal(t, []registry.Cond{registry.At(keys.Seat(), present)}, txn.If)
 		require.Len(t, txn.Then, 1)
 		assert.Equal(t, rev, txn.Then[0].Rev)
 	})
 	t.Run("resignation: the successor lives, and the office is never without a name", func(t *testing.T) {
-		txn, err := o.Resignation(keys, "b.B")
+		txn, err := o.ResignationTxn(keys, "b.B")
 		require.NoError(t, err)
 		assert.Equal(t, []registry.Cond{registry.Alive("B")}, txn.If)
 		assert.Equal(t, keys.Leader(), txn.Then[0].Key)
@@ -96,7 +96,7 @@ func TestOffice_Transactions(t *testing.T) {
 		assert.Equal(t, registry.Delete(keys.Seat(), present), txn.Then[1])
 	})
 	t.Run("entry: the one who was named is still the leader, and lives", func(t *testing.T) {
-		txn, err := o.Acceptance(keys, "A")
+		txn, err := o.AcceptanceTxn(keys, "A")
 		require.NoError(t, err)
 		assert.Equal(t, []registry.Cond{registry.At(keys.Leader(), rev)}, txn.If)
 	})

@@ -126,11 +126,11 @@ func (x *explorer) returns(p *exProc, shard int, err error) {
 func (x *explorer) elect(p *exProc) (registry.Txn, bool) {
 	var t registry.Txn
 	var err error
-	switch step, _ := p.office.Next(p.inc, p.session, 0); step {
-	case election.Accept:
-		t, err = p.office.Acceptance(x.keys, p.session)
+	switch step, _ := p.office.NextStep(p.inc, p.session, 0); step {
+	case election.AcceptSeat:
+		t, err = p.office.AcceptanceTxn(x.keys, p.session)
 	case election.TakeSeat:
-		t, err = p.office.Succession(x.keys, p.inc, p.session)
+		t, err = p.office.SuccessionTxn(x.keys, p.inc, p.session)
 	default:
 		return t, false
 	}
@@ -413,9 +413,9 @@ func (x *explorer) deliverOffice(n *exState, p *exProc, now []exEntry) {
 // serve begins and ends terms as the office says. With a term ends the wait for what the
 // leader has sent.
 func (x *explorer) serve(n *exState, p *exProc) {
-	step, _ := p.office.Next(p.inc, p.session, 0)
+	step, _ := p.office.NextStep(p.inc, p.session, 0)
 	term := registry.Rev{}
-	if step == election.Serve && p.office.LeaderRev != p.over {
+	if step == election.Lead && p.office.LeaderRev != p.over {
 		term = p.office.LeaderRev
 	}
 	if term == p.term {

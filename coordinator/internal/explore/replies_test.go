@@ -46,7 +46,7 @@ func (x *explorer) lose(n *exState, p *exProc, kind int) {
 func (x *explorer) answer(n *exState, p *exProc, kind int) error {
 	f := p.flights[kind]
 	p.flights[kind] = nil
-	refusal, refused := batch.Conflict(f.err)
+	refusal, refused := batch.FindConflict(f.err)
 	switch kind {
 	case exClaiming:
 		return x.settle(n, p, f)
@@ -117,7 +117,7 @@ func (x *explorer) settle(n *exState, p *exProc, f *exFlight) error {
 // planned has a leader act on the outcome of its transaction.
 func (x *explorer) planned(n *exState, p *exProc, f *exFlight) {
 	if f.err != nil {
-		if refusal, refused := batch.Conflict(f.err); refused && refusal.Index == 0 && len(f.txn.If) > 0 && p.leading {
+		if refusal, refused := batch.FindConflict(f.err); refused && refusal.Index == 0 && len(f.txn.If) > 0 && p.leading {
 			p.over = p.term
 			x.serve(n, p)
 		}

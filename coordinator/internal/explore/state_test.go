@@ -436,7 +436,7 @@ func (e *exEncoder) proc(x *explorer, p *exProc) {
 		if f.arrived {
 			e.bool(f.err == nil)
 			e.rev(f.rev.Seq)
-			if refusal, ok := batch.Conflict(f.err); ok {
+			if refusal, ok := batch.FindConflict(f.err); ok {
 				e.int(refusal.Index)
 			}
 		}

@@ -80,7 +80,7 @@ func (c *Claimer) DecideWrites(clock time.Time) []*PendingWrite {
 		in := claiming.Input{
 			Me: c.Me, Plan: j.Plan, Programs: j.programs, Claims: j.Claims, Ended: j.Ended,
 			Blocked: c.Blocked.getBlocked(j.Claims.Job), Now: record.InstantOf(clock),
-			MayClaim: c.MayClaim && j.StalePlan.IsZero(), Skew: c.maxSkew, ReportedAhead: j.reportedAhead,
+			MayClaim: c.MayClaim && j.StalePlan.IsZero(), AllowedSkew: c.maxSkew, ReportedAhead: j.reportedAhead,
 		}
 		e := &PendingWrite{Job: j, decision: in.Decide(), plan: j.Plan, planRev: j.PlanRev, programs: j.programs, endedCount: len(j.Ended)}
 		out := &e.decision
@@ -148,8 +148,8 @@ func (c *Claimer) PackWrites(entries []*PendingWrite) []batch.Load[*PendingWrite
 }
 
 // composeShare returns the conditions and operations that a write adds to a transaction.
-func (c *Claimer) composeShare(e *PendingWrite) batch.Share {
-	var share batch.Share
+func (c *Claimer) composeShare(e *PendingWrite) batch.Items {
+	var share batch.Items
 	if e.decision.RestsOnPlan {
 		share.Conds = []registry.Cond{registry.At(e.Job.planKey, e.planRev)}
 	}
@@ -193,10 +193,10 @@ func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 // handleFailedWrite handles a transaction that was not applied. The job whose condition failed
 // waits for a newer plan; the other jobs are written again at once.
 func (c *Claimer) handleFailedWrite(w WriteResult) error {
-	refusal, refused := batch.Conflict(w.Err)
+	refusal, refused := batch.FindConflict(w.Err)
 	switch {
 	case refused:
-		part, ok := w.Load.Owner(refusal.Index)
+		part, ok := w.Load.PartOf(refusal.Index)
 		if !ok { // the condition that all share: the session is alive
 			return fmt.Errorf("claim: %w: %w", registry.ErrSessionLost, w.Err)
 		}

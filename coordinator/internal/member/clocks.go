@@ -24,7 +24,7 @@ func (l *Leader) observeClock(n feed.Update[record.Member]) {
 		return
 	}
 	_, skewed := l.View.Skewed[n.Name]
-	l.Comparison.Observe(n.Name, n.Value, n.Rev.Seq, time.Now(), l.M.Clock(), l.M.maxSkew, n.Name == l.Me, skewed)
+	l.Comparison.ObserveMember(n.Name, n.Value, n.Rev.Seq, time.Now(), l.M.Clock(), l.M.maxSkew, n.Name == l.Me, skewed)
 }
 
 // judgeClocks determines the skewed clocks, unless answers to the last reading are still expected.
@@ -59,8 +59,8 @@ func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 			differ = max(differ, time.Duration(d).Abs())
 		}
 	}
-	if far := differ > l.M.maxSkew; far != l.Differ {
-		if l.Differ = far; far {
+	if far := differ > l.M.maxSkew; far != l.DifferenceLogged {
+		if l.DifferenceLogged = far; far {
 			l.Log.Warn("the clocks of the two instances differ; both go on claiming, as either may be wrong", "by", differ, "limit", l.M.maxSkew)
 		}
 	}
@@ -82,7 +82,7 @@ func (l *Leader) publishSeat(ctx context.Context) error {
 		return err
 	}
 	if l.ToPublish {
-		l.Comparison = l.Comparison.Restart(n.At, published, l.Elector.seatCommit(), time.Now())
+		l.Comparison = l.Comparison.WithReading(n.At, published, l.Elector.seatCommit(), time.Now())
 		l.compareWithStoreClock(ctx, n.At.Time(), l.M.Clock())
 	}
 	return nil

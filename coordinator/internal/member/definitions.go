@@ -90,7 +90,7 @@ func (m *Member) TryStoreDefinitions(ctx context.Context, defs map[string]json.R
 	}
 	m.superseded.logNew(m.Log)
 	loads := batch.Pack(nil, ops, m.Reg.Limits(),
-		func(o registry.Op) batch.Share { return batch.Share{Ops: []registry.Op{o}} }, func(registry.Op) bool { return false })
+		func(o registry.Op) batch.Items { return batch.Items{Ops: []registry.Op{o}} }, func(registry.Op) bool { return false })
 	for _, l := range loads {
 		_, err := registry.Apply(ctx, m.Reg, l.Txn)
 		if errors.Is(err, registry.ErrConflict) {
@@ -136,7 +136,7 @@ func (m *Member) decideDefinitionWrite(stored map[string]registry.Entry, name st
 // findForeignDefinition adds a key to foreign if its foreign value was the reason of a conflict.
 // Such a value must not keep the process from joining for its other jobs.
 func (m *Member) findForeignDefinition(ctx context.Context, t registry.Txn, err error, foreign map[registry.Key]bool) {
-	refusal, refused := batch.Conflict(err)
+	refusal, refused := batch.FindConflict(err)
 	if !refused || refusal.Index < len(t.If) {
 		return
 	}

@@ -84,14 +84,14 @@ func (e *Elector) runElections(ctx context.Context) error {
 		}
 		step, wait := e.nextStep()
 		fit := e.mayLead()
-		if step != election.Serve {
+		if step != election.Lead {
 			s.stopAndWait()
 			s, inspect = nil, time.Time{}
 		}
 		switch {
 		case !synced || step == election.Follow || step == election.TakeSeat && !fit:
 			acting = time.Time{}
-		case step == election.Serve:
+		case step == election.Lead:
 			acting = time.Time{}
 			if s == nil && fit {
 				s = e.startTerm(ctx, &wg)
@@ -173,14 +173,14 @@ func (e *Elector) nextStep() (election.Step, time.Duration) {
 	e.M.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	step, wait := e.State.Next(e.In.ID, e.In.Session.ID(), e.draw)
+	step, wait := e.State.NextStep(e.In.ID, e.In.Session.ID(), e.draw)
 	if draining && step == election.TakeSeat {
-		wait += 20 * election.SuccessionStep // after all candidates that do not drain
+		wait += 20 * election.SuccessionDelay // after all candidates that do not drain
 	}
 	if _, skewed := e.State.Clocks.Skewed[e.In.ID]; skewed && step == election.TakeSeat {
-		wait += 40 * election.SuccessionStep // after all candidates whose clock is right
+		wait += 40 * election.SuccessionDelay // after all candidates whose clock is right
 	}
-	return step, wait + time.Duration(min(e.conflicts, 20))*4*election.SuccessionStep
+	return step, wait + time.Duration(min(e.conflicts, 20))*4*election.SuccessionDelay
 }
 
 // acquireSeat tries to acquire the seat. A conflict means that another candidate was first, or that
@@ -192,10 +192,10 @@ func (e *Elector) acquireSeat(ctx context.Context, step election.Step) error {
 	e.mu.Unlock()
 	var txn registry.Txn
 	var err error
-	if step == election.Accept {
-		txn, err = now.Acceptance(e.M.Keys, e.In.Session.ID())
+	if step == election.AcceptSeat {
+		txn, err = now.AcceptanceTxn(e.M.Keys, e.In.Session.ID())
 	} else {
-		txn, err = now.Succession(e.M.Keys, e.In.ID, e.In.Session.ID())
+		txn, err = now.SuccessionTxn(e.M.Keys, e.In.ID, e.In.Session.ID())
 	}
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func (e *Elector) acquireSeat(ctx context.Context, step election.Step) error {
 	rev, err := registry.Apply(ctx, e.M.Reg, txn)
 	switch {
 	case err == nil:
-		e.leadingReason = now.Reason(step)
+		e.leadingReason = now.ReasonToLead(step)
 		e.recordOwnWrites(txn, rev)
 		return nil
 	case errors.Is(err, registry.ErrConflict): // perhaps the lost reply of a commit: the feed delivers that, too
@@ -294,7 +294,7 @@ func (e *Elector) PublishSeat(ctx context.Context, names []string, clocks skew.N
 	now, incomplete := e.State, e.incomplete
 	e.mu.Unlock()
 	if now.Seat != e.In.Session.ID() ||
-		!always && slices.Equal(now.Successors, names) && now.Clocks.Names(clocks.Skewed) && slices.Equal(now.Incomplete, incomplete) {
+		!always && slices.Equal(now.Successors, names) && now.Clocks.NamesSame(clocks.Skewed) && slices.Equal(now.Incomplete, incomplete) {
 		return nil
 	}
 	value, err := record.Encode(record.Seat{Successors: names, Clock: clocks.At, Skewed: clocks.Skewed, Incomplete: incomplete})
@@ -335,7 +335,7 @@ func (e *Elector) handOverToFirst(ctx context.Context, candidates []string) bool
 		return false
 	}
 	for _, to := range candidates {
-		txn, err := now.Resignation(e.M.Keys, to)
+		txn, err := now.ResignationTxn(e.M.Keys, to)
 		if err != nil {
 			return false
 		}

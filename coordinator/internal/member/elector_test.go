@@ -23,7 +23,7 @@ func newLeadingElector(t *testing.T) *Elector {
 	require.NoError(t, err)
 	in := &Incarnation{ID: record.Incarnation("a", s.ID()), Session: s}
 	o := NewElector(m, in, nil, slog.New(slog.DiscardHandler))
-	txn, err := o.State.Succession(m.Keys, in.ID, s.ID())
+	txn, err := o.State.SuccessionTxn(m.Keys, in.ID, s.ID())
 	require.NoError(t, err)
 	rev, err := reg.Txn(t.Context(), txn)
 	require.NoError(t, err)
@@ -46,13 +46,13 @@ func TestElector_DrainingSuccessorIsLastButAcceptsAtOnce(t *testing.T) {
 	o.M.Draining = true
 	o.State.Seat, o.State.SeatRev = "", registry.Rev{}
 	step, wait := o.nextStep()
-	assert.Equal(t, election.Accept, step)
+	assert.Equal(t, election.AcceptSeat, step)
 	assert.Zero(t, wait, "all others wait for the named leader")
 
 	o.State.Leader = record.Leader{Incarnation: "b.B", Session: "B"}
 	o.State.Successors = []string{o.In.ID}
 	step, wait = o.nextStep()
 	assert.Equal(t, election.TakeSeat, step)
-	_, other := o.State.Next("c.C", "C", 1)
+	_, other := o.State.NextStep("c.C", "C", 1)
 	assert.Greater(t, wait, other)
 }

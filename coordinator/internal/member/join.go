@@ -94,7 +94,7 @@ func (m *Member) joinGroup(ctx context.Context, in *Incarnation) (PublishedState
 	reportedForeign := false
 	for {
 		rev, err := registry.Apply(ctx, m.Reg, t)
-		refusal, refused := batch.Conflict(err)
+		refusal, refused := batch.FindConflict(err)
 		switch {
 		case err == nil:
 			published.Rev = rev

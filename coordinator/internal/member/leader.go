@@ -228,12 +228,12 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 	}
 	l.idle = false
 	l.judgeClocks()
-	if l.Doubtful(time.Now()) || !l.Elector.clockNotice().Names(l.View.Skewed) || !l.Elector.hasPublishedIncomplete() {
+	if l.HoldsAssignments(time.Now()) || !l.Elector.clockNotice().NamesSame(l.View.Skewed) || !l.Elector.hasPublishedIncomplete() {
 		if err := l.publishSeat(ctx); err != nil { // first, since members that the seat record names must react
 			return err
 		}
 	}
-	if l.Doubtful(time.Now()) {
+	if l.HoldsAssignments(time.Now()) {
 		l.markIdle()
 		return nil
 	}
@@ -456,7 +456,7 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 // plans. Reapings depend on the plans, so they wait for a round that has none to write.
 func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (planned bool, err error) {
 	term := []registry.Cond{registry.At(l.M.Keys.Leader(), l.View.Term)}
-	shares := make(map[string]batch.Share, len(d.Changes))
+	shares := make(map[string]batch.Items, len(d.Changes))
 	changes := slices.DeleteFunc(slices.Clone(d.Changes), func(c planning.Change) bool {
 		c.NoteDecision(record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.M.Name})
 		pc, err := c.EncodeShare(l.M.Keys)
@@ -468,7 +468,7 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 		return false
 	})
 	loads := batch.Pack(term, changes, l.M.Reg.Limits(),
-		func(c planning.Change) batch.Share { return shares[c.Segment] }, func(c planning.Change) bool { return l.SentAlone[c.Segment] })
+		func(c planning.Change) batch.Items { return shares[c.Segment] }, func(c planning.Change) bool { return l.SentAlone[c.Segment] })
 	var failed error
 	l.setTask("writes", "plans")
 	for _, ld := range loads {
@@ -511,7 +511,7 @@ func (l *Leader) recordCommit(changes []planning.Change, rev registry.Rev) {
 // handleRefusal returns errTermOver if the term's condition failed. Otherwise it has the change that
 // conflicted sent alone the next time, so that it holds up no other.
 func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Change], err error) error {
-	refusal, ok := batch.Conflict(err)
+	refusal, ok := batch.FindConflict(err)
 	if !ok {
 		for _, c := range ld.Parts {
 			l.unsure[c.Segment] = true
@@ -521,7 +521,7 @@ func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Chang
 	if refusal.Index == 0 {
 		return errTermOver
 	}
-	if part, ok := ld.Owner(refusal.Index); ok {
+	if part, ok := ld.PartOf(refusal.Index); ok {
 		c := ld.Parts[part]
 		l.SentAlone[c.Segment] = true
 		l.logs.LogConflict(ctx, l.M.Reg, c.Segment, c.Plan.Job, l.M.Keys.Plan(c.Segment))
@@ -556,7 +556,7 @@ func (l *Leader) reapAll(ctx context.Context, reapings []planning.Reaping, term 
 func (l *Leader) reapOne(ctx context.Context, b planning.Reaping, term []registry.Cond) (reaped bool, err error) {
 	for _, ld := range b.PackLoads(l.M.Reg.Limits(), term) {
 		_, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
-		refusal, refused := batch.Conflict(err)
+		refusal, refused := batch.FindConflict(err)
 		switch {
 		case refused && refusal.Index == 0:
 			return false, errTermOver

@@ -163,7 +163,7 @@ func (m *Member) PublishState(ctx context.Context, in *Incarnation, published Pu
 		If:   []registry.Cond{registry.Alive(in.Session.ID())},
 		Then: []registry.Op{registry.Set(m.Keys.Member(in.ID), published.Rev, value)},
 	})
-	refusal, refused := batch.Conflict(err)
+	refusal, refused := batch.FindConflict(err)
 	switch {
 	case refused && refusal.Index == 0:
 		return fmt.Errorf("update member record: %w: %w", registry.ErrSessionLost, err)

@@ -188,7 +188,7 @@ func (l *Leader) readSuspect(ctx context.Context, inc string, is *suspect) error
 		return nil
 	}
 	_, err := registry.Apply(ctx, l.M.Reg, registry.Txn{If: []registry.Cond{registry.Alive(record.SessionOf(inc))}})
-	if _, refused := batch.Conflict(err); refused {
+	if _, refused := batch.FindConflict(err); refused {
 		is.expired, is.named = true, false
 		return nil
 	}

@@ -29,7 +29,7 @@ func TestLeader_ReapsExpiredIncarnationsOnly(t *testing.T) {
 		rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
 		require.NoError(t, err)
 		l.View.Members[incarnation] = planning.MemberRecord{Rev: rev}
-		reapings = append(reapings, planning.Reaping{Incarnation: incarnation, Parts: []batch.Share{{Ops: []registry.Op{registry.Delete(key, rev)}}}})
+		reapings = append(reapings, planning.Reaping{Incarnation: incarnation, Parts: []batch.Items{{Ops: []registry.Op{registry.Delete(key, rev)}}}})
 	}
 	leader, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(m.Keys.Leader(), nil)}})
 	require.NoError(t, err)

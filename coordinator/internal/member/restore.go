@@ -88,11 +88,11 @@ func (l *Leader) restoreDefinitions(ctx context.Context) error {
 		parts = append(parts, d)
 	}
 	loads := batch.Pack([]registry.Cond{registry.At(l.M.Keys.Leader(), l.View.Term)}, parts, l.M.Reg.Limits(),
-		func(d restoredDefinition) batch.Share { return batch.Share{Ops: []registry.Op{d.op}} }, func(restoredDefinition) bool { return false })
+		func(d restoredDefinition) batch.Items { return batch.Items{Ops: []registry.Op{d.op}} }, func(restoredDefinition) bool { return false })
 	for _, ld := range loads {
 		l.setTask("writes", "definitions")
 		rev, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
-		if refusal, refused := batch.Conflict(err); refused {
+		if refusal, refused := batch.FindConflict(err); refused {
 			if refusal.Index == 0 {
 				return errTermOver
 			}

@@ -57,7 +57,7 @@ func (p *Progress) recordAnswer() {
 
 // recordFailure records that a round has failed. A conflict counts as progress.
 func (p *Progress) recordFailure(err error) {
-	if _, refused := batch.Conflict(err); refused {
+	if _, refused := batch.FindConflict(err); refused {
 		p.recordAnswer()
 	}
 	p.mu.Lock()

@@ -39,7 +39,7 @@ type Change struct {
 // Reaping deletes the records of an expired incarnation that owns nothing any more.
 type Reaping struct {
 	Incarnation string
-	Parts       []batch.Share // the last one deletes the member record, by which the others are found
+	Parts       []batch.Items // the last one deletes the member record, by which the others are found
 }
 
 // NoteDecision adds the reasons of a change to its plan, for people. No decision depends on them,
@@ -53,7 +53,7 @@ func (c *Change) NoteDecision(d record.Decision) {
 
 // EncodeShare returns the part of a transaction that commits a change. A plan that is too large
 // for one value loses the history that is kept for people.
-func (c *Change) EncodeShare(k record.Keys) (batch.Share, error) {
+func (c *Change) EncodeShare(k record.Keys) (batch.Items, error) {
 	most := registry.PortableLimits.ValueBytes
 	value, err := record.Encode(c.Plan)
 	if err == nil && len(value) > most {
@@ -61,12 +61,12 @@ func (c *Change) EncodeShare(k record.Keys) (batch.Share, error) {
 		value, err = record.Encode(c.Plan)
 	}
 	if err != nil {
-		return batch.Share{}, err
+		return batch.Items{}, err
 	}
 	if len(value) > most {
-		return batch.Share{}, fmt.Errorf("%w: plan of %q has %d bytes, at most %d", registry.ErrTooLarge, c.Plan.Job, len(value), most)
+		return batch.Items{}, fmt.Errorf("%w: plan of %q has %d bytes, at most %d", registry.ErrTooLarge, c.Plan.Job, len(value), most)
 	}
-	share := batch.Share{Conds: slices.Clone(c.conds), Ops: slices.Clone(c.ops)}
+	share := batch.Items{Conds: slices.Clone(c.conds), Ops: slices.Clone(c.ops)}
 	for _, s := range c.Expired {
 		share.Conds = append(share.Conds, registry.Dead(s))
 	}
@@ -79,7 +79,7 @@ func (c *Change) EncodeShare(k record.Keys) (batch.Share, error) {
 }
 
 // PackLoads returns the transactions that reap an incarnation, in order.
-func (b *Reaping) PackLoads(limits registry.Limits, term []registry.Cond) []batch.Load[batch.Share] {
+func (b *Reaping) PackLoads(limits registry.Limits, term []registry.Cond) []batch.Load[batch.Items] {
 	common := append(slices.Clone(term), registry.Dead(record.SessionOf(b.Incarnation)))
-	return batch.Pack(common, b.Parts, limits, func(s batch.Share) batch.Share { return s }, func(batch.Share) bool { return false })
+	return batch.Pack(common, b.Parts, limits, func(s batch.Items) batch.Items { return s }, func(batch.Items) bool { return false })
 }

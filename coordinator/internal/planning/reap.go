@@ -75,13 +75,13 @@ func (r *round) reapIncarnation(inc string, l FreshRead) (Reaping, bool) {
 		if r.UnreadablePlans[seg] {
 			return Reaping{}, false
 		}
-		b.Parts = append(b.Parts, batch.Share{
+		b.Parts = append(b.Parts, batch.Items{
 			Conds: []registry.Cond{registry.Absent(r.Keys.Plan(seg))},
 			Ops:   []registry.Op{registry.Delete(r.Keys.Claims(inc, seg), l.Claims[seg].Rev)},
 		})
 	}
 	if rev := r.Members[inc].Rev; !rev.IsZero() { // zero: another writer deleted the record
-		b.Parts = append(b.Parts, batch.Share{Ops: []registry.Op{registry.Delete(r.Keys.Member(inc), rev)}})
+		b.Parts = append(b.Parts, batch.Items{Ops: []registry.Op{registry.Delete(r.Keys.Member(inc), rev)}})
 	}
 	return b, true
 }

@@ -21,37 +21,37 @@ type Notice struct {
 	Skewed map[string]record.Duration // whose are off, by incarnation, and how far ahead
 }
 
-// Names reports whether a notice names the same as off does. By how much they are off
+// NamesSame reports whether a notice names the same as off does. By how much they are off
 // differs a little each time, and is not worth a commit.
-func (n Notice) Names(off map[string]record.Duration) bool {
+func (n Notice) NamesSame(off map[string]record.Duration) bool {
 	return maps.EqualFunc(n.Skewed, off, func(record.Duration, record.Duration) bool { return true })
 }
 
 // Comparison is a leader's comparison of clocks with a reading of its own: that it told last,
 // or took when the term began.
 type Comparison struct {
-	Reading      record.Instant
-	Published    time.Time                  // when that was, by time that nobody sets
-	Since        uint64                     // the commit that told it
-	Ahead        map[string]record.Duration // of those who have shown something since: how far at least they are ahead of it
-	ToPublish    bool                       // a reading is to be told
-	JudgeAfter   time.Time                  // when all have had the time to answer; zero: they have
-	DoubtedSince time.Time                  // since when one that is not judged yet is known to be too far ahead; zero: none is
-	Differ       bool                       // of two clocks, which is said once
+	Reading          record.Instant
+	Published        time.Time                  // when that was, by time that nobody sets
+	PublishedBy      uint64                     // the commit that told it
+	Ahead            map[string]record.Duration // of those who have shown something since: how far at least they are ahead of it
+	ToPublish        bool                       // a reading is to be told
+	JudgeAfter       time.Time                  // when all have had the time to answer; zero: they have
+	DoubtedSince     time.Time                  // since when one that is not judged yet is known to be too far ahead; zero: none is
+	DifferenceLogged bool                       // of two clocks, which is said once
 }
 
 // NewComparison begins a comparison that nobody has been told of.
 func NewComparison(now, clock time.Time, term uint64) Comparison {
-	return Comparison{Reading: record.InstantOf(clock), Published: now, Since: term, Ahead: map[string]record.Duration{}, ToPublish: true}
+	return Comparison{Reading: record.InstantOf(clock), Published: now, PublishedBy: term, Ahead: map[string]record.Duration{}, ToPublish: true}
 }
 
-// Restart returns the comparison with a reading that commit since has published at an instant. It
+// WithReading returns the comparison with a reading that commit since has published at an instant. It
 // keeps the answers if the reading is the same, from a clock that has not advanced: a member
 // answers a reading once.
-func (c *Comparison) Restart(reading record.Instant, published time.Time, since uint64, now time.Time) Comparison {
+func (c *Comparison) WithReading(reading record.Instant, published time.Time, since uint64, now time.Time) Comparison {
 	n := Comparison{
-		Reading: reading, Published: published, Since: since, Ahead: map[string]record.Duration{},
-		JudgeAfter: now.Add(Answering), DoubtedSince: c.DoubtedSince, Differ: c.Differ,
+		Reading: reading, Published: published, PublishedBy: since, Ahead: map[string]record.Duration{},
+		JudgeAfter: now.Add(AnswerTime), DoubtedSince: c.DoubtedSince, DifferenceLogged: c.DifferenceLogged,
 	}
 	if reading == c.Reading {
 		n.Ahead = c.Ahead
@@ -59,10 +59,10 @@ func (c *Comparison) Restart(reading record.Instant, published time.Time, since 
 	return n
 }
 
-// Observe takes in what the record of member inc, written by commit seq, says of its clock, at a
+// ObserveMember takes in what the record of member inc, written by commit seq, says of its clock, at a
 // time when the leader's says clock. mine: it is the leader's own, which may only have been
 // set; off: the member's is known to be off.
-func (c *Comparison) Observe(inc string, m record.Member, seq uint64, now, clock time.Time, limit time.Duration, mine, off bool) {
+func (c *Comparison) ObserveMember(inc string, m record.Member, seq uint64, now, clock time.Time, limit time.Duration, mine, off bool) {
 	if m.Clock == 0 {
 		return
 	}
@@ -70,7 +70,7 @@ func (c *Comparison) Observe(inc string, m record.Member, seq uint64, now, clock
 	unset := c.Reading.Time().Add(now.Sub(c.Published))
 	late := unset.Sub(m.Clock.Time())
 	if mine {
-		c.ToPublish = c.ToPublish || seq > c.Since && late.Abs() > limit/2
+		c.ToPublish = c.ToPublish || seq > c.PublishedBy && late.Abs() > limit/2
 		return
 	}
 	if clock.After(unset) {
@@ -78,7 +78,7 @@ func (c *Comparison) Observe(inc string, m record.Member, seq uint64, now, clock
 	}
 	if m.Answers == 0 {
 		delete(c.Ahead, inc) // it has been set, or has nothing to say
-		c.ToPublish = c.ToPublish || seq > c.Since && (off || late > limit/2)
+		c.ToPublish = c.ToPublish || seq > c.PublishedBy && (off || late > limit/2)
 	}
 	answer := m.Answers == c.Reading
 	ahead, shown := c.Ahead[inc]
@@ -94,15 +94,15 @@ func (c *Comparison) Observe(inc string, m record.Member, seq uint64, now, clock
 	}
 }
 
-// Answering is how long members are given to answer a reading: the first to answer a leader
+// AnswerTime is how long members are given to answer a reading: the first to answer a leader
 // whose clock is wrong must not be taken for the only one that differs.
-const Answering = time.Second
+const AnswerTime = time.Second
 
-// Doubtful reports that shards should not be dealt before clocks are judged: who was dealt
+// HoldsAssignments reports that shards should not be dealt before clocks are judged: who was dealt
 // some with a clock that is ahead would claim fires before their time. That lasts for so long
 // only, as others wait as well.
-func (c *Comparison) Doubtful(now time.Time) bool {
-	return !c.DoubtedSince.IsZero() && now.Sub(c.DoubtedSince) < 2*Answering
+func (c *Comparison) HoldsAssignments(now time.Time) bool {
+	return !c.DoubtedSince.IsZero() && now.Sub(c.DoubtedSince) < 2*AnswerTime
 }
 
 // FindSkewed returns whose clocks are further than limit from the median of all, and how far

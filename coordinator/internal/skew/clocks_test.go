@@ -57,10 +57,10 @@ func TestComparing(t *testing.T) {
 	// are as far from the leader's first reading as told.
 	hears := func(c *Comparison, after, leader, member time.Duration, answers record.Instant, seq uint64) {
 		m := record.Member{Clock: record.InstantOf(start.Add(member)), Answers: answers}
-		c.Observe("m", m, seq, start.Add(after), start.Add(leader), limit, false, false)
+		c.ObserveMember("m", m, seq, start.Add(after), start.Add(leader), limit, false, false)
 	}
 	begin := func() *Comparison {
-		return &Comparison{Reading: said, Published: start, Since: 10, Ahead: map[string]record.Duration{}}
+		return &Comparison{Reading: said, Published: start, PublishedBy: 10, Ahead: map[string]record.Duration{}}
 	}
 	const s = time.Second
 	shown := func(d time.Duration) map[string]record.Duration {
@@ -70,7 +70,7 @@ func TestComparing(t *testing.T) {
 		c := begin()
 		hears(c, 3*s, 3*s, 10*s, 0, 11)
 		assert.Equal(t, shown(7*s), c.Ahead)
-		assert.True(t, c.Doubtful(time.Now()))
+		assert.True(t, c.HoldsAssignments(time.Now()))
 		assert.False(t, c.ToPublish)
 	})
 	t.Run("who has heard a reading that its own clock has not come to is behind", func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestComparing(t *testing.T) {
 		c := begin()
 		hears(c, time.Hour, time.Hour, 3*s, said, 11)
 		assert.Equal(t, shown(0), c.Ahead)
-		assert.False(t, c.Doubtful(time.Now()))
+		assert.False(t, c.HoldsAssignments(time.Now()))
 	})
 	t.Run("an answer to another reading shows nobody to be behind", func(t *testing.T) {
 		c := begin()
@@ -106,10 +106,10 @@ func TestComparing(t *testing.T) {
 	t.Run("answers stay while the same reading is announced again, and go with another", func(t *testing.T) {
 		c := begin()
 		hears(c, 3*s, 3*s, -7*s, said, 11)
-		again := c.Restart(said, start, 12, start)
+		again := c.WithReading(said, start, 12, start)
 		assert.Equal(t, shown(-7*s), again.Ahead)
-		assert.EqualValues(t, 12, again.Since)
-		other := c.Restart(said+1, start, 13, start)
+		assert.EqualValues(t, 12, again.PublishedBy)
+		other := c.WithReading(said+1, start, 13, start)
 		assert.Empty(t, other.Ahead)
 	})
 	t.Run("a leader's clock that is set makes nobody look ahead", func(t *testing.T) {
@@ -127,9 +127,9 @@ func TestComparing(t *testing.T) {
 		for clock, tells := range map[time.Duration]bool{0: false, 3 * s: true, -3 * s: true} {
 			c := begin()
 			m := record.Member{Clock: record.InstantOf(start.Add(clock))}
-			c.Observe("m", m, 9, start, start.Add(clock), limit, true, false)
+			c.ObserveMember("m", m, 9, start, start.Add(clock), limit, true, false)
 			assert.False(t, c.ToPublish, "it told later")
-			c.Observe("m", m, 11, start, start.Add(clock), limit, true, false)
+			c.ObserveMember("m", m, 11, start, start.Add(clock), limit, true, false)
 			assert.Equal(t, tells, c.ToPublish)
 			assert.Empty(t, c.Ahead)
 		}
@@ -137,13 +137,13 @@ func TestComparing(t *testing.T) {
 	t.Run("one that is off and was set is compared at once", func(t *testing.T) {
 		c := begin()
 		c.Ahead = shown(-time.Hour)
-		c.Observe("m", record.Member{Clock: said}, 11, start, start, limit, false, true)
+		c.ObserveMember("m", record.Member{Clock: said}, 11, start, start, limit, false, true)
 		assert.True(t, c.ToPublish)
 		assert.Empty(t, c.Ahead)
 	})
 	t.Run("a record without a clock shows nothing", func(t *testing.T) {
 		c := begin()
-		c.Observe("m", record.Member{}, 11, start.Add(time.Hour), start.Add(time.Hour), limit, false, false)
+		c.ObserveMember("m", record.Member{}, 11, start.Add(time.Hour), start.Add(time.Hour), limit, false, false)
 		assert.Empty(t, c.Ahead)
 		assert.False(t, c.ToPublish)
 	})
