@@ -370,6 +370,7 @@ func breaks(t *testing.T, guard string, sc scenario, seed uint64, way []string) 
 	var violation error
 	if way != nil {
 		violation = x.follow(first, way, rng)
+		require.NotErrorIs(t, violation, errStaleWitness)
 	} else {
 		way, violation = x.wander(first, rng)
 	}
@@ -380,6 +381,9 @@ func breaks(t *testing.T, guard string, sc scenario, seed uint64, way []string) 
 	t.Log("\n" + strings.Join(way, "\n"))
 	return true
 }
+
+// errStaleWitness is the error of a recorded way of which a step does not exist any more.
+var errStaleWitness = errors.New("the witness has to be recorded anew: no step begins with these words")
 
 // follow goes a way from s whose steps begin with these words, and on without another fault
 // to the end, and judges it.
@@ -392,7 +396,7 @@ func (x *explorer) follow(s *exState, way []string, rng *rand.Rand) error {
 			}
 		})
 		if taken == nil {
-			return nil // the code has changed, and it leads nowhere
+			return fmt.Errorf("%w: %q", errStaleWitness, words)
 		}
 		if taken.violation != nil {
 			return taken.violation

@@ -51,7 +51,7 @@ var joinsLate = []string{
 // b comes to lead, and takes c for dead, because it is shown the instances of before c joined.
 var leadsBlind = []string{
 	"a crashes", "session s1 ends",
-	"b hears of office", "b runs for office", "b elect arrives", "b elect is answered", "b hears of office",
+	"b hears of election", "b runs for office", "b elect arrives", "b elect is answered", "b hears of election",
 	"b hears of instances as they were", "b hears of members and jobs for the first time", "b hears of plan", "b plans",
 }
 
