@@ -24,36 +24,36 @@ import (
 // which are called here with a process as it stands; what they want to commit is taken down.
 
 // exSession is a session that its process takes to be alive.
-type exSession struct {
+type liveSession struct {
 	registry.Session
 	id registry.SessionID
 }
 
-func (s exSession) ID() registry.SessionID { return s.id }
+func (s liveSession) ID() registry.SessionID { return s.id }
 
-func (s exSession) State() (registry.SessionState, time.Time) {
+func (s liveSession) State() (registry.SessionState, time.Time) {
 	return registry.SessionConnected, time.Now().Add(time.Hour)
 }
 
 // ledger returns the ledger of a process as it stands.
-func (x *explorer) ledger(s *exState, p *exProc) (*member.Claimer, *member.JobState) {
+func (x *explorer) claimerOf(s *world, p *process) (*member.Claimer, *member.JobState) {
 	l := &member.Claimer{
-		Clock: time.Now, Keys: x.keys, Reg: &exDesk{store: &s.store}, Session: exSession{id: p.session}, Me: p.inc, Work: x.work, Log: x.log,
+		Clock: time.Now, Keys: x.keys, Reg: &recordingRegistry{store: &s.store}, Session: liveSession{id: p.session}, Me: p.inc, Work: x.work, Log: x.log,
 		Blocked: &member.BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}, OnUnblocked: func() {}},
 		Jobs:    map[string]*member.JobState{}, Dirty: map[*member.JobState]struct{}{}, Held: map[*member.JobState]struct{}{}, Frozen: map[*member.JobState]struct{}{},
-		Nudge: make(chan struct{}, 1), Closed: p.closed, MayClaim: !p.closed, Flushing: true, Running: p.inside.Len(),
+		Nudge: make(chan struct{}, 1), Closed: p.draining, MayClaim: !p.draining, Flushing: true, Running: p.running.Len(),
 	}
-	l.Inbox.Running, l.Inbox.Closed = p.inside.Len(), p.closed
-	if all := p.inside.Union(p.barred); !all.IsZero() {
-		l.Blocked.Running[exJob] = all
+	l.Inbox.Running, l.Inbox.Closed = p.running.Len(), p.draining
+	if all := p.running.Union(p.blocked); !all.IsZero() {
+		l.Blocked.Running[jobName] = all
 	}
-	if !p.barred.IsZero() {
-		l.Blocked.Old[exJob] = p.barred
+	if !p.blocked.IsZero() {
+		l.Blocked.Old[jobName] = p.blocked
 	}
 	var a *member.JobState
-	if p.acct != nil {
+	if p.jobState != nil {
 		a = &member.JobState{}
-		*a = *p.acct
+		*a = *p.jobState
 		l.Jobs[a.Segment] = a
 		if a.Plan != nil && !a.Plan.Frozen.IsZero() {
 			l.Frozen[a] = struct{}{}
@@ -63,8 +63,8 @@ func (x *explorer) ledger(s *exState, p *exProc) (*member.Claimer, *member.JobSt
 }
 
 // claim returns the transaction that records the claims of a process, nil if there is none.
-func (x *explorer) claim(s *exState, p *exProc) (*member.JobState, *batch.Load[*member.PendingWrite]) {
-	l, a := x.ledger(s, p)
+func (x *explorer) buildClaim(s *world, p *process) (*member.JobState, *batch.Load[*member.PendingWrite]) {
+	l, a := x.claimerOf(s, p)
 	if a == nil {
 		return nil, nil
 	}
@@ -79,58 +79,58 @@ func (x *explorer) claim(s *exState, p *exProc) (*member.JobState, *batch.Load[*
 }
 
 // started judges what a ledger has started.
-func (x *explorer) started(n *exState, p *exProc) error {
+func (x *explorer) judgeStarts(n *world, p *process) error {
 	for _, r := range x.work.started {
-		if p.inside.Has(r.Shard) || p.barred.Has(r.Shard) {
+		if p.running.Has(r.Shard) || p.blocked.Has(r.Shard) {
 			return fmt.Errorf("%s starts shard %d, whose function has not returned here", p.name, r.Shard)
 		}
 		for i := range n.procs {
 			q := &n.procs[i]
-			if q.name != p.name && q.inside.Has(r.Shard) && n.store.alive(q.session) && n.store.alive(p.session) {
+			if q.name != p.name && q.running.Has(r.Shard) && n.store.alive(q.session) && n.store.alive(p.session) {
 				return fmt.Errorf("%s starts shard %d, whose function has not returned at %s", p.name, r.Shard, q.name)
 			}
 		}
-		p.inside = p.inside.Union(shardset.Of(r.Shard))
+		p.running = p.running.Union(shardset.Of(r.Shard))
 	}
 	return nil
 }
 
 // takePlans has the ledger of a process take in the plans that it was told of.
-func (x *explorer) takePlans(p *exProc) {
-	l, _ := x.ledger(&exState{}, p)
-	f := feed.New(x.keys.Plans(), x.log, func(e registry.Entry) (*record.Plan, error) { return x.plan(string(e.Value)), nil })
+func (x *explorer) applyPlans(p *process) {
+	l, _ := x.claimerOf(&world{}, p)
+	f := feed.New(x.keys.Plans(), x.log, func(e registry.Entry) (*record.Plan, error) { return x.decodePlan(string(e.Value)), nil })
 	b := registry.Batch{Kind: registry.Snapshot}
-	for i := range p.feeds[exPlans] {
-		b.Puts = append(b.Puts, p.feeds[exPlans][i].entry())
+	for i := range p.feeds[feedPlans] {
+		b.Puts = append(b.Puts, p.feeds[feedPlans][i].entry())
 	}
 	f.ApplyBatch(b)
 	l.Plans = f.NewReader(func() {})
 	l.ApplyPlans(context.Background())
-	p.acct = l.CopyJobState(x.segment())
+	p.jobState = l.CopyJobState(x.segment())
 }
 
 // returns has a function return, with an error that is nil or hands the run back.
-func (x *explorer) returns(p *exProc, shard int, err error) {
-	if p.barred.Has(shard) {
-		p.barred = p.barred.Minus(shardset.Of(shard))
+func (x *explorer) endHandler(p *process, shard int, err error) {
+	if p.blocked.Has(shard) {
+		p.blocked = p.blocked.Minus(shardset.Of(shard))
 		return
 	}
-	l, a := x.ledger(&exState{}, p)
+	l, a := x.claimerOf(&world{}, p)
 	l.TrackRun(context.Background(), a, shard, true)(err)
 	l.DrainInbox()
-	p.inside = p.inside.Minus(shardset.Of(shard))
-	p.acct = l.CopyJobState(x.segment())
+	p.running = p.running.Minus(shardset.Of(shard))
+	p.jobState = l.CopyJobState(x.segment())
 }
 
 // elect returns what a process does about the office.
-func (x *explorer) elect(p *exProc) (registry.Txn, bool) {
+func (x *explorer) buildElection(p *process) (registry.Txn, bool) {
 	var t registry.Txn
 	var err error
-	switch step, _ := p.office.NextStep(p.inc, p.session, 0); step {
+	switch step, _ := p.election.NextStep(p.inc, p.session, 0); step {
 	case election.AcceptSeat:
-		t, err = p.office.AcceptanceTxn(x.keys, p.session)
+		t, err = p.election.AcceptanceTxn(x.keys, p.session)
 	case election.TakeSeat:
-		t, err = p.office.SuccessionTxn(x.keys, p.inc, p.session)
+		t, err = p.election.SuccessionTxn(x.keys, p.inc, p.session)
 	default:
 		return t, false
 	}
@@ -142,20 +142,20 @@ func (x *explorer) elect(p *exProc) (registry.Txn, bool) {
 }
 
 // member returns the Member that a process is.
-func (x *explorer) member(p *exProc, desk *exDesk) *member.Member {
+func (x *explorer) memberOf(p *process, desk *recordingRegistry) *member.Member {
 	m := &member.Member{
-		Reg: desk, Keys: x.keys, Name: p.name, Work: x.work, Log: x.log, Clock: time.Now, Draining: p.closed,
-		Defs: map[string]json.RawMessage{exJob: fmtDef(1, 1, "")},
+		Reg: desk, Keys: x.keys, Name: p.name, Work: x.work, Log: x.log, Clock: time.Now, Draining: p.draining,
+		Defs: map[string]json.RawMessage{jobName: formatDefinition(1, 1, "")},
 	}
 	m.Blocked.Old = map[string]shardset.Set{}
-	if !p.barred.IsZero() {
-		m.Blocked.Old[exJob] = p.barred
+	if !p.blocked.IsZero() {
+		m.Blocked.Old[jobName] = p.blocked
 	}
 	return m
 }
 
 // operator returns the Operator that a process has.
-func (x *explorer) operator(desk *exDesk) *coordinator.Operator {
+func (x *explorer) operatorOf(desk *recordingRegistry) *coordinator.Operator {
 	o, err := coordinator.NewOperator(desk, "x", "default")
 	if err != nil {
 		panic(err)
@@ -164,18 +164,18 @@ func (x *explorer) operator(desk *exDesk) *coordinator.Operator {
 }
 
 // officeLoop returns the one of a process, which knows of the office what the process does.
-func (x *explorer) officeLoop(p *exProc, desk *exDesk) *member.Elector {
-	in := &member.Incarnation{ID: p.inc, Session: exSession{id: p.session}}
-	o := member.NewElector(x.member(p, desk), in, nil, x.log)
-	o.State = p.office
+func (x *explorer) electorOf(p *process, desk *recordingRegistry) *member.Elector {
+	in := &member.Incarnation{ID: p.inc, Session: liveSession{id: p.session}}
+	o := member.NewElector(x.memberOf(p, desk), in, nil, x.log)
+	o.State = p.election
 	return o
 }
 
 // round is what a leader does with what it knows: the transaction that it sends, if any,
 // and whose claims it follows from then on.
-func (x *explorer) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []string) {
-	desk := &exDesk{store: &s.store}
-	o := x.officeLoop(p, desk)
+func (x *explorer) buildPlan(s *world, p *process, tidy bool) (*registry.Txn, []string) {
+	desk := &recordingRegistry{store: &s.store}
+	o := x.electorOf(p, desk)
 	m := o.M
 	l := &member.Leader{
 		M: m, Me: p.inc, Elector: o, Log: x.log, Progress: &member.Progress{}, Nudge: make(chan struct{}, 1),
@@ -188,11 +188,11 @@ func (x *explorer) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []str
 			EditedPlans: map[string]bool{},
 		},
 	}
-	x.see(l, p)
+	x.fillView(l, p)
 	if tidy && !l.View.NeedsClearing() {
-		return nil, p.pending
+		return nil, p.following
 	}
-	for _, inc := range p.pending {
+	for _, inc := range p.following {
 		l.WatchedClaims[inc] = nil
 	}
 	d, err := l.DecideWithReads(context.Background(), s.clock())
@@ -206,10 +206,10 @@ func (x *explorer) round(s *exState, p *exProc, tidy bool) (*registry.Txn, []str
 	if _, err = l.CommitDecision(context.Background(), d); err == nil && x.named {
 		err = o.PublishSeat(context.Background(), l.Successors(), skew.Notice{}, false)
 	}
-	if err != nil && !errors.Is(err, errTaken) {
+	if err != nil && !errors.Is(err, errRecorded) {
 		panic(err)
 	}
-	return desk.wanted, d.Follow
+	return desk.recorded, d.Follow
 }
 
 // checkPure decides again: the view stays as it is, and the decision is the same.
@@ -222,17 +222,17 @@ func checkPure(v *planning.View, d *planning.Decision) {
 }
 
 // see fills a leader's view with what its process was told.
-func (x *explorer) see(l *member.Leader, p *exProc) {
+func (x *explorer) fillView(l *member.Leader, p *process) {
 	v := &l.View
-	know := func(e *exEntry) (string, registry.Rev) {
+	know := func(e *storedEntry) (string, registry.Rev) {
 		l.LastCommit = max(l.LastCommit, e.modified)
 		return e.key.Name(), registry.Rev{Seq: e.modified}
 	}
-	for i := range p.feeds[exInstances] {
-		v.Live[p.feeds[exInstances][i].owner] = true
+	for i := range p.feeds[feedInstances] {
+		v.Live[p.feeds[feedInstances][i].owner] = true
 	}
-	for i := range p.feeds[exMembers] {
-		e := &p.feeds[exMembers][i]
+	for i := range p.feeds[feedMembers] {
+		e := &p.feeds[feedMembers][i]
 		name, rev := know(e)
 		m, err := record.Decode[record.Member]([]byte(e.value))
 		if err != nil {
@@ -240,8 +240,8 @@ func (x *explorer) see(l *member.Leader, p *exProc) {
 		}
 		v.Members[name] = planning.MemberRecord{Rev: rev, Member: m}
 	}
-	for i := range p.feeds[exJobs] {
-		e := &p.feeds[exJobs][i]
+	for i := range p.feeds[feedJobs] {
+		e := &p.feeds[feedJobs][i]
 		name, rev := know(e)
 		def, job, err := record.DecodeDefinition([]byte(e.value))
 		if err != nil {
@@ -249,13 +249,13 @@ func (x *explorer) see(l *member.Leader, p *exProc) {
 		}
 		v.Jobs[name] = planning.JobRecord{Rev: rev, Def: def, Job: job}
 	}
-	for i := range p.feeds[exPlans] {
-		e := &p.feeds[exPlans][i]
+	for i := range p.feeds[feedPlans] {
+		e := &p.feeds[feedPlans][i]
 		name, rev := know(e)
-		v.Plans[name] = planning.PlanRecord{Rev: rev, Plan: x.plan(e.value)}
+		v.Plans[name] = planning.PlanRecord{Rev: rev, Plan: x.decodePlan(e.value)}
 	}
-	for i := range p.feeds[exControls] {
-		e := &p.feeds[exControls][i]
+	for i := range p.feeds[feedControls] {
+		e := &p.feeds[feedControls][i]
 		name, rev := know(e)
 		c, err := record.DecodeControl([]byte(e.value))
 		if err != nil {
@@ -266,15 +266,15 @@ func (x *explorer) see(l *member.Leader, p *exProc) {
 }
 
 // tell returns how a process publishes what has changed about itself, if anything has.
-func (x *explorer) tell(s *exState, p *exProc) *registry.Txn {
-	if p.told.draining == p.closed && p.told.blocked.Equal(p.barred) {
+func (x *explorer) buildPublication(s *world, p *process) *registry.Txn {
+	if p.published.draining == p.draining && p.published.blocked.Equal(p.blocked) {
 		return nil
 	}
-	desk := &exDesk{store: &s.store}
-	m := x.member(p, desk)
-	in := &member.Incarnation{ID: p.inc, Session: exSession{id: p.session}}
-	in.Claimer, _ = x.ledger(s, p) // none of its claims is on its way
-	if p.closed {
+	desk := &recordingRegistry{store: &s.store}
+	m := x.memberOf(p, desk)
+	in := &member.Incarnation{ID: p.inc, Session: liveSession{id: p.session}}
+	in.Claimer, _ = x.claimerOf(s, p) // none of its claims is on its way
+	if p.draining {
 		settled := in.Claimer.StopClaiming()
 		in.Claimer.NotifyWaiters()
 		select {
@@ -285,118 +285,118 @@ func (x *explorer) tell(s *exState, p *exProc) *registry.Txn {
 	}
 	in.Elector = &member.Elector{M: m, In: in, Log: x.log}
 	next := m.ComposeState(in)
-	told := member.PublishedState{Rev: p.told.rev, Member: record.Member{Draining: p.told.draining}}
-	if err := m.PublishState(context.Background(), in, told, &next); !errors.Is(err, errTaken) {
+	told := member.PublishedState{Rev: p.published.rev, Member: record.Member{Draining: p.published.draining}}
+	if err := m.PublishState(context.Background(), in, told, &next); !errors.Is(err, errRecorded) {
 		panic(err)
 	}
-	return desk.wanted
+	return desk.recorded
 }
 
 // join opens a session. A process that is told to brings its definition before it enters.
-func (x *explorer) join(n *exState, i int) {
+func (x *explorer) openSession(n *world, i int) {
 	p := &n.procs[i]
-	p.phase, p.session = exJoining, n.store.open()
+	p.phase, p.session = phaseJoining, n.store.openSession()
 	p.inc = record.Incarnation(p.name, p.session)
 	if x.brings > 0 {
-		p.offers = 1 + i%x.brings
-		n.offered = max(n.offered, p.offers)
+		p.brings = 1 + i%x.brings
+		n.highestRevision = max(n.highestRevision, p.brings)
 	}
 }
 
 // enter asks for entrance to the fleet.
-func (x *explorer) enter(p *exProc) {
-	m := x.member(p, nil)
-	in := &member.Incarnation{ID: p.inc, Session: exSession{id: p.session}}
+func (x *explorer) sendJoin(p *process) {
+	m := x.memberOf(p, nil)
+	in := &member.Incarnation{ID: p.inc, Session: liveSession{id: p.session}}
 	now := m.ComposeState(in)
 	t, err := m.BuildJoinTxn(in, now.Member)
 	if err != nil {
 		panic(err)
 	}
-	p.told = exTold{blocked: now.Member.Blocked[exJob], draining: now.Member.Draining}
-	p.send(exEntering, t)
+	p.published = published{blocked: now.Member.Blocked[jobName], draining: now.Member.Draining}
+	p.send(kindJoin, t)
 }
 
 // offer returns how a process stores the definition that it brings, if that is called for.
-func (x *explorer) offer(s *exState, p *exProc) *registry.Txn {
-	desk := &exDesk{store: &s.store}
-	m := x.member(p, desk)
-	_, err := m.TryStoreDefinitions(context.Background(), map[string]json.RawMessage{exJob: x.definition(p.offers)}, member.Fresh, map[registry.Key]bool{})
-	if err != nil && !errors.Is(err, errTaken) {
+func (x *explorer) buildDefinition(s *world, p *process) *registry.Txn {
+	desk := &recordingRegistry{store: &s.store}
+	m := x.memberOf(p, desk)
+	_, err := m.TryStoreDefinitions(context.Background(), map[string]json.RawMessage{jobName: x.definitionOf(p.brings)}, member.Fresh, map[registry.Key]bool{})
+	if err != nil && !errors.Is(err, errRecorded) {
 		panic(err)
 	}
-	return desk.wanted
+	return desk.recorded
 }
 
 // definition returns that of a revision: each adds a shard.
-func (x *explorer) definition(revision int) json.RawMessage {
+func (x *explorer) definitionOf(revision int) json.RawMessage {
 	more := ""
 	if len(x.levels) > 0 {
 		more = fmt.Sprintf(`,"tracking":%q`, x.levels[(revision-1)%len(x.levels)])
 	}
-	return fmtDef(revision, x.shards+revision-1, more)
+	return formatDefinition(revision, x.shards+revision-1, more)
 }
 
 // ask returns how a process writes down a trigger, if the job is there.
-func (x *explorer) ask(s *exState, p *exProc) *registry.Txn {
-	desk := &exDesk{store: &s.store}
-	_, err := x.operator(desk).Trigger(context.Background(), exJob, "", nil)
+func (x *explorer) buildTrigger(s *world, p *process) *registry.Txn {
+	desk := &recordingRegistry{store: &s.store}
+	_, err := x.operatorOf(desk).Trigger(context.Background(), jobName, "", nil)
 	if errors.Is(err, coordinator.ErrUnknownJob) {
 		return nil
 	}
-	if !errors.Is(err, errTaken) {
+	if !errors.Is(err, errRecorded) {
 		panic(err)
 	}
-	c, err := record.DecodeControl(desk.wanted.Then[0].Value)
+	c, err := record.DecodeControl(desk.recorded.Then[0].Value)
 	if err != nil {
 		panic(err)
 	}
 	c.Triggers[len(c.Triggers)-1].At = s.clock() // the wall clock is none of this world's
-	if desk.wanted.Then[0].Value, err = record.Encode(c); err != nil {
+	if desk.recorded.Then[0].Value, err = record.Encode(c); err != nil {
 		panic(err)
 	}
-	return desk.wanted
+	return desk.recorded
 }
 
 // askReset returns how a process writes down a reset, if the job is there.
-func (x *explorer) askReset(s *exState, p *exProc) *registry.Txn {
-	desk := &exDesk{store: &s.store}
-	err := x.operator(desk).Reset(context.Background(), exJob)
+func (x *explorer) buildReset(s *world, p *process) *registry.Txn {
+	desk := &recordingRegistry{store: &s.store}
+	err := x.operatorOf(desk).Reset(context.Background(), jobName)
 	if errors.Is(err, coordinator.ErrUnknownJob) {
 		return nil
 	}
-	if !errors.Is(err, errTaken) {
+	if !errors.Is(err, errRecorded) {
 		panic(err)
 	}
-	return desk.wanted
+	return desk.recorded
 }
 
 // resign returns how a process that drains hands over the office, if it has it.
-func (x *explorer) resign(s *exState, p *exProc) *registry.Txn {
-	if !p.closed || p.retired || p.told.draining {
+func (x *explorer) buildResignation(s *world, p *process) *registry.Txn {
+	if !p.draining || p.resigned || p.published.draining {
 		return nil
 	}
-	desk := &exDesk{store: &s.store}
-	o := x.officeLoop(p, desk)
+	desk := &recordingRegistry{store: &s.store}
+	o := x.electorOf(p, desk)
 	o.Resign(context.Background())
-	return desk.wanted
+	return desk.recorded
 }
 
 // deliver tells a process what a directory holds.
-func (x *explorer) deliver(n *exState, p *exProc, feed int, now []exEntry) {
-	if feed == exOffice {
-		x.deliverOffice(n, p, now)
+func (x *explorer) deliverFeed(n *world, p *process, feed int, now []storedEntry) {
+	if feed == feedElection {
+		x.deliverElection(n, p, now)
 	}
 	p.feeds[feed], p.synced[feed] = now, true
-	if feed == exPlans {
-		x.takePlans(p)
+	if feed == feedPlans {
+		x.applyPlans(p)
 	}
 }
 
 // deliverOffice has the process take in what has become of the office.
-func (x *explorer) deliverOffice(n *exState, p *exProc, now []exEntry) {
-	o := x.officeLoop(p, nil)
+func (x *explorer) deliverElection(n *world, p *process, now []storedEntry) {
+	o := x.electorOf(p, nil)
 	r := o.Feed.NewReader(func() {})
-	for i, entries := range [][]exEntry{p.feeds[exOffice], now} {
+	for i, entries := range [][]storedEntry{p.feeds[feedElection], now} {
 		b := registry.Batch{Kind: registry.Snapshot}
 		for k := range entries {
 			b.Puts = append(b.Puts, entries[k].entry())
@@ -406,27 +406,27 @@ func (x *explorer) deliverOffice(n *exState, p *exProc, now []exEntry) {
 		o.Feed.ApplyBatch(b)
 		o.ReadFeed(r)
 	}
-	p.office = o.State
-	x.serve(n, p)
+	p.election = o.State
+	x.updateTerm(n, p)
 }
 
 // serve begins and ends terms as the office says. With a term ends the wait for what the
 // leader has sent.
-func (x *explorer) serve(n *exState, p *exProc) {
-	step, _ := p.office.NextStep(p.inc, p.session, 0)
+func (x *explorer) updateTerm(n *world, p *process) {
+	step, _ := p.election.NextStep(p.inc, p.session, 0)
 	term := registry.Rev{}
-	if step == election.Lead && p.office.LeaderRev != p.over {
-		term = p.office.LeaderRev
+	if step == election.Lead && p.election.LeaderRev != p.endedTerm {
+		term = p.election.LeaderRev
 	}
 	if term == p.term {
 		return
 	}
-	p.leading, p.term, p.pending = term != registry.Rev{}, term, nil
-	if f := p.flights[exLeading]; f != nil {
-		n.abandon(f)
-		p.flights[exLeading] = nil
+	p.leading, p.term, p.following = term != registry.Rev{}, term, nil
+	if f := p.flights[kindPlan]; f != nil {
+		n.abandonRequest(f)
+		p.flights[kindPlan] = nil
 	}
-	for feed := exInstances; feed < exFeeds; feed++ {
+	for feed := feedInstances; feed < feedCount; feed++ {
 		p.feeds[feed], p.synced[feed] = nil, false
 	}
 }

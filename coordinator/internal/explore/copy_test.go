@@ -18,16 +18,16 @@ import (
 func TestExploration_HoldsNoCopyOfAProductionFunction(t *testing.T) {
 	theirs := map[string]string{}
 	production := func(file string) bool { return !strings.HasSuffix(file, "_test.go") }
-	for _, f := range functions(t, coordinatorDirs(t), production) {
-		for _, passage := range passages(t, f) {
-			theirs[passage] = nameOf(f)
+	for _, f := range functionsIn(t, coordinatorDirs(t), production) {
+		for _, passage := range statementPairs(t, f) {
+			theirs[passage] = functionName(f)
 		}
 	}
 	require.NotEmpty(t, theirs)
 	explored := func(file string) bool { return file != "copy_test.go" && !strings.HasPrefix(file, "guards") }
-	for _, f := range functions(t, []string{"."}, explored) {
-		for _, passage := range passages(t, f) {
-			assert.Empty(t, theirs[passage], "%s holds what another function says:\n%s", nameOf(f), passage)
+	for _, f := range functionsIn(t, []string{"."}, explored) {
+		for _, passage := range statementPairs(t, f) {
+			assert.Empty(t, theirs[passage], "%s holds what another function says:\n%s", functionName(f), passage)
 		}
 	}
 }
@@ -44,7 +44,7 @@ func (o *office) lead(k Keys) error {
 	of := func(source string) []string {
 		file, err := parser.ParseFile(token.NewFileSet(), "", source, parser.SkipObjectResolution)
 		require.NoError(t, err)
-		return passages(t, file.Decls[0].(*ast.FuncDecl))
+		return statementPairs(t, file.Decls[0].(*ast.FuncDecl))
 	}
 	assert.NotEmpty(t, of(original))
 	assert.Equal(t, of(original), of(copied))
@@ -52,7 +52,7 @@ func (o *office) lead(k Keys) error {
 }
 
 // functions returns the functions in some of the Go files of directories.
-func functions(t *testing.T, dirs []string, in func(file string) bool) (all []*ast.FuncDecl) {
+func functionsIn(t *testing.T, dirs []string, in func(file string) bool) (all []*ast.FuncDecl) {
 	t.Helper()
 	var files []string
 	for _, dir := range dirs {
@@ -77,7 +77,7 @@ func functions(t *testing.T, dirs []string, in func(file string) bool) (all []*a
 
 // passages returns the text of any two statements in a row that are long enough to mean
 // something, with all variables called the same.
-func passages(t *testing.T, f *ast.FuncDecl) (all []string) {
+func statementPairs(t *testing.T, f *ast.FuncDecl) (all []string) {
 	t.Helper()
 	ast.Inspect(f.Body, func(n ast.Node) bool {
 		block, ok := n.(*ast.BlockStmt)
@@ -85,7 +85,7 @@ func passages(t *testing.T, f *ast.FuncDecl) (all []string) {
 			return true
 		}
 		for i := 1; i < len(block.List); i++ {
-			if text := plain(t, block.List[i-1]) + "\n" + plain(t, block.List[i]); len(text) > 60 {
+			if text := withoutNames(t, block.List[i-1]) + "\n" + withoutNames(t, block.List[i]); len(text) > 60 {
 				all = append(all, text)
 			}
 		}
@@ -96,7 +96,7 @@ func passages(t *testing.T, f *ast.FuncDecl) (all []string) {
 
 // plain returns the text of a statement without the names of its variables. The names of
 // fields, methods and other packages' things stay.
-func plain(t *testing.T, s ast.Stmt) string {
+func withoutNames(t *testing.T, s ast.Stmt) string {
 	t.Helper()
 	kept := map[*ast.Ident]bool{}
 	renamed := map[*ast.Ident]string{}

@@ -27,92 +27,92 @@ var exploreScenario = flag.String("explore.scenario", "", "the one small world t
 
 var exploreWays = flag.Int("explore.ways", 20, "how many long ways to take through each small world, and in search of what the lack of a guard breaks")
 
-func fmtDef(revision, shards int, more string) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"name":%q,"revision":%d,"shards":%d%s}`, exJob, revision, shards, more))
+func formatDefinition(revision, shards int, more string) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"name":%q,"revision":%d,"shards":%d%s}`, jobName, revision, shards, more))
 }
 
 // scenario is a small world to be explored.
 type scenario struct {
-	name   string
-	procs  int
-	shards int
-	faults exFaults
-	cold   bool // nobody has joined yet
-	late   int  // how many have not joined yet, when the others have
-	brings int  // revisions of the definition that are not stored yet
-	named  bool
-	linger bool
-	hands  bool     // runs may be handed back at a drain
-	levels []string // of tracking, of one revision after another; nil: all runs are tracked
+	name      string
+	procs     int
+	shards    int
+	faults    faultBudget
+	cold      bool // nobody has joined yet
+	late      int  // how many have not joined yet, when the others have
+	brings    int  // revisions of the definition that are not stored yet
+	named     bool
+	lingers   bool
+	handsBack bool     // runs may be handed back at a drain
+	levels    []string // of tracking, of one revision after another; nil: all runs are tracked
 }
 
 var scenarios = []scenario{
-	{name: "crashes", procs: 3, shards: 3, faults: exFaults{crashes: 2}},
-	{name: "a live session expires", procs: 3, shards: 2, faults: exFaults{expiries: 1, crashes: 1}, linger: true},
-	{name: "a reply is lost", procs: 2, shards: 2, faults: exFaults{losses: 1, crashes: 1}},
-	{name: "another total", procs: 2, shards: 2, faults: exFaults{totals: 1, crashes: 1}},
-	{name: "drains", procs: 3, shards: 1, faults: exFaults{drains: 2, crashes: 1, losses: 1}, named: true},
-	{name: "drains that hand runs back", procs: 3, shards: 2, faults: exFaults{drains: 2, crashes: 1, losses: 1}, named: true, hands: true},
-	{name: "drains that hand runs of triggers back", procs: 2, late: 1, shards: 2, faults: exFaults{drains: 1, crashes: 1, triggers: 1, totals: 1}, hands: true},
-	{name: "a store that lags", procs: 3, shards: 2, faults: exFaults{lags: 1, crashes: 2}},
-	{name: "a cold start on a store that lags", procs: 3, shards: 1, faults: exFaults{lags: 1, crashes: 2}, cold: true},
-	{name: "a late one on a store that lags", procs: 2, late: 1, shards: 3, faults: exFaults{lags: 1, crashes: 2}},
-	{name: "what a member says of itself", procs: 2, shards: 2, faults: exFaults{expiries: 1, losses: 1, drains: 1}, linger: true},
-	{name: "a cold start and a drain", procs: 3, shards: 1, faults: exFaults{drains: 1}, cold: true, named: true},
-	{name: "a cold start", procs: 3, shards: 2, faults: exFaults{crashes: 2, losses: 1}, cold: true},
-	{name: "a cold start of two revisions", procs: 3, shards: 1, faults: exFaults{crashes: 1, losses: 1}, cold: true, brings: 2},
-	{name: "another hand", procs: 2, shards: 2, faults: exFaults{hands: 1, expiries: 1, losses: 1}},
-	{name: "triggers", procs: 2, shards: 2, faults: exFaults{triggers: 2, crashes: 1, totals: 1}},
-	{name: "resets", procs: 2, shards: 2, faults: exFaults{resets: 2, crashes: 1, totals: 1, losses: 1}},
-	{name: "claims are tracked", procs: 3, shards: 2, faults: exFaults{crashes: 1, drains: 1, losses: 1, triggers: 1}, levels: untold},
-	{name: "levels change", procs: 2, shards: 2, faults: exFaults{totals: 2, crashes: 1, expiries: 1}, levels: changing, linger: true},
-	{name: "claims are tracked and a late one joins", procs: 2, late: 1, shards: 3, faults: exFaults{crashes: 1, drains: 1, losses: 1, triggers: 1}, levels: untold},
-	{name: "levels change and a member drains", procs: 2, shards: 2, faults: exFaults{totals: 2, crashes: 1, expiries: 1, drains: 1}, levels: changing, linger: true},
-	{name: "all at once", procs: 3, shards: 3, faults: exFaults{crashes: 2, expiries: 1, losses: 1, totals: 1}, linger: true, named: true},
-	{name: "more at once", procs: 3, shards: 2, faults: exFaults{crashes: 1, expiries: 1, losses: 2, totals: 2, drains: 1, triggers: 2}, linger: true, named: true},
+	{name: "crashes", procs: 3, shards: 3, faults: faultBudget{crashes: 2}},
+	{name: "a live session expires", procs: 3, shards: 2, faults: faultBudget{expiries: 1, crashes: 1}, lingers: true},
+	{name: "a reply is lost", procs: 2, shards: 2, faults: faultBudget{lostReplies: 1, crashes: 1}},
+	{name: "another total", procs: 2, shards: 2, faults: faultBudget{revisions: 1, crashes: 1}},
+	{name: "drains", procs: 3, shards: 1, faults: faultBudget{drains: 2, crashes: 1, lostReplies: 1}, named: true},
+	{name: "drains that hand runs back", procs: 3, shards: 2, faults: faultBudget{drains: 2, crashes: 1, lostReplies: 1}, named: true, handsBack: true},
+	{name: "drains that hand runs of triggers back", procs: 2, late: 1, shards: 2, faults: faultBudget{drains: 1, crashes: 1, triggers: 1, revisions: 1}, handsBack: true},
+	{name: "a store that lags", procs: 3, shards: 2, faults: faultBudget{staleReads: 1, crashes: 2}},
+	{name: "a cold start on a store that lags", procs: 3, shards: 1, faults: faultBudget{staleReads: 1, crashes: 2}, cold: true},
+	{name: "a late one on a store that lags", procs: 2, late: 1, shards: 3, faults: faultBudget{staleReads: 1, crashes: 2}},
+	{name: "what a member says of itself", procs: 2, shards: 2, faults: faultBudget{expiries: 1, lostReplies: 1, drains: 1}, lingers: true},
+	{name: "a cold start and a drain", procs: 3, shards: 1, faults: faultBudget{drains: 1}, cold: true, named: true},
+	{name: "a cold start", procs: 3, shards: 2, faults: faultBudget{crashes: 2, lostReplies: 1}, cold: true},
+	{name: "a cold start of two revisions", procs: 3, shards: 1, faults: faultBudget{crashes: 1, lostReplies: 1}, cold: true, brings: 2},
+	{name: "another hand", procs: 2, shards: 2, faults: faultBudget{recordEdits: 1, expiries: 1, lostReplies: 1}},
+	{name: "triggers", procs: 2, shards: 2, faults: faultBudget{triggers: 2, crashes: 1, revisions: 1}},
+	{name: "resets", procs: 2, shards: 2, faults: faultBudget{resets: 2, crashes: 1, revisions: 1, lostReplies: 1}},
+	{name: "claims are tracked", procs: 3, shards: 2, faults: faultBudget{crashes: 1, drains: 1, lostReplies: 1, triggers: 1}, levels: claimsTracked},
+	{name: "levels change", procs: 2, shards: 2, faults: faultBudget{revisions: 2, crashes: 1, expiries: 1}, levels: trackingChanges, lingers: true},
+	{name: "claims are tracked and a late one joins", procs: 2, late: 1, shards: 3, faults: faultBudget{crashes: 1, drains: 1, lostReplies: 1, triggers: 1}, levels: claimsTracked},
+	{name: "levels change and a member drains", procs: 2, shards: 2, faults: faultBudget{revisions: 2, crashes: 1, expiries: 1, drains: 1}, levels: trackingChanges, lingers: true},
+	{name: "all at once", procs: 3, shards: 3, faults: faultBudget{crashes: 2, expiries: 1, lostReplies: 1, revisions: 1}, lingers: true, named: true},
+	{name: "more at once", procs: 3, shards: 2, faults: faultBudget{crashes: 1, expiries: 1, lostReplies: 2, revisions: 2, drains: 1, triggers: 2}, lingers: true, named: true},
 }
 
 var (
-	untold   = []string{record.TrackClaims}
-	changing = []string{record.TrackRuns, record.TrackClaims}
+	claimsTracked   = []string{record.TrackClaims}
+	trackingChanges = []string{record.TrackRuns, record.TrackClaims}
 )
 
 // begin returns the first state of a scenario.
-func (x *explorer) begin(sc scenario) *exState {
-	x.named, x.lingers, x.hands, x.shards, x.brings, x.levels = sc.named, sc.linger, sc.hands, sc.shards, sc.brings, sc.levels
-	s := &exState{}
+func (x *explorer) firstWorld(sc scenario) *world {
+	x.named, x.lingers, x.handsBack, x.shards, x.brings, x.levels = sc.named, sc.lingers, sc.handsBack, sc.shards, sc.brings, sc.levels
+	s := &world{}
 	for i := range sc.procs {
-		s.procs = append(s.procs, exProc{name: string(rune('a' + i))})
+		s.procs = append(s.procs, process{name: string(rune('a' + i))})
 	}
 	if x.brings == 0 {
-		s.offered = 1
-		value, err := record.Encode(x.definition(1))
+		s.highestRevision = 1
+		value, err := record.Encode(x.definitionOf(1))
 		if err != nil {
 			panic(err)
 		}
-		x.must(s.store.apply(registry.Txn{Then: []registry.Op{registry.Create(x.keys.Job(x.segment()), value)}}, x.waived))
+		x.must(s.store.apply(registry.Txn{Then: []registry.Op{registry.Create(x.keys.Job(x.segment()), value)}}, x.removed))
 	}
 	if !sc.cold {
 		var violation error
-		if s, _, violation = x.calm(s, rand.New(rand.NewPCG(1, 1)), false); violation != nil {
+		if s, _, violation = x.runToRest(s, rand.New(rand.NewPCG(1, 1)), false); violation != nil {
 			panic(violation)
 		}
 	}
 	for i := range sc.late {
-		s.procs = append(s.procs, exProc{name: string(rune('a' + sc.procs + i))})
+		s.procs = append(s.procs, process{name: string(rune('a' + sc.procs + i))})
 	}
 	s.left = sc.faults
-	if sc.late > 0 && sc.faults.lags > 0 {
+	if sc.late > 0 && sc.faults.staleReads > 0 {
 		past := s.store
-		s.past, s.left.lags = &past, sc.faults.lags-1
+		s.staleStore, s.left.staleReads = &past, sc.faults.staleReads-1
 	}
 	return s
 }
 
 // steps returns what can happen in s: by itself, by the passing of time, and by faults.
-func (x *explorer) steps(s *exState) (work, time, faults []exStep) {
-	x.next(s, func(label string, n *exState, violation error) {
-		t := exStep{label, n, violation}
+func (x *explorer) splitSteps(s *world) (work, time, faults []step) {
+	x.emitSteps(s, func(label string, n *world, violation error) {
+		t := step{label, n, violation}
 		switch {
 		case n.left != s.left:
 			faults = append(faults, t)
@@ -125,18 +125,18 @@ func (x *explorer) steps(s *exState) (work, time, faults []exStep) {
 	return work, time, faults
 }
 
-type exStep struct {
+type step struct {
 	label     string
-	next      *exState
+	next      *world
 	violation error
 }
 
 // calm goes on from s without another fault until nothing is left to be done, and if told
 // so until time has passed. It returns the way that it took.
-func (x *explorer) calm(s *exState, rng *rand.Rand, time bool) (*exState, []string, error) {
+func (x *explorer) runToRest(s *world, rng *rand.Rand, time bool) (*world, []string, error) {
 	var way []string
 	for range 3000 {
-		steps, ticks, _ := x.steps(s)
+		steps, ticks, _ := x.splitSteps(s)
 		if len(steps) == 0 && time {
 			steps = ticks
 		}
@@ -155,9 +155,9 @@ func (x *explorer) calm(s *exState, rng *rand.Rand, time bool) (*exState, []stri
 
 // wander takes some way from s, faults and all, to the end, and judges it. Each way has its
 // own taste: some steps it puts off for long, so that views fall far behind.
-func (x *explorer) wander(s *exState, rng *rand.Rand) (way []string, violation error) {
+func (x *explorer) walk(s *world, rng *rand.Rand) (way []string, violation error) {
 	tastes := map[string]float64{}
-	pick := func(steps []exStep) exStep {
+	pick := func(steps []step) step {
 		sum := 0.0
 		for _, t := range steps {
 			if _, ok := tastes[t.label]; !ok {
@@ -175,7 +175,7 @@ func (x *explorer) wander(s *exState, rng *rand.Rand) (way []string, violation e
 	}
 	fault, tick := 4+rng.IntN(20), 8+rng.IntN(60)
 	for range 40 + rng.IntN(160) {
-		steps, ticks, faults := x.steps(s)
+		steps, ticks, faults := x.splitSteps(s)
 		switch {
 		case len(faults) > 0 && rng.IntN(fault) == 0:
 			steps = faults
@@ -192,15 +192,15 @@ func (x *explorer) wander(s *exState, rng *rand.Rand) (way []string, violation e
 		}
 		s = t.next
 	}
-	end, rest, violation := x.calm(s, rng, true)
+	end, rest, violation := x.runToRest(s, rng, true)
 	if violation == nil {
-		violation = x.settled(end)
+		violation = x.judgeRest(end)
 	}
 	return append(append(way, "-- and then, without another fault:"), rest...), violation
 }
 
 // found is what an exploration came to.
-type found struct {
+type searchResult struct {
 	states, steps, settled int
 	depth                  int
 	whole                  bool // there are no more states
@@ -216,7 +216,7 @@ type origin struct {
 // explore goes through the states that can be reached, those that fewer steps lead to
 // first, until there are most of them. From one in so many it sees whether all comes to
 // rest and nothing is lost.
-func (x *explorer) explore(first *exState, most, settleEach int) (out found) {
+func (x *explorer) searchBreadthFirst(first *world, most, settleEach int) (out searchResult) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	origins := map[digest]origin{}
 	wayTo := func(d digest) []string {
@@ -232,7 +232,7 @@ func (x *explorer) explore(first *exState, most, settleEach int) (out found) {
 		}
 	}
 	type node struct {
-		state *exState
+		state *world
 		name  digest
 	}
 	front := []node{{first, x.digest(first)}}
@@ -243,16 +243,16 @@ func (x *explorer) explore(first *exState, most, settleEach int) (out found) {
 			out.states++
 			if settleEach > 0 && out.states%settleEach == 0 {
 				out.settled++
-				end, way, err := x.calm(at.state, rng, true)
+				end, way, err := x.runToRest(at.state, rng, true)
 				if err == nil {
-					err = x.settled(end)
+					err = x.judgeRest(end)
 				}
 				if err != nil {
 					out.violation, out.way = err, append(append(wayTo(at.name), "-- and then, without another fault:"), way...)
 					return out
 				}
 			}
-			x.next(at.state, func(label string, n *exState, violation error) {
+			x.emitSteps(at.state, func(label string, n *world, violation error) {
 				if out.violation != nil {
 					return
 				}
@@ -291,7 +291,7 @@ func TestExploration_FindsNothingThatIsBroken(t *testing.T) {
 		t.Run(sc.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				x := newExplorer()
-				r := x.explore(x.begin(sc), *exploreStates, max(1, *exploreStates/200))
+				r := x.searchBreadthFirst(x.firstWorld(sc), *exploreStates, max(1, *exploreStates/200))
 				t.Logf("%d states and %d steps, to a depth of %d, the whole: %v; %d ways to the end", r.states, r.steps, r.depth, r.whole, r.settled)
 				require.NoError(t, r.violation, strings.Join(r.way, "\n"))
 			})
@@ -304,9 +304,9 @@ func TestExploration_FindsNothingOnLongWays(t *testing.T) {
 		t.Run(sc.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				x := newExplorer()
-				first := x.begin(sc)
+				first := x.firstWorld(sc)
 				for seed := range uint64(*exploreWays) {
-					way, violation := x.wander(first, rand.New(rand.NewPCG(seed, 0)))
+					way, violation := x.walk(first, rand.New(rand.NewPCG(seed, 0)))
 					require.NoError(t, violation, "seed %d\n%s", seed, strings.Join(way, "\n"))
 				}
 			})
@@ -315,15 +315,15 @@ func TestExploration_FindsNothingOnLongWays(t *testing.T) {
 }
 
 // guards returns the names of all conditions that scenarios come upon.
-func guards(t *testing.T) []string {
+func guardsMet(t *testing.T) []string {
 	seen := map[string]bool{}
 	inBubble(t, func(*testing.T) {
 		for _, sc := range scenarios {
 			x := newExplorer()
-			x.seen = seen
-			first := x.begin(sc)
+			x.guardsSeen = seen
+			first := x.firstWorld(sc)
 			for seed := range uint64(30) {
-				x.wander(first, rand.New(rand.NewPCG(seed, 0)))
+				x.walk(first, rand.New(rand.NewPCG(seed, 0)))
 			}
 		}
 	})
@@ -334,13 +334,13 @@ func guards(t *testing.T) []string {
 // shows it, it is taken first; when the code has changed so much that it leads elsewhere,
 // others are searched.
 func TestExploration_CatchesEachGuardThatIsRemoved(t *testing.T) {
-	for _, name := range guards(t) {
+	for _, name := range guardsMet(t) {
 		if *exploreGuard != "" && name != *exploreGuard {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				if w, ok := witnesses[name]; ok && breaks(t, name, scenarioOf(w.scenario), w.seed, w.way) {
+				if w, ok := witnesses[name]; ok && breaksPromise(t, name, scenarioOf(w.scenario), w.seed, w.way) {
 					return
 				}
 				for seed := range uint64(*exploreWays) {
@@ -348,7 +348,7 @@ func TestExploration_CatchesEachGuardThatIsRemoved(t *testing.T) {
 					if *exploreScenario != "" {
 						sc = scenarioOf(*exploreScenario)
 					}
-					if breaks(t, name, sc, seed, nil) {
+					if breaksPromise(t, name, sc, seed, nil) {
 						return
 					}
 				}
@@ -359,20 +359,20 @@ func TestExploration_CatchesEachGuardThatIsRemoved(t *testing.T) {
 }
 
 // breaks reports whether a way through a small world without a guard breaks a promise.
-func breaks(t *testing.T, guard string, sc scenario, seed uint64, way []string) bool {
+func breaksPromise(t *testing.T, guard string, sc scenario, seed uint64, way []string) bool {
 	x := newExplorer()
-	first := x.begin(sc)
-	x.waived = func(txn *registry.Txn, item int) bool {
+	first := x.firstWorld(sc)
+	x.removed = func(txn *registry.Txn, item int) bool {
 		g := guardOf(x.keys, txn, item)
 		return g == guard || g == twins[guard]
 	}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var violation error
 	if way != nil {
-		violation = x.follow(first, way, rng)
+		violation = x.followWitness(first, way, rng)
 		require.NotErrorIs(t, violation, errStaleWitness)
 	} else {
-		way, violation = x.wander(first, rng)
+		way, violation = x.walk(first, rng)
 	}
 	if violation == nil {
 		return false
@@ -387,12 +387,12 @@ var errStaleWitness = errors.New("the witness has to be recorded anew: no step b
 
 // follow goes a way from s whose steps begin with these words, and on without another fault
 // to the end, and judges it.
-func (x *explorer) follow(s *exState, way []string, rng *rand.Rand) error {
+func (x *explorer) followWitness(s *world, way []string, rng *rand.Rand) error {
 	for _, words := range way {
-		var taken *exStep
-		x.next(s, func(label string, n *exState, violation error) {
+		var taken *step
+		x.emitSteps(s, func(label string, n *world, violation error) {
 			if taken == nil && strings.HasPrefix(label, words) {
-				taken = &exStep{label, n, violation}
+				taken = &step{label, n, violation}
 			}
 		})
 		if taken == nil {
@@ -403,11 +403,11 @@ func (x *explorer) follow(s *exState, way []string, rng *rand.Rand) error {
 		}
 		s = taken.next
 	}
-	end, _, violation := x.calm(s, rng, true)
+	end, _, violation := x.runToRest(s, rng, true)
 	if violation != nil {
 		return violation
 	}
-	return x.settled(end)
+	return x.judgeRest(end)
 }
 
 func scenarioOf(name string) scenario {

@@ -19,27 +19,27 @@ func guardOf(k record.Keys, t *registry.Txn, item int) string {
 		case registry.CondDead:
 			return purpose + ": dead"
 		case registry.CondAbsent:
-			return purpose + ": no " + thingOf(k, c.Key)
+			return purpose + ": no " + recordKindOf(k, c.Key)
 		}
-		return purpose + ": " + thingOf(k, c.Key) + " as known"
+		return purpose + ": " + recordKindOf(k, c.Key) + " as known"
 	}
 	op := t.Then[item-len(t.If)]
 	switch op.Kind {
 	case registry.OpCreate:
-		return purpose + ": first " + thingOf(k, op.Key)
+		return purpose + ": first " + recordKindOf(k, op.Key)
 	case registry.OpCreateOwned:
-		return purpose + ": free " + thingOf(k, op.Key)
+		return purpose + ": free " + recordKindOf(k, op.Key)
 	case registry.OpDelete:
-		return purpose + ": delete " + thingOf(k, op.Key)
+		return purpose + ": delete " + recordKindOf(k, op.Key)
 	}
-	return purpose + ": set " + thingOf(k, op.Key)
+	return purpose + ": set " + recordKindOf(k, op.Key)
 }
 
 // purposeOf tells what a transaction is for by what it writes.
 func purposeOf(k record.Keys, t *registry.Txn) string {
 	writes := map[string]registry.OpKind{}
 	for _, op := range t.Then {
-		writes[thingOf(k, op.Key)] = op.Kind
+		writes[recordKindOf(k, op.Key)] = op.Kind
 	}
 	has := func(thing string) bool { return writes[thing] != 0 }
 	switch {
@@ -69,7 +69,7 @@ func purposeOf(k record.Keys, t *registry.Txn) string {
 	return "operate"
 }
 
-func thingOf(k record.Keys, key registry.Key) string {
+func recordKindOf(k record.Keys, key registry.Key) string {
 	switch key.Dir() {
 	case k.Plans():
 		return "plan"

@@ -102,7 +102,7 @@ func TestGuards_AreNamedAtEachPlaceInTheSource(t *testing.T) {
 
 // elsewhere are the guards that no small world comes upon, and the test that fails without
 // each.
-var elsewhere = map[string]string{
+var testedElsewhere = map[string]string{
 	"restore: leader as known":  "TestRestore_Guards/the term",
 	"restore: first definition": "TestRestore_Guards/a definition that is there",
 	"restore: set definition":   "TestRestore_Guards/a definition that is there",
@@ -118,8 +118,8 @@ var elsewhere = map[string]string{
 }
 
 func TestGuards_AreAllCaughtSomewhere(t *testing.T) {
-	caught := guards(t)
-	for name := range elsewhere {
+	caught := guardsMet(t)
+	for name := range testedElsewhere {
 		caught = append(caught, name)
 	}
 	var named []string
@@ -168,7 +168,7 @@ func sitesOf(f *ast.FuncDecl) (sites []string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {
 			if p, ok := s.X.(*ast.Ident); ok && p.Name == "registry" && slices.Contains(makers, s.Sel.Name) {
-				sites = append(sites, fmt.Sprintf("%s %s", nameOf(f), s.Sel.Name))
+				sites = append(sites, fmt.Sprintf("%s %s", functionName(f), s.Sel.Name))
 			}
 		}
 		return true
@@ -177,7 +177,7 @@ func sitesOf(f *ast.FuncDecl) (sites []string) {
 }
 
 // nameOf returns a function's name, after that of its receiver's type.
-func nameOf(f *ast.FuncDecl) string {
+func functionName(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name
 	}

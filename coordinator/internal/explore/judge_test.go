@@ -18,21 +18,21 @@ import (
 // the records and shares no decision with the functions that are explored.
 
 // commit applies a request, and judges it if it was applied.
-func (x *explorer) commit(n *exState, r exRequest) (registry.Rev, error, error) {
+func (x *explorer) commit(n *world, r request) (registry.Rev, error, error) {
 	before := n.store
-	if x.seen != nil {
+	if x.guardsSeen != nil {
 		for i := range len(r.txn.If) + len(r.txn.Then) {
-			x.seen[guardOf(x.keys, &r.txn, i)] = true
+			x.guardsSeen[guardOf(x.keys, &r.txn, i)] = true
 		}
 	}
-	rev, err := n.store.apply(r.txn, x.waived)
+	rev, err := n.store.apply(r.txn, x.removed)
 	if err != nil {
 		return rev, err, nil
 	}
-	return rev, nil, x.judge(&before, n, r)
+	return rev, nil, x.judgeCommit(&before, n, r)
 }
 
-func (x *explorer) judge(before *exStore, n *exState, r exRequest) error {
+func (x *explorer) judgeCommit(before *storeModel, n *world, r request) error {
 	var all []error
 	counted := false
 	for _, op := range r.txn.Then {
@@ -50,24 +50,24 @@ func (x *explorer) judge(before *exStore, n *exState, r exRequest) error {
 		case op.Key.Dir() == x.keys.Members():
 			all = append(all, x.judgeMember(before, r, op))
 		case op.Key == x.keys.Leader():
-			all = append(all, x.judgeLeader(before, r), x.judgeNamed(&n.store))
+			all = append(all, x.judgeLeader(before, r), x.judgeNamedLeader(&n.store))
 		case op.Key.Dir() == x.keys.Jobs():
 			all = append(all, x.judgeDefinition(before, op))
 		case op.Key.Dir() == x.keys.Controls() && r.term.IsZero():
-			n.noteAsked(before, op)
+			n.noteOperatorWrite(before, op)
 		}
 	}
 	if counted {
-		all = append(all, x.judgeMemory(before, &n.store))
+		all = append(all, x.judgeMonotony(before, &n.store))
 	}
 	if leader, _ := before.get(x.keys.Leader()); !r.term.IsZero() && leader.modified != r.term.Seq {
 		all = append(all, fmt.Errorf("a plan of term %v was committed in term %d", r.term, leader.modified))
 	}
-	return errors.Join(append(all, x.judgeOffice(&n.store))...)
+	return errors.Join(append(all, x.judgeSeat(&n.store))...)
 }
 
 // judgeMember judges a change of a member record.
-func (x *explorer) judgeMember(before *exStore, r exRequest, op registry.Op) error {
+func (x *explorer) judgeMember(before *storeModel, r request, op registry.Op) error {
 	alive := before.alive(record.SessionOf(op.Key.Name()))
 	if op.Kind == registry.OpDelete && alive {
 		return fmt.Errorf("the record of %s, which lives, was deleted", op.Key.Name())
@@ -80,7 +80,7 @@ func (x *explorer) judgeMember(before *exStore, r exRequest, op registry.Op) err
 
 // judgeLeader judges a change of the leader record: who is named there gives it up, or is
 // dead.
-func (x *explorer) judgeLeader(before *exStore, r exRequest) error {
+func (x *explorer) judgeLeader(before *storeModel, r request) error {
 	if !before.alive(r.by) {
 		return fmt.Errorf("session %s has ended, and writes who leads", r.by)
 	}
@@ -91,14 +91,14 @@ func (x *explorer) judgeLeader(before *exStore, r exRequest) error {
 }
 
 // judgeNamed judges who has been named: there is no use in a leader who is dead.
-func (x *explorer) judgeNamed(after *exStore) error {
+func (x *explorer) judgeNamedLeader(after *storeModel) error {
 	if named := x.leaderOf(after); !after.alive(named) {
 		return fmt.Errorf("session %s is named as leader, and has ended", named)
 	}
 	return nil
 }
 
-func (x *explorer) leaderOf(s *exStore) registry.SessionID {
+func (x *explorer) leaderOf(s *storeModel) registry.SessionID {
 	e, ok := s.get(x.keys.Leader())
 	if !ok {
 		return ""
@@ -111,7 +111,7 @@ func (x *explorer) leaderOf(s *exStore) registry.SessionID {
 }
 
 // judgeOffice judges who is in office.
-func (x *explorer) judgeOffice(s *exStore) error {
+func (x *explorer) judgeSeat(s *storeModel) error {
 	present, ok := s.get(x.keys.Seat())
 	if leader := x.leaderOf(s); ok && leader != "" && present.owner != leader {
 		return fmt.Errorf("session %s is in office, and %s is the leader", present.owner, leader)
@@ -120,7 +120,7 @@ func (x *explorer) judgeOffice(s *exStore) error {
 }
 
 // judgeDefinition judges a change of the job's definition.
-func (x *explorer) judgeDefinition(before *exStore, op registry.Op) error {
+func (x *explorer) judgeDefinition(before *storeModel, op registry.Op) error {
 	e, ok := before.get(op.Key)
 	if !ok {
 		return nil
@@ -137,16 +137,16 @@ func (x *explorer) judgeDefinition(before *exStore, op registry.Op) error {
 }
 
 // judgeMemory judges what the records remember together: no count falls, and no watermark.
-func (x *explorer) judgeMemory(before, after *exStore) error {
-	was, is := x.tally(before), x.tally(after)
+func (x *explorer) judgeMonotony(before, after *storeModel) error {
+	was, is := x.sumRecords(before), x.sumRecords(after)
 	a, b := was.counts, is.counts
 	if a.Claimed > b.Claimed || a.Succeeded > b.Succeeded || a.Failed > b.Failed || a.Skipped > b.Skipped ||
 		a.Lost > b.Lost || a.Unknown > b.Unknown {
 		return fmt.Errorf("counts fell from %+v to %+v", a, b)
 	}
 	for s := range min(was.shards, is.shards) {
-		old := was.marks.Of(s)
-		if now := is.marks.Of(s); old.Max(now) != now {
+		old := was.watermarks.Of(s)
+		if now := is.watermarks.Of(s); old.Max(now) != now {
 			return fmt.Errorf("shard %d: the watermark fell from %+v to %+v", s, old, now)
 		}
 	}
@@ -154,49 +154,49 @@ func (x *explorer) judgeMemory(before, after *exStore) error {
 }
 
 // exTally is what the records of the job say together.
-type exTally struct {
-	shards int
-	marks  record.Watermarks
-	counts record.Counts
+type recordSums struct {
+	shards     int
+	watermarks record.Watermarks
+	counts     record.Counts
 }
 
-func (x *explorer) tally(s *exStore) exTally {
-	var t exTally
+func (x *explorer) sumRecords(s *storeModel) recordSums {
+	var t recordSums
 	e, ok := s.get(x.planKey())
 	if !ok {
 		return t
 	}
-	p := x.plan(e.value)
-	t.shards, t.marks, t.counts = p.Shards(), p.Watermarks, p.Counts
+	p := x.decodePlan(e.value)
+	t.shards, t.watermarks, t.counts = p.Shards(), p.Watermarks, p.Counts
 	for i := range s.entries {
 		e := &s.entries[i]
 		if inc := e.key.Dir().Name(); e.key == x.claimsKey(inc) {
-			c := x.claimsOf(e.value)
+			c := x.decodeClaims(e.value)
 			t.counts = t.counts.Add(c.Counts)
-			t.marks = t.marks.Fold(c.Watermarks, shardset.Range(0, t.shards))
+			t.watermarks = t.watermarks.Fold(c.Watermarks, shardset.Range(0, t.shards))
 		}
 	}
 	return t
 }
 
-func (x *explorer) recordOf(s *exStore, inc string) record.Claims {
+func (x *explorer) claimsRecordOf(s *storeModel, inc string) record.Claims {
 	e, ok := s.get(x.claimsKey(inc))
 	if !ok {
 		return record.Claims{}
 	}
-	return x.claimsOf(e.value)
+	return x.decodeClaims(e.value)
 }
 
 // judgeClaims judges a change of an incarnation's record of the job.
-func (x *explorer) judgeClaims(before *exStore, n *exState, inc string, op registry.Op) error {
-	was := x.recordOf(before, inc)
+func (x *explorer) judgeClaims(before *storeModel, n *world, inc string, op registry.Op) error {
+	was := x.claimsRecordOf(before, inc)
 	if op.Kind == registry.OpDelete {
 		if n.store.alive(record.SessionOf(inc)) && !was.Running.Shards().IsZero() {
 			return fmt.Errorf("the record of %s, which lives and runs %s, was deleted", inc, was.Running.Shards())
 		}
 		return nil
 	}
-	is := x.claimsOf(string(op.Value))
+	is := x.decodeClaims(string(op.Value))
 	for s := range was.Running.Shards().All() {
 		r, _ := was.Running.Of(s)
 		now, runs := is.Running.Of(s)
@@ -205,11 +205,11 @@ func (x *explorer) judgeClaims(before *exStore, n *exState, inc string, op regis
 		case runs && now == r:
 		case pending && next.Fire == r.Fire && next.Trigger == r.Trigger && next.Attempt == r.Attempt+1:
 		default:
-			n.ended(s, r)
+			n.markEnded(s, r)
 		}
 	}
 	for s := range was.Reruns.Shards().Minus(is.Reruns.Shards()).All() {
-		if r, _ := was.Reruns.Of(s); !n.taken(s, r) {
+		if r, _ := was.Reruns.Of(s); !n.isClaimed(s, r) {
 			return fmt.Errorf("shard %d: %s forgets attempt %d, which it handed back", s, inc, r.Attempt)
 		}
 	}
@@ -225,24 +225,24 @@ func (x *explorer) judgeClaims(before *exStore, n *exState, inc string, op regis
 	return nil
 }
 
-func (x *explorer) judgeClaim(n *exState, inc string, shard int, r record.Ref) error {
+func (x *explorer) judgeClaim(n *world, inc string, shard int, r record.Ref) error {
 	c := claimOf(shard, r)
-	i, found := slices.BinarySearchFunc(n.claims, c, exClaim.compare)
+	i, found := slices.BinarySearchFunc(n.claims, c, claimedRun.compareClaims)
 	if found {
 		return fmt.Errorf("shard %d: attempt %d at the fire of %v was claimed twice", shard, r.Attempt, r.Fire)
 	}
 	for _, o := range n.claims {
-		if o.fire == r.Fire && o.trigger == 0 && r.Trigger == 0 && o.gen != r.Epoch {
-			return fmt.Errorf("shard %d: the fire of %v was claimed of epoch %d, and of %d before", shard, r.Fire, r.Epoch, o.gen)
+		if o.fire == r.Fire && o.trigger == 0 && r.Trigger == 0 && o.epoch != r.Epoch {
+			return fmt.Errorf("shard %d: the fire of %v was claimed of epoch %d, and of %d before", shard, r.Fire, r.Epoch, o.epoch)
 		}
 		if o.shard != shard {
 			continue
 		}
-		before := o.same(c) && o.attempt == c.attempt-1
+		before := o.isSameFire(c) && o.attempt == c.attempt-1
 		if before && o.ended {
 			return fmt.Errorf("shard %d: attempt %d at the fire of %v follows one that ended", shard, r.Attempt, r.Fire)
 		}
-		if !before && !o.ended && !n.superseded(o) {
+		if !before && !o.ended && !n.isSuperseded(o) {
 			return fmt.Errorf("shard %d: the fire of %v was claimed before attempt %d at that of %v was made good", shard, r.Fire, o.attempt, o.fire)
 		}
 	}
@@ -257,7 +257,7 @@ func (x *explorer) judgeClaim(n *exState, inc string, shard int, r record.Ref) e
 		if e.key.Name() != x.segment() || e.key.Dir() != x.keys.ClaimsOf(other) || other == inc || !n.store.alive(record.SessionOf(other)) {
 			continue
 		}
-		if x.claimsOf(e.value).Running.Shards().Has(shard) {
+		if x.decodeClaims(e.value).Running.Shards().Has(shard) {
 			return fmt.Errorf("shard %d: %s claimed the fire of %v while %s runs it", shard, inc, r.Fire, other)
 		}
 	}
@@ -265,45 +265,45 @@ func (x *explorer) judgeClaim(n *exState, inc string, shard int, r record.Ref) e
 	return nil
 }
 
-func claimOf(shard int, r record.Ref) exClaim {
-	return exClaim{shard: shard, gen: r.Epoch, fire: r.Fire, trigger: r.Trigger, attempt: r.Attempt}
+func claimOf(shard int, r record.Ref) claimedRun {
+	return claimedRun{shard: shard, epoch: r.Epoch, fire: r.Fire, trigger: r.Trigger, attempt: r.Attempt}
 }
 
-func (c exClaim) compare(o exClaim) int {
-	return cmp.Or(cmp.Compare(c.shard, o.shard), cmp.Compare(c.fire, o.fire), cmp.Compare(c.gen, o.gen),
+func (c claimedRun) compareClaims(o claimedRun) int {
+	return cmp.Or(cmp.Compare(c.shard, o.shard), cmp.Compare(c.fire, o.fire), cmp.Compare(c.epoch, o.epoch),
 		cmp.Compare(c.trigger, o.trigger), cmp.Compare(c.attempt, o.attempt))
 }
 
 // taken reports whether a run of a shard was claimed.
-func (s *exState) taken(shard int, r record.Ref) bool {
-	_, found := slices.BinarySearchFunc(s.claims, claimOf(shard, r), exClaim.compare)
+func (s *world) isClaimed(shard int, r record.Ref) bool {
+	_, found := slices.BinarySearchFunc(s.claims, claimOf(shard, r), claimedRun.compareClaims)
 	return found
 }
 
 // same reports whether two claims of a shard are of the same fire or trigger.
-func (c exClaim) same(o exClaim) bool { return c.fire == o.fire && c.trigger == o.trigger }
+func (c claimedRun) isSameFire(o claimedRun) bool { return c.fire == o.fire && c.trigger == o.trigger }
 
 // superseded reports whether a later attempt at the same fire has been claimed.
-func (s *exState) superseded(c exClaim) bool {
-	return slices.ContainsFunc(s.claims, func(o exClaim) bool { return o.shard == c.shard && o.same(c) && o.attempt > c.attempt })
+func (s *world) isSuperseded(c claimedRun) bool {
+	return slices.ContainsFunc(s.claims, func(o claimedRun) bool { return o.shard == c.shard && o.isSameFire(c) && o.attempt > c.attempt })
 }
 
 // untold reports whether the owner of a shard knows that a claim was made good, and has it
 // on record with its next one.
-func (s *exState) untold(c exClaim) bool {
-	return slices.ContainsFunc(s.procs, func(p exProc) bool {
-		if p.phase != exUp || p.acct == nil || due.RecordsEnds(p.acct.Plan) {
+func (s *world) endIsUnrecorded(c claimedRun) bool {
+	return slices.ContainsFunc(s.procs, func(p process) bool {
+		if p.phase != phaseMember || p.jobState == nil || due.RecordsEnds(p.jobState.Plan) {
 			return false
 		}
-		r, ok := p.acct.Claims.Running.Of(c.shard)
-		return ok && claimOf(c.shard, r).compare(c) == 0 &&
-			slices.ContainsFunc(p.acct.Ended, func(e claiming.EndedRun) bool { return e.Shard == c.shard })
+		r, ok := p.jobState.Claims.Running.Of(c.shard)
+		return ok && claimOf(c.shard, r).compareClaims(c) == 0 &&
+			slices.ContainsFunc(p.jobState.Ended, func(e claiming.EndedRun) bool { return e.Shard == c.shard })
 	})
 }
 
 // ended takes note that a claim was made good.
-func (s *exState) ended(shard int, r record.Ref) {
-	i, found := slices.BinarySearchFunc(s.claims, claimOf(shard, r), exClaim.compare)
+func (s *world) markEnded(shard int, r record.Ref) {
+	i, found := slices.BinarySearchFunc(s.claims, claimOf(shard, r), claimedRun.compareClaims)
 	if found {
 		s.claims = slices.Clone(s.claims)
 		s.claims[i].ended = true
@@ -311,11 +311,11 @@ func (s *exState) ended(shard int, r record.Ref) {
 }
 
 // judgePlan judges a change of the plan.
-func (x *explorer) judgePlan(before *exStore, n *exState, op registry.Op) error {
+func (x *explorer) judgePlan(before *storeModel, n *world, op registry.Op) error {
 	if op.Kind == registry.OpDelete {
 		return errors.New("the plan was deleted")
 	}
-	is := x.plan(string(op.Value))
+	is := x.decodePlan(string(op.Value))
 	if err := n.noteEpochs(is); err != nil {
 		return err
 	}
@@ -323,13 +323,13 @@ func (x *explorer) judgePlan(before *exStore, n *exState, op registry.Op) error 
 	if !ok {
 		return nil
 	}
-	was := x.plan(old.value)
+	was := x.decodePlan(old.value)
 	for inc, shards := range was.Owners {
 		lost := shards.Minus(is.Owners[inc])
-		running, returned := x.recordOf(before, inc).Running, x.recordOf(before, inc).Reruns
+		running, returned := x.claimsRecordOf(before, inc).Running, x.claimsRecordOf(before, inc).Reruns
 		for s := range returned.Shards().Intersect(lost).All() {
 			r, _ := returned.Of(s)
-			if next, pending := is.Reruns.Of(s); !n.taken(s, r) && (!pending || next != r) {
+			if next, pending := is.Reruns.Of(s); !n.isClaimed(s, r) && (!pending || next != r) {
 				return fmt.Errorf("shard %d: attempt %d, which %s handed back, is not pending", s, r.Attempt, inc)
 			}
 		}
@@ -348,7 +348,7 @@ func (x *explorer) judgePlan(before *exStore, n *exState, op registry.Op) error 
 			} else if pending && (next.Fire != r.Fire || next.Attempt != r.Attempt+1) {
 				return fmt.Errorf("shard %d: the run that %s left is pending as %v", s, inc, next)
 			} else if !pending {
-				n.ended(s, r)
+				n.markEnded(s, r)
 			}
 		}
 	}
@@ -356,12 +356,12 @@ func (x *explorer) judgePlan(before *exStore, n *exState, op registry.Op) error 
 }
 
 // noteEpochs takes in what definitions hold when.
-func (s *exState) noteEpochs(p *record.Plan) error {
+func (s *world) noteEpochs(p *record.Plan) error {
 	s.epochs = slices.Clone(s.epochs)
 	for i := range p.Epochs {
 		e := &p.Epochs[i]
-		now := exEpoch{e.Number, e.Job().Shards, e.From, e.Until}
-		if k := slices.IndexFunc(s.epochs, func(o exEpoch) bool { return o.gen == e.Number }); k >= 0 {
+		now := epoch{e.Number, e.Job().Shards, e.From, e.Until}
+		if k := slices.IndexFunc(s.epochs, func(o epoch) bool { return o.number == e.Number }); k >= 0 {
 			s.epochs[k] = now
 			continue
 		}
@@ -374,7 +374,7 @@ func (s *exState) noteEpochs(p *record.Plan) error {
 }
 
 // noteAsked counts the trigger or reset that an operator's write of a control record asks for.
-func (s *exState) noteAsked(before *exStore, op registry.Op) {
+func (s *world) noteOperatorWrite(before *storeModel, op registry.Op) {
 	resets := func(value []byte) uint64 {
 		c, err := record.DecodeControl(value)
 		if err != nil {
@@ -387,15 +387,15 @@ func (s *exState) noteAsked(before *exStore, op registry.Op) {
 		was = resets([]byte(e.value))
 	}
 	if resets(op.Value) > was {
-		s.resets++
+		s.resetsAccepted++
 	} else {
-		s.asked++
+		s.triggersAccepted++
 	}
 }
 
 // settled judges a state in which nothing is left to be done.
-func (x *explorer) settled(s *exState) error {
-	willing := func(p exProc) bool { return p.phase == exUp && !p.closed }
+func (x *explorer) judgeRest(s *world) error {
+	willing := func(p process) bool { return p.phase == phaseMember && !p.draining }
 	if len(s.claims) == 0 && s.now == 0 || !slices.ContainsFunc(s.procs, willing) {
 		return nil
 	}
@@ -403,14 +403,14 @@ func (x *explorer) settled(s *exState) error {
 	if !ok {
 		return errors.New("there is no plan")
 	}
-	p := x.plan(e.value)
-	if p.Resets != uint64(s.resets) {
-		return fmt.Errorf("%d resets were accepted, and the plan has %d", s.resets, p.Resets)
+	p := x.decodePlan(e.value)
+	if p.Resets != uint64(s.resetsAccepted) {
+		return fmt.Errorf("%d resets were accepted, and the plan has %d", s.resetsAccepted, p.Resets)
 	}
 	if !p.Reruns.Shards().IsZero() {
 		for s2 := range p.Reruns.Shards().All() {
 			r, _ := p.Reruns.Of(s2)
-			if !slices.ContainsFunc(s.claims, func(c exClaim) bool { return c.compare(claimOf(s2, r)) == 0 }) {
+			if !slices.ContainsFunc(s.claims, func(c claimedRun) bool { return c.compareClaims(claimOf(s2, r)) == 0 }) {
 				return fmt.Errorf("shard %d: attempt %d at the fire of %v is pending for ever", s2, r.Attempt, r.Fire)
 			}
 		}
@@ -423,31 +423,31 @@ func (x *explorer) settled(s *exState) error {
 		if c.attempt == 1 && c.trigger == 0 {
 			first++
 		}
-		if !c.ended && !s.superseded(c) && !s.untold(c) {
+		if !c.ended && !s.isSuperseded(c) && !s.endIsUnrecorded(c) {
 			return fmt.Errorf("shard %d: attempt %d at the fire of %v never ended", c.shard, c.attempt, c.fire)
 		}
 	}
-	skipped, due := int(x.tally(&s.store).counts.Skipped), x.due(s)
+	skipped, due := int(x.sumRecords(&s.store).counts.Skipped), x.countFires(s)
 	if first+skipped != due {
 		return fmt.Errorf("%d fires of shards were due, %d were claimed and %d counted as skipped", due, first, skipped)
 	}
-	return s.triggered()
+	return s.judgeTriggers()
 }
 
 // triggered judges whether all triggers that were accepted have been run, by all shards.
-func (s *exState) triggered() error {
+func (s *world) judgeTriggers() error {
 	shards, gens := map[uint64]int{}, map[uint64]int{}
 	for _, c := range s.claims {
 		if c.trigger > 0 && c.attempt == 1 {
 			shards[c.trigger]++
-			gens[c.trigger] = c.gen
+			gens[c.trigger] = c.epoch
 		}
 	}
-	if len(shards) != s.asked {
-		return fmt.Errorf("%d triggers were accepted, and %d were run", s.asked, len(shards))
+	if len(shards) != s.triggersAccepted {
+		return fmt.Errorf("%d triggers were accepted, and %d were run", s.triggersAccepted, len(shards))
 	}
 	for number, ran := range shards {
-		i := slices.IndexFunc(s.epochs, func(e exEpoch) bool { return e.gen == gens[number] })
+		i := slices.IndexFunc(s.epochs, func(e epoch) bool { return e.number == gens[number] })
 		if i < 0 || s.epochs[i].shards != ran {
 			return fmt.Errorf("trigger %d was run by %d shards of epoch %d", number, ran, gens[number])
 		}
@@ -456,9 +456,9 @@ func (s *exState) triggered() error {
 }
 
 // due returns how many fires of shards there have been.
-func (x *explorer) due(s *exState) int {
+func (x *explorer) countFires(s *world) int {
 	sum := 0
-	for at := exAt(60); at <= s.clock(); at = at.Add(time.Minute) {
+	for at := instantAt(60); at <= s.clock(); at = at.Add(time.Minute) {
 		for _, e := range s.epochs {
 			if e.from <= at && (e.until == 0 || at < e.until) {
 				sum += e.shards

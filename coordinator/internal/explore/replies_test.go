@@ -13,20 +13,20 @@ import (
 // What becomes of requests, of replies, and of those who wait for them.
 
 // arrive has a request reach the store.
-func (x *explorer) arrive(n *exState, p *exProc, kind int) error {
+func (x *explorer) deliverRequest(n *world, p *process, kind int) error {
 	f := *p.flights[kind]
 	p.flights[kind] = &f
 	f.arrived = true
 	var violation error
-	if !f.doubt {
-		f.rev, f.err, violation = x.commit(n, f.exRequest)
+	if !f.replyLost {
+		f.rev, f.err, violation = x.commit(n, f.request)
 		return violation
 	}
-	r := &exRetry{exDesk: exDesk{store: &n.store}}
+	r := &lostReplyRegistry{recordingRegistry: recordingRegistry{store: &n.store}}
 	r.apply = func(t registry.Txn) (registry.Rev, error) {
 		var rev registry.Rev
 		var err error
-		rev, err, violation = x.commit(n, exRequest{t, f.by, f.term})
+		rev, err, violation = x.commit(n, request{t, f.by, f.term})
 		return rev, err
 	}
 	f.rev, f.err = registry.Apply(context.Background(), r, f.txn)
@@ -35,65 +35,65 @@ func (x *explorer) arrive(n *exState, p *exProc, kind int) error {
 
 // lose has the sender of a request never hear of its outcome. It will ask again, while the
 // request may still arrive.
-func (x *explorer) lose(n *exState, p *exProc, kind int) {
+func (x *explorer) loseReply(n *world, p *process, kind int) {
 	f := *p.flights[kind]
 	p.flights[kind] = &f
-	n.abandon(&f)
-	f.doubt, f.arrived, f.rev, f.err = true, false, registry.Rev{}, nil
+	n.abandonRequest(&f)
+	f.replyLost, f.arrived, f.rev, f.err = true, false, registry.Rev{}, nil
 }
 
 // answer has a process hear of the outcome of its request.
-func (x *explorer) answer(n *exState, p *exProc, kind int) error {
+func (x *explorer) deliverReply(n *world, p *process, kind int) error {
 	f := p.flights[kind]
 	p.flights[kind] = nil
 	refusal, refused := batch.FindConflict(f.err)
 	switch kind {
-	case exClaiming:
-		return x.settle(n, p, f)
-	case exEntering:
+	case kindClaim:
+		return x.settleClaims(n, p, f)
+	case kindJoin:
 		switch {
 		case f.err == nil:
-			p.phase, p.told.rev = exUp, f.rev
+			p.phase, p.published.rev = phaseMember, f.rev
 		case refused && refusal.Index == 0: // the name is taken: by its predecessor
-			p.send(kind, f.txn).doubt = f.doubt
+			p.send(kind, f.txn).replyLost = f.replyLost
 		default:
-			x.giveUp(n, p)
+			x.endIncarnation(n, p)
 		}
-	case exTelling:
+	case kindPublish:
 		if f.err != nil {
-			x.giveUp(n, p)
+			x.endIncarnation(n, p)
 			return nil
 		}
 		m, err := record.Decode[record.Member](f.txn.Then[0].Value)
 		if err != nil {
 			panic(err)
 		}
-		p.told = exTold{rev: f.rev, draining: m.Draining, blocked: m.Blocked[exJob]}
-	case exLeading:
-		x.planned(n, p, f)
-	case exResigning:
-		x.resigned(n, p, f)
-	case exOffering:
+		p.published = published{rev: f.rev, draining: m.Draining, blocked: m.Blocked[jobName]}
+	case kindPlan:
+		x.settlePlan(n, p, f)
+	case kindResign:
+		x.settleResignation(n, p, f)
+	case kindDefine:
 		if f.err == nil {
-			p.offers = 0
+			p.brings = 0
 		}
-	case exAsking:
+	case kindTrigger:
 		if f.err != nil {
-			if t := x.ask(n, p); t != nil {
+			if t := x.buildTrigger(n, p); t != nil {
 				p.send(kind, *t)
 			}
 		}
-	case exResetting:
+	case kindReset:
 		if f.err != nil {
-			p.send(kind, *x.askReset(n, p))
+			p.send(kind, *x.buildReset(n, p))
 		}
 	}
 	return nil
 }
 
 // settle has a process act on the outcome of its claims.
-func (x *explorer) settle(n *exState, p *exProc, f *exFlight) error {
-	l, a := x.ledger(n, p)
+func (x *explorer) settleClaims(n *world, p *process, f *inFlight) error {
+	l, a := x.claimerOf(n, p)
 	ld := *f.load
 	ld.Parts = nil
 	for _, e := range f.load.Parts {
@@ -104,87 +104,87 @@ func (x *explorer) settle(n *exState, p *exProc, f *exFlight) error {
 	l.WritesInFlight = 1
 	x.work.started = nil
 	if err := l.ApplyResult(context.Background(), member.WriteResult{Load: ld, Rev: f.rev, Err: f.err}); err != nil {
-		x.giveUp(n, p)
+		x.endIncarnation(n, p)
 		return nil
 	}
-	if err := x.started(n, p); err != nil {
+	if err := x.judgeStarts(n, p); err != nil {
 		return err
 	}
-	p.acct = l.CopyJobState(x.segment())
+	p.jobState = l.CopyJobState(x.segment())
 	return nil
 }
 
 // planned has a leader act on the outcome of its transaction.
-func (x *explorer) planned(n *exState, p *exProc, f *exFlight) {
+func (x *explorer) settlePlan(n *world, p *process, f *inFlight) {
 	if f.err != nil {
 		if refusal, refused := batch.FindConflict(f.err); refused && refusal.Index == 0 && len(f.txn.If) > 0 && p.leading {
-			p.over = p.term
-			x.serve(n, p)
+			p.endedTerm = p.term
+			x.updateTerm(n, p)
 		}
 		return
 	}
 	for _, op := range f.txn.Then { // what it has written it knows
 		if op.Key == x.planKey() {
-			p.feeds[exPlans] = []exEntry{{key: op.Key, value: string(op.Value), modified: f.rev.Seq, txn: f.txn.ID}}
-			x.takePlans(p)
+			p.feeds[feedPlans] = []storedEntry{{key: op.Key, value: string(op.Value), modified: f.rev.Seq, txn: f.txn.ID}}
+			x.applyPlans(p)
 		}
-		if op.Key == x.keys.Seat() && p.office.Seat == p.session {
-			p.office.SeatRev = f.rev
+		if op.Key == x.keys.Seat() && p.election.Seat == p.session {
+			p.election.SeatRev = f.rev
 		}
 	}
 }
 
 // resigned has a process act on the outcome of its resignation.
-func (x *explorer) resigned(n *exState, p *exProc, f *exFlight) {
-	p.retired = true
-	if f.err != nil || f.rev.Seq < p.office.LeaderRev.Seq {
+func (x *explorer) settleResignation(n *world, p *process, f *inFlight) {
+	p.resigned = true
+	if f.err != nil || f.rev.Seq < p.election.LeaderRev.Seq {
 		return
 	}
 	leader, err := record.Decode[record.Leader](f.txn.Then[0].Value)
 	if err != nil {
 		panic(err)
 	}
-	p.office.Leader, p.office.LeaderRev = leader, f.rev
-	x.serve(n, p)
+	p.election.Leader, p.election.LeaderRev = leader, f.rev
+	x.updateTerm(n, p)
 }
 
 // giveUp has a process end its incarnation.
-func (x *explorer) giveUp(n *exState, p *exProc) {
+func (x *explorer) endIncarnation(n *world, p *process) {
 	if n.store.alive(p.session) {
-		n.doomed = append(slices.Clip(n.doomed), p.session)
+		n.expiring = append(slices.Clip(n.expiring), p.session)
 	}
-	barred := p.barred
+	barred := p.blocked
 	if x.lingers {
-		barred = barred.Union(p.inside)
+		barred = barred.Union(p.running)
 	}
-	x.forsake(n, p)
-	*p = exProc{name: p.name, barred: barred, closed: p.closed}
-	if p.closed {
-		p.phase = exGone
+	x.abandonRequests(n, p)
+	*p = process{name: p.name, blocked: barred, draining: p.draining}
+	if p.draining {
+		p.phase = phaseStopped
 	}
 }
 
 // crash has a process vanish. Its session goes later.
-func (x *explorer) crash(n *exState, p *exProc) {
+func (x *explorer) stopProcess(n *world, p *process) {
 	if n.store.alive(p.session) {
-		n.doomed = append(slices.Clip(n.doomed), p.session)
+		n.expiring = append(slices.Clip(n.expiring), p.session)
 	}
-	x.forsake(n, p)
-	*p = exProc{name: p.name, phase: exGone, session: p.session}
+	x.abandonRequests(n, p)
+	*p = process{name: p.name, phase: phaseStopped, session: p.session}
 }
 
 // forsake leaves the requests of a process to themselves.
-func (x *explorer) forsake(n *exState, p *exProc) {
+func (x *explorer) abandonRequests(n *world, p *process) {
 	for _, f := range p.flights {
 		if f != nil {
-			n.abandon(f)
+			n.abandonRequest(f)
 		}
 	}
 }
 
 // abandon leaves a request to itself: it may still arrive.
-func (s *exState) abandon(f *exFlight) {
+func (s *world) abandonRequest(f *inFlight) {
 	if !f.arrived {
-		s.ghosts = append(slices.Clip(s.ghosts), f.exRequest)
+		s.abandoned = append(slices.Clip(s.abandoned), f.request)
 	}
 }

@@ -21,30 +21,30 @@ import (
 
 // exState is all of a small world: a store, processes, and what is on its way between
 // them. What it points to is shared with other states and never changed.
-type exState struct {
-	store   exStore
-	past    *exStore // as a member of the store still shows it to who asks for the first time
-	now     int      // an index of exInstants
-	procs   []exProc
-	ghosts  []exRequest // may still arrive; nobody waits for an answer
-	doomed  []registry.SessionID
-	left    exFaults
-	claims  []exClaim // all that were ever made, sorted
-	epochs  []exEpoch // all that there ever were, by generation
-	asked   int       // triggers that were accepted
-	resets  int       // resets that were accepted
-	offered int       // the highest revision of the definition that anybody has brought
+type world struct {
+	store            storeModel
+	staleStore       *storeModel // as a member of the store still shows it to who asks for the first time
+	now              int         // an index of exInstants
+	procs            []process
+	abandoned        []request // may still arrive; nobody waits for an answer
+	expiring         []registry.SessionID
+	left             faultBudget
+	claims           []claimedRun // all that were ever made, sorted
+	epochs           []epoch      // all that there ever were, by generation
+	triggersAccepted int          // triggers that were accepted
+	resetsAccepted   int          // resets that were accepted
+	highestRevision  int          // the highest revision of the definition that anybody has brought
 }
 
 // exFaults is how much may still happen.
-type exFaults struct {
-	crashes, expiries, losses, totals, drains, triggers, resets, hands, lags int
+type faultBudget struct {
+	crashes, expiries, lostReplies, revisions, drains, triggers, resets, recordEdits, staleReads int
 }
 
 // exClaim is a claim of a shard that was committed.
-type exClaim struct {
+type claimedRun struct {
 	shard   int
-	gen     int
+	epoch   int
 	fire    record.Instant
 	trigger uint64 // zero: the schedule asked for it
 	attempt int
@@ -52,69 +52,71 @@ type exClaim struct {
 }
 
 // exEpoch is an epoch as the plan said last.
-type exEpoch struct {
-	gen, shards int
-	from, until record.Instant
+type epoch struct {
+	number, shards int
+	from, until    record.Instant
 }
 
 // exInstants are the times that there are. Two fires lie between them.
-var exInstants = []record.Instant{exAt(1), exAt(60), exAt(120), exAt(150)}
+var instants = []record.Instant{instantAt(1), instantAt(60), instantAt(120), instantAt(150)}
 
-func exAt(seconds int64) record.Instant { return record.InstantOf(time.Unix(1_200_000_000+seconds, 0)) }
+func instantAt(seconds int64) record.Instant {
+	return record.InstantOf(time.Unix(1_200_000_000+seconds, 0))
+}
 
 // exPhase is how far a process has come.
-type exPhase int
+type phase int
 
 const (
-	exAway exPhase = iota // it has no session
-	exJoining
-	exUp
-	exGone // for good
+	phaseOffline phase = iota // it has no session
+	phaseJoining
+	phaseMember
+	phaseStopped // for good
 )
 
 // The directories that a process follows; a leader all of them.
 const (
-	exPlans = iota
-	exOffice
-	exInstances
-	exMembers
-	exJobs
-	exControls
-	exFeeds
+	feedPlans = iota
+	feedElection
+	feedInstances
+	feedMembers
+	feedJobs
+	feedControls
+	feedCount
 )
 
 // exProc is a process.
-type exProc struct {
+type process struct {
 	name    string
-	phase   exPhase
+	phase   phase
 	session registry.SessionID
 	inc     string
-	feeds   [exFeeds][]exEntry // as last delivered
-	synced  [exFeeds]bool
+	feeds   [feedCount][]storedEntry // as last delivered
+	synced  [feedCount]bool
 
-	acct    *member.JobState // of the ledger; nil: none yet
-	inside  shardset.Set     // functions that have not returned
-	barred  shardset.Set     // the same, of earlier incarnations
-	closed  bool             // it drains
-	retired bool             // and has done what it could to hand over the office
-	offers  int              // the revision of the definition that it brings; zero: it has stored it
-	told    exTold           // what its member record says
-	office  election.State
-	leading bool
-	term    registry.Rev
-	over    registry.Rev // the term that it knows to be over
-	pending []string     // whose claims it follows as a leader
+	jobState  *member.JobState // of the ledger; nil: none yet
+	running   shardset.Set     // functions that have not returned
+	blocked   shardset.Set     // the same, of earlier incarnations
+	draining  bool             // it drains
+	resigned  bool             // and has done what it could to hand over the office
+	brings    int              // the revision of the definition that it brings; zero: it has stored it
+	published published        // what its member record says
+	election  election.State
+	leading   bool
+	term      registry.Rev
+	endedTerm registry.Rev // the term that it knows to be over
+	following []string     // whose claims it follows as a leader
 
-	flights [exKinds]*exFlight
+	flights [kindCount]*inFlight
 }
 
 // pristine reports that a process has done nothing so far.
-func (p *exProc) pristine() bool {
-	return p.phase == exAway && p.session == "" && p.barred.IsZero() && !p.closed
+func (p *process) isUnused() bool {
+	return p.phase == phaseOffline && p.session == "" && p.blocked.IsZero() && !p.draining
 }
 
 // exTold is what a process has published of itself.
-type exTold struct {
+type published struct {
 	rev      registry.Rev
 	draining bool
 	blocked  shardset.Set
@@ -122,65 +124,65 @@ type exTold struct {
 
 // The kinds of transactions that a process has on its way, one of each at most.
 const (
-	exClaiming = iota
-	exLeading
-	exElecting
-	exEntering
-	exTelling
-	exResigning
-	exOffering
-	exAsking
-	exResetting
-	exKinds
+	kindClaim = iota
+	kindPlan
+	kindElect
+	kindJoin
+	kindPublish
+	kindResign
+	kindDefine
+	kindTrigger
+	kindReset
+	kindCount
 )
 
-var exKindNames = [...]string{"claim", "lead", "elect", "join", "tell", "resign", "offer", "trigger", "reset"}
+var kindNames = [...]string{"claim", "lead", "elect", "join", "tell", "resign", "offer", "trigger", "reset"}
 
 // send sends a transaction.
-func (p *exProc) send(kind int, t registry.Txn) *exFlight {
-	f := &exFlight{exRequest: exRequest{txn: t, by: p.session}}
+func (p *process) send(kind int, t registry.Txn) *inFlight {
+	f := &inFlight{request: request{txn: t, by: p.session}}
 	p.flights[kind] = f
 	return f
 }
 
 // exRequest is a transaction, and who has sent it.
-type exRequest struct {
+type request struct {
 	txn  registry.Txn
 	by   registry.SessionID
 	term registry.Rev // of the leader that has, zero if it was sent as none
 }
 
 // exFlight is a transaction on its way.
-type exFlight struct {
-	exRequest
-	load    *batch.Load[*member.PendingWrite] // of claims
-	doubt   bool                              // its sender has lost an answer, and asks again
-	arrived bool
-	rev     registry.Rev
-	err     error
+type inFlight struct {
+	request
+	load      *batch.Load[*member.PendingWrite] // of claims
+	replyLost bool                              // its sender has lost an answer, and asks again
+	arrived   bool
+	rev       registry.Rev
+	err       error
 }
 
 // exJob is the one job there is.
-const exJob = "job"
+const jobName = "job"
 
 // exploration is what is the same in all states.
 type explorer struct {
-	keys    record.Keys
-	dirs    [exFeeds]registry.Key
-	encoder exEncoder
-	work    *exWork
-	log     *slog.Logger
-	waived  func(t *registry.Txn, item int) bool
-	seen    map[string]bool // guards that were come upon, if not nil
-	plans   map[string]*record.Plan
-	claims  map[string]record.Claims
-	seeds   [2]maphash.Seed
-	shards  int  // of the first definition
-	brings  int  // how many revisions processes bring that join; zero: the first is stored
-	named   bool // leaders name successors
-	levels  []string
-	lingers bool // functions may outlive their session
-	hands   bool // functions of a process that drains may hand their runs back
+	keys       record.Keys
+	dirs       [feedCount]registry.Key
+	encoder    encoder
+	work       *recordingWork
+	log        *slog.Logger
+	removed    func(t *registry.Txn, item int) bool
+	guardsSeen map[string]bool // guards that were come upon, if not nil
+	plans      map[string]*record.Plan
+	claims     map[string]record.Claims
+	seeds      [2]maphash.Seed
+	shards     int  // of the first definition
+	brings     int  // how many revisions processes bring that join; zero: the first is stored
+	named      bool // leaders name successors
+	levels     []string
+	lingers    bool // functions may outlive their session
+	handsBack  bool // functions of a process that drains may hand their runs back
 }
 
 func newExplorer() *explorer {
@@ -189,42 +191,44 @@ func newExplorer() *explorer {
 		panic(err)
 	}
 	return &explorer{
-		keys: keys, plans: map[string]*record.Plan{}, claims: map[string]record.Claims{}, work: &exWork{},
-		dirs: [exFeeds]registry.Key{
-			exPlans: keys.Plans(), exOffice: keys.Election(), exInstances: keys.Instances(),
-			exMembers: keys.Members(), exJobs: keys.Jobs(), exControls: keys.Controls(),
+		keys: keys, plans: map[string]*record.Plan{}, claims: map[string]record.Claims{}, work: &recordingWork{},
+		dirs: [feedCount]registry.Key{
+			feedPlans: keys.Plans(), feedElection: keys.Election(), feedInstances: keys.Instances(),
+			feedMembers: keys.Members(), feedJobs: keys.Jobs(), feedControls: keys.Controls(),
 		}, log: slog.New(slog.DiscardHandler),
-		waived: func(*registry.Txn, int) bool { return false },
-		seeds:  [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		removed: func(*registry.Txn, int) bool { return false },
+		seeds:   [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 	}
 }
 
 // exWork takes down which runs a ledger starts.
-type exWork struct{ started []member.Run }
+type recordingWork struct{ started []member.Run }
 
-func (w *exWork) Compile(json.RawMessage) (due.Program, error) { return coordtest.Minutely{}, nil }
+func (w *recordingWork) Compile(json.RawMessage) (due.Program, error) {
+	return coordtest.Minutely{}, nil
+}
 
-func (w *exWork) Start(_ context.Context, r member.Run, _ func(error)) {
+func (w *recordingWork) Start(_ context.Context, r member.Run, _ func(error)) {
 	w.started = append(w.started, r)
 }
 
-func (w *exWork) Yield(string, int, error) {}
+func (w *recordingWork) Yield(string, int, error) {}
 
-func (x *explorer) segment() string { return record.Segment(exJob) }
+func (x *explorer) segment() string { return record.Segment(jobName) }
 
 func (x *explorer) planKey() registry.Key { return x.keys.Plan(x.segment()) }
 
 func (x *explorer) claimsKey(inc string) registry.Key { return x.keys.Claims(inc, x.segment()) }
 
-func (s *exState) clock() record.Instant { return exInstants[s.now] }
+func (s *world) clock() record.Instant { return instants[s.now] }
 
-func (p *exProc) lives() bool { return p.phase == exJoining || p.phase == exUp }
+func (p *process) isRunning() bool { return p.phase == phaseJoining || p.phase == phaseMember }
 
 // dir returns the directory that a feed follows.
 func (x *explorer) dir(feed int) registry.Key { return x.dirs[feed] }
 
 // plan returns a plan as read from the store. Plans are shared.
-func (x *explorer) plan(value string) *record.Plan {
+func (x *explorer) decodePlan(value string) *record.Plan {
 	p, ok := x.plans[value]
 	if !ok {
 		var err error
@@ -236,7 +240,7 @@ func (x *explorer) plan(value string) *record.Plan {
 	return p
 }
 
-func (x *explorer) claimsOf(value string) record.Claims {
+func (x *explorer) decodeClaims(value string) record.Claims {
 	c, ok := x.claims[value]
 	if !ok {
 		var err error
@@ -249,7 +253,7 @@ func (x *explorer) claimsOf(value string) record.Claims {
 }
 
 // clone returns a state that may be changed without s being.
-func (s *exState) clone() *exState {
+func (s *world) clone() *world {
 	n := *s
 	n.procs = slices.Clone(s.procs)
 	return &n
@@ -258,7 +262,7 @@ func (s *exState) clone() *exState {
 // digest is a state's name. States that differ only in what commits are numbered have one.
 type digest [2]uint64
 
-func (x *explorer) digest(s *exState) digest {
+func (x *explorer) digest(s *world) digest {
 	e := &x.encoder
 	e.buf, e.revs, e.ranked = e.buf[:0], e.revs[:0], false
 	e.state(x, s) // collects the numbers
@@ -272,14 +276,14 @@ func (x *explorer) digest(s *exState) digest {
 
 // exEncoder writes a state down: twice, for the numbers of commits are replaced by their
 // order.
-type exEncoder struct {
+type encoder struct {
 	buf    []byte
 	revs   []uint64
 	ranked bool
 	ids    []registry.TxnID // of requests on their way
 }
 
-func (e *exEncoder) rev(seq uint64) {
+func (e *encoder) rev(seq uint64) {
 	if !e.ranked {
 		e.revs = append(e.revs, seq)
 		return
@@ -288,13 +292,13 @@ func (e *exEncoder) rev(seq uint64) {
 	e.int(i)
 }
 
-func (e *exEncoder) int(n int) { e.buf = binary.AppendVarint(e.buf, int64(n)) }
+func (e *encoder) int(n int) { e.buf = binary.AppendVarint(e.buf, int64(n)) }
 
-func (e *exEncoder) text(s string) { e.int(len(s)); e.buf = append(e.buf, s...) }
+func (e *encoder) text(s string) { e.int(len(s)); e.buf = append(e.buf, s...) }
 
-func (e *exEncoder) set(s shardset.Set) { e.buf, _ = s.AppendText(e.buf); e.buf = append(e.buf, ';') }
+func (e *encoder) set(s shardset.Set) { e.buf, _ = s.AppendText(e.buf); e.buf = append(e.buf, ';') }
 
-func (e *exEncoder) bool(b bool) {
+func (e *encoder) bool(b bool) {
 	if b {
 		e.int(1)
 	} else {
@@ -302,7 +306,7 @@ func (e *exEncoder) bool(b bool) {
 	}
 }
 
-func (e *exEncoder) state(x *explorer, s *exState) {
+func (e *encoder) state(x *explorer, s *world) {
 	e.ids = e.ids[:0]
 	for i := range s.procs {
 		for _, f := range s.procs[i].flights {
@@ -313,52 +317,52 @@ func (e *exEncoder) state(x *explorer, s *exState) {
 	}
 	e.int(s.now)
 	e.store(x, &s.store)
-	if s.past != nil {
-		e.store(x, s.past)
+	if s.staleStore != nil {
+		e.store(x, s.staleStore)
 	}
 	for i := range s.procs {
 		e.proc(x, &s.procs[i])
 	}
-	e.int(len(s.ghosts))
-	for i := range s.ghosts {
-		e.request(&s.ghosts[i])
+	e.int(len(s.abandoned))
+	for i := range s.abandoned {
+		e.request(&s.abandoned[i])
 	}
-	e.int(len(s.doomed))
-	for _, id := range s.doomed {
+	e.int(len(s.expiring))
+	for _, id := range s.expiring {
 		e.text(string(id))
 	}
 	e.int(s.left.crashes)
 	e.int(s.left.expiries)
-	e.int(s.left.losses)
-	e.int(s.left.totals)
+	e.int(s.left.lostReplies)
+	e.int(s.left.revisions)
 	e.int(s.left.drains)
 	e.int(s.left.triggers)
 	e.int(s.left.resets)
-	e.int(s.left.hands)
-	e.int(s.left.lags)
-	e.int(s.asked)
-	e.int(s.resets)
-	e.int(s.offered)
+	e.int(s.left.recordEdits)
+	e.int(s.left.staleReads)
+	e.int(s.triggersAccepted)
+	e.int(s.resetsAccepted)
+	e.int(s.highestRevision)
 	e.int(len(s.claims))
 	for _, c := range s.claims {
 		e.int(c.shard)
-		e.int(c.gen)
+		e.int(c.epoch)
 		e.int(int(c.fire))
 		e.int(int(c.trigger))
 		e.int(c.attempt)
 		e.bool(c.ended)
 	}
 	for _, p := range s.epochs {
-		e.int(p.gen)
+		e.int(p.number)
 		e.int(p.shards)
 		e.int(int(p.from))
 		e.int(int(p.until))
 	}
 }
 
-func (e *exEncoder) store(x *explorer, s *exStore) {
-	e.int(s.opened)
-	for _, id := range s.live {
+func (e *encoder) store(x *explorer, s *storeModel) {
+	e.int(s.sessionsOpened)
+	for _, id := range s.liveSessions {
 		e.text(string(id))
 	}
 	e.int(len(s.entries))
@@ -367,9 +371,9 @@ func (e *exEncoder) store(x *explorer, s *exStore) {
 	}
 }
 
-func (e *exEncoder) entry(x *explorer, n *exEntry) {
+func (e *encoder) entry(x *explorer, n *storedEntry) {
 	e.text(string(n.key))
-	if n.key.Dir() != x.dirs[exInstances] { // which says when and where the process began
+	if n.key.Dir() != x.dirs[feedInstances] { // which says when and where the process began
 		e.text(n.value)
 	}
 	e.rev(n.created)
@@ -378,7 +382,7 @@ func (e *exEncoder) entry(x *explorer, n *exEntry) {
 	e.int(slices.Index(e.ids, n.txn)) // whose else matters to nobody
 }
 
-func (e *exEncoder) proc(x *explorer, p *exProc) {
+func (e *encoder) proc(x *explorer, p *process) {
 	e.int(int(p.phase))
 	e.text(p.inc)
 	for i := range p.feeds {
@@ -389,7 +393,7 @@ func (e *exEncoder) proc(x *explorer, p *exProc) {
 			e.rev(p.feeds[i][k].modified) // which names the value
 		}
 	}
-	if a := p.acct; a != nil {
+	if a := p.jobState; a != nil {
 		e.rev(a.PlanRev.Seq)
 		value, _ := record.Encode(&a.Claims)
 		e.text(string(value))
@@ -402,26 +406,26 @@ func (e *exEncoder) proc(x *explorer, p *exProc) {
 		}
 	}
 	e.int(-1)
-	e.set(p.inside)
-	e.set(p.barred)
-	e.bool(p.closed)
-	e.bool(p.retired)
-	e.int(p.offers)
-	e.rev(p.told.rev.Seq)
-	e.bool(p.told.draining)
-	e.set(p.told.blocked)
-	e.text(string(p.office.Leader.Session))
-	e.rev(p.office.LeaderRev.Seq)
-	e.text(string(p.office.Seat))
-	e.rev(p.office.SeatRev.Seq)
-	for _, inc := range p.office.Successors {
+	e.set(p.running)
+	e.set(p.blocked)
+	e.bool(p.draining)
+	e.bool(p.resigned)
+	e.int(p.brings)
+	e.rev(p.published.rev.Seq)
+	e.bool(p.published.draining)
+	e.set(p.published.blocked)
+	e.text(string(p.election.Leader.Session))
+	e.rev(p.election.LeaderRev.Seq)
+	e.text(string(p.election.Seat))
+	e.rev(p.election.SeatRev.Seq)
+	for _, inc := range p.election.Successors {
 		e.text(inc)
 	}
 	e.int(-1)
 	e.bool(p.leading)
 	e.rev(p.term.Seq)
-	e.rev(p.over.Seq)
-	for _, inc := range p.pending {
+	e.rev(p.endedTerm.Seq)
+	for _, inc := range p.following {
 		e.text(inc)
 	}
 	e.int(-1)
@@ -430,8 +434,8 @@ func (e *exEncoder) proc(x *explorer, p *exProc) {
 		if f == nil {
 			continue
 		}
-		e.request(&f.exRequest)
-		e.bool(f.doubt)
+		e.request(&f.request)
+		e.bool(f.replyLost)
 		e.bool(f.arrived)
 		if f.arrived {
 			e.bool(f.err == nil)
@@ -443,13 +447,13 @@ func (e *exEncoder) proc(x *explorer, p *exProc) {
 	}
 }
 
-func (e *exEncoder) request(r *exRequest) {
+func (e *encoder) request(r *request) {
 	e.text(string(r.by))
 	e.rev(r.term.Seq)
 	e.txn(&r.txn)
 }
 
-func (e *exEncoder) txn(t *registry.Txn) {
+func (e *encoder) txn(t *registry.Txn) {
 	e.int(slices.Index(e.ids, t.ID))
 	e.int(len(t.If))
 	for _, c := range t.If {

@@ -13,46 +13,46 @@ import (
 // and replies on their way, the end of sessions and of processes, and time.
 
 // emit is told of a step and the state that it leads to.
-type emit func(label string, next *exState, violation error)
+type emitStep func(label string, next *world, violation error)
 
 // next tells emit of all that can happen in s.
-func (x *explorer) next(s *exState, emit emit) {
+func (x *explorer) emitSteps(s *world, emit emitStep) {
 	for i := range s.procs {
-		x.procNext(s, i, emit)
+		x.emitProcessSteps(s, i, emit)
 	}
-	for i := range s.ghosts {
+	for i := range s.abandoned {
 		n := s.clone()
-		n.ghosts = slices.Delete(slices.Clone(s.ghosts), i, i+1)
-		_, _, violation := x.commit(n, s.ghosts[i])
-		emit(fmt.Sprintf("a request that was given up arrives: %s", exText(s.ghosts[i].txn)), n, violation)
+		n.abandoned = slices.Delete(slices.Clone(s.abandoned), i, i+1)
+		_, _, violation := x.commit(n, s.abandoned[i])
+		emit(fmt.Sprintf("a request that was given up arrives: %s", txnText(s.abandoned[i].txn)), n, violation)
 	}
-	for i, id := range s.doomed {
+	for i, id := range s.expiring {
 		n := s.clone()
-		n.doomed = slices.Delete(slices.Clone(s.doomed), i, i+1)
-		n.store.end(id)
+		n.expiring = slices.Delete(slices.Clone(s.expiring), i, i+1)
+		n.store.expireSession(id)
 		emit(fmt.Sprintf("session %s ends", id), n, nil)
 	}
-	if s.now < len(exInstants)-1 {
+	if s.now < len(instants)-1 {
 		n := s.clone()
 		n.now++
 		emit("time passes", n, nil)
 	}
-	if s.left.lags > 0 {
+	if s.left.staleReads > 0 {
 		n := s.clone()
-		n.left.lags--
+		n.left.staleReads--
 		past := s.store
-		n.past = &past
+		n.staleStore = &past
 		emit("a member of the store stays behind", n, nil)
 	}
-	if leader, ok := s.store.get(x.keys.Leader()); ok && s.left.hands > 0 {
+	if leader, ok := s.store.get(x.keys.Leader()); ok && s.left.recordEdits > 0 {
 		n := s.clone()
-		n.left.hands--
-		x.must(n.store.apply(registry.Txn{Then: []registry.Op{registry.Delete(leader.key, registry.Rev{Seq: leader.modified})}}, x.waived))
+		n.left.recordEdits--
+		x.must(n.store.apply(registry.Txn{Then: []registry.Op{registry.Delete(leader.key, registry.Rev{Seq: leader.modified})}}, x.removed))
 		emit("another hand takes the leader record away", n, nil)
 	}
 }
 
-func exText(t registry.Txn) string { return fmt.Sprint(t.If, t.Then) }
+func txnText(t registry.Txn) string { return fmt.Sprint(t.If, t.Then) }
 
 func (x *explorer) must(rev registry.Rev, err error) registry.Rev {
 	if err != nil {
@@ -62,9 +62,9 @@ func (x *explorer) must(rev registry.Rev, err error) registry.Rev {
 }
 
 // procNext tells emit of all that can happen to a process.
-func (x *explorer) procNext(s *exState, i int, emit emit) {
+func (x *explorer) emitProcessSteps(s *world, i int, emit emitStep) {
 	p := &s.procs[i]
-	step := func(label string, f func(n *exState, p *exProc) error) {
+	step := func(label string, f func(n *world, p *process) error) {
 		n := s.clone()
 		violation := f(n, &n.procs[i])
 		emit(p.name+" "+label, n, violation)
@@ -75,97 +75,97 @@ func (x *explorer) procNext(s *exState, i int, emit emit) {
 			continue
 		}
 		if !f.arrived {
-			step(exKindNames[k]+" arrives", func(n *exState, p *exProc) error { return x.arrive(n, p, k) })
-		} else if p.lives() {
-			step(exKindNames[k]+" is answered", func(n *exState, p *exProc) error { return x.answer(n, p, k) })
+			step(kindNames[k]+" arrives", func(n *world, p *process) error { return x.deliverRequest(n, p, k) })
+		} else if p.isRunning() {
+			step(kindNames[k]+" is answered", func(n *world, p *process) error { return x.deliverReply(n, p, k) })
 		}
-		if s.left.losses > 0 && !f.doubt {
-			step("loses the answer to "+exKindNames[k], func(n *exState, p *exProc) error {
-				n.left.losses--
-				x.lose(n, p, k)
+		if s.left.lostReplies > 0 && !f.replyLost {
+			step("loses the answer to "+kindNames[k], func(n *world, p *process) error {
+				n.left.lostReplies--
+				x.loseReply(n, p, k)
 				return nil
 			})
 		}
 	}
-	for shard := range p.inside.Union(p.barred).All() {
-		step(fmt.Sprintf("function of shard %d returns", shard), func(_ *exState, p *exProc) error {
-			x.returns(p, shard, nil)
+	for shard := range p.running.Union(p.blocked).All() {
+		step(fmt.Sprintf("function of shard %d returns", shard), func(_ *world, p *process) error {
+			x.endHandler(p, shard, nil)
 			return nil
 		})
-		if x.hands && p.closed && p.inside.Has(shard) {
-			step(fmt.Sprintf("function of shard %d hands its run back", shard), func(_ *exState, p *exProc) error {
-				x.returns(p, shard, member.ErrHandedBack)
+		if x.handsBack && p.draining && p.running.Has(shard) {
+			step(fmt.Sprintf("function of shard %d hands its run back", shard), func(_ *world, p *process) error {
+				x.endHandler(p, shard, member.ErrHandedBack)
 				return nil
 			})
 		}
 	}
 	switch p.phase {
-	case exAway:
-		if i > 0 && p.pristine() && s.procs[i-1].pristine() {
+	case phaseOffline:
+		if i > 0 && p.isUnused() && s.procs[i-1].isUnused() {
 			return // one is like the other
 		}
-		step("joins", func(n *exState, _ *exProc) error {
-			x.join(n, i)
+		step("joins", func(n *world, _ *process) error {
+			x.openSession(n, i)
 			return nil
 		})
 		return
-	case exGone:
+	case phaseStopped:
 		return
 	}
-	x.enters(s, p, step)
+	x.emitJoin(s, p, step)
 	if !s.store.alive(p.session) {
-		step("learns that its session is lost", func(n *exState, p *exProc) error {
-			x.giveUp(n, p)
+		step("learns that its session is lost", func(n *world, p *process) error {
+			x.endIncarnation(n, p)
 			return nil
 		})
-	} else if s.left.expiries > 0 && p.phase == exUp {
-		step("'s session expires", func(n *exState, p *exProc) error {
+	} else if s.left.expiries > 0 && p.phase == phaseMember {
+		step("'s session expires", func(n *world, p *process) error {
 			n.left.expiries--
-			n.store.end(p.session)
+			n.store.expireSession(p.session)
 			return nil
 		})
 	}
-	if s.left.crashes > 0 && p.phase == exUp {
-		step("crashes", func(n *exState, p *exProc) error {
+	if s.left.crashes > 0 && p.phase == phaseMember {
+		step("crashes", func(n *world, p *process) error {
 			n.left.crashes--
-			x.crash(n, p)
+			x.stopProcess(n, p)
 			return nil
 		})
 	}
-	if p.phase != exUp {
+	if p.phase != phaseMember {
 		return
 	}
-	x.hears(s, p, step)
-	x.acts(s, p, step)
-	x.isAsked(s, p, step)
+	x.emitObservations(s, p, step)
+	x.emitActions(s, p, step)
+	x.emitRequests(s, p, step)
 }
 
 // hears tells of what a process may be told of what it follows. A new leader is told of
 // the directories one by one, those that hardly change at once.
-func (x *explorer) hears(s *exState, p *exProc, step stepper) {
+func (x *explorer) emitObservations(s *world, p *process, step emitProcessStep) {
 	for feed := range p.feeds {
-		if feed > exOffice && !p.leading {
+		if feed > feedElection && !p.leading {
 			continue
 		}
 		now := s.store.list(x.dir(feed))
-		if s.past != nil && !p.synced[feed] && feed == exInstances {
-			step("hears of instances as they were", func(n *exState, p *exProc) error {
-				x.deliver(n, p, feed, s.past.list(x.dir(feed)))
+		if s.staleStore != nil && !p.synced[feed] && feed == feedInstances {
+			step("hears of instances as they were", func(n *world, p *process) error {
+				x.deliverFeed(n, p, feed, s.staleStore.list(x.dir(feed)))
 				return nil
 			})
 		}
 		switch {
-		case p.synced[feed] && slices.Equal(p.feeds[feed], now), !p.synced[feed] && feed > exMembers:
-		case !p.synced[feed] && feed == exMembers:
-			step("hears of members and jobs for the first time", func(n *exState, p *exProc) error {
-				for feed := exMembers; feed < exFeeds; feed++ {
-					x.deliver(n, p, feed, s.store.list(x.dir(feed)))
+		case p.synced[feed] && slices.Equal(p.feeds[feed], now), !p.synced[feed] && feed > feedMembers:
+		case !p.synced[feed] && feed == feedMembers:
+			step("hears of members and jobs for the first time", func(n *world, p *process) error {
+				for feed := feedMembers; feed < feedCount; feed++ {
+					x.deliverFeed(n, p, feed, s.store.list(x.dir(feed)))
 				}
 				return nil
 			})
 		default:
-			step("hears of "+string(x.dir(feed).Name()), func(n *exState, p *exProc) error {
-				x.deliver(n, p, feed, now)
+			step("hears of "+string(x.dir(feed).Name()), func(n *world, p *process) error {
+				x.deliverFeed(n, p, feed, now)
 				return nil
 			})
 		}
@@ -173,36 +173,36 @@ func (x *explorer) hears(s *exState, p *exProc, step stepper) {
 }
 
 // isAsked tells of what users and operators may ask of a process.
-func (x *explorer) isAsked(s *exState, p *exProc, step stepper) {
-	if s.left.totals > 0 && p.offers == 0 {
-		step("brings another total", func(n *exState, p *exProc) error {
-			n.left.totals--
-			n.offered++
-			p.offers = n.offered
+func (x *explorer) emitRequests(s *world, p *process, step emitProcessStep) {
+	if s.left.revisions > 0 && p.brings == 0 {
+		step("brings another total", func(n *world, p *process) error {
+			n.left.revisions--
+			n.highestRevision++
+			p.brings = n.highestRevision
 			return nil
 		})
 	}
-	if s.left.drains > 0 && !p.closed {
-		step("drains", func(n *exState, p *exProc) error {
+	if s.left.drains > 0 && !p.draining {
+		step("drains", func(n *world, p *process) error {
 			n.left.drains--
-			p.closed = true
+			p.draining = true
 			return nil
 		})
 	}
-	if s.left.triggers > 0 && p.flights[exAsking] == nil {
-		if t := x.ask(s, p); t != nil {
-			step("is asked for a trigger", func(n *exState, p *exProc) error {
+	if s.left.triggers > 0 && p.flights[kindTrigger] == nil {
+		if t := x.buildTrigger(s, p); t != nil {
+			step("is asked for a trigger", func(n *world, p *process) error {
 				n.left.triggers--
-				p.send(exAsking, *t)
+				p.send(kindTrigger, *t)
 				return nil
 			})
 		}
 	}
-	if s.left.resets > 0 && p.flights[exResetting] == nil {
-		if t := x.askReset(s, p); t != nil {
-			step("is asked for a reset", func(n *exState, p *exProc) error {
+	if s.left.resets > 0 && p.flights[kindReset] == nil {
+		if t := x.buildReset(s, p); t != nil {
+			step("is asked for a reset", func(n *world, p *process) error {
 				n.left.resets--
-				p.send(exResetting, *t)
+				p.send(kindReset, *t)
 				return nil
 			})
 		}
@@ -210,25 +210,25 @@ func (x *explorer) isAsked(s *exState, p *exProc, step stepper) {
 }
 
 // enters tells of how a process brings its definition and, if it is new, itself.
-func (x *explorer) enters(s *exState, p *exProc, step stepper) {
+func (x *explorer) emitJoin(s *world, p *process, step emitProcessStep) {
 	switch {
-	case p.flights[exOffering] != nil || p.flights[exEntering] != nil:
-	case p.offers > 0:
-		t := x.offer(s, p)
+	case p.flights[kindDefine] != nil || p.flights[kindJoin] != nil:
+	case p.brings > 0:
+		t := x.buildDefinition(s, p)
 		if t == nil {
-			step("finds its definition stored", func(_ *exState, p *exProc) error {
-				p.offers = 0
+			step("finds its definition stored", func(_ *world, p *process) error {
+				p.brings = 0
 				return nil
 			})
 			return
 		}
-		step("stores its definition", func(_ *exState, p *exProc) error {
-			p.send(exOffering, *t)
+		step("stores its definition", func(_ *world, p *process) error {
+			p.send(kindDefine, *t)
 			return nil
 		})
-	case p.phase == exJoining:
-		step("asks to enter", func(_ *exState, p *exProc) error {
-			x.enter(p)
+	case p.phase == phaseJoining:
+		step("asks to enter", func(_ *world, p *process) error {
+			x.sendJoin(p)
 			return nil
 		})
 	}
@@ -236,60 +236,60 @@ func (x *explorer) enters(s *exState, p *exProc, step stepper) {
 
 // stepper is told of a step of a process: how it changes the state, in which the process is
 // p by then.
-type stepper func(label string, change func(n *exState, p *exProc) error)
+type emitProcessStep func(label string, change func(n *world, p *process) error)
 
 // acts tells of what a process does by itself.
-func (x *explorer) acts(s *exState, p *exProc, step stepper) {
-	if p.flights[exClaiming] == nil && p.synced[exPlans] {
-		if acct, ld := x.claim(s, p); ld != nil {
-			step("claims", func(_ *exState, p *exProc) error {
-				p.acct = acct
-				p.send(exClaiming, ld.Txn).load = ld
+func (x *explorer) emitActions(s *world, p *process, step emitProcessStep) {
+	if p.flights[kindClaim] == nil && p.synced[feedPlans] {
+		if acct, ld := x.buildClaim(s, p); ld != nil {
+			step("claims", func(_ *world, p *process) error {
+				p.jobState = acct
+				p.send(kindClaim, ld.Txn).load = ld
 				return nil
 			})
 		}
 	}
-	if p.flights[exElecting] == nil && p.synced[exOffice] {
-		if t, ok := x.elect(p); ok {
-			step("runs for office", func(_ *exState, p *exProc) error {
-				p.send(exElecting, t)
+	if p.flights[kindElect] == nil && p.synced[feedElection] {
+		if t, ok := x.buildElection(p); ok {
+			step("runs for office", func(_ *world, p *process) error {
+				p.send(kindElect, t)
 				return nil
 			})
 		}
 	}
-	if p.flights[exLeading] == nil && p.leading && !slices.Contains(p.synced[:], false) {
+	if p.flights[kindPlan] == nil && p.leading && !slices.Contains(p.synced[:], false) {
 		for _, tidy := range []bool{false, true} {
-			t, pending := x.round(s, p, tidy)
-			if t == nil && slices.Equal(pending, p.pending) {
+			t, pending := x.buildPlan(s, p, tidy)
+			if t == nil && slices.Equal(pending, p.following) {
 				continue
 			}
-			step("plans", func(_ *exState, p *exProc) error {
-				p.pending = pending
+			step("plans", func(_ *world, p *process) error {
+				p.following = pending
 				if t != nil {
-					p.send(exLeading, *t).term = p.term
+					p.send(kindPlan, *t).term = p.term
 				}
 				return nil
 			})
 			break // a tidy round does more than another only where that does nothing
 		}
 	}
-	if p.flights[exTelling] == nil && p.flights[exClaiming] == nil && p.flights[exResigning] == nil {
-		if t := x.resign(s, p); t != nil {
-			step("resigns", func(_ *exState, p *exProc) error {
-				p.send(exResigning, *t)
+	if p.flights[kindPublish] == nil && p.flights[kindClaim] == nil && p.flights[kindResign] == nil {
+		if t := x.buildResignation(s, p); t != nil {
+			step("resigns", func(_ *world, p *process) error {
+				p.send(kindResign, *t)
 				return nil
 			})
-		} else if t := x.tell(s, p); t != nil {
-			step("tells what it is", func(_ *exState, p *exProc) error {
-				p.send(exTelling, *t)
+		} else if t := x.buildPublication(s, p); t != nil {
+			step("tells what it is", func(_ *world, p *process) error {
+				p.send(kindPublish, *t)
 				return nil
 			})
 		}
 	}
-	if p.told.draining && p.inside.IsZero() && p.flights[exClaiming] == nil && (p.acct == nil || p.acct.IsEmpty(p.inc, false)) {
-		step("leaves", func(n *exState, p *exProc) error {
-			n.store.end(p.session)
-			x.crash(n, p)
+	if p.published.draining && p.running.IsZero() && p.flights[kindClaim] == nil && (p.jobState == nil || p.jobState.IsEmpty(p.inc, false)) {
+		step("leaves", func(n *world, p *process) error {
+			n.store.expireSession(p.session)
+			x.stopProcess(n, p)
 			return nil
 		})
 	}

@@ -11,14 +11,14 @@ import (
 
 // exStore is a registry as a value: it is changed by replacing what it holds, so that the
 // states of an exploration can share it.
-type exStore struct {
-	seq     uint64
-	entries []exEntry            // by key
-	live    []registry.SessionID // sessions
-	opened  int                  // how many there have been
+type storeModel struct {
+	seq            uint64
+	entries        []storedEntry        // by key
+	liveSessions   []registry.SessionID // sessions
+	sessionsOpened int                  // how many there have been
 }
 
-type exEntry struct {
+type storedEntry struct {
 	key      registry.Key
 	value    string
 	created  uint64
@@ -27,28 +27,28 @@ type exEntry struct {
 	txn      registry.TxnID
 }
 
-func (e *exEntry) entry() registry.Entry {
+func (e *storedEntry) entry() registry.Entry {
 	return registry.Entry{
 		Key: e.key, Value: []byte(e.value), Created: registry.Rev{Seq: e.created}, Modified: registry.Rev{Seq: e.modified},
 		Owner: e.owner, Txn: e.txn,
 	}
 }
 
-func (s *exStore) find(key registry.Key) (int, bool) {
-	return slices.BinarySearchFunc(s.entries, key, func(e exEntry, k registry.Key) int { return strings.Compare(string(e.key), string(k)) })
+func (s *storeModel) indexOf(key registry.Key) (int, bool) {
+	return slices.BinarySearchFunc(s.entries, key, func(e storedEntry, k registry.Key) int { return strings.Compare(string(e.key), string(k)) })
 }
 
-func (s *exStore) get(key registry.Key) (exEntry, bool) {
-	i, ok := s.find(key)
+func (s *storeModel) get(key registry.Key) (storedEntry, bool) {
+	i, ok := s.indexOf(key)
 	if !ok {
-		return exEntry{}, false
+		return storedEntry{}, false
 	}
 	return s.entries[i], true
 }
 
 // list returns the children of a directory. The slice is shared.
-func (s *exStore) list(dir registry.Key) []exEntry {
-	from, _ := s.find(dir + "/")
+func (s *storeModel) list(dir registry.Key) []storedEntry {
+	from, _ := s.indexOf(dir + "/")
 	to := from
 	for to < len(s.entries) && s.entries[to].key.Dir() == dir {
 		to++
@@ -56,31 +56,31 @@ func (s *exStore) list(dir registry.Key) []exEntry {
 	return s.entries[from:to:to]
 }
 
-func (s *exStore) alive(id registry.SessionID) bool { return slices.Contains(s.live, id) }
+func (s *storeModel) alive(id registry.SessionID) bool { return slices.Contains(s.liveSessions, id) }
 
-func (s *exStore) open() registry.SessionID {
-	s.opened++
-	id := registry.SessionID("s" + string(rune('0'+s.opened)))
-	s.live = append(slices.Clip(s.live), id)
+func (s *storeModel) openSession() registry.SessionID {
+	s.sessionsOpened++
+	id := registry.SessionID("s" + string(rune('0'+s.sessionsOpened)))
+	s.liveSessions = append(slices.Clip(s.liveSessions), id)
 	return id
 }
 
 // end ends a session, and with it what it owns.
-func (s *exStore) end(id registry.SessionID) {
+func (s *storeModel) expireSession(id registry.SessionID) {
 	s.seq++
-	s.live = slices.DeleteFunc(slices.Clone(s.live), func(o registry.SessionID) bool { return o == id })
-	s.entries = slices.DeleteFunc(slices.Clone(s.entries), func(e exEntry) bool { return e.owner == id })
+	s.liveSessions = slices.DeleteFunc(slices.Clone(s.liveSessions), func(o registry.SessionID) bool { return o == id })
+	s.entries = slices.DeleteFunc(slices.Clone(s.entries), func(e storedEntry) bool { return e.owner == id })
 }
 
 // apply applies t or says why not. What waived says of an item of t does not count.
-func (s *exStore) apply(t registry.Txn, waived func(t *registry.Txn, item int) bool) (registry.Rev, error) {
+func (s *storeModel) apply(t registry.Txn, waived func(t *registry.Txn, item int) bool) (registry.Rev, error) {
 	for i, c := range t.If {
-		if !s.holds(c) && !waived(&t, i) {
+		if !s.conditionHolds(c) && !waived(&t, i) {
 			return registry.Rev{}, &registry.ConflictError{Index: i, Item: c.String()}
 		}
 	}
 	for i, op := range t.Then {
-		if !s.fits(op) && !waived(&t, len(t.If)+i) {
+		if !s.operationFits(op) && !waived(&t, len(t.If)+i) {
 			if op.Kind == registry.OpCreateOwned && !s.alive(op.Session) {
 				return registry.Rev{}, registry.ErrSessionLost
 			}
@@ -90,13 +90,13 @@ func (s *exStore) apply(t registry.Txn, waived func(t *registry.Txn, item int) b
 	s.seq++
 	s.entries = slices.Clone(s.entries)
 	for _, op := range t.Then {
-		i, found := s.find(op.Key)
+		i, found := s.indexOf(op.Key)
 		switch {
 		case op.Kind == registry.OpDelete && !found:
 		case op.Kind == registry.OpDelete:
 			s.entries = slices.Delete(s.entries, i, i+1)
 		default:
-			e := exEntry{key: op.Key, value: string(op.Value), created: s.seq, modified: s.seq, owner: op.Session, txn: t.ID}
+			e := storedEntry{key: op.Key, value: string(op.Value), created: s.seq, modified: s.seq, owner: op.Session, txn: t.ID}
 			if found {
 				e.created, e.owner = s.entries[i].created, s.entries[i].owner
 				s.entries[i] = e
@@ -108,7 +108,7 @@ func (s *exStore) apply(t registry.Txn, waived func(t *registry.Txn, item int) b
 	return registry.Rev{Seq: s.seq}, nil
 }
 
-func (s *exStore) holds(c registry.Cond) bool {
+func (s *storeModel) conditionHolds(c registry.Cond) bool {
 	switch c.Kind {
 	case registry.CondAlive:
 		return s.alive(c.Session)
@@ -122,7 +122,7 @@ func (s *exStore) holds(c registry.Cond) bool {
 	return found && e.modified == c.Rev.Seq
 }
 
-func (s *exStore) fits(op registry.Op) bool {
+func (s *storeModel) operationFits(op registry.Op) bool {
 	e, found := s.get(op.Key)
 	switch op.Kind {
 	case registry.OpCreate:
@@ -135,18 +135,18 @@ func (s *exStore) fits(op registry.Op) bool {
 
 // exDesk is a store as production code sees it: it may read, and what it wants to commit
 // is taken down and not done.
-type exDesk struct {
+type recordingRegistry struct {
 	registry.Registry // nothing else is called
-	store             *exStore
-	wanted            *registry.Txn
+	store             *storeModel
+	recorded          *registry.Txn
 }
 
 // errTaken is what production code is told of its transaction.
-var errTaken = errors.New("taken down, to be sent")
+var errRecorded = errors.New("taken down, to be sent")
 
-func (d *exDesk) Limits() registry.Limits { return registry.PortableLimits }
+func (d *recordingRegistry) Limits() registry.Limits { return registry.PortableLimits }
 
-func (d *exDesk) Get(_ context.Context, key registry.Key, _ registry.ReadOptions) (registry.Entry, error) {
+func (d *recordingRegistry) Get(_ context.Context, key registry.Key, _ registry.ReadOptions) (registry.Entry, error) {
 	e, ok := d.store.get(key)
 	if !ok {
 		return registry.Entry{}, registry.ErrNotFound
@@ -154,7 +154,7 @@ func (d *exDesk) Get(_ context.Context, key registry.Key, _ registry.ReadOptions
 	return e.entry(), nil
 }
 
-func (d *exDesk) List(_ context.Context, dir registry.Key, _ registry.ReadOptions) (registry.Listing, error) {
+func (d *recordingRegistry) List(_ context.Context, dir registry.Key, _ registry.ReadOptions) (registry.Listing, error) {
 	out := registry.Listing{Rev: registry.Rev{Seq: d.store.seq}, Atomic: true}
 	for _, e := range d.store.list(dir) {
 		out.Entries = append(out.Entries, e.entry())
@@ -162,23 +162,23 @@ func (d *exDesk) List(_ context.Context, dir registry.Key, _ registry.ReadOption
 	return out, nil
 }
 
-func (d *exDesk) Txn(_ context.Context, t registry.Txn) (registry.Rev, error) {
-	if d.wanted == nil {
-		d.wanted = &t
+func (d *recordingRegistry) Txn(_ context.Context, t registry.Txn) (registry.Rev, error) {
+	if d.recorded == nil {
+		d.recorded = &t
 	}
-	return registry.Rev{}, errTaken
+	return registry.Rev{}, errRecorded
 }
 
 // exRetry is a store for registry.Apply to settle a request whose reply was lost.
-type exRetry struct {
-	exDesk
-	apply func(registry.Txn) (registry.Rev, error)
-	asked bool
+type lostReplyRegistry struct {
+	recordingRegistry
+	apply     func(registry.Txn) (registry.Rev, error)
+	replyLost bool
 }
 
-func (r *exRetry) Txn(_ context.Context, t registry.Txn) (registry.Rev, error) {
-	if !r.asked {
-		r.asked = true
+func (r *lostReplyRegistry) Txn(_ context.Context, t registry.Txn) (registry.Rev, error) {
+	if !r.replyLost {
+		r.replyLost = true
 		return registry.Rev{}, registry.ErrUnknownOutcome
 	}
 	return r.apply(t)
