@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// askedOf returns an Input with candidates of these names, whose IDs tell nothing of the
-// order of the names.
-func askedOf(job string, shards int, names ...string) Input {
+// inputOf returns an Input with candidates of these names. The order of their IDs differs from that
+// of the names.
+func inputOf(job string, shards int, names ...string) Input {
 	in := Input{Job: job, Shards: shards, Owners: make([]string, shards)}
 	for i, name := range names {
 		in.Members = append(in.Members, Candidate{ID: fmt.Sprintf("id-%02d", (i*7)%len(names)), Name: name})
@@ -39,9 +39,9 @@ func sharesByName(t *testing.T, s Func, in Input) map[string][]int {
 	return shares
 }
 
-// In all of these Elastic-Job lists the instances as c, b, a.
+// In the following tests Elastic-Job's order of the instances is c, b, a.
 
-func TestAverage_DealsAsElasticJob(t *testing.T) {
+func TestAverage_AssignsAsElasticJob(t *testing.T) {
 	for _, tt := range []struct {
 		shards int
 		want   map[string][]int
@@ -53,7 +53,7 @@ func TestAverage_DealsAsElasticJob(t *testing.T) {
 		{1, map[string][]int{"c": {0}, "b": nil, "a": nil}},
 	} {
 		t.Run(fmt.Sprint(tt.shards, " over 3"), func(t *testing.T) {
-			assert.Equal(t, tt.want, sharesByName(t, Average, askedOf("settle", tt.shards, "a", "b", "c")))
+			assert.Equal(t, tt.want, sharesByName(t, Average, inputOf("settle", tt.shards, "a", "b", "c")))
 		})
 	}
 }
@@ -68,7 +68,7 @@ func TestOdevity_ReversesForEvenHashes(t *testing.T) {
 		"":                   {"c": nil, "b": {1}, "a": {0}}, // 0
 	} {
 		t.Run(job, func(t *testing.T) {
-			assert.Equal(t, want, sharesByName(t, Odevity, askedOf(job, 2, "a", "b", "c")))
+			assert.Equal(t, want, sharesByName(t, Odevity, inputOf(job, 2, "a", "b", "c")))
 		})
 	}
 }
@@ -81,7 +81,7 @@ func TestRotate_RotatesTheInstances(t *testing.T) {
 		"polygenelubricants": {"a": {0, 1, 6}, "c": {2, 3, 7}, "b": {4, 5}}, // 1<<31 mod 3 = 2
 	} {
 		t.Run(job, func(t *testing.T) {
-			assert.Equal(t, want, sharesByName(t, Rotate, askedOf(job, 8, "a", "b", "c")))
+			assert.Equal(t, want, sharesByName(t, Rotate, inputOf(job, 8, "a", "b", "c")))
 		})
 	}
 }
@@ -97,7 +97,7 @@ func TestRotation_IsWithinBoundsForEveryHash(t *testing.T) {
 	assert.Equal(t, 2, rotation(math.MinInt32, 3))
 }
 
-func TestJavaHash_IsThatOfJava(t *testing.T) {
+func TestJavaHash_EqualsStringHashCode(t *testing.T) {
 	for s, want := range map[string]int32{
 		"":                   0,
 		"a":                  97,
@@ -116,7 +116,7 @@ func TestJavaHash_IsThatOfJava(t *testing.T) {
 }
 
 func TestElasticOrder_DescendsByNameAsInJava(t *testing.T) {
-	in := askedOf("", 1, "10.0.0.9", "10.0.0.10", "host-1", "host-10", "host-9", "a", "A", "a~", "a.", "a_", "")
+	in := inputOf("", 1, "10.0.0.9", "10.0.0.10", "host-1", "host-10", "host-9", "a", "A", "a~", "a.", "a_", "")
 	var names []string
 	for _, id := range elasticOrder(in.Members) {
 		i := slices.IndexFunc(in.Members, func(m Candidate) bool { return m.ID == id })

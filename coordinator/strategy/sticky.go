@@ -6,12 +6,12 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/balance"
 )
 
-// Sticky deals evenly and moves as little as that allows: the candidates' counts differ
-// from their shares by weight by less than one, their loads decide who gets one more, and a
-// shard stays where it is unless the counts or the loads make it go.
+// Sticky assigns shards evenly with the fewest moves. Each candidate gets its share of the job by
+// weight, rounded down or up, and candidates with the least Input.Load are rounded up first. A shard
+// stays with its owner unless it has to move for the job, or the loads, to be even.
 //
-// The leader deals all sticky jobs of a group in one balance, of which this is the case of
-// one job.
+// A leader does not call Sticky for each job: it balances all sticky jobs of a group together, so
+// that their totals are even as well. For a group with one job both have the same result.
 func Sticky(in Input) (Assignment, error) {
 	job := balance.Job{Owners: in.Owners, Candidates: make([]int, len(in.Members))}
 	members := make([]balance.Member, len(in.Members))
@@ -22,16 +22,16 @@ func Sticky(in Input) (Assignment, error) {
 	return balance.Assign([]balance.Job{job}, members)[0], nil
 }
 
-// Single gives all shards to one candidate: to the one that has them, or the most of them,
-// and to the one with the least load if that leaves a choice. Weights make no difference.
+// Single assigns all shards to one candidate: the one that owns most of them, and among equals the
+// one with the least Input.Load. It ignores weights.
 func Single(in Input) (Assignment, error) {
-	has := make(map[string]int, len(in.Members))
+	owned := make(map[string]int, len(in.Members))
 	for _, id := range in.Owners {
-		has[id]++
+		owned[id]++
 	}
 	best := in.Members[0].ID
 	for _, m := range in.Members[1:] {
-		if more := has[m.ID] - has[best]; more > 0 || more == 0 && in.Load[m.ID] < in.Load[best] {
+		if more := owned[m.ID] - owned[best]; more > 0 || more == 0 && in.Load[m.ID] < in.Load[best] {
 			best = m.ID
 		}
 	}

@@ -9,63 +9,81 @@ import (
 	"slices"
 )
 
-// Func gives every shard of a job an owner. It must be pure: the same Input gives
-// the same Assignment on every instance, for any of them may lead. So it asks no clock,
-// no random number and no order of a map, and it keeps nothing between calls.
+// A Func is a strategy: it assigns an owner to every shard of a job.
 //
-// The leader calls it whenever it looks at a job, mostly with nothing changed since the
-// last time. Shards move to where the answer wants them, so a Strategy that pays no heed to
-// Input.Owners moves shards that could have stayed. If it does not return within a session's
-// TTL, or 10 s if that is longer, another instance leads.
+// A Func must be pure, since any instance may become leader and must then return the same Assignment
+// for the same Input. It must not read clocks, random numbers or the iteration order of a map, and it
+// must not keep state between calls.
 //
-// A Strategy fails if it returns an error, panics, or assigns some shard to no owner or to one
-// that is no candidate. While it fails, each shard stays with its owner, and the plan names the
-// problem. Only shards without an owner that may keep them are assigned, to the candidates with
-// the fewest: shards that are new, and those whose owner is dead, draining, disabled or blocked,
-// has withdrawn the job, lacks its labels or has its clock off.
+// The leader calls a Func each time it plans the job, usually with an unchanged Input. Shards move
+// to the owners that it returns, so a Func that ignores Input.Owners moves shards that could have
+// stayed. If a call takes longer than a session's TTL and than 10 s, the leader resigns and another
+// instance leads.
+//
+// A Func fails if it returns an error, panics, or leaves a shard without an owner or with one that is
+// not a candidate. While it fails, each shard stays with its owner and the status of the job reports
+// the error. Only shards without a valid owner are assigned, to the candidates with the fewest:
+// new shards, and those whose owner has expired, drains, is disabled or blocked, has withdrawn the
+// job, lacks its labels or has a skewed clock.
 type Func func(Input) (Assignment, error)
 
-// Input is what a Strategy decides by. It is the leader's, not to be changed or kept, save
-// for Owners: that slice is the Strategy's own, and may become the answer.
+// An Input describes one job and the members that may own its shards.
+//
+// A Func must not modify or retain an Input, except for Owners: that slice is a copy, which the Func
+// may modify and return as its Assignment.
 type Input struct {
-	// Job is the job's name.
+	// Job is the name of the job.
 	Job string
-	// Shards is how many shards the job has, at least 1. They are numbered from 0.
+
+	// Shards is the number of shards of the job, at least 1. Shards are numbered from 0.
 	Shards int
-	// Members are those who may own shards, sorted by ID: who offers the job, is not disabled
-	// and has the labels that the job wants. There is at least one.
+
+	// Members are the candidates, sorted by ID: the live members that offer the job, are neither
+	// draining nor disabled, have a right clock and have the labels that the job wants. There is
+	// at least one.
 	Members []Candidate
-	// Owners has by shard the ID of the candidate that has it now, or "" where there is
-	// none: the shard is new, or who has it died or is no candidate any more.
+
+	// Owners holds the ID of the candidate that owns each shard now. It is "" for a new shard and
+	// for one whose owner has expired or is no longer a candidate.
 	Owners []string
-	// Load is how many shards of other jobs of the group each member has, by ID.
+
+	// Load holds, by ID, how many shards of other jobs of the group each candidate owns.
 	Load map[string]int
 }
 
-// hasCandidate reports whether the candidates include id.
+// hasCandidate reports whether in.Members include id.
 func hasCandidate(in Input, id string) bool {
 	_, ok := slices.BinarySearchFunc(in.Members, id, func(c Candidate, id string) int { return cmp.Compare(c.ID, id) })
 	return ok
 }
 
-// Candidate is an instance that may own shards.
+// A Candidate is a member that may own shards of the job.
 type Candidate struct {
-	ID     string            // of one incarnation: a restarted instance has a new one
-	Name   string            // the instance's name, the same after a restart if it was given one
-	Labels map[string]string // as the instance states them
-	Weight int               // how many times the share of an instance with 1 it is to have, from 1 to MaxWeight
+	// ID identifies one incarnation: a restarted instance has another ID.
+	ID string
+
+	// Name is the name of the instance. It stays the same after a restart only if the program
+	// sets it, for instance in executor.Options.Instance.
+	Name string
+
+	// Labels are the labels that the instance was started with.
+	Labels map[string]string
+
+	// Weight is the share of shards that the instance wants, relative to an instance with weight
+	// 1. It is from 1 to coordinator.MaxWeight.
+	Weight int
 }
 
-// Assignment has by shard the ID of the candidate that is to own it.
+// An Assignment holds, for each shard, the ID of the candidate that should own it.
 type Assignment []string
 
-// builtIn returns the strategies that every process knows.
+// builtIn returns the built-in strategies by name.
 func builtIn() map[string]Func {
 	return map[string]Func{"sticky": Sticky, "average": Average, "odevity": Odevity, "rotate": Rotate, "single": Single}
 }
 
-// Known returns the built-in strategies and custom ones, by name. The error of a custom
-// one whose name is empty or built in, or that is nil, names it.
+// Known returns the built-in strategies and the custom ones, by name. It returns an error if a
+// custom strategy is nil, or its name is empty or that of a built-in one.
 func Known(custom map[string]Func) (map[string]Func, error) {
 	known := builtIn()
 	for _, name := range slices.Sorted(maps.Keys(custom)) {
@@ -83,17 +101,21 @@ func Known(custom map[string]Func) (map[string]Func, error) {
 	return known, nil
 }
 
-// PanicError is the error of a strategy that panicked. Its text leaves the stack out: that
-// names goroutines and addresses, which differ from call to call.
+// A PanicError is the error of a strategy that panicked. Its text omits the stack, which names
+// goroutines and addresses: the text is published in the plan, and must be the same for each call.
 type PanicError struct {
 	value any
+
+	// Stack is the stack of the goroutine that panicked, as debug.Stack returns it.
 	Stack []byte
 }
 
+// Error returns the value of the panic.
 func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// Run asks s for the owners of in's shards and answers for them: what it returns
-// passed checkAssignment. Users write strategies, so a panic of s becomes a strategyPanic.
+// Run calls s as a leader does, and checks the result: every shard has an owner, and each owner is a
+// candidate. s gets a copy of in.Owners. If s panics, the error of Run wraps a [*PanicError]. Run is
+// useful to test a strategy.
 func Run(s Func, in Input) (a Assignment, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -103,8 +125,7 @@ func Run(s Func, in Input) (a Assignment, err error) {
 	if err := checkInput(in); err != nil {
 		return nil, fmt.Errorf("run strategy of job %q: %w", in.Job, err)
 	}
-	// s may return the slice it was given, or scribble on it; the leader's view is neither
-	// its to keep nor its to change.
+	// s may modify this slice or return it, and the caller goes on using its own.
 	in.Owners = slices.Clone(in.Owners)
 	a, err = s(in)
 	if err != nil {
@@ -116,8 +137,8 @@ func Run(s Func, in Input) (a Assignment, err error) {
 	return a, nil
 }
 
-// checkInput holds the caller to what Input promises to strategies, so that none of them
-// has to think of a job without shards or candidates.
+// checkInput checks what Input promises, so that no strategy has to handle a job without shards or
+// candidates.
 func checkInput(in Input) error {
 	switch {
 	case in.Shards < 1:
@@ -130,8 +151,7 @@ func checkInput(in Input) error {
 	return nil
 }
 
-// checkAssignment returns an error that names the shard and the rule if a is no answer
-// to in: one candidate for each shard.
+// checkAssignment returns an error unless a has one candidate of in for each shard.
 func checkAssignment(in Input, a Assignment) error {
 	if len(a) != in.Shards {
 		return fmt.Errorf("owners for %d shards, the job has %d", len(a), in.Shards)
@@ -141,7 +161,7 @@ func checkAssignment(in Input, a Assignment) error {
 		case id == "":
 			return fmt.Errorf("shard %d has no owner", shard)
 		case !hasCandidate(in, id):
-			return fmt.Errorf("shard %d is given to %q, who is no candidate", shard, id)
+			return fmt.Errorf("shard %d is assigned to %q, which is not a candidate", shard, id)
 		}
 	}
 	return nil

@@ -14,20 +14,20 @@ import (
 
 func TestKnownStrategies(t *testing.T) {
 	builtIn := []string{"average", "odevity", "rotate", "single", "sticky"}
-	t.Run("are the built-in ones and the custom ones", func(t *testing.T) {
+	t.Run("include the built-in and the custom ones", func(t *testing.T) {
 		known, err := Known(nil)
 		require.NoError(t, err)
 		assert.Equal(t, builtIn, slices.Sorted(maps.Keys(known)))
 
-		answer := Assignment{"a"}
-		known, err = Known(map[string]Func{"mine": func(Input) (Assignment, error) { return answer, nil }})
+		result := Assignment{"a"}
+		known, err = Known(map[string]Func{"mine": func(Input) (Assignment, error) { return result, nil }})
 		require.NoError(t, err)
 		assert.ElementsMatch(t, append(builtIn, "mine"), slices.Collect(maps.Keys(known)))
 		got, err := known["mine"](Input{})
 		require.NoError(t, err)
-		assert.Equal(t, answer, got)
+		assert.Equal(t, result, got)
 	})
-	t.Run("are nobody else's", func(t *testing.T) {
+	t.Run("do not share custom strategies between calls", func(t *testing.T) {
 		_, err := Known(map[string]Func{"mine": Average})
 		require.NoError(t, err)
 		known, err := Known(nil)
@@ -40,7 +40,7 @@ func TestKnownStrategies(t *testing.T) {
 		`strategy "sticky" is built in, give yours another name`:  {"sticky": Average},
 		`strategy "average" is built in, give yours another name`: {"average": Average},
 	} {
-		t.Run("refuses: "+rule, func(t *testing.T) {
+		t.Run("are refused: "+rule, func(t *testing.T) {
 			_, err := Known(custom)
 			assert.EqualError(t, err, rule)
 		})
@@ -48,15 +48,15 @@ func TestKnownStrategies(t *testing.T) {
 }
 
 func TestRunStrategy_RefusesBadAssignments(t *testing.T) {
-	in := askedOf("settle", 3, "x", "y") // their IDs are id-00 and id-01
+	in := inputOf("settle", 3, "x", "y") // their IDs are id-00 and id-01
 	for rule, a := range map[string]Assignment{
-		"owners for 2 shards, the job has 3":                {"id-00", "id-01"},
-		"owners for 4 shards, the job has 3":                {"id-00", "id-01", "id-00", "id-01"},
-		"owners for 0 shards, the job has 3":                nil,
-		"shard 1 has no owner":                              {"id-00", "", "id-01"},
-		`shard 2 is given to "id-02", who is no candidate`:  {"id-00", "id-01", "id-02"},
-		`shard 0 is given to "x", who is no candidate`:      {"x", "y", "y"}, // a name is no ID
-		`shard 0 is given to "id-00 ", who is no candidate`: {"id-00 ", "id-01", "id-01"},
+		"owners for 2 shards, the job has 3":                        {"id-00", "id-01"},
+		"owners for 4 shards, the job has 3":                        {"id-00", "id-01", "id-00", "id-01"},
+		"owners for 0 shards, the job has 3":                        nil,
+		"shard 1 has no owner":                                      {"id-00", "", "id-01"},
+		`shard 2 is assigned to "id-02", which is not a candidate`:  {"id-00", "id-01", "id-02"},
+		`shard 0 is assigned to "x", which is not a candidate`:      {"x", "y", "y"}, // a name is no ID
+		`shard 0 is assigned to "id-00 ", which is not a candidate`: {"id-00 ", "id-01", "id-01"},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			got, err := Run(func(Input) (Assignment, error) { return a, nil }, in)
@@ -66,8 +66,8 @@ func TestRunStrategy_RefusesBadAssignments(t *testing.T) {
 	}
 }
 
-func TestRunStrategy_TakesAnyAssignmentThatIsWhole(t *testing.T) {
-	in := askedOf("settle", 3, "x", "y")
+func TestRunStrategy_AcceptsAnyCompleteAssignment(t *testing.T) {
+	in := inputOf("settle", 3, "x", "y")
 	want := Assignment{"id-01", "id-01", "id-01"}
 	got, err := Run(func(Input) (Assignment, error) { return want, nil }, in)
 	require.NoError(t, err)
@@ -76,26 +76,26 @@ func TestRunStrategy_TakesAnyAssignmentThatIsWhole(t *testing.T) {
 
 func TestRunStrategy_TurnsPanicsIntoErrors(t *testing.T) {
 	for _, cause := range []any{"oops", errors.New("oops")} {
-		got, err := Run(func(Input) (Assignment, error) { panic(cause) }, askedOf("settle", 3, "x"))
+		got, err := Run(func(Input) (Assignment, error) { panic(cause) }, inputOf("settle", 3, "x"))
 		require.EqualError(t, err, `run strategy of job "settle": panic: oops`)
 		var p *PanicError
 		require.ErrorAs(t, err, &p)
-		require.Contains(t, string(p.Stack), "strategy_test.go", "the stack says where")
+		require.Contains(t, string(p.Stack), "strategy_test.go", "the stack names the place")
 		assert.Nil(t, got)
 	}
 }
 
-func TestRunStrategy_KeepsTheCause(t *testing.T) {
-	cause := errors.New("no idea")
-	got, err := Run(func(Input) (Assignment, error) { return Assignment{"id-00"}, cause }, askedOf("settle", 1, "x"))
+func TestRunStrategy_WrapsTheError(t *testing.T) {
+	cause := errors.New("no route")
+	got, err := Run(func(Input) (Assignment, error) { return Assignment{"id-00"}, cause }, inputOf("settle", 1, "x"))
 	require.ErrorIs(t, err, cause)
-	require.EqualError(t, err, `run strategy of job "settle": no idea`)
+	require.EqualError(t, err, `run strategy of job "settle": no route`)
 	assert.Nil(t, got)
 }
 
-func TestRunStrategy_AsksNothingImpossible(t *testing.T) {
+func TestRunStrategy_RefusesBadInputs(t *testing.T) {
 	never := func(Input) (Assignment, error) {
-		t.Error("asked")
+		t.Error("the strategy was called")
 		return nil, nil
 	}
 	for rule, spoil := range map[string]func(*Input){
@@ -104,15 +104,15 @@ func TestRunStrategy_AsksNothingImpossible(t *testing.T) {
 		"no candidates":         func(in *Input) { in.Members = nil },
 		"2 owners for 3 shards": func(in *Input) { in.Owners = in.Owners[:2] },
 	} {
-		in := askedOf("settle", 3, "x")
+		in := inputOf("settle", 3, "x")
 		spoil(&in)
 		_, err := Run(never, in)
 		require.EqualError(t, err, `run strategy of job "settle": `+rule)
 	}
 }
 
-func TestRunStrategy_OwnersAreTheStrategysOwn(t *testing.T) {
-	in := askedOf("settle", 3, "x")
+func TestRunStrategy_CopiesOwners(t *testing.T) {
+	in := inputOf("settle", 3, "x")
 	a, err := Run(func(in Input) (Assignment, error) {
 		for i := range in.Owners {
 			in.Owners[i] = "id-00"
@@ -124,16 +124,16 @@ func TestRunStrategy_OwnersAreTheStrategysOwn(t *testing.T) {
 	assert.Equal(t, []string{"", "", ""}, in.Owners)
 }
 
-// Whatever built-in strategies are asked, they answer with what passes the check, give the
-// same answer again, and leave the question as it was.
-func TestStrategies_BuiltInArePureAndWhole(t *testing.T) {
+// Each built-in strategy returns a complete assignment, returns it again for the same input, and does
+// not modify the input.
+func TestStrategies_BuiltInArePureAndComplete(t *testing.T) {
 	for _, name := range []string{"average", "odevity", "rotate", "single", "sticky"} {
 		s := builtIn()[name]
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(200) {
 				rng := rand.New(rand.NewPCG(seed, 0))
 				names := []string{"a", "b", "c", "d", "e", "f", "g"}[:1+rng.IntN(7)]
-				in := askedOf(fmt.Sprint("job", seed), 1+rng.IntN(20), names...)
+				in := inputOf(fmt.Sprint("job", seed), 1+rng.IntN(20), names...)
 				in.Load = map[string]int{}
 				for _, m := range in.Members {
 					in.Load[m.ID] = rng.IntN(5)
@@ -143,42 +143,17 @@ func TestStrategies_BuiltInArePureAndWhole(t *testing.T) {
 						in.Owners[shard] = in.Members[i].ID
 					}
 				}
-				asked := in
-				asked.Members, asked.Owners, asked.Load = slices.Clone(in.Members), slices.Clone(in.Owners), maps.Clone(in.Load)
+				before := in
+				before.Members, before.Owners, before.Load = slices.Clone(in.Members), slices.Clone(in.Owners), maps.Clone(in.Load)
 
 				first, err := s(in)
 				require.NoError(t, err)
 				require.NoError(t, checkAssignment(in, first))
-				require.Equal(t, asked, in, "seed %d", seed)
+				require.Equal(t, before, in, "seed %d", seed)
 				second, err := s(in)
 				require.NoError(t, err)
 				require.Equal(t, first, second, "seed %d", seed)
 			}
 		})
 	}
-}
-
-// A strategy that keeps a job's shards in the zone that comes first, if anyone is there.
-func ExampleFunc() {
-	inFirstZone := func(in Input) (Assignment, error) {
-		zone := in.Members[0].Labels["zone"]
-		for _, m := range in.Members {
-			zone = min(zone, m.Labels["zone"])
-		}
-		in.Members = slices.DeleteFunc(slices.Clone(in.Members), func(m Candidate) bool { return m.Labels["zone"] != zone })
-		return Sticky(in)
-	}
-
-	a, err := inFirstZone(Input{
-		Job:    "settle",
-		Shards: 4,
-		Members: []Candidate{
-			{ID: "a", Labels: map[string]string{"zone": "east"}},
-			{ID: "b", Labels: map[string]string{"zone": "west"}},
-			{ID: "c", Labels: map[string]string{"zone": "east"}},
-		},
-		Owners: []string{"a", "b", "", "c"},
-	})
-	fmt.Println(a, err)
-	// Output: [a a c c] <nil>
 }
