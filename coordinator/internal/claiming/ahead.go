@@ -1,28 +1,39 @@
 package claiming
 
 import (
-	"github.com/rota-dev/rota/coordinator/internal/skew"
+	"time"
+
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// ahead returns what owned shards wait for in the epoch in force that is further ahead of this
-// clock than clocks within the limit can have put it.
+// A wrong clock can leave watermarks, or the begin of an epoch, ahead of all clocks. When the clock is
+// right again, the shards concerned wait for that time. This is reported and not repaired, since it is
+// unknown which of the fires until then were run: the owner logs it and publishes it in its member
+// record, and the leader copies it into the plan's problem.
+
+// maxLead is how far ahead of a clock, in allowed skews, an instant can be that a clock within the
+// limit has written: both clocks may be one skew from the median, on either side, and a new definition
+// begins one skew later.
+const maxLead = 3
+
+// findAhead returns the latest instant that owned shards wait for and that no clock within the limit
+// can have written. It considers the epoch in force only; an earlier one has an end.
 func (in *Input) findAhead() record.Ahead {
 	mine, last := in.Plan.Owners[in.Me], in.Plan.Last()
 	switch {
 	case in.AllowedSkew == 0 || last.Until != 0 || mine.IsZero():
 		return record.Ahead{}
 	case !in.MayClaim && in.ReportedAhead.Epoch == last.Number:
-		return in.ReportedAhead // this clock may be in doubt: there is no new look
+		return in.ReportedAhead // the local clock may be in doubt, so the report stays
 	case !in.MayClaim:
 		return record.Ahead{}
 	}
-	limit := in.Now.Add(skew.Reach * in.AllowedSkew)
+	limit := in.Now.Add(in.maxLead())
 	at := max(limit, last.From)
-	for _, marks := range []record.Watermarks{in.Plan.Watermarks, in.Claims.Watermarks} {
-		for _, g := range marks {
-			if g.Epoch == last.Number && g.Fire > at && !g.Shards.Intersect(mine).IsZero() {
-				at = g.Fire
+	for _, watermarks := range []record.Watermarks{in.Plan.Watermarks, in.Claims.Watermarks} {
+		for _, w := range watermarks {
+			if w.Epoch == last.Number && w.Fire > at && !w.Shards.Intersect(mine).IsZero() {
+				at = w.Fire
 			}
 		}
 	}
@@ -31,3 +42,5 @@ func (in *Input) findAhead() record.Ahead {
 	}
 	return record.Ahead{Epoch: last.Number, At: at}
 }
+
+func (in *Input) maxLead() time.Duration { return maxLead * in.AllowedSkew }

@@ -18,23 +18,23 @@ func TestClaim_Ahead(t *testing.T) {
 		in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(1), coordtest.Fire(minute, 1).Watermark())
 		return in
 	}
-	t.Run("a watermark ahead of all clocks is reported, with its generation", func(t *testing.T) {
+	t.Run("a watermark ahead of all clocks is reported with its epoch number", func(t *testing.T) {
 		in := waiting(t, 60)
 		out := in.Decide()
 		assert.Equal(t, record.Ahead{Epoch: 1, At: coordtest.At(60)}, out.Ahead)
-		assert.Equal(t, "0", out.Starts.Shards().String(), "the other shard goes on")
+		assert.Equal(t, "0", out.Starts.Shards().String(), "the other shard runs on")
 	})
-	t.Run("a watermark that the plan has is reported as well", func(t *testing.T) {
+	t.Run("a watermark in the plan is reported as well", func(t *testing.T) {
 		in := waiting(t, 0)
 		in.Plan.Watermarks = in.Plan.Watermarks.Raise(shardset.Of(0), coordtest.Fire(50, 1).Watermark())
 		assert.Equal(t, record.Ahead{Epoch: 1, At: coordtest.At(50)}, in.Decide().Ahead)
 	})
-	t.Run("an epoch that begins ahead of all clocks is reported", func(t *testing.T) {
+	t.Run("the begin of an epoch ahead of all clocks is reported", func(t *testing.T) {
 		in := waiting(t, 0)
 		in.Plan.Epochs[0].From = coordtest.At(90)
 		assert.Equal(t, record.Ahead{Epoch: 1, At: coordtest.At(90)}, in.Decide().Ahead)
 	})
-	t.Run("a watermark that clocks within the limit can have written is not reported", func(t *testing.T) {
+	t.Run("a watermark that a clock within the limit can have written is not reported", func(t *testing.T) {
 		in := waiting(t, 2)
 		in.Now = coordtest.At(2).Add(-15 * time.Second)
 		assert.Zero(t, in.Decide().Ahead)
@@ -60,30 +60,30 @@ func TestClaim_Ahead(t *testing.T) {
 		assert.Zero(t, in.Decide().Ahead)
 		in.ReportedAhead = record.Ahead{Epoch: 1, At: coordtest.At(60)}
 		in.MayClaim, in.Plan.Owners = false, nil
-		assert.Zero(t, in.Decide().Ahead, "nor is it when this member owns nothing")
+		assert.Zero(t, in.Decide().Ahead, "nor if this member owns no shards")
 	})
-	t.Run("nothing is reported where clocks are not compared", func(t *testing.T) {
+	t.Run("nothing is reported if clocks are not compared", func(t *testing.T) {
 		in := waiting(t, 60)
 		in.AllowedSkew = 0
 		assert.Zero(t, in.Decide().Ahead)
 	})
-	t.Run("an epoch that has an end is not reported", func(t *testing.T) {
+	t.Run("a watermark of an epoch that has an end is not reported", func(t *testing.T) {
 		in := waiting(t, 60)
 		in.Plan.Epochs[0].Until = coordtest.At(70)
 		assert.Zero(t, in.Decide().Ahead)
 	})
-	t.Run("a watermark of an earlier generation is not reported", func(t *testing.T) {
+	t.Run("a watermark of an earlier epoch is not reported", func(t *testing.T) {
 		in := waiting(t, 60)
 		in.Plan.Epochs[0].Until = coordtest.At(1)
 		in.Plan.Epochs = append(in.Plan.Epochs, coordtest.Epoch(t, 2, coordtest.At(1), 2))
 		assert.Zero(t, in.Decide().Ahead)
 	})
-	t.Run("a report stands while nothing may be claimed", func(t *testing.T) {
+	t.Run("a report stays while no runs may be claimed", func(t *testing.T) {
 		in := waiting(t, 60)
 		in.ReportedAhead = in.Decide().Ahead
 		in.MayClaim, in.Now = false, coordtest.At(80)
 		assert.Equal(t, in.ReportedAhead, in.Decide().Ahead)
 		in.Plan.Epochs[0].Number = 2
-		assert.Zero(t, in.Decide().Ahead, "it holds for its generation only")
+		assert.Zero(t, in.Decide().Ahead, "it applies to its epoch only")
 	})
 }

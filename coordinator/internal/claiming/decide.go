@@ -5,45 +5,43 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
-	"github.com/rota-dev/rota/coordinator/internal/skew"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// Input is what an incarnation knows when it looks at one of its jobs.
+// Input is what an incarnation knows about one of its jobs. Decide does not modify it.
 type Input struct {
 	Me            string
-	Plan          *record.Plan
-	Programs      map[int]due.Program // by generation
-	Claims        record.Claims       // as last committed
+	Plan          *record.Plan        // nil: none has been observed
+	Programs      map[int]due.Program // by epoch number; an unsupported definition has none
+	Claims        record.Claims       // the claims record as last committed
 	Ended         []EndedRun          // runs that have ended since
-	Blocked       shardset.Set        // shards that may not start: an old function has not returned
+	Blocked       shardset.Set        // shards whose handler of an earlier incarnation has not returned
 	Now           record.Instant
 	MayClaim      bool          // new runs may be claimed
-	AllowedSkew   time.Duration // how far clocks may be apart; 0: nobody compares them
-	ReportedAhead record.Ahead  // what shards wait for, as it was published last
+	AllowedSkew   time.Duration // 0: clocks are not compared
+	ReportedAhead record.Ahead  // as last published in the member record
 }
 
-// EndedRun is a run whose function has returned.
+// EndedRun is a run whose handler has returned.
 type EndedRun struct {
 	Shard      int
 	Err        error
-	HandedBack bool // the run is to be made again as another attempt
+	HandedBack bool // the run is to be made again, as the next attempt
 }
 
-// Decision is what an incarnation writes, and then does.
+// Decision is what the incarnation commits, and what it does then.
 type Decision struct {
 	Claims      record.Claims
-	Starts      record.Runs    // to be started once the claims are committed
-	RestsOnPlan bool           // it rests on the plan
-	Changed     bool           // there is something to write
-	Wake        record.Instant // when to look again if nothing happens; zero: never
-	Ahead       record.Ahead   // what shards wait for that is ahead of this clock
+	Starts      record.Runs    // to be started once Claims is committed
+	RestsOnPlan bool           // the commit needs the plan's revision as a condition
+	Changed     bool           // Claims differs from the record
+	Wake        record.Instant // when to decide again if no input changes; zero: never
+	Ahead       record.Ahead   // to be published: an instant ahead of this clock that shards wait for
 }
 
-// Decide decides what to write about a job: a pure function. A pending re-run comes
-// before any other run of its shard, then triggers, then the schedule. Disabled shards run
-// nothing.
+// Decide decides what to commit for a job. For each shard, a pending re-run comes first, then triggers
+// in order, then the schedule. A disabled shard runs nothing.
 func (in *Input) Decide() Decision {
 	out := Decision{Claims: in.Claims}
 	in.recordEnds(&out)
@@ -55,7 +53,7 @@ func (in *Input) Decide() Decision {
 		return out
 	}
 	if out.Ahead.Epoch != 0 {
-		out.wakeNoLaterThan(out.Ahead.At.Add(-skew.Reach * in.AllowedSkew)) // it is no longer ahead then
+		out.wakeNoLaterThan(out.Ahead.At.Add(-in.maxLead())) // from then on it is within the limit
 	}
 	mine := in.Plan.Owners[in.Me]
 	free := mine.Minus(in.Plan.Frozen).Minus(in.Blocked)
@@ -65,41 +63,41 @@ func (in *Input) Decide() Decision {
 	if free.IsZero() {
 		return out
 	}
-	marks := in.Claims.Watermarks.Fold(in.Plan.Watermarks, free)
+	watermarks := in.Claims.Watermarks.Fold(in.Plan.Watermarks, free)
 	if in.dropsReruns() {
-		marks = in.dropReruns(&out, marks, free)
+		watermarks = in.dropReruns(&out, watermarks, free)
 	}
-	for _, part := range marks.Split(free) {
-		disabled := part.Shards.Intersect(in.Plan.Disabled)
-		in.claimForShards(&out, part.Shards.Minus(disabled), part.Watermark)
-		in.skipForDisabled(&out, disabled, part.Watermark)
+	for _, group := range watermarks.Split(free) {
+		disabled := group.Shards.Intersect(in.Plan.Disabled)
+		in.claimForShards(&out, group.Shards.Minus(disabled), group.Watermark)
+		in.skipForDisabled(&out, disabled, group.Watermark)
 	}
 	if out.RestsOnPlan {
-		// The plan that the claim names as a condition says what is mine, so what is said
-		// of other shards here has been folded into it and can go.
+		// The commit has the plan's revision as a condition, so this member owns no other shards,
+		// and the plan already contains the watermarks and re-runs that it recorded for them.
 		out.Claims.Watermarks = out.Claims.Watermarks.Within(mine)
 		out.Claims.Reruns = due.Unclaimed(out.Claims.Reruns.Within(mine), out.Claims.Watermarks)
 	}
 	return out
 }
 
-// close takes ended runs off the record.
+// recordEnds removes ended runs from those in progress and records their outcomes.
 func (in *Input) recordEnds(out *Decision) {
 	if len(in.Ended) == 0 {
 		return
 	}
-	var done, failed, returned shardset.Set
+	var ended, failed, handedBack shardset.Set
 	for _, e := range in.Ended {
-		done.Add(e.Shard)
+		ended.Add(e.Shard)
 		switch {
 		case e.HandedBack:
-			returned.Add(e.Shard)
+			handedBack.Add(e.Shard)
 		case e.Err != nil:
 			failed.Add(e.Shard)
 		}
 	}
 	for _, g := range in.Claims.Running {
-		if part := g.Shards.Intersect(returned); !part.IsZero() {
+		if part := g.Shards.Intersect(handedBack); !part.IsZero() {
 			out.Claims.Reruns = out.Claims.Reruns.With(part, g.Return())
 		}
 		if g.Shards = g.Shards.Intersect(failed); g.Shards.IsZero() {
@@ -108,14 +106,14 @@ func (in *Input) recordEnds(out *Decision) {
 		first := slices.IndexFunc(in.Ended, func(e EndedRun) bool { return g.Shards.Has(e.Shard) })
 		out.Claims.Failures = out.Claims.Failures.With(record.Failure{RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error()})
 	}
-	out.Claims.Running = out.Claims.Running.Without(done)
-	out.Claims.Counts.Succeeded += uint64(done.Len() - failed.Len() - returned.Len())
+	out.Claims.Running = out.Claims.Running.Without(ended)
+	out.Claims.Counts.Succeeded += uint64(ended.Len() - failed.Len() - handedBack.Len())
 	out.Claims.Counts.Failed += uint64(failed.Len())
 	out.Claims.Ended = in.Now
 	out.Changed = true
 }
 
-// part decides for free shards that share a mark.
+// claimForShards claims the next run of each free shard. All of them have watermark m.
 func (in *Input) claimForShards(out *Decision, shards shardset.Set, m record.Watermark) {
 	for _, g := range out.pendingReruns(in.Plan) {
 		if sub := shards.Intersect(g.Shards); !sub.IsZero() && !m.Covers(g.Ref) {
@@ -139,9 +137,9 @@ func (in *Input) claimForShards(out *Decision, shards shardset.Set, m record.Wat
 	in.claimDueFires(out, shards, m, false)
 }
 
-// pass decides for free shards that share a mark and are disabled: fires that fall due are
-// passed over as they come, and counted. Triggers and re-runs wait. A mark beyond the fire
-// of a re-run would say that it was claimed, so fires wait behind it.
+// skipForDisabled skips and counts the due fires of free, disabled shards with watermark m. Triggers
+// and re-runs wait until the shard is enabled. Fires after a pending re-run wait as well: a watermark
+// beyond the re-run's fire would mean that the re-run was claimed.
 func (in *Input) skipForDisabled(out *Decision, shards shardset.Set, m record.Watermark) {
 	for _, g := range out.pendingReruns(in.Plan) {
 		if g.Trigger == 0 && !m.Covers(g.Ref) {
@@ -151,8 +149,8 @@ func (in *Input) skipForDisabled(out *Decision, shards shardset.Set, m record.Wa
 	in.claimDueFires(out, shards, m, true)
 }
 
-// reruns returns the pending re-runs: those of the plan, and those that this incarnation
-// handed back itself, just now or earlier. A watermark covers the ones that have been claimed.
+// pendingReruns returns the re-runs of the plan and those of runs that this incarnation has handed
+// back. Some may be claimed already: then the watermark covers them.
 func (out *Decision) pendingReruns(plan *record.Plan) record.Runs {
 	if len(out.Claims.Reruns) == 0 {
 		return plan.Reruns
@@ -160,36 +158,37 @@ func (out *Decision) pendingReruns(plan *record.Plan) record.Runs {
 	return slices.Concat(plan.Reruns, out.Claims.Reruns)
 }
 
-// givesUp reports that pending re-runs are not made any more: they come from a definition that
-// wanted them, and the newest counts what a crash ends.
+// dropsReruns reports whether pending re-runs are counted as lost instead of run. An earlier definition
+// asked for them; the newest counts crashed runs as failed.
 func (in *Input) dropsReruns() bool {
 	job := in.Plan.Last().Job()
 	return job.OnCrash == record.CrashFail && due.TracksRuns(job)
 }
 
-// giveUp counts the pending re-runs of free shards as lost, and returns the marks that these
-// have then: as if the re-runs had been claimed, so that they are made nowhere else.
-func (in *Input) dropReruns(out *Decision, marks record.Watermarks, free shardset.Set) record.Watermarks {
+// dropReruns counts the pending re-runs of free shards as lost. It returns the watermarks with these
+// re-runs covered, so that no other instance runs them either.
+func (in *Input) dropReruns(out *Decision, watermarks record.Watermarks, free shardset.Set) record.Watermarks {
 	for _, g := range out.pendingReruns(in.Plan) {
-		for _, part := range marks.Split(free.Intersect(g.Shards)) {
-			if part.Covers(g.Ref) {
+		for _, group := range watermarks.Split(free.Intersect(g.Shards)) {
+			if group.Covers(g.Ref) {
 				continue
 			}
-			m := part.Max(g.Watermark())
-			marks = marks.Raise(part.Shards, m)
-			out.raiseWatermark(part.Shards, m)
-			out.Claims.Counts.Lost += uint64(part.Shards.Len())
-			ended := g.Ref
-			ended.Attempt-- // the one that a crash ended
+			m := group.Max(g.Watermark())
+			watermarks = watermarks.Raise(group.Shards, m)
+			out.raiseWatermark(group.Shards, m)
+			out.Claims.Counts.Lost += uint64(group.Shards.Len())
+			crashed := g.Ref
+			crashed.Attempt--
 			out.Claims.Failures = out.Claims.Failures.With(record.Failure{
-				RunGroup: record.RunGroup{Shards: part.Shards, Ref: ended}, At: in.Now, Error: due.CrashedRunError,
+				RunGroup: record.RunGroup{Shards: group.Shards, Ref: crashed}, At: in.Now, Error: due.CrashedRunError,
 			})
 		}
 	}
-	return marks
+	return watermarks
 }
 
-// schedule decides for free shards that share a mark by the schedules of all epochs.
+// claimDueFires claims, or for disabled shards skips, the fires that are due. A shard's fires of an
+// earlier epoch come before those of a later one.
 func (in *Input) claimDueFires(out *Decision, shards shardset.Set, m record.Watermark, disabled bool) {
 	for i := range in.Plan.Epochs {
 		e := &in.Plan.Epochs[i]
@@ -203,41 +202,40 @@ func (in *Input) claimDueFires(out *Decision, shards shardset.Set, m record.Wate
 	}
 }
 
-// scheduled decides for free shards by one epoch's schedule. It reports whether later
-// epochs have to wait for it.
+// claimDueOfEpoch claims or skips the due fires of one epoch. It reports whether these shards' fires of
+// later epochs have to wait.
 func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset.Set, m record.Watermark, disabled bool) bool {
 	prog, ok := in.Programs[e.Number]
 	if !ok {
-		return true // its definition does not compile here; others may know better
+		return true // an instance that supports the definition has to serve its fires first
 	}
-	owed, ok := due.InEpoch(e, prog, m, in.Now, disabled)
+	found, ok := due.InEpoch(e, prog, m, in.Now, disabled)
 	if !ok {
 		return false
 	}
-	out.Claims.Counts.Skipped += uint64(owed.Skipped * shards.Len())
-	if !owed.Fire.IsZero() {
-		in.claimRun(out, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(owed.Fire), Attempt: 1, Missed: owed.Missed}, m)
+	out.Claims.Counts.Skipped += uint64(found.Skipped * shards.Len())
+	if !found.Fire.IsZero() {
+		in.claimRun(out, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(found.Fire), Attempt: 1, Missed: found.Missed}, m)
 		return true
 	}
-	if !owed.Through.IsZero() {
-		out.raiseWatermark(shards, m.Max(record.Watermark{Epoch: e.Number, Fire: record.InstantOf(owed.Through)}))
+	if !found.Through.IsZero() {
+		out.raiseWatermark(shards, m.Max(record.Watermark{Epoch: e.Number, Fire: record.InstantOf(found.Through)}))
 	}
-	if owed.Wake.IsZero() {
+	if found.Wake.IsZero() {
 		return false
 	}
-	out.wakeNoLaterThan(record.InstantOf(owed.Wake))
+	out.wakeNoLaterThan(record.InstantOf(found.Wake))
 	return true
 }
 
-// wakeBy has the next look happen at an instant at the latest.
 func (out *Decision) wakeNoLaterThan(at record.Instant) {
 	if out.Wake == 0 || at < out.Wake {
 		out.Wake = at
 	}
 }
 
-// start puts runs of shards with mark m on the record. A definition that does not compile
-// here may be known to others, so its runs are left to them, and come first all the same.
+// claimRun claims run r for shards with watermark m. If the definition is unsupported, it claims
+// nothing; the run still precedes later ones, and waits for an owner that supports it.
 func (in *Input) claimRun(out *Decision, shards shardset.Set, r record.Ref, m record.Watermark) {
 	if _, ok := in.Programs[r.Epoch]; !ok {
 		return

@@ -1,3 +1,4 @@
-// Package claiming decides what a member writes to its claims record of a job: which runs it claims,
-// which fires it skips, and which runs have ended. It decides from its arguments alone.
+// Package claiming decides what a member writes into its claims record of one job: the runs that it
+// claims, the fires that it skips, and the runs that have ended. [Input.Decide] is pure: the claimer
+// collects an [Input], commits the [Decision] and then starts its runs.
 package claiming

@@ -13,7 +13,7 @@ import (
 )
 
 func TestClaim_RunsHandedBack(t *testing.T) {
-	// own returns what the owner of shards 0 and 1 knows after a run of both, of which that of
+	// own returns the input of the owner of shards 0 and 1 after a run of both has ended; that of
 	// shard 0 was handed back.
 	own := func(t *testing.T) *Input {
 		in := claimant(t, 2)
@@ -22,7 +22,7 @@ func TestClaim_RunsHandedBack(t *testing.T) {
 		in.Ended = []EndedRun{{Shard: 0, Err: errors.New("handed back"), HandedBack: true}, {Shard: 1}}
 		return in
 	}
-	t.Run("are pending at the next attempt, and neither failed nor succeeded", func(t *testing.T) {
+	t.Run("are pending as the next attempt, and count neither as failed nor as succeeded", func(t *testing.T) {
 		in := own(t)
 		in.MayClaim = false
 		out := in.Decide()
@@ -31,7 +31,7 @@ func TestClaim_RunsHandedBack(t *testing.T) {
 		assert.Equal(t, record.Counts{Succeeded: 1}, out.Claims.Counts)
 		assert.Empty(t, out.Claims.Failures)
 	})
-	t.Run("are claimed by an owner that goes on, before any other run of the shard", func(t *testing.T) {
+	t.Run("are claimed by an owner that does not drain, before any other run of the shard", func(t *testing.T) {
 		in := own(t)
 		in.Now = coordtest.At(3)
 		out := in.Decide()
@@ -42,7 +42,7 @@ func TestClaim_RunsHandedBack(t *testing.T) {
 		ref, _ = out.Starts.Of(1)
 		assert.Equal(t, coordtest.At(3), ref.Fire)
 	})
-	t.Run("hold up the fires of a disabled shard", func(t *testing.T) {
+	t.Run("delay the fires of a disabled shard", func(t *testing.T) {
 		in := own(t)
 		in.Plan.Disabled = shardset.Of(0, 1)
 		in.Now = coordtest.At(3)
@@ -52,7 +52,7 @@ func TestClaim_RunsHandedBack(t *testing.T) {
 		assert.Equal(t, coordtest.At(3), out.Claims.Watermarks.Of(1).Fire)
 		assert.Len(t, out.Claims.Reruns, 1)
 	})
-	t.Run("count as lost once the newest definition wants no re-runs", func(t *testing.T) {
+	t.Run("count as lost if the newest definition does not want re-runs", func(t *testing.T) {
 		in := own(t)
 		in.MayClaim = false
 		in.Claims, in.Ended = in.Decide().Claims, nil
