@@ -9,41 +9,40 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// State is what is known of who leads the group.
+// State is what an elector has observed of the leadership.
 type State struct {
-	Leader     record.Leader // empty: the record is not there, or cannot be read
-	LeaderRev  registry.Rev  // zero: there is no leader record yet
+	Leader     record.Leader // empty if the record is missing or unreadable
+	LeaderRev  registry.Rev  // zero: there is no leader record
 	Seat       registry.SessionID
-	SeatRev    registry.Rev // zero: the office is vacant
-	Successors []string     // as last seen, also once the key that said it has gone
-	Clocks     skew.Notice  // as last seen, in the same way
-	Incomplete []string     // likewise: incarnations of which a leader misses records
+	SeatRev    registry.Rev // zero: the seat is free
+	Successors []string     // as last published, also after the seat has vanished
+	Clocks     skew.Notice  // likewise
+	Incomplete []string     // likewise: incarnations with a missing record
 }
 
-// Step is what an incarnation does about the office now.
+// Step is what an incarnation does about the leadership.
 type Step int
 
 const (
-	Follow     Step = iota // somebody is in office
-	Lead                   // this incarnation is in office
-	AcceptSeat             // it was named and shows that it is there
-	TakeSeat               // the office is vacant
+	Follow     Step = iota // the seat is taken
+	Lead                   // this incarnation has the seat
+	AcceptSeat             // a leader that resigned has named this incarnation
+	TakeSeat               // the seat is free, or its leader record is missing
 )
 
-// NextStep tells what incarnation me of session s does about the office, and how long it
-// holds back first. Successors act at once, in their order; the others give them time,
-// and each other: rank and draw spread a hundred candidates so that few of them commit
-// anything. draw is random in [0, 1).
+// NextStep returns what incarnation me with session s does, and how long it waits first. Successors act
+// in their order, each SuccessionDelay after the one before. All others follow later, spread by draw,
+// which is random in [0, 1): so few of a hundred candidates send a transaction that conflicts.
 func (o *State) NextStep(me string, s registry.SessionID, draw float64) (Step, time.Duration) {
-	mine := o.Leader.Session == s
+	named := o.Leader.Session == s
 	switch {
-	case mine && o.Seat == s:
+	case named && o.Seat == s:
 		return Lead, 0
 	case o.Seat == s && o.Leader.Session == "":
-		return TakeSeat, 0 // another hand took the record away, and nobody else can mend it
+		return TakeSeat, 0 // another writer deleted the leader record, and only the seat's owner can restore it
 	case !o.SeatRev.IsZero():
 		return Follow, 0
-	case mine:
+	case named:
 		return AcceptSeat, 0
 	}
 	if rank := slices.Index(o.Successors, me); rank >= 0 {
@@ -56,23 +55,27 @@ func (o *State) NextStep(me string, s registry.SessionID, draw float64) (Step, t
 	return TakeSeat, time.Duration(behind)*SuccessionDelay + time.Duration(draw*float64(8*SuccessionDelay))
 }
 
-// SuccessionDelay is what each rank gives the one before it: a few commits' time.
+// SuccessionDelay is how long each successor waits for the one before it: the time of a few commits.
 const SuccessionDelay = 25 * time.Millisecond
 
-// SuccessionTxn is the transaction by which me takes the office: vacant as o says it is, or
-// its own under a record that another hand took away. Where that record names nobody, who
-// must be dead is not known. That two could then think they lead harms nothing: the term
-// tells.
+// SuccessionTxn returns the transaction by which me takes the free seat, or restores the leader record
+// under its own seat after another writer deleted it.
+//
+// Its conditions make sure that no two sessions lead at once: the leader on record is dead, and the
+// record has not changed since it was observed. The session s is alive, because the transaction creates
+// a key that it owns or has its seat as a condition. A deleted record names no session to check. Then
+// two incarnations may believe that they lead; the term, a condition of every write of a leader, stops
+// the earlier one.
 func (o *State) SuccessionTxn(k record.Keys, me string, s registry.SessionID) (registry.Txn, error) {
 	leader, err := record.Encode(record.Leader{Incarnation: me, Session: s})
 	if err != nil {
 		return registry.Txn{}, err
 	}
-	present, err := record.Encode(record.Seat{Skewed: o.Clocks.Skewed})
+	seat, err := record.Encode(record.Seat{Skewed: o.Clocks.Skewed})
 	if err != nil {
 		return registry.Txn{}, err
 	}
-	var t registry.Txn // that s lives goes without saying: a key is created that it owns, or stands
+	var t registry.Txn
 	if o.Leader.Session != "" {
 		t.If = append(t.If, registry.Dead(o.Leader.Session))
 	}
@@ -84,22 +87,24 @@ func (o *State) SuccessionTxn(k record.Keys, me string, s registry.SessionID) (r
 	if o.Seat == s {
 		t.If = append(t.If, registry.At(k.Seat(), o.SeatRev))
 	} else {
-		t.Then = append(t.Then, registry.CreateOwned(k.Seat(), present, s))
+		t.Then = append(t.Then, registry.CreateOwned(k.Seat(), seat, s))
 	}
 	return t, nil
 }
 
-// AcceptanceTxn is the transaction by which the leader that o names shows that it is there.
+// AcceptanceTxn returns the transaction by which the named leader creates its seat. It conflicts if
+// another incarnation has been named since.
 func (o *State) AcceptanceTxn(k record.Keys, s registry.SessionID) (registry.Txn, error) {
-	present, err := record.Encode(record.Seat{Skewed: o.Clocks.Skewed})
+	seat, err := record.Encode(record.Seat{Skewed: o.Clocks.Skewed})
 	return registry.Txn{
 		If:   []registry.Cond{registry.At(k.Leader(), o.LeaderRev)},
-		Then: []registry.Op{registry.CreateOwned(k.Seat(), present, s)},
+		Then: []registry.Op{registry.CreateOwned(k.Seat(), seat, s)},
 	}, err
 }
 
-// ResignationTxn is the transaction by which the leader in office hands over to another
-// incarnation, which must live: the office is never vacant in between.
+// ResignationTxn returns the transaction by which the leader names incarnation to as the next one and
+// frees the seat. It has the condition that to is alive: naming an expired one would delay the next
+// term by an election.
 func (o *State) ResignationTxn(k record.Keys, to string) (registry.Txn, error) {
 	leader, err := record.Encode(record.Leader{Incarnation: to, Session: record.SessionOf(to)})
 	return registry.Txn{
@@ -111,13 +116,13 @@ func (o *State) ResignationTxn(k record.Keys, to string) (registry.Txn, error) {
 	}, err
 }
 
-// ReasonToLead returns why a step leads to the office, for the log.
+// ReasonToLead returns, for the log, why step s made this incarnation the leader.
 func (o *State) ReasonToLead(s Step) string {
 	switch {
 	case s == AcceptSeat:
-		return "the leader before handed the office over"
+		return "the previous leader resigned and named this instance"
 	case o.Leader.Session == "":
 		return "there was no leader"
 	}
-	return "the leader before is gone: " + record.InstanceOf(o.Leader.Incarnation)
+	return "the session of the previous leader expired or was closed: " + record.InstanceOf(o.Leader.Incarnation)
 }

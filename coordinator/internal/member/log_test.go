@@ -47,11 +47,11 @@ func TestLog_Member(t *testing.T) {
 		a.Shutdown()
 		time.Sleep(time.Second)
 		assert.Len(t, a.Log.Having("level=INFO", `msg="no longer leading"`, "term=", `why="handed over to b"`), 1)
-		assert.Len(t, b.Log.Having("level=INFO", "msg=leading", `why="the leader before handed the office over"`), 1)
+		assert.Len(t, b.Log.Having("level=INFO", "msg=leading", `why="the previous leader resigned and named this instance"`), 1)
 		g.Server.Partition("b")
 		time.Sleep(30 * time.Second)
 		assert.Len(t, b.Log.Having("level=INFO", `msg="no longer leading"`, "session lost"), 1)
-		assert.Len(t, c.Log.Having("level=INFO", "msg=leading", `why="the leader before is gone: b"`), 1)
+		assert.Len(t, c.Log.Having("level=INFO", "msg=leading", `why="the session of the previous leader expired or was closed: b"`), 1)
 		for _, w := range []*membertest.Worker{a, b, c} {
 			assert.LessOrEqual(t, len(w.Log.Having("leading")), 2)
 		}
