@@ -1,3 +1,3 @@
-// Package batch packs conditions and operations of many parts into few transactions, and finds the
-// part that a conflict is about.
+// Package batch packs the conditions and operations of many parts, such as the plans of many jobs, into
+// few transactions, and maps the conflict of a transaction back to one part.
 package batch

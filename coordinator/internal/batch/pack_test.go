@@ -25,9 +25,9 @@ func TestPack(t *testing.T) {
 		parts[i] = i
 	}
 
-	t.Run("every part is in one transaction whole, in order, within the limits", func(t *testing.T) {
+	t.Run("each part is in one transaction, in order, within the limits", func(t *testing.T) {
 		loads := Pack(common, parts, limits, plain, never)
-		assert.Len(t, loads, 4, "31 parts of two items beside the common one")
+		assert.Len(t, loads, 4, "31 parts of two items each, besides the common one")
 		var all []int
 		for _, l := range loads {
 			require.NoError(t, registry.CheckTxn(l.Txn, limits))
@@ -37,10 +37,10 @@ func TestPack(t *testing.T) {
 		}
 		assert.Equal(t, parts, all)
 	})
-	t.Run("an item of the transaction leads back to its part", func(t *testing.T) {
+	t.Run("an item of a transaction belongs to its part", func(t *testing.T) {
 		for _, l := range Pack(common, parts, limits, plain, never) {
 			_, ok := l.PartOf(0)
-			assert.False(t, ok, "the common condition is nobody's")
+			assert.False(t, ok, "the common condition belongs to no part")
 			for i := 1; i < len(l.Txn.If)+len(l.Txn.Then); i++ {
 				n, ok := l.PartOf(i)
 				require.True(t, ok)
@@ -52,12 +52,12 @@ func TestPack(t *testing.T) {
 			}
 		}
 	})
-	t.Run("one that asks to be alone is", func(t *testing.T) {
+	t.Run("a part that has to be alone has its own transaction", func(t *testing.T) {
 		loads := Pack(common, parts[:3], limits, plain, func(i int) bool { return i == 1 })
 		require.Len(t, loads, 3)
 		assert.Equal(t, []int{1}, loads[1].Parts)
 	})
-	t.Run("bytes count as well", func(t *testing.T) {
+	t.Run("bytes are limited as well", func(t *testing.T) {
 		big := []byte(strings.Repeat("x", 100<<10))
 		loads := Pack(common, parts[:6], limits, func(i int) Items {
 			return Items{Ops: []registry.Op{registry.Create(key(i), big)}}
@@ -67,14 +67,14 @@ func TestPack(t *testing.T) {
 			assert.NoError(t, registry.CheckTxn(l.Txn, limits))
 		}
 	})
-	t.Run("a condition that several share is stated once", func(t *testing.T) {
+	t.Run("a condition on a session that several parts have is added once", func(t *testing.T) {
 		loads := Pack(common, parts[:5], limits, func(i int) Items {
 			return Items{Conds: []registry.Cond{registry.Dead("x")}, Ops: []registry.Op{registry.Create(key(i), nil)}}
 		}, never)
 		require.Len(t, loads, 1)
 		assert.Len(t, loads[0].Txn.If, 2)
 	})
-	t.Run("nothing packs into nothing", func(t *testing.T) {
+	t.Run("no parts make no transactions", func(t *testing.T) {
 		assert.Empty(t, Pack(common, nil, limits, plain, never))
 	})
 }

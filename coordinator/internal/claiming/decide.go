@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// Input is what an incarnation knows about one of its jobs. Decide does not modify it.
+// Input holds all that a decision about one job depends on. Decide does not modify it.
 type Input struct {
 	Me            string
 	Plan          *record.Plan        // nil: none has been observed
@@ -30,7 +30,7 @@ type EndedRun struct {
 	HandedBack bool // the run is to be made again, as the next attempt
 }
 
-// Decision is what the incarnation commits, and what it does then.
+// Decision is the claims record to commit, and the actions that follow the commit.
 type Decision struct {
 	Claims      record.Claims
 	Starts      record.Runs    // to be started once Claims is committed

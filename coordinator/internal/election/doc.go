@@ -1,5 +1,5 @@
-// Package election decides what an incarnation does about the leadership of its group, and builds the
-// transactions that change it. It is pure: the elector observes the records, waits, and commits.
+// Package election decides when an incarnation takes, accepts or keeps the leadership of its group, and
+// builds the transactions that change it. It is pure: the elector observes the records, waits, and commits.
 //
 // Two records describe the leadership. election/leader names the leader; it is never deleted, so there
 // is always a session whose end can be proven, and its commit number is the term. election/~seat is

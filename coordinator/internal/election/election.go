@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// State is what an elector has observed of the leadership.
+// State is an elector's view of the election records.
 type State struct {
 	Leader     record.Leader // empty if the record is missing or unreadable
 	LeaderRev  registry.Rev  // zero: there is no leader record
@@ -20,7 +20,7 @@ type State struct {
 	Incomplete []string     // likewise: incarnations with a missing record
 }
 
-// Step is what an incarnation does about the leadership.
+// Step is an incarnation's next action in the election.
 type Step int
 
 const (
@@ -30,7 +30,7 @@ const (
 	TakeSeat               // the seat is free, or its leader record is missing
 )
 
-// NextStep returns what incarnation me with session s does, and how long it waits first. Successors act
+// NextStep returns the step of incarnation me with session s, and how long to wait before it. Successors act
 // in their order, each SuccessionDelay after the one before. All others follow later, spread by draw,
 // which is random in [0, 1): so few of a hundred candidates send a transaction that conflicts.
 func (o *State) NextStep(me string, s registry.SessionID, draw float64) (Step, time.Duration) {

@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// Notice is what a leader has published about clocks.
+// Notice is the part of the seat record that is about clocks.
 type Notice struct {
 	At     record.Instant             // a reading of the leader's clock to be answered; zero: none
 	Skewed map[string]record.Duration // the skewed clocks by incarnation, and how far each is ahead
@@ -61,8 +61,8 @@ func (c *Comparison) ObserveMember(inc string, m record.Member, commit uint64, n
 	if m.Clock == 0 {
 		return
 	}
-	// unset is what the leader's clock would show now if it had not been set since the reading. After a
-	// suspended machine has resumed, the clock shows more, as monotonic time stood still.
+	// unset is the reading plus the monotonic time since: the leader's clock shows less only if it was
+	// set. It shows more after a suspended machine has resumed, as monotonic time stood still.
 	unset := c.Reading.Time().Add(now.Sub(c.Published))
 	late := unset.Sub(m.Clock.Time())
 	if own {
