@@ -330,8 +330,8 @@ func (x *explorer) buildDefinition(s *world, p *process) *registry.Txn {
 // definition returns that of a revision: each adds a shard.
 func (x *explorer) definitionOf(revision int) json.RawMessage {
 	more := ""
-	if len(x.levels) > 0 {
-		more = fmt.Sprintf(`,"tracking":%q`, x.levels[(revision-1)%len(x.levels)])
+	if len(x.tracking) > 0 {
+		more = fmt.Sprintf(`,"tracking":%q`, x.tracking[(revision-1)%len(x.tracking)])
 	}
 	return formatDefinition(revision, x.shards+revision-1, more)
 }

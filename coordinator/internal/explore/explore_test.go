@@ -43,31 +43,31 @@ type scenario struct {
 	named     bool
 	lingers   bool
 	handsBack bool     // runs may be handed back at a drain
-	levels    []string // of tracking, of one revision after another; nil: all runs are tracked
+	tracking  []string // of each revision in turn; nil: all runs are tracked
 }
 
 var scenarios = []scenario{
 	{name: "crashes", procs: 3, shards: 3, faults: faultBudget{crashes: 2}},
 	{name: "a live session expires", procs: 3, shards: 2, faults: faultBudget{expiries: 1, crashes: 1}, lingers: true},
 	{name: "a reply is lost", procs: 2, shards: 2, faults: faultBudget{lostReplies: 1, crashes: 1}},
-	{name: "another total", procs: 2, shards: 2, faults: faultBudget{revisions: 1, crashes: 1}},
+	{name: "another definition", procs: 2, shards: 2, faults: faultBudget{revisions: 1, crashes: 1}},
 	{name: "drains", procs: 3, shards: 1, faults: faultBudget{drains: 2, crashes: 1, lostReplies: 1}, named: true},
 	{name: "drains that hand runs back", procs: 3, shards: 2, faults: faultBudget{drains: 2, crashes: 1, lostReplies: 1}, named: true, handsBack: true},
 	{name: "drains that hand runs of triggers back", procs: 2, late: 1, shards: 2, faults: faultBudget{drains: 1, crashes: 1, triggers: 1, revisions: 1}, handsBack: true},
 	{name: "a store that lags", procs: 3, shards: 2, faults: faultBudget{staleReads: 1, crashes: 2}},
 	{name: "a cold start on a store that lags", procs: 3, shards: 1, faults: faultBudget{staleReads: 1, crashes: 2}, cold: true},
-	{name: "a late one on a store that lags", procs: 2, late: 1, shards: 3, faults: faultBudget{staleReads: 1, crashes: 2}},
-	{name: "what a member says of itself", procs: 2, shards: 2, faults: faultBudget{expiries: 1, lostReplies: 1, drains: 1}, lingers: true},
+	{name: "a late member on a store that lags", procs: 2, late: 1, shards: 3, faults: faultBudget{staleReads: 1, crashes: 2}},
+	{name: "a member publishes its record", procs: 2, shards: 2, faults: faultBudget{expiries: 1, lostReplies: 1, drains: 1}, lingers: true},
 	{name: "a cold start and a drain", procs: 3, shards: 1, faults: faultBudget{drains: 1}, cold: true, named: true},
 	{name: "a cold start", procs: 3, shards: 2, faults: faultBudget{crashes: 2, lostReplies: 1}, cold: true},
 	{name: "a cold start of two revisions", procs: 3, shards: 1, faults: faultBudget{crashes: 1, lostReplies: 1}, cold: true, brings: 2},
-	{name: "another hand", procs: 2, shards: 2, faults: faultBudget{recordEdits: 1, expiries: 1, lostReplies: 1}},
+	{name: "another writer", procs: 2, shards: 2, faults: faultBudget{recordEdits: 1, expiries: 1, lostReplies: 1}},
 	{name: "triggers", procs: 2, shards: 2, faults: faultBudget{triggers: 2, crashes: 1, revisions: 1}},
 	{name: "resets", procs: 2, shards: 2, faults: faultBudget{resets: 2, crashes: 1, revisions: 1, lostReplies: 1}},
-	{name: "claims are tracked", procs: 3, shards: 2, faults: faultBudget{crashes: 1, drains: 1, lostReplies: 1, triggers: 1}, levels: claimsTracked},
-	{name: "levels change", procs: 2, shards: 2, faults: faultBudget{revisions: 2, crashes: 1, expiries: 1}, levels: trackingChanges, lingers: true},
-	{name: "claims are tracked and a late one joins", procs: 2, late: 1, shards: 3, faults: faultBudget{crashes: 1, drains: 1, lostReplies: 1, triggers: 1}, levels: claimsTracked},
-	{name: "levels change and a member drains", procs: 2, shards: 2, faults: faultBudget{revisions: 2, crashes: 1, expiries: 1, drains: 1}, levels: trackingChanges, lingers: true},
+	{name: "claims are tracked", procs: 3, shards: 2, faults: faultBudget{crashes: 1, drains: 1, lostReplies: 1, triggers: 1}, tracking: claimsTracked},
+	{name: "tracking changes", procs: 2, shards: 2, faults: faultBudget{revisions: 2, crashes: 1, expiries: 1}, tracking: trackingChanges, lingers: true},
+	{name: "claims are tracked and a late member joins", procs: 2, late: 1, shards: 3, faults: faultBudget{crashes: 1, drains: 1, lostReplies: 1, triggers: 1}, tracking: claimsTracked},
+	{name: "tracking changes and a member drains", procs: 2, shards: 2, faults: faultBudget{revisions: 2, crashes: 1, expiries: 1, drains: 1}, tracking: trackingChanges, lingers: true},
 	{name: "all at once", procs: 3, shards: 3, faults: faultBudget{crashes: 2, expiries: 1, lostReplies: 1, revisions: 1}, lingers: true, named: true},
 	{name: "more at once", procs: 3, shards: 2, faults: faultBudget{crashes: 1, expiries: 1, lostReplies: 2, revisions: 2, drains: 1, triggers: 2}, lingers: true, named: true},
 }
@@ -79,7 +79,7 @@ var (
 
 // begin returns the first state of a scenario.
 func (x *explorer) firstWorld(sc scenario) *world {
-	x.named, x.lingers, x.handsBack, x.shards, x.brings, x.levels = sc.named, sc.lingers, sc.handsBack, sc.shards, sc.brings, sc.levels
+	x.named, x.lingers, x.handsBack, x.shards, x.brings, x.tracking = sc.named, sc.lingers, sc.handsBack, sc.shards, sc.brings, sc.tracking
 	s := &world{}
 	for i := range sc.procs {
 		s.procs = append(s.procs, process{name: string(rune('a' + i))})

@@ -44,27 +44,27 @@ func purposeOf(k record.Keys, t *registry.Txn) string {
 	has := func(thing string) bool { return writes[thing] != 0 }
 	switch {
 	case len(t.Then) == 0:
-		return "ask"
+		return "check"
 	case has("plan"):
 		return "plan"
 	case writes["member"] == registry.OpDelete, writes["claims"] == registry.OpDelete:
-		return "bury"
+		return "reap"
 	case has("claims"):
 		return "claim"
 	case has("state"):
-		return "keep"
-	case has("leader") && writes["present"] == registry.OpDelete:
+		return "save"
+	case has("leader") && writes["seat"] == registry.OpDelete:
 		return "resign"
 	case has("leader"):
 		return "elect"
-	case writes["present"] == registry.OpCreateOwned:
-		return "enter"
-	case has("present"):
+	case writes["seat"] == registry.OpCreateOwned:
+		return "accept"
+	case has("seat"):
 		return "name successors"
 	case has("instance"):
 		return "join"
 	case has("member"):
-		return "tell"
+		return "publish"
 	}
 	return "operate"
 }
@@ -86,7 +86,7 @@ func recordKindOf(k record.Keys, key registry.Key) string {
 	case key == k.Leader():
 		return "leader"
 	case key == k.Seat():
-		return "present"
+		return "seat"
 	case key.Dir().Dir() == k.ClaimsOf("x").Dir():
 		return "claims"
 	case key.Dir().Dir() == k.Data("x", 0).Dir().Dir():

@@ -23,10 +23,10 @@ type guardSite struct {
 // twins are guards that come with another that says the same: each is implied by an
 // operation, of which there is no form without. Only without both does anything break.
 var twins = map[string]string{
-	"bury: delete member":    "bury: dead",
-	"join: first member":     "join: free instance",
-	"resign: delete present": "resign: set leader",
-	"resign: set leader":     "resign: delete present",
+	"reap: delete member": "reap: dead",
+	"join: first member":  "join: free instance",
+	"resign: delete seat": "resign: set leader",
+	"resign: set leader":  "resign: delete seat",
 }
 
 // witness is a way through a small world that breaks a promise when a guard is missing:
@@ -44,7 +44,7 @@ var guardSites = []guardSite{
 	{"Claimer.composeShare Create", []string{"claim: first claims"}},
 	{"Claimer.composeShare Set", []string{"claim: set claims"}},
 
-	{"Leader.CommitDecision At", []string{"plan: leader as known", "bury: leader as known"}},
+	{"Leader.CommitDecision At", []string{"plan: leader as known", "reap: leader as known"}},
 	{"Change.EncodeShare Dead", []string{"plan: dead"}},
 	{"Change.EncodeShare Create", []string{"plan: first plan"}},
 	{"Change.EncodeShare Set", []string{"plan: set plan"}},
@@ -53,26 +53,26 @@ var guardSites = []guardSite{
 	{"jobPlanner.absorbOutcomes Delete", []string{"plan: delete claims"}},
 	{"jobPlanner.acceptTriggers Set", []string{"plan: set control"}},
 
-	{"Reaping.PackLoads Dead", []string{"bury: dead"}},
-	{"round.reapIncarnation Absent", []string{"bury: no plan"}},
-	{"round.reapIncarnation Delete", []string{"bury: delete claims", "bury: delete member"}},
+	{"Reaping.PackLoads Dead", []string{"reap: dead"}},
+	{"round.reapIncarnation Absent", []string{"reap: no plan"}},
+	{"round.reapIncarnation Delete", []string{"reap: delete claims", "reap: delete member"}},
 
 	{"State.SuccessionTxn Dead", []string{"elect: dead"}},
 	{"State.SuccessionTxn Create", []string{"elect: first leader"}},
 	{"State.SuccessionTxn Set", []string{"elect: set leader"}},
-	{"State.SuccessionTxn CreateOwned", []string{"elect: free present"}},
-	{"State.SuccessionTxn At", []string{"elect: present as known"}},
-	{"State.AcceptanceTxn At", []string{"enter: leader as known"}},
-	{"State.AcceptanceTxn CreateOwned", []string{"enter: free present"}},
+	{"State.SuccessionTxn CreateOwned", []string{"elect: free seat"}},
+	{"State.SuccessionTxn At", []string{"elect: seat as known"}},
+	{"State.AcceptanceTxn At", []string{"accept: leader as known"}},
+	{"State.AcceptanceTxn CreateOwned", []string{"accept: free seat"}},
 	{"State.ResignationTxn Alive", []string{"resign: alive"}},
 	{"State.ResignationTxn Set", []string{"resign: set leader"}},
-	{"State.ResignationTxn Delete", []string{"resign: delete present"}},
-	{"Elector.PublishSeat Set", []string{"name successors: set present"}},
+	{"State.ResignationTxn Delete", []string{"resign: delete seat"}},
+	{"Elector.PublishSeat Set", []string{"name successors: set seat"}},
 
 	{"Member.BuildJoinTxn CreateOwned", []string{"join: free instance"}},
 	{"Member.BuildJoinTxn Create", []string{"join: first member"}},
-	{"Member.PublishState Alive", []string{"tell: alive"}},
-	{"Member.PublishState Set", []string{"tell: set member"}},
+	{"Member.PublishState Alive", []string{"publish: alive"}},
+	{"Member.PublishState Set", []string{"publish: set member"}},
 
 	{"Operator.store Create", []string{"operate: first control"}},
 	{"Operator.store Set", []string{"operate: set control"}},
@@ -80,11 +80,11 @@ var guardSites = []guardSite{
 	{"Member.decideDefinitionWrite Set", []string{"operate: set definition"}},
 	{"Member.readFenceBase Create", []string{"operate: first other"}},
 
-	{"Writes.commit Alive", []string{"keep: alive", "operate: alive"}},
-	{"tenure.save Create", []string{"keep: first state"}},
-	{"tenure.save Set", []string{"keep: set state"}},
+	{"Writes.commit Alive", []string{"save: alive", "operate: alive"}},
+	{"tenure.save Create", []string{"save: first state"}},
+	{"tenure.save Set", []string{"save: set state"}},
 
-	{"campaign.resign Alive", []string{"ask: alive"}},
+	{"campaign.resign Alive", []string{"check: alive"}},
 	{"Leader.restoreDefinitions At", []string{"restore: leader as known"}},
 	{"restoreDefinition Create", []string{"restore: first definition"}},
 	{"restoreDefinition Set", []string{"restore: set definition"}},
@@ -107,12 +107,12 @@ var testedElsewhere = map[string]string{
 	"restore: first definition": "TestRestore_Guards/a definition that is there",
 	"restore: set definition":   "TestRestore_Guards/a definition that is there",
 	"name incomplete: alive":    "TestMissing/an incarnation whose session has expired is not named",
-	"ask: alive":                "TestCampaign_Returns/never on a loss that lead was told of by the store",
-	"bury: delete claims":       "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",
-	"bury: no plan":             "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",
-	"keep: alive":               "TestOwned_Save/that arrives after the session has ended changes nothing",
-	"keep: first state":         "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
-	"keep: set state":           "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
+	"check: alive":              "TestCampaign_Returns/never on a loss that lead was told of by the store",
+	"reap: delete claims":       "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",
+	"reap: no plan":             "TestPlan_Failover/takes claims away only with a plan, or on condition that there is none",
+	"save: alive":               "TestOwned_Save/that arrives after the session has ended changes nothing",
+	"save: first state":         "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
+	"save: set state":           "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
 	"operate: alive":            "TestRun_CommitIsJudgedByTheStore, of package executor",
 	"operate: first other":      "TestMember_FenceBase",
 }

@@ -136,7 +136,7 @@ const (
 	kindCount
 )
 
-var kindNames = [...]string{"claim", "lead", "elect", "join", "tell", "resign", "offer", "trigger", "reset"}
+var kindNames = [...]string{"claim", "plan", "elect", "join", "publish", "resign", "define", "trigger", "reset"}
 
 // send sends a transaction.
 func (p *process) send(kind int, t registry.Txn) *inFlight {
@@ -180,7 +180,7 @@ type explorer struct {
 	shards     int  // of the first definition
 	brings     int  // how many revisions processes bring that join; zero: the first is stored
 	named      bool // leaders name successors
-	levels     []string
+	tracking   []string
 	lingers    bool // functions may outlive their session
 	handsBack  bool // functions of a process that drains may hand their runs back
 }

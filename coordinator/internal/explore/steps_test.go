@@ -24,13 +24,13 @@ func (x *explorer) emitSteps(s *world, emit emitStep) {
 		n := s.clone()
 		n.abandoned = slices.Delete(slices.Clone(s.abandoned), i, i+1)
 		_, _, violation := x.commit(n, s.abandoned[i])
-		emit(fmt.Sprintf("a request that was given up arrives: %s", txnText(s.abandoned[i].txn)), n, violation)
+		emit(fmt.Sprintf("an abandoned request arrives: %s", txnText(s.abandoned[i].txn)), n, violation)
 	}
 	for i, id := range s.expiring {
 		n := s.clone()
 		n.expiring = slices.Delete(slices.Clone(s.expiring), i, i+1)
 		n.store.expireSession(id)
-		emit(fmt.Sprintf("session %s ends", id), n, nil)
+		emit(fmt.Sprintf("session %s expires", id), n, nil)
 	}
 	if s.now < len(instants)-1 {
 		n := s.clone()
@@ -42,13 +42,13 @@ func (x *explorer) emitSteps(s *world, emit emitStep) {
 		n.left.staleReads--
 		past := s.store
 		n.staleStore = &past
-		emit("a member of the store stays behind", n, nil)
+		emit("a member of the store falls behind", n, nil)
 	}
 	if leader, ok := s.store.get(x.keys.Leader()); ok && s.left.recordEdits > 0 {
 		n := s.clone()
 		n.left.recordEdits--
 		x.must(n.store.apply(registry.Txn{Then: []registry.Op{registry.Delete(leader.key, registry.Rev{Seq: leader.modified})}}, x.removed))
-		emit("another hand takes the leader record away", n, nil)
+		emit("another writer deletes the leader record", n, nil)
 	}
 }
 
@@ -80,7 +80,7 @@ func (x *explorer) emitProcessSteps(s *world, i int, emit emitStep) {
 			step(kindNames[k]+" is answered", func(n *world, p *process) error { return x.deliverReply(n, p, k) })
 		}
 		if s.left.lostReplies > 0 && !f.replyLost {
-			step("loses the answer to "+kindNames[k], func(n *world, p *process) error {
+			step("loses the reply to "+kindNames[k], func(n *world, p *process) error {
 				n.left.lostReplies--
 				x.loseReply(n, p, k)
 				return nil
@@ -88,12 +88,12 @@ func (x *explorer) emitProcessSteps(s *world, i int, emit emitStep) {
 		}
 	}
 	for shard := range p.running.Union(p.blocked).All() {
-		step(fmt.Sprintf("function of shard %d returns", shard), func(_ *world, p *process) error {
+		step(fmt.Sprintf("handler of shard %d returns", shard), func(_ *world, p *process) error {
 			x.endHandler(p, shard, nil)
 			return nil
 		})
 		if x.handsBack && p.draining && p.running.Has(shard) {
-			step(fmt.Sprintf("function of shard %d hands its run back", shard), func(_ *world, p *process) error {
+			step(fmt.Sprintf("handler of shard %d hands its run back", shard), func(_ *world, p *process) error {
 				x.endHandler(p, shard, member.ErrHandedBack)
 				return nil
 			})
@@ -104,7 +104,7 @@ func (x *explorer) emitProcessSteps(s *world, i int, emit emitStep) {
 		if i > 0 && p.isUnused() && s.procs[i-1].isUnused() {
 			return // one is like the other
 		}
-		step("joins", func(n *world, _ *process) error {
+		step("opens a session", func(n *world, _ *process) error {
 			x.openSession(n, i)
 			return nil
 		})
@@ -114,7 +114,7 @@ func (x *explorer) emitProcessSteps(s *world, i int, emit emitStep) {
 	}
 	x.emitJoin(s, p, step)
 	if !s.store.alive(p.session) {
-		step("learns that its session is lost", func(n *world, p *process) error {
+		step("detects that its session is lost", func(n *world, p *process) error {
 			x.endIncarnation(n, p)
 			return nil
 		})
@@ -149,7 +149,7 @@ func (x *explorer) emitObservations(s *world, p *process, step emitProcessStep) 
 		}
 		now := s.store.list(x.dir(feed))
 		if s.staleStore != nil && !p.synced[feed] && feed == feedInstances {
-			step("hears of instances as they were", func(n *world, p *process) error {
+			step("observes stale instances", func(n *world, p *process) error {
 				x.deliverFeed(n, p, feed, s.staleStore.list(x.dir(feed)))
 				return nil
 			})
@@ -157,14 +157,14 @@ func (x *explorer) emitObservations(s *world, p *process, step emitProcessStep) 
 		switch {
 		case p.synced[feed] && slices.Equal(p.feeds[feed], now), !p.synced[feed] && feed > feedMembers:
 		case !p.synced[feed] && feed == feedMembers:
-			step("hears of members and jobs for the first time", func(n *world, p *process) error {
+			step("observes members and jobs for the first time", func(n *world, p *process) error {
 				for feed := feedMembers; feed < feedCount; feed++ {
 					x.deliverFeed(n, p, feed, s.store.list(x.dir(feed)))
 				}
 				return nil
 			})
 		default:
-			step("hears of "+string(x.dir(feed).Name()), func(n *world, p *process) error {
+			step("observes "+string(x.dir(feed).Name()), func(n *world, p *process) error {
 				x.deliverFeed(n, p, feed, now)
 				return nil
 			})
@@ -175,7 +175,7 @@ func (x *explorer) emitObservations(s *world, p *process, step emitProcessStep) 
 // isAsked tells of what users and operators may ask of a process.
 func (x *explorer) emitRequests(s *world, p *process, step emitProcessStep) {
 	if s.left.revisions > 0 && p.brings == 0 {
-		step("brings another total", func(n *world, p *process) error {
+		step("brings another definition", func(n *world, p *process) error {
 			n.left.revisions--
 			n.highestRevision++
 			p.brings = n.highestRevision
@@ -191,7 +191,7 @@ func (x *explorer) emitRequests(s *world, p *process, step emitProcessStep) {
 	}
 	if s.left.triggers > 0 && p.flights[kindTrigger] == nil {
 		if t := x.buildTrigger(s, p); t != nil {
-			step("is asked for a trigger", func(n *world, p *process) error {
+			step("requests a trigger", func(n *world, p *process) error {
 				n.left.triggers--
 				p.send(kindTrigger, *t)
 				return nil
@@ -200,7 +200,7 @@ func (x *explorer) emitRequests(s *world, p *process, step emitProcessStep) {
 	}
 	if s.left.resets > 0 && p.flights[kindReset] == nil {
 		if t := x.buildReset(s, p); t != nil {
-			step("is asked for a reset", func(n *world, p *process) error {
+			step("requests a reset", func(n *world, p *process) error {
 				n.left.resets--
 				p.send(kindReset, *t)
 				return nil
@@ -227,7 +227,7 @@ func (x *explorer) emitJoin(s *world, p *process, step emitProcessStep) {
 			return nil
 		})
 	case p.phase == phaseJoining:
-		step("asks to enter", func(_ *world, p *process) error {
+		step("requests to join", func(_ *world, p *process) error {
 			x.sendJoin(p)
 			return nil
 		})
@@ -251,7 +251,7 @@ func (x *explorer) emitActions(s *world, p *process, step emitProcessStep) {
 	}
 	if p.flights[kindElect] == nil && p.synced[feedElection] {
 		if t, ok := x.buildElection(p); ok {
-			step("runs for office", func(_ *world, p *process) error {
+			step("requests the seat", func(_ *world, p *process) error {
 				p.send(kindElect, t)
 				return nil
 			})
@@ -280,7 +280,7 @@ func (x *explorer) emitActions(s *world, p *process, step emitProcessStep) {
 				return nil
 			})
 		} else if t := x.buildPublication(s, p); t != nil {
-			step("tells what it is", func(_ *world, p *process) error {
+			step("publishes its member record", func(_ *world, p *process) error {
 				p.send(kindPublish, *t)
 				return nil
 			})
