@@ -13,33 +13,33 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is explored has to be what the library runs. So no two statements in a row, save
-// for small ones, are the same here and there, whatever their variables are called.
+// The exploration has to run the library's functions, not copies of them. So no two consecutive
+// statements, except short ones, occur in both, whatever their variables are named.
 func TestExploration_HoldsNoCopyOfAProductionFunction(t *testing.T) {
-	theirs := map[string]string{}
+	library := map[string]string{}
 	production := func(file string) bool { return !strings.HasSuffix(file, "_test.go") }
 	for _, f := range functionsIn(t, coordinatorDirs(t), production) {
 		for _, passage := range statementPairs(t, f) {
-			theirs[passage] = functionName(f)
+			library[passage] = functionName(f)
 		}
 	}
-	require.NotEmpty(t, theirs)
+	require.NotEmpty(t, library)
 	explored := func(file string) bool { return file != "copy_test.go" && !strings.HasPrefix(file, "guards") }
 	for _, f := range functionsIn(t, []string{"."}, explored) {
 		for _, passage := range statementPairs(t, f) {
-			assert.Empty(t, theirs[passage], "%s holds what another function says:\n%s", functionName(f), passage)
+			assert.Empty(t, library[passage], "%s is a copy of a part of a library function:\n%s", functionName(f), passage)
 		}
 	}
 }
 
-func TestExploration_WouldFindACopy(t *testing.T) {
+func TestExploration_FindsACopy(t *testing.T) {
 	const original = `package p
-func (o *office) lead(k Keys) error {
+func (o *elector) lead(k Keys) error {
 	value, err := record.Encode(record.Leader{Session: o.session})
 	if err != nil { return err }
 	return o.commit(k.Leader(), value)
 }`
-	copied := strings.NewReplacer("o *office", "x *exploration", "o.", "x.", "value", "text", "lead(", "model(").Replace(original)
+	copied := strings.NewReplacer("o *elector", "x *exploration", "o.", "x.", "value", "text", "lead(", "model(").Replace(original)
 	other := strings.ReplaceAll(original, "err != nil", "err == nil")
 	of := func(source string) []string {
 		file, err := parser.ParseFile(token.NewFileSet(), "", source, parser.SkipObjectResolution)
@@ -51,7 +51,7 @@ func (o *office) lead(k Keys) error {
 	assert.NotEqual(t, of(original), of(other))
 }
 
-// functions returns the functions in some of the Go files of directories.
+// functionsIn returns the functions in the Go files of directories that in selects.
 func functionsIn(t *testing.T, dirs []string, in func(file string) bool) (all []*ast.FuncDecl) {
 	t.Helper()
 	var files []string
@@ -75,8 +75,8 @@ func functionsIn(t *testing.T, dirs []string, in func(file string) bool) (all []
 	return all
 }
 
-// passages returns the text of any two statements in a row that are long enough to mean
-// something, with all variables called the same.
+// statementPairs returns the text of each two consecutive statements, without the names of variables. It
+// omits short pairs, which are alike by chance.
 func statementPairs(t *testing.T, f *ast.FuncDecl) (all []string) {
 	t.Helper()
 	ast.Inspect(f.Body, func(n ast.Node) bool {
@@ -94,8 +94,8 @@ func statementPairs(t *testing.T, f *ast.FuncDecl) (all []string) {
 	return all
 }
 
-// plain returns the text of a statement without the names of its variables. The names of
-// fields, methods and other packages' things stay.
+// withoutNames returns the text of a statement with all variables named alike. The names of fields,
+// methods and identifiers of other packages stay.
 func withoutNames(t *testing.T, s ast.Stmt) string {
 	t.Helper()
 	kept := map[*ast.Ident]bool{}

@@ -19,30 +19,30 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-var exploreStates = flag.Int("explore.states", 150, "how many states of each small world to explore at most")
+var exploreStates = flag.Int("explore.states", 150, "at most how many worlds of each scenario to search")
 
-var exploreGuard = flag.String("explore.guard", "", "the one guard to remove; all if empty")
+var exploreGuard = flag.String("explore.guard", "", "the guard to remove; empty: each in turn")
 
-var exploreScenario = flag.String("explore.scenario", "", "the one small world to search; all if empty")
+var exploreScenario = flag.String("explore.scenario", "", "the scenario to search without a guard; empty: all")
 
-var exploreWays = flag.Int("explore.ways", 20, "how many long ways to take through each small world, and in search of what the lack of a guard breaks")
+var exploreWays = flag.Int("explore.ways", 20, "how many random paths to take through each scenario, and in search of a violation without a guard")
 
 func formatDefinition(revision, shards int, more string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"name":%q,"revision":%d,"shards":%d%s}`, jobName, revision, shards, more))
 }
 
-// scenario is a small world to be explored.
+// scenario describes the first world of an exploration.
 type scenario struct {
 	name      string
 	procs     int
 	shards    int
 	faults    faultBudget
-	cold      bool // nobody has joined yet
-	late      int  // how many have not joined yet, when the others have
-	brings    int  // revisions of the definition that are not stored yet
+	cold      bool // no process has joined yet
+	late      int  // how many processes join later than the others
+	brings    int  // how many revisions joining processes bring; zero: revision 1 is stored
 	named     bool
 	lingers   bool
-	handsBack bool     // runs may be handed back at a drain
+	handsBack bool     // draining processes may hand runs back
 	tracking  []string // of each revision in turn; nil: all runs are tracked
 }
 
@@ -77,7 +77,7 @@ var (
 	trackingChanges = []string{record.TrackRuns, record.TrackClaims}
 )
 
-// begin returns the first state of a scenario.
+// firstWorld returns the first world of a scenario.
 func (x *explorer) firstWorld(sc scenario) *world {
 	x.named, x.lingers, x.handsBack, x.shards, x.brings, x.tracking = sc.named, sc.lingers, sc.handsBack, sc.shards, sc.brings, sc.tracking
 	s := &world{}
@@ -109,7 +109,7 @@ func (x *explorer) firstWorld(sc scenario) *world {
 	return s
 }
 
-// steps returns what can happen in s: by itself, by the passing of time, and by faults.
+// splitSteps returns the steps that are possible in s: work, the passing of time, and faults.
 func (x *explorer) splitSteps(s *world) (work, time, faults []step) {
 	x.emitSteps(s, func(label string, n *world, violation error) {
 		t := step{label, n, violation}
@@ -131,43 +131,43 @@ type step struct {
 	violation error
 }
 
-// calm goes on from s without another fault until nothing is left to be done, and if told
-// so until time has passed. It returns the way that it took.
+// runToRest takes random steps without faults from s until none is left. With time, it also lets all
+// time pass. It returns the labels of the steps.
 func (x *explorer) runToRest(s *world, rng *rand.Rand, time bool) (*world, []string, error) {
-	var way []string
+	var path []string
 	for range 3000 {
 		steps, ticks, _ := x.splitSteps(s)
 		if len(steps) == 0 && time {
 			steps = ticks
 		}
 		if len(steps) == 0 {
-			return s, way, nil
+			return s, path, nil
 		}
 		t := steps[rng.IntN(len(steps))]
-		way = append(way, t.label)
+		path = append(path, t.label)
 		if t.violation != nil {
-			return s, way, t.violation
+			return s, path, t.violation
 		}
 		s = t.next
 	}
-	return s, way, errors.New("it does not come to rest")
+	return s, path, errors.New("the world does not come to rest")
 }
 
-// wander takes some way from s, faults and all, to the end, and judges it. Each way has its
-// own taste: some steps it puts off for long, so that views fall far behind.
-func (x *explorer) walk(s *world, rng *rand.Rand) (way []string, violation error) {
-	tastes := map[string]float64{}
+// walk takes a random path from s with faults, runs the world to rest, and judges it. Each path has random
+// weights for labels, so that some steps are delayed for long and views become very stale.
+func (x *explorer) walk(s *world, rng *rand.Rand) (path []string, violation error) {
+	weights := map[string]float64{}
 	pick := func(steps []step) step {
 		sum := 0.0
 		for _, t := range steps {
-			if _, ok := tastes[t.label]; !ok {
-				tastes[t.label] = []float64{0.01, 0.1, 1, 1, 5}[rng.IntN(5)]
+			if _, ok := weights[t.label]; !ok {
+				weights[t.label] = []float64{0.01, 0.1, 1, 1, 5}[rng.IntN(5)]
 			}
-			sum += tastes[t.label]
+			sum += weights[t.label]
 		}
 		r := rng.Float64() * sum
 		for _, t := range steps {
-			if r -= tastes[t.label]; r < 0 {
+			if r -= weights[t.label]; r < 0 {
 				return t
 			}
 		}
@@ -186,9 +186,9 @@ func (x *explorer) walk(s *world, rng *rand.Rand) (way []string, violation error
 			break
 		}
 		t := pick(steps)
-		way = append(way, t.label)
+		path = append(path, t.label)
 		if t.violation != nil {
-			return way, t.violation
+			return path, t.violation
 		}
 		s = t.next
 	}
@@ -196,16 +196,16 @@ func (x *explorer) walk(s *world, rng *rand.Rand) (way []string, violation error
 	if violation == nil {
 		violation = x.judgeRest(end)
 	}
-	return append(append(way, "-- and then, without another fault:"), rest...), violation
+	return append(append(path, "-- from here on without faults:"), rest...), violation
 }
 
-// found is what an exploration came to.
+// searchResult is the result of a breadth-first search.
 type searchResult struct {
 	states, steps, settled int
 	depth                  int
-	whole                  bool // there are no more states
+	whole                  bool // the search has visited all worlds
 	violation              error
-	way                    []string
+	path                   []string
 }
 
 type origin struct {
@@ -213,21 +213,20 @@ type origin struct {
 	label string
 }
 
-// explore goes through the states that can be reached, those that fewer steps lead to
-// first, until there are most of them. From one in so many it sees whether all comes to
-// rest and nothing is lost.
+// searchBreadthFirst visits the reachable worlds, those with the fewest steps first, and at most that
+// many. From every settleEach-th of them it runs the world to rest and judges that.
 func (x *explorer) searchBreadthFirst(first *world, most, settleEach int) (out searchResult) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	origins := map[digest]origin{}
-	wayTo := func(d digest) []string {
-		var way []string
+	pathTo := func(d digest) []string {
+		var path []string
 		for {
 			o := origins[d]
 			if o.label == "" {
-				slices.Reverse(way)
-				return way
+				slices.Reverse(path)
+				return path
 			}
-			way = append(way, o.label)
+			path = append(path, o.label)
 			d = o.from
 		}
 	}
@@ -243,12 +242,12 @@ func (x *explorer) searchBreadthFirst(first *world, most, settleEach int) (out s
 			out.states++
 			if settleEach > 0 && out.states%settleEach == 0 {
 				out.settled++
-				end, way, err := x.runToRest(at.state, rng, true)
+				end, path, err := x.runToRest(at.state, rng, true)
 				if err == nil {
 					err = x.judgeRest(end)
 				}
 				if err != nil {
-					out.violation, out.way = err, append(append(wayTo(at.name), "-- and then, without another fault:"), way...)
+					out.violation, out.path = err, append(append(pathTo(at.name), "-- from here on without faults:"), path...)
 					return out
 				}
 			}
@@ -258,7 +257,7 @@ func (x *explorer) searchBreadthFirst(first *world, most, settleEach int) (out s
 				}
 				out.steps++
 				if violation != nil {
-					out.violation, out.way = violation, append(wayTo(at.name), label)
+					out.violation, out.path = violation, append(pathTo(at.name), label)
 					return
 				}
 				name := x.digest(n)
@@ -281,40 +280,40 @@ func (x *explorer) searchBreadthFirst(first *world, most, settleEach int) (out s
 	return out
 }
 
-// inBubble explores in a bubble, for registry.Apply pauses when it has to ask again.
+// inBubble runs f in a bubble, because registry.Apply pauses before it repeats a request.
 func inBubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-func TestExploration_FindsNothingThatIsBroken(t *testing.T) {
+func TestExploration_FindsNoViolation(t *testing.T) {
 	for _, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				x := newExplorer()
 				r := x.searchBreadthFirst(x.firstWorld(sc), *exploreStates, max(1, *exploreStates/200))
-				t.Logf("%d states and %d steps, to a depth of %d, the whole: %v; %d ways to the end", r.states, r.steps, r.depth, r.whole, r.settled)
-				require.NoError(t, r.violation, strings.Join(r.way, "\n"))
+				t.Logf("%d worlds and %d steps, to a depth of %d, all worlds: %v; %d of them run to rest", r.states, r.steps, r.depth, r.whole, r.settled)
+				require.NoError(t, r.violation, strings.Join(r.path, "\n"))
 			})
 		})
 	}
 }
 
-func TestExploration_FindsNothingOnLongWays(t *testing.T) {
+func TestExploration_FindsNoViolationOnRandomPaths(t *testing.T) {
 	for _, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				x := newExplorer()
 				first := x.firstWorld(sc)
 				for seed := range uint64(*exploreWays) {
-					way, violation := x.walk(first, rand.New(rand.NewPCG(seed, 0)))
-					require.NoError(t, violation, "seed %d\n%s", seed, strings.Join(way, "\n"))
+					path, violation := x.walk(first, rand.New(rand.NewPCG(seed, 0)))
+					require.NoError(t, violation, "seed %d\n%s", seed, strings.Join(path, "\n"))
 				}
 			})
 		})
 	}
 }
 
-// guards returns the names of all conditions that scenarios come upon.
+// guardsMet returns the guards of all requests on random paths through the scenarios.
 func guardsMet(t *testing.T) []string {
 	seen := map[string]bool{}
 	inBubble(t, func(*testing.T) {
@@ -330,9 +329,8 @@ func guardsMet(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// A world without one of its guards has to break on some way. Where a way is known that
-// shows it, it is taken first; when the code has changed so much that it leads elsewhere,
-// others are searched.
+// Without any one of its guards, some path has to break a promise. The witness is tried first. If the
+// code has changed and it no longer breaks the promise, random paths are searched.
 func TestExploration_CatchesEachGuardThatIsRemoved(t *testing.T) {
 	for _, name := range guardsMet(t) {
 		if *exploreGuard != "" && name != *exploreGuard {
@@ -340,7 +338,7 @@ func TestExploration_CatchesEachGuardThatIsRemoved(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				if w, ok := witnesses[name]; ok && breaksPromise(t, name, scenarioOf(w.scenario), w.seed, w.way) {
+				if w, ok := witnesses[name]; ok && breaksPromise(t, name, scenarioOf(w.scenario), w.seed, w.steps) {
 					return
 				}
 				for seed := range uint64(*exploreWays) {
@@ -352,14 +350,14 @@ func TestExploration_CatchesEachGuardThatIsRemoved(t *testing.T) {
 						return
 					}
 				}
-				assert.Fail(t, "nothing was found", "perhaps on more ways: -explore.ways=10000 -explore.guard=%q", name)
+				assert.Fail(t, "no violation was found", "search more paths: -explore.ways=10000 -explore.guard=%q", name)
 			})
 		})
 	}
 }
 
-// breaks reports whether a way through a small world without a guard breaks a promise.
-func breaksPromise(t *testing.T, guard string, sc scenario, seed uint64, way []string) bool {
+// breaksPromise reports whether a path through a scenario breaks a promise without a guard.
+func breaksPromise(t *testing.T, guard string, sc scenario, seed uint64, path []string) bool {
 	x := newExplorer()
 	first := x.firstWorld(sc)
 	x.removed = func(txn *registry.Txn, item int) bool {
@@ -368,40 +366,40 @@ func breaksPromise(t *testing.T, guard string, sc scenario, seed uint64, way []s
 	}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var violation error
-	if way != nil {
-		violation = x.followWitness(first, way, rng)
+	if path != nil {
+		violation = x.followWitness(first, path, rng)
 		require.NotErrorIs(t, violation, errStaleWitness)
 	} else {
-		way, violation = x.walk(first, rng)
+		path, violation = x.walk(first, rng)
 	}
 	if violation == nil {
 		return false
 	}
 	t.Logf("{scenario: %q, seed: %d}, // %v", sc.name, seed, violation)
-	t.Log("\n" + strings.Join(way, "\n"))
+	t.Log("\n" + strings.Join(path, "\n"))
 	return true
 }
 
-// errStaleWitness is the error of a recorded way of which a step does not exist any more.
-var errStaleWitness = errors.New("the witness has to be recorded anew: no step begins with these words")
+// errStaleWitness is the error of a witness with a step that is not possible.
+var errStaleWitness = errors.New("record the witness anew: no possible step begins with")
 
-// follow goes a way from s whose steps begin with these words, and on without another fault
-// to the end, and judges it.
-func (x *explorer) followWitness(s *world, way []string, rng *rand.Rand) error {
-	for _, words := range way {
-		var taken *step
+// followWitness takes the steps from s whose labels begin with these prefixes, runs the world to rest, and
+// judges it.
+func (x *explorer) followWitness(s *world, path []string, rng *rand.Rand) error {
+	for _, prefix := range path {
+		var matched *step
 		x.emitSteps(s, func(label string, n *world, violation error) {
-			if taken == nil && strings.HasPrefix(label, words) {
-				taken = &step{label, n, violation}
+			if matched == nil && strings.HasPrefix(label, prefix) {
+				matched = &step{label, n, violation}
 			}
 		})
-		if taken == nil {
-			return fmt.Errorf("%w: %q", errStaleWitness, words)
+		if matched == nil {
+			return fmt.Errorf("%w %q", errStaleWitness, prefix)
 		}
-		if taken.violation != nil {
-			return taken.violation
+		if matched.violation != nil {
+			return matched.violation
 		}
-		s = taken.next
+		s = matched.next
 	}
 	end, _, violation := x.runToRest(s, rng, true)
 	if violation != nil {

@@ -5,10 +5,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Every condition that the protocol puts into a transaction has a name here, made of what
-// the transaction is for and what the condition is about.
-
-// guardOf names an item of a transaction: a condition, or what an operation implies.
+// guardOf returns the name of the guard at an item of a transaction, which is a condition or an operation
+// that implies one. It consists of the purpose of the transaction and the condition.
 func guardOf(k record.Keys, t *registry.Txn, item int) string {
 	purpose := purposeOf(k, t)
 	if item < len(t.If) {
@@ -35,13 +33,13 @@ func guardOf(k record.Keys, t *registry.Txn, item int) string {
 	return purpose + ": set " + recordKindOf(k, op.Key)
 }
 
-// purposeOf tells what a transaction is for by what it writes.
+// purposeOf returns the purpose of a transaction, according to the records that it writes.
 func purposeOf(k record.Keys, t *registry.Txn) string {
 	writes := map[string]registry.OpKind{}
 	for _, op := range t.Then {
 		writes[recordKindOf(k, op.Key)] = op.Kind
 	}
-	has := func(thing string) bool { return writes[thing] != 0 }
+	has := func(kind string) bool { return writes[kind] != 0 }
 	switch {
 	case len(t.Then) == 0:
 		return "check"
@@ -69,6 +67,7 @@ func purposeOf(k record.Keys, t *registry.Txn) string {
 	return "operate"
 }
 
+// recordKindOf returns which kind of record a key holds.
 func recordKindOf(k record.Keys, key registry.Key) string {
 	switch key.Dir() {
 	case k.Plans():

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guardRow matches a row of the page's table of guards and takes its first cell.
+// guardRow matches a row of the table of guards; its group is the first cell.
 var guardRow = regexp.MustCompile(`(?m)^\| ([^|]+) \|`)
 
 // guardName matches the name of a guard in a cell.

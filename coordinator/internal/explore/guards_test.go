@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guardSite is a place in the source that puts a condition into a transaction, on its own
-// account or by an operation that implies one.
+// guardSite is a place in the source that adds a condition to a transaction, or an operation that
+// implies one.
 type guardSite struct {
 	site  string   // function and constructor
-	names []string // of the guards that come from there, see guardOf
+	names []string // of the guards that it makes, see guardOf
 }
 
-// twins are guards that come with another that says the same: each is implied by an
-// operation, of which there is no form without. Only without both does anything break.
+// twins are guards that are redundant with another one, each implied by an operation. A violation needs
+// both to be removed.
 var twins = map[string]string{
 	"reap: delete member": "reap: dead",
 	"join: first member":  "join: free instance",
@@ -29,15 +29,14 @@ var twins = map[string]string{
 	"resign: set leader":  "resign: delete seat",
 }
 
-// witness is a way through a small world that breaks a promise when a guard is missing:
-// that of a seed, or one that goes on without another fault.
+// witness is a path on which a promise is broken while a guard is removed.
 type witness struct {
 	scenario string
-	seed     uint64
-	way      []string
+	seed     uint64   // of a random path, if steps is empty
+	steps    []string // prefixes of labels. After them the world runs to rest without faults
 }
 
-// guardSites are all there are in this package and in executor.
+// guardSites are all places in coordinator and executor.
 var guardSites = []guardSite{
 	{"Claimer.PackWrites Alive", []string{"claim: alive"}},
 	{"Claimer.composeShare At", []string{"claim: plan as known"}},
@@ -100,8 +99,7 @@ func TestGuards_AreNamedAtEachPlaceInTheSource(t *testing.T) {
 	require.Equal(t, sitesIn(t, append(coordinatorDirs(t), "../../../executor")...), named)
 }
 
-// elsewhere are the guards that no small world comes upon, and the test that fails without
-// each.
+// testedElsewhere are the guards that no small world meets, and the test that fails without each.
 var testedElsewhere = map[string]string{
 	"restore: leader as known":  "TestRestore_Guards/the term",
 	"restore: first definition": "TestRestore_Guards/a definition that is there",
@@ -131,7 +129,7 @@ func TestGuards_AreAllCaughtSomewhere(t *testing.T) {
 	require.Equal(t, slices.Compact(named), caught)
 }
 
-// coordinatorDirs returns the directories of coordinator's packages.
+// coordinatorDirs returns the directories of the packages of coordinator.
 func coordinatorDirs(t *testing.T) []string {
 	t.Helper()
 	dirs, err := filepath.Glob("../*")
@@ -139,7 +137,7 @@ func coordinatorDirs(t *testing.T) []string {
 	return append(dirs, "../..", "../../strategy")
 }
 
-// sitesIn returns where the functions of packages make conditions and operations.
+// sitesIn returns the sites of guards in the packages of directories.
 func sitesIn(t *testing.T, dirs ...string) []string {
 	t.Helper()
 	var sites []string
@@ -163,6 +161,7 @@ func sitesIn(t *testing.T, dirs ...string) []string {
 	return slices.Compact(sites)
 }
 
+// sitesOf returns the sites in a function: calls of registry's constructors.
 func sitesOf(f *ast.FuncDecl) (sites []string) {
 	makers := []string{"Absent", "At", "Alive", "Dead", "Create", "CreateOwned", "Set", "Delete"}
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -176,7 +175,7 @@ func sitesOf(f *ast.FuncDecl) (sites []string) {
 	return sites
 }
 
-// nameOf returns a function's name, after that of its receiver's type.
+// functionName returns the name of a function, for a method with the type of its receiver.
 func functionName(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name

@@ -14,10 +14,10 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// What must hold of each commit, whoever makes it. It is written from the description of
-// the records and shares no decision with the functions that are explored.
+// The judge checks each commit against the promises. It follows the description of the records in the
+// documents and shares no decision with the functions that are explored.
 
-// commit applies a request, and judges it if it was applied.
+// commit applies a request to the store, and judges the commit.
 func (x *explorer) commit(n *world, r request) (registry.Rev, error, error) {
 	before := n.store
 	if x.guardsSeen != nil {
@@ -42,7 +42,7 @@ func (x *explorer) judgeCommit(before *storeModel, n *world, r request) error {
 			counted = true
 			all = append(all, x.judgeClaims(before, n, inc, op))
 			if op.Kind != registry.OpDelete && !before.alive(r.by) {
-				all = append(all, fmt.Errorf("session %s has ended, and writes its claims", r.by))
+				all = append(all, fmt.Errorf("session %s wrote its claims after it had expired", r.by))
 			}
 		case op.Key == x.planKey():
 			counted = true
@@ -70,30 +70,29 @@ func (x *explorer) judgeCommit(before *storeModel, n *world, r request) error {
 func (x *explorer) judgeMember(before *storeModel, r request, op registry.Op) error {
 	alive := before.alive(record.SessionOf(op.Key.Name()))
 	if op.Kind == registry.OpDelete && alive {
-		return fmt.Errorf("the record of %s, which lives, was deleted", op.Key.Name())
+		return fmt.Errorf("the record of %s, which is alive, was deleted", op.Key.Name())
 	}
 	if op.Kind != registry.OpDelete && !before.alive(r.by) {
-		return fmt.Errorf("session %s has ended, and writes its member record", r.by)
+		return fmt.Errorf("session %s wrote its member record after it had expired", r.by)
 	}
 	return nil
 }
 
-// judgeLeader judges a change of the leader record: who is named there gives it up, or is
-// dead.
+// judgeLeader judges a change of the leader record: the session named there has made it, or has expired.
 func (x *explorer) judgeLeader(before *storeModel, r request) error {
 	if !before.alive(r.by) {
-		return fmt.Errorf("session %s has ended, and writes who leads", r.by)
+		return fmt.Errorf("session %s wrote the leader record after it had expired", r.by)
 	}
 	if old := x.leaderOf(before); old != "" && old != r.by && before.alive(old) {
-		return fmt.Errorf("session %s takes the office from %s, which lives", r.by, old)
+		return fmt.Errorf("session %s replaced the leader %s, which is alive", r.by, old)
 	}
 	return nil
 }
 
-// judgeNamed judges who has been named: there is no use in a leader who is dead.
+// judgeNamedLeader checks that the named leader is alive: an expired one does not plan.
 func (x *explorer) judgeNamedLeader(after *storeModel) error {
 	if named := x.leaderOf(after); !after.alive(named) {
-		return fmt.Errorf("session %s is named as leader, and has ended", named)
+		return fmt.Errorf("session %s is named as leader and has expired", named)
 	}
 	return nil
 }
@@ -110,11 +109,11 @@ func (x *explorer) leaderOf(s *storeModel) registry.SessionID {
 	return leader.Session
 }
 
-// judgeOffice judges who is in office.
+// judgeSeat checks that the leader owns the seat.
 func (x *explorer) judgeSeat(s *storeModel) error {
-	present, ok := s.get(x.keys.Seat())
-	if leader := x.leaderOf(s); ok && leader != "" && present.owner != leader {
-		return fmt.Errorf("session %s is in office, and %s is the leader", present.owner, leader)
+	seat, ok := s.get(x.keys.Seat())
+	if leader := x.leaderOf(s); ok && leader != "" && seat.owner != leader {
+		return fmt.Errorf("session %s owns the seat, and %s is the leader", seat.owner, leader)
 	}
 	return nil
 }
@@ -136,7 +135,7 @@ func (x *explorer) judgeDefinition(before *storeModel, op registry.Op) error {
 	return nil
 }
 
-// judgeMemory judges what the records remember together: no count falls, and no watermark.
+// judgeMonotony checks that, over all records together, no count and no watermark falls.
 func (x *explorer) judgeMonotony(before, after *storeModel) error {
 	was, is := x.sumRecords(before), x.sumRecords(after)
 	a, b := was.counts, is.counts
@@ -153,7 +152,7 @@ func (x *explorer) judgeMonotony(before, after *storeModel) error {
 	return nil
 }
 
-// exTally is what the records of the job say together.
+// recordSums are the sums of the records of the job.
 type recordSums struct {
 	shards     int
 	watermarks record.Watermarks
@@ -192,7 +191,7 @@ func (x *explorer) judgeClaims(before *storeModel, n *world, inc string, op regi
 	was := x.claimsRecordOf(before, inc)
 	if op.Kind == registry.OpDelete {
 		if n.store.alive(record.SessionOf(inc)) && !was.Running.Shards().IsZero() {
-			return fmt.Errorf("the record of %s, which lives and runs %s, was deleted", inc, was.Running.Shards())
+			return fmt.Errorf("the record of %s, which is alive and runs %s, was deleted", inc, was.Running.Shards())
 		}
 		return nil
 	}
@@ -210,7 +209,7 @@ func (x *explorer) judgeClaims(before *storeModel, n *world, inc string, op regi
 	}
 	for s := range was.Reruns.Shards().Minus(is.Reruns.Shards()).All() {
 		if r, _ := was.Reruns.Of(s); !n.isClaimed(s, r) {
-			return fmt.Errorf("shard %d: %s forgets attempt %d, which it handed back", s, inc, r.Attempt)
+			return fmt.Errorf("shard %d: %s dropped attempt %d, which it handed back", s, inc, r.Attempt)
 		}
 	}
 	for s := range is.Running.Shards().All() {
@@ -233,7 +232,7 @@ func (x *explorer) judgeClaim(n *world, inc string, shard int, r record.Ref) err
 	}
 	for _, o := range n.claims {
 		if o.fire == r.Fire && o.trigger == 0 && r.Trigger == 0 && o.epoch != r.Epoch {
-			return fmt.Errorf("shard %d: the fire of %v was claimed of epoch %d, and of %d before", shard, r.Fire, r.Epoch, o.epoch)
+			return fmt.Errorf("shard %d: the fire of %v was claimed in epoch %d, and in %d before", shard, r.Fire, r.Epoch, o.epoch)
 		}
 		if o.shard != shard {
 			continue
@@ -243,14 +242,14 @@ func (x *explorer) judgeClaim(n *world, inc string, shard int, r record.Ref) err
 			return fmt.Errorf("shard %d: attempt %d at the fire of %v follows one that ended", shard, r.Attempt, r.Fire)
 		}
 		if !before && !o.ended && !n.isSuperseded(o) {
-			return fmt.Errorf("shard %d: the fire of %v was claimed before attempt %d at that of %v was made good", shard, r.Fire, o.attempt, o.fire)
+			return fmt.Errorf("shard %d: the fire of %v was claimed before attempt %d at the fire of %v had ended", shard, r.Fire, o.attempt, o.fire)
 		}
 	}
 	if r.Fire > n.clock() {
 		return fmt.Errorf("shard %d: the fire of %v was claimed at %v", shard, r.Fire, n.clock())
 	}
 	if !n.store.alive(record.SessionOf(inc)) {
-		return fmt.Errorf("shard %d: %s claimed the fire of %v after its session had ended", shard, inc, r.Fire)
+		return fmt.Errorf("shard %d: %s claimed the fire of %v after its session had expired", shard, inc, r.Fire)
 	}
 	for _, e := range n.store.entries {
 		other := e.key.Dir().Name()
@@ -274,22 +273,22 @@ func (c claimedRun) compareClaims(o claimedRun) int {
 		cmp.Compare(c.trigger, o.trigger), cmp.Compare(c.attempt, o.attempt))
 }
 
-// taken reports whether a run of a shard was claimed.
+// isClaimed reports whether a run of a shard was claimed.
 func (s *world) isClaimed(shard int, r record.Ref) bool {
 	_, found := slices.BinarySearchFunc(s.claims, claimOf(shard, r), claimedRun.compareClaims)
 	return found
 }
 
-// same reports whether two claims of a shard are of the same fire or trigger.
+// isSameFire reports whether two claims of a shard are of the same fire or trigger.
 func (c claimedRun) isSameFire(o claimedRun) bool { return c.fire == o.fire && c.trigger == o.trigger }
 
-// superseded reports whether a later attempt at the same fire has been claimed.
+// isSuperseded reports whether a later attempt at the same fire has been claimed.
 func (s *world) isSuperseded(c claimedRun) bool {
 	return slices.ContainsFunc(s.claims, func(o claimedRun) bool { return o.shard == c.shard && o.isSameFire(c) && o.attempt > c.attempt })
 }
 
-// untold reports whether the owner of a shard knows that a claim was made good, and has it
-// on record with its next one.
+// endIsUnrecorded reports whether the run of a claim has ended and its owner records that with its next
+// claim only.
 func (s *world) endIsUnrecorded(c claimedRun) bool {
 	return slices.ContainsFunc(s.procs, func(p process) bool {
 		if p.phase != phaseMember || p.jobState == nil || due.RecordsEnds(p.jobState.Plan) {
@@ -301,7 +300,7 @@ func (s *world) endIsUnrecorded(c claimedRun) bool {
 	})
 }
 
-// ended takes note that a claim was made good.
+// markEnded notes that the run of a claim has ended or was counted.
 func (s *world) markEnded(shard int, r record.Ref) {
 	i, found := slices.BinarySearchFunc(s.claims, claimOf(shard, r), claimedRun.compareClaims)
 	if found {
@@ -336,7 +335,7 @@ func (x *explorer) judgePlan(before *storeModel, n *world, op registry.Op) error
 		for s := range running.Shards().Intersect(lost).All() {
 			r, _ := running.Of(s)
 			if before.alive(record.SessionOf(inc)) {
-				return fmt.Errorf("shard %d moved from %s, which lives and runs it", s, inc)
+				return fmt.Errorf("shard %d moved from %s, which is alive and runs it", s, inc)
 			}
 			next, pending := is.Reruns.Of(s)
 			counted := is.Counts.Lost > was.Counts.Lost
@@ -344,9 +343,9 @@ func (x *explorer) judgePlan(before *storeModel, n *world, op registry.Op) error
 				counted = is.Counts.Unknown > was.Counts.Unknown
 			}
 			if !pending && !counted {
-				return fmt.Errorf("shard %d: the run that %s left is neither pending nor counted", s, inc)
+				return fmt.Errorf("shard %d: the unfinished run of %s is neither pending nor counted", s, inc)
 			} else if pending && (next.Fire != r.Fire || next.Attempt != r.Attempt+1) {
-				return fmt.Errorf("shard %d: the run that %s left is pending as %v", s, inc, next)
+				return fmt.Errorf("shard %d: the unfinished run of %s is pending as %v", s, inc, next)
 			} else if !pending {
 				n.markEnded(s, r)
 			}
@@ -355,7 +354,7 @@ func (x *explorer) judgePlan(before *storeModel, n *world, op registry.Op) error
 	return nil
 }
 
-// noteEpochs takes in what definitions hold when.
+// noteEpochs notes the epochs of the plan.
 func (s *world) noteEpochs(p *record.Plan) error {
 	s.epochs = slices.Clone(s.epochs)
 	for i := range p.Epochs {
@@ -366,14 +365,14 @@ func (s *world) noteEpochs(p *record.Plan) error {
 			continue
 		}
 		if k := len(s.epochs); k > 0 && (s.epochs[k-1].until == 0 || s.epochs[k-1].until > e.From) {
-			return fmt.Errorf("epoch %d begins before the one before it has ended", e.Number)
+			return fmt.Errorf("epoch %d begins before the previous one has ended", e.Number)
 		}
 		s.epochs = append(s.epochs, now)
 	}
 	return nil
 }
 
-// noteAsked counts the trigger or reset that an operator's write of a control record asks for.
+// noteOperatorWrite counts the trigger or reset that a write of a control record requests.
 func (s *world) noteOperatorWrite(before *storeModel, op registry.Op) {
 	resets := func(value []byte) uint64 {
 		c, err := record.DecodeControl(value)
@@ -393,10 +392,10 @@ func (s *world) noteOperatorWrite(before *storeModel, op registry.Op) {
 	}
 }
 
-// settled judges a state in which nothing is left to be done.
+// judgeRest judges a world in which no step is left.
 func (x *explorer) judgeRest(s *world) error {
-	willing := func(p process) bool { return p.phase == phaseMember && !p.draining }
-	if len(s.claims) == 0 && s.now == 0 || !slices.ContainsFunc(s.procs, willing) {
+	ready := func(p process) bool { return p.phase == phaseMember && !p.draining }
+	if len(s.claims) == 0 && s.now == 0 || !slices.ContainsFunc(s.procs, ready) {
 		return nil
 	}
 	e, ok := s.store.get(x.planKey())
@@ -434,28 +433,28 @@ func (x *explorer) judgeRest(s *world) error {
 	return s.judgeTriggers()
 }
 
-// triggered judges whether all triggers that were accepted have been run, by all shards.
+// judgeTriggers checks that each accepted trigger has run on all shards.
 func (s *world) judgeTriggers() error {
-	shards, gens := map[uint64]int{}, map[uint64]int{}
+	shards, epochs := map[uint64]int{}, map[uint64]int{}
 	for _, c := range s.claims {
 		if c.trigger > 0 && c.attempt == 1 {
 			shards[c.trigger]++
-			gens[c.trigger] = c.epoch
+			epochs[c.trigger] = c.epoch
 		}
 	}
 	if len(shards) != s.triggersAccepted {
 		return fmt.Errorf("%d triggers were accepted, and %d were run", s.triggersAccepted, len(shards))
 	}
 	for number, ran := range shards {
-		i := slices.IndexFunc(s.epochs, func(e epoch) bool { return e.number == gens[number] })
+		i := slices.IndexFunc(s.epochs, func(e epoch) bool { return e.number == epochs[number] })
 		if i < 0 || s.epochs[i].shards != ran {
-			return fmt.Errorf("trigger %d was run by %d shards of epoch %d", number, ran, gens[number])
+			return fmt.Errorf("trigger %d was run by %d shards of epoch %d", number, ran, epochs[number])
 		}
 	}
 	return nil
 }
 
-// due returns how many fires of shards there have been.
+// countFires returns how many fires have been due, counted for each shard.
 func (x *explorer) countFires(s *world) int {
 	sum := 0
 	for at := instantAt(60); at <= s.clock(); at = at.Add(time.Minute) {

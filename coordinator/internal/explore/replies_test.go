@@ -10,9 +10,9 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// What becomes of requests, of replies, and of those who wait for them.
+// The fate of requests and replies, and the reactions of their senders.
 
-// arrive has a request reach the store.
+// deliverRequest makes a request reach the store.
 func (x *explorer) deliverRequest(n *world, p *process, kind int) error {
 	f := *p.flights[kind]
 	p.flights[kind] = &f
@@ -33,8 +33,7 @@ func (x *explorer) deliverRequest(n *world, p *process, kind int) error {
 	return violation
 }
 
-// lose has the sender of a request never hear of its outcome. It will ask again, while the
-// request may still arrive.
+// loseReply drops the reply to a request. The sender repeats the request, while the first may still arrive.
 func (x *explorer) loseReply(n *world, p *process, kind int) {
 	f := *p.flights[kind]
 	p.flights[kind] = &f
@@ -42,7 +41,7 @@ func (x *explorer) loseReply(n *world, p *process, kind int) {
 	f.replyLost, f.arrived, f.rev, f.err = true, false, registry.Rev{}, nil
 }
 
-// answer has a process hear of the outcome of its request.
+// deliverReply passes the outcome of a request to its sender.
 func (x *explorer) deliverReply(n *world, p *process, kind int) error {
 	f := p.flights[kind]
 	p.flights[kind] = nil
@@ -54,7 +53,7 @@ func (x *explorer) deliverReply(n *world, p *process, kind int) error {
 		switch {
 		case f.err == nil:
 			p.phase, p.published.rev = phaseMember, f.rev
-		case refused && refusal.Index == 0: // the name is taken: by its predecessor
+		case refused && refusal.Index == 0: // the predecessor's session still has the name
 			p.send(kind, f.txn).replyLost = f.replyLost
 		default:
 			x.endIncarnation(n, p)
@@ -91,7 +90,7 @@ func (x *explorer) deliverReply(n *world, p *process, kind int) error {
 	return nil
 }
 
-// settle has a process act on the outcome of its claims.
+// settleClaims makes a claimer act on the outcome of its claims.
 func (x *explorer) settleClaims(n *world, p *process, f *inFlight) error {
 	l, a := x.claimerOf(n, p)
 	ld := *f.load
@@ -114,7 +113,7 @@ func (x *explorer) settleClaims(n *world, p *process, f *inFlight) error {
 	return nil
 }
 
-// planned has a leader act on the outcome of its transaction.
+// settlePlan makes a leader act on the outcome of its transaction.
 func (x *explorer) settlePlan(n *world, p *process, f *inFlight) {
 	if f.err != nil {
 		if refusal, refused := batch.FindConflict(f.err); refused && refusal.Index == 0 && len(f.txn.If) > 0 && p.leading {
@@ -123,7 +122,7 @@ func (x *explorer) settlePlan(n *world, p *process, f *inFlight) {
 		}
 		return
 	}
-	for _, op := range f.txn.Then { // what it has written it knows
+	for _, op := range f.txn.Then { // a leader applies its own writes at once
 		if op.Key == x.planKey() {
 			p.feeds[feedPlans] = []storedEntry{{key: op.Key, value: string(op.Value), modified: f.rev.Seq, txn: f.txn.ID}}
 			x.applyPlans(p)
@@ -134,7 +133,7 @@ func (x *explorer) settlePlan(n *world, p *process, f *inFlight) {
 	}
 }
 
-// resigned has a process act on the outcome of its resignation.
+// settleResignation makes a process act on the outcome of its resignation.
 func (x *explorer) settleResignation(n *world, p *process, f *inFlight) {
 	p.resigned = true
 	if f.err != nil || f.rev.Seq < p.election.LeaderRev.Seq {
@@ -148,23 +147,23 @@ func (x *explorer) settleResignation(n *world, p *process, f *inFlight) {
 	x.updateTerm(n, p)
 }
 
-// giveUp has a process end its incarnation.
+// endIncarnation ends the incarnation of a process, which can come back.
 func (x *explorer) endIncarnation(n *world, p *process) {
 	if n.store.alive(p.session) {
 		n.expiring = append(slices.Clip(n.expiring), p.session)
 	}
-	barred := p.blocked
+	blocked := p.blocked
 	if x.lingers {
-		barred = barred.Union(p.running)
+		blocked = blocked.Union(p.running)
 	}
 	x.abandonRequests(n, p)
-	*p = process{name: p.name, blocked: barred, draining: p.draining}
+	*p = process{name: p.name, blocked: blocked, draining: p.draining}
 	if p.draining {
 		p.phase = phaseStopped
 	}
 }
 
-// crash has a process vanish. Its session goes later.
+// stopProcess stops a process for good. Its session expires later.
 func (x *explorer) stopProcess(n *world, p *process) {
 	if n.store.alive(p.session) {
 		n.expiring = append(slices.Clip(n.expiring), p.session)
@@ -173,7 +172,7 @@ func (x *explorer) stopProcess(n *world, p *process) {
 	*p = process{name: p.name, phase: phaseStopped, session: p.session}
 }
 
-// forsake leaves the requests of a process to themselves.
+// abandonRequests abandons all requests of a process.
 func (x *explorer) abandonRequests(n *world, p *process) {
 	for _, f := range p.flights {
 		if f != nil {
@@ -182,7 +181,7 @@ func (x *explorer) abandonRequests(n *world, p *process) {
 	}
 }
 
-// abandon leaves a request to itself: it may still arrive.
+// abandonRequest forgets the sender of a request. The request may still arrive.
 func (s *world) abandonRequest(f *inFlight) {
 	if !f.arrived {
 		s.abandoned = append(slices.Clip(s.abandoned), f.request)

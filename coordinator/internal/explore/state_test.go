@@ -19,62 +19,62 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// exState is all of a small world: a store, processes, and what is on its way between
-// them. What it points to is shared with other states and never changed.
+// world is the state of a small world: a store, processes, and messages in flight. It shares memory with
+// other worlds, so nothing that it points to may be modified.
 type world struct {
 	store            storeModel
-	staleStore       *storeModel // as a member of the store still shows it to who asks for the first time
+	staleStore       *storeModel // shown to a process that reads a directory for the first time; nil: the store does not lag
 	now              int         // an index of exInstants
 	procs            []process
-	abandoned        []request // may still arrive; nobody waits for an answer
+	abandoned        []request // requests that may still arrive, without a process that waits for the reply
 	expiring         []registry.SessionID
 	left             faultBudget
-	claims           []claimedRun // all that were ever made, sorted
-	epochs           []epoch      // all that there ever were, by generation
-	triggersAccepted int          // triggers that were accepted
-	resetsAccepted   int          // resets that were accepted
-	highestRevision  int          // the highest revision of the definition that anybody has brought
+	claims           []claimedRun // all so far, sorted
+	epochs           []epoch      // all so far, by number
+	triggersAccepted int          // committed by operators
+	resetsAccepted   int          // likewise
+	highestRevision  int          // of all definitions that processes have brought
 }
 
-// exFaults is how much may still happen.
+// faultBudget is the number of faults and requests that may still happen.
 type faultBudget struct {
 	crashes, expiries, lostReplies, revisions, drains, triggers, resets, recordEdits, staleReads int
 }
 
-// exClaim is a claim of a shard that was committed.
+// claimedRun is a committed claim.
 type claimedRun struct {
 	shard   int
 	epoch   int
 	fire    record.Instant
-	trigger uint64 // zero: the schedule asked for it
+	trigger uint64 // zero: a fire of the schedule
 	attempt int
-	ended   bool // by its function, or counted
+	ended   bool // its handler returned and that was recorded, or it was counted as lost or unknown
 }
 
-// exEpoch is an epoch as the plan said last.
+// epoch is an epoch as in the latest plan.
 type epoch struct {
 	number, shards int
 	from, until    record.Instant
 }
 
-// exInstants are the times that there are. Two fires lie between them.
+// instants are the values of the clock. Two fires lie between them.
 var instants = []record.Instant{instantAt(1), instantAt(60), instantAt(120), instantAt(150)}
 
 func instantAt(seconds int64) record.Instant {
 	return record.InstantOf(time.Unix(1_200_000_000+seconds, 0))
 }
 
-// exPhase is how far a process has come.
+// phase is the stage of a process.
 type phase int
 
 const (
-	phaseOffline phase = iota // it has no session
+	phaseOffline phase = iota // without a session
 	phaseJoining
 	phaseMember
-	phaseStopped // for good
+	phaseStopped // it does not come back
 )
 
-// The directories that a process follows; a leader all of them.
+// The directories that a process watches. A member watches the first two, a leader all.
 const (
 	feedPlans = iota
 	feedElection
@@ -85,7 +85,7 @@ const (
 	feedCount
 )
 
-// exProc is a process.
+// process is a process of the fleet, through all of its incarnations.
 type process struct {
 	name    string
 	phase   phase
@@ -94,35 +94,35 @@ type process struct {
 	feeds   [feedCount][]storedEntry // as last delivered
 	synced  [feedCount]bool
 
-	jobState  *member.JobState // of the ledger; nil: none yet
-	running   shardset.Set     // functions that have not returned
-	blocked   shardset.Set     // the same, of earlier incarnations
-	draining  bool             // it drains
-	resigned  bool             // and has done what it could to hand over the office
-	brings    int              // the revision of the definition that it brings; zero: it has stored it
-	published published        // what its member record says
+	jobState  *member.JobState // of the claimer; nil: none yet
+	running   shardset.Set     // shards whose handlers have not returned
+	blocked   shardset.Set     // the same for handlers of earlier incarnations
+	draining  bool
+	resigned  bool      // it drains and has tried to resign
+	brings    int       // revision of the definition that it has to store; zero: none
+	published published // its member record
 	election  election.State
 	leading   bool
 	term      registry.Rev
-	endedTerm registry.Rev // the term that it knows to be over
-	following []string     // whose claims it follows as a leader
+	endedTerm registry.Rev // a term that it knows to be over
+	following []string     // incarnations whose claims it watches as a leader
 
 	flights [kindCount]*inFlight
 }
 
-// pristine reports that a process has done nothing so far.
+// isUnused reports whether a process has taken no step yet.
 func (p *process) isUnused() bool {
 	return p.phase == phaseOffline && p.session == "" && p.blocked.IsZero() && !p.draining
 }
 
-// exTold is what a process has published of itself.
+// published is the part of its member record that a process may change.
 type published struct {
 	rev      registry.Rev
 	draining bool
 	blocked  shardset.Set
 }
 
-// The kinds of transactions that a process has on its way, one of each at most.
+// The kinds of transactions. A process has at most one of each kind in flight.
 const (
 	kindClaim = iota
 	kindPlan
@@ -145,27 +145,27 @@ func (p *process) send(kind int, t registry.Txn) *inFlight {
 	return f
 }
 
-// exRequest is a transaction, and who has sent it.
+// request is a transaction and its sender.
 type request struct {
 	txn  registry.Txn
 	by   registry.SessionID
-	term registry.Rev // of the leader that has, zero if it was sent as none
+	term registry.Rev // of the leader that sent it; zero: another request
 }
 
-// exFlight is a transaction on its way.
+// inFlight is a request whose sender waits for the reply.
 type inFlight struct {
 	request
-	load      *batch.Load[*member.PendingWrite] // of claims
-	replyLost bool                              // its sender has lost an answer, and asks again
+	load      *batch.Load[*member.PendingWrite] // of a claim
+	replyLost bool                              // the sender repeats the request, since a reply was lost
 	arrived   bool
 	rev       registry.Rev
 	err       error
 }
 
-// exJob is the one job there is.
+// jobName is the only job.
 const jobName = "job"
 
-// exploration is what is the same in all states.
+// explorer holds all that is the same in every world of a scenario.
 type explorer struct {
 	keys       record.Keys
 	dirs       [feedCount]registry.Key
@@ -173,16 +173,16 @@ type explorer struct {
 	work       *recordingWork
 	log        *slog.Logger
 	removed    func(t *registry.Txn, item int) bool
-	guardsSeen map[string]bool // guards that were come upon, if not nil
+	guardsSeen map[string]bool // the guards of all requests so far; nil: not collected
 	plans      map[string]*record.Plan
 	claims     map[string]record.Claims
 	seeds      [2]maphash.Seed
-	shards     int  // of the first definition
-	brings     int  // how many revisions processes bring that join; zero: the first is stored
+	shards     int  // of the first revision
+	brings     int  // how many revisions joining processes bring; zero: revision 1 is stored
 	named      bool // leaders name successors
 	tracking   []string
-	lingers    bool // functions may outlive their session
-	handsBack  bool // functions of a process that drains may hand their runs back
+	lingers    bool // handlers may outlive their session
+	handsBack  bool // handlers of a draining process may hand their runs back
 }
 
 func newExplorer() *explorer {
@@ -201,7 +201,7 @@ func newExplorer() *explorer {
 	}
 }
 
-// exWork takes down which runs a ledger starts.
+// recordingWork records the runs that a claimer starts.
 type recordingWork struct{ started []member.Run }
 
 func (w *recordingWork) Compile(json.RawMessage) (due.Program, error) {
@@ -224,10 +224,10 @@ func (s *world) clock() record.Instant { return instants[s.now] }
 
 func (p *process) isRunning() bool { return p.phase == phaseJoining || p.phase == phaseMember }
 
-// dir returns the directory that a feed follows.
+// dir returns the directory of a feed.
 func (x *explorer) dir(feed int) registry.Key { return x.dirs[feed] }
 
-// plan returns a plan as read from the store. Plans are shared.
+// decodePlan returns a plan as read from the store. Worlds share the result.
 func (x *explorer) decodePlan(value string) *record.Plan {
 	p, ok := x.plans[value]
 	if !ok {
@@ -252,20 +252,20 @@ func (x *explorer) decodeClaims(value string) record.Claims {
 	return c
 }
 
-// clone returns a state that may be changed without s being.
+// clone returns a copy of s with a copy of its processes.
 func (s *world) clone() *world {
 	n := *s
 	n.procs = slices.Clone(s.procs)
 	return &n
 }
 
-// digest is a state's name. States that differ only in what commits are numbered have one.
+// digest identifies a world. Worlds that differ only in commit numbers, not in their order, are equal.
 type digest [2]uint64
 
 func (x *explorer) digest(s *world) digest {
 	e := &x.encoder
 	e.buf, e.revs, e.ranked = e.buf[:0], e.revs[:0], false
-	e.state(x, s) // collects the numbers
+	e.state(x, s) // collects the commit numbers
 	e.revs = append(e.revs, 0)
 	slices.Sort(e.revs)
 	e.revs = slices.Compact(e.revs)
@@ -274,13 +274,12 @@ func (x *explorer) digest(s *world) digest {
 	return digest{maphash.Bytes(x.seeds[0], e.buf), maphash.Bytes(x.seeds[1], e.buf)}
 }
 
-// exEncoder writes a state down: twice, for the numbers of commits are replaced by their
-// order.
+// encoder encodes a world. It does so twice: first to collect the commit numbers, then with their ranks.
 type encoder struct {
 	buf    []byte
 	revs   []uint64
 	ranked bool
-	ids    []registry.TxnID // of requests on their way
+	ids    []registry.TxnID // of requests in flight
 }
 
 func (e *encoder) rev(seq uint64) {
@@ -373,13 +372,13 @@ func (e *encoder) store(x *explorer, s *storeModel) {
 
 func (e *encoder) entry(x *explorer, n *storedEntry) {
 	e.text(string(n.key))
-	if n.key.Dir() != x.dirs[feedInstances] { // which says when and where the process began
+	if n.key.Dir() != x.dirs[feedInstances] { // it has the host and start of the process
 		e.text(n.value)
 	}
 	e.rev(n.created)
 	e.rev(n.modified)
 	e.text(string(n.owner))
-	e.int(slices.Index(e.ids, n.txn)) // whose else matters to nobody
+	e.int(slices.Index(e.ids, n.txn)) // other transactions have no waiting sender
 }
 
 func (e *encoder) proc(x *explorer, p *process) {
@@ -390,7 +389,7 @@ func (e *encoder) proc(x *explorer, p *process) {
 		e.int(len(p.feeds[i]))
 		for k := range p.feeds[i] {
 			e.text(string(p.feeds[i][k].key))
-			e.rev(p.feeds[i][k].modified) // which names the value
+			e.rev(p.feeds[i][k].modified) // identifies the value
 		}
 	}
 	if a := p.jobState; a != nil {

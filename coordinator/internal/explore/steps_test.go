@@ -8,14 +8,13 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// What can happen in a state. All decisions are made by the functions that the library
-// itself runs; what stands here is what lies between them: views that are behind, requests
-// and replies on their way, the end of sessions and of processes, and time.
+// The steps that are possible in a world. The library's functions make the decisions; the steps add
+// stale views, requests and replies in flight, the end of sessions and processes, and time.
 
-// emit is told of a step and the state that it leads to.
+// emitStep is called with each step: its label, the world that it leads to, and the promise that it breaks.
 type emitStep func(label string, next *world, violation error)
 
-// next tells emit of all that can happen in s.
+// emitSteps emits all steps that are possible in s.
 func (x *explorer) emitSteps(s *world, emit emitStep) {
 	for i := range s.procs {
 		x.emitProcessSteps(s, i, emit)
@@ -61,7 +60,7 @@ func (x *explorer) must(rev registry.Rev, err error) registry.Rev {
 	return rev
 }
 
-// procNext tells emit of all that can happen to a process.
+// emitProcessSteps emits the steps of a process.
 func (x *explorer) emitProcessSteps(s *world, i int, emit emitStep) {
 	p := &s.procs[i]
 	step := func(label string, f func(n *world, p *process) error) {
@@ -102,7 +101,7 @@ func (x *explorer) emitProcessSteps(s *world, i int, emit emitStep) {
 	switch p.phase {
 	case phaseOffline:
 		if i > 0 && p.isUnused() && s.procs[i-1].isUnused() {
-			return // one is like the other
+			return // unused processes are alike, so one order of them is enough
 		}
 		step("opens a session", func(n *world, _ *process) error {
 			x.openSession(n, i)
@@ -140,8 +139,8 @@ func (x *explorer) emitProcessSteps(s *world, i int, emit emitStep) {
 	x.emitRequests(s, p, step)
 }
 
-// hears tells of what a process may be told of what it follows. A new leader is told of
-// the directories one by one, those that hardly change at once.
+// emitObservations emits the observation of each directory that a process watches. A new leader reads
+// instances first and then all others in one step, which keeps the number of worlds small.
 func (x *explorer) emitObservations(s *world, p *process, step emitProcessStep) {
 	for feed := range p.feeds {
 		if feed > feedElection && !p.leading {
@@ -172,7 +171,7 @@ func (x *explorer) emitObservations(s *world, p *process, step emitProcessStep) 
 	}
 }
 
-// isAsked tells of what users and operators may ask of a process.
+// emitRequests emits the actions of users and operators at a process.
 func (x *explorer) emitRequests(s *world, p *process, step emitProcessStep) {
 	if s.left.revisions > 0 && p.brings == 0 {
 		step("brings another definition", func(n *world, p *process) error {
@@ -209,7 +208,7 @@ func (x *explorer) emitRequests(s *world, p *process, step emitProcessStep) {
 	}
 }
 
-// enters tells of how a process brings its definition and, if it is new, itself.
+// emitJoin emits the steps by which a process stores its definition and joins.
 func (x *explorer) emitJoin(s *world, p *process, step emitProcessStep) {
 	switch {
 	case p.flights[kindDefine] != nil || p.flights[kindJoin] != nil:
@@ -234,11 +233,10 @@ func (x *explorer) emitJoin(s *world, p *process, step emitProcessStep) {
 	}
 }
 
-// stepper is told of a step of a process: how it changes the state, in which the process is
-// p by then.
+// emitProcessStep emits a step of a process. change modifies a copy of the world, in which p is the process.
 type emitProcessStep func(label string, change func(n *world, p *process) error)
 
-// acts tells of what a process does by itself.
+// emitActions emits the steps that a process decides on by itself.
 func (x *explorer) emitActions(s *world, p *process, step emitProcessStep) {
 	if p.flights[kindClaim] == nil && p.synced[feedPlans] {
 		if acct, ld := x.buildClaim(s, p); ld != nil {
@@ -258,8 +256,8 @@ func (x *explorer) emitActions(s *world, p *process, step emitProcessStep) {
 		}
 	}
 	if p.flights[kindPlan] == nil && p.leading && !slices.Contains(p.synced[:], false) {
-		for _, tidy := range []bool{false, true} {
-			t, pending := x.buildPlan(s, p, tidy)
+		for _, regularCheck := range []bool{false, true} {
+			t, pending := x.buildPlan(s, p, regularCheck)
 			if t == nil && slices.Equal(pending, p.following) {
 				continue
 			}
@@ -270,7 +268,7 @@ func (x *explorer) emitActions(s *world, p *process, step emitProcessStep) {
 				}
 				return nil
 			})
-			break // a tidy round does more than another only where that does nothing
+			break // a regular check does more only if the ordinary round has nothing to do
 		}
 	}
 	if p.flights[kindPublish] == nil && p.flights[kindClaim] == nil && p.flights[kindResign] == nil {

@@ -9,13 +9,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// exStore is a registry as a value: it is changed by replacing what it holds, so that the
-// states of an exploration can share it.
+// storeModel is the content of a store as a value. A change replaces its slices, so worlds share them.
 type storeModel struct {
 	seq            uint64
 	entries        []storedEntry        // by key
 	liveSessions   []registry.SessionID // sessions
-	sessionsOpened int                  // how many there have been
+	sessionsOpened int                  // number of sessions so far
 }
 
 type storedEntry struct {
@@ -65,22 +64,22 @@ func (s *storeModel) openSession() registry.SessionID {
 	return id
 }
 
-// end ends a session, and with it what it owns.
+// expireSession ends a session and deletes the keys that it owns.
 func (s *storeModel) expireSession(id registry.SessionID) {
 	s.seq++
 	s.liveSessions = slices.DeleteFunc(slices.Clone(s.liveSessions), func(o registry.SessionID) bool { return o == id })
 	s.entries = slices.DeleteFunc(slices.Clone(s.entries), func(e storedEntry) bool { return e.owner == id })
 }
 
-// apply applies t or says why not. What waived says of an item of t does not count.
-func (s *storeModel) apply(t registry.Txn, waived func(t *registry.Txn, item int) bool) (registry.Rev, error) {
+// apply commits t or returns the conflict. It ignores the guards for which removed returns true.
+func (s *storeModel) apply(t registry.Txn, removed func(t *registry.Txn, item int) bool) (registry.Rev, error) {
 	for i, c := range t.If {
-		if !s.conditionHolds(c) && !waived(&t, i) {
+		if !s.conditionHolds(c) && !removed(&t, i) {
 			return registry.Rev{}, &registry.ConflictError{Index: i, Item: c.String()}
 		}
 	}
 	for i, op := range t.Then {
-		if !s.operationFits(op) && !waived(&t, len(t.If)+i) {
+		if !s.operationFits(op) && !removed(&t, len(t.If)+i) {
 			if op.Kind == registry.OpCreateOwned && !s.alive(op.Session) {
 				return registry.Rev{}, registry.ErrSessionLost
 			}
@@ -133,16 +132,16 @@ func (s *storeModel) operationFits(op registry.Op) bool {
 	return found && e.modified == op.Rev.Seq
 }
 
-// exDesk is a store as production code sees it: it may read, and what it wants to commit
-// is taken down and not done.
+// recordingRegistry is the registry that the library's functions get: they read the store, and it records
+// the first transaction instead of committing it.
 type recordingRegistry struct {
-	registry.Registry // nothing else is called
+	registry.Registry // other methods are not called
 	store             *storeModel
 	recorded          *registry.Txn
 }
 
-// errTaken is what production code is told of its transaction.
-var errRecorded = errors.New("taken down, to be sent")
+// errRecorded is the error of a transaction that was recorded.
+var errRecorded = errors.New("the transaction was recorded")
 
 func (d *recordingRegistry) Limits() registry.Limits { return registry.PortableLimits }
 
@@ -169,7 +168,7 @@ func (d *recordingRegistry) Txn(_ context.Context, t registry.Txn) (registry.Rev
 	return registry.Rev{}, errRecorded
 }
 
-// exRetry is a store for registry.Apply to settle a request whose reply was lost.
+// lostReplyRegistry loses the first reply, so that registry.Apply repeats the request.
 type lostReplyRegistry struct {
 	recordingRegistry
 	apply     func(registry.Txn) (registry.Rev, error)

@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// witnesses are ways that were found.
+// witnesses holds a path for each guard that a small world needs.
 var witnesses = map[string]witness{
 	"reap: dead":                {scenario: "more at once", seed: 27},
 	"reap: delete member":       {scenario: "more at once", seed: 27},
@@ -28,39 +28,39 @@ var witnesses = map[string]witness{
 	"operate: set control":      {scenario: "more at once", seed: 279},
 	"operate: set definition":   {scenario: "more at once", seed: 13},
 	"plan: dead":                {scenario: "a cold start on a store that lags", seed: 3862},
-	"plan: delete claims":       {scenario: "a late member on a store that lags", way: deletesUnseenClaims},
+	"plan: delete claims":       {scenario: "a late member on a store that lags", steps: deletesUnseenClaims},
 	"plan: first plan":          {scenario: "a cold start", seed: 503},
 	"plan: leader as known":     {scenario: "another writer", seed: 38},
-	"plan: no claims":           {scenario: "a late member on a store that lags", way: movesUnseenRun},
+	"plan: no claims":           {scenario: "a late member on a store that lags", steps: movesUnseenRun},
 	"plan: set control":         {scenario: "more at once", seed: 125},
 	"plan: set plan":            {scenario: "a store that lags", seed: 425},
 	"resign: alive":             {scenario: "more at once", seed: 41},
 	"resign: delete seat":       {scenario: "drains", seed: 88},
 	"resign: set leader":        {scenario: "drains", seed: 88},
 	"publish: alive":            {scenario: "more at once", seed: 573},
-	"publish: set member":       {scenario: "a member publishes its record", way: appliesOldRecord},
+	"publish: set member":       {scenario: "a member publishes its record", steps: appliesOldRecord},
 }
 
-// c joins, and is given a shard.
+// c joins and is assigned a shard.
 var joinsLate = []string{
 	"c opens a session", "c requests to join", "c join arrives", "c join is answered",
 	"a observes instances", "a observes members", "a plans", "a plan arrives", "a plan is answered",
 	"a plans", "a plan arrives", "a plan is answered",
 }
 
-// b comes to lead, and takes c for dead, because it is shown the instances of before c joined.
+// b becomes leader and takes c for expired, since it observes the instances as before c joined.
 var leadsByStaleView = []string{
 	"a crashes", "session s1 expires",
 	"b observes election", "b requests the seat", "b elect arrives", "b elect is answered", "b observes election",
 	"b observes stale instances", "b observes members and jobs for the first time", "b observes plan", "b plans",
 }
 
-// Such a leader finds no claims of c; then c makes one, and dies.
+// b finds no claims of c. Then c claims a run and expires, and b's plan moves the shard without it.
 var movesUnseenRun = slices.Concat(joinsLate, leadsByStaleView, []string{
 	"time passes", "c observes plan", "c claims", "c claim arrives", "c crashes", "session s3 expires", "b plan arrives",
 })
 
-// The same, when c has claimed before.
+// The same with an earlier claim of c, so that b deletes a claims record that has changed since.
 var deletesUnseenClaims = slices.Concat(joinsLate, []string{
 	"time passes", "c observes plan",
 	"c claims", "c claim arrives", "c claim is answered", "c handler of shard 1 returns", "c claims", "c claim arrives", "c claim is answered",
@@ -68,8 +68,8 @@ var deletesUnseenClaims = slices.Concat(joinsLate, []string{
 	"time passes", "c claims", "c claim arrives", "c crashes", "session s3 expires", "b plan arrives",
 })
 
-// What b had said before it drained arrives once more, and it is given a shard that it will
-// not run.
+// An abandoned update of b's member record arrives after b began to drain, and b is assigned a shard that
+// it will not run.
 var appliesOldRecord = []string{
 	"time passes", "b claims", "b claim arrives", "b claim is answered", "b 's session expires", "b detects that its session is lost",
 	"b opens a session", "b requests to join", "b join arrives", "b join is answered", "b handler of shard 1 returns",

@@ -20,10 +20,10 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// What processes do. All decisions are those of the functions that the library itself runs,
-// which are called here with a process as it stands; what they want to commit is taken down.
+// The actions of processes. Each builds the library's object (claimer, member, elector, leader) in the
+// state of a process, calls it, and records the transaction that it wants to commit.
 
-// exSession is a session that its process takes to be alive.
+// liveSession is a session that its process believes to be alive.
 type liveSession struct {
 	registry.Session
 	id registry.SessionID
@@ -35,7 +35,7 @@ func (s liveSession) State() (registry.SessionState, time.Time) {
 	return registry.SessionConnected, time.Now().Add(time.Hour)
 }
 
-// ledger returns the ledger of a process as it stands.
+// claimerOf returns a claimer in the state of a process, and its state of the job, nil if it has none.
 func (x *explorer) claimerOf(s *world, p *process) (*member.Claimer, *member.JobState) {
 	l := &member.Claimer{
 		Clock: time.Now, Keys: x.keys, Reg: &recordingRegistry{store: &s.store}, Session: liveSession{id: p.session}, Me: p.inc, Work: x.work, Log: x.log,
@@ -62,7 +62,7 @@ func (x *explorer) claimerOf(s *world, p *process) (*member.Claimer, *member.Job
 	return l, a
 }
 
-// claim returns the transaction that records the claims of a process, nil if there is none.
+// buildClaim returns the transaction by which a process claims runs or records ends, nil if there is none.
 func (x *explorer) buildClaim(s *world, p *process) (*member.JobState, *batch.Load[*member.PendingWrite]) {
 	l, a := x.claimerOf(s, p)
 	if a == nil {
@@ -78,16 +78,16 @@ func (x *explorer) buildClaim(s *world, p *process) (*member.JobState, *batch.Lo
 	return l.CopyJobState(x.segment()), &loads[0]
 }
 
-// started judges what a ledger has started.
+// judgeStarts judges the runs that a claimer has started, and adds them to those of the process.
 func (x *explorer) judgeStarts(n *world, p *process) error {
 	for _, r := range x.work.started {
 		if p.running.Has(r.Shard) || p.blocked.Has(r.Shard) {
-			return fmt.Errorf("%s starts shard %d, whose function has not returned here", p.name, r.Shard)
+			return fmt.Errorf("%s starts shard %d, whose handler has not returned here", p.name, r.Shard)
 		}
 		for i := range n.procs {
 			q := &n.procs[i]
 			if q.name != p.name && q.running.Has(r.Shard) && n.store.alive(q.session) && n.store.alive(p.session) {
-				return fmt.Errorf("%s starts shard %d, whose function has not returned at %s", p.name, r.Shard, q.name)
+				return fmt.Errorf("%s starts shard %d, whose handler has not returned at %s", p.name, r.Shard, q.name)
 			}
 		}
 		p.running = p.running.Union(shardset.Of(r.Shard))
@@ -95,7 +95,7 @@ func (x *explorer) judgeStarts(n *world, p *process) error {
 	return nil
 }
 
-// takePlans has the ledger of a process take in the plans that it was told of.
+// applyPlans applies the plans that a process has observed to its claimer.
 func (x *explorer) applyPlans(p *process) {
 	l, _ := x.claimerOf(&world{}, p)
 	f := feed.New(x.keys.Plans(), x.log, func(e registry.Entry) (*record.Plan, error) { return x.decodePlan(string(e.Value)), nil })
@@ -109,7 +109,7 @@ func (x *explorer) applyPlans(p *process) {
 	p.jobState = l.CopyJobState(x.segment())
 }
 
-// returns has a function return, with an error that is nil or hands the run back.
+// endHandler makes a handler return err, which is nil or hands the run back.
 func (x *explorer) endHandler(p *process, shard int, err error) {
 	if p.blocked.Has(shard) {
 		p.blocked = p.blocked.Minus(shardset.Of(shard))
@@ -122,7 +122,7 @@ func (x *explorer) endHandler(p *process, shard int, err error) {
 	p.jobState = l.CopyJobState(x.segment())
 }
 
-// elect returns what a process does about the office.
+// buildElection returns the transaction by which a process takes or accepts the seat.
 func (x *explorer) buildElection(p *process) (registry.Txn, bool) {
 	var t registry.Txn
 	var err error
@@ -141,10 +141,10 @@ func (x *explorer) buildElection(p *process) (registry.Txn, bool) {
 	return t, true
 }
 
-// member returns the Member that a process is.
-func (x *explorer) memberOf(p *process, desk *recordingRegistry) *member.Member {
+// memberOf returns a Member in the state of a process.
+func (x *explorer) memberOf(p *process, reg *recordingRegistry) *member.Member {
 	m := &member.Member{
-		Reg: desk, Keys: x.keys, Name: p.name, Work: x.work, Log: x.log, Clock: time.Now, Draining: p.draining,
+		Reg: reg, Keys: x.keys, Name: p.name, Work: x.work, Log: x.log, Clock: time.Now, Draining: p.draining,
 		Defs: map[string]json.RawMessage{jobName: formatDefinition(1, 1, "")},
 	}
 	m.Blocked.Old = map[string]shardset.Set{}
@@ -154,42 +154,42 @@ func (x *explorer) memberOf(p *process, desk *recordingRegistry) *member.Member 
 	return m
 }
 
-// operator returns the Operator that a process has.
-func (x *explorer) operatorOf(desk *recordingRegistry) *coordinator.Operator {
-	o, err := coordinator.NewOperator(desk, "x", "default")
+// operatorOf returns an Operator.
+func (x *explorer) operatorOf(reg *recordingRegistry) *coordinator.Operator {
+	o, err := coordinator.NewOperator(reg, "x", "default")
 	if err != nil {
 		panic(err)
 	}
 	return o
 }
 
-// officeLoop returns the one of a process, which knows of the office what the process does.
-func (x *explorer) electorOf(p *process, desk *recordingRegistry) *member.Elector {
+// electorOf returns an elector in the state of a process.
+func (x *explorer) electorOf(p *process, reg *recordingRegistry) *member.Elector {
 	in := &member.Incarnation{ID: p.inc, Session: liveSession{id: p.session}}
-	o := member.NewElector(x.memberOf(p, desk), in, nil, x.log)
+	o := member.NewElector(x.memberOf(p, reg), in, nil, x.log)
 	o.State = p.election
 	return o
 }
 
-// round is what a leader does with what it knows: the transaction that it sends, if any,
-// and whose claims it follows from then on.
-func (x *explorer) buildPlan(s *world, p *process, tidy bool) (*registry.Txn, []string) {
-	desk := &recordingRegistry{store: &s.store}
-	o := x.electorOf(p, desk)
+// buildPlan returns the next transaction of a leader, nil if there is none, and the incarnations whose
+// claims it watches from then on.
+func (x *explorer) buildPlan(s *world, p *process, regularCheck bool) (*registry.Txn, []string) {
+	reg := &recordingRegistry{store: &s.store}
+	o := x.electorOf(p, reg)
 	m := o.M
 	l := &member.Leader{
 		M: m, Me: p.inc, Elector: o, Log: x.log, Progress: &member.Progress{}, Nudge: make(chan struct{}, 1),
 		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, Restorer: member.NewRestorer(),
 		PlanFeed: feed.New(x.keys.Plans(), x.log, func(registry.Entry) (*record.Plan, error) { return nil, nil }),
 		View: planning.View{
-			Keys: x.keys, Term: p.term, Compile: x.work.Compile, SlowTick: tidy,
+			Keys: x.keys, Term: p.term, Compile: x.work.Compile, SlowTick: regularCheck,
 			Live: map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, Jobs: map[string]planning.JobRecord{},
 			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, UnreadablePlans: map[string]bool{},
 			EditedPlans: map[string]bool{},
 		},
 	}
 	x.fillView(l, p)
-	if tidy && !l.View.NeedsClearing() {
+	if regularCheck && !l.View.NeedsClearing() {
 		return nil, p.following
 	}
 	for _, inc := range p.following {
@@ -201,7 +201,7 @@ func (x *explorer) buildPlan(s *world, p *process, tidy bool) (*registry.Txn, []
 	}
 	checkPure(&l.View, &d)
 	for i := range d.Changes {
-		d.Changes[i].Why = nil // people read it in the plan: states that are alike would differ
+		d.Changes[i].Why = nil // a text for people, which would make equal worlds differ
 	}
 	if _, err = l.CommitDecision(context.Background(), d); err == nil && x.named {
 		err = o.PublishSeat(context.Background(), l.Successors(), skew.Notice{}, false)
@@ -209,22 +209,13 @@ func (x *explorer) buildPlan(s *world, p *process, tidy bool) (*registry.Txn, []
 	if err != nil && !errors.Is(err, errRecorded) {
 		panic(err)
 	}
-	return desk.recorded, d.Follow
+	return reg.recorded, d.Follow
 }
 
-// checkPure decides again: the view stays as it is, and the decision is the same.
-func checkPure(v *planning.View, d *planning.Decision) {
-	before := coordtest.Snapshot(v)
-	again := planning.Decide(v)
-	if coordtest.Snapshot(v) != before || coordtest.Snapshot(again) != coordtest.Snapshot(d) {
-		panic("a decision changes its view, or the next one")
-	}
-}
-
-// see fills a leader's view with what its process was told.
+// fillView fills a leader's view with the entries that its process has observed.
 func (x *explorer) fillView(l *member.Leader, p *process) {
 	v := &l.View
-	know := func(e *storedEntry) (string, registry.Rev) {
+	locate := func(e *storedEntry) (string, registry.Rev) {
 		l.LastCommit = max(l.LastCommit, e.modified)
 		return e.key.Name(), registry.Rev{Seq: e.modified}
 	}
@@ -233,7 +224,7 @@ func (x *explorer) fillView(l *member.Leader, p *process) {
 	}
 	for i := range p.feeds[feedMembers] {
 		e := &p.feeds[feedMembers][i]
-		name, rev := know(e)
+		name, rev := locate(e)
 		m, err := record.Decode[record.Member]([]byte(e.value))
 		if err != nil {
 			panic(err)
@@ -242,7 +233,7 @@ func (x *explorer) fillView(l *member.Leader, p *process) {
 	}
 	for i := range p.feeds[feedJobs] {
 		e := &p.feeds[feedJobs][i]
-		name, rev := know(e)
+		name, rev := locate(e)
 		def, job, err := record.DecodeDefinition([]byte(e.value))
 		if err != nil {
 			panic(err)
@@ -251,12 +242,12 @@ func (x *explorer) fillView(l *member.Leader, p *process) {
 	}
 	for i := range p.feeds[feedPlans] {
 		e := &p.feeds[feedPlans][i]
-		name, rev := know(e)
+		name, rev := locate(e)
 		v.Plans[name] = planning.PlanRecord{Rev: rev, Plan: x.decodePlan(e.value)}
 	}
 	for i := range p.feeds[feedControls] {
 		e := &p.feeds[feedControls][i]
-		name, rev := know(e)
+		name, rev := locate(e)
 		c, err := record.DecodeControl([]byte(e.value))
 		if err != nil {
 			panic(err)
@@ -265,34 +256,36 @@ func (x *explorer) fillView(l *member.Leader, p *process) {
 	}
 }
 
-// tell returns how a process publishes what has changed about itself, if anything has.
+// buildPublication returns the transaction by which a process updates its member record, nil if nothing
+// has changed.
 func (x *explorer) buildPublication(s *world, p *process) *registry.Txn {
 	if p.published.draining == p.draining && p.published.blocked.Equal(p.blocked) {
 		return nil
 	}
-	desk := &recordingRegistry{store: &s.store}
-	m := x.memberOf(p, desk)
+	reg := &recordingRegistry{store: &s.store}
+	m := x.memberOf(p, reg)
 	in := &member.Incarnation{ID: p.inc, Session: liveSession{id: p.session}}
-	in.Claimer, _ = x.claimerOf(s, p) // none of its claims is on its way
+	in.Claimer, _ = x.claimerOf(s, p) // no claim is in flight
 	if p.draining {
 		settled := in.Claimer.StopClaiming()
 		in.Claimer.NotifyWaiters()
 		select {
 		case <-settled:
 		default:
-			return nil // it has an answer to give first
+			return nil // an end is to be recorded first
 		}
 	}
 	in.Elector = &member.Elector{M: m, In: in, Log: x.log}
 	next := m.ComposeState(in)
-	told := member.PublishedState{Rev: p.published.rev, Member: record.Member{Draining: p.published.draining}}
-	if err := m.PublishState(context.Background(), in, told, &next); !errors.Is(err, errRecorded) {
+	last := member.PublishedState{Rev: p.published.rev, Member: record.Member{Draining: p.published.draining}}
+	if err := m.PublishState(context.Background(), in, last, &next); !errors.Is(err, errRecorded) {
 		panic(err)
 	}
-	return desk.recorded
+	return reg.recorded
 }
 
-// join opens a session. A process that is told to brings its definition before it enters.
+// openSession opens a session for a process. If the scenario asks for it, the process brings a
+// definition, which it stores before it joins.
 func (x *explorer) openSession(n *world, i int) {
 	p := &n.procs[i]
 	p.phase, p.session = phaseJoining, n.store.openSession()
@@ -303,7 +296,7 @@ func (x *explorer) openSession(n *world, i int) {
 	}
 }
 
-// enter asks for entrance to the fleet.
+// sendJoin sends the transaction by which a process joins.
 func (x *explorer) sendJoin(p *process) {
 	m := x.memberOf(p, nil)
 	in := &member.Incarnation{ID: p.inc, Session: liveSession{id: p.session}}
@@ -316,18 +309,19 @@ func (x *explorer) sendJoin(p *process) {
 	p.send(kindJoin, t)
 }
 
-// offer returns how a process stores the definition that it brings, if that is called for.
+// buildDefinition returns the transaction that stores the definition which a process brings, nil if the
+// stored one is not older.
 func (x *explorer) buildDefinition(s *world, p *process) *registry.Txn {
-	desk := &recordingRegistry{store: &s.store}
-	m := x.memberOf(p, desk)
+	reg := &recordingRegistry{store: &s.store}
+	m := x.memberOf(p, reg)
 	_, err := m.TryStoreDefinitions(context.Background(), map[string]json.RawMessage{jobName: x.definitionOf(p.brings)}, member.Fresh, map[registry.Key]bool{})
 	if err != nil && !errors.Is(err, errRecorded) {
 		panic(err)
 	}
-	return desk.recorded
+	return reg.recorded
 }
 
-// definition returns that of a revision: each adds a shard.
+// definitionOf returns the definition of a revision. Each has one shard more than the one before.
 func (x *explorer) definitionOf(revision int) json.RawMessage {
 	more := ""
 	if len(x.tracking) > 0 {
@@ -336,52 +330,52 @@ func (x *explorer) definitionOf(revision int) json.RawMessage {
 	return formatDefinition(revision, x.shards+revision-1, more)
 }
 
-// ask returns how a process writes down a trigger, if the job is there.
+// buildTrigger returns the transaction that requests a trigger, nil if the job is unknown.
 func (x *explorer) buildTrigger(s *world, p *process) *registry.Txn {
-	desk := &recordingRegistry{store: &s.store}
-	_, err := x.operatorOf(desk).Trigger(context.Background(), jobName, "", nil)
+	reg := &recordingRegistry{store: &s.store}
+	_, err := x.operatorOf(reg).Trigger(context.Background(), jobName, "", nil)
 	if errors.Is(err, coordinator.ErrUnknownJob) {
 		return nil
 	}
 	if !errors.Is(err, errRecorded) {
 		panic(err)
 	}
-	c, err := record.DecodeControl(desk.recorded.Then[0].Value)
+	c, err := record.DecodeControl(reg.recorded.Then[0].Value)
 	if err != nil {
 		panic(err)
 	}
-	c.Triggers[len(c.Triggers)-1].At = s.clock() // the wall clock is none of this world's
-	if desk.recorded.Then[0].Value, err = record.Encode(c); err != nil {
+	c.Triggers[len(c.Triggers)-1].At = s.clock() // the operator used the wall clock
+	if reg.recorded.Then[0].Value, err = record.Encode(c); err != nil {
 		panic(err)
 	}
-	return desk.recorded
+	return reg.recorded
 }
 
-// askReset returns how a process writes down a reset, if the job is there.
+// buildReset returns the transaction that requests a reset, nil if the job is unknown.
 func (x *explorer) buildReset(s *world, p *process) *registry.Txn {
-	desk := &recordingRegistry{store: &s.store}
-	err := x.operatorOf(desk).Reset(context.Background(), jobName)
+	reg := &recordingRegistry{store: &s.store}
+	err := x.operatorOf(reg).Reset(context.Background(), jobName)
 	if errors.Is(err, coordinator.ErrUnknownJob) {
 		return nil
 	}
 	if !errors.Is(err, errRecorded) {
 		panic(err)
 	}
-	return desk.recorded
+	return reg.recorded
 }
 
-// resign returns how a process that drains hands over the office, if it has it.
+// buildResignation returns the transaction by which a draining leader resigns, nil for other processes.
 func (x *explorer) buildResignation(s *world, p *process) *registry.Txn {
 	if !p.draining || p.resigned || p.published.draining {
 		return nil
 	}
-	desk := &recordingRegistry{store: &s.store}
-	o := x.electorOf(p, desk)
+	reg := &recordingRegistry{store: &s.store}
+	o := x.electorOf(p, reg)
 	o.Resign(context.Background())
-	return desk.recorded
+	return reg.recorded
 }
 
-// deliver tells a process what a directory holds.
+// deliverFeed makes a process observe the entries of a directory.
 func (x *explorer) deliverFeed(n *world, p *process, feed int, now []storedEntry) {
 	if feed == feedElection {
 		x.deliverElection(n, p, now)
@@ -392,7 +386,8 @@ func (x *explorer) deliverFeed(n *world, p *process, feed int, now []storedEntry
 	}
 }
 
-// deliverOffice has the process take in what has become of the office.
+// deliverElection passes the election records to the elector of a process: the ones observed before, and
+// then the current ones, so that the elector notices deletions.
 func (x *explorer) deliverElection(n *world, p *process, now []storedEntry) {
 	o := x.electorOf(p, nil)
 	r := o.Feed.NewReader(func() {})
@@ -402,7 +397,7 @@ func (x *explorer) deliverElection(n *world, p *process, now []storedEntry) {
 			b.Puts = append(b.Puts, entries[k].entry())
 			b.Rev.Seq = max(b.Rev.Seq, entries[k].modified)
 		}
-		b.Rev.Seq += uint64(i) << 40 // what is gone from the second went after all of the first
+		b.Rev.Seq += uint64(i) << 40 // entries missing from the second batch were deleted after the first
 		o.Feed.ApplyBatch(b)
 		o.ReadFeed(r)
 	}
@@ -410,8 +405,8 @@ func (x *explorer) deliverElection(n *world, p *process, now []storedEntry) {
 	x.updateTerm(n, p)
 }
 
-// serve begins and ends terms as the office says. With a term ends the wait for what the
-// leader has sent.
+// updateTerm begins or ends the term of a process according to the election records. At the end of a
+// term it abandons the leader's request.
 func (x *explorer) updateTerm(n *world, p *process) {
 	step, _ := p.election.NextStep(p.inc, p.session, 0)
 	term := registry.Rev{}
@@ -428,5 +423,14 @@ func (x *explorer) updateTerm(n *world, p *process) {
 	}
 	for feed := feedInstances; feed < feedCount; feed++ {
 		p.feeds[feed], p.synced[feed] = nil, false
+	}
+}
+
+// checkPure decides again, and panics unless the view is unchanged and the decision is the same.
+func checkPure(v *planning.View, d *planning.Decision) {
+	before := coordtest.Snapshot(v)
+	again := planning.Decide(v)
+	if coordtest.Snapshot(v) != before || coordtest.Snapshot(again) != coordtest.Snapshot(d) {
+		panic("a decision changes its view, or the next one")
 	}
 }
