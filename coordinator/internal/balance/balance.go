@@ -6,67 +6,62 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// Member is an instance among which balance deals shards.
+// Member is a member to which shards can be assigned.
 type Member struct {
 	ID     string
-	Load   int // how many shards it has of jobs that are not dealt here
-	Weight int // how many times the share of another it is to have; 0 is 1
+	Load   int // number of its shards of jobs that are not assigned here
+	Weight int // its share relative to that of a member with weight 1; 0 means 1
 }
 
-// Job is a job whose shards balance deals.
+// Job is a job whose shards are to be assigned.
 type Job struct {
-	// owners holds by shard the ID of the member that has it now. Who may not have it,
-	// or is no member, counts as nobody.
+	// Owners holds the ID of each shard's owner. An owner that is not a member, or may not own the
+	// shard, counts as none.
 	Owners []string
-	// candidates are the indexes of the members that may own its shards, ascending.
+	// Candidates are the indexes of the members that may own its shards, ascending.
 	Candidates []int
-	// blocked holds by member ID the shards which that candidate may not own.
+	// Blocked holds, by member ID, the shards that a candidate may not own.
 	Blocked map[string]shardset.Set
-	// frozen are the shards that are to move already. They go first.
+	// Frozen are the shards that began to move. They are the first to move.
 	Frozen shardset.Set
 }
 
-// Assign gives owners to the shards of all jobs of a group at once. The answer has an
-// Assignment for each job, in which "" stands for a shard that nobody may own. Of all
-// answers it is one that, in this order,
+// Assign assigns the shards of all jobs of a group. It returns the owners of each job's shards, with ""
+// for a shard that no member may own. Of all assignments it returns one that, in this order of
+// importance,
 //
-//  1. gives every shard an owner that may have it;
-//  2. is even within each job: a candidate has its share, as its weight is to those of all
-//     candidates, rounded down or up. With equal weights their counts differ by at most one;
+//  1. assigns each shard to a member that may own it;
+//  2. is even within each job: each candidate has its share by weight, rounded down or up. With equal
+//     weights the counts of candidates differ by at most one;
 //  3. is even over all jobs, see below;
-//  4. moves the fewest shards, and of those that a member may give away the ones first that are
-//     frozen: a move that has been made in part goes on with the shards that it began with;
-//  5. keeps neighbouring shards together, as far as a quick look tells how.
+//  4. moves the fewest shards, frozen ones first: a move that was made in part continues with the same
+//     shards;
+//  5. keeps neighbouring shards together, by a heuristic.
 //
-// Over all jobs it is even, if all members have the same weight, when the sum of the
-// squares of their totals, loads included, is the least. The totals differ by at most one if
-// all jobs have the same candidates and there are no loads. Otherwise no shard can pass from
-// a member to one with two less, nor a chain of shards by way of others, unless a job becomes
-// uneven.
+// With equal weights, an assignment is even over all jobs if the sum of the squares of the members'
+// totals, loads included, is the least. If all jobs have the same candidates and there are no loads, the
+// totals then differ by at most one. Otherwise no shard, nor a chain of shards over other members, can
+// pass to a member with a total lower by two or more, unless a job becomes uneven.
 //
-// If weights differ, a member's aim is the sum of its shares of the jobs and its share of all
-// loads, less its load. A total is at its aim if that, rounded down or up, is what it is; the
-// sum of the squares of what totals are off is the least. Without loads and blocked pairs all
-// are at their aims. That can be had, in each job and in total at once, whoever the candidates
-// are: the shares as they are, in fractions, are a flow from jobs to members within bounds that
-// are whole numbers, and if there is such a flow there is one in whole numbers.
+// If weights differ, the aim of a member is the sum of its shares of all jobs and of all loads, less its
+// own load. A total is at its aim if it is the aim rounded down or up. The sum of the squares of the
+// distances from the aims is the least. Without loads and blocked shards, all totals are at their aims.
+// This is possible for any candidates: the exact shares are a flow from jobs to members within integer
+// bounds, and if such a flow exists, an integer one does.
 //
-// A job with blocked pairs may not be able to be that even. It is then as even as they
-// allow; it is settled before the others, which even out around it, and its moves are few
-// but perhaps not the fewest. A candidate for which all shards of a job are blocked is
-// merely none: that alone does not put a job in this class.
+// A job with blocked shards is as even as they allow. It is assigned before all others, which balance
+// around it, and its moves are few but may not be the fewest. A candidate that may own no shard of a job
+// is simply not counted as a candidate.
 //
-// The same jobs and members in the same order have the same answer, and what balance
-// answered it answers again when asked about that.
+// Assign is deterministic, and stable: given its own result it moves nothing.
 func Assign(jobs []Job, members []Member) [][]string {
 	b := newBalancer(jobs, members)
 	b.assignAll()
 	return b.assignments()
 }
 
-// AssignUnowned assigns the shards whose owner may not keep them or that have none, and leaves
-// all others where they are, however uneven that is. It is that part of what balance would do,
-// so that a balance that follows moves nothing twice.
+// AssignUnowned assigns only the shards without an owner that may keep them, however uneven the result is.
+// It assigns them as Assign does, so a later Assign does not move them again.
 func AssignUnowned(jobs []Job, members []Member) [][]string {
 	b := newBalancer(jobs, members)
 	kept := make([][]int, len(b.jobs))
@@ -76,7 +71,7 @@ func AssignUnowned(jobs []Job, members []Member) [][]string {
 	b.assignAll()
 	for j := range b.jobs {
 		for shard, m := range kept[j] {
-			if m != nobody {
+			if m != noMember {
 				b.jobs[j].owner[shard] = m
 			}
 		}
@@ -84,7 +79,7 @@ func AssignUnowned(jobs []Job, members []Member) [][]string {
 	return b.assignments()
 }
 
-// run finds the owners of all shards.
+// assignAll assigns the shards of all jobs, those with blocked shards first.
 func (b *balancer) assignAll() {
 	for j := range b.jobs {
 		if b.jobs[j].blocked != nil {
@@ -95,41 +90,41 @@ func (b *balancer) assignAll() {
 }
 
 const (
-	nobody  = -1 // the index of no member
-	notOpen = -1 // see sharedJob.open
+	noMember = -1 // in place of the index of a member
+	noExtras = -1 // see jobState.openIndex
 )
 
-// balancer is the work of one balance. Members go by index in it.
+// balancer is the state of one call of Assign. It refers to members by index.
 type balancer struct {
 	members []Member
-	weight  []int // by member; nil if all weigh the same
+	weight  []int // by member; nil if all are equal
 	jobs    []jobState
-	total   []int // by member: load and the shards of all jobs that it has, or is to have
+	total   []int // by member: its load and its shards of all jobs, as assigned so far
 
-	// need holds by member how many shards it lacks of the job that is being dealt, below
-	// zero if it has too many. It is all zeros between two jobs.
+	// need holds, by member, how many shards of the current job it lacks; negative if it has too many.
+	// Between two jobs it is all zeros.
 	need       []int
-	pieces     []piece // scratch of release
-	fractional []int   // scratch of unevenlyShared
+	pieces     []piece // buffer of releaseSurplus
+	fractional []int   // buffer of fractionalMembers
 }
 
-// sharedJob is a job in the balancer.
+// jobState is the state of a job in a balancer.
 type jobState struct {
-	// owner holds by shard who has it and may keep it, and in the end who is to own it.
+	// owner holds, by shard, the owner that may keep it, and at the end the new owner.
 	owner []int
-	// able are the members that may own at least one shard, ascending.
+	// able are the candidates that may own at least one shard, ascending.
 	able []int
-	// blocked holds by member what it may not own. It is nil if every able member may own
-	// every shard.
+	// blocked holds, by member, the shards that it may not own. It is nil if each able member may own
+	// each shard.
 	blocked []shardset.Set
-	// frozen are the shards that are to move already.
+	// frozen are the shards that began to move.
 	frozen shardset.Set
-	// weights is the sum of those of the able members, or 0 if all weigh the same. Then each
-	// is how many shards every one of them gets; else see balancer.least.
+	// weights is the sum of the able members' weights, or 0 if all are equal. In that case each is
+	// the minimum number of shards of every able member; else see balancer.minShards.
 	weights, each int
-	// rest is how many of them get one more.
+	// extras is how many able members get one shard more than their minimum.
 	extras int
-	// open is the job's place among those of which some members get one more, or notOpen.
+	// openIndex numbers the jobs with extras; noExtras for all others.
 	openIndex int
 }
 
@@ -150,14 +145,14 @@ func newBalancer(jobs []Job, members []Member) *balancer {
 	for _, job := range jobs {
 		shards += len(job.Owners)
 	}
-	owners := make([]int, shards) // for all jobs: there may be thousands with one shard each
+	owners := make([]int, shards) // one allocation: there may be thousands of jobs with one shard
 	ableFor := make([]int, len(members))
 	for j, job := range jobs {
 		n := len(job.Owners)
 		s := &b.jobs[j]
 		s.owner, owners = owners[:n:n], owners[n:]
 		s.able, s.blocked = ableMembers(job, members)
-		s.openIndex, s.frozen = notOpen, job.Frozen
+		s.openIndex, s.frozen = noExtras, job.Frozen
 		b.computeQuota(s)
 		for _, m := range s.able {
 			ableFor[m] = j + 1
@@ -165,9 +160,9 @@ func newBalancer(jobs []Job, members []Member) *balancer {
 		lookUpOwners(s.owner, job.Owners, index)
 		for shard, m := range s.owner {
 			switch {
-			case m == nobody:
+			case m == noMember:
 			case ableFor[m] != j+1 || s.blocked != nil && s.blocked[m].Has(shard):
-				s.owner[shard] = nobody
+				s.owner[shard] = noMember
 			default:
 				b.total[m]++
 			}
@@ -176,7 +171,7 @@ func newBalancer(jobs []Job, members []Member) *balancer {
 	return b
 }
 
-// weightsOf returns the members' weights, or nil if all are the same.
+// weightsOf returns the members' weights, or nil if all are equal.
 func weightsOf(members []Member) []int {
 	if !slices.ContainsFunc(members, func(m Member) bool { return max(m.Weight, 1) != max(members[0].Weight, 1) }) {
 		return nil
@@ -188,8 +183,8 @@ func weightsOf(members []Member) []int {
 	return weight
 }
 
-// divide finds out how many shards of a job every able member gets, and how many get one
-// more.
+// computeQuota computes how many shards of a job each able member gets at least, and how many of them get
+// one more.
 func (b *balancer) computeQuota(job *jobState) {
 	n, k := len(job.owner), len(job.able)
 	switch {
@@ -208,7 +203,7 @@ func (b *balancer) computeQuota(job *jobState) {
 	}
 }
 
-// least returns how many shards of a job an able member gets at least.
+// minShards returns an able member's share of a job, rounded down.
 func (b *balancer) minShards(job *jobState, m int) int {
 	if job.weights == 0 {
 		return job.each
@@ -216,8 +211,8 @@ func (b *balancer) minShards(job *jobState, m int) int {
 	return len(job.owner) * b.weight[m] / job.weights
 }
 
-// unevenlyShared returns the able members who may get one more: not those whose share is a
-// whole number.
+// fractionalMembers returns the able members that may get one shard more: those whose share is not a whole
+// number.
 func (b *balancer) fractionalMembers(job *jobState) []int {
 	if job.weights == 0 {
 		return job.able
@@ -231,16 +226,15 @@ func (b *balancer) fractionalMembers(job *jobState) []int {
 	return b.fractional
 }
 
-// A shard is divided into so many parts to add up shares. What is closer to a whole number
-// than near is taken for it: that is more than what rounding takes from the shares of 10,000
-// jobs, and so little that whole shards cannot come of it among 10,000 members.
+// Shares are added up in parts of a shard. A sum closer than near to a whole number is rounded to it. That
+// exceeds the rounding errors of 10,000 jobs, and is too small to add up to a shard over 10,000 members.
 const (
 	parts = 1 << 30
 	near  = parts >> 15
 )
 
-// aims takes from the totals the whole shards in their members' aims, and returns, in parts,
-// what is left of the aims; nil if all weigh the same.
+// subtractAims subtracts from each total the whole shards of the member's aim. It returns the fractions
+// of the aims, in parts; nil if all weights are equal.
 func (b *balancer) subtractAims() (left []int64) {
 	if b.weight == nil {
 		return nil
@@ -269,42 +263,42 @@ func (b *balancer) subtractAims() (left []int64) {
 	return aim
 }
 
-// inParts returns the share of n shards that a weight has among weights, in parts.
+// shareInParts returns the share of n shards of a weight, where weights is the sum of all, in parts.
 func shareInParts(n, weight, weights int) int64 {
 	whole, rest := int64(n/weights*weight), int64(n%weights*weight)
 	return whole*parts + rest*parts/int64(weights)
 }
 
-// ableMembers sorts what a job's blocked says into members that may own nothing of it, and
-// shards that some of the others may not own.
+// ableMembers returns the candidates that may own at least one shard of a job and, by member, the shards
+// that they may not own; nil if there are none.
 func ableMembers(job Job, members []Member) (able []int, blocked []shardset.Set) {
 	if len(job.Blocked) == 0 {
 		return job.Candidates, nil
 	}
 	all := shardset.Range(0, len(job.Owners))
 	for _, m := range job.Candidates {
-		barred := job.Blocked[members[m].ID].Intersect(all)
-		if barred.Equal(all) {
+		blockedHere := job.Blocked[members[m].ID].Intersect(all)
+		if blockedHere.Equal(all) {
 			continue
 		}
 		able = append(able, m)
-		if !barred.IsZero() {
+		if !blockedHere.IsZero() {
 			if blocked == nil {
 				blocked = make([]shardset.Set, len(members))
 			}
-			blocked[m] = barred
+			blocked[m] = blockedHere
 		}
 	}
 	return able, blocked
 }
 
-// lookUpOwners fills owner with the indexes of ids. Neighbouring shards mostly have the
-// same owner, which saves most of the looking up.
+// lookUpOwners fills owner with the indexes of ids. Neighbouring shards mostly have the same owner, which
+// saves most map lookups.
 func lookUpOwners(owner []int, ids []string, index map[string]int) {
-	last, lastID := nobody, ""
+	last, lastID := noMember, ""
 	for shard, id := range ids {
 		if id != lastID {
-			lastID, last = id, nobody
+			lastID, last = id, noMember
 			if m, ok := index[id]; ok {
 				last = m
 			}
@@ -313,12 +307,8 @@ func lookUpOwners(owner []int, ids []string, index map[string]int) {
 	}
 }
 
-// shareOut deals the shards of all jobs without blocked pairs.
-//
-// Every able member of a job gets its share of the shards rounded down, and some get one more.
-// Which those are is all that there is to decide, for the evenness of the totals and for
-// the moves; extras decides it for all jobs together. Which shards are whose then follows
-// job by job.
+// assignUnblockedJobs assigns the shards of all jobs without blocked shards. It decides for all jobs
+// together which members get an extra, and then for each job which shards move.
 func (b *balancer) assignUnblockedJobs() {
 	open := 0
 	for j := range b.jobs {
@@ -334,7 +324,7 @@ func (b *balancer) assignUnblockedJobs() {
 			continue
 		}
 		b.computeNeed(job)
-		if job.openIndex != notOpen {
+		if job.openIndex != noExtras {
 			x.addJob(job.openIndex, b.fractionalMembers(job), job.extras, b.need)
 		}
 		for _, m := range job.able {
@@ -349,7 +339,7 @@ func (b *balancer) assignUnblockedJobs() {
 			continue
 		}
 		b.computeNeed(job)
-		if job.openIndex != notOpen {
+		if job.openIndex != noExtras {
 			for _, m := range job.able {
 				if x.got[m].has(job.openIndex) {
 					b.need[m]++
@@ -361,9 +351,9 @@ func (b *balancer) assignUnblockedJobs() {
 	}
 }
 
-// reckon sets need to what each able member lacks of what it gets at least.
+// computeNeed sets need to the number of shards that each able member lacks of its minimum.
 func (b *balancer) computeNeed(job *jobState) {
-	if job.weights == 0 { // as ever; 10,000 jobs times all members are many
+	if job.weights == 0 { // the usual case, fast: 10,000 jobs times all members are many
 		for _, m := range job.able {
 			b.need[m] = job.each
 		}
@@ -373,13 +363,13 @@ func (b *balancer) computeNeed(job *jobState) {
 		}
 	}
 	for _, m := range job.owner {
-		if m != nobody {
+		if m != noMember {
 			b.need[m]--
 		}
 	}
 }
 
-// assignments returns what has become of the jobs' owners.
+// assignments returns the owners of all jobs by ID.
 func (b *balancer) assignments() [][]string {
 	shards := 0
 	for j := range b.jobs {
@@ -391,7 +381,7 @@ func (b *balancer) assignments() [][]string {
 		n := len(b.jobs[j].owner)
 		plan[j], ids = ids[:n:n], ids[n:]
 		for shard, m := range b.jobs[j].owner {
-			if m != nobody {
+			if m != noMember {
 				plan[j][shard] = b.members[m].ID
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// balanced runs balance, checks what holds for every answer, and returns the answer.
+// balanced returns the result of Assign, after checking the promises that hold for every result.
 func (w *World) balanced(t *testing.T) [][]string {
 	t.Helper()
 	defer func() {
@@ -30,12 +30,12 @@ func (w *World) balanced(t *testing.T) [][]string {
 			require.True(t, w.Fair(w.Jobs[j], a), "job %d is uneven", j)
 		}
 	}
-	require.Equal(t, plan, Assign(w.Jobs, w.Members), "the same question twice")
+	require.Equal(t, plan, Assign(w.Jobs, w.Members), "the same input twice")
 
 	again := *w
 	again.Jobs = slices.Clone(w.Jobs)
 	again.Adopt(plan)
-	require.Zero(t, again.Moves(Assign(again.Jobs, again.Members)), "what is balanced moves")
+	require.Zero(t, again.Moves(Assign(again.Jobs, again.Members)), "a balanced shard moves")
 	if free {
 		require.Equal(t, w.optimum(), [2]int{w.unevenness(w.Totals(plan)), w.Moves(plan)}, "unevenness of totals, moves")
 		w.requireTotals(t, plan)
@@ -58,7 +58,7 @@ func (w *World) requireTotals(t *testing.T, plan [][]string) {
 	}
 }
 
-// requirePlaced checks placeOrphans against what balance plans.
+// requirePlaced checks AssignUnowned against the result of Assign.
 func (w *World) requirePlaced(t *testing.T, plan [][]string) {
 	t.Helper()
 	keeps := func(j, shard int) bool {
@@ -83,11 +83,11 @@ func (w *World) requirePlaced(t *testing.T, plan [][]string) {
 	after.Jobs = slices.Clone(w.Jobs)
 	after.Adopt(placed)
 	later := Assign(after.Jobs, after.Members)
-	require.Equal(t, w.Moves(plan), w.Moves(placed)+after.Moves(later), "in two parts it takes more moves")
+	require.Equal(t, w.Moves(plan), w.Moves(placed)+after.Moves(later), "two steps take more moves than one")
 	for j, a := range later {
 		for shard := range w.Jobs[j].Owners {
 			if !keeps(j, shard) {
-				require.Equal(t, placed[j][shard], a[shard], "job %d: shard %d was placed and moves again", j, shard)
+				require.Equal(t, placed[j][shard], a[shard], "job %d: shard %d was assigned and moves again", j, shard)
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func (w *World) anyBlocked() bool {
 	return slices.ContainsFunc(w.Jobs, func(job Job) bool { return len(job.Blocked) > 0 })
 }
 
-// happen does to the group one of the things that happen to groups.
+// happen changes the group at random: a join, a leave, a new job and so on.
 func (w *World) happen(maxShards int) {
 	job := func(do func(j int)) {
 		if len(w.Jobs) > 0 {
@@ -123,14 +123,14 @@ func (w *World) happen(maxShards int) {
 	}
 }
 
-// Histories of groups, at every step compared with a slow search for what is best.
+// Random histories of groups. Each result is compared with that of a slow search for the optimum.
 func TestBalance_IsTheMostEvenAndMovesTheLeast(t *testing.T) {
 	for _, size := range []struct{ seeds, members, jobs, shards, heavy int }{
-		{80, 8, 12, 9, 0},     // some of everything
+		{80, 8, 12, 9, 0},     // a mixture
 		{30, 5, 40, 1, 0},     // many small jobs
 		{40, 12, 3, 60, 0},    // few large ones
-		{40, 8, 12, 9, 3},     // and so on, with weights, of which some are the same
-		{40, 8, 12, 9, 1000},  // of which hardly any are
+		{40, 8, 12, 9, 3},     // with weights, some of them equal
+		{40, 8, 12, 9, 1000},  // with weights, hardly any of them equal
 		{20, 5, 40, 1, 3},     //
 		{20, 5, 40, 1, 1000},  //
 		{20, 12, 3, 60, 1000}, //
@@ -150,10 +150,10 @@ func TestBalance_IsTheMostEvenAndMovesTheLeast(t *testing.T) {
 	}
 }
 
-// Between two plans several things may happen, and owners may be anyone.
-func TestBalance_StartsFromAnything(t *testing.T) {
+// Several changes may happen between two plans, and owners may be arbitrary.
+func TestBalance_StartsFromAnyOwners(t *testing.T) {
 	for seed := range uint64(500) {
-		seed += 5000 // 5130 has to go round a circle in which a step pays and a trade is free
+		seed += 5000 // 5130 needs a cycle in which a transfer saves a move and a trade is free
 		w := NewWeighedWorld(seed, 1+int(seed)%7, []int{0, 0, 0, 3, 1000}[seed%5])
 		for range 1 + w.rng.IntN(10) {
 			w.Add(1 + w.rng.IntN(7))
@@ -171,7 +171,7 @@ func TestBalance_StartsFromAnything(t *testing.T) {
 	}
 }
 
-func TestBalance_AgreesWithTryingEverything(t *testing.T) {
+func TestBalance_AgreesWithExhaustiveSearch(t *testing.T) {
 	for seed := range uint64(2000) {
 		w := NewWeighedWorld(seed, 1+int(seed)%3, []int{0, 0, 3, 10}[seed%4])
 		for w.shards() < 4 {
@@ -197,8 +197,8 @@ func TestBalance_AgreesWithTryingEverything(t *testing.T) {
 	}
 }
 
-// A group of many jobs with one shard each: a join moves the newcomer's fair share rounded
-// down, a leave what the leaver had, and all have the same but for one.
+// In a group of many jobs with one shard each, a join moves the share of the new member, rounded down, and
+// a leave moves the shards of the member that left. Totals differ by at most one.
 func TestBalance_SpreadsOneShardJobs(t *testing.T) {
 	for seed := range uint64(10) {
 		w := NewWorld(seed, 9)
@@ -223,7 +223,7 @@ func TestBalance_SpreadsOneShardJobs(t *testing.T) {
 	}
 }
 
-func TestBalance_GivesNewJobsBlocks(t *testing.T) {
+func TestBalance_AssignsNewJobsInBlocks(t *testing.T) {
 	w := NewWorld(1, 7)
 	for range 30 {
 		w.Add(1 + w.rng.IntN(100))
@@ -235,8 +235,8 @@ func TestBalance_GivesNewJobsBlocks(t *testing.T) {
 	}
 }
 
-// Nothing but habit asks for this, and people who look at a new group.
-func TestBalance_DealsNewOneShardJobsInTurn(t *testing.T) {
+// No promise requires this. It makes a new group easy to read.
+func TestBalance_AssignsNewOneShardJobsInTurn(t *testing.T) {
 	w := NewWorld(1, 4)
 	for range 10 {
 		w.Add(1)
@@ -246,7 +246,7 @@ func TestBalance_DealsNewOneShardJobsInTurn(t *testing.T) {
 	}
 }
 
-func TestBalance_HandlesNothing(t *testing.T) {
+func TestBalance_HandlesEmptyInputs(t *testing.T) {
 	assert.Empty(t, Assign(nil, nil))
 	assert.Empty(t, Assign(nil, []Member{{ID: "a"}}))
 	assert.Equal(t, [][]string{{"", ""}}, Assign([]Job{{Owners: []string{"a", ""}}}, nil))
@@ -258,9 +258,8 @@ func TestBalance_HandlesNothing(t *testing.T) {
 		[]Member{{ID: "a"}}))
 }
 
-// What balance returns is the caller's: not the owners it was given, nor parts of one slice
-// that an append could run into.
-func TestBalance_ReturnsSlicesOfTheirOwn(t *testing.T) {
+// The caller may modify the slices that Assign returns, and append to them, without changing another one.
+func TestBalance_ReturnsSeparateSlices(t *testing.T) {
 	jobs := []Job{
 		{Owners: []string{"a", "a"}, Candidates: []int{0}},
 		{Owners: []string{"a"}, Candidates: []int{0}},
@@ -272,8 +271,8 @@ func TestBalance_ReturnsSlicesOfTheirOwn(t *testing.T) {
 	assert.Equal(t, []string{"a", "a"}, jobs[0].Owners)
 }
 
-// A member that may own no shard of a job is no candidate: the promises stay the same.
-func TestBalance_WhoIsBlockedAltogetherIsNoCandidate(t *testing.T) {
+// A member that may own no shard of a job is not a candidate, and the promises stay the same.
+func TestBalance_FullyBlockedMemberIsNoCandidate(t *testing.T) {
 	for seed := range uint64(100) {
 		w := NewWeighedWorld(seed, 2+int(seed)%5, []int{0, 7}[seed%2])
 		for range 8 {
@@ -294,7 +293,7 @@ func TestBalance_WhoIsBlockedAltogetherIsNoCandidate(t *testing.T) {
 	}
 }
 
-func TestBalance_BlockedJobsAreAsEvenAsCanBe(t *testing.T) {
+func TestBalance_BlockedJobsAreAsEvenAsPossible(t *testing.T) {
 	for seed := range uint64(800) {
 		w := NewWeighedWorld(seed, 1+int(seed)%4, []int{0, 0, 4, 100}[seed%4])
 		w.Add(1 + w.rng.IntN(6))
@@ -311,9 +310,8 @@ func TestBalance_BlockedJobsAreAsEvenAsCanBe(t *testing.T) {
 	}
 }
 
-// The other jobs of the group keep to all promises, and even out what the blocked one
-// brings with it.
-func TestBalance_EvensOutAroundBlockedJobs(t *testing.T) {
+// The other jobs of the group keep all promises, and balance the totals that the blocked job causes.
+func TestBalance_BalancesAroundBlockedJobs(t *testing.T) {
 	for seed := range uint64(60) {
 		w := NewWorld(seed, 2+int(seed)%5)
 		w.Add(40)
@@ -352,17 +350,17 @@ func TestBalance_BlockedJobsKeepBlocksAndOwners(t *testing.T) {
 		}
 	}
 	plan := w.balanced(t)
-	assert.LessOrEqual(t, w.Moves(plan), 2*blocked, "each moves, and one may move for it")
+	assert.LessOrEqual(t, w.Moves(plan), 2*blocked, "each moves, and may make one other move")
 	w.Adopt(plan)
 
 	w.Join()
 	plan = w.balanced(t)
-	assert.Equal(t, 1000/11, w.Moves(plan), "a join moves the newcomer's share")
+	assert.Equal(t, 1000/11, w.Moves(plan), "a join moves the share of the new member")
 	w.Adopt(plan)
 
 	w.Leave()
 	plan = w.balanced(t)
-	assert.Equal(t, w.Orphans(), w.Moves(plan), "a leave moves the orphans")
+	assert.Equal(t, w.Orphans(), w.Moves(plan), "a leave moves the shards without an owner")
 }
 
 func TestBalance_BlockedJobsGiveOneMoreToTheLeastLoaded(t *testing.T) {
@@ -373,8 +371,8 @@ func TestBalance_BlockedJobsGiveOneMoreToTheLeastLoaded(t *testing.T) {
 	}
 }
 
-// Groups in which pairs are blocked come to rest like others, whatever is blocked.
-func TestBalance_SettlesWhateverIsBlocked(t *testing.T) {
+// Groups with blocked shards come to rest like others, for any blocked pairs.
+func TestBalance_ComesToRestWithBlockedShards(t *testing.T) {
 	for seed := range uint64(300) {
 		w := NewWeighedWorld(seed, 1+int(seed)%6, []int{0, 0, 10}[seed%3])
 		for range 6 {
@@ -419,15 +417,15 @@ func TestBalance_DoesNotDependOnTheOrderOfMaps(t *testing.T) {
 	}
 }
 
-func TestPlaceOrphans_GivesThemToTheLeastLoaded(t *testing.T) {
+func TestAssignUnowned_PrefersTheLeastLoaded(t *testing.T) {
 	jobs := []Job{
 		{Owners: []string{"a"}, Candidates: []int{0, 1, 2}},
 		{Owners: []string{"a"}, Candidates: []int{0, 1, 2}},
 		{Owners: []string{"b"}, Candidates: []int{0, 1, 2}},
-		{Owners: []string{"dead"}, Candidates: []int{0, 1, 2}},
-		{Owners: []string{"dead"}, Candidates: []int{0, 1, 2}},
+		{Owners: []string{"expired"}, Candidates: []int{0, 1, 2}},
+		{Owners: []string{"expired"}, Candidates: []int{0, 1, 2}},
 		{Owners: []string{""}, Candidates: []int{0}},
-		{Owners: []string{"dead"}, Candidates: []int{}},
+		{Owners: []string{"expired"}, Candidates: []int{}},
 	}
 	members := []Member{{ID: "a"}, {ID: "b"}, {ID: "c", Load: 1}}
 	assert.Equal(t,
@@ -435,13 +433,13 @@ func TestPlaceOrphans_GivesThemToTheLeastLoaded(t *testing.T) {
 		AssignUnowned(jobs, members))
 }
 
-// A member with too many shards keeps them. One that is blocked for a shard, or is no candidate
-// any more, does not.
-func TestPlaceOrphans_TouchesNothingElse(t *testing.T) {
+// A member with too many shards keeps them. A member that is blocked for a shard, or is no longer a
+// candidate, does not.
+func TestAssignUnowned_MovesNoOtherShards(t *testing.T) {
 	jobs := []Job{
-		{Owners: []string{"a", "a", "a", "dead"}, Candidates: []int{0, 1}},
-		{Owners: []string{"a", "dead"}, Candidates: []int{1}},
-		{Owners: []string{"a", "dead"}, Candidates: []int{0, 1}, Blocked: map[string]shardset.Set{"a": shardset.Of(0)}},
+		{Owners: []string{"a", "a", "a", "expired"}, Candidates: []int{0, 1}},
+		{Owners: []string{"a", "expired"}, Candidates: []int{1}},
+		{Owners: []string{"a", "expired"}, Candidates: []int{0, 1}, Blocked: map[string]shardset.Set{"a": shardset.Of(0)}},
 	}
 	members := []Member{{ID: "a"}, {ID: "b"}}
 	assert.Equal(t,

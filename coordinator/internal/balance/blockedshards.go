@@ -7,20 +7,20 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// settling is the work on a job some of whose shards some of its members may not own.
-// Such jobs are few and do not stay so for long: a function that does not return blocks
-// its shard for the process it runs in. So this goes shard by shard.
+// blockedJob is the state of assigning a job with blocked shards. Such jobs are few and not blocked for
+// long: a handler that does not return blocks its shard for its own process only. So a slow method, shard by
+// shard, is good enough.
 type blockedJob struct {
 	*jobState
-	weight []int          // by member; nil if all weigh the same
+	weight []int          // by member; nil if all are equal
 	total  []int          // by member, kept up to date
-	holds  []shardset.Set // by member: what it has of the job
-	count  []int          // by member: how many those are
+	holds  []shardset.Set // by member: its shards of the job
+	count  []int          // by member: the number of these
 }
 
-// settleBlocked deals the shards of a job with blocked pairs. Who has a shard keeps it,
-// unless the counts become more even by its moving on: so what is settled stays. With weights
-// it is not the counts that are to be even but what they are above the members' shares.
+// assignBlockedJob assigns the shards of a job with blocked shards. A shard stays with its owner unless the
+// counts become more even when it moves, so the assignment is stable. With weights the differences
+// between counts and shares are evened out, instead of the counts.
 func (b *balancer) assignBlockedJob(job *jobState) {
 	s := &blockedJob{
 		jobState: job,
@@ -30,7 +30,7 @@ func (b *balancer) assignBlockedJob(job *jobState) {
 		count:    make([]int, len(b.members)),
 	}
 	for shard, m := range job.owner {
-		if m != nobody {
+		if m != noMember {
 			s.holds[m].Add(shard)
 			s.count[m]++
 		}
@@ -39,12 +39,12 @@ func (b *balancer) assignBlockedJob(job *jobState) {
 	s.evenOut()
 }
 
-// fill gives the shards that nobody has to the members with the fewest for their shares, in
-// pieces if it can. One that no member may own stays without an owner.
+// assignFree assigns shards without an owner to the members with the fewest for their shares, in pieces if
+// possible. A shard that no member may own stays without an owner.
 func (s *blockedJob) assignFree() {
 	var free shardset.Set
 	for shard, m := range s.owner {
-		if m == nobody {
+		if m == noMember {
 			free.Add(shard)
 		}
 	}
@@ -56,20 +56,20 @@ func (s *blockedJob) assignFree() {
 			s.assign(shard, s.able[i])
 		}
 	}
-	// Those whose quotas are open may not own what is left now. It goes to who may, with
-	// the fewest; level makes up for it.
-	none := make([]int, len(s.count))
+	// The members with a quota left may not own the remaining shards. Each goes to the member with the
+	// fewest that may own it; evenOut corrects the counts.
+	noMore := make([]int, len(s.count))
 	for shard := range free.All() {
-		if s.owner[shard] == nobody {
-			if m := s.findLeastLoaded(none, func(m int) bool { return s.mayOwn(m, shard) }); m != nobody {
+		if s.owner[shard] == noMember {
+			if m := s.findLeastLoaded(noMore, func(m int) bool { return s.mayOwn(m, shard) }); m != noMember {
 				s.assign(shard, m)
 			}
 		}
 	}
 }
 
-// quotas returns by member how many of n more shards would make the counts the most even,
-// if everyone might have any.
+// evenQuotas returns, by member, the distribution of n more shards that makes the counts the most even,
+// regardless of blocked shards.
 func (s *blockedJob) evenQuotas(n int) []int {
 	quota := make([]int, len(s.count))
 	for range n {
@@ -78,16 +78,15 @@ func (s *blockedJob) evenQuotas(n int) []int {
 	return quota
 }
 
-// fewest returns the eligible member with the fewest shards of the job for its share, with
-// more of them counted in, and the least total for its weight among such; nobody if none is
-// eligible.
+// findLeastLoaded returns the eligible member with the fewest shards of the job for its share, counting
+// more as well, and among equals the one with the least total for its weight; noMember if none is eligible.
 func (s *blockedJob) findLeastLoaded(more []int, eligible func(m int) bool) int {
-	least := nobody
+	least := noMember
 	for _, m := range s.able {
 		if !eligible(m) {
 			continue
 		}
-		if least == nobody || s.compareMembers(m, least, more) < 0 {
+		if least == noMember || s.compareMembers(m, least, more) < 0 {
 			least = m
 		}
 	}
@@ -100,8 +99,8 @@ func (s *blockedJob) compareMembers(a, b int, more []int) int {
 		cmp.Compare(int64(s.total[a]+more[a])*s.weightOf(b), int64(s.total[b]+more[b])*s.weightOf(a)))
 }
 
-// excess returns how far a member with more shards is above its share of the job. If weights
-// differ it is in parts of a shard, of which there are as many as weights, see one.
+// excess returns how far a member with more shards is above its share of the job. If weights differ, the
+// unit is 1/weights of a shard, see shardExcess.
 func (s *blockedJob) excess(m, more int) int64 {
 	n := int64(s.count[m] + more)
 	if s.weights == 0 {
@@ -110,7 +109,7 @@ func (s *blockedJob) excess(m, more int) int64 {
 	return n*s.shardExcess() - int64(len(s.owner)*s.weight[m])
 }
 
-// one returns by how much a shard raises the excess.
+// shardExcess returns by how much one shard raises the excess.
 func (s *blockedJob) shardExcess() int64 { return int64(max(s.weights, 1)) }
 
 func (s *blockedJob) weightOf(m int) int64 {
@@ -120,64 +119,63 @@ func (s *blockedJob) weightOf(m int) int64 {
 	return int64(s.weight[m])
 }
 
-// level passes shards on, from a member to another that is lower by more than one and if
-// need be by way of others, until none can be. The counts are as even as they can be then:
-// who has once found no way will not find one later, as in extras.even.
+// evenOut transfers shards to members that are lower by more than one, along paths over other members if
+// necessary, until no path is left. Then the counts are as even as possible: a member without a path will
+// not get one later, as in extras.evenTotals.
 func (s *blockedJob) evenOut() {
 	done := make([]bool, len(s.count))
 	for {
-		from := nobody
+		from := noMember
 		for _, m := range s.able {
-			if !done[m] && (from == nobody || s.excess(m, 0) > s.excess(from, 0)) {
+			if !done[m] && (from == noMember || s.excess(m, 0) > s.excess(from, 0)) {
 				from = m
 			}
 		}
-		if from == nobody {
+		if from == noMember {
 			return
 		}
-		way := s.findPath(from)
-		if len(way) == 0 {
+		path := s.findPath(from)
+		if len(path) == 0 {
 			done[from] = true
 			continue
 		}
-		// From the far end, so that nobody passes on what it has just got.
-		for i := len(way) - 1; i > 0; i-- {
-			passable := s.transferable(way[i-1], way[i])
+		// From the far end, so that no member passes on the shard that it has just received.
+		for i := len(path) - 1; i > 0; i-- {
+			passable := s.transferable(path[i-1], path[i])
 			if frozen := passable.Intersect(s.frozen); !frozen.IsZero() {
 				passable = frozen
 			}
 			shard, _ := passable.Max()
-			s.assign(shard, way[i])
+			s.assign(shard, path[i])
 		}
 	}
 }
 
-// way returns members, each of which can pass a shard on to the next, from the one given
-// to one that is lower by more than one: the lowest that can be reached. It is nil if there
-// is none.
+// findPath returns a path of members, each of which can pass a shard to the next, to the lowest member
+// that can be reached. It returns nil if that one is not lower by more than one shard.
 func (s *blockedJob) findPath(from int) []int {
-	none := make([]int, len(s.count))
-	least := s.findLeastLoaded(none, func(int) bool { return true })
+	noMore := make([]int, len(s.count))
+	least := s.findLeastLoaded(noMore, func(int) bool { return true })
 	if s.excess(from, 0)-s.excess(least, 0) <= s.shardExcess() {
 		return nil
 	}
 	if !s.transferable(from, least).IsZero() {
-		return []int{from, least} // nearly always: blocked pairs are few
+		return []int{from, least} // the usual case, as few shards are blocked
 	}
 	prev := make([]int, len(s.count))
 	for m := range prev {
-		prev[m] = nobody
+		prev[m] = noMember
 	}
 	prev[from] = from
 	least = from
 	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
 		for _, to := range s.able {
-			if prev[to] != nobody || s.transferable(queue[0], to).IsZero() {
+			if prev[to] != noMember || s.transferable(queue[0], to).IsZero() {
 				continue
 			}
 			prev[to] = queue[0]
 			queue = append(queue, to)
-			if s.compareMembers(to, least, none) < 0 {
+			if s.compareMembers(to, least, noMore) < 0 {
 				least = to
 			}
 		}
@@ -185,15 +183,15 @@ func (s *blockedJob) findPath(from int) []int {
 	if s.excess(from, 0)-s.excess(least, 0) <= s.shardExcess() {
 		return nil
 	}
-	way := []int{least}
+	path := []int{least}
 	for m := least; m != from; m = prev[m] {
-		way = append(way, prev[m])
+		path = append(path, prev[m])
 	}
-	slices.Reverse(way)
-	return way
+	slices.Reverse(path)
+	return path
 }
 
-// passable returns the shards of one member that another may own.
+// transferable returns the shards of member from that member to may own.
 func (s *blockedJob) transferable(from, to int) shardset.Set {
 	return s.holds[from].Minus(s.blocked[to])
 }
@@ -201,7 +199,7 @@ func (s *blockedJob) transferable(from, to int) shardset.Set {
 func (s *blockedJob) mayOwn(m, shard int) bool { return !s.blocked[m].Has(shard) }
 
 func (s *blockedJob) assign(shard, m int) {
-	if last := s.owner[shard]; last != nobody {
+	if last := s.owner[shard]; last != noMember {
 		s.holds[last].Remove(shard)
 		s.count[last]--
 		s.total[last]--

@@ -6,49 +6,45 @@ import (
 	"slices"
 )
 
-// extras decides for each open job, one whose shards do not divide evenly, which members
-// get one shard more than their share rounded down.
+// extras decides which members get one shard more than their minimum, for each open job: one whose shards
+// do not divide evenly. The package comment explains the method.
 //
-// Totals count from zero if all weigh the same, and else from the whole shards in a member's
-// aim. If something is left of that, a total of one is at the aim as well.
+// A transfer takes the extra of some job from one member and gives it to another. Its price is the change
+// in the number of moves: a member that has an extra shard now keeps it for free, and any other receiver
+// costs a move. A table has the price of the cheapest transfer between each two members. Sets of jobs are
+// bits in words, so a price is found by a few instructions for 64 jobs at a time.
 //
-// First the totals are to be as even as possible, then as few shards as possible are to
-// move. A member that has an extra shard of a job now keeps it for free; giving it to
-// anyone else costs a move. That is a flow of minimum cost from jobs to members. There may
-// be thousands of jobs but there are few members, so it is solved on the members alone: a
-// step takes the extra of some job from one member and gives it to another, its price is
-// the change in moves, and a table has the cheapest step between any two members. Routes
-// and circles of steps are looked for in this table. Sets of jobs are bits in words, so
-// that a price is found by a few instructions for 64 jobs at a time.
+// With equal weights totals count from zero, else from the whole shards of a member's aim. If the aim has
+// a fraction, totals of 0 and 1 are both at the aim.
 type extras struct {
-	total []int   // by member, the extras given included
-	left  []int64 // by member: of its aim, but for whole shards; nil if there are no aims
+	total []int   // by member, with the extras given so far
+	left  []int64 // by member: the fraction of its aim; nil if all weights are equal
 	jobs  []openJob
 
-	// By member, over the open jobs: those of which it may own shards, those of which it has
-	// more than its even share now, and those of which it is given an extra one.
+	// By member, sets of open jobs: it may own shards of able, it owns more than its minimum of had now,
+	// and it is given an extra of got.
 	able, had, got []jobBits
 
-	// price is by the member taken from, then by the member given to.
+	// price holds the price of the cheapest transfer, at index from*len(total)+to.
 	price []int8
 
-	// For searches: by member its distance, from whom it is reached, and if it is queued.
+	// Buffers of searches, by member: distance, previous member on the path, whether it is queued.
 	dist, prev []int
 	queued     []bool
 	queue      []int
 }
 
 type openJob struct {
-	rest int // how many members are given an extra shard
-	kept int // how many have one now
+	rest int // how many members get an extra
+	kept int // how many members have one now
 }
 
 const (
-	noTransfer = 2       // the price of a step that no job allows; others are -1, 0 and 1
-	unreached  = 1 << 30 // farther than any member can be
+	noTransfer = 2       // the price if no job allows a transfer; others are -1, 0 and 1
+	unreached  = 1 << 30 // more than any distance
 )
 
-// newExtras returns an extras for so many members and open jobs.
+// newExtras returns extras for n members and a number of open jobs.
 func newExtras(n, jobs int) *extras {
 	words := (jobs + 63) / 64
 	all := make(jobBits, 3*n*words)
@@ -67,8 +63,8 @@ func newExtras(n, jobs int) *extras {
 	}
 }
 
-// open describes open job j: who may get an extra shard and how many of those are given
-// one. Who has one now is who has more than it gets at least: whose need is below zero.
+// addJob adds open job j: rest of the members in able get an extra. A member with a negative need has an
+// extra now.
 func (x *extras) addJob(j int, able []int, rest int, need []int) {
 	kept := 0
 	for _, m := range able {
@@ -81,23 +77,23 @@ func (x *extras) addJob(j int, able []int, rest int, need []int) {
 	x.jobs[j] = openJob{rest, kept}
 }
 
-// decide fills got, given the totals without extras, which it keeps up to date.
+// solve fills got. total holds the totals without extras, and is kept up to date.
 func (x *extras) solve(total []int, left []int64) {
 	if len(x.jobs) == 0 {
 		return
 	}
 	x.total, x.left = total, left
 	x.assignCheapest()
-	if x.isEven() {
-		return // it cannot be more even, and start is the cheapest there is
+	if x.totalsAreEven() {
+		return // it cannot be more even, and assignCheapest is optimal in moves
 	}
 	if x.evenTotals() {
 		x.cancelCycles()
 	}
 }
 
-// isEven reports that nobody is so high, and nobody so low, that a shard could pass.
-func (x *extras) isEven() bool {
+// totalsAreEven reports whether no transfer could make the totals more even.
+func (x *extras) totalsAreEven() bool {
 	most, least := x.gainOfOneLess(0), x.costOfOneMore(0)
 	for m := range x.total {
 		most, least = max(most, x.gainOfOneLess(m)), min(least, x.costOfOneMore(m))
@@ -105,14 +101,14 @@ func (x *extras) isEven() bool {
 	return most <= least
 }
 
-// cost returns by how much the sum of squares grows with one more shard for a member: the
-// squares of totals, or of what they are off the aims.
-func (x *extras) costOfOneMore(m int) int { return x.gainAt(m, x.total[m]+1) }
+// costOfOneMore returns by how much the sum of squares grows with one more shard for a member. The squares
+// are those of totals, or of their distances from the aims.
+func (x *extras) costOfOneMore(m int) int { return x.gainFrom(m, x.total[m]+1) }
 
-// gain returns by how much it shrinks with one less.
-func (x *extras) gainOfOneLess(m int) int { return x.gainAt(m, x.total[m]) }
+// gainOfOneLess returns by how much the sum of squares shrinks with one shard less for a member.
+func (x *extras) gainOfOneLess(m int) int { return x.gainFrom(m, x.total[m]) }
 
-func (x *extras) gainAt(m, total int) int {
+func (x *extras) gainFrom(m, total int) int {
 	g := 2*total - 1
 	if x.left != nil && x.left[m] > 0 {
 		g -= min(max(total, 0), 2) // 0 and 1 are both at the aim
@@ -120,9 +116,8 @@ func (x *extras) gainAt(m, total int) int {
 	return g
 }
 
-// start gives out all extras with the fewest moves, whatever becomes of the totals. Where
-// that leaves a choice, those with the least total get them, and of these those of whose aims
-// the most is left.
+// assignCheapest gives out all extras with the fewest moves, regardless of the totals. Among equally cheap
+// members those with the least total get them, and among equal totals those with the largest fraction.
 func (x *extras) assignCheapest() {
 	keeps := make(jobBits, len(x.got[0])) // the jobs of which all extras can stay
 	for j, job := range x.jobs {
@@ -144,7 +139,7 @@ func (x *extras) assignCheapest() {
 				func(m int) { x.got[m].set(j) })
 		}
 	}
-	// New shards come last: they can go wherever the totals have gaps.
+	// Extras that move anyway come last: they can fill gaps in the totals.
 	for j, job := range x.jobs {
 		if job.kept < job.rest {
 			order.raise(job.rest-job.kept,
@@ -154,13 +149,11 @@ func (x *extras) assignCheapest() {
 	}
 }
 
-// even moves extras from members to others where that lowers the sum of squares, which is to
-// those with a total less by two or more if there are no aims, each time along the cheapest
-// route, until there are no more such routes. It reports whether there was one.
+// evenTotals transfers extras along cheapest paths while that lowers the sum of squares: with equal weights
+// to members with a total lower by two or more. It reports whether it has transferred any.
 //
-// After start no circle of steps has a price below zero, because no other way to give out
-// extras takes fewer moves. Moving along cheapest routes keeps it so, which is why search
-// comes to an end.
+// After assignCheapest no cycle of transfers has a negative price, since no other choice has fewer moves.
+// Transfers along cheapest paths keep that true, so findPaths always ends.
 func (x *extras) evenTotals() (changed bool) {
 	n := len(x.total)
 	x.price = make([]int8, n*n)
@@ -170,13 +163,13 @@ func (x *extras) evenTotals() (changed bool) {
 			x.price[from*n+to] = x.cheapestPrice(from, to)
 		}
 	}
-	// All that a search in vain has reached can be left out from then on. One more costs
-	// these members as much as the highest gains by one less, so nobody will give to them; and
-	// steps among the others never open a way out for them.
+	// All members that an unsuccessful search has reached are done. One more shard costs each of them
+	// at least as much as the highest member gains by one less, so no member will give to them, and transfers
+	// among the others never open a path from them.
 	done := make([]bool, n)
 	for {
 		from := x.findHighest(done)
-		if from == nobody {
+		if from == noMember {
 			return changed
 		}
 		to := x.findPaths(from, done)
@@ -191,20 +184,20 @@ func (x *extras) evenTotals() (changed bool) {
 	}
 }
 
-// most returns the member of those not done that gains most by one less.
+// findHighest returns the member, of those not done, that gains most by one shard less.
 func (x *extras) findHighest(done []bool) int {
-	most := nobody
+	most := noMember
 	for m := range x.total {
-		if !done[m] && (most == nobody || x.gainOfOneLess(m) > x.gainOfOneLess(most)) {
+		if !done[m] && (most == noMember || x.gainOfOneLess(m) > x.gainOfOneLess(most)) {
 			most = m
 		}
 	}
 	return most
 }
 
-// amount returns how many extras to move at once. One is always right. More, where one
-// member is far above the average and the other far below, is faster when many join; as
-// neither crosses the average, extras hardly ever have to come back.
+// transferSize returns how many extras to transfer at once. One is always correct. If one member is far
+// above the average and the other far below, a larger number is faster, such as after many joins. As
+// neither of them crosses the average, extras rarely have to be transferred back.
 func (x *extras) transferSize(from, to int) int {
 	sum := 0
 	for _, t := range x.total {
@@ -218,8 +211,8 @@ func (x *extras) transferSize(from, to int) int {
 	return max(1, min(x.total[from]-high, low-x.total[to]))
 }
 
-// search finds the cheapest routes from a member to all others that are not left out. It
-// returns the one to which one more costs least among those reached, of several the nearest.
+// findPaths finds the cheapest paths from a member to all others that are not left out. It returns the
+// reached member for which one more shard costs least, and of several the nearest.
 func (x *extras) findPaths(from int, leftOut []bool) (least int) {
 	n := len(x.total)
 	for m := range n {
@@ -250,55 +243,54 @@ func (x *extras) findPaths(from int, leftOut []bool) (least int) {
 	return least
 }
 
-// route returns the members on the way that search found, both ends included.
+// pathTo returns the members on the path that findPaths has found, with both ends.
 func (x *extras) pathTo(from, to int) []int {
-	way := []int{to}
+	path := []int{to}
 	for m := to; m != from; {
 		m = x.prev[m]
-		way = append(way, m)
+		path = append(path, m)
 	}
-	slices.Reverse(way)
-	return way
+	slices.Reverse(path)
+	return path
 }
 
-// move passes extras along way: want of them, or as many as each of its steps allows.
-func (x *extras) transferAlong(way []int, want int) {
-	for i, to := range way[1:] {
-		want = x.countAvailable(way[i], to, want)
+// transferAlong transfers up to want extras along a path, as many as each pair of members allows.
+func (x *extras) transferAlong(path []int, want int) {
+	for i, to := range path[1:] {
+		want = x.countAvailable(path[i], to, want)
 	}
-	for i, to := range way[1:] {
-		x.transfer(way[i], to, want)
+	for i, to := range path[1:] {
+		x.transfer(path[i], to, want)
 	}
-	x.updatePrices(way)
+	x.updatePrices(path)
 }
 
-// cheapen lowers the number of moves without making the totals less even: it passes
-// extras round circles with a price below zero until there are none, which is when no
-// cheaper solution exists.
+// cancelCycles lowers the number of moves without making the totals less even: it transfers extras along
+// cycles with a negative price until there are none. Then no cheaper solution exists.
 func (x *extras) cancelCycles() {
 	for {
-		circle := x.findCycle()
-		if circle == nil {
+		cycle := x.findCycle()
+		if cycle == nil {
 			return
 		}
-		var steps [][2]int // chosen before the first is made: they change totals
-		for i, from := range circle {
-			to := circle[(i+1)%len(circle)]
+		var transfers [][2]int // all chosen before the first is made, since each changes totals
+		for i, from := range cycle {
+			to := cycle[(i+1)%len(cycle)]
 			if _, trade := x.cyclePrice(from, to); !trade {
-				steps = append(steps, [2]int{from, to})
+				transfers = append(transfers, [2]int{from, to})
 			}
 		}
-		for _, s := range steps {
+		for _, s := range transfers {
 			x.transfer(s[0], s[1], 1)
 		}
-		x.updatePrices(circle)
+		x.updatePrices(cycle)
 	}
 }
 
-// passOn returns the price of passing an extra on from one member to another in a circle:
-// that of a step or, if that is not free and one more costs the first what the other gains by
-// one less, nothing. For then the first may keep what is passed to it, and the other pass on
-// one of its own: they trade totals, and the totals as a whole are as even as before.
+// cyclePrice returns the price of the transfer between two neighbours of a cycle. A transfer that is not
+// free can be omitted if one more shard costs the first as much as the second gains by one less: the first keeps
+// the extra that it receives, and the second passes on one of its own. The two exchange totals, so all
+// totals together are as even as before; this trade costs nothing.
 func (x *extras) cyclePrice(from, to int) (price int, trade bool) {
 	price = int(x.price[from*len(x.total)+to])
 	if price > 0 && x.costOfOneMore(from) == x.gainOfOneLess(to) {
@@ -307,12 +299,12 @@ func (x *extras) cyclePrice(from, to int) (price int, trade bool) {
 	return price, false
 }
 
-// circle returns members, each to pass an extra on to the next and the last to the first,
-// whose prices have a sum below zero. It returns nil if there is no such circle.
+// findCycle returns a cycle of members, each of which passes an extra to the next and the last to the
+// first, with a negative sum of prices. It returns nil if there is none.
 func (x *extras) findCycle() []int {
 	n := len(x.total)
 	for m := range n {
-		x.dist[m], x.prev[m] = 0, nobody
+		x.dist[m], x.prev[m] = 0, noMember
 	}
 	for nearer := true; nearer; {
 		nearer = false
@@ -326,8 +318,8 @@ func (x *extras) findCycle() []int {
 				nearer = true
 			}
 		}
-		// As long as there is such a circle, distances round it shrink for ever; and only
-		// round such a circle can the members reach each other.
+		// If such a cycle exists, the distances along it shrink forever, and only then do the previous
+		// members form a cycle.
 		if c := x.traceCycle(); c != nil {
 			return c
 		}
@@ -335,31 +327,31 @@ func (x *extras) findCycle() []int {
 	return nil
 }
 
-// closedWay returns a circle of members each reached from the one before it, or nil.
+// traceCycle returns a cycle of members, each reached from the one before it, or nil.
 func (x *extras) traceCycle() []int {
 	n := len(x.total)
-	visit := make([]int, n) // by member: which walk came by, 0 for none
+	visit := make([]int, n) // by member: the number of the walk that visited it, 0 for none
 	for start := range n {
 		m := start
-		for m != nobody && visit[m] == 0 {
+		for m != noMember && visit[m] == 0 {
 			visit[m] = start + 1
 			m = x.prev[m]
 		}
-		if m == nobody || visit[m] != start+1 {
+		if m == noMember || visit[m] != start+1 {
 			continue
 		}
-		circle := []int{m}
+		cycle := []int{m}
 		for p := x.prev[m]; p != m; p = x.prev[p] {
-			circle = append(circle, p)
+			cycle = append(cycle, p)
 		}
-		slices.Reverse(circle)
-		return circle
+		slices.Reverse(cycle)
+		return cycle
 	}
 	return nil
 }
 
-// stepsAt returns the jobs in word w by which the step can be made at the price: from has
-// been given an extra of the job, to has not but may own its shards.
+// jobsAtPrice returns the jobs in word w that allow a transfer at this price: from has been given an extra of
+// the job, and to has not but may own its shards.
 func (x *extras) jobsAtPrice(w, from, to int, price int8) uint64 {
 	jobs := x.got[from][w] & x.able[to][w] &^ x.got[to][w]
 	switch hadFrom, hadTo := x.had[from][w], x.had[to][w]; price {
@@ -372,12 +364,12 @@ func (x *extras) jobsAtPrice(w, from, to int, price int8) uint64 {
 	}
 }
 
-// priceOf returns the price of the cheapest step.
+// cheapestPrice returns the price of the cheapest transfer.
 func (x *extras) cheapestPrice(from, to int) int8 {
 	got := x.got[from]
 	n := len(got)
 	may, has, hadFrom, hadTo := x.able[to][:n], x.got[to][:n], x.had[from][:n], x.had[to][:n]
-	var all, free, gain uint64 // not which jobs, only if there are any
+	var all, free, gain uint64 // only whether they are zero matters
 	for w := range got {
 		jobs := got[w] & may[w] &^ has[w]
 		all |= jobs
@@ -395,7 +387,7 @@ func (x *extras) cheapestPrice(from, to int) int8 {
 	return noTransfer
 }
 
-// available returns by how many jobs the cheapest step can be made, at most want.
+// countAvailable returns how many jobs allow the cheapest transfer, at most want.
 func (x *extras) countAvailable(from, to, want int) int {
 	price := x.price[from*len(x.total)+to]
 	n := 0
@@ -405,7 +397,7 @@ func (x *extras) countAvailable(from, to, want int) int {
 	return min(n, want)
 }
 
-// step makes the cheapest step, by the first n jobs that allow it.
+// transfer makes the cheapest transfer, with the first n jobs that allow it.
 func (x *extras) transfer(from, to, n int) {
 	price := x.price[from*len(x.total)+to]
 	x.total[from] -= n
@@ -420,7 +412,7 @@ func (x *extras) transfer(from, to, n int) {
 	}
 }
 
-// reprice brings the prices up to date after a change in the extras of members.
+// updatePrices updates the prices after the extras of members have changed.
 func (x *extras) updatePrices(members []int) {
 	n := len(x.total)
 	for _, m := range members {
@@ -431,14 +423,13 @@ func (x *extras) updatePrices(members []int) {
 	}
 }
 
-// ranking keeps members in the order of their totals, the least first; of those with the same
-// the one of whose aim the most is left is first, and among equals the one that has been there
-// longest.
+// ranking keeps members ordered by total, the least first. Of equal totals the one with the largest
+// fraction is first, and among equals the one that reached the total first.
 type ranking struct {
 	total          []int
-	left           []int64 // nil for none
+	left           []int64 // fractions of aims; nil if all weights are equal
 	order          []int
-	chosen, others []int // scratch
+	chosen, others []int // buffers
 }
 
 func newRanking(total []int, left []int64) *ranking {
@@ -455,12 +446,12 @@ func newRanking(total []int, left []int64) *ranking {
 	return r
 }
 
-// precedes reports whether a stays before b, having been there for longer.
+// precedes reports whether a, which reached its total earlier, stays before b.
 func (r *ranking) precedes(a, b int) bool {
 	return r.total[a] < r.total[b] || r.total[a] == r.total[b] && (r.left == nil || r.left[a] >= r.left[b])
 }
 
-// raise adds one to the totals of the first n eligible members, and reports them.
+// raise adds one to the totals of the first n eligible members, and calls report for each.
 func (r *ranking) raise(n int, eligible func(m int) bool, report func(m int)) {
 	r.chosen, r.others = r.chosen[:0], r.others[:0]
 	for _, m := range r.order {

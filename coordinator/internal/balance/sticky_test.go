@@ -29,7 +29,7 @@ func BenchmarkSticky(b *testing.B) {
 	}
 }
 
-// runText asks s and returns the owners as one text, a letter for each shard.
+// runText runs s and returns the owners as text, one letter for each shard.
 func runText(t *testing.T, s strategy.Func, members, owners string, load map[string]int) string {
 	t.Helper()
 	in := strategy.Input{Job: "settle", Shards: len(owners), Load: load}
@@ -59,16 +59,16 @@ func TestSticky(t *testing.T) {
 	}{
 		{"begins with blocks", "abc", "..........", nil, "aaaabbbccc"},
 		{"fewer shards than members", "abcd", "..", nil, "ab"},
-		{"what is even stays", "abc", "cabcabcab", nil, "cabcabcab"},
-		{"what is uneven by one stays", "ab", "bab", nil, "bab"},
-		{"a join moves the newcomer's share", "abcd", "aaaabbbbcccc", nil, "aaaddbbbcccd"},
-		{"a leave moves the orphans", "ab", "aabb..", nil, "aabbba"},
-		{"new shards go to those in need", "ab", "aab...", nil, "aabbba"},
+		{"an even assignment stays", "abc", "cabcabcab", nil, "cabcabcab"},
+		{"a difference of one stays", "ab", "bab", nil, "bab"},
+		{"a join moves the share of the new member", "abcd", "aaaabbbbcccc", nil, "aaaddbbbcccd"},
+		{"a leave moves the shards without an owner", "ab", "aabb..", nil, "aabbba"},
+		{"new shards go to the members with the fewest", "ab", "aab...", nil, "aabbba"},
 		{"neighbours stay together", "abc", "aaa.....b", nil, "aaacccbbb"},
-		{"the load decides who gets one more", "abc", "....", map[string]int{"a": 1, "b": 1}, "abcc"},
+		{"the load decides which member gets one more", "abc", "....", map[string]int{"a": 1, "b": 1}, "abcc"},
 		{"the load moves one more", "ab", "aab", map[string]int{"a": 2}, "abb"},
 		{"the load makes no job uneven", "ab", "aabb", map[string]int{"a": 50}, "aabb"},
-		{"load of strangers does not count", "ab", "bba", map[string]int{"c": 9}, "bba"},
+		{"the load of other members does not count", "ab", "bba", map[string]int{"c": 9}, "bba"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.want, runText(t, strategy.Sticky, tt.members, tt.owners, tt.load))
@@ -85,9 +85,9 @@ func TestSingle(t *testing.T) {
 		{"all shards have one owner", "abc", "....", nil, "aaaa"},
 		{"the owner stays", "abc", "cc", map[string]int{"c": 9}, "cc"},
 		{"the owner gets new shards", "abc", "c...", map[string]int{"c": 9}, "cccc"},
-		{"of several owners the one with the most", "abc", "bccba.c", nil, "ccccccc"},
-		{"of equal owners the one with the least load", "abc", "bcbc", map[string]int{"b": 2, "c": 1}, "cccc"},
-		{"without owner the one with the least load", "abc", ".", map[string]int{"a": 2, "b": 1, "c": 1}, "b"},
+		{"of several owners, the one with the most", "abc", "bccba.c", nil, "ccccccc"},
+		{"of equal owners, the one with the least load", "abc", "bcbc", map[string]int{"b": 2, "c": 1}, "cccc"},
+		{"without an owner, the one with the least load", "abc", ".", map[string]int{"a": 2, "b": 1, "c": 1}, "b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.want, runText(t, strategy.Single, tt.members, tt.owners, tt.load))
@@ -103,15 +103,15 @@ func TestSticky_Weights(t *testing.T) {
 		want         string
 	}{
 		{"give each its share", "........", []int{1, 2, 1}, nil, "aabbbbcc"},
-		{"all the same are as none", "..........", []int{7, 7, 7}, nil, "aaaabbbccc"},
-		{"not given are 1", "......", []int{0, 2}, nil, "aabbbb"},
-		{"leave what is within one of a share", "aabbb", []int{1, 2}, nil, "aabbb"},
-		{"move what is not", "aaabb", []int{1, 3}, nil, "aabbb"},
-		{"may leave a light one nothing", "....", []int{1, 1000}, nil, "bbbb"},
-		{"give a newcomer its share, and move nothing else", "aaaabbbb", []int{1, 1, 2}, nil, "aaccccbb"},
-		{"give one more to whom that takes closer to its share", "..........", []int{1, 2, 4}, nil, "abbbcccccc"},
-		{"are of loads as well", "......", []int{1, 1, 2}, map[string]int{"a": 3}, "abbccc"},
-		{"and make no job uneven for loads", "......", []int{1, 2, 3}, map[string]int{"c": 60}, "abbccc"},
+		{"if equal, have no effect", "..........", []int{7, 7, 7}, nil, "aaaabbbccc"},
+		{"are 1 by default", "......", []int{0, 2}, nil, "aabbbb"},
+		{"keep counts within one of the share", "aabbb", []int{1, 2}, nil, "aabbb"},
+		{"change all other counts", "aaabb", []int{1, 3}, nil, "aabbb"},
+		{"may leave a light member without shards", "....", []int{1, 1000}, nil, "bbbb"},
+		{"give a new member its share, and move nothing else", "aaaabbbb", []int{1, 1, 2}, nil, "aaccccbb"},
+		{"give one more to the member that gets closer to its share", "..........", []int{1, 2, 4}, nil, "abbbcccccc"},
+		{"apply to loads as well", "......", []int{1, 1, 2}, map[string]int{"a": 3}, "abbccc"},
+		{"make no job uneven because of loads", "......", []int{1, 2, 3}, map[string]int{"c": 60}, "abbccc"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := strategy.Input{Job: "settle", Shards: len(tt.owners), Load: tt.load}
@@ -128,9 +128,9 @@ func TestSticky_Weights(t *testing.T) {
 	}
 }
 
-// Shares by weight fall with a join and rise with a leave, so nobody needs to be given
-// anything by a join but the newcomer. Of one job no more moves than that takes.
-func TestSticky_MovesWhatTheSharesByWeightMove(t *testing.T) {
+// Shares by weight fall with a join and rise with a leave. So a join gives shards to the new member only,
+// and one job has no other moves.
+func TestSticky_MovesTheShareByWeight(t *testing.T) {
 	for _, tt := range []struct{ shards, members, heavy int }{{1000, 10, 4}, {100, 10, 1000}, {12, 5, 3}, {10_000, 50, 16}} {
 		t.Run(fmt.Sprintf("%d over %d, weights up to %d", tt.shards, tt.members, tt.heavy), func(t *testing.T) {
 			for seed := range uint64(10) {
@@ -161,8 +161,8 @@ func TestSticky_MovesWhatTheSharesByWeightMove(t *testing.T) {
 	}
 }
 
-// A join moves what the newcomer gets, the rounded-down fair share, and a leave moves what
-// the leaver had. Whoever is best off has at most one more than who is worst off.
+// A join moves the share of the new member, rounded down, and a leave moves the shards of the member that
+// left. Counts differ by at most one.
 func TestSticky_MovesTheIdealShare(t *testing.T) {
 	for _, tt := range []struct{ shards, members, seeds int }{
 		{1000, 10, 10}, {100, 10, 20}, {100, 50, 20}, {12, 10, 20}, {3, 5, 20}, {10_000, 200, 1}, {1, 1, 20}, {7, 1, 20},
@@ -197,8 +197,7 @@ func TestSticky_MovesTheIdealShare(t *testing.T) {
 	}
 }
 
-// Moving the least shards breaks blocks up, and only so much of them: a record of the
-// owners stays short.
+// Moving the fewest shards splits pieces, but only so many that the record of the owners stays short.
 func TestSticky_KeepsShardsTogether(t *testing.T) {
 	pieces := func(owners []string) int {
 		return len(slices.Compact(slices.Clone(owners)))

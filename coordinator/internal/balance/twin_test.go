@@ -9,7 +9,7 @@ import (
 )
 
 // optimum returns the least unevenness of the totals that jobs which are each even can have,
-// and with it the least number of moves. It knows one way of searching: one extra
+// and with it the least number of moves. It searches in one way only: one extra
 // shard at a time from a job to a member, along the cheapest of all chains of replacements.
 func (w *World) optimum() [2]int {
 	const many = 1 << 20 // more than any number of moves
@@ -33,7 +33,7 @@ func (w *World) optimum() [2]int {
 		if len(job.Candidates) == 0 {
 			for _, id := range job.Owners {
 				if id != "" {
-					moves++ // to nobody
+					moves++ // to no member
 				}
 			}
 			continue
@@ -133,8 +133,8 @@ func (w *World) exhaustive() [2]int {
 	return best
 }
 
-// offness returns the sum of the squares of what the counts of a job's candidates are off
-// their shares, in parts. Who may own no shard has no share.
+// offness returns the sum of the squared distances between the counts of a job's candidates and their
+// shares, in parts. A member that may own no shard has no share.
 func (w *World) offness(job Job, a []string) int {
 	job.Candidates = slices.DeleteFunc(slices.Clone(job.Candidates), func(m int) bool {
 		return job.Blocked[w.Members[m].ID].Intersect(shardset.Range(0, len(a))).Len() == len(a)

@@ -12,21 +12,21 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// balanceWorld is a group as balance is asked about it, and what tests do to it.
+// World is a group, as input of Assign, with the changes that tests make to it.
 type World struct {
 	seed    uint64
 	rng     *rand.Rand
 	Members []Member
 	Jobs    []Job
 	born    int
-	heavy   int // the greatest weight of those who join; 0: all weigh the same
+	heavy   int // the greatest weight of joining members; 0: all are equal
 }
 
 func NewWorld(seed uint64, members int) *World {
 	return NewWeighedWorld(seed, members, 0)
 }
 
-// newWeighedWorld returns one whose members have weights up to heavy, 0 for all the same.
+// NewWeighedWorld returns a group whose members have weights up to heavy; 0: all are equal.
 func NewWeighedWorld(seed uint64, members, heavy int) *World {
 	w := &World{seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), heavy: heavy}
 	for range members {
@@ -35,7 +35,7 @@ func NewWeighedWorld(seed uint64, members, heavy int) *World {
 	return w
 }
 
-// join adds a member, anywhere in the order, as a candidate for all jobs.
+// Join adds a member, at a random place in the order, as a candidate for all jobs.
 func (w *World) Join() (id string) {
 	id = fmt.Sprintf("m%04d-%d", w.rng.IntN(10_000), w.born)
 	w.born++
@@ -52,7 +52,7 @@ func (w *World) Join() (id string) {
 	return id
 }
 
-// leave removes a member at random. Its shards keep its name.
+// Leave removes a member at random. Its shards keep its name.
 func (w *World) Leave() (id string) {
 	id = w.Members[w.rng.IntN(len(w.Members))].ID
 	w.change(func(ids []string) []string {
@@ -61,7 +61,7 @@ func (w *World) Leave() (id string) {
 	return id
 }
 
-// change replaces the members and brings the indexes of the jobs up to date.
+// change replaces the members and updates the indexes in the jobs.
 func (w *World) change(to func(ids []string) []string) {
 	was := map[string]Member{}
 	var ids []string
@@ -87,7 +87,7 @@ func (w *World) change(to func(ids []string) []string) {
 	}
 }
 
-// add adds a job that all members are candidates for.
+// Add adds a job with all members as candidates.
 func (w *World) Add(shards int) {
 	job := Job{Owners: make([]string, shards)}
 	for i := range w.Members {
@@ -103,14 +103,14 @@ func (w *World) resize(j, shards int) {
 	w.Jobs[j].Owners = owners
 }
 
-// withdraw makes members no candidates of a job, each with probability p.
+// withdraw removes candidates of a job, each with probability p.
 func (w *World) withdraw(j int, p float64) {
 	w.Jobs[j].Candidates = slices.DeleteFunc(slices.Clone(w.Jobs[j].Candidates), func(int) bool {
 		return w.rng.Float64() < p
 	})
 }
 
-// block bars pairs of a job's shards and candidates, each with probability p.
+// block blocks pairs of a job's shards and candidates, each with probability p.
 func (w *World) block(j int, p float64) {
 	blocked := map[string]shardset.Set{}
 	for _, m := range w.Members {
@@ -127,7 +127,7 @@ func (w *World) block(j int, p float64) {
 	w.Jobs[j].Blocked = blocked
 }
 
-// adopt makes plan what is.
+// Adopt makes the owners of plan the current ones.
 func (w *World) Adopt(plan [][]string) {
 	for j := range plan {
 		w.Jobs[j].Owners = plan[j]
@@ -142,7 +142,7 @@ func (w *World) shards() int {
 	return n
 }
 
-// moves counts the shards to which plan gives another owner.
+// Moves returns how many shards have another owner in plan.
 func (w *World) Moves(plan [][]string) int {
 	n := 0
 	for j, a := range plan {
@@ -155,7 +155,7 @@ func (w *World) Moves(plan [][]string) int {
 	return n
 }
 
-// orphans counts the shards that have to move: their owners may not have them.
+// Orphans returns how many shards have an owner that may not keep them.
 func (w *World) Orphans() int {
 	n := 0
 	for _, job := range w.Jobs {
@@ -177,7 +177,7 @@ func (w *World) may(job Job, shard int, id string) bool {
 	return false
 }
 
-// totals returns by member the load and the shards that plan gives it.
+// Totals returns, by member, its load and its shards in plan.
 func (w *World) Totals(plan [][]string) []int {
 	totals := make([]int, len(w.Members))
 	index := map[string]int{}
@@ -195,7 +195,7 @@ func (w *World) Totals(plan [][]string) []int {
 	return totals
 }
 
-// counts returns how many shards of a job each of its candidates has.
+// counts returns how many shards of a job each of its candidates owns.
 func (w *World) counts(job Job, a []string) []int {
 	has := map[string]int{}
 	for _, id := range a {
@@ -210,7 +210,7 @@ func (w *World) counts(job Job, a []string) []int {
 
 func (w *World) weight(m int) int { return max(w.Members[m].Weight, 1) }
 
-// weights returns the sum of those of members.
+// weights returns the sum of the weights of members.
 func (w *World) weights(members []int) int {
 	sum := 0
 	for _, m := range members {
@@ -219,7 +219,7 @@ func (w *World) weights(members []int) int {
 	return sum
 }
 
-// fair reports whether all candidates of a job have their shares of it, rounded down or up.
+// Fair reports whether all candidates of a job have their shares of it, rounded down or up.
 func (w *World) Fair(job Job, a []string) bool {
 	of := w.weights(job.Candidates)
 	for i, n := range w.counts(job, a) {
@@ -235,7 +235,7 @@ func (w *World) weighed() bool {
 	return slices.ContainsFunc(w.Members, func(m Member) bool { return m.Weight != w.Members[0].Weight })
 }
 
-// shares returns by member the sum of its shares of all jobs and loads.
+// shares returns, by member, the sum of its shares of all jobs and loads.
 func (w *World) shares() []*big.Rat {
 	share := make([]*big.Rat, len(w.Members))
 	everyone, loads := []int{}, 0
@@ -256,8 +256,8 @@ func (w *World) shares() []*big.Rat {
 	return share
 }
 
-// square returns the square of what a total is off its aim: off the member's share, rounded
-// down or up. With equal weights it is that of the total.
+// square returns the square of the distance of a total from its aim, which is the member's share rounded
+// down or up. With equal weights it returns the square of the total.
 func square(total int, share *big.Rat) int {
 	if share != nil {
 		low := int(new(big.Int).Div(share.Num(), share.Denom()).Int64())
@@ -291,7 +291,7 @@ func (w *World) requireOwners(t *testing.T, plan [][]string) {
 		require.Len(t, a, len(job.Owners))
 		for shard, id := range a {
 			if id != "" {
-				require.True(t, w.may(job, shard, id), "job %d: shard %d is given to %q", j, shard, id)
+				require.True(t, w.may(job, shard, id), "job %d: shard %d is assigned to %q", j, shard, id)
 				continue
 			}
 			for _, c := range job.Candidates {

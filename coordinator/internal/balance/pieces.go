@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// piece is neighbouring shards with the same owner, from lo up to but without hi.
+// piece is a range of neighbouring shards with the same owner, from lo to hi-1.
 type piece struct{ owner, lo, hi int }
 
-// release takes from members of job what they have beyond their need: what is frozen first,
-// then the smallest pieces, whole, so that few stay behind, and of the last one an end.
+// releaseSurplus removes shards from members that have more than they need: frozen ones first, then the
+// smallest pieces, so that few pieces remain, and one end of the last piece.
 func (b *balancer) releaseSurplus(job *jobState) {
 	owner := job.owner
 	for shard := range job.frozen.All() {
-		if shard < len(owner) && owner[shard] != nobody && b.need[owner[shard]] < 0 {
+		if shard < len(owner) && owner[shard] != noMember && b.need[owner[shard]] < 0 {
 			b.need[owner[shard]]++
-			owner[shard] = nobody
+			owner[shard] = noMember
 		}
 	}
 	b.pieces = b.pieces[:0]
@@ -24,16 +24,16 @@ func (b *balancer) releaseSurplus(job *jobState) {
 		for hi = lo + 1; hi < len(owner) && owner[hi] == m; {
 			hi++
 		}
-		if m != nobody && b.need[m] < 0 {
+		if m != noMember && b.need[m] < 0 {
 			b.pieces = append(b.pieces, piece{m, lo, hi})
 		}
 	}
 	slices.SortFunc(b.pieces, func(p, q piece) int {
 		return cmp.Or(cmp.Compare(p.hi-p.lo, q.hi-q.lo), cmp.Compare(p.lo, q.lo))
 	})
-	// Of a piece that is cut, the end goes that can join another one.
+	// Of a piece that is cut, the end is released that can join the neighbouring piece.
 	joins := func(shard int) bool {
-		return shard >= 0 && shard < len(owner) && (owner[shard] == nobody || b.need[owner[shard]] > 0)
+		return shard >= 0 && shard < len(owner) && (owner[shard] == noMember || b.need[owner[shard]] > 0)
 	}
 	for _, p := range b.pieces {
 		n := min(-b.need[p.owner], p.hi-p.lo)
@@ -41,21 +41,21 @@ func (b *balancer) releaseSurplus(job *jobState) {
 		if joins(p.lo-1) && !joins(p.hi) {
 			lo = p.lo
 		}
-		setOwners(owner[lo:lo+n], nobody)
+		setOwners(owner[lo:lo+n], noMember)
 		b.need[p.owner] += n
 	}
 }
 
-// fill gives the shards that nobody has to those in need: first to whom has the shards
-// next to them, then from the first to the last, in pieces as large as they come.
+// assignFree assigns shards without an owner to members that need shards: first to owners of neighbouring
+// shards, then in the order of members, in pieces as large as possible.
 func (b *balancer) assignFree(job *jobState) {
 	owner := job.owner
 	for lo, hi := 0, 0; lo < len(owner); lo = hi {
 		hi = lo + 1
-		if owner[lo] != nobody {
+		if owner[lo] != noMember {
 			continue
 		}
-		for hi < len(owner) && owner[hi] == nobody {
+		for hi < len(owner) && owner[hi] == noMember {
 			hi++
 		}
 		gap := owner[lo:hi]
@@ -69,19 +69,19 @@ func (b *balancer) assignFree(job *jobState) {
 			setOwners(gap[len(gap)-n:], owner[hi])
 		}
 	}
-	takers := job.able
+	receivers := job.able
 	for shard, m := range owner {
-		if m != nobody {
+		if m != noMember {
 			continue
 		}
-		for len(takers) > 0 && b.need[takers[0]] == 0 {
-			takers = takers[1:]
+		for len(receivers) > 0 && b.need[receivers[0]] == 0 {
+			receivers = receivers[1:]
 		}
-		if len(takers) == 0 {
-			return // a job that nobody may own
+		if len(receivers) == 0 {
+			return // no member may own shards of this job
 		}
-		owner[shard] = takers[0]
-		b.need[takers[0]]--
+		owner[shard] = receivers[0]
+		b.need[receivers[0]]--
 	}
 }
 
@@ -92,7 +92,7 @@ func setOwners(owners []int, m int) {
 	}
 }
 
-// satisfy lowers m's need by as much as n shards can, and returns how many it takes.
+// reduceNeed lowers m's need by up to n, and returns by how much.
 func (b *balancer) reduceNeed(m, n int) int {
 	n = min(n, b.need[m])
 	b.need[m] -= n
