@@ -8,6 +8,8 @@ import (
 	"github.com/rota-dev/rota/coordinator/strategy"
 )
 
+// A document shows from here:
+
 // assignNearData keeps shards with their owners and assigns all others to instances of zone a, where
 // the data is.
 func assignNearData(in strategy.Input) (strategy.Assignment, error) {
@@ -28,6 +30,8 @@ func assignNearData(in strategy.Input) (strategy.Assignment, error) {
 	}
 	return owners, nil
 }
+
+// To here.
 
 // A custom strategy, run as a leader runs it. A program registers it by name, for instance in
 // executor.Options.Strategies.
