@@ -167,6 +167,7 @@ const jobName = "job"
 
 // explorer holds all that is the same in every world of a scenario.
 type explorer struct {
+	decisions  int // made so far
 	keys       record.Keys
 	dirs       [feedCount]registry.Key
 	encoder    encoder

@@ -2,24 +2,10 @@ package planning
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/internal/record"
 )
-
-// findSkewReports returns the live members that report watermarks or epochs ahead of their clocks,
-// sorted. Reports of members whose clocks are known to be skewed do not count.
-func findSkewReports(v *View) []string {
-	var out []string
-	for inc, m := range v.Members {
-		if _, skewed := v.Skewed[inc]; len(m.Ahead) > 0 && !skewed && v.Alive(inc) {
-			out = append(out, inc)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
 
 // aheadProblem returns the problem of a plan whose epoch in force has shards that wait for a
 // time ahead of their owner's clock, "" if no member reports one. Of several reports it names the

@@ -22,18 +22,6 @@ type target struct {
 	unoffered    bool                    // neither a live nor an awaited member offers the job
 }
 
-// assigner assigns the shards of all jobs.
-type assigner struct {
-	*round
-	members []balance.Member
-	offers  []offer
-	labels  []map[string]string // by index of members
-	load    map[string]int      // shards that jobs with a strategy of their own have assigned
-
-	strategyErrors   map[string]error  // see Decision
-	strategyProblems map[string]string // see Decision
-}
-
 // stickyName is the strategy of jobs that name none.
 const stickyName = "sticky"
 

@@ -44,6 +44,18 @@ type offer struct {
 	someDisabled bool     // more members offer them, which are disabled for all jobs
 }
 
+// assigner assigns the shards of all jobs.
+type assigner struct {
+	*round
+	members []balance.Member
+	offers  []offer
+	labels  []map[string]string // by index of members
+	load    map[string]int      // shards that jobs with a strategy of their own have assigned
+
+	strategyErrors   map[string]error  // see Decision
+	strategyProblems map[string]string // see Decision
+}
+
 // newAssigner returns an assigner with the members that may own shards.
 func newAssigner(r *round) *assigner {
 	a := &assigner{round: r, load: map[string]int{}, strategyErrors: map[string]error{}, strategyProblems: map[string]string{}}

@@ -1,47 +1,9 @@
 package planning
 
 import (
-	"time"
-
 	"github.com/rota-dev/rota/coordinator/internal/balance"
 	"github.com/rota-dev/rota/internal/shardset"
 )
-
-// MaxRestartGrace bounds MemberOptions.RestartGrace, whatever a record holds.
-const MaxRestartGrace = time.Hour
-
-// findAwaited returns the absent members whose shards wait for an instance of the same name, the
-// absent members whose instance has returned, with its live incarnation, and how long until the
-// first member is no longer awaited. A draining member is awaited for its restart grace at most, as
-// are expired ones: a run that does not return must not hold up idle shards.
-func findAwaited(v *View) (awaited map[string]bool, returned map[string]string, ends time.Duration) {
-	if len(v.Absences) == 0 {
-		return nil, nil, 0
-	}
-	awaited, returned = map[string]bool{}, map[string]string{}
-	present := map[string]string{} // incarnations, by name
-	for inc, m := range v.Members {
-		if v.Alive(inc) && !m.Draining {
-			present[m.Name] = inc
-		}
-	}
-	for inc, absent := range v.Absences {
-		m := v.Members[inc]
-		if current, ok := present[m.Name]; ok {
-			returned[inc] = current
-			continue
-		}
-		left := min(time.Duration(m.RestartGrace), MaxRestartGrace) - absent
-		if left <= 0 || v.GroupExclusion.Excludes(&m.Member) {
-			continue
-		}
-		awaited[inc] = true
-		if ends == 0 || left < ends {
-			ends = left
-		}
-	}
-	return awaited, returned, ends
-}
 
 // currentOwners returns the owner of each shard now, "" for none. The shards of an incarnation
 // whose instance has returned count as those of the live incarnation.

@@ -2,6 +2,7 @@ package planning
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,6 +27,55 @@ func newRound(v *View) *round {
 	}
 	r.awaited, r.returned, r.graceEnds = findAwaited(v)
 	return r
+}
+
+// MaxRestartGrace bounds MemberOptions.RestartGrace, whatever a record holds.
+const MaxRestartGrace = time.Hour
+
+// findAwaited returns the absent members whose shards wait for an instance of the same name, the
+// absent members whose instance has returned, with its live incarnation, and how long until the
+// first member is no longer awaited. A draining member is awaited for its restart grace at most, as
+// are expired ones: a run that does not return must not hold up idle shards.
+func findAwaited(v *View) (awaited map[string]bool, returned map[string]string, ends time.Duration) {
+	if len(v.Absences) == 0 {
+		return nil, nil, 0
+	}
+	awaited, returned = map[string]bool{}, map[string]string{}
+	present := map[string]string{} // incarnations, by name
+	for inc, m := range v.Members {
+		if v.Alive(inc) && !m.Draining {
+			present[m.Name] = inc
+		}
+	}
+	for inc, absent := range v.Absences {
+		m := v.Members[inc]
+		if current, ok := present[m.Name]; ok {
+			returned[inc] = current
+			continue
+		}
+		left := min(time.Duration(m.RestartGrace), MaxRestartGrace) - absent
+		if left <= 0 || v.GroupExclusion.Excludes(&m.Member) {
+			continue
+		}
+		awaited[inc] = true
+		if ends == 0 || left < ends {
+			ends = left
+		}
+	}
+	return awaited, returned, ends
+}
+
+// findSkewReports returns the live members that report watermarks or epochs ahead of their clocks,
+// sorted. Reports of members whose clocks are known to be skewed do not count.
+func findSkewReports(v *View) []string {
+	var out []string
+	for inc, m := range v.Members {
+		if _, skewed := v.Skewed[inc]; len(m.Ahead) > 0 && !skewed && v.Alive(inc) {
+			out = append(out, inc)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // isAwaited reports whether the shards of a job that an incarnation owns wait for its return. A
