@@ -32,7 +32,7 @@ func TestPlan_AheadIsAProblem(t *testing.T) {
 		return w, a
 	}
 	text := `shards of instance "a" wait until ` + coordtest.At(60).Time().Format(time.RFC3339)
-	t.Run("the plan names instance, generation and instant, and nothing else changes", func(t *testing.T) {
+	t.Run("the plan names instance, epoch and instant, and nothing else changes", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.Settle()
 		p := w.Plan("job")
@@ -47,7 +47,7 @@ func TestPlan_AheadIsAProblem(t *testing.T) {
 		w.V.Now = coordtest.At(40)
 		assert.Empty(t, w.round().Changes)
 	})
-	t.Run("of several reports the plan names the one that lasts longest", func(t *testing.T) {
+	t.Run("of several reports the plan names the latest instant", func(t *testing.T) {
 		w, _ := setUp(t)
 		b := w.Member("b", "job")
 		reports(w, b, 1, 50)
@@ -64,19 +64,19 @@ func TestPlan_AheadIsAProblem(t *testing.T) {
 		w.Settle()
 		assert.NotContains(t, w.Plan("job").Problem, "wait until")
 	})
-	t.Run("it stands beside another problem", func(t *testing.T) {
+	t.Run("it is added to another problem", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.Settle()
 		assert.Contains(t, w.Plan("job").Problem, `not known on the leader; `+text)
 	})
 	for name, change := range map[string]func(w *world){
-		"by an instance whose clock is off": func(w *world) { w.V.Skewed = map[string]record.Duration{"a.a": record.Duration(time.Hour)} },
-		"by an instance whose session has ended, and is awaited": func(w *world) {
+		"by an instance whose clock is skewed": func(w *world) { w.V.Skewed = map[string]record.Duration{"a.a": record.Duration(time.Hour)} },
+		"by an expired instance that is awaited": func(w *world) {
 			w.change("a.a", func(m *record.Member) { m.RestartGrace = record.Duration(time.Hour) })
 			w.kill("a.a")
 			w.V.Absences = map[string]time.Duration{"a.a": time.Second}
 		},
-		"of another generation": func(w *world) { reports(w, "a.a", 3, 60) },
+		"of another epoch": func(w *world) { reports(w, "a.a", 3, 60) },
 		"of another job": func(w *world) {
 			w.change("a.a", func(m *record.Member) { m.Ahead = map[string]record.Ahead{"j": {Epoch: 1, At: coordtest.At(60)}} })
 		},
@@ -104,7 +104,7 @@ func TestPlan_NoFireHasTwoEpochs(t *testing.T) {
 		w.V.Now = coordtest.At(1)
 		return w
 	}
-	t.Run("a new definition counts from after what was claimed ahead of its time", func(t *testing.T) {
+	t.Run("a new definition begins after the fires that were claimed ahead of time", func(t *testing.T) {
 		w := setUp(t)
 		w.Define("job", 2, 1, "")
 		w.Settle()
@@ -121,7 +121,7 @@ func TestPlan_NoFireHasTwoEpochs(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, coordtest.At(60)+1, w.Plan("job").Last().From)
 	})
-	t.Run("nor is one forgotten with the shard that claimed it", func(t *testing.T) {
+	t.Run("a claimed fire is remembered after its shard was dropped", func(t *testing.T) {
 		w := setUp(t)
 		w.Define("job", 1, 1, "")
 		w.Settle()
@@ -132,7 +132,7 @@ func TestPlan_NoFireHasTwoEpochs(t *testing.T) {
 		w.Settle()
 		p := w.Plan("job")
 		require.Len(t, p.Epochs, 1)
-		require.Zero(t, p.Watermarks.Split(shardset.Of(1))[0].Watermark, "shard 1 is forgotten")
+		require.Zero(t, p.Watermarks.Split(shardset.Of(1))[0].Watermark, "shard 1 is dropped")
 		w.V.Now, w.V.SlowTick = coordtest.At(3), false
 		w.claim("a.a", "job", func(c *record.Claims) { c.Watermarks = nil })
 		w.intend("job", func(c *record.Control) { c.Paused = true })

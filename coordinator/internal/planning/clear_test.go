@@ -12,7 +12,7 @@ import (
 )
 
 func TestPlan_SmallerTotal(t *testing.T) {
-	t.Run("leaves nothing in the plan of shards beyond it, though they were to move", func(t *testing.T) {
+	t.Run("removes all traces of dropped shards, frozen ones too", func(t *testing.T) {
 		w := NewWorld(t)
 		a := w.Member("a", "job")
 		w.Define("job", 4, 1, "")

@@ -24,13 +24,13 @@ func TestPlan_NewJob(t *testing.T) {
 		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
 		assert.Empty(t, w.decide().Changes, "and then there is nothing to do")
 	})
-	t.Run("waits until somebody offers it", func(t *testing.T) {
+	t.Run("waits until a member offers it", func(t *testing.T) {
 		w := NewWorld(t)
 		w.Member("a", "other")
 		w.Define("job", 4, 0, "")
 		assert.Empty(t, w.decide().Changes)
 	})
-	t.Run("that starts paused owes nothing of the time before it is resumed", func(t *testing.T) {
+	t.Run("that starts paused has no fires due before it is resumed", func(t *testing.T) {
 		w := NewWorld(t)
 		w.Member("a", "job")
 		w.Define("job", 1, 0, `,"start_paused":true`)
@@ -54,7 +54,7 @@ func TestPlan_Join(t *testing.T) {
 		w.Settle()
 		return w, a, w.Member("b", "job")
 	}
-	t.Run("freezes the shards that move before it looks at their owner's claims", func(t *testing.T) {
+	t.Run("freezes the shards that move before their owner's claims are read", func(t *testing.T) {
 		w, a, _ := setUp(t)
 		w.look(a) // begun before the freeze
 		d := w.decideOnce()
@@ -62,7 +62,7 @@ func TestPlan_Join(t *testing.T) {
 		assert.Equal(t, "2-3", d.Changes[0].Plan.Frozen.String())
 		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
 	})
-	t.Run("does not use a look from before the freeze", func(t *testing.T) {
+	t.Run("does not use a read from before the freeze", func(t *testing.T) {
 		w, a, _ := setUp(t)
 		w.look(a)
 		stale := w.V.Reads[a]
@@ -84,7 +84,7 @@ func TestPlan_Join(t *testing.T) {
 		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), w.Plan("job").Watermarks.Of(3))
 		assert.Empty(t, w.decide().Changes)
 	})
-	t.Run("leaves what runs with its owner, frozen, and moves the rest", func(t *testing.T) {
+	t.Run("leaves running shards with their owner, frozen, and moves the rest", func(t *testing.T) {
 		w, a, b := setUp(t)
 		w.running(a, "job", shardset.Of(3), coordtest.Fire(1, 1))
 		w.round()
@@ -97,7 +97,7 @@ func TestPlan_Join(t *testing.T) {
 		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
 		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), w.Plan("job").Watermarks.Of(3))
 	})
-	t.Run("that ends before the move unfreezes", func(t *testing.T) {
+	t.Run("that ends before the move unfreezes the shards", func(t *testing.T) {
 		w, a, b := setUp(t)
 		w.round()
 		w.change(b, func(m *record.Member) { m.Draining = true })
@@ -105,12 +105,12 @@ func TestPlan_Join(t *testing.T) {
 		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
 		assert.True(t, w.Plan("job").Frozen.IsZero())
 	})
-	t.Run("of one that does not offer the job moves nothing", func(t *testing.T) {
+	t.Run("of a member that does not offer the job moves nothing", func(t *testing.T) {
 		w, _, b := setUp(t)
 		w.change(b, func(m *record.Member) { m.Jobs = []string{"other"} })
 		assert.Empty(t, w.decide().Changes)
 	})
-	t.Run("of one whose old functions have not returned leaves it without those shards", func(t *testing.T) {
+	t.Run("of a member whose old functions have not returned assigns it none of those shards", func(t *testing.T) {
 		w, a, b := setUp(t)
 		w.change(b, func(m *record.Member) {
 			m.Blocked = map[string]shardset.Set{"job": shardset.Range(0, 3)}
@@ -141,17 +141,17 @@ func TestPlan_Leave(t *testing.T) {
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 		assert.Empty(t, w.Plan("job").Reruns, "nothing is run again")
 	})
-	t.Run("takes the sums of the one who left, and its record, with its last shard", func(t *testing.T) {
+	t.Run("adds the counts of the member, and deletes its record, with its last shard", func(t *testing.T) {
 		assert.Equal(t, record.Counts{Claimed: 1, Succeeded: 1}, w.Plan("job").Counts)
 		assert.Empty(t, w.claims[a])
 	})
-	t.Run("of the last leaves its shards to nobody, for the next to come", func(t *testing.T) {
+	t.Run("of the last member leaves its shards unowned until another joins", func(t *testing.T) {
 		w.change(b, func(m *record.Member) { m.Draining = true })
 		w.Settle()
 		assert.Empty(t, w.owners("job"))
 		c := w.Member("c", "job")
 		d := w.round()
-		require.Len(t, d.Changes, 1, "who needs no look at anybody's claims")
+		require.Len(t, d.Changes, 1, "without a read of claims")
 		assert.Equal(t, map[string]string{c: "0-3"}, w.owners("job"))
 		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), w.Plan("job").Watermarks.Of(1))
 	})
@@ -165,7 +165,7 @@ func TestPlan_Failover(t *testing.T) {
 		w.Settle()
 		return w, a, b
 	}
-	t.Run("makes runs in flight pending at the next attempt, in the change that moves their shards", func(t *testing.T) {
+	t.Run("makes running shards pending at the next attempt, in the change that moves them", func(t *testing.T) {
 		w, a, b := setUp(t, "")
 		w.running(a, "job", shardset.Of(1), coordtest.Fire(1, 1))
 		w.kill(a)
@@ -176,7 +176,7 @@ func TestPlan_Failover(t *testing.T) {
 		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), w.Plan("job").Watermarks.Of(1))
 		assert.Zero(t, w.Plan("job").Watermarks.Of(0))
 	})
-	t.Run("is on condition that the session is dead and its claims are as they were read", func(t *testing.T) {
+	t.Run("is conditional on the expired session and on the claims that were read", func(t *testing.T) {
 		w, a, _ := setUp(t, "")
 		w.running(a, "job", shardset.Of(1), coordtest.Fire(1, 1))
 		w.kill(a)
@@ -184,14 +184,14 @@ func TestPlan_Failover(t *testing.T) {
 		assert.Equal(t, []registry.SessionID{"a"}, c.Expired)
 		assert.Equal(t, []registry.Op{registry.Delete(w.V.Keys.Claims(a, "job"), w.claims[a]["job"].Rev)}, c.ops)
 	})
-	t.Run("is on condition that there are no claims if none were read", func(t *testing.T) {
+	t.Run("is conditional on no claims if none were read", func(t *testing.T) {
 		w, a, _ := setUp(t, "")
 		w.kill(a)
 		c := w.decide().Changes[0]
 		assert.Equal(t, []registry.Cond{registry.Absent(w.V.Keys.Claims(a, "job"))}, c.conds)
 		assert.Equal(t, []registry.SessionID{"a"}, c.Expired)
 	})
-	t.Run("counts the runs of a job that wants no second attempt", func(t *testing.T) {
+	t.Run("counts the runs as lost if the job allows one attempt", func(t *testing.T) {
 		w, a, _ := setUp(t, `,"on_crash":"count as failed"`)
 		w.running(a, "job", shardset.Range(0, 2), coordtest.Fire(1, 1))
 		w.kill(a)
@@ -208,7 +208,7 @@ func TestPlan_Failover(t *testing.T) {
 		assert.Equal(t, "1", w.Plan("job").Reruns.Shards().String())
 		assert.EqualValues(t, 1, w.Plan("job").Counts.Lost)
 	})
-	t.Run("keeps a pending re-run that the dead had not claimed", func(t *testing.T) {
+	t.Run("keeps a pending re-run that the expired owner had not claimed", func(t *testing.T) {
 		w, a, b := setUp(t, "")
 		w.running(a, "job", shardset.Of(1), coordtest.Fire(1, 1))
 		w.kill(a)
@@ -230,14 +230,14 @@ func TestPlan_Failover(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, record.Runs{}.With(shardset.Of(1), coordtest.Fire(1, 3)), w.Plan("job").Reruns)
 	})
-	t.Run("keeps the sums of the dead", func(t *testing.T) {
+	t.Run("keeps the counts of expired members", func(t *testing.T) {
 		w, a, _ := setUp(t, "")
 		w.claim(a, "job", func(c *record.Claims) { c.Counts = record.Counts{Claimed: 7, Failed: 2} })
 		w.kill(a)
 		w.round()
 		assert.Equal(t, record.Counts{Claimed: 7, Failed: 2}, w.Plan("job").Counts)
 	})
-	t.Run("keeps the sums of the dead that own nothing of the job any more", func(t *testing.T) {
+	t.Run("keeps the counts of expired members that own nothing of the job any more", func(t *testing.T) {
 		w, a, b := setUp(t, "")
 		w.change(a, func(m *record.Member) { m.Jobs = nil })
 		w.Settle()
@@ -247,13 +247,13 @@ func TestPlan_Failover(t *testing.T) {
 		d := w.decide()
 		require.Len(t, d.Changes, 1)
 		assert.Equal(t, []registry.SessionID{"a"}, d.Changes[0].Expired)
-		assert.Empty(t, d.Reapings, "not before its records are in the plan")
+		assert.Empty(t, d.Reapings, "not before the plan has its claims")
 		w.Settle()
 		assert.Equal(t, record.Counts{Claimed: 7, Skipped: 2}, w.Plan("job").Counts)
 		assert.Empty(t, w.claims[a])
 		assert.NotContains(t, w.V.Members, a)
 	})
-	t.Run("with nobody left leaves the shards to nobody", func(t *testing.T) {
+	t.Run("with no member left leaves the shards unowned", func(t *testing.T) {
 		w, a, b := setUp(t, "")
 		w.running(a, "job", shardset.Of(1), coordtest.Fire(1, 1))
 		w.kill(a)
@@ -262,18 +262,18 @@ func TestPlan_Failover(t *testing.T) {
 		assert.Empty(t, w.owners("job"))
 		assert.Equal(t, "1", w.Plan("job").Reruns.Shards().String())
 	})
-	t.Run("buries the dead when they own nothing", func(t *testing.T) {
+	t.Run("reaps expired members that own nothing", func(t *testing.T) {
 		w, a, _ := setUp(t, "")
 		w.claim(a, "gone", func(*record.Claims) {})
 		w.kill(a)
-		assert.Empty(t, w.round().Reapings, "not in the round that takes its shards")
+		assert.Empty(t, w.round().Reapings, "not in the round that fails its shards over")
 		d := w.round()
 		require.Len(t, d.Reapings, 1)
 		assert.Equal(t, a, d.Reapings[0].Incarnation)
 		assert.NotContains(t, w.V.Members, a)
 		assert.Empty(t, w.claims[a])
 	})
-	t.Run("takes claims away only with a plan, or on condition that there is none", func(t *testing.T) {
+	t.Run("deletes claims only with a plan, or on condition that there is none", func(t *testing.T) {
 		w, a, b := setUp(t, "")
 		w.change(a, func(m *record.Member) { m.Jobs = nil })
 		w.Settle()
@@ -282,7 +282,7 @@ func TestPlan_Failover(t *testing.T) {
 		w.claim(a, "gone", func(*record.Claims) {})
 		w.kill(a)
 		d := w.round()
-		require.Len(t, d.Changes, 1, "of the plan that gives it no shards, which must be the latest")
+		require.Len(t, d.Changes, 1, "of the plan in which it owns no shards, which must be the latest")
 		require.Empty(t, d.Reapings)
 		require.Contains(t, w.claims[a], "gone")
 		d = w.decide()
@@ -291,7 +291,7 @@ func TestPlan_Failover(t *testing.T) {
 		require.Len(t, loads, 1)
 		assert.Equal(t, []registry.Cond{registry.Dead("a"), registry.Absent(w.V.Keys.Plan("gone"))}, loads[0].Txn.If)
 	})
-	t.Run("buries no claims of a job whose plan cannot be read: it may give them shards", func(t *testing.T) {
+	t.Run("deletes no claims of a job whose plan cannot be read: they may be needed", func(t *testing.T) {
 		w, a, _ := setUp(t, "")
 		w.claim(a, "spoilt", func(*record.Claims) {})
 		w.V.UnreadablePlans["spoilt"] = true
@@ -299,7 +299,7 @@ func TestPlan_Failover(t *testing.T) {
 		w.round()
 		assert.Empty(t, w.decide().Reapings)
 	})
-	t.Run("leaves alone what it cannot read, and says so in the plan", func(t *testing.T) {
+	t.Run("leaves an unreadable claims record alone, and names it in the plan", func(t *testing.T) {
 		w, a, b := setUp(t, "")
 		w.kill(a)
 		w.look(a)
@@ -320,7 +320,7 @@ func TestPlan_Definition(t *testing.T) {
 		w.Settle()
 		return w, a
 	}
-	t.Run("of a higher revision counts from when no clock can have claimed a fire", func(t *testing.T) {
+	t.Run("of a higher revision begins when no clock can have claimed a fire", func(t *testing.T) {
 		w, a := setUp(t)
 		w.V.Now = coordtest.At(10)
 		w.Define("job", 4, 2, "")
@@ -331,7 +331,7 @@ func TestPlan_Definition(t *testing.T) {
 		assert.Equal(t, p.Epochs[1].From, p.Epochs[0].Until)
 		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
 	})
-	t.Run("counts from after the fires that were claimed before the end of the last one was committed", func(t *testing.T) {
+	t.Run("begins after the fires that were claimed before the last epoch's end was committed", func(t *testing.T) {
 		w, a := setUp(t)
 		w.V.Now = coordtest.At(10)
 		w.Define("job", 4, 2, "")
@@ -342,9 +342,9 @@ func TestPlan_Definition(t *testing.T) {
 		p := w.Plan("job")
 		require.Len(t, p.Epochs, 2)
 		assert.Equal(t, coordtest.At(12)+1, p.Epochs[1].From)
-		assert.Equal(t, p.Epochs[1].From, p.Epochs[0].Until, "the other shard runs it with the old total")
+		assert.Equal(t, p.Epochs[1].From, p.Epochs[0].Until, "the other shard runs the fire with the old total")
 	})
-	t.Run("does not use a look from before the end of the last one", func(t *testing.T) {
+	t.Run("does not use a read from before the last epoch's end", func(t *testing.T) {
 		w, a := setUp(t)
 		w.V.Now = coordtest.At(10)
 		w.Define("job", 4, 2, "")
@@ -356,7 +356,7 @@ func TestPlan_Definition(t *testing.T) {
 		assert.Equal(t, []string{a}, d.Reads)
 		assert.Empty(t, d.Changes)
 	})
-	t.Run("begins after a claim that only a wrong clock can have made, and until then the last one goes on", func(t *testing.T) {
+	t.Run("begins after a claim that only a wrong clock can have made, and until then the last epoch lasts", func(t *testing.T) {
 		w, a := setUp(t)
 		w.V.Now = coordtest.At(10)
 		w.Define("job", 4, 2, "")
@@ -367,7 +367,7 @@ func TestPlan_Definition(t *testing.T) {
 		assert.Equal(t, coordtest.At(1_000)+1, p.Last().From)
 		assert.Equal(t, coordtest.At(1_000)+1, p.Epochs[0].Until)
 	})
-	t.Run("that goes before it has begun leaves the last one in force", func(t *testing.T) {
+	t.Run("that is deleted before it begins leaves the last one in force", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.Define("job", 4, 2, "")
 		w.round()
@@ -382,20 +382,20 @@ func TestPlan_Definition(t *testing.T) {
 		w.Define("job", 4, 0, "")
 		assert.Empty(t, w.decide().Changes)
 	})
-	t.Run("of fewer shards keeps the owners of those that may still owe", func(t *testing.T) {
+	t.Run("of fewer shards keeps the owners of dropped shards while their fires may be due", func(t *testing.T) {
 		w, a := setUp(t)
 		w.Define("job", 1, 2, "")
 		w.Settle()
 		assert.Equal(t, map[string]string{a: "0-1"}, w.owners("job"))
 	})
-	t.Run("is forgotten when nothing of it is owed or running", func(t *testing.T) {
+	t.Run("is cleared when no fire of it is due or running", func(t *testing.T) {
 		w, a := setUp(t)
 		w.V.Now = coordtest.At(2)
 		w.Define("job", 1, 2, "")
 		w.Settle()
 		w.V.Now, w.V.SlowTick = coordtest.At(4), true
 		w.Settle()
-		require.Len(t, w.Plan("job").Epochs, 2, "fires are owed")
+		require.Len(t, w.Plan("job").Epochs, 2, "fires are due")
 		w.claim(a, "job", func(c *record.Claims) {
 			c.Watermarks = c.Watermarks.Raise(shardset.Of(1), record.Watermark{Epoch: 1, Fire: coordtest.At(2), Attempt: 1})
 			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), record.Watermark{Epoch: 2, Fire: coordtest.At(3), Attempt: 1})
@@ -415,16 +415,16 @@ func TestPlan_Definition(t *testing.T) {
 			w.Settle()
 		}
 	}
-	t.Run("waits when too many are owed", func(t *testing.T) {
+	t.Run("waits when too many definitions have fires due", func(t *testing.T) {
 		w, _ := setUp(t)
 		crowd(w)
 		assert.Len(t, w.Plan("job").Epochs, maxEpochs)
 		assert.NotEmpty(t, w.Plan("job").Problem)
 	})
-	t.Run("makes room as soon as enough has been served, without the slow tick", func(t *testing.T) {
+	t.Run("replaces epochs as soon as they are served, without the slow tick", func(t *testing.T) {
 		w, a := setUp(t)
 		crowd(w)
-		assert.Equal(t, []string{a}, w.round().Follow, "its claims are waited for")
+		assert.Equal(t, []string{a}, w.round().Follow, "its claims are followed")
 		last := w.Plan("job").Last().Number
 		w.claim(a, "job", func(c *record.Claims) {
 			c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 2), record.Watermark{Epoch: last, Fire: coordtest.At(maxEpochs), Attempt: 1})
@@ -444,7 +444,7 @@ func TestPlan_Intent(t *testing.T) {
 		w.Settle()
 		return w, a
 	}
-	t.Run("pause and resume leave out the fires between", func(t *testing.T) {
+	t.Run("fires between pause and resume are skipped", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.V.Now = coordtest.At(5)
 		w.intend("job", func(c *record.Control) { c.Paused = true })
@@ -458,7 +458,7 @@ func TestPlan_Intent(t *testing.T) {
 		assert.Equal(t, coordtest.At(9).Add(5*time.Second), p.Epochs[1].From)
 		assert.Equal(t, p.Epochs[0].Def, p.Epochs[1].Def)
 	})
-	t.Run("a definition that comes during a pause counts from the resume", func(t *testing.T) {
+	t.Run("a definition that is stored during a pause begins with the resume", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.intend("job", func(c *record.Control) { c.Paused = true })
 		w.Settle()
@@ -470,7 +470,7 @@ func TestPlan_Intent(t *testing.T) {
 		require.Len(t, w.Plan("job").Epochs, 2)
 		assert.Equal(t, 3, w.Plan("job").Last().Job().Shards)
 	})
-	t.Run("triggers go from the control record to the plan in one commit", func(t *testing.T) {
+	t.Run("triggers move from the control record to the plan in one commit", func(t *testing.T) {
 		w, _ := setUp(t)
 		one := shardset.Of(1)
 		w.intend("job", func(c *record.Control) {
@@ -519,18 +519,18 @@ func TestPlan_ClearsReruns(t *testing.T) {
 	d := w.decide()
 	require.Len(t, d.Changes, 1)
 	assert.Empty(t, d.Changes[0].Plan.Reruns)
-	assert.Empty(t, d.Changes[0].conds, "claims that come between do not hold it up")
+	assert.Empty(t, d.Changes[0].conds, "claims in between do not make it conflict")
 }
 
 func TestPlan_Strategies(t *testing.T) {
-	t.Run("a strategy of the job's own is followed", func(t *testing.T) {
+	t.Run("the strategy that the job names is followed", func(t *testing.T) {
 		w := NewWorld(t)
 		a, b := w.Member("a", "job"), w.Member("b", "job")
 		w.Define("job", 3, 0, `,"strategy":"average"`)
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0,2", a: "1"}, w.owners("job"))
 	})
-	t.Run("a bad plan is refused, said in the plan, and takes nothing down", func(t *testing.T) {
+	t.Run("an invalid assignment is refused and named in the plan, and nothing else fails", func(t *testing.T) {
 		w := NewWorld(t)
 		a, b := w.Member("a", "job", "other"), w.Member("b", "job", "other")
 		w.Define("job", 4, 0, `,"strategy":"no-such-strategy"`)

@@ -23,7 +23,7 @@ func TestPlan_DisabledShards(t *testing.T) {
 		w.Settle()
 		return w, a
 	}
-	t.Run("go into the plan, and out of it, and stay with their owner", func(t *testing.T) {
+	t.Run("enter and leave the plan, and stay with their owner", func(t *testing.T) {
 		w, a := setUp(t)
 		w.intend("job", disable(1, 3))
 		require.Len(t, w.round().Changes, 1)
@@ -55,7 +55,7 @@ func TestPlan_DisabledShards(t *testing.T) {
 		assert.Equal(t, "0", w.Plan("job").Disabled.String())
 		assert.True(t, w.Plan("job").Paused)
 	})
-	t.Run("stay so when nobody's word for it can be found any more", func(t *testing.T) {
+	t.Run("stay disabled after the control record is lost", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.intend("job", disable(0))
 		w.Settle()
@@ -63,7 +63,7 @@ func TestPlan_DisabledShards(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, "0", w.Plan("job").Disabled.String())
 	})
-	t.Run("beyond the total are so again when it grows", func(t *testing.T) {
+	t.Run("beyond the total are disabled again when it grows", func(t *testing.T) {
 		w, a := setUp(t)
 		w.intend("job", disable(3))
 		w.Settle()
@@ -81,7 +81,7 @@ func TestPlan_DisabledShards(t *testing.T) {
 		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
 		assert.Equal(t, "3", w.Plan("job").Disabled.String())
 	})
-	t.Run("move and fail over as others do, with what was running", func(t *testing.T) {
+	t.Run("move and fail over as others do, with their runs", func(t *testing.T) {
 		w, a := setUp(t)
 		w.running(a, "job", shardset.Of(1), coordtest.Fire(1, 1))
 		w.intend("job", disable(0, 1))
@@ -95,7 +95,7 @@ func TestPlan_DisabledShards(t *testing.T) {
 		w.Settle()
 		assert.NotEmpty(t, w.Plan("job").Reruns, "it waits")
 	})
-	t.Run("hold up new definitions while a re-run waits and the fires behind it, and the plan says so", func(t *testing.T) {
+	t.Run("delay new definitions while a re-run and later fires wait, and the plan names the problem", func(t *testing.T) {
 		w, a := setUp(t)
 		w.V.SlowTick = true
 		w.running(a, "job", shardset.Of(3), coordtest.Fire(1, 1))
@@ -130,7 +130,7 @@ func TestPlan_DisabledShards(t *testing.T) {
 		assert.Empty(t, w.Plan("job").Problem)
 		assert.Equal(t, n-1, w.Plan("job").Last().Job().Revision)
 	})
-	t.Run("keep a trigger, which holds up no definition but its own", func(t *testing.T) {
+	t.Run("keep a trigger, which keeps only its own epoch", func(t *testing.T) {
 		w, a := setUp(t)
 		w.V.SlowTick = true
 		w.intend("job", func(c *record.Control) {
@@ -152,7 +152,7 @@ func TestPlan_DisabledShards(t *testing.T) {
 		require.Len(t, p.Triggers, 1)
 		assert.Empty(t, p.Problem)
 		assert.LessOrEqual(t, len(p.Epochs), 3)
-		assert.Equal(t, 1, p.Epochs[0].Number, "by which it runs")
+		assert.Equal(t, 1, p.Epochs[0].Number, "by which the trigger runs")
 		w.claim(a, "job", func(c *record.Claims) {
 			c.Watermarks = c.Watermarks.Raise(shardset.Of(3), record.Watermark{Trigger: 1, TriggerAttempt: 1})
 		})
@@ -208,20 +208,20 @@ func TestPlan_DisabledInstances(t *testing.T) {
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("other"))
 		assert.Contains(t, w.V.Members, a)
 	})
-	t.Run("are those of a host", func(t *testing.T) {
+	t.Run("are also all instances of a disabled host", func(t *testing.T) {
 		w, a, b := setUp(t)
 		w.V.GroupExclusion.Hosts = []string{"y"}
 		w.intend("other", func(c *record.Control) { c.Hosts = []string{"x"} })
 		w.Settle()
 		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
-		assert.Empty(t, w.owners("other"), "one by the group's intent, one by the job's")
+		assert.Empty(t, w.owners("other"), "one is disabled for the group, one for the job")
 		assert.Equal(t, allDisabled, w.Plan("other").Problem)
 		w.V.GroupExclusion.Hosts = nil
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("other"))
 		assert.Empty(t, w.Plan("other").Problem)
 	})
-	t.Run("keep what runs, frozen, until it has ended", func(t *testing.T) {
+	t.Run("keep running shards, frozen, until their runs have ended", func(t *testing.T) {
 		w, a, b := setUp(t)
 		w.running(a, "job", shardset.Of(0), coordtest.Fire(1, 1))
 		w.V.GroupExclusion.Instances = []string{"a"}
@@ -235,7 +235,7 @@ func TestPlan_DisabledInstances(t *testing.T) {
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), w.Plan("job").Watermarks.Of(0))
 	})
-	t.Run("who are all there are leave the shards to nobody, and the plan says why", func(t *testing.T) {
+	t.Run("leave the shards unowned if no other is live, and the plan names the problem", func(t *testing.T) {
 		w, a, b := setUp(t)
 		w.V.GroupExclusion.Instances = []string{"a", "b"}
 		w.Settle()
@@ -244,14 +244,14 @@ func TestPlan_DisabledInstances(t *testing.T) {
 		assert.Equal(t, allDisabled, w.Plan("other").Problem)
 		require.Empty(t, w.decide().Changes)
 		w.V.GroupExclusion.Instances = []string{"b"}
-		require.Len(t, w.round().Changes, 2, "nobody has to be looked at first")
+		require.Len(t, w.round().Changes, 2, "no claims have to be read first")
 		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
 		assert.Empty(t, w.Plan("job").Problem)
 		w.V.GroupExclusion.Instances = nil
 		w.Settle()
 		assert.Contains(t, w.owners("job"), b)
 	})
-	t.Run("that are all who offer a new job make it count from now on, for nobody yet", func(t *testing.T) {
+	t.Run("that alone offer a new job have its plan created without owners", func(t *testing.T) {
 		w, _, _ := setUp(t)
 		w.V.GroupExclusion.Instances = []string{"a", "b"}
 		w.Settle()
@@ -309,20 +309,20 @@ func TestPlan_DisabledInstancesThatAreAwaited(t *testing.T) {
 			assert.NotContains(t, w.owners("job"), b)
 			assert.Len(t, w.owners("job"), 2)
 			assert.Equal(t, record.Runs{}.With(lost, coordtest.Fire(1, 2)), w.Plan("job").Reruns)
-			assert.NotContains(t, w.V.Members, b, "it is buried")
+			assert.NotContains(t, w.V.Members, b, "it is reaped")
 		}
-		t.Run("are waited for no more, for all jobs"+strategy, func(t *testing.T) {
+		t.Run("are no longer awaited, for all jobs"+strategy, func(t *testing.T) {
 			w, _, b, _ := setUp(t)
 			w.V.GroupExclusion.Instances = []string{"b"}
 			goes(t, w, b)
 			assert.Zero(t, w.decide().GraceEnds)
 		})
-		t.Run("are waited for no more, for one job"+strategy, func(t *testing.T) {
+		t.Run("are no longer awaited, for one job"+strategy, func(t *testing.T) {
 			w, _, b, _ := setUp(t)
 			w.intend("job", func(c *record.Control) { c.Hosts = []string{"x"} })
 			goes(t, w, b)
 		})
-		t.Run("keep what they have of other jobs"+strategy, func(t *testing.T) {
+		t.Run("keep their shards of other jobs"+strategy, func(t *testing.T) {
 			w := NewWorld(t)
 			a, b := w.Member("a", "job", "other"), w.Member("b", "job", "other")
 			w.Define("job", 2, 1, strategy)
@@ -337,7 +337,7 @@ func TestPlan_DisabledInstancesThatAreAwaited(t *testing.T) {
 			assert.Equal(t, map[string]string{a: "0-1"}, w.owners("job"))
 			assert.Equal(t, before, w.owners("other"))
 		})
-		t.Run("go as usual when they drain"+strategy, func(t *testing.T) {
+		t.Run("lose their shards as usual when they drain"+strategy, func(t *testing.T) {
 			w, a, b, c := setUp(t)
 			w.change(c, func(m *record.Member) { m.Draining = true })
 			w.absent(c, time.Second)
@@ -352,7 +352,7 @@ func TestPlan_DisabledInstancesThatAreAwaited(t *testing.T) {
 			w.Settle()
 			assert.Equal(t, map[string]string{a: "0-5"}, w.owners("job"))
 		})
-		t.Run("have no heir in one of their name that comes"+strategy, func(t *testing.T) {
+		t.Run("keep nothing for a returning instance of their name"+strategy, func(t *testing.T) {
 			w, _, b, _ := setUp(t)
 			w.V.GroupExclusion.Instances = []string{"b"}
 			back := w.enter("b", "later", "job")
@@ -360,7 +360,7 @@ func TestPlan_DisabledInstancesThatAreAwaited(t *testing.T) {
 			assert.NotContains(t, w.owners("job"), back)
 		})
 	}
-	t.Run("leave a job that only they and others who are disabled offer", func(t *testing.T) {
+	t.Run("leave a job that only disabled instances offer", func(t *testing.T) {
 		for _, strategy := range []string{"", `,"strategy":"average"`} {
 			w := NewWorld(t)
 			a, b := w.Member("a", "job"), w.Member("b", "job")

@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-func TestPlan_LookAtADrainingMember(t *testing.T) {
+func TestPlan_ReadOfADrainingMember(t *testing.T) {
 	setUp := func(t *testing.T) (w *world, a, b string, stale FreshRead) {
 		w = NewWorld(t)
 		a, b = w.Member("a", "job"), w.Member("b", "job")
@@ -21,7 +21,7 @@ func TestPlan_LookAtADrainingMember(t *testing.T) {
 		require.Equal(t, stale.Seen+1, w.V.Members[a].Rev.Seq)
 		return w, a, b, stale
 	}
-	t.Run("of one commit before its record says so moves nothing: the member may have claimed since", func(t *testing.T) {
+	t.Run("from one commit before the drain moves nothing: the member may have claimed since", func(t *testing.T) {
 		w, a, _, stale := setUp(t)
 		w.V.Reads[a] = stale
 		d := w.decideOnce()
@@ -30,7 +30,7 @@ func TestPlan_LookAtADrainingMember(t *testing.T) {
 			assert.Equal(t, "0-1", c.Plan.Owners[a].String())
 		}
 	})
-	t.Run("of the commit that made its record say so moves its idle shards", func(t *testing.T) {
+	t.Run("from the commit of the drain on moves its idle shards", func(t *testing.T) {
 		w, a, b, stale := setUp(t)
 		stale.Seen++
 		w.V.Reads[a] = stale

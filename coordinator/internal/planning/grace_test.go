@@ -34,7 +34,7 @@ func TestPlan_RestartGrace(t *testing.T) {
 		return w, a, b, c
 	}
 	for _, more := range []string{"", strange} {
-		t.Run("leaves the shards of one that died where they are, with what they run"+more, func(t *testing.T) {
+		t.Run("leaves the shards of an expired member with it, and their runs"+more, func(t *testing.T) {
 			w, _, b, _ := setUp(t, more)
 			w.running(b, "job", w.Plan("job").Owners[b], coordtest.Fire(1, 1))
 			before := w.owners("job")
@@ -42,7 +42,7 @@ func TestPlan_RestartGrace(t *testing.T) {
 			assert.Equal(t, before, w.owners("job"))
 			assert.NotEmpty(t, w.claims[b])
 		})
-		t.Run("gives them to one of its name that comes, and its runs, and moves no other"+more, func(t *testing.T) {
+		t.Run("assigns them and their runs to a returning instance of its name, and moves no others"+more, func(t *testing.T) {
 			w, a, b, c := setUp(t, more)
 			had := w.owners("job")
 			w.running(b, "job", w.Plan("job").Owners[b], coordtest.Fire(1, 1))
@@ -54,7 +54,7 @@ func TestPlan_RestartGrace(t *testing.T) {
 			w.Settle()
 			assert.Equal(t, map[string]string{a: had[a], back: had[b], c: had[c]}, w.owners("job"))
 		})
-		t.Run("over, they move as usual"+more, func(t *testing.T) {
+		t.Run("after its end, shards move as usual"+more, func(t *testing.T) {
 			w, _, b, _ := setUp(t, more)
 			w.running(b, "job", w.Plan("job").Owners[b], coordtest.Fire(1, 1))
 			lost := w.Plan("job").Owners[b]
@@ -63,9 +63,9 @@ func TestPlan_RestartGrace(t *testing.T) {
 			assert.NotContains(t, w.owners("job"), b)
 			assert.Len(t, w.owners("job"), 2)
 			assert.Equal(t, lost, w.Plan("job").Reruns.Shards())
-			assert.NotContains(t, w.V.Members, b, "it is buried")
+			assert.NotContains(t, w.V.Members, b, "it is reaped")
 		})
-		t.Run("of one that drains keeps its idle shards"+more, func(t *testing.T) {
+		t.Run("of a draining member keeps its idle shards"+more, func(t *testing.T) {
 			w, a, b, _ := setUp(t, more)
 			before := w.owners("job")
 			w.change(a, func(m *record.Member) { m.Draining = true })
@@ -74,11 +74,11 @@ func TestPlan_RestartGrace(t *testing.T) {
 			assert.Equal(t, before, w.owners("job"))
 			w.absent(a, time.Minute)
 			w.Settle()
-			assert.NotContains(t, w.owners("job"), a, "but not for ever")
+			assert.NotContains(t, w.owners("job"), a, "until the grace ends")
 			assert.Contains(t, w.owners("job"), b)
 		})
 	}
-	t.Run("gives each its own when several come back at once", func(t *testing.T) {
+	t.Run("assigns each its own shards when several return at once", func(t *testing.T) {
 		w := NewWorld(t)
 		w.Define("job", 6, 0, "")
 		for _, name := range []string{"c", "b", "a"} {
@@ -86,7 +86,7 @@ func TestPlan_RestartGrace(t *testing.T) {
 			w.Settle()
 		}
 		had := w.owners("job")
-		require.Equal(t, "0-1", had["c.c"], "not what they would be dealt")
+		require.Equal(t, "0-1", had["c.c"], "not the shards that they would be assigned")
 		later := map[string]string{}
 		for inc, shards := range had {
 			w.kill(inc)
@@ -96,7 +96,7 @@ func TestPlan_RestartGrace(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, later, w.owners("job"))
 	})
-	t.Run("leaves one that is away what it has, and no more, whatever a strategy says", func(t *testing.T) {
+	t.Run("leaves an absent member its shards, and no more, whatever a strategy returns", func(t *testing.T) {
 		w, a, b, c := setUp(t, strange)
 		w.V.Live["b"] = true
 		w.change(b, func(m *record.Member) { m.Draining = true })
@@ -105,7 +105,7 @@ func TestPlan_RestartGrace(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, map[string]string{a: "5", b: "2-3", c: "0-1,4"}, w.owners("job"))
 	})
-	t.Run("deals what is free among those who are there", func(t *testing.T) {
+	t.Run("assigns unowned shards to live members", func(t *testing.T) {
 		w, a, b, c := setUp(t, "")
 		d := w.Member("d", "job")
 		w.kill(c)
@@ -116,7 +116,7 @@ func TestPlan_RestartGrace(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, map[string]string{a: "0-1"}, w.owners("new"))
 	})
-	t.Run("evens out those who are there when another comes", func(t *testing.T) {
+	t.Run("balances live members when another joins", func(t *testing.T) {
 		w, a, b, c := setUp(t, "")
 		d := w.Member("d", "job")
 		w.Settle()
@@ -127,21 +127,21 @@ func TestPlan_RestartGrace(t *testing.T) {
 		}
 		assert.ElementsMatch(t, []int{1, 1, 2}, shares)
 	})
-	t.Run("keeps apart what is blocked while others wait", func(t *testing.T) {
+	t.Run("respects blocked shards while others wait", func(t *testing.T) {
 		w, a, b, c := setUp(t, "")
 		w.change(a, func(m *record.Member) { m.Blocked = map[string]shardset.Set{"job": shardset.Of(4)} })
 		w.kill(c)
 		w.Settle()
-		assert.Equal(t, map[string]string{a: "0-1,5", b: "2-3"}, w.owners("job"), "who may not have 4 is not given it")
+		assert.Equal(t, map[string]string{a: "0-1,5", b: "2-3"}, w.owners("job"), "a member blocked for shard 4 is not assigned it")
 	})
-	t.Run("ends with a return of one that does not offer the job any more", func(t *testing.T) {
+	t.Run("ends with the return of an instance that no longer offers the job", func(t *testing.T) {
 		w, _, b, _ := setUp(t, "")
 		w.enter("b", "later", "other")
 		w.Settle()
 		assert.NotContains(t, w.owners("job"), b)
 		assert.Len(t, w.owners("job"), 2)
 	})
-	t.Run("lasts when the one that comes drains at once", func(t *testing.T) {
+	t.Run("lasts if the returning instance drains at once", func(t *testing.T) {
 		w, _, b, _ := setUp(t, "")
 		again := w.enter("b", "later", "job")
 		w.change(again, func(m *record.Member) { m.Draining = true })
@@ -150,13 +150,13 @@ func TestPlan_RestartGrace(t *testing.T) {
 		assert.Equal(t, before, w.owners("job"))
 		assert.Contains(t, before, b)
 	})
-	t.Run("says when to look again", func(t *testing.T) {
+	t.Run("returns when the first restart grace ends", func(t *testing.T) {
 		w, a, _, _ := setUp(t, "")
 		w.kill(a)
 		w.absent(a, 50*time.Second)
 		assert.Equal(t, 10*time.Second, w.decide().GraceEnds)
 	})
-	t.Run("of a record that asks for years is an hour", func(t *testing.T) {
+	t.Run("of a record with years is an hour", func(t *testing.T) {
 		w, _, b, _ := setUp(t, "")
 		w.change(b, func(m *record.Member) { m.RestartGrace = record.Duration(1e6 * time.Hour) })
 		w.V.Absences[b] = time.Hour

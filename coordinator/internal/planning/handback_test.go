@@ -41,7 +41,7 @@ func TestPlan_RunsHandedBack(t *testing.T) {
 		assert.Equal(t, record.Runs{{Shards: shardset.Of(0, 1), Ref: returned}}, w.Plan("job").Reruns)
 		assert.Zero(t, w.Plan("job").Counts)
 	})
-	t.Run("stay pending if the session ends before a leader has looked", func(t *testing.T) {
+	t.Run("stay pending if the session expires before a leader has read them", func(t *testing.T) {
 		w := NewWorld(t)
 		a := w.Member("a", "job")
 		w.Define("job", 1, 1, "")
@@ -54,7 +54,7 @@ func TestPlan_RunsHandedBack(t *testing.T) {
 		assert.Equal(t, map[string]string{b: "0"}, w.owners("job"))
 		assert.Equal(t, record.Runs{{Shards: shardset.Of(0), Ref: returned}}, w.Plan("job").Reruns)
 	})
-	t.Run("are forgotten once the next owner has claimed them", func(t *testing.T) {
+	t.Run("are dropped once the next owner has claimed them", func(t *testing.T) {
 		w := NewWorld(t)
 		a := w.Member("a", "job")
 		w.Define("job", 2, 1, "")
@@ -67,7 +67,7 @@ func TestPlan_RunsHandedBack(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, record.Runs{{Shards: shardset.Of(1), Ref: returned}}, w.Plan("job").Reruns)
 	})
-	t.Run("keep their trigger and their generation in the plan while their owner is awaited", func(t *testing.T) {
+	t.Run("keep their trigger and their epoch in the plan while their owner is awaited", func(t *testing.T) {
 		w := NewWorld(t)
 		a := w.Member("a", "job")
 		w.Define("job", 1, 1, "")
@@ -91,7 +91,7 @@ func TestPlan_RunsHandedBack(t *testing.T) {
 		assert.Empty(t, w.Plan("job").Triggers)
 		assert.Len(t, w.Plan("job").Epochs, 1)
 	})
-	t.Run("do not use up the attempts of crashes", func(t *testing.T) {
+	t.Run("do not count as crashed attempts", func(t *testing.T) {
 		w := NewWorld(t)
 		a := w.Member("a", "job")
 		w.Define("job", 1, 1, `,"max_attempts":2`)

@@ -30,7 +30,7 @@ func TestPlan_MoveInParts(t *testing.T) {
 			}
 		}
 	}
-	t.Run("goes on with the shards that are frozen when some of them have moved, and freezes no others", func(t *testing.T) {
+	t.Run("continues with the remaining frozen shards, and freezes no others", func(t *testing.T) {
 		w := NewWorld(t)
 		a := w.Member("a", "job")
 		w.Define("job", 4, 0, "")
@@ -47,7 +47,7 @@ func TestPlan_MoveInParts(t *testing.T) {
 		assert.Equal(t, map[string]string{a: "0,2", b: "1,3"}, w.owners("job"))
 		assert.Equal(t, "2", w.Plan("job").Frozen.String())
 	})
-	t.Run("does so beside shards that wait for the return of their owner", func(t *testing.T) {
+	t.Run("does the same beside shards that wait for the return of their owner", func(t *testing.T) {
 		w := NewWorld(t)
 		a, b := w.Member("a", "job"), w.Member("b", "job")
 		w.Define("job", 8, 0, "")
@@ -67,7 +67,7 @@ func TestPlan_MoveInParts(t *testing.T) {
 		assert.Equal(t, map[string]string{a: "0-3", b: "4,6", c: "5,7"}, w.owners("job"))
 		assert.Equal(t, "6", w.Plan("job").Frozen.String())
 	})
-	t.Run("does so in whatever order the runs end", func(t *testing.T) {
+	t.Run("does the same in whatever order the runs end", func(t *testing.T) {
 		for seed := range uint64(300) {
 			rng := rand.New(rand.NewPCG(seed, 0))
 			w := NewWorld(t)

@@ -32,7 +32,7 @@ func TestPlan_Reset(t *testing.T) {
 		p := w.Plan("job")
 		require.Len(t, p.Epochs, 1)
 		assert.Equal(t, coordtest.At(1).Add(w.V.Skew), p.Last().Until)
-		assert.Zero(t, p.Resets, "it is not done yet")
+		assert.Zero(t, p.Resets, "the reset is not complete yet")
 		w.Settle()
 		p = w.Plan("job")
 		require.Len(t, p.Epochs, 2)
@@ -41,14 +41,14 @@ func TestPlan_Reset(t *testing.T) {
 		assert.Equal(t, string(p.Epochs[0].Def), string(p.Last().Def))
 		assert.EqualValues(t, 1, p.Resets)
 	})
-	t.Run("it is done once", func(t *testing.T) {
+	t.Run("it is applied once", func(t *testing.T) {
 		w, _ := setUp(t)
 		reset(w)
 		w.Settle()
 		w.V.Now = coordtest.At(2)
 		assert.Empty(t, w.round().Changes)
 	})
-	t.Run("several that come together are one", func(t *testing.T) {
+	t.Run("several requests at once are one reset", func(t *testing.T) {
 		w, _ := setUp(t)
 		reset(w)
 		reset(w)
@@ -93,7 +93,7 @@ func TestPlan_Reset(t *testing.T) {
 		assert.Equal(t, []record.Instant{from, from, 0}, []record.Instant{p.Epochs[0].Until, p.Epochs[1].Until, p.Last().Until})
 		assert.Equal(t, from, p.Last().From)
 	})
-	t.Run("an epoch that has begun by then keeps its begin", func(t *testing.T) {
+	t.Run("an epoch that has begun by then keeps its beginning", func(t *testing.T) {
 		w, a := setUp(t)
 		w.claim(a, "job", func(c *record.Claims) { c.Watermarks = nil })
 		w.V.Plans["job"].Epochs[0].Until = coordtest.At(2)
@@ -110,7 +110,7 @@ func TestPlan_Reset(t *testing.T) {
 		assert.Equal(t, []record.Instant{coordtest.At(2), coordtest.At(2) + 1}, []record.Instant{p.Epochs[0].Until, p.Epochs[1].Until})
 		assert.Equal(t, coordtest.At(2)+1, p.Last().From)
 	})
-	t.Run("an end that a leader with a wrong clock gave it is brought forward", func(t *testing.T) {
+	t.Run("an end that a leader with a wrong clock wrote is brought forward", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.V.Now = coordtest.At(30)
 		reset(w)
@@ -121,7 +121,7 @@ func TestPlan_Reset(t *testing.T) {
 		assert.Equal(t, coordtest.At(1).Add(w.V.Skew), p.Last().From)
 		assert.Equal(t, p.Last().From, p.Epochs[0].Until)
 	})
-	t.Run("later definitions begin without regard to what it has forgotten", func(t *testing.T) {
+	t.Run("later definitions ignore the claims that the reset dropped", func(t *testing.T) {
 		w, _ := setUp(t)
 		reset(w)
 		w.Settle()
@@ -164,7 +164,7 @@ func TestPlan_Reset(t *testing.T) {
 			assert.EqualValues(t, 1, p.Resets)
 		})
 	}
-	t.Run("a definition that comes while the schedule is stopped leaves it to the resume", func(t *testing.T) {
+	t.Run("a definition stored while the schedule is stopped leaves the reset to the resume", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.V.Now = coordtest.At(30) // by a clock that is wrong
 		w.intend("job", func(c *record.Control) { c.Stopped = true })
@@ -180,7 +180,7 @@ func TestPlan_Reset(t *testing.T) {
 		assert.EqualValues(t, 1, w.Plan("job").Resets)
 		assert.Equal(t, coordtest.At(3).Add(w.V.Skew), w.Plan("job").Last().From)
 	})
-	t.Run("a plan that is full ends at once, and begins when there is room", func(t *testing.T) {
+	t.Run("in a full plan the epoch ends at once, and the next begins when there is room", func(t *testing.T) {
 		w, a := setUp(t)
 		w.V.Now = coordtest.At(30)
 		for n := 1; n < maxEpochs; n++ {
@@ -202,13 +202,13 @@ func TestPlan_Reset(t *testing.T) {
 		assert.EqualValues(t, 1, w.Plan("job").Resets)
 		assert.Empty(t, w.Plan("job").Problem)
 	})
-	t.Run("a plan that is deleted and made again is not reset again", func(t *testing.T) {
+	t.Run("a plan that is deleted and created again is not reset again", func(t *testing.T) {
 		w, _ := setUp(t)
 		reset(w)
 		w.Settle()
 		delete(w.V.Plans, "job")
 		w.Settle()
 		assert.EqualValues(t, 1, w.Plan("job").Resets)
-		assert.Equal(t, 2, w.Plan("job").Last().Number, "after what was claimed")
+		assert.Equal(t, 2, w.Plan("job").Last().Number, "after the claimed fires")
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-func TestPlan_RunsOfUnknownGenerationsAreCountedAsLost(t *testing.T) {
+func TestPlan_RunsOfUnknownEpochsAreCountedAsLost(t *testing.T) {
 	w := NewWorld(t)
 	a := w.Member("a", "job")
 	w.Define("job", 1, 0, "")

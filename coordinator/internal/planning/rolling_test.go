@@ -23,7 +23,7 @@ func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
 		w.Settle()
 		w.V.Compile = func(def json.RawMessage) (due.Program, error) {
 			if strings.Contains(string(def), "lunar") {
-				return nil, errors.New("a word that it does not know")
+				return nil, errors.New("unknown word")
 			}
 			return coordtest.Minutely{}, nil
 		}
@@ -33,7 +33,7 @@ func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
 		w.V.Now, w.V.SlowTick = coordtest.At(10), true
 		return w, a
 	}
-	t.Run("not while somebody offers the job, who serves what they owe", func(t *testing.T) {
+	t.Run("not while a live member offers the job and serves their fires", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.Settle()
 		assert.Len(t, w.Plan("job").Epochs, 2)
@@ -51,7 +51,7 @@ func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
 		w.Settle()
 		assert.Len(t, w.Plan("job").Epochs, 1)
 	})
-	t.Run("when nobody who is there offers the job, and says what is given up", func(t *testing.T) {
+	t.Run("when no live member offers the job, and logs what is dropped", func(t *testing.T) {
 		w, a := setUp(t)
 		w.change(a, func(m *record.Member) { m.Jobs, m.Unsupported = nil, []string{"job"} })
 		var why []string
@@ -64,7 +64,7 @@ func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
 		assert.Len(t, w.Plan("job").Epochs, 1)
 		assert.Contains(t, why, "drop what may be due in epoch 1: no live instance supports its definition")
 	})
-	t.Run("never while a re-run of theirs waits", func(t *testing.T) {
+	t.Run("never while a re-run of one waits", func(t *testing.T) {
 		w, a := setUp(t)
 		w.running(a, "job", shardset.Of(1), coordtest.Fire(0, 1))
 		w.kill(a)

@@ -32,7 +32,7 @@ func (w *world) renew(job string, shards, revision int, more string) {
 func TestPlan_RunOn(t *testing.T) {
 	const east = `,"run_on":{"zone":"east"}`
 	for name, strategy := range map[string]string{"sticky": "", "average": `,"strategy":"average"`, "single": `,"strategy":"single"`} {
-		t.Run("gives shards only to those who have the labels, by "+name, func(t *testing.T) {
+		t.Run("assigns shards only to members with the labels, by "+name, func(t *testing.T) {
 			w := NewWorld(t)
 			w.labelled("a", "west", "job")
 			b, c := w.labelled("b", "east", "job"), w.labelled("c", "east", "job")
@@ -48,7 +48,7 @@ func TestPlan_RunOn(t *testing.T) {
 			assert.Empty(t, w.Plan("job").Problem)
 		})
 	}
-	t.Run("wants all pairs", func(t *testing.T) {
+	t.Run("requires all pairs", func(t *testing.T) {
 		w := NewWorld(t)
 		w.labelled("a", "east", "job")
 		b := w.labelled("b", "east", "job")
@@ -57,7 +57,7 @@ func TestPlan_RunOn(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 	})
-	t.Run("asks a strategy about those only who have the labels", func(t *testing.T) {
+	t.Run("passes a strategy only members with the labels", func(t *testing.T) {
 		var asked []string
 		w := NewWorld(t)
 		w.V.Strategies["asks about the east"] = func(in strategy.Input) (strategy.Assignment, error) {
@@ -75,9 +75,9 @@ func TestPlan_RunOn(t *testing.T) {
 		w.absent(gone2, time.Second)
 		w.Define("job", 4, 1, east+`,"strategy":"asks about the east"`)
 		w.decide()
-		assert.Equal(t, []string{"b", "d"}, asked[:2], "d as if it were there: it is awaited")
+		assert.Equal(t, []string{"b", "d"}, asked[:2], "d as if it were live: it is awaited")
 	})
-	t.Run("of a new definition hands over what is idle at once, and what runs when it has ended", func(t *testing.T) {
+	t.Run("of a new definition moves idle shards at once, and running ones after their runs", func(t *testing.T) {
 		w := NewWorld(t)
 		a, b := w.labelled("a", "west", "job"), w.labelled("b", "east", "job")
 		w.Define("job", 4, 1, "")
@@ -92,7 +92,7 @@ func TestPlan_RunOn(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 	})
-	t.Run("of a new definition holds at once, for what is owed under the one before as well", func(t *testing.T) {
+	t.Run("of a new definition applies at once, also to due fires of the definition before", func(t *testing.T) {
 		w := NewWorld(t)
 		a, b := w.labelled("a", "west", "job"), w.labelled("b", "east", "job")
 		w.Define("job", 4, 1, "")
@@ -101,12 +101,12 @@ func TestPlan_RunOn(t *testing.T) {
 		w.Define("job", 4, 2, east)
 		w.round()
 		assert.Equal(t, w.Plan("job").Owners[a], w.Plan("job").Frozen)
-		require.Equal(t, 1, w.Plan("job").Last().Job().Revision, "its own fires come later")
+		require.Equal(t, 1, w.Plan("job").Last().Job().Revision, "its own epoch begins later")
 		w.round()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 		assert.Len(t, w.Plan("job").Epochs, 2)
 	})
-	t.Run("of an older definition does not come back", func(t *testing.T) {
+	t.Run("of an older definition is not applied again", func(t *testing.T) {
 		w := NewWorld(t)
 		w.labelled("a", "west", "job")
 		b := w.labelled("b", "east", "job")
@@ -117,15 +117,15 @@ func TestPlan_RunOn(t *testing.T) {
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 		delete(w.V.Jobs, "job")
 		w.Settle()
-		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"), "nor does it go with its record")
+		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"), "nor with the record deleted")
 	})
-	t.Run("that nobody has leaves the shards to nobody, and the plan says which labels are wanted", func(t *testing.T) {
+	t.Run("that no live member has leaves the shards unowned, and the plan names the labels", func(t *testing.T) {
 		w := NewWorld(t)
 		a, b := w.labelled("a", "west", "job", "other"), w.labelled("b", "west", "job", "other")
 		w.Define("job", 4, 1, `,"run_on":{"zone":"east","rack":""}`)
 		w.Define("other", 4, 1, "")
 		w.Settle()
-		require.Empty(t, w.owners("job"), "but there is a plan: fires count")
+		require.Empty(t, w.owners("job"), "but there is a plan: fires become due")
 		assert.Equal(t, "no live instance that offers the job has the labels rack=, zone=east", w.Plan("job").Problem)
 		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("other"))
 		w.renew("job", 4, 2, east)
@@ -139,7 +139,7 @@ func TestPlan_RunOn(t *testing.T) {
 		assert.Empty(t, w.owners("job"))
 		assert.NotEmpty(t, w.Plan("job").Problem)
 	})
-	t.Run("says of those who have the labels and are disabled that they are", func(t *testing.T) {
+	t.Run("names disabled members that have the labels as disabled", func(t *testing.T) {
 		w := NewWorld(t)
 		w.labelled("a", "west", "job", "other")
 		w.labelled("b", "east", "job", "other")
@@ -156,7 +156,7 @@ func TestPlan_RunOn(t *testing.T) {
 		assert.Equal(t, want, w.Plan("other").Problem)
 		assert.Empty(t, w.owners("other"))
 	})
-	t.Run("waits for the return of nobody who lacks the labels", func(t *testing.T) {
+	t.Run("awaits no member that lacks the labels", func(t *testing.T) {
 		w := NewWorld(t)
 		a, b := w.labelled("a", "west", "job"), w.labelled("b", "east", "job")
 		w.Define("job", 4, 1, "")
@@ -168,7 +168,7 @@ func TestPlan_RunOn(t *testing.T) {
 		w.renew("job", 4, 2, east)
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 	})
-	t.Run("gives one that is back with other labels nothing of what it had", func(t *testing.T) {
+	t.Run("assigns an instance that returned with other labels none of its shards", func(t *testing.T) {
 		w := NewWorld(t)
 		a, b := w.labelled("a", "east", "job"), w.labelled("b", "east", "job")
 		w.Define("job", 4, 1, east)
@@ -181,7 +181,7 @@ func TestPlan_RunOn(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 	})
-	t.Run("holds while the job is paused", func(t *testing.T) {
+	t.Run("applies while the job is paused", func(t *testing.T) {
 		w := NewWorld(t)
 		w.labelled("a", "west", "job")
 		b := w.labelled("b", "east", "job")
@@ -192,7 +192,7 @@ func TestPlan_RunOn(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 	})
-	t.Run("of a definition that waits behind too many holds, so that somebody may serve what those owe", func(t *testing.T) {
+	t.Run("of a definition that waits for room applies, so that members may serve the earlier ones", func(t *testing.T) {
 		w := NewWorld(t)
 		w.V.SlowTick = true
 		a := w.labelled("a", "west", "job")
@@ -221,7 +221,7 @@ func TestPlan_RunOn(t *testing.T) {
 		assert.Empty(t, w.Plan("job").Problem)
 		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
 	})
-	t.Run("comes to rest, whatever is wanted and whoever is there", func(t *testing.T) {
+	t.Run("settles, whatever labels are required and whichever members are live", func(t *testing.T) {
 		w := NewWorld(t)
 		w.labelled("a", "west", "one", "two", "three")
 		w.labelled("b", "east", "one", "two")

@@ -18,7 +18,7 @@ import (
 )
 
 func TestDecisions(t *testing.T) {
-	membertest.RunBubble(t, "are no reason to write a plan", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "alone do not cause a write", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		g.Start("b", coordtest.Def("job", 0, 2, ""))
 		before, _ := g.GetRecord(g.Keys.Plan("job"))
@@ -26,7 +26,7 @@ func TestDecisions(t *testing.T) {
 		after, _ := g.GetRecord(g.Keys.Plan("job"))
 		assert.Equal(t, before.Modified, after.Modified)
 	})
-	membertest.RunBubble(t, "leave out what is done day by day", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "leave out routine steps", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		before := g.ReadPlan("job").Decisions
 		for range 20 {
@@ -37,7 +37,7 @@ func TestDecisions(t *testing.T) {
 		assert.Empty(t, g.ReadPlan("job").Triggers, "it was cleared")
 		assert.Equal(t, before, g.ReadPlan("job").Decisions)
 	})
-	t.Run("go when there is no room for them beside what is needed", func(t *testing.T) {
+	t.Run("are dropped if the plan is too large with them", func(t *testing.T) {
 		w := planning.NewWorld(t)
 		w.Member("a", "job")
 		w.Define("job", 4, 0, "")

@@ -23,7 +23,7 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 		w.Settle()
 		return w, a
 	}
-	t.Run("ends the epochs, and a resume begins one from when no clock has come to", func(t *testing.T) {
+	t.Run("ends the epochs, and a resume begins one at an instant that no clock has reached", func(t *testing.T) {
 		w, _ := setUp(t)
 		require.Len(t, w.Plan("job").Epochs, 1)
 		assert.Equal(t, coordtest.At(5), w.Plan("job").Last().Until)
@@ -36,7 +36,7 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 		assert.Equal(t, coordtest.At(9).Add(5*time.Second), p.Epochs[1].From)
 		assert.Zero(t, p.Epochs[1].Until)
 	})
-	t.Run("has a new definition hold for no fire, also of those that were claimed ahead", func(t *testing.T) {
+	t.Run("applies a new definition to no fire, also to none that was claimed ahead", func(t *testing.T) {
 		w, a := setUp(t)
 		w.claim(a, "job", func(c *record.Claims) {
 			c.Watermarks = record.Watermarks{{Shards: shardset.Of(0), Watermark: record.Watermark{Epoch: 1, Fire: coordtest.At(5).Add(2 * time.Second), Attempt: 1}}}
@@ -45,11 +45,11 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 		w.Settle()
 		p := w.Plan("job")
 		require.Len(t, p.Epochs, 2)
-		assert.Equal(t, coordtest.At(5), p.Epochs[0].Until, "what is owed stays as it was")
+		assert.Equal(t, coordtest.At(5), p.Epochs[0].Until, "due fires stay as they were")
 		assert.Equal(t, coordtest.At(5).Add(2*time.Second)+1, p.Epochs[1].From)
 		assert.Equal(t, p.Epochs[1].From, p.Epochs[1].Until)
 	})
-	t.Run("takes up a definition after looks at all owners alone", func(t *testing.T) {
+	t.Run("applies a definition only after reads of all owners' claims", func(t *testing.T) {
 		w, a := setUp(t)
 		w.Define("job", 3, 2, "")
 		clear(w.V.Reads)
@@ -57,7 +57,7 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 		assert.Empty(t, d.Changes)
 		assert.Equal(t, []string{a}, d.Reads)
 	})
-	t.Run("takes up a definition that comes with it by another change", func(t *testing.T) {
+	t.Run("applies a definition stored with the stop in a second change", func(t *testing.T) {
 		w := NewWorld(t)
 		w.Member("a", "job")
 		w.Define("job", 2, 1, "")
@@ -70,7 +70,7 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 		w.round()
 		assert.Len(t, w.Plan("job").Epochs, 2)
 	})
-	t.Run("keeps epochs in order where it comes just after a resume", func(t *testing.T) {
+	t.Run("keeps epochs in order just after a resume", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.V.Now = coordtest.At(9)
 		w.intend("job", func(c *record.Control) { c.Stopped = false })
@@ -100,7 +100,7 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 		w.Settle()
 		assert.Len(t, w.Plan("job").Epochs, 1)
 	})
-	t.Run("keeps no more definitions than a plan may have", func(t *testing.T) {
+	t.Run("keeps no more epochs than a plan may have", func(t *testing.T) {
 		w, _ := setUp(t)
 		for i := range maxEpochs + 2 {
 			w.intend("job", func(c *record.Control) {

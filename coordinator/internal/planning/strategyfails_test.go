@@ -36,7 +36,7 @@ func TestPlan_StrategyThatFails(t *testing.T) {
 		fail(errors.New("no idea"))
 		return w, a, b, fail
 	}
-	t.Run("moves nothing when a member joins, and the plan says why", func(t *testing.T) {
+	t.Run("moves nothing when a member joins, and the plan names the problem", func(t *testing.T) {
 		w, a, b, fail := setUp(t)
 		c := w.Member("c", "job")
 		w.Settle()
@@ -50,7 +50,7 @@ func TestPlan_StrategyThatFails(t *testing.T) {
 		assert.NotEmpty(t, w.owners("job")[c])
 		assert.Empty(t, w.Plan("job").Problem)
 	})
-	t.Run("moves nothing either when it begins to fail during a move", func(t *testing.T) {
+	t.Run("moves nothing if it begins to fail during a move", func(t *testing.T) {
 		w, a, b, fail := setUp(t)
 		fail(nil)
 		w.Member("c", "job")
@@ -61,7 +61,7 @@ func TestPlan_StrategyThatFails(t *testing.T) {
 		assert.Equal(t, map[string]string{a: "0-2", b: "3-5"}, w.owners("job"))
 		assert.True(t, w.Plan("job").Frozen.IsZero())
 	})
-	t.Run("assigns the shards of a dead member to those with the fewest, and moves no others", func(t *testing.T) {
+	t.Run("assigns the shards of an expired member to those with the fewest, and moves no others", func(t *testing.T) {
 		w, a, b, _ := setUp(t)
 		c := w.Member("c", "job")
 		w.Settle()
@@ -80,7 +80,7 @@ func TestPlan_StrategyThatFails(t *testing.T) {
 		"has withdrawn":     func(w *world, a string) { w.change(a, func(m *record.Member) { m.Jobs = nil }) },
 		"is disabled":       func(w *world, a string) { w.intend("job", func(c *record.Control) { c.Instances = []string{"a"} }) },
 		"lacks a label":     func(w *world, a string) { w.Define("job", 6, 1, `,"strategy":"failing","run_on":{"zone":"east"}`) },
-		"has its clock off": func(w *world, a string) { w.V.Skewed = map[string]record.Duration{a: record.Duration(time.Hour)} },
+		"is skewed": func(w *world, a string) { w.V.Skewed = map[string]record.Duration{a: record.Duration(time.Hour)} },
 	} {
 		t.Run("assigns the shards of a member that "+reason+" to others, and moves no others", func(t *testing.T) {
 			w, a, b, _ := setUp(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-func TestPlan_FailoverOfWhatIsNotTracked(t *testing.T) {
+func TestPlan_FailoverOfUntrackedRuns(t *testing.T) {
 	w := NewWorld(t)
 	a, b := w.Member("a", "job"), w.Member("b", "job")
 	w.Define("job", 4, 0, coordtest.ClaimsOnly)

@@ -34,7 +34,7 @@ func TestPlan_Triggers(t *testing.T) {
 		require.Len(t, w.Plan("job").Triggers, 1)
 		assert.Equal(t, "hello", w.Plan("job").Triggers[0].Param)
 	})
-	t.Run("belong to the definition that is in force when they are added to the plan, not to one that has yet to begin", func(t *testing.T) {
+	t.Run("belong to the definition in force when they enter the plan, not to one that begins later", func(t *testing.T) {
 		w := triggered(t, 7)
 		w.Define("job", 4, 2, "")
 		control := w.V.Control["job"]

@@ -45,7 +45,7 @@ func TestPlan_Unoffered(t *testing.T) {
 		w.V.Now = coordtest.At(100)
 		assert.Empty(t, w.round().Changes)
 	})
-	t.Run("within the hour all is as it was", func(t *testing.T) {
+	t.Run("within the hour nothing is skipped", func(t *testing.T) {
 		w, a := setUp(t, "")
 		w.V.Now = coordtest.At(62) - 1
 		offer(w, a)
@@ -56,7 +56,7 @@ func TestPlan_Unoffered(t *testing.T) {
 		assert.Zero(t, p.Last().Until)
 		assert.Equal(t, map[string]string{a: "0-1"}, w.owners("job"))
 	})
-	t.Run("after it the job owes nothing, and what it owed is counted as skipped", func(t *testing.T) {
+	t.Run("after it no fire is due, and the fires since count as skipped", func(t *testing.T) {
 		w, a := setUp(t, "")
 		w.V.Now = coordtest.At(62)
 		offer(w, a)
@@ -81,7 +81,7 @@ func TestPlan_Unoffered(t *testing.T) {
 		w.Settle()
 		assert.Len(t, w.Plan("job").Epochs, 1)
 	})
-	t.Run("pending re-runs are counted as lost, and triggers stay", func(t *testing.T) {
+	t.Run("pending re-runs count as lost, and triggers stay", func(t *testing.T) {
 		w := NewWorld(t)
 		a := w.Member("a", "job")
 		w.Define("job", 2, 0, "")
@@ -108,17 +108,17 @@ func TestPlan_Unoffered(t *testing.T) {
 			assert.Equal(t, record.Ref{Epoch: 1, Fire: coordtest.At(0), Trigger: number, Attempt: 1}, r)
 		}
 	})
-	t.Run("the number is not known where the leader does not understand the definition", func(t *testing.T) {
+	t.Run("skipped fires are not counted if the leader does not support the definition", func(t *testing.T) {
 		w, a := setUp(t, "")
 		w.V.Now = coordtest.At(62)
-		w.V.Compile = func(json.RawMessage) (due.Program, error) { return nil, errors.New("not understood") }
+		w.V.Compile = func(json.RawMessage) (due.Program, error) { return nil, errors.New("not supported") }
 		w.change(a, func(m *record.Member) { m.Jobs = []string{"job", "other"} })
 		d := w.round()
 		require.Len(t, d.Changes, 1)
 		assert.Contains(t, d.Changes[0].Why, "drop what may be due in epoch 1: the leader does not support its definition")
 		assert.Zero(t, w.Plan("job").Counts.Skipped)
 	})
-	t.Run("a job that is paused stays so, and owes nothing when it resumes", func(t *testing.T) {
+	t.Run("a paused job stays paused, and has no fire due when it resumes", func(t *testing.T) {
 		w, a := setUp(t, "")
 		w.intend("job", func(c *record.Control) { c.Paused = true })
 		w.Settle()
@@ -132,7 +132,7 @@ func TestPlan_Unoffered(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, coordtest.At(62).Add(w.V.Skew), w.Plan("job").Last().From)
 	})
-	t.Run("a job whose schedule is stopped stays so", func(t *testing.T) {
+	t.Run("a stopped schedule stays stopped", func(t *testing.T) {
 		w, a := setUp(t, "")
 		w.intend("job", func(c *record.Control) { c.Stopped = true })
 		w.Settle()
@@ -173,20 +173,20 @@ func TestPlan_Unoffered(t *testing.T) {
 		"is disabled": func(w *world) {
 			w.intend("job", func(c *record.Control) { c.Instances = []string{"a"} })
 		},
-		"does not understand it": func(w *world) {
+		"does not support it": func(w *world) {
 			w.change("a.a", func(m *record.Member) { m.Jobs, m.Unsupported = nil, []string{"job"} })
 		},
 		"drains": func(w *world) { w.change("a.a", func(m *record.Member) { m.Draining = true }) },
-		"has a clock that is off": func(w *world) {
+		"is skewed": func(w *world) {
 			w.V.Skewed = map[string]record.Duration{"a.a": record.Duration(time.Hour)}
 		},
-		"is gone, and is awaited": func(w *world) {
+		"has expired, and is awaited": func(w *world) {
 			w.change("a.a", func(m *record.Member) { m.RestartGrace = record.Duration(time.Hour) })
 			w.kill("a.a")
 			w.V.Absences = map[string]time.Duration{"a.a": time.Second}
 		},
 	} {
-		t.Run("a job is offered though the instance that has it "+name, func(t *testing.T) {
+		t.Run("a job counts as offered if its instance "+name, func(t *testing.T) {
 			w := NewWorld(t)
 			w.Member("a", "job")
 			w.Define("job", 2, 0, "")

@@ -13,7 +13,7 @@ func TestPlan_Weights(t *testing.T) {
 	heavy := func(w *world, inc string, weight int) {
 		w.change(inc, func(m *record.Member) { m.Weight = weight })
 	}
-	t.Run("give each its share", func(t *testing.T) {
+	t.Run("assign shares in proportion", func(t *testing.T) {
 		w := NewWorld(t)
 		a, b := w.Member("a", "job"), w.Member("b", "job")
 		heavy(w, b, 3)
@@ -21,7 +21,7 @@ func TestPlan_Weights(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, map[string]string{a: "0-1", b: "2-7"}, w.owners("job"))
 	})
-	t.Run("are shown to strategies, within bounds", func(t *testing.T) {
+	t.Run("are passed to strategies, within bounds", func(t *testing.T) {
 		var seen []int
 		w := NewWorld(t)
 		w.V.Strategies["looks at weights"] = func(in strategy.Input) (strategy.Assignment, error) {
@@ -51,7 +51,7 @@ func TestPlan_Weights(t *testing.T) {
 			assert.Equal(t, owners(1), owners(100), strategy)
 		}
 	})
-	t.Run("are those of who may run the job", func(t *testing.T) {
+	t.Run("of members that may not own shards do not count", func(t *testing.T) {
 		w := NewWorld(t)
 		heavy(w, w.labelled("a", "west", "job"), 100)
 		b, c := w.labelled("b", "east", "job"), w.labelled("c", "east", "job")

@@ -127,7 +127,7 @@ func (w *world) decide() Decision {
 			w.look(inc)
 		}
 	}
-	w.t.Fatal("it never stops looking")
+	w.t.Fatal("no decision after ten rounds of reads")
 	return Decision{}
 }
 
@@ -157,7 +157,7 @@ func (w *world) round() Decision {
 		value, err := record.Encode(c.Plan)
 		require.NoError(w.t, err)
 		p, err := record.DecodePlan(value)
-		require.NoError(w.t, err, "a plan that is written can be read")
+		require.NoError(w.t, err, "a written plan can be read")
 		w.V.Plans[c.Segment] = PlanRecord{Rev: w.rev(), Plan: p}
 		for _, op := range pc.Ops {
 			w.carryOut(op)
@@ -206,7 +206,7 @@ func (w *world) Settle() {
 			return
 		}
 	}
-	w.t.Fatal("it never settles")
+	w.t.Fatal("not settled after 20 rounds")
 }
 
 func (w *world) Plan(job string) *record.Plan {
