@@ -14,7 +14,7 @@ import (
 )
 
 func TestNextFire(t *testing.T) {
-	began := coordtest.BubbleBegan()
+	began := coordtest.BubbleStart()
 	at := func(d time.Duration) record.Instant { return record.InstantOf(began.Add(d)) }
 	minutes := func(json.RawMessage) (due.Program, error) { return coordtest.Minutely{}, nil }
 	plan := func(epochs ...record.Epoch) *record.Plan { return &record.Plan{Epochs: epochs} }

@@ -22,7 +22,7 @@ func TestOperator_StatusOfShards(t *testing.T) {
 		require.NoError(g.T, err)
 		return st
 	}
-	minute := func(n int) time.Time { return coordtest.BubbleBegan().Add(time.Duration(n) * time.Minute) }
+	minute := func(n int) time.Time { return coordtest.BubbleStart().Add(time.Duration(n) * time.Minute) }
 
 	membertest.RunBubble(t, "shows owner, last fire, last trigger and whether it runs, by plan and claims", func(t *testing.T, g *membertest.Group) {
 		long := func(ctx context.Context, r member.Run) error {
@@ -118,7 +118,7 @@ func TestOperator_StatusOfShards(t *testing.T) {
 		require.NoError(t, err)
 		assert.Zero(t, st.NextFire, "it is paused")
 		require.NoError(t, a.Resume(t.Context(), "job"))
-		time.Sleep(58*time.Second - time.Since(coordtest.BubbleBegan()))
+		time.Sleep(58*time.Second - time.Since(coordtest.BubbleStart()))
 		st, err = a.Status(t.Context(), "job")
 		require.NoError(t, err)
 		assert.Equal(t, minute(1), st.NextFire)

@@ -27,7 +27,7 @@ func TestOperator_Status(t *testing.T) {
 		require.NoError(g.T, err)
 		return st
 	}
-	minute := func(n int) time.Time { return coordtest.BubbleBegan().Add(time.Duration(n) * time.Minute) }
+	minute := func(n int) time.Time { return coordtest.BubbleStart().Add(time.Duration(n) * time.Minute) }
 
 	membertest.RunBubble(t, "of a job that nobody has planned yet is what was defined and what operators want", func(t *testing.T, g *membertest.Group) {
 		g.PutRecord(g.Keys.Job("job"), coordtest.Def("job", 3, 4, `,"start_paused":true`))

@@ -21,7 +21,7 @@ func claimant(t *testing.T, shards int) *Input {
 	return &Input{
 		Me: "me", MayClaim: true, Now: coordtest.Start, Claims: record.Claims{Job: "job"},
 		Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}},
-		Plan:     coordtest.OwnPlan(t, shards),
+		Plan:     coordtest.PlanOfOwnShards(t, shards),
 	}
 }
 

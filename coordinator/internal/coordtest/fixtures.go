@@ -14,10 +14,11 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
+// Fire returns the run of the n-th minute in epoch 1.
 func Fire(n, attempt int) record.Ref { return record.Ref{Epoch: 1, Fire: At(n), Attempt: attempt} }
 
-// OwnPlan returns the plan of a job whose shards belong to the member "me".
-func OwnPlan(t *testing.T, shards int) *record.Plan {
+// PlanOfOwnShards returns the plan of a job whose shards are owned by the incarnation "me".
+func PlanOfOwnShards(t *testing.T, shards int) *record.Plan {
 	t.Helper()
 	return &record.Plan{
 		Job: "job", Epochs: []record.Epoch{Epoch(t, 1, Start, shards)},
@@ -25,15 +26,18 @@ func OwnPlan(t *testing.T, shards int) *record.Plan {
 	}
 }
 
-func Epoch(t *testing.T, gen int, from record.Instant, shards int) record.Epoch {
+// Epoch returns an epoch of the job "job".
+func Epoch(t *testing.T, number int, from record.Instant, shards int) record.Epoch {
 	t.Helper()
-	e, err := record.NewEpoch(gen, from, json.RawMessage(fmt.Sprintf(`{"name":"job","shards":%d}`, shards)))
+	e, err := record.NewEpoch(number, from, json.RawMessage(fmt.Sprintf(`{"name":"job","shards":%d}`, shards)))
 	require.NoError(t, err)
 	return e
 }
 
+// Runs returns runs of shards for one fire and attempt.
 func Runs(shards shardset.Set, r record.Ref) record.Runs { return record.Runs{}.With(shards, r) }
 
+// Must returns v and panics unless ok.
 func Must[T any](v T, ok bool) T {
 	if !ok {
 		panic("not there")
@@ -41,6 +45,7 @@ func Must[T any](v T, ok bool) T {
 	return v
 }
 
+// SpreadOf returns the difference between the largest and the smallest number.
 func SpreadOf(ns []int) int {
 	if len(ns) == 0 {
 		return 0
@@ -48,25 +53,27 @@ func SpreadOf(ns []int) int {
 	return slices.Max(ns) - slices.Min(ns)
 }
 
-// Def returns a definition; more is further JSON fields.
+// Def returns a definition; more holds further JSON fields.
 func Def(job string, revision, shards int, more string) string {
 	return fmt.Sprintf(`{"name":%q,"revision":%d,"shards":%d%s}`, job, revision, shards, more)
 }
 
-// BubbleBegan is when bubbles begin.
-func BubbleBegan() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+// BubbleStart is the time at which a synctest bubble starts.
+func BubbleStart() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// Lunar is in definitions that only later versions can compile.
-const Lunar = `,"schedule":"lunar 3"`
+// UnsupportedSchedule is a field of definitions that only later versions can compile.
+const UnsupportedSchedule = `,"schedule":"lunar 3"`
 
+// ClaimsOnly is a field of definitions that track only claims.
 const ClaimsOnly = `,"tracking":"claims"`
 
-// Start is when worlds begin.
+// Start is the time at which tests of decisions start.
 const Start = record.Instant(1_000_000_000_000_000_000)
 
-// Minutely is a program with a fire each minute, of which the latest runs.
+// Minutely is a program with a fire each minute; of several due fires the latest runs.
 type Minutely struct{}
 
+// Due is described in due.Program.
 func (Minutely) Due(last, until, now time.Time) due.Due {
 	end := now
 	if !until.IsZero() && !until.After(now) {
@@ -83,6 +90,7 @@ func (Minutely) Due(last, until, now time.Time) due.Due {
 	return due.Due{Fire: latest, Through: latest, Skipped: int(latest.Sub(first) / time.Minute), Wake: latest.Add(time.Minute)}
 }
 
+// SkipDue is described in due.Program.
 func (p Minutely) SkipDue(last, until, now time.Time) due.Due {
 	o := p.Due(last, until, now)
 	if !o.Fire.IsZero() {
@@ -94,7 +102,7 @@ func (p Minutely) SkipDue(last, until, now time.Time) due.Due {
 	return o
 }
 
-// At returns the n-th minute after start.
+// At returns the n-th minute after Start.
 func At(n int) record.Instant {
 	return record.InstantOf(Start.Time().Truncate(time.Minute).Add(time.Duration(n) * time.Minute))
 }

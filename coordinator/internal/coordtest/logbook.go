@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Logbook is what a member logs. After too many lines it blocks whoever writes, so that a
-// loop that spins comes to rest and shows.
+// Logbook collects the log of a member. After too many lines it panics, so that a loop that spins
+// fails its test.
 type Logbook struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -19,7 +19,7 @@ func (b *Logbook) Write(p []byte) (int, error) {
 	defer b.mu.Unlock()
 	b.lines++
 	if b.lines == 10_000 {
-		panic("a member that logs without end; the last line: " + string(p))
+		panic("a member logs endlessly; the last line: " + string(p))
 	}
 	return b.text.Write(p)
 }
@@ -30,11 +30,11 @@ func (b *Logbook) String() string {
 	return b.text.String()
 }
 
-// Count returns how many lines have a text.
+// Count returns how often a text occurs.
 func (b *Logbook) Count(text string) int { return strings.Count(b.String(), text) }
 
-// Having returns the lines that have all of some texts.
-func (b *Logbook) Having(texts ...string) (out []string) {
+// LinesWith returns the lines that contain all texts.
+func (b *Logbook) LinesWith(texts ...string) (out []string) {
 	for line := range strings.Lines(b.String()) {
 		all := true
 		for _, text := range texts {
@@ -47,9 +47,9 @@ func (b *Logbook) Having(texts ...string) (out []string) {
 	return out
 }
 
-// Above returns the lines at INFO and above.
-func (b *Logbook) Above() (out []string) {
-	for _, line := range b.Having() {
+// InfoLines returns the lines at INFO and above.
+func (b *Logbook) InfoLines() (out []string) {
+	for _, line := range b.LinesWith() {
 		if !strings.Contains(line, "level=DEBUG") {
 			out = append(out, line)
 		}

@@ -41,7 +41,7 @@ func TestClaimer_StartsNothingAfterSafeUntil(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &startedRuns{}
 			l := &Claimer{Session: s, Work: w, Blocked: &BlockedShards{}, Dirty: map[*JobState]struct{}{}, WritesInFlight: 1}
-			a := &JobState{Segment: "job", Plan: coordtest.OwnPlan(t, 1)}
+			a := &JobState{Segment: "job", Plan: coordtest.PlanOfOwnShards(t, 1)}
 			e := &PendingWrite{Job: a, plan: a.Plan, decision: claiming.Decision{Starts: coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))}}
 			err := l.ApplyResult(t.Context(), WriteResult{Load: batch.Load[*PendingWrite]{Parts: []*PendingWrite{e}}, Rev: registry.Rev{Seq: 1}})
 			assert.ErrorIs(t, err, registry.ErrSessionLost)
@@ -103,7 +103,7 @@ func TestClaimer_ClaimsAfterSuspension(t *testing.T) {
 			s := &flickeringSession{Session: session, state: registry.SessionSuspended, changed: make(chan struct{})}
 			keys, err := record.NewKeys("test", "default")
 			require.NoError(t, err)
-			plan := coordtest.OwnPlan(t, 1)
+			plan := coordtest.PlanOfOwnShards(t, 1)
 			plan.Epochs = []record.Epoch{coordtest.Epoch(t, 1, record.InstantOf(time.Now()), 1)}
 			rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(keys.Plan("job"), nil)}})
 			require.NoError(t, err)

@@ -128,7 +128,7 @@ func TestClaimer_RecordEdit(t *testing.T) {
 	membertest.RunBubble(t, "that changes its claims ends the incarnation and the contexts of its runs", func(t *testing.T, g *membertest.Group) {
 		cause := make(chan error, 1)
 		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
-			if r.Job == "job" && r.Attempt == 1 && r.Fire.Equal(coordtest.BubbleBegan().Add(time.Minute)) {
+			if r.Job == "job" && r.Attempt == 1 && r.Fire.Equal(coordtest.BubbleStart().Add(time.Minute)) {
 				<-ctx.Done()
 				cause <- context.Cause(ctx)
 			}

@@ -47,7 +47,7 @@ func TestMember_RestartGrace(t *testing.T) {
 		had := g.ReadOwners("job")
 		membertest.SleepToMinute(1)
 		b.Shutdown()
-		require.Equal(t, 80*time.Second, time.Since(coordtest.BubbleBegan()), "the drain took 20 s")
+		require.Equal(t, 80*time.Second, time.Since(coordtest.BubbleStart()), "the drain took 20 s")
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, had, g.ReadOwners("job"))

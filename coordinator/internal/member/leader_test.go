@@ -223,7 +223,7 @@ func TestLeader_ToleratesDamagedRecords(t *testing.T) {
 				all := map[int]int{}
 				for _, w := range g.Members {
 					for _, r := range w.TakeRuns() {
-						if r.Job == "good" && r.Fire.Equal(coordtest.BubbleBegan().Add(4*time.Minute)) {
+						if r.Job == "good" && r.Fire.Equal(coordtest.BubbleStart().Add(4*time.Minute)) {
 							all[r.Shard]++
 						}
 					}

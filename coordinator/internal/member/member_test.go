@@ -317,7 +317,7 @@ func TestMember_Drain(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, g.ReadOwners("job"))
 		require.NoError(t, a.Leave(t.Context()))
-		assert.Equal(t, 30*time.Second, time.Since(coordtest.BubbleBegan().Add(time.Minute)).Truncate(time.Second))
+		assert.Equal(t, 30*time.Second, time.Since(coordtest.BubbleStart().Add(time.Minute)).Truncate(time.Second))
 		assert.Equal(t, map[string]string{"b": "0-3"}, g.ReadOwners("job"))
 		assert.Empty(t, g.ReadPlan("job").Reruns)
 		membertest.SleepToMinute(2)

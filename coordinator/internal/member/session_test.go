@@ -18,7 +18,7 @@ func TestMember_SessionLost(t *testing.T) {
 	membertest.RunBubble(t, "is followed by a new incarnation, and its runs are made again with a higher fence", func(t *testing.T, g *membertest.Group) {
 		causes := make(chan error, 2)
 		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
-			if r.Attempt > 1 || r.Fire.After(coordtest.BubbleBegan().Add(time.Minute)) {
+			if r.Attempt > 1 || r.Fire.After(coordtest.BubbleStart().Add(time.Minute)) {
 				return nil
 			}
 			<-ctx.Done()
@@ -49,7 +49,7 @@ func TestMember_SessionLost(t *testing.T) {
 	membertest.RunBubble(t, "keeps its shards blocked until their functions have returned", func(t *testing.T, g *membertest.Group) {
 		release := make(chan struct{})
 		a := g.StartWorking("a", func(_ context.Context, r member.Run) error {
-			if r.Attempt == 1 && r.Shard == 1 && r.Fire.Equal(coordtest.BubbleBegan().Add(time.Minute)) {
+			if r.Attempt == 1 && r.Shard == 1 && r.Fire.Equal(coordtest.BubbleStart().Add(time.Minute)) {
 				<-release // ignores the end of its context
 			}
 			return nil
@@ -120,7 +120,7 @@ func TestMember_SessionLost(t *testing.T) {
 	})
 	membertest.RunBubble(t, "of all instances loses no fire and no run", func(t *testing.T, g *membertest.Group) {
 		work := func(ctx context.Context, r member.Run) error {
-			if r.Attempt == 1 && r.Fire.Equal(coordtest.BubbleBegan().Add(time.Minute)) {
+			if r.Attempt == 1 && r.Fire.Equal(coordtest.BubbleStart().Add(time.Minute)) {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}
@@ -230,7 +230,7 @@ func TestMember_StoreFull(t *testing.T) {
 func selectFire(runs []member.Run, n int) []member.Run {
 	var out []member.Run
 	for _, r := range runs {
-		if r.Fire.Equal(coordtest.BubbleBegan().Add(time.Duration(n) * time.Minute)) {
+		if r.Fire.Equal(coordtest.BubbleStart().Add(time.Duration(n) * time.Minute)) {
 			out = append(out, r)
 		}
 	}

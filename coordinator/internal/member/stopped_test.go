@@ -111,7 +111,7 @@ func TestOperator_StopSchedule(t *testing.T) {
 		require.Len(t, runs, 1)
 		assert.True(t, runs[0].Rerun)
 		assert.Equal(t, 2, runs[0].Attempt)
-		assert.Equal(t, coordtest.BubbleBegan().Add(time.Minute), runs[0].Fire)
+		assert.Equal(t, coordtest.BubbleStart().Add(time.Minute), runs[0].Fire)
 	})
 	membertest.RunBubble(t, "survives a change of the leader", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))

@@ -36,7 +36,7 @@ func TestTrackClaims(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		runs := a.TakeRuns()
 		require.Len(t, runs, 1)
-		assert.Equal(t, coordtest.BubbleBegan().Add(2*time.Minute), runs[0].Fire.UTC())
+		assert.Equal(t, coordtest.BubbleStart().Add(2*time.Minute), runs[0].Fire.UTC())
 	})
 	membertest.RunBubble(t, "give up a shard whose run has ended, at the cost of one commit", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, coordtest.ClaimsOnly))
@@ -209,7 +209,7 @@ func TestTracking_Changes(t *testing.T) {
 		runs := a.TakeRuns()
 		require.Len(t, runs, 2)
 		assert.Equal(t, 2, runs[0].Attempt)
-		assert.Equal(t, coordtest.BubbleBegan().Add(time.Minute), runs[0].Fire.UTC())
+		assert.Equal(t, coordtest.BubbleStart().Add(time.Minute), runs[0].Fire.UTC())
 		assert.Equal(t, 1, runs[1].Attempt, "a pending fire of shard 0")
 		assert.EqualValues(t, 1, g.ReadPlan("job").Counts.Unknown)
 		assert.Zero(t, g.ReadPlan("job").Counts.Lost)

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMember_SetWaiting(t *testing.T) {
-	since := coordtest.BubbleBegan().Add(time.Second)
+	since := coordtest.BubbleStart().Add(time.Second)
 	waits := map[string]coordinator.Waiting{"job": {Shards: []int{1, 3}, Since: since, Behind: "Workers 2, busy with other (2)"}}
 	shown := func(g *membertest.Group, job string) map[string]coordinator.Waiting {
 		g.T.Helper()

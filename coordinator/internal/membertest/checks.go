@@ -111,7 +111,7 @@ func (g *Group) RestartEach() {
 		}
 	}
 	for i, w := range append([]*Worker(nil), g.Members...) {
-		time.Sleep(time.Until(coordtest.BubbleBegan().Add(time.Duration(i+1)*time.Minute + 57*time.Second))) // a fire comes due during the absence
+		time.Sleep(time.Until(coordtest.BubbleStart().Add(time.Duration(i+1)*time.Minute + 57*time.Second))) // a fire comes due during the absence
 		w.Shutdown()
 		collect(w)
 		time.Sleep(5 * time.Second)

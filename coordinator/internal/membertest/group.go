@@ -216,7 +216,7 @@ func (g *Group) stopAll() {
 
 // SleepToMinute sleeps until a second after the n-th minute of the bubble.
 func SleepToMinute(n int) {
-	time.Sleep(time.Until(coordtest.BubbleBegan().Add(time.Duration(n)*time.Minute + time.Second)))
+	time.Sleep(time.Until(coordtest.BubbleStart().Add(time.Duration(n)*time.Minute + time.Second)))
 	synctest.Wait()
 }
 

@@ -21,18 +21,18 @@ func TestPlan_Blocked(t *testing.T) {
 	for _, strategy := range []string{"average", "odevity", "rotate", "single", "all to the first"} {
 		t.Run("a shard that "+strategy+" assigns to a member that is blocked for it has no owner until it is unblocked", func(t *testing.T) {
 			w := NewWorld(t)
-			w.V.Strategies["all to the first"] = toTheFirst
-			a, b := w.Member("a", "job"), w.Member("b", "job")
+			w.View.Strategies["all to the first"] = toTheFirst
+			a, b := w.Join("a", "job"), w.Join("b", "job")
 			w.Define("job", 4, 0, `,"strategy":"`+strategy+`"`)
 			w.Settle()
 			unblocked := w.owners("job")
 
 			w = NewWorld(t)
-			w.V.Strategies["all to the first"] = toTheFirst
-			w.Member("a", "job")
-			w.Member("b", "job")
+			w.View.Strategies["all to the first"] = toTheFirst
+			w.Join("a", "job")
+			w.Join("b", "job")
 			for _, inc := range []string{a, b} {
-				w.change(inc, func(m *record.Member) {
+				w.editMember(inc, func(m *record.Member) {
 					m.Blocked = map[string]shardset.Set{"job": shardset.Of(1), "other": shardset.Of(2)}
 				})
 			}
@@ -45,7 +45,7 @@ func TestPlan_Blocked(t *testing.T) {
 			assert.Equal(t, "0,2-3", assigned.String())
 
 			for _, inc := range []string{a, b} {
-				w.change(inc, func(m *record.Member) { m.Blocked = nil })
+				w.editMember(inc, func(m *record.Member) { m.Blocked = nil })
 			}
 			w.Settle()
 			assert.Equal(t, unblocked, w.owners("job"))

@@ -14,19 +14,19 @@ import (
 func TestPlan_SmallerTotal(t *testing.T) {
 	t.Run("removes all traces of dropped shards, frozen ones too", func(t *testing.T) {
 		w := NewWorld(t)
-		a := w.Member("a", "job")
+		a := w.Join("a", "job")
 		w.Define("job", 4, 1, "")
 		w.Settle()
-		w.V.Now = coordtest.At(2)
+		w.View.Now = coordtest.At(2)
 		w.Define("job", 2, 2, "")
 		w.Settle()
-		w.V.Now = coordtest.At(4)
+		w.View.Now = coordtest.At(4)
 		w.claim(a, "job", func(c *record.Claims) {
 			c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 4), record.Watermark{Epoch: 1, Fire: coordtest.At(2), Attempt: 1})
 			c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 2), record.Watermark{Epoch: 2, Fire: coordtest.At(4), Attempt: 1})
 		})
-		w.Member("b", "job")
-		w.V.SlowTick = true
+		w.Join("b", "job")
+		w.View.SlowTick = true
 		d := w.round()
 		require.Len(t, d.Changes, 1)
 		assert.Contains(t, d.Changes[0].Why, "freeze 2-3")

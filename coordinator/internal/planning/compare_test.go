@@ -19,9 +19,9 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// What strategies move, and how even they leave the members: sticky beside Elastic-Job's
-// three and what is common elsewhere, a ring and a modulo, which are here for that only.
-// docs/strategies.md shows what is computed.
+// These tests compare how many shards strategies move, and how evenly they assign them: sticky,
+// Elastic-Job's three strategies, and two common ones that are implemented here, a ring and a
+// modulo. docs/strategies.md shows the results.
 
 // ring is a consistent-hash ring with 100 points for each member.
 type ring struct {
@@ -34,7 +34,7 @@ type ringPoint struct {
 	id string
 }
 
-func (r *ring) deal(in strategy.Input) (strategy.Assignment, error) {
+func (r *ring) assign(in strategy.Input) (strategy.Assignment, error) {
 	if !slices.EqualFunc(r.members, in.Members, func(a, b strategy.Candidate) bool { return a.ID == b.ID }) {
 		r.members, r.points = in.Members, nil
 		for _, m := range in.Members {
@@ -54,7 +54,7 @@ func (r *ring) deal(in strategy.Input) (strategy.Assignment, error) {
 	return a, nil
 }
 
-// modulo goes round the members by the shard's index, from where the job's name says.
+// modulo assigns shards to members in turn, beginning at a member that depends on the job's name.
 func modulo(in strategy.Input) (strategy.Assignment, error) {
 	a := make(strategy.Assignment, in.Shards)
 	first := int(hashOf(in.Job, 0) % uint64(len(in.Members)))
@@ -69,7 +69,7 @@ func hashOf(name string, i int) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// setting is a group before members come and go.
+// setting is a group before members join and leave.
 type setting struct{ jobs, shards, members int }
 
 func (s setting) all() int { return s.jobs * s.shards }
@@ -91,10 +91,10 @@ var settings = []setting{
 	{1000, 1, 50},
 }
 
-// compared are the strategies that are compared, in the order of the page's columns.
+// compared lists the strategies, in the order of the page's columns.
 var compared = []string{"sticky", "average", "odevity", "rotate", "ring", "modulo"}
 
-// What befalls a group.
+// Events of a group.
 const (
 	joining = iota
 	leaving
@@ -102,7 +102,7 @@ const (
 	kinds
 )
 
-// outcome is what a strategy did in a setting.
+// outcome is the result of a strategy in a setting.
 type outcome struct {
 	moved  [kinds]int // shards
 	ideal  [kinds]int // as few as could have moved
@@ -110,12 +110,12 @@ type outcome struct {
 	spread int        // of the members' shards, at the worst
 }
 
-// percent returns how many of all shards that is, each time.
+// percent returns a number of moved shards in percent of all, for one event.
 func (o *outcome) percent(s setting, shards int) float64 {
 	return 100 * float64(shards) / float64(s.all()*o.times)
 }
 
-// all returns how many shards moved, whatever happened.
+// all returns how many shards moved in all events.
 func (o *outcome) all() (moved int) {
 	for _, n := range o.moved {
 		moved += n
@@ -123,7 +123,7 @@ func (o *outcome) all() (moved int) {
 	return moved
 }
 
-// comparison is a group under a strategy.
+// comparison is a group whose jobs use a strategy.
 type comparison struct {
 	*world
 	setting
@@ -134,7 +134,7 @@ type comparison struct {
 	owners   []string // of all jobs' shards
 }
 
-// comparisons is how many groups there are in each setting.
+// comparisons is the number of groups in each setting.
 const comparisons = 3
 
 func compare(t *testing.T, s setting, strategy string) *outcome {
@@ -143,23 +143,23 @@ func compare(t *testing.T, s setting, strategy string) *outcome {
 	for seed := range uint64(comparisons) {
 		c := newComparison(t, s, strategy, seed)
 		count := func(kind int) {
-			o.ideal[kind] += c.fewest()
-			o.moved[kind] += c.deal()
+			o.ideal[kind] += c.fewestMoves()
+			o.moved[kind] += c.settleAssignment()
 			o.spread = max(o.spread, coordtest.SpreadOf(c.counts()))
 		}
 		for range 2 {
-			c.come(c.newName())
+			c.joinInstance(c.newName())
 			count(joining)
 
-			leaver := c.anybody()
-			c.change(leaver, func(m *record.Member) { m.Draining = true })
+			leaver := c.randomName()
+			c.editMember(leaver, func(m *record.Member) { m.Draining = true })
 			count(leaving)
-			c.kill(leaver)
+			c.expire(leaver)
 
-			crasher := c.anybody()
-			c.kill(crasher)
+			crasher := c.randomName()
+			c.expire(crasher)
 			count(crashing)
-			c.come(c.V.Members[crasher].Name)
+			c.joinInstance(c.View.Members[crasher].Name)
 			count(crashing)
 			o.times++
 		}
@@ -173,39 +173,39 @@ func newComparison(t *testing.T, s setting, strategy string, seed uint64) *compa
 		rng: rand.New(rand.NewPCG(seed, 0)), owners: make([]string, s.all()),
 	}
 	c.uncompared = true
-	c.V.Strategies["ring"], c.V.Strategies["modulo"] = new(ring).deal, modulo
+	c.View.Strategies["ring"], c.View.Strategies["modulo"] = new(ring).assign, modulo
 	for i := range s.jobs {
 		name := fmt.Sprintf("%04d-%08x", i, c.rng.Uint32())
 		c.names = append(c.names, name)
 		c.Define(name, s.shards, 0, "")
 	}
 	for range s.members {
-		c.come(c.newName())
+		c.joinInstance(c.newName())
 	}
-	c.deal()
+	c.settleAssignment()
 	return c
 }
 
-// newName returns a name that may stand anywhere among the others.
+// newName returns a name that sorts anywhere among the others.
 func (c *comparison) newName() string { return fmt.Sprintf("i%04d-%d", c.rng.IntN(10_000), c.born) }
 
-func (c *comparison) come(name string) {
+func (c *comparison) joinInstance(name string) {
 	c.born++
-	c.enter(name, registry.SessionID(fmt.Sprint("s", c.born)), c.names...)
+	c.joinAs(name, registry.SessionID(fmt.Sprint("s", c.born)), c.names...)
 }
 
-// candidates returns those who may own shards.
+// candidates returns the members that may own shards.
 func (c *comparison) candidates() []strategy.Candidate {
 	var out []strategy.Candidate
-	for _, inc := range slices.Sorted(maps.Keys(c.V.Members)) {
-		if m := c.V.Members[inc]; c.V.Alive(inc) && !m.Draining {
+	for _, inc := range slices.Sorted(maps.Keys(c.View.Members)) {
+		if m := c.View.Members[inc]; c.View.Alive(inc) && !m.Draining {
 			out = append(out, strategy.Candidate{ID: inc, Name: m.Name})
 		}
 	}
 	return out
 }
 
-func (c *comparison) anybody() string {
+func (c *comparison) randomName() string {
 	all := c.candidates()
 	return all[c.rng.IntN(len(all))].ID
 }
@@ -225,9 +225,9 @@ func (c *comparison) counts() []int {
 	return counts
 }
 
-// fewest returns how many shards have to move at the least for the counts to differ by one
-// at most: those who have the most may have one more.
-func (c *comparison) fewest() int {
+// fewestMoves returns how many shards must move at least until the counts differ by one at most,
+// with the larger counts at the members that own most now.
+func (c *comparison) fewestMoves() int {
 	counts := c.counts()
 	each, rest := c.all()/len(counts), c.all()%len(counts)
 	moves := 0
@@ -240,12 +240,12 @@ func (c *comparison) fewest() int {
 	return moves
 }
 
-// deal brings owners up to date and returns how many shards moved.
-func (c *comparison) deal() int {
+// settleAssignment updates the owners and returns how many shards moved.
+func (c *comparison) settleAssignment() int {
 	if c.strategy == stickyName {
 		return c.decideAll()
 	}
-	return c.adopt(c.ask())
+	return c.setOwners(c.callStrategy())
 }
 
 // decideAll has the leader decide until there is nothing to do. A shard that moves twice
@@ -257,15 +257,15 @@ func (c *comparison) decideAll() (moved int) {
 		}
 		var owners []string
 		for _, name := range c.names {
-			owners = append(owners, newRound(c.V).currentOwners(name, c.shards)...)
+			owners = append(owners, newRound(c.View).currentOwners(name, c.shards)...)
 		}
-		moved += c.adopt(owners)
+		moved += c.setOwners(owners)
 	}
 }
 
-// ask returns what the strategy answers, job by job, as if it took a leader no time to move.
-func (c *comparison) ask() (owners []string) {
-	s, ok := c.V.Strategies[c.strategy]
+// callStrategy returns the assignment of the strategy, job by job, as if moves took no time.
+func (c *comparison) callStrategy() (owners []string) {
+	s, ok := c.View.Strategies[c.strategy]
 	require.True(c.t, ok)
 	in := strategy.Input{Shards: c.shards, Members: c.candidates()}
 	for i, name := range c.names {
@@ -277,7 +277,7 @@ func (c *comparison) ask() (owners []string) {
 	return owners
 }
 
-func (c *comparison) adopt(owners []string) (moved int) {
+func (c *comparison) setOwners(owners []string) (moved int) {
 	for i, inc := range owners {
 		if inc != c.owners[i] {
 			moved++
@@ -299,7 +299,7 @@ func TestStrategies_Compared(t *testing.T) {
 	t.Run("as the page says", func(t *testing.T) { pageIsUpToDate(t, all) })
 }
 
-// claimsHold checks what docs/strategies.md says of a setting.
+// claimsHold checks the statements of docs/strategies.md about a setting.
 func claimsHold(t *testing.T, s setting, of map[string]*outcome) {
 	sticky := of["sticky"]
 	assert.Equal(t, sticky.ideal, sticky.moved, "sticky moves the ideal share")

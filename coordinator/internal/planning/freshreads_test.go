@@ -12,18 +12,18 @@ import (
 func TestPlan_ReadOfADrainingMember(t *testing.T) {
 	setUp := func(t *testing.T) (w *world, a, b string, stale FreshRead) {
 		w = NewWorld(t)
-		a, b = w.Member("a", "job"), w.Member("b", "job")
+		a, b = w.Join("a", "job"), w.Join("b", "job")
 		w.Define("job", 4, 0, "")
 		w.Settle()
-		w.look(a)
-		stale = w.V.Reads[a]
-		w.change(a, func(m *record.Member) { m.Draining = true })
-		require.Equal(t, stale.Seen+1, w.V.Members[a].Rev.Seq)
+		w.readClaims(a)
+		stale = w.View.Reads[a]
+		w.editMember(a, func(m *record.Member) { m.Draining = true })
+		require.Equal(t, stale.Seen+1, w.View.Members[a].Rev.Seq)
 		return w, a, b, stale
 	}
 	t.Run("from one commit before the drain moves nothing: the member may have claimed since", func(t *testing.T) {
 		w, a, _, stale := setUp(t)
-		w.V.Reads[a] = stale
+		w.View.Reads[a] = stale
 		d := w.decideOnce()
 		assert.Equal(t, []string{a}, d.Reads)
 		for _, c := range d.Changes {
@@ -33,7 +33,7 @@ func TestPlan_ReadOfADrainingMember(t *testing.T) {
 	t.Run("from the commit of the drain on moves its idle shards", func(t *testing.T) {
 		w, a, b, stale := setUp(t)
 		stale.Seen++
-		w.V.Reads[a] = stale
+		w.View.Reads[a] = stale
 		d := w.decideOnce()
 		assert.Empty(t, d.Reads)
 		require.Len(t, d.Changes, 1)

@@ -15,12 +15,11 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// A move takes as long as the runs in its way, so a leader decides again while it has been made in
-// part.
+// A move lasts as long as the runs that it waits for, so a leader decides again in the middle.
 func TestPlan_MoveInParts(t *testing.T) {
 	runAll := func(w *world, job string) {
 		for inc, shards := range w.Plan(job).Owners {
-			w.running(inc, job, shards, coordtest.Fire(1, 1))
+			w.startRuns(inc, job, shards, coordtest.Fire(1, 1))
 		}
 	}
 	end := func(w *world, job string, shard int) {
@@ -32,12 +31,12 @@ func TestPlan_MoveInParts(t *testing.T) {
 	}
 	t.Run("continues with the remaining frozen shards, and freezes no others", func(t *testing.T) {
 		w := NewWorld(t)
-		a := w.Member("a", "job")
+		a := w.Join("a", "job")
 		w.Define("job", 4, 0, "")
 		w.Settle()
 		runAll(w, "job")
-		b := w.Member("b", "job")
-		w.change(b, func(m *record.Member) { m.Weight = 3 })
+		b := w.Join("b", "job")
+		w.editMember(b, func(m *record.Member) { m.Weight = 3 })
 		w.Settle()
 		require.Equal(t, "1-3", w.Plan("job").Frozen.String())
 		for _, shard := range []int{1, 3} {
@@ -49,15 +48,15 @@ func TestPlan_MoveInParts(t *testing.T) {
 	})
 	t.Run("does the same beside shards that wait for the return of their owner", func(t *testing.T) {
 		w := NewWorld(t)
-		a, b := w.Member("a", "job"), w.Member("b", "job")
+		a, b := w.Join("a", "job"), w.Join("b", "job")
 		w.Define("job", 8, 0, "")
 		w.Settle()
 		runAll(w, "job")
-		w.change(a, func(m *record.Member) { m.RestartGrace = record.Duration(time.Hour) })
-		w.kill(a)
-		w.V.Absences = map[string]time.Duration{a: time.Second}
-		c := w.Member("c", "job")
-		w.change(c, func(m *record.Member) { m.Weight = 3 })
+		w.editMember(a, func(m *record.Member) { m.RestartGrace = record.Duration(time.Hour) })
+		w.expire(a)
+		w.View.Absences = map[string]time.Duration{a: time.Second}
+		c := w.Join("c", "job")
+		w.editMember(c, func(m *record.Member) { m.Weight = 3 })
 		w.Settle()
 		require.Equal(t, "5-7", w.Plan("job").Frozen.String())
 		for _, shard := range []int{5, 7} {
@@ -73,9 +72,9 @@ func TestPlan_MoveInParts(t *testing.T) {
 			w := NewWorld(t)
 			weighted := rng.IntN(2) == 0
 			add := func(i int) {
-				inc := w.Member(fmt.Sprint("m", i), "job")
+				inc := w.Join(fmt.Sprint("m", i), "job")
 				if weighted {
-					w.change(inc, func(m *record.Member) { m.Weight = 1 + rng.IntN(4) })
+					w.editMember(inc, func(m *record.Member) { m.Weight = 1 + rng.IntN(4) })
 				}
 			}
 			members := 1 + rng.IntN(4)
@@ -89,7 +88,7 @@ func TestPlan_MoveInParts(t *testing.T) {
 				add(members + i)
 			}
 			if rng.IntN(3) == 0 {
-				w.change("m0.m0", func(m *record.Member) { m.Blocked = map[string]shardset.Set{"job": shardset.Of(0)} })
+				w.editMember("m0.m0", func(m *record.Member) { m.Blocked = map[string]shardset.Set{"job": shardset.Of(0)} })
 			}
 			w.Settle()
 			frozen := w.Plan("job").Frozen

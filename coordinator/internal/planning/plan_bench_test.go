@@ -7,9 +7,9 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 )
 
-// BenchmarkPlan measures a whole decision of a leader, from its view and what it looked at
-// to the changes that it commits, after something happened to a group in which every shard
-// has been claimed. The plans reported are those that are changed.
+// BenchmarkPlan measures one decision of a leader, from its view and reads to the changes that it
+// commits, after an event in a group in which every shard has been claimed. It reports the number
+// of changed plans.
 func BenchmarkPlan(b *testing.B) {
 	for _, size := range []struct {
 		name                  string
@@ -29,8 +29,8 @@ func BenchmarkPlan(b *testing.B) {
 			happen func(w *world)
 		}{
 			{"nothing changed", func(w *world) { w.Settle(); w.claimAll() }},
-			{"one joined", func(w *world) { w.Settle(); w.claimAll(); w.Member("new", names...) }},
-			{"one died", func(w *world) { w.Settle(); w.claimAll(); w.kill("m007.m007") }},
+			{"one joined", func(w *world) { w.Settle(); w.claimAll(); w.Join("new", names...) }},
+			{"one died", func(w *world) { w.Settle(); w.claimAll(); w.expire("m007.m007") }},
 			{"first start", func(*world) {}},
 		} {
 			b.Run(size.name+", "+event.name, func(b *testing.B) {
@@ -39,13 +39,13 @@ func BenchmarkPlan(b *testing.B) {
 					w.Define(name, size.shards, 0, fmt.Sprintf(`,"strategy":%q`, size.strategy))
 				}
 				for i := range size.members {
-					w.Member(fmt.Sprintf("m%03d", i), names...)
+					w.Join(fmt.Sprintf("m%03d", i), names...)
 				}
 				event.happen(w)
 				changes := len(w.decide().Changes) // looks at the dead, too
 				b.ReportAllocs()
 				for b.Loop() {
-					if d := Decide(w.V); len(d.Changes) != changes {
+					if d := Decide(w.View); len(d.Changes) != changes {
 						b.Fatalf("%d changes, and then %d", changes, len(d.Changes))
 					}
 				}
@@ -55,11 +55,11 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// claimAll has every shard run by its owner.
+// claimAll has every owner claim its shards.
 func (w *world) claimAll() {
-	for job, p := range w.V.Plans {
+	for job, p := range w.View.Plans {
 		for inc, shards := range p.Owners {
-			w.running(inc, job, shards, coordtest.Fire(1, 1))
+			w.startRuns(inc, job, shards, coordtest.Fire(1, 1))
 		}
 	}
 }

@@ -12,25 +12,25 @@ import (
 
 func TestPlan_RunsOfUnknownEpochsAreCountedAsLost(t *testing.T) {
 	w := NewWorld(t)
-	a := w.Member("a", "job")
+	a := w.Join("a", "job")
 	w.Define("job", 1, 0, "")
 	w.Settle()
-	w.running(a, "job", w.V.Plans["job"].Owners[a], record.Ref{Epoch: 7, Fire: coordtest.Start, Attempt: 1})
-	w.kill(a)
-	w.Member("b", "job")
+	w.startRuns(a, "job", w.View.Plans["job"].Owners[a], record.Ref{Epoch: 7, Fire: coordtest.Start, Attempt: 1})
+	w.expire(a)
+	w.Join("b", "job")
 	w.Settle()
-	p := w.V.Plans["job"]
+	p := w.View.Plans["job"]
 	assert.Empty(t, p.Reruns)
 	assert.EqualValues(t, 1, p.Counts.Lost)
 }
 
 func TestPlan_WithoutAPlanMembersKeepTheShardsThatTheyRun(t *testing.T) {
 	w := NewWorld(t)
-	a, b := w.Member("a", "job"), w.Member("b", "job")
+	a, b := w.Join("a", "job"), w.Join("b", "job")
 	w.Define("job", 2, 0, "")
-	w.V.Term = w.rev() // later than the definition: there may have been a plan
+	w.View.Term = w.nextRev() // later than the definition: there may have been a plan
 	both := shardset.Range(0, 2)
-	w.running(a, "job", both, record.Ref{Epoch: 7, Fire: coordtest.Start, Attempt: 1})
+	w.startRuns(a, "job", both, record.Ref{Epoch: 7, Fire: coordtest.Start, Attempt: 1})
 	w.round()
 	p := w.Plan("job")
 	assert.Equal(t, both.String(), p.Owners[a].String())

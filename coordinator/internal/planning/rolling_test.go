@@ -18,10 +18,10 @@ import (
 func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
 	setUp := func(t *testing.T) (*world, string) {
 		w := NewWorld(t)
-		a := w.Member("a", "job")
-		w.Define("job", 2, 1, coordtest.Lunar)
+		a := w.Join("a", "job")
+		w.Define("job", 2, 1, coordtest.UnsupportedSchedule)
 		w.Settle()
-		w.V.Compile = func(def json.RawMessage) (due.Program, error) {
+		w.View.Compile = func(def json.RawMessage) (due.Program, error) {
 			if strings.Contains(string(def), "lunar") {
 				return nil, errors.New("unknown word")
 			}
@@ -30,7 +30,7 @@ func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
 		w.Define("job", 2, 2, "")
 		w.Settle()
 		require.Len(t, w.Plan("job").Epochs, 2)
-		w.V.Now, w.V.SlowTick = coordtest.At(10), true
+		w.View.Now, w.View.SlowTick = coordtest.At(10), true
 		return w, a
 	}
 	t.Run("not while a live member offers the job and serves their fires", func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
 	})
 	t.Run("when no live member offers the job, and logs what is dropped", func(t *testing.T) {
 		w, a := setUp(t)
-		w.change(a, func(m *record.Member) { m.Jobs, m.Unsupported = nil, []string{"job"} })
+		w.editMember(a, func(m *record.Member) { m.Jobs, m.Unsupported = nil, []string{"job"} })
 		var why []string
 		for range 5 {
 			for _, c := range w.round().Changes {
@@ -66,8 +66,8 @@ func TestPlan_ClearsEpochsThatTheLeaderCannotCompile(t *testing.T) {
 	})
 	t.Run("never while a re-run of one waits", func(t *testing.T) {
 		w, a := setUp(t)
-		w.running(a, "job", shardset.Of(1), coordtest.Fire(0, 1))
-		w.kill(a)
+		w.startRuns(a, "job", shardset.Of(1), coordtest.Fire(0, 1))
+		w.expire(a)
 		w.Settle()
 		assert.Len(t, w.Plan("job").Epochs, 2)
 		assert.Len(t, w.Plan("job").Reruns, 1)

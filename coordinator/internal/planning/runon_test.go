@@ -14,15 +14,15 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// labelled adds a live member with a label zone.
-func (w *world) labelled(name, zone string, jobs ...string) string {
-	inc := w.Member(name, jobs...)
-	w.change(inc, func(m *record.Member) { m.Labels = map[string]string{"zone": zone, "disk": "ssd"} })
+// joinWithZone adds a live member with a label zone.
+func (w *world) joinWithZone(name, zone string, jobs ...string) string {
+	inc := w.Join(name, jobs...)
+	w.editMember(inc, func(m *record.Member) { m.Labels = map[string]string{"zone": zone, "disk": "ssd"} })
 	return inc
 }
 
-// renew carries a new definition through: past its beginning and what is owed before it.
-func (w *world) renew(job string, shards, revision int, more string) {
+// storeAndServe stores a new definition, begins it, and serves the fires that were due before.
+func (w *world) storeAndServe(job string, shards, revision int, more string) {
 	w.t.Helper()
 	w.Define(job, shards, revision, more)
 	w.Settle()
@@ -34,9 +34,9 @@ func TestPlan_RunOn(t *testing.T) {
 	for name, strategy := range map[string]string{"sticky": "", "average": `,"strategy":"average"`, "single": `,"strategy":"single"`} {
 		t.Run("assigns shards only to members with the labels, by "+name, func(t *testing.T) {
 			w := NewWorld(t)
-			w.labelled("a", "west", "job")
-			b, c := w.labelled("b", "east", "job"), w.labelled("c", "east", "job")
-			w.Member("d", "job")
+			w.joinWithZone("a", "west", "job")
+			b, c := w.joinWithZone("b", "east", "job"), w.joinWithZone("c", "east", "job")
+			w.Join("d", "job")
 			w.Define("job", 6, 1, east+strategy)
 			w.Settle()
 			owned := shardset.Set{}
@@ -50,9 +50,9 @@ func TestPlan_RunOn(t *testing.T) {
 	}
 	t.Run("requires all pairs", func(t *testing.T) {
 		w := NewWorld(t)
-		w.labelled("a", "east", "job")
-		b := w.labelled("b", "east", "job")
-		w.change(b, func(m *record.Member) { m.Labels = map[string]string{"zone": "east", "disk": "hdd"} })
+		w.joinWithZone("a", "east", "job")
+		b := w.joinWithZone("b", "east", "job")
+		w.editMember(b, func(m *record.Member) { m.Labels = map[string]string{"zone": "east", "disk": "hdd"} })
 		w.Define("job", 4, 1, `,"run_on":{"zone":"east","disk":"hdd"}`)
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
@@ -60,31 +60,31 @@ func TestPlan_RunOn(t *testing.T) {
 	t.Run("passes a strategy only members with the labels", func(t *testing.T) {
 		var asked []string
 		w := NewWorld(t)
-		w.V.Strategies["asks about the east"] = func(in strategy.Input) (strategy.Assignment, error) {
+		w.View.Strategies["asks about the east"] = func(in strategy.Input) (strategy.Assignment, error) {
 			for _, m := range in.Members {
 				asked = append(asked, m.Name)
 			}
 			return strategy.Average(in)
 		}
-		w.labelled("a", "west", "job")
-		w.labelled("b", "east", "job")
-		gone, gone2 := w.labelled("c", "west", "job"), w.labelled("d", "east", "job")
-		w.kill(gone)
-		w.kill(gone2)
-		w.absent(gone, time.Second)
-		w.absent(gone2, time.Second)
+		w.joinWithZone("a", "west", "job")
+		w.joinWithZone("b", "east", "job")
+		gone, gone2 := w.joinWithZone("c", "west", "job"), w.joinWithZone("d", "east", "job")
+		w.expire(gone)
+		w.expire(gone2)
+		w.setAbsent(gone, time.Second)
+		w.setAbsent(gone2, time.Second)
 		w.Define("job", 4, 1, east+`,"strategy":"asks about the east"`)
 		w.decide()
 		assert.Equal(t, []string{"b", "d"}, asked[:2], "d as if it were live: it is awaited")
 	})
 	t.Run("of a new definition moves idle shards at once, and running ones after their runs", func(t *testing.T) {
 		w := NewWorld(t)
-		a, b := w.labelled("a", "west", "job"), w.labelled("b", "east", "job")
+		a, b := w.joinWithZone("a", "west", "job"), w.joinWithZone("b", "east", "job")
 		w.Define("job", 4, 1, "")
 		w.Settle()
 		require.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
-		w.running(a, "job", shardset.Of(0), coordtest.Fire(1, 1))
-		w.renew("job", 4, 2, east)
+		w.startRuns(a, "job", shardset.Of(0), coordtest.Fire(1, 1))
+		w.storeAndServe("job", 4, 2, east)
 		assert.Equal(t, map[string]string{a: "0", b: "1-3"}, w.owners("job"))
 		assert.Equal(t, "0", w.Plan("job").Frozen.String())
 		assert.Equal(t, []string{a}, w.round().Follow)
@@ -94,7 +94,7 @@ func TestPlan_RunOn(t *testing.T) {
 	})
 	t.Run("of a new definition applies at once, also to due fires of the definition before", func(t *testing.T) {
 		w := NewWorld(t)
-		a, b := w.labelled("a", "west", "job"), w.labelled("b", "east", "job")
+		a, b := w.joinWithZone("a", "west", "job"), w.joinWithZone("b", "east", "job")
 		w.Define("job", 4, 1, "")
 		w.Settle()
 		require.Contains(t, w.owners("job"), a)
@@ -108,98 +108,98 @@ func TestPlan_RunOn(t *testing.T) {
 	})
 	t.Run("of an older definition is not applied again", func(t *testing.T) {
 		w := NewWorld(t)
-		w.labelled("a", "west", "job")
-		b := w.labelled("b", "east", "job")
+		w.joinWithZone("a", "west", "job")
+		b := w.joinWithZone("b", "east", "job")
 		w.Define("job", 4, 2, east)
 		w.Settle()
 		w.Define("job", 4, 1, "")
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
-		delete(w.V.Jobs, "job")
+		delete(w.View.Jobs, "job")
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"), "nor with the record deleted")
 	})
 	t.Run("that no live member has leaves the shards unowned, and the plan names the labels", func(t *testing.T) {
 		w := NewWorld(t)
-		a, b := w.labelled("a", "west", "job", "other"), w.labelled("b", "west", "job", "other")
+		a, b := w.joinWithZone("a", "west", "job", "other"), w.joinWithZone("b", "west", "job", "other")
 		w.Define("job", 4, 1, `,"run_on":{"zone":"east","rack":""}`)
 		w.Define("other", 4, 1, "")
 		w.Settle()
 		require.Empty(t, w.owners("job"), "but there is a plan: fires become due")
 		assert.Equal(t, "no live instance that offers the job has the labels rack=, zone=east", w.Plan("job").Problem)
 		assert.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("other"))
-		w.renew("job", 4, 2, east)
+		w.storeAndServe("job", 4, 2, east)
 		assert.Equal(t, "no live instance that offers the job has the labels zone=east", w.Plan("job").Problem)
-		c := w.labelled("c", "east", "job")
+		c := w.joinWithZone("c", "east", "job")
 		w.Settle()
 		assert.Equal(t, map[string]string{c: "0-3"}, w.owners("job"))
 		assert.Empty(t, w.Plan("job").Problem)
-		w.kill(c)
+		w.expire(c)
 		w.Settle()
 		assert.Empty(t, w.owners("job"))
 		assert.NotEmpty(t, w.Plan("job").Problem)
 	})
 	t.Run("names disabled members that have the labels as disabled", func(t *testing.T) {
 		w := NewWorld(t)
-		w.labelled("a", "west", "job", "other")
-		w.labelled("b", "east", "job", "other")
+		w.joinWithZone("a", "west", "job", "other")
+		w.joinWithZone("b", "east", "job", "other")
 		w.Define("job", 4, 1, east)
 		w.Define("other", 4, 1, east+`,"strategy":"average"`)
 		w.Settle()
-		w.intend("job", func(c *record.Control) { c.Instances = []string{"b"} })
+		w.editControl("job", func(c *record.Control) { c.Instances = []string{"b"} })
 		w.Settle()
 		const want = "every live instance that offers the job is disabled or lacks the labels zone=east"
 		assert.Equal(t, want, w.Plan("job").Problem)
 		assert.NotEmpty(t, w.owners("other"))
-		w.V.GroupExclusion.Instances = []string{"b"}
+		w.View.GroupExclusion.Instances = []string{"b"}
 		w.Settle()
 		assert.Equal(t, want, w.Plan("other").Problem)
 		assert.Empty(t, w.owners("other"))
 	})
 	t.Run("awaits no member that lacks the labels", func(t *testing.T) {
 		w := NewWorld(t)
-		a, b := w.labelled("a", "west", "job"), w.labelled("b", "east", "job")
+		a, b := w.joinWithZone("a", "west", "job"), w.joinWithZone("b", "east", "job")
 		w.Define("job", 4, 1, "")
 		w.Settle()
-		w.kill(a)
-		w.absent(a, time.Second)
+		w.expire(a)
+		w.setAbsent(a, time.Second)
 		w.Settle()
 		require.Equal(t, map[string]string{a: "0-1", b: "2-3"}, w.owners("job"))
-		w.renew("job", 4, 2, east)
+		w.storeAndServe("job", 4, 2, east)
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 	})
 	t.Run("assigns an instance that returned with other labels none of its shards", func(t *testing.T) {
 		w := NewWorld(t)
-		a, b := w.labelled("a", "east", "job"), w.labelled("b", "east", "job")
+		a, b := w.joinWithZone("a", "east", "job"), w.joinWithZone("b", "east", "job")
 		w.Define("job", 4, 1, east)
 		w.Settle()
-		w.kill(a)
-		w.absent(a, time.Second)
+		w.expire(a)
+		w.setAbsent(a, time.Second)
 		w.Settle()
 		require.Contains(t, w.owners("job"), a)
-		w.enter("a", "later", "job")
+		w.joinAs("a", "later", "job")
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 	})
 	t.Run("applies while the job is paused", func(t *testing.T) {
 		w := NewWorld(t)
-		w.labelled("a", "west", "job")
-		b := w.labelled("b", "east", "job")
+		w.joinWithZone("a", "west", "job")
+		b := w.joinWithZone("b", "east", "job")
 		w.Define("job", 4, 1, "")
 		w.Settle()
-		w.intend("job", func(c *record.Control) { c.Paused = true })
+		w.editControl("job", func(c *record.Control) { c.Paused = true })
 		w.Define("job", 4, 2, east)
 		w.Settle()
 		assert.Equal(t, map[string]string{b: "0-3"}, w.owners("job"))
 	})
 	t.Run("of a definition that waits for room applies, so that members may serve the earlier ones", func(t *testing.T) {
 		w := NewWorld(t)
-		w.V.SlowTick = true
-		a := w.labelled("a", "west", "job")
+		w.View.SlowTick = true
+		a := w.joinWithZone("a", "west", "job")
 		w.Define("job", 4, 0, east)
 		w.Settle()
 		for n := range maxEpochs + 3 {
-			w.V.Now = coordtest.At(10 + n)
+			w.View.Now = coordtest.At(10 + n)
 			w.Define("job", 4, 1+n, east)
 			w.Settle()
 		}
@@ -209,10 +209,10 @@ func TestPlan_RunOn(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
 		for n := range maxEpochs + 2 {
-			w.V.Now = coordtest.At(30 + n)
+			w.View.Now = coordtest.At(30 + n)
 			for _, e := range w.Plan("job").Epochs {
 				w.claim(a, "job", func(c *record.Claims) {
-					c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 4), record.Watermark{Epoch: e.Number, Fire: max(e.From, w.V.Now)})
+					c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 4), record.Watermark{Epoch: e.Number, Fire: max(e.From, w.View.Now)})
 				})
 			}
 			w.Settle()
@@ -223,9 +223,9 @@ func TestPlan_RunOn(t *testing.T) {
 	})
 	t.Run("settles, whatever labels are required and whichever members are live", func(t *testing.T) {
 		w := NewWorld(t)
-		w.labelled("a", "west", "one", "two", "three")
-		w.labelled("b", "east", "one", "two")
-		w.labelled("c", "north", "one", "three")
+		w.joinWithZone("a", "west", "one", "two", "three")
+		w.joinWithZone("b", "east", "one", "two")
+		w.joinWithZone("c", "north", "one", "three")
 		w.Define("one", 5, 1, "")
 		w.Define("two", 5, 1, east)
 		w.Define("three", 5, 1, `,"run_on":{"zone":"north"}`)

@@ -39,7 +39,7 @@ func TestDecisions(t *testing.T) {
 	})
 	t.Run("are dropped if the plan is too large with them", func(t *testing.T) {
 		w := planning.NewWorld(t)
-		w.Member("a", "job")
+		w.Join("a", "job")
 		w.Define("job", 4, 0, "")
 		w.Settle()
 		p := w.Plan("job").Clone()
@@ -59,7 +59,7 @@ func TestDecisions(t *testing.T) {
 			p.Note(record.Decision{What: p.Problem[1000*i:]})
 		}
 		c := planning.Change{Segment: "job", Plan: p}
-		pc, err := c.EncodeShare(w.V.Keys)
+		pc, err := c.EncodeShare(w.View.Keys)
 		require.NoError(t, err)
 		assert.True(t, bytes.Equal(bare, pc.Ops[0].Value))
 	})

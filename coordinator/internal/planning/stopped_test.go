@@ -15,11 +15,11 @@ import (
 func TestPlan_StoppedSchedule(t *testing.T) {
 	setUp := func(t *testing.T) (*world, string) {
 		w := NewWorld(t)
-		a := w.Member("a", "job")
+		a := w.Join("a", "job")
 		w.Define("job", 2, 1, "")
 		w.Settle()
-		w.V.Now = coordtest.At(5)
-		w.intend("job", func(c *record.Control) { c.Stopped = true })
+		w.View.Now = coordtest.At(5)
+		w.editControl("job", func(c *record.Control) { c.Stopped = true })
 		w.Settle()
 		return w, a
 	}
@@ -27,8 +27,8 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 		w, _ := setUp(t)
 		require.Len(t, w.Plan("job").Epochs, 1)
 		assert.Equal(t, coordtest.At(5), w.Plan("job").Last().Until)
-		w.V.Now = coordtest.At(9)
-		w.intend("job", func(c *record.Control) { c.Stopped = false })
+		w.View.Now = coordtest.At(9)
+		w.editControl("job", func(c *record.Control) { c.Stopped = false })
 		w.Settle()
 		p := w.Plan("job")
 		require.Len(t, p.Epochs, 2)
@@ -52,18 +52,18 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 	t.Run("applies a definition only after reads of all owners' claims", func(t *testing.T) {
 		w, a := setUp(t)
 		w.Define("job", 3, 2, "")
-		clear(w.V.Reads)
+		clear(w.View.Reads)
 		d := w.decideOnce()
 		assert.Empty(t, d.Changes)
 		assert.Equal(t, []string{a}, d.Reads)
 	})
 	t.Run("applies a definition stored with the stop in a second change", func(t *testing.T) {
 		w := NewWorld(t)
-		w.Member("a", "job")
+		w.Join("a", "job")
 		w.Define("job", 2, 1, "")
 		w.Settle()
 		w.Define("job", 3, 2, "")
-		w.intend("job", func(c *record.Control) { c.Stopped = true })
+		w.editControl("job", func(c *record.Control) { c.Stopped = true })
 		w.round()
 		assert.True(t, w.Plan("job").Stopped)
 		assert.Len(t, w.Plan("job").Epochs, 1)
@@ -72,11 +72,11 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 	})
 	t.Run("keeps epochs in order just after a resume", func(t *testing.T) {
 		w, _ := setUp(t)
-		w.V.Now = coordtest.At(9)
-		w.intend("job", func(c *record.Control) { c.Stopped = false })
+		w.View.Now = coordtest.At(9)
+		w.editControl("job", func(c *record.Control) { c.Stopped = false })
 		w.Settle()
-		w.V.Now = coordtest.At(9).Add(time.Second)
-		w.intend("job", func(c *record.Control) { c.Stopped = true })
+		w.View.Now = coordtest.At(9).Add(time.Second)
+		w.editControl("job", func(c *record.Control) { c.Stopped = true })
 		w.Settle()
 		w.Define("job", 3, 2, "")
 		w.Settle()
@@ -86,9 +86,9 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 	})
 	t.Run("is in the first plan of a job", func(t *testing.T) {
 		w := NewWorld(t)
-		w.Member("a", "job")
+		w.Join("a", "job")
 		w.Define("job", 2, 1, "")
-		w.intend("job", func(c *record.Control) { c.Stopped = true })
+		w.editControl("job", func(c *record.Control) { c.Stopped = true })
 		w.round()
 		p := w.Plan("job")
 		assert.True(t, p.Stopped)
@@ -103,13 +103,13 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 	t.Run("keeps no more epochs than a plan may have", func(t *testing.T) {
 		w, _ := setUp(t)
 		for i := range maxEpochs + 2 {
-			w.intend("job", func(c *record.Control) {
-				c.Triggers = []record.Trigger{{Number: uint64(i + 1), At: w.V.Now}}
+			w.editControl("job", func(c *record.Control) {
+				c.Triggers = []record.Trigger{{Number: uint64(i + 1), At: w.View.Now}}
 			})
 			w.Settle()
 			w.Define("job", 2, i+2, "")
 			w.Settle()
-			w.V.Now = w.V.Now.Add(time.Minute)
+			w.View.Now = w.View.Now.Add(time.Minute)
 		}
 		assert.Len(t, w.Plan("job").Epochs, maxEpochs)
 		assert.Contains(t, w.Plan("job").Problem, "a new definition waits")

@@ -11,12 +11,12 @@ import (
 
 func TestPlan_FailoverOfUntrackedRuns(t *testing.T) {
 	w := NewWorld(t)
-	a, b := w.Member("a", "job"), w.Member("b", "job")
+	a, b := w.Join("a", "job"), w.Join("b", "job")
 	w.Define("job", 4, 0, coordtest.ClaimsOnly)
 	w.Settle()
 	had := w.Plan("job").Owners[b]
-	w.running(b, "job", had, coordtest.Fire(1, 1))
-	w.kill(b)
+	w.startRuns(b, "job", had, coordtest.Fire(1, 1))
+	w.expire(b)
 	w.Settle()
 	assert.Equal(t, map[string]string{a: "0-3"}, w.owners("job"))
 	assert.Empty(t, w.Plan("job").Reruns)

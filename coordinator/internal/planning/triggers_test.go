@@ -13,11 +13,11 @@ import (
 func TestPlan_Triggers(t *testing.T) {
 	triggered := func(t *testing.T, number uint64) *world {
 		w := NewWorld(t)
-		w.Member("a", "job")
+		w.Join("a", "job")
 		w.Define("job", 2, 1, "")
 		w.Settle()
-		w.intend("job", func(c *record.Control) {
-			c.Triggers = []record.Trigger{{Number: number, At: w.V.Now, Param: "hello"}}
+		w.editControl("job", func(c *record.Control) {
+			c.Triggers = []record.Trigger{{Number: number, At: w.View.Now, Param: "hello"}}
 		})
 		return w
 	}
@@ -25,9 +25,9 @@ func TestPlan_Triggers(t *testing.T) {
 		w := triggered(t, 7)
 		w.Settle()
 		a := "a.a"
-		w.running(a, "job", shardset.Range(0, 2), record.Ref{Epoch: 1, Fire: w.V.Now, Trigger: 7, Attempt: 1})
-		w.kill(a)
-		w.V.SlowTick = true
+		w.startRuns(a, "job", shardset.Range(0, 2), record.Ref{Epoch: 1, Fire: w.View.Now, Trigger: 7, Attempt: 1})
+		w.expire(a)
+		w.View.SlowTick = true
 		w.Settle()
 		require.Equal(t, "0-1", w.Plan("job").Reruns.Shards().String())
 		require.Empty(t, w.Plan("job").Owners)
@@ -37,20 +37,20 @@ func TestPlan_Triggers(t *testing.T) {
 	t.Run("belong to the definition in force when they enter the plan, not to one that begins later", func(t *testing.T) {
 		w := triggered(t, 7)
 		w.Define("job", 4, 2, "")
-		control := w.V.Control["job"]
-		delete(w.V.Control, "job")
+		control := w.View.Control["job"]
+		delete(w.View.Control, "job")
 		w.Settle()
 		next := w.Plan("job").Last()
 		require.Equal(t, 2, next.Number)
-		require.Greater(t, next.From, w.V.Now)
+		require.Greater(t, next.From, w.View.Now)
 
-		w.V.Control["job"] = control
+		w.View.Control["job"] = control
 		w.Settle()
 		require.Len(t, w.Plan("job").Triggers, 1)
 		assert.Equal(t, 1, w.Plan("job").Triggers[0].Epoch)
 
-		w.V.Now = next.From
-		w.intend("job", func(c *record.Control) { c.Triggers = []record.Trigger{{Number: 8, At: w.V.Now}} })
+		w.View.Now = next.From
+		w.editControl("job", func(c *record.Control) { c.Triggers = []record.Trigger{{Number: 8, At: w.View.Now}} })
 		w.Settle()
 		require.Len(t, w.Plan("job").Triggers, 2)
 		assert.Equal(t, 2, w.Plan("job").Triggers[1].Epoch)

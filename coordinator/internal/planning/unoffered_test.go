@@ -21,19 +21,19 @@ func TestPlan_Unoffered(t *testing.T) {
 	// claimed minute 1, and shard 1 nothing.
 	setUp := func(t *testing.T, more string) (w *world, a string) {
 		w = NewWorld(t)
-		a = w.Member("a", "job", "other")
+		a = w.Join("a", "job", "other")
 		w.Define("job", 2, 0, more)
 		w.Settle()
 		w.claim(a, "job", func(c *record.Claims) {
 			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), coordtest.Fire(1, 1).Watermark())
 		})
-		w.V.Now = coordtest.At(2)
-		w.change(a, func(m *record.Member) { m.Jobs = []string{"other"} })
+		w.View.Now = coordtest.At(2)
+		w.editMember(a, func(m *record.Member) { m.Jobs = []string{"other"} })
 		w.Settle()
 		return w, a
 	}
 	offer := func(w *world, inc string) {
-		w.change(inc, func(m *record.Member) { m.Jobs = []string{"job", "other"} })
+		w.editMember(inc, func(m *record.Member) { m.Jobs = []string{"job", "other"} })
 		w.Settle()
 	}
 	t.Run("the plan names the problem and the instant, and is written once", func(t *testing.T) {
@@ -42,12 +42,12 @@ func TestPlan_Unoffered(t *testing.T) {
 		assert.Equal(t, UnofferedProblem, p.Problem)
 		assert.Equal(t, coordtest.At(2), p.Unoffered)
 		assert.Empty(t, p.Owners)
-		w.V.Now = coordtest.At(100)
+		w.View.Now = coordtest.At(100)
 		assert.Empty(t, w.round().Changes)
 	})
 	t.Run("within the hour nothing is skipped", func(t *testing.T) {
 		w, a := setUp(t, "")
-		w.V.Now = coordtest.At(62) - 1
+		w.View.Now = coordtest.At(62) - 1
 		offer(w, a)
 		p := w.Plan("job")
 		assert.Empty(t, p.Problem)
@@ -58,13 +58,13 @@ func TestPlan_Unoffered(t *testing.T) {
 	})
 	t.Run("after it no fire is due, and the fires since count as skipped", func(t *testing.T) {
 		w, a := setUp(t, "")
-		w.V.Now = coordtest.At(62)
+		w.View.Now = coordtest.At(62)
 		offer(w, a)
 		p := w.Plan("job")
 		assert.Empty(t, p.Problem)
 		assert.Zero(t, p.Unoffered)
 		require.Equal(t, 2, p.Last().Number)
-		assert.Equal(t, coordtest.At(62).Add(w.V.Skew), p.Last().From)
+		assert.Equal(t, coordtest.At(62).Add(w.View.Skew), p.Last().From)
 		assert.EqualValues(t, 60+61, p.Counts.Skipped)
 		assert.Equal(t, map[string]string{a: "0-1"}, w.owners("job"))
 		in := claiming.Input{Me: a, Plan: p, Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}}, Now: coordtest.At(62).Add(10 * time.Second), MayClaim: true}
@@ -75,33 +75,33 @@ func TestPlan_Unoffered(t *testing.T) {
 	})
 	t.Run("earlier epochs are cleared", func(t *testing.T) {
 		w, a := setUp(t, "")
-		w.V.Now = coordtest.At(62)
+		w.View.Now = coordtest.At(62)
 		offer(w, a)
-		w.V.SlowTick = true
+		w.View.SlowTick = true
 		w.Settle()
 		assert.Len(t, w.Plan("job").Epochs, 1)
 	})
 	t.Run("pending re-runs count as lost, and triggers stay", func(t *testing.T) {
 		w := NewWorld(t)
-		a := w.Member("a", "job")
+		a := w.Join("a", "job")
 		w.Define("job", 2, 0, "")
 		w.Settle()
-		w.running(a, "job", shardset.Of(0), coordtest.Fire(0, 1))
-		w.running(a, "job", shardset.Of(1), record.Ref{Epoch: 1, Fire: coordtest.At(0), Trigger: 1, Attempt: 1})
-		w.V.Plans["job"].Triggers = []record.Trigger{{Number: 1, Epoch: 1, At: coordtest.At(0)}, {Number: 2, Epoch: 1, At: coordtest.At(0)}}
-		b := w.Member("b", "other")
-		w.kill(a)
+		w.startRuns(a, "job", shardset.Of(0), coordtest.Fire(0, 1))
+		w.startRuns(a, "job", shardset.Of(1), record.Ref{Epoch: 1, Fire: coordtest.At(0), Trigger: 1, Attempt: 1})
+		w.View.Plans["job"].Triggers = []record.Trigger{{Number: 1, Epoch: 1, At: coordtest.At(0)}, {Number: 2, Epoch: 1, At: coordtest.At(0)}}
+		b := w.Join("b", "other")
+		w.expire(a)
 		w.Settle()
 		require.Equal(t, "0-1", w.Plan("job").Reruns.Shards().String())
 		require.NotZero(t, w.Plan("job").Unoffered)
-		w.V.Now = w.Plan("job").Unoffered.Add(time.Hour)
+		w.View.Now = w.Plan("job").Unoffered.Add(time.Hour)
 		offer(w, b)
 		p := w.Plan("job")
 		assert.Empty(t, p.Reruns)
 		assert.EqualValues(t, 2, p.Counts.Lost)
 		assert.Len(t, p.Failures, 2)
 		require.Len(t, p.Triggers, 2)
-		in := claiming.Input{Me: b, Plan: p, Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}}, Now: w.V.Now, MayClaim: true}
+		in := claiming.Input{Me: b, Plan: p, Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}}, Now: w.View.Now, MayClaim: true}
 		starts := in.Decide().Starts
 		for shard, number := range []uint64{1, 2} {
 			r, _ := starts.Of(shard)
@@ -110,9 +110,9 @@ func TestPlan_Unoffered(t *testing.T) {
 	})
 	t.Run("skipped fires are not counted if the leader does not support the definition", func(t *testing.T) {
 		w, a := setUp(t, "")
-		w.V.Now = coordtest.At(62)
-		w.V.Compile = func(json.RawMessage) (due.Program, error) { return nil, errors.New("not supported") }
-		w.change(a, func(m *record.Member) { m.Jobs = []string{"job", "other"} })
+		w.View.Now = coordtest.At(62)
+		w.View.Compile = func(json.RawMessage) (due.Program, error) { return nil, errors.New("not supported") }
+		w.editMember(a, func(m *record.Member) { m.Jobs = []string{"job", "other"} })
 		d := w.round()
 		require.Len(t, d.Changes, 1)
 		assert.Contains(t, d.Changes[0].Why, "drop what may be due in epoch 1: the leader does not support its definition")
@@ -120,35 +120,35 @@ func TestPlan_Unoffered(t *testing.T) {
 	})
 	t.Run("a paused job stays paused, and has no fire due when it resumes", func(t *testing.T) {
 		w, a := setUp(t, "")
-		w.intend("job", func(c *record.Control) { c.Paused = true })
+		w.editControl("job", func(c *record.Control) { c.Paused = true })
 		w.Settle()
-		w.V.Now = coordtest.At(62)
+		w.View.Now = coordtest.At(62)
 		offer(w, a)
 		p := w.Plan("job")
 		require.True(t, p.Paused)
 		require.Len(t, p.Epochs, 1)
 		assert.EqualValues(t, 0+1, p.Counts.Skipped, "minute 1 of shard 1; the pause began at minute 2")
-		w.intend("job", func(c *record.Control) { c.Paused = false })
+		w.editControl("job", func(c *record.Control) { c.Paused = false })
 		w.Settle()
-		assert.Equal(t, coordtest.At(62).Add(w.V.Skew), w.Plan("job").Last().From)
+		assert.Equal(t, coordtest.At(62).Add(w.View.Skew), w.Plan("job").Last().From)
 	})
 	t.Run("a stopped schedule stays stopped", func(t *testing.T) {
 		w, a := setUp(t, "")
-		w.intend("job", func(c *record.Control) { c.Stopped = true })
+		w.editControl("job", func(c *record.Control) { c.Stopped = true })
 		w.Settle()
-		w.V.Now = coordtest.At(62)
+		w.View.Now = coordtest.At(62)
 		offer(w, a)
 		p := w.Plan("job")
 		require.True(t, p.Stopped)
 		require.Len(t, p.Epochs, 1)
 		assert.NotZero(t, p.Last().Until, "no fire is due before the resume")
-		w.intend("job", func(c *record.Control) { c.Stopped = false })
+		w.editControl("job", func(c *record.Control) { c.Stopped = false })
 		w.Settle()
-		assert.Equal(t, coordtest.At(62).Add(w.V.Skew), w.Plan("job").Last().From)
+		assert.Equal(t, coordtest.At(62).Add(w.View.Skew), w.Plan("job").Last().From)
 	})
 	t.Run("the newest definition begins", func(t *testing.T) {
 		w, a := setUp(t, "")
-		w.V.Now = coordtest.At(62)
+		w.View.Now = coordtest.At(62)
 		w.Define("job", 3, 1, "")
 		offer(w, a)
 		assert.Equal(t, 3, w.Plan("job").Last().Job().Shards)
@@ -156,39 +156,39 @@ func TestPlan_Unoffered(t *testing.T) {
 	})
 	t.Run("the hour begins when the last shard has lost its owner", func(t *testing.T) {
 		w := NewWorld(t)
-		a := w.Member("a", "job")
+		a := w.Join("a", "job")
 		w.Define("job", 2, 0, "")
 		w.Settle()
-		w.running(a, "job", shardset.Of(0), coordtest.Fire(0, 1))
-		w.change(a, func(m *record.Member) { m.Jobs = nil })
+		w.startRuns(a, "job", shardset.Of(0), coordtest.Fire(0, 1))
+		w.editMember(a, func(m *record.Member) { m.Jobs = nil })
 		w.Settle()
 		assert.Equal(t, UnofferedProblem, w.Plan("job").Problem)
 		assert.Zero(t, w.Plan("job").Unoffered)
-		w.V.Now = coordtest.At(90)
+		w.View.Now = coordtest.At(90)
 		w.claim(a, "job", func(c *record.Claims) { c.Running = nil })
 		w.Settle()
 		assert.Equal(t, coordtest.At(90), w.Plan("job").Unoffered)
 	})
 	for name, change := range map[string]func(w *world){
 		"is disabled": func(w *world) {
-			w.intend("job", func(c *record.Control) { c.Instances = []string{"a"} })
+			w.editControl("job", func(c *record.Control) { c.Instances = []string{"a"} })
 		},
 		"does not support it": func(w *world) {
-			w.change("a.a", func(m *record.Member) { m.Jobs, m.Unsupported = nil, []string{"job"} })
+			w.editMember("a.a", func(m *record.Member) { m.Jobs, m.Unsupported = nil, []string{"job"} })
 		},
-		"drains": func(w *world) { w.change("a.a", func(m *record.Member) { m.Draining = true }) },
+		"drains": func(w *world) { w.editMember("a.a", func(m *record.Member) { m.Draining = true }) },
 		"is skewed": func(w *world) {
-			w.V.Skewed = map[string]record.Duration{"a.a": record.Duration(time.Hour)}
+			w.View.Skewed = map[string]record.Duration{"a.a": record.Duration(time.Hour)}
 		},
 		"has expired, and is awaited": func(w *world) {
-			w.change("a.a", func(m *record.Member) { m.RestartGrace = record.Duration(time.Hour) })
-			w.kill("a.a")
-			w.V.Absences = map[string]time.Duration{"a.a": time.Second}
+			w.editMember("a.a", func(m *record.Member) { m.RestartGrace = record.Duration(time.Hour) })
+			w.expire("a.a")
+			w.View.Absences = map[string]time.Duration{"a.a": time.Second}
 		},
 	} {
 		t.Run("a job counts as offered if its instance "+name, func(t *testing.T) {
 			w := NewWorld(t)
-			w.Member("a", "job")
+			w.Join("a", "job")
 			w.Define("job", 2, 0, "")
 			w.Settle()
 			change(w)

@@ -11,11 +11,11 @@ import (
 
 func TestPlan_Weights(t *testing.T) {
 	heavy := func(w *world, inc string, weight int) {
-		w.change(inc, func(m *record.Member) { m.Weight = weight })
+		w.editMember(inc, func(m *record.Member) { m.Weight = weight })
 	}
 	t.Run("assign shares in proportion", func(t *testing.T) {
 		w := NewWorld(t)
-		a, b := w.Member("a", "job"), w.Member("b", "job")
+		a, b := w.Join("a", "job"), w.Join("b", "job")
 		heavy(w, b, 3)
 		w.Define("job", 8, 1, "")
 		w.Settle()
@@ -24,7 +24,7 @@ func TestPlan_Weights(t *testing.T) {
 	t.Run("are passed to strategies, within bounds", func(t *testing.T) {
 		var seen []int
 		w := NewWorld(t)
-		w.V.Strategies["looks at weights"] = func(in strategy.Input) (strategy.Assignment, error) {
+		w.View.Strategies["looks at weights"] = func(in strategy.Input) (strategy.Assignment, error) {
 			seen = nil
 			for _, m := range in.Members {
 				seen = append(seen, m.Weight)
@@ -32,7 +32,7 @@ func TestPlan_Weights(t *testing.T) {
 			return strategy.Average(in)
 		}
 		for name, weight := range map[string]int{"a": 0, "b": 7, "c": 1 << 40, "d": -5} {
-			heavy(w, w.Member(name, "job"), weight)
+			heavy(w, w.Join(name, "job"), weight)
 		}
 		w.Define("job", 4, 1, `,"strategy":"looks at weights"`)
 		w.decide()
@@ -42,8 +42,8 @@ func TestPlan_Weights(t *testing.T) {
 		for _, strategy := range []string{"single", "average", "odevity", "rotate"} {
 			owners := func(weight int) map[string]string {
 				w := NewWorld(t)
-				w.Member("a", "job")
-				heavy(w, w.Member("b", "job"), weight)
+				w.Join("a", "job")
+				heavy(w, w.Join("b", "job"), weight)
 				w.Define("job", 8, 1, `,"strategy":"`+strategy+`"`)
 				w.Settle()
 				return w.owners("job")
@@ -53,8 +53,8 @@ func TestPlan_Weights(t *testing.T) {
 	})
 	t.Run("of members that may not own shards do not count", func(t *testing.T) {
 		w := NewWorld(t)
-		heavy(w, w.labelled("a", "west", "job"), 100)
-		b, c := w.labelled("b", "east", "job"), w.labelled("c", "east", "job")
+		heavy(w, w.joinWithZone("a", "west", "job"), 100)
+		b, c := w.joinWithZone("b", "east", "job"), w.joinWithZone("c", "east", "job")
 		heavy(w, b, 2)
 		w.Define("job", 9, 1, `,"run_on":{"zone":"east"}`)
 		w.Settle()

@@ -16,10 +16,10 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// world is a view whose decisions can be carried out, without a registry.
+// world is a view to which decisions can be applied, without a registry.
 type world struct {
 	t      testing.TB
-	V      *View
+	View   *View
 	seq    uint64
 	claims map[string]map[string]ClaimsRecord // by incarnation and segment
 
@@ -35,7 +35,7 @@ func NewWorld(t testing.TB) *world {
 	_, measured := t.(*testing.B)
 	return &world{
 		t: t, seq: 100, uncompared: measured, claims: map[string]map[string]ClaimsRecord{},
-		V: &View{
+		View: &View{
 			Keys: keys, Now: coordtest.Start, Skew: 5 * time.Second, Live: map[registry.SessionID]bool{},
 			Members: map[string]MemberRecord{}, Jobs: map[string]JobRecord{}, Control: map[string]ControlRecord{},
 			Plans: map[string]PlanRecord{}, Reads: map[string]FreshRead{}, UnreadablePlans: map[string]bool{},
@@ -45,50 +45,50 @@ func NewWorld(t testing.TB) *world {
 	}
 }
 
-func (w *world) rev() registry.Rev {
+func (w *world) nextRev() registry.Rev {
 	w.seq++
 	return registry.Rev{Seq: w.seq}
 }
 
-// member adds a live member; its incarnation is name.name.
-func (w *world) Member(name string, jobs ...string) string {
-	return w.enter(name, registry.SessionID(name), jobs...)
+// Join adds a live member; its incarnation is name.name.
+func (w *world) Join(name string, jobs ...string) string {
+	return w.joinAs(name, registry.SessionID(name), jobs...)
 }
 
-// enter adds a live member with a session of any name.
-func (w *world) enter(name string, session registry.SessionID, jobs ...string) string {
+// joinAs adds a live member with the given session.
+func (w *world) joinAs(name string, session registry.SessionID, jobs ...string) string {
 	inc := record.Incarnation(name, session)
-	w.V.Live[session] = true
-	w.V.Members[inc] = MemberRecord{Rev: w.rev(), Member: record.Member{Name: name, Session: session, Jobs: jobs}}
+	w.View.Live[session] = true
+	w.View.Members[inc] = MemberRecord{Rev: w.nextRev(), Member: record.Member{Name: name, Session: session, Jobs: jobs}}
 	return inc
 }
 
-func (w *world) change(inc string, f func(*record.Member)) {
-	m := w.V.Members[inc].Member
+func (w *world) editMember(inc string, f func(*record.Member)) {
+	m := w.View.Members[inc].Member
 	f(&m)
-	w.V.Members[inc] = MemberRecord{Rev: w.rev(), Member: m}
+	w.View.Members[inc] = MemberRecord{Rev: w.nextRev(), Member: m}
 }
 
-func (w *world) kill(inc string) { delete(w.V.Live, record.SessionOf(inc)) }
+func (w *world) expire(inc string) { delete(w.View.Live, record.SessionOf(inc)) }
 
-// define stores a definition; more is further JSON fields.
+// Define stores a definition; more holds further JSON fields.
 func (w *world) Define(job string, shards, revision int, more string) {
 	def := json.RawMessage(fmt.Sprintf(`{"name":%q,"revision":%d,"shards":%d%s}`, job, revision, shards, more))
 	parsed, err := record.ParseJob(def)
 	require.NoError(w.t, err)
-	w.V.Jobs[job] = JobRecord{Rev: w.rev(), Def: def, Job: parsed}
+	w.View.Jobs[job] = JobRecord{Rev: w.nextRev(), Def: def, Job: parsed}
 }
 
-func (w *world) intend(job string, f func(*record.Control)) {
+func (w *world) editControl(job string, f func(*record.Control)) {
 	c := record.Control{Job: job}
-	if old, ok := w.V.Control[job]; ok {
+	if old, ok := w.View.Control[job]; ok {
 		c = *old.Control
 	}
 	f(&c)
-	w.V.Control[job] = ControlRecord{Rev: w.rev(), Control: &c}
+	w.View.Control[job] = ControlRecord{Rev: w.nextRev(), Control: &c}
 }
 
-// claim writes an incarnation's claims record.
+// claim edits an incarnation's claims record.
 func (w *world) claim(inc, job string, f func(*record.Claims)) {
 	if w.claims[inc] == nil {
 		w.claims[inc] = map[string]ClaimsRecord{}
@@ -96,26 +96,26 @@ func (w *world) claim(inc, job string, f func(*record.Claims)) {
 	c := w.claims[inc][job].Claims
 	c.Job = job
 	f(&c)
-	w.claims[inc][job] = ClaimsRecord{Rev: w.rev(), Claims: c}
+	w.claims[inc][job] = ClaimsRecord{Rev: w.nextRev(), Claims: c}
 }
 
-// running makes shards of an incarnation run a fire.
-func (w *world) running(inc, job string, shards shardset.Set, r record.Ref) {
+// startRuns has an incarnation claim a run of shards.
+func (w *world) startRuns(inc, job string, shards shardset.Set, r record.Ref) {
 	w.claim(inc, job, func(c *record.Claims) {
 		c.Running = c.Running.With(shards, r)
 		c.Watermarks = c.Watermarks.Raise(shards, r.Watermark())
 	})
 }
 
-func (w *world) look(inc string) {
+func (w *world) readClaims(inc string) {
 	l := FreshRead{Seen: w.seq, Claims: map[string]ClaimsRecord{}, Unreadable: map[string]bool{}}
 	for seg, c := range w.claims[inc] {
 		l.Claims[seg] = c
 	}
-	w.V.Reads[inc] = l
+	w.View.Reads[inc] = l
 }
 
-// decide looks until it has decided.
+// decide decides, with the reads that the decision asks for.
 func (w *world) decide() Decision {
 	w.t.Helper()
 	for range 10 {
@@ -124,7 +124,7 @@ func (w *world) decide() Decision {
 			return d
 		}
 		for _, inc := range d.Reads {
-			w.look(inc)
+			w.readClaims(inc)
 		}
 	}
 	w.t.Fatal("no decision after ten rounds of reads")
@@ -136,69 +136,69 @@ func (w *world) decideOnce() Decision {
 	w.t.Helper()
 	before := ""
 	if !w.uncompared {
-		before = coordtest.Snapshot(w.V)
+		before = coordtest.Snapshot(w.View)
 	}
-	d := Decide(w.V)
+	d := Decide(w.View)
 	if !w.uncompared {
-		require.Equal(w.t, before, coordtest.Snapshot(w.V), "Decide writes nothing into its View")
+		require.Equal(w.t, before, coordtest.Snapshot(w.View), "Decide writes nothing into its View")
 	}
-	w.V.StrategyProblems = d.StrategyProblems
+	w.View.StrategyProblems = d.StrategyProblems
 	return d
 }
 
-// round decides and carries out, and returns what was decided.
+// round decides, applies the decision, and returns it.
 func (w *world) round() Decision {
 	w.t.Helper()
 	d := w.decide()
 	for _, c := range d.Changes {
-		pc, err := c.EncodeShare(w.V.Keys)
+		pc, err := c.EncodeShare(w.View.Keys)
 		require.NoError(w.t, err)
-		require.Equal(w.t, w.V.Plans[c.Segment].Rev, c.rev, "a change names the plan that it replaces")
+		require.Equal(w.t, w.View.Plans[c.Segment].Rev, c.rev, "a change names the plan that it replaces")
 		value, err := record.Encode(c.Plan)
 		require.NoError(w.t, err)
 		p, err := record.DecodePlan(value)
 		require.NoError(w.t, err, "a written plan can be read")
-		w.V.Plans[c.Segment] = PlanRecord{Rev: w.rev(), Plan: p}
+		w.View.Plans[c.Segment] = PlanRecord{Rev: w.nextRev(), Plan: p}
 		for _, op := range pc.Ops {
-			w.carryOut(op)
+			w.applyOp(op)
 		}
 	}
 	for _, b := range d.Reapings {
 		for _, ld := range b.PackLoads(registry.PortableLimits, nil) {
 			for _, op := range ld.Txn.Then {
-				w.carryOut(op)
+				w.applyOp(op)
 			}
 		}
 	}
-	clear(w.V.Reads)
+	clear(w.View.Reads)
 	return d
 }
 
-func (w *world) carryOut(op registry.Op) {
+func (w *world) applyOp(op registry.Op) {
 	for inc, records := range w.claims {
 		for seg, c := range records {
-			if op.Kind == registry.OpDelete && op.Key == w.V.Keys.Claims(inc, seg) {
+			if op.Kind == registry.OpDelete && op.Key == w.View.Keys.Claims(inc, seg) {
 				require.Equal(w.t, c.Rev, op.Rev)
 				delete(records, seg)
 			}
 		}
 	}
-	for inc, m := range w.V.Members {
-		if op.Kind == registry.OpDelete && op.Key == w.V.Keys.Member(inc) {
+	for inc, m := range w.View.Members {
+		if op.Kind == registry.OpDelete && op.Key == w.View.Keys.Member(inc) {
 			require.Equal(w.t, m.Rev, op.Rev)
-			delete(w.V.Members, inc)
+			delete(w.View.Members, inc)
 		}
 	}
-	for seg := range w.V.Control {
-		if op.Kind == registry.OpSet && op.Key == w.V.Keys.Control(seg) {
+	for seg := range w.View.Control {
+		if op.Kind == registry.OpSet && op.Key == w.View.Keys.Control(seg) {
 			c, err := record.DecodeControl(op.Value)
 			require.NoError(w.t, err)
-			w.V.Control[seg] = ControlRecord{Rev: w.rev(), Control: c}
+			w.View.Control[seg] = ControlRecord{Rev: w.nextRev(), Control: c}
 		}
 	}
 }
 
-// settle goes on until there is nothing to do.
+// Settle makes rounds until there is nothing to do.
 func (w *world) Settle() {
 	w.t.Helper()
 	for range 20 {
@@ -211,7 +211,7 @@ func (w *world) Settle() {
 
 func (w *world) Plan(job string) *record.Plan {
 	w.t.Helper()
-	p, ok := w.V.Plans[job]
+	p, ok := w.View.Plans[job]
 	require.True(w.t, ok, "%s has no plan", job)
 	return p.Plan
 }
