@@ -105,7 +105,7 @@ const (
 // outcome is the result of a strategy in a setting.
 type outcome struct {
 	moved  [kinds]int // shards
-	ideal  [kinds]int // as few as could have moved
+	ideal  [kinds]int // the fewest that could have moved
 	times  int        // how often each happened
 	spread int        // of the members' shards, at the worst
 }
@@ -308,7 +308,7 @@ func claimsHold(t *testing.T, s setting, of map[string]*outcome) {
 	mean := float64(s.all()) / float64(s.members)
 	for _, name := range compared {
 		o := of[name]
-		times := float64(o.all()) / float64(sticky.all()) // the ideal, which sticky has just been held to
+		times := float64(o.all()) / float64(sticky.all()) // sticky moves the ideal, as checked above
 		t.Logf("%-8s moves %6.2f times the ideal, members differ by %d", name, times, o.spread)
 		switch {
 		case name == "ring":
@@ -320,7 +320,7 @@ func claimsHold(t *testing.T, s setting, of map[string]*outcome) {
 			assert.LessOrEqual(t, o.spread, 1, "%s is even within a job", name)
 			assert.Greater(t, times, 0.35*float64(s.members), "%s moves about half of all", name)
 		case name != "sticky":
-			assert.Greater(t, float64(o.spread), 0.4*float64(s.all()), "%s gives jobs of one shard to one member or two", name)
+			assert.Greater(t, float64(o.spread), 0.4*float64(s.all()), "%s assigns jobs of one shard to one member or two", name)
 		}
 	}
 }

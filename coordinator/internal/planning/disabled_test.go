@@ -265,7 +265,7 @@ func TestPlan_DisabledInstances(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, map[string]string{c: "0-1"}, w.owners("new"))
 	})
-	t.Run("that are not there are no problem of a job that nobody offers", func(t *testing.T) {
+	t.Run("that are not members are no problem of an unoffered job", func(t *testing.T) {
 		w, a, b := setUp(t)
 		w.View.GroupExclusion.Instances = []string{"nobody"}
 		w.expire(a)
@@ -273,7 +273,7 @@ func TestPlan_DisabledInstances(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, UnofferedProblem, w.Plan("job").Problem)
 	})
-	t.Run("by name are so in their next incarnation", func(t *testing.T) {
+	t.Run("by name are disabled in their next incarnation, too", func(t *testing.T) {
 		w, a, b := setUp(t)
 		w.View.GroupExclusion.Instances = []string{"a"}
 		w.Settle()

@@ -18,7 +18,7 @@ func BenchmarkPlan(b *testing.B) {
 	}{
 		{"one job of 10,000 shards, 200 members", 1, 10_000, 200, "sticky"},
 		{"10,000 jobs of one shard, 50 members", 10_000, 1, 50, "sticky"},
-		{"10,000 jobs of one shard dealt by rotate, 50 members", 10_000, 1, 50, "rotate"},
+		{"10,000 jobs of one shard assigned by rotate, 50 members", 10_000, 1, 50, "rotate"},
 	} {
 		names := make([]string, size.jobs)
 		for i := range names {
@@ -42,7 +42,7 @@ func BenchmarkPlan(b *testing.B) {
 					w.Join(fmt.Sprintf("m%03d", i), names...)
 				}
 				event.happen(w)
-				changes := len(w.decide().Changes) // looks at the dead, too
+				changes := len(w.decide().Changes) // reads the claims of expired members, too
 				b.ReportAllocs()
 				for b.Loop() {
 					if d := Decide(w.View); len(d.Changes) != changes {
