@@ -11,14 +11,14 @@ import (
 // Program computes which fires of a shard are due, by one definition of its job. A Program is
 // pure: the same arguments give the same result on every instance.
 type Program interface {
-	// Due returns what is due at now. The fires up to and including last have been claimed or
+	// Due returns the fires due at now. The fires up to and including last have been claimed or
 	// skipped; a later definition applies from until on, or never if until is zero.
 	Due(last, until, now time.Time) Due
 	// SkipDue returns the same for a disabled shard: all due fires are skipped, and Fire is zero.
 	SkipDue(last, until, now time.Time) Due
 }
 
-// Due is what is due for a shard.
+// Due holds the due fires of a shard.
 type Due struct {
 	Fire    time.Time // to be claimed now; zero for none. Never after now
 	Missed  bool      // Fire is late by more than a grace, or replaces fires before it
@@ -35,7 +35,7 @@ func (d *Due) HasAny() bool { return !d.Fire.IsZero() || d.Skipped > 0 }
 // a later version of the library may support more.
 type Compiler func(def json.RawMessage) (Program, error)
 
-// InEpoch computes what is due in an epoch for a shard with watermark m. It returns false if m
+// InEpoch computes the due fires of an epoch for a shard with watermark m. It returns false if m
 // is past the epoch.
 func InEpoch(e *record.Epoch, prog Program, m record.Watermark, now record.Instant, disabled bool) (Due, bool) {
 	if m.Epoch > e.Number {

@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// clearServed removes from the plan what has been served: pending re-runs that were claimed,
+// clearServed removes served parts from the plan: pending re-runs that were claimed,
 // triggers that all their shards have claimed, and epochs in which nothing is due. It requires
 // reads of all owners' claims.
 func (p *jobPlanner) clearServed() {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Decide returns what the leader has to do. It reads the View, writes nothing into it, and returns
+// Decide returns the next steps of the leader. It reads the View, writes nothing into it, and returns
 // equal decisions for equal views. The leader calls it whenever the view changes and on a slow
 // tick, so that no decision depends on having seen an event.
 func Decide(v *View) Decision {

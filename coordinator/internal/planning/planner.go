@@ -18,7 +18,7 @@ type jobPlanner struct {
 	prev      PlanRecord
 	next      *record.Plan // a clone of prev's plan that the parts change
 	change    Change
-	needsRoom bool // an epoch or a trigger waits for room in the plan: clear what has been served at once
+	needsRoom bool // an epoch or a trigger waits for room in the plan: clear served parts at once
 }
 
 // explain adds a reason to the change, for the log and the plan. It makes the plan be written.

@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// JobProgress is what has been claimed of a job, by its plan and its owners.
+// JobProgress holds the claims of a job, by its plan and its owners.
 type JobProgress struct {
 	Watermarks record.Watermarks
 	Running    record.Runs

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// round is what one call of Decide derives from its View, and collects for its Decision.
+// round holds the values that one call of Decide derives from its View and collects for its Decision.
 type round struct {
 	*View
 	expired     []string          // members, sorted: the plan of any job may have to absorb their claims

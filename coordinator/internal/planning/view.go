@@ -34,7 +34,7 @@ type View struct {
 	StrategyProblems map[string]string          // of the last Decision
 	Skewed           map[string]record.Duration // incarnations whose clocks are skewed
 	OnStrategyCall   func(strategy, job string) // if set, called before each strategy, as a strategy may not return
-	SlowTick         bool                       // clear what has been served
+	SlowTick         bool                       // clear served parts of plans
 
 	// Absences holds how long this leader has seen members with a restart grace drain or expired.
 	Absences map[string]time.Duration
