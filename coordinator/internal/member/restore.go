@@ -20,7 +20,7 @@ import (
 // edit. Its view holds the plans, and the plans hold the definitions in force; it writes them again
 // under its term. A later leader has no copy to compare with, and plans by the records that it reads.
 
-// Restorer is what a leader knows in order to restore edited plans and definitions.
+// Restorer is a leader's knowledge for restoring edited plans and definitions.
 type Restorer struct {
 	lastWrite map[string]uint64 // by segment: the commit of this term that last wrote the plan
 	unsure    map[string]bool   // segments whose last change has an unknown outcome

@@ -41,7 +41,7 @@ func (p *Progress) markBusy() {
 	}
 }
 
-// setTask records what the loop is busy with.
+// setTask records the present task of the loop.
 func (p *Progress) setTask(doing, subject string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +73,7 @@ func (p *Progress) markIdle() {
 }
 
 // checkStuck reports whether the loop has made no progress for longer than patience at now, and
-// describes what it was doing.
+// describes its task.
 func (p *Progress) checkStuck(now time.Time, patience time.Duration) (why string, stuck bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
