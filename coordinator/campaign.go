@@ -52,9 +52,9 @@ func Campaign(ctx context.Context, reg registry.Registry, name string, lead func
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	c := &campaign{reg: reg, lock: registry.NewLock(reg, registry.Key(name)), lead: lead, stop: stop}
-	defer c.close(ctx)
+	defer c.closeLock(ctx)
 	for {
-		err := registry.KeepSession(running, reg, registry.SessionOptions{}, c.run)
+		err := registry.KeepSession(running, reg, registry.SessionOptions{}, c.runTerm)
 		switch {
 		case c.over && c.ended == nil:
 			return c.result
@@ -99,7 +99,7 @@ type campaign struct {
 }
 
 // run campaigns for one term, in a session.
-func (c *campaign) run(ctx context.Context, s registry.Session) error {
+func (c *campaign) runTerm(ctx context.Context, s registry.Session) error {
 	held, err := c.lock.Acquire(ctx, s)
 	switch {
 	case errors.Is(err, registry.ErrSessionLost):
@@ -138,7 +138,7 @@ func (c *campaign) resign(ctx context.Context, s registry.Session, held *registr
 }
 
 // close waits for what is left in line to be gone.
-func (c *campaign) close(ctx context.Context) {
+func (c *campaign) closeLock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), campaignTimeout)
 	defer cancel()
 	_ = c.lock.Close(ctx) // what could not be told goes with the session

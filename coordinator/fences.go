@@ -33,7 +33,7 @@ func (o *Operator) RaiseFences(ctx context.Context, above uint64) error {
 // raiseFencesOnce reports whether another writer changed the record in between.
 func (o *Operator) raiseFencesOnce(ctx context.Context, above uint64) (again bool, err error) {
 	key := o.keys.Meta()
-	e, found, err := o.get(ctx, key)
+	e, found, err := o.getRecord(ctx, key)
 	if err != nil {
 		return false, err
 	}
@@ -47,5 +47,5 @@ func (o *Operator) raiseFencesOnce(ctx context.Context, above uint64) (again boo
 		return false, nil
 	}
 	meta.FenceBase = above
-	return o.store(ctx, key, e.Modified, meta)
+	return o.putRecord(ctx, key, e.Modified, meta)
 }

@@ -50,7 +50,7 @@ type Owned struct {
 	Shard, Shards int
 	Fence         uint64 // greater than that of any earlier owner of the shard
 
-	tenure *tenure
+	ownership *ownership
 }
 
 // Join takes part in sharing out cfg.Shards until ctx ends, and returns when every Own has
@@ -92,7 +92,7 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
-	o := &owning{own: cfg.Own, reg: reg, log: cfg.Logger, calls: map[int]context.CancelCauseFunc{}}
+	o := &ownWork{own: cfg.Own, reg: reg, log: cfg.Logger, calls: map[int]context.CancelCauseFunc{}}
 	if o.log == nil {
 		o.log = slog.Default()
 	}
@@ -107,14 +107,14 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 		return fmt.Errorf("join: %w", err)
 	}
 	m.Offer(map[string]json.RawMessage{ownedJob: def})
-	return o.takePart(ctx, m)
+	return o.runMember(ctx, m)
 }
 
 // ownedJob is the job whose shards Join shares out.
 const ownedJob = "shards"
 
 // takePart runs a member until ctx ends, and then leaves in good order.
-func (o *owning) takePart(ctx context.Context, m *member.Member) error {
+func (o *ownWork) runMember(ctx context.Context, m *member.Member) error {
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	stopped := make(chan error, 1)
@@ -128,7 +128,7 @@ func (o *owning) takePart(ctx context.Context, m *member.Member) error {
 	leaving, cancel := context.WithTimeout(run, leaveTimeout)
 	defer cancel()
 	drained := m.Drain(leaving)
-	o.end(context.Cause(ctx))
+	o.endCalls(context.Cause(ctx))
 	o.calling.Wait()
 	left, cancel := context.WithTimeout(run, leaveTimeout)
 	defer cancel()
@@ -146,7 +146,7 @@ func (o *owning) takePart(ctx context.Context, m *member.Member) error {
 const leaveTimeout = 5 * time.Second
 
 // owning is the Work of Join.
-type owning struct {
+type ownWork struct {
 	own  func(context.Context, Owned) error
 	reg  registry.Registry
 	keys record.Keys
@@ -159,17 +159,17 @@ type owning struct {
 }
 
 // Compile is described in Work.
-func (o *owning) Compile(json.RawMessage) (due.Program, error) { return always{}, nil }
+func (o *ownWork) Compile(json.RawMessage) (due.Program, error) { return always{}, nil }
 
 // Start is described in Work.
-func (o *owning) Start(ctx context.Context, r member.Run, done func(error)) {
+func (o *ownWork) Start(ctx context.Context, r member.Run, done func(error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended != nil { // perhaps nobody waits for calls any more
 		done(o.ended)
 		return
 	}
-	t := newTenure(ctx, o.reg, r.Session, o.keys.Data(ownedJob, r.Shard))
+	t := newOwnership(ctx, o.reg, r.Session, o.keys.Data(ownedJob, r.Shard))
 	ctx, end := context.WithCancelCause(ctx)
 	o.calls[r.Shard] = end
 	o.calling.Go(func() {
@@ -190,7 +190,7 @@ func (o *owning) Start(ctx context.Context, r member.Run, done func(error)) {
 var errGoexit = errors.New("the call of Own ended in runtime.Goexit")
 
 // Yield is described in Work.
-func (o *owning) Yield(_ string, shard int, cause error) {
+func (o *ownWork) Yield(_ string, shard int, cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if end, ok := o.calls[shard]; ok {
@@ -198,7 +198,7 @@ func (o *owning) Yield(_ string, shard int, cause error) {
 	}
 }
 
-func (o *owning) end(cause error) {
+func (o *ownWork) endCalls(cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = cause
@@ -216,7 +216,7 @@ func (always) Due(last, until, now time.Time) due.Due {
 	if !until.IsZero() && !now.Before(until) {
 		return due.Due{}
 	}
-	if again := last.Add(ownAgain); !last.After(now) && now.Before(again) {
+	if again := last.Add(reownDelay); !last.After(now) && now.Before(again) {
 		return due.Due{Wake: again}
 	}
 	if !now.After(last) {
@@ -229,4 +229,4 @@ func (always) Due(last, until, now time.Time) due.Due {
 func (always) SkipDue(last, until, now time.Time) due.Due { return due.Due{} }
 
 // ownAgain is how long a shard that was given up stays so.
-const ownAgain = 100 * time.Millisecond
+const reownDelay = 100 * time.Millisecond

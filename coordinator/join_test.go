@@ -194,7 +194,7 @@ func TestJoin(t *testing.T) {
 	holding(t, "owns again, a little later, what Own has given up", func(t *testing.T, h *holders) {
 		leave := h.join("a", 1, func(context.Context, Owned) error { return errors.New("cannot") })
 		time.Sleep(10*time.Second - time.Millisecond)
-		assert.LessOrEqual(t, h.called(), int(12*time.Second/ownAgain))
+		assert.LessOrEqual(t, h.called(), int(12*time.Second/reownDelay))
 		assert.Greater(t, h.called(), 10)
 		assert.NoError(t, leave())
 	})
@@ -245,14 +245,14 @@ func TestJoin(t *testing.T) {
 		assert.ErrorIs(t, <-returned, registry.ErrClosed)
 	})
 	holding(t, "calls nobody any more once it is leaving", func(t *testing.T, h *holders) {
-		o := &owning{
+		o := &ownWork{
 			own: func(context.Context, Owned) error {
 				t.Error("Own is called")
 				return nil
 			},
 			log: slog.New(slog.DiscardHandler), calls: map[int]context.CancelCauseFunc{},
 		}
-		o.end(errEnough)
+		o.endCalls(errEnough)
 		done := make(chan error, 1)
 		o.Start(t.Context(), member.Run{}, func(err error) { done <- err })
 		assert.ErrorIs(t, <-done, errEnough)

@@ -90,10 +90,10 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 		return 0, fmt.Errorf("trigger %q: no shard is named; nil means all", job)
 	}
 	number := uint64(0)
-	err := o.change(ctx, job, func(c *record.Control, def record.Job) error {
+	err := o.changeControl(ctx, job, func(c *record.Control, def record.Job) error {
 		t := record.Trigger{At: record.InstantOf(time.Now()), Param: param}
 		if shards != nil {
-			set, err := shardsOf(shards, def.Shards)
+			set, err := shardSetOf(shards, def.Shards)
 			if err != nil {
 				return err
 			}
@@ -136,7 +136,7 @@ func (o *Operator) Resume(ctx context.Context, job string) error {
 }
 
 func (o *Operator) setPaused(ctx context.Context, verb, job string, paused, stopped bool) error {
-	err := o.change(ctx, job, func(c *record.Control, _ record.Job) error {
+	err := o.changeControl(ctx, job, func(c *record.Control, _ record.Job) error {
 		c.Paused, c.Stopped = paused, stopped
 		return nil
 	})
@@ -157,9 +157,9 @@ func (o *Operator) setPaused(ctx context.Context, verb, job string, paused, stop
 // of before that are still owed run or are skipped as the job's misfire policy says; pending
 // re-runs and triggers stay. A Reset that is made twice resets twice, which does no harm.
 func (o *Operator) Reset(ctx context.Context, job string) error {
-	done, err := o.resetsDone(ctx, record.Segment(job))
+	done, err := o.readResets(ctx, record.Segment(job))
 	if err == nil {
-		err = o.change(ctx, job, func(c *record.Control, _ record.Job) error {
+		err = o.changeControl(ctx, job, func(c *record.Control, _ record.Job) error {
 			c.Resets = max(c.Resets, done) + 1 // an older copy of the record may have been restored
 			return nil
 		})
@@ -171,12 +171,12 @@ func (o *Operator) Reset(ctx context.Context, job string) error {
 }
 
 // resetsDone returns how many resets of a job the plan has.
-func (o *Operator) resetsDone(ctx context.Context, segment string) (uint64, error) {
+func (o *Operator) readResets(ctx context.Context, segment string) (uint64, error) {
 	if err := o.checkFormat(ctx); err != nil {
 		return 0, err
 	}
 	key := o.keys.Plan(segment)
-	e, found, err := o.get(ctx, key)
+	e, found, err := o.getRecord(ctx, key)
 	if err != nil || !found {
 		return 0, err
 	}
@@ -205,8 +205,8 @@ func (o *Operator) resetsDone(ctx context.Context, segment string) (uint64, erro
 // comes under them is disabled. If all who offer a job are disabled, nobody owns its shards;
 // its fires are owed, and run late.
 func (o *Operator) Disable(ctx context.Context, s Scope) error {
-	if err := o.set(ctx, &s, true); err != nil {
-		return fmt.Errorf("disable in %s: %w", s.where(), err)
+	if err := o.setDisabled(ctx, &s, true); err != nil {
+		return fmt.Errorf("disable in %s: %w", s.describeJob(), err)
 	}
 	return nil
 }
@@ -214,8 +214,8 @@ func (o *Operator) Disable(ctx context.Context, s Scope) error {
 // Enable takes back what Disable said of what s names, and no more: what is disabled for
 // all jobs stays so when it is enabled for one. What was not disabled is left as it is.
 func (o *Operator) Enable(ctx context.Context, s Scope) error {
-	if err := o.set(ctx, &s, false); err != nil {
-		return fmt.Errorf("enable in %s: %w", s.where(), err)
+	if err := o.setDisabled(ctx, &s, false); err != nil {
+		return fmt.Errorf("enable in %s: %w", s.describeJob(), err)
 	}
 	return nil
 }
@@ -224,17 +224,17 @@ func (o *Operator) Enable(ctx context.Context, s Scope) error {
 // group: what is said of all is not repeated for each.
 func (o *Operator) Intent(ctx context.Context, job string) (Intent, error) {
 	if job == "" {
-		c, _, err := o.groupControl(ctx)
+		c, _, err := o.readGroupControl(ctx)
 		if err != nil {
 			return Intent{}, fmt.Errorf("intent for all jobs: %w", err)
 		}
 		return Intent{Disabled: Scope{Instances: c.Instances, Hosts: c.Hosts}}, nil
 	}
-	def, err := o.definition(ctx, record.Segment(job))
+	def, err := o.readDefinition(ctx, record.Segment(job))
 	if err != nil {
 		return Intent{}, fmt.Errorf("intent for %q: %w", job, err)
 	}
-	c, _, err := o.control(ctx, def)
+	c, _, err := o.readControl(ctx, def)
 	if err != nil {
 		return Intent{}, fmt.Errorf("intent for %q: %w", job, err)
 	}
@@ -242,37 +242,37 @@ func (o *Operator) Intent(ctx context.Context, job string) (Intent, error) {
 }
 
 // set disables or enables.
-func (o *Operator) set(ctx context.Context, s *Scope, disabled bool) error {
-	if err := s.check(); err != nil {
+func (o *Operator) setDisabled(ctx context.Context, s *Scope, disabled bool) error {
+	if err := s.validate(); err != nil {
 		return err
 	}
 	if s.Job == "" {
-		return o.changeGroup(ctx, func(c *record.GroupControl) error { return s.set(&c.Exclusion, disabled) })
+		return o.changeGroupControl(ctx, func(c *record.GroupControl) error { return s.setExclusion(&c.Exclusion, disabled) })
 	}
-	return o.change(ctx, s.Job, func(c *record.Control, def record.Job) error {
+	return o.changeControl(ctx, s.Job, func(c *record.Control, def record.Job) error {
 		total := def.Shards
 		if !disabled {
 			total = record.MaxShards // the job may have had more
 		}
-		shards, err := shardsOf(s.Shards, total)
+		shards, err := shardSetOf(s.Shards, total)
 		if err != nil {
 			return err
 		}
 		if c.Disabled = c.Disabled.Minus(shards); disabled {
 			c.Disabled = c.Disabled.Union(shards)
 		}
-		return s.set(&c.Exclusion, disabled)
+		return s.setExclusion(&c.Exclusion, disabled)
 	})
 }
 
-func (s *Scope) where() string {
+func (s *Scope) describeJob() string {
 	if s.Job == "" {
 		return "all jobs"
 	}
 	return fmt.Sprintf("%q", s.Job)
 }
 
-func (s *Scope) check() error {
+func (s *Scope) validate() error {
 	switch {
 	case len(s.Shards)+len(s.Instances)+len(s.Hosts) == 0:
 		return errors.New("no shard, instance or host is named")
@@ -293,30 +293,30 @@ func (s *Scope) check() error {
 }
 
 // set puts the instances and hosts of s into x, or takes them out.
-func (s *Scope) set(x *record.Exclusion, disabled bool) error {
+func (s *Scope) setExclusion(x *record.Exclusion, disabled bool) error {
 	if !disabled {
-		x.Instances, x.Hosts = without(x.Instances, s.Instances), without(x.Hosts, s.Hosts)
+		x.Instances, x.Hosts = removeNames(x.Instances, s.Instances), removeNames(x.Hosts, s.Hosts)
 		return nil
 	}
-	x.Instances, x.Hosts = with(x.Instances, s.Instances), with(x.Hosts, s.Hosts)
+	x.Instances, x.Hosts = addNames(x.Instances, s.Instances), addNames(x.Hosts, s.Hosts)
 	if most := max(len(x.Instances), len(x.Hosts)); most > record.MaxExcluded {
 		return fmt.Errorf("%w: %d, at most %d instances and as many hosts", ErrTooManyDisabled, most, record.MaxExcluded)
 	}
 	return nil
 }
 
-func with(names, more []string) []string {
+func addNames(names, more []string) []string {
 	all := slices.Concat(names, more)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-func without(names, less []string) []string {
+func removeNames(names, less []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(less, name) })
 }
 
 // shardsOf returns a set of shards of a job that has so many.
-func shardsOf(numbers []int, total int) (shardset.Set, error) {
+func shardSetOf(numbers []int, total int) (shardset.Set, error) {
 	set := shardset.Set{}
 	for _, s := range numbers {
 		if s < 0 || s >= total {
@@ -328,16 +328,16 @@ func shardsOf(numbers []int, total int) (shardset.Set, error) {
 }
 
 // change changes the intent for a job by compare and set.
-func (o *Operator) change(ctx context.Context, job string, change func(*record.Control, record.Job) error) error {
+func (o *Operator) changeControl(ctx context.Context, job string, change func(*record.Control, record.Job) error) error {
 	segment := record.Segment(job)
-	def, err := o.definition(ctx, segment)
+	def, err := o.readDefinition(ctx, segment)
 	if err != nil {
 		return err
 	}
 	for {
-		c, rev, err := o.control(ctx, def)
+		c, rev, err := o.readControl(ctx, def)
 		if err == nil && rev.IsZero() {
-			c.LastTrigger, err = o.lastTrigger(ctx, segment)
+			c.LastTrigger, err = o.findLastTrigger(ctx, segment)
 		}
 		if err != nil {
 			return err
@@ -345,23 +345,23 @@ func (o *Operator) change(ctx context.Context, job string, change func(*record.C
 		if err := change(c, def); err != nil {
 			return err
 		}
-		if again, err := o.store(ctx, o.keys.Control(segment), rev, c); !again {
+		if again, err := o.putRecord(ctx, o.keys.Control(segment), rev, c); !again {
 			return err
 		}
 	}
 }
 
 // changeGroup changes the intent for all jobs by compare and set.
-func (o *Operator) changeGroup(ctx context.Context, change func(*record.GroupControl) error) error {
+func (o *Operator) changeGroupControl(ctx context.Context, change func(*record.GroupControl) error) error {
 	for {
-		c, rev, err := o.groupControl(ctx)
+		c, rev, err := o.readGroupControl(ctx)
 		if err != nil {
 			return err
 		}
 		if err := change(c); err != nil {
 			return err
 		}
-		if again, err := o.store(ctx, o.keys.GroupControl(), rev, c); !again {
+		if again, err := o.putRecord(ctx, o.keys.GroupControl(), rev, c); !again {
 			return err
 		}
 	}
@@ -369,7 +369,7 @@ func (o *Operator) changeGroup(ctx context.Context, change func(*record.GroupCon
 
 // store writes a record in place of the one at rev, which is zero if there was none. It
 // reports that somebody came between.
-func (o *Operator) store(ctx context.Context, key registry.Key, rev registry.Rev, v any) (again bool, err error) {
+func (o *Operator) putRecord(ctx context.Context, key registry.Key, rev registry.Rev, v any) (again bool, err error) {
 	value, err := record.Encode(v)
 	if err != nil {
 		return false, err
@@ -384,7 +384,7 @@ func (o *Operator) store(ctx context.Context, key registry.Key, rev registry.Rev
 }
 
 // get reads a record; found is false if there is none.
-func (o *Operator) get(ctx context.Context, key registry.Key) (e registry.Entry, found bool, err error) {
+func (o *Operator) getRecord(ctx context.Context, key registry.Key) (e registry.Entry, found bool, err error) {
 	e, err = o.reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
 	if errors.Is(err, registry.ErrNotFound) {
 		return e, false, nil
@@ -394,10 +394,10 @@ func (o *Operator) get(ctx context.Context, key registry.Key) (e registry.Entry,
 
 // control returns the intent for a job. Where none is stored it is what the plan says, from
 // when the job was new; later definitions do not change it.
-func (o *Operator) control(ctx context.Context, def record.Job) (*record.Control, registry.Rev, error) {
+func (o *Operator) readControl(ctx context.Context, def record.Job) (*record.Control, registry.Rev, error) {
 	segment := record.Segment(def.Name)
 	key := o.keys.Control(segment)
-	e, found, err := o.get(ctx, key)
+	e, found, err := o.getRecord(ctx, key)
 	if err != nil {
 		return nil, registry.Rev{}, err
 	}
@@ -412,7 +412,7 @@ func (o *Operator) control(ctx context.Context, def record.Job) (*record.Control
 		return c, e.Modified, nil
 	}
 	c := &record.Control{Job: def.Name, Paused: def.StartPaused}
-	if e, found, err = o.get(ctx, o.keys.Plan(segment)); err != nil {
+	if e, found, err = o.getRecord(ctx, o.keys.Plan(segment)); err != nil {
 		return nil, registry.Rev{}, err
 	}
 	if found {
@@ -427,8 +427,8 @@ func (o *Operator) control(ctx context.Context, def record.Job) (*record.Control
 
 // lastTrigger returns the highest number of a trigger that a plan or its owners' claims show. The
 // record that counts them may have been deleted; a number that is given out again never runs.
-func (o *Operator) lastTrigger(ctx context.Context, segment string) (last uint64, err error) {
-	p, err := o.plan(ctx, segment)
+func (o *Operator) findLastTrigger(ctx context.Context, segment string) (last uint64, err error) {
+	p, err := o.readPlan(ctx, segment)
 	if p == nil || err != nil {
 		return 0, err
 	}
@@ -455,12 +455,12 @@ func (o *Operator) lastTrigger(ctx context.Context, segment string) (last uint64
 }
 
 // groupControl returns the intent for all jobs.
-func (o *Operator) groupControl(ctx context.Context) (*record.GroupControl, registry.Rev, error) {
+func (o *Operator) readGroupControl(ctx context.Context) (*record.GroupControl, registry.Rev, error) {
 	if err := o.checkFormat(ctx); err != nil {
 		return nil, registry.Rev{}, err
 	}
 	key := o.keys.GroupControl()
-	e, found, err := o.get(ctx, key)
+	e, found, err := o.getRecord(ctx, key)
 	if err != nil || !found {
 		return &record.GroupControl{}, registry.Rev{}, err
 	}
@@ -472,18 +472,18 @@ func (o *Operator) groupControl(ctx context.Context) (*record.GroupControl, regi
 }
 
 // definition returns the definition of a job.
-func (o *Operator) definition(ctx context.Context, segment string) (record.Job, error) {
-	_, def, err := o.definitionText(ctx, segment)
+func (o *Operator) readDefinition(ctx context.Context, segment string) (record.Job, error) {
+	_, def, err := o.readDefinitionText(ctx, segment)
 	return def, err
 }
 
 // definitionText returns the definition of a job as it is stored, too.
-func (o *Operator) definitionText(ctx context.Context, segment string) (json.RawMessage, record.Job, error) {
+func (o *Operator) readDefinitionText(ctx context.Context, segment string) (json.RawMessage, record.Job, error) {
 	if err := o.checkFormat(ctx); err != nil {
 		return nil, record.Job{}, err
 	}
 	key := o.keys.Job(segment)
-	e, found, err := o.get(ctx, key)
+	e, found, err := o.getRecord(ctx, key)
 	if err != nil {
 		return nil, record.Job{}, err
 	}
@@ -499,7 +499,7 @@ func (o *Operator) definitionText(ctx context.Context, segment string) (json.Raw
 
 // checkFormat checks that this version may touch the namespace.
 func (o *Operator) checkFormat(ctx context.Context) error {
-	e, found, err := o.get(ctx, o.keys.Meta())
+	e, found, err := o.getRecord(ctx, o.keys.Meta())
 	if err != nil || !found {
 		return err
 	}

@@ -16,15 +16,15 @@ import (
 //
 // Of an Owned written by hand it is nil.
 func (o Owned) State(ctx context.Context) ([]byte, error) {
-	t := o.tenure
+	t := o.ownership
 	if t == nil {
 		return nil, nil
 	}
-	if err := t.take(ctx); err != nil {
+	if err := t.acquireTurn(ctx); err != nil {
 		return nil, fmt.Errorf("read state of shard %d: %w", o.Shard, err)
 	}
-	defer t.give()
-	value, err := t.read(ctx)
+	defer t.releaseTurn()
+	value, err := t.readState(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read state of shard %d: %w", o.Shard, err)
 	}
@@ -47,11 +47,11 @@ func (o Owned) State(ctx context.Context) ([]byte, error) {
 //
 // An Owned written by hand saves nothing and returns nil.
 func (o Owned) Save(ctx context.Context, state []byte, ops ...registry.Op) error {
-	t := o.tenure
+	t := o.ownership
 	if t == nil {
 		return nil
 	}
-	if err := t.save(ctx, state, ops); err != nil {
+	if err := t.saveState(ctx, state, ops); err != nil {
 		return fmt.Errorf("save state of shard %d: %w", o.Shard, err)
 	}
 	return nil
@@ -59,7 +59,7 @@ func (o Owned) Save(ctx context.Context, state []byte, ops ...registry.Op) error
 
 // Commit applies ops in one transaction, as Save does, and leaves the state alone.
 func (o Owned) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, error) {
-	t := o.tenure
+	t := o.ownership
 	if t == nil {
 		return registry.Rev{}, nil
 	}
@@ -71,22 +71,22 @@ func (o Owned) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, er
 }
 
 // tenure is what the owner of a shard may read and write while its call lasts.
-type tenure struct {
+type ownership struct {
 	*Writes
 	reg registry.Registry
 	key registry.Key // of the state
 
-	turn  chan struct{} // one slot, taken by whoever reads or saves the state, for:
-	known bool          // the state has been read
-	rev   registry.Rev  // of the state; zero: there was none
+	turn      chan struct{} // one slot, taken by whoever reads or saves the state, for:
+	stateRead bool          // the state has been read
+	rev       registry.Rev  // of the state; zero: there was none
 }
 
-func newTenure(ctx context.Context, reg registry.Registry, id registry.SessionID, key registry.Key) *tenure {
-	return &tenure{Writes: NewWrites(ctx, reg, id), reg: reg, key: key, turn: make(chan struct{}, 1)}
+func newOwnership(ctx context.Context, reg registry.Registry, id registry.SessionID, key registry.Key) *ownership {
+	return &ownership{Writes: NewWrites(ctx, reg, id), reg: reg, key: key, turn: make(chan struct{}, 1)}
 }
 
 // take waits for the turn to read or save the state.
-func (t *tenure) take(ctx context.Context) error {
+func (t *ownership) acquireTurn(ctx context.Context) error {
 	select {
 	case t.turn <- struct{}{}:
 		return nil
@@ -95,25 +95,25 @@ func (t *tenure) take(ctx context.Context) error {
 	}
 }
 
-func (t *tenure) give() { <-t.turn }
+func (t *ownership) releaseTurn() { <-t.turn }
 
 // read reads the state. The turn is the caller's.
-func (t *tenure) read(ctx context.Context) ([]byte, error) {
+func (t *ownership) readState(ctx context.Context) ([]byte, error) {
 	e, err := t.reg.Get(ctx, t.key, registry.ReadOptions{Fresh: true})
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return nil, err
 	}
-	t.known, t.rev = true, e.Modified
+	t.stateRead, t.rev = true, e.Modified
 	return e.Value, nil
 }
 
-func (t *tenure) save(ctx context.Context, state []byte, ops []registry.Op) error {
-	if err := t.take(ctx); err != nil {
+func (t *ownership) saveState(ctx context.Context, state []byte, ops []registry.Op) error {
+	if err := t.acquireTurn(ctx); err != nil {
 		return err
 	}
-	if !t.known {
-		if _, err := t.read(ctx); err != nil {
-			t.give()
+	if !t.stateRead {
+		if _, err := t.readState(ctx); err != nil {
+			t.releaseTurn()
 			return fmt.Errorf("%w: %w", registry.ErrNotApplied, err)
 		}
 	}
@@ -121,11 +121,11 @@ func (t *tenure) save(ctx context.Context, state []byte, ops []registry.Op) erro
 	if !t.rev.IsZero() {
 		own = registry.Set(t.key, t.rev, state)
 	}
-	_, err := t.commit(ctx, append(slices.Clone(ops), own), func(rev registry.Rev, err error) {
+	_, err := t.commitThen(ctx, append(slices.Clone(ops), own), func(rev registry.Rev, err error) {
 		if err == nil {
 			t.rev = rev
 		}
-		t.give()
+		t.releaseTurn()
 	})
 	if refusal, refused := batch.FindConflict(err); refused && refusal.Index == len(ops) {
 		return fmt.Errorf("another hand has changed it: %w", err)

@@ -115,7 +115,7 @@ type MemberStatus struct {
 	Draining bool
 	Offers   bool // it offers the job
 	// NotUnderstood is whether it would, but for a definition that its version cannot run.
-	NotUnderstood bool
+	Unsupported bool
 	// Revision is that of the member's own definition of the job, if it offers it or would.
 	// Differs is whether that is not the definition that is stored: it has another revision, or
 	// other content, as the member found it when it wrote its record last.
@@ -141,31 +141,31 @@ type MemberStatus struct {
 //
 // Of failures and decisions it holds the latest few. Those before are only in logs.
 func (o *Operator) Status(ctx context.Context, job string) (Status, error) {
-	st, err := o.status(ctx, job)
+	st, err := o.readStatus(ctx, job)
 	if err != nil {
 		return Status{}, fmt.Errorf("status of %q: %w", job, err)
 	}
 	return st, nil
 }
 
-func (o *Operator) status(ctx context.Context, job string) (Status, error) {
+func (o *Operator) readStatus(ctx context.Context, job string) (Status, error) {
 	segment := record.Segment(job)
-	text, def, err := o.definitionText(ctx, segment)
+	text, def, err := o.readDefinitionText(ctx, segment)
 	if err != nil {
 		return Status{}, err
 	}
-	c, _, err := o.control(ctx, def)
+	c, _, err := o.readControl(ctx, def)
 	if err != nil {
 		return Status{}, err
 	}
-	plan, err := o.plan(ctx, segment)
+	plan, err := o.readPlan(ctx, segment)
 	if err != nil {
 		return Status{}, err
 	}
 	st := Status{
-		Job: job, Revision: def.Revision, Schedule: scheduleOf(text), Intent: intentOf(job, c), Triggers: numbers(c.Triggers),
+		Job: job, Revision: def.Revision, Schedule: scheduleOf(text), Intent: intentOf(job, c), Triggers: triggerNumbers(c.Triggers),
 	}
-	if st.Leader, err = o.leader(ctx); err != nil {
+	if st.Leader, err = o.readLeader(ctx); err != nil {
 		return Status{}, err
 	}
 	var done planning.JobProgress
@@ -174,12 +174,12 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 	var failures record.Failures
 	owners := map[string]shardset.Set{}
 	if plan != nil {
-		st.tellPlan(plan)
+		st.addPlan(plan)
 		st.NextFire = nextFire(plan, o.compile, time.Now())
 		done.Watermarks = plan.Watermarks
 		counts, ended, failures, owners = plan.Counts, plan.Ended, plan.Failures, plan.Owners
 	}
-	members, err := o.members(ctx, &st)
+	members, err := o.readMembers(ctx, &st)
 	if err != nil {
 		return Status{}, err
 	}
@@ -190,32 +190,32 @@ func (o *Operator) status(ctx context.Context, job string) (Status, error) {
 	}
 	for _, inc := range slices.Sorted(maps.Keys(members)) {
 		m := members[inc]
-		claims, err := o.claims(ctx, inc, segment, &st)
+		claims, err := o.readClaims(ctx, inc, segment, &st)
 		if err != nil {
 			return Status{}, err
 		}
-		m.Shards, m.Running = listed(owners[inc]), runsOf(claims.Running)
-		if m.Offers || m.NotUnderstood || len(m.Shards) > 0 || claims.Job != "" {
+		m.Shards, m.Running = shardList(owners[inc]), runsOf(claims.Running)
+		if m.Offers || m.Unsupported || len(m.Shards) > 0 || claims.Job != "" {
 			st.Members = append(st.Members, *m)
 		}
 		done.AddClaims(owners[inc], claims)
 		counts, ended, failures = counts.Add(claims.Counts), max(ended, claims.Ended), failures.With(claims.Failures...)
 	}
 	if plan != nil {
-		st.tellProgress(plan, done)
+		st.addProgress(plan, done)
 	}
 	st.Counts, st.Ended, st.Failures = Counts(counts), ended.Time(), failuresOf(failures)
 	return st, nil
 }
 
 // tellPlan tells what a plan says.
-func (st *Status) tellPlan(p *record.Plan) {
+func (st *Status) addPlan(p *record.Plan) {
 	st.InForce, st.Paused, st.Shards, st.Problem = p.Last().Job().Revision, p.Paused, p.Shards(), p.Problem
 	unowned := shardset.Range(0, p.Shards())
 	for _, shards := range p.Owners {
 		unowned = unowned.Minus(shards)
 	}
-	st.Unowned, st.Frozen, st.Disabled = listed(unowned), listed(p.Frozen), listed(p.Disabled)
+	st.Unowned, st.Frozen, st.Disabled = shardList(unowned), shardList(p.Frozen), shardList(p.Disabled)
 	st.Schedule, st.ScheduleStopped = scheduleOf(p.Last().Def), p.Stopped
 	for _, d := range p.Decisions {
 		st.Decisions = append(st.Decisions, Decision{d.At.Time(), d.By, d.Term, d.What, d.Again})
@@ -223,9 +223,9 @@ func (st *Status) tellPlan(p *record.Plan) {
 }
 
 // plan returns the plan of a job, nil if there is none.
-func (o *Operator) plan(ctx context.Context, segment string) (*record.Plan, error) {
+func (o *Operator) readPlan(ctx context.Context, segment string) (*record.Plan, error) {
 	key := o.keys.Plan(segment)
-	e, found, err := o.get(ctx, key)
+	e, found, err := o.getRecord(ctx, key)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (o *Operator) plan(ctx context.Context, segment string) (*record.Plan, erro
 
 // members returns what the members' records say about the job of st, by incarnation. See
 // claims for how they are read.
-func (o *Operator) members(ctx context.Context, st *Status) (map[string]*MemberStatus, error) {
+func (o *Operator) readMembers(ctx context.Context, st *Status) (map[string]*MemberStatus, error) {
 	live, err := o.reg.List(ctx, o.keys.Instances(), registry.ReadOptions{})
 	if err != nil {
 		return nil, err
@@ -261,8 +261,8 @@ func (o *Operator) members(ctx context.Context, st *Status) (map[string]*MemberS
 		revision, has := m.Revision(st.Job)
 		out[e.Key.Name()] = &MemberStatus{
 			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive[m.Session], Draining: m.Draining,
-			Offers: m.Offers(st.Job), NotUnderstood: slices.Contains(m.Unsupported, st.Job), Revision: revision,
-			Differs: has && (revision != st.Revision || slices.Contains(m.Differs, st.Job)), Blocked: listed(m.Blocked[st.Job]),
+			Offers: m.Offers(st.Job), Unsupported: slices.Contains(m.Unsupported, st.Job), Revision: revision,
+			Differs: has && (revision != st.Revision || slices.Contains(m.Differs, st.Job)), Blocked: shardList(m.Blocked[st.Job]),
 			Waiting: waitingOf(m.Waiting[st.Job]),
 		}
 	}
@@ -271,7 +271,7 @@ func (o *Operator) members(ctx context.Context, st *Status) (map[string]*MemberS
 
 // claims returns what an incarnation has claimed of a job, the zero record if nothing. The
 // plan was read fresh, and reads of a handle never go back, so these cost no commits.
-func (o *Operator) claims(ctx context.Context, incarnation, segment string, st *Status) (record.Claims, error) {
+func (o *Operator) readClaims(ctx context.Context, incarnation, segment string, st *Status) (record.Claims, error) {
 	key := o.keys.Claims(incarnation, segment)
 	e, err := o.reg.Get(ctx, key, registry.ReadOptions{})
 	switch {
@@ -289,12 +289,12 @@ func (o *Operator) claims(ctx context.Context, incarnation, segment string, st *
 }
 
 func intentOf(job string, c *record.Control) Intent {
-	return Intent{c.Paused, Scope{job, listed(c.Disabled), c.Instances, c.Hosts}, c.Stopped}
+	return Intent{c.Paused, Scope{job, shardList(c.Disabled), c.Instances, c.Hosts}, c.Stopped}
 }
 
-func listed(s shardset.Set) []int { return slices.Collect(s.All()) }
+func shardList(s shardset.Set) []int { return slices.Collect(s.All()) }
 
-func numbers(triggers []record.Trigger) []uint64 {
+func triggerNumbers(triggers []record.Trigger) []uint64 {
 	var out []uint64
 	for _, t := range triggers {
 		out = append(out, t.Number)
@@ -311,7 +311,7 @@ func runsOf(groups record.Runs) []Runs {
 }
 
 func runOf(g record.RunGroup) Runs {
-	return Runs{listed(g.Shards), g.Fire.Time(), g.Trigger, g.Attempt}
+	return Runs{shardList(g.Shards), g.Fire.Time(), g.Trigger, g.Attempt}
 }
 
 func failuresOf(fs record.Failures) []Failure {
@@ -323,5 +323,5 @@ func failuresOf(fs record.Failures) []Failure {
 }
 
 func waitingOf(w record.Waiting) Waiting {
-	return Waiting{listed(w.Shards), w.More, w.Since.Time(), w.Behind}
+	return Waiting{shardList(w.Shards), w.More, w.Since.Time(), w.Behind}
 }

@@ -42,7 +42,7 @@ func (o *Operator) WithCompiler(c due.Compiler) *Operator {
 
 // tellProgress adds to st what a plan and what its owners have claimed say of its shards, and
 // leaves out what has been served since the leader wrote the plan.
-func (st *Status) tellProgress(p *record.Plan, g planning.JobProgress) {
+func (st *Status) addProgress(p *record.Plan, g planning.JobProgress) {
 	g.Reruns = slices.Concat(due.Unclaimed(p.Reruns, g.Watermarks), due.Unclaimed(g.HandedBack, g.Watermarks))
 	st.Reruns = runsOf(g.Reruns)
 	served := func(t record.Trigger) bool {
@@ -55,12 +55,12 @@ func (st *Status) tellProgress(p *record.Plan, g planning.JobProgress) {
 		}
 	}
 	slices.Sort(st.Triggers)
-	st.PerShard = perShard(p, g)
+	st.PerShard = shardStatuses(p, g)
 }
 
 // perShard returns what is on record of each shard. There may be ten thousand, so it goes by
 // the sets that share something.
-func perShard(p *record.Plan, g planning.JobProgress) []ShardStatus {
+func shardStatuses(p *record.Plan, g planning.JobProgress) []ShardStatus {
 	out := make([]ShardStatus, p.Shards())
 	each := func(shards shardset.Set, set func(*ShardStatus)) {
 		for s := range shards.Intersect(shardset.Range(0, len(out))).All() {
@@ -117,11 +117,11 @@ func scheduleOf(def json.RawMessage) string {
 }
 
 // leader returns who is in office.
-func (o *Operator) leader(ctx context.Context) (LeaderStatus, error) {
-	if _, present, err := o.get(ctx, o.keys.Seat()); err != nil || !present {
+func (o *Operator) readLeader(ctx context.Context) (LeaderStatus, error) {
+	if _, present, err := o.getRecord(ctx, o.keys.Seat()); err != nil || !present {
 		return LeaderStatus{}, err
 	}
-	e, found, err := o.get(ctx, o.keys.Leader())
+	e, found, err := o.getRecord(ctx, o.keys.Leader())
 	if err != nil || !found {
 		return LeaderStatus{}, err
 	}

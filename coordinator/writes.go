@@ -38,7 +38,7 @@ func NewWrites(ctx context.Context, reg registry.Registry, id registry.SessionID
 // Close waits until the outcome is known or the session is over. A registry.ConflictError
 // counts items in ops.
 func (w *Writes) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, error) {
-	return w.commit(ctx, ops, func(registry.Rev, error) {})
+	return w.commitThen(ctx, ops, func(registry.Rev, error) {})
 }
 
 // Close lets nothing be sent any more, and waits until nothing is on its way. It may be
@@ -51,7 +51,7 @@ func (w *Writes) Close() {
 }
 
 // begin asks to send a write, whose end is to be told to sent.
-func (w *Writes) begin() bool {
+func (w *Writes) beginWrite() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over || w.session.Err() != nil {
@@ -63,9 +63,9 @@ func (w *Writes) begin() bool {
 
 // commit is Commit. settled is called once, when the outcome is known or will not be; that
 // may be after commit has returned.
-func (w *Writes) commit(ctx context.Context, ops []registry.Op, settled func(registry.Rev, error)) (registry.Rev, error) {
+func (w *Writes) commitThen(ctx context.Context, ops []registry.Op, settled func(registry.Rev, error)) (registry.Rev, error) {
 	var err error
-	if !w.begin() {
+	if !w.beginWrite() {
 		err = ErrNotOwner
 	} else if ctx.Err() != nil {
 		w.sent.Done()
@@ -88,14 +88,14 @@ func (w *Writes) commit(ctx context.Context, ops []registry.Op, settled func(reg
 	}()
 	select {
 	case o := <-known:
-		return o.rev, w.explain(o.err)
+		return o.rev, w.explainWriteError(o.err)
 	case <-ctx.Done():
 		return registry.Rev{}, fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, context.Cause(ctx))
 	}
 }
 
 // explain makes of the error of a write what its caller is told.
-func (w *Writes) explain(err error) error {
+func (w *Writes) explainWriteError(err error) error {
 	refusal, refused := batch.FindConflict(err)
 	switch {
 	case err == nil, errors.Is(err, registry.ErrUnknownOutcome):

@@ -51,7 +51,7 @@ func TestNewerVersions(t *testing.T) {
 		require.NoError(t, err)
 		job, err := o.Status(t.Context(), "job")
 		require.NoError(t, err)
-		assert.True(t, job.Members[0].NotUnderstood)
+		assert.True(t, job.Members[0].Unsupported)
 		assert.NotEmpty(t, job.Problem)
 		other, err := o.Status(t.Context(), "other")
 		require.NoError(t, err)

@@ -106,7 +106,7 @@ func TestRollingUpgrade_Definitions(t *testing.T) {
 		assert.Contains(t, old.Log.String(), "definition is not supported")
 		st, err := a.Status(t.Context(), "job")
 		require.NoError(t, err)
-		assert.Equal(t, []bool{false, true}, []bool{st.Members[0].NotUnderstood, st.Members[1].NotUnderstood})
+		assert.Equal(t, []bool{false, true}, []bool{st.Members[0].Unsupported, st.Members[1].Unsupported})
 		assert.Empty(t, st.Problem)
 		countNewRuns("job", a, old)
 		membertest.SleepToMinute(4)
