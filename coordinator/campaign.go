@@ -10,35 +10,36 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Campaign takes part in the election of a leader, and calls lead while this process is
-// it. At any commit at most one of those who campaign for a name leads; the others wait in
-// line, and lead in the order in which they came.
+// Campaign takes part in a leader election and calls lead while this process is the leader.
+// In the store, at most one of the processes that campaign for a name leads at any time. The
+// others queue, and lead in the order of their arrival.
 //
-// The name is that of a directory in reg in which there is nothing else, such as
-// "billing/leader". Its records are those of a registry.Lock, whose holder leads.
+// Name is a directory in reg that holds nothing else, such as "billing/leader". Its records
+// are those of a [registry.Lock]; the holder of the lock is the leader.
 //
-// The term is a fencing token: greater than that of every earlier leader. The context of
-// lead ends when the term does, with a cause that wraps registry.ErrSessionLost if the
-// session was lost, and with the cause of ctx when that ends. That does not stop what lead
-// has sent already. So lead gives its term to stores that compare, and puts
-// TermGuard(ctx) into what it writes to reg.
+// Term is a fencing token: it is greater than the term of every earlier leader. The context
+// of lead ends with the term. Its cause wraps [registry.ErrSessionLost] if the session was
+// lost, and is the cause of ctx if that has ended. Ending a context does not stop requests
+// that lead has sent already. Therefore lead should pass its term to stores that refuse
+// smaller numbers, and add [TermGuard] to its transactions on reg.
 //
-// When the session is lost, another leads as soon as the store has ended it, whether or not
-// lead has returned. Campaign waits for lead to return, and then campaigns again with a new
-// session; what lead returned is dropped. So lead is never called twice at a time, and a
-// lead that ignores the end of its context keeps nobody else from leading.
+// If the session is lost, another process leads once the store has expired the session,
+// even if lead has not returned here. Campaign waits for lead to return, discards its result
+// and campaigns again under a new session. Calls of lead never overlap in one Campaign.
 //
-// Otherwise the term lasts until lead returns, also after the end of ctx. Then the process
-// resigns: by one commit that names the next leader. Campaign returns
+// Otherwise the term lasts until lead returns, even if ctx ends first. The process then
+// resigns with one commit, which names the next leader, and Campaign returns:
 //
-//   - what lead returned while it was in office, nil included;
-//   - the cause of ctx when that has ended, before or during a term. An error of lead that
-//     is not just the end of its context is wrapped as well;
-//   - an error that names the campaign if it cannot go on: registry.ErrInvalidKey,
-//     registry.ErrLockRecord, registry.ErrPermission, registry.ErrClosed and the like.
+//   - the result of lead, nil included, if it returned during its term;
+//   - the cause of ctx, if ctx ended before or during a term. It is joined with an error of
+//     lead that is not merely the end of its context;
+//   - an error that names the campaign, if it cannot continue, such as
+//     registry.ErrInvalidKey, registry.ErrLockRecord, registry.ErrPermission or
+//     registry.ErrClosed.
 //
-// While the registry cannot be reached, it keeps trying until ctx ends; then it takes some
-// seconds to resign, and what could not be told to the store ends with the session.
+// While the registry is unreachable, Campaign retries until ctx ends. It then tries for up to
+// 3 s to resign and for as long to leave the queue; otherwise its records vanish when the
+// session expires.
 func Campaign(ctx context.Context, reg registry.Registry, name string, lead func(ctx context.Context, term uint64) error) error {
 	if name == "" {
 		return fmt.Errorf("campaign: %w: the name is empty", registry.ErrInvalidKey)
@@ -68,9 +69,9 @@ func Campaign(ctx context.Context, reg registry.Registry, name string, lead func
 	}
 }
 
-// TermGuard returns the condition that the term has not ended in which Campaign called lead
-// with ctx, or a context made of it. With another context it returns the zero Cond, with
-// which no Txn is valid.
+// TermGuard returns a condition for transactions on the registry of a [Campaign]: it holds
+// while the term lasts in which lead was called with ctx, or with the parent of ctx. For any
+// other context, TermGuard returns the zero Cond, which makes a Txn invalid.
 func TermGuard(ctx context.Context) registry.Cond {
 	guard, _ := ctx.Value(termKey{}).(registry.Cond)
 	return guard
@@ -78,12 +79,12 @@ func TermGuard(ctx context.Context) registry.Cond {
 
 type termKey struct{}
 
-// campaignTimeout bounds the good order in which a campaign ends: resigning, and leaving
-// the line. What is not told to the store by then ends with the session.
+// campaignTimeout bounds the attempts to resign and to leave the queue. After it, the
+// records vanish when the session expires.
 const campaignTimeout = 3 * time.Second
 
 var (
-	errTermLost = errors.New("term lost") // the session has ended, to the store's knowledge
+	errTermLost = errors.New("term lost") // the store has expired the session
 	errOver     = errors.New("campaign over")
 )
 
@@ -92,13 +93,13 @@ type campaign struct {
 	lock *registry.Lock
 	lead func(context.Context, uint64) error
 
-	stop   context.CancelCauseFunc // so that no other session follows
+	stop   context.CancelCauseFunc // called so that no other session is opened
 	over   bool
-	ended  error // why the last term had ended when lead returned: nil if it was in office
+	ended  error // why the last term had ended when lead returned; nil if it had not
 	result error // of lead
 }
 
-// run campaigns for one term, in a session.
+// runTerm campaigns for one term under the session s.
 func (c *campaign) runTerm(ctx context.Context, s registry.Session) error {
 	held, err := c.lock.Acquire(ctx, s)
 	switch {
@@ -117,14 +118,13 @@ func (c *campaign) runTerm(ctx context.Context, s registry.Session) error {
 	return errOver
 }
 
-// resign gives up the office after lead has returned err. It reports whether it had been
+// resign ends the term after lead has returned err. It reports whether the term had been
 // lost before.
 func (c *campaign) resign(ctx context.Context, s registry.Session, held *registry.Held, err error) (lost bool) {
 	lost = errors.Is(context.Cause(ctx), registry.ErrSessionLost)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), campaignTimeout)
 	defer cancel()
-	// It fails for good only if the term is over. Otherwise the end of the session, which
-	// comes next, does what could not be done here.
+	// A failed release needs no retry: the session is closed next, which deletes the key.
 	released := held.Release(ctx)
 	if lost || errors.Is(released, registry.ErrSessionLost) {
 		return true
@@ -132,20 +132,20 @@ func (c *campaign) resign(ctx context.Context, s registry.Session, held *registr
 	if !errors.Is(err, registry.ErrSessionLost) {
 		return false
 	}
-	// The store may have told lead before it told the session.
+	// A write by lead may observe the end of the session before the session does.
 	_, err = registry.Apply(ctx, c.reg, registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}})
 	return errors.Is(err, registry.ErrConflict)
 }
 
-// close waits for what is left in line to be gone.
+// closeLock removes this process's entry from the queue.
 func (c *campaign) closeLock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), campaignTimeout)
 	defer cancel()
-	_ = c.lock.Close(ctx) // what could not be told goes with the session
+	_ = c.lock.Close(ctx) // after an error, the entry vanishes with the session
 }
 
-// withResult returns cause, which ended contexts with end, and what lead returned if that
-// says more.
+// withResult returns cause, joined with the result of lead if that is more than the end of
+// its context, which is end or cause.
 func withResult(cause, end, result error) error {
 	if result == nil || errors.Is(result, end) || errors.Is(result, cause) {
 		return cause

@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// A leader does what only one of the fleet may do, and guards what it writes by its term.
+// A leader does work for the whole fleet, and makes each write conditional on its term.
 func ExampleCampaign() {
 	ctx := context.Background()
 	reg := memory.New().Client("web-1")

@@ -62,7 +62,7 @@ func deaf(t *testing.T, s *memory.Server, name string) *candidate {
 	return (&candidate{name: name, reg: s.Client(name), deaf: true}).start(t)
 }
 
-// unaware is campaign for one that is not told of the end of its sessions.
+// unaware is campaign for a candidate whose sessions do not observe their end.
 func unaware(t *testing.T, s *memory.Server, name string) *candidate {
 	return (&candidate{name: name, reg: unawareRegistry{s.Client(name)}}).start(t)
 }
@@ -153,7 +153,7 @@ func TestCampaign_ElectsOne(t *testing.T) {
 	})
 
 	inBubble(t, "at each commit, whatever befalls them", func(t *testing.T, s *memory.Server) {
-		// Each leader writes its term, under its guard: what is stored tells who led when.
+		// Each leader writes its term under its guard, so the stored values show the order of terms.
 		s.Record()
 		setup := s.Client("setup")
 		defer setup.Close(t.Context()) //nolint:errcheck // it has no sessions

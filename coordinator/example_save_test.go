@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// An owner saves how far it has come, and the next owner of the shard goes on from there.
+// An owner saves its position, and the next owner of the shard continues from there.
 func ExampleOwned_Save() {
 	server := memory.New() // a program has a client of etcd or ZooKeeper here
 	process := func(name, offset string) {

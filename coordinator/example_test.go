@@ -11,9 +11,9 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// A process consumes the partitions that it owns. With one process that is all of them; a
-// second one, started anywhere, would be given half. A whole consumer, which goes on where
-// the last one stopped, is in examples/consumer.
+// A process consumes the partitions that it owns. A single process owns all of them; a second
+// one would be assigned half. For a consumer that continues where the previous owner stopped,
+// see examples/consumer.
 func ExampleJoin() {
 	ctx, stop := context.WithCancel(context.Background())
 	server := memory.New() // a program has a client of etcd or ZooKeeper here
@@ -28,7 +28,7 @@ func ExampleJoin() {
 				fmt.Printf("consuming partition %d of %d\n", s.Shard, s.Shards)
 				consuming.Done()
 				<-ctx.Done()
-				return s.Save(context.WithoutCancel(ctx), []byte("4711")) // where the next owner is to go on
+				return s.Save(context.WithoutCancel(ctx), []byte("4711")) // the next owner continues here
 			},
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})
@@ -43,9 +43,9 @@ func ExampleJoin() {
 	// left: <nil>
 }
 
-// Somebody takes a host out of service, from a program that takes no part: what its
-// instances own goes to others, of which there are none here. The shards that Join shares
-// out are those of a job named "shards".
+// A program outside of the group takes a host out of service. The shards of its instances
+// would move to other instances, of which there are none here. The shards of Join belong to a
+// job named "shards".
 func ExampleOperator() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

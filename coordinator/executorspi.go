@@ -7,47 +7,49 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Package executor runs scheduled jobs on the types in this file. Join and Campaign do
-// without them.
+// The types of this file are for package executor, which runs scheduled jobs on them. Users
+// of Join, Campaign and Operator do not need them.
 type (
-	// Member takes part in a group: it claims runs of the shards that it owns and gives them to
-	// its Work. It joins again under another incarnation when its session is lost.
+	// Member takes part in a group: it claims runs of the shards that it owns and passes them
+	// to its Work. If its session is lost, it joins again as another incarnation.
 	Member = member.Member
-	// MemberOptions are options of NewMember.
+	// MemberOptions are the options of NewMember. Those of the same name as in
+	// executor.Options mean the same.
 	MemberOptions = member.Options
-	// Work is what a Member does with the shards it owns.
+	// Work starts the runs that a Member has claimed.
 	Work = member.Work
 	// Run is a claimed run.
 	Run = member.Run
-	// Program computes which fires of a shard are due, by one definition of a job.
+	// Program computes which fires of a shard are due under one definition of a job.
 	Program = due.Program
 	// Due is what a Program returns.
 	Due = due.Due
-	// Compiler makes programs of definitions as stored.
+	// Compiler compiles stored definitions to programs.
 	Compiler = due.Compiler
 )
 
-// NewMember returns a member of a group. Nothing is sent before Run.
+// NewMember returns a member of a group. It sends nothing to the registry before Member.Run.
 func NewMember(reg registry.Registry, o MemberOptions) (*Member, error) { return member.New(reg, o) }
 
-// Errors of a Member, and causes with which the contexts of its runs end.
+// Errors of a Member, and causes with which the contexts of runs and of Config.Own end.
 var (
-	// ErrNameTaken means that a live process has the instance's name.
+	// ErrNameTaken means that another live process has the instance's name.
 	ErrNameTaken = member.ErrNameTaken
-	// ErrHandedBack is the error of a run that is to be made again as another attempt.
+	// ErrHandedBack is the error by which Work reports a run as handed back: the next owner
+	// makes it again, as another attempt.
 	ErrHandedBack = member.ErrHandedBack
-	// ErrMoving means that another instance is to own the shard.
+	// ErrMoving means that the shard is being reassigned to another instance.
 	ErrMoving = member.ErrMoving
 	// ErrDisabled means that an operator disabled the shard.
 	ErrDisabled = member.ErrDisabled
 )
 
-// Bounds of options, and of what a job may wait for.
 const (
-	// MaxRestartGrace bounds MemberOptions.RestartGrace, whatever a record holds.
+	// MaxRestartGrace is the longest RestartGrace. Longer ones in a member record are cut.
 	MaxRestartGrace = planning.MaxRestartGrace
-	// MaxWeight bounds MemberOptions.Weight and Config.Weight, whatever a record holds.
+	// MaxWeight is the greatest Weight. Greater ones in a member record are cut.
 	MaxWeight = planning.MaxWeight
-	// MaxUnoffered is for how long a job that no live instance offers keeps what is due.
+	// MaxUnoffered is the time after which a job skips its due fires if no live instance
+	// offers it.
 	MaxUnoffered = planning.MaxUnoffered
 )

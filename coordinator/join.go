@@ -17,55 +17,81 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Config says what a process takes part in by Join. Namespace, Shards and Own are
-// required.
+// Config configures Join. Namespace, Shards and Own are required. Fields of the same name as
+// in executor.Options mean the same, and are described there in full.
 type Config struct {
-	Namespace  string
-	Group      string        // "" = "default"; a group shares out one set of shards
-	Instance   string        // "" = host name and a random part
-	SessionTTL time.Duration // 0 = registry.DefaultSessionTTL
-	Shards     int           // how many there are. The highest Revision's number holds
-	Revision   int
-	Strategy   string // "" = "sticky"
-	// Strategies are strategies of your own; see MemberOptions.Strategies.
+	// Namespace is the directory in the registry below which all records are kept.
+	Namespace string
+	// Group is the set of instances that own the shards together. Empty means "default".
+	Group string
+	// Instance is the name of this process. Empty means the host's name and a random part.
+	Instance string
+	// SessionTTL is the time after which the store expires a silent session. Zero means 10 s.
+	SessionTTL time.Duration
+	// Shards is the number of shards, up to 10,000. Shards are numbered from 0.
+	Shards int
+	// Revision is the number of this definition: Shards, Strategy and RunOn. The highest
+	// revision in the group is in force, so raise it with each change.
+	Revision int
+	// Strategy is the name of the strategy that assigns the shards. Empty means "sticky".
+	Strategy string
+	// Strategies are custom strategies by name. Every process of the group needs them.
 	Strategies map[string]strategy.Func
-	Host       string            // where this process runs; "" = the host's name. See Scope.Hosts
-	Labels     map[string]string // what kind of instance this is, for RunOn and strategies; see MemberOptions.Labels
-	Weight     int               // see MemberOptions.Weight
-	// RunOn is the labels that instances must have to own shards, all of these pairs: up to
-	// 16, of the sizes of MemberOptions.Labels. The highest Revision's hold. Who does not have
-	// them gives its shards up; if nobody does, nobody owns any.
+	// Host is the name by which operators disable the host. Empty means the system's name.
+	Host string
+	// Labels describe this instance to RunOn and to strategies.
+	Labels map[string]string
+	// Weight is this instance's share of the shards, relative to others. Zero means 1.
+	Weight int
+	// RunOn lists labels that an instance must have to own shards, up to 16. An instance
+	// without them gives up its shards. If no live instance has them, the shards have no owner.
 	RunOn map[string]string
-	// Own is called in its own goroutine for each shard that this process comes to own.
-	// Owning lasts as long as the call: ctx ends when the shard is to move, when it is
-	// disabled, when the session is lost or when Join's context has ended, and returning gives
-	// the shard up. A shard that is still this process's after that is owned again, by another
-	// call a little later; one that is disabled, once it no longer is.
-	Own    func(ctx context.Context, s Owned) error
-	Logger *slog.Logger // nil = slog.Default()
+	// Own is called in a goroutine of its own for each shard that this process comes to own.
+	// The process owns the shard until Own returns. Own must return soon after ctx ends, which
+	// happens when
+	//
+	//   - the shard is to move (the cause is ErrMoving),
+	//   - an operator disables it (ErrDisabled),
+	//   - the session is lost (registry.ErrSessionLost),
+	//   - the context of Join ends (its cause).
+	//
+	// If Own returns while the shard is still assigned to this process, it is called again
+	// after 100 ms; if the shard is disabled, after it is enabled. An error is logged.
+	Own func(ctx context.Context, s Owned) error
+	// Logger receives the log lines that docs/operating.md lists. Nil means slog.Default().
+	Logger *slog.Logger
 }
 
-// Owned is a shard that this process owns. A test of Own writes one by hand.
+// Owned is a shard that this process owns. A test of Own may use a literal, such as
+// Owned{Shard: 2, Shards: 3}, whose methods read and write nothing.
 type Owned struct {
-	Shard, Shards int
-	Fence         uint64 // greater than that of any earlier owner of the shard
+	Shard, Shards int    // the shard's number, from 0, and the number of shards
+	Fence         uint64 // a fencing token, greater than that of any earlier owner of the shard
 
 	ownership *ownership
 }
 
-// Join takes part in sharing out cfg.Shards until ctx ends, and returns when every Own has
-// returned and others have taken over: nil after an orderly end, or why it could not
-// begin. Losing the session ends the Own calls; then they are made again under a new one.
+// Join makes this process an owner of shards until ctx ends. The shards are distributed over
+// all processes that join the group, and cfg.Own is called for each one of this process.
 //
-// An owner that is to go on where the last one stopped keeps where that is by Owned.Save,
-// and begins with Owned.State.
+// After the end of ctx, Join waits until each Own has returned and, for up to 5 s, until other
+// instances own the shards. It then returns nil. Join returns an error if the configuration
+// is invalid, if the process cannot join, such as ErrNameTaken or ErrNewerFormat, or if the
+// registry is closed.
 //
-// A shard has at most one owner whose session lives. An Own that does not return when its
-// context ends keeps its shard from moving, unless the session is lost: then another may
-// own it, with a higher fence.
+// If the session is lost, the contexts of the Own calls end. Join opens a new session and
+// calls Own for the shards that it is then assigned.
 //
-// For an Operator the shards are those of a job named "shards". One that is disabled is
-// owned by nobody once its Own has returned. A pause lets calls that have begun go on.
+// To continue where the previous owner stopped, an owner stores its position with
+// [Owned.Save] and begins with [Owned.State].
+//
+// A shard has at most one owner whose session is alive. An Own that ignores the end of its
+// context keeps its shard from moving. If the session is lost, however, another process may
+// own the shard at the same time, with a higher fence.
+//
+// To an [Operator], the shards belong to a job named "shards". A disabled shard has no owner
+// once its Own has returned. After a pause, no Own is called until the resume, and calls that
+// have begun continue.
 func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 	if cfg.Own == nil {
 		return errors.New("join: Own is nil")
@@ -113,7 +139,7 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 // ownedJob is the job whose shards Join shares out.
 const ownedJob = "shards"
 
-// takePart runs a member until ctx ends, and then leaves in good order.
+// runMember runs a member until ctx ends, then ends the calls of Own and leaves the group.
 func (o *ownWork) runMember(ctx context.Context, m *member.Member) error {
 	run, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -121,7 +147,7 @@ func (o *ownWork) runMember(ctx context.Context, m *member.Member) error {
 	go func() { stopped <- m.Run(run) }()
 	select {
 	case err := <-stopped:
-		o.calling.Wait() // for calls whose contexts have ended with the membership
+		o.calling.Wait() // the contexts of these calls have ended with the membership
 		return err
 	case <-ctx.Done():
 	}
@@ -142,10 +168,10 @@ func (o *ownWork) runMember(ctx context.Context, m *member.Member) error {
 	return nil
 }
 
-// leaveTimeout bounds the wait for others to take over what a process leaves.
+// leaveTimeout bounds the wait for other instances to own the shards of a leaving one.
 const leaveTimeout = 5 * time.Second
 
-// owning is the Work of Join.
+// ownWork is the Work of Join.
 type ownWork struct {
 	own  func(context.Context, Owned) error
 	reg  registry.Registry
@@ -155,7 +181,7 @@ type ownWork struct {
 	calling sync.WaitGroup
 	mu      sync.Mutex
 	calls   map[int]context.CancelCauseFunc // by shard
-	ended   error                           // why no call lasts any more
+	ended   error                           // why no calls are made any more
 }
 
 // Compile is described in Work.
@@ -165,7 +191,7 @@ func (o *ownWork) Compile(json.RawMessage) (due.Program, error) { return always{
 func (o *ownWork) Start(ctx context.Context, r member.Run, done func(error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ended != nil { // perhaps nobody waits for calls any more
+	if o.ended != nil { // Join may have returned already, and must not leave a call behind
 		done(o.ended)
 		return
 	}
@@ -176,12 +202,12 @@ func (o *ownWork) Start(ctx context.Context, r member.Run, done func(error)) {
 		err := errGoexit
 		defer func() {
 			end(nil)
-			t.Close() // before others may have the shard
+			t.Close() // before another instance may own the shard
 			done(err)
 		}()
 		err = o.own(ctx, Owned{r.Shard, r.Shards, r.Fence, t})
 		if err != nil && ctx.Err() == nil {
-			o.log.Error("a shard was given up", "shard", r.Shard, "error", err)
+			o.log.Error("a shard was given up", "shard", r.Shard, "error", err, "next", "Own is called again while the shard is assigned to this instance")
 		}
 	})
 }
@@ -207,7 +233,7 @@ func (o *ownWork) endCalls(cause error) {
 	}
 }
 
-// always is the Program of shards that want to be owned all the time.
+// always is the Program of shards that are always to be owned.
 type always struct{}
 
 // Due is described in Program. A clock behind that of the last owner does not delay the
@@ -228,5 +254,5 @@ func (always) Due(last, until, now time.Time) due.Due {
 // SkipDue is described in Program. Nothing falls due of a shard that nobody is to own.
 func (always) SkipDue(last, until, now time.Time) due.Due { return due.Due{} }
 
-// ownAgain is how long a shard that was given up stays so.
+// reownDelay is the time from the return of Own to its next call for the same shard.
 const reownDelay = 100 * time.Millisecond

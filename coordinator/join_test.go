@@ -20,8 +20,8 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// holders is what processes own by Join. It fails the test when a shard has two owners at
-// once or a fence that is no greater than the one before.
+// holders records the owners of shards by Join. It fails the test if a shard has two owners at
+// once, or a fence that is not greater than the previous one.
 type holders struct {
 	t      *testing.T
 	server *memory.Server
@@ -93,7 +93,7 @@ func (h *holders) own(ctx context.Context, name string, s Owned, own func(contex
 	return err
 }
 
-// now returns who owns what, by process.
+// now returns the owned shards by process.
 func (h *holders) now() map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -321,7 +321,7 @@ func TestJoin(t *testing.T) {
 		assert.NoError(t, leaveA())
 		assert.NoError(t, leaveB())
 	})
-	t.Run("says at once what is wrong with its configuration", func(t *testing.T) {
+	t.Run("reports an invalid configuration at once", func(t *testing.T) {
 		own := func(context.Context, Owned) error { return nil }
 		for want, cfg := range map[string]Config{
 			"Own is nil":      {Namespace: "test", Shards: 1},

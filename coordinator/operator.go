@@ -17,32 +17,35 @@ import (
 )
 
 var (
-	// ErrUnknownJob means that nobody has stored a definition of the job.
+	// ErrUnknownJob means that no process has stored a definition of the job.
 	ErrUnknownJob = errors.New("unknown job")
-	// ErrTooManyTriggers means that as many triggers of the job wait as may.
+	// ErrTooManyTriggers means that 64 triggers of the job are pending, the most allowed.
 	ErrTooManyTriggers = errors.New("too many triggers wait")
-	// ErrTooManyDisabled means that as many instances or hosts are disabled as may be.
+	// ErrTooManyDisabled means that more than 256 instances or 256 hosts would be disabled
+	// for the job, or for all jobs.
 	ErrTooManyDisabled = errors.New("too many are disabled")
-	// ErrNewerFormat means that a newer version has written what this one must not guess at.
-	// Nothing was written.
+	// ErrNewerFormat means that a newer version of rota wrote a record that this version
+	// cannot interpret. Nothing was written.
 	ErrNewerFormat = record.ErrNewerFormat
 )
 
-// Operator says what a group is to run and what not, without being in it. Its methods may
-// be called from many goroutines.
+// Operator changes which jobs, shards and instances of a group may run, and reads the status
+// of jobs. Its process need not be in the group. Its methods may be called from several
+// goroutines at once.
 //
-// What an Operator says is in the registry when the call returns, and outlives every
-// process. It takes effect when the leader has copied it into its plans, a moment later; if
-// nobody leads, when somebody does. An error that wraps registry.ErrUnknownOutcome leaves
-// open whether it was stored; calls other than Trigger can then simply be made again.
+// When a call returns nil, the intent is stored in the registry, where it survives any crash.
+// It takes effect once the leader has copied it into its plans, usually within a second; a
+// group without a leader does so after the next election. After an error that wraps
+// registry.ErrUnknownOutcome, the intent may or may not be stored. All calls but Trigger and
+// Reset are idempotent and can be repeated; see those two for what a repetition does.
 type Operator struct {
 	reg     registry.Registry
 	keys    record.Keys
-	compile due.Compiler // nil: the schedules of jobs are not known
+	compile due.Compiler // nil if the schedules of jobs are not known
 }
 
-// NewOperator returns an Operator of a group of a namespace; "" is the group "default".
-// Nothing is sent before the first call.
+// NewOperator returns an Operator for a group of a namespace. An empty group means "default".
+// It sends nothing to the registry before the first call.
 func NewOperator(reg registry.Registry, namespace, group string) (*Operator, error) {
 	if group == "" {
 		group = member.DefaultGroup
@@ -57,34 +60,41 @@ func NewOperator(reg registry.Registry, namespace, group string) (*Operator, err
 	return &Operator{reg: reg, keys: keys}, nil
 }
 
-// Scope names what to disable or enable.
+// Scope names shards, instances or hosts to disable or enable. At least one of the three
+// lists must have an element.
 type Scope struct {
-	// Job is the job that it is about. Empty means all jobs of the group, also those that
-	// are yet to come.
+	// Job is the name of a job. Empty means all jobs of the group, present and future.
 	Job string
-	// Shards are numbers of shards of Job, which is not empty then.
+	// Shards are shards of Job, which must not be empty then.
 	Shards []int
-	// Instances are names. A process that was given its name has it again after a restart;
-	// one that was not comes back under another.
+	// Instances are names of instances. They need not exist. An instance without a configured
+	// name gets another one after a restart, to which the Scope no longer applies.
 	Instances []string
-	// Hosts are hosts, each as its instances state it, letter for letter: the name that the
-	// system gives them, if their options have no other.
+	// Hosts are names of hosts, compared byte by byte with the Host of each instance, which
+	// is the system's name unless configured.
 	Hosts []string
 }
 
-// Intent is what operators want, as it is stored.
+// Intent is the stored intent of operators. A plan that has not yet been updated may differ.
 type Intent struct {
-	Paused   bool
-	Disabled Scope // what would have to be enabled for nothing to be disabled; sorted
-	// ScheduleStopped is whether the schedule is stopped, and triggers run. A job that is
-	// paused has it false.
+	// Paused reports whether the job is paused.
+	Paused bool
+	// Disabled is everything that is disabled, sorted.
+	Disabled Scope
+	// ScheduleStopped reports whether the job runs by triggers only. It is false while Paused.
 	ScheduleStopped bool
 }
 
-// Trigger asks for a run of a job by hand. It is durable: once Trigger has returned, the
-// run happens whoever crashes. shards are those to run, nil for all, and an empty slice is
-// refused; those that are disabled, or whose job is paused, run when they no longer are. The number that is
-// returned stands in Run.Trigger.
+// Trigger requests a run of a job by hand and returns its number, which the runs have as
+// Run.Trigger. Numbers count from 1 for each job. Param replaces the job's Param unless it is
+// empty.
+//
+// Shards are the shards to run. Nil means all; an empty slice is an error. Each gets one run,
+// which may have several attempts. While the job is paused or a shard disabled, the run waits.
+//
+// The request is durable: once Trigger returns nil, crashes cannot prevent the run. Trigger
+// is not idempotent: each successful call is another run. It fails with ErrTooManyTriggers
+// if 64 triggers of the job are pending.
 func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int) (uint64, error) {
 	if shards != nil && len(shards) == 0 {
 		return 0, fmt.Errorf("trigger %q: no shard is named; nil means all", job)
@@ -113,24 +123,23 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 	return number, nil
 }
 
-// Pause makes the fleet claim nothing more of a job until Resume, no trigger and no re-run
-// either: they wait. Runs that have begun go on. A job whose schedule is stopped becomes a
-// paused one.
+// Pause stops a job until Resume: no fire, trigger or re-run is claimed. Triggers and re-runs
+// wait for the Resume; fires that come due during the pause are never run. Runs that have
+// begun continue. Pause replaces a StopSchedule.
 func (o *Operator) Pause(ctx context.Context, job string) error {
 	return o.setPaused(ctx, "pause", job, true, false)
 }
 
-// StopSchedule makes the fleet run a job by Trigger alone until Resume. Fires that come due
-// after the leader has stopped the schedule are not owed, as in a pause; those before it run.
-// Triggers run, and so do runs that a crash ended. A new definition holds for triggers from
-// when the leader has taken it up, and for the schedule from the Resume. A paused job becomes
-// one whose schedule is stopped, so that triggers that wait run.
+// StopSchedule makes a job run by Trigger only, until Resume. Fires that come due after the
+// leader has stopped the schedule are never run; earlier ones are. Triggers and re-runs go on.
+// A new definition applies to triggers once the leader has applied it, and to the schedule
+// from the Resume on. StopSchedule replaces a Pause, so waiting triggers run.
 func (o *Operator) StopSchedule(ctx context.Context, job string) error {
 	return o.setPaused(ctx, "stop schedule of", job, false, true)
 }
 
-// Resume ends a Pause or a StopSchedule, at an instant that is MaxClockSkew away, so that no
-// clock in the fleet has passed it. Fires that come until then are not owed.
+// Resume ends a Pause or a StopSchedule. Fires count from an instant that lies MaxClockSkew in
+// the future, so that no clock of the fleet has passed it. Earlier fires are never run.
 func (o *Operator) Resume(ctx context.Context, job string) error {
 	return o.setPaused(ctx, "resume", job, false, false)
 }
@@ -146,21 +155,21 @@ func (o *Operator) setPaused(ctx context.Context, verb, job string, paused, stop
 	return nil
 }
 
-// Reset starts a job afresh from now, whatever its shards have claimed: a new generation of its
-// newest definition begins at an instant that is MaxClockSkew away, or after the last fire that
-// was claimed until then. It is for shards that wait because a clock was wrong, which
-// Status.Problem shows. A job that is paused, or whose schedule is stopped, is reset when it resumes.
+// Reset starts a new epoch of a job, with its newest definition. It is for shards that wait
+// because a skewed clock claimed their fires ahead of time, which Status.Problem reports. The
+// epoch begins MaxClockSkew from now, or after the last fire that was claimed until then. A
+// job that is paused, or whose schedule is stopped, is reset when it resumes.
 //
-// Reset forgets which fires after that instant have been claimed. They are claimed at their
-// time, so those that a wrong clock has had run before are run again, with the same ID and
-// attempt 1: after a Reset each attempt at a fire is claimed at most once per generation. Fires
-// of before that are still owed run or are skipped as the job's misfire policy says; pending
-// re-runs and triggers stay. A Reset that is made twice resets twice, which does no harm.
+// Cost: fires of the new epoch that were claimed ahead of time run again, with the same ID
+// and attempt 1. After a Reset, each attempt is claimed at most once per epoch.
+//
+// Due fires of earlier epochs are run or skipped by the job's misfire policy. Pending re-runs
+// and triggers stay. Repeating a Reset starts another epoch, which does no harm.
 func (o *Operator) Reset(ctx context.Context, job string) error {
 	done, err := o.readResets(ctx, record.Segment(job))
 	if err == nil {
 		err = o.changeControl(ctx, job, func(c *record.Control, _ record.Job) error {
-			c.Resets = max(c.Resets, done) + 1 // an older copy of the record may have been restored
+			c.Resets = max(c.Resets, done) + 1 // the record may be an older one, from a backup
 			return nil
 		})
 	}
@@ -170,7 +179,7 @@ func (o *Operator) Reset(ctx context.Context, job string) error {
 	return nil
 }
 
-// resetsDone returns how many resets of a job the plan has.
+// readResets returns the number of resets in the plan of a job.
 func (o *Operator) readResets(ctx context.Context, segment string) (uint64, error) {
 	if err := o.checkFormat(ctx); err != nil {
 		return 0, err
@@ -187,23 +196,20 @@ func (o *Operator) readResets(ctx context.Context, segment string) (uint64, erro
 	return p.Resets, nil
 }
 
-// Disable keeps what s names from running until Enable. Runs that have begun go on; those
-// who own shards by Join are told to let go.
+// Disable prevents the shards, instances and hosts of s from starting runs until Enable. Runs
+// that have begun continue, but the context of Config.Own ends for disabled shards of Join.
 //
-// A shard that is disabled stays where it is. Its fires are passed over as they come, and
-// count as skipped: when it is enabled none of them is made up for. That is done by its
-// owner, so fires that find none, or one whose run of the shard has not ended, are passed
-// over later, and if the shard is enabled before that, run as the job's misfire policy says.
-// What is to run in any case waits: triggers, and runs that a crash ended, with the fires
-// that follow those. Waiting triggers count for ErrTooManyTriggers, and eight definitions
-// of a job are in force at most: while a run waits that names an older one, no ninth is
-// taken up.
+// A disabled shard keeps its owner. The owner skips and counts its fires as they come due, so
+// they are not run after Enable. If the shard has no owner, or its last run has not ended,
+// fires are skipped later; those not yet skipped at the time of Enable are subject to the
+// job's misfire policy. Triggers and re-runs wait for Enable, and so do the fires after a
+// re-run. Waiting triggers count towards ErrTooManyTriggers. A waiting run also keeps its
+// definition in use, and a job has at most eight definitions in use: a ninth waits.
 //
-// Instances and hosts that are disabled own no shards: others are given them, those that
-// run when they have ended. They stay in the group and may lead it, and none of their shards
-// waits for their return (MemberOptions.RestartGrace). Nobody has to know the names: whoever
-// comes under them is disabled. If all who offer a job are disabled, nobody owns its shards;
-// its fires are owed, and run late.
+// Disabled instances, and instances on disabled hosts, own no shards. Their shards are
+// reassigned, running ones after the run, and without restart grace. The instances stay in
+// the group and may lead it. If all instances that offer a job are disabled, its shards have
+// no owner and its fires stay due.
 func (o *Operator) Disable(ctx context.Context, s Scope) error {
 	if err := o.setDisabled(ctx, &s, true); err != nil {
 		return fmt.Errorf("disable in %s: %w", s.describeJob(), err)
@@ -211,8 +217,9 @@ func (o *Operator) Disable(ctx context.Context, s Scope) error {
 	return nil
 }
 
-// Enable takes back what Disable said of what s names, and no more: what is disabled for
-// all jobs stays so when it is enabled for one. What was not disabled is left as it is.
+// Enable reverts Disable for the shards, instances and hosts of s in exactly the given Job:
+// an instance that is disabled for all jobs stays disabled when it is enabled for one. Names
+// that are not disabled are ignored.
 func (o *Operator) Enable(ctx context.Context, s Scope) error {
 	if err := o.setDisabled(ctx, &s, false); err != nil {
 		return fmt.Errorf("enable in %s: %w", s.describeJob(), err)
@@ -220,8 +227,8 @@ func (o *Operator) Enable(ctx context.Context, s Scope) error {
 	return nil
 }
 
-// Intent returns what operators want of a job, or, if job is empty, of all jobs of the
-// group: what is said of all is not repeated for each.
+// Intent returns the stored intent for one job. For an empty job, it returns the intent for
+// all jobs of the group, which is not included in that of a single job.
 func (o *Operator) Intent(ctx context.Context, job string) (Intent, error) {
 	if job == "" {
 		c, _, err := o.readGroupControl(ctx)
@@ -241,7 +248,7 @@ func (o *Operator) Intent(ctx context.Context, job string) (Intent, error) {
 	return intentOf(job, c), nil
 }
 
-// set disables or enables.
+// setDisabled disables or enables s.
 func (o *Operator) setDisabled(ctx context.Context, s *Scope, disabled bool) error {
 	if err := s.validate(); err != nil {
 		return err
@@ -252,7 +259,7 @@ func (o *Operator) setDisabled(ctx context.Context, s *Scope, disabled bool) err
 	return o.changeControl(ctx, s.Job, func(c *record.Control, def record.Job) error {
 		total := def.Shards
 		if !disabled {
-			total = record.MaxShards // the job may have had more
+			total = record.MaxShards // an earlier definition may have had more shards
 		}
 		shards, err := shardSetOf(s.Shards, total)
 		if err != nil {
@@ -292,7 +299,7 @@ func (s *Scope) validate() error {
 	return nil
 }
 
-// set puts the instances and hosts of s into x, or takes them out.
+// setExclusion adds the instances and hosts of s to x, or removes them.
 func (s *Scope) setExclusion(x *record.Exclusion, disabled bool) error {
 	if !disabled {
 		x.Instances, x.Hosts = removeNames(x.Instances, s.Instances), removeNames(x.Hosts, s.Hosts)
@@ -315,7 +322,7 @@ func removeNames(names, less []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(less, name) })
 }
 
-// shardsOf returns a set of shards of a job that has so many.
+// shardSetOf returns a set of shards of a job with total shards.
 func shardSetOf(numbers []int, total int) (shardset.Set, error) {
 	set := shardset.Set{}
 	for _, s := range numbers {
@@ -327,7 +334,7 @@ func shardSetOf(numbers []int, total int) (shardset.Set, error) {
 	return set, nil
 }
 
-// change changes the intent for a job by compare and set.
+// changeControl changes the intent for a job by compare-and-set.
 func (o *Operator) changeControl(ctx context.Context, job string, change func(*record.Control, record.Job) error) error {
 	segment := record.Segment(job)
 	def, err := o.readDefinition(ctx, segment)
@@ -351,7 +358,7 @@ func (o *Operator) changeControl(ctx context.Context, job string, change func(*r
 	}
 }
 
-// changeGroup changes the intent for all jobs by compare and set.
+// changeGroupControl changes the intent for all jobs by compare-and-set.
 func (o *Operator) changeGroupControl(ctx context.Context, change func(*record.GroupControl) error) error {
 	for {
 		c, rev, err := o.readGroupControl(ctx)
@@ -367,8 +374,8 @@ func (o *Operator) changeGroupControl(ctx context.Context, change func(*record.G
 	}
 }
 
-// store writes a record in place of the one at rev, which is zero if there was none. It
-// reports that somebody came between.
+// putRecord replaces the record at rev, or creates one if rev is zero. It reports whether
+// another writer changed the record first, so that the caller must retry.
 func (o *Operator) putRecord(ctx context.Context, key registry.Key, rev registry.Rev, v any) (again bool, err error) {
 	value, err := record.Encode(v)
 	if err != nil {
@@ -383,7 +390,7 @@ func (o *Operator) putRecord(ctx context.Context, key registry.Key, rev registry
 	return again, err
 }
 
-// get reads a record; found is false if there is none.
+// getRecord reads a record. Found is false if it does not exist.
 func (o *Operator) getRecord(ctx context.Context, key registry.Key) (e registry.Entry, found bool, err error) {
 	e, err = o.reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
 	if errors.Is(err, registry.ErrNotFound) {
@@ -392,8 +399,8 @@ func (o *Operator) getRecord(ctx context.Context, key registry.Key) (e registry.
 	return e, err == nil, err
 }
 
-// control returns the intent for a job. Where none is stored it is what the plan says, from
-// when the job was new; later definitions do not change it.
+// readControl returns the intent for a job. Without a control record, the intent is that of
+// the plan, which the first definition set by StartPaused; later definitions do not change it.
 func (o *Operator) readControl(ctx context.Context, def record.Job) (*record.Control, registry.Rev, error) {
 	segment := record.Segment(def.Name)
 	key := o.keys.Control(segment)
@@ -425,8 +432,9 @@ func (o *Operator) readControl(ctx context.Context, def record.Job) (*record.Con
 	return c, registry.Rev{}, nil
 }
 
-// lastTrigger returns the highest number of a trigger that a plan or its owners' claims show. The
-// record that counts them may have been deleted; a number that is given out again never runs.
+// findLastTrigger returns the highest trigger number in the plan and in the claims records of
+// its owners. It is needed if the control record, which counts triggers, was deleted: a
+// trigger whose number was used before would never run.
 func (o *Operator) findLastTrigger(ctx context.Context, segment string) (last uint64, err error) {
 	p, err := o.readPlan(ctx, segment)
 	if p == nil || err != nil {
@@ -454,7 +462,7 @@ func (o *Operator) findLastTrigger(ctx context.Context, segment string) (last ui
 	return last, nil
 }
 
-// groupControl returns the intent for all jobs.
+// readGroupControl returns the intent for all jobs.
 func (o *Operator) readGroupControl(ctx context.Context) (*record.GroupControl, registry.Rev, error) {
 	if err := o.checkFormat(ctx); err != nil {
 		return nil, registry.Rev{}, err
@@ -471,13 +479,13 @@ func (o *Operator) readGroupControl(ctx context.Context) (*record.GroupControl, 
 	return c, e.Modified, nil
 }
 
-// definition returns the definition of a job.
+// readDefinition returns the stored definition of a job.
 func (o *Operator) readDefinition(ctx context.Context, segment string) (record.Job, error) {
 	_, def, err := o.readDefinitionText(ctx, segment)
 	return def, err
 }
 
-// definitionText returns the definition of a job as it is stored, too.
+// readDefinitionText returns the stored definition of a job, also as text.
 func (o *Operator) readDefinitionText(ctx context.Context, segment string) (json.RawMessage, record.Job, error) {
 	if err := o.checkFormat(ctx); err != nil {
 		return nil, record.Job{}, err
@@ -497,7 +505,7 @@ func (o *Operator) readDefinitionText(ctx context.Context, segment string) (json
 	return text, def, nil
 }
 
-// checkFormat checks that this version may touch the namespace.
+// checkFormat checks that this version supports the record format of the namespace.
 func (o *Operator) checkFormat(ctx context.Context) error {
 	e, found, err := o.getRecord(ctx, o.keys.Meta())
 	if err != nil || !found {

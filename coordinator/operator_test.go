@@ -129,7 +129,7 @@ func TestOperator(t *testing.T) {
 			assert.Equal(t, "spoilt", g.GetText(key))
 		}
 	})
-	t.Run("of a group or namespace that cannot be is refused", func(t *testing.T) {
+	t.Run("refuses an invalid group or namespace", func(t *testing.T) {
 		reg := memory.New().Client("a")
 		_, err := coordinator.NewOperator(reg, "test", "a/b")
 		require.ErrorIs(t, err, registry.ErrInvalidKey)
@@ -151,7 +151,7 @@ func TestOperator_Refuses(t *testing.T) {
 		"shards of all jobs":               {coordinator.Scope{Shards: []int{0}}, "in all jobs: shards are those of one job, and none is named"},
 		"a shard that does not exist":      {coordinator.Scope{Job: "job", Shards: []int{4}}, `disable in "job": there is no shard 4 of 4`},
 		"a shard below zero":               {coordinator.Scope{Job: "job", Shards: []int{-1}}, "there is no shard -1 of 4"},
-		"an instance that nobody can be":   {coordinator.Scope{Instances: []string{"a/b"}}, `instance: invalid key: name "a/b" has a slash`},
+		"an invalid instance name":         {coordinator.Scope{Instances: []string{"a/b"}}, `instance: invalid key: name "a/b" has a slash`},
 		"a host without a name":            {coordinator.Scope{Hosts: []string{""}}, "host: is empty"},
 		"an unknown job":                   {coordinator.Scope{Job: "nothing", Shards: []int{0}}, `disable in "nothing": unknown job`},
 		"more instances than may be":       {coordinator.Scope{Instances: many}, "too many are disabled: 257, at most 256 instances and as many hosts"},
@@ -191,7 +191,7 @@ func TestOperator_DisabledShards(t *testing.T) {
 	membertest.RunBubble(t, "is exact: once the plan says so, no claim of the shard commits", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
-		release := g.Server.HoldWatch("b") // it does not hear of it
+		release := g.Server.HoldWatch("b") // b does not observe the change
 		o, _ := g.NewOperator()
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}}))
 		synctest.Wait()

@@ -10,11 +10,11 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// State returns what was last saved for the shard, by whichever owner: where to go on. It
-// is nil if nothing was. It is read from the store itself, so that it is never older than
-// what the last owner left.
+// State returns the state that was last saved for the shard, by this or an earlier owner, or
+// nil if none was saved. The read is linearizable, so it includes every successful Save of an
+// earlier owner. The caller owns the returned slice.
 //
-// Of an Owned written by hand it is nil.
+// For an Owned that is a literal, State returns nil.
 func (o Owned) State(ctx context.Context) ([]byte, error) {
 	t := o.ownership
 	if t == nil {
@@ -31,21 +31,22 @@ func (o Owned) State(ctx context.Context) ([]byte, error) {
 	return value, nil
 }
 
-// Save stores what State will return, and applies ops with it, all in one transaction: what
-// was done to the registry and how far it has come cannot part.
+// Save stores the state that State returns, and applies ops, in one transaction. So the
+// registry's content and the saved position never diverge.
 //
-// It may be called until Own returns, also after its context has ended because the shard
-// is to move or Join is to end: that is when an owner saves for the last time, with a ctx
-// that does not end with that one, such as context.WithoutCancel gives. Once Own has
-// returned or the session has ended, it fails with ErrNotOwner. No Save of an earlier owner
-// takes effect after the next one has begun.
+// Save may be called until Own returns. When the context of Own ends because the shard moves
+// or Join ends, an owner can save its last state, with a ctx that is still alive, such as one
+// from context.WithoutCancel. After Own has returned or the session is lost, Save fails with
+// ErrNotOwner. No Save of an earlier owner takes effect after the next owner's Own was called.
 //
-// If ctx ends first, the error wraps registry.ErrUnknownOutcome; the shard does not move
-// before the outcome is known or the session is over. A registry.ConflictError counts items
-// in ops. If another hand has changed the state, Save fails with a registry.ErrConflict that
-// says so, until State has been called.
+// If ctx ends during the call, the error wraps registry.ErrUnknownOutcome. The shard does not
+// move until the outcome is known or the session has ended.
 //
-// An Owned written by hand saves nothing and returns nil.
+// If a condition in ops fails, the error is a *registry.ConflictError whose Index counts
+// within ops. If another writer has changed the state, the error wraps registry.ErrConflict,
+// and Save fails until State has been called.
+//
+// For an Owned that is a literal, Save stores nothing and returns nil.
 func (o Owned) Save(ctx context.Context, state []byte, ops ...registry.Op) error {
 	t := o.ownership
 	if t == nil {
@@ -57,7 +58,8 @@ func (o Owned) Save(ctx context.Context, state []byte, ops ...registry.Op) error
 	return nil
 }
 
-// Commit applies ops in one transaction, as Save does, and leaves the state alone.
+// Commit applies ops in one transaction under the conditions of Save, without a new state. It
+// returns the revision of the commit.
 func (o Owned) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, error) {
 	t := o.ownership
 	if t == nil {
@@ -70,22 +72,22 @@ func (o Owned) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, er
 	return rev, nil
 }
 
-// tenure is what the owner of a shard may read and write while its call lasts.
+// ownership is the access of an owner to the registry while its call of Own lasts.
 type ownership struct {
 	*Writes
 	reg registry.Registry
 	key registry.Key // of the state
 
-	turn      chan struct{} // one slot, taken by whoever reads or saves the state, for:
+	turn      chan struct{} // one slot, filled while the state is read or saved; it guards:
 	stateRead bool          // the state has been read
-	rev       registry.Rev  // of the state; zero: there was none
+	rev       registry.Rev  // of the state; zero if there was none
 }
 
 func newOwnership(ctx context.Context, reg registry.Registry, id registry.SessionID, key registry.Key) *ownership {
 	return &ownership{Writes: NewWrites(ctx, reg, id), reg: reg, key: key, turn: make(chan struct{}, 1)}
 }
 
-// take waits for the turn to read or save the state.
+// acquireTurn waits until no other goroutine reads or saves the state.
 func (t *ownership) acquireTurn(ctx context.Context) error {
 	select {
 	case t.turn <- struct{}{}:
@@ -97,7 +99,7 @@ func (t *ownership) acquireTurn(ctx context.Context) error {
 
 func (t *ownership) releaseTurn() { <-t.turn }
 
-// read reads the state. The turn is the caller's.
+// readState reads the state. The caller has acquired the turn.
 func (t *ownership) readState(ctx context.Context) ([]byte, error) {
 	e, err := t.reg.Get(ctx, t.key, registry.ReadOptions{Fresh: true})
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
@@ -128,7 +130,7 @@ func (t *ownership) saveState(ctx context.Context, state []byte, ops []registry.
 		t.releaseTurn()
 	})
 	if refusal, refused := batch.FindConflict(err); refused && refusal.Index == len(ops) {
-		return fmt.Errorf("another hand has changed it: %w", err)
+		return fmt.Errorf("another writer has changed it: %w", err)
 	}
 	return err
 }

@@ -28,8 +28,8 @@ func (h *holders) stored(key registry.Key) (string, bool) {
 // stateOf0 is where the state of shard 0 is.
 const stateOf0 registry.Key = "test/groups/default/data/shards/0"
 
-// adds is an Own that adds its name to the state when it begins, and a mark when it is told
-// to end.
+// adds is an Own that appends its name to the state when it begins, and a mark when its
+// context ends.
 func adds(name string) func(context.Context, Owned) error {
 	return func(ctx context.Context, s Owned) error {
 		state, err := s.State(ctx)
@@ -103,7 +103,7 @@ func TestOwned_State(t *testing.T) {
 		assert.Equal(t, "new", <-read)
 		require.NoError(t, leave())
 	})
-	t.Run("of one written by hand is nil, and saving it does nothing", func(t *testing.T) {
+	t.Run("is nil for a literal, whose Save does nothing", func(t *testing.T) {
 		var s Owned
 		require.NoError(t, s.Save(t.Context(), []byte("state"), registry.Create("a", nil)))
 		rev, err := s.Commit(t.Context(), registry.Create("a", nil))
@@ -211,7 +211,7 @@ func TestOwned_Save(t *testing.T) {
 		assert.Equal(t, "3", state)
 		require.NoError(t, leave())
 	})
-	holding(t, "does not overwrite what another hand has written, until State has been called", func(t *testing.T, h *holders) {
+	holding(t, "does not overwrite the state of another writer, until State has been called", func(t *testing.T, h *holders) {
 		leave := owning(h, func(ctx context.Context, s Owned) {
 			require.NoError(t, s.Save(ctx, []byte("own")))
 			for _, e := range h.server.Dump() {
@@ -223,7 +223,7 @@ func TestOwned_Save(t *testing.T) {
 			for range 2 {
 				err := s.Save(ctx, []byte("own again"), registry.Create("made", nil))
 				require.ErrorIs(t, err, registry.ErrConflict)
-				assert.ErrorContains(t, err, "another hand")
+				assert.ErrorContains(t, err, "another writer")
 			}
 			state, err := s.State(ctx)
 			require.NoError(t, err)

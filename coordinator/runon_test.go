@@ -13,7 +13,7 @@ import (
 )
 
 func TestJoin_RunOn(t *testing.T) {
-	t.Run("refuses labels that cannot be", func(t *testing.T) {
+	t.Run("refuses invalid labels", func(t *testing.T) {
 		err := Join(t.Context(), nil, Config{Namespace: "test", Shards: 1, RunOn: map[string]string{"": ""}, Own: func(context.Context, Owned) error { return nil }})
 		assert.ErrorContains(t, err, "join: RunOn: an empty key")
 	})

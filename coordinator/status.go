@@ -14,76 +14,81 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Status is what is on record of a job. Numbers of shards are in ascending order.
+// Status is the recorded state of a job. Lists of shards are in ascending order.
 type Status struct {
 	Job string
-	// Revision is that of the definition that is stored, and InForce that of the newest one
-	// that leaders have taken up. While fires of earlier ones are owed, those hold as well.
+	// Revision is the revision of the stored definition. InForce is that of the newest
+	// definition in the plan. They differ until the leader has applied the stored one. Fires
+	// of earlier definitions may still be due under these.
 	Revision, InForce int
-	// Schedule is that of the newest definition that leaders have taken up, or of the stored one
-	// if no leader has planned the job, as text: executor.ParseSchedule reads it. NextFire is the
-	// next scheduled fire, zero if there is none or the job is paused or its schedule stopped. It takes an Operator that
-	// knows the schedules: a Member's, or one of WithCompiler.
+	// Schedule is the text of the schedule in the newest definition of the plan, or in the
+	// stored one if there is no plan. executor.ParseSchedule parses it.
 	Schedule string
+	// NextFire is the next scheduled fire. It is zero if there is none, if the job is paused
+	// or its schedule stopped, or if the Operator has no compiler; see WithCompiler.
 	NextFire time.Time
-	// Leader is who leads the group.
+	// Leader is the leader of the group.
 	Leader LeaderStatus
-	// Intent is stored by operators. Paused, ScheduleStopped and Disabled are in force: a leader
-	// has copied them into the plan.
+	// Intent is the intent that operators have stored. Paused, ScheduleStopped and Disabled
+	// are the parts of it that the leader has copied into the plan, and so are in force.
 	Intent          Intent
 	Paused          bool
 	ScheduleStopped bool
 	Disabled        []int
-	// Shards is how many there are, zero if no leader has planned the job: that is done when
-	// somebody comes who offers it.
+	// Shards is the number of shards in the plan. It is zero if the job has no plan yet: the
+	// leader makes one when a member first offers the job.
 	Shards int
-	// PerShard is what is on record of each shard, by its number.
+	// PerShard has an element for each shard; the index is the shard's number.
 	PerShard []ShardStatus
-	// Unowned are shards that no member owns, Frozen those that are to move.
+	// Unowned lists the shards without an owner, Frozen those that are about to move.
 	Unowned, Frozen []int
-	// Reruns are runs that a crash ended, or that were handed back, to be made again.
+	// Reruns are pending runs that an earlier owner did not finish, because it crashed or
+	// handed them back.
 	Reruns []Runs
-	// Triggers are the numbers of those that wait or run, sorted.
+	// Triggers are the numbers of pending and running triggers, in ascending order.
 	Triggers []uint64
-	// Problem is why the plan is not what it should be, Decisions why it is what it is: the
-	// latest, oldest first.
+	// Problem names the reason why shards do not run or move; docs/operating.md lists the
+	// texts. It is empty if there is none. Decisions are the latest changes of the plan,
+	// oldest first.
 	Problem   string
 	Decisions []Decision
-	// Counts are sums over the life of the job. Ended is when the last runs ended that did,
-	// well or not; Failures are the latest of those that failed, oldest first.
+	// Counts are totals since the job was created. Ended is the time at which runs last ended,
+	// with or without an error. Failures are the latest failures, oldest first.
 	Counts   Counts
 	Ended    time.Time
 	Failures []Failure
-	// Members are those that offer the job, own shards of it or have run some, by name.
+	// Members are the members that offer the job, own shards or have claims, sorted by
+	// incarnation.
 	Members []MemberStatus
-	// Unreadable are the keys of records of members that could not be read and are left out.
+	// Unreadable lists the keys of member and claims records that could not be decoded. The
+	// rest of Status does not include them.
 	Unreadable []registry.Key
 }
 
-// Runs is a run of each of some shards.
+// Runs is one run for each of Shards.
 type Runs struct {
 	Shards  []int
-	Fire    time.Time // the scheduled instant, or that of the trigger
-	Trigger uint64    // zero for a scheduled fire
+	Fire    time.Time // the scheduled instant, or the time of the trigger
+	Trigger uint64    // the number of the trigger; zero for a scheduled fire
 	Attempt int       // from 1
 }
 
-// Failure is runs of one fire, or of one trigger, that failed.
+// Failure describes failed runs of one fire or trigger.
 type Failure struct {
-	Runs           // of which Shards may lack some
-	More int       // shards that failed and are not among Shards
+	Runs           // Shards may be incomplete
+	More int       // the number of failed shards that are not in Shards
 	At   time.Time // when they ended
-	// Error is what the first that failed returned, cut at 200 bytes.
+	// Error is the error of the first run that failed, cut at 200 bytes.
 	Error string
 }
 
-// Decision is why a leader changed a plan.
+// Decision is a change of a plan by a leader.
 type Decision struct {
 	At    time.Time
 	By    string // the leader's name
-	Term  uint64 // the number of the commit by which it came to office
-	What  string // and why, in words that may change from version to version; cut at 200 bytes
-	Again int    // how often the same had been decided before
+	Term  uint64 // the leader's term
+	What  string // the change and its reason, cut at 200 bytes. The text is not stable across versions
+	Again int    // how many times the same decision was made before
 }
 
 // Counts are numbers of runs.
@@ -91,55 +96,57 @@ type Counts struct {
 	Claimed   uint64
 	Succeeded uint64
 	Failed    uint64
-	Skipped   uint64 // fires given up by the misfire policy, or of disabled shards
+	Skipped   uint64 // fires skipped by the misfire policy, of disabled shards, or of a job without instances
 	Lost      uint64 // runs that a crash ended and that are not made again
-	Unknown   uint64 // runs of which a crash left untold whether they had ended: the job does not track them
+	Unknown   uint64 // runs that may or may not have ended before a crash: the job does not track ends
 }
 
-// Waiting is runs of a job that an instance has claimed and that wait there for a worker.
+// Waiting describes claimed runs of a job that wait for a worker in an instance.
 type Waiting struct {
-	Shards []int     // in ascending order
-	More   int       // shards that wait and are not among Shards: on record there are the first of many
+	Shards []int     // in ascending order, perhaps not all
+	More   int       // the number of waiting shards that are not in Shards
 	Since  time.Time // when the first of them began to wait
-	// Behind is the bound that holds them back, in words that may change from version to version.
+	// Behind is the bound that they wait for. The text is not stable across versions.
 	Behind string
 }
 
-// MemberStatus is what is on record of a member's part in a job.
+// MemberStatus is the recorded state of a member with regard to one job.
 type MemberStatus struct {
 	Instance string
 	Host     string
 	Session  registry.SessionID
-	// Alive is whether its session was there. What one that is not had goes to others.
+	// Alive reports whether the session existed. Shards of an expired member are reassigned.
 	Alive    bool
-	Draining bool
-	Offers   bool // it offers the job
-	// NotUnderstood is whether it would, but for a definition that its version cannot run.
+	Draining bool // the instance is shutting down
+	Offers   bool // the member offers the job
+	// Unsupported reports whether the member has registered the job but cannot offer it,
+	// because its version of the program cannot compile a definition in force.
 	Unsupported bool
-	// Revision is that of the member's own definition of the job, if it offers it or would.
-	// Differs is whether that is not the definition that is stored: it has another revision, or
-	// other content, as the member found it when it wrote its record last.
+	// Revision is the revision of the member's own definition of the job. Differs reports
+	// whether that definition has another revision or content than the stored one, as of the
+	// member's last record.
 	Revision int
 	Differs  bool
-	Shards   []int // that it owns
-	Blocked  []int // that it cannot run: a function of an earlier session has not returned
-	Running  []Runs
-	// Waiting is those of Running that have not begun, as they have waited for a worker for
-	// longer than 10 s. It is published every 10 s at most. The zero value: none have.
+	Shards   []int  // the shards that it owns
+	Blocked  []int  // shards that it may not own until a function of its earlier session returns
+	Running  []Runs // claimed runs that are not recorded as ended
+	// Waiting lists those of Running that have waited for a worker for longer than 10 s. It is
+	// published at most every 10 s. The zero value means that there are none.
 	Waiting Waiting
 }
 
-// Status returns what is on record of a job, which is meant for people: programs that act
-// on it come too late.
+// Status returns the recorded state of a job. It is meant for people and dashboards; the state
+// may have changed by the time Status returns.
 //
-// It is a snapshot of each record, not of all at one instant. Members go on while it is
-// taken, so a shard that has just moved may have two owners or none, and sums may lack what
-// a member that has just gone had counted. It reads a record for each member.
+// Each record is read at an instant of its own. So a shard that is just moving may appear with
+// two owners or none, and totals may lack the counts of a member that is just being reaped.
+// The cost is one read per member and a few more.
 //
-// If the plan of the job cannot be read, Status fails with an error that names the key. The
-// leader and the owners of the job's shards log such a plan, and what to do.
+// Status fails with ErrUnknownJob if no process has stored the job, and with an error that
+// names the key if the job's plan cannot be decoded. The leader and the owners log such a
+// plan, with a remedy.
 //
-// Of failures and decisions it holds the latest few. Those before are only in logs.
+// Failures and Decisions hold the latest few; the logs have the earlier ones.
 func (o *Operator) Status(ctx context.Context, job string) (Status, error) {
 	st, err := o.readStatus(ctx, job)
 	if err != nil {
@@ -184,7 +191,7 @@ func (o *Operator) readStatus(ctx context.Context, job string) (Status, error) {
 		return Status{}, err
 	}
 	for inc := range owners {
-		if _, known := members[inc]; !known { // gone since, or it cannot be read
+		if _, known := members[inc]; !known { // reaped since the plan was read, or unreadable
 			members[inc] = &MemberStatus{Instance: record.InstanceOf(inc), Session: record.SessionOf(inc)}
 		}
 	}
@@ -208,7 +215,7 @@ func (o *Operator) readStatus(ctx context.Context, job string) (Status, error) {
 	return st, nil
 }
 
-// tellPlan tells what a plan says.
+// addPlan adds the content of a plan.
 func (st *Status) addPlan(p *record.Plan) {
 	st.InForce, st.Paused, st.Shards, st.Problem = p.Last().Job().Revision, p.Paused, p.Shards(), p.Problem
 	unowned := shardset.Range(0, p.Shards())
@@ -222,7 +229,7 @@ func (st *Status) addPlan(p *record.Plan) {
 	}
 }
 
-// plan returns the plan of a job, nil if there is none.
+// readPlan returns the plan of a job, nil if there is none.
 func (o *Operator) readPlan(ctx context.Context, segment string) (*record.Plan, error) {
 	key := o.keys.Plan(segment)
 	e, found, err := o.getRecord(ctx, key)
@@ -236,8 +243,8 @@ func (o *Operator) readPlan(ctx context.Context, segment string) (*record.Plan, 
 	return p, nil
 }
 
-// members returns what the members' records say about the job of st, by incarnation. See
-// claims for how they are read.
+// readMembers returns the status of each member for the job of st, by incarnation. The reads
+// need not be fresh; see readClaims.
 func (o *Operator) readMembers(ctx context.Context, st *Status) (map[string]*MemberStatus, error) {
 	live, err := o.reg.List(ctx, o.keys.Instances(), registry.ReadOptions{})
 	if err != nil {
@@ -269,8 +276,8 @@ func (o *Operator) readMembers(ctx context.Context, st *Status) (map[string]*Mem
 	return out, nil
 }
 
-// claims returns what an incarnation has claimed of a job, the zero record if nothing. The
-// plan was read fresh, and reads of a handle never go back, so these cost no commits.
+// readClaims returns the claims record of an incarnation, zero if there is none. The plan was
+// read fresh and the reads of a handle never go back in time, so this one need not be fresh.
 func (o *Operator) readClaims(ctx context.Context, incarnation, segment string, st *Status) (record.Claims, error) {
 	key := o.keys.Claims(incarnation, segment)
 	e, err := o.reg.Get(ctx, key, registry.ReadOptions{})

@@ -12,36 +12,37 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// ShardStatus is what is on record of one shard.
+// ShardStatus is the recorded state of one shard.
 type ShardStatus struct {
 	Shard int
-	Owner string // the instance that owns it; "" for none
-	// LastFire is the latest scheduled fire that was claimed or skipped, and Attempt the number
-	// of the claim, zero if the fire was skipped. A job that does not track its runs records
-	// them late, or not at all.
+	Owner string // the instance that owns the shard; empty if none does
+	// LastFire is the latest scheduled fire that was claimed or skipped. Attempt is the number
+	// of the claimed attempt, zero if the fire was skipped.
 	LastFire time.Time
 	Attempt  int
 	// LastTrigger is the number of the latest trigger that was claimed.
 	LastTrigger uint64
-	Running     bool // or claimed and about to begin
+	// Running reports whether a run of the shard is claimed and not recorded as ended. A job
+	// with TrackClaims records ends late.
+	Running bool
 }
 
-// LeaderStatus is who leads the group. It is zero if nobody does.
+// LeaderStatus is the leader of a group. It is zero if there is none.
 type LeaderStatus struct {
 	Instance string
-	Term     uint64 // the number of the commit by which it came to office, as in Decision
+	Term     uint64 // the leader's term, as in Decision
 }
 
-// WithCompiler returns an Operator that knows when jobs fire, for Status.NextFire. That of a
-// Member knows it already.
+// WithCompiler returns a copy of o that uses c to compute Status.NextFire. For jobs of package
+// executor, c is executor.Compile. The Operator of an executor has it already.
 func (o *Operator) WithCompiler(c due.Compiler) *Operator {
 	with := *o
 	with.compile = c
 	return &with
 }
 
-// tellProgress adds to st what a plan and what its owners have claimed say of its shards, and
-// leaves out what has been served since the leader wrote the plan.
+// addProgress adds the pending runs and the state of each shard, by a plan and the progress of
+// its owners. It omits re-runs and triggers that were served since the plan was written.
 func (st *Status) addProgress(p *record.Plan, g planning.JobProgress) {
 	g.Reruns = slices.Concat(due.Unclaimed(p.Reruns, g.Watermarks), due.Unclaimed(g.HandedBack, g.Watermarks))
 	st.Reruns = runsOf(g.Reruns)
@@ -58,8 +59,8 @@ func (st *Status) addProgress(p *record.Plan, g planning.JobProgress) {
 	st.PerShard = shardStatuses(p, g)
 }
 
-// perShard returns what is on record of each shard. There may be ten thousand, so it goes by
-// the sets that share something.
+// shardStatuses returns the state of each shard. There may be 10,000, so it visits the sets of
+// shards that share a value rather than looking up each shard.
 func shardStatuses(p *record.Plan, g planning.JobProgress) []ShardStatus {
 	out := make([]ShardStatus, p.Shards())
 	each := func(shards shardset.Set, set func(*ShardStatus)) {
@@ -81,7 +82,7 @@ func shardStatuses(p *record.Plan, g planning.JobProgress) []ShardStatus {
 	return out
 }
 
-// nextFire returns the first fire after now that any shard of a job is to run, zero for none.
+// nextFire returns the first fire of a job after now, zero if there is none.
 func nextFire(p *record.Plan, compile due.Compiler, now time.Time) time.Time {
 	if p.Paused || p.Stopped || compile == nil {
 		return time.Time{}
@@ -116,7 +117,7 @@ func scheduleOf(def json.RawMessage) string {
 	return d.Schedule
 }
 
-// leader returns who is in office.
+// readLeader returns the leader, zero if there is none.
 func (o *Operator) readLeader(ctx context.Context) (LeaderStatus, error) {
 	if _, present, err := o.getRecord(ctx, o.keys.Seat()); err != nil || !present {
 		return LeaderStatus{}, err
@@ -127,7 +128,7 @@ func (o *Operator) readLeader(ctx context.Context) (LeaderStatus, error) {
 	}
 	l, err := record.Decode[record.Leader](e.Value)
 	if err != nil {
-		return LeaderStatus{}, nil // members say so in their logs
+		return LeaderStatus{}, nil // members log the unreadable record
 	}
 	return LeaderStatus{record.InstanceOf(l.Incarnation), e.Modified.Seq}, nil
 }

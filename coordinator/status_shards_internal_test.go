@@ -38,7 +38,7 @@ func TestNextFire(t *testing.T) {
 			assert.Equal(t, c.want, nextFire(c.plan, minutes, began))
 		})
 	}
-	t.Run("passes over epochs whose definition does not compile", func(t *testing.T) {
+	t.Run("ignores epochs whose definition does not compile", func(t *testing.T) {
 		none := func(json.RawMessage) (due.Program, error) { return nil, errors.New("unknown word") }
 		assert.Zero(t, nextFire(plan(record.Epoch{Number: 1}), none, began))
 	})

@@ -10,39 +10,38 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// ErrNotOwner means that the call of Config.Own has returned, or the function of a run, or
-// that the session has ended under which the shard was owned. Nothing was written.
+// ErrNotOwner means that this process no longer owns the shard: the call of Config.Own or of
+// the run's function has returned, or the session has ended. Nothing was written.
 var ErrNotOwner = errors.New("not the owner any more")
 
-// Writes is what a process writes as the owner of a shard. Each write carries the condition
-// that the session lives, which keeps out what arrives after a crash; and a shard is given
-// up only after Close, which keeps out what arrives after a move.
+// Writes commits transactions for the owner of a shard. Each has the condition that the
+// session is alive, which refuses transactions that arrive after the session has expired. The
+// shard is released after Close, so none arrives after a move.
 type Writes struct {
-	session context.Context // ends with the session, or with all that this process does under it
+	session context.Context // ends with the session, or with all work of this process under it
 	id      registry.SessionID
 	reg     registry.Registry
 
 	mu   sync.Mutex
 	over bool
-	sent sync.WaitGroup // writes whose outcome is not known
+	sent sync.WaitGroup // transactions whose outcome is not known
 }
 
-// NewWrites returns Writes under a session. ctx ends with the session: for a Run, it is what
-// Work.Start was given.
+// NewWrites returns Writes for the session id. Ctx must end with the session; for a Run, it
+// is the context that Work.Start received.
 func NewWrites(ctx context.Context, reg registry.Registry, id registry.SessionID) *Writes {
 	return &Writes{session: ctx, id: id, reg: reg}
 }
 
-// Commit applies ops in one transaction. After Close, or when the session has ended, it
-// fails with ErrNotOwner. If ctx ends first, the error wraps registry.ErrUnknownOutcome, and
-// Close waits until the outcome is known or the session is over. A registry.ConflictError
-// counts items in ops.
+// Commit applies ops in one transaction. After Close, or after the session has ended, it fails
+// with ErrNotOwner. If ctx ends during the call, the error wraps registry.ErrUnknownOutcome,
+// and Close waits until the outcome is known or the session has ended. The Index of a
+// *registry.ConflictError counts within ops.
 func (w *Writes) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, error) {
 	return w.commitThen(ctx, ops, func(registry.Rev, error) {})
 }
 
-// Close lets nothing be sent any more, and waits until nothing is on its way. It may be
-// called again.
+// Close makes further commits fail, and waits for those in flight. It may be called again.
 func (w *Writes) Close() {
 	w.mu.Lock()
 	w.over = true
@@ -50,7 +49,8 @@ func (w *Writes) Close() {
 	w.sent.Wait()
 }
 
-// begin asks to send a write, whose end is to be told to sent.
+// beginWrite reports whether a transaction may be sent. If so, the caller must call sent.Done
+// when its outcome is known.
 func (w *Writes) beginWrite() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,8 +61,8 @@ func (w *Writes) beginWrite() bool {
 	return true
 }
 
-// commit is Commit. settled is called once, when the outcome is known or will not be; that
-// may be after commit has returned.
+// commitThen is Commit with a callback: settled is called once, when the outcome is known or
+// can no longer become known. That may be after commitThen has returned.
 func (w *Writes) commitThen(ctx context.Context, ops []registry.Op, settled func(registry.Rev, error)) (registry.Rev, error) {
 	var err error
 	if !w.beginWrite() {
@@ -94,7 +94,7 @@ func (w *Writes) commitThen(ctx context.Context, ops []registry.Op, settled func
 	}
 }
 
-// explain makes of the error of a write what its caller is told.
+// explainWriteError translates the error of a transaction for the caller of Commit.
 func (w *Writes) explainWriteError(err error) error {
 	refusal, refused := batch.FindConflict(err)
 	switch {
@@ -102,7 +102,7 @@ func (w *Writes) explainWriteError(err error) error {
 		return err
 	case refused && refusal.Index == 0, w.session.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrNotOwner, err)
-	case refused: // as the caller counts: of its own operations
+	case refused: // the caller counts its own operations only
 		return &registry.ConflictError{Index: refusal.Index - 1, Item: refusal.Item}
 	}
 	return err
