@@ -1,32 +1,42 @@
-// Package executor holds what a user of this library writes: jobs, their schedules and
-// policies, and the handlers that run them.
+// Package executor runs scheduled, sharded jobs on a fleet of processes that share a
+// registry.
+//
+// Each process makes an [Executor] with [New], registers its jobs, and calls [Executor.Run].
+// The fleet assigns every shard of every job to one process. At each fire of the job's
+// schedule, the owner of a shard calls the job's [Handler]. If a process crashes, others own
+// its shards and repeat its unfinished runs.
 //
 // # Jobs
 //
-// A Job is a struct literal whose zero fields are safe. It is validated as a whole: all
-// its problems come back together, each an ErrInvalidJob.
+// A [Job] is a struct literal; only Name and Handler are required. Register validates all
+// jobs and reports all problems together, each as an ErrInvalidJob.
 //
 // # Fires
 //
-// A Schedule is a set of instants, its fires. The set depends on the schedule's text
-// alone, not on when a process started or where it runs, so every instance of a fleet
-// names a fire by the same instant. Whoever asks for the fires after an instant gets the
-// members of that one set.
+// A [Schedule] is a set of instants, its fires. The set depends only on the text of the
+// schedule, not on the host or the start of a process, so a fire is the same instant on every
+// instance.
 //
-// A cron schedule is in UTC unless it names a zone; the zone of the machine is never
-// used. Zones are looked up on each machine as time.LoadLocation does. This package does
-// not embed a copy: where the system has none, as in an image built from scratch, import
-// time/tzdata in the program. Instances with zone data of different age may disagree on
-// the fires after a change of law that only one of them knows.
+// A cron schedule is in UTC unless it names a zone. The zone of the host is never used. Zone
+// data comes from the host, as for time.LoadLocation; in an image without zone data, import
+// time/tzdata. If a zone's rules change, instances with zone data of different age disagree
+// on its fires.
 //
 // # Handlers
 //
-// A Handler gets a Run: plain data that says which shard of which job runs for which
-// fire. A test of a handler writes one as a literal.
+// A Handler receives a [Run]: plain data that identifies the job, the shard and the fire. In a
+// test of a handler, make one as a literal. Package rotatest runs whole fleets in a test.
 //
 // # Bounds
 //
-// Job.MaxRunning bounds the runs of each job in this process, and Options.Workers those of
-// all jobs, if set. Claimed runs beyond a bound wait for a worker; Executor.Waiting returns
-// them. docs/sizing.md shows how to choose the bounds.
+// Job.MaxRunning bounds the concurrent runs of one job in this process, and Options.Workers
+// those of all its jobs. Claimed runs beyond a bound wait for a worker; Executor.Waiting
+// returns them. See docs/sizing.md.
+//
+// # What is not promised
+//
+// A run may happen more than once: a process can crash after the handler's work and before
+// the end of the run is recorded. Two runs of a shard can overlap if a handler ignores the end
+// of its context after the session was lost. Use Run.Key to make work idempotent, and
+// Run.Fence or Run.Commit to refuse late writes.
 package executor

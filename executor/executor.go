@@ -15,76 +15,78 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Options are options of New. The zero value works.
+// Options configure New. The zero value is ready to use.
 type Options struct {
-	// Instance is the name of this process, unique among the living. Empty means the host's
-	// name and a random part, so that two processes on one host never clash. Given a name,
-	// Start waits for a predecessor's session to run out, then fails with ErrNameTaken.
+	// Instance is the name of this process, unique among live processes of the namespace. If
+	// another session has the name, Start waits until it could have expired, then fails with
+	// ErrNameTaken. Empty means the host's name and a random part.
 	Instance string
-	// Group is the instances that share one leader, which balances over all their jobs.
-	// Each says which jobs it offers. Empty means "default".
+	// Group is the set of instances that share one leader, which balances the shards of all
+	// their jobs. Empty means "default".
 	Group string
-	// SessionTTL is how long the store waits for a sign of life before others take over. It
-	// may grant more. Zero means 10 s.
+	// SessionTTL is the time after which the store expires the session of a silent process,
+	// so that its shards are reassigned. The store may grant a longer one. Zero means 10 s.
 	SessionTTL time.Duration
 	// RestartGrace is how long the shards of this instance wait for its return after it has
-	// left or died, so that a rolling restart moves nothing. An instance of the same name that
-	// comes back within it gets them all, with what they owe: fires that fell due, and runs
-	// that a crash ended, are late by the time it was away. Afterwards they move as usual. It
-	// counts from when a leader sees that the instance is gone, and anew if another leader
-	// takes over; a drain that lasts longer than it gives idle shards away. It needs Instance,
-	// and may be an hour at most. Zero means that shards move at once.
-	RestartGrace time.Duration
-	// DrainTimeout is how long Run and Shutdown let runs finish before their contexts end. A
-	// shutdown takes up to 8 s longer: 5 s for handlers to return, 3 s to hand the shards
-	// over. Zero means 20 s, so that it fits into the 30 s of Kubernetes. A negative value
-	// ends contexts at once.
-	DrainTimeout time.Duration
-	// Workers bounds the runs of all jobs together that this process executes at once, for
-	// processes that share a scarce resource among their jobs, such as memory. Zero means no
-	// bound: then each job has only its own, Job.MaxRunning, and no job delays another.
+	// left or expired, so that a rolling restart moves no shards. If an instance of the same
+	// name returns in time, it owns all of them, and runs their due fires and re-runs then.
+	// Otherwise the shards are reassigned.
 	//
-	// With a bound, runs wait for each other, and a worker that becomes free goes to the job
-	// with the fewest running runs (of several, to the one with the earliest fire) among those
-	// whose MaxRunning permits another. Runs are not preempted: while long runs occupy all
-	// workers, every job waits. Give jobs with long runs a MaxRunning below Workers. Waiting
-	// shows runs that wait; docs/sizing.md has the arithmetic.
+	// The leader counts the time from when it observes the absence; a new leader counts
+	// from the beginning. A drain that takes longer than RestartGrace releases idle shards.
+	// RestartGrace requires Instance, and is at most an hour. Zero means that shards are
+	// reassigned at once.
+	RestartGrace time.Duration
+	// DrainTimeout is the time that Run and Shutdown give runs to finish before their contexts
+	// end. A shutdown then takes up to 8 s more: 5 s for handlers to return and 3 s to hand
+	// the shards over. Zero means 20 s, which fits into the 30 s of Kubernetes. A negative
+	// value ends the contexts at once.
+	DrainTimeout time.Duration
+	// Workers bounds the concurrent runs of all jobs in this process, for jobs that share a
+	// scarce resource such as memory. Zero means no bound; then each job is bounded only by its
+	// Job.MaxRunning, and jobs do not delay each other.
+	//
+	// With a bound, a free worker serves the job with the fewest running runs, and among
+	// several of these the one with the earliest fire. Runs are not preempted: while long runs
+	// occupy all workers, every job waits. Give jobs with long runs a MaxRunning below Workers.
+	// See docs/sizing.md.
 	Workers int
-	// MaxClockSkew is how far the clocks of the fleet may be apart. A new definition counts
-	// from that much later than now. An instance whose clock is further from the median of the
-	// fleet claims nothing until it is right again; as two cannot tell which of them is wrong,
-	// they only say that they differ. Shards whose fires a wrong clock has claimed far ahead of
-	// their time wait for that time: their owner logs that, and Status.Problem shows it.
-	// Zero means 5 s, below zero none, and nobody looks.
+	// MaxClockSkew is the allowed difference between the clocks of the fleet. Zero means 5 s.
+	// A negative value allows none when definitions change, and disables the comparison of clocks.
+	//
+	// An instance whose clock is further than that from the median of the fleet claims nothing
+	// until the clock is right again. Two instances cannot determine which clock is wrong;
+	// they only log the difference. A new definition takes effect MaxClockSkew from now.
+	// Shards whose fires a skewed clock has claimed ahead of time wait for that time; the
+	// owner logs this, and Status.Problem reports it.
 	MaxClockSkew time.Duration
-	// Host says where this process runs, to operators who disable hosts; several processes
-	// may be on one. Empty means the name that the system gives. In a container that is
-	// mostly the container's: give it the node's.
+	// Host is the name by which operators disable the host of this process. Several processes
+	// may have the same. Empty means the system's host name. In a container that is the
+	// container's name, so set Host to the node's name there.
 	Host string
-	// Clock tells this instance the time of day, for tests of clocks that differ. Nil means
-	// time.Now.
+	// Clock returns the time of day for this instance. It is for tests of skewed clocks. Nil
+	// means time.Now.
 	Clock func() time.Time
-	// Labels say what kind of instance this is, to Job.RunOn and to strategies. There may be
-	// 64, with keys of 1 to 100 bytes and values of up to 200, of UTF-8 without control
-	// characters. They are those of this process for as long as it lives.
+	// Labels describe this instance to Job.RunOn and to strategies. They cannot change while
+	// the process runs. There may be 64. Keys have 1 to 100 bytes and values up to 200, of
+	// UTF-8 without control characters.
 	Labels map[string]string
-	// Weight is how many times the shards of an instance with weight 1 this one is to have, up
-	// to 1000: the strategy "sticky" gives each its share of every job and of all of them
-	// together to within one shard. "single" and Elastic-Job's strategies pay no heed to it.
-	// Zero means 1.
+	// Weight is the capacity of this instance, from 1 to 1000. The strategy "sticky" assigns
+	// shards in proportion to it, to within one shard for each job and in total. The other
+	// built-in strategies ignore it. Zero means 1.
 	Weight int
-	// Strategies are strategies of your own, by the name that Job.Strategy asks for. Every process
-	// of the fleet needs them, as any may come to lead. The built-in names are "sticky", "average",
-	// "odevity", "rotate" and "single".
+	// Strategies are custom strategies, by the name that Job.Strategy refers to. Any process
+	// may become the leader, so every process of the fleet needs them. The names of the
+	// built-in strategies are reserved: "sticky", "average", "odevity", "rotate" and "single".
 	Strategies map[string]strategy.Func
-	// Logger is where to log: each event of this process and of its fleet is one line, however
-	// many jobs it concerns; docs/operating.md lists them. Nil means slog.Default().
+	// Logger receives the log lines that docs/operating.md lists. Each event is one line, for
+	// any number of jobs. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Executor runs the shards that this process owns of a namespace's jobs. What it does for
-// operators, as Trigger and Pause, works before Start and after Shutdown as well, for jobs that
-// some process has stored.
+// Executor runs the shards of a namespace's jobs that this process owns. Its methods may be
+// called from several goroutines at once. The methods for operators, from Trigger to Enable,
+// also work before Start and after Shutdown, for jobs that any process has stored.
 type Executor struct {
 	reg        registry.Registry
 	opts       Options
@@ -98,13 +100,13 @@ type Executor struct {
 	waited     waitReport // of the goroutine that the pool's alarm has begun
 
 	mu        sync.Mutex
-	jobs      map[string]*Job // by name, also those that are no longer offered
-	withdrawn map[string]bool // names of jobs that are no longer offered
+	jobs      map[string]*Job // by name, withdrawn ones included
+	withdrawn map[string]bool // by name of the job
 	state     state
-	joined    bool               // Start has returned without an error
+	joined    bool               // Start has returned nil
 	stop      context.CancelFunc // ends the member at once
-	stopped   chan struct{}      // closed when the member's Run has returned
-	failed    error              // why it returned
+	stopped   chan struct{}      // closed when Member.Run has returned
+	failed    error              // from Member.Run
 }
 
 type state int
@@ -129,8 +131,9 @@ func (s state) startable() error {
 	return errors.New("this executor has been shut down; New makes another")
 }
 
-// New returns an executor for the jobs of one namespace of reg, which it neither opens
-// nor closes. Nothing is sent before Start.
+// New returns an executor for the jobs of one namespace of reg. It reports all problems of
+// its arguments together, joined. New sends nothing to the registry, and the executor does not
+// close reg: close it after Shutdown or Run has returned.
 func New(reg registry.Registry, namespace string, o Options) (*Executor, error) {
 	if o.DrainTimeout == 0 {
 		o.DrainTimeout = defaultDrainTimeout
@@ -176,15 +179,18 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 // Instance returns the name of this process in the fleet.
 func (e *Executor) Instance() string { return e.member.Instance() }
 
-// Register adds jobs, or replaces them by name, before or after Start. All problems of all
-// jobs come back at once, joined, each wrapping ErrInvalidJob; then nothing is registered.
+// Register adds jobs, or replaces those of the same name. It may be called before and after
+// Start. If any job is invalid, Register returns all problems of all jobs, joined, each
+// wrapping ErrInvalidJob, and registers none.
 //
-// A job that replaces another definition of its name is logged, unless it was withdrawn or, after
-// Start, has a higher Revision: two jobs may have been given one name by mistake.
+// Definitions are stored for the whole fleet, and the one with the highest Revision is in
+// force. So a changed definition needs a higher Revision; otherwise it is not stored, and
+// logged at WARN. Handler and MaxRunning are not stored: they belong to this process and apply
+// to runs that begin after the call.
 //
-// What a job's definition says is stored for the whole fleet, where the highest Revision
-// wins. Its Handler and its MaxRunning are this process's own and take effect with the next
-// run.
+// Register logs a job that replaces another definition of its name, since two jobs may have
+// the same name by mistake. It does not if the earlier one was withdrawn, or if the executor
+// is running and the Revision is higher.
 func (e *Executor) Register(jobs ...Job) error {
 	if err := checkJobs(jobs, e.knownStrategy); err != nil {
 		return err
@@ -218,8 +224,10 @@ func (e *Executor) knownStrategy(name string) bool {
 	return ok
 }
 
-// Start joins the fleet. It returns when the session is open and the definitions are
-// stored; ctx bounds that only. An Executor starts once.
+// Start joins the fleet. It returns when the session is open and the definitions are stored.
+// Ctx bounds only the call; the executor runs until Shutdown. Start fails with ErrNameTaken if
+// another process has the name, with ErrNewerFormat if a newer version of rota made the
+// namespace, and with the cause of ctx if that ends first. An Executor can be started once.
 func (e *Executor) Start(ctx context.Context) error {
 	e.mu.Lock()
 	if err := e.state.startable(); err != nil {
@@ -267,16 +275,18 @@ func (e *Executor) ended(err error) error {
 	return fmt.Errorf("run: %w", err)
 }
 
-// Run is Start, a wait for the end of ctx, and Shutdown. The end of ctx starts the drain;
-// it is not the end of the runs' contexts. Run returns nil after an orderly shutdown.
+// Run calls Start, waits until ctx ends, and calls Shutdown. The end of ctx does not end the
+// contexts of runs: they have DrainTimeout to finish. Run returns nil after a complete
+// shutdown, and the error of Start or Shutdown otherwise. It returns earlier, with an error,
+// if the registry is closed.
 //
-// A program that gets ctx from signal.NotifyContext should call context.AfterFunc(ctx, stop),
-// with the stop function of that context. Then a second signal ends the process at once, and
-// its runs are made again elsewhere as after a crash.
+// If ctx comes from signal.NotifyContext, call context.AfterFunc(ctx, stop) with the stop
+// function of that context. A second signal then kills the process, and other instances
+// repeat its runs as after a crash.
 func (e *Executor) Run(ctx context.Context) error {
 	if err := e.Start(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop before it had begun
+			return nil // ctx ended before the executor had joined
 		}
 		return err
 	}
@@ -290,10 +300,10 @@ func (e *Executor) Run(ctx context.Context) error {
 	return e.Shutdown(context.WithoutCancel(ctx))
 }
 
-// Trigger asks for a run of a job by hand, whatever its schedule, on whichever instances
-// own its shards. It is durable: once Trigger has returned, nothing but a pause keeps the
-// run from happening, or that its shard is disabled, for as long as that lasts. The number
-// that it returns shows in Run.Trigger.
+// Trigger requests a run of a job now, on the instances that own its shards, and returns the
+// number of the trigger, which the runs have as Run.Trigger. Once Trigger returns nil, the run
+// is guaranteed to happen, also after a crash; while the job is paused or the shard disabled,
+// it waits. Each successful call is another run.
 func (e *Executor) Trigger(ctx context.Context, job string, t Trigger) (uint64, error) {
 	if err := checkText(t.Param, maxParamBytes); err != nil {
 		return 0, fmt.Errorf("trigger %q: Param: %w", job, err)
@@ -302,75 +312,75 @@ func (e *Executor) Trigger(ctx context.Context, job string, t Trigger) (uint64, 
 	return number, e.explain(job, err)
 }
 
-// Trigger is what to run by hand.
+// Trigger is a request for a run.
 type Trigger struct {
-	Param  string // Run.Param of the runs, in place of the job's; empty means the job's
-	Shards []int  // nil means all; an empty slice is refused
+	Param  string // Run.Param of the runs, up to 8192 bytes; empty means Job.Param
+	Shards []int  // the shards to run; nil means all, and an empty slice is an error
 }
 
-// Pause keeps the fleet from beginning runs of a job until Resume, across restarts: triggers
-// wait as well. Runs that have begun go on. StopSchedule lets triggers run.
+// Pause stops a job in the whole fleet until Resume, across restarts. Triggers wait. Runs
+// that have begun continue. Fires that come due during the pause are never run.
 func (e *Executor) Pause(ctx context.Context, job string) error {
 	return e.explain(job, e.operator.Pause(ctx, job))
 }
 
-// StopSchedule makes the fleet run a job by Trigger alone until Resume, across restarts. Runs
-// that a crash ended are made again. A paused job becomes one whose schedule is stopped, also
-// one of Job.StartPaused. Fires that come until the Resume are not made up for.
+// StopSchedule makes a job run by Trigger only, in the whole fleet, until Resume, across
+// restarts. Re-runs after a crash go on. Scheduled fires that come due until the Resume are
+// never run. StopSchedule replaces a Pause, also that of Job.StartPaused.
 func (e *Executor) StopSchedule(ctx context.Context, job string) error {
 	return e.explain(job, e.operator.StopSchedule(ctx, job))
 }
 
-// Resume ends a pause, also that of Job.StartPaused, or a StopSchedule, at an instant that is
-// MaxClockSkew away, so that no clock in the fleet has passed it. Fires that come until then are
-// not made up for.
+// Resume ends a Pause, also that of Job.StartPaused, or a StopSchedule. Fires count from an
+// instant that lies MaxClockSkew in the future, so that no clock of the fleet has passed it.
 func (e *Executor) Resume(ctx context.Context, job string) error {
 	return e.explain(job, e.operator.Resume(ctx, job))
 }
 
-// Status returns what is on record of a job of the fleet, as coordinator.Operator.Status does,
-// with its next fire.
+// Status returns the recorded state of a job, with its next fire. See
+// [coordinator.Operator.Status].
 func (e *Executor) Status(ctx context.Context, job string) (coordinator.Status, error) {
 	st, err := e.operator.Status(ctx, job)
 	return st, e.explain(job, err)
 }
 
-// Reset starts a job afresh from now, where its shards wait because a clock was wrong. Fires
-// that were claimed before their time may be run again, with the same ID. The promises are those
-// of coordinator.Operator.Reset.
+// Reset starts a new epoch of a job whose shards wait because a skewed clock claimed their
+// fires ahead of time. Such fires run again, with the same Run.ID. See
+// [coordinator.Operator.Reset].
 func (e *Executor) Reset(ctx context.Context, job string) error {
 	return e.explain(job, e.operator.Reset(ctx, job))
 }
 
-// Scope names what to disable or enable: shards of a job, or instances or hosts, for one
-// job or for all. What it promises is told by coordinator.Scope.
+// Scope names shards, instances or hosts to disable or enable, for one job or for all.
 type Scope = coordinator.Scope
 
-// Disable keeps what s names from running, anywhere in the fleet, until Enable, across
-// restarts. Runs that have begun go on. Fires of a disabled shard are skipped as they come
-// and counted; triggers wait. Shards of disabled instances and hosts move to others.
+// Disable prevents the shards, instances and hosts of s from starting runs, in the whole
+// fleet, until Enable, across restarts. Runs that have begun continue. Fires of a disabled
+// shard are skipped and counted; triggers wait. Shards of disabled instances and hosts are
+// reassigned. See [coordinator.Operator.Disable] for details, and
+// [coordinator.Operator.Intent] for the list of everything that is disabled.
 //
-// It is not the way to stop this process, which is Shutdown. More is promised, and not
-// promised, by coordinator.Operator, which also tells what stands and needs no Executor.
+// To stop this process, use Shutdown.
 func (e *Executor) Disable(ctx context.Context, s Scope) error {
 	return e.explain(s.Job, e.operator.Disable(ctx, s))
 }
 
-// Enable takes back what Disable said of what s names. Fires that were skipped are not made
-// up for.
+// Enable reverts Disable for the shards, instances and hosts of s. Skipped fires are not run.
 func (e *Executor) Enable(ctx context.Context, s Scope) error {
 	return e.explain(s.Job, e.operator.Enable(ctx, s))
 }
 
-// Withdraw makes this process stop offering a job, until it is registered here again. Other
-// processes still offer it, and nothing of it is deleted. Withdraw returns when the store has
-// recorded this; the shards move to other instances afterwards. Runs of the job that have begun
-// here go on, and their contexts do not end: a shard moves when its run has ended. If no other
-// instance offers the job, it does not run until one does, and after an hour it owes nothing then
-// (coordinator.MaxUnoffered).
+// Withdraw makes this process stop offering a job until it is registered here again. It
+// deletes nothing, and other processes still offer the job. Withdraw returns when the store
+// has recorded the withdrawal; the shards are reassigned afterwards. Runs that have begun here
+// continue, with their contexts, and their shards move when they end.
 //
-// If ctx ends first, Withdraw returns its cause, and the store records it later. Before Start
-// and after Shutdown there is nothing to record, and Withdraw returns at once.
+// If no other instance offers the job, it does not run. After an hour without an instance
+// (coordinator.MaxUnoffered), its due fires are skipped.
+//
+// If ctx ends first, Withdraw returns its cause, and the withdrawal is recorded later. Before
+// Start and after Shutdown there is nothing to record, and Withdraw returns at once. It fails
+// with ErrUnknownJob if the job was not registered here.
 func (e *Executor) Withdraw(ctx context.Context, job string) error {
 	e.mu.Lock()
 	_, known := e.jobs[job]
@@ -392,8 +402,8 @@ func (e *Executor) Withdraw(ctx context.Context, job string) error {
 	return nil
 }
 
-// explain adds to an error about an unknown job that it is registered here, if Start is yet to
-// store it.
+// explain adds to an ErrUnknownJob that the job is registered here and that Start stores it, if
+// the executor has not been started.
 func (e *Executor) explain(job string, err error) error {
 	if !errors.Is(err, ErrUnknownJob) {
 		return err
