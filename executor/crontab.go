@@ -19,9 +19,10 @@ import (
 type crontab struct {
 	pattern pattern
 	zone    *zone
-	// makesUp: a reading that the clock skips counts at the first instant after the gap.
+	// makesUp reports whether a reading that the clock skips counts as the first instant after
+	// the gap.
 	makesUp bool
-	// repeats: a reading that the clock shows twice counts both times.
+	// repeats reports whether a reading that the clock repeats counts both times.
 	repeats bool
 }
 
@@ -49,7 +50,7 @@ func newCrontab(text string) (*crontab, error) {
 	c.makesUp = !everyHour
 	c.repeats = everyHour || everyMinutes
 	if _, ok := c.pattern.next(0); !ok {
-		return nil, errors.New("it never fires: no date has what the fields ask for")
+		return nil, errors.New("it never fires: no date matches the fields")
 	}
 	if c.zone, err = zones.get(zoneName, newZone); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func parseSpec(fields []string) (*cron.SpecSchedule, error) {
 	}
 	parsed, err := cronParser.Parse(strings.Join(fields, " "))
 	if err != nil {
-		return nil, explain(fields, err)
+		return nil, explainCronError(fields, err)
 	}
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
@@ -91,7 +92,7 @@ func parseSpec(fields []string) (*cron.SpecSchedule, error) {
 func (c *crontab) next(after time.Time) time.Time {
 	t := after.Unix() + 1 // fires are whole seconds
 	for t <= lastFire {
-		s := c.zone.at(t)
+		s := c.zone.findSpan(t)
 		if t == s.start && c.firesAfterGap(s) {
 			return time.Unix(t, 0).UTC()
 		}
@@ -114,7 +115,7 @@ func (c *crontab) count(after, through time.Time) int {
 	t, end := after.Unix()+1, min(through.Unix(), lastFire)+1
 	n := 0
 	for t < end {
-		s := c.zone.at(t)
+		s := c.zone.findSpan(t)
 		from, to := max(t+s.offset, c.firstReading(s)), min(end, s.end)+s.offset
 		n += c.pattern.count(from, to)
 		if t == s.start && c.firesAfterGap(s) && c.pattern.count(from, from+1) == 0 {

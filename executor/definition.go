@@ -12,10 +12,10 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// definition is what the registry holds of a Job: all but its handler, with the defaults
-// filled in, so that a version with other defaults reads it alike.
+// definition is the stored form of a Job: all fields but Handler and MaxRunning, with defaults
+// filled in, so that a version with other defaults interprets it equally.
 //
-// As JSON it is canonical: equal definitions with equal extra fields have equal bytes.
+// Its JSON is canonical: equal definitions with equal extra fields have equal bytes.
 type definition struct {
 	Name        string         `json:"name"`
 	Description string         `json:"description,omitempty"`
@@ -37,9 +37,8 @@ type definition struct {
 	extra extraFields
 }
 
-// maxShardParamsBytes bounds the params of all shards together, as stored: they are the
-// one field that grows with the shards, and a definition is to leave room in a value of
-// the registry for the plan that holds it.
+// maxShardParamsBytes bounds the stored params of all shards together, the one field that grows
+// with the shards. A plan contains definitions and must fit into a value of the registry.
 const maxShardParamsBytes = 32 << 10
 
 // definitionOf returns the definition of j. It shares nothing with j.
@@ -65,7 +64,7 @@ func definitionOf(j Job) definition {
 	return d
 }
 
-// dropEmpty makes maps nil that have nothing in them: they are not stored.
+// dropEmpty sets empty maps to nil, which are not stored.
 func (d *definition) dropEmpty() {
 	if len(d.ShardParams) == 0 {
 		d.ShardParams = nil
@@ -124,8 +123,8 @@ func storedName(field string) string {
 	return name
 }
 
-// equal reports whether d and other say the same, as far as this version knows.
-func (d definition) equal(other definition) bool {
+// equalKnown reports whether d and other are equal in all fields that this version knows.
+func (d definition) equalKnown(other definition) bool {
 	d.extra, other.extra = nil, nil
 	return reflect.DeepEqual(d, other)
 }

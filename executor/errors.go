@@ -7,40 +7,43 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Why the context of a run ended, as context.Cause tells it.
+// Causes with which the context of a run ends. context.Cause returns an error that wraps one
+// of them.
 var (
-	// ErrDraining: the executor is shutting down and DrainTimeout is over. A handler that
-	// returns an error then hands its run back: see Executor.Shutdown.
+	// ErrDraining means that the executor is shutting down and DrainTimeout has passed. If the
+	// handler then returns an error, the run is handed back; see Executor.Shutdown.
 	ErrDraining = errors.New("draining")
-	// ErrSessionLost: the process may no longer speak for its shards; others may have
-	// begun the work again. It is registry.ErrSessionLost, under the name of this package.
+	// ErrSessionLost means that this process may no longer own the shard: another instance may
+	// have begun the run again. It equals registry.ErrSessionLost.
 	ErrSessionLost = registry.ErrSessionLost
-	// ErrTimeout: the attempt took longer than Job.Timeout.
+	// ErrTimeout means that the attempt took longer than Job.Timeout.
 	ErrTimeout = errors.New("run timed out")
 )
 
-// What the calls of this package return, to be matched with errors.Is.
+// Errors of this package, for errors.Is.
 var (
-	// ErrRunOver: the run, or the session it runs under, has ended. Nothing was written.
+	// ErrRunOver means that the run or its session has ended. Nothing was written.
 	ErrRunOver = errors.New("run over")
-	// ErrNameTaken: a living instance has the name. The text names its process and host.
+	// ErrNameTaken means that another live process has the instance's name. The text names the
+	// process and its host.
 	ErrNameTaken = coordinator.ErrNameTaken
-	// ErrTooManyTriggers: as many triggers of the job wait as may.
+	// ErrTooManyTriggers means that 64 triggers of the job are pending, the most allowed.
 	ErrTooManyTriggers = coordinator.ErrTooManyTriggers
-	// ErrTooManyDisabled: as many instances or hosts are disabled as may be.
+	// ErrTooManyDisabled means that more than 256 instances or 256 hosts would be disabled.
 	ErrTooManyDisabled = coordinator.ErrTooManyDisabled
-	// ErrInvalidJob: a definition breaks a rule. The text names job, field and rule.
+	// ErrInvalidJob means that a definition is invalid. The text names job, field and rule.
 	ErrInvalidJob = errors.New("invalid job")
-	// ErrUnknownJob: there is no such job.
+	// ErrUnknownJob means that no process has stored or registered a job of that name.
 	ErrUnknownJob = coordinator.ErrUnknownJob
-	// ErrNewerFormat: a record or text says what this version does not know. A later
-	// version may. Start fails with it, and writes nothing, where a later version has made
-	// the namespace.
+	// ErrNewerFormat means that a record or text is not valid in this version of rota, and may
+	// be in a later one. Start fails with it, and writes nothing, if a later version has
+	// created the namespace.
 	ErrNewerFormat = coordinator.ErrNewerFormat
 )
 
-// unknownError is about a word that this version does not know: misspelt, or written by
-// a later version. It is an ErrNewerFormat without saying so to those who misspelt.
+// unknownError is the error of a word that is misspelt or belongs to a later version. It
+// matches ErrNewerFormat, but its text does not mention versions, which would mislead those
+// who misspelt the word.
 type unknownError struct{ text string }
 
 func (e *unknownError) Error() string { return e.text }

@@ -47,7 +47,7 @@ func ExampleParseSchedule() {
 	fmt.Println(err)
 	// Output:
 	// true <nil>
-	// schedule "cron 0 3 30 feb *": it never fires: no date has what the fields ask for
+	// schedule "cron 0 3 30 feb *": it never fires: no date matches the fields
 }
 
 func ExampleParseShardParams() {

@@ -138,29 +138,27 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	if o.DrainTimeout == 0 {
 		o.DrainTimeout = defaultDrainTimeout
 	}
+	var workers error
 	if o.Workers < 0 {
-		return nil, fmt.Errorf("new executor: Workers is %d, below 0", o.Workers)
-	}
-	if o.SessionTTL < 0 {
-		return nil, fmt.Errorf("new executor: SessionTTL is %v, below 0", o.SessionTTL)
+		workers = fmt.Errorf("option Workers is %d, below 0", o.Workers)
 	}
 	e := &Executor{reg: reg, opts: o, jobs: map[string]*Job{}, withdrawn: map[string]bool{}, stopped: make(chan struct{})}
+	var err error
+	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
+		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
+		MaxClockSkew: o.MaxClockSkew, Clock: o.Clock, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Weight: o.Weight, Strategies: o.Strategies, Logger: o.Logger, Work: work{e},
+	})
+	if err := errors.Join(workers, err); err != nil {
+		return nil, fmt.Errorf("new executor: %w", err)
+	}
+	if e.strategies, err = strategy.Known(o.Strategies); err != nil {
+		return nil, fmt.Errorf("new executor: %w", err)
+	}
 	e.pool.queue.bound = o.Workers
 	e.pool.alarm = e.reportWaiting
 	e.clock = o.Clock
 	if e.clock == nil {
 		e.clock = time.Now
-	}
-	var err error
-	if e.strategies, err = strategy.Known(o.Strategies); err != nil {
-		return nil, fmt.Errorf("new executor: %w", err)
-	}
-	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
-		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
-		MaxClockSkew: o.MaxClockSkew, Clock: o.Clock, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Weight: o.Weight, Strategies: o.Strategies, Logger: o.Logger, Work: work{e},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("new executor: %w", err)
 	}
 	operator, err := coordinator.NewOperator(reg, namespace, o.Group)
 	if err != nil {
@@ -240,7 +238,7 @@ func (e *Executor) Start(ctx context.Context) error {
 	e.mu.Unlock()
 	go func() {
 		defer close(e.stopped)
-		e.failed = e.ended(e.member.Run(run))
+		e.failed = e.logUnexpectedEnd(e.member.Run(run))
 	}()
 	if err := e.member.AwaitJoined(ctx); err != nil {
 		e.mu.Lock()
@@ -258,10 +256,10 @@ func (e *Executor) Start(ctx context.Context) error {
 	return nil
 }
 
-// ended logs why the member stopped by itself, and returns the error of Run for that. An
+// logUnexpectedEnd logs why the member stopped by itself, and returns the error of Run for that. An
 // executor that did not join has the error returned by Start, and one that was shut down has
 // none.
-func (e *Executor) ended(err error) error {
+func (e *Executor) logUnexpectedEnd(err error) error {
 	e.mu.Lock()
 	log := e.joined
 	e.mu.Unlock()
@@ -293,7 +291,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-e.stopped:
-		wait(context.WithoutCancel(ctx), cancelGrace, e.pool.idle()) // the contexts of runs have ended
+		waitFor(context.WithoutCancel(ctx), cancelGrace, e.pool.idle()) // the contexts of runs have ended
 		e.runs.flush()
 		return e.failed
 	}
@@ -309,7 +307,7 @@ func (e *Executor) Trigger(ctx context.Context, job string, t Trigger) (uint64, 
 		return 0, fmt.Errorf("trigger %q: Param: %w", job, err)
 	}
 	number, err := e.operator.Trigger(ctx, job, t.Param, t.Shards)
-	return number, e.explain(job, err)
+	return number, e.explainUnknownJob(job, err)
 }
 
 // Trigger is a request for a run.
@@ -321,34 +319,34 @@ type Trigger struct {
 // Pause stops a job in the whole fleet until Resume, across restarts. Triggers wait. Runs
 // that have begun continue. Fires that come due during the pause are never run.
 func (e *Executor) Pause(ctx context.Context, job string) error {
-	return e.explain(job, e.operator.Pause(ctx, job))
+	return e.explainUnknownJob(job, e.operator.Pause(ctx, job))
 }
 
 // StopSchedule makes a job run by Trigger only, in the whole fleet, until Resume, across
 // restarts. Re-runs after a crash go on. Scheduled fires that come due until the Resume are
 // never run. StopSchedule replaces a Pause, also that of Job.StartPaused.
 func (e *Executor) StopSchedule(ctx context.Context, job string) error {
-	return e.explain(job, e.operator.StopSchedule(ctx, job))
+	return e.explainUnknownJob(job, e.operator.StopSchedule(ctx, job))
 }
 
 // Resume ends a Pause, also that of Job.StartPaused, or a StopSchedule. Fires count from an
 // instant that lies MaxClockSkew in the future, so that no clock of the fleet has passed it.
 func (e *Executor) Resume(ctx context.Context, job string) error {
-	return e.explain(job, e.operator.Resume(ctx, job))
+	return e.explainUnknownJob(job, e.operator.Resume(ctx, job))
 }
 
 // Status returns the recorded state of a job, with its next fire. See
 // [coordinator.Operator.Status].
 func (e *Executor) Status(ctx context.Context, job string) (coordinator.Status, error) {
 	st, err := e.operator.Status(ctx, job)
-	return st, e.explain(job, err)
+	return st, e.explainUnknownJob(job, err)
 }
 
 // Reset starts a new epoch of a job whose shards wait because a skewed clock claimed their
 // fires ahead of time. Such fires run again, with the same Run.ID. See
 // [coordinator.Operator.Reset].
 func (e *Executor) Reset(ctx context.Context, job string) error {
-	return e.explain(job, e.operator.Reset(ctx, job))
+	return e.explainUnknownJob(job, e.operator.Reset(ctx, job))
 }
 
 // Scope names shards, instances or hosts to disable or enable, for one job or for all.
@@ -362,12 +360,12 @@ type Scope = coordinator.Scope
 //
 // To stop this process, use Shutdown.
 func (e *Executor) Disable(ctx context.Context, s Scope) error {
-	return e.explain(s.Job, e.operator.Disable(ctx, s))
+	return e.explainUnknownJob(s.Job, e.operator.Disable(ctx, s))
 }
 
 // Enable reverts Disable for the shards, instances and hosts of s. Skipped fires are not run.
 func (e *Executor) Enable(ctx context.Context, s Scope) error {
-	return e.explain(s.Job, e.operator.Enable(ctx, s))
+	return e.explainUnknownJob(s.Job, e.operator.Enable(ctx, s))
 }
 
 // Withdraw makes this process stop offering a job until it is registered here again. It
@@ -402,9 +400,9 @@ func (e *Executor) Withdraw(ctx context.Context, job string) error {
 	return nil
 }
 
-// explain adds to an ErrUnknownJob that the job is registered here and that Start stores it, if
+// explainUnknownJob adds to an ErrUnknownJob that the job is registered here and that Start stores it, if
 // the executor has not been started.
-func (e *Executor) explain(job string, err error) error {
+func (e *Executor) explainUnknownJob(job string, err error) error {
 	if !errors.Is(err, ErrUnknownJob) {
 		return err
 	}
@@ -416,7 +414,7 @@ func (e *Executor) explain(job string, err error) error {
 	return err
 }
 
-func (e *Executor) job(name string) (*Job, bool) {
+func (e *Executor) findJob(name string) (*Job, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	j, ok := e.jobs[name]

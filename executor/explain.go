@@ -19,10 +19,10 @@ var quartzRules = []struct {
 	{regexp.MustCompile(`.\?|\?[^/]`), "supports ? only in place of a star"},
 }
 
-// explain returns err, which the parser returned for fields, or what is wrong with them in
+// explainCronError returns err, which the parser returned for fields, or what is wrong with them in
 // the terms of the rule that they break, where the parser knows no more than that it
 // expected a number.
-func explain(fields []string, err error) error {
+func explainCronError(fields []string, err error) error {
 	if len(fields) != 5 && len(fields) != 6 {
 		return err // the fields have no meaning
 	}

@@ -12,92 +12,94 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// Job is a definition: what to run, when, in how many shards, and what to do when it goes
-// wrong. Only Name and Handler are required; the zero value of every other field is safe.
-// A job is copied when it is registered.
+// Job defines a sharded job. Only Name and Handler are required; the zero value of each other
+// field is safe. Register copies the job.
 type Job struct {
-	// Name is the identity of the job in its namespace: 1 to 100 bytes of UTF-8 without
-	// control characters. A job with another name is another job.
+	// Name identifies the job in its namespace. It has 1 to 100 bytes of UTF-8 without control
+	// characters. A job with another name is another job.
 	Name string
-	// Description is for people: up to 1000 bytes.
+	// Description is for people. It has up to 1000 bytes.
 	Description string
-	// Schedule says when the job fires. The zero value is OnTrigger.
+	// Schedule determines the fires of the job. The zero value is OnTrigger: no fires.
 	Schedule Schedule
 	// Handler runs one shard for one fire. It is not stored.
 	Handler Handler
-	// Shards is into how many parts a fire is divided, up to 10,000. Zero means 1. A new
-	// total counts from a fire that nobody has claimed.
+	// Shards is the number of runs into which each fire is divided, up to 10,000. Zero means 1.
+	// A changed number applies from a fire that no instance has claimed.
 	Shards int
-	// ShardParams are Run.ShardParam for the shards that have one, up to 1000 bytes each.
-	// ParseShardParams reads them from a line of text.
+	// ShardParams holds Run.ShardParam by shard, with up to 1000 bytes each and 32 KiB
+	// together. ParseShardParams parses them from a line of text.
 	ShardParams map[int]string
-	// Param is Run.Param for all shards: up to 8192 bytes.
+	// Param is Run.Param for all shards. It has up to 8192 bytes.
 	Param string
-	// Revision is that of this definition. The highest in the fleet wins, so that an old
-	// binary cannot undo what a new one brought.
+	// Revision is the number of this definition. The highest revision in the fleet is in force,
+	// so an old binary cannot revert the definition of a new one. Raise it with each change.
 	Revision int
-	// Strategy is the name of the strategy that deals the shards to instances. Empty means
-	// "sticky".
+	// Strategy is the name of the strategy that assigns the shards to instances: a built-in
+	// one or one of Options.Strategies. Empty means "sticky".
 	Strategy string
-	// RunOn is the labels that instances must have to own shards of the job, all of these
-	// pairs, whatever the strategy: up to 16, of the sizes of Options.Labels. Those of the
-	// highest Revision hold as soon as it is stored, also for fires that are owed under an
-	// earlier one. Who does not have them hands its shards over, idle ones at once and running
-	// ones when they end. If nobody does who is there, nobody owns the shards, the fires are
-	// owed, and the plan says which labels are wanted. Nil means any instance.
-	RunOn map[string]string
-	// Timeout bounds one attempt: its context ends with ErrTimeout. A handler that ignores
-	// that keeps its shard. Zero means no bound.
-	Timeout time.Duration
-	// OnCrash says what becomes of a run whose instance is gone.
-	OnCrash CrashPolicy
-	// OnMisfire says what becomes of fires that came due while their shard could not run.
-	OnMisfire MisfirePolicy
-	// Tracking sets how much of each run is recorded.
-	Tracking Tracking
-	// StartPaused makes a job that the namespace has not seen before wait for an operator
-	// to resume it. It changes nothing for one that exists.
-	StartPaused bool
-	// MaxAttempts is how many times a fire of a shard is begun when its instances crash,
-	// before it counts as failed: a run that kills its process must not kill the whole
-	// fleet. Attempts that a shutdown handed back do not count. Zero means 3.
-	MaxAttempts int
-	// MaxRunning bounds the runs of this job that this process executes at once. Others that
-	// it has claimed wait for a worker, in the order of their fires. Zero means 4 per CPU that
-	// Go uses (GOMAXPROCS), and at least 16. A job whose runs mostly wait for other systems
-	// bears more, up to the number of its shards; one that loads a CPU each needs as many as
-	// there are CPUs. docs/sizing.md has the arithmetic.
+	// RunOn lists labels (Options.Labels) that an instance must have, all of them, to own
+	// shards of the job, up to 16. Nil means any instance.
 	//
-	// It bounds a process, and processes differ: so it is not stored with the definition,
-	// needs no higher Revision, and each process goes by its own. It takes effect with the
-	// runs that begin after Register.
+	// The labels of the highest Revision apply as soon as it is stored, also to due fires of
+	// earlier definitions. Instances without the labels hand their shards over, running shards
+	// after the run. If no live instance has the labels, the shards have no owner, their fires
+	// stay due, and Status.Problem names the missing labels.
+	RunOn map[string]string
+	// Timeout bounds each attempt: its context ends with ErrTimeout. A handler that ignores
+	// the end of its context keeps its shard. Zero means no bound.
+	Timeout time.Duration
+	// OnCrash determines whether a run is made again after a crash. The zero value is
+	// RerunElsewhere.
+	OnCrash CrashPolicy
+	// OnMisfire determines which fires run that came due while the shard could not run. The
+	// zero value is RunOnce.
+	OnMisfire MisfirePolicy
+	// Tracking determines how much of each run is recorded. The zero value is TrackRuns.
+	Tracking Tracking
+	// StartPaused makes a new job wait for Executor.Resume. It has no effect on a job that the
+	// namespace has already.
+	StartPaused bool
+	// MaxAttempts bounds the attempts at a run whose instances crash; then the run counts as
+	// lost. So a run that kills its process cannot kill the whole fleet. Attempts that a
+	// shutdown handed back do not count. Zero means 3.
+	MaxAttempts int
+	// MaxRunning bounds the concurrent runs of this job in this process. Further claimed runs
+	// wait for a worker, in the order of their fires. Zero means 4 per CPU (GOMAXPROCS), and at
+	// least 16. Jobs that wait for other systems can have more, up to the number of shards;
+	// jobs that compute need one per CPU. See docs/sizing.md.
+	//
+	// MaxRunning is not stored with the definition: each process has its own, and a change
+	// needs no higher Revision. It applies to runs that begin after Register.
 	MaxRunning int
 }
 
-// Handler runs one shard for one fire. It must return soon after ctx ends, for the reason that
-// context.Cause reports: ErrDraining, ErrSessionLost or ErrTimeout. An error or panic counts
-// the run as failed, except that an error after ErrDraining hands the run back, to be made
-// again by another instance (see Executor.Shutdown). One handler may be called for several
-// shards at once.
+// Handler runs one shard for one fire. Handle must return soon after ctx ends; context.Cause
+// reports why it ended: ErrDraining, ErrSessionLost or ErrTimeout. A run whose handler returns
+// an error or panics counts as failed and is not repeated. There is one exception: an error
+// after ErrDraining hands the run back, and another instance makes it again (see
+// Executor.Shutdown). A handler may be called for several shards at the same time. The Run is
+// the handler's to keep and change.
 type Handler interface {
 	Handle(ctx context.Context, r *Run) error
 }
 
-// HandlerFunc is a function as a Handler.
+// HandlerFunc is an adapter that makes a function a Handler.
 type HandlerFunc func(ctx context.Context, r *Run) error
 
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, r *Run) error { return f(ctx, r) }
 
-// CrashPolicy says what becomes of a run whose instance is gone before it reported.
+// CrashPolicy determines whether a run is made again if its instance expired before the end
+// of the run was recorded.
 type CrashPolicy int
 
 const (
-	// RerunElsewhere begins the run again on another instance, up to Job.MaxAttempts. Work
-	// is done at least once, and may be done twice. It is the zero value.
+	// RerunElsewhere repeats the run on the next owner of the shard, up to Job.MaxAttempts.
+	// Each fire is run at least once, perhaps more. It is the zero value.
 	RerunElsewhere CrashPolicy = iota
-	// CountAsFailed leaves it at that. Work is done at most once. A new definition that says so
-	// has re-runs that are pending counted as well.
+	// CountAsFailed counts the run as lost. Each fire is run at most once. When a definition
+	// with this policy comes into force, pending re-runs are counted as lost, too.
 	CountAsFailed
 )
 
@@ -133,25 +135,24 @@ func (p CrashPolicy) check() error {
 	return nil
 }
 
-// Tracking sets how much of each run is recorded in the registry. TrackClaims costs fewer
-// writes and promises less after a crash. The level is part of the definition: a higher
-// Job.Revision may change it while the job runs.
+// Tracking determines how much of each run is recorded in the registry. TrackClaims costs
+// fewer commits and promises less after a crash. A definition with a higher Job.Revision can
+// change it while the job runs.
 type Tracking int
 
 const (
-	// TrackRuns records when runs are claimed and when they have ended: at most two commits
-	// per fire and instance if the runs end together. It is the zero value, and the only level
-	// that uses OnCrash and MaxAttempts.
+	// TrackRuns records the claim and the end of each run: at most two commits per fire and
+	// instance if the runs end together. It is the zero value. OnCrash and MaxAttempts apply
+	// to this level only.
 	TrackRuns Tracking = iota
-	// TrackClaims records claims, and the ends of runs only with the next claim: one commit
-	// per fire and instance. Each fire is still claimed at most once, and a running shard does
-	// not move while its owner's session lives; a move waits for one more commit of the owner.
-	// While shards are about to move, a new definition comes into force, a trigger is pending,
-	// the job is paused or the instance drains, ends are recorded as with TrackRuns.
+	// TrackClaims records claims, and ends only together with the next claim: one commit per
+	// fire and instance. Each fire is still claimed at most once. A running shard still does
+	// not move while its owner's session is alive; a move waits for one more commit of the
+	// owner. Ends are recorded as with TrackRuns while shards are about to move, a new
+	// definition comes into force, a trigger is pending, the job is paused or the instance drains.
 	//
 	// After a crash, the records do not show which runs had ended. No run is repeated, not even
-	// one that was claimed and never started: the job counts them all as unknown, whatever
-	// OnCrash says.
+	// one that was claimed and never started, and OnCrash is ignored: all count as unknown.
 	TrackClaims
 )
 
@@ -192,9 +193,8 @@ const (
 	defaultStrategy    = "sticky"
 	defaultMaxAttempts = record.DefaultMaxAttempts
 
-	// A process runs so many runs of a job at once by default. The number of CPUs bounds runs
-	// that compute. Runs that wait for other systems are bounded by those, about which a small
-	// machine tells nothing.
+	// The default of MaxRunning grows with the CPUs, for jobs that compute. Its minimum is for
+	// jobs that wait for other systems: their bound does not depend on this host's CPUs.
 	maxRunningPerCPU  = 4
 	leastOfMaxRunning = 16
 
@@ -205,7 +205,7 @@ const (
 	maxShardParamBytes  = 1000
 )
 
-// defaultMaxRunning is the MaxRunning of jobs that give none.
+// defaultMaxRunning returns the default of Job.MaxRunning.
 func defaultMaxRunning() int {
 	return max(maxRunningPerCPU*runtime.GOMAXPROCS(0), leastOfMaxRunning)
 }
@@ -216,9 +216,8 @@ func (j Job) clone() Job {
 	return j
 }
 
-// checkJobs returns all that is wrong with jobs, joined, or nil. Each error wraps
-// ErrInvalidJob and names the job, the field and the rule. knows tells whether there is a
-// strategy of a name.
+// checkJobs returns all problems of jobs, joined, or nil. Each error wraps ErrInvalidJob and
+// names the job, the field and the rule. knows reports whether a strategy exists.
 func checkJobs(jobs []Job, knows func(strategy string) bool) error {
 	var errs []error
 	seen := make(map[string]bool, len(jobs))

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// MisfirePolicy says what becomes of fires that came due while their shard could not
-// run: because the run before took too long, nobody was there, or the job was paused.
-// Fires that the policy does not run are skipped: they are counted, and never run later. So are
-// all fires of a job that no live instance has offered for an hour (coordinator.MaxUnoffered)
-// until one offers it again.
-type MisfirePolicy int // RunAll's limit, or one of the constants, or below them a limit that was refused
+// MisfirePolicy determines which fires run that came due while their shard could not run:
+// because the previous run took too long, or because the shard had no live owner. Other fires
+// are skipped: they are counted and never run.
+//
+// Whatever the policy, all fires are skipped while no live instance offers the job, if that
+// lasts for an hour (coordinator.MaxUnoffered).
+type MisfirePolicy int // the limit of RunAll, one of the constants, or an invalid limit below them
 
 const (
 	// RunOnce runs the latest of the fires that are due, as a misfire unless it is the
@@ -24,8 +25,8 @@ const (
 )
 
 // RunAll runs the fires that are due one after another, oldest first, as misfires unless
-// there is only one and it is on time. Of more than limit it takes the latest and skips
-// the others. limit is at least 1.
+// there is only one and it is on time. If more than limit are due, it runs the latest limit
+// fires and skips the others. Limit must be at least 1; Register reports a smaller one.
 func RunAll(limit int) MisfirePolicy {
 	if limit > 0 {
 		return MisfirePolicy(limit)
@@ -33,8 +34,8 @@ func RunAll(limit int) MisfirePolicy {
 	return SkipMissed - 1 + MisfirePolicy(max(limit, -1<<30)) // kept, for check to name it
 }
 
-// misfireGrace is how late a fire may be and still count as on time: timers, queues and
-// commits take their time, and a fleet that is merely busy has missed nothing.
+// misfireGrace is how late a fire may be and still count as on time, as timers, queues and
+// commits take time in a busy fleet.
 const misfireGrace = time.Second
 
 const runAllText = "run all "
@@ -90,47 +91,46 @@ func (p MisfirePolicy) check() error {
 	return nil
 }
 
-// owed is what a shard owes at an instant, and what to do next about it.
-type owed struct {
-	// fire is to be run now; zero if nothing is.
+// dueFires is the decision about the due fires of a shard.
+type dueFires struct {
+	// fire is the fire to run now, zero if there is none.
 	fire time.Time
-	// missed tells that fire did not come to its time: it is a misfire.
+	// missed reports whether fire is a misfire.
 	missed bool
-	// skipped counts the fires, none after through, that the policy passes over. It is
-	// exact.
+	// skipped is the exact number of fires up to through that the policy skips.
 	skipped int
-	// through is the last fire that this settles, by running or skipping it: the next
-	// watermark. It is fire if there is one, and zero if nothing is due.
+	// through is the last fire that is run or skipped now, which becomes the watermark. It is
+	// zero if nothing is due.
 	through time.Time
-	// next is the first fire not settled, which may already be due; zero if none comes.
+	// next is the first fire after through, which may be due already. It is zero if there is
+	// none.
 	next time.Time
 }
 
-// owes decides what a shard owes at now. Of the fires of t, those after last and before
-// until count: last is the watermark's fire, or the instant from which fires count, itself
-// not included; until is the instant from which a later definition counts its own fires,
-// zero if there is none. A fire after now is never due.
+// decideDue decides which due fires of a shard to run and to skip at now. It considers the fires of
+// t after last and before until. Last is the fire of the watermark or the instant just before
+// the epoch. Until is the end of the epoch, zero if there is none.
 //
-// It takes the same time after a long outage as after a short one.
-func owes(t timetable, p MisfirePolicy, last, until, now time.Time) owed {
-	first := before(t.next(last), until)
+// The cost does not depend on the number of due fires, as they may be many after an outage.
+func decideDue(t timetable, p MisfirePolicy, last, until, now time.Time) dueFires {
+	first := fireBefore(t.next(last), until)
 	if first.IsZero() || first.After(now) {
-		return owed{next: first}
+		return dueFires{next: first}
 	}
 	end := now
 	if !until.IsZero() && !now.Before(until) {
 		end = until.Add(-1)
 	}
 	due := t.count(last, end)
-	kept := 1 // the latest of those that are due, of which the first is the one to run
+	kept := 1 // the number of latest due fires that are not skipped; the first of them runs now
 	if p > 0 {
 		kept = min(due, int(p))
 	}
 	fire := first
 	if kept < due {
-		fire = latest(t, last, end, kept)
+		fire = firstOfLast(t, last, end, kept)
 	}
-	o := owed{fire: fire, skipped: due - kept, through: fire, next: before(t.next(fire), until)}
+	o := dueFires{fire: fire, skipped: due - kept, through: fire, next: fireBefore(t.next(fire), until)}
 	late := now.Sub(fire) > misfireGrace
 	switch {
 	case p != SkipMissed:
@@ -142,8 +142,8 @@ func owes(t timetable, p MisfirePolicy, last, until, now time.Time) owed {
 	return o
 }
 
-// before returns fire if it is before until, which is zero for no bound, and else zero.
-func before(fire, until time.Time) time.Time {
+// fireBefore returns fire if it is before until or until is zero, and the zero Time otherwise.
+func fireBefore(fire, until time.Time) time.Time {
 	if until.IsZero() || fire.Before(until) {
 		return fire
 	}

@@ -98,8 +98,8 @@ func TestOwes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, s := range []Schedule{Cron("* * * * *"), Every(time.Minute)} {
-				want := owed{fire: at(c.fire), missed: c.missed, skipped: c.skipped, through: at(c.through), next: at(c.next)}
-				assert.Equal(t, want, owes(compile(t, s), c.policy, at(c.last), at(c.until), at(c.now)), s)
+				want := dueFires{fire: at(c.fire), missed: c.missed, skipped: c.skipped, through: at(c.through), next: at(c.next)}
+				assert.Equal(t, want, decideDue(compile(t, s), c.policy, at(c.last), at(c.until), at(c.now)), s)
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func TestOwes(t *testing.T) {
 
 func TestOwes_NothingWithoutASchedule(t *testing.T) {
 	for _, p := range []MisfirePolicy{RunOnce, SkipMissed, RunAll(5)} {
-		assert.Zero(t, owes(never{}, p, time.Time{}, time.Time{}, time.Now()))
+		assert.Zero(t, decideDue(never{}, p, time.Time{}, time.Time{}, time.Now()))
 	}
 }
 
@@ -131,7 +131,7 @@ func TestOwes_AgreesWithWalking(t *testing.T) {
 			until = last.Add(time.Duration(r.Int64N(int64(now.Sub(last).Abs()*2 + 1))))
 		}
 		p := policies[r.IntN(len(policies))]
-		got := owes(tt, p, last, until, now)
+		got := decideDue(tt, p, last, until, now)
 		require.Equal(t, owesByWalking(tt, p, last, until, now), got, "%v, last %v, until %v, now %v", p, last, until, now)
 		if got.skipped > 0 {
 			several++
@@ -144,14 +144,14 @@ func TestOwes_AgreesWithWalking(t *testing.T) {
 	assert.Greater(t, late, 300)
 }
 
-func owesByWalking(tt timetable, p MisfirePolicy, last, until, now time.Time) owed {
+func owesByWalking(tt timetable, p MisfirePolicy, last, until, now time.Time) dueFires {
 	mine := func(f time.Time) bool { return !f.IsZero() && (until.IsZero() || f.Before(until)) }
 	var due []time.Time
 	f := tt.next(last)
 	for ; mine(f) && !f.After(now); f = tt.next(f) {
 		due = append(due, f)
 	}
-	var o owed
+	var o dueFires
 	run := func(i int) { o.fire, o.through, o.skipped, o.next = due[i], due[i], i, tt.next(due[i]) }
 	n := len(due)
 	switch {
@@ -188,7 +188,7 @@ func TestOwes_SettlesEveryFireOnce(t *testing.T) {
 		last, now := start, start
 		settled := 0
 		for range 50 {
-			o := owes(tt, p, last, time.Time{}, now)
+			o := decideDue(tt, p, last, time.Time{}, now)
 			settled += o.skipped
 			if !o.fire.IsZero() {
 				settled++
@@ -234,7 +234,7 @@ func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
 			last = o.Through
 			require.Zero(t, p.times.count(last, end))
 		}
-		require.Equal(t, before(p.times.next(last), until), o.Wake)
+		require.Equal(t, fireBefore(p.times.next(last), until), o.Wake)
 		require.Zero(t, p.SkipDue(last, until, now).Skipped, "once")
 	}
 	require.Greater(t, some, 100)
@@ -257,9 +257,9 @@ func TestOwes_AfterALongOutage(t *testing.T) {
 		tt := compile(t, c.s)
 		now := last.Add(c.outage)
 		began := time.Now()
-		once := owes(tt, RunOnce, last, time.Time{}, now)
-		skip := owes(tt, SkipMissed, last, time.Time{}, now.Add(-time.Nanosecond))
-		all := owes(tt, RunAll(1_000_000), last, time.Time{}, now)
+		once := decideDue(tt, RunOnce, last, time.Time{}, now)
+		skip := decideDue(tt, SkipMissed, last, time.Time{}, now.Add(-time.Nanosecond))
+		all := decideDue(tt, RunAll(1_000_000), last, time.Time{}, now)
 		took := time.Since(began)
 
 		assert.Equal(t, now, once.fire)
@@ -278,7 +278,7 @@ func BenchmarkOwes_PerSecondCronAfterAMonth(b *testing.B) {
 		b.Run(p.String(), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				owes(tt, p, last, time.Time{}, last.Add(30*24*time.Hour))
+				decideDue(tt, p, last, time.Time{}, last.Add(30*24*time.Hour))
 			}
 		})
 	}
@@ -290,6 +290,6 @@ func BenchmarkOwes_OneFireOnTime(b *testing.B) {
 	now := tt.next(last)
 	b.ReportAllocs()
 	for b.Loop() {
-		owes(tt, RunOnce, last, time.Time{}, now)
+		decideDue(tt, RunOnce, last, time.Time{}, now)
 	}
 }

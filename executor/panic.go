@@ -9,8 +9,8 @@ import (
 
 // PanicError is the error of a run whose handler panicked.
 type PanicError struct {
-	Value any    // given to panic
-	Stack []byte // of the handler's goroutine, from the place of the panic
+	Value any    // the argument of panic
+	Stack []byte // the stack of the handler's goroutine at the panic
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
@@ -24,8 +24,8 @@ func (e *PanicError) Unwrap() error {
 // errGoexit is the error of a run whose handler ended its goroutine instead of returning.
 var errGoexit = errors.New("handler called runtime.Goexit, as t.FailNow does")
 
-// call returns what h returns, or a *PanicError. If h calls Goexit, call does not return.
-func call(ctx context.Context, h Handler, r *Run) (err error) {
+// callHandler returns the result of h, or a *PanicError. If h calls Goexit, call does not return.
+func callHandler(ctx context.Context, h Handler, r *Run) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
@@ -34,8 +34,8 @@ func call(ctx context.Context, h Handler, r *Run) (err error) {
 	return h.Handle(ctx, r)
 }
 
-// conclude calls done with what do returns, or with errGoexit if it does not.
-func conclude(do func() error, done func(error)) {
+// reportResult calls done with the result of do, or with errGoexit if do does not return.
+func reportResult(do func() error, done func(error)) {
 	err := errGoexit
 	defer func() { done(err) }()
 	err = do()

@@ -18,7 +18,7 @@ func TestCall_ReturnsWhatTheHandlerReturns(t *testing.T) {
 	ctx := context.WithValue(t.Context(), key{}, "value")
 	r := &Run{Shard: 2}
 	for _, want := range []error{nil, io.EOF} {
-		got := call(ctx, HandlerFunc(func(ctx context.Context, got *Run) error {
+		got := callHandler(ctx, HandlerFunc(func(ctx context.Context, got *Run) error {
 			assert.Equal(t, "value", ctx.Value(key{}))
 			assert.Same(t, r, got)
 			return want
@@ -31,7 +31,7 @@ func explode(context.Context, *Run) error { panic(io.ErrUnexpectedEOF) }
 
 func TestCall_APanicIsAnError(t *testing.T) {
 	t.Run("with its value and the stack of its place", func(t *testing.T) {
-		err := call(t.Context(), HandlerFunc(explode), &Run{})
+		err := callHandler(t.Context(), HandlerFunc(explode), &Run{})
 		var p *PanicError
 		require.ErrorAs(t, err, &p)
 		assert.Equal(t, io.ErrUnexpectedEOF, p.Value)
@@ -40,27 +40,27 @@ func TestCall_APanicIsAnError(t *testing.T) {
 		assert.ErrorIs(t, err, io.ErrUnexpectedEOF, "a value that is an error is wrapped")
 	})
 	t.Run("of any value", func(t *testing.T) {
-		err := call(t.Context(), HandlerFunc(func(context.Context, *Run) error { panic(42) }), &Run{})
+		err := callHandler(t.Context(), HandlerFunc(func(context.Context, *Run) error { panic(42) }), &Run{})
 		assert.EqualError(t, err, "handler panicked: 42")
 		assert.NoError(t, errors.Unwrap(err))
 	})
 	t.Run("of nil", func(t *testing.T) {
-		err := call(t.Context(), HandlerFunc(func(context.Context, *Run) error { panic(nil) }), &Run{})
+		err := callHandler(t.Context(), HandlerFunc(func(context.Context, *Run) error { panic(nil) }), &Run{})
 		var p *PanicError
 		require.ErrorAs(t, err, &p)
 	})
 	t.Run("of the runtime", func(t *testing.T) {
-		err := call(t.Context(), HandlerFunc(func(_ context.Context, r *Run) error {
+		err := callHandler(t.Context(), HandlerFunc(func(_ context.Context, r *Run) error {
 			return []error{nil}[r.Shard]
 		}), &Run{Shard: 1})
 		var re runtime.Error
 		assert.ErrorAs(t, err, &re)
 	})
 	t.Run("of a handler that is nil", func(t *testing.T) {
-		assert.ErrorContains(t, call(t.Context(), HandlerFunc(nil), &Run{}), "nil pointer")
+		assert.ErrorContains(t, callHandler(t.Context(), HandlerFunc(nil), &Run{}), "nil pointer")
 	})
 	t.Run("after it has been recovered by the handler it is none", func(t *testing.T) {
-		err := call(t.Context(), HandlerFunc(func(context.Context, *Run) (err error) {
+		err := callHandler(t.Context(), HandlerFunc(func(context.Context, *Run) (err error) {
 			defer func() { err = recover().(error) }()
 			panic(io.EOF)
 		}), &Run{})
@@ -80,7 +80,7 @@ func TestPool_GoexitIsAnErrorOfTheRunAndNoOther(t *testing.T) {
 		var errs []error
 		for _, h := range []Handler{exit, fine, exit, fine} {
 			p.add(&task{do: func() {
-				conclude(func() error { return call(t.Context(), h, &Run{}) }, func(err error) { errs = append(errs, err) })
+				reportResult(func() error { return callHandler(t.Context(), h, &Run{}) }, func(err error) { errs = append(errs, err) })
 			}})
 		}
 		<-p.idle()
@@ -95,7 +95,7 @@ func TestCall_ReturnsWhenTheHandlerHas(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		err := call(ctx, HandlerFunc(func(context.Context, *Run) error {
+		err := callHandler(ctx, HandlerFunc(func(context.Context, *Run) error {
 			time.Sleep(time.Minute) // does not listen
 			return nil
 		}), &Run{})

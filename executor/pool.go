@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// pool runs tasks, each in a worker: a goroutine that goes on with the next task if one may
-// run then. At rest it has none.
+// pool runs tasks in workers. A worker is a goroutine that continues with the next task, and
+// ends if none may run. An idle pool has no goroutines.
 type pool struct {
 	mu    sync.Mutex
 	queue queue
@@ -15,25 +15,25 @@ type pool struct {
 	alarm   func() // called when tasks have waited for longWait, by a goroutine of its own
 	watched bool   // a timer for that is set
 
-	inside map[uint64]inside // the runs whose handlers have been called
-	number uint64
-	closed error         // why no handler is called any more
-	quiet  chan struct{} // closed when nothing waits or runs; nil while nobody asks
+	handlers map[uint64]runningHandler // the runs whose handlers have been called
+	number   uint64
+	closed   error         // the cause of cancel, after which no handler is called
+	quiet    chan struct{} // closed when nothing waits or runs; nil without a caller of idle
 }
 
-// inside is a run whose handler has been called and has not returned.
-type inside struct {
+// runningHandler is a run whose handler has been called and has not returned.
+type runningHandler struct {
 	id  string
 	end context.CancelCauseFunc
 }
 
-// add makes t wait, and runs it as soon as the bounds permit.
+// add queues t, which runs as soon as the bounds permit.
 func (p *pool) add(t *task) {
 	t.added = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue.add(t)
-	p.begin()
+	p.startTasksLocked()
 }
 
 // setBound bounds the running tasks of a job. Zero is no bound.
@@ -41,12 +41,12 @@ func (p *pool) setBound(job string, bound int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue.setBound(job, bound)
-	p.begin()
+	p.startTasksLocked()
 }
 
-// begin begins all tasks that may run. p.mu is held.
-func (p *pool) begin() {
-	for t := p.queue.next(); t != nil; t = p.queue.next() {
+// startTasksLocked starts all tasks that may run. The caller holds p.mu.
+func (p *pool) startTasksLocked() {
+	for t := p.queue.startNext(); t != nil; t = p.queue.startNext() {
 		go p.worker(t)
 	}
 	if p.queue.waiting > 0 && !p.watched && p.alarm != nil {
@@ -61,23 +61,23 @@ func (p *pool) worker(t *task) {
 		if t == nil {
 			return
 		}
-		if next := p.finish(t); next != nil { // a handler has called Goexit, and this goroutine ends
+		if next := p.finishTask(t); next != nil { // a handler has called Goexit, and this goroutine ends
 			go p.worker(next)
 		}
 	}()
 	for t != nil {
 		t.do()
-		t = p.finish(t)
+		t = p.finishTask(t)
 	}
 }
 
-// finish counts t as no longer running. The room that it leaves lets one other task run at
-// most, which is returned.
-func (p *pool) finish(t *task) (next *task) {
+// finishTask counts t as no longer running. At most one other task may run in its place, which is
+// returned.
+func (p *pool) finishTask(t *task) (next *task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue.end(t.job)
-	next = p.queue.next()
+	p.queue.finishTask(t.job)
+	next = p.queue.startNext()
 	if p.quiet != nil && p.queue.running == 0 {
 		close(p.quiet)
 		p.quiet = nil
@@ -85,8 +85,8 @@ func (p *pool) finish(t *task) (next *task) {
 	return next
 }
 
-// watchAgain has the alarm called again after d. If no task waits, and no report is open that
-// the next call is to end, it is called once tasks wait again.
+// watchAgain calls the alarm after d. If no task waits and no report is open, it instead
+// waits for the next task that must wait.
 func (p *pool) watchAgain(d time.Duration, open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,42 +97,42 @@ func (p *pool) watchAgain(d time.Duration, open bool) {
 	time.AfterFunc(d, p.alarm)
 }
 
-// waits returns the tasks that wait, by job.
-func (p *pool) waits() map[string]jobWaits {
+// waitingByJob returns the tasks that wait, by job.
+func (p *pool) waitingByJob() map[string]jobWaits {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.queue.waits()
+	return p.queue.waitingByJob()
 }
 
-// enter says that a handler is called, and numbers it for leave. It reports false if none
-// may be called any more.
-func (p *pool) enter(id string, end context.CancelCauseFunc) (number uint64, ok bool) {
+// handlerStarts records that a handler is about to be called, and returns a number for handlerReturned. It
+// reports false if no handler may be called any more.
+func (p *pool) handlerStarts(id string, end context.CancelCauseFunc) (number uint64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil {
 		return 0, false
 	}
-	if p.inside == nil {
-		p.inside = map[uint64]inside{}
+	if p.handlers == nil {
+		p.handlers = map[uint64]runningHandler{}
 	}
 	p.number++
-	p.inside[p.number] = inside{id, end}
+	p.handlers[p.number] = runningHandler{id, end}
 	return p.number, true
 }
 
-// leave says that the handler with this number has returned.
-func (p *pool) leave(number uint64) {
+// handlerReturned records that the handler with this number has returned.
+func (p *pool) handlerReturned(number uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.inside, number)
+	delete(p.handlers, number)
 }
 
-// cancel ends the contexts of all runs, and of those to come, with cause.
-func (p *pool) cancel(cause error) {
+// cancelRuns ends the contexts of all runs, and of those to come, with cause.
+func (p *pool) cancelRuns(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = cause
-	for _, r := range p.inside {
+	for _, r := range p.handlers {
 		r.end(cause)
 	}
 }
@@ -152,12 +152,12 @@ func (p *pool) idle() <-chan struct{} {
 	return p.quiet
 }
 
-// running returns the ids of the runs whose handlers have not returned.
-func (p *pool) running() []string {
+// runningIDs returns the IDs of the runs whose handlers have not returned.
+func (p *pool) runningIDs() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ids := make([]string, 0, len(p.inside))
-	for _, r := range p.inside {
+	ids := make([]string, 0, len(p.handlers))
+	for _, r := range p.handlers {
 		ids = append(ids, r.id)
 	}
 	return ids

@@ -137,7 +137,7 @@ func TestPool_UnderStress(t *testing.T) {
 						if n := running.Add(1); p.queue.bound > 0 {
 							assert.LessOrEqual(t, int(n), p.queue.bound, "seed %d", seed)
 						}
-						conclude(func() error { return call(t.Context(), h, &Run{}) }, func(err error) {
+						reportResult(func() error { return callHandler(t.Context(), h, &Run{}) }, func(err error) {
 							running.Add(-1)
 							_, twice := concluded.LoadOrStore(fmt.Sprint(adder, "/", i), err)
 							assert.False(t, twice)

@@ -59,8 +59,8 @@ func (j *jobQueue) compare(o *jobQueue) int {
 	return cmp.Or(cmp.Compare(j.running, o.running), j.waiting[0].compare(o.waiting[0]))
 }
 
-// job returns the queue of a job, which is kept: there is one per registered job.
-func (q *queue) job(name string) *jobQueue {
+// jobQueue returns the queue of a job. It is never removed, as there is one per registered job.
+func (q *queue) jobQueue(name string) *jobQueue {
 	j := q.jobs[name]
 	if j == nil {
 		if q.jobs == nil {
@@ -74,23 +74,23 @@ func (q *queue) job(name string) *jobQueue {
 
 // setBound bounds the running tasks of a job. It stops none that runs.
 func (q *queue) setBound(job string, bound int) {
-	j := q.job(job)
+	j := q.jobQueue(job)
 	j.bound = bound
-	q.place(j)
+	q.reorder(j)
 }
 
-// add makes a task wait.
+// add queues a task.
 func (q *queue) add(t *task) {
 	q.arrivals++
 	t.order = q.arrivals
-	j := q.job(t.job)
+	j := q.jobQueue(t.job)
 	heap.Push(&j.waiting, t)
 	q.waiting++
-	q.place(j)
+	q.reorder(j)
 }
 
-// next returns the task that is to run now, and counts it as running; nil if none may.
-func (q *queue) next() *task {
+// startNext counts the next task as running and returns it, nil if none may run.
+func (q *queue) startNext() *task {
 	if len(q.ready) == 0 || q.bound > 0 && q.running >= q.bound {
 		return nil
 	}
@@ -99,20 +99,20 @@ func (q *queue) next() *task {
 	j.running++
 	q.running++
 	q.waiting--
-	q.place(j)
+	q.reorder(j)
 	return t
 }
 
-// end counts a task of a job as no longer running.
-func (q *queue) end(job string) {
+// finishTask counts a task of a job as no longer running.
+func (q *queue) finishTask(job string) {
 	j := q.jobs[job]
 	j.running--
 	q.running--
-	q.place(j)
+	q.reorder(j)
 }
 
-// place puts a job where it belongs among those that are ready, after a change.
-func (q *queue) place(j *jobQueue) {
+// reorder updates the place of a job among the ready jobs after a change.
+func (q *queue) reorder(j *jobQueue) {
 	switch ready := j.ready(); {
 	case ready && j.index < 0:
 		heap.Push(&q.ready, j)

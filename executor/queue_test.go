@@ -14,7 +14,7 @@ func at(second int) time.Time { return time.Unix(int64(second), 0) }
 
 // drain returns the jobs whose tasks may run now, in the order in which they begin.
 func (q *queue) drain() (jobs []string) {
-	for t := q.next(); t != nil; t = q.next() {
+	for t := q.startNext(); t != nil; t = q.startNext() {
 		jobs = append(jobs, t.job)
 	}
 	return jobs
@@ -37,9 +37,9 @@ func TestQueue(t *testing.T) {
 		late, early, same := &task{job: "a", fire: at(2)}, &task{job: "a", fire: at(1)}, &task{job: "a", fire: at(1)}
 		q.adds(late, early, same)
 		for _, want := range []*task{early, same, late} {
-			assert.Same(t, want, q.next())
-			assert.Nil(t, q.next())
-			q.end("a")
+			assert.Same(t, want, q.startNext())
+			assert.Nil(t, q.startNext())
+			q.finishTask("a")
 		}
 	})
 	t.Run("bounds each job on its own, and holds up no other", func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestQueue(t *testing.T) {
 		}
 		q.add(&task{job: "short", fire: at(2)})
 		assert.ElementsMatch(t, []string{"long", "long", "short"}, q.drain())
-		q.end("long")
+		q.finishTask("long")
 		assert.Equal(t, []string{"long"}, q.drain())
 	})
 	t.Run("gives the next worker to the job with the fewest running", func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestQueue(t *testing.T) {
 		q.adds(&task{job: "short", fire: at(100)}, &task{job: "short", fire: at(101)}, &task{job: "shorter", fire: at(102)})
 		var order []string
 		for range 3 {
-			q.end("long")
+			q.finishTask("long")
 			order = append(order, q.drain()...)
 		}
 		assert.Equal(t, []string{"short", "shorter", "long"}, order, "after two, each job has one running, and the rest of long is due")
@@ -74,7 +74,7 @@ func TestQueue(t *testing.T) {
 		q.adds(&task{job: "a", fire: at(3)}, &task{job: "b", fire: at(2)}, &task{job: "c", fire: at(1)}, &task{job: "d", fire: at(1)})
 		running := "x"
 		for _, want := range []string{"c", "d", "b", "a"} {
-			q.end(running)
+			q.finishTask(running)
 			assert.Equal(t, []string{want}, q.drain())
 			running = want
 		}
@@ -93,10 +93,10 @@ func TestQueue(t *testing.T) {
 		q.setBound("a", 3)
 		assert.Len(t, q.drain(), 2)
 		q.setBound("a", 1)
-		q.end("a")
-		q.end("a")
+		q.finishTask("a")
+		q.finishTask("a")
 		assert.Empty(t, q.drain())
-		q.end("a")
+		q.finishTask("a")
 		assert.Len(t, q.drain(), 1)
 	})
 }
@@ -162,7 +162,7 @@ func TestQueue_DecidesLikeItsTwin(t *testing.T) {
 				q.add(task)
 				n.waiting = append(n.waiting, task)
 			case 4, 5:
-				got := q.next()
+				got := q.startNext()
 				require.Same(t, n.next(), got, "seed %d", seed)
 				if got != nil {
 					running = append(running, got)
@@ -174,7 +174,7 @@ func TestQueue_DecidesLikeItsTwin(t *testing.T) {
 				i := rng.IntN(len(running))
 				ended := running[i]
 				running = slices.Delete(running, i, i+1)
-				q.end(ended.job)
+				q.finishTask(ended.job)
 				n.running[ended.job]--
 			}
 			require.Equal(t, len(n.waiting), q.waiting, "seed %d", seed)
@@ -197,7 +197,7 @@ func TestQueue_AnEndLetsOneTaskRunAtMost(t *testing.T) {
 			running = append(running, q.drain()...)
 			for rng.IntN(2) == 0 && len(running) > 0 {
 				i := rng.IntN(len(running))
-				q.end(running[i])
+				q.finishTask(running[i])
 				running = slices.Delete(running, i, i+1)
 				began := q.drain()
 				require.LessOrEqual(t, len(began), 1, "seed %d", seed)

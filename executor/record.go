@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// extraFields are the fields of a record that this version does not know. They are kept,
-// so that a rewrite by an old binary loses nothing that a newer one stored.
+// extraFields are the fields of a record that this version does not know. They are preserved
+// when an old binary rewrites a record of a newer one.
 type extraFields map[string]json.RawMessage
 
 // marshalRecord returns the struct v and the extra fields as one JSON object in canonical
@@ -40,12 +40,11 @@ func marshalPlain(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// unmarshalRecord reads data into the struct that v points to and returns the fields that
-// the struct does not have. A field whose tag does not say omitempty or omitzero must be
-// there, so that half a record is not taken for a whole one. All errors come back,
-// joined, each with the field's name.
+// unmarshalRecord decodes data into the struct that v points to and returns the fields that
+// the struct does not have. A field without omitempty or omitzero in its tag is required, so
+// that an incomplete record is an error. All errors are returned, joined, with field names.
 //
-// Unlike json.Unmarshal it tells Shards from shards, and refuses null.
+// Unlike json.Unmarshal, it matches names case-sensitively and refuses null.
 func unmarshalRecord(data []byte, v any) (extraFields, error) {
 	var all extraFields
 	if err := json.Unmarshal(data, &all); err != nil {

@@ -12,8 +12,8 @@ type replacement struct {
 	differences []string
 }
 
-// replacedLocked returns those of jobs that replace another definition, and do not look like
-// an update: that has a higher Revision and comes while the executor runs.
+// replacedLocked returns those of jobs that replace another definition and are not an update,
+// which has a higher Revision and comes while the executor runs. The caller holds e.mu.
 func (e *Executor) replacedLocked(jobs []Job) []replacement {
 	var all []replacement
 	for _, j := range jobs {
@@ -29,7 +29,7 @@ func (e *Executor) replacedLocked(jobs []Job) []replacement {
 	return all
 }
 
-// differences returns in what the definition of an earlier job differs from that of a newer one.
+// differences describes how the definition of a job differs from an earlier one.
 func differences(before, now Job) []string {
 	first, _ := definitionOf(before).MarshalJSON() // both have been checked
 	second, _ := definitionOf(now).MarshalJSON()

@@ -12,44 +12,43 @@ import (
 // Run is one shard of a job, executed for one fire. It is plain data: a test of a handler
 // writes &executor.Run{Shard: 2, Shards: 3}.
 type Run struct {
-	// ID names the attempt: job/shard/fire/attempt, the fire as in RFC 3339, in UTC. For a
-	// triggered run the number of the trigger takes the place of the fire: "#7". The job's
-	// name may hold slashes; nothing after it does.
+	// ID identifies the attempt: job/shard/fire/attempt, with the fire as RFC 3339 in UTC. For
+	// a triggered run, the fire is replaced by the number of the trigger, such as "#7". Only
+	// the name of the job may contain further slashes.
 	ID string
-	// Key is ID without the attempt: the same for every attempt at this piece of work, for
-	// a column that keeps it from being done twice. It has at most 140 bytes.
+	// Key is ID without the attempt, so it is the same for all attempts. Use it as an
+	// idempotency key, such as in a unique column. It has at most 140 bytes.
 	Key string
-	// Job is the name of the job, Instance that of the process.
+	// Job is the name of the job. Instance is the name of this process.
 	Job, Instance string
-	// Shard counts from 0 and is below Shards, which is the same for all shards of a fire.
+	// Shard is from 0 to Shards-1. Shards is the same for all shards of a fire.
 	Shard, Shards int
-	// Param is that of the job or of the trigger, ShardParam that of the shard.
+	// Param is the parameter of the job or trigger, ShardParam that of the shard.
 	Param, ShardParam string
-	// FireTime is the scheduled instant, equal on every instance and in UTC. It is not the
-	// time of the start.
+	// FireTime is the scheduled instant in UTC, equal on every instance. For a triggered run it
+	// is the time of the trigger. It is not the time at which the run started.
 	FireTime time.Time
-	// Attempt is 1 for the first.
+	// Attempt is the number of the attempt, from 1.
 	Attempt int
-	// Reason is why this run was begun.
+	// Reason is the reason why this run was started.
 	Reason Reason
-	// Trigger is the number of the trigger that asked for the run, in later attempts as well. It
-	// is zero for a scheduled fire.
+	// Trigger is the number of the trigger of this run. It is zero for a scheduled fire.
 	Trigger uint64
-	// Fence is a fencing token: greater than that of any earlier run of this shard, and
-	// below 1<<63. A store that refuses smaller ones is safe from runs that do not know
-	// that they are over.
+	// Fence is a fencing token: it is greater than that of any earlier run of this shard, and
+	// below 1<<63. A database that refuses smaller fences refuses the late writes of runs
+	// that have ended.
 	Fence uint64
 
 	commit func(context.Context, []registry.Op) (registry.Rev, error)
 }
 
-// Commit applies ops in one transaction, on the condition that the session of this run is
-// alive. It fails with ErrRunOver, and changes nothing, once the run or its session has
-// ended. If ctx or the run ends first, the error wraps registry.ErrUnknownOutcome; the shard
-// does not run again before the outcome is known or the session is over, so that whoever
-// runs it next finds what was written.
+// Commit applies ops to the registry in one transaction, on the condition that the session of
+// this run is alive. After the run or its session has ended, Commit fails with ErrRunOver and
+// changes nothing. If ctx or the run ends during the call, the error wraps
+// registry.ErrUnknownOutcome. The shard does not run again before the outcome is known or the
+// session has ended, so the next run observes the outcome.
 //
-// On a Run written by hand it writes nothing and returns nil.
+// For a Run that is a literal, Commit writes nothing and returns nil.
 func (r *Run) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, error) {
 	if r.commit == nil {
 		return registry.Rev{}, nil
@@ -57,8 +56,8 @@ func (r *Run) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, err
 	return r.commit(ctx, ops)
 }
 
-// String returns the run in one line, for logs and the messages of tests: its ID, and why,
-// where and with which fence it runs. It is for people; parse nothing out of it.
+// String describes the run in one line, for logs and test messages: ID, reason, instance,
+// shard and fence. The format is not stable.
 func (r Run) String() string {
 	shard := fmt.Sprintf("shard %d of %d", r.Shard, r.Shards)
 	if r.ID == "" {
@@ -67,7 +66,7 @@ func (r Run) String() string {
 	return fmt.Sprintf("%s (%v on %s, %s, fence %d)", r.ID, r.Reason, r.Instance, shard, r.Fence)
 }
 
-// runID returns Run.ID and Run.Key. A trigger of 0 is none.
+// runID returns Run.ID and Run.Key. The trigger is 0 for a scheduled fire.
 func runID(job string, shard int, fire time.Time, trigger uint64, attempt int) (id, key string) {
 	var room [128]byte
 	b := append(room[:0], job...)
@@ -87,22 +86,21 @@ func runID(job string, shard int, fire time.Time, trigger uint64, attempt int) (
 	return id, id[:n]
 }
 
-// Reason is why a run was begun.
+// Reason is the reason why a run was started.
 type Reason int
 
 const (
-	// Scheduled: its fire came, and the shard was free. It is the zero value.
+	// Scheduled means that the fire was claimed on time. It is the zero value.
 	Scheduled Reason = iota
-	// Misfire: its fire came while the shard could not run. See MisfirePolicy.
+	// Misfire means that the shard could not run when the fire came due. See MisfirePolicy.
 	Misfire
-	// Failover: the instance of an earlier attempt is gone. That attempt was of a scheduled fire
-	// or of a trigger; Run.Trigger tells which.
+	// Failover means that an earlier attempt crashed or was handed back. That attempt was of a
+	// scheduled fire or, if Run.Trigger is not zero, of a trigger.
 	Failover
-	// Triggered: a trigger asked for it, and this is the first attempt.
+	// Triggered means that this is the first attempt for a trigger.
 	Triggered
-	// Queued: its fire came and was claimed in time, and the run then waited for a worker
-	// longer than the second by which a fire may be late without being a Misfire. See
-	// Job.MaxRunning and Options.Workers.
+	// Queued means that the fire was claimed on time, and the run then waited for a worker for
+	// more than a second. See Job.MaxRunning and Options.Workers.
 	Queued
 )
 

@@ -19,14 +19,15 @@ const (
 	runSucceeded outcome = iota
 	runFailed
 	runPanicked
-	runLost       // it returned an error after its session had been lost, and is made again elsewhere
-	runHandedBack // its process shuts down, and another instance makes it again
-	runOverdue    // its handler has not returned though its time-out is over
-	runReturned   // its handler has returned at last
+	runLost       // it returned an error after its session was lost; another instance makes it again
+	runHandedBack // its process shuts down; another instance makes it again
+	runOverdue    // its handler has not returned after its time-out
+	runReturned   // its handler returned late, after it was logged as overdue
 )
 
-// outcomes is how each outcome is logged: the first run of a job in an interval by message,
-// the others, counted, by more when the interval ends. An empty more logs each run.
+// outcomes defines the log lines. The first run of a job in an interval is logged with message.
+// The others are counted and logged with more when the interval ends. If more is empty, each
+// run is logged.
 var outcomes = [...]struct {
 	level         slog.Level
 	message, more string
@@ -40,7 +41,7 @@ var outcomes = [...]struct {
 	runReturned:   {slog.LevelInfo, "handler returned after its time-out", "more handlers returned after their time-outs"},
 }
 
-// outcomeOf returns the outcome of a run that lived on ctx and ended with err.
+// outcomeOf returns the outcome of a run with context ctx that ended with err.
 func outcomeOf(ctx context.Context, p *program, err error) outcome {
 	var panicked *PanicError
 	switch {
@@ -65,9 +66,9 @@ const (
 	overdueAtMost = 10 * time.Minute
 )
 
-// runLog logs what becomes of runs, so that a job of 10,000 shards that fail every second
-// writes two lines per interval. It holds an entry and a timer for each job and outcome of
-// the present interval, and nothing else.
+// runLog logs the outcomes of runs. It bounds the lines: a job of 10,000 shards that fail every
+// second is logged with two lines per interval. It has an entry and a timer for each job and
+// outcome of the present interval.
 type runLog struct {
 	log *slog.Logger
 
@@ -89,20 +90,20 @@ type burst struct {
 	err   error  // of the last
 }
 
-// ended logs the end of a run.
-func (l *runLog) ended(r *Run, took time.Duration, how outcome, err error) {
+// logEnd logs the end of a run.
+func (l *runLog) logEnd(r *Run, took time.Duration, how outcome, err error) {
 	attrs := []slog.Attr{slog.Int("attempt", r.Attempt), slog.Duration("took", took.Round(time.Microsecond))}
 	var panicked *PanicError
 	if errors.As(err, &panicked) {
 		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
 	}
-	l.note(r, how, err, attrs...)
+	l.logOrCount(r, how, err, attrs...)
 }
 
-// note logs a run in full, or counts it.
-func (l *runLog) note(r *Run, how outcome, err error, attrs ...slog.Attr) {
+// logOrCount logs a run in full, or counts it.
+func (l *runLog) logOrCount(r *Run, how outcome, err error, attrs ...slog.Attr) {
 	ctx, o := context.Background(), outcomes[how]
-	if !l.log.Enabled(ctx, o.level) || o.more != "" && !l.first(r, how, err) {
+	if !l.log.Enabled(ctx, o.level) || o.more != "" && !l.beginsInterval(r, how, err) {
 		return
 	}
 	attrs = append([]slog.Attr{slog.String("job", r.Job), slog.String("run", r.ID)}, attrs...)
@@ -112,9 +113,9 @@ func (l *runLog) note(r *Run, how outcome, err error, attrs ...slog.Attr) {
 	l.log.LogAttrs(ctx, o.level, o.message, attrs...)
 }
 
-// first reports whether a run is the first with its outcome in an interval, which then begins.
+// beginsInterval reports whether a run is the first with its outcome in an interval, which then begins.
 // Others are counted.
-func (l *runLog) first(r *Run, how outcome, err error) bool {
+func (l *runLog) beginsInterval(r *Run, how outcome, err error) bool {
 	of := burstOf{r.Job, how}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +141,7 @@ func (l *runLog) endInterval(of burstOf, b *burst) {
 	}
 	l.mu.Unlock()
 	if present {
-		l.report(of, b)
+		l.logCount(of, b)
 	}
 }
 
@@ -157,11 +158,11 @@ func (l *runLog) flush() {
 	}
 	slices.SortFunc(order, func(a, b burstOf) int { return strings.Compare(a.job, b.job) })
 	for _, of := range order {
-		l.report(of, all[of])
+		l.logCount(of, all[of])
 	}
 }
 
-func (l *runLog) report(of burstOf, b *burst) {
+func (l *runLog) logCount(of burstOf, b *burst) {
 	if b.more == 0 {
 		return
 	}
@@ -176,8 +177,8 @@ func (l *runLog) report(of burstOf, b *burst) {
 	l.log.LogAttrs(context.Background(), o.level, o.more, attrs...)
 }
 
-// watchTimeout logs a handler that has begun now and does not return when its time-out is
-// over, again and again until returned is called.
+// watchTimeout logs repeatedly, from overdueAfter past the time-out, that a handler which
+// begins now has not returned, until returned is called.
 func (l *runLog) watchTimeout(r *Run, timeout time.Duration) (returned func()) {
 	began, wait, over, logged := time.Now(), overdueAfter, false, false
 	var mu sync.Mutex
@@ -191,7 +192,7 @@ func (l *runLog) watchTimeout(r *Run, timeout time.Duration) (returned func()) {
 			return
 		}
 		logged = true
-		l.note(r, runOverdue, nil, slog.Time("since", began), slog.Duration("timeout", timeout),
+		l.logOrCount(r, runOverdue, nil, slog.Time("since", began), slog.Duration("timeout", timeout),
 			slog.String("next", "the shard runs nothing else, and does not move, until the handler returns"),
 			slog.String("remedy", "have the handler return when its context ends"))
 		wait = min(3*wait, overdueAtMost)
@@ -203,7 +204,7 @@ func (l *runLog) watchTimeout(r *Run, timeout time.Duration) (returned func()) {
 		timer.Stop()
 		mu.Unlock()
 		if logged {
-			l.note(r, runReturned, nil, slog.Time("since", began), slog.Duration("took", time.Since(began).Round(time.Millisecond)))
+			l.logOrCount(r, runReturned, nil, slog.Time("since", began), slog.Duration("took", time.Since(began).Round(time.Millisecond)))
 		}
 	}
 }

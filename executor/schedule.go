@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// Schedule says when a job fires. It is a value: two schedules are the same if they are
-// ==, and the zero value is OnTrigger. Its text form, which ParseSchedule reads, is what
-// records and command lines hold:
+// Schedule determines the fires of a job. It is comparable with ==. The zero value is
+// OnTrigger. ParseSchedule parses its text form, which records contain:
 //
 //	cron 0 3 * * * in Asia/Shanghai
 //	every 10s
 //	on trigger
 //
-// The constructors accept anything. What is wrong with a schedule is reported when it is
-// used: by Next, ParseSchedule and the validation of its Job.
+// The constructors do not validate. Next, ParseSchedule and Executor.Register report an
+// invalid schedule.
 type Schedule struct {
 	text string // words separated by single spaces; empty for OnTrigger
 }
@@ -27,27 +26,25 @@ const (
 	maxScheduleBytes = 1000
 )
 
-// Cron fires at the clock readings that spec describes, which has five fields (minute,
-// hour, day of month, month, day of week with Sunday = 0) or six (seconds first), or is a
-// descriptor such as @daily. Fields hold numbers, names (jan, mon), ranges, lists and
-// steps; if both days are restricted, either will do. Weekday 7 is refused, as it is Sunday
-// in crontab(5) and Saturday in Quartz; so are Quartz's L, W and #. A prefix CRON_TZ=zone or TZ=zone
-// does the same as In. "@every" is refused, because its instants depend on when it was
-// asked: use Every.
+// Cron fires at the local times that spec describes. Spec has five fields (minute, hour, day
+// of month, month, day of week with Sunday = 0), six (seconds first), or is a descriptor such
+// as @daily. Fields contain numbers, names (jan, mon), ranges, lists and steps. If both the day
+// of month and the day of week are restricted, a day matches if either does. A prefix
+// CRON_TZ=zone or TZ=zone is equivalent to In.
 //
-// The readings are of a clock in UTC, or in the zone that In names. Where that clock is
-// put forward or back, these rules hold:
+// Invalid are weekday 7, which is Sunday in crontab(5) and Saturday in Quartz; L, W and # of
+// Quartz; and "@every", whose instants would depend on the start of the process: use Every.
 //
-//   - A reading that the clock skips counts at the first instant after the gap: "30 2"
-//     fires at 03:00 on the day when 02:30 does not exist. All that fall into one gap,
-//     and a reading at its very end, make one fire. A schedule of every hour fires often
-//     enough and passes over what is skipped.
-//   - A reading that the clock shows twice counts the first time. A schedule that goes by
-//     the hour or the minute fires both times and so goes on in real time: one whose
-//     hour field allows all hours, or whose minute field begins with a star.
+// The times are in UTC, or in the zone of In. When the zone's clock changes:
 //
-// So a schedule of a fixed time of day fires once on each of its days, and one of every
-// 15 minutes fires each time that 15 minutes have passed.
+//   - A time that the clock skips counts as the first instant after the gap: "30 2" fires at
+//     03:00 on a day without 02:30. All times in one gap, and one at its end, are one fire.
+//     A schedule that fires every hour does not fire for skipped times.
+//   - A time that the clock repeats counts once, the first time. It counts both times if the
+//     hour field allows all hours, or the minute field begins with a star.
+//
+// So a schedule with a fixed time of day fires once on each of its days, and one for every 15
+// minutes fires every 15 minutes.
 func Cron(spec string) Schedule {
 	words := strings.Fields(spec)
 	var zones []string
@@ -66,17 +63,17 @@ func Cron(spec string) Schedule {
 	return s
 }
 
-// Every fires at the whole multiples of d since the Unix epoch, at least a millisecond
-// apart. Every(24*time.Hour) is midnight UTC.
+// Every fires at the whole multiples of d since the Unix epoch. D must be at least a
+// millisecond. Every(24*time.Hour) fires at midnight UTC.
 func Every(d time.Duration) Schedule {
 	return Schedule{text: "every " + durationText(d)}
 }
 
-// OnTrigger has no fires of its own. It is the zero Schedule.
+// OnTrigger has no fires: the job runs by Executor.Trigger only. It is the zero Schedule.
 func OnTrigger() Schedule { return Schedule{} }
 
-// In returns the cron schedule s with its fields read off a clock in zone, a name of the
-// IANA time zone database such as Europe/Berlin. A schedule can name one zone only.
+// In returns the cron schedule s with its times in zone, a name of the IANA time zone database
+// such as Europe/Berlin. A schedule with two zones is invalid.
 func (s Schedule) In(zone string) Schedule {
 	return Schedule{text: s.String() + " in " + strings.TrimSpace(zone)}
 }
@@ -89,8 +86,8 @@ func (s Schedule) String() string {
 	return s.text
 }
 
-// Next returns the first n fires after an instant, in ascending order and in the zone of
-// the schedule. It returns fewer if there are no more.
+// Next returns the first n fires after the given instant, which is not included, in ascending
+// order and in the zone of the schedule. It returns fewer if the schedule has no more.
 func (s Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 	t, err := s.compile()
 	if err != nil {
@@ -179,7 +176,7 @@ func (s Schedule) timetable() (timetable, error) {
 	case "cron":
 		c, err := crontabs.get(rest, newCrontab)
 		if err != nil {
-			return nil, err // and not a *crontab that is nil in an interface that is not
+			return nil, err // c would be a nil *crontab in a non-nil timetable
 		}
 		return c, nil
 	case "every":

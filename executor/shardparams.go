@@ -10,8 +10,8 @@ import (
 )
 
 // ParseShardParams reads Job.ShardParams from a line such as "0=Beijing,1=Shanghai".
-// Spaces around shards and values do not count; a value may hold any character but a
-// comma. An empty line has no params.
+// It removes spaces around shards and values. A value may contain any character but a comma.
+// For an empty line it returns an empty map.
 func ParseShardParams(line string) (map[int]string, error) {
 	params := make(map[int]string)
 	if strings.TrimSpace(line) == "" {
@@ -42,9 +42,8 @@ func parseShardParam(item string) (shard int, value string, err error) {
 	return shard, strings.TrimSpace(value), nil
 }
 
-// FormatShardParams returns the line from which ParseShardParams reads params, in order
-// of the shards. It fails for a value that such a line cannot hold: one with a comma, or
-// with spaces at its ends.
+// FormatShardParams is the inverse of ParseShardParams, with the shards in ascending order. It
+// fails if a value contains a comma, or begins or ends with a space.
 func FormatShardParams(params map[int]string) (string, error) {
 	var line strings.Builder
 	for i, shard := range slices.Sorted(maps.Keys(params)) {

@@ -6,17 +6,17 @@ import (
 	"weak"
 )
 
-// shared makes one T per key for all who want it, and forgets it when nobody holds it:
-// 10,000 jobs with one cron spec hold one crontab, and a job that is gone leaves nothing.
+// shared caches one T per key while it is referenced: 10,000 jobs with one cron spec share one
+// crontab, which is freed with the last of them.
 type shared[T any] struct {
 	mu    sync.Mutex
 	byKey map[string]weak.Pointer[T]
 }
 
-// get returns the T of key, by parse if there is none. Parsing may read files and is done
-// outside the lock; those who parse at once all get what was stored first.
+// get returns the T of key, and calls parse if there is none. Parsing may read files, so it
+// happens outside the lock; concurrent callers all get the first result stored.
 func (s *shared[T]) get(key string, parse func(string) (*T, error)) (*T, error) {
-	if v := s.held(key); v != nil {
+	if v := s.lookUp(key); v != nil {
 		return v, nil
 	}
 	v, err := parse(key)
@@ -36,7 +36,7 @@ func (s *shared[T]) get(key string, parse func(string) (*T, error)) (*T, error) 
 	return v, nil
 }
 
-func (s *shared[T]) held(key string) *T {
+func (s *shared[T]) lookUp(key string) *T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byKey[key].Value()

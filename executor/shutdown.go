@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	// cancelGrace is how long handlers have to return once their contexts have ended.
+	// cancelGrace bounds the wait for handlers to return once their contexts have ended.
 	cancelGrace = 5 * time.Second
-	// leaveTimeout bounds the wait for others to take over the shards. Together with the two
-	// waits before, a shutdown lasts at most 28 s by default: Kubernetes kills after 30 s.
+	// leaveTimeout bounds the wait for other instances to own the shards. Together with the
+	// two waits before, a shutdown lasts at most 28 s by default: Kubernetes kills after 30 s.
 	leaveTimeout = 3 * time.Second
-	// recordTimeout bounds the wait for the store to record the drain once nothing runs. A store
-	// that does not answer for so long is not waited for any more: the session expires.
+	// recordTimeout bounds the wait for the store to record the drain once nothing runs. If
+	// the store does not answer, waiting longer is useless: the session expires.
 	recordTimeout = 2 * time.Second
-	// defaultDrainTimeout is how long runs have to finish before their contexts end.
+	// defaultDrainTimeout is the default of Options.DrainTimeout.
 	defaultDrainTimeout = 20 * time.Second
 )
 
-// AbandonedError says that handlers ignored the end of their contexts. Their shards stay
-// with this process until they return or it ends, so that nobody reruns them sooner.
+// AbandonedError is the error of a shutdown whose handlers ignored the end of their contexts.
+// Their shards stay with this process until the handlers return or the process ends, so that
+// no other instance repeats their runs before.
 type AbandonedError struct {
 	Runs []string // Run.ID of each, sorted
 }
@@ -32,24 +33,26 @@ func (e *AbandonedError) Error() string {
 	return fmt.Sprintf("%d runs ignored the end of their context: %s", len(e.Runs), strings.Join(e.Runs, ", "))
 }
 
-// Shutdown leaves the fleet. It claims nothing more, hands over leadership and idle shards at
-// once, waits for runs until ctx ends or DrainTimeout has passed, ends the contexts of the
-// rest with ErrDraining, and returns when their handlers have returned and other instances
-// own the shards.
+// Shutdown makes this process leave the fleet, in these steps:
 //
-// A handler that returns nil after the end of its context has succeeded. One that returns an
-// error hands its run back: the next owner of the shard makes it again at once, as the next
-// attempt with Reason Failover. The same holds for a run that was claimed and still waits for
-// a worker. A run that is handed back is no failure and does not count against
-// Job.MaxAttempts; each shutdown hands a run back at most once, and there is no other bound.
-// A run of a job that is not made again after a crash either (CountAsFailed, or another
-// Tracking than TrackRuns) counts as failed, and so does one whose handler panics.
+//  1. It stops claiming, and hands over leadership and idle shards.
+//  2. It waits for runs until they have ended, ctx ends or DrainTimeout has passed.
+//  3. It ends the contexts of the remaining runs with ErrDraining, and waits up to 5 s for
+//     their handlers to return.
+//  4. It waits up to 3 s until other instances own the shards, and closes the session.
 //
-// Handlers that do not return within 5 s of the end of their contexts are reported as
-// *AbandonedError; the executor then leaves when they have returned. Without a store that
-// answers, Shutdown returns about 5 s after the last run; the session expires by itself.
+// In step 3, a run whose handler returns nil has succeeded. If the handler returns an error,
+// the run is handed back: the next owner of the shard repeats it at once, as the next attempt
+// with Reason Failover. Claimed runs that wait for a worker are handed back, too. Such runs do
+// not count as failed, nor against Job.MaxAttempts, and can be handed back by any number of
+// shutdowns. Jobs with CountAsFailed or TrackClaims do not hand back: their runs count as
+// failed. So do runs whose handler panics.
 //
-// Shutting down an executor that was not started, or again, does nothing.
+// If handlers do not return in step 3, Shutdown returns an *AbandonedError, and the executor
+// leaves the fleet in the background when they have returned. If the store does not answer,
+// Shutdown returns about 5 s after the last run, and the session expires.
+//
+// Shutdown does nothing if the executor was not started or has been shut down before.
 func (e *Executor) Shutdown(ctx context.Context) error {
 	e.mu.Lock()
 	was := e.state
@@ -59,29 +62,29 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	handOver := leaveTimeout
-	if !e.drain(ctx) {
+	if !e.drainRuns(ctx) {
 		handOver = 0
 	}
 	select {
 	case <-e.pool.idle():
-		e.leave(ctx, handOver)
+		e.leaveFleet(ctx, handOver)
 		return nil
 	default:
 	}
-	abandoned := e.pool.running()
+	abandoned := e.pool.runningIDs()
 	slices.Sort(abandoned)
 	e.log.Error("handlers ignore the end of their context", "runs", abandoned)
-	go func() { // lasts as long as the handlers, whose shards it keeps
+	go func() { // ends with the last handler; the process owns the shards until then
 		<-e.pool.idle()
-		e.leave(context.Background(), leaveTimeout)
+		e.leaveFleet(context.Background(), leaveTimeout)
 	}()
 	return &AbandonedError{abandoned}
 }
 
-// drain stops claiming and waits for the runs, first for them to end and then for them to
-// give up. The drain is recorded meanwhile: that takes none of the runs' time. It reports
-// false if the store did not record it though it had recordTimeout after the runs.
-func (e *Executor) drain(ctx context.Context) (recorded bool) {
+// drainRuns stops claiming and waits until no run is left: first until they end, then until they
+// return from their ended contexts. The drain is recorded meanwhile, so that runs lose no
+// time. It reports false if the store did not record it within recordTimeout after the runs.
+func (e *Executor) drainRuns(ctx context.Context) (recorded bool) {
 	finish, cancel := context.WithTimeout(ctx, max(e.opts.DrainTimeout, 0))
 	defer cancel()
 	record, giveUp := context.WithCancelCause(finish)
@@ -89,29 +92,29 @@ func (e *Executor) drain(ctx context.Context) (recorded bool) {
 	go func() {
 		select {
 		case <-e.pool.idle():
-			wait(record, recordTimeout, nil)
+			waitFor(record, recordTimeout, nil)
 			giveUp(errNotRecorded)
 		case <-record.Done():
 		}
 	}()
 	err := e.member.Drain(record)
 	if err != nil && e.opts.DrainTimeout > 0 {
-		e.log.Warn("the fleet was not told of the drain in time", "error", err)
+		e.log.Warn("drain not recorded in time", "error", err)
 	}
 	select {
 	case <-e.pool.idle():
 	case <-finish.Done():
 	}
-	e.pool.cancel(ErrDraining)
-	wait(context.WithoutCancel(ctx), cancelGrace, e.pool.idle())
+	e.pool.cancelRuns(ErrDraining)
+	waitFor(context.WithoutCancel(ctx), cancelGrace, e.pool.idle())
 	return !errors.Is(err, errNotRecorded)
 }
 
-// errNotRecorded is why the wait for the record of a drain ends early.
+// errNotRecorded is the cause with which the wait for the record of a drain ends early.
 var errNotRecorded = fmt.Errorf("no answer from the store in %v, and nothing runs", recordTimeout)
 
-// leave waits up to handOver for others to take over the shards, and goes.
-func (e *Executor) leave(ctx context.Context, handOver time.Duration) {
+// leaveFleet waits up to handOver until other instances own the shards, then ends the membership.
+func (e *Executor) leaveFleet(ctx context.Context, handOver time.Duration) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOver)
 	defer cancel()
 	if err := e.member.Leave(bounded); err != nil {
@@ -122,8 +125,8 @@ func (e *Executor) leave(ctx context.Context, handOver time.Duration) {
 	e.runs.flush()
 }
 
-// wait waits until done is closed, ctx ends or d has passed.
-func wait(ctx context.Context, d time.Duration, done <-chan struct{}) {
+// waitFor waits until done is closed, ctx ends or d has passed.
+func waitFor(ctx context.Context, d time.Duration, done <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

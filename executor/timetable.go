@@ -13,14 +13,14 @@ type timetable interface {
 	// next returns the first fire after an instant, in UTC, or the zero Time if there is
 	// none.
 	next(after time.Time) time.Time
-	// count returns how many fires there are after one instant and not after another. It
-	// does not take longer the more there are.
+	// count returns the number of fires after one instant and not after another. Its cost
+	// does not depend on that number.
 	count(after, through time.Time) int
 }
 
-// latest returns the fire of t, after an instant and not after another, with which the
-// last n of them begin. There must be that many.
-func latest(t timetable, after, through time.Time, n int) time.Time {
+// firstOfLast returns the first of the last n fires of t that are after one instant and not after
+// another. There must be n such fires.
+func firstOfLast(t timetable, after, through time.Time, n int) time.Time {
 	low, high := after, through // n fires or more follow low, fewer follow high
 	for {
 		middle := low.Add(high.Sub(low) / 2)

@@ -79,7 +79,7 @@ func TestLatest_IsTheFireWithWhichTheLastOnesBegin(t *testing.T) {
 		through := last.Add(tt.next(last).Sub(last) / 2)
 		all := fires(tt, after, through)
 		for n := 1; n <= len(all); n += 1 + r.IntN(20) {
-			require.Equal(t, all[len(all)-n], latest(tt, after, through, n))
+			require.Equal(t, all[len(all)-n], firstOfLast(tt, after, through, n))
 		}
 	}
 }
@@ -87,8 +87,8 @@ func TestLatest_IsTheFireWithWhichTheLastOnesBegin(t *testing.T) {
 // The first fire asked for by a shard that knows no earlier instant.
 func TestLatest_FromTheZeroTime(t *testing.T) {
 	now := date("2026-05-05T05:05:05Z")
-	assert.Equal(t, date("2026-05-05T03:00:00Z"), latest(compile(t, Cron("0 3 * * *")), time.Time{}, now, 1))
-	assert.Equal(t, date("2026-05-05T05:05:00Z"), latest(compile(t, Every(10*time.Second)), time.Time{}, now, 1))
+	assert.Equal(t, date("2026-05-05T03:00:00Z"), firstOfLast(compile(t, Cron("0 3 * * *")), time.Time{}, now, 1))
+	assert.Equal(t, date("2026-05-05T05:05:00Z"), firstOfLast(compile(t, Every(10*time.Second)), time.Time{}, now, 1))
 }
 
 func randomSchedule(r *rand.Rand) Schedule {

@@ -15,24 +15,23 @@ import (
 )
 
 const (
-	// longWait is how long runs may wait for a worker before that is reported, and the least
-	// time between two reports.
+	// longWait is the wait for a worker after which it is reported, and the minimum time
+	// between two reports.
 	longWait = 10 * time.Second
-	// warnAgain is how long no further line is logged about a job's waiting runs: those of a
-	// job that fires each minute may wait each minute.
+	// warnAgain is the minimum time between two warnings for one job, as the runs of a job
+	// that fires each minute may wait each minute.
 	warnAgain = 10 * time.Minute
 	// maxWaitLines bounds the lines of one report.
 	maxWaitLines = 10
 )
 
-// Waiting is runs of a job that have been claimed and wait for a worker.
+// Waiting describes claimed runs of a job that wait for a worker.
 type Waiting = coordinator.Waiting
 
-// Waiting returns the runs that wait for a worker in this process now, by job. Runs that
-// have waited for longer than 10 s are also published to the fleet, where
-// coordinator.Operator.Status shows them.
+// Waiting returns the claimed runs that wait for a worker in this process now, by job. Runs
+// that have waited for more than 10 s also appear in Status, on any instance.
 func (e *Executor) Waiting() map[string]Waiting {
-	waits := e.pool.waits()
+	waits := e.pool.waitingByJob()
 	out := make(map[string]Waiting, len(waits))
 	for job, w := range waits {
 		out[job] = w.Waiting
@@ -40,15 +39,15 @@ func (e *Executor) Waiting() map[string]Waiting {
 	return out
 }
 
-// jobWaits is the tasks of a job that wait.
+// jobWaits describes the waiting tasks of a job.
 type jobWaits struct {
 	Waiting
-	added time.Time // the oldest was
-	own   bool      // they wait for the job's own bound
+	added time.Time // when the oldest was added
+	own   bool      // they wait for MaxRunning of the job, not for Workers
 }
 
-// waits returns the tasks that wait, by job, except those whose session has ended.
-func (q *queue) waits() map[string]jobWaits {
+// waitingByJob returns the tasks that wait, by job, except those whose session has ended.
+func (q *queue) waitingByJob() map[string]jobWaits {
 	out := map[string]jobWaits{}
 	if q.waiting == 0 {
 		return out
@@ -97,26 +96,26 @@ func (q *queue) busiest() string {
 	return text
 }
 
-// waitReport is what has been reported of runs that wait for a worker.
+// waitReport is the state of the reports about runs that wait for a worker.
 type waitReport struct {
-	warned map[string]time.Time // by job: when a line was last logged that its runs wait
-	open   map[string]bool      // jobs whose runs wait for long, as reported last; true: a line was logged
+	warned map[string]time.Time // by job: the time of the last warning
+	open   map[string]bool      // by job whose runs waited for long at the last report: whether it was logged
 }
 
-// waitNews is what there is to report.
-type waitNews struct {
-	publish map[string]Waiting // all that has waited for long
-	began   []string           // jobs to log, by how long their runs have waited
-	over    []string           // jobs logged before whose runs no longer wait for long, by name
-	again   time.Duration      // when to look again
+// waitChanges is a report.
+type waitChanges struct {
+	publish map[string]Waiting // all jobs whose runs have waited for long
+	began   []string           // jobs to warn about, longest wait first
+	over    []string           // jobs that were warned about and whose runs no longer wait for long, sorted
+	again   time.Duration      // the time until the next report
 }
 
-// update returns what there is to report, and takes it for reported.
-func (r *waitReport) update(waits map[string]jobWaits, now time.Time) waitNews {
+// changes returns the next report, and records it as made.
+func (r *waitReport) changes(waits map[string]jobWaits, now time.Time) waitChanges {
 	if r.open == nil {
 		r.warned, r.open = map[string]time.Time{}, map[string]bool{}
 	}
-	news := waitNews{publish: map[string]Waiting{}, again: longWait}
+	news := waitChanges{publish: map[string]Waiting{}, again: longWait}
 	maps.DeleteFunc(r.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= warnAgain })
 	soonest := longWait
 	for job, w := range waits {
@@ -153,12 +152,12 @@ func (r *waitReport) update(waits map[string]jobWaits, now time.Time) waitNews {
 	return news
 }
 
-// reportWaiting logs and publishes which runs have waited long for a worker, and which no
-// longer do. The pool calls it while tasks wait.
+// reportWaiting logs and publishes the jobs whose runs have waited long for a worker, and logs
+// those whose runs no longer do. The pool calls it while tasks wait.
 func (e *Executor) reportWaiting() {
-	waits := e.pool.waits()
-	news := e.waited.update(waits, time.Now())
-	logJobs(news.began, func(job string) {
+	waits := e.pool.waitingByJob()
+	news := e.waited.changes(waits, time.Now())
+	logFirstJobs(news.began, func(job string) {
 		w := waits[job]
 		remedy := "raise Workers, or start more instances"
 		if w.own {
@@ -166,15 +165,15 @@ func (e *Executor) reportWaiting() {
 		}
 		e.log.Warn("runs wait for a worker", "job", job, "waiting", len(w.Shards), "since", w.Since, "behind", w.Behind, "remedy", remedy)
 	}, func(more int) { e.log.Warn("runs of more jobs wait for a worker", "jobs", more) })
-	logJobs(news.over, func(job string) {
+	logFirstJobs(news.over, func(job string) {
 		e.log.Info("runs no longer wait for a worker", "job", job)
 	}, func(more int) { e.log.Info("runs of more jobs no longer wait for a worker", "jobs", more) })
 	e.member.SetWaiting(waitingRecords(news.publish))
 	e.pool.watchAgain(news.again, len(news.publish) > 0)
 }
 
-// logJobs calls one for each of the first jobs, and rest with the number of the others.
-func logJobs(jobs []string, one func(job string), rest func(more int)) {
+// logFirstJobs calls one for each of the first jobs, and rest with the number of the others.
+func logFirstJobs(jobs []string, one func(job string), rest func(more int)) {
 	few := jobs[:min(len(jobs), maxWaitLines)]
 	for _, job := range few {
 		one(job)
@@ -184,7 +183,7 @@ func logJobs(jobs []string, one func(job string), rest func(more int)) {
 	}
 }
 
-// waitingRecords returns the form in which runs that wait are published.
+// waitingRecords converts waiting runs to their form in the member record.
 func waitingRecords(waiting map[string]Waiting) map[string]record.Waiting {
 	out := make(map[string]record.Waiting, len(waiting))
 	for job, w := range waiting {

@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// work is what the coordinator knows of an Executor.
+// work is the coordinator.Work of an Executor.
 type work struct{ *Executor }
 
 var _ coordinator.Work = work{}
@@ -40,13 +40,13 @@ func Compile(def json.RawMessage) (coordinator.Program, error) {
 
 // Due is described in coordinator.Program.
 func (p *program) Due(last, until, now time.Time) coordinator.Due {
-	o := owes(p.times, p.OnMisfire, last, until, now)
+	o := decideDue(p.times, p.OnMisfire, last, until, now)
 	return coordinator.Due{Fire: o.fire, Missed: o.missed, Skipped: o.skipped, Through: o.through, Wake: o.next}
 }
 
 // SkipDue is described in coordinator.Program.
 func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
-	o := owes(p.times, RunOnce, last, until, now) // the policy that settles all that is due at once
+	o := decideDue(p.times, RunOnce, last, until, now) // a policy that settles all due fires at once
 	if !o.fire.IsZero() {
 		o.skipped++
 	}
@@ -58,20 +58,20 @@ func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
 	t := &task{job: c.Job, shard: c.Shard, fire: c.Fire, since: w.clock(), ctx: ctx}
 	t.do = func() {
 		queued := time.Since(t.added) > misfireGrace
-		conclude(func() error { return w.run(ctx, &c, queued) }, done)
+		reportResult(func() error { return w.callHandlerFor(ctx, &c, queued) }, done)
 	}
 	w.pool.add(t)
 }
 
-// Yield is described in coordinator.Work. Handlers run to their end: a move waits for
-// them, and what is disabled begins no more.
+// Yield is described in coordinator.Work. It does nothing: moves wait for handlers, and runs of
+// disabled shards that have begun continue.
 func (w work) Yield(string, int, error) {}
 
-// run calls the handler for a claimed run, in a worker of the pool, for which it may have
-// queued.
-func (e *Executor) run(ctx context.Context, c *coordinator.Run, queued bool) error {
+// callHandlerFor calls the handler for a claimed run in a worker of the pool. Queued reports whether the
+// run waited for the worker.
+func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, queued bool) error {
 	p := c.Program.(*program) // made by Compile
-	job, ok := e.job(c.Job)
+	job, ok := e.findJob(c.Job)
 	if !ok {
 		return fmt.Errorf("run %q: %w", c.Job, ErrUnknownJob)
 	}
@@ -90,25 +90,25 @@ func (e *Executor) run(ctx context.Context, c *coordinator.Run, queued bool) err
 	}
 	r.commit = (&gate{ctx, writes}).commit
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // over before it began
+		return context.Cause(ctx) // the session was lost while the run waited
 	}
-	number, ok := e.pool.enter(r.ID, end)
+	number, ok := e.pool.handlerStarts(r.ID, end)
 	if !ok {
 		return fmt.Errorf("%w before it began", coordinator.ErrHandedBack)
 	}
-	defer e.pool.leave(number)
+	defer e.pool.handlerReturned(number)
 	if p.Timeout > 0 {
 		defer e.runs.watchTimeout(r, time.Duration(p.Timeout))()
 	}
 	err, began := errGoexit, time.Now()
-	defer func() { e.runs.ended(r, time.Since(began), outcomeOf(ctx, p, err), err) }()
-	err = handedBack(ctx, call(ctx, job.Handler, r))
+	defer func() { e.runs.logEnd(r, time.Since(began), outcomeOf(ctx, p, err), err) }()
+	err = handBackError(ctx, callHandler(ctx, job.Handler, r))
 	return err
 }
 
-// handedBack returns the error of a run that is to be made again elsewhere, if err is that of
-// a handler that gave up because this process shuts down. A handler that panicked failed.
-func handedBack(ctx context.Context, err error) error {
+// handBackError returns the result to report for a handler that returned err. It wraps
+// ErrHandedBack if the handler stopped because this process shuts down. A panic is a failure.
+func handBackError(ctx context.Context, err error) error {
 	var panicked *PanicError
 	switch {
 	case err == nil:
@@ -116,7 +116,7 @@ func handedBack(ctx context.Context, err error) error {
 	case errors.Is(context.Cause(ctx), ErrDraining) && !errors.As(err, &panicked):
 		return fmt.Errorf("%w: %w", coordinator.ErrHandedBack, err)
 	case errors.Is(err, coordinator.ErrHandedBack):
-		return errors.New(err.Error()) // the handler's own choice of error must not retry the run
+		return errors.New(err.Error()) // a handler must not be able to cause a re-run by its error
 	}
 	return err
 }
@@ -142,8 +142,8 @@ func newRun(instance string, p *program, c *coordinator.Run) *Run {
 	return r
 }
 
-// gate lets a run's writes out while the run lasts, which may end before its function
-// returns: by a timeout, for one.
+// gate refuses writes of a run whose context has ended. That may be before its handler
+// returns, such as after a timeout.
 type gate struct {
 	ctx    context.Context // the run's
 	writes *coordinator.Writes

@@ -34,7 +34,7 @@ func newZone(name string) (*zone, error) {
 	case "":
 		return nil, errors.New("the time zone has no name")
 	case "Local":
-		return nil, errors.New("time zone Local differs between instances; name one")
+		return nil, errors.New("time zone Local differs between instances; name a zone")
 	}
 	location, err := time.LoadLocation(name)
 	if err != nil {
@@ -43,8 +43,8 @@ func newZone(name string) (*zone, error) {
 	return &zone{location: location}, nil
 }
 
-// at returns the span that the instant t, in Unix seconds, is in.
-func (z *zone) at(t int64) span {
+// findSpan returns the span that the instant t, in Unix seconds, is in.
+func (z *zone) findSpan(t int64) span {
 	if s := z.last.Load(); s != nil && s.start <= t && t < s.end {
 		return *s
 	}

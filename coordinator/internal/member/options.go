@@ -4,14 +4,12 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -68,13 +66,8 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 	if o.Group == "" {
 		o.Group = DefaultGroup
 	}
-	switch {
-	case o.RestartGrace < 0 || o.RestartGrace > planning.MaxRestartGrace:
-		return nil, fmt.Errorf("restart grace is %v, not between 0 and %v", o.RestartGrace, planning.MaxRestartGrace)
-	case o.Weight < 0 || o.Weight > planning.MaxWeight:
-		return nil, fmt.Errorf("weight is %d, not between 0 and %d", o.Weight, planning.MaxWeight)
-	case o.RestartGrace > 0 && o.Instance == "":
-		return nil, errors.New("restart grace requires a name of the instance")
+	if err := o.validate(reg); err != nil {
+		return nil, err
 	}
 	if o.Instance == "" {
 		o.Instance = generateName()
@@ -92,19 +85,8 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	if reg == nil {
-		return nil, ErrNilRegistry
-	}
-	if err := record.CheckName(o.Instance); err != nil {
-		return nil, fmt.Errorf("instance: %w", err)
-	}
 	if o.Host == "" {
 		o.Host = readHostName()
-	} else if err := record.CheckHost(o.Host); err != nil {
-		return nil, fmt.Errorf("host: %w", err)
-	}
-	if err := errors.Join(record.CheckLabels(o.Labels, record.MaxLabels)...); err != nil {
-		return nil, fmt.Errorf("labels: %w", err)
 	}
 	strategies, err := strategy.Known(o.Strategies)
 	if err != nil {

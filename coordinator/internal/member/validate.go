@@ -1,0 +1,48 @@
+package member
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/coordinator/strategy"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// validate returns all problems of the arguments of New, joined, or nil.
+func (o *Options) validate(reg registry.Registry) error {
+	var problems []error
+	report := func(what string, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s%w", what, err))
+		}
+	}
+	if reg == nil {
+		report("", ErrNilRegistry)
+	}
+	_, err := record.NewKeys(o.Namespace, cmp.Or(o.Group, DefaultGroup))
+	report("", err)
+	if o.Instance != "" {
+		report("instance: ", record.CheckName(o.Instance))
+	}
+	if o.SessionTTL < 0 {
+		report("", fmt.Errorf("SessionTTL is %v, below 0", o.SessionTTL))
+	}
+	if o.RestartGrace < 0 || o.RestartGrace > planning.MaxRestartGrace {
+		report("", fmt.Errorf("restart grace is %v, not between 0 and %v", o.RestartGrace, planning.MaxRestartGrace))
+	} else if o.RestartGrace > 0 && o.Instance == "" {
+		report("", errors.New("restart grace requires a name of the instance"))
+	}
+	if o.Host != "" {
+		report("host: ", record.CheckHost(o.Host))
+	}
+	report("labels: ", errors.Join(record.CheckLabels(o.Labels, record.MaxLabels)...))
+	if o.Weight < 0 || o.Weight > planning.MaxWeight {
+		report("", fmt.Errorf("weight is %d, not between 0 and %d", o.Weight, planning.MaxWeight))
+	}
+	_, err = strategy.Known(o.Strategies)
+	report("", err)
+	return errors.Join(problems...)
+}
