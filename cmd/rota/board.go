@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// board is what the runs have told of themselves, and decides whom to kill.
+// board collects the events of runs, and chooses the instances to kill.
 type board struct {
 	shards int
 	kill   func(instance string)
@@ -24,7 +24,7 @@ type board struct {
 	failed     error
 }
 
-// progress is how far a run has come.
+// progress is the progress of a run.
 type progress struct {
 	instance    string
 	attempt     int
@@ -39,11 +39,11 @@ func newBoard(shards, kills int) *board {
 	}
 }
 
-// take takes an event in, and kills its instance if that is in the middle of a run and
-// there are any to be killed.
-func (b *board) take(e event) {
+// handleEvent records an event. It kills the event's instance if that is in the middle of a run, so
+// that the run must be repeated, and kills remain.
+func (b *board) handleEvent(e event) {
 	b.mu.Lock()
-	b.note(e)
+	b.recordEvent(e)
 	_, already := b.killed[e.Instance]
 	middle := e.Kind != eventFails && 4*e.Done >= e.Total && (e.Kind != eventStored || e.Total == 0)
 	now := b.kills > 0 && !already && middle
@@ -57,7 +57,7 @@ func (b *board) take(e event) {
 	}
 }
 
-func (b *board) note(e event) {
+func (b *board) recordEvent(e event) {
 	if p := b.progress[e.Shard]; p.attempt <= e.Attempt {
 		b.progress[e.Shard] = progress{e.Instance, e.Attempt, e.Done, e.Total, e.Kind == eventStored}
 	}

@@ -21,10 +21,10 @@ const jobName = "census"
 type census struct {
 	files     []string
 	namespace string
-	tell      func(event) // what a run does, from the run's goroutine
+	report    func(event) // called by runs, from their goroutines
 }
 
-// event is what a run tells of itself.
+// event is a step of a run.
 type event struct {
 	Kind     eventKind `json:"kind"`
 	At       time.Time `json:"at"`
@@ -42,7 +42,7 @@ const (
 	eventBegins eventKind = "begins"
 	eventCounts eventKind = "counts"
 	eventStored eventKind = "stored"
-	eventFails  eventKind = "fails" // for a reason that another attempt would meet, too
+	eventFails  eventKind = "fails" // another attempt would fail, too
 )
 
 // newExecutor returns an instance that takes part in the census.
@@ -64,34 +64,34 @@ func resultKey(namespace string, shard int) registry.Key {
 	return registry.Join(namespace, "results", fmt.Sprintf("%05d", shard))
 }
 
-// count is the handler: it counts each of the shard's files and stores the tally. The
-// store refuses it unless the run's session lives, and a second one for the same shard.
+// count is the handler: it counts the files of the shard and stores the tally. The transaction
+// fails if the run's session has ended, or if the shard has a tally.
 func (c *census) count(ctx context.Context, r *executor.Run) error {
 	var mine []string
 	for i := r.Shard; i < len(c.files); i += r.Shards {
 		mine = append(mine, c.files[i])
 	}
-	say := func(kind eventKind, done int, err error) {
+	report := func(kind eventKind, done int, err error) {
 		e := event{
 			Kind: kind, At: time.Now(), Instance: r.Instance, Shard: r.Shard, Attempt: r.Attempt, Done: done, Total: len(mine),
 		}
 		if err != nil {
 			e.Error = err.Error()
 		}
-		c.tell(e)
+		c.report(e)
 	}
-	say(eventBegins, 0, nil)
+	report(eventBegins, 0, nil)
 	var sum counter
 	for i, path := range mine {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err := sum.add(path); err != nil {
-			say(eventFails, i, err)
+			report(eventFails, i, err)
 			return err
 		}
 		if done := i + 1; done == (len(mine)+3)/4 || done%16 == 0 {
-			say(eventCounts, done, nil)
+			report(eventCounts, done, nil)
 		}
 	}
 	value, err := json.Marshal(sum.tally)
@@ -99,21 +99,21 @@ func (c *census) count(ctx context.Context, r *executor.Run) error {
 		return err
 	}
 	_, err = r.Commit(ctx, registry.Create(resultKey(c.namespace, r.Shard), value))
-	earlier := errors.Is(err, registry.ErrConflict) && r.Attempt > 1 // it was stored as its instance was cut off
+	earlier := errors.Is(err, registry.ErrConflict) && r.Attempt > 1 // the attempt before stored it and was then killed
 	if err != nil && !earlier {
 		return fmt.Errorf("store the tally: %w", err)
 	}
-	say(eventStored, len(mine), nil)
+	report(eventStored, len(mine), nil)
 	return nil
 }
 
-// tellIn makes lines of events.
-func tellIn(out io.Writer) func(event) {
+// reportTo returns a function that writes events as lines.
+func reportTo(out io.Writer) func(event) {
 	var mu sync.Mutex
 	lines := json.NewEncoder(out)
 	return func(e event) {
 		mu.Lock()
 		defer mu.Unlock()
-		_ = lines.Encode(e) // whoever reads it may be gone
+		_ = lines.Encode(e) // the reading process may have ended
 	}
 }

@@ -31,16 +31,19 @@ func demoCommand() *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Count a tree of files in shards, and cut an instance off while it counts",
-		Long: `Demo deals the files of a directory tree to shards, and the shards to instances. Each
-shard counts its files, their bytes and lines, and stores the sums under the guard of
-its run. Meanwhile an instance is cut off: its session runs out and its shards are
-counted again elsewhere. In the end the sums are compared with one plain pass.
+		Short: "Count a tree of files in shards while an instance is killed",
+		Long: `Demo divides the files of a directory tree into shards and assigns the shards to
+instances. Each shard counts its files, bytes and lines, and stores the totals in the
+registry. Meanwhile one instance (--kill) is killed: its session expires, its shards
+are reassigned, and other instances repeat its runs. Finally, demo compares the totals
+with those of a single pass over the tree.
 
-The registry is in memory, and the instances in this process, unless --registry says
-otherwise: then each instance is a process of its own, and is killed (SIGKILL).
+By default, the registry is in memory and the instances are goroutines of this process;
+to kill one is to disconnect it. With --registry, each instance is a process, which is
+killed with SIGKILL. Demo deletes its records from the registry when it ends.
 
-The last line is "demo ok: ..." and the exit status 0, or "demo failed: why" and 1.`,
+The last line is "demo ok: ..." with exit status 0, or "demo failed: ..." with the
+reason and exit status 1.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.dir == "" {
@@ -50,14 +53,14 @@ The last line is "demo ok: ..." and the exit status 0, or "demo failed: why" and
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.instances, "instances", 3, "instances in the fleet")
-	f.IntVar(&o.shards, "shards", 12, "shards that the files are dealt to")
-	f.IntVar(&o.kill, "kill", 1, "instances to cut off while they count")
-	f.DurationVar(&o.ttl, "ttl", 2*time.Second, "time to live of the instances' sessions")
-	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "when to give up")
+	f.IntVar(&o.instances, "instances", 3, "number of instances")
+	f.IntVar(&o.shards, "shards", 12, "number of shards")
+	f.IntVar(&o.kill, "kill", 1, "number of instances to kill while they count")
+	f.DurationVar(&o.ttl, "ttl", 2*time.Second, "session TTL of the instances, at least 100ms")
+	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time after which the demo fails")
 	f.StringVar(&o.registry, "registry", "memory",
-		"memory, etcd://HOST:PORT,... or zk://HOST:PORT,..., or etcd or zk to have one started")
-	f.StringVar(&o.dir, "dir", "", "tree to count (default Go's own source tree, else the current directory)")
+		"memory, etcd://HOST:PORT,... or zk://HOST:PORT,...; etcd or zk alone start a local server")
+	f.StringVar(&o.dir, "dir", "", "directory tree to count (default: the source tree of Go, or else the current directory)")
 	return cmd
 }
 
@@ -84,9 +87,9 @@ func (o demoOptions) check() error {
 	case o.kill < 0:
 		return fmt.Errorf("--kill is %d, below 0", o.kill)
 	case o.kill >= o.instances:
-		return fmt.Errorf("--kill %d leaves none of %d instances to go on", o.kill, o.instances)
+		return fmt.Errorf("--kill is %d, not below the %d of --instances", o.kill, o.instances)
 	case o.kill > o.shards:
-		return fmt.Errorf("--kill is %d, but of %d shards no more than that many instances have one", o.kill, o.shards)
+		return fmt.Errorf("--kill is %d, above the %d of --shards: each killed instance needs a shard", o.kill, o.shards)
 	case o.ttl < 100*time.Millisecond:
 		return fmt.Errorf("--ttl is %v, below 100ms", o.ttl)
 	case !isDir(o.dir):
@@ -102,7 +105,7 @@ func (o demoOptions) check() error {
 	return nil
 }
 
-// demo runs the demo and reports how it went as the last line.
+// demo runs the demo and prints the result as the last line.
 func demo(ctx context.Context, o demoOptions, out io.Writer) error {
 	s, err := runDemo(ctx, o, out)
 	if err != nil {
@@ -114,11 +117,11 @@ func demo(ctx context.Context, o demoOptions, out io.Writer) error {
 
 // demoFleet is the instances of the demo.
 type demoFleet interface {
-	// start starts the instances, waits until all take part, and sets the job off.
+	// start starts the instances, waits until all own shards, and triggers the job.
 	start(ctx context.Context) error
 	// kill ends an instance as a crash does.
 	kill(instance string)
-	// read has the story hear what has happened since, if that does not come by itself.
+	// read passes events since the last call to the story, if the fleet does not push them.
 	read()
 	stop()
 }
@@ -143,20 +146,20 @@ func runDemo(ctx context.Context, o demoOptions, out io.Writer) (summary, error)
 	b.kill = fleet.kill
 
 	fmt.Fprintf(out, "counting %d files of %s in %d shards over %d instances\n", len(files), o.dir, o.shards, o.instances)
-	stopTelling := tell(s, out, isTerminal(out), fleet.read)
+	stopDisplay := display(s, out, isTerminal(out), fleet.read)
 	err = fleet.start(ctx)
 	if err == nil {
 		err = b.await(ctx)
 	}
 	if err == nil {
-		err = s.complete(ctx)
+		err = s.awaitResults(ctx)
 	}
-	stopTelling()
+	stopDisplay()
 	if err != nil {
 		return summary{}, err
 	}
 	if o.kill > 0 {
-		fmt.Fprintln(out, s.times())
+		fmt.Fprintln(out, s.describeTimes())
 	}
 	return s.check(ctx, o)
 }
@@ -168,7 +171,7 @@ func (o demoOptions) fleet(ctx context.Context, out io.Writer, files []string, b
 	if err != nil {
 		return nil, err
 	}
-	c := &census{files: files, namespace: namespace, tell: b.take}
+	c := &census{files: files, namespace: namespace, report: b.handleEvent}
 	if o.registry == "memory" {
 		return newMemoryFleet(o, keys, c, s), nil
 	}
@@ -200,10 +203,10 @@ func (o demoOptions) server(ctx context.Context, out io.Writer) (url string, sto
 	var c *testserver.Cluster
 	switch o.registry {
 	case "etcd":
-		fmt.Fprintln(out, "starting an etcd server; the first time it has to be built, which takes a minute")
+		fmt.Fprintln(out, "starting an etcd server; the first start builds it, which takes a minute")
 		c, err = testserver.Etcd(ctx, testserver.EtcdOptions{})
 	case "zk":
-		fmt.Fprintln(out, "starting a ZooKeeper server; the first time it has to be fetched")
+		fmt.Fprintln(out, "starting a ZooKeeper server; the first start downloads it")
 		c, err = testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{})
 	default:
 		return o.registry, func() {}, nil
@@ -214,7 +217,7 @@ func (o demoOptions) server(ctx context.Context, out io.Writer) (url string, sto
 	return o.registry + "://" + strings.Join(c.Addrs(), ","), c.Stop, nil
 }
 
-// isTerminal reports whether out is one.
+// isTerminal reports whether out is a terminal.
 func isTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

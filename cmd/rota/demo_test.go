@@ -40,9 +40,9 @@ func TestDemo(t *testing.T) {
 		change    func(*demoOptions)
 		failovers string
 	}{
-		"one instance is cut off": {func(*demoOptions) {}, `[1-9]\d*`},
-		"two are":                 {func(o *demoOptions) { o.kill = 2 }, `[1-9]\d*`},
-		"none is":                 {func(o *demoOptions) { o.kill = 0 }, `0`},
+		"one instance is killed":  {func(*demoOptions) {}, `[1-9]\d*`},
+		"two are killed":          {func(o *demoOptions) { o.kill = 2 }, `[1-9]\d*`},
+		"none is killed":          {func(o *demoOptions) { o.kill = 0 }, `0`},
 		"one instance, one shard": {func(o *demoOptions) { o.instances, o.shards, o.kill = 1, 1, 0 }, `0`},
 		"more shards than files":  {func(o *demoOptions) { o.shards = 600 }, `[1-9]\d*`},
 	} {
@@ -67,7 +67,7 @@ func TestDemo_Fails(t *testing.T) {
 		change func(*demoOptions)
 		want   string
 	}{
-		"nobody would be left":  {func(o *demoOptions) { o.kill = 3 }, "--kill 3 leaves none of 3 instances"},
+		"no instance is left":   {func(o *demoOptions) { o.kill = 3 }, "--kill is 3, not below the 3 of --instances"},
 		"no instance":           {func(o *demoOptions) { o.instances = 0 }, "--instances is 0"},
 		"no shard":              {func(o *demoOptions) { o.shards = 0 }, "--shards is 0"},
 		"more kills than runs":  {func(o *demoOptions) { o.shards, o.kill = 1, 2 }, "--kill is 2"},

@@ -14,14 +14,14 @@ import (
 
 const instanceCommandName = "demo-instance"
 
-// instanceOptions are what the demo tells a process that it starts.
+// instanceOptions are the flags of a process that the demo starts.
 type instanceOptions struct {
 	registry, namespace, name, dir string
 	shards                         int
 	ttl                            time.Duration
 }
 
-// instanceCommand is what the demo starts processes of.
+// instanceCommand returns the hidden command of the processes that the demo starts.
 func instanceCommand() *cobra.Command {
 	var o instanceOptions
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ func instanceCommand() *cobra.Command {
 	return cmd
 }
 
-// runInstance takes part in the census until ctx ends, and tells what it does on out.
+// runInstance takes part in the census until ctx ends, and writes events to out.
 func runInstance(ctx context.Context, o instanceOptions, out io.Writer) error {
 	files, err := listFiles(o.dir)
 	if err != nil {
@@ -53,7 +53,7 @@ func runInstance(ctx context.Context, o instanceOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c := &census{files: files, namespace: o.namespace, tell: tellIn(out)}
+	c := &census{files: files, namespace: o.namespace, report: reportTo(out)}
 	e, err := newExecutor(reg, c, o.name, o.shards, o.ttl)
 	if err == nil {
 		err = e.Run(ctx)

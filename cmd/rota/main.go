@@ -1,5 +1,5 @@
-// Command rota shows and, in time, operates a fleet. So far it has the demo: a sharded job
-// over a tree of files that survives the death of an instance.
+// Command rota demonstrates a fleet: a sharded job counts a tree of files while instances are
+// killed.
 package main
 
 import (

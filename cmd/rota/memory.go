@@ -14,8 +14,8 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// memoryFleet is instances in this process, each with its own connection to a registry in
-// memory. To kill one is to cut it off.
+// memoryFleet is a fleet in this process. Each instance has its own connection to a registry in
+// memory; to kill one is to disconnect it.
 type memoryFleet struct {
 	demoOptions
 	keys      record.Keys
@@ -37,7 +37,7 @@ func newMemoryFleet(o demoOptions, keys record.Keys, c *census, s *story) *memor
 	return f
 }
 
-// start starts the instances, waits until all take part, and sets the job off.
+// start starts the instances, waits until all own shards, and triggers the job.
 func (f *memoryFleet) start(ctx context.Context) error {
 	for i := range f.demoOptions.instances {
 		name := fmt.Sprintf("instance-%d", i+1)
@@ -50,21 +50,21 @@ func (f *memoryFleet) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := awaitDealt(ctx, f.server.Client("observer"), f.keys, f.demoOptions); err != nil {
+	if err := awaitAssigned(ctx, f.server.Client("observer"), f.keys, f.demoOptions); err != nil {
 		return err
 	}
 	_, err := f.instances[0].Trigger(ctx, jobName, executor.Trigger{})
 	return err
 }
 
-// kill cuts an instance off from the registry. Its handlers go on until they are told.
+// kill disconnects an instance from the registry. Its handlers run until the session is lost.
 func (f *memoryFleet) kill(instance string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.heals = append(f.heals, f.server.Partition(instance))
 }
 
-// stop reconnects who was cut off, and shuts all instances down.
+// stop reconnects disconnected instances, and shuts all instances down.
 func (f *memoryFleet) stop() {
 	f.mu.Lock()
 	for _, heal := range f.heals {
@@ -78,44 +78,44 @@ func (f *memoryFleet) stop() {
 	all.Wait()
 }
 
-// read takes in what has been committed since, by the server's own log.
+// read passes the commits since the last call to the story, by the server's own log.
 func (f *memoryFleet) read() {
 	for _, c := range f.server.Log() {
 		if c.Err != nil {
 			continue
 		}
 		if c.Ended != "" {
-			f.story.gone(c.At, c.Client)
+			f.story.recordSessionEnd(c.At, c.Client)
 		}
 		for _, op := range c.Then {
-			f.write(c, op)
+			f.observeOp(c, op)
 		}
 	}
 }
 
-// write takes in one written record.
-func (f *memoryFleet) write(c memory.Commit, op registry.Op) {
+// observeOp passes a written record to the story.
+func (f *memoryFleet) observeOp(c memory.Commit, op registry.Op) {
 	switch {
 	case op.Key == f.keys.Plan(jobName) && op.Kind != registry.OpDelete:
 		if p, err := record.DecodePlan(op.Value); err == nil {
-			f.story.dealt(c.At, p)
+			f.story.recordPlan(c.At, p)
 		}
 	case strings.HasSuffix(string(op.Key), "/"+jobName) && op.Key.Dir().Dir() == f.keys.ClaimsOf("x").Dir():
-		f.claim(c, op)
+		f.observeClaims(c, op)
 	case op.Key == f.keys.Leader():
-		f.story.leads(c.At, c.Client)
+		f.story.recordLeader(c.At, c.Client)
 	case op.Key.Dir() == resultKey(f.census.namespace, 0).Dir():
 		var shard int
 		var t tally
 		_, err := fmt.Sscanf(op.Key.Name(), "%d", &shard)
 		if errors.Join(err, json.Unmarshal(op.Value, &t)) == nil {
-			f.story.result(c.At, shard, t)
+			f.story.recordResult(c.At, shard, t)
 		}
 	}
 }
 
-// claim takes in a claims record: the runs that stand in it and did not before.
-func (f *memoryFleet) claim(c memory.Commit, op registry.Op) {
+// observeClaims passes the new runs of a claims record to the story.
+func (f *memoryFleet) observeClaims(c memory.Commit, op registry.Op) {
 	if op.Kind == registry.OpDelete {
 		delete(f.running, op.Key)
 		return
@@ -129,7 +129,7 @@ func (f *memoryFleet) claim(c memory.Commit, op registry.Op) {
 	for _, g := range claims.Running {
 		for shard := range g.Shards.All() {
 			if old, ok := before.Of(shard); !ok || old != g.Ref {
-				f.story.claim(c.At, c.Client, shard, g.Attempt)
+				f.story.recordClaim(c.At, c.Client, shard, g.Attempt)
 			}
 		}
 	}

@@ -20,8 +20,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// processFleet is instances in processes of their own, on a registry that is a server. To
-// kill one is to kill its process.
+// processFleet is a fleet of processes with a registry on a server.
 type processFleet struct {
 	demoOptions
 	url    string
@@ -37,7 +36,7 @@ type processFleet struct {
 	instances map[string]*child.Process
 }
 
-// newProcessFleet opens the registry, which is to be had by the time.
+// newProcessFleet connects to the registry, whose server must be running.
 func newProcessFleet(ctx context.Context, o demoOptions, url string, keys record.Keys, c *census, b *board, s *story) (*processFleet, error) {
 	reg, err := registryurl.Open(ctx, url, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -52,13 +51,13 @@ func newProcessFleet(ctx context.Context, o demoOptions, url string, keys record
 	return f, nil
 }
 
-// follow has the story hear what changes in the registry.
+// follow passes the changes of the registry to the story, until ctx ends.
 func (f *processFleet) follow(ctx context.Context) {
 	for dir, changed := range map[registry.Key]func(e registry.Entry, gone bool) error{
 		f.keys.Plan(jobName).Dir(): func(e registry.Entry, gone bool) error {
 			p, err := record.DecodePlan(e.Value)
 			if err == nil {
-				f.story.dealt(time.Now(), p)
+				f.story.recordPlan(time.Now(), p)
 			}
 			return err
 		},
@@ -68,13 +67,13 @@ func (f *processFleet) follow(ctx context.Context) {
 			}
 			l, err := record.Decode[record.Leader](e.Value)
 			if err == nil {
-				f.story.leads(time.Now(), nameOf(l.Incarnation))
+				f.story.recordLeader(time.Now(), nameOf(l.Incarnation))
 			}
 			return err
 		},
 		f.keys.Instances(): func(e registry.Entry, gone bool) error {
 			if gone {
-				f.story.gone(time.Now(), e.Key.Name()[1:])
+				f.story.recordSessionEnd(time.Now(), e.Key.Name()[1:])
 			}
 			return nil
 		},
@@ -85,19 +84,20 @@ func (f *processFleet) follow(ctx context.Context) {
 			if err := errors.Join(err, json.Unmarshal(e.Value, &t)); err != nil {
 				return err
 			}
-			f.story.result(time.Now(), shard, t)
+			f.story.recordResult(time.Now(), shard, t)
 			return nil
 		},
 	} {
 		f.tasks.Go(func() {
 			known := map[registry.Key]registry.Rev{}
-			_ = registry.Follow(ctx, f.reg, dir, func(b registry.Batch) error { return changes(b, known, changed) })
+			_ = registry.Follow(ctx, f.reg, dir, func(b registry.Batch) error { return visitChanges(b, known, changed) })
 		})
 	}
 }
 
-// changes calls changed for what is new or gone in a batch.
-func changes(b registry.Batch, known map[registry.Key]registry.Rev, changed func(e registry.Entry, gone bool) error) error {
+// visitChanges calls changed for each new or changed entry, and each owned key that was deleted, in
+// a batch.
+func visitChanges(b registry.Batch, known map[registry.Key]registry.Rev, changed func(e registry.Entry, gone bool) error) error {
 	gone := b.Deletes
 	if b.Kind == registry.Snapshot {
 		there := map[registry.Key]bool{}
@@ -126,14 +126,14 @@ func changes(b registry.Batch, known map[registry.Key]registry.Rev, changed func
 	return errors.Join(errs...)
 }
 
-// start starts the instances, waits until all take part, and sets the job off.
+// start starts the instances, waits until all own shards, and triggers the job.
 func (f *processFleet) start(ctx context.Context) error {
 	for i := range f.demoOptions.instances {
-		if err := f.begin(fmt.Sprintf("instance-%d", i+1)); err != nil {
+		if err := f.startProcess(fmt.Sprintf("instance-%d", i+1)); err != nil {
 			return err
 		}
 	}
-	if err := awaitDealt(ctx, f.reg, f.keys, f.demoOptions); err != nil {
+	if err := awaitAssigned(ctx, f.reg, f.keys, f.demoOptions); err != nil {
 		return err
 	}
 	asker, err := newExecutor(f.reg, f.census, "asker", f.shards, f.ttl) // it never starts
@@ -144,8 +144,8 @@ func (f *processFleet) start(ctx context.Context) error {
 	return err
 }
 
-// begin starts the process of an instance.
-func (f *processFleet) begin(name string) error {
+// startProcess starts the process of an instance.
+func (f *processFleet) startProcess(name string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
@@ -166,15 +166,15 @@ func (f *processFleet) begin(name string) error {
 		<-p.Done()
 		in.Close()
 	})
-	f.tasks.Go(func() { f.listen(out) })
+	f.tasks.Go(func() { f.readEvents(out) })
 	return nil
 }
 
 // extraEnv is for tests, whose binary is not the command.
 var extraEnv []string
 
-// listen takes in what a process tells of its runs.
-func (f *processFleet) listen(out io.Reader) {
+// readEvents reads the events of a process from its output.
+func (f *processFleet) readEvents(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		var e event
@@ -182,13 +182,13 @@ func (f *processFleet) listen(out io.Reader) {
 			e = event{Kind: eventFails, Error: fmt.Sprintf("%q is no event: %v", lines.Text(), err)}
 		}
 		if e.Kind == eventBegins {
-			f.story.claim(e.At, e.Instance, e.Shard, e.Attempt)
+			f.story.recordClaim(e.At, e.Instance, e.Shard, e.Attempt)
 		}
-		f.board.take(e)
+		f.board.handleEvent(e)
 	}
 }
 
-// kill kills the process of an instance, and does not wait for its end.
+// kill sends SIGKILL to the process of an instance, and does not wait for its end.
 func (f *processFleet) kill(instance string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,26 +197,26 @@ func (f *processFleet) kill(instance string) {
 	}
 }
 
-// read does nothing: what happens comes by itself.
+// read does nothing, as follow and listen push events.
 func (f *processFleet) read() {}
 
-// stop has all processes leave, and takes away what they have stored.
+// stop ends all processes and deletes their records.
 func (f *processFleet) stop() {
 	f.mu.Lock()
 	for _, p := range f.instances {
-		f.tasks.Go(func() { p.Stop(10 * time.Second) }) // or else
+		f.tasks.Go(func() { p.Stop(10 * time.Second) }) // then it is killed
 	}
 	f.mu.Unlock()
 	f.stopAt()
 	f.tasks.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	_ = sweep(ctx, f.reg, f.keys, f.census.namespace) // what is left is of this run alone
+	_ = deleteRecords(ctx, f.reg, f.keys, f.census.namespace) // after an error, records of this demo's own namespace remain
 	_ = f.reg.Close(ctx)
 }
 
-// sweep deletes what a demo leaves in a registry.
-func sweep(ctx context.Context, reg registry.Registry, keys record.Keys, namespace string) error {
+// deleteRecords deletes the records of a demo.
+func deleteRecords(ctx context.Context, reg registry.Registry, keys record.Keys, namespace string) error {
 	dirs := []registry.Key{
 		registry.Key(namespace), keys.Leader().Dir(), keys.Members(), keys.Jobs(), keys.Controls(), keys.Plan(jobName).Dir(),
 		resultKey(namespace, 0).Dir(),

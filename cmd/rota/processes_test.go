@@ -17,7 +17,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// TestDemo_OnServers has the instances be processes, of which some are killed.
+// TestDemo_OnServers runs instances as processes, of which some are killed.
 func TestDemo_OnServers(t *testing.T) {
 	dir, size := tree(t, 2000)
 	for kind, url := range map[string]string{
@@ -33,13 +33,13 @@ func TestDemo_OnServers(t *testing.T) {
 				lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 				want := fmt.Sprintf(`^demo ok: shards=12 runs=\d+ failovers=[1-9]\d* lost=0 doubled=0 files=2000 bytes=%d$`, size)
 				assert.Regexp(t, regexp.MustCompile(want), lines[len(lines)-1])
-				assert.Regexp(t, `^crash to session gone: \d.*; session gone to claimed elsewhere: \d`, lines[len(lines)-2])
+				assert.Regexp(t, `^kill to session ended: \d.*; session ended to runs claimed again: \d`, lines[len(lines)-2])
 			})
 		}
 	}
 }
 
-func TestSweep_LeavesNothing(t *testing.T) {
+func TestDeleteRecords_LeavesNothing(t *testing.T) {
 	dir, _ := tree(t, 50)
 	files, err := listFiles(dir)
 	require.NoError(t, err)
@@ -48,12 +48,12 @@ func TestSweep_LeavesNothing(t *testing.T) {
 	b := newBoard(4, 0)
 	o := options(dir)
 	o.shards = 4
-	f := newMemoryFleet(o, keys, &census{files: files, namespace: "ns", tell: b.take}, newStory(b))
+	f := newMemoryFleet(o, keys, &census{files: files, namespace: "ns", report: b.handleEvent}, newStory(b))
 	require.NoError(t, f.start(t.Context()))
 	require.NoError(t, b.await(t.Context()))
 	f.stop()
 	require.NotEmpty(t, f.server.Dump())
-	require.NoError(t, sweep(t.Context(), f.server.Client("broom"), keys, "ns"))
+	require.NoError(t, deleteRecords(t.Context(), f.server.Client("broom"), keys, "ns"))
 	assert.Empty(t, f.server.Dump())
 }
 
@@ -68,12 +68,12 @@ func TestDemo_StartsAServer(t *testing.T) {
 	}
 }
 
-func TestChanges_TellsOfWhatIsNewOrGone(t *testing.T) {
+func TestVisitChanges_VisitsNewAndDeletedEntries(t *testing.T) {
 	var told []string
 	known := map[registry.Key]registry.Rev{}
 	take := func(b registry.Batch) []string {
 		told = nil
-		require.NoError(t, changes(b, known, func(e registry.Entry, gone bool) error {
+		require.NoError(t, visitChanges(b, known, func(e registry.Entry, gone bool) error {
 			told = append(told, fmt.Sprint(e.Key, " ", gone))
 			return nil
 		}))

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// story is what happens to the fleet, as seen in the registry.
+// story is the history of the fleet, as observed in the registry.
 type story struct {
 	board  *board
 	shards int
@@ -46,27 +46,27 @@ func newStory(b *board) *story {
 	}
 }
 
-func (s *story) event(at time.Time, format string, args ...any) {
+func (s *story) addEvent(at time.Time, format string, args ...any) {
 	s.events = append(s.events, at.Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// leads takes in that an instance has come into office.
-func (s *story) leads(at time.Time, instance string) {
+// recordLeader records that an instance has become the leader.
+func (s *story) recordLeader(at time.Time, instance string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.event(at, "%s leads", instance)
+	s.addEvent(at, "%s leads", instance)
 }
 
-// gone takes in that the session of an instance has ended.
-func (s *story) gone(at time.Time, instance string) {
+// recordSessionEnd records that the session of an instance has ended.
+func (s *story) recordSessionEnd(at time.Time, instance string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended[instance] = append(s.ended[instance], at)
-	s.event(at, "the session of %s has ended", instance)
+	s.addEvent(at, "session of %s ended", instance)
 }
 
-// dealt takes in a plan.
-func (s *story) dealt(at time.Time, p *record.Plan) {
+// recordPlan records a plan.
+func (s *story) recordPlan(at time.Time, p *record.Plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, inc := range slices.Sorted(maps.Keys(p.Owners)) {
@@ -82,7 +82,7 @@ func (s *story) dealt(at time.Time, p *record.Plan) {
 			}
 		}
 		if len(moved) > 0 {
-			s.event(at, "%s are dealt to %s", strings.Join(moved, ","), name)
+			s.addEvent(at, "shards %s assigned to %s", strings.Join(moved, ","), name)
 		}
 	}
 }
@@ -92,8 +92,8 @@ func nameOf(incarnation string) string {
 	return incarnation[:strings.LastIndexByte(incarnation, '.')]
 }
 
-// claim takes in the claim of a run.
-func (s *story) claim(at time.Time, instance string, shard, attempt int) {
+// recordClaim records the claim of a run.
+func (s *story) recordClaim(at time.Time, instance string, shard, attempt int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.claims++
@@ -101,13 +101,13 @@ func (s *story) claim(at time.Time, instance string, shard, attempt int) {
 	if attempt > 1 {
 		s.failovers++
 		s.reruns = append(s.reruns, rerun{s.runBy[shard], at})
-		s.event(at, "%s claims %d again: attempt %d", instance, shard, attempt)
+		s.addEvent(at, "%s claimed shard %d again: attempt %d", instance, shard, attempt)
 	}
 	s.runBy[shard] = instance
 }
 
-// result takes in a stored tally.
-func (s *story) result(at time.Time, shard int, t tally) {
+// recordResult records a stored tally.
+func (s *story) recordResult(at time.Time, shard int, t tally) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old, again := s.results[shard]; again {
@@ -117,11 +117,11 @@ func (s *story) result(at time.Time, shard int, t tally) {
 		return
 	}
 	s.results[shard] = t
-	s.event(at, "%d is stored: %d files", shard, t.Files)
+	s.addEvent(at, "shard %d stored: %d files", shard, t.Files)
 }
 
-// complete waits until the story has heard of all that was stored.
-func (s *story) complete(ctx context.Context) error {
+// awaitResults waits until the story has the results of all shards.
+func (s *story) awaitResults(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		heard := len(s.results)
@@ -137,9 +137,9 @@ func (s *story) complete(ctx context.Context) error {
 	}
 }
 
-// times tells how long it took to notice a crash, which is the store's business, and from
-// then to the claims of what had been running, which is the fleet's.
-func (s *story) times() string {
+// describeTimes describes the two parts of a fail-over: from the kill to the end of the session, which
+// the store determines, and from there to the next claim of the runs, which the fleet does.
+func (s *story) describeTimes() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.board.mu.Lock()
@@ -155,7 +155,7 @@ func (s *story) times() string {
 			again = append(again, sinceEnd(r.at, ends))
 		}
 	}
-	return fmt.Sprintf("crash to session gone: %s; session gone to claimed elsewhere: %s", span(gone), span(again))
+	return fmt.Sprintf("kill to session ended: %s; session ended to runs claimed again: %s", span(gone), span(again))
 }
 
 // untilEnd returns the time from a crash to the next of ends. It is zero if the session of the
@@ -170,7 +170,7 @@ func untilEnd(crash time.Time, ends []time.Time) time.Duration {
 }
 
 // sinceEnd returns the time from the last of ends to a claim. It is zero if the claim was
-// observed first: claims and ends reach the story by different ways.
+// observed first, as claims and ends are observed by different watches.
 func sinceEnd(claim time.Time, ends []time.Time) time.Duration {
 	for _, end := range slices.Backward(ends) {
 		if !end.After(claim) {
@@ -229,11 +229,11 @@ func (s *story) check(ctx context.Context, o demoOptions) (summary, error) {
 	case err != nil:
 		return out, err
 	case out.lost > 0 || out.doubled > 0:
-		return out, fmt.Errorf("not every shard was counted once: %s", out)
+		return out, fmt.Errorf("shards were lost or counted twice: %s", out)
 	case sum.tally != plain:
-		return out, fmt.Errorf("the shards' sum differs from a plain pass: %+v, not %+v", sum.tally, plain)
+		return out, fmt.Errorf("the totals of the shards differ from a single pass: %+v, not %+v", sum.tally, plain)
 	case o.kill > 0 && out.failovers == 0:
-		return out, fmt.Errorf("nothing was failed over: %s", out)
+		return out, fmt.Errorf("no run was repeated after the kill: %s", out)
 	}
 	return out, nil
 }
@@ -256,8 +256,8 @@ func plainPass(ctx context.Context, dir string) (tally, error) {
 	return plain.tally, nil
 }
 
-// awaitDealt waits until every instance owns shards, so that all of them take part.
-func awaitDealt(ctx context.Context, reg registry.Registry, keys record.Keys, o demoOptions) error {
+// awaitAssigned waits until every instance owns shards, or every shard has an owner of its own.
+func awaitAssigned(ctx context.Context, reg registry.Registry, keys record.Keys, o demoOptions) error {
 	for {
 		e, err := reg.Get(ctx, keys.Plan(jobName), registry.ReadOptions{})
 		if err == nil {
@@ -273,7 +273,7 @@ func awaitDealt(ctx context.Context, reg registry.Registry, keys record.Keys, o 
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("deal the shards: %w", context.Cause(ctx))
+			return fmt.Errorf("wait for the shards to be assigned: %w", context.Cause(ctx))
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -15,27 +15,27 @@ func TestStory_Times(t *testing.T) {
 		late  bool  // the claim is observed before the ends
 		want  string
 	}{
-		"a session that ends after the crash":          {[]int{12}, 15, false, "crash to session gone: 2s; session gone to claimed elsewhere: 3s"},
-		"a session that had ended before the crash":    {[]int{9}, 15, false, "crash to session gone: 0s; session gone to claimed elsewhere: 6s"},
-		"the second session of an instance":            {[]int{3, 12}, 15, false, "crash to session gone: 2s; session gone to claimed elsewhere: 3s"},
-		"a claim that is observed before the end":      {[]int{12}, 11, true, "crash to session gone: 2s; session gone to claimed elsewhere: 0s"},
-		"a claim by an instance whose session goes on": {nil, 15, false, "crash to session gone: -; session gone to claimed elsewhere: -"},
+		"a session that ends after the crash":          {[]int{12}, 15, false, "kill to session ended: 2s; session ended to runs claimed again: 3s"},
+		"a session that had ended before the crash":    {[]int{9}, 15, false, "kill to session ended: 0s; session ended to runs claimed again: 6s"},
+		"the second session of an instance":            {[]int{3, 12}, 15, false, "kill to session ended: 2s; session ended to runs claimed again: 3s"},
+		"a claim that is observed before the end":      {[]int{12}, 11, true, "kill to session ended: 2s; session ended to runs claimed again: 0s"},
+		"a claim by an instance whose session goes on": {nil, 15, false, "kill to session ended: -; session ended to runs claimed again: -"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBoard(1, 1)
 			s := newStory(b)
 			b.killed["a"] = at(10)
-			s.claim(at(0), "a", 0, 1)
+			s.recordClaim(at(0), "a", 0, 1)
 			if c.late {
-				s.claim(at(c.claim), "b", 0, 2)
+				s.recordClaim(at(c.claim), "b", 0, 2)
 			}
 			for _, end := range c.ends {
-				s.gone(at(end), "a")
+				s.recordSessionEnd(at(end), "a")
 			}
 			if !c.late {
-				s.claim(at(c.claim), "b", 0, 2)
+				s.recordClaim(at(c.claim), "b", 0, 2)
 			}
-			assert.Equal(t, c.want, s.times())
+			assert.Equal(t, c.want, s.describeTimes())
 		})
 	}
 }

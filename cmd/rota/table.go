@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// tell shows what happens until the returned function is called: a table that is drawn
-// again and again on a terminal, or a line for each event. read takes in what there is.
-func tell(s *story, out io.Writer, live bool, read func()) (stop func()) {
+// display shows a story until the returned function is called: on a terminal as a table that
+// is redrawn, otherwise as a line per event. It calls read for the latest events.
+func display(s *story, out io.Writer, live bool, read func()) (stop func()) {
 	quit := make(chan struct{})
-	var telling sync.WaitGroup
-	telling.Go(func() {
+	var drawing sync.WaitGroup
+	drawing.Go(func() {
 		table := &table{out: out, live: live}
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
@@ -32,16 +32,16 @@ func tell(s *story, out io.Writer, live bool, read func()) (stop func()) {
 	})
 	return func() {
 		close(quit)
-		telling.Wait()
+		drawing.Wait()
 	}
 }
 
 // table shows a story.
 type table struct {
-	out   io.Writer
-	live  bool
-	lines int // drawn, to be drawn over
-	told  int // events printed
+	out     io.Writer
+	live    bool
+	lines   int // drawn, to be drawn over
+	printed int // number of events printed
 }
 
 // maxRows and maxEvents bound the live table to a common terminal's height.
@@ -54,8 +54,8 @@ func (t *table) draw(s *story) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !t.live {
-		for ; t.told < len(s.events); t.told++ {
-			fmt.Fprintln(t.out, s.events[t.told])
+		for ; t.printed < len(s.events); t.printed++ {
+			fmt.Fprintln(t.out, s.events[t.printed])
 		}
 		return
 	}
@@ -87,16 +87,16 @@ func (t *table) draw(s *story) {
 	t.lines = len(lines)
 }
 
-// stateOf tells how a run is doing. The board is locked.
+// stateOf returns the state of a run for the table. The caller holds the lock of the board.
 func (s *story) stateOf(p progress) string {
 	switch {
 	case p.stored:
 		return "stored"
 	case p.total == 0:
-		return "waits"
+		return "waiting"
 	}
 	if _, killed := s.board.killed[p.instance]; killed {
-		return "cut off"
+		return "killed"
 	}
 	return fmt.Sprintf("%d%%", 100*p.done/p.total)
 }

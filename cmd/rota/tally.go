@@ -12,7 +12,7 @@ import (
 	"slices"
 )
 
-// tally is what has been counted of some files.
+// tally is the totals of some files.
 type tally struct {
 	Files  int    `json:"files"`
 	Bytes  int64  `json:"bytes"`
