@@ -22,7 +22,7 @@ type scribe struct {
 	server *memory.Server
 	client *memory.Client
 	keys   record.Keys
-	books  *books
+	books  *model
 	faults []string
 	revs   map[registry.Key]registry.Rev
 	plan   *record.Plan
@@ -40,8 +40,8 @@ func newScribe(t *testing.T) *scribe {
 	keys, err := record.NewKeys(Namespace, "default")
 	require.NoError(t, err)
 	s.keys = keys
-	s.books = newBooks(func(format string, args ...any) { s.faults = append(s.faults, fmt.Sprintf(format, args...)) })
-	s.books.open(keys)
+	s.books = newModel(func(format string, args ...any) { s.faults = append(s.faults, fmt.Sprintf(format, args...)) })
+	s.books.addGroup(keys)
 	s.plan = &record.Plan{
 		Format: record.Format, Job: "job", Epochs: []record.Epoch{s.epoch(1, 0, 0)},
 		Owners: map[string]shardset.Set{"a.1": shardset.Range(0, 2)},
@@ -82,7 +82,7 @@ func (s *scribe) commit(ops ...registry.Op) {
 			delete(s.revs, op.Key)
 		}
 	}
-	s.books.enter(s.server.Log())
+	s.books.apply(s.server.Log())
 }
 
 // replan writes a changed plan.
@@ -252,11 +252,11 @@ func TestAudit(t *testing.T) {
 			s.end("a.1", both)
 			s.run("a.1", both, record.Ref{Epoch: 2, Fire: s.at(8), Attempt: 1})
 		}, ""},
-		{"a definition dropped while it is owed", func(s *scribe) {
+		{"a definition dropped while a fire is due", func(s *scribe) {
 			s.run("a.1", shardset.Of(0), s.fire(0))
 			s.replan(func(p *record.Plan) { p.Epochs = []record.Epoch{s.epoch(1, 0, 0.5), s.epoch(2, 0.5, 0)} })
 			s.replan(func(p *record.Plan) { p.Epochs = p.Epochs[1:] })
-		}, "job/1: lost: the plan has dropped a definition by which the fire of 2000-01-01 00:00:00 is owed"},
+		}, "job/1: lost: the plan has dropped a definition by which the fire of 2000-01-01 00:00:00 is due"},
 		{"the fires of a definition passed over by one of the next", func(s *scribe) {
 			s.replan(func(p *record.Plan) { p.Epochs = []record.Epoch{s.epoch(1, 0, 1.5), s.epoch(2, 1.5, 0)} })
 			s.run("a.1", both, record.Ref{Epoch: 2, Fire: s.at(2), Attempt: 1})
@@ -305,7 +305,7 @@ func TestAudit(t *testing.T) {
 				Then: []registry.Op{s.put(s.keys.Plan("job"), p)},
 			})
 			require.ErrorIs(s.t, err, registry.ErrConflict)
-			s.books.enter(s.server.Log())
+			s.books.apply(s.server.Log())
 		}, ""},
 		{"a record that cannot be read", func(s *scribe) {
 			s.commit(registry.Create(s.keys.Plan("other"), []byte("{")))

@@ -13,13 +13,13 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// Sleep lets so much time pass, and what is due at its end begin.
+// Sleep advances the time by d, and returns when everything due at its end has begun.
 func (f *Fleet) Sleep(d time.Duration) {
 	time.Sleep(d)
 	f.wait()
 }
 
-// SleepUntil is Sleep until an instant. One that has passed is a failure of the test.
+// SleepUntil sleeps until the instant t. The test fails if t has passed.
 func (f *Fleet) SleepUntil(t time.Time) {
 	f.t.Helper()
 	if now := time.Now(); t.Before(now) {
@@ -28,15 +28,14 @@ func (f *Fleet) SleepUntil(t time.Time) {
 	f.Sleep(time.Until(t))
 }
 
-// NextFire sleeps until the next fire of a job after now and returns its instant, in UTC
-// like Run.FireTime. When it returns, the handlers of the shards that were free have been
-// called; a shard whose run before has not ended comes later, and those of a paused job or
-// of one that no live process offers do not come. A job without another fire is a failure
-// of the test.
+// NextFire sleeps until the next fire of a job and returns its instant, in UTC like
+// Run.FireTime. When it returns, the handlers of all idle shards have been called. Not included
+// are shards whose previous run has not ended, and those of a job that is paused or has no live
+// instance. The test fails if the job has no further fire.
 func (f *Fleet) NextFire(job string) time.Time {
 	f.t.Helper()
 	f.wait()
-	fire, err := f.books.nextFire(job, time.Now())
+	fire, err := f.model.nextFire(job, time.Now())
 	if err != nil {
 		f.t.Fatalf("rotatest: next fire of %q: %v", job, err)
 	}
@@ -45,8 +44,8 @@ func (f *Fleet) NextFire(job string) time.Time {
 	return fire
 }
 
-// Trigger triggers a job by a process that is running and not cut off, and returns the
-// number of the trigger. When it returns, the handlers of the shards that were free have been called.
+// Trigger triggers a job on an instance that is running and not partitioned, and returns the
+// number of the trigger. When it returns, the handlers of all idle shards have been called.
 func (f *Fleet) Trigger(job string, t executor.Trigger) uint64 {
 	f.t.Helper()
 	i := slices.IndexFunc(f.processes, func(p *process) bool { return p.state == up && p.cuts == 0 })
@@ -63,10 +62,10 @@ func (f *Fleet) Trigger(job string, t executor.Trigger) uint64 {
 	return number
 }
 
-// awaitClaims waits a moment for what is due of a job to be claimed and begun.
+// awaitClaims waits up to assignTime for due runs of a job to be claimed and begun.
 func (f *Fleet) awaitClaims(job string) {
-	f.await(dealTime, func() bool {
-		return !f.anyIdle(owed, job) && f.recorder.begun(f.books.running(job))
+	f.await(assignTime, func() bool {
+		return !f.hasIdle(due, job) && f.recorder.allBegun(f.model.running(job))
 	})
 }
 
@@ -100,36 +99,36 @@ func (f *Fleet) unsettled() []string {
 	for _, c := range f.recorder.running(false) {
 		all = append(all, fmt.Sprintf("run %s has been running on %s since %s", c.ID, c.process.instance, clock(c.Start)))
 	}
-	for _, m := range f.matters() {
+	for _, m := range f.pendingItems() {
 		all = append(all, m.String())
 	}
 	return all
 }
 
-// matters returns what is not at rest according to the books.
-func (f *Fleet) matters() []matter {
-	var all []matter
+// pendingItems returns what is not at rest according to the model.
+func (f *Fleet) pendingItems() []pendingItem {
+	var all []pendingItem
 	for _, p := range f.processes {
-		if p.state == up && p.cuts == 0 && f.books.absent(p.machine) {
-			all = append(all, matter{kind: moving, what: fmt.Sprintf("%s has not joined the fleet", p.instance)})
+		if p.state == up && p.cuts == 0 && f.model.absent(p.machine) {
+			all = append(all, pendingItem{kind: moving, what: fmt.Sprintf("%s has not joined the fleet", p.instance)})
 		}
 	}
-	return append(all, f.books.matters(time.Now())...)
+	return append(all, f.model.pendingItems(time.Now())...)
 }
 
-// anyIdle reports whether there is a matter of that kind, of a job or of any if job is
-// empty, which waits for no run to end.
-func (f *Fleet) anyIdle(k kind, job string) bool {
-	return len(f.idle(k, job, time.Now())) > 0
+// hasIdle reports whether there is a pending item of that kind that does not wait for the end
+// of a run. An empty job means any job.
+func (f *Fleet) hasIdle(k itemKind, job string) bool {
+	return len(f.idleItems(k, job, time.Now())) > 0
 }
 
-func (f *Fleet) idle(k kind, job string, due time.Time) []matter {
-	var idle []matter
-	for _, m := range f.matters() {
+func (f *Fleet) idleItems(k itemKind, job string, due time.Time) []pendingItem {
+	var idle []pendingItem
+	for _, m := range f.pendingItems() {
 		if m.kind != k || job != "" && m.job != job || m.due > record.InstantOf(due) {
 			continue
 		}
-		if rest := m.shards.Minus(f.busy(m.job)); m.shards.IsZero() || !rest.IsZero() {
+		if rest := m.shards.Minus(f.busyShards(m.job)); m.shards.IsZero() || !rest.IsZero() {
 			m.shards = rest
 			idle = append(idle, m)
 		}
@@ -139,8 +138,8 @@ func (f *Fleet) idle(k kind, job string, due time.Time) []matter {
 
 // busy returns the shards of a job that have a run which has not ended, on record or in
 // fact.
-func (f *Fleet) busy(job string) shardset.Set {
-	return f.recorder.busy(job).Union(f.books.busy(job))
+func (f *Fleet) busyShards(job string) shardset.Set {
+	return f.recorder.busyShards(job).Union(f.model.busyShards(job))
 }
 
 // await lets time pass in small steps until ok holds, for as long as it may take.
@@ -162,14 +161,14 @@ func (f *Fleet) await(most time.Duration, ok func() bool) bool {
 // wait lets everything happen that happens now.
 func (f *Fleet) wait() {
 	synctest.Wait()
-	f.books.enter(f.server.Log())
+	f.model.apply(f.server.Log())
 }
 
 const (
 	// callTime is how long a call may take that waits for the registry, or for a name.
 	callTime = time.Hour
-	// claimTime is how long a fire may be owed by an idle shard at the end of a test: enough
-	// to lose a session, elect, fail over and look again.
+	// claimTime is how long a fire of an idle shard may stay due at the end of a test: enough
+	// for a session to expire, an election, the fail-over and a regular check.
 	claimTime = 5 * time.Minute
 	// zombieTime is how long handlers may take to return when their processes have ended.
 	zombieTime = 24 * time.Hour
@@ -202,7 +201,7 @@ func (f *Fleet) close() {
 		}
 	}
 	f.Sleep(leaveTime)
-	f.recorder.doubled(f.books.wasReset)
+	f.recorder.reportDoubled(f.model.wasReset)
 	for _, p := range f.processes {
 		p.client.Close(context.Background()) //nolint:errcheck // the server is about to go
 	}
@@ -215,10 +214,10 @@ func (f *Fleet) judge() {
 		heal()
 	}
 	now := time.Now()
-	if f.await(claimTime, func() bool { return len(f.idle(owed, "", now)) == 0 && !f.anyIdle(moving, "") }) {
+	if f.await(claimTime, func() bool { return len(f.idleItems(due, "", now)) == 0 && !f.hasIdle(moving, "") }) {
 		return
 	}
-	for _, m := range f.idle(owed, "", now) {
-		f.t.Errorf("rotatest: lost: %v, and nobody has claimed it in %v", m, claimTime)
+	for _, m := range f.idleItems(due, "", now) {
+		f.t.Errorf("rotatest: lost: %v, and no instance has claimed it in %v", m, claimTime)
 	}
 }

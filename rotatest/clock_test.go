@@ -186,7 +186,7 @@ func TestSettle(t *testing.T) {
 			f.Sleep(time.Second)
 			require.NoError(t, e.Pause(f.T().Context(), "job"))
 			f.Settle()
-			require.Len(t, f.Runs("job"), 1, "nothing of a paused job is owed")
+			require.Len(t, f.Runs("job"), 1, "nothing of a paused job is due")
 			require.NoError(t, e.Resume(f.T().Context(), "job"))
 			f.Settle()
 			require.Len(t, f.Runs("job"), 2)
@@ -405,6 +405,6 @@ func TestSettle(t *testing.T) {
 		assert.Regexp(t, `^run job/0/2000-01-0.*Z/1 has been running on a since 2000-01-0`, lines[1])
 		assert.Regexp(t, `^run job/1/`, lines[2])
 		assert.Regexp(t, `^job/0-1: the run for 2000-01-0.* is on record as running on a$`, lines[3])
-		assert.Regexp(t, `^job/0-1: owe the fire of 2000-01-0`, lines[4])
+		assert.Regexp(t, `^job/0-1: have not claimed the fire of 2000-01-0`, lines[4])
 	})
 }

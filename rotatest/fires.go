@@ -13,7 +13,7 @@ import (
 // epoch is a span of time under one definition of a job: from is in it, until, if not
 // zero, is not.
 type epoch struct {
-	gen         int
+	number      int
 	from, until record.Instant
 	shards      shardset.Set
 	tracking    string
@@ -35,10 +35,10 @@ func (e epoch) tracksRuns() bool { return e.tracking == "" || e.tracking == reco
 // after returns the instant after which a shard with mark m has fires of e to come, or
 // false if m is beyond e.
 func (e *epoch) after(m record.Watermark) (record.Instant, bool) {
-	if m.Epoch == e.gen {
+	if m.Epoch == e.number {
 		return m.Fire, true
 	}
-	return 0, m.Epoch < e.gen
+	return 0, m.Epoch < e.number
 }
 
 // next returns the first fire of e after an instant, zero if there is none.
@@ -57,11 +57,11 @@ func (e *epoch) next(after record.Instant) record.Instant {
 // count returns how many fires of e a shard passes over when its mark rises.
 func (e *epoch) count(from, to record.Watermark) int {
 	after, ok := e.after(from)
-	if !ok || to.Epoch < e.gen || to.Epoch > e.gen && e.until == 0 {
+	if !ok || to.Epoch < e.number || to.Epoch > e.number && e.until == 0 {
 		return 0
 	}
 	n := 0
-	for fire := e.next(after); fire != 0 && (to.Epoch > e.gen || fire <= to.Fire); fire = e.next(fire) {
+	for fire := e.next(after); fire != 0 && (to.Epoch > e.number || fire <= to.Fire); fire = e.next(fire) {
 		n++
 	}
 	return n
@@ -69,7 +69,7 @@ func (e *epoch) count(from, to record.Watermark) int {
 
 // nextFire returns the first fire of a job after now by its definitions in force. For a
 // paused job, which has none, it is that of the newest definition.
-func (b *books) nextFire(job string, now time.Time) (time.Time, error) {
+func (b *model) nextFire(job string, now time.Time) (time.Time, error) {
 	all := b.named(job)
 	if len(all) == 0 {
 		return time.Time{}, executor.ErrUnknownJob
@@ -86,7 +86,7 @@ func (b *books) nextFire(job string, now time.Time) (time.Time, error) {
 	return first.Time(), nil
 }
 
-func (j *jobBooks) nextFire(now record.Instant) record.Instant {
+func (j *jobModel) nextFire(now record.Instant) record.Instant {
 	if j.plan == nil {
 		return 0
 	}

@@ -16,21 +16,20 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// Namespace is that of a fleet's executors.
+// Namespace is the namespace of a fleet's executors.
 const Namespace = "rotatest"
 
-// Fleet is the processes of a test, the registry between them, and what they have run. It
-// is made by Run.
+// Fleet is a set of instances with their registry and the record of their runs. Run makes it.
 type Fleet struct {
-	// Options are those of the executors that Start makes from now on. Start sets Instance.
-	// A Logger of nil writes to the log of the test, until its function has returned. Jobs with
-	// a MaxRunning of zero have no bound here, so that a test passes on a machine with few CPUs.
+	// Options configure the executors of later calls of Start, which sets Instance. A nil
+	// Logger means the log of the test. Jobs with a MaxRunning of zero have no bound, so that a
+	// test does not depend on the number of CPUs.
 	Options executor.Options
 
 	t         reporter
 	bubble    *testing.T
 	server    *memory.Server
-	books     *books
+	model     *model
 	recorder  recorder
 	clocks    map[string]*atomic.Int64 // how far they are ahead, by instance
 	processes []*process
@@ -63,32 +62,30 @@ const (
 func newFleet(t *testing.T, r reporter) *Fleet {
 	f := &Fleet{t: r, bubble: t, server: memory.New(), clocks: map[string]*atomic.Int64{}}
 	f.server.Record()
-	f.books = newBooks(func(format string, args ...any) { r.Errorf("rotatest: "+format, args...) })
+	f.model = newModel(func(format string, args ...any) { r.Errorf("rotatest: "+format, args...) })
 	f.recorder = recorder{t: r, made: map[string]bool{}}
-	f.books.returned = f.recorder.returned
+	f.model.returned = f.recorder.returned
 	return f
 }
 
-// T returns the T of the bubble, whose Context, Cleanup and TempDir are those to use in
-// it. Its cleanup functions are called before the fleet is stopped.
+// T returns the T of the bubble. In the bubble, use its Context, Cleanup and TempDir. Its
+// cleanup functions are called before the fleet is stopped.
 func (f *Fleet) T() *testing.T { return f.bubble }
 
-// Server returns the registry, for its levers: f.Server().Delay("a", ...). The name of a
-// process there is that of its instance, with "#2" after its second start and so on. What
-// a lever does is to be undone before the test ends, and before Settle if it keeps a
-// process from the fleet. The log of the server is the fleet's own; its Counts and Dump
-// are anyone's.
+// Server returns the registry, for its fault controls, such as f.Server().Delay("a", ...). A
+// process has the name of its instance there, with "#2" appended after its second start and so
+// on. Revert faults before the test ends, and before Settle if they isolate a process. Do not
+// read the Log of the server, which the fleet consumes.
 func (f *Fleet) Server() *memory.Server { return f.server }
 
-// Start starts a process with an executor for jobs, whose runs are recorded. It returns
-// when the process has joined and idle shards have been dealt; those that are running
-// elsewhere and are to move here do so when they have ended.
+// Start starts an instance with an executor for jobs, whose runs are recorded. It returns when
+// the instance has joined and idle shards have been assigned. Shards that are running on other
+// instances move when their runs have ended.
 //
-// Each instance is on a host of its own, which has its name unless Options.Host is set.
+// Each instance has a host of its own, with the name of the instance unless Options.Host is set.
 //
-// After Stop or Crash an instance may be started again: another process, of the same
-// name. After Crash that takes until the session of the one before has expired, as it
-// does in production.
+// After Stop or Crash, an instance can be started again, as a new process with the same name.
+// After Crash, Start waits until the earlier session has expired, as in production.
 func (f *Fleet) Start(instance string, jobs ...executor.Job) *executor.Executor {
 	f.t.Helper()
 	if instance == "" {
@@ -113,13 +110,13 @@ func (f *Fleet) Start(instance string, jobs ...executor.Job) *executor.Executor 
 	if err := f.launch(p, jobs); err != nil {
 		f.t.Fatalf("rotatest: start %s: %v", instance, err)
 	}
-	f.await(dealTime, func() bool { return !f.anyIdle(moving, "") })
+	f.await(assignTime, func() bool { return !f.hasIdle(moving, "") })
 	return p.ex
 }
 
-// dealTime is how long Start waits for the shards to be dealt, and a helper for runs to be
-// claimed that are due. Both take no time unless a lever makes them.
-const dealTime = time.Second
+// assignTime bounds the wait of Start for shards to be assigned, and of other methods for due
+// runs to be claimed. Both take no time without a fault.
+const assignTime = time.Second
 
 func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 	o := f.Options
@@ -140,7 +137,7 @@ func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 	if err != nil {
 		return err
 	}
-	f.books.open(keys)
+	f.model.addGroup(keys)
 	if p.ex, err = executor.New(p.client, Namespace, o); err != nil {
 		return err
 	}
@@ -186,14 +183,14 @@ func (f *Fleet) recorded(p *process, jobs []executor.Job) []executor.Job {
 	return out
 }
 
-// SetClock sets the clock of an instance: by so much ahead of the fleet's time, or behind it
-// if by is below zero. It is the clock of its machine: it goes on from there, and stays wrong
-// if the process is started again. An instance that has not started yet starts with it.
+// SetClock makes the clock of an instance differ from the fleet's time: ahead by the given
+// duration, or behind if it is negative. The difference remains if the instance is started
+// again, and may be set before the first start.
 //
-// What is further off than Options.MaxClockSkew is found out within a minute, where there are
-// three instances: until the clock is set right again that one claims nothing. Less, or where
-// nobody can tell, it claims fires that much early or late, so that they are owed for longer.
-// The helpers that wait and the instants of the records go by the fleet's time.
+// With three or more instances, the fleet detects a clock that is skewed by more than
+// Options.MaxClockSkew within a minute; the instance then claims nothing until SetClock corrects
+// it. With a smaller difference, or fewer instances, it claims fires early or late. The methods
+// of Fleet and the instants of a Record use the fleet's time.
 func (f *Fleet) SetClock(instance string, by time.Duration) { f.clockError(instance).Store(int64(by)) }
 
 func (f *Fleet) clockError(instance string) *atomic.Int64 {
@@ -211,8 +208,8 @@ func (f *Fleet) clockOf(instance string, clock func() time.Time) func() time.Tim
 	return func() time.Time { return clock().Add(time.Duration(ahead.Load())) }
 }
 
-// Register is Executor.Register on a running process, with handlers whose runs are
-// recorded; the executor's own method records nothing. It returns when the registry has
+// Register calls Executor.Register on a running instance, with handlers whose runs are recorded.
+// (Runs of jobs registered on the Executor itself are not.) It returns when the registry has
 // the definitions.
 func (f *Fleet) Register(instance string, jobs ...executor.Job) {
 	f.t.Helper()
@@ -220,8 +217,8 @@ func (f *Fleet) Register(instance string, jobs ...executor.Job) {
 	if err := p.ex.Register(f.recorded(p, jobs)...); err != nil {
 		f.t.Fatalf("rotatest: register jobs with %s: %v", instance, err)
 	}
-	f.await(dealTime, func() bool {
-		return !slices.ContainsFunc(jobs, func(j executor.Job) bool { return !f.books.stored(j.Name, j.Revision) })
+	f.await(assignTime, func() bool {
+		return !slices.ContainsFunc(jobs, func(j executor.Job) bool { return !f.model.stored(j.Name, j.Revision) })
 	})
 }
 
@@ -237,9 +234,8 @@ func (f *Fleet) process(verb, instance string) *process {
 	return nil
 }
 
-// Stop stops a process in good order: it hands over, lets its runs end within the
-// DrainTimeout, and leaves. The test fails if a handler does not even return when its
-// context has ended.
+// Stop shuts an instance down, as Executor.Shutdown does. The test fails if a handler does not
+// return after the end of its context.
 func (f *Fleet) Stop(instance string) {
 	f.t.Helper()
 	p := f.process("stop", instance)
@@ -249,23 +245,22 @@ func (f *Fleet) Stop(instance string) {
 	}
 }
 
-// Crash makes a process die. The registry hears no more of it; its session, and hence its
-// name and its shards, stay until their time is over, which takes up to a SessionTTL after
-// Crash has returned. The contexts of its runs end at once, with ErrSessionLost. Handlers
-// that ignore this live on as zombies: they are what is left of a process that was not
-// quite dead, and none of their writes to the registry gets through.
+// Crash ends an instance without a shutdown. Its requests no longer reach the registry. Its
+// session, with its name and shards, expires up to a SessionTTL later. The contexts of its runs
+// end at once, with ErrSessionLost. Handlers that ignore this continue as zombies, whose writes
+// do not reach the registry either.
 //
-// Use Partition for a process that does not know that it is cut off.
+// For an instance that continues to run without a connection, use Partition.
 func (f *Fleet) Crash(instance string) {
 	f.t.Helper()
 	p := f.process("crash", instance)
 	p.state = crashed
 	f.server.Partition(p.machine)
-	f.books.bury(p.machine)
+	f.model.markCrashed(p.machine)
 	p.end(fmt.Errorf("%w: %s crashed", executor.ErrSessionLost, instance))
 	f.wait() // the contexts have ended with that cause, before the executor gives them another
 
-	// Its loops would try to reach the registry for ever. What ends them reaches nobody.
+	// Its loops would retry for ever. This shutdown ends them; it cannot reach the registry.
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	f.stopping.Go(func() {
@@ -280,9 +275,9 @@ func isAbandoned(err error) bool {
 	return errors.As(err, &abandoned)
 }
 
-// Partition cuts a process off from the registry, until heal: its session is suspended,
-// then lost, its runs end with ErrSessionLost, and others make them again. When it has
-// been healed it joins again. What the test does not heal is healed when it ends.
+// Partition disconnects an instance from the registry until heal is called. Its session is
+// suspended and then lost, its runs end with ErrSessionLost, and other instances make them
+// again. After heal, it joins again. Partitions that remain are healed when the test ends.
 func (f *Fleet) Partition(instance string) (heal func()) {
 	f.t.Helper()
 	p := f.process("partition", instance)

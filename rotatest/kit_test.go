@@ -46,7 +46,7 @@ func failures(t *testing.T, test func(*Fleet)) []string {
 				panic(v)
 			}
 		}()
-		serve(t, fake, test)
+		runFleet(t, fake, test)
 	})
 	return fake.said
 }
@@ -102,7 +102,7 @@ func plan(f *Fleet) *record.Plan {
 func shares(f *Fleet) map[string]int {
 	out := map[string]int{}
 	for incarnation, shards := range plan(f).Owners {
-		instance, _ := split(incarnation)
+		instance, _ := splitIncarnation(incarnation)
 		out[instance] += shards.Len()
 	}
 	return out

@@ -15,13 +15,13 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// Record is a run whose handler was called.
+// Record describes a call of a handler.
 type Record struct {
-	executor.Run // as the handler got it
+	executor.Run // the handler's argument
 
-	Start time.Time // of the handler
-	End   time.Time // zero while the handler runs
-	Err   error     // what it returned; an *executor.PanicError if it panicked
+	Start time.Time // when the handler was called
+	End   time.Time // when it returned; zero while it runs
+	Err   error     // the handler's result; an *executor.PanicError if it panicked
 }
 
 // String returns the record in one line: the run, when its handler was called, for how long
@@ -37,8 +37,8 @@ func (r Record) String() string {
 	return fmt.Sprintf("%v at %s for %v: %s", r.Run, clock(r.Start), r.End.Sub(r.Start), result)
 }
 
-// Runs returns the runs of a job, of all processes, in order of their start and then of
-// fire, shard and attempt. A run that was claimed and never reached its handler is none.
+// Runs returns the calls of a job's handlers on all instances, in the order of start, fire,
+// shard and attempt. Runs that were claimed and never reached a handler are not included.
 func (f *Fleet) Runs(job string) []Record {
 	f.recorder.mu.Lock()
 	defer f.recorder.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *recorder) begin(ctx context.Context, p *process, run executor.Run) *cal
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.made[c.ID] {
-		r.again(c)
+		r.recordAgain(c)
 	}
 	r.made[c.ID] = true
 	for _, o := range r.open {
@@ -101,9 +101,9 @@ func (r *recorder) end(c *call, err error) {
 	r.open = slices.DeleteFunc(r.open, func(o *call) bool { return o == c })
 }
 
-// again takes note of a call with the ID of an earlier one. With its fence as well, it is a
-// second call for one claim. r.mu is held.
-func (r *recorder) again(c *call) {
+// recordAgain records a call with the ID of an earlier one. If the fence is equal as well, it is
+// a second call for one claim. The caller holds r.mu.
+func (r *recorder) recordAgain(c *call) {
 	if slices.ContainsFunc(r.calls, func(o *call) bool { return o.ID == c.ID && o.Fence == c.Fence }) {
 		r.t.Errorf("rotatest: run %s began a second time, on %s at %s", c.ID, c.process.instance, clock(c.Start))
 		return
@@ -111,9 +111,9 @@ func (r *recorder) again(c *call) {
 	r.twice = append(r.twice, c)
 }
 
-// doubled reports the runs that began a second time, but for those of jobs that were reset:
-// whether the claims of these are of different generations is audited.
-func (r *recorder) doubled(reset func(job string) bool) {
+// reportDoubled reports the runs that began a second time, except for jobs that were reset: for
+// these, the audit checks that the claims are of different epochs.
+func (r *recorder) reportDoubled(reset func(job string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.twice {
@@ -136,7 +136,7 @@ func (r *recorder) running(zombies bool) []*call {
 }
 
 // begun reports whether the handlers of all these runs have been called.
-func (r *recorder) begun(ids []string) bool {
+func (r *recorder) allBegun(ids []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range ids {
@@ -155,7 +155,7 @@ func (r *recorder) returned(id string) bool {
 }
 
 // busy returns the shards of a job that have a handler running in a live process.
-func (r *recorder) busy(job string) shardset.Set {
+func (r *recorder) busyShards(job string) shardset.Set {
 	var busy shardset.Set
 	for _, c := range r.running(false) {
 		if c.Job == job {

@@ -11,14 +11,13 @@ import (
 	"github.com/rota-dev/rota/internal/onecpu"
 )
 
-// Run calls f in a synctest bubble with a fleet that has no processes yet. When f has
-// returned it heals the partitions of the fleet, gives what is owed time to be claimed,
-// stops all processes, and fails t if something is wrong that f need not have looked for:
-// see the comment of the package.
+// Run calls f in a synctest bubble with a fleet that has no instances yet. After f has returned,
+// it heals partitions, waits up to 5 minutes of virtual time for due fires to be claimed, stops
+// all instances, and performs the checks that the package comment lists.
 //
-// In f, t reports as ever; its Context, Cleanup and TempDir are for outside the bubble, and
-// Fleet.T has those for inside; Run and Parallel cannot be called. If f does not return,
-// because the test has failed or panicked, the fleet is stopped without further judgement.
+// In f, t can report failures. For Context, Cleanup and TempDir, use Fleet.T. Do not call t.Run
+// or t.Parallel in f. If f does not return, because the test failed or panicked, the fleet is
+// stopped without the checks.
 //
 // If the clock of the bubble stands still for 20 s of real time, because goroutines in it wait
 // for something outside, Run panics with their stacks.
@@ -30,9 +29,9 @@ func Run(t *testing.T, f func(*Fleet)) {
 	}
 }
 
-// inBubble runs f in a bubble. It makes an error of the runtime's panic about goroutines
-// that cannot go on, which would take all other tests with it. Those goroutines are lost,
-// with what they hold.
+// inBubble runs f in a bubble. It returns the runtime's panic about deadlocked goroutines as an
+// error, since the panic would end all other tests. These goroutines leak. The runtime has no
+// type for the panic, so it is recognized by its text.
 func inBubble(t *testing.T, f func(*Fleet)) (bubble string, deadlock error) {
 	defer func() {
 		v := recover()
@@ -43,8 +42,8 @@ func inBubble(t *testing.T, f func(*Fleet)) (bubble string, deadlock error) {
 			panic(v)
 		}
 	}()
-	dog := guard(t)
-	defer dog.end()
+	dog := startWatchdog(t)
+	defer dog.stopWatching()
 	synctest.Test(t, func(inner *testing.T) {
 		bubble = currentBubble()
 		dog.watch(bubble)
@@ -57,21 +56,21 @@ func inBubble(t *testing.T, f func(*Fleet)) (bubble string, deadlock error) {
 				inner.FailNow() // f has called it on t, which is not this goroutine's
 			}
 		}()
-		serve(inner, inner, f)
+		runFleet(inner, inner, f)
 		returned = true
 	})
 	return bubble, nil
 }
 
-// reporter is what a fleet tells a test.
+// reporter is the part of testing.T that a fleet uses.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// serve is Run within the bubble of t.
-func serve(t *testing.T, r reporter, f func(*Fleet)) {
+// runFleet is Run within the bubble of t.
+func runFleet(t *testing.T, r reporter, f func(*Fleet)) {
 	fleet := newFleet(t, r)
 	t.Cleanup(fleet.close) // the first one, so that it comes after those of f
 	f(fleet)

@@ -75,7 +75,7 @@ func TestRun_Finds(t *testing.T) {
 			f.NextFire("job")
 		})
 		require.NotEmpty(t, said)
-		require.Contains(t, said[0], "rotatest: lost: job/0-1: owe the fire of 2000-01-01 01:00:00, and nobody has claimed it in 5m0s")
+		require.Contains(t, said[0], "rotatest: lost: job/0-1: have not claimed the fire of 2000-01-01 01:00:00, and no instance has claimed it in 5m0s")
 	})
 }
 

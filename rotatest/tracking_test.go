@@ -84,7 +84,7 @@ func TestTrackClaims(t *testing.T) {
 			f.Stop("a")
 			f.Settle()
 			assert.Equal(t, map[string]int{"b": 2}, shares(f))
-			assert.Zero(t, f.books.named("job")[0].plan.Counts.Unknown)
+			assert.Zero(t, f.model.named("job")[0].plan.Counts.Unknown)
 			f.NextFire("job")
 			assert.Len(t, f.Runs("job"), 4)
 		})

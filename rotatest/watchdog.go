@@ -36,7 +36,7 @@ type watchdog struct {
 
 // guard returns a watchdog for a test, which begins once watch names the bubble. guard must
 // not be called in a bubble.
-func guard(t *testing.T) *watchdog {
+func startWatchdog(t *testing.T) *watchdog {
 	w := &watchdog{test: t.Name(), stop: make(chan struct{}), done: make(chan struct{})}
 	go w.run()
 	return w
@@ -54,7 +54,7 @@ func (w *watchdog) watched() string {
 	return w.bubble
 }
 
-func (w *watchdog) end() {
+func (w *watchdog) stopWatching() {
 	close(w.stop)
 	<-w.done
 }

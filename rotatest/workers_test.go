@@ -30,7 +30,7 @@ func TestWorkers(t *testing.T) {
 			f.Options.Workers = 1
 			f.Start("b", job)
 			for incarnation, shards := range plan(f).Owners {
-				if instance, _ := split(incarnation); instance == "b" {
+				if instance, _ := splitIncarnation(incarnation); instance == "b" {
 					long, _ = shards.Max()
 				}
 			}

@@ -13,42 +13,41 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// books is what the registry holds of the fleet, and what has been claimed in it. They are
-// kept from the server's log alone: looking at them costs the fleet nothing, and they know
-// what was there in between.
-type books struct {
-	groups   []*group
+// model is the content of the registry and the history of claims. It is built from the server's
+// log of commits, so it sees every intermediate state and adds no requests.
+type model struct {
+	groups   []*groupModel
 	sessions map[registry.SessionID]string // the machine of each that lives
-	buried   map[string]bool               // machines of processes that have crashed
+	crashed  map[string]bool               // machines of processes that have crashed
 	drained  map[string]bool               // machines of processes that leave, or have left
 	fault    func(format string, args ...any)
 	returned func(id string) bool // whether the handler of a run was called and has returned; nil: of none
 }
 
-// group is the books of a group.
-type group struct {
-	books   *books
-	keys    record.Keys
-	office  registry.SessionID // whose key shows that it leads
-	members map[string]record.Member
-	outside record.Exclusion     // who is disabled for all jobs
-	jobs    map[string]*jobBooks // by segment
+// groupModel is the model of a group.
+type groupModel struct {
+	model    *model
+	keys     record.Keys
+	leader   registry.SessionID // whose key shows that it leads
+	members  map[string]record.Member
+	disabled record.Exclusion     // who is disabled for all jobs
+	jobs     map[string]*jobModel // by segment
 }
 
-// jobBooks is the books of a job. What it points to is never changed, only replaced.
-type jobBooks struct {
-	group   *group
-	name    string
-	stored  *record.Job     // the definition in the registry, which the plan is to take up
-	control *record.Control // nil: none
-	plan    *record.Plan    // nil: none yet
-	claims  map[string]*record.Claims
-	epochs  map[int]epoch     // of all plans there have been, by generation
-	marks   record.Watermarks // what has been claimed or skipped of each shard, by anyone
+// jobModel is the model of a job. Its records are replaced, never changed in place.
+type jobModel struct {
+	group      *groupModel
+	name       string
+	stored     *record.Job     // the definition in the registry, which the plan is to take up
+	control    *record.Control // nil: none
+	plan       *record.Plan    // nil: none yet
+	claims     map[string]*record.Claims
+	epochs     map[int]epoch     // of all plans there have been, by generation
+	watermarks record.Watermarks // what has been claimed or skipped of each shard, by anyone
 }
 
 // wasReset reports whether a job of this name, of any group, has been reset.
-func (b *books) wasReset(job string) bool {
+func (b *model) wasReset(job string) bool {
 	for _, g := range b.groups {
 		for _, j := range g.jobs {
 			if j.name == job && j.plan != nil && j.plan.Resets > 0 {
@@ -59,25 +58,25 @@ func (b *books) wasReset(job string) bool {
 	return false
 }
 
-func newBooks(fault func(string, ...any)) *books {
-	return &books{
-		sessions: map[registry.SessionID]string{}, buried: map[string]bool{}, drained: map[string]bool{}, fault: fault,
+func newModel(fault func(string, ...any)) *model {
+	return &model{
+		sessions: map[registry.SessionID]string{}, crashed: map[string]bool{}, drained: map[string]bool{}, fault: fault,
 	}
 }
 
-// open opens the books of a group, before anything is written in it.
-func (b *books) open(keys record.Keys) {
-	if slices.ContainsFunc(b.groups, func(g *group) bool { return g.keys == keys }) {
+// addGroup adds a group, before anything is written in it.
+func (b *model) addGroup(keys record.Keys) {
+	if slices.ContainsFunc(b.groups, func(g *groupModel) bool { return g.keys == keys }) {
 		return
 	}
-	b.groups = append(b.groups, &group{books: b, keys: keys, members: map[string]record.Member{}, jobs: map[string]*jobBooks{}})
+	b.groups = append(b.groups, &groupModel{model: b, keys: keys, members: map[string]record.Member{}, jobs: map[string]*jobModel{}})
 }
 
-// bury says that the process on a machine has crashed. Its session lives on for a while.
-func (b *books) bury(machine string) { b.buried[machine] = true }
+// markCrashed records that the process on a machine has crashed, before its session expires.
+func (b *model) markCrashed(machine string) { b.crashed[machine] = true }
 
-// enter brings the books up to date.
-func (b *books) enter(log []memory.Commit) {
+// apply updates the model by commits.
+func (b *model) apply(log []memory.Commit) {
 	for _, c := range log {
 		if !c.Changed() {
 			continue
@@ -91,15 +90,15 @@ func (b *books) enter(log []memory.Commit) {
 			ops = append(ops, registry.Op{Kind: registry.OpDelete, Key: key})
 		}
 		for _, g := range b.groups {
-			g.enter(c, ops)
+			g.apply(c, ops)
 		}
 	}
 }
 
-// enter writes what a commit did into the books, and audits the jobs that it touched.
-func (g *group) enter(c memory.Commit, ops []registry.Op) {
-	before := map[*jobBooks]jobBooks{}
-	touch := func(segment string) *jobBooks {
+// apply updates the model by a commit, and audits the jobs that it touched.
+func (g *groupModel) apply(c memory.Commit, ops []registry.Op) {
+	before := map[*jobModel]jobModel{}
+	touch := func(segment string) *jobModel {
 		j := g.job(segment)
 		if _, ok := before[j]; !ok {
 			old := *j
@@ -109,8 +108,8 @@ func (g *group) enter(c memory.Commit, ops []registry.Op) {
 		return j
 	}
 	for _, op := range ops {
-		if err := g.write(op, touch); err != nil {
-			g.books.fault("%s wrote %s at %s, which cannot be read: %v", c.Client, op.Key, clock(c.At), err)
+		if err := g.applyOp(op, touch); err != nil {
+			g.model.fault("%s wrote %s at %s, which cannot be read: %v", c.Client, op.Key, clock(c.At), err)
 		}
 	}
 	for j, old := range before {
@@ -118,24 +117,23 @@ func (g *group) enter(c memory.Commit, ops []registry.Op) {
 	}
 }
 
-func (g *group) job(segment string) *jobBooks {
+func (g *groupModel) job(segment string) *jobModel {
 	j := g.jobs[segment]
 	if j == nil {
-		j = &jobBooks{group: g, name: segment, claims: map[string]*record.Claims{}, epochs: map[int]epoch{}}
+		j = &jobModel{group: g, name: segment, claims: map[string]*record.Claims{}, epochs: map[int]epoch{}}
 		g.jobs[segment] = j
 	}
 	return j
 }
 
-// write writes one operation into the books. Keys that say nothing about jobs are passed
-// over.
-func (g *group) write(op registry.Op, touch func(segment string) *jobBooks) (err error) {
+// applyOp applies one operation to the model. It ignores keys that do not concern jobs.
+func (g *groupModel) applyOp(op registry.Op, touch func(segment string) *jobModel) (err error) {
 	dir, name := op.Key.Dir(), op.Key.Name()
 	gone := op.Kind == registry.OpDelete
 	switch dir {
 	case g.keys.Seat().Dir():
 		if op.Key == g.keys.Seat() && op.Kind != registry.OpSet { // a Set leaves it with its owner
-			g.office = op.Session
+			g.leader = op.Session
 		}
 	case g.keys.Members():
 		delete(g.members, name)
@@ -144,7 +142,7 @@ func (g *group) write(op registry.Op, touch func(segment string) *jobBooks) (err
 			m, err = record.Decode[record.Member](op.Value)
 			g.members[name] = m
 			if m.Draining {
-				g.books.drained[g.books.sessions[m.Session]] = true
+				g.model.drained[g.model.sessions[m.Session]] = true
 			}
 		}
 	case g.keys.Jobs():
@@ -157,11 +155,11 @@ func (g *group) write(op registry.Op, touch func(segment string) *jobBooks) (err
 		}
 	case g.keys.Controls():
 		if name == record.GroupSegment {
-			g.outside = record.Exclusion{}
+			g.disabled = record.Exclusion{}
 			if !gone {
 				var c *record.GroupControl
 				if c, err = record.DecodeGroupControl(op.Value); err == nil {
-					g.outside = c.Exclusion
+					g.disabled = c.Exclusion
 				}
 			}
 			return err
@@ -195,14 +193,14 @@ func (g *group) write(op registry.Op, touch func(segment string) *jobBooks) (err
 }
 
 // alive reports whether an incarnation has a session and its process has not crashed.
-func (b *books) alive(incarnation string) bool {
-	_, session := split(incarnation)
+func (b *model) alive(incarnation string) bool {
+	_, session := splitIncarnation(incarnation)
 	machine, ok := b.sessions[session]
-	return ok && !b.buried[machine]
+	return ok && !b.crashed[machine]
 }
 
 // absent reports whether the process on a machine should be in the fleet and is not.
-func (b *books) absent(machine string) bool {
+func (b *model) absent(machine string) bool {
 	for _, g := range b.groups {
 		for _, m := range g.members {
 			if at, ok := b.sessions[m.Session]; ok && at == machine {
@@ -210,33 +208,33 @@ func (b *books) absent(machine string) bool {
 			}
 		}
 	}
-	return !b.buried[machine] && !b.drained[machine]
+	return !b.crashed[machine] && !b.drained[machine]
 }
 
 // stored reports whether the registry has a definition of a job that is not older.
-func (b *books) stored(job string, revision int) bool {
-	return slices.ContainsFunc(b.named(job), func(j *jobBooks) bool {
+func (b *model) stored(job string, revision int) bool {
+	return slices.ContainsFunc(b.named(job), func(j *jobModel) bool {
 		return j.stored != nil && j.stored.Revision >= revision
 	})
 }
 
-// split returns what record.Incarnation has put together.
-func split(incarnation string) (instance string, s registry.SessionID) {
+// splitIncarnation is the inverse of record.Incarnation.
+func splitIncarnation(incarnation string) (instance string, s registry.SessionID) {
 	i := strings.LastIndexByte(incarnation, '.')
 	return incarnation[:max(i, 0)], registry.SessionID(incarnation[i+1:])
 }
 
 // offers reports whether an incarnation offers to own shards of j, and whether it may:
 // operators may have disabled it.
-func (j *jobBooks) offers(incarnation string) (offers, may bool) {
+func (j *jobModel) offers(incarnation string) (offers, may bool) {
 	m, ok := j.group.members[incarnation]
-	offers = ok && j.group.books.alive(incarnation) && !m.Draining && m.Offers(j.name)
-	disabled := j.group.outside.Excludes(&m) || j.control != nil && j.control.Excludes(&m)
+	offers = ok && j.group.model.alive(incarnation) && !m.Draining && m.Offers(j.name)
+	disabled := j.group.disabled.Excludes(&m) || j.control != nil && j.control.Excludes(&m)
 	return offers, offers && !disabled
 }
 
-// offered reports whether anybody offers to own shards of j, and whether anybody may.
-func (j *jobBooks) offered() (offers, may bool) {
+// offered reports whether any incarnation offers to own shards of j, and whether any may.
+func (j *jobModel) offered() (offers, may bool) {
 	for incarnation := range j.group.members {
 		o, m := j.offers(incarnation)
 		offers, may = offers || o, may || m
@@ -244,16 +242,16 @@ func (j *jobBooks) offered() (offers, may bool) {
 	return offers, may
 }
 
-// inFlight returns the runs that stand in a record and may be going on. Where ends are not
-// tracked, those stay in it that have ended.
-func (j *jobBooks) inFlight(c *record.Claims) record.Runs {
+// inFlight returns the recorded runs that may not have ended. A job that does not track ends
+// has ended runs in its records, too.
+func (j *jobModel) inFlight(c *record.Claims) record.Runs {
 	out := c.Running
 	for _, g := range c.Running {
-		if j.group.books.returned == nil || j.epochs[g.Epoch].tracksRuns() {
+		if j.group.model.returned == nil || j.epochs[g.Epoch].tracksRuns() {
 			continue
 		}
 		for shard := range g.Shards.All() {
-			if j.group.books.returned(runID(j.name, shard, g.Ref)) {
+			if j.group.model.returned(runID(j.name, shard, g.Ref)) {
 				out = out.Without(shardset.Of(shard))
 			}
 		}
@@ -262,7 +260,7 @@ func (j *jobBooks) inFlight(c *record.Claims) record.Runs {
 }
 
 // busy returns the shards of a job that a living process runs according to its record.
-func (b *books) busy(job string) shardset.Set {
+func (b *model) busyShards(job string) shardset.Set {
 	var busy shardset.Set
 	for _, j := range b.named(job) {
 		for incarnation, c := range j.claims {
@@ -275,7 +273,7 @@ func (b *books) busy(job string) shardset.Set {
 }
 
 // running returns Run.ID of the runs of a job that living processes have on record.
-func (b *books) running(job string) []string {
+func (b *model) running(job string) []string {
 	var ids []string
 	for _, j := range b.named(job) {
 		for incarnation, c := range j.claims {
@@ -301,9 +299,9 @@ func runID(job string, shard int, r record.Ref) string {
 	return fmt.Sprintf("%s/%d/%s/%d", job, shard, which, r.Attempt)
 }
 
-// named returns the books of jobs of that name, at most one for each group.
-func (b *books) named(job string) []*jobBooks {
-	var out []*jobBooks
+// named returns the models of jobs of that name, at most one per group.
+func (b *model) named(job string) []*jobModel {
+	var out []*jobModel
 	for _, g := range b.groups {
 		if j, ok := g.jobs[record.Segment(job)]; ok {
 			out = append(out, j)
@@ -312,9 +310,9 @@ func (b *books) named(job string) []*jobBooks {
 	return out
 }
 
-// all returns the books of all jobs of g, in order of their segments.
-func (g *group) all() []*jobBooks {
-	out := make([]*jobBooks, 0, len(g.jobs))
+// allJobs returns the models of all jobs of g, in the order of their segments.
+func (g *groupModel) allJobs() []*jobModel {
+	out := make([]*jobModel, 0, len(g.jobs))
 	for _, segment := range slices.Sorted(maps.Keys(g.jobs)) {
 		out = append(out, g.jobs[segment])
 	}

@@ -10,24 +10,24 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// matter is something that is not at rest.
-type matter struct {
-	kind   kind
+// pendingItem is something in the fleet that is not at rest.
+type pendingItem struct {
+	kind   itemKind
 	job    string         // empty: all of a group
 	shards shardset.Set   // empty: not about shards
-	due    record.Instant // of what is owed
+	due    record.Instant // of a due run
 	what   string
 }
 
-type kind int
+type itemKind int
 
 const (
-	inRun  kind = iota // a run is on record
-	owed               // a run is due and not claimed
-	moving             // who has what is about to change
+	running itemKind = iota // a run is on record
+	due                     // a run is due and not claimed
+	moving                  // who has what is about to change
 )
 
-func (m matter) String() string {
+func (m pendingItem) String() string {
 	switch {
 	case m.job == "":
 		return m.what
@@ -37,47 +37,47 @@ func (m matter) String() string {
 	return fmt.Sprintf("%s/%s: %s", m.job, m.shards, m.what)
 }
 
-// matters returns all that is not at rest now and will be some time, if no process crashes
-// or comes and nobody intervenes: what no process offers, or is paused or disabled, rests.
-func (b *books) matters(now time.Time) []matter {
-	var out []matter
+// pendingItems returns everything that is not at rest now and comes to rest by itself. Jobs that
+// are paused, disabled or without an instance are at rest.
+func (b *model) pendingItems(now time.Time) []pendingItem {
+	var out []pendingItem
 	for _, g := range b.groups {
 		if m, ok := g.leaderless(); ok {
 			out = append(out, m)
 		}
-		for _, j := range g.all() {
-			v := &viewing{jobBooks: j, now: record.InstantOf(now)}
-			v.look()
-			out = append(out, v.matters...)
+		for _, j := range g.allJobs() {
+			v := &pendingScan{jobModel: j, now: record.InstantOf(now)}
+			v.scan()
+			out = append(out, v.items...)
 		}
 	}
 	return out
 }
 
-func (g *group) leaderless() (matter, bool) {
-	if machine, ok := g.books.sessions[g.office]; ok && !g.books.buried[machine] {
-		return matter{}, false
+func (g *groupModel) leaderless() (pendingItem, bool) {
+	if machine, ok := g.model.sessions[g.leader]; ok && !g.model.crashed[machine] {
+		return pendingItem{}, false
 	}
 	for incarnation, m := range g.members {
-		if g.books.alive(incarnation) && !m.Draining {
-			return matter{kind: moving, what: "nobody leads"}, true
+		if g.model.alive(incarnation) && !m.Draining {
+			return pendingItem{kind: moving, what: "nobody leads"}, true
 		}
 	}
-	return matter{}, false
+	return pendingItem{}, false
 }
 
-// viewing is a look at a job.
-type viewing struct {
-	*jobBooks
-	now     record.Instant
-	matters []matter
+// pendingScan collects the pending items of a job.
+type pendingScan struct {
+	*jobModel
+	now   record.Instant
+	items []pendingItem
 }
 
-func (v *viewing) add(k kind, shards shardset.Set, due record.Instant, format string, args ...any) {
-	v.matters = append(v.matters, matter{k, v.name, shards, due, fmt.Sprintf(format, args...)})
+func (v *pendingScan) add(k itemKind, shards shardset.Set, due record.Instant, format string, args ...any) {
+	v.items = append(v.items, pendingItem{k, v.name, shards, due, fmt.Sprintf(format, args...)})
 }
 
-func (v *viewing) look() {
+func (v *pendingScan) scan() {
 	offered, may := v.offered()
 	if v.plan == nil {
 		if offered && v.stored != nil {
@@ -85,34 +85,34 @@ func (v *viewing) look() {
 		}
 		return
 	}
-	v.runs()
+	v.addRuns()
 	if !offered {
 		return
 	}
-	v.intent()
-	v.owners(may)
+	v.addIntent()
+	v.addOwners(may)
 	if may && !v.plan.Paused {
-		v.reruns()
-		v.triggers()
-		v.fires()
+		v.addReruns()
+		v.addTriggers()
+		v.addFires()
 	}
 }
 
-// runs looks at the runs on record. Those of the dead are for owners to look at.
-func (v *viewing) runs() {
+// addRuns adds the recorded runs. Runs of expired incarnations are covered by addOwners.
+func (v *pendingScan) addRuns() {
 	for _, incarnation := range slices.Sorted(maps.Keys(v.claims)) {
-		if !v.group.books.alive(incarnation) {
+		if !v.group.model.alive(incarnation) {
 			continue
 		}
-		instance, _ := split(incarnation)
+		instance, _ := splitIncarnation(incarnation)
 		for _, r := range v.inFlight(v.claims[incarnation]) {
-			v.add(inRun, r.Shards, 0, "%s is on record as running on %s", describe(r.Ref), instance)
+			v.add(running, r.Shards, 0, "%s is on record as running on %s", describe(r.Ref), instance)
 		}
 	}
 }
 
-// intent looks at what is in the registry and not yet in the plan.
-func (v *viewing) intent() {
+// addIntent adds intent and definitions that the plan does not reflect yet.
+func (v *pendingScan) addIntent() {
 	if c := v.control; c != nil && (c.Paused != v.plan.Paused || c.Stopped != v.plan.Stopped) {
 		v.add(moving, shardset.Set{}, 0, "a pause, a stop of the schedule or a resume has not taken effect")
 	}
@@ -134,14 +134,15 @@ func (v *viewing) intent() {
 	}
 }
 
-// owners looks at who has what. Shards that nobody may own are free for long.
-func (v *viewing) owners(may bool) {
+// addOwners adds shards that are about to change their owner. Shards that no instance may own
+// are at rest.
+func (v *pendingScan) addOwners(may bool) {
 	free := shardset.Range(0, v.plan.Shards())
 	for _, incarnation := range slices.Sorted(maps.Keys(v.plan.Owners)) {
 		shards := v.plan.Owners[incarnation]
 		free = free.Minus(shards)
 		if _, may := v.offers(incarnation); !may {
-			instance, _ := split(incarnation)
+			instance, _ := splitIncarnation(incarnation)
 			v.add(moving, shards, 0, "are to move from %s", instance)
 		}
 	}
@@ -153,16 +154,16 @@ func (v *viewing) owners(may bool) {
 	}
 }
 
-func (v *viewing) reruns() {
+func (v *pendingScan) addReruns() {
 	for _, g := range v.plan.Reruns {
-		v.unclaimed(g.Shards.Minus(v.plan.Disabled), g.Ref)
+		v.addUnclaimed(g.Shards.Minus(v.plan.Disabled), g.Ref)
 	}
 }
 
-func (v *viewing) triggers() {
+func (v *pendingScan) addTriggers() {
 	if v.control != nil && len(v.control.Triggers) > 0 {
 		t := v.control.Triggers[0]
-		v.add(owed, shardset.Set{}, t.At, "trigger %d has not been taken up", t.Number)
+		v.add(due, shardset.Set{}, t.At, "trigger %d has not been taken up", t.Number)
 	}
 	for _, t := range v.plan.Triggers {
 		if e, ok := v.plan.Epoch(t.Epoch); ok {
@@ -170,26 +171,26 @@ func (v *viewing) triggers() {
 			if t.Shards != nil {
 				shards = shards.Intersect(*t.Shards)
 			}
-			v.unclaimed(shards.Minus(v.plan.Disabled), record.Ref{Epoch: t.Epoch, Fire: t.At, Trigger: t.Number, Attempt: 1})
+			v.addUnclaimed(shards.Minus(v.plan.Disabled), record.Ref{Epoch: t.Epoch, Fire: t.At, Trigger: t.Number, Attempt: 1})
 		}
 	}
 }
 
-// unclaimed adds the shards that owe a run.
-func (v *viewing) unclaimed(shards shardset.Set, r record.Ref) {
-	for _, part := range v.marks.Split(shards) {
+// addUnclaimed adds the shards that have not claimed the run r.
+func (v *pendingScan) addUnclaimed(shards shardset.Set, r record.Ref) {
+	for _, part := range v.watermarks.Split(shards) {
 		if !part.Covers(r) {
-			v.add(owed, part.Shards, r.Fire, "owe %s", describe(r))
+			v.add(due, part.Shards, r.Fire, "have not claimed %s", describe(r))
 		}
 	}
 }
 
-// fires looks at the fires of the schedule that have come. Those behind the re-run of a
-// disabled shard wait with it.
-func (v *viewing) fires() {
+// addFires adds due fires of the schedule. Fires behind the re-run of a disabled shard wait with
+// it, so they are at rest.
+func (v *pendingScan) addFires() {
 	var waiting shardset.Set
 	for _, g := range v.plan.Reruns {
-		for _, part := range v.marks.Split(g.Shards.Intersect(v.plan.Disabled)) {
+		for _, part := range v.watermarks.Split(g.Shards.Intersect(v.plan.Disabled)) {
 			if g.Trigger == 0 && !part.Covers(g.Ref) {
 				waiting = waiting.Union(part.Shards)
 			}
@@ -197,19 +198,19 @@ func (v *viewing) fires() {
 	}
 	for i := range v.plan.Epochs {
 		e := v.epochs[v.plan.Epochs[i].Number]
-		for _, part := range v.marks.Split(e.shards.Minus(waiting)) {
+		for _, part := range v.watermarks.Split(e.shards.Minus(waiting)) {
 			after, ok := e.after(part.Watermark)
 			if !ok {
 				continue
 			}
 			if fire := e.next(after); fire != 0 && fire <= v.now {
-				v.add(owed, part.Shards, fire, "owe the fire of %s", clock(fire.Time()))
+				v.add(due, part.Shards, fire, "have not claimed the fire of %s", clock(fire.Time()))
 			}
 		}
 	}
 }
 
-// describe returns what a run is in words.
+// describe returns a description of a run.
 func describe(r record.Ref) string {
 	text := "the run for " + clock(r.Fire.Time())
 	if r.Trigger > 0 {
