@@ -251,7 +251,7 @@ func (always) Due(last, until, now time.Time) due.Due {
 	return due.Due{Fire: now}
 }
 
-// SkipDue is described in Program. Nothing falls due of a shard that nobody is to own.
+// SkipDue is described in Program. No fire of a disabled shard falls due.
 func (always) SkipDue(last, until, now time.Time) due.Due { return due.Due{} }
 
 // reownDelay is the time from the return of Own to its next call for the same shard.

@@ -83,7 +83,7 @@ func orDefault[T comparable](v, otherwise T) T {
 }
 
 // decodeDefinition reads a stored definition and checks it. The error names every field
-// that is wrong; it is an ErrNewerFormat if one holds what a later version may know.
+// that is wrong; it is an ErrNewerFormat if a field holds a value that a later version may support.
 func decodeDefinition(data []byte) (definition, error) {
 	var d definition
 	if err := d.UnmarshalJSON(data); err != nil {

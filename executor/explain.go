@@ -19,9 +19,8 @@ var quartzRules = []struct {
 	{regexp.MustCompile(`.\?|\?[^/]`), "supports ? only in place of a star"},
 }
 
-// explainCronError returns err, which the parser returned for fields, or what is wrong with them in
-// the terms of the rule that they break, where the parser knows no more than that it
-// expected a number.
+// explainCronError returns the error of the parser for fields, or a better one that names the rule
+// that they break, if the parser reports only that it expected a number.
 func explainCronError(fields []string, err error) error {
 	if len(fields) != 5 && len(fields) != 6 {
 		return err // the fields have no meaning

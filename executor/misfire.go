@@ -11,8 +11,8 @@ import (
 // because the previous run took too long, or because the shard had no live owner. Other fires
 // are skipped: they are counted and never run.
 //
-// Whatever the policy, all fires are skipped while no live instance offers the job, if that
-// lasts for an hour (coordinator.MaxUnoffered).
+// Under each policy, all fires are skipped that fall due while no live instance offers the job, if
+// that lasts for an hour (coordinator.MaxUnoffered).
 type MisfirePolicy int // the limit of RunAll, one of the constants, or an invalid limit below them
 
 const (

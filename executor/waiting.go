@@ -99,14 +99,14 @@ func (q *queue) busiest() string {
 // waitReport is the state of the reports about runs that wait for a worker.
 type waitReport struct {
 	warned map[string]time.Time // by job: the time of the last warning
-	open   map[string]bool      // by job whose runs waited for long at the last report: whether it was logged
+	open   map[string]bool      // by job with long waits at the last report: whether it was logged
 }
 
 // waitChanges is a report.
 type waitChanges struct {
-	publish map[string]Waiting // all jobs whose runs have waited for long
+	publish map[string]Waiting // all jobs with long waits
 	began   []string           // jobs to warn about, longest wait first
-	over    []string           // jobs that were warned about and whose runs no longer wait for long, sorted
+	over    []string           // jobs with a warning that no longer have long waits, sorted
 	again   time.Duration      // the time until the next report
 }
 
@@ -152,8 +152,8 @@ func (r *waitReport) changes(waits map[string]jobWaits, now time.Time) waitChang
 	return news
 }
 
-// reportWaiting logs and publishes the jobs whose runs have waited long for a worker, and logs
-// those whose runs no longer do. The pool calls it while tasks wait.
+// reportWaiting logs and publishes the jobs with runs that have waited long for a worker, and logs
+// the end of such waits. The pool calls it while tasks wait.
 func (e *Executor) reportWaiting() {
 	waits := e.pool.waitingByJob()
 	news := e.waited.changes(waits, time.Now())

@@ -69,15 +69,14 @@ func (f *Fleet) awaitClaims(job string) {
 	})
 }
 
-// Settle lets time pass until nothing is running, owed or moving: all handlers have
-// returned, their ends are on record, each fire that has come was claimed or skipped, and
-// each shard that somebody offers is where it is to stay. A crash, a pause or a new
-// definition that came before has taken effect then, and whoever was cut off and is no
-// more has joined again. What a pause, an operator who disables or the lack of processes
-// holds up does not count, nor do zombies of processes that crashed.
+// Settle lets time pass until nothing is running, due or moving: all handlers have returned and
+// their ends are on record, each fire up to then was claimed or skipped, and each shard of an
+// offered job is with its final owner. Earlier crashes, pauses and new definitions have taken
+// effect, and instances that are no longer cut off have joined again. Settle does not wait for
+// fires that a pause, a disabled shard or the lack of instances holds up, nor for zombies.
 //
-// The test fails if that does not come about within a day, as it cannot for a job whose
-// runs take longer than the time between its fires.
+// The test fails if the fleet does not settle within a day. A job whose runs take longer than
+// the time between its fires never settles.
 func (f *Fleet) Settle() {
 	f.t.Helper()
 	if f.await(settleTime, func() bool { return len(f.unsettled()) == 0 }) {
@@ -105,7 +104,7 @@ func (f *Fleet) unsettled() []string {
 	return all
 }
 
-// pendingItems returns what is not at rest according to the model.
+// pendingItems returns the items of the model that are not at rest.
 func (f *Fleet) pendingItems() []pendingItem {
 	var all []pendingItem
 	for _, p := range f.processes {

@@ -29,7 +29,7 @@ func newEpoch(e *record.Epoch) epoch {
 	return epoch{e.Number, e.From, e.Until, shardset.Range(0, e.Job().Shards), e.Job().Tracking, def.Schedule}
 }
 
-// tracksRuns reports whether a record tells, also after a crash, which runs have not ended.
+// tracksRuns reports whether records show, also after a crash, which runs have not ended.
 func (e epoch) tracksRuns() bool { return e.tracking == "" || e.tracking == record.TrackRuns }
 
 // after returns the instant after which a shard with mark m has fires of e to come, or

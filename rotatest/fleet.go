@@ -78,7 +78,7 @@ func (f *Fleet) T() *testing.T { return f.bubble }
 // read the Log of the server, which the fleet consumes.
 func (f *Fleet) Server() *memory.Server { return f.server }
 
-// Start starts an instance with an executor for jobs, whose runs are recorded. It returns when
+// Start starts an instance with an executor for jobs and records their runs. It returns when
 // the instance has joined and idle shards have been assigned. Shards that are running on other
 // instances move when their runs have ended.
 //
@@ -168,7 +168,7 @@ func (l gatedLog) WithGroup(name string) slog.Handler {
 	return gatedLog{l.Handler.WithGroup(name), l.open}
 }
 
-// recorded returns jobs with handlers that record what they do.
+// recorded returns jobs with handlers that record their runs.
 func (f *Fleet) recorded(p *process, jobs []executor.Job) []executor.Job {
 	out := make([]executor.Job, len(jobs))
 	for i, j := range jobs {
@@ -208,7 +208,7 @@ func (f *Fleet) clockOf(instance string, clock func() time.Time) func() time.Tim
 	return func() time.Time { return clock().Add(time.Duration(ahead.Load())) }
 }
 
-// Register calls Executor.Register on a running instance, with handlers whose runs are recorded.
+// Register calls Executor.Register on a running instance, with handlers that record their runs.
 // (Runs of jobs registered on the Executor itself are not.) It returns when the registry has
 // the definitions.
 func (f *Fleet) Register(instance string, jobs ...executor.Job) {
@@ -247,7 +247,7 @@ func (f *Fleet) Stop(instance string) {
 
 // Crash ends an instance without a shutdown. Its requests no longer reach the registry. Its
 // session, with its name and shards, expires up to a SessionTTL later. The contexts of its runs
-// end at once, with ErrSessionLost. Handlers that ignore this continue as zombies, whose writes
+// end at once, with ErrSessionLost. Handlers that ignore this continue as zombies. Their writes
 // do not reach the registry either.
 //
 // For an instance that continues to run without a connection, use Partition.

@@ -30,7 +30,7 @@ type groupModel struct {
 	keys     record.Keys
 	leader   registry.SessionID // whose key shows that it leads
 	members  map[string]record.Member
-	disabled record.Exclusion     // who is disabled for all jobs
+	disabled record.Exclusion     // instances and hosts that are disabled for all jobs
 	jobs     map[string]*jobModel // by segment
 }
 
@@ -42,8 +42,8 @@ type jobModel struct {
 	control    *record.Control // nil: none
 	plan       *record.Plan    // nil: none yet
 	claims     map[string]*record.Claims
-	epochs     map[int]epoch     // of all plans there have been, by generation
-	watermarks record.Watermarks // what has been claimed or skipped of each shard, by anyone
+	epochs     map[int]epoch     // of all plans so far, by number
+	watermarks record.Watermarks // of each shard, over all claims records
 }
 
 // wasReset reports whether a job of this name, of any group, has been reset.

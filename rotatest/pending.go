@@ -24,7 +24,7 @@ type itemKind int
 const (
 	running itemKind = iota // a run is on record
 	due                     // a run is due and not claimed
-	moving                  // who has what is about to change
+	moving                  // a shard is about to change its owner
 )
 
 func (m pendingItem) String() string {

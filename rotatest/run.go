@@ -81,7 +81,7 @@ func runFleet(t *testing.T, r reporter, f func(*Fleet)) {
 var bubbleName = regexp.MustCompile(`^goroutine [^\n]*(synctest bubble \d+)\]`)
 
 // currentBubble returns the name of the bubble that it is called in, empty if the runtime
-// does not tell.
+// does not name it.
 func currentBubble() string {
 	buf := make([]byte, 1<<10)
 	m := bubbleName.FindSubmatch(buf[:runtime.Stack(buf, false)])

@@ -203,7 +203,7 @@ func (s summary) String() string {
 		s.shards, s.runs, s.failovers, s.lost, s.doubled, s.sum.Files, s.sum.Bytes)
 }
 
-// check compares what the shards stored with one plain pass over the tree.
+// check compares the sums that the shards stored with one plain pass over the tree.
 func (s *story) check(ctx context.Context, o demoOptions) (summary, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

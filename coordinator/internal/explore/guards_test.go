@@ -73,15 +73,15 @@ var guardSites = []guardSite{
 	{"Member.PublishState Alive", []string{"publish: alive"}},
 	{"Member.PublishState Set", []string{"publish: set member"}},
 
-	{"Operator.store Create", []string{"operate: first control"}},
-	{"Operator.store Set", []string{"operate: set control"}},
+	{"Operator.putRecord Create", []string{"operate: first control"}},
+	{"Operator.putRecord Set", []string{"operate: set control"}},
 	{"Member.decideDefinitionWrite Create", []string{"operate: first definition"}},
 	{"Member.decideDefinitionWrite Set", []string{"operate: set definition"}},
 	{"Member.readFenceBase Create", []string{"operate: first other"}},
 
-	{"Writes.commit Alive", []string{"save: alive", "operate: alive"}},
-	{"tenure.save Create", []string{"save: first state"}},
-	{"tenure.save Set", []string{"save: set state"}},
+	{"Writes.commitThen Alive", []string{"save: alive", "operate: alive"}},
+	{"ownership.saveState Create", []string{"save: first state"}},
+	{"ownership.saveState Set", []string{"save: set state"}},
 
 	{"campaign.resign Alive", []string{"check: alive"}},
 	{"Leader.restoreDefinitions At", []string{"restore: leader as known"}},

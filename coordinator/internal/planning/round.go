@@ -79,7 +79,7 @@ func findSkewReports(v *View) []string {
 }
 
 // isAwaited reports whether the shards of a job that an incarnation owns wait for its return. A
-// member that may not own shards of the job is not awaited: nobody may run the shards meanwhile.
+// member that may not own shards of the job is not awaited, since no other member may run the shards meanwhile.
 func (r *round) isAwaited(segment, inc string) bool {
 	return r.awaited[inc] && r.mayOwn(segment, inc)
 }

@@ -56,6 +56,11 @@ var promises = []struct {
 		{"executor/x.go": "// Something else.\npackage executor"},
 		{"cmd/rota/x.go": "// Package main is a command.\npackage main"},
 	}},
+	{"prose is plain", checkProse, []map[string]string{
+		{"docs/x.md": "What is kept decides nothing, and is bounded."},
+		{"docs/x.md": "The record tells its owner."},
+		{"registry/x.go": "// Package registry is owned by nobody.\npackage registry"},
+	}},
 	{"tests do not sleep", testsDoNotSleep, []map[string]string{
 		{"registry/x_test.go": `package registry; import "time"; func f() { time.Sleep(1) }`},
 	}},
