@@ -503,9 +503,9 @@ func observeSilence(t *test) (observed bool) {
 			t.awaitClosed(s.Lost(), s.TTL(), "Lost is closed")
 			require.NoError(t, inState(s, registry.SessionLost))
 			return true
-		case starved:
+		case starved && (lost || state != registry.SessionConnected):
 			return false
-		case state != registry.SessionConnected || lost:
+		case lost || state != registry.SessionConnected:
 			t.Fatalf("the session is %v, Lost is closed: %v, and it has not been Suspended before", state, lost)
 		case last.After(end):
 			t.Fatalf("the session is suspended: not within %v", t.withSlack(s.TTL()))
