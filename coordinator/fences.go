@@ -3,8 +3,6 @@ package coordinator
 import (
 	"context"
 	"fmt"
-
-	"github.com/rota-dev/rota/internal/record"
 )
 
 // maxFenceBase leaves room for commit numbers above it.
@@ -21,31 +19,22 @@ func (o *Operator) RaiseFences(ctx context.Context, above uint64) error {
 	if above > maxFenceBase {
 		return fmt.Errorf("raise fences above %d: greater than %d", above, uint64(maxFenceBase))
 	}
-	for again := true; again; {
-		var err error
-		if again, err = o.raiseFencesOnce(ctx, above); err != nil && !again {
-			return fmt.Errorf("raise fences above %d: %w", above, err)
-		}
+	if err := o.changeFenceBase(ctx, above); err != nil {
+		return fmt.Errorf("raise fences above %d: %w", above, err)
 	}
 	return nil
 }
 
-// raiseFencesOnce reports whether another writer changed the record in between.
-func (o *Operator) raiseFencesOnce(ctx context.Context, above uint64) (again bool, err error) {
-	key := o.keys.Meta()
-	e, found, err := o.getRecord(ctx, key)
-	if err != nil {
-		return false, err
-	}
-	meta := record.Meta{Format: record.Format}
-	if found {
-		if meta, err = record.DecodeMeta(e.Value); err != nil {
-			return false, fmt.Errorf("read %s: %w", key, err)
+// changeFenceBase stores base unless the stored one is at least as great.
+func (o *Operator) changeFenceBase(ctx context.Context, base uint64) error {
+	for {
+		meta, rev, err := o.readMeta(ctx)
+		if err != nil || meta.FenceBase >= base {
+			return err
+		}
+		meta.FenceBase = base
+		if again, err := o.putRecord(ctx, o.keys.Meta(), rev, meta); !again {
+			return err
 		}
 	}
-	if meta.FenceBase >= above {
-		return false, nil
-	}
-	meta.FenceBase = above
-	return o.putRecord(ctx, key, e.Modified, meta)
 }

@@ -507,12 +507,20 @@ func (o *Operator) readDefinitionText(ctx context.Context, segment string) (json
 
 // checkFormat checks that this version supports the record format of the namespace.
 func (o *Operator) checkFormat(ctx context.Context) error {
-	e, found, err := o.getRecord(ctx, o.keys.Meta())
+	_, _, err := o.readMeta(ctx)
+	return err
+}
+
+// readMeta reads the record of the namespace, and its revision, which is zero if there is none.
+func (o *Operator) readMeta(ctx context.Context) (record.Meta, registry.Rev, error) {
+	key := o.keys.Meta()
+	e, found, err := o.getRecord(ctx, key)
 	if err != nil || !found {
-		return err
+		return record.Meta{Format: record.Format}, registry.Rev{}, err
 	}
-	if _, err := record.DecodeMeta(e.Value); err != nil {
-		return fmt.Errorf("read %s: %w", o.keys.Meta(), err)
+	meta, err := record.DecodeMeta(e.Value)
+	if err != nil {
+		return record.Meta{}, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)
 	}
-	return nil
+	return meta, e.Modified, nil
 }
