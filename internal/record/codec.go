@@ -13,10 +13,15 @@ import (
 	"strings"
 
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
 )
 
 // ErrNewerFormat reports that a newer version, with another format, wrote the record.
 var ErrNewerFormat = errors.New("newer format")
+
+// ErrEdited reports that another writer changed a record of an incarnation. The incarnation no
+// longer knows which runs it has claimed, so it gives its session up.
+var ErrEdited = fmt.Errorf("%w: another writer changed a record of this incarnation", registry.ErrSessionLost)
 
 // fields are the members of a JSON object that this version does not know, by name.
 type fields map[string]json.RawMessage

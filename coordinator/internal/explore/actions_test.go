@@ -37,13 +37,12 @@ func (s liveSession) State() (registry.SessionState, time.Time) {
 
 // claimerOf returns a claimer in the state of a process, and its state of the job, nil if it has none.
 func (x *explorer) claimerOf(s *world, p *process) (*member.Claimer, *member.JobState) {
-	l := &member.Claimer{
+	l := member.NewClaimer(member.Config{
 		Clock: time.Now, Keys: x.keys, Reg: &recordingRegistry{store: &s.store}, Session: liveSession{id: p.session}, Me: p.inc, Work: x.work, Log: x.log,
-		Blocked: &member.BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}, OnUnblocked: func() {}},
-		Jobs:    map[string]*member.JobState{}, Dirty: map[*member.JobState]struct{}{}, Held: map[*member.JobState]struct{}{}, Frozen: map[*member.JobState]struct{}{},
-		Nudge: make(chan struct{}, 1), Closed: p.draining, MayClaim: !p.draining, Flushing: true, Running: p.running.Len(),
-	}
-	l.Inbox.Running, l.Inbox.Closed = p.running.Len(), p.draining
+		Blocked: &member.BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}, OnUnblocked: func() {}}, Closed: p.draining,
+	}, nil)
+	l.Draining, l.MayClaim, l.Flushing, l.Running = p.draining, !p.draining, true, p.running.Len()
+	l.Inbox.Running = p.running.Len()
 	if all := p.running.Union(p.blocked); !all.IsZero() {
 		l.Blocked.Running[jobName] = all
 	}
@@ -165,8 +164,10 @@ func (x *explorer) operatorOf(reg *recordingRegistry) *coordinator.Operator {
 
 // electorOf returns an elector in the state of a process.
 func (x *explorer) electorOf(p *process, reg *recordingRegistry) *member.Elector {
-	in := &member.Incarnation{ID: p.inc, Session: liveSession{id: p.session}}
-	o := member.NewElector(x.memberOf(p, reg), in, nil, x.log)
+	o := member.NewElector(member.Self{
+		ID: p.inc, Name: p.name, Session: liveSession{id: p.session}, Reg: reg, Keys: x.keys, Clock: time.Now, Compile: x.work.Compile,
+		Planning: &member.PlanningCalls{}, IsDraining: func() bool { return p.draining },
+	}, nil, x.log)
 	o.State = p.election
 	return o
 }
@@ -176,9 +177,8 @@ func (x *explorer) electorOf(p *process, reg *recordingRegistry) *member.Elector
 func (x *explorer) buildPlan(s *world, p *process, regularCheck bool) (*registry.Txn, []string) {
 	reg := &recordingRegistry{store: &s.store}
 	o := x.electorOf(p, reg)
-	m := o.M
 	l := &member.Leader{
-		M: m, Me: p.inc, Elector: o, Log: x.log, Progress: &member.Progress{}, Nudge: make(chan struct{}, 1),
+		Self: o.Self, Elector: o, Log: x.log, Progress: &member.Progress{}, Nudge: make(chan struct{}, 1),
 		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, Restorer: member.NewRestorer(),
 		PlanFeed: feed.New(x.keys.Plans(), x.log, func(registry.Entry) (*record.Plan, error) { return nil, nil }),
 		View: planning.View{
@@ -277,7 +277,7 @@ func (x *explorer) buildPublication(s *world, p *process) *registry.Txn {
 			return nil // an end is to be recorded first
 		}
 	}
-	in.Elector = &member.Elector{M: m, In: in, Log: x.log}
+	in.Elector = &member.Elector{Self: member.Self{Session: in.Session}, Log: x.log} // holds no seat
 	next := m.ComposeState(in)
 	last := member.PublishedState{Rev: p.published.rev, Member: record.Member{Draining: p.published.draining}}
 	if err := m.PublishState(context.Background(), in, last, &next); !errors.Is(err, errRecorded) {

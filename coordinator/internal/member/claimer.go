@@ -27,34 +27,36 @@ const (
 	maxWrites = 8
 )
 
+// Config is what a Claimer needs of its incarnation. Its functions must not block.
+type Config struct {
+	Me           string // the incarnation
+	Session      registry.Session
+	Reg          registry.Registry
+	Keys         record.Keys
+	Work         Work
+	Log          *slog.Logger
+	Blocked      *BlockedShards
+	FenceBase    uint64
+	AwaitsReturn bool // the member has a restart grace: its shards may wait for its return
+	Closed       bool // the member drains already
+
+	Clock     func() time.Time // of day: fires are due by it, and nothing else uses it
+	MaxSkew   time.Duration    // 0: clocks are not compared
+	JumpLimit time.Duration    // 0: jumps are not detected
+
+	SetSupported func(job string, all bool)           // records whether all definitions in force of a job can be compiled here
+	PublishAhead func(job string, ahead record.Ahead) // publishes the instant ahead of this clock that shards wait for; zero: none wait
+	OnClockJump  func()
+}
+
 // Claimer writes an incarnation's claims records: it claims due fires, starts their runs, and
 // records the ends of runs. One goroutine owns it; other goroutines leave input in Inbox.
 //
 // Some fields and methods are exported only for package explore, which runs the steps of the
 // loop one by one.
 type Claimer struct {
-	Me      string // the incarnation
-	Session registry.Session
-	Reg     registry.Registry
-	Keys    record.Keys
-	Work    Work
-	Log     *slog.Logger
-	Plans   *feed.Reader[*record.Plan]
-	Blocked *BlockedShards
-
-	Clock        func() time.Time // of day: fires are due by it, and nothing else uses it
-	maxSkew      time.Duration    // 0: clocks are not compared
-	fenceBase    uint64
-	awaitsReturn bool // the member has a restart grace: its shards may wait for its return
-
-	// setSupported records whether this process can compile all definitions of a job that are
-	// in force. It must not block.
-	setSupported func(job string, all bool)
-	// publishAhead publishes the instant ahead of this clock that shards of a job wait for; the
-	// zero value means that none wait. It must not block.
-	publishAhead func(job string, ahead record.Ahead)
-	// onClockJump is called when the clock has jumped. It must not block.
-	onClockJump  func()
+	Config
+	Plans        *feed.Reader[*record.Plan]
 	jumpDetector skew.JumpDetector
 	ownershipLog *eventlog.OwnershipLog
 
@@ -63,7 +65,7 @@ type Claimer struct {
 
 	// As last read from the inbox and the session.
 	Running       int       // runs whose function has not returned
-	Closed        bool      // the member drains
+	Draining      bool      // nothing more is claimed
 	skewed        bool      // the leader reports this clock as skewed
 	MayClaim      bool      // new runs may be claimed
 	clockJudgedAt time.Time // after a jump: when the fleet has judged the clock
@@ -81,6 +83,21 @@ type Claimer struct {
 	WritesInFlight int
 	results        chan WriteResult
 	startQueue     []startingRuns // claimed and not started, because the session was suspended
+}
+
+// NewClaimer returns the claimer of an incarnation. plans is the feed of plans, nil if the loop does
+// not run.
+func NewClaimer(cfg Config, plans *feed.Feed[*record.Plan]) *Claimer {
+	c := &Claimer{
+		Config: cfg, Jobs: map[string]*JobState{},
+		Dirty: map[*JobState]struct{}{}, Held: map[*JobState]struct{}{}, Frozen: map[*JobState]struct{}{},
+		results: make(chan WriteResult), Nudge: make(chan struct{}, 1),
+	}
+	c.Inbox.Closed, c.jumpDetector.Limit = cfg.Closed, cfg.JumpLimit
+	if plans != nil {
+		c.Plans, c.ownershipLog = plans.NewReader(c.wake), eventlog.NewOwnershipLog(cfg.Reg, cfg.Log)
+	}
+	return c
 }
 
 // JobState is a claimer's state of one job.
@@ -156,7 +173,7 @@ func (c *Claimer) run(ctx context.Context) error {
 // present state, since a select with two ready channels receives from one of them only.
 func (c *Claimer) applySession(ctx context.Context) error {
 	state, _ := c.Session.State()
-	mayClaim := !c.Closed && !c.skewed && !time.Now().Before(c.clockJudgedAt) && state == registry.SessionConnected
+	mayClaim := !c.Draining && !c.skewed && !time.Now().Before(c.clockJudgedAt) && state == registry.SessionConnected
 	if mayClaim != c.MayClaim {
 		c.MayClaim = mayClaim
 		c.markAllDirty()
@@ -187,7 +204,7 @@ const ClockJudgingTime = 2 * time.Second
 func (c *Claimer) checkClockJump(before, clock, after time.Time) {
 	if !after.Before(c.clockJudgedAt) && c.jumpDetector.Jumped(before, clock, after) {
 		c.clockJudgedAt = after.Add(ClockJudgingTime)
-		c.onClockJump()
+		c.OnClockJump()
 	}
 }
 
@@ -197,7 +214,7 @@ func (c *Claimer) markDue(now, clock time.Time) {
 		j := heap.Pop(&c.agenda).(*JobState)
 		c.MarkDirty(j)
 	}
-	c.Flushing = c.Running == 0 || c.Closed
+	c.Flushing = c.Running == 0 || c.Draining
 	if !c.flushAt.IsZero() && !now.Before(c.flushAt) {
 		c.Flushing = true
 		c.markHeld()

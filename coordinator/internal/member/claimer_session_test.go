@@ -40,7 +40,8 @@ func TestClaimer_StartsNothingAfterSafeUntil(t *testing.T) {
 	for name, s := range over {
 		t.Run(name, func(t *testing.T) {
 			w := &startedRuns{}
-			l := &Claimer{Session: s, Work: w, Blocked: &BlockedShards{}, Dirty: map[*JobState]struct{}{}, WritesInFlight: 1}
+			l := NewClaimer(Config{Session: s, Work: w, Blocked: &BlockedShards{}}, nil)
+			l.WritesInFlight = 1
 			a := &JobState{Segment: "job", Plan: coordtest.PlanOfOwnShards(t, 1)}
 			e := &PendingWrite{Job: a, plan: a.Plan, decision: claiming.Decision{Starts: coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))}}
 			err := l.ApplyResult(t.Context(), WriteResult{Load: batch.Load[*PendingWrite]{Parts: []*PendingWrite{e}}, Rev: registry.Rev{Seq: 1}})
@@ -112,13 +113,9 @@ func TestClaimer_ClaimsAfterSuspension(t *testing.T) {
 			plans.RecordWrite("job", rev, plan)
 
 			w := &startedRuns{}
-			l := &Claimer{
-				Clock: time.Now, Keys: keys, Reg: reg, Session: s, Me: "me", Work: w, Log: slog.New(slog.DiscardHandler),
-				Blocked: &BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}},
-				Jobs:    map[string]*JobState{}, Dirty: map[*JobState]struct{}{}, Held: map[*JobState]struct{}{}, Frozen: map[*JobState]struct{}{},
-				results: make(chan WriteResult, maxWrites), Nudge: make(chan struct{}, 1),
-			}
-			l.Plans = plans.NewReader(l.wake)
+			l := NewClaimer(Config{
+				Clock: time.Now, Keys: keys, Reg: reg, Session: s, Me: "me", Work: w, Log: slog.New(slog.DiscardHandler), Blocked: &BlockedShards{},
+			}, plans)
 			ctx, cancel := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			all.Go(func() { assert.ErrorIs(t, l.run(ctx), context.Canceled) })

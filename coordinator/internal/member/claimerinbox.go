@@ -82,7 +82,7 @@ func (c *Claimer) NotifyWaiters() {
 		return
 	}
 	for _, j := range c.Jobs {
-		if !j.IsEmpty(c.Me, c.awaitsReturn) {
+		if !j.IsEmpty(c.Me, c.AwaitsReturn) {
 			return
 		}
 	}
@@ -131,8 +131,8 @@ func (c *Claimer) DrainInbox() {
 			c.holdEnds(j, time.Now())
 		}
 	}
-	if recheck || closed != c.Closed || skewed != c.skewed {
-		c.Closed, c.skewed = closed, skewed
+	if recheck || closed != c.Draining || skewed != c.skewed {
+		c.Draining, c.skewed = closed, skewed
 		c.markAllDirty()
 	}
 	if len(ends) > 0 && c.Running == 0 {
@@ -144,7 +144,7 @@ func (c *Claimer) DrainInbox() {
 func (c *Claimer) setBatching() {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
-	c.Inbox.batching = !c.flushAt.IsZero() && len(c.Frozen) == 0 && !c.Closed
+	c.Inbox.batching = !c.flushAt.IsZero() && len(c.Frozen) == 0 && !c.Draining
 }
 
 // addRunning counts n functions that are about to be called.

@@ -88,6 +88,6 @@ func (c *Claimer) compileEpochs(j *JobState) {
 func (c *Claimer) setUnsupported(j *JobState, unsupported bool) {
 	if unsupported != j.unsupported {
 		j.unsupported = unsupported
-		c.setSupported(j.Claims.Job, !unsupported)
+		c.SetSupported(j.Claims.Job, !unsupported)
 	}
 }

@@ -49,7 +49,7 @@ func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 		r := Run{
 			Job: j.Claims.Job, Program: b.programs[g.Epoch], Shards: e.Job().Shards,
 			Fire: g.Fire.Time(), Attempt: g.Attempt, Rerun: g.Attempt > 1, Trigger: g.Trigger, Missed: g.Missed,
-			Fence: c.fenceBase + b.rev.Seq, Session: c.Session.ID(),
+			Fence: c.FenceBase + b.rev.Seq, Session: c.Session.ID(),
 		}
 		for _, t := range b.plan.Triggers {
 			if t.Number == g.Trigger {

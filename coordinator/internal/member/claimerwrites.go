@@ -80,7 +80,7 @@ func (c *Claimer) DecideWrites(clock time.Time) []*PendingWrite {
 		in := claiming.Input{
 			Me: c.Me, Plan: j.Plan, Programs: j.programs, Claims: j.Claims, Ended: j.Ended,
 			Blocked: c.Blocked.getBlocked(j.Claims.Job), Now: record.InstantOf(clock),
-			MayClaim: c.MayClaim && j.StalePlan.IsZero(), AllowedSkew: c.maxSkew, ReportedAhead: j.reportedAhead,
+			MayClaim: c.MayClaim && j.StalePlan.IsZero(), AllowedSkew: c.MaxSkew, ReportedAhead: j.reportedAhead,
 		}
 		e := &PendingWrite{Job: j, decision: in.Decide(), plan: j.Plan, planRev: j.PlanRev, programs: j.programs, endedCount: len(j.Ended)}
 		out := &e.decision
@@ -90,7 +90,7 @@ func (c *Claimer) DecideWrites(clock time.Time) []*PendingWrite {
 			continue
 		}
 		switch _, frozen := c.Frozen[j]; {
-		case out.RestsOnPlan, frozen, c.Closed:
+		case out.RestsOnPlan, frozen, c.Draining:
 		case !due.RecordsEnds(j.Plan):
 			continue // the next claim records the ends
 		case !c.Flushing:
@@ -121,7 +121,7 @@ func (c *Claimer) reportAhead(j *JobState, ahead record.Ahead) {
 	} else {
 		c.Log.Info("claims are no longer ahead of this clock; shards are claimed again", "job", job)
 	}
-	c.publishAhead(job, ahead)
+	c.PublishAhead(job, ahead)
 }
 
 // holdEnds has the ends of a job wait for other ends to share their commit.
@@ -161,10 +161,6 @@ func (c *Claimer) composeShare(e *PendingWrite) batch.Items {
 	return share
 }
 
-// errRecordEdited means that another writer changed a record of this incarnation. The
-// incarnation no longer knows which runs it has claimed, so it gives its session up.
-var errRecordEdited = fmt.Errorf("%w: another writer changed a record of this incarnation", registry.ErrSessionLost)
-
 // ApplyResult applies the result of a transaction.
 func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 	c.WritesInFlight--
@@ -202,13 +198,13 @@ func (c *Claimer) handleFailedWrite(w WriteResult) error {
 		}
 		e := w.Load.Parts[part]
 		if refusal.Index >= len(w.Load.Txn.If) {
-			return fmt.Errorf("claim %s: %w: %w", e.Job.Claims.Job, errRecordEdited, w.Err)
+			return fmt.Errorf("claim %s: %w: %w", e.Job.Claims.Job, record.ErrEdited, w.Err)
 		}
 		if e.Job.PlanRev == e.planRev {
 			e.Job.StalePlan = e.planRev
 		}
 	case errors.Is(w.Err, registry.ErrUnknownOutcome): // Apply detects its own commit, so another writer changed the record after it
-		return fmt.Errorf("claim: %w: %w", errRecordEdited, w.Err)
+		return fmt.Errorf("claim: %w: %w", record.ErrEdited, w.Err)
 	case errors.Is(w.Err, registry.ErrSessionLost), errors.Is(w.Err, registry.ErrClosed):
 		return fmt.Errorf("claim: %w", w.Err)
 	default:

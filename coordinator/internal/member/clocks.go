@@ -15,21 +15,21 @@ const ClockComparison = 6 * time.Hour
 
 // requestComparison decides at the regular check whether to compare clocks again.
 func (l *Leader) requestComparison() {
-	l.ToPublish = l.ToPublish || l.M.comparesClocks && (len(l.View.Skewed) > 0 || time.Since(l.Published) > ClockComparison)
+	l.ToPublish = l.ToPublish || l.Self.ComparesClocks && (len(l.View.Skewed) > 0 || time.Since(l.Published) > ClockComparison)
 }
 
 // observeClock feeds the clock reading of a member record into the comparison.
 func (l *Leader) observeClock(n feed.Update[record.Member]) {
-	if !l.M.comparesClocks || n.Deleted || n.Unreadable {
+	if !l.Self.ComparesClocks || n.Deleted || n.Unreadable {
 		return
 	}
 	_, skewed := l.View.Skewed[n.Name]
-	l.Comparison.ObserveMember(n.Name, n.Value, n.Rev.Seq, time.Now(), l.M.Clock(), l.M.maxSkew, n.Name == l.Me, skewed)
+	l.Comparison.ObserveMember(n.Name, n.Value, n.Rev.Seq, time.Now(), l.Self.Clock(), l.Self.MaxSkew, n.Name == l.Self.ID, skewed)
 }
 
 // judgeClocks determines the skewed clocks, unless answers to the last reading are still expected.
 func (l *Leader) judgeClocks() {
-	if !l.M.comparesClocks || l.ToPublish || time.Now().Before(l.JudgeAfter) {
+	if !l.Self.ComparesClocks || l.ToPublish || time.Now().Before(l.JudgeAfter) {
 		return
 	}
 	l.JudgeAfter, l.DoubtedSince = time.Time{}, time.Time{}
@@ -39,12 +39,12 @@ func (l *Leader) judgeClocks() {
 			continue // the instance does not compare clocks
 		}
 		d, known := l.Ahead[inc]
-		if was, skewed := l.View.Skewed[inc]; skewed && !known && inc != l.Me {
+		if was, skewed := l.View.Skewed[inc]; skewed && !known && inc != l.Self.ID {
 			d = was // the finding of an earlier leader holds until there is a newer reading
 		}
 		ahead[inc] = d
 	}
-	l.View.Skewed = skew.FindSkewed(ahead, l.View.Skewed, l.M.maxSkew)
+	l.View.Skewed = skew.FindSkewed(ahead, l.View.Skewed, l.Self.MaxSkew)
 	l.warnIfTwoDiffer(ahead)
 }
 
@@ -59,9 +59,9 @@ func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 			differ = max(differ, time.Duration(d).Abs())
 		}
 	}
-	if far := differ > l.M.maxSkew; far != l.DifferenceLogged {
+	if far := differ > l.Self.MaxSkew; far != l.DifferenceLogged {
 		if l.DifferenceLogged = far; far {
-			l.Log.Warn("the clocks of the two instances differ; both go on claiming, as either may be wrong", "by", differ, "limit", l.M.maxSkew)
+			l.Log.Warn("the clocks of the two instances differ; both go on claiming, as either may be wrong", "by", differ, "limit", l.Self.MaxSkew)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (l *Leader) publishSeat(ctx context.Context) error {
 	published, n := time.Now(), skew.Notice{Skewed: l.View.Skewed} // before the clock is read: a delay between the two can hide a difference, and never makes one up
 	switch {
 	case l.ToPublish:
-		n.At = record.InstantOf(l.M.Clock())
+		n.At = record.InstantOf(l.Self.Clock())
 	case published.Before(l.JudgeAfter):
 		n.At = l.Reading
 	}
@@ -83,7 +83,7 @@ func (l *Leader) publishSeat(ctx context.Context) error {
 	}
 	if l.ToPublish {
 		l.Comparison = l.Comparison.WithReading(n.At, published, l.Elector.seatCommit(), time.Now())
-		l.compareWithStoreClock(ctx, n.At.Time(), l.M.Clock())
+		l.compareWithStoreClock(ctx, n.At.Time(), l.Self.Clock())
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (e *Elector) clockNotice() skew.Notice {
 
 // isSkewed reports whether a leader has found this clock skewed.
 func (e *Elector) isSkewed() bool {
-	_, skewed := e.clockNotice().Skewed[e.In.ID]
+	_, skewed := e.clockNotice().Skewed[e.Self.ID]
 	return skewed
 }
 
@@ -112,20 +112,20 @@ func (e *Elector) isSkewed() bool {
 // called with mu held.
 func (e *Elector) applyClockNotice(seq uint64) {
 	n := e.State.Clocks
-	d, skewed := n.Skewed[e.In.ID]
+	d, skewed := n.Skewed[e.Self.ID]
 	if skewed != e.loggedSkewed {
 		e.loggedSkewed = skewed
-		e.In.Claimer.setSkewed(skewed)
+		e.Self.SetSkewed(skewed)
 		if skewed {
-			e.Log.Warn("this clock is skewed; claiming nothing until it is set", "ahead", time.Duration(d), "limit", e.M.maxSkew)
+			e.Log.Warn("this clock is skewed; claiming nothing until it is set", "ahead", time.Duration(d), "limit", e.Self.MaxSkew)
 		} else {
 			e.Log.Info("this clock is no longer skewed; claiming again")
 		}
 	}
-	if n.At == 0 || !e.M.comparesClocks || seq < e.In.joinCommit {
+	if n.At == 0 || !e.Self.ComparesClocks || seq < e.Self.JoinCommit {
 		return // the leader compares the clock that the member record had at the join
 	}
-	if skewed || e.M.Clock().Sub(n.At.Time()).Abs() > e.M.maxSkew/2 {
-		e.M.answerReading(e.In, n.At)
+	if skewed || e.Self.Clock().Sub(n.At.Time()).Abs() > e.Self.MaxSkew/2 {
+		e.Self.AnswerReading(n.At)
 	}
 }

@@ -21,8 +21,7 @@ import (
 // Elector takes part in the elections of a group for one incarnation: it follows the election
 // records, acquires the seat when it is this incarnation's turn, and leads during its terms.
 type Elector struct {
-	M     *Member
-	In    *Incarnation
+	Self  Self
 	plans *feed.Feed[*record.Plan]
 	Log   *slog.Logger
 	nudge chan struct{} // one slot: the election records have changed
@@ -41,11 +40,11 @@ type Elector struct {
 	deposedSince time.Time // since when the leader record names another incarnation while this one holds the seat; zero: it does not
 }
 
-// NewElector returns the elector of an incarnation. plans is the member's feed of plans.
-func NewElector(m *Member, in *Incarnation, plans *feed.Feed[*record.Plan], log *slog.Logger) *Elector {
-	e := &Elector{M: m, In: in, plans: plans, Log: log, nudge: make(chan struct{}, 1), jitter: newJitter(m.Name, "elections")}
+// NewElector returns the elector of an incarnation. plans is the feed of plans that its leaders read.
+func NewElector(self Self, plans *feed.Feed[*record.Plan], log *slog.Logger) *Elector {
+	e := &Elector{Self: self, plans: plans, Log: log, nudge: make(chan struct{}, 1), jitter: newJitter(self.Name, "elections")}
 	e.draw = e.jitter.Float64()
-	e.Feed = feed.New(m.Keys.Election(), log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
+	e.Feed = feed.New(self.Keys.Election(), log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
 	return e
 }
 
@@ -65,7 +64,7 @@ func (e *Elector) runElections(ctx context.Context) error {
 	defer cancel(nil)
 	r := e.Feed.NewReader(e.wakeUp)
 	defer r.Close()
-	wg.Go(func() { cancel(e.Feed.Run(ctx, e.M.Reg)) })
+	wg.Go(func() { cancel(e.Feed.Run(ctx, e.Self.Reg)) })
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -141,16 +140,16 @@ func (e *Elector) ReadFeed(r *feed.Reader[registry.Entry]) (synced bool) {
 	noticed := uint64(0) // the commit of a seat record that was decoded
 	synced = r.Drain(func(n feed.Update[registry.Entry]) {
 		switch n.Name {
-		case e.M.Keys.Leader().Name():
+		case e.Self.Keys.Leader().Name():
 			leader, err := record.Decode[record.Leader](n.Value.Value)
 			if err != nil && !n.Deleted {
-				feed.LogUnreadable(e.Log, slog.LevelError, e.M.Keys.Leader(), err)
+				feed.LogUnreadable(e.Log, slog.LevelError, e.Self.Keys.Leader(), err)
 			}
 			e.State.Leader, e.State.LeaderRev = leader, n.Rev
-			if n.Rev.Seq > e.In.joinCommit {
-				e.M.requestRecordCheck(e.In)
+			if n.Rev.Seq > e.Self.JoinCommit {
+				e.Self.CheckRecords()
 			}
-		case e.M.Keys.Seat().Name():
+		case e.Self.Keys.Seat().Name():
 			e.State.Seat, e.State.SeatRev = n.Value.Owner, n.Rev
 			e.draw, e.conflicts = e.jitter.Float64(), 0
 			if seat, err := record.Decode[record.Seat](n.Value.Value); err == nil {
@@ -168,16 +167,14 @@ func (e *Elector) ReadFeed(r *feed.Reader[registry.Entry]) (synced bool) {
 
 // nextStep returns what this incarnation does about the election, and how long it waits first.
 func (e *Elector) nextStep() (election.Step, time.Duration) {
-	e.M.mu.Lock()
-	draining := e.M.Draining
-	e.M.mu.Unlock()
+	draining := e.Self.IsDraining()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	step, wait := e.State.NextStep(e.In.ID, e.In.Session.ID(), e.draw)
+	step, wait := e.State.NextStep(e.Self.ID, e.Self.Session.ID(), e.draw)
 	if draining && step == election.TakeSeat {
 		wait += 20 * election.SuccessionDelay // after all candidates that do not drain
 	}
-	if _, skewed := e.State.Clocks.Skewed[e.In.ID]; skewed && step == election.TakeSeat {
+	if _, skewed := e.State.Clocks.Skewed[e.Self.ID]; skewed && step == election.TakeSeat {
 		wait += 40 * election.SuccessionDelay // after all candidates whose clock is right
 	}
 	return step, wait + time.Duration(min(e.conflicts, 20))*4*election.SuccessionDelay
@@ -193,14 +190,14 @@ func (e *Elector) acquireSeat(ctx context.Context, step election.Step) error {
 	var txn registry.Txn
 	var err error
 	if step == election.AcceptSeat {
-		txn, err = now.AcceptanceTxn(e.M.Keys, e.In.Session.ID())
+		txn, err = now.AcceptanceTxn(e.Self.Keys, e.Self.Session.ID())
 	} else {
-		txn, err = now.SuccessionTxn(e.M.Keys, e.In.ID, e.In.Session.ID())
+		txn, err = now.SuccessionTxn(e.Self.Keys, e.Self.ID, e.Self.Session.ID())
 	}
 	if err != nil {
 		return err
 	}
-	rev, err := registry.Apply(ctx, e.M.Reg, txn)
+	rev, err := registry.Apply(ctx, e.Self.Reg, txn)
 	switch {
 	case err == nil:
 		e.leadingReason = now.ReasonToLead(step)
@@ -293,7 +290,7 @@ func (e *Elector) PublishSeat(ctx context.Context, names []string, clocks skew.N
 	e.mu.Lock()
 	now, incomplete := e.State, e.incomplete
 	e.mu.Unlock()
-	if now.Seat != e.In.Session.ID() ||
+	if now.Seat != e.Self.Session.ID() ||
 		!always && slices.Equal(now.Successors, names) && now.Clocks.NamesSame(clocks.Skewed) && slices.Equal(now.Incomplete, incomplete) {
 		return nil
 	}
@@ -301,8 +298,8 @@ func (e *Elector) PublishSeat(ctx context.Context, names []string, clocks skew.N
 	if err != nil {
 		return err
 	}
-	txn := registry.Txn{Then: []registry.Op{registry.Set(e.M.Keys.Seat(), now.SeatRev, value)}}
-	rev, err := registry.Apply(ctx, e.M.Reg, txn)
+	txn := registry.Txn{Then: []registry.Op{registry.Set(e.Self.Keys.Seat(), now.SeatRev, value)}}
+	rev, err := registry.Apply(ctx, e.Self.Reg, txn)
 	if err != nil {
 		return fmt.Errorf("write seat record: %w", err)
 	}
@@ -311,8 +308,8 @@ func (e *Elector) PublishSeat(ctx context.Context, names []string, clocks skew.N
 		e.State.SeatRev, e.State.Successors, e.State.Clocks, e.State.Incomplete = rev, names, clocks, incomplete
 	}
 	e.mu.Unlock()
-	e.Feed.RecordWrite(e.M.Keys.Seat().Name(), rev, registry.Entry{
-		Key: e.M.Keys.Seat(), Value: value, Modified: rev, Owner: e.In.Session.ID(),
+	e.Feed.RecordWrite(e.Self.Keys.Seat().Name(), rev, registry.Entry{
+		Key: e.Self.Keys.Seat(), Value: value, Modified: rev, Owner: e.Self.Session.ID(),
 	})
 	return nil
 }
@@ -331,16 +328,16 @@ func (e *Elector) handOverToFirst(ctx context.Context, candidates []string) bool
 	e.mu.Lock()
 	now := e.State
 	e.mu.Unlock()
-	if now.Seat != e.In.Session.ID() {
+	if now.Seat != e.Self.Session.ID() {
 		return false
 	}
 	for _, to := range candidates {
-		txn, err := now.ResignationTxn(e.M.Keys, to)
+		txn, err := now.ResignationTxn(e.Self.Keys, to)
 		if err != nil {
 			return false
 		}
 		e.setHandedTo(record.InstanceOf(to)) // before the end of the term is observed, so that its log line names the successor
-		rev, err := registry.Apply(ctx, e.M.Reg, txn)
+		rev, err := registry.Apply(ctx, e.Self.Reg, txn)
 		if err != nil {
 			e.setHandedTo("")
 			e.Log.Debug("leadership not handed over", "to", to, "error", err)

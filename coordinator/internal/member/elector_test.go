@@ -17,18 +17,21 @@ import (
 // newLeadingElector returns the elector of an incarnation that holds the seat. Its loop does not run.
 func newLeadingElector(t *testing.T) *Elector {
 	reg := memory.New().Client("a")
-	m, err := New(reg, Options{Namespace: "test", Instance: "a"})
+	keys, err := record.NewKeys("test", "default")
 	require.NoError(t, err)
 	s, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
 	require.NoError(t, err)
-	in := &Incarnation{ID: record.Incarnation("a", s.ID()), Session: s}
-	o := NewElector(m, in, nil, slog.New(slog.DiscardHandler))
-	txn, err := o.State.SuccessionTxn(m.Keys, in.ID, s.ID())
+	self := Self{
+		ID: record.Incarnation("a", s.ID()), Name: "a", Session: s, Reg: reg, Keys: keys,
+		Planning: &PlanningCalls{}, IsDraining: func() bool { return false },
+	}
+	o := NewElector(self, nil, slog.New(slog.DiscardHandler))
+	txn, err := o.State.SuccessionTxn(keys, self.ID, s.ID())
 	require.NoError(t, err)
 	rev, err := reg.Txn(t.Context(), txn)
 	require.NoError(t, err)
 	o.State = election.State{
-		Leader: record.Leader{Incarnation: in.ID, Session: s.ID()}, LeaderRev: rev,
+		Leader: record.Leader{Incarnation: self.ID, Session: s.ID()}, LeaderRev: rev,
 		Seat: s.ID(), SeatRev: rev,
 	}
 	return o
@@ -43,14 +46,14 @@ func TestElector_KnowsItsWritesBeforeTheFeed(t *testing.T) {
 
 func TestElector_DrainingSuccessorIsLastButAcceptsAtOnce(t *testing.T) {
 	o := newLeadingElector(t)
-	o.M.Draining = true
+	o.Self.IsDraining = func() bool { return true }
 	o.State.Seat, o.State.SeatRev = "", registry.Rev{}
 	step, wait := o.nextStep()
 	assert.Equal(t, election.AcceptSeat, step)
 	assert.Zero(t, wait, "all others wait for the named leader")
 
 	o.State.Leader = record.Leader{Incarnation: "b.B", Session: "B"}
-	o.State.Successors = []string{o.In.ID}
+	o.State.Successors = []string{o.Self.ID}
 	step, wait = o.nextStep()
 	assert.Equal(t, election.TakeSeat, step)
 	_, other := o.State.NextStep("c.C", "C", 1)

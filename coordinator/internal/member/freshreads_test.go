@@ -18,7 +18,7 @@ func TestLeader_FreshRead(t *testing.T) {
 		keys, err := record.NewKeys("test", "default")
 		require.NoError(t, err)
 		l := &Leader{Restorer: NewRestorer(), Log: slog.New(slog.DiscardHandler), LastCommit: 7}
-		l.M = &Member{Keys: keys, Reg: &listing{memory.New().Client("a"), func() { l.LastCommit = 9 }}}
+		l.Self = Self{Keys: keys, Reg: &listing{memory.New().Client("a"), func() { l.LastCommit = 9 }}}
 		read, err := l.readClaims(t.Context(), "x.x")
 		require.NoError(t, err)
 		assert.EqualValues(t, 7, read.Seen)

@@ -27,8 +27,7 @@ var errTermOver = errors.New("term over")
 
 // Leader leads a group for one term. It belongs to one goroutine.
 type Leader struct {
-	M       *Member
-	Me      string // its incarnation
+	Self    Self
 	Elector *Elector
 	Log     *slog.Logger
 	logs    *eventlog.PlanLog
@@ -64,11 +63,11 @@ type Leader struct {
 func leadTerm(ctx context.Context, elector *Elector, term registry.Rev, p *Progress) error {
 	ctx, end := context.WithCancelCause(ctx)
 	l := &Leader{
-		M: elector.M, Me: elector.In.ID, Elector: elector, Log: elector.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
+		Self: elector.Self, Elector: elector, Log: elector.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
 		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, PlanFeed: elector.plans,
 		Restorer: NewRestorer(),
 		View: planning.View{
-			Keys: elector.M.Keys, Term: term, Skew: elector.M.maxSkew, Compile: elector.M.Work.Compile, Strategies: elector.M.strategies,
+			Keys: elector.Self.Keys, Term: term, Skew: elector.Self.MaxSkew, Compile: elector.Self.Compile, Strategies: elector.Self.Strategies,
 			OnStrategyCall: func(strategy, job string) { p.setTask("strategy "+strategy, "job "+job) },
 			Live:           map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{}, Jobs: map[string]planning.JobRecord{},
 			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, EditedPlans: map[string]bool{},
@@ -79,19 +78,19 @@ func leadTerm(ctx context.Context, elector *Elector, term registry.Rev, p *Progr
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer end(nil)
-	if elector.M.comparesClocks {
-		l.Comparison, l.View.Skewed = skew.NewComparison(time.Now(), elector.M.Clock(), term.Seq), elector.clockNotice().Skewed
+	if elector.Self.ComparesClocks {
+		l.Comparison, l.View.Skewed = skew.NewComparison(time.Now(), elector.Self.Clock(), term.Seq), elector.clockNotice().Skewed
 	}
-	l.instances = followDirectory(ctx, &wg, l, elector.M.Keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
-	l.members = followDirectory(ctx, &wg, l, elector.M.Keys.Members(), record.DecodeMemberEntry)
-	l.jobs = followDirectory(ctx, &wg, l, elector.M.Keys.Jobs(), func(e registry.Entry) (planning.JobRecord, error) {
+	l.instances = followDirectory(ctx, &wg, l, elector.Self.Keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
+	l.members = followDirectory(ctx, &wg, l, elector.Self.Keys.Members(), record.DecodeMemberEntry)
+	l.jobs = followDirectory(ctx, &wg, l, elector.Self.Keys.Jobs(), func(e registry.Entry) (planning.JobRecord, error) {
 		def, job, err := record.DecodeDefinition(e.Value)
 		if err == nil {
 			err = record.CheckJobOf(e.Key, job.Name)
 		}
 		return planning.JobRecord{Rev: e.Modified, Def: def, Job: job}, err
 	})
-	l.controls = followDirectory(ctx, &wg, l, elector.M.Keys.Controls(), decodeControls)
+	l.controls = followDirectory(ctx, &wg, l, elector.Self.Keys.Controls(), decodeControls)
 	l.plans = elector.plans.NewReader(l.wakeUp)
 	defer l.plans.Close()
 	return l.runRounds(ctx, &wg)
@@ -102,7 +101,7 @@ func followDirectory[T any](ctx context.Context, wg *sync.WaitGroup, l *Leader, 
 	f := feed.New(dir, l.Log, decode)
 	r := f.NewReader(l.wakeUp)
 	wg.Go(func() {
-		if err := f.Run(ctx, l.M.Reg); err != nil && ctx.Err() == nil {
+		if err := f.Run(ctx, l.Self.Reg); err != nil && ctx.Err() == nil {
 			if !errors.Is(err, registry.ErrClosed) { // this ends the whole member, which logs it once
 				l.Log.Error("leader cannot watch a directory; its term ends", "directory", string(dir), "error", err)
 			}
@@ -123,7 +122,7 @@ func (l *Leader) wakeUp() {
 // runRounds runs rounds until the term is over. Between rounds it waits for a change of the view or
 // for the next thing that is due by time.
 func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
-	jitter := newJitter(l.M.Name, "planning unasked")
+	jitter := newJitter(l.Self.Name, "planning unasked")
 	tick := time.NewTimer(RegularCheck)
 	defer tick.Stop()
 	backoff := time.Duration(0)
@@ -138,7 +137,9 @@ func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 			backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
 			l.recordFailure(err)
 			l.Log.Debug("round failed; retrying", "after", backoff, "error", err)
-			if !sleepContext(ctx, backoff) {
+			select {
+			case <-time.After(backoff):
+			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 			continue
@@ -217,7 +218,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 	if err := l.restoreDefinitions(ctx); err != nil {
 		return err
 	}
-	d, err := l.DecideWithReads(ctx, record.InstantOf(l.M.Clock()))
+	d, err := l.DecideWithReads(ctx, record.InstantOf(l.Self.Clock()))
 	if err != nil {
 		return err
 	}
@@ -265,7 +266,7 @@ func (l *Leader) logPanics(failed map[string]error) {
 func (l *Leader) Successors() []string {
 	var out []string
 	for inc, m := range l.View.Members {
-		if _, skewed := l.View.Skewed[inc]; !skewed && inc != l.Me && !m.Draining && l.View.Alive(inc) {
+		if _, skewed := l.View.Skewed[inc]; !skewed && inc != l.Self.ID && !m.Draining && l.View.Alive(inc) {
 			out = append(out, inc)
 		}
 	}

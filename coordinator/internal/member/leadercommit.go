@@ -14,11 +14,11 @@ import (
 // CommitDecision commits a decision in as few transactions as possible, and reports whether it sent
 // plans. Reapings depend on the plans, so they wait for a round that has none to write.
 func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (planned bool, err error) {
-	term := []registry.Cond{registry.At(l.M.Keys.Leader(), l.View.Term)}
+	term := []registry.Cond{registry.At(l.Self.Keys.Leader(), l.View.Term)}
 	shares := make(map[string]batch.Items, len(d.Changes))
 	changes := slices.DeleteFunc(slices.Clone(d.Changes), func(c planning.Change) bool {
-		c.NoteDecision(record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.M.Name})
-		pc, err := c.EncodeShare(l.M.Keys)
+		c.NoteDecision(record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.Self.Name})
+		pc, err := c.EncodeShare(l.Self.Keys)
 		if err != nil {
 			l.Log.Error("plan cannot be written; the job keeps its present plan", "job", c.Plan.Job, "error", err)
 			return true
@@ -26,12 +26,12 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 		shares[c.Segment] = pc
 		return false
 	})
-	loads := batch.Pack(term, changes, l.M.Reg.Limits(),
+	loads := batch.Pack(term, changes, l.Self.Reg.Limits(),
 		func(c planning.Change) batch.Items { return shares[c.Segment] }, func(c planning.Change) bool { return l.SentAlone[c.Segment] })
 	var failed error
 	l.setTask("writes", "plans")
 	for _, ld := range loads {
-		rev, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
+		rev, err := registry.Apply(ctx, l.Self.Reg, ld.Txn)
 		if err == nil {
 			l.recordCommit(ld.Parts, rev)
 			continue
@@ -83,7 +83,7 @@ func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Chang
 	if part, ok := ld.PartOf(refusal.Index); ok {
 		c := ld.Parts[part]
 		l.SentAlone[c.Segment] = true
-		l.logs.LogConflict(ctx, l.M.Reg, c.Segment, c.Plan.Job, l.M.Keys.Plan(c.Segment))
+		l.logs.LogConflict(ctx, l.Self.Reg, c.Segment, c.Plan.Job, l.Self.Keys.Plan(c.Segment))
 		if refusal.Index < len(ld.Txn.If) && ld.Txn.If[refusal.Index].Kind == registry.CondDead {
 			l.suspectOwner(c.Segment, ld.Txn.If[refusal.Index].Session)
 		}
@@ -113,8 +113,8 @@ func (l *Leader) reapAll(ctx context.Context, reapings []planning.Reaping, term 
 // session lives or the records differ from the view: the incarnation has just joined, and the watch
 // has not delivered its instance key yet. That is no error, as a retry would only delay the plans.
 func (l *Leader) reapOne(ctx context.Context, b planning.Reaping, term []registry.Cond) (reaped bool, err error) {
-	for _, ld := range b.PackLoads(l.M.Reg.Limits(), term) {
-		_, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
+	for _, ld := range b.PackLoads(l.Self.Reg.Limits(), term) {
+		_, err := registry.Apply(ctx, l.Self.Reg, ld.Txn)
 		refusal, refused := batch.FindConflict(err)
 		switch {
 		case refused && refusal.Index == 0:

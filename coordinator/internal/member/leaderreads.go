@@ -64,7 +64,7 @@ func (l *Leader) readClaimsOfEach(ctx context.Context, incarnations []string) er
 // before the read began.
 func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.FreshRead, error) {
 	out := planning.FreshRead{Seen: l.LastCommit, Claims: map[string]planning.ClaimsRecord{}, Unreadable: map[string]bool{}}
-	listing, err := l.M.Reg.List(ctx, l.M.Keys.ClaimsOf(incarnation), Fresh)
+	listing, err := l.Self.Reg.List(ctx, l.Self.Keys.ClaimsOf(incarnation), fresh)
 	if err != nil {
 		return planning.FreshRead{}, fmt.Errorf("read claims of %s: %w", incarnation, err)
 	}
@@ -81,7 +81,7 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 		out.Claims[e.Key.Name()] = planning.ClaimsRecord{Rev: e.Modified, Claims: claims}
 	}
 	for key := range l.foreign {
-		if key.Dir() == l.M.Keys.ClaimsOf(incarnation) {
+		if key.Dir() == l.Self.Keys.ClaimsOf(incarnation) {
 			out.Unreadable[key.Name()] = true
 		}
 	}
@@ -104,7 +104,7 @@ func (l *Leader) watchClaims(ctx context.Context, wg *sync.WaitGroup, pending []
 		fctx, stop := context.WithCancel(ctx)
 		l.WatchedClaims[inc] = stop
 		wg.Go(func() {
-			registry.Follow(fctx, l.M.Reg, l.M.Keys.ClaimsOf(inc), func(registry.Batch) error {
+			registry.Follow(fctx, l.Self.Reg, l.Self.Keys.ClaimsOf(inc), func(registry.Batch) error {
 				l.wakeUp()
 				return nil
 			})

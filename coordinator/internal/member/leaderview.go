@@ -79,7 +79,7 @@ func (l *Leader) updateView() bool {
 		delete(l.BrokenPlans, n.Name)
 		if n.Unreadable {
 			l.BrokenPlans[n.Name] = true
-			feed.LogUnreadable(l.Log, slog.LevelError, l.M.Keys.Plan(n.Name), n.Err)
+			feed.LogUnreadable(l.Log, slog.LevelError, l.Self.Keys.Plan(n.Name), n.Err)
 		}
 	}) && synced
 	l.View.UnreadablePlans, l.View.UnreadableInputs = l.unreadablePlans(), l.unreadableInputs()

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/eventlog"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/record"
@@ -36,6 +35,7 @@ type Member struct {
 	Work           Work
 	Log            *slog.Logger
 	Blocked        BlockedShards
+	planning       PlanningCalls
 	leaveRequested chan struct{} // closed by Leave
 	leaveOnce      sync.Once
 
@@ -56,7 +56,6 @@ type Member struct {
 	lostAt        time.Time                   // when the last incarnation ended; zero: there was none
 	joinStep      string                      // the present step of joining, for the log
 	ownSessions   map[registry.SessionID]bool // of this process since it last joined
-	planningCalls int                         // calls of the planning function that have not returned
 	reportedMeta  bool                        // an unreadable namespace record has been logged
 	changed       chan struct{}               // closed when current, or the published state of it, changes
 	runErr        error                       // why Run ended
@@ -175,21 +174,8 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 		return context.Cause(ctx) // an earlier error of the feed of plans may be the cause
 	}
 	in.joinCommit = published.Rev.Seq
-	in.Claimer = &Claimer{
-		Keys: m.Keys, Reg: m.Reg, Session: s, Me: in.ID, Work: m.Work, Log: log, fenceBase: base, Blocked: &m.Blocked, awaitsReturn: m.grace > 0,
-		Clock: m.Clock, onClockJump: func() { m.reportClockJump(in) },
-		Jobs: map[string]*JobState{}, Dirty: map[*JobState]struct{}{}, Held: map[*JobState]struct{}{}, Frozen: map[*JobState]struct{}{},
-		results: make(chan WriteResult), Nudge: make(chan struct{}, 1), setSupported: m.setSupported,
-		publishAhead: m.publishAhead, ownershipLog: eventlog.NewOwnershipLog(m.Reg, log),
-	}
-	if m.comparesClocks {
-		in.Claimer.jumpDetector.Limit, in.Claimer.maxSkew = m.maxSkew/2, m.maxSkew
-	}
-	m.mu.Lock()
-	in.Claimer.Inbox.Closed = m.Draining
-	m.mu.Unlock()
-	in.Claimer.Plans = plans.NewReader(in.Claimer.wake)
-	in.Elector = NewElector(m, in, plans, log)
+	in.Claimer = NewClaimer(m.configureClaimer(in, log, base), plans)
+	in.Elector = NewElector(m.describeSelf(in), plans, log)
 
 	m.logJoined(log, published.Member.Jobs)
 	m.setIncarnation(in)
@@ -260,18 +246,44 @@ func (m *Member) handleUnblocked() {
 	})
 }
 
-// beginPlanning counts a call of the planning function.
-func (m *Member) beginPlanning() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.planningCalls++
+// configureClaimer returns what the claimer of an incarnation needs of the member.
+func (m *Member) configureClaimer(in *Incarnation, log *slog.Logger, fenceBase uint64) Config {
+	cfg := Config{
+		Me: in.ID, Session: in.Session, Reg: m.Reg, Keys: m.Keys, Work: m.Work, Log: log, Blocked: &m.Blocked,
+		FenceBase: fenceBase, AwaitsReturn: m.grace > 0, Closed: m.isDraining(), Clock: m.Clock,
+		SetSupported: m.setSupported, PublishAhead: m.publishAhead, OnClockJump: func() { m.reportClockJump(in) },
+	}
+	if m.comparesClocks {
+		cfg.JumpLimit, cfg.MaxSkew = m.maxSkew/2, m.maxSkew
+	}
+	return cfg
 }
 
-// endPlanning counts the return of a call, after which this process may lead again.
-func (m *Member) endPlanning() {
+// describeSelf returns what the elector of an incarnation, and its leaders, need of the member.
+func (m *Member) describeSelf(in *Incarnation) Self {
+	return Self{
+		ID: in.ID, Name: m.Name, Session: in.Session, JoinCommit: in.joinCommit,
+		Reg: m.Reg, Keys: m.Keys, Clock: m.Clock, MaxSkew: m.maxSkew, ComparesClocks: m.comparesClocks,
+		Strategies: m.strategies, Compile: m.Work.Compile, Planning: &m.planning,
+		IsDraining:           m.isDraining,
+		SetSkewed:            in.Claimer.setSkewed,
+		AnswerReading:        func(reading record.Instant) { m.answerReading(in, reading) },
+		CheckRecords:         func() { m.requestRecordCheck(in) },
+		ReportUncheckedClock: m.reportUncheckedClock,
+	}
+}
+
+func (m *Member) isDraining() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.planningCalls--; m.current != nil {
+	return m.Draining
+}
+
+// handlePlanningReturn wakes the elector: this process may lead again.
+func (m *Member) handlePlanningReturn() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current != nil {
 		m.current.Elector.wakeUp()
 	}
 }

@@ -168,7 +168,7 @@ func (m *Member) PublishState(ctx context.Context, in *Incarnation, published Pu
 	case refused && refusal.Index == 0:
 		return fmt.Errorf("update member record: %w: %w", registry.ErrSessionLost, err)
 	case refused, outcomeUnknown(ctx, err):
-		return fmt.Errorf("update member record: %w: %w", errRecordEdited, err)
+		return fmt.Errorf("update member record: %w: %w", record.ErrEdited, err)
 	case err != nil:
 		return fmt.Errorf("update member record: %w", err)
 	}
@@ -208,7 +208,7 @@ func (m *Member) consumeRecordCheck(in *Incarnation) bool {
 	return requested
 }
 
-// checkOwnRecords reads the records of an incarnation and returns errRecordEdited if another
+// checkOwnRecords reads the records of an incarnation and returns record.ErrEdited if another
 // writer changed or deleted one. A member does that when a term begins, since the new leader
 // cannot know of an incarnation that has lost both records and owns nothing.
 func (m *Member) checkOwnRecords(ctx context.Context, in *Incarnation, published PublishedState) error {
@@ -230,7 +230,7 @@ func (m *Member) checkOwnRecords(ctx context.Context, in *Incarnation, published
 // the key. It ignores other errors: the session's state covers a store that does not answer.
 func checkOwnKey(key registry.Key, err error) error {
 	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrForeign) {
-		return fmt.Errorf("%s: %w", key, errRecordEdited)
+		return fmt.Errorf("%s: %w", key, record.ErrEdited)
 	}
 	return nil
 }

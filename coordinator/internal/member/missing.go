@@ -172,10 +172,10 @@ func (l *Leader) readSuspect(ctx context.Context, inc string, is *suspect) error
 		key   registry.Key
 		valid func(registry.Entry) bool
 	}{
-		{l.M.Keys.Instance(record.InstanceOf(inc)), func(e registry.Entry) bool { return e.Owner == record.SessionOf(inc) }},
-		{l.M.Keys.Member(inc), func(e registry.Entry) bool { _, err := record.DecodeMemberEntry(e); return err == nil }},
+		{l.Self.Keys.Instance(record.InstanceOf(inc)), func(e registry.Entry) bool { return e.Owner == record.SessionOf(inc) }},
+		{l.Self.Keys.Member(inc), func(e registry.Entry) bool { _, err := record.DecodeMemberEntry(e); return err == nil }},
 	} {
-		e, err := l.M.Reg.Get(ctx, r.key, Fresh)
+		e, err := l.Self.Reg.Get(ctx, r.key, fresh)
 		switch {
 		case errors.Is(err, registry.ErrNotFound), errors.Is(err, registry.ErrForeign), err == nil && !r.valid(e):
 			missing = append(missing, string(r.key))
@@ -187,7 +187,7 @@ func (l *Leader) readSuspect(ctx context.Context, inc string, is *suspect) error
 		is.named = false // the watches have not delivered the records yet
 		return nil
 	}
-	_, err := registry.Apply(ctx, l.M.Reg, registry.Txn{If: []registry.Cond{registry.Alive(record.SessionOf(inc))}})
+	_, err := registry.Apply(ctx, l.Self.Reg, registry.Txn{If: []registry.Cond{registry.Alive(record.SessionOf(inc))}})
 	if _, refused := batch.FindConflict(err); refused {
 		is.expired, is.named = true, false
 		return nil
@@ -237,7 +237,7 @@ func (e *Elector) hasPublishedIncomplete() bool {
 }
 
 // errDeposed means that another writer changed the leader record.
-var errDeposed = fmt.Errorf("the leader record names another incarnation while this one holds the seat: %w", errRecordEdited)
+var errDeposed = fmt.Errorf("the leader record names another incarnation while this one holds the seat: %w", record.ErrEdited)
 
 // checkDeposed finds out whether another writer made the leader record name another incarnation while
 // this one holds the seat: no instance would lead. A resignation frees the seat by the same commit,
@@ -245,8 +245,8 @@ var errDeposed = fmt.Errorf("the leader record names another incarnation while t
 // returns errDeposed if it lasts longer, and otherwise a channel that delivers when to check again.
 func (e *Elector) checkDeposed(ctx context.Context) (again <-chan time.Time, err error) {
 	e.mu.Lock()
-	mine, named := e.State.Seat == e.In.Session.ID(), e.State.Leader.Session
-	if !mine || named == "" || named == e.In.Session.ID() {
+	mine, named := e.State.Seat == e.Self.Session.ID(), e.State.Leader.Session
+	if !mine || named == "" || named == e.Self.Session.ID() {
 		e.deposedSince = time.Time{}
 		e.mu.Unlock()
 		return nil, nil
@@ -259,21 +259,21 @@ func (e *Elector) checkDeposed(ctx context.Context) (again <-chan time.Time, err
 	if left > 0 {
 		return time.After(left), nil
 	}
-	entry, err := e.M.Reg.Get(ctx, e.M.Keys.Seat(), Fresh)
-	if err == nil && entry.Owner == e.In.Session.ID() {
+	entry, err := e.Self.Reg.Get(ctx, e.Self.Keys.Seat(), fresh)
+	if err == nil && entry.Owner == e.Self.Session.ID() {
 		return nil, errDeposed
 	}
 	return time.After(MissingGrace), nil
 }
 
 // errIncomplete means that the seat record names this incarnation as incomplete.
-var errIncomplete = fmt.Errorf("a record of this instance is missing or unreadable: %w", errRecordEdited)
+var errIncomplete = fmt.Errorf("a record of this instance is missing or unreadable: %w", record.ErrEdited)
 
 // checkNamedIncomplete returns errIncomplete if the leader named this incarnation as incomplete.
 func (e *Elector) checkNamedIncomplete() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if slices.Contains(e.State.Incomplete, e.In.ID) {
+	if slices.Contains(e.State.Incomplete, e.Self.ID) {
 		return errIncomplete
 	}
 	return nil

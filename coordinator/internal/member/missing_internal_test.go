@@ -19,7 +19,7 @@ func TestLeader_ChecksRecordsOfChangedIncarnationsOnly(t *testing.T) {
 		w := newViewFixture(t)
 		instance := func(i int) registry.Entry {
 			name := fmt.Sprintf("i%03d", i)
-			return registry.Entry{Key: w.l.M.Keys.Instance(name), Owner: registry.SessionID("S" + name)}
+			return registry.Entry{Key: w.l.Self.Keys.Instance(name), Owner: registry.SessionID("S" + name)}
 		}
 		incarnation := func(i int) string { return fmt.Sprintf("i%03d.Si%03d", i, i) }
 		var instances, members []registry.Entry
@@ -48,7 +48,7 @@ func TestLeader_ChecksRecordsOfChangedIncarnationsOnly(t *testing.T) {
 
 		w.deliverDelete(w.instances, instance(7).Key)
 		assert.Equal(t, []string{incarnation(7)}, checked())
-		w.deliverDelete(w.members, w.l.M.Keys.Member(incarnation(8)))
+		w.deliverDelete(w.members, w.l.Self.Keys.Member(incarnation(8)))
 		assert.Equal(t, []string{incarnation(8)}, checked())
 		again := instance(9)
 		again.Owner = "another"
@@ -62,7 +62,7 @@ func TestLeader_ChecksRecordsOfChangedIncarnationsOnly(t *testing.T) {
 		assert.Len(t, checked(), 3)
 		w.l.removeIncarnation(incarnation(9))
 		assert.Empty(t, suspects())
-		w.deliverDelete(w.members, w.l.M.Keys.Member(incarnation(9)))
+		w.deliverDelete(w.members, w.l.Self.Keys.Member(incarnation(9)))
 		assert.Empty(t, checked(), "a reaped incarnation stays removed")
 	})
 }

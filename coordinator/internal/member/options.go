@@ -100,6 +100,7 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 		leaveRequested: make(chan struct{}), Defs: map[string]json.RawMessage{}, revisions: map[string]int{}, changed: make(chan struct{}), ownSessions: map[registry.SessionID]bool{},
 	}
 	m.Blocked.OnUnblocked = m.handleUnblocked
+	m.planning.OnReturn = m.handlePlanningReturn
 	return m, nil
 }
 

@@ -17,32 +17,32 @@ import (
 
 func TestLeader_ReapsExpiredIncarnationsOnly(t *testing.T) {
 	reg := memory.New().Client("a")
-	m, err := New(reg, Options{Namespace: "test", Instance: "a"})
+	keys, err := record.NewKeys("test", "default")
 	require.NoError(t, err)
 	joined, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
 	require.NoError(t, err)
-	l := &Leader{Progress: &Progress{}, Restorer: NewRestorer(), M: m, Log: slog.New(slog.DiscardHandler), View: planning.View{Keys: m.Keys, Members: map[string]planning.MemberRecord{}}}
+	l := &Leader{Progress: &Progress{}, Restorer: NewRestorer(), Self: Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), View: planning.View{Keys: keys, Members: map[string]planning.MemberRecord{}}}
 
 	var reapings []planning.Reaping
 	for _, incarnation := range []string{"b." + string(joined.ID()), "c.C"} {
-		key := m.Keys.Member(incarnation)
+		key := keys.Member(incarnation)
 		rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
 		require.NoError(t, err)
 		l.View.Members[incarnation] = planning.MemberRecord{Rev: rev}
 		reapings = append(reapings, planning.Reaping{Incarnation: incarnation, Parts: []batch.Items{{Ops: []registry.Op{registry.Delete(key, rev)}}}})
 	}
-	leader, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(m.Keys.Leader(), nil)}})
+	leader, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(keys.Leader(), nil)}})
 	require.NoError(t, err)
 
-	require.NoError(t, l.reapAll(t.Context(), reapings, []registry.Cond{registry.At(m.Keys.Leader(), leader)}))
-	_, err = reg.Get(t.Context(), m.Keys.Member(reapings[0].Incarnation), registry.ReadOptions{})
+	require.NoError(t, l.reapAll(t.Context(), reapings, []registry.Cond{registry.At(keys.Leader(), leader)}))
+	_, err = reg.Get(t.Context(), keys.Member(reapings[0].Incarnation), registry.ReadOptions{})
 	assert.NoError(t, err)
 	assert.Contains(t, l.View.Members, reapings[0].Incarnation)
-	_, err = reg.Get(t.Context(), m.Keys.Member("c.C"), registry.ReadOptions{})
+	_, err = reg.Get(t.Context(), keys.Member("c.C"), registry.ReadOptions{})
 	assert.ErrorIs(t, err, registry.ErrNotFound)
 	assert.NotContains(t, l.View.Members, "c.C")
 
-	wrong := []registry.Cond{registry.Absent(m.Keys.Leader())}
+	wrong := []registry.Cond{registry.Absent(keys.Leader())}
 	require.ErrorIs(t, l.reapAll(t.Context(), reapings[:1], wrong), errTermOver)
 }
 
@@ -58,17 +58,17 @@ func TestLeader_DoesNotExpireMembersThatHaveJustJoined(t *testing.T) {
 	w.l.updateView()
 	assert.Equal(t, []string{"old.O"}, w.l.View.ExpiredMembers())
 	assert.False(t, w.l.View.Alive("new.N"), "it is assigned nothing either")
-	w.deliver(w.instances, registry.Delta, registry.Entry{Key: w.l.M.Keys.Instance("new"), Owner: "N"})
+	w.deliver(w.instances, registry.Delta, registry.Entry{Key: w.l.Self.Keys.Instance("new"), Owner: "N"})
 	w.l.updateView()
 	assert.True(t, w.l.View.Alive("new.N"))
 	assert.Empty(t, w.l.View.JustJoined)
-	w.deliverDelete(w.instances, w.l.M.Keys.Instance("new"))
+	w.deliverDelete(w.instances, w.l.Self.Keys.Instance("new"))
 	w.l.updateView()
 	assert.Equal(t, []string{"new.N", "old.O"}, w.l.View.ExpiredMembers())
 
 	w.deliver(w.members, registry.Delta, w.member("never.seen"), w.member("went.by.itself"))
 	w.l.updateView()
-	w.deliverDelete(w.members, w.l.M.Keys.Member("went.by.itself"))
+	w.deliverDelete(w.members, w.l.Self.Keys.Member("went.by.itself"))
 	w.l.updateView()
 	assert.Equal(t, []string{"new.N", "old.O"}, w.l.View.ExpiredMembers())
 	assert.Len(t, w.l.View.JustJoined, 1)
@@ -98,7 +98,7 @@ func newViewFixture(t *testing.T) *viewFixture {
 		members:   feed.New(keys.Members(), log, func(e registry.Entry) (record.Member, error) { return record.Decode[record.Member](e.Value) }),
 	}
 	w.l = &Leader{
-		M: &Member{Keys: keys}, Log: log, Restorer: NewRestorer(), Nudge: make(chan struct{}, 1), BrokenPlans: map[string]bool{},
+		Self: Self{Keys: keys}, Log: log, Restorer: NewRestorer(), Nudge: make(chan struct{}, 1), BrokenPlans: map[string]bool{},
 		View: planning.View{
 			Live: map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{},
 			Jobs: map[string]planning.JobRecord{}, Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{},
@@ -115,7 +115,7 @@ func newViewFixture(t *testing.T) *viewFixture {
 }
 
 func (w *viewFixture) member(incarnation string) registry.Entry {
-	return registry.Entry{Key: w.l.M.Keys.Member(incarnation), Value: []byte("{}")}
+	return registry.Entry{Key: w.l.Self.Keys.Member(incarnation), Value: []byte("{}")}
 }
 
 // deliver applies a batch of entries, written by the next commit.

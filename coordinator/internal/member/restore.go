@@ -59,7 +59,7 @@ func (l *Leader) detectPlanEdit(n feed.Update[*record.Plan]) bool {
 	l.View.EditedPlans[n.Name] = true
 	l.idle = false
 	l.LastCommit = max(l.LastCommit, n.Rev.Seq)
-	l.Log.Warn("another writer changed or deleted a plan; restoring it", "job", old.Job, "key", string(l.M.Keys.Plan(n.Name)))
+	l.Log.Warn("another writer changed or deleted a plan; restoring it", "job", old.Job, "key", string(l.Self.Keys.Plan(n.Name)))
 	return true
 }
 
@@ -78,20 +78,20 @@ func (l *Leader) restoreDefinitions(ctx context.Context) error {
 	for _, seg := range slices.Sorted(maps.Keys(l.View.Plans)) {
 		last := l.View.Plans[seg].Last()
 		stored, ok := l.View.Jobs[seg]
-		if ok && stored.Revision >= last.Job().Revision || l.badJobs[seg] || l.foreign[l.M.Keys.Job(seg)] || !l.View.IsOffered(last.Job().Name) {
+		if ok && stored.Revision >= last.Job().Revision || l.badJobs[seg] || l.foreign[l.Self.Keys.Job(seg)] || !l.View.IsOffered(last.Job().Name) {
 			continue
 		}
-		d, err := restoreDefinition(l.M.Keys.Job(seg), stored.Rev, last)
+		d, err := restoreDefinition(l.Self.Keys.Job(seg), stored.Rev, last)
 		if err != nil {
 			return err
 		}
 		parts = append(parts, d)
 	}
-	loads := batch.Pack([]registry.Cond{registry.At(l.M.Keys.Leader(), l.View.Term)}, parts, l.M.Reg.Limits(),
+	loads := batch.Pack([]registry.Cond{registry.At(l.Self.Keys.Leader(), l.View.Term)}, parts, l.Self.Reg.Limits(),
 		func(d restoredDefinition) batch.Items { return batch.Items{Ops: []registry.Op{d.op}} }, func(restoredDefinition) bool { return false })
 	for _, ld := range loads {
 		l.setTask("writes", "definitions")
-		rev, err := registry.Apply(ctx, l.M.Reg, ld.Txn)
+		rev, err := registry.Apply(ctx, l.Self.Reg, ld.Txn)
 		if refusal, refused := batch.FindConflict(err); refused {
 			if refusal.Index == 0 {
 				return errTermOver
@@ -148,7 +148,7 @@ func (l *Leader) findForeignValue(ctx context.Context, t registry.Txn, index int
 	} else {
 		return nil
 	}
-	_, err := l.M.Reg.Get(ctx, key, Fresh)
+	_, err := l.Self.Reg.Get(ctx, key, fresh)
 	if !errors.Is(err, registry.ErrForeign) {
 		return nil // the watch delivers the stored value
 	}
@@ -166,8 +166,8 @@ const foreignConflicts = 10
 // logForeignValues logs each election key that holds a foreign value. Until it is deleted, no instance
 // can lead.
 func (e *Elector) logForeignValues(ctx context.Context) {
-	for _, key := range []registry.Key{e.M.Keys.Leader(), e.M.Keys.Seat()} {
-		if _, err := e.M.Reg.Get(ctx, key, Fresh); errors.Is(err, registry.ErrForeign) {
+	for _, key := range []registry.Key{e.Self.Keys.Leader(), e.Self.Keys.Seat()} {
+		if _, err := e.Self.Reg.Get(ctx, key, fresh); errors.Is(err, registry.ErrForeign) {
 			e.Log.Error("no instance can lead: another program wrote an election key; delete the key", "key", string(key), "error", err)
 		}
 	}
@@ -179,7 +179,7 @@ func (l *Leader) rereadForeign(ctx context.Context) {
 		return
 	}
 	for key := range l.foreign {
-		if _, err := l.M.Reg.Get(ctx, key, Fresh); err == nil || errors.Is(err, registry.ErrNotFound) {
+		if _, err := l.Self.Reg.Get(ctx, key, fresh); err == nil || errors.Is(err, registry.ErrNotFound) {
 			l.Log.Info("key with a foreign value was deleted; rota uses the key again", "key", string(key))
 			delete(l.foreign, key)
 			l.idle = false
@@ -211,7 +211,7 @@ func (l *Leader) unreadablePlans() map[string]bool {
 	}
 	all := maps.Clone(l.BrokenPlans)
 	for key := range l.foreign {
-		if key.Dir() == l.M.Keys.Plans() {
+		if key.Dir() == l.Self.Keys.Plans() {
 			all[key.Name()] = true
 		}
 	}
@@ -222,13 +222,13 @@ func (l *Leader) unreadablePlans() map[string]bool {
 func (l *Leader) unreadableInputs() map[string]registry.Key {
 	out := map[string]registry.Key{}
 	for seg := range l.badControls {
-		out[seg] = l.M.Keys.Control(seg)
+		out[seg] = l.Self.Keys.Control(seg)
 	}
 	for seg := range l.badJobs {
-		out[seg] = l.M.Keys.Job(seg)
+		out[seg] = l.Self.Keys.Job(seg)
 	}
 	for key := range l.foreign {
-		if key.Dir() == l.M.Keys.Jobs() {
+		if key.Dir() == l.Self.Keys.Jobs() {
 			out[key.Name()] = key
 		}
 	}

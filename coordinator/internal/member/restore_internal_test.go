@@ -16,7 +16,7 @@ import (
 func TestLeader_KnowsItsOwnWrites(t *testing.T) {
 	known := &record.Plan{Job: "job"}
 	offering := planning.MemberRecord{Member: record.Member{Jobs: []string{"job"}}}
-	l := &Leader{M: &Member{}, Log: slog.New(slog.DiscardHandler), synced: true, Restorer: NewRestorer(), View: planning.View{
+	l := &Leader{Log: slog.New(slog.DiscardHandler), synced: true, Restorer: NewRestorer(), View: planning.View{
 		Term: registry.Rev{Seq: 10}, Plans: map[string]planning.PlanRecord{"job": {Rev: registry.Rev{Seq: 20}, Plan: known}}, EditedPlans: map[string]bool{},
 		Live: map[registry.SessionID]bool{"A": true}, Members: map[string]planning.MemberRecord{"a.A": offering},
 	}}
@@ -41,21 +41,21 @@ func TestRestore_Guards(t *testing.T) {
 	// restoring returns a leader that has observed no definition, or an old one, of a job in force.
 	restoring := func(t *testing.T) (l *Leader, reg registry.Registry, key registry.Key) {
 		o := newLeadingElector(t)
-		key = o.M.Keys.Job("job")
+		key = o.Self.Keys.Job("job")
 		e, err := record.NewEpoch(1, 0, []byte(`{"name":"job","revision":2,"shards":4}`))
 		require.NoError(t, err)
-		l = &Leader{M: o.M, Elector: o, Log: slog.New(slog.DiscardHandler), Progress: &Progress{}, Restorer: NewRestorer(), View: planning.View{
+		l = &Leader{Self: o.Self, Elector: o, Log: slog.New(slog.DiscardHandler), Progress: &Progress{}, Restorer: NewRestorer(), View: planning.View{
 			Term: o.State.LeaderRev, Jobs: map[string]planning.JobRecord{},
 			Plans:   map[string]planning.PlanRecord{"job": {Plan: &record.Plan{Job: "job", Epochs: []record.Epoch{e}}}},
 			Live:    map[registry.SessionID]bool{"A": true},
 			Members: map[string]planning.MemberRecord{"a.A": {Member: record.Member{Jobs: []string{"job"}}}},
 		}}
-		l.jobs = feed.New[planning.JobRecord](o.M.Keys.Jobs(), l.Log, nil).NewReader(func() {})
-		return l, o.M.Reg, key
+		l.jobs = feed.New[planning.JobRecord](o.Self.Keys.Jobs(), l.Log, nil).NewReader(func() {})
+		return l, o.Self.Reg, key
 	}
 	t.Run("the term", func(t *testing.T) {
 		l, reg, key := restoring(t)
-		_, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(l.M.Keys.Leader(), l.View.Term, []byte("{}"))}})
+		_, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(l.Self.Keys.Leader(), l.View.Term, []byte("{}"))}})
 		require.NoError(t, err)
 		require.ErrorIs(t, l.restoreDefinitions(t.Context()), errTermOver)
 		_, err = reg.Get(t.Context(), key, registry.ReadOptions{})

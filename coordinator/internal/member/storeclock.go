@@ -25,17 +25,17 @@ func (l *Leader) compareWithStoreClock(ctx context.Context, before, after time.T
 	if instances > 2 {
 		return
 	}
-	written, err := registry.WrittenAt(ctx, l.M.Reg, l.M.Keys.Seat())
+	written, err := registry.WrittenAt(ctx, l.Self.Reg, l.Self.Keys.Seat())
 	switch {
 	case errors.Is(err, registry.ErrNoClock):
 		if instances == 1 {
-			l.M.reportUncheckedClock()
+			l.Self.ReportUncheckedClock()
 		}
 	case err != nil:
 		l.Log.Debug("clock not compared with the store's", "error", err)
 	default:
-		if ahead := skew.AheadOf(written, before, after); ahead.Abs() > l.M.maxSkew {
-			l.Log.Warn("this clock differs from the store's; claiming goes on, as either may be wrong", "ahead", ahead, "limit", l.M.maxSkew)
+		if ahead := skew.AheadOf(written, before, after); ahead.Abs() > l.Self.MaxSkew {
+			l.Log.Warn("this clock differs from the store's; claiming goes on, as either may be wrong", "ahead", ahead, "limit", l.Self.MaxSkew)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestLeader_AppliesWaiting(t *testing.T) {
 	entry := func(w *viewFixture, m record.Member) registry.Entry {
 		value, err := record.Encode(m)
 		require.NoError(t, err)
-		return registry.Entry{Key: w.l.M.Keys.Member("a.A"), Value: value}
+		return registry.Entry{Key: w.l.Self.Keys.Member("a.A"), Value: value}
 	}
 	waiting := map[string]record.Waiting{"job": {Shards: shardset.Of(1), Since: 1}}
 	for name, c := range map[string]struct {
@@ -30,7 +30,7 @@ func TestLeader_AppliesWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newViewFixture(t)
-			w.deliver(w.instances, registry.Snapshot, registry.Entry{Key: w.l.M.Keys.Instance("a"), Owner: "A"})
+			w.deliver(w.instances, registry.Snapshot, registry.Entry{Key: w.l.Self.Keys.Instance("a"), Owner: "A"})
 			w.deliver(w.members, registry.Snapshot, entry(w, record.Member{Name: "a", Jobs: []string{"job"}, Clock: 7}))
 			require.True(t, w.l.updateView())
 			w.l.idle = true
@@ -48,7 +48,7 @@ func TestLeader_AppliesWaiting(t *testing.T) {
 		w.l.updateView()
 		assert.False(t, w.l.idle)
 		w.l.idle = true
-		w.deliverDelete(w.members, w.l.M.Keys.Member("a.A"))
+		w.deliverDelete(w.members, w.l.Self.Keys.Member("a.A"))
 		w.l.updateView()
 		assert.False(t, w.l.idle)
 		assert.Empty(t, w.l.View.Members)

@@ -18,7 +18,7 @@ import (
 const MinPatience = 10 * time.Second
 
 // patience is how long a leader's loop may make no progress before it counts as stuck.
-func (e *Elector) patience() time.Duration { return max(e.In.Session.TTL(), MinPatience) }
+func (e *Elector) patience() time.Duration { return max(e.Self.Session.TTL(), MinPatience) }
 
 // inspectionsPerPatience is how many times per patience a leading elector inspects its term.
 const inspectionsPerPatience = 4
@@ -97,9 +97,9 @@ func (p *Progress) checkStuck(now time.Time, patience time.Duration) (why string
 func (l *Leader) runPlanning(ctx context.Context) (planning.Decision, error) {
 	v := l.View
 	out := make(chan planning.Decision, 1)
-	l.M.beginPlanning()
+	l.Self.Planning.begin()
 	go func() {
-		defer l.M.endPlanning()
+		defer l.Self.Planning.end()
 		defer close(out)
 		out <- planning.Decide(&v)
 	}()
@@ -119,9 +119,7 @@ func (l *Leader) runPlanning(ctx context.Context) (planning.Decision, error) {
 // mayLead reports whether this process may begin to lead. It may not while the planning function of
 // an earlier term has not returned.
 func (e *Elector) mayLead() bool {
-	e.M.mu.Lock()
-	defer e.M.mu.Unlock()
-	return e.M.planningCalls == 0
+	return e.Self.Planning.noneRuns()
 }
 
 // inspectTerm hands leadership over if the leader's loop is stuck, if there is none because this
@@ -159,7 +157,7 @@ func (e *Elector) handOverToAny(ctx context.Context) {
 // order is a ring that begins after this incarnation: if every leader gets stuck, each candidate
 // gets its turn.
 func (e *Elector) listCandidates(ctx context.Context) ([]string, error) {
-	listing, err := e.M.Reg.List(ctx, e.M.Keys.Members(), Fresh)
+	listing, err := e.Self.Reg.List(ctx, e.Self.Keys.Members(), fresh)
 	if err != nil {
 		return nil, fmt.Errorf("list members: %w", err)
 	}
@@ -170,8 +168,8 @@ func (e *Elector) listCandidates(ctx context.Context) ([]string, error) {
 		inc := entry.Key.Name()
 		_, isSkewed := skewed[inc]
 		switch {
-		case err != nil, m.Draining, isSkewed, inc == e.In.ID:
-		case inc < e.In.ID:
+		case err != nil, m.Draining, isSkewed, inc == e.Self.ID:
+		case inc < e.Self.ID:
 			before = append(before, inc)
 		default:
 			after = append(after, inc)
