@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
@@ -17,9 +18,9 @@ type (
 	// executor.Options mean the same.
 	MemberOptions = member.Options
 	// Work starts the runs that a Member has claimed.
-	Work = member.Work
+	Work = claimer.Work
 	// Run is a claimed run.
-	Run = member.Run
+	Run = claimer.Run
 	// Program computes which fires of a shard are due under one definition of a job.
 	Program = due.Program
 	// Due is what a Program returns.
@@ -37,11 +38,11 @@ var (
 	ErrNameTaken = member.ErrNameTaken
 	// ErrHandedBack is the error by which Work reports a run as handed back: the next owner
 	// makes it again, as another attempt.
-	ErrHandedBack = member.ErrHandedBack
+	ErrHandedBack = claimer.ErrHandedBack
 	// ErrMoving means that the shard is being reassigned to another instance.
-	ErrMoving = member.ErrMoving
+	ErrMoving = claimer.ErrMoving
 	// ErrDisabled means that an operator disabled the shard.
-	ErrDisabled = member.ErrDisabled
+	ErrDisabled = claimer.ErrDisabled
 )
 
 const (

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/strategy"
@@ -188,7 +189,7 @@ type ownWork struct {
 func (o *ownWork) Compile(json.RawMessage) (due.Program, error) { return always{}, nil }
 
 // Start is described in Work.
-func (o *ownWork) Start(ctx context.Context, r member.Run, done func(error)) {
+func (o *ownWork) Start(ctx context.Context, r claimer.Run, done func(error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended != nil { // Join may have returned already, and must not leave a call behind

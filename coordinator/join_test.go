@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -137,11 +138,11 @@ func TestJoin(t *testing.T) {
 		fences := h.fences()
 		leaveB := h.join("b", 4, nil)
 		assert.Equal(t, map[string]string{"a": "0-1", "b": "2-3"}, h.now())
-		assert.Equal(t, []error{member.ErrMoving, member.ErrMoving}, h.why("a"))
+		assert.Equal(t, []error{claimer.ErrMoving, claimer.ErrMoving}, h.why("a"))
 		assert.Greater(t, h.fences()[3], fences[3])
 		assert.NoError(t, leaveA())
 		for _, err := range h.why("a") { // by then its shards were to move as well
-			assert.Contains(t, []error{errEnough, member.ErrMoving}, err)
+			assert.Contains(t, []error{errEnough, claimer.ErrMoving}, err)
 		}
 		time.Sleep(time.Second)
 		assert.Equal(t, map[string]string{"b": "0-3"}, h.now())
@@ -254,7 +255,7 @@ func TestJoin(t *testing.T) {
 		}
 		o.endCalls(errEnough)
 		done := make(chan error, 1)
-		o.Start(t.Context(), member.Run{}, func(err error) { done <- err })
+		o.Start(t.Context(), claimer.Run{}, func(err error) { done <- err })
 		assert.ErrorIs(t, <-done, errEnough)
 	})
 	holding(t, "has nobody own what is disabled, and calls again for it when it no longer is", func(t *testing.T, h *holders) {
@@ -271,8 +272,8 @@ func TestJoin(t *testing.T) {
 		fences := h.fences()
 		say(o.Disable, some)
 		assert.Equal(t, map[string]string{"a": "0", "b": "2"}, h.now())
-		assert.Equal(t, []error{member.ErrDisabled}, h.why("a"))
-		assert.Equal(t, []error{member.ErrDisabled}, h.why("b"))
+		assert.Equal(t, []error{claimer.ErrDisabled}, h.why("a"))
+		assert.Equal(t, []error{claimer.ErrDisabled}, h.why("b"))
 		time.Sleep(time.Hour)
 		assert.Equal(t, map[string]string{"a": "0", "b": "2"}, h.now())
 		say(o.Enable, some)

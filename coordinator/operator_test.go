@@ -12,7 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -237,7 +237,7 @@ func TestOperator_DisabledShards(t *testing.T) {
 			order = append(order, fmt.Sprint(r.Trigger, " ", r.Attempt))
 		}
 		assert.Equal(t, []string{"0 2", fmt.Sprint(n, " 1"), "0 1"}, order, "and the latest of the fires that waited behind")
-		time.Sleep(2 * member.RegularCheck)
+		time.Sleep(2 * leader.RegularCheck)
 		assert.Empty(t, g.ReadPlan("job").Triggers)
 		assert.Empty(t, g.ReadPlan("job").Reruns)
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
@@ -38,7 +38,7 @@ func TestJoin_RunOn(t *testing.T) {
 		}
 		assert.Equal(t, "0-3", owned.String())
 		for _, err := range h.why("a") {
-			assert.ErrorIs(t, err, member.ErrMoving)
+			assert.ErrorIs(t, err, claimer.ErrMoving)
 		}
 		assert.NoError(t, leaveB())
 		assert.NoError(t, leaveC())

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 )
 
@@ -25,7 +25,7 @@ func TestOperator_StatusOfShards(t *testing.T) {
 	minute := func(n int) time.Time { return coordtest.BubbleStart().Add(time.Duration(n) * time.Minute) }
 
 	membertest.RunBubble(t, "shows owner, last fire, last trigger and whether it runs, by plan and claims", func(t *testing.T, g *membertest.Group) {
-		long := func(ctx context.Context, r member.Run) error {
+		long := func(ctx context.Context, r claimer.Run) error {
 			if r.Shard == 3 && r.Trigger == 0 {
 				return membertest.WorkFor(time.Hour)(ctx, r)
 			}
@@ -51,7 +51,7 @@ func TestOperator_StatusOfShards(t *testing.T) {
 		assert.Equal(t, coordinator.ShardStatus{Shard: 3, Owner: "a", LastFire: minute(1), Attempt: 2, Running: true}, status(g).PerShard[3])
 	})
 	membertest.RunBubble(t, "leaves out triggers and re-runs that are done, and keeps those that wait or run", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
+		a := g.StartWorking("a", func(ctx context.Context, r claimer.Run) error {
 			if r.Param == "long" || r.Fire.Equal(minute(1)) && r.Attempt == 1 {
 				return membertest.WorkFor(10*time.Second)(ctx, r)
 			}

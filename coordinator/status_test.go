@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -36,7 +36,7 @@ func TestOperator_Status(t *testing.T) {
 		}, status(g, "job"))
 	})
 	membertest.RunBubble(t, "tells who owns, runs and offers what, and what has come of it", func(t *testing.T, g *membertest.Group) {
-		fail := func(ctx context.Context, r member.Run) error {
+		fail := func(ctx context.Context, r claimer.Run) error {
 			switch {
 			case r.Shard == 0:
 				return errors.New("no such table")
@@ -95,7 +95,7 @@ func TestOperator_Status(t *testing.T) {
 		assert.Equal(t, term(), decisions[3].Term)
 	})
 	membertest.RunBubble(t, "knows after a crash what had failed, and when the last run ended", func(t *testing.T, g *membertest.Group) {
-		a := g.StartWorking("a", func(context.Context, member.Run) error { return errors.New("no such table") }, coordtest.Def("job", 0, 1, ""))
+		a := g.StartWorking("a", func(context.Context, claimer.Run) error { return errors.New("no such table") }, coordtest.Def("job", 0, 1, ""))
 		g.Start("b", coordtest.Def("other", 0, 1, ""))
 		membertest.SleepToMinute(3)
 		claims := g.Keys.Claims(a.Incarnation(), "job")

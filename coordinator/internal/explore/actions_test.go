@@ -9,9 +9,11 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/election"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/coordinator/internal/skew"
@@ -36,10 +38,10 @@ func (s liveSession) State() (registry.SessionState, time.Time) {
 }
 
 // claimerOf returns a claimer in the state of a process, and its state of the job, nil if it has none.
-func (x *explorer) claimerOf(s *world, p *process) (*member.Claimer, *member.JobState) {
-	l := member.NewClaimer(member.Config{
+func (x *explorer) claimerOf(s *world, p *process) (*claimer.Claimer, *claimer.JobState) {
+	l := claimer.New(claimer.Config{
 		Clock: time.Now, Keys: x.keys, Reg: &recordingRegistry{store: &s.store}, Session: liveSession{id: p.session}, Me: p.inc, Work: x.work, Log: x.log,
-		Blocked: &member.BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}, OnUnblocked: func() {}}, Closed: p.draining,
+		Blocked: &claimer.BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}, OnUnblocked: func() {}}, Closed: p.draining,
 	}, nil)
 	l.Draining, l.MayClaim, l.Flushing, l.Running = p.draining, !p.draining, true, p.running.Len()
 	l.Inbox.Running = p.running.Len()
@@ -49,9 +51,9 @@ func (x *explorer) claimerOf(s *world, p *process) (*member.Claimer, *member.Job
 	if !p.blocked.IsZero() {
 		l.Blocked.Old[jobName] = p.blocked
 	}
-	var a *member.JobState
+	var a *claimer.JobState
 	if p.jobState != nil {
-		a = &member.JobState{}
+		a = &claimer.JobState{}
 		*a = *p.jobState
 		l.Jobs[a.Segment] = a
 		if a.Plan != nil && !a.Plan.Frozen.IsZero() {
@@ -62,7 +64,7 @@ func (x *explorer) claimerOf(s *world, p *process) (*member.Claimer, *member.Job
 }
 
 // buildClaim returns the transaction by which a process claims runs or records ends, nil if there is none.
-func (x *explorer) buildClaim(s *world, p *process) (*member.JobState, *batch.Load[*member.PendingWrite]) {
+func (x *explorer) buildClaim(s *world, p *process) (*claimer.JobState, *batch.Load[*claimer.PendingWrite]) {
 	l, a := x.claimerOf(s, p)
 	if a == nil {
 		return nil, nil
@@ -163,10 +165,10 @@ func (x *explorer) operatorOf(reg *recordingRegistry) *coordinator.Operator {
 }
 
 // electorOf returns an elector in the state of a process.
-func (x *explorer) electorOf(p *process, reg *recordingRegistry) *member.Elector {
-	o := member.NewElector(member.Self{
+func (x *explorer) electorOf(p *process, reg *recordingRegistry) *leader.Elector {
+	o := leader.NewElector(leader.Self{
 		ID: p.inc, Name: p.name, Session: liveSession{id: p.session}, Reg: reg, Keys: x.keys, Clock: time.Now, Compile: x.work.Compile,
-		Planning: &member.PlanningCalls{}, IsDraining: func() bool { return p.draining },
+		Planning: &leader.PlanningCalls{}, IsDraining: func() bool { return p.draining },
 	}, nil, x.log)
 	o.State = p.election
 	return o
@@ -177,9 +179,9 @@ func (x *explorer) electorOf(p *process, reg *recordingRegistry) *member.Elector
 func (x *explorer) buildPlan(s *world, p *process, regularCheck bool) (*registry.Txn, []string) {
 	reg := &recordingRegistry{store: &s.store}
 	o := x.electorOf(p, reg)
-	l := &member.Leader{
-		Self: o.Self, Elector: o, Log: x.log, Progress: &member.Progress{}, Nudge: make(chan struct{}, 1),
-		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, Restorer: member.NewRestorer(),
+	l := &leader.Leader{
+		Self: o.Self, Elector: o, Log: x.log, Progress: &leader.Progress{}, Nudge: make(chan struct{}, 1),
+		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, Restorer: leader.NewRestorer(),
 		PlanFeed: feed.New(x.keys.Plans(), x.log, func(registry.Entry) (*record.Plan, error) { return nil, nil }),
 		View: planning.View{
 			Keys: x.keys, Term: p.term, Compile: x.work.Compile, SlowTick: regularCheck,
@@ -215,7 +217,7 @@ func (x *explorer) buildPlan(s *world, p *process, regularCheck bool) (*registry
 }
 
 // fillView fills a leader's view with the entries that its process has observed.
-func (x *explorer) fillView(l *member.Leader, p *process) {
+func (x *explorer) fillView(l *leader.Leader, p *process) {
 	v := &l.View
 	locate := func(e *storedEntry) (string, registry.Rev) {
 		l.LastCommit = max(l.LastCommit, e.modified)
@@ -277,7 +279,7 @@ func (x *explorer) buildPublication(s *world, p *process) *registry.Txn {
 			return nil // an end is to be recorded first
 		}
 	}
-	in.Elector = &member.Elector{Self: member.Self{Session: in.Session}, Log: x.log} // holds no seat
+	in.Elector = &leader.Elector{Self: leader.Self{Session: in.Session}, Log: x.log} // holds no seat
 	next := m.ComposeState(in)
 	last := member.PublishedState{Rev: p.published.rev, Member: record.Member{Draining: p.published.draining}}
 	if err := m.PublishState(context.Background(), in, last, &next); !errors.Is(err, errRecorded) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -102,7 +102,7 @@ func (x *explorer) settleClaims(n *world, p *process, f *inFlight) error {
 	}
 	l.WritesInFlight = 1
 	x.work.started = nil
-	if err := l.ApplyResult(context.Background(), member.WriteResult{Load: ld, Rev: f.rev, Err: f.err}); err != nil {
+	if err := l.ApplyResult(context.Background(), claimer.WriteResult{Load: ld, Rev: f.rev, Err: f.err}); err != nil {
 		x.endIncarnation(n, p)
 		return nil
 	}

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/election"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -94,9 +94,9 @@ type process struct {
 	feeds   [feedCount][]storedEntry // as last delivered
 	synced  [feedCount]bool
 
-	jobState  *member.JobState // of the claimer; nil: none yet
-	running   shardset.Set     // shards whose handlers have not returned
-	blocked   shardset.Set     // the same for handlers of earlier incarnations
+	jobState  *claimer.JobState // of the claimer; nil: none yet
+	running   shardset.Set      // shards whose handlers have not returned
+	blocked   shardset.Set      // the same for handlers of earlier incarnations
 	draining  bool
 	resigned  bool      // it drains and has tried to resign
 	brings    int       // revision of the definition that it has to store; zero: none
@@ -155,8 +155,8 @@ type request struct {
 // inFlight is a request whose sender waits for the reply.
 type inFlight struct {
 	request
-	load      *batch.Load[*member.PendingWrite] // of a claim
-	replyLost bool                              // the sender repeats the request, since a reply was lost
+	load      *batch.Load[*claimer.PendingWrite] // of a claim
+	replyLost bool                               // the sender repeats the request, since a reply was lost
 	arrived   bool
 	rev       registry.Rev
 	err       error
@@ -203,13 +203,13 @@ func newExplorer() *explorer {
 }
 
 // recordingWork records the runs that a claimer starts.
-type recordingWork struct{ started []member.Run }
+type recordingWork struct{ started []claimer.Run }
 
 func (w *recordingWork) Compile(json.RawMessage) (due.Program, error) {
 	return coordtest.Minutely{}, nil
 }
 
-func (w *recordingWork) Start(_ context.Context, r member.Run, _ func(error)) {
+func (w *recordingWork) Start(_ context.Context, r claimer.Run, _ func(error)) {
 	w.started = append(w.started, r)
 }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -93,7 +93,7 @@ func (x *explorer) emitProcessSteps(s *world, i int, emit emitStep) {
 		})
 		if x.handsBack && p.draining && p.running.Has(shard) {
 			step(fmt.Sprintf("handler of shard %d hands its run back", shard), func(_ *world, p *process) error {
-				x.endHandler(p, shard, member.ErrHandedBack)
+				x.endHandler(p, shard, claimer.ErrHandedBack)
 				return nil
 			})
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -127,7 +127,7 @@ func TestClaimer_UnknownOutcomes(t *testing.T) {
 func TestClaimer_RecordEdit(t *testing.T) {
 	membertest.RunBubble(t, "that changes its claims ends the incarnation and the contexts of its runs", func(t *testing.T, g *membertest.Group) {
 		cause := make(chan error, 1)
-		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
+		a := g.StartWorking("a", func(ctx context.Context, r claimer.Run) error {
 			if r.Job == "job" && r.Attempt == 1 && r.Fire.Equal(coordtest.BubbleStart().Add(time.Minute)) {
 				<-ctx.Done()
 				cause <- context.Cause(ctx)

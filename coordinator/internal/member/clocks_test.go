@@ -8,14 +8,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/registry"
 )
 
 // comparedTime bounds the time until a leader has published a reading, and compared and judged clocks.
-const comparedTime = member.RegularCheck*6/5 + 2*time.Second
+const comparedTime = leader.RegularCheck*6/5 + 2*time.Second
 
 func pass(d time.Duration) {
 	time.Sleep(d)
@@ -66,7 +67,7 @@ func TestClocks(t *testing.T) {
 			a := g.StartFleet(3)[0]
 			membertest.SleepToMinute(2)
 			g.SetClock("a", wrong)
-			pass(comparedTime + member.MinPatience)
+			pass(comparedTime + leader.MinPatience)
 			assert.Equal(t, "b", g.ReadLeaderName())
 			a.TakeRuns()
 			membertest.SleepToMinute(5)
@@ -170,7 +171,7 @@ func TestClocks(t *testing.T) {
 		membertest.SleepToMinute(2)
 		g.SetClock("a", -time.Hour)
 		e := g.Start("e", coordtest.Def("job", 0, 12, ""))
-		pass(comparedTime + member.MinPatience)
+		pass(comparedTime + leader.MinPatience)
 		assert.Zero(t, e.Log.Count("this clock"))
 		assert.Equal(t, 1, g.Members[0].Log.Count(`msg="this clock is skewed`))
 	})
@@ -202,7 +203,7 @@ func TestClocks(t *testing.T) {
 		membertest.SleepToMinute(2)
 		c.TakeRuns()
 		g.SetClock("c", 10*time.Minute)
-		pass(member.ClockCheckInterval + member.ClockJudgingTime + time.Second)
+		pass(claimer.ClockCheckInterval + claimer.ClockJudgingTime + time.Second)
 		assert.Empty(t, c.TakeRuns())
 		assert.NotContains(t, g.ReadOwners("job"), "c")
 	})

@@ -1,11 +1,4 @@
-// Package member has the loops of a member of a group. Each loop reads the changes that feeds
-// deliver, asks a package of decisions for the next step, and commits it:
-//
-//   - Member keeps a session and the member record, and joins again when the session is lost.
-//   - Claimer claims the fires that are due (package claiming), starts their runs, and records the
-//     ends of runs.
-//   - Elector takes part in elections (package election) and runs a Leader during its term.
-//   - Leader plans (package planning) and compares clocks (package skew).
-//
-// The loops are level-triggered: they act on the present state, so they may miss events.
+// Package member keeps an instance in a group: it opens a session, creates and maintains the
+// member record, runs a claimer and an elector under the session, and joins again when the
+// session is lost.
 package member

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 )
 
@@ -55,7 +55,7 @@ func TestMember_RestartGrace(t *testing.T) {
 	membertest.RunBubble(t, "does not keep idle shards at a draining instance whose handler does not return", func(t *testing.T, g *membertest.Group) {
 		g.Grace = 30 * time.Second
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
-		b := g.StartWorking("b", func(ctx context.Context, r member.Run) error {
+		b := g.StartWorking("b", func(ctx context.Context, r claimer.Run) error {
 			if r.Shard == 3 {
 				return membertest.WorkFor(10*time.Minute)(ctx, r)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -32,7 +33,7 @@ func (m *Member) readFenceBase(ctx context.Context) (uint64, error) {
 		switch {
 		case err == nil:
 			meta, err := record.DecodeMeta(e.Value)
-			if m.shouldRetryMeta(err) && sleepContext(ctx, refusedRetryDelay) {
+			if m.shouldRetryMeta(err) && sleepContext(ctx, claimer.RefusedRetryDelay) {
 				continue
 			}
 			if err != nil {
@@ -48,7 +49,7 @@ func (m *Member) readFenceBase(ctx context.Context) (uint64, error) {
 			if err != nil && !errors.Is(err, registry.ErrConflict) {
 				return 0, fmt.Errorf("create %s: %w", m.Keys.Meta(), err)
 			}
-		case m.shouldRetryMeta(err) && sleepContext(ctx, refusedRetryDelay):
+		case m.shouldRetryMeta(err) && sleepContext(ctx, claimer.RefusedRetryDelay):
 		case !registry.Retryable(err) || !sleepContext(ctx, readRetryDelay):
 			return 0, fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
 		}

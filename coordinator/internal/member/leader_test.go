@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -135,7 +136,7 @@ func TestLeader_HandlesJoin(t *testing.T) {
 		defer g.Server.Delay("a", 0, 0)
 		op, _ := g.NewOperator()
 		g.Server.Record()
-		for i := range int((member.RegularCheck + member.RegularCheck/5) / (50 * time.Millisecond)) {
+		for i := range int((leader.RegularCheck + leader.RegularCheck/5) / (50 * time.Millisecond)) {
 			require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{i}}))
 			if i == 10 {
 				g.RunWorker(g.NewWorker("b", nil)) // it offers no job
@@ -155,7 +156,7 @@ func TestLeader_HandlesJoin(t *testing.T) {
 		time.Sleep(time.Second)
 		_, found := g.GetRecord(ghost)
 		require.True(t, found, "the member may have just joined")
-		time.Sleep(member.RegularCheck + member.RegularCheck/5)
+		time.Sleep(leader.RegularCheck + leader.RegularCheck/5)
 		_, found = g.GetRecord(ghost)
 		assert.False(t, found)
 	})
@@ -271,7 +272,7 @@ func TestLeader_Triggers(t *testing.T) {
 		for range many {
 			_, err := op.Trigger(t.Context(), "job", "", nil)
 			require.NoError(t, err)
-			time.Sleep(member.RegularCheck / 3 / many)
+			time.Sleep(leader.RegularCheck / 3 / many)
 		}
 		time.Sleep(time.Second)
 		triggered := 0
@@ -309,11 +310,11 @@ func TestLeader_Triggers(t *testing.T) {
 		time.Sleep(time.Second)
 		mine := a.TakeRuns()
 		require.Len(t, mine, 1)
-		time.Sleep(2 * member.RegularCheck)
+		time.Sleep(2 * leader.RegularCheck)
 		b.TakeRuns()
 		defer g.Server.Partition("a")()
 		time.Sleep(membertest.TTL + 2*time.Second)
-		var again []member.Run
+		var again []claimer.Run
 		for _, r := range b.TakeRuns() {
 			if r.Trigger == 1 {
 				again = append(again, r)
@@ -393,7 +394,7 @@ func TestLeader_Pause(t *testing.T) {
 	})
 	membertest.RunBubble(t, "lets runs in progress continue", func(t *testing.T, g *membertest.Group) {
 		ended := make(chan error, 1)
-		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
+		a := g.StartWorking("a", func(ctx context.Context, r claimer.Run) error {
 			err := membertest.WorkFor(90*time.Second)(ctx, r)
 			ended <- err
 			return err

@@ -57,7 +57,7 @@ func (m *Member) awaitNoShards(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-in.Claimer.notifyEmpty():
+		case <-in.Claimer.NotifyEmpty():
 			return nil
 		case <-changed:
 		case <-ctx.Done():

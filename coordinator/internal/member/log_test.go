@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -218,7 +218,7 @@ func TestLog_Plans(t *testing.T) {
 
 // countRunsOfMinute returns the runs of a job for the fire at the n-th minute, by shard.
 func countRunsOfMinute(job string, n int, all ...*membertest.Worker) map[int]int {
-	var runs []member.Run
+	var runs []claimer.Run
 	for _, w := range all {
 		runs = append(runs, selectFire(selectJob(job, w.TakeRuns()), n)...)
 	}

@@ -8,7 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -32,10 +34,10 @@ type Member struct {
 	labels         map[string]string
 	weight         int
 	strategies     map[string]strategy.Func // by name, with the built-in ones
-	Work           Work
+	Work           claimer.Work
 	Log            *slog.Logger
-	Blocked        BlockedShards
-	planning       PlanningCalls
+	Blocked        claimer.BlockedShards
+	planning       leader.PlanningCalls
 	leaveRequested chan struct{} // closed by Leave
 	leaveOnce      sync.Once
 
@@ -65,8 +67,8 @@ type Member struct {
 type Incarnation struct {
 	ID           string
 	Session      registry.Session
-	Claimer      *Claimer
-	Elector      *Elector
+	Claimer      *claimer.Claimer
+	Elector      *leader.Elector
 	publishNudge chan struct{} // one slot: the member record may have to change
 	joinCommit   uint64        // the commit that created its records
 
@@ -116,7 +118,7 @@ func (m *Member) Run(ctx context.Context) error {
 			break
 		}
 		m.Log.Warn("session cannot be used; joining again under a new one", "error", err)
-		if !sleepContext(ctx, refusedRetryDelay) {
+		if !sleepContext(ctx, claimer.RefusedRetryDelay) {
 			break
 		}
 	}
@@ -164,7 +166,7 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	m.mu.Lock()
 	m.ownSessions[s.ID()] = true
 	m.mu.Unlock()
-	m.Blocked.beginIncarnation()
+	m.Blocked.BeginIncarnation()
 	// The claimer of this incarnation finds out anew which definitions and claims are affected.
 	m.ChangeState(func() { m.unsupported, m.ahead = map[string]bool{}, map[string]record.Ahead{} })
 	m.setJoinStep("the records of the namespace, the definitions, and the name")
@@ -174,13 +176,13 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 		return context.Cause(ctx) // an earlier error of the feed of plans may be the cause
 	}
 	in.joinCommit = published.Rev.Seq
-	in.Claimer = NewClaimer(m.configureClaimer(in, log, base), plans)
-	in.Elector = NewElector(m.describeSelf(in), plans, log)
+	in.Claimer = claimer.New(m.configureClaimer(in, log, base), plans)
+	in.Elector = leader.NewElector(m.describeSelf(in), plans, log)
 
 	m.logJoined(log, published.Member.Jobs)
 	m.setIncarnation(in)
-	task(in.Claimer.run)
-	task(in.Elector.runElections)
+	task(in.Claimer.Run)
+	task(in.Elector.RunElections)
 	task(func(ctx context.Context) error { return m.maintainRecord(ctx, in, published) })
 	task(func(ctx context.Context) error { return in.logSessionStates(ctx, log) })
 	<-ctx.Done()
@@ -241,14 +243,14 @@ func (m *Member) ChangeState(change func()) {
 func (m *Member) handleUnblocked() {
 	m.ChangeState(func() {
 		if m.current != nil {
-			m.current.Claimer.recheckBlocked()
+			m.current.Claimer.RecheckBlocked()
 		}
 	})
 }
 
 // configureClaimer returns what the claimer of an incarnation needs of the member.
-func (m *Member) configureClaimer(in *Incarnation, log *slog.Logger, fenceBase uint64) Config {
-	cfg := Config{
+func (m *Member) configureClaimer(in *Incarnation, log *slog.Logger, fenceBase uint64) claimer.Config {
+	cfg := claimer.Config{
 		Me: in.ID, Session: in.Session, Reg: m.Reg, Keys: m.Keys, Work: m.Work, Log: log, Blocked: &m.Blocked,
 		FenceBase: fenceBase, AwaitsReturn: m.grace > 0, Closed: m.isDraining(), Clock: m.Clock,
 		SetSupported: m.setSupported, PublishAhead: m.publishAhead, OnClockJump: func() { m.reportClockJump(in) },
@@ -260,13 +262,13 @@ func (m *Member) configureClaimer(in *Incarnation, log *slog.Logger, fenceBase u
 }
 
 // describeSelf returns what the elector of an incarnation, and its leaders, need of the member.
-func (m *Member) describeSelf(in *Incarnation) Self {
-	return Self{
+func (m *Member) describeSelf(in *Incarnation) leader.Self {
+	return leader.Self{
 		ID: in.ID, Name: m.Name, Session: in.Session, JoinCommit: in.joinCommit,
 		Reg: m.Reg, Keys: m.Keys, Clock: m.Clock, MaxSkew: m.maxSkew, ComparesClocks: m.comparesClocks,
 		Strategies: m.strategies, Compile: m.Work.Compile, Planning: &m.planning,
 		IsDraining:           m.isDraining,
-		SetSkewed:            in.Claimer.setSkewed,
+		SetSkewed:            in.Claimer.SetSkewed,
 		AnswerReading:        func(reading record.Instant) { m.answerReading(in, reading) },
 		CheckRecords:         func() { m.requestRecordCheck(in) },
 		ReportUncheckedClock: m.reportUncheckedClock,
@@ -284,7 +286,7 @@ func (m *Member) handlePlanningReturn() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.current != nil {
-		m.current.Elector.wakeUp()
+		m.current.Elector.WakeUp()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -41,7 +42,7 @@ func (m *Member) ComposeState(in *Incarnation) PublishedState {
 	published := PublishedState{
 		Member: record.Member{
 			Name: m.Name, Session: in.Session.ID(), Host: m.host, Jobs: offered, Unsupported: unsupported, Labels: m.labels,
-			Weight: m.weight, Draining: m.Draining, Blocked: m.Blocked.copyBlocked(), RestartGrace: record.Duration(m.grace),
+			Weight: m.weight, Draining: m.Draining, Blocked: m.Blocked.CopyBlocked(), RestartGrace: record.Duration(m.grace),
 			Clock: clock, Answers: in.answeredReading, Ahead: maps.Clone(m.ahead),
 			Waiting: m.waiting, // never changed in place
 		},
@@ -135,7 +136,7 @@ func (m *Member) maintainRecord(ctx context.Context, in *Incarnation, published 
 			return err
 		default:
 			m.Log.Error("member record not written; trying again", "error", err)
-			if !sleepContext(ctx, refusedRetryDelay) {
+			if !sleepContext(ctx, claimer.RefusedRetryDelay) {
 				return context.Cause(ctx)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -51,7 +52,7 @@ type Options struct {
 	Strategies map[string]strategy.Func
 	// NoClocks states that the work depends on no clock, so that clocks are not compared.
 	NoClocks bool
-	Work     Work
+	Work     claimer.Work
 	Logger   *slog.Logger // nil means slog.Default()
 	// Clock returns the time of day, for tests with clocks that differ. Durations are measured by
 	// package time nevertheless. nil means time.Now.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/registry"
 )
@@ -189,7 +189,7 @@ func TestOperator_TriggersRunAfterTheirCounterWasDeleted(t *testing.T) {
 			require.NoError(t, err)
 			time.Sleep(time.Second)
 		}
-		time.Sleep(2 * member.RegularCheck) // the triggers are cleared
+		time.Sleep(2 * leader.RegularCheck) // the triggers are cleared
 		g.RemoveRecord(g.Keys.Control("job"))
 		a.TakeRuns()
 		_, err := o.Trigger(t.Context(), "job", "again", nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
@@ -245,7 +245,7 @@ func TestRollingUpgrade_Records(t *testing.T) {
 }
 
 // selectJob returns the runs of a job.
-func selectJob(job string, runs []member.Run) (out []member.Run) {
+func selectJob(job string, runs []claimer.Run) (out []claimer.Run) {
 	for _, r := range runs {
 		if r.Job == job {
 			out = append(out, r)

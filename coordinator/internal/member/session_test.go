@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/registry"
 )
@@ -17,7 +17,7 @@ import (
 func TestMember_SessionLost(t *testing.T) {
 	membertest.RunBubble(t, "is followed by a new incarnation, and its runs are made again with a higher fence", func(t *testing.T, g *membertest.Group) {
 		causes := make(chan error, 2)
-		a := g.StartWorking("a", func(ctx context.Context, r member.Run) error {
+		a := g.StartWorking("a", func(ctx context.Context, r claimer.Run) error {
 			if r.Attempt > 1 || r.Fire.After(coordtest.BubbleStart().Add(time.Minute)) {
 				return nil
 			}
@@ -48,7 +48,7 @@ func TestMember_SessionLost(t *testing.T) {
 	})
 	membertest.RunBubble(t, "keeps its shards blocked until their functions have returned", func(t *testing.T, g *membertest.Group) {
 		release := make(chan struct{})
-		a := g.StartWorking("a", func(_ context.Context, r member.Run) error {
+		a := g.StartWorking("a", func(_ context.Context, r claimer.Run) error {
 			if r.Attempt == 1 && r.Shard == 1 && r.Fire.Equal(coordtest.BubbleStart().Add(time.Minute)) {
 				<-release // ignores the end of its context
 			}
@@ -75,7 +75,7 @@ func TestMember_SessionLost(t *testing.T) {
 	membertest.RunBubble(t, "moves blocked shards to other instances", func(t *testing.T, g *membertest.Group) {
 		release := make(chan struct{})
 		defer close(release)
-		a := g.StartWorking("a", func(_ context.Context, r member.Run) error {
+		a := g.StartWorking("a", func(_ context.Context, r claimer.Run) error {
 			if r.Attempt == 1 {
 				<-release
 			}
@@ -119,7 +119,7 @@ func TestMember_SessionLost(t *testing.T) {
 		assert.Empty(t, selectFire(append(a.TakeRuns(), b.TakeRuns()...), 1))
 	})
 	membertest.RunBubble(t, "of all instances loses no fire and no run", func(t *testing.T, g *membertest.Group) {
-		work := func(ctx context.Context, r member.Run) error {
+		work := func(ctx context.Context, r claimer.Run) error {
 			if r.Attempt == 1 && r.Fire.Equal(coordtest.BubbleStart().Add(time.Minute)) {
 				<-ctx.Done()
 				return context.Cause(ctx)
@@ -227,8 +227,8 @@ func TestMember_StoreFull(t *testing.T) {
 }
 
 // selectFire returns the runs of the fire at the n-th minute.
-func selectFire(runs []member.Run, n int) []member.Run {
-	var out []member.Run
+func selectFire(runs []claimer.Run, n int) []claimer.Run {
+	var out []claimer.Run
 	for _, r := range runs {
 		if r.Fire.Equal(coordtest.BubbleStart().Add(time.Duration(n) * time.Minute)) {
 			out = append(out, r)

@@ -35,7 +35,7 @@ func (m *Member) logIncarnationEnd(log *slog.Logger, in *Incarnation, cause erro
 	m.lostAt = time.Now()
 	m.mu.Unlock()
 	if errors.Is(cause, registry.ErrSessionLost) {
-		log.Warn("session lost", "runs", in.Claimer.countCutShort(), "shards", in.Claimer.ownershipLog.Total(), "error", cause,
+		log.Warn("session lost", "runs", in.Claimer.CountCutShort(), "shards", in.Claimer.CountOwned(), "error", cause,
 			"next", "the contexts of these runs are canceled; other instances get the shards and make the runs again; this instance joins again under another session")
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 )
 
@@ -95,7 +95,7 @@ func TestOperator_StopSchedule(t *testing.T) {
 		require.NoError(t, o.Resume(t.Context(), "job"))
 		membertest.SleepToMinute(6)
 		assert.Equal(t, membertest.OncePerShard(3), membertest.CountRuns(a.TakeRuns()))
-		time.Sleep(2 * member.RegularCheck)
+		time.Sleep(2 * leader.RegularCheck)
 		assert.Len(t, g.ReadPlan("job").Epochs, 1, "earlier epochs have been dropped")
 	})
 	membertest.RunBubble(t, "makes re-runs after a crash, and runs fires that were due before", func(t *testing.T, g *membertest.Group) {
@@ -141,9 +141,9 @@ func TestOperator_StopSchedule(t *testing.T) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		o, _ := g.NewOperator()
 		require.NoError(t, o.StopSchedule(t.Context(), "job"))
-		time.Sleep(2 * member.RegularCheck)
+		time.Sleep(2 * leader.RegularCheck)
 		before, _ := g.GetRecord(g.Keys.Plan("job"))
-		time.Sleep(10 * member.RegularCheck)
+		time.Sleep(10 * leader.RegularCheck)
 		after, _ := g.GetRecord(g.Keys.Plan("job"))
 		assert.Equal(t, before.Modified, after.Modified)
 	})

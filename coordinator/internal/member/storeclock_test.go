@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 )
 
@@ -25,7 +25,7 @@ func TestStoreClock(t *testing.T) {
 			membertest.SleepToMinute(2)
 			assert.NotEmpty(t, a.TakeRuns())
 			assert.Equal(t, 1, a.Log.Count(differs))
-			time.Sleep(2 * member.ClockComparison)
+			time.Sleep(2 * leader.ClockComparison)
 			assert.GreaterOrEqual(t, a.Log.Count(differs), 2, "the report is repeated while the difference lasts")
 			assert.Zero(t, a.Log.Count("cannot be checked"))
 		})
@@ -66,7 +66,7 @@ func TestStoreClock(t *testing.T) {
 		a := g.NewWorker("a", nil, coordtest.Def("job", 0, 1, ""))
 		a.Reg.NoClock = true
 		g.JoinWorker(a)
-		time.Sleep(3 * member.ClockComparison)
+		time.Sleep(3 * leader.ClockComparison)
 		assert.Equal(t, 1, a.Log.Count("this clock cannot be checked"))
 		assert.Contains(t, a.Log.String(), "level=INFO msg=\"this clock cannot be checked")
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/registry"
@@ -38,7 +38,7 @@ func TestLeader_StrategyThatFails(t *testing.T) {
 					written++
 				}
 			}
-			assert.LessOrEqual(t, written, int(10*time.Minute/member.RegularCheck)+5)
+			assert.LessOrEqual(t, written, int(10*time.Minute/leader.RegularCheck)+5)
 			if strings.HasPrefix(name, "panics") {
 				assert.Zero(t, written)
 				assert.Equal(t, 1, a.Log.Count("msg=\"strategy panicked\""))

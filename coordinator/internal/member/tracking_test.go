@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -193,7 +193,7 @@ func TestTracking_Changes(t *testing.T) {
 		assert.Zero(t, g.SumCounts("job").Unknown+g.SumCounts("job").Lost)
 	})
 	membertest.RunBubble(t, "after a crash make runs again that were claimed before the change, and count later ones", func(t *testing.T, g *membertest.Group) {
-		long := func(ctx context.Context, r member.Run) error {
+		long := func(ctx context.Context, r claimer.Run) error {
 			if r.Attempt == 1 {
 				<-ctx.Done()
 			}

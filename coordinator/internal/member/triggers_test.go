@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 )
 
@@ -21,12 +22,12 @@ func TestLeader_TriggerOfCrashedInstance(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, membertest.OncePerShard(2), membertest.CountRuns(a.TakeRuns()))
 		defer g.Server.Partition("a")()
-		time.Sleep(membertest.TTL + 4*member.RegularCheck)
+		time.Sleep(membertest.TTL + 4*leader.RegularCheck)
 		require.Empty(t, g.ReadOwners("job"))
 		b.TakeRuns()
 		b.Offer(membertest.DefinitionsByName(coordtest.Def("job", 0, 2, "")))
 		time.Sleep(time.Second)
-		var again []member.Run
+		var again []claimer.Run
 		for _, r := range b.TakeRuns() {
 			if r.Trigger == n {
 				again = append(again, r)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 )
@@ -15,7 +15,7 @@ import (
 func TestUnoffered(t *testing.T) {
 	// removed has a and b offer a job, withdraw it for the duration away, and offer it again. It returns
 	// the runs of the next ten seconds, and those of the ten minutes after that.
-	removed := func(t *testing.T, g *membertest.Group, away time.Duration, meanwhile func(a, b *membertest.Worker)) (atOnce, later []member.Run) {
+	removed := func(t *testing.T, g *membertest.Group, away time.Duration, meanwhile func(a, b *membertest.Worker)) (atOnce, later []claimer.Run) {
 		job, other := coordtest.Def("job", 0, 2, ""), coordtest.Def("other", 0, 2, `,"start_paused":true`)
 		a, b := g.Start("a", job, other), g.Start("b", job, other)
 		time.Sleep(90 * time.Second)
@@ -25,7 +25,7 @@ func TestUnoffered(t *testing.T) {
 		assert.Equal(t, planning.UnofferedProblem, g.ReadPlan("job").Problem)
 		meanwhile(a, b)
 		time.Sleep(away)
-		all := func() (runs []member.Run) {
+		all := func() (runs []claimer.Run) {
 			for _, w := range g.Members {
 				for _, r := range w.TakeRuns() {
 					if r.Job == "job" {

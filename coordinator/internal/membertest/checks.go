@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry/memory"
@@ -69,7 +69,7 @@ func (g *Group) CountClaimCommits() int {
 }
 
 // CountRuns returns the number of runs by shard.
-func CountRuns(runs []member.Run) map[int]int {
+func CountRuns(runs []claimer.Run) map[int]int {
 	out := map[int]int{}
 	for _, r := range runs {
 		out[r.Shard]++

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/strategy"
@@ -90,7 +91,7 @@ func (g *Group) Start(name string, defs ...string) *Worker {
 }
 
 // StartWorking is Start with a handler of runs.
-func (g *Group) StartWorking(name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
+func (g *Group) StartWorking(name string, work func(context.Context, claimer.Run) error, defs ...string) *Worker {
 	g.T.Helper()
 	return g.JoinWorker(g.NewWorker(name, work, defs...))
 }
@@ -119,13 +120,13 @@ func (g *Group) JoinWorker(w *Worker) *Worker {
 }
 
 // NewWorker returns a member that offers definitions. It has not started.
-func (g *Group) NewWorker(name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
+func (g *Group) NewWorker(name string, work func(context.Context, claimer.Run) error, defs ...string) *Worker {
 	g.T.Helper()
 	return g.NewWorkerOn(name, name, work, defs...)
 }
 
 // NewWorkerOn is NewWorker with a client handle of another name than the member's.
-func (g *Group) NewWorkerOn(client, name string, work func(context.Context, member.Run) error, defs ...string) *Worker {
+func (g *Group) NewWorkerOn(client, name string, work func(context.Context, claimer.Run) error, defs ...string) *Worker {
 	g.T.Helper()
 	w := &Worker{
 		g: g, Log: &coordtest.Logbook{}, Reg: &hooked{Registry: g.Server.Client(client)}, Done: make(chan struct{}), work: work,

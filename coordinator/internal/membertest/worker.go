@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/member"
@@ -31,10 +32,10 @@ type Worker struct {
 	Err                   error         // the error of Run
 
 	// work handles a run; nil returns at once. It is set before runs begin.
-	work func(context.Context, member.Run) error
+	work func(context.Context, claimer.Run) error
 
 	mu      sync.Mutex
-	runs    []member.Run
+	runs    []claimer.Run
 	yielded []int // shards
 
 	unsupportedWord string // definitions that contain it cannot be compiled; "": all can
@@ -58,7 +59,7 @@ func (w *Worker) Shutdown() {
 	synctest.Wait()
 }
 
-// Compile implements member.Work.
+// Compile implements claimer.Work.
 func (w *Worker) Compile(def json.RawMessage) (due.Program, error) {
 	if w.unsupportedWord != "" && bytes.Contains(def, []byte(w.unsupportedWord)) {
 		return nil, fmt.Errorf("%s does not support a word of the definition", w.Instance())
@@ -66,8 +67,8 @@ func (w *Worker) Compile(def json.RawMessage) (due.Program, error) {
 	return coordtest.Minutely{}, nil
 }
 
-// Start implements member.Work.
-func (w *Worker) Start(ctx context.Context, r member.Run, done func(error)) {
+// Start implements claimer.Work.
+func (w *Worker) Start(ctx context.Context, r claimer.Run, done func(error)) {
 	w.mu.Lock()
 	w.runs = append(w.runs, r)
 	w.mu.Unlock()
@@ -80,11 +81,11 @@ func (w *Worker) Start(ctx context.Context, r member.Run, done func(error)) {
 	}()
 }
 
-// Yield implements member.Work.
+// Yield implements claimer.Work.
 func (w *Worker) Yield(_ string, shard int, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if errors.Is(cause, member.ErrMoving) {
+	if errors.Is(cause, claimer.ErrMoving) {
 		w.yielded = append(w.yielded, shard)
 	}
 }
@@ -97,7 +98,7 @@ func (w *Worker) YieldedShards() []int {
 }
 
 // TakeRuns returns the runs that have started since the last call.
-func (w *Worker) TakeRuns() []member.Run {
+func (w *Worker) TakeRuns() []claimer.Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	runs := w.runs
@@ -117,8 +118,8 @@ func (w *Worker) Incarnation() string {
 func (w *Worker) Session() registry.SessionID { return record.SessionOf(w.Incarnation()) }
 
 // WorkFor returns a handler that returns after d, or when its context ends.
-func WorkFor(d time.Duration) func(context.Context, member.Run) error {
-	return func(ctx context.Context, _ member.Run) error {
+func WorkFor(d time.Duration) func(context.Context, claimer.Run) error {
+	return func(ctx context.Context, _ claimer.Run) error {
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():

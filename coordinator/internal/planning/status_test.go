@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
@@ -22,7 +22,7 @@ func TestDecisions(t *testing.T) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		g.Start("b", coordtest.Def("job", 0, 2, ""))
 		before, _ := g.GetRecord(g.Keys.Plan("job"))
-		time.Sleep(10 * member.RegularCheck)
+		time.Sleep(10 * leader.RegularCheck)
 		after, _ := g.GetRecord(g.Keys.Plan("job"))
 		assert.Equal(t, before.Modified, after.Modified)
 	})
@@ -32,7 +32,7 @@ func TestDecisions(t *testing.T) {
 		for range 20 {
 			_, err := a.Trigger(t.Context(), "job", "", nil)
 			require.NoError(t, err)
-			time.Sleep(2 * member.RegularCheck)
+			time.Sleep(2 * leader.RegularCheck)
 		}
 		assert.Empty(t, g.ReadPlan("job").Triggers, "it was cleared")
 		assert.Equal(t, before, g.ReadPlan("job").Decisions)

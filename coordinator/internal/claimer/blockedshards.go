@@ -1,0 +1,79 @@
+package claimer
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// BlockedShards are the shards of a process whose functions have not returned, across
+// incarnations. A shard that an earlier incarnation still runs is blocked: it must not start
+// here again before the function has returned.
+type BlockedShards struct {
+	mu          sync.Mutex
+	Running     map[string]shardset.Set // by job, of all incarnations
+	Old         map[string]shardset.Set // by job, of earlier incarnations; a set is never changed in place
+	OnUnblocked func()                  // called after a removal from Old; must not block
+}
+
+// beginIncarnation blocks all shards that run.
+func (b *BlockedShards) BeginIncarnation() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Old = map[string]shardset.Set{}
+	for job, shards := range b.Running {
+		b.Old[job] = shards.Clone()
+	}
+}
+
+// addRunning records that the function of a shard is called.
+func (b *BlockedShards) addRunning(job string, shard int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.Running == nil {
+		b.Running = map[string]shardset.Set{}
+	}
+	shards := b.Running[job]
+	shards.Add(shard)
+	b.Running[job] = shards
+}
+
+// removeRunning records that the function of a shard has returned.
+func (b *BlockedShards) removeRunning(job string, shard int) {
+	b.mu.Lock()
+	shards := b.Running[job]
+	if shards.Remove(shard); shards.IsZero() {
+		delete(b.Running, job)
+	} else {
+		b.Running[job] = shards
+	}
+	unblocked := b.Old[job].Has(shard)
+	if unblocked {
+		b.Old[job] = b.Old[job].Minus(shardset.Of(shard))
+		if b.Old[job].IsZero() {
+			delete(b.Old, job)
+		}
+	}
+	b.mu.Unlock()
+	if unblocked {
+		b.OnUnblocked()
+	}
+}
+
+// getBlocked returns the blocked shards of a job.
+func (b *BlockedShards) getBlocked(job string) shardset.Set {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Old[job]
+}
+
+// copyBlocked returns the blocked shards by job, nil if there are none.
+func (b *BlockedShards) CopyBlocked() map[string]shardset.Set {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.Old) == 0 {
+		return nil
+	}
+	return maps.Clone(b.Old)
+}

@@ -1,0 +1,183 @@
+package claimer
+
+import (
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/claiming"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// inbox is the input of a claimer from other goroutines.
+type inbox struct {
+	mu             sync.Mutex
+	Running        int // runs whose function has not returned
+	ended          []endedRun
+	batching       bool          // ends wait for other ends: only the last one wakes the claimer
+	Closed         bool          // claim nothing more
+	skewed         bool          // claim nothing while the clock is skewed
+	stopped        chan struct{} // closed when nothing more can be claimed; nil: not asked for
+	emptied        chan struct{} // closed when the incarnation may leave; nil: not asked for
+	recheckBlocked bool          // blocked shards may have become free
+	cutShort       int           // functions that returned after the session had been lost
+}
+
+// endedRun is a run whose function has returned.
+type endedRun struct {
+	job *JobState
+	claiming.EndedRun
+}
+
+// StopClaiming makes the claimer claim nothing more. It returns a channel that is closed once
+// no write that may claim is in flight.
+func (c *Claimer) StopClaiming() <-chan struct{} {
+	c.Inbox.mu.Lock()
+	defer c.Inbox.mu.Unlock()
+	c.Inbox.Closed = true
+	if c.Inbox.stopped == nil {
+		c.Inbox.stopped = make(chan struct{})
+	}
+	defer c.wake()
+	return c.Inbox.stopped
+}
+
+// recheckBlocked has the claimer decide again on shards that were blocked.
+func (c *Claimer) RecheckBlocked() {
+	c.Inbox.mu.Lock()
+	defer c.Inbox.mu.Unlock()
+	c.Inbox.recheckBlocked = true
+	c.wake()
+}
+
+// setSkewed records whether a leader has found the clock to be skewed.
+func (c *Claimer) SetSkewed(skewed bool) {
+	c.Inbox.mu.Lock()
+	defer c.Inbox.mu.Unlock()
+	c.Inbox.skewed = skewed
+	c.wake()
+}
+
+// notifyEmpty returns a channel that is closed once nothing runs, all ends are on record and
+// the plans assign this incarnation no shards but those that wait for its return. It is called
+// after StopClaiming.
+func (c *Claimer) NotifyEmpty() <-chan struct{} {
+	c.Inbox.mu.Lock()
+	defer c.Inbox.mu.Unlock()
+	if c.Inbox.emptied == nil {
+		c.Inbox.emptied = make(chan struct{})
+	}
+	defer c.wake()
+	return c.Inbox.emptied
+}
+
+// NotifyWaiters closes the channels of StopClaiming and notifyEmpty when their time has come.
+func (c *Claimer) NotifyWaiters() {
+	c.Inbox.mu.Lock()
+	defer c.Inbox.mu.Unlock()
+	if !c.Inbox.Closed || c.WritesInFlight > 0 {
+		return
+	}
+	closeOnce(c.Inbox.stopped)
+	if c.Inbox.emptied == nil || c.Running > 0 {
+		return
+	}
+	for _, j := range c.Jobs {
+		if !j.IsEmpty(c.Me, c.AwaitsReturn) {
+			return
+		}
+	}
+	closeOnce(c.Inbox.emptied)
+}
+
+// IsEmpty reports whether an incarnation may leave as far as the job is concerned: no run and
+// no end waits, and it owns no shards, unless they await its return.
+func (j *JobState) IsEmpty(me string, awaitsReturn bool) bool {
+	var owned shardset.Set
+	if j.Plan != nil && !awaitsReturn {
+		owned = j.Plan.Owners[me]
+	}
+	return len(j.Ended) == 0 && owned.IsZero() && len(j.Claims.Running) == 0
+}
+
+// closeOnce closes a channel that is neither nil nor closed.
+func closeOnce(c chan struct{}) {
+	if c == nil {
+		return
+	}
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+// DrainInbox applies the input of other goroutines.
+func (c *Claimer) DrainInbox() {
+	c.Inbox.mu.Lock()
+	ends := c.Inbox.ended
+	c.Inbox.ended = nil
+	c.Inbox.batching = false
+	c.Running = c.Inbox.Running
+	closed, skewed := c.Inbox.Closed, c.Inbox.skewed
+	recheck := c.Inbox.recheckBlocked
+	c.Inbox.recheckBlocked = false
+	c.Inbox.mu.Unlock()
+	for _, e := range ends {
+		j := e.job
+		j.Ended = append(j.Ended, e.EndedRun)
+		if _, frozen := c.Frozen[j]; frozen {
+			c.MarkDirty(j) // a move waits for this end
+		} else {
+			c.holdEnds(j, time.Now())
+		}
+	}
+	if recheck || closed != c.Draining || skewed != c.skewed {
+		c.Draining, c.skewed = closed, skewed
+		c.markAllDirty()
+	}
+	if len(ends) > 0 && c.Running == 0 {
+		c.markHeld()
+	}
+}
+
+// setBatching lets ends stay in the inbox while earlier ends wait for others anyway.
+func (c *Claimer) setBatching() {
+	c.Inbox.mu.Lock()
+	defer c.Inbox.mu.Unlock()
+	c.Inbox.batching = !c.flushAt.IsZero() && len(c.Frozen) == 0 && !c.Draining
+}
+
+// addRunning counts n functions that are about to be called.
+func (in *inbox) addRunning(n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.Running += n
+}
+
+// addEnded records that a function has returned, and reports whether to wake the claimer now.
+func (in *inbox) addEnded(e endedRun, sessionLost bool) (wake bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.Running--; sessionLost {
+		in.cutShort++
+	}
+	in.ended = append(in.ended, e)
+	return in.Running == 0 || !in.batching
+}
+
+// countCutShort returns the number of runs that the loss of the session ended or kept from
+// beginning. It is called once run has returned.
+func (c *Claimer) CountCutShort() int {
+	c.Inbox.mu.Lock()
+	defer c.Inbox.mu.Unlock()
+	n := c.Inbox.Running + c.Inbox.cutShort
+	for _, b := range c.startQueue {
+		for _, g := range b.decision.Starts {
+			n += g.Shards.Len()
+		}
+	}
+	return n
+}
+
+// CountOwned returns the number of shards that the plans assign to this incarnation.
+func (c *Claimer) CountOwned() int { return c.ownershipLog.Total() }

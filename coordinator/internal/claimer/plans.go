@@ -1,0 +1,93 @@
+package claimer
+
+import (
+	"context"
+
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// ApplyPlans applies the plans that have changed to the states of their jobs.
+func (c *Claimer) ApplyPlans(ctx context.Context) {
+	c.Plans.Drain(func(n feed.Update[*record.Plan]) {
+		j := c.Jobs[n.Name]
+		if n.Deleted || n.Unreadable {
+			if j != nil {
+				c.ownershipLog.LosePlan(ctx, j.Claims.Job, j.planKey, n.Err)
+				j.Plan, j.PlanRev = nil, registry.Rev{}
+				delete(c.Frozen, j)
+				if n.Deleted {
+					c.setUnsupported(j, false)
+				}
+			}
+			return
+		}
+		mine := n.Value.Owners[c.Me]
+		if j == nil {
+			if mine.IsZero() {
+				return // other members own the job
+			}
+			j = &JobState{
+				Segment: n.Name, key: c.Keys.Claims(c.Me, n.Name), planKey: c.Keys.Plan(n.Name),
+				index: -1, Claims: record.Claims{Job: n.Value.Job},
+			}
+			c.Jobs[n.Name] = j
+		}
+		j.Plan, j.PlanRev, j.StalePlan = n.Value, n.Rev, registry.Rev{}
+		c.ownershipLog.SetOwned(j.Claims.Job, mine)
+		if delete(c.Frozen, j); !j.Plan.Frozen.IsZero() {
+			c.Frozen[j] = struct{}{}
+		}
+		c.compileEpochs(j)
+		c.MarkDirty(j)
+		c.yieldShards(j, j.Claims.Running.Shards())
+	})
+}
+
+// yieldShards asks the Work to yield those of running shards that are to move or are disabled.
+func (c *Claimer) yieldShards(j *JobState, running shardset.Set) {
+	if j.Plan == nil {
+		return
+	}
+	for s := range running.Intersect(j.Plan.Frozen).All() {
+		c.Work.Yield(j.Claims.Job, s, ErrMoving)
+	}
+	for s := range running.Intersect(j.Plan.Disabled).All() {
+		c.Work.Yield(j.Claims.Job, s, ErrDisabled)
+	}
+}
+
+// compileEpochs compiles the definitions of a plan that have not been compiled before.
+func (c *Claimer) compileEpochs(j *JobState) {
+	programs := make(map[int]due.Program, len(j.Plan.Epochs))
+	for i := range j.Plan.Epochs {
+		e := &j.Plan.Epochs[i]
+		if p, ok := j.programs[e.Number]; ok {
+			programs[e.Number] = p
+			continue
+		}
+		p, err := c.Work.Compile(e.Def)
+		if err != nil {
+			if e.Number > j.loggedUnsupported { // once, not at each change of the plan
+				j.loggedUnsupported = e.Number
+				c.Log.Error("definition is not supported by this version; instances that support it run its fires",
+					"job", j.Plan.Job, "epoch", e.Number, "error", err)
+			}
+			continue
+		}
+		programs[e.Number] = p
+	}
+	j.programs = programs
+	c.setUnsupported(j, len(programs) < len(j.Plan.Epochs))
+}
+
+// setUnsupported records whether a job's plan has a definition that this process cannot compile.
+func (c *Claimer) setUnsupported(j *JobState, unsupported bool) {
+	if unsupported != j.unsupported {
+		j.unsupported = unsupported
+		c.SetSupported(j.Claims.Job, !unsupported)
+	}
+}

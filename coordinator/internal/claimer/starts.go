@@ -1,0 +1,80 @@
+package claimer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/claiming"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/registry"
+)
+
+// startingRuns are the claimed runs of one write, not started yet.
+type startingRuns struct {
+	*PendingWrite
+	rev registry.Rev // of the commit that claimed them
+}
+
+// startQueuedRuns starts the claimed runs. While the session is suspended they stay queued. The
+// process may have been suspended for any length of time since the commit, so safe-until is
+// compared with the clock as well.
+func (c *Claimer) startQueuedRuns(ctx context.Context) error {
+	if len(c.startQueue) == 0 {
+		return nil
+	}
+	switch state, safe := c.Session.State(); {
+	case state == registry.SessionSuspended && time.Now().Before(safe):
+		return nil
+	case state != registry.SessionConnected || !time.Now().Before(safe):
+		return fmt.Errorf("start: %w", registry.ErrSessionLost)
+	}
+	for _, b := range c.startQueue {
+		c.startRuns(ctx, b)
+	}
+	c.startQueue = nil
+	return nil
+}
+
+// startRuns starts the runs of a claim. It uses the plan on which the claim rests, since the
+// job may have another plan by now, or none.
+func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
+	j := b.Job
+	for _, g := range b.decision.Starts {
+		e, ok := b.plan.Epoch(g.Epoch)
+		if !ok {
+			continue // cannot happen: the claim rests on this plan
+		}
+		r := Run{
+			Job: j.Claims.Job, Program: b.programs[g.Epoch], Shards: e.Job().Shards,
+			Fire: g.Fire.Time(), Attempt: g.Attempt, Rerun: g.Attempt > 1, Trigger: g.Trigger, Missed: g.Missed,
+			Fence: c.FenceBase + b.rev.Seq, Session: c.Session.ID(),
+		}
+		for _, t := range b.plan.Triggers {
+			if t.Number == g.Trigger {
+				r.Param = t.Param
+			}
+		}
+		c.Inbox.addRunning(g.Shards.Len())
+		for s := range g.Shards.All() {
+			r.Shard = s
+			c.Work.Start(ctx, r, c.TrackRun(ctx, j, s, due.WantsReruns(e.Job())))
+		}
+		c.yieldShards(j, g.Shards)
+	}
+}
+
+// TrackRun records that the function of a run is called, and returns the function that records
+// its return. The session is lost if ctx has ended by then. reruns states whether the definition
+// has a run made again that is handed back.
+func (c *Claimer) TrackRun(ctx context.Context, j *JobState, shard int, reruns bool) func(error) {
+	job := j.Claims.Job
+	c.Blocked.addRunning(job, shard)
+	return func(err error) {
+		c.Blocked.removeRunning(job, shard)
+		if c.Inbox.addEnded(endedRun{j, claiming.EndedRun{Shard: shard, Err: err, HandedBack: reruns && errors.Is(err, ErrHandedBack)}}, ctx.Err() != nil) {
+			c.wake()
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package claimer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Causes of the end of the context of Config.Own. Other causes are registry.ErrSessionLost and
+// the cause of the context given to Join.
+var (
+	// ErrMoving means that another instance is to own the shard.
+	ErrMoving = errors.New("shard is to move")
+	// ErrDisabled means that an Operator disabled the shard.
+	ErrDisabled = errors.New("shard is disabled")
+)
+
+// Work is what a Member does with the shards it owns. Its methods are called from the
+// member's goroutines and must not block.
+type Work interface {
+	// Compile compiles a stored definition; see Compiler. It may be called from many goroutines
+	// at once.
+	Compile(def json.RawMessage) (due.Program, error)
+	// Start starts a run whose claim is committed, in a goroutine of its own. ctx ends with the
+	// session, with a cause that wraps registry.ErrSessionLost. done must be called exactly once,
+	// when the function has returned: until then the shard neither moves nor runs again in this
+	// process. An error that wraps ErrHandedBack hands the run back: it is pending as another
+	// attempt, for the shard's next owner.
+	Start(ctx context.Context, r Run, done func(error))
+	// Yield is called when a run that was started keeps its shard from moving (cause is
+	// ErrMoving), or when the shard is disabled (ErrDisabled). It may be called more than once
+	// for a run.
+	Yield(job string, shard int, cause error)
+}
+
+// ErrHandedBack is the error of a run that is to be made again as another attempt, because the
+// process ended it or never called its function. It is no failure of the run, and does not count
+// as one of the attempts that crashes may end. If the job's definition does not want runs made
+// again after a crash, the run counts as failed.
+var ErrHandedBack = errors.New("handed back")
+
+// Run is a claimed run.
+type Run struct {
+	Job     string
+	Program due.Program // of the run's epoch
+	Shard   int
+	Shards  int
+	Fire    time.Time // the scheduled instant, or the instant of the trigger
+	Attempt int       // from 1
+	Rerun   bool      // an earlier attempt crashed or was handed back
+	Trigger uint64    // zero: a scheduled fire
+	Param   string    // of the trigger
+	Missed  bool      // claimed late by the misfire policy
+	Fence   uint64    // greater than that of any earlier run of the shard; equal if neither run was claimed
+	Session registry.SessionID
+}

@@ -1,0 +1,222 @@
+package claimer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/claiming"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// PendingWrite is a new version of a job's claims record.
+type PendingWrite struct {
+	Job        *JobState
+	decision   claiming.Decision
+	plan       *record.Plan // on which the decision rests
+	planRev    registry.Rev
+	programs   map[int]due.Program // of plan
+	endedCount int                 // how many of Job.Ended it covers
+	value      []byte              // the encoded record
+}
+
+// WriteResult is the result of a transaction.
+type WriteResult struct {
+	Load batch.Load[*PendingWrite]
+	Rev  registry.Rev
+	Err  error
+}
+
+// startWrites decides on the dirty jobs and sends their writes, up to maxWrites transactions.
+func (c *Claimer) startWrites(ctx context.Context, clock time.Time) {
+	if c.WritesInFlight >= maxWrites || len(c.Dirty) == 0 {
+		return
+	}
+	entries := c.DecideWrites(clock)
+	if len(entries) == 0 {
+		return
+	}
+	for _, ld := range c.PackWrites(entries) {
+		if c.WritesInFlight >= maxWrites {
+			for _, e := range ld.Parts {
+				c.MarkDirty(e.Job) // a later transaction has room
+			}
+			continue
+		}
+		for _, e := range ld.Parts {
+			e.Job.Writing = true
+			delete(c.Held, e.Job)
+		}
+		c.WritesInFlight++
+		go func() { // at most maxWrites at once; each ends with ctx
+			rev, err := registry.Apply(ctx, c.Reg, ld.Txn)
+			c.results <- WriteResult{ld, rev, err}
+		}()
+	}
+}
+
+// drainWrites waits for the transactions in flight, which end with ctx.
+func (c *Claimer) drainWrites() {
+	for ; c.WritesInFlight > 0; c.WritesInFlight-- {
+		<-c.results
+	}
+}
+
+// DecideWrites decides on the dirty jobs. It returns their writes, and puts jobs that wait for
+// an instant on the agenda.
+func (c *Claimer) DecideWrites(clock time.Time) []*PendingWrite {
+	var entries []*PendingWrite
+	for j := range c.Dirty {
+		if j.Writing {
+			continue // it stays dirty until the result is known
+		}
+		delete(c.Dirty, j)
+		in := claiming.Input{
+			Me: c.Me, Plan: j.Plan, Programs: j.programs, Claims: j.Claims, Ended: j.Ended,
+			Blocked: c.Blocked.getBlocked(j.Claims.Job), Now: record.InstantOf(clock),
+			MayClaim: c.MayClaim && j.StalePlan.IsZero(), AllowedSkew: c.MaxSkew, ReportedAhead: j.reportedAhead,
+		}
+		e := &PendingWrite{Job: j, decision: in.Decide(), plan: j.Plan, planRev: j.PlanRev, programs: j.programs, endedCount: len(j.Ended)}
+		out := &e.decision
+		c.agenda.schedule(j, out.Wake)
+		c.reportAhead(j, out.Ahead)
+		if !out.Changed {
+			continue
+		}
+		switch _, frozen := c.Frozen[j]; {
+		case out.RestsOnPlan, frozen, c.Draining:
+		case !due.RecordsEnds(j.Plan):
+			continue // the next claim records the ends
+		case !c.Flushing:
+			c.holdEnds(j, time.Now())
+			continue
+		}
+		var err error
+		if e.value, err = record.Encode(&out.Claims); err != nil {
+			c.Log.Error("claims record cannot be encoded; no run of the job begins here", "job", j.Claims.Job, "error", err)
+			continue
+		}
+		entries = append(entries, e)
+	}
+	slices.SortFunc(entries, func(a, b *PendingWrite) int { return cmp.Compare(a.Job.Segment, b.Job.Segment) })
+	return entries
+}
+
+// reportAhead logs and publishes a change of the instant that a job's shards wait for.
+func (c *Claimer) reportAhead(j *JobState, ahead record.Ahead) {
+	if ahead == j.reportedAhead {
+		return
+	}
+	j.reportedAhead = ahead
+	job := j.Claims.Job
+	if ahead.Epoch != 0 {
+		c.Log.Warn("claims are ahead of this clock: this clock or an earlier owner's is wrong; shards wait until the clock has caught up, or Operator.Reset",
+			"job", job, "epoch", ahead.Epoch, "until", ahead.At.Time())
+	} else {
+		c.Log.Info("claims are no longer ahead of this clock; shards are claimed again", "job", job)
+	}
+	c.PublishAhead(job, ahead)
+}
+
+// holdEnds has the ends of a job wait for other ends to share their commit.
+func (c *Claimer) holdEnds(j *JobState, now time.Time) {
+	c.Held[j] = struct{}{}
+	if c.flushAt.IsZero() {
+		c.flushAt = now.Add(maxEndsDelay)
+	}
+}
+
+// markHeld marks the jobs whose ends wait, so that the ends are written.
+func (c *Claimer) markHeld() {
+	for j := range c.Held {
+		c.MarkDirty(j)
+	}
+	clear(c.Held)
+	c.flushAt = time.Time{}
+}
+
+// PackWrites packs writes into transactions.
+func (c *Claimer) PackWrites(entries []*PendingWrite) []batch.Load[*PendingWrite] {
+	common := []registry.Cond{registry.Alive(c.Session.ID())}
+	return batch.Pack(common, entries, c.Reg.Limits(), c.composeShare, func(*PendingWrite) bool { return false })
+}
+
+// composeShare returns the conditions and operations that a write adds to a transaction.
+func (c *Claimer) composeShare(e *PendingWrite) batch.Items {
+	var share batch.Items
+	if e.decision.RestsOnPlan {
+		share.Conds = []registry.Cond{registry.At(e.Job.planKey, e.planRev)}
+	}
+	if e.Job.Rev.IsZero() {
+		share.Ops = []registry.Op{registry.Create(e.Job.key, e.value)}
+	} else {
+		share.Ops = []registry.Op{registry.Set(e.Job.key, e.Job.Rev, e.value)}
+	}
+	return share
+}
+
+// ApplyResult applies the result of a transaction.
+func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
+	c.WritesInFlight--
+	for _, e := range w.Load.Parts {
+		e.Job.Writing = false
+	}
+	if w.Err != nil {
+		for _, e := range w.Load.Parts {
+			c.MarkDirty(e.Job)
+		}
+		return c.handleFailedWrite(w)
+	}
+	for _, e := range w.Load.Parts {
+		j := e.Job
+		j.Rev, j.Claims = w.Rev, e.decision.Claims
+		if j.Ended = j.Ended[e.endedCount:]; len(j.Ended) == 0 {
+			j.Ended = nil
+		}
+		if len(e.decision.Starts) > 0 {
+			c.startQueue = append(c.startQueue, startingRuns{e, w.Rev})
+		}
+	}
+	return c.startQueuedRuns(ctx)
+}
+
+// handleFailedWrite handles a transaction that was not applied. The job whose condition failed
+// waits for a newer plan; the other jobs are written again at once.
+func (c *Claimer) handleFailedWrite(w WriteResult) error {
+	refusal, refused := batch.FindConflict(w.Err)
+	switch {
+	case refused:
+		part, ok := w.Load.PartOf(refusal.Index)
+		if !ok { // the condition that all share: the session is alive
+			return fmt.Errorf("claim: %w: %w", registry.ErrSessionLost, w.Err)
+		}
+		e := w.Load.Parts[part]
+		if refusal.Index >= len(w.Load.Txn.If) {
+			return fmt.Errorf("claim %s: %w: %w", e.Job.Claims.Job, record.ErrEdited, w.Err)
+		}
+		if e.Job.PlanRev == e.planRev {
+			e.Job.StalePlan = e.planRev
+		}
+	case errors.Is(w.Err, registry.ErrUnknownOutcome): // Apply detects its own commit, so another writer changed the record after it
+		return fmt.Errorf("claim: %w: %w", record.ErrEdited, w.Err)
+	case errors.Is(w.Err, registry.ErrSessionLost), errors.Is(w.Err, registry.ErrClosed):
+		return fmt.Errorf("claim: %w", w.Err)
+	default:
+		c.Log.Error("claims not written; trying again", "error", w.Err)
+		for _, e := range w.Load.Parts {
+			delete(c.Dirty, e.Job)
+			c.agenda.schedule(e.Job, record.InstantOf(c.Clock().Add(RefusedRetryDelay)))
+		}
+	}
+	return nil
+}
+
+// refusedRetryDelay is the time until a write is retried that the registry refused for a reason
+// of its own, such as a full store or a lost permission.
+const RefusedRetryDelay = time.Second

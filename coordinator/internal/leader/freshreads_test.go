@@ -1,0 +1,38 @@
+package leader
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+func TestLeader_FreshRead(t *testing.T) {
+	t.Run("reflects the commits known before it began, not those observed during it", func(t *testing.T) {
+		keys, err := record.NewKeys("test", "default")
+		require.NoError(t, err)
+		l := &Leader{Restorer: NewRestorer(), Log: slog.New(slog.DiscardHandler), LastCommit: 7}
+		l.Self = Self{Keys: keys, Reg: &listing{memory.New().Client("a"), func() { l.LastCommit = 9 }}}
+		read, err := l.readClaims(t.Context(), "x.x")
+		require.NoError(t, err)
+		assert.EqualValues(t, 7, read.Seen)
+	})
+}
+
+// listing is a registry that calls meanwhile during each List.
+type listing struct {
+	registry.Registry
+	meanwhile func()
+}
+
+func (r *listing) List(ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+	out, err := r.Registry.List(ctx, dir, o)
+	r.meanwhile()
+	return out, err
+}

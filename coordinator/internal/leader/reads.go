@@ -1,0 +1,113 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/parallel"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// DecideWithReads runs the planning function until it requests no more fresh reads. The claims of
+// expired members, and of members that run shards which wait to move, are always requested, so they
+// are read at the start.
+func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (planning.Decision, error) {
+	l.View.Now = now
+	wanted := l.View.ExpiredMembers()
+	for inc := range l.WatchedClaims {
+		if l.View.Alive(inc) {
+			wanted = append(wanted, inc)
+		}
+	}
+	l.View.Absences = l.measureAbsences()
+	for {
+		l.setTask("fresh reads", "claims")
+		if err := l.readClaimsOfEach(ctx, wanted); err != nil {
+			return planning.Decision{}, err
+		}
+		l.setTask("planning", "")
+		d, err := l.runPlanning(ctx)
+		if err != nil {
+			return planning.Decision{}, err
+		}
+		if len(d.Reads) == 0 {
+			return d, nil
+		}
+		wanted = d.Reads
+	}
+}
+
+// parallelReads bounds the concurrent fresh reads. A joining member gets shards of all others, and
+// waits until the claims of all of them have been read.
+const parallelReads = 16
+
+// readClaimsOfEach makes a fresh read of the claims of each incarnation.
+func (l *Leader) readClaimsOfEach(ctx context.Context, incarnations []string) error {
+	var mu sync.Mutex
+	return parallel.Each(ctx, parallelReads, incarnations, func(ctx context.Context, inc string) error {
+		read, err := l.readClaims(ctx, inc)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		l.View.Reads[inc] = read
+		return nil
+	})
+}
+
+// readClaims makes a fresh read of an incarnation's claims. Seen is the newest commit that was known
+// before the read began.
+func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.FreshRead, error) {
+	out := planning.FreshRead{Seen: l.LastCommit, Claims: map[string]planning.ClaimsRecord{}, Unreadable: map[string]bool{}}
+	listing, err := l.Self.Reg.List(ctx, l.Self.Keys.ClaimsOf(incarnation), fresh)
+	if err != nil {
+		return planning.FreshRead{}, fmt.Errorf("read claims of %s: %w", incarnation, err)
+	}
+	for _, e := range listing.Entries {
+		claims, err := record.Decode[record.Claims](e.Value)
+		if err == nil {
+			err = record.CheckJobOf(e.Key, claims.Job)
+		}
+		if err != nil {
+			l.logs.LogUnreadable(e, err)
+			out.Unreadable[e.Key.Name()] = true
+			continue
+		}
+		out.Claims[e.Key.Name()] = planning.ClaimsRecord{Rev: e.Modified, Claims: claims}
+	}
+	for key := range l.foreign {
+		if key.Dir() == l.Self.Keys.ClaimsOf(incarnation) {
+			out.Unreadable[key.Name()] = true
+		}
+	}
+	return out, nil
+}
+
+// watchClaims watches the claims of the pending incarnations, which run shards that wait to move, and
+// of no others.
+func (l *Leader) watchClaims(ctx context.Context, wg *sync.WaitGroup, pending []string) {
+	for inc, stop := range l.WatchedClaims {
+		if !slices.Contains(pending, inc) {
+			stop()
+			delete(l.WatchedClaims, inc)
+		}
+	}
+	for _, inc := range pending {
+		if _, ok := l.WatchedClaims[inc]; ok {
+			continue
+		}
+		fctx, stop := context.WithCancel(ctx)
+		l.WatchedClaims[inc] = stop
+		wg.Go(func() {
+			registry.Follow(fctx, l.Self.Reg, l.Self.Keys.ClaimsOf(inc), func(registry.Batch) error {
+				l.wakeUp()
+				return nil
+			})
+		})
+	}
+}

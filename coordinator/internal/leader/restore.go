@@ -1,0 +1,236 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// During a term only its leader writes plans, and no process deletes a plan or a definition or stores
+// a definition of a lower revision. So a leader that observes such a change has observed a record
+// edit. Its view holds the plans, and the plans hold the definitions in force; it writes them again
+// under its term. A later leader has no copy to compare with, and plans by the records that it reads.
+
+// Restorer is a leader's knowledge for restoring edited plans and definitions.
+type Restorer struct {
+	lastWrite map[string]uint64 // by segment: the commit of this term that last wrote the plan
+	unsure    map[string]bool   // segments whose last change has an unknown outcome
+
+	badJobs, badControls map[string]bool // segments whose definition or control record cannot be read
+
+	foreign         map[registry.Key]bool // keys whose value another program wrote; lists leave them out
+	rereadForeignAt time.Time             // when to read them again; zero: there are none
+
+	rereadClaimsAt time.Time // when to read unreadable claims again; zero: there are none
+}
+
+// NewRestorer returns the Restorer of a new term.
+func NewRestorer() *Restorer {
+	return &Restorer{
+		lastWrite: map[string]uint64{}, unsure: map[string]bool{}, badJobs: map[string]bool{}, badControls: map[string]bool{},
+		foreign: map[registry.Key]bool{},
+	}
+}
+
+// detectPlanEdit reports whether another writer changed a plan. If so, the view keeps the plan that the
+// leader knows, and planning writes it over the stored value.
+func (l *Leader) detectPlanEdit(n feed.Update[*record.Plan]) bool {
+	old, known := l.View.Plans[n.Name]
+	unsure := l.unsure[n.Name]
+	delete(l.unsure, n.Name) // after another write of the record, a transaction whose outcome is unknown can no longer commit
+	switch {
+	case !known, !l.synced, unsure, errors.Is(n.Err, record.ErrNewerFormat): // a record of a newer version is valid
+		return false
+	case n.Deleted && !l.View.IsOffered(old.Job):
+		return false // an operator may remove a job that no live instance offers
+	case !n.Deleted && n.Rev.Seq <= max(l.View.Term.Seq, l.lastWrite[n.Name]):
+		return false
+	}
+	l.View.Plans[n.Name] = planning.PlanRecord{Rev: n.Rev, Plan: old.Plan}
+	l.View.EditedPlans[n.Name] = true
+	l.idle = false
+	l.LastCommit = max(l.LastCommit, n.Rev.Seq)
+	l.Log.Warn("another writer changed or deleted a plan; restoring it", "job", old.Job, "key", string(l.Self.Keys.Plan(n.Name)))
+	return true
+}
+
+// recordPlan records a plan that this leader committed.
+func (l *Leader) recordPlan(c planning.Change, rev registry.Rev) {
+	l.lastWrite[c.Segment] = rev.Seq
+	delete(l.unsure, c.Segment)
+	delete(l.View.EditedPlans, c.Segment)
+	l.View.Plans[c.Segment] = planning.PlanRecord{Rev: rev, Plan: c.Plan}
+}
+
+// restoreDefinitions stores definitions in force again that another writer deleted or replaced by one of
+// a lower revision. It leaves a job that no live instance offers, since an operator may have removed it.
+func (l *Leader) restoreDefinitions(ctx context.Context) error {
+	var parts []restoredDefinition
+	for _, seg := range slices.Sorted(maps.Keys(l.View.Plans)) {
+		last := l.View.Plans[seg].Last()
+		stored, ok := l.View.Jobs[seg]
+		if ok && stored.Revision >= last.Job().Revision || l.badJobs[seg] || l.foreign[l.Self.Keys.Job(seg)] || !l.View.IsOffered(last.Job().Name) {
+			continue
+		}
+		d, err := restoreDefinition(l.Self.Keys.Job(seg), stored.Rev, last)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, d)
+	}
+	loads := batch.Pack([]registry.Cond{registry.At(l.Self.Keys.Leader(), l.View.Term)}, parts, l.Self.Reg.Limits(),
+		func(d restoredDefinition) batch.Items { return batch.Items{Ops: []registry.Op{d.op}} }, func(restoredDefinition) bool { return false })
+	for _, ld := range loads {
+		l.setTask("writes", "definitions")
+		rev, err := registry.Apply(ctx, l.Self.Reg, ld.Txn)
+		if refusal, refused := batch.FindConflict(err); refused {
+			if refusal.Index == 0 {
+				return errTermOver
+			}
+			if err := l.findForeignValue(ctx, ld.Txn, refusal.Index); err != nil {
+				return err
+			}
+			continue // the watch delivers the stored value
+		}
+		if err != nil {
+			return fmt.Errorf("restore definitions: %w", err)
+		}
+		for _, d := range ld.Parts {
+			l.Log.Warn("another writer deleted a definition or stored an older one; restored the one in force",
+				"job", d.job.Name, "revision", d.job.Revision, "key", string(d.op.Key))
+			l.jobs.Feed.RecordWrite(d.op.Key.Name(), rev, d.JobRecord)
+		}
+	}
+	return nil
+}
+
+// restoredDefinition is a definition to store again.
+type restoredDefinition struct {
+	planning.JobRecord
+	job record.Job
+	op  registry.Op
+}
+
+// restoreDefinition returns the write that stores the definition of an epoch over the stored version.
+func restoreDefinition(key registry.Key, stored registry.Rev, e *record.Epoch) (restoredDefinition, error) {
+	value, err := record.Encode(e.Def)
+	if err != nil {
+		return restoredDefinition{}, err
+	}
+	d := restoredDefinition{JobRecord: planning.JobRecord{Def: e.Def, Job: e.Job()}, job: e.Job(), op: registry.Create(key, value)}
+	if !stored.IsZero() {
+		d.op = registry.Set(key, stored, value)
+	}
+	return d, nil
+}
+
+// foreignReread is the interval at which a leader reads keys with foreign values again.
+const foreignReread = 2 * time.Second
+
+// findForeignValue finds out whether a transaction was refused because of a foreign value: one that
+// another program wrote, so that lists leave its key out though the key exists. No transaction can
+// replace such a value.
+func (l *Leader) findForeignValue(ctx context.Context, t registry.Txn, index int) error {
+	var key registry.Key
+	if n := len(t.If); index < n && t.If[index].Kind == registry.CondAbsent {
+		key = t.If[index].Key
+	} else if index >= n && t.Then[index-n].Kind == registry.OpCreate {
+		key = t.Then[index-n].Key
+	} else {
+		return nil
+	}
+	_, err := l.Self.Reg.Get(ctx, key, fresh)
+	if !errors.Is(err, registry.ErrForeign) {
+		return nil // the watch delivers the stored value
+	}
+	if !l.foreign[key] {
+		l.Log.Error("record left alone: another program wrote its value; delete the key", "key", string(key), "error", err)
+	}
+	l.foreign[key], l.rereadForeignAt = true, time.Now().Add(foreignReread)
+	return nil
+}
+
+// foreignConflicts is the number of conflicts on one vacancy after which a candidate reads the election
+// keys, to find foreign values.
+const foreignConflicts = 10
+
+// logForeignValues logs each election key that holds a foreign value. Until it is deleted, no instance
+// can lead.
+func (e *Elector) logForeignValues(ctx context.Context) {
+	for _, key := range []registry.Key{e.Self.Keys.Leader(), e.Self.Keys.Seat()} {
+		if _, err := e.Self.Reg.Get(ctx, key, fresh); errors.Is(err, registry.ErrForeign) {
+			e.Log.Error("no instance can lead: another program wrote an election key; delete the key", "key", string(key), "error", err)
+		}
+	}
+}
+
+// rereadForeign reads keys with foreign values again when that is due.
+func (l *Leader) rereadForeign(ctx context.Context) {
+	if len(l.foreign) == 0 || time.Now().Before(l.rereadForeignAt) {
+		return
+	}
+	for key := range l.foreign {
+		if _, err := l.Self.Reg.Get(ctx, key, fresh); err == nil || errors.Is(err, registry.ErrNotFound) {
+			l.Log.Info("key with a foreign value was deleted; rota uses the key again", "key", string(key))
+			delete(l.foreign, key)
+			l.idle = false
+		}
+	}
+	if l.rereadForeignAt = time.Now().Add(foreignReread); len(l.foreign) == 0 {
+		l.rereadForeignAt = time.Time{}
+	}
+}
+
+// unreadableReread is how long a leader waits before it reads unreadable claims again. It does not watch
+// them, and an operator may have restored or deleted the record.
+const unreadableReread = 5 * time.Second
+
+// scheduleReread sets when to read unreadable claims again.
+func (l *Leader) scheduleReread() {
+	l.rereadClaimsAt = time.Time{}
+	for _, read := range l.View.Reads {
+		if len(read.Unreadable) > 0 {
+			l.rereadClaimsAt = time.Now().Add(unreadableReread)
+		}
+	}
+}
+
+// unreadablePlans returns the segments whose plan cannot be read.
+func (l *Leader) unreadablePlans() map[string]bool {
+	if len(l.foreign) == 0 {
+		return l.BrokenPlans
+	}
+	all := maps.Clone(l.BrokenPlans)
+	for key := range l.foreign {
+		if key.Dir() == l.Self.Keys.Plans() {
+			all[key.Name()] = true
+		}
+	}
+	return all
+}
+
+// unreadableInputs returns, by segment, the key of a definition or control record that cannot be read.
+func (l *Leader) unreadableInputs() map[string]registry.Key {
+	out := map[string]registry.Key{}
+	for seg := range l.badControls {
+		out[seg] = l.Self.Keys.Control(seg)
+	}
+	for seg := range l.badJobs {
+		out[seg] = l.Self.Keys.Job(seg)
+	}
+	for key := range l.foreign {
+		if key.Dir() == l.Self.Keys.Jobs() {
+			out[key.Name()] = key
+		}
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+package leader
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestLeader_KnowsItsOwnWrites(t *testing.T) {
+	known := &record.Plan{Job: "job"}
+	offering := planning.MemberRecord{Member: record.Member{Jobs: []string{"job"}}}
+	l := &Leader{Log: slog.New(slog.DiscardHandler), synced: true, Restorer: NewRestorer(), View: planning.View{
+		Term: registry.Rev{Seq: 10}, Plans: map[string]planning.PlanRecord{"job": {Rev: registry.Rev{Seq: 20}, Plan: known}}, EditedPlans: map[string]bool{},
+		Live: map[registry.SessionID]bool{"A": true}, Members: map[string]planning.MemberRecord{"a.A": offering},
+	}}
+	written := func(seq uint64) feed.Update[*record.Plan] {
+		return feed.Update[*record.Plan]{Name: "job", Rev: registry.Rev{Seq: seq}, Value: &record.Plan{Job: "job"}}
+	}
+	assert.False(t, l.detectPlanEdit(written(9)), "written by an earlier leader")
+	l.unsure["job"] = true
+	assert.False(t, l.detectPlanEdit(written(21)), "the leader's own transaction of unknown outcome may have written it")
+	assert.True(t, l.detectPlanEdit(written(22)), "the unknown outcome excuses one change")
+	assert.Same(t, known, l.View.Plans["job"].Plan)
+	assert.EqualValues(t, 22, l.View.Plans["job"].Rev.Seq)
+	l.recordPlan(planning.Change{Segment: "job", Plan: known}, registry.Rev{Seq: 30})
+	assert.Empty(t, l.View.EditedPlans)
+	assert.False(t, l.detectPlanEdit(written(30)))
+	assert.True(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}))
+	l.View.Live = nil
+	assert.False(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}), "no live instance offers the job")
+}
+
+func TestRestore_Guards(t *testing.T) {
+	// restoring returns a leader that has observed no definition, or an old one, of a job in force.
+	restoring := func(t *testing.T) (l *Leader, reg registry.Registry, key registry.Key) {
+		o := newLeadingElector(t)
+		key = o.Self.Keys.Job("job")
+		e, err := record.NewEpoch(1, 0, []byte(`{"name":"job","revision":2,"shards":4}`))
+		require.NoError(t, err)
+		l = &Leader{Self: o.Self, Elector: o, Log: slog.New(slog.DiscardHandler), Progress: &Progress{}, Restorer: NewRestorer(), View: planning.View{
+			Term: o.State.LeaderRev, Jobs: map[string]planning.JobRecord{},
+			Plans:   map[string]planning.PlanRecord{"job": {Plan: &record.Plan{Job: "job", Epochs: []record.Epoch{e}}}},
+			Live:    map[registry.SessionID]bool{"A": true},
+			Members: map[string]planning.MemberRecord{"a.A": {Member: record.Member{Jobs: []string{"job"}}}},
+		}}
+		l.jobs = feed.New[planning.JobRecord](o.Self.Keys.Jobs(), l.Log, nil).NewReader(func() {})
+		return l, o.Self.Reg, key
+	}
+	t.Run("the term", func(t *testing.T) {
+		l, reg, key := restoring(t)
+		_, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(l.Self.Keys.Leader(), l.View.Term, []byte("{}"))}})
+		require.NoError(t, err)
+		require.ErrorIs(t, l.restoreDefinitions(t.Context()), errTermOver)
+		_, err = reg.Get(t.Context(), key, registry.ReadOptions{})
+		assert.ErrorIs(t, err, registry.ErrNotFound)
+	})
+	t.Run("a definition that is there", func(t *testing.T) {
+		l, reg, key := restoring(t)
+		first, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, []byte(`old`))}})
+		require.NoError(t, err)
+		newest, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(key, first, []byte(`newest`))}})
+		require.NoError(t, err)
+		require.NoError(t, l.restoreDefinitions(t.Context()), "the stored definition was not observed")
+		l.View.Jobs["job"] = planning.JobRecord{Rev: first, Job: record.Job{Revision: 1}}
+		require.NoError(t, l.restoreDefinitions(t.Context()), "an older definition was observed")
+		stays, err := reg.Get(t.Context(), key, registry.ReadOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, newest, stays.Modified)
+		l.View.Jobs["job"] = planning.JobRecord{Rev: newest, Job: record.Job{Revision: 1}}
+		require.NoError(t, l.restoreDefinitions(t.Context()))
+		stored, err := reg.Get(t.Context(), key, registry.ReadOptions{})
+		require.NoError(t, err)
+		assert.Contains(t, string(stored.Value), `"revision":2`)
+	})
+}
