@@ -17,7 +17,7 @@ type BlockedShards struct {
 	OnUnblocked func()                  // called after a removal from Old; must not block
 }
 
-// beginIncarnation blocks all shards that run.
+// BeginIncarnation blocks all shards that run.
 func (b *BlockedShards) BeginIncarnation() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,7 +68,7 @@ func (b *BlockedShards) getBlocked(job string) shardset.Set {
 	return b.Old[job]
 }
 
-// copyBlocked returns the blocked shards by job, nil if there are none.
+// CopyBlocked returns the blocked shards by job, nil if there are none.
 func (b *BlockedShards) CopyBlocked() map[string]shardset.Set {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -85,7 +85,7 @@ type Claimer struct {
 	startQueue     []startingRuns // claimed and not started, because the session was suspended
 }
 
-// NewClaimer returns the claimer of an incarnation. plans is the feed of plans, nil if the loop does
+// New returns the claimer of an incarnation. plans is the feed of plans, nil if the loop does
 // not run.
 func New(cfg Config, plans *feed.Feed[*record.Plan]) *Claimer {
 	c := &Claimer{
@@ -131,7 +131,7 @@ func (c *Claimer) wake() {
 	}
 }
 
-// run claims and records until ctx ends. An error means that this incarnation is over: its
+// Run claims and records until ctx ends. An error means that this incarnation is over: its
 // session is lost, or another writer changed its records.
 func (c *Claimer) Run(ctx context.Context) error {
 	defer c.Plans.Close()

@@ -41,7 +41,7 @@ func (c *Claimer) StopClaiming() <-chan struct{} {
 	return c.Inbox.stopped
 }
 
-// recheckBlocked has the claimer decide again on shards that were blocked.
+// RecheckBlocked has the claimer decide again on shards that were blocked.
 func (c *Claimer) RecheckBlocked() {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
@@ -49,7 +49,7 @@ func (c *Claimer) RecheckBlocked() {
 	c.wake()
 }
 
-// setSkewed records whether a leader has found the clock to be skewed.
+// SetSkewed records whether a leader has found the clock to be skewed.
 func (c *Claimer) SetSkewed(skewed bool) {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
@@ -57,7 +57,7 @@ func (c *Claimer) SetSkewed(skewed bool) {
 	c.wake()
 }
 
-// notifyEmpty returns a channel that is closed once nothing runs, all ends are on record and
+// NotifyEmpty returns a channel that is closed once nothing runs, all ends are on record and
 // the plans assign this incarnation no shards but those that wait for its return. It is called
 // after StopClaiming.
 func (c *Claimer) NotifyEmpty() <-chan struct{} {
@@ -70,7 +70,7 @@ func (c *Claimer) NotifyEmpty() <-chan struct{} {
 	return c.Inbox.emptied
 }
 
-// NotifyWaiters closes the channels of StopClaiming and notifyEmpty when their time has come.
+// NotifyWaiters closes the channels of StopClaiming and NotifyEmpty when their time has come.
 func (c *Claimer) NotifyWaiters() {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
@@ -165,8 +165,8 @@ func (in *inbox) addEnded(e endedRun, sessionLost bool) (wake bool) {
 	return in.Running == 0 || !in.batching
 }
 
-// countCutShort returns the number of runs that the loss of the session ended or kept from
-// beginning. It is called once run has returned.
+// CountCutShort returns the number of runs that the loss of the session ended or kept from
+// beginning. It is called once Run has returned.
 func (c *Claimer) CountCutShort() int {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()

@@ -217,6 +217,6 @@ func (c *Claimer) handleFailedWrite(w WriteResult) error {
 	return nil
 }
 
-// refusedRetryDelay is the time until a write is retried that the registry refused for a reason
+// RefusedRetryDelay is the time until a write is retried that the registry refused for a reason
 // of its own, such as a full store or a lost permission.
 const RefusedRetryDelay = time.Second

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/election"
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/member"
@@ -165,10 +166,10 @@ func (x *explorer) operatorOf(reg *recordingRegistry) *coordinator.Operator {
 }
 
 // electorOf returns an elector in the state of a process.
-func (x *explorer) electorOf(p *process, reg *recordingRegistry) *leader.Elector {
-	o := leader.NewElector(leader.Self{
+func (x *explorer) electorOf(p *process, reg *recordingRegistry) *elector.Elector {
+	o := elector.New(elector.Self{
 		ID: p.inc, Name: p.name, Session: liveSession{id: p.session}, Reg: reg, Keys: x.keys, Clock: time.Now, Compile: x.work.Compile,
-		Planning: &leader.PlanningCalls{}, IsDraining: func() bool { return p.draining },
+		Planning: &elector.PlanningCalls{}, IsDraining: func() bool { return p.draining }, CheckRecords: func() {},
 	}, nil, x.log)
 	o.State = p.election
 	return o
@@ -180,7 +181,7 @@ func (x *explorer) buildPlan(s *world, p *process, regularCheck bool) (*registry
 	reg := &recordingRegistry{store: &s.store}
 	o := x.electorOf(p, reg)
 	l := &leader.Leader{
-		Self: o.Self, Elector: o, Log: x.log, Progress: &leader.Progress{}, Nudge: make(chan struct{}, 1),
+		Self: o.Self, Elector: o, Log: x.log, Progress: &elector.Progress{}, Nudge: make(chan struct{}, 1),
 		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, Restorer: leader.NewRestorer(),
 		PlanFeed: feed.New(x.keys.Plans(), x.log, func(registry.Entry) (*record.Plan, error) { return nil, nil }),
 		View: planning.View{
@@ -279,7 +280,7 @@ func (x *explorer) buildPublication(s *world, p *process) *registry.Txn {
 			return nil // an end is to be recorded first
 		}
 	}
-	in.Elector = &leader.Elector{Self: leader.Self{Session: in.Session}, Log: x.log} // holds no seat
+	in.Elector = &elector.Elector{Self: elector.Self{Session: in.Session}, Log: x.log} // holds no seat
 	next := m.ComposeState(in)
 	last := member.PublishedState{Rev: p.published.rev, Member: record.Member{Draining: p.published.draining}}
 	if err := m.PublishState(context.Background(), in, last, &next); !errors.Is(err, errRecorded) {

@@ -50,8 +50,6 @@ func (l *Leader) judgeClocks() {
 
 // warnIfTwoDiffer logs when the clocks of a fleet of two begin to differ: neither is the median, so
 // none counts as skewed.
-// warnIfTwoDiffer logs when the clocks of a fleet of two begin to differ: neither is the median, so
-// none counts as skewed.
 func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 	differ := time.Duration(0)
 	if len(ahead) == 2 && len(l.View.Skewed) == 0 {
@@ -70,7 +68,7 @@ func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 // of this one. The reading stays in the record while answers are expected, since a member whose
 // watch lags sees only the latest version.
 func (l *Leader) publishSeat(ctx context.Context) error {
-	l.setTask("the naming", "successors")
+	l.SetTask("the naming", "successors")
 	published, n := time.Now(), skew.Notice{Skewed: l.View.Skewed} // before the clock is read: a delay between the two can hide a difference, and never makes one up
 	switch {
 	case l.ToPublish:
@@ -82,50 +80,8 @@ func (l *Leader) publishSeat(ctx context.Context) error {
 		return err
 	}
 	if l.ToPublish {
-		l.Comparison = l.Comparison.WithReading(n.At, published, l.Elector.seatCommit(), time.Now())
+		l.Comparison = l.Comparison.WithReading(n.At, published, l.Elector.SeatCommit(), time.Now())
 		l.compareWithStoreClock(ctx, n.At.Time(), l.Self.Clock())
 	}
 	return nil
-}
-
-// seatCommit returns the commit that last wrote the seat record.
-func (e *Elector) seatCommit() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.State.SeatRev.Seq
-}
-
-// clockNotice returns the latest published findings about clocks.
-func (e *Elector) clockNotice() skew.Notice {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.State.Clocks
-}
-
-// isSkewed reports whether a leader has found this clock skewed.
-func (e *Elector) isSkewed() bool {
-	_, skewed := e.clockNotice().Skewed[e.Self.ID]
-	return skewed
-}
-
-// applyClockNotice applies the findings about clocks that a leader published by commit seq. It is
-// called with mu held.
-func (e *Elector) applyClockNotice(seq uint64) {
-	n := e.State.Clocks
-	d, skewed := n.Skewed[e.Self.ID]
-	if skewed != e.loggedSkewed {
-		e.loggedSkewed = skewed
-		e.Self.SetSkewed(skewed)
-		if skewed {
-			e.Log.Warn("this clock is skewed; claiming nothing until it is set", "ahead", time.Duration(d), "limit", e.Self.MaxSkew)
-		} else {
-			e.Log.Info("this clock is no longer skewed; claiming again")
-		}
-	}
-	if n.At == 0 || !e.Self.ComparesClocks || seq < e.Self.JoinCommit {
-		return // the leader compares the clock that the member record had at the join
-	}
-	if skewed || e.Self.Clock().Sub(n.At.Time()).Abs() > e.Self.MaxSkew/2 {
-		e.Self.AnswerReading(n.At)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -29,7 +30,7 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 	loads := batch.Pack(term, changes, l.Self.Reg.Limits(),
 		func(c planning.Change) batch.Items { return shares[c.Segment] }, func(c planning.Change) bool { return l.SentAlone[c.Segment] })
 	var failed error
-	l.setTask("writes", "plans")
+	l.SetTask("writes", "plans")
 	for _, ld := range loads {
 		rev, err := registry.Apply(ctx, l.Self.Reg, ld.Txn)
 		if err == nil {
@@ -57,7 +58,7 @@ func (l *Leader) problemBefore(segment string) string {
 
 // recordCommit applies committed changes to the view without waiting for their events.
 func (l *Leader) recordCommit(changes []planning.Change, rev registry.Rev) {
-	l.recordAnswer()
+	l.RecordAnswer()
 	l.LastCommit = max(l.LastCommit, rev.Seq)
 	for _, c := range changes {
 		l.logs.RecordPlan(&c, rev.Seq, l.problemBefore(c.Segment))
@@ -78,7 +79,7 @@ func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Chang
 		return err
 	}
 	if refusal.Index == 0 {
-		return errTermOver
+		return elector.ErrTermOver
 	}
 	if part, ok := ld.PartOf(refusal.Index); ok {
 		c := ld.Parts[part]
@@ -100,7 +101,7 @@ func (l *Leader) reapAll(ctx context.Context, reapings []planning.Reaping, term 
 			return err
 		}
 		if reaped {
-			l.recordAnswer()
+			l.RecordAnswer()
 			delete(l.View.Members, b.Incarnation)
 			l.logs.RecordReaping(b.Incarnation)
 			l.removeIncarnation(b.Incarnation)
@@ -118,7 +119,7 @@ func (l *Leader) reapOne(ctx context.Context, b planning.Reaping, term []registr
 		refusal, refused := batch.FindConflict(err)
 		switch {
 		case refused && refusal.Index == 0:
-			return false, errTermOver
+			return false, elector.ErrTermOver
 		case refused:
 			l.Log.Debug("not reaped", "incarnation", b.Incarnation, "error", err)
 			return false, nil

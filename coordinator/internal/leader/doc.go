@@ -1,5 +1,4 @@
-// Package leader has the loops that lead a group: an Elector takes part in elections (package
-// election) and runs a Leader during its term, which plans (package planning) and compares clocks
-// (package skew). The loops are level-triggered: they act on the present state, so they may miss
-// events.
+// Package leader has the loop that leads a group for one term: it plans (package planning), commits
+// the plans, restores records that another writer changed, and compares clocks (package skew). The
+// loop is level-triggered: it acts on the present state, so it may miss events.
 package leader

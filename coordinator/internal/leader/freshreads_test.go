@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
@@ -18,7 +19,7 @@ func TestLeader_FreshRead(t *testing.T) {
 		keys, err := record.NewKeys("test", "default")
 		require.NoError(t, err)
 		l := &Leader{Restorer: NewRestorer(), Log: slog.New(slog.DiscardHandler), LastCommit: 7}
-		l.Self = Self{Keys: keys, Reg: &listing{memory.New().Client("a"), func() { l.LastCommit = 9 }}}
+		l.Self = elector.Self{Keys: keys, Reg: &listing{memory.New().Client("a"), func() { l.LastCommit = 9 }}}
 		read, err := l.readClaims(t.Context(), "x.x")
 		require.NoError(t, err)
 		assert.EqualValues(t, 7, read.Seen)

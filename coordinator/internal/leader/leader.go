@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/eventlog"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
@@ -22,18 +23,15 @@ import (
 // changed, and drops entries of plans that are served.
 const RegularCheck = 30 * time.Second
 
-// errTermOver ends a term: the leader record has been written since, or this process stops leading.
-var errTermOver = errors.New("term over")
-
 // Leader leads a group for one term. It belongs to one goroutine.
 type Leader struct {
-	Self    Self
-	Elector *Elector
+	Self    elector.Self
+	Elector *elector.Elector
 	Log     *slog.Logger
 	logs    *eventlog.PlanLog
 	Nudge   chan struct{} // one slot: the view has changed
 	end     context.CancelCauseFunc
-	*Progress
+	*elector.Progress
 
 	View        planning.View
 	synced      bool            // all feeds have delivered a snapshot: a member that appears from now on has just joined
@@ -58,17 +56,24 @@ type Leader struct {
 	panics map[string]string // by job: the panic of its strategy that was logged last
 }
 
-// leadTerm leads for one term: it follows the records that planning depends on, and commits the
-// plans that they require. It returns when ctx ends or the term is over.
-func leadTerm(ctx context.Context, elector *Elector, term registry.Rev, p *Progress) error {
+// LeadByPlans returns the function that leads for one term: it follows the records that planning
+// depends on, and commits the plans that they require. It returns when ctx ends or the term is
+// over. plans is the feed of plans.
+func LeadByPlans(plans *feed.Feed[*record.Plan]) elector.Lead {
+	return func(ctx context.Context, e *elector.Elector, term registry.Rev, p *elector.Progress) error {
+		return leadTerm(ctx, e, term, p, plans)
+	}
+}
+
+func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, p *elector.Progress, plans *feed.Feed[*record.Plan]) error {
 	ctx, end := context.WithCancelCause(ctx)
 	l := &Leader{
 		Self: elector.Self, Elector: elector, Log: elector.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
-		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, PlanFeed: elector.plans,
+		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, PlanFeed: plans,
 		Restorer: NewRestorer(),
 		View: planning.View{
 			Keys: elector.Self.Keys, Term: term, Skew: elector.Self.MaxSkew, Compile: elector.Self.Compile, Strategies: elector.Self.Strategies,
-			OnStrategyCall: func(strategy, job string) { p.setTask("strategy "+strategy, "job "+job) },
+			OnStrategyCall: func(strategy, job string) { p.SetTask("strategy "+strategy, "job "+job) },
 			Live:           map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{}, Jobs: map[string]planning.JobRecord{},
 			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, EditedPlans: map[string]bool{},
 		},
@@ -79,7 +84,7 @@ func leadTerm(ctx context.Context, elector *Elector, term registry.Rev, p *Progr
 	defer wg.Wait()
 	defer end(nil)
 	if elector.Self.ComparesClocks {
-		l.Comparison, l.View.Skewed = skew.NewComparison(time.Now(), elector.Self.Clock(), term.Seq), elector.clockNotice().Skewed
+		l.Comparison, l.View.Skewed = skew.NewComparison(time.Now(), elector.Self.Clock(), term.Seq), elector.ClockNotice().Skewed
 	}
 	l.instances = followDirectory(ctx, &wg, l, elector.Self.Keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
 	l.members = followDirectory(ctx, &wg, l, elector.Self.Keys.Members(), record.DecodeMemberEntry)
@@ -91,7 +96,7 @@ func leadTerm(ctx context.Context, elector *Elector, term registry.Rev, p *Progr
 		return planning.JobRecord{Rev: e.Modified, Def: def, Job: job}, err
 	})
 	l.controls = followDirectory(ctx, &wg, l, elector.Self.Keys.Controls(), decodeControls)
-	l.plans = elector.plans.NewReader(l.wakeUp)
+	l.plans = plans.NewReader(l.wakeUp)
 	defer l.plans.Close()
 	return l.runRounds(ctx, &wg)
 }
@@ -122,20 +127,20 @@ func (l *Leader) wakeUp() {
 // runRounds runs rounds until the term is over. Between rounds it waits for a change of the view or
 // for the next thing that is due by time.
 func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
-	jitter := newJitter(l.Self.Name, "planning unasked")
+	jitter := elector.NewJitter(l.Self.Name, "planning unasked")
 	tick := time.NewTimer(RegularCheck)
 	defer tick.Stop()
 	backoff := time.Duration(0)
 	for {
-		l.markBusy()
+		l.MarkBusy()
 		err := l.runRound(ctx, wg)
 		l.View.SlowTick = l.View.SlowTick && err != nil // a conflict with a claim keeps the dropping of served entries for the next round
 		switch {
-		case errors.Is(err, errTermOver) || ctx.Err() != nil:
+		case errors.Is(err, elector.ErrTermOver) || ctx.Err() != nil:
 			return err
 		case err != nil:
 			backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
-			l.recordFailure(err)
+			l.RecordFailure(err)
 			l.Log.Debug("round failed; retrying", "after", backoff, "error", err)
 			select {
 			case <-time.After(backoff):
@@ -187,7 +192,7 @@ func earliest(a, b time.Time) time.Time {
 func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 	l.rereadForeign(ctx)
 	if !l.updateView() {
-		l.setTask("the first snapshot", "the group")
+		l.SetTask("the first snapshot", "the group")
 		return nil
 	}
 	if err := l.checkIncomplete(ctx); err != nil {
@@ -200,18 +205,18 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 		if err := l.publishSeat(ctx); err != nil {
 			return err
 		}
-		l.markIdle()
+		l.MarkIdle()
 		return nil
 	}
 	l.idle = false
 	l.judgeClocks()
-	if l.HoldsAssignments(time.Now()) || !l.Elector.clockNotice().NamesSame(l.View.Skewed) || !l.Elector.hasPublishedIncomplete() {
+	if l.HoldsAssignments(time.Now()) || !l.Elector.ClockNotice().NamesSame(l.View.Skewed) || !l.Elector.HasPublishedIncomplete() {
 		if err := l.publishSeat(ctx); err != nil { // first, since members that the seat record names must react
 			return err
 		}
 	}
 	if l.HoldsAssignments(time.Now()) {
-		l.markIdle()
+		l.MarkIdle()
 		return nil
 	}
 	defer func() { clear(l.View.Reads) }() // fresh reads serve one round only
@@ -242,7 +247,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 		}
 	}
 	l.idle = len(d.Changes) == 0 && len(d.Reapings) == 0 && len(d.Follow) == 0
-	l.markIdle()
+	l.MarkIdle()
 	return nil
 }
 

@@ -10,23 +10,12 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
-
-// While its session lives, an incarnation has two records of its own: its instance key and its member
-// record. One commit creates both. The instance key vanishes with the session; the member record
-// stays until a leader reaps the incarnation. If one is missing or unreadable while the session
-// lives, another writer edited it, and the incarnation is incomplete. Planning then treats it as
-// expired, but the store refuses to fail it over. So the leader names it in the seat record, which
-// all members watch, and the incarnation gives its session up and joins again. At rest that costs
-// neither a read nor a write.
-
-// MissingGrace is how long a record may be missing from a leader's view before the leader reads it
-// from the store. Member records and instance keys arrive by different watches.
-const MissingGrace = 2 * time.Second
 
 // maxSuspectWait bounds the time between two reads of the same suspect's records.
 const maxSuspectWait = time.Minute
@@ -105,7 +94,7 @@ func (s *incompleteTracker) updateSuspects(now time.Time, complete func(incarnat
 		if complete(inc) {
 			delete(s.suspects, inc)
 		} else if s.suspects[inc] == nil {
-			s.suspects[inc] = &suspect{due: now.Add(MissingGrace), wait: MissingGrace}
+			s.suspects[inc] = &suspect{due: now.Add(elector.MissingGrace), wait: elector.MissingGrace}
 		}
 	}
 	clear(s.changed)
@@ -152,7 +141,7 @@ func (l *Leader) checkIncomplete(ctx context.Context) error {
 	for _, inc := range l.dueSuspects(now) {
 		is := l.suspects[inc]
 		is.due, is.wait = now.Add(is.wait), min(2*is.wait, maxSuspectWait)
-		l.setTask("the search for missing records", inc)
+		l.SetTask("the search for missing records", inc)
 		if err := l.readSuspect(ctx, inc, is); err != nil {
 			return fmt.Errorf("read the records of %s: %w", inc, err)
 		}
@@ -160,7 +149,7 @@ func (l *Leader) checkIncomplete(ctx context.Context) error {
 			l.addExpired(inc)
 		}
 	}
-	l.Elector.setIncomplete(l.namedIncomplete())
+	l.Elector.SetIncomplete(l.namedIncomplete())
 	return nil
 }
 
@@ -175,7 +164,7 @@ func (l *Leader) readSuspect(ctx context.Context, inc string, is *suspect) error
 		{l.Self.Keys.Instance(record.InstanceOf(inc)), func(e registry.Entry) bool { return e.Owner == record.SessionOf(inc) }},
 		{l.Self.Keys.Member(inc), func(e registry.Entry) bool { _, err := record.DecodeMemberEntry(e); return err == nil }},
 	} {
-		e, err := l.Self.Reg.Get(ctx, r.key, fresh)
+		e, err := l.Self.Reg.Get(ctx, r.key, elector.Fresh)
 		switch {
 		case errors.Is(err, registry.ErrNotFound), errors.Is(err, registry.ErrForeign), err == nil && !r.valid(e):
 			missing = append(missing, string(r.key))
@@ -196,7 +185,7 @@ func (l *Leader) readSuspect(ctx context.Context, inc string, is *suspect) error
 		return err
 	}
 	if !is.named {
-		is.named, is.wait = true, MissingGrace
+		is.named, is.wait = true, elector.MissingGrace
 		l.Log.Warn("records of a live instance were deleted or damaged by another writer; it joins again", "incarnation", inc, "keys", missing)
 	}
 	return nil
@@ -220,61 +209,4 @@ func (l *Leader) suspectOwner(segment string, s registry.SessionID) {
 			l.addIncarnation(inc)
 		}
 	}
-}
-
-// setIncomplete sets the incarnations that the next PublishSeat names as incomplete.
-func (e *Elector) setIncomplete(incarnations []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.incomplete = incarnations
-}
-
-// hasPublishedIncomplete reports whether the seat record names all incomplete incarnations.
-func (e *Elector) hasPublishedIncomplete() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Equal(e.incomplete, e.State.Incomplete)
-}
-
-// errDeposed means that another writer changed the leader record.
-var errDeposed = fmt.Errorf("the leader record names another incarnation while this one holds the seat: %w", record.ErrEdited)
-
-// checkDeposed finds out whether another writer made the leader record name another incarnation while
-// this one holds the seat: no instance would lead. A resignation frees the seat by the same commit,
-// so after one this state lasts only until the watch has delivered both changes. checkDeposed
-// returns errDeposed if it lasts longer, and otherwise a channel that delivers when to check again.
-func (e *Elector) checkDeposed(ctx context.Context) (again <-chan time.Time, err error) {
-	e.mu.Lock()
-	mine, named := e.State.Seat == e.Self.Session.ID(), e.State.Leader.Session
-	if !mine || named == "" || named == e.Self.Session.ID() {
-		e.deposedSince = time.Time{}
-		e.mu.Unlock()
-		return nil, nil
-	}
-	if e.deposedSince.IsZero() {
-		e.deposedSince = time.Now()
-	}
-	left := MissingGrace - time.Since(e.deposedSince)
-	e.mu.Unlock()
-	if left > 0 {
-		return time.After(left), nil
-	}
-	entry, err := e.Self.Reg.Get(ctx, e.Self.Keys.Seat(), fresh)
-	if err == nil && entry.Owner == e.Self.Session.ID() {
-		return nil, errDeposed
-	}
-	return time.After(MissingGrace), nil
-}
-
-// errIncomplete means that the seat record names this incarnation as incomplete.
-var errIncomplete = fmt.Errorf("a record of this instance is missing or unreadable: %w", record.ErrEdited)
-
-// checkNamedIncomplete returns errIncomplete if the leader named this incarnation as incomplete.
-func (e *Elector) checkNamedIncomplete() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if slices.Contains(e.State.Incomplete, e.Self.ID) {
-		return errIncomplete
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -37,7 +38,7 @@ func TestLeader_ChecksRecordsOfChangedIncarnationsOnly(t *testing.T) {
 			return incs
 		}
 		suspects := func() []string {
-			time.Sleep(MissingGrace)
+			time.Sleep(elector.MissingGrace)
 			return w.l.dueSuspects(time.Now())
 		}
 		w.deliver(w.instances, registry.Snapshot, instances...)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
@@ -25,11 +26,11 @@ func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (plann
 	}
 	l.View.Absences = l.measureAbsences()
 	for {
-		l.setTask("fresh reads", "claims")
+		l.SetTask("fresh reads", "claims")
 		if err := l.readClaimsOfEach(ctx, wanted); err != nil {
 			return planning.Decision{}, err
 		}
-		l.setTask("planning", "")
+		l.SetTask("planning", "")
 		d, err := l.runPlanning(ctx)
 		if err != nil {
 			return planning.Decision{}, err
@@ -64,7 +65,7 @@ func (l *Leader) readClaimsOfEach(ctx context.Context, incarnations []string) er
 // before the read began.
 func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.FreshRead, error) {
 	out := planning.FreshRead{Seen: l.LastCommit, Claims: map[string]planning.ClaimsRecord{}, Unreadable: map[string]bool{}}
-	listing, err := l.Self.Reg.List(ctx, l.Self.Keys.ClaimsOf(incarnation), fresh)
+	listing, err := l.Self.Reg.List(ctx, l.Self.Keys.ClaimsOf(incarnation), elector.Fresh)
 	if err != nil {
 		return planning.FreshRead{}, fmt.Errorf("read claims of %s: %w", incarnation, err)
 	}
@@ -109,5 +110,30 @@ func (l *Leader) watchClaims(ctx context.Context, wg *sync.WaitGroup, pending []
 				return nil
 			})
 		})
+	}
+}
+
+// runPlanning runs the planning function in a goroutine of its own. Planning calls strategies of
+// users, and one that does not return must not keep the term from ending. If planning outlasts the
+// term, the view is left to it.
+func (l *Leader) runPlanning(ctx context.Context) (planning.Decision, error) {
+	v := l.View
+	out := make(chan planning.Decision, 1)
+	l.Self.Planning.Begin()
+	go func() {
+		defer l.Self.Planning.End()
+		defer close(out)
+		out <- planning.Decide(&v)
+	}()
+	select {
+	case d, ok := <-out:
+		if !ok {
+			return planning.Decision{}, fmt.Errorf("a strategy ended its goroutine instead of returning")
+		}
+		l.View.StrategyProblems = d.StrategyProblems
+		return d, nil
+	case <-ctx.Done():
+		l.View = planning.View{}
+		return planning.Decision{}, context.Cause(ctx)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
@@ -21,7 +22,7 @@ func TestLeader_ReapsExpiredIncarnationsOnly(t *testing.T) {
 	require.NoError(t, err)
 	joined, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
 	require.NoError(t, err)
-	l := &Leader{Progress: &Progress{}, Restorer: NewRestorer(), Self: Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), View: planning.View{Keys: keys, Members: map[string]planning.MemberRecord{}}}
+	l := &Leader{Progress: &elector.Progress{}, Restorer: NewRestorer(), Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), View: planning.View{Keys: keys, Members: map[string]planning.MemberRecord{}}}
 
 	var reapings []planning.Reaping
 	for _, incarnation := range []string{"b." + string(joined.ID()), "c.C"} {
@@ -43,7 +44,7 @@ func TestLeader_ReapsExpiredIncarnationsOnly(t *testing.T) {
 	assert.NotContains(t, l.View.Members, "c.C")
 
 	wrong := []registry.Cond{registry.Absent(keys.Leader())}
-	require.ErrorIs(t, l.reapAll(t.Context(), reapings[:1], wrong), errTermOver)
+	require.ErrorIs(t, l.reapAll(t.Context(), reapings[:1], wrong), elector.ErrTermOver)
 }
 
 // Member records and instance keys arrive by different watches.
@@ -98,7 +99,7 @@ func newViewFixture(t *testing.T) *viewFixture {
 		members:   feed.New(keys.Members(), log, func(e registry.Entry) (record.Member, error) { return record.Decode[record.Member](e.Value) }),
 	}
 	w.l = &Leader{
-		Self: Self{Keys: keys}, Log: log, Restorer: NewRestorer(), Nudge: make(chan struct{}, 1), BrokenPlans: map[string]bool{},
+		Self: elector.Self{Keys: keys}, Log: log, Restorer: NewRestorer(), Nudge: make(chan struct{}, 1), BrokenPlans: map[string]bool{},
 		View: planning.View{
 			Live: map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{},
 			Jobs: map[string]planning.JobRecord{}, Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{},

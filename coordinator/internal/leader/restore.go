@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
@@ -90,11 +91,11 @@ func (l *Leader) restoreDefinitions(ctx context.Context) error {
 	loads := batch.Pack([]registry.Cond{registry.At(l.Self.Keys.Leader(), l.View.Term)}, parts, l.Self.Reg.Limits(),
 		func(d restoredDefinition) batch.Items { return batch.Items{Ops: []registry.Op{d.op}} }, func(restoredDefinition) bool { return false })
 	for _, ld := range loads {
-		l.setTask("writes", "definitions")
+		l.SetTask("writes", "definitions")
 		rev, err := registry.Apply(ctx, l.Self.Reg, ld.Txn)
 		if refusal, refused := batch.FindConflict(err); refused {
 			if refusal.Index == 0 {
-				return errTermOver
+				return elector.ErrTermOver
 			}
 			if err := l.findForeignValue(ctx, ld.Txn, refusal.Index); err != nil {
 				return err
@@ -148,7 +149,7 @@ func (l *Leader) findForeignValue(ctx context.Context, t registry.Txn, index int
 	} else {
 		return nil
 	}
-	_, err := l.Self.Reg.Get(ctx, key, fresh)
+	_, err := l.Self.Reg.Get(ctx, key, elector.Fresh)
 	if !errors.Is(err, registry.ErrForeign) {
 		return nil // the watch delivers the stored value
 	}
@@ -159,27 +160,13 @@ func (l *Leader) findForeignValue(ctx context.Context, t registry.Txn, index int
 	return nil
 }
 
-// foreignConflicts is the number of conflicts on one vacancy after which a candidate reads the election
-// keys, to find foreign values.
-const foreignConflicts = 10
-
-// logForeignValues logs each election key that holds a foreign value. Until it is deleted, no instance
-// can lead.
-func (e *Elector) logForeignValues(ctx context.Context) {
-	for _, key := range []registry.Key{e.Self.Keys.Leader(), e.Self.Keys.Seat()} {
-		if _, err := e.Self.Reg.Get(ctx, key, fresh); errors.Is(err, registry.ErrForeign) {
-			e.Log.Error("no instance can lead: another program wrote an election key; delete the key", "key", string(key), "error", err)
-		}
-	}
-}
-
 // rereadForeign reads keys with foreign values again when that is due.
 func (l *Leader) rereadForeign(ctx context.Context) {
 	if len(l.foreign) == 0 || time.Now().Before(l.rereadForeignAt) {
 		return
 	}
 	for key := range l.foreign {
-		if _, err := l.Self.Reg.Get(ctx, key, fresh); err == nil || errors.Is(err, registry.ErrNotFound) {
+		if _, err := l.Self.Reg.Get(ctx, key, elector.Fresh); err == nil || errors.Is(err, registry.ErrNotFound) {
 			l.Log.Info("key with a foreign value was deleted; rota uses the key again", "key", string(key))
 			delete(l.foreign, key)
 			l.idle = false

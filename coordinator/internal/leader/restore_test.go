@@ -7,10 +7,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 func TestLeader_KnowsItsOwnWrites(t *testing.T) {
@@ -40,24 +42,28 @@ func TestLeader_KnowsItsOwnWrites(t *testing.T) {
 func TestRestore_Guards(t *testing.T) {
 	// restoring returns a leader that has observed no definition, or an old one, of a job in force.
 	restoring := func(t *testing.T) (l *Leader, reg registry.Registry, key registry.Key) {
-		o := newLeadingElector(t)
-		key = o.Self.Keys.Job("job")
+		reg = memory.New().Client("a")
+		keys, err := record.NewKeys("test", "default")
+		require.NoError(t, err)
+		term, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(keys.Leader(), []byte("{}"))}})
+		require.NoError(t, err)
+		key = keys.Job("job")
 		e, err := record.NewEpoch(1, 0, []byte(`{"name":"job","revision":2,"shards":4}`))
 		require.NoError(t, err)
-		l = &Leader{Self: o.Self, Elector: o, Log: slog.New(slog.DiscardHandler), Progress: &Progress{}, Restorer: NewRestorer(), View: planning.View{
-			Term: o.State.LeaderRev, Jobs: map[string]planning.JobRecord{},
+		l = &Leader{Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), Progress: &elector.Progress{}, Restorer: NewRestorer(), View: planning.View{
+			Term: term, Jobs: map[string]planning.JobRecord{},
 			Plans:   map[string]planning.PlanRecord{"job": {Plan: &record.Plan{Job: "job", Epochs: []record.Epoch{e}}}},
 			Live:    map[registry.SessionID]bool{"A": true},
 			Members: map[string]planning.MemberRecord{"a.A": {Member: record.Member{Jobs: []string{"job"}}}},
 		}}
-		l.jobs = feed.New[planning.JobRecord](o.Self.Keys.Jobs(), l.Log, nil).NewReader(func() {})
-		return l, o.Self.Reg, key
+		l.jobs = feed.New[planning.JobRecord](keys.Jobs(), l.Log, nil).NewReader(func() {})
+		return l, reg, key
 	}
 	t.Run("the term", func(t *testing.T) {
 		l, reg, key := restoring(t)
 		_, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(l.Self.Keys.Leader(), l.View.Term, []byte("{}"))}})
 		require.NoError(t, err)
-		require.ErrorIs(t, l.restoreDefinitions(t.Context()), errTermOver)
+		require.ErrorIs(t, l.restoreDefinitions(t.Context()), elector.ErrTermOver)
 		_, err = reg.Get(t.Context(), key, registry.ReadOptions{})
 		assert.ErrorIs(t, err, registry.ErrNotFound)
 	})

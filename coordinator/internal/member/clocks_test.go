@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/registry"
@@ -67,7 +68,7 @@ func TestClocks(t *testing.T) {
 			a := g.StartFleet(3)[0]
 			membertest.SleepToMinute(2)
 			g.SetClock("a", wrong)
-			pass(comparedTime + leader.MinPatience)
+			pass(comparedTime + elector.MinPatience)
 			assert.Equal(t, "b", g.ReadLeaderName())
 			a.TakeRuns()
 			membertest.SleepToMinute(5)
@@ -171,7 +172,7 @@ func TestClocks(t *testing.T) {
 		membertest.SleepToMinute(2)
 		g.SetClock("a", -time.Hour)
 		e := g.Start("e", coordtest.Def("job", 0, 12, ""))
-		pass(comparedTime + leader.MinPatience)
+		pass(comparedTime + elector.MinPatience)
 		assert.Zero(t, e.Log.Count("this clock"))
 		assert.Equal(t, 1, g.Members[0].Log.Count(`msg="this clock is skewed`))
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/claimer"
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/strategy"
@@ -37,7 +38,7 @@ type Member struct {
 	Work           claimer.Work
 	Log            *slog.Logger
 	Blocked        claimer.BlockedShards
-	planning       leader.PlanningCalls
+	planning       elector.PlanningCalls
 	leaveRequested chan struct{} // closed by Leave
 	leaveOnce      sync.Once
 
@@ -68,7 +69,7 @@ type Incarnation struct {
 	ID           string
 	Session      registry.Session
 	Claimer      *claimer.Claimer
-	Elector      *leader.Elector
+	Elector      *elector.Elector
 	publishNudge chan struct{} // one slot: the member record may have to change
 	joinCommit   uint64        // the commit that created its records
 
@@ -177,7 +178,7 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	}
 	in.joinCommit = published.Rev.Seq
 	in.Claimer = claimer.New(m.configureClaimer(in, log, base), plans)
-	in.Elector = leader.NewElector(m.describeSelf(in), plans, log)
+	in.Elector = elector.New(m.describeSelf(in), leader.LeadByPlans(plans), log)
 
 	m.logJoined(log, published.Member.Jobs)
 	m.setIncarnation(in)
@@ -262,8 +263,8 @@ func (m *Member) configureClaimer(in *Incarnation, log *slog.Logger, fenceBase u
 }
 
 // describeSelf returns what the elector of an incarnation, and its leaders, need of the member.
-func (m *Member) describeSelf(in *Incarnation) leader.Self {
-	return leader.Self{
+func (m *Member) describeSelf(in *Incarnation) elector.Self {
+	return elector.Self{
 		ID: in.ID, Name: m.Name, Session: in.Session, JoinCommit: in.joinCommit,
 		Reg: m.Reg, Keys: m.Keys, Clock: m.Clock, MaxSkew: m.maxSkew, ComparesClocks: m.comparesClocks,
 		Strategies: m.strategies, Compile: m.Work.Compile, Planning: &m.planning,

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/coordinator/internal/leader"
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/internal/record"
@@ -18,7 +18,7 @@ import (
 
 // healing bounds the time in which a fleet recovers from a record edit: the grace, another one if
 // the leader is affected as well, and the time to join.
-const healing = 3*leader.MissingGrace + membertest.TTL/4
+const healing = 3*elector.MissingGrace + membertest.TTL/4
 
 // fourShards is the definition of a job with four shards.
 const fourShards = `{"name":"job","shards":4}`
@@ -119,7 +119,7 @@ func TestMissing(t *testing.T) {
 		time.Sleep(membertest.TTL + healing)
 		synctest.Wait()
 		g.Server.Record()
-		time.Sleep(10 * leader.MissingGrace)
+		time.Sleep(10 * elector.MissingGrace)
 		for _, c := range g.Server.Log() {
 			assert.NotContains(t, c.If, registry.Alive(record.SessionOf(before)))
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/leader"
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -145,7 +145,7 @@ func TestWatchdog(t *testing.T) {
 		g.Start("b", coordtest.Def("job", 0, 4, ""))
 		release := g.HangStrategy(1)
 		a.Offer(membertest.DefinitionsByName(hanging))
-		time.Sleep(leader.MinPatience - time.Second)
+		time.Sleep(elector.MinPatience - time.Second)
 		release()
 		membertest.SleepToMinute(5)
 		assert.Equal(t, "a", g.ReadLeaderName())

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/coordinator/internal/leader"
+	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
@@ -160,7 +160,7 @@ func (g *Group) ReadLeaderName() string {
 // instance that holds the seat then.
 func (g *Group) AwaitNextLeader() string {
 	g.T.Helper()
-	time.Sleep(2 * leader.MinPatience)
+	time.Sleep(2 * elector.MinPatience)
 	synctest.Wait()
 	return g.ReadLeaderName()
 }

@@ -1,13 +1,11 @@
-package leader
+package elector
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +20,7 @@ import (
 // records, acquires the seat when it is this incarnation's turn, and leads during its terms.
 type Elector struct {
 	Self  Self
-	plans *feed.Feed[*record.Plan]
+	lead  Lead
 	Log   *slog.Logger
 	nudge chan struct{} // one slot: the election records have changed
 	Feed  *feed.Feed[registry.Entry]
@@ -40,15 +38,16 @@ type Elector struct {
 	deposedSince time.Time // since when the leader record names another incarnation while this one holds the seat; zero: it does not
 }
 
-// NewElector returns the elector of an incarnation. plans is the feed of plans that its leaders read.
-func NewElector(self Self, plans *feed.Feed[*record.Plan], log *slog.Logger) *Elector {
-	e := &Elector{Self: self, plans: plans, Log: log, nudge: make(chan struct{}, 1), jitter: newJitter(self.Name, "elections")}
+// New returns the elector of an incarnation. lead leads for a term, until ctx ends or the
+// term is over.
+func New(self Self, lead Lead, log *slog.Logger) *Elector {
+	e := &Elector{Self: self, lead: lead, Log: log, nudge: make(chan struct{}, 1), jitter: NewJitter(self.Name, "elections")}
 	e.draw = e.jitter.Float64()
 	e.Feed = feed.New(self.Keys.Election(), log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
 	return e
 }
 
-// wakeUp requests a pass of the elector's loop. It does not block.
+// WakeUp requests a pass of the elector's loop. It does not block.
 func (e *Elector) WakeUp() {
 	select {
 	case e.nudge <- struct{}{}:
@@ -56,7 +55,7 @@ func (e *Elector) WakeUp() {
 	}
 }
 
-// runElections takes part in elections until ctx ends.
+// RunElections takes part in elections until ctx ends.
 func (e *Elector) RunElections(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -229,147 +228,4 @@ func (e *Elector) recordOwnWrites(txn registry.Txn, rev registry.Rev) {
 			Key: op.Key, Value: op.Value, Created: rev, Modified: rev, Owner: op.Session, Txn: txn.ID,
 		})
 	}
-}
-
-// termRun is the goroutine that leads for one term.
-type termRun struct {
-	end           context.CancelCauseFunc
-	done          chan struct{} // closed when the goroutine has ended
-	progress      Progress
-	reportedStuck bool
-}
-
-// startTerm begins to lead for the term of the leader record.
-func (e *Elector) startTerm(ctx context.Context, wg *sync.WaitGroup) *termRun {
-	e.mu.Lock()
-	term := e.State.LeaderRev
-	e.handedTo = ""
-	e.mu.Unlock()
-	why := cmp.Or(e.leadingReason, "the term continues")
-	e.leadingReason = ""
-	s := &termRun{done: make(chan struct{})}
-	ctx, s.end = context.WithCancelCause(ctx)
-	s.progress.markBusy()
-	wg.Go(func() {
-		defer close(s.done)
-		e.Log.Info("leading", "term", term.Seq, "why", why)
-		began := time.Now()
-		err := leadTerm(ctx, e, term, &s.progress)
-		e.Log.Info("no longer leading", "term", term.Seq, "why", e.explainEnd(ctx, err), "after", time.Since(began).Round(time.Millisecond))
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		s.progress.markBusy() // if the term is not over, the group has no working leader: inspectTerm resigns
-		s.progress.recordFailure(err)
-	})
-	return s
-}
-
-// stopAndWait stops leading, and returns when the goroutine has ended. A nil termRun is none.
-func (s *termRun) stopAndWait() {
-	if s != nil {
-		s.end(errTermOver)
-		<-s.done
-	}
-}
-
-// hasEnded reports whether the goroutine has ended.
-func (s *termRun) hasEnded() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// PublishSeat writes successors, skewed clocks and incomplete incarnations into the seat record. It
-// writes only if one of them has changed, or if always is true. The leader record, and hence the
-// term, stay as they are.
-func (e *Elector) PublishSeat(ctx context.Context, names []string, clocks skew.Notice, always bool) error {
-	e.mu.Lock()
-	now, incomplete := e.State, e.incomplete
-	e.mu.Unlock()
-	if now.Seat != e.Self.Session.ID() ||
-		!always && slices.Equal(now.Successors, names) && now.Clocks.NamesSame(clocks.Skewed) && slices.Equal(now.Incomplete, incomplete) {
-		return nil
-	}
-	value, err := record.Encode(record.Seat{Successors: names, Clock: clocks.At, Skewed: clocks.Skewed, Incomplete: incomplete})
-	if err != nil {
-		return err
-	}
-	txn := registry.Txn{Then: []registry.Op{registry.Set(e.Self.Keys.Seat(), now.SeatRev, value)}}
-	rev, err := registry.Apply(ctx, e.Self.Reg, txn)
-	if err != nil {
-		return fmt.Errorf("write seat record: %w", err)
-	}
-	e.mu.Lock()
-	if e.State.SeatRev == now.SeatRev { // ReadFeed may have applied a newer version meanwhile
-		e.State.SeatRev, e.State.Successors, e.State.Clocks, e.State.Incomplete = rev, names, clocks, incomplete
-	}
-	e.mu.Unlock()
-	e.Feed.RecordWrite(e.Self.Keys.Seat().Name(), rev, registry.Entry{
-		Key: e.Self.Keys.Seat(), Value: value, Modified: rev, Owner: e.Self.Session.ID(),
-	})
-	return nil
-}
-
-// Resign hands leadership over to a live successor. It reports false if there is none, or if this
-// incarnation does not hold the seat.
-func (e *Elector) Resign(ctx context.Context) bool {
-	e.mu.Lock()
-	successors := e.State.Successors
-	e.mu.Unlock()
-	return e.handOverToFirst(ctx, successors)
-}
-
-// handOverToFirst hands leadership over to the first live candidate.
-func (e *Elector) handOverToFirst(ctx context.Context, candidates []string) bool {
-	e.mu.Lock()
-	now := e.State
-	e.mu.Unlock()
-	if now.Seat != e.Self.Session.ID() {
-		return false
-	}
-	for _, to := range candidates {
-		txn, err := now.ResignationTxn(e.Self.Keys, to)
-		if err != nil {
-			return false
-		}
-		e.setHandedTo(record.InstanceOf(to)) // before the end of the term is observed, so that its log line names the successor
-		rev, err := registry.Apply(ctx, e.Self.Reg, txn)
-		if err != nil {
-			e.setHandedTo("")
-			e.Log.Debug("leadership not handed over", "to", to, "error", err)
-			continue
-		}
-		leader := txn.Then[0]
-		e.Feed.RecordWrite(leader.Key.Name(), rev, registry.Entry{Key: leader.Key, Value: leader.Value, Modified: rev})
-		e.Log.Debug("resigned", "to", to)
-		return true
-	}
-	return false
-}
-
-// setHandedTo records to which instance leadership is being handed over.
-func (e *Elector) setHandedTo(to string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.handedTo = to
-}
-
-// explainEnd returns why this incarnation no longer leads, for the log.
-func (e *Elector) explainEnd(ctx context.Context, err error) string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errTermOver) {
-		err = cause
-	}
-	switch {
-	case e.handedTo != "":
-		return "handed over to " + e.handedTo
-	case err == nil || errors.Is(err, errTermOver):
-		return "another leader replaced this one"
-	}
-	return err.Error()
 }

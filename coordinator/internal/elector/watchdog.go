@@ -1,4 +1,4 @@
-package leader
+package elector
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
-	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -32,8 +31,8 @@ type Progress struct {
 	lastErr error  // why the last round failed
 }
 
-// markBusy records that the loop has work to do.
-func (p *Progress) markBusy() {
+// MarkBusy records that the loop has work to do.
+func (p *Progress) MarkBusy() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.since.IsZero() {
@@ -41,32 +40,32 @@ func (p *Progress) markBusy() {
 	}
 }
 
-// setTask records the present task of the loop.
-func (p *Progress) setTask(doing, subject string) {
+// SetTask records the present task of the loop.
+func (p *Progress) SetTask(doing, subject string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.task, p.object = doing, subject
 }
 
-// recordAnswer records progress: the store has answered a write, by a commit or by a conflict.
-func (p *Progress) recordAnswer() {
+// RecordAnswer records progress: the store has answered a write, by a commit or by a conflict.
+func (p *Progress) RecordAnswer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since = time.Now()
 }
 
-// recordFailure records that a round has failed. A conflict counts as progress.
-func (p *Progress) recordFailure(err error) {
+// RecordFailure records that a round has failed. A conflict counts as progress.
+func (p *Progress) RecordFailure(err error) {
 	if _, refused := batch.FindConflict(err); refused {
-		p.recordAnswer()
+		p.RecordAnswer()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastErr = err
 }
 
-// markIdle records that the loop has finished a round and waits for work.
-func (p *Progress) markIdle() {
+// MarkIdle records that the loop has finished a round and waits for work.
+func (p *Progress) MarkIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since, p.task, p.object, p.lastErr = time.Time{}, "", "", nil
@@ -89,31 +88,6 @@ func (p *Progress) checkStuck(now time.Time, patience time.Duration) (why string
 		why += fmt.Sprintf("; the last failure: %v", p.lastErr)
 	}
 	return why, true
-}
-
-// runPlanning runs the planning function in a goroutine of its own. Planning calls strategies of
-// users, and one that does not return must not keep the term from ending. If planning outlasts the
-// term, the view is left to it.
-func (l *Leader) runPlanning(ctx context.Context) (planning.Decision, error) {
-	v := l.View
-	out := make(chan planning.Decision, 1)
-	l.Self.Planning.begin()
-	go func() {
-		defer l.Self.Planning.end()
-		defer close(out)
-		out <- planning.Decide(&v)
-	}()
-	select {
-	case d, ok := <-out:
-		if !ok {
-			return planning.Decision{}, fmt.Errorf("a strategy ended its goroutine instead of returning")
-		}
-		l.View.StrategyProblems = d.StrategyProblems
-		return d, nil
-	case <-ctx.Done():
-		l.View = planning.View{}
-		return planning.Decision{}, context.Cause(ctx)
-	}
 }
 
 // mayLead reports whether this process may begin to lead. It may not while the planning function of
@@ -157,11 +131,11 @@ func (e *Elector) handOverToAny(ctx context.Context) {
 // order is a ring that begins after this incarnation: if every leader gets stuck, each candidate
 // gets its turn.
 func (e *Elector) listCandidates(ctx context.Context) ([]string, error) {
-	listing, err := e.Self.Reg.List(ctx, e.Self.Keys.Members(), fresh)
+	listing, err := e.Self.Reg.List(ctx, e.Self.Keys.Members(), Fresh)
 	if err != nil {
 		return nil, fmt.Errorf("list members: %w", err)
 	}
-	skewed := e.clockNotice().Skewed
+	skewed := e.ClockNotice().Skewed
 	var before, after []string
 	for _, entry := range listing.Entries {
 		m, err := record.Decode[record.Member](entry.Value)

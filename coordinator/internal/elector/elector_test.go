@@ -1,4 +1,4 @@
-package leader
+package elector
 
 import (
 	"log/slog"
@@ -15,7 +15,7 @@ import (
 )
 
 // newLeadingElector returns the elector of an incarnation that holds the seat. Its loop does not run.
-func newLeadingElector(t *testing.T) *Elector {
+func NewLeadingElector(t *testing.T) *Elector {
 	reg := memory.New().Client("a")
 	keys, err := record.NewKeys("test", "default")
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func newLeadingElector(t *testing.T) *Elector {
 		ID: record.Incarnation("a", s.ID()), Name: "a", Session: s, Reg: reg, Keys: keys,
 		Planning: &PlanningCalls{}, IsDraining: func() bool { return false },
 	}
-	o := NewElector(self, nil, slog.New(slog.DiscardHandler))
+	o := New(self, nil, slog.New(slog.DiscardHandler))
 	txn, err := o.State.SuccessionTxn(keys, self.ID, s.ID())
 	require.NoError(t, err)
 	rev, err := reg.Txn(t.Context(), txn)
@@ -38,14 +38,14 @@ func newLeadingElector(t *testing.T) *Elector {
 }
 
 func TestElector_KnowsItsWritesBeforeTheFeed(t *testing.T) {
-	o := newLeadingElector(t)
+	o := NewLeadingElector(t)
 	require.NoError(t, o.PublishSeat(t.Context(), []string{"b.B"}, skew.Notice{}, false))
 	require.NoError(t, o.PublishSeat(t.Context(), []string{"c.C", "b.B"}, skew.Notice{}, false))
 	assert.Equal(t, []string{"c.C", "b.B"}, o.State.Successors)
 }
 
 func TestElector_DrainingSuccessorIsLastButAcceptsAtOnce(t *testing.T) {
-	o := newLeadingElector(t)
+	o := NewLeadingElector(t)
 	o.Self.IsDraining = func() bool { return true }
 	o.State.Seat, o.State.SeatRev = "", registry.Rev{}
 	step, wait := o.nextStep()

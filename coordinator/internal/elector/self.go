@@ -1,8 +1,7 @@
-package leader
+package elector
 
 import (
 	"encoding/json"
-	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
@@ -34,35 +33,5 @@ type Self struct {
 	ReportUncheckedClock func()
 }
 
-// fresh are the options of a linearizable read.
-var fresh = registry.ReadOptions{Fresh: true}
-
-// PlanningCalls counts the calls of the planning function in a process, across incarnations. A
-// strategy that does not return outlives the term that called it.
-type PlanningCalls struct {
-	mu       sync.Mutex
-	running  int
-	OnReturn func() // called after a call has returned; must not block
-}
-
-func (p *PlanningCalls) begin() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running++
-}
-
-func (p *PlanningCalls) end() {
-	p.mu.Lock()
-	p.running--
-	p.mu.Unlock()
-	if p.OnReturn != nil {
-		p.OnReturn()
-	}
-}
-
-// noneRuns reports whether all calls have returned.
-func (p *PlanningCalls) noneRuns() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.running == 0
-}
+// Fresh are the options of a linearizable read.
+var Fresh = registry.ReadOptions{Fresh: true}

@@ -1,4 +1,4 @@
-package leader
+package elector
 
 import (
 	"context"
@@ -24,23 +24,23 @@ func TestProgress(t *testing.T) {
 	})
 	t.Run("describes the task and the last failure", func(t *testing.T) {
 		p := Progress{since: began}
-		p.setTask("writes", "plans")
-		p.recordFailure(context.DeadlineExceeded)
+		p.SetTask("writes", "plans")
+		p.RecordFailure(context.DeadlineExceeded)
 		why, _ := p.checkStuck(began.Add(time.Minute), time.Second)
 		assert.Equal(t, "no progress for 1m0s, busy with writes of plans; the last failure: context deadline exceeded", why)
 	})
 	t.Run("is not stuck while idle, nor when work begins", func(t *testing.T) {
 		p := Progress{since: began.Add(-time.Hour), lastErr: errors.New("once")}
-		p.markIdle()
+		p.MarkIdle()
 		_, stuck := p.checkStuck(began, time.Second)
 		assert.False(t, stuck)
-		p.markBusy()
+		p.MarkBusy()
 		_, stuck = p.checkStuck(time.Now(), time.Second)
 		assert.False(t, stuck)
 	})
 	t.Run("counts a conflict as progress", func(t *testing.T) {
 		p := Progress{since: began.Add(-time.Hour)}
-		p.recordFailure(fmt.Errorf("name: %w", &registry.ConflictError{}))
+		p.RecordFailure(fmt.Errorf("name: %w", &registry.ConflictError{}))
 		_, stuck := p.checkStuck(time.Now(), time.Minute)
 		assert.False(t, stuck)
 	})
