@@ -59,7 +59,7 @@ type Config struct {
 	// If Own returns while the shard is still assigned to this process, it is called again
 	// after 100 ms; if the shard is disabled, after it is enabled. An error is logged.
 	Own func(ctx context.Context, s Owned) error
-	// Logger receives the log lines that docs/operating.md lists. Nil means slog.Default().
+	// Logger receives the log lines that docs/operating/messages.md lists. Nil means slog.Default().
 	Logger *slog.Logger
 }
 

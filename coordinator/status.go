@@ -47,7 +47,7 @@ type Status struct {
 	Reruns []Runs
 	// Triggers are the numbers of pending and running triggers, in ascending order.
 	Triggers []uint64
-	// Problem names the reason why shards do not run or move; docs/operating.md lists the
+	// Problem names the reason why shards do not run or move; docs/operating/messages.md lists the
 	// texts. It is empty if there is none. Decisions are the latest changes of the plan,
 	// oldest first.
 	Problem   string

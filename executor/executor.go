@@ -79,7 +79,7 @@ type Options struct {
 	// may become the leader, so every process of the fleet needs them. The names of the
 	// built-in strategies are reserved: "sticky", "average", "odevity", "rotate" and "single".
 	Strategies map[string]strategy.Func
-	// Logger receives the log lines that docs/operating.md lists. Each event is one line, for
+	// Logger receives the log lines that docs/operating/messages.md lists. Each event is one line, for
 	// any number of jobs. Nil means slog.Default().
 	Logger *slog.Logger
 }

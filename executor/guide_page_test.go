@@ -17,7 +17,7 @@ import (
 )
 
 func TestGuidePage_HasEverySetting(t *testing.T) {
-	page, err := os.ReadFile("../docs/guide.md")
+	page, err := os.ReadFile("../docs/guide/settings.md")
 	require.NoError(t, err)
 	var documented []string
 	row := regexp.MustCompile("(?m)^\\| ((?:`[A-Za-z.]+`(?:, )?)+) \\|")

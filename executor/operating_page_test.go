@@ -66,7 +66,7 @@ func TestOperatingPage_HasEveryProblem(t *testing.T) {
 
 func page(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/operating.md")
+	text, err := os.ReadFile("../docs/operating/messages.md")
 	require.NoError(t, err)
 	return string(text)
 }

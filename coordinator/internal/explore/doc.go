@@ -24,7 +24,7 @@
 //
 // # Adding to it
 //
-//   - A guard: add the place in the source to guardSites, and a row to the table in docs/protocol.md. Run
+//   - A guard: add the place in the source to guardSites, and a row to the table in docs/protocol/guards.md. Run
 //     the test with -explore.guard=NAME -explore.ways=10000 -v, and add the scenario and seed that it
 //     logs to witnesses. If no random path is found, record the steps by hand; if no small world needs
 //     the guard, name the test that does in testedElsewhere.

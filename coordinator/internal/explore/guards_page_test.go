@@ -18,7 +18,7 @@ var guardRow = regexp.MustCompile(`(?m)^\| ([^|]+) \|`)
 var guardName = regexp.MustCompile("`([a-z ]+: [a-z ]+)`")
 
 func TestGuards_AreExplained(t *testing.T) {
-	const path = "../../../docs/protocol.md"
+	const path = "../../../docs/protocol/guards.md"
 	page, err := os.ReadFile(path)
 	require.NoError(t, err)
 	_, section, found := strings.Cut(string(page), "\n## Guards\n")
