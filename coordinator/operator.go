@@ -124,8 +124,9 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 }
 
 // Pause stops a job until Resume: no fire, trigger or re-run is claimed. Triggers and re-runs
-// wait for the Resume; fires that come due during the pause are never run. Runs that have
-// begun continue. Pause replaces a StopSchedule.
+// wait for the Resume; fires that come due during the pause are never run. Fires that were due
+// before and are not claimed are subject to the job's misfire policy at the Resume. Runs that
+// were claimed before continue, or begin once a worker is free. Pause replaces a StopSchedule.
 func (o *Operator) Pause(ctx context.Context, job string) error {
 	return o.setPaused(ctx, "pause", job, true, false)
 }
@@ -139,7 +140,8 @@ func (o *Operator) StopSchedule(ctx context.Context, job string) error {
 }
 
 // Resume ends a Pause or a StopSchedule. Fires count from an instant that lies MaxClockSkew in
-// the future, so that no clock of the fleet has passed it. Earlier fires are never run.
+// the future, so that no clock of the fleet has passed it. Fires between the Pause or
+// StopSchedule and that instant are never run.
 func (o *Operator) Resume(ctx context.Context, job string) error {
 	return o.setPaused(ctx, "resume", job, false, false)
 }

@@ -316,8 +316,9 @@ type Trigger struct {
 	Shards []int  // the shards to run; nil means all, and an empty slice is an error
 }
 
-// Pause stops a job in the whole fleet until Resume, across restarts. Triggers wait. Runs
-// that have begun continue. Fires that come due during the pause are never run.
+// Pause stops a job in the whole fleet until Resume, across restarts. Triggers wait. Runs that
+// were claimed before continue, or begin once a worker is free. Fires that come due during the
+// pause are never run. See [coordinator.Operator.Pause].
 func (e *Executor) Pause(ctx context.Context, job string) error {
 	return e.explainUnknownJob(job, e.operator.Pause(ctx, job))
 }
