@@ -22,7 +22,7 @@ func assignNearData(in strategy.Input) (strategy.Assignment, error) {
 	if len(near) == 0 {
 		return nil, errors.New("no instance is in zone a")
 	}
-	owners := in.Owners
+	owners := in.Owners // a copy, for the strategy to change
 	for shard, owner := range owners {
 		if owner == "" {
 			owners[shard] = near[shard%len(near)]
