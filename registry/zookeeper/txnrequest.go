@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -24,7 +25,8 @@ import (
 //	Create(k)      create k, set k; if an empty znode is known: set it at its version
 //	CreateOwned(k) create its birth and k, both ephemeral, set k
 //	Set(k, rev)    set k at its version; for an owned key, also check its birth
-//	Delete(k, rev) set k at its version to no value; for an owned key: delete its birth and k
+//	Delete(k, rev) set k at its version to no value; for an owned key: delete its birth and k,
+//	               and if no other operation returns a zxid: set the znode of its owner
 //
 // Create is followed by a set because only a set returns the Stat with the zxid.
 //
@@ -302,11 +304,22 @@ func (m *multiRequest) addChange(item int, o *registry.Op, f cachedZnode) {
 			&zk.SetDataRequest{Path: path, Data: n.encode(), Version: f.version})
 		return
 	}
+	m.addEntries(item, &zk.DeleteRequest{Path: birth, Version: -1}, &zk.DeleteRequest{Path: path, Version: f.version})
+	if m.returnsZxid() {
+		return
+	}
 	// A delete returns no Stat and hence no zxid. A set of the owner's znode does, and that
 	// znode exists as long as the key; its content has no meaning.
 	owner, _ := m.client.layout.sessionPath(f.owner)
-	m.addEntries(item, &zk.DeleteRequest{Path: birth, Version: -1}, &zk.DeleteRequest{Path: path, Version: f.version},
-		&zk.SetDataRequest{Path: owner, Data: []byte(sessionValue), Version: -1})
+	m.addEntries(item, &zk.SetDataRequest{Path: owner, Data: []byte(sessionValue), Version: -1})
+}
+
+// returnsZxid reports whether an operation of the transaction sets a znode of a key, as all do
+// but a Delete of an owned key.
+func (m *multiRequest) returnsZxid() bool {
+	return slices.ContainsFunc(m.txn.Then, func(o registry.Op) bool {
+		return o.Kind != registry.OpDelete || !o.Key.Owned()
+	})
 }
 
 // recordCommit caches the versions after a multi that was executed on l, and returns the Rev.
