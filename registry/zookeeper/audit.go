@@ -128,10 +128,11 @@ func (a *auditPass) compareKey(ctx context.Context, key registry.Key) error {
 // markMissed marks a difference, unless an event has marked it by now.
 func (m *mirror) markMissed(child registry.Key) {
 	m.mu.Lock()
-	marked := m.namesMarked || m.marked[child]
+	_, marked := m.marked[child]
+	marked = marked || m.namesMarked
 	m.mu.Unlock()
 	if !marked {
 		m.conn.client.options.Logger.Warn("audit found a missed event", "dir", m.dir, "key", child)
-		m.mark(child)
+		m.mark(child, false)
 	}
 }

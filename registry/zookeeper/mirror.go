@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -44,20 +45,21 @@ func (w *watchConn) onWatchEvent(e zk.Event) {
 		return
 	}
 	if e.Type != zk.EventNodeDataChanged { // the children changed, or the directory itself was created or deleted
-		w.markChild(key, "")
+		w.markChild(key, "", false)
 	}
 	if key != "" && e.Type != zk.EventNodeChildrenChanged {
-		w.markChild(key.Dir(), key)
+		w.markChild(key.Dir(), key, e.Type == zk.EventNodeDeleted)
 	}
 }
 
-// markChild marks a child of dir, or with child "" the list of children.
-func (w *watchConn) markChild(dir, child registry.Key) {
+// markChild marks a child of dir, or with child "" the list of children. deleted means that
+// the child was deleted.
+func (w *watchConn) markChild(dir, child registry.Key, deleted bool) {
 	w.mu.Lock()
 	m := w.mirrors[dir]
 	w.mu.Unlock()
 	if m != nil {
-		m.mark(child)
+		m.mark(child, deleted)
 	}
 }
 
@@ -107,15 +109,17 @@ type mirror struct {
 	signal      chan struct{} // one slot: there is a mark
 	mu          sync.Mutex
 	namesMarked bool                  // the list of children has to be read
-	marked      map[registry.Key]bool // these children have to be read
+	marked      map[registry.Key]bool // these children have to be read; true: unless the list lacks them
 }
 
-func (m *mirror) mark(child registry.Key) {
+// mark marks a child, or with child "" the list of children. deleted means that the child was
+// deleted, so that it is read only if it has been created again.
+func (m *mirror) mark(child registry.Key, deleted bool) {
 	m.mu.Lock()
 	if child == "" {
 		m.namesMarked = true
 	} else {
-		m.marked[child] = true
+		m.marked[child] = deleted
 	}
 	m.mu.Unlock()
 	select {
@@ -146,57 +150,101 @@ func (m *mirror) takeMarked() (names bool, marked map[registry.Key]bool) {
 	return names, marked
 }
 
-// update reads everything that is marked. Marks set meanwhile are left for the next update:
-// writers may change the directory faster than it can be read. changed contains the changed
-// children, with nil for those that were deleted or skipped. since is a zxid from before the
-// read, at which a deleted child may still have existed.
-func (m *mirror) update(ctx context.Context) (changed map[registry.Key]*znode, since int64, err error) {
-	changed = make(map[registry.Key]*znode)
-	since = m.conn.link.lastZxid()
+// update reads everything that is marked, and calls publish with the changes. Marks set
+// meanwhile are left for the next update: writers may change the directory faster than it can
+// be read.
+//
+// The list of children and the changed children are read together, and published before new
+// children are read: a change costs one round trip, even if another client adds a child.
+func (m *mirror) update(ctx context.Context, publish func(mirrorChange)) error {
 	names, marked := m.takeMarked()
-	err = m.readNames(ctx, names, marked, changed)
-	if err == nil {
-		err = m.readMarked(ctx, marked, changed)
-	}
+	err := m.readListed(ctx, names, marked, publish)
 	if err != nil {
-		m.mark("") // the next update reads everything again
+		m.mark("", false) // the next update reads everything again
 		for key := range marked {
-			m.mark(key)
+			m.mark(key, false)
 		}
-		return nil, 0, err
 	}
-	return changed, since, nil
+	return err
 }
 
-// readNames reads the list of children if wanted is set, removes the children that are missing
-// from it, and marks the new ones.
-func (m *mirror) readNames(ctx context.Context, wanted bool, marked map[registry.Key]bool, changed map[registry.Key]*znode) error {
-	if !wanted {
+// mirrorChange contains the changed children of a mirror, with nil for those that were deleted
+// or skipped. since is a zxid from before the read, at which a deleted child may still have
+// existed.
+type mirrorChange struct {
+	children map[registry.Key]*znode
+	since    int64
+}
+
+func (m *mirror) newChange() mirrorChange {
+	return mirrorChange{children: make(map[registry.Key]*znode), since: m.conn.link.lastZxid()}
+}
+
+// readListed reads the marked children and, if names is set, the list of children, then those
+// children that only the list requires to be read: they are new, or were created again.
+func (m *mirror) readListed(ctx context.Context, names bool, marked map[registry.Key]bool, publish func(mirrorChange)) error {
+	change := m.newChange()
+	var now, listed []registry.Key
+	for key, deleted := range marked {
+		if !names || !deleted {
+			now = append(now, key)
+		}
+	}
+	if !names {
+		if err := m.readMarked(ctx, now, change); err != nil {
+			return err
+		}
+		publish(change)
 		return nil
 	}
-	names, err := m.watchChildren(ctx)
+	there, err := m.readNames(ctx, now, change)
 	if err != nil {
 		return err
 	}
-	there := make(map[registry.Key]bool)
-	for _, key := range keysBelow(m.dir, names) {
-		there[key] = true
-		if _, known := m.nodes[key]; !known {
-			marked[key] = true
+	for key := range there {
+		if _, known := m.nodes[key]; !known || marked[key] {
+			listed = append(listed, key)
 		}
 	}
 	for key := range m.nodes {
 		if !there[key] {
 			delete(m.nodes, key)
-			changed[key] = nil
+			change.children[key] = nil
 		}
 	}
-	for key := range marked {
-		if !there[key] {
-			delete(marked, key)
-		}
+	publish(change)
+	if len(listed) == 0 {
+		return nil
 	}
+	change = m.newChange()
+	if err := m.readMarked(ctx, listed, change); err != nil {
+		return err
+	}
+	publish(change)
 	return nil
+}
+
+// readNames reads the list of children and, at the same time, the children keys.
+func (m *mirror) readNames(ctx context.Context, keys []registry.Key, change mirrorChange) (there map[registry.Key]bool, err error) {
+	type listing struct {
+		names []string
+		err   error
+	}
+	listed := make(chan listing, 1)
+	go func() {
+		names, err := m.watchChildren(ctx)
+		listed <- listing{names, err}
+	}()
+	err = m.readMarked(ctx, keys, change)
+	l := <-listed
+	if err = cmp.Or(l.err, err); err != nil {
+		return nil, err
+	}
+	there = make(map[registry.Key]bool)
+	for _, key := range keysBelow(m.dir, l.names) {
+		there[key] = true
+	}
+	return there, nil
 }
 
 // watchChildren reads and watches the list of children. If the directory does not exist, it
@@ -233,11 +281,8 @@ func (m *mirror) checkReadable(ctx context.Context) error {
 	return translate(err)
 }
 
-func (m *mirror) readMarked(ctx context.Context, marked map[registry.Key]bool, changed map[registry.Key]*znode) error {
-	keys := make([]registry.Key, 0, len(marked))
-	for key := range marked {
-		keys = append(keys, key)
-	}
+func (m *mirror) readMarked(ctx context.Context, keys []registry.Key, change mirrorChange) error {
+	changed := change.children
 	c := m.conn.client
 	var mu sync.Mutex
 	return parallel.Each(ctx, readConcurrency, keys, func(ctx context.Context, key registry.Key) error {

@@ -162,11 +162,9 @@ func (f *feed) followMirror(conn *watchConn) error {
 	defer conn.releaseMirror(m)
 	pass := auditPass{mirror: m}
 	for {
-		changed, since, err := m.update(f.ctx)
-		if err != nil {
+		if err := m.update(f.ctx, f.publish); err != nil {
 			return err
 		}
-		f.publish(changed, since)
 		if err := f.sendSnapshots(m); err != nil {
 			return err
 		}
@@ -191,25 +189,25 @@ func (f *feed) followMirror(conn *watchConn) error {
 }
 
 // publish passes changes to the watchers that have had a Snapshot.
-func (f *feed) publish(changed map[registry.Key]*znode, since int64) {
-	if len(changed) == 0 {
+func (f *feed) publish(change mirrorChange) {
+	if len(change.children) == 0 {
 		return
 	}
 	f.client.mu.Lock()
 	defer f.client.mu.Unlock()
 	for w := range f.watchers {
-		w.Delta(toChanges(changed, since)...)
+		w.Delta(change.toChanges()...)
 	}
 }
 
 // toChanges returns copies, which the buffer may keep. A deletion gets the zxid since, at which
 // the key may still have existed, so that it never seems newer than a later creation.
-func toChanges(changed map[registry.Key]*znode, since int64) []remote.Change {
-	all := make([]remote.Change, 0, len(changed))
-	for key, n := range changed {
+func (c mirrorChange) toChanges() []remote.Change {
+	all := make([]remote.Change, 0, len(c.children))
+	for key, n := range c.children {
 		switch {
 		case n == nil:
-			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(since)}})
+			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(c.since)}})
 		case n.empty:
 			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(n.mzxid)}})
 		default:
@@ -238,11 +236,9 @@ func (f *feed) sendSnapshots(m *mirror) error {
 	if err := f.client.catchUp(f.ctx, m.conn.link, f.client.seen.Load()); err != nil {
 		return err
 	}
-	changed, since, err := m.update(f.ctx)
-	if err != nil {
+	if err := m.update(f.ctx, f.publish); err != nil {
 		return err
 	}
-	f.publish(changed, since)
 
 	rev := registry.Rev{Seq: uint64(m.conn.link.lastZxid())}
 	f.client.mu.Lock()
