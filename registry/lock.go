@@ -250,13 +250,14 @@ func (h *Held) release(ctx context.Context) (over bool, err error) {
 			return false, err
 		}
 		// t changes the owner's record. So while its condition on that record holds, t was
-		// not applied, and only a conflict on that record leaves its outcome open.
-		switch t.Then[conflict.Index].Key {
+		// not applied. A conflict on next is reported before that condition is compared.
+		switch keyOf(t, conflict.Index) {
 		case l.owner():
 			return h.ownerChanged(ctx, doubt || errors.Is(err, ErrUnknownOutcome), err)
 		case h.place:
 			cleared = true // the session has ended, or another writer deleted the place
 		default:
+			doubt = doubt || errors.Is(err, ErrUnknownOutcome)
 			next = Entry{} // it left the queue; the one behind it will see a free lock
 		}
 		h.pending = Txn{}
@@ -270,17 +271,21 @@ func (h *Held) releaseTxn(next Entry, cleared bool) Txn {
 	record := lockRecord{}
 	if next.Key != "" {
 		record = lockRecord{Session: next.Owner, Place: next.Key.Name()}
+		t.If = append(t.If, At(next.Key, next.Modified))
 	}
 	t.Then = append(t.Then, Set(h.lock.owner(), h.rev, record.encode()))
 	if !cleared {
 		t.Then = append(t.Then, Delete(h.place, h.placed))
 	}
-	if next.Key != "" {
-		// Written, not only compared: an acquirer that leaves the queue at this moment deletes
-		// the place at its old revision, so its conflict shows it that it holds the lock.
-		t.Then = append(t.Then, Set(next.Key, next.Modified, lockPlace))
-	}
 	return t
+}
+
+// keyOf returns the key of an item of t, which is not a condition on a session.
+func keyOf(t Txn, item int) Key {
+	if item < len(t.If) {
+		return t.If[item].Key
+	}
+	return t.Then[item-len(t.If)].Key
 }
 
 // ownerChanged decides how a release ended that was refused because the owner's record has

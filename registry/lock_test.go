@@ -743,6 +743,18 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 		require.NoError(t, err)
 	})
 
+	inBubble(t, "a release is recognized although the next holder has released the lock before the reply", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "b").acquire()
+		next := newContender(t, s, "c").startAcquire(t.Context())
+		next.requireWaiting()
+		s.LoseReply("b", 1)
+		released := make(chan error, 1)
+		go func() { released <- h.Release(context.Background()) }()
+		release(t, next.acquired())
+		require.NoError(t, <-released)
+		require.Empty(t, placesOf(s))
+	})
+
 	inBubble(t, "a release that was not sent is sent by the next call", func(t *testing.T, s *memory.Server) {
 		h := newContender(t, s, "b").acquire()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -789,9 +801,22 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 		w := newContender(t, s, "b").startAcquire(t.Context())
 		w.requireWaiting()
 		require.Len(t, placesOf(s), 2)
-		release(t, h) // which writes the place, so that its Txn is no longer that of the creation
+		release(t, h)
 		<-w.done
 		w.acquired()
+	})
+
+	inBubble(t, "a place is recognized although another writer wrote it before the reply to its creation", func(t *testing.T, s *memory.Server) {
+		h := newContender(t, s, "a").acquire()
+		s.LoseReply("b", 1)
+		w := newContender(t, s, "b").startAcquire(t.Context())
+		w.requireWaiting()
+		place := placesOf(s)[1]
+		commit(t, clientOf(t, s, "operator"), registry.Set(place.Key, place.Modified, place.Value))
+		release(t, h)
+		<-w.done
+		release(t, w.acquired())
+		require.Empty(t, placesOf(s))
 	})
 
 	inBubble(t, "a replaced place that a late request creates again is deleted", func(t *testing.T, s *memory.Server) {

@@ -192,7 +192,11 @@ func (a *acquirer) decide() (lockDecision, error) {
 		refused: a.refusedAt != 0 && a.refusedAt == v.version,
 	}
 	if step == lockHold {
-		p.held = a.newHeld(v.owner.Modified, v.owner.Modified)
+		placed := p.place.Modified
+		if placed.IsZero() {
+			placed = a.placed
+		}
+		p.held = a.newHeld(v.owner.Modified, placed)
 	}
 	return p, err
 }
@@ -253,8 +257,12 @@ func (a *acquirer) joinQueue() error {
 		a.doubted = true
 		a.lock.mu.Unlock()
 	}
-	if errors.Is(err, ErrConflict) {
-		return nil // only a creates this place: it exists, and the lock has passed to it
+	if errors.Is(err, ErrConflict) { // only a creates this place: it exists, and another writer has written it
+		var e Entry
+		if e, err = a.lock.readFresh(a.ctx, place); errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		a.placed = e.Modified
 	}
 	return err
 }

@@ -87,11 +87,9 @@ func (l *Lock) noteReleased(h *Held) {
 // removePlace deletes place, of s, from the queue, or releases the lock if that has passed
 // to place. placed is the revision at which place was created; zero if unknown.
 func (l *Lock) removePlace(ctx context.Context, s Session, place Key, placed Rev) error {
+	owner, fresh := l.viewedOwner(), false
 	for {
 		if placed.IsZero() {
-			// The place is read first. Passing the lock to it writes the place and the owner's
-			// record. So if the record read second does not name the place, a later pass
-			// changes the place, and the delete below conflicts.
 			e, err := l.readFresh(ctx, place)
 			if errors.Is(err, ErrNotFound) {
 				return nil
@@ -99,37 +97,44 @@ func (l *Lock) removePlace(ctx context.Context, s Session, place Key, placed Rev
 			if err != nil {
 				return err
 			}
-			h, err := l.heldAt(ctx, s, place)
-			if err != nil {
-				return err
-			}
-			if h != nil {
-				return h.Release(ctx)
-			}
 			placed = e.Modified
 		}
-		_, err := Apply(ctx, l.reg, Txn{Then: []Op{Delete(place, placed)}})
-		if !errors.Is(err, ErrConflict) {
+		r, err := decodeLockRecord(owner)
+		held := err == nil && r.Place == place.Name() // a foreign record names no place
+		if held && fresh {
+			return l.newHeld(s, place, owner.Modified, placed).Release(ctx)
+		}
+		if !held {
+			err := l.deletePlace(ctx, owner, place, placed)
+			if !errors.Is(err, ErrConflict) {
+				return err
+			}
+			placed = Rev{}
+		}
+		owner, err = l.readFresh(ctx, l.owner())
+		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		placed = Rev{}
+		fresh = true
 	}
 }
 
-// heldAt returns the lock if the owner's record names place, a place of s, else nil.
-func (l *Lock) heldAt(ctx context.Context, s Session, place Key) (*Held, error) {
-	e, err := l.readFresh(ctx, l.owner())
-	if errors.Is(err, ErrNotFound) {
-		return nil, nil
+// deletePlace deletes place if owner is still the owner's record. That fails if the lock has
+// passed to place meanwhile.
+func (l *Lock) deletePlace(ctx context.Context, owner Entry, place Key, placed Rev) error {
+	unchanged := Absent(l.owner())
+	if owner.Key != "" {
+		unchanged = At(owner.Key, owner.Modified)
 	}
-	if err != nil {
-		return nil, err
-	}
-	r, err := decodeLockRecord(e)
-	if err != nil || r.Place != place.Name() {
-		return nil, nil // a foreign record names no place
-	}
-	return l.newHeld(s, place, e.Modified, e.Modified), nil
+	_, err := Apply(ctx, l.reg, Txn{If: []Cond{unchanged}, Then: []Op{Delete(place, placed)}})
+	return err
+}
+
+// viewedOwner returns the owner's record as last observed, or the zero Entry.
+func (l *Lock) viewedOwner() Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.view.owner
 }
 
 // readFresh is a Fresh Get that is retried until there is an answer.
