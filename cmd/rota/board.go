@@ -39,9 +39,9 @@ func newBoard(shards, kills int) *board {
 	}
 }
 
-// handleEvent records an event. It kills the event's instance if that is in the middle of a run, so
-// that the run must be repeated, and kills remain.
-func (b *board) handleEvent(e event) {
+// handleEvent records an event. It kills the event's instance, and reports true, if that is in the
+// middle of a run, so that the run must be repeated, and kills remain.
+func (b *board) handleEvent(e event) (killed bool) {
 	b.mu.Lock()
 	b.recordEvent(e)
 	_, already := b.killed[e.Instance]
@@ -55,6 +55,7 @@ func (b *board) handleEvent(e event) {
 	if now {
 		b.kill(e.Instance)
 	}
+	return now
 }
 
 func (b *board) recordEvent(e event) {

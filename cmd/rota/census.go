@@ -107,6 +107,20 @@ func (c *census) count(ctx context.Context, r *executor.Run) error {
 	return nil
 }
 
+// awaitAnswers returns a function that reports an event, and after an eventCounts waits for a byte of
+// answers or its end.
+func awaitAnswers(report func(event), answers io.Reader) func(event) {
+	var mu sync.Mutex
+	return func(e event) {
+		report(e)
+		if e.Kind == eventCounts {
+			mu.Lock()
+			defer mu.Unlock()
+			_, _ = answers.Read(make([]byte, 1))
+		}
+	}
+}
+
 // reportTo returns a function that writes events as lines.
 func reportTo(out io.Writer) func(event) {
 	var mu sync.Mutex

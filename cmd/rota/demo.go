@@ -171,7 +171,7 @@ func (o demoOptions) fleet(ctx context.Context, out io.Writer, files []string, b
 	if err != nil {
 		return nil, err
 	}
-	c := &census{files: files, namespace: namespace, report: b.handleEvent}
+	c := &census{files: files, namespace: namespace, report: func(e event) { b.handleEvent(e) }}
 	if o.registry == "memory" {
 		return newMemoryFleet(o, keys, c, s), nil
 	}

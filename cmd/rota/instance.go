@@ -30,7 +30,7 @@ func instanceCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runInstance(cmd.Context(), o, cmd.OutOrStdout())
+			return runInstance(cmd.Context(), o, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
@@ -43,8 +43,9 @@ func instanceCommand() *cobra.Command {
 	return cmd
 }
 
-// runInstance takes part in the census until ctx ends, and writes events to out.
-func runInstance(ctx context.Context, o instanceOptions, out io.Writer) error {
+// runInstance takes part in the census until ctx ends, and writes events to out. In the middle of a
+// run it waits for a byte of in, so that the demo can kill the process there.
+func runInstance(ctx context.Context, o instanceOptions, in io.Reader, out io.Writer) error {
 	files, err := listFiles(o.dir)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func runInstance(ctx context.Context, o instanceOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c := &census{files: files, namespace: o.namespace, report: reportTo(out)}
+	c := &census{files: files, namespace: o.namespace, report: awaitAnswers(reportTo(out), in)}
 	e, err := newExecutor(reg, c, o.name, o.shards, o.ttl)
 	if err == nil {
 		err = e.Run(ctx)

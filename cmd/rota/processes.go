@@ -155,6 +155,10 @@ func (f *processFleet) startProcess(name string) error {
 		"--shards", fmt.Sprint(f.shards), "--ttl", f.ttl.String(), "--dir", f.dir)
 	cmd.Env = append(os.Environ(), extraEnv...)
 	cmd.Stdout, cmd.Stderr = in, os.Stderr
+	answers, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
 	p, err := child.Start(cmd)
 	if err != nil {
 		return err
@@ -166,15 +170,17 @@ func (f *processFleet) startProcess(name string) error {
 		<-p.Done()
 		in.Close()
 	})
-	f.tasks.Go(func() { f.readEvents(out) })
+	f.tasks.Go(func() { f.readEvents(out, answers) })
 	return nil
 }
 
 // extraEnv is for tests, whose binary is not the command.
 var extraEnv []string
 
-// readEvents reads the events of a process from its output.
-func (f *processFleet) readEvents(out io.Reader) {
+// readEvents reads the events of a process from its output. It answers each eventCounts, so that the
+// run goes on, unless the process is killed in the middle of the run.
+func (f *processFleet) readEvents(out io.Reader, answers io.WriteCloser) {
+	defer answers.Close()
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		var e event
@@ -184,7 +190,9 @@ func (f *processFleet) readEvents(out io.Reader) {
 		if e.Kind == eventBegins {
 			f.story.recordClaim(e.At, e.Instance, e.Shard, e.Attempt)
 		}
-		f.board.handleEvent(e)
+		if killed := f.board.handleEvent(e); !killed && e.Kind == eventCounts {
+			_, _ = answers.Write([]byte{'\n'}) // the process may have ended
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ func TestDeleteRecords_LeavesNothing(t *testing.T) {
 	b := newBoard(4, 0)
 	o := options(dir)
 	o.shards = 4
-	f := newMemoryFleet(o, keys, &census{files: files, namespace: "ns", report: b.handleEvent}, newStory(b))
+	f := newMemoryFleet(o, keys, &census{files: files, namespace: "ns", report: func(e event) { b.handleEvent(e) }}, newStory(b))
 	require.NoError(t, f.start(t.Context()))
 	require.NoError(t, b.await(t.Context()))
 	f.stop()
