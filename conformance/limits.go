@@ -67,11 +67,23 @@ func txnLimits(t *test) {
 		require.ErrorIs(t, err, registry.ErrTooLarge)
 	}
 
-	x := registry.Txn{Then: t.opsOfSize(l, "bytes", l.TxnBytes)}
+	owned := make([]registry.Op, l.TxnItems/2)
+	session := t.openSession(a).ID()
+	for i := range owned { // a CreateOwned counts twice
+		owned[i] = registry.CreateOwned(registry.Key(fmt.Sprintf("owned/~%04d", i)), nil, session)
+	}
+	x := registry.Txn{Then: owned}
+	t.commit(a, x)
+	require.Len(t, t.listFresh(a, "owned"), len(owned))
+	x.If = append(x.If, registry.Absent("none"), registry.Absent("none"))
+	_, err := a.Txn(t.ctx, x)
+	require.ErrorIs(t, err, registry.ErrTooLarge)
+
+	x = registry.Txn{Then: t.opsOfSize(l, "bytes", l.TxnBytes)}
 	t.commit(a, x)
 	require.Len(t, t.listFresh(a, "bytes"), len(x.Then))
 	x = registry.Txn{Then: t.opsOfSize(l, "over", l.TxnBytes+1)}
-	_, err := a.Txn(t.ctx, x)
+	_, err = a.Txn(t.ctx, x)
 	require.ErrorIs(t, err, registry.ErrTooLarge)
 	require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
 	require.Empty(t, t.listFresh(a, "over"))

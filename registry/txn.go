@@ -137,12 +137,29 @@ func (o Op) String() string {
 // Limits are sizes that a backend accepts.
 type Limits struct {
 	ValueBytes int // of one value
-	TxnItems   int // conditions and operations of a Txn together
+	TxnItems   int // conditions and operations of a Txn together; CreateOwned counts twice
 	TxnBytes   int // keys, session ids and values of a Txn together
 }
 
 // PortableLimits hold on every backend.
-var PortableLimits = Limits{ValueBytes: 128 << 10, TxnItems: 64, TxnBytes: 256 << 10}
+var PortableLimits = Limits{ValueBytes: 128 << 10, TxnItems: 128, TxnBytes: 256 << 10}
+
+// Items returns what t counts towards Limits.TxnItems.
+func (t Txn) Items() int {
+	n := len(t.If)
+	for i := range t.Then {
+		n += t.Then[i].Items()
+	}
+	return n
+}
+
+// Items returns what o counts towards Limits.TxnItems. CreateOwned has two conditions of its own.
+func (o Op) Items() int {
+	if o.Kind == OpCreateOwned {
+		return 2
+	}
+	return 1
+}
 
 // Size returns what t counts towards Limits.TxnBytes.
 func (t Txn) Size() int {
@@ -165,7 +182,7 @@ func (o Op) Size() int { return len(o.Key) + len(o.Session) + len(o.Value) }
 // CheckTxn returns the first rule that t breaks: ErrInvalidKey, ErrInvalidTxn or
 // ErrTooLarge with the item named, or nil. Backends call it before they send anything.
 func CheckTxn(t Txn, l Limits) error {
-	if n := len(t.If) + len(t.Then); n > l.TxnItems {
+	if n := t.Items(); n > l.TxnItems {
 		return fmt.Errorf("%w: %d conditions and operations, at most %d", ErrTooLarge, n, l.TxnItems)
 	}
 	for i := range t.If {

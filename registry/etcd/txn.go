@@ -26,20 +26,39 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	defer end()
 	t.ID = t.ID.OrNew()
 	needs := c.preconditions(t)
-	resp, err := c.sendTxn(ctx, &pb.TxnRequest{
-		Compare: allCompares(needs),
-		Success: c.writeRequests(t),
-		Failure: diagnosticReads(needs),
+	for {
+		resp, err := c.sendTxn(ctx, &pb.TxnRequest{Compare: allCompares(needs), Success: c.writeRequests(t)})
+		switch {
+		case errors.Is(err, registry.ErrQuota):
+			return c.resolveQuotaError(ctx, t, needs, err)
+		case err != nil:
+			return registry.Rev{}, fmt.Errorf("commit: %w", err)
+		case resp.Succeeded:
+			return revOf(resp.Header.Revision), nil
+		}
+		if err := c.explainRefusal(ctx, t, needs); err != nil {
+			return registry.Rev{}, err
+		}
+	}
+}
+
+// explainRefusal finds out which precondition of a refused transaction does not hold, by a read of
+// its own: in the transaction itself the reads would add a third to the bytes of each request. It
+// returns nil if all hold by now, so that the transaction is to be sent again.
+func (c *Client) explainRefusal(ctx context.Context, t registry.Txn, needs []precondition) error {
+	read := &pb.TxnRequest{Compare: allCompares(needs), Failure: diagnosticReads(needs)}
+	var found *pb.TxnResponse
+	err := c.callWithRetry(ctx, func(ctx context.Context, l *link) (err error) {
+		found, err = l.kv.Txn(ctx, read, callOptions...)
+		return err
 	})
 	switch {
-	case errors.Is(err, registry.ErrQuota):
-		return c.resolveQuotaError(ctx, t, needs, err)
 	case err != nil:
-		return registry.Rev{}, fmt.Errorf("commit: %w", err)
-	case resp.Succeeded:
-		return revOf(resp.Header.Revision), nil
+		return fmt.Errorf("commit: %w", remote.NotApplied(remote.CallError(ctx, err)))
+	case found.Succeeded:
+		return nil
 	}
-	return registry.Rev{}, refusalError(t, needs, resp.Responses)
+	return refusalError(t, needs, found.Responses)
 }
 
 // resolveQuotaError finds out whether t was applied although a server reported that it has no
@@ -107,7 +126,7 @@ func (l *link) sendTxn(ctx context.Context, r *pb.TxnRequest) (resp *pb.TxnRespo
 }
 
 // refusalError returns the error for the first item of t whose precondition did not hold. found
-// holds the keys as of the revision of the refusal.
+// holds the keys as of the revision of explainRefusal's read.
 func refusalError(t registry.Txn, needs []precondition, found []*pb.ResponseOp) error {
 	for i := range needs {
 		n := &needs[i]

@@ -118,8 +118,7 @@ func allCompares(needs []precondition) []*pb.Compare {
 }
 
 // diagnosticReads returns reads that show, after a refusal, which precondition did not hold.
-// There is one per precondition, at most two per item: at most 128, which is etcd's default
-// limit.
+// There is one per precondition, at most Limits.TxnItems, which is etcd's default limit.
 func diagnosticReads(needs []precondition) []*pb.RequestOp {
 	all := make([]*pb.RequestOp, len(needs))
 	for i := range needs {

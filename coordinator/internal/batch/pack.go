@@ -30,61 +30,89 @@ type Items struct {
 }
 
 func (p Items) size() (items, bytes int) {
+	items = len(p.Conds)
 	for _, c := range p.Conds {
 		bytes += c.Size()
 	}
 	for _, o := range p.Ops {
+		items += o.Items()
 		bytes += o.Size()
 	}
-	return len(p.Conds) + len(p.Ops), bytes
+	return items, bytes
+}
+
+// Packer packs parts into one transaction within limits.
+type Packer[T any] struct {
+	limits            registry.Limits
+	load              Load[T]
+	condParts, opPart []int
+	items, bytes      int
+}
+
+// NewPacker returns a packer of a transaction with the common conditions.
+func NewPacker[T any](common []registry.Cond, limits registry.Limits) *Packer[T] {
+	p := &Packer[T]{limits: limits}
+	for _, c := range common {
+		p.addCond(c, -1)
+	}
+	return p
+}
+
+// Add adds a part, unless it would exceed the limits. The first part is added in any case. A
+// condition on a session that several parts have is added once.
+func (p *Packer[T]) Add(part T, items Items) bool {
+	count, size := items.size()
+	if len(p.load.Parts) > 0 && (p.items+count > p.limits.TxnItems || p.bytes+size > p.limits.TxnBytes) {
+		return false
+	}
+	n := len(p.load.Parts)
+	p.load.Parts = append(p.load.Parts, part)
+	for _, c := range items.Conds {
+		if c.Session == "" || !slices.Contains(p.load.Txn.If, c) {
+			p.addCond(c, n)
+		}
+	}
+	for _, o := range items.Ops {
+		p.load.Txn.Then, p.opPart = append(p.load.Txn.Then, o), append(p.opPart, n)
+		p.items += o.Items()
+		p.bytes += o.Size()
+	}
+	return true
+}
+
+func (p *Packer[T]) addCond(c registry.Cond, part int) {
+	p.load.Txn.If, p.condParts = append(p.load.Txn.If, c), append(p.condParts, part)
+	p.items++
+	p.bytes += c.Size()
+}
+
+// Finish returns the transaction, nil if it has no parts.
+func (p *Packer[T]) Finish() *Load[T] {
+	if len(p.load.Parts) == 0 {
+		return nil
+	}
+	p.load.Txn.ID = registry.NewTxnID()
+	p.load.partOf = append(p.condParts, p.opPart...)
+	return &p.load
 }
 
 // Pack packs parts into transactions within limits, in order. It never splits a part. Each transaction
-// has the common conditions; a condition on a session that several parts have is added once. A part for
-// which alone returns true has a transaction of its own, and so has one that exceeds the limits.
+// has the common conditions. A part for which alone returns true has a transaction of its own, and so
+// has one that exceeds the limits.
 func Pack[T any](common []registry.Cond, parts []T, limits registry.Limits, itemsOf func(T) Items, alone func(T) bool) []Load[T] {
 	var out []Load[T]
-	var conds []registry.Cond
-	var condParts, opParts []int
-	var cur Load[T]
-	bytes := 0
+	cur := NewPacker[T](common, limits)
 	flush := func() {
-		if len(cur.Parts) == 0 {
-			return
+		if load := cur.Finish(); load != nil {
+			out = append(out, *load)
 		}
-		cur.Txn.ID = registry.NewTxnID()
-		cur.Txn.If = conds
-		cur.partOf = append(condParts, opParts...)
-		out = append(out, cur)
+		cur = NewPacker[T](common, limits)
 	}
-	begin := func() {
-		cur, conds, condParts, opParts, bytes = Load[T]{}, slices.Clone(common), nil, nil, 0
-		for _, c := range common {
-			condParts = append(condParts, -1)
-			bytes += c.Size()
-		}
-	}
-	begin()
 	for _, part := range parts {
 		items := itemsOf(part)
-		count, size := items.size()
-		full := len(conds)+len(cur.Txn.Then)+count > limits.TxnItems || bytes+size > limits.TxnBytes
-		if len(cur.Parts) > 0 && (full || alone(part) || alone(cur.Parts[0])) {
+		if alone(part) || len(cur.load.Parts) > 0 && alone(cur.load.Parts[0]) || !cur.Add(part, items) {
 			flush()
-			begin()
-		}
-		n := len(cur.Parts)
-		cur.Parts = append(cur.Parts, part)
-		for _, c := range items.Conds {
-			if c.Session != "" && slices.Contains(conds, c) {
-				continue
-			}
-			conds, condParts = append(conds, c), append(condParts, n)
-			bytes += c.Size()
-		}
-		for _, o := range items.Ops {
-			cur.Txn.Then, opParts = append(cur.Txn.Then, o), append(opParts, n)
-			bytes += o.Size()
+			cur.Add(part, items)
 		}
 	}
 	flush()

@@ -13,6 +13,7 @@ import (
 
 func TestPack(t *testing.T) {
 	limits := registry.PortableLimits
+	limits.TxnItems = 64
 	common := []registry.Cond{registry.Alive("me")}
 	key := func(i int) registry.Key { return registry.Key(fmt.Sprintf("k/%d", i)) }
 	rev := registry.Rev{Seq: 1}
