@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,6 +20,10 @@ import (
 const (
 	// maxEndsDelay bounds how long the end of a run waits for other ends to share its commit.
 	maxEndsDelay = 100 * time.Millisecond
+	// maxCarryDelay bounds how long the end of a short run waits for the next claim of its job, which
+	// records the end too: half the commits of a job that fires each second. A run whose end is not
+	// on record is made again after a crash, so a run that took longer does not wait for a claim.
+	maxCarryDelay = time.Second
 	// ClockCheckInterval bounds how long the claimer sleeps before it reads the wall clock
 	// again, which may have been set meanwhile.
 	ClockCheckInterval = 5 * time.Second
@@ -72,13 +77,12 @@ type Claimer struct {
 
 	Jobs   map[string]*JobState // by segment
 	agenda agenda
-	Dirty  map[*JobState]struct{} // to be decided on
+	dirty  []*JobState            // to be decided on, in order
 	Frozen map[*JobState]struct{} // with a shard that is to move
 
-	// Ends wait here for other ends to share their commit.
-	Held     map[*JobState]struct{}
-	flushAt  time.Time // when they are written at the latest; zero: none wait
-	Flushing bool      // they are written now
+	held     waitingEnds // for other ends to share their commit
+	carried  waitingEnds // for the next claim of their job
+	Flushing bool        // ends are written now
 
 	WritesInFlight int
 	results        chan WriteResult
@@ -90,7 +94,7 @@ type Claimer struct {
 func New(cfg Config, plans *feed.Feed[*record.Plan]) *Claimer {
 	c := &Claimer{
 		Config: cfg, Jobs: map[string]*JobState{},
-		Dirty: map[*JobState]struct{}{}, Held: map[*JobState]struct{}{}, Frozen: map[*JobState]struct{}{},
+		Frozen:  map[*JobState]struct{}{},
 		results: make(chan WriteResult), Nudge: make(chan struct{}, 1),
 	}
 	c.Inbox.Closed, c.jumpDetector.Limit = cfg.Closed, cfg.JumpLimit
@@ -118,9 +122,11 @@ type JobState struct {
 	Ended   []claiming.EndedRun
 	Writing bool
 
-	reportedAhead record.Ahead // as last published
-	wake          record.Instant
-	index         int // in the agenda, -1 if not there
+	dirty         bool           // in Claimer.dirty, or to be added when the write in flight has ended
+	awaited       bool           // a fire is due for a shard that runs: its end must not wait; guarded by the inbox's mutex
+	reportedAhead record.Ahead   // as last published
+	wake          record.Instant // when to decide next; zero: not on the agenda
+	index         int            // in the agenda, -1 if not there
 }
 
 // wake makes the loop check for input. It does not block.
@@ -190,8 +196,10 @@ func (c *Claimer) computeSleep(now, clock time.Time) time.Duration {
 	if unjudged := c.clockJudgedAt.Sub(now); unjudged > 0 {
 		d = min(d, unjudged)
 	}
-	if !c.flushAt.IsZero() {
-		d = min(d, c.flushAt.Sub(now))
+	for _, w := range []*waitingEnds{&c.held, &c.carried} {
+		if len(w.jobs) > 0 {
+			d = min(d, w.until.Sub(now))
+		}
 	}
 	return max(d, 0)
 }
@@ -215,18 +223,33 @@ func (c *Claimer) markDue(now, clock time.Time) {
 		c.MarkDirty(j)
 	}
 	c.Flushing = c.Running == 0 || c.Draining
-	if !c.flushAt.IsZero() && !now.Before(c.flushAt) {
-		c.Flushing = true
-		c.markHeld()
+	for _, w := range []*waitingEnds{&c.held, &c.carried} {
+		if w.areDue(now) {
+			c.Flushing = true
+			c.markWaiting(w)
+		}
 	}
 }
 
-// MarkDirty has the next DecideWrites decide on a job.
-func (c *Claimer) MarkDirty(j *JobState) { c.Dirty[j] = struct{}{} }
+// MarkDirty has the claimer decide on a job.
+func (c *Claimer) MarkDirty(j *JobState) {
+	if !j.dirty {
+		j.dirty = true
+		c.queueDirty(j)
+	}
+}
+
+// queueDirty queues a dirty job for a decision. A job of which a write is in flight is queued when
+// the result is known.
+func (c *Claimer) queueDirty(j *JobState) {
+	if !j.Writing {
+		c.dirty = append(c.dirty, j)
+	}
+}
 
 func (c *Claimer) markAllDirty() {
-	for _, j := range c.Jobs {
-		c.MarkDirty(j)
+	for _, segment := range slices.Sorted(maps.Keys(c.Jobs)) {
+		c.MarkDirty(c.Jobs[segment])
 	}
 }
 
@@ -238,7 +261,7 @@ func (c *Claimer) CopyJobState(segment string) *JobState {
 		return nil
 	}
 	out := *j
-	out.wake, out.index = 0, -1
+	out.wake, out.index, out.dirty, out.awaited = 0, -1, false, false
 	out.Ended = slices.Clone(j.Ended)
 	return &out
 }

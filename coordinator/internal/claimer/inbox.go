@@ -122,13 +122,14 @@ func (c *Claimer) DrainInbox() {
 	recheck := c.Inbox.recheckBlocked
 	c.Inbox.recheckBlocked = false
 	c.Inbox.mu.Unlock()
+	now, clock := time.Now(), c.Clock()
 	for _, e := range ends {
 		j := e.job
 		j.Ended = append(j.Ended, e.EndedRun)
-		if _, frozen := c.Frozen[j]; frozen {
-			c.MarkDirty(j) // a move waits for this end
+		if _, frozen := c.Frozen[j]; frozen || j.awaited {
+			c.MarkDirty(j) // a move or a due fire waits for this end
 		} else {
-			c.holdEnds(j, time.Now())
+			c.holdEnd(j, e.Shard, now, clock)
 		}
 	}
 	if recheck || closed != c.Draining || skewed != c.skewed {
@@ -136,7 +137,7 @@ func (c *Claimer) DrainInbox() {
 		c.markAllDirty()
 	}
 	if len(ends) > 0 && c.Running == 0 {
-		c.markHeld()
+		c.markWaiting(&c.held)
 	}
 }
 
@@ -144,7 +145,18 @@ func (c *Claimer) DrainInbox() {
 func (c *Claimer) setBatching() {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
-	c.Inbox.batching = !c.flushAt.IsZero() && len(c.Frozen) == 0 && !c.Draining
+	c.Inbox.batching = len(c.held.jobs)+len(c.carried.jobs) > 0 && len(c.Frozen) == 0 && !c.Draining
+}
+
+// setAwaited records whether a fire is due for a shard of a job that runs. Such a shard's end wakes
+// the claimer at once.
+func (c *Claimer) setAwaited(j *JobState, awaited bool) {
+	if j.awaited == awaited { // only the claimer writes it
+		return
+	}
+	c.Inbox.mu.Lock()
+	defer c.Inbox.mu.Unlock()
+	j.awaited = awaited
 }
 
 // addRunning counts n functions that are about to be called.
@@ -162,7 +174,7 @@ func (in *inbox) addEnded(e endedRun, sessionLost bool) (wake bool) {
 		in.cutShort++
 	}
 	in.ended = append(in.ended, e)
-	return in.Running == 0 || !in.batching
+	return in.Running == 0 || !in.batching || e.job.awaited
 }
 
 // CountCutShort returns the number of runs that the loss of the session ended or kept from

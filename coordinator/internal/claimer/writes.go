@@ -1,11 +1,9 @@
 package claimer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
@@ -33,30 +31,23 @@ type WriteResult struct {
 	Err  error
 }
 
-// startWrites decides on the dirty jobs and sends their writes, up to maxWrites transactions.
+// startWrites decides on the dirty jobs and sends their writes, while fewer than maxWrites
+// transactions are in flight. It decides only on jobs that fit into these, since a later decision
+// costs as much again.
 func (c *Claimer) startWrites(ctx context.Context, clock time.Time) {
-	if c.WritesInFlight >= maxWrites || len(c.Dirty) == 0 {
-		return
-	}
-	entries := c.DecideWrites(clock)
-	if len(entries) == 0 {
-		return
-	}
-	for _, ld := range c.PackWrites(entries) {
-		if c.WritesInFlight >= maxWrites {
-			for _, e := range ld.Parts {
-				c.MarkDirty(e.Job) // a later transaction has room
-			}
-			continue
+	for c.WritesInFlight < maxWrites && len(c.dirty) > 0 {
+		ld := c.NextWrite(clock)
+		if ld == nil {
+			return
 		}
 		for _, e := range ld.Parts {
 			e.Job.Writing = true
-			delete(c.Held, e.Job)
+			c.releaseEnds(e.Job)
 		}
 		c.WritesInFlight++
 		go func() { // at most maxWrites at once; each ends with ctx
 			rev, err := registry.Apply(ctx, c.Reg, ld.Txn)
-			c.results <- WriteResult{ld, rev, err}
+			c.results <- WriteResult{*ld, rev, err}
 		}()
 	}
 }
@@ -68,44 +59,56 @@ func (c *Claimer) drainWrites() {
 	}
 }
 
-// DecideWrites decides on the dirty jobs. It returns their writes, and puts jobs that wait for
-// an instant on the agenda.
-func (c *Claimer) DecideWrites(clock time.Time) []*PendingWrite {
-	var entries []*PendingWrite
-	for j := range c.Dirty {
-		if j.Writing {
-			continue // it stays dirty until the result is known
+// NextWrite decides on dirty jobs in order, until a transaction is full, and returns the
+// transaction; nil if no job has anything to write.
+func (c *Claimer) NextWrite(clock time.Time) *batch.Load[*PendingWrite] {
+	load := batch.NewPacker[*PendingWrite]([]registry.Cond{registry.Alive(c.Session.ID())}, c.Reg.Limits())
+	decided := 0
+	for ; decided < len(c.dirty); decided++ {
+		j := c.dirty[decided]
+		if e := c.decide(j, clock); e != nil && !load.Add(e, c.composeShare(e)) {
+			break // it is decided on again for the next transaction
 		}
-		delete(c.Dirty, j)
-		in := claiming.Input{
-			Me: c.Me, Plan: j.Plan, Programs: j.programs, Claims: j.Claims, Ended: j.Ended,
-			Blocked: c.Blocked.getBlocked(j.Claims.Job), Now: record.InstantOf(clock),
-			MayClaim: c.MayClaim && j.StalePlan.IsZero(), AllowedSkew: c.MaxSkew, ReportedAhead: j.reportedAhead,
-		}
-		e := &PendingWrite{Job: j, decision: in.Decide(), plan: j.Plan, planRev: j.PlanRev, programs: j.programs, endedCount: len(j.Ended)}
-		out := &e.decision
-		c.agenda.schedule(j, out.Wake)
-		c.reportAhead(j, out.Ahead)
-		if !out.Changed {
-			continue
-		}
-		switch _, frozen := c.Frozen[j]; {
-		case out.RestsOnPlan, frozen, c.Draining:
-		case !due.RecordsEnds(j.Plan):
-			continue // the next claim records the ends
-		case !c.Flushing:
-			c.holdEnds(j, time.Now())
-			continue
-		}
-		var err error
-		if e.value, err = record.Encode(&out.Claims); err != nil {
-			c.Log.Error("claims record cannot be encoded; no run of the job begins here", "job", j.Claims.Job, "error", err)
-			continue
-		}
-		entries = append(entries, e)
+		j.dirty = false
 	}
-	slices.SortFunc(entries, func(a, b *PendingWrite) int { return cmp.Compare(a.Job.Segment, b.Job.Segment) })
-	return entries
+	if c.dirty = c.dirty[decided:]; len(c.dirty) == 0 {
+		c.dirty = nil
+	}
+	return load.Finish()
+}
+
+// decide decides on a job. It returns the job's write, nil if there is none, and puts a job that
+// waits for an instant on the agenda.
+func (c *Claimer) decide(j *JobState, clock time.Time) *PendingWrite {
+	in := claiming.Input{
+		Me: c.Me, Plan: j.Plan, Programs: j.programs, Claims: j.Claims, Ended: j.Ended,
+		Blocked: c.Blocked.getBlocked(j.Claims.Job), Now: record.InstantOf(clock),
+		MayClaim: c.MayClaim && j.StalePlan.IsZero(), AllowedSkew: c.MaxSkew, ReportedAhead: j.reportedAhead,
+	}
+	e := &PendingWrite{Job: j, decision: in.Decide(), plan: j.Plan, planRev: j.PlanRev, programs: j.programs, endedCount: len(j.Ended)}
+	out := &e.decision
+	c.agenda.schedule(j, out.Wake)
+	c.setAwaited(j, out.Awaited)
+	c.reportAhead(j, out.Ahead)
+	if !out.Changed {
+		return nil
+	}
+	switch _, frozen := c.Frozen[j]; {
+	case out.RestsOnPlan, frozen, c.Draining:
+	case !due.RecordsEnds(j.Plan):
+		return nil // the next claim records the ends
+	case !c.Flushing:
+		if _, carried := c.carried.jobs[j]; !carried {
+			c.held.add(j, time.Now(), maxEndsDelay)
+		}
+		return nil
+	}
+	var err error
+	if e.value, err = record.Encode(&out.Claims); err != nil {
+		c.Log.Error("claims record cannot be encoded; no run of the job begins here", "job", j.Claims.Job, "error", err)
+		return nil
+	}
+	return e
 }
 
 // reportAhead logs and publishes a change of the instant that a job's shards wait for.
@@ -122,29 +125,6 @@ func (c *Claimer) reportAhead(j *JobState, ahead record.Ahead) {
 		c.Log.Info("claims are no longer ahead of this clock; shards are claimed again", "job", job)
 	}
 	c.PublishAhead(job, ahead)
-}
-
-// holdEnds has the ends of a job wait for other ends to share their commit.
-func (c *Claimer) holdEnds(j *JobState, now time.Time) {
-	c.Held[j] = struct{}{}
-	if c.flushAt.IsZero() {
-		c.flushAt = now.Add(maxEndsDelay)
-	}
-}
-
-// markHeld marks the jobs whose ends wait, so that the ends are written.
-func (c *Claimer) markHeld() {
-	for j := range c.Held {
-		c.MarkDirty(j)
-	}
-	clear(c.Held)
-	c.flushAt = time.Time{}
-}
-
-// PackWrites packs writes into transactions.
-func (c *Claimer) PackWrites(entries []*PendingWrite) []batch.Load[*PendingWrite] {
-	common := []registry.Cond{registry.Alive(c.Session.ID())}
-	return batch.Pack(common, entries, c.Reg.Limits(), c.composeShare, func(*PendingWrite) bool { return false })
 }
 
 // composeShare returns the conditions and operations that a write adds to a transaction.
@@ -165,12 +145,11 @@ func (c *Claimer) composeShare(e *PendingWrite) batch.Items {
 func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 	c.WritesInFlight--
 	for _, e := range w.Load.Parts {
-		e.Job.Writing = false
+		if e.Job.Writing = false; e.Job.dirty {
+			c.queueDirty(e.Job)
+		}
 	}
 	if w.Err != nil {
-		for _, e := range w.Load.Parts {
-			c.MarkDirty(e.Job)
-		}
 		return c.handleFailedWrite(w)
 	}
 	for _, e := range w.Load.Parts {
@@ -203,6 +182,9 @@ func (c *Claimer) handleFailedWrite(w WriteResult) error {
 		if e.Job.PlanRev == e.planRev {
 			e.Job.StalePlan = e.planRev
 		}
+		for _, e := range w.Load.Parts {
+			c.MarkDirty(e.Job)
+		}
 	case errors.Is(w.Err, registry.ErrUnknownOutcome): // Apply detects its own commit, so another writer changed the record after it
 		return fmt.Errorf("claim: %w: %w", record.ErrEdited, w.Err)
 	case errors.Is(w.Err, registry.ErrSessionLost), errors.Is(w.Err, registry.ErrClosed):
@@ -210,7 +192,6 @@ func (c *Claimer) handleFailedWrite(w WriteResult) error {
 	default:
 		c.Log.Error("claims not written; trying again", "error", w.Err)
 		for _, e := range w.Load.Parts {
-			delete(c.Dirty, e.Job)
 			c.agenda.schedule(e.Job, record.InstantOf(c.Clock().Add(RefusedRetryDelay)))
 		}
 	}

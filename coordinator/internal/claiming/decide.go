@@ -37,6 +37,7 @@ type Decision struct {
 	RestsOnPlan bool           // the commit needs the plan's revision as a condition
 	Changed     bool           // Claims differs from the record
 	Wake        record.Instant // when to decide again if no input changes; zero: never
+	Awaited     bool           // a fire is due for a shard that runs: decide again as soon as it ends
 	Ahead       record.Ahead   // to be published: an instant ahead of this clock that shards wait for
 }
 
@@ -55,22 +56,29 @@ func (in *Input) Decide() Decision {
 	if out.Ahead.Epoch != 0 {
 		out.wakeNoLaterThan(out.Ahead.At.Add(-in.maxLead())) // from then on it is within the limit
 	}
+	in.claimFree(&out)
+	in.awaitRunning(&out)
+	return out
+}
+
+// claimFree claims the due runs of the shards that are free.
+func (in *Input) claimFree(out *Decision) {
 	mine := in.Plan.Owners[in.Me]
 	free := mine.Minus(in.Plan.Frozen).Minus(in.Blocked)
 	for i := range out.Claims.Running {
 		free = free.Minus(out.Claims.Running[i].Shards)
 	}
 	if free.IsZero() {
-		return out
+		return
 	}
 	watermarks := in.Claims.Watermarks.Fold(in.Plan.Watermarks, free)
 	if in.dropsReruns() {
-		watermarks = in.dropReruns(&out, watermarks, free)
+		watermarks = in.dropReruns(out, watermarks, free)
 	}
 	for _, group := range watermarks.Split(free) {
 		disabled := group.Shards.Intersect(in.Plan.Disabled)
-		in.claimForShards(&out, group.Shards.Minus(disabled), group.Watermark)
-		in.skipForDisabled(&out, disabled, group.Watermark)
+		in.claimForShards(out, group.Shards.Minus(disabled), group.Watermark)
+		in.skipForDisabled(out, disabled, group.Watermark)
 	}
 	if out.RestsOnPlan {
 		// The commit has the plan's revision as a condition, so this member owns no other shards,
@@ -78,7 +86,31 @@ func (in *Input) Decide() Decision {
 		out.Claims.Watermarks = out.Claims.Watermarks.Within(mine)
 		out.Claims.Reruns = due.Unclaimed(out.Claims.Reruns.Within(mine), out.Claims.Watermarks)
 	}
-	return out
+}
+
+// awaitRunning finds out when the next fire of a shard that runs is due: from then on it waits for the
+// end of the run.
+func (in *Input) awaitRunning(out *Decision) {
+	mine := in.Plan.Owners[in.Me].Minus(in.Plan.Frozen).Minus(in.Plan.Disabled)
+	e := in.Plan.Last()
+	prog, ok := in.Programs[e.Number]
+	if !ok {
+		return
+	}
+	for i := range out.Claims.Running {
+		g := &out.Claims.Running[i]
+		if g.Shards.Intersect(mine).IsZero() {
+			continue
+		}
+		found, ok := due.InEpoch(e, prog, g.Watermark(), in.Now, false)
+		switch {
+		case !ok:
+		case found.HasAny():
+			out.Awaited = true
+		case !found.Wake.IsZero():
+			out.wakeNoLaterThan(record.InstantOf(found.Wake))
+		}
+	}
 }
 
 // recordEnds removes ended runs from those in progress and records their outcomes.

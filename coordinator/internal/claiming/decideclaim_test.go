@@ -475,3 +475,55 @@ func TestClaim_Disabled(t *testing.T) {
 		}
 	})
 }
+
+func TestClaim_Awaited(t *testing.T) {
+	// running returns a claimant whose shards run the first fire.
+	running := func(t *testing.T) *Input {
+		in := claimant(t, 2)
+		in.Now = coordtest.At(1)
+		in.commit(in.Decide())
+		return in
+	}
+	t.Run("Wake is the next fire of a shard that runs", func(t *testing.T) {
+		out := running(t).Decide()
+		assert.Equal(t, coordtest.At(2), out.Wake)
+		assert.False(t, out.Awaited)
+	})
+	t.Run("a claim has the next fire of its own runs as Wake", func(t *testing.T) {
+		in := claimant(t, 2)
+		in.Now = coordtest.At(1)
+		assert.Equal(t, coordtest.At(2), in.Decide().Wake)
+	})
+	t.Run("a due fire waits for the end of a run, without a Wake of its own", func(t *testing.T) {
+		in := running(t)
+		in.Now = coordtest.At(2)
+		out := in.Decide()
+		assert.True(t, out.Awaited)
+		assert.False(t, out.Changed)
+		assert.Zero(t, out.Wake)
+	})
+	t.Run("the end and the claim of the fire that waits for it are one decision", func(t *testing.T) {
+		in := running(t)
+		in.Now = coordtest.At(2)
+		in.endRuns(0, 1)
+		out := in.Decide()
+		assert.Equal(t, coordtest.Runs(shardset.Range(0, 2), coordtest.Fire(2, 1)), out.Claims.Running)
+		assert.EqualValues(t, 2, out.Claims.Counts.Succeeded)
+		assert.False(t, out.Awaited)
+	})
+	for name, change := range map[string]func(*Input){
+		"a frozen shard":               func(in *Input) { in.Plan.Frozen = shardset.Range(0, 2) },
+		"a disabled shard":             func(in *Input) { in.Plan.Disabled = shardset.Range(0, 2) },
+		"a shard of another owner":     func(in *Input) { in.Plan.Owners = nil },
+		"a paused job":                 func(in *Input) { in.Plan.Paused = true },
+		"an unsupported definition":    func(in *Input) { in.Programs = nil },
+		"a member that claims nothing": func(in *Input) { in.MayClaim = false },
+	} {
+		t.Run("no fire waits for "+name, func(t *testing.T) {
+			in := running(t)
+			in.Now = coordtest.At(2)
+			change(in)
+			assert.False(t, in.Decide().Awaited)
+		})
+	}
+}

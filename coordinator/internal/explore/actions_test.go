@@ -71,13 +71,12 @@ func (x *explorer) buildClaim(s *world, p *process) (*claimer.JobState, *batch.L
 		return nil, nil
 	}
 	l.MarkDirty(a)
-	entries := l.DecideWrites(s.clock().Time())
-	if len(entries) == 0 {
+	ld := l.NextWrite(s.clock().Time())
+	if ld == nil {
 		return nil, nil
 	}
-	loads := l.PackWrites(entries)
 	a.Writing = true
-	return l.CopyJobState(x.segment()), &loads[0]
+	return l.CopyJobState(x.segment()), ld
 }
 
 // judgeStarts judges the runs that a claimer has started, and adds them to those of the process.

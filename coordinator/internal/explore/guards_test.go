@@ -38,7 +38,7 @@ type witness struct {
 
 // guardSites are all places in coordinator and executor.
 var guardSites = []guardSite{
-	{"Claimer.PackWrites Alive", []string{"claim: alive"}},
+	{"Claimer.NextWrite Alive", []string{"claim: alive"}},
 	{"Claimer.composeShare At", []string{"claim: plan as known"}},
 	{"Claimer.composeShare Create", []string{"claim: first claims"}},
 	{"Claimer.composeShare Set", []string{"claim: set claims"}},
