@@ -149,7 +149,7 @@ func (c *Client) writeRequest(o *registry.Op, id registry.TxnID) *pb.RequestOp {
 	put := &pb.PutRequest{Key: key, Value: remote.Encode(id, o.Value)}
 	switch o.Kind {
 	case registry.OpSet:
-		put.IgnoreLease = true // a put without a lease would make an owned key permanent
+		put.IgnoreLease = o.Key.Owned() // a put without a lease would make an owned key permanent; to keep one costs etcd two more reads
 	case registry.OpCreateOwned:
 		put.Lease, _ = leaseID(o.Session)
 	}
