@@ -1,0 +1,180 @@
+package claimer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// regular is a program with regular fires, which counts its calls.
+type regular struct {
+	interval time.Duration
+	calls    atomic.Int64
+}
+
+func (p *regular) Due(last, _, now time.Time) due.Due {
+	p.calls.Add(1)
+	next := last.Truncate(p.interval).Add(p.interval)
+	if next.After(now) {
+		return due.Due{Wake: next}
+	}
+	return due.Due{Fire: next}
+}
+
+func (p *regular) SkipDue(last, until, now time.Time) due.Due { return p.Due(last, until, now) }
+
+// timedWork is a Work whose runs take some time.
+type timedWork struct {
+	program  *regular
+	duration func(Run) time.Duration
+
+	mu     sync.Mutex
+	starts map[string][]time.Time // by job
+}
+
+func (w *timedWork) Compile(json.RawMessage) (due.Program, error) { return w.program, nil }
+
+func (w *timedWork) Start(ctx context.Context, r Run, done func(error)) {
+	w.mu.Lock()
+	w.starts[r.Job] = append(w.starts[r.Job], time.Now())
+	w.mu.Unlock()
+	go func() {
+		select {
+		case <-time.After(w.duration(r)):
+		case <-ctx.Done():
+		}
+		done(nil)
+	}()
+}
+
+func (w *timedWork) Yield(string, int, error) {}
+
+// claimingFixture is a claimer of jobs of one shard on a registry in memory.
+type claimingFixture struct {
+	*timedWork
+	server *memory.Server
+	keys   record.Keys
+	skew   atomic.Int64 // of the wall clock, in nanoseconds
+}
+
+// runClaimer runs a claimer, calls test after 10.5 s, and ends the claimer.
+func runClaimer(t *testing.T, jobs int, interval time.Duration, duration func(Run) time.Duration, test func(t *testing.T, f *claimingFixture)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &claimingFixture{timedWork: &timedWork{program: &regular{interval: interval}, duration: duration, starts: map[string][]time.Time{}}, server: memory.New()}
+		f.server.Record()
+		reg := f.server.Client("me")
+		session, err := reg.OpenSession(t.Context(), registry.SessionOptions{TTL: time.Hour})
+		require.NoError(t, err)
+		f.keys, err = record.NewKeys("test", "default")
+		require.NoError(t, err)
+		log := slog.New(slog.DiscardHandler)
+		plans := feed.New(f.keys.Plans(), log, func(registry.Entry) (*record.Plan, error) { return nil, nil })
+		plans.ApplyBatch(registry.Batch{Kind: registry.Snapshot})
+		for i := range jobs {
+			plan := coordtest.PlanOfOwnShards(t, 1)
+			plan.Job = fmt.Sprintf("job-%04d", i)
+			plan.Epochs = []record.Epoch{coordtest.Epoch(t, 1, record.InstantOf(time.Now()), 1)}
+			rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(f.keys.Plan(plan.Job), nil)}})
+			require.NoError(t, err)
+			plans.RecordWrite(plan.Job, rev, plan)
+		}
+		c := New(Config{
+			Clock: func() time.Time { return time.Now().Add(time.Duration(f.skew.Load())) }, Keys: f.keys, Reg: reg, Session: session,
+			Me: "me", Work: f, Log: log, Blocked: &BlockedShards{},
+		}, plans)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { assert.ErrorIs(t, c.Run(ctx), context.Canceled) })
+		time.Sleep(10*time.Second + 500*time.Millisecond)
+		synctest.Wait()
+		test(t, f)
+		cancel()
+		all.Wait()
+		require.NoError(t, session.Close(t.Context()))
+	})
+}
+
+// runningNow reports whether a job's claims record shows a run.
+func (f *claimingFixture) runningNow(t *testing.T, job string) bool {
+	t.Helper()
+	e, err := f.server.Client("observer").Get(t.Context(), f.keys.Claims("me", job), registry.ReadOptions{})
+	require.NoError(t, err)
+	claims, err := record.Decode[record.Claims](e.Value)
+	require.NoError(t, err)
+	return len(claims.Running) > 0
+}
+
+func TestWaitingEnds(t *testing.T) {
+	const job = "job-0000"
+	at := func(d time.Duration) func(Run) time.Duration { return func(Run) time.Duration { return d } }
+	t.Run("the end of a short run is recorded by the next claim", func(t *testing.T) {
+		runClaimer(t, 1, time.Second, at(200*time.Millisecond), func(t *testing.T, f *claimingFixture) {
+			assert.True(t, f.runningNow(t, job), "it ended 0.3 s ago")
+			f.server.ResetCounts()
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			assert.Equal(t, 10, f.server.Counts("").Commits)
+		})
+	})
+	t.Run("it is recorded within a second if the clock is set back, and no claim comes", func(t *testing.T) {
+		runClaimer(t, 1, time.Second, at(200*time.Millisecond), func(t *testing.T, f *claimingFixture) {
+			f.skew.Store(int64(-time.Hour))
+			time.Sleep(600 * time.Millisecond)
+			assert.True(t, f.runningNow(t, job))
+			time.Sleep(200 * time.Millisecond)
+			assert.False(t, f.runningNow(t, job))
+		})
+	})
+	t.Run("the end of a run that took longer than a second does not wait for the next claim", func(t *testing.T) {
+		runClaimer(t, 1, 5*time.Second, at(4300*time.Millisecond), func(t *testing.T, f *claimingFixture) {
+			time.Sleep(3750 * time.Millisecond) // 14.25 s
+			assert.True(t, f.runningNow(t, job))
+			time.Sleep(200 * time.Millisecond) // it ended 150 ms ago
+			assert.False(t, f.runningNow(t, job))
+		})
+	})
+	t.Run("a due fire starts at once when the run before it ends, beside a run that does not end", func(t *testing.T) {
+		slow := func(r Run) time.Duration {
+			if r.Job == job {
+				return time.Hour
+			}
+			return 1500 * time.Millisecond
+		}
+		runClaimer(t, 2, time.Second, slow, func(t *testing.T, f *claimingFixture) {
+			starts := f.starts["job-0001"]
+			require.Greater(t, len(starts), 5)
+			for i, s := range starts[1:] {
+				assert.Equal(t, 1500*time.Millisecond, s.Sub(starts[i]))
+			}
+		})
+	})
+}
+
+func TestClaimer_DecidesOncePerClaimOfManyJobs(t *testing.T) {
+	for _, jobs := range []int{50, 500} {
+		t.Run(fmt.Sprintf("%d jobs", jobs), func(t *testing.T) {
+			runClaimer(t, jobs, time.Second, func(Run) time.Duration { return 0 }, func(t *testing.T, f *claimingFixture) {
+				f.program.calls.Store(0)
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				assert.LessOrEqual(t, float64(f.program.calls.Load())/float64(10*jobs), 2.2, "calls of Due per fire: one for the fire, one for the next")
+			})
+		})
+	}
+}
