@@ -64,6 +64,10 @@ func small(seed uint64) simulate.Config {
 		c.TTL, c.Drain, c.Jitter = 4*time.Second, 3*time.Second, 400*time.Millisecond
 	case 2:
 		c.Jitter = 100 * time.Millisecond
+		if seed%8 == 6 { // many small jobs that fire together, with runs so short that claims record their ends
+			c.Jobs, c.Shards, c.Every, c.Takes, c.Faults = 80, 1, time.Second, 400*time.Millisecond, 6*time.Second
+			c.TTL, c.Drain, c.For = 4*time.Second, 3*time.Second, 3*time.Minute
+		}
 	case 3:
 		c.Long = 75 * time.Second // longer than the time between fires
 	}
