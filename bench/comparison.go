@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -88,15 +87,6 @@ func mediansOf(all []summary) summary {
 		medians, tails, rates = append(medians, s.median), append(tails, s.tail), append(rates, s.rate)
 	}
 	return summary{quantile(medians, 0.5), quantile(tails, 0.5), quantile(rates, 0.5)}
-}
-
-// quantile returns the smallest element that is not below the fraction q of all.
-func quantile[T time.Duration | float64](all []T, q float64) T {
-	if len(all) == 0 {
-		return 0
-	}
-	all = slices.Sorted(slices.Values(all))
-	return all[min(int(q*float64(len(all))), len(all)-1)]
 }
 
 // meter records durations until the effort is used up.

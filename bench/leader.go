@@ -21,7 +21,7 @@ const (
 // campaigner uses coordinator.Campaign, which opens a session for each term.
 type campaigner struct{ reg registry.Registry }
 
-func newCampaigner(open store) func(ctx context.Context, p place) (contender, error) {
+func newCampaigner(open opener) func(ctx context.Context, p place) (contender, error) {
 	return func(ctx context.Context, p place) (contender, error) {
 		reg, err := open(ctx, p)
 		if err != nil {

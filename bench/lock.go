@@ -27,7 +27,7 @@ type ourLock struct {
 	lock    *registry.Lock
 }
 
-func newOurLock(open store) func(ctx context.Context, p place) (contender, error) {
+func newOurLock(open opener) func(ctx context.Context, p place) (contender, error) {
 	return func(ctx context.Context, p place) (contender, error) {
 		reg, err := open(ctx, p)
 		if err != nil {

@@ -1,54 +1,143 @@
-// Command bench compares the library with its alternatives on etcd and ZooKeeper servers
-// that it starts:
+// Command bench measures rota, and other libraries beside it, on servers that it starts:
 //
-//	cd bench && go run .
+//	cd bench
+//	go run . list
+//	go run . run storm-etcd-2000 -runs 1 -time 10s
+//	go run . all
 //
-// The two sides of a comparison alternate on the same server in the same process, so that
-// other load affects both. The output is the table of docs/performance.md.
+// A case checks that the library did what it promises, such as to lose and to double no
+// fire, before its times count. Each run of a case has new servers, which sync to disk.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"time"
 )
 
 func main() {
+	runAsWorker()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := runCommand(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	runs := flag.Int("runs", 5, "number of `runs` of each side of a comparison")
-	per := flag.Duration("time", 3*time.Second, "`duration` of a run")
-	only := flag.String("only", "", "run only comparisons whose names contain this `text`")
-	flag.Parse()
+const usageText = `Usage:
+  go run . list                print the names of the cases
+  go run . run NAME... [flags] run cases
+  go run . all [flags]         run all cases and write their results
 
-	s, err := startServers(ctx)
+Flags:
+`
+
+func runCommand(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	runs := flags.Int("runs", 5, "number of `runs` of each case")
+	o := options{}
+	flags.DurationVar(&o.duration, "time", 30*time.Second, "`duration` of the measurement in each run, in whole seconds")
+	flags.DurationVar(&o.patience, "patience", 2*time.Minute, "`duration` within which a fleet must start")
+	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write CPU profiles of the worker processes to this `directory`")
+	flags.StringVar(&o.logs, "logs", "", "write logs of the worker processes to this `directory`")
+	out := flags.String("out", "", "write results to this `directory`; all: results unless set")
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usageText)
+		flags.PrintDefaults()
+	}
+	names, err := parseMixed(flags, args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	defer s.stop()
-	var rows []row
-	for _, c := range comparisons {
-		if !strings.Contains(c.name, *only) {
+	if len(names) == 0 {
+		flags.Usage()
+		return errors.New("no command")
+	}
+	for _, dir := range []string{o.cpuProfile, o.logs} {
+		if dir == "" {
 			continue
 		}
-		fmt.Fprintf(os.Stderr, "%s\n", c.name)
-		r, err := c.run(ctx, s, *runs, effort{time: *per})
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
 		}
-		rows = append(rows, r)
 	}
-	fmt.Print(tableOf(rows))
-	return nil
+	switch names[0] {
+	case "list":
+		for _, c := range cases {
+			fmt.Printf("%-28s %s\n", c.name, c.about)
+		}
+		return nil
+	case "run":
+		return runCases(ctx, names[1:], *runs, o, *out)
+	case "all":
+		if *out == "" {
+			*out = "results"
+		}
+		return runCases(ctx, namesOf(cases), *runs, o, *out)
+	}
+	return fmt.Errorf("unknown command %q", names[0])
+}
+
+// parseMixed parses flags that may follow other arguments, and returns those.
+func parseMixed(flags *flag.FlagSet, args []string) (others []string, err error) {
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		if flags.NArg() == 0 {
+			return others, nil
+		}
+		others = append(others, flags.Arg(0))
+		args = flags.Args()[1:]
+	}
+}
+
+func namesOf(cases []benchCase) (names []string) {
+	for _, c := range cases {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// runCases runs cases and prints each result, and stores it if out is not empty. It runs
+// the remaining cases after a broken promise or a failure.
+func runCases(ctx context.Context, names []string, runs int, o options, out string) error {
+	var chosen []benchCase
+	for _, name := range names {
+		c, err := findCase(name)
+		if err != nil {
+			return err
+		}
+		chosen = append(chosen, c)
+	}
+	var failures []error
+	for _, c := range chosen {
+		r, err := c.measure(ctx, runs, o)
+		if err != nil {
+			failures = append(failures, err)
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if len(r.Runs) == 0 {
+			continue
+		}
+		r.print(os.Stdout)
+		if out == "" {
+			continue
+		}
+		if err := r.save(out); err != nil {
+			return err
+		}
+	}
+	return errors.Join(failures...)
 }

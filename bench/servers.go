@@ -51,8 +51,8 @@ func (s *servers) place() place {
 	return place{s, fmt.Sprint("/bench", s.places)}
 }
 
-// store opens handles on one of the servers.
-type store func(ctx context.Context, p place) (registry.Registry, error)
+// opener opens handles on one of the servers.
+type opener func(ctx context.Context, p place) (registry.Registry, error)
 
 func onEtcd(ctx context.Context, p place) (registry.Registry, error) {
 	return etcd.Open(ctx, etcd.Options{Endpoints: p.servers.etcd.Addrs(), Namespace: p.root})

@@ -13,7 +13,7 @@ import (
 
 // watchOurs writes a key by one handle whenever another has received the previous value.
 // It measures from before the write to the receipt.
-func watchOurs(open store) func(ctx context.Context, p place, m *meter) error {
+func watchOurs(open opener) func(ctx context.Context, p place, m *meter) error {
 	return func(ctx context.Context, p place, m *meter) error {
 		writer, err := open(ctx, p)
 		if err != nil {

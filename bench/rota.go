@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// namespace is that of the jobs.
+const namespace = "bench"
+
+// rota runs jobs by package executor.
+type rota struct {
+	executor *executor.Executor
+	runs     *runLog
+	jobs     map[string]bool // names
+}
+
+func newRota(a assignment, runs *runLog, log *slog.Logger) (library, error) {
+	reg, err := openRegistry(context.Background(), a.Store, log)
+	if err != nil {
+		return nil, err
+	}
+	e, err := executor.New(reg, namespace, executor.Options{Instance: a.Instance, SessionTTL: a.TTL, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	r := &rota{executor: e, runs: runs, jobs: map[string]bool{}}
+	return r, r.register(a.Jobs)
+}
+
+// openRegistry opens a registry at a URL, or one in memory.
+func openRegistry(ctx context.Context, url string, log *slog.Logger) (registry.Registry, error) {
+	if url == memoryURL {
+		return memory.New().Client("bench"), nil
+	}
+	return registryurl.Open(ctx, url, log)
+}
+
+func jobName(job int) string { return fmt.Sprintf("job-%05d", job) }
+
+func (r *rota) register(sets []jobSet) error {
+	var jobs []executor.Job
+	for _, s := range sets {
+		for job := s.First; job < s.First+s.Count; job++ {
+			j := executor.Job{
+				Name: jobName(job), Shards: s.Shards, Revision: s.Revision, MaxRunning: s.MaxRunning, Handler: r.handler(job, s.Takes),
+			}
+			if s.Every > 0 {
+				j.Schedule = executor.Every(s.interval(job))
+			}
+			if s.CatchUp {
+				j.OnMisfire = executor.RunAll(1 << 20)
+			}
+			r.jobs[j.Name] = true
+			jobs = append(jobs, j)
+		}
+	}
+	return r.executor.Register(jobs...)
+}
+
+func (r *rota) handler(job int, takes time.Duration) executor.Handler {
+	return executor.HandlerFunc(func(ctx context.Context, x *executor.Run) error {
+		entry := r.runs.begin(job, x.Shard, x.Attempt, x.FireTime)
+		if takes > 0 {
+			if err := pause(ctx, takes); err != nil {
+				return err
+			}
+		}
+		entry.finish()
+		return nil
+	})
+}
+
+func (r *rota) start(ctx context.Context) error { return r.executor.Start(ctx) }
+
+func (r *rota) leave(ctx context.Context) error { return r.executor.Shutdown(ctx) }
+
+func (r *rota) skipped(ctx context.Context) (total int, err error) {
+	for name := range r.jobs {
+		st, err := r.executor.Status(ctx, name)
+		if err != nil {
+			return 0, err
+		}
+		total += int(st.Counts.Skipped)
+	}
+	return total, nil
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/test/testserver"
+)
+
+// store is where the workers of a run meet: a server of their own, or the memory of the
+// only worker.
+type store struct {
+	url string
+	// addr is the host:port of the server.
+	addr string
+	// pid is the server's process, which may have children. Zero means that there is none.
+	pid int
+	// traffic returns what the server has counted so far.
+	traffic func(ctx context.Context) (traffic, error)
+	stop    func()
+}
+
+// traffic is counted by a server.
+type traffic struct {
+	bytes        float64 // received from clients; 0 if the server does not count them
+	transactions float64 // writes, including refused ones; commands on Redis
+}
+
+// storeKinds starts an empty store of each kind.
+var storeKinds = map[string]func(ctx context.Context) (*store, error){
+	"memory":    startMemory,
+	"etcd":      startEtcd,
+	"zookeeper": startZooKeeper,
+}
+
+// memoryURL makes the worker open a registry in its own memory.
+const memoryURL = "memory"
+
+func startMemory(context.Context) (*store, error) {
+	return &store{
+		url:     memoryURL,
+		traffic: func(context.Context) (traffic, error) { return traffic{}, nil },
+		stop:    func() {},
+	}, nil
+}
+
+// startEtcd starts a single etcd that syncs to disk.
+func startEtcd(ctx context.Context) (*store, error) {
+	c, err := testserver.Etcd(ctx, testserver.EtcdOptions{Log: os.Stderr, Flags: []string{"--unsafe-no-fsync=false"}})
+	if err != nil {
+		return nil, err
+	}
+	return newClusterStore(c, "etcd", func(n map[string]float64) traffic {
+		t := traffic{bytes: n["etcd_network_client_grpc_received_bytes_total"]}
+		for name, v := range n {
+			if strings.HasPrefix(name, "grpc_server_handled_total") && isEtcdWrite(name) {
+				t.transactions += v
+			}
+		}
+		return t
+	}), nil
+}
+
+func isEtcdWrite(counter string) bool {
+	for _, method := range []string{"Txn", "Put", "DeleteRange"} {
+		if strings.Contains(counter, `grpc_method="`+method+`"`) {
+			return true
+		}
+	}
+	return false
+}
+
+// startZooKeeper starts a single ZooKeeper that syncs to disk.
+func startZooKeeper(ctx context.Context) (*store, error) {
+	c, err := testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{Log: os.Stderr, Lines: []string{"forceSync=yes"}})
+	if err != nil {
+		return nil, err
+	}
+	return newClusterStore(c, "zk", func(n map[string]float64) traffic {
+		return traffic{bytes: n["zk_bytes_received_count"], transactions: n["zk_cnt_updatelatency"]}
+	}), nil
+}
+
+// newClusterStore returns a store with a namespace below /bench.
+func newClusterStore(c *testserver.Cluster, scheme string, count func(counters map[string]float64) traffic) *store {
+	server := c.Members()[0]
+	return &store{
+		url:  fmt.Sprintf("%s://%s/bench", scheme, server.Addr()),
+		addr: server.Addr(),
+		pid:  server.Pid(),
+		traffic: func(ctx context.Context) (traffic, error) {
+			counters, err := server.Counters(ctx)
+			return count(counters), err
+		},
+		stop: c.Stop,
+	}
+}
+
+// cpu returns the processor time that the server has used.
+func (s *store) cpu() (total time.Duration, err error) {
+	if s.pid == 0 {
+		return 0, nil
+	}
+	for _, pid := range childrenOf(s.pid) {
+		d, err := processCPU(pid)
+		if err != nil && pid == s.pid { // a child may have ended
+			return 0, err
+		}
+		total += d
+	}
+	return total, nil
+}
