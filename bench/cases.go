@@ -20,6 +20,9 @@ type benchCase struct {
 type options struct {
 	duration   time.Duration // of the measurement
 	patience   time.Duration // for a start, and for the first runs
+	outage     time.Duration // of the store, in the cases of catching up
+	ttl        time.Duration // of sessions, set by a case; zero: the library's default
+	skew       time.Duration // MaxClockSkew, set by a case; zero: the default
 	cpuProfile string        // directory for profiles of workers; empty: none
 	logs       string        // directory for logs of workers; empty: none
 }
@@ -32,6 +35,12 @@ var cases = slices.Concat(
 	rotaStorms("etcd", 2),
 	stormCases("rota", "zookeeper", 2, 100, 500, 2000, 5000, 10000),
 	rotaStorms("zookeeper", 2),
+	shardCases(),
+	outageCases(),
+	failoverCases(),
+	changeCases(),
+	footprintCases(),
+	comparisonCases(),
 )
 
 func findCase(name string) (benchCase, error) {

@@ -2,104 +2,71 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 )
 
-// comparison is two ways to do the same task.
+// comparison is two ways to do the same task on the same server, one after the other, so
+// that other load affects both.
 type comparison struct {
-	name   string
-	budget string // as in docs/performance.md
-	paced  bool   // the subjects do not determine the rate
-	ours   subject
-	theirs subject // no run if there is no alternative
+	store        string
+	ours, theirs subject // theirs has no run if there is no alternative
+	paced        bool    // the subjects do not determine the rate
 }
 
-// subject is one side of a comparison. run performs the task for some time in a place of
-// the servers of its own.
+// subject is one side of a comparison. run repeats the task until the meter is over.
 type subject struct {
 	name string
-	run  func(ctx context.Context, p place, m *meter) error
+	run  func(ctx context.Context, s *store, m *meter) error
 }
 
-// effort bounds a run.
-type effort struct {
-	time  time.Duration
-	count int // number of measurements; 0 means no bound
-}
-
-// row is the result of a comparison.
-type row struct {
-	comparison
-	us, them summary
-	ratio    float64 // their median to ours: median over the runs
-	rate     float64 // our rate to theirs: median over the runs
-}
-
-// summary holds the medians over the runs of each figure.
-type summary struct {
-	median, tail time.Duration // tail is the 99th percentile
-	rate         float64       // per second
-}
-
-func (c comparison) run(ctx context.Context, s *servers, runs int, e effort) (row, error) {
-	var ours, theirs []summary
-	for range runs {
-		a, err := measure(ctx, s, e, c.ours)
-		if err != nil {
-			return row{}, err
-		}
-		ours = append(ours, a)
-		if c.theirs.run == nil {
+func (c comparison) run(ctx context.Context, o options) (map[string]float64, error) {
+	figures := map[string]float64{}
+	for prefix, side := range map[string]subject{"": c.ours, peerPrefix: c.theirs} { // in random order
+		if side.run == nil {
 			continue
 		}
-		b, err := measure(ctx, s, e, c.theirs)
+		m, err := side.measure(ctx, c.store, o.duration)
 		if err != nil {
-			return row{}, err
+			return nil, fmt.Errorf("%s: %w", side.name, err)
 		}
-		theirs = append(theirs, b)
+		figures[prefix+"p50"] = milliseconds(quantile(m.samples, 0.5))
+		figures[prefix+"p99"] = milliseconds(quantile(m.samples, 0.99))
+		if !c.paced {
+			figures[prefix+"rate"] = float64(len(m.samples)) / m.last.Sub(m.began).Seconds()
+		}
 	}
-	r := row{comparison: c, us: mediansOf(ours), them: mediansOf(theirs)}
-	var ratios, rates []float64
-	for i := range theirs {
-		ratios = append(ratios, float64(theirs[i].median)/float64(ours[i].median))
-		rates = append(rates, ours[i].rate/theirs[i].rate)
-	}
-	r.ratio, r.rate = quantile(ratios, 0.5), quantile(rates, 0.5)
-	return r, nil
+	return figures, nil
 }
 
-func measure(ctx context.Context, s *servers, e effort, sub subject) (summary, error) {
-	p := s.place()
-	m := newMeter(e)
-	if err := sub.run(ctx, p, m); err != nil {
-		return summary{}, fmt.Errorf("%s: %w", sub.name, err)
+// measure runs a subject on a new server.
+func (s subject) measure(ctx context.Context, storeKind string, d time.Duration) (*meter, error) {
+	st, err := storeKinds[storeKind](ctx)
+	if err != nil {
+		return nil, err
 	}
-	return m.summary()
+	defer st.stop()
+	m := &meter{time: d}
+	if err := s.run(ctx, st, m); err != nil {
+		return nil, err
+	}
+	if len(m.samples) == 0 {
+		return nil, errors.New("nothing was measured")
+	}
+	return m, nil
 }
 
-// mediansOf returns the median of each figure separately.
-func mediansOf(all []summary) summary {
-	var medians, tails []time.Duration
-	var rates []float64
-	for _, s := range all {
-		medians, tails, rates = append(medians, s.median), append(tails, s.tail), append(rates, s.rate)
-	}
-	return summary{quantile(medians, 0.5), quantile(tails, 0.5), quantile(rates, 0.5)}
-}
-
-// meter records durations until the effort is used up.
+// meter records durations until its time is over.
 type meter struct {
-	effort effort
+	time time.Duration
 
 	mu      sync.Mutex
-	began   time.Time // set by the first duration, which is not counted
+	began   time.Time
 	last    time.Time
 	samples []time.Duration
 }
-
-func newMeter(e effort) *meter { return &meter{effort: e} }
 
 // startClock starts the measurement; preparation is excluded.
 func (m *meter) startClock() {
@@ -108,39 +75,61 @@ func (m *meter) startClock() {
 	m.began = time.Now()
 }
 
-// add records a duration that has just ended and reports whether to continue.
-func (m *meter) add(d time.Duration) (more bool) {
+// add records a duration that has just ended.
+func (m *meter) add(d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.overLocked() {
-		return false
+	if !m.overLocked() {
+		m.samples = append(m.samples, d)
+		m.last = time.Now()
 	}
-	m.samples = append(m.samples, d)
-	m.last = time.Now()
-	return !m.overLocked()
 }
 
-// isOver reports whether the effort is used up.
+// isOver reports whether the time is over.
 func (m *meter) isOver() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.overLocked()
 }
 
-func (m *meter) overLocked() bool {
-	enough := m.effort.count > 0 && len(m.samples) >= m.effort.count
-	return enough || !m.began.IsZero() && m.effort.time > 0 && time.Since(m.began) >= m.effort.time
+func (m *meter) overLocked() bool { return !m.began.IsZero() && time.Since(m.began) >= m.time }
+
+// comparisonCases compare primitives with those of the servers' own clients.
+func comparisonCases() (cases []benchCase) {
+	for _, k := range []struct {
+		store           string
+		lock, leader    func(context.Context, *store) (contender, error)
+		lockName, watch string
+		runWatch        func(context.Context, *store, *meter) error
+	}{
+		{store: "memory"},
+		{"etcd", newEtcdMutex, newEtcdElection, "concurrency.Mutex", "clientv3 Watch", watchEtcd},
+		{"zookeeper", newZKLock, nil, "zk.Lock", "zk GetW", watchZooKeeper},
+	} {
+		for _, n := range []int{2, 8} {
+			c := comparison{store: k.store, ours: subject{"registry.Lock", handOffs(n, 0, newOurLock)}}
+			if k.lock != nil {
+				c.theirs = subject{k.lockName, handOffs(n, 0, k.lock)}
+			}
+			cases = append(cases, c.named(fmt.Sprintf("lock-%s-%d", k.store, n), fmt.Sprintf("%d contenders release a lock and acquire it again", n)))
+		}
+		c := comparison{store: k.store, paced: true, ours: subject{"coordinator.Campaign", handOffs(candidates, term, newCampaigner)}}
+		if k.leader != nil {
+			c.theirs = subject{"concurrency.Election", handOffs(candidates, term, k.leader)}
+		}
+		cases = append(cases, c.named("leader-"+k.store, "hand-over of leadership by resigning, 3 candidates"))
+		c = comparison{store: k.store, ours: subject{"registry.Watch", watchOurs(1)}, theirs: subject{k.watch, k.runWatch}}
+		cases = append(cases, c.named("watch-"+k.store, "a write to its event at another client"))
+		c = comparison{store: k.store, ours: subject{"registry.Watch", watchOurs(fanOut)}}
+		cases = append(cases, c.named("fanout-"+k.store, fmt.Sprintf("a write to its event at the last of %d clients", fanOut)))
+	}
+	return cases
 }
 
-func (m *meter) summary() (summary, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.samples) == 0 {
-		return summary{}, fmt.Errorf("nothing was measured")
+func (c comparison) named(name, about string) benchCase {
+	about += ": " + c.ours.name
+	if c.theirs.run != nil {
+		about += " beside " + c.theirs.name
 	}
-	return summary{
-		median: quantile(m.samples, 0.5),
-		tail:   quantile(m.samples, 0.99),
-		rate:   float64(len(m.samples)) / m.last.Sub(m.began).Seconds(),
-	}, nil
+	return benchCase{name: name, about: about + " on " + c.store, run: c.run}
 }

@@ -108,7 +108,7 @@ type fleet struct {
 	library string
 	workers []*worker // also those that have ended
 	options options
-	ttl     time.Duration
+	cleanup []func()
 }
 
 // startFleet starts a store and n workers with the same jobs, and waits until all take
@@ -134,7 +134,8 @@ func startFleet(ctx context.Context, o options, library, storeKind string, n int
 // add starts another worker.
 func (f *fleet) add(sets []jobSet) (*worker, error) {
 	a := assignment{
-		Library: f.library, Store: f.store.url, Instance: fmt.Sprintf("w%d", len(f.workers)+1), Jobs: sets, TTL: f.ttl,
+		Library: f.library, Store: f.store.url, Instance: fmt.Sprintf("w%d", len(f.workers)+1), Jobs: sets,
+		TTL: f.options.ttl, Skew: f.options.skew,
 	}
 	if f.options.logs != "" {
 		a.Log = filepath.Join(f.options.logs, a.Instance+".log")
@@ -164,6 +165,9 @@ func (f *fleet) stop() {
 		w.proc.Kill()
 		w.runs.remove()
 	}
+	for _, clean := range f.cleanup {
+		clean()
+	}
 	if f.store != nil {
 		f.store.stop()
 	}
@@ -179,8 +183,8 @@ func (f *fleet) runs() [][]run {
 }
 
 // awaitEachRan waits until every shard of the sets has begun a run.
-func (f *fleet) awaitEachRan(ctx context.Context, sets []jobSet) error {
-	ctx, cancel := context.WithTimeout(ctx, f.options.patience)
+func (f *fleet) awaitEachRan(ctx context.Context, sets []jobSet, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	total := 0
 	for _, s := range sets {
@@ -206,12 +210,19 @@ func (f *fleet) awaitEachRan(ctx context.Context, sets []jobSet) error {
 func (f *fleet) countSkipped(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.options.patience)
 	defer cancel()
+	var counter *worker // any that lives
 	for _, w := range f.workers {
+		select {
+		case <-w.proc.Done():
+			continue
+		default:
+		}
 		if _, err := w.do(ctx, order{Do: "leave"}); err != nil {
 			return 0, err
 		}
+		counter = w
 	}
-	return f.workers[0].do(ctx, order{Do: "skipped"})
+	return counter.do(ctx, order{Do: "skipped"})
 }
 
 // pause waits for d, or returns the cause of ctx's end.

@@ -30,6 +30,7 @@ type verdict struct {
 	early    int // runs that began before their fire
 	doubled  int // runs of the same fire and shard with the same attempt, at any time
 	reruns   int // runs with a later attempt, at any time
+	starved  int // shards without a run of a fire of the window
 	gaps     int // fires without a run between the first and the last run of a shard
 	lateness []time.Duration
 }
@@ -40,10 +41,14 @@ func judge(all [][]run, sets []jobSet, w window) verdict {
 	v := verdict{due: countDue(sets, w)}
 	attempts := map[fireKey]int32{} // the highest attempt seen
 	spans := map[shardKey]*span{}
+	served := map[shardKey]bool{}
 	for _, runs := range all {
 		for _, r := range runs {
 			key := fireKey{shardKey{r.job, r.shard}, r.fire}
 			v.addRun(r, attempts[key], w)
+			if w.contains(r.fire) {
+				served[key.shardKey] = true
+			}
 			if attempts[key] == 0 {
 				if spans[key.shardKey] == nil {
 					spans[key.shardKey] = &span{first: r.fire, last: r.fire}
@@ -55,7 +60,9 @@ func judge(all [][]run, sets []jobSet, w window) verdict {
 	}
 	for _, s := range sets {
 		v.gaps += countGaps(s, spans)
+		v.starved += s.Count * s.Shards
 	}
+	v.starved -= len(served)
 	return v
 }
 

@@ -21,14 +21,12 @@ const (
 // campaigner uses coordinator.Campaign, which opens a session for each term.
 type campaigner struct{ reg registry.Registry }
 
-func newCampaigner(open opener) func(ctx context.Context, p place) (contender, error) {
-	return func(ctx context.Context, p place) (contender, error) {
-		reg, err := open(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		return &campaigner{reg}, nil
+func newCampaigner(ctx context.Context, s *store) (contender, error) {
+	reg, err := s.open(ctx)
+	if err != nil {
+		return nil, err
 	}
+	return &campaigner{reg}, nil
 }
 
 func (c *campaigner) tenure(ctx context.Context, held func()) error {
@@ -47,12 +45,12 @@ type etcdElection struct {
 	election *concurrency.Election
 }
 
-func newEtcdElection(_ context.Context, p place) (contender, error) {
-	client, session, err := p.etcdSession()
+func newEtcdElection(_ context.Context, s *store) (contender, error) {
+	client, session, err := s.etcdSession()
 	if err != nil {
 		return nil, err
 	}
-	return &etcdElection{client, session, concurrency.NewElection(session, p.root+"/leader")}, nil
+	return &etcdElection{client, session, concurrency.NewElection(session, rawRoot+"/leader")}, nil
 }
 
 func (e *etcdElection) tenure(ctx context.Context, held func()) error {

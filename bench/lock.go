@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
 
 	"github.com/rota-dev/rota/registry"
 )
@@ -27,19 +28,17 @@ type ourLock struct {
 	lock    *registry.Lock
 }
 
-func newOurLock(open opener) func(ctx context.Context, p place) (contender, error) {
-	return func(ctx context.Context, p place) (contender, error) {
-		reg, err := open(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		s, err := reg.OpenSession(ctx, registry.SessionOptions{})
-		if err != nil {
-			closeRegistry(reg)
-			return nil, err
-		}
-		return &ourLock{reg, s, registry.NewLock(reg, "lock")}, nil
+func newOurLock(ctx context.Context, s *store) (contender, error) {
+	reg, err := s.open(ctx)
+	if err != nil {
+		return nil, err
 	}
+	session, err := reg.OpenSession(ctx, registry.SessionOptions{})
+	if err != nil {
+		closeRegistry(reg)
+		return nil, err
+	}
+	return &ourLock{reg, session, registry.NewLock(reg, "lock")}, nil
 }
 
 func (l *ourLock) tenure(ctx context.Context, held func()) error {
@@ -58,6 +57,24 @@ func (l *ourLock) close() {
 	closeRegistry(l.reg)
 }
 
+// rawRoot is the prefix of the keys of other clients than ours.
+const rawRoot = "/raw"
+
+// rawEtcd returns a plain etcd client.
+func (s *store) rawEtcd() (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{s.addr}, Logger: zap.NewNop()})
+}
+
+// rawZooKeeper returns a plain connection of the ZooKeeper client library.
+func (s *store) rawZooKeeper() (*zk.Conn, error) {
+	conn, _, err := zk.Connect([]string{s.addr}, 10*time.Second, zk.WithLogger(discardLogger{}))
+	return conn, err
+}
+
+type discardLogger struct{}
+
+func (discardLogger) Printf(string, ...any) {}
+
 // etcdMutex uses the lock of etcd's client.
 type etcdMutex struct {
 	client  *clientv3.Client
@@ -65,16 +82,16 @@ type etcdMutex struct {
 	mutex   *concurrency.Mutex
 }
 
-func newEtcdMutex(_ context.Context, p place) (contender, error) {
-	client, session, err := p.etcdSession()
+func newEtcdMutex(_ context.Context, s *store) (contender, error) {
+	client, session, err := s.etcdSession()
 	if err != nil {
 		return nil, err
 	}
-	return &etcdMutex{client, session, concurrency.NewMutex(session, p.root+"/lock")}, nil
+	return &etcdMutex{client, session, concurrency.NewMutex(session, rawRoot+"/lock")}, nil
 }
 
-func (p place) etcdSession() (*clientv3.Client, *concurrency.Session, error) {
-	client, err := p.rawEtcd()
+func (s *store) etcdSession() (*clientv3.Client, *concurrency.Session, error) {
+	client, err := s.rawEtcd()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -105,12 +122,12 @@ type zkLock struct {
 	lock *zk.Lock
 }
 
-func newZKLock(_ context.Context, p place) (contender, error) {
-	conn, err := p.rawZooKeeper()
+func newZKLock(_ context.Context, s *store) (contender, error) {
+	conn, err := s.rawZooKeeper()
 	if err != nil {
 		return nil, err
 	}
-	return &zkLock{conn, zk.NewLock(conn, p.root+"/lock", zk.WorldACL(zk.PermAll))}, nil
+	return &zkLock{conn, zk.NewLock(conn, rawRoot+"/lock", zk.WorldACL(zk.PermAll))}, nil
 }
 
 func (l *zkLock) tenure(_ context.Context, held func()) error {

@@ -43,6 +43,7 @@ func runCommand(ctx context.Context, args []string) error {
 	o := options{}
 	flags.DurationVar(&o.duration, "time", 30*time.Second, "`duration` of the measurement in each run, in whole seconds")
 	flags.DurationVar(&o.patience, "patience", 2*time.Minute, "`duration` within which a fleet must start")
+	flags.DurationVar(&o.outage, "outage", time.Minute, "`duration` of the store's outage in the cases catchup-*")
 	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write CPU profiles of the worker processes to this `directory`")
 	flags.StringVar(&o.logs, "logs", "", "write logs of the worker processes to this `directory`")
 	out := flags.String("out", "", "write results to this `directory`; all: results unless set")

@@ -46,11 +46,15 @@ type metric struct {
 	digits     int // after the point
 }
 
+// peerPrefix begins the names of figures of the other side of a comparison.
+const peerPrefix = "peer "
+
 // metrics lists all metrics, in the order of output.
 var metrics = []metric{
 	{"due", "", neutral, 0},
 	{"made", "", moreIsBetter, 0},
 	{"skipped", "", lessIsBetter, 0},
+	{"starved", "", lessIsBetter, 0},
 	{"lost", "", lessIsBetter, 0},
 	{"doubled", "", lessIsBetter, 0},
 	{"reruns", "", neutral, 0},
@@ -65,6 +69,26 @@ var metrics = []metric{
 	{"received", "B", lessIsBetter, 0},
 	{"transactions", "", lessIsBetter, 4},
 	{"start", "ms", lessIsBetter, 0},
+	{"stop", "ms", lessIsBetter, 0},
+	{"expiry", "ms", neutral, 0},
+	{"gap", "ms", lessIsBetter, 0},
+	{"others max", "ms", lessIsBetter, 1},
+	{"moved", "", neutral, 0},
+	{"resume", "ms", lessIsBetter, 0},
+	{"catch-up", "ms", lessIsBetter, 0},
+	{"fires/s, shard", "/s", moreIsBetter, 0},
+	{"memory, instance", "KiB", lessIsBetter, 0},
+	{"memory, job", "B", lessIsBetter, 0},
+	{"CPU at rest", "%", lessIsBetter, 2},
+	{"sent at rest", "B/s", lessIsBetter, 0},
+	{"rate", "/s", moreIsBetter, 0},
+	{peerPrefix + "p50", "ms", neutral, 1},
+	{peerPrefix + "p99", "ms", neutral, 1},
+	{peerPrefix + "rate", "/s", neutral, 0},
+}
+
+func metricNamed(name string) metric {
+	return metrics[slices.IndexFunc(metrics, func(m metric) bool { return m.name == name })]
 }
 
 // summaryOf returns the median and the worst value of a metric over the runs. ok is false if

@@ -27,7 +27,7 @@ func newRota(a assignment, runs *runLog, log *slog.Logger) (library, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := executor.New(reg, namespace, executor.Options{Instance: a.Instance, SessionTTL: a.TTL, Logger: log})
+	e, err := executor.New(reg, namespace, executor.Options{Instance: a.Instance, SessionTTL: a.TTL, MaxClockSkew: a.Skew, Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 // store is where the workers of a run meet: a server of their own, or the memory of the
@@ -16,6 +20,10 @@ type store struct {
 	url string
 	// addr is the host:port of the server.
 	addr string
+	// open returns a registry on the store, for this process. Nil if it holds none.
+	open func(ctx context.Context) (registry.Registry, error)
+	// server is the only member. Nil if it is no etcd or ZooKeeper.
+	server *testserver.Member
 	// pid is the server's process, which may have children. Zero means that there is none.
 	pid int
 	// traffic returns what the server has counted so far.
@@ -40,8 +48,13 @@ var storeKinds = map[string]func(ctx context.Context) (*store, error){
 const memoryURL = "memory"
 
 func startMemory(context.Context) (*store, error) {
+	server, clients := memory.New(), 0
 	return &store{
-		url:     memoryURL,
+		url: memoryURL,
+		open: func(context.Context) (registry.Registry, error) {
+			clients++
+			return server.Client(fmt.Sprint(clients)), nil
+		},
 		traffic: func(context.Context) (traffic, error) { return traffic{}, nil },
 		stop:    func() {},
 	}, nil
@@ -87,10 +100,15 @@ func startZooKeeper(ctx context.Context) (*store, error) {
 // newClusterStore returns a store with a namespace below /bench.
 func newClusterStore(c *testserver.Cluster, scheme string, count func(counters map[string]float64) traffic) *store {
 	server := c.Members()[0]
+	url := fmt.Sprintf("%s://%s/bench", scheme, server.Addr())
 	return &store{
-		url:  fmt.Sprintf("%s://%s/bench", scheme, server.Addr()),
+		url:  url,
 		addr: server.Addr(),
-		pid:  server.Pid(),
+		open: func(ctx context.Context) (registry.Registry, error) {
+			return registryurl.Open(ctx, url, slog.New(slog.DiscardHandler))
+		},
+		server: server,
+		pid:    server.Pid(),
 		traffic: func(ctx context.Context) (traffic, error) {
 			counters, err := server.Counters(ctx)
 			return count(counters), err

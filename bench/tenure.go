@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,10 +15,13 @@ type contender interface {
 	close()
 }
 
+// errShared means that two contenders held at the same time.
+var errShared = errors.New("two contenders held at the same time")
+
 // handOffs runs contenders that rejoin the queue at once and hold for the given time. It
 // measures from the start of a release to the next acquisition.
-func handOffs(contenders int, keep time.Duration, join func(ctx context.Context, p place) (contender, error)) func(context.Context, place, *meter) error {
-	return func(ctx context.Context, p place, m *meter) error {
+func handOffs(contenders int, keep time.Duration, join func(context.Context, *store) (contender, error)) func(context.Context, *store, *meter) error {
+	return func(ctx context.Context, s *store, m *meter) error {
 		var all []contender
 		defer func() {
 			for _, c := range all {
@@ -25,14 +29,21 @@ func handOffs(contenders int, keep time.Duration, join func(ctx context.Context,
 			}
 		}()
 		for range contenders {
-			c, err := join(ctx, p)
+			c, err := join(ctx, s)
 			if err != nil {
 				return err
 			}
 			all = append(all, c)
 		}
-		var given time.Time // the previous holder; accessed only by the current one
+		var holders atomic.Int32
+		var shared atomic.Bool
+		var given time.Time // by the previous holder; accessed only by the current one
 		held := func() {
+			if holders.Add(1) != 1 {
+				shared.Store(true)
+				return
+			}
+			defer holders.Add(-1)
 			if given.IsZero() {
 				m.startClock()
 			} else {
@@ -41,7 +52,7 @@ func handOffs(contenders int, keep time.Duration, join func(ctx context.Context,
 			time.Sleep(keep)
 			given = time.Now()
 		}
-		return runConcurrently(ctx, all, func(ctx context.Context, c contender) error {
+		err := runConcurrently(ctx, all, func(ctx context.Context, c contender) error {
 			for !m.isOver() { // waiting contenders finish their turn
 				if err := c.tenure(ctx, held); err != nil {
 					return err
@@ -49,6 +60,10 @@ func handOffs(contenders int, keep time.Duration, join func(ctx context.Context,
 			}
 			return nil
 		})
+		if shared.Load() {
+			return errShared
+		}
+		return err
 	}
 }
 

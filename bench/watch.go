@@ -11,51 +11,60 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// watchOurs writes a key by one handle whenever another has received the previous value.
-// It measures from before the write to the receipt.
-func watchOurs(open opener) func(ctx context.Context, p place, m *meter) error {
-	return func(ctx context.Context, p place, m *meter) error {
-		writer, err := open(ctx, p)
+// fanOut is the number of clients that follow the same key.
+const fanOut = 50
+
+// watchOurs writes a key by one handle whenever n others have received the previous value.
+// It measures from before the write to the last receipt.
+func watchOurs(n int) func(ctx context.Context, s *store, m *meter) error {
+	return func(ctx context.Context, s *store, m *meter) error {
+		writer, err := s.open(ctx)
 		if err != nil {
 			return err
 		}
 		defer closeRegistry(writer)
-		reader, err := open(ctx, p)
-		if err != nil {
-			return err
-		}
-		defer closeRegistry(reader)
 		rev, err := writer.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("watched/key", nil)}})
 		if err != nil {
 			return err
 		}
-		w, err := reader.Watch(ctx, "watched", registry.WatchOptions{})
-		if err != nil {
-			return err
-		}
-		defer w.Close()
-		if _, err := w.Next(ctx); err != nil {
-			return err
+		var watchers []registry.Watcher
+		for range n {
+			reader, err := s.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer closeRegistry(reader)
+			w, err := reader.Watch(ctx, "watched", registry.WatchOptions{})
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			if _, err := w.Next(ctx); err != nil {
+				return err
+			}
+			watchers = append(watchers, w)
 		}
 		return measureEvents(m, func() (began time.Time, err error) {
 			began = time.Now()
 			rev, err = writer.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Set("watched/key", rev, []byte("value"))}})
 			return began, err
 		}, func() error {
-			_, err := w.Next(ctx)
-			return err
+			return runConcurrently(ctx, watchers, func(ctx context.Context, w registry.Watcher) error {
+				_, err := w.Next(ctx)
+				return err
+			})
 		})
 	}
 }
 
 // measureEvents repeatedly writes and waits for the event.
-func measureEvents(m *meter, write func() (began time.Time, err error), heard func() error) error {
+func measureEvents(m *meter, write func() (began time.Time, err error), receive func() error) error {
 	m.startClock()
 	for !m.isOver() {
 		came := make(chan error, 1)
 		var at time.Time
 		go func() {
-			err := heard()
+			err := receive()
 			at = time.Now()
 			came <- err
 		}()
@@ -68,18 +77,18 @@ func measureEvents(m *meter, write func() (began time.Time, err error), heard fu
 	return nil
 }
 
-func watchEtcd(ctx context.Context, p place, m *meter) error {
-	writer, err := p.rawEtcd()
+func watchEtcd(ctx context.Context, s *store, m *meter) error {
+	writer, err := s.rawEtcd()
 	if err != nil {
 		return err
 	}
 	defer writer.Close()
-	reader, err := p.rawEtcd()
+	reader, err := s.rawEtcd()
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	key := p.root + "/watched"
+	key := rawRoot + "/watched"
 	put, err := writer.Put(ctx, key, "")
 	if err != nil {
 		return err
@@ -100,18 +109,18 @@ func watchEtcd(ctx context.Context, p place, m *meter) error {
 
 // watchZooKeeper reads the changed value and sets the next watch in the same call, since
 // an event carries no value.
-func watchZooKeeper(_ context.Context, p place, m *meter) error {
-	writer, err := p.rawZooKeeper()
+func watchZooKeeper(_ context.Context, s *store, m *meter) error {
+	writer, err := s.rawZooKeeper()
 	if err != nil {
 		return err
 	}
 	defer writer.Close()
-	reader, err := p.rawZooKeeper()
+	reader, err := s.rawZooKeeper()
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	key := p.root
+	key := rawRoot
 	if _, err := writer.Create(key, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		return err
 	}

@@ -20,9 +20,10 @@ type assignment struct {
 	Store    string // URL
 	Instance string
 	Jobs     []jobSet
-	RunLog   string // path
-	TTL      time.Duration
-	Log      string // path; empty discards the log
+	RunLog   string        // path
+	TTL      time.Duration // of sessions; zero: the library's default
+	Skew     time.Duration // rota's MaxClockSkew; zero: the default
+	Log      string        // path; empty discards the log
 }
 
 // jobSet describes jobs that differ only in their numbers, from First on.

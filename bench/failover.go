@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// failover kills a worker and measures when the others run its shards.
+type failover struct {
+	library, store string
+	workers        int
+	jobs           jobSet
+	ttl            time.Duration
+}
+
+func (c failover) run(ctx context.Context, o options) (map[string]float64, error) {
+	sets := []jobSet{c.jobs}
+	o.ttl = c.ttl
+	f, err := startFleet(ctx, o, c.library, c.store, c.workers, sets)
+	defer f.stop()
+	if err != nil {
+		return nil, err
+	}
+	if err := f.awaitSteady(ctx, sets); err != nil {
+		return nil, err
+	}
+	victim := f.workers[len(f.workers)-1]
+	expired, err := f.watchExpiry(ctx, c.library)
+	if err != nil {
+		return nil, err
+	}
+	owned := shardsOf(victim.runs.runs(0), time.Now().Add(-2*c.jobs.Every))
+	killed := time.Now()
+	victim.proc.Kill()
+	if err := f.awaitElsewhere(ctx, owned, victim, killed); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, settleTime); err != nil {
+		return nil, err
+	}
+	expiry := killed
+	if c.library == "rota" {
+		expiry = <-expired
+	}
+	figures := delayFigures(f.runsElsewhere(victim), owned, c.jobs, killed, expiry)
+	figures["expiry"] = milliseconds(expiry.Sub(killed))
+	w := window{killed, time.Now().Add(-settleTime / 2)}
+	others := judge(without(f.runs(), owned), sets, w)
+	figures["others max"] = milliseconds(quantile(others.lateness, 1))
+	return figures, f.checkPromises(ctx, sets, w, figures)
+}
+
+// awaitSteady waits until every shard has run, and some time more.
+func (f *fleet) awaitSteady(ctx context.Context, sets []jobSet) error {
+	if err := f.awaitEachRan(ctx, sets, f.options.patience); err != nil {
+		return err
+	}
+	return pause(ctx, settleTime)
+}
+
+// checkPromises adds the counts of the whole time to figures and checks them.
+func (f *fleet) checkPromises(ctx context.Context, sets []jobSet, w window, figures map[string]float64) error {
+	v := judge(f.runs(), sets, w)
+	skipped := 0
+	if v.gaps > 0 {
+		var err error
+		if skipped, err = f.countSkipped(ctx); err != nil {
+			return err
+		}
+		v = judge(f.runs(), sets, w)
+	}
+	figures["skipped"] = float64(v.gaps)
+	figures["lost"] = float64(max(v.gaps-skipped, 0))
+	figures["doubled"] = float64(v.doubled)
+	figures["reruns"] = float64(v.reruns)
+	return libraryPromises[f.library].check(v, skipped)
+}
+
+// watchExpiry returns a channel that receives the time at which the next session of a member
+// is observed to have ended.
+func (f *fleet) watchExpiry(ctx context.Context, library string) (<-chan time.Time, error) {
+	expired := make(chan time.Time, 1)
+	if library != "rota" {
+		return expired, nil
+	}
+	reg, err := f.store.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.cleanup = append(f.cleanup, func() { closeRegistry(reg) })
+	keys, err := record.NewKeys(namespace, "default")
+	if err != nil {
+		return nil, err
+	}
+	known := map[registry.Key]bool{}
+	ready := make(chan struct{})
+	go registry.Follow(ctx, reg, keys.Instances(), func(b registry.Batch) error {
+		if b.Kind == registry.Snapshot {
+			for _, e := range b.Puts {
+				known[e.Key] = true
+			}
+			if len(known) == len(f.workers) {
+				close(ready)
+			}
+			return nil
+		}
+		for _, key := range b.Deletes {
+			if known[key] {
+				select {
+				case expired <- time.Now():
+				default:
+				}
+			}
+		}
+		return nil
+	})
+	select {
+	case <-ready:
+		return expired, nil
+	case <-time.After(5 * time.Second):
+		return nil, fmt.Errorf("%s does not list the %d instances", keys.Instances(), len(f.workers))
+	}
+}
+
+// shardsOf returns the shards that ran since an instant.
+func shardsOf(runs []run, since time.Time) map[shardKey]bool {
+	owned := map[shardKey]bool{}
+	for _, r := range runs {
+		if r.start >= since.UnixNano() {
+			owned[shardKey{r.job, r.shard}] = true
+		}
+	}
+	return owned
+}
+
+// awaitElsewhere waits until other workers have run all given shards after an instant.
+func (f *fleet) awaitElsewhere(ctx context.Context, owned map[shardKey]bool, from *worker, after time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, f.options.patience)
+	defer cancel()
+	left := map[shardKey]bool{}
+	for key := range owned {
+		left[key] = true
+	}
+	read := make([]int64, len(f.workers))
+	for len(left) > 0 {
+		for i, w := range f.workers {
+			runs := w.runs.runs(read[i])
+			read[i] += int64(len(runs))
+			for _, r := range runs {
+				if w != from && r.start >= after.UnixNano() {
+					delete(left, shardKey{r.job, r.shard})
+				}
+			}
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return fmt.Errorf("%d of %d shards do not run elsewhere: %w", len(left), len(owned), err)
+		}
+	}
+	return nil
+}
+
+func (f *fleet) runsElsewhere(from *worker) []run {
+	var all []run
+	for _, w := range f.workers {
+		if w != from {
+			all = append(all, w.runs.runs(0)...)
+		}
+	}
+	return all
+}
+
+// without returns the runs of other shards.
+func without(all [][]run, excluded map[shardKey]bool) [][]run {
+	var rest [][]run
+	for _, runs := range all {
+		rest = append(rest, slices.DeleteFunc(slices.Clone(runs), func(r run) bool {
+			return excluded[shardKey{r.job, r.shard}]
+		}))
+	}
+	return rest
+}
+
+// delayFigures describes when owned shards first ran elsewhere: after the kill, and after
+// the instant at which that was due at the earliest, the expiry or a later fire.
+func delayFigures(elsewhere []run, owned map[shardKey]bool, jobs jobSet, killed, expiry time.Time) map[string]float64 {
+	first := map[shardKey]int64{}
+	for _, r := range elsewhere {
+		key := shardKey{r.job, r.shard}
+		if owned[key] && r.start >= killed.UnixNano() && (first[key] == 0 || r.start < first[key]) {
+			first[key] = r.start
+		}
+	}
+	var gaps, delays []time.Duration
+	for key, start := range first {
+		every := jobs.interval(int(key.job)).Nanoseconds()
+		due := (killed.UnixNano()/every + 1) * every
+		gaps = append(gaps, time.Duration(start-killed.UnixNano()))
+		delays = append(delays, time.Duration(start-max(due, expiry.UnixNano())))
+	}
+	return map[string]float64{
+		"moved": float64(len(first)),
+		"gap":   milliseconds(quantile(gaps, 1)),
+		"p50":   milliseconds(quantile(delays, 0.5)),
+		"p99":   milliseconds(quantile(delays, 0.99)),
+		"max":   milliseconds(quantile(delays, 1)),
+	}
+}
+
+// episodeJobs are the jobs of the cases that change the fleet.
+var episodeJobs = jobSet{Count: 4, Every: 50 * time.Millisecond, Shards: 25}
+
+func failoverCases() (cases []benchCase) {
+	for _, store := range []string{"etcd", "zookeeper"} {
+		cases = append(cases,
+			benchCase{
+				name:  "crash-" + store,
+				about: "kill one of 3 instances; 4 jobs of 25 shards every 50 ms, session TTL 2 s; rota on " + store,
+				run:   failover{"rota", store, 3, episodeJobs, 2 * time.Second}.run,
+			},
+			benchCase{
+				name:  "crash-" + store + "-15000",
+				about: "kill one of 3 instances with 5,000 of 15,000 jobs of one shard, each about every 10 s, session TTL 2 s; rota on " + store,
+				run:   failover{"rota", store, 3, jobSet{Count: 15000, Every: 10 * time.Second, Spread: true, Shards: 1}, 2 * time.Second}.run,
+			})
+	}
+	return cases
+}
