@@ -41,6 +41,7 @@ var cases = slices.Concat(
 	changeCases(),
 	footprintCases(),
 	comparisonCases(),
+	peerCases(),
 )
 
 func findCase(name string) (benchCase, error) {

@@ -74,7 +74,7 @@ func (f *fleet) checkPromises(ctx context.Context, sets []jobSet, w window, figu
 		}
 		v = judge(f.runs(), sets, w)
 	}
-	figures["skipped"] = float64(v.gaps)
+	figures["missed"] = float64(v.gaps)
 	figures["lost"] = float64(max(v.gaps-skipped, 0))
 	figures["doubled"] = float64(v.doubled)
 	figures["reruns"] = float64(v.reruns)

@@ -131,6 +131,9 @@ func startFleet(ctx context.Context, o options, library, storeKind string, n int
 	return f, f.awaitJoined(ctx, f.workers)
 }
 
+// firstInstance is the name of the first worker.
+const firstInstance = "w1"
+
 // add starts another worker.
 func (f *fleet) add(sets []jobSet) (*worker, error) {
 	a := assignment{

@@ -97,8 +97,13 @@ func versions() map[string]string {
 
 // shownModules are the modules whose versions a result has, with the names to show.
 var shownModules = map[string]string{
-	"go.etcd.io/etcd/client/v3":  "etcd client",
-	"github.com/go-zookeeper/zk": "go-zookeeper",
+	"go.etcd.io/etcd/client/v3":                "etcd client",
+	"github.com/go-zookeeper/zk":               "go-zookeeper",
+	"github.com/go-co-op/gocron/v2":            "gocron",
+	"github.com/go-co-op/gocron-redis-lock/v2": "gocron-redis-lock",
+	"github.com/libi/dcron":                    "dcron",
+	"github.com/hibiken/asynq":                 "asynq",
+	"github.com/riverqueue/river":              "river",
 }
 
 func commit() string {

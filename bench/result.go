@@ -53,7 +53,7 @@ const peerPrefix = "peer "
 var metrics = []metric{
 	{"due", "", neutral, 0},
 	{"made", "", moreIsBetter, 0},
-	{"skipped", "", lessIsBetter, 0},
+	{"missed", "", lessIsBetter, 0},
 	{"starved", "", lessIsBetter, 0},
 	{"lost", "", lessIsBetter, 0},
 	{"doubled", "", lessIsBetter, 0},

@@ -42,6 +42,8 @@ var storeKinds = map[string]func(ctx context.Context) (*store, error){
 	"memory":    startMemory,
 	"etcd":      startEtcd,
 	"zookeeper": startZooKeeper,
+	"redis":     startRedis,
+	"postgres":  startPostgres,
 }
 
 // memoryURL makes the worker open a registry in its own memory.

@@ -124,7 +124,7 @@ func (v verdict) figures(skipped int, w window) map[string]float64 {
 	return map[string]float64{
 		"due":     float64(v.due),
 		"made":    float64(v.made),
-		"skipped": float64(v.due - v.made),
+		"missed":  float64(v.due - v.made),
 		"lost":    float64(max(v.gaps-skipped, 0)),
 		"doubled": float64(v.doubled),
 		"reruns":  float64(v.reruns),

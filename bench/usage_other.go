@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"syscall"
 	"time"
 )
 
@@ -16,3 +17,5 @@ func bytesWritten(int) (int64, error) { return 0, errOnlyLinux }
 func residentBytes(int) (int64, error) { return 0, errOnlyLinux }
 
 func childrenOf(pid int) []int { return []int{pid} }
+
+func asOtherUser() *syscall.SysProcAttr { return nil }

@@ -63,7 +63,13 @@ type library interface {
 
 // libraries creates each library. The log receives all runs.
 var libraries = map[string]func(a assignment, runs *runLog, log *slog.Logger) (library, error){
-	"rota": newRota,
+	"rota":          newRota,
+	"gocron":        newGocron,
+	"dcron":         newDcron,
+	"asynq":         newAsynq,
+	"river":         newRiver,
+	"etcd-txn":      newEtcdTxn,
+	"etcd-election": newElection,
 }
 
 // order is a request to a worker, a line of JSON on its input.

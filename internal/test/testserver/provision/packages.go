@@ -9,7 +9,25 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 )
+
+// Packages returns a cached directory with the content of packages of the system's distribution, and of those
+// that they depend on and that the system lacks. log, which may be nil, receives a line about a slow step.
+func Packages(ctx context.Context, log io.Writer, what string, packages ...string) (root string, err error) {
+	return cachedPackages(ctx, log, what, packages, func(root string) error { return relink(root) })
+}
+
+// listMissing returns the packages that apt-get would install together with the given ones.
+func listMissing(ctx context.Context, options, packages []string) (missing []string, err error) {
+	out, err := exec.CommandContext(ctx, "apt-get", slices.Concat(options, []string{"--simulate", "--no-install-recommends", "install"}, packages)...).Output()
+	for line := range strings.Lines(string(out)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "Inst" && !slices.Contains(packages, fields[1]) {
+			missing = append(missing, fields[1])
+		}
+	}
+	return missing, err
+}
 
 // cachedPackages returns a cached directory with the content of packages of the system's
 // distribution. finish completes it.
@@ -40,22 +58,26 @@ func extractPackages(ctx context.Context, dir string, packages []string, finish 
 			return err
 		}
 	}
+	options := []string{
+		"-qq",
+		"-o", "Dir::State=" + filepath.Join(work, "state"),
+		"-o", "Dir::State::status=/var/lib/dpkg/status",
+		"-o", "Dir::Cache=" + filepath.Join(work, "cache"),
+		"-o", "Debug::NoLocking=1",
+		"-o", "APT::Sandbox::User=",
+	}
 	apt := func(args ...string) error {
-		options := []string{
-			"-qq",
-			"-o", "Dir::State=" + filepath.Join(work, "state"),
-			"-o", "Dir::State::status=/var/lib/dpkg/status",
-			"-o", "Dir::Cache=" + filepath.Join(work, "cache"),
-			"-o", "Debug::NoLocking=1",
-			"-o", "APT::Sandbox::User=",
-		}
-		return runCommand(ctx, filepath.Join(work, "packages"), nil, "apt-get", append(options, args...)...)
+		return runCommand(ctx, filepath.Join(work, "packages"), nil, "apt-get", slices.Concat(options, args)...)
 	}
 	err := retry(ctx, func() error {
 		if err := apt("update"); err != nil {
 			return err
 		}
-		return apt(slices.Concat([]string{"download"}, packages)...)
+		missing, err := listMissing(ctx, options, packages)
+		if err != nil {
+			return err
+		}
+		return apt(slices.Concat([]string{"download"}, packages, missing)...)
 	})
 	if err != nil {
 		return err
