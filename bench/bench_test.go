@@ -38,6 +38,25 @@ func TestCases_OnMemory(t *testing.T) {
 	}
 }
 
+// The comparisons, and the smallest storms, also run on servers.
+func TestCases_OnServers(t *testing.T) {
+	for _, c := range cases {
+		onServer := strings.Contains(c.name, "-etcd") || strings.Contains(c.name, "-zookeeper")
+		if !onServer || !hasPrefix("lock-", "leader-", "watch-")(c.name) && c.name != "storm-etcd-100" && c.name != "storm-zookeeper-100" {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			figures, err := c.run(t.Context(), options{duration: time.Second, patience: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if figures["p50"] <= 0 || hasPrefix("lock-", "watch-", "leader-etcd")(c.name) && figures[peerPrefix+"p50"] <= 0 {
+				t.Errorf("figures are %v", figures)
+			}
+		})
+	}
+}
+
 func TestCases_HaveDistinctNames(t *testing.T) {
 	names := namesOf(cases)
 	slices.Sort(names)
@@ -93,6 +112,7 @@ func TestJudge(t *testing.T) {
 		"a fire before its time": {append(slices.Clone(whole), ran(1, 4, 1, -1)), 0, "1 early"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			slices.Reverse(c.runs) // as if a later worker had run the first fires
 			v := judge([][]run{c.runs}, sets, w)
 			if v.due != 6 {
 				t.Errorf("%d fires are due, not 6", v.due)
@@ -102,6 +122,43 @@ func TestJudge(t *testing.T) {
 				t.Errorf("check returns %v, not %q", err, c.broken)
 			}
 		})
+	}
+}
+
+func TestReplaceSections(t *testing.T) {
+	var text strings.Builder
+	for _, s := range sections {
+		text.WriteString("before " + s.name + "\n<!-- bench: " + s.name + " -->\nold\n" + endMark)
+	}
+	all := map[string]result{"storm-etcd-100": {
+		Case: "storm-etcd-100", Runs: []measurement{{Figures: map[string]float64{"p50": 1.25}}, {Figures: map[string]float64{"p50": 2}}, {Figures: map[string]float64{"p50": 1}}},
+	}}
+	got, err := replaceSections(text.String(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(got, "old") || !strings.Contains(got, "before storms\n") {
+		t.Errorf("sections are not replaced:\n%s", got)
+	}
+	if !strings.Contains(got, "| `storm-etcd-100` |  |  |  | 1.3 (2.0) |") {
+		t.Errorf("the median and the worst value are missing:\n%s", got)
+	}
+	if _, err := replaceSections("nothing", all); err == nil {
+		t.Error("a document without sections is accepted")
+	}
+}
+
+func TestPage_ShowsTheResults(t *testing.T) {
+	if ok, err := pageIsCurrent(pagePath, resultsDir); err != nil || !ok {
+		t.Errorf("%s differs from the results (%v); write it by: go run . page", pagePath, err)
+	}
+}
+
+func TestLibraries_StateTheirPromises(t *testing.T) {
+	for name := range libraries {
+		if libraryPromises[name].idiom == "" {
+			t.Errorf("%s: no promise", name)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ type benchCase struct {
 
 // options apply to each run of a case.
 type options struct {
+	name       string        // of the case
 	duration   time.Duration // of the measurement
 	patience   time.Duration // for a start, and for the first runs
 	outage     time.Duration // of the store, in the cases of catching up
@@ -60,6 +61,7 @@ func (c benchCase) measure(ctx context.Context, runs int, o options) (result, er
 		return result{}, err
 	}
 	r := result{Case: c.name, About: c.about, When: time.Now().UTC().Truncate(time.Second), Machine: m, Versions: versions(), Duration: o.duration}
+	o.name = c.name
 	var broken []error
 	for range runs {
 		x := measurement{LoadBefore: loadAverage()}

@@ -53,6 +53,17 @@ func (f *fleet) owners() map[shardKey]string {
 	return owners
 }
 
+// ownedBy returns the shards that a worker was the last to run.
+func (f *fleet) ownedBy(w *worker) map[shardKey]bool {
+	owned := map[shardKey]bool{}
+	for key, owner := range f.owners() {
+		if owner == w.Instance {
+			owned[key] = true
+		}
+	}
+	return owned
+}
+
 func countMoved(before, after map[shardKey]string) (n int) {
 	for key, owner := range before {
 		if after[key] != owner {
@@ -66,7 +77,7 @@ func countMoved(before, after map[shardKey]string) (n int) {
 // shards elsewhere.
 func leaveOne(ctx context.Context, f *fleet, figures map[string]float64) error {
 	leaver := f.workers[len(f.workers)-1]
-	owned := shardsOf(leaver.runs.runs(0), time.Now().Add(-2*episodeJobs.Every))
+	owned := f.ownedBy(leaver)
 	asked := time.Now()
 	if err := leaver.leave(f.options.patience); err != nil {
 		return err

@@ -29,12 +29,15 @@ func (c failover) run(ctx context.Context, o options) (map[string]float64, error
 	if err := f.awaitSteady(ctx, sets); err != nil {
 		return nil, err
 	}
+	if err := f.awaitBalanced(ctx, c.jobs); err != nil {
+		return nil, err
+	}
 	victim := f.workers[len(f.workers)-1]
 	expired, err := f.watchExpiry(ctx, c.library)
 	if err != nil {
 		return nil, err
 	}
-	owned := shardsOf(victim.runs.runs(0), time.Now().Add(-2*c.jobs.Every))
+	owned := f.ownedBy(victim)
 	killed := time.Now()
 	victim.proc.Kill()
 	if err := f.awaitElsewhere(ctx, owned, victim, killed); err != nil {
@@ -48,7 +51,9 @@ func (c failover) run(ctx context.Context, o options) (map[string]float64, error
 		expiry = <-expired
 	}
 	figures := delayFigures(f.runsElsewhere(victim), owned, c.jobs, killed, expiry)
-	figures["expiry"] = milliseconds(expiry.Sub(killed))
+	if c.library == "rota" {
+		figures["expiry"] = milliseconds(expiry.Sub(killed))
+	}
 	w := window{killed, time.Now().Add(-settleTime / 2)}
 	others := judge(without(f.runs(), owned), sets, w)
 	figures["others max"] = milliseconds(quantile(others.lateness, 1))
@@ -61,6 +66,25 @@ func (f *fleet) awaitSteady(ctx context.Context, sets []jobSet) error {
 		return err
 	}
 	return pause(ctx, settleTime)
+}
+
+// awaitBalanced waits until each worker runs most of its part of the shards.
+func (f *fleet) awaitBalanced(ctx context.Context, jobs jobSet) error {
+	ctx, cancel := context.WithTimeout(ctx, f.options.patience)
+	defer cancel()
+	enough := jobs.Count * jobs.Shards / len(f.workers) * 3 / 4
+	for {
+		fewest := jobs.Count * jobs.Shards
+		for _, w := range f.workers {
+			fewest = min(fewest, len(shardsOf(w.runs.runs(0), time.Now().Add(-2*jobs.Every))))
+		}
+		if fewest >= enough {
+			return nil
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return fmt.Errorf("an instance runs %d shards, not %d: %w", fewest, enough, err)
+		}
+	}
 }
 
 // checkPromises adds the counts of the whole time to figures and checks them.

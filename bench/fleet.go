@@ -141,7 +141,7 @@ func (f *fleet) add(sets []jobSet) (*worker, error) {
 		TTL: f.options.ttl, Skew: f.options.skew,
 	}
 	if f.options.logs != "" {
-		a.Log = filepath.Join(f.options.logs, a.Instance+".log")
+		a.Log = filepath.Join(f.options.logs, f.options.name+"-"+a.Instance+".log")
 	}
 	w, err := startWorker(a)
 	if err == nil {
@@ -211,7 +211,7 @@ func (f *fleet) awaitEachRan(ctx context.Context, sets []jobSet, within time.Dur
 
 // countSkipped shuts all workers down and returns how many fires they skipped and counted.
 func (f *fleet) countSkipped(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.options.patience)
+	ctx, cancel := context.WithTimeout(ctx, 2*f.options.patience)
 	defer cancel()
 	var counter *worker // any that lives
 	for _, w := range f.workers {
@@ -238,7 +238,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// usage is what a fleet has used at an instant.
+// usage counts the resources that a fleet has used by an instant.
 type usage struct {
 	clientCPU, serverCPU time.Duration
 	sent                 int64 // bytes that the clients wrote

@@ -35,10 +35,7 @@ func (c footprint) measure(ctx context.Context, o options, jobs int) (map[string
 		return nil, err
 	}
 	figures := map[string]float64{"start": milliseconds(time.Since(began))}
-	if err := pause(ctx, 2*settleTime); err != nil { // the leader plans
-		return nil, err
-	}
-	first, err := f.usage(ctx)
+	first, err := f.awaitRest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +63,34 @@ func (c footprint) measure(ctx context.Context, o options, jobs int) (map[string
 	return figures, nil
 }
 
+// restShare is the share of a core below which a fleet is at rest.
+const restShare = 0.05
+
+// awaitRest waits until the leader has planned, and returns the usage so far.
+func (f *fleet) awaitRest(ctx context.Context) (usage, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.options.patience)
+	defer cancel()
+	last, err := f.usage(ctx)
+	for err == nil {
+		if err := pause(ctx, time.Second); err != nil {
+			return last, fmt.Errorf("the fleet does not come to rest: %w", err)
+		}
+		before := last
+		last, err = f.usage(ctx)
+		if last.clientCPU-before.clientCPU < time.Duration(restShare*float64(time.Second)) {
+			break
+		}
+	}
+	return last, err
+}
+
 func footprintCases() (cases []benchCase) {
 	for _, store := range []string{"memory", "etcd", "zookeeper"} {
-		for _, n := range []int{1000, 10000} {
+		counts := []int{1000, 10000}
+		if store == "memory" {
+			counts = append(counts, 50000)
+		}
+		for _, n := range counts {
 			cases = append(cases, benchCase{
 				name:  fmt.Sprintf("footprint-%s-%d", store, n),
 				about: fmt.Sprintf("start, rest and stop of a process with %d jobs that do not fire; rota on %s", n, store),

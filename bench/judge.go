@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -22,7 +24,7 @@ func (w window) contains(nanos int64) bool {
 
 func (w window) length() time.Duration { return w.to.Sub(w.from) }
 
-// verdict is what the runs of a fleet show.
+// verdict counts the fires and runs of a fleet.
 type verdict struct {
 	due      int // fires of the window, counted per shard
 	made     int // of these, those with a run
@@ -42,21 +44,19 @@ func judge(all [][]run, sets []jobSet, w window) verdict {
 	attempts := map[fireKey]int32{} // the highest attempt seen
 	spans := map[shardKey]*span{}
 	served := map[shardKey]bool{}
-	for _, runs := range all {
-		for _, r := range runs {
-			key := fireKey{shardKey{r.job, r.shard}, r.fire}
-			v.addRun(r, attempts[key], w)
-			if w.contains(r.fire) {
-				served[key.shardKey] = true
-			}
-			if attempts[key] == 0 {
-				if spans[key.shardKey] == nil {
-					spans[key.shardKey] = &span{first: r.fire, last: r.fire}
-				}
-				spans[key.shardKey].add(r.fire)
-			}
-			attempts[key] = max(attempts[key], r.attempt)
+	for _, r := range inOrder(all) {
+		key := fireKey{shardKey{r.job, r.shard}, r.fire}
+		v.addRun(r, attempts[key], w)
+		if w.contains(r.fire) {
+			served[key.shardKey] = true
 		}
+		if attempts[key] == 0 {
+			if spans[key.shardKey] == nil {
+				spans[key.shardKey] = &span{first: r.fire, last: r.fire}
+			}
+			spans[key.shardKey].add(r.fire)
+		}
+		attempts[key] = max(attempts[key], r.attempt)
 	}
 	for _, s := range sets {
 		v.gaps += countGaps(s, spans)
@@ -64,6 +64,12 @@ func judge(all [][]run, sets []jobSet, w window) verdict {
 	}
 	v.starved -= len(served)
 	return v
+}
+
+// inOrder returns the runs of all workers in the order of their starts, so that the attempts
+// at a fire are in order.
+func inOrder(all [][]run) []run {
+	return slices.SortedFunc(slices.Values(slices.Concat(all...)), func(a, b run) int { return cmp.Compare(a.start, b.start) })
 }
 
 // addRun counts a run. before is the highest attempt of the same fire that was seen before.
@@ -119,8 +125,7 @@ func countGaps(s jobSet, spans map[shardKey]*span) (gaps int) {
 	return gaps
 }
 
-// check returns an error if runs contradict what the library promises: then no time counts.
-// skipped is the number of gaps that the library counted.
+// check returns an error if fires were lost, doubled or early. Times do not count then. skipped is the number of gaps that the library counted.
 func (v verdict) check(skipped int) error {
 	if v.doubled > 0 || v.early > 0 || v.gaps > skipped {
 		return fmt.Errorf("%d fires lost, %d doubled, %d early", max(v.gaps-skipped, 0), v.doubled, v.early)

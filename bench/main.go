@@ -3,10 +3,10 @@
 //	cd bench
 //	go run . list
 //	go run . run storm-etcd-2000 -runs 1 -time 10s
-//	go run . all
+//	go run . all                  # and writes docs/performance.md
 //
-// A case checks that the library did what it promises, such as to lose and to double no
-// fire, before its times count. Each run of a case has new servers, which sync to disk.
+// A case checks that the library kept its promises, such as to lose and to double no fire,
+// before its times count. Each run of a case has new servers, which sync to disk.
 package main
 
 import (
@@ -29,10 +29,16 @@ func main() {
 	}
 }
 
+const (
+	resultsDir = "results"
+	pagePath   = "../docs/performance.md"
+)
+
 const usageText = `Usage:
   go run . list                print the names of the cases
   go run . run NAME... [flags] run cases
-  go run . all [flags]         run all cases and write their results
+  go run . all [flags]         run all cases and write their results, then the page
+  go run . page                write the page from the results
 
 Flags:
 `
@@ -41,7 +47,7 @@ func runCommand(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	runs := flags.Int("runs", 5, "number of `runs` of each case")
 	o := options{}
-	flags.DurationVar(&o.duration, "time", 30*time.Second, "`duration` of the measurement in each run, in whole seconds")
+	flags.DurationVar(&o.duration, "time", 10*time.Second, "`duration` of the measurement in each run, in whole seconds")
 	flags.DurationVar(&o.patience, "patience", 2*time.Minute, "`duration` within which a fleet must start")
 	flags.DurationVar(&o.outage, "outage", time.Minute, "`duration` of the store's outage in the cases catchup-*")
 	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write CPU profiles of the worker processes to this `directory`")
@@ -80,9 +86,11 @@ func runCommand(ctx context.Context, args []string) error {
 		return runCases(ctx, names[1:], *runs, o, *out)
 	case "all":
 		if *out == "" {
-			*out = "results"
+			*out = resultsDir
 		}
-		return runCases(ctx, namesOf(cases), *runs, o, *out)
+		return errors.Join(runCases(ctx, namesOf(cases), *runs, o, *out), writePage(pagePath, *out))
+	case "page":
+		return writePage(pagePath, resultsDir)
 	}
 	return fmt.Errorf("unknown command %q", names[0])
 }

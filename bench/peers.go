@@ -148,8 +148,8 @@ func (p *asynqPeer) leave(context.Context) error {
 	return nil
 }
 
-// etcdTxnPeer is what programs build on etcd by hand: each process has a cron of its own,
-// and runs a fire if it created the fire's key.
+// etcdTxnPeer is an idiom of programs that use etcd without a library: each process has a
+// cron of its own, and runs a fire if it created the key of the fire.
 type etcdTxnPeer struct {
 	peer
 	client *clientv3.Client

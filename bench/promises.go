@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// promise is what a library promises about the fires of a schedule, and a part of what it
-// offers.
+// promise states the promises of a library about the fires of a schedule.
 type promise struct {
 	idiom              string // how the bench uses it
 	mayLose, mayDouble bool

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota/executor"
@@ -82,13 +83,25 @@ func (r *rota) start(ctx context.Context) error { return r.executor.Start(ctx) }
 
 func (r *rota) leave(ctx context.Context) error { return r.executor.Shutdown(ctx) }
 
-func (r *rota) skipped(ctx context.Context) (total int, err error) {
+// readers is the number of concurrent reads of a job's status.
+const readers = 16
+
+func (r *rota) skipped(ctx context.Context) (int, error) {
+	names := make(chan string, len(r.jobs))
 	for name := range r.jobs {
-		st, err := r.executor.Status(ctx, name)
-		if err != nil {
-			return 0, err
-		}
-		total += int(st.Counts.Skipped)
+		names <- name
 	}
-	return total, nil
+	close(names)
+	var total atomic.Int64
+	err := runConcurrently(ctx, make([]struct{}, readers), func(ctx context.Context, _ struct{}) error {
+		for name := range names {
+			st, err := r.executor.Status(ctx, name)
+			if err != nil {
+				return err
+			}
+			total.Add(int64(st.Counts.Skipped))
+		}
+		return nil
+	})
+	return int(total.Load()), err
 }

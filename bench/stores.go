@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// store is where the workers of a run meet: a server of their own, or the memory of the
+// store is the meeting point of the workers of a run: a new server, or the memory of the
 // only worker.
 type store struct {
 	url string
@@ -26,7 +26,7 @@ type store struct {
 	server *testserver.Member
 	// pid is the server's process, which may have children. Zero means that there is none.
 	pid int
-	// traffic returns what the server has counted so far.
+	// traffic returns the counters of the server.
 	traffic func(ctx context.Context) (traffic, error)
 	stop    func()
 }

@@ -56,7 +56,7 @@ const startTime = 20 * time.Second
 // settleTime is the time between the first runs of all jobs and the measurement.
 const settleTime = 2 * time.Second
 
-// measureWindow waits for a window of whole seconds and returns what the fleet used in it.
+// measureWindow waits for a window of whole seconds and returns the usage of the fleet in it.
 func (f *fleet) measureWindow(ctx context.Context) (window, usage, error) {
 	const before = 100 * time.Millisecond // the readings are apart from the fires
 	from := time.Now().Add(settleTime).Truncate(time.Second).Add(time.Second)
@@ -84,7 +84,7 @@ func (f *fleet) startProfiles(ctx context.Context) error {
 		return nil
 	}
 	for _, w := range f.workers {
-		path, err := filepath.Abs(filepath.Join(f.options.cpuProfile, w.Instance+".pprof"))
+		path, err := filepath.Abs(filepath.Join(f.options.cpuProfile, f.options.name+"-"+w.Instance+".pprof"))
 		if err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (v verdict) figures(skipped int, w window) map[string]float64 {
 	}
 }
 
-// addUsage adds what each of n runs used.
+// addUsage adds the usage per run, for n runs.
 func addUsage(figures map[string]float64, u usage, n int) {
 	per := func(v float64) float64 { return v / float64(max(n, 1)) }
 	figures["client CPU"] = per(float64(u.clientCPU) / 1e3)

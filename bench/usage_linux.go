@@ -23,8 +23,8 @@ func processCPU(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// bytesWritten returns the number of bytes that a process has passed to write(2): what it
-// sent on sockets, if it writes no files.
+// bytesWritten returns the number of bytes that a process has passed to write(2). If it
+// writes no files, these are the bytes that it sent.
 func bytesWritten(pid int) (n int64, err error) {
 	return readProcNumber(fmt.Sprintf("/proc/%d/io", pid), "wchar:")
 }

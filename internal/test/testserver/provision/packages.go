@@ -15,8 +15,11 @@ import (
 // Packages returns a cached directory with the content of packages of the system's distribution, and of those
 // that they depend on and that the system lacks. log, which may be nil, receives a line about a slow step.
 func Packages(ctx context.Context, log io.Writer, what string, packages ...string) (root string, err error) {
-	return cachedPackages(ctx, log, what, packages, func(root string) error { return relink(root) })
+	return cachedPackagesWith(ctx, log, what, packages, listMissing, relink)
 }
+
+// lister returns packages to extract beside the given ones.
+type lister func(ctx context.Context, options, packages []string) ([]string, error)
 
 // listMissing returns the packages that apt-get would install together with the given ones.
 func listMissing(ctx context.Context, options, packages []string) (missing []string, err error) {
@@ -32,10 +35,15 @@ func listMissing(ctx context.Context, options, packages []string) (missing []str
 // cachedPackages returns a cached directory with the content of packages of the system's
 // distribution. finish completes it.
 func cachedPackages(ctx context.Context, log io.Writer, what string, packages []string, finish func(root string) error) (string, error) {
+	return cachedPackagesWith(ctx, log, what, packages, nil, finish)
+}
+
+// cachedPackagesWith is cachedPackages with those that list returns, unless that is nil.
+func cachedPackagesWith(ctx context.Context, log io.Writer, what string, packages []string, list lister, finish func(root string) error) (string, error) {
 	release, _ := os.ReadFile("/etc/os-release") // the packages depend on the release
 	key := append([]string{runtime.GOARCH, string(release)}, packages...)
 	dir, err := cached(ctx, log, what+"-"+digest(key...), "downloading "+what, func(ctx context.Context, dir string) error {
-		if err := extractPackages(ctx, dir, packages, finish); err != nil {
+		if err := extractPackages(ctx, dir, packages, list, finish); err != nil {
 			return fmt.Errorf("download %s: %w", what, err)
 		}
 		return nil
@@ -45,7 +53,7 @@ func cachedPackages(ctx context.Context, log io.Writer, what string, packages []
 
 // extractPackages extracts packages below dir, like apt-get install but without their
 // scripts. apt keeps its lists and downloads there too, and still verifies signatures.
-func extractPackages(ctx context.Context, dir string, packages []string, finish func(root string) error) error {
+func extractPackages(ctx context.Context, dir string, packages []string, list lister, finish func(root string) error) error {
 	for _, tool := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return err
@@ -73,11 +81,15 @@ func extractPackages(ctx context.Context, dir string, packages []string, finish 
 		if err := apt("update"); err != nil {
 			return err
 		}
-		missing, err := listMissing(ctx, options, packages)
-		if err != nil {
-			return err
+		wanted := packages
+		if list != nil {
+			more, err := list(ctx, options, packages)
+			if err != nil {
+				return err
+			}
+			wanted = slices.Concat(packages, more)
 		}
-		return apt(slices.Concat([]string{"download"}, packages, missing)...)
+		return apt(slices.Concat([]string{"download"}, wanted)...)
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// section is a part of the page that the bench writes, between two comments.
+type section struct {
+	name   string
+	render func(all map[string]result) string
+}
+
+// sections lists the parts of docs/performance.md.
+var sections = []section{
+	{"machine", renderMachine},
+	{"storms", renderTable(isStorm, "held", "fires/s", "starved", "p50", "p99", "max")},
+	{"costs", renderTable(isStorm, "client CPU", "server CPU", "sent", "received", "transactions", "start")},
+	{"peers", renderTable(isPeerStorm, "held", "lost", "doubled", "p50", "p99", "client CPU", "server CPU", "sent", "transactions")},
+	{"promises", renderPromises},
+	{"shards", renderTable(hasPrefix("shards-"), "held", "p50", "p99", "max", "client CPU", "server CPU", "sent", "transactions")},
+	{"crashes", renderTable(hasPrefix("crash-"), "expiry", "p50", "p99", "max", "gap", "others max", "moved", "reruns", "lost", "doubled")},
+	{"changes", renderTable(hasPrefix("leave-", "join-", "restart-", "reshard-"), "gap", "p50", "p99", "max", "moved", "lost", "doubled")},
+	{"outages", renderTable(hasPrefix("cadence-", "catchup-"), "due", "made", "p50", "max", "resume", "catch-up", "fires/s, shard", "lost", "doubled")},
+	{"footprint", renderTable(hasPrefix("footprint-"), "start", "stop", "memory, instance", "memory, job", "CPU at rest", "sent at rest")},
+	{"primitives", renderTable(hasPrefix("lock-", "leader-", "watch-", "fanout-"), "p50", "p99", "rate", "peer p50", "peer p99", "peer rate")},
+}
+
+// writePage replaces the sections of the document at path, and writes the plots to a
+// directory of the same name beside it.
+func writePage(path, results string) error {
+	all, err := loadResults(results)
+	if err != nil {
+		return err
+	}
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text, err := replaceSections(string(old), all)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := writePlots(strings.TrimSuffix(path, filepath.Ext(path)), all); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
+}
+
+const endMark = "<!-- bench: end -->\n"
+
+// replaceSections replaces the text between "<!-- bench: NAME -->" and the end mark.
+func replaceSections(text string, all map[string]result) (string, error) {
+	for _, s := range sections {
+		mark := "<!-- bench: " + s.name + " -->\n"
+		before, rest, ok := strings.Cut(text, mark)
+		_, after, closed := strings.Cut(rest, endMark)
+		if !ok || !closed {
+			return "", fmt.Errorf("no section %q", s.name)
+		}
+		text = before + mark + s.render(all) + endMark + after
+	}
+	return text, nil
+}
+
+func isStorm(name string) bool {
+	return hasPrefix("storm-", "spread-")(name) && !isPeer(name)
+}
+
+func isPeerStorm(name string) bool {
+	return strings.HasPrefix(name, "storm-") && (isPeer(name) || slices.Contains([]string{"storm-etcd-100", "storm-etcd-500", "storm-etcd-2000"}, name))
+}
+
+func hasPrefix(prefixes ...string) func(name string) bool {
+	return func(name string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	}
+}
+
+// renderTable renders the chosen cases in the order of the list. A cell has the median of
+// the runs and, if it differs, the worst value in parentheses.
+func renderTable(chosen func(name string) bool, columns ...string) func(map[string]result) string {
+	return func(all map[string]result) string {
+		var shown []metric
+		head := []string{"case"}
+		for _, name := range columns {
+			m := metricNamed(name)
+			shown = append(shown, m)
+			if m.unit != "" {
+				name += ", " + m.unit
+			}
+			head = append(head, name)
+		}
+		rows := [][]string{head}
+		for _, c := range cases {
+			r, ok := all[c.name]
+			if !ok || !chosen(c.name) {
+				continue
+			}
+			row := []string{"`" + c.name + "`"}
+			for _, m := range shown {
+				row = append(row, r.cell(m))
+			}
+			rows = append(rows, row)
+		}
+		return markdownTable(rows)
+	}
+}
+
+func (r result) cell(m metric) string {
+	median, worst, ok := r.summaryOf(m)
+	if !ok {
+		return ""
+	}
+	text := m.format(median)
+	if w := m.format(worst); w != text && m.better != neutral {
+		text += " (" + w + ")"
+	}
+	return text
+}
+
+// markdownTable renders rows, the first of which is the head.
+func markdownTable(rows [][]string) string {
+	var b strings.Builder
+	for i, row := range rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			b.WriteString(strings.Repeat("|---", len(row)) + "|\n")
+		}
+	}
+	return b.String()
+}
+
+// renderMachine names the circumstances of all results.
+func renderMachine(all map[string]result) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var first, last time.Time
+	var newest result
+	low, high, runs := 1e9, 0.0, 1<<30
+	var lengths []time.Duration
+	commits := map[string]string{}
+	for _, r := range all {
+		if first.IsZero() || r.When.Before(first) {
+			first = r.When
+		}
+		if r.When.After(last) {
+			last, newest = r.When, r
+		}
+		runs = min(runs, len(r.Runs))
+		lengths = append(lengths, r.Duration)
+		commits[r.Versions["rota"]] = ""
+		for _, x := range r.Runs {
+			low, high = min(low, x.LoadBefore), max(high, x.LoadBefore, x.LoadAfter)
+		}
+	}
+	rows := [][]string{
+		{"", ""},
+		{"measured", first.Format(time.DateOnly) + " to " + last.Format(time.DateOnly)},
+		{"machine", fmt.Sprintf("%d cores of %s, %s, Linux %s", newest.Machine.Cores, newest.Machine.CPU, newest.Machine.Memory, newest.Machine.Kernel)},
+		{"load average", fmt.Sprintf("%.1f to %.1f", low, high)},
+		{"fsync of 2 KiB, median", newest.Machine.Sync.Round(10 * time.Microsecond).String()},
+		{"runs of each case", fmt.Sprintf("at least %d, of %v to %v", runs, slices.Min(lengths), slices.Max(lengths))},
+	}
+	rows = append(rows, []string{"rota", strings.Join(sortedKeys(commits), ", ")}) // a case that was not run again has an older one
+	for _, name := range sortedKeys(newest.Versions) {
+		if name != "rota" {
+			rows = append(rows, []string{name, newest.Versions[name]})
+		}
+	}
+	return markdownTable(rows)
+}
+
+func sortedKeys(m map[string]string) (keys []string) {
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// renderPromises shows the promises of each library.
+func renderPromises(map[string]result) string {
+	rows := [][]string{{"library", "store", "used as", "a fire may be lost", "a fire may run twice without a crash", "after a crash", "the run gets its fire", "shards"}}
+	add := func(library, store string) {
+		p := libraryPromises[library]
+		rows = append(rows, []string{library, store, p.idiom, yesNo(p.mayLose), yesNo(p.mayDouble), p.failover, p.fireTime, p.sharding})
+	}
+	add("rota", "etcd, ZooKeeper, memory")
+	for _, p := range peerStores {
+		add(p.library, p.store)
+	}
+	return markdownTable(rows)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// pageIsCurrent reports whether the document shows the results.
+func pageIsCurrent(path, results string) (bool, error) {
+	all, err := loadResults(results)
+	if err != nil {
+		return false, err
+	}
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	text, err := replaceSections(string(old), all)
+	return bytes.Equal([]byte(text), old), err
+}
