@@ -106,7 +106,7 @@ func TestStored_LargestTxn(t *testing.T) {
 	c := p.open()
 	s := openSession(t, c)
 	x := registry.Txn{}
-	for i := range registry.PortableLimits.TxnItems {
+	for i := range registry.PortableLimits.TxnItems / 2 {
 		x.Then = append(x.Then, registry.CreateOwned(registry.Join("d", "~"+string(rune('A'+i%26))+string(rune('a'+i/26))), nil, s.ID()))
 	}
 	_, err := c.Txn(t.Context(), x)

@@ -26,8 +26,14 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	defer end()
 	t.ID = t.ID.OrNew()
 	needs := c.preconditions(t)
+	request := &pb.TxnRequest{Compare: allCompares(needs), Success: c.writeRequests(t)}
+	if len(t.Then) == 0 {
+		// A transaction without any request is answered by a member from its own state, which may
+		// lag. With reads that have to be linearizable it is not.
+		request.Failure = diagnosticReads(needs)
+	}
 	for {
-		resp, err := c.sendTxn(ctx, &pb.TxnRequest{Compare: allCompares(needs), Success: c.writeRequests(t)})
+		resp, err := c.sendTxn(ctx, request)
 		switch {
 		case errors.Is(err, registry.ErrQuota):
 			return c.resolveQuotaError(ctx, t, needs, err)
@@ -35,6 +41,8 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 			return registry.Rev{}, fmt.Errorf("commit: %w", err)
 		case resp.Succeeded:
 			return revOf(resp.Header.Revision), nil
+		case len(t.Then) == 0:
+			return registry.Rev{}, refusalError(t, needs, resp.Responses)
 		}
 		if err := c.explainRefusal(ctx, t, needs); err != nil {
 			return registry.Rev{}, err
@@ -126,7 +134,7 @@ func (l *link) sendTxn(ctx context.Context, r *pb.TxnRequest) (resp *pb.TxnRespo
 }
 
 // refusalError returns the error for the first item of t whose precondition did not hold. found
-// holds the keys as of the revision of explainRefusal's read.
+// holds the keys as they were read.
 func refusalError(t registry.Txn, needs []precondition, found []*pb.ResponseOp) error {
 	for i := range needs {
 		n := &needs[i]
