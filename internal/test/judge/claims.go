@@ -62,6 +62,9 @@ func (o *Judge) judgeGivenUp(j *jobState, inc string, rec *claimsRecord, lost in
 			if rec.Watermarks[i].covers(sh.orphan.next(false)) && j.plan.owner(n) == inc {
 				given++
 				sh.orphan = nil
+				if j.plan.Disabled.has(n) {
+					sh.free = instantOf(o.now) // until now the re-run held up the fires after it, as a disabled shard makes none
+				}
 			}
 		})
 	}
