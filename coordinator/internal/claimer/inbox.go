@@ -145,7 +145,7 @@ func (c *Claimer) DrainInbox() {
 func (c *Claimer) setBatching() {
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
-	c.Inbox.batching = len(c.held.jobs)+len(c.carried.jobs) > 0 && len(c.Frozen) == 0 && !c.Draining
+	c.Inbox.batching = len(c.held.jobs) > 0 && len(c.Frozen) == 0 && !c.Draining
 }
 
 // setAwaited records whether a fire is due for a shard of a job that runs. Such a shard's end wakes

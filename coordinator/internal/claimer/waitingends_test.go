@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,10 +26,10 @@ import (
 // regular is a program with regular fires, which counts its calls.
 type regular struct {
 	interval time.Duration
-	calls    atomic.Int64
+	calls    *atomic.Int64
 }
 
-func (p *regular) Due(last, _, now time.Time) due.Due {
+func (p regular) Due(last, _, now time.Time) due.Due {
 	p.calls.Add(1)
 	next := last.Truncate(p.interval).Add(p.interval)
 	if next.After(now) {
@@ -37,18 +38,22 @@ func (p *regular) Due(last, _, now time.Time) due.Due {
 	return due.Due{Fire: next}
 }
 
-func (p *regular) SkipDue(last, until, now time.Time) due.Due { return p.Due(last, until, now) }
+func (p regular) SkipDue(last, until, now time.Time) due.Due { return p.Due(last, until, now) }
 
 // timedWork is a Work whose runs take some time.
 type timedWork struct {
-	program  *regular
-	duration func(Run) time.Duration
+	intervals []time.Duration // by job; a job's number is the revision of its definition
+	calls     atomic.Int64    // of the programs
+	duration  func(Run) time.Duration
 
 	mu     sync.Mutex
 	starts map[string][]time.Time // by job
 }
 
-func (w *timedWork) Compile(json.RawMessage) (due.Program, error) { return w.program, nil }
+func (w *timedWork) Compile(def json.RawMessage) (due.Program, error) {
+	job, err := record.ParseJob(def)
+	return regular{w.intervals[job.Revision], &w.calls}, err
+}
 
 func (w *timedWork) Start(ctx context.Context, r Run, done func(error)) {
 	w.mu.Lock()
@@ -73,10 +78,13 @@ type claimingFixture struct {
 	skew   atomic.Int64 // of the wall clock, in nanoseconds
 }
 
+// everySecond returns the intervals of jobs that fire each second.
+func everySecond(jobs int) []time.Duration { return slices.Repeat([]time.Duration{time.Second}, jobs) }
+
 // runClaimer runs a claimer, calls test after 10.5 s, and ends the claimer.
-func runClaimer(t *testing.T, jobs int, interval time.Duration, duration func(Run) time.Duration, test func(t *testing.T, f *claimingFixture)) {
+func runClaimer(t *testing.T, intervals []time.Duration, duration func(Run) time.Duration, test func(t *testing.T, f *claimingFixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &claimingFixture{timedWork: &timedWork{program: &regular{interval: interval}, duration: duration, starts: map[string][]time.Time{}}, server: memory.New()}
+		f := &claimingFixture{timedWork: &timedWork{intervals: intervals, duration: duration, starts: map[string][]time.Time{}}, server: memory.New()}
 		f.server.Record()
 		reg := f.server.Client("me")
 		session, err := reg.OpenSession(t.Context(), registry.SessionOptions{TTL: time.Hour})
@@ -86,10 +94,12 @@ func runClaimer(t *testing.T, jobs int, interval time.Duration, duration func(Ru
 		log := slog.New(slog.DiscardHandler)
 		plans := feed.New(f.keys.Plans(), log, func(registry.Entry) (*record.Plan, error) { return nil, nil })
 		plans.ApplyBatch(registry.Batch{Kind: registry.Snapshot})
-		for i := range jobs {
+		for i := range intervals {
 			plan := coordtest.PlanOfOwnShards(t, 1)
 			plan.Job = fmt.Sprintf("job-%04d", i)
-			plan.Epochs = []record.Epoch{coordtest.Epoch(t, 1, record.InstantOf(time.Now()), 1)}
+			epoch, err := record.NewEpoch(1, record.InstantOf(time.Now()), []byte(coordtest.Def(plan.Job, i, 1, "")))
+			require.NoError(t, err)
+			plan.Epochs = []record.Epoch{epoch}
 			rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(f.keys.Plan(plan.Job), nil)}})
 			require.NoError(t, err)
 			plans.RecordWrite(plan.Job, rev, plan)
@@ -124,7 +134,7 @@ func TestWaitingEnds(t *testing.T) {
 	const job = "job-0000"
 	at := func(d time.Duration) func(Run) time.Duration { return func(Run) time.Duration { return d } }
 	t.Run("the end of a short run is recorded by the next claim", func(t *testing.T) {
-		runClaimer(t, 1, time.Second, at(200*time.Millisecond), func(t *testing.T, f *claimingFixture) {
+		runClaimer(t, []time.Duration{time.Second}, at(200*time.Millisecond), func(t *testing.T, f *claimingFixture) {
 			assert.True(t, f.runningNow(t, job), "it ended 0.3 s ago")
 			f.server.ResetCounts()
 			time.Sleep(10 * time.Second)
@@ -133,7 +143,7 @@ func TestWaitingEnds(t *testing.T) {
 		})
 	})
 	t.Run("it is recorded within a second if the clock is set back, and no claim comes", func(t *testing.T) {
-		runClaimer(t, 1, time.Second, at(200*time.Millisecond), func(t *testing.T, f *claimingFixture) {
+		runClaimer(t, []time.Duration{time.Second}, at(200*time.Millisecond), func(t *testing.T, f *claimingFixture) {
 			f.skew.Store(int64(-time.Hour))
 			time.Sleep(600 * time.Millisecond)
 			assert.True(t, f.runningNow(t, job))
@@ -142,11 +152,30 @@ func TestWaitingEnds(t *testing.T) {
 		})
 	})
 	t.Run("the end of a run that took longer than a second does not wait for the next claim", func(t *testing.T) {
-		runClaimer(t, 1, 5*time.Second, at(4300*time.Millisecond), func(t *testing.T, f *claimingFixture) {
+		runClaimer(t, []time.Duration{5 * time.Second}, at(4300*time.Millisecond), func(t *testing.T, f *claimingFixture) {
 			time.Sleep(3750 * time.Millisecond) // 14.25 s
 			assert.True(t, f.runningNow(t, job))
 			time.Sleep(200 * time.Millisecond) // it ended 150 ms ago
 			assert.False(t, f.runningNow(t, job))
+		})
+	})
+	t.Run("the end of another run is recorded within 100 ms while ends wait for a claim", func(t *testing.T) {
+		durations := func(r Run) time.Duration {
+			switch r.Job {
+			case "job-0001":
+				return 5300 * time.Millisecond
+			case "job-0002":
+				return time.Hour
+			}
+			return 10 * time.Millisecond
+		}
+		runClaimer(t, []time.Duration{time.Second, time.Minute, time.Second}, durations, func(t *testing.T, f *claimingFixture) {
+			time.Sleep(54*time.Second + 750*time.Millisecond) // 65.25 s: the run of 60 s has not ended
+			assert.True(t, f.runningNow(t, "job-0000"))
+			assert.True(t, f.runningNow(t, "job-0001"))
+			time.Sleep(160 * time.Millisecond) // it ended 110 ms ago
+			assert.False(t, f.runningNow(t, "job-0001"))
+			assert.True(t, f.runningNow(t, "job-0000"), "its end waits for the claim of 66 s")
 		})
 	})
 	t.Run("a due fire starts at once when the run before it ends, beside a run that does not end", func(t *testing.T) {
@@ -156,7 +185,7 @@ func TestWaitingEnds(t *testing.T) {
 			}
 			return 1500 * time.Millisecond
 		}
-		runClaimer(t, 2, time.Second, slow, func(t *testing.T, f *claimingFixture) {
+		runClaimer(t, everySecond(2), slow, func(t *testing.T, f *claimingFixture) {
 			starts := f.starts["job-0001"]
 			require.Greater(t, len(starts), 5)
 			for i, s := range starts[1:] {
@@ -169,11 +198,11 @@ func TestWaitingEnds(t *testing.T) {
 func TestClaimer_DecidesOncePerClaimOfManyJobs(t *testing.T) {
 	for _, jobs := range []int{50, 500} {
 		t.Run(fmt.Sprintf("%d jobs", jobs), func(t *testing.T) {
-			runClaimer(t, jobs, time.Second, func(Run) time.Duration { return 0 }, func(t *testing.T, f *claimingFixture) {
-				f.program.calls.Store(0)
+			runClaimer(t, everySecond(jobs), func(Run) time.Duration { return 0 }, func(t *testing.T, f *claimingFixture) {
+				f.calls.Store(0)
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
-				assert.LessOrEqual(t, float64(f.program.calls.Load())/float64(10*jobs), 2.2, "calls of Due per fire: one for the fire, one for the next")
+				assert.LessOrEqual(t, float64(f.calls.Load())/float64(10*jobs), 2.2, "calls of Due per fire: one for the fire, one for the next")
 			})
 		})
 	}
