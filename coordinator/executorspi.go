@@ -21,6 +21,8 @@ type (
 	Work = claimer.Work
 	// Run is a claimed run.
 	Run = claimer.Run
+	// RetryError is the error by which Work reports a failed run as to be made again.
+	RetryError = claimer.RetryError
 	// Program computes which fires of a shard are due under one definition of a job.
 	Program = due.Program
 	// Due is what a Program returns.
@@ -50,6 +52,8 @@ const (
 	MaxRestartGrace = planning.MaxRestartGrace
 	// MaxWeight is the greatest Weight. Greater ones in a member record are cut.
 	MaxWeight = planning.MaxWeight
+	// MaxRetryDelay is the longest delay of a RetryError. Longer ones are cut.
+	MaxRetryDelay = due.MaxRetryDelay
 	// MaxUnoffered is the time after which a job skips its due fires if no live instance
 	// offers it.
 	MaxUnoffered = planning.MaxUnoffered

@@ -29,6 +29,7 @@ type definition struct {
 	OnCrash     CrashPolicy    `json:"on_crash"`
 	OnMisfire   MisfirePolicy  `json:"on_misfire"`
 	MaxAttempts int            `json:"max_attempts"`
+	Retry       retryField     `json:"retry,omitzero"`
 	Tracking    Tracking       `json:"tracking,omitzero"`
 	StartPaused bool           `json:"start_paused,omitempty"`
 
@@ -56,6 +57,7 @@ func definitionOf(j Job) definition {
 		OnCrash:     j.OnCrash,
 		OnMisfire:   j.OnMisfire,
 		MaxAttempts: orDefault(j.MaxAttempts, defaultMaxAttempts),
+		Retry:       retryFieldOf(j.Retry),
 		Tracking:    j.Tracking,
 		StartPaused: j.StartPaused,
 		RunOn:       maps.Clone(j.RunOn),
@@ -154,7 +156,11 @@ func (d definition) problems() []problem {
 	for _, err := range record.CheckLabels(d.RunOn, record.MaxRunOn) {
 		report("RunOn", err)
 	}
+	report("Retry", d.Retry.check())
 	report("Tracking", d.Tracking.check())
+	if d.Tracking == TrackClaims && d.Retry != (retryField{}) {
+		report("Retry", errors.New("needs TrackRuns: with TrackClaims, ends are not recorded"))
+	}
 	return all
 }
 

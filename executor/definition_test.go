@@ -24,13 +24,13 @@ func TestDefinition_Stored(t *testing.T) {
 	})
 	t.Run("with all fields", func(t *testing.T) {
 		assert.Equal(t, `{"description":"<b> & co","max_attempts":5,"name":"settle","on_crash":"count as failed",`+
-			`"on_misfire":"run all 7","param":"p","revision":4,"run_on":{"pool":"gpu","zone":"a"},"schedule":"cron 0 3 * * * in Asia/Shanghai",`+
-			`"shard_params":{"0":"Beijing","1":"Shanghai"},"shards":3,"start_paused":true,"strategy":"average","timeout":"1m30s","tracking":"claims"}`,
+			`"on_misfire":"run all 7","param":"p","retry":{"factor":2,"initial":"1s","jitter":0.2,"max":2,"max_interval":"1m"},"revision":4,"run_on":{"pool":"gpu","zone":"a"},"schedule":"cron 0 3 * * * in Asia/Shanghai",`+
+			`"shard_params":{"0":"Beijing","1":"Shanghai"},"shards":3,"start_paused":true,"strategy":"average","timeout":"1m30s"}`,
 			encode(t, definitionOf(Job{
 				Name: "settle", Description: "<b> & co", Schedule: Cron("0 3 * * *").In("Asia/Shanghai"), Shards: 3,
 				ShardParams: map[int]string{1: "Shanghai", 0: "Beijing"}, Param: "p", Revision: 4, Strategy: "average",
 				Timeout: 90 * time.Second, OnCrash: CountAsFailed, OnMisfire: RunAll(7), MaxAttempts: 5,
-				StartPaused: true, Tracking: TrackClaims, RunOn: map[string]string{"zone": "a", "pool": "gpu"}, Handler: HandlerFunc(noop),
+				StartPaused: true, Retry: Retry{Max: 2}, RunOn: map[string]string{"zone": "a", "pool": "gpu"}, Handler: HandlerFunc(noop),
 			})))
 	})
 }
@@ -93,6 +93,7 @@ func TestDefinition_Equal(t *testing.T) {
 		"StartPaused": func(d *definition) { d.StartPaused = true },
 		"RunOn":       func(d *definition) { d.RunOn = map[string]string{"zone": "b"} },
 		"Tracking":    func(d *definition) { d.Tracking = TrackClaims },
+		"Retry":       func(d *definition) { d.Retry = retryFieldOf(Retry{Max: 1}) },
 	}
 	for i := range reflect.TypeFor[definition]().NumField() {
 		field := reflect.TypeFor[definition]().Field(i).Name

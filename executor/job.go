@@ -64,6 +64,9 @@ type Job struct {
 	// lost. So a run that kills its process cannot kill the whole fleet. Attempts that a
 	// shutdown handed back do not count. Zero means 3.
 	MaxAttempts int
+	// Retry determines whether and when a failed run is made again. The zero value makes no
+	// retry: the run counts as failed.
+	Retry Retry
 	// MaxRunning bounds the concurrent runs of this job in this process. Further claimed runs
 	// wait for a worker, in the order of their fires. Zero means 4 per CPU (GOMAXPROCS), and at
 	// least 16. Jobs that wait for other systems can have more, up to the number of shards;
@@ -76,8 +79,8 @@ type Job struct {
 
 // Handler runs one shard for one fire. Handle must return soon after ctx ends; context.Cause
 // reports why it ended: ErrDraining, ErrSessionLost or ErrTimeout. A run whose handler returns
-// an error or panics counts as failed and is not repeated. There is one exception: an error
-// after ErrDraining hands the run back, and another instance makes it again (see
+// an error or panics counts as failed, or is made again as Job.Retry says. An error after
+// ErrDraining hands the run back instead, and another instance makes it again (see
 // Executor.Shutdown). A handler may be called for several shards at the same time. The Run is
 // the handler's to keep and change.
 type Handler interface {

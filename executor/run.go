@@ -28,8 +28,9 @@ type Run struct {
 	// FireTime is the scheduled instant in UTC, equal on every instance. For a triggered run it
 	// is the time of the trigger. It is not the time at which the run started.
 	FireTime time.Time
-	// Attempt is the number of the attempt, from 1.
-	Attempt int
+	// Attempt is the number of the attempt, from 1. Retries is how many of the attempts before
+	// it failed; see Job.Retry. The others crashed or were handed back.
+	Attempt, Retries int
 	// Reason is the reason why this run was started.
 	Reason Reason
 	// Trigger is the number of the trigger of this run. It is zero for a scheduled fire.
@@ -102,6 +103,8 @@ const (
 	// Queued means that the fire was claimed on time, and the run then waited for a worker for
 	// more than a second. See Job.MaxRunning and Options.Workers.
 	Queued
+	// Retried means that the attempt before this one failed. See Job.Retry.
+	Retried
 )
 
 // String returns the reason as a word.
@@ -117,6 +120,8 @@ func (r Reason) String() string {
 		return "triggered"
 	case Queued:
 		return "queued"
+	case Retried:
+		return "retried"
 	}
 	return "unknown"
 }

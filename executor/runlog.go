@@ -18,6 +18,7 @@ type outcome int
 const (
 	runSucceeded outcome = iota
 	runFailed
+	runRetried // it failed or panicked, and is made again
 	runPanicked
 	runLost       // it returned an error after its session was lost; another instance makes it again
 	runHandedBack // its process shuts down; another instance makes it again
@@ -34,6 +35,7 @@ var outcomes = [...]struct {
 }{
 	runSucceeded:  {slog.LevelDebug, "run succeeded", ""},
 	runFailed:     {slog.LevelWarn, "run failed", "more runs failed"},
+	runRetried:    {slog.LevelWarn, "run failed; it is made again after a delay", "more runs failed that are made again"},
 	runLost:       {slog.LevelInfo, "run ended with its session", "more runs ended with their session"},
 	runPanicked:   {slog.LevelWarn, "run panicked", "more runs panicked"},
 	runHandedBack: {slog.LevelInfo, "run handed back: another instance makes it again", "more runs handed back"},
@@ -44,6 +46,9 @@ var outcomes = [...]struct {
 // outcomeOf returns the outcome of a run with context ctx that ended with err.
 func outcomeOf(ctx context.Context, p *program, err error) outcome {
 	var panicked *PanicError
+	if _, ok := err.(*coordinator.RetryError); ok { //nolint:errorlint // the executor's own error, which nothing wraps
+		return runRetried
+	}
 	switch {
 	case err == nil:
 		return runSucceeded
@@ -93,6 +98,9 @@ type burst struct {
 // logEnd logs the end of a run.
 func (l *runLog) logEnd(r *Run, took time.Duration, how outcome, err error) {
 	attrs := []slog.Attr{slog.Int("attempt", r.Attempt), slog.Duration("took", took.Round(time.Microsecond))}
+	if retry, ok := err.(*coordinator.RetryError); ok { //nolint:errorlint // as in outcomeOf
+		attrs = append(attrs, slog.Duration("retry_in", retry.In.Round(time.Millisecond)))
+	}
 	var panicked *PanicError
 	if errors.As(err, &panicked) {
 		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))

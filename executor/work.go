@@ -102,7 +102,7 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, queue
 	}
 	err, began := errGoexit, time.Now()
 	defer func() { e.runs.logEnd(r, time.Since(began), outcomeOf(ctx, p, err), err) }()
-	err = handBackError(ctx, callHandler(ctx, job.Handler, r))
+	err = p.retryError(ctx, r, handBackError(ctx, callHandler(ctx, job.Handler, r)))
 	return err
 }
 
@@ -126,12 +126,14 @@ func newRun(instance string, p *program, c *coordinator.Run) *Run {
 	r := &Run{
 		ID: id, Key: key, Job: c.Job, Instance: instance,
 		Shard: c.Shard, Shards: c.Shards, Param: p.Param, ShardParam: p.ShardParams[c.Shard],
-		FireTime: c.Fire, Attempt: c.Attempt, Trigger: c.Trigger, Fence: c.Fence,
+		FireTime: c.Fire, Attempt: c.Attempt, Retries: c.Retries, Trigger: c.Trigger, Fence: c.Fence,
 	}
 	if c.Param != "" {
 		r.Param = c.Param
 	}
 	switch {
+	case c.Retry:
+		r.Reason = Retried
 	case c.Rerun:
 		r.Reason = Failover
 	case c.Trigger > 0:

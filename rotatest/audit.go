@@ -218,6 +218,7 @@ func pendingReruns(p *record.Plan, r record.Ref) shardset.Set {
 	for _, g := range p.Reruns {
 		same := g.Ref
 		same.Attempt, same.Missed, same.HandedBack = r.Attempt, r.Missed, r.HandedBack
+		same.Retries, same.NotBefore, same.RetryDelay = r.Retries, r.NotBefore, r.RetryDelay
 		if same == r && g.Attempt >= r.Attempt {
 			shards = shards.Union(g.Shards)
 		}
@@ -242,7 +243,7 @@ func (a *commitAudit) auditReaped(incarnation string, was *record.Claims) {
 			untold = untold.Union(g.Shards)
 			continue
 		}
-		missing = missing.Union(g.Shards.Minus(pendingReruns(a.plan, g.Retry())))
+		missing = missing.Union(g.Shards.Minus(pendingReruns(a.plan, g.AfterCrash())))
 	}
 	a.auditHandBacks(incarnation, was, everyShard())
 	if counted := a.plan.Counts.Lost - before.Lost; uint64(missing.Len()) > counted {

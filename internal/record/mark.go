@@ -3,6 +3,7 @@ package record
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -58,20 +59,42 @@ type Ref struct {
 	// HandedBack is how many earlier attempts were handed back. They do not count towards the
 	// job's maximum of attempts.
 	HandedBack int `json:"handed_back,omitempty"`
+	// Retries is how many earlier attempts failed and were followed by another, as the job's
+	// definition wants it. They do not count towards the job's maximum of attempts either.
+	Retries int `json:"retries,omitempty"`
+	// NotBefore is when the attempt may begin if the attempt before it failed, and RetryDelay how
+	// long it waits from that failure on. Both are zero for all other attempts.
+	NotBefore  Instant  `json:"not_before,omitzero"`
+	RetryDelay Duration `json:"retry_delay,omitzero"`
 }
 
-// Retry returns the next attempt after a crash ended r.
-func (r Ref) Retry() Ref {
+// AfterCrash returns the next attempt after a crash ended r.
+func (r Ref) AfterCrash() Ref {
 	r.Attempt++
+	r.NotBefore, r.RetryDelay = 0, 0
 	return r
 }
 
 // Return returns the next attempt after the owner handed r back.
 func (r Ref) Return() Ref {
-	r.Attempt++
+	r = r.AfterCrash()
 	r.HandedBack++
 	return r
 }
+
+// RetryAt returns the next attempt after r failed, which begins no earlier than at.
+func (r Ref) RetryAt(at Instant, delay time.Duration) Ref {
+	r = r.AfterCrash()
+	r.Retries++
+	r.NotBefore, r.RetryDelay = at, Duration(delay)
+	return r
+}
+
+// IsRetry reports whether the attempt before r failed.
+func (r Ref) IsRetry() bool { return r.NotBefore != 0 }
+
+// CrashAttempts returns the number of attempts that count towards the job's maximum of attempts.
+func (r Ref) CrashAttempts() int { return r.Attempt - r.HandedBack - r.Retries }
 
 // Watermark returns the mark of a claim of r.
 func (r Ref) Watermark() Watermark {
@@ -91,7 +114,8 @@ func (r Ref) Compare(o Ref) int {
 		}
 	}
 	return cmp.Or(cmp.Compare(r.Epoch, o.Epoch), cmp.Compare(r.Fire, o.Fire),
-		cmp.Compare(r.Trigger, o.Trigger), cmp.Compare(r.Attempt, o.Attempt), missed, cmp.Compare(r.HandedBack, o.HandedBack))
+		cmp.Compare(r.Trigger, o.Trigger), cmp.Compare(r.Attempt, o.Attempt), missed,
+		cmp.Compare(r.HandedBack, o.HandedBack), cmp.Compare(r.Retries, o.Retries), cmp.Compare(r.NotBefore, o.NotBefore), cmp.Compare(r.RetryDelay, o.RetryDelay))
 }
 
 // WatermarkGroup is a set of shards with the same mark.

@@ -96,7 +96,7 @@ func (m maker) shards() shardset.Set {
 
 func (m maker) counts() (c Counts) {
 	if m.maybe() {
-		c = Counts{uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number())}
+		c = Counts{uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number()), uint64(m.number())}
 	}
 	return c
 }
@@ -108,17 +108,20 @@ func (m maker) marks() (marks Watermarks) {
 	return marks
 }
 
+func (m maker) ref() Ref {
+	return Ref{m.number(), m.instant(), uint64(m.number()), m.number(), m.maybe(), m.number(), m.number(), m.instant(), Duration(m.number())}
+}
+
 func (m maker) runs() (runs Runs) {
 	for range m.IntN(3) {
-		runs = append(runs, RunGroup{m.shards(), Ref{m.number(), m.instant(), uint64(m.number()), m.number(), m.maybe(), m.number()}})
+		runs = append(runs, RunGroup{m.shards(), m.ref()})
 	}
 	return runs
 }
 
 func (m maker) ends() (ended Instant, failures Failures) {
 	for range m.IntN(3) {
-		ref := Ref{m.number(), m.instant(), uint64(m.number()), m.number(), m.maybe(), m.number()}
-		failures = append(failures, Failure{RunGroup{m.shards(), ref}, m.number(), m.instant(), m.text()})
+		failures = append(failures, Failure{RunGroup{m.shards(), m.ref()}, m.number(), m.instant(), m.text()})
 	}
 	return m.instant(), failures
 }

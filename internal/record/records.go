@@ -212,13 +212,14 @@ type Counts struct {
 	Skipped   uint64 `json:"skipped,omitempty"` // fires skipped by the misfire policy, and fires of disabled shards
 	Lost      uint64 `json:"lost,omitempty"`    // runs ended by a crash and not re-run
 	Unknown   uint64 `json:"unknown,omitempty"` // claims with an unknown end after a crash, of jobs that do not track runs
+	Retried   uint64 `json:"retried,omitempty"` // runs that failed and were put on record to be made again
 }
 
 // Add returns the sum.
 func (c Counts) Add(o Counts) Counts {
 	return Counts{
 		c.Claimed + o.Claimed, c.Succeeded + o.Succeeded, c.Failed + o.Failed,
-		c.Skipped + o.Skipped, c.Lost + o.Lost, c.Unknown + o.Unknown,
+		c.Skipped + o.Skipped, c.Lost + o.Lost, c.Unknown + o.Unknown, c.Retried + o.Retried,
 	}
 }
 

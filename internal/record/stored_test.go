@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	fullRuns = `[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"missed":true,"handed_back":1},` +
+	fullRuns = `[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"missed":true,"handed_back":1,"retries":1,"not_before":"1970-01-01T00:16:45Z","retry_delay":"5s"},` +
 		`{"shards":"0","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","trigger":7,"attempt":1}]`
 	fullMarks  = `[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"trigger":9007199254740993,"trigger_attempt":1},{"shards":"4","trigger":3,"trigger_attempt":1}]`
-	fullCounts = `{"claimed":18446744073709551615,"succeeded":2,"failed":3,"skipped":4,"lost":5,"unknown":6}`
+	fullCounts = `{"claimed":18446744073709551615,"succeeded":2,"failed":3,"skipped":4,"lost":5,"unknown":6,"retried":7}`
 	fullEnds   = `"ended":"1970-01-01T00:16:41Z","failures":[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,` +
-		`"missed":true,"handed_back":1,"more":4,"at":"1970-01-01T00:16:40.5Z","error":"日次 <a&b> \"x\"\\\n\u0000\u2028"}]`
+		`"missed":true,"handed_back":1,"retries":1,"not_before":"1970-01-01T00:16:45Z","retry_delay":"5s","more":4,"at":"1970-01-01T00:16:40.5Z","error":"日次 <a&b> \"x\"\\\n\u0000\u2028"}]`
 
 	fullClaims = `{"job":"settle","watermarks":` + fullMarks + `,"running":` + fullRuns + `,"reruns":` + fullRuns + `,"counts":` + fullCounts + `,` + fullEnds + `}`
 
@@ -51,11 +51,11 @@ func fullRecords(t *testing.T) (*Plan, *Claims) {
 			{shardset.Of(4), Watermark{Trigger: 3, TriggerAttempt: 1}},
 		},
 		Reruns: Runs{
-			{shards, Ref{Epoch: 1, Fire: at + 1, Attempt: 2, Missed: true, HandedBack: 1}},
+			{shards, Ref{Epoch: 1, Fire: at + 1, Attempt: 2, Missed: true, HandedBack: 1, Retries: 1, NotBefore: at + 5e9, RetryDelay: 5e9}},
 			{shardset.Of(0), Ref{Epoch: 1, Fire: at + 1, Trigger: 7, Attempt: 1}},
 		},
 		Triggers: []Trigger{{Number: 7, At: at, Epoch: 1, Param: "2026-01", Shards: &shards}, {Number: 8, Shards: &none}, {Number: 9, At: at}},
-		Counts:   Counts{1<<64 - 1, 2, 3, 4, 5, 6}, Problem: "日次", Resets: 2, Unoffered: at, Ended: at + 1e9,
+		Counts:   Counts{1<<64 - 1, 2, 3, 4, 5, 6, 7}, Problem: "日次", Resets: 2, Unoffered: at, Ended: at + 1e9,
 		Decisions: []Decision{{at, 7, "a", "assign 0-3 to a", 2}, {at, 8, "a", "none", 0}},
 		extra:     fields{"novelty": json.RawMessage(`{"x":[1.50,2]}`), "a_novelty": json.RawMessage(`9007199254740993`)},
 	}

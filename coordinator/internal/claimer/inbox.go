@@ -126,8 +126,8 @@ func (c *Claimer) DrainInbox() {
 	for _, e := range ends {
 		j := e.job
 		j.Ended = append(j.Ended, e.EndedRun)
-		if _, frozen := c.Frozen[j]; frozen || j.awaited {
-			c.MarkDirty(j) // a move or a due fire waits for this end
+		if _, frozen := c.Frozen[j]; frozen || j.awaited || e.Retry {
+			c.MarkDirty(j) // a move, a due fire or a retry waits for this end
 		} else {
 			c.holdEnd(j, e.Shard, now, clock)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator/internal/claiming"
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -48,7 +49,7 @@ func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 		}
 		r := Run{
 			Job: j.Claims.Job, Program: b.programs[g.Epoch], Shards: e.Job().Shards,
-			Fire: g.Fire.Time(), Attempt: g.Attempt, Rerun: g.Attempt > 1, Trigger: g.Trigger, Missed: g.Missed,
+			Fire: g.Fire.Time(), Attempt: g.Attempt, Rerun: g.Attempt > 1, Retry: g.IsRetry(), Retries: g.Retries, Trigger: g.Trigger, Missed: g.Missed,
 			Fence: c.FenceBase + b.rev.Seq, Session: c.Session.ID(),
 		}
 		for _, t := range b.plan.Triggers {
@@ -59,22 +60,30 @@ func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 		c.Inbox.addRunning(g.Shards.Len())
 		for s := range g.Shards.All() {
 			r.Shard = s
-			c.Work.Start(ctx, r, c.TrackRun(ctx, j, s, due.WantsReruns(e.Job())))
+			c.Work.Start(ctx, r, c.TrackRun(ctx, j, s, e.Job()))
 		}
 		c.yieldShards(j, g.Shards)
 	}
 }
 
 // TrackRun records that the function of a run is called, and returns the function that records
-// its return. The session is lost if ctx has ended by then. reruns states whether the definition
-// has a run made again that is handed back.
-func (c *Claimer) TrackRun(ctx context.Context, j *JobState, shard int, reruns bool) func(error) {
+// its return, by the run's definition. The session is lost if ctx has ended by then.
+func (c *Claimer) TrackRun(ctx context.Context, j *JobState, shard int, def record.Job) func(error) {
 	job := j.Claims.Job
 	c.Blocked.addRunning(job, shard)
 	return func(err error) {
 		c.Blocked.removeRunning(job, shard)
-		if c.Inbox.addEnded(endedRun{j, claiming.EndedRun{Shard: shard, Err: err, HandedBack: reruns && errors.Is(err, ErrHandedBack)}}, ctx.Err() != nil) {
+		if c.Inbox.addEnded(endedRun{j, newEndedRun(shard, err, def)}, ctx.Err() != nil) {
 			c.wake()
 		}
 	}
+}
+
+// newEndedRun returns the end of a run whose function returned err.
+func newEndedRun(shard int, err error, def record.Job) claiming.EndedRun {
+	e := claiming.EndedRun{Shard: shard, Err: err, HandedBack: due.WantsReruns(def) && errors.Is(err, ErrHandedBack)}
+	if retry, ok := err.(*RetryError); ok && !e.HandedBack && due.TracksRuns(def) { //nolint:errorlint // only an executor's own error, not one of a handler inside it
+		e.Err, e.Retry, e.RetryIn = retry.Err, true, min(max(retry.In, 0), due.MaxRetryDelay)
+	}
+	return e
 }

@@ -29,7 +29,7 @@ type Work interface {
 	// session, with a cause that wraps registry.ErrSessionLost. done must be called exactly once,
 	// when the function has returned: until then the shard neither moves nor runs again in this
 	// process. An error that wraps ErrHandedBack hands the run back: it is pending as another
-	// attempt, for the shard's next owner.
+	// attempt, for the shard's next owner. A *RetryError, unwrapped, has a failed run made again.
 	Start(ctx context.Context, r Run, done func(error))
 	// Yield is called when a run that was started keeps its shard from moving (cause is
 	// ErrMoving), or when the shard is disabled (ErrDisabled). It may be called more than once
@@ -43,6 +43,20 @@ type Work interface {
 // again after a crash, the run counts as failed.
 var ErrHandedBack = errors.New("handed back")
 
+// RetryError is the error of a run that failed and is to be made again as another attempt, by the
+// owner that the shard has then. The attempt is pending until it is claimed, and newer fires of the
+// shard wait for it. If the job's definition does not have ends recorded, the run counts as failed.
+type RetryError struct {
+	In  time.Duration // after the end of the run, at most 24 hours
+	Err error
+}
+
+// Error returns the text of Err.
+func (e *RetryError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *RetryError) Unwrap() error { return e.Err }
+
 // Run is a claimed run.
 type Run struct {
 	Job     string
@@ -51,7 +65,9 @@ type Run struct {
 	Shards  int
 	Fire    time.Time // the scheduled instant, or the instant of the trigger
 	Attempt int       // from 1
-	Rerun   bool      // an earlier attempt crashed or was handed back
+	Rerun   bool      // an earlier attempt crashed, was handed back or failed
+	Retry   bool      // the attempt before this one failed
+	Retries int       // how many earlier attempts failed
 	Trigger uint64    // zero: a scheduled fire
 	Param   string    // of the trigger
 	Missed  bool      // claimed late by the misfire policy

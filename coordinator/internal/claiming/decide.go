@@ -28,6 +28,8 @@ type EndedRun struct {
 	Shard      int
 	Err        error
 	HandedBack bool // the run is to be made again, as the next attempt
+	Retry      bool // the run failed, and is to be made again after RetryIn
+	RetryIn    time.Duration
 }
 
 // Decision is the claims record to commit, and the actions that follow the commit.
@@ -118,12 +120,15 @@ func (in *Input) recordEnds(out *Decision) {
 	if len(in.Ended) == 0 {
 		return
 	}
-	var ended, failed, handedBack shardset.Set
+	var ended, failed, handedBack, retried shardset.Set
 	for _, e := range in.Ended {
 		ended.Add(e.Shard)
 		switch {
 		case e.HandedBack:
 			handedBack.Add(e.Shard)
+		case e.Retry:
+			retried.Add(e.Shard)
+			failed.Add(e.Shard)
 		case e.Err != nil:
 			failed.Add(e.Shard)
 		}
@@ -135,21 +140,45 @@ func (in *Input) recordEnds(out *Decision) {
 		if g.Shards = g.Shards.Intersect(failed); g.Shards.IsZero() {
 			continue
 		}
+		in.addRetries(out, g)
 		first := slices.IndexFunc(in.Ended, func(e EndedRun) bool { return g.Shards.Has(e.Shard) })
+		g.NotBefore, g.RetryDelay = 0, 0 // the shards of one fire fail together, whenever they began
 		out.Claims.Failures = out.Claims.Failures.With(record.Failure{RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error()})
 	}
 	out.Claims.Running = out.Claims.Running.Without(ended)
 	out.Claims.Counts.Succeeded += uint64(ended.Len() - failed.Len() - handedBack.Len())
-	out.Claims.Counts.Failed += uint64(failed.Len())
+	out.Claims.Counts.Failed += uint64(failed.Minus(retried).Len())
+	out.Claims.Counts.Retried += uint64(retried.Len())
 	out.Claims.Ended = in.Now
 	out.Changed = true
+}
+
+// addRetries puts on record the next attempts at failed runs.
+func (in *Input) addRetries(out *Decision, failed record.RunGroup) {
+	for _, e := range in.Ended {
+		if e.Retry && failed.Shards.Has(e.Shard) {
+			out.Claims.Reruns = out.Claims.Reruns.With(shardset.Of(e.Shard), failed.RetryAt(retryTime(in.Now, e.RetryIn), e.RetryIn))
+		}
+	}
+}
+
+// retryTime returns when a retry after a delay may begin. It is rounded up by at most a sixteenth of the
+// delay, so that shards which fail one after the other share few instants, and the record stays small.
+func retryTime(now record.Instant, delay time.Duration) record.Instant {
+	grain := max(delay/16, time.Millisecond)
+	at := int64(now.Add(delay))
+	return record.Instant(at + (int64(grain)-at%int64(grain))%int64(grain))
 }
 
 // claimForShards claims the next run of each free shard. All of them have watermark m.
 func (in *Input) claimForShards(out *Decision, shards shardset.Set, m record.Watermark) {
 	for _, g := range out.pendingReruns(in.Plan) {
 		if sub := shards.Intersect(g.Shards); !sub.IsZero() && !m.Covers(g.Ref) {
-			in.claimRun(out, sub, g.Ref, m)
+			if in.mustWait(g.Ref) {
+				out.wakeNoLaterThan(g.NotBefore)
+			} else {
+				in.claimRun(out, sub, g.Ref, m)
+			}
 			shards = shards.Minus(sub)
 		}
 	}
@@ -167,6 +196,13 @@ func (in *Input) claimForShards(out *Decision, shards shardset.Set, m record.Wat
 		}
 	}
 	in.claimDueFires(out, shards, m, false)
+}
+
+// mustWait reports whether the time of a retry has not come. A retry that a clock beyond the limit put on
+// record does not wait.
+func (in *Input) mustWait(r record.Ref) bool {
+	failed := r.NotBefore.Add(-time.Duration(r.RetryDelay))
+	return r.NotBefore > in.Now && (in.AllowedSkew == 0 || failed <= in.Now.Add(in.maxLead()))
 }
 
 // skipForDisabled skips and counts the due fires of free, disabled shards with watermark m. Triggers
@@ -197,12 +233,12 @@ func (in *Input) dropsReruns() bool {
 	return job.OnCrash == record.CrashFail && due.TracksRuns(job)
 }
 
-// dropReruns counts the pending re-runs of free shards as lost. It returns the watermarks with these
+// dropReruns counts the pending re-runs of free shards as lost, apart from retries. It returns the watermarks with these
 // re-runs covered, so that no other instance runs them either.
 func (in *Input) dropReruns(out *Decision, watermarks record.Watermarks, free shardset.Set) record.Watermarks {
 	for _, g := range out.pendingReruns(in.Plan) {
 		for _, group := range watermarks.Split(free.Intersect(g.Shards)) {
-			if group.Covers(g.Ref) {
+			if group.Covers(g.Ref) || g.IsRetry() {
 				continue
 			}
 			m := group.Max(g.Watermark())

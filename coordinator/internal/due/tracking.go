@@ -1,11 +1,16 @@
 package due
 
 import (
+	"time"
+
 	"github.com/rota-dev/rota/internal/record"
 )
 
 // CrashedRunError is the recorded error of a run whose session expired.
 const CrashedRunError = "the session expired during the run"
+
+// MaxRetryDelay bounds the time between a failed run and its retry.
+const MaxRetryDelay = 24 * time.Hour
 
 // RecordsEnds reports whether an owner that knows plan p commits the end of each run at once
 // instead of with its next claim.

@@ -117,7 +117,7 @@ func (x *explorer) endHandler(p *process, shard int, err error) {
 		return
 	}
 	l, a := x.claimerOf(&world{}, p)
-	l.TrackRun(context.Background(), a, shard, true)(err)
+	l.TrackRun(context.Background(), a, shard, record.Job{})(err)
 	l.DrainInbox()
 	p.running = p.running.Minus(shardset.Of(shard))
 	p.jobState = l.CopyJobState(x.segment())

@@ -54,6 +54,8 @@ var scenarios = []scenario{
 	{name: "drains", procs: 3, shards: 1, faults: faultBudget{drains: 2, crashes: 1, lostReplies: 1}, named: true},
 	{name: "drains that hand runs back", procs: 3, shards: 2, faults: faultBudget{drains: 2, crashes: 1, lostReplies: 1}, named: true, handsBack: true},
 	{name: "drains that hand runs of triggers back", procs: 2, late: 1, shards: 2, faults: faultBudget{drains: 1, crashes: 1, triggers: 1, revisions: 1}, handsBack: true},
+	{name: "runs fail and are retried", procs: 2, late: 1, shards: 2, faults: faultBudget{failures: 2, crashes: 1, drains: 1, lostReplies: 1}},
+	{name: "runs of triggers fail and are retried", procs: 2, shards: 2, faults: faultBudget{failures: 2, triggers: 1, revisions: 1, crashes: 1}},
 	{name: "a store that lags", procs: 3, shards: 2, faults: faultBudget{staleReads: 1, crashes: 2}},
 	{name: "a cold start on a store that lags", procs: 3, shards: 1, faults: faultBudget{staleReads: 1, crashes: 2}, cold: true},
 	{name: "a late member on a store that lags", procs: 2, late: 1, shards: 3, faults: faultBudget{staleReads: 1, crashes: 2}},

@@ -38,7 +38,7 @@ type world struct {
 
 // faultBudget is the number of faults and requests that may still happen.
 type faultBudget struct {
-	crashes, expiries, lostReplies, revisions, drains, triggers, resets, recordEdits, staleReads int
+	crashes, expiries, lostReplies, revisions, drains, triggers, resets, recordEdits, staleReads, failures int
 }
 
 // claimedRun is a committed claim.
@@ -59,6 +59,9 @@ type epoch struct {
 
 // instants are the values of the clock. Two fires lie between them.
 var instants = []record.Instant{instantAt(1), instantAt(60), instantAt(120), instantAt(150)}
+
+// retryDelay is the delay of some retries: they wait for the next instant.
+const retryDelay = 10 * time.Second
 
 func instantAt(seconds int64) record.Instant {
 	return record.InstantOf(time.Unix(1_200_000_000+seconds, 0))
@@ -340,6 +343,7 @@ func (e *encoder) state(x *explorer, s *world) {
 	e.int(s.left.resets)
 	e.int(s.left.recordEdits)
 	e.int(s.left.staleReads)
+	e.int(s.left.failures)
 	e.int(s.triggersAccepted)
 	e.int(s.resetsAccepted)
 	e.int(s.highestRevision)
@@ -403,6 +407,8 @@ func (e *encoder) proc(x *explorer, p *process) {
 		for _, end := range a.Ended {
 			e.int(end.Shard)
 			e.bool(end.HandedBack)
+			e.int(int(end.RetryIn))
+			e.bool(end.Retry)
 		}
 	}
 	e.int(-1)

@@ -1,8 +1,10 @@
 package explore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/registry"
@@ -94,6 +96,13 @@ func (x *explorer) emitProcessSteps(s *world, i int, emit emitStep) {
 		if x.handsBack && p.draining && p.running.Has(shard) {
 			step(fmt.Sprintf("handler of shard %d hands its run back", shard), func(_ *world, p *process) error {
 				x.endHandler(p, shard, claimer.ErrHandedBack)
+				return nil
+			})
+		}
+		if s.left.failures > 0 && p.running.Has(shard) {
+			step(fmt.Sprintf("handler of shard %d fails, to be retried", shard), func(n *world, p *process) error {
+				n.left.failures--
+				x.endHandler(p, shard, &claimer.RetryError{In: time.Duration(n.left.failures%2) * retryDelay, Err: errors.New("failed")})
 				return nil
 			})
 		}

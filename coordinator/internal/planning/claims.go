@@ -65,7 +65,11 @@ func (p *jobPlanner) foldClaims(claims record.Claims, shards shardset.Set) {
 	p.next.Reruns = due.Unclaimed(p.next.Reruns, p.next.Watermarks)
 	for _, g := range due.Unclaimed(claims.Reruns.Within(shards), p.next.Watermarks) {
 		p.next.Reruns = p.next.Reruns.With(g.Shards, g.Ref)
-		p.explain("re-run %s, handed back", g.Shards)
+		if g.IsRetry() {
+			p.explain("retry %s", g.Shards)
+		} else {
+			p.explain("re-run %s, handed back", g.Shards)
+		}
 	}
 }
 

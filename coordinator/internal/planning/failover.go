@@ -87,7 +87,7 @@ func (p *jobPlanner) absorbClaims(claims record.Claims, shards shardset.Set) {
 		if running.IsZero() {
 			continue
 		}
-		rerun := g.Retry()
+		rerun := g.AfterCrash()
 		switch epoch, known := p.next.Epoch(g.Epoch); {
 		case !known: // another writer deleted the plan or wrote an older one
 			p.countLost(running, g.Ref)
@@ -113,7 +113,7 @@ func (p *jobPlanner) countLost(running shardset.Set, r record.Ref) {
 
 // mayRerun reports whether a crashed run may run again. Attempts are limited because a run that
 // crashes its instance could crash the whole fleet, one instance after another. Attempts that were
-// handed back crashed no instance and do not count.
+// handed back or failed crashed no instance and do not count.
 func mayRerun(job record.Job, rerun record.Ref) bool {
-	return job.OnCrash != record.CrashFail && rerun.Attempt-rerun.HandedBack <= job.Attempts()
+	return job.OnCrash != record.CrashFail && rerun.CrashAttempts() <= job.Attempts()
 }

@@ -81,10 +81,15 @@ func (p *jobPlanner) skipDue() {
 	p.next.Watermarks = p.next.Watermarks.Raise(shardset.Range(0, p.next.Shards()), record.Watermark{Epoch: last.Number, Fire: min(last.Until-1, p.Now)})
 }
 
-// loseReruns counts all pending re-runs as lost, and raises the watermarks as if they were claimed.
+// loseReruns counts all pending re-runs as lost, or retries as failed, and raises the watermarks as if they were claimed.
 func (p *jobPlanner) loseReruns() {
 	for _, g := range p.next.Reruns {
 		p.next.Watermarks = p.next.Watermarks.Raise(g.Shards, g.Watermark())
+		if g.IsRetry() {
+			p.next.Counts.Failed += uint64(g.Shards.Len()) // the failure is on record
+			p.explain("count %s as failed", g.Shards)
+			continue
+		}
 		p.next.Counts.Lost += uint64(g.Shards.Len())
 		g.Attempt-- // the attempt that crashed
 		p.next.Failures = p.next.Failures.With(record.Failure{RunGroup: g, At: p.Now, Error: due.CrashedRunError})

@@ -27,6 +27,12 @@ func (o *Judge) judgeClaimsRecord(c *Commit, op *registry.Op, j *jobState, inc s
 			o.judgeHandBack(j, n, inc, r)
 			return
 		}
+		for _, after := range []runs{rec.Reruns, rec.Running} {
+			if next, ok := after.of(n); ok && next.isRetryOf(r) {
+				o.judgeRetry(j, n, inc, r, next)
+				return
+			}
+		}
 		o.addEnd(j, n, inc, r)
 	})
 	o.judgeGivenUp(j, inc, rec, rec.Counts.Lost-old.Counts.Lost)
@@ -56,7 +62,7 @@ func (o *Judge) judgeGivenUp(j *jobState, inc string, rec *claimsRecord, lost in
 	for i := range rec.Watermarks {
 		rec.Watermarks[i].Shards.all(func(n int) {
 			sh := j.shard(n)
-			if sh.orphan == nil || !sh.orphan.pending {
+			if sh.orphan == nil || !sh.orphan.pending || sh.orphan.follow.NotBefore != 0 {
 				return
 			}
 			if rec.Watermarks[i].covers(sh.orphan.next(false)) && j.plan.owner(n) == inc {
@@ -84,8 +90,22 @@ func (o *Judge) judgeHandBack(j *jobState, n int, inc string, r run) {
 	sh := j.shard(n)
 	delete(sh.running, inc)
 	sh.free = instantOf(o.now)
-	sh.orphan = &orphan{run: r, fence: sh.fence, since: instantOf(o.now), pending: true}
+	sh.orphan = &orphan{run: r, fence: sh.fence, since: instantOf(o.now), pending: true, follow: r.next(true)}
 	o.report.HandedBack++
+}
+
+// judgeRetry judges a failed run that its owner put on record to be made again as next.
+func (o *Judge) judgeRetry(j *jobState, n int, inc string, r, next run) {
+	e := j.epoch(r.Epoch)
+	if e != nil && (e.Def.endsUntracked() || e.Def.Retry.Max >= 0 && r.Retries >= e.Def.Retry.Max) {
+		o.addJobViolation(3, j, "shard %d: %s retries %s, but the definition allows %d retries", n, inc, r, e.Def.Retry.Max)
+	}
+	sh := j.shard(n)
+	delete(sh.running, inc)
+	sh.free = instantOf(o.now)
+	sh.orphan = &orphan{run: r, fence: sh.fence, since: max(instantOf(o.now), next.NotBefore), pending: true, follow: next}
+	o.report.Retries++
+	j.counts.Retried++
 }
 
 // addEnd records the end of a run that a claims record no longer lists.
@@ -151,6 +171,9 @@ func (o *Judge) judgeOrder(j *jobState, n int, r run) {
 		if r.work() != lost.work() || r.Attempt != lost.Attempt+1 {
 			o.addJobViolation(3, j, "shard %d: %s was claimed before the re-run of %s, whose session ended", n, r, lost.run)
 			return
+		}
+		if early := lost.follow.NotBefore - instantOf(o.now).add(o.maxClockError); early > 0 && !o.wrongClocks {
+			o.addJobViolation(3, j, "shard %d: %s was claimed %v before its time", n, r, early.duration())
 		}
 		sh.orphan = nil
 		o.report.Reruns++

@@ -48,7 +48,7 @@ func (o *Judge) IsSettled(now time.Time, slack time.Duration) bool {
 // judgeNothingPending judges that all due fires and triggers were claimed or skipped.
 func (o *Judge) judgeNothingPending(j *jobState, due instant) {
 	for n, sh := range j.shards {
-		if sh.orphan != nil {
+		if sh.orphan != nil && sh.orphan.since <= due {
 			o.addJobViolation(3, j, "shard %d: %s, whose session ended at %v, was never claimed again", n, sh.orphan.run, sh.orphan.since)
 		}
 		last := j.epochs[len(j.epochs)-1].Number

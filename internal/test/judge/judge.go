@@ -97,12 +97,14 @@ type shardState struct {
 	active    []*Call
 }
 
-// orphan is a run whose session has ended.
+// orphan is a run that is to be made again: its session has ended, or its owner handed it back or
+// retries it.
 type orphan struct {
 	run
 	fence   uint64
 	since   instant
 	pending bool // on record as a re-run
+	follow  run  // the attempt that is on record instead, if its owner put it there
 }
 
 // claimState is a claim that was committed.

@@ -273,7 +273,7 @@ func (o *Judge) judgeFailover(reaped []reaping, before map[*jobState]tallies) {
 		b.claims.Running.all(func(n int, r run) {
 			want[b.job] = want[b.job].plus(o.judgeInFlight(b.job, n, b.incarnation, r))
 		})
-		b.claims.Reruns.all(func(n int, r run) { o.judgePendingHandBack(b.job, n, b.incarnation, r) })
+		b.claims.Reruns.all(func(n int, r run) { o.judgeFollowing(b.job, n, b.incarnation, r) })
 	}
 	for j, n := range want {
 		if j.plan == nil {
@@ -291,14 +291,14 @@ func (o *Judge) judgeFailover(reaped []reaping, before map[*jobState]tallies) {
 	}
 }
 
-// judgePendingHandBack judges that the plan holds a run that was handed back as pending, unless it was claimed.
-func (o *Judge) judgePendingHandBack(j *jobState, n int, inc string, r run) {
+// judgeFollowing judges that the plan holds a run that its owner put on record as pending, unless it was claimed.
+func (o *Judge) judgeFollowing(j *jobState, n int, inc string, r run) {
 	lost := j.shard(n).orphan
-	if j.plan == nil || lost == nil || lost.next(true) != r {
+	if j.plan == nil || lost == nil || lost.follow != r {
 		return
 	}
 	if pending, ok := j.plan.Reruns.of(n); !ok || pending != r {
-		o.addJobViolation(3, j, "shard %d: %s, which %s handed back, is not pending in the plan", n, r, inc)
+		o.addJobViolation(3, j, "shard %d: %s, which %s put on record, is not pending in the plan", n, r, inc)
 	}
 }
 
@@ -314,7 +314,7 @@ func (o *Judge) judgeInFlight(j *jobState, n int, inc string, r run) (counted ta
 		sh.orphan = nil
 		return tallies{Unknown: 1}
 	}
-	if e == nil || e.Def.OnCrash == countAsFailed || r.Attempt-r.HandedBack >= e.Def.MaxAttempts {
+	if e == nil || e.Def.OnCrash == countAsFailed || r.crashAttempts() >= e.Def.MaxAttempts {
 		o.judgeLateFailover(j, n, inc, sh.orphan)
 		sh.orphan = nil
 		return tallies{Lost: 1}

@@ -185,12 +185,26 @@ type run struct {
 	Attempt int     `json:"attempt"`
 	Missed  bool    `json:"missed"`
 
-	HandedBack int `json:"handed_back"` // of the attempts before
+	HandedBack int     `json:"handed_back"` // of the attempts before
+	Retries    int     `json:"retries"`     // of the attempts before
+	NotBefore  instant `json:"not_before"`  // if the attempt before failed
+	RetryDelay string  `json:"retry_delay"`
 }
+
+// isRetryOf reports whether r is the attempt after one that failed.
+func (r run) isRetryOf(failed run) bool {
+	next := failed.next(false)
+	next.Retries, next.NotBefore, next.RetryDelay = next.Retries+1, r.NotBefore, r.RetryDelay
+	return r == next && r.NotBefore != 0
+}
+
+// crashAttempts returns the attempts that count towards the maximum.
+func (r run) crashAttempts() int { return r.Attempt - r.HandedBack - r.Retries }
 
 // next returns the attempt after one that was lost or handed back.
 func (r run) next(handedBack bool) run {
 	r.Attempt++
+	r.NotBefore, r.RetryDelay = 0, ""
 	if handedBack {
 		r.HandedBack++
 	}
@@ -247,12 +261,13 @@ type tallies struct {
 	Skipped   int `json:"skipped"`
 	Lost      int `json:"lost"`
 	Unknown   int `json:"unknown"`
+	Retried   int `json:"retried"`
 }
 
 func (t tallies) plus(o tallies) tallies {
 	return tallies{
 		t.Claimed + o.Claimed, t.Succeeded + o.Succeeded, t.Failed + o.Failed,
-		t.Skipped + o.Skipped, t.Lost + o.Lost, t.Unknown + o.Unknown,
+		t.Skipped + o.Skipped, t.Lost + o.Lost, t.Unknown + o.Unknown, t.Retried + o.Retried,
 	}
 }
 
@@ -314,6 +329,10 @@ type definition struct {
 	OnMisfire   string `json:"on_misfire"`
 	MaxAttempts int    `json:"max_attempts"`
 	Tracking    string `json:"tracking"`
+
+	Retry struct {
+		Max int `json:"max"`
+	} `json:"retry"`
 
 	RunOn map[string]string `json:"run_on"`
 }

@@ -20,6 +20,7 @@ type jobSpec struct {
 	zone     string // to which it is restricted; "" for none
 	tracking executor.Tracking
 	other    executor.Tracking // the level that alternates with tracking
+	retry    executor.Retry    // unless the job tracks claims
 }
 
 // specs returns the jobs of a fleet: they have all misfire policies, and some make no re-runs.
@@ -38,6 +39,9 @@ func specs(c Config) []*jobSpec {
 		if i%8 == 5 {
 			s.crash = executor.CountAsFailed
 		}
+		if c.Retries && i%5 == 0 {
+			s.retry = executor.Retry{Max: 2, Initial: 100 * time.Millisecond, MaxInterval: 200 * time.Millisecond}
+		}
 		if c.Levels && (uint64(i)+c.Seed)%3 == 0 {
 			s.tracking = executor.TrackClaims
 		}
@@ -52,9 +56,13 @@ func (s *jobSpec) withHandlerOf(p *process) executor.Job {
 	if s.zone != "" {
 		runOn = map[string]string{"zone": s.zone}
 	}
+	retry := s.retry
+	if s.tracking == executor.TrackClaims {
+		retry = executor.Retry{}
+	}
 	return executor.Job{
 		Name: s.name, RunOn: runOn, Schedule: executor.Every(s.every), Shards: s.shards, Revision: s.revision,
-		OnMisfire: s.misfire, OnCrash: s.crash, Tracking: s.tracking, Handler: executor.HandlerFunc(p.handle),
+		OnMisfire: s.misfire, OnCrash: s.crash, Tracking: s.tracking, Retry: retry, Handler: executor.HandlerFunc(p.handle),
 	}
 }
 

@@ -20,6 +20,7 @@ type totals struct {
 	seeds, counted  int
 	claims, reruns  int
 	handedBack      int // runs handed back at a drain
+	retries         int // failed runs that were put on record to be made again
 	givenUp         int // pending re-runs that were counted as lost after a new definition
 	failovers       int
 	moves, terms    int
@@ -41,6 +42,7 @@ func (t *totals) add(r *judge.Report) {
 	t.claims += r.Claims
 	t.reruns += r.Reruns
 	t.handedBack += r.HandedBack
+	t.retries += r.Retries
 	t.givenUp += r.GivenUp
 	t.failovers += r.Failovers
 	t.moves += r.Moves
@@ -78,6 +80,7 @@ func (t *totals) String() string {
 	row(t.claims, "claims")
 	row(t.reruns, "re-runs")
 	row(t.handedBack, "runs handed back at a drain")
+	row(t.retries, "failed runs retried")
 	row(t.givenUp, "re-runs counted as lost, since the newest definition wants none")
 	row(t.failovers, "shards failed over")
 	row(t.moves, "shards moved")

@@ -328,6 +328,12 @@ func (t *Transcript) addClaims(c *memory.Commit, o *registry.Op) error {
 	differing(now.Running, old.Running, func(shards shardset.Set, r record.Ref) {
 		t.addLine(c, "%s: claims %s of %s", now.Job, shardsOf(shards), t.ref(r))
 	})
+	differing(now.Reruns, old.Reruns, func(shards shardset.Set, r record.Ref) {
+		if r.IsRetry() {
+			t.addLine(c, "%s: %s failed (%s): adds %s, not before %s", now.Job, shardsOf(shards),
+				now.Failures[len(now.Failures)-1].Error, t.ref(r), t.instant(r.NotBefore))
+		}
+	})
 	if n := now.Counts.Failed - old.Counts.Failed; n > 0 {
 		t.addLine(c, "%s: counts %s as failed: %s", now.Job, countOf(n, "run"), now.Failures[len(now.Failures)-1].Error)
 	}

@@ -2,6 +2,7 @@ package transcript_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -74,6 +75,24 @@ func TestScenarios(t *testing.T) {
 			s.advance(25 * time.Second)
 			s.start("a", job)
 			s.advance(35 * time.Second)
+		})
+	})
+	t.Run("failed run is retried after a crash", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(2, time.Second)
+			run := job.Handler
+			job.Retry = executor.Retry{Max: 2, Initial: 8 * time.Second, Jitter: -1}
+			job.Handler = executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
+				if err := run.Handle(ctx, r); err != nil || r.Shard == 0 || r.Retries > 0 {
+					return err
+				}
+				return errors.New("the bank is closed")
+			})
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(12 * time.Second)
+			s.crash("b")
+			s.advance(25 * time.Second)
 		})
 	})
 	t.Run("two crashes in turn", func(t *testing.T) {

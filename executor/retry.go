@@ -1,0 +1,121 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+)
+
+// Retry determines whether and when a failed run is made again. The zero value makes no retry.
+//
+// A retry is on record in the registry: it survives crashes, restarts and moves, and the owner that
+// the shard has then makes it, as the next attempt of the same fire or trigger. Newer fires of the
+// shard wait until the last retry has ended; then Job.OnMisfire decides about them. Retries do not
+// count towards Job.MaxAttempts, which bounds attempts that crash.
+//
+// A run is retried if its handler returned an error or panicked, also after ErrTimeout. It is not
+// retried after an error made by Permanent. RetryAfter sets the delay of one retry.
+type Retry struct {
+	// Max is the number of retries of a run. Zero means none; a negative number means no bound.
+	Max int
+	// Initial is the delay before the first retry, counted from the end of the failed attempt.
+	// Zero means a second.
+	Initial time.Duration
+	// MaxInterval bounds the delays before Jitter, up to 24 hours. Zero means a minute, or
+	// Initial if that is longer.
+	MaxInterval time.Duration
+	// Factor is the quotient of two successive delays, at least 1. Zero means 2.
+	Factor float64
+	// Jitter spreads each delay by up to this fraction of it in both directions, up to 1, by a
+	// hash of the run. Zero means 0.2; a negative number means none.
+	Jitter float64
+}
+
+const (
+	defaultRetryInitial     = time.Second
+	defaultRetryMaxInterval = time.Minute
+	defaultRetryFactor      = 2
+	defaultRetryJitter      = 0.2
+)
+
+// retryField is the stored form of a Retry, with defaults filled in. Its zero value is not stored.
+type retryField struct {
+	Factor      float64       `json:"factor"` // sorted by name, as all records are
+	Initial     durationField `json:"initial"`
+	Jitter      float64       `json:"jitter,omitempty"`
+	Max         int           `json:"max"`
+	MaxInterval durationField `json:"max_interval"`
+}
+
+func retryFieldOf(r Retry) retryField {
+	if r == (Retry{}) {
+		return retryField{}
+	}
+	f := retryField{
+		Max:         max(r.Max, -1),
+		Initial:     durationField(orDefault(r.Initial, defaultRetryInitial)),
+		MaxInterval: durationField(r.MaxInterval),
+		Factor:      orDefault(r.Factor, defaultRetryFactor),
+		Jitter:      max(orDefault(r.Jitter, defaultRetryJitter), 0),
+	}
+	if f.MaxInterval == 0 {
+		f.MaxInterval = max(durationField(defaultRetryMaxInterval), f.Initial)
+	}
+	return f
+}
+
+func (f retryField) check() error {
+	switch {
+	case f == retryField{}:
+		return nil
+	case f.Max == 0:
+		return errors.New("Max is 0, so the other fields have no effect")
+	case f.Initial < 0:
+		return fmt.Errorf("Initial %v is negative", time.Duration(f.Initial))
+	case f.MaxInterval < f.Initial:
+		return fmt.Errorf("MaxInterval %v is below Initial %v", time.Duration(f.MaxInterval), time.Duration(f.Initial))
+	case time.Duration(f.MaxInterval) > coordinator.MaxRetryDelay:
+		return fmt.Errorf("MaxInterval %v is above %v", time.Duration(f.MaxInterval), coordinator.MaxRetryDelay)
+	case !(f.Factor >= 1 && f.Factor <= math.MaxFloat32): // also false for NaN
+		return fmt.Errorf("Factor %v is not at least 1", f.Factor)
+	case !(f.Jitter >= 0 && f.Jitter <= 1):
+		return fmt.Errorf("Jitter %v is above 1", f.Jitter)
+	}
+	return nil
+}
+
+// delay returns the delay before the retry of a run that has been retried so many times before. It
+// depends on nothing else but the run's key. The delays of one number of retries have 16 steps.
+func (f retryField) delay(key string, retries int) time.Duration {
+	d := min(float64(f.Initial)*math.Pow(f.Factor, float64(retries)), float64(f.MaxInterval))
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s %d", key, retries)
+	step := float64(h.Sum32()>>16%16)/15*2 - 1
+	return min(time.Duration(d*(1+step*f.Jitter)), coordinator.MaxRetryDelay)
+}
+
+// retryError returns the error to report for a run with context ctx that ended with err: a
+// *coordinator.RetryError if the run is to be retried.
+func (p *program) retryError(ctx context.Context, r *Run, err error) error {
+	switch {
+	case err == nil, p.Tracking != TrackRuns, p.Retry.Max == 0, p.Retry.Max > 0 && r.Retries >= p.Retry.Max:
+		return err
+	case errors.Is(err, coordinator.ErrHandedBack), errors.Is(context.Cause(ctx), ErrSessionLost):
+		return err
+	}
+	var permanent *PermanentError
+	if errors.As(err, &permanent) {
+		return err
+	}
+	delay := p.Retry.delay(r.Key, r.Retries)
+	var after *RetryAfterError
+	if errors.As(err, &after) {
+		delay = max(delay, after.After)
+	}
+	return &coordinator.RetryError{In: min(delay, coordinator.MaxRetryDelay), Err: err}
+}

@@ -1,0 +1,165 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// attempt is a call of a handler.
+type attempt struct {
+	instance string
+	after    time.Duration // from the fire
+	attempt  int
+	retries  int
+	reason   executor.Reason
+}
+
+// registerJob registers a job at an executor of its own.
+func registerJob(t *testing.T, j executor.Job) error {
+	t.Helper()
+	e, err := executor.New(memory.New().Client("a"), "test", executor.Options{})
+	require.NoError(t, err)
+	return e.Register(j)
+}
+
+// retried runs a job with retries for the time of a fire, and returns the attempts at it. The handler
+// returns what result returns.
+func retried(t *testing.T, f *fleet, retry executor.Retry, result func(r *executor.Run) error) (attempts []attempt) {
+	t.Helper()
+	handle := func(_ context.Context, r *executor.Run) error {
+		if r.FireTime.Equal(minute(1)) {
+			attempts = append(attempts, attempt{r.Instance, time.Since(r.FireTime).Truncate(time.Millisecond), r.Attempt, r.Retries, r.Reason})
+			return result(r)
+		}
+		return nil
+	}
+	e := f.executor("a", executor.Options{}, 1, handle)
+	job := f.job(1, handle)
+	job.Retry = retry
+	require.NoError(t, e.Register(job))
+	require.NoError(t, e.Start(t.Context()))
+	until(2)
+	synctest.Wait()
+	return attempts
+}
+
+func TestRetry(t *testing.T) {
+	failing := func(*executor.Run) error { return errors.New("out of order") }
+	exactly := executor.Retry{Max: 3, Initial: time.Second, MaxInterval: 3 * time.Second, Jitter: -1}
+	bubble(t, "makes a failed run again after growing delays, up to Max times", func(t *testing.T, f *fleet) {
+		got := retried(t, f, exactly, failing)
+		require.Len(t, got, 4)
+		for i, a := range got {
+			assert.Equal(t, i+1, a.attempt)
+			assert.Equal(t, i, a.retries)
+			want := []time.Duration{0, time.Second, 3 * time.Second, 6 * time.Second}[i]
+			assert.InDelta(t, want.Seconds(), a.after.Seconds(), 0.2*float64(i)+0.02)
+			assert.GreaterOrEqual(t, a.after, want)
+		}
+		assert.Equal(t, executor.Scheduled, got[0].reason)
+		assert.Equal(t, executor.Retried, got[1].reason)
+		s := f.status()
+		assert.EqualValues(t, 1, s.Counts.Failed)
+		assert.EqualValues(t, 3, s.Counts.Retried)
+	})
+	bubble(t, "ends with the first attempt that succeeds", func(t *testing.T, f *fleet) {
+		got := retried(t, f, exactly, func(r *executor.Run) error {
+			if r.Retries == 1 {
+				return nil
+			}
+			return errors.New("out of order")
+		})
+		assert.Len(t, got, 2)
+		assert.Zero(t, f.status().Counts.Failed)
+	})
+	bubble(t, "retries a panic", func(t *testing.T, f *fleet) {
+		got := retried(t, f, exactly, func(r *executor.Run) error {
+			if r.Attempt == 1 {
+				panic("out of order")
+			}
+			return nil
+		})
+		assert.Len(t, got, 2)
+	})
+	bubble(t, "does not retry a Permanent error", func(t *testing.T, f *fleet) {
+		got := retried(t, f, exactly, func(*executor.Run) error {
+			return fmt.Errorf("run: %w", executor.Permanent(errors.New("no such account")))
+		})
+		assert.Len(t, got, 1)
+		assert.EqualValues(t, 1, f.status().Counts.Failed)
+	})
+	bubble(t, "waits as long as RetryAfter says, if that is longer", func(t *testing.T, f *fleet) {
+		got := retried(t, f, executor.Retry{Max: 1, Jitter: -1}, func(*executor.Run) error {
+			return executor.RetryAfter(4*time.Second, errors.New("busy"))
+		})
+		require.Len(t, got, 2)
+		assert.GreaterOrEqual(t, got[1].after, 4*time.Second)
+		assert.Less(t, got[1].after, 4500*time.Millisecond)
+	})
+	bubble(t, "makes no retry unless asked to", func(t *testing.T, f *fleet) {
+		assert.Len(t, retried(t, f, executor.Retry{}, failing), 1)
+	})
+	bubble(t, "survives the crash of the owner: the next owner makes the attempt in its time", func(t *testing.T, f *fleet) {
+		var got []attempt
+		handle := func(_ context.Context, r *executor.Run) error {
+			if r.FireTime.Equal(minute(1)) {
+				got = append(got, attempt{r.Instance, time.Since(r.FireTime), r.Attempt, r.Retries, r.Reason})
+				if r.Attempt == 1 {
+					return errors.New("out of order")
+				}
+			}
+			return nil
+		}
+		job := f.job(1, handle)
+		job.Retry = executor.Retry{Max: 1, Initial: 20 * time.Second, Jitter: -1}
+		for _, name := range []string{"a", "b"} {
+			e := f.executor(name, executor.Options{}, 1, handle)
+			require.NoError(t, e.Register(job))
+			require.NoError(t, e.Start(t.Context()))
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		until(1)
+		time.Sleep(time.Second)
+		require.Len(t, got, 1)
+		heal := f.server.Partition(got[0].instance)
+		time.Sleep(40 * time.Second)
+		heal()
+		require.Len(t, got, 2)
+		assert.NotEqual(t, got[0].instance, got[1].instance)
+		assert.GreaterOrEqual(t, got[1].after, 20*time.Second)
+		assert.Less(t, got[1].after, 25*time.Second)
+		assert.Equal(t, executor.Retried, got[1].reason)
+	})
+}
+
+func TestRetry_IsChecked(t *testing.T) {
+	for want, retry := range map[string]executor.Retry{
+		"Retry: Max is 0, so the other fields have no effect": {Initial: time.Second},
+		"Retry: Initial -1s is negative":                      {Max: 1, Initial: -time.Second},
+		"Retry: MaxInterval 1s is below Initial 2s":           {Max: 1, Initial: 2 * time.Second, MaxInterval: time.Second},
+		"Retry: MaxInterval 25h0m0s is above 24h0m0s":         {Max: 1, MaxInterval: 25 * time.Hour},
+		"Retry: Factor 0.5 is not at least 1":                 {Max: 1, Factor: 0.5},
+		"Retry: Jitter 1.5 is above 1":                        {Max: 1, Jitter: 1.5},
+	} {
+		t.Run(want, func(t *testing.T) {
+			assert.ErrorContains(t, registerJob(t, executor.Job{Name: "job", Handler: takes(0), Retry: retry}), want)
+		})
+	}
+	t.Run("needs TrackRuns", func(t *testing.T) {
+		assert.ErrorContains(t, registerJob(t, executor.Job{Name: "job", Handler: takes(0), Tracking: executor.TrackClaims, Retry: executor.Retry{Max: 1}}), "Retry: needs TrackRuns")
+	})
+	t.Run("takes a negative Max as no bound, and Max alone with defaults", func(t *testing.T) {
+		assert.NoError(t, registerJob(t, executor.Job{Name: "job", Handler: takes(0), Retry: executor.Retry{Max: -1}}))
+	})
+}
