@@ -45,14 +45,19 @@ func newFleet(t testing.TB, s store) *fleet {
 // start starts an instance that offers jobs.
 func (f *fleet) start(name string, jobs ...executor.Job) {
 	f.t.Helper()
-	reg := f.store.open(f.t, name)
-	e, err := executor.New(reg, "test", executor.Options{
-		Instance: name, MaxClockSkew: -1, Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(f.t, err)
 	for i := range jobs {
 		jobs[i].MaxRunning = 400
 	}
+	f.startWith(name, executor.Options{}, jobs...)
+}
+
+// startWith starts an instance that offers jobs, with some options of its own.
+func (f *fleet) startWith(name string, o executor.Options, jobs ...executor.Job) {
+	f.t.Helper()
+	reg := f.store.open(f.t, name)
+	o.Instance, o.MaxClockSkew, o.Logger = name, -1, slog.New(slog.DiscardHandler)
+	e, err := executor.New(reg, "test", o)
+	require.NoError(f.t, err)
 	require.NoError(f.t, e.Register(jobs...))
 	require.NoError(f.t, e.Start(f.t.Context()))
 	f.members = append(f.members, member{name, reg, e})

@@ -9,21 +9,31 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-type memoryStore struct{ server *memory.Server }
+type memoryStore struct {
+	server *memory.Server
+	delay  time.Duration        // of each request and each reply of instances opened from now on
+	ended  map[string]time.Time // by instance: when its session ended, of the commits received
+}
 
 func newMemory() *memoryStore {
-	s := &memoryStore{memory.New()}
+	s := &memoryStore{server: memory.New(), ended: map[string]time.Time{}}
 	s.server.Record()
 	return s
 }
 
-func (s *memoryStore) open(_ testing.TB, name string) registry.Registry { return s.server.Client(name) }
+func (s *memoryStore) open(_ testing.TB, name string) registry.Registry {
+	s.server.Delay(name, s.delay, s.delay)
+	return s.server.Client(name)
+}
 
 func (s *memoryStore) silence(name string) (heal func()) { return s.server.Partition(name) }
 
 func (s *memoryStore) follow() []judge.Commit {
 	var all []judge.Commit
 	for _, c := range s.server.Log() {
+		if c.Ended != "" {
+			s.ended[c.Client] = c.At
+		}
 		if c.Err == nil && len(c.Then) > 0 {
 			all = append(all, judge.Commit{Rev: c.Rev, At: c.At, If: c.If, Then: c.Then})
 		}

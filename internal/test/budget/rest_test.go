@@ -3,12 +3,14 @@ package budget_test
 import (
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/onecpu"
 )
 
 // The cost of an idle job in one process, including the memory server's copy of its
@@ -37,9 +39,46 @@ func measureAtRest(t *testing.T, n int) (goroutines, heap int) {
 		}
 		return planned == n
 	}, time.Minute, 20*time.Millisecond)
+	return runtime.NumGoroutine(), heapInUse()
+}
+
+// heapInUse returns the bytes of reachable objects.
+func heapInUse() int {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return runtime.NumGoroutine(), int(m.HeapAlloc)
+	return int(m.HeapAlloc)
+}
+
+// A shard costs some bytes between its runs, and a fire leaves nothing behind.
+func TestBudget_HeapOfShardsAndFires(t *testing.T) {
+	defer onecpu.Hold()()
+	const most = 10_000
+	heapAfter := func(shards int, fires ...int) (heap []int) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newMemory()
+			f := newFleet(t, s)
+			defer f.stop()
+			job := idle(shards)
+			job.Schedule = executor.Every(time.Second)
+			f.start("a", job)
+			f.awaitAssigned(1)
+			for _, n := range fires {
+				sleepUntilHalf(time.Second)
+				time.Sleep(time.Duration(n-1) * time.Second)
+				s.count(t) // drains the store's log
+				heap = append(heap, heapInUse())
+			}
+		})
+		return heap
+	}
+	one := heapAfter(1, 10, 1000)
+	many := heapAfter(most, 3, 10)
+	perShard := (many[0] - one[0]) / most
+	perFire := (one[1] - one[0]) / 1000
+	t.Logf("heap per shard: %d bytes; heap per fire: %d bytes, and per fire of a shard of 10,000: %d", perShard, perFire, (many[1]-many[0])/10/most)
+	assert.LessOrEqual(t, perShard, 128)
+	assert.LessOrEqual(t, perFire, 16)
+	assert.LessOrEqual(t, (many[1]-many[0])/10/most, 1)
 }
