@@ -1,7 +1,10 @@
 package budget_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,8 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/onecpu"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
 )
 
 // The cost of an idle job in one process, including the memory server's copy of its
@@ -81,4 +86,31 @@ func TestBudget_HeapOfShardsAndFires(t *testing.T) {
 	assert.LessOrEqual(t, perShard, 128)
 	assert.LessOrEqual(t, perFire, 16)
 	assert.LessOrEqual(t, (many[1]-many[0])/10/most, 1)
+}
+
+// A group bounds its jobs by the member record, which holds their names.
+func TestBudget_MemberRecordOfManyNames(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct {
+		like    string
+		name    func(i int) string
+		perName float64
+	}{
+		{"numbered", func(i int) string { return fmt.Sprintf("job-%05d", i) }, 2.5},
+		{"with 8 random digits", func(int) string { return fmt.Sprintf("billing-report-%08x", random.Uint32()) }, 6.5},
+	} {
+		t.Run(c.like, func(t *testing.T) {
+			const most = 20_000
+			m := record.Member{Name: "a", Session: "s"}
+			for i := range most {
+				m.Jobs = append(m.Jobs, c.name(i))
+			}
+			slices.Sort(m.Jobs)
+			value, err := record.Encode(m)
+			require.NoError(t, err)
+			t.Logf("%d names in %d bytes", most, len(value))
+			assert.LessOrEqual(t, float64(len(value)), c.perName*most)
+			assert.LessOrEqual(t, len(value), registry.PortableLimits.ValueBytes)
+		})
+	}
 }

@@ -72,7 +72,9 @@ func TestBudget_TwoHundredMembers(t *testing.T) {
 func planChange(t *testing.T, c counts, instances, listed int) atMost {
 	t.Helper()
 	plans := totalKeys("/plan/", c.commits)
-	t.Logf("%d plans were written, the largest has %d bytes", plans, largestValue(commitsWith("/plan/", c.commits)))
+	largest := largestValue(commitsWith("/plan/", c.commits))
+	t.Logf("%d plans were written, the largest has %d bytes", plans, largest)
+	assert.LessOrEqual(t, largest, 64*instances, "the plan of a job that all instances own shards of")
 	assert.LessOrEqual(t, plans, 2*4, "two of each job with a shard that moves")
-	return atMost{5, 16<<10 + plans*(10<<10), 10, plans*instances + listed + 20}
+	return atMost{5, 16<<10 + plans*64*instances, 10, plans*instances + listed + 20}
 }
