@@ -14,6 +14,7 @@ import (
 
 var (
 	rounds = flag.Int("fleet.rounds", 1, "rounds of each kind of fault")
+	small  = flag.Int("fleet.small-jobs", 0, "jobs of one shard that all fire each second, beside the others")
 	seed   = flag.Uint64("fleet.seed", uint64(time.Now().UnixNano()), "of random numbers")
 )
 
@@ -28,7 +29,7 @@ func TestFleet_KeepsItsPromises(t *testing.T) {
 		for _, members := range []int{1, 3} {
 			all := fleet.Trial{
 				Store: store, Members: members, Kinds: fleet.Kinds(), Rounds: *rounds * len(fleet.Kinds()),
-				TTL: 3 * time.Second, Seed: *seed,
+				Small: *small, TTL: 3 * time.Second, Seed: *seed,
 			}
 			for _, trial := range fleet.Trials(all) {
 				t.Run(trial.String(), func(t *testing.T) {

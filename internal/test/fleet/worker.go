@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -31,6 +32,7 @@ type assignment struct {
 	Takes     time.Duration // the longest that a run takes; all take an eighth of it at least
 	Often     time.Duration // between fires of the job that is resized; 0: there is none
 	Resized   size          // its first total
+	Small     int           // jobs of one shard that fire each second
 	TTL       time.Duration
 	Drain     time.Duration
 	Grace     time.Duration
@@ -104,6 +106,9 @@ func runWorker(a assignment, in io.Reader, out, log io.Writer) error {
 			return err
 		}
 	}
+	if err := e.Register(t.smallJobs()...); err != nil {
+		return err
+	}
 	if a.Often > 0 {
 		if err := e.Register(t.resized(a.Resized)); err != nil {
 			return err
@@ -136,6 +141,19 @@ type reporter struct {
 	out    *json.Encoder
 	number int
 	failed error
+}
+
+// smallJobPrefix begins the names of the small jobs.
+const smallJobPrefix = "small-"
+
+func (t *reporter) smallJobs() []executor.Job {
+	jobs := make([]executor.Job, t.Small)
+	for i := range jobs {
+		jobs[i] = executor.Job{
+			Name: fmt.Sprintf("%s%04d", smallJobPrefix, i), Schedule: executor.Every(time.Second), Handler: executor.HandlerFunc(t.handle),
+		}
+	}
+	return jobs
 }
 
 func (t *reporter) resized(s size) executor.Job {
@@ -171,8 +189,11 @@ func (t *reporter) handle(ctx context.Context, r *executor.Run) error {
 // takes returns how long a run takes. It depends only on the run's id.
 func (t *reporter) takes(job, id string) time.Duration {
 	longest := t.Takes
-	if job == resizedJob {
+	switch {
+	case job == resizedJob:
 		longest = t.Often / 2
+	case strings.HasPrefix(job, smallJobPrefix):
+		longest = min(t.Takes, 40*time.Millisecond)
 	}
 	h := fnv.New32a()
 	h.Write([]byte(id))

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -383,9 +384,13 @@ func (o *Judge) IsWhole(members int) bool {
 	return len(o.jobs) > 0
 }
 
-// IsIdle reports whether no run is in progress and no re-run is pending.
-func (o *Judge) IsIdle() bool {
+// IsIdle reports whether no run of these jobs is in progress on record and no re-run of them is pending. Without
+// jobs, it concerns all.
+func (o *Judge) IsIdle(jobs ...string) bool {
 	for _, j := range o.jobs {
+		if len(jobs) > 0 && !slices.Contains(jobs, j.name) {
+			continue
+		}
 		for _, sh := range j.shards {
 			if sh.orphan != nil || len(sh.running) > 0 {
 				return false

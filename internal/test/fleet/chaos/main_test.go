@@ -32,6 +32,7 @@ func TestRun_RefusesUnknownArguments(t *testing.T) {
 		"--faults kill,flood":         "flood",
 		"--rounds 0":                  "--rounds",
 		"--ttl 10ms":                  "--ttl",
+		"--small-jobs -1":             "--small-jobs",
 		"--members 1 --faults member": "too few members",
 		"kill":                        "not a flag",
 		"--speed 3":                   "speed",
