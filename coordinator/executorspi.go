@@ -3,6 +3,7 @@ package coordinator
 import (
 	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/registry"
@@ -27,6 +28,20 @@ type (
 	Program = due.Program
 	// Due is what a Program returns.
 	Due = due.Due
+	// Events holds the hooks that a Member reports its events to.
+	Events = event.Hooks
+	// SessionEvent is a change of the state of a member's session.
+	SessionEvent = event.Session
+	// LeadershipEvent is the begin or the end of a term of the member.
+	LeadershipEvent = event.Leadership
+	// ClockEvent is a change of the finding about the member's clock.
+	ClockEvent = event.Clock
+	// ShardsEvent is a change of the shards that the member owns.
+	ShardsEvent = event.Shards
+	// SkippedEvent is fires that are not run.
+	SkippedEvent = event.Skipped
+	// LostEvent is runs that ended with the session of their owner.
+	LostEvent = event.Lost
 	// Compiler compiles stored definitions to programs.
 	Compiler = due.Compiler
 )

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator/internal/claiming"
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/coordinator/internal/eventlog"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/skew"
@@ -52,6 +53,7 @@ type Config struct {
 	SetSupported func(job string, all bool)           // records whether all definitions in force of a job can be compiled here
 	PublishAhead func(job string, ahead record.Ahead) // publishes the instant ahead of this clock that shards wait for; zero: none wait
 	OnClockJump  func()
+	Events       event.Hooks
 }
 
 // Claimer writes an incarnation's claims records: it claims due fires, starts their runs, and
@@ -141,6 +143,7 @@ func (c *Claimer) wake() {
 // session is lost, or another writer changed its records.
 func (c *Claimer) Run(ctx context.Context) error {
 	defer c.Plans.Close()
+	defer c.reportShardsLost()
 	defer c.ownershipLog.Close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -2,8 +2,11 @@ package claimer
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -17,6 +20,7 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 		if n.Deleted || n.Unreadable {
 			if j != nil {
 				c.ownershipLog.LosePlan(ctx, j.Claims.Job, j.planKey, n.Err)
+				c.reportShards(j.Claims.Job, j.Plan, nil)
 				j.Plan, j.PlanRev = nil, registry.Rev{}
 				delete(c.Frozen, j)
 				if n.Deleted {
@@ -36,6 +40,7 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 			}
 			c.Jobs[n.Name] = j
 		}
+		c.reportShards(j.Claims.Job, j.Plan, n.Value)
 		j.Plan, j.PlanRev, j.StalePlan = n.Value, n.Rev, registry.Rev{}
 		c.ownershipLog.SetOwned(j.Claims.Job, mine)
 		if delete(c.Frozen, j); !j.Plan.Frozen.IsZero() {
@@ -45,6 +50,38 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 		c.MarkDirty(j)
 		c.yieldShards(j, j.Claims.Running.Shards())
 	})
+}
+
+// reportShards reports a change of the shards that the plans of a job assign to this incarnation. A
+// nil plan is none.
+func (c *Claimer) reportShards(job string, before, after *record.Plan) {
+	if c.Events.Shards == nil {
+		return
+	}
+	e := event.Shards{Job: job}
+	e.Before, e.FrozenBefore = c.shardsIn(before)
+	e.After, e.FrozenAfter = c.shardsIn(after)
+	if !e.Before.Equal(e.After) || !e.FrozenBefore.Equal(e.FrozenAfter) {
+		c.Events.Shards(e)
+	}
+}
+
+// shardsIn returns the shards that a plan assigns to this incarnation, and those of them that are to
+// move.
+func (c *Claimer) shardsIn(p *record.Plan) (mine, frozen shardset.Set) {
+	if p == nil {
+		return mine, frozen
+	}
+	mine = p.Owners[c.Me]
+	return mine, mine.Intersect(p.Frozen)
+}
+
+// reportShardsLost reports the loss of all shards at the end of the incarnation.
+func (c *Claimer) reportShardsLost() {
+	for _, segment := range slices.Sorted(maps.Keys(c.Jobs)) {
+		j := c.Jobs[segment]
+		c.reportShards(j.Claims.Job, j.Plan, nil)
+	}
 }
 
 // yieldShards asks the Work to yield those of running shards that are to move or are disabled.

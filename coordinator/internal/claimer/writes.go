@@ -9,6 +9,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/batch"
 	"github.com/rota-dev/rota/coordinator/internal/claiming"
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -157,6 +158,9 @@ func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 		j.Rev, j.Claims = w.Rev, e.decision.Claims
 		if j.Ended = j.Ended[e.endedCount:]; len(j.Ended) == 0 {
 			j.Ended = nil
+		}
+		for _, s := range e.decision.Skipped {
+			event.Report(c.Events.Skipped, s)
 		}
 		if len(e.decision.Starts) > 0 {
 			c.startQueue = append(c.startQueue, startingRuns{e, w.Rev})

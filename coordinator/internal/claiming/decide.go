@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -35,7 +36,8 @@ type EndedRun struct {
 // Decision is the claims record to commit, and the actions that follow the commit.
 type Decision struct {
 	Claims      record.Claims
-	Starts      record.Runs    // to be started once Claims is committed
+	Starts      record.Runs // to be started once Claims is committed
+	Skipped     []event.Skipped
 	RestsOnPlan bool           // the commit needs the plan's revision as a condition
 	Changed     bool           // Claims differs from the record
 	Wake        record.Instant // when to decide again if no input changes; zero: never
@@ -281,7 +283,9 @@ func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset
 	if !ok {
 		return false
 	}
-	out.Claims.Counts.Skipped += uint64(found.Skipped * shards.Len())
+	if found.Skipped > 0 {
+		in.skipFires(out, &found, shards, disabled)
+	}
 	if !found.Fire.IsZero() {
 		in.claimRun(out, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(found.Fire), Attempt: 1, Missed: found.Missed}, m)
 		return true
@@ -294,6 +298,18 @@ func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset
 	}
 	out.wakeNoLaterThan(record.InstantOf(found.Wake))
 	return true
+}
+
+// skipFires counts and reports the fires that are skipped for each of shards.
+func (in *Input) skipFires(out *Decision, found *due.Due, shards shardset.Set, disabled bool) {
+	out.Claims.Counts.Skipped += uint64(found.Skipped * shards.Len())
+	reason := event.Misfire
+	if disabled {
+		reason = event.Disabled
+	}
+	out.Skipped = append(out.Skipped, event.Skipped{
+		Job: in.Claims.Job, Reason: reason, Shards: shards, Fires: found.Skipped, Through: record.InstantOf(found.Through),
+	})
 }
 
 func (out *Decision) wakeNoLaterThan(at record.Instant) {

@@ -3,6 +3,7 @@ package elector
 import (
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/coordinator/internal/skew"
 )
 
@@ -34,6 +35,7 @@ func (e *Elector) applyClockNotice(seq uint64) {
 	if skewed != e.loggedSkewed {
 		e.loggedSkewed = skewed
 		e.Self.SetSkewed(skewed)
+		event.Report(e.Self.Events.Clock, event.Clock{Skewed: skewed, Ahead: time.Duration(d)})
 		if skewed {
 			e.Log.Warn("this clock is skewed; claiming nothing until it is set", "ahead", time.Duration(d), "limit", e.Self.MaxSkew)
 		} else {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -25,6 +26,7 @@ type Self struct {
 	Strategies     map[string]strategy.Func // by name, with the built-in ones
 	Compile        func(def json.RawMessage) (due.Program, error)
 	Planning       *PlanningCalls
+	Events         event.Hooks
 
 	IsDraining           func() bool
 	SetSkewed            func(skewed bool)            // stops claims while the clock is skewed

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -35,9 +36,12 @@ func (e *Elector) startTerm(ctx context.Context, wg *sync.WaitGroup) *termRun {
 	wg.Go(func() {
 		defer close(s.done)
 		e.Log.Info("leading", "term", term.Seq, "why", why)
+		event.Report(e.Self.Events.Leadership, event.Leadership{Term: term.Seq, Leading: true, Why: why})
 		began := time.Now()
 		err := e.lead(ctx, e, term, &s.progress)
-		e.Log.Info("no longer leading", "term", term.Seq, "why", e.explainEnd(ctx, err), "after", time.Since(began).Round(time.Millisecond))
+		why := e.explainEnd(ctx, err)
+		e.Log.Info("no longer leading", "term", term.Seq, "why", why, "after", time.Since(began).Round(time.Millisecond))
+		event.Report(e.Self.Events.Leadership, event.Leadership{Term: term.Seq, Why: why})
 		if err == nil || ctx.Err() != nil {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
 	"github.com/rota-dev/rota/coordinator/internal/elector"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -64,6 +65,12 @@ func (l *Leader) recordCommit(changes []planning.Change, rev registry.Rev) {
 		l.logs.RecordPlan(&c, rev.Seq, l.problemBefore(c.Segment))
 		l.PlanFeed.RecordWrite(c.Segment, rev, c.Plan)
 		l.recordPlan(c, rev)
+		for _, e := range c.Lost {
+			event.Report(l.Self.Events.Lost, e)
+		}
+		for _, e := range c.Skipped {
+			event.Report(l.Self.Events.Skipped, e)
+		}
 		delete(l.SentAlone, c.Segment)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/elector"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/strategy"
@@ -36,6 +37,7 @@ type Member struct {
 	weight         int
 	strategies     map[string]strategy.Func // by name, with the built-in ones
 	Work           claimer.Work
+	events         event.Hooks
 	Log            *slog.Logger
 	Blocked        claimer.BlockedShards
 	planning       elector.PlanningCalls
@@ -181,15 +183,16 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	in.Elector = elector.New(m.describeSelf(in), leader.LeadByPlans(plans), log)
 
 	m.logJoined(log, published.Member.Jobs)
+	event.Report(m.events.Session, event.Session{ID: s.ID(), State: event.SessionJoined})
 	m.setIncarnation(in)
 	task(in.Claimer.Run)
 	task(in.Elector.RunElections)
 	task(func(ctx context.Context) error { return m.maintainRecord(ctx, in, published) })
-	task(func(ctx context.Context) error { return in.logSessionStates(ctx, log) })
+	task(func(ctx context.Context) error { return m.reportSessionStates(ctx, log, in) })
 	<-ctx.Done()
 	m.setIncarnation(nil)
 	tasks.Wait()
-	m.logIncarnationEnd(log, in, context.Cause(ctx))
+	m.reportIncarnationEnd(log, in, context.Cause(ctx))
 	return context.Cause(ctx)
 }
 
@@ -254,7 +257,7 @@ func (m *Member) configureClaimer(in *Incarnation, log *slog.Logger, fenceBase u
 	cfg := claimer.Config{
 		Me: in.ID, Session: in.Session, Reg: m.Reg, Keys: m.Keys, Work: m.Work, Log: log, Blocked: &m.Blocked,
 		FenceBase: fenceBase, AwaitsReturn: m.grace > 0, Closed: m.isDraining(), Clock: m.Clock,
-		SetSupported: m.setSupported, PublishAhead: m.publishAhead, OnClockJump: func() { m.reportClockJump(in) },
+		SetSupported: m.setSupported, PublishAhead: m.publishAhead, OnClockJump: func() { m.reportClockJump(in) }, Events: m.events,
 	}
 	if m.comparesClocks {
 		cfg.JumpLimit, cfg.MaxSkew = m.maxSkew/2, m.maxSkew
@@ -267,7 +270,7 @@ func (m *Member) describeSelf(in *Incarnation) elector.Self {
 	return elector.Self{
 		ID: in.ID, Name: m.Name, Session: in.Session, JoinCommit: in.joinCommit,
 		Reg: m.Reg, Keys: m.Keys, Clock: m.Clock, MaxSkew: m.maxSkew, ComparesClocks: m.comparesClocks,
-		Strategies: m.strategies, Compile: m.Work.Compile, Planning: &m.planning,
+		Strategies: m.strategies, Compile: m.Work.Compile, Planning: &m.planning, Events: m.events,
 		IsDraining:           m.isDraining,
 		SetSkewed:            in.Claimer.SetSkewed,
 		AnswerReading:        func(reading record.Instant) { m.answerReading(in, reading) },

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/claimer"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -53,6 +54,7 @@ type Options struct {
 	// NoClocks states that the work depends on no clock, so that clocks are not compared.
 	NoClocks bool
 	Work     claimer.Work
+	Events   event.Hooks
 	Logger   *slog.Logger // nil means slog.Default()
 	// Clock returns the time of day, for tests with clocks that differ. Durations are measured by
 	// package time nevertheless. nil means time.Now.
@@ -96,7 +98,7 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 	m := &Member{
 		Reg: reg, Keys: keys, Name: o.Instance, host: o.Host, ttl: o.SessionTTL,
 		maxSkew: max(o.MaxClockSkew, 0), Clock: o.Clock, comparesClocks: o.MaxClockSkew > 0 && !o.NoClocks, grace: o.RestartGrace,
-		labels: maps.Clone(o.Labels), weight: o.Weight, strategies: strategies, Work: o.Work,
+		labels: maps.Clone(o.Labels), weight: o.Weight, strategies: strategies, Work: o.Work, events: o.Events,
 		Log:            o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
 		leaveRequested: make(chan struct{}), Defs: map[string]json.RawMessage{}, revisions: map[string]int{}, changed: make(chan struct{}), ownSessions: map[registry.SessionID]bool{},
 	}

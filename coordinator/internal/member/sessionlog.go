@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/coordinator/internal/eventlog"
 	"github.com/rota-dev/rota/registry"
 )
@@ -28,12 +29,17 @@ func (m *Member) logJoined(log *slog.Logger, offered []string) {
 	log.Info("joined again", append(attrs, "away", time.Since(away).Round(time.Millisecond))...)
 }
 
-// logIncarnationEnd records the end of an incarnation that had joined, and logs a lost session. It
+// reportIncarnationEnd records the end of an incarnation that had joined, and logs a lost session. It
 // is called when the loops of the incarnation have ended; functions of runs may not have returned.
-func (m *Member) logIncarnationEnd(log *slog.Logger, in *Incarnation, cause error) {
+func (m *Member) reportIncarnationEnd(log *slog.Logger, in *Incarnation, cause error) {
 	m.mu.Lock()
 	m.lostAt = time.Now()
 	m.mu.Unlock()
+	if errors.Is(cause, ErrLeft) || errors.Is(cause, context.Canceled) {
+		event.Report(m.events.Session, event.Session{ID: in.Session.ID(), State: event.SessionLeft})
+	} else {
+		event.Report(m.events.Session, event.Session{ID: in.Session.ID(), State: event.SessionLost, Err: cause})
+	}
 	if errors.Is(cause, registry.ErrSessionLost) {
 		log.Warn("session lost", "runs", in.Claimer.CountCutShort(), "shards", in.Claimer.CountOwned(), "error", cause,
 			"next", "the contexts of these runs are canceled; other instances get the shards and make the runs again; this instance joins again under another session")
@@ -50,17 +56,19 @@ func (m *Member) logLeft(cause error) {
 	}
 }
 
-// logSessionStates logs each suspension of the session and its end, until ctx ends.
-func (in *Incarnation) logSessionStates(ctx context.Context, log *slog.Logger) error {
+// reportSessionStates logs and reports each suspension of the session and its end, until ctx ends.
+func (m *Member) reportSessionStates(ctx context.Context, log *slog.Logger, in *Incarnation) error {
 	var since time.Time // zero: not suspended
 	for {
 		changed := in.Session.Changed()
 		switch state, safe := in.Session.State(); {
 		case state == registry.SessionSuspended && since.IsZero():
 			since = time.Now()
+			event.Report(m.events.Session, event.Session{ID: in.Session.ID(), State: event.SessionSuspended, SafeUntil: safe})
 			log.Warn("store unreachable", "since", since, "safe_until", safe,
 				"next", "no run begins until the store answers; if it has not answered by safe_until, the session is lost and the contexts of runs are canceled")
 		case state == registry.SessionConnected && !since.IsZero():
+			event.Report(m.events.Session, event.Session{ID: in.Session.ID(), State: event.SessionResumed})
 			log.Info("store reachable again", "after", time.Since(since).Round(time.Millisecond))
 			since = time.Time{}
 		}

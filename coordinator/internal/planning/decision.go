@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -33,6 +34,8 @@ type Change struct {
 	conds   []registry.Cond
 	ops     []registry.Op
 	Why     []string // for the log, and for the plan
+	Lost    []event.Lost
+	Skipped []event.Skipped
 	Upkeep  []string // for the log only: frequent routine steps would displace the rest in the plan
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -34,7 +35,7 @@ func (p *jobPlanner) failOverExpired() {
 		shards := p.next.Owners[inc]
 		key := p.Keys.Claims(inc, p.segment)
 		if item, ok := l.Claims[p.segment]; ok {
-			p.absorbClaims(item.Claims, shards)
+			p.absorbClaims(inc, item.Claims, shards)
 			p.change.ops = append(p.change.ops, registry.Delete(key, item.Rev))
 		} else {
 			p.change.conds = append(p.change.conds, registry.Absent(key))
@@ -79,7 +80,7 @@ func (p *jobPlanner) absorbExpired() {
 }
 
 // absorbClaims brings the claims of an expired owner into the plan.
-func (p *jobPlanner) absorbClaims(claims record.Claims, shards shardset.Set) {
+func (p *jobPlanner) absorbClaims(inc string, claims record.Claims, shards shardset.Set) {
 	p.foldClaims(claims, shards)
 	p.addOutcomes(claims)
 	for _, g := range claims.Running {
@@ -91,15 +92,25 @@ func (p *jobPlanner) absorbClaims(claims record.Claims, shards shardset.Set) {
 		switch epoch, known := p.next.Epoch(g.Epoch); {
 		case !known: // another writer deleted the plan or wrote an older one
 			p.countLost(running, g.Ref)
+			p.reportLost(inc, running, g.Ref, false)
 		case !due.TracksRuns(epoch.Job()):
 			p.next.Counts.Unknown += uint64(running.Len())
 			p.explain("count %s as unknown", running)
 		case mayRerun(epoch.Job(), rerun):
 			p.next.Reruns = p.next.Reruns.With(running, rerun)
+			p.reportLost(inc, running, g.Ref, true)
 		default:
 			p.countLost(running, g.Ref)
+			p.reportLost(inc, running, g.Ref, false)
 		}
 	}
+}
+
+// reportLost adds to the change the event that runs ended with the session of their owner.
+func (p *jobPlanner) reportLost(inc string, running shardset.Set, r record.Ref, rerun bool) {
+	p.change.Lost = append(p.change.Lost, event.Lost{
+		Job: p.next.Job, Instance: record.InstanceOf(inc), Runs: record.RunGroup{Shards: running, Ref: r}, Rerun: rerun,
+	})
 }
 
 // countLost counts crashed runs that do not run again.

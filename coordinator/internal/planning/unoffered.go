@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -74,6 +75,11 @@ func (p *jobPlanner) skipDue() {
 		for _, part := range p.next.Watermarks.Split(shardset.Range(0, e.Job().Shards)) {
 			if d, ok := due.InEpoch(e, prog, part.Watermark, p.Now, true); ok {
 				p.next.Counts.Skipped += uint64(d.Skipped * part.Shards.Len())
+				if d.Skipped > 0 {
+					p.change.Skipped = append(p.change.Skipped, event.Skipped{
+						Job: p.next.Job, Reason: event.Unoffered, Shards: part.Shards, Fires: d.Skipped, Through: record.InstantOf(d.Through),
+					})
+				}
 			}
 		}
 	}

@@ -1,0 +1,95 @@
+// Package event defines the events that the loops of a member report to the owner of the member.
+package event
+
+import (
+	"time"
+
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Hooks receive the events of a member. A nil hook is not called. Several goroutines call the
+// hooks, some of them while they hold locks, so a hook must not block or call the member.
+type Hooks struct {
+	Session    func(Session)
+	Leadership func(Leadership)
+	Clock      func(Clock)
+	Shards     func(Shards)
+	Skipped    func(Skipped)
+	Lost       func(Lost)
+}
+
+// Report calls a hook unless it is nil.
+func Report[E any](hook func(E), e E) {
+	if hook != nil {
+		hook(e)
+	}
+}
+
+// Session is a change of the state of a member's session.
+type Session struct {
+	ID        registry.SessionID
+	State     SessionState
+	SafeUntil time.Time // of a suspended session: when the session is lost unless the store answers
+	Err       error     // why the session was lost
+}
+
+// SessionState is a state of a session.
+type SessionState int
+
+// States of a session.
+const (
+	SessionJoined    SessionState = iota + 1 // a new session, under which the member is in the group
+	SessionSuspended                         // the store does not answer
+	SessionResumed                           // the store answers again
+	SessionLost                              // the runs and the shards of the session are lost
+	SessionLeft                              // the member has left the group
+)
+
+// Leadership is the begin or the end of a term of this member.
+type Leadership struct {
+	Term    uint64
+	Leading bool
+	Why     string
+}
+
+// Clock is a change of the finding about this member's clock.
+type Clock struct {
+	Skewed bool
+	Ahead  time.Duration // of the fleet's median, when skewed; negative: behind
+}
+
+// Shards is a change of the shards of a job that the plan assigns to this member.
+type Shards struct {
+	Job                       string
+	Before, After             shardset.Set
+	FrozenBefore, FrozenAfter shardset.Set // those of them that are to move
+}
+
+// Skipped is fires that are not run. They are as many for each of the shards.
+type Skipped struct {
+	Job     string
+	Reason  SkipReason
+	Shards  shardset.Set
+	Fires   int // of each shard
+	Through record.Instant
+}
+
+// SkipReason is why fires are skipped.
+type SkipReason int
+
+// Reasons to skip fires.
+const (
+	Misfire   SkipReason = iota + 1 // by the misfire policy
+	Disabled                        // of a disabled shard
+	Unoffered                       // no live instance offered the job
+)
+
+// Lost is runs of one fire or trigger that ended with the session of their owner.
+type Lost struct {
+	Job      string
+	Instance string
+	Runs     record.RunGroup
+	Rerun    bool // the runs are pending as another attempt
+}
