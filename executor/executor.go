@@ -82,6 +82,9 @@ type Options struct {
 	// Logger receives the log lines that docs/operating/messages.md lists. Each event is one line, for
 	// any number of jobs. Nil means slog.Default().
 	Logger *slog.Logger
+	// Observer receives the events of this executor. The zero value observes nothing. See also
+	// Executor.Observe.
+	Observer Observer
 }
 
 // Executor runs the shards of a namespace's jobs that this process owns. Its methods may be
@@ -93,6 +96,7 @@ type Executor struct {
 	strategies map[string]strategy.Func // by name, the built-in ones included
 	log        *slog.Logger
 	runs       runLog
+	observers  observers
 	member     *coordinator.Member
 	operator   *coordinator.Operator // of the member's group, before it has joined and after it has left as well
 	clock      func() time.Time      // of day
@@ -146,7 +150,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	var err error
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
-		MaxClockSkew: o.MaxClockSkew, Clock: o.Clock, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Weight: o.Weight, Strategies: o.Strategies, Logger: o.Logger, Work: work{e},
+		MaxClockSkew: o.MaxClockSkew, Clock: o.Clock, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Weight: o.Weight, Strategies: o.Strategies, Logger: o.Logger, Work: work{e}, Events: e.memberEvents(),
 	})
 	if err := errors.Join(workers, err); err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)
@@ -170,7 +174,10 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 		e.log = slog.Default()
 	}
 	e.log = e.log.With("namespace", namespace, "group", cmp.Or(o.Group, "default"), "instance", e.member.Instance())
-	e.runs.log = e.log
+	e.runs.log, e.observers.log = e.log, e.log
+	if !o.Observer.isZero() {
+		e.Observe(o.Observer)
+	}
 	return e, nil
 }
 
@@ -293,6 +300,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	case <-e.stopped:
 		waitFor(context.WithoutCancel(ctx), cancelGrace, e.pool.idle()) // the contexts of runs have ended
 		e.runs.flush()
+		e.observers.close()
 		return e.failed
 	}
 	return e.Shutdown(context.WithoutCancel(ctx))

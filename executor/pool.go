@@ -2,6 +2,8 @@ package executor
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -23,8 +25,9 @@ type pool struct {
 
 // runningHandler is a run whose handler has been called and has not returned.
 type runningHandler struct {
-	id  string
-	end context.CancelCauseFunc
+	run   *Run
+	began time.Time
+	end   context.CancelCauseFunc
 }
 
 // add queues t, which runs as soon as the bounds permit.
@@ -106,7 +109,7 @@ func (p *pool) waitingByJob() map[string]jobWaits {
 
 // handlerStarts records that a handler is about to be called, and returns a number for handlerReturned. It
 // reports false if no handler may be called any more.
-func (p *pool) handlerStarts(id string, end context.CancelCauseFunc) (number uint64, ok bool) {
+func (p *pool) handlerStarts(r *Run, end context.CancelCauseFunc) (number uint64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil {
@@ -116,7 +119,7 @@ func (p *pool) handlerStarts(id string, end context.CancelCauseFunc) (number uin
 		p.handlers = map[uint64]runningHandler{}
 	}
 	p.number++
-	p.handlers[p.number] = runningHandler{id, end}
+	p.handlers[p.number] = runningHandler{r, time.Now(), end}
 	return p.number, true
 }
 
@@ -152,13 +155,9 @@ func (p *pool) idle() <-chan struct{} {
 	return p.quiet
 }
 
-// runningIDs returns the IDs of the runs whose handlers have not returned.
-func (p *pool) runningIDs() []string {
+// runningHandlers returns the runs whose handlers have not returned.
+func (p *pool) runningHandlers() []runningHandler {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ids := make([]string, 0, len(p.handlers))
-	for _, r := range p.handlers {
-		ids = append(ids, r.id)
-	}
-	return ids
+	return slices.Collect(maps.Values(p.handlers))
 }

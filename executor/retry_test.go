@@ -82,6 +82,28 @@ func TestRetry(t *testing.T) {
 		assert.Len(t, got, 2)
 		assert.Zero(t, f.status().Counts.Failed)
 	})
+	bubble(t, "is reported to observers after each end", func(t *testing.T, f *fleet) {
+		var events []string
+		observer := executor.Observer{
+			RunEnded:   func(e executor.RunEnded) { events = append(events, fmt.Sprint(e.Outcome, " ", e.Err)) },
+			RunRetried: func(e executor.RunRetried) { events = append(events, fmt.Sprint("retried ", e.NotBefore.Sub(e.At))) },
+		}
+		handle := func(_ context.Context, r *executor.Run) error {
+			if r.Retries == 0 {
+				return errors.New("out of order")
+			}
+			return nil
+		}
+		e := f.executor("a", executor.Options{Observer: observer}, 1, handle)
+		job := f.job(1, handle)
+		job.Retry = exactly
+		require.NoError(t, e.Register(job))
+		require.NoError(t, e.Start(t.Context()))
+		until(1)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"failed out of order", "retried 1s", "succeeded <nil>"}, events)
+	})
 	bubble(t, "retries a panic", func(t *testing.T, f *fleet) {
 		got := retried(t, f, exactly, func(r *executor.Run) error {
 			if r.Attempt == 1 {

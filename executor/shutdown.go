@@ -51,6 +51,7 @@ func (e *AbandonedError) Error() string {
 // If handlers do not return in step 3, Shutdown returns an *AbandonedError, and the executor
 // leaves the fleet in the background when they have returned. If the store does not answer,
 // Shutdown returns about 5 s after the last run, and the session expires.
+// Shutdown then waits up to 1 s for the callbacks of the observers.
 //
 // Shutdown does nothing if the executor was not started or has been shut down before.
 func (e *Executor) Shutdown(ctx context.Context) error {
@@ -61,6 +62,7 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 	if was != started {
 		return nil
 	}
+	defer e.observers.close()
 	handOver := leaveTimeout
 	if !e.drainRuns(ctx) {
 		handOver = 0
@@ -71,8 +73,15 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 		return nil
 	default:
 	}
-	abandoned := e.pool.runningIDs()
+	running := e.pool.runningHandlers()
+	abandoned := make([]string, 0, len(running))
+	for _, h := range running {
+		abandoned = append(abandoned, h.run.ID)
+	}
 	slices.Sort(abandoned)
+	for _, h := range running {
+		e.observeOutcome(h.run, h.began, Abandoned, ErrDraining)
+	}
 	e.log.Error("handlers ignore the end of their context", "runs", abandoned)
 	go func() { // ends with the last handler; the process owns the shards until then
 		<-e.pool.idle()

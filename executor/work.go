@@ -56,6 +56,7 @@ func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 // Start is described in coordinator.Work.
 func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
 	t := &task{job: c.Job, shard: c.Shard, fire: c.Fire, since: w.clock(), ctx: ctx}
+	w.observeClaimed(c.Program.(*program), &c, t.since)
 	t.do = func() {
 		queued := time.Since(t.added) > misfireGrace
 		reportResult(func() error { return w.callHandlerFor(ctx, &c, queued) }, done)
@@ -69,15 +70,21 @@ func (w work) Yield(string, int, error) {}
 
 // callHandlerFor calls the handler for a claimed run in a worker of the pool. Queued reports whether the
 // run waited for the worker.
-func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, queued bool) error {
+func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, queued bool) (err error) {
 	p := c.Program.(*program) // made by Compile
-	job, ok := e.findJob(c.Job)
-	if !ok {
-		return fmt.Errorf("run %q: %w", c.Job, ErrUnknownJob)
-	}
 	r := newRun(e.member.Instance(), p, c)
 	if queued && r.Reason == Scheduled {
 		r.Reason = Queued
+	}
+	called := false
+	defer func() {
+		if !called {
+			e.observeEnded(ctx, r, time.Time{}, outcomeOf(ctx, p, err), err)
+		}
+	}()
+	job, ok := e.findJob(c.Job)
+	if !ok {
+		return fmt.Errorf("run %q: %w", c.Job, ErrUnknownJob)
 	}
 	writes := coordinator.NewWrites(ctx, e.reg, c.Session)
 	defer writes.Close()
@@ -92,7 +99,7 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, queue
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // the session was lost while the run waited
 	}
-	number, ok := e.pool.handlerStarts(r.ID, end)
+	number, ok := e.pool.handlerStarts(r, end)
 	if !ok {
 		return fmt.Errorf("%w before it began", coordinator.ErrHandedBack)
 	}
@@ -100,10 +107,15 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, queue
 	if p.Timeout > 0 {
 		defer e.runs.watchTimeout(r, time.Duration(p.Timeout))()
 	}
-	err, began := errGoexit, time.Now()
-	defer func() { e.runs.logEnd(r, time.Since(began), outcomeOf(ctx, p, err), err) }()
-	err = p.retryError(ctx, r, handBackError(ctx, callHandler(ctx, job.Handler, r)))
-	return err
+	e.observeBegun(r)
+	called, err = true, errGoexit
+	began := time.Now()
+	defer func() {
+		how := outcomeOf(ctx, p, err)
+		e.runs.logEnd(r, time.Since(began), how, err)
+		e.observeEnded(ctx, r, began, how, err)
+	}()
+	return p.retryError(ctx, r, handBackError(ctx, callHandler(ctx, job.Handler, r)))
 }
 
 // handBackError returns the result to report for a handler that returned err. It wraps

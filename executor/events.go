@@ -1,0 +1,169 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// Observe adds an observer, which receives the events from now on. To observe all events, call
+// it before Start. See also Options.Observer.
+func (e *Executor) Observe(o Observer) { e.observers.add(o) }
+
+// DroppedEvents returns the number of events that no observer has received, since too many were
+// waiting for callbacks.
+func (e *Executor) DroppedEvents() uint64 { return e.observers.dropped.Load() }
+
+// observe reports an event to the observers that have the callback for it. The goroutine that
+// calls the callbacks makes the event.
+func observe[E any](q *observers, callback func(*Observer) func(E), event func() E) {
+	if !q.observes(func(o *Observer) bool { return callback(o) != nil }) {
+		return
+	}
+	q.push(func(o *Observer) {
+		if f := callback(o); f != nil {
+			f(event())
+		}
+	})
+}
+
+// observeClaimed reports that a run was claimed.
+func (e *Executor) observeClaimed(p *program, c *coordinator.Run, at time.Time) {
+	if e.observers.isEmpty() {
+		return
+	}
+	run := *c
+	observe(&e.observers, func(o *Observer) func(RunClaimed) { return o.RunClaimed }, func() RunClaimed {
+		return RunClaimed{Run: newRun(e.member.Instance(), p, &run).Info(), At: at.UTC()}
+	})
+}
+
+// observeBegun reports that the handler of a run is about to be called.
+func (e *Executor) observeBegun(r *Run) {
+	if e.observers.isEmpty() {
+		return
+	}
+	at := e.clock().UTC()
+	observe(&e.observers, func(o *Observer) func(RunBegun) { return o.RunBegun }, func() RunBegun { return RunBegun{r.Info(), at} })
+}
+
+// observeEnded reports the end of a run with context ctx. Began is when its handler was called, zero
+// if it was not.
+func (e *Executor) observeEnded(ctx context.Context, r *Run, began time.Time, how outcome, err error) {
+	if e.observers.isEmpty() {
+		return
+	}
+	retry, retried := err.(*coordinator.RetryError) //nolint:errorlint // the executor's own error, which nothing wraps
+	if retried {
+		err = retry.Err
+	}
+	e.observeOutcome(r, began, publicOutcome(ctx, how, err), err)
+	if retried {
+		at := e.clock().UTC()
+		observe(&e.observers, func(o *Observer) func(RunRetried) { return o.RunRetried }, func() RunRetried {
+			return RunRetried{Run: r.Info(), Err: err, At: at, NotBefore: at.Add(retry.In)}
+		})
+	}
+}
+
+// observeOutcome reports the end of a run.
+func (e *Executor) observeOutcome(r *Run, began time.Time, how Outcome, err error) {
+	ended := RunEnded{Run: r.Info(), Ended: e.clock().UTC(), Outcome: how, Err: err}
+	if !began.IsZero() {
+		ended.Started = ended.Ended.Add(-time.Since(began))
+	}
+	observe(&e.observers, func(o *Observer) func(RunEnded) { return o.RunEnded }, func() RunEnded { return ended })
+}
+
+// publicOutcome returns the outcome, for observers, of a run with context ctx.
+func publicOutcome(ctx context.Context, how outcome, err error) Outcome {
+	var panicked *PanicError
+	switch cause := context.Cause(ctx); {
+	case errors.As(err, &panicked):
+		return Panicked
+	case how == runHandedBack:
+		return HandedBack
+	case errors.Is(cause, ErrSessionLost):
+		return LostSession
+	case how == runSucceeded:
+		return Succeeded
+	case errors.Is(cause, ErrTimeout):
+		return TimedOut
+	}
+	return Failed
+}
+
+// memberEvents returns the hooks by which the events of the member reach the observers.
+func (e *Executor) memberEvents() coordinator.Events {
+	return coordinator.Events{
+		Session: forward(e, func(o *Observer) func(SessionChanged) { return o.SessionChanged },
+			func(s coordinator.SessionEvent, at time.Time) SessionChanged {
+				return SessionChanged{State: SessionState(s.State), ID: string(s.ID), SafeUntil: s.SafeUntil, Err: s.Err, At: at}
+			}),
+		Leadership: forward(e, func(o *Observer) func(LeadershipChanged) { return o.LeadershipChanged },
+			func(l coordinator.LeadershipEvent, at time.Time) LeadershipChanged {
+				return LeadershipChanged{l.Leading, l.Term, l.Why, at}
+			}),
+		Clock: forward(e, func(o *Observer) func(ClockChanged) { return o.ClockChanged },
+			func(c coordinator.ClockEvent, at time.Time) ClockChanged { return ClockChanged{c.Skewed, c.Ahead, at} }),
+		Shards: forward(e, func(o *Observer) func(ShardsChanged) { return o.ShardsChanged },
+			func(s coordinator.ShardsEvent, at time.Time) ShardsChanged {
+				return ShardsChanged{
+					Job: s.Job, Gained: listShards(s.After.Minus(s.Before)), Lost: listShards(s.Before.Minus(s.After)),
+					Moving: listShards(s.FrozenAfter.Minus(s.FrozenBefore)), Owned: s.After.Len(), At: at,
+				}
+			}),
+		Skipped: forward(e, func(o *Observer) func(FiresSkipped) { return o.FiresSkipped },
+			func(s coordinator.SkippedEvent, at time.Time) FiresSkipped {
+				return FiresSkipped{s.Job, SkipReason(s.Reason), listShards(s.Shards), s.Fires, s.Through.Time(), at}
+			}),
+		Lost: e.observeLost,
+	}
+}
+
+// forward returns a hook that converts an event of the member and reports it.
+func forward[In, E any](e *Executor, callback func(*Observer) func(E), convert func(in In, at time.Time) E) func(In) {
+	return func(in In) {
+		if !e.observers.isEmpty() {
+			queueConverted(e, callback, convert, in)
+		}
+	}
+}
+
+// queueConverted is a function of its own since its closure has in allocated, at the begin of the
+// function.
+func queueConverted[In, E any](e *Executor, callback func(*Observer) func(E), convert func(in In, at time.Time) E, in In) {
+	at := e.clock().UTC()
+	observe(&e.observers, callback, func() E { return convert(in, at) })
+}
+
+// observeLost reports crashed runs, if there are observers.
+func (e *Executor) observeLost(l coordinator.LostEvent) {
+	if e.observers.observes(func(o *Observer) bool { return o.RunLost != nil }) {
+		e.queueLost(l)
+	}
+}
+
+// queueLost reports crashed runs, as one event in the queue.
+func (e *Executor) queueLost(l coordinator.LostEvent) {
+	at := e.clock().UTC()
+	e.observers.push(func(o *Observer) {
+		if o.RunLost == nil {
+			return
+		}
+		for s := range l.Runs.Shards.All() {
+			fire := l.Runs.Fire.Time()
+			id, key := runID(l.Job, s, fire, l.Runs.Trigger, l.Runs.Attempt)
+			o.RunLost(RunLost{Run: RunInfo{
+				ID: id, Key: key, Job: l.Job, Instance: l.Instance, Shard: s, FireTime: fire, Attempt: l.Runs.Attempt, Trigger: l.Runs.Trigger,
+			}, At: at, Rerun: l.Rerun})
+		}
+	})
+}
+
+// listShards returns the shards of s in ascending order, nil if there are none.
+func listShards(s shardset.Set) []int { return slices.Collect(s.All()) }

@@ -1,0 +1,246 @@
+package executor
+
+import (
+	"reflect"
+	"time"
+)
+
+// Observer is a set of callbacks for the events of one executor, for metrics, traces and
+// history. Each callback is optional. Set it as Options.Observer, or add it with
+// Executor.Observe.
+//
+// One goroutine calls all callbacks of all observers of an executor, in the order of the
+// events. A callback delays neither runs nor claims; it delays the events after it. Up to
+// 10,000 events wait. Further events are dropped, counted by Executor.DroppedEvents, and logged
+// once a minute. Shutdown waits up to 1 s for the callbacks of the events before it; later ones
+// are dropped. A panic in a callback is logged.
+//
+// Callbacks must not call Shutdown, and must not modify the slices of an event.
+type Observer struct {
+	RunClaimed func(RunClaimed)
+	RunBegun   func(RunBegun)
+	RunEnded   func(RunEnded)
+	RunRetried func(RunRetried)
+	// RunLost is called on the leader only.
+	RunLost func(RunLost)
+	// FiresSkipped is called on the owner of the shards, and on the leader for a job that no
+	// instance offered.
+	FiresSkipped      func(FiresSkipped)
+	ShardsChanged     func(ShardsChanged)
+	SessionChanged    func(SessionChanged)
+	LeadershipChanged func(LeadershipChanged)
+	ClockChanged      func(ClockChanged)
+}
+
+// isZero reports whether o has no callback.
+func (o *Observer) isZero() bool { return reflect.ValueOf(*o).IsZero() }
+
+// RunInfo is the data of a Run. The fields mean the same as those of Run.
+type RunInfo struct {
+	ID, Key           string
+	Job, Instance     string
+	Shard, Shards     int
+	Param, ShardParam string
+	FireTime          time.Time
+	Attempt           int
+	Reason            Reason
+	Trigger           uint64
+	Fence             uint64
+}
+
+// Info returns the data of the run, which may be kept after the run has ended.
+func (r *Run) Info() RunInfo {
+	return RunInfo{
+		ID: r.ID, Key: r.Key, Job: r.Job, Instance: r.Instance, Shard: r.Shard, Shards: r.Shards, Param: r.Param, ShardParam: r.ShardParam,
+		FireTime: r.FireTime, Attempt: r.Attempt, Reason: r.Reason, Trigger: r.Trigger, Fence: r.Fence,
+	}
+}
+
+// RunClaimed reports a run that this instance has claimed. The run begins as soon as there is a
+// worker. Each RunClaimed is followed by one RunEnded of the same run, unless the process
+// crashes or the event is dropped.
+type RunClaimed struct {
+	Run RunInfo
+	At  time.Time
+}
+
+// RunBegun reports that the handler of a run is about to be called. Its Reason may be Queued
+// where that of RunClaimed is Scheduled.
+type RunBegun struct {
+	Run RunInfo
+	At  time.Time
+}
+
+// RunEnded reports the end of a run in this instance.
+type RunEnded struct {
+	Run RunInfo
+	// Started is when the handler was called. It is zero if the handler was not called, because
+	// the session was lost, or the process was shut down, while the run waited for a worker.
+	Started time.Time
+	Ended   time.Time
+	Outcome Outcome
+	// Err is the error that the handler returned, a *PanicError if it panicked, or why it was
+	// not called.
+	Err error
+}
+
+// Outcome is how a run ended. The zero value is none.
+type Outcome int
+
+const (
+	// Succeeded means that the handler returned nil.
+	Succeeded Outcome = iota + 1
+	// Failed means that the handler returned an error.
+	Failed
+	// TimedOut means that the handler returned an error after Job.Timeout had passed.
+	TimedOut
+	// Panicked means that the handler panicked.
+	Panicked
+	// HandedBack means that this process shuts down and another instance makes the run again.
+	HandedBack
+	// LostSession means that the session was lost before the handler returned, with or without
+	// an error. The run counts as crashed: Job.OnCrash decides whether another instance makes it
+	// again.
+	LostSession
+	// Abandoned means that the handler had not returned when Shutdown did.
+	Abandoned
+)
+
+var outcomeTexts = textForms[Outcome]{
+	Succeeded: "succeeded", Failed: "failed", TimedOut: "timed out", Panicked: "panicked",
+	HandedBack: "handed back", LostSession: "session lost", Abandoned: "abandoned",
+}
+
+// String returns the text form of o, such as "timed out".
+func (o Outcome) String() string { return outcomeTexts.text(o) }
+
+// MarshalText returns the text form of o.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText reads the text form of an outcome.
+func (o *Outcome) UnmarshalText(text []byte) error { return outcomeTexts.parse(o, text) }
+
+// RunRetried reports that a failed run is to be made again, because of the job's retry policy.
+type RunRetried struct {
+	Run RunInfo // the attempt that failed
+	Err error   // of that attempt
+	// At is when the retry was decided. NotBefore is the earliest begin of the next attempt.
+	At, NotBefore time.Time
+}
+
+// RunLost reports a run that crashed: the session of its owner ended before the end of the run
+// was recorded. Jobs with TrackClaims have none, since their records do not show which runs had
+// ended.
+type RunLost struct {
+	// Run has the ID, Key, Job, Shard, FireTime, Attempt and Trigger of the run, and the
+	// Instance that owned it. Its other fields are zero.
+	Run RunInfo
+	At  time.Time
+	// Rerun reports whether the run is made again, as the next attempt. Otherwise it counts as
+	// lost.
+	Rerun bool
+}
+
+// FiresSkipped reports fires that are due and will not run.
+type FiresSkipped struct {
+	Job    string
+	Reason SkipReason
+	Shards []int // in ascending order
+	Count  int   // the number of fires skipped for each of Shards
+	// Through is the last fire that was due: the skipped fires are not after it.
+	Through time.Time
+	At      time.Time
+}
+
+// SkipReason is why fires are skipped. The zero value is none.
+type SkipReason int
+
+const (
+	// SkipMisfire means that Job.OnMisfire skips the fires.
+	SkipMisfire SkipReason = iota + 1
+	// SkipDisabled means that the shards are disabled.
+	SkipDisabled
+	// SkipUnoffered means that no live instance offered the job for coordinator.MaxUnoffered.
+	SkipUnoffered
+)
+
+var skipReasonTexts = textForms[SkipReason]{SkipMisfire: "misfire", SkipDisabled: "disabled", SkipUnoffered: "unoffered"}
+
+// String returns the text form of r, such as "misfire".
+func (r SkipReason) String() string { return skipReasonTexts.text(r) }
+
+// MarshalText returns the text form of r.
+func (r SkipReason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the text form of a reason.
+func (r *SkipReason) UnmarshalText(text []byte) error { return skipReasonTexts.parse(r, text) }
+
+// ShardsChanged reports a change of the shards of a job that this instance owns. If the session
+// is lost, all shards are. Lists of shards are in ascending order.
+type ShardsChanged struct {
+	Job          string
+	Gained, Lost []int
+	// Moving are the shards that are about to move to other instances and were not before. They
+	// are claimed no more, and move when their runs have ended.
+	Moving []int
+	Owned  int // the number of shards that the instance owns now
+	At     time.Time
+}
+
+// SessionChanged reports a change of the session of this instance.
+type SessionChanged struct {
+	State SessionState
+	ID    string // of the session
+	// SafeUntil is when a suspended session is lost unless the store answers. It is zero for the
+	// other states.
+	SafeUntil time.Time
+	Err       error // why the session was lost; nil for the other states
+	At        time.Time
+}
+
+// SessionState is the state of the session of an instance. The zero value is none.
+type SessionState int
+
+const (
+	// SessionJoined means that the instance is in the fleet, under a new session.
+	SessionJoined SessionState = iota + 1
+	// SessionSuspended means that the store does not answer. No run begins.
+	SessionSuspended
+	// SessionResumed means that the store answers again, and the session was kept.
+	SessionResumed
+	// SessionLost means that the contexts of all runs have ended, and other instances own the
+	// shards.
+	SessionLost
+	// SessionLeft means that the instance has left the fleet by a shutdown.
+	SessionLeft
+)
+
+var sessionStateTexts = textForms[SessionState]{
+	SessionJoined: "joined", SessionSuspended: "suspended", SessionResumed: "resumed", SessionLost: "lost", SessionLeft: "left",
+}
+
+// String returns the text form of s, such as "suspended".
+func (s SessionState) String() string { return sessionStateTexts.text(s) }
+
+// MarshalText returns the text form of s.
+func (s SessionState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the text form of a state.
+func (s *SessionState) UnmarshalText(text []byte) error { return sessionStateTexts.parse(s, text) }
+
+// LeadershipChanged reports that a term of this instance as leader of the group has begun or
+// ended.
+type LeadershipChanged struct {
+	Leading bool
+	Term    uint64
+	Why     string // for people; the text is not stable across versions
+	At      time.Time
+}
+
+// ClockChanged reports that the fleet has found the clock of this instance skewed, or right
+// again. A skewed instance claims nothing.
+type ClockChanged struct {
+	Skewed bool
+	Ahead  time.Duration // of the fleet's median; negative: behind; zero: not skewed
+	At     time.Time
+}
