@@ -84,26 +84,13 @@ func shardStatuses(p *record.Plan, g planning.JobProgress) []ShardStatus {
 
 // nextFire returns the first fire of a job after now, zero if there is none.
 func nextFire(p *record.Plan, compile due.Compiler, now time.Time) time.Time {
-	if p.Paused || p.Stopped || compile == nil {
+	if compile == nil {
 		return time.Time{}
 	}
-	var next time.Time
-	for i := range p.Epochs {
-		e := &p.Epochs[i]
+	return due.NextFire(p, func(e *record.Epoch) (due.Program, bool) {
 		prog, err := compile(e.Def)
-		if err != nil {
-			continue
-		}
-		from := now
-		if before := (e.From - 1).Time(); from.Before(before) {
-			from = before
-		}
-		fire := prog.Due(from, e.Until.Time(), from).Wake
-		if !fire.IsZero() && (next.IsZero() || fire.Before(next)) {
-			next = fire
-		}
-	}
-	return next.UTC()
+		return prog, err == nil
+	}, now)
 }
 
 // scheduleOf returns the text of a definition's schedule, "" if it has none.

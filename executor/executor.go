@@ -93,6 +93,8 @@ type Options struct {
 type Executor struct {
 	reg        registry.Registry
 	opts       Options
+	namespace  string
+	group      string
 	strategies map[string]strategy.Func // by name, the built-in ones included
 	log        *slog.Logger
 	runs       runLog
@@ -146,7 +148,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	if o.Workers < 0 {
 		workers = fmt.Errorf("option Workers is %d, below 0", o.Workers)
 	}
-	e := &Executor{reg: reg, opts: o, jobs: map[string]*Job{}, withdrawn: map[string]bool{}, stopped: make(chan struct{})}
+	e := &Executor{reg: reg, opts: o, namespace: namespace, group: cmp.Or(o.Group, "default"), jobs: map[string]*Job{}, withdrawn: map[string]bool{}, stopped: make(chan struct{})}
 	var err error
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
@@ -173,7 +175,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	if e.log == nil {
 		e.log = slog.Default()
 	}
-	e.log = e.log.With("namespace", namespace, "group", cmp.Or(o.Group, "default"), "instance", e.member.Instance())
+	e.log = e.log.With("namespace", namespace, "group", e.group, "instance", e.member.Instance())
 	e.runs.log, e.observers.log = e.log, e.log
 	if !o.Observer.isZero() {
 		e.Observe(o.Observer)

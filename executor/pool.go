@@ -107,6 +107,22 @@ func (p *pool) waitingByJob() map[string]jobWaits {
 	return p.queue.waitingByJob()
 }
 
+// taskCounts is the number of tasks of a job that run, and that wait.
+type taskCounts struct{ running, waiting int }
+
+// countByJob returns the number of tasks of each job that has some.
+func (p *pool) countByJob() map[string]taskCounts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]taskCounts{}
+	for name, j := range p.queue.jobs {
+		if c := (taskCounts{j.running, len(j.waiting)}); c != (taskCounts{}) {
+			out[name] = c
+		}
+	}
+	return out
+}
+
 // handlerStarts records that a handler is about to be called, and returns a number for handlerReturned. It
 // reports false if no handler may be called any more.
 func (p *pool) handlerStarts(r *Run, end context.CancelCauseFunc) (number uint64, ok bool) {

@@ -159,6 +159,7 @@ func (c *Claimer) Run(ctx context.Context) error {
 		}
 		c.markDue(time.Now(), clock)
 		c.startWrites(ctx, clock)
+		c.sendJobViews()
 		c.NotifyWaiters()
 		c.setBatching()
 		timer.Reset(c.computeSleep(time.Now(), c.Clock()))

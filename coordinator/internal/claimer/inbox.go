@@ -19,7 +19,8 @@ type inbox struct {
 	stopped        chan struct{} // closed when nothing more can be claimed; nil: not asked for
 	emptied        chan struct{} // closed when the incarnation may leave; nil: not asked for
 	recheckBlocked bool          // blocked shards may have become free
-	cutShort       int           // functions that returned after the session had been lost
+	viewRequests   []chan<- []JobView
+	cutShort       int // functions that returned after the session had been lost
 }
 
 // endedRun is a run whose function has returned.

@@ -41,10 +41,7 @@ func InEpoch(e *record.Epoch, prog Program, m record.Watermark, now record.Insta
 	if m.Epoch > e.Number {
 		return Due{}, false
 	}
-	last := e.From - 1 // a fire at From belongs to the epoch
-	if m.Epoch == e.Number {
-		last = max(last, m.Fire)
-	}
+	last := lastClaimed(e, m)
 	if e.Until != 0 && last >= e.Until {
 		return Due{}, false
 	}
@@ -53,6 +50,16 @@ func InEpoch(e *record.Epoch, prog Program, m record.Watermark, now record.Insta
 		compute = prog.SkipDue
 	}
 	return compute(last.Time(), e.Until.Time(), now.Time()), true
+}
+
+// lastClaimed returns the instant up to which the fires of an epoch are claimed or skipped for a shard
+// with watermark m that is not past the epoch.
+func lastClaimed(e *record.Epoch, m record.Watermark) record.Instant {
+	last := e.From - 1 // a fire at From belongs to the epoch
+	if m.Epoch == e.Number {
+		last = max(last, m.Fire)
+	}
+	return last
 }
 
 // Unclaimed returns the pending re-runs that the watermarks do not cover.

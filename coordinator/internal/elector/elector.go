@@ -32,6 +32,7 @@ type Elector struct {
 	conflicts     int     // attempts on this vacancy that conflicted
 	loggedSkewed  bool    // that this clock is skewed
 	leadingReason string  // how this incarnation became leader, for the log line of the term's start
+	leading       bool    // a goroutine leads for a term
 	handedTo      string  // the instance to which this term's leader resigned
 
 	incomplete   []string  // incarnations to name in the seat record, see missing.go
@@ -45,6 +46,19 @@ func New(self Self, lead Lead, log *slog.Logger) *Elector {
 	e.draw = e.jitter.Float64()
 	e.Feed = feed.New(self.Keys.Election(), log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
 	return e
+}
+
+// IsLeading reports whether this incarnation leads.
+func (e *Elector) IsLeading() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.leading
+}
+
+func (e *Elector) setLeading(leading bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leading = leading
 }
 
 // WakeUp requests a pass of the elector's loop. It does not block.

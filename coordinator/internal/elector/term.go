@@ -36,11 +36,13 @@ func (e *Elector) startTerm(ctx context.Context, wg *sync.WaitGroup) *termRun {
 	wg.Go(func() {
 		defer close(s.done)
 		e.Log.Info("leading", "term", term.Seq, "why", why)
+		e.setLeading(true)
 		event.Report(e.Self.Events.Leadership, event.Leadership{Term: term.Seq, Leading: true, Why: why})
 		began := time.Now()
 		err := e.lead(ctx, e, term, &s.progress)
 		why := e.explainEnd(ctx, err)
 		e.Log.Info("no longer leading", "term", term.Seq, "why", why, "after", time.Since(began).Round(time.Millisecond))
+		e.setLeading(false)
 		event.Report(e.Self.Events.Leadership, event.Leadership{Term: term.Seq, Why: why})
 		if err == nil || ctx.Err() != nil {
 			return

@@ -72,6 +72,7 @@ type Incarnation struct {
 	Session      registry.Session
 	Claimer      *claimer.Claimer
 	Elector      *elector.Elector
+	plans        *feed.Feed[*record.Plan]
 	publishNudge chan struct{} // one slot: the member record may have to change
 	joinCommit   uint64        // the commit that created its records
 
@@ -165,7 +166,7 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	// The plans are read while the member joins, so that joining takes no longer for it.
 	task(func(ctx context.Context) error { return plans.Run(ctx, m.Reg) })
 
-	in := &Incarnation{ID: record.Incarnation(m.Name, s.ID()), Session: s, publishNudge: make(chan struct{}, 1)}
+	in := &Incarnation{ID: record.Incarnation(m.Name, s.ID()), Session: s, plans: plans, publishNudge: make(chan struct{}, 1)}
 	m.mu.Lock()
 	m.ownSessions[s.ID()] = true
 	m.mu.Unlock()

@@ -1,0 +1,82 @@
+package executor
+
+import (
+	"context"
+	"time"
+)
+
+// Stats describes what an instance does at an instant, for metrics.
+type Stats struct {
+	Namespace, Group, Instance string
+	// Leading reports whether this instance is the leader of its group.
+	Leading bool
+	// SafeUntil is when the session is lost unless the store answers before. It is zero without
+	// a session.
+	SafeUntil time.Time
+	// Running is the number of runs that have a worker, Waiting that of claimed runs that wait
+	// for one.
+	Running, Waiting int
+	// Jobs has the jobs of which this instance owns shards, or has runs. On the leader it also
+	// has the jobs with shards that no instance owns, and paused jobs.
+	Jobs map[string]JobStats
+}
+
+// JobStats describes a job in Stats.
+type JobStats struct {
+	// Owned is the number of shards that this instance owns. Blocked is the number of shards
+	// that it may not run until a handler of its earlier session returns.
+	Owned, Blocked   int
+	Running, Waiting int
+	// Overdue is how long ago the oldest fire of the owned shards came due that is not claimed:
+	// zero if there is none. It does not include fires that will be skipped. The fires of a
+	// shard are not claimed while the shard runs.
+	Overdue time.Duration
+	// NextFire is the next scheduled fire, zero if there is none or if no shard is owned.
+	NextFire time.Time
+
+	// The leader knows the following. On other instances they are zero.
+
+	// Unowned is the number of shards that no instance owns, except disabled ones. It is zero
+	// for a job that no live instance has offered for coordinator.MaxUnoffered.
+	Unowned int
+	// UnownedOverdue is as Overdue, for the shards that no instance owns. Shards that wait for
+	// the return of an instance with a RestartGrace are in neither.
+	UnownedOverdue time.Duration
+	Paused         bool
+}
+
+// statsTimeout bounds the wait for the loop that knows what is claimed. It does not block, and
+// answers in microseconds unless the process lacks CPU.
+const statsTimeout = time.Second
+
+// Stats returns the present state of this instance. It reads nothing from the store. Before Start,
+// after Shutdown and without a session, there are no owned shards.
+func (e *Executor) Stats() Stats {
+	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
+	defer cancel()
+	m := e.member.Stats(ctx)
+	s := Stats{
+		Namespace: e.namespace, Group: e.group, Instance: e.Instance(),
+		Leading: m.Leading, SafeUntil: m.SafeUntil, Jobs: make(map[string]JobStats, len(m.Jobs)),
+	}
+	now := e.clock()
+	since := func(due time.Time) time.Duration {
+		if due.IsZero() {
+			return 0
+		}
+		return max(now.Sub(due), 0)
+	}
+	for name, j := range m.Jobs {
+		s.Jobs[name] = JobStats{
+			Owned: j.Owned, Blocked: j.Blocked, Overdue: since(j.Due), NextFire: j.NextFire,
+			Unowned: j.Unowned, UnownedOverdue: since(j.UnownedDue), Paused: j.Paused,
+		}
+	}
+	for name, c := range e.pool.countByJob() {
+		j := s.Jobs[name]
+		j.Running, j.Waiting = c.running, c.waiting
+		s.Jobs[name] = j
+		s.Running, s.Waiting = s.Running+c.running, s.Waiting+c.waiting
+	}
+	return s
+}
