@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,6 +80,9 @@ type Options struct {
 	// may become the leader, so every process of the fleet needs them. The names of the
 	// built-in strategies are reserved: "sticky", "average", "odevity", "rotate" and "single".
 	Strategies map[string]strategy.Func
+	// Middleware wraps the handlers of all jobs of this process, outside of Job.Middleware; the
+	// first entry is the outermost. Nil means none.
+	Middleware []Middleware
 	// Logger receives the log lines that docs/operating/messages.md lists. Each event is one line, for
 	// any number of jobs. Nil means slog.Default().
 	Logger *slog.Logger
@@ -148,13 +152,18 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	if o.Workers < 0 {
 		workers = fmt.Errorf("option Workers is %d, below 0", o.Workers)
 	}
+	var middleware error
+	if err := checkMiddleware(o.Middleware); err != nil {
+		middleware = fmt.Errorf("option Middleware: %w", err)
+	}
+	o.Middleware = slices.Clone(o.Middleware)
 	e := &Executor{reg: reg, opts: o, namespace: namespace, group: cmp.Or(o.Group, "default"), jobs: map[string]*Job{}, withdrawn: map[string]bool{}, stopped: make(chan struct{})}
 	var err error
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
 		MaxClockSkew: o.MaxClockSkew, Clock: o.Clock, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Weight: o.Weight, Strategies: o.Strategies, Logger: o.Logger, Work: work{e}, Events: e.memberEvents(),
 	})
-	if err := errors.Join(workers, err); err != nil {
+	if err := errors.Join(workers, middleware, err); err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)
 	}
 	if e.strategies, err = strategy.Known(o.Strategies); err != nil {
@@ -192,14 +201,18 @@ func (e *Executor) Instance() string { return e.member.Instance() }
 //
 // Definitions are stored for the whole fleet, and the one with the highest Revision is in
 // force. So a changed definition needs a higher Revision; otherwise it is not stored, and
-// logged at WARN. Handler and MaxRunning are not stored: they belong to this process and apply
-// to runs that begin after the call.
+// logged at WARN. Handler, Middleware and MaxRunning are not stored: they belong to this process
+// and apply to runs that begin after the call.
 //
 // Register logs a job that replaces another definition of its name, since two jobs may have
 // the same name by mistake. It does not if the earlier one was withdrawn, or if the executor
 // is running and the Revision is higher.
 func (e *Executor) Register(jobs ...Job) error {
 	if err := checkJobs(jobs, e.knownStrategy); err != nil {
+		return err
+	}
+	handlers, err := e.wrapHandlers(jobs)
+	if err != nil {
 		return err
 	}
 	defs := make(map[string]json.RawMessage, len(jobs))
@@ -212,8 +225,9 @@ func (e *Executor) Register(jobs ...Job) error {
 	}
 	e.mu.Lock()
 	again := e.replacedLocked(jobs)
-	for _, j := range jobs {
+	for i, j := range jobs {
 		own := j.clone()
+		own.Handler = handlers[i]
 		e.jobs[j.Name] = &own
 		delete(e.withdrawn, j.Name)
 		e.pool.setBound(j.Name, orDefault(j.MaxRunning, defaultMaxRunning()))

@@ -24,6 +24,9 @@ type Job struct {
 	Schedule Schedule
 	// Handler runs one shard for one fire. It is not stored.
 	Handler Handler
+	// Middleware wraps the Handler; the first entry is the outermost. Options.Middleware is
+	// outside of it. It is not stored. Nil means none.
+	Middleware []Middleware
 	// Shards is the number of runs into which each fire is divided, up to 10,000. Zero means 1.
 	// A changed number applies from a fire that no instance has claimed.
 	Shards int
@@ -239,8 +242,9 @@ func checkJobs(jobs []Job, knows func(strategy string) bool) error {
 func (j Job) problems(knows func(strategy string) bool) []problem {
 	d := definitionOf(j)
 	all := d.problems()
-	if f, ok := j.Handler.(HandlerFunc); j.Handler == nil || ok && f == nil {
-		all = append(all, problem{"Handler", errors.New("is nil")})
+	all = append(all, checkHandler(j.Handler)...)
+	if err := checkMiddleware(j.Middleware); err != nil {
+		all = append(all, problem{"Middleware", err})
 	}
 	if err := checkNotNegative(j.MaxRunning); err != nil {
 		all = append(all, problem{"MaxRunning", err})
