@@ -60,6 +60,10 @@ var (
 	ErrMoving = claimer.ErrMoving
 	// ErrDisabled means that an operator disabled the shard.
 	ErrDisabled = claimer.ErrDisabled
+	// ErrPaused means that an operator paused the job.
+	ErrPaused = claimer.ErrPaused
+	// ErrNewDefinition means that another definition of the job comes into force.
+	ErrNewDefinition = claimer.ErrNewDefinition
 )
 
 const (

@@ -69,7 +69,7 @@ type Owned struct {
 	Shard, Shards int    // the shard's number, from 0, and the number of shards
 	Fence         uint64 // a fencing token, greater than that of any earlier owner of the shard
 
-	ownership *ownership
+	ownership *Ownership
 }
 
 // Join makes this process an owner of shards until ctx ends. The shards are distributed over
@@ -196,7 +196,7 @@ func (o *ownWork) Start(ctx context.Context, r claimer.Run, done func(error)) {
 		done(o.ended)
 		return
 	}
-	t := newOwnership(ctx, o.reg, r.Session, o.keys.Data(ownedJob, r.Shard))
+	t := NewOwnership(ctx, o.reg, r.Session, o.keys.Data(ownedJob, r.Shard))
 	ctx, end := context.WithCancelCause(ctx)
 	o.calls[r.Shard] = end
 	o.calling.Go(func() {
@@ -216,8 +216,11 @@ func (o *ownWork) Start(ctx context.Context, r claimer.Run, done func(error)) {
 // errGoexit is the error of a call that ended its goroutine instead of returning.
 var errGoexit = errors.New("the call of Own ended in runtime.Goexit")
 
-// Yield is described in Work.
+// Yield is described in Work. A pause and a new definition do not end the ownership of a shard.
 func (o *ownWork) Yield(_ string, shard int, cause error) {
+	if errors.Is(cause, ErrPaused) || errors.Is(cause, ErrNewDefinition) {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if end, ok := o.calls[shard]; ok {

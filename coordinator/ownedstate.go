@@ -20,11 +20,7 @@ func (o Owned) State(ctx context.Context) ([]byte, error) {
 	if t == nil {
 		return nil, nil
 	}
-	if err := t.acquireTurn(ctx); err != nil {
-		return nil, fmt.Errorf("read state of shard %d: %w", o.Shard, err)
-	}
-	defer t.releaseTurn()
-	value, err := t.readState(ctx)
+	value, err := t.State(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read state of shard %d: %w", o.Shard, err)
 	}
@@ -52,7 +48,7 @@ func (o Owned) Save(ctx context.Context, state []byte, ops ...registry.Op) error
 	if t == nil {
 		return nil
 	}
-	if err := t.saveState(ctx, state, ops); err != nil {
+	if err := t.Save(ctx, state, ops...); err != nil {
 		return fmt.Errorf("save state of shard %d: %w", o.Shard, err)
 	}
 	return nil
@@ -72,8 +68,9 @@ func (o Owned) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, er
 	return rev, nil
 }
 
-// ownership is the access of an owner to the registry while its call of Own lasts.
-type ownership struct {
+// Ownership is the access of the owner of a shard to the registry, while its call of Own or its
+// run lasts: Owned and executor.Run are built on it.
+type Ownership struct {
 	*Writes
 	reg registry.Registry
 	key registry.Key // of the state
@@ -83,12 +80,23 @@ type ownership struct {
 	rev       registry.Rev  // of the state; zero if there was none
 }
 
-func newOwnership(ctx context.Context, reg registry.Registry, id registry.SessionID, key registry.Key) *ownership {
-	return &ownership{Writes: NewWrites(ctx, reg, id), reg: reg, key: key, turn: make(chan struct{}, 1)}
+// NewOwnership returns the Ownership under a session. Ctx is as for NewWrites. The state of the
+// shard is the value of key.
+func NewOwnership(ctx context.Context, reg registry.Registry, id registry.SessionID, key registry.Key) *Ownership {
+	return &Ownership{Writes: NewWrites(ctx, reg, id), reg: reg, key: key, turn: make(chan struct{}, 1)}
+}
+
+// State is described in Owned.State.
+func (t *Ownership) State(ctx context.Context) ([]byte, error) {
+	if err := t.acquireTurn(ctx); err != nil {
+		return nil, err
+	}
+	defer t.releaseTurn()
+	return t.readState(ctx)
 }
 
 // acquireTurn waits until no other goroutine reads or saves the state.
-func (t *ownership) acquireTurn(ctx context.Context) error {
+func (t *Ownership) acquireTurn(ctx context.Context) error {
 	select {
 	case t.turn <- struct{}{}:
 		return nil
@@ -97,10 +105,10 @@ func (t *ownership) acquireTurn(ctx context.Context) error {
 	}
 }
 
-func (t *ownership) releaseTurn() { <-t.turn }
+func (t *Ownership) releaseTurn() { <-t.turn }
 
 // readState reads the state. The caller has acquired the turn.
-func (t *ownership) readState(ctx context.Context) ([]byte, error) {
+func (t *Ownership) readState(ctx context.Context) ([]byte, error) {
 	e, err := t.reg.Get(ctx, t.key, registry.ReadOptions{Fresh: true})
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return nil, err
@@ -109,7 +117,8 @@ func (t *ownership) readState(ctx context.Context) ([]byte, error) {
 	return e.Value, nil
 }
 
-func (t *ownership) saveState(ctx context.Context, state []byte, ops []registry.Op) error {
+// Save is described in Owned.Save.
+func (t *Ownership) Save(ctx context.Context, state []byte, ops ...registry.Op) error {
 	if err := t.acquireTurn(ctx); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/coordinator/strategy"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -107,6 +108,8 @@ type Executor struct {
 	operator   *coordinator.Operator // of the member's group, before it has joined and after it has left as well
 	clock      func() time.Time      // of day
 	pool       pool
+	yields     yieldSignals
+	keys       record.Keys
 	waited     waitReport // of the goroutine that the pool's alarm has begun
 
 	mu        sync.Mutex
@@ -174,6 +177,9 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	e.clock = o.Clock
 	if e.clock == nil {
 		e.clock = time.Now
+	}
+	if e.keys, err = record.NewKeys(namespace, e.group); err != nil {
+		return nil, fmt.Errorf("new executor: %w", err)
 	}
 	operator, err := coordinator.NewOperator(reg, namespace, o.Group)
 	if err != nil {

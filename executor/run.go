@@ -1,12 +1,10 @@
 package executor
 
 import (
-	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
-
-	"github.com/rota-dev/rota/registry"
 )
 
 // Run is one shard of a job, executed for one fire. It is plain data: a test of a handler
@@ -40,21 +38,10 @@ type Run struct {
 	// that have ended.
 	Fence uint64
 
-	commit func(context.Context, []registry.Op) (registry.Rev, error)
-}
-
-// Commit applies ops to the registry in one transaction, on the condition that the session of
-// this run is alive. After the run or its session has ended, Commit fails with ErrRunOver and
-// changes nothing. If ctx or the run ends during the call, the error wraps
-// registry.ErrUnknownOutcome. The shard does not run again before the outcome is known or the
-// session has ended, so the next run observes the outcome.
-//
-// For a Run that is a literal, Commit writes nothing and returns nil.
-func (r *Run) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, error) {
-	if r.commit == nil {
-		return registry.Rev{}, nil
-	}
-	return r.commit(ctx, ops)
+	gate   *gate        // nil for a literal
+	signal *yieldSignal // nil for a literal
+	log    *slog.Logger // nil for a literal
+	saved  []byte       // the checkpoint of a literal
 }
 
 // String describes the run in one line, for logs and test messages: ID, reason, instance,

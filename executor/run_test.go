@@ -22,7 +22,7 @@ import (
 func TestRun_PrintsAsOneLine(t *testing.T) {
 	claimed := Run{
 		ID: "settle/0/2026-03-01T03:00:00Z/2", Job: "settle", Instance: "a", Shards: 4, Attempt: 2, Reason: Failover, Fence: 7,
-		commit: func(context.Context, []registry.Op) (registry.Rev, error) { return registry.Rev{}, nil },
+		gate: &gate{ctx: t.Context()},
 	}
 	require.Equal(t, "settle/0/2026-03-01T03:00:00Z/2 (failover on a, shard 0 of 4, fence 7)", fmt.Sprint(claimed))
 	require.Equal(t, fmt.Sprint(claimed), fmt.Sprint(&claimed))
@@ -62,18 +62,6 @@ func TestRun_CommitOfARunWrittenByHand(t *testing.T) {
 	rev, err := (&Run{Shard: 2, Shards: 3}).Commit(t.Context(), registry.Create("a", nil))
 	assert.NoError(t, err)
 	assert.True(t, rev.IsZero())
-}
-
-func TestRun_CommitGoesToTheExecutor(t *testing.T) {
-	var sent []registry.Op
-	r := Run{commit: func(_ context.Context, ops []registry.Op) (registry.Rev, error) {
-		sent = ops
-		return registry.Rev{Seq: 5}, ErrRunOver
-	}}
-	rev, err := r.Commit(t.Context(), registry.Create("a", nil), registry.Create("b", nil))
-	assert.Equal(t, registry.Rev{Seq: 5}, rev)
-	assert.ErrorIs(t, err, ErrRunOver)
-	assert.Equal(t, []registry.Op{registry.Create("a", nil), registry.Create("b", nil)}, sent)
 }
 
 // A handler may hand its Run to a child process or a log as it is.

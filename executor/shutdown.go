@@ -98,6 +98,7 @@ func (e *Executor) drainRuns(ctx context.Context) (recorded bool) {
 	defer cancel()
 	record, giveUp := context.WithCancelCause(finish)
 	defer giveUp(nil)
+	e.yields.askAll()
 	go func() {
 		select {
 		case <-e.pool.idle():

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/internal/record"
 )
 
 // work is the coordinator.Work of an Executor.
@@ -57,20 +57,21 @@ func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
 	t := &task{job: c.Job, shard: c.Shard, fire: c.Fire, since: w.clock(), ctx: ctx}
 	w.observeClaimed(c.Program.(*program), &c, t.since)
+	shard := shardOf{c.Job, c.Shard}
+	signal := w.yields.add(shard)
 	t.do = func() {
 		queued := time.Since(t.added) > misfireGrace
-		reportResult(func() error { return w.callHandlerFor(ctx, &c, queued) }, done)
+		reportResult(func() error { return w.callHandlerFor(ctx, &c, signal, queued) }, func(err error) {
+			w.yields.remove(shard)
+			done(err)
+		})
 	}
 	w.pool.add(t)
 }
 
-// Yield is described in coordinator.Work. It does nothing: moves wait for handlers, and runs of
-// disabled shards that have begun continue.
-func (w work) Yield(string, int, error) {}
-
 // callHandlerFor calls the handler for a claimed run in a worker of the pool. Queued reports whether the
 // run waited for the worker.
-func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, queued bool) (err error) {
+func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, signal *yieldSignal, queued bool) (err error) {
 	p := c.Program.(*program) // made by Compile
 	r := newRun(e.member.Instance(), p, c)
 	if queued && r.Reason == Scheduled {
@@ -86,8 +87,8 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, queue
 	if !ok {
 		return fmt.Errorf("run %q: %w", c.Job, ErrUnknownJob)
 	}
-	writes := coordinator.NewWrites(ctx, e.reg, c.Session)
-	defer writes.Close()
+	owned := coordinator.NewOwnership(ctx, e.reg, c.Session, e.keys.Data(record.Segment(c.Job), c.Shard))
+	defer owned.Close()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	if p.Timeout > 0 {
@@ -95,7 +96,7 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, queue
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(p.Timeout), ErrTimeout)
 		defer cancel()
 	}
-	r.commit = (&gate{ctx, writes}).commit
+	r.gate, r.signal, r.log = &gate{ctx, owned}, signal, e.log
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // the session was lost while the run waited
 	}
@@ -154,29 +155,4 @@ func newRun(instance string, p *program, c *coordinator.Run) *Run {
 		r.Reason = Misfire
 	}
 	return r
-}
-
-// gate refuses writes of a run whose context has ended. That may be before its handler
-// returns, such as after a timeout.
-type gate struct {
-	ctx    context.Context // the run's
-	writes *coordinator.Writes
-}
-
-func (g *gate) commit(ctx context.Context, ops []registry.Op) (registry.Rev, error) {
-	if g.ctx.Err() != nil {
-		return registry.Rev{}, fmt.Errorf("commit: %w: %w", ErrRunOver, context.Cause(g.ctx))
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(g.ctx, func() { cancel(context.Cause(g.ctx)) })
-	defer stop()
-	rev, err := g.writes.Commit(ctx, ops...)
-	switch {
-	case errors.Is(err, coordinator.ErrNotOwner), errors.Is(err, registry.ErrNotApplied) && g.ctx.Err() != nil:
-		return registry.Rev{}, fmt.Errorf("commit: %w: %w", ErrRunOver, err)
-	case err != nil:
-		return registry.Rev{}, fmt.Errorf("commit: %w", err)
-	}
-	return rev, nil
 }

@@ -84,7 +84,8 @@ func (c *Claimer) reportShardsLost() {
 	}
 }
 
-// yieldShards asks the Work to yield those of running shards that are to move or are disabled.
+// yieldShards asks the Work to yield those of running shards that are to move or are disabled, whose job
+// is paused, or that run by a definition which is not the newest.
 func (c *Claimer) yieldShards(j *JobState, running shardset.Set) {
 	if j.Plan == nil {
 		return
@@ -94,6 +95,17 @@ func (c *Claimer) yieldShards(j *JobState, running shardset.Set) {
 	}
 	for s := range running.Intersect(j.Plan.Disabled).All() {
 		c.Work.Yield(j.Claims.Job, s, ErrDisabled)
+	}
+	for _, g := range j.Claims.Running {
+		cause := ErrNewDefinition
+		if j.Plan.Paused {
+			cause = ErrPaused
+		} else if g.Epoch == j.Plan.Last().Number {
+			continue
+		}
+		for s := range g.Shards.Intersect(running).All() {
+			c.Work.Yield(j.Claims.Job, s, cause)
+		}
 	}
 }
 

@@ -17,6 +17,10 @@ var (
 	ErrMoving = errors.New("shard is to move")
 	// ErrDisabled means that an Operator disabled the shard.
 	ErrDisabled = errors.New("shard is disabled")
+	// ErrPaused means that an Operator paused the job.
+	ErrPaused = errors.New("job is paused")
+	// ErrNewDefinition means that another definition of the job is in force, or about to be.
+	ErrNewDefinition = errors.New("job has a new definition")
 )
 
 // Work is what a Member does with the shards it owns. Its methods are called from the
@@ -31,9 +35,9 @@ type Work interface {
 	// process. An error that wraps ErrHandedBack hands the run back: it is pending as another
 	// attempt, for the shard's next owner. A *RetryError, unwrapped, has a failed run made again.
 	Start(ctx context.Context, r Run, done func(error))
-	// Yield is called when a run that was started keeps its shard from moving (cause is
-	// ErrMoving), or when the shard is disabled (ErrDisabled). It may be called more than once
-	// for a run.
+	// Yield is called for a run that was started when its shard is to move (cause is ErrMoving) or
+	// is disabled (ErrDisabled), when the job is paused (ErrPaused), and when another definition
+	// comes into force (ErrNewDefinition). It may be called more than once for a run.
 	Yield(job string, shard int, cause error)
 }
 

@@ -1,0 +1,170 @@
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry"
+)
+
+// counting is a handler that counts to 5 in steps of a second, from its checkpoint on, and stops early
+// when it is asked to. It appends each step to steps.
+func counting(f *fleet, steps *[]string) executor.HandlerFunc {
+	return func(ctx context.Context, r *executor.Run) error {
+		data, err := r.Resume(ctx)
+		if err != nil {
+			return err
+		}
+		n, _ := strconv.Atoi(string(data))
+		for n < 5 {
+			select {
+			case <-r.Yield():
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(time.Second):
+			}
+			n++
+			if err := r.Checkpoint(ctx, []byte(strconv.Itoa(n))); err != nil {
+				return err
+			}
+			f.mu.Lock()
+			*steps = append(*steps, r.Instance+strconv.Itoa(n))
+			f.mu.Unlock()
+		}
+		return nil
+	}
+}
+
+func TestCheckpoint(t *testing.T) {
+	bubble(t, "reaches the next attempt on another instance after a crash", func(t *testing.T, f *fleet) {
+		var steps []string
+		f.start("a", executor.Options{}, 1, counting(f, &steps))
+		f.start("b", executor.Options{}, 1, counting(f, &steps))
+		until(1)
+		time.Sleep(1500 * time.Millisecond) // two steps
+		f.mu.Lock()
+		require.Len(t, steps, 2)
+		first := steps[0][:1]
+		f.mu.Unlock()
+		defer f.server.Partition(first)()
+		until(2)
+		second := map[string]string{"a": "b", "b": "a"}[first]
+		assert.Equal(t, []string{first + "1", first + "2", second + "3", second + "4", second + "5"}, steps)
+	})
+	bubble(t, "is committed together with other writes, or not at all", func(t *testing.T, f *fleet) {
+		var errs []error
+		f.start("a", executor.Options{}, 1, func(ctx context.Context, r *executor.Run) error {
+			errs = append(errs, r.Checkpoint(ctx, []byte("1"), registry.Create("result", []byte("x"))))
+			errs = append(errs, r.Checkpoint(ctx, []byte("2"), registry.Create("result", []byte("y"))))
+			data, err := r.Resume(ctx)
+			assert.Equal(t, "1", string(data))
+			return err
+		})
+		until(1)
+		require.Len(t, errs, 2)
+		assert.NoError(t, errs[0])
+		var conflict *registry.ConflictError
+		require.ErrorAs(t, errs[1], &conflict)
+		assert.Zero(t, conflict.Index)
+	})
+	bubble(t, "is refused after the session has ended", func(t *testing.T, f *fleet) {
+		var late error
+		f.start("a", executor.Options{}, 1, func(ctx context.Context, r *executor.Run) error {
+			<-ctx.Done()
+			late = r.Checkpoint(context.WithoutCancel(ctx), []byte("late"))
+			return context.Cause(ctx)
+		})
+		until(1)
+		heal := f.server.Partition("a")
+		time.Sleep(time.Minute)
+		heal()
+		synctest.Wait()
+		assert.ErrorIs(t, late, executor.ErrRunOver)
+		assert.ErrorIs(t, late, executor.ErrSessionLost)
+	})
+	t.Run("of a Run written by hand is kept in the Run", func(t *testing.T) {
+		r := &executor.Run{}
+		data, err := r.Resume(t.Context())
+		require.NoError(t, err)
+		assert.Nil(t, data)
+		require.NoError(t, r.Checkpoint(t.Context(), []byte("7")))
+		data, err = r.Resume(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "7", string(data))
+	})
+}
+
+func TestYield(t *testing.T) {
+	// asked runs a long run, has somebody wait for it, and reports when it was asked to yield.
+	asked := func(t *testing.T, f *fleet, act func(e *executor.Executor)) time.Duration {
+		var after atomic.Int64
+		handle := func(ctx context.Context, r *executor.Run) error {
+			select {
+			case <-r.Yield():
+				after.Store(int64(time.Since(r.FireTime)))
+			case <-time.After(50 * time.Second):
+			}
+			return ctx.Err()
+		}
+		e := f.start("a", executor.Options{}, 2, handle)
+		until(1)
+		act(e)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		return time.Duration(after.Load())
+	}
+	for name, act := range map[string]func(t *testing.T, f *fleet, e *executor.Executor) error{
+		"a drain": func(_ *testing.T, _ *fleet, e *executor.Executor) error {
+			go e.Shutdown(context.Background())
+			return nil
+		},
+		"a move": func(_ *testing.T, f *fleet, _ *executor.Executor) error {
+			e := f.executor("b", executor.Options{}, 2, takes(0))
+			return e.Start(context.Background())
+		},
+		"a pause": func(t *testing.T, _ *fleet, e *executor.Executor) error { return e.Pause(t.Context(), "job") },
+		"a disabled shard": func(t *testing.T, _ *fleet, e *executor.Executor) error {
+			return e.Disable(t.Context(), executor.Scope{Job: "job", Shards: []int{0, 1}})
+		},
+		"a new definition": func(_ *testing.T, f *fleet, e *executor.Executor) error {
+			job := f.job(3, takes(0))
+			job.Revision = 1
+			return e.Register(job)
+		},
+	} {
+		bubble(t, name+" closes the channel of a run that has begun", func(t *testing.T, f *fleet) {
+			after := asked(t, f, func(e *executor.Executor) { require.NoError(t, act(t, f, e)) })
+			assert.GreaterOrEqual(t, after, time.Second)
+			assert.Less(t, after, 10*time.Second)
+		})
+	}
+	bubble(t, "nobody waits for: the channel stays open", func(t *testing.T, f *fleet) {
+		assert.Zero(t, asked(t, f, func(*executor.Executor) {}))
+	})
+	t.Run("of a Run written by hand never closes", func(t *testing.T) { assert.Nil(t, (&executor.Run{}).Yield()) })
+}
+
+func TestRun_Logger(t *testing.T) {
+	bubble(t, "has the attributes of the run and of the executor", func(t *testing.T, f *fleet) {
+		var text bytes.Buffer
+		f.start("a", executor.Options{Logger: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelError}))}, 1,
+			func(_ context.Context, r *executor.Run) error {
+				r.Logger().Error("from the handler")
+				return nil
+			})
+		until(1)
+		assert.Contains(t, text.String(), `msg="from the handler" namespace=test group=default instance=a job=job shard=0 run=job/0/2000-01-01T00:01:00Z/1 attempt=1`)
+	})
+	t.Run("of a Run written by hand is derived from the default", func(t *testing.T) { assert.NotNil(t, (&executor.Run{}).Logger()) })
+}
