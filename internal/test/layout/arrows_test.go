@@ -23,6 +23,7 @@ var reach = []struct {
 	{"coordinator/internal/coordtest", []string{"coordinator/internal/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"coordinator/...", []string{"registry", "coordinator/...", "internal/parallel", "internal/record", "internal/shardset"}},
 	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/record", "internal/shardset", "github.com/robfig/cron/v3"}},
+	{"handler", []string{"executor", "github.com/robfig/cron/v3"}},
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
 	// Only tests, commands and test machinery may import test machinery.
@@ -42,7 +43,7 @@ var reach = []struct {
 	{"internal/...", []string{"registry", "internal/shardset"}},
 	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/spf13/cobra", "golang.org/x/term"}},
 	// Examples show user code, which cannot import internal packages.
-	{"examples/...", []string{"registry/...", "coordinator", "executor", "rotatest"}},
+	{"examples/...", []string{"registry/...", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
 }
 
 func arrowsPointDown(tr *tree) (faults []string) {
