@@ -128,6 +128,8 @@ func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 		o.Logger = slog.New(gatedLog{slog.NewTextHandler(f.bubble.Output(), nil), func() bool { return !f.silent.Load() }})
 	}
 	o.Clock = f.clockOf(p.instance, o.Clock)
+	recorded := func(h executor.Handler) executor.Handler { return &recordedHandler{&f.recorder, p, h} }
+	o.Middleware = append([]executor.Middleware{recorded}, o.Middleware...)
 	o.Logger = slog.New(gatedLog{o.Logger.Handler(), func() bool { return p.life.Err() == nil }}) // ends with the process
 	group := o.Group
 	if group == "" {
@@ -142,7 +144,7 @@ func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 		return err
 	}
 	f.processes = append(f.processes, p)
-	if err := p.ex.Register(f.recorded(p, jobs)...); err != nil {
+	if err := p.ex.Register(unbounded(jobs)...); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
@@ -168,17 +170,13 @@ func (l gatedLog) WithGroup(name string) slog.Handler {
 	return gatedLog{l.Handler.WithGroup(name), l.open}
 }
 
-// recorded returns jobs with handlers that record their runs.
-func (f *Fleet) recorded(p *process, jobs []executor.Job) []executor.Job {
-	out := make([]executor.Job, len(jobs))
-	for i, j := range jobs {
-		if fn, ok := j.Handler.(executor.HandlerFunc); j.Handler != nil && (!ok || fn != nil) { // else refused by Register
-			j.Handler = &recordedHandler{&f.recorder, p, j.Handler}
+// unbounded returns jobs whose runs do not wait for each other, unless the jobs bound them.
+func unbounded(jobs []executor.Job) []executor.Job {
+	out := slices.Clone(jobs)
+	for i := range out {
+		if out[i].MaxRunning == 0 {
+			out[i].MaxRunning = record.MaxShards
 		}
-		if j.MaxRunning == 0 {
-			j.MaxRunning = record.MaxShards
-		}
-		out[i] = j
 	}
 	return out
 }
@@ -214,7 +212,7 @@ func (f *Fleet) clockOf(instance string, clock func() time.Time) func() time.Tim
 func (f *Fleet) Register(instance string, jobs ...executor.Job) {
 	f.t.Helper()
 	p := f.process("register jobs with", instance)
-	if err := p.ex.Register(f.recorded(p, jobs)...); err != nil {
+	if err := p.ex.Register(unbounded(jobs)...); err != nil {
 		f.t.Fatalf("rotatest: register jobs with %s: %v", instance, err)
 	}
 	f.await(assignTime, func() bool {

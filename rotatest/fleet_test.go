@@ -3,6 +3,7 @@ package rotatest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -128,6 +130,10 @@ func TestStart(t *testing.T) {
 		"of a nil function": {
 			func(f *Fleet) { f.Start("a", executor.Job{Name: "job", Handler: executor.HandlerFunc(nil)}) },
 			"Handler: is nil",
+		},
+		"of a handler with problems": {
+			func(f *Fleet) { f.Start("a", executor.Job{Name: "job", Handler: handler.Command("/no/such/program")}) },
+			"Handler: Path: ",
 		},
 		"in an invalid group": {func(f *Fleet) { f.Options.Group = "~"; f.Start("a") }, "group"},
 	} {
@@ -426,6 +432,27 @@ func TestRuns(t *testing.T) {
 			f.NextFire("job")
 			require.Len(t, f.Runs("job"), 6)
 			require.Empty(t, f.Runs("other"))
+		})
+	})
+
+	t.Run("have the result of the middleware", func(t *testing.T) {
+		Run(t, func(f *Fleet) {
+			late := func(next executor.Handler) executor.Handler {
+				return executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
+					err := next.Handle(ctx, r)
+					time.Sleep(time.Second)
+					return fmt.Errorf("late: %w", err)
+				})
+			}
+			f.Options.Middleware = []executor.Middleware{late}
+			job := every(time.Hour, 1, executor.HandlerFunc(func(context.Context, *executor.Run) error { return errors.New("odd") }))
+			job.Middleware = []executor.Middleware{late}
+			f.Start("a", job)
+			f.NextFire("job")
+			f.Settle()
+			run := f.Runs("job")[0]
+			require.EqualError(t, run.Err, "late: late: odd")
+			require.Equal(t, 2*time.Second, run.End.Sub(run.Start))
 		})
 	})
 

@@ -165,7 +165,7 @@ func (r *recorder) busyShards(job string) shardset.Set {
 	return busy
 }
 
-// recordedHandler is a handler in a process, each call of which is recorded.
+// recordedHandler is a handler within its middleware, in a process. Each call is recorded.
 type recordedHandler struct {
 	recorder *recorder
 	process  *process
