@@ -62,6 +62,8 @@ var (
 	ErrDisabled = claimer.ErrDisabled
 	// ErrPaused means that an operator paused the job.
 	ErrPaused = claimer.ErrPaused
+	// ErrOverlap means that the shard's next fire is due, which cancels the run.
+	ErrOverlap = claimer.ErrOverlap
 	// ErrNewDefinition means that another definition of the job comes into force.
 	ErrNewDefinition = claimer.ErrNewDefinition
 )

@@ -29,9 +29,13 @@ type definition struct {
 	OnCrash     CrashPolicy    `json:"on_crash"`
 	OnMisfire   MisfirePolicy  `json:"on_misfire"`
 	MaxAttempts int            `json:"max_attempts"`
-	Retry       retryField     `json:"retry,omitzero"`
-	Tracking    Tracking       `json:"tracking,omitzero"`
-	StartPaused bool           `json:"start_paused,omitempty"`
+	OnOverlap   OverlapPolicy  `json:"on_overlap,omitzero"`
+
+	CatchupWindow durationField `json:"catchup_window,omitzero"`
+
+	Retry       retryField `json:"retry,omitzero"`
+	Tracking    Tracking   `json:"tracking,omitzero"`
+	StartPaused bool       `json:"start_paused,omitempty"`
 
 	RunOn map[string]string `json:"run_on,omitempty"`
 
@@ -58,9 +62,12 @@ func definitionOf(j Job) definition {
 		OnMisfire:   j.OnMisfire,
 		MaxAttempts: orDefault(j.MaxAttempts, defaultMaxAttempts),
 		Retry:       retryFieldOf(j.Retry),
+		OnOverlap:   j.OnOverlap,
 		Tracking:    j.Tracking,
 		StartPaused: j.StartPaused,
 		RunOn:       maps.Clone(j.RunOn),
+
+		CatchupWindow: durationField(j.CatchupWindow),
 	}
 	d.dropEmpty()
 	return d
@@ -152,6 +159,8 @@ func (d definition) problems() []problem {
 	report("Timeout", checkNotNegative(time.Duration(d.Timeout)))
 	report("OnCrash", d.OnCrash.check())
 	report("OnMisfire", d.OnMisfire.check())
+	report("CatchupWindow", checkNotNegative(time.Duration(d.CatchupWindow)))
+	report("OnOverlap", d.OnOverlap.check())
 	report("MaxAttempts", checkNotNegative(d.MaxAttempts))
 	for _, err := range record.CheckLabels(d.RunOn, record.MaxRunOn) {
 		report("RunOn", err)

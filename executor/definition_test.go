@@ -93,7 +93,10 @@ func TestDefinition_Equal(t *testing.T) {
 		"StartPaused": func(d *definition) { d.StartPaused = true },
 		"RunOn":       func(d *definition) { d.RunOn = map[string]string{"zone": "b"} },
 		"Tracking":    func(d *definition) { d.Tracking = TrackClaims },
+		"OnOverlap":   func(d *definition) { d.OnOverlap = SkipOverlapping },
 		"Retry":       func(d *definition) { d.Retry = retryFieldOf(Retry{Max: 1}) },
+
+		"CatchupWindow": func(d *definition) { d.CatchupWindow = 2 },
 	}
 	for i := range reflect.TypeFor[definition]().NumField() {
 		field := reflect.TypeFor[definition]().Field(i).Name

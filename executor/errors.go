@@ -18,6 +18,8 @@ var (
 	ErrSessionLost = registry.ErrSessionLost
 	// ErrTimeout means that the attempt took longer than Job.Timeout.
 	ErrTimeout = errors.New("run timed out")
+	// ErrOverlap means that the next fire of the shard is due, and Job.OnOverlap is CancelRunning.
+	ErrOverlap = coordinator.ErrOverlap
 )
 
 // Errors of this package, for errors.Is.

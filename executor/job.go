@@ -58,6 +58,12 @@ type Job struct {
 	// OnMisfire determines which fires run that came due while the shard could not run. The
 	// zero value is RunOnce.
 	OnMisfire MisfirePolicy
+	// OnOverlap determines what happens if a fire comes due while a run of its shard lasts. The
+	// zero value is WaitForRun.
+	OnOverlap OverlapPolicy
+	// CatchupWindow bounds how long a fire that could not run stays due. Older fires are skipped and
+	// counted, before OnMisfire is applied to the others. Zero means no bound.
+	CatchupWindow time.Duration
 	// Tracking determines how much of each run is recorded. The zero value is TrackRuns.
 	Tracking Tracking
 	// StartPaused makes a new job wait for Executor.Resume. It has no effect on a job that the
@@ -81,7 +87,7 @@ type Job struct {
 }
 
 // Handler runs one shard for one fire. Handle must return soon after ctx ends; context.Cause
-// reports why it ended: ErrDraining, ErrSessionLost or ErrTimeout. A run whose handler returns
+// reports why it ended: ErrDraining, ErrSessionLost, ErrTimeout or ErrOverlap. A run whose handler returns
 // an error or panics counts as failed, or is made again as Job.Retry says. An error after
 // ErrDraining hands the run back instead, and another instance makes it again (see
 // Executor.Shutdown). A handler may be called for several shards at the same time. The Run is

@@ -142,6 +142,26 @@ func decideDue(t timetable, p MisfirePolicy, last, until, now time.Time) dueFire
 	return o
 }
 
+// findExpired returns the number of fires after last that have been owed for longer than the catch-up window, and
+// the last of them; if there are none, it returns last.
+func (p *program) findExpired(last, until, now time.Time) (int, time.Time) {
+	if p.CatchupWindow == 0 {
+		return 0, last
+	}
+	through := now.Add(-time.Duration(p.CatchupWindow) - 1)
+	if !until.IsZero() && !through.Before(until) {
+		through = until.Add(-1)
+	}
+	if !through.After(last) {
+		return 0, last
+	}
+	expired := p.times.count(last, through)
+	if expired == 0 {
+		return 0, last
+	}
+	return expired, firstOfLast(p.times, last, through, 1)
+}
+
 // fireBefore returns fire if it is before until or until is zero, and the zero Time otherwise.
 func fireBefore(fire, until time.Time) time.Time {
 	if until.IsZero() || fire.Before(until) {

@@ -162,9 +162,14 @@ const (
 	SkipDisabled
 	// SkipUnoffered means that no live instance offered the job for coordinator.MaxUnoffered.
 	SkipUnoffered
+	// SkipExpired means that the fires were owed for longer than Job.CatchupWindow.
+	SkipExpired
+	// SkipOverlap means that the fires came due while a run of their shard lasted: Job.OnOverlap is
+	// SkipOverlapping.
+	SkipOverlap
 )
 
-var skipReasonTexts = textForms[SkipReason]{SkipMisfire: "misfire", SkipDisabled: "disabled", SkipUnoffered: "unoffered"}
+var skipReasonTexts = textForms[SkipReason]{SkipMisfire: "misfire", SkipDisabled: "disabled", SkipUnoffered: "unoffered", SkipExpired: "expired", SkipOverlap: "overlap"}
 
 // String returns the text form of r, such as "misfire".
 func (r SkipReason) String() string { return skipReasonTexts.text(r) }

@@ -74,17 +74,17 @@ func (f retryField) check() error {
 	case f == retryField{}:
 		return nil
 	case f.Max == 0:
-		return errors.New("Max is 0, so the other fields have no effect")
+		return errors.New("has Max 0, so its other fields have no effect")
 	case f.Initial < 0:
-		return fmt.Errorf("Initial %v is negative", time.Duration(f.Initial))
+		return fmt.Errorf("has a negative Initial of %v", time.Duration(f.Initial))
 	case f.MaxInterval < f.Initial:
-		return fmt.Errorf("MaxInterval %v is below Initial %v", time.Duration(f.MaxInterval), time.Duration(f.Initial))
+		return fmt.Errorf("has a MaxInterval of %v, below Initial %v", time.Duration(f.MaxInterval), time.Duration(f.Initial))
 	case time.Duration(f.MaxInterval) > coordinator.MaxRetryDelay:
-		return fmt.Errorf("MaxInterval %v is above %v", time.Duration(f.MaxInterval), coordinator.MaxRetryDelay)
+		return fmt.Errorf("has a MaxInterval of %v, above %v", time.Duration(f.MaxInterval), coordinator.MaxRetryDelay)
 	case !(f.Factor >= 1 && f.Factor <= math.MaxFloat32): // also false for NaN
-		return fmt.Errorf("Factor %v is not at least 1", f.Factor)
+		return fmt.Errorf("has a Factor of %v, not at least 1", f.Factor)
 	case !(f.Jitter >= 0 && f.Jitter <= 1):
-		return fmt.Errorf("Jitter %v is above 1", f.Jitter)
+		return fmt.Errorf("has a Jitter of %v, above 1", f.Jitter)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (p *program) retryError(ctx context.Context, r *Run, err error) error {
 	switch {
 	case err == nil, p.Tracking != TrackRuns, p.Retry.Max == 0, p.Retry.Max > 0 && r.Retries >= p.Retry.Max:
 		return err
-	case errors.Is(err, coordinator.ErrHandedBack), errors.Is(context.Cause(ctx), ErrSessionLost):
+	case errors.Is(err, coordinator.ErrHandedBack), errors.Is(context.Cause(ctx), ErrSessionLost), errors.Is(context.Cause(ctx), ErrOverlap):
 		return err
 	}
 	var permanent *PermanentError

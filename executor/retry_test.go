@@ -167,12 +167,12 @@ func TestRetry(t *testing.T) {
 
 func TestRetry_IsChecked(t *testing.T) {
 	for want, retry := range map[string]executor.Retry{
-		"Retry: Max is 0, so the other fields have no effect": {Initial: time.Second},
-		"Retry: Initial -1s is negative":                      {Max: 1, Initial: -time.Second},
-		"Retry: MaxInterval 1s is below Initial 2s":           {Max: 1, Initial: 2 * time.Second, MaxInterval: time.Second},
-		"Retry: MaxInterval 25h0m0s is above 24h0m0s":         {Max: 1, MaxInterval: 25 * time.Hour},
-		"Retry: Factor 0.5 is not at least 1":                 {Max: 1, Factor: 0.5},
-		"Retry: Jitter 1.5 is above 1":                        {Max: 1, Jitter: 1.5},
+		"Retry: has Max 0, so its other fields have no effect": {Initial: time.Second},
+		"Retry: has a negative Initial of -1s":                 {Max: 1, Initial: -time.Second},
+		"Retry: has a MaxInterval of 1s, below Initial 2s":     {Max: 1, Initial: 2 * time.Second, MaxInterval: time.Second},
+		"Retry: has a MaxInterval of 25h0m0s, above 24h0m0s":   {Max: 1, MaxInterval: 25 * time.Hour},
+		"Retry: has a Factor of 0.5, not at least 1":           {Max: 1, Factor: 0.5},
+		"Retry: has a Jitter of 1.5, above 1":                  {Max: 1, Jitter: 1.5},
 	} {
 		t.Run(want, func(t *testing.T) {
 			assert.ErrorContains(t, registerJob(t, executor.Job{Name: "job", Handler: takes(0), Retry: retry}), want)

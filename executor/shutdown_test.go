@@ -26,6 +26,7 @@ type fleet struct {
 	server *memory.Server
 
 	members []*executor.Executor
+	observe executor.Observer // of the executors to come
 
 	mu   sync.Mutex
 	runs []executor.Run
@@ -68,6 +69,7 @@ func (f *fleet) executor(name string, o executor.Options, shards int, handle exe
 	}
 	e, err := executor.New(f.server.Client(name), "test", o)
 	require.NoError(f.t, err)
+	e.Observe(f.observe)
 	f.members = append(f.members, e)
 	require.NoError(f.t, e.Register(f.job(shards, handle)))
 	return e

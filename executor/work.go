@@ -40,8 +40,12 @@ func Compile(def json.RawMessage) (coordinator.Program, error) {
 
 // Due is described in coordinator.Program.
 func (p *program) Due(last, until, now time.Time) coordinator.Due {
+	expired, last := p.findExpired(last, until, now)
 	o := decideDue(p.times, p.OnMisfire, last, until, now)
-	return coordinator.Due{Fire: o.fire, Missed: o.missed, Skipped: o.skipped, Through: o.through, Wake: o.next}
+	if expired > 0 && o.through.IsZero() {
+		o.through = last
+	}
+	return coordinator.Due{Fire: o.fire, Missed: o.missed, Skipped: o.skipped + expired, Expired: expired, Through: o.through, Wake: o.next}
 }
 
 // SkipDue is described in coordinator.Program.
@@ -91,6 +95,7 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, signa
 	defer owned.Close()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	signal.setCancel(end)
 	if p.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(p.Timeout), ErrTimeout)

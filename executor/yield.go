@@ -1,7 +1,11 @@
 package executor
 
 import (
+	"context"
+	"errors"
 	"sync"
+
+	"github.com/rota-dev/rota/coordinator"
 )
 
 // shardOf names a shard of a job. It has at most one claimed run in a process.
@@ -14,6 +18,10 @@ type shardOf struct {
 type yieldSignal struct {
 	asked chan struct{}
 	once  sync.Once
+
+	mu     sync.Mutex
+	cancel context.CancelCauseFunc // of the run's context; nil before it has one
+	ended  error                   // the cause with which the context is to end, or has ended
 }
 
 // yieldSignals are the signals of all claimed runs that have not ended.
@@ -54,6 +62,16 @@ func (y *yieldSignals) ask(shard shardOf) {
 	}
 }
 
+// end ends the context of the run of a shard.
+func (y *yieldSignals) end(shard shardOf, cause error) {
+	y.mu.Lock()
+	s := y.of[shard]
+	y.mu.Unlock()
+	if s != nil {
+		s.endContext(cause)
+	}
+}
+
 // askAll asks all runs to yield, also those to come.
 func (y *yieldSignals) askAll() {
 	y.mu.Lock()
@@ -64,8 +82,32 @@ func (y *yieldSignals) askAll() {
 	}
 }
 
+// endContext ends the context of the run, at once or when it gets one.
+func (s *yieldSignal) endContext(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended = cause; s.cancel != nil {
+		s.cancel(cause)
+	}
+}
+
+// setCancel sets the function that ends the context of the run.
+func (s *yieldSignal) setCancel(cancel context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancel = cancel; s.ended != nil {
+		cancel(s.ended)
+	}
+}
+
 func (s *yieldSignal) ask() { s.once.Do(func() { close(s.asked) }) }
 
 // Yield is described in coordinator.Work. Moves wait for handlers, and runs that have begun go on: a
-// handler may return early, and make the rest of its work in another run.
-func (w work) Yield(job string, shard int, _ error) { w.yields.ask(shardOf{job, shard}) }
+// handler may return early, and make the rest of its work in another run. Only a due fire can end a run,
+// if the job wants that.
+func (w work) Yield(job string, shard int, cause error) {
+	w.yields.ask(shardOf{job, shard})
+	if errors.Is(cause, coordinator.ErrOverlap) {
+		w.yields.end(shardOf{job, shard}, ErrOverlap)
+	}
+}

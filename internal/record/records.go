@@ -146,6 +146,7 @@ type Job struct {
 	MaxAttempts int    `json:"max_attempts,omitempty"`
 	Tracking    string `json:"tracking,omitempty"` // TrackRuns or TrackClaims; empty is TrackRuns
 	StartPaused bool   `json:"start_paused,omitempty"`
+	OnOverlap   string `json:"on_overlap,omitempty"` // OverlapSkip or OverlapCancel; empty: fires wait for the run
 
 	// RunOn are the labels that an owner of shards must have.
 	RunOn map[string]string `json:"run_on,omitempty"`
@@ -169,6 +170,12 @@ const (
 const (
 	TrackRuns   = "runs"
 	TrackClaims = "claims"
+)
+
+// The values of Job.OnOverlap.
+const (
+	OverlapSkip   = "skip"
+	OverlapCancel = "cancel running"
 )
 
 // MaxShards bounds Job.Shards.
@@ -197,6 +204,9 @@ func ParseJob(def json.RawMessage) (Job, error) {
 	}
 	if j.Tracking != "" && j.Tracking != TrackRuns && j.Tracking != TrackClaims {
 		return Job{}, fmt.Errorf("tracking is %q, neither %q nor %q", j.Tracking, TrackRuns, TrackClaims)
+	}
+	if j.OnOverlap != "" && j.OnOverlap != OverlapSkip && j.OnOverlap != OverlapCancel {
+		return Job{}, fmt.Errorf("on_overlap is %q, neither %q nor %q", j.OnOverlap, OverlapSkip, OverlapCancel)
 	}
 	if err := errors.Join(CheckLabels(j.RunOn, MaxRunOn)...); err != nil {
 		return Job{}, fmt.Errorf("run_on: %w", err)

@@ -73,7 +73,9 @@ func (c *Claimer) TrackRun(ctx context.Context, j *JobState, shard int, def reco
 	c.Blocked.addRunning(job, shard)
 	return func(err error) {
 		c.Blocked.removeRunning(job, shard)
-		if c.Inbox.addEnded(endedRun{j, newEndedRun(shard, err, def)}, ctx.Err() != nil) {
+		ended := newEndedRun(shard, err, def)
+		ended.At = record.InstantOf(c.Clock())
+		if c.Inbox.addEnded(endedRun{j, ended}, ctx.Err() != nil) {
 			c.wake()
 		}
 	}

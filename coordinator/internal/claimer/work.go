@@ -19,6 +19,8 @@ var (
 	ErrDisabled = errors.New("shard is disabled")
 	// ErrPaused means that an Operator paused the job.
 	ErrPaused = errors.New("job is paused")
+	// ErrOverlap means that the shard's next fire is due, and the definition wants it to cancel the run.
+	ErrOverlap = errors.New("next fire is due")
 	// ErrNewDefinition means that another definition of the job is in force, or about to be.
 	ErrNewDefinition = errors.New("job has a new definition")
 )
@@ -36,8 +38,8 @@ type Work interface {
 	// attempt, for the shard's next owner. A *RetryError, unwrapped, has a failed run made again.
 	Start(ctx context.Context, r Run, done func(error))
 	// Yield is called for a run that was started when its shard is to move (cause is ErrMoving) or
-	// is disabled (ErrDisabled), when the job is paused (ErrPaused), and when another definition
-	// comes into force (ErrNewDefinition). It may be called more than once for a run.
+	// is disabled (ErrDisabled), when the job is paused (ErrPaused), when another definition comes
+	// into force (ErrNewDefinition), and when a due fire cancels it (ErrOverlap). It may be called more than once for a run.
 	Yield(job string, shard int, cause error)
 }
 

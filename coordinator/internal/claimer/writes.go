@@ -90,6 +90,9 @@ func (c *Claimer) decide(j *JobState, clock time.Time) *PendingWrite {
 	out := &e.decision
 	c.agenda.schedule(j, out.Wake)
 	c.setAwaited(j, out.Awaited)
+	for s := range out.Overrun.All() {
+		c.Work.Yield(j.Claims.Job, s, ErrOverlap)
+	}
 	c.reportAhead(j, out.Ahead)
 	if !out.Changed {
 		return nil

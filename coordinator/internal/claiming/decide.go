@@ -31,6 +31,7 @@ type EndedRun struct {
 	HandedBack bool // the run is to be made again, as the next attempt
 	Retry      bool // the run failed, and is to be made again after RetryIn
 	RetryIn    time.Duration
+	At         record.Instant // by this member's clock
 }
 
 // Decision is the claims record to commit, and the actions that follow the commit.
@@ -41,6 +42,7 @@ type Decision struct {
 	RestsOnPlan bool           // the commit needs the plan's revision as a condition
 	Changed     bool           // Claims differs from the record
 	Wake        record.Instant // when to decide again if no input changes; zero: never
+	Overrun     shardset.Set   // running shards whose run a due fire cancels
 	Awaited     bool           // a fire is due for a shard that runs: decide again as soon as it ends
 	Ahead       record.Ahead   // to be published: an instant ahead of this clock that shards wait for
 }
@@ -79,6 +81,7 @@ func (in *Input) claimFree(out *Decision) {
 	if in.dropsReruns() {
 		watermarks = in.dropReruns(out, watermarks, free)
 	}
+	watermarks = in.skipOverlapped(out, watermarks, free)
 	for _, group := range watermarks.Split(free) {
 		disabled := group.Shards.Intersect(in.Plan.Disabled)
 		in.claimForShards(out, group.Shards.Minus(disabled), group.Watermark)
@@ -111,6 +114,9 @@ func (in *Input) awaitRunning(out *Decision) {
 		case !ok:
 		case found.HasAny():
 			out.Awaited = true
+			if e.Job().OnOverlap == record.OverlapCancel {
+				out.Overrun = out.Overrun.Union(g.Shards.Intersect(mine))
+			}
 		case !found.Wake.IsZero():
 			out.wakeNoLaterThan(record.InstantOf(found.Wake))
 		}
@@ -284,7 +290,11 @@ func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset
 		return false
 	}
 	if found.Skipped > 0 {
-		in.skipFires(out, &found, shards, disabled)
+		reason := event.Misfire
+		if disabled {
+			reason = event.Disabled
+		}
+		in.skipFires(out, &found, shards, reason)
 	}
 	if !found.Fire.IsZero() {
 		in.claimRun(out, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(found.Fire), Attempt: 1, Missed: found.Missed}, m)
@@ -301,15 +311,17 @@ func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset
 }
 
 // skipFires counts and reports the fires that are skipped for each of shards.
-func (in *Input) skipFires(out *Decision, found *due.Due, shards shardset.Set, disabled bool) {
+func (in *Input) skipFires(out *Decision, found *due.Due, shards shardset.Set, reason event.SkipReason) {
 	out.Claims.Counts.Skipped += uint64(found.Skipped * shards.Len())
-	reason := event.Misfire
-	if disabled {
-		reason = event.Disabled
+	report := func(fires int, reason event.SkipReason) {
+		if fires > 0 {
+			out.Skipped = append(out.Skipped, event.Skipped{
+				Job: in.Claims.Job, Reason: reason, Shards: shards, Fires: fires, Through: record.InstantOf(found.Through),
+			})
+		}
 	}
-	out.Skipped = append(out.Skipped, event.Skipped{
-		Job: in.Claims.Job, Reason: reason, Shards: shards, Fires: found.Skipped, Through: record.InstantOf(found.Through),
-	})
+	report(found.Expired, event.Expired)
+	report(found.Skipped-found.Expired, reason)
 }
 
 func (out *Decision) wakeNoLaterThan(at record.Instant) {

@@ -23,6 +23,7 @@ type Due struct {
 	Fire    time.Time // to be claimed now; zero for none. Never after now
 	Missed  bool      // Fire is late by more than a grace, or replaces fires before it
 	Skipped int       // number of fires after last that the misfire policy or the disabled shard skips
+	Expired int       // those of Skipped that were owed for longer than the catch-up window
 	Through time.Time // if set, all fires up to and including it count as claimed or skipped
 	Wake    time.Time // if Fire is zero, when to compute again; zero: when the definition changes
 }

@@ -84,6 +84,8 @@ const (
 	Misfire   SkipReason = iota + 1 // by the misfire policy
 	Disabled                        // of a disabled shard
 	Unoffered                       // no live instance offered the job
+	Expired                         // owed for longer than the catch-up window
+	Overlap                         // they came due while a run of their shard lasted
 )
 
 // Lost is runs of one fire or trigger that ended with the session of their owner.

@@ -41,7 +41,7 @@ func (s liveSession) State() (registry.SessionState, time.Time) {
 // claimerOf returns a claimer in the state of a process, and its state of the job, nil if it has none.
 func (x *explorer) claimerOf(s *world, p *process) (*claimer.Claimer, *claimer.JobState) {
 	l := claimer.New(claimer.Config{
-		Clock: time.Now, Keys: x.keys, Reg: &recordingRegistry{store: &s.store}, Session: liveSession{id: p.session}, Me: p.inc, Work: x.work, Log: x.log,
+		Clock: func() time.Time { return s.clock().Time() }, Keys: x.keys, Reg: &recordingRegistry{store: &s.store}, Session: liveSession{id: p.session}, Me: p.inc, Work: x.work, Log: x.log,
 		Blocked: &claimer.BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}, OnUnblocked: func() {}}, Closed: p.draining,
 	}, nil)
 	l.Draining, l.MayClaim, l.Flushing, l.Running = p.draining, !p.draining, true, p.running.Len()
@@ -111,14 +111,17 @@ func (x *explorer) applyPlans(p *process) {
 }
 
 // endHandler makes a handler return err, which is nil or hands the run back.
-func (x *explorer) endHandler(p *process, shard int, err error) {
+func (x *explorer) endHandler(s *world, p *process, shard int, err error) {
 	if p.blocked.Has(shard) {
 		p.blocked = p.blocked.Minus(shardset.Of(shard))
 		return
 	}
-	l, a := x.claimerOf(&world{}, p)
+	l, a := x.claimerOf(s, p)
 	l.TrackRun(context.Background(), a, shard, record.Job{})(err)
 	l.DrainInbox()
+	if !x.skips {
+		a.Ended[len(a.Ended)-1].At = 0 // of no effect, and fewer worlds differ
+	}
 	p.running = p.running.Minus(shardset.Of(shard))
 	p.jobState = l.CopyJobState(x.segment())
 }
@@ -330,6 +333,9 @@ func (x *explorer) definitionOf(revision int) json.RawMessage {
 	more := ""
 	if len(x.tracking) > 0 {
 		more = fmt.Sprintf(`,"tracking":%q`, x.tracking[(revision-1)%len(x.tracking)])
+	}
+	if x.skips {
+		more += `,"on_overlap":"skip"`
 	}
 	return formatDefinition(revision, x.shards+revision-1, more)
 }

@@ -80,8 +80,8 @@ var guardSites = []guardSite{
 	{"Member.readFenceBase Create", []string{"operate: first other"}},
 
 	{"Writes.commitThen Alive", []string{"save: alive", "operate: alive"}},
-	{"ownership.saveState Create", []string{"save: first state"}},
-	{"ownership.saveState Set", []string{"save: set state"}},
+	{"Ownership.Save Create", []string{"save: first state"}},
+	{"Ownership.Save Set", []string{"save: set state"}},
 
 	{"campaign.resign Alive", []string{"check: alive"}},
 	{"Leader.restoreDefinitions At", []string{"restore: leader as known"}},

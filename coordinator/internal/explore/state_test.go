@@ -186,6 +186,7 @@ type explorer struct {
 	named      bool // leaders name successors
 	tracking   []string
 	lingers    bool // handlers may outlive their session
+	skips      bool // fires that come due during a run of their shard are skipped
 	handsBack  bool // handlers of a draining process may hand their runs back
 }
 
@@ -409,6 +410,7 @@ func (e *encoder) proc(x *explorer, p *process) {
 			e.bool(end.HandedBack)
 			e.int(int(end.RetryIn))
 			e.bool(end.Retry)
+			e.int(int(end.At))
 		}
 	}
 	e.int(-1)

@@ -89,20 +89,20 @@ func (x *explorer) emitProcessSteps(s *world, i int, emit emitStep) {
 		}
 	}
 	for shard := range p.running.Union(p.blocked).All() {
-		step(fmt.Sprintf("handler of shard %d returns", shard), func(_ *world, p *process) error {
-			x.endHandler(p, shard, nil)
+		step(fmt.Sprintf("handler of shard %d returns", shard), func(n *world, p *process) error {
+			x.endHandler(n, p, shard, nil)
 			return nil
 		})
 		if x.handsBack && p.draining && p.running.Has(shard) {
-			step(fmt.Sprintf("handler of shard %d hands its run back", shard), func(_ *world, p *process) error {
-				x.endHandler(p, shard, claimer.ErrHandedBack)
+			step(fmt.Sprintf("handler of shard %d hands its run back", shard), func(n *world, p *process) error {
+				x.endHandler(n, p, shard, claimer.ErrHandedBack)
 				return nil
 			})
 		}
 		if s.left.failures > 0 && p.running.Has(shard) {
 			step(fmt.Sprintf("handler of shard %d fails, to be retried", shard), func(n *world, p *process) error {
 				n.left.failures--
-				x.endHandler(p, shard, &claimer.RetryError{In: time.Duration(n.left.failures%2) * retryDelay, Err: errors.New("failed")})
+				x.endHandler(n, p, shard, &claimer.RetryError{In: time.Duration(n.left.failures%2) * retryDelay, Err: errors.New("failed")})
 				return nil
 			})
 		}

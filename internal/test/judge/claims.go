@@ -1,6 +1,8 @@
 package judge
 
 import (
+	"time"
+
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -19,6 +21,7 @@ func (o *Judge) judgeClaimsRecord(c *Commit, op *registry.Op, j *jobState, inc s
 	if s := o.session(inc); s == nil || c.Client != "" && s.client != c.Client {
 		o.addJobViolation(1, j, "%s wrote the claims of %s, which is another client's", c.Client, inc)
 	}
+	retries := o.report.Retries
 	old.Running.all(func(n int, r run) {
 		if is, _ := rec.Running.of(n); is == r {
 			return
@@ -35,6 +38,9 @@ func (o *Judge) judgeClaimsRecord(c *Commit, op *registry.Op, j *jobState, inc s
 		}
 		o.addEnd(j, n, inc, r)
 	})
+	if retries = o.report.Retries - retries; retries != rec.Counts.Retried-old.Counts.Retried {
+		o.addJobViolation(3, j, "%s counted %d retries and put %d on record", inc, rec.Counts.Retried-old.Counts.Retried, retries)
+	}
 	o.judgeGivenUp(j, inc, rec, rec.Counts.Lost-old.Counts.Lost)
 	first := 0 // claims of fires at their first attempt
 	rec.Running.all(func(n int, r run) {
@@ -46,7 +52,7 @@ func (o *Judge) judgeClaimsRecord(c *Commit, op *registry.Op, j *jobState, inc s
 			first++
 		}
 	})
-	o.judgeWatermarks(j, inc, rec, first, rec.Counts.Skipped-old.Counts.Skipped)
+	o.judgeWatermarks(j, inc, old, rec, first)
 }
 
 // judgeGivenUp judges that an owner counted pending re-runs as lost because the newest definition wants no
@@ -231,8 +237,8 @@ func (o *Judge) judgeByPlan(j *jobState, n int, inc string, r run) {
 
 // judgeWatermarks judges how a claims record raises watermarks: each fire that a watermark passes must be
 // claimed, or skipped by a rule and counted.
-func (o *Judge) judgeWatermarks(j *jobState, inc string, rec *claimsRecord, first, skipped int) {
-	passed := 0
+func (o *Judge) judgeWatermarks(j *jobState, inc string, old, rec *claimsRecord, first int) {
+	passed, skipped := 0, rec.Counts.Skipped-old.Counts.Skipped
 	for _, g := range rec.Watermarks {
 		g.Shards.all(func(n int) {
 			sh := j.shard(n)
@@ -252,6 +258,14 @@ func (o *Judge) judgeWatermarks(j *jobState, inc string, rec *claimsRecord, firs
 			claimed := 0
 			if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == 1 && r.Epoch == g.Epoch && r.Fire == g.Fire {
 				claimed = 1
+			}
+			if ended, ran := old.Running.of(n); ran {
+				if now, _ := rec.Running.of(n); now != ended {
+					o.judgeOverlapped(j, n, g, due, claimed)
+					passed += due
+					sh.epoch, sh.watermark = g.Epoch, g.Fire
+					return
+				}
 			}
 			o.judgeSkipped(j, n, g, due, claimed)
 			passed += due
@@ -289,6 +303,16 @@ func (j *jobState) countDue(n, gen int, after instant, toGen int, through instan
 	return sum, nil
 }
 
+// judgeOverlapped judges the fires that a watermark passes in the commit that records the end of a run of the shard.
+// Those that came due during the run may be skipped, if the definition wants that.
+func (o *Judge) judgeOverlapped(j *jobState, n int, g watermarkGroup, due, claimed int) {
+	if e := j.epoch(g.Epoch); e != nil && e.Def.OnOverlap == "skip" {
+		o.report.SkippedOverlap += due - claimed
+		return
+	}
+	o.judgeSkipped(j, n, g, due, claimed)
+}
+
 // judgeSkipped judges by the disabled shards and the misfire policy that the watermark of a shard passed due
 // fires, the last of them g.Fire, of which claimed were claimed.
 func (o *Judge) judgeSkipped(j *jobState, n int, g watermarkGroup, due, claimed int) {
@@ -308,6 +332,14 @@ func (o *Judge) judgeSkipped(j *jobState, n int, g watermarkGroup, due, claimed 
 		return
 	}
 	sh := j.shard(n)
+	expired := 0 // at most so many fires have been owed for longer than the catch-up window
+	if window := time.Duration(e.Def.CatchupWindow); window > 0 {
+		expired, _ = j.countDue(n, sh.epoch, sh.watermark, g.Epoch, now.add(-window))
+		o.report.SkippedExpired += min(expired, due-claimed)
+	}
+	if claimed == 0 && due <= expired {
+		return
+	}
 	if claimed == 0 {
 		o.addJobViolation(2, j, "shard %d: %d fires through %v were skipped and none was claimed, but the misfire policy is %q", n, due, g.Fire, e.Def.OnMisfire)
 		return
@@ -316,7 +348,7 @@ func (o *Judge) judgeSkipped(j *jobState, n int, g watermarkGroup, due, claimed 
 		return // fires of an earlier epoch are counted by its own policy
 	}
 	all, err := e.fires(sh.watermark, now)
-	if err == nil && due-claimed > max(0, all-e.Def.limit()) {
+	if err == nil && due-claimed > max(0, all-e.Def.limit())+expired {
 		o.addJobViolation(2, j, "shard %d: %d of %d fires were skipped, but the misfire policy is %q", n, due-claimed, all, e.Def.OnMisfire)
 	}
 }

@@ -329,6 +329,9 @@ type definition struct {
 	OnMisfire   string `json:"on_misfire"`
 	MaxAttempts int    `json:"max_attempts"`
 	Tracking    string `json:"tracking"`
+	OnOverlap   string `json:"on_overlap"`
+
+	CatchupWindow grace `json:"catchup_window"`
 
 	Retry struct {
 		Max int `json:"max"`

@@ -23,6 +23,8 @@ type Report struct {
 	GivenUp                     int // those of Lost that were pending when a new definition stopped re-runs
 	Skipped, Missed             int // fires that the misfire policies skipped, or claimed late
 	SkippedDisabled             int // fires skipped because their shard was disabled; part of Skipped
+	SkippedOverlap              int // fires skipped because they came due during a run; part of Skipped
+	SkippedExpired              int // fires skipped that were owed for longer than the catch-up window; part of Skipped
 	Functions                   int // calls of handlers
 	Overlaps, ForcedOverlaps    int // calls that outlasted their context, or the forced expiry of their session
 	Assigned, Moves, Failovers  int // shards assigned: without an earlier owner, from a live one, from an expired one
@@ -111,12 +113,12 @@ func (r *Report) Err() error {
 // String returns the numbers as lines.
 func (r *Report) String() string {
 	return fmt.Sprintf(`seed %d
-  fires of shards: %d due, %d claims, %d re-runs of %d in flight and %d handed back, %d retries, %d lost, %d unknown, %d skipped (%d disabled), %d late; %d calls, of which %d outlasted their context and %d a forced expiry
+  fires of shards: %d due, %d claims, %d re-runs of %d in flight and %d handed back, %d retries, %d lost, %d unknown, %d skipped (%d disabled, %d overlapping, %d expired), %d late; %d calls, of which %d outlasted their context and %d a forced expiry
   shards: %d assigned, %d moved, %d failed over, of which %d returned to their instance; %d terms, %d new epochs, %d resets, %d triggers
   commits: %d, of which %d plans; %d conflicts
   processes: %d; faults: %s; operators: %s
   %d undisturbed fires and failovers; delay of claims %s; of re-runs %s`,
-		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.HandedBack, r.Retries, r.Lost, r.Unknown, r.Skipped, r.SkippedDisabled, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
+		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.HandedBack, r.Retries, r.Lost, r.Unknown, r.Skipped, r.SkippedDisabled, r.SkippedOverlap, r.SkippedExpired, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
 		r.Assigned, r.Moves, r.Failovers, r.KeptByName, r.Terms, r.Epochs, r.Resets, r.Triggers,
 		r.Commits, r.Plans, r.Conflicts,
 		r.Processes, listCounts(r.Faults), listCounts(r.Actions), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun))

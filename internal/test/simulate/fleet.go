@@ -40,7 +40,7 @@ type Config struct {
 	Operators bool          // definitions change, and operators trigger, pause and resume, disable and enable
 	Zones     bool          // instances are in zones, and new definitions restrict jobs to a zone, or not
 	Levels    bool          // some jobs track claims only, and new definitions change that
-	Retries   bool          // failed runs of some jobs are retried
+	Policies  bool          // some jobs retry failed runs, skip or cancel overlapping ones, and bound catching up
 	Weights   bool          // instances differ in weight
 	Logger    *slog.Logger  // of the fleet; nil: it logs nothing
 	Trail     int           // how many lines to print about the commits before a violation

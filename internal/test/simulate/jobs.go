@@ -21,6 +21,8 @@ type jobSpec struct {
 	tracking executor.Tracking
 	other    executor.Tracking // the level that alternates with tracking
 	retry    executor.Retry    // unless the job tracks claims
+	overlap  executor.OverlapPolicy
+	window   time.Duration // for catching up
 }
 
 // specs returns the jobs of a fleet: they have all misfire policies, and some make no re-runs.
@@ -39,8 +41,14 @@ func specs(c Config) []*jobSpec {
 		if i%8 == 5 {
 			s.crash = executor.CountAsFailed
 		}
-		if c.Retries && i%5 == 0 {
+		if c.Policies && i%5 == 0 {
 			s.retry = executor.Retry{Max: 2, Initial: 100 * time.Millisecond, MaxInterval: 200 * time.Millisecond}
+		}
+		if c.Policies {
+			s.overlap = []executor.OverlapPolicy{executor.WaitForRun, executor.SkipOverlapping, executor.CancelRunning}[(uint64(i)+c.Seed)%3]
+			if (uint64(i)+c.Seed)%4 == 0 {
+				s.window = 30 * time.Second
+			}
 		}
 		if c.Levels && (uint64(i)+c.Seed)%3 == 0 {
 			s.tracking = executor.TrackClaims
@@ -62,7 +70,7 @@ func (s *jobSpec) withHandlerOf(p *process) executor.Job {
 	}
 	return executor.Job{
 		Name: s.name, RunOn: runOn, Schedule: executor.Every(s.every), Shards: s.shards, Revision: s.revision,
-		OnMisfire: s.misfire, OnCrash: s.crash, Tracking: s.tracking, Retry: retry, Handler: executor.HandlerFunc(p.handle),
+		OnMisfire: s.misfire, OnCrash: s.crash, Tracking: s.tracking, Retry: retry, OnOverlap: s.overlap, CatchupWindow: s.window, Handler: executor.HandlerFunc(p.handle),
 	}
 }
 

@@ -51,7 +51,7 @@ func run(t *testing.T, c simulate.Config) *judge.Report {
 func small(seed uint64) simulate.Config {
 	c := simulate.Config{
 		Seed: seed, Instances: 3 + int(seed%3), Jobs: 3, Shards: 4, Every: time.Minute, Takes: 8 * time.Second,
-		For: time.Hour, Faults: 18 * time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second, Operators: true, Levels: true, Retries: true,
+		For: time.Hour, Faults: 18 * time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second, Operators: true, Levels: true, Policies: true,
 	}
 	if seed%8 > 3 {
 		c.Skew = 100 * time.Millisecond

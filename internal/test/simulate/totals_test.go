@@ -20,6 +20,8 @@ type totals struct {
 	seeds, counted  int
 	claims, reruns  int
 	handedBack      int // runs handed back at a drain
+	overlapping     int // fires skipped as they came due during a run
+	expired         int // fires skipped as they were owed for too long
 	retries         int // failed runs that were put on record to be made again
 	givenUp         int // pending re-runs that were counted as lost after a new definition
 	failovers       int
@@ -43,6 +45,8 @@ func (t *totals) add(r *judge.Report) {
 	t.reruns += r.Reruns
 	t.handedBack += r.HandedBack
 	t.retries += r.Retries
+	t.overlapping += r.SkippedOverlap
+	t.expired += r.SkippedExpired
 	t.givenUp += r.GivenUp
 	t.failovers += r.Failovers
 	t.moves += r.Moves
@@ -81,6 +85,8 @@ func (t *totals) String() string {
 	row(t.reruns, "re-runs")
 	row(t.handedBack, "runs handed back at a drain")
 	row(t.retries, "failed runs retried")
+	row(t.overlapping, "fires skipped that came due during a run")
+	row(t.expired, "fires skipped that were owed for longer than the catch-up window")
 	row(t.givenUp, "re-runs counted as lost, since the newest definition wants none")
 	row(t.failovers, "shards failed over")
 	row(t.moves, "shards moved")

@@ -95,6 +95,31 @@ func TestScenarios(t *testing.T) {
 			s.advance(25 * time.Second)
 		})
 	})
+	for name, overlap := range map[string]executor.OverlapPolicy{
+		"overlapping fires are skipped": executor.SkipOverlapping, "next fire cancels a run": executor.CancelRunning,
+	} {
+		t.Run(name, func(t *testing.T) {
+			compareScenario(t, func(s *stage) {
+				job := newJob(2, 22*time.Second)
+				job.OnOverlap, job.OnMisfire = overlap, executor.RunAll(10)
+				s.start("a", job)
+				s.start("b", job)
+				s.advance(55 * time.Second)
+			})
+		})
+	}
+	t.Run("fires older than the catch-up window are skipped", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(1, time.Second)
+			job.OnMisfire, job.CatchupWindow = executor.RunAll(10), 25*time.Second
+			s.start("a", job)
+			s.advance(12 * time.Second)
+			s.crash("a")
+			s.advance(65 * time.Second)
+			s.start("b", job)
+			s.advance(75 * time.Second)
+		})
+	})
 	t.Run("two crashes in turn", func(t *testing.T) {
 		compareScenario(t, func(s *stage) {
 			job := newJob(3, 8*time.Second)

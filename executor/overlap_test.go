@@ -1,0 +1,117 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor"
+)
+
+// overlapping runs a job that fires each second of the first minute, whose run of the first fire takes 3.5 s and
+// whose others take 0.1 s, and returns the fires that ran, in seconds.
+func overlapping(t *testing.T, f *fleet, change func(*executor.Job), long func(ctx context.Context) error) (ran []int) {
+	t.Helper()
+	handle := func(ctx context.Context, r *executor.Run) error {
+		n := int(r.FireTime.Sub(minute(0)) / time.Second)
+		ran = append(ran, n)
+		if n == 2 {
+			return long(ctx)
+		}
+		time.Sleep(100 * time.Millisecond)
+		return nil
+	}
+	e := f.executor("a", executor.Options{}, 1, handle)
+	job := f.job(1, handle)
+	job.Schedule = executor.Every(time.Second)
+	change(&job)
+	require.NoError(t, e.Register(job))
+	require.NoError(t, e.Start(t.Context()))
+	time.Sleep(time.Until(minute(0).Add(8500 * time.Millisecond)))
+	synctest.Wait()
+	return ran
+}
+
+func TestOverlap(t *testing.T) {
+	long := func(ctx context.Context) error {
+		select {
+		case <-time.After(3500 * time.Millisecond):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	bubble(t, "has the fires wait by default: all run with RunAll, the latest with RunOnce", func(t *testing.T, f *fleet) {
+		assert.Equal(t, []int{1, 2, 3, 4, 5, 6, 7, 8}, overlapping(t, f, func(j *executor.Job) { j.OnMisfire = executor.RunAll(10) }, long))
+	})
+	bubble(t, "has the fires wait by default: the latest runs with RunOnce", func(t *testing.T, f *fleet) {
+		assert.Equal(t, []int{1, 2, 5, 6, 7, 8}, overlapping(t, f, func(*executor.Job) {}, long))
+	})
+	bubble(t, "skips and counts fires that come due during a run, whatever the misfire policy", func(t *testing.T, f *fleet) {
+		var skipped []executor.FiresSkipped
+		f.observe = executor.Observer{FiresSkipped: func(e executor.FiresSkipped) { skipped = append(skipped, e) }}
+		ran := overlapping(t, f, func(j *executor.Job) { j.OnOverlap, j.OnMisfire = executor.SkipOverlapping, executor.RunAll(10) }, long)
+		assert.Equal(t, []int{1, 2, 6, 7, 8}, ran)
+		assert.EqualValues(t, 3, f.status().Counts.Skipped)
+		require.Len(t, skipped, 1)
+		assert.Equal(t, executor.SkipOverlap, skipped[0].Reason)
+		assert.Equal(t, 3, skipped[0].Count)
+	})
+	bubble(t, "skips no fire that comes due after the run, however late its end is recorded", func(t *testing.T, f *fleet) {
+		ran := overlapping(t, f, func(j *executor.Job) { j.OnOverlap = executor.SkipOverlapping },
+			func(context.Context) error { time.Sleep(950 * time.Millisecond); return nil })
+		assert.Equal(t, []int{1, 2, 3, 4, 5, 6, 7, 8}, ran)
+	})
+	bubble(t, "cancels the run when the next fire is due, and runs that fire at once", func(t *testing.T, f *fleet) {
+		var cause error
+		ran := overlapping(t, f, func(j *executor.Job) {
+			j.OnOverlap, j.Retry = executor.CancelRunning, executor.Retry{Max: 3}
+		}, func(ctx context.Context) error {
+			err := long(ctx)
+			cause = err
+			return err
+		})
+		assert.Equal(t, []int{1, 2, 3, 4, 5, 6, 7, 8}, ran)
+		assert.ErrorIs(t, cause, executor.ErrOverlap)
+		assert.EqualValues(t, 1, f.status().Counts.Failed)
+		assert.Zero(t, f.status().Counts.Retried)
+	})
+	bubble(t, "cancels no run that ignores its context: the fire waits", func(t *testing.T, f *fleet) {
+		ran := overlapping(t, f, func(j *executor.Job) { j.OnOverlap = executor.CancelRunning },
+			func(context.Context) error { time.Sleep(3500 * time.Millisecond); return nil })
+		assert.Equal(t, []int{1, 2, 5, 6, 7, 8}, ran)
+	})
+	bubble(t, "leaves the retries of a run alone, and skips what came due until the last one", func(t *testing.T, f *fleet) {
+		failures := 0
+		ran := overlapping(t, f, func(j *executor.Job) {
+			j.OnOverlap, j.Retry = executor.SkipOverlapping, executor.Retry{Max: 2, Initial: 500 * time.Millisecond, Jitter: -1}
+		}, func(context.Context) error {
+			failures++
+			time.Sleep(1200 * time.Millisecond)
+			return errors.New("out of order")
+		})
+		assert.Equal(t, 3, failures)
+		assert.Equal(t, []int{1, 2, 2, 2, 8}, ran)
+	})
+}
+
+func TestCatchupWindow(t *testing.T) {
+	bubble(t, "skips and counts fires that were due for longer", func(t *testing.T, f *fleet) {
+		var skipped []executor.FiresSkipped
+		f.observe = executor.Observer{FiresSkipped: func(e executor.FiresSkipped) { skipped = append(skipped, e) }}
+		ran := overlapping(t, f, func(j *executor.Job) { j.OnMisfire, j.CatchupWindow = executor.RunAll(10), 1500*time.Millisecond },
+			func(context.Context) error { time.Sleep(3500 * time.Millisecond); return nil })
+		assert.Equal(t, []int{1, 2, 4, 5, 6, 7, 8}, ran, "at 5.5 s, the fire of 3 s is 2.5 s late")
+		require.Len(t, skipped, 1)
+		assert.Equal(t, executor.SkipExpired, skipped[0].Reason)
+		assert.EqualValues(t, 1, f.status().Counts.Skipped)
+	})
+	t.Run("is not negative", func(t *testing.T) {
+		assert.ErrorContains(t, registerJob(t, executor.Job{Name: "job", Handler: takes(0), CatchupWindow: -1}), "CatchupWindow: -1ns is negative")
+	})
+}
