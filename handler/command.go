@@ -29,15 +29,15 @@ const (
 // Cmd is a handler that runs a program. [Command] and [Shell] return one; a literal works as
 // well, by its address. Register copies none of it: do not change a Cmd after the call.
 //
-// # What the program gets
+// # Input
 //
-// Its standard input is empty. The run is in these variables: ROTA_ID, ROTA_KEY, ROTA_JOB,
+// The standard input of the program is empty. The run is in these variables: ROTA_ID, ROTA_KEY, ROTA_JOB,
 // ROTA_INSTANCE, ROTA_SHARD, ROTA_SHARDS, ROTA_PARAM, ROTA_SHARD_PARAM, ROTA_FIRE (RFC 3339 in
 // UTC), ROTA_ATTEMPT, ROTA_RETRIES, ROTA_REASON, ROTA_TRIGGER (0 for a scheduled fire) and ROTA_FENCE.
 // ROTA_RUN has all of them as a JSON object, whose keys are the names in lower case without
 // the prefix. A parameter with a NUL byte fails the run, as no variable can hold it.
 //
-// # How it ends
+// # End
 //
 // Exit code 0 and those of OK mean success. Any other end is an [*ExitError]; the codes of
 // Permanent are not retried.

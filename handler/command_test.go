@@ -106,7 +106,7 @@ func TestCommand_InputIsEmptyAndDirIsSet(t *testing.T) {
 
 func TestShell_ScriptIsNoTemplateAndParametersAreData(t *testing.T) {
 	for _, param := range hostile {
-		if strings.ContainsAny(param, "\n\r\xff") || strings.TrimSpace(param) != param {
+		if strings.ContainsAny(param, "\n\r") || param == "\xff" || strings.TrimSpace(param) != param {
 			continue // the test compares lines
 		}
 		var log journal

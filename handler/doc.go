@@ -16,7 +16,7 @@
 // # Trust
 //
 // Programs, scripts, URLs and templates are part of the code. The registry holds none of them,
-// so a client that may write to the registry cannot choose what runs. It can choose Param and
-// ShardParam, which are data: an environment variable, a single argument, or an escaped part of
-// a URL. They are never read as a template and never part of a script.
+// so a client that may write to the registry cannot choose the code that runs. It can choose
+// Param and ShardParam, which are data: an environment variable, a single argument, or an
+// escaped part of a URL. They are never read as a template and never part of a script.
 package handler

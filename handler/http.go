@@ -89,8 +89,8 @@ var (
 	defaultPermanent = Statuses{{300, 407}, {409, 424}, {426, 428}, {430, 499}}
 )
 
-// HTTP returns a handler that sends a request for each run. It copies r. Register reports what
-// is wrong with it.
+// HTTP returns a handler that sends a request for each run. It copies r. Register reports the
+// problems of r.
 //
 // A response whose status is not in OK fails the run with a [*StatusError]. So does a redirect
 // to another host, to another port, from https to http, or to another method: it is not followed,

@@ -8,7 +8,7 @@ import (
 	"text/template/parse"
 )
 
-// parseTemplate parses a template of a run. Name is what errors call it.
+// parseTemplate parses a template of a run. Errors begin with its name.
 func parseTemplate(name, text string) (*template.Template, error) {
 	t, err := template.New(name).Funcs(template.FuncMap{"json": toJSON}).Parse(text)
 	if err != nil {
