@@ -26,6 +26,7 @@
 //   - coordinator elects a leader, assigns shards and fails them over. A program without
 //     schedules uses it to own shards.
 //   - executor has jobs, schedules, claims and runs. A program embeds it.
+//   - handler has handlers that run programs, send requests and call jobs of other schedulers.
 //   - rotatest runs a fleet on registry/memory in a test, in virtual time.
 //
 // # Words
