@@ -80,9 +80,9 @@ type Cmd struct {
 	// Permanent lists exit codes after which the run is not retried.
 	Permanent []int
 	// Logger receives each line of the output as a record "output" at INFO, with the
-	// attributes job, run, stream ("stdout" or "stderr") and line. A line has up to 4 KiB; the
-	// attribute cut is the number of further bytes. Empty lines are left out. Nil means
-	// slog.Default().
+	// attributes stream ("stdout" or "stderr"), line, and those of Run.Logger. A line has up to
+	// 4 KiB; the attribute cut is the number of further bytes. Empty lines are left out. Nil
+	// means Run.Logger, which is that of the executor.
 	Logger *slog.Logger
 
 	parsed  sync.Once
@@ -197,11 +197,10 @@ func (c *Cmd) Handle(ctx context.Context, r *executor.Run) error {
 	if err != nil {
 		return executor.Permanent(err)
 	}
-	log := c.Logger
-	if log == nil {
-		log = slog.Default()
+	log := r.Logger()
+	if c.Logger != nil {
+		log = c.Logger.With("job", r.Job, "shard", r.Shard, "run", r.ID, "attempt", r.Attempt)
 	}
-	log = log.With("job", r.Job, "run", r.ID)
 	out := &output{log: log}
 	stdout, stderr := out.stream("stdout"), out.stream("stderr")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, outputDelay

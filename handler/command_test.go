@@ -5,7 +5,6 @@ package handler
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -165,11 +164,6 @@ func TestCommand_CheckReportsAllProblems(t *testing.T) {
 	})
 }
 
-func isPermanent(err error) bool {
-	var p *executor.PermanentError
-	return errors.As(err, &p)
-}
-
 func TestCommand_ExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		script    string
@@ -233,8 +227,6 @@ func TestCommand_RefusesNUL(t *testing.T) {
 	}
 }
 
-var errStop = errors.New("stop")
-
 func TestCommand_EndOfContext(t *testing.T) {
 	t.Run("before the start runs nothing", func(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
@@ -293,13 +285,12 @@ func TestCommand_EndOfContext(t *testing.T) {
 	})
 }
 
-// The outcome of a run is in the records that operators read.
+// The outcome of a run is in the records that operators read, its output in the executor's log.
 func TestCommand_ErrorReachesTheStatusOfTheJob(t *testing.T) {
 	noLeak(t)
-	quiet := slog.New(slog.DiscardHandler)
+	var log journal
 	h := Shell(`echo "no space left on /backup" >&2; exit 3`)
-	h.Logger = quiet
-	ex, err := executor.New(memory.New().Client("a"), "test", executor.Options{Logger: quiet})
+	ex, err := executor.New(memory.New().Client("a"), "test", executor.Options{Logger: log.logger()})
 	require.NoError(t, err)
 	require.NoError(t, ex.Register(executor.Job{Name: "backup", Handler: h}))
 	require.NoError(t, ex.Start(t.Context()))
@@ -310,4 +301,16 @@ func TestCommand_ErrorReachesTheStatusOfTheJob(t *testing.T) {
 		st, err := ex.Status(t.Context(), "backup")
 		return err == nil && len(st.Failures) == 1 && st.Failures[0].Error == "exit status 3: no space left on /backup"
 	}, patience, tick)
+	assert.Equal(t, []string{"stderr: no space left on /backup"}, log.lines())
+}
+
+func TestCommand_LogsWithTheAttributesOfTheRun(t *testing.T) {
+	var log journal
+	h := Shell("echo done")
+	h.Logger = log.logger()
+	require.NoError(t, h.Handle(t.Context(), run()))
+	require.Len(t, log.records, 1)
+	for key, want := range map[string]string{"job": "settle", "shard": "2", "run": run().ID, "attempt": "2", "stream": "stdout", "line": "done", "cut": ""} {
+		assert.Equal(t, want, attr(log.records[0], key))
+	}
 }

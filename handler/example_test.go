@@ -17,11 +17,11 @@ import (
 	"github.com/rota-dev/rota/handler"
 )
 
-// toStdout returns a logger without the time and the ID of the run.
+// toStdout returns a logger without the time, the ID of the run and the attempt.
 func toStdout() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey || a.Key == "run" {
+			if a.Key == slog.TimeKey || a.Key == "run" || a.Key == "attempt" {
 				return slog.Attr{}
 			}
 			return a
@@ -41,7 +41,7 @@ func ExampleCommand() {
 	h.Logger = toStdout()
 	fmt.Println(h.Handle(context.Background(), night))
 	// Output:
-	// level=INFO msg=output job=settle stream=stdout line="settle --region=Shanghai; rm -rf / --day=2026-05-05"
+	// level=INFO msg=output job=settle shard=1 stream=stdout line="settle --region=Shanghai; rm -rf / --day=2026-05-05"
 	// <nil>
 }
 

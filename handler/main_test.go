@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -194,6 +195,14 @@ func noLeak(t *testing.T) {
 			}
 		}
 	})
+}
+
+// errStop is a cause with which tests end contexts.
+var errStop = errors.New("stop")
+
+func isPermanent(err error) bool {
+	var p *executor.PermanentError
+	return errors.As(err, &p)
 }
 
 // run is the run of most tests.
