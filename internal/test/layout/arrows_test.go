@@ -42,6 +42,7 @@ var reach = []struct {
 	{"internal/registryurl", []string{"registry", "registry/etcd", "registry/zookeeper"}},
 	{"internal/...", []string{"registry", "internal/shardset"}},
 	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/spf13/cobra", "golang.org/x/term"}},
+	{"rotaprom", []string{"executor", "github.com/prometheus/client_golang/..."}},
 	// Examples show user code, which cannot import internal packages.
 	{"examples/...", []string{"registry/...", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
 }

@@ -1,0 +1,220 @@
+// Package rotaprom exports metrics of an executor to Prometheus:
+//
+//	ex, err := executor.New(reg, "billing", executor.Options{})
+//	...
+//	prometheus.MustRegister(rotaprom.Collector(ex))
+//	err = ex.Run(ctx)
+//
+// All metrics have the labels rota_namespace and rota_group. Those of a job have the label job_name,
+// for the first 1,000 jobs that an instance observes; further jobs share the job_name _other. No
+// metric has a label for a shard, a fire or an error. docs/operating.md lists the metrics, and
+// alerts.yaml has rules for alerts on them.
+package rotaprom
+
+import (
+	"maps"
+	"math"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rota-dev/rota/executor"
+)
+
+const (
+	// maxJobs bounds the jobs with series of their own.
+	maxJobs = 1000
+	// otherJobs is the job_name of further jobs.
+	otherJobs = "_other"
+)
+
+// Collector returns a collector of the metrics of ex. It adds an observer to ex: call it before
+// Start, so that it observes all events. A registry accepts one collector for each namespace and
+// group.
+func Collector(ex *executor.Executor) prometheus.Collector {
+	s := ex.Stats()
+	c := &collector{ex: ex, names: map[string]bool{}, metrics: newMetrics(prometheus.Labels{"rota_namespace": s.Namespace, "rota_group": s.Group})}
+	ex.Observe(c.observer())
+	return c
+}
+
+// collector is the collector of one executor. Its events set counters; its gauges are read from
+// Executor.Stats when metrics are collected.
+type collector struct {
+	ex *executor.Executor
+	metrics
+
+	mu    sync.Mutex
+	names map[string]bool // jobs with series of their own
+}
+
+// job returns the job_name of a job.
+func (c *collector) job(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.names[name] {
+		return name
+	}
+	if len(c.names) >= maxJobs {
+		return otherJobs
+	}
+	c.names[name] = true
+	return name
+}
+
+// observer returns the observer that counts events.
+func (c *collector) observer() executor.Observer {
+	return executor.Observer{
+		RunClaimed: func(e executor.RunClaimed) {
+			switch e.Run.Reason {
+			case executor.Failover:
+				c.reruns.WithLabelValues(c.job(e.Run.Job)).Inc()
+			case executor.Scheduled, executor.Misfire:
+				c.lateness.Observe(max(e.At.Sub(e.Run.FireTime), 0).Seconds())
+			}
+		},
+		RunEnded: func(e executor.RunEnded) {
+			job, outcome := c.job(e.Run.Job), outcomes[e.Outcome]
+			c.runs.WithLabelValues(job, outcome).Inc()
+			c.lastEnd.WithLabelValues(job, outcome).Set(seconds(e.Ended))
+			if !e.Started.IsZero() {
+				c.duration.WithLabelValues(job).Observe(e.Ended.Sub(e.Started).Seconds())
+			}
+		},
+		RunRetried: func(e executor.RunRetried) { c.retries.WithLabelValues(c.job(e.Run.Job)).Inc() },
+		RunLost: func(e executor.RunLost) {
+			if !e.Rerun {
+				c.lost.WithLabelValues(c.job(e.Run.Job)).Inc()
+			}
+		},
+		FiresSkipped: func(e executor.FiresSkipped) {
+			c.skipped.WithLabelValues(c.job(e.Job), e.Reason.String()).Add(float64(e.Count * len(e.Shards)))
+		},
+		ShardsChanged: func(e executor.ShardsChanged) {
+			if len(e.Gained) > 0 {
+				c.addSeries(c.job(e.Job))
+			}
+			c.moves.WithLabelValues("gained").Add(float64(len(e.Gained)))
+			c.moves.WithLabelValues("lost").Add(float64(len(e.Lost)))
+		},
+		SessionChanged: func(e executor.SessionChanged) {
+			if e.State == executor.SessionLost {
+				c.sessionsLost.Inc()
+			}
+		},
+		ClockChanged: func(e executor.ClockChanged) { c.clockOffset.Set(e.Ahead.Seconds()) },
+	}
+}
+
+// addSeries adds the counters of a job at zero, since increase() does not count the first increment
+// of a series that appears with it.
+func (c *collector) addSeries(job string) {
+	for _, outcome := range outcomes {
+		c.runs.WithLabelValues(job, outcome)
+	}
+	for _, v := range []*prometheus.CounterVec{c.reruns, c.retries, c.lost} {
+		v.WithLabelValues(job)
+	}
+}
+
+// outcomes are the values of the label outcome.
+var outcomes = map[executor.Outcome]string{
+	executor.Succeeded: "ok", executor.Failed: "failed", executor.TimedOut: "timeout", executor.Panicked: "panic",
+	executor.HandedBack: "drained", executor.LostSession: "session_lost", executor.Abandoned: "abandoned",
+}
+
+// Describe sends the descriptors of all metrics.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range c.counted() {
+		m.Describe(ch)
+	}
+	for _, d := range c.snapshot() {
+		ch <- d
+	}
+}
+
+// Collect sends all metrics.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	for _, m := range c.counted() {
+		m.Collect(ch)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	ch <- prometheus.MustNewConstMetric(c.eventsDropped, prometheus.CounterValue, float64(c.ex.DroppedEvents()))
+	gauge(c.buildInfo, 1, version())
+	s := c.ex.Stats()
+	gauge(c.leader, number(s.Leading))
+	gauge(c.sessionRemaining, remaining(s.SafeUntil))
+	gauge(c.workersBusy, float64(s.Running))
+	gauge(c.workersQueued, float64(s.Waiting))
+	jobs := map[string]executor.JobStats{}
+	for _, name := range slices.Sorted(maps.Keys(s.Jobs)) {
+		label := c.job(name)
+		jobs[label] = merge(jobs[label], s.Jobs[name])
+	}
+	for job, j := range jobs {
+		gauge(c.runsActive, float64(j.Running), job)
+		gauge(c.shardsOwned, float64(j.Owned), job)
+		gauge(c.shardsBlocked, float64(j.Blocked), job)
+		gauge(c.overdue, max(j.Overdue, j.UnownedOverdue).Seconds(), job)
+		if !j.NextFire.IsZero() {
+			gauge(c.nextFire, seconds(j.NextFire), job)
+		}
+		if s.Leading {
+			gauge(c.shardsUnowned, float64(j.Unowned), job)
+			gauge(c.paused, number(j.Paused), job)
+		}
+	}
+}
+
+// merge returns the stats of several jobs that share a job_name.
+func merge(a, b executor.JobStats) executor.JobStats {
+	next := a.NextFire
+	if next.IsZero() || !b.NextFire.IsZero() && b.NextFire.Before(next) {
+		next = b.NextFire
+	}
+	return executor.JobStats{
+		Owned: a.Owned + b.Owned, Blocked: a.Blocked + b.Blocked, Running: a.Running + b.Running, Waiting: a.Waiting + b.Waiting,
+		Overdue: max(a.Overdue, b.Overdue), NextFire: next,
+		Unowned: a.Unowned + b.Unowned, UnownedOverdue: max(a.UnownedOverdue, b.UnownedOverdue), Paused: a.Paused || b.Paused,
+	}
+}
+
+// remaining returns the seconds until a session is lost unless the store answers before.
+func remaining(until time.Time) float64 {
+	if until.IsZero() {
+		return 0
+	}
+	return max(time.Until(until).Seconds(), 0)
+}
+
+// seconds returns an instant as a Unix time.
+func seconds(t time.Time) float64 { return math.Round(float64(t.UnixNano())/1e6) / 1e3 }
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// version returns the version of rota in this binary.
+var version = sync.OnceValue(func() string {
+	library := strings.TrimSuffix(reflect.TypeFor[executor.Executor]().PkgPath(), "/executor")
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == library && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "unknown"
+})

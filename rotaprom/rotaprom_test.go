@@ -1,0 +1,278 @@
+package rotaprom
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// instance is an executor with its metrics.
+type instance struct {
+	*executor.Executor
+	*prometheus.Registry
+	client *memory.Client
+}
+
+// start starts an instance with jobs.
+func start(t *testing.T, server *memory.Server, name string, o executor.Options, jobs ...executor.Job) *instance {
+	t.Helper()
+	i := &instance{Registry: prometheus.NewPedanticRegistry(), client: server.Client(name)}
+	o.Instance = name
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	i.Executor, err = executor.New(i.client, "billing", o)
+	require.NoError(t, err)
+	require.NoError(t, i.Executor.Register(jobs...))
+	require.NoError(t, i.Registry.Register(Collector(i.Executor)))
+	require.NoError(t, i.Start(t.Context()))
+	return i
+}
+
+// value returns the value of a metric, such as rota_runs_total{job_name="a",outcome="ok"}; the labels
+// that all metrics have are left out, and others are in order. It is -1 if there is none.
+func (i *instance) value(t *testing.T, series string) float64 {
+	t.Helper()
+	families, err := i.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if seriesName(f, m) == series {
+				return valueOf(m)
+			}
+		}
+	}
+	return -1
+}
+
+func seriesName(f *dto.MetricFamily, m *dto.Metric) string {
+	var labels []string
+	for _, l := range m.Label {
+		if l.GetName() != "rota_namespace" && l.GetName() != "rota_group" {
+			labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+		}
+	}
+	if labels == nil {
+		return f.GetName()
+	}
+	return f.GetName() + "{" + strings.Join(labels, ",") + "}"
+}
+
+func valueOf(m *dto.Metric) float64 {
+	switch {
+	case m.Counter != nil:
+		return m.Counter.GetValue()
+	case m.Histogram != nil:
+		return float64(m.Histogram.GetSampleCount())
+	}
+	return m.Gauge.GetValue()
+}
+
+func inBubble(t *testing.T, name string, f func(t *testing.T, server *memory.Server)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { f(t, memory.New()) })
+	})
+}
+
+func job(name string, shards int, handle executor.HandlerFunc) executor.Job {
+	return executor.Job{Name: name, Schedule: executor.Every(time.Minute), Shards: shards, Handler: handle, Timeout: 10 * time.Second}
+}
+
+func succeed(context.Context, *executor.Run) error { return nil }
+
+func TestCollector(t *testing.T) {
+	inBubble(t, "counts runs by outcome, and measures them", func(t *testing.T, server *memory.Server) {
+		i := start(t, server, "a", executor.Options{}, job("mixed", 5, func(ctx context.Context, r *executor.Run) error {
+			switch r.Shard {
+			case 0, 1:
+				time.Sleep(2 * time.Second)
+				return nil
+			case 2:
+				return errors.New("broken")
+			case 3:
+				panic("at once")
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}))
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, i.value(t, `rota_runs_total{job_name="mixed",outcome="failed"}`), "before the first run")
+		assert.InDelta(t, time.Now().Truncate(time.Minute).Add(time.Minute).Unix(), i.value(t, `rota_job_next_fire_timestamp_seconds{job_name="mixed"}`), 0.001)
+		time.Sleep(55 * time.Second)
+		assert.Equal(t, 1.0, i.value(t, `rota_runs_active{job_name="mixed"}`))
+		assert.Equal(t, 1.0, i.value(t, `rota_workers_busy`))
+		assert.Zero(t, i.value(t, `rota_workers_queued`))
+		time.Sleep(20 * time.Second)
+		for outcome, want := range map[string]float64{"ok": 2, "failed": 1, "panic": 1, "timeout": 1, "drained": 0} {
+			assert.Equal(t, want, i.value(t, fmt.Sprintf(`rota_runs_total{job_name="mixed",outcome=%q}`, outcome)), outcome)
+		}
+		assert.Equal(t, 5.0, i.value(t, `rota_run_duration_seconds{job_name="mixed"}`))
+		assert.Equal(t, 5.0, i.value(t, `rota_fire_lateness_seconds`))
+		assert.InDelta(t, 946684862, i.value(t, `rota_job_last_end_timestamp_seconds{job_name="mixed",outcome="ok"}`), 0.1)
+		assert.Equal(t, 5.0, i.value(t, `rota_shards_owned{job_name="mixed"}`))
+		assert.Equal(t, 5.0, i.value(t, `rota_shard_moves_total{kind="gained"}`))
+		assert.Equal(t, 1.0, i.value(t, `rota_leader`))
+		assert.Positive(t, i.value(t, `rota_session_remaining_seconds`))
+		require.NoError(t, i.Shutdown(t.Context()))
+	})
+	inBubble(t, "reports overdue fires, shards without an owner and paused jobs", func(t *testing.T, server *memory.Server) {
+		gpu := job("gpu", 2, succeed)
+		gpu.RunOn = map[string]string{"gpu": "yes"}
+		a := start(t, server, "a", executor.Options{}, gpu, job("other", 1, succeed))
+		time.Sleep(time.Second)
+		b := start(t, server, "b", executor.Options{}, gpu, job("other", 1, succeed))
+		time.Sleep(10*time.Minute - time.Second)
+		assert.InDelta(t, 540, a.value(t, `rota_job_overdue_seconds{job_name="gpu"}`), 1)
+		assert.Equal(t, -1.0, b.value(t, `rota_job_overdue_seconds{job_name="gpu"}`), "only the leader knows")
+		assert.Equal(t, 2.0, a.value(t, `rota_shards_unowned{job_name="gpu"}`))
+		assert.Zero(t, a.value(t, `rota_job_paused{job_name="gpu"}`))
+		require.NoError(t, a.Pause(t.Context(), "gpu"))
+		time.Sleep(time.Second)
+		assert.Equal(t, 1.0, a.value(t, `rota_job_paused{job_name="gpu"}`))
+		assert.Zero(t, a.value(t, `rota_job_overdue_seconds{job_name="gpu"}`))
+		require.NoError(t, b.Shutdown(t.Context()))
+		require.NoError(t, a.Shutdown(t.Context()))
+	})
+	inBubble(t, "counts lost sessions, re-runs and lost runs", func(t *testing.T, server *memory.Server) {
+		wait := func(ctx context.Context, r *executor.Run) error {
+			if r.Attempt == 1 {
+				<-ctx.Done()
+			}
+			return context.Cause(ctx)
+		}
+		count := job("counted", 2, wait)
+		count.OnCrash = executor.CountAsFailed
+		a := start(t, server, "a", executor.Options{}, job("only-a", 1, succeed))
+		time.Sleep(time.Second)
+		rerun := job("rerun", 2, wait)
+		count.Timeout, rerun.Timeout = 0, 0
+		crashing := start(t, server, "b", executor.Options{}, rerun, count)
+		time.Sleep(2*time.Minute + time.Second)
+		heal := server.Partition("b")
+		time.Sleep(30 * time.Second)
+		heal()
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, 1.0, crashing.value(t, `rota_sessions_lost_total`))
+		assert.Equal(t, 2.0, crashing.value(t, `rota_runs_total{job_name="rerun",outcome="session_lost"}`))
+		assert.Equal(t, 2.0, crashing.value(t, `rota_reruns_total{job_name="rerun"}`))
+		assert.Equal(t, 2.0, a.value(t, `rota_runs_lost_total{job_name="counted"}`))
+		require.NoError(t, crashing.Shutdown(t.Context()))
+		require.NoError(t, a.Shutdown(t.Context()))
+	})
+	inBubble(t, "counts skipped fires by reason", func(t *testing.T, server *memory.Server) {
+		i := start(t, server, "a", executor.Options{}, job("slow", 2, func(context.Context, *executor.Run) error {
+			time.Sleep(150 * time.Second)
+			return nil
+		}))
+		time.Sleep(4 * time.Minute)
+		assert.Equal(t, 2.0, i.value(t, `rota_fires_skipped_total{job_name="slow",reason="misfire"}`))
+		require.NoError(t, i.Disable(t.Context(), executor.Scope{Job: "slow", Shards: []int{0}}))
+		time.Sleep(10*time.Minute + time.Second)
+		assert.Positive(t, i.value(t, `rota_fires_skipped_total{job_name="slow",reason="disabled"}`))
+		require.Error(t, i.Shutdown(t.Context()))
+		time.Sleep(5 * time.Minute)
+	})
+	inBubble(t, "gives series to a thousand jobs, and one to the others", func(t *testing.T, server *memory.Server) {
+		jobs := make([]executor.Job, 0, 1200)
+		for n := range 1200 {
+			jobs = append(jobs, job(fmt.Sprintf("job-%04d", n), 2, succeed))
+		}
+		i := start(t, server, "a", executor.Options{}, jobs...)
+		time.Sleep(70 * time.Second)
+		assert.Equal(t, 400.0, i.value(t, `rota_shards_owned{job_name="_other"}`))
+		assert.Equal(t, 400.0, i.value(t, `rota_runs_total{job_name="_other",outcome="ok"}`))
+		n, err := testutil.GatherAndCount(i, "rota_job_overdue_seconds")
+		require.NoError(t, err)
+		assert.Equal(t, 1001, n)
+		require.NoError(t, i.Shutdown(t.Context()))
+	})
+}
+
+// allMetrics returns the families of an instance that has had every event.
+func allMetrics(t *testing.T) []*dto.MetricFamily {
+	t.Helper()
+	ex, err := executor.New(memory.New().Client("a"), "billing", executor.Options{Instance: "a"})
+	require.NoError(t, err)
+	c := Collector(ex).(*collector)
+	o, run := c.observer(), executor.RunInfo{Job: "job"}
+	o.RunClaimed(executor.RunClaimed{Run: run})
+	o.RunClaimed(executor.RunClaimed{Run: executor.RunInfo{Job: "job", Reason: executor.Failover}})
+	for outcome := executor.Succeeded; outcome <= executor.Abandoned; outcome++ {
+		assert.Contains(t, outcomes, outcome)
+		o.RunEnded(executor.RunEnded{Run: run, Started: time.Now(), Ended: time.Now(), Outcome: outcome})
+	}
+	o.RunRetried(executor.RunRetried{Run: run})
+	o.RunLost(executor.RunLost{Run: run})
+	o.FiresSkipped(executor.FiresSkipped{Job: "job", Reason: executor.SkipMisfire, Shards: []int{1}, Count: 1})
+	o.ShardsChanged(executor.ShardsChanged{Job: "job", Gained: []int{1}})
+	o.ClockChanged(executor.ClockChanged{Skewed: true, Ahead: time.Minute})
+	r := prometheus.NewPedanticRegistry()
+	require.NoError(t, r.Register(c))
+	families, err := r.Gather()
+	require.NoError(t, err)
+	return families
+}
+
+func TestMetrics_AreNamedByTheRulesOfPrometheus(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	ex, err := executor.New(memory.New().Client("a"), "billing", executor.Options{Instance: "a"})
+	require.NoError(t, err)
+	require.NoError(t, r.Register(Collector(ex)))
+	problems, err := testutil.GatherAndLint(r)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+	problems, err = testutil.GatherAndLint(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return allMetrics(t), nil }))
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+// The page and the alerts name metrics that exist, and the page names all.
+func TestMetrics_AreThoseOfThePageAndTheAlerts(t *testing.T) {
+	ex, err := executor.New(memory.New().Client("a"), "billing", executor.Options{Instance: "a"})
+	require.NoError(t, err)
+	descs := make(chan *prometheus.Desc, 100)
+	Collector(ex).Describe(descs)
+	close(descs)
+	var metrics []string
+	for d := range descs {
+		metrics = append(metrics, regexp.MustCompile(`fqName: "([a-z_]+)"`).FindStringSubmatch(d.String())[1])
+	}
+	slices.Sort(metrics)
+	named := func(file string) []string {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		_, text2, _ := strings.Cut(string(text), "Metrics and alerts")
+		if text2 == "" {
+			text2 = string(text)
+		}
+		var names []string
+		for _, name := range regexp.MustCompile(`\brota_[a-z_]+\b`).FindAllString(text2, -1) {
+			if name != "rota_namespace" && name != "rota_group" {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	assert.Equal(t, metrics, named("../docs/operating.md"))
+	assert.Subset(t, metrics, named("alerts.yaml"))
+}
