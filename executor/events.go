@@ -38,7 +38,7 @@ func (e *Executor) observeClaimed(p *program, c *coordinator.Run, at time.Time) 
 	}
 	run := *c
 	observe(&e.observers, func(o *Observer) func(RunClaimed) { return o.RunClaimed }, func() RunClaimed {
-		return RunClaimed{Run: newRun(e.member.Instance(), p, &run).Info(), At: at.UTC()}
+		return RunClaimed{Run: e.newRun(p, &run).Info(), At: at.UTC()}
 	})
 }
 
@@ -159,7 +159,7 @@ func (e *Executor) queueLost(l coordinator.LostEvent) {
 			fire := l.Runs.Fire.Time()
 			id, key := runID(l.Job, s, fire, l.Runs.Trigger, l.Runs.Attempt)
 			o.RunLost(RunLost{Run: RunInfo{
-				ID: id, Key: key, Job: l.Job, Instance: l.Instance, Shard: s, FireTime: fire, Attempt: l.Runs.Attempt, Trigger: l.Runs.Trigger,
+				ID: id, Key: key, Namespace: e.namespace, Job: l.Job, Instance: l.Instance, Shard: s, FireTime: fire, Attempt: l.Runs.Attempt, Trigger: l.Runs.Trigger,
 			}, At: at, Rerun: l.Rerun})
 		}
 	})

@@ -38,11 +38,12 @@ func (o *Observer) isZero() bool { return reflect.ValueOf(*o).IsZero() }
 // RunInfo is the data of a Run. The fields mean the same as those of Run.
 type RunInfo struct {
 	ID, Key           string
+	Namespace         string
 	Job, Instance     string
 	Shard, Shards     int
 	Param, ShardParam string
 	FireTime          time.Time
-	Attempt           int
+	Attempt, Retries  int
 	Reason            Reason
 	Trigger           uint64
 	Fence             uint64
@@ -51,8 +52,8 @@ type RunInfo struct {
 // Info returns the data of the run, which may be kept after the run has ended.
 func (r *Run) Info() RunInfo {
 	return RunInfo{
-		ID: r.ID, Key: r.Key, Job: r.Job, Instance: r.Instance, Shard: r.Shard, Shards: r.Shards, Param: r.Param, ShardParam: r.ShardParam,
-		FireTime: r.FireTime, Attempt: r.Attempt, Reason: r.Reason, Trigger: r.Trigger, Fence: r.Fence,
+		ID: r.ID, Key: r.Key, Namespace: r.Namespace, Job: r.Job, Instance: r.Instance, Shard: r.Shard, Shards: r.Shards, Param: r.Param, ShardParam: r.ShardParam,
+		FireTime: r.FireTime, Attempt: r.Attempt, Retries: r.Retries, Reason: r.Reason, Trigger: r.Trigger, Fence: r.Fence,
 	}
 }
 
@@ -132,7 +133,7 @@ type RunRetried struct {
 // was recorded. Jobs with TrackClaims have none, since their records do not show which runs had
 // ended.
 type RunLost struct {
-	// Run has the ID, Key, Job, Shard, FireTime, Attempt and Trigger of the run, and the
+	// Run has the ID, Key, Namespace, Job, Shard, FireTime, Attempt and Trigger of the run, and the
 	// Instance that owned it. Its other fields are zero.
 	Run RunInfo
 	At  time.Time

@@ -17,8 +17,9 @@ type Run struct {
 	// Key is ID without the attempt, so it is the same for all attempts. Use it as an
 	// idempotency key, such as in a unique column. It has at most 140 bytes.
 	Key string
-	// Job is the name of the job. Instance is the name of this process.
-	Job, Instance string
+	// Namespace is that of the executor. Job is the name of the job. Instance is the name of this
+	// process.
+	Namespace, Job, Instance string
 	// Shard is from 0 to Shards-1. Shards is the same for all shards of a fire.
 	Shard, Shards int
 	// Param is the parameter of the job or trigger, ShardParam that of the shard.

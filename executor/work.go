@@ -77,7 +77,7 @@ func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
 // run waited for the worker.
 func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, signal *yieldSignal, queued bool) (err error) {
 	p := c.Program.(*program) // made by Compile
-	r := newRun(e.member.Instance(), p, c)
+	r := e.newRun(p, c)
 	if queued && r.Reason == Scheduled {
 		r.Reason = Queued
 	}
@@ -139,10 +139,10 @@ func handBackError(ctx context.Context, err error) error {
 	return err
 }
 
-func newRun(instance string, p *program, c *coordinator.Run) *Run {
+func (e *Executor) newRun(p *program, c *coordinator.Run) *Run {
 	id, key := runID(c.Job, c.Shard, c.Fire, c.Trigger, c.Attempt)
 	r := &Run{
-		ID: id, Key: key, Job: c.Job, Instance: instance,
+		ID: id, Key: key, Namespace: e.namespace, Job: c.Job, Instance: e.member.Instance(),
 		Shard: c.Shard, Shards: c.Shards, Param: p.Param, ShardParam: p.ShardParams[c.Shard],
 		FireTime: c.Fire, Attempt: c.Attempt, Retries: c.Retries, Trigger: c.Trigger, Fence: c.Fence,
 	}
