@@ -43,6 +43,7 @@ var reach = []struct {
 	{"internal/...", []string{"registry", "internal/shardset"}},
 	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/spf13/cobra", "golang.org/x/term"}},
 	{"rotaprom", []string{"executor", "github.com/prometheus/client_golang/..."}},
+	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
 	// Examples show user code, which cannot import internal packages.
 	{"examples/...", []string{"registry/...", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
 }
