@@ -35,6 +35,13 @@
 // those of all its jobs. Claimed runs beyond a bound wait for a worker; Executor.Waiting
 // returns them. See docs/sizing.md.
 //
+// # Events and metrics
+//
+// An [Observer] receives events: the begin and end of each run, crashed runs, skipped fires, and
+// changes of shards, session, leadership and clock. Executor.Stats returns the numbers of owned
+// shards and of runs, and how long due fires have been unclaimed. The modules rotaprom and
+// rotaotel export metrics and traces.
+//
 // # What is not promised
 //
 // A run may happen more than once: a process can crash after the handler's work and before
