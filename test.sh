@@ -11,7 +11,7 @@ if one fails. It ends with a table of how each backend did in the conformance su
 about 15 minutes on two cores.
 
 It needs Go and a C compiler (for the race detector). It fetches everything else into caches:
-etcd is built, ZooKeeper and Java are the system's or come from apt-get, which only downloads
+etcd is built, ZooKeeper, Quartz and Java are the system's or come from apt-get, which only downloads
 them: nothing is installed and no privileges are needed.
 
   --quick   only what needs no server, without the longest tests: the registry in memory, the
@@ -29,7 +29,8 @@ These environment variables replace what would be fetched:
   ROTA_ETCD                 an etcd binary; tested with 3.7
   ROTA_ZOOKEEPER_CLASSPATH  jars of ZooKeeper and its dependencies, separated by ':'; tested with 3.8
   ROTA_JAVA                 a java binary; tested with 17. By default JAVA_HOME, then PATH
-  ROTA_IGNORE_SYSTEM        if not empty, the system's Java and ZooKeeper are not used
+  ROTA_QUARTZ_CLASSPATH     jars of Quartz and slf4j, separated by ':'; tested with 2.3.2
+  ROTA_IGNORE_SYSTEM        if not empty, the system's Java, ZooKeeper and Quartz are not used
   XDG_CACHE_HOME            the directory of caches, by default ~/.cache; rota/ in it is ours
 END
 }
@@ -60,7 +61,7 @@ export GOFLAGS=-mod=readonly GOWORK=off
 if $quick; then
 	# Packages whose tests start servers or processes, or simulate for long, are left out.
 	with_servers='/(registry/(etcd|zookeeper)|internal/test/(budget|child|fleet|simulate|storelog|tcpproxy|testserver))(/|$)'
-	longest='InRealTime|Exploration|Guards_AreAllCaught|TestUnoffered|TestElasticJob|TestStrategies_Compared|TestDecisions'
+	longest='InRealTime|Exploration|Guards_AreAllCaught|TestUnoffered|TestElasticJob|TestStrategies_Compared|TestDecisions|AgreesWithQuartz|RefusesWhatQuartzRefuses'
 	packages=$(go list ./... | grep -vE "$with_servers")
 	# shellcheck disable=SC2086 # one argument for each package
 	if go test -race -count=1 -skip "$longest" "$@" $packages; then
@@ -75,7 +76,7 @@ work=$(mktemp -d)
 trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT # go makes its modules read-only
 if $fresh; then
 	export GOMODCACHE=$work/mod GOCACHE=$work/build XDG_CACHE_HOME=$work/other ROTA_IGNORE_SYSTEM=1
-	unset ROTA_ETCD ROTA_ZOOKEEPER_CLASSPATH ROTA_JAVA
+	unset ROTA_ETCD ROTA_ZOOKEEPER_CLASSPATH ROTA_JAVA ROTA_QUARTZ_CLASSPATH
 fi
 export ROTA_CONFORMANCE_REPORT=$work/reports
 mkdir "$ROTA_CONFORMANCE_REPORT"

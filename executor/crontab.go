@@ -3,7 +3,6 @@ package executor
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,9 +21,18 @@ type crontab struct {
 	// makesUp reports whether a reading that the clock skips counts as the first instant after
 	// the gap.
 	makesUp bool
-	// repeats reports whether a reading that the clock repeats counts both times.
-	repeats bool
+	// repeated determines which times a reading counts that the clock repeats.
+	repeated repeatedReadings
 }
+
+// repeatedReadings determines which times a reading counts that a clock repeats.
+type repeatedReadings int
+
+const (
+	firstTime  repeatedReadings = iota // as Cron
+	secondTime                         // as Quartz
+	bothTimes
+)
 
 var crontabs shared[crontab]
 
@@ -34,41 +42,35 @@ var lastFire = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).Unix()
 var cronParser = cron.NewParser(
 	cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// newCrontab reads a spec, without a prefix for the zone, and perhaps "in" and a zone.
+// newCrontab reads the text of a cron schedule: a spec without a prefix for the zone, "in" and a zone.
 func newCrontab(text string) (*crontab, error) {
-	fields, zoneName, err := splitZone(strings.Fields(text))
+	spec, zoneName, _ := strings.Cut(text, " in ")
+	fields := strings.Fields(spec)
+	parsed, err := parseSpec(fields)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := parseSpec(fields)
-	if err != nil {
-		return nil, err
-	}
-	c := &crontab{pattern: newPattern(spec)}
-	everyHour := below(c.pattern.hours, 24) == 24
+	c := &crontab{pattern: newPattern(parsed)}
 	everyMinutes := len(fields) > 1 && strings.ContainsAny(fields[len(fields)-5][:1], "*?")
-	c.makesUp = !everyHour
-	c.repeats = everyHour || everyMinutes
-	if _, ok := c.pattern.next(0); !ok {
-		return nil, errors.New("it never fires: no date matches the fields")
-	}
-	if c.zone, err = zones.get(zoneName, newZone); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c.inZone(zoneName, everyMinutes)
 }
 
-func splitZone(words []string) (fields []string, zone string, err error) {
-	i := slices.Index(words, "in")
-	if i < 0 {
-		return words, "UTC", nil
+// inZone completes a crontab that has a pattern. everyMinutes reports whether the minutes are at
+// equal distances rather than times of an hour.
+func (c *crontab) inZone(name string, everyMinutes bool) (_ *crontab, err error) {
+	everyHour := below(c.pattern.hours, 24) == 24
+	c.makesUp = !everyHour
+	if everyHour || everyMinutes {
+		c.repeated = bothTimes
 	}
-	zone = strings.Join(words[i+1:], " ")
-	if slices.Contains(words[i+1:], "in") {
-		return nil, "", errors.New("the time zone is named twice")
+	if _, ok := c.pattern.next(0); !ok {
+		return nil, errNeverFires
 	}
-	return words[:i], zone, nil
+	c.zone, err = zones.get(name, newZone)
+	return c, err
 }
+
+var errNeverFires = errors.New("it never fires: no date matches the fields")
 
 func parseSpec(fields []string) (*cron.SpecSchedule, error) {
 	if len(fields) == 0 {
@@ -100,7 +102,7 @@ func (c *crontab) next(after time.Time) time.Time {
 		if !ok {
 			break
 		}
-		if t = reading - s.offset; t < s.end {
+		if t = reading - s.offset; reading < c.endOfReadings(s) {
 			if t > lastFire {
 				break
 			}
@@ -116,7 +118,7 @@ func (c *crontab) count(after, through time.Time) int {
 	n := 0
 	for t < end {
 		s := c.zone.findSpan(t)
-		from, to := max(t+s.offset, c.firstReading(s)), min(end, s.end)+s.offset
+		from, to := max(t+s.offset, c.firstReading(s)), min(end+s.offset, c.endOfReadings(s))
 		n += c.pattern.count(from, to)
 		if t == s.start && c.firesAfterGap(s) && c.pattern.count(from, from+1) == 0 {
 			n++
@@ -132,11 +134,20 @@ func (c *crontab) firesAfterGap(s span) bool {
 		c.pattern.count(s.start+s.before, s.start+s.offset) > 0
 }
 
-// firstReading returns the first reading of s that counts: those before it were shown by
-// the span before.
+// firstReading returns the first reading of s that counts. If a repeated reading counts the first
+// time, the span before s has shown those before it.
 func (c *crontab) firstReading(s span) int64 {
-	if c.repeats {
-		return s.start + s.offset
+	if c.repeated == firstTime {
+		return s.start + max(s.before, s.offset)
 	}
-	return s.start + max(s.before, s.offset)
+	return s.start + s.offset
+}
+
+// endOfReadings returns the end of the readings of s that count. If a repeated reading counts the
+// second time, the span after s shows those from there on.
+func (c *crontab) endOfReadings(s span) int64 {
+	if c.repeated == secondTime {
+		return s.end + min(s.offset, s.after)
+	}
+	return s.end + s.offset
 }

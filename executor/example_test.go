@@ -28,6 +28,46 @@ func ExampleCron() {
 	// 2026-03-09 02:30:00 -0400 EDT
 }
 
+func ExampleQuartz() {
+	// The last working day of each month.
+	report := executor.Quartz("0 0 18 LW * ?").In("Asia/Shanghai")
+	fires, err := report.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 3)
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, f := range fires {
+		fmt.Println(f)
+	}
+	// Output:
+	// 2026-01-30 18:00:00 +0800 CST
+	// 2026-02-27 18:00:00 +0800 CST
+	// 2026-03-31 18:00:00 +0800 CST
+}
+
+func ExampleAt() {
+	migrate := executor.At(
+		time.Date(2026, 7, 5, 3, 0, 0, 0, time.UTC),
+		time.Date(2026, 7, 4, 3, 0, 0, 0, time.UTC),
+	)
+	fmt.Println(migrate)
+	// Output:
+	// at 2026-07-04T03:00:00Z, 2026-07-05T03:00:00Z
+}
+
+func ExampleSchedule_Until() {
+	// A new schedule replaces the old one at an instant. The fire at the instant is of the new one only.
+	change := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
+	old := executor.Every(8 * time.Hour).Until(change)
+	new := executor.Every(12 * time.Hour).From(change)
+	for _, s := range []executor.Schedule{old, new} {
+		fires, err := s.Next(change.Add(-9*time.Hour), 2)
+		fmt.Println(s, fires, err)
+	}
+	// Output:
+	// every 8h until 2026-07-01T00:00:00Z [2026-06-30 16:00:00 +0000 UTC] <nil>
+	// every 12h from 2026-07-01T00:00:00Z [2026-07-01 00:00:00 +0000 UTC 2026-07-01 12:00:00 +0000 UTC] <nil>
+}
+
 func ExampleEvery() {
 	// Two processes that ask at different moments get fires of the same set.
 	for _, asked := range []int{3, 7} {

@@ -13,9 +13,9 @@ var quartzRules = []struct {
 	item *regexp.Regexp
 	rule string
 }{
-	{regexp.MustCompile(`#`), "does not support #, the nth weekday of a month"},
-	{regexp.MustCompile(`(?i)^(\d+|L)W$`), "does not support W, the working day nearest to a date"},
-	{regexp.MustCompile(`(?i)^(L|\d+L|[a-z]{3}L)(-\d+)?$`), "does not support L, the last day of a month or week"},
+	{regexp.MustCompile(`#`), "does not support #, the nth weekday of a month: use Quartz"},
+	{regexp.MustCompile(`(?i)^(\d+|L)W$`), "does not support W, the working day nearest to a date: use Quartz"},
+	{regexp.MustCompile(`(?i)^(L|\d+L|[a-z]{3}L)(-\d+)?$`), "does not support L, the last day of a month or week: use Quartz"},
 	{regexp.MustCompile(`.\?|\?[^/]`), "supports ? only in place of a star"},
 }
 

@@ -12,39 +12,69 @@ import (
 type pattern struct {
 	seconds, minutes, hours uint64 // bit n for n
 	months                  uint64 // bit n for time.Month(n)
-	dates                   uint64 // bit n for day n of a month
-	weekdays                [7]uint64
-	// weekdays has, for a month that begins on the weekday of the index, bit n for each
-	// day n that falls on a weekday of the spec.
-	eitherDay bool // a day of dates or of weekdays will do; else it must be in both
-	daily     int  // readings on each day that has any
+	days                    monthDays
+	years                   *yearSet // nil: all
+	daily                   int      // readings on each day that has any
+	farthest                int      // how many years two readings can be apart
 }
+
+// monthDays has the days of a month by the weekday of its first, Sunday = 0, and by its length,
+// from shortestMonth on: bit n for day n.
+type monthDays [7][4]uint64
+
+// yearSet is a set of years from firstYear to lastYear.
+type yearSet [(lastYear-firstYear)/64 + 1]uint64
 
 const (
 	daySeconds = 24 * 60 * 60
-	// patternYears is how far apart two readings can be: 29 February is missing in 2100.
-	patternYears = 8
+	// leapDayYears is how many years two leap days can be apart: there is none in 2100.
+	leapDayYears  = 8
+	shortestMonth = 28
+	firstYear     = 1970
+	lastYear      = 2099
 	// starBit marks a field of cron.SpecSchedule that was given as a star.
 	starBit = 1 << 63
 )
 
 func newPattern(spec *cron.SpecSchedule) pattern {
+	dates := spec.Dom &^ starBit
+	either := spec.Dom&starBit == 0 && spec.Dow&starBit == 0 // else a day must match both fields
+	days := newMonthDays(func(day, weekday, _ int) bool {
+		if either {
+			return has(dates, day) || has(spec.Dow, weekday)
+		}
+		return has(dates, day) && has(spec.Dow, weekday)
+	})
 	p := pattern{
-		seconds:   spec.Second &^ starBit,
-		minutes:   spec.Minute &^ starBit,
-		hours:     spec.Hour &^ starBit,
-		months:    spec.Month &^ starBit,
-		dates:     spec.Dom &^ starBit,
-		eitherDay: spec.Dom&starBit == 0 && spec.Dow&starBit == 0,
+		seconds: spec.Second &^ starBit, minutes: spec.Minute &^ starBit, hours: spec.Hour &^ starBit,
+		months: spec.Month &^ starBit, days: days, farthest: leapDayYears,
 	}
-	for first := range p.weekdays {
-		for day := 1; day <= 31; day++ {
-			weekday := (first + day - 1) % 7
-			p.weekdays[first] |= spec.Dow >> weekday & 1 << day
+	p.countDaily()
+	return p
+}
+
+// newMonthDays returns the days for which matches returns true, given the day of the month, its
+// weekday and the length of the month.
+func newMonthDays(matches func(day, weekday, length int) bool) (d monthDays) {
+	for first := range d {
+		for i := range d[first] {
+			length := shortestMonth + i
+			for day := 1; day <= length; day++ {
+				if matches(day, weekdayOf(day, first), length) {
+					d[first][i] |= 1 << day
+				}
+			}
 		}
 	}
+	return d
+}
+
+// weekdayOf returns the weekday of a day of a month whose first is the given weekday. The day may be
+// beyond the end of the month.
+func weekdayOf(day, first int) int { return (first + day - 1) % 7 }
+
+func (p *pattern) countDaily() {
 	p.daily = bits.OnesCount64(p.hours) * bits.OnesCount64(p.minutes) * bits.OnesCount64(p.seconds)
-	return p
 }
 
 // next returns the first reading at or after from, or false if there is none.
@@ -52,15 +82,18 @@ func (p *pattern) next(from int64) (int64, bool) {
 	if p.daily == 0 {
 		return 0, false
 	}
+	if p.years != nil {
+		from = max(from, 0) // the beginning of firstYear
+	}
 	m, day, second := split(from)
-	if has(p.days(m), day) {
+	if has(p.daysOf(m), day) {
 		if s, ok := p.nextInDay(second); ok {
 			return m.reading(day, s), true
 		}
 	}
 	earliest, _ := p.nextInDay(0)
-	for range 12*patternYears + 1 {
-		if day, ok := atLeast(p.days(m), day+1); ok {
+	for range 12*p.farthest + 1 {
+		if day, ok := atLeast(p.daysOf(m), day+1); ok {
 			return m.reading(day, earliest), true
 		}
 		m, day = m.following(), 0
@@ -77,14 +110,14 @@ func (p *pattern) count(from, to int64) int {
 	n := -p.countInMonth(m, day, second)
 	last, day, second := split(to)
 	for ; m.first < last.first; m = m.following() {
-		n += bits.OnesCount64(p.days(m)) * p.daily
+		n += bits.OnesCount64(p.daysOf(m)) * p.daily
 	}
 	return n + p.countInMonth(last, day, second)
 }
 
 // countInMonth returns the number of readings in m before a second of a day.
 func (p *pattern) countInMonth(m month, day, second int) int {
-	days := p.days(m)
+	days := p.daysOf(m)
 	n := below(days, day) * p.daily
 	if has(days, day) {
 		n += p.countInDay(second)
@@ -92,18 +125,22 @@ func (p *pattern) countInMonth(m month, day, second int) int {
 	return n
 }
 
-// days returns the days of m that have readings, bit n for day n.
-func (p *pattern) days(m month) uint64 {
-	if !has(p.months, int(m.month)) {
+// daysOf returns the days of m that have readings, bit n for day n.
+func (p *pattern) daysOf(m month) uint64 {
+	if !has(p.months, int(m.month)) || p.years != nil && !p.years.has(m.year) {
 		return 0
 	}
-	days := p.weekdays[m.weekday()]
-	if p.eitherDay {
-		days |= p.dates
-	} else {
-		days &= p.dates
-	}
-	return days &^ (^uint64(0) << (m.days() + 1))
+	return p.days[m.weekday()][m.days()-shortestMonth]
+}
+
+func (y *yearSet) has(year int) bool {
+	n := year - firstYear
+	return n >= 0 && year <= lastYear && has(y[n/64], n%64)
+}
+
+func (y *yearSet) add(year int) {
+	n := year - firstYear
+	y[n/64] |= 1 << (n % 64)
 }
 
 // nextInDay returns the first second of a day, from the given one, at which there is a

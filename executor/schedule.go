@@ -3,6 +3,7 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -11,11 +12,14 @@ import (
 // OnTrigger. ParseSchedule parses its text form, which records contain:
 //
 //	cron 0 3 * * * in Asia/Shanghai
-//	every 10s
+//	quartz 0 0 3 L * ? in Asia/Shanghai
+//	every 10s from 2026-01-01T00:00:00Z until 2027-01-01T00:00:00Z
+//	at 2026-01-02T03:04:05Z, 2026-07-02T03:04:05Z
 //	on trigger
 //
-// The constructors do not validate. Next, ParseSchedule and Executor.Register report an
-// invalid schedule.
+// The constructors and methods do not validate. Next, ParseSchedule and Executor.Register report
+// an invalid schedule. The text has at most 1000 bytes. Each of In, From and Until can be
+// applied once, in any order: the order does not change the value.
 type Schedule struct {
 	text string // words separated by single spaces; empty for OnTrigger
 }
@@ -32,8 +36,8 @@ const (
 // of month and the day of week are restricted, a day matches if either does. A prefix
 // CRON_TZ=zone or TZ=zone is equivalent to In.
 //
-// Invalid are weekday 7, which is Sunday in crontab(5) and Saturday in Quartz; L, W and # of
-// Quartz; and "@every", whose instants would depend on the start of the process: use Every.
+// Invalid are weekday 7, which is Sunday in crontab(5) and Saturday in Quartz; L, W and # (use
+// Quartz); and "@every", whose instants would depend on the start of the process: use Every.
 //
 // The times are in UTC, or in the zone of In. When the zone's clock changes:
 //
@@ -69,14 +73,31 @@ func Every(d time.Duration) Schedule {
 	return Schedule{text: "every " + durationText(d)}
 }
 
+// At fires at the given instants, in any order and with duplicates ignored. There must be at
+// least one. Their text form is in UTC; some 45 instants of whole seconds fit into it.
+func At(instants ...time.Time) Schedule {
+	sorted := slices.SortedFunc(slices.Values(instants), time.Time.Compare)
+	var texts []string
+	for _, t := range slices.CompactFunc(sorted, time.Time.Equal) {
+		texts = append(texts, instantText(t))
+	}
+	return Schedule{text: strings.TrimSpace("at " + strings.Join(texts, ", "))}
+}
+
 // OnTrigger has no fires: the job runs by Executor.Trigger only. It is the zero Schedule.
 func OnTrigger() Schedule { return Schedule{} }
 
-// In returns the cron schedule s with its times in zone, a name of the IANA time zone database
-// such as Europe/Berlin. A schedule with two zones is invalid.
-func (s Schedule) In(zone string) Schedule {
-	return Schedule{text: s.String() + " in " + strings.TrimSpace(zone)}
-}
+// In returns the cron or quartz schedule s with its times in zone, a name of the IANA time zone
+// database such as Europe/Berlin.
+func (s Schedule) In(zone string) Schedule { return s.with("in", strings.TrimSpace(zone)) }
+
+// From returns s without its fires before t. A fire at t remains. The instants of Every are
+// still multiples since the Unix epoch. The zero Time is invalid.
+func (s Schedule) From(t time.Time) Schedule { return s.with("from", instantText(t)) }
+
+// Until returns s without its fires at t and later. So s.Until(t) and s.From(t) together have each
+// fire of s once. The zero Time is invalid.
+func (s Schedule) Until(t time.Time) Schedule { return s.with("until", instantText(t)) }
 
 // String returns the text form of s.
 func (s Schedule) String() string {
@@ -94,7 +115,7 @@ func (s Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 		return nil, err
 	}
 	zone := time.UTC
-	if c, ok := t.(*crontab); ok {
+	if c, ok := unbounded(t).(*crontab); ok {
 		zone = c.zone.location
 	}
 	var fires []time.Time
@@ -124,17 +145,47 @@ func parseSchedule(words []string) (Schedule, error) {
 	if len(words) == 0 {
 		return Schedule{}, errors.New("empty")
 	}
-	rest := strings.Join(words[1:], " ")
-	switch {
-	case words[0] == "cron":
-		return Cron(rest), nil
-	case words[0] == "every":
-		d, err := time.ParseDuration(rest)
-		return Every(d), err
-	case strings.Join(words, " ") == triggerText:
+	words, all := splitModifiers(words)
+	s, err := parseKind(words)
+	if err != nil {
+		return Schedule{}, err
+	}
+	for _, m := range all {
+		if s, err = s.parseModifier(m); err != nil {
+			return Schedule{}, err
+		}
+	}
+	return s, nil
+}
+
+func parseKind(words []string) (Schedule, error) {
+	if strings.Join(words, " ") == triggerText {
 		return OnTrigger(), nil
 	}
-	return Schedule{}, &unknownError{`begins with none of "cron", "every" and "` + triggerText + `"`}
+	if len(words) > 0 {
+		rest := strings.Join(words[1:], " ")
+		switch words[0] {
+		case "cron":
+			return Cron(rest), nil
+		case "quartz":
+			return Quartz(rest), nil
+		case "every":
+			d, err := time.ParseDuration(rest)
+			return Every(d), err
+		case "at":
+			instants, err := parseInstants(rest)
+			return At(instants...), err
+		}
+	}
+	return Schedule{}, &unknownError{`begins with none of "cron", "quartz", "every", "at" and "` + triggerText + `"`}
+}
+
+func (s Schedule) parseModifier(m modifier) (Schedule, error) {
+	if m.word == "in" {
+		return s.In(m.argument), nil
+	}
+	t, err := parseInstant(m.argument)
+	return s.with(m.word, instantText(t)), err
 }
 
 // MarshalText returns the text form of s, which is not checked.
@@ -169,23 +220,48 @@ func (s Schedule) timetable() (timetable, error) {
 	if len(s.text) > maxScheduleBytes {
 		return nil, fmt.Errorf("longer than %d bytes", maxScheduleBytes)
 	}
-	kind, rest, _ := strings.Cut(s.text, " ")
-	switch kind {
-	case "":
+	if s.text == "" {
 		return never{}, nil
-	case "cron":
-		c, err := crontabs.get(rest, newCrontab)
-		if err != nil {
-			return nil, err // c would be a nil *crontab in a non-nil timetable
-		}
-		return c, nil
-	case "every":
-		return newInterval(rest)
 	}
-	return nil, errNoZoneHere
+	words, all := splitModifiers(strings.Fields(s.text))
+	if err := checkModifiers(words, all); err != nil {
+		return nil, err
+	}
+	t, err := s.newTimetable(words, all)
+	if err != nil {
+		return nil, err
+	}
+	return newBounded(t, all)
 }
 
-var errNoZoneHere = errors.New("only a cron schedule can be in a zone")
+// newTimetable returns all fires of a kind of schedule, without the bounds of From and Until.
+func (s Schedule) newTimetable(words []string, all modifiers) (timetable, error) {
+	rest := strings.Join(words[1:], " ")
+	switch words[0] {
+	case "cron":
+		return sharedCrontab(&crontabs, rest, all, newCrontab)
+	case "quartz":
+		return sharedCrontab(&quartzTables, rest, all, newQuartz)
+	case "every":
+		return newInterval(rest)
+	case "at":
+		return newInstants(rest)
+	}
+	return nil, fmt.Errorf("unknown kind %q", words[0]) // cannot happen: there is no constructor
+}
+
+// sharedCrontab returns the crontab of a spec in its zone. Equal ones are shared.
+func sharedCrontab(of *shared[crontab], spec string, all modifiers, parse func(string) (*crontab, error)) (timetable, error) {
+	zone, ok := all.find("in")
+	if !ok {
+		zone = "UTC"
+	}
+	c, err := of.get(spec+" in "+zone, parse)
+	if err != nil {
+		return nil, err // c would be a nil *crontab in a non-nil timetable
+	}
+	return c, nil
+}
 
 // durationText returns d in the form of time.Duration.String without the units that are
 // zero at the end: "1h", not "1h0m0s".

@@ -3,7 +3,7 @@ package executor
 import (
 	"fmt"
 	"math"
-	"strings"
+	"sort"
 	"time"
 )
 
@@ -47,9 +47,6 @@ func (never) count(time.Time, time.Time) int { return 0 }
 type interval int64
 
 func newInterval(text string) (timetable, error) {
-	if strings.Contains(text, " ") {
-		return nil, errNoZoneHere
-	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		return nil, err
@@ -95,4 +92,64 @@ func floorDiv(a, b int64) int64 {
 		q--
 	}
 	return q
+}
+
+// instants is the timetable of At: in ascending order, without duplicates.
+type instants []time.Time
+
+func newInstants(text string) (timetable, error) {
+	all, err := parseInstants(text)
+	return instants(all), err
+}
+
+func (all instants) next(after time.Time) time.Time {
+	if i := all.through(after); i < len(all) {
+		return all[i]
+	}
+	return time.Time{}
+}
+
+func (all instants) count(after, through time.Time) int {
+	return max(0, all.through(through)-all.through(after))
+}
+
+// through returns the number of instants that are not after t.
+func (all instants) through(t time.Time) int {
+	return sort.Search(len(all), func(i int) bool { return all[i].After(t) })
+}
+
+// bounded is a timetable without its fires before from, and without those at until and later.
+type bounded struct {
+	timetable
+	from, until time.Time // zero: no bound
+}
+
+func (b *bounded) next(after time.Time) time.Time {
+	return fireBefore(b.timetable.next(b.notBeforeFrom(after)), b.until)
+}
+
+func (b *bounded) count(after, through time.Time) int {
+	if !b.until.IsZero() && !through.Before(b.until) {
+		through = b.until.Add(-1)
+	}
+	if after = b.notBeforeFrom(after); after.After(through) {
+		return 0
+	}
+	return b.timetable.count(after, through)
+}
+
+// notBeforeFrom returns after, or the instant just before the first bound if that is later.
+func (b *bounded) notBeforeFrom(after time.Time) time.Time {
+	if before := b.from.Add(-1); after.Before(before) {
+		return before
+	}
+	return after
+}
+
+// unbounded returns t without its bounds.
+func unbounded(t timetable) timetable {
+	if b, ok := t.(*bounded); ok {
+		return b.timetable
+	}
+	return t
 }

@@ -3,6 +3,7 @@ package executor
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,53 @@ func TestOnTrigger_NeverFires(t *testing.T) {
 	assert.Zero(t, tt.count(time.Time{}, time.Now()))
 }
 
+func TestAt(t *testing.T) {
+	first, second := date("2026-01-02T03:04:05Z"), date("2026-07-01T00:00:00.5Z")
+	tt := compile(t, At(second, first, second.In(time.FixedZone("elsewhere", 3600))))
+	assert.Equal(t, []time.Time{first, second}, fires(tt, time.Time{}, second))
+	assert.Zero(t, tt.next(second))
+	assert.Equal(t, 2, tt.count(time.Time{}, second))
+	assert.Equal(t, 1, tt.count(first, second))
+	assert.Equal(t, 1, tt.count(time.Time{}, second.Add(-1)))
+	assert.Equal(t, 0, tt.count(second, first))
+}
+
+func TestBounds_FromIsIncludedAndUntilIsNot(t *testing.T) {
+	for _, s := range []Schedule{Every(time.Minute), Cron("* * * * *"), Quartz("0 * * * * ?"), Cron("* * * * *").In("Europe/Berlin")} {
+		from, until := date("2026-05-05T12:00:00Z"), date("2026-05-05T12:03:00Z")
+		tt := compile(t, s.From(from).Until(until))
+		assert.Equal(t, []string{"2026-05-05T12:00:00Z", "2026-05-05T12:01:00Z", "2026-05-05T12:02:00Z"}, texts(fires(tt, time.Time{}, until.AddDate(1, 0, 0))), s)
+		assert.Equal(t, 3, tt.count(time.Time{}, until.AddDate(1, 0, 0)), s)
+		assert.Equal(t, 1, tt.count(time.Time{}, from), s)
+		assert.Equal(t, 0, tt.count(until.Add(-time.Minute), until.AddDate(1, 0, 0)), s)
+		assert.Equal(t, from.Add(time.Minute), compile(t, s.From(from.Add(1))).next(time.Time{}), s)
+		assert.Equal(t, 4, compile(t, s.Until(until.Add(1))).count(from.Add(-1), until), s)
+	}
+}
+
+// The fires before an instant and those from it on are all fires, each once.
+func TestBounds_DivideASchedule(t *testing.T) {
+	const seed = 6
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		s := randomSchedule(r)
+		after := date("2026-10-20T00:00:00Z").Add(time.Duration(r.Int64N(int64(10 * 24 * time.Hour))))
+		tt := compile(t, s)
+		middle, through := after, after
+		for i := range 100 {
+			if through = tt.next(through); i < 50 {
+				middle = through.Add(-time.Duration(r.IntN(2)))
+			}
+		}
+		before, later := compile(t, s.Until(middle)), compile(t, s.From(middle))
+		all := fires(tt, after, through)
+		require.Equal(t, all, append(fires(before, after, through), fires(later, after, through)...), "%v at %v", s, middle)
+		require.Equal(t, len(all), before.count(after, through)+later.count(after, through))
+		require.Equal(t, all[0], firstOfLast(tt, after, through, len(all)))
+	}
+}
+
 func TestLatest_IsTheFireWithWhichTheLastOnesBegin(t *testing.T) {
 	const seed = 4
 	t.Logf("seed %d", seed)
@@ -92,8 +140,12 @@ func TestLatest_FromTheZeroTime(t *testing.T) {
 }
 
 func randomSchedule(r *rand.Rand) Schedule {
-	if r.IntN(2) == 0 {
+	zone := pick(r, "UTC", "America/New_York", "Australia/Lord_Howe")
+	switch r.IntN(4) {
+	case 0:
+		return Quartz(strings.Join(strings.Fields(randomQuartz(r))[:3], " ") + " * * ?").In(zone)
+	case 1, 2:
 		return Every(time.Millisecond + time.Duration(r.Int64N(int64(time.Hour))))
 	}
-	return Cron(randomSpec(r)).In(pick(r, "UTC", "America/New_York", "Australia/Lord_Howe"))
+	return Cron(randomSpec(r)).In(zone)
 }

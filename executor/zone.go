@@ -19,6 +19,7 @@ type span struct {
 	start, end int64 // since the Unix epoch
 	offset     int64 // of the clock from UTC
 	before     int64 // the offset just before start
+	after      int64 // the offset from end on
 }
 
 // The ends of time, far enough from those of int64 to add an offset.
@@ -55,7 +56,7 @@ func (z *zone) findSpan(t int64) span {
 
 func spanAt(t time.Time) span {
 	offset := offsetAt(t)
-	s := span{start: beginning, end: eternity, offset: offset, before: offset}
+	s := span{start: beginning, end: eternity, offset: offset, before: offset, after: offset}
 	start, end := t.ZoneBounds()
 	if !start.IsZero() {
 		s.start, s.before = start.Unix(), offsetAt(start.Add(-1))
@@ -67,6 +68,9 @@ func spanAt(t time.Time) span {
 		// On the last day of a leap year that a zone's table does not reach, ZoneBounds
 		// returns the midnight before (golang/go#81583). No rule has a change on that day.
 		s.end = (floorDiv(t.Unix(), daySeconds) + 1) * daySeconds
+	}
+	if s.end != eternity {
+		s.after = offsetAt(time.Unix(s.end, 0).In(t.Location()))
 	}
 	return s
 }

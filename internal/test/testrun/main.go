@@ -40,7 +40,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 // or the network.
 func provisionServers(ctx context.Context, out io.Writer) error {
 	for _, get := range []func(context.Context, io.Writer) (string, error){
-		provision.Java, provision.ClassPath, provision.Etcd,
+		provision.Java, provision.ClassPath, provision.Quartz, provision.Etcd,
 	} {
 		if _, err := get(ctx, out); err != nil {
 			return err

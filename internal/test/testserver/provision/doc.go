@@ -4,6 +4,7 @@
 //   - etcd is built from the module internal/tools/etcd, which pins its version;
 //   - ZooKeeper is taken from the system's Java libraries or, if there are none, from
 //     packages of the system's distribution, downloaded and extracted;
+//   - Quartz, with whose cron expressions those of package executor are compared, is taken like ZooKeeper;
 //   - Java is searched in $JAVA_HOME and $PATH, and otherwise taken from packages too.
 //
 // The cache is in the user's cache directory ($XDG_CACHE_HOME). Concurrent processes
@@ -13,7 +14,8 @@
 //	ROTA_ETCD                 an etcd binary; tested with 3.7
 //	ROTA_ZOOKEEPER_CLASSPATH  the jars of ZooKeeper and its dependencies, separated by ':'; tested with 3.8
 //	ROTA_JAVA                 a java binary; tested with 17
-//	ROTA_IGNORE_SYSTEM        if not empty, Java and ZooKeeper of the system are ignored
+//	ROTA_QUARTZ_CLASSPATH     the jars of Quartz and slf4j, separated by ':'; tested with 2.3.2
+//	ROTA_IGNORE_SYSTEM        if not empty, Java, ZooKeeper and Quartz of the system are ignored
 package provision
 
 // Names of the environment variables.
@@ -21,5 +23,6 @@ const (
 	EtcdVariable         = "ROTA_ETCD"
 	ClassPathVariable    = "ROTA_ZOOKEEPER_CLASSPATH"
 	JavaVariable         = "ROTA_JAVA"
+	QuartzVariable       = "ROTA_QUARTZ_CLASSPATH"
 	IgnoreSystemVariable = "ROTA_IGNORE_SYSTEM"
 )
