@@ -68,6 +68,18 @@ func ExampleSchedule_Until() {
 	// every 12h from 2026-07-01T00:00:00Z [2026-07-01 00:00:00 +0000 UTC 2026-07-01 12:00:00 +0000 UTC] <nil>
 }
 
+func ExampleSchedule_Spread() {
+	// The runs begin at fixed instants of each minute instead of together.
+	poll := executor.Every(time.Minute).Spread(30 * time.Second)
+	for shard := range 3 {
+		fmt.Println(poll, poll.Offset("poll", shard).Round(time.Millisecond))
+	}
+	// Output:
+	// every 1m spread 30s 10.966s
+	// every 1m spread 30s 4.11s
+	// every 1m spread 30s 1.687s
+}
+
 func ExampleEvery() {
 	// Two processes that ask at different moments get fires of the same set.
 	for _, asked := range []int{3, 7} {

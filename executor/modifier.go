@@ -16,7 +16,7 @@ type modifiers []modifier
 
 // modifierWords are the words with which modifiers begin, in their order in a text. No kind of
 // schedule has them before its modifiers.
-var modifierWords = []string{"in", "from", "until"}
+var modifierWords = []string{"in", "from", "until", "spread"}
 
 // splitModifiers splits the words of a text into those of the kind of schedule and the modifiers.
 func splitModifiers(words []string) (kind []string, all modifiers) {
@@ -65,7 +65,7 @@ func checkModifiers(kind []string, all modifiers) error {
 		if i > 0 && m.word == all[i-1].word {
 			return errors.New(map[string]string{
 				"in": "the time zone is named twice", "from": "From is given twice",
-				"until": "Until is given twice",
+				"until": "Until is given twice", "spread": "Spread is given twice",
 			}[m.word])
 		}
 		switch {
@@ -75,7 +75,7 @@ func checkModifiers(kind []string, all modifiers) error {
 			return fmt.Errorf("%s has no fires to which %q could apply", triggerText, m.word)
 		}
 	}
-	return nil
+	return checkSpread(kind, all)
 }
 
 // newBounded returns t within the bounds of From and Until.

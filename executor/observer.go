@@ -58,8 +58,8 @@ func (r *Run) Info() RunInfo {
 }
 
 // RunClaimed reports a run that this instance has claimed. The run begins as soon as there is a
-// worker. Each RunClaimed is followed by one RunEnded of the same run, unless the executor ends
-// before or the event is dropped.
+// worker, but not before its instant of Schedule.Spread. Each RunClaimed is followed by one RunEnded
+// of the same run, unless the executor ends before or the event is dropped.
 type RunClaimed struct {
 	Run RunInfo
 	At  time.Time

@@ -11,8 +11,9 @@ import (
 // pool runs tasks in workers. A worker is a goroutine that continues with the next task, and
 // ends if none may run. An idle pool has no goroutines.
 type pool struct {
-	mu    sync.Mutex
-	queue queue
+	mu     sync.Mutex
+	queue  queue
+	delays delays
 
 	alarm   func() // called when tasks have waited for longWait, by a goroutine of its own
 	watched bool   // a timer for that is set
@@ -32,9 +33,14 @@ type runningHandler struct {
 
 // add queues t, which runs as soon as the bounds permit.
 func (p *pool) add(t *task) {
-	t.added = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.addLocked(t)
+}
+
+// addLocked is add. The caller holds p.mu.
+func (p *pool) addLocked(t *task) {
+	t.added = time.Now()
 	p.queue.add(t)
 	p.startTasksLocked()
 }
@@ -81,12 +87,20 @@ func (p *pool) finishTask(t *task) (next *task) {
 	defer p.mu.Unlock()
 	p.queue.finishTask(t.job)
 	next = p.queue.startNext()
-	if p.quiet != nil && p.queue.running == 0 {
+	p.closeQuietLocked()
+	return next
+}
+
+// closeQuietLocked closes quiet if nothing waits or runs. The caller holds p.mu.
+func (p *pool) closeQuietLocked() {
+	if p.quiet != nil && p.isQuietLocked() {
 		close(p.quiet)
 		p.quiet = nil
 	}
-	return next
 }
+
+// isQuietLocked reports whether nothing waits or runs. If nothing runs, nothing waits for a worker.
+func (p *pool) isQuietLocked() bool { return p.queue.running == 0 && len(p.delays.tasks) == 0 }
 
 // watchAgain calls the alarm after d. If no task waits and no report is open, it instead
 // waits for the next task that must wait.
@@ -121,6 +135,13 @@ func (p *pool) countByJob() map[string]taskCounts {
 		}
 	}
 	return out
+}
+
+// delayedByJob returns the delayed tasks, by job.
+func (p *pool) delayedByJob() map[string]Waiting {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.delays.waitingByJob()
 }
 
 // handlerStarts records that a handler is about to be called, and returns a number for handlerReturned. It
@@ -160,7 +181,7 @@ func (p *pool) cancelRuns(cause error) {
 func (p *pool) idle() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.queue.running == 0 { // then nothing waits
+	if p.isQuietLocked() {
 		done := make(chan struct{})
 		close(done)
 		return done

@@ -17,6 +17,13 @@ type task struct {
 	ctx   context.Context // of the session: once it has ended, the handler is not called
 	do    func()
 	order uint64 // of arrival
+
+	// For a delayed task:
+	end       func(error) // reports the end of a run that did not begin
+	handsBack bool        // the run may be handed back
+	delay     time.Duration
+	begin     time.Time // when the delay ends
+	index     int       // in delays.tasks
 }
 
 // compare orders tasks by fire, then by arrival.

@@ -54,7 +54,7 @@ func outcomeOf(ctx context.Context, p *program, err error) outcome {
 		return runSucceeded
 	case errors.As(err, &panicked):
 		return runPanicked
-	case errors.Is(err, coordinator.ErrHandedBack) && p.OnCrash == RerunElsewhere && p.Tracking == TrackRuns:
+	case errors.Is(err, coordinator.ErrHandedBack) && p.handsBack():
 		return runHandedBack
 	case errors.Is(context.Cause(ctx), ErrSessionLost):
 		return runLost

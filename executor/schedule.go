@@ -14,11 +14,12 @@ import (
 //	cron 0 3 * * * in Asia/Shanghai
 //	quartz 0 0 3 L * ? in Asia/Shanghai
 //	every 10s from 2026-01-01T00:00:00Z until 2027-01-01T00:00:00Z
+//	every 1m spread 30s
 //	at 2026-01-02T03:04:05Z, 2026-07-02T03:04:05Z
 //	on trigger
 //
 // The constructors and methods do not validate. Next, ParseSchedule and Executor.Register report
-// an invalid schedule. The text has at most 1000 bytes. Each of In, From and Until can be
+// an invalid schedule. The text has at most 1000 bytes. Each of In, From, Until and Spread can be
 // applied once, in any order: the order does not change the value.
 type Schedule struct {
 	text string // words separated by single spaces; empty for OnTrigger
@@ -27,6 +28,8 @@ type Schedule struct {
 const (
 	triggerText      = "on trigger"
 	minInterval      = time.Millisecond
+	minSpread        = time.Millisecond
+	maxSpread        = 24 * time.Hour
 	maxScheduleBytes = 1000
 )
 
@@ -181,8 +184,12 @@ func parseKind(words []string) (Schedule, error) {
 }
 
 func (s Schedule) parseModifier(m modifier) (Schedule, error) {
-	if m.word == "in" {
+	switch m.word {
+	case "in":
 		return s.In(m.argument), nil
+	case "spread":
+		d, err := time.ParseDuration(m.argument)
+		return s.Spread(d), err
 	}
 	t, err := parseInstant(m.argument)
 	return s.with(m.word, instantText(t)), err

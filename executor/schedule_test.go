@@ -35,11 +35,12 @@ func TestSchedule_Text(t *testing.T) {
 		{Quartz(" 0 0  3 L * ? 2026 "), "quartz 0 0 3 L * ? 2026"},
 		{Quartz("0 0 3 ? * fri#2").In("Asia/Shanghai"), "quartz 0 0 3 ? * fri#2 in Asia/Shanghai"},
 		{At(date("2026-07-02T03:04:05Z"), date("2026-01-02T04:04:05.5+01:00"), date("2026-07-02T04:04:05+01:00")), "at 2026-01-02T03:04:05.5Z, 2026-07-02T03:04:05Z"},
+		{Every(time.Minute).Spread(90 * time.Second / 3), "every 1m spread 30s"},
 		{Every(time.Minute).From(date("2026-01-01T01:00:00+01:00")), "every 1m from 2026-01-01T00:00:00Z"},
 		{At(date("2026-01-02T00:00:00Z")).Until(date("2027-01-01T00:00:00Z")), "at 2026-01-02T00:00:00Z until 2027-01-01T00:00:00Z"},
 		{
-			Cron("0 9 * * 1-5").Until(date("2027-01-01T00:00:00Z")).From(date("2026-01-01T00:00:00Z")).In("Europe/Berlin"),
-			"cron 0 9 * * 1-5 in Europe/Berlin from 2026-01-01T00:00:00Z until 2027-01-01T00:00:00Z",
+			Cron("0 9 * * 1-5").Spread(time.Hour).Until(date("2027-01-01T00:00:00Z")).From(date("2026-01-01T00:00:00Z")).In("Europe/Berlin"),
+			"cron 0 9 * * 1-5 in Europe/Berlin from 2026-01-01T00:00:00Z until 2027-01-01T00:00:00Z spread 1h",
 		},
 	} {
 		t.Run(c.text, func(t *testing.T) {
@@ -65,6 +66,9 @@ func TestParseSchedule_TakesOtherSpellings(t *testing.T) {
 		"  every   10s ":                    Every(10 * time.Second),
 		" on  trigger":                      OnTrigger(),
 		"cron CRON_TZ=Asia/Tokyo 0 3 * * *": Cron("0 3 * * *").In("Asia/Tokyo"),
+		"every 1m  spread  60s":             Every(time.Minute).Spread(time.Minute),
+		"every 1m spread 1s until 2027-01-01T01:00:00+01:00 from 2026-01-01T00:00:00.000Z": Every(time.Minute).
+			From(date("2026-01-01T00:00:00Z")).Until(date("2027-01-01T00:00:00Z")).Spread(time.Second),
 		"at 2026-01-03T00:00:00Z,2026-01-02T00:00:00Z ,2026-01-03T00:00:00Z": At(date("2026-01-02T00:00:00Z"), date("2026-01-03T00:00:00Z")),
 	} {
 		parsed, err := ParseSchedule(text)
@@ -129,14 +133,20 @@ func TestSchedule_Refuses(t *testing.T) {
 			for i := 0; i < 50 && yield(day.AddDate(0, 0, i)); i++ {
 			}
 		})...), "longer than 1000 bytes"},
-		"a trigger with a start": {OnTrigger().From(day), `on trigger has no fires to which "from" could apply`},
-		"the zero time as start": {Every(time.Second).From(time.Time{}), "zero time"},
-		"the zero time as end":   {Every(time.Second).Until(time.Time{}), "zero time"},
-		"From twice":             {Every(time.Second).From(day).Until(day.Add(time.Hour)).From(day), "From is given twice"},
-		"Until twice":            {Every(time.Second).Until(day).From(day).Until(day), "Until is given twice"},
-		"an end at the start":    {Every(time.Second).From(day).Until(day), "within its bounds"},
-		"no fire between bounds": {Cron("0 3 * * *").From(day.Add(4 * time.Hour)).Until(day.Add(5 * time.Hour)), "within its bounds"},
-		"no instant in bounds":   {At(day).From(day.Add(1)), "within its bounds"},
+		"a trigger with a start":  {OnTrigger().From(day), `on trigger has no fires to which "from" could apply`},
+		"a trigger with a spread": {OnTrigger().Spread(time.Second), `"spread"`},
+		"the zero time as start":  {Every(time.Second).From(time.Time{}), "zero time"},
+		"the zero time as end":    {Every(time.Second).Until(time.Time{}), "zero time"},
+		"From twice":              {Every(time.Second).From(day).Until(day.Add(time.Hour)).From(day), "From is given twice"},
+		"Until twice":             {Every(time.Second).Until(day).From(day).Until(day), "Until is given twice"},
+		"Spread twice":            {Every(time.Minute).Spread(time.Second).Spread(time.Second), "Spread is given twice"},
+		"an end at the start":     {Every(time.Second).From(day).Until(day), "within its bounds"},
+		"no fire between bounds":  {Cron("0 3 * * *").From(day.Add(4 * time.Hour)).Until(day.Add(5 * time.Hour)), "within its bounds"},
+		"no instant in bounds":    {At(day).From(day.Add(1)), "within its bounds"},
+		"no spread":               {Every(time.Minute).Spread(0), "from 1ms to 24h"},
+		"too short a spread":      {Cron("0 3 * * *").Spread(time.Millisecond - 1), "from 1ms to 24h"},
+		"too long a spread":       {Cron("0 3 * * *").Spread(24*time.Hour + 1), "from 1ms to 24h"},
+		"more than the interval":  {Every(time.Minute).Spread(time.Minute + 1), "longer than the interval"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.s.check()
@@ -153,6 +163,7 @@ func TestSchedule_Refuses(t *testing.T) {
 func TestParseSchedule_RefusesOtherTexts(t *testing.T) {
 	for _, text := range []string{
 		"", "  ", "every", "every 10", "every 10s or so", "cron", "on", "on triggers", "on trigger now",
+		"from", "in UTC", "at", "at noon", "at 2026-01-02", "every 1s from noon", "every 1s spread", "every 1s spread soon", "every 1s until",
 	} {
 		_, err := ParseSchedule(text)
 		assert.Error(t, err, text)
@@ -223,7 +234,7 @@ func FuzzParseSchedule(f *testing.F) {
 		"cron 0 3 * * * in Asia/Shanghai", "every 10s", "on trigger", "cron TZ=", "cron TZ=UTC",
 		"cron @every 1s", "cron */7 1-5/2 ? jan-dec sun,mon", "every 1h0m1s in UTC", "cron 0 0 31 2 1",
 		"quartz 0 0 3 L-3W * ? 2026-2040/2 in Europe/Berlin", "quartz 0/5 22-2 * ? JAN-MAR FRI#2", "quartz 0 0 0 ? * 6L",
-		"at 2026-01-02T03:04:05Z, 2026-02-02T00:00:00.5+01:00", "every 1m from 2026-01-01T00:00:00Z until 2027-01-01T00:00:00Z",
+		"at 2026-01-02T03:04:05Z, 2026-02-02T00:00:00.5+01:00", "every 1m spread 30s from 2026-01-01T00:00:00Z until 2027-01-01T00:00:00Z",
 	} {
 		f.Add(text)
 	}

@@ -46,7 +46,8 @@ func (e *AbandonedError) Error() string {
 // with Reason Failover. Claimed runs that wait for a worker are handed back, too. Such runs do
 // not count as failed, nor against Job.MaxAttempts, and can be handed back by any number of
 // shutdowns. Jobs with CountAsFailed or TrackClaims do not hand back: their runs count as
-// failed. So do runs whose handler panics.
+// failed. So do runs whose handler panics. Runs that wait for their instants of Schedule.Spread are
+// handed back in step 1; those of jobs that do not hand back begin then.
 //
 // If handlers do not return in step 3, Shutdown returns an *AbandonedError, and the executor
 // leaves the fleet in the background when they have returned. If the store does not answer,
@@ -107,6 +108,8 @@ func (e *Executor) drainRuns(ctx context.Context) (recorded bool) {
 		case <-record.Done():
 		}
 	}()
+	e.member.StopClaiming() // first, so that this instance does not claim again the runs that it hands back
+	e.pool.drainDelayed()
 	err := e.member.Drain(record)
 	if err != nil && e.opts.DrainTimeout > 0 {
 		e.log.Warn("drain not recorded in time", "error", err)

@@ -14,7 +14,7 @@ type Stats struct {
 	// a session.
 	SafeUntil time.Time
 	// Running is the number of runs that have a worker, Waiting that of claimed runs that wait
-	// for one.
+	// for one. Runs that wait for their instants of Schedule.Spread are in neither.
 	Running, Waiting int
 	// Jobs has the jobs of which this instance owns shards, or has runs. On the leader it also
 	// has the jobs with shards that no instance owns, and paused jobs.

@@ -28,13 +28,23 @@ const (
 // Waiting describes claimed runs of a job that wait for a worker.
 type Waiting = coordinator.Waiting
 
-// Waiting returns the claimed runs that wait for a worker in this process now, by job. Runs
-// that have waited for more than 10 s also appear in Status, on any instance.
+// Waiting returns the claimed runs that have not begun in this process, by job: they wait for a
+// worker, or for their instants of Schedule.Spread. Runs that have waited for a worker for more than
+// 10 s also appear in Status, on any instance.
 func (e *Executor) Waiting() map[string]Waiting {
-	waits := e.pool.waitingByJob()
-	out := make(map[string]Waiting, len(waits))
-	for job, w := range waits {
+	out := e.pool.delayedByJob()
+	for job, w := range e.pool.waitingByJob() {
+		if d, ok := out[job]; ok {
+			w.Shards = append(w.Shards, d.Shards...)
+			w.Behind += "; " + d.Behind
+			if d.Since.Before(w.Since) {
+				w.Since = d.Since
+			}
+		}
 		out[job] = w.Waiting
+	}
+	for _, w := range out {
+		slices.Sort(w.Shards)
 	}
 	return out
 }

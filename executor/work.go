@@ -19,7 +19,8 @@ var _ coordinator.Work = work{}
 // program is a compiled definition.
 type program struct {
 	definition
-	times timetable
+	times  timetable
+	spread time.Duration // of Schedule.Spread, 0 if there is none
 }
 
 // Compile is described in coordinator.Work.
@@ -35,7 +36,7 @@ func Compile(def json.RawMessage) (coordinator.Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schedule: %w", err)
 	}
-	return &program{d, times}, nil
+	return &program{d, times, d.Schedule.spread()}, nil
 }
 
 // Due is described in coordinator.Program.
@@ -59,19 +60,41 @@ func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 
 // Start is described in coordinator.Work.
 func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
-	t := &task{job: c.Job, shard: c.Shard, fire: c.Fire, since: w.clock(), ctx: ctx}
-	w.observeClaimed(c.Program.(*program), &c, t.since)
+	now, p := w.clock(), c.Program.(*program) // made by Compile
+	w.observeClaimed(p, &c, now)
 	shard := shardOf{c.Job, c.Shard}
 	signal := w.yields.add(shard)
+	ended := func(err error) {
+		w.yields.remove(shard)
+		done(err)
+	}
+	t := &task{job: c.Job, shard: c.Shard, fire: c.Fire, since: now, ctx: ctx, handsBack: p.handsBack()}
+	t.end = func(err error) {
+		w.observeEnded(ctx, w.newRun(p, &c), time.Time{}, outcomeOf(ctx, p, err), err)
+		ended(err)
+	}
 	t.do = func() {
 		queued := time.Since(t.added) > misfireGrace
-		reportResult(func() error { return w.callHandlerFor(ctx, &c, signal, queued) }, func(err error) {
-			w.yields.remove(shard)
-			done(err)
-		})
+		reportResult(func() error { return w.callHandlerFor(ctx, &c, signal, queued) }, ended)
 	}
-	w.pool.add(t)
+	if delay := p.startDelay(&c, now); delay > 0 {
+		w.pool.addDelayed(t, delay)
+	} else {
+		w.pool.add(t)
+	}
 }
+
+// startDelay returns how long a claimed run waits until its instant of Schedule.Spread.
+func (p *program) startDelay(c *coordinator.Run, now time.Time) time.Duration {
+	if p.spread == 0 || c.Trigger > 0 {
+		return 0
+	}
+	offset := spreadOffset(c.Job, c.Shard, p.spread)
+	return min(c.Fire.Add(offset).Sub(now), offset)
+}
+
+// handsBack reports whether a run that did not end is made again.
+func (p *program) handsBack() bool { return p.OnCrash == RerunElsewhere && p.Tracking == TrackRuns }
 
 // callHandlerFor calls the handler for a claimed run in a worker of the pool. Queued reports whether the
 // run waited for the worker.
@@ -107,7 +130,7 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, signa
 	}
 	number, ok := e.pool.handlerStarts(r, end)
 	if !ok {
-		return fmt.Errorf("%w before it began", coordinator.ErrHandedBack)
+		return errNotBegun
 	}
 	defer e.pool.handlerReturned(number)
 	if p.Timeout > 0 {

@@ -104,10 +104,14 @@ func (s *yieldSignal) ask() { s.once.Do(func() { close(s.asked) }) }
 
 // Yield is described in coordinator.Work. Moves wait for handlers, and runs that have begun go on: a
 // handler may return early, and make the rest of its work in another run. Only a due fire can end a run,
-// if the job wants that.
+// if the job wants that. A run that waits for its instant of Schedule.Spread is handed back, unless the
+// cause lets the owner claim it again at once.
 func (w work) Yield(job string, shard int, cause error) {
 	w.yields.ask(shardOf{job, shard})
-	if errors.Is(cause, coordinator.ErrOverlap) {
+	switch {
+	case errors.Is(cause, coordinator.ErrOverlap):
 		w.yields.end(shardOf{job, shard}, ErrOverlap)
+	case !errors.Is(cause, coordinator.ErrNewDefinition):
+		w.pool.handBackDelayed(job, shard)
 	}
 }

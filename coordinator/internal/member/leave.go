@@ -8,18 +8,24 @@ import (
 // ErrLeft is the reason for which a member ends after Leave.
 var ErrLeft = errors.New("left the group")
 
+// StopClaiming makes the member claim nothing more, as the first step of Drain. Runs that are handed
+// back after it has returned are not claimed here again.
+func (m *Member) StopClaiming() {
+	m.ChangeState(func() {
+		m.Draining = true
+		if m.current != nil {
+			m.current.Claimer.StopClaiming()
+		}
+	})
+}
+
 // Drain makes the member claim nothing more and gives up its idle shards, which move at once or
 // after the RestartGrace. A leader resigns first. Runs continue; the caller cancels them or waits
 // for them. Drain returns when the member record shows that the member drains, or when there is
 // no session under which it could claim. If ctx ends earlier, the member drains nevertheless.
 func (m *Member) Drain(ctx context.Context) error {
 	defer m.logSlowShutdown("the record that this instance drains", true)()
-	m.ChangeState(func() {
-		m.Draining = true
-		if m.current != nil {
-			m.current.Claimer.StopClaiming() // at once: it must not claim runs that are handed back from now on
-		}
-	})
+	m.StopClaiming() // at once: it must not claim runs that are handed back from now on
 	return m.awaitCondition(ctx, func() bool { return m.current == nil || m.current.drainPublished })
 }
 

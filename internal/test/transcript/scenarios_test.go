@@ -241,6 +241,18 @@ func TestScenarios(t *testing.T) {
 			s.advance(75 * time.Second)
 		})
 	})
+	t.Run("waiting runs of a spread move", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(6, time.Second)
+			job.Schedule = executor.Every(30 * time.Second).Spread(20 * time.Second)
+			s.start("a", job)
+			s.advance(33 * time.Second)
+			s.start("b", job)
+			s.advance(62 * time.Second)
+			s.shutdown("a")
+			s.advance(85 * time.Second)
+		})
+	})
 	t.Run("fleet restarts", func(t *testing.T) {
 		compareScenario(t, func(s *stage) {
 			job := newJob(4, 4*time.Second)

@@ -1,0 +1,85 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Spread returns s with the starts of its runs distributed over d, from 1 ms to 24 h: the run of a
+// shard begins at Offset after its fire, so the shards of many jobs do not begin together.
+// Run.FireTime remains the instant of the fire. The interval of Every must not be below d.
+//
+// Fires are claimed on time; a claimed run waits in its instance, without a worker, until its
+// instant. That applies to each attempt of a fire: a run that was claimed later than its instant
+// begins at once, as does a re-run of an attempt that had begun. Runs of triggers do not wait.
+//
+// A shard whose run waits counts as running, so a later fire waits, and is subject to
+// Job.OnMisfire. If the shard is to move or is disabled, the job is paused, or the instance drains,
+// the waiting run is handed back, and its next attempt begins at the same instant on the shard's
+// owner; after a pause, perhaps later. Jobs with CountAsFailed or TrackClaims hand nothing back:
+// their shards move after the run, and a drain begins their waiting runs at once.
+func (s Schedule) Spread(d time.Duration) Schedule { return s.with("spread", durationText(d)) }
+
+// Offset returns how long after a fire the run of a shard of a job begins: from 0 to the duration of
+// Spread, which is excluded. It is 0 if s has no Spread. The result depends only on the job's name, the
+// shard and that duration: it is the same on all instances and in all versions.
+func (s Schedule) Offset(job string, shard int) time.Duration {
+	return spreadOffset(job, shard, s.spread())
+}
+
+// spread returns the duration of Spread, 0 if there is none or it is invalid.
+func (s Schedule) spread() time.Duration {
+	kind, all := splitModifiers(strings.Fields(s.text))
+	d, err := all.spread()
+	if err != nil || checkSpread(kind, all) != nil {
+		return 0
+	}
+	return d
+}
+
+// spreadOffset returns the offset of a shard's runs, from 0 to d, which is excluded. Every instance
+// must compute the same, so the function never changes.
+func spreadOffset(job string, shard int, d time.Duration) time.Duration {
+	h := fnv.New64a()
+	h.Write([]byte(job + "/" + strconv.Itoa(shard)))
+	// The last bytes hardly reach the high bits of an FNV hash, which decide here.
+	sum := h.Sum64()
+	sum = (sum ^ sum>>32) * 0x9e3779b97f4a7c15
+	sum = (sum ^ sum>>29) * 0xbf58476d1ce4e5b9
+	sum ^= sum >> 32
+	offset, _ := bits.Mul64(sum, uint64(d))
+	return time.Duration(offset)
+}
+
+// spread returns the duration of Spread, 0 if there is none.
+func (all modifiers) spread() (time.Duration, error) {
+	text, ok := all.find("spread")
+	if !ok {
+		return 0, nil
+	}
+	return time.ParseDuration(text)
+}
+
+func checkSpread(kind []string, all modifiers) error {
+	if _, ok := all.find("spread"); !ok {
+		return nil
+	}
+	d, err := all.spread()
+	switch {
+	case err != nil:
+		return err
+	case d < minSpread || d > maxSpread:
+		return fmt.Errorf("the spread is not from %s to %s", durationText(minSpread), durationText(maxSpread))
+	}
+	if kind[0] == "every" {
+		if interval, err := time.ParseDuration(strings.Join(kind[1:], " ")); err == nil && interval < d {
+			return errors.New("the spread is longer than the interval")
+		}
+	}
+	return nil
+}
