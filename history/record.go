@@ -1,0 +1,259 @@
+package history
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Outcome is how a run ended. The texts are those of executor.Outcome, besides Lost.
+type Outcome string
+
+const (
+	Succeeded   Outcome = "succeeded"
+	Failed      Outcome = "failed"       // the handler returned an error
+	TimedOut    Outcome = "timed out"    // the handler returned an error after its time-out
+	Panicked    Outcome = "panicked"     // the handler panicked
+	HandedBack  Outcome = "handed back"  // the process shut down; another instance makes the run again
+	LostSession Outcome = "session lost" // the handler returned an error after the session was lost
+	Abandoned   Outcome = "abandoned"    // the process ended before the handler returned
+	Lost        Outcome = "lost"         // the leader found that the owner's session expired during the run
+)
+
+// IsFailure reports whether the run needs attention. Runs that succeeded or were handed back do not.
+func (o Outcome) IsFailure() bool { return o != Succeeded && o != HandedBack }
+
+// Limits of the texts in a record, in bytes.
+const (
+	MaxError  = 1 << 10 // of Run.Error; its beginning is kept
+	MaxOutput = 4 << 10 // of Run.Output; its end is kept
+)
+
+// Run describes a run that has ended. Its key is Namespace, Group, Job, Fire, ID and Instance.
+type Run struct {
+	// Namespace and Group are those of the fleet. A Recorder sets them if both are empty.
+	Namespace string `json:"namespace"`
+	Group     string `json:"group"`
+	// ID is executor.Run.ID.
+	ID string `json:"id"`
+	// Job, Fire, Trigger, Shard, Shards, Attempt, Reason, Instance and Fence are described at executor.Run.
+	Job      string    `json:"job"`
+	Fire     time.Time `json:"fire"`
+	Trigger  uint64    `json:"trigger,omitzero"`
+	Shard    int       `json:"shard"`
+	Shards   int       `json:"shards"`
+	Attempt  int       `json:"attempt"`
+	Reason   string    `json:"reason"`
+	Instance string    `json:"instance"`
+	Fence    uint64    `json:"fence"`
+	// Started is zero if the start is unknown, such as that of a run lost in a crash.
+	Started time.Time `json:"started,omitzero"`
+	Ended   time.Time `json:"ended"`
+	Outcome Outcome   `json:"outcome"`
+	// Error is the text of the error, at most MaxError bytes.
+	Error string `json:"error,omitzero"`
+	// ExitCode is the exit code of a command. Nil means that the run was not a command, or had no exit code.
+	ExitCode *int `json:"exit_code,omitzero"`
+	// Output is the end of the output of a command or, if the run panicked, the beginning of the stack: at most MaxOutput
+	// bytes.
+	Output string `json:"output,omitzero"`
+	// TraceID is the trace of the run, if it has one.
+	TraceID string `json:"trace_id,omitzero"`
+}
+
+// Duration returns the time from Started to Ended. It is zero if one of them is unknown.
+func (r *Run) Duration() time.Duration {
+	if r.Started.IsZero() || r.Ended.IsZero() {
+		return 0
+	}
+	return max(0, r.Ended.Sub(r.Started))
+}
+
+// Fire sums up the runs of one fire of a job. As a record of a Recorder it covers one instance and those of its runs
+// that had ended by a certain time; further runs are in a record with another Part. A Reader returns the sums.
+type Fire struct {
+	Namespace string    `json:"namespace"`
+	Group     string    `json:"group"`
+	Job       string    `json:"job"`
+	Fire      time.Time `json:"fire"`
+	Trigger   uint64    `json:"trigger,omitzero"`
+	// Instance is empty in a sum over instances.
+	Instance string `json:"instance,omitzero"`
+	// Part distinguishes the records of a fire on an instance. It is zero in a sum.
+	Part uint64 `json:"part,omitzero"`
+
+	// Shards is the number of shards of the job, the same on every instance. It is zero if no run has ended.
+	Shards int `json:"shards"`
+	// OK counts the runs that succeeded; Failed those that failed, timed out or panicked; Unfinished those that were
+	// handed back, abandoned or lost their session.
+	OK         int64 `json:"ok"`
+	Failed     int64 `json:"failed"`
+	Unfinished int64 `json:"unfinished"`
+	// Lost counts the runs that the leader found lost. A process that lost its session, but did not crash, counts the
+	// same run as Unfinished.
+	Lost int64 `json:"lost"`
+	// Skipped counts the shards whose run was skipped.
+	Skipped int64 `json:"skipped"`
+	// Retried counts the runs with an attempt above 1.
+	Retried int64 `json:"retried"`
+	// FirstStart and LastEnd are zero if no run has ended.
+	FirstStart time.Time `json:"first_start,omitzero"`
+	LastEnd    time.Time `json:"last_end,omitzero"`
+	// MaxLate is the longest time from the fire to the start of a first attempt.
+	MaxLate time.Duration `json:"max_late"`
+	// MaxDuration is the duration of the longest run, SumDuration that of all runs together. In JSON they are
+	// nanoseconds.
+	MaxDuration time.Duration `json:"max_duration"`
+	SumDuration time.Duration `json:"sum_duration"`
+}
+
+// Runs returns the number of runs that ended on an instance.
+func (f *Fire) Runs() int64 { return f.OK + f.Failed + f.Unfinished }
+
+// allSucceeded reports whether no run of the fire ended otherwise.
+func (f *Fire) allSucceeded() bool { return f.Failed+f.Unfinished+f.Lost == 0 }
+
+// addRun counts a run.
+func (f *Fire) addRun(r *Run) {
+	switch r.Outcome {
+	case Succeeded:
+		f.OK++
+	case HandedBack, LostSession, Abandoned:
+		f.Unfinished++
+	case Lost:
+		f.Lost++
+	default:
+		f.Failed++
+	}
+	one := Fire{Shards: r.Shards, FirstStart: r.Started, LastEnd: r.Ended, MaxDuration: r.Duration(), SumDuration: r.Duration()}
+	if r.Attempt > 1 {
+		one.Retried = 1
+	} else if !r.Started.IsZero() {
+		one.MaxLate = max(0, r.Started.Sub(r.Fire))
+	}
+	f.merge(&one)
+}
+
+// merge adds the counts, times and durations of other.
+func (f *Fire) merge(other *Fire) {
+	f.Shards = max(f.Shards, other.Shards)
+	f.OK += other.OK
+	f.Failed += other.Failed
+	f.Lost += other.Lost
+	f.Unfinished += other.Unfinished
+	f.Skipped += other.Skipped
+	f.Retried += other.Retried
+	if f.FirstStart.IsZero() || !other.FirstStart.IsZero() && other.FirstStart.Before(f.FirstStart) {
+		f.FirstStart = other.FirstStart
+	}
+	if other.LastEnd.After(f.LastEnd) {
+		f.LastEnd = other.LastEnd
+	}
+	f.MaxLate = max(f.MaxLate, other.MaxLate)
+	f.MaxDuration = max(f.MaxDuration, other.MaxDuration)
+	f.SumDuration += other.SumDuration
+}
+
+// Limits of the texts in keys, in bytes. In MySQL a key may have 3072 bytes, with four for each byte here.
+const (
+	maxNamespace = 190
+	maxGroup     = 64
+	maxJob       = 128
+	maxID        = 190
+	maxInstance  = 128
+)
+
+// normalize returns r as every sink can hold it and a Reader returns it.
+func (r Run) normalize() Run {
+	r.Namespace, r.Group = cleanKey(r.Namespace, maxNamespace), cleanKey(r.Group, maxGroup)
+	r.ID, r.Job, r.Instance = cleanKey(r.ID, maxID), cleanKey(r.Job, maxJob), cleanKey(r.Instance, maxInstance)
+	r.Fire, r.Started, r.Ended = roundTime(r.Fire), roundTime(r.Started), roundTime(r.Ended)
+	r.Trigger, r.Fence = min(r.Trigger, math.MaxInt64), min(r.Fence, math.MaxInt64)
+	r.Shard, r.Shards, r.Attempt = fitInt32(r.Shard), fitInt32(r.Shards), fitInt32(r.Attempt)
+	r.Reason, r.Outcome = cleanKey(r.Reason, 32), Outcome(cleanKey(string(r.Outcome), 32))
+	r.TraceID = cleanKey(r.TraceID, 64)
+	r.Error, r.Output = cleanHead(r.Error, MaxError), cleanTail(r.Output, MaxOutput)
+	return r
+}
+
+// normalize returns f as every sink can hold it and a Reader returns it.
+func (f Fire) normalize() Fire {
+	f.Namespace, f.Group = cleanKey(f.Namespace, maxNamespace), cleanKey(f.Group, maxGroup)
+	f.Job, f.Instance = cleanKey(f.Job, maxJob), cleanKey(f.Instance, maxInstance)
+	f.Fire, f.FirstStart, f.LastEnd = roundTime(f.Fire), roundTime(f.FirstStart), roundTime(f.LastEnd)
+	f.Trigger, f.Shards = min(f.Trigger, math.MaxInt64), fitInt32(f.Shards)
+	f.MaxLate, f.MaxDuration = f.MaxLate.Truncate(time.Microsecond), f.MaxDuration.Truncate(time.Microsecond)
+	f.SumDuration = f.SumDuration.Truncate(time.Microsecond)
+	return f
+}
+
+// Databases have times of microseconds, and the years that four digits can express.
+var firstTime, lastTime = time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+func roundTime(t time.Time) time.Time {
+	switch {
+	case t.IsZero():
+		return time.Time{}
+	case t.Before(firstTime):
+		return firstTime
+	case t.After(lastTime):
+		return lastTime
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+func fitInt32(n int) int { return min(max(n, math.MinInt32), math.MaxInt32) }
+
+const replacement = "\uFFFD"
+
+// cleanText replaces bytes that a database refuses: invalid UTF-8 and NUL.
+func cleanText(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, replacement), "\x00", replacement)
+}
+
+// cleanHead returns the beginning of s as valid text of at most n bytes.
+func cleanHead(s string, n int) string {
+	if len(s) > n+utf8.UTFMax {
+		s = s[:n+utf8.UTFMax]
+	}
+	s = cleanText(s)
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.Clone(s[:n]) // a slice would keep all of it in memory
+}
+
+// cleanTail returns the end of s as valid text of at most n bytes.
+func cleanTail(s string, n int) string {
+	if len(s) > n {
+		s = s[len(s)-n:]
+		for len(s) > 0 && !utf8.RuneStart(s[0]) {
+			s = s[1:]
+		}
+	}
+	s = cleanText(s)
+	if len(s) > n {
+		s = s[len(s)-n:]
+		for len(s) > 0 && !utf8.RuneStart(s[0]) {
+			s = s[1:]
+		}
+	}
+	return strings.Clone(s)
+}
+
+// cleanKey returns s as text of at most n bytes that every database compares byte by byte. Two texts that differ
+// remain different: a text that is changed gets a hash of the original. MySQL ignores spaces at the end.
+func cleanKey(s string, n int) string {
+	if len(s) <= n && !strings.HasSuffix(s, " ") && !strings.Contains(s, "\x00") && utf8.ValidString(s) {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	hash := "~" + hex.EncodeToString(sum[:8])
+	return cleanHead(s, n-len(hash)) + hash
+}

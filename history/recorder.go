@@ -1,0 +1,208 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// ErrNotWritten is returned by Recorder.Shutdown if records are lost because the sink did not store them in time.
+var ErrNotWritten = errors.New("history: records not written")
+
+// Options are the settings of a Recorder. The zero value of each field is a default.
+type Options struct {
+	// Namespace and Group are those of the fleet, for runs that name neither. An empty Group means "default".
+	Namespace, Group string
+	// Keep is which runs have a record of their own. The default is KeepNotable.
+	Keep Keep
+	// Queue is how many records wait while the sink is slow or fails. Zero means 10,000. Each takes about 1 KiB, at
+	// most 6 KiB.
+	Queue int
+	// Logger receives failures of the sink and counts of dropped records. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+const (
+	defaultQueue = 10_000
+	// batchMost is how many records are written together.
+	batchMost = 500
+	// batchWait is how long a record waits for others.
+	batchWait = time.Second
+	// writeTimeout bounds a call of Sink.Write, after which the batch is written again.
+	writeTimeout = 15 * time.Second
+	// After a failure the pause begins at firstPause, and doubles up to longestPause.
+	firstPause, longestPause = 100 * time.Millisecond, 10 * time.Second
+	// shrink is the factor by which a batch shrinks after a failure and grows after a success, in order to find a
+	// record that the sink refuses.
+	shrink = 4
+	// refusals is how often a write of one record alone fails, while other writes succeed, until it is dropped.
+	refusals = 3
+	// reportEvery is the least time between two log lines about failures and dropped records.
+	reportEvery = time.Minute
+	// trimEvery is the mean time between two rounds of Trimmer.Trim, trimPause the pause between two calls of a round.
+	trimEvery, trimPause = 10 * time.Minute, 50 * time.Millisecond
+)
+
+// Dropped counts what was not stored.
+type Dropped struct {
+	// Folded counts records of successful runs that were dropped. Their fires count the runs.
+	Folded int64
+	// Fires counts dropped records of fires, and Runs the runs that were counted by those alone.
+	Fires, Runs int64
+	// Failures counts dropped records of runs that failed or were lost.
+	Failures int64
+	// Refused counts records that the sink refused while it stored others.
+	Refused int64
+}
+
+func (d *Dropped) countFire(f *Fire) {
+	d.Fires++
+	d.Runs += f.Runs()
+}
+
+// Stats are counts since New.
+type Stats struct {
+	// Added counts the calls of Add.
+	Added int64
+	// Written counts the records that the sink stored.
+	Written int64
+	// Pending is the number of records that wait for the sink now.
+	Pending int
+	// Dropped counts the records that were dropped.
+	Dropped Dropped
+}
+
+// Recorder observes the ends of runs, and writes records of them to a Sink.
+type Recorder struct {
+	sink   Sink
+	o      Options
+	log    *slog.Logger
+	wake   chan struct{} // one slot: the loop looks at pending again
+	stop   context.CancelFunc
+	closed chan struct{} // closed when the loop has returned
+
+	mu      sync.Mutex
+	pending *pending
+	flight  []record // being written. Its content belongs to the loop
+	closing bool
+	added   int64
+	written int64
+	late    int64 // runs added after Shutdown
+}
+
+// New returns a Recorder that writes to sink until Shutdown.
+func New(sink Sink, o Options) *Recorder {
+	if o.Group == "" {
+		o.Group = "default"
+	}
+	if o.Queue <= 0 {
+		o.Queue = defaultQueue
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r := &Recorder{
+		sink: sink, o: o, log: o.Logger.With("component", "history"), wake: make(chan struct{}, 1), stop: stop, closed: make(chan struct{}),
+		// Two recorders of one instance, such as those before and after a restart, must not use one part.
+		pending: newPending(o.Queue, o.Keep, batchWait, rand.Uint64()>>2),
+	}
+	go r.loop(ctx)
+	return r
+}
+
+// Add records a run that has ended. It does not block, may be called at the same time from several goroutines, and
+// keeps no reference to the caller's memory but the texts. After Shutdown it counts the run as dropped.
+func (r *Recorder) Add(run Run) {
+	if run.Namespace == "" && run.Group == "" {
+		run.Namespace, run.Group = r.o.Namespace, r.o.Group
+	}
+	if run.Ended.IsZero() {
+		run.Ended = time.Now()
+	}
+	if run.Fire.IsZero() {
+		run.Fire = run.Ended
+	}
+	run = run.normalize()
+	r.change(func(now time.Time) { r.pending.addRun(run, now) })
+}
+
+// AddSkipped records that shards of a fire were skipped: Skipped is their number, and only it and the key count. Like
+// Add it does not block.
+func (r *Recorder) AddSkipped(f Fire) {
+	if f.Namespace == "" && f.Group == "" {
+		f.Namespace, f.Group = r.o.Namespace, r.o.Group
+	}
+	f = Fire{
+		Namespace: f.Namespace, Group: f.Group, Job: f.Job, Fire: f.Fire, Trigger: f.Trigger, Instance: f.Instance,
+		Shards: f.Shards, Skipped: f.Skipped,
+	}.normalize()
+	if f.Fire.IsZero() {
+		f.Fire = roundTime(time.Now())
+	}
+	r.change(func(now time.Time) { r.pending.addSkipped(f, now) })
+}
+
+// change calls add under the lock, and wakes the loop if it has more to do than it knows.
+func (r *Recorder) change(add func(now time.Time)) {
+	now := time.Now()
+	r.mu.Lock()
+	r.added++
+	if r.closing {
+		r.late++
+		r.mu.Unlock()
+		return
+	}
+	empty, crowded := r.pending.size() == 0, r.pending.isCrowded()
+	add(now)
+	wake := empty || !crowded && r.pending.isCrowded()
+	r.mu.Unlock()
+	if wake {
+		r.wakeLoop()
+	}
+}
+
+func (r *Recorder) wakeLoop() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats returns counts since New.
+func (r *Recorder) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Stats{Added: r.added, Written: r.written, Pending: r.pending.size() + len(r.flight), Dropped: r.droppedLocked()}
+}
+
+func (r *Recorder) droppedLocked() Dropped {
+	d := r.pending.dropped
+	d.Runs += r.late
+	return d
+}
+
+// Shutdown writes the pending records and ends the Recorder. If ctx ends before, the records that are left are
+// dropped, and Shutdown returns an error that wraps ErrNotWritten. Call it after the executor has ended. Further calls
+// wait for the first one.
+func (r *Recorder) Shutdown(ctx context.Context) error {
+	r.mu.Lock()
+	r.closing = true
+	r.mu.Unlock()
+	r.wakeLoop()
+	select {
+	case <-r.closed:
+	case <-ctx.Done():
+	}
+	r.stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if left := r.pending.size() + len(r.flight); left > 0 {
+		return fmt.Errorf("%w: %d: %w", ErrNotWritten, left, context.Cause(ctx))
+	}
+	return nil
+}

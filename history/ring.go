@@ -1,0 +1,161 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Ring keeps the latest records in memory. It is a Sink, and safe for concurrent use.
+type Ring struct {
+	mu    sync.Mutex
+	size  int
+	runs  []Run // in order of arrival, the first at runsAt
+	fires []Fire
+	// at is the index of the oldest record, if there are as many as size.
+	runAt, fireAt int
+	runKeys       map[runKey]bool
+	fireKeys      map[firePart]bool
+}
+
+type runKey struct {
+	fireKey
+	id string
+}
+
+type firePart struct {
+	fireKey
+	part uint64
+}
+
+// NewRing returns a Ring of the latest n runs and the latest n records of fires. n is at least 1.
+func NewRing(n int) *Ring {
+	return &Ring{size: max(1, n), runKeys: map[runKey]bool{}, fireKeys: map[firePart]bool{}}
+}
+
+func runKeyOf(r *Run) runKey {
+	return runKey{fireKey{r.Namespace, r.Group, r.Job, r.Instance, r.Fire.UnixMicro(), 0}, r.ID}
+}
+
+func firePartOf(f *Fire) firePart {
+	return firePart{fireKey{f.Namespace, f.Group, f.Job, f.Instance, f.Fire.UnixMicro(), f.Trigger}, f.Part}
+}
+
+// Write is described in Sink. It never fails.
+func (g *Ring) Write(_ context.Context, b Batch) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, f := range b.Fires {
+		key := firePartOf(&f)
+		if g.fireKeys[key] {
+			continue
+		}
+		g.fireKeys[key] = true
+		if len(g.fires) < g.size {
+			g.fires = append(g.fires, f)
+			continue
+		}
+		delete(g.fireKeys, firePartOf(&g.fires[g.fireAt]))
+		g.fires[g.fireAt] = f
+		g.fireAt = (g.fireAt + 1) % g.size
+	}
+	for _, r := range b.Runs {
+		key := runKeyOf(&r)
+		if g.runKeys[key] {
+			continue
+		}
+		g.runKeys[key] = true
+		if len(g.runs) < g.size {
+			g.runs = append(g.runs, r)
+			continue
+		}
+		delete(g.runKeys, runKeyOf(&g.runs[g.runAt]))
+		g.runs[g.runAt] = r
+		g.runAt = (g.runAt + 1) % g.size
+	}
+	return nil
+}
+
+// Reader returns a Reader of a group. An empty group means "default".
+func (g *Ring) Reader(namespace, group string) Reader {
+	return &ringReader{g, cleanKey(namespace, maxNamespace), cleanKey(cmp.Or(group, "default"), maxGroup)}
+}
+
+type ringReader struct {
+	ring             *Ring
+	namespace, group string
+}
+
+// find returns the runs of the group for which keep returns true.
+func (r *ringReader) find(keep func(*Run) bool) []Run {
+	r.ring.mu.Lock()
+	defer r.ring.mu.Unlock()
+	var found []Run
+	for i := range r.ring.runs {
+		if run := &r.ring.runs[i]; run.Namespace == r.namespace && run.Group == r.group && keep(run) {
+			found = append(found, *run)
+		}
+	}
+	return found
+}
+
+func (r *ringReader) Last(_ context.Context, job string) ([]Run, error) {
+	job = cleanKey(job, maxJob)
+	return lastByShard(r.find(func(run *Run) bool { return run.Job == job })), nil
+}
+
+func (r *ringReader) Fires(_ context.Context, q FiresQuery) ([]Fire, error) {
+	job, since := cleanKey(q.Job, maxJob), roundTime(q.Since)
+	r.ring.mu.Lock()
+	defer r.ring.mu.Unlock()
+	sums := map[fireKey]*Fire{}
+	for i := range r.ring.fires {
+		f := &r.ring.fires[i]
+		if f.Namespace != r.namespace || f.Group != r.group || f.Job != job || f.Fire.Before(since) {
+			continue
+		}
+		key := firePartOf(f).fireKey
+		if !q.ByInstance {
+			key.instance = ""
+		}
+		sum := sums[key]
+		if sum == nil {
+			sum = &Fire{Namespace: f.Namespace, Group: f.Group, Job: f.Job, Fire: f.Fire, Trigger: f.Trigger, Instance: key.instance}
+			sums[key] = sum
+		}
+		sum.merge(f)
+	}
+	var fires []Fire
+	for _, sum := range sums {
+		fires = append(fires, *sum)
+	}
+	sortFires(fires)
+	return fires[:min(len(fires), limitOf(q.Limit))], nil
+}
+
+func (r *ringReader) Runs(_ context.Context, job string, fire time.Time, trigger uint64) ([]Run, error) {
+	job, fire = cleanKey(job, maxJob), roundTime(fire)
+	runs := r.find(func(run *Run) bool { return run.Job == job && run.Fire.Equal(fire) && run.Trigger == trigger })
+	sortByShard(runs)
+	return runs, nil
+}
+
+func (r *ringReader) Failures(_ context.Context, q RunsQuery) ([]Run, error) {
+	job, since := cleanKey(q.Job, maxJob), roundTime(q.Since)
+	runs := r.find(func(run *Run) bool {
+		return run.Outcome.IsFailure() && (job == "" || run.Job == job) && !run.Ended.Before(since)
+	})
+	slices.SortFunc(runs, func(a, b Run) int { return cmp.Or(b.Ended.Compare(a.Ended), cmp.Compare(a.ID, b.ID)) })
+	return runs[:min(len(runs), limitOf(q.Limit))], nil
+}
+
+func (r *ringReader) Slowest(_ context.Context, q RunsQuery) ([]Run, error) {
+	job, since := cleanKey(q.Job, maxJob), roundTime(q.Since)
+	runs := r.find(func(run *Run) bool { return run.Job == job && !run.Fire.Before(since) })
+	slices.SortFunc(runs, func(a, b Run) int {
+		return cmp.Or(cmp.Compare(b.Duration(), a.Duration()), a.Fire.Compare(b.Fire), cmp.Compare(a.ID, b.ID))
+	})
+	return runs[:min(len(runs), limitOf(q.Limit))], nil
+}
