@@ -1,0 +1,125 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"math"
+	"strings"
+	"time"
+)
+
+// Reader returns a Reader of a group. An empty group means "default".
+func (s *SQLStore) Reader(namespace, group string) Reader {
+	return &sqlReader{s, cleanKey(namespace, maxNamespace), cleanKey(cmp.Or(group, "default"), maxGroup)}
+}
+
+type sqlReader struct {
+	*SQLStore
+	namespace, group string
+}
+
+// inGroup is the condition of each query, with the arguments namespace and group.
+const inGroup = " WHERE namespace = ? AND grp = ?"
+
+func (r *sqlReader) since(t time.Time) any {
+	if t = roundTime(t); t.IsZero() {
+		t = firstTime
+	}
+	return r.dialect.timeArgument(t)
+}
+
+// selectRuns returns the runs of the group for which a condition is true, in an order.
+func (r *sqlReader) selectRuns(ctx context.Context, condition string, args ...any) ([]Run, error) {
+	text := "SELECT " + strings.Join(runColumns[:len(runColumns)-2], ", ") + " FROM rota_run" + inGroup + condition
+	return queryRows(ctx, r.SQLStore, text, append([]any{r.namespace, r.group}, args...), scanRun)
+}
+
+func scanRun(d Dialect, rows *sql.Rows) (run Run, err error) {
+	var trigger, fence int64
+	var outcome string
+	var exit sql.NullInt64
+	err = rows.Scan(&run.Namespace, &run.Group, &run.Job, timeColumn{d, &run.Fire}, &run.ID, &run.Instance, &trigger, &run.Shard, &run.Shards,
+		&run.Attempt, &run.Reason, &fence, timeColumn{d, &run.Started}, timeColumn{d, &run.Ended}, &outcome, &run.Error, &exit, &run.Output, &run.TraceID)
+	run.Trigger, run.Fence, run.Outcome = uint64(trigger), uint64(fence), Outcome(outcome)
+	if exit.Valid {
+		code := int(exit.Int64)
+		run.ExitCode = &code
+	}
+	return run, err
+}
+
+func (r *sqlReader) Last(ctx context.Context, job string) ([]Run, error) {
+	job = cleanKey(job, maxJob)
+	// The index has both columns of the inner query. Runs of a shard that ended at the same time are all selected.
+	runs, err := r.selectRuns(ctx, ` AND job = ? AND (shard, ended_at) IN (
+		SELECT shard, max(ended_at) FROM rota_run`+inGroup+` AND job = ? GROUP BY shard)`, job, r.namespace, r.group, job)
+	return lastByShard(runs), err
+}
+
+func (r *sqlReader) Fires(ctx context.Context, q FiresQuery) ([]Fire, error) {
+	key := "namespace, grp, job, fire, trigger_no"
+	order := " ORDER BY fire DESC, trigger_no DESC"
+	instance := "''"
+	if q.ByInstance {
+		instance = "instance"
+		key += ", instance"
+		order += ", instance"
+	}
+	text := "SELECT namespace, grp, job, fire, trigger_no, " + instance + `, max(shards), sum(ok), sum(failed), sum(unfinished), sum(lost), sum(skipped), sum(retried),
+		min(first_start), max(last_end), max(max_late_us), max(max_us), sum(sum_us) FROM rota_fire_part` +
+		inGroup + " AND job = ? AND fire >= ? GROUP BY " + key + order + " LIMIT ?"
+	args := []any{r.namespace, r.group, cleanKey(q.Job, maxJob), r.since(q.Since), limitOf(q.Limit)}
+	return queryRows(ctx, r.SQLStore, text, args, scanFire)
+}
+
+func scanFire(d Dialect, rows *sql.Rows) (f Fire, err error) {
+	var trigger, late, longest, sum int64
+	err = rows.Scan(&f.Namespace, &f.Group, &f.Job, timeColumn{d, &f.Fire}, &trigger, &f.Instance, &f.Shards, &f.OK, &f.Failed, &f.Unfinished, &f.Lost,
+		&f.Skipped, &f.Retried, timeColumn{d, &f.FirstStart}, timeColumn{d, &f.LastEnd}, &late, &longest, &sum)
+	f.Trigger = uint64(trigger)
+	f.MaxLate, f.MaxDuration, f.SumDuration = microseconds(late), microseconds(longest), microseconds(sum)
+	return f, err
+}
+
+func microseconds(n int64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
+}
+
+func (r *sqlReader) Runs(ctx context.Context, job string, fire time.Time, trigger uint64) ([]Run, error) {
+	runs, err := r.selectRuns(ctx, " AND job = ? AND fire = ? AND trigger_no = ?",
+		cleanKey(job, maxJob), r.dialect.timeArgument(roundTime(fire)), int64(min(trigger, math.MaxInt64)))
+	sortByShard(runs)
+	return runs, err
+}
+
+func (r *sqlReader) Failures(ctx context.Context, q RunsQuery) ([]Run, error) {
+	condition, args := " AND failure = ? AND ended_at >= ?", []any{true, r.since(q.Since)}
+	if q.Job != "" {
+		condition, args = condition+" AND job = ?", append(args, cleanKey(q.Job, maxJob))
+	}
+	return r.selectRuns(ctx, condition+" ORDER BY ended_at DESC, run_id LIMIT ?", append(args, limitOf(q.Limit))...)
+}
+
+func (r *sqlReader) Slowest(ctx context.Context, q RunsQuery) ([]Run, error) {
+	return r.selectRuns(ctx, " AND job = ? AND fire >= ? ORDER BY took_us DESC, fire, run_id LIMIT ?",
+		cleanKey(q.Job, maxJob), r.since(q.Since), limitOf(q.Limit))
+}
+
+// queryRows returns the rows of a query.
+func queryRows[T any](ctx context.Context, s *SQLStore, text string, args []any, scan func(Dialect, *sql.Rows) (T, error)) ([]T, error) {
+	rows, err := s.db.QueryContext(ctx, s.dialect.statement(text), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var found []T
+	for rows.Next() {
+		v, err := scan(s.dialect, rows)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, v)
+	}
+	return found, rows.Err()
+}

@@ -1,0 +1,199 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+)
+
+// SQLOptions are the settings of a SQLStore. The zero value of each field is a default.
+type SQLOptions struct {
+	// Retention is how long runs and fires are kept. Zero means 30 days. A negative value keeps them for good.
+	Retention time.Duration
+	// RowsPerJob is how many rows of a job each of the two tables keeps, about: the oldest fires are deleted. Zero
+	// means 50,000. A negative value keeps all within Retention.
+	RowsPerJob int
+}
+
+const (
+	defaultRetention  = 30 * 24 * time.Hour
+	defaultRowsPerJob = 50_000
+	// deleteMost is how many rows a statement deletes, at most.
+	deleteMost = 1000
+	// The rows of a job are counted in a round of Trim if this store has written checkRows of them since the last
+	// time, or some and checkEvery has passed. A fleet of many processes then counts seldom.
+	checkRows  = 1000
+	checkEvery = time.Hour
+)
+
+func (o SQLOptions) withDefaults() SQLOptions {
+	if o.Retention == 0 {
+		o.Retention = defaultRetention
+	}
+	if o.RowsPerJob == 0 {
+		o.RowsPerJob = defaultRowsPerJob
+	}
+	return o
+}
+
+// jobKey names a job; without the job, a group.
+type jobKey struct{ namespace, group, job string }
+
+// jobRows counts the rows that a store has written for a job.
+type jobRows struct {
+	since   int       // since the last check
+	checked time.Time // the last check
+}
+
+// countRows counts the rows of a written batch by job.
+func (s *SQLStore) countRows(b Batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := func(key jobKey) {
+		rows := s.jobs[key]
+		if rows == nil {
+			rows = &jobRows{}
+			s.jobs[key] = rows
+		}
+		rows.since++
+	}
+	for i := range b.Fires {
+		count(jobKey{b.Fires[i].Namespace, b.Fires[i].Group, b.Fires[i].Job})
+	}
+	for i := range b.Runs {
+		count(jobKey{b.Runs[i].Namespace, b.Runs[i].Group, b.Runs[i].Job})
+	}
+}
+
+// trimStep deletes the rows of a table that are before a time. It is repeated until it deletes few.
+type trimStep struct {
+	table, index string
+	equal        []string // columns of the index, with their values
+	args         []any
+	column       string // the next column of the index, with the time
+	before       any    // the time
+	// keep, if not zero, is how many rows to keep, the latest ones. Before is then found at the first call.
+	keep int
+}
+
+// Trim deletes some rows that are too old or too many. It is described in Trimmer. Only groups and jobs for which
+// this store has written are trimmed.
+func (s *SQLStore) Trim(ctx context.Context, now time.Time) (more bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.steps) == 0 {
+		s.steps = s.planTrim(now)
+	}
+	if len(s.steps) == 0 {
+		return false, nil
+	}
+	deleted, err := s.delete(ctx, &s.steps[0])
+	if err != nil || deleted < deleteMost {
+		s.steps = s.steps[1:]
+	}
+	return len(s.steps) > 0, err
+}
+
+// planTrim returns the steps of a round.
+func (s *SQLStore) planTrim(now time.Time) []trimStep {
+	var steps []trimStep
+	groups := map[jobKey]bool{}
+	for key, rows := range s.jobs {
+		groups[jobKey{namespace: key.namespace, group: key.group}] = true
+		if s.o.RowsPerJob < 0 || rows.since == 0 || rows.since < checkRows && now.Sub(rows.checked) < checkEvery {
+			continue
+		}
+		rows.since, rows.checked = 0, now
+		for _, table := range []string{"rota_run", "rota_fire_part"} {
+			steps = append(steps, trimStep{
+				table: table, index: "PRIMARY", equal: []string{"namespace", "grp", "job"}, args: []any{key.namespace, key.group, key.job},
+				column: "fire", keep: s.o.RowsPerJob,
+			})
+		}
+	}
+	if s.o.Retention < 0 {
+		return steps
+	}
+	oldest := s.dialect.timeArgument(now.Add(-s.o.Retention))
+	for g := range groups {
+		steps = append(steps, trimStep{
+			table: "rota_fire_part", index: "rota_fire_part_age", equal: []string{"namespace", "grp"}, args: []any{g.namespace, g.group},
+			column: "fire", before: oldest,
+		})
+		for _, failure := range []bool{false, true} {
+			steps = append(steps, trimStep{
+				table: "rota_run", index: "rota_run_failure", equal: []string{"namespace", "grp", "failure"}, args: []any{g.namespace, g.group, failure},
+				column: "ended_at", before: oldest,
+			})
+		}
+	}
+	return steps
+}
+
+// delete deletes up to deleteMost rows of a step, and returns their number.
+func (s *SQLStore) delete(ctx context.Context, step *trimStep) (int64, error) {
+	if step.before == nil {
+		keep, ok, err := s.oldestToKeep(ctx, step)
+		if err != nil || !ok {
+			return 0, err
+		}
+		step.before = keep
+	}
+	args := append(step.args[:len(step.args):len(step.args)], step.before, deleteMost)
+	result, err := s.db.ExecContext(ctx, s.dialect.deleteStatement(step), args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// oldestToKeep returns the time of the last row that is within the limit of a step.
+func (s *SQLStore) oldestToKeep(ctx context.Context, step *trimStep) (any, bool, error) {
+	text := "SELECT " + step.column + step.from(s.dialect) + " ORDER BY " + step.column + " DESC LIMIT 1 OFFSET ?"
+	args := append(step.args[:len(step.args):len(step.args)], step.keep-1)
+	times, err := queryRows(ctx, s, text, args, func(d Dialect, rows *sql.Rows) (t time.Time, err error) {
+		err = rows.Scan(timeColumn{d, &t})
+		return t, err
+	})
+	if err != nil || len(times) == 0 {
+		return nil, false, err
+	}
+	return s.dialect.timeArgument(times[0]), true, nil
+}
+
+// from returns the table and the condition on the first columns of the index.
+func (t *trimStep) from(d Dialect) string {
+	hint := ""
+	if d == MySQL { // whose estimates after deletions often favour another index and a sort of the table
+		hint = " FORCE INDEX (" + t.index + ")"
+	}
+	return " FROM " + t.table + hint + " WHERE " + strings.Join(t.equal, " = ? AND ") + " = ?"
+}
+
+// deleteStatement returns the statement that deletes the first rows in the order of the index. Its last argument is
+// their number.
+func (d Dialect) deleteStatement(step *trimStep) string {
+	first := func(columns string) string {
+		return "SELECT " + columns + step.from(d) + " AND " + step.column + " < ? ORDER BY " + step.column + " LIMIT ?"
+	}
+	switch d {
+	case MySQL: // has no addresses of rows, and no hints for a simple DELETE
+		key := primaryKeys[step.table]
+		var equal []string
+		for _, column := range key {
+			equal = append(equal, "t."+column+" = old."+column)
+		}
+		return "DELETE t FROM (" + first(strings.Join(key, ", ")) + ") AS old STRAIGHT_JOIN " + step.table + " AS t FORCE INDEX (PRIMARY) ON " + strings.Join(equal, " AND ")
+	case Postgres:
+		// An array makes it a scan of row addresses; a subquery may become a scan of the table.
+		return d.statement("DELETE FROM " + step.table + " WHERE ctid = ANY (ARRAY(" + first("ctid") + "))")
+	}
+	return "DELETE FROM " + step.table + " WHERE rowid IN (" + first("rowid") + ")"
+}
+
+// primaryKeys are the primary keys of the tables.
+var primaryKeys = map[string][]string{
+	"rota_run":       {"namespace", "grp", "job", "fire", "run_id", "instance"},
+	"rota_fire_part": {"namespace", "grp", "job", "fire", "trigger_no", "instance", "part"},
+}
