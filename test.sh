@@ -11,8 +11,8 @@ if one fails. It ends with a table of how each backend did in the conformance su
 about 15 minutes on two cores.
 
 It needs Go and a C compiler (for the race detector). It fetches everything else into caches:
-etcd is built, ZooKeeper, Quartz and Java are the system's or come from apt-get, which only downloads
-them: nothing is installed and no privileges are needed.
+etcd is built; ZooKeeper, Quartz, Java, PostgreSQL and MariaDB are the system's or come from
+apt-get, which only downloads them: nothing is installed and no privileges are needed.
 
   --quick   only what needs no server, without the longest tests: the registry in memory, the
             decisions, the loops, the executor, the suite. Under 90 seconds on two cores, if go

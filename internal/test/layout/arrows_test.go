@@ -24,6 +24,7 @@ var reach = []struct {
 	{"coordinator/...", []string{"registry", "coordinator/...", "internal/parallel", "internal/record", "internal/shardset"}},
 	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/record", "internal/shardset", "github.com/robfig/cron/v3"}},
 	{"handler", []string{"executor", "github.com/robfig/cron/v3"}},
+	{"history/sqltest", nil},
 	{"history", []string{"executor"}},
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package sqltest
+
+import "syscall"
+
+func asOtherUser() *syscall.SysProcAttr { return nil }
