@@ -34,7 +34,7 @@ const (
 
 // Run describes a run that has ended. Its key is Namespace, Group, Job, Fire, ID and Instance.
 type Run struct {
-	// Namespace and Group are those of the fleet. A Recorder sets them if both are empty.
+	// Namespace and Group are those of the fleet. A Recorder sets those that are empty.
 	Namespace string `json:"namespace"`
 	Group     string `json:"group"`
 	// ID is executor.Run.ID.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/rota-dev/rota/executor"
 )
 
 // ErrNotWritten is returned by Recorder.Shutdown if records are lost because the sink did not store them in time.
@@ -15,13 +18,18 @@ var ErrNotWritten = errors.New("history: records not written")
 
 // Options are the settings of a Recorder. The zero value of each field is a default.
 type Options struct {
-	// Namespace and Group are those of the fleet, for runs that name neither. An empty Group means "default".
+	// Namespace and Group are those of the fleet, for runs and fires that do not name them. An empty Group means "default".
 	Namespace, Group string
+	// Instance is the name of this process, for skipped fires, whose events do not name one.
+	Instance string
 	// Keep is which runs have a record of their own. The default is KeepNotable.
 	Keep Keep
 	// Queue is how many records wait while the sink is slow or fails. Zero means 10,000. Each takes about 1 KiB, at
 	// most 6 KiB.
 	Queue int
+	// Annotate completes the record of a run that Observer observes, such as with its TraceID. Nil means that the record
+	// is complete. It is called by the goroutine of the callbacks, and delays no run.
+	Annotate func(e executor.RunEnded, r *Run)
 	// Logger receives failures of the sink and counts of dropped records. Nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -35,7 +43,7 @@ const (
 	// writeTimeout bounds a call of Sink.Write, after which the batch is written again.
 	writeTimeout = 15 * time.Second
 	// After a failure the pause begins at firstPause, and doubles up to longestPause.
-	firstPause, longestPause = 100 * time.Millisecond, 10 * time.Second
+	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second
 	// shrink is the factor by which a batch shrinks after a failure and grows after a success, in order to find a
 	// record that the sink refuses.
 	shrink = 4
@@ -47,7 +55,7 @@ const (
 	trimEvery, trimPause = 10 * time.Minute, 50 * time.Millisecond
 )
 
-// Dropped counts what was not stored.
+// Dropped counts records that were not stored.
 type Dropped struct {
 	// Folded counts records of successful runs that were dropped. Their fires count the runs.
 	Folded int64
@@ -118,9 +126,7 @@ func New(sink Sink, o Options) *Recorder {
 // Add records a run that has ended. It does not block, may be called at the same time from several goroutines, and
 // keeps no reference to the caller's memory but the texts. After Shutdown it counts the run as dropped.
 func (r *Recorder) Add(run Run) {
-	if run.Namespace == "" && run.Group == "" {
-		run.Namespace, run.Group = r.o.Namespace, r.o.Group
-	}
+	run.Namespace, run.Group = cmp.Or(run.Namespace, r.o.Namespace), cmp.Or(run.Group, r.o.Group)
 	if run.Ended.IsZero() {
 		run.Ended = time.Now()
 	}
@@ -134,9 +140,7 @@ func (r *Recorder) Add(run Run) {
 // AddSkipped records that shards of a fire were skipped: Skipped is their number, and only it and the key count. Like
 // Add it does not block.
 func (r *Recorder) AddSkipped(f Fire) {
-	if f.Namespace == "" && f.Group == "" {
-		f.Namespace, f.Group = r.o.Namespace, r.o.Group
-	}
+	f.Namespace, f.Group = cmp.Or(f.Namespace, r.o.Namespace), cmp.Or(f.Group, r.o.Group)
 	f = Fire{
 		Namespace: f.Namespace, Group: f.Group, Job: f.Job, Fire: f.Fire, Trigger: f.Trigger, Instance: f.Instance,
 		Shards: f.Shards, Skipped: f.Skipped,

@@ -1,0 +1,76 @@
+package history
+
+import (
+	"errors"
+	"time"
+
+	"github.com/rota-dev/rota/executor"
+)
+
+// Observer returns the callbacks by which the Recorder records the runs of an executor: set it as
+// executor.Options.Observer, or pass it to Executor.Observe. Several executors of one namespace and group may have it.
+// Shut down the Recorder after the executor.
+//
+// The instance that leads the group also records the runs that were lost with other instances.
+func (r *Recorder) Observer() executor.Observer {
+	return executor.Observer{
+		RunEnded: func(e executor.RunEnded) {
+			run := newRun(e)
+			if r.o.Annotate != nil {
+				r.o.Annotate(e, &run)
+			}
+			r.Add(run)
+		},
+		RunLost:      func(e executor.RunLost) { r.Add(newLostRun(e)) },
+		FiresSkipped: func(e executor.FiresSkipped) { r.AddSkipped(newSkippedFire(e, r.o.Instance)) },
+	}
+}
+
+// newRun returns the record of a run. The exit code and output are those of an error with methods for them, such as
+// *exec.ExitError.
+func newRun(e executor.RunEnded) Run {
+	run := runOfInfo(e.Run)
+	run.Reason, run.Fence, run.Shards = e.Run.Reason.String(), e.Run.Fence, e.Run.Shards
+	run.Started, run.Ended, run.Outcome = e.Started, e.Ended, Outcome(e.Outcome.String())
+	if e.Err == nil {
+		return run
+	}
+	run.Error = e.Err.Error()
+	var exit interface{ ExitCode() int }
+	if errors.As(e.Err, &exit) {
+		code := exit.ExitCode()
+		run.ExitCode = &code
+	}
+	var output interface{ OutputTail() string }
+	var panicked *executor.PanicError
+	switch {
+	case errors.As(e.Err, &output):
+		run.Output = output.OutputTail()
+	case errors.As(e.Err, &panicked):
+		run.Output = cleanHead(string(panicked.Stack), MaxOutput)
+	}
+	return run
+}
+
+// newLostRun returns the record of a run that crashed with its instance.
+func newLostRun(e executor.RunLost) Run {
+	run := runOfInfo(e.Run)
+	run.Ended, run.Outcome, run.Error = e.At, Lost, "the session of the instance ended before the run"
+	if e.Rerun {
+		run.Error += "; the run is made again"
+	}
+	return run
+}
+
+func runOfInfo(i executor.RunInfo) Run {
+	return Run{Namespace: i.Namespace, ID: i.ID, Job: i.Job, Fire: i.FireTime, Trigger: i.Trigger, Shard: i.Shard, Attempt: i.Attempt, Instance: i.Instance}
+}
+
+// newSkippedFire returns a record of skipped fires. It is that of the last one, since the event does not list them.
+func newSkippedFire(e executor.FiresSkipped, instance string) Fire {
+	at := e.Through
+	if at.IsZero() {
+		at = e.At.Truncate(time.Second)
+	}
+	return Fire{Job: e.Job, Fire: at, Instance: instance, Skipped: int64(e.Count) * int64(len(e.Shards))}
+}

@@ -1,0 +1,128 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/rotatest"
+)
+
+// Recorded by one instance of two: runs that succeed, fail and panic, one that is lost in a crash and
+// made again.
+func TestObserver_RecordsAFleet(t *testing.T) {
+	rotatest.Run(t, func(f *rotatest.Fleet) {
+		ring := NewRing(1000)
+		annotate := func(e executor.RunEnded, r *Run) { r.TraceID = "trace of " + e.Run.Key }
+		rec := New(ring, Options{Namespace: rotatest.Namespace, Instance: "a", Keep: KeepAll, Annotate: annotate})
+		f.T().Cleanup(func() { shutDown(t, rec) })
+		job := executor.Job{Name: "settle", Schedule: executor.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
+			switch {
+			case r.Attempt > 1:
+				return nil
+			case r.Instance == "b":
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			time.Sleep(time.Duration(1+r.Shard) * time.Second)
+			return nil
+		})}
+		f.Options.Observer = rec.Observer()
+		f.Start("a", job, executor.Job{Name: "bad", Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
+			return fmt.Errorf("settle: %w", exec.Command("sh", "-c", "exit 3").Run())
+		})}, executor.Job{Name: "loud", Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { panic("at once") })})
+		f.Settle()
+		fire := f.NextFire("settle")
+		f.SleepUntil(fire.Add(10 * time.Second))
+		f.Trigger("bad", executor.Trigger{})
+		f.Trigger("loud", executor.Trigger{})
+		f.Options.Observer = executor.Observer{} // a process that crashes records nothing
+		f.Start("b", job)
+		f.Settle()
+		second := f.NextFire("settle")
+		f.SleepUntil(second.Add(10 * time.Second))
+		f.Crash("b")
+		f.SleepUntil(second.Add(50 * time.Second))
+
+		reader := ring.Reader(rotatest.Namespace, "")
+		fires, err := reader.Fires(t.Context(), FiresQuery{Job: "settle", Since: fire})
+		require.NoError(t, err)
+		require.Len(t, fires, 2)
+		require.Equal(t, Fire{
+			Namespace: rotatest.Namespace, Group: "default", Job: "settle", Fire: fire.UTC(), Shards: 2, OK: 2, FirstStart: fire.UTC(), LastEnd: fire.UTC().Add(2 * time.Second),
+			MaxDuration: 2 * time.Second, SumDuration: 3 * time.Second,
+		}, fires[1])
+		require.EqualValues(t, 2, fires[0].OK)
+		require.EqualValues(t, 1, fires[0].Lost)
+		require.EqualValues(t, 1, fires[0].Retried)
+
+		runs, err := reader.Runs(t.Context(), "settle", second, 0)
+		require.NoError(t, err)
+		var lost *Run
+		for i := range runs {
+			if runs[i].Outcome == Lost {
+				lost = &runs[i]
+			}
+		}
+		require.NotNil(t, lost)
+		require.Equal(t, "b", lost.Instance)
+		require.Equal(t, "the session of the instance ended before the run; the run is made again", lost.Error)
+
+		bad, err := reader.Last(t.Context(), "bad")
+		require.NoError(t, err)
+		require.Len(t, bad, 1)
+		require.Equal(t, Failed, bad[0].Outcome)
+		require.Equal(t, "settle: exit status 3", bad[0].Error)
+		require.Equal(t, 3, *bad[0].ExitCode)
+		require.Equal(t, "trace of bad/0/#1", bad[0].TraceID)
+		require.Equal(t, "triggered", bad[0].Reason)
+		require.EqualValues(t, 1, bad[0].Trigger)
+		loud, err := reader.Last(t.Context(), "loud")
+		require.NoError(t, err)
+		require.Equal(t, Panicked, loud[0].Outcome)
+		require.Contains(t, loud[0].Output, "goroutine ")
+	})
+}
+
+func TestObserver_RecordsSkippedFires(t *testing.T) {
+	rec := New(NewRing(10), Options{Namespace: "billing", Instance: "a"})
+	ring := rec.sink.(*Ring)
+	at := start.Add(time.Minute)
+	rec.Observer().FiresSkipped(executor.FiresSkipped{Job: "settle", Shards: []int{1, 2, 5}, Count: 4, Through: at, At: at.Add(time.Second)})
+	shutDown(t, rec)
+	fires, err := ring.Reader("billing", "").Fires(t.Context(), FiresQuery{Job: "settle", ByInstance: true})
+	require.NoError(t, err)
+	require.Equal(t, []Fire{{Namespace: "billing", Group: "default", Job: "settle", Fire: at, Instance: "a", Skipped: 12}}, fires)
+}
+
+// exitError is an error as handler.Command returns it.
+type exitError struct{}
+
+func (exitError) Error() string      { return "exit status 4" }
+func (exitError) ExitCode() int      { return 4 }
+func (exitError) OutputTail() string { return strings.Repeat("x", 9000) + "end" }
+
+func TestNewRun_TakesExitCodeAndOutputOfTheError(t *testing.T) {
+	run := newRun(executor.RunEnded{Run: executor.RunInfo{Job: "settle", Fence: 7}, Outcome: executor.Failed, Err: errors.Join(errAway, exitError{})}).normalize()
+	require.Equal(t, 4, *run.ExitCode)
+	require.Len(t, run.Output, MaxOutput)
+	require.True(t, strings.HasSuffix(run.Output, "end"))
+	require.EqualValues(t, 7, run.Fence)
+}
+
+func TestOutcomes_AreThoseOfTheExecutor(t *testing.T) {
+	for public, want := range map[executor.Outcome]Outcome{
+		executor.Succeeded: Succeeded, executor.Failed: Failed, executor.TimedOut: TimedOut, executor.Panicked: Panicked,
+		executor.HandedBack: HandedBack, executor.LostSession: LostSession, executor.Abandoned: Abandoned,
+	} {
+		require.Equal(t, want, newRun(executor.RunEnded{Outcome: public}).Outcome)
+	}
+	require.True(t, Outcome("of a later version").IsFailure())
+}
