@@ -26,6 +26,8 @@ type (
 	RetryError = claimer.RetryError
 	// Program computes which fires of a shard are due under one definition of a job.
 	Program = due.Program
+	// EndCounter is a Program whose fires count from the ends of runs.
+	EndCounter = due.EndCounter
 	// Due is what a Program returns.
 	Due = due.Due
 	// Events holds the hooks that a Member reports its events to.

@@ -61,7 +61,7 @@ func definitionOf(j Job) definition {
 		OnCrash:     j.OnCrash,
 		OnMisfire:   j.OnMisfire,
 		MaxAttempts: orDefault(j.MaxAttempts, defaultMaxAttempts),
-		Retry:       retryFieldOf(j.Retry),
+		Retry:       retryFieldOf(j.retry()),
 		OnOverlap:   j.OnOverlap,
 		Tracking:    j.Tracking,
 		StartPaused: j.StartPaused,
@@ -161,12 +161,16 @@ func (d definition) problems() []problem {
 	report("OnMisfire", d.OnMisfire.check())
 	report("CatchupWindow", checkNotNegative(time.Duration(d.CatchupWindow)))
 	report("OnOverlap", d.OnOverlap.check())
+	if d.OnOverlap == CancelRunning && d.OnMisfire > 0 {
+		report("OnOverlap", fmt.Errorf("cancels running, which does not go with the misfire policy %q", d.OnMisfire))
+	}
 	report("MaxAttempts", checkNotNegative(d.MaxAttempts))
 	for _, err := range record.CheckLabels(d.RunOn, record.MaxRunOn) {
 		report("RunOn", err)
 	}
 	report("Retry", d.Retry.check())
 	report("Tracking", d.Tracking.check())
+	all = append(all, d.checkEndCounter()...)
 	if d.Tracking == TrackClaims && d.Retry != (retryField{}) {
 		report("Retry", errors.New("needs TrackRuns: with TrackClaims, ends are not recorded"))
 	}

@@ -172,7 +172,7 @@ func TestDecodeDefinition_Refuses(t *testing.T) {
 		assert.Contains(t, d.extra, "Shards")
 	})
 	t.Run("words of a later version", func(t *testing.T) {
-		for name, word := range map[string]string{"schedule": "always", "on_crash": "ask first", "on_misfire": "run hourly"} {
+		for name, word := range map[string]string{"schedule": "whenever", "on_crash": "ask first", "on_misfire": "run hourly"} {
 			changed := maps.Clone(valid)
 			changed[name] = word
 			_, err := decodeDefinition(marshal(t, changed))

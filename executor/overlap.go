@@ -22,7 +22,8 @@ const (
 	// end is recorded. If the shard moves or its instance crashes before, OnMisfire decides.
 	SkipOverlapping
 	// CancelRunning ends the context of the run with ErrOverlap. The fire runs when the handler has
-	// returned. A run that returns an error then counts as failed, and is not retried.
+	// returned. A run that returns an error then counts as failed, and is not retried. OnMisfire must
+	// not be RunAll, whose fires would cancel each other.
 	CancelRunning
 )
 

@@ -100,6 +100,12 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
+func TestOverlap_IsChecked(t *testing.T) {
+	err := registerJob(t, executor.Job{Name: "job", Handler: takes(0), OnOverlap: executor.CancelRunning, OnMisfire: executor.RunAll(3)})
+	assert.ErrorContains(t, err, `OnOverlap: cancels running, which does not go with the misfire policy "run all 3"`)
+	assert.ErrorContains(t, registerJob(t, executor.Job{Name: "job", Handler: takes(0), OnOverlap: 7}), "OnOverlap: unknown overlap policy 7")
+}
+
 func TestCatchupWindow(t *testing.T) {
 	bubble(t, "skips and counts fires that were due for longer", func(t *testing.T, f *fleet) {
 		var skipped []executor.FiresSkipped

@@ -99,9 +99,17 @@ func (f retryField) delay(key string, retries int) time.Duration {
 	return min(time.Duration(d*(1+step*f.Jitter)), coordinator.MaxRetryDelay)
 }
 
+// retry returns the retry policy of j. Daemons that fail are begun again by default.
+func (j Job) retry() Retry {
+	if j.Retry == (Retry{}) && j.Schedule.isAlways() {
+		return Retry{Max: -1}
+	}
+	return j.Retry
+}
+
 // retryError returns the error to report for a run with context ctx that ended with err: a
 // *coordinator.RetryError if the run is to be retried.
-func (p *program) retryError(ctx context.Context, r *Run, err error) error {
+func (p *program) retryError(ctx context.Context, r *Run, took time.Duration, err error) error {
 	switch {
 	case err == nil, p.Tracking != TrackRuns, p.Retry.Max == 0, p.Retry.Max > 0 && r.Retries >= p.Retry.Max:
 		return err
@@ -112,7 +120,11 @@ func (p *program) retryError(ctx context.Context, r *Run, err error) error {
 	if errors.As(err, &permanent) {
 		return err
 	}
-	delay := p.Retry.delay(r.Key, r.Retries)
+	retries := r.Retries
+	if p.Schedule.isAlways() && took >= time.Duration(p.Retry.MaxInterval) {
+		retries = 0 // a daemon that has run for long is as good as new
+	}
+	delay := p.Retry.delay(r.Key, retries)
 	var after *RetryAfterError
 	if errors.As(err, &after) {
 		delay = max(delay, after.After)

@@ -175,12 +175,19 @@ func parseKind(words []string) (Schedule, error) {
 		case "every":
 			d, err := time.ParseDuration(rest)
 			return Every(d), err
+		case "fixed":
+			d, err := time.ParseDuration(strings.TrimPrefix(rest, "delay "))
+			return FixedDelay(d), err
+		case alwaysText:
+			if rest == "" {
+				return Always(), nil
+			}
 		case "at":
 			instants, err := parseInstants(rest)
 			return At(instants...), err
 		}
 	}
-	return Schedule{}, &unknownError{`begins with none of "cron", "quartz", "every", "at" and "` + triggerText + `"`}
+	return Schedule{}, &unknownError{`begins with none of "cron", "quartz", "every", "fixed delay", "always", "at" and "` + triggerText + `"`}
 }
 
 func (s Schedule) parseModifier(m modifier) (Schedule, error) {
@@ -251,6 +258,10 @@ func (s Schedule) newTimetable(words []string, all modifiers) (timetable, error)
 		return sharedCrontab(&quartzTables, rest, all, newQuartz)
 	case "every":
 		return newInterval(rest)
+	case "fixed":
+		return newDelay(rest)
+	case alwaysText:
+		return delay(alwaysDelay), nil
 	case "at":
 		return newInstants(rest)
 	}

@@ -76,6 +76,9 @@ func checkSpread(kind []string, all modifiers) error {
 	case d < minSpread || d > maxSpread:
 		return fmt.Errorf("the spread is not from %s to %s", durationText(minSpread), durationText(maxSpread))
 	}
+	if kind[0] == "fixed" || kind[0] == alwaysText {
+		return errors.New("runs that count from the ends of runs cannot be spread")
+	}
 	if kind[0] == "every" {
 		if interval, err := time.ParseDuration(strings.Join(kind[1:], " ")); err == nil && interval < d {
 			return errors.New("the spread is longer than the interval")

@@ -54,6 +54,9 @@ func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 	o := decideDue(p.times, RunOnce, last, until, now) // a policy that settles all due fires at once
 	if !o.fire.IsZero() {
 		o.skipped++
+		if p.CountsEnds() {
+			o.through, o.next = now, p.times.next(now)
+		}
 	}
 	return coordinator.Due{Skipped: o.skipped, Through: o.through, Wake: o.next}
 }
@@ -119,6 +122,9 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, signa
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	signal.setCancel(end)
+	if p.Schedule.isAlways() {
+		defer signal.endOnYield(ctx)()
+	}
 	if p.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(p.Timeout), ErrTimeout)
@@ -144,7 +150,8 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, signa
 		e.runs.logEnd(r, time.Since(began), how, err)
 		e.observeEnded(ctx, r, began, how, err)
 	}()
-	return p.retryError(ctx, r, handBackError(ctx, callHandler(ctx, job.Handler, r)))
+	err = p.yieldError(ctx, signal, handBackError(ctx, callHandler(ctx, job.Handler, r)))
+	return p.retryError(ctx, r, time.Since(began), err)
 }
 
 // handBackError returns the result to report for a handler that returned err. It wraps

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/rota-dev/rota/coordinator"
@@ -22,6 +23,8 @@ type yieldSignal struct {
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // of the run's context; nil before it has one
 	ended  error                   // the cause with which the context is to end, or has ended
+
+	replaced bool // the run belongs to an epoch that has ended
 }
 
 // yieldSignals are the signals of all claimed runs that have not ended.
@@ -82,6 +85,24 @@ func (y *yieldSignals) askAll() {
 	}
 }
 
+// setReplaced records that the run of a shard belongs to an epoch that has ended.
+func (y *yieldSignals) setReplaced(shard shardOf) {
+	y.mu.Lock()
+	s := y.of[shard]
+	y.mu.Unlock()
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.replaced = true
+	}
+}
+
+func (s *yieldSignal) isReplaced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.replaced
+}
+
 // endContext ends the context of the run, at once or when it gets one.
 func (s *yieldSignal) endContext(cause error) {
 	s.mu.Lock()
@@ -102,11 +123,41 @@ func (s *yieldSignal) setCancel(cancel context.CancelCauseFunc) {
 
 func (s *yieldSignal) ask() { s.once.Do(func() { close(s.asked) }) }
 
+// endOnYield ends the context of the run when it is asked to yield. The caller must call stop at the end of
+// the run.
+func (s *yieldSignal) endOnYield(ctx context.Context) (stop func()) {
+	ctx, stop = context.WithCancel(ctx)
+	go func() { // ends with stop
+		select {
+		case <-s.asked:
+			s.endContext(ErrYield)
+		case <-ctx.Done():
+		}
+	}()
+	return stop
+}
+
+// yieldError returns the error to report for a run that ended with err: a run of Always that was asked to
+// yield is handed back, unless its epoch has ended.
+func (p *program) yieldError(ctx context.Context, s *yieldSignal, err error) error {
+	var panicked *PanicError
+	switch {
+	case !p.Schedule.isAlways() || !errors.Is(context.Cause(ctx), ErrYield) || errors.As(err, &panicked):
+		return err
+	case s.isReplaced():
+		return nil
+	}
+	return fmt.Errorf("%w: %w", coordinator.ErrHandedBack, ErrYield)
+}
+
 // Yield is described in coordinator.Work. Moves wait for handlers, and runs that have begun go on: a
 // handler may return early, and make the rest of its work in another run. Only a due fire can end a run,
 // if the job wants that. A run that waits for its instant of Schedule.Spread is handed back, unless the
 // cause lets the owner claim it again at once.
 func (w work) Yield(job string, shard int, cause error) {
+	if errors.Is(cause, coordinator.ErrNewDefinition) || errors.Is(cause, coordinator.ErrPaused) { // a resume begins another epoch
+		w.yields.setReplaced(shardOf{job, shard})
+	}
 	w.yields.ask(shardOf{job, shard})
 	switch {
 	case errors.Is(cause, coordinator.ErrOverlap):

@@ -77,7 +77,7 @@ func (in *Input) claimFree(out *Decision) {
 	if free.IsZero() {
 		return
 	}
-	watermarks := in.Claims.Watermarks.Fold(in.Plan.Watermarks, free)
+	watermarks := out.Claims.Watermarks.Fold(in.Plan.Watermarks, free)
 	if in.dropsReruns() {
 		watermarks = in.dropReruns(out, watermarks, free)
 	}
@@ -153,12 +153,27 @@ func (in *Input) recordEnds(out *Decision) {
 		g.NotBefore, g.RetryDelay = 0, 0 // the shards of one fire fail together, whenever they began
 		out.Claims.Failures = out.Claims.Failures.With(record.Failure{RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error()})
 	}
+	in.countEnds(out)
 	out.Claims.Running = out.Claims.Running.Without(ended)
 	out.Claims.Counts.Succeeded += uint64(ended.Len() - failed.Len() - handedBack.Len())
 	out.Claims.Counts.Failed += uint64(failed.Minus(retried).Len())
 	out.Claims.Counts.Retried += uint64(retried.Len())
 	out.Claims.Ended = in.Now
 	out.Changed = true
+}
+
+// countEnds raises the watermarks of shards to the ends of their runs, of definitions by which the next fire
+// counts from there. A run that is to be made again has not ended. The shards ran until this commit, so no
+// other member has claimed a fire of them.
+func (in *Input) countEnds(out *Decision) {
+	for _, e := range in.Ended {
+		run, ok := in.Claims.Running.Of(e.Shard)
+		if !ok || e.HandedBack || e.Retry || !due.CountsEnds(in.Programs[run.Epoch]) {
+			continue
+		}
+		at := (min(e.At, in.Now) + 999_999) / 1_000_000 * 1_000_000 // shards that end together share a watermark
+		out.Claims.Watermarks = out.Claims.Watermarks.Raise(shardset.Of(e.Shard), record.Watermark{Epoch: run.Epoch, Fire: at})
+	}
 }
 
 // addRetries puts on record the next attempts at failed runs.

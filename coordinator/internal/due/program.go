@@ -18,6 +18,20 @@ type Program interface {
 	SkipDue(last, until, now time.Time) Due
 }
 
+// EndCounter is a Program whose fires may depend on the end of the shard's last run: the commit that
+// records the end also raises the watermark to its instant, so that Due gets it as last. Definitions
+// with such a Program must track runs.
+type EndCounter interface {
+	Program
+	CountsEnds() bool
+}
+
+// CountsEnds reports whether p is an EndCounter that counts ends.
+func CountsEnds(p Program) bool {
+	c, ok := p.(EndCounter)
+	return ok && c.CountsEnds()
+}
+
 // Due holds the due fires of a shard.
 type Due struct {
 	Fire    time.Time // to be claimed now; zero for none. Never after now

@@ -42,6 +42,7 @@ type scenario struct {
 	brings    int  // how many revisions joining processes bring; zero: revision 1 is stored
 	named     bool
 	lingers   bool
+	fromEnds  bool     // fires count from the ends of runs
 	skips     bool     // fires that come due during a run of their shard are skipped
 	handsBack bool     // draining processes may hand runs back
 	tracking  []string // of each revision in turn; nil: all runs are tracked
@@ -58,6 +59,7 @@ var scenarios = []scenario{
 	{name: "runs fail and are retried", procs: 2, late: 1, shards: 2, faults: faultBudget{failures: 2, crashes: 1, drains: 1, lostReplies: 1}},
 	{name: "runs of triggers fail and are retried", procs: 2, shards: 2, faults: faultBudget{failures: 2, triggers: 1, revisions: 1, crashes: 1}},
 	{name: "overlapping fires are skipped", procs: 2, late: 1, shards: 2, faults: faultBudget{crashes: 1, failures: 1, lostReplies: 1, revisions: 1}, skips: true},
+	{name: "fires count from ends", procs: 2, late: 1, shards: 2, faults: faultBudget{crashes: 1, failures: 1, drains: 1, lostReplies: 1, revisions: 1}, fromEnds: true, handsBack: true},
 	{name: "a store that lags", procs: 3, shards: 2, faults: faultBudget{staleReads: 1, crashes: 2}},
 	{name: "a cold start on a store that lags", procs: 3, shards: 1, faults: faultBudget{staleReads: 1, crashes: 2}, cold: true},
 	{name: "a late member on a store that lags", procs: 2, late: 1, shards: 3, faults: faultBudget{staleReads: 1, crashes: 2}},
@@ -83,7 +85,8 @@ var (
 
 // firstWorld returns the first world of a scenario.
 func (x *explorer) firstWorld(sc scenario) *world {
-	x.named, x.lingers, x.handsBack, x.shards, x.brings, x.tracking, x.skips = sc.named, sc.lingers, sc.handsBack, sc.shards, sc.brings, sc.tracking, sc.skips
+	x.named, x.lingers, x.handsBack, x.shards, x.brings, x.tracking, x.skips, x.fromEnds = sc.named, sc.lingers, sc.handsBack, sc.shards, sc.brings, sc.tracking, sc.skips, sc.fromEnds
+	x.work.fromEnds = sc.fromEnds
 	s := &world{}
 	for i := range sc.procs {
 		s.procs = append(s.procs, process{name: string(rune('a' + i))})

@@ -434,11 +434,25 @@ func (x *explorer) judgeRest(s *world) error {
 			return fmt.Errorf("shard %d: attempt %d at the fire of %v never ended", c.shard, c.attempt, c.fire)
 		}
 	}
+	if x.fromEnds {
+		return x.judgeNothingDue(s, p)
+	}
 	skipped, due := int(x.sumRecords(&s.store).counts.Skipped), x.countFires(s)
 	if first+skipped != due {
 		return fmt.Errorf("%d fires of shards were due, %d were claimed and %d counted as skipped", due, first, skipped)
 	}
 	return s.judgeTriggers()
+}
+
+// judgeNothingDue checks that no fire of the epoch in force is due whose instant counts from the end of a run.
+func (x *explorer) judgeNothingDue(s *world, p *record.Plan) error {
+	sums := x.sumRecords(&s.store)
+	for n := range p.Last().Job().Shards {
+		if d, ok := due.InEpoch(p.Last(), afterEnds{}, sums.watermarks.Of(n), s.clock(), false); ok && d.HasAny() {
+			return fmt.Errorf("shard %d: the fire of %v is due for ever", n, d.Fire)
+		}
+	}
+	return nil
 }
 
 // awaitsRetry reports whether a retry waits for an instant after the last one.

@@ -186,6 +186,7 @@ type explorer struct {
 	named      bool // leaders name successors
 	tracking   []string
 	lingers    bool // handlers may outlive their session
+	fromEnds   bool // fires count from the ends of runs
 	skips      bool // fires that come due during a run of their shard are skipped
 	handsBack  bool // handlers of a draining process may hand their runs back
 }
@@ -207,10 +208,40 @@ func newExplorer() *explorer {
 }
 
 // recordingWork records the runs that a claimer starts.
-type recordingWork struct{ started []claimer.Run }
+type recordingWork struct {
+	started  []claimer.Run
+	fromEnds bool // as in explorer
+}
 
 func (w *recordingWork) Compile(json.RawMessage) (due.Program, error) {
+	if w.fromEnds {
+		return afterEnds{}, nil
+	}
 	return coordtest.Minutely{}, nil
+}
+
+// afterEnds is a program with a fire 40 s after the end of the last run.
+type afterEnds struct{}
+
+func (afterEnds) CountsEnds() bool { return true }
+
+func (afterEnds) Due(last, until, now time.Time) due.Due {
+	fire := last.Add(40 * time.Second)
+	switch {
+	case !until.IsZero() && !fire.Before(until):
+		return due.Due{}
+	case fire.After(now):
+		return due.Due{Wake: fire}
+	}
+	return due.Due{Fire: fire, Through: fire, Wake: fire.Add(40 * time.Second)}
+}
+
+func (p afterEnds) SkipDue(last, until, now time.Time) due.Due {
+	d := p.Due(last, until, now)
+	if !d.Fire.IsZero() {
+		d.Fire, d.Skipped, d.Through = time.Time{}, 1, now
+	}
+	return d
 }
 
 func (w *recordingWork) Start(_ context.Context, r claimer.Run, _ func(error)) {

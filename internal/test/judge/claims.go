@@ -225,7 +225,9 @@ func (o *Judge) judgeByPlan(j *jobState, n int, inc string, r run) {
 	if instantOf(o.now).add(o.maxClockError) < r.Fire {
 		o.addJobViolation(2, j, "shard %d: %s was claimed %v before its time", n, r, (r.Fire - instantOf(o.now)).duration())
 	}
-	if due, err := e.fires(r.Fire-1, r.Fire); err != nil || due != 1 {
+	if e.delay > 0 {
+		o.judgeDelay(j, n, e, r)
+	} else if due, err := e.fires(r.Fire-1, r.Fire); err != nil || due != 1 {
 		o.addJobViolation(2, j, "shard %d: %s was claimed, but the schedule has no such fire (error: %v)", n, r, err)
 	}
 	if !r.Missed {
@@ -235,14 +237,44 @@ func (o *Judge) judgeByPlan(j *jobState, n int, inc string, r run) {
 	}
 }
 
+// judgeDelay judges that a fire follows the end of the shard's last run by the delay of its epoch.
+func (o *Judge) judgeDelay(j *jobState, n int, e *epoch, r run) {
+	o.report.Delays++
+	sh := j.shard(n)
+	ended := e.From - 1
+	if sh.epoch == e.Number {
+		ended = max(ended, sh.watermark)
+	}
+	after := r.Fire.add(-e.delay)
+	if o.endsNow(sh) && after >= ended && after <= instantOf(o.now).add(o.maxClockError+time.Millisecond) {
+		return
+	}
+	if after != ended {
+		o.addJobViolation(2, j, "shard %d: %s was claimed, %v after the last run had ended, but the delay is %v", n, r, (r.Fire - ended).duration(), e.delay)
+	}
+}
+
+// endsNow reports whether the commit records the end of a run of a shard.
+func (o *Judge) endsNow(sh *shardState) bool { return sh.free == instantOf(o.now) }
+
 // judgeWatermarks judges how a claims record raises watermarks: each fire that a watermark passes must be
 // claimed, or skipped by a rule and counted.
 func (o *Judge) judgeWatermarks(j *jobState, inc string, old, rec *claimsRecord, first int) {
 	passed, skipped := 0, rec.Counts.Skipped-old.Counts.Skipped
+	perhaps := 0 // fires of disabled shards that may have been skipped
 	for _, g := range rec.Watermarks {
 		g.Shards.all(func(n int) {
 			sh := j.shard(n)
 			if g.Epoch < sh.epoch || g.Epoch == sh.epoch && g.Fire <= sh.watermark {
+				return
+			}
+			if e := j.epoch(g.Epoch); e != nil && e.delay > 0 && o.endsNow(sh) {
+				if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == 1 && r.Epoch == g.Epoch && r.Fire == g.Fire {
+					passed++
+				} else if j.plan.Disabled.has(n) {
+					perhaps++
+				}
+				sh.epoch, sh.watermark = g.Epoch, g.Fire
 				return
 			}
 			due, err := j.countDue(n, sh.epoch, sh.watermark, g.Epoch, g.Fire)
@@ -272,7 +304,7 @@ func (o *Judge) judgeWatermarks(j *jobState, inc string, old, rec *claimsRecord,
 			sh.epoch, sh.watermark = g.Epoch, g.Fire
 		})
 	}
-	if passed != first+skipped {
+	if passed > first+skipped || passed+perhaps < first+skipped {
 		o.addJobViolation(2, j, "the watermarks of %s passed %d fires, of which it claimed %d and counted %d as skipped", inc, passed, first, skipped)
 	}
 	o.report.Skipped += skipped

@@ -217,7 +217,7 @@ func (o *Judge) judgeEpochs(j *jobState, p *planRecord) {
 			o.report.Epochs++
 		}
 		e.seen, e.life = instantOf(o.now), p.Resets
-		e.every, e.err = e.Def.interval()
+		e.every, e.delay, e.err = e.Def.intervals()
 		j.epochs = append(j.epochs, *e)
 	}
 }

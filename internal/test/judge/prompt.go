@@ -62,7 +62,10 @@ func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, insta
 		if e.Number == gen {
 			last = max(last, after)
 		}
-		fire := (last/instant(e.every) + 1) * instant(e.every)
+		fire := last.add(e.delay)
+		if e.delay == 0 {
+			fire = (last/instant(e.every) + 1) * instant(e.every)
+		}
 		if e.Until == 0 || fire < e.Until {
 			return e, fire, true
 		}

@@ -315,6 +315,7 @@ type epoch struct {
 	seen  instant       // when a plan listed it first
 	grown span          // the end before it was last postponed, and when that happened
 	every time.Duration // between fires
+	delay time.Duration // from the end of a run to the next fire of its shard; 0: fires are apart by every
 	err   error         // set if the schedule is not one that is simulated
 }
 
@@ -353,13 +354,19 @@ func (d *definition) acceptsLabels(m *memberRecord) bool {
 // endsUntracked reports whether ends of runs are recorded late: with the next claim, or when they are waited for.
 func (d *definition) endsUntracked() bool { return d.Tracking == "claims" }
 
-// interval returns the interval of the schedule "every D", the only kind that is simulated.
-func (d *definition) interval() (time.Duration, error) {
+// intervals returns the interval of the schedule "every D" or the delay of "fixed delay D", the only kinds that
+// are simulated.
+func (d *definition) intervals() (every, delay time.Duration, err error) {
+	if text, ok := strings.CutPrefix(d.Schedule, "fixed delay "); ok {
+		delay, err = time.ParseDuration(text)
+		return 0, delay, err
+	}
 	text, ok := strings.CutPrefix(d.Schedule, "every ")
 	if !ok {
-		return 0, fmt.Errorf("schedule %q is not simulated", d.Schedule)
+		return 0, 0, fmt.Errorf("schedule %q is not simulated", d.Schedule)
 	}
-	return time.ParseDuration(text)
+	every, err = time.ParseDuration(text)
+	return every, 0, err
 }
 
 // limit returns n of the misfire policy "run all n", 1 for the others.
@@ -381,8 +388,11 @@ func (e *epoch) fires(after, through instant) (int, error) {
 	if e.Until != 0 {
 		through = min(through, e.Until-1)
 	}
-	if through <= after {
+	if through <= after || e.delay > 0 && after.add(e.delay) > through {
 		return 0, nil
+	}
+	if e.delay > 0 {
+		return 1, nil
 	}
 	return int(through/instant(e.every) - after/instant(e.every)), nil // both are after the Unix epoch
 }

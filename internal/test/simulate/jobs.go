@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"time"
@@ -23,6 +24,7 @@ type jobSpec struct {
 	retry    executor.Retry    // unless the job tracks claims
 	overlap  executor.OverlapPolicy
 	window   time.Duration // for catching up
+	delay    time.Duration // of fixed delay; 0: the job fires every
 }
 
 // specs returns the jobs of a fleet: they have all misfire policies, and some make no re-runs.
@@ -46,9 +48,15 @@ func specs(c Config) []*jobSpec {
 		}
 		if c.Policies {
 			s.overlap = []executor.OverlapPolicy{executor.WaitForRun, executor.SkipOverlapping, executor.CancelRunning}[(uint64(i)+c.Seed)%3]
+			if s.overlap == executor.CancelRunning && s.misfire > 0 {
+				s.overlap = executor.WaitForRun
+			}
 			if (uint64(i)+c.Seed)%4 == 0 {
 				s.window = 30 * time.Second
 			}
+		}
+		if c.Policies && i == 2 && c.Seed%3 == 0 {
+			s.delay = c.Every / 4
 		}
 		if c.Levels && (uint64(i)+c.Seed)%3 == 0 {
 			s.tracking = executor.TrackClaims
@@ -67,6 +75,12 @@ func (s *jobSpec) withHandlerOf(p *process) executor.Job {
 	retry := s.retry
 	if s.tracking == executor.TrackClaims {
 		retry = executor.Retry{}
+	}
+	if s.delay > 0 {
+		return executor.Job{
+			Name: s.name, RunOn: runOn, Schedule: executor.FixedDelay(s.delay), Shards: s.shards, Revision: s.revision,
+			OnCrash: s.crash, Retry: retry, Handler: executor.HandlerFunc(p.handle),
+		}
 	}
 	return executor.Job{
 		Name: s.name, RunOn: runOn, Schedule: executor.Every(s.every), Shards: s.shards, Revision: s.revision,
@@ -132,7 +146,7 @@ func (p *process) handle(ctx context.Context, r *executor.Run) error {
 		return context.Canceled
 	case <-ctx.Done():
 		canceled = time.Now()
-		if c.stubborn > 0 {
+		if c.stubborn > 0 && !errors.Is(context.Cause(ctx), executor.ErrOverlap) { // or fires would wait for it in fleets at rest
 			timer.Reset(c.stubborn)
 			select {
 			case <-timer.C:

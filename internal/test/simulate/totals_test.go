@@ -22,6 +22,7 @@ type totals struct {
 	handedBack      int // runs handed back at a drain
 	overlapping     int // fires skipped as they came due during a run
 	expired         int // fires skipped as they were owed for too long
+	delays          int // claims of fires that count from the end of a run
 	retries         int // failed runs that were put on record to be made again
 	givenUp         int // pending re-runs that were counted as lost after a new definition
 	failovers       int
@@ -45,6 +46,7 @@ func (t *totals) add(r *judge.Report) {
 	t.reruns += r.Reruns
 	t.handedBack += r.HandedBack
 	t.retries += r.Retries
+	t.delays += r.Delays
 	t.overlapping += r.SkippedOverlap
 	t.expired += r.SkippedExpired
 	t.givenUp += r.GivenUp
@@ -85,6 +87,7 @@ func (t *totals) String() string {
 	row(t.reruns, "re-runs")
 	row(t.handedBack, "runs handed back at a drain")
 	row(t.retries, "failed runs retried")
+	row(t.delays, "claims of fires a fixed delay after a run")
 	row(t.overlapping, "fires skipped that came due during a run")
 	row(t.expired, "fires skipped that were owed for longer than the catch-up window")
 	row(t.givenUp, "re-runs counted as lost, since the newest definition wants none")

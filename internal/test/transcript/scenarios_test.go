@@ -101,7 +101,7 @@ func TestScenarios(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			compareScenario(t, func(s *stage) {
 				job := newJob(2, 22*time.Second)
-				job.OnOverlap, job.OnMisfire = overlap, executor.RunAll(10)
+				job.OnOverlap = overlap
 				s.start("a", job)
 				s.start("b", job)
 				s.advance(55 * time.Second)
@@ -118,6 +118,34 @@ func TestScenarios(t *testing.T) {
 			s.advance(65 * time.Second)
 			s.start("b", job)
 			s.advance(75 * time.Second)
+		})
+	})
+	t.Run("shard moves during a fixed delay", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(2, 3*time.Second)
+			job.Schedule = executor.FixedDelay(5 * time.Second)
+			s.start("a", job)
+			s.advance(6 * time.Second)
+			s.start("b", job)
+			s.advance(18 * time.Second)
+			s.shutdown("a")
+			s.advance(33 * time.Second)
+		})
+	})
+	t.Run("daemon is handed over", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(2, time.Hour)
+			job.Schedule = executor.Always()
+			s.start("a", job)
+			s.advance(5 * time.Second)
+			s.start("b", job)
+			s.advance(10 * time.Second)
+			s.shutdown("a")
+			s.advance(15 * time.Second)
+			s.start("a", job)
+			s.advance(20 * time.Second)
+			s.crash("b")
+			s.advance(35 * time.Second)
 		})
 	})
 	t.Run("two crashes in turn", func(t *testing.T) {
