@@ -188,10 +188,12 @@ func (in *Input) addRetries(out *Decision, failed record.RunGroup) {
 // retryTime returns when a retry after a delay may begin. It is rounded up by at most a sixteenth of the
 // delay, so that shards which fail one after the other share few instants, and the record stays small.
 func retryTime(now record.Instant, delay time.Duration) record.Instant {
-	grain := max(delay/16, time.Millisecond)
-	at := int64(now.Add(delay))
-	return record.Instant(at + (int64(grain)-at%int64(grain))%int64(grain))
+	grain, at := int64(retryGrain(delay)), int64(now.Add(delay))
+	return record.Instant(at + (grain-at%grain)%grain)
 }
+
+// retryGrain returns the bound of the rounding of a retry's time.
+func retryGrain(delay time.Duration) time.Duration { return max(delay/16, time.Millisecond) }
 
 // claimForShards claims the next run of each free shard. All of them have watermark m.
 func (in *Input) claimForShards(out *Decision, shards shardset.Set, m record.Watermark) {
@@ -224,7 +226,8 @@ func (in *Input) claimForShards(out *Decision, shards shardset.Set, m record.Wat
 // mustWait reports whether the time of a retry has not come. A retry that a clock beyond the limit put on
 // record does not wait.
 func (in *Input) mustWait(r record.Ref) bool {
-	failed := r.NotBefore.Add(-time.Duration(r.RetryDelay))
+	delay := time.Duration(r.RetryDelay)
+	failed := r.NotBefore.Add(-delay - retryGrain(delay)) // at the earliest
 	return r.NotBefore > in.Now && (in.AllowedSkew == 0 || failed <= in.Now.Add(in.maxLead()))
 }
 

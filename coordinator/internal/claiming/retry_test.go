@@ -77,6 +77,16 @@ func TestClaim_Retries(t *testing.T) {
 		assert.True(t, claimed)
 		assert.Equal(t, 2, ref.Attempt)
 	})
+	t.Run("wait for a long delay, whatever the allowed skew is", func(t *testing.T) {
+		for _, delay := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
+			in := failed(t)
+			in.Now, in.AllowedSkew, in.Ended[0].RetryIn = coordtest.At(1).Add(time.Millisecond), 5*time.Second, delay
+			out := in.Decide()
+			assert.True(t, out.Starts.Shards().IsZero(), delay)
+			require.Len(t, out.Claims.Reruns, 1)
+			assert.GreaterOrEqual(t, out.Claims.Reruns[0].NotBefore, in.Now.Add(delay))
+		}
+	})
 	t.Run("that a wrong clock put on record do not wait for its time", func(t *testing.T) {
 		in := pending(t)
 		in.Claims.Reruns[0].NotBefore = coordtest.At(3600)
