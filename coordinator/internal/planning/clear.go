@@ -23,8 +23,10 @@ func (p *jobPlanner) clearServed() {
 			return
 		}
 		claims := l.claimsOf(p.segment)
-		progress.Watermarks = progress.Watermarks.Fold(claims.Watermarks, p.next.Owners[inc])
-		for _, g := range slices.Concat(claims.Running, due.Unclaimed(claims.Reruns, claims.Watermarks)) {
+		mine := p.next.Owners[inc]
+		progress.Watermarks = progress.Watermarks.Fold(claims.Watermarks, mine)
+		// A record also lists re-runs of shards that have moved; these are in the plan.
+		for _, g := range slices.Concat(claims.Running, due.Unclaimed(claims.Reruns.Within(mine), progress.Watermarks)) {
 			progress.Running = progress.Running.With(g.Shards, g.Ref)
 		}
 		p.clearReruns(inc, l)
