@@ -118,6 +118,12 @@ func (e *ExitError) Error() string {
 	return addExcerpt(text, lastPart(e.last))
 }
 
+// ExitCode returns Code, as that of os/exec does.
+func (e *ExitError) ExitCode() int { return e.Code }
+
+// OutputTail returns Tail. Package history records it.
+func (e *ExitError) OutputTail() string { return e.Tail }
+
 // Check returns all problems of c, joined: templates that are wrong, a program that does not
 // exist, and values out of bounds. Register calls it.
 func (c *Cmd) Check() error {

@@ -146,14 +146,34 @@ type reporter struct {
 // smallJobPrefix begins the names of the small jobs.
 const smallJobPrefix = "small-"
 
+// smallJobs returns the small jobs. A third of them fails at times and is retried, another third fires a
+// second after its last run.
 func (t *reporter) smallJobs() []executor.Job {
 	jobs := make([]executor.Job, t.Small)
 	for i := range jobs {
 		jobs[i] = executor.Job{
 			Name: fmt.Sprintf("%s%04d", smallJobPrefix, i), Schedule: executor.Every(time.Second), Handler: executor.HandlerFunc(t.handle),
 		}
+		switch i % 3 {
+		case 1:
+			jobs[i].Retry = executor.Retry{Max: 2, Initial: 100 * time.Millisecond}
+			jobs[i].Handler = executor.HandlerFunc(t.handleOrFail)
+		case 2:
+			jobs[i].Schedule = executor.FixedDelay(time.Second)
+		}
 	}
 	return jobs
+}
+
+// handleOrFail is handle for a job of which one attempt in eight fails.
+func (t *reporter) handleOrFail(ctx context.Context, r *executor.Run) error {
+	h := fnv.New32a()
+	h.Write([]byte(r.ID))
+	err := t.handle(ctx, r)
+	if err == nil && h.Sum32()>>8%8 == 0 {
+		err = errors.New("one attempt in eight fails")
+	}
+	return err
 }
 
 func (t *reporter) resized(s size) executor.Job {
