@@ -161,9 +161,6 @@ func (d definition) problems() []problem {
 	report("OnMisfire", d.OnMisfire.check())
 	report("CatchupWindow", checkNotNegative(time.Duration(d.CatchupWindow)))
 	report("OnOverlap", d.OnOverlap.check())
-	if d.OnOverlap == CancelRunning && d.OnMisfire > 0 {
-		report("OnOverlap", fmt.Errorf("cancels running, which does not go with the misfire policy %q", d.OnMisfire))
-	}
 	report("MaxAttempts", checkNotNegative(d.MaxAttempts))
 	for _, err := range record.CheckLabels(d.RunOn, record.MaxRunOn) {
 		report("RunOn", err)

@@ -10,20 +10,22 @@ import (
 // OverlapPolicy determines what happens if a fire comes due while a run of its shard lasts. A
 // shard never has two runs at a time.
 //
-// Fires that come due while the shard has no live owner, or waits for a retry, are not
-// overlapping: Job.OnMisfire decides about them.
+// Fires that came due before the run was claimed are not overlapping, for instance while the shard
+// had no live owner: Job.OnMisfire decides about them.
 type OverlapPolicy int
 
 const (
 	// WaitForRun has the fire wait until the run has ended. Then Job.OnMisfire decides: RunOnce runs
 	// the latest of the fires that came due meanwhile, RunAll all of them. It is the zero value.
 	WaitForRun OverlapPolicy = iota
-	// SkipOverlapping skips the fires that come due while the run lasts, and counts them, when its
-	// end is recorded. If the shard moves or its instance crashes before, OnMisfire decides.
+	// SkipOverlapping skips the fires that come due while the run and its retries last, and counts
+	// them, when the end of the last attempt is recorded. OnMisfire decides about them if the shard
+	// moves, the job is paused or the instance crashes before, or if older fires are still due.
 	SkipOverlapping
 	// CancelRunning ends the context of the run with ErrOverlap. The fire runs when the handler has
-	// returned. A run that returns an error then counts as failed, and is not retried. OnMisfire must
-	// not be RunAll, whose fires would cancel each other.
+	// returned. A run that returns an error then counts as failed, and is not retried, nor is a run
+	// whose handler has not been called by then, as it waited for a worker or its instant of
+	// Schedule.Spread: the handler is not called.
 	CancelRunning
 )
 

@@ -101,9 +101,85 @@ func TestOverlap(t *testing.T) {
 }
 
 func TestOverlap_IsChecked(t *testing.T) {
-	err := registerJob(t, executor.Job{Name: "job", Handler: takes(0), OnOverlap: executor.CancelRunning, OnMisfire: executor.RunAll(3)})
-	assert.ErrorContains(t, err, `OnOverlap: cancels running, which does not go with the misfire policy "run all 3"`)
 	assert.ErrorContains(t, registerJob(t, executor.Job{Name: "job", Handler: takes(0), OnOverlap: 7}), "OnOverlap: unknown overlap policy 7")
+}
+
+// TestOverlap_OfOlderFires tests fires that were due before a run was claimed: they overlap with nothing.
+func TestOverlap_OfOlderFires(t *testing.T) {
+	// run runs a job that fires each second, and acts at 3.4 s. Its runs of 3 s take 0.3 s and others 0.1 s; those of shard 1 take other. It
+	// returns the fires that shard 0 ran until 10 s, in seconds, and the causes with which contexts of its runs ended.
+	run := func(t *testing.T, f *fleet, other time.Duration, change func(*executor.Job), act func(e *executor.Executor)) (ran []int, causes []error) {
+		t.Helper()
+		handle := func(ctx context.Context, r *executor.Run) error {
+			if r.Shard == 1 {
+				time.Sleep(other) // its end has the owner decide while shard 0 runs
+				return nil
+			}
+			n := int(r.FireTime.Sub(minute(0)) / time.Second)
+			ran = append(ran, n)
+			length := 100 * time.Millisecond
+			if n == 3 {
+				length = 300 * time.Millisecond
+			}
+			select {
+			case <-time.After(length):
+			case <-ctx.Done():
+				causes = append(causes, context.Cause(ctx))
+			}
+			if n == 4 && r.Attempt == 1 && r.Trigger == 0 {
+				return errors.New("out of order")
+			}
+			return nil
+		}
+		e := f.executor("a", executor.Options{}, 2, handle)
+		job := f.job(2, handle)
+		job.Schedule = executor.Every(time.Second)
+		change(&job)
+		require.NoError(t, e.Register(job))
+		require.NoError(t, e.Start(t.Context()))
+		time.Sleep(time.Until(minute(0).Add(3400 * time.Millisecond)))
+		act(e)
+		time.Sleep(time.Until(minute(0).Add(9500 * time.Millisecond)))
+		synctest.Wait()
+		return ran, causes
+	}
+	trigger := func(t *testing.T, after time.Duration) func(*executor.Executor) {
+		return func(e *executor.Executor) {
+			time.Sleep(after)
+			_, err := e.Trigger(t.Context(), "job", executor.Trigger{})
+			require.NoError(t, err)
+		}
+	}
+	bubble(t, "cancels no run of a trigger before the next fire is due", func(t *testing.T, f *fleet) {
+		ran, causes := run(t, f, 50*time.Millisecond, func(j *executor.Job) { j.OnOverlap = executor.CancelRunning }, trigger(t, 0))
+		assert.Equal(t, []int{1, 2, 3, 3, 4, 5, 6, 7, 8, 9}, ran)
+		assert.Empty(t, causes)
+	})
+	bubble(t, "cancels a run of a trigger when the next fire is due", func(t *testing.T, f *fleet) {
+		ran, causes := run(t, f, 50*time.Millisecond, func(j *executor.Job) { j.OnOverlap = executor.CancelRunning }, trigger(t, 400*time.Millisecond))
+		assert.Equal(t, []int{1, 2, 3, 3, 4, 5, 6, 7, 8, 9}, ran)
+		assert.Equal(t, []error{executor.ErrOverlap}, causes)
+	})
+	bubble(t, "cancels no retry before the next fire is due", func(t *testing.T, f *fleet) {
+		ran, causes := run(t, f, 300*time.Millisecond, func(j *executor.Job) {
+			j.OnOverlap, j.Retry = executor.CancelRunning, executor.Retry{Max: 1, Initial: 2 * time.Second, Jitter: -1}
+		}, func(*executor.Executor) {})
+		assert.Equal(t, []int{1, 2, 3, 4, 4, 6, 7, 8, 9}, ran)
+		assert.Empty(t, causes)
+	})
+	unreachable := func(f *fleet) func(*executor.Executor) {
+		return func(*executor.Executor) {
+			defer f.server.Partition("a")()
+			time.Sleep(3100 * time.Millisecond)
+		}
+	}
+	for name, policy := range map[string]executor.OverlapPolicy{"cancels": executor.CancelRunning, "skips": executor.SkipOverlapping} {
+		bubble(t, name+" none of the fires that came due while the shard could not run", func(t *testing.T, f *fleet) {
+			ran, causes := run(t, f, 50*time.Millisecond, func(j *executor.Job) { j.OnOverlap, j.OnMisfire = policy, executor.RunAll(10) }, unreachable(f))
+			assert.Equal(t, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}, ran)
+			assert.Empty(t, causes)
+		})
+	}
 }
 
 func TestCatchupWindow(t *testing.T) {

@@ -132,7 +132,7 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, signa
 	}
 	r.gate, r.signal, r.log = &gate{ctx, owned}, signal, e.log
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // the session was lost while the run waited
+		return context.Cause(ctx) // the run waited until its session was lost or the next fire was due
 	}
 	number, ok := e.pool.handlerStarts(r, end)
 	if !ok {

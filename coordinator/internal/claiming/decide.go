@@ -16,6 +16,7 @@ type Input struct {
 	Plan          *record.Plan        // nil: none has been observed
 	Programs      map[int]due.Program // by epoch number; an unsupported definition has none
 	Claims        record.Claims       // the claims record as last committed
+	ClaimedAt     ClaimTimes          // of the runs in Claims.Running
 	Ended         []EndedRun          // runs that have ended since
 	Blocked       shardset.Set        // shards whose handler of an earlier incarnation has not returned
 	Now           record.Instant
@@ -37,6 +38,7 @@ type EndedRun struct {
 // Decision is the claims record to commit, and the actions that follow the commit.
 type Decision struct {
 	Claims      record.Claims
+	ClaimedAt   ClaimTimes  // of the runs in Claims.Running
 	Starts      record.Runs // to be started once Claims is committed
 	Skipped     []event.Skipped
 	RestsOnPlan bool           // the commit needs the plan's revision as a condition
@@ -50,7 +52,7 @@ type Decision struct {
 // Decide decides what to commit for a job. For each shard, a pending re-run comes first, then triggers
 // in order, then the schedule. A disabled shard runs nothing.
 func (in *Input) Decide() Decision {
-	out := Decision{Claims: in.Claims}
+	out := Decision{Claims: in.Claims, ClaimedAt: in.ClaimedAt}
 	in.recordEnds(&out)
 	if in.Plan == nil {
 		return out
@@ -106,20 +108,19 @@ func (in *Input) awaitRunning(out *Decision) {
 	}
 	for i := range out.Claims.Running {
 		g := &out.Claims.Running[i]
-		if g.Shards.Intersect(mine).IsZero() {
-			continue
-		}
-		found, ok := due.InEpoch(e, prog, g.Watermark(), in.Now, false)
-		switch {
-		case !ok:
-		case found.HasAny():
-			out.Awaited = true
-			if e.Job().OnOverlap == record.OverlapCancel {
-				out.Overrun = out.Overrun.Union(g.Shards.Intersect(mine))
+		for _, group := range out.Claims.Watermarks.Split(g.Shards.Intersect(mine)) {
+			found, ok := due.InEpoch(e, prog, group.Watermark, in.Now, false)
+			switch {
+			case !ok:
+			case found.HasAny():
+				out.Awaited = true
+			case !found.Wake.IsZero():
+				out.wakeNoLaterThan(record.InstantOf(found.Wake))
 			}
-		case !found.Wake.IsZero():
-			out.wakeNoLaterThan(record.InstantOf(found.Wake))
 		}
+	}
+	if e.Job().OnOverlap == record.OverlapCancel {
+		in.cancelOverlapped(out, mine, e, prog)
 	}
 }
 
@@ -155,6 +156,7 @@ func (in *Input) recordEnds(out *Decision) {
 	}
 	in.countEnds(out)
 	out.Claims.Running = out.Claims.Running.Without(ended)
+	out.ClaimedAt = out.ClaimedAt.without(ended)
 	out.Claims.Counts.Succeeded += uint64(ended.Len() - failed.Len() - handedBack.Len())
 	out.Claims.Counts.Failed += uint64(failed.Minus(retried).Len())
 	out.Claims.Counts.Retried += uint64(retried.Len())
@@ -356,6 +358,7 @@ func (in *Input) claimRun(out *Decision, shards shardset.Set, r record.Ref, m re
 	}
 	out.raiseWatermark(shards, m.Max(r.Watermark()))
 	out.Claims.Running = out.Claims.Running.With(shards, r)
+	out.ClaimedAt = out.ClaimedAt.with(shards, in.Now)
 	out.Claims.Counts.Claimed += uint64(shards.Len())
 	out.Starts = out.Starts.With(shards, r)
 }

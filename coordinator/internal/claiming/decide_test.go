@@ -32,7 +32,7 @@ func TestDecide_DoesNotModifyItsInput(t *testing.T) {
 		require.NoError(t, err)
 		claims, err := json.Marshal(in.Claims)
 		require.NoError(t, err)
-		return fmt.Sprintf("%s\n%s\n%v %v %v %v", plan, claims, in.Ended, in.Blocked, in.Programs, in.ReportedAhead)
+		return fmt.Sprintf("%s\n%s\n%v %v %v %v %v", plan, claims, in.ClaimedAt, in.Ended, in.Blocked, in.Programs, in.ReportedAhead)
 	}
 	in := claimant(t, 6)
 	in.Now = coordtest.At(3)

@@ -25,6 +25,7 @@ func TestClaim_OverlappingFires(t *testing.T) {
 		in.Plan.Epochs = []record.Epoch{e}
 		in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(0, 1), coordtest.Fire(1, 1).Watermark())
 		in.Claims.Running = in.Claims.Running.With(shardset.Of(0, 1), coordtest.Fire(1, 1))
+		in.ClaimedAt = ClaimTimes{{shardset.Of(0, 1), coordtest.At(1)}}
 		in.Ended = []EndedRun{{Shard: 0, At: coordtest.At(3).Add(30 * time.Second)}}
 		in.Now = coordtest.At(5)
 		return in
@@ -60,6 +61,63 @@ func TestClaim_OverlappingFires(t *testing.T) {
 		assert.Len(t, out.Claims.Reruns, 1)
 		assert.Zero(t, out.Claims.Counts.Skipped)
 	})
+	t.Run("are not those that were due before the run was claimed, nor those after them", func(t *testing.T) {
+		in := ended(t, record.OverlapSkip)
+		in.ClaimedAt[0].At = coordtest.At(2)
+		out := in.Decide()
+		ref, _ := out.Starts.Of(0)
+		assert.Equal(t, coordtest.At(5), ref.Fire)
+		require.Len(t, out.Skipped, 1)
+		assert.Equal(t, event.Misfire, out.Skipped[0].Reason)
+	})
+	t.Run("are those that came due since the first of the run's attempts, if the last one is a retry", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			change  func(*record.Ref)
+			skipped int
+		}{
+			"a retry":            {func(*record.Ref) {}, 2},
+			"of a late run":      {func(r *record.Ref) { r.Missed = true }, 0},
+			"after a crash":      {func(r *record.Ref) { r.Attempt++ }, 0}, // the shard may have had no owner
+			"after a hand-back":  {func(r *record.Ref) { r.Attempt, r.HandedBack = r.Attempt+1, 1 }, 0},
+			"a re-run, no retry": {func(r *record.Ref) { r.NotBefore = 0 }, 0},
+		} {
+			in := ended(t, record.OverlapSkip)
+			retry := coordtest.Fire(1, 1).RetryAt(coordtest.At(3), time.Minute)
+			c.change(&retry)
+			in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(0), retry.Watermark())
+			in.Claims.Running = in.Claims.Running.With(shardset.Of(0), retry)
+			in.ClaimedAt[0].At, in.Now = coordtest.At(3), coordtest.At(3).Add(30*time.Second)
+			skipped := 0
+			for _, s := range in.Decide().Skipped {
+				if s.Reason == event.Overlap {
+					skipped += s.Fires
+				}
+			}
+			assert.Equal(t, c.skipped, skipped, name)
+		}
+	})
+	t.Run("do not pass fires of an earlier epoch that stay due", func(t *testing.T) {
+		for name, change := range map[string]func(in *Input){
+			"by another policy":          func(*Input) {},
+			"without a program":          func(in *Input) { delete(in.Programs, 1) },
+			"due before the run's claim": func(in *Input) { in.Plan.Epochs[0], in.ClaimedAt[0].At = in.Plan.Epochs[1], coordtest.At(2) },
+		} {
+			in := ended(t, record.OverlapSkip)
+			second := in.Plan.Epochs[0]
+			second.Number, second.From = 2, coordtest.At(3)
+			in.Plan.Epochs = []record.Epoch{coordtest.Epoch(t, 1, coordtest.Start, 2), second}
+			change(in)
+			in.Plan.Epochs[0].Number, in.Plan.Epochs[0].From, in.Plan.Epochs[0].Until = 1, coordtest.Start, coordtest.At(3)
+			out := in.Decide()
+			ref, claimed := out.Starts.Of(0)
+			if in.Programs[1] == nil {
+				assert.False(t, claimed, name)
+				assert.Equal(t, coordtest.Fire(1, 1).Watermark(), out.Claims.Watermarks.Of(0), name)
+				continue
+			}
+			assert.Equal(t, coordtest.Fire(2, 1), ref, name)
+		}
+	})
 	t.Run("cancel the run", func(t *testing.T) {
 		out := ended(t, record.OverlapCancel).Decide()
 		assert.Equal(t, shardset.Of(1), out.Overrun)
@@ -70,4 +128,48 @@ func TestClaim_OverlappingFires(t *testing.T) {
 		in.Plan.Frozen = shardset.Of(1)
 		assert.True(t, in.Decide().Overrun.IsZero())
 	})
+	t.Run("cancel no run that was claimed later, and the owner decides again when the next one is due", func(t *testing.T) {
+		for name, run := range map[string]record.Ref{
+			"a retry":   coordtest.Fire(1, 1).RetryAt(coordtest.At(4), time.Minute),
+			"a trigger": {Epoch: 1, Fire: coordtest.At(2), Trigger: 1, Attempt: 1},
+		} {
+			in := ended(t, record.OverlapCancel)
+			in.Ended = nil
+			in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(0, 1), run.Watermark())
+			in.Claims.Running = coordtest.Runs(shardset.Of(0, 1), run)
+			in.ClaimedAt = ClaimTimes{{shardset.Of(0, 1), coordtest.At(4)}}
+			in.Now = coordtest.At(4).Add(time.Second)
+			out := in.Decide()
+			assert.True(t, out.Overrun.IsZero(), name)
+			assert.True(t, out.Awaited, name)
+			assert.Equal(t, coordtest.At(5), out.Wake, name)
+			in.Now = coordtest.At(5)
+			assert.Equal(t, shardset.Of(0, 1), in.Decide().Overrun, name)
+		}
+	})
+	t.Run("await the run of a trigger only if they are not claimed", func(t *testing.T) {
+		in := ended(t, record.OverlapCancel)
+		in.Ended, in.Now = nil, coordtest.At(1).Add(time.Second)
+		run := record.Ref{Epoch: 1, Fire: coordtest.At(1), Trigger: 1, Attempt: 1}
+		in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(0, 1), run.Watermark())
+		in.Claims.Running = coordtest.Runs(shardset.Of(0, 1), run)
+		assert.False(t, in.Decide().Awaited)
+	})
+}
+
+func TestClaimTimes(t *testing.T) {
+	in := claimant(t, 3)
+	in.Now = coordtest.At(1)
+	in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(2), coordtest.Fire(1, 1).Watermark())
+	in.Claims.Running = coordtest.Runs(shardset.Of(2), coordtest.Fire(1, 1))
+	in.ClaimedAt = ClaimTimes{{shardset.Of(2), coordtest.At(1)}}
+	out := in.Decide()
+	assert.Equal(t, ClaimTimes{{shardset.Of(0, 1, 2), coordtest.At(1)}}, out.ClaimedAt)
+	assert.Equal(t, ClaimTimes{{shardset.Of(2), coordtest.At(1)}}, in.ClaimedAt, "the input is unchanged")
+	in.Claims, in.ClaimedAt, in.Now = out.Claims, out.ClaimedAt, coordtest.At(2)
+	in.Ended = []EndedRun{{Shard: 0}, {Shard: 1}}
+	out = in.Decide()
+	assert.ElementsMatch(t, ClaimTimes{{shardset.Of(2), coordtest.At(1)}, {shardset.Of(0, 1), coordtest.At(2)}}, out.ClaimedAt)
+	in.MayClaim = false
+	assert.Equal(t, ClaimTimes{{shardset.Of(2), coordtest.At(1)}}, in.Decide().ClaimedAt)
 }
