@@ -1,6 +1,6 @@
 // Package handler has ready-made handlers for the jobs of package executor: [Command] and
-// [Shell] run a program, [HTTP] sends a request, [Cron] and [Func] call code that was written
-// for a scheduler in one process. Any other kind is one method, Handle of [executor.Handler].
+// [Shell] run a program, [HTTP] sends a request, [Dataflow] fetches and processes items page by
+// page, [Cron] and [Func] call code that was written for a scheduler in one process. Any other kind is one method, Handle of [executor.Handler].
 //
 // # Templates
 //

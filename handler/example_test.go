@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -109,5 +112,59 @@ func ExampleFunc() {
 	fmt.Println(h.Handle(context.Background(), &executor.Run{}))
 	// Output:
 	// sweep
+	// <nil>
+}
+
+// The offset is the number of lines that were shipped. A run that follows a crash, a deployment or an
+// error fetches from there.
+func ExampleDataflow() {
+	lines := []string{"first", "second", "third", "fourth", "fifth"}
+	h := handler.Dataflow[string]{
+		PageSize: 2,
+		Fetch: func(ctx context.Context, p *handler.Page) ([]string, error) {
+			offset, err := p.Offset(ctx)
+			if err != nil {
+				return nil, err
+			}
+			from, _ := strconv.Atoi(string(offset)) // 0 if there is no offset yet
+			to := min(from+p.Size, len(lines))
+			p.Next = []byte(strconv.Itoa(to))
+			return lines[from:to], nil
+		},
+		Process: func(_ context.Context, p *handler.Page, lines []string) error {
+			fmt.Println("shard", p.Shard, "ships", lines)
+			return nil
+		},
+	}
+	fmt.Println(h.Handle(context.Background(), &executor.Run{Shard: 1, Shards: 3}))
+	// Output:
+	// shard 1 ships [first second]
+	// shard 1 ships [third fourth]
+	// shard 1 ships [fifth]
+	// <nil>
+}
+
+// A source that marks processed items needs no offset: each fetch returns those without a mark.
+func ExampleDataflow_marked() {
+	unpaid := map[int]string{1: "ana", 2: "ben", 3: "eva"}
+	h := handler.Dataflow[int]{
+		PageSize: 2,
+		Fetch: func(_ context.Context, p *handler.Page) ([]int, error) { // SELECT id FROM bills WHERE NOT paid LIMIT p.Size
+			ids := slices.Sorted(maps.Keys(unpaid))
+			return ids[:min(p.Size, len(ids))], nil
+		},
+		Process: func(_ context.Context, _ *handler.Page, ids []int) error {
+			for _, id := range ids {
+				fmt.Println("pay", unpaid[id])
+				delete(unpaid, id) // UPDATE bills SET paid = true WHERE id = $1
+			}
+			return nil
+		},
+	}
+	fmt.Println(h.Handle(context.Background(), &executor.Run{}))
+	// Output:
+	// pay ana
+	// pay ben
+	// pay eva
 	// <nil>
 }

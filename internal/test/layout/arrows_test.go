@@ -23,8 +23,8 @@ var reach = []struct {
 	{"coordinator/internal/coordtest", []string{"coordinator/internal/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"coordinator/...", []string{"registry", "coordinator/...", "internal/parallel", "internal/record", "internal/shardset"}},
 	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/record", "internal/shardset", "github.com/robfig/cron/v3"}},
-	{"handler", []string{"executor", "github.com/robfig/cron/v3"}},
 	{"history/sqltest", nil},
+	{"handler", []string{"executor", "registry", "github.com/robfig/cron/v3"}},
 	{"history", []string{"executor"}},
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
