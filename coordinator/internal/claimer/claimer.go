@@ -124,7 +124,7 @@ type JobState struct {
 	Ended   []claiming.EndedRun
 	Writing bool
 
-	claimedAt claiming.ClaimTimes // of the runs in Claims
+	ClaimedAt claiming.ClaimTimes // of the runs in Claims
 
 	dirty         bool           // in Claimer.dirty, or to be added when the write in flight has ended
 	awaited       bool           // a fire is due for a shard that runs: its end must not wait; guarded by the inbox's mutex

@@ -82,7 +82,7 @@ func (c *Claimer) NextWrite(clock time.Time) *batch.Load[*PendingWrite] {
 // waits for an instant on the agenda.
 func (c *Claimer) decide(j *JobState, clock time.Time) *PendingWrite {
 	in := claiming.Input{
-		Me: c.Me, Plan: j.Plan, Programs: j.programs, Claims: j.Claims, ClaimedAt: j.claimedAt, Ended: j.Ended,
+		Me: c.Me, Plan: j.Plan, Programs: j.programs, Claims: j.Claims, ClaimedAt: j.ClaimedAt, Ended: j.Ended,
 		Blocked: c.Blocked.getBlocked(j.Claims.Job), Now: record.InstantOf(clock),
 		MayClaim: c.MayClaim && j.StalePlan.IsZero(), AllowedSkew: c.MaxSkew, ReportedAhead: j.reportedAhead,
 	}
@@ -158,7 +158,7 @@ func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 	}
 	for _, e := range w.Load.Parts {
 		j := e.Job
-		j.Rev, j.Claims, j.claimedAt = w.Rev, e.decision.Claims, e.decision.ClaimedAt
+		j.Rev, j.Claims, j.ClaimedAt = w.Rev, e.decision.Claims, e.decision.ClaimedAt
 		if j.Ended = j.Ended[e.endedCount:]; len(j.Ended) == 0 {
 			j.Ended = nil
 		}

@@ -16,7 +16,7 @@ type Input struct {
 	Plan          *record.Plan        // nil: none has been observed
 	Programs      map[int]due.Program // by epoch number; an unsupported definition has none
 	Claims        record.Claims       // the claims record as last committed
-	ClaimedAt     ClaimTimes          // of the runs in Claims.Running
+	ClaimedAt     ClaimTimes          // of the runs in Claims.Running, if the definition has an OnOverlap
 	Ended         []EndedRun          // runs that have ended since
 	Blocked       shardset.Set        // shards whose handler of an earlier incarnation has not returned
 	Now           record.Instant
@@ -356,9 +356,11 @@ func (in *Input) claimRun(out *Decision, shards shardset.Set, r record.Ref, m re
 	if _, ok := in.Programs[r.Epoch]; !ok {
 		return
 	}
+	if in.Plan.Last().Job().OnOverlap != "" {
+		out.ClaimedAt = out.ClaimedAt.with(shards, in.Now)
+	}
 	out.raiseWatermark(shards, m.Max(r.Watermark()))
 	out.Claims.Running = out.Claims.Running.With(shards, r)
-	out.ClaimedAt = out.ClaimedAt.with(shards, in.Now)
 	out.Claims.Counts.Claimed += uint64(shards.Len())
 	out.Starts = out.Starts.With(shards, r)
 }

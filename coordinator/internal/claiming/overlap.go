@@ -33,6 +33,9 @@ func (ts ClaimTimes) with(shards shardset.Set, at record.Instant) ClaimTimes {
 
 // without returns times without those of shards. The receiver is unchanged.
 func (ts ClaimTimes) without(shards shardset.Set) ClaimTimes {
+	if len(ts) == 0 {
+		return nil
+	}
 	out := make(ClaimTimes, 0, len(ts)+1)
 	for _, t := range ts {
 		if t.Shards = t.Shards.Minus(shards); !t.Shards.IsZero() {

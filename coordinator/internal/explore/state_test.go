@@ -443,6 +443,10 @@ func (e *encoder) proc(x *explorer, p *process) {
 			e.bool(end.Retry)
 			e.int(int(end.At))
 		}
+		for _, t := range a.ClaimedAt {
+			e.set(t.Shards)
+			e.int(int(t.At))
+		}
 	}
 	e.int(-1)
 	e.set(p.running)
