@@ -43,6 +43,8 @@ func (t *Transcript) addOp(c *memory.Commit, o *registry.Op) error {
 		return t.addPlan(c, o)
 	case dir.Dir() == t.keys.ClaimsOf("x").Dir():
 		return t.addClaims(c, o)
+	case dir.Dir() == t.keys.Data("x", 0).Dir().Dir():
+		t.addLine(c, "%s: stores the checkpoint %q of shard %s", dir.Name(), o.Value, o.Key.Name())
 	}
 	return nil
 }

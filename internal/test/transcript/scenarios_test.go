@@ -281,6 +281,20 @@ func TestScenarios(t *testing.T) {
 			s.advance(85 * time.Second)
 		})
 	})
+	t.Run("data flow continues on other instances", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(1, 0)
+			job.Handler = newDataflow(90, 10)
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(13500 * time.Millisecond)
+			s.crash("a")
+			s.advance(21500 * time.Millisecond)
+			s.start("c", job)
+			s.shutdown("b")
+			s.advance(40 * time.Second)
+		})
+	})
 	t.Run("fleet restarts", func(t *testing.T) {
 		compareScenario(t, func(s *stage) {
 			job := newJob(4, 4*time.Second)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/test/transcript"
 	"github.com/rota-dev/rota/registry/memory"
@@ -176,5 +178,26 @@ func newJob(shards int, takes time.Duration) executor.Job {
 				return nil
 			}
 		}),
+	}
+}
+
+// newDataflow returns a data flow of items whose offsets are their numbers. Each page takes a second.
+func newDataflow(items, pageSize int) handler.Dataflow[int] {
+	return handler.Dataflow[int]{
+		PageSize: pageSize,
+		Fetch: func(ctx context.Context, p *handler.Page) ([]int, error) {
+			offset, err := p.Offset(ctx)
+			if err != nil {
+				return nil, err
+			}
+			from, _ := strconv.Atoi(string(offset))
+			n := min(p.Size, items-from)
+			p.Next = []byte(strconv.Itoa(from + n))
+			return make([]int, n), nil
+		},
+		Process: func(context.Context, *handler.Page, []int) error {
+			time.Sleep(time.Second)
+			return nil
+		},
 	}
 }
