@@ -159,6 +159,11 @@ func TestClaim_OverlappingFires(t *testing.T) {
 
 func TestClaimTimes(t *testing.T) {
 	in := claimant(t, 3)
+	assert.Empty(t, in.Decide().ClaimedAt, "of a definition without OnOverlap")
+	in.Plan = in.Plan.Clone()
+	e, err := record.NewEpoch(1, coordtest.Start, []byte(`{"name":"job","shards":3,"on_overlap":"skip"}`))
+	require.NoError(t, err)
+	in.Plan.Epochs = []record.Epoch{e}
 	in.Now = coordtest.At(1)
 	in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(2), coordtest.Fire(1, 1).Watermark())
 	in.Claims.Running = coordtest.Runs(shardset.Of(2), coordtest.Fire(1, 1))
