@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -526,4 +528,25 @@ func TestClaim_Awaited(t *testing.T) {
 			assert.False(t, in.Decide().Awaited)
 		})
 	}
+}
+
+// expiring is a program that runs the latest of the due fires, and one of the others has expired.
+type expiring struct{ coordtest.Minutely }
+
+func (p expiring) Due(last, until, now time.Time) due.Due {
+	d := p.Minutely.Due(last, until, now)
+	d.Expired = 1
+	return d
+}
+
+func TestClaim_ReportsExpiredFiresApart(t *testing.T) {
+	in := claimant(t, 2)
+	in.Programs[1], in.Now = expiring{}, coordtest.At(4)
+	out := in.Decide()
+	reported := map[event.SkipReason]int{}
+	for _, s := range out.Skipped {
+		reported[s.Reason] += s.Fires
+	}
+	assert.Equal(t, map[event.SkipReason]int{event.Expired: 1, event.Misfire: 2}, reported)
+	assert.EqualValues(t, 6, out.Claims.Counts.Skipped)
 }

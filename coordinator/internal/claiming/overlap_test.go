@@ -118,6 +118,43 @@ func TestClaim_OverlappingFires(t *testing.T) {
 			assert.Equal(t, coordtest.Fire(2, 1), ref, name)
 		}
 	})
+	t.Run("are skipped once a pending attempt is claimed", func(t *testing.T) {
+		in := ended(t, record.OverlapSkip)
+		in.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1)) // not cleared yet
+		assert.Equal(t, event.Overlap, in.Decide().Skipped[0].Reason)
+	})
+	t.Run("are counted for each shard by its watermark", func(t *testing.T) {
+		in := ended(t, record.OverlapSkip)
+		in.Claims.Running = coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1)).With(shardset.Of(1), coordtest.Fire(2, 1))
+		in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(1), coordtest.Fire(2, 1).Watermark())
+		in.Ended, in.Now = []EndedRun{{Shard: 0, At: coordtest.At(3)}, {Shard: 1, At: coordtest.At(3)}}, coordtest.At(3)
+		assert.EqualValues(t, 3, in.Decide().Claims.Counts.Skipped)
+	})
+	t.Run("are none after the clock's time, if the clock was set back", func(t *testing.T) {
+		in := ended(t, record.OverlapSkip)
+		in.Now = coordtest.At(2)
+		assert.Equal(t, coordtest.At(2), in.Decide().Claims.Watermarks.Of(0).Fire)
+	})
+	t.Run("are none of a disabled, frozen or blocked shard, and none of an epoch without the shard", func(t *testing.T) {
+		for name, change := range map[string]func(in *Input){
+			"disabled": func(in *Input) { in.Plan.Disabled = shardset.Of(1) },
+			"frozen":   func(in *Input) { in.Plan.Frozen = shardset.Of(1) },
+			"blocked":  func(in *Input) { in.Blocked = shardset.Of(1) },
+			"fewer shards": func(in *Input) {
+				e, err := record.NewEpoch(2, coordtest.At(2), []byte(`{"name":"job","shards":1,"on_overlap":"skip"}`))
+				require.NoError(t, err)
+				in.Plan.Last().Until = coordtest.At(2)
+				in.Plan.Epochs = append(in.Plan.Epochs, e)
+			},
+		} {
+			in := ended(t, record.OverlapSkip)
+			in.Ended[0].Shard, in.Claims.Running = 1, in.Claims.Running.Without(shardset.Of(0))
+			change(in)
+			for _, s := range in.Decide().Skipped {
+				assert.False(t, s.Reason == event.Overlap && s.Shards.Has(1), name)
+			}
+		}
+	})
 	t.Run("cancel the run", func(t *testing.T) {
 		out := ended(t, record.OverlapCancel).Decide()
 		assert.Equal(t, shardset.Of(1), out.Overrun)

@@ -104,8 +104,37 @@ func TestClaim_Retries(t *testing.T) {
 		require.NoError(t, err)
 		in.Plan.Epochs = append(in.Plan.Epochs, e)
 		in.Now = coordtest.At(3)
-		_, claimed := in.Decide().Starts.Of(0)
-		assert.True(t, claimed)
+		ref, _ := in.Decide().Starts.Of(0)
+		assert.Equal(t, retry(in), ref)
+		assert.Zero(t, in.Decide().Claims.Counts.Lost)
+	})
+	t.Run("are not made of runs of the same fire that are not to be retried", func(t *testing.T) {
+		in := failed(t)
+		in.Now, in.Ended[1].Err = coordtest.At(1), errors.New("no such account")
+		out := in.Decide()
+		assert.Equal(t, shardset.Of(0), out.Claims.Reruns.Shards())
+		assert.Equal(t, record.Counts{Failed: 1, Retried: 1}, out.Claims.Counts)
+	})
+	t.Run("that fail are one failure, whenever they began", func(t *testing.T) {
+		in := failed(t)
+		for s := range 2 {
+			r := coordtest.Fire(1, 1).RetryAt(coordtest.At(1)+record.Instant(s), time.Second)
+			in.Claims.Running = in.Claims.Running.With(shardset.Of(s), r)
+			in.Ended[s] = EndedRun{Shard: s, Err: errors.New("out of order")}
+		}
+		out := in.Decide()
+		require.Len(t, out.Claims.Failures, 1)
+		assert.Equal(t, shardset.Of(0, 1), out.Claims.Failures[0].Shards)
+	})
+	t.Run("that a clock within the limit put on record wait also by a clock that is behind", func(t *testing.T) {
+		in := pending(t)
+		in.Now, in.AllowedSkew = coordtest.At(1).Add(-5*time.Second), 5*time.Second
+		assert.True(t, in.Decide().Starts.Shards().IsZero())
+	})
+	t.Run("leave the record with the first claim after their shard has moved", func(t *testing.T) {
+		in := pending(t)
+		in.Now, in.Plan.Owners = coordtest.At(3), map[string]shardset.Set{in.Me: shardset.Of(1)}
+		assert.Empty(t, in.Decide().Claims.Reruns)
 	})
 	t.Run("of many shards that fail one after the other share few instants", func(t *testing.T) {
 		instants := map[record.Instant]bool{}
