@@ -59,9 +59,10 @@ done
 export GOFLAGS=-mod=readonly GOWORK=off
 
 if $quick; then
-	# Packages whose tests start servers or processes, or simulate for long, are left out.
+	# Packages whose tests start servers or processes, or simulate for long, are left out. Tests of examples that do so have OnAServer in
+	# their names.
 	with_servers='/(registry/(etcd|zookeeper)|internal/test/(budget|child|fleet|simulate|storelog|tcpproxy|testserver))(/|$)'
-	longest='InRealTime|Exploration|Guards_AreAllCaught|TestUnoffered|TestElasticJob|TestStrategies_Compared|TestDecisions|AgreesWithQuartz|RefusesWhatQuartzRefuses'
+	longest='InRealTime|Exploration|Guards_AreAllCaught|TestUnoffered|TestElasticJob|TestStrategies_Compared|TestDecisions|AgreesWithQuartz|RefusesWhatQuartzRefuses|OnAServer'
 	packages=$(go list ./... | grep -vE "$with_servers")
 	# shellcheck disable=SC2086 # one argument for each package
 	if go test -race -count=1 -skip "$longest" "$@" $packages; then
