@@ -244,18 +244,21 @@ func (c *itemCounts) add(items, failed int) {
 	c.failed += failed
 	if c.every > 0 && time.Since(c.logged) >= c.every {
 		c.logged = time.Now()
-		c.write(slog.LevelInfo, "data flow continues")
+		c.log.Info("data flow continues", c.attrs()...)
 	}
 }
 
 func (c *itemCounts) logEnd() {
-	level := slog.LevelDebug
-	if c.failed > 0 || c.logged.After(c.began) {
-		level = slog.LevelInfo
+	switch {
+	case c.failed > 0:
+		c.log.Warn("data flow ended, and items failed", c.attrs()...)
+	case c.logged.After(c.began):
+		c.log.Info("data flow ended", c.attrs()...)
+	default:
+		c.log.Debug("short data flow ended", c.attrs()...)
 	}
-	c.write(level, "data flow ended")
 }
 
-func (c *itemCounts) write(level slog.Level, message string) {
-	c.log.Log(context.Background(), level, message, "pages", c.pages, "ok", c.ok, "failed", c.failed, "took", time.Since(c.began).Round(time.Millisecond))
+func (c *itemCounts) attrs() []any {
+	return []any{"pages", c.pages, "ok", c.ok, "failed", c.failed, "took", time.Since(c.began).Round(time.Millisecond)}
 }

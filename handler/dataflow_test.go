@@ -223,7 +223,7 @@ func TestDataflow_LogsCounts(t *testing.T) {
 			f.Trigger("ship", executor.Trigger{})
 			f.Settle()
 			for line := range strings.Lines(text.String()) {
-				if strings.Contains(line, `msg="data flow`) {
+				if strings.Contains(line, "data flow ") {
 					_, level, _ := strings.Cut(line, "level=")
 					level, _, _ = strings.Cut(level, " ")
 					_, message, _ := strings.Cut(line, `msg="`)
@@ -236,7 +236,7 @@ func TestDataflow_LogsCounts(t *testing.T) {
 		return lines
 	}
 	t.Run("at the end only if the run is short", func(t *testing.T) {
-		assert.Equal(t, []string{"DEBUG data flow ended: pages=5 ok=20 failed=0 took=5s"}, logged(t, 0, -1))
+		assert.Equal(t, []string{"DEBUG short data flow ended: pages=5 ok=20 failed=0 took=5s"}, logged(t, 0, -1))
 	})
 	t.Run("in each interval of a long run", func(t *testing.T) {
 		assert.Equal(t, []string{
@@ -245,7 +245,7 @@ func TestDataflow_LogsCounts(t *testing.T) {
 		}, logged(t, 2*time.Second, -1))
 	})
 	t.Run("with the items of a failed worker", func(t *testing.T) {
-		assert.Equal(t, []string{"INFO data flow ended: pages=2 ok=6 failed=2 took=2s"}, logged(t, -1, 5))
+		assert.Equal(t, []string{"WARN data flow ended, and items failed: pages=2 ok=6 failed=2 took=2s"}, logged(t, -1, 5))
 	})
 }
 
