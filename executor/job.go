@@ -62,7 +62,8 @@ type Job struct {
 	// zero value is WaitForRun.
 	OnOverlap OverlapPolicy
 	// CatchupWindow bounds how long a fire that could not run stays due. Older fires are skipped and
-	// counted, before OnMisfire is applied to the others. Zero means no bound.
+	// counted, before OnMisfire is applied to the others. Zero means no bound; a shorter window than a
+	// second counts as a second, so that no fire expires that is on time.
 	CatchupWindow time.Duration
 	// Tracking determines how much of each run is recorded. The zero value is TrackRuns.
 	Tracking Tracking

@@ -148,7 +148,7 @@ func (p *program) findExpired(last, until, now time.Time) (int, time.Time) {
 	if p.CatchupWindow == 0 {
 		return 0, last
 	}
-	through := now.Add(-time.Duration(p.CatchupWindow) - 1)
+	through := now.Add(-max(time.Duration(p.CatchupWindow), misfireGrace) - 1)
 	if !until.IsZero() && !through.Before(until) {
 		through = until.Add(-1)
 	}

@@ -193,6 +193,10 @@ func TestCatchupWindow(t *testing.T) {
 		assert.Equal(t, executor.SkipExpired, skipped[0].Reason)
 		assert.EqualValues(t, 1, f.status().Counts.Skipped)
 	})
+	bubble(t, "skips no fire that is on time, however short it is", func(t *testing.T, f *fleet) {
+		ran := overlapping(t, f, func(j *executor.Job) { j.CatchupWindow = 1 }, func(context.Context) error { time.Sleep(1005 * time.Millisecond); return nil })
+		assert.Equal(t, []int{1, 2, 3, 4, 5, 6, 7, 8}, ran)
+	})
 	t.Run("is not negative", func(t *testing.T) {
 		assert.ErrorContains(t, registerJob(t, executor.Job{Name: "job", Handler: takes(0), CatchupWindow: -1}), "CatchupWindow: -1ns is negative")
 	})
