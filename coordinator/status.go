@@ -42,8 +42,8 @@ type Status struct {
 	PerShard []ShardStatus
 	// Unowned lists the shards without an owner, Frozen those that are about to move.
 	Unowned, Frozen []int
-	// Reruns are pending runs that an earlier owner did not finish, because it crashed or
-	// handed them back.
+	// Reruns are pending runs that are made again, because their owner crashed, handed them
+	// back, or had them fail and they are retried.
 	Reruns []Runs
 	// Triggers are the numbers of pending and running triggers, in ascending order.
 	Triggers []uint64
@@ -71,6 +71,8 @@ type Runs struct {
 	Fire    time.Time // the scheduled instant, or the time of the trigger
 	Trigger uint64    // the number of the trigger; zero for a scheduled fire
 	Attempt int       // from 1
+	// NotBefore is when a retry may begin at the earliest. It is zero for other attempts.
+	NotBefore time.Time
 }
 
 // Failure describes failed runs of one fire or trigger.
@@ -319,7 +321,7 @@ func runsOf(groups record.Runs) []Runs {
 }
 
 func runOf(g record.RunGroup) Runs {
-	return Runs{shardList(g.Shards), g.Fire.Time(), g.Trigger, g.Attempt}
+	return Runs{shardList(g.Shards), g.Fire.Time(), g.Trigger, g.Attempt, g.NotBefore.Time()}
 }
 
 func failuresOf(fs record.Failures) []Failure {

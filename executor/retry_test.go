@@ -128,6 +128,17 @@ func TestRetry(t *testing.T) {
 		assert.GreaterOrEqual(t, got[1].after, 4*time.Second)
 		assert.Less(t, got[1].after, 4500*time.Millisecond)
 	})
+	bubble(t, "waits for a RetryAfter of an hour, and is in Status with its time", func(t *testing.T, f *fleet) {
+		got := retried(t, f, executor.Retry{Max: 1}, func(*executor.Run) error {
+			return executor.RetryAfter(time.Hour, errors.New("busy"))
+		})
+		assert.Len(t, got, 1)
+		pending := f.status().Reruns
+		require.Len(t, pending, 1)
+		assert.Equal(t, 2, pending[0].Attempt)
+		assert.False(t, pending[0].NotBefore.Before(minute(61)))
+		assert.True(t, pending[0].NotBefore.Before(minute(65)))
+	})
 	bubble(t, "makes no retry unless asked to", func(t *testing.T, f *fleet) {
 		assert.Len(t, retried(t, f, executor.Retry{}, failing), 1)
 	})

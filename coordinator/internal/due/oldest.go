@@ -8,7 +8,7 @@ import (
 )
 
 // OldestUnclaimed returns the oldest fire of a plan that is due for one of shards and is not claimed,
-// or not claimed again after a crash; zero if there is none. Fires that the misfire policy will skip,
+// or not claimed again after a crash; zero if there is none. A retry counts from its own time on. Fires that the misfire policy will skip,
 // and those of disabled shards and of epochs without a program, do not count. marks and reruns are
 // the watermarks and the pending re-runs of the shards.
 func OldestUnclaimed(p *record.Plan, programs map[int]Program, marks record.Watermarks, reruns record.Runs, shards shardset.Set, now record.Instant) record.Instant {
@@ -23,7 +23,9 @@ func OldestUnclaimed(p *record.Plan, programs map[int]Program, marks record.Wate
 		}
 	}
 	for _, g := range Unclaimed(reruns.Within(shards), marks) {
-		note(g.Fire)
+		if g.NotBefore <= now {
+			note(max(g.Fire, g.NotBefore))
+		}
 	}
 	for _, group := range marks.Split(shards) {
 		for i := range p.Epochs {
