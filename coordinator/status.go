@@ -98,7 +98,7 @@ type Counts struct {
 	Claimed   uint64
 	Succeeded uint64
 	Failed    uint64 // without those that are retried
-	Skipped   uint64 // fires skipped by the misfire policy, of disabled shards, or of a job without instances
+	Skipped   uint64 // fires skipped by the misfire or overlap policy, of disabled shards, or of a job without instances
 	Lost      uint64 // runs that a crash ended and that are not made again
 	Unknown   uint64 // runs that may or may not have ended before a crash: the job does not track ends
 	Retried   uint64 // attempts that failed and were followed, or will be, by another
