@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/rotatest"
 )
 
@@ -78,4 +81,22 @@ func TestBackup_IsRetried(t *testing.T) {
 		require.Error(t, runs[1].Err)
 		require.NoError(t, runs[2].Err)
 	})
+}
+
+func TestScript_LeavesNothingWhenItIsEnded(t *testing.T) {
+	dir := t.TempDir()
+	slow := "#!/bin/sh\n: >\"$4\"\nsleep 600\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tar"), []byte(slow), 0o700))
+	job := backupJob(dir, filepath.Join(dir, "archives"))
+	job.Handler.(*handler.Cmd).Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- job.Handler.Handle(ctx, &executor.Run{ShardParam: "ledger", Fence: 7}) }()
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(dir, "archives", "ledger", "part-7"))
+		return err == nil
+	}, 20*time.Second, time.Millisecond)
+	cancel()
+	require.Error(t, <-result)
+	assert.Empty(t, archives(t, filepath.Join(dir, "archives"), "ledger"))
 }
