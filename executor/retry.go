@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"time"
 
@@ -93,9 +92,7 @@ func (f retryField) check() error {
 // depends on nothing else but the run's key. The delays of one number of retries have 16 steps.
 func (f retryField) delay(key string, retries int) time.Duration {
 	d := min(float64(f.Initial)*math.Pow(f.Factor, float64(retries)), float64(f.MaxInterval))
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%s %d", key, retries)
-	step := float64(h.Sum32()>>16%16)/15*2 - 1
+	step := float64(hashText(fmt.Sprint(key, " ", retries))>>60)/15*2 - 1
 	return min(time.Duration(d*(1+step*f.Jitter)), coordinator.MaxRetryDelay)
 }
 

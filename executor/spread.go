@@ -45,15 +45,19 @@ func (s Schedule) spread() time.Duration {
 // spreadOffset returns the offset of a shard's runs, from 0 to d, which is excluded. Every instance
 // must compute the same, so the function never changes.
 func spreadOffset(job string, shard int, d time.Duration) time.Duration {
+	offset, _ := bits.Mul64(hashText(job+"/"+strconv.Itoa(shard)), uint64(d))
+	return time.Duration(offset)
+}
+
+// hashText returns a hash of a text, all of whose bits depend on each byte: the last bytes hardly reach
+// the high bits of an FNV hash.
+func hashText(text string) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(job + "/" + strconv.Itoa(shard)))
-	// The last bytes hardly reach the high bits of an FNV hash, which decide here.
+	h.Write([]byte(text))
 	sum := h.Sum64()
 	sum = (sum ^ sum>>32) * 0x9e3779b97f4a7c15
 	sum = (sum ^ sum>>29) * 0xbf58476d1ce4e5b9
-	sum ^= sum >> 32
-	offset, _ := bits.Mul64(sum, uint64(d))
-	return time.Duration(offset)
+	return sum ^ sum>>32
 }
 
 // spread returns the duration of Spread, 0 if there is none.
