@@ -3,6 +3,7 @@ package executor_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"sync/atomic"
@@ -149,6 +150,92 @@ func TestYield(t *testing.T) {
 			assert.Less(t, after, 10*time.Second)
 		})
 	}
+	// returned runs a handler that counts to 5 and returns err when it is asked to yield.
+	returned := func(t *testing.T, f *fleet, change func(*executor.Job), act func(e *executor.Executor)) []string {
+		var steps []string
+		count := counting(f, &steps)
+		handle := func(ctx context.Context, r *executor.Run) error {
+			if err := count(ctx, r); err != nil {
+				return err
+			}
+			select {
+			case <-r.Yield():
+				return fmt.Errorf("after a step: %w", executor.ErrYield)
+			default:
+				return nil
+			}
+		}
+		var first *executor.Executor
+		for _, name := range []string{"a", "b"} {
+			e := f.executor(name, executor.Options{}, 1, handle)
+			job := f.job(1, handle)
+			change(&job)
+			require.NoError(t, e.Register(job))
+			require.NoError(t, e.Start(t.Context()))
+			if first == nil {
+				first = e
+			}
+			time.Sleep(time.Second)
+		}
+		until(1)
+		time.Sleep(1500 * time.Millisecond)
+		act(first)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return steps
+	}
+	unchanged := func(*executor.Job) {}
+	bubble(t, "answered by ErrYield hands the run back, and the next owner goes on at once", func(t *testing.T, f *fleet) {
+		steps := returned(t, f, unchanged, func(e *executor.Executor) { go e.Shutdown(context.Background()) })
+		assert.Equal(t, []string{"a1", "a2", "b3", "b4", "b5"}, steps)
+		assert.Zero(t, f.status().Counts.Failed)
+	})
+	bubble(t, "answered by ErrYield has the run go on when the shard is enabled again", func(t *testing.T, f *fleet) {
+		steps := returned(t, f, unchanged, func(e *executor.Executor) {
+			s := executor.Scope{Job: "job", Shards: []int{0}}
+			require.NoError(t, e.Disable(t.Context(), s))
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			require.EqualValues(t, 1, f.status().Counts.Claimed)
+			require.NoError(t, e.Enable(t.Context(), s))
+		})
+		assert.Equal(t, []string{"a1", "a2", "a3", "a4", "a5"}, steps)
+	})
+	bubble(t, "answered by ErrYield leaves the rest to the first fire after a pause", func(t *testing.T, f *fleet) {
+		steps := returned(t, f, unchanged, func(e *executor.Executor) {
+			require.NoError(t, e.Pause(t.Context(), "job"))
+			time.Sleep(10 * time.Second)
+			require.NoError(t, e.Resume(t.Context(), "job"))
+		})
+		assert.Equal(t, []string{"a1", "a2"}, steps)
+		assert.EqualValues(t, 1, f.status().Counts.Succeeded)
+	})
+	for name, change := range map[string]func(*executor.Job){
+		"CountAsFailed": func(j *executor.Job) { j.OnCrash = executor.CountAsFailed },
+		"TrackClaims":   func(j *executor.Job) { j.Tracking = executor.TrackClaims },
+	} {
+		bubble(t, "answered by ErrYield ends the run with success in a job with "+name, func(t *testing.T, f *fleet) {
+			steps := returned(t, f, change, func(e *executor.Executor) { go e.Shutdown(context.Background()) })
+			assert.Equal(t, []string{"a1", "a2"}, steps)
+			assert.Zero(t, f.status().Counts.Failed)
+		})
+	}
+	bubble(t, "answered by ErrYield leaves the rest to another definition", func(t *testing.T, f *fleet) {
+		steps := returned(t, f, unchanged, func(e *executor.Executor) {
+			job := f.job(1, takes(0))
+			job.Revision = 1
+			require.NoError(t, e.Register(job))
+		})
+		assert.Equal(t, []string{"a1", "a2"}, steps)
+		assert.EqualValues(t, 1, f.status().Counts.Succeeded)
+	})
+	bubble(t, "that was not asked for makes ErrYield an error like any other", func(t *testing.T, f *fleet) {
+		f.start("a", executor.Options{}, 1, func(context.Context, *executor.Run) error { return executor.ErrYield })
+		until(1)
+		assert.EqualValues(t, 1, f.status().Counts.Failed)
+	})
 	bubble(t, "nobody waits for: the channel stays open", func(t *testing.T, f *fleet) {
 		assert.Zero(t, asked(t, f, func(*executor.Executor) {}))
 	})

@@ -18,6 +18,10 @@ var (
 	ErrSessionLost = registry.ErrSessionLost
 	// ErrTimeout means that the attempt took longer than Job.Timeout.
 	ErrTimeout = errors.New("run timed out")
+	// ErrYield means that somebody waits for the end of the run: see Run.Yield. Only the context of
+	// a run of Always ends with it. The handler of any job can return it after Run.Yield is
+	// closed: the run is then handed back.
+	ErrYield = errors.New("run is to yield")
 	// ErrOverlap means that the next fire of the shard is due, and Job.OnOverlap is CancelRunning.
 	ErrOverlap = coordinator.ErrOverlap
 )

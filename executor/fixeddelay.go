@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -39,10 +38,6 @@ func FixedDelay(d time.Duration) Schedule {
 // soon: the run is handed back, and the next owner makes it again at once, as the next attempt of
 // the same fire. FireTime is when the daemon was started first. The bounds of FixedDelay apply.
 func Always() Schedule { return Schedule{text: alwaysText} }
-
-// ErrYield is the cause with which the context of a run of Always ends when its shard is to move or
-// is disabled, the job is paused or has a new definition, or this process shuts down.
-var ErrYield = errors.New("run is to yield")
 
 // isAlways reports whether s is Always, perhaps with bounds.
 func (s Schedule) isAlways() bool { return strings.HasPrefix(s.text+" ", alwaysText+" ") }

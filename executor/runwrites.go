@@ -66,8 +66,13 @@ func (r *Run) Resume(ctx context.Context) ([]byte, error) {
 
 // Yield returns a channel that is closed when somebody waits for the end of this run: the shard is
 // to move or is disabled, the job is paused or has another definition, or this process shuts down.
-// A long run can then store a Checkpoint and return; its work goes on in the next run of the shard.
-// A handler may ignore it: the context of the run does not end.
+// A handler may ignore it: the context of the run does not end, and the run keeps its shard.
+//
+// A long run can store a Checkpoint and return. If it returns nil, it has succeeded. If it returns
+// an error that wraps ErrYield, the run is handed back: the next owner makes it again at once, as the
+// next attempt. In these cases ErrYield is success instead, and the next fire makes the rest: after a
+// pause and with another definition, which begin another epoch, and in a job with CountAsFailed or
+// TrackClaims. If nobody waits for the run, ErrYield is an error like any other.
 //
 // For a Run that is a literal, the channel is nil, which is never closed.
 func (r *Run) Yield() <-chan struct{} {

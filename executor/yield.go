@@ -24,7 +24,7 @@ type yieldSignal struct {
 	cancel context.CancelCauseFunc // of the run's context; nil before it has one
 	ended  error                   // the cause with which the context is to end, or has ended
 
-	replaced bool // the run belongs to an epoch that has ended
+	over bool // the run's epoch is over, because of a pause or of a new definition
 }
 
 // yieldSignals are the signals of all claimed runs that have not ended.
@@ -40,7 +40,7 @@ func (y *yieldSignals) add(shard shardOf) *yieldSignal {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.closing {
-		s.ask()
+		s.ask(ErrDraining)
 	}
 	if y.of == nil {
 		y.of = map[shardOf]*yieldSignal{}
@@ -56,12 +56,12 @@ func (y *yieldSignals) remove(shard shardOf) {
 	delete(y.of, shard)
 }
 
-// ask asks the run of a shard to yield.
-func (y *yieldSignals) ask(shard shardOf) {
+// ask asks the run of a shard to yield, because of cause.
+func (y *yieldSignals) ask(shard shardOf, cause error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if s := y.of[shard]; s != nil {
-		s.ask()
+		s.ask(cause)
 	}
 }
 
@@ -81,26 +81,8 @@ func (y *yieldSignals) askAll() {
 	defer y.mu.Unlock()
 	y.closing = true
 	for _, s := range y.of {
-		s.ask()
+		s.ask(ErrDraining)
 	}
-}
-
-// setReplaced records that the run of a shard belongs to an epoch that has ended.
-func (y *yieldSignals) setReplaced(shard shardOf) {
-	y.mu.Lock()
-	s := y.of[shard]
-	y.mu.Unlock()
-	if s != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.replaced = true
-	}
-}
-
-func (s *yieldSignal) isReplaced() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.replaced
 }
 
 // endContext ends the context of the run, at once or when it gets one.
@@ -121,7 +103,24 @@ func (s *yieldSignal) setCancel(cancel context.CancelCauseFunc) {
 	}
 }
 
-func (s *yieldSignal) ask() { s.once.Do(func() { close(s.asked) }) }
+func (s *yieldSignal) ask(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = s.over || errors.Is(cause, coordinator.ErrPaused) || errors.Is(cause, coordinator.ErrNewDefinition)
+	s.once.Do(func() { close(s.asked) })
+}
+
+// wasAsked reports whether the run was asked to yield, and whether its epoch is over or about to be.
+func (s *yieldSignal) wasAsked() (asked, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.asked:
+		return true, s.over
+	default:
+		return false, false
+	}
+}
 
 // endOnYield ends the context of the run when it is asked to yield. The caller must call stop at the end of
 // the run.
@@ -137,14 +136,16 @@ func (s *yieldSignal) endOnYield(ctx context.Context) (stop func()) {
 	return stop
 }
 
-// yieldError returns the error to report for a run that ended with err: a run of Always that was asked to
-// yield is handed back, unless its epoch has ended.
+// yieldError returns the error to report for a run that ended with err. A run that was asked to yield, and did, is
+// handed back, so that the next owner makes its rest at once. If its epoch is over, it has succeeded instead:
+// its owner would make it again at once, and be asked again.
 func (p *program) yieldError(ctx context.Context, s *yieldSignal, err error) error {
+	asked, over := s.wasAsked()
 	var panicked *PanicError
-	switch {
-	case !p.Schedule.isAlways() || !errors.Is(context.Cause(ctx), ErrYield) || errors.As(err, &panicked):
+	switch yields := errors.Is(err, ErrYield) || p.Schedule.isAlways() && errors.Is(context.Cause(ctx), ErrYield); {
+	case !yields, !asked, errors.As(err, &panicked), errors.Is(context.Cause(ctx), ErrOverlap):
 		return err
-	case s.isReplaced():
+	case over, !p.handsBack():
 		return nil
 	}
 	return fmt.Errorf("%w: %w", coordinator.ErrHandedBack, ErrYield)
@@ -155,10 +156,7 @@ func (p *program) yieldError(ctx context.Context, s *yieldSignal, err error) err
 // if the job wants that. A run that waits for its instant of Schedule.Spread is handed back, unless the
 // cause lets the owner claim it again at once.
 func (w work) Yield(job string, shard int, cause error) {
-	if errors.Is(cause, coordinator.ErrNewDefinition) || errors.Is(cause, coordinator.ErrPaused) { // a resume begins another epoch
-		w.yields.setReplaced(shardOf{job, shard})
-	}
-	w.yields.ask(shardOf{job, shard})
+	w.yields.ask(shardOf{job, shard}, cause)
 	switch {
 	case errors.Is(cause, coordinator.ErrOverlap):
 		w.yields.end(shardOf{job, shard}, ErrOverlap)

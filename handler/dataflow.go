@@ -25,10 +25,9 @@ const (
 // is safe.
 //
 // A run also ends after a page if its context has ended, then with the cause as its error, or if
-// Run.Yield is closed, then without an error. In both cases the finished pages stay finished. After
-// an error the rest is made by the next attempt, if there is one; otherwise, and after Yield, by the
-// next run of the shard. A job with a fire every minute therefore goes on within a minute
-// after a move or a deployment; a nightly job goes on in the next night.
+// Run.Yield is closed, then with executor.ErrYield. In both cases the finished pages stay finished.
+// After Yield the next owner of the shard makes the rest at once. After another error the next attempt
+// makes it, if there is one, and otherwise the next fire.
 //
 // # Offset
 //
@@ -110,7 +109,7 @@ func (d Dataflow[T]) Handle(ctx context.Context, r *executor.Run) error {
 		}
 		select {
 		case <-r.Yield():
-			return nil
+			return executor.ErrYield
 		default:
 		}
 		p = p.following()
