@@ -8,7 +8,7 @@ import org.quartz.CronExpression;
 /**
  * Prints the fires of cron expressions, as Quartz computes them. Each line of the input has an expression, a time zone,
  * an instant in seconds since the Unix epoch and a number, separated by tabs. The line of the output has that number of
- * fires after the instant, fewer if there are no more, or "error".
+ * fires after the instant, fewer if there are no more, or "error". After each fire come a slash and the zone's offset then.
  */
 public class QuartzFires {
     public static void main(String[] args) throws Exception {
@@ -25,7 +25,8 @@ public class QuartzFires {
                     if (fire == null) {
                         break;
                     }
-                    out.append(fire.getTime() / 1000).append(' ');
+                    out.append(fire.getTime() / 1000).append('/');
+                    out.append(expression.getTimeZone().getOffset(fire.getTime()) / 1000).append(' ');
                 }
             } catch (java.text.ParseException e) {
                 out.append("error");
