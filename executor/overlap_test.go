@@ -14,7 +14,7 @@ import (
 )
 
 // overlapping runs a job that fires each second of the first minute, whose run of the first fire takes 3.5 s and
-// whose others take 0.1 s, and returns the fires that ran, in seconds.
+// whose other runs take 0.1 s. It returns the fires of all runs, in seconds.
 func overlapping(t *testing.T, f *fleet, change func(*executor.Job), long func(ctx context.Context) error) (ran []int) {
 	t.Helper()
 	handle := func(ctx context.Context, r *executor.Run) error {

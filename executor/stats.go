@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Stats describes what an instance does at an instant, for metrics.
+// Stats are the figures of an instance at one instant, for metrics.
 type Stats struct {
 	Namespace, Group, Instance string
 	// Leading reports whether this instance is the leader of its group.

@@ -76,7 +76,7 @@ func TestProcesses_OnAServer_LoseNoLineWhenOneIsKilled(t *testing.T) {
 	assertReceived(t, dir, logs*pageSize)
 }
 
-// assertReceived compares what the receiver has with the logs.
+// assertReceived compares the lines of the receiver with those of the logs.
 func assertReceived(t *testing.T, dir string, mayRepeat int) {
 	t.Helper()
 	var want []string

@@ -94,7 +94,7 @@ func (in *Input) skipOverlapped(out *Decision, watermarks record.Watermarks, fre
 	return watermarks
 }
 
-// endedAt returns the shards whose runs have ended, by the instants of the ends.
+// endedAt groups the shards of ended runs by the instants of the ends.
 func (in *Input) endedAt() map[record.Instant]shardset.Set {
 	ended := map[record.Instant]shardset.Set{}
 	for _, e := range in.Ended {

@@ -217,7 +217,7 @@ func (x *explorer) judgeClaims(before *storeModel, n *world, inc string, op regi
 			return err
 		}
 	}
-	var owned shardset.Set // a plan that moves a shard holds what was pending; see judgePlan
+	var owned shardset.Set // when a shard moves, the plan takes its pending runs; see judgePlan
 	if e, ok := before.get(x.planKey()); ok {
 		owned = x.decodePlan(e.value).Owners[inc]
 	}

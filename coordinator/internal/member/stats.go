@@ -77,7 +77,7 @@ func (m *Member) awaitJobViews(ctx context.Context, in *Incarnation) []claimer.J
 	}
 }
 
-// addOwned adds what a claimer knows of a job.
+// addOwned adds the figures that a claimer has of a job.
 func (s *Stats) addOwned(v claimer.JobView, me string, now record.Instant) {
 	mine := v.Plan.Owners[me]
 	if mine.IsZero() {
