@@ -15,7 +15,8 @@
 //
 // A [Schedule] is a set of instants, its fires. The set depends only on the text of the
 // schedule, not on the host or the start of a process, so a fire is the same instant on every
-// instance.
+// instance. The fires of [FixedDelay] and [Always] are exceptions: they count from the ends of
+// runs, which are on record.
 //
 // A cron schedule is in UTC unless it names a zone. The zone of the host is never used. Zone
 // data comes from the host, as for time.LoadLocation; in an image without zone data, import
@@ -28,6 +29,13 @@
 // test of a handler, make one as a literal. Package rotatest runs whole fleets in a test.
 // Package handler has handlers that run programs and send requests. A [Middleware] adds work
 // before and after each run.
+//
+// # Policies
+//
+// Job.Retry has failed runs made again, and Job.OnCrash those of crashed processes. Job.OnOverlap
+// applies to fires that come due during a run, Job.OnMisfire to those that came due while the shard
+// could not run, and Job.CatchupWindow bounds how old they may be. [Run.Checkpoint] stores the state
+// of a shard for its next attempts and fires, and [Run.Yield] asks a long run to end early.
 //
 // # Bounds
 //
