@@ -31,6 +31,7 @@ type yieldSignal struct {
 type yieldSignals struct {
 	mu      sync.Mutex
 	of      map[shardOf]*yieldSignal
+	most    int  // the largest size of the map
 	closing bool // all runs are to yield, also those to come
 }
 
@@ -46,6 +47,7 @@ func (y *yieldSignals) add(shard shardOf) *yieldSignal {
 		y.of = map[shardOf]*yieldSignal{}
 	}
 	y.of[shard] = s
+	y.most = max(y.most, len(y.of))
 	return s
 }
 
@@ -53,8 +55,13 @@ func (y *yieldSignals) add(shard shardOf) *yieldSignal {
 func (y *yieldSignals) remove(shard shardOf) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	delete(y.of, shard)
+	if delete(y.of, shard); len(y.of) == 0 && y.most > manySignals {
+		y.of, y.most = nil, 0 // a map keeps the memory of its largest size
+	}
 }
+
+// manySignals is a number of signals beyond which their map is not kept for the next fire.
+const manySignals = 1000
 
 // ask asks the run of a shard to yield, because of cause.
 func (y *yieldSignals) ask(shard shardOf, cause error) {
