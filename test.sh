@@ -15,7 +15,7 @@ etcd is built; ZooKeeper, Quartz, Java, PostgreSQL and MariaDB are the system's 
 apt-get, which only downloads them: nothing is installed and no privileges are needed.
 
   --quick   only what needs no server, without the longest tests: the registry in memory, the
-            decisions, the loops, the executor, the suite. Under 90 seconds on two cores, if go
+            decisions, the loops, the executor, the suite. Under two minutes on two cores, if go
             has built the packages before
   --fresh   start from empty caches, which are removed afterwards, and without the system's Java
             and ZooKeeper, as on a machine that has never seen this repository
