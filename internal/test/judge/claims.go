@@ -292,15 +292,12 @@ func (o *Judge) judgeWatermarks(j *jobState, inc string, old, rec *claimsRecord,
 			if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == 1 && r.Epoch == g.Epoch && r.Fire == g.Fire {
 				claimed = 1
 			}
-			if ended, ran := old.Running.of(n); ran {
-				if now, _ := rec.Running.of(n); now != ended {
-					o.judgeOverlapped(j, n, g, due, claimed)
-					passed += due
-					sh.epoch, sh.watermark = g.Epoch, g.Fire
-					return
-				}
+			was, ran := old.Running.of(n)
+			if now, _ := rec.Running.of(n); ran && now != was {
+				o.judgeOverlapped(j, n, g, due, claimed)
+			} else {
+				o.judgeSkipped(j, n, g, due, claimed)
 			}
-			o.judgeSkipped(j, n, g, due, claimed)
 			passed += due
 			sh.epoch, sh.watermark = g.Epoch, g.Fire
 		})
