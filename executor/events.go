@@ -57,7 +57,7 @@ func (e *Executor) observeEnded(ctx context.Context, r *Run, began time.Time, ho
 	if e.observers.isEmpty() {
 		return
 	}
-	retry, retried := err.(*coordinator.RetryError) //nolint:errorlint // the executor's own error, which nothing wraps
+	retry, retried := asRetry(err)
 	if retried {
 		err = retry.Err
 	}

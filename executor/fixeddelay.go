@@ -72,7 +72,7 @@ func (d delay) count(after, through time.Time) int {
 }
 
 // CountsEnds is described in coordinator.EndCounter.
-func (p *program) CountsEnds() bool { return p.Schedule.countsEnds() }
+func (p *program) CountsEnds() bool { return p.countsEnds }
 
 // checkEndCounter returns the rules that a definition breaks whose fires count from the ends of runs.
 func (d definition) checkEndCounter() []problem {

@@ -104,6 +104,13 @@ func (j Job) retry() Retry {
 	return j.Retry
 }
 
+// asRetry returns the error that retryError has made of a run's error, if it did. Nothing wraps it, and one inside
+// an error of a handler does not count.
+func asRetry(err error) (*coordinator.RetryError, bool) {
+	retry, ok := err.(*coordinator.RetryError) //nolint:errorlint // see above
+	return retry, ok
+}
+
 // retryError returns the error to report for a run with context ctx that ended with err: a
 // *coordinator.RetryError if the run is to be retried.
 func (p *program) retryError(ctx context.Context, r *Run, took time.Duration, err error) error {
@@ -118,7 +125,7 @@ func (p *program) retryError(ctx context.Context, r *Run, took time.Duration, er
 		return err
 	}
 	retries := r.Retries
-	if p.Schedule.isAlways() && took >= time.Duration(p.Retry.MaxInterval) {
+	if p.always && took >= time.Duration(p.Retry.MaxInterval) {
 		retries = 0 // a daemon that has run for long is as good as new
 	}
 	delay := p.Retry.delay(r.Key, retries)

@@ -90,7 +90,7 @@ func TestRetry_Error(t *testing.T) {
 		assert.Equal(t, 24*time.Hour, retryIn(t, p.retryError(t.Context(), &Run{}, 0, RetryAfter(48*time.Hour, failed))))
 	})
 	t.Run("begins the delays of a daemon anew after a long run", func(t *testing.T) {
-		p := &program{definition: definitionOf(Job{Name: "job", Schedule: Always(), Retry: Retry{Max: -1, Jitter: -1}})}
+		p := newProgram(definitionOf(Job{Name: "job", Schedule: Always(), Retry: Retry{Max: -1, Jitter: -1}}), nil)
 		assert.Equal(t, 32*time.Second, retryIn(t, p.retryError(t.Context(), &Run{Retries: 5}, time.Second, failed)))
 		assert.Equal(t, time.Second, retryIn(t, p.retryError(t.Context(), &Run{Retries: 5}, time.Minute, failed)))
 	})

@@ -46,7 +46,7 @@ var outcomes = [...]struct {
 // outcomeOf returns the outcome of a run with context ctx that ended with err.
 func outcomeOf(ctx context.Context, p *program, err error) outcome {
 	var panicked *PanicError
-	if _, ok := err.(*coordinator.RetryError); ok { //nolint:errorlint // the executor's own error, which nothing wraps
+	if _, ok := asRetry(err); ok {
 		return runRetried
 	}
 	switch {
@@ -98,7 +98,7 @@ type burst struct {
 // logEnd logs the end of a run.
 func (l *runLog) logEnd(r *Run, took time.Duration, how outcome, err error) {
 	attrs := []slog.Attr{slog.Int("attempt", r.Attempt), slog.Duration("took", took.Round(time.Microsecond))}
-	if retry, ok := err.(*coordinator.RetryError); ok { //nolint:errorlint // as in outcomeOf
+	if retry, ok := asRetry(err); ok {
 		attrs = append(attrs, slog.Duration("retry_in", retry.In.Round(time.Millisecond)))
 	}
 	var panicked *PanicError

@@ -21,6 +21,8 @@ type program struct {
 	definition
 	times  timetable
 	spread time.Duration // of Schedule.Spread, 0 if there is none
+
+	always, countsEnds bool // as of Schedule
 }
 
 // Compile is described in coordinator.Work.
@@ -36,7 +38,12 @@ func Compile(def json.RawMessage) (coordinator.Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schedule: %w", err)
 	}
-	return &program{d, times, d.Schedule.spread()}, nil
+	return newProgram(d, times), nil
+}
+
+// newProgram returns the program of a definition. It reads the text of the schedule, so that runs need not.
+func newProgram(d definition, times timetable) *program {
+	return &program{d, times, d.Schedule.spread(), d.Schedule.isAlways(), d.Schedule.countsEnds()}
 }
 
 // Due is described in coordinator.Program.
@@ -54,7 +61,7 @@ func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 	o := decideDue(p.times, RunOnce, last, until, now) // a policy that settles all due fires at once
 	if !o.fire.IsZero() {
 		o.skipped++
-		if p.CountsEnds() {
+		if p.countsEnds {
 			o.through, o.next = now, p.times.next(now)
 		}
 	}
@@ -122,9 +129,6 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, signa
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	signal.setCancel(end)
-	if p.Schedule.isAlways() {
-		defer signal.endOnYield(ctx)()
-	}
 	if p.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(p.Timeout), ErrTimeout)
@@ -139,6 +143,9 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, signa
 		return errNotBegun
 	}
 	defer e.pool.handlerReturned(number)
+	if p.always {
+		signal.setDaemon()
+	}
 	if p.Timeout > 0 {
 		defer e.runs.watchTimeout(r, time.Duration(p.Timeout))()
 	}

@@ -18,13 +18,14 @@ type shardOf struct {
 // yieldSignal asks a claimed run to yield.
 type yieldSignal struct {
 	asked chan struct{}
-	once  sync.Once
 
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // of the run's context; nil before it has one
 	ended  error                   // the cause with which the context is to end, or has ended
+	daemon bool                    // the context ends when the run is asked
 
-	over bool // the run's epoch is over, because of a pause or of a new definition
+	wasAsked bool // asked is closed
+	over     bool // the run's epoch is over, because of a pause or of a new definition
 }
 
 // yieldSignals are the signals of all claimed runs that have not ended.
@@ -96,6 +97,11 @@ func (y *yieldSignals) askAll() {
 func (s *yieldSignal) endContext(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.endContextLocked(cause)
+}
+
+// endContextLocked is endContext. The caller holds s.mu.
+func (s *yieldSignal) endContextLocked(cause error) {
 	if s.ended = cause; s.cancel != nil {
 		s.cancel(cause)
 	}
@@ -110,46 +116,43 @@ func (s *yieldSignal) setCancel(cancel context.CancelCauseFunc) {
 	}
 }
 
+// setDaemon has the context of the run end with ErrYield when the run is asked to yield, or now if it was.
+func (s *yieldSignal) setDaemon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.daemon = true; s.wasAsked {
+		s.endContextLocked(ErrYield)
+	}
+}
+
 func (s *yieldSignal) ask(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = s.over || errors.Is(cause, coordinator.ErrPaused) || errors.Is(cause, coordinator.ErrNewDefinition)
-	s.once.Do(func() { close(s.asked) })
-}
-
-// wasAsked reports whether the run was asked to yield, and whether its epoch is over or about to be.
-func (s *yieldSignal) wasAsked() (asked, over bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.asked:
-		return true, s.over
-	default:
-		return false, false
+	if s.wasAsked {
+		return
+	}
+	s.wasAsked = true
+	close(s.asked)
+	if s.daemon {
+		s.endContextLocked(ErrYield)
 	}
 }
 
-// endOnYield ends the context of the run when it is asked to yield. The caller must call stop at the end of
-// the run.
-func (s *yieldSignal) endOnYield(ctx context.Context) (stop func()) {
-	ctx, stop = context.WithCancel(ctx)
-	go func() { // ends with stop
-		select {
-		case <-s.asked:
-			s.endContext(ErrYield)
-		case <-ctx.Done():
-		}
-	}()
-	return stop
+// state reports whether the run was asked to yield, and whether its epoch is over or about to be.
+func (s *yieldSignal) state() (asked, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wasAsked, s.over
 }
 
 // yieldError returns the error to report for a run that ended with err. A run that was asked to yield, and did, is
 // handed back, so that the next owner makes its rest at once. If its epoch is over, it has succeeded instead:
 // its owner would make it again at once, and be asked again.
 func (p *program) yieldError(ctx context.Context, s *yieldSignal, err error) error {
-	asked, over := s.wasAsked()
+	asked, over := s.state()
 	var panicked *PanicError
-	switch yields := errors.Is(err, ErrYield) || p.Schedule.isAlways() && errors.Is(context.Cause(ctx), ErrYield); {
+	switch yields := errors.Is(err, ErrYield) || p.always && errors.Is(context.Cause(ctx), ErrYield); {
 	case !yields, !asked, errors.As(err, &panicked), errors.Is(context.Cause(ctx), ErrOverlap):
 		return err
 	case over, !p.handsBack():

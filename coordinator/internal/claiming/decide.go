@@ -149,7 +149,9 @@ func (in *Input) recordEnds(out *Decision) {
 		if g.Shards = g.Shards.Intersect(failed); g.Shards.IsZero() {
 			continue
 		}
-		in.addRetries(out, g)
+		if !g.Shards.Intersect(retried).IsZero() {
+			in.addRetries(out, g)
+		}
 		first := slices.IndexFunc(in.Ended, func(e EndedRun) bool { return g.Shards.Has(e.Shard) })
 		g.NotBefore, g.RetryDelay = 0, 0 // the shards of one fire fail together, whenever they began
 		out.Claims.Failures = out.Claims.Failures.With(record.Failure{RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error()})
@@ -168,6 +170,9 @@ func (in *Input) recordEnds(out *Decision) {
 // counts from there. A run that is to be made again has not ended. The shards ran until this commit, so no
 // other member has claimed a fire of them.
 func (in *Input) countEnds(out *Decision) {
+	if !in.countsEnds() {
+		return
+	}
 	for _, e := range in.Ended {
 		run, ok := in.Claims.Running.Of(e.Shard)
 		if !ok || e.HandedBack || e.Retry || !due.CountsEnds(in.Programs[run.Epoch]) {
@@ -176,6 +181,16 @@ func (in *Input) countEnds(out *Decision) {
 		at := (min(e.At, in.Now) + 999_999) / 1_000_000 * 1_000_000 // shards that end together share a watermark
 		out.Claims.Watermarks = out.Claims.Watermarks.Raise(shardset.Of(e.Shard), record.Watermark{Epoch: run.Epoch, Fire: at})
 	}
+}
+
+// countsEnds reports whether the fires of an epoch count from ends.
+func (in *Input) countsEnds() bool {
+	for _, prog := range in.Programs {
+		if due.CountsEnds(prog) {
+			return true
+		}
+	}
+	return false
 }
 
 // addRetries puts on record the next attempts at failed runs.
