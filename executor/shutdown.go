@@ -100,7 +100,6 @@ func (e *Executor) drainRuns(ctx context.Context) (recorded bool) {
 	defer cancel()
 	record, giveUp := context.WithCancelCause(finish)
 	defer giveUp(nil)
-	e.yields.askAll()
 	go func() {
 		select {
 		case <-e.pool.idle():
@@ -109,7 +108,8 @@ func (e *Executor) drainRuns(ctx context.Context) (recorded bool) {
 		case <-record.Done():
 		}
 	}()
-	e.member.StopClaiming() // first, so that this instance does not claim again the runs that it hands back
+	e.member.StopClaiming() // before any run is asked to yield: this instance would claim again what it hands back
+	e.yields.askAll()
 	e.pool.drainDelayed()
 	err := e.member.Drain(record)
 	if err != nil && e.opts.DrainTimeout > 0 {
