@@ -28,6 +28,9 @@ type (
 	Program = due.Program
 	// EndCounter is a Program whose fires count from the ends of runs.
 	EndCounter = due.EndCounter
+	// Follower is a Program whose fires are those of other jobs, and Release one of them.
+	Follower = due.Follower
+	Release  = due.Release
 	// Due is what a Program returns.
 	Due = due.Due
 	// Events holds the hooks that a Member reports its events to.

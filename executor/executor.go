@@ -230,6 +230,10 @@ func (e *Executor) Register(jobs ...Job) error {
 		defs[j.Name] = def
 	}
 	e.mu.Lock()
+	if err := e.checkCirclesLocked(jobs); err != nil {
+		e.mu.Unlock()
+		return err
+	}
 	again := e.replacedLocked(jobs)
 	for i, j := range jobs {
 		own := j.clone()

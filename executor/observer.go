@@ -168,9 +168,11 @@ const (
 	// SkipOverlap means that the fires came due while a run of their shard lasted: Job.OnOverlap is
 	// SkipOverlapping.
 	SkipOverlap
+	// SkipUpstream means that a fire of a job that the job follows did not end as AfterJob wants it.
+	SkipUpstream
 )
 
-var skipReasonTexts = textForms[SkipReason]{SkipMisfire: "misfire", SkipDisabled: "disabled", SkipUnoffered: "unoffered", SkipExpired: "expired", SkipOverlap: "overlap"}
+var skipReasonTexts = textForms[SkipReason]{SkipMisfire: "misfire", SkipDisabled: "disabled", SkipUnoffered: "unoffered", SkipExpired: "expired", SkipOverlap: "overlap", SkipUpstream: "upstream"}
 
 // String returns the text form of r, such as "misfire".
 func (r SkipReason) String() string { return skipReasonTexts.text(r) }

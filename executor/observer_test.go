@@ -373,7 +373,7 @@ func TestObserver_TextForms(t *testing.T) {
 		err := again.UnmarshalText(text)
 		return text, again, err
 	})
-	check(t, int(executor.SkipOverlap), func(i int) ([]byte, fmt.Stringer, error) {
+	check(t, int(executor.SkipUpstream), func(i int) ([]byte, fmt.Stringer, error) {
 		text, _ := executor.SkipReason(i).MarshalText()
 		var again executor.SkipReason
 		err := again.UnmarshalText(text)

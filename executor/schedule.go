@@ -16,6 +16,7 @@ import (
 //	every 10s from 2026-01-01T00:00:00Z until 2027-01-01T00:00:00Z
 //	every 1m spread 30s
 //	at 2026-01-02T03:04:05Z, 2026-07-02T03:04:05Z
+//	after settle, invoice
 //	on trigger
 //
 // The constructors and methods do not validate. Next, ParseSchedule and Executor.Register report
@@ -165,6 +166,9 @@ func parseKind(words []string) (Schedule, error) {
 	if strings.Join(words, " ") == triggerText {
 		return OnTrigger(), nil
 	}
+	if s, is, err := parseAfter(words); is {
+		return s, err
+	}
 	if len(words) > 0 {
 		rest := strings.Join(words[1:], " ")
 		switch words[0] {
@@ -187,7 +191,7 @@ func parseKind(words []string) (Schedule, error) {
 			return At(instants...), err
 		}
 	}
-	return Schedule{}, &unknownError{`begins with none of "cron", "quartz", "every", "fixed delay", "always", "at" and "` + triggerText + `"`}
+	return Schedule{}, &unknownError{`begins with none of "cron", "quartz", "every", "fixed delay", "always", "at", "after" and "` + triggerText + `"`}
 }
 
 func (s Schedule) parseModifier(m modifier) (Schedule, error) {
@@ -238,6 +242,9 @@ func (s Schedule) timetable() (timetable, error) {
 		return never{}, nil
 	}
 	words, all := splitModifiers(strings.Fields(s.text))
+	if is, err := checkAfter(words, all); is {
+		return never{}, err
+	}
 	if err := checkModifiers(words, all); err != nil {
 		return nil, err
 	}

@@ -174,9 +174,9 @@ func TestParseSchedule_RefusesOtherTexts(t *testing.T) {
 }
 
 func TestParseSchedule_AKindOfALaterVersion(t *testing.T) {
-	_, err := ParseSchedule("after 10s")
+	_, err := ParseSchedule("before 10s")
 	require.ErrorIs(t, err, ErrNewerFormat)
-	assert.ErrorContains(t, err, `"after 10s"`)
+	assert.ErrorContains(t, err, `"before 10s"`)
 
 	_, err = ParseSchedule("every never")
 	assert.NotErrorIs(t, err, ErrNewerFormat, "what is merely wrong is not newer")

@@ -22,7 +22,7 @@ type program struct {
 	times  timetable
 	spread time.Duration // of Schedule.Spread, 0 if there is none
 
-	always, countsEnds bool // as of Schedule
+	always, countsEnds, follows bool // as of Schedule
 }
 
 // Compile is described in coordinator.Work.
@@ -43,7 +43,7 @@ func Compile(def json.RawMessage) (coordinator.Program, error) {
 
 // newProgram returns the program of a definition. It reads the text of the schedule, so that runs need not.
 func newProgram(d definition, times timetable) *program {
-	return &program{d, times, d.Schedule.spread(), d.Schedule.isAlways(), d.Schedule.countsEnds()}
+	return &program{d, times, d.Schedule.spread(), d.Schedule.isAlways(), d.Schedule.countsEnds(), d.Schedule.After() != nil}
 }
 
 // Due is described in coordinator.Program.

@@ -96,6 +96,14 @@ func (k Keys) Claims(incarnation, segment string) registry.Key {
 	return k.group.Join("claims", incarnation, segment)
 }
 
+// Ends is the directory of the copies of claims records that leaders watch, of jobs that others follow.
+func (k Keys) Ends() registry.Key { return k.group.Join("ends") }
+
+// EndsOf is the copy of a claims record, which the incarnation's session owns. Its record is an Ends.
+func (k Keys) EndsOf(incarnation, segment string) registry.Key {
+	return k.group.Join("ends", "~"+shorten(incarnation+"~"+segment, 127))
+}
+
 // Data is the state that the owner of a shard saves for the next owner. It is never deleted,
 // since a job may have fewer shards for a while.
 func (k Keys) Data(segment string, shard int) registry.Key {
@@ -202,7 +210,20 @@ func Segment(job string) string {
 	if len(s) <= most {
 		return s
 	}
-	sum := sha256.Sum256([]byte(job))
+	return shortened(s, job, most)
+}
+
+// shorten returns a name of at most so many bytes, which ends in a hash if it is not name itself.
+func shorten(name string, most int) string {
+	if len(name) <= most {
+		return name
+	}
+	return shortened(name, name, most)
+}
+
+// shortened returns the beginning of a name, with a hash of the text that it stands for.
+func shortened(s, text string, most int) string {
+	sum := sha256.Sum256([]byte(text))
 	hash := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]) // 26 characters
 	return s[:most-2-len(hash)] + "~~" + hash
 }

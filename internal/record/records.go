@@ -150,6 +150,9 @@ type Job struct {
 
 	// RunOn are the labels that an owner of shards must have.
 	RunOn map[string]string `json:"run_on,omitempty"`
+
+	// After is the part of the schedule that planning needs: the jobs that the job follows, if any.
+	After *After `json:"-"`
 }
 
 // Attempts returns how many attempts a run may have.
@@ -186,9 +189,17 @@ const DefaultMaxAttempts = 3
 
 // ParseJob decodes and checks the part of a definition that planning needs.
 func ParseJob(def json.RawMessage) (Job, error) {
-	var j Job
-	if err := json.Unmarshal(def, &j); err != nil {
+	var parsed struct {
+		Job
+		Schedule json.RawMessage `json:"schedule"`
+	}
+	if err := json.Unmarshal(def, &parsed); err != nil {
 		return Job{}, err
+	}
+	j := parsed.Job
+	var err error
+	if j.After, err = parseAfterOf(j.Name, parsed.Schedule); err != nil {
+		return Job{}, fmt.Errorf("schedule: %w", err)
 	}
 	if err := CheckJobName(j.Name); err != nil {
 		return Job{}, fmt.Errorf("name: %w", err)
@@ -240,6 +251,9 @@ type Epoch struct {
 	From   Instant `json:"from"`
 	Until  Instant `json:"until,omitzero"` // zero while the epoch is open
 
+	// Released are the fires of a job that follows others, sorted, as far as shards may not have claimed them.
+	Released []Release `json:"released,omitempty"`
+
 	Def json.RawMessage `json:"definition"`
 	job Job
 }
@@ -270,6 +284,8 @@ type Plan struct {
 	Counts     Counts                  `json:"counts,omitzero"`    // of expired incarnations
 	Problem    string                  `json:"problem,omitempty"`  // why the plan is not as desired
 	Resets     uint64                  `json:"resets,omitempty"`   // how many of the Resets in Control have been applied
+	Fires      *Fires                  `json:"fires,omitempty"`    // nil unless another job follows this one. Not changed in place
+	Followed   *Followed               `json:"followed,omitempty"` // nil unless this job follows others. Not changed in place
 
 	// Unoffered is the instant, by a leader's clock, since which no live instance has offered the
 	// job. It is zero while one does.
@@ -333,4 +349,5 @@ type Claims struct {
 	Counts     Counts     `json:"counts,omitzero"`
 	Ended      Instant    `json:"ended,omitzero"` // when the last run ended
 	Failures   Failures   `json:"failures,omitempty"`
+	Fires      FireRuns   `json:"fires,omitempty"` // that have not ended, while the plan tracks them
 }

@@ -121,6 +121,7 @@ type JobState struct {
 
 	Claims  record.Claims
 	Rev     registry.Rev // of the claims record; zero: it does not exist yet
+	EndsRev registry.Rev // of its copy for leaders; zero: there is none
 	Ended   []claiming.EndedRun
 	Writing bool
 

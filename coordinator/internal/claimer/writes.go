@@ -23,6 +23,7 @@ type PendingWrite struct {
 	programs   map[int]due.Program // of plan
 	endedCount int                 // how many of Job.Ended it covers
 	value      []byte              // the encoded record
+	ends       []byte              // the encoded copy for leaders, nil for none
 }
 
 // WriteResult is the result of a transaction.
@@ -99,6 +100,7 @@ func (c *Claimer) decide(j *JobState, clock time.Time) *PendingWrite {
 	}
 	switch _, frozen := c.Frozen[j]; {
 	case out.RestsOnPlan, frozen, c.Draining:
+	case j.Plan != nil && j.Plan.Fires != nil && len(out.Claims.Running) == 0: // other jobs may wait for these ends
 	case !due.RecordsEnds(j.Plan):
 		return nil // the next claim records the ends
 	case !c.Flushing:
@@ -108,7 +110,10 @@ func (c *Claimer) decide(j *JobState, clock time.Time) *PendingWrite {
 		return nil
 	}
 	var err error
-	if e.value, err = record.Encode(&out.Claims); err != nil {
+	if e.value, err = record.Encode(&out.Claims); err == nil {
+		err = c.encodeEnds(e)
+	}
+	if err != nil {
 		c.Log.Error("claims record cannot be encoded; no run of the job begins here", "job", j.Claims.Job, "error", err)
 		return nil
 	}
@@ -142,7 +147,30 @@ func (c *Claimer) composeShare(e *PendingWrite) batch.Items {
 	} else {
 		share.Ops = []registry.Op{registry.Set(e.Job.key, e.Job.Rev, e.value)}
 	}
+	if e.ends != nil {
+		share.Ops = append(share.Ops, c.writeEnds(e))
+	}
 	return share
+}
+
+// writeEnds returns the operation that writes the copy of a claims record for leaders.
+func (c *Claimer) writeEnds(e *PendingWrite) registry.Op {
+	key := c.Keys.EndsOf(c.Me, e.Job.Segment)
+	if e.Job.EndsRev.IsZero() {
+		return registry.CreateOwned(key, e.ends, c.Session.ID())
+	}
+	return registry.Set(key, e.Job.EndsRev, e.ends)
+}
+
+// encodeEnds encodes the copy of a claims record for leaders, if one waits for the ends that the write records.
+// A write that records claims only is of no interest to it.
+func (c *Claimer) encodeEnds(e *PendingWrite) error {
+	if e.plan == nil || e.plan.Fires == nil || e.endedCount == 0 && len(e.decision.Starts) > 0 {
+		return nil
+	}
+	var err error
+	e.ends, err = record.Encode(record.Ends{Incarnation: c.Me, Claims: e.decision.Claims})
+	return err
 }
 
 // ApplyResult applies the result of a transaction.
@@ -159,6 +187,9 @@ func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 	for _, e := range w.Load.Parts {
 		j := e.Job
 		j.Rev, j.Claims, j.ClaimedAt = w.Rev, e.decision.Claims, e.decision.ClaimedAt
+		if e.ends != nil {
+			j.EndsRev = w.Rev
+		}
 		if j.Ended = j.Ended[e.endedCount:]; len(j.Ended) == 0 {
 			j.Ended = nil
 		}

@@ -53,20 +53,27 @@ type Decision struct {
 // in order, then the schedule. A disabled shard runs nothing.
 func (in *Input) Decide() Decision {
 	out := Decision{Claims: in.Claims, ClaimedAt: in.ClaimedAt}
-	in.recordEnds(&out)
+	in.decide(&out)
+	if out.Changed {
+		in.dropEndedFires(&out)
+	}
+	return out
+}
+
+func (in *Input) decide(out *Decision) {
+	in.recordEnds(out)
 	if in.Plan == nil {
-		return out
+		return
 	}
 	out.Ahead = in.findAhead()
 	if !in.MayClaim || in.Plan.Paused {
-		return out
+		return
 	}
 	if out.Ahead.Epoch != 0 {
 		out.wakeNoLaterThan(out.Ahead.At.Add(-in.maxLead())) // from then on it is within the limit
 	}
-	in.claimFree(&out)
-	in.awaitRunning(&out)
-	return out
+	in.claimFree(out)
+	in.awaitRunning(out)
 }
 
 // claimFree claims the due runs of the shards that are free.
@@ -152,6 +159,7 @@ func (in *Input) recordEnds(out *Decision) {
 		if !g.Shards.Intersect(retried).IsZero() {
 			in.addRetries(out, g)
 		}
+		in.noteFailed(out, g.Shards.Minus(retried), g.Ref)
 		first := slices.IndexFunc(in.Ended, func(e EndedRun) bool { return g.Shards.Has(e.Shard) })
 		g.NotBefore, g.RetryDelay = 0, 0 // the shards of one fire fail together, whenever they began
 		out.Claims.Failures = out.Claims.Failures.With(record.Failure{RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error()})
@@ -288,6 +296,7 @@ func (in *Input) dropReruns(out *Decision, watermarks record.Watermarks, free sh
 			watermarks = watermarks.Raise(group.Shards, m)
 			out.raiseWatermark(group.Shards, m)
 			out.Claims.Counts.Lost += uint64(group.Shards.Len())
+			in.noteFailed(out, group.Shards, g.Ref)
 			crashed := g.Ref
 			crashed.Attempt--
 			out.Claims.Failures = out.Claims.Failures.With(record.Failure{
@@ -376,6 +385,7 @@ func (in *Input) claimRun(out *Decision, shards shardset.Set, r record.Ref, m re
 	}
 	out.raiseWatermark(shards, m.Max(r.Watermark()))
 	out.Claims.Running = out.Claims.Running.With(shards, r)
+	in.noteRan(out, shards, r)
 	out.Claims.Counts.Claimed += uint64(shards.Len())
 	out.Starts = out.Starts.With(shards, r)
 }

@@ -2,6 +2,7 @@ package due
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/internal/record"
@@ -31,6 +32,25 @@ func CountsEnds(p Program) bool {
 	c, ok := p.(EndCounter)
 	return ok && c.CountsEnds()
 }
+
+// Follower is a Program whose fires are those of other jobs, as far as the leader has released them. Due and
+// SkipDue of such a Program are not called.
+type Follower interface {
+	Program
+	FollowsJobs() bool // whether this program is one
+	// DueReleased and SkipReleased are Due and SkipDue, given the released fires in ascending order.
+	DueReleased(released []Release, last, until, now time.Time) Due
+	SkipReleased(released []Release, last, until, now time.Time) Due
+}
+
+// asFollower returns p as a Follower, or false if its fires are not those of other jobs.
+func asFollower(p Program) (Follower, bool) {
+	f, ok := p.(Follower)
+	return f, ok && f.FollowsJobs()
+}
+
+// Release is a fire of another job and the instant from which on it is due. Both are in ascending order.
+type Release struct{ At, Released time.Time }
 
 // Due holds the due fires of a shard.
 type Due struct {
@@ -64,7 +84,35 @@ func InEpoch(e *record.Epoch, prog Program, m record.Watermark, now record.Insta
 	if disabled {
 		compute = prog.SkipDue
 	}
+	if f, ok := asFollower(prog); ok {
+		compute = followed(f, e, disabled)
+	}
 	return compute(last.Time(), e.Until.Time(), now.Time()), true
+}
+
+// followed returns the function that computes the due fires of an epoch whose definition follows other jobs.
+func followed(f Follower, e *record.Epoch, disabled bool) func(last, until, now time.Time) Due {
+	released := make([]Release, len(e.Released))
+	for i, r := range e.Released {
+		released[i] = Release{At: r.At.Time(), Released: r.Released.Time()}
+	}
+	compute := f.DueReleased
+	if disabled {
+		compute = f.SkipReleased
+	}
+	return func(last, until, now time.Time) Due { return compute(released, last, until, now) }
+}
+
+// HasUnclaimed reports whether a shard with watermark m has not claimed or skipped all fires of an epoch up to an
+// instant.
+func HasUnclaimed(e *record.Epoch, prog Program, m record.Watermark, through record.Instant) bool {
+	if _, ok := asFollower(prog); ok {
+		return m.Epoch <= e.Number && slices.ContainsFunc(e.Released, func(r record.Release) bool {
+			return r.At > lastClaimed(e, m) && r.At <= through && (e.Until == 0 || r.At < e.Until)
+		})
+	}
+	found, ok := InEpoch(e, prog, m, through, false)
+	return ok && (found.HasAny() || !found.Through.IsZero())
 }
 
 // lastClaimed returns the instant up to which the fires of an epoch are claimed or skipped for a shard

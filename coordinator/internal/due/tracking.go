@@ -22,7 +22,7 @@ const MaxRetryDelay = 24 * time.Hour
 // reader waits for one more commit.
 func RecordsEnds(p *record.Plan) bool {
 	return p == nil || p.Paused || !p.Frozen.IsZero() || len(p.Triggers) > 0 || len(p.Epochs) > 1 ||
-		p.Last().Until != 0 || TracksRuns(p.Last().Job())
+		p.Last().Until != 0 || p.Fires != nil || TracksRuns(p.Last().Job())
 }
 
 // TracksRuns reports whether claims records show which runs have not ended, also after a crash.

@@ -86,6 +86,7 @@ const (
 	Unoffered                       // no live instance offered the job
 	Expired                         // owed for longer than the catch-up window
 	Overlap                         // they came due while a run of their shard lasted
+	Upstream                        // a fire of a job that the job follows did not end as wanted
 )
 
 // Lost is runs of one fire or trigger that ended with the session of their owner.

@@ -190,7 +190,7 @@ func (x *explorer) buildPlan(s *world, p *process, regularCheck bool) (*registry
 			Keys: x.keys, Term: p.term, Compile: x.work.Compile, SlowTick: regularCheck,
 			Live: map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, Jobs: map[string]planning.JobRecord{},
 			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, UnreadablePlans: map[string]bool{},
-			EditedPlans: map[string]bool{},
+			EditedPlans: map[string]bool{}, Ends: map[string]planning.EndsOfJob{},
 		},
 	}
 	x.fillView(l, p)
@@ -251,6 +251,16 @@ func (x *explorer) fillView(l *leader.Leader, p *process) {
 		e := &p.feeds[feedPlans][i]
 		name, rev := locate(e)
 		v.Plans[name] = planning.PlanRecord{Rev: rev, Plan: x.decodePlan(e.value)}
+	}
+	for i := range p.feeds[feedEnds] {
+		ends, err := record.Decode[record.Ends]([]byte(p.feeds[feedEnds][i].value))
+		if err != nil {
+			panic(err)
+		}
+		if v.Ends[x.segment()] == nil {
+			v.Ends[x.segment()] = planning.EndsOfJob{}
+		}
+		v.Ends[x.segment()][ends.Incarnation] = ends.Claims
 	}
 	for i := range p.feeds[feedControls] {
 		e := &p.feeds[feedControls][i]

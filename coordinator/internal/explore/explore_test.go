@@ -43,6 +43,7 @@ type scenario struct {
 	named     bool
 	lingers   bool
 	fromEnds  bool     // fires count from the ends of runs
+	tracks    bool     // which fires have ended is tracked, as another job follows the job
 	skips     bool     // fires that come due during a run of their shard are skipped
 	handsBack bool     // draining processes may hand runs back
 	tracking  []string // of each revision in turn; nil: all runs are tracked
@@ -59,6 +60,9 @@ var scenarios = []scenario{
 	{name: "runs fail and are retried", procs: 2, late: 1, shards: 2, faults: faultBudget{failures: 2, crashes: 1, drains: 1, lostReplies: 1}},
 	{name: "runs of triggers fail and are retried", procs: 2, shards: 2, faults: faultBudget{failures: 2, triggers: 1, revisions: 1, crashes: 1}},
 	{name: "overlapping fires are skipped", procs: 2, late: 1, shards: 2, faults: faultBudget{crashes: 1, failures: 1, lostReplies: 1, revisions: 1}, skips: true},
+	{name: "ended fires are tracked", procs: 2, late: 1, shards: 2, faults: faultBudget{crashes: 1, failures: 1, drains: 1, lostReplies: 1}, tracks: true, handsBack: true},
+	{name: "ended fires and triggers are tracked", procs: 2, shards: 2, faults: faultBudget{triggers: 1, revisions: 1, crashes: 1, failures: 1}, tracks: true},
+	{name: "ended fires are tracked on a store that lags", procs: 3, shards: 2, faults: faultBudget{staleReads: 1, crashes: 2}, tracks: true},
 	{name: "fires count from ends", procs: 2, late: 1, shards: 2, faults: faultBudget{crashes: 1, failures: 1, drains: 1, lostReplies: 1, revisions: 1}, fromEnds: true, handsBack: true},
 	{name: "a store that lags", procs: 3, shards: 2, faults: faultBudget{staleReads: 1, crashes: 2}},
 	{name: "a cold start on a store that lags", procs: 3, shards: 1, faults: faultBudget{staleReads: 1, crashes: 2}, cold: true},
@@ -86,6 +90,7 @@ var (
 // firstWorld returns the first world of a scenario.
 func (x *explorer) firstWorld(sc scenario) *world {
 	x.named, x.lingers, x.handsBack, x.shards, x.brings, x.tracking, x.skips, x.fromEnds = sc.named, sc.lingers, sc.handsBack, sc.shards, sc.brings, sc.tracking, sc.skips, sc.fromEnds
+	x.tracks = sc.tracks
 	x.work.fromEnds = sc.fromEnds
 	s := &world{}
 	for i := range sc.procs {
@@ -98,6 +103,10 @@ func (x *explorer) firstWorld(sc scenario) *world {
 			panic(err)
 		}
 		x.must(s.store.apply(registry.Txn{Then: []registry.Op{registry.Create(x.keys.Job(x.segment()), value)}}, x.removed))
+	}
+	if x.tracks {
+		follower := json.RawMessage(`{"name":"follower","shards":1,"schedule":"after-end job"}`)
+		x.must(s.store.apply(registry.Txn{Then: []registry.Op{registry.Create(x.keys.Job("follower"), follower)}}, x.removed))
 	}
 	if !sc.cold {
 		var violation error

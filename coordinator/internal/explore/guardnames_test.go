@@ -80,6 +80,8 @@ func recordKindOf(k record.Keys, key registry.Key) string {
 		return "definition"
 	case k.Controls():
 		return "control"
+	case k.Ends():
+		return "ends"
 	}
 	switch {
 	case key == k.Leader():

@@ -23,6 +23,8 @@ type guardSite struct {
 // twins are guards that are redundant with another one, each implied by an operation. A violation needs
 // both to be removed.
 var twins = map[string]string{
+	"claim: free ends":    "claim: set claims",
+	"claim: set ends":     "claim: set claims",
 	"reap: delete member": "reap: dead",
 	"join: first member":  "join: free instance",
 	"resign: delete seat": "resign: set leader",
@@ -42,6 +44,8 @@ var guardSites = []guardSite{
 	{"Claimer.composeShare At", []string{"claim: plan as known"}},
 	{"Claimer.composeShare Create", []string{"claim: first claims"}},
 	{"Claimer.composeShare Set", []string{"claim: set claims"}},
+	{"Claimer.writeEnds CreateOwned", []string{"claim: free ends"}},
+	{"Claimer.writeEnds Set", []string{"claim: set ends"}},
 
 	{"Leader.CommitDecision At", []string{"plan: leader as known", "reap: leader as known"}},
 	{"Change.EncodeShare Dead", []string{"plan: dead"}},

@@ -60,10 +60,68 @@ func (x *explorer) judgeCommit(before *storeModel, n *world, r request) error {
 	if counted {
 		all = append(all, x.judgeMonotony(before, &n.store))
 	}
+	if x.tracks {
+		all = append(all, x.judgeEndedFires(before, n))
+	}
 	if leader, _ := before.get(x.keys.Leader()); !r.term.IsZero() && leader.modified != r.term.Seq {
 		all = append(all, fmt.Errorf("a plan of term %v was committed in term %d", r.term, leader.modified))
 	}
 	return errors.Join(append(all, x.judgeSeat(&n.store))...)
+}
+
+// judgeEndedFires checks that a plan shows a fire as ended only if no shard has a run of it, or of an earlier one, left.
+func (x *explorer) judgeEndedFires(before *storeModel, n *world) error {
+	e, ok := n.store.get(x.planKey())
+	if !ok {
+		return nil
+	}
+	is, was := x.decodePlan(e.value).Fires, record.Instant(0)
+	if old, ok := before.get(x.planKey()); ok && x.decodePlan(old.value).Fires != nil {
+		was = x.decodePlan(old.value).Fires.Through
+	}
+	if is == nil || is.Through == was {
+		return nil
+	}
+	if is.Through < was {
+		return fmt.Errorf("the fires that have ended fell from %v to %v", was, is.Through)
+	}
+	for _, c := range n.claims {
+		if c.fire <= is.Through && !c.ended && !n.isSuperseded(c) {
+			return fmt.Errorf("shard %d: the fire of %v was shown as ended before attempt %d", c.shard, c.fire, c.attempt)
+		}
+	}
+	return x.judgeAllClaimed(n, is.Ended[len(is.Ended)-1])
+}
+
+// judgeAllClaimed checks that all shards have claimed an ended fire, or skipped it.
+func (x *explorer) judgeAllClaimed(n *world, f record.EndedFire) error {
+	watermarks := x.sumRecords(&n.store).watermarks
+	for _, e := range n.epochs {
+		if e.from > f.At || e.until != 0 && f.At >= e.until {
+			continue
+		}
+		for s := range f.Shards {
+			m := watermarks.Of(s)
+			if f.Trigger > 0 && m.Trigger < f.Trigger || f.Trigger == 0 && m.Epoch <= e.number && m.Fire < f.At {
+				return fmt.Errorf("shard %d: the fire of %v was shown as ended before its claim", s, f.At)
+			}
+		}
+	}
+	return nil
+}
+
+// judgeAllEnded checks, in a world at rest, that the plan shows the last tracked fire as ended.
+func (x *explorer) judgeAllEnded(s *world, p *record.Plan) error {
+	last := record.Instant(0)
+	for _, c := range s.claims {
+		if last = max(last, c.fire); !c.ended && !s.isSuperseded(c) {
+			return nil // it waits for a retry, or the world has no process left
+		}
+	}
+	if f := p.Fires; f == nil || last >= f.From && f.Through < last {
+		return fmt.Errorf("the fire of %v is never shown as ended: %+v", last, f)
+	}
+	return nil
 }
 
 // judgeMember judges a change of a member record.
@@ -250,7 +308,7 @@ func (x *explorer) judgeClaim(n *world, inc string, shard int, r record.Ref) err
 			return fmt.Errorf("shard %d: the fire of %v was claimed before attempt %d at the fire of %v had ended", shard, r.Fire, o.attempt, o.fire)
 		}
 	}
-	if r.Fire > n.clock() {
+	if r.Fire > n.clock() && r.Trigger == 0 {
 		return fmt.Errorf("shard %d: the fire of %v was claimed at %v", shard, r.Fire, n.clock())
 	}
 	if !n.store.alive(record.SessionOf(inc)) {
@@ -436,6 +494,11 @@ func (x *explorer) judgeRest(s *world) error {
 	}
 	if x.fromEnds {
 		return x.judgeNothingDue(s, p)
+	}
+	if x.tracks {
+		if err := x.judgeAllEnded(s, p); err != nil {
+			return err
+		}
 	}
 	skipped, due := int(x.sumRecords(&s.store).counts.Skipped), x.countFires(s)
 	if first+skipped != due {

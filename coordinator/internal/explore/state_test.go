@@ -85,6 +85,7 @@ const (
 	feedMembers
 	feedJobs
 	feedControls
+	feedEnds
 	feedCount
 )
 
@@ -187,6 +188,7 @@ type explorer struct {
 	tracking   []string
 	lingers    bool // handlers may outlive their session
 	fromEnds   bool // fires count from the ends of runs
+	tracks     bool // which fires have ended is tracked
 	skips      bool // fires that come due during a run of their shard are skipped
 	handsBack  bool // handlers of a draining process may hand their runs back
 }
@@ -200,7 +202,7 @@ func newExplorer() *explorer {
 		keys: keys, plans: map[string]*record.Plan{}, claims: map[string]record.Claims{}, work: &recordingWork{},
 		dirs: [feedCount]registry.Key{
 			feedPlans: keys.Plans(), feedElection: keys.Election(), feedInstances: keys.Instances(),
-			feedMembers: keys.Members(), feedJobs: keys.Jobs(), feedControls: keys.Controls(),
+			feedMembers: keys.Members(), feedJobs: keys.Jobs(), feedControls: keys.Controls(), feedEnds: keys.Ends(),
 		}, log: slog.New(slog.DiscardHandler),
 		removed: func(*registry.Txn, int) bool { return false },
 		seeds:   [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
@@ -434,6 +436,7 @@ func (e *encoder) proc(x *explorer, p *process) {
 		value, _ := record.Encode(&a.Claims)
 		e.text(string(value))
 		e.rev(a.Rev.Seq)
+		e.rev(a.EndsRev.Seq)
 		e.rev(a.StalePlan.Seq)
 		e.bool(a.Writing)
 		for _, end := range a.Ended {

@@ -11,6 +11,8 @@ var witnesses = map[string]witness{
 	"reap: leader as known":     {scenario: "another writer", seed: 52},
 	"claim: alive":              {scenario: "all at once", seed: 12},
 	"claim: first claims":       {scenario: "a reply is lost", seed: 492},
+	"claim: free ends":          {scenario: "a reply is lost", seed: 170},
+	"claim: set ends":           {scenario: "a reply is lost", seed: 170},
 	"claim: plan as known":      {scenario: "a live session expires", seed: 309},
 	"claim: set claims":         {scenario: "a reply is lost", seed: 170},
 	"elect: dead":               {scenario: "drains", seed: 256},

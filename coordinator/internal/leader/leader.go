@@ -44,6 +44,8 @@ type Leader struct {
 	members       *feed.Reader[record.Member]
 	jobs          *feed.Reader[planning.JobRecord]
 	controls      *feed.Reader[controls]
+	ends          *feed.Reader[ends]
+	endsByName    map[string]ends
 	plans         *feed.Reader[*record.Plan]
 	PlanFeed      *feed.Feed[*record.Plan]
 	WatchedClaims map[string]func() // by incarnation: ends the watch of its claims, while a move waits for one of its runs
@@ -70,12 +72,13 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 	l := &Leader{
 		Self: elector.Self, Elector: elector, Log: elector.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
 		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, PlanFeed: plans,
-		Restorer: NewRestorer(),
+		Restorer: NewRestorer(), endsByName: map[string]ends{},
 		View: planning.View{
 			Keys: elector.Self.Keys, Term: term, Skew: elector.Self.MaxSkew, Compile: elector.Self.Compile, Strategies: elector.Self.Strategies,
 			OnStrategyCall: func(strategy, job string) { p.SetTask("strategy "+strategy, "job "+job) },
 			Live:           map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{}, Jobs: map[string]planning.JobRecord{},
 			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, EditedPlans: map[string]bool{},
+			Ends: map[string]planning.EndsOfJob{},
 		},
 	}
 	l.logs = eventlog.NewPlanLog(l.Log)
@@ -96,6 +99,7 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 		return planning.JobRecord{Rev: e.Modified, Def: def, Job: job}, err
 	})
 	l.controls = followDirectory(ctx, &wg, l, elector.Self.Keys.Controls(), decodeControls)
+	l.ends = followDirectory(ctx, &wg, l, elector.Self.Keys.Ends(), decodeEnds)
 	l.plans = plans.NewReader(l.wakeUp)
 	defer l.plans.Close()
 	return l.runRounds(ctx, &wg)

@@ -70,6 +70,7 @@ func (l *Leader) updateView() bool {
 		applyUpdate(l, l.View.Control, n, planning.ControlRecord{Rev: n.Rev, Control: n.Value.job})
 		setMembership(l.badControls, n.Name, n.Unreadable)
 	}) && synced
+	synced = l.ends.Drain(l.observeEnds) && synced
 	synced = l.plans.Drain(func(n feed.Update[*record.Plan]) {
 		if l.detectPlanEdit(n) {
 			return

@@ -63,6 +63,7 @@ func (p *jobPlanner) collectWatermarks() (record.Watermarks, gaps) {
 func (p *jobPlanner) foldClaims(claims record.Claims, shards shardset.Set) {
 	p.next.Watermarks = p.next.Watermarks.Fold(claims.Watermarks, shards)
 	p.next.Reruns = due.Unclaimed(p.next.Reruns, p.next.Watermarks)
+	p.foldFires(claims, shards)
 	for _, g := range due.Unclaimed(claims.Reruns.Within(shards), p.next.Watermarks) {
 		p.next.Reruns = p.next.Reruns.With(g.Shards, g.Ref)
 		if g.IsRetry() {

@@ -13,6 +13,11 @@ import (
 // reads of all owners' claims.
 func (p *jobPlanner) clearServed() {
 	progress := JobProgress{Watermarks: p.next.Watermarks}
+	if p.next.Fires != nil {
+		for _, run := range p.next.Fires.Open {
+			progress.OpenEpochs = append(progress.OpenEpochs, run.Epoch)
+		}
+	}
 	for _, inc := range p.sortedOwners() {
 		l, ok := p.freshRead(inc, p.prev.Rev)
 		if !ok {
@@ -29,9 +34,15 @@ func (p *jobPlanner) clearServed() {
 		for _, g := range slices.Concat(claims.Running, due.Unclaimed(claims.Reruns.Within(mine), progress.Watermarks)) {
 			progress.Running = progress.Running.With(g.Shards, g.Ref)
 		}
+		for _, run := range claims.Fires {
+			if p.isOpenFire(run.At) {
+				progress.OpenEpochs = append(progress.OpenEpochs, run.Epoch)
+			}
+		}
 		p.clearReruns(inc, l)
 	}
 	progress.Reruns = p.next.Reruns
+	p.clearReleased(&progress)
 	p.clearTriggers(&progress)
 	p.clearEpochs(&progress)
 	if p.needsRoom && len(p.change.Upkeep) == 0 {
@@ -49,6 +60,7 @@ func (p *jobPlanner) clearReruns(inc string, l FreshRead) {
 		return
 	}
 	pending := p.next.Reruns.Within(p.next.Owners[inc])
+	pending = slices.DeleteFunc(pending, func(g record.RunGroup) bool { return p.isOpenFire(g.Fire) })
 	claimed := pending.Shards().Minus(due.Unclaimed(pending, item.Watermarks).Shards())
 	if claimed.IsZero() {
 		return
@@ -63,7 +75,7 @@ func (p *jobPlanner) clearTriggers(progress *JobProgress) {
 		if e, ok := p.next.Epoch(t.Epoch); ok {
 			targets = due.TriggerTargets(t, e)
 		}
-		if !progress.TriggerServed(t, targets) {
+		if p.isOpenFire(t.At) || !progress.TriggerServed(t, targets) {
 			return false
 		}
 		p.explainUpkeep("clear trigger %d", t.Number)
@@ -98,7 +110,7 @@ func (p *jobPlanner) clearEpochs(progress *JobProgress) {
 // usesEpoch reports whether a run, a pending re-run or a trigger belongs to an epoch.
 func (p *jobPlanner) usesEpoch(progress *JobProgress, number int) bool {
 	inEpoch := func(g record.RunGroup) bool { return g.Epoch == number }
-	return slices.ContainsFunc(progress.Running, inEpoch) || slices.ContainsFunc(progress.Reruns, inEpoch) ||
+	return slices.Contains(progress.OpenEpochs, number) || slices.ContainsFunc(progress.Running, inEpoch) || slices.ContainsFunc(progress.Reruns, inEpoch) ||
 		slices.ContainsFunc(p.next.Triggers, func(t record.Trigger) bool { return t.Epoch == number })
 }
 

@@ -35,6 +35,7 @@ func (r *round) explainTarget(segment string, t target) target {
 			t.problem, t.unoffered = UnofferedProblem, true
 		}
 	}
+	t.problem = joinProblems(t.problem, r.followProblem(segment))
 	if plan, ok := r.Plans[segment]; ok && len(r.skewReports) > 0 {
 		t.problem = joinProblems(t.problem, r.aheadProblem(plan.Plan))
 	}

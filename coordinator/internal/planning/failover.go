@@ -116,6 +116,7 @@ func (p *jobPlanner) reportLost(inc string, running shardset.Set, r record.Ref, 
 // countLost counts crashed runs that do not run again.
 func (p *jobPlanner) countLost(running shardset.Set, r record.Ref) {
 	p.next.Counts.Lost += uint64(running.Len())
+	p.failFire(running, r)
 	p.next.Failures = p.next.Failures.With(record.Failure{
 		RunGroup: record.RunGroup{Shards: running, Ref: r}, At: p.Now, Error: due.CrashedRunError,
 	})

@@ -29,6 +29,8 @@ func (r *round) planJob(segment string, t target) (Change, bool) {
 	p.absorbExpired()
 	p.failOverExpired()
 	p.moveShards()
+	p.trackFires()
+	p.followFires()
 	p.beginUnoffered()
 	if (p.SlowTick || p.needsRoom) && isClearable(p.next) {
 		p.clearServed()
@@ -43,6 +45,9 @@ func (p *jobPlanner) isSettled() bool {
 	prev := p.prev
 	if p.SlowTick && isClearable(prev.Plan) || p.hasExpiredClaims() || prev.Problem != p.target.problem ||
 		!prev.Frozen.IsZero() || len(prev.Owners) != len(p.target.owners) {
+		return false
+	}
+	if p.hasFiresToPlan() {
 		return false
 	}
 	for inc, want := range p.target.owners {
@@ -91,6 +96,9 @@ func (p *jobPlanner) createPlan() (Change, bool) {
 	}
 	if c, ok := p.Control[p.segment]; ok {
 		p.next.Paused, p.next.Stopped, p.next.Disabled, p.next.Resets = c.Paused, c.Stopped, c.Disabled, c.Resets
+	}
+	if p.tracksFires() {
+		p.next.Fires = &record.Fires{From: first.From}
 	}
 	if p.next.Paused || p.next.Stopped {
 		p.next.Last().Until = p.Now // no fire before the first resume is due

@@ -13,6 +13,7 @@ type JobProgress struct {
 	Running    record.Runs
 	HandedBack record.Runs // by owners, and not in the plan yet
 	Reruns     record.Runs // the pending re-runs that are known
+	OpenEpochs []int       // epochs with tracked fires that have not ended
 }
 
 // AddClaims adds the claims of an owner.

@@ -2,9 +2,13 @@ package planning
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
 )
 
 // round holds the values that one call of Decide derives from its View and collects for its Decision.
@@ -16,6 +20,9 @@ type round struct {
 	returned    map[string]string // by absent incarnation: the live one of the same name
 	graceEnds   time.Duration     // until the first awaited member is no longer awaited; zero: there is none
 
+	followers map[string][]string    // by segment: the segments of the jobs that follow it
+	programs  map[string]due.Program // by definition, as far as they were needed
+
 	reads  map[string]bool // see Decision.Reads
 	follow map[string]bool // see Decision.Follow
 }
@@ -23,10 +30,26 @@ type round struct {
 func newRound(v *View) *round {
 	r := &round{
 		View: v, expired: v.ExpiredMembers(), skewReports: findSkewReports(v),
+		followers: findFollowers(v), programs: map[string]due.Program{},
 		reads: map[string]bool{}, follow: map[string]bool{},
 	}
 	r.awaited, r.returned, r.graceEnds = findAwaited(v)
 	return r
+}
+
+// compile returns the program of an epoch.
+func (r *round) compile(e *record.Epoch) (due.Program, error) { return r.compileDef(e.Def) }
+
+// compileDef compiles each definition once.
+func (r *round) compileDef(def json.RawMessage) (due.Program, error) {
+	if prog, ok := r.programs[string(def)]; ok {
+		return prog, nil
+	}
+	prog, err := r.Compile(def)
+	if err == nil {
+		r.programs[string(def)] = prog
+	}
+	return prog, err
 }
 
 // MaxRestartGrace bounds MemberOptions.RestartGrace, whatever a record holds.

@@ -90,6 +90,7 @@ func (p *jobPlanner) skipDue() {
 // loseReruns counts all pending re-runs as lost, or retries as failed, and raises the watermarks as if they were claimed.
 func (p *jobPlanner) loseReruns() {
 	for _, g := range p.next.Reruns {
+		p.failFire(g.Shards, g.Ref)
 		p.next.Watermarks = p.next.Watermarks.Raise(g.Shards, g.Watermark())
 		if g.IsRetry() {
 			p.next.Counts.Failed += uint64(g.Shards.Len()) // the failure is on record

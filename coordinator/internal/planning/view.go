@@ -26,6 +26,7 @@ type View struct {
 	GroupExclusion   record.Exclusion         // instances and hosts that are disabled for all jobs
 	Plans            map[string]PlanRecord    // by segment
 	Reads            map[string]FreshRead     // by incarnation
+	Ends             map[string]EndsOfJob     // by segment, of jobs that others follow
 	UnreadablePlans  map[string]bool          // by segment
 	EditedPlans      map[string]bool          // segments whose plan another writer changed; Plans holds the leader's copy
 	UnreadableInputs map[string]registry.Key  // by segment: a definition or control record that cannot be read
@@ -78,6 +79,10 @@ type FreshRead struct {
 	Claims     map[string]ClaimsRecord // by segment
 	Unreadable map[string]bool         // segments whose record cannot be read
 }
+
+// EndsOfJob holds copies of claims records of a job, by incarnation. What they say of ended runs is true,
+// however old they are.
+type EndsOfJob map[string]record.Claims
 
 // claimsOf returns the incarnation's claims of a job.
 func (l FreshRead) claimsOf(segment string) record.Claims { return l.Claims[segment].Claims }
@@ -145,7 +150,7 @@ func (v *View) NeedsClearing() bool {
 
 // isClearable reports whether a plan has parts that may have been served.
 func isClearable(p *record.Plan) bool {
-	return len(p.Reruns) > 0 || len(p.Triggers) > 0 || len(p.Epochs) > 1
+	return len(p.Reruns) > 0 || len(p.Triggers) > 0 || len(p.Epochs) > 1 || len(p.Last().Released) > 0
 }
 
 // segments returns all jobs that have a plan or a definition, sorted.

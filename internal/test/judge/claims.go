@@ -231,6 +231,9 @@ func (o *Judge) judgeByPlan(j *jobState, n int, inc string, r run) {
 	} else if due, err := e.fires(r.Fire-1, r.Fire); err != nil || due != 1 {
 		o.addJobViolation(2, j, "shard %d: %s was claimed, but the schedule has no such fire (error: %v)", n, r, err)
 	}
+	if e.released != nil {
+		return // it is due when it is released
+	}
 	if !r.Missed {
 		o.report.addLateness(instantOf(o.now) - r.Fire)
 	} else {

@@ -15,6 +15,7 @@ func (o *Judge) JudgeSettled(now time.Time, slack time.Duration) {
 		}
 		if eligible, excluded := o.eligibleMembers(j); len(eligible) > 0 || !excluded {
 			o.judgeNothingPending(j, instantOf(now.Add(-slack)))
+			o.judgeFollowed(j, instantOf(now.Add(-slack)))
 			o.judgeNothingAhead(j, instantOf(now.Add(slack)))
 			o.judgeEvenness(j, eligible)
 			o.judgeReaped(j)

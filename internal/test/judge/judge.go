@@ -71,8 +71,10 @@ type jobState struct {
 	works       map[life]*workState
 	triggers    map[uint64]shards // pending shards, by number
 	lastTrigger uint64
-	counts      tallies // of the observed commits
-	ends        int     // runs whose end was recorded
+	counts      tallies     // of the observed commits
+	ended       []endedFire // of the job, as plans show them
+	released    []release   // fires of a job that follows others, sorted
+	ends        int         // runs whose end was recorded
 	trail       trail
 }
 
@@ -208,6 +210,7 @@ type reaping struct {
 // judgeTxn judges a committed transaction.
 func (o *Judge) judgeTxn(c *Commit) {
 	var reaped []reaping
+	var planned []*jobState
 	before := map[*jobState]tallies{}
 	for i := range c.Then {
 		op := &c.Then[i]
@@ -234,7 +237,13 @@ func (o *Judge) judgeTxn(c *Commit) {
 			if j.plan != nil {
 				before[j] = j.plan.Counts
 			}
-			o.judgePlan(c, op, j)
+			if o.judgePlan(c, op, j); j.plan != nil {
+				planned = append(planned, j)
+			}
+		case "ends":
+			if op.Kind != registry.OpDelete {
+				o.judgeEndsRecord(c, op)
+			}
 		case "claims":
 			j := o.job(name)
 			j.trail.add(c)
@@ -249,6 +258,9 @@ func (o *Judge) judgeTxn(c *Commit) {
 		o.judgeReap(b)
 	}
 	o.judgeFailover(reaped, before)
+	for _, j := range planned {
+		o.judgeFires(j, j.plan)
+	}
 }
 
 // addSessionClient records the client of a session from its instance key, for logs without clients.

@@ -37,6 +37,7 @@ func (o *Judge) judgePlan(c *Commit, op *registry.Op, j *jobState) {
 	o.judgeOwners(c, j, p)
 	o.judgeEpochs(j, p)
 	o.addTriggers(j, p)
+	o.judgeReleases(j, p)
 	j.plan = p
 }
 
@@ -217,7 +218,11 @@ func (o *Judge) judgeEpochs(j *jobState, p *planRecord) {
 			o.report.Epochs++
 		}
 		e.seen, e.life = instantOf(o.now), p.Resets
-		e.every, e.delay, e.err = e.Def.intervals()
+		if e.Def.followedJobs() != nil {
+			e.released = &j.released
+		} else {
+			e.every, e.delay, e.err = e.Def.intervals()
+		}
 		j.epochs = append(j.epochs, *e)
 	}
 }

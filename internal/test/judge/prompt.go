@@ -1,6 +1,9 @@
 package judge
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // span is a span of time, with both ends.
 type span struct{ from, to instant }
@@ -61,6 +64,12 @@ func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, insta
 		last := e.From - 1
 		if e.Number == gen {
 			last = max(last, after)
+		}
+		if e.released != nil {
+			if i := slices.IndexFunc(*e.released, func(r release) bool { return r.At > last && (e.Until == 0 || r.At < e.Until) }); i >= 0 {
+				return e, (*e.released)[i].due, true
+			}
+			continue
 		}
 		fire := last.add(e.delay)
 		if e.delay == 0 {

@@ -283,6 +283,8 @@ type planRecord struct {
 	Counts   tallies           `json:"counts"`
 	Problem  string            `json:"problem"`
 	Resets   int               `json:"resets"`
+	Fires    *firesRecord      `json:"fires"`
+	Followed *followedRecord   `json:"followed"`
 }
 
 // last returns the newest epoch.
@@ -317,6 +319,9 @@ type epoch struct {
 	every time.Duration // between fires
 	delay time.Duration // from the end of a run to the next fire of its shard; 0: fires are apart by every
 	err   error         // set if the schedule is not one that is simulated
+
+	Released []release  `json:"released"`
+	released *[]release // all of the job; nil unless the definition follows other jobs
 }
 
 // countAsFailed is the value of OnCrash of jobs without re-runs.
@@ -387,6 +392,15 @@ func (e *epoch) fires(after, through instant) (int, error) {
 	after = max(after, e.From-1)
 	if e.Until != 0 {
 		through = min(through, e.Until-1)
+	}
+	if e.released != nil {
+		due := 0
+		for _, r := range *e.released {
+			if r.At > after && r.At <= through {
+				due++
+			}
+		}
+		return due, nil
 	}
 	if through <= after || e.delay > 0 && after.add(e.delay) > through {
 		return 0, nil

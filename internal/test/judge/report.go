@@ -24,8 +24,10 @@ type Report struct {
 	Skipped, Missed             int // fires that the misfire policies skipped, or claimed late
 	SkippedDisabled             int // fires skipped because their shard was disabled; part of Skipped
 	SkippedOverlap              int // fires skipped because they came due during a run; part of Skipped
+	SkippedUpstream             int // fires skipped because a followed fire did not end as wanted; part of Skipped
 	SkippedExpired              int // fires skipped that were owed for longer than the catch-up window; part of Skipped
 	Delays                      int // claims of fires that count from the end of a run
+	EndedFires, Releases        int // fires that plans showed as ended, and fires released for jobs that follow
 	Functions                   int // calls of handlers
 	Overlaps, ForcedOverlaps    int // calls that outlasted their context, or the forced expiry of their session
 	Assigned, Moves, Failovers  int // shards assigned: without an earlier owner, from a live one, from an expired one

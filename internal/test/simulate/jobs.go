@@ -25,6 +25,8 @@ type jobSpec struct {
 	overlap  executor.OverlapPolicy
 	window   time.Duration // for catching up
 	delay    time.Duration // of fixed delay; 0: the job fires every
+	after    *jobSpec      // the job that it follows; nil: none
+	outcome  int           // of the fires that it follows: 0 success, 1 any, 2 failure
 }
 
 // specs returns the jobs of a fleet: they have all misfire policies, and some make no re-runs.
@@ -61,9 +63,29 @@ func specs(c Config) []*jobSpec {
 		if c.Levels && (uint64(i)+c.Seed)%3 == 0 {
 			s.tracking = executor.TrackClaims
 		}
+		if parent := max(i-1, 0); c.Policies && i > 0 && (uint64(i)+c.Seed)%6 < 2 && out[parent].delay == 0 && s.delay == 0 {
+			s.after, s.outcome = out[parent], int(c.Seed/6%3)
+			s.after.tracking = executor.TrackRuns
+			s.tracking = executor.TrackRuns
+		}
 		out[i] = s
 	}
 	return out
+}
+
+// schedule returns the schedule of a job.
+func (s *jobSpec) schedule() executor.Schedule {
+	switch {
+	case s.delay > 0:
+		return executor.FixedDelay(s.delay)
+	case s.after == nil:
+		return executor.Every(s.every)
+	case s.outcome == 1:
+		return executor.AfterJob(s.after.name).OnEnd()
+	case s.outcome == 2:
+		return executor.AfterJob(s.after.name).OnFailure()
+	}
+	return executor.AfterJob(s.after.name)
 }
 
 // withHandlerOf returns the job with the handler of a process.
@@ -78,12 +100,12 @@ func (s *jobSpec) withHandlerOf(p *process) executor.Job {
 	}
 	if s.delay > 0 {
 		return executor.Job{
-			Name: s.name, RunOn: runOn, Schedule: executor.FixedDelay(s.delay), Shards: s.shards, Revision: s.revision,
+			Name: s.name, RunOn: runOn, Schedule: s.schedule(), Shards: s.shards, Revision: s.revision,
 			OnCrash: s.crash, Retry: retry, Handler: executor.HandlerFunc(p.handle),
 		}
 	}
 	return executor.Job{
-		Name: s.name, RunOn: runOn, Schedule: executor.Every(s.every), Shards: s.shards, Revision: s.revision,
+		Name: s.name, RunOn: runOn, Schedule: s.schedule(), Shards: s.shards, Revision: s.revision,
 		OnMisfire: s.misfire, OnCrash: s.crash, Tracking: s.tracking, Retry: retry, OnOverlap: s.overlap, CatchupWindow: s.window, Handler: executor.HandlerFunc(p.handle),
 	}
 }

@@ -23,6 +23,7 @@ type totals struct {
 	overlapping     int // fires skipped as they came due during a run
 	expired         int // fires skipped as they were owed for too long
 	delays          int // claims of fires that count from the end of a run
+	ended, released int // fires that plans showed as ended, and those that other jobs followed
 	retries         int // failed runs that were put on record to be made again
 	givenUp         int // pending re-runs that were counted as lost after a new definition
 	failovers       int
@@ -47,6 +48,8 @@ func (t *totals) add(r *judge.Report) {
 	t.handedBack += r.HandedBack
 	t.retries += r.Retries
 	t.delays += r.Delays
+	t.ended += r.EndedFires
+	t.released += r.Releases
 	t.overlapping += r.SkippedOverlap
 	t.expired += r.SkippedExpired
 	t.givenUp += r.GivenUp
@@ -88,6 +91,8 @@ func (t *totals) String() string {
 	row(t.handedBack, "runs handed back at a drain")
 	row(t.retries, "failed runs retried")
 	row(t.delays, "claims of fires a fixed delay after a run")
+	row(t.ended, "fires of followed jobs that have ended")
+	row(t.released, "fires of jobs that follow others")
 	row(t.overlapping, "fires skipped that came due during a run")
 	row(t.expired, "fires skipped that were owed for longer than the catch-up window")
 	row(t.givenUp, "re-runs counted as lost, since the newest definition wants none")

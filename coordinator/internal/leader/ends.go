@@ -1,0 +1,39 @@
+package leader
+
+import (
+	"github.com/rota-dev/rota/coordinator/internal/feed"
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// ends is a decoded copy of a claims record.
+type ends struct {
+	segment string
+	record.Ends
+}
+
+func decodeEnds(e registry.Entry) (ends, error) {
+	r, err := record.Decode[record.Ends](e.Value)
+	if err == nil {
+		err = record.CheckJobName(r.Job)
+	}
+	return ends{record.Segment(r.Job), r}, err
+}
+
+// observeEnds applies a change of a copy of a claims record to the view.
+func (l *Leader) observeEnds(n feed.Update[ends]) {
+	l.idle = false
+	if before, ok := l.endsByName[n.Name]; ok {
+		delete(l.View.Ends[before.segment], before.Incarnation)
+		delete(l.endsByName, n.Name)
+	}
+	if n.Deleted || n.Unreadable {
+		return
+	}
+	l.endsByName[n.Name] = n.Value
+	if l.View.Ends[n.Value.segment] == nil {
+		l.View.Ends[n.Value.segment] = planning.EndsOfJob{}
+	}
+	l.View.Ends[n.Value.segment][n.Value.Incarnation] = n.Value.Claims
+}

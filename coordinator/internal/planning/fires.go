@@ -1,0 +1,241 @@
+package planning
+
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// trackFires records in the plan which fires have ended, while another job follows this one. It rests on facts
+// that stay true however old the view is: a claim that was made, a run that has ended. So it needs no fresh read,
+// and its commit no condition but those of every plan.
+func (p *jobPlanner) trackFires() {
+	if !p.tracksFires() {
+		if p.next.Fires != nil {
+			p.next.Fires = nil
+			p.explainUpkeep("track fires no longer")
+		}
+		return
+	}
+	if p.next.Fires == nil {
+		p.next.Fires = &record.Fires{From: p.Now.Add(p.Skew)} // owners may have claimed fires until then without a trace
+		p.explainUpkeep("track fires")
+		return
+	}
+	p.endFires()
+}
+
+// hasFiresToPlan reports whether trackFires or followFires has something to do.
+func (p *jobPlanner) hasFiresToPlan() bool {
+	prev := p.prev
+	if p.tracksFires() != (prev.Fires != nil) || prev.Fires != nil && len(p.findEndedFires(p.segment, prev)) > 0 {
+		return true
+	}
+	after := prev.Last().Job().After
+	if (after != nil) != (prev.Followed != nil) {
+		return true
+	}
+	return after != nil && len(p.findFollowedFires(prev.Plan, after)) > 0
+}
+
+// tracksFires reports whether a job in force follows this one.
+func (p *jobPlanner) tracksFires() bool { return len(p.followers[p.segment]) > 0 }
+
+// endFires records those fires as ended of which no run is left, in order.
+func (p *jobPlanner) endFires() {
+	if p.prev.Fires == nil {
+		return
+	}
+	ended := p.findEndedFires(p.segment, p.prev)
+	if len(ended) == 0 {
+		return
+	}
+	fires := *p.next.Fires
+	number := uint64(0)
+	if n := len(fires.Ended); n > 0 {
+		number = fires.Ended[n-1].Number
+	}
+	fires.Ended = slices.Clone(fires.Ended)
+	for _, run := range ended {
+		number++
+		targets := targetsOf(p.prev.Plan, run)
+		e := record.EndedFire{
+			Number: number, At: run.At, Trigger: run.Trigger, Shards: targets.Len(),
+			Failed: run.Failed.Len(), Skipped: targets.Minus(run.Ran).Len(), Ended: p.Now,
+		}
+		fires.Ended = append(fires.Ended, e)
+		fires.Through = run.At
+		p.explainUpkeep("fire %v has ended: %d shards, %d failed, %d skipped", run.At.Time(), e.Shards, e.Failed, e.Skipped)
+	}
+	fires.Ended = fires.Ended[max(0, len(fires.Ended)-record.MaxEndedFires):]
+	fires.Open = fires.Open.After(fires.Through)
+	p.next.Fires = &fires
+}
+
+// findEndedFires returns the fires that have ended and are not on record as such, in order. A fire has ended
+// when all earlier ones have.
+func (r *round) findEndedFires(segment string, plan PlanRecord) record.FireRuns {
+	open := r.findOpenFires(segment, plan)
+	for i, run := range open {
+		if !r.hasEnded(segment, plan, run.At, nil) {
+			return open[:i]
+		}
+	}
+	return open
+}
+
+// findOpenFires returns the tracked fires of a plan that are not on record as ended, as far as shards have claimed them.
+func (r *round) findOpenFires(segment string, plan PlanRecord) record.FireRuns {
+	open := plan.Fires.Open
+	for inc, owned := range plan.Owners {
+		open = open.Merge(r.Ends[segment][inc].Fires.Within(owned))
+	}
+	return slices.DeleteFunc(slices.Clone(open.After(plan.Fires.Through)), func(run record.FireRun) bool { return run.At < plan.Fires.From })
+}
+
+// hasEnded reports whether all runs with instants up to at have ended: no owner has one in progress, none is
+// pending, and no fire is due or can still come. Path holds the jobs that follow this one and ask for it.
+//
+// A plan whose last epoch has ended does not show which fires after that end were claimed before it was committed. In a
+// pause they are known from reads of the claims that began later. Before a new definition, the end may still move
+// beyond them.
+func (r *round) hasEnded(segment string, plan PlanRecord, at record.Instant, path []string) bool {
+	if !r.haveEnded(plan, at, r.Ends[segment]) || r.mayFollow(segment, plan, at, path) {
+		return false
+	}
+	if until := plan.Last().Until; until == 0 || at < until {
+		return true
+	}
+	if !plan.Paused && !plan.Stopped {
+		return false
+	}
+	claims, missing := EndsOfJob{}, false
+	for inc := range plan.Owners {
+		l, ok := r.freshRead(inc, plan.Rev)
+		if !ok {
+			r.requestReads(inc)
+		}
+		missing = missing || !ok || l.Unreadable[segment]
+		claims[inc] = l.claimsOf(segment)
+	}
+	return !missing && r.haveEnded(plan, at, claims)
+}
+
+// haveEnded is hasEnded by given claims of the owners.
+func (r *round) haveEnded(plan PlanRecord, at record.Instant, claims EndsOfJob) bool {
+	watermarks := plan.Watermarks
+	isOpen := func(g record.RunGroup) bool { return g.Fire <= at }
+	for inc, owned := range plan.Owners {
+		watermarks = watermarks.Fold(claims[inc].Watermarks, owned)
+	}
+	for inc, owned := range plan.Owners {
+		left := slices.Concat(claims[inc].Running.Within(owned), due.Unclaimed(claims[inc].Reruns.Within(owned), watermarks))
+		if slices.ContainsFunc(left, isOpen) {
+			return false
+		}
+	}
+	if slices.ContainsFunc(due.Unclaimed(plan.Reruns, watermarks), isOpen) {
+		return false
+	}
+	for _, t := range plan.Triggers {
+		if t.At <= at && slices.ContainsFunc(watermarks.Split(targetsOf(plan.Plan, record.FireRun{Epoch: t.Epoch, Trigger: t.Number})),
+			func(part record.WatermarkGroup) bool { return part.Trigger < t.Number }) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(plan.Epochs, func(e record.Epoch) bool { return e.From <= at && r.hasUnclaimed(&e, watermarks, at) })
+}
+
+// mayFollow reports whether a job may still follow a fire with an instant up to at, which then becomes a fire of it.
+func (r *round) mayFollow(segment string, plan PlanRecord, at record.Instant, path []string) bool {
+	after := plan.Last().Job().After
+	if after == nil || plan.Followed == nil || slices.Contains(path, segment) {
+		return false
+	}
+	path = append(slices.Clone(path), segment)
+	return slices.ContainsFunc(after.Jobs, func(name string) bool {
+		followed := record.Segment(name)
+		parent, ok := r.Plans[followed]
+		if !ok || parent.Fires == nil {
+			return false // if it is tracked again, then from a later instant on
+		}
+		if slices.ContainsFunc(parent.Fires.Ended, func(e record.EndedFire) bool { return e.At > plan.Followed.Through && e.At <= at }) {
+			return true
+		}
+		if open := r.findOpenFires(followed, parent); len(open) > 0 && open[0].At <= at {
+			return true
+		}
+		return !r.hasEnded(followed, parent, at, path)
+	})
+}
+
+// hasUnclaimed reports whether fires of an epoch up to an instant are not claimed yet, or may not be.
+func (r *round) hasUnclaimed(e *record.Epoch, watermarks record.Watermarks, through record.Instant) bool {
+	prog, err := r.compile(e)
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(watermarks.Split(shardset.Range(0, e.Job().Shards)), func(part record.WatermarkGroup) bool {
+		return due.HasUnclaimed(e, prog, part.Watermark, through)
+	})
+}
+
+// targetsOf returns the shards that a fire or trigger runs.
+func targetsOf(plan *record.Plan, run record.FireRun) shardset.Set {
+	e, ok := plan.Epoch(run.Epoch)
+	if !ok {
+		return run.Ran // the epoch is cleared: all its shards have claimed what they had to
+	}
+	if i := slices.IndexFunc(plan.Triggers, func(t record.Trigger) bool { return run.Trigger > 0 && t.Number == run.Trigger }); i >= 0 {
+		return due.TriggerTargets(plan.Triggers[i], e)
+	}
+	if run.Trigger > 0 {
+		return run.Ran
+	}
+	return shardset.Range(0, e.Job().Shards)
+}
+
+// earliestTrigger returns the earliest instant of a trigger that the plan accepts now. A trigger whose operator's clock
+// is behind must not come before fires that are on record as ended, of this job or of one that follows it.
+func (r *round) earliestTrigger(segment string, path []string) record.Instant {
+	plan, ok := r.Plans[segment]
+	if !ok || plan.Fires == nil || slices.Contains(path, segment) {
+		return 0
+	}
+	earliest := plan.Fires.Through + 1
+	for _, follower := range r.followers[segment] {
+		earliest = max(earliest, r.earliestTrigger(follower, append(slices.Clone(path), segment)))
+	}
+	return earliest
+}
+
+// isOpenFire reports whether a fire or trigger is tracked and not on record as ended. What the plan lists of it stays
+// there until then, although its shards have claimed it: the copies of claims that the leader watches may be older.
+func (p *jobPlanner) isOpenFire(at record.Instant) bool {
+	f := p.next.Fires
+	return f != nil && at >= f.From && at > f.Through
+}
+
+// foldFires writes into the plan which fires an owner has run for shards that it loses.
+func (p *jobPlanner) foldFires(claims record.Claims, shards shardset.Set) {
+	if p.next.Fires == nil {
+		return
+	}
+	if runs := claims.Fires.Within(shards).After(p.next.Fires.Through); len(runs) > 0 {
+		fires := *p.next.Fires
+		fires.Open = fires.Open.Merge(runs).Latest()
+		p.next.Fires = &fires
+	}
+}
+
+// failFire writes into the plan that runs of a fire are lost.
+func (p *jobPlanner) failFire(shards shardset.Set, r record.Ref) {
+	if p.next.Fires == nil || r.Fire <= p.next.Fires.Through {
+		return
+	}
+	fires := *p.next.Fires
+	fires.Open = fires.Open.With(record.FireRunOf(r, shards, shards))
+	p.next.Fires = &fires
+}

@@ -1,0 +1,240 @@
+package planning
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/event"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// findFollowers returns the segments of the jobs that follow each job, by the segment of the followed one.
+func findFollowers(v *View) map[string][]string {
+	var followers map[string][]string
+	for seg, job := range v.Jobs {
+		if job.After == nil {
+			continue
+		}
+		if followers == nil {
+			followers = map[string][]string{}
+		}
+		for _, name := range job.After.Jobs {
+			followed := record.Segment(name)
+			followers[followed] = append(followers[followed], seg)
+		}
+	}
+	return followers
+}
+
+// followProblem returns why a job cannot follow the jobs that its definition names, "" if it can.
+func (r *round) followProblem(segment string) string {
+	after := r.jobInForce(segment).After
+	if after == nil {
+		return ""
+	}
+	if cycle := r.findCycle(segment); len(cycle) > 0 {
+		return fmt.Sprintf("follows itself through jobs %q", cycle)
+	}
+	for _, name := range after.Jobs {
+		job, ok := r.Jobs[record.Segment(name)]
+		switch {
+		case !ok:
+			return fmt.Sprintf("follows job %q, which has no definition", name)
+		case !due.TracksRuns(job.Job):
+			return fmt.Sprintf("follows job %q, which does not record the ends of runs", name)
+		}
+		prog, err := r.compileDef(job.Def)
+		if err == nil && due.CountsEnds(prog) {
+			return fmt.Sprintf("follows job %q, whose shards have no common fires", name)
+		}
+	}
+	return ""
+}
+
+// findCycle returns the names of the jobs through which a job follows itself, nil if it does not.
+func (r *round) findCycle(segment string) []string {
+	start := r.Jobs[segment].Name
+	var visit func(seg string, path []string, seen map[string]bool) []string
+	visit = func(seg string, path []string, seen map[string]bool) []string {
+		job := r.Jobs[seg]
+		if job.After == nil || seen[seg] {
+			return nil
+		}
+		seen[seg] = true
+		path = append(path, job.Name)
+		for _, name := range job.After.Jobs {
+			if name == start {
+				return slices.Clone(path)
+			}
+			if cycle := visit(record.Segment(name), path, seen); cycle != nil {
+				return cycle
+			}
+		}
+		return nil
+	}
+	return visit(segment, nil, map[string]bool{})
+}
+
+// followFires makes the ended fires of other jobs fires of this job. Each becomes one, or is counted as skipped,
+// in the order of their instants.
+func (p *jobPlanner) followFires() {
+	after := p.next.Last().Job().After
+	switch {
+	case after == nil && p.next.Followed == nil:
+		return
+	case after == nil:
+		p.next.Followed = nil
+		p.explainUpkeep("follow no job")
+		return
+	case p.next.Followed == nil:
+		p.next.Followed = &record.Followed{Through: p.next.Last().From - 1}
+		p.explainUpkeep("follow from %v on", p.next.Last().From.Time())
+	}
+	p.countMissedFires(after)
+	for _, f := range p.findFollowedFires(p.next, after) {
+		if !p.followFire(f, after) {
+			return
+		}
+		followed := *p.next.Followed
+		followed.Through, followed.Number = f.at, max(followed.Number, f.number)
+		p.next.Followed = &followed
+	}
+}
+
+// followedFire is an instant at which followed jobs have fires, all of which have ended.
+type followedFire struct {
+	at     record.Instant
+	number uint64                      // of the fire of the job named first, zero if it has none
+	fires  map[string]record.EndedFire // by the name of the job
+}
+
+// findFollowedFires returns the instants at which followed jobs have ended fires that a plan has not followed
+// yet, as far as the fires of all these jobs up to there have ended.
+func (r *round) findFollowedFires(plan *record.Plan, after *record.After) []followedFire {
+	found := map[record.Instant]followedFire{}
+	var limit record.Instant
+	for i, name := range after.Jobs {
+		parent, ok := r.Plans[record.Segment(name)]
+		if !ok || parent.Fires == nil {
+			return nil
+		}
+		if i == 0 || parent.Fires.Through < limit {
+			limit = parent.Fires.Through
+		}
+		for _, e := range parent.Fires.Ended {
+			if e.At <= plan.Followed.Through {
+				continue
+			}
+			f, ok := found[e.At]
+			if !ok {
+				f = followedFire{at: e.At, fires: map[string]record.EndedFire{}}
+			}
+			if i == 0 {
+				f.number = e.Number
+			}
+			f.fires[name] = e
+			found[e.At] = f
+		}
+	}
+	var out []followedFire
+	for _, at := range slices.Sorted(maps.Keys(found)) {
+		if at <= limit {
+			out = append(out, found[at])
+		}
+	}
+	return out
+}
+
+// followFire releases a fire, or counts it as skipped. It returns false if the plan has no room for it.
+func (p *jobPlanner) followFire(f followedFire, after *record.After) bool {
+	i := slices.IndexFunc(p.next.Epochs, func(e record.Epoch) bool { return e.From <= f.at && (e.Until == 0 || f.at < e.Until) })
+	if i < 0 || p.next.Epochs[i].Job().After == nil {
+		p.explainUpkeep("pass fire %v, which no epoch has", f.at.Time()) // as a fire in a pause
+		return true
+	}
+	e := &p.next.Epochs[i]
+	if wanted, counts := wantsFire(after, f); !wanted {
+		if counts {
+			p.skipFollowed(e, 1, f.at)
+		} else {
+			p.explainUpkeep("pass fire %v: no run failed", f.at.Time())
+		}
+		return true
+	}
+	if len(e.Released) >= record.MaxReleases {
+		p.needsRoom = true
+		return false
+	}
+	released := p.Now
+	if n := len(e.Released); n > 0 {
+		released = max(released, e.Released[n-1].Released+1)
+	}
+	e.Released = append(slices.Clone(e.Released), record.Release{At: f.at, Released: released})
+	p.explainUpkeep("release fire %v", f.at.Time())
+	return true
+}
+
+// wantsFire reports whether a job fires after a followed fire, and whether the fire counts as skipped otherwise.
+func wantsFire(after *record.After, f followedFire) (wanted, counts bool) {
+	all, failed, skipped := len(f.fires) == len(after.Jobs), 0, 0
+	for _, e := range f.fires {
+		failed += e.Failed
+		skipped += e.Skipped
+	}
+	switch after.On {
+	case record.AfterEnd:
+		return all, true
+	case record.AfterFailure:
+		return all && failed > 0, !all
+	}
+	return all && failed+skipped == 0, true
+}
+
+// countMissedFires counts as skipped the ended fires that the plan of the job named first lists no more.
+func (p *jobPlanner) countMissedFires(after *record.After) {
+	parent, ok := p.Plans[record.Segment(after.Jobs[0])]
+	if !ok || parent.Fires == nil || len(parent.Fires.Ended) == 0 || p.next.Followed.Number == 0 {
+		return
+	}
+	oldest := parent.Fires.Ended[0]
+	if missed := int(oldest.Number) - 1 - int(p.next.Followed.Number); missed > 0 {
+		p.skipFollowed(p.next.Last(), missed, oldest.At-1)
+		p.next.Followed = &record.Followed{Through: oldest.At - 1, Number: oldest.Number - 1}
+	}
+}
+
+// skipFollowed counts fires as skipped by all shards of an epoch.
+func (p *jobPlanner) skipFollowed(e *record.Epoch, fires int, through record.Instant) {
+	shards := shardset.Range(0, e.Job().Shards)
+	p.next.Counts.Skipped += uint64(fires * shards.Len())
+	p.change.Skipped = append(p.change.Skipped, event.Skipped{
+		Job: p.next.Job, Reason: event.Upstream, Shards: shards, Fires: fires, Through: through,
+	})
+	p.explainUpkeep("skip %d fires through %v: the followed jobs", fires, through.Time())
+}
+
+// clearReleased removes the released fires that all shards have claimed or skipped.
+func (p *jobPlanner) clearReleased(progress *JobProgress) {
+	for i := range p.next.Epochs {
+		e := &p.next.Epochs[i]
+		if len(e.Released) == 0 {
+			continue
+		}
+		left := slices.Clone(e.Released)
+		for _, part := range progress.Watermarks.Split(shardset.Range(0, e.Job().Shards)) {
+			served := slices.IndexFunc(left, func(r record.Release) bool {
+				return p.isOpenFire(r.At) || part.Epoch < e.Number || part.Epoch == e.Number && part.Fire < r.At
+			})
+			if served >= 0 {
+				left = left[:served]
+			}
+		}
+		if served := len(left); served > 0 {
+			e.Released = slices.Clone(e.Released[served:])
+			p.explainUpkeep("clear %d released fires of epoch %d", served, e.Number)
+		}
+	}
+}

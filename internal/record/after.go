@@ -1,0 +1,92 @@
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// After is the schedule of a job whose fires are those of other jobs.
+type After struct {
+	Jobs []string // whose fires the job follows, in the order of the definition
+	On   string   // one of the constants
+}
+
+// The outcomes of the followed fires after which a job fires.
+const (
+	AfterSuccess = "after"         // all runs of the fire have succeeded
+	AfterEnd     = "after-end"     // all have ended, whatever their outcomes
+	AfterFailure = "after-failure" // all have ended, and one has failed
+)
+
+// MaxAfter bounds After.Jobs.
+const MaxAfter = 8
+
+// String returns the text of the schedule.
+func (a After) String() string {
+	names := make([]string, len(a.Jobs))
+	for i, job := range a.Jobs {
+		names[i] = quoteJob(job)
+	}
+	return strings.TrimSpace(a.On + " " + strings.Join(names, ", "))
+}
+
+// quoteJob returns a name as a word: quoted unless it has only letters, digits, dots, dashes and underscores.
+func quoteJob(job string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
+	}
+	isModifier := slices.Contains([]string{"in", "from", "until", "spread"}, job) // of a schedule's text
+	if job != "" && !isModifier && !strings.ContainsFunc(job, func(r rune) bool { return !plain(r) }) {
+		return job
+	}
+	return strings.NewReplacer(" ", `\x20`, ",", `\x2c`).Replace(strconv.Quote(job))
+}
+
+// ParseAfter reads the text of a schedule. It returns nil if the schedule is of another kind.
+func ParseAfter(text string) (*After, error) {
+	kind, rest, _ := strings.Cut(text, " ")
+	if !slices.Contains([]string{AfterSuccess, AfterEnd, AfterFailure}, kind) {
+		return nil, nil
+	}
+	a := &After{On: kind}
+	for word := range strings.SplitSeq(rest, ",") {
+		name := strings.TrimSpace(word)
+		if strings.HasPrefix(name, `"`) {
+			unquoted, err := strconv.Unquote(name)
+			if err != nil {
+				return nil, fmt.Errorf("the name %.100s is quoted wrongly", name)
+			}
+			name = unquoted
+		} else if quoteJob(name) != name && name != "" {
+			return nil, fmt.Errorf("the name %.100q has to be quoted", name)
+		}
+		if err := CheckJobName(name); err != nil {
+			return nil, fmt.Errorf("the name of a job to follow %w", err)
+		}
+		if slices.Contains(a.Jobs, name) {
+			return nil, fmt.Errorf("it names job %q twice", name)
+		}
+		a.Jobs = append(a.Jobs, name)
+	}
+	if len(a.Jobs) > MaxAfter {
+		return nil, fmt.Errorf("it names %d jobs, at most %d", len(a.Jobs), MaxAfter)
+	}
+	return a, nil
+}
+
+// parseAfterOf reads the schedule of a definition. Schedules of other kinds need not be texts.
+func parseAfterOf(job string, schedule json.RawMessage) (*After, error) {
+	var text string
+	if len(schedule) == 0 || schedule[0] != '"' || json.Unmarshal(schedule, &text) != nil {
+		return nil, nil
+	}
+	a, err := ParseAfter(text)
+	if a != nil && slices.Contains(a.Jobs, job) {
+		return nil, errors.New("a job cannot follow itself")
+	}
+	return a, err
+}
