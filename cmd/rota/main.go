@@ -1,29 +1,17 @@
-// Command rota demonstrates a fleet: a sharded job counts a tree of files while instances are
-// killed.
+// Command rota shows and operates fleets of instances that run sharded, scheduled jobs.
 package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
+	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	root := &cobra.Command{
-		Use:           "rota",
-		Short:         "Sharded, scheduled jobs over a fleet",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	root.AddCommand(demoCommand(), instanceCommand())
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	os.Exit(cli.Run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

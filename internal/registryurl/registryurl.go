@@ -3,6 +3,7 @@ package registryurl
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -13,22 +14,38 @@ import (
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
+// Options are what a connection needs beside the URL, which holds no secrets.
+type Options struct {
+	TLS                *tls.Config
+	Username, Password string
+	Logger             *slog.Logger
+}
+
 // Open opens the registry at a URL:
 //
 //	etcd://host:port,host:port/namespace
-//	zk://host:port,host:port/namespace
+//	zookeeper://host:port,host:port/namespace
 //
-// Without the slash and the namespace, the backend's default namespace is used. The caller closes
-// the registry.
+// The short form of zookeeper is zk. Without a port, the server's usual one is used. Without the
+// slash and the namespace, the backend's default namespace is used. The caller closes the registry.
 func Open(ctx context.Context, text string, log *slog.Logger) (registry.Registry, error) {
+	return OpenWith(ctx, text, Options{Logger: log})
+}
+
+// OpenWith is Open with options.
+func OpenWith(ctx context.Context, text string, o Options) (registry.Registry, error) {
 	u, err := parseURL(text)
 	if err != nil {
 		return nil, err
 	}
 	if u.scheme == "etcd" {
-		return asRegistry(etcd.Open(ctx, etcd.Options{Endpoints: u.endpoints, Namespace: u.namespace, Logger: log}))
+		return asRegistry(etcd.Open(ctx, etcd.Options{
+			Endpoints: u.endpoints, Namespace: u.namespace, TLS: o.TLS, Username: o.Username, Password: o.Password, Logger: o.Logger,
+		}))
 	}
-	return asRegistry(zookeeper.Open(ctx, zookeeper.Options{Endpoints: u.endpoints, Namespace: u.namespace, Logger: log}))
+	return asRegistry(zookeeper.Open(ctx, zookeeper.Options{
+		Endpoints: u.endpoints, Namespace: u.namespace, TLS: o.TLS, Username: o.Username, Password: o.Password, Logger: o.Logger,
+	}))
 }
 
 // asRegistry returns a nil interface on error, not one that holds a nil pointer.
@@ -46,26 +63,34 @@ func Check(text string) error {
 }
 
 type parsed struct {
-	scheme    string
+	scheme    string // etcd or zk
 	endpoints []string
 	namespace string
 }
 
 func parseURL(text string) (parsed, error) {
-	scheme, rest, ok := strings.Cut(text, "://")
-	if !ok || scheme != "etcd" && scheme != "zk" {
+	scheme, rest, _ := strings.Cut(text, "://")
+	if scheme == "zookeeper" {
+		scheme = "zk"
+	}
+	defaultPort, ok := map[string]string{"etcd": "2379", "zk": "2181"}[scheme]
+	if !ok || !strings.Contains(text, "://") {
 		return parsed{}, fmt.Errorf("registry %q: the scheme must be etcd:// or zk://", text)
 	}
 	hosts, namespace, _ := strings.Cut(rest, "/")
-	p := parsed{scheme: scheme, endpoints: strings.Split(hosts, ",")}
+	p := parsed{scheme: scheme}
 	if namespace != "" {
 		p.namespace = "/" + namespace
 	}
-	for _, e := range p.endpoints {
+	for e := range strings.SplitSeq(hosts, ",") {
 		u := url.URL{Host: e}
+		if u.Port() == "" && !strings.HasSuffix(e, ":") {
+			u.Host += ":" + defaultPort
+		}
 		if u.Hostname() == "" || u.Port() == "" || strings.ContainsAny(e, "@?# ") {
 			return parsed{}, fmt.Errorf("registry %q: %q is not host:port", text, e)
 		}
+		p.endpoints = append(p.endpoints, u.Host)
 	}
 	return p, nil
 }

@@ -43,7 +43,10 @@ var reach = []struct {
 	{"internal/remote", []string{"registry"}},
 	{"internal/registryurl", []string{"registry", "registry/etcd", "registry/zookeeper"}},
 	{"internal/...", []string{"registry", "internal/shardset"}},
-	{"cmd/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/spf13/cobra", "golang.org/x/term"}},
+	{"cmd/...", []string{
+		"registry/...", "coordinator", "executor", "handler", "history", "internal/...", "cmd/rota/internal/...",
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "golang.org/x/term",
+	}},
 	{"rotaprom", []string{"executor", "github.com/prometheus/client_golang/..."}},
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
 	// Examples show user code, which cannot import internal packages.

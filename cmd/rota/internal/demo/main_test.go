@@ -1,8 +1,11 @@
-package main
+package demo
 
 import (
+	"context"
 	"os"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // beCommand is set in the environment of processes that the tests start of their own
@@ -11,7 +14,11 @@ const beCommand = "ROTA_TEST_BE_COMMAND"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(beCommand) != "" {
-		main()
+		root := &cobra.Command{Use: "rota"}
+		root.AddCommand(Commands()...)
+		if err := root.ExecuteContext(context.Background()); err != nil {
+			os.Exit(1)
+		}
 		return
 	}
 	extraEnv = []string{beCommand + "=1"}

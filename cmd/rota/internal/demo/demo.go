@@ -1,4 +1,6 @@
-package main
+// Package demo is the command demo: a sharded job counts a tree of files while instances are
+// killed.
+package demo
 
 import (
 	"context"
@@ -14,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/testserver"
@@ -25,6 +28,11 @@ type demoOptions struct {
 	ttl, timeout            time.Duration
 	dir                     string
 	registry                string // "memory", or the kind of a server to start, or a URL
+}
+
+// Commands returns the demo, and the hidden command of the processes that it starts.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{settings.Limit(demoCommand()), settings.Limit(instanceCommand())}
 }
 
 func demoCommand() *cobra.Command {

@@ -1,0 +1,104 @@
+// Package cli is the root of the command: its sub-commands, its help and its exit codes.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/demo"
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+)
+
+// Streams are the standard streams of a command.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// The groups of commands in the help.
+const (
+	groupLook = "look"
+	groupAct  = "act"
+	groupRun  = "run"
+)
+
+// Run executes the command line and returns its exit code. It writes an error to io.Err.
+func Run(ctx context.Context, args []string, io Streams) int {
+	return run(ctx, settings.New(), args, io)
+}
+
+func run(ctx context.Context, s *settings.Settings, args []string, io Streams) int {
+	root, began := newRoot(s)
+	root.SetArgs(args)
+	root.SetIn(io.In)
+	root.SetOut(io.Out)
+	root.SetErr(io.Err)
+	err := root.ExecuteContext(ctx)
+	s.Close()
+	switch e, ok := err.(*exit.Error); {
+	case err == nil || exit.Interrupted(ctx, err):
+	case ok && e.Err == nil:
+	default:
+		fmt.Fprintln(io.Err, err)
+	}
+	if err != nil && !*began { // cobra refused the command line
+		return exit.Usage
+	}
+	return exit.CodeOf(err)
+}
+
+// newRoot returns the root command. Began is true once a command runs, that is, once cobra has
+// accepted the command line.
+func newRoot(s *settings.Settings) (root *cobra.Command, began *bool) {
+	root = &cobra.Command{
+		Use:   "rota",
+		Short: "Sharded, scheduled jobs over a fleet",
+		Long: `Rota shows and operates the jobs of a fleet. The commands need the address of its store:
+from --registry, from ROTA_REGISTRY, or from a context (rota context).
+
+Exit codes: 0 done; 1 failed; 2 usage; 3 no such job; 4 condition not met; 5 outcome unknown.
+The codes of check are those of Nagios.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	s.AddFlags(root)
+	root.AddGroup(
+		&cobra.Group{ID: groupLook, Title: "Look:"},
+		&cobra.Group{ID: groupAct, Title: "Act:"},
+		&cobra.Group{ID: groupRun, Title: "Run:"},
+	)
+	addTo(root, groupRun, demo.Commands()...)
+
+	began = new(bool)
+	wrapCommands(root, s, began)
+	return root, began
+}
+
+// addTo adds commands to a group of the help.
+func addTo(root *cobra.Command, group string, cmds ...*cobra.Command) {
+	for _, c := range cmds {
+		c.GroupID = group
+		root.AddCommand(c)
+	}
+}
+
+// wrapCommands makes each command below c refuse global flags that do not apply to it, and set
+// began when it runs.
+func wrapCommands(c *cobra.Command, s *settings.Settings, began *bool) {
+	for _, sub := range c.Commands() {
+		wrapCommands(sub, s, began)
+	}
+	if run := c.RunE; run != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			if err := s.CheckFlags(cmd); err != nil {
+				return err
+			}
+			*began = true
+			return run(cmd, args)
+		}
+	}
+}

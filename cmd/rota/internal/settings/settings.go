@@ -1,0 +1,316 @@
+// Package settings holds the global flags of the command, completes them from the environment and
+// the configuration file, and opens the registry that they name.
+package settings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Settings are the global flags. A flag overrides the environment variable ROTA_ and its name in
+// capitals, which overrides the context, which overrides the default. Resolve completes the fields.
+type Settings struct {
+	Registry  string // a URL of package registryurl, or "memory"
+	Namespace string
+	Group     string
+	Context   string // the name of the context in use; empty if there is none
+	Output    string // one of Outputs
+	Watch     bool
+	Time      string // one of Times
+	History   string // URL of the database of runs; empty if there is none
+	Timeout   time.Duration
+	Yes       bool
+	// Protected reports whether the context demands --yes of verbs.
+	Protected bool
+
+	// OpenRegistry opens the registry at a URL. Tests replace it.
+	OpenRegistry func(ctx context.Context, url string, o registryurl.Options) (registry.Registry, error)
+	// Getenv looks up an environment variable. Tests replace it.
+	Getenv func(name string) string
+
+	flags    *pflag.FlagSet
+	resolved bool
+	file     File
+	inUse    ContextEntry // of the file; zero if no context is in use
+	reg      registry.Registry
+}
+
+// The values of --output and --time.
+var (
+	Outputs = []string{"table", "wide", "json", "jsonl", "yaml", "name"}
+	Times   = []string{"relative", "utc", "local"}
+)
+
+// New returns Settings for the environment of this process.
+func New() *Settings {
+	return &Settings{OpenRegistry: registryurl.OpenWith, Getenv: os.Getenv}
+}
+
+// AddFlags adds the global flags to the root command.
+func (s *Settings) AddFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&s.Registry, "registry", "", "store of the fleet: etcd://HOST[:PORT],... or zookeeper://HOST[:PORT],.../CHROOT")
+	f.StringVarP(&s.Namespace, "namespace", "n", "", "namespace of the fleet")
+	f.StringVarP(&s.Group, "group", "g", "default", "group of the namespace")
+	f.StringVar(&s.Context, "context", "", "context of the configuration file to use (default: its current one)")
+	f.StringVarP(&s.Output, "output", "o", "table", strings.Join(Outputs, ", "))
+	f.BoolVarP(&s.Watch, "watch", "w", false, "show the screen again after each change")
+	f.StringVar(&s.Time, "time", "relative", "times in tables: "+strings.Join(Times, ", "))
+	f.StringVar(&s.History, "history", "", "database of runs: postgres://..., mysql://... or sqlite:FILE")
+	f.DurationVar(&s.Timeout, "timeout", 10*time.Second, "time after which a command without --watch or --wait fails")
+	f.BoolVar(&s.Yes, "yes", false, "do not ask before a destructive command")
+	s.flags = f
+	showApplicableFlags(root)
+}
+
+// appliesTo is the annotation of a command that lists the global flags which apply to it.
+const appliesTo = "rota-global-flags"
+
+// Limit makes a command accept only the named global flags. Without Limit, it accepts all.
+func Limit(cmd *cobra.Command, flags ...string) *cobra.Command {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[appliesTo] = strings.Join(flags, ",")
+	return cmd
+}
+
+// Connection are the global flags of commands that read the store.
+var Connection = []string{"registry", "namespace", "group", "context", "timeout"}
+
+// applies reports whether a global flag applies to a command.
+func applies(cmd *cobra.Command, flag string) bool {
+	list, limited := cmd.Annotations[appliesTo]
+	return !limited || slices.Contains(strings.Split(list, ","), flag)
+}
+
+// CheckFlags returns an error if a global flag is set that does not apply to cmd.
+func (s *Settings) CheckFlags(cmd *cobra.Command) error {
+	var errs []error
+	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed && s.flags.Lookup(f.Name) == f && !applies(cmd, f.Name) {
+			errs = append(errs, fmt.Errorf("--%s does not apply to %q", f.Name, cmd.CommandPath()))
+		}
+	})
+	if len(errs) > 0 {
+		return &exit.Error{Code: exit.Usage, Err: errors.Join(errs...)}
+	}
+	return nil
+}
+
+// showApplicableFlags makes the help of each command omit global flags that do not apply.
+func showApplicableFlags(root *cobra.Command) {
+	help, usage := root.HelpFunc(), root.UsageFunc()
+	hide := func(cmd *cobra.Command) {
+		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = !applies(cmd, f.Name) })
+	}
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		hide(cmd)
+		help(cmd, args)
+	})
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		hide(cmd)
+		return usage(cmd)
+	})
+}
+
+// Resolve completes the settings from the environment and the configuration file. It is
+// idempotent.
+func (s *Settings) Resolve() error {
+	if s.resolved {
+		return nil
+	}
+	if err := s.resolve(); err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	s.resolved = true
+	return nil
+}
+
+func (s *Settings) resolve() error {
+	file, err := ReadFile(s.ConfigPath())
+	if err != nil {
+		return err
+	}
+	s.file = file
+	if err := s.chooseContext(); err != nil {
+		return err
+	}
+	for flag, fallback := range map[string]string{
+		"registry": s.inUse.Registry, "namespace": s.inUse.Namespace, "group": s.inUse.Group, "output": s.inUse.Output,
+		"time": s.inUse.Time, "history": s.inUse.History, "timeout": s.inUse.Timeout,
+	} {
+		if err := s.override(flag, fallback); err != nil {
+			return err
+		}
+	}
+	if s.History == "" && s.inUse.HistoryEnv != "" {
+		s.History = s.Getenv(s.inUse.HistoryEnv)
+	}
+	if !slices.Contains(Outputs, s.Output) {
+		return fmt.Errorf("--output is %q, not one of %s", s.Output, strings.Join(Outputs, ", "))
+	}
+	if !slices.Contains(Times, s.Time) {
+		return fmt.Errorf("--time is %q, not one of %s", s.Time, strings.Join(Times, ", "))
+	}
+	if s.Timeout <= 0 {
+		return fmt.Errorf("--timeout is %v, not above 0", s.Timeout)
+	}
+	s.Protected = s.inUse.Protected && s.usesContextRegistry()
+	return nil
+}
+
+// chooseContext sets the context in use.
+func (s *Settings) chooseContext() error {
+	if s.Context == "" {
+		s.Context = s.Getenv("ROTA_CONTEXT")
+	}
+	if s.Context == "" {
+		s.Context = s.file.Current
+	}
+	if s.Context == "" {
+		return nil
+	}
+	entry, ok := s.file.Contexts[s.Context]
+	if !ok {
+		return fmt.Errorf("there is no context %q in %s; rota context ls lists them", s.Context, s.ConfigPath())
+	}
+	s.inUse = entry
+	return nil
+}
+
+// override sets a flag that the command line does not set from the environment, or else from the
+// context.
+func (s *Settings) override(flag, fromContext string) error {
+	f := s.flags.Lookup(flag)
+	if f.Changed {
+		return nil
+	}
+	name, source := "ROTA_"+strings.ToUpper(flag), ""
+	value := s.Getenv(name)
+	if source = name; value == "" {
+		value, source = fromContext, fmt.Sprintf("context %q: %s", s.Context, flag)
+	}
+	if value == "" {
+		return nil
+	}
+	if err := f.Value.Set(value); err != nil {
+		return fmt.Errorf("%s: %q: %w", source, value, err)
+	}
+	return nil
+}
+
+// usesContextRegistry reports whether the registry is that of the context. Credentials of a context
+// are never sent to another address.
+func (s *Settings) usesContextRegistry() bool {
+	return s.inUse.Registry != "" && s.Registry == s.inUse.Registry
+}
+
+// Connect opens the registry on the first call, and returns it. Close closes it.
+func (s *Settings) Connect(ctx context.Context) (registry.Registry, error) {
+	if s.reg != nil {
+		return s.reg, nil
+	}
+	if err := s.Resolve(); err != nil {
+		return nil, err
+	}
+	if err := s.checkAddress(); err != nil {
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
+	}
+	o := registryurl.Options{Logger: slog.New(slog.DiscardHandler)}
+	if err := s.addCredentials(&o); err != nil {
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(s.Timeout, maxConnectTime))
+	defer cancel()
+	reg, err := s.OpenRegistry(ctx, s.Registry, o)
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, s.adviseConnection())
+	}
+	s.reg = reg
+	return reg, nil
+}
+
+// maxConnectTime bounds the attempt to connect: a wrong address fails within seconds.
+const maxConnectTime = 5 * time.Second
+
+// checkAddress checks registry and namespace without a connection.
+func (s *Settings) checkAddress() error {
+	switch s.Registry {
+	case "":
+		return errors.New("no registry is named: pass --registry etcd://HOST or zookeeper://HOST, set ROTA_REGISTRY, " +
+			"or make a context with rota context set")
+	case "memory":
+		return errors.New("the registry memory exists within one process, so this command cannot reach it: " +
+			"name etcd://HOST or zookeeper://HOST")
+	}
+	if err := registryurl.Check(s.Registry); err != nil {
+		return fmt.Errorf("%w, as in etcd://host:2379 or zookeeper://host:2181/chroot", err)
+	}
+	if s.Namespace == "" {
+		return errors.New("no namespace is named: pass -n, set ROTA_NAMESPACE, or set it in a context")
+	}
+	return nil
+}
+
+// adviseConnection returns what to try when the registry does not answer.
+func (s *Settings) adviseConnection() string {
+	source := "--registry"
+	switch {
+	case s.flags.Changed("registry"):
+	case s.Getenv("ROTA_REGISTRY") != "":
+		source = "ROTA_REGISTRY"
+	default:
+		source = fmt.Sprintf("context %q of %s", s.Context, s.ConfigPath())
+	}
+	return fmt.Sprintf("The address %s comes from %s. Check that it is right and that a server listens there; "+
+		"that TLS and credentials match the server's; and that no firewall is between.", s.Registry, source)
+}
+
+// Operator returns an Operator for the group, connected to the registry, which knows the schedules
+// of package executor.
+func (s *Settings) Operator(ctx context.Context) (*coordinator.Operator, error) {
+	reg, err := s.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	op, err := coordinator.NewOperator(reg, s.Namespace, s.Group)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
+	}
+	return op.WithCompiler(executor.Compile), nil
+}
+
+// Close closes the registry if Connect opened it.
+func (s *Settings) Close() {
+	if s.reg != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.reg.Close(ctx)
+		s.reg = nil
+	}
+}
+
+// Target names the fleet, for the line above a screen.
+func (s *Settings) Target() string {
+	target := s.Namespace + "/" + s.Group
+	if s.Context != "" {
+		target = s.Context + " " + target
+	}
+	return target
+}

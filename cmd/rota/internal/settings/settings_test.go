@@ -1,0 +1,130 @@
+package settings
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/registry"
+)
+
+// resolve parses args and completes the settings from env and a configuration file.
+func resolve(t *testing.T, config string, env map[string]string, args ...string) (*Settings, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if config != "" {
+		require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
+	}
+	s := New()
+	s.Getenv = func(name string) string {
+		if name == "ROTA_CONFIG" {
+			return path
+		}
+		return env[name]
+	}
+	root := &cobra.Command{Use: "rota", RunE: func(*cobra.Command, []string) error { return s.Resolve() }}
+	s.AddFlags(root)
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(""))
+	root.SilenceErrors, root.SilenceUsage = true, true
+	return s, root.Execute()
+}
+
+const twoContexts = `
+current: test
+contexts:
+  test: {registry: "etcd://t:1", namespace: nt, group: gt, time: utc, timeout: 3s}
+  prod: {registry: "etcd://p:1", namespace: np, protected: true, user: kim, password_env: SECRET}
+`
+
+func TestSettings_FlagOverEnvironmentOverContext(t *testing.T) {
+	env := map[string]string{"ROTA_NAMESPACE": "ne", "ROTA_GROUP": "ge"}
+	s, err := resolve(t, twoContexts, env, "-g", "gf")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"gf", "ne", "etcd://t:1", "utc", "table", "3s"},
+		[]string{s.Group, s.Namespace, s.Registry, s.Time, s.Output, s.Timeout.String()}, "flag, environment, context, default")
+
+	s, err = resolve(t, twoContexts, map[string]string{"ROTA_CONTEXT": "prod"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"etcd://p:1", "np", "default", "10s"}, []string{s.Registry, s.Namespace, s.Group, s.Timeout.String()})
+
+	s, err = resolve(t, twoContexts, map[string]string{"ROTA_CONTEXT": "prod"}, "--context", "test")
+	require.NoError(t, err)
+	assert.Equal(t, "etcd://t:1", s.Registry)
+
+	s, err = resolve(t, "", map[string]string{"ROTA_REGISTRY": "etcd://e:1"})
+	require.NoError(t, err, "without a configuration file")
+	assert.Equal(t, "etcd://e:1", s.Registry)
+}
+
+func TestSettings_CredentialsStayWithTheirRegistry(t *testing.T) {
+	env := map[string]string{"SECRET": "hunter2", "ROTA_CONTEXT": "prod"}
+	for _, c := range []struct {
+		args     []string
+		password string
+	}{
+		{nil, "hunter2"},
+		{[]string{"--registry", "etcd://p:1"}, "hunter2"},
+		{[]string{"--registry", "etcd://elsewhere:1"}, ""},
+	} {
+		s, err := resolve(t, twoContexts, env, c.args...)
+		require.NoError(t, err)
+		var sent registryurl.Options
+		s.OpenRegistry = func(_ context.Context, _ string, o registryurl.Options) (registry.Registry, error) {
+			sent = o
+			return nil, errors.New("no")
+		}
+		_, err = s.Connect(t.Context())
+		require.Error(t, err)
+		assert.Equal(t, c.password, sent.Password, c.args)
+		assert.Equal(t, c.password != "", s.Protected, c.args)
+	}
+}
+
+func TestSettings_RefusesWhatIsWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		config string
+		env    map[string]string
+		args   []string
+		want   string
+	}{
+		"unknown output":        {args: []string{"-o", "xml"}, want: `--output is "xml", not one of table, wide`},
+		"unknown time":          {env: map[string]string{"ROTA_TIME": "lunar"}, want: `--time is "lunar"`},
+		"bad duration":          {env: map[string]string{"ROTA_TIMEOUT": "soon"}, want: `ROTA_TIMEOUT: "soon"`},
+		"bad context duration":  {config: "current: a\ncontexts: {a: {timeout: soon}}", want: `context "a": timeout: "soon"`},
+		"negative time-out":     {args: []string{"--timeout", "-1s"}, want: "--timeout is -1s"},
+		"unknown context":       {config: twoContexts, args: []string{"--context", "x"}, want: `there is no context "x" in `},
+		"unknown key":           {config: "current: a\nregistri: b", want: "line 2: field registri not found"},
+		"password in the file":  {config: "contexts: {a: {password: b}}", want: "field password not found"},
+		"file is not YAML":      {config: "a: [", want: "config.yaml"},
+		"unknown current":       {config: "current: b", want: `there is no context "b"`},
+		"duplicate context key": {config: "contexts: {a: {user: b, user: c}}", want: `"user" already defined`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := resolve(t, c.config, c.env, c.args...)
+			require.ErrorContains(t, err, c.want)
+			assert.Equal(t, exit.Usage, exit.CodeOf(err))
+		})
+	}
+}
+
+func TestSettings_WriteFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "config.yaml")
+	want := File{Current: "a", Contexts: map[string]ContextEntry{"a": {Registry: "etcd://a:1", Protected: true, TLS: TLS{CAFile: "ca"}}}}
+	require.NoError(t, WriteFile(path, want))
+	got, err := ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
