@@ -39,9 +39,10 @@ var (
 // registry.ErrUnknownOutcome, the intent may or may not be stored. All calls but Trigger and
 // Reset are idempotent and can be repeated; see those two for what a repetition does.
 type Operator struct {
-	reg     registry.Registry
-	keys    record.Keys
-	compile due.Compiler // nil if the schedules of jobs are not known
+	reg              registry.Registry
+	keys             record.Keys
+	namespace, group string
+	compile          due.Compiler // nil if the schedules of jobs are not known
 }
 
 // NewOperator returns an Operator for a group of a namespace. An empty group means "default".
@@ -57,7 +58,7 @@ func NewOperator(reg registry.Registry, namespace, group string) (*Operator, err
 	if reg == nil {
 		return nil, member.ErrNilRegistry
 	}
-	return &Operator{reg: reg, keys: keys}, nil
+	return &Operator{reg: reg, keys: keys, namespace: namespace, group: group}, nil
 }
 
 // Scope names shards, instances or hosts to disable or enable. At least one of the three
@@ -420,18 +421,26 @@ func (o *Operator) readControl(ctx context.Context, def record.Job) (*record.Con
 		}
 		return c, e.Modified, nil
 	}
-	c := &record.Control{Job: def.Name, Paused: def.StartPaused}
+	var p *record.Plan
 	if e, found, err = o.getRecord(ctx, o.keys.Plan(segment)); err != nil {
 		return nil, registry.Rev{}, err
 	}
 	if found {
-		p, err := record.DecodePlan(e.Value)
-		if err != nil {
+		if p, err = record.DecodePlan(e.Value); err != nil {
 			return nil, registry.Rev{}, fmt.Errorf("read %s: %w", o.keys.Plan(segment), err)
 		}
+	}
+	return controlWithoutRecord(def, p), registry.Rev{}, nil
+}
+
+// controlWithoutRecord returns the intent for a job that has no control record. A nil plan means
+// that there is none.
+func controlWithoutRecord(def record.Job, p *record.Plan) *record.Control {
+	c := &record.Control{Job: def.Name, Paused: def.StartPaused}
+	if p != nil {
 		c.Paused, c.Stopped, c.Disabled, c.Resets = p.Paused, p.Stopped, p.Disabled, p.Resets
 	}
-	return c, registry.Rev{}, nil
+	return c
 }
 
 // findLastTrigger returns the highest trigger number in the plan and in the claims records of

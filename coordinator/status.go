@@ -2,12 +2,14 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -27,6 +29,10 @@ type Status struct {
 	// NextFire is the next scheduled fire. It is zero if there is none, if the job is paused
 	// or its schedule stopped, or if the Operator has no compiler; see WithCompiler.
 	NextFire time.Time
+	// Overdue is the oldest fire that is due for a shard and not claimed: because the shard has no
+	// owner, or its last run has not ended, or its owner is late. It is zero if there is none, if
+	// the job is paused, or if the Operator has no compiler.
+	Overdue time.Time
 	// Leader is the leader of the group.
 	Leader LeaderStatus
 	// Intent is the intent that operators have stored. Paused, ScheduleStopped and Disabled
@@ -172,28 +178,17 @@ func (o *Operator) readStatus(ctx context.Context, job string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	st := Status{
-		Job: job, Revision: def.Revision, Schedule: scheduleOf(text), Intent: intentOf(job, c), Triggers: triggerNumbers(c.Triggers),
-	}
-	if st.Leader, err = o.readLeader(ctx); err != nil {
+	leader, err := o.readLeader(ctx)
+	if err != nil {
 		return Status{}, err
 	}
-	var done planning.JobProgress
-	var counts record.Counts
-	var ended record.Instant
-	var failures record.Failures
-	owners := map[string]shardset.Set{}
-	if plan != nil {
-		st.addPlan(plan)
-		st.NextFire = nextFire(plan, o.compile, time.Now())
-		done.Watermarks = plan.Watermarks
-		counts, ended, failures, owners = plan.Counts, plan.Ended, plan.Failures, plan.Owners
-	}
+	r := &jobRecords{text: text, def: def, control: c, plan: plan, claims: map[string]record.Claims{}}
+	st := Status{Job: job, Revision: def.Revision}
 	members, err := o.readMembers(ctx, &st)
 	if err != nil {
 		return Status{}, err
 	}
-	for inc := range owners {
+	for inc := range r.owners() {
 		if _, known := members[inc]; !known { // reaped since the plan was read, or unreadable
 			members[inc] = &MemberStatus{Instance: record.InstanceOf(inc), Session: record.SessionOf(inc)}
 		}
@@ -204,18 +199,62 @@ func (o *Operator) readStatus(ctx context.Context, job string) (Status, error) {
 		if err != nil {
 			return Status{}, err
 		}
-		m.Shards, m.Running = shardList(owners[inc]), runsOf(claims.Running)
+		m.Shards, m.Running = shardList(r.owners()[inc]), runsOf(claims.Running)
 		if m.Offers || m.Unsupported || len(m.Shards) > 0 || claims.Job != "" {
 			st.Members = append(st.Members, *m)
 		}
-		done.AddClaims(owners[inc], claims)
+		r.claims[inc] = claims
+	}
+	found := r.status(compilePlan(plan, o.compile), time.Now())
+	found.Leader, found.Members, found.Unreadable = leader, st.Members, st.Unreadable
+	return found, nil
+}
+
+// jobRecords are the records of a job.
+type jobRecords struct {
+	text    json.RawMessage // of the stored definition
+	def     record.Job
+	control *record.Control
+	plan    *record.Plan             // nil if there is none
+	claims  map[string]record.Claims // by incarnation
+}
+
+// owners returns the shards of each owner, by incarnation.
+func (r *jobRecords) owners() map[string]shardset.Set {
+	if r.plan == nil {
+		return nil
+	}
+	return r.plan.Owners
+}
+
+// status returns the Status of a job without the parts that depend on the group: Leader, Members
+// and Unreadable.
+func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status {
+	st := Status{
+		Job: r.def.Name, Revision: r.def.Revision, Schedule: scheduleOf(r.text), Intent: intentOf(r.def.Name, r.control),
+		Triggers: triggerNumbers(r.control.Triggers),
+	}
+	var done planning.JobProgress
+	var counts record.Counts
+	var ended record.Instant
+	var failures record.Failures
+	if r.plan != nil {
+		st.addPlan(r.plan)
+		st.NextFire = nextFire(r.plan, programs, now)
+		done.Watermarks = r.plan.Watermarks
+		counts, ended, failures = r.plan.Counts, r.plan.Ended, r.plan.Failures
+	}
+	for _, inc := range slices.Sorted(maps.Keys(r.claims)) {
+		claims := r.claims[inc]
+		done.AddClaims(r.owners()[inc], claims)
 		counts, ended, failures = counts.Add(claims.Counts), max(ended, claims.Ended), failures.With(claims.Failures...)
 	}
-	if plan != nil {
-		st.addProgress(plan, done)
+	if r.plan != nil {
+		st.addProgress(r.plan, done)
+		st.Overdue = overdueSince(r.plan, programs, done, now)
 	}
 	st.Counts, st.Ended, st.Failures = Counts(counts), ended.Time(), failuresOf(failures)
-	return st, nil
+	return st
 }
 
 // addPlan adds the content of a plan.

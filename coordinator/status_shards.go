@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
 )
 
 // ShardStatus is the recorded state of one shard.
@@ -33,7 +34,7 @@ type LeaderStatus struct {
 	Term     uint64 // the leader's term, as in Decision
 }
 
-// WithCompiler returns a copy of o that uses c to compute Status.NextFire. For jobs of package
+// WithCompiler returns a copy of o that uses c to compute Status.NextFire and Status.Overdue. For jobs of package
 // executor, c is executor.Compile. The Operator of an executor has it already.
 func (o *Operator) WithCompiler(c due.Compiler) *Operator {
 	with := *o
@@ -82,15 +83,38 @@ func shardStatuses(p *record.Plan, g planning.JobProgress) []ShardStatus {
 	return out
 }
 
+// compilePlan returns the programs of a plan by epoch number, without those of definitions that
+// compile does not support. A nil compile supports none.
+func compilePlan(p *record.Plan, compile due.Compiler) map[int]due.Program {
+	programs := map[int]due.Program{}
+	if p == nil || compile == nil {
+		return programs
+	}
+	for i := range p.Epochs {
+		if prog, err := compile(p.Epochs[i].Def); err == nil {
+			programs[p.Epochs[i].Number] = prog
+		}
+	}
+	return programs
+}
+
 // nextFire returns the first fire of a job after now, zero if there is none.
-func nextFire(p *record.Plan, compile due.Compiler, now time.Time) time.Time {
-	if compile == nil {
+func nextFire(p *record.Plan, programs map[int]due.Program, now time.Time) time.Time {
+	next := due.NextFire(p, func(e *record.Epoch) (due.Program, bool) {
+		prog, ok := programs[e.Number]
+		return prog, ok
+	}, now)
+	if next.IsZero() {
 		return time.Time{}
 	}
-	return due.NextFire(p, func(e *record.Epoch) (due.Program, bool) {
-		prog, err := compile(e.Def)
-		return prog, err == nil
-	}, now)
+	return next
+}
+
+// overdueSince returns the oldest fire of a job that is due and not claimed, zero if there is none.
+func overdueSince(p *record.Plan, programs map[int]due.Program, g planning.JobProgress, now time.Time) time.Time {
+	reruns := slices.Concat(p.Reruns, g.HandedBack)
+	all := shardset.Range(0, p.Shards())
+	return due.OldestUnclaimed(p, programs, g.Watermarks, reruns, all, record.InstantOf(now)).Time()
 }
 
 // scheduleOf returns the text of a definition's schedule, "" if it has none.
@@ -113,9 +137,16 @@ func (o *Operator) readLeader(ctx context.Context) (LeaderStatus, error) {
 	if err != nil || !found {
 		return LeaderStatus{}, err
 	}
+	leader, _ := leaderOf(e)
+	return leader, nil
+}
+
+// leaderOf returns the leader that a record names, and its incarnation. Both are zero if the record
+// cannot be read, which members log.
+func leaderOf(e registry.Entry) (leader LeaderStatus, incarnation string) {
 	l, err := record.Decode[record.Leader](e.Value)
 	if err != nil {
-		return LeaderStatus{}, nil // members log the unreadable record
+		return LeaderStatus{}, ""
 	}
-	return LeaderStatus{record.InstanceOf(l.Incarnation), e.Modified.Seq}, nil
+	return LeaderStatus{record.InstanceOf(l.Incarnation), e.Modified.Seq}, l.Incarnation
 }

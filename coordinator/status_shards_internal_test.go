@@ -35,11 +35,11 @@ func TestNextFire(t *testing.T) {
 		"is the first of epochs that follow later": {plan(record.Epoch{Number: 1, Until: at(90 * time.Second)}, record.Epoch{Number: 2, From: at(90 * time.Second)}), began.Add(time.Minute)},
 	} {
 		t.Run(rule, func(t *testing.T) {
-			assert.Equal(t, c.want, nextFire(c.plan, minutes, began))
+			assert.Equal(t, c.want, nextFire(c.plan, compilePlan(c.plan, minutes), began))
 		})
 	}
 	t.Run("ignores epochs whose definition does not compile", func(t *testing.T) {
 		none := func(json.RawMessage) (due.Program, error) { return nil, errors.New("unknown word") }
-		assert.Zero(t, nextFire(plan(record.Epoch{Number: 1}), none, began))
+		assert.Zero(t, nextFire(plan(record.Epoch{Number: 1}), compilePlan(plan(record.Epoch{Number: 1}), none), began))
 	})
 }

@@ -25,6 +25,7 @@ type Meta struct {
 // Instance is the value of an instance's owned key.
 type Instance struct {
 	Session registry.SessionID `json:"session"`
+	Group   string             `json:"group,omitempty"`
 	Host    string             `json:"host,omitempty"`
 	PID     int                `json:"pid,omitempty"`
 	Started Instant            `json:"started,omitzero"`

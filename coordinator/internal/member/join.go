@@ -142,7 +142,7 @@ func (m *Member) heldEarlier(e registry.Entry) bool {
 // BuildJoinTxn returns the transaction that creates the records of an incarnation.
 func (m *Member) BuildJoinTxn(in *Incarnation, member record.Member) (registry.Txn, error) {
 	instance, err := record.Encode(record.Instance{
-		Session: in.Session.ID(), Host: m.host, PID: os.Getpid(), Started: record.InstantOf(m.Clock()),
+		Session: in.Session.ID(), Group: m.group, Host: m.host, PID: os.Getpid(), Started: record.InstantOf(m.Clock()),
 	})
 	if err != nil {
 		return registry.Txn{}, err

@@ -27,6 +27,7 @@ type Member struct {
 	Reg            registry.Registry
 	Keys           record.Keys
 	Name           string
+	group          string
 	host           string // "": unknown
 	ttl            time.Duration
 	maxSkew        time.Duration

@@ -96,7 +96,7 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{
-		Reg: reg, Keys: keys, Name: o.Instance, host: o.Host, ttl: o.SessionTTL,
+		Reg: reg, Keys: keys, Name: o.Instance, group: o.Group, host: o.Host, ttl: o.SessionTTL,
 		maxSkew: max(o.MaxClockSkew, 0), Clock: o.Clock, comparesClocks: o.MaxClockSkew > 0 && !o.NoClocks, grace: o.RestartGrace,
 		labels: maps.Clone(o.Labels), weight: o.Weight, strategies: strategies, Work: o.Work, events: o.Events,
 		Log:            o.Logger.With("namespace", o.Namespace, "group", o.Group, "instance", o.Instance),
