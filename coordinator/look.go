@@ -115,6 +115,37 @@ func (o *Operator) Instances(ctx context.Context) ([]InstanceStatus, error) {
 	return st.Instances, err
 }
 
+// JobNames returns the names of the jobs whose definitions are stored and can be read, sorted, by one
+// listing. Unlike Jobs, it decodes only definitions.
+func (o *Operator) JobNames(ctx context.Context) ([]string, error) {
+	listing, err := o.reg.List(ctx, o.keys.Jobs(), registry.ReadOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("names of jobs: %w", err)
+	}
+	var names []string
+	for _, e := range listing.Entries {
+		if _, def, err := record.DecodeDefinition(e.Value); err == nil {
+			names = append(names, def.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// InstanceNames returns the names of the instances of the group, sorted, by one listing.
+func (o *Operator) InstanceNames(ctx context.Context) ([]string, error) {
+	listing, err := o.reg.List(ctx, o.keys.Members(), registry.ReadOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("names of instances: %w", err)
+	}
+	var names []string
+	for _, e := range listing.Entries {
+		names = append(names, record.InstanceOf(e.Key.Name()))
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
 // Groups returns the names of the groups of a namespace that have a live instance, sorted. The
 // store records neither groups without instances nor the names of namespaces. Instances of versions
 // before this function existed are not seen.
@@ -137,8 +168,8 @@ func Groups(ctx context.Context, reg registry.Registry, namespace string) ([]str
 	return slices.Compact(groups), nil
 }
 
-// summarize returns the summary of a job's status.
-func summarize(st *Status) JobSummary {
+// Summary returns the part of st that lists of jobs show.
+func (st *Status) Summary() JobSummary {
 	s := JobSummary{
 		Job: st.Job, Revision: st.Revision, Schedule: st.Schedule, NextFire: st.NextFire, Overdue: st.Overdue,
 		Shards: st.Shards, Unowned: len(st.Unowned), Frozen: len(st.Frozen), Disabled: len(st.Disabled), Triggers: len(st.Triggers),

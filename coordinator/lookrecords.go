@@ -31,7 +31,7 @@ type groupRecords struct {
 	seat      registry.Entry
 }
 
-// jobEntry holds the records of a job as they are stored, and what was decoded of them.
+// jobEntry holds the stored records of a job, and their decoded form.
 type jobEntry struct {
 	def, control, plan registry.Entry            // without a key if there is none
 	claims             map[string]registry.Entry // by incarnation
@@ -256,7 +256,7 @@ func (j *jobEntry) refresh(compile due.Compiler, now time.Time) {
 		return
 	}
 	st := r.status(j.programs, now)
-	j.summary = summarize(&st)
+	j.summary = st.Summary()
 	if j.planErr != nil {
 		j.summary.Problem = unreadableProblem(j.plan.Key)
 	}
