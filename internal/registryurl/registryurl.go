@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
-// Options are what a connection needs beside the URL, which holds no secrets.
+// Options are the credentials and the logger of a connection. A URL holds no secrets.
 type Options struct {
 	TLS                *tls.Config
 	Username, Password string

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/act"
 	"github.com/rota-dev/rota/cmd/rota/internal/demo"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/look"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 )
 
@@ -32,11 +34,8 @@ func Run(ctx context.Context, args []string, io Streams) int {
 }
 
 func run(ctx context.Context, s *settings.Settings, args []string, io Streams) int {
-	root, began := newRoot(s)
+	root, began := newRoot(s, io)
 	root.SetArgs(args)
-	root.SetIn(io.In)
-	root.SetOut(io.Out)
-	root.SetErr(io.Err)
 	err := root.ExecuteContext(ctx)
 	s.Close()
 	switch e, ok := err.(*exit.Error); {
@@ -53,7 +52,7 @@ func run(ctx context.Context, s *settings.Settings, args []string, io Streams) i
 
 // newRoot returns the root command. Began is true once a command runs, that is, once cobra has
 // accepted the command line.
-func newRoot(s *settings.Settings) (root *cobra.Command, began *bool) {
+func newRoot(s *settings.Settings, io Streams) (root *cobra.Command, began *bool) {
 	root = &cobra.Command{
 		Use:   "rota",
 		Short: "Sharded, scheduled jobs over a fleet",
@@ -65,17 +64,38 @@ The codes of check are those of Nagios.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetIn(io.In)
+	root.SetOut(io.Out)
+	root.SetErr(io.Err)
 	s.AddFlags(root)
 	root.AddGroup(
 		&cobra.Group{ID: groupLook, Title: "Look:"},
 		&cobra.Group{ID: groupAct, Title: "Act:"},
 		&cobra.Group{ID: groupRun, Title: "Run:"},
 	)
+	addTo(root, groupLook, look.Commands(s)...)
+	addTo(root, groupAct, act.Commands(s)...)
 	addTo(root, groupRun, demo.Commands()...)
+	root.AddCommand(contextCommand(s), versionCommand())
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	limitDefaults(root)
 
 	began = new(bool)
 	wrapCommands(root, s, began)
 	return root, began
+}
+
+// limitDefaults makes the commands that cobra adds accept no global flags.
+func limitDefaults(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" || c.Name() == "help" {
+			settings.Limit(c)
+			for _, sub := range c.Commands() {
+				settings.Limit(sub)
+			}
+		}
+	}
 }
 
 // addTo adds commands to a group of the help.

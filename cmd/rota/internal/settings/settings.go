@@ -282,6 +282,14 @@ func (s *Settings) adviseConnection() string {
 		"that TLS and credentials match the server's; and that no firewall is between.", s.Registry, source)
 }
 
+// ExplainFailure adds to an error of a registry that does not answer what to try.
+func (s *Settings) ExplainFailure(err error) error {
+	if errors.Is(err, registry.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w\n%s", err, s.adviseConnection())
+	}
+	return err
+}
+
 // Operator returns an Operator for the group, connected to the registry, which knows the schedules
 // of package executor.
 func (s *Settings) Operator(ctx context.Context) (*coordinator.Operator, error) {

@@ -1,0 +1,305 @@
+// Package act holds the commands that change what a fleet runs.
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/complete"
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/look"
+	"github.com/rota-dev/rota/cmd/rota/internal/screen"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// Commands returns the commands.
+func Commands(s *settings.Settings) []*cobra.Command {
+	c := &commands{s}
+	return []*cobra.Command{c.trigger(), c.pause(), c.resume(), c.disable(), c.enable(), c.reset()}
+}
+
+type commands struct{ s *settings.Settings }
+
+// flags names the global flags of verbs.
+var flags = append([]string{"output", "yes"}, settings.Connection...)
+
+// operate connects, unless the context is protected, and calls f with the time-out of the command.
+func (c *commands) operate(ctx context.Context, f func(ctx context.Context, op *coordinator.Operator) error) error {
+	if err := c.s.CheckProtection(); err != nil {
+		return err
+	}
+	op, err := c.s.Operator(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.s.Timeout)
+	defer cancel()
+	return c.s.ExplainFailure(f(ctx, op))
+}
+
+// print prints the result of a verb.
+func (c *commands) print(cmd *cobra.Command, v view.Done) error {
+	v.Version = view.Version
+	if v.Jobs == nil {
+		v.Jobs = []string{}
+	}
+	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
+}
+
+// eachJob calls f for each job. A failure does not prevent the next call.
+func (c *commands) eachJob(cmd *cobra.Command, verb, done string, jobs []string, f func(context.Context, *coordinator.Operator, string) error) error {
+	return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+		var errs []error
+		for _, job := range jobs {
+			err := f(ctx, op, job)
+			if err == nil {
+				err = c.print(cmd, view.Done{Verb: verb, Jobs: []string{job}, Text: done + " " + job})
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (c *commands) pause() *cobra.Command {
+	var scheduleOnly bool
+	cmd := &cobra.Command{
+		Use:   "pause JOB...",
+		Short: "Stop jobs until resume; fires that come due meanwhile are skipped",
+		Long: `Pause stops jobs until rota resume: no fire, trigger or re-run starts. Runs that have begun
+continue. With --schedule, only the schedule stops, and triggers run.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if scheduleOnly {
+				return c.eachJob(cmd, "pause", "stopped the schedule of", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
+					return op.StopSchedule(ctx, job)
+				})
+			}
+			return c.eachJob(cmd, "pause", "paused", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
+				return op.Pause(ctx, job)
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 0),
+	}
+	cmd.Flags().BoolVar(&scheduleOnly, "schedule", false, "stop the schedule only: triggers run")
+	return settings.Limit(cmd, flags...)
+}
+
+func (c *commands) resume() *cobra.Command {
+	return settings.Limit(&cobra.Command{
+		Use:   "resume JOB...",
+		Short: "End the pause of jobs",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.eachJob(cmd, "resume", "resumed", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
+				return op.Resume(ctx, job)
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 0),
+	}, flags...)
+}
+
+func (c *commands) reset() *cobra.Command {
+	return settings.Limit(&cobra.Command{
+		Use:   "reset JOB...",
+		Short: "Start jobs afresh whose shards wait because of a wrong clock",
+		Long: `Reset starts a new epoch of a job. It is for shards that wait because a skewed clock claimed their
+fires ahead of time, which rota job shows as a problem. Fires that were claimed ahead of time run
+again.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			act := fmt.Sprintf("reset %s: fires that were claimed ahead of time will run again", strings.Join(args, ", "))
+			if err := c.s.Confirm(cmd, act); err != nil {
+				return err
+			}
+			return c.eachJob(cmd, "reset", "reset", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
+				return op.Reset(ctx, job)
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 0),
+	}, flags...)
+}
+
+// scopeOptions are the flags of disable and enable.
+type scopeOptions struct {
+	shards           string
+	instances, hosts []string
+}
+
+func (o *scopeOptions) addFlags(cmd *cobra.Command, s *settings.Settings) {
+	f := cmd.Flags()
+	f.StringVar(&o.shards, "shards", "", "shards of the job, such as 3,7-9")
+	f.StringSliceVar(&o.instances, "instance", nil, "name of an instance; may be repeated")
+	f.StringSliceVar(&o.hosts, "host", nil, "name of a host; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("instance", complete.Instances(s))
+}
+
+// scope returns what the flags name.
+func (o *scopeOptions) scope(args []string) (coordinator.Scope, error) {
+	sc := coordinator.Scope{Job: strings.Join(args, ""), Instances: o.instances, Hosts: o.hosts}
+	var err error
+	if sc.Shards, err = parseShards(o.shards); err != nil {
+		return sc, err
+	}
+	switch {
+	case sc.Job == "" && len(sc.Shards) > 0:
+		return sc, errors.New("--shards needs a job")
+	case len(sc.Shards)+len(sc.Instances)+len(sc.Hosts) == 0:
+		return sc, errors.New("name --shards, --instance or --host; to stop a whole job, use rota pause")
+	}
+	return sc, nil
+}
+
+// describe names the scope.
+func (o *scopeOptions) describe(job string) string {
+	var parts []string
+	if o.shards != "" {
+		parts = append(parts, "shards "+o.shards)
+	}
+	for _, i := range o.instances {
+		parts = append(parts, "instance "+i)
+	}
+	for _, h := range o.hosts {
+		parts = append(parts, "host "+h)
+	}
+	if job == "" {
+		return strings.Join(parts, ", ") + " for all jobs"
+	}
+	return strings.Join(parts, ", ") + " for " + job
+}
+
+// parseShards returns the shards of a text such as 3,7-9; nil for none.
+func parseShards(text string) ([]int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	set, err := shardset.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("--shards: %w", err)
+	}
+	var out []int
+	for s := range set.All() {
+		if s >= record.MaxShards {
+			return nil, fmt.Errorf("--shards: there is no shard %d", s)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func (c *commands) disable() *cobra.Command {
+	return c.setDisabled("disable", "disabled", &cobra.Command{
+		Short: "Prevent shards, instances or hosts from starting runs until enable",
+		Long: `Disable prevents shards of a job, instances or hosts from starting runs until rota enable. Without
+JOB, instances and hosts are disabled for all jobs. Fires of disabled shards are skipped; shards of
+disabled instances and hosts move to others.`,
+		Example: `  rota disable tenants --shards 3,7-9
+  rota disable --host node-7`,
+	}, (*coordinator.Operator).Disable)
+}
+
+func (c *commands) enable() *cobra.Command {
+	return c.setDisabled("enable", "enabled", &cobra.Command{
+		Short: "Revert disable for the same job, or for all",
+		Long: `Enable reverts rota disable: with JOB what is disabled for that job, without JOB what is disabled for
+all jobs.`,
+	}, (*coordinator.Operator).Enable)
+}
+
+func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*coordinator.Operator, context.Context, coordinator.Scope) error) *cobra.Command {
+	var o scopeOptions
+	cmd.Use = verb + " [JOB]"
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		sc, err := o.scope(args)
+		if err != nil {
+			return &exit.Error{Code: exit.Usage, Err: err}
+		}
+		return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+			if err := set(op, ctx, sc); err != nil {
+				return err
+			}
+			return c.print(cmd, view.Done{Verb: verb, Jobs: args, Text: done + " " + o.describe(sc.Job)})
+		})
+	}
+	cmd.ValidArgsFunction = complete.Jobs(c.s, 1)
+	o.addFlags(cmd, c.s)
+	return settings.Limit(cmd, flags...)
+}
+
+// triggerOptions are the flags of trigger.
+type triggerOptions struct {
+	param, shards string
+	wait          bool
+	waitTimeout   time.Duration
+}
+
+func (c *commands) trigger() *cobra.Command {
+	var o triggerOptions
+	cmd := &cobra.Command{
+		Use:   "trigger JOB",
+		Short: "Run a job now, in all shards or some, with its parameter or another",
+		Long: `Trigger requests a run of a job and prints its number. The request is durable: crashes cannot
+prevent the run. With --wait, trigger returns when all its runs have ended: with exit code 4 if one
+failed, or if the time is over.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			shards, err := parseShards(o.shards)
+			if err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err}
+			}
+			var number uint64
+			err = c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+				number, err = op.Trigger(ctx, args[0], o.param, shards)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			done := view.Done{Verb: "trigger", Jobs: args, Trigger: number, Text: fmt.Sprintf("triggered %s: #%d", args[0], number)}
+			if err := c.print(cmd, done); err != nil || !o.wait {
+				return err
+			}
+			return c.awaitTrigger(cmd, args[0], number, o.waitTimeout)
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.param, "param", "", "parameter of the runs, instead of the job's")
+	f.StringVar(&o.shards, "shards", "", "shards to run, such as 3,7-9 (default all)")
+	f.BoolVar(&o.wait, "wait", false, "wait until all runs have ended")
+	f.DurationVar(&o.waitTimeout, "wait-timeout", time.Hour, "how long to wait")
+	return settings.Limit(cmd, flags...)
+}
+
+// awaitTrigger waits for the end of a trigger, and fails if one of its runs did.
+func (c *commands) awaitTrigger(cmd *cobra.Command, job string, number uint64, timeout time.Duration) error {
+	op, err := c.s.Operator(cmd.Context())
+	if err != nil {
+		return err
+	}
+	ended := view.TriggerEnded(number)
+	var last coordinator.Status
+	err = look.Await(cmd.Context(), op, job, timeout, func(st *coordinator.Status, now time.Time) (bool, string) {
+		last = *st
+		return ended(st, now)
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range last.Failures {
+		if f.Trigger == number {
+			return exit.NotMetf("trigger #%d of %s failed in %s: %s", number, job, view.ShardsText(f.Shards), f.Error)
+		}
+	}
+	return c.print(cmd, view.Done{Verb: "trigger", Jobs: []string{job}, Trigger: number, Text: fmt.Sprintf("trigger #%d of %s has ended", number, job)})
+}

@@ -1,0 +1,296 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry"
+)
+
+// failing is a handle of which each transaction has an unknown outcome, and each later read fails.
+type failing struct {
+	registry.Registry
+	sent bool
+}
+
+func (f *failing) Txn(context.Context, registry.Txn) (registry.Rev, error) {
+	f.sent = true
+	return registry.Rev{}, registry.ErrUnknownOutcome
+}
+
+func (f *failing) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+	if f.sent {
+		return registry.Entry{}, registry.ErrUnavailable
+	}
+	return f.Registry.Get(ctx, key, o)
+}
+
+// TestExitCodes has command lines for each exit code.
+func TestExitCodes(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		for line, want := range map[string]struct {
+			code int
+			err  string
+		}{
+			"jobs":                                 {exit.OK, ""},
+			"resume rebuild":                       {exit.OK, ""},
+			"wait settle --for moved":              {exit.OK, ""},
+			"trigger export --shards 7":            {exit.Failed, "there is no shard 7 of 1"},
+			"jobs --state sad":                     {exit.Usage, `state is "sad"`},
+			"jobs a[":                              {exit.Usage, "syntax error in pattern"},
+			"jobs -o xml":                          {exit.Usage, `--output is "xml"`},
+			"job":                                  {exit.Usage, "accepts 1 arg"},
+			"jobs a b":                             {exit.Usage, "accepts at most 1 arg"},
+			"disable tenants":                      {exit.Usage, "name --shards, --instance or --host"},
+			"disable --shards 1":                   {exit.Usage, "--shards needs a job"},
+			"trigger export --shards x":            {exit.Usage, "--shards: "},
+			"trigger export --shards 0-200000":     {exit.Usage, "--shards: "},
+			"wait settle --for lunch":              {exit.Usage, `--for is "lunch", not one of idle, ok, moved`},
+			"next":                                 {exit.Usage, "name a job, or one of --cron"},
+			"next settle --cron '* * * * *'":       {exit.Usage, "a job and a schedule are named"},
+			"next --cron '0 25 * * *'":             {exit.Usage, "cron 0 25 * * *"},
+			"next --cron '0 5 * * *' --in Mars":    {exit.Usage, "Mars"},
+			"next settle --count 0":                {exit.Usage, "--count is 0"},
+			"jobs --registry memory":               {exit.Usage, "the registry memory exists within one process"},
+			"jobs --registry consul://a":           {exit.Usage, "the scheme must be etcd:// or zk://"},
+			"jobs --context nosuch":                {exit.Usage, `there is no context "nosuch"`},
+			"context use nosuch":                   {exit.Usage, `there is no context "nosuch"`},
+			"context set new":                      {exit.Usage, `context "new" has no registry`},
+			"reset settle":                         {exit.Usage, "not confirmed, nothing was changed"},
+			"job nosuch":                           {exit.NoJob, "unknown job; rota jobs lists"},
+			"pause settle nosuch":                  {exit.NoJob, `pause "nosuch": unknown job`},
+			"trigger nosuch":                       {exit.NoJob, "unknown job"},
+			"wait nosuch --for ok":                 {exit.NoJob, "unknown job"},
+			"shards nosuch":                        {exit.NoJob, "unknown job"},
+			"wait tenants --for idle --timeout 1s": {exit.NotMet, "tenants after 1s: 1 shard running"},
+			"trigger tenants --shards 7 --wait":    {exit.NotMet, "of tenants failed in shard 7: POST"},
+			"check settle --max-late 1h":           {0, ""},
+			"check tenants":                        {1, ""},
+			"check invoices":                       {2, ""},
+			"check --format xml":                   {3, `--format is "xml"`},
+			"check --registry consul://a":          {3, ""},
+		} {
+			r := f.run(line)
+			assert.Equal(t, want.code, r.code, "%s: %s", line, r.err)
+			assert.Contains(t, r.err, want.err, line)
+		}
+		f.wrap = func(reg registry.Registry) registry.Registry { return &failing{Registry: reg} }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r := f.runContext(ctx, "pause settle", "")
+		assert.Equal(t, exit.Unknown, r.code, r.err)
+	})
+}
+
+// TestConnect_DeadAddress needs a port at which nothing listens.
+func TestConnect_DeadAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	dead := l.Addr().String()
+	require.NoError(t, l.Close())
+	for _, scheme := range []string{"etcd", "zookeeper"} {
+		began := time.Now()
+		code, out, errs := execute(t, "jobs", "-n", "a", "--registry", scheme+"://"+dead)
+		assert.Equal(t, exit.Failed, code)
+		assert.Empty(t, out)
+		assert.Contains(t, errs, dead)
+		assert.Contains(t, errs, "comes from --registry. Check that it is right")
+		assert.Less(t, time.Since(began), 8*time.Second)
+
+		code, out, _ = execute(t, "check", "-n", "a", "--registry", scheme+"://"+dead)
+		assert.Equal(t, 3, code)
+		assert.True(t, strings.HasPrefix(out, "ROTA UNKNOWN - "), out)
+		assert.Equal(t, 1, strings.Count(out, "\n"))
+	}
+}
+
+func TestConnect_NeedsAddressAndNamespace(t *testing.T) {
+	code, _, errs := execute(t, "jobs")
+	assert.Equal(t, exit.Usage, code)
+	assert.Contains(t, errs, "no registry is named: pass --registry")
+	code, _, errs = execute(t, "jobs", "--registry", "etcd://a")
+	assert.Equal(t, exit.Usage, code)
+	assert.Contains(t, errs, "no namespace is named: pass -n")
+}
+
+// TestTimeout covers a store that accepts connections and answers nothing.
+func TestTimeout(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		defer f.server.Pause()()
+		began := time.Now()
+		r := f.run("jobs --timeout 2s")
+		assert.Equal(t, exit.Failed, r.code)
+		assert.Contains(t, r.err, "comes from ROTA_REGISTRY")
+		assert.LessOrEqual(t, time.Since(began), 3*time.Second)
+		assert.Equal(t, 3, f.run("check").code)
+	})
+}
+
+func TestVerbs(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		for _, c := range []struct{ line, out, then, shows string }{
+			{"pause settle export", "paused settle\npaused export\n", "jobs --state paused -o name", "backup\nexport\nrebuild\nsettle\n"},
+			{"resume settle export", "resumed settle\nresumed export\n", "jobs --state paused -o name", "backup\nrebuild\n"},
+			{"pause --schedule settle", "stopped the schedule of settle\n", "jobs --state stopped -o name", "settle\n"},
+			{"disable tenants --shards 1-2,5", "disabled shards 1-2,5 for tenants\n", "job tenants", "disabled   shards 1-2,5,9\n"},
+			{"enable tenants --shards 9", "enabled shards 9 for tenants\n", "job tenants", "disabled   shards 1-2,5\n"},
+			{"disable --instance web-3", "disabled instance web-3 for all jobs\n", "instances", "web-3  n-3   disabled  0 "},
+			{"disable tenants --host n-2", "disabled host n-2 for tenants\n", "job tenants", "hosts n-2\n"},
+			{"reset tenants --yes", "reset tenants\n", "decisions tenants", "reset"},
+			{"trigger export -o json", "\"trigger\": 2,\n", "job export", "2 ok"},
+		} {
+			r := f.run(c.line)
+			assert.Equal(t, exit.OK, r.code, r.err)
+			assert.Contains(t, r.out, c.out)
+			time.Sleep(10 * time.Second) // for the leader
+			assert.Contains(t, f.run(c.then).out, c.shows, "after %s", c.line)
+		}
+	})
+}
+
+func TestVerbs_AskAndRespectProtection(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		assert.Contains(t, f.runContext(t.Context(), "reset settle", "y\n").out, "reset settle")
+		r := f.runContext(t.Context(), "reset settle", "n\n")
+		assert.Equal(t, exit.Usage, r.code)
+		assert.Contains(t, r.err, "This will reset settle: fires that were claimed ahead of time will run again (billing/default). Continue? [y/N]")
+
+		config := "current: prod\ncontexts: {prod: {registry: \"etcd://store\", protected: true}}\n"
+		require.NoError(t, os.WriteFile(f.env["ROTA_CONFIG"], []byte(config), 0o600))
+		for _, verb := range []string{
+			"pause settle", "resume settle", "trigger export", "reset settle", "disable --host a", "enable --host a",
+		} {
+			r := f.runContext(t.Context(), verb, "y\n")
+			assert.Equal(t, exit.Usage, r.code, verb)
+			assert.Contains(t, r.err, `context "prod" is protected: repeat with --yes`, verb)
+			assert.Equal(t, exit.OK, f.run(verb+" --yes").code, verb)
+		}
+		assert.Equal(t, exit.OK, f.run("jobs").code, "screens need no --yes")
+	})
+}
+
+func TestContext(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		assert.Contains(t, f.run("context ls").out, "no contexts; rota context set makes one")
+		for _, line := range []string{
+			"context set prod --registry etcd://store -n billing --protected --user kim --password-file /run/secret --ca-file /ca",
+			"context set test --registry zookeeper://zk/chroot -n other -g small",
+			"context set prod -g default",
+			"context use test",
+		} {
+			r := f.run(line)
+			require.Equal(t, exit.OK, r.code, r.err)
+		}
+		assert.Equal(t, "NAME   REGISTRY               NAMESPACE  GROUP    PROTECTED\n"+
+			"prod   etcd://store           billing    default  yes\n"+
+			"test*  zookeeper://zk/chroot  other      small    no\n", f.run("context ls").out)
+		assert.Equal(t, "prod\ntest\n", f.run("context ls -o name").out)
+		text, err := os.ReadFile(f.env["ROTA_CONFIG"])
+		require.NoError(t, err)
+		assert.Contains(t, string(text), "password_file: /run/secret")
+		r := f.run("context set bad --registry consul://a")
+		assert.Equal(t, exit.Usage, r.code)
+		again, err := os.ReadFile(f.env["ROTA_CONFIG"])
+		require.NoError(t, err)
+		assert.Equal(t, string(text), string(again))
+	})
+}
+
+// TestWatch shows a screen again after a change, and only then; and ends with the context.
+func TestWatch(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		f.wrap = nil
+		e := f.members[0]
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan result)
+		go func() { ended <- f.runContext(ctx, "jobs settle -w -o jsonl", "") }()
+		time.Sleep(10 * time.Second)
+		require.NoError(t, e.Pause(t.Context(), "settle"))
+		time.Sleep(10 * time.Second)
+		cancel()
+		r := <-ended
+		assert.Equal(t, exit.OK, r.code, r.err)
+		lines := strings.Split(strings.TrimSpace(r.out), "\n")
+		assert.Contains(t, lines[0], `"state":"ok"`)
+		assert.Contains(t, lines[len(lines)-1], `"state":"paused"`)
+		assert.Less(t, len(lines), 6)
+		synctest.Wait()
+		assert.Zero(t, f.server.Counts("console").Watches)
+	})
+}
+
+func TestTop(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		f.wrap = nil
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		r := f.runContext(ctx, "top", "")
+		assert.Equal(t, exit.OK, r.code, r.err)
+		assert.Contains(t, r.out, "jobs   6, 1 late, 1 failing, 2 paused, 2 ok\n")
+		assert.Less(t, strings.Index(r.out, "invoices"), strings.Index(r.out, "tenants"), "the gravest first")
+	})
+}
+
+func TestCompletion(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		for line, want := range map[string]string{
+			"__complete job ''":                       "backup\nexport\ninvoices\nrebuild\nsettle\ntenants\n",
+			"__complete pause settle s":               ":4\n",
+			"__complete pause tenants s":              "settle\n",
+			"__complete job settle ''":                ":4\n",
+			"__complete disable --instance ''":        "web-1\nweb-2\nweb-3\n",
+			"__complete shards tenants --owner w":     "web-1\nweb-2\nweb-3\n",
+			"__complete jobs --state fail":            "failing\n",
+			"__complete tri":                          "trigger\t",
+			"__complete jobs --registry consul:// ''": ":1\n",
+		} {
+			r := f.run(line)
+			assert.True(t, strings.HasPrefix(r.out, want), "%s: %s", line, r.out)
+		}
+		defer f.server.Pause()()
+		began := time.Now()
+		assert.True(t, strings.HasPrefix(f.run("__complete job ''").out, ":1\n"))
+		assert.LessOrEqual(t, time.Since(began), 2*time.Second)
+	})
+	code, out, _ := execute(t, "completion", "bash")
+	assert.Equal(t, exit.OK, code)
+	assert.Contains(t, out, "bash completion V2 for rota")
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := execute(t, "version")
+	assert.Equal(t, exit.OK, code)
+	assert.Regexp(t, `^rota .*, go1\.`, out)
+}
+
+// TestRun_Interrupted prints no error for the end by a signal.
+func TestRun_Interrupted(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.start("web-1", nil, executor.Job{
+			Name: "j", Schedule: executor.Every(time.Minute), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }),
+		})
+		require.NoError(t, f.members[0].Pause(t.Context(), "j"))
+		time.Sleep(time.Second) // for the leader
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, interrupt)
+		r := f.runContext(ctx, "wait j --for ok", "")
+		assert.Equal(t, exit.Failed, r.code)
+		assert.Empty(t, r.err)
+	})
+}

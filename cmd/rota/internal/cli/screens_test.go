@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+)
+
+var update = flag.Bool("update", false, "write the screens in testdata and the blocks of the page")
+
+// screens are the command lines whose output is in testdata, by file name.
+var screens = map[string]string{
+	"jobs":            "jobs",
+	"jobs-late":       "jobs --state late",
+	"jobs-glob":       "jobs '*e*' --time utc",
+	"jobs-wide":       "jobs -o wide",
+	"jobs-json":       "jobs inv* -o json",
+	"jobs-yaml":       "jobs inv* -o yaml",
+	"jobs-jsonl":      "jobs --state paused -o jsonl",
+	"jobs-name":       "jobs -o name",
+	"job":             "job tenants",
+	"job-unowned":     "job invoices",
+	"job-json":        "job tenants -o json",
+	"shards":          "shards tenants",
+	"shards-owner":    "shards tenants --owner web-3",
+	"instances":       "instances",
+	"instances-wide":  "instances -o wide",
+	"instances-json":  "instances -o json",
+	"next":            "next settle --count 3",
+	"next-cron":       "next --cron '30 2 * * 1-5' --in Europe/Berlin --count 3",
+	"next-quartz":     "next --quartz '0 0 3 L * ?' --count 2",
+	"next-paused":     "next rebuild --count 1",
+	"decisions":       "decisions tenants",
+	"decisions-all":   "decisions",
+	"check":           "check",
+	"check-prom":      "check --format prometheus",
+	"check-json":      "check invoices --format json",
+	"wait-idle":       "wait tenants --for idle --timeout 1s",
+	"trigger-wait":    "trigger export --wait",
+	"disable-host":    "disable --host n-3",
+	"instances-after": "instances",
+	"enable-host":     "enable --host n-3",
+}
+
+// order is that of commands that change something or take time, after those that do not.
+var order = []string{"wait-idle", "trigger-wait", "disable-host", "instances-after", "enable-host"}
+
+func TestScreens(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		for name, line := range screens {
+			if !slices.Contains(order, name) {
+				f.compareScreen(t, name, line)
+			}
+		}
+		for _, name := range order {
+			time.Sleep(time.Second) // for the leader
+			f.compareScreen(t, name, screens[name])
+		}
+	})
+}
+
+// compareScreen compares what a command prints with a file of testdata.
+func (f *fleet) compareScreen(t *testing.T, name, line string) {
+	t.Helper()
+	r := f.run(line)
+	// The target of the command, which goes to stderr, comes first on a terminal.
+	got := "$ rota " + line + "\n" + r.out + r.err
+	if head, rest, found := strings.Cut(r.err, "\n"); found && strings.HasPrefix(head, "# ") {
+		got = "$ rota " + line + "\n" + head + "\n" + r.out + rest
+	}
+	if r.code != exit.OK {
+		got += "exit code " + string(rune('0'+r.code)) + "\n"
+	}
+	file := filepath.Join("testdata", name+".txt")
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+		return
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got, "read the difference; if it is meant: go test ./internal/cli -update")
+}
+
+func TestScreens_FitTheWidth(t *testing.T) {
+	for name, line := range screens {
+		text, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
+		require.NoError(t, err)
+		if strings.Contains(line, "-o ") || strings.Contains(line, "--format") || strings.HasPrefix(line, "dump") || strings.HasPrefix(line, "check") {
+			continue
+		}
+		for l := range strings.Lines(string(text)) {
+			assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(l, "\n")), 100, "%s: %s", name, l)
+		}
+	}
+}
+
+// TestScreens_JSON parses JSON with a version, and finds no null in it.
+func TestScreens_JSON(t *testing.T) {
+	for name, line := range screens {
+		if !strings.HasSuffix(line, "json") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
+		require.NoError(t, err)
+		_, body, _ := strings.Cut(string(text), "\n")
+		body, _, _ = strings.Cut(body, "\nexit code")
+		var v map[string]any
+		require.NoError(t, json.Unmarshal([]byte(body), &v), name)
+		assert.EqualValues(t, 1, v["version"], name)
+		assert.NotContains(t, body, "null", name)
+	}
+}
+
+const page = "../../../../docs/operating/command.md"
+
+var block = regexp.MustCompile("(?s)<!-- screen ([a-z-]+) -->\n```text\n(.*?)```\n")
+
+// TestPage compares the screens of the page with those of testdata. With -update it has to run after
+// TestScreens.
+func TestPage(t *testing.T) {
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	shown := map[string]bool{}
+	next := block.ReplaceAllStringFunc(string(text), func(b string) string {
+		name := block.FindStringSubmatch(b)[1]
+		shown[name] = true
+		want, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
+		require.NoError(t, err)
+		return "<!-- screen " + name + " -->\n```text\n" + string(want) + "```\n"
+	})
+	assert.Greater(t, len(shown), 10)
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(next), 0o644))
+		return
+	}
+	assert.Equal(t, next, string(text), "if the change is meant: go test ./internal/cli -update")
+}
+
+// TestPage_HasEveryCommand compares the page with the help.
+func TestPage_HasEveryCommand(t *testing.T) {
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	_, help, _ := execute(t, "--help")
+	for _, m := range regexp.MustCompile(`(?m)^  ([a-z]+) +[A-Z]`).FindAllStringSubmatch(help, -1) {
+		if m[1] != "help" {
+			assert.True(t, strings.Contains(string(text), "`rota "+m[1]), "the page has no command %s", m[1])
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package look
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/complete"
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/view"
+)
+
+// checkOptions are the flags of check.
+type checkOptions struct {
+	filter  view.JobsFilter
+	maxLate time.Duration
+	format  string
+}
+
+func (c *commands) check() *cobra.Command {
+	var o checkOptions
+	cmd := &cobra.Command{
+		Use:   "check [GLOB]",
+		Short: "Check the group for monitoring, with the exit codes of Nagios",
+		Long: `Check reads the group once and exits with 0 (ok), 1 (warning), 2 (critical) or 3 (unknown).
+
+Critical: a fire has been due for longer than --max-late, or the group has no leader. Warning: a job
+has a problem, shards without an owner, or shards whose latest attempt failed; or a record cannot be
+read. Unknown: the group could not be read. Paused jobs are ok.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.filter.Glob = strings.Join(args, "")
+			v := c.runCheck(cmd.Context(), &o)
+			if err := o.print(cmd, &v); err != nil {
+				return &exit.Error{Code: view.CheckUnknown, Err: err}
+			}
+			if v.Code == view.CheckOK {
+				return nil
+			}
+			return &exit.Error{Code: v.Code}
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	cmd.Flags().DurationVar(&o.maxLate, "max-late", 5*time.Minute, "how long a fire may be due and not claimed")
+	cmd.Flags().StringVar(&o.format, "format", "nagios", "nagios, prometheus or json")
+	_ = cmd.RegisterFlagCompletionFunc("format", complete.Of("nagios", "prometheus", "json"))
+	return settings.Limit(cmd, settings.Connection...)
+}
+
+// runCheck reads the group. Failures of all kinds are results too: a monitor reads no others.
+func (c *commands) runCheck(ctx context.Context, o *checkOptions) view.Check {
+	err := o.filter.Check()
+	if err == nil {
+		err = c.s.Resolve()
+	}
+	if err != nil {
+		return view.CheckFailed(err, time.Now())
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.s.Timeout)
+	defer cancel()
+	op, err := c.s.Operator(ctx)
+	if err != nil {
+		return view.CheckFailed(err, time.Now())
+	}
+	st, err := op.Group(ctx)
+	if err != nil {
+		return view.CheckFailed(err, time.Now())
+	}
+	return view.CheckOf(st, o.filter, o.maxLate)
+}
+
+func (o *checkOptions) print(cmd *cobra.Command, v *view.Check) error {
+	w := cmd.OutOrStdout()
+	switch o.format {
+	case "nagios":
+		_, err := fmt.Fprintln(w, v.Nagios())
+		return err
+	case "prometheus":
+		_, err := fmt.Fprint(w, v.Prometheus())
+		return err
+	case "json":
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return e.Encode(v)
+	}
+	return fmt.Errorf("--format is %q, not one of nagios, prometheus, json", o.format)
+}

@@ -1,0 +1,208 @@
+// Package look holds the commands that show a fleet and change nothing.
+package look
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/complete"
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/screen"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/executor"
+)
+
+// Commands returns the commands.
+func Commands(s *settings.Settings) []*cobra.Command {
+	c := &commands{s}
+	return []*cobra.Command{
+		c.jobs(), c.job(), c.shards(), c.instances(), c.next(), c.decisions(), c.top(), c.check(), c.wait(),
+	}
+}
+
+type commands struct{ s *settings.Settings }
+
+// output names the global flags of commands with a screen.
+var output = append([]string{"output", "time", "watch"}, settings.Connection...)
+
+type group = func() (coordinator.GroupStatus, error)
+
+// show prints a screen of a command.
+func (c *commands) show(cmd *cobra.Command, read screen.Read) error {
+	return screen.Show(cmd.Context(), c.s, screen.Output{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}, read)
+}
+
+func (c *commands) jobs() *cobra.Command {
+	var f view.JobsFilter
+	cmd := &cobra.Command{
+		Use:   "jobs [GLOB]",
+		Short: "List the jobs: schedule, next and last fire, shards, counts, state",
+		Long: `Jobs lists the jobs of the group. GLOB selects them by name, as in 'rota jobs "tenant-*"'.
+
+NEXT is the next fire, or how long a fire has been due and is not claimed. LAST is the last fire
+that was claimed or skipped. OK/FAIL/SKIP are runs since the job was created.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.Glob = strings.Join(args, "")
+			if err := f.Check(); err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err}
+			}
+			return c.show(cmd, func(_ context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
+				st, err := group()
+				return view.JobsOf(st, f), err
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	cmd.Flags().StringVar(&f.State, "state", "", "only jobs in this state: "+strings.Join(view.JobStates, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("state", complete.Of(view.JobStates...))
+	return settings.Limit(cmd, output...)
+}
+
+func (c *commands) job() *cobra.Command {
+	return settings.Limit(&cobra.Command{
+		Use:   "job JOB",
+		Short: "Show a job: fires, owners, pending runs, failures, decisions",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
+				st, err := op.Status(ctx, args[0])
+				if err != nil {
+					return nil, adviseJob(err)
+				}
+				return view.JobDetailOf(st, nextFires(&st, 3), time.Now()), nil
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}, output...)
+}
+
+// nextFires returns the next fires of a job: none while it is paused or its schedule is stopped.
+func nextFires(st *coordinator.Status, n int) []time.Time {
+	if st.NextFire.IsZero() {
+		return nil
+	}
+	schedule, err := executor.ParseSchedule(st.Schedule)
+	if err != nil {
+		return nil
+	}
+	fires, err := schedule.Next(time.Now(), n)
+	if err != nil {
+		return nil
+	}
+	return fires
+}
+
+// adviseJob adds to an error for an unknown job how to find the jobs.
+func adviseJob(err error) error {
+	if errors.Is(err, coordinator.ErrUnknownJob) {
+		return fmt.Errorf("%w; rota jobs lists the jobs of the group", err)
+	}
+	return err
+}
+
+func (c *commands) shards() *cobra.Command {
+	var owner string
+	cmd := &cobra.Command{
+		Use:   "shards JOB",
+		Short: "Show the shards of a job: owner, state, last fire claimed",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
+				st, err := op.Status(ctx, args[0])
+				if err != nil {
+					return nil, adviseJob(err)
+				}
+				return view.ShardsOf(st, owner, time.Now()), nil
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	cmd.Flags().StringVar(&owner, "owner", "", "only shards of this instance")
+	_ = cmd.RegisterFlagCompletionFunc("owner", complete.Instances(c.s))
+	return settings.Limit(cmd, output...)
+}
+
+func (c *commands) instances() *cobra.Command {
+	return settings.Limit(&cobra.Command{
+		Use:   "instances",
+		Short: "List the instances: state, shards, runs, clock, labels",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.show(cmd, func(_ context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
+				st, err := group()
+				return view.InstancesOf(st), err
+			})
+		},
+		ValidArgsFunction: complete.Of(),
+	}, output...)
+}
+
+func (c *commands) decisions() *cobra.Command {
+	return settings.Limit(&cobra.Command{
+		Use:   "decisions [JOB]",
+		Short: "List the latest changes of plans by leaders, with their reasons",
+		Long: `Decisions lists the latest changes of a job's plan, or of all jobs that jobs lists as late, without
+owner or with a problem. Records keep the last eight of each job.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, group group) (screen.View, error) {
+				return readDecisions(ctx, op, args, group)
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}, output...)
+}
+
+func readDecisions(ctx context.Context, op *coordinator.Operator, jobs []string, group group) (screen.View, error) {
+	if len(jobs) == 0 {
+		st, err := group()
+		if err != nil {
+			return nil, err
+		}
+		for _, state := range []string{view.Late, view.Unowned, view.Problem} {
+			jobs = append(jobs, view.JobsOf(st, view.JobsFilter{State: state}).Names()...)
+		}
+	}
+	var all []coordinator.Status
+	seen := map[string]bool{}
+	for _, job := range jobs {
+		if seen[job] {
+			continue
+		}
+		seen[job] = true
+		st, err := op.Status(ctx, job)
+		if err != nil {
+			return nil, adviseJob(err)
+		}
+		all = append(all, st)
+	}
+	return view.DecisionsOf(all, time.Now()), nil
+}
+
+func (c *commands) top() *cobra.Command {
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show totals, instances and the jobs that need attention, again and again",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.s.Watch = true
+			o := screen.Output{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Every: every}
+			return screen.Show(cmd.Context(), c.s, o, func(_ context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
+				st, err := group()
+				rest := screen.Height(o.Out, 40) - len(st.Instances) - 10 // the lines that are not jobs
+				return view.OverviewOf(st, max(3, rest)), err
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "time between two screens")
+	return settings.Limit(cmd, append([]string{"output", "time"}, settings.Connection...)...)
+}

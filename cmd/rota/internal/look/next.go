@@ -1,0 +1,145 @@
+package look
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/complete"
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/screen"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/executor"
+)
+
+// nextOptions are the flags of next.
+type nextOptions struct {
+	cron, quartz, schedule, in string
+	every                      time.Duration
+	count                      int
+}
+
+func (c *commands) next() *cobra.Command {
+	var o nextOptions
+	cmd := &cobra.Command{
+		Use:   "next [JOB]",
+		Short: "Show the next fires of a job, or of a schedule",
+		Long: `Next shows the next fires of a job. With --cron, --quartz, --every or --schedule it shows those of
+that schedule, and needs no registry.`,
+		Example: `  rota next settle
+  rota next --cron "0 3 * * *" --in Asia/Shanghai --count 5
+  rota next --quartz "0 0 3 L * ?"
+  rota next --schedule "every 10s from 2027-01-01T00:00:00Z"`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.count < 1 {
+				return exit.Usagef("--count is %d, below 1", o.count)
+			}
+			if len(args) == 0 {
+				return c.showSchedule(cmd, &o)
+			}
+			if o.names() > 0 {
+				return exit.Usagef("a job and a schedule are named: next shows one of them")
+			}
+			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
+				st, err := op.Status(ctx, args[0])
+				if err != nil {
+					return nil, adviseJob(err)
+				}
+				return nextOfJob(&st, o.count)
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.cron, "cron", "", "an expression of executor.Cron: five fields, six, or @daily")
+	f.StringVar(&o.quartz, "quartz", "", "an expression of Quartz: six or seven fields")
+	f.DurationVar(&o.every, "every", 0, "a fixed rate")
+	f.StringVar(&o.schedule, "schedule", "", "the text form of any schedule")
+	f.StringVar(&o.in, "in", "", "zone of --cron and --quartz (default UTC)")
+	f.IntVarP(&o.count, "count", "c", 5, "number of fires")
+	return settings.Limit(cmd, output...)
+}
+
+// names returns how many schedules are named.
+func (o *nextOptions) names() (n int) {
+	for _, set := range []bool{o.cron != "", o.quartz != "", o.every != 0, o.schedule != ""} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// parse returns the schedule that the flags name.
+func (o *nextOptions) parse() (s executor.Schedule, err error) {
+	if o.names() != 1 {
+		return s, errors.New("name a job, or one of --cron, --quartz, --every and --schedule")
+	}
+	switch {
+	case o.cron != "":
+		s = executor.Cron(o.cron)
+	case o.quartz != "":
+		s = executor.Quartz(o.quartz)
+	case o.every != 0:
+		s = executor.Every(o.every)
+	default:
+		if s, err = executor.ParseSchedule(o.schedule); err != nil {
+			return s, err
+		}
+	}
+	if o.in != "" {
+		s = s.In(o.in)
+	}
+	return s, nil
+}
+
+// showSchedule shows a schedule that the flags name. It needs no registry.
+func (c *commands) showSchedule(cmd *cobra.Command, o *nextOptions) error {
+	if err := c.s.Resolve(); err != nil {
+		return err
+	}
+	schedule, err := o.parse()
+	if err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	v, err := nextOf(schedule, "", o.count)
+	if err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
+}
+
+func nextOf(s executor.Schedule, job string, n int) (view.Next, error) {
+	now := time.Now()
+	fires, err := s.Next(now, n)
+	if fires == nil {
+		fires = []time.Time{}
+	}
+	return view.Next{Version: view.Version, At: now, Job: job, Schedule: s.String(), Fires: fires}, err
+}
+
+// nextOfJob returns the next fires of a job, with a note if they do not all happen.
+func nextOfJob(st *coordinator.Status, n int) (view.Next, error) {
+	schedule, err := executor.ParseSchedule(st.Schedule)
+	if err != nil {
+		return view.Next{}, err
+	}
+	v, err := nextOf(schedule, st.Job, n)
+	switch {
+	case st.Paused || st.Intent.Paused:
+		v.Note = "The job is paused: fires before rota resume are skipped."
+	case st.ScheduleStopped || st.Intent.ScheduleStopped:
+		v.Note = "The schedule is stopped: fires before rota resume are skipped."
+	case st.Shards == 0:
+		v.Note = "No leader has planned the job: it has no fires until an instance offers it."
+	case st.Revision != st.InForce:
+		v.Note = fmt.Sprintf("Revision %d is stored and not in force yet: this is revision %d.", st.Revision, st.InForce)
+	}
+	return v, err
+}

@@ -1,0 +1,83 @@
+package look
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/complete"
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/coordinator"
+)
+
+func (c *commands) wait() *cobra.Command {
+	var condition string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "wait JOB",
+		Short: "Wait until a job is idle, ok, or has no shard left to move",
+		Long: `Wait returns when the condition holds, or with exit code 4 when the time is over.
+
+  idle   no run is claimed or pending, and no fire is due
+  ok     no fire is late, each shard has an owner, and no latest attempt failed
+  moved  each shard has an owner that is alive and stays; no shard is about to move`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			holds := view.Conditions[condition]
+			if holds == nil {
+				return exit.Usagef("--for is %q, not one of %s", condition, strings.Join(view.ConditionNames, ", "))
+			}
+			op, err := c.s.Operator(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := Await(cmd.Context(), op, args[0], timeout, holds); err != nil {
+				return adviseJob(err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %s\n", args[0], condition)
+			return err
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	cmd.Flags().StringVar(&condition, "for", "", strings.Join(view.ConditionNames, ", "))
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
+	_ = cmd.RegisterFlagCompletionFunc("for", complete.Of(view.ConditionNames...))
+	return settings.Limit(cmd, settings.Connection...)
+}
+
+// pollEvery is the time between two reads of one job: a read costs a few round trips, and a watch
+// would read the whole group.
+const pollEvery = 500 * time.Millisecond
+
+// Await reads a job until a condition holds. When the time is over, it fails with exit.NotMet and the
+// reason.
+func Await(ctx context.Context, op *coordinator.Operator, job string, timeout time.Duration, holds view.Condition) error {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	why := "the job could not be read"
+	for {
+		st, err := op.Status(bounded, job)
+		switch {
+		case err == nil:
+			var ok bool
+			if ok, why = holds(&st, time.Now()); ok {
+				return nil
+			}
+		case bounded.Err() == nil:
+			return err
+		}
+		select {
+		case <-time.After(pollEvery):
+		case <-bounded.Done():
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return exit.NotMetf("%s after %v: %s", job, timeout, why)
+		}
+	}
+}

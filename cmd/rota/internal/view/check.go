@@ -1,0 +1,161 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+)
+
+// The results of a check, which are the exit codes of Nagios.
+const (
+	CheckOK = iota
+	CheckWarning
+	CheckCritical
+	CheckUnknown
+)
+
+// Check is the result of a check of a group.
+type Check struct {
+	Version int       `json:"version"`
+	At      time.Time `json:"at"`
+	Group
+	Code    int       `json:"code"`
+	Result  string    `json:"result"` // ok, warning, critical or unknown
+	Reasons []string  `json:"reasons"`
+	Jobs    []Job     `json:"jobs"` // those that are not ok
+	Total   int       `json:"total"`
+	Late    int       `json:"late"`
+	Failing int       `json:"failing"`
+	Unowned int       `json:"unowned"`
+	Paused  int       `json:"paused"`
+	MaxLate float64   `json:"max_late_seconds"`
+	Lates   []JobLate `json:"-"`
+}
+
+// JobLate is how long the oldest fire of a job has been due.
+type JobLate struct {
+	Job     string
+	Seconds float64
+}
+
+var results = []string{"ok", "warning", "critical", "unknown"}
+
+// CheckOf checks a group. A job whose fire has been due for longer than maxLate is critical, and so is
+// a group with jobs and no leader. Failing jobs, problems and shards without an owner are warnings.
+func CheckOf(st coordinator.GroupStatus, f JobsFilter, maxLate time.Duration) Check {
+	v := Check{Version: Version, At: st.At, Group: groupOf(&st), Reasons: []string{}, Jobs: []Job{}}
+	raise := func(code int, format string, args ...any) {
+		v.Code = max(v.Code, code)
+		v.Reasons = append(v.Reasons, fmt.Sprintf(format, args...))
+	}
+	chosen := map[string]bool{}
+	for _, name := range JobsOf(st, f).Names() {
+		chosen[name] = true
+	}
+	if st.Leader.Instance == "" && len(st.Jobs) > 0 {
+		raise(CheckCritical, "no leader")
+	}
+	for i := range st.Jobs {
+		j := jobOf(&st.Jobs[i], st.At, maxLate)
+		if !chosen[j.Name] {
+			continue
+		}
+		v.Total++
+		late := 0.0
+		if !j.Overdue.IsZero() {
+			late = st.At.Sub(j.Overdue).Seconds()
+		}
+		v.MaxLate = max(v.MaxLate, late)
+		v.Lates = append(v.Lates, JobLate{j.Name, late})
+		switch j.State {
+		case OK, Paused, Stopped, New:
+		case Late:
+			raise(CheckCritical, "%s has been due for %s: %s", j.Name, Span(st.At.Sub(j.Overdue)), j.reason())
+		default:
+			raise(CheckWarning, "%s: %s", j.Name, j.reason())
+		}
+		for state, n := range map[string]*int{Late: &v.Late, Failing: &v.Failing, Unowned: &v.Unowned, Paused: &v.Paused} {
+			if has(j.States, state) {
+				*n++
+			}
+		}
+		if j.State != OK {
+			v.Jobs = append(v.Jobs, j)
+		}
+	}
+	for _, key := range st.Unreadable {
+		raise(CheckWarning, "%s cannot be read", key)
+	}
+	v.Result = results[v.Code]
+	return v
+}
+
+// reason returns the problem that the leader reports, or else the state in words.
+func (j *Job) reason() string {
+	if j.Problem != "" {
+		return j.Problem
+	}
+	return j.Text
+}
+
+// CheckFailed returns the result of a check that could not read the group.
+func CheckFailed(err error, now time.Time) Check {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return Check{Version: Version, At: now, Code: CheckUnknown, Result: results[CheckUnknown], Reasons: []string{text}, Jobs: []Job{}}
+}
+
+// Nagios returns the line of a Nagios plugin, with performance data after the bar.
+func (v Check) Nagios() string {
+	text := fmt.Sprintf("%s of %s", countOf(v.Total, "job"), v.Name)
+	if len(v.Reasons) > 0 {
+		shown := v.Reasons[:min(len(v.Reasons), 5)]
+		text = strings.Join(shown, "; ")
+		if more := len(v.Reasons) - len(shown); more > 0 {
+			text += fmt.Sprintf("; and %d more", more)
+		}
+	}
+	// A bar would end the text.
+	text = strings.ReplaceAll(text, "|", "/")
+	return fmt.Sprintf("ROTA %s - %s | jobs=%d late=%d failing=%d unowned=%d paused=%d max_late=%.0fs",
+		strings.ToUpper(v.Result), text, v.Total, v.Late, v.Failing, v.Unowned, v.Paused, v.MaxLate)
+}
+
+// Prometheus returns the check in the text format, for the textfile collector of the node exporter. The
+// names differ from those of an executor's own metrics, which count what one instance sees.
+func (v Check) Prometheus() string {
+	var b strings.Builder
+	labels := fmt.Sprintf(`rota_namespace="%s",rota_group="%s"`, escapeLabel(v.Namespace), escapeLabel(v.Name))
+	gauge := func(name, help string, value any) {
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s gauge\n%s{%s} %v\n", name, help, name, name, labels, value)
+	}
+	up := 1
+	if v.Code == CheckUnknown {
+		up = 0
+	}
+	gauge("rota_check_up", "Whether the check could read the group.", up)
+	if up == 0 {
+		return b.String()
+	}
+	gauge("rota_check_result", "Result of the check: 0 ok, 1 warning, 2 critical.", v.Code)
+	gauge("rota_check_jobs", "Jobs that were checked.", v.Total)
+	gauge("rota_check_jobs_failing", "Jobs with a shard whose latest attempt failed.", v.Failing)
+	gauge("rota_check_jobs_unowned", "Jobs with a shard without an owner.", v.Unowned)
+	gauge("rota_check_jobs_paused", "Jobs that are paused.", v.Paused)
+	leader := 0
+	if v.Leader != "" {
+		leader = 1
+	}
+	gauge("rota_check_leader", "Whether the group has a leader.", leader)
+	const overdue = "rota_check_job_overdue_seconds"
+	fmt.Fprintf(&b, "# HELP %s How long the oldest fire of a job has been due.\n# TYPE %s gauge\n", overdue, overdue)
+	for _, l := range v.Lates {
+		fmt.Fprintf(&b, "%s{%s,job_name=\"%s\"} %v\n", overdue, labels, escapeLabel(l.Job), l.Seconds)
+	}
+	return b.String()
+}
+
+func escapeLabel(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text)
+}

@@ -1,0 +1,156 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+)
+
+// Instances is the list of instances.
+type Instances struct {
+	Version int       `json:"version"`
+	At      time.Time `json:"at"`
+	Group
+	Instances     []Instance `json:"instances"`
+	DisabledNames []string   `json:"disabled_instances"` // for all jobs
+	DisabledHosts []string   `json:"disabled_hosts"`
+	Unreadable    []string   `json:"unreadable"`
+}
+
+// Instance is an instance in a list.
+type Instance struct {
+	Name         string            `json:"name"`
+	Incarnation  string            `json:"incarnation"`
+	Host         string            `json:"host"`
+	PID          int               `json:"pid,omitempty"`
+	State        string            `json:"state"` // ok, or what holds of it, separated by commas
+	Leader       bool              `json:"leader"`
+	Alive        bool              `json:"alive"`
+	Draining     bool              `json:"draining"`
+	Disabled     bool              `json:"disabled"`
+	ClockSkew    time.Duration     `json:"clock_skew_ns"`
+	Started      time.Time         `json:"started,omitzero"`
+	Labels       map[string]string `json:"labels"`
+	Weight       int               `json:"weight"`
+	RestartGrace time.Duration     `json:"restart_grace_ns"`
+	Jobs         int               `json:"jobs"`
+	Unsupported  []string          `json:"unsupported"`
+	Differs      []string          `json:"differs"`
+	Shards       int               `json:"shards"`
+	Running      int               `json:"running"`
+	Waiting      int               `json:"waiting"`
+	Blocked      int               `json:"blocked"`
+}
+
+// InstancesOf returns the list of the instances of a group.
+func InstancesOf(st coordinator.GroupStatus) Instances {
+	v := Instances{
+		Version: Version, At: st.At, Group: groupOf(&st), Instances: []Instance{},
+		DisabledNames: orEmpty(st.Disabled.Instances), DisabledHosts: orEmpty(st.Disabled.Hosts), Unreadable: []string{},
+	}
+	for _, i := range st.Instances {
+		labels := i.Labels
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		v.Instances = append(v.Instances, Instance{
+			Name: i.Instance, Incarnation: i.Incarnation, Host: i.Host, PID: i.PID, State: stateOf(&i), Leader: i.Leader, Alive: i.Alive,
+			Draining: i.Draining, Disabled: i.Disabled, ClockSkew: i.Skew, Started: i.Started, Labels: labels, Weight: i.Weight,
+			RestartGrace: i.RestartGrace, Jobs: i.Jobs, Unsupported: orEmpty(i.Unsupported), Differs: orEmpty(i.Differs),
+			Shards: i.Shards, Running: i.Running, Waiting: i.Waiting, Blocked: i.Blocked,
+		})
+	}
+	for _, key := range st.Unreadable {
+		v.Unreadable = append(v.Unreadable, string(key))
+	}
+	return v
+}
+
+// stateOf returns what is remarkable about an instance, or ok.
+func stateOf(i *coordinator.InstanceStatus) string {
+	var states []string
+	for _, s := range []struct {
+		holds bool
+		name  string
+	}{
+		{i.Leader, "leader"},
+		{!i.Alive, "expired"},
+		{i.Draining, "draining"},
+		{i.Disabled, "disabled"},
+		{i.Skew != 0, "clock off"},
+		{i.Blocked > 0, "blocked"},
+		{len(i.Unsupported) > 0, "unsupported jobs"},
+		{len(i.Differs) > 0, "definitions differ"},
+	} {
+		if s.holds {
+			states = append(states, s.name)
+		}
+	}
+	if len(states) == 0 {
+		return "ok"
+	}
+	return strings.Join(states, ", ")
+}
+
+// Screen returns the table of the instances.
+func (v Instances) Screen(t Times) Screen {
+	table := Table{Columns: columns("~NAME", "~HOST", "~STATE", "SHARDS", "RUNNING", "WAITING", "JOBS", "CLOCK", "UP", "+PID", "+SESSION", "+WEIGHT", "~LABELS")}
+	for _, i := range v.Instances {
+		clock, up := "ok", "-"
+		if i.ClockSkew != 0 {
+			clock = fmt.Sprintf("%+.1fs", i.ClockSkew.Seconds())
+		}
+		if !i.Started.IsZero() {
+			up = Span(t.Now.Sub(i.Started))
+		}
+		table.Rows = append(table.Rows, []string{
+			i.Name, orDash(i.Host), i.State, fmt.Sprint(i.Shards), fmt.Sprint(i.Running), fmt.Sprint(i.Waiting), fmt.Sprint(i.Jobs), clock, up,
+			fmt.Sprint(i.PID), strings.TrimPrefix(i.Incarnation, i.Name+"."), fmt.Sprint(i.Weight), orDash(describeLabels(i.Labels)),
+		})
+	}
+	s := Screen{{Table: table}}
+	if len(v.Instances) == 0 {
+		s = Screen{{Lines: []string{"no instances"}}}
+	}
+	if len(v.DisabledNames)+len(v.DisabledHosts) > 0 {
+		var lines []string
+		if len(v.DisabledNames) > 0 {
+			lines = append(lines, "instances "+strings.Join(v.DisabledNames, ", "))
+		}
+		if len(v.DisabledHosts) > 0 {
+			lines = append(lines, "hosts "+strings.Join(v.DisabledHosts, ", "))
+		}
+		s = append(s, Section{Title: "DISABLED FOR ALL JOBS", Lines: lines})
+	}
+	return append(s, unreadableSection(v.Unreadable))
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func describeLabels(labels map[string]string) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		parts = append(parts, k+"="+labels[k])
+	}
+	return strings.Join(parts, ",")
+}
+
+// Names returns the names of the instances.
+func (v Instances) Names() (names []string) {
+	for _, i := range v.Instances {
+		names = append(names, i.Name)
+	}
+	return names
+}
+
+// Items returns the instances.
+func (v Instances) Items() []any { return itemsOf(v.Instances) }

@@ -1,0 +1,189 @@
+package view
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+)
+
+// Jobs is the list of jobs.
+type Jobs struct {
+	Version int       `json:"version"`
+	At      time.Time `json:"at"`
+	Group
+	Jobs       []Job    `json:"jobs"`
+	Unreadable []string `json:"unreadable"`
+}
+
+// Job is a job in a list.
+type Job struct {
+	Name        string    `json:"name"`
+	State       string    `json:"state"`  // the gravest of States
+	States      []string  `json:"states"` // the gravest first
+	Text        string    `json:"text"`   // State in words
+	Schedule    string    `json:"schedule"`
+	Revision    int       `json:"revision"`
+	Next        time.Time `json:"next,omitzero"`
+	Overdue     time.Time `json:"overdue,omitzero"`
+	LastFire    time.Time `json:"last_fire,omitzero"`
+	ClaimedTo   time.Time `json:"claimed_to,omitzero"`
+	LastEnd     time.Time `json:"last_end,omitzero"`
+	Shards      int       `json:"shards"`
+	Running     int       `json:"running"`
+	Unowned     int       `json:"unowned"`
+	Frozen      int       `json:"frozen"`
+	Disabled    int       `json:"disabled"`
+	Reruns      int       `json:"reruns"`
+	Triggers    int       `json:"triggers"`
+	Failing     []int     `json:"failing"`
+	Counts      Counts    `json:"counts"`
+	Problem     string    `json:"problem,omitempty"`
+	LastFailure *Failure  `json:"last_failure,omitempty"`
+}
+
+// JobsFilter selects jobs. Its zero value selects all.
+type JobsFilter struct {
+	Glob  string // a pattern of path.Match; empty for all
+	State string // one of States
+}
+
+// Check returns an error for a pattern or a state that cannot match.
+func (f JobsFilter) Check() error {
+	if _, err := path.Match(f.Glob, ""); err != nil {
+		return fmt.Errorf("pattern %q: %w", f.Glob, err)
+	}
+	if f.State != "" && !slices.Contains(JobStates, f.State) {
+		return fmt.Errorf("state is %q, not one of %s", f.State, strings.Join(JobStates, ", "))
+	}
+	return nil
+}
+
+// JobsOf returns the list of jobs of a group that f selects.
+func JobsOf(st coordinator.GroupStatus, f JobsFilter) Jobs {
+	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Jobs: []Job{}, Unreadable: []string{}}
+	for i := range st.Jobs {
+		j := jobOf(&st.Jobs[i], st.At, LateAfter)
+		if matched, _ := path.Match(f.Glob, j.Name); f.Glob != "" && !matched || f.State != "" && !has(j.States, f.State) {
+			continue
+		}
+		v.Jobs = append(v.Jobs, j)
+	}
+	for _, key := range st.Unreadable {
+		v.Unreadable = append(v.Unreadable, string(key))
+	}
+	return v
+}
+
+func jobOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration) Job {
+	states := statesOf(j, now, lateAfter)
+	return Job{
+		Name: j.Job, State: states[0], States: states, Text: describeState(j, states), Schedule: j.Schedule, Revision: j.Revision,
+		Next: j.NextFire, Overdue: j.Overdue, LastFire: j.LastFire, ClaimedTo: j.ClaimedTo, LastEnd: j.Ended,
+		Shards: j.Shards, Running: j.Running, Unowned: j.Unowned, Frozen: j.Frozen, Disabled: j.Disabled,
+		Reruns: j.Reruns, Triggers: j.Triggers, Failing: orEmpty(j.Failing), Counts: Counts(j.Counts), Problem: j.Problem,
+		LastFailure: failureOf(j.LastFailure),
+	}
+}
+
+// describeState returns the state of a job in words, with the most useful reason.
+func describeState(j *coordinator.JobSummary, states []string) string {
+	switch states[0] {
+	case Late:
+		switch {
+		case j.Unowned > 0:
+			return "LATE: no owner"
+		case j.Running > 0:
+			return "LATE: still runs"
+		}
+		return "LATE"
+	case Unowned:
+		return "no owner"
+	case Problem:
+		return j.Problem
+	case Failing:
+		return "failing: " + few(j.Failing)
+	case Stopped:
+		return "by trigger only"
+	case New:
+		if j.Paused {
+			return "paused, not planned"
+		}
+		return "not planned"
+	}
+	if j.Disabled > 0 {
+		return fmt.Sprintf("%s, %d disabled", states[0], j.Disabled)
+	}
+	return states[0]
+}
+
+// Screen returns the table of the jobs.
+func (v Jobs) Screen(t Times) Screen {
+	s := Screen{{Table: v.table(t)}}
+	if len(v.Jobs) == 0 {
+		s = Screen{{Lines: []string{"no jobs"}}}
+	}
+	return append(s, unreadableSection(v.Unreadable))
+}
+
+func (v Jobs) table(t Times) Table {
+	table := Table{Columns: columns("~JOB", "~SCHEDULE", "NEXT", "LAST", "SHARDS", "OK/FAIL/SKIP", "+REVISION", "+LAST END", "+TRIGGERS", "+LOST", "~STATE")}
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		table.Rows = append(table.Rows, []string{
+			j.Name, ShortSchedule(j.Schedule), j.next(t), t.At(j.LastFire), j.describeShards(),
+			fmt.Sprintf("%d/%d/%d", j.Counts.Succeeded, j.Counts.Failed, j.Counts.Skipped),
+			fmt.Sprint(j.Revision), t.At(j.LastEnd), fmt.Sprint(j.Triggers), fmt.Sprint(j.Counts.Lost + j.Counts.Unknown), j.Text,
+		})
+	}
+	return table
+}
+
+// next returns the next fire, or how long one is due.
+func (j *Job) next(t Times) string {
+	if has(j.States, Late) {
+		return "late " + Span(t.Now.Sub(j.Overdue))
+	}
+	return t.At(j.Next)
+}
+
+// describeShards returns "3", "64, 2 run" or "5 of 8": how many have an owner, and how many run.
+func (j *Job) describeShards() string {
+	text := fmt.Sprint(j.Shards)
+	if j.Unowned > 0 {
+		text = fmt.Sprintf("%d of %d", j.Shards-j.Unowned, j.Shards)
+	}
+	if j.Running > 0 {
+		text += fmt.Sprintf(", %d run", j.Running)
+	}
+	return text
+}
+
+// Names returns the names of the jobs.
+func (v Jobs) Names() (names []string) {
+	for i := range v.Jobs {
+		names = append(names, v.Jobs[i].Name)
+	}
+	return names
+}
+
+// Items returns the jobs, for a form with a line for each.
+func (v Jobs) Items() []any { return itemsOf(v.Jobs) }
+
+func itemsOf[T any](list []T) (items []any) {
+	for i := range list {
+		items = append(items, list[i])
+	}
+	return items
+}
+
+// unreadableSection lists records that could not be decoded.
+func unreadableSection(keys []string) Section {
+	if len(keys) == 0 {
+		return Section{}
+	}
+	return Section{Title: "UNREADABLE RECORDS", Lines: keys}
+}

@@ -1,0 +1,158 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+)
+
+// Shards is the list of the shards of a job.
+type Shards struct {
+	Version int       `json:"version"`
+	At      time.Time `json:"at"`
+	Job     string    `json:"job"`
+	Shards  []Shard   `json:"shards"`
+}
+
+// Shard is one shard.
+type Shard struct {
+	Shard       int       `json:"shard"`
+	Owner       string    `json:"owner,omitempty"`
+	State       string    `json:"state"`
+	Running     bool      `json:"running"`
+	Disabled    bool      `json:"disabled"`
+	ClaimedTo   time.Time `json:"claimed_to,omitzero"`
+	Attempt     int       `json:"attempt"` // zero if the fire was skipped
+	LastTrigger uint64    `json:"last_trigger,omitempty"`
+	Note        string    `json:"note,omitempty"`
+}
+
+// ShardsOf returns the shards of a job, of one owner if it is not empty.
+func ShardsOf(st coordinator.Status, owner string, now time.Time) Shards {
+	v := Shards{Version: Version, At: now, Job: st.Job, Shards: []Shard{}}
+	notes := shardNotes(&st)
+	for i := range st.PerShard {
+		s := &st.PerShard[i]
+		if owner != "" && s.Owner != owner {
+			continue
+		}
+		state, note := shardState(&st, s), notes[s.Shard]
+		v.Shards = append(v.Shards, Shard{
+			Shard: s.Shard, Owner: s.Owner, State: state, Running: s.Running, Disabled: contains(st.Disabled, s.Shard),
+			ClaimedTo: s.LastFire, Attempt: s.Attempt, LastTrigger: s.LastTrigger, Note: note,
+		})
+	}
+	return v
+}
+
+// contains reports whether sorted has n.
+func contains(sorted []int, n int) bool {
+	_, found := slices.BinarySearch(sorted, n)
+	return found
+}
+
+// shardState returns the state of a shard.
+func shardState(st *coordinator.Status, s *coordinator.ShardStatus) string {
+	switch {
+	case s.Owner == "":
+		return "no owner"
+	case contains(st.Frozen, s.Shard):
+		return "moving"
+	case s.Running:
+		return "running"
+	case contains(st.Disabled, s.Shard):
+		return "disabled"
+	case st.Paused:
+		return "paused"
+	}
+	return "idle"
+}
+
+// shardNotes returns, by shard, what is worth knowing about it: pending re-runs, waiting runs, the
+// owner's state, and the latest failure.
+func shardNotes(st *coordinator.Status) map[int]string {
+	notes := map[int]string{}
+	add := func(shards []int, format string, args ...any) {
+		for _, s := range shards {
+			if notes[s] != "" {
+				notes[s] += "; "
+			}
+			notes[s] += fmt.Sprintf(format, args...)
+		}
+	}
+	for _, r := range st.Reruns {
+		add(r.Shards, "attempt %d is pending", r.Attempt)
+	}
+	for _, m := range st.Members {
+		if !m.Alive {
+			add(m.Shards, "session of %s expired", m.Instance)
+		}
+		if m.Draining {
+			add(m.Shards, "%s drains", m.Instance)
+		}
+		add(m.Waiting.Shards, "waits for a worker behind %s", m.Waiting.Behind)
+		add(m.Blocked, "%s may not own it: an earlier run there has not returned", m.Instance)
+	}
+	failed := map[int]string{}
+	for _, f := range st.Failures {
+		for _, s := range f.Shards {
+			failed[s] = f.Error
+		}
+	}
+	for s, text := range failed {
+		add([]int{s}, "failed: %s", text)
+	}
+	return notes
+}
+
+// Screen returns a table with a row for each range of shards that are alike.
+func (v Shards) Screen(t Times) Screen {
+	if len(v.Shards) == 0 {
+		return Screen{{Lines: []string{"no shards"}}}
+	}
+	table := Table{Columns: columns("SHARDS", "~OWNER", "STATE", "CLAIMED TO", "TRY", "TRIGGER", "~NOTE")}
+	for i := 0; i < len(v.Shards); {
+		first := v.Shards[i]
+		j := i
+		for j < len(v.Shards) && sameButNumber(first, v.Shards[j], j-i) {
+			j++
+		}
+		shards, try, trigger := fmt.Sprint(first.Shard), fmt.Sprint(first.Attempt), "-"
+		if j > i+1 {
+			shards = fmt.Sprintf("%d-%d", first.Shard, v.Shards[j-1].Shard)
+		}
+		if first.Attempt == 0 {
+			try = "-"
+		}
+		if first.LastTrigger != 0 {
+			trigger = fmt.Sprintf("#%d", first.LastTrigger)
+		}
+		table.Rows = append(table.Rows, []string{
+			shards, orDash(first.Owner), first.State, t.At(first.ClaimedTo), try, trigger, orDash(first.Note),
+		})
+		i = j
+	}
+	return Screen{{Table: table}}
+}
+
+// sameButNumber reports whether b is like a, and its number is higher by n.
+func sameButNumber(a, b Shard, n int) bool {
+	if b.Shard != a.Shard+n || !a.ClaimedTo.Equal(b.ClaimedTo) {
+		return false
+	}
+	b.Shard, b.ClaimedTo = a.Shard, a.ClaimedTo
+	return a == b
+}
+
+// Names returns the numbers of the shards.
+func (v Shards) Names() (names []string) {
+	for _, s := range v.Shards {
+		names = append(names, fmt.Sprint(s.Shard))
+	}
+	return names
+}
+
+// Items returns the shards.
+func (v Shards) Items() []any { return itemsOf(v.Shards) }

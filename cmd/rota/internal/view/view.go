@@ -1,0 +1,301 @@
+// Package view turns snapshots of a fleet into what a screen shows: data with stable JSON names, and
+// tables of texts. It prints nothing, so other front ends can show the same.
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+)
+
+// Version is the version of the JSON form of all views. It is raised when a field changes its meaning
+// or is removed.
+const Version = 1
+
+// Screen is a view as text: sections that follow each other.
+type Screen []Section
+
+// Section is a part of a screen. Empty parts are left out.
+type Section struct {
+	Title  string
+	Fields []Field
+	Table  Table
+	Lines  []string
+}
+
+// Field is a labelled line.
+type Field struct{ Label, Text string }
+
+// Table is a table of texts.
+type Table struct {
+	Columns []Column
+	Rows    [][]string
+}
+
+// Column is a column of a table.
+type Column struct {
+	Name string
+	Wide bool // shown in wide tables only
+	Flex bool // may be shortened so that the table fits
+}
+
+// Columns returns columns by name. A name with + before it is shown in wide tables only, one with ~
+// may be shortened.
+func columns(names ...string) (out []Column) {
+	for _, n := range names {
+		c := Column{Name: strings.TrimLeft(n, "+~")}
+		c.Wide, c.Flex = strings.HasPrefix(n, "+"), strings.HasPrefix(n, "~")
+		out = append(out, c)
+	}
+	return out
+}
+
+// Times formats instants.
+type Times struct {
+	Now  time.Time
+	Mode string // relative, utc or local
+	Zone *time.Location
+}
+
+// At returns an instant as a short text: "in 4h" or "19h ago"; or, if times are absolute, the time of
+// this day or a date with hours and minutes. A zero instant is "-".
+func (t Times) At(at time.Time) string {
+	switch {
+	case at.IsZero():
+		return "-"
+	case t.Mode == "utc":
+		return short(at.UTC(), t.Now.UTC(), "Z")
+	case t.Mode == "local":
+		return short(at.In(t.Zone), t.Now.In(t.Zone), "")
+	case at.After(t.Now):
+		return "in " + Span(at.Sub(t.Now))
+	}
+	return Span(t.Now.Sub(at)) + " ago"
+}
+
+func short(at, now time.Time, suffix string) string {
+	if at.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return at.Format(time.TimeOnly) + suffix
+	}
+	return at.Format("2006-01-02 15:04") + suffix
+}
+
+// exactly returns an instant with date and seconds.
+func (t Times) exactly(at time.Time) string {
+	if t.Mode == "local" {
+		return at.In(t.Zone).Format(time.RFC3339)
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+// Exact returns an instant with date and seconds and, unless times are absolute, its distance.
+func (t Times) Exact(at time.Time) string {
+	if t.Mode == "relative" {
+		return fmt.Sprintf("%s (%s)", t.exactly(at), t.At(at))
+	}
+	return t.exactly(at)
+}
+
+// Span returns a duration with its two highest units at most.
+func Span(d time.Duration) string {
+	if d < 0 {
+		return "-" + Span(-d)
+	}
+	two := func(n int64, unit string, m int64, lower string) string {
+		if m == 0 {
+			return fmt.Sprintf("%d%s", n, unit)
+		}
+		return fmt.Sprintf("%d%s%d%s", n, unit, m, lower)
+	}
+	s := int64(d / time.Second)
+	switch {
+	case d == 0:
+		return "0s"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", max(1, d.Milliseconds()))
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 10*60:
+		return two(s/60, "m", s%60, "s")
+	case s < 3600:
+		return fmt.Sprintf("%dm", s/60)
+	case s < 10*3600:
+		return two(s/3600, "h", s/60%60, "m")
+	case s < 48*3600:
+		return fmt.Sprintf("%dh", s/3600)
+	}
+	return fmt.Sprintf("%dd", s/86400)
+}
+
+// Ranges returns sorted numbers as ranges: "0-6,8".
+func Ranges(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(numbers[i])
+		if j > i {
+			part += "-" + strconv.Itoa(numbers[j])
+		}
+		parts, i = append(parts, part), j+1
+	}
+	return strings.Join(parts, ",")
+}
+
+// few returns ranges, cut after about 24 bytes.
+func few(numbers []int) string {
+	text := Ranges(numbers)
+	if len(text) <= 24 {
+		return text
+	}
+	return text[:strings.LastIndexByte(text[:24], ',')+1] + "..."
+}
+
+// ShortSchedule returns the text of a schedule without its common words.
+func ShortSchedule(text string) string {
+	if text == "" {
+		return "-"
+	}
+	text = strings.TrimPrefix(text, "cron ")
+	before, zone, found := strings.Cut(text, " in ")
+	if found {
+		return before + " " + zone
+	}
+	return text
+}
+
+func countOf(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// orEmpty returns a list that is not nil, so that it is [] in JSON.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// Group names the group that a view is of.
+type Group struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"group"`
+	Leader    string `json:"leader,omitempty"`
+	Term      uint64 `json:"term,omitempty"`
+}
+
+func groupOf(st *coordinator.GroupStatus) Group {
+	return Group{st.Namespace, st.Group, st.Leader.Instance, st.Leader.Term}
+}
+
+// Runs is coordinator.Runs.
+type Runs struct {
+	Shards    []int     `json:"shards"`
+	Fire      time.Time `json:"fire,omitzero"`
+	Trigger   uint64    `json:"trigger,omitempty"`
+	Attempt   int       `json:"attempt,omitempty"`
+	NotBefore time.Time `json:"not_before,omitzero"`
+}
+
+func runsOf(all []coordinator.Runs) []Runs {
+	out := []Runs{}
+	for _, r := range all {
+		out = append(out, Runs{orEmpty(r.Shards), r.Fire, r.Trigger, r.Attempt, r.NotBefore})
+	}
+	return out
+}
+
+// describe names the shards, the fire or the trigger, and the attempt of runs.
+func (r Runs) describe(t Times) string {
+	of := fmt.Sprintf("trigger #%d", r.Trigger)
+	if r.Trigger == 0 {
+		of = "fire " + t.exactly(r.Fire)
+	}
+	return fmt.Sprintf("%s of %s, attempt %d", ShardsText(r.Shards), of, r.Attempt)
+}
+
+// ShardsText returns "shard 7" or "shards 0-7".
+func ShardsText(shards []int) string {
+	if len(shards) == 1 {
+		return fmt.Sprintf("shard %d", shards[0])
+	}
+	return "shards " + Ranges(shards)
+}
+
+// Failure is coordinator.Failure.
+type Failure struct {
+	Runs
+	More  int       `json:"more,omitempty"`
+	At    time.Time `json:"at"`
+	Error string    `json:"error"`
+}
+
+func failureOf(f coordinator.Failure) *Failure {
+	if f.At.IsZero() {
+		return nil
+	}
+	return &Failure{runsOf([]coordinator.Runs{f.Runs})[0], f.More, f.At, f.Error}
+}
+
+// Counts is coordinator.Counts.
+type Counts struct {
+	Claimed   uint64 `json:"claimed"`
+	Succeeded uint64 `json:"succeeded"`
+	Failed    uint64 `json:"failed"`
+	Skipped   uint64 `json:"skipped"`
+	Lost      uint64 `json:"lost"`
+	Unknown   uint64 `json:"unknown"`
+	Retried   uint64 `json:"retried"`
+}
+
+// States that a job may be in, the gravest first.
+const (
+	Late    = "late"    // a fire has been due for longer than the bound
+	Unowned = "unowned" // shards have no owner
+	Problem = "problem" // the leader reports a problem
+	Failing = "failing" // the latest attempt of shards failed
+	Paused  = "paused"
+	Stopped = "stopped" // runs by trigger only
+	New     = "new"     // no leader has planned the job
+	OK      = "ok"
+)
+
+// JobStates are all states, the gravest first.
+var JobStates = []string{Late, Unowned, Problem, Failing, Paused, Stopped, New, OK}
+
+// LateAfter is the bound of Late on screens.
+const LateAfter = time.Minute
+
+// statesOf returns the states of a job, the gravest first; never none.
+func statesOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration) []string {
+	holds := map[string]bool{
+		Late:    !j.Overdue.IsZero() && now.Sub(j.Overdue) > lateAfter,
+		Unowned: j.Unowned > 0,
+		Problem: j.Problem != "",
+		Failing: len(j.Failing) > 0,
+		Paused:  j.Paused,
+		Stopped: j.ScheduleStopped,
+		New:     j.Shards == 0,
+	}
+	var states []string
+	for _, s := range JobStates {
+		if holds[s] {
+			states = append(states, s)
+		}
+	}
+	if len(states) == 0 {
+		return []string{OK}
+	}
+	return states
+}
+
+func has(states []string, state string) bool { return slices.Contains(states, state) }

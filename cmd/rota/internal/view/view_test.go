@@ -1,0 +1,207 @@
+package view
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", time.Microsecond: "1ms", 340 * time.Millisecond: "340ms", 12 * time.Second: "12s", 60 * time.Second: "1m",
+		9*time.Minute + 12*time.Second: "9m12s", 59*time.Minute + 59*time.Second: "59m", 90 * time.Minute: "1h30m",
+		30 * time.Hour: "30h", 72 * time.Hour: "3d", -5 * time.Second: "-5s",
+	} {
+		assert.Equal(t, want, Span(d), d)
+	}
+}
+
+func TestRanges(t *testing.T) {
+	assert.Equal(t, "0-6,8,10-11", Ranges([]int{0, 1, 2, 3, 4, 5, 6, 8, 10, 11}))
+	assert.Empty(t, Ranges(nil))
+	assert.Equal(t, "1,3,5,7,9,11,13,15,17,...", few([]int{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23}))
+	assert.Equal(t, "shard 7", ShardsText([]int{7}))
+}
+
+func TestTimes(t *testing.T) {
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	zone := time.FixedZone("X", 8*3600)
+	at := now.Add(90 * time.Minute)
+	for mode, want := range map[string][3]string{
+		"relative": {"in 1h30m", "in 30h", "2026-05-04T04:32:01Z (in 1h30m)"},
+		"utc":      {"04:32:01Z", "2026-05-05 09:02Z", "2026-05-04T04:32:01Z"},
+		"local":    {"12:32:01", "2026-05-05 17:02", "2026-05-04T12:32:01+08:00"},
+	} {
+		times := Times{Now: now, Mode: mode, Zone: zone}
+		assert.Equal(t, want, [3]string{times.At(at), times.At(now.Add(30 * time.Hour)), times.Exact(at)}, mode)
+		assert.Equal(t, "-", times.At(time.Time{}))
+	}
+	assert.Equal(t, "5s ago", Times{Now: now, Mode: "relative"}.At(now.Add(-5*time.Second)))
+}
+
+func TestShortSchedule(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                "-",
+		"cron 0 3 * * * in Asia/Shanghai": "0 3 * * * Asia/Shanghai",
+		"quartz 0 0 3 L * ?":              "quartz 0 0 3 L * ?",
+		"every 10s":                       "every 10s",
+	} {
+		assert.Equal(t, want, ShortSchedule(text))
+	}
+}
+
+// TestStates has a row for each state, with the words that a screen shows.
+func TestStates(t *testing.T) {
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	late := now.Add(-2 * time.Minute)
+	for _, c := range []struct {
+		job   coordinator.JobSummary
+		first string
+		text  string
+	}{
+		{coordinator.JobSummary{Shards: 4}, OK, "ok"},
+		{coordinator.JobSummary{Shards: 4, Disabled: 1}, OK, "ok, 1 disabled"},
+		{coordinator.JobSummary{Shards: 4, Overdue: now.Add(-time.Second)}, OK, "ok"},
+		{coordinator.JobSummary{Shards: 4, Overdue: late}, Late, "LATE"},
+		{coordinator.JobSummary{Shards: 4, Overdue: late, Running: 1}, Late, "LATE: still runs"},
+		{coordinator.JobSummary{Shards: 4, Overdue: late, Running: 1, Unowned: 1, Failing: []int{1}}, Late, "LATE: no owner"},
+		{coordinator.JobSummary{Shards: 4, Unowned: 1, Problem: "p"}, Unowned, "no owner"},
+		{coordinator.JobSummary{Shards: 4, Problem: "p", Failing: []int{1}}, Problem, "p"},
+		{coordinator.JobSummary{Shards: 4, Failing: []int{1, 2}}, Failing, "failing: 1-2"},
+		{coordinator.JobSummary{Shards: 4, Paused: true}, Paused, "paused"},
+		{coordinator.JobSummary{Shards: 4, ScheduleStopped: true}, Stopped, "by trigger only"},
+		{coordinator.JobSummary{}, New, "not planned"},
+		{coordinator.JobSummary{Paused: true}, Paused, "paused"},
+	} {
+		states := statesOf(&c.job, now, LateAfter)
+		assert.Equal(t, []string{c.first, c.text}, []string{states[0], describeState(&c.job, states)})
+	}
+}
+
+func TestInstanceStates(t *testing.T) {
+	for want, i := range map[string]coordinator.InstanceStatus{
+		"ok":                                   {Alive: true},
+		"leader":                               {Alive: true, Leader: true},
+		"leader, draining":                     {Alive: true, Leader: true, Draining: true},
+		"expired":                              {},
+		"disabled, clock off":                  {Alive: true, Disabled: true, Skew: -7300 * time.Millisecond},
+		"blocked":                              {Alive: true, Blocked: 2},
+		"unsupported jobs, definitions differ": {Alive: true, Unsupported: []string{"a"}, Differs: []string{"b"}},
+	} {
+		assert.Equal(t, want, stateOf(&i))
+	}
+	v := InstancesOf(coordinator.GroupStatus{Instances: []coordinator.InstanceStatus{{Instance: "a", Skew: -7300 * time.Millisecond}}})
+	assert.Contains(t, v.Screen(Times{})[0].Table.Rows[0], "-7.3s")
+}
+
+func TestConditions(t *testing.T) {
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	idle := coordinator.Status{Job: "j", Shards: 1, PerShard: []coordinator.ShardStatus{{Owner: "a"}}}
+	with := func(change func(*coordinator.Status)) *coordinator.Status {
+		st := idle
+		st.PerShard = append([]coordinator.ShardStatus{}, idle.PerShard...)
+		change(&st)
+		return &st
+	}
+	for _, c := range []struct {
+		condition string
+		change    func(*coordinator.Status)
+		why       string
+	}{
+		{"idle", func(*coordinator.Status) {}, ""},
+		{"idle", func(st *coordinator.Status) { st.PerShard[0].Running = true }, "1 shard running"},
+		{"idle", func(st *coordinator.Status) { st.Reruns = []coordinator.Runs{{Shards: []int{1, 2}}} }, "2 pending re-runs"},
+		{"idle", func(st *coordinator.Status) { st.Triggers = []uint64{1} }, "1 pending trigger"},
+		{"idle", func(st *coordinator.Status) { st.Overdue = now.Add(-time.Second) }, "a fire has been due for 1s"},
+		{"ok", func(*coordinator.Status) {}, ""},
+		{"ok", func(st *coordinator.Status) { st.Problem = "p" }, "p"},
+		{"ok", func(st *coordinator.Status) { st.Paused = true }, "paused"},
+		{"moved", func(st *coordinator.Status) { st.Paused = true }, ""},
+		{"moved", func(st *coordinator.Status) { st.Shards = 0 }, "the job has no plan"},
+		{"moved", func(st *coordinator.Status) { st.Unowned = []int{0} }, "without an owner: shard 0"},
+		{"moved", func(st *coordinator.Status) { st.Frozen = []int{0} }, "about to move: shard 0"},
+		{"moved", func(st *coordinator.Status) {
+			st.Members = []coordinator.MemberStatus{{Instance: "a", Alive: true}, {Instance: "b", Shards: []int{0}}}
+		}, "b, whose session expired, owns shard 0"},
+		{"moved", func(st *coordinator.Status) {
+			st.Members = []coordinator.MemberStatus{{Instance: "b", Alive: true, Draining: true, Shards: []int{0}}}
+		}, "b, which drains, owns shard 0"},
+	} {
+		holds, why := Conditions[c.condition](with(c.change), now)
+		assert.Equal(t, c.why, why)
+		assert.Equal(t, c.why == "", holds)
+	}
+	assert.Len(t, Conditions, len(ConditionNames))
+}
+
+// TestShards has a row for each state of a shard, and for each note.
+func TestShards(t *testing.T) {
+	st := coordinator.Status{
+		Job: "j", Shards: 6, Disabled: []int{3}, Frozen: []int{2},
+		PerShard: []coordinator.ShardStatus{
+			{Shard: 0},
+			{Shard: 1, Owner: "a", Running: true},
+			{Shard: 2, Owner: "a", Running: true},
+			{Shard: 3, Owner: "a"},
+			{Shard: 4, Owner: "b", LastTrigger: 5},
+			{Shard: 5, Owner: "c"},
+		},
+		Reruns: []coordinator.Runs{{Shards: []int{0}, Attempt: 2}},
+		Members: []coordinator.MemberStatus{
+			{Instance: "a", Alive: true, Draining: true, Shards: []int{1}, Waiting: coordinator.Waiting{Shards: []int{1}, Behind: "other"}},
+			{Instance: "b", Shards: []int{4}},
+			{Instance: "c", Alive: true, Blocked: []int{0}},
+		},
+	}
+	var got [][2]string
+	for _, s := range ShardsOf(st, "", time.Time{}).Shards {
+		got = append(got, [2]string{s.State, s.Note})
+	}
+	assert.Equal(t, [][2]string{
+		{"no owner", "attempt 2 is pending; c may not own it: an earlier run there has not returned"},
+		{"running", "a drains; waits for a worker behind other"},
+		{"moving", ""},
+		{"disabled", ""},
+		{"idle", "session of b expired"},
+		{"idle", ""},
+	}, got)
+	assert.Len(t, ShardsOf(st, "a", time.Time{}).Shards, 3)
+	st.Paused = true
+	assert.Equal(t, "paused", ShardsOf(st, "c", time.Time{}).Shards[0].State)
+}
+
+func TestJobsFilter_Check(t *testing.T) {
+	assert.NoError(t, JobsFilter{Glob: "a*", State: Late}.Check())
+	assert.ErrorContains(t, JobsFilter{Glob: "a["}.Check(), `pattern "a["`)
+	assert.ErrorContains(t, JobsFilter{State: "sad"}.Check(), `state is "sad", not one of late`)
+}
+
+func TestCheckOf(t *testing.T) {
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	leader := coordinator.LeaderStatus{Instance: "a"}
+	for _, c := range []struct {
+		st   coordinator.GroupStatus
+		code int
+		want string
+	}{
+		{coordinator.GroupStatus{}, CheckOK, "ROTA OK - 0 jobs of default"},
+		{coordinator.GroupStatus{Jobs: []coordinator.JobSummary{{Shards: 1}}}, CheckCritical, "ROTA CRITICAL - no leader"},
+		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1, Paused: true}}}, CheckOK, "ROTA OK - 1 job of default"},
+		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1, Failing: []int{0}}}}, CheckWarning, "ROTA WARNING - j: failing: 0"},
+		{
+			coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Job: "a|b", Shards: 1, Overdue: now.Add(-6 * time.Minute)}}},
+			CheckCritical, "ROTA CRITICAL - a/b has been due for 6m: LATE | jobs=1 late=1 failing=0 unowned=0 paused=0 max_late=360s",
+		},
+		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1, Overdue: now.Add(-4 * time.Minute)}}}, CheckOK, "max_late=240s"},
+		{coordinator.GroupStatus{Leader: leader, Unreadable: []registry.Key{"k"}}, CheckWarning, "k cannot be read"},
+	} {
+		c.st.At, c.st.Group = now, "default"
+		v := CheckOf(c.st, JobsFilter{}, 5*time.Minute)
+		assert.Equal(t, c.code, v.Code)
+		assert.Contains(t, v.Nagios(), c.want)
+	}
+}
