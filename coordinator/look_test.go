@@ -140,7 +140,7 @@ func TestGroups(t *testing.T) {
 
 // putGroup stores the records of a group with so many jobs of 4 shards each, whose owners are spread over
 // the instances.
-func putGroup(t *testing.T, s *memory.Server, jobs, instances int) {
+func putGroup(t testing.TB, s *memory.Server, jobs, instances int) {
 	t.Helper()
 	keys, err := record.NewKeys("test", "default")
 	require.NoError(t, err)
@@ -272,4 +272,53 @@ func TestOperator_Watch(t *testing.T) {
 		require.ErrorIs(t, err, registry.ErrUnavailable)
 		heal()
 	})
+}
+
+func TestOperator_Names(t *testing.T) {
+	membertest.RunBubble(t, "are those of jobs and instances", func(t *testing.T, g *membertest.Group) {
+		o, _ := g.NewOperator()
+		g.Start("b", coordtest.Def("job", 0, 1, ""), coordtest.Def("other", 0, 1, ""))
+		g.Start("a", coordtest.Def("job", 0, 1, ""))
+		g.PutRecord(g.Keys.Job("worse"), "spoilt")
+		g.Server.ResetCounts()
+		jobs, err := o.JobNames(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{"job", "other"}, jobs)
+		instances, err := o.InstanceNames(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{"a", "b"}, instances)
+		assert.Equal(t, 2, g.Server.Counts("console").Reads)
+	})
+}
+
+// BenchmarkGroupView_Status is a second of a screen that is shown again: 10,000 jobs, of which 100 have
+// changed.
+func BenchmarkGroupView_Status(b *testing.B) {
+	s := memory.New()
+	putGroup(b, s, 10_000, 50)
+	o, err := coordinator.NewOperator(s.Client("console"), "test", "")
+	require.NoError(b, err)
+	v, err := o.Watch(b.Context())
+	require.NoError(b, err)
+	defer v.Close()
+	keys, err := record.NewKeys("test", "default")
+	require.NoError(b, err)
+	writer := s.Client("writer")
+	require.Len(b, v.Status().Jobs, 10_000)
+	for b.Loop() {
+		for n := range 100 {
+			name := fmt.Sprintf("job-%05d", n)
+			key := keys.Control(name)
+			value, err := record.Encode(&record.Control{Job: name})
+			require.NoError(b, err)
+			e, err := writer.Get(b.Context(), key, registry.ReadOptions{})
+			op := registry.Create(key, value)
+			if err == nil {
+				op = registry.Set(key, e.Modified, value)
+			}
+			_, err = writer.Txn(b.Context(), registry.Txn{Then: []registry.Op{op}})
+			require.NoError(b, err)
+		}
+		v.Status()
+	}
 }

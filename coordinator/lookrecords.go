@@ -24,6 +24,9 @@ type groupRecords struct {
 	compile         due.Compiler
 
 	jobs      map[string]*jobEntry // by segment
+	order     []*jobEntry          // jobs by segment; nil if it is to be computed
+	owned     map[string]int       // shards by incarnation, of all jobs
+	running   map[string]int       // runs by incarnation, of all jobs
 	members   map[string]*memberEntry
 	instances map[registry.SessionID]registry.Entry
 	group     registry.Entry // the control record of the group; zero if there is none
@@ -60,7 +63,7 @@ type memberEntry struct {
 
 func (o *Operator) newGroupRecords() *groupRecords {
 	return &groupRecords{
-		keys: o.keys, namespace: o.namespace, name: o.group, compile: o.compile, jobs: map[string]*jobEntry{}, members: map[string]*memberEntry{},
+		keys: o.keys, namespace: o.namespace, name: o.group, compile: o.compile, jobs: map[string]*jobEntry{}, members: map[string]*memberEntry{}, owned: map[string]int{}, running: map[string]int{},
 		instances: map[registry.SessionID]registry.Entry{},
 	}
 }
@@ -177,7 +180,7 @@ func (g *groupRecords) job(key registry.Key) *jobEntry {
 	j := g.jobs[key.Name()]
 	if j == nil {
 		j = &jobEntry{claims: map[string]registry.Entry{}}
-		g.jobs[key.Name()] = j
+		g.jobs[key.Name()], g.order = j, nil
 	}
 	j.stale = true
 	return j
@@ -244,11 +247,29 @@ func (j *jobEntry) decode(compile due.Compiler) (*jobRecords, bool) {
 	return r, r.def.Name != ""
 }
 
-// refresh computes the summary of the job again, if it may have changed by now.
-func (j *jobEntry) refresh(compile due.Compiler, now time.Time) {
+// refresh computes the summary of a job again, if it may have changed by now.
+func (g *groupRecords) refresh(j *jobEntry, now time.Time) {
 	if !j.stale && (j.expires.IsZero() || now.Before(j.expires)) {
 		return
 	}
+	addTo(g.owned, j.owned, -1)
+	addTo(g.running, j.running, -1)
+	j.compute(g.compile, now)
+	addTo(g.owned, j.owned, 1)
+	addTo(g.running, j.running, 1)
+}
+
+// addTo adds numbers to sums by name, or subtracts them.
+func addTo(sums, numbers map[string]int, sign int) {
+	for name, n := range numbers {
+		if sums[name] += sign * n; sums[name] == 0 {
+			delete(sums, name)
+		}
+	}
+}
+
+// compute computes the summary of the job.
+func (j *jobEntry) compute(compile due.Compiler, now time.Time) {
 	j.stale, j.expires = false, time.Time{}
 	j.owned, j.running = map[string]int{}, map[string]int{}
 	r, ok := j.decode(compile)
@@ -285,23 +306,24 @@ func unreadableProblem(key registry.Key) string { return fmt.Sprintf("%s cannot 
 // status returns the state of the group at now.
 func (g *groupRecords) status(now time.Time) GroupStatus {
 	st := GroupStatus{At: now, Namespace: g.namespace, Group: g.name}
-	owned, running := map[string]int{}, map[string]int{}
+	if g.order == nil {
+		for _, segment := range slices.Sorted(maps.Keys(g.jobs)) {
+			g.order = append(g.order, g.jobs[segment])
+		}
+	}
 	st.Jobs = make([]JobSummary, 0, len(g.jobs))
-	for _, j := range g.jobs {
-		j.refresh(g.compile, now)
+	for _, j := range g.order {
+		g.refresh(j, now)
 		st.Unreadable = append(st.Unreadable, j.unreadable...)
 		if !j.known {
 			continue
 		}
 		st.Jobs = append(st.Jobs, j.summary)
-		for inc, n := range j.owned {
-			owned[inc] += n
-		}
-		for inc, n := range j.running {
-			running[inc] += n
-		}
 	}
-	slices.SortFunc(st.Jobs, func(a, b JobSummary) int { return strings.Compare(a.Job, b.Job) })
+	byName := func(a, b JobSummary) int { return strings.Compare(a.Job, b.Job) }
+	if !slices.IsSortedFunc(st.Jobs, byName) { // segments escape some characters
+		slices.SortFunc(st.Jobs, byName)
+	}
 
 	var control record.GroupControl
 	if g.group.Key != "" {
@@ -326,7 +348,7 @@ func (g *groupRecords) status(now time.Time) GroupStatus {
 		i := g.instanceStatus(&m.m)
 		i.Incarnation, i.Leader, i.Skew = inc, inc == leading, time.Duration(seat.Skewed[inc])
 		i.Disabled = control.Excludes(&m.m)
-		i.Shards, i.Running = owned[inc], running[inc]
+		i.Shards, i.Running = g.owned[inc], g.running[inc]
 		st.Instances = append(st.Instances, i)
 	}
 	slices.SortFunc(st.Instances, func(a, b InstanceStatus) int { return strings.Compare(a.Incarnation, b.Incarnation) })

@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
@@ -16,30 +15,39 @@ type Overview struct {
 	States    map[string]int `json:"states"` // the number of jobs in each state, by the gravest
 	Running   int            `json:"running"`
 	Counts    Counts         `json:"counts"`
-	Jobs      []Job          `json:"jobs"`
+	Total     int            `json:"total"` // of jobs
+	Jobs      []Job          `json:"jobs"`  // the gravest of them
 	Instances []Instance     `json:"instances"`
-
-	maxJobs int
 }
 
-// OverviewOf returns the overview of a group. Its screen has at most maxJobs jobs; zero means all.
+// OverviewOf returns the overview of a group, with at most maxJobs jobs. There may be ten thousand, and the
+// overview is computed every second or two, so it describes no others and sorts none.
 func OverviewOf(st coordinator.GroupStatus, maxJobs int) Overview {
-	jobs := JobsOf(st, JobsFilter{})
 	v := Overview{
-		Version: Version, At: st.At, Group: groupOf(&st), States: map[string]int{}, Jobs: jobs.Jobs, Instances: InstancesOf(st).Instances,
-		maxJobs: maxJobs,
+		Version: Version, At: st.At, Group: groupOf(&st), States: map[string]int{}, Total: len(st.Jobs), Jobs: []Job{},
+		Instances: InstancesOf(st).Instances,
 	}
-	for i := range v.Jobs {
-		j := &v.Jobs[i]
-		v.States[j.State]++
+	byGravity := make([][]int, len(JobStates))
+	counts := make([]int, len(JobStates))
+	for i := range st.Jobs {
+		j := &st.Jobs[i]
 		v.Running += j.Running
-		v.Counts.add(j.Counts)
+		v.Counts.add(Counts(j.Counts))
+		g := gravityOf(j, st.At)
+		if counts[g]++; counts[g] <= maxJobs {
+			byGravity[g] = append(byGravity[g], i)
+		}
 	}
-	gravity := map[string]int{}
-	for i, s := range JobStates {
-		gravity[s] = i
+	for g, jobs := range byGravity {
+		if counts[g] > 0 {
+			v.States[JobStates[g]] = counts[g]
+		}
+		for _, i := range jobs {
+			if len(v.Jobs) < maxJobs {
+				v.Jobs = append(v.Jobs, jobOf(&st.Jobs[i], st.At, LateAfter))
+			}
+		}
 	}
-	slices.SortStableFunc(v.Jobs, func(a, b Job) int { return gravity[a.State] - gravity[b.State] })
 	return v
 }
 
@@ -64,17 +72,13 @@ func (v Overview) Screen(t Times) Screen {
 	}
 	fields := []Field{
 		{"group", fmt.Sprintf("%s/%s, %s", v.Namespace, v.Name, leader)},
-		{"jobs", fmt.Sprintf("%d%s", len(v.Jobs), states)},
+		{"jobs", fmt.Sprintf("%d%s", v.Total, states)},
 		{"runs", fmt.Sprintf("%d now; %d ok, %d failed, %d skipped, %d lost", v.Running, v.Counts.Succeeded, v.Counts.Failed, v.Counts.Skipped, v.Counts.Lost+v.Counts.Unknown)},
 	}
 	s := Screen{{Fields: fields}}
 	s = append(s, Instances{Instances: v.Instances}.Screen(t)...)
-	shown := v.Jobs
-	if v.maxJobs > 0 && len(shown) > v.maxJobs {
-		shown = shown[:v.maxJobs]
-	}
-	s = append(s, Jobs{Jobs: shown}.Screen(t)...)
-	if hidden := len(v.Jobs) - len(shown); hidden > 0 {
+	s = append(s, Jobs{Jobs: v.Jobs}.Screen(t)...)
+	if hidden := v.Total - len(v.Jobs); hidden > 0 {
 		s = append(s, Section{Lines: []string{fmt.Sprintf("and %s more", countOf(hidden, "job"))}})
 	}
 	return s

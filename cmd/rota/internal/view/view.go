@@ -275,20 +275,32 @@ var JobStates = []string{Late, Unowned, Problem, Failing, Paused, Stopped, New, 
 // LateAfter is the bound of Late on screens.
 const LateAfter = time.Minute
 
+// inState reports whether a job is in one of JobStates but OK.
+func inState(j *coordinator.JobSummary, state string, now time.Time, lateAfter time.Duration) bool {
+	switch state {
+	case Late:
+		return !j.Overdue.IsZero() && now.Sub(j.Overdue) > lateAfter
+	case Unowned:
+		return j.Unowned > 0
+	case Problem:
+		return j.Problem != ""
+	case Failing:
+		return len(j.Failing) > 0
+	case Paused:
+		return j.Paused
+	case Stopped:
+		return j.ScheduleStopped
+	case New:
+		return j.Shards == 0
+	}
+	return false
+}
+
 // statesOf returns the states of a job, the gravest first; never none.
 func statesOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration) []string {
-	holds := map[string]bool{
-		Late:    !j.Overdue.IsZero() && now.Sub(j.Overdue) > lateAfter,
-		Unowned: j.Unowned > 0,
-		Problem: j.Problem != "",
-		Failing: len(j.Failing) > 0,
-		Paused:  j.Paused,
-		Stopped: j.ScheduleStopped,
-		New:     j.Shards == 0,
-	}
 	var states []string
 	for _, s := range JobStates {
-		if holds[s] {
+		if inState(j, s, now, lateAfter) {
 			states = append(states, s)
 		}
 	}
@@ -296,6 +308,16 @@ func statesOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration)
 		return []string{OK}
 	}
 	return states
+}
+
+// gravityOf returns the index in JobStates of the gravest state of a job.
+func gravityOf(j *coordinator.JobSummary, now time.Time) int {
+	for i, s := range JobStates {
+		if inState(j, s, now, LateAfter) {
+			return i
+		}
+	}
+	return len(JobStates) - 1
 }
 
 func has(states []string, state string) bool { return slices.Contains(states, state) }
