@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/act"
 	"github.com/rota-dev/rota/cmd/rota/internal/demo"
+	"github.com/rota-dev/rota/cmd/rota/internal/dump"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/look"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
@@ -74,7 +75,9 @@ The codes of check are those of Nagios.`,
 		&cobra.Group{ID: groupRun, Title: "Run:"},
 	)
 	addTo(root, groupLook, look.Commands(s)...)
+	addTo(root, groupLook, dump.Command(s))
 	addTo(root, groupAct, act.Commands(s)...)
+	addTo(root, groupAct, dump.RestoreCommand(s))
 	addTo(root, groupRun, demo.Commands()...)
 	root.AddCommand(contextCommand(s), versionCommand())
 	root.InitDefaultCompletionCmd()

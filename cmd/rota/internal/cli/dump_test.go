@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/dump"
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry"
+)
+
+func TestDump_MasksParameters(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		f.start("web-4", nil, executor.Job{
+			Name: "secrets", Schedule: executor.OnTrigger(), Shards: 2, Param: "hunter1", ShardParams: map[int]string{1: "hunter2"},
+			StartPaused: true, Handler: executor.HandlerFunc(tenants),
+		})
+		require.Zero(t, f.run("trigger secrets --param hunter3").code)
+		time.Sleep(time.Second)
+		_, err := f.server.Client("editor").Txn(t.Context(), registry.Txn{Then: []registry.Op{
+			registry.Create("billing/groups/default/control/corrupt", []byte("hunter4")),
+			registry.Create("billing/groups/default/data/secrets/0", []byte(`"hunter5"`)),
+		}})
+		require.NoError(t, err)
+		r := f.run("dump --checkpoints")
+		require.Equal(t, exit.OK, r.code, r.err)
+		assert.NotContains(t, r.out, "hunter")
+		open := f.run("dump --params --checkpoints")
+		for _, secret := range []string{"hunter1", "hunter2", "hunter3", "hunter5"} {
+			assert.Contains(t, open.out, secret)
+		}
+		var d dump.File
+		require.NoError(t, json.Unmarshal([]byte(r.out), &d))
+		assert.True(t, d.Masked)
+		keys := map[string]int{}
+		for _, r := range d.Records {
+			keys[filepath.Dir(r.Key)]++
+		}
+		assert.Equal(t, []int{1, 4, 2, 7, 7, 1}, []int{
+			keys["."], keys["instances"], keys["groups/default/election"], keys["groups/default/jobs"], keys["groups/default/plan"],
+			keys["groups/default/data/secrets"],
+		})
+	})
+}
+
+func TestRestore(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		require.Zero(t, f.run("disable --host n-9").code)
+		require.Zero(t, f.run("pause --schedule settle").code)
+		file := filepath.Join(t.TempDir(), "dump.json")
+		save := func(line string) {
+			r := f.run(line)
+			require.Equal(t, exit.OK, r.code, r.err)
+			require.NoError(t, os.WriteFile(file, []byte(r.out), 0o600))
+		}
+		save("dump")
+		r := f.run("restore " + file + " -n copy --yes")
+		assert.Equal(t, exit.Usage, r.code)
+		assert.Contains(t, r.err, "are masked: make the dump with --params")
+
+		save("dump --params")
+		assert.Equal(t, exit.Usage, f.run("restore "+file+" -n copy").code, "asks")
+		r = f.run("restore " + file + " -n copy --yes")
+		require.Equal(t, exit.OK, r.code, r.err)
+		assert.Equal(t, "stored 13 records, kept 0 that exist\n", r.out)
+		assert.Equal(t, "stored 0 records, kept 13 that exist\n", f.run("restore "+file+" -n copy --yes").out)
+		assert.Equal(t, "backup\nrebuild\n", f.run("jobs -n copy --state paused -o name").out)
+		assert.Equal(t, "settle\n", f.run("jobs -n copy --state stopped -o name").out)
+		assert.Contains(t, f.run("instances -n copy").out, "hosts n-9")
+		assert.Contains(t, f.run("job tenants -n copy -o json").out, `"name": "tenants"`)
+		assert.Equal(t, "triggered export: #2\n", f.run("trigger export -n copy").out, "numbers go on")
+
+		for name, text := range map[string]string{
+			"other.json": `{"a": 1}`, "newer.json": `{"version": 99, "group": "g"}`, "text.json": "no",
+			"bad.json": `{"version": 1, "group": "g", "records": [{"key": "groups/g/jobs/x", "value": {"shards": -1}}]}`,
+		} {
+			bad := filepath.Join(t.TempDir(), name)
+			require.NoError(t, os.WriteFile(bad, []byte(text), 0o600))
+			r := f.run("restore " + bad + " -n copy --yes")
+			assert.Equal(t, exit.Usage, r.code, name)
+			assert.Empty(t, r.out)
+		}
+		assert.Equal(t, exit.Usage, f.run("restore nosuch.json --yes").code)
+	})
+}
