@@ -19,7 +19,7 @@ import (
 // the same instant. If one has no fire of that instant, it is skipped.
 //
 // A fire of which a run failed, or was lost or skipped, is no fire of this job: it counts as skipped, with
-// the reason SkipUpstream. OnEnd and OnFailure change that. A fire that comes while this job is paused is never run.
+// the reason SkipUpstream. OnEnd and OnFailure change that. A fire that ends while this job is paused is never run.
 // Job.OnMisfire and Job.CatchupWindow apply from the end of the followed fire on: with RunOnce, of several fires
 // that wait only the latest runs.
 //
@@ -86,16 +86,16 @@ func (p *program) FollowsJobs() bool { return p.follows }
 
 // DueReleased is described in coordinator.Follower. A fire is due from its release on. So the instants of the
 // releases take the place of the fires for all policies.
-func (p *program) DueReleased(released []coordinator.Release, last, until, now time.Time) coordinator.Due {
-	f := newFollowedFires(released, last, until)
+func (p *program) DueReleased(released []coordinator.Release, last, now time.Time) coordinator.Due {
+	f := newFollowedFires(released, last)
 	q := *p
 	q.times = f.released
 	return f.translate(q.Due(f.last, time.Time{}, now))
 }
 
 // SkipReleased is described in coordinator.Follower.
-func (p *program) SkipReleased(released []coordinator.Release, last, until, now time.Time) coordinator.Due {
-	f := newFollowedFires(released, last, until)
+func (p *program) SkipReleased(released []coordinator.Release, last, now time.Time) coordinator.Due {
+	f := newFollowedFires(released, last)
 	q := *p
 	q.times = f.released
 	return f.translate(q.SkipDue(f.last, time.Time{}, now))
@@ -108,10 +108,10 @@ type followedFires struct {
 	last     time.Time               // before the releases of fires that are not claimed
 }
 
-func newFollowedFires(all []coordinator.Release, last, until time.Time) followedFires {
+func newFollowedFires(all []coordinator.Release, last time.Time) followedFires {
 	f := followedFires{at: map[time.Time]time.Time{}}
 	for _, r := range all {
-		if r.At.After(last) && fireBefore(r.At, until).Equal(r.At) {
+		if r.At.After(last) {
 			f.released = append(f.released, r.Released)
 			f.at[r.Released] = r.At
 		}

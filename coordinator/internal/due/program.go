@@ -39,8 +39,8 @@ type Follower interface {
 	Program
 	FollowsJobs() bool // whether this program is one
 	// DueReleased and SkipReleased are Due and SkipDue, given the released fires in ascending order.
-	DueReleased(released []Release, last, until, now time.Time) Due
-	SkipReleased(released []Release, last, until, now time.Time) Due
+	DueReleased(released []Release, last, now time.Time) Due
+	SkipReleased(released []Release, last, now time.Time) Due
 }
 
 // asFollower returns p as a Follower, or false if its fires are not those of other jobs.
@@ -77,6 +77,10 @@ func InEpoch(e *record.Epoch, prog Program, m record.Watermark, now record.Insta
 		return Due{}, false
 	}
 	last := lastClaimed(e, m)
+	f, follows := asFollower(prog)
+	if follows {
+		last = lastFollowed(e, m)
+	}
 	if e.Until != 0 && last >= e.Until {
 		return Due{}, false
 	}
@@ -84,7 +88,7 @@ func InEpoch(e *record.Epoch, prog Program, m record.Watermark, now record.Insta
 	if disabled {
 		compute = prog.SkipDue
 	}
-	if f, ok := asFollower(prog); ok {
+	if follows {
 		compute = followed(f, e, disabled)
 	}
 	return compute(last.Time(), e.Until.Time(), now.Time()), true
@@ -100,7 +104,7 @@ func followed(f Follower, e *record.Epoch, disabled bool) func(last, until, now 
 	if disabled {
 		compute = f.SkipReleased
 	}
-	return func(last, until, now time.Time) Due { return compute(released, last, until, now) }
+	return func(last, _, now time.Time) Due { return compute(released, last, now) }
 }
 
 // HasUnclaimed reports whether a shard with watermark m has not claimed or skipped all fires of an epoch up to an
@@ -108,7 +112,7 @@ func followed(f Follower, e *record.Epoch, disabled bool) func(last, until, now 
 func HasUnclaimed(e *record.Epoch, prog Program, m record.Watermark, through record.Instant) bool {
 	if _, ok := asFollower(prog); ok {
 		return m.Epoch <= e.Number && slices.ContainsFunc(e.Released, func(r record.Release) bool {
-			return r.At > lastClaimed(e, m) && r.At <= through && (e.Until == 0 || r.At < e.Until)
+			return r.At > lastFollowed(e, m) && r.At <= through
 		})
 	}
 	found, ok := InEpoch(e, prog, m, through, false)
@@ -123,6 +127,15 @@ func lastClaimed(e *record.Epoch, m record.Watermark) record.Instant {
 		last = max(last, m.Fire)
 	}
 	return last
+}
+
+// lastFollowed is lastClaimed for an epoch whose definition follows other jobs. All its releases are fires of it, also
+// those with instants before its beginning.
+func lastFollowed(e *record.Epoch, m record.Watermark) record.Instant {
+	if m.Epoch == e.Number {
+		return m.Fire
+	}
+	return 0
 }
 
 // Unclaimed returns the pending re-runs that the watermarks do not cover.

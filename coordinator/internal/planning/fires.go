@@ -145,7 +145,7 @@ func (r *round) haveEnded(plan PlanRecord, at record.Instant, claims EndsOfJob) 
 			return false
 		}
 	}
-	return !slices.ContainsFunc(plan.Epochs, func(e record.Epoch) bool { return e.From <= at && r.hasUnclaimed(&e, watermarks, at) })
+	return !slices.ContainsFunc(plan.Epochs, func(e record.Epoch) bool { return r.hasUnclaimed(&e, watermarks, at) })
 }
 
 // mayFollow reports whether a job may still follow a fire with an instant up to at, which then becomes a fire of it.

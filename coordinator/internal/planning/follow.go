@@ -148,14 +148,16 @@ func (r *round) findFollowedFires(plan *record.Plan, after *record.After) []foll
 	return out
 }
 
-// followFire releases a fire, or counts it as skipped. It returns false if the plan has no room for it.
+// followFire releases a fire, or counts it as skipped. It returns false if that has to wait.
 func (p *jobPlanner) followFire(f followedFire, after *record.After) bool {
-	i := slices.IndexFunc(p.next.Epochs, func(e record.Epoch) bool { return e.From <= f.at && (e.Until == 0 || f.at < e.Until) })
-	if i < 0 || p.next.Epochs[i].Job().After == nil {
-		p.explainUpkeep("pass fire %v, which no epoch has", f.at.Time()) // as a fire in a pause
+	if p.next.Paused || p.next.Stopped {
+		p.explainUpkeep("pass fire %v: the schedule is stopped", f.at.Time())
 		return true
 	}
-	e := &p.next.Epochs[i]
+	e := p.next.Last()
+	if e.Until != 0 {
+		return false // the next epoch runs it
+	}
 	if wanted, counts := wantsFire(after, f); !wanted {
 		if counts {
 			p.skipFollowed(e, 1, f.at)

@@ -28,7 +28,8 @@ type release struct {
 	At       instant `json:"at"`
 	Released instant `json:"released"`
 
-	due instant // when owners know it at the latest, if nothing disturbs them
+	epoch int
+	due   instant // when owners know it at the latest, if nothing disturbs them
 }
 
 // followedRecord is the part of a plan that says how far its job has followed others.
@@ -119,6 +120,7 @@ func (o *Judge) judgeReleases(j *jobState, p *planRecord) {
 				}
 				continue
 			}
+			r.epoch = e.Number
 			r.due = instantOf(o.now).add(o.maxDelay) // the plan is delivered meanwhile
 			j.released = append(j.released, r)
 			o.report.Releases++
@@ -147,31 +149,26 @@ func (o *Judge) countUpstream(j *jobState, p *planRecord) {
 		if parent == nil {
 			continue
 		}
+		last := j.plan.Followed.Number
 		for _, f := range parent.ended {
 			if f.At <= j.plan.Followed.Through || f.At > p.Followed.Through {
 				continue
 			}
 			skipped := 0
+			if last > 0 && f.Number > last+1 {
+				skipped = int(f.Number-last-1) * p.last().Def.Shards // the plan of the followed job never had room for these
+			}
+			last = f.Number
 			if all := parent.plan.Fires; all != nil && f.Number < all.Ended[0].Number {
-				skipped = p.last().Def.Shards // the plan of the followed job has no room for it any more
-			} else if e, kind := j.epochOf(p, f.At), def.kind(); e != nil && !isRelease[f.At] && kind != "after-failure" {
-				skipped = e.Def.Shards
+				skipped += p.last().Def.Shards // it has no room for this one any more
+			} else if e := p.last(); e.Until == 0 && !isRelease[f.At] && def.kind() != "after-failure" {
+				skipped += e.Def.Shards
 			}
 			j.counts.Skipped += skipped
 			o.report.Skipped += skipped
 			o.report.SkippedUpstream += skipped
 		}
 	}
-}
-
-// epochOf returns the epoch of a plan that an instant belongs to, nil if it belongs to none that follows a job.
-func (j *jobState) epochOf(p *planRecord, at instant) *epoch {
-	for i := range p.Epochs {
-		if e := &p.Epochs[i]; e.From <= at && (e.Until == 0 || at < e.Until) && e.Def.followedJobs() != nil {
-			return e
-		}
-	}
-	return nil
 }
 
 // judgeRelease judges that a followed job has ended the fire, as the definition wants.

@@ -66,7 +66,10 @@ func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, insta
 			last = max(last, after)
 		}
 		if e.released != nil {
-			if i := slices.IndexFunc(*e.released, func(r release) bool { return r.At > last && (e.Until == 0 || r.At < e.Until) }); i >= 0 {
+			if e.Number != gen {
+				after = 0
+			}
+			if i := slices.IndexFunc(*e.released, func(r release) bool { return r.epoch == e.Number && r.At > after }); i >= 0 {
 				return e, (*e.released)[i].due, true
 			}
 			continue

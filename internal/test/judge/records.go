@@ -389,18 +389,18 @@ func (e *epoch) fires(after, through instant) (int, error) {
 	if e.err != nil {
 		return 0, e.err
 	}
-	after = max(after, e.From-1)
-	if e.Until != 0 {
-		through = min(through, e.Until-1)
-	}
 	if e.released != nil {
 		due := 0
 		for _, r := range *e.released {
-			if r.At > after && r.At <= through {
+			if r.epoch == e.Number && r.At > after && r.At <= through {
 				due++
 			}
 		}
 		return due, nil
+	}
+	after = max(after, e.From-1)
+	if e.Until != 0 {
+		through = min(through, e.Until-1)
 	}
 	if through <= after || e.delay > 0 && after.add(e.delay) > through {
 		return 0, nil
