@@ -1,0 +1,57 @@
+package importing
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// execute runs a command line of import.
+func execute(t *testing.T, in string, args ...string) (out, errs string, err error) {
+	t.Helper()
+	cmd := Command()
+	var o, e bytes.Buffer
+	cmd.SetIn(strings.NewReader(in))
+	cmd.SetOut(&o)
+	cmd.SetErr(&e)
+	cmd.SetArgs(args)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err = cmd.ExecuteContext(t.Context())
+	return o.String(), e.String(), err
+}
+
+func TestCommand_ConvertsACrontab(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "crontab")
+	require.NoError(t, os.WriteFile(file, []byte("0 3 * * * root sweep\n"), 0o600))
+	fromFile, errs, err := execute(t, "", "crontab", file, "--timezone", "Europe/Berlin", "--namespace", "billing", "--start-paused")
+	require.NoError(t, err)
+	assert.Equal(t, "imported 1 jobs; 1 notes are in the output\n", errs)
+	assert.Contains(t, fromFile, "namespace: billing\ndefaults:\n  timezone: Europe/Berlin\njobs:\n  sweep:\n")
+	assert.Contains(t, fromFile, "start_paused: true\n    shell: sweep\n")
+	fromInput, _, err := execute(t, "0 3 * * * root sweep\n", "crontab", "--system=false")
+	require.NoError(t, err)
+	assert.Contains(t, fromInput, "from standard input, read as a user's crontab")
+	assert.Contains(t, fromInput, "shell: root sweep\n")
+}
+
+func TestCommand_ReportsMistakes(t *testing.T) {
+	for line, want := range map[string]string{
+		"crontab a b":              "accepts at most 1 arg(s), received 2",
+		"crontab nosuch":           "read the crontab: open nosuch: ",
+		"crontab --timezone Mars":  `--timezone: time zone "Mars": unknown time zone Mars`,
+		"crontab --timezone Local": "--timezone: time zone Local differs between instances; name a zone",
+		"crontab --system=maybe":   "invalid argument",
+	} {
+		out, _, err := execute(t, "", strings.Fields(line)...)
+		assert.ErrorContains(t, err, want, line)
+		assert.Empty(t, out, line)
+	}
+	_, _, err := execute(t, "61 * * * * a\n* * * *\n", "crontab", "-")
+	assert.EqualError(t, err, `standard input:1: minute "61": 61 is not within 0 to 59`+"\n"+
+		"standard input:2: a line has five fields of times and a command, or sets a variable as NAME=VALUE")
+}
