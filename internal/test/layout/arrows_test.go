@@ -28,6 +28,11 @@ var reach = []struct {
 	{"history", []string{"executor"}},
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
+	{"cmd/rota/internal/importing", []string{
+		"executor", "handler", "github.com/go-zookeeper/zk", "github.com/spf13/cobra", "go.yaml.in/yaml/v3",
+	}},
+	{"cmd/rota/internal/importing/imported/...", []string{"executor", "handler"}},
+
 	// Only tests, commands and test machinery may import test machinery.
 	{"internal/test/etcdbackend", []string{
 		"registry", "registry/etcd", "conformance", "internal/...",

@@ -3,8 +3,10 @@ package importing
 import (
 	"errors"
 	"fmt"
+	"go/token"
 	"io"
 	"os"
+	"path"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +22,7 @@ func Command() *cobra.Command {
 		Long: `Import converts the jobs of another scheduler. It writes to standard output and changes nothing.
 Each setting that rota cannot keep becomes a note in the output: read them before the first start.`,
 	}
-	cmd.AddCommand(crontabCommand())
+	cmd.AddCommand(crontabCommand(), elasticJobCommand())
 	return cmd
 }
 
@@ -92,4 +94,90 @@ func checkTimezone(name string) error {
 		return fmt.Errorf("--timezone: %w", errors.Unwrap(err))
 	}
 	return nil
+}
+
+// The outputs of import elasticjob.
+const (
+	toJobs = "jobs"
+	toGo   = "go"
+)
+
+func elasticJobCommand() *cobra.Command {
+	var o elasticJobOptions
+	var to, packageName, digestFile string
+	cmd := &cobra.Command{
+		Use:   "elasticjob zookeeper://HOST[:PORT],.../NAMESPACE",
+		Short: "Convert a namespace of Elastic-Job-Lite to a jobs file or to Go",
+		Long: `Elasticjob reads the jobs of a namespace of Elastic-Job-Lite 2.x or 3.x from its ZooKeeper, and changes nothing there.
+
+--to jobs writes a file of rota run: script and HTTP jobs are complete; jobs of a Java class need a command.
+--to go writes definitions for package executor: jobs of a Java class need a handler.
+Jobs start paused, so that none runs in both systems.`,
+		Example: `  rota import elasticjob zookeeper://zk1,zk2,zk3/billing --timezone Asia/Shanghai > jobs.yaml
+  rota import elasticjob zookeeper://zk1/billing --to go --package jobs --job 'settle*' > jobs.go`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return importElasticJob(cmd, args[0], to, packageName, digestFile, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.timezone, "timezone", "", "time zone of the JVMs, for jobs without timeZone, such as Asia/Shanghai")
+	f.StringVar(&o.namespace, "namespace", "", "namespace to write into the jobs file (default: that of Elastic-Job)")
+	f.BoolVar(&o.startPaused, "start-paused", true, "have each job wait for rota resume")
+	f.StringVar(&to, "to", toJobs, "output: "+toJobs+" or "+toGo)
+	f.StringVar(&packageName, "package", "jobs", "name of the Go package")
+	f.StringArrayVar(&o.jobs, "job", nil, "convert only jobs whose names match this pattern; can be repeated")
+	f.StringVar(&digestFile, "digest-file", "", "file with USER:PASSWORD for ZooKeeper")
+	return cmd
+}
+
+func importElasticJob(cmd *cobra.Command, address, to, packageName, digestFile string, o elasticJobOptions) error {
+	if err := checkElasticJobFlags(to, packageName, o); err != nil {
+		return err
+	}
+	a, err := parseElasticJobAddress(address)
+	if err != nil {
+		return err
+	}
+	credentials, err := readCredentials(digestFile)
+	if err != nil {
+		return err
+	}
+	root, err := readElasticJob(cmd.Context(), a, credentials)
+	if err != nil {
+		return err
+	}
+	o.source = "the namespace " + a.namespace
+	if o.namespace == "" {
+		o.namespace = path.Base(a.namespace)
+	}
+	d, err := convertElasticJob(root, o)
+	if err != nil {
+		return err
+	}
+	text := ""
+	if to == toGo {
+		text, err = writeGoFile(d, packageName)
+	} else {
+		text = writeJobsFile(d)
+	}
+	if err != nil {
+		return err
+	}
+	return writeOutput(cmd, &d, text)
+}
+
+func checkElasticJobFlags(to, packageName string, o elasticJobOptions) error {
+	if to != toJobs && to != toGo {
+		return fmt.Errorf("--to is %q, not %s or %s", to, toJobs, toGo)
+	}
+	if !token.IsIdentifier(packageName) || packageName == "_" {
+		return fmt.Errorf("--package is %q, not the name of a Go package", packageName)
+	}
+	for _, p := range o.jobs {
+		if _, err := path.Match(p, ""); err != nil {
+			return fmt.Errorf("--job %q: %w", p, err)
+		}
+	}
+	return checkTimezone(o.timezone)
 }

@@ -55,3 +55,23 @@ func TestCommand_ReportsMistakes(t *testing.T) {
 	assert.EqualError(t, err, `standard input:1: minute "61": 61 is not within 0 to 59`+"\n"+
 		"standard input:2: a line has five fields of times and a command, or sets a variable as NAME=VALUE")
 }
+
+func TestCommand_ReportsMistakesAboutElasticJob(t *testing.T) {
+	digest := filepath.Join(t.TempDir(), "digest")
+	require.NoError(t, os.WriteFile(digest, []byte("secret\n"), 0o600))
+	for line, want := range map[string]string{
+		"elasticjob":                                  "accepts 1 arg(s), received 0",
+		"elasticjob a:2181/x":                         `"a:2181/x" is not of the form zookeeper://HOST[:PORT],HOST[:PORT]/NAMESPACE`,
+		"elasticjob zk://a/x --to xml":                `--to is "xml", not jobs or go`,
+		"elasticjob zk://a/x --package func":          `--package is "func", not the name of a Go package`,
+		"elasticjob zk://a/x --job [":                 `--job "[": syntax error in pattern`,
+		"elasticjob zk://a/x --timezone Mars":         "unknown time zone Mars",
+		"elasticjob zk://a/x --digest-file nosuch":    "--digest-file: open nosuch: ",
+		"elasticjob zk://a/x --digest-file " + digest: "--digest-file: the first line of " + digest + " is not of the form USER:PASSWORD",
+	} {
+		out, _, err := execute(t, "", strings.Fields(line)...)
+		assert.ErrorContains(t, err, want, line)
+		assert.NotContains(t, err.Error(), "secret")
+		assert.Empty(t, out, line)
+	}
+}

@@ -71,8 +71,9 @@ type request struct {
 
 // class is the work of a job that is Java code.
 type class struct {
-	name     string
-	dataflow bool
+	name      string
+	dataflow  bool
+	streaming bool // if dataflow
 }
 
 func (j *job) note(text string) { j.notes = append(j.notes, text) }
