@@ -29,7 +29,8 @@ var reach = []struct {
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
 	{"cmd/rota/internal/importing", []string{
-		"executor", "handler", "github.com/go-zookeeper/zk", "github.com/spf13/cobra", "go.yaml.in/yaml/v3",
+		"executor", "handler", "cmd/rota/internal/exit", "cmd/rota/internal/settings",
+		"github.com/go-zookeeper/zk", "github.com/spf13/cobra", "go.yaml.in/yaml/v3",
 	}},
 	{"cmd/rota/internal/importing/imported/...", []string{"executor", "handler"}},
 

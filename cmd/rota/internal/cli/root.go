@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/demo"
 	"github.com/rota-dev/rota/cmd/rota/internal/dump"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/importing"
 	"github.com/rota-dev/rota/cmd/rota/internal/look"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 )
@@ -79,6 +80,7 @@ The codes of check are those of Nagios.`,
 	addTo(root, groupAct, act.Commands(s)...)
 	addTo(root, groupAct, dump.RestoreCommand(s))
 	addTo(root, groupRun, demo.Commands()...)
+	addTo(root, groupRun, importing.Command())
 	root.AddCommand(contextCommand(s), versionCommand())
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()

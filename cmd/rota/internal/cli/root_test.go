@@ -2,10 +2,15 @@ package cli
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
@@ -45,4 +50,42 @@ func TestRun_DemoHasItsOwnFlags(t *testing.T) {
 	_, help, _ := execute(t, "demo", "--help")
 	assert.NotContains(t, help, "Global Flags")
 	assert.NotContains(t, help, "--watch")
+}
+
+func TestRun_ImportHasItsOwnFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "crontab")
+	require.NoError(t, os.WriteFile(file, []byte("0 3 * * * sweep\n"), 0o600))
+	code, out, errs := execute(t, "import", "crontab", file, "--namespace", "billing", "--timezone", "UTC")
+	assert.Equal(t, exit.OK, code, errs)
+	assert.Contains(t, out, "namespace: billing\n")
+	for _, line := range []string{
+		"import crontab " + file + " -o json", "import crontab " + file + " --timezone Mars", "import elasticjob a:2181", "import elasticjob", "import nosuch",
+		"import elasticjob zk://a/x --to xml", "import elasticjob zk://a/x --registry zk://a", "import crontab --to go",
+	} {
+		code, out, _ := execute(t, strings.Fields(line)...)
+		assert.Equal(t, exit.Usage, code, line)
+		assert.Empty(t, out, line)
+	}
+	require.NoError(t, os.WriteFile(file, []byte("0 3 * *\n"), 0o600))
+	code, _, errs = execute(t, "import", "crontab", file)
+	assert.Equal(t, exit.Failed, code)
+	assert.Contains(t, errs, file+":1: ")
+}
+
+// plannedCommands are named in documents and do not exist yet.
+var plannedCommands = []string{"drain", "forget", "override", "validate"}
+
+func TestElasticJobPage_NamesCommandsThatExist(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/elastic-job.md")
+	require.NoError(t, err)
+	root, _ := newRoot(settings.New(), Streams{})
+	known := map[string]bool{}
+	for _, c := range root.Commands() {
+		known[c.Name()] = true
+	}
+	named := regexp.MustCompile("`rota ([a-z]+)").FindAllStringSubmatch(string(page), -1)
+	assert.Greater(t, len(named), 20)
+	for _, m := range named {
+		assert.True(t, known[m[1]] || slices.Contains(plannedCommands, m[1]), "rota %s", m[1])
+	}
 }

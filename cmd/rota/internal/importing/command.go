@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/executor"
 )
 
@@ -21,9 +23,13 @@ func Command() *cobra.Command {
 		Short: "Convert the jobs of another scheduler",
 		Long: `Import converts the jobs of another scheduler. It writes to standard output and changes nothing.
 Each setting that rota cannot keep becomes a note in the output: read them before the first start.`,
+		Args: cobra.NoArgs, // cobra shows the help for an unknown command below a command without this
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(crontabCommand(), elasticJobCommand())
-	return cmd
+	for _, c := range []*cobra.Command{crontabCommand(), elasticJobCommand()} {
+		cmd.AddCommand(settings.Limit(c))
+	}
+	return settings.Limit(cmd)
 }
 
 func crontabCommand() *cobra.Command {
@@ -91,7 +97,7 @@ func checkTimezone(name string) error {
 		return nil
 	}
 	if _, err := executor.Cron("0 0 * * *").In(name).Next(time.Time{}, 1); err != nil {
-		return fmt.Errorf("--timezone: %w", errors.Unwrap(err))
+		return exit.Usagef("--timezone: %w", errors.Unwrap(err))
 	}
 	return nil
 }
@@ -169,14 +175,14 @@ func importElasticJob(cmd *cobra.Command, address, to, packageName, digestFile s
 
 func checkElasticJobFlags(to, packageName string, o elasticJobOptions) error {
 	if to != toJobs && to != toGo {
-		return fmt.Errorf("--to is %q, not %s or %s", to, toJobs, toGo)
+		return exit.Usagef("--to is %q, not %s or %s", to, toJobs, toGo)
 	}
 	if !token.IsIdentifier(packageName) || packageName == "_" {
-		return fmt.Errorf("--package is %q, not the name of a Go package", packageName)
+		return exit.Usagef("--package is %q, not the name of a Go package", packageName)
 	}
 	for _, p := range o.jobs {
 		if _, err := path.Match(p, ""); err != nil {
-			return fmt.Errorf("--job %q: %w", p, err)
+			return exit.Usagef("--job %q: %w", p, err)
 		}
 	}
 	return checkTimezone(o.timezone)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 )
 
 // elasticJobAddress is a namespace of Elastic-Job in a ZooKeeper.
@@ -30,7 +32,7 @@ func parseElasticJobAddress(text string) (a elasticJobAddress, err error) {
 	hosts, namespace, _ := strings.Cut(rest, "/")
 	a.namespace = strings.Trim(namespace, "/")
 	if !ok || hosts == "" || a.namespace == "" || strings.ContainsAny(text, "?#@ ") || strings.Contains(a.namespace, "//") {
-		return a, fmt.Errorf("%q is not of the form zookeeper://HOST[:PORT],HOST[:PORT]/NAMESPACE", text)
+		return a, exit.Usagef("%q is not of the form zookeeper://HOST[:PORT],HOST[:PORT]/NAMESPACE", text)
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		u := url.URL{Host: host}
@@ -39,7 +41,7 @@ func parseElasticJobAddress(text string) (a elasticJobAddress, err error) {
 			port = defaultPort
 		}
 		if u.Hostname() == "" {
-			return a, fmt.Errorf("%q has a host without a name", text)
+			return a, exit.Usagef("%q has a host without a name", text)
 		}
 		a.servers = append(a.servers, net.JoinHostPort(u.Hostname(), port))
 	}
@@ -202,12 +204,12 @@ func readCredentials(file string) (string, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("--digest-file: %w", err)
+		return "", exit.Usagef("--digest-file: %w", err)
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	line = strings.TrimSpace(line)
 	if user, _, ok := strings.Cut(line, ":"); !ok || user == "" {
-		return "", fmt.Errorf("--digest-file: the first line of %s is not of the form USER:PASSWORD", file)
+		return "", exit.Usagef("--digest-file: the first line of %s is not of the form USER:PASSWORD", file)
 	}
 	return line, nil
 }
