@@ -52,6 +52,7 @@ var reach = []struct {
 	{"cmd/...", []string{
 		"registry/...", "coordinator", "executor", "handler", "history", "internal/...", "cmd/rota/internal/...",
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "golang.org/x/term",
+		"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/stdlib", "modernc.org/sqlite",
 	}},
 	{"rotaprom", []string{"executor", "github.com/prometheus/client_golang/..."}},
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},

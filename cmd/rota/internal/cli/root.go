@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/importing"
 	"github.com/rota-dev/rota/cmd/rota/internal/look"
+	"github.com/rota-dev/rota/cmd/rota/internal/past"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 )
 
@@ -76,6 +77,7 @@ The codes of check are those of Nagios.`,
 		&cobra.Group{ID: groupRun, Title: "Run:"},
 	)
 	addTo(root, groupLook, look.Commands(s)...)
+	addTo(root, groupLook, past.Commands(s)...)
 	addTo(root, groupLook, dump.Command(s))
 	addTo(root, groupAct, act.Commands(s)...)
 	addTo(root, groupAct, dump.RestoreCommand(s))

@@ -47,6 +47,8 @@ var screens = map[string]string{
 	"check":           "check",
 	"check-prom":      "check --format prometheus",
 	"check-json":      "check invoices --format json",
+	"fires":           "fires tenants --since 5m",
+	"runs":            "runs tenants",
 	"wait-idle":       "wait tenants --for idle --timeout 1s",
 	"trigger-wait":    "trigger export --wait",
 	"disable-host":    "disable --host n-3",
@@ -60,6 +62,7 @@ var order = []string{"wait-idle", "trigger-wait", "disable-host", "instances-aft
 func TestScreens(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		incident(f)
+		f.env["ROTA_HISTORY"] = putHistory(t, time.Now().Add(time.Hour-12*time.Second), time.Minute)
 		for name, line := range screens {
 			if !slices.Contains(order, name) {
 				f.compareScreen(t, name, line)

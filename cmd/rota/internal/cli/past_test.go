@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/history"
+)
+
+// putHistory stores two fires of tenants in a database of SQLite, the first of them an hour before now, and
+// returns its URL.
+func putHistory(t *testing.T, now time.Time, period time.Duration) string {
+	file := filepath.Join(t.TempDir(), "history of runs.db")
+	db, err := sql.Open("sqlite", "file:"+file)
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, history.Migrate(t.Context(), db, history.SQLite))
+	store, err := history.SQL(db, history.SQLite, history.SQLOptions{})
+	require.NoError(t, err)
+	one := 1
+	var b history.Batch
+	for n := range 2 {
+		at := now.Add(-time.Hour - time.Duration(n)*period)
+		b.Fires = append(b.Fires, history.Fire{
+			Namespace: "billing", Group: "default", Job: "tenants", Fire: at, Instance: "web-1", Shards: 16, OK: int64(15 + n), Failed: int64(1 - n),
+			FirstStart: at, LastEnd: at.Add(9 * time.Second), MaxLate: 11 * time.Millisecond, MaxDuration: 12 * time.Second,
+		})
+		b.Runs = append(b.Runs, history.Run{
+			Namespace: "billing", Group: "default", ID: "tenants/" + string(rune('7'-n)), Job: "tenants", Fire: at, Shard: 7 - n, Shards: 16, Attempt: 1,
+			Instance: "web-1", Started: at, Ended: at.Add(time.Duration(n+1) * time.Second), Outcome: history.Succeeded,
+		})
+	}
+	b.Runs[0].Outcome, b.Runs[0].Error, b.Runs[0].ExitCode = history.Failed, "503 Service Unavailable", &one
+	require.NoError(t, store.Write(t.Context(), b))
+	return "sqlite:" + file
+}
+
+// TestPast uses a real clock: a database has goroutines of its own.
+func TestPast(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	url := putHistory(t, now, time.Hour)
+	show := func(line ...string) (int, string, string) {
+		return execute(t, append(line, "-n", "billing", "--history", url)...)
+	}
+	code, out, errs := show("fires", "tenants", "--since", "9999d", "--time", "utc")
+	require.Equal(t, exit.OK, code, errs)
+	assert.Equal(t, "FIRE                  WHEN               LATE  TOOK  OK     FAILED  LOST  SKIPPED  RETRIED\n"+
+		"2026-03-01T11:00:00Z  2026-03-01 11:00Z  11ms  9s    15/16  1       0     0        0\n"+
+		"2026-03-01T10:00:00Z  2026-03-01 10:00Z  11ms  9s    16/16  0       0     0        0\n", out)
+	_, out, _ = show("fires", "tenants", "--since", "9999d", "--failed", "-o", "name")
+	assert.Equal(t, "2026-03-01T11:00:00Z\n", out)
+	_, out, _ = show("fires", "tenants", "--since", "1s")
+	assert.Equal(t, "no fires\n", out)
+
+	_, out, _ = show("runs", "tenants", "--time", "utc")
+	assert.Equal(t, "SHARD  FIRE                  TRY  INSTANCE  ENDED              TOOK  OUTCOME    ERROR\n"+
+		"6      2026-03-01T10:00:00Z  1    web-1     2026-03-01 10:00Z  2s    succeeded  -\n"+
+		"7      2026-03-01T11:00:00Z  1    web-1     2026-03-01 11:00Z  1s    failed     exit code 1: 503 S..\n", out)
+	for want, args := range map[string][]string{
+		"tenants/7\n":            {"--fire", "2026-03-01T11:00:00Z"},
+		"tenants/6\n":            {"--shard", "0-6"},
+		"tenants/6\ntenants/7\n": {"--slowest", "--since", "9999d"},
+		"":                       {"--failed", "--since", "1s"},
+	} {
+		_, out, _ = show(append([]string{"runs", "tenants", "-o", "name"}, args...)...)
+		assert.Equal(t, want, out, args)
+	}
+	_, out, _ = show("runs", "tenants", "--failed", "--since", "9999d", "-o", "json")
+	assert.Contains(t, out, `"outcome": "failed"`)
+	_, out, _ = show("runs", "other", "-o", "json")
+	assert.Contains(t, out, `"runs": []`)
+}
+
+func TestPast_RefusesWhatIsWrong(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"fires", "j", "-n", "a"}, exit.Usage, "no database is named: pass --history"},
+		{[]string{"fires", "j", "--history", "sqlite:" + file}, exit.Usage, "no namespace is named"},
+		{[]string{"fires", "j", "-n", "a", "--history", "oracle://kim:secret@a"}, exit.Usage, "history oracle://kim:xxxxx@a: the URL must begin with postgres://"},
+		{[]string{"fires", "j", "-n", "a", "--history", "sqlite:" + file + "2"}, exit.Usage, "no such file"},
+		{[]string{"fires", "j", "-n", "a", "--history", "sqlite:" + file}, exit.Failed, "no such table"},
+		{[]string{"fires", "j", "-n", "a", "--history", "mysql://kim:secret@host"}, exit.Usage, "not mysql://USER:PASSWORD@HOST[:PORT]/DATABASE"},
+		{[]string{"fires", "j", "-n", "a", "--history", "postgres://kim:secret@host:x/db"}, exit.Failed, "history postgres:..."},
+		{[]string{"fires", "j", "-n", "a", "--history", "postgres://kim:secret@127.0.0.1:1/db?sslmode=disable"}, exit.Failed, "history postgres://kim:xxxxx@127.0.0.1:1/db: "},
+		{[]string{"fires", "j", "-n", "a", "--history", "mysql://kim:secret@127.0.0.1:1/db?timeout=1s"}, exit.Failed, "history mysql://kim:xxxxx@127.0.0.1:1/db: "},
+		{[]string{"fires", "j", "--since", "soon"}, exit.Usage, `--since "soon" is not a duration`},
+		{[]string{"fires", "j", "--since", "-1h"}, exit.Usage, `--since "-1h" is not a duration`},
+		{[]string{"runs", "j", "--fire", "noon"}, exit.Usage, `--fire "noon" is not RFC 3339`},
+		{[]string{"runs", "j", "--shard", "x"}, exit.Usage, "--shard: "},
+		{[]string{"runs", "j", "--failed", "--slowest"}, exit.Usage, "none of the others can be"},
+	} {
+		code, out, errs := execute(t, c.args...)
+		assert.Equal(t, c.code, code, c.args)
+		assert.Contains(t, errs, c.want)
+		assert.NotContains(t, errs, "secret")
+		assert.Empty(t, out)
+	}
+}

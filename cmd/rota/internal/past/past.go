@@ -1,0 +1,192 @@
+// Package past holds the commands that show runs that have ended, from the database of package history.
+package past
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/complete"
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/screen"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// Commands returns the commands.
+func Commands(s *settings.Settings) []*cobra.Command {
+	c := &commands{s}
+	return []*cobra.Command{c.fires(), c.runs()}
+}
+
+type commands struct{ s *settings.Settings }
+
+// flags names the global flags of these commands. They need no registry, but for completion.
+var flags = append([]string{"output", "time", "history"}, settings.Connection...)
+
+// show prints what read reads of the history of the group.
+func (c *commands) show(cmd *cobra.Command, read func(context.Context, history.Reader) (screen.View, error)) error {
+	if err := c.s.Resolve(); err != nil {
+		return err
+	}
+	switch {
+	case c.s.History == "":
+		return exit.Usagef("no database is named: pass --history, set ROTA_HISTORY, or set it in a context")
+	case c.s.Namespace == "":
+		return exit.Usagef("no namespace is named: pass -n, set ROTA_NAMESPACE, or set it in a context")
+	}
+	db, dialect, err := open(c.s.History)
+	if err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	defer db.Close()
+	store, err := history.SQL(db, dialect, history.SQLOptions{})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), c.s.Timeout)
+	defer cancel()
+	v, err := read(ctx, store.Reader(c.s.Namespace, c.s.Group))
+	if err != nil {
+		return fmt.Errorf("history %s: %w", redact(c.s.History), err)
+	}
+	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
+}
+
+func (c *commands) fires() *cobra.Command {
+	var since string
+	var failed bool
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "fires JOB",
+		Short: "List the fires of a job with their outcome, from the history",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			age, err := parseAge(since)
+			if err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err}
+			}
+			return c.show(cmd, func(ctx context.Context, r history.Reader) (screen.View, error) {
+				now := time.Now()
+				fires, err := r.Fires(ctx, history.FiresQuery{Job: args[0], Since: now.Add(-age), Limit: limit})
+				if failed {
+					fires = slices.DeleteFunc(fires, func(f history.Fire) bool { return f.Failed+f.Lost+f.Unfinished == 0 })
+				}
+				return view.FiresOf(args[0], fires, now), err
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	cmd.Flags().StringVar(&since, "since", "1d", "how far back, such as 90m or 7d")
+	cmd.Flags().BoolVar(&failed, "failed", false, "only fires with a run that did not succeed")
+	cmd.Flags().IntVar(&limit, "limit", 100, "the most fires to read")
+	return settings.Limit(cmd, flags...)
+}
+
+// runsOptions are the flags of runs.
+type runsOptions struct {
+	fire, shards, since string
+	trigger             uint64
+	failed, slowest     bool
+	limit               int
+}
+
+func (c *commands) runs() *cobra.Command {
+	var o runsOptions
+	cmd := &cobra.Command{
+		Use:   "runs JOB",
+		Short: "List runs of a job, from the history: the last of each shard, of a fire, failed or slow ones",
+		Long: `Runs lists the last run of each shard. With --fire it lists the runs of that fire, with --failed
+those that failed, with --slowest the longest ones.
+
+By default, a history keeps only notable runs: those that failed, were lost or repeated, and the
+slowest of each fire.`,
+		Example: `  rota runs settle --fire 2026-11-21T19:00:00Z
+  rota runs tenants --failed --since 2h --shard 3,7-9`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			read, err := o.query(args[0])
+			if err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err}
+			}
+			return c.show(cmd, read)
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.fire, "fire", "", "the instant of a fire, as RFC 3339")
+	f.Uint64Var(&o.trigger, "trigger", 0, "with --fire: the number of the trigger")
+	f.StringVar(&o.shards, "shard", "", "only these shards, such as 3,7-9")
+	f.StringVar(&o.since, "since", "1d", "with --failed and --slowest: how far back, such as 90m or 7d")
+	f.BoolVar(&o.failed, "failed", false, "runs that did not succeed, the latest first")
+	f.BoolVar(&o.slowest, "slowest", false, "the longest runs")
+	f.IntVar(&o.limit, "limit", 100, "the most runs to read")
+	cmd.MarkFlagsMutuallyExclusive("fire", "failed", "slowest")
+	return settings.Limit(cmd, flags...)
+}
+
+// query returns what reads the runs that the flags name.
+func (o *runsOptions) query(job string) (func(context.Context, history.Reader) (screen.View, error), error) {
+	var fire time.Time
+	var err error
+	if o.fire != "" {
+		if fire, err = time.Parse(time.RFC3339, o.fire); err != nil {
+			return nil, fmt.Errorf("--fire %q is not RFC 3339, as 2026-11-21T19:00:00Z", o.fire)
+		}
+	}
+	age, err := parseAge(o.since)
+	if err != nil {
+		return nil, err
+	}
+	shards, err := shardset.Parse(o.shards)
+	if o.shards != "" && err != nil {
+		return nil, fmt.Errorf("--shard: %w", err)
+	}
+	return func(ctx context.Context, r history.Reader) (screen.View, error) {
+		now := time.Now()
+		q := history.RunsQuery{Job: job, Since: now.Add(-age), Limit: o.limit}
+		var runs []history.Run
+		var err error
+		switch {
+		case o.fire != "":
+			runs, err = r.Runs(ctx, job, fire, o.trigger)
+		case o.failed:
+			runs, err = r.Failures(ctx, q)
+		case o.slowest:
+			runs, err = r.Slowest(ctx, q)
+		default:
+			runs, err = r.Last(ctx, job)
+		}
+		if o.shards != "" {
+			runs = slices.DeleteFunc(runs, func(r history.Run) bool { return !shards.Has(r.Shard) })
+		}
+		return view.HistoryRunsOf(job, runs, now), err
+	}, nil
+}
+
+// parseAge parses a duration that may also be in days, as 7d.
+func parseAge(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.Atoi(days)
+		if err != nil || n < 0 || n > 10_000 {
+			return 0, fmt.Errorf("--since %q is not a duration, as 90m or 7d", text)
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d < 0 {
+		err = errors.New("negative")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("--since %q is not a duration, as 90m or 7d", text)
+	}
+	return d, nil
+}

@@ -1,0 +1,105 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/history"
+)
+
+// Fires are fires of a job that have ended, as the history has them.
+type Fires struct {
+	Version int            `json:"version"`
+	At      time.Time      `json:"at"`
+	Job     string         `json:"job"`
+	Fires   []history.Fire `json:"fires"` // the latest first
+}
+
+// FiresOf returns fires of a job.
+func FiresOf(job string, fires []history.Fire, now time.Time) Fires {
+	return Fires{Version, now, job, orEmpty(fires)}
+}
+
+// Screen returns the table of the fires.
+func (v Fires) Screen(t Times) Screen {
+	if len(v.Fires) == 0 {
+		return Screen{{Lines: []string{"no fires"}}}
+	}
+	table := Table{Columns: columns("FIRE", "WHEN", "LATE", "TOOK", "OK", "FAILED", "LOST", "SKIPPED", "RETRIED", "+SLOWEST")}
+	for _, f := range v.Fires {
+		fire, late, took := t.exactly(f.Fire), Span(f.MaxLate), "-"
+		if f.Trigger != 0 {
+			fire, late = fmt.Sprintf("#%d", f.Trigger), "-"
+		}
+		if !f.FirstStart.IsZero() && !f.LastEnd.IsZero() {
+			took = Span(f.LastEnd.Sub(f.FirstStart))
+		}
+		table.Rows = append(table.Rows, []string{
+			fire, t.At(f.Fire), late, took, fmt.Sprintf("%d/%d", f.OK, f.Shards), fmt.Sprint(f.Failed), fmt.Sprint(f.Lost + f.Unfinished),
+			fmt.Sprint(f.Skipped), fmt.Sprint(f.Retried), Span(f.MaxDuration),
+		})
+	}
+	return Screen{{Table: table}}
+}
+
+// Names returns the instants of the fires.
+func (v Fires) Names() (names []string) {
+	for _, f := range v.Fires {
+		names = append(names, f.Fire.Format(time.RFC3339))
+	}
+	return names
+}
+
+// Items returns the fires.
+func (v Fires) Items() []any { return itemsOf(v.Fires) }
+
+// HistoryRuns are runs of a job that have ended, as the history has them.
+type HistoryRuns struct {
+	Version int           `json:"version"`
+	At      time.Time     `json:"at"`
+	Job     string        `json:"job"`
+	Runs    []history.Run `json:"runs"`
+}
+
+// HistoryRunsOf returns runs of a job.
+func HistoryRunsOf(job string, runs []history.Run, now time.Time) HistoryRuns {
+	return HistoryRuns{Version, now, job, orEmpty(runs)}
+}
+
+// Screen returns the table of the runs.
+func (v HistoryRuns) Screen(t Times) Screen {
+	if len(v.Runs) == 0 {
+		return Screen{{Lines: []string{"no runs"}}}
+	}
+	table := Table{Columns: columns("SHARD", "FIRE", "TRY", "~INSTANCE", "ENDED", "TOOK", "OUTCOME", "~ERROR", "+REASON", "+FENCE", "+TRACE")}
+	for _, r := range v.Runs {
+		fire, took := t.exactly(r.Fire), "-"
+		if r.Trigger != 0 {
+			fire = fmt.Sprintf("#%d", r.Trigger)
+		}
+		if !r.Started.IsZero() {
+			took = Span(r.Duration())
+		}
+		text := r.Error
+		if r.ExitCode != nil && !strings.Contains(text, "exit") {
+			text = fmt.Sprintf("exit code %d: %s", *r.ExitCode, text)
+		}
+		table.Rows = append(table.Rows, []string{
+			fmt.Sprint(r.Shard), fire, fmt.Sprint(r.Attempt), r.Instance, t.At(r.Ended), took, string(r.Outcome), orDash(text),
+			r.Reason, fmt.Sprint(r.Fence), orDash(r.TraceID),
+		})
+	}
+	return Screen{{Table: table}}
+}
+
+// Names returns the IDs of the runs.
+func (v HistoryRuns) Names() (names []string) {
+	for _, r := range v.Runs {
+		names = append(names, r.ID)
+	}
+	return names
+}
+
+// Items returns the runs.
+func (v HistoryRuns) Items() []any { return itemsOf(v.Runs) }
