@@ -87,3 +87,50 @@ func ExampleOperator() {
 	// [rack-7] <nil>
 	// left: <nil>
 }
+
+// A dashboard lists the jobs of a group without being in it. NextFire and Overdue need the compiler of the
+// jobs: for those of package executor, that is op.WithCompiler(executor.Compile).
+func ExampleOperator_Group() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	server := memory.New()
+	owned := make(chan struct{})
+	joined := make(chan error)
+	go func() {
+		joined <- coordinator.Join(ctx, server.Client("a"), coordinator.Config{
+			Namespace: "mail",
+			Instance:  "reader-1",
+			Shards:    1,
+			Own: func(ctx context.Context, _ coordinator.Owned) error {
+				close(owned)
+				<-ctx.Done()
+				return nil
+			},
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		})
+	}()
+	<-owned
+	op, err := coordinator.NewOperator(server.Client("dashboard"), "mail", "")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	st, err := op.Group(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("leader:", st.Leader.Instance)
+	for _, j := range st.Jobs {
+		fmt.Printf("job %s: %d of %d shards owned\n", j.Job, j.Shards-j.Unowned, j.Shards)
+	}
+	for _, i := range st.Instances {
+		fmt.Printf("instance %s: alive %t, %d shards\n", i.Instance, i.Alive, i.Shards)
+	}
+	stop()
+	<-joined
+	// Output:
+	// leader: reader-1
+	// job shards: 1 of 1 shards owned
+	// instance reader-1: alive true, 1 shards
+}

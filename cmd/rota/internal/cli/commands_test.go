@@ -294,3 +294,20 @@ func TestRun_Interrupted(t *testing.T) {
 		assert.Empty(t, r.err)
 	})
 }
+
+func TestNext_OfAJobThatFollows(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		ok := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
+		f.start("web-1", nil,
+			executor.Job{Name: "settle", Schedule: executor.Every(time.Minute), Handler: ok},
+			executor.Job{Name: "report", Schedule: executor.AfterJob("settle"), Handler: ok})
+		r := f.run("next report")
+		assert.Equal(t, exit.OK, r.code, r.err)
+		assert.Contains(t, r.out, "after settle\nno fires\n\nThe job follows others: it fires when their fires have ended.\n")
+		time.Sleep(2 * time.Minute)
+		r = f.run("jobs report -o jsonl")
+		assert.Contains(t, r.out, `"last_fire":"2000-01-01T00:02:00Z"`)
+		assert.Contains(t, r.out, `"state":"ok"`)
+		assert.Contains(t, f.run("dump").out, "groups/default/ends/~web-1.")
+	})
+}

@@ -116,6 +116,21 @@ func (s steady) List(ctx context.Context, dir registry.Key, o registry.ReadOptio
 	return l, err
 }
 
+func (s steady) Watch(ctx context.Context, dir registry.Key, o registry.WatchOptions) (registry.Watcher, error) {
+	w, err := s.Registry.Watch(ctx, dir, o)
+	return steadyWatcher{w}, err
+}
+
+type steadyWatcher struct{ registry.Watcher }
+
+func (w steadyWatcher) Next(ctx context.Context) (registry.Batch, error) {
+	b, err := w.Watcher.Next(ctx)
+	for i := range b.Puts {
+		b.Puts[i] = settle(b.Puts[i])
+	}
+	return b, err
+}
+
 func settle(e registry.Entry) registry.Entry {
 	e.Value = unsteady.ReplaceAll(e.Value, []byte(`"$1":88017`))
 	if e.Key.Name() == "leader" {

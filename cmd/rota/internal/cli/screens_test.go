@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"os"
@@ -49,6 +50,9 @@ var screens = map[string]string{
 	"check-json":      "check invoices --format json",
 	"fires":           "fires tenants --since 5m",
 	"runs":            "runs tenants",
+	"jobs-empty":      "jobs -g defualt",
+	"instances-empty": "instances -n biling",
+	"top":             "top",
 	"wait-idle":       "wait tenants --for idle --timeout 1s",
 	"trigger-wait":    "trigger export --wait",
 	"disable-host":    "disable --host n-3",
@@ -57,7 +61,7 @@ var screens = map[string]string{
 }
 
 // order is that of commands that change something or take time, after those that do not.
-var order = []string{"wait-idle", "trigger-wait", "disable-host", "instances-after", "enable-host"}
+var order = []string{"top", "wait-idle", "trigger-wait", "disable-host", "instances-after", "enable-host"}
 
 func TestScreens(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
@@ -78,7 +82,12 @@ func TestScreens(t *testing.T) {
 // compareScreen compares what a command prints with a file of testdata.
 func (f *fleet) compareScreen(t *testing.T, name, line string) {
 	t.Helper()
-	r := f.run(line)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	if line == "top" {
+		time.AfterFunc(time.Second, cancel) // the first screen
+	}
+	defer cancel()
+	r := f.runContext(ctx, line, "")
 	// The target of the command, which goes to stderr, comes first on a terminal.
 	got := "$ rota " + line + "\n" + r.out + r.err
 	if head, rest, found := strings.Cut(r.err, "\n"); found && strings.HasPrefix(head, "# ") {

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -98,7 +97,7 @@ func read(ctx context.Context, s *settings.Settings, withCheckpoints bool) (*Fil
 		return l.Entries, err
 	}
 	read := map[registry.Key][]registry.Entry{}
-	for _, dir := range []registry.Key{keys.Instances(), keys.Election(), keys.Members(), keys.Jobs(), keys.Controls(), keys.Plans()} {
+	for _, dir := range []registry.Key{keys.Instances(), keys.Election(), keys.Members(), keys.Jobs(), keys.Controls(), keys.Plans(), keys.Ends()} {
 		if read[dir], err = list(dir); err != nil {
 			return nil, err
 		}
@@ -202,6 +201,3 @@ func maskIn(v any) (found bool) {
 	}
 	return found
 }
-
-// describe names a record for a message.
-func describe(key string) string { return fmt.Sprintf("record %s", key) }

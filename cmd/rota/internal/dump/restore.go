@@ -122,7 +122,7 @@ func (f *File) missing(s *settings.Settings) (map[registry.Key][]byte, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", describe(r.Key), err)
+			return nil, fmt.Errorf("record %s: %w", r.Key, err)
 		}
 		entries[key] = value
 	}
@@ -182,7 +182,7 @@ func store(ctx context.Context, s *settings.Settings, entries map[registry.Key][
 		case errors.Is(err, registry.ErrConflict):
 			kept++
 		case err != nil:
-			return v, fmt.Errorf("after %d records: %s: %w", stored, describe(string(key)), err)
+			return v, fmt.Errorf("after %d records: record %s: %w", stored, key, err)
 		default:
 			stored++
 		}

@@ -54,9 +54,11 @@ that was claimed or skipped. OK/FAIL/SKIP are runs since the job was created.`,
 			if err := f.Check(); err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
-			return c.show(cmd, func(_ context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
+			return c.show(cmd, func(ctx context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
 				st, err := group()
-				return view.JobsOf(st, f), err
+				v := view.JobsOf(st, f)
+				v.Note = c.describeEmpty(ctx, &st)
+				return v, err
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -64,6 +66,22 @@ that was claimed or skipped. OK/FAIL/SKIP are runs since the job was created.`,
 	cmd.Flags().StringVar(&f.State, "state", "", "only jobs in this state: "+strings.Join(view.JobStates, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("state", complete.Of(view.JobStates...))
 	return settings.Limit(cmd, output...)
+}
+
+// describeEmpty returns what to check if a group has no records, "" if it has some.
+func (c *commands) describeEmpty(ctx context.Context, st *coordinator.GroupStatus) string {
+	if !view.IsEmpty(st) {
+		return ""
+	}
+	reg, err := c.s.Connect(ctx)
+	if err != nil {
+		return ""
+	}
+	groups, err := coordinator.Groups(ctx, reg, c.s.Namespace)
+	if err != nil {
+		return ""
+	}
+	return view.DescribeEmpty(st, groups)
 }
 
 func (c *commands) job() *cobra.Command {
@@ -136,9 +154,11 @@ func (c *commands) instances() *cobra.Command {
 		Short: "List the instances: state, shards, runs, clock, labels",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.show(cmd, func(_ context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
+			return c.show(cmd, func(ctx context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
 				st, err := group()
-				return view.InstancesOf(st), err
+				v := view.InstancesOf(st)
+				v.Note = c.describeEmpty(ctx, &st)
+				return v, err
 			})
 		},
 		ValidArgsFunction: complete.Of(),

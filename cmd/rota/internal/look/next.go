@@ -138,6 +138,8 @@ func nextOfJob(st *coordinator.Status, n int) (view.Next, error) {
 		v.Note = "The schedule is stopped: fires before rota resume are skipped."
 	case st.Shards == 0:
 		v.Note = "No leader has planned the job: it has no fires until an instance offers it."
+	case len(schedule.After()) > 0:
+		v.Note = "The job follows others: it fires when their fires have ended."
 	case st.Revision != st.InForce:
 		v.Note = fmt.Sprintf("Revision %d is stored and not in force yet: this is revision %d.", st.Revision, st.InForce)
 	}

@@ -19,6 +19,7 @@ type Instances struct {
 	DisabledNames []string   `json:"disabled_instances"` // for all jobs
 	DisabledHosts []string   `json:"disabled_hosts"`
 	Unreadable    []string   `json:"unreadable"`
+	Note          string     `json:"note,omitempty"`
 }
 
 // Instance is an instance in a list.
@@ -115,6 +116,9 @@ func (v Instances) Screen(t Times) Screen {
 	s := Screen{{Table: table}}
 	if len(v.Instances) == 0 {
 		s = Screen{{Lines: []string{"no instances"}}}
+	}
+	if v.Note != "" {
+		s = append(s, Section{Lines: []string{v.Note}})
 	}
 	if len(v.DisabledNames)+len(v.DisabledHosts) > 0 {
 		var lines []string

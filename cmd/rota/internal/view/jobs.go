@@ -17,6 +17,7 @@ type Jobs struct {
 	Group
 	Jobs       []Job    `json:"jobs"`
 	Unreadable []string `json:"unreadable"`
+	Note       string   `json:"note,omitempty"`
 }
 
 // Job is a job in a list.
@@ -125,6 +126,9 @@ func (v Jobs) Screen(t Times) Screen {
 	s := Screen{{Table: v.table(t)}}
 	if len(v.Jobs) == 0 {
 		s = Screen{{Lines: []string{"no jobs"}}}
+	}
+	if v.Note != "" {
+		s = append(s, Section{Lines: []string{v.Note}})
 	}
 	return append(s, unreadableSection(v.Unreadable))
 }
