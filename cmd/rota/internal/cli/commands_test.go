@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,6 +202,7 @@ func TestContext(t *testing.T) {
 		text, err := os.ReadFile(f.env["ROTA_CONFIG"])
 		require.NoError(t, err)
 		assert.Contains(t, string(text), "password_file: /run/secret")
+		assert.Equal(t, exit.Usage, f.run("context ls -o xml").code)
 		r := f.run("context set bad --registry consul://a")
 		assert.Equal(t, exit.Usage, r.code)
 		again, err := os.ReadFile(f.env["ROTA_CONFIG"])
@@ -230,6 +232,47 @@ func TestWatch(t *testing.T) {
 		assert.Less(t, len(lines), 6)
 		synctest.Wait()
 		assert.Zero(t, f.server.Counts("console").Watches)
+	})
+}
+
+// unreadable is a handle whose watches work, and whose reads fail while down is set.
+type unreadable struct {
+	registry.Registry
+	down *atomic.Bool
+}
+
+func (u unreadable) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+	if u.down.Load() {
+		return registry.Entry{}, registry.ErrUnavailable
+	}
+	return u.Registry.Get(ctx, key, o)
+}
+
+// TestOutage has commands that wait survive an outage of the store.
+func TestOutage(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		var down atomic.Bool
+		f.wrap = func(reg registry.Registry) registry.Registry { return unreadable{reg, &down} }
+		ctx, cancel := context.WithCancel(t.Context())
+		shown, waited := make(chan result), make(chan result)
+		go func() { shown <- f.runContext(ctx, "job settle -w -o name", "") }()
+		go func() { waited <- f.runContext(ctx, "wait rebuild --for ok", "") }()
+		time.Sleep(10 * time.Second)
+		down.Store(true)
+		time.Sleep(10 * time.Second)
+		require.NoError(t, f.members[0].Resume(t.Context(), "rebuild"))
+		time.Sleep(10 * time.Second)
+		down.Store(false)
+		r := <-waited
+		assert.Equal(t, exit.OK, r.code, r.err)
+		assert.Equal(t, "rebuild is ok\n", r.out)
+		time.Sleep(10 * time.Second)
+		cancel()
+		r = <-shown
+		assert.Equal(t, exit.OK, r.code)
+		assert.Contains(t, r.err, "registry unavailable")
+		assert.Greater(t, strings.Count(r.out, "settle\n"), 1)
 	})
 }
 

@@ -39,6 +39,9 @@ func listContexts(s *settings.Settings) *cobra.Command {
 		Short:   "List the contexts; the current one has a star",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(settings.Outputs, s.Output) {
+				return exit.Usagef("--output is %q, not one of %s", s.Output, strings.Join(settings.Outputs, ", "))
+			}
 			file, err := settings.ReadFile(s.ConfigPath())
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}

@@ -2,6 +2,7 @@ package look
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/registry"
 )
 
 func (c *commands) wait() *cobra.Command {
@@ -68,7 +70,10 @@ func Await(ctx context.Context, op *coordinator.Operator, job string, timeout ti
 			if ok, why = holds(&st, time.Now()); ok {
 				return nil
 			}
-		case bounded.Err() == nil:
+		case bounded.Err() != nil:
+		case errors.Is(err, registry.ErrUnavailable): // for a while
+			why = err.Error()
+		default:
 			return err
 		}
 		select {

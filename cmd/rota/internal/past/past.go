@@ -133,7 +133,7 @@ slowest of each fire.`,
 	return settings.Limit(cmd, flags...)
 }
 
-// query returns what reads the runs that the flags name.
+// query returns a function that reads the selected runs.
 func (o *runsOptions) query(job string) (func(context.Context, history.Reader) (screen.View, error), error) {
 	var fire time.Time
 	var err error

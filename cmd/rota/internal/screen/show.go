@@ -2,6 +2,7 @@ package screen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/registry"
 )
 
 // Read reads what a screen shows. Group returns the state of the group: by listings or, on a screen
@@ -82,6 +84,12 @@ func showAgain(ctx context.Context, s *settings.Settings, op *coordinator.Operat
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, registry.ErrUnavailable): // for a while
+			fmt.Fprintln(o.Err, err)
+			if !pause(ctx, every) {
+				return nil
+			}
+			continue
 		case err != nil:
 			return err
 		}

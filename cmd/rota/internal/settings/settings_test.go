@@ -128,3 +128,56 @@ func TestSettings_WriteFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
+
+// TestSettings_Credentials has a row for each source of credentials.
+func TestSettings_Credentials(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "password")
+	require.NoError(t, os.WriteFile(file, []byte("from file\n"), 0o600))
+	bad := filepath.Join(dir, "bad.pem")
+	require.NoError(t, os.WriteFile(bad, []byte("no certificate"), 0o600))
+	entry := func(fields string) string {
+		return "current: c\ncontexts: {c: {registry: \"etcd://a:1\", namespace: n, user: kim, " + fields + "}}"
+	}
+	for name, c := range map[string]struct {
+		config         string
+		env            map[string]string
+		user, password string
+		tls            bool
+		err            string
+	}{
+		"none":                      {config: entry(""), user: "kim"},
+		"file of the context":       {config: entry("password_file: " + file), user: "kim", password: "from file"},
+		"variable of the context":   {config: entry("password_env: P"), env: map[string]string{"P": "from P"}, user: "kim", password: "from P"},
+		"empty variable":            {config: entry("password_env: P"), err: `the password of "kim" is to be in P, which is empty`},
+		"missing file":              {config: entry("password_file: " + dir + "/no"), err: `password of "kim": open `},
+		"environment over context":  {config: entry("password_file: " + file), env: map[string]string{"ROTA_USER": "lee", "ROTA_PASSWORD": "x"}, user: "lee", password: "x"},
+		"file of the environment":   {config: entry(""), env: map[string]string{"ROTA_PASSWORD_FILE": file}, user: "kim", password: "from file"},
+		"TLS of the context":        {config: entry("tls: {enabled: true}"), user: "kim", tls: true},
+		"TLS of the environment":    {config: entry(""), env: map[string]string{"ROTA_TLS": "1"}, user: "kim", tls: true},
+		"authorities that are none": {config: entry("tls: {ca_file: " + bad + "}"), err: "holds no certificate"},
+		"certificate without a key": {config: entry("tls: {cert_file: " + bad + "}"), err: "TLS: open : no such file"},
+		"authorities that are gone": {config: entry("tls: {ca_file: " + dir + "/no}"), err: "TLS: open "},
+		"misspelt field":            {config: entry("tsl: {}"), err: "field tsl not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := resolve(t, c.config, c.env)
+			var sent registryurl.Options
+			if err == nil {
+				s.OpenRegistry = func(_ context.Context, _ string, o registryurl.Options) (registry.Registry, error) {
+					sent = o
+					return nil, errors.New("not opened")
+				}
+				_, err = s.Connect(t.Context())
+			}
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				assert.Equal(t, exit.Usage, exit.CodeOf(err))
+				return
+			}
+			require.ErrorContains(t, err, "not opened")
+			assert.Equal(t, []string{c.user, c.password}, []string{sent.Username, sent.Password})
+			assert.Equal(t, c.tls, sent.TLS != nil)
+		})
+	}
+}
