@@ -26,6 +26,9 @@ type Status struct {
 	// Schedule is the text of the schedule in the newest definition of the plan, or in the
 	// stored one if there is no plan. executor.ParseSchedule parses it.
 	Schedule string
+	// Definition is the definition that Schedule is of, as JSON with the fields of executor.Job. It includes
+	// parameters, which may be secret.
+	Definition json.RawMessage
 	// NextFire is the next scheduled fire. It is zero if there is none, if the job is paused
 	// or its schedule stopped, or if the Operator has no compiler; see WithCompiler.
 	NextFire time.Time
@@ -231,7 +234,7 @@ func (r *jobRecords) owners() map[string]shardset.Set {
 // and Unreadable.
 func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status {
 	st := Status{
-		Job: r.def.Name, Revision: r.def.Revision, Schedule: scheduleOf(r.text), Intent: intentOf(r.def.Name, r.control),
+		Job: r.def.Name, Revision: r.def.Revision, Schedule: scheduleOf(r.text), Definition: r.text, Intent: intentOf(r.def.Name, r.control),
 		Triggers: triggerNumbers(r.control.Triggers),
 	}
 	var done planning.JobProgress
@@ -265,7 +268,7 @@ func (st *Status) addPlan(p *record.Plan) {
 		unowned = unowned.Minus(shards)
 	}
 	st.Unowned, st.Frozen, st.Disabled = shardList(unowned), shardList(p.Frozen), shardList(p.Disabled)
-	st.Schedule, st.ScheduleStopped = scheduleOf(p.Last().Def), p.Stopped
+	st.Definition, st.Schedule, st.ScheduleStopped = p.Last().Def, scheduleOf(p.Last().Def), p.Stopped
 	for _, d := range p.Decisions {
 		st.Decisions = append(st.Decisions, Decision{d.At.Time(), d.By, d.Term, d.What, d.Again})
 	}

@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -30,9 +31,10 @@ func TestOperator_Status(t *testing.T) {
 	minute := func(n int) time.Time { return coordtest.BubbleStart().Add(time.Duration(n) * time.Minute) }
 
 	membertest.RunBubble(t, "of a job that nobody has planned yet is what was defined and what operators want", func(t *testing.T, g *membertest.Group) {
-		g.PutRecord(g.Keys.Job("job"), coordtest.Def("job", 3, 4, `,"start_paused":true`))
+		def := coordtest.Def("job", 3, 4, `,"start_paused":true`)
+		g.PutRecord(g.Keys.Job("job"), def)
 		assert.Equal(t, coordinator.Status{
-			Job: "job", Revision: 3, Intent: coordinator.Intent{Paused: true, Disabled: coordinator.Scope{Job: "job"}},
+			Job: "job", Revision: 3, Definition: json.RawMessage(def), Intent: coordinator.Intent{Paused: true, Disabled: coordinator.Scope{Job: "job"}},
 		}, status(g, "job"))
 	})
 	membertest.RunBubble(t, "tells who owns, runs and offers what, and what has come of it", func(t *testing.T, g *membertest.Group) {

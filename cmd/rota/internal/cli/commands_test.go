@@ -235,7 +235,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// unreadable is a handle whose watches work, and whose reads fail while down is set.
+// unreadable wraps a handle. Its watches work; its reads fail while down is set.
 type unreadable struct {
 	registry.Registry
 	down *atomic.Bool

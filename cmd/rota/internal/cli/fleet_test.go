@@ -159,7 +159,11 @@ func incident(f *fleet) {
 	f.wrap = func(reg registry.Registry) registry.Registry { return steady{reg} }
 	ok := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
 	jobs := []executor.Job{
-		{Name: "settle", Revision: 7, Schedule: executor.Cron("0 3 * * *").In("Asia/Shanghai"), Shards: 3, Handler: ok},
+		{
+			Name: "settle", Description: "settles each region at night", Revision: 7, Schedule: executor.Cron("0 3 * * *").In("Asia/Shanghai"),
+			Shards: 3, Param: "secret", CatchupWindow: 6 * time.Hour, Timeout: 90 * time.Minute,
+			Retry: executor.Retry{Max: 2, Initial: 30 * time.Second, MaxInterval: 10 * time.Minute}, Handler: ok,
+		},
 		{Name: "tenants", Schedule: executor.Every(time.Minute), Shards: 16, Handler: executor.HandlerFunc(tenants)},
 		{Name: "rebuild", Schedule: executor.Cron("*/10 * * * *"), Shards: 12, Handler: ok},
 		{Name: "invoices", Schedule: executor.Cron("0 * * * *"), Shards: 8, RunOn: map[string]string{"gpu": "yes"}, Handler: ok},

@@ -32,6 +32,8 @@ var screens = map[string]string{
 	"jobs-jsonl":      "jobs --state paused -o jsonl",
 	"jobs-name":       "jobs -o name",
 	"job":             "job tenants",
+	"job-settle":      "job settle",
+	"job-settle-json": "job settle -o json",
 	"job-unowned":     "job invoices",
 	"job-json":        "job tenants -o json",
 	"shards":          "shards tenants",

@@ -42,7 +42,7 @@ func open(text string) (*sql.DB, history.Dialect, error) {
 		db, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(1000)")
 		return db, history.SQLite, err
 	}
-	return nil, 0, fmt.Errorf("history %s: the URL must begin with postgres://, mysql:// or sqlite:", redact(text))
+	return nil, 0, fmt.Errorf("history %s: the URL must begin with postgres://, mysql:// or sqlite:FILE", redact(text))
 }
 
 // mysqlDSN returns the URL of a MySQL database in the form of the driver.

@@ -17,6 +17,7 @@ type JobDetail struct {
 	Revision        int         `json:"revision"`
 	InForce         int         `json:"in_force"`
 	Schedule        string      `json:"schedule"`
+	Policy          Policy      `json:"policy"`
 	Next            []time.Time `json:"next"`
 	Overdue         time.Time   `json:"overdue,omitzero"`
 	LastEnd         time.Time   `json:"last_end,omitzero"`
@@ -70,7 +71,7 @@ type Decision struct {
 // JobDetailOf returns one job. Next are its next fires; see executor.Schedule.Next.
 func JobDetailOf(st coordinator.Status, next []time.Time, now time.Time) JobDetail {
 	v := JobDetail{
-		Version: Version, At: now, Name: st.Job, Revision: st.Revision, InForce: st.InForce, Schedule: st.Schedule, Next: orEmpty(next),
+		Version: Version, At: now, Name: st.Job, Revision: st.Revision, InForce: st.InForce, Schedule: st.Schedule, Policy: policyOf(st.Definition), Next: orEmpty(next),
 		Overdue: st.Overdue, LastEnd: st.Ended, Paused: st.Paused || st.Intent.Paused, ScheduleStopped: st.ScheduleStopped || st.Intent.ScheduleStopped,
 		Problem: st.Problem, Leader: st.Leader.Instance, Term: st.Leader.Term, Shards: st.Shards,
 		Unowned: orEmpty(st.Unowned), Frozen: orEmpty(st.Frozen), Disabled: orEmpty(st.Disabled),
@@ -111,6 +112,9 @@ func (v JobDetail) Screen(t Times) Screen {
 			fires = append(fires, t.At(at))
 		}
 		add("next", "%s", strings.Join(fires, ", "))
+	}
+	if policy := v.Policy.describe(); policy != "" {
+		add("policy", "%s", policy)
 	}
 	if !v.Overdue.IsZero() {
 		add("due since", "%s", t.Exact(v.Overdue))
@@ -166,7 +170,11 @@ func (v JobDetail) Screen(t Times) Screen {
 	for _, d := range slices.Backward(v.Decisions) {
 		add("decided", "%s", d.describe(t))
 	}
-	return Screen{{Title: v.Name, Fields: merge(fields)}, unreadableSection(v.Unreadable)}
+	title := v.Name
+	if v.Policy.Description != "" {
+		title += ": " + v.Policy.Description
+	}
+	return Screen{{Title: title, Fields: merge(fields)}, unreadableSection(v.Unreadable)}
 }
 
 // merge removes a label that repeats the one above it.
