@@ -227,7 +227,7 @@ func pad(text string, to int) string { return text + strings.Repeat(" ", max(0, 
 func width(text string) (n int) {
 	for _, r := range text {
 		n++
-		if unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul) {
+		if r > unicode.MaxLatin1 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul) {
 			n++
 		}
 	}

@@ -1,12 +1,15 @@
 package screen
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/coordinator"
 )
 
 func TestText_ShortensFlexibleColumns(t *testing.T) {
@@ -49,4 +52,15 @@ func TestText_WrapsFieldsAndRemovesControlCharacters(t *testing.T) {
 func TestText_KeepsAWordThatDoesNotFit(t *testing.T) {
 	long := strings.Repeat("x", 150)
 	assert.Equal(t, "a  "+long+"\n", Text(view.Screen{{Fields: []view.Field{{Label: "a", Text: long}}}}, false))
+}
+
+// BenchmarkText is the table of 10,000 jobs.
+func BenchmarkText(b *testing.B) {
+	st := coordinator.GroupStatus{At: time.Now()}
+	for n := range 10_000 {
+		st.Jobs = append(st.Jobs, coordinator.JobSummary{Job: fmt.Sprintf("job-%05d", n), Schedule: "cron 0 3 * * * in Asia/Shanghai", Shards: 4})
+	}
+	for b.Loop() {
+		Text(view.JobsOf(st, view.JobsFilter{}).Screen(view.Times{Now: st.At, Mode: "relative"}), false)
+	}
 }
