@@ -520,6 +520,41 @@ func TestElasticJob(t *testing.T) {
 		assert.Equal(t, map[string]int{"a": 1, "b": 1, "c": 1}, counts(runsOf(f, f.NextFire("job"))))
 	})
 
+	// F27
+	promise(t, "a job of one shard runs once before and once after all shards of a fire, whoever crashes", func(t *testing.T, f *rotatest.Fleet) {
+		before, after := hourly(1, takes(time.Minute)), hourly(1, takes(time.Minute))
+		before.Name, after.Name = "before", "after"
+		job := hourly(6, takes(10*time.Minute))
+		job.Schedule, after.Schedule = executor.AfterJob("before"), executor.AfterJob("job").OnEnd()
+		for _, name := range []string{"a", "b", "c"} {
+			f.Start(name, before, job, after)
+		}
+		fire := f.NextFire("before")
+		f.Sleep(5 * time.Minute)
+		f.Crash("a") // which leads
+		f.Sleep(5 * time.Minute)
+		f.Crash("b")
+		f.Start("d", before, job, after)
+		f.Settle()
+		f.Sleep(30 * time.Minute)
+		ended := map[string][]time.Time{}
+		for _, job := range []string{"before", "job", "after"} {
+			for _, r := range f.Runs(job) {
+				assert.Equal(t, fire, r.FireTime)
+				if r.Err == nil && !r.End.IsZero() {
+					ended[job] = append(ended[job], r.Start)
+				}
+			}
+		}
+		require.Len(t, ended["before"], 1)
+		assert.Len(t, ended["job"], 6)
+		require.Len(t, ended["after"], 1)
+		for _, began := range ended["job"] {
+			assert.True(t, began.After(ended["before"][0]))
+			assert.True(t, began.Before(ended["after"][0]))
+		}
+	})
+
 	// F28, as far as servers go
 	promise(t, "a disabled host stays disabled when it restarts and when others start, until it is enabled", func(t *testing.T, f *rotatest.Fleet) {
 		job := hourly(4, takes(time.Minute))

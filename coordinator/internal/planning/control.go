@@ -69,7 +69,7 @@ func (p *jobPlanner) acceptTriggers() {
 		if n := len(p.next.Triggers); n > 0 && p.next.Triggers[n-1].Number >= t.Number {
 			continue
 		}
-		t.Epoch, t.At = p.epochAt(p.Now).Number, max(t.At, p.earliestTrigger(p.segment, nil))
+		t.Epoch, t.At = p.epochAt(p.Now).Number, max(t.At, p.earliestTrigger())
 		p.next.Triggers = append(p.next.Triggers, t)
 		p.explainUpkeep("trigger %d", t.Number)
 	}

@@ -198,17 +198,34 @@ func targetsOf(plan *record.Plan, run record.FireRun) shardset.Set {
 }
 
 // earliestTrigger returns the earliest instant of a trigger that the plan accepts now. A trigger whose operator's clock
-// is behind must not come before fires that are on record as ended, of this job or of one that follows it.
-func (r *round) earliestTrigger(segment string, path []string) record.Instant {
-	plan, ok := r.Plans[segment]
-	if !ok || plan.Fires == nil || slices.Contains(path, segment) {
+// is behind must not come before fires that are on record as ended or followed, of this job or of one that follows it.
+func (p *jobPlanner) earliestTrigger() record.Instant {
+	if p.next.Fires == nil {
 		return 0
 	}
-	earliest := plan.Fires.Through + 1
-	for _, follower := range r.followers[segment] {
-		earliest = max(earliest, r.earliestTrigger(follower, append(slices.Clone(path), segment)))
+	earliest := p.next.Fires.Through + 1
+	if from := p.next.Fires.From; from <= p.Now {
+		earliest = max(earliest, from)
 	}
-	return earliest
+	return max(earliest, p.followedThrough(p.segment, nil)+1)
+}
+
+// followedThrough returns the last instant that jobs which follow a job, directly or not, have on record.
+func (r *round) followedThrough(segment string, path []string) (through record.Instant) {
+	for _, follower := range r.followers[segment] {
+		plan, ok := r.Plans[follower]
+		if !ok || slices.Contains(path, follower) {
+			continue
+		}
+		if f := plan.Followed; f != nil && f.Through < r.Now {
+			through = max(through, f.Through)
+		}
+		if f := plan.Fires; f != nil {
+			through = max(through, f.Through)
+		}
+		through = max(through, r.followedThrough(follower, append(slices.Clone(path), follower)))
+	}
+	return through
 }
 
 // isOpenFire reports whether a fire or trigger is tracked and not on record as ended. What the plan lists of it stays

@@ -241,6 +241,7 @@ func (t *Transcript) addPlan(c *memory.Commit, o *registry.Op) error {
 			write("drops trigger %d", tr.Number)
 		}
 	}
+	t.addEndedFires(old, now, write)
 	if lost := now.Counts.Lost - old.Counts.Lost; now.Counts.Lost > old.Counts.Lost {
 		write("counts %s as lost", countOf(lost, "run"))
 	}
@@ -270,6 +271,25 @@ func (t *Transcript) addEpochs(old, now *record.Plan, write func(string, ...any)
 		e := &old.Epochs[i]
 		if _, kept := now.Epoch(e.Number); !kept {
 			write("drops epoch %d", e.Number)
+		}
+	}
+}
+
+// addEndedFires adds lines about fires that are shown as ended, and about those that a job follows.
+func (t *Transcript) addEndedFires(old, now *record.Plan, write func(string, ...any)) {
+	if now.Fires != nil {
+		for _, f := range now.Fires.Ended {
+			if old.Fires == nil || f.At > old.Fires.Through {
+				write("the fire at %s has ended: %s, %d failed, %d skipped", t.instant(f.At), countOf(f.Shards, "shard"), f.Failed, f.Skipped)
+			}
+		}
+	}
+	if now.Followed == nil || old.Followed == nil {
+		return
+	}
+	for _, r := range now.Last().Released {
+		if r.At > old.Followed.Through {
+			write("releases the fire at %s", t.instant(r.At))
 		}
 	}
 }

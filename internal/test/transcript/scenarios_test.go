@@ -95,6 +95,18 @@ func TestScenarios(t *testing.T) {
 			s.advance(25 * time.Second)
 		})
 	})
+	t.Run("job follows a fire across a crash", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(2, 4*time.Second)
+			after := newJob(1, time.Second)
+			after.Name, after.Schedule = "report", executor.AfterJob("pay")
+			s.start("a", job, after)
+			s.start("b", job, after)
+			s.advance(12 * time.Second)
+			s.crash("b")
+			s.advance(30 * time.Second)
+		})
+	})
 	for name, overlap := range map[string]executor.OverlapPolicy{
 		"overlapping fires are skipped": executor.SkipOverlapping, "next fire cancels a run": executor.CancelRunning,
 	} {
