@@ -50,9 +50,9 @@ var reach = []struct {
 	{"internal/registryurl", []string{"registry", "registry/etcd", "registry/zookeeper"}},
 	{"internal/...", []string{"registry", "internal/shardset"}},
 	{"cmd/...", []string{
-		"registry/...", "coordinator", "executor", "handler", "history", "internal/...", "cmd/rota/internal/...",
-		"github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "golang.org/x/term",
-		"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/stdlib", "modernc.org/sqlite",
+		"registry/...", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...",
+		"github.com/prometheus/client_golang/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4",
+		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/stdlib", "modernc.org/sqlite",
 	}},
 	{"rotaprom", []string{"executor", "github.com/prometheus/client_golang/..."}},
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},

@@ -1,0 +1,107 @@
+package jobsfile
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
+)
+
+// compileSchema returns the schema as a validator of another author reads it.
+func compileSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	require.NoError(t, err)
+	c := jsonschema.NewCompiler()
+	require.NoError(t, c.AddResource("schema.json", doc))
+	s, err := c.Compile("schema.json")
+	require.NoError(t, err)
+	return s
+}
+
+// asJSON returns a value of YAML as one of JSON.
+func asJSON(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v {
+			v[k] = asJSON(v[k])
+		}
+	case map[any]any:
+		m := map[string]any{}
+		for k := range v {
+			m[fmt.Sprint(k)] = asJSON(v[k])
+		}
+		return m
+	case []any:
+		for i := range v {
+			v[i] = asJSON(v[i])
+		}
+	case time.Time:
+		return v.Format(time.RFC3339)
+	}
+	return v
+}
+
+func validate(t *testing.T, s *jsonschema.Schema, content []byte) error {
+	t.Helper()
+	var v any
+	if err := yaml.Load(content, &v); err != nil {
+		return err
+	}
+	return s.Validate(asJSON(v))
+}
+
+func TestSchema_AcceptsGoodFiles(t *testing.T) {
+	s := compileSchema(t)
+	good, err := filepath.Glob("testdata/good/*.yaml")
+	require.NoError(t, err)
+	examples, err := filepath.Glob("../../../../examples/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, examples)
+	for _, path := range append(good, examples...) {
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.NoError(t, validate(t, s, content), path)
+	}
+}
+
+// beyondSchema are the bad files all of whose problems are of rules that only Load knows: those of
+// package executor, those that depend on the host, and those about the form of the YAML.
+var beyondSchema = []string{
+	"alias", "default-for-some-jobs", "long-texts", "merge-key", "program-missing", "quartz-text", "registry-credentials", "tag", "templates",
+}
+
+func TestSchema_RejectsBadFiles(t *testing.T) {
+	s := compileSchema(t)
+	for _, path := range badFiles(t) {
+		content, _ := splitBad(t, path)
+		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
+		if err := validate(t, s, content); (err == nil) != slices.Contains(beyondSchema, name) {
+			t.Errorf("%s: the schema returns: %v", name, err)
+		}
+	}
+}
+
+func TestReference_IsInTheDocument(t *testing.T) {
+	const path, from, to = "../../../../docs/jobs-file.md", "<!-- The tables are generated: go test ./internal/jobsfile -update in cmd/rota -->\n\n", "<!-- End of the tables. -->\n"
+	page, err := os.ReadFile(path)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(page), from)
+	_, after, ended := strings.Cut(rest, to)
+	require.True(t, found && ended, "the marks of the tables")
+	whole := before + from + Reference() + to + after
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(whole), 0o644))
+		return
+	}
+	assert.Equal(t, whole, string(page))
+}
