@@ -16,7 +16,7 @@ import (
 // MaxBytes bounds the size of a file.
 const MaxBytes = 1 << 20
 
-// Host is what a file refers to outside of itself. Load calls the functions to check the file, and
+// Host has the programs, files and variables to which a file refers. Load calls the functions to check the file, and
 // handlers call them later. With a nil function Load does not check that the things exist.
 type Host struct {
 	// ReadFile reads a file with a secret or a certificate.

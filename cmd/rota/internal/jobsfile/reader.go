@@ -88,7 +88,7 @@ func (r *reader) refuseIndirection(n *yaml.Node) bool {
 	switch {
 	case n.Kind == yaml.AliasNode:
 		refuse(fmt.Sprintf("the alias *%s is not allowed: repeat the value, or put it into defaults", n.Value))
-		return false // what it stands for is checked where it is
+		return false // its target is checked at its own place
 	case n.Anchor != "":
 		refuse(fmt.Sprintf("the anchor &%s is not allowed: there are no aliases in this file", n.Anchor))
 	case n.Style&yaml.TaggedStyle != 0:

@@ -1,0 +1,95 @@
+package serve
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
+	"github.com/rota-dev/rota/executor"
+)
+
+// The widths of columns, with which a table fits 100 columns.
+const (
+	jobWidth      = 22
+	scheduleWidth = 32
+)
+
+// describe returns a table of the jobs of a file, with their next fires after now.
+func describe(path string, f *jobsfile.File, fires int, now time.Time) (string, error) {
+	rows := [][]string{{"JOB", "SHARDS", "SCHEDULE", "DIGEST", "NEXT FIRES"}}
+	for _, j := range f.Jobs {
+		next, err := nextFires(j.Schedule, fires, now)
+		if err != nil {
+			return "", fmt.Errorf("job %q: %w", j.Name, err)
+		}
+		for i, text := range next {
+			row := []string{"", "", "", "", text}
+			if i == 0 {
+				row = []string{shorten(j.Name, jobWidth), strconv.Itoa(max(j.Shards, 1)), shorten(j.Schedule.String(), scheduleWidth), j.Digest[:8], text}
+			}
+			rows = append(rows, row)
+		}
+	}
+	what := "jobs"
+	if len(f.Jobs) == 1 {
+		what = "job"
+	}
+	title := fmt.Sprintf("%s is valid: %d %s, revision %d, namespace %s, group %s, registry %s, digest %s\n\n", path, len(f.Jobs), what,
+		f.Revision, cmp.Or(f.Namespace, "default"), cmp.Or(f.Group, "default"), cmp.Or(f.Registry.URL, "memory"), f.Digest())
+	return title + alignColumns(rows), nil
+}
+
+// nextFires returns the next fires of a schedule as texts, or why there are none.
+func nextFires(s executor.Schedule, n int, now time.Time) ([]string, error) {
+	switch kind, _, _ := strings.Cut(s.String(), " "); kind {
+	case "on":
+		return []string{"when it is triggered"}, nil
+	case "always":
+		return []string{"at once, and again"}, nil
+	case "fixed":
+		return []string{"after the end of a run"}, nil
+	}
+	fires, err := s.Next(now, n)
+	if err != nil {
+		return nil, err
+	}
+	if len(fires) == 0 {
+		return []string{"none any more"}, nil
+	}
+	var texts []string
+	for _, t := range fires {
+		texts = append(texts, t.Format("2006-01-02 15:04:05 MST"))
+	}
+	return texts, nil
+}
+
+// shorten returns a text of at most width runes.
+func shorten(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}
+
+// alignColumns returns rows with two spaces between their columns.
+func alignColumns(rows [][]string) string {
+	widths := map[int]int{}
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			line += cell + strings.Repeat(" ", widths[i]+2-utf8.RuneCountInString(cell))
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}

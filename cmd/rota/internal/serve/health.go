@@ -1,0 +1,106 @@
+package serve
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/rotaprom"
+)
+
+// livenessTimeout is how long the executor may take to answer a question about its state.
+const livenessTimeout = 2 * time.Second
+
+// health answers whether a process is alive and ready. It reads nothing from the store.
+type health struct {
+	stats  func() executor.Stats
+	asking chan struct{} // full while stats is called
+
+	mu    sync.Mutex
+	ready bool
+	state string // why it is not ready
+}
+
+// newHealth returns the handler of /livez, /readyz and /metrics, and of /debug/pprof/ if asked for.
+// It observes ex: call it before Start.
+func newHealth(ex *executor.Executor, withPprof bool) http.Handler {
+	h := &health{stats: ex.Stats, asking: make(chan struct{}, 1), state: "the instance has not joined yet"}
+	ex.Observe(executor.Observer{SessionChanged: h.recordSession})
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(rotaprom.Collector(ex), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", h.serveLive)
+	mux.HandleFunc("GET /readyz", h.serveReady)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	if withPprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// recordSession records whether the instance has a session that the store confirms.
+func (h *health) recordSession(e executor.SessionChanged) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ready = e.State == executor.SessionJoined || e.State == executor.SessionResumed
+	h.state = "the session is " + e.State.String()
+	if e.Err != nil {
+		h.state += ": " + e.Err.Error()
+	}
+}
+
+// serveReady reports whether the instance is in the fleet, so that it can own shards.
+func (h *health) serveReady(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	ready, state := h.ready, h.state
+	h.mu.Unlock()
+	if !ready {
+		http.Error(w, "not ready: "+state, http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// serveLive reports whether the process works. The store does not matter: a restart of the fleet would
+// not help it.
+func (h *health) serveLive(w http.ResponseWriter, _ *http.Request) {
+	if !h.answers() {
+		http.Error(w, "not alive: the executor does not answer", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// answers reports whether the executor returns its state in time, which needs the locks that its loops
+// use. At most one call waits for it, whatever the number of requests.
+func (h *health) answers() bool {
+	timeout := time.After(livenessTimeout)
+	select {
+	case h.asking <- struct{}{}:
+	case <-timeout:
+		return false
+	}
+	answered := make(chan struct{})
+	go func() {
+		h.stats()
+		<-h.asking
+		close(answered)
+	}()
+	select {
+	case <-answered:
+		return true
+	case <-timeout:
+		return false
+	}
+}

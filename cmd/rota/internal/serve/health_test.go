@@ -1,0 +1,110 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// get returns the status and body of a request.
+func get(h http.Handler, path string) (int, string) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+func TestHealth_FollowsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		ex, err := executor.New(store.Client("a"), "test", executor.Options{Instance: "a", Logger: (&journal{}).logger()})
+		require.NoError(t, err)
+		h := newHealth(ex, false)
+		is := func(ready int, state string) {
+			t.Helper()
+			synctest.Wait()
+			code, body := get(h, "/readyz")
+			assert.Equal(t, ready, code)
+			assert.Contains(t, body, state)
+			code, body = get(h, "/livez")
+			assert.Equal(t, 200, code, "whatever the store does")
+			assert.Equal(t, "ok\n", body)
+		}
+		is(503, "not ready: the instance has not joined yet")
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- ex.Run(ctx) }()
+		time.Sleep(time.Second)
+		is(200, "ok")
+
+		heal := store.Partition("a")
+		time.Sleep(6 * time.Second)
+		is(503, "not ready: the session is suspended")
+		heal()
+		time.Sleep(5 * time.Second)
+		is(200, "ok")
+		heal = store.Partition("a")
+		time.Sleep(time.Minute)
+		is(503, "not ready: the session is lost: ")
+		heal()
+		time.Sleep(time.Minute)
+		is(200, "ok")
+
+		stop()
+		require.NoError(t, <-ended)
+		is(503, "not ready: the session is left")
+	})
+}
+
+func TestHealth_IsNotAliveIfTheExecutorDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		var calls atomic.Int32
+		h := &health{asking: make(chan struct{}, 1), stats: func() executor.Stats {
+			calls.Add(1)
+			<-goOn
+			return executor.Stats{}
+		}}
+		for range 3 {
+			w := httptest.NewRecorder()
+			h.serveLive(w, httptest.NewRequest(http.MethodGet, "/livez", nil))
+			assert.Equal(t, 503, w.Code)
+		}
+		assert.EqualValues(t, 1, calls.Load(), "calls do not pile up")
+		close(goOn)
+		synctest.Wait()
+		w := httptest.NewRecorder()
+		h.serveLive(w, httptest.NewRequest(http.MethodGet, "/livez", nil))
+		assert.Equal(t, 200, w.Code)
+	})
+}
+
+func TestHealth_ServesMetricsAndPprof(t *testing.T) {
+	newExecutor := func() *executor.Executor {
+		ex, err := executor.New(memory.New().Client("a"), "shop", executor.Options{Instance: "a"})
+		require.NoError(t, err)
+		return ex
+	}
+	plain, full := newHealth(newExecutor(), false), newHealth(newExecutor(), true)
+	code, body := get(plain, "/metrics")
+	assert.Equal(t, 200, code)
+	for _, metric := range []string{`rota_leader{rota_group="default",rota_namespace="shop"} 0`, "go_goroutines ", "process_"} {
+		assert.Contains(t, body, metric)
+	}
+	for path, want := range map[string][2]int{
+		"/debug/pprof/": {404, 200}, "/debug/pprof/goroutine?debug=1": {404, 200}, "/debug/pprof/cmdline": {404, 200}, "/": {404, 404}, "/livez": {200, 200},
+	} {
+		first, _ := get(plain, path)
+		second, _ := get(full, path)
+		assert.Equal(t, want, [2]int{first, second}, path)
+	}
+}

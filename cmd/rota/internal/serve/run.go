@@ -1,0 +1,252 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
+	"github.com/rota-dev/rota/executor"
+)
+
+// fileLabel is the label of an instance that shows which file it has: the revision and the digest of
+// the local parts. Instances with equal revisions and unequal digests run different commands.
+const fileLabel = "rota.file"
+
+// server is a process of a fleet.
+type server struct {
+	options
+	target target
+	ex     *executor.Executor
+
+	// The loop of serve has these, and the one reload that it has begun.
+	file      *jobsfile.File
+	gone      map[string]jobsfile.Job // withdrawn by reloads
+	draining  bool
+	signaled  bool // a signal to end has come
+	reloading bool
+	again     bool // a reload was requested during a reload
+	reloaded  chan *jobsfile.File
+}
+
+// run runs the jobs of the file until a signal or the end of ctx, and returns when the instance has
+// left the fleet.
+func run(ctx context.Context, o options) error {
+	if o.uid == 0 && !o.allowRoot {
+		return exit.Usagef("rota run runs commands as its own user, and refuses to do so as root; use another user, or --allow-root")
+	}
+	if o.pprof && o.listen == "" {
+		return exit.Usagef("--pprof needs --listen")
+	}
+	f, err := o.load()
+	if err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	s := &server{options: o, file: f, gone: map[string]jobsfile.Job{}, reloaded: make(chan *jobsfile.File, 1)}
+	if s.target, err = o.targetOf(f); err != nil {
+		return err
+	}
+	reg, err := o.open(ctx, s.target)
+	if err != nil {
+		return err
+	}
+	defer closeRegistry(reg)
+	labels := map[string]string{fileLabel: fmt.Sprintf("r%d %s", f.Revision, f.Digest())}
+	for k, v := range o.labels {
+		if k == fileLabel {
+			return exit.Usagef("--label: %q is set by rota run", k)
+		}
+		labels[k] = v
+	}
+	s.ex, err = executor.New(reg, s.target.namespace, executor.Options{
+		Instance: o.instance, Group: s.target.group, SessionTTL: o.sessionTTL, RestartGrace: o.restartGrace, DrainTimeout: o.drainTimeout,
+		Workers: o.workers, Weight: o.weight, Host: o.host, Labels: labels, Logger: o.log,
+	})
+	if err == nil {
+		err = s.ex.Register(jobsOf(f)...)
+	}
+	if err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	if o.listen != "" {
+		stop, err := s.startHealth()
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	o.log.Info("running jobs of a file", "file", o.file, "jobs", len(f.Jobs), "revision", f.Revision, "digest", f.Digest(),
+		"registry", s.target.url, "namespace", s.target.namespace, "group", s.target.group, "instance", s.ex.Instance())
+	for _, j := range f.Jobs {
+		o.log.Debug("job", "job", j.Name, "schedule", j.Schedule.String(), "revision", j.Revision, "digest", j.Digest)
+	}
+	return s.serve(ctx)
+}
+
+func jobsOf(f *jobsfile.File) (all []executor.Job) {
+	for _, j := range f.Jobs {
+		all = append(all, j.Job)
+	}
+	return all
+}
+
+// serve runs the executor and acts on signals until the executor has ended.
+func (s *server) serve(ctx context.Context) error {
+	running, drain := context.WithCancel(context.WithoutCancel(ctx))
+	defer drain()
+	ended := make(chan error, 1)
+	go func() { ended <- s.ex.Run(running) }()
+	interrupted := ctx.Done()
+	for {
+		select {
+		case err := <-ended:
+			drain()
+			if s.reloading {
+				<-s.reloaded
+			}
+			var abandoned *executor.AbandonedError
+			if errors.As(err, &abandoned) {
+				s.log.Error("runs did not end in time and are killed", "runs", abandoned.Runs)
+			}
+			if s.draining && errors.Is(err, context.Canceled) {
+				return nil // stopped before it had joined
+			}
+			return err
+		case <-interrupted:
+			interrupted = nil
+			s.beginDrain(drain, context.Cause(ctx).Error())
+		case f := <-s.reloaded:
+			s.reloading = false
+			if f != nil {
+				s.file = f
+			}
+			if s.again {
+				s.again = false
+				s.beginReload(running)
+			}
+		case sig := <-s.signals:
+			switch {
+			case sig == syscall.SIGHUP:
+				s.beginReload(running)
+			case s.signaled: // not the end of ctx, which the same signal may cause
+				s.log.Warn("second signal: ending at once; other instances repeat the runs", "signal", sig.String())
+				s.exit(128 + numberOf(sig))
+				return &exit.Error{Code: 128 + numberOf(sig)} // in tests, where exit returns
+			default:
+				s.signaled = true
+				s.beginDrain(drain, sig.String())
+			}
+		}
+	}
+}
+
+func numberOf(s os.Signal) int {
+	n, _ := s.(syscall.Signal)
+	return int(n)
+}
+
+// beginDrain lets the executor leave the fleet.
+func (s *server) beginDrain(drain context.CancelFunc, cause string) {
+	if !s.draining {
+		s.draining = true
+		s.log.Info("draining: runs may finish, shards move to other instances; a second signal ends the process at once", "cause", cause)
+		drain()
+	}
+}
+
+// beginReload reads the file in the background, so that signals are still received.
+func (s *server) beginReload(running context.Context) {
+	switch {
+	case s.draining:
+		return
+	case s.reloading:
+		s.again = true
+		return
+	}
+	s.reloading = true
+	now := s.file
+	go func() { s.reloaded <- s.reload(running, now) }()
+}
+
+// withdrawTimeout bounds the wait until the store has recorded which jobs are withdrawn. They are
+// recorded later if the store does not answer.
+const withdrawTimeout = 10 * time.Second
+
+// reload applies the file as it is now, as a whole or not at all, and returns it, or nil.
+func (s *server) reload(ctx context.Context, now *jobsfile.File) *jobsfile.File {
+	next, c, err := s.readNext(now)
+	if err == nil {
+		err = s.ex.Register(c.register...)
+	}
+	if err != nil {
+		s.log.Error("file not reloaded: the jobs stay as they are", "file", s.options.file, "error", err)
+		return nil
+	}
+	for _, j := range now.Jobs {
+		if slices.Contains(c.removed, j.Name) {
+			s.gone[j.Name] = j
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
+	defer cancel()
+	for _, name := range c.removed {
+		if err := s.ex.Withdraw(ctx, name); err != nil {
+			s.log.Warn("withdrawal of a job not recorded yet", "job", name, "error", err)
+		}
+	}
+	attrs := []any{
+		"file", s.options.file, "jobs", len(next.Jobs), "revision", next.Revision, "digest", next.Digest(),
+		"added", listNames(c.added), "changed", listNames(c.changed), "removed", listNames(c.removed),
+	}
+	if now.Digest() != next.Digest() {
+		attrs = append(attrs, "note", "label "+fileLabel+" shows the digest of the start")
+	}
+	s.log.Info("file reloaded", attrs...)
+	return next
+}
+
+// readNext reads the file again and returns the change to it.
+func (s *server) readNext(now *jobsfile.File) (*jobsfile.File, change, error) {
+	next, err := s.load()
+	if err != nil {
+		return nil, change{}, err
+	}
+	t, err := s.targetOf(next)
+	if err != nil {
+		return nil, change{}, err
+	}
+	if t != s.target {
+		return nil, change{}, errors.New("registry, credentials, namespace and group cannot change while the process runs: restart it")
+	}
+	c, err := planReload(now, next, s.gone, s.target.url == "memory")
+	return next, c, err
+}
+
+// startHealth serves health and metrics until stop is called.
+func (s *server) startHealth() (stop func(), err error) {
+	listener, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	server := &http.Server{Handler: newHealth(s.ex, s.pprof), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("health and metrics are no longer served", "error", err)
+		}
+	}()
+	s.log.Info("serving health and metrics", "address", listener.Addr().String(), "pprof", s.pprof)
+	return func() { _ = server.Close() }, nil
+}
+
+func closeRegistry(reg interface{ Close(context.Context) error }) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = reg.Close(ctx) // the instance has left, or its session expires
+}
