@@ -10,11 +10,13 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/act"
 	"github.com/rota-dev/rota/cmd/rota/internal/demo"
+	"github.com/rota-dev/rota/cmd/rota/internal/dev"
 	"github.com/rota-dev/rota/cmd/rota/internal/dump"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/importing"
 	"github.com/rota-dev/rota/cmd/rota/internal/look"
 	"github.com/rota-dev/rota/cmd/rota/internal/past"
+	"github.com/rota-dev/rota/cmd/rota/internal/serve"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 )
 
@@ -81,6 +83,7 @@ The codes of check are those of Nagios.`,
 	addTo(root, groupLook, dump.Command(s))
 	addTo(root, groupAct, act.Commands(s)...)
 	addTo(root, groupAct, dump.RestoreCommand(s))
+	addTo(root, groupRun, serve.RunCommand(), serve.ValidateCommand(), dev.Command())
 	addTo(root, groupRun, demo.Commands()...)
 	addTo(root, groupRun, importing.Command())
 	root.AddCommand(contextCommand(s), versionCommand())

@@ -73,7 +73,7 @@ func TestRun_ImportHasItsOwnFlags(t *testing.T) {
 }
 
 // plannedCommands are named in documents and do not exist yet.
-var plannedCommands = []string{"drain", "forget", "override", "validate"}
+var plannedCommands = []string{"drain", "forget", "override"}
 
 func TestElasticJobPage_NamesCommandsThatExist(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/elastic-job.md")
@@ -87,5 +87,26 @@ func TestElasticJobPage_NamesCommandsThatExist(t *testing.T) {
 	assert.Greater(t, len(named), 20)
 	for _, m := range named {
 		assert.True(t, known[m[1]] || slices.Contains(plannedCommands, m[1]), "rota %s", m[1])
+	}
+}
+
+func TestRun_RunsAndValidatesFiles(t *testing.T) {
+	code, out, _ := execute(t, "validate", "../../../../examples/jobs.yaml")
+	assert.Equal(t, exit.OK, code)
+	assert.Contains(t, out, "is valid: 3 jobs")
+	code, _, errs := execute(t, "run", "--allow-root", "--registry", "redis://a", "../../../../examples/jobs.yaml")
+	assert.Equal(t, exit.Usage, code)
+	assert.Contains(t, errs, `the registry is "redis://a", not memory`, "run has a flag of its own with this name")
+	for _, line := range []string{"run -w x", "run --context x y", "validate -o json x", "dev etcd --registry memory"} {
+		code, _, errs := execute(t, strings.Fields(line)...)
+		assert.Equal(t, exit.Usage, code, line)
+		assert.Contains(t, errs, "does not apply", line)
+	}
+	for _, line := range []string{"run --help", "validate --help", "dev --help", "dev etcd --help"} {
+		_, help, _ := execute(t, strings.Fields(line)...)
+		assert.NotContains(t, help, "Global Flags", line)
+		for l := range strings.Lines(help) {
+			assert.LessOrEqual(t, len(strings.TrimRight(l, "\n")), 132, line)
+		}
 	}
 }
