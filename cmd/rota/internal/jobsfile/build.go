@@ -73,6 +73,8 @@ func (b *builder) schedule(s *jobSpec) executor.Schedule {
 		base = executor.FixedDelay(s.FixedDelay)
 	case "always":
 		base = executor.Always()
+	case "after":
+		base = s.After.schedule()
 	}
 	for _, step := range []struct {
 		key   string
@@ -97,6 +99,18 @@ func (b *builder) schedule(s *jobSpec) executor.Schedule {
 		base = next
 	}
 	return base
+}
+
+// schedule returns the schedule that a describes.
+func (a after) schedule() executor.Schedule {
+	s := executor.AfterJob(a.Jobs[0], a.Jobs[1:]...)
+	switch a.On {
+	case "end":
+		return s.OnEnd()
+	case "failure":
+		return s.OnFailure()
+	}
+	return s
 }
 
 // ruleOf returns an error of executor without the text of the schedule, which the file shows.
@@ -138,6 +152,8 @@ func (b *builder) checkDefinitions(specs []jobSpec) {
 		j.Job.Handler = executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }) // handlers have been checked
 		all = append(all, j.Job)
 	}
+	b.checkFollowed(specs)
+	b.checkCircles(specs)
 	if register(all...) == nil {
 		return
 	}
@@ -151,6 +167,52 @@ func (b *builder) checkDefinitions(specs []jobSpec) {
 			rule := strings.TrimPrefix(err.Error(), fmt.Sprintf("%v %.100q: ", executor.ErrInvalidJob, specs[i].name))
 			b.reportRule(&specs[i], rule)
 		}
+	}
+}
+
+// checkFollowed reports jobs of the file that others follow and that cannot be followed. Jobs that are not in
+// the file may be of other processes.
+func (b *builder) checkFollowed(specs []jobSpec) {
+	followable := map[string]string{} // why not, by job
+	for _, j := range b.file.Jobs {
+		kind, _, _ := strings.Cut(j.Schedule.String(), " ")
+		switch {
+		case kind == "fixed" || kind == "always":
+			followable[j.Name] = "has fixed_delay or always, and its shards have no fires in common"
+		case j.Tracking == executor.TrackClaims:
+			followable[j.Name] = `has tracking "claims", which does not record ends`
+		}
+	}
+	for i := range specs {
+		for _, name := range b.file.Jobs[i].Schedule.After() {
+			if why := followable[name]; why != "" {
+				b.reportOf(&specs[i], fmt.Sprintf("job %q cannot be followed: it %s", name, why), "after")
+			}
+		}
+	}
+}
+
+// checkCircles reports jobs that follow each other in a circle.
+func (b *builder) checkCircles(specs []jobSpec) {
+	var all []executor.Job
+	of := map[string]*jobSpec{}
+	for i, j := range b.file.Jobs {
+		if j.Schedule.After() != nil && !specs[i].broken {
+			all = append(all, executor.Job{Name: j.Name, Schedule: j.Schedule, Handler: elsewhere(nil)})
+			of[j.Name] = &specs[i]
+		}
+	}
+	for {
+		err := register(all...)
+		i := slices.IndexFunc(all, func(j executor.Job) bool {
+			return err != nil && strings.HasPrefix(err.Error(), fmt.Sprintf("%v %.100q: Schedule: it follows itself", executor.ErrInvalidJob, j.Name))
+		})
+		if i < 0 {
+			return
+		}
+		_, rule, _ := strings.Cut(err.Error(), "Schedule: ")
+		b.reportOf(of[all[i].Name], rule, "after")
+		all = slices.Delete(all, i, i+1) // for other circles
 	}
 }
 

@@ -208,7 +208,7 @@ func checkTogether(r *reader, s *jobSpec, fields []field[jobSpec]) {
 		names   []string
 		missing string
 	}{
-		{scheduleKeys, "has no schedule: give it one of schedule, every, quartz, at, fixed_delay and always, or \"on: trigger\" if it is to run only when it is triggered"},
+		{scheduleKeys, "has no schedule: give it one of schedule, every, quartz, at, fixed_delay, always and after, or \"on: trigger\" if it is to run only when it is triggered"},
 		{workKeys, "has no work: give it one of command, shell and http"},
 	} {
 		var given []usage
@@ -221,8 +221,7 @@ func checkTogether(r *reader, s *jobSpec, fields []field[jobSpec]) {
 		for i := 1; i < len(given); i++ {
 			r.reportAt(given[i].path, given[i].key, "conflicts with %s: a job has one of %s", given[0].key.Value, joinWords(group.names))
 		}
-		_, after := s.given["after"]
-		if len(given) == 0 && !after && !s.guessed(group.names) {
+		if len(given) == 0 && !s.guessed(group.names) {
 			r.reportAt(s.path, s.at, "%s", group.missing)
 		}
 		s.broken = s.broken || len(given) != 1

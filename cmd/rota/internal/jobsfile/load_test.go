@@ -114,7 +114,7 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 	assert.Equal(t, "billing/night", f.Namespace+"/"+f.Group)
 	assert.Equal(t, Registry{
 		URL: "etcd://e1:2379,e2:2379/prod", UserEnv: "ROTA_TEST_USER", PasswordFile: "/run/secrets/password",
-		TLS: TLSFiles{"/run/secrets/ca.pem", "/run/secrets/cert.pem", "/run/secrets/key.pem", "etcd.internal"},
+		TLS: TLSFiles{true, "/run/secrets/ca.pem", "/run/secrets/cert.pem", "/run/secrets/key.pem", "etcd.internal"},
 	}, f.Registry)
 
 	settle := f.job(t, "settle")
@@ -162,6 +162,9 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 		"again":        executor.FixedDelay(30 * time.Second),
 		"daemon":       executor.Always(),
 		"by-hand":      executor.OnTrigger(),
+		"next":         executor.AfterJob("settle"),
+		"last":         executor.AfterJob("export", "next").OnEnd(),
+		"alarm":        executor.AfterJob("job of another process").OnFailure(),
 		"zoned":        executor.Cron("0 3 * * *").In("Europe/Berlin"),
 	} {
 		assert.Equal(t, schedule, f.job(t, name).Schedule, name)

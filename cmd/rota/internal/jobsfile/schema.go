@@ -24,10 +24,12 @@ func Reference() string {
 	var b strings.Builder
 	addTable(&b, "Keys of the file", fileFields())
 	addTable(&b, "Keys of a job", jobFields())
+	addTable(&b, "Keys of `after`", afterFields())
 	addTable(&b, "Keys of `retry`", retryFields())
 	addTable(&b, "Keys of `http`", httpFields())
-	addTable(&b, "Keys of `http.tls`", tlsFields(func(t *TLSFiles) *TLSFiles { return t }))
+	addTable(&b, "Keys of `http.tls`", tlsFields())
 	addTable(&b, "Keys of `registry`", registryFields())
+	addTable(&b, "Keys of `registry.tls`", registryTLSFields())
 	return b.String()
 }
 

@@ -29,6 +29,7 @@ type jobSpec struct {
 	At                      []time.Time
 	Always                  bool
 	On                      string
+	After                   after
 	Timezone                string
 	From, Until             time.Time
 	Spread                  time.Duration
@@ -73,6 +74,12 @@ type shards struct {
 	Params map[int]string
 }
 
+// after is the schedule of a job that follows others.
+type after struct {
+	Jobs []string
+	On   string // success, end or failure; empty means success
+}
+
 // value is a text of the file, or one that is stored elsewhere. Exactly one field is set, or none
 // for the empty text.
 type value struct {
@@ -104,6 +111,7 @@ type Registry struct {
 
 // TLSFiles are the files of a TLS configuration. If any is set, connections use TLS.
 type TLSFiles struct {
+	Enabled    bool   `json:",omitempty"` // needed only without the others
 	CAFile     string `json:",omitempty"`
 	CertFile   string `json:",omitempty"`
 	KeyFile    string `json:",omitempty"`

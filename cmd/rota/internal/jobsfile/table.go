@@ -19,7 +19,7 @@ import (
 
 // The keys of which a job has exactly one.
 var (
-	scheduleKeys = []string{"schedule", "every", "quartz", "at", "fixed_delay", "always", "on"}
+	scheduleKeys = []string{"schedule", "every", "quartz", "at", "fixed_delay", "always", "after", "on"}
 	workKeys     = []string{"command", "shell", "http"}
 )
 
@@ -27,6 +27,7 @@ var (
 var (
 	withZone    = []string{"schedule", "quartz"}
 	withFires   = []string{"schedule", "every", "quartz", "at"}
+	withMissed  = []string{"schedule", "every", "quartz", "at", "after"}
 	withProgram = []string{"command", "shell"}
 )
 
@@ -68,22 +69,31 @@ func oneVersion() shape[int] {
 
 // registryFields are the keys of a registry that is a map.
 func registryFields() []field[Registry] {
-	return append([]field[Registry]{
+	return []field[Registry]{
 		key("url", urlShape(), func(r *Registry) *string { return &r.URL }, "", "The address.").require(),
 		key("user_file", text(), func(r *Registry) *string { return &r.UserFile }, "none", "A file that holds the name of the user."),
 		key("user_env", text(), func(r *Registry) *string { return &r.UserEnv }, "none", "An environment variable that holds the name of the user."),
 		key("password_file", text(), func(r *Registry) *string { return &r.PasswordFile }, "none", "A file that holds the password."),
 		key("password_env", text(), func(r *Registry) *string { return &r.PasswordEnv }, "none", "An environment variable that holds the password. Commands do not inherit it."),
-	}, tlsFields(func(r *Registry) *TLSFiles { return &r.TLS })...)
+		key("tls", tlsShape(registryTLSFields()), func(r *Registry) *TLSFiles { return &r.TLS }, "no TLS", "TLS with the store."),
+	}
 }
 
-// tlsFields are the keys of TLS, in an object that has them.
-func tlsFields[T any](of func(*T) *TLSFiles) []field[T] {
-	return []field[T]{
-		key("ca_file", text(), func(v *T) *string { return &of(v).CAFile }, "the system's", "The certificates of trusted authorities."),
-		key("cert_file", text(), func(v *T) *string { return &of(v).CertFile }, "none", "The client certificate."),
-		key("key_file", text(), func(v *T) *string { return &of(v).KeyFile }, "none", "The key of the client certificate."),
-		key("server_name", text(), func(v *T) *string { return &of(v).ServerName }, "the host", "The name that the server's certificate must have."),
+// registryTLSFields are the keys of the TLS of a registry.
+func registryTLSFields() []field[TLSFiles] {
+	return append([]field[TLSFiles]{
+		key("enabled", boolean(), func(t *TLSFiles) *bool { return &t.Enabled }, "`true` with another key", "Whether connections use TLS."),
+	}, tlsFields()...)
+}
+
+// tlsFields are the keys of TLS files.
+func tlsFields() []field[TLSFiles] {
+	type t = TLSFiles
+	return []field[t]{
+		key("ca_file", text(), func(v *t) *string { return &v.CAFile }, "the system's", "The certificates of trusted authorities."),
+		key("cert_file", text(), func(v *t) *string { return &v.CertFile }, "none", "The client certificate."),
+		key("key_file", text(), func(v *t) *string { return &v.KeyFile }, "none", "The key of the client certificate."),
+		key("server_name", text(), func(v *t) *string { return &v.ServerName }, "the host", "The name that the server's certificate must have."),
 	}
 }
 
@@ -103,7 +113,7 @@ func registryShape() shape[Registry] {
 			r.report(n, "has a user or a password, and needs both or neither")
 			ok = false
 		}
-		return v, ok && checkPair(r, n)
+		return v, ok
 	}
 	return either("text or map", isScalar, byURL, whole)
 }
@@ -186,8 +196,9 @@ func jobFields() []field[jobSpec] {
 			"Runs each shard again so long after the end of its last run."),
 		key("always", onlyTrue(), func(s *j) *bool { return &s.Always }, "",
 			"Keeps a run of each shard going, for daemons: a program that ends is started again."),
+		key("after", afterShape(), func(s *j) *after { return &s.After }, "",
+			"Fires when a fire of another job, or of all of several, has ended: a name, a list of names, or a map with `jobs` and `on`."),
 		key("on", oneOf("trigger"), func(s *j) *string { return &s.On }, "", "Has no fires: the job runs when it is triggered."),
-		refused[j]("after", "jobs after other jobs are not available in this version; remove the key, and give the job a schedule"),
 
 		key("timezone", zoneShape(), func(s *j) *string { return &s.Timezone }, "UTC",
 			"The zone of the times, such as `Europe/Berlin`.").onlyWith(withZone...).allowInDefaults(),
@@ -221,11 +232,11 @@ func jobFields() []field[jobSpec] {
 			func(s *j) *executor.CrashPolicy { return &s.OnCrash }, "`rerun elsewhere`", "What happens to a run whose instance crashes.").allowInDefaults(),
 		key("max_attempts", number(1), func(s *j) *int { return &s.MaxAttempts }, "3", "The number of attempts at a run whose instances crash.").allowInDefaults(),
 		key("misfire", policy[executor.MisfirePolicy]([]string{"run once", "skip missed", "run all 5"}, "^(run once|skip missed|run all [1-9][0-9]*)$"),
-			func(s *j) *executor.MisfirePolicy { return &s.Misfire }, "`run once`", "Which fires run that were missed: the latest, none, or the latest 5.").onlyWith(withFires...).allowInDefaults(),
+			func(s *j) *executor.MisfirePolicy { return &s.Misfire }, "`run once`", "Which fires run that were missed: the latest, none, or the latest 5.").onlyWith(withMissed...).allowInDefaults(),
 		key("overlap", policy[executor.OverlapPolicy]([]string{"wait", "skip", "cancel running"}, "^(wait|skip|cancel running)$"),
 			func(s *j) *executor.OverlapPolicy { return &s.Overlap }, "`wait`", "What happens if a fire comes due while a run of its shard lasts: it waits, is skipped, or ends the run.").onlyWith(withFires...).allowInDefaults(),
 		key("catchup_window", duration(time.Millisecond), func(s *j) *time.Duration { return &s.CatchupWindow }, "none",
-			"Missed fires that are older are skipped.").onlyWith(withFires...).allowInDefaults(),
+			"Missed fires that are older are skipped.").onlyWith(withMissed...).allowInDefaults(),
 
 		key("max_running", number(1), func(s *j) *int { return &s.MaxRunning }, "4 per CPU, at least 16", "The number of runs of the job at a time in this process. It takes effect without a higher revision.").allowInDefaults(),
 		key("run_on", mapOf("label", scalar()), func(s *j) *map[string]string { return &s.RunOn }, "any instance", "Labels (flag `--label`) that an instance needs to run shards of the job.").allowInDefaults(),
@@ -395,12 +406,12 @@ func httpFields() []field[httpSpec] {
 		key("ok", listOf(statusShape()), func(v *t) *[][2]int { return &v.OK }, "`[200-299]`", "The statuses that mean success."),
 		key("permanent", listOf(statusShape()), func(v *t) *[][2]int { return &v.Permanent }, "300 to 499 but 408, 425 and 429", "The statuses after which a run is not retried."),
 		key("timeout", duration(time.Millisecond), func(v *t) *time.Duration { return &v.Timeout }, "1m", "The bound of a request."),
-		key("tls", tlsShape(), func(v *t) *TLSFiles { return &v.TLS }, "the system's authorities", "Certificates."),
+		key("tls", tlsShape(tlsFields()), func(v *t) *TLSFiles { return &v.TLS }, "the system's authorities", "Certificates."),
 	}
 }
 
-func tlsShape() shape[TLSFiles] {
-	s := object("map", nil, tlsFields(func(t *TLSFiles) *TLSFiles { return t }))
+func tlsShape(fields []field[TLSFiles]) shape[TLSFiles] {
+	s := object("map", map[string]string{"ca": "ca_file", "cert": "cert_file", "key": "key_file", "insecure": "ca_file with the authority of the server"}, fields)
 	read := s.read
 	s.read = func(r *reader, n *yaml.Node) (TLSFiles, bool) {
 		v, ok := read(r, n)
@@ -414,6 +425,26 @@ func httpShape() shape[httpSpec] {
 }
 
 var statusRange = regexp.MustCompile(`^([1-9][0-9]{2})(?:-([1-9][0-9]{2}))?$`)
+
+// afterFields are the keys of after if it is a map.
+func afterFields() []field[after] {
+	return []field[after]{
+		key("jobs", namesShape(), func(a *after) *[]string { return &a.Jobs }, "", "The names of the followed jobs, or the name of one.").require(),
+		key("on", oneOf("success", "end", "failure"), func(a *after) *string { return &a.On }, "`success`",
+			"Whether all runs of the followed fire must have succeeded, may have ended in any way, or one must have failed. Other fires are skipped."),
+	}
+}
+
+// namesShape is a list of names, or one name.
+func namesShape() shape[[]string] {
+	return either("name or list of names", isScalar, convert(scalar(), func(name string) []string { return []string{name} }), listOf(scalar()))
+}
+
+func afterShape() shape[after] {
+	inOrder := convert(namesShape(), func(names []string) after { return after{Jobs: names} })
+	whole := object("map", map[string]string{"job": "jobs", "name": "jobs", "names": "jobs", "when": "on", "outcome": "on"}, afterFields())
+	return either("name, list or map", func(n *yaml.Node) bool { return n.Kind != yaml.MappingNode }, inOrder, whole)
+}
 
 // statusShape is a status or a range of them.
 func statusShape() shape[[2]int] {

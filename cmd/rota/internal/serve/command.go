@@ -170,6 +170,9 @@ func validate(cmd *cobra.Command, path string, host jobsfile.Host, fires int, no
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning: for rota run,", err)
 		}
 	}
+	for _, warning := range listUnknownFollowed(f) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+	}
 	text, err := describe(path, f, fires, now)
 	if err != nil {
 		return err

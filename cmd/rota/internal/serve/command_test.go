@@ -43,6 +43,7 @@ jobs:
   again: {fixed_delay: 1m, command: [/bin/echo, e]}
   daemon: {always: true, command: [/bin/echo, f]}
   by-hand: {on: trigger, command: [/bin/echo, g]}
+  next: {after: [settle, tenants, once], command: [/bin/echo, h]}
 `)
 	got, err := describe("jobs.yaml", f, 2, time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC))
 	require.NoError(t, err)
@@ -50,7 +51,7 @@ jobs:
 		got = strings.ReplaceAll(got, j.Digest[:8], "12345678")
 	}
 	got = strings.ReplaceAll(got, f.Digest(), "123456789012")
-	assert.Equal(t, `jobs.yaml is valid: 8 jobs, revision 4, namespace billing, group default, registry memory, digest 123456789012
+	assert.Equal(t, `jobs.yaml is valid: 9 jobs, revision 4, namespace billing, group default, registry memory, digest 123456789012
 
 JOB                     SHARDS  SCHEDULE                          DIGEST    NEXT FIRES
 settle                  3       cron 0 3 * * * in Asia/Shanghai   12345678  2026-11-24 03:00:00 CST
@@ -64,6 +65,7 @@ a-job-with-a-very-lon…  1       cron 0,10,20,30,40,50 0,2,4,6,8…  12345678  
 again                   1       fixed delay 1m                    12345678  after the end of a run
 daemon                  1       always                            12345678  at once, and again
 by-hand                 1       on trigger                        12345678  when it is triggered
+next                    1       after settle, tenants, once       12345678  after settle, tenants, …
 `, got)
 	_, table, _ := strings.Cut(got, "\n\n")
 	for line := range strings.Lines(table) {
@@ -72,6 +74,7 @@ by-hand                 1       on trigger                        12345678  when
 }
 
 func TestValidate(t *testing.T) {
+	follower := writeFile(t, "jobs:\n  a: {after: setle, command: [/bin/echo]}\n")
 	elsewhere := writeFile(t, "jobs:\n  a: {every: 1m, command: [/no/such/program], run_on: {gpu: yes}}\n")
 	for name, c := range map[string]struct {
 		args []string
@@ -86,6 +89,7 @@ func TestValidate(t *testing.T) {
 		"a program without labels":    {[]string{elsewhere}, "is valid", exit.OK},
 		"a program, not looked up":    {[]string{elsewhere, "--label", "gpu=yes", "--no-lookup"}, "is valid", exit.OK},
 		"no fires":                    {[]string{writeFile(t, hello), "--fires", "0"}, "--fires is 0, below 1", exit.Usage},
+		"a job of other processes":    {[]string{follower}, "warning: job \"a\" follows \"setle\", which is not in this file", exit.OK},
 		"the schema":                  {[]string{"--schema"}, string(jobsfile.Schema()), exit.OK},
 		"the schema and a file":       {[]string{"--schema", elsewhere}, "validate needs a FILE, or --schema and no FILE", exit.Failed},
 		"the example":                 {[]string{"../../../../examples/jobs.yaml"}, "is valid: 3 jobs, revision 1, namespace example", exit.OK},

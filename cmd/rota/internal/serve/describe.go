@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 const (
 	jobWidth      = 22
 	scheduleWidth = 32
+	firesWidth    = 24
 )
 
 // describe returns a table of the jobs of a file, with their next fires after now.
@@ -45,6 +47,9 @@ func describe(path string, f *jobsfile.File, fires int, now time.Time) (string, 
 
 // nextFires returns the next fires of a schedule as texts, or why there are none.
 func nextFires(s executor.Schedule, n int, now time.Time) ([]string, error) {
+	if followed := s.After(); followed != nil {
+		return []string{shorten("after "+strings.Join(followed, ", "), firesWidth)}, nil
+	}
 	switch kind, _, _ := strings.Cut(s.String(), " "); kind {
 	case "on":
 		return []string{"when it is triggered"}, nil
@@ -92,4 +97,17 @@ func alignColumns(rows [][]string) string {
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	return b.String()
+}
+
+// listUnknownFollowed returns a warning for each job that follows one which the file does not have. It may be a job
+// of another process, or a misspelt name.
+func listUnknownFollowed(f *jobsfile.File) (warnings []string) {
+	for _, j := range f.Jobs {
+		for _, name := range j.Schedule.After() {
+			if !slices.ContainsFunc(f.Jobs, func(other jobsfile.Job) bool { return other.Name == name }) {
+				warnings = append(warnings, fmt.Sprintf("job %q follows %q, which is not in this file", j.Name, name))
+			}
+		}
+	}
+	return warnings
 }

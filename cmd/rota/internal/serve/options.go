@@ -125,7 +125,8 @@ func (o *options) targetOf(f *jobsfile.File) (target, error) {
 		c.passwordFile, c.passwordEnv = file, ""
 	}
 	fromEnv := jobsfile.TLSFiles{
-		CAFile: o.getenv("ROTA_TLS_CA_FILE"), CertFile: o.getenv("ROTA_TLS_CERT_FILE"),
+		Enabled: o.getenv("ROTA_TLS") != "",
+		CAFile:  o.getenv("ROTA_TLS_CA_FILE"), CertFile: o.getenv("ROTA_TLS_CERT_FILE"),
 		KeyFile: o.getenv("ROTA_TLS_KEY_FILE"), ServerName: o.getenv("ROTA_TLS_SERVER_NAME"),
 	}
 	if fromEnv != (jobsfile.TLSFiles{}) {

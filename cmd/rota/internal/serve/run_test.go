@@ -69,7 +69,7 @@ func TestRun_RefusesToStart(t *testing.T) {
 		"a bad label":        {hello, func(p *process) { p.labels = map[string]string{"": "a"} }, exit.Usage, "label"},
 		"the label of rota":  {hello, func(p *process) { p.labels = map[string]string{fileLabel: "a"} }, exit.Usage, `"rota.file" is set by rota run`},
 		"no password":        {"registry: {url: \"etcd://a:1\", user_env: U, password_env: P}\n" + hello, func(p *process) { p.env = []string{"U=u"} }, exit.Usage, "credentials of the registry: the environment variable P is not set"},
-		"no authority":       {"registry: {url: \"etcd://a:1\", ca_file: /no/such/file}\n" + hello, func(*process) {}, exit.Usage, "credentials of the registry: read ca_file: open /no/such/file"},
+		"no authority":       {"registry: {url: \"etcd://a:1\", tls: {ca_file: /no/such/file}}\n" + hello, func(*process) {}, exit.Usage, "credentials of the registry: read ca_file: open /no/such/file"},
 		"authority of env":   {"registry: etcd://a:1\n" + hello, func(p *process) { p.env = []string{"ROTA_TLS_CA_FILE=/no/such/file"} }, exit.Usage, "open /no/such/file"},
 		"password file, env": {"registry: etcd://a:1\n" + hello, func(p *process) { p.env = []string{"ROTA_USER=u", "ROTA_PASSWORD_FILE=/no/such/file"} }, exit.Usage, "open /no/such/file"},
 	} {
@@ -86,7 +86,7 @@ func TestRun_RefusesToStart(t *testing.T) {
 
 // A flag goes before the environment, which goes before the file.
 func TestTarget_HasAnOrder(t *testing.T) {
-	p := newProcess(writeFile(t, "registry: {url: \"etcd://file:1\", user_env: U, password_env: P, ca_file: ca.pem}\nnamespace: fn\ngroup: fg\n"+hello))
+	p := newProcess(writeFile(t, "registry: {url: \"etcd://file:1\", user_env: U, password_env: P, tls: {ca_file: ca.pem}}\nnamespace: fn\ngroup: fg\n"+hello))
 	f, err := p.load()
 	require.NoError(t, err)
 	of := func() target {
@@ -225,5 +225,22 @@ func TestRun_EndsAtOnceAtTheSecondSignal(t *testing.T) {
 		assert.Equal(t, 128+15, exit.CodeOf(err))
 		assert.Len(t, p.find(t, "second signal: ending at once; other instances repeat the runs"), 1)
 		time.Sleep(time.Hour) // the executor leaves
+	})
+}
+
+func TestRun_AJobFollowsAnother(t *testing.T) {
+	inBubble(t, writeFile(t, `jobs:
+  parent: {every: 10s, shards: 3, command: [/bin/echo, "{{.FireTime}}"]}
+  child: {after: parent, command: [/bin/echo, "{{.FireTime}}"]}
+  alarm: {after: {jobs: parent, on: failure}, command: [/bin/echo, "{{.FireTime}}"]}
+`), func(t *testing.T, p *process) {
+		time.Sleep(65 * time.Second)
+		p.signals <- syscall.SIGTERM
+		require.NoError(t, p.await(t))
+		parent := p.lines(t, "parent")
+		slices.Sort(parent)
+		assert.Greater(t, len(parent), 9)
+		assert.Equal(t, slices.Compact(parent), p.lines(t, "child"), "once for each fire of all three shards")
+		assert.Empty(t, p.lines(t, "alarm"))
 	})
 }
