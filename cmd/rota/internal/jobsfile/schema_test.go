@@ -2,6 +2,7 @@ package jobsfile
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,4 +105,33 @@ func TestReference_IsInTheDocument(t *testing.T) {
 		return
 	}
 	assert.Equal(t, whole, string(page))
+}
+
+// The files that rota import writes are valid, apart from what their notes leave to the user.
+func TestLoad_AcceptsImportedFiles(t *testing.T) {
+	s := compileSchema(t)
+	for pattern, left := range map[string][]string{
+		"*.crontab.yaml": nil,
+		"*.jobs.yaml":    {": has no work: ", ".shards: 20000 is not from 1 to 10000"},
+	} {
+		paths, err := filepath.Glob("../importing/testdata/" + pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, paths)
+		for _, path := range paths {
+			content, err := os.ReadFile(path)
+			require.NoError(t, err)
+			if left == nil {
+				assert.NoError(t, validate(t, s, content), path)
+			}
+			_, err = Load(path, content, Host{})
+			var problems *Problems
+			if !errors.As(err, &problems) {
+				assert.NoError(t, err)
+				continue
+			}
+			for _, line := range strings.Split(err.Error(), "\n") {
+				assert.True(t, slices.ContainsFunc(left, func(known string) bool { return strings.Contains(line, known) }), line)
+			}
+		}
+	}
 }
