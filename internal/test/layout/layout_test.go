@@ -50,6 +50,7 @@ var promises = []struct {
 		{"coordinator/internal/skew/x.go": `package skew; import "time"; var since = time.Since`},
 		{"coordinator/strategy/x.go": `package strategy; func f() { go f() }`},
 		{"coordinator/internal/due/x.go": `package due; func f(chan int) {}`},
+		{"coordinator/internal/explain/x.go": `package explain; import "time"; var now = time.Now`},
 	}},
 	{"packages have comments", packagesHaveComments, []map[string]string{
 		{"executor/x.go": `package executor`},

@@ -1,0 +1,215 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+func (s *subject) checkClaimed() result {
+	if s.owner != "" {
+		key := s.Keys.Claims(s.owner, record.Segment(s.Job))
+		if rule, damaged := s.damage(key); damaged && s.state != claimed {
+			r := unclear("%s cannot be read (%s), so it is not known what is claimed", key, rule)
+			r.last, r.do = true, restoreRecord
+			return r
+		}
+	}
+	switch s.state {
+	case claimed:
+		return pass("attempt %d, by %s", s.run.Attempt, record.InstanceOf(s.runner))
+	case rerunPending:
+		return pass("attempt %d was claimed and has ended; attempt %d is on record", s.run.Attempt-1, s.run.Attempt)
+	case settled:
+		return s.describeSettled()
+	}
+	return s.explainUnclaimed()
+}
+
+// describeSettled describes the watermark that covers the fire.
+func (s *subject) describeSettled() result {
+	switch m := s.mark; {
+	case m.Fire == s.fire && m.Attempt > 0:
+		return pass("attempt %d, by %s", m.Attempt, s.claimer())
+	case m.Fire == s.fire:
+		r := stop("see OnMisfire, CatchupWindow and OnOverlap of the job; trigger the shard to make up for it",
+			"the fire was skipped by %s: by the misfire policy, the catch-up window or the overlap policy, or since the shard was disabled. The records do not hold which", s.claimer())
+		r.summary = "was skipped"
+		return r
+	case m.Fire > s.Now:
+		return stop("correct the clock; Operator.Reset starts the job afresh",
+			"the shard's watermark is %v, which lies ahead: a wrong clock claimed fires before their time", m.Fire)
+	default:
+		return pass("the watermark of the shard is %v, which is later: the fire was claimed or skipped before", m.Fire)
+	}
+}
+
+// claimer names the instance whose claims record has the watermark.
+func (s *subject) claimer() string {
+	for _, inc := range sortedKeys(s.Claims) {
+		if m := s.Claims[inc].Watermarks.Of(s.shard); m.Epoch == s.mark.Epoch && m.Fire == s.mark.Fire && m.Attempt == s.mark.Attempt {
+			return record.InstanceOf(inc)
+		}
+	}
+	return "an earlier owner"
+}
+
+// explainUnclaimed explains why the owner, which could claim the fire, has not.
+func (s *subject) explainUnclaimed() result {
+	name := record.InstanceOf(s.owner)
+	if s.epoch == nil || s.program == nil {
+		return unclear("%s has not claimed the fire; its watermark is %v", name, s.mark.Fire)
+	}
+	found, ok := due.InEpoch(s.epoch, s.program, s.mark, s.Now, false)
+	fire := record.InstantOf(found.Fire)
+	switch {
+	case !ok:
+		return unclear("the watermark of the shard is %v", s.mark.Fire)
+	case fire != 0 && fire < s.fire:
+		return stop("wait", "the fire of %v goes first: the misfire policy runs the oldest first", fire)
+	case fire > s.fire:
+		return stop("see OnMisfire of the job; trigger the shard to make up for it", "%s will skip it: the misfire policy runs that of %v in its place", name, fire)
+	case fire == 0 && found.Skipped > 0:
+		return stop("see OnMisfire and CatchupWindow of the job; trigger the shard to make up for it", "%s will skip it, since it is too late for the job's policy", name)
+	}
+	return stop(fmt.Sprintf("if it stays so, look at the log of %s for \"store unreachable\" and for ERROR", name),
+		"%s owns the shard and may claim the fire, and has not yet", name)
+}
+
+func (s *subject) checkRetry() result {
+	if s.state != rerunPending {
+		return pass("no attempt at the fire waits")
+	}
+	if s.run.NotBefore > s.Now {
+		r := stop("wait, or trigger the shard", "attempt %d failed%s; attempt %d waits until %v", s.run.Attempt-1, s.failureText(s.run.Attempt-1), s.run.Attempt, s.run.NotBefore)
+		r.summary = fmt.Sprintf("failed and is retried: attempt %d waits until %v", s.run.Attempt, s.run.NotBefore)
+		return r
+	}
+	return stop(fmt.Sprintf("if it stays so, look at the log of %s", record.InstanceOf(s.owner)),
+		"attempt %d may begin, and %s has not claimed it yet", s.run.Attempt, record.InstanceOf(s.owner))
+}
+
+// failureText returns the recorded error of an attempt, after a colon; "" if there is none.
+func (s *subject) failureText(attempt int) string {
+	if f, found := s.findFailure(attempt); found && f.Error != "" {
+		return ": " + f.Error
+	}
+	return ""
+}
+
+// findFailure returns the recorded failure of an attempt at the fire; attempt 0 means the last one.
+func (s *subject) findFailure(attempt int) (last record.Failure, found bool) {
+	for _, f := range s.failures {
+		if f.Trigger != 0 || f.Fire != s.fire || !f.Shards.Has(s.shard) || attempt != 0 && f.Attempt != attempt {
+			continue
+		}
+		if !found || f.Attempt > last.Attempt {
+			last, found = f, true
+		}
+	}
+	return last, found
+}
+
+func (s *subject) checkWorker() result {
+	if s.state != claimed {
+		return pass("no run of the fire waits")
+	}
+	w := s.Members[s.runner].Waiting[s.Job]
+	switch {
+	case w.Shards.Has(s.shard):
+		r := stop("raise Workers or MaxRunning, or start more instances; see docs/sizing.md",
+			"attempt %d is claimed by %s and waits for a worker, behind %s; runs of the job wait since %v", s.run.Attempt, record.InstanceOf(s.runner), w.Behind, w.Since)
+		r.summary = fmt.Sprintf("is claimed and waits for a worker of %s since %v, behind %s", record.InstanceOf(s.runner), w.Since, w.Behind)
+		return r
+	case w.More > 0:
+		return unclear("%d more shards of %s wait for a worker, and their numbers are not on record", w.More, record.InstanceOf(s.runner))
+	case strings.Contains(scheduleText(s.epochOf(s.run)), " spread "):
+		return unclear("%s spreads the starts of runs, so the run may not have begun", scheduleText(s.epochOf(s.run)))
+	}
+	return pass("no wait for a worker of 10 s or more is on record")
+}
+
+// epochOf returns the epoch of a run, or the newest one if that is not on record.
+func (s *subject) epochOf(r record.Ref) *record.Epoch {
+	if e, ok := s.Plan.Epoch(r.Epoch); ok {
+		return e
+	}
+	return s.Plan.Last()
+}
+
+func (s *subject) checkRunning() result {
+	if s.state != claimed {
+		return pass("no run of the fire is on record as running")
+	}
+	name := record.InstanceOf(s.runner)
+	if !s.isLive(s.runner) {
+		r := stop("wait for the failover; if it takes long, look at the leader's log", "the session of %s expired during attempt %d, and the leader has not failed the run over yet", name, s.run.Attempt)
+		r.summary = fmt.Sprintf("was claimed by %s, whose session has expired; the leader has not failed it over yet", name)
+		return r
+	}
+	detail := fmt.Sprintf("attempt %d, claimed by %s, has not ended on record", s.run.Attempt, name)
+	if !due.TracksRuns(s.epochOf(s.run).Job()) {
+		detail += "; the job tracks claims only, so an end is recorded with the next claim"
+	}
+	r := pass("%s", detail)
+	r.last, r.summary = true, fmt.Sprintf("runs on %s, as attempt %d", name, s.run.Attempt)
+	return r
+}
+
+func (s *subject) checkOutcome() result {
+	exact := s.mark.Fire == s.fire && s.mark.Attempt > 0
+	attempt := 0
+	if exact {
+		attempt = s.mark.Attempt
+	}
+	if f, found := s.findFailure(attempt); found {
+		return s.describeFailure(f)
+	}
+	const lookUp = "look into the run history, or the log of that time"
+	r := result{Verdict: Unknown, last: true, do: lookUp}
+	switch {
+	case !exact:
+		r.detail = "not on record: the records hold the last fire of each shard and a few failures"
+		r.summary = "was run or skipped: a later one is claimed, and only the run history has its outcome"
+	case !due.TracksRuns(s.epochOf(record.Ref{Epoch: s.mark.Epoch}).Job()):
+		r.detail = "the job tracks claims only: the run has ended or its instance crashed"
+		r.summary = fmt.Sprintf("was claimed as attempt %d; whether it succeeded is not on record", attempt)
+	case s.mayHaveFailed():
+		r.detail = "the run has ended. Its failure may have been displaced by newer ones, or be among those that are counted only"
+		r.summary = fmt.Sprintf("was run as attempt %d; whether it succeeded is not on record", attempt)
+	default:
+		r.Verdict, r.do = OK, ""
+		r.detail = "the run has ended, and no failure of it is on record"
+		r.summary = fmt.Sprintf("succeeded, as attempt %d by %s", attempt, s.claimer())
+	}
+	return r
+}
+
+func (s *subject) describeFailure(f record.Failure) result {
+	if f.Error == due.CrashedRunError {
+		r := stop("trigger the shard; see OnCrash and MaxAttempts of the job", "attempt %d was lost at %v: %s, and it is not made again", f.Attempt, f.At, f.Error)
+		r.summary = fmt.Sprintf("was lost: the session of its owner expired during attempt %d, at %v or before, and it is not made again", f.Attempt, f.At)
+		return r
+	}
+	r := stop("mend the handler, then trigger the shard", "attempt %d failed at %v: %s", f.Attempt, f.At, f.Error)
+	r.summary = fmt.Sprintf("failed: attempt %d ended at %v with: %s", f.Attempt, f.At, f.Error)
+	return r
+}
+
+// mayHaveFailed reports whether the run of the fire may have failed without a failure on record: the
+// oldest ones are dropped first, and the numbers of some shards are only counted.
+func (s *subject) mayHaveFailed() bool {
+	if len(s.failures) == 0 {
+		return false
+	}
+	oldest := s.failures[0].At
+	for _, f := range s.failures {
+		oldest = min(oldest, f.At)
+		if f.Trigger == 0 && f.Fire == s.fire && f.More > 0 {
+			return true
+		}
+	}
+	return oldest > s.fire
+}

@@ -1,0 +1,403 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+const restoreRecord = "restore or delete the record; see docs/protocol/record-edits.md"
+
+// damage returns the rule that a damaged record breaks.
+func (s *subject) damage(key registry.Key) (rule string, damaged bool) {
+	rule, damaged = s.Unreadable[key]
+	return rule, damaged
+}
+
+func (s *subject) checkDefined() result {
+	segment := record.Segment(s.Job)
+	for _, key := range []registry.Key{s.Keys.Job(segment), s.Keys.Plan(segment)} {
+		if rule, damaged := s.damage(key); damaged && !(key == s.Keys.Job(segment) && s.Plan != nil) {
+			return stop(restoreRecord, "%s cannot be read: %s", key, rule)
+		}
+	}
+	switch {
+	case s.Definition == nil && s.Plan == nil:
+		return stop("start a process that registers the job; check the names of the job, the namespace and the group", "no process has stored a definition of the job")
+	case s.Definition == nil:
+		return unclear("the stored definition is missing or cannot be read; the plan has revision %d", s.Plan.Last().Job().Revision)
+	}
+	return pass("revision %d is stored", s.Stored.Revision)
+}
+
+func (s *subject) checkOffered() result {
+	offers, unsupported, live := 0, 0, 0
+	for inc, m := range s.Members {
+		if !s.isLive(inc) {
+			continue
+		}
+		live++
+		if m.Offers(s.Job) {
+			offers++
+		} else if slices.Contains(m.Unsupported, s.Job) {
+			unsupported++
+		}
+	}
+	switch {
+	case offers > 0:
+		return pass("%d of %s offer the job", offers, instances(live))
+	case s.owner != "" && s.isAwaited(s.owner):
+		return pass("no live instance offers it; %s is awaited", record.InstanceOf(s.owner))
+	case unsupported > 0:
+		return stop("finish the upgrade, or start an instance of the newer version",
+			"%s: %s", planning.UnsupportedProblem, plural(unsupported, "instance registers it", "instances register it"))
+	}
+	detail := fmt.Sprintf("%s; %s in the group", planning.UnofferedProblem, are(live))
+	if s.Plan != nil && s.Plan.Unoffered != 0 {
+		detail += fmt.Sprintf(", and since %v none has. After %v its due fires are skipped", s.Plan.Unoffered, planning.MaxUnoffered)
+	}
+	return stop("start a process that registers the job", "%s", detail)
+}
+
+// isAwaited reports whether the records allow that the shards of an absent incarnation wait for its return.
+func (s *subject) isAwaited(inc string) bool {
+	m, known := s.Members[inc]
+	return known && m.RestartGrace > 0 && (m.Draining || !s.isLive(inc))
+}
+
+func (s *subject) checkInForce() result {
+	if s.Plan == nil {
+		do := "look at the leader's log"
+		if s.Leader == "" {
+			do = "start an instance that can lead; see the log line \"no leader\" or the elections in docs/operating/messages.md"
+		}
+		return stop(do, "no leader has made a plan yet (leader: %s)", s.leaderText())
+	}
+	last := s.Plan.Last()
+	pending := ""
+	if s.Definition != nil && s.Stored.Revision > last.Job().Revision {
+		pending = fmt.Sprintf("; revision %d is stored, and not in force yet", s.Stored.Revision)
+	}
+	if s.fire == 0 {
+		return pass("revision %d%s", last.Job().Revision, pending)
+	}
+	if e := s.epoch; e != nil {
+		if s.shard >= e.Job().Shards {
+			return stop("", "revision %d, in force at that instant, has only %d shards", e.Job().Revision, e.Job().Shards)
+		}
+		return pass("revision %d was in force at that instant, since %v%s", e.Job().Revision, e.From, pending)
+	}
+	first := &s.Plan.Epochs[0]
+	switch {
+	case last.Until != 0 && s.fire >= last.Until && (s.Plan.Paused || s.Plan.Stopped):
+		return pass("revision %d, until %v%s", last.Job().Revision, last.Until, pending)
+	case last.Until != 0 && s.fire >= last.Until:
+		return stop("wait for the leader", "revision %d was in force until %v, and the leader has not begun the next definition%s", last.Job().Revision, last.Until, pending)
+	case s.fire < first.From && first.Number == 1:
+		return stop("", "the job exists since %v, which is later; earlier fires are not due", first.From)
+	case s.fire < first.From:
+		r := unclear("definitions before %v are not in the plan any more, so the fire was run or skipped, or never due", first.From)
+		r.last, r.do = true, "look into the run history, or the log of that time"
+		return r
+	}
+	next := first
+	for i := range s.Plan.Epochs {
+		if e := &s.Plan.Epochs[i]; e.From > s.fire {
+			next = e
+			break
+		}
+	}
+	return stop("", "no definition was in force at that instant: fires count again from %v, after a pause, a reset or a new definition", next.From)
+}
+
+// scheduleText returns the text of the schedule of an epoch.
+func scheduleText(e *record.Epoch) string {
+	var d struct {
+		Schedule string `json:"schedule"`
+	}
+	if json.Unmarshal(e.Def, &d) != nil || d.Schedule == "" {
+		return "the schedule"
+	}
+	return fmt.Sprintf("the schedule %q", d.Schedule)
+}
+
+func (s *subject) checkDue() result {
+	e := s.epoch
+	if e == nil { // the job is paused, or its schedule stopped
+		e = s.Plan.Last()
+	}
+	prog := s.programs[e.Number]
+	switch {
+	case prog == nil && s.fire == 0:
+		return stop("give an instant", "no fire is on record, and the schedules of the job are not known here")
+	case prog == nil:
+		return unclear("whether %s has the instant is not known here", scheduleText(e))
+	case s.fire == 0:
+		return stop("", "%s", s.describeNext(e, prog))
+	case s.fire > s.Now:
+		if s.schedules(e, prog) {
+			return stop("", "the fire is due in %v", time.Duration(s.fire-s.Now).Round(time.Second))
+		}
+	case s.schedules(e, prog):
+		return pass("%s has the instant", scheduleText(e))
+	}
+	if due.CountsEnds(prog) {
+		if s.state != notClaimed {
+			return pass("%s counts from the ends of runs, and the fire is on record", scheduleText(e))
+		}
+		return unclear("%s counts from the ends of runs, so its earlier instants are not on record. %s", scheduleText(e), s.describeNext(e, prog))
+	}
+	return stop("ask for an instant of the schedule", "%s does not have the instant. %s", scheduleText(e), s.describeNext(e, prog))
+}
+
+// schedules reports whether the schedule of an epoch has the fire. A fire is due alone at its own instant.
+func (s *subject) schedules(e *record.Epoch, prog due.Program) bool {
+	if due.CountsEnds(prog) {
+		found, ok := due.InEpoch(e, prog, s.mark, s.fire, false)
+		return ok && record.InstantOf(found.Fire) == s.fire
+	}
+	return record.InstantOf(prog.Due((s.fire-1).Time(), time.Time{}, s.fire.Time()).Fire) == s.fire
+}
+
+// describeNext names the next fire.
+func (s *subject) describeNext(e *record.Epoch, prog due.Program) string {
+	from := max(s.Now, e.From-1)
+	if due.CountsEnds(prog) {
+		found, ok := due.InEpoch(e, prog, s.mark, s.Now, false)
+		if !ok || found.Wake.IsZero() {
+			return "it has no next fire yet"
+		}
+		return fmt.Sprintf("the next fire is at %v", record.InstantOf(found.Wake))
+	}
+	next := prog.Due(from.Time(), e.Until.Time(), from.Time()).Wake
+	if next.IsZero() {
+		return "it has no further fire"
+	}
+	return fmt.Sprintf("the next fire is at %v", record.InstantOf(next))
+}
+
+func (s *subject) checkIntent() result {
+	key := s.Keys.Control(record.Segment(s.Job))
+	rule, damaged := s.damage(key)
+	applied := s.Control == nil || s.Control.Paused == s.Plan.Paused && s.Control.Stopped == s.Plan.Stopped
+	switch {
+	case s.Plan.Paused && !applied && !s.Control.Paused:
+		return stop("wait for the leader", "the job is paused; a resume is stored, and the leader has not applied it")
+	case s.Plan.Paused && s.epoch == nil:
+		return stop("resume the job", "the job is paused since %v; fires that come due during the pause are never run", s.Plan.Last().Until)
+	case s.Plan.Paused:
+		return stop("resume the job", "the job is paused; fires that were due before wait for the resume")
+	case s.Plan.Stopped && s.epoch == nil:
+		return stop("resume the job, or trigger it", "the schedule of the job is stopped since %v; the job runs by triggers only", s.Plan.Last().Until)
+	case s.Plan.Disabled.Has(s.shard) && s.state == rerunPending:
+		return stop("enable the shard", "the shard is disabled, and its re-run waits until it is enabled")
+	case s.Plan.Disabled.Has(s.shard):
+		return stop("enable the shard; trigger it to make up for skipped fires", "the shard is disabled, and its owner skips its fires")
+	case s.Control != nil && s.Control.Paused && !applied:
+		return pass("a pause is stored, and not in force yet")
+	case s.Control != nil && s.Control.Disabled.Has(s.shard):
+		return pass("the shard is disabled by a record that is not in force yet")
+	case damaged:
+		return unclear("%s cannot be read (%s); the plan is not paused", key, rule)
+	}
+	return pass("neither the job is paused nor the shard disabled")
+}
+
+func (s *subject) leaderText() string {
+	if s.Leader == "" {
+		return "none"
+	}
+	return fmt.Sprintf("%s, term %d", s.Leader, s.Term)
+}
+
+func (s *subject) checkLeader() result {
+	if s.Leader != "" {
+		return pass("%s leads, term %d", s.Leader, s.Term)
+	}
+	const do = "see elections in docs/operating/messages.md; start an instance if none is alive"
+	switch {
+	case s.owner == "":
+		return stop(do, "the group has no leader, so the shard gets no owner")
+	case !s.isLive(s.owner):
+		return stop(do, "the group has no leader, so the shard of %s, whose session has expired, is not reassigned", record.InstanceOf(s.owner))
+	case s.Plan.Frozen.Has(s.shard):
+		return stop(do, "the group has no leader, so the frozen shard is not moved")
+	}
+	return pass("the group has none; owners go on with their shards")
+}
+
+func (s *subject) checkOwner() result {
+	if s.owner == "" {
+		return s.explainUnowned()
+	}
+	name := record.InstanceOf(s.owner)
+	m, known := s.Members[s.owner]
+	skew, skewed := s.Skewed[s.owner]
+	switch {
+	case !s.isLive(s.owner) && s.isAwaited(s.owner):
+		return stop(fmt.Sprintf("start %s again, or wait", name), "the session of the owner %s has expired; its shards wait up to %v for its return (RestartGrace)",
+			name, min(time.Duration(m.RestartGrace), planning.MaxRestartGrace))
+	case !s.isLive(s.owner):
+		return stop("wait for the failover; if it takes long, look at the leader's log", "the session of the owner %s has expired, and the leader has not reassigned the shard yet", name)
+	case !known:
+		return unclear("%s owns the shard, and its member record is missing or cannot be read", name)
+	case skewed:
+		return stop("set the clock of "+name, "the clock of the owner %s is %s the fleet's median, so it claims nothing", name, aheadText(time.Duration(skew)))
+	case m.Blocked[s.Job].Has(s.shard):
+		return stop("end the process of "+name, "the owner %s may not run the shard, since a handler of its earlier session has not returned", name)
+	case slices.Contains(m.Unsupported, s.Job):
+		return stop("finish the upgrade", "the owner %s does not support a definition in force", name)
+	case m.Draining && m.RestartGrace > 0:
+		return stop("wait for the restart of "+name, "the owner %s drains and claims nothing; its shards wait for its return (RestartGrace)", name)
+	case m.Draining:
+		return stop("wait for the move", "the owner %s drains and claims nothing; the shard is about to move", name)
+	}
+	return pass("%s", name)
+}
+
+func aheadText(d time.Duration) string {
+	if d < 0 {
+		return fmt.Sprintf("%v behind", -d)
+	}
+	return fmt.Sprintf("%v ahead of", d)
+}
+
+// explainUnowned names the reason why each live instance that offers the job does not own the shard.
+func (s *subject) explainUnowned() result {
+	wanted := s.Plan.Last().Job().RunOn
+	if s.Definition != nil && s.Stored.Revision >= s.Plan.Last().Job().Revision {
+		wanted = s.Stored.RunOn
+	}
+	reasons, remedies := map[string][]string{}, map[string]bool{}
+	offers, free := 0, 0
+	for _, inc := range sortedKeys(s.Members) {
+		m := s.Members[inc]
+		if !s.isLive(inc) || !m.Offers(s.Job) {
+			continue
+		}
+		offers++
+		reason, remedy := "", ""
+		switch skew, skewed := s.Skewed[inc]; {
+		case m.Draining:
+			reason, remedy = "draining", "start an instance"
+		case skewed:
+			reason, remedy = fmt.Sprintf("clock %s the fleet's median", aheadText(time.Duration(skew))), "set the clock"
+		case s.Group.Excludes(&m) || s.Control != nil && s.Control.Excludes(&m):
+			reason, remedy = "disabled", "enable the instance or its host"
+		case !record.HasLabels(m.Labels, wanted):
+			reason, remedy = "without the labels "+record.LabelsText(wanted), "start an instance with the labels, or correct RunOn and raise Revision"
+		case m.Blocked[s.Job].Has(s.shard):
+			reason, remedy = "with a handler of an earlier session that has not returned", "end that process"
+		default:
+			free++
+			continue
+		}
+		reasons[reason] = append(reasons[reason], m.Name)
+		remedies[remedy] = true
+	}
+	detail := "the shard has no owner"
+	if free > 0 {
+		if s.Plan.Problem != "" {
+			return stop("see the problem in docs/operating/messages.md", "%s: %s", detail, s.Plan.Problem)
+		}
+		return stop("wait for the leader; if it takes long, look at its log", "%s yet, though %s may own it", detail, instances(free))
+	}
+	var all []string
+	for _, reason := range sortedKeys(reasons) {
+		all = append(all, fmt.Sprintf("%s: %s", reason, nameSome(reasons[reason])))
+	}
+	if len(all) == 0 {
+		return stop("start a process that registers the job", "%s: %s", detail, planning.UnofferedProblem)
+	}
+	return stop(strings.Join(sortedKeys(remedies), "; "), "%s: %s, and none may own it (%s)", detail, offer(offers), strings.Join(all, "; "))
+}
+
+// nameSome joins names and counts those after the first few.
+func nameSome(names []string) string {
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+func instances(n int) string { return plural(n, "instance", "instances") }
+
+func offer(n int) string { return plural(n, "instance offers the job", "instances offer the job") }
+
+func are(n int) string {
+	if n == 1 {
+		return "1 instance is"
+	}
+	return fmt.Sprintf("%d instances are", n)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func (s *subject) checkFrozen() result {
+	if !s.Plan.Frozen.Has(s.shard) {
+		return pass("the shard is not about to move")
+	}
+	for _, inc := range sortedKeys(s.runners) {
+		if run, ok := s.runners[inc].Of(s.shard); ok {
+			return stop("wait for the run to end, or end it", "the shard is frozen, since it is to move from %s; it moves when %s has ended", record.InstanceOf(s.owner), describeRun(run))
+		}
+	}
+	return stop("wait for the leader; if it takes long, look at its log", "the shard is frozen, since it is to move from %s; the leader has to read its owner's claims", record.InstanceOf(s.owner))
+}
+
+func describeRun(r record.Ref) string {
+	if r.Trigger > 0 {
+		return fmt.Sprintf("the run of trigger %d (attempt %d)", r.Trigger, r.Attempt)
+	}
+	return fmt.Sprintf("the run of %v (attempt %d)", r.Fire, r.Attempt)
+}
+
+func (s *subject) checkAhead() result {
+	for _, inc := range sortedKeys(s.runners) {
+		if run, ok := s.runners[inc].Of(s.shard); ok {
+			return stop("wait for its end; a Timeout bounds it", "%s has not ended on %s, and a shard has one run at a time", describeRun(run), record.InstanceOf(inc))
+		}
+	}
+	for _, g := range s.pending {
+		if !g.Shards.Has(s.shard) || s.state == rerunPending && g.Ref == s.run {
+			continue
+		}
+		if g.NotBefore > s.Now {
+			return stop("wait", "a retry of %v (attempt %d) goes first, and waits until %v", g.Fire, g.Attempt, g.NotBefore)
+		}
+		return stop("wait", "%s goes first", describeRun(g.Ref))
+	}
+	if s.state == rerunPending {
+		return pass("the re-run of this fire goes first")
+	}
+	for _, t := range s.Plan.Triggers {
+		e, ok := s.Plan.Epoch(t.Epoch)
+		if ok && t.Number > s.mark.Trigger && due.TriggerTargets(t, e).Has(s.shard) {
+			return stop("wait", "trigger %d of %v goes first", t.Number, t.At)
+		}
+	}
+	for i := range s.Plan.Epochs {
+		e := &s.Plan.Epochs[i]
+		prog := s.programs[e.Number]
+		if s.epoch == nil || e.Number >= s.epoch.Number || prog == nil || s.shard >= e.Job().Shards {
+			continue
+		}
+		if found, ok := due.InEpoch(e, prog, s.mark, s.Now, false); ok && !found.Fire.IsZero() {
+			return stop("wait", "the fire of %v goes first: it is due by revision %d, an earlier definition", record.InstantOf(found.Fire), e.Job().Revision)
+		}
+	}
+	return pass("no run, re-run or trigger of the shard goes first")
+}

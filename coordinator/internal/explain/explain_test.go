@@ -1,0 +1,407 @@
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+const (
+	incA = "a.1"
+	incB = "b.2"
+)
+
+// world returns the records of a job of four shards that fires each minute. Instance a owns shards 0 and 1
+// and leads, b owns the others. It is 10 s after the fifth fire, and the last one claimed is the fourth.
+func world(t *testing.T) *Records {
+	t.Helper()
+	keys, err := record.NewKeys("test", "default")
+	require.NoError(t, err)
+	def := json.RawMessage(coordtest.Def("job", 0, 4, ""))
+	stored, err := record.ParseJob(def)
+	require.NoError(t, err)
+	plan := &record.Plan{
+		Job: "job", Epochs: []record.Epoch{epoch(t, 1, coordtest.Start, "")},
+		Owners: map[string]shardset.Set{incA: shardset.Of(0, 1), incB: shardset.Of(2, 3)},
+	}
+	r := &Records{
+		Now: coordtest.At(5).Add(10 * time.Second), Keys: keys, Job: "job", Definition: def, Stored: stored, Plan: plan,
+		Leader: "a", Term: 7, Skewed: map[string]record.Duration{}, Unreadable: map[registry.Key]string{},
+		Members: map[string]record.Member{
+			incA: {Name: "a", Session: "1", Host: "host-a", Jobs: []string{"job"}},
+			incB: {Name: "b", Session: "2", Host: "host-b", Jobs: []string{"job"}},
+		},
+		Live:    map[registry.SessionID]bool{"1": true, "2": true},
+		Claims:  map[string]record.Claims{incA: {Job: "job"}, incB: {Job: "job"}},
+		Compile: func(json.RawMessage) (due.Program, error) { return coordtest.Minutely{}, nil },
+	}
+	r.claim(0, coordtest.Fire(4, 1).Watermark())
+	r.claim(1, coordtest.Fire(4, 1).Watermark())
+	r.claim(2, coordtest.Fire(4, 1).Watermark())
+	r.claim(3, coordtest.Fire(4, 1).Watermark())
+	return r
+}
+
+func epoch(t *testing.T, number int, from record.Instant, more string) record.Epoch {
+	t.Helper()
+	e, err := record.NewEpoch(number, from, json.RawMessage(coordtest.Def("job", number-1, 4, more)))
+	require.NoError(t, err)
+	return e
+}
+
+func (r *Records) ownerOf(shard int) string { return []string{incA, incA, incB, incB}[shard] }
+
+func (r *Records) editClaims(shard int, f func(*record.Claims)) {
+	c := r.Claims[r.ownerOf(shard)]
+	f(&c)
+	r.Claims[r.ownerOf(shard)] = c
+}
+
+func (r *Records) claim(shard int, m record.Watermark) {
+	r.editClaims(shard, func(c *record.Claims) { c.Watermarks = c.Watermarks.Raise(shardset.Of(shard), m) })
+}
+
+// run records a run of a shard as claimed and not ended.
+func (r *Records) run(shard int, ref record.Ref) {
+	r.editClaims(shard, func(c *record.Claims) {
+		c.Watermarks = c.Watermarks.Raise(shardset.Of(shard), ref.Watermark())
+		c.Running = c.Running.With(shardset.Of(shard), ref)
+	})
+}
+
+func (r *Records) fail(shard int, ref record.Ref, err string) {
+	r.editClaims(shard, func(c *record.Claims) {
+		c.Failures = c.Failures.With(record.Failure{RunGroup: record.RunGroup{Shards: shardset.Of(shard), Ref: ref}, At: ref.Fire + 1, Error: err})
+	})
+}
+
+func (r *Records) editMember(inc string, f func(*record.Member)) {
+	m := r.Members[inc]
+	f(&m)
+	r.Members[inc] = m
+}
+
+// disown takes the owner of shard 0 away.
+func (r *Records) disown() { r.Plan.Owners[incA] = shardset.Of(1) }
+
+func (r *Records) expire(inc string) { delete(r.Live, record.SessionOf(inc)) }
+
+type gateCase struct {
+	name    string
+	gate    string // the last one
+	verdict Verdict
+	change  func(t *testing.T, r *Records)
+	fire    record.Instant // 0: the newest
+	detail  string         // a part of it
+	summary string         // a part of it
+	do      string         // a part of it
+}
+
+func gateCases() []gateCase {
+	at := coordtest.At
+	return []gateCase{
+		{"an unknown job", "defined", Stop, func(_ *testing.T, r *Records) { r.Definition, r.Plan, r.Stored = nil, nil, record.Job{} }, at(5), "no process has stored", "has not run", "registers the job"},
+		{"a damaged definition without a plan", "defined", Stop, func(_ *testing.T, r *Records) {
+			r.Definition, r.Plan = nil, nil
+			r.Unreadable[r.Keys.Job("job")] = "shards is -3"
+		}, at(5), "test/groups/default/jobs/job cannot be read: shards is -3", "", "restore or delete"},
+		{"a damaged plan", "defined", Stop, func(_ *testing.T, r *Records) {
+			r.Plan = nil
+			r.Unreadable[r.Keys.Plan("job")] = "epochs: none"
+		}, at(5), "plan/job cannot be read: epochs: none", "", "restore or delete"},
+
+		{"no instance offers the job", "offered", Stop, func(_ *testing.T, r *Records) {
+			r.editMember(incA, func(m *record.Member) { m.Jobs = nil })
+			r.expire(incB)
+		}, 0, "no live instance offers the job; 1 instance is in the group", "It is 10s late and still due", "start a process"},
+		{"no instance supports the definition", "offered", Stop, func(_ *testing.T, r *Records) {
+			for _, inc := range []string{incA, incB} {
+				r.editMember(inc, func(m *record.Member) { m.Jobs, m.Unsupported = nil, []string{"job"} })
+			}
+		}, 0, "supports all definitions in force: 2 instances register it", "", "finish the upgrade"},
+
+		{"no plan", "in force", Stop, func(_ *testing.T, r *Records) { r.Plan = nil }, at(5), "no leader has made a plan yet (leader: a, term 7)", "", "leader's log"},
+		{"no plan and no leader", "in force", Stop, func(_ *testing.T, r *Records) { r.Plan, r.Leader = nil, "" }, at(5), "leader: none", "", "start an instance"},
+		{"a fire before the job", "in force", Stop, nil, at(-3), "the job exists since", "", ""},
+		{"a fire of a definition that was dropped", "in force", Unknown, func(t *testing.T, r *Records) {
+			r.Plan.Epochs = []record.Epoch{epoch(t, 3, at(4), "")}
+		}, at(2), "are not in the plan any more", "", "run history"},
+		{"a fire during a pause that is over", "in force", Stop, func(t *testing.T, r *Records) {
+			r.Plan.Epochs[0].Until = at(2)
+			r.Plan.Epochs = append(r.Plan.Epochs, epoch(t, 2, at(4), ""))
+		}, at(3), "fires count again from", "", ""},
+
+		{"not an instant of the schedule", "due", Stop, nil, at(5) + 1, "does not have the instant. the next fire is at " + at(6).String(), "", "ask for an instant"},
+		{"a fire in the future", "due", Stop, nil, at(6), "due in 50s", "", ""},
+		{"no fire yet", "due", Stop, func(_ *testing.T, r *Records) {
+			r.Now = coordtest.Start.Add(time.Second)
+			r.Claims = nil
+		}, 0, "the next fire is at", "No fire: the next fire", ""},
+		{"no compiler and no claim", "due", Stop, func(_ *testing.T, r *Records) { r.Compile, r.Claims = nil, nil }, 0, "schedules of the job are not known here", "", "give an instant"},
+
+		{"a paused job", "intent", Stop, func(_ *testing.T, r *Records) { r.Plan.Paused, r.Plan.Epochs[0].Until = true, at(4)+1 }, 0, "paused since", "has not run", "resume"},
+		{"a paused job that owed the fire before", "intent", Stop, func(_ *testing.T, r *Records) { r.Plan.Paused, r.Plan.Epochs[0].Until = true, at(5)+1 }, 0, "wait for the resume", "", "resume"},
+		{"a resume that is not in force", "intent", Stop, func(_ *testing.T, r *Records) {
+			r.Plan.Paused, r.Plan.Epochs[0].Until = true, at(4)+1
+			r.Control = &record.Control{Job: "job"}
+		}, 0, "a resume is stored", "", "wait"},
+		{"a stopped schedule", "intent", Stop, func(_ *testing.T, r *Records) { r.Plan.Stopped, r.Plan.Epochs[0].Until = true, at(4)+1 }, 0, "by triggers only", "", "resume"},
+		{"a disabled shard", "intent", Stop, func(_ *testing.T, r *Records) { r.Plan.Disabled = shardset.Of(0) }, 0, "the shard is disabled", "would skip it", "enable"},
+		{"a re-run of a disabled shard", "intent", Stop, func(_ *testing.T, r *Records) {
+			r.Plan.Disabled = shardset.Of(0)
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+			r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 2))
+		}, 0, "its re-run waits", "another attempt is on record", "enable"},
+
+		{"no leader for an unowned shard", "leader", Stop, func(_ *testing.T, r *Records) { r.disown(); r.Leader = "" }, 0, "gets no owner", "", "elections"},
+		{"no leader for a failover", "leader", Stop, func(_ *testing.T, r *Records) { r.expire(incA); r.Leader = "" }, 0, "not reassigned", "", "elections"},
+		{"no leader for a move", "leader", Stop, func(_ *testing.T, r *Records) { r.Plan.Frozen, r.Leader = shardset.Of(0), "" }, 0, "not moved", "", "elections"},
+
+		{"no instance has the labels", "owner", Stop, func(_ *testing.T, r *Records) {
+			r.disown()
+			r.Stored.RunOn = map[string]string{"gpu": "yes"}
+		}, 0, "2 instances offer the job, and none may own it (without the labels gpu=yes: a, b)", "", "with the labels"},
+		{"disabled by instance and by host", "owner", Stop, func(_ *testing.T, r *Records) {
+			r.disown()
+			r.Group.Instances, r.Control = []string{"a"}, &record.Control{Exclusion: record.Exclusion{Hosts: []string{"host-b"}}}
+		}, 0, "(disabled: a, b)", "", "enable"},
+		{"draining and skewed instances", "owner", Stop, func(_ *testing.T, r *Records) {
+			r.disown()
+			r.editMember(incA, func(m *record.Member) { m.Draining = true })
+			r.Skewed[incB] = record.Duration(7 * time.Second)
+		}, 0, "(clock 7s ahead of the fleet's median: b; draining: a)", "", "set the clock; start an instance"},
+		{"blocked on one instance, expired on the other", "owner", Stop, func(_ *testing.T, r *Records) {
+			r.disown()
+			r.expire(incB)
+			r.editMember(incA, func(m *record.Member) { m.Blocked = map[string]shardset.Set{"job": shardset.Of(0)} })
+		}, 0, "1 instance offers the job, and none may own it (with a handler", "", "end that process"},
+		{"not assigned yet", "owner", Stop, func(_ *testing.T, r *Records) { r.disown() }, 0, "though 2 instances may own it", "", "leader"},
+		{"a problem of the plan", "owner", Stop, func(_ *testing.T, r *Records) { r.disown(); r.Plan.Problem = "strategy fails" }, 0, "strategy fails", "", "messages.md"},
+		{"an owner that has expired", "owner", Stop, func(_ *testing.T, r *Records) { r.expire(incA) }, 0, "session of the owner a has expired", "", "failover"},
+		{"an owner that is awaited", "owner", Stop, func(_ *testing.T, r *Records) {
+			r.expire(incA)
+			r.editMember(incA, func(m *record.Member) { m.RestartGrace = record.Duration(time.Minute) })
+		}, 0, "wait up to 1m0s for its return", "", "start a again"},
+		{"an owner that drains", "owner", Stop, func(_ *testing.T, r *Records) { r.editMember(incA, func(m *record.Member) { m.Draining = true }) }, 0, "about to move", "", "wait"},
+		{"an owner with a skewed clock", "owner", Stop, func(_ *testing.T, r *Records) { r.Skewed[incA] = record.Duration(-time.Hour) }, 0, "1h0m0s behind the fleet's median", "", "set the clock of a"},
+		{"an owner that is blocked", "owner", Stop, func(_ *testing.T, r *Records) {
+			r.editMember(incA, func(m *record.Member) { m.Blocked = map[string]shardset.Set{"job": shardset.Of(0)} })
+		}, 0, "has not returned", "", "end the process of a"},
+		{"an owner of an older version", "owner", Stop, func(_ *testing.T, r *Records) {
+			r.editMember(incA, func(m *record.Member) { m.Jobs, m.Unsupported = nil, []string{"job"} })
+		}, 0, "does not support", "", "upgrade"},
+
+		{"frozen until a run ends", "frozen", Stop, func(_ *testing.T, r *Records) {
+			r.Plan.Frozen = shardset.Of(0)
+			r.run(0, coordtest.Fire(4, 1))
+		}, 0, "it moves when the run of " + at(4).String() + " (attempt 1) has ended", "", "end it"},
+		{"frozen until claims are read", "frozen", Stop, func(_ *testing.T, r *Records) { r.Plan.Frozen = shardset.Of(0) }, 0, "has to read", "", "leader"},
+
+		{"an earlier run", "ahead", Stop, func(_ *testing.T, r *Records) { r.run(0, coordtest.Fire(4, 1)) }, 0, "the run of " + at(4).String() + " (attempt 1) has not ended on a", "", "Timeout"},
+		{"a run of a trigger", "ahead", Stop, func(_ *testing.T, r *Records) { r.run(0, record.Ref{Epoch: 1, Fire: at(4), Trigger: 3, Attempt: 2}) }, 0, "the run of trigger 3 (attempt 2)", "", ""},
+		{"a re-run of an earlier fire", "ahead", Stop, func(_ *testing.T, r *Records) { r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(4, 2)) }, 0, "goes first", "", "wait"},
+		{"a retry of an earlier fire", "ahead", Stop, func(_ *testing.T, r *Records) {
+			r.editClaims(0, func(c *record.Claims) {
+				c.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(4, 1).RetryAt(at(7), time.Minute))
+			})
+		}, 0, "a retry of " + at(4).String() + " (attempt 2) goes first, and waits until " + at(7).String(), "", "wait"},
+		{"a trigger", "ahead", Stop, func(_ *testing.T, r *Records) { r.Plan.Triggers = []record.Trigger{{Number: 9, At: at(5), Epoch: 1}} }, 0, "trigger 9", "", "wait"},
+		{"a fire of an earlier definition", "ahead", Stop, func(t *testing.T, r *Records) {
+			r.Plan.Epochs[0].Until = at(5)
+			r.Plan.Epochs = append(r.Plan.Epochs, epoch(t, 2, at(5), ""))
+			r.Claims = nil
+		}, 0, "the fire of " + at(4).String() + " goes first", "", "wait"},
+
+		{"skipped", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, record.Watermark{Epoch: 1, Fire: at(5)}) }, 0, "the fire was skipped by a", "was skipped.", "OnMisfire"},
+		{"claims ahead of the clock", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, coordtest.Fire(90, 1).Watermark()) }, 0, "a wrong clock", "", "Reset"},
+		{"a later fire replaces it", "claimed", Stop, func(_ *testing.T, r *Records) { r.Claims = nil }, at(4), "the misfire policy runs that of " + at(5).String() + " in its place", "would skip it", "OnMisfire"},
+		{"the owner has not claimed", "claimed", Stop, nil, 0, "a owns the shard and may claim the fire, and has not yet", "It is 10s late and still due", "store unreachable"},
+		{"damaged claims", "claimed", Unknown, func(_ *testing.T, r *Records) {
+			delete(r.Claims, incA)
+			r.Unreadable[r.Keys.Claims(incA, "job")] = "no JSON"
+		}, 0, "cannot be read (no JSON)", "", "restore"},
+
+		{"a retry that waits", "retry", Stop, func(_ *testing.T, r *Records) {
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+			r.fail(0, coordtest.Fire(5, 1), "no such table")
+			r.editClaims(0, func(c *record.Claims) {
+				c.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1).RetryAt(at(7), time.Minute))
+			})
+		}, 0, "attempt 1 failed: no such table; attempt 2 waits until", "failed and is retried: attempt 2 waits", "trigger"},
+		{"a re-run that may begin", "retry", Stop, func(_ *testing.T, r *Records) {
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+			r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 2))
+		}, 0, "attempt 2 may begin, and a has not claimed it yet", "", "log of a"},
+
+		{"no worker is free", "worker", Stop, func(_ *testing.T, r *Records) {
+			r.run(0, coordtest.Fire(5, 1))
+			r.editMember(incA, func(m *record.Member) {
+				m.Waiting = map[string]record.Waiting{"job": {Shards: shardset.Of(0), Since: at(5), Behind: "MaxRunning 1 of this job"}}
+			})
+		}, 0, "waits for a worker, behind MaxRunning 1 of this job", "is claimed and waits for a worker of a", "sizing"},
+
+		{"running", "running", OK, func(_ *testing.T, r *Records) { r.run(0, coordtest.Fire(5, 2)) }, 0, "attempt 2, claimed by a", "runs on a, as attempt 2", ""},
+		{"running under a session that has expired", "running", Stop, func(_ *testing.T, r *Records) { r.run(0, coordtest.Fire(5, 1)); r.expire(incA) }, 0, "expired during attempt 1", "whose session has expired", "failover"},
+
+		{"succeeded", "outcome", OK, func(_ *testing.T, r *Records) { r.claim(0, coordtest.Fire(5, 1).Watermark()) }, 0, "no failure of it is on record", "succeeded, as attempt 1 by a", ""},
+		{"failed", "outcome", Stop, func(_ *testing.T, r *Records) {
+			r.claim(0, coordtest.Fire(5, 3).Watermark())
+			r.fail(0, coordtest.Fire(5, 3), "no such table")
+		}, 0, "attempt 3 failed", "with: no such table", "mend the handler"},
+		{"lost", "outcome", Stop, func(_ *testing.T, r *Records) {
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+			r.fail(0, coordtest.Fire(5, 1), due.CrashedRunError)
+		}, 0, "was lost", "was lost", "OnCrash"},
+		{"an earlier attempt failed", "outcome", OK, func(_ *testing.T, r *Records) {
+			r.fail(0, coordtest.Fire(3, 1), "earlier")
+			r.fail(0, coordtest.Fire(5, 1), "no such table")
+			r.claim(0, coordtest.Fire(5, 2).Watermark())
+		}, 0, "", "succeeded, as attempt 2", ""},
+		{"an older fire", "outcome", Unknown, nil, at(2), "not on record", "only the run history has its outcome", "run history"},
+		{"an older fire that failed", "outcome", Stop, func(_ *testing.T, r *Records) { r.fail(0, coordtest.Fire(2, 1), "no such table") }, at(2), "no such table", "", "mend"},
+		{"a failure that may be displaced", "outcome", Unknown, func(_ *testing.T, r *Records) {
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+			r.fail(2, coordtest.Fire(6, 1), "newer")
+		}, 0, "displaced", "whether it succeeded is not on record", "run history"},
+		{"a job that tracks claims", "outcome", Unknown, func(t *testing.T, r *Records) {
+			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, coordtest.ClaimsOnly)
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+		}, 0, "tracks claims only", "whether it succeeded", ""},
+	}
+}
+
+func TestExplain_StopsAtEachGate(t *testing.T) {
+	stopped := map[string]bool{}
+	for _, c := range gateCases() {
+		t.Run(c.name, func(t *testing.T) {
+			r := world(t)
+			if c.change != nil {
+				c.change(t, r)
+			}
+			answers := Explain(*r, shardset.Of(0), c.fire)
+			require.Len(t, answers, 1)
+			a := answers[0]
+			last := a.Gates[len(a.Gates)-1]
+			assert.Equal(t, c.gate, last.Name, "%+v", a)
+			assert.Equal(t, c.verdict, last.Verdict, "%+v", last)
+			assert.Equal(t, c.verdict == Stop, a.Stops)
+			assert.Contains(t, last.Detail, c.detail)
+			assert.Contains(t, a.Summary, c.summary)
+			assert.Contains(t, a.Do, c.do)
+			assert.True(t, strings.HasSuffix(a.Summary, "."), a.Summary)
+			if c.do == "" && c.verdict == OK {
+				assert.Empty(t, a.Do)
+			}
+			for i, g := range a.Gates {
+				assert.Equal(t, GateNames()[i], g.Name, "gates are checked in order")
+				assert.NotEmpty(t, g.Detail, g.Name)
+				if i < len(a.Gates)-1 {
+					assert.NotEqual(t, Stop, g.Verdict, "nothing is checked after a stop")
+				}
+			}
+		})
+		if c.verdict == Stop {
+			stopped[c.gate] = true
+		}
+	}
+	t.Run("a shard that the definition does not have", func(t *testing.T) {
+		r := world(t)
+		e, err := record.NewEpoch(2, coordtest.At(5), json.RawMessage(coordtest.Def("job", 1, 2, "")))
+		require.NoError(t, err)
+		r.Plan.Epochs[0].Until = coordtest.At(5)
+		r.Plan.Epochs = append(r.Plan.Epochs, e)
+		a := Explain(*r, shardset.Of(3), coordtest.At(5))[0]
+		assert.Equal(t, Gate{"in force", Stop, "revision 1, in force at that instant, has only 2 shards"}, a.Gates[len(a.Gates)-1])
+		a = Explain(*r, shardset.Of(3), 0)[0]
+		assert.Equal(t, coordtest.At(4), a.Fire, "its newest fire is one of the definition before")
+	})
+	for _, name := range GateNames() {
+		assert.True(t, stopped[name], "no case stops at %q", name)
+	}
+}
+
+func TestExplain_GroupsEqualAnswers(t *testing.T) {
+	shards := func(answers []Answer) (out []string) {
+		for _, a := range answers {
+			out = append(out, a.Shards.String())
+		}
+		return out
+	}
+	all := shardset.Range(0, 100)
+	t.Run("of shards that differ in nothing", func(t *testing.T) {
+		r := world(t)
+		r.Plan.Owners = map[string]shardset.Set{incA: shardset.Range(0, 4)}
+		assert.Equal(t, []string{"0-3"}, shards(Explain(*r, all, 0)))
+	})
+	t.Run("apart from shards that do", func(t *testing.T) {
+		r := world(t)
+		r.Plan.Disabled = shardset.Of(1, 2)
+		r.run(3, coordtest.Fire(5, 1))
+		assert.Equal(t, []string{"0", "1-2", "3"}, shards(Explain(*r, all, 0)))
+	})
+	t.Run("though records differ that the answers do not depend on", func(t *testing.T) {
+		r := world(t)
+		r.claim(1, coordtest.Fire(5, 1).Watermark())
+		r.claim(0, coordtest.Fire(5, 1).Watermark())
+		r.Plan.Frozen = shardset.Of(1)
+		assert.Equal(t, []string{"0-1", "2-3"}, shards(Explain(*r, all, 0)))
+	})
+	t.Run("of 10,000 shards in few parts", func(t *testing.T) {
+		r := world(t)
+		e, err := record.NewEpoch(1, coordtest.Start, json.RawMessage(coordtest.Def("job", 0, 10_000, "")))
+		require.NoError(t, err)
+		r.Plan.Epochs, r.Claims = []record.Epoch{e}, nil
+		r.Plan.Owners = map[string]shardset.Set{incA: shardset.Range(0, 5000), incB: shardset.Range(5000, 10_000)}
+		r.derive()
+		assert.Len(t, r.divide(shardset.Range(0, 10_000)), 2)
+	})
+}
+
+// Each record that newSubject and the gates read of a single shard must divide shards.
+func TestExplain_AnswersEachShardAsIfAlone(t *testing.T) {
+	for _, c := range gateCases() {
+		r := world(t)
+		if c.change != nil {
+			c.change(t, r)
+		}
+		var got []string
+		for _, a := range Explain(*r, shardset.Range(0, 4), c.fire) {
+			for range a.Shards.All() {
+				got = append(got, a.Summary)
+			}
+		}
+		var want []string
+		for s := range 4 {
+			for _, a := range Explain(*r, shardset.Of(s), c.fire) {
+				want = append(want, a.Summary)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		assert.Equal(t, want, got, c.name)
+	}
+}
+
+func TestExplain_WithoutACompiler(t *testing.T) {
+	r := world(t)
+	r.Compile = func(json.RawMessage) (due.Program, error) { return nil, errors.New("not known") }
+	a := Explain(*r, shardset.Of(0), coordtest.At(5))[0]
+	i := slices.IndexFunc(a.Gates, func(g Gate) bool { return g.Name == "due" })
+	assert.Equal(t, Unknown, a.Gates[i].Verdict)
+	assert.Contains(t, a.Gates[i].Detail, "is not known here")
+	r.Plan.Paused = true
+	assert.Contains(t, Explain(*r, shardset.Of(0), coordtest.At(5))[0].Summary, "paused", "gates after it are checked all the same")
+	assert.Equal(t, coordtest.At(4), Explain(*r, shardset.Of(0), 0)[0].Fire, "the newest fire is that of the watermark")
+}

@@ -1,0 +1,235 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+// gates are the conditions of a run, in the order in which they are checked.
+var gates = []struct {
+	name   string
+	before bool // it matters only until the fire is claimed or skipped
+	check  func(*subject) result
+}{
+	{"defined", false, (*subject).checkDefined},
+	{"offered", true, (*subject).checkOffered},
+	{"in force", false, (*subject).checkInForce},
+	{"due", false, (*subject).checkDue},
+	{"intent", true, (*subject).checkIntent},
+	{"leader", true, (*subject).checkLeader},
+	{"owner", true, (*subject).checkOwner},
+	{"frozen", true, (*subject).checkFrozen},
+	{"ahead", true, (*subject).checkAhead},
+	{"claimed", false, (*subject).checkClaimed},
+	{"retry", true, (*subject).checkRetry},
+	{"worker", false, (*subject).checkWorker},
+	{"running", false, (*subject).checkRunning},
+	{"outcome", false, (*subject).checkOutcome},
+}
+
+// GateNames returns the names of all gates, in the order in which they are checked.
+func GateNames() []string {
+	var names []string
+	for _, g := range gates {
+		names = append(names, g.name)
+	}
+	return names
+}
+
+// result is the result of a gate.
+type result struct {
+	Verdict
+	detail  string
+	do      string
+	summary string // replaces the general one
+	last    bool   // the gates after it do not apply
+}
+
+func pass(format string, args ...any) result {
+	return result{Verdict: OK, detail: fmt.Sprintf(format, args...)}
+}
+
+func unclear(format string, args ...any) result {
+	return result{Verdict: Unknown, detail: fmt.Sprintf(format, args...)}
+}
+
+// stop stops the fire. The first text is what to do.
+func stop(do, format string, args ...any) result {
+	return result{Verdict: Stop, detail: fmt.Sprintf(format, args...), do: do}
+}
+
+// state is how far a fire has got, by the watermark, the runs and the pending re-runs of its shard.
+type state int
+
+const (
+	notClaimed   state = iota
+	rerunPending       // an attempt has ended, and another is on record
+	claimed            // the run is on record and has not ended
+	settled            // its watermark covers the fire, and no run of it is left
+)
+
+// subject is a fire of a shard that is explained.
+type subject struct {
+	*Records
+	shard   int
+	fire    record.Instant
+	epoch   *record.Epoch // that the fire belongs to; nil: none on record
+	program due.Program   // of epoch; nil: it is not known
+	owner   string        // incarnation
+	mark    record.Watermark
+	state   state
+	run     record.Ref // of the fire, if state is claimed or rerunPending
+	runner  string     // the incarnation that claimed run
+}
+
+// settledText is the detail of gates that a claimed or skipped fire has behind it.
+const settledText = "does not apply any more: the fire is claimed or skipped"
+
+// explainShard explains a fire of one shard.
+func (r *Records) explainShard(shard int, fire record.Instant) Answer {
+	s := r.newSubject(shard, fire)
+	a := Answer{Fire: s.fire}
+	var end result
+	for _, g := range gates {
+		if g.before && (s.state == settled || s.state == claimed) {
+			a.Gates = append(a.Gates, Gate{g.name, OK, settledText})
+			continue
+		}
+		res := g.check(s)
+		a.Gates = append(a.Gates, Gate{g.name, res.Verdict, res.detail})
+		if end = res; res.Verdict == Stop || res.last {
+			break
+		}
+	}
+	a.Stops, a.Do = end.Verdict == Stop, end.do
+	a.Summary = s.summarize(a.Gates[len(a.Gates)-1].Name, end)
+	return a
+}
+
+// newSubject finds the fire, its epoch and how far it has got.
+func (r *Records) newSubject(shard int, fire record.Instant) *subject {
+	s := &subject{Records: r, shard: shard, fire: fire}
+	if r.Plan == nil {
+		return s
+	}
+	s.owner, s.mark = r.Plan.OwnerOf(shard), r.progress.Watermarks.Of(shard)
+	if fire == 0 {
+		s.fire = s.newestFire()
+	}
+	for i := range r.Plan.Epochs {
+		if e := &r.Plan.Epochs[i]; e.From <= s.fire && (e.Until == 0 || s.fire < e.Until) {
+			s.epoch, s.program = e, r.programs[e.Number]
+		}
+	}
+	s.findState()
+	return s
+}
+
+// newestFire returns the newest instant of the schedule that has come, zero if none is known. It ignores the end
+// of the newest definition, which ends when the job is paused: the fires after that need an explanation too.
+func (s *subject) newestFire() record.Instant {
+	for _, inc := range sortedKeys(s.runners) {
+		if run, ok := s.runners[inc].Of(s.shard); ok && run.Trigger == 0 && due.CountsEnds(s.programs[run.Epoch]) {
+			return run.Fire
+		}
+	}
+	for i, e := range slices.Backward(s.Plan.Epochs) {
+		prog := s.programs[e.Number]
+		if prog == nil || s.shard >= e.Job().Shards {
+			continue
+		}
+		if i == len(s.Plan.Epochs)-1 {
+			e.Until = 0
+		}
+		if due.CountsEnds(prog) {
+			if found, ok := due.InEpoch(&e, prog, s.mark, s.Now, false); ok && !found.Fire.IsZero() {
+				return record.InstantOf(found.Fire)
+			}
+			continue
+		}
+		if through := prog.SkipDue((e.From - 1).Time(), e.Until.Time(), s.Now.Time()).Through; !through.IsZero() && e.From <= s.Now {
+			return record.InstantOf(through)
+		}
+	}
+	if len(s.programs) == 0 || s.mark.Attempt > 0 {
+		return s.mark.Fire
+	}
+	return 0
+}
+
+// findState finds out how far the fire has got.
+func (s *subject) findState() {
+	isOfFire := func(r record.Ref) bool {
+		return r.Trigger == 0 && r.Fire == s.fire && (s.epoch == nil || r.Epoch == s.epoch.Number)
+	}
+	for _, inc := range sortedKeys(s.runners) {
+		if run, ok := s.runners[inc].Of(s.shard); ok && isOfFire(run) {
+			s.state, s.run, s.runner = claimed, run, inc
+			return
+		}
+	}
+	for _, g := range s.pending {
+		if g.Shards.Has(s.shard) && isOfFire(g.Ref) {
+			s.state, s.run = rerunPending, g.Ref
+			return
+		}
+	}
+	if s.fire == 0 {
+		return
+	}
+	switch e := s.epoch; {
+	case e != nil && (s.mark.Epoch > e.Number || s.mark.Epoch == e.Number && s.mark.Fire >= s.fire):
+		s.state = settled
+	case e == nil && s.mark.Fire >= s.fire:
+		s.state = settled
+	}
+}
+
+// summarize returns the sentences that answer the question, from the last gate that was checked.
+func (s *subject) summarize(gate string, end result) string {
+	if s.fire == 0 && gate == "due" {
+		return "No fire: " + end.detail + "."
+	}
+	if s.fire == 0 {
+		return "No fire can run: " + end.detail + "."
+	}
+	fire := "The fire of " + s.fire.String()
+	switch {
+	case end.summary != "":
+		return fire + " " + end.summary + "."
+	case end.Verdict == Stop:
+		return fmt.Sprintf("%s has not run: %s.%s", fire, end.detail, s.describeFate())
+	default:
+		return fmt.Sprintf("%s: %s.", fire, end.detail)
+	}
+}
+
+// describeFate returns a sentence about how late the fire is, and whether it will run.
+func (s *subject) describeFate() string {
+	late := time.Duration(s.Now - s.fire)
+	if s.epoch == nil || s.program == nil || late < 0 || s.state == settled || s.Plan.Paused {
+		return ""
+	}
+	text := fmt.Sprintf(" It is %v late", late.Round(time.Second))
+	if s.state == rerunPending {
+		return text + ", and another attempt is on record."
+	}
+	found, ok := due.InEpoch(s.epoch, s.program, s.mark, s.Now, s.Plan.Disabled.Has(s.shard))
+	switch {
+	case !ok:
+		return ""
+	case !found.Through.IsZero() && record.InstantOf(found.Through) >= s.fire && record.InstantOf(found.Fire) != s.fire:
+		return text + ", and its policy would skip it now."
+	}
+	return text + " and still due."
+}
+
+// isLive reports whether the session of an incarnation exists.
+func (r *Records) isLive(inc string) bool { return r.Live[record.SessionOf(inc)] }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

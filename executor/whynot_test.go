@@ -1,0 +1,246 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/executor"
+)
+
+// startJob starts an executor of one job.
+func (f *fleet) startJob(name string, o executor.Options, j executor.Job) *executor.Executor {
+	f.t.Helper()
+	o.Instance, o.Logger = name, slog.New(slog.DiscardHandler)
+	e, err := executor.New(f.server.Client(name), "test", o)
+	require.NoError(f.t, err)
+	f.members = append(f.members, e)
+	require.NoError(f.t, e.Register(j))
+	require.NoError(f.t, e.Start(f.t.Context()))
+	time.Sleep(time.Second)
+	return e
+}
+
+// why explains a fire of shard 0, from outside of the fleet, and returns the last gate, too.
+func (f *fleet) why(fire time.Time) (coordinator.Answer, coordinator.Gate) {
+	f.t.Helper()
+	return f.whyOf("job", 0, fire)
+}
+
+func (f *fleet) whyOf(job string, shard int, fire time.Time) (coordinator.Answer, coordinator.Gate) {
+	f.t.Helper()
+	synctest.Wait()
+	e, err := f.operator().WithCompiler(executor.Compile).Explain(f.t.Context(), job, shard, fire)
+	require.NoError(f.t, err)
+	require.Len(f.t, e.Answers, 1)
+	a := e.Answers[0]
+	return a, a.Gates[len(a.Gates)-1]
+}
+
+// stops requires that shard 0's newest fire is stopped by a gate.
+func (f *fleet) stops(gate, summary, do string) coordinator.Answer {
+	f.t.Helper()
+	a, last := f.why(time.Time{})
+	assert.Equal(f.t, gate, last.Name, "%+v", a)
+	assert.Equal(f.t, coordinator.VerdictStop, last.Verdict)
+	assert.True(f.t, a.Stops)
+	assert.Contains(f.t, a.Summary, summary)
+	assert.Contains(f.t, a.Do, do)
+	return a
+}
+
+func TestExplain(t *testing.T) {
+	newest := time.Time{}
+	bubble(t, "an unknown job", func(t *testing.T, f *fleet) {
+		a, last := f.whyOf("unheard", 0, minute(1))
+		assert.Equal(t, "defined", last.Name)
+		assert.True(t, a.Stops)
+		_, err := f.operator().Explain(t.Context(), "unheard", 1, newest)
+		assert.EqualError(t, err, `explain "unheard": there is no shard 1 of 1`)
+	})
+	bubble(t, "a fire that ran, one that is to come, and none", func(t *testing.T, f *fleet) {
+		f.start("a", executor.Options{}, 2, takes(0))
+		until(3)
+		a, last := f.why(newest)
+		assert.Equal(t, coordinator.Gate{Name: "outcome", Verdict: coordinator.VerdictOK, Detail: "the run has ended, and no failure of it is on record"}, last)
+		assert.Equal(t, "The fire of 2000-01-01T00:03:00Z succeeded, as attempt 1 by a.", a.Summary)
+		assert.False(t, a.Stops)
+		assert.Equal(t, minute(3), a.Fire)
+		assert.Len(t, a.Gates, len(coordinator.GateNames()))
+		_, last = f.why(minute(2))
+		assert.Equal(t, coordinator.VerdictUnknown, last.Verdict, "an older one")
+		a, last = f.why(minute(4))
+		assert.Equal(t, "due", last.Name)
+		assert.Contains(t, a.Summary, "the fire is due in 59s")
+		_, last = f.why(minute(2).Add(time.Second))
+		assert.Contains(t, last.Detail, `the schedule "every 1m" does not have the instant. the next fire is at 2000-01-01T00:04:00Z`)
+	})
+	bubble(t, "a run, and the fire behind it", func(t *testing.T, f *fleet) {
+		f.start("a", executor.Options{}, 1, takes(100*time.Second))
+		until(1)
+		a, last := f.why(newest)
+		assert.Equal(t, "running", last.Name)
+		assert.Equal(t, "The fire of 2000-01-01T00:01:00Z runs on a, as attempt 1.", a.Summary)
+		until(2)
+		f.stops("ahead", "the run of 2000-01-01T00:01:00Z (attempt 1) has not ended on a", "Timeout")
+	})
+	bubble(t, "a failed run, and its retry", func(t *testing.T, f *fleet) {
+		fail := func(context.Context, *executor.Run) error { return errors.New("no such table") }
+		f.start("a", executor.Options{}, 1, fail)
+		until(1)
+		f.stops("outcome", "failed: attempt 1 ended at 2000-01-01T00:01:00Z with: no such table", "mend the handler")
+		j := f.job(1, fail)
+		j.Name, j.Retry = "other", executor.Retry{Max: 1, Initial: 20 * time.Second}
+		f.startJob("b", executor.Options{}, j)
+		until(2)
+		a, last := f.whyOf("other", 0, newest)
+		assert.Equal(t, "retry", last.Name)
+		assert.Contains(t, last.Detail, "attempt 1 failed: no such table; attempt 2 waits until 2000-01-01T00:02:")
+		assert.True(t, a.Stops)
+	})
+	bubble(t, "a run that waits for a worker", func(t *testing.T, f *fleet) {
+		f.start("a", executor.Options{Workers: 1}, 2, takes(40*time.Second))
+		until(1)
+		time.Sleep(12 * time.Second)
+		synctest.Wait()
+		e, err := f.operator().WithCompiler(executor.Compile).Explain(t.Context(), "job", coordinator.AllShards, newest)
+		require.NoError(t, err)
+		require.Len(t, e.Answers, 2)
+		gates := map[string]string{}
+		for _, a := range e.Answers {
+			gates[a.Gates[len(a.Gates)-1].Name] = a.Summary
+		}
+		assert.Contains(t, gates["running"], "runs on a")
+		assert.Contains(t, gates["worker"], "is claimed and waits for a worker of a since 2000-01-01T00:01:00Z, behind Workers 1, busy with job (1).")
+	})
+	bubble(t, "a paused job, a stopped schedule and a disabled shard", func(t *testing.T, f *fleet) {
+		e := f.start("a", executor.Options{}, 2, takes(0))
+		require.NoError(t, e.Pause(t.Context(), "job"))
+		until(1)
+		f.stops("intent", "the job is paused since 2000-01-01T00:00:01Z", "resume the job")
+		require.NoError(t, e.StopSchedule(t.Context(), "job"))
+		until(2)
+		f.stops("intent", "triggers only", "trigger")
+		require.NoError(t, e.Resume(t.Context(), "job"))
+		require.NoError(t, e.Disable(t.Context(), executor.Scope{Job: "job", Shards: []int{0}}))
+		until(3)
+		f.stops("claimed", "was skipped", "OnMisfire")
+		_, last := f.whyOf("job", 1, newest)
+		assert.Equal(t, coordinator.VerdictOK, last.Verdict)
+		_, last = f.why(minute(1))
+		assert.Contains(t, last.Detail, "in the plan any more")
+	})
+	bubble(t, "a disabled shard behind a run", func(t *testing.T, f *fleet) {
+		e := f.start("a", executor.Options{}, 1, takes(100*time.Second))
+		until(1)
+		require.NoError(t, e.Disable(t.Context(), executor.Scope{Job: "job", Shards: []int{0}}))
+		until(2)
+		a := f.stops("intent", "the shard is disabled, and its owner skips its fires", "enable the shard")
+		assert.Contains(t, a.Summary, "its policy would skip it now")
+	})
+	bubble(t, "shards that no instance may own", func(t *testing.T, f *fleet) {
+		j := f.job(3, takes(0))
+		j.RunOn = map[string]string{"gpu": "yes"}
+		e := f.startJob("a", executor.Options{}, j)
+		until(1)
+		a := f.stops("owner", "1 instance offers the job, and none may own it (without the labels gpu=yes: a)", "start an instance with the labels")
+		assert.Contains(t, a.Summary, "It is 1s late and still due.")
+		require.NoError(t, e.Disable(t.Context(), executor.Scope{Instances: []string{"a"}}))
+		synctest.Wait()
+		f.stops("owner", "(disabled: a)", "enable the instance")
+		all, err := f.operator().WithCompiler(executor.Compile).Explain(t.Context(), "job", coordinator.AllShards, newest)
+		require.NoError(t, err)
+		require.Len(t, all.Answers, 1)
+		assert.Equal(t, []int{0, 1, 2}, all.Answers[0].Shards)
+	})
+	bubble(t, "a job that no instance offers", func(t *testing.T, f *fleet) {
+		e := f.start("a", executor.Options{}, 1, takes(0))
+		j := f.job(1, takes(0))
+		j.Name = "other"
+		f.startJob("b", executor.Options{}, j)
+		require.NoError(t, e.Shutdown(t.Context()))
+		until(1)
+		f.stops("offered", "no live instance offers the job; 1 instance is in the group", "start a process")
+	})
+	bubble(t, "a fleet that has crashed", func(t *testing.T, f *fleet) {
+		f.start("a", executor.Options{SessionTTL: 5 * time.Second}, 1, takes(0))
+		f.server.Partition("a")
+		until(1)
+		f.stops("offered", "no live instance offers the job; 0 instances are in the group", "start a process")
+	})
+	bubble(t, "an owner that is awaited", func(t *testing.T, f *fleet) {
+		f.start("b", executor.Options{RestartGrace: 3 * time.Minute}, 1, takes(0))
+		f.start("c", executor.Options{}, 1, takes(0))
+		f.server.Partition("b")
+		until(1)
+		f.stops("owner", "the session of the owner b has expired; its shards wait up to 3m0s for its return", "start b again")
+	})
+	bubble(t, "a frozen shard", func(t *testing.T, f *fleet) {
+		f.start("a", executor.Options{}, 1, takes(150*time.Second))
+		until(1)
+		o := f.operator()
+		f.start("b", executor.Options{}, 1, takes(0))
+		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Instances: []string{"a"}}))
+		until(2)
+		f.stops("frozen", "it moves when the run of 2000-01-01T00:01:00Z (attempt 1) has ended", "wait for the run to end")
+	})
+	bubble(t, "a run that was lost", func(t *testing.T, f *fleet) {
+		j := f.job(1, takes(time.Hour))
+		j.OnCrash = executor.CountAsFailed
+		f.startJob("a", executor.Options{SessionTTL: 5 * time.Second}, j)
+		f.startJob("b", executor.Options{SessionTTL: 5 * time.Second}, j)
+		until(1)
+		owner, _ := f.why(newest)
+		f.server.Partition(strings.Fields(strings.TrimPrefix(owner.Summary, "The fire of 2000-01-01T00:01:00Z runs on "))[0][:1])
+		time.Sleep(10 * time.Second)
+		a, last := f.why(minute(1))
+		assert.Equal(t, "outcome", last.Name)
+		assert.Contains(t, a.Summary, "was lost: the session of its owner expired during attempt 1")
+	})
+	bubble(t, "fires that count from the ends of runs", func(t *testing.T, f *fleet) {
+		j := f.job(1, takes(10*time.Second))
+		j.Schedule = executor.FixedDelay(time.Minute)
+		f.startJob("a", executor.Options{}, j)
+		time.Sleep(65 * time.Second)
+		a, last := f.why(newest)
+		assert.Equal(t, "running", last.Name)
+		assert.Contains(t, a.Summary, "runs on a")
+		time.Sleep(20 * time.Second)
+		a, last = f.why(newest)
+		assert.Equal(t, "due", last.Name)
+		assert.Contains(t, a.Summary, "No fire: the next fire is at 2000-01-01T00:02:")
+	})
+	bubble(t, "from a program that does not know the schedules", func(t *testing.T, f *fleet) {
+		f.start("a", executor.Options{}, 1, takes(0))
+		until(2)
+		e, err := f.operator().Explain(t.Context(), "job", 0, newest)
+		require.NoError(t, err)
+		assert.Equal(t, minute(2), e.Answers[0].Fire)
+		assert.False(t, e.Answers[0].Stops)
+	})
+}
+
+func TestExplain_IsDocumentedGateByGate(t *testing.T) {
+	text, err := os.ReadFile("../docs/operating.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(text), "\n## Why did it not run\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	var documented []string
+	for line := range strings.Lines(section) {
+		if name, ok := strings.CutPrefix(line, "| `"); ok {
+			name, _, _ = strings.Cut(name, "`")
+			documented = append(documented, name)
+		}
+	}
+	assert.Equal(t, coordinator.GateNames(), documented)
+}
