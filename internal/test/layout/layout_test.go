@@ -51,6 +51,7 @@ var promises = []struct {
 		{"coordinator/strategy/x.go": `package strategy; func f() { go f() }`},
 		{"coordinator/internal/due/x.go": `package due; func f(chan int) {}`},
 		{"coordinator/internal/explain/x.go": `package explain; import "time"; var now = time.Now`},
+		{"coordinator/internal/diagnosis/x.go": `package diagnosis; import _ "context"`},
 	}},
 	{"packages have comments", packagesHaveComments, []map[string]string{
 		{"executor/x.go": `package executor`},

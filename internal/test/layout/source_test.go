@@ -74,7 +74,7 @@ func testsDoNotSkip(tr *tree) (faults []string) {
 // decision can be explored, replayed and tested without a clock or a store.
 var pure = []string{
 	"coordinator/strategy", "coordinator/internal/balance", "coordinator/internal/batch", "coordinator/internal/claiming",
-	"coordinator/internal/due", "coordinator/internal/election", "coordinator/internal/explain",
+	"coordinator/internal/diagnosis", "coordinator/internal/due", "coordinator/internal/election", "coordinator/internal/explain",
 	"coordinator/internal/planning", "coordinator/internal/skew",
 }
 
