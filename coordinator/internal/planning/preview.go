@@ -1,0 +1,29 @@
+package planning
+
+import "github.com/rota-dev/rota/internal/shardset"
+
+// Target is the assignment of a job that its plan is to reach.
+type Target struct {
+	Segment string
+	Owners  map[string]shardset.Set // by incarnation; shards that no member may own are missing
+	Problem string                  // as the plan would name it
+}
+
+// FindTargets returns the target of each job, sorted by segment. They are those of Decide for the same
+// View; FindTargets plans no steps towards them.
+func FindTargets(v *View) []Target {
+	r, segments := newRound(v), v.segments()
+	targets := newAssigner(r).assignJobs(segments)
+	out := make([]Target, len(segments))
+	for i, seg := range segments {
+		t := r.explainTarget(seg, targets[i])
+		out[i] = Target{Segment: seg, Owners: t.owners, Problem: t.problem}
+	}
+	return out
+}
+
+// InForce returns the definition by which the shards of a job are assigned: jobInForce.
+func (v *View) InForce(segment string) (job string, strategy string) {
+	j := v.jobInForce(segment)
+	return j.Name, j.Strategy
+}
