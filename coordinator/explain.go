@@ -20,6 +20,8 @@ import (
 type Explanation struct {
 	Job string
 	At  time.Time // when the records were read, by the local clock
+	// Known reports whether the job has a definition or a plan, or a damaged one.
+	Known bool
 	// Answers has one element for the shards with the same answer, sorted by their first shard.
 	Answers []Answer
 }
@@ -67,7 +69,7 @@ const AllShards = -1
 // not know the instants of schedules; the gates that need them are unknown then.
 //
 // A missing or damaged record is part of the answer and no error; so is an unknown job. The cost is
-// that of Status.
+// that of Status, and one read for each job that the job follows.
 func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time.Time) (Explanation, error) {
 	r, err := o.readForExplain(ctx, job)
 	if err != nil {
@@ -80,7 +82,9 @@ func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time
 		}
 		shards = shardset.Of(shard)
 	}
-	out := Explanation{Job: job, At: r.Now.Time()}
+	_, damagedDefinition := r.Unreadable[o.keys.Job(record.Segment(job))]
+	_, damagedPlan := r.Unreadable[o.keys.Plan(record.Segment(job))]
+	out := Explanation{Job: job, At: r.Now.Time(), Known: r.Definition != nil || r.Plan != nil || damagedDefinition || damagedPlan}
 	for _, a := range explain.Explain(r, shards, record.InstantOf(fire)) {
 		answer := Answer{Shards: shardList(a.Shards), Fire: a.Fire.Time(), Summary: a.Summary, Do: a.Do, Stops: a.Stops}
 		for _, g := range a.Gates {
@@ -180,6 +184,11 @@ func (o *Operator) readForExplain(ctx context.Context, job string) (explain.Reco
 			return r, err
 		}
 	}
+	if r.Plan != nil {
+		if err := o.readFollowed(get, &r); err != nil {
+			return r, err
+		}
+	}
 	live, err := o.reg.List(ctx, o.keys.Instances(), registry.ReadOptions{})
 	if err != nil {
 		return r, err
@@ -209,6 +218,28 @@ func (o *Operator) readForExplain(ctx context.Context, job string) (explain.Reco
 	err = o.readClaimsOfEach(ctx, slices.Sorted(maps.Keys(incarnations)), segment, &r)
 	r.Now = record.InstantOf(time.Now())
 	return r, err
+}
+
+// readFollowed reads the plans of the jobs that the job follows.
+func (o *Operator) readFollowed(get func(registry.Key, func(registry.Entry) error) error, r *explain.Records) error {
+	after := r.Plan.Last().Job().After
+	if after == nil {
+		return nil
+	}
+	r.Followed = map[string]*record.Plan{}
+	for _, name := range after.Jobs {
+		err := get(o.keys.Plan(record.Segment(name)), func(e registry.Entry) error {
+			p, err := record.DecodePlanEntry(e)
+			if err == nil {
+				r.Followed[name] = p
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readClaimsOfEach reads the claims records of incarnations for one job. The plan was read fresh and the

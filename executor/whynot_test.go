@@ -64,7 +64,10 @@ func TestExplain(t *testing.T) {
 		a, last := f.whyOf("unheard", 0, minute(1))
 		assert.Equal(t, "defined", last.Name)
 		assert.True(t, a.Stops)
-		_, err := f.operator().Explain(t.Context(), "unheard", 1, newest)
+		e, err := f.operator().Explain(t.Context(), "unheard", 0, newest)
+		require.NoError(t, err)
+		assert.False(t, e.Known)
+		_, err = f.operator().Explain(t.Context(), "unheard", 1, newest)
 		assert.EqualError(t, err, `explain "unheard": there is no shard 1 of 1`)
 	})
 	bubble(t, "a fire that ran, one that is to come, and none", func(t *testing.T, f *fleet) {
@@ -218,6 +221,30 @@ func TestExplain(t *testing.T) {
 		a, last = f.why(newest)
 		assert.Equal(t, "due", last.Name)
 		assert.Contains(t, a.Summary, "No fire: the next fire is at 2000-01-01T00:02:")
+	})
+	bubble(t, "fires of jobs that follow others", func(t *testing.T, f *fleet) {
+		f.startChain("a", executor.AfterJob("job"), func(ctx context.Context, r *executor.Run) error {
+			if r.FireTime.Equal(minute(2)) {
+				return errors.New("out of order")
+			}
+			return takes(10*time.Second)(ctx, r)
+		}, takes(0))
+		until(1)
+		a, last := f.whyOf("child", 0, newest)
+		assert.Equal(t, coordinator.Gate{Name: "due", Verdict: coordinator.VerdictStop, Detail: `the job follows "job", of which the fire of that instant, or an earlier one, has not ended`}, last)
+		assert.Equal(t, minute(1), a.Fire)
+		time.Sleep(15 * time.Second)
+		a, last = f.whyOf("child", 0, newest)
+		assert.Equal(t, coordinator.VerdictOK, last.Verdict, "%+v", a)
+		assert.Contains(t, a.Summary, "succeeded, as attempt 1 by a")
+		until(2)
+		a, last = f.whyOf("child", 0, newest)
+		assert.Equal(t, "due", last.Name)
+		assert.Contains(t, a.Summary, `is no fire of this job: the followed fire did not end as the schedule wants it (on success): of 2 shards of "job", 2 failed and 0 did not run`)
+		until(3)
+		a, last = f.whyOf("job", 0, minute(1))
+		assert.Equal(t, coordinator.VerdictOK, last.Verdict, "the plan has the ends of followed fires")
+		assert.Contains(t, a.Summary, "succeeded: the runs of all shards had ended at")
 	})
 	bubble(t, "from a program that does not know the schedules", func(t *testing.T, f *fleet) {
 		f.start("a", executor.Options{}, 1, takes(0))

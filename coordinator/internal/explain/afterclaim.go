@@ -167,9 +167,17 @@ func (s *subject) checkOutcome() result {
 	if f, found := s.findFailure(attempt); found {
 		return s.describeFailure(f)
 	}
+	ended, tracked := s.findEndedFire()
 	const lookUp = "look into the run history, or the log of that time"
 	r := result{Verdict: Unknown, last: true, do: lookUp}
 	switch {
+	case tracked && ended.Failed+ended.Skipped == 0:
+		r.Verdict, r.do = OK, ""
+		r.detail = fmt.Sprintf("the runs of all %d shards have ended by %v, and none has failed", ended.Shards, ended.Ended)
+		r.summary = fmt.Sprintf("succeeded: the runs of all shards had ended at %v, and none had failed", ended.Ended)
+	case tracked:
+		r.detail = fmt.Sprintf("of %d shards, %d failed and %d did not run; whether this shard is one of them is not on record", ended.Shards, ended.Failed, ended.Skipped)
+		r.summary = "has ended: " + r.detail
 	case !exact:
 		r.detail = "not on record: the records hold the last fire of each shard and a few failures"
 		r.summary = "was run or skipped: a later one is claimed, and only the run history has its outcome"
@@ -185,6 +193,14 @@ func (s *subject) checkOutcome() result {
 		r.summary = fmt.Sprintf("succeeded, as attempt %d by %s", attempt, s.claimer())
 	}
 	return r
+}
+
+// findEndedFire returns the recorded end of the fire, which plans hold of jobs that other jobs follow.
+func (s *subject) findEndedFire() (record.EndedFire, bool) {
+	if s.Plan.Fires == nil {
+		return record.EndedFire{}, false
+	}
+	return endedFire(s.Plan.Fires, s.fire)
 }
 
 func (s *subject) describeFailure(f record.Failure) result {

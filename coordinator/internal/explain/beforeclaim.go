@@ -133,6 +133,9 @@ func (s *subject) checkDue() result {
 	if e == nil { // the job is paused, or its schedule stopped
 		e = s.Plan.Last()
 	}
+	if after := e.Job().After; after != nil {
+		return s.checkFollowed(e, after)
+	}
 	prog := s.programs[e.Number]
 	switch {
 	case prog == nil && s.fire == 0:

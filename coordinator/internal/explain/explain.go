@@ -27,6 +27,7 @@ type Records struct {
 	Members    map[string]record.Member    // by incarnation
 	Live       map[registry.SessionID]bool // the sessions of live instances
 	Claims     map[string]record.Claims    // by incarnation
+	Followed   map[string]*record.Plan     // the plans of the jobs that the job follows, by name
 	Unreadable map[registry.Key]string     // damaged records, and the rule that each breaks
 	Compile    due.Compiler                // nil: schedules are not known
 	programs   map[int]due.Program         // by epoch number; filled by Explain

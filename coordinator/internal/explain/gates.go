@@ -138,6 +138,9 @@ func (s *subject) newestFire() record.Instant {
 			return run.Fire
 		}
 	}
+	if after := s.Plan.Last().Job().After; after != nil {
+		return s.newestFollowed(after)
+	}
 	for i, e := range slices.Backward(s.Plan.Epochs) {
 		prog := s.programs[e.Number]
 		if prog == nil || s.shard >= e.Job().Shards {
@@ -212,7 +215,7 @@ func (s *subject) summarize(gate string, end result) string {
 // describeFate returns a sentence about how late the fire is, and whether it will run.
 func (s *subject) describeFate() string {
 	late := time.Duration(s.Now - s.fire)
-	if s.epoch == nil || s.program == nil || late < 0 || s.state == settled || s.Plan.Paused {
+	if s.epoch == nil || s.program == nil || s.epoch.Job().After != nil || late < 0 || s.state == settled || s.Plan.Paused {
 		return ""
 	}
 	text := fmt.Sprintf(" It is %v late", late.Round(time.Second))

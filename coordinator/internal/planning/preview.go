@@ -1,6 +1,9 @@
 package planning
 
-import "github.com/rota-dev/rota/internal/shardset"
+import (
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
 
 // Target is the assignment of a job that its plan is to reach.
 type Target struct {
@@ -20,6 +23,13 @@ func FindTargets(v *View) []Target {
 		out[i] = Target{Segment: seg, Owners: t.owners, Problem: t.problem}
 	}
 	return out
+}
+
+// WantsFire reports whether a job that follows others fires after their fires of one instant, by the names of
+// the followed jobs that have such a fire.
+func WantsFire(after *record.After, fires map[string]record.EndedFire) bool {
+	wanted, _ := wantsFire(after, followedFire{fires: fires})
+	return wanted
 }
 
 // InForce returns the definition by which the shards of a job are assigned: jobInForce.
