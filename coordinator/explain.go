@@ -31,7 +31,8 @@ type Answer struct {
 	Shards []int     // in ascending order
 	Fire   time.Time // zero if the shards have no fire
 	// Gates are the conditions of a run in the order in which they were checked, up to the first one
-	// that stops the fire. docs/operating.md lists all gates.
+	// that stops the fire. Once the fire is claimed or skipped, those that matter only before are left
+	// out. docs/operating.md lists all gates.
 	Gates   []Gate
 	Summary string // one or two sentences
 	Do      string // the remedy; empty if none is needed or possible

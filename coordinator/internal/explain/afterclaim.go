@@ -34,6 +34,11 @@ func (s *subject) describeSettled() result {
 	case m.Fire == s.fire && m.Attempt > 0:
 		return pass("attempt %d, by %s", m.Attempt, s.claimer())
 	case m.Fire == s.fire:
+		if s.Plan.Disabled.Has(s.shard) {
+			r := stop("enable the shard; trigger it to make up for skipped fires", "the fire was skipped by %s; the shard is disabled", s.claimer())
+			r.summary = "was skipped; the shard is disabled"
+			return r
+		}
 		r := stop("see OnMisfire, CatchupWindow and OnOverlap of the job; trigger the shard to make up for it",
 			"the fire was skipped by %s: by the misfire policy, the catch-up window or the overlap policy, or since the shard was disabled. The records do not hold which", s.claimer())
 		r.summary = "was skipped"
@@ -83,8 +88,8 @@ func (s *subject) checkRetry() result {
 		return pass("no attempt at the fire waits")
 	}
 	if s.run.NotBefore > s.Now {
-		r := stop("wait, or trigger the shard", "attempt %d failed%s; attempt %d waits until %v", s.run.Attempt-1, s.failureText(s.run.Attempt-1), s.run.Attempt, s.run.NotBefore)
-		r.summary = fmt.Sprintf("failed and is retried: attempt %d waits until %v", s.run.Attempt, s.run.NotBefore)
+		r := stop("wait, or trigger the shard", "attempt %d failed%s; attempt %d waits until %s", s.run.Attempt-1, s.failureText(s.run.Attempt-1), s.run.Attempt, seconds(s.run.NotBefore))
+		r.summary = fmt.Sprintf("failed and is retried: attempt %d waits until %s", s.run.Attempt, seconds(s.run.NotBefore))
 		return r
 	}
 	return stop(fmt.Sprintf("if it stays so, look at the log of %s", record.InstanceOf(s.owner)),
@@ -120,8 +125,8 @@ func (s *subject) checkWorker() result {
 	switch {
 	case w.Shards.Has(s.shard):
 		r := stop("raise Workers or MaxRunning, or start more instances; see docs/sizing.md",
-			"attempt %d is claimed by %s and waits for a worker, behind %s; runs of the job wait since %v", s.run.Attempt, record.InstanceOf(s.runner), w.Behind, w.Since)
-		r.summary = fmt.Sprintf("is claimed and waits for a worker of %s since %v, behind %s", record.InstanceOf(s.runner), w.Since, w.Behind)
+			"attempt %d is claimed by %s and waits for a worker, behind %s; runs of the job wait since %s", s.run.Attempt, record.InstanceOf(s.runner), w.Behind, seconds(w.Since))
+		r.summary = fmt.Sprintf("is claimed and waits for a worker of %s since %s, behind %s", record.InstanceOf(s.runner), seconds(w.Since), w.Behind)
 		return r
 	case w.More > 0:
 		return unclear("%d more shards of %s wait for a worker, and their numbers are not on record", w.More, record.InstanceOf(s.runner))
@@ -173,8 +178,8 @@ func (s *subject) checkOutcome() result {
 	switch {
 	case tracked && ended.Failed+ended.Skipped == 0:
 		r.Verdict, r.do = OK, ""
-		r.detail = fmt.Sprintf("the runs of all %d shards have ended by %v, and none has failed", ended.Shards, ended.Ended)
-		r.summary = fmt.Sprintf("succeeded: the runs of all shards had ended at %v, and none had failed", ended.Ended)
+		r.detail = fmt.Sprintf("the runs of all %d shards have ended by %s, and none has failed", ended.Shards, seconds(ended.Ended))
+		r.summary = fmt.Sprintf("succeeded: the runs of all shards had ended at %s, and none had failed", seconds(ended.Ended))
 	case tracked:
 		r.detail = fmt.Sprintf("of %d shards, %d failed and %d did not run; whether this shard is one of them is not on record", ended.Shards, ended.Failed, ended.Skipped)
 		r.summary = "has ended: " + r.detail
@@ -205,12 +210,12 @@ func (s *subject) findEndedFire() (record.EndedFire, bool) {
 
 func (s *subject) describeFailure(f record.Failure) result {
 	if f.Error == due.CrashedRunError {
-		r := stop("trigger the shard; see OnCrash and MaxAttempts of the job", "attempt %d was lost at %v: %s, and it is not made again", f.Attempt, f.At, f.Error)
-		r.summary = fmt.Sprintf("was lost: the session of its owner expired during attempt %d, at %v or before, and it is not made again", f.Attempt, f.At)
+		r := stop("trigger the shard; see OnCrash and MaxAttempts of the job", "attempt %d was lost at %s: %s, and it is not made again", f.Attempt, seconds(f.At), f.Error)
+		r.summary = fmt.Sprintf("was lost: the session of its owner expired during attempt %d, at %s or before, and it is not made again", f.Attempt, seconds(f.At))
 		return r
 	}
-	r := stop("mend the handler, then trigger the shard", "attempt %d failed at %v: %s", f.Attempt, f.At, f.Error)
-	r.summary = fmt.Sprintf("failed: attempt %d ended at %v with: %s", f.Attempt, f.At, f.Error)
+	r := stop("mend the handler, then trigger the shard", "attempt %d failed at %s: %s", f.Attempt, seconds(f.At), f.Error)
+	r.summary = fmt.Sprintf("failed: attempt %d ended at %s with: %s", f.Attempt, seconds(f.At), f.Error)
 	return r
 }
 

@@ -61,7 +61,7 @@ func (s *subject) checkOffered() result {
 	}
 	detail := fmt.Sprintf("%s; %s in the group", planning.UnofferedProblem, are(live))
 	if s.Plan != nil && s.Plan.Unoffered != 0 {
-		detail += fmt.Sprintf(", and since %v none has. After %v its due fires are skipped", s.Plan.Unoffered, planning.MaxUnoffered)
+		detail += fmt.Sprintf(", and since %s none has. After %v its due fires are skipped", seconds(s.Plan.Unoffered), planning.MaxUnoffered)
 	}
 	return stop("start a process that registers the job", "%s", detail)
 }
@@ -92,18 +92,18 @@ func (s *subject) checkInForce() result {
 		if s.shard >= e.Job().Shards {
 			return stop("", "revision %d, in force at that instant, has only %d shards", e.Job().Revision, e.Job().Shards)
 		}
-		return pass("revision %d was in force at that instant, since %v%s", e.Job().Revision, e.From, pending)
+		return pass("revision %d was in force at that instant, since %s%s", e.Job().Revision, seconds(e.From), pending)
 	}
 	first := &s.Plan.Epochs[0]
 	switch {
 	case last.Until != 0 && s.fire >= last.Until && (s.Plan.Paused || s.Plan.Stopped):
-		return pass("revision %d, until %v%s", last.Job().Revision, last.Until, pending)
+		return pass("revision %d, until %s%s", last.Job().Revision, seconds(last.Until), pending)
 	case last.Until != 0 && s.fire >= last.Until:
-		return stop("wait for the leader", "revision %d was in force until %v, and the leader has not begun the next definition%s", last.Job().Revision, last.Until, pending)
+		return stop("wait for the leader", "revision %d was in force until %s, and the leader has not begun the next definition%s", last.Job().Revision, seconds(last.Until), pending)
 	case s.fire < first.From && first.Number == 1:
-		return stop("", "the job exists since %v, which is later; earlier fires are not due", first.From)
+		return stop("", "the job exists since %s, which is later; earlier fires are not due", seconds(first.From))
 	case s.fire < first.From:
-		r := unclear("definitions before %v are not in the plan any more, so the fire was run or skipped, or never due", first.From)
+		r := unclear("definitions before %s are not in the plan any more, so the fire was run or skipped, or never due", seconds(first.From))
 		r.last, r.do = true, "look into the run history, or the log of that time"
 		return r
 	}
@@ -114,7 +114,7 @@ func (s *subject) checkInForce() result {
 			break
 		}
 	}
-	return stop("", "no definition was in force at that instant: fires count again from %v, after a pause, a reset or a new definition", next.From)
+	return stop("", "no definition was in force at that instant: fires count again from %s, after a pause, a reset or a new definition", seconds(next.From))
 }
 
 // scheduleText returns the text of the schedule of an epoch.
@@ -194,11 +194,11 @@ func (s *subject) checkIntent() result {
 	case s.Plan.Paused && !applied && !s.Control.Paused:
 		return stop("wait for the leader", "the job is paused; a resume is stored, and the leader has not applied it")
 	case s.Plan.Paused && s.epoch == nil:
-		return stop("resume the job", "the job is paused since %v; fires that come due during the pause are never run", s.Plan.Last().Until)
+		return stop("resume the job", "the job is paused since %s; fires that come due during the pause are never run", seconds(s.Plan.Last().Until))
 	case s.Plan.Paused:
 		return stop("resume the job", "the job is paused; fires that were due before wait for the resume")
 	case s.Plan.Stopped && s.epoch == nil:
-		return stop("resume the job, or trigger it", "the schedule of the job is stopped since %v; the job runs by triggers only", s.Plan.Last().Until)
+		return stop("resume the job, or trigger it", "the schedule of the job is stopped since %s; the job runs by triggers only", seconds(s.Plan.Last().Until))
 	case s.Plan.Disabled.Has(s.shard) && s.state == rerunPending:
 		return stop("enable the shard", "the shard is disabled, and its re-run waits until it is enabled")
 	case s.Plan.Disabled.Has(s.shard):
@@ -379,7 +379,7 @@ func (s *subject) checkAhead() result {
 			continue
 		}
 		if g.NotBefore > s.Now {
-			return stop("wait", "a retry of %v (attempt %d) goes first, and waits until %v", g.Fire, g.Attempt, g.NotBefore)
+			return stop("wait", "a retry of %v (attempt %d) goes first, and waits until %s", g.Fire, g.Attempt, seconds(g.NotBefore))
 		}
 		return stop("wait", "%s goes first", describeRun(g.Ref))
 	}
@@ -389,7 +389,7 @@ func (s *subject) checkAhead() result {
 	for _, t := range s.Plan.Triggers {
 		e, ok := s.Plan.Epoch(t.Epoch)
 		if ok && t.Number > s.mark.Trigger && due.TriggerTargets(t, e).Has(s.shard) {
-			return stop("wait", "trigger %d of %v goes first", t.Number, t.At)
+			return stop("wait", "trigger %d of %s goes first", t.Number, seconds(t.At))
 		}
 	}
 	for i := range s.Plan.Epochs {

@@ -304,8 +304,11 @@ func TestExplain_StopsAtEachGate(t *testing.T) {
 			if c.do == "" && c.verdict == OK {
 				assert.Empty(t, a.Do)
 			}
+			names := GateNames()
 			for i, g := range a.Gates {
-				assert.Equal(t, GateNames()[i], g.Name, "gates are checked in order")
+				at := slices.Index(names, g.Name)
+				require.GreaterOrEqual(t, at, 0, "gates are checked in order: %+v", a.Gates)
+				names = names[at+1:]
 				assert.NotEmpty(t, g.Detail, g.Name)
 				if i < len(a.Gates)-1 {
 					assert.NotEqual(t, Stop, g.Verdict, "nothing is checked after a stop")

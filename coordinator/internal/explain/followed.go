@@ -18,7 +18,7 @@ func (s *subject) checkFollowed(e *record.Epoch, after *record.After) result {
 	}
 	for _, r := range e.Released {
 		if r.At == s.fire {
-			return pass("the followed fire of %s has ended; it was released at %v", names, r.Released)
+			return pass("the followed fire of %s has ended; it was released at %s", names, seconds(r.Released))
 		}
 	}
 	if s.state != notClaimed {

@@ -87,9 +87,6 @@ type subject struct {
 	runner  string     // the incarnation that claimed run
 }
 
-// settledText is the detail of gates that a claimed or skipped fire has behind it.
-const settledText = "does not apply any more: the fire is claimed or skipped"
-
 // explainShard explains a fire of one shard.
 func (r *Records) explainShard(shard int, fire record.Instant) Answer {
 	s := r.newSubject(shard, fire)
@@ -97,7 +94,6 @@ func (r *Records) explainShard(shard int, fire record.Instant) Answer {
 	var end result
 	for _, g := range gates {
 		if g.before && (s.state == settled || s.state == claimed) {
-			a.Gates = append(a.Gates, Gate{g.name, OK, settledText})
 			continue
 		}
 		res := g.check(s)
@@ -231,6 +227,9 @@ func (s *subject) describeFate() string {
 	}
 	return text + " and still due."
 }
+
+// seconds returns an instant of a clock without its fraction of a second. Fires have all their digits.
+func seconds(at record.Instant) string { return at.Time().Format(time.RFC3339) }
 
 // isLive reports whether the session of an incarnation exists.
 func (r *Records) isLive(inc string) bool { return r.Live[record.SessionOf(inc)] }
