@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/past"
 	"github.com/rota-dev/rota/cmd/rota/internal/serve"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/why"
 )
 
 // Streams are the standard streams of a command.
@@ -80,6 +81,7 @@ The codes of check are those of Nagios.`,
 	)
 	addTo(root, groupLook, look.Commands(s)...)
 	addTo(root, groupLook, past.Commands(s)...)
+	addTo(root, groupLook, why.Commands(s)...)
 	addTo(root, groupLook, dump.Command(s))
 	addTo(root, groupAct, act.Commands(s)...)
 	addTo(root, groupAct, dump.RestoreCommand(s))

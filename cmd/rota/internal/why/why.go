@@ -1,0 +1,180 @@
+// Package why holds the commands explain, moves and doctor, which find the reasons for which fires do not
+// run, the moves that a leader would make, and faults in the records.
+package why
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/complete"
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/screen"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/coordinator"
+)
+
+// Commands returns the commands.
+func Commands(s *settings.Settings) []*cobra.Command {
+	c := &commands{s}
+	return []*cobra.Command{c.explain(), c.moves(), c.doctor()}
+}
+
+type commands struct{ s *settings.Settings }
+
+// output names the global flags of the commands.
+var output = append([]string{"output", "time"}, settings.Connection...)
+
+// show prints a view, and returns the error of judge.
+func (c *commands) show(cmd *cobra.Command, read func(context.Context, *coordinator.Operator) (screen.View, error), judge func() error) error {
+	err := screen.Show(cmd.Context(), c.s, screen.Output{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()},
+		func(ctx context.Context, op *coordinator.Operator, _ func() (coordinator.GroupStatus, error)) (screen.View, error) {
+			return read(ctx, op)
+		})
+	if err != nil {
+		return err
+	}
+	return judge()
+}
+
+func (c *commands) explain() *cobra.Command {
+	var at string
+	cmd := &cobra.Command{
+		Use:   "explain JOB [SHARD]",
+		Short: "Explain why a fire has run or has not, and what to do",
+		Long: `Explain checks the conditions of a run in their order, and shows the first one that stops the fire.
+Without SHARD, it explains all shards, and groups equal answers. Without --at, it explains the newest
+fire that has come due. It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			shard := coordinator.AllShards
+			if len(args) == 2 {
+				n, err := strconv.Atoi(args[1])
+				if err != nil || n < 0 {
+					return exit.Usagef("shard is %q, not a number from 0", args[1])
+				}
+				shard = n
+			}
+			fire, err := parseInstant(at, time.Now(), c.s.Time == "local")
+			if err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err}
+			}
+			var e coordinator.Explanation
+			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator) (screen.View, error) {
+				e, err = op.Explain(ctx, args[0], shard, fire)
+				return view.ExplanationOf(e), err
+			}, func() error {
+				switch {
+				case !e.Known:
+					return &exit.Error{Code: exit.NoJob}
+				case slices.ContainsFunc(e.Answers, func(a coordinator.Answer) bool { return a.Stops }):
+					return &exit.Error{Code: exit.NotMet}
+				}
+				return nil
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	cmd.Flags().StringVar(&at, "at", "", "the instant of the fire: RFC 3339, or a time of day in UTC, as 14:00 (with --time local, in the local zone)")
+	return settings.Limit(cmd, output...)
+}
+
+// parseInstant reads an instant. A time of day means the latest one that has come.
+func parseInstant(text string, now time.Time, local bool) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	zone := time.UTC
+	if local {
+		zone = time.Local
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	for _, layout := range []string{"2006-01-02 15:04", time.DateTime} {
+		if t, err := time.ParseInLocation(layout, text, zone); err == nil {
+			return t, nil
+		}
+	}
+	for _, layout := range []string{"15:04", time.TimeOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			now = now.In(zone)
+			of := func(day int) time.Time {
+				return time.Date(now.Year(), now.Month(), day, t.Hour(), t.Minute(), t.Second(), 0, zone)
+			}
+			if today := of(now.Day()); !today.After(now) {
+				return today, nil
+			}
+			return of(now.Day() - 1), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("--at is %q, neither RFC 3339 nor a time of day as 14:00", text)
+}
+
+func (c *commands) moves() *cobra.Command {
+	var without []string
+	var with int
+	var labels map[string]string
+	cmd := &cobra.Command{
+		Use:   "moves [JOB]",
+		Short: "Show which shards the leader would move, without or with more instances",
+		Long: `Moves shows which shards the leader would move, by the functions that leaders use, and changes
+nothing. Without flags, it shows the moves that are about to happen.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var options []coordinator.MovesOption
+			if with != 0 {
+				options = append(options, coordinator.With(with, labels))
+			} else if len(labels) > 0 {
+				return exit.Usagef("--label needs --with")
+			}
+			if len(without) > 0 {
+				options = append(options, coordinator.Without(without...))
+			}
+			if len(args) > 0 {
+				options = append(options, coordinator.OfJob(args[0]))
+			}
+			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator) (screen.View, error) {
+				p, err := op.Moves(ctx, options...)
+				return view.MovesOf(p), err
+			}, func() error { return nil })
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	cmd.Flags().StringSliceVar(&without, "without", nil, "instances that are left out")
+	cmd.Flags().IntVar(&with, "with", 0, "how many instances are added")
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "labels of the added instances, as zone=a")
+	_ = cmd.RegisterFlagCompletionFunc("without", complete.Instances(c.s))
+	return settings.Limit(cmd, output...)
+}
+
+func (c *commands) doctor() *cobra.Command {
+	return settings.Limit(&cobra.Command{
+		Use:   "doctor",
+		Short: "Check the records of the group: damage, clocks, versions, stuck shards",
+		Long: strings.TrimSpace(`
+Doctor checks all records of the group and shows each finding with what to do. A finding that a second
+call repeats persists. It exits with 4 if there is an error among the findings.`),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var d coordinator.Diagnosis
+			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator) (screen.View, error) {
+				var err error
+				d, err = op.Diagnose(ctx)
+				return view.DiagnosisOf(d), err
+			}, func() error {
+				if slices.ContainsFunc(d.Findings, func(f coordinator.Finding) bool { return f.Severity == coordinator.SeverityError }) {
+					return &exit.Error{Code: exit.NotMet}
+				}
+				return nil
+			})
+		},
+		ValidArgsFunction: complete.Of(),
+	}, output...)
+}
