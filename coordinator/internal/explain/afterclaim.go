@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/internal/record"
@@ -28,6 +29,10 @@ func (s *subject) checkClaimed() result {
 	return s.explainUnclaimed()
 }
 
+// maxLead is how far a sound fleet's watermarks may be ahead of the clock that reads them: three times the
+// default of MaxClockSkew, as owners allow for.
+const maxLead = 15 * time.Second
+
 // describeSettled describes the watermark that covers the fire.
 func (s *subject) describeSettled() result {
 	switch m := s.mark; {
@@ -43,7 +48,7 @@ func (s *subject) describeSettled() result {
 			"the fire was skipped by %s: by the misfire policy, the catch-up window or the overlap policy, or since the shard was disabled. The records do not hold which", s.claimer())
 		r.summary = "was skipped"
 		return r
-	case m.Fire > s.Now:
+	case m.Fire > s.Now.Add(maxLead):
 		return stop("correct the clock; Operator.Reset starts the job afresh",
 			"the shard's watermark is %v, which lies ahead: a wrong clock claimed fires before their time", m.Fire)
 	default:

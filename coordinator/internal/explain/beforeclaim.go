@@ -144,7 +144,7 @@ func (s *subject) checkDue() result {
 		return unclear("whether %s has the instant is not known here", scheduleText(e))
 	case s.fire == 0:
 		return stop("", "%s", s.describeNext(e, prog))
-	case s.fire > s.Now:
+	case s.fire > s.Now && s.state == notClaimed:
 		if s.schedules(e, prog) {
 			return stop("", "the fire is due in %v", time.Duration(s.fire-s.Now).Round(time.Second))
 		}

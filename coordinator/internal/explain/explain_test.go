@@ -226,6 +226,14 @@ func gateCases() []gateCase {
 
 		{"skipped", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, record.Watermark{Epoch: 1, Fire: at(5)}) }, 0, "the fire was skipped by a", "was skipped.", "OnMisfire"},
 		{"claims ahead of the clock", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, coordtest.Fire(90, 1).Watermark()) }, 0, "a wrong clock", "", "Reset"},
+		{"claimed by a clock that is 5 s ahead", "outcome", OK, func(_ *testing.T, r *Records) {
+			r.Now = at(5).Add(-5 * time.Second)
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+		}, at(5), "", "succeeded", ""},
+		{"the next fire claimed by a clock that is 5 s ahead", "outcome", Unknown, func(_ *testing.T, r *Records) {
+			r.Now = at(5).Add(-5 * time.Second)
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+		}, 0, "not on record", "", ""},
 		{"a later fire replaces it", "claimed", Stop, func(_ *testing.T, r *Records) { r.Claims = nil }, at(4), "the misfire policy runs that of " + at(5).String() + " in its place", "would skip it", "OnMisfire"},
 		{"the owner has not claimed", "claimed", Stop, nil, 0, "a owns the shard and may claim the fire, and has not yet", "It is 10s late and still due", "store unreachable"},
 		{"damaged claims", "claimed", Unknown, func(_ *testing.T, r *Records) {
@@ -395,6 +403,74 @@ func TestExplain_AnswersEachShardAsIfAlone(t *testing.T) {
 		slices.Sort(want)
 		assert.Equal(t, want, got, c.name)
 	}
+}
+
+func TestExplain_OfAJobThatFollowsOthers(t *testing.T) {
+	at := coordtest.At
+	ended := func(n, failed, skipped int) record.EndedFire {
+		return record.EndedFire{At: at(n), Shards: 3, Failed: failed, Skipped: skipped}
+	}
+	for _, c := range []struct {
+		name     string
+		schedule string
+		change   func(r *Records, parent *record.Plan)
+		gate     string
+		verdict  Verdict
+		detail   string
+	}{
+		{"released", "after job-a", func(r *Records, _ *record.Plan) {
+			r.Plan.Epochs[0].Released = []record.Release{{At: at(5), Released: at(5) + 1}}
+		}, "claimed", Stop, "a owns the shard and may claim the fire"},
+		{"the followed fire has not ended", "after job-a", func(_ *Records, p *record.Plan) { p.Fires.Through, p.Fires.Ended = at(4), nil }, "due", Stop, `the job follows "job-a", of which the fire of that instant, or an earlier one, has not ended`},
+		{"the followed fire failed", "after job-a", func(_ *Records, p *record.Plan) { p.Fires.Ended = []record.EndedFire{ended(5, 1, 1)} }, "due", Stop, `(on success): of 3 shards of "job-a", 1 failed and 1 did not run`},
+		{"the followed fire failed, and that does not matter", "after-end job-a", func(_ *Records, p *record.Plan) { p.Fires.Ended = []record.EndedFire{ended(5, 1, 1)} }, "due", Stop, "the leader has not released it yet"},
+		{"the followed fire did not fail", "after-failure job-a", nil, "due", Stop, "(on failure)"},
+		{"there was no such fire", "after job-a", func(_ *Records, p *record.Plan) { p.Fires.Ended = []record.EndedFire{ended(4, 0, 0)} }, "due", Stop, "has no fire at that instant"},
+		{"the followed job has no plan", "after job-a", func(r *Records, _ *record.Plan) { r.Followed = nil }, "claimed", Stop, ""},
+		{"the ends are not on record any more", "after job-a", func(_ *Records, p *record.Plan) { p.Fires.Ended = []record.EndedFire{ended(6, 0, 0)} }, "claimed", Stop, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := world(t)
+			more := `,"schedule":"` + c.schedule + `"`
+			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, more)
+			r.Compile = func(json.RawMessage) (due.Program, error) { return following{}, nil }
+			parent := &record.Plan{Job: "job-a", Fires: &record.Fires{Through: at(5), Ended: []record.EndedFire{ended(5, 0, 0)}}}
+			r.Followed = map[string]*record.Plan{"job-a": parent}
+			if c.change != nil {
+				c.change(r, parent)
+			}
+			a := Explain(*r, shardset.Of(0), at(5))[0]
+			last := a.Gates[len(a.Gates)-1]
+			if c.detail == "" {
+				i := slices.IndexFunc(a.Gates, func(g Gate) bool { return g.Name == "due" })
+				require.GreaterOrEqual(t, i, 0)
+				assert.Equal(t, Unknown, a.Gates[i].Verdict)
+				return
+			}
+			assert.Equal(t, c.gate, last.Name, "%+v", a)
+			assert.Equal(t, c.verdict, last.Verdict)
+			assert.Contains(t, last.Detail, c.detail)
+		})
+	}
+}
+
+// following is a Program of a job that follows others. It runs the latest released fire.
+type following struct{ coordtest.Minutely }
+
+func (following) FollowsJobs() bool { return true }
+
+func (following) DueReleased(released []due.Release, last, _, _ time.Time) (d due.Due) {
+	for _, r := range released {
+		if r.At.After(last) {
+			d.Fire, d.Through = r.At, r.At
+		}
+	}
+	return d
+}
+
+func (f following) SkipReleased(released []due.Release, last, until, now time.Time) due.Due {
+	d := f.DueReleased(released, last, until, now)
+	return due.Due{Through: d.Through}
 }
 
 func TestExplain_WithoutACompiler(t *testing.T) {
