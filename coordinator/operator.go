@@ -43,6 +43,8 @@ type Operator struct {
 	keys             record.Keys
 	namespace, group string
 	compile          due.Compiler // nil if the schedules of jobs are not known
+
+	by, reason string // of As
 }
 
 // NewOperator returns an Operator for a group of a namespace. An empty group means "default".
@@ -84,6 +86,12 @@ type Intent struct {
 	Disabled Scope
 	// ScheduleStopped reports whether the job runs by triggers only. It is false while Paused.
 	ScheduleStopped bool
+	// Until is when the pause ends by itself. It is zero if the job is not paused, or until an operator
+	// resumes it.
+	Until time.Time
+	// HeldBy is the act that paused the job or stopped its schedule. It is zero if neither is in force, and
+	// for a job that was stored with StartPaused.
+	HeldBy Act
 }
 
 // Trigger requests a run of a job by hand and returns its number, which the runs have as
@@ -101,22 +109,23 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 		return 0, fmt.Errorf("trigger %q: no shard is named; nil means all", job)
 	}
 	number := uint64(0)
-	err := o.changeControl(ctx, job, func(c *record.Control, def record.Job) error {
+	err := o.changeControl(ctx, job, func(c *record.Control, def record.Job) (what string, err error) {
 		t := record.Trigger{At: record.InstantOf(time.Now()), Param: param}
+		of := ""
 		if shards != nil {
 			set, err := shardSetOf(shards, def.Shards)
 			if err != nil {
-				return err
+				return "", err
 			}
-			t.Shards = &set
+			t.Shards, of = &set, " of shards "+set.String()
 		}
 		if len(c.Triggers) >= record.MaxTriggers {
-			return fmt.Errorf("%w: %d", ErrTooManyTriggers, len(c.Triggers))
+			return "", fmt.Errorf("%w: %d", ErrTooManyTriggers, len(c.Triggers))
 		}
 		c.LastTrigger++
 		t.Number, number = c.LastTrigger, c.LastTrigger
 		c.Triggers = append(c.Triggers, t)
-		return nil
+		return fmt.Sprintf("trigger %d%s", number, of), nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("trigger %q: %w", job, err)
@@ -129,7 +138,7 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 // before and are not claimed are subject to the job's misfire policy at the Resume. Runs that
 // were claimed before continue, or begin once a worker is free. Pause replaces a StopSchedule.
 func (o *Operator) Pause(ctx context.Context, job string) error {
-	return o.setPaused(ctx, "pause", job, true, false)
+	return o.hold(ctx, "pause", job, true, false, time.Time{})
 }
 
 // StopSchedule makes a job run by Trigger only, until Resume. Fires that come due after the
@@ -137,25 +146,14 @@ func (o *Operator) Pause(ctx context.Context, job string) error {
 // A new definition applies to triggers once the leader has applied it, and to the schedule
 // from the Resume on. StopSchedule replaces a Pause, so waiting triggers run.
 func (o *Operator) StopSchedule(ctx context.Context, job string) error {
-	return o.setPaused(ctx, "stop schedule of", job, false, true)
+	return o.hold(ctx, "stop schedule of", job, false, true, time.Time{})
 }
 
 // Resume ends a Pause or a StopSchedule. Fires count from an instant that lies MaxClockSkew in
 // the future, so that no clock of the fleet has passed it. Fires between the Pause or
 // StopSchedule and that instant are never run.
 func (o *Operator) Resume(ctx context.Context, job string) error {
-	return o.setPaused(ctx, "resume", job, false, false)
-}
-
-func (o *Operator) setPaused(ctx context.Context, verb, job string, paused, stopped bool) error {
-	err := o.changeControl(ctx, job, func(c *record.Control, _ record.Job) error {
-		c.Paused, c.Stopped = paused, stopped
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("%s %q: %w", verb, job, err)
-	}
-	return nil
+	return o.hold(ctx, "resume", job, false, false, time.Time{})
 }
 
 // Reset starts a new epoch of a job, with its newest definition. It is for shards that wait
@@ -171,9 +169,9 @@ func (o *Operator) setPaused(ctx context.Context, verb, job string, paused, stop
 func (o *Operator) Reset(ctx context.Context, job string) error {
 	done, err := o.readResets(ctx, record.Segment(job))
 	if err == nil {
-		err = o.changeControl(ctx, job, func(c *record.Control, _ record.Job) error {
+		err = o.changeControl(ctx, job, func(c *record.Control, _ record.Job) (string, error) {
 			c.Resets = max(c.Resets, done) + 1 // the record may be an older one, from a backup
-			return nil
+			return "reset", nil
 		})
 	}
 	if err != nil {
@@ -238,7 +236,7 @@ func (o *Operator) Intent(ctx context.Context, job string) (Intent, error) {
 		if err != nil {
 			return Intent{}, fmt.Errorf("intent for all jobs: %w", err)
 		}
-		return Intent{Disabled: Scope{Instances: c.Instances, Hosts: c.Hosts}}, nil
+		return intentOfGroup(c), nil
 	}
 	def, err := o.readDefinition(ctx, record.Segment(job))
 	if err != nil {
@@ -256,22 +254,28 @@ func (o *Operator) setDisabled(ctx context.Context, s *Scope, disabled bool) err
 	if err := s.validate(); err != nil {
 		return err
 	}
-	if s.Job == "" {
-		return o.changeGroupControl(ctx, func(c *record.GroupControl) error { return s.setExclusion(&c.Exclusion, disabled) })
+	what := "enable " + s.describe()
+	if disabled {
+		what = "disable " + s.describe()
 	}
-	return o.changeControl(ctx, s.Job, func(c *record.Control, def record.Job) error {
+	if s.Job == "" {
+		return o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
+			return what, s.setExclusion(&c.Exclusion, disabled)
+		})
+	}
+	return o.changeControl(ctx, s.Job, func(c *record.Control, def record.Job) (string, error) {
 		total := def.Shards
 		if !disabled {
 			total = record.MaxShards // an earlier definition may have had more shards
 		}
 		shards, err := shardSetOf(s.Shards, total)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if c.Disabled = c.Disabled.Minus(shards); disabled {
 			c.Disabled = c.Disabled.Union(shards)
 		}
-		return s.setExclusion(&c.Exclusion, disabled)
+		return what, s.setExclusion(&c.Exclusion, disabled)
 	})
 }
 
@@ -337,8 +341,8 @@ func shardSetOf(numbers []int, total int) (shardset.Set, error) {
 	return set, nil
 }
 
-// changeControl changes the intent for a job by compare-and-set.
-func (o *Operator) changeControl(ctx context.Context, job string, change func(*record.Control, record.Job) error) error {
+// changeControl changes the intent for a job by compare-and-set, and adds the act, whose text change returns.
+func (o *Operator) changeControl(ctx context.Context, job string, change func(*record.Control, record.Job) (what string, err error)) error {
 	segment := record.Segment(job)
 	def, err := o.readDefinition(ctx, segment)
 	if err != nil {
@@ -352,25 +356,29 @@ func (o *Operator) changeControl(ctx context.Context, job string, change func(*r
 		if err != nil {
 			return err
 		}
-		if err := change(c, def); err != nil {
+		what, err := change(c, def)
+		if err != nil {
 			return err
 		}
+		c.Acts = c.Acts.With(o.newAct(what))
 		if again, err := o.putRecord(ctx, o.keys.Control(segment), rev, c); !again {
 			return err
 		}
 	}
 }
 
-// changeGroupControl changes the intent for all jobs by compare-and-set.
-func (o *Operator) changeGroupControl(ctx context.Context, change func(*record.GroupControl) error) error {
+// changeGroupControl changes the intent for all jobs by compare-and-set, and adds the act, whose text change returns.
+func (o *Operator) changeGroupControl(ctx context.Context, change func(*record.GroupControl) (what string, err error)) error {
 	for {
 		c, rev, err := o.readGroupControl(ctx)
 		if err != nil {
 			return err
 		}
-		if err := change(c); err != nil {
+		what, err := change(c)
+		if err != nil {
 			return err
 		}
+		c.Acts = c.Acts.With(o.newAct(what))
 		if again, err := o.putRecord(ctx, o.keys.GroupControl(), rev, c); !again {
 			return err
 		}

@@ -68,7 +68,9 @@ func TestOperator(t *testing.T) {
 		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Hosts: []string{"y"}}))
 		in, err := o.Intent(t.Context(), "job")
 		require.NoError(t, err)
-		assert.Equal(t, coordinator.Intent{Paused: true, Disabled: coordinator.Scope{Job: "job", Shards: []int{1}}}, in)
+		assert.Equal(t, coordinator.Intent{
+			Paused: true, Disabled: coordinator.Scope{Job: "job", Shards: []int{1}}, HeldBy: coordinator.Act{At: time.Now().UTC(), What: "pause"},
+		}, in)
 		in, err = o.Intent(t.Context(), "")
 		require.NoError(t, err)
 		assert.Equal(t, coordinator.Intent{Disabled: coordinator.Scope{Hosts: []string{"x", "y"}}}, in)

@@ -341,7 +341,10 @@ func (o *Operator) readClaims(ctx context.Context, incarnation, segment string, 
 }
 
 func intentOf(job string, c *record.Control) Intent {
-	return Intent{c.Paused, Scope{job, shardList(c.Disabled), c.Instances, c.Hosts}, c.Stopped}
+	return Intent{
+		Paused: c.Paused, Disabled: Scope{job, shardList(c.Disabled), c.Instances, c.Hosts}, ScheduleStopped: c.Stopped,
+		Until: c.Until.Time(), HeldBy: actOf(c.HeldBy),
+	}
 }
 
 func shardList(s shardset.Set) []int { return slices.Collect(s.All()) }

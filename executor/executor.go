@@ -370,6 +370,11 @@ func (e *Executor) Resume(ctx context.Context, job string) error {
 	return e.explainUnknownJob(job, e.operator.Resume(ctx, job))
 }
 
+// Operator returns an Operator of the executor's group, for calls that Executor does not have, and to record who
+// calls and why: e.Operator().As("kim", "quarter end").Pause(ctx, job). It has the compiler of the jobs of this
+// package, and can be used before Start and after Shutdown.
+func (e *Executor) Operator() *coordinator.Operator { return e.operator }
+
 // Status returns the recorded state of a job, with its next fire. See
 // [coordinator.Operator.Status].
 func (e *Executor) Status(ctx context.Context, job string) (coordinator.Status, error) {

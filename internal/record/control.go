@@ -17,13 +17,16 @@ type Control struct {
 	Triggers    []Trigger    `json:"triggers,omitempty"`     // not yet in the plan
 	LastTrigger uint64       `json:"last_trigger,omitempty"` // the highest number in use
 	Resets      uint64       `json:"resets,omitempty"`       // how often operators have asked for a fresh start of the job
+	Hold
+	Acts Acts `json:"acts,omitempty"`
 
 	extra fields
 }
 
 // GroupControl is the intent of operators for all jobs of a group.
 type GroupControl struct {
-	Exclusion // from owning shards of any job
+	Exclusion      // from owning shards of any job
+	Acts      Acts `json:"acts,omitempty"`
 
 	extra fields
 }

@@ -365,6 +365,7 @@ func (x *explorer) buildTrigger(s *world, p *process) *registry.Txn {
 		panic(err)
 	}
 	c.Triggers[len(c.Triggers)-1].At = s.clock() // the operator used the wall clock
+	c.Acts = nil                                 // a text for people, with an instant of the wall clock
 	if reg.recorded.Then[0].Value, err = record.Encode(c); err != nil {
 		panic(err)
 	}
@@ -379,6 +380,14 @@ func (x *explorer) buildReset(s *world, p *process) *registry.Txn {
 		return nil
 	}
 	if !errors.Is(err, errRecorded) {
+		panic(err)
+	}
+	c, err := record.DecodeControl(reg.recorded.Then[0].Value)
+	if err != nil {
+		panic(err)
+	}
+	c.Acts = nil
+	if reg.recorded.Then[0].Value, err = record.Encode(c); err != nil {
 		panic(err)
 	}
 	return reg.recorded

@@ -47,7 +47,7 @@ var guardSites = []guardSite{
 	{"Claimer.writeEnds CreateOwned", []string{"claim: free ends"}},
 	{"Claimer.writeEnds Set", []string{"claim: set ends"}},
 
-	{"Leader.CommitDecision At", []string{"plan: leader as known", "reap: leader as known"}},
+	{"Leader.CommitDecision At", []string{"plan: leader as known", "reap: leader as known", "end pause: leader as known"}},
 	{"Change.EncodeShare Dead", []string{"plan: dead"}},
 	{"Change.EncodeShare Create", []string{"plan: first plan"}},
 	{"Change.EncodeShare Set", []string{"plan: set plan"}},
@@ -55,6 +55,7 @@ var guardSites = []guardSite{
 	{"jobPlanner.failOverExpired Delete", []string{"plan: delete claims"}},
 	{"jobPlanner.absorbOutcomes Delete", []string{"plan: delete claims"}},
 	{"jobPlanner.acceptTriggers Set", []string{"plan: set control"}},
+	{"Leader.commitEndedPauses Set", []string{"end pause: set control"}},
 
 	{"Reaping.PackLoads Dead", []string{"reap: dead"}},
 	{"round.reapIncarnation Absent", []string{"reap: no plan"}},
@@ -105,18 +106,20 @@ func TestGuards_AreNamedAtEachPlaceInTheSource(t *testing.T) {
 
 // testedElsewhere are the guards that no small world meets, and the test that fails without each.
 var testedElsewhere = map[string]string{
-	"restore: leader as known":  "TestRestore_Guards/the term",
-	"restore: first definition": "TestRestore_Guards/a definition that is there",
-	"restore: set definition":   "TestRestore_Guards/a definition that is there",
-	"name incomplete: alive":    "TestMissing/an incarnation whose session has expired is not named",
-	"check: alive":              "TestCampaign_Returns/never on a loss that lead was told of by the store",
-	"reap: delete claims":       "TestPlan_Failover/deletes claims only with a plan, or on condition that there is none",
-	"reap: no plan":             "TestPlan_Failover/deletes claims only with a plan, or on condition that there is none",
-	"save: alive":               "TestOwned_Save/that arrives after the session has ended changes nothing",
-	"save: first state":         "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
-	"save: set state":           "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
-	"operate: alive":            "TestRun_CommitIsJudgedByTheStore, of package executor",
-	"operate: first other":      "TestMember_FenceBase",
+	"restore: leader as known":   "TestRestore_Guards/the term",
+	"restore: first definition":  "TestRestore_Guards/a definition that is there",
+	"restore: set definition":    "TestRestore_Guards/a definition that is there",
+	"end pause: leader as known": "TestEndedPauses_Guards/the term",
+	"end pause: set control":     "TestEndedPauses_Guards/the record as read",
+	"name incomplete: alive":     "TestMissing/an incarnation whose session has expired is not named",
+	"check: alive":               "TestCampaign_Returns/never on a loss that lead was told of by the store",
+	"reap: delete claims":        "TestPlan_Failover/deletes claims only with a plan, or on condition that there is none",
+	"reap: no plan":              "TestPlan_Failover/deletes claims only with a plan, or on condition that there is none",
+	"save: alive":                "TestOwned_Save/that arrives after the session has ended changes nothing",
+	"save: first state":          "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
+	"save: set state":            "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
+	"operate: alive":             "TestRun_CommitIsJudgedByTheStore, of package executor",
+	"operate: first other":       "TestMember_FenceBase",
 }
 
 func TestGuards_AreAllCaughtSomewhere(t *testing.T) {

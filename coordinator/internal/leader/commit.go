@@ -17,6 +17,9 @@ import (
 // plans. Reapings depend on the plans, so they wait for a round that has none to write.
 func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (planned bool, err error) {
 	term := []registry.Cond{registry.At(l.Self.Keys.Leader(), l.View.Term)}
+	if err := l.commitEndedPauses(ctx, d.EndedPauses, term); err != nil {
+		return false, err
+	}
 	shares := make(map[string]batch.Items, len(d.Changes))
 	changes := slices.DeleteFunc(slices.Clone(d.Changes), func(c planning.Change) bool {
 		c.NoteDecision(record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.Self.Name})

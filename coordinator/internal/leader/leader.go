@@ -53,7 +53,7 @@ type Leader struct {
 	skew.Comparison
 	incompleteTracker
 	*Restorer
-	overdue time.Time // when the next restart grace ends; zero: there is none
+	overdue time.Time // when the next restart grace or pause ends; zero: there is none
 
 	panics map[string]string // by job: the panic of its strategy that was logged last
 }
@@ -236,8 +236,10 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 	planned, err := l.CommitDecision(ctx, d)
 	l.watchClaims(ctx, wg, d.Follow)
 	l.overdue = time.Time{}
-	if d.GraceEnds > 0 {
-		l.overdue = time.Now().Add(d.GraceEnds)
+	for _, wait := range []time.Duration{d.GraceEnds, d.PauseEnds} {
+		if wait > 0 {
+			l.overdue = earliest(l.overdue, time.Now().Add(wait))
+		}
 	}
 	if err != nil {
 		return err
@@ -250,7 +252,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 			return err
 		}
 	}
-	l.idle = len(d.Changes) == 0 && len(d.Reapings) == 0 && len(d.Follow) == 0
+	l.idle = len(d.Changes) == 0 && len(d.Reapings) == 0 && len(d.Follow) == 0 && len(d.EndedPauses) == 0
 	l.MarkIdle()
 	return nil
 }

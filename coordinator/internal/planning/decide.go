@@ -19,6 +19,7 @@ func Decide(v *View) Decision {
 			d.Changes = append(d.Changes, c)
 		}
 	}
+	d.EndedPauses, d.PauseEnds = v.endPauses()
 	d.Reapings = r.reapExpired(d.Changes)
 	d.Reads = slices.Sorted(maps.Keys(r.reads))
 	d.Follow = slices.Sorted(maps.Keys(r.follow))

@@ -19,6 +19,9 @@ type Decision struct {
 	Reads    []string  // incarnations whose claims to read before deciding again
 	Follow   []string  // incarnations whose claims the next decision waits for
 
+	EndedPauses []EndedPause  // committed before Changes
+	PauseEnds   time.Duration // until pauses with an end are to be checked again; zero if there is none
+
 	GraceEnds        time.Duration     // until the first restart grace ends; zero if no member is awaited
 	StrategyErrors   map[string]error  // by job: why its strategy failed
 	StrategyProblems map[string]string // by segment: the problems of those jobs, for the next View

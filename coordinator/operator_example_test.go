@@ -1,0 +1,52 @@
+package coordinator_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// startBilling starts a process with a job "settle" and returns an operator outside of its fleet.
+func startBilling(ctx context.Context, server *memory.Server) (op *coordinator.Operator, stop func()) {
+	e, err := executor.New(server.Client("a"), "billing", executor.Options{Instance: "web-1", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	if err := e.Register(executor.Job{
+		Name: "settle", Schedule: executor.Cron("0 3 * * *"), Shards: 2, Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }),
+	}); err != nil {
+		panic(err)
+	}
+	if err := e.Start(ctx); err != nil {
+		panic(err)
+	}
+	if op, err = coordinator.NewOperator(server.Client("console"), "billing", ""); err != nil {
+		panic(err)
+	}
+	return op.WithCompiler(executor.Compile), func() { e.Shutdown(ctx) }
+}
+
+// Calls carry the name of who makes them, and a reason. The next person finds both with the intent.
+func ExampleOperator_As() {
+	ctx := context.Background()
+	op, stop := startBilling(ctx, memory.New())
+	defer stop()
+
+	if err := op.As("kim", "the ledger moves").PauseUntil(ctx, "settle", time.Now().Add(2*time.Hour)); err != nil {
+		fmt.Println(err)
+		return
+	}
+	in, err := op.Intent(ctx, "settle")
+	fmt.Println(in.Paused, in.HeldBy.By, in.HeldBy.Reason, time.Until(in.Until).Round(time.Hour), err)
+
+	acts, err := op.Acts(ctx, "settle")
+	fmt.Println(len(acts), acts[0].By, err)
+	// Output:
+	// true kim the ledger moves 2h0m0s <nil>
+	// 1 kim <nil>
+}

@@ -1,0 +1,65 @@
+package record
+
+import "fmt"
+
+// Act is an operator's act: who did what, when and why. Acts are for people; no decision depends on
+// them.
+type Act struct {
+	At     Instant `json:"at"`
+	By     string  `json:"by,omitempty"`
+	Reason string  `json:"reason,omitempty"`
+	What   string  `json:"what"`
+}
+
+// MaxActs is how many acts a control record holds.
+const MaxActs = 32
+
+// The bounds of the texts of an act, in bytes. All acts of a record fit in some 20 KiB.
+const (
+	maxActByBytes     = 64
+	maxActReasonBytes = 256
+	maxActWhatBytes   = 256
+)
+
+// Shortened returns a with its texts cut to their bounds.
+func (a Act) Shortened() Act {
+	a.By, a.Reason, a.What = cut(a.By, maxActByBytes), cut(a.Reason, maxActReasonBytes), cut(a.What, maxActWhatBytes)
+	return a
+}
+
+// Acts are the last acts, oldest first.
+type Acts []Act
+
+// With returns acts with one more, and without the oldest beyond MaxActs. The receiver is unchanged.
+func (as Acts) With(a Act) Acts {
+	kept := as[max(0, len(as)+1-MaxActs):]
+	return append(kept[:len(kept):len(kept)], a.Shortened())
+}
+
+// Hold is a pause, or a stop of a schedule, that is in force.
+type Hold struct {
+	// Until is when a pause ends by itself; zero if only an operator ends it.
+	Until Instant `json:"paused_until,omitzero"`
+	// HeldBy is the act that paused the job, or stopped its schedule. It is nil if neither is in force, or if an
+	// older version wrote the record.
+	HeldBy *Act `json:"held_by,omitempty"`
+}
+
+// IsOver reports whether the time of a pause with an end has come.
+func (h *Hold) IsOver(paused bool, now Instant) bool { return paused && h.Until != 0 && h.Until <= now }
+
+// endPause returns the act by which a leader ends a pause at its time.
+func endPause(until, now Instant) Act {
+	return Act{At: now, By: ByLeader, What: fmt.Sprintf("resume: the pause lasted until %v", until)}
+}
+
+// ByLeader is the By of an act of the leader.
+const ByLeader = "the leader"
+
+// WithoutPause returns a copy of c in which the pause has ended at its time.
+func (c *Control) WithoutPause(now Instant) *Control {
+	out := *c
+	out.Acts = c.Acts.With(endPause(c.Until, now))
+	out.Paused, out.Stopped, out.Hold = false, false, Hold{}
+	return &out
+}
