@@ -114,7 +114,9 @@ func (s *Scope) describe() string {
 }
 
 func intentOfGroup(c *record.GroupControl) Intent {
-	return Intent{Disabled: Scope{Instances: c.Instances, Hosts: c.Hosts}}
+	return Intent{
+		Paused: c.Paused, Disabled: Scope{Instances: c.Instances, Hosts: c.Hosts}, Until: c.Until.Time(), HeldBy: actOf(c.HeldBy),
+	}
 }
 
 func actOf(a *record.Act) Act {

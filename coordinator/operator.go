@@ -80,7 +80,8 @@ type Scope struct {
 
 // Intent is the stored intent of operators. A plan that has not yet been updated may differ.
 type Intent struct {
-	// Paused reports whether the job is paused.
+	// Paused reports whether the job is paused, or all jobs of the group if the intent is that for all
+	// jobs. The pause of the group is not included in the intent for one job.
 	Paused bool
 	// Disabled is everything that is disabled, sorted.
 	Disabled Scope
@@ -446,7 +447,8 @@ func (o *Operator) readControl(ctx context.Context, def record.Job) (*record.Con
 func controlWithoutRecord(def record.Job, p *record.Plan) *record.Control {
 	c := &record.Control{Job: def.Name, Paused: def.StartPaused}
 	if p != nil {
-		c.Paused, c.Stopped, c.Disabled, c.Resets = p.Paused, p.Stopped, p.Disabled, p.Resets
+		own := p.OwnHold()
+		c.Paused, c.Stopped, c.Disabled, c.Resets = own.Paused, own.Stopped, p.Disabled, p.Resets
 	}
 	return c
 }

@@ -31,6 +31,21 @@ func startBilling(ctx context.Context, server *memory.Server) (op *coordinator.O
 	return op.WithCompiler(executor.Compile), func() { e.Shutdown(ctx) }
 }
 
+// A deployment is made with all jobs of the group paused, those that it adds too.
+func ExampleOperator_PauseGroup() {
+	ctx := context.Background()
+	op, stop := startBilling(ctx, memory.New())
+	defer stop()
+
+	op = op.As("deploy", "release 12")
+	fmt.Println(op.PauseGroup(ctx))
+	// ... deploy
+	fmt.Println(op.ResumeGroup(ctx))
+	// Output:
+	// <nil>
+	// <nil>
+}
+
 // Calls carry the name of who makes them, and a reason. The next person finds both with the intent.
 func ExampleOperator_As() {
 	ctx := context.Background()

@@ -44,6 +44,9 @@ type Status struct {
 	Paused          bool
 	ScheduleStopped bool
 	Disabled        []int
+	// GroupPaused reports whether the job is paused in force because the whole group is (Operator.PauseGroup).
+	// Intent has the job's own pause only.
+	GroupPaused bool
 	// Shards is the number of shards in the plan. It is zero if the job has no plan yet: the
 	// leader makes one when a member first offers the job.
 	Shards int
@@ -263,6 +266,7 @@ func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status 
 // addPlan adds the content of a plan.
 func (st *Status) addPlan(p *record.Plan) {
 	st.InForce, st.Paused, st.Shards, st.Problem = p.Last().Job().Revision, p.Paused, p.Shards(), p.Problem
+	st.GroupPaused = p.GroupPause != nil
 	unowned := shardset.Range(0, p.Shards())
 	for _, shards := range p.Owners {
 		unowned = unowned.Minus(shards)

@@ -45,9 +45,6 @@ type Hold struct {
 	HeldBy *Act `json:"held_by,omitempty"`
 }
 
-// IsOver reports whether the time of a pause with an end has come.
-func (h *Hold) IsOver(paused bool, now Instant) bool { return paused && h.Until != 0 && h.Until <= now }
-
 // endPause returns the act by which a leader ends a pause at its time.
 func endPause(until, now Instant) Act {
 	return Act{At: now, By: ByLeader, What: fmt.Sprintf("resume: the pause lasted until %v", until)}
@@ -62,4 +59,26 @@ func (c *Control) WithoutPause(now Instant) *Control {
 	out.Acts = c.Acts.With(endPause(c.Until, now))
 	out.Paused, out.Stopped, out.Hold = false, false, Hold{}
 	return &out
+}
+
+// WithoutPause returns a copy of c in which the pause has ended at its time.
+func (c *GroupControl) WithoutPause(now Instant) *GroupControl {
+	out := *c
+	out.Acts = c.Acts.With(endPause(c.Until, now))
+	out.Paused, out.Hold = false, Hold{}
+	return &out
+}
+
+// OwnHold is the job's own intent, without the pause of its group.
+type OwnHold struct {
+	Paused  bool `json:"paused,omitempty"`
+	Stopped bool `json:"schedule_stopped,omitempty"`
+}
+
+// OwnHold returns the job's own part of what holds the plan.
+func (p *Plan) OwnHold() OwnHold {
+	if p.GroupPause != nil {
+		return *p.GroupPause
+	}
+	return OwnHold{p.Paused, p.Stopped}
 }

@@ -48,9 +48,6 @@ func TestActs(t *testing.T) {
 
 func TestControl_WithoutPause(t *testing.T) {
 	c := &Control{Job: "settle", Paused: true, Hold: Hold{Until: 5, HeldBy: &Act{What: "pause"}}, LastTrigger: 3}
-	assert.False(t, c.IsOver(c.Paused, 4))
-	assert.True(t, c.IsOver(c.Paused, 5))
-	assert.False(t, c.IsOver(false, 5))
 	after := c.WithoutPause(7)
 	assert.True(t, c.Paused, "the receiver is unchanged")
 	assert.False(t, after.Paused)

@@ -26,7 +26,9 @@ type Control struct {
 // GroupControl is the intent of operators for all jobs of a group.
 type GroupControl struct {
 	Exclusion      // from owning shards of any job
-	Acts      Acts `json:"acts,omitempty"`
+	Paused    bool `json:"paused,omitempty"` // all jobs, present and future, besides the pause of each
+	Hold
+	Acts Acts `json:"acts,omitempty"`
 
 	extra fields
 }

@@ -18,7 +18,7 @@ func (l *Leader) commitEndedPauses(ctx context.Context, ended []planning.EndedPa
 	}
 	items := make(map[registry.Key]batch.Items, len(ended))
 	for _, e := range ended {
-		value, err := record.Encode(e.Control)
+		value, err := record.Encode(e.Record())
 		if err != nil {
 			return err
 		}
@@ -54,6 +54,10 @@ func (l *Leader) recordEndedPauses(ended []planning.EndedPause, rev registry.Rev
 	l.RecordAnswer()
 	l.LastCommit = max(l.LastCommit, rev.Seq)
 	for _, e := range ended {
+		if e.Group != nil {
+			l.View.Group = planning.GroupRecord{Rev: rev, GroupControl: e.Group}
+			continue
+		}
 		l.View.Control[e.Segment] = planning.ControlRecord{Rev: rev, Control: e.Control}
 	}
 	l.wakeUp()

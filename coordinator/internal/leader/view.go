@@ -65,6 +65,10 @@ func (l *Leader) updateView() bool {
 		if n.Name == record.GroupSegment {
 			l.idle = false
 			l.View.GroupExclusion = n.Value.group.Exclusion // empty if the record was deleted or cannot be read
+			l.View.Group = planning.GroupRecord{Rev: n.Rev, GroupControl: &n.Value.group}
+			if n.Unreadable {
+				l.View.Group.GroupControl = nil
+			}
 			return
 		}
 		applyUpdate(l, l.View.Control, n, planning.ControlRecord{Rev: n.Rev, Control: n.Value.job})

@@ -5,13 +5,17 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// applyControl copies the operators' control record into the plan. Every claim is conditional on
+// applyControl copies the intent of operators into the plan. Every claim is conditional on
 // the plan, so a pause and a disabled shard take effect between two commits.
 func (p *jobPlanner) applyControl() {
-	c, ok := p.Control[p.segment]
-	if !ok {
-		return
+	if c, ok := p.Control[p.segment]; ok {
+		p.applyDisabled(c)
 	}
+	p.applyHold()
+}
+
+// applyDisabled disables and enables shards.
+func (p *jobPlanner) applyDisabled(c ControlRecord) {
 	if more := c.Disabled.Minus(p.next.Disabled); !more.IsZero() {
 		p.explain("disable %s", more)
 	}
@@ -19,13 +23,6 @@ func (p *jobPlanner) applyControl() {
 		p.explain("enable %s", less)
 	}
 	p.next.Disabled = c.Disabled
-	switch {
-	case c.Paused == p.next.Paused && c.Stopped == p.next.Stopped:
-	case c.Paused || c.Stopped:
-		p.pauseJob(c.Paused, c.Stopped)
-	default:
-		p.resumeJob()
-	}
 }
 
 // pauseJob pauses a job, or stops its schedule.

@@ -17,6 +17,15 @@ type EndedPause struct {
 	Key     registry.Key
 	Rev     registry.Rev // of the record that it replaces
 	Control *record.Control
+	Group   *record.GroupControl // instead of Control, if it is the pause of the group
+}
+
+// Record returns the record without the pause.
+func (e *EndedPause) Record() any {
+	if e.Group != nil {
+		return e.Group
+	}
+	return e.Control
 }
 
 // MaxPauseCheck bounds the time until a leader checks again whether a pause with an end is over: its clock may
@@ -26,19 +35,23 @@ const MaxPauseCheck = time.Minute
 // endPauses returns the pauses whose time has come, and the time until the next one ends, at most
 // MaxPauseCheck; zero if none has an end.
 func (v *View) endPauses() (ended []EndedPause, next time.Duration) {
-	wait := func(until record.Instant) {
-		if left := max(time.Duration(until-v.Now), time.Nanosecond); next == 0 || left < next {
+	check := func(paused bool, h *record.Hold) (over bool) {
+		if !paused || h.Until == 0 {
+			return false
+		}
+		left := time.Duration(h.Until - v.Now)
+		if left > 0 && (next == 0 || left < next) {
 			next = min(left, MaxPauseCheck)
 		}
+		return left <= 0
 	}
 	for seg, c := range v.Control {
-		switch {
-		case c.Until == 0 || !c.Paused:
-		case c.IsOver(c.Paused, v.Now):
+		if check(c.Paused, &c.Hold) {
 			ended = append(ended, EndedPause{Segment: seg, Key: v.Keys.Control(seg), Rev: c.Rev, Control: c.WithoutPause(v.Now)})
-		default:
-			wait(c.Until)
 		}
+	}
+	if g := v.Group; g.GroupControl != nil && check(g.Paused, &g.Hold) {
+		ended = append(ended, EndedPause{Segment: record.GroupSegment, Key: v.Keys.GroupControl(), Rev: g.Rev, Group: g.WithoutPause(v.Now)})
 	}
 	slices.SortFunc(ended, func(a, b EndedPause) int { return cmp.Compare(a.Segment, b.Segment) })
 	return ended, next

@@ -58,7 +58,10 @@ func (p *jobPlanner) isSettled() bool {
 	if p.target.unoffered != (prev.Unoffered != 0) {
 		return false
 	}
-	if c, ok := p.Control[p.segment]; ok && (c.Paused != prev.Paused || c.Stopped != prev.Stopped || !c.Disabled.Equal(prev.Disabled) || len(c.Triggers) > 0) {
+	if !p.isHeldAsWanted(prev.Plan) {
+		return false
+	}
+	if c, ok := p.Control[p.segment]; ok && (!c.Disabled.Equal(prev.Disabled) || len(c.Triggers) > 0) {
 		return false
 	}
 	if prev.Paused {
@@ -95,11 +98,12 @@ func (p *jobPlanner) createPlan() (Change, bool) {
 		Owners: map[string]shardset.Set{}, Paused: job.StartPaused,
 	}
 	if c, ok := p.Control[p.segment]; ok {
-		p.next.Paused, p.next.Stopped, p.next.Disabled, p.next.Resets = c.Paused, c.Stopped, c.Disabled, c.Resets
+		p.next.Disabled, p.next.Resets = c.Disabled, c.Resets
 	}
 	if p.tracksFires() {
 		p.next.Fires = &record.Fires{From: first.From}
 	}
+	p.next.Paused, p.next.Stopped, p.next.GroupPause = p.wantHold(p.next)
 	if p.next.Paused || p.next.Stopped {
 		p.next.Last().Until = p.Now // no fire before the first resume is due
 	}

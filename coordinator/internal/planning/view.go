@@ -23,6 +23,7 @@ type View struct {
 	JustJoined       map[string]bool          // members that joined during the term and have not been seen alive
 	Jobs             map[string]JobRecord     // by segment
 	Control          map[string]ControlRecord // by segment
+	Group            GroupRecord              // the pause of the group
 	GroupExclusion   record.Exclusion         // instances and hosts that are disabled for all jobs
 	Plans            map[string]PlanRecord    // by segment
 	Reads            map[string]FreshRead     // by incarnation
