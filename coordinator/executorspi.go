@@ -69,6 +69,8 @@ var (
 	ErrPaused = claimer.ErrPaused
 	// ErrOverlap means that the shard's next fire is due, which cancels the run.
 	ErrOverlap = claimer.ErrOverlap
+	// ErrCancelled means that an operator cancelled the run.
+	ErrCancelled = claimer.ErrCancelled
 	// ErrNewDefinition means that another definition of the job comes into force.
 	ErrNewDefinition = claimer.ErrNewDefinition
 )

@@ -11,6 +11,50 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
+// A stuck run is cancelled: its context ends with executor.ErrCancelled. It counts as failed and is not made again.
+func ExampleOperator_Cancel() {
+	ctx := context.Background()
+	server := memory.New()
+	e, err := executor.New(server.Client("a"), "billing", executor.Options{Instance: "web-1", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer e.Shutdown(ctx)
+	begun, ended := make(chan struct{}), make(chan struct{})
+	err = e.Register(executor.Job{Name: "settle", Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
+		defer close(ended)
+		close(begun)
+		<-ctx.Done()
+		fmt.Println("shard", r.Shard, "ends:", context.Cause(ctx))
+		return context.Cause(ctx)
+	})})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := e.Start(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := e.Trigger(ctx, "settle", executor.Trigger{}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-begun
+
+	runs, err := e.Operator().As("kim", "waits for a lock").Cancel(ctx, "settle")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-ended
+	fmt.Println("cancelled", runs[0].Shards)
+	// Output:
+	// shard 0 ends: run is cancelled
+	// cancelled [0]
+}
+
 // startBilling starts a process with a job "settle" and returns an operator outside of its fleet.
 func startBilling(ctx context.Context, server *memory.Server) (op *coordinator.Operator, stop func()) {
 	e, err := executor.New(server.Client("a"), "billing", executor.Options{Instance: "web-1", Logger: slog.New(slog.DiscardHandler)})

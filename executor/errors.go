@@ -24,6 +24,8 @@ var (
 	ErrYield = errors.New("run is to yield")
 	// ErrOverlap means that the next fire of the shard is due, and Job.OnOverlap is CancelRunning.
 	ErrOverlap = coordinator.ErrOverlap
+	// ErrCancelled means that an operator cancelled the run: see coordinator.Operator.Cancel.
+	ErrCancelled = coordinator.ErrCancelled
 )
 
 // Errors of this package, for errors.Is.

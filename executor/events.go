@@ -91,6 +91,8 @@ func publicOutcome(ctx context.Context, how outcome, err error) Outcome {
 		return LostSession
 	case how == runSucceeded:
 		return Succeeded
+	case how == runCancelled:
+		return Cancelled
 	case errors.Is(cause, ErrTimeout):
 		return TimedOut
 	}

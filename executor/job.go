@@ -88,7 +88,7 @@ type Job struct {
 }
 
 // Handler runs one shard for one fire. Handle must return soon after ctx ends; context.Cause
-// reports why it ended: ErrDraining, ErrSessionLost, ErrTimeout or ErrOverlap. A run whose handler returns
+// reports why it ended: ErrDraining, ErrSessionLost, ErrTimeout, ErrOverlap or ErrCancelled. A run whose handler returns
 // an error or panics counts as failed, or is made again as Job.Retry says. An error after
 // ErrDraining hands the run back instead, and another instance makes it again (see
 // Executor.Shutdown). A handler may be called for several shards at the same time. The Run is

@@ -105,11 +105,14 @@ const (
 	LostSession
 	// Abandoned means that the handler had not returned when Shutdown did.
 	Abandoned
+	// Cancelled means that an operator cancelled the run and the handler returned an error, or was not called. The
+	// run counts as failed.
+	Cancelled
 )
 
 var outcomeTexts = textForms[Outcome]{
 	Succeeded: "succeeded", Failed: "failed", TimedOut: "timed out", Panicked: "panicked",
-	HandedBack: "handed back", LostSession: "session lost", Abandoned: "abandoned",
+	HandedBack: "handed back", LostSession: "session lost", Abandoned: "abandoned", Cancelled: "cancelled",
 }
 
 // String returns the text form of o, such as "timed out".

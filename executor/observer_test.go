@@ -367,7 +367,7 @@ func TestObserver_TextForms(t *testing.T) {
 			assert.ErrorContains(t, err, `"unknown" is none of ["`)
 		}
 	}
-	check(t, int(executor.Abandoned), func(i int) ([]byte, fmt.Stringer, error) {
+	check(t, int(executor.Cancelled), func(i int) ([]byte, fmt.Stringer, error) {
 		text, _ := executor.Outcome(i).MarshalText()
 		var again executor.Outcome
 		err := again.UnmarshalText(text)

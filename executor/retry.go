@@ -117,7 +117,7 @@ func (p *program) retryError(ctx context.Context, r *Run, took time.Duration, er
 	switch {
 	case err == nil, p.Tracking != TrackRuns, p.Retry.Max == 0, p.Retry.Max > 0 && r.Retries >= p.Retry.Max:
 		return err
-	case errors.Is(err, coordinator.ErrHandedBack), errors.Is(context.Cause(ctx), ErrSessionLost), errors.Is(context.Cause(ctx), ErrOverlap):
+	case errors.Is(err, coordinator.ErrHandedBack), errors.Is(context.Cause(ctx), ErrSessionLost), isCancelled(ctx):
 		return err
 	}
 	var permanent *PermanentError

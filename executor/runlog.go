@@ -22,6 +22,7 @@ const (
 	runPanicked
 	runLost       // it returned an error after its session was lost; another instance makes it again
 	runHandedBack // its process shuts down; another instance makes it again
+	runCancelled  // an operator cancelled it, and it returned an error
 	runOverdue    // its handler has not returned after its time-out
 	runReturned   // its handler returned late, after it was logged as overdue
 )
@@ -39,6 +40,7 @@ var outcomes = [...]struct {
 	runLost:       {slog.LevelInfo, "run ended with its session", "more runs ended with their session"},
 	runPanicked:   {slog.LevelWarn, "run panicked", "more runs panicked"},
 	runHandedBack: {slog.LevelInfo, "run handed back: another instance makes it again", "more runs handed back"},
+	runCancelled:  {slog.LevelInfo, "run cancelled by an operator", "more runs cancelled by an operator"},
 	runOverdue:    {slog.LevelWarn, "handler ignores its time-out", "more handlers ignore their time-outs"},
 	runReturned:   {slog.LevelInfo, "handler returned after its time-out", "more handlers returned after their time-outs"},
 }
@@ -58,6 +60,8 @@ func outcomeOf(ctx context.Context, p *program, err error) outcome {
 		return runHandedBack
 	case errors.Is(context.Cause(ctx), ErrSessionLost):
 		return runLost
+	case errors.Is(context.Cause(ctx), ErrCancelled):
+		return runCancelled
 	}
 	return runFailed
 }

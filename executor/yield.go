@@ -153,7 +153,7 @@ func (p *program) yieldError(ctx context.Context, s *yieldSignal, err error) err
 	asked, over := s.state()
 	var panicked *PanicError
 	switch yields := errors.Is(err, ErrYield) || p.always && errors.Is(context.Cause(ctx), ErrYield); {
-	case !yields, !asked, errors.As(err, &panicked), errors.Is(context.Cause(ctx), ErrOverlap):
+	case !yields, !asked, errors.As(err, &panicked), isCancelled(ctx):
 		return err
 	case over, !p.handsBack():
 		return nil
@@ -161,11 +161,21 @@ func (p *program) yieldError(ctx context.Context, s *yieldSignal, err error) err
 	return fmt.Errorf("%w: %w", coordinator.ErrHandedBack, ErrYield)
 }
 
+// isCancelled reports whether a due fire or an operator has cancelled the run with context ctx.
+func isCancelled(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, ErrOverlap) || errors.Is(cause, ErrCancelled)
+}
+
 // Yield is described in coordinator.Work. Moves wait for handlers, and runs that have begun go on: a
-// handler may return early, and make the rest of its work in another run. Only a due fire can end a run,
-// if the job wants that. A run that waits for its instant of Schedule.Spread is handed back, unless the
+// handler may return early, and make the rest of its work in another run. Only an operator can end a run,
+// or a due fire if the job wants that. A run that waits for its instant of Schedule.Spread is handed back, unless the
 // cause lets the owner claim it again at once.
 func (w work) Yield(job string, shard int, cause error) {
+	if errors.Is(cause, coordinator.ErrCancelled) {
+		w.yields.end(shardOf{job, shard}, ErrCancelled) // no yield: the rest of the run would not be made
+		return
+	}
 	w.yields.ask(shardOf{job, shard}, cause)
 	switch {
 	case errors.Is(cause, coordinator.ErrOverlap):

@@ -121,6 +121,7 @@ func TestOutcomes_AreThoseOfTheExecutor(t *testing.T) {
 	for public, want := range map[executor.Outcome]Outcome{
 		executor.Succeeded: Succeeded, executor.Failed: Failed, executor.TimedOut: TimedOut, executor.Panicked: Panicked,
 		executor.HandedBack: HandedBack, executor.LostSession: LostSession, executor.Abandoned: Abandoned,
+		executor.Cancelled: Cancelled,
 	} {
 		require.Equal(t, want, newRun(executor.RunEnded{Outcome: public}).Outcome)
 	}

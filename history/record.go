@@ -20,6 +20,7 @@ const (
 	HandedBack  Outcome = "handed back"  // the process shut down; another instance makes the run again
 	LostSession Outcome = "session lost" // the handler returned an error after the session was lost
 	Abandoned   Outcome = "abandoned"    // the process ended before the handler returned
+	Cancelled   Outcome = "cancelled"    // an operator cancelled the run
 	Lost        Outcome = "lost"         // the leader found that the owner's session expired during the run
 )
 
@@ -87,7 +88,7 @@ type Fire struct {
 
 	// Shards is the number of shards of the job, the same on every instance. It is zero if no run has ended.
 	Shards int `json:"shards"`
-	// OK counts the runs that succeeded; Failed those that failed, timed out or panicked; Unfinished those that were
+	// OK counts the runs that succeeded; Failed those that failed, timed out, panicked or were cancelled; Unfinished those that were
 	// handed back, abandoned or lost their session.
 	OK         int64 `json:"ok"`
 	Failed     int64 `json:"failed"`

@@ -88,6 +88,8 @@ func errorType(ctx context.Context, err error) string {
 		return "timeout"
 	case errors.Is(cause, executor.ErrDraining):
 		return "drained"
+	case errors.Is(cause, executor.ErrCancelled):
+		return "cancelled"
 	case errors.Is(cause, executor.ErrSessionLost):
 		return "session_lost"
 	}

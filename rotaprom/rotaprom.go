@@ -126,6 +126,7 @@ func (c *collector) addSeries(job string) {
 var outcomes = map[executor.Outcome]string{
 	executor.Succeeded: "ok", executor.Failed: "failed", executor.TimedOut: "timeout", executor.Panicked: "panic",
 	executor.HandedBack: "drained", executor.LostSession: "session_lost", executor.Abandoned: "abandoned",
+	executor.Cancelled: "cancelled",
 }
 
 // Describe sends the descriptors of all metrics.

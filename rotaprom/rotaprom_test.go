@@ -216,7 +216,7 @@ func allMetrics(t *testing.T) []*dto.MetricFamily {
 	o, run := c.observer(), executor.RunInfo{Job: "job"}
 	o.RunClaimed(executor.RunClaimed{Run: run})
 	o.RunClaimed(executor.RunClaimed{Run: executor.RunInfo{Job: "job", Reason: executor.Failover}})
-	for outcome := executor.Succeeded; outcome <= executor.Abandoned; outcome++ {
+	for outcome := executor.Succeeded; outcome <= executor.Cancelled; outcome++ {
 		assert.Contains(t, outcomes, outcome)
 		o.RunEnded(executor.RunEnded{Run: run, Started: time.Now(), Ended: time.Now(), Outcome: outcome})
 	}

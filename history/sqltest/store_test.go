@@ -67,7 +67,7 @@ func requireEqualReaders(t *testing.T, want, got history.Reader) {
 func randomRun(rnd *rand.Rand, n int) history.Run {
 	outcomes := []history.Outcome{
 		history.Succeeded, history.Succeeded, history.Failed, history.TimedOut, history.Panicked, history.HandedBack, history.LostSession,
-		history.Abandoned, history.Lost,
+		history.Abandoned, history.Cancelled, history.Lost,
 	}
 	r := runOf(rnd.IntN(8), rnd.IntN(5), 0, outcomes[rnd.IntN(len(outcomes))])
 	r.Job = []string{"settle", "export"}[rnd.IntN(2)]

@@ -17,6 +17,7 @@ type Control struct {
 	Triggers    []Trigger    `json:"triggers,omitempty"`     // not yet in the plan
 	LastTrigger uint64       `json:"last_trigger,omitempty"` // the highest number in use
 	Resets      uint64       `json:"resets,omitempty"`       // how often operators have asked for a fresh start of the job
+	Cancels     Runs         `json:"cancels,omitempty"`      // cancelled runs that are not yet in the plan
 	Hold
 	Acts Acts `json:"acts,omitempty"`
 

@@ -288,6 +288,9 @@ type Plan struct {
 	Fires      *Fires                  `json:"fires,omitempty"`    // nil unless another job follows this one. Not changed in place
 	Followed   *Followed               `json:"followed,omitempty"` // nil unless this job follows others. Not changed in place
 
+	// Cancels are runs that operators have cancelled, until they have ended.
+	Cancels Runs `json:"cancels,omitempty"`
+
 	// GroupPause is the job's own intent while the pause of the group applies; Paused is true then. It is nil otherwise.
 	GroupPause *OwnHold `json:"group_pause,omitempty"`
 

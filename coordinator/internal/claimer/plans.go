@@ -84,11 +84,16 @@ func (c *Claimer) reportShardsLost() {
 	}
 }
 
-// yieldShards asks the Work to yield those of running shards that are to move or are disabled, whose job
-// is paused, or that run by a definition which is not the newest.
+// yieldShards asks the Work to yield those of running shards whose run is cancelled, that are to move or are
+// disabled, whose job is paused, or that run by a definition which is not the newest.
 func (c *Claimer) yieldShards(j *JobState, running shardset.Set) {
 	if j.Plan == nil {
 		return
+	}
+	for _, g := range j.Claims.Running {
+		for s := range j.Plan.Cancels.Naming(g.Shards.Intersect(running), g.Ref).All() {
+			c.Work.Yield(j.Claims.Job, s, ErrCancelled)
+		}
 	}
 	for s := range running.Intersect(j.Plan.Frozen).All() {
 		c.Work.Yield(j.Claims.Job, s, ErrMoving)

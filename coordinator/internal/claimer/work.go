@@ -21,6 +21,8 @@ var (
 	ErrPaused = errors.New("job is paused")
 	// ErrOverlap means that the shard's next fire is due, and the definition wants it to cancel the run.
 	ErrOverlap = errors.New("next fire is due")
+	// ErrCancelled means that an Operator cancelled the run.
+	ErrCancelled = errors.New("run is cancelled")
 	// ErrNewDefinition means that another definition of the job is in force, or about to be.
 	ErrNewDefinition = errors.New("job has a new definition")
 )
@@ -39,7 +41,7 @@ type Work interface {
 	Start(ctx context.Context, r Run, done func(error))
 	// Yield is called for a run that was started when its shard is to move (cause is ErrMoving) or
 	// is disabled (ErrDisabled), when the job is paused (ErrPaused), when another definition comes
-	// into force (ErrNewDefinition), and when a due fire cancels it (ErrOverlap). It may be called more than once for a run.
+	// into force (ErrNewDefinition), and when a due fire (ErrOverlap) or an operator (ErrCancelled) cancels it. It may be called more than once for a run.
 	Yield(job string, shard int, cause error)
 }
 

@@ -52,6 +52,7 @@ type Decision struct {
 // Decide decides what to commit for a job. For each shard, a pending re-run comes first, then triggers
 // in order, then the schedule. A disabled shard runs nothing.
 func (in *Input) Decide() Decision {
+	in = in.withCancelledEnds()
 	out := Decision{Claims: in.Claims, ClaimedAt: in.ClaimedAt}
 	in.decide(&out)
 	if out.Changed {
@@ -90,6 +91,7 @@ func (in *Input) claimFree(out *Decision) {
 	if in.dropsReruns() {
 		watermarks = in.dropReruns(out, watermarks, free)
 	}
+	watermarks = in.dropCancelled(out, watermarks, free)
 	watermarks = in.skipOverlapped(out, watermarks, free)
 	for _, group := range watermarks.Split(free) {
 		disabled := group.Shards.Intersect(in.Plan.Disabled)

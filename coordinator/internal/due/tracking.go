@@ -9,6 +9,9 @@ import (
 // CrashedRunError is the recorded error of a run whose session expired.
 const CrashedRunError = "the session expired during the run"
 
+// CancelledRunError is the recorded error of a run that an operator cancelled before it was made again.
+const CancelledRunError = "cancelled by an operator"
+
 // MaxRetryDelay bounds the time between a failed run and its retry.
 const MaxRetryDelay = 24 * time.Hour
 

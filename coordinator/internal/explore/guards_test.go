@@ -54,7 +54,7 @@ var guardSites = []guardSite{
 	{"jobPlanner.failOverExpired Absent", []string{"plan: no claims"}},
 	{"jobPlanner.failOverExpired Delete", []string{"plan: delete claims"}},
 	{"jobPlanner.absorbOutcomes Delete", []string{"plan: delete claims"}},
-	{"jobPlanner.acceptTriggers Set", []string{"plan: set control"}},
+	{"jobPlanner.acceptRequests Set", []string{"plan: set control"}},
 	{"Leader.commitEndedPauses Set", []string{"end pause: set control"}},
 
 	{"Reaping.PackLoads Dead", []string{"reap: dead"}},

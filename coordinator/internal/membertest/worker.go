@@ -37,8 +37,15 @@ type Worker struct {
 	mu      sync.Mutex
 	runs    []claimer.Run
 	yielded []int // shards
+	cancels map[shardOf]context.CancelCauseFunc
 
 	unsupportedWord string // definitions that contain it cannot be compiled; "": all can
+}
+
+// shardOf names a shard of a job.
+type shardOf struct {
+	job   string
+	shard int
 }
 
 // Abandon makes Run return without waiting for runs or shards.
@@ -71,8 +78,14 @@ func (w *Worker) Compile(def json.RawMessage) (due.Program, error) {
 func (w *Worker) Start(ctx context.Context, r claimer.Run, done func(error)) {
 	w.mu.Lock()
 	w.runs = append(w.runs, r)
+	ctx, end := context.WithCancelCause(ctx)
+	if w.cancels == nil {
+		w.cancels = map[shardOf]context.CancelCauseFunc{}
+	}
+	w.cancels[shardOf{r.Job, r.Shard}] = end
 	w.mu.Unlock()
 	go func() {
+		defer end(nil)
 		var err error
 		if w.work != nil {
 			err = w.work(ctx, r)
@@ -82,9 +95,12 @@ func (w *Worker) Start(ctx context.Context, r claimer.Run, done func(error)) {
 }
 
 // Yield implements claimer.Work.
-func (w *Worker) Yield(_ string, shard int, cause error) {
+func (w *Worker) Yield(job string, shard int, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if end := w.cancels[shardOf{job, shard}]; end != nil && errors.Is(cause, claimer.ErrCancelled) {
+		end(cause)
+	}
 	if errors.Is(cause, claimer.ErrMoving) {
 		w.yielded = append(w.yielded, shard)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // clearServed removes served parts from the plan: pending re-runs that were claimed,
-// triggers that all their shards have claimed, and epochs in which nothing is due. It requires
+// triggers that all their shards have claimed, cancelled runs that have ended, and epochs in which nothing is due. It requires
 // reads of all owners' claims.
 func (p *jobPlanner) clearServed() {
 	progress := JobProgress{Watermarks: p.next.Watermarks}
@@ -43,6 +43,7 @@ func (p *jobPlanner) clearServed() {
 	}
 	progress.Reruns = p.next.Reruns
 	p.clearReleased(&progress)
+	p.clearCancels(&progress)
 	p.clearTriggers(&progress)
 	p.clearEpochs(&progress)
 	if p.needsRoom && len(p.change.Upkeep) == 0 {

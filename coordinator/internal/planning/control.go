@@ -52,17 +52,37 @@ func (p *jobPlanner) resumeJob() {
 	p.explain("resume")
 }
 
-// acceptTriggers moves the triggers in the control record into the plan, in one transaction.
-func (p *jobPlanner) acceptTriggers() {
+// acceptRequests moves triggers and cancelled runs from the control record into the plan, in one transaction.
+func (p *jobPlanner) acceptRequests() {
 	c, ok := p.Control[p.segment]
-	if !ok || len(c.Triggers) == 0 {
+	if !ok {
 		return
 	}
-	if len(p.next.Triggers)+len(c.Triggers) > record.MaxTriggers {
+	rest := *c.Control
+	accepted := p.acceptTriggers(&rest)
+	if accepted = p.acceptCancels(&rest) || accepted; !accepted {
+		return
+	}
+	value, err := record.Encode(&rest)
+	if err != nil {
+		return
+	}
+	p.change.ops = append(p.change.ops, registry.Set(p.Keys.Control(p.segment), c.Rev, value))
+}
+
+// hasRequests reports whether a control record holds something that acceptRequests moves.
+func hasRequests(c *record.Control) bool { return len(c.Triggers)+len(c.Cancels) > 0 }
+
+// acceptTriggers moves the triggers in the control record into the plan.
+func (p *jobPlanner) acceptTriggers(rest *record.Control) (accepted bool) {
+	if len(rest.Triggers) == 0 {
+		return false
+	}
+	if len(p.next.Triggers)+len(rest.Triggers) > record.MaxTriggers {
 		p.needsRoom = true
-		return
+		return false
 	}
-	for _, t := range c.Triggers {
+	for _, t := range rest.Triggers {
 		if n := len(p.next.Triggers); n > 0 && p.next.Triggers[n-1].Number >= t.Number {
 			continue
 		}
@@ -70,11 +90,6 @@ func (p *jobPlanner) acceptTriggers() {
 		p.next.Triggers = append(p.next.Triggers, t)
 		p.explainUpkeep("trigger %d", t.Number)
 	}
-	rest := *c.Control
 	rest.Triggers = nil
-	value, err := record.Encode(&rest)
-	if err != nil {
-		return
-	}
-	p.change.ops = append(p.change.ops, registry.Set(p.Keys.Control(p.segment), c.Rev, value))
+	return true
 }

@@ -97,8 +97,7 @@ func (p *jobPlanner) absorbClaims(inc string, claims record.Claims, shards shard
 			p.next.Counts.Unknown += uint64(running.Len())
 			p.explain("count %s as unknown", running)
 		case mayRerun(epoch.Job(), rerun):
-			p.next.Reruns = p.next.Reruns.With(running, rerun)
-			p.reportLost(inc, running, g.Ref, true)
+			p.addRerun(inc, running, g.Ref, rerun)
 		default:
 			p.countLost(running, g.Ref)
 			p.reportLost(inc, running, g.Ref, false)

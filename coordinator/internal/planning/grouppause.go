@@ -28,7 +28,7 @@ func (p *jobPlanner) isGroupPaused(plan *record.Plan) bool {
 	return p.Group.Paused
 }
 
-// wantHold returns what a plan is to hold: whether it is paused or its schedule stopped, and its GroupPause.
+// wantHold returns the Paused, Stopped and GroupPause that a plan is to have.
 func (p *jobPlanner) wantHold(plan *record.Plan) (paused, stopped bool, group *record.OwnHold) {
 	own := p.ownHold(plan)
 	if p.isGroupPaused(plan) {

@@ -25,7 +25,7 @@ func (r *round) planJob(segment string, t target) (Change, bool) {
 	p.endUnoffered()
 	p.applyControl()
 	p.applyDefinition()
-	p.acceptTriggers()
+	p.acceptRequests()
 	p.absorbExpired()
 	p.failOverExpired()
 	p.moveShards()
@@ -61,7 +61,7 @@ func (p *jobPlanner) isSettled() bool {
 	if !p.isHeldAsWanted(prev.Plan) {
 		return false
 	}
-	if c, ok := p.Control[p.segment]; ok && (!c.Disabled.Equal(prev.Disabled) || len(c.Triggers) > 0) {
+	if c, ok := p.Control[p.segment]; ok && (!c.Disabled.Equal(prev.Disabled) || hasRequests(c.Control)) {
 		return false
 	}
 	if prev.Paused {
@@ -110,7 +110,7 @@ func (p *jobPlanner) createPlan() (Change, bool) {
 	p.change.Plan = p.next
 	p.keepRunning(past.running)
 	p.assignUnowned()
-	p.acceptTriggers()
+	p.acceptRequests()
 	p.writeProblem()
 	p.explain("create")
 	return p.change, true

@@ -151,7 +151,7 @@ func (v *View) NeedsClearing() bool {
 
 // isClearable reports whether a plan has parts that may have been served.
 func isClearable(p *record.Plan) bool {
-	return len(p.Reruns) > 0 || len(p.Triggers) > 0 || len(p.Epochs) > 1 || len(p.Last().Released) > 0
+	return len(p.Reruns) > 0 || len(p.Triggers) > 0 || len(p.Cancels) > 0 || len(p.Epochs) > 1 || len(p.Last().Released) > 0
 }
 
 // segments returns all jobs that have a plan or a definition, sorted.

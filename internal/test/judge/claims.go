@@ -41,6 +41,7 @@ func (o *Judge) judgeClaimsRecord(c *Commit, op *registry.Op, j *jobState, inc s
 	if retries = o.report.Retries - retries; retries != rec.Counts.Retried-old.Counts.Retried {
 		o.addJobViolation(3, j, "%s counted %d retries and put %d on record", inc, rec.Counts.Retried-old.Counts.Retried, retries)
 	}
+	o.judgeCancelled(j, inc, rec)
 	o.judgeGivenUp(j, inc, rec, rec.Counts.Lost-old.Counts.Lost)
 	first := 0 // claims of fires at their first attempt
 	rec.Running.all(func(n int, r run) {
@@ -86,6 +87,34 @@ func (o *Judge) judgeGivenUp(j *jobState, inc string, rec *claimsRecord, lost in
 	o.report.Lost += given
 	o.report.GivenUp += given
 	j.counts.Lost += given
+}
+
+// judgeCancelled records the pending attempts at cancelled runs that the watermarks of an owner have passed. Each
+// is counted as failed, which the totals show in the end.
+func (o *Judge) judgeCancelled(j *jobState, inc string, rec *claimsRecord) {
+	if j.plan == nil || len(j.plan.Cancels) == 0 {
+		return
+	}
+	for i := range rec.Watermarks {
+		rec.Watermarks[i].Shards.all(func(n int) {
+			sh := j.shard(n)
+			if sh.orphan == nil || !sh.orphan.pending || !j.plan.cancels(n, sh.orphan.run) || j.plan.owner(n) != inc {
+				return
+			}
+			next := sh.orphan.follow
+			if next == (run{}) {
+				next = sh.orphan.next(false)
+			}
+			if r, _ := rec.Running.of(n); r == next {
+				return // it was claimed, which judgeClaim judges
+			}
+			if rec.Watermarks[i].covers(next) {
+				sh.orphan, sh.free = nil, instantOf(o.now)
+				o.report.Cancelled++
+				j.ends++
+			}
+		})
+	}
 }
 
 // judgeHandBack judges a run that its owner handed back: the next claim of the shard must be its next attempt.

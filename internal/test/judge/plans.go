@@ -324,6 +324,11 @@ func (o *Judge) judgeInFlight(j *jobState, n int, inc string, r run) (counted ta
 		sh.orphan = nil
 		return tallies{Lost: 1}
 	}
+	if j.plan != nil && j.plan.cancels(n, r) {
+		o.judgeLateFailover(j, n, inc, sh.orphan)
+		sh.orphan = nil
+		return tallies{Lost: 1}
+	}
 	if j.plan != nil {
 		if pending, ok := j.plan.Reruns.of(n); ok && pending == r.next(false) {
 			sh.orphan.pending = true

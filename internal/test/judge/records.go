@@ -285,6 +285,13 @@ type planRecord struct {
 	Resets   int               `json:"resets"`
 	Fires    *firesRecord      `json:"fires"`
 	Followed *followedRecord   `json:"followed"`
+	Cancels  runs              `json:"cancels"`
+}
+
+// cancels reports whether the plan names the run of a shard as cancelled.
+func (p *planRecord) cancels(n int, r run) bool {
+	c, ok := p.Cancels.of(n)
+	return ok && c.Epoch == r.Epoch && c.work() == r.work()
 }
 
 // last returns the newest epoch.

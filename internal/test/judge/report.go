@@ -20,6 +20,7 @@ type Report struct {
 	InFlight, Lost, Unknown     int // runs in progress whose session ended, and those of them counted as lost or unknown
 	HandedBack                  int // runs that their owners handed back
 	Retries                     int // failed runs that their owners put on record to be made again
+	Cancelled                   int // pending attempts at cancelled runs, dropped by the owners of their shards
 	GivenUp                     int // those of Lost that were pending when a new definition stopped re-runs
 	Skipped, Missed             int // fires that the misfire policies skipped, or claimed late
 	SkippedDisabled             int // fires skipped because their shard was disabled; part of Skipped
