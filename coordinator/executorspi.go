@@ -75,6 +75,14 @@ var (
 	ErrNewDefinition = claimer.ErrNewDefinition
 )
 
+// The values of Run.Cause.
+const (
+	// CauseRetry is that of a trigger of Operator.Retry.
+	CauseRetry = claimer.CauseRetry
+	// CauseBackfill is that of a trigger of Operator.Backfill.
+	CauseBackfill = claimer.CauseBackfill
+)
+
 const (
 	// MaxRestartGrace is the longest RestartGrace. Longer ones in a member record are cut.
 	MaxRestartGrace = planning.MaxRestartGrace

@@ -11,6 +11,22 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
+// A window of the schedule is listed, and then run: at most one of its fires is in flight at a time.
+func ExampleOperator_Backfill() {
+	ctx := context.Background()
+	op, stop := startBilling(ctx, memory.New())
+	defer stop()
+
+	from := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	fires, err := op.ListFires(ctx, "settle", from, from.AddDate(0, 0, 2))
+	fmt.Println(fires, err)
+	fires, err = op.As("kim", "the ledger was down").Backfill(ctx, "settle", from, from.AddDate(0, 0, 2), 1)
+	fmt.Println(len(fires), err)
+	// Output:
+	// [2026-03-01 03:00:00 +0000 UTC 2026-03-02 03:00:00 +0000 UTC] <nil>
+	// 2 <nil>
+}
+
 // A stuck run is cancelled: its context ends with executor.ErrCancelled. It counts as failed and is not made again.
 func ExampleOperator_Cancel() {
 	ctx := context.Background()

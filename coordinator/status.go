@@ -59,6 +59,8 @@ type Status struct {
 	Reruns []Runs
 	// Triggers are the numbers of pending and running triggers, in ascending order.
 	Triggers []uint64
+	// Backfills are the backfills with fires that have not begun.
+	Backfills []Backfill
 	// Problem names the reason why shards do not run or move; docs/operating/messages.md lists the
 	// texts. It is empty if there is none. Decisions are the latest changes of the plan,
 	// oldest first.
@@ -94,6 +96,8 @@ type Failure struct {
 	At   time.Time // when they ended
 	// Error is the error of the first run that failed, cut at 200 bytes.
 	Error string
+	// Again reports that the runs are made again after this failure, by the job's retry policy.
+	Again bool
 }
 
 // Decision is a change of a plan by a leader.
@@ -238,7 +242,7 @@ func (r *jobRecords) owners() map[string]shardset.Set {
 func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status {
 	st := Status{
 		Job: r.def.Name, Revision: r.def.Revision, Schedule: scheduleOf(r.text), Definition: r.text, Intent: intentOf(r.def.Name, r.control),
-		Triggers: triggerNumbers(r.control.Triggers),
+		Triggers: triggerNumbers(r.control.Triggers), Backfills: backfillsOf(r.control.Backfills),
 	}
 	var done planning.JobProgress
 	var counts record.Counts
@@ -376,7 +380,7 @@ func runOf(g record.RunGroup) Runs {
 func failuresOf(fs record.Failures) []Failure {
 	var out []Failure
 	for _, f := range fs {
-		out = append(out, Failure{runOf(f.RunGroup), f.More, f.At.Time(), f.Error})
+		out = append(out, Failure{runOf(f.RunGroup), f.More, f.At.Time(), f.Error, f.Again})
 	}
 	return out
 }

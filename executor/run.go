@@ -25,7 +25,7 @@ type Run struct {
 	// Param is the parameter of the job or trigger, ShardParam that of the shard.
 	Param, ShardParam string
 	// FireTime is the scheduled instant in UTC, equal on every instance. For a triggered run it
-	// is the time of the trigger. It is not the time at which the run started.
+	// is the time of the trigger, or the fire that an operator retries or backfills. It is not the time at which the run started.
 	FireTime time.Time
 	// Attempt is the number of the attempt, from 1. Retries is how many of the attempts before
 	// it failed; see Job.Retry. The others crashed or were handed back.
@@ -91,8 +91,11 @@ const (
 	// Queued means that the fire was claimed on time, and the run then waited for a worker for
 	// more than a second. See Job.MaxRunning and Options.Workers.
 	Queued
-	// Retried means that the attempt before this one failed. See Job.Retry.
+	// Retried means that the attempt before this one failed (Job.Retry), or that an operator retries the fire
+	// (coordinator.Operator.Retry).
 	Retried
+	// Backfill means that this is the first attempt at a fire of the past, for an operator's Backfill.
+	Backfill
 )
 
 // String returns the reason as a word.
@@ -110,6 +113,8 @@ func (r Reason) String() string {
 		return "queued"
 	case Retried:
 		return "retried"
+	case Backfill:
+		return "backfill"
 	}
 	return "unknown"
 }

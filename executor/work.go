@@ -191,6 +191,10 @@ func (e *Executor) newRun(p *program, c *coordinator.Run) *Run {
 		r.Reason = Retried
 	case c.Rerun:
 		r.Reason = Failover
+	case c.Cause == coordinator.CauseRetry:
+		r.Reason = Retried
+	case c.Cause == coordinator.CauseBackfill:
+		r.Reason = Backfill
 	case c.Trigger > 0:
 		r.Reason = Triggered
 	case c.Missed:

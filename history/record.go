@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/rota-dev/rota/executor"
 )
 
 // Outcome is how a run ended. The texts are those of executor.Outcome, besides Lost.
@@ -103,7 +105,8 @@ type Fire struct {
 	// FirstStart and LastEnd are zero if no run has ended.
 	FirstStart time.Time `json:"first_start,omitzero"`
 	LastEnd    time.Time `json:"last_end,omitzero"`
-	// MaxLate is the longest time from the fire to the start of a first attempt.
+	// MaxLate is the longest time from the fire to the start of a first attempt. Fires that an operator retries or
+	// backfills do not count.
 	MaxLate time.Duration `json:"max_late"`
 	// MaxDuration is the duration of the longest run, SumDuration that of all runs together. In JSON they are
 	// nanoseconds.
@@ -132,10 +135,15 @@ func (f *Fire) addRun(r *Run) {
 	one := Fire{Shards: r.Shards, FirstStart: r.Started, LastEnd: r.Ended, MaxDuration: r.Duration(), SumDuration: r.Duration()}
 	if r.Attempt > 1 {
 		one.Retried = 1
-	} else if !r.Started.IsZero() {
+	} else if !r.Started.IsZero() && !r.runsPastFire() {
 		one.MaxLate = max(0, r.Started.Sub(r.Fire))
 	}
 	f.merge(&one)
+}
+
+// runsPastFire reports whether the run is the first attempt at a fire of the past, for an operator.
+func (r *Run) runsPastFire() bool {
+	return r.Reason == executor.Backfill.String() || r.Reason == executor.Retried.String() && r.Trigger > 0
 }
 
 // merge adds the counts, times and durations of other.

@@ -9,15 +9,17 @@ import (
 
 // Control is the intent of operators for a job. It is deleted with the job only.
 type Control struct {
-	Job         string       `json:"job"`
-	Paused      bool         `json:"paused,omitempty"`
-	Stopped     bool         `json:"schedule_stopped,omitempty"` // not with Paused
-	Disabled    shardset.Set `json:"disabled_shards,omitzero"`   // may exceed the total, which may grow again
-	Exclusion                // from owning shards of this job
-	Triggers    []Trigger    `json:"triggers,omitempty"`     // not yet in the plan
-	LastTrigger uint64       `json:"last_trigger,omitempty"` // the highest number in use
-	Resets      uint64       `json:"resets,omitempty"`       // how often operators have asked for a fresh start of the job
-	Cancels     Runs         `json:"cancels,omitempty"`      // cancelled runs that are not yet in the plan
+	Job          string       `json:"job"`
+	Paused       bool         `json:"paused,omitempty"`
+	Stopped      bool         `json:"schedule_stopped,omitempty"` // not with Paused
+	Disabled     shardset.Set `json:"disabled_shards,omitzero"`   // may exceed the total, which may grow again
+	Exclusion                 // from owning shards of this job
+	Triggers     []Trigger    `json:"triggers,omitempty"`      // not yet in the plan
+	LastTrigger  uint64       `json:"last_trigger,omitempty"`  // the highest number in use
+	Resets       uint64       `json:"resets,omitempty"`        // how often operators have asked for a fresh start of the job
+	Cancels      Runs         `json:"cancels,omitempty"`       // cancelled runs that are not yet in the plan
+	Backfills    []Backfill   `json:"backfills,omitempty"`     // with fires that are not yet triggers
+	LastBackfill uint64       `json:"last_backfill,omitempty"` // the highest number in use
 	Hold
 	Acts Acts `json:"acts,omitempty"`
 
@@ -47,6 +49,10 @@ type Trigger struct {
 	Epoch  int           `json:"epoch,omitempty"` // the epoch number of its definition; set in plans only
 	Param  string        `json:"param,omitempty"`
 	Shards *shardset.Set `json:"shards,omitempty"` // nil for all
+
+	Fire     Instant `json:"fire,omitzero"`      // of its runs, if it is not At
+	Reason   string  `json:"reason,omitempty"`   // TriggerRetry or TriggerBackfill
+	Backfill uint64  `json:"backfill,omitempty"` // the number of its backfill
 }
 
 // MaxTriggers bounds the pending triggers of a job.
@@ -115,6 +121,9 @@ func DecodeControl(b []byte) (*Control, error) {
 			return nil, fmt.Errorf("triggers: number %d after %d, with last_trigger %d", t.Number, last, c.LastTrigger)
 		}
 		last = t.Number
+	}
+	if err := c.checkBackfills(); err != nil {
+		return nil, err
 	}
 	return c, c.check()
 }

@@ -46,9 +46,10 @@ type Failure struct {
 	More     int     `json:"more,omitempty"` // how many further shards failed
 	At       Instant `json:"at"`             // when the last run ended
 	Error    string  `json:"error,omitempty"`
+	Again    bool    `json:"again,omitempty"` // another attempt follows, by the retry policy
 }
 
-// Failures are the latest failures, one for each Ref, sorted by At.
+// Failures are the latest failures, one for each Ref and Again, sorted by At.
 type Failures []Failure
 
 // With these bounds, a claims record stays within the budget of 1 KiB for the commit of a fire.
@@ -68,7 +69,7 @@ func (fs Failures) With(more ...Failure) Failures {
 	out := slices.Clone(fs)
 	for _, f := range more {
 		f.Error = cut(f.Error, maxErrorBytes)
-		if i := slices.IndexFunc(out, func(o Failure) bool { return o.Ref == f.Ref }); i >= 0 {
+		if i := slices.IndexFunc(out, func(o Failure) bool { return o.Ref == f.Ref && o.Again == f.Again }); i >= 0 {
 			f.Error = cmp.Or(out[i].Error, f.Error)
 			f.Shards = f.Shards.Union(out[i].Shards)
 			f.More += out[i].More

@@ -54,7 +54,7 @@ func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 		}
 		for _, t := range b.plan.Triggers {
 			if t.Number == g.Trigger {
-				r.Param = t.Param
+				r.Param, r.Cause = t.Param, t.Reason
 			}
 		}
 		c.Inbox.addRunning(g.Shards.Len())

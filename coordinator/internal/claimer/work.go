@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -65,19 +66,26 @@ func (e *RetryError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *RetryError) Unwrap() error { return e.Err }
 
+// The values of Run.Cause.
+const (
+	CauseRetry    = record.TriggerRetry
+	CauseBackfill = record.TriggerBackfill
+)
+
 // Run is a claimed run.
 type Run struct {
 	Job     string
 	Program due.Program // of the run's epoch
 	Shard   int
 	Shards  int
-	Fire    time.Time // the scheduled instant, or the instant of the trigger
+	Fire    time.Time // the scheduled instant, or the instant of the trigger; that which Operator.Retry and Backfill name
 	Attempt int       // from 1
 	Rerun   bool      // an earlier attempt crashed, was handed back or failed
 	Retry   bool      // the attempt before this one failed
 	Retries int       // how many earlier attempts failed
 	Trigger uint64    // zero: a scheduled fire
 	Param   string    // of the trigger
+	Cause   string    // of the trigger: CauseRetry, CauseBackfill, or empty if it is by hand
 	Missed  bool      // claimed late by the misfire policy
 	Fence   uint64    // greater than that of any earlier run of the shard; equal if neither run was claimed
 	Session registry.SessionID

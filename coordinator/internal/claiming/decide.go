@@ -162,9 +162,9 @@ func (in *Input) recordEnds(out *Decision) {
 			in.addRetries(out, g)
 		}
 		in.noteFailed(out, g.Shards.Minus(retried), g.Ref)
-		first := slices.IndexFunc(in.Ended, func(e EndedRun) bool { return g.Shards.Has(e.Shard) })
 		g.NotBefore, g.RetryDelay = 0, 0 // the shards of one fire fail together, whenever they began
-		out.Claims.Failures = out.Claims.Failures.With(record.Failure{RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error()})
+		in.addFailure(out, g, g.Shards.Intersect(retried), true)
+		in.addFailure(out, g, g.Shards.Minus(retried), false)
 	}
 	in.countEnds(out)
 	out.Claims.Running = out.Claims.Running.Without(ended)
@@ -174,6 +174,16 @@ func (in *Input) recordEnds(out *Decision) {
 	out.Claims.Counts.Retried += uint64(retried.Len())
 	out.Claims.Ended = in.Now
 	out.Changed = true
+}
+
+// addFailure records the failure of those runs of a group that are of these shards.
+func (in *Input) addFailure(out *Decision, g record.RunGroup, shards shardset.Set, again bool) {
+	first := slices.IndexFunc(in.Ended, func(e EndedRun) bool { return shards.Has(e.Shard) })
+	if first < 0 {
+		return
+	}
+	g.Shards = shards
+	out.Claims.Failures = out.Claims.Failures.With(record.Failure{RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error(), Again: again})
 }
 
 // countEnds raises the watermarks of shards to the ends of their runs, of definitions by which the next fire
@@ -243,7 +253,7 @@ func (in *Input) claimForShards(out *Decision, shards shardset.Set, m record.Wat
 			continue
 		}
 		if sub := shards.Intersect(due.TriggerTargets(t, e)); !sub.IsZero() {
-			in.claimRun(out, sub, record.Ref{Epoch: t.Epoch, Fire: t.At, Trigger: t.Number, Attempt: 1}, m)
+			in.claimRun(out, sub, record.Ref{Epoch: t.Epoch, Fire: t.FireTime(), Trigger: t.Number, Attempt: 1}, m)
 			shards = shards.Minus(sub)
 		}
 	}

@@ -21,7 +21,7 @@ func (in *Input) noteFailed(out *Decision, shards shardset.Set, r record.Ref) {
 
 // tracksFire reports whether the leader tracks a fire, and does not know its end yet.
 func (in *Input) tracksFire(r record.Ref) bool {
-	return in.Plan != nil && in.Plan.Fires != nil && r.Fire >= in.Plan.Fires.From && r.Fire > in.Plan.Fires.Through
+	return in.Plan != nil && in.Plan.Fires != nil && r.Fire >= in.Plan.Fires.From && r.Fire > in.Plan.Fires.Through && !in.Plan.RunsPastFire(r)
 }
 
 // dropEndedFires drops what the leader knows from the record, if it is written anyway. If too many fires have

@@ -76,7 +76,7 @@ func (p *jobPlanner) clearTriggers(progress *JobProgress) {
 		if e, ok := p.next.Epoch(t.Epoch); ok {
 			targets = due.TriggerTargets(t, e)
 		}
-		if p.isOpenFire(t.At) || !progress.TriggerServed(t, targets) {
+		if !t.IsPast() && p.isOpenFire(t.At) || !progress.TriggerServed(t, targets) {
 			return false
 		}
 		p.explainUpkeep("clear trigger %d", t.Number)

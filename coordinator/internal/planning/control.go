@@ -52,7 +52,7 @@ func (p *jobPlanner) resumeJob() {
 	p.explain("resume")
 }
 
-// acceptRequests moves triggers and cancelled runs from the control record into the plan, in one transaction.
+// acceptRequests moves triggers, fires of backfills and cancelled runs from the control record into the plan, in one transaction.
 func (p *jobPlanner) acceptRequests() {
 	c, ok := p.Control[p.segment]
 	if !ok {
@@ -60,6 +60,7 @@ func (p *jobPlanner) acceptRequests() {
 	}
 	rest := *c.Control
 	accepted := p.acceptTriggers(&rest)
+	accepted = p.acceptBackfills(&rest) || accepted
 	if accepted = p.acceptCancels(&rest) || accepted; !accepted {
 		return
 	}
@@ -71,7 +72,7 @@ func (p *jobPlanner) acceptRequests() {
 }
 
 // hasRequests reports whether a control record holds something that acceptRequests moves.
-func hasRequests(c *record.Control) bool { return len(c.Triggers)+len(c.Cancels) > 0 }
+func hasRequests(c *record.Control) bool { return len(c.Triggers)+len(c.Cancels)+len(c.Backfills) > 0 }
 
 // acceptTriggers moves the triggers in the control record into the plan.
 func (p *jobPlanner) acceptTriggers(rest *record.Control) (accepted bool) {

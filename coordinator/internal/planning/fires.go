@@ -126,7 +126,7 @@ func (r *round) hasEnded(segment string, plan PlanRecord, at record.Instant, pat
 // haveEnded is hasEnded by given claims of the owners.
 func (r *round) haveEnded(plan PlanRecord, at record.Instant, claims EndsOfJob) bool {
 	watermarks := plan.Watermarks
-	isOpen := func(g record.RunGroup) bool { return g.Fire <= at }
+	isOpen := func(g record.RunGroup) bool { return g.Fire <= at && !plan.RunsPastFire(g.Ref) }
 	for inc, owned := range plan.Owners {
 		watermarks = watermarks.Fold(claims[inc].Watermarks, owned)
 	}
@@ -140,7 +140,7 @@ func (r *round) haveEnded(plan PlanRecord, at record.Instant, claims EndsOfJob) 
 		return false
 	}
 	for _, t := range plan.Triggers {
-		if t.At <= at && slices.ContainsFunc(watermarks.Split(targetsOf(plan.Plan, record.FireRun{Epoch: t.Epoch, Trigger: t.Number})),
+		if t.At <= at && !t.IsPast() && slices.ContainsFunc(watermarks.Split(targetsOf(plan.Plan, record.FireRun{Epoch: t.Epoch, Trigger: t.Number})),
 			func(part record.WatermarkGroup) bool { return part.Trigger < t.Number }) {
 			return false
 		}
@@ -249,7 +249,7 @@ func (p *jobPlanner) foldFires(claims record.Claims, shards shardset.Set) {
 
 // failFire writes into the plan that runs of a fire are lost.
 func (p *jobPlanner) failFire(shards shardset.Set, r record.Ref) {
-	if p.next.Fires == nil || r.Fire <= p.next.Fires.Through {
+	if p.next.Fires == nil || r.Fire <= p.next.Fires.Through || p.next.RunsPastFire(r) {
 		return
 	}
 	fires := *p.next.Fires
