@@ -27,6 +27,22 @@ func ExampleOperator_Backfill() {
 	// 2 <nil>
 }
 
+// An instance is taken out of service before its machine is maintained. Drain returns when the instance owns nothing.
+func ExampleOperator_Drain() {
+	ctx := context.Background()
+	op, stop := startBilling(ctx, memory.New())
+	defer stop()
+
+	fmt.Println(op.As("kim", "new kernel").Drain(ctx, "web-1"))
+	in, err := op.Intent(ctx, "")
+	fmt.Println("disabled:", in.Disabled.Instances, err)
+	fmt.Println(op.Undrain(ctx, "web-1"))
+	// Output:
+	// <nil>
+	// disabled: [web-1] <nil>
+	// <nil>
+}
+
 // A stuck run is cancelled: its context ends with executor.ErrCancelled. It counts as failed and is not made again.
 func ExampleOperator_Cancel() {
 	ctx := context.Background()

@@ -55,6 +55,9 @@ func (w *Worker) Abandon() {
 	w.Leave(ended)
 }
 
+// Drain is that of the member; the operator has one of the same name.
+func (w *Worker) Drain(ctx context.Context) error { return w.Member.Drain(ctx) }
+
 // Shutdown drains a member and waits until it has left.
 func (w *Worker) Shutdown() {
 	w.g.T.Helper()
