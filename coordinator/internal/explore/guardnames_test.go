@@ -43,6 +43,8 @@ func purposeOf(k record.Keys, t *registry.Txn) string {
 	switch {
 	case len(t.Then) == 0:
 		return "check"
+	case writes["plan"] == registry.OpDelete:
+		return "forget"
 	case has("plan"):
 		return "plan"
 	case writes["member"] == registry.OpDelete, writes["claims"] == registry.OpDelete:
