@@ -37,7 +37,7 @@ type RetriedRuns struct {
 // A shard has failed if its last attempt at the fire did, or ended in a crash and is not made again. Retry knows only
 // what Status.Failures lists: the latest failures, of few fires. It fails with ErrNoFailure if they name none of
 // this fire, which is no proof that all its runs succeeded. A failure stays listed after a Retry, so a second Retry
-// runs the shards once more. Owners of versions without Retry run such a trigger with the time of the request.
+// runs the shards once more. Jobs that follow the job (executor.AfterJob) do not fire again. Owners of versions without Retry run such a trigger with the time of the request.
 func (o *Operator) Retry(ctx context.Context, job string, fire time.Time) (RetriedRuns, error) {
 	var out RetriedRuns
 	at := record.InstantOf(fire)
@@ -154,7 +154,8 @@ func (o *Operator) listFires(ctx context.Context, job string, from, to time.Time
 // returns the same fires and changes nothing.
 //
 // The request is durable like Trigger, and likewise not idempotent. It fails with ErrTooManyFires if more than 64 fires
-// would wait, and names the instant at which to split the window. It does not look whether a fire has run before.
+// would wait, and names the instant at which to split the window. It does not look whether a fire has run before. Jobs that follow the job do not fire after these
+// fires: backfill them too.
 //
 // Backfill needs a compiler; see WithCompiler. Leaders of versions without Backfill leave the fires waiting.
 func (o *Operator) Backfill(ctx context.Context, job string, from, to time.Time, parallel int) ([]time.Time, error) {

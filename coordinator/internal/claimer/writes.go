@@ -163,9 +163,9 @@ func (c *Claimer) writeEnds(e *PendingWrite) registry.Op {
 }
 
 // encodeEnds encodes the copy of a claims record for leaders, if one waits for the ends that the write records.
-// A write that records claims only is of no interest to it.
+// A write that records claims only is of no interest to it; one that drops pending attempts at cancelled runs is.
 func (c *Claimer) encodeEnds(e *PendingWrite) error {
-	if e.plan == nil || e.plan.Fires == nil || e.endedCount == 0 && len(e.decision.Starts) > 0 {
+	if e.plan == nil || e.plan.Fires == nil || e.endedCount == 0 && len(e.decision.Starts) > 0 && len(e.plan.Cancels) == 0 {
 		return nil
 	}
 	var err error

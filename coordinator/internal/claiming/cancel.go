@@ -43,6 +43,7 @@ func (in *Input) dropCancelled(out *Decision, watermarks record.Watermarks, free
 			m := group.Max(g.Watermark())
 			watermarks = watermarks.Raise(group.Shards, m)
 			out.raiseWatermark(group.Shards, m)
+			in.noteFailed(out, group.Shards, g.Ref)
 			out.Claims.Counts.Failed += uint64(group.Shards.Len())
 			if g.IsRetry() {
 				continue // the failure is on record
