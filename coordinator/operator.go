@@ -93,6 +93,9 @@ type Intent struct {
 	// HeldBy is the act that paused the job or stopped its schedule. It is zero if neither is in force, and
 	// for a job that was stored with StartPaused.
 	HeldBy Act
+	// Override is the override in place, and OverriddenBy the act that set it. Both are zero if there is none.
+	Override     Override
+	OverriddenBy Act
 }
 
 // Trigger requests a run of a job by hand and returns its number, which the runs have as

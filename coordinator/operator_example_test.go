@@ -43,6 +43,26 @@ func ExampleOperator_Drain() {
 	// <nil>
 }
 
+// A job gets more shards until the load is back to normal. The preview shows what changes.
+func ExampleOperator_Override() {
+	ctx := context.Background()
+	op, stop := startBilling(ctx, memory.New())
+	defer stop()
+
+	more := coordinator.Override{Shards: 6, Policies: map[string]any{"timeout": "10m"}}
+	preview, err := op.PreviewOverride(ctx, "settle", more)
+	fmt.Println(preview.ShardsBefore, "to", preview.Shards, err)
+	fmt.Println(op.As("kim", "year end").Override(ctx, "settle", more))
+	in, err := op.Intent(ctx, "settle")
+	fmt.Println(in.Override.Shards, in.OverriddenBy.By, err)
+	fmt.Println(op.As("kim", "").Override(ctx, "settle", coordinator.Override{})) // taken back
+	// Output:
+	// 2 to 6 <nil>
+	// <nil>
+	// 6 kim <nil>
+	// <nil>
+}
+
 // A stuck run is cancelled: its context ends with executor.ErrCancelled. It counts as failed and is not made again.
 func ExampleOperator_Cancel() {
 	ctx := context.Background()

@@ -135,6 +135,11 @@ func DecodePlan(b []byte) (*Plan, error) {
 		if e.job, err = ParseJob(e.Def); err != nil {
 			return nil, fmt.Errorf("epochs: number %d: %w", e.Number, err)
 		}
+		if len(e.Stored) > 0 {
+			if _, err := ParseJob(e.Stored); err != nil { // a leader may have to store it again
+				return nil, fmt.Errorf("epochs: number %d: stored_definition: %w", e.Number, err)
+			}
+		}
 		if e.job.Name != p.Job {
 			return nil, fmt.Errorf("epochs: number %d: definition of %q in the plan of %q", e.Number, e.job.Name, p.Job)
 		}

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -20,6 +21,9 @@ type Control struct {
 	Cancels      Runs         `json:"cancels,omitempty"`       // cancelled runs that are not yet in the plan
 	Backfills    []Backfill   `json:"backfills,omitempty"`     // with fires that are not yet triggers
 	LastBackfill uint64       `json:"last_backfill,omitempty"` // the highest number in use
+	// Override holds the fields of the definition that operators have replaced, a JSON object.
+	Override     json.RawMessage `json:"override,omitempty"`
+	OverriddenBy *Act            `json:"overridden_by,omitempty"`
 	Hold
 	Acts Acts `json:"acts,omitempty"`
 

@@ -256,7 +256,9 @@ type Epoch struct {
 	Released []Release `json:"released,omitempty"`
 
 	Def json.RawMessage `json:"definition"`
-	job Job
+	// Stored is the definition as stored, if Def is an override of it.
+	Stored json.RawMessage `json:"stored_definition,omitempty"`
+	job    Job
 }
 
 // Job is the part of the definition that planning needs.

@@ -24,7 +24,7 @@ const (
 
 	fullPlan = `{"format":1,"job":"settle","paused":true,"schedule_stopped":true,"epochs":[` +
 		`{"number":1,"from":null,"until":"1970-01-01T00:16:40Z","definition":{"name":"settle","shards":12,"max":9007199254740993}},` +
-		`{"number":2,"from":"1970-01-01T00:16:40Z","definition":{"name":"settle","shards":12}}],` +
+		`{"number":2,"from":"1970-01-01T00:16:40Z","definition":{"name":"settle","shards":12},"stored_definition":{"name":"settle","shards":9}}],` +
 		`"owners":{"a.s":"0-5","b.t":"6-11","c.u":""},"frozen":"3","disabled":"4,99","watermarks":` + fullMarks + `,"reruns":` + fullRuns + `,` +
 		`"triggers":[{"number":7,"at":"1970-01-01T00:16:40Z","epoch":1,"param":"2026-01","shards":"1-3,9"},{"number":8,"at":null,"shards":""},{"number":9,"at":"1970-01-01T00:16:40Z"}],` +
 		`"counts":` + fullCounts + `,"problem":"日次","resets":2,"cancels":[{"shards":"2","epoch":1,"fire":"1970-01-01T00:16:40Z","attempt":1}],"group_pause":{"paused":true,"schedule_stopped":true},"unoffered":"1970-01-01T00:16:40Z",` + fullEnds + `,` +
@@ -41,6 +41,7 @@ func fullRecords(t *testing.T) (*Plan, *Claims) {
 	first.Until = at
 	second, err := NewEpoch(2, at, json.RawMessage(`{"name":"settle","shards":12}`))
 	require.NoError(t, err)
+	second.Stored = json.RawMessage(`{"name":"settle","shards":9}`)
 	plan := &Plan{
 		Format: Format, Job: "settle", Paused: true, Stopped: true,
 		Epochs: []Epoch{first, second},
@@ -132,6 +133,11 @@ func TestDecode_AcceptsAnySpellingOfJSON(t *testing.T) {
 				var b bytes.Buffer
 				require.NoError(t, json.Compact(&b, p.Epochs[i].Def))
 				p.Epochs[i].Def = json.RawMessage(strings.ReplaceAll(b.String(), `\u0065`, "e"))
+				if p.Epochs[i].Stored != nil {
+					b.Reset()
+					require.NoError(t, json.Compact(&b, p.Epochs[i].Stored))
+					p.Epochs[i].Stored = json.RawMessage(strings.ReplaceAll(b.String(), `\u0065`, "e"))
+				}
 			}
 			for name, value := range p.extra {
 				var b bytes.Buffer

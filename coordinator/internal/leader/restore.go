@@ -121,13 +121,22 @@ type restoredDefinition struct {
 	op  registry.Op
 }
 
-// restoreDefinition returns the write that stores the definition of an epoch over the stored version.
+// restoreDefinition returns the write that stores the definition of an epoch over the stored version, without the
+// override of an operator.
 func restoreDefinition(key registry.Key, stored registry.Rev, e *record.Epoch) (restoredDefinition, error) {
-	value, err := record.Encode(e.Def)
+	def, job := e.Def, e.Job()
+	if len(e.Stored) > 0 {
+		var err error
+		if job, err = record.ParseJob(e.Stored); err != nil {
+			return restoredDefinition{}, err
+		}
+		def = e.Stored
+	}
+	value, err := record.Encode(def)
 	if err != nil {
 		return restoredDefinition{}, err
 	}
-	d := restoredDefinition{JobRecord: planning.JobRecord{Def: e.Def, Job: e.Job()}, job: e.Job(), op: registry.Create(key, value)}
+	d := restoredDefinition{JobRecord: planning.JobRecord{Def: def, Job: job}, job: e.Job(), op: registry.Create(key, value)}
 	if !stored.IsZero() {
 		d.op = registry.Set(key, stored, value)
 	}

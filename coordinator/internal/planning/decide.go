@@ -9,7 +9,9 @@ import (
 // equal decisions for equal views. The leader calls it whenever the view changes and on a slow
 // tick, so that no decision depends on having seen an event.
 func Decide(v *View) Decision {
+	v, invalid := v.withOverrides()
 	r := newRound(v)
+	r.invalidOverrides = invalid
 	segments := v.segments()
 	a := newAssigner(r)
 	targets := a.assignJobs(segments)
@@ -39,6 +41,9 @@ func (r *round) explainTarget(segment string, t target) target {
 	t.problem = joinProblems(t.problem, r.followProblem(segment))
 	if plan, ok := r.Plans[segment]; ok && len(r.skewReports) > 0 {
 		t.problem = joinProblems(t.problem, r.aheadProblem(plan.Plan))
+	}
+	if err, ok := r.invalidOverrides[segment]; ok {
+		t.problem = joinProblems(t.problem, overrideProblem(err))
 	}
 	if key, ok := r.UnreadableInputs[segment]; ok {
 		t.problem = joinProblems(t.problem, unreadableProblem(key))

@@ -187,6 +187,7 @@ func (p *jobPlanner) appendEpoch(from record.Instant, def json.RawMessage) {
 	if err != nil { // the view holds only definitions that parse
 		return
 	}
+	e.Stored = p.storedDefinition(def)
 	p.next.Epochs = append(p.next.Epochs, e)
 }
 

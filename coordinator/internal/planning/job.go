@@ -93,6 +93,7 @@ func (p *jobPlanner) createPlan() (Change, bool) {
 	if err != nil { // the view holds only definitions that parse
 		return Change{}, false
 	}
+	first.Stored = job.Stored
 	p.next = &record.Plan{
 		Format: record.Format, Job: job.Name, Epochs: []record.Epoch{first},
 		Owners: map[string]shardset.Set{}, Paused: job.StartPaused,

@@ -20,6 +20,8 @@ type round struct {
 	returned    map[string]string // by absent incarnation: the live one of the same name
 	graceEnds   time.Duration     // until the first awaited member is no longer awaited; zero: there is none
 
+	invalidOverrides map[string]error // by segment: why the override of an operator does not apply
+
 	followers map[string][]string    // by segment: the segments of the jobs that follow it
 	programs  map[string]due.Program // by definition, as far as they were needed
 

@@ -48,11 +48,13 @@ type MemberRecord struct {
 	record.Member
 }
 
-// JobRecord is a stored definition, its parsed form and its revision.
+// JobRecord is a stored definition, its parsed form and its revision. During a decision it is the effective
+// definition, if an override applies.
 type JobRecord struct {
 	Rev registry.Rev
 	Def json.RawMessage
 	record.Job
+	Stored json.RawMessage // the stored definition, if Def is an override of it
 }
 
 // ControlRecord is a control record and its revision.
