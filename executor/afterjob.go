@@ -139,6 +139,7 @@ func (f *followedFires) fireOf(released time.Time) time.Time {
 // holds e.mu.
 func (e *Executor) checkCirclesLocked(jobs []Job) error {
 	all := maps.Clone(e.jobs)
+	maps.DeleteFunc(all, func(name string, _ *Job) bool { return e.withdrawn[name] })
 	for i := range jobs {
 		all[jobs[i].Name] = &jobs[i]
 	}

@@ -191,6 +191,10 @@ func (s *subject) checkIntent() result {
 	rule, damaged := s.damage(key)
 	applied := s.Control == nil || s.Control.Paused == s.Plan.Paused && s.Control.Stopped == s.Plan.Stopped
 	switch {
+	case s.Plan.GroupPause != nil && s.epoch == nil:
+		return stop("resume the group", "all jobs of the group are paused, this one since %s; fires that come due during the pause are never run", seconds(s.Plan.Last().Until))
+	case s.Plan.GroupPause != nil:
+		return stop("resume the group", "all jobs of the group are paused; fires that were due before wait for the resume")
 	case s.Plan.Paused && !applied && !s.Control.Paused:
 		return stop("wait for the leader", "the job is paused; a resume is stored, and the leader has not applied it")
 	case s.Plan.Paused && s.epoch == nil:

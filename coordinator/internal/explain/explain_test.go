@@ -152,6 +152,12 @@ func gateCases() []gateCase {
 		{"no compiler and no claim", "due", Stop, func(_ *testing.T, r *Records) { r.Compile, r.Claims = nil, nil }, 0, "schedules of the job are not known here", "", "give an instant"},
 
 		{"a paused job", "intent", Stop, func(_ *testing.T, r *Records) { r.Plan.Paused, r.Plan.Epochs[0].Until = true, at(4)+1 }, 0, "paused since", "has not run", "resume"},
+		{"a job of a paused group", "intent", Stop, func(_ *testing.T, r *Records) {
+			r.Plan.Paused, r.Plan.GroupPause, r.Plan.Epochs[0].Until = true, &record.OwnHold{}, at(4)+1
+		}, 0, "all jobs of the group are paused", "has not run", "resume the group"},
+		{"a job of a paused group that owed the fire before", "intent", Stop, func(_ *testing.T, r *Records) {
+			r.Plan.Paused, r.Plan.GroupPause, r.Plan.Epochs[0].Until = true, &record.OwnHold{}, at(5)+1
+		}, 0, "wait for the resume", "", "resume the group"},
 		{"a paused job that owed the fire before", "intent", Stop, func(_ *testing.T, r *Records) { r.Plan.Paused, r.Plan.Epochs[0].Until = true, at(5)+1 }, 0, "wait for the resume", "", "resume"},
 		{"a resume that is not in force", "intent", Stop, func(_ *testing.T, r *Records) {
 			r.Plan.Paused, r.Plan.Epochs[0].Until = true, at(4)+1
