@@ -207,6 +207,9 @@ func (p *jobPlanner) earliestTrigger() record.Instant {
 	if from := p.next.Fires.From; from <= p.Now {
 		earliest = max(earliest, from)
 	}
+	for _, t := range p.next.Triggers {
+		earliest = max(earliest, t.At+1) // two triggers are two fires
+	}
 	return max(earliest, p.followedThrough(p.segment, nil)+1)
 }
 

@@ -135,6 +135,9 @@ func (r *round) findFollowedFires(plan *record.Plan, after *record.After) []foll
 			if i == 0 {
 				f.number = e.Number
 			}
+			if also, ok := f.fires[name]; ok { // a trigger at the very instant of a fire: they are one
+				e.Failed, e.Skipped = e.Failed+also.Failed, e.Skipped+also.Skipped
+			}
 			f.fires[name] = e
 			found[e.At] = f
 		}

@@ -137,7 +137,7 @@ func (o *Judge) countUpstream(j *jobState, p *planRecord) {
 	if j.plan == nil || j.plan.Followed == nil || p.Followed == nil || p.Followed.Through <= j.plan.Followed.Through {
 		return
 	}
-	var isRelease = map[instant]bool{}
+	isRelease := map[instant]bool{}
 	for i := range p.Epochs {
 		for _, r := range p.Epochs[i].Released {
 			isRelease[r.At] = true
@@ -149,11 +149,15 @@ func (o *Judge) countUpstream(j *jobState, p *planRecord) {
 		if parent == nil {
 			continue
 		}
-		last := j.plan.Followed.Number
+		last, before := j.plan.Followed.Number, instant(0)
 		for _, f := range parent.ended {
-			if f.At <= j.plan.Followed.Through || f.At > p.Followed.Through {
+			if f.At == before {
+				last = f.Number // a trigger at the instant of a fire
+			}
+			if f.At <= j.plan.Followed.Through || f.At > p.Followed.Through || f.At == before {
 				continue
 			}
+			before = f.At
 			skipped := 0
 			if last > 0 && f.Number > last+1 {
 				skipped = int(f.Number-last-1) * p.last().Def.Shards // the plan of the followed job never had room for these
@@ -184,6 +188,11 @@ func (o *Judge) judgeRelease(j *jobState, e *epoch, name string, r release) {
 		return
 	}
 	f := parent.ended[i]
+	for _, also := range parent.ended[i+1:] {
+		if also.At == r.At { // a trigger at the instant of a fire
+			f.Failed, f.Skipped = f.Failed+also.Failed, f.Skipped+also.Skipped
+		}
+	}
 	if e.Def.kind() == "after" && f.Failed+f.Skipped > 0 {
 		o.addJobViolation(3, j, "fire %v was released, but of %d shards of job %s %d failed and %d skipped it", r.At, f.Shards, name, f.Failed, f.Skipped)
 	}
