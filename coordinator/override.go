@@ -62,7 +62,7 @@ func (o *Operator) Override(ctx context.Context, job string, ov Override) error 
 				if _, _, err := o.applyOverride(ctx, job, fields); err != nil {
 					return "", err
 				}
-				what = "override " + string(fields)
+				what = "override " + strings.Join(fieldNames(fields), ", ") // without values: parameters may be secret
 				act := o.newAct(what)
 				c.OverriddenBy = &act
 			}
@@ -144,6 +144,15 @@ func (o *Operator) applyOverride(ctx context.Context, job string, fields json.Ra
 	}
 	prog, err := o.compile(def)
 	return parsed, prog, err
+}
+
+// fieldNames returns the names of the fields of an override, sorted.
+func fieldNames(fields json.RawMessage) []string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(fields, &all) != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // encode returns the fields of ov by their names in a definition, nil if there are none.

@@ -70,6 +70,7 @@ func TestOverride(t *testing.T) {
 		acts, err := op.Acts(t.Context(), "job")
 		require.NoError(t, err)
 		require.Len(t, acts, 2)
+		assert.Equal(t, "override param, retry, schedule, shard_params, shards, timeout", acts[0].What, "no value")
 		assert.Equal(t, "take the override back", acts[1].What)
 	})
 	bubble(t, "survives a new revision, and a definition that is deleted is restored without it", func(t *testing.T, f *fleet) {
