@@ -145,24 +145,27 @@ func groupControlOf(text json.RawMessage) ([]byte, error) {
 	return record.Encode(c)
 }
 
-// controlOf returns the intent of a control record without its pending triggers: they may have run since
-// the dump. The number of the last one stays, as a number that is used again would not run.
+// controlOf returns the intent of a control record without its pending triggers and backfills: they may have run since
+// the dump. The number of the last one stays, as a number that is used again would not run. Cancelled runs are
+// left out as well: the restored plan knows none of them.
 func controlOf(text json.RawMessage) ([]byte, error) {
 	c, err := record.DecodeControl(text)
 	if err != nil {
 		return nil, err
 	}
-	c.Triggers = nil
+	c.Triggers, c.Backfills, c.Cancels = nil, nil, nil
 	return record.Encode(c)
 }
 
-// controlOfPlan returns the intent in a plan, for a job that had no control record.
+// controlOfPlan returns the intent in a plan, for a job that had no control record. The pause of the group has a record
+// of its own.
 func controlOfPlan(text json.RawMessage) ([]byte, error) {
 	p, err := record.DecodePlan(text)
 	if err != nil {
 		return nil, err
 	}
-	return record.Encode(&record.Control{Job: p.Job, Paused: p.Paused, Stopped: p.Stopped, Disabled: p.Disabled})
+	own := p.OwnHold()
+	return record.Encode(&record.Control{Job: p.Job, Paused: own.Paused, Stopped: own.Stopped, Disabled: p.Disabled})
 }
 
 // store creates the records that do not exist.
