@@ -106,3 +106,37 @@ func (p Minutely) SkipDue(last, until, now time.Time) due.Due {
 func At(n int) record.Instant {
 	return record.InstantOf(Start.Time().Truncate(time.Minute).Add(time.Duration(n) * time.Minute))
 }
+
+// Following is the program of a job that follows others; of several released fires the latest runs.
+type Following struct{ Minutely }
+
+// FollowsJobs is described in due.Follower.
+func (Following) FollowsJobs() bool { return true }
+
+// DueReleased is described in due.Follower.
+func (Following) DueReleased(released []due.Release, last, now time.Time) due.Due {
+	var o due.Due
+	for _, r := range released {
+		switch {
+		case !r.At.After(last):
+		case r.Released.After(now):
+			o.Wake = r.Released
+			return o
+		default:
+			if !o.Fire.IsZero() {
+				o.Skipped++
+			}
+			o.Fire, o.Through = r.At, r.At
+		}
+	}
+	return o
+}
+
+// SkipReleased is described in due.Follower.
+func (p Following) SkipReleased(released []due.Release, last, now time.Time) due.Due {
+	o := p.DueReleased(released, last, now)
+	if !o.Fire.IsZero() {
+		o.Fire, o.Skipped = time.Time{}, o.Skipped+1
+	}
+	return o
+}

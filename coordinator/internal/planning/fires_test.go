@@ -1,0 +1,245 @@
+package planning
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// newChain returns a settled world in which a and b own shards 0 and 1 of job "parent", which fires each minute, and
+// "child" follows it.
+func newChain(t *testing.T, jobs ...string) (w *world, a, b string) {
+	t.Helper()
+	w = NewWorld(t)
+	w.View.Ends = map[string]EndsOfJob{}
+	w.View.Compile = func(def json.RawMessage) (due.Program, error) {
+		if job, err := record.ParseJob(def); err == nil && job.After != nil {
+			return coordtest.Following{}, nil
+		}
+		return coordtest.Minutely{}, nil
+	}
+	jobs = append(jobs, "child", "parent")
+	slices.Sort(jobs)
+	a, b = w.Join("a", jobs...), w.Join("b", jobs...)
+	w.Define("parent", 2, 1, "")
+	w.Define("child", 1, 1, `,"schedule":"after parent"`)
+	w.Settle()
+	return w, a, b
+}
+
+// begin has an owner claim a run.
+func (w *world) begin(inc, job string, shards shardset.Set, r record.Ref) {
+	w.startRuns(inc, job, shards, r)
+	w.claim(inc, job, func(c *record.Claims) { c.Fires = c.Fires.With(record.FireRunOf(r, shards, shardset.Set{})) })
+}
+
+// end has an owner record that its runs of shards have ended, with the copy for leaders.
+func (w *world) end(inc, job string, shards shardset.Set) {
+	w.claim(inc, job, func(c *record.Claims) { c.Running = c.Running.Without(shards) })
+	w.copyClaims(inc, job)
+}
+
+func (w *world) copyClaims(inc, job string) {
+	if w.View.Ends[job] == nil {
+		w.View.Ends[job] = EndsOfJob{}
+	}
+	w.View.Ends[job][inc] = w.claims[inc][job].Claims
+}
+
+// run has an owner claim a run and end it.
+func (w *world) run(inc, job string, shards shardset.Set, r record.Ref) {
+	w.begin(inc, job, shards, r)
+	w.end(inc, job, shards)
+}
+
+// runFire has a and b run a fire of the parent at the n-th minute.
+func (w *world) runFire(n int) {
+	w.run("a.a", "parent", w.Plan("parent").Owners["a.a"], coordtest.Fire(n, 1))
+	w.run("b.b", "parent", w.Plan("parent").Owners["b.b"], coordtest.Fire(n, 1))
+}
+
+// ended returns the fires of a job that are on record as ended, without the numbers and times of the record.
+func (w *world) ended(job string) []record.EndedFire {
+	w.t.Helper()
+	require.NotNil(w.t, w.Plan(job).Fires)
+	var out []record.EndedFire
+	for _, e := range w.Plan(job).Fires.Ended {
+		e.Number, e.Ended = 0, 0
+		out = append(out, e)
+	}
+	return out
+}
+
+// released returns the instants of the released fires of a job.
+func (w *world) released(job string) (out []record.Instant) {
+	for _, e := range w.Plan(job).Epochs {
+		for _, r := range e.Released {
+			out = append(out, r.At)
+		}
+	}
+	return out
+}
+
+func (w *world) trigger(job string, number uint64, at record.Instant) {
+	w.editControl(job, func(c *record.Control) {
+		c.LastTrigger, c.Triggers = number, append(c.Triggers, record.Trigger{Number: number, At: at})
+	})
+}
+
+func TestPlan_EndedFires(t *testing.T) {
+	first := func(n int) record.EndedFire { return record.EndedFire{At: coordtest.At(n), Shards: 2} }
+	for name, leave := range map[string]func(w *world){
+		"a shard has not claimed it": func(w *world) { delete(w.View.Ends["parent"], "b.b") },
+		"an owner has a run of it in progress": func(w *world) {
+			w.begin("b.b", "parent", shardset.Of(1), coordtest.Fire(1, 2))
+			w.copyClaims("b.b", "parent")
+		},
+		"a re-run is pending": func(w *world) {
+			p := w.Plan("parent").Clone()
+			p.Reruns = coordtest.Runs(shardset.Of(1), coordtest.Fire(1, 2))
+			w.View.Plans["parent"] = PlanRecord{Rev: w.nextRev(), Plan: p}
+		},
+		"a retry is pending, or a run that was handed back": func(w *world) {
+			w.claim("b.b", "parent", func(c *record.Claims) { c.Reruns = coordtest.Runs(shardset.Of(1), coordtest.Fire(1, 1).Return()) })
+			w.copyClaims("b.b", "parent")
+		},
+		"an earlier trigger is not claimed": func(w *world) {
+			p := w.Plan("parent").Clone()
+			p.Triggers = []record.Trigger{{Number: 1, At: coordtest.At(1) - 1, Epoch: 1}}
+			w.View.Plans["parent"] = PlanRecord{Rev: w.nextRev(), Plan: p}
+		},
+		"the leader does not support the definition": func(w *world) {
+			w.View.Compile = func(json.RawMessage) (due.Program, error) { return nil, assert.AnError }
+		},
+	} {
+		t.Run("a fire has not ended while "+name, func(t *testing.T) {
+			w, _, _ := newChain(t)
+			w.View.Now = coordtest.At(1)
+			w.runFire(1)
+			leave(w)
+			w.Settle()
+			assert.Empty(t, w.ended("parent"))
+		})
+	}
+	t.Run("a fire has ended when no shard has it due, and no run of it is in progress or pending", func(t *testing.T) {
+		w, _, _ := newChain(t)
+		w.View.Now = coordtest.At(1)
+		w.runFire(1)
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{first(1)}, w.ended("parent"))
+		assert.Equal(t, coordtest.At(1), w.Plan("parent").Fires.Through)
+		assert.Empty(t, w.decide().Changes, "the leader is idle")
+	})
+	t.Run("fires end in the order of their instants", func(t *testing.T) {
+		w, a, b := newChain(t)
+		w.View.Now = coordtest.At(2)
+		w.begin(b, "parent", shardset.Of(1), coordtest.Fire(1, 1))
+		w.run(a, "parent", shardset.Of(0), coordtest.Fire(1, 1))
+		w.run(a, "parent", shardset.Of(0), coordtest.Fire(2, 1))
+		w.Settle()
+		require.Empty(t, w.ended("parent"))
+		w.end(b, "parent", shardset.Of(1))
+		w.Settle()
+		require.Equal(t, []record.EndedFire{first(1)}, w.ended("parent"))
+		w.run(b, "parent", shardset.Of(1), coordtest.Fire(2, 1))
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{first(1), first(2)}, w.ended("parent"))
+	})
+	t.Run("outcomes of shards that have changed their owner count", func(t *testing.T) {
+		w, a, b := newChain(t)
+		w.View.Now = coordtest.At(1)
+		w.begin(b, "parent", shardset.Of(1), coordtest.Fire(1, 1))
+		w.claim(b, "parent", func(c *record.Claims) {
+			c.Fires = c.Fires.With(record.FireRunOf(coordtest.Fire(1, 1), shardset.Of(1), shardset.Of(1)))
+		})
+		w.end(b, "parent", shardset.Of(1))
+		w.expire(b)
+		delete(w.View.Ends["parent"], b)
+		w.Settle()
+		require.Empty(t, w.ended("parent"))
+		w.run(a, "parent", shardset.Of(0), coordtest.Fire(1, 1))
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{{At: coordtest.At(1), Shards: 2, Failed: 1}}, w.ended("parent"))
+		assert.Empty(t, w.Plan("parent").Fires.Open)
+	})
+	for name, more := range map[string]string{
+		"lost":               `,"on_crash":"count as failed"`,
+		"lost, after re-run": `,"max_attempts":1`,
+	} {
+		t.Run("a run that is "+name+" counts as failed", func(t *testing.T) {
+			w, a, b := newChain(t)
+			w.Define("parent", 2, 2, more)
+			w.View.Now = coordtest.At(1)
+			w.runFire(1)
+			w.Settle()
+			from := w.Plan("parent").Last().From
+			w.View.Now = from.Add(2 * time.Minute)
+			at := record.InstantOf(w.View.Now.Time().Truncate(time.Minute))
+			r := record.Ref{Epoch: 2, Fire: at, Attempt: 1}
+			w.run(a, "parent", shardset.Of(0), r)
+			w.begin(b, "parent", shardset.Of(1), r)
+			w.expire(b)
+			delete(w.View.Ends["parent"], b)
+			w.Settle()
+			all := w.ended("parent")
+			assert.Equal(t, record.EndedFire{At: at, Shards: 2, Failed: 1}, all[len(all)-1])
+		})
+	}
+	t.Run("fires are no longer tracked when no job follows", func(t *testing.T) {
+		w, _, _ := newChain(t)
+		w.Define("child", 1, 2, "")
+		w.Settle()
+		w.View.Now = w.Plan("child").Last().Until
+		w.Settle()
+		assert.Nil(t, w.Plan("child").Followed)
+		assert.Nil(t, w.Plan("parent").Fires)
+		assert.Empty(t, w.decide().Changes)
+	})
+}
+
+func TestPlan_EndedFires_AfterTheEndOfAnEpoch(t *testing.T) {
+	// paused returns a world in which a pause was decided before the fire at minute 1, which a and b claimed before it
+	// was committed. The run of a goes on, and no copy shows it.
+	paused := func(t *testing.T) (w *world, a, b string) {
+		w, a, b = newChain(t)
+		w.View.Now = coordtest.At(1) - 1
+		w.editControl("parent", func(c *record.Control) { c.Paused = true })
+		w.copyClaims(a, "parent")
+		w.begin(a, "parent", shardset.Of(0), coordtest.Fire(1, 1))
+		w.run(b, "parent", shardset.Of(1), coordtest.Fire(1, 1))
+		w.Settle()
+		require.True(t, w.Plan("parent").Paused)
+		require.Empty(t, w.ended("parent"), "a fresh read shows the run of a")
+		return w, a, b
+	}
+	t.Run("in a pause a fire ends after fresh reads", func(t *testing.T) {
+		w, a, _ := paused(t)
+		w.end(a, "parent", shardset.Of(0))
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{{At: coordtest.At(1), Shards: 2}}, w.ended("parent"))
+	})
+	t.Run("before a new definition the decision waits until the new epoch begins", func(t *testing.T) {
+		w, _, _ := newChain(t)
+		p := w.Plan("parent").Clone()
+		p.Last().Until = coordtest.At(1)
+		w.View.Plans["parent"] = PlanRecord{Rev: w.nextRev(), Plan: p}
+		w.View.Now = coordtest.At(1)
+		w.run("a.a", "parent", shardset.Of(0), coordtest.Fire(1, 1))
+		w.Settle()
+		require.Len(t, w.Plan("parent").Epochs, 2)
+		require.Less(t, coordtest.At(1), w.Plan("parent").Epochs[0].Until, "so the fire is due for b")
+		require.Empty(t, w.ended("parent"))
+		w.run("b.b", "parent", shardset.Of(1), coordtest.Fire(1, 1))
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{{At: coordtest.At(1), Shards: 2}}, w.ended("parent"))
+	})
+}
