@@ -87,7 +87,7 @@ func (p *jobPlanner) acceptTriggers(rest *record.Control) (accepted bool) {
 		if n := len(p.next.Triggers); n > 0 && p.next.Triggers[n-1].Number >= t.Number {
 			continue
 		}
-		t.Epoch, t.At = p.epochAt(p.Now).Number, max(t.At, p.earliestTrigger())
+		t.Epoch, t.At = p.epochAt(p.Now).Number, p.placeTrigger(t.At)
 		p.next.Triggers = append(p.next.Triggers, t)
 		p.explainUpkeep("trigger %d", t.Number)
 	}

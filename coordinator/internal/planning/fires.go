@@ -204,6 +204,9 @@ func (p *jobPlanner) earliestTrigger() record.Instant {
 		return 0
 	}
 	earliest := p.next.Fires.Through + 1
+	if p.prev.Plan != nil && p.prev.Fires != nil {
+		earliest = max(earliest, p.endedThrough(p.segment, p.prev)+1)
+	}
 	if from := p.next.Fires.From; from <= p.Now {
 		earliest = max(earliest, from)
 	}
@@ -211,6 +214,24 @@ func (p *jobPlanner) earliestTrigger() record.Instant {
 		earliest = max(earliest, t.At+1) // two triggers are two fires
 	}
 	return max(earliest, p.followedThrough(p.segment, nil)+1)
+}
+
+// endedThrough returns the instant of the last fire that is on record as ended, or that this decision puts there.
+func (r *round) endedThrough(segment string, plan PlanRecord) record.Instant {
+	if ended := r.findEndedFires(segment, plan); len(ended) > 0 {
+		return ended[len(ended)-1].At
+	}
+	return plan.Fires.Through
+}
+
+// placeTrigger returns the instant of a trigger that the plan accepts now. In a followed job it is a fire. So an
+// operator's clock must not put it ahead of the leader's: it would end only when its instant has come, and hide the
+// fires of an epoch that begins before.
+func (p *jobPlanner) placeTrigger(at record.Instant) record.Instant {
+	if p.next.Fires == nil {
+		return at
+	}
+	return max(min(at, p.Now), p.earliestTrigger())
 }
 
 // followedThrough returns the last instant that jobs which follow a job, directly or not, have on record.
@@ -224,7 +245,7 @@ func (r *round) followedThrough(segment string, path []string) (through record.I
 			through = max(through, f.Through)
 		}
 		if f := plan.Fires; f != nil {
-			through = max(through, f.Through)
+			through = max(through, r.endedThrough(follower, plan))
 		}
 		through = max(through, r.followedThrough(follower, append(slices.Clone(path), follower)))
 	}

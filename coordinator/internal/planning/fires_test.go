@@ -243,3 +243,52 @@ func TestPlan_EndedFires_AfterTheEndOfAnEpoch(t *testing.T) {
 		assert.Equal(t, []record.EndedFire{{At: coordtest.At(1), Shards: 2}}, w.ended("parent"))
 	})
 }
+
+func TestPlan_TriggersOfFollowedJobs(t *testing.T) {
+	t.Run("that arrive with the end of a later fire get a later instant", func(t *testing.T) {
+		w, _, _ := newChain(t)
+		w.View.Now = coordtest.At(1).Add(time.Second)
+		w.runFire(1)
+		w.trigger("parent", 1, coordtest.At(1)-1)
+		w.round()
+		require.Equal(t, coordtest.At(1), w.Plan("parent").Fires.Through)
+		require.Len(t, w.Plan("parent").Triggers, 1)
+		assert.Greater(t, w.Plan("parent").Triggers[0].At, coordtest.At(1))
+	})
+	t.Run("get a later instant than the fires of jobs that follow, and that end by the same decision", func(t *testing.T) {
+		w, a, _ := newChain(t, "grandchild")
+		w.Define("grandchild", 1, 1, `,"schedule":"after child"`)
+		w.Settle()
+		w.View.Now = coordtest.At(0).Add(50 * time.Second)
+		w.trigger("child", 1, w.View.Now)
+		w.Settle()
+		w.run(a, "child", shardset.Of(0), record.Ref{Epoch: 1, Fire: w.View.Now, Trigger: 1, Attempt: 1})
+		w.trigger("parent", 1, w.View.Now-5)
+		w.round()
+		require.Equal(t, w.View.Now, w.Plan("child").Fires.Through)
+		assert.Greater(t, w.Plan("parent").Triggers[0].At, w.View.Now)
+	})
+	t.Run("have instants of their own, although the operator's clock is behind", func(t *testing.T) {
+		w, _, _ := newChain(t)
+		w.View.Now = coordtest.At(1).Add(time.Second)
+		w.runFire(1)
+		w.Settle()
+		w.trigger("parent", 1, coordtest.At(0))
+		w.trigger("parent", 2, coordtest.At(0))
+		w.Settle()
+		w.trigger("parent", 3, coordtest.At(0))
+		w.Settle()
+		all := w.Plan("parent").Triggers
+		require.Len(t, all, 3)
+		assert.Less(t, coordtest.At(1), all[0].At)
+		assert.Less(t, all[0].At, all[1].At)
+		assert.Less(t, all[1].At, all[2].At)
+	})
+	t.Run("are not ahead of the leader's clock, whatever the operator's clock shows", func(t *testing.T) {
+		w, _, _ := newChain(t)
+		w.trigger("parent", 1, w.View.Now.Add(time.Hour))
+		w.trigger("alone", 1, w.View.Now.Add(time.Hour))
+		w.Settle()
+		assert.Equal(t, w.View.Now, w.Plan("parent").Triggers[0].At)
+	})
+}
