@@ -98,18 +98,16 @@ func (r *round) findOpenFires(segment string, plan PlanRecord) record.FireRuns {
 // hasEnded reports whether all runs with instants up to at have ended: no owner has one in progress, none is
 // pending, and no fire is due or can still come. Path holds the jobs that follow this one and ask for it.
 //
-// A plan whose last epoch has ended does not show which fires after that end were claimed before it was committed. In a
-// pause they are known from reads of the claims that began later. Before a new definition, the end may still move
-// beyond them.
+// Before a new definition, the end of the last epoch may still move beyond fires that were claimed after it.
 func (r *round) hasEnded(segment string, plan PlanRecord, at record.Instant, path []string) bool {
 	if !r.haveEnded(plan, at, r.Ends[segment]) || r.mayFollow(segment, plan, at, path) {
 		return false
 	}
-	if until := plan.Last().Until; until == 0 || at < until {
-		return true
-	}
-	if !plan.Paused && !plan.Stopped {
+	if until := plan.Last().Until; until != 0 && at >= until && !plan.Paused && !plan.Stopped {
 		return false
+	}
+	if !mayHideClaims(plan.Plan, at) {
+		return true
 	}
 	claims, missing := EndsOfJob{}, false
 	for inc := range plan.Owners {
@@ -121,6 +119,25 @@ func (r *round) hasEnded(segment string, plan PlanRecord, at record.Instant, pat
 		claims[inc] = l.claimsOf(segment)
 	}
 	return !missing && r.haveEnded(plan, at, claims)
+}
+
+// mayHideClaims reports whether owners may have claimed fires up to an instant that belong to no epoch of the plan and
+// are not on record as ended: after the end of an epoch, before it was committed, by a pause that may be over. Copies
+// of claims may be older than such a claim, and the schedule does not show it. Reads that began after the plan do.
+func mayHideClaims(plan *record.Plan, at record.Instant) bool {
+	for i := range plan.Epochs {
+		until := plan.Epochs[i].Until
+		if until == 0 || at < until {
+			continue
+		}
+		if i+1 == len(plan.Epochs) {
+			return true
+		}
+		if next := plan.Epochs[i+1].From; next > until && next > plan.Fires.Through+1 {
+			return true
+		}
+	}
+	return false
 }
 
 // haveEnded is hasEnded by given claims of the owners.

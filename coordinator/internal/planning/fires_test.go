@@ -227,6 +227,39 @@ func TestPlan_EndedFires_AfterTheEndOfAnEpoch(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, []record.EndedFire{{At: coordtest.At(1), Shards: 2}}, w.ended("parent"))
 	})
+	t.Run("nor does the resume end it", func(t *testing.T) {
+		w, a, _ := paused(t)
+		w.editControl("parent", func(c *record.Control) { c.Paused = false })
+		w.Settle()
+		require.Len(t, w.Plan("parent").Epochs, 2)
+		require.Empty(t, w.ended("parent"))
+		w.end(a, "parent", shardset.Of(0))
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{{At: coordtest.At(1), Shards: 2}}, w.ended("parent"))
+	})
+	t.Run("nor does a later trigger end before it", func(t *testing.T) {
+		w, a, b := newChain(t)
+		w.View.Now = coordtest.At(1) - 1
+		w.editControl("parent", func(c *record.Control) { c.Paused = true })
+		w.copyClaims(a, "parent")
+		w.copyClaims(b, "parent")
+		w.begin(a, "parent", shardset.Of(0), coordtest.Fire(1, 1)) // and b has claimed nothing
+		w.Settle()
+		w.editControl("parent", func(c *record.Control) { c.Paused = false })
+		w.Settle()
+		w.View.Now = w.Plan("parent").Last().From + 1
+		only := shardset.Of(1)
+		w.editControl("parent", func(c *record.Control) {
+			c.LastTrigger, c.Triggers = 1, []record.Trigger{{Number: 1, At: w.View.Now, Shards: &only}}
+		})
+		w.Settle()
+		w.run(b, "parent", only, record.Ref{Epoch: 2, Fire: w.View.Now, Trigger: 1, Attempt: 1})
+		w.Settle()
+		require.Empty(t, w.ended("parent"))
+		w.end(a, "parent", shardset.Of(0))
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{{At: coordtest.At(1), Shards: 2, Skipped: 1}, {At: w.View.Now, Trigger: 1, Shards: 1}}, w.ended("parent"))
+	})
 	t.Run("before a new definition the decision waits until the new epoch begins", func(t *testing.T) {
 		w, _, _ := newChain(t)
 		p := w.Plan("parent").Clone()
