@@ -61,7 +61,7 @@ func (p *jobPlanner) clearReruns(inc string, l FreshRead) {
 		return
 	}
 	pending := p.next.Reruns.Within(p.next.Owners[inc])
-	pending = slices.DeleteFunc(pending, func(g record.RunGroup) bool { return p.isOpenFire(g.Fire) })
+	pending = slices.DeleteFunc(pending, func(g record.RunGroup) bool { return p.keepsFire(g.Fire) })
 	claimed := pending.Shards().Minus(due.Unclaimed(pending, item.Watermarks).Shards())
 	if claimed.IsZero() {
 		return
@@ -76,7 +76,7 @@ func (p *jobPlanner) clearTriggers(progress *JobProgress) {
 		if e, ok := p.next.Epoch(t.Epoch); ok {
 			targets = due.TriggerTargets(t, e)
 		}
-		if !t.IsPast() && p.isOpenFire(t.At) || !progress.TriggerServed(t, targets) {
+		if !t.IsPast() && p.keepsFire(t.At) || !progress.TriggerServed(t, targets) {
 			return false
 		}
 		p.explainUpkeep("clear trigger %d", t.Number)

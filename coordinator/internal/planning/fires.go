@@ -184,7 +184,7 @@ func (r *round) mayFollow(segment string, plan PlanRecord, at record.Instant, pa
 		if open := r.findOpenFires(followed, parent); len(open) > 0 && open[0].At <= at {
 			return true
 		}
-		return !r.hasEnded(followed, parent, at, path)
+		return at > parent.Fires.Through && !r.hasEnded(followed, parent, at, path)
 	})
 }
 
@@ -276,6 +276,12 @@ func (p *jobPlanner) isOpenFire(at record.Instant) bool {
 	return f != nil && at >= f.From && at > f.Through
 }
 
+// keepsFire reports whether the plan keeps the releases, triggers and re-runs of a fire: it is open, and copies of claims do
+// not show its end. A fire that all shards have skipped ends without a record.
+func (p *jobPlanner) keepsFire(at record.Instant) bool {
+	return p.isOpenFire(at) && (p.prev.Fires == nil || !p.hasEnded(p.segment, p.prev, at, nil))
+}
+
 // foldFires writes into the plan which fires an owner has run for shards that it loses.
 func (p *jobPlanner) foldFires(claims record.Claims, shards shardset.Set) {
 	if p.next.Fires == nil {
@@ -294,6 +300,6 @@ func (p *jobPlanner) failFire(shards shardset.Set, r record.Ref) {
 		return
 	}
 	fires := *p.next.Fires
-	fires.Open = fires.Open.With(record.FireRunOf(r, shards, shards))
+	fires.Open = fires.Open.With(record.FireRunOf(r, shards, shards)).Latest()
 	p.next.Fires = &fires
 }

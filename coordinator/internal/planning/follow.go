@@ -231,7 +231,7 @@ func (p *jobPlanner) clearReleased(progress *JobProgress) {
 		left := slices.Clone(e.Released)
 		for _, part := range progress.Watermarks.Split(shardset.Range(0, e.Job().Shards)) {
 			served := slices.IndexFunc(left, func(r record.Release) bool {
-				return p.isOpenFire(r.At) || part.Epoch < e.Number || part.Epoch == e.Number && part.Fire < r.At
+				return p.keepsFire(r.At) || part.Epoch < e.Number || part.Epoch == e.Number && part.Fire < r.At
 			})
 			if served >= 0 {
 				left = left[:served]

@@ -181,6 +181,38 @@ func TestPlan_ChainsOfJobs(t *testing.T) {
 		assert.Equal(t, []record.Instant{coordtest.At(1), w.View.Now}, []record.Instant{w.ended("child")[0].At, w.ended("child")[1].At})
 		assert.Len(t, w.released("grandchild"), 2)
 	})
+	t.Run("releases stay until their fire is on record as ended, as copies of claims may be older than a read", func(t *testing.T) {
+		w, owner := chain(t)
+		w.endFires("parent", nil, 1)
+		w.Settle()
+		w.copyClaims(owner, "child")
+		w.begin(owner, "child", shardset.Of(0), record.Ref{Epoch: 1, Fire: coordtest.At(1), Attempt: 1})
+		w.View.SlowTick = true
+		w.Settle()
+		require.Equal(t, []record.Instant{coordtest.At(1)}, w.released("child"))
+		w.end(owner, "child", shardset.Of(0))
+		w.Settle()
+		assert.Empty(t, w.released("child"))
+		assert.Len(t, w.ended("child"), 1)
+	})
+	t.Run("releases that all shards skip make room", func(t *testing.T) {
+		w, owner := chain(t)
+		skipped := func(n int) {
+			w.claim(owner, "child", func(c *record.Claims) {
+				c.Watermarks = c.Watermarks.Raise(shardset.Of(0), record.Watermark{Epoch: 1, Fire: coordtest.At(n)})
+			})
+			w.copyClaims(owner, "child")
+		}
+		for n := 1; n <= record.MaxReleases+1; n++ {
+			w.endFires("parent", nil, n)
+			w.Settle()
+			if n <= record.MaxReleases {
+				skipped(n)
+			}
+		}
+		w.Settle()
+		assert.Equal(t, []record.Instant{coordtest.At(record.MaxReleases + 1)}, w.released("child"))
+	})
 	t.Run("a circle is named, and ends nothing twice", func(t *testing.T) {
 		w, _, _ := newChain(t)
 		w.Define("parent", 2, 2, `,"schedule":"after child"`)
