@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -93,13 +94,17 @@ func (p *jobPlanner) followFires() {
 		p.next.Followed = &record.Followed{Through: p.next.Last().From - 1}
 		p.explainUpkeep("follow from %v on", p.next.Last().From.Time())
 	}
+	if before := p.prev.Last().Job().After; before != nil && !slices.Equal(before.Jobs, after.Jobs) {
+		// The job follows the others from its new epoch on, and their fires have numbers of their own.
+		p.next.Followed = &record.Followed{Through: max(p.next.Followed.Through, p.next.Last().From-1)}
+	}
 	p.countMissedFires(after)
 	for _, f := range p.findFollowedFires(p.next, after) {
 		if !p.followFire(f, after) {
 			return
 		}
 		followed := *p.next.Followed
-		followed.Through, followed.Number = f.at, max(followed.Number, f.number)
+		followed.Through, followed.Number = f.at, cmp.Or(f.number, followed.Number)
 		p.next.Followed = &followed
 	}
 }
@@ -207,7 +212,7 @@ func (p *jobPlanner) countMissedFires(after *record.After) {
 	oldest := parent.Fires.Ended[0]
 	if missed := int(oldest.Number) - 1 - int(p.next.Followed.Number); missed > 0 {
 		p.skipFollowed(p.next.Last(), missed, oldest.At-1)
-		p.next.Followed = &record.Followed{Through: oldest.At - 1, Number: oldest.Number - 1}
+		p.next.Followed = &record.Followed{Through: max(p.next.Followed.Through, oldest.At-1), Number: oldest.Number - 1}
 	}
 }
 

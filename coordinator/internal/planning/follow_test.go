@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -155,6 +156,27 @@ func TestPlan_FollowedFires(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, []record.Instant{coordtest.At(2)}, w.released("child"))
 	})
+	for _, jobs := range []string{"other", "other, parent"} {
+		t.Run("of other jobs than before are those of the new epoch, with "+jobs, func(t *testing.T) {
+			w, _, _ := newChain(t, "other", "more")
+			w.Define("other", 1, 1, "")
+			w.Define("more", 1, 1, `,"schedule":"after other, parent"`)
+			w.Settle()
+			w.endFires("parent", nil, 1)
+			for n := 2; n <= 40; n++ {
+				w.endFires("other", nil, n)
+			}
+			w.Settle()
+			w.Define("child", 1, 2, fmt.Sprintf(`,"schedule":"after-end %s"`, jobs))
+			w.Settle()
+			w.View.Now = w.Plan("child").Last().From
+			w.endFires("parent", nil, 2, 41)
+			w.endFires("other", nil, 41)
+			w.Settle()
+			assert.Equal(t, []record.Instant{coordtest.At(1), coordtest.At(41)}, w.released("child"))
+			assert.Zero(t, w.Plan("child").Counts.Skipped)
+		})
+	}
 }
 
 func TestPlan_ChainsOfJobs(t *testing.T) {
