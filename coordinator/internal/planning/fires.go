@@ -30,6 +30,9 @@ func (p *jobPlanner) trackFires() {
 // hasFiresToPlan reports whether trackFires or followFires has something to do.
 func (p *jobPlanner) hasFiresToPlan() bool {
 	prev := p.prev
+	if len(p.followers) == 0 && prev.Fires == nil && prev.Followed == nil {
+		return false
+	}
 	if p.tracksFires() != (prev.Fires != nil) || prev.Fires != nil && len(p.findEndedFires(p.segment, prev)) > 0 {
 		return true
 	}

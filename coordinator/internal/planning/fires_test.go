@@ -194,6 +194,15 @@ func TestPlan_EndedFires(t *testing.T) {
 			assert.Equal(t, record.EndedFire{At: at, Shards: 2, Failed: 1}, all[len(all)-1])
 		})
 	}
+	t.Run("fires are tracked while a definition in force follows, although the stored one cannot be read", func(t *testing.T) {
+		w, _, _ := newChain(t)
+		w.View.Now = coordtest.At(1)
+		w.runFire(1)
+		w.Settle()
+		delete(w.View.Jobs, "child")
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{first(1)}, w.ended("parent"))
+	})
 	t.Run("fires are no longer tracked when no job follows", func(t *testing.T) {
 		w, _, _ := newChain(t)
 		w.Define("child", 1, 2, "")

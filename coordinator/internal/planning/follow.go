@@ -12,19 +12,31 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// findFollowers returns the segments of the jobs that follow each job, by the segment of the followed one.
+// findFollowers returns the segments of the jobs that follow each job, by the segment of the followed one. A job
+// follows by its stored definition and by the one in force: the stored one may be lost or unreadable for a while.
 func findFollowers(v *View) map[string][]string {
 	var followers map[string][]string
-	for seg, job := range v.Jobs {
-		if job.After == nil {
-			continue
-		}
+	add := func(after *record.After, seg string) {
 		if followers == nil {
 			followers = map[string][]string{}
 		}
-		for _, name := range job.After.Jobs {
-			followed := record.Segment(name)
-			followers[followed] = append(followers[followed], seg)
+		for _, name := range after.Jobs {
+			if followed := record.Segment(name); !slices.Contains(followers[followed], seg) {
+				followers[followed] = append(followers[followed], seg)
+			}
+		}
+	}
+	for seg, job := range v.Jobs {
+		if job.After != nil {
+			add(job.After, seg)
+		}
+	}
+	for seg, plan := range v.Plans {
+		if plan.Followed == nil {
+			continue
+		}
+		if after := plan.Last().Job().After; after != nil {
+			add(after, seg)
 		}
 	}
 	return followers
@@ -32,6 +44,9 @@ func findFollowers(v *View) map[string][]string {
 
 // followProblem returns why a job cannot follow the jobs that its definition names, "" if it can.
 func (r *round) followProblem(segment string) string {
+	if len(r.followers) == 0 {
+		return ""
+	}
 	after := r.jobInForce(segment).After
 	if after == nil {
 		return ""
