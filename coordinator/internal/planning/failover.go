@@ -95,6 +95,7 @@ func (p *jobPlanner) absorbClaims(inc string, claims record.Claims, shards shard
 			p.reportLost(inc, running, g.Ref, false)
 		case !due.TracksRuns(epoch.Job()):
 			p.next.Counts.Unknown += uint64(running.Len())
+			p.failFire(running, g.Ref) // jobs that follow must not take it for a success
 			p.explain("count %s as unknown", running)
 		case mayRerun(epoch.Job(), rerun):
 			p.addRerun(inc, running, g.Ref, rerun)

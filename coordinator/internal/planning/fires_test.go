@@ -173,6 +173,7 @@ func TestPlan_EndedFires(t *testing.T) {
 	})
 	for name, more := range map[string]string{
 		"lost":               `,"on_crash":"count as failed"`,
+		"of an unknown end":  coordtest.ClaimsOnly,
 		"lost, after re-run": `,"max_attempts":1`,
 	} {
 		t.Run("a run that is "+name+" counts as failed", func(t *testing.T) {
