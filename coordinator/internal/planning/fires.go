@@ -165,7 +165,7 @@ func (r *round) haveEnded(plan PlanRecord, at record.Instant, claims EndsOfJob) 
 			return false
 		}
 	}
-	return !slices.ContainsFunc(plan.Epochs, func(e record.Epoch) bool { return r.hasUnclaimed(&e, watermarks, at) })
+	return !slices.ContainsFunc(plan.Epochs, func(e record.Epoch) bool { return r.hasUnclaimed(&e, watermarks, plan.Fires.From, at) })
 }
 
 // mayFollow reports whether a job may still follow a fire with an instant up to at, which then becomes a fire of it.
@@ -191,14 +191,15 @@ func (r *round) mayFollow(segment string, plan PlanRecord, at record.Instant, pa
 	})
 }
 
-// hasUnclaimed reports whether fires of an epoch up to an instant are not claimed yet, or may not be.
-func (r *round) hasUnclaimed(e *record.Epoch, watermarks record.Watermarks, through record.Instant) bool {
+// hasUnclaimed reports whether tracked fires of an epoch up to an instant are not claimed yet, or may not be. Earlier
+// fires do not count: an owner that has ended no run since then has written no copy of its claims.
+func (r *round) hasUnclaimed(e *record.Epoch, watermarks record.Watermarks, from, through record.Instant) bool {
 	prog, err := r.compile(e)
 	if err != nil {
 		return true
 	}
 	return slices.ContainsFunc(watermarks.Split(shardset.Range(0, e.Job().Shards)), func(part record.WatermarkGroup) bool {
-		return due.HasUnclaimed(e, prog, part.Watermark, through)
+		return due.HasUnclaimed(e, prog, part.Watermark.Max(record.Watermark{Epoch: e.Number, Fire: from - 1}), through)
 	})
 }
 

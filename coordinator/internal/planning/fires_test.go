@@ -195,6 +195,27 @@ func TestPlan_EndedFires(t *testing.T) {
 			assert.Equal(t, record.EndedFire{At: at, Shards: 2, Failed: 1}, all[len(all)-1])
 		})
 	}
+	t.Run("an owner that has ended no run since its fires are tracked delays no trigger", func(t *testing.T) {
+		w, a, _ := newChain(t)
+		delete(w.View.Jobs, "child")
+		delete(w.View.Plans, "child")
+		w.Settle()
+		require.Nil(t, w.Plan("parent").Fires)
+		w.View.Now = coordtest.At(1)
+		w.runFire(1)
+		clear(w.View.Ends)
+		w.Define("child", 1, 1, `,"schedule":"after parent"`)
+		w.Settle()
+		w.View.Now = coordtest.At(1).Add(30 * time.Second)
+		only := shardset.Of(0)
+		w.editControl("parent", func(c *record.Control) {
+			c.LastTrigger, c.Triggers = 1, []record.Trigger{{Number: 1, At: w.View.Now, Shards: &only}}
+		})
+		w.Settle()
+		w.run(a, "parent", only, record.Ref{Epoch: 1, Fire: w.View.Now, Trigger: 1, Attempt: 1})
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{{At: w.View.Now, Trigger: 1, Shards: 1}}, w.ended("parent"))
+	})
 	t.Run("fires are tracked while a definition in force follows, although the stored one cannot be read", func(t *testing.T) {
 		w, _, _ := newChain(t)
 		w.View.Now = coordtest.At(1)
