@@ -1,6 +1,8 @@
 package leader
 
 import (
+	"fmt"
+
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
@@ -13,12 +15,19 @@ type ends struct {
 	record.Ends
 }
 
-func decodeEnds(e registry.Entry) (ends, error) {
-	r, err := record.Decode[record.Ends](e.Value)
-	if err == nil {
-		err = record.CheckJobName(r.Job)
+// decodeEnds returns the function that decodes such copies.
+func decodeEnds(keys record.Keys) func(registry.Entry) (ends, error) {
+	return func(e registry.Entry) (ends, error) {
+		r, err := record.Decode[record.Ends](e.Value)
+		if err == nil {
+			err = record.CheckJobName(r.Job)
+		}
+		segment := record.Segment(r.Job)
+		if err == nil && e.Key != keys.EndsOf(r.Incarnation, segment) {
+			err = fmt.Errorf("it names job %.100q of %.100q, but that record has another key", r.Job, r.Incarnation)
+		}
+		return ends{segment, r}, err
 	}
-	return ends{record.Segment(r.Job), r}, err
 }
 
 // observeEnds applies a change of a copy of a claims record to the view.

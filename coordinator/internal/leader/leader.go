@@ -100,7 +100,7 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 		return planning.JobRecord{Rev: e.Modified, Def: def, Job: job}, err
 	})
 	l.controls = followDirectory(ctx, &wg, l, elector.Self.Keys.Controls(), decodeControls)
-	l.ends = followDirectory(ctx, &wg, l, elector.Self.Keys.Ends(), decodeEnds)
+	l.ends = followDirectory(ctx, &wg, l, elector.Self.Keys.Ends(), decodeEnds(elector.Self.Keys))
 	l.plans = plans.NewReader(l.wakeUp)
 	defer l.plans.Close()
 	return l.runRounds(ctx, &wg)
