@@ -135,4 +135,19 @@ func TestClaim_ReleasedFires(t *testing.T) {
 		assert.Empty(t, out.Starts)
 		assert.EqualValues(t, 1, out.Claims.Counts.Skipped)
 	})
+	t.Run("cancel a run that was claimed before their release, however old they are", func(t *testing.T) {
+		in := following(t, record.OverlapCancel, release(1, coordtest.At(8)), release(2, coordtest.At(9)))
+		in.Claims.Watermarks = record.Watermarks{}.Raise(shardset.Of(0), coordtest.Fire(1, 1).Watermark())
+		in.Claims.Running = coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))
+		in.ClaimedAt = ClaimTimes{{shardset.Of(0), coordtest.At(8)}}
+		assert.Equal(t, shardset.Of(0), in.Decide().Overrun)
+		in.ClaimedAt = ClaimTimes{{shardset.Of(0), coordtest.At(9)}}
+		assert.Empty(t, in.Decide().Overrun, "it was released before the claim")
+	})
+	t.Run("of an earlier epoch go first, also those with an instant after its end", func(t *testing.T) {
+		in := following(t, "", release(1, coordtest.At(2)), release(3, coordtest.At(4)))
+		in.Plan.Epochs[0].Until = coordtest.At(1)
+		in.Claims.Watermarks = record.Watermarks{}.Raise(shardset.Of(0), coordtest.Fire(1, 1).Watermark())
+		assert.Equal(t, coordtest.Fire(3, 1), in.Decide().Starts[0].Ref)
+	})
 }

@@ -50,7 +50,7 @@ func (ts ClaimTimes) without(shards shardset.Set) ClaimTimes {
 func (in *Input) cancelOverlapped(out *Decision, shards shardset.Set, e *record.Epoch, prog due.Program) {
 	for _, claimed := range out.ClaimedAt {
 		for _, group := range out.Claims.Watermarks.Split(shards.Intersect(claimed.Shards)) {
-			m := group.Max(record.Watermark{Epoch: e.Number, Fire: claimed.At})
+			m := due.PassDue(e, prog, group.Watermark, claimed.At)
 			found, ok := due.InEpoch(e, prog, m, in.Now, false)
 			switch {
 			case !ok:

@@ -43,7 +43,11 @@ func OldestUnclaimed(p *record.Plan, programs map[int]Program, marks record.Wate
 // oldestInEpoch returns the oldest due fire of an epoch for a shard with watermark m, zero if there is
 // none or if all are skipped.
 func oldestInEpoch(e *record.Epoch, prog Program, m record.Watermark, now record.Instant) record.Instant {
-	next, ok := InEpoch(e, prog, m, lastClaimed(e, m), false) // nothing is due then: Wake is the first fire after it
+	before := lastClaimed(e, m) // nothing is due then: Wake is the first fire after it
+	if _, ok := asFollower(prog); ok {
+		before = 0 // releases may precede the epoch
+	}
+	next, ok := InEpoch(e, prog, m, before, false)
 	if !ok || next.Wake.IsZero() || record.InstantOf(next.Wake) > now {
 		return 0
 	}

@@ -81,7 +81,7 @@ func InEpoch(e *record.Epoch, prog Program, m record.Watermark, now record.Insta
 	if follows {
 		last = lastFollowed(e, m)
 	}
-	if e.Until != 0 && last >= e.Until {
+	if !follows && e.Until != 0 && last >= e.Until { // all releases of an epoch belong to it, also those with later instants
 		return Due{}, false
 	}
 	compute := prog.Due
@@ -117,6 +117,19 @@ func HasUnclaimed(e *record.Epoch, prog Program, m record.Watermark, through rec
 	}
 	found, ok := InEpoch(e, prog, m, through, false)
 	return ok && (found.HasAny() || !found.Through.IsZero())
+}
+
+// PassDue returns a watermark that is m, raised past the fires of an epoch that were due at an instant.
+func PassDue(e *record.Epoch, prog Program, m record.Watermark, at record.Instant) record.Watermark {
+	if _, ok := asFollower(prog); !ok {
+		return m.Max(record.Watermark{Epoch: e.Number, Fire: at})
+	}
+	for _, r := range e.Released { // due from the release on, however old the fire
+		if r.Released <= at {
+			m = m.Max(record.Watermark{Epoch: e.Number, Fire: r.At})
+		}
+	}
+	return m
 }
 
 // lastClaimed returns the instant up to which the fires of an epoch are claimed or skipped for a shard

@@ -8,6 +8,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
 )
 
 func TestHasUnclaimed(t *testing.T) {
@@ -43,4 +44,26 @@ func TestHasUnclaimed(t *testing.T) {
 			assert.Equal(t, c.want, due.HasUnclaimed(&e, prog, c.mark, c.through))
 		})
 	}
+}
+
+func TestOldestUnclaimed_ReleasedFire(t *testing.T) {
+	p := coordtest.PlanOfOwnShards(t, 1)
+	p.Epochs[0].From = coordtest.At(8)
+	p.Epochs[0].Released = []record.Release{{At: coordtest.At(1), Released: coordtest.At(7)}, {At: coordtest.At(2), Released: coordtest.At(9)}}
+	programs := map[int]due.Program{1: coordtest.Following{}}
+	oldest := func(n int, marks record.Watermarks) record.Instant {
+		return due.OldestUnclaimed(p, programs, marks, nil, shardset.Of(0), coordtest.At(n))
+	}
+	assert.Equal(t, coordtest.At(7), oldest(9, nil), "due from the release on, which may precede the epoch")
+	claimed := record.Watermarks{}.Raise(shardset.Of(0), coordtest.Fire(1, 1).Watermark())
+	assert.Equal(t, coordtest.At(9), oldest(9, claimed))
+	assert.Zero(t, oldest(8, claimed))
+}
+
+func TestPassDue(t *testing.T) {
+	e := coordtest.Epoch(t, 1, coordtest.Start, 1)
+	e.Released = []record.Release{{At: coordtest.At(1), Released: coordtest.At(7)}, {At: coordtest.At(2), Released: coordtest.At(9)}}
+	assert.Equal(t, coordtest.At(8), due.PassDue(&e, coordtest.Minutely{}, record.Watermark{}, coordtest.At(8)).Fire)
+	assert.Equal(t, coordtest.At(1), due.PassDue(&e, coordtest.Following{}, record.Watermark{}, coordtest.At(8)).Fire)
+	assert.Equal(t, coordtest.At(2), due.PassDue(&e, coordtest.Following{}, record.Watermark{}, coordtest.At(9)).Fire)
 }
