@@ -21,6 +21,7 @@ type endedFire struct {
 	Shards  int     `json:"shards"`
 	Failed  int     `json:"failed"`
 	Skipped int     `json:"skipped"`
+	Ended   instant `json:"ended"` // by the leader's clock
 }
 
 // release makes a fire of followed jobs one of the job.
@@ -220,17 +221,26 @@ func (o *Judge) judgeFollowed(j *jobState, due instant) {
 			o.addJobViolation(3, j, "the job does not follow job %s", name)
 			continue
 		}
-		if through := parent.plan.Fires.Through; through <= due && j.plan.Followed.Through < through {
+		through := instant(0)
+		for _, f := range parent.plan.Fires.Ended {
+			if f.Ended <= due && o.isOld(f.Ended) {
+				through = f.At
+			}
+		}
+		if j.plan.Followed.Through < through {
 			o.addJobViolation(3, j, "the job has followed the fires of %s through %v, but they have ended through %v", name, j.plan.Followed.Through, through)
 		}
 		o.judgeAllEnded(parent, due)
 	}
 }
 
+// isOld reports whether an instant is so long ago that the leader has acted on what happened then.
+func (o *Judge) isOld(at instant) bool { return at.add(3*o.maxDelay) < instantOf(o.now) }
+
 // judgeAllEnded judges that the plan shows a fire as ended that all shards have passed.
 func (o *Judge) judgeAllEnded(j *jobState, due instant) {
 	for _, sh := range j.shards {
-		if len(sh.running) > 0 || sh.orphan != nil {
+		if len(sh.running) > 0 || sh.orphan != nil || !o.isOld(sh.free) {
 			return
 		}
 	}
