@@ -32,6 +32,14 @@ func TestOperator_PauseGroup(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, in.Paused)
 		assert.Equal(t, "kim", in.HeldBy.By)
+		all, err := o.Group(t.Context())
+		require.NoError(t, err)
+		assert.True(t, all.Paused)
+		assert.Equal(t, in.HeldBy, all.HeldBy)
+		for _, j := range all.Jobs {
+			assert.True(t, j.GroupPaused, j.Job)
+			assert.Equal(t, j.Job == "own", j.HeldBy.What == "pause", j.Job)
+		}
 		require.NoError(t, o.ResumeGroup(t.Context()))
 		membertest.SleepToMinute(4)
 		time.Sleep(time.Second)

@@ -20,6 +20,11 @@ type GroupStatus struct {
 	Instances []InstanceStatus // sorted by name; several incarnations of one name by session
 	// Disabled are the instances and hosts that are disabled for all jobs.
 	Disabled Scope
+	// Paused reports whether operators have paused all jobs of the group. Until is when the pause ends by
+	// itself, zero if it does not; HeldBy is the act that paused the group.
+	Paused bool
+	Until  time.Time
+	HeldBy Act
 	// Unreadable lists the keys of records that could not be decoded. Other fields do not include
 	// these records. A job whose plan is among them is listed with a Problem.
 	Unreadable []registry.Key
@@ -52,6 +57,9 @@ type JobSummary struct {
 
 	Paused          bool
 	ScheduleStopped bool
+	GroupPaused     bool      // as in Status
+	Until           time.Time // as in Intent, like HeldBy
+	HeldBy          Act
 	Problem         string // as in Status
 	Counts          Counts
 	Ended           time.Time // when a run last ended
@@ -173,7 +181,7 @@ func (st *Status) Summary() JobSummary {
 	s := JobSummary{
 		Job: st.Job, Revision: st.Revision, Schedule: st.Schedule, NextFire: st.NextFire, Overdue: st.Overdue,
 		Shards: st.Shards, Unowned: len(st.Unowned), Frozen: len(st.Frozen), Disabled: len(st.Disabled), Triggers: len(st.Triggers),
-		Paused: st.Paused, ScheduleStopped: st.ScheduleStopped, Problem: st.Problem, Counts: st.Counts, Ended: st.Ended,
+		Paused: st.Paused, ScheduleStopped: st.ScheduleStopped, GroupPaused: st.GroupPaused, Until: st.Intent.Until, HeldBy: st.Intent.HeldBy, Problem: st.Problem, Counts: st.Counts, Ended: st.Ended,
 	}
 	if st.Shards == 0 { // without a plan, the intent is all that there is
 		s.Paused, s.ScheduleStopped = st.Intent.Paused, st.Intent.ScheduleStopped

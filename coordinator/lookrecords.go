@@ -334,7 +334,8 @@ func (g *groupRecords) status(now time.Time) GroupStatus {
 			control = *c
 		}
 	}
-	st.Disabled = Scope{Instances: control.Instances, Hosts: control.Hosts}
+	in := intentOfGroup(&control)
+	st.Disabled, st.Paused, st.Until, st.HeldBy = in.Disabled, in.Paused, in.Until, in.HeldBy
 	var leading string
 	if g.seat.Key != "" && g.leader.Key != "" {
 		st.Leader, leading = leaderOf(g.leader)
