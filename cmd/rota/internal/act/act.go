@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/user"
 	"strings"
 	"time"
 
@@ -23,11 +24,23 @@ import (
 
 // Commands returns the commands.
 func Commands(s *settings.Settings) []*cobra.Command {
-	c := &commands{s}
-	return []*cobra.Command{c.trigger(), c.pause(), c.resume(), c.disable(), c.enable(), c.reset()}
+	c := &commands{s: s}
+	all := []*cobra.Command{
+		c.trigger(), c.backfill(), c.retry(), c.cancel(), c.pause(), c.resume(), c.disable(), c.enable(), c.drain(), c.undrain(),
+		c.override(), c.reset(), c.forget(),
+	}
+	for _, cmd := range all {
+		cmd.Flags().StringVar(&c.by, "by", "", "who acts, for the record (default: ROTA_BY, or the user of the system)")
+		cmd.Flags().StringVar(&c.reason, "reason", "", "why, for the record; rota acts lists it")
+	}
+	return all
 }
 
-type commands struct{ s *settings.Settings }
+// commands holds the flags that all verbs have.
+type commands struct {
+	s          *settings.Settings
+	by, reason string
+}
 
 // flags names the global flags of verbs.
 var flags = append([]string{"output", "yes"}, settings.Connection...)
@@ -43,7 +56,20 @@ func (c *commands) operate(ctx context.Context, f func(ctx context.Context, op *
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.s.Timeout)
 	defer cancel()
-	return c.s.ExplainFailure(f(ctx, op))
+	return c.s.ExplainFailure(f(ctx, op.As(c.nameCaller(), c.reason)))
+}
+
+// nameCaller returns who acts.
+func (c *commands) nameCaller() string {
+	for _, name := range []string{c.by, c.s.Getenv("ROTA_BY")} {
+		if name != "" {
+			return name
+		}
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return c.s.Getenv("USER")
 }
 
 // print prints the result of a verb.
@@ -52,60 +78,26 @@ func (c *commands) print(cmd *cobra.Command, v view.Done) error {
 	if v.Jobs == nil {
 		v.Jobs = []string{}
 	}
+	return c.printView(cmd, v)
+}
+
+func (c *commands) printView(cmd *cobra.Command, v screen.View) error {
 	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
 }
 
-// eachJob calls f for each job. A failure does not prevent the next call.
+// eachJob calls f for each job. A failure does not prevent the next call. Done is the format of the result, with the job.
 func (c *commands) eachJob(cmd *cobra.Command, verb, done string, jobs []string, f func(context.Context, *coordinator.Operator, string) error) error {
 	return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
 		var errs []error
 		for _, job := range jobs {
 			err := f(ctx, op, job)
 			if err == nil {
-				err = c.print(cmd, view.Done{Verb: verb, Jobs: []string{job}, Text: done + " " + job})
+				err = c.print(cmd, view.Done{Verb: verb, Jobs: []string{job}, Text: fmt.Sprintf(done, job)})
 			}
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	})
-}
-
-func (c *commands) pause() *cobra.Command {
-	var scheduleOnly bool
-	cmd := &cobra.Command{
-		Use:   "pause JOB...",
-		Short: "Stop jobs until resume; fires that come due meanwhile are skipped",
-		Long: `Pause stops jobs until rota resume: no fire, trigger or re-run starts. Runs that have begun
-continue. With --schedule, only the schedule stops, and triggers run.`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if scheduleOnly {
-				return c.eachJob(cmd, "pause", "stopped the schedule of", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
-					return op.StopSchedule(ctx, job)
-				})
-			}
-			return c.eachJob(cmd, "pause", "paused", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
-				return op.Pause(ctx, job)
-			})
-		},
-		ValidArgsFunction: complete.Jobs(c.s, 0),
-	}
-	cmd.Flags().BoolVar(&scheduleOnly, "schedule", false, "stop the schedule only: triggers run")
-	return settings.Limit(cmd, flags...)
-}
-
-func (c *commands) resume() *cobra.Command {
-	return settings.Limit(&cobra.Command{
-		Use:   "resume JOB...",
-		Short: "End the pause of jobs",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.eachJob(cmd, "resume", "resumed", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
-				return op.Resume(ctx, job)
-			})
-		},
-		ValidArgsFunction: complete.Jobs(c.s, 0),
-	}, flags...)
 }
 
 func (c *commands) reset() *cobra.Command {
@@ -121,7 +113,7 @@ again.`,
 			if err := c.s.Confirm(cmd, act); err != nil {
 				return err
 			}
-			return c.eachJob(cmd, "reset", "reset", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
+			return c.eachJob(cmd, "reset", "reset %s", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
 				return op.Reset(ctx, job)
 			})
 		},

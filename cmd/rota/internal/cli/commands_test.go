@@ -44,53 +44,79 @@ func TestExitCodes(t *testing.T) {
 			code int
 			err  string
 		}{
-			"jobs":                                 {exit.OK, ""},
-			"resume rebuild":                       {exit.OK, ""},
-			"wait settle --for moved":              {exit.OK, ""},
-			"trigger export --shards 7":            {exit.Failed, "there is no shard 7 of 1"},
-			"jobs --state sad":                     {exit.Usage, `state is "sad"`},
-			"jobs a[":                              {exit.Usage, "syntax error in pattern"},
-			"jobs -o xml":                          {exit.Usage, `--output is "xml"`},
-			"job":                                  {exit.Usage, "accepts 1 arg"},
-			"jobs a b":                             {exit.Usage, "accepts at most 1 arg"},
-			"disable tenants":                      {exit.Usage, "name --shards, --instance or --host"},
-			"disable --shards 1":                   {exit.Usage, "--shards needs a job"},
-			"trigger export --shards x":            {exit.Usage, "--shards: "},
-			"trigger export --shards 0-200000":     {exit.Usage, "--shards: "},
-			"wait settle --for lunch":              {exit.Usage, `--for is "lunch", not one of idle, ok, moved`},
-			"next":                                 {exit.Usage, "name a job, or one of --cron"},
-			"next settle --cron '* * * * *'":       {exit.Usage, "a job and a schedule are named"},
-			"next --cron '0 25 * * *'":             {exit.Usage, "cron 0 25 * * *"},
-			"next --cron '0 5 * * *' --in Mars":    {exit.Usage, "Mars"},
-			"next settle --count 0":                {exit.Usage, "--count is 0"},
-			"jobs --registry memory":               {exit.Usage, "the registry memory exists within one process"},
-			"jobs --registry consul://a":           {exit.Usage, "the scheme must be etcd:// or zk://"},
-			"jobs --context nosuch":                {exit.Usage, `there is no context "nosuch"`},
-			"context use nosuch":                   {exit.Usage, `there is no context "nosuch"`},
-			"context set new":                      {exit.Usage, `context "new" has no registry`},
-			"reset settle":                         {exit.Usage, "not confirmed, nothing was changed"},
-			"explain settle --at lunch":            {exit.Usage, `--at is "lunch", neither RFC 3339 nor a time of day`},
-			"explain settle x":                     {exit.Usage, `shard is "x"`},
-			"explain settle 99":                    {exit.Failed, "there is no shard 99 of 3"},
-			"explain nosuch":                       {exit.NoJob, ""},
-			"explain invoices":                     {exit.NotMet, ""},
-			"explain tenants 3":                    {exit.OK, ""},
-			"moves --without nosuch":               {exit.Failed, `there is no instance "nosuch"`},
-			"moves --label zone=a":                 {exit.Usage, "--label needs --with"},
-			"moves nosuch":                         {exit.NoJob, "unknown job"},
-			"doctor":                               {exit.NotMet, ""},
-			"job nosuch":                           {exit.NoJob, "unknown job; rota jobs lists"},
-			"pause settle nosuch":                  {exit.NoJob, `pause "nosuch": unknown job`},
-			"trigger nosuch":                       {exit.NoJob, "unknown job"},
-			"wait nosuch --for ok":                 {exit.NoJob, "unknown job"},
-			"shards nosuch":                        {exit.NoJob, "unknown job"},
-			"wait tenants --for idle --timeout 1s": {exit.NotMet, "tenants after 1s: 1 shard running"},
-			"trigger tenants --shards 7 --wait":    {exit.NotMet, "of tenants failed in shard 7: POST"},
-			"check settle --max-late 1h":           {0, ""},
-			"check tenants":                        {1, ""},
-			"check invoices":                       {2, ""},
-			"check --format xml":                   {3, `--format is "xml"`},
-			"check --registry consul://a":          {3, ""},
+			"jobs":                                     {exit.OK, ""},
+			"resume rebuild":                           {exit.OK, ""},
+			"wait settle --for moved":                  {exit.OK, ""},
+			"trigger export --shards 7":                {exit.Failed, "there is no shard 7 of 1"},
+			"jobs --state sad":                         {exit.Usage, `state is "sad"`},
+			"jobs a[":                                  {exit.Usage, "syntax error in pattern"},
+			"jobs -o xml":                              {exit.Usage, `--output is "xml"`},
+			"job":                                      {exit.Usage, "accepts 1 arg"},
+			"jobs a b":                                 {exit.Usage, "accepts at most 1 arg"},
+			"disable tenants":                          {exit.Usage, "name --shards, --instance or --host"},
+			"disable --shards 1":                       {exit.Usage, "--shards needs a job"},
+			"trigger export --shards x":                {exit.Usage, "--shards: "},
+			"trigger export --shards 0-200000":         {exit.Usage, "--shards: "},
+			"wait settle --for lunch":                  {exit.Usage, `--for is "lunch", not one of idle, ok, moved`},
+			"next":                                     {exit.Usage, "name a job, or one of --cron"},
+			"next settle --cron '* * * * *'":           {exit.Usage, "a job and a schedule are named"},
+			"next --cron '0 25 * * *'":                 {exit.Usage, "cron 0 25 * * *"},
+			"next --cron '0 5 * * *' --in Mars":        {exit.Usage, "Mars"},
+			"next settle --count 0":                    {exit.Usage, "--count is 0"},
+			"jobs --registry memory":                   {exit.Usage, "the registry memory exists within one process"},
+			"jobs --registry consul://a":               {exit.Usage, "the scheme must be etcd:// or zk://"},
+			"jobs --context nosuch":                    {exit.Usage, `there is no context "nosuch"`},
+			"context use nosuch":                       {exit.Usage, `there is no context "nosuch"`},
+			"context set new":                          {exit.Usage, `context "new" has no registry`},
+			"reset settle":                             {exit.Usage, "not confirmed, nothing was changed"},
+			"explain settle --at lunch":                {exit.Usage, `--at is "lunch", neither RFC 3339 nor a time of day`},
+			"explain settle x":                         {exit.Usage, `shard is "x"`},
+			"explain settle 99":                        {exit.Failed, "there is no shard 99 of 3"},
+			"explain nosuch":                           {exit.NoJob, ""},
+			"explain invoices":                         {exit.NotMet, ""},
+			"explain tenants 3":                        {exit.OK, ""},
+			"moves --without nosuch":                   {exit.Failed, `there is no instance "nosuch"`},
+			"moves --label zone=a":                     {exit.Usage, "--label needs --with"},
+			"moves nosuch":                             {exit.NoJob, "unknown job"},
+			"doctor":                                   {exit.NotMet, ""},
+			"job nosuch":                               {exit.NoJob, "unknown job; rota jobs lists"},
+			"pause settle nosuch":                      {exit.NoJob, `pause "nosuch": unknown job`},
+			"trigger nosuch":                           {exit.NoJob, "unknown job"},
+			"wait nosuch --for ok":                     {exit.NoJob, "unknown job"},
+			"shards nosuch":                            {exit.NoJob, "unknown job"},
+			"wait tenants --for idle --timeout 1s":     {exit.NotMet, "tenants after 1s: 1 shard running"},
+			"trigger tenants --shards 7 --wait":        {exit.NotMet, "of tenants failed in shard 7: POST"},
+			"pause":                                    {exit.Usage, "name jobs, or --all"},
+			"pause settle --all":                       {exit.Usage, "--all and names of jobs"},
+			"pause settle --for 1h --until 18:00":      {exit.Usage, "--for and --until exclude"},
+			"pause settle --until lunch":               {exit.Usage, `--until is "lunch"`},
+			"pause --schedule settle --for 1h":         {exit.Usage, "--schedule excludes"},
+			"resume":                                   {exit.Usage, "name jobs, or --all"},
+			"retry tenants":                            {exit.Usage, "--fire T"},
+			"retry settle --fire 01:00":                {exit.NotMet, "no failed run is on record"},
+			"cancel settle --yes":                      {exit.NotMet, "no run is in progress"},
+			"cancel settle":                            {exit.Usage, "not confirmed"},
+			"forget settle":                            {exit.Usage, "not confirmed"},
+			"forget settle --yes":                      {exit.NotMet, "the job is in use"},
+			"forget nosuch --yes":                      {exit.NoJob, "unknown job"},
+			"pause --all":                              {exit.Usage, "not confirmed"},
+			"backfill tenants --stop":                  {exit.Usage, "not confirmed"},
+			"backfill tenants --from 00:10":            {exit.Usage, "--from T --to T"},
+			"backfill tenants --from 00:10 --to 00:10": {exit.Usage, "the window is empty"},
+			"backfill tenants --from 00:10 --to 00:11 --parallel 0": {exit.Usage, "--parallel is 0"},
+			"override settle":                  {exit.Usage, "name a field as KEY=VALUE"},
+			"override settle shards":           {exit.Usage, `"shards" is not KEY=VALUE`},
+			"override settle shards=many":      {exit.Usage, "not a number"},
+			"override settle --clear shards=3": {exit.Usage, "--clear takes the names"},
+			"override settle --file /nosuch":   {exit.Usage, "no such file"},
+			"override settle handler=x":        {exit.Failed, `there is no policy "handler"`},
+			"override nosuch shards=3":         {exit.NoJob, "unknown job"},
+			"acts nosuch":                      {exit.NoJob, "unknown job; rota jobs"},
+			"check settle --max-late 1h":       {0, ""},
+			"check tenants":                    {1, ""},
+			"check invoices":                   {2, ""},
+			"check --format xml":               {3, `--format is "xml"`},
+			"check --registry consul://a":      {3, ""},
 		} {
 			r := f.run(line)
 			assert.Equal(t, want.code, r.code, "%s: %s", line, r.err)
@@ -171,6 +197,49 @@ func TestVerbs(t *testing.T) {
 	})
 }
 
+func TestOverride_ReadsAFile(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		r := f.runContext(t.Context(), "override settle --file - shards=5", "schedule: every 1h\nshards: 4\nshard_params: {0: hidden}\nretry: {max: 1, initial: 1s, max_interval: 1m, factor: 2}\n")
+		require.Equal(t, exit.OK, r.code, r.err)
+		assert.Equal(t, "overrides retry, schedule, shard_params, shards of settle\n", r.out)
+		r = f.run("job settle -o wide")
+		assert.Contains(t, r.out, "shard_params=(set), shards=5\n")
+		assert.Contains(t, r.out, "schedule=every 1h")
+		assert.NotContains(t, r.out, "hidden")
+		assert.NotContains(t, f.run("acts settle").out, "hidden")
+		r = f.runContext(t.Context(), "override settle --file -", "shards: many\n")
+		assert.Equal(t, exit.Usage, r.code)
+		assert.Contains(t, r.err, "shards: the value has another type")
+	})
+}
+
+func TestForget(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		for _, e := range f.members {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			_ = e.Shutdown(ctx)
+			cancel()
+		}
+		r := f.runContext(t.Context(), "forget export", "y\n")
+		assert.Equal(t, exit.OK, r.code, r.err)
+		assert.Equal(t, "forgot export\n", r.out)
+		assert.Contains(t, r.err, "This will delete all records of export")
+		assert.Equal(t, exit.NoJob, f.run("job export").code)
+	})
+}
+
+func TestDrain_ReportsTheEndOfTheWait(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		r := f.run("drain web-2 --wait --wait-timeout 5s") // of which shard 11 of tenants runs without end
+		assert.Equal(t, exit.NotMet, r.code, r.err)
+		assert.Contains(t, r.err, "it owns shards")
+		assert.Contains(t, f.run("instances").out, "web-2  n-2   disabled")
+	})
+}
+
 func TestVerbs_AskAndRespectProtection(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		incident(f)
@@ -183,6 +252,8 @@ func TestVerbs_AskAndRespectProtection(t *testing.T) {
 		require.NoError(t, os.WriteFile(f.env["ROTA_CONFIG"], []byte(config), 0o600))
 		for _, verb := range []string{
 			"pause settle", "resume settle", "trigger export", "reset settle", "disable --host a", "enable --host a",
+			"pause --all", "resume --all", "drain web-9", "undrain web-9", "override settle shards=4", "override settle --clear",
+			"backfill tenants --from 00:20 --to 00:21", "backfill tenants --stop", "retry tenants --fire 01:09", "cancel tenants",
 		} {
 			r := f.runContext(t.Context(), verb, "y\n")
 			assert.Equal(t, exit.Usage, r.code, verb)

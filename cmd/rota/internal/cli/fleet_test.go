@@ -36,6 +36,7 @@ func inFleet(t *testing.T, f func(*testing.T, *fleet)) {
 	synctest.Test(t, func(t *testing.T) {
 		all := &fleet{t: t, server: memory.New(), env: map[string]string{
 			"ROTA_REGISTRY": "etcd://store", "ROTA_NAMESPACE": "billing", "ROTA_CONFIG": t.TempDir() + "/config.yaml",
+			"ROTA_BY": "kim",
 		}}
 		defer func() {
 			for _, e := range all.members {
@@ -175,7 +176,7 @@ func incident(f *fleet) {
 	f.start("web-3", map[string]string{"zone": "b"}, jobs...)
 	time.Sleep(12*time.Minute - 3*time.Second)
 	for _, line := range []string{
-		"pause rebuild", "trigger export --param west", "disable tenants --shards 9",
+		"pause rebuild --reason 'new tables'", "trigger export --param west", "disable tenants --shards 9",
 	} {
 		r := f.run(line)
 		require.Zero(f.t, r.code, r.err)

@@ -71,10 +71,40 @@ var screens = map[string]string{
 	"disable-host":    "disable --host n-3",
 	"instances-after": "instances",
 	"enable-host":     "enable --host n-3",
+	"acts":            "acts rebuild",
+	"acts-json":       "acts tenants -o json",
+	"job-paused":      "job rebuild",
+	"retry":           "retry tenants --fire 01:09",
+	"cancel":          "cancel tenants --shard 11 --yes",
+	"cancel-none":     "cancel export --yes",
+	"backfill-dry":    "backfill rebuild --from 00:20 --to 01:00 --dry-run",
+	"backfill":        "backfill tenants --from 00:20 --to 00:23 --parallel 2",
+	"backfill-json":   "backfill tenants --from 00:20 --to 00:21 -o json",
+	"backfill-stop":   "backfill tenants --stop --yes",
+	"override-dry":    "override settle 'schedule=cron 0 4 * * * in Asia/Shanghai' shards=4 timeout=2h --dry-run",
+	"override":        "override settle shards=4 timeout=2h param=hidden --reason 'slow bank'",
+	"override-more":   "override settle max_attempts=5 run_on.zone=a",
+	"job-overridden":  "job settle",
+	"override-clear":  "override settle --clear shards param run_on",
+	"override-back":   "override settle --clear",
+	"pause-until":     "pause settle --until 18:00 --reason 'bank holiday'",
+	"pause-all":       "pause --all --for 2h --reason deploy --by lee --yes",
+	"jobs-all-paused": "jobs",
+	"job-all-paused":  "job rebuild",
+	"resume-all":      "resume --all",
+	"drain":           "drain web-3 --wait",
+	"acts-group":      "acts",
+	"undrain":         "undrain web-3",
+	"forget":          "forget rebuild --yes",
 }
 
 // order is that of commands that change something or take time, after those that do not.
-var order = []string{"top", "wait-idle", "trigger-wait", "disable-host", "instances-after", "enable-host"}
+var order = []string{
+	"top", "wait-idle", "trigger-wait", "disable-host", "instances-after", "enable-host",
+	"retry", "cancel", "cancel-none", "backfill-dry", "backfill", "backfill-json", "backfill-stop", "override-dry", "override", "override-more",
+	"job-overridden", "override-clear", "override-back", "pause-until", "pause-all", "jobs-all-paused", "job-all-paused", "resume-all",
+	"drain", "acts-group", "undrain", "forget",
+}
 
 func TestScreens(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {

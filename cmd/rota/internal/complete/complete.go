@@ -27,6 +27,11 @@ func Jobs(s *settings.Settings, most int) Func {
 // Instances completes a flag by the names of instances.
 func Instances(s *settings.Settings) Func { return names(s, 0, (*coordinator.Operator).InstanceNames) }
 
+// OneInstance completes one argument by the names of instances.
+func OneInstance(s *settings.Settings) Func {
+	return names(s, 1, (*coordinator.Operator).InstanceNames)
+}
+
 func names(s *settings.Settings, most int, list func(*coordinator.Operator, context.Context) ([]string, error)) Func {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {

@@ -23,7 +23,7 @@ import (
 func Commands(s *settings.Settings) []*cobra.Command {
 	c := &commands{s}
 	return []*cobra.Command{
-		c.jobs(), c.job(), c.shards(), c.instances(), c.next(), c.decisions(), c.top(), c.check(), c.wait(),
+		c.jobs(), c.job(), c.shards(), c.instances(), c.next(), c.decisions(), c.acts(), c.top(), c.check(), c.wait(),
 	}
 }
 
@@ -95,7 +95,13 @@ func (c *commands) job() *cobra.Command {
 				if err != nil {
 					return nil, adviseJob(err)
 				}
-				return view.JobDetailOf(st, nextFires(&st, 3), time.Now()), nil
+				var group coordinator.Intent
+				if st.GroupPaused {
+					if group, err = op.Intent(ctx, ""); err != nil {
+						return nil, err
+					}
+				}
+				return view.JobDetailOf(st, group, nextFires(&st, 3), time.Now()), nil
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -205,6 +211,33 @@ func readDecisions(ctx context.Context, op *coordinator.Operator, jobs []string,
 		all = append(all, st)
 	}
 	return view.DecisionsOf(all, time.Now()), nil
+}
+
+func (c *commands) acts() *cobra.Command {
+	return settings.Limit(&cobra.Command{
+		Use:   "acts [JOB]",
+		Short: "List the latest acts of operators: when, who, what, why",
+		Long: `Acts lists the acts of operators on a job and on all jobs of the group, such as pause --all and drain.
+Without JOB, it lists the latter. Records keep the last 32 of each.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
+				ofGroup, err := op.Acts(ctx, "")
+				if err != nil {
+					return nil, err
+				}
+				var ofJob []coordinator.Act
+				job := strings.Join(args, "")
+				if job != "" {
+					if ofJob, err = op.Acts(ctx, job); err != nil {
+						return nil, adviseJob(err)
+					}
+				}
+				return view.ActsOf(job, ofJob, ofGroup, time.Now()), nil
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}, output...)
 }
 
 func (c *commands) top() *cobra.Command {

@@ -1,9 +1,10 @@
-package why
+package settings
 
 import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -19,12 +20,36 @@ func TestParseInstant(t *testing.T) {
 		"06:30:01":                  now.Add(time.Second).AddDate(0, 0, -1),
 		"23:00":                     time.Date(2026, 11, 22, 23, 0, 0, 0, time.UTC),
 	} {
-		at, err := parseInstant(text, now, false)
+		at, err := parseInstant(text, now, time.UTC, Past)
 		require.NoError(t, err, text)
 		assert.True(t, want.Equal(at), "%q is %v", text, at)
 	}
 	for _, text := range []string{"noon", "25:00", "2026-13-01T00:00:00Z"} {
-		_, err := parseInstant(text, now, false)
+		_, err := parseInstant(text, now, time.UTC, Past)
 		assert.ErrorContains(t, err, text)
 	}
+}
+
+func TestParseInstant_Future(t *testing.T) {
+	now := time.Date(2026, 11, 23, 6, 30, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{"06:30": now.AddDate(0, 0, 1), "06:31": now.Add(time.Minute)} {
+		at, err := parseInstant(text, now, time.UTC, Future)
+		require.NoError(t, err, text)
+		assert.True(t, want.Equal(at), "%q is %v", text, at)
+	}
+}
+
+// TestParseInstant_ResolvesTheZone has the zone of a time of day come from the environment.
+func TestParseInstant_ResolvesTheZone(t *testing.T) {
+	local := time.Local
+	time.Local = time.FixedZone("here", 3*3600)
+	defer func() { time.Local = local }()
+	s := New()
+	s.Getenv = func(name string) string {
+		return map[string]string{"ROTA_TIME": "local", "ROTA_CONFIG": t.TempDir() + "/none"}[name]
+	}
+	s.AddFlags(&cobra.Command{})
+	at, err := s.ParseInstant("at", "2026-11-23 12:00", Past)
+	require.NoError(t, err)
+	assert.Equal(t, 9, at.UTC().Hour())
 }

@@ -72,21 +72,3 @@ func TriggerEnded(number uint64) Condition {
 		return true, ""
 	}
 }
-
-// Done is the result of a verb.
-type Done struct {
-	Version int      `json:"version"`
-	Verb    string   `json:"verb"`
-	Jobs    []string `json:"jobs"`
-	Trigger uint64   `json:"trigger,omitempty"`
-	Text    string   `json:"text"`
-}
-
-// Screen returns the line.
-func (v Done) Screen(Times) Screen { return Screen{{Lines: []string{v.Text}}} }
-
-// Names returns the jobs.
-func (v Done) Names() []string { return v.Jobs }
-
-// Items returns the result.
-func (v Done) Items() []any { return []any{v} }

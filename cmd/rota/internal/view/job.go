@@ -23,6 +23,13 @@ type JobDetail struct {
 	LastEnd         time.Time   `json:"last_end,omitzero"`
 	Paused          bool        `json:"paused"`
 	ScheduleStopped bool        `json:"schedule_stopped"`
+	GroupPaused     bool        `json:"group_paused,omitempty"`
+	PausedBy        *Act        `json:"paused_by,omitempty"` // of the job itself, or who stopped its schedule
+	Until           time.Time   `json:"paused_until,omitzero"`
+	GroupPausedBy   *Act        `json:"group_paused_by,omitempty"`
+	GroupUntil      time.Time   `json:"group_paused_until,omitzero"`
+	Override        []string    `json:"override,omitempty"` // KEY=VALUE, without parameters
+	OverriddenBy    *Act        `json:"overridden_by,omitempty"`
 	Problem         string      `json:"problem,omitempty"`
 	Leader          string      `json:"leader,omitempty"`
 	Term            uint64      `json:"term,omitempty"`
@@ -68,8 +75,8 @@ type Decision struct {
 	Again int       `json:"again"`
 }
 
-// JobDetailOf returns one job. Next are its next fires; see executor.Schedule.Next.
-func JobDetailOf(st coordinator.Status, next []time.Time, now time.Time) JobDetail {
+// JobDetailOf returns one job. Next are its next fires; see executor.Schedule.Next. Group is the intent for all jobs.
+func JobDetailOf(st coordinator.Status, group coordinator.Intent, next []time.Time, now time.Time) JobDetail {
 	v := JobDetail{
 		Version: Version, At: now, Name: st.Job, Revision: st.Revision, InForce: st.InForce, Schedule: st.Schedule, Policy: policyOf(st.Definition), Next: orEmpty(next),
 		Overdue: st.Overdue, LastEnd: st.Ended, Paused: st.Paused || st.Intent.Paused, ScheduleStopped: st.ScheduleStopped || st.Intent.ScheduleStopped,
@@ -78,6 +85,13 @@ func JobDetailOf(st coordinator.Status, next []time.Time, now time.Time) JobDeta
 		DisabledNames: orEmpty(st.Intent.Disabled.Instances), DisabledHosts: orEmpty(st.Intent.Disabled.Hosts),
 		Owners: []Owner{}, Reruns: runsOf(st.Reruns), Triggers: orEmpty(st.Triggers), Counts: Counts(st.Counts),
 		Failures: []Failure{}, Decisions: decisionsOf(st), Unreadable: []string{},
+	}
+	v.GroupPaused, v.PausedBy, v.Until = st.GroupPaused, actOf(st.Intent.HeldBy), st.Intent.Until
+	if st.GroupPaused {
+		v.GroupPausedBy, v.GroupUntil = actOf(group.HeldBy), group.Until
+	}
+	if v.OverriddenBy = actOf(st.Intent.OverriddenBy); v.OverriddenBy != nil {
+		v.Override = describeOverride(st.Intent.Override)
 	}
 	for _, m := range st.Members {
 		v.Owners = append(v.Owners, Owner{
@@ -119,11 +133,12 @@ func (v JobDetail) Screen(t Times) Screen {
 	if !v.Overdue.IsZero() {
 		add("due since", "%s", t.Exact(v.Overdue))
 	}
-	switch {
-	case v.Paused:
-		add("state", "paused")
-	case v.ScheduleStopped:
-		add("state", "runs by trigger only")
+	for _, text := range v.describeHold(t) {
+		add("state", "%s", text)
+	}
+	if v.OverriddenBy != nil {
+		add("override", "%s", strings.Join(v.Override, ", "))
+		add("override", "%s", v.OverriddenBy.describe(t))
 	}
 	if v.Problem != "" {
 		add("problem", "%s", v.Problem)
@@ -175,6 +190,27 @@ func (v JobDetail) Screen(t Times) Screen {
 		title += ": " + v.Policy.Description
 	}
 	return Screen{{Title: title, Fields: merge(fields)}, unreadableSection(v.Unreadable)}
+}
+
+// describeHold returns what stops the job: the pause of the group, and its own or that of its schedule.
+func (v *JobDetail) describeHold(t Times) (out []string) {
+	add := func(text string, until time.Time, by *Act) {
+		text += untilText(until, t)
+		if by != nil {
+			text += " " + by.describe(t)
+		}
+		out = append(out, text)
+	}
+	if v.GroupPaused {
+		add("paused with the group", v.GroupUntil, v.GroupPausedBy)
+	}
+	switch {
+	case v.ScheduleStopped:
+		add("runs by trigger only", v.Until, v.PausedBy)
+	case v.PausedBy != nil || v.Paused && !v.GroupPaused:
+		add("paused", v.Until, v.PausedBy)
+	}
+	return out
 }
 
 // merge removes a label that repeats the one above it.

@@ -44,6 +44,9 @@ type Job struct {
 	Counts      Counts    `json:"counts"`
 	Problem     string    `json:"problem,omitempty"`
 	LastFailure *Failure  `json:"last_failure,omitempty"`
+	GroupPaused bool      `json:"group_paused,omitempty"`
+	PausedBy    *Act      `json:"paused_by,omitempty"` // of the job itself, or who stopped its schedule
+	Until       time.Time `json:"paused_until,omitzero"`
 }
 
 // JobsFilter selects jobs. Its zero value selects all.
@@ -86,7 +89,7 @@ func jobOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration) Jo
 		Next: j.NextFire, Overdue: j.Overdue, LastFire: j.LastFire, ClaimedTo: j.ClaimedTo, LastEnd: j.Ended,
 		Shards: j.Shards, Running: j.Running, Unowned: j.Unowned, Frozen: j.Frozen, Disabled: j.Disabled,
 		Reruns: j.Reruns, Triggers: j.Triggers, Failing: orEmpty(j.Failing), Counts: Counts(j.Counts), Problem: j.Problem,
-		LastFailure: failureOf(j.LastFailure),
+		LastFailure: failureOf(j.LastFailure), GroupPaused: j.GroupPaused, PausedBy: actOf(j.HeldBy), Until: j.Until,
 	}
 }
 
@@ -134,16 +137,47 @@ func (v Jobs) Screen(t Times) Screen {
 }
 
 func (v Jobs) table(t Times) Table {
-	table := Table{Columns: columns("~JOB", "~SCHEDULE", "NEXT", "LAST", "SHARDS", "OK/FAIL/SKIP", "+REVISION", "+LAST END", "+TRIGGERS", "+LOST", "~STATE")}
+	table := Table{Columns: columns("~JOB", "~SCHEDULE", "NEXT", "LAST", "SHARDS", "OK/FAIL/SKIP", "+REVISION", "+LAST END", "+TRIGGERS", "+LOST", "+PAUSED", "~STATE")}
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		table.Rows = append(table.Rows, []string{
 			j.Name, ShortSchedule(j.Schedule), j.next(t), t.At(j.LastFire), j.describeShards(),
 			fmt.Sprintf("%d/%d/%d", j.Counts.Succeeded, j.Counts.Failed, j.Counts.Skipped),
-			fmt.Sprint(j.Revision), t.At(j.LastEnd), fmt.Sprint(j.Triggers), fmt.Sprint(j.Counts.Lost + j.Counts.Unknown), j.Text,
+			fmt.Sprint(j.Revision), t.At(j.LastEnd), fmt.Sprint(j.Triggers), fmt.Sprint(j.Counts.Lost + j.Counts.Unknown), j.describeHold(t), j.describe(),
 		})
 	}
 	return table
+}
+
+// describe returns the state in words, with who paused the job.
+func (j *Job) describe() string {
+	switch {
+	case j.State != Paused:
+	case j.GroupPaused:
+		return j.Text + " with the group"
+	case j.PausedBy != nil && j.PausedBy.By != "":
+		return j.Text + " by " + j.PausedBy.By
+	}
+	return j.Text
+}
+
+// describeHold returns who paused the job itself or stopped its schedule, when, why and until when.
+func (j *Job) describeHold(t Times) string {
+	if j.PausedBy == nil {
+		return "-"
+	}
+	return strings.TrimSpace(untilText(j.Until, t) + " " + j.PausedBy.describe(t))
+}
+
+// untilText returns when a pause ends by itself, "" if it does not.
+func untilText(at time.Time, t Times) string {
+	switch {
+	case at.IsZero():
+		return ""
+	case t.Mode == "relative":
+		return " for " + Span(at.Sub(t.Now))
+	}
+	return " until " + t.At(at)
 }
 
 // next returns the next fire, or how long one is due.

@@ -170,6 +170,9 @@ func ShortSchedule(text string) string {
 	return text
 }
 
+// CountOf returns "1 fire" or "2 fires".
+func CountOf(n int, thing string) string { return countOf(n, thing) }
+
 func countOf(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -205,6 +208,9 @@ type Runs struct {
 	Attempt   int       `json:"attempt,omitempty"`
 	NotBefore time.Time `json:"not_before,omitzero"`
 }
+
+// RunsOf returns runs.
+func RunsOf(all []coordinator.Runs) []Runs { return runsOf(all) }
 
 func runsOf(all []coordinator.Runs) []Runs {
 	out := []Runs{}

@@ -4,11 +4,9 @@ package why
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -61,9 +59,9 @@ fire that has come due. It exits with 4 if a fire is stopped, and with 3 if the 
 				}
 				shard = n
 			}
-			fire, err := parseInstant(at, time.Now(), c.s.Time == "local")
+			fire, err := c.s.ParseInstant("at", at, settings.Past)
 			if err != nil {
-				return &exit.Error{Code: exit.Usage, Err: err}
+				return err
 			}
 			var e coordinator.Explanation
 			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator) (screen.View, error) {
@@ -83,38 +81,6 @@ fire that has come due. It exits with 4 if a fire is stopped, and with 3 if the 
 	}
 	cmd.Flags().StringVar(&at, "at", "", "the instant of the fire: RFC 3339, or a time of day in UTC, as 14:00 (with --time local, in the local zone)")
 	return settings.Limit(cmd, output...)
-}
-
-// parseInstant reads an instant. A time of day means the latest one that has come.
-func parseInstant(text string, now time.Time, local bool) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	zone := time.UTC
-	if local {
-		zone = time.Local
-	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
-	}
-	for _, layout := range []string{"2006-01-02 15:04", time.DateTime} {
-		if t, err := time.ParseInLocation(layout, text, zone); err == nil {
-			return t, nil
-		}
-	}
-	for _, layout := range []string{"15:04", time.TimeOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			now = now.In(zone)
-			of := func(day int) time.Time {
-				return time.Date(now.Year(), now.Month(), day, t.Hour(), t.Minute(), t.Second(), 0, zone)
-			}
-			if today := of(now.Day()); !today.After(now) {
-				return today, nil
-			}
-			return of(now.Day() - 1), nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("--at is %q, neither RFC 3339 nor a time of day as 14:00", text)
 }
 
 func (c *commands) moves() *cobra.Command {

@@ -1,0 +1,273 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/complete"
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/registry"
+)
+
+// notMet gives an error the exit code 4 if it wraps one of causes.
+func notMet(err error, causes ...error) error {
+	for _, cause := range causes {
+		if errors.Is(err, cause) {
+			return &exit.Error{Code: exit.NotMet, Err: err}
+		}
+	}
+	return err
+}
+
+func (c *commands) cancel() *cobra.Command {
+	var text string
+	cmd := &cobra.Command{
+		Use:   "cancel JOB",
+		Short: "Cancel runs in progress, and those pending to be made again",
+		Long: `Cancel ends the contexts of the runs of a job that are in progress, and drops its runs that are pending
+to be made again. A cancelled run is not retried. Later fires run as usual. A handler that ignores its
+context goes on. It exits with 4 if no run is in progress.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			shards, err := parseShards(text)
+			if err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err}
+			}
+			act := "cancel all runs of " + args[0] + " that are in progress"
+			if text != "" {
+				act = fmt.Sprintf("cancel the runs of %s in shards %s", args[0], text)
+			}
+			if err := c.s.Confirm(cmd, act); err != nil {
+				return err
+			}
+			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+				runs, err := op.Cancel(ctx, args[0], shards...)
+				if err != nil {
+					return notMet(err, coordinator.ErrNotRunning)
+				}
+				done := view.Done{Verb: "cancel", Jobs: args, Runs: view.RunsOf(runs)}
+				done.Text = fmt.Sprintf("cancelled %s: %s", args[0], view.DescribeRuns(done.Runs))
+				return c.print(cmd, done)
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	cmd.Flags().StringVar(&text, "shard", "", "shards, such as 3,7-9 (default all)")
+	return settings.Limit(cmd, flags...)
+}
+
+func (c *commands) retry() *cobra.Command {
+	var text string
+	cmd := &cobra.Command{
+		Use:   "retry JOB --fire T",
+		Short: "Run the failed shards of a fire again",
+		Long: `Retry requests a trigger of the shards whose last attempt at the fire failed. The runs have the time
+of the fire. It knows the failures that rota job lists, and exits with 4 if none of them is of the
+fire. Repeating it runs the shards once more.`,
+		Example: `  rota retry tenants --fire 2026-11-23T03:00:00Z
+  rota retry tenants --fire 03:00`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if text == "" {
+				return exit.Usagef("name the fire: --fire T")
+			}
+			fire, err := c.s.ParseInstant("fire", text, settings.Past)
+			if err != nil {
+				return err
+			}
+			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+				r, err := op.Retry(ctx, args[0], fire)
+				if err != nil {
+					return notMet(err, coordinator.ErrNoFailure)
+				}
+				done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: view.RunsOf([]coordinator.Runs{r.Runs})}
+				done.Text = fmt.Sprintf("retries %s of fire %s of %s: #%d", view.ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), args[0], r.Trigger)
+				if r.More > 0 {
+					done.Text += fmt.Sprintf("; the records do not name %d more that failed: use rota trigger --shards", r.More)
+				}
+				return c.print(cmd, done)
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	cmd.Flags().StringVar(&text, "fire", "", "the instant of the fire: RFC 3339, or the last such time of day in UTC, as 03:00")
+	return settings.Limit(cmd, flags...)
+}
+
+// backfillOptions are the flags of backfill.
+type backfillOptions struct {
+	from, to     string
+	parallel     int
+	dryRun, stop bool
+}
+
+// window returns the instants of the flags.
+func (o *backfillOptions) window(s *settings.Settings) (from, to time.Time, err error) {
+	switch {
+	case o.from == "" || o.to == "":
+		return from, to, exit.Usagef("name the window: --from T --to T")
+	case o.parallel < 1:
+		return from, to, exit.Usagef("--parallel is %d, below 1", o.parallel)
+	}
+	if from, err = s.ParseInstant("from", o.from, settings.Past); err == nil {
+		to, err = s.ParseInstant("to", o.to, settings.Past)
+	}
+	if err == nil && !from.Before(to) {
+		err = exit.Usagef("the window is empty: --to is not after --from")
+	}
+	return from, to, err
+}
+
+func (c *commands) backfill() *cobra.Command {
+	var o backfillOptions
+	cmd := &cobra.Command{
+		Use:   "backfill JOB --from T --to T",
+		Short: "Run the past fires of a job's schedule in a window",
+		Long: `Backfill runs the fires of the job's present schedule from an instant to before another, --parallel at
+a time, whether they have run before or not. At most 64 fires may wait. The request is durable.
+Repeating it runs the fires once more. --stop drops the fires that have not begun.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.stop {
+				return c.stopBackfills(cmd, args[0])
+			}
+			from, to, err := o.window(c.s)
+			if err != nil {
+				return err
+			}
+			if o.dryRun {
+				return c.read(cmd, func(ctx context.Context, op *coordinator.Operator) error {
+					fires, err := op.ListFires(ctx, args[0], from, to)
+					if err != nil {
+						return err
+					}
+					text := fmt.Sprintf("would run %s of %s", view.CountOf(len(fires), "fire"), args[0])
+					return c.print(cmd, view.Done{Verb: "backfill", Jobs: args, DryRun: true, Fires: fires, Text: text})
+				})
+			}
+			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+				fires, err := op.Backfill(ctx, args[0], from, to, o.parallel)
+				if err != nil {
+					return err
+				}
+				text := fmt.Sprintf("backfills %s of %s, %d at a time", view.CountOf(len(fires), "fire"), args[0], o.parallel)
+				return c.print(cmd, view.Done{Verb: "backfill", Jobs: args, Fires: fires, Text: text})
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 1),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.from, "from", "", "the first instant: RFC 3339, a date and time, or a time of day")
+	f.StringVar(&o.to, "to", "", "the instant after the last fire")
+	f.IntVar(&o.parallel, "parallel", 1, "fires in flight at most")
+	f.BoolVar(&o.dryRun, "dry-run", false, "list the fires and change nothing")
+	f.BoolVar(&o.stop, "stop", false, "drop the fires of all backfills of the job that have not begun")
+	return settings.Limit(cmd, flags...)
+}
+
+func (c *commands) stopBackfills(cmd *cobra.Command, job string) error {
+	if err := c.s.Confirm(cmd, "drop the fires of backfills of "+job+" that have not begun"); err != nil {
+		return err
+	}
+	return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+		n, err := op.StopBackfills(ctx, job)
+		if err != nil {
+			return err
+		}
+		return c.print(cmd, view.Done{Verb: "backfill", Jobs: []string{job}, Text: fmt.Sprintf("dropped %s of %s", view.CountOf(n, "fire"), job)})
+	})
+}
+
+// read connects and calls f, which changes nothing, so that protected contexts permit it.
+func (c *commands) read(cmd *cobra.Command, f func(ctx context.Context, op *coordinator.Operator) error) error {
+	op, err := c.s.Operator(cmd.Context())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), c.s.Timeout)
+	defer cancel()
+	return c.s.ExplainFailure(f(ctx, op))
+}
+
+func (c *commands) drain() *cobra.Command {
+	var wait bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "drain INSTANCE",
+		Short: "Move all shards away from an instance, also after its restart, until undrain",
+		Long: `Drain disables an instance for all jobs: its idle shards move at once, running ones after their runs.
+With --wait, it returns when the instance owns none: with exit code 4 if the time is over.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !wait {
+				return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+					if err := op.Disable(ctx, coordinator.Scope{Instances: args}); err != nil {
+						return err
+					}
+					return c.print(cmd, view.Done{Verb: "drain", Text: "drains " + args[0]})
+				})
+			}
+			c.s.Timeout = timeout
+			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+				err := op.Drain(ctx, args[0])
+				if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnavailable) {
+					return exit.NotMetf("after %v: %w", timeout, err)
+				}
+				if err != nil {
+					return err
+				}
+				return c.print(cmd, view.Done{Verb: "drain", Text: "drained " + args[0] + ": it owns no shard"})
+			})
+		},
+		ValidArgsFunction: complete.OneInstance(c.s),
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the instance owns no shard")
+	cmd.Flags().DurationVar(&timeout, "wait-timeout", time.Hour, "how long to wait")
+	return settings.Limit(cmd, flags...)
+}
+
+func (c *commands) undrain() *cobra.Command {
+	return settings.Limit(&cobra.Command{
+		Use:   "undrain INSTANCE",
+		Short: "Revert drain: the instance may own shards again",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+				if err := op.Undrain(ctx, args[0]); err != nil {
+					return err
+				}
+				return c.print(cmd, view.Done{Verb: "undrain", Text: "undrained " + args[0]})
+			})
+		},
+		ValidArgsFunction: complete.OneInstance(c.s),
+	}, flags...)
+}
+
+func (c *commands) forget() *cobra.Command {
+	return settings.Limit(&cobra.Command{
+		Use:   "forget JOB...",
+		Short: "Delete jobs for good that no instance offers",
+		Long: `Forget deletes the records of a job: definition, plan, counts, failures, intent, acts and the saved
+states of its shards. The acts go with it, so it is not recorded. It exits with 4 while a live
+instance offers the job or owns shards of it.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			act := fmt.Sprintf("delete all records of %s, with pending runs and the saved states of shards", strings.Join(args, ", "))
+			if err := c.s.Confirm(cmd, act); err != nil {
+				return err
+			}
+			return c.eachJob(cmd, "forget", "forgot %s", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
+				return notMet(op.Forget(ctx, job), coordinator.ErrOffered)
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 0),
+	}, flags...)
+}

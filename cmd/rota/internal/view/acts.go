@@ -1,0 +1,208 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+)
+
+// Done is the result of a verb.
+type Done struct {
+	Version int         `json:"version"`
+	Verb    string      `json:"verb"`
+	Jobs    []string    `json:"jobs"`
+	Trigger uint64      `json:"trigger,omitempty"`
+	Runs    []Runs      `json:"runs,omitempty"`
+	Fires   []time.Time `json:"fires,omitempty"`
+	DryRun  bool        `json:"dry_run,omitempty"`
+	Text    string      `json:"text"`
+}
+
+// Screen returns the line, and a line for each fire.
+func (v Done) Screen(t Times) Screen {
+	s := Section{Lines: []string{v.Text}}
+	for _, at := range v.Fires {
+		s.Lines = append(s.Lines, "  "+t.exactly(at))
+	}
+	return Screen{s}
+}
+
+// Names returns the jobs.
+func (v Done) Names() []string { return v.Jobs }
+
+// Items returns the result.
+func (v Done) Items() []any { return []any{v} }
+
+// Act is coordinator.Act. Job is empty for an act on all jobs of the group.
+type Act struct {
+	Job    string    `json:"job,omitempty"`
+	At     time.Time `json:"at"`
+	By     string    `json:"by,omitempty"`
+	What   string    `json:"what"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// actOf returns an act, nil if there is none.
+func actOf(a coordinator.Act) *Act {
+	if a.At.IsZero() {
+		return nil
+	}
+	return &Act{At: a.At, By: a.By, What: a.What, Reason: a.Reason}
+}
+
+// describe returns who acted, when, and why.
+func (a *Act) describe(t Times) string {
+	text := t.At(a.At)
+	if a.By != "" {
+		text = "by " + a.By + " " + text
+	}
+	if a.Reason != "" {
+		text += ": " + a.Reason
+	}
+	return text
+}
+
+// Acts are acts of operators.
+type Acts struct {
+	Version int       `json:"version"`
+	At      time.Time `json:"at"`
+	Acts    []Act     `json:"acts"` // the latest first
+}
+
+// ActsOf returns the acts on a job and those on all jobs of the group, the latest first.
+func ActsOf(job string, ofJob, ofGroup []coordinator.Act, now time.Time) Acts {
+	v := Acts{Version: Version, At: now, Acts: []Act{}}
+	for _, a := range ofJob {
+		v.Acts = append(v.Acts, Act{job, a.At, a.By, a.What, a.Reason})
+	}
+	for _, a := range ofGroup {
+		v.Acts = append(v.Acts, Act{"", a.At, a.By, a.What, a.Reason})
+	}
+	slices.Reverse(v.Acts) // the later of two acts at an instant comes first
+	slices.SortStableFunc(v.Acts, func(a, b Act) int { return b.At.Compare(a.At) })
+	return v
+}
+
+// Screen returns the table of the acts.
+func (v Acts) Screen(t Times) Screen {
+	if len(v.Acts) == 0 {
+		return Screen{{Lines: []string{"no acts"}}}
+	}
+	table := Table{Columns: columns("WHEN", "~BY", "~ON", "~WHAT", "~WHY")}
+	for _, a := range v.Acts {
+		on := a.Job
+		if on == "" {
+			on = "all jobs"
+		}
+		table.Rows = append(table.Rows, []string{t.At(a.At), orDash(a.By), on, a.What, orDash(a.Reason)})
+	}
+	return Screen{{Table: table}}
+}
+
+// Names returns nothing: acts have no names.
+func (v Acts) Names() []string { return nil }
+
+// Items returns the acts.
+func (v Acts) Items() []any { return itemsOf(v.Acts) }
+
+// DescribeRuns names the shards, fires and attempts of runs.
+func DescribeRuns(runs []Runs) string {
+	var parts []string
+	for _, r := range runs {
+		parts = append(parts, r.describe(Times{}))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// OverrideFields returns the fields of an override by their names in a definition.
+func OverrideFields(ov coordinator.Override) map[string]any {
+	fields := map[string]any{}
+	for name, value := range ov.Policies {
+		fields[name] = value
+	}
+	if ov.Schedule != "" {
+		fields["schedule"] = ov.Schedule
+	}
+	if ov.Shards != 0 {
+		fields["shards"] = ov.Shards
+	}
+	if ov.Param != nil {
+		fields["param"] = *ov.Param
+	}
+	if ov.ShardParams != nil {
+		fields["shard_params"] = ov.ShardParams
+	}
+	return fields
+}
+
+// describeOverride returns the fields of an override, without parameters, which may be secret.
+func describeOverride(ov coordinator.Override) []string {
+	out := []string{}
+	fields := OverrideFields(ov)
+	for _, name := range sortedKeys(fields) {
+		switch value := fields[name].(type) {
+		case string:
+			if name == "param" {
+				value = "(set)"
+			}
+			out = append(out, name+"="+value)
+		case map[int]string:
+			out = append(out, name+"=(set)")
+		default:
+			text, _ := json.Marshal(value)
+			out = append(out, fmt.Sprintf("%s=%s", name, text))
+		}
+	}
+	return out
+}
+
+func sortedKeys(m map[string]any) (keys []string) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// OverridePreview is coordinator.OverridePreview.
+type OverridePreview struct {
+	Version      int         `json:"version"`
+	Job          string      `json:"job"`
+	Fields       []string    `json:"fields"`
+	ShardsBefore int         `json:"shards_before"`
+	Shards       int         `json:"shards"`
+	FiresBefore  []time.Time `json:"fires_before"`
+	Fires        []time.Time `json:"fires"`
+}
+
+// OverridePreviewOf returns what an override would change.
+func OverridePreviewOf(job string, p coordinator.OverridePreview) OverridePreview {
+	return OverridePreview{Version, job, []string{}, p.ShardsBefore, p.Shards, orEmpty(p.FiresBefore), orEmpty(p.Fires)}
+}
+
+// Screen returns shards and next fires before and after.
+func (v OverridePreview) Screen(t Times) Screen {
+	table := Table{Columns: columns("", "NOW", "WITH THE OVERRIDE")}
+	table.Rows = append(table.Rows, []string{"shards", fmt.Sprint(v.ShardsBefore), fmt.Sprint(v.Shards)})
+	for i := range max(len(v.FiresBefore), len(v.Fires)) {
+		row := []string{"fire", "-", "-"}
+		if i < len(v.FiresBefore) {
+			row[1] = t.exactly(v.FiresBefore[i])
+		}
+		if i < len(v.Fires) {
+			row[2] = t.exactly(v.Fires[i])
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	return Screen{{Title: "would override " + orDash(strings.Join(v.Fields, ", ")) + " of " + v.Job, Table: table}}
+}
+
+// Names returns the job.
+func (v OverridePreview) Names() []string { return []string{v.Job} }
+
+// Items returns the preview.
+func (v OverridePreview) Items() []any { return []any{v} }
