@@ -120,13 +120,12 @@ func (m *machine) restartWatchers() {
 	}
 }
 
-// renewSessions makes the sessions of m send a renewal at once, when a fault ends.
+// renewSessions makes the sessions of m send a renewal at once, when a fault ends. A renewal
+// that was due while m was starved is sent now, not then.
 func (m *machine) renewSessions() {
 	now := time.Now()
 	for _, x := range m.sessions {
-		if x.next.After(now) {
-			x.next = now
-		}
+		x.next = now
 	}
 }
 

@@ -219,7 +219,9 @@ func TestSessionCutOff(t *testing.T) {
 			require.Equal(t, registry.SessionSuspended, state(x))
 			if phase%2 == 0 {
 				feed()
-				require.Equal(t, registry.SessionConnected, state(x))
+				st, until := x.State()
+				require.Equal(t, registry.SessionConnected, st)
+				require.Equal(t, span, time.Until(until), "it was renewed at once, not when a renewal was due")
 				time.Sleep(time.Hour)
 				require.Equal(t, registry.SessionConnected, state(x))
 				return
