@@ -125,6 +125,18 @@ func (s *Server) HoldWatch(name string) (release func()) {
 	return s.startFault(name, func(m *machine) { m.watchesHeld++ }, func(m *machine) { m.watchesHeld-- })
 }
 
+// StepClock moves the clock that Client.WrittenAt reports by d, until restore is called. Steps
+// add up. TTLs are measured by another clock, which is never set.
+func (s *Server) StepClock(d time.Duration) (restore func()) {
+	step := func(d time.Duration) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.clockOffset += d
+	}
+	step(d)
+	return sync.OnceFunc(func() { step(-d) })
+}
+
 // startFault applies start to the machine of that name. The returned function applies stop,
 // once.
 func (s *Server) startFault(name string, start, stop func(*machine)) (stopOnce func()) {

@@ -24,6 +24,8 @@ type Server struct {
 	queue  []*message // arrived during a pause
 	full   int        // Fills in force
 
+	clockOffset time.Duration // of the clock that writes are stamped with
+
 	numbers uint64 // the last number given to a watcher or message
 
 	touched []*directory // with changes in fresh
@@ -63,6 +65,9 @@ func (s *Server) Client(name string) *Client {
 func (s *Server) rev() registry.Rev {
 	return registry.Rev{Seq: s.seq, Aux: s.seq ^ s.salt}
 }
+
+// writeTime returns the time of a write, by the clock that StepClock moves.
+func (s *Server) writeTime() time.Time { return time.Now().Add(s.clockOffset) }
 
 // nextNumber returns a unique number. Maps have numbers as keys, not pointers, whose values
 // differ from process to process: a simulation with the same random numbers then wakes

@@ -3,7 +3,6 @@ package memory
 import (
 	"bytes"
 	"fmt"
-	"time"
 
 	"github.com/rota-dev/rota/registry"
 )
@@ -114,7 +113,7 @@ func (s *Server) applyOp(o *registry.Op, id registry.TxnID) {
 		n := s.nodes[o.Key]
 		e := *n.entry
 		e.Value, e.Modified, e.Txn = bytes.Clone(o.Value), s.rev(), id
-		n.entry, n.written = &e, time.Now()
+		n.entry, n.written = &e, s.writeTime()
 		s.recordChange(n.dir, e.Key, &e)
 	default: // OpCreate, OpCreateOwned
 		e := &registry.Entry{
@@ -126,7 +125,7 @@ func (s *Server) applyOp(o *registry.Op, id registry.TxnID) {
 		} else {
 			s.sessions[o.Session].addOwned(o.Key)
 		}
-		n := &node{dir: s.dir(o.Key.Dir()), entry: e, written: time.Now()}
+		n := &node{dir: s.dir(o.Key.Dir()), entry: e, written: s.writeTime()}
 		s.nodes[o.Key], n.dir.nodes[o.Key] = n, n
 		s.recordChange(n.dir, o.Key, e)
 	}
