@@ -30,7 +30,7 @@ var hygieneCases = []Case{
 	},
 	{
 		Code: "H04", Name: "Close wakes pending calls and watchers",
-		Proves: []Promise{CloseEndsPendingCalls}, Needs: []string{Partition}, run: closeWakes,
+		Proves: []Promise{CloseEndsPendingCalls, OutcomesAreTrue}, Needs: []string{Partition}, run: closeWakes,
 	},
 	{
 		Code: "H05", Name: "Close closes the sessions of the handle",
@@ -38,7 +38,7 @@ var hygieneCases = []Case{
 	},
 	{
 		Code: "H06", Name: "Close of a disconnected handle returns when its context ends",
-		Proves: []Promise{CloseReturnsByItsContext}, Needs: []string{Partition}, run: closeWhileUnreachable,
+		Proves: []Promise{CloseReturnsByItsContext, CloseEndsGoroutines}, Needs: []string{Partition}, run: closeWhileUnreachable,
 	},
 	{
 		Code: "H07", Name: "handles are independent of each other",
@@ -62,22 +62,29 @@ func noGoroutineLeft(t *test) {
 		t.listFresh(r, "d")
 		t.sleep(s.TTL() / 2) // time for a renewal
 		require.NoError(t, r.Close(t.ctx))
-		var left []string
-		for wait := time.Duration(0); wait < time.Second; wait += pollEvery { // time to return
-			t.settle(0)
-			left = nil
-			for id, stack := range goroutines(t) {
-				if _, old := before[id]; !old && (t.bubble || t.isBackendStack(stack)) { // a bubble runs only the backend's
-					left = append(left, stack)
-				}
-			}
-			if len(left) == 0 || t.bubble {
-				break
-			}
-			time.Sleep(pollEvery)
-		}
-		require.Empty(t, left, "goroutines left after Close:\n%s", strings.Join(left, "\n\n"))
+		t.assertNoGoroutineLeft(before)
 	}
+}
+
+// assertNoGoroutineLeft fails the case if a goroutine of the backend runs that did not run
+// before.
+func (t *test) assertNoGoroutineLeft(before map[string]string) {
+	t.Helper()
+	var left []string
+	for wait := time.Duration(0); wait < time.Second; wait += pollEvery { // time to return
+		t.settle(0)
+		left = nil
+		for id, stack := range goroutines(t) {
+			if _, old := before[id]; !old && (t.bubble || t.isBackendStack(stack)) { // a bubble runs only the backend's
+				left = append(left, stack)
+			}
+		}
+		if len(left) == 0 || t.bubble {
+			break
+		}
+		time.Sleep(pollEvery)
+	}
+	require.Empty(t, left, "goroutines left after Close:\n%s", strings.Join(left, "\n\n"))
 }
 
 // isBackendStack reports whether a goroutine runs code of the backend or was started by
@@ -201,6 +208,9 @@ func closeWakes(t *test) {
 		select {
 		case got := <-results:
 			require.ErrorIs(t, got.err, registry.ErrClosed, got.call)
+			if got.call == "Txn" {
+				t.requireUnanswered(got.err)
+			}
 			asleep = slices.DeleteFunc(asleep, func(call string) bool { return call == got.call })
 		case <-bound:
 			t.Fatalf("still blocked %v after Close: %v", time.Since(closing), asleep)
@@ -226,6 +236,8 @@ func closeEndsSessions(t *test) {
 }
 
 func closeWhileUnreachable(t *test) {
+	t.settle(100 * time.Millisecond)
+	before := goroutines(t)
 	r := t.connect("a")
 	s := t.openSession(r)
 	t.createOwned(r, "~k", s)
@@ -233,6 +245,7 @@ func closeWhileUnreachable(t *test) {
 	start := time.Now()
 	_ = r.Close(t.within(200 * time.Millisecond))
 	require.Less(t, time.Since(start), t.withSlack(200*time.Millisecond), "Close outlasted its context")
+	t.assertNoGoroutineLeft(before)
 	require.NoError(t, inState(s, registry.SessionClosed))
 	t.eventually(s.TTL(), "the session expires", func() error { return t.checkAbsent(t.handleB(), "~k") })
 }

@@ -90,6 +90,18 @@ var keyCases = []Case{
 		Code: "K19", Name: "only owned keys have an owner",
 		Proves: []Promise{OnlyOwnedKeysHaveOwners}, run: ownerOfPlainKeys,
 	},
+	{
+		Code: "K20", Name: "a Rev that a handle has read never matches again after a delete and re-creation",
+		Proves: []Promise{RevNeverHoldsAgain}, run: abaOfReader, Safety: true,
+	},
+	{
+		Code: "K21", Name: "concurrent commits of several handles and directories have different Seqs",
+		Proves: []Promise{SeqGrows, ManyGoroutines}, run: concurrentSeqs, Safety: true,
+	},
+	{
+		Code: "K22", Name: "the longest keys work in every method",
+		Proves: []Promise{InvalidKeysAreRefused}, run: longestKeys,
+	},
 }
 
 func valuesRoundTrip(t *test) {
@@ -109,6 +121,11 @@ func valuesRoundTrip(t *test) {
 		require.True(t, bytes.Equal(value, t.getFresh(b, key).Value), "value %d after set", i)
 		entries := t.listFresh(b, "values")
 		require.True(t, bytes.Equal(value, entries[i].Value), "value %d in a list", i)
+
+		rev = t.commitOps(a, registry.Set(key, entries[i].Modified, nil))
+		require.Empty(t, t.getFresh(b, key).Value, "value %d after it was set to an empty one", i)
+		t.commitOps(a, registry.Set(key, rev, value))
+		require.True(t, bytes.Equal(value, t.getFresh(b, key).Value), "value %d after an empty one", i)
 	}
 }
 
@@ -297,6 +314,7 @@ func listSorted(t *test) {
 func readsAreCopies(t *test) {
 	a := t.handleA()
 	t.create(a, "d/k", "value")
+	t.create(a, "d/k2", "other")
 	for _, o := range []registry.ReadOptions{{}, fresh} {
 		e, err := a.Get(t.ctx, "d/k", o)
 		require.NoError(t, err)
@@ -304,6 +322,8 @@ func readsAreCopies(t *test) {
 		l, err := a.List(t.ctx, "d", o)
 		require.NoError(t, err)
 		require.Equal(t, "value", string(l.Entries[0].Value), "after the value of a Get was overwritten")
+		_ = append(l.Entries[0].Value, "xyz"...)
+		require.Equal(t, "other", string(l.Entries[1].Value), "after another value of the List was appended to")
 		clear(l.Entries[0].Value)
 		e, err = a.Get(t.ctx, "d/k", o)
 		require.NoError(t, err)
@@ -342,7 +362,7 @@ func createdAndModified(t *test) {
 			e := t.getFresh(b, "k")
 			require.Equal(t, made, e.Created, "Created after %d writes", i)
 			require.Equal(t, last, e.Modified, "Modified after %d writes", i)
-			last = t.commitOps(a, registry.Set("k", last, fmt.Append(nil, i)))
+			last = t.commitOps(a, registry.Set("k", last, fmt.Append(nil, i/2))) // every other one changes nothing
 			require.Greater(t, last.Seq, e.Modified.Seq)
 		}
 		t.commitOps(a, registry.Delete("k", last))
@@ -364,7 +384,18 @@ func entryNamesTxn(t *test) {
 	require.Equal(t, again, t.getFresh(b, "k").Txn, "of a set key")
 	require.Equal(t, again, t.listFresh(b, "")[0].Txn, "in a list")
 
-	seen := map[registry.TxnID]bool{id: true, again: true}
+	rev = t.commit(a, registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{
+		registry.Set("k", rev, nil), registry.Create("k2", nil), registry.Create("k3", nil),
+	}})
+	several := registry.NewTxnID()
+	rev = t.commit(a, registry.Txn{ID: several, Then: []registry.Op{
+		registry.Set("k", rev, nil), registry.Set("k2", rev, nil), registry.Set("k3", rev, nil),
+	}})
+	for _, key := range []registry.Key{"k", "k2", "k3"} {
+		require.Equal(t, several, t.getFresh(b, key).Txn, "of %s, one of several set keys", key)
+	}
+
+	seen := map[registry.TxnID]bool{id: true, again: true, several: true}
 	for range 5 { // without an ID, each gets a unique one
 		rev = t.commitOps(a, registry.Set("k", rev, []byte("v")))
 		drawn := t.getFresh(b, "k").Txn
@@ -496,4 +527,120 @@ func keysBeforeSending(t *test) {
 	require.ErrorIs(t, sizeErr, registry.ErrTooLarge)
 	require.False(t, errors.Is(txnErr, registry.ErrUnknownOutcome))
 	require.Less(t, took, time.Second, "a call waited for the silent server")
+}
+
+// abaOfReader lets a handle read an entry and later use its Rev, without another read.
+func abaOfReader(t *test) {
+	a, reader := t.handleA(), t.handle("reader")
+	s := t.openSession(a)
+	uses := []func(registry.Key, registry.Rev) registry.Txn{
+		func(key registry.Key, rev registry.Rev) registry.Txn {
+			return registry.Txn{If: []registry.Cond{registry.At(key, rev)}}
+		},
+		func(key registry.Key, rev registry.Rev) registry.Txn {
+			return registry.Txn{Then: []registry.Op{registry.Set(key, rev, []byte("stale"))}}
+		},
+		func(key registry.Key, rev registry.Rev) registry.Txn {
+			return registry.Txn{Then: []registry.Op{registry.Delete(key, rev)}}
+		},
+	}
+	for _, key := range []registry.Key{"d/k", "d/~k"} {
+		make := func() registry.Rev {
+			if key.Owned() {
+				return t.createOwned(a, key, s)
+			}
+			return t.create(a, key, "same")
+		}
+		for i, use := range uses {
+			rev := make()
+			old := t.getFresh(reader, key).Modified
+			t.listFresh(reader, "d")
+			t.commitOps(a, registry.Delete(key, rev))
+			if key.Owned() && i == 0 { // by another session
+				require.NoError(t, s.Close(t.ctx))
+				s = t.openSession(a)
+			}
+			rev = make()
+			t.assertConflict(reader, use(key, old), 0)
+			require.Equal(t, rev, t.getFresh(a, key).Modified)
+			t.commitOps(a, registry.Delete(key, rev))
+		}
+	}
+	t.createOwned(a, "d/~k", s)
+	old := t.getFresh(reader, "d/~k").Modified
+	require.NoError(t, s.Close(t.ctx)) // deletes the key
+	rev := t.createOwned(a, "d/~k", t.openSession(a))
+	t.assertConflict(reader, registry.Txn{If: []registry.Cond{registry.At("d/~k", old)}}, 0)
+	t.assertHolds(reader, registry.At("d/~k", rev))
+}
+
+func concurrentSeqs(t *test) {
+	machines := []string{"a", "b", "c", "d"}
+	handles := make([]registry.Registry, len(machines))
+	for i, machine := range machines {
+		handles[i] = t.handle(machine)
+		t.delayInBubble(machine, time.Duration(i+1)*time.Millisecond)
+	}
+	const writers = 8
+	revs := make([][]registry.Rev, writers)
+	t.runConcurrently(writers, func(i int) error {
+		for n := range t.repeats(30, 15) {
+			key := registry.Key(fmt.Sprintf("d%d/k%d", i, n))
+			rev, err := handles[i%len(handles)].Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
+			if err != nil {
+				return err
+			}
+			revs[i] = append(revs[i], rev)
+		}
+		return nil
+	})
+	seen := map[uint64]registry.Key{}
+	for i := range revs {
+		for n, rev := range revs[i] {
+			key := registry.Key(fmt.Sprintf("d%d/k%d", i, n))
+			require.NotContains(t, seen, rev.Seq, "the Seq of %s is that of %s", key, seen[rev.Seq])
+			seen[rev.Seq] = key
+			require.True(t, n == 0 || rev.Seq > revs[i][n-1].Seq, "the Seq of %s is not greater than the one before", key)
+		}
+		for n, e := range t.listFresh(handles[0], registry.Key(fmt.Sprintf("d%d", i))) {
+			require.NotZero(t, e.Created.Seq, n)
+			require.Contains(t, revs[i], e.Created, "Created of %s", e.Key)
+		}
+	}
+}
+
+// delayInBubble delays the replies to a machine until the end of the case, if it runs in a
+// bubble: there calls take no time otherwise, and never overlap.
+func (t *test) delayInBubble(machine string, d time.Duration) {
+	if t.bubble && t.store.Delay != nil {
+		t.Cleanup(t.store.Delay(machine, d))
+	}
+}
+
+func longestKeys(t *test) {
+	a, b := t.handleA(), t.handleB()
+	s := t.openSession(a)
+	plain := longKey(t.keyBytes())
+	owned := plain.Dir().Join("~" + strings.Repeat("o", len(plain.Name())-1))
+	deep := registry.Key(strings.Repeat("s/", t.keySegments()-1) + "~")
+	f := t.follow(b, plain.Dir())
+	for range 2 {
+		t.assertHolds(b, registry.Absent(plain), registry.Absent(owned), registry.Absent(deep))
+		rev := t.commitOps(a, registry.Create(plain, nil),
+			registry.CreateOwned(owned, nil, s.ID()), registry.CreateOwned(deep, nil, s.ID()))
+		f.converge(a)
+		for _, r := range []registry.Registry{a, b} {
+			t.assertHolds(r, registry.At(plain, rev), registry.At(owned, rev), registry.At(deep, rev))
+			require.Equal(t, []registry.Key{plain, owned}, keysOf(t.listFresh(r, plain.Dir())))
+			require.Equal(t, []registry.Key{deep}, keysOf(t.listFresh(r, deep.Dir())))
+		}
+		rev = t.commitOps(b, registry.Set(plain, rev, []byte("set")), registry.Set(owned, rev, []byte("set")))
+		f.converge(a)
+		t.commitOps(b, registry.Delete(plain, rev))
+		require.NoError(t, s.Close(t.ctx))
+		f.converge(a)
+		require.Empty(t, f.has)
+		t.assertAbsent(b, deep)
+		s = t.openSession(a)
+	}
 }

@@ -34,6 +34,14 @@ var limitCases = []Case{
 		Code: "Z07", Name: "limits are at least PortableLimits",
 		Proves: []Promise{LimitsArePortable}, run: portableLimits,
 	},
+	{
+		Code: "Z08", Name: "keys of conditions, session IDs and values count once towards the size of a transaction",
+		Proves: []Promise{LimitsAreKept, TooLargeIsRefused}, run: txnBytesOfAllParts,
+	},
+	{
+		Code: "Z09", Name: "a directory of large values lists and is delivered completely",
+		Proves: []Promise{ListIsComplete, SnapshotFirst}, run: largeValues,
+	},
 }
 
 func valueLimit(t *test) {
@@ -178,4 +186,66 @@ func portableLimits(t *test) {
 	}
 	x := registry.Txn{Then: t.opsOfSize(registry.PortableLimits, "d", registry.PortableLimits.TxnBytes)}
 	t.commit(t.handleA(), x) // portable sizes are accepted
+}
+
+// txnBytesOfAllParts commits a transaction of exactly the greatest size whose parts are of all
+// kinds, and tries one byte more.
+func txnBytesOfAllParts(t *test) {
+	a := t.handleA()
+	s := t.openSession(a)
+	l := a.Limits()
+	rev := t.create(a, longKey(t.keyBytes()), "")
+	x := registry.Txn{If: []registry.Cond{
+		registry.At(longKey(t.keyBytes()), rev), registry.Alive(s.ID()), registry.Dead("never-was"),
+	}}
+	for i := range 20 {
+		x.If = append(x.If, registry.Absent(registry.Key(fmt.Sprintf("%02d", i)).Join(string(longKey(t.keyBytes()-3)))))
+	}
+	x.Then = []registry.Op{registry.CreateOwned("d/~own", []byte("of s"), s.ID())}
+	size := func() int {
+		keys := len(x.Then)
+		for _, c := range x.If {
+			if c.Key != "" {
+				keys++
+			}
+		}
+		return x.Size() + keys*t.keyOverhead()
+	}
+	for size() < l.TxnBytes {
+		key := registry.Key(fmt.Sprintf("d/k%02d", len(x.Then)))
+		counts := len(key) + t.keyOverhead()
+		rest := l.TxnBytes - size() - counts
+		n := min(rest, l.ValueBytes)
+		if rest > n && rest-n < 2*counts {
+			n -= 2 * counts // leaves room for the last key
+		}
+		x.Then = append(x.Then, registry.Create(key, make([]byte, n)))
+	}
+	require.Equal(t, l.TxnBytes, size())
+	over := x
+	over.Then = append([]registry.Op(nil), x.Then...)
+	over.Then[0].Value = []byte("of s!")
+	_, err := a.Txn(t.ctx, over)
+	require.ErrorIs(t, err, registry.ErrTooLarge, "one byte more")
+	require.Empty(t, t.listFresh(a, "d"))
+	t.commit(a, x)
+	require.Len(t, t.listFresh(a, "d"), len(x.Then))
+}
+
+func largeValues(t *test) {
+	a, b := t.handleA(), t.handleB()
+	const n = 40 // 5 MB: more than a message or a buffer may hold
+	f := t.follow(b, "d")
+	f.next()
+	value := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, registry.PortableLimits.ValueBytes) }
+	for i := range n {
+		t.commitOps(a, registry.Create(registry.Key(fmt.Sprintf("d/k%02d", i)), value(i)))
+	}
+	entries := t.listFresh(b, "d")
+	require.Len(t, entries, n)
+	for i, e := range entries {
+		require.True(t, bytes.Equal(value(i), e.Value), "the value of %s", e.Key)
+	}
+	f.converge(a)
+	t.follow(b, "d").converge(a)
 }

@@ -54,9 +54,10 @@ var ownedCases = []Case{
 func goneOnExpiry(t *test) {
 	a, b := t.handleA(), t.handleB()
 	s := t.openSession(a)
-	t.createOwned(a, "d/~1", s)
-	t.createOwned(a, "e/~2", s)
+	one, two := t.createOwned(a, "d/~1", s), t.createOwned(a, "e/~2", s)
 	t.create(a, "d/plain", "")
+	t.commitOps(a, registry.Set("d/~1", one, []byte("by the owner")))
+	t.commitOps(b, registry.Set("e/~2", two, []byte("by another client")))
 	_, until := s.State()
 	t.partition("a", Blackhole)
 	t.eventually(s.TTL(), "the keys vanish", func() error {
@@ -166,39 +167,46 @@ func goneAtOnce(t *test) {
 				[]registry.Cond{registry.Dead(s.ID()), registry.At(key, rev)},
 				[]registry.Cond{registry.At(key, rev), registry.Absent(next)})
 		}
-		var checked atomic.Int64
-		stop := t.spawn(func(ctx context.Context) error {
-			for i := 0; ; i++ {
-				conds := impossible[i%len(impossible)]
-				_, err := b.Txn(ctx, registry.Txn{If: conds})
-				if err == nil {
-					return fmt.Errorf("%v hold together", conds)
-				}
-				if !errors.Is(err, registry.ErrConflict) {
-					return err
-				}
-				checked.Add(1)
-				if t.bubble {
-					time.Sleep(20 * time.Microsecond)
-				}
-			}
-		})
-		awaitChecks := func(when string) {
-			from := checked.Load()
-			t.eventually(t.ttl, "each impossible state was checked "+when, func() error {
-				if n := checked.Load() - from; n < int64(len(impossible)) {
-					return fmt.Errorf("checked %d of %d", n, len(impossible))
-				}
-				return nil
-			})
-		}
-		awaitChecks("before")
-		end(s)
-		awaitChecks("after")
-		stop()
+		t.assertNeverHold(b, impossible, func() { end(s) })
 		t.assertAbsent(b, keys...)
 		t.assertHolds(b, registry.Dead(s.ID()))
 	}
+}
+
+// assertNeverHold checks conditions by r before, during and after end: no list of them may
+// hold together.
+func (t *test) assertNeverHold(r registry.Registry, impossible [][]registry.Cond, end func()) {
+	t.Helper()
+	var checked atomic.Int64
+	stop := t.spawn(func(ctx context.Context) error {
+		for i := 0; ; i++ {
+			conds := impossible[i%len(impossible)]
+			_, err := r.Txn(ctx, registry.Txn{If: conds})
+			if err == nil {
+				return fmt.Errorf("%v hold together", conds)
+			}
+			if !errors.Is(err, registry.ErrConflict) {
+				return err
+			}
+			checked.Add(1)
+			if t.bubble {
+				time.Sleep(20 * time.Microsecond)
+			}
+		}
+	})
+	awaitChecks := func(when string) {
+		from := checked.Load()
+		t.eventually(t.ttl, "each impossible state was checked "+when, func() error {
+			if n := checked.Load() - from; n < int64(len(impossible)) {
+				return fmt.Errorf("checked %d of %d", n, len(impossible))
+			}
+			return nil
+		})
+	}
+	awaitChecks("before")
+	end()
+	awaitChecks("after")
+	stop()
 }
 
 func createWithEndedSession(t *test) {

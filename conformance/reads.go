@@ -45,6 +45,18 @@ var readCases = []Case{
 		Code: "R09", Name: "a Get fills the buffer it is given if the value fits",
 		Proves: []Promise{BufferReceivesTheValue}, run: buffers,
 	},
+	{
+		Code: "R10", Name: "a fresh read sees every commit beside watches and sessions, and after a reconnection",
+		Proves: []Promise{FreshReadsSeeAll}, Needs: []string{Partition}, run: freshInEveryHistory, Safety: true,
+	},
+	{
+		Code: "R11", Name: "plain reads of several keys and directories never go back in time",
+		Proves: []Promise{PlainReadsNeverGoBack}, run: monotonicOverKeys,
+	},
+	{
+		Code: "R12", Name: "a plain read after a batch is at least as new, in every directory and after deletes",
+		Proves: []Promise{ReadsCatchUpWithBatches}, run: readElsewhereAfterBatch,
+	},
 }
 
 func readYourWrites(t *test) {
@@ -65,6 +77,10 @@ func readYourWrites(t *test) {
 		e, err = a.Get(t.ctx, key, plain)
 		require.NoError(t, err)
 		require.Equal(t, "2", string(e.Value))
+		l, err = a.List(t.ctx, "d", plain)
+		require.NoError(t, err)
+		require.Equal(t, "2", string(l.Entries[0].Value), "in a List")
+		require.GreaterOrEqual(t, l.Rev.Seq, rev.Seq)
 
 		t.commitOps(a, registry.Delete(key, rev))
 		_, err = a.Get(t.ctx, key, plain)
@@ -258,4 +274,129 @@ func buffers(t *test) {
 	l, err := a.List(t.ctx, "", registry.ReadOptions{Buffer: make([]byte, 64)})
 	require.NoError(t, err)
 	require.Equal(t, "value", string(l.Entries[0].Value), "List ignores the buffer")
+}
+
+// freshInEveryHistory repeats a check after each step in the life of a handle.
+func freshInEveryHistory(t *test) {
+	a, b := t.handleA(), t.handleB()
+	rev := t.create(a, "d/k", "")
+	n := 0
+	check := func(when string) {
+		t.Helper()
+		for range 3 {
+			n++
+			want := strconv.Itoa(n)
+			rev = t.commitOps(a, registry.Set("d/k", rev, []byte(want)))
+			require.Equal(t, want, string(t.getFresh(b, "d/k").Value), "a fresh Get %s", when)
+			rev = t.commitOps(a, registry.Set("d/k", rev, []byte(want+"'")))
+			require.Equal(t, want+"'", string(t.listFresh(b, "d")[0].Value), "a fresh List %s", when)
+		}
+		t.commitOps(a, registry.Delete("d/k", rev))
+		require.Empty(t, t.listFresh(b, "d"), "a fresh List %s", when)
+		rev = t.create(a, "d/k", "")
+		require.Equal(t, rev, t.getFresh(b, "d/k").Created, "a fresh Get %s", when)
+	}
+	check("of a new handle")
+	f := t.follow(b, "d")
+	f.next()
+	check("beside a watch")
+	f.converge(a)
+	check("beside a watch that has caught up")
+	first := t.openSession(b)
+	check("with a session")
+	t.openSession(b)
+	check("with a second session")
+	require.NoError(t, first.Close(t.ctx))
+	check("after a session was closed")
+	t.openSession(b)
+	check("after a session was opened again")
+	t.partition("b", Refuse)()
+	t.awaitUsable(b)
+	check("after a reconnection")
+	require.NoError(t, f.w.Close())
+	check("after the watch was closed")
+}
+
+// monotonicOverKeys reads keys that only change together: no read may be older than one
+// before it of another key.
+func monotonicOverKeys(t *test) {
+	a, b := t.handleA(), t.handleB()
+	keys := []registry.Key{"d/x", "d/y", "e/z"}
+	var creates []registry.Op
+	for _, key := range keys {
+		creates = append(creates, registry.Create(key, nil))
+	}
+	first := t.commitOps(a, creates...)
+	t.getFresh(b, keys[0])
+	stop := t.spawn(func(ctx context.Context) error {
+		for rev := first; ; {
+			sets := make([]registry.Op, len(keys))
+			for i, key := range keys {
+				sets[i] = registry.Set(key, rev, nil)
+			}
+			var err error
+			if rev, err = a.Txn(ctx, registry.Txn{Then: sets}); err != nil {
+				return err
+			}
+			time.Sleep(time.Microsecond)
+		}
+	})
+	newest := uint64(0)
+	for i := range t.repeats(600, 150) {
+		key := keys[i%len(keys)]
+		var e registry.Entry
+		if i%5 < 2 {
+			l, err := b.List(t.ctx, key.Dir(), registry.ReadOptions{})
+			require.NoError(t, err)
+			e = l.Entries[len(l.Entries)-1]
+		} else {
+			var err error
+			e, err = b.Get(t.ctx, key, registry.ReadOptions{})
+			require.NoError(t, err)
+		}
+		require.GreaterOrEqual(t, e.Modified.Seq, newest, "read %d, of %s, is older than one before", i, e.Key)
+		newest = e.Modified.Seq
+		time.Sleep(time.Microsecond)
+	}
+	stop()
+	require.Greater(t, newest, first.Seq, "the reads overlapped with the writes")
+}
+
+// readElsewhereAfterBatch commits in two directories, follows one of them and reads the other.
+func readElsewhereAfterBatch(t *test) {
+	a, b := t.handleA(), t.handleB()
+	plain := registry.ReadOptions{}
+	f := t.follow(b, "d")
+	f.next()
+	for range t.repeats(20, 10) {
+		s := t.openSession(a)
+		made := t.commitOps(a,
+			registry.Create("d/k", nil), registry.Create("e/k", nil),
+			registry.CreateOwned("d/~o", nil, s.ID()), registry.CreateOwned("e/~o", nil, s.ID()))
+		f.followUntil("the keys are delivered", func() bool { return len(f.has) == 2 })
+		for _, key := range []registry.Key{"e/k", "e/~o"} {
+			e, err := b.Get(t.ctx, key, plain)
+			require.NoError(t, err, "get %s", key)
+			require.Equal(t, made, e.Modified)
+		}
+		set := t.commitOps(a, registry.Set("d/k", made, nil), registry.Set("e/k", made, nil))
+		f.followUntil("the sets are delivered", func() bool { return f.has["d/k"].Modified == set })
+		l, err := b.List(t.ctx, "e", plain)
+		require.NoError(t, err)
+		require.Equal(t, set, l.Entries[0].Modified, "a List of another directory")
+
+		t.commitOps(a, registry.Delete("d/k", set), registry.Delete("e/k", set))
+		f.followUntil("the delete is delivered", func() bool { return len(f.has) == 1 })
+		for _, dir := range []registry.Key{"d", "e"} {
+			l, err := b.List(t.ctx, dir, plain)
+			require.NoError(t, err)
+			require.Equal(t, []registry.Key{dir.Join("~o")}, keysOf(l.Entries), "a List after a batch with a delete")
+		}
+		require.NoError(t, s.Close(t.ctx))
+		f.followUntil("the end of the session is delivered", func() bool { return len(f.has) == 0 })
+		for _, key := range []registry.Key{"d/~o", "e/~o"} {
+			_, err := b.Get(t.ctx, key, plain)
+			require.ErrorIs(t, err, registry.ErrNotFound, "get %s after a batch with the end of its session", key)
+		}
+	}
 }

@@ -13,7 +13,8 @@ import (
 )
 
 func allSaboteurs() []saboteur {
-	return slices.Concat(readSaboteurs, keySaboteurs, txnSaboteurs, outcomeSaboteurs, watchSaboteurs, sessionSaboteurs, lockSaboteurs, handleSaboteurs, memberSaboteurs, historySaboteurs)
+	return slices.Concat(readSaboteurs, keySaboteurs, txnSaboteurs, outcomeSaboteurs, watchSaboteurs, sessionSaboteurs, lockSaboteurs, handleSaboteurs, memberSaboteurs, historySaboteurs,
+		readFormSaboteurs, txnFormSaboteurs, deliverySaboteurs, sessionEndSaboteurs, delaySaboteurs)
 }
 
 // TestSaboteurs shows for each promise that a registry which breaks only that promise

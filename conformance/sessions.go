@@ -255,8 +255,12 @@ func expiredIsLost(t *test) {
 	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("~k2", nil, s.ID())}})
 	require.ErrorIs(t, err, registry.ErrSessionLost)
 	t.assertAbsent(t.handleB(), "~k", "~k2")
-	require.NoError(t, s.Close(t.ctx), "Close of a lost session")
-	require.NoError(t, inState(s, registry.SessionLost))
+	reason := s.Err()
+	for range 2 {
+		require.NoError(t, s.Close(t.ctx), "Close of a lost session")
+		require.NoError(t, inState(s, registry.SessionLost))
+		require.Equal(t, reason, s.Err(), "the reason of the end after Close")
+	}
 }
 
 func lateGuardedWrite(t *test) {
@@ -334,6 +338,8 @@ func closeWhileCut(t *test) {
 	require.Error(t, err, "the store was not reached")
 	require.Less(t, time.Since(start), t.withSlack(200*time.Millisecond), "Close outlasted its context")
 	require.NoError(t, inState(s, registry.SessionClosed))
+	require.ErrorIs(t, s.Err(), registry.ErrClosed)
+	t.awaitClosed(s.Lost(), 0, "Lost is closed")
 	t.eventually(s.TTL(), "the key vanishes when the TTL expires", func() error {
 		_, err := b.Get(t.ctx, "~k", fresh)
 		if errors.Is(err, registry.ErrNotFound) {

@@ -53,6 +53,10 @@ type Store struct {
 	// CPU time. Its other calls succeed.
 	Starve func(machine string) (feed func())
 
+	// StepClock moves the clock by which the store knows the time of day, until restore. It
+	// must not move the clock by which the store measures TTLs, if that is another one.
+	StepClock func(d time.Duration) (restore func())
+
 	// Members returns the number of members of the store. Nil means one. The member controls
 	// that follow leave a majority at work, so a store with fewer than three members cannot
 	// provide them.
@@ -124,6 +128,7 @@ const (
 	Restart        = "Restart"
 	Compact        = "Compact"
 	Starve         = "Starve"
+	StepClock      = "StepClock"
 	Isolate        = "Isolate"
 	HalfOpen       = "HalfOpen"
 	KillLeader     = "KillLeader"
@@ -154,6 +159,7 @@ func (s *Store) faultControls() map[string]bool {
 		Restart:        s.Restart != nil,
 		Compact:        s.Compact != nil,
 		Starve:         s.Starve != nil,
+		StepClock:      s.StepClock != nil,
 		Isolate:        s.Isolate != nil,
 		HalfOpen:       s.HalfOpen != nil,
 		KillLeader:     s.KillLeader != nil,

@@ -393,8 +393,12 @@ func increment(ctx context.Context, r registry.Registry, key registry.Key) error
 	return fmt.Errorf("increment %s: %d conflicts in a row", key, tries)
 }
 
-func transfers(t *test) {
-	const accounts, total = 5, 500
+func transfers(t *test) { t.transferAmong(5, t.repeats(300, 100)) }
+
+// transferAmong moves units between accounts and compares the sum of views lists.
+func (t *test) transferAmong(accounts, lists int) {
+	t.Helper()
+	total := 100 * accounts
 	var ops []registry.Op
 	for i := range accounts {
 		ops = append(ops, registry.Create(account(i), []byte(strconv.Itoa(total/accounts))))
@@ -404,7 +408,7 @@ func transfers(t *test) {
 	for i, r := range []registry.Registry{t.handleA(), t.handle("c")} {
 		stops = append(stops, t.spawn(func(ctx context.Context) error {
 			for n := i; ; n++ {
-				if err := transfer(ctx, r, account(n%accounts), account((n+1+i)%accounts)); err != nil {
+				if err := transfer(ctx, r, account(n%accounts), account((n+accounts/2+i)%accounts)); err != nil {
 					return err
 				}
 				time.Sleep(time.Microsecond) // yields, and advances time in a bubble
@@ -412,7 +416,7 @@ func transfers(t *test) {
 		}))
 	}
 	views := 0
-	for range t.repeats(300, 100) {
+	for range lists {
 		l, err := t.handleB().List(t.ctx, "accounts", registry.ReadOptions{})
 		require.NoError(t, err)
 		sum, conds := 0, []registry.Cond(nil)
@@ -449,7 +453,7 @@ func transfers(t *test) {
 	require.Equal(t, total, sum, "the sum at the end")
 }
 
-func account(i int) registry.Key { return registry.Key(fmt.Sprintf("accounts/%d", i)) }
+func account(i int) registry.Key { return registry.Key(fmt.Sprintf("accounts/%03d", i)) }
 
 // transfer moves one unit between accounts. It ignores a conflict.
 func transfer(ctx context.Context, r registry.Registry, from, to registry.Key) error {
@@ -552,5 +556,9 @@ func endedContext(t *test) {
 	_, err = a.Get(ctx, "k", fresh)
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = a.List(ctx, "", fresh)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = a.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = a.Watch(ctx, "", registry.WatchOptions{})
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -355,8 +355,11 @@ func eventsArePrompt(t *test) {
 func batchesAreCopies(t *test) {
 	a := t.handleA()
 	rev := t.create(a, "d/k", "value")
+	t.create(a, "d/k2", "other")
 	f, g := t.follow(a, "d"), t.follow(a, "d")
 	first := f.next()
+	_ = append(first.Puts[0].Value, "xyz"...)
+	require.Equal(t, "other", string(first.Puts[1].Value), "after another value of the batch was appended to")
 	clear(first.Puts[0].Value)
 	require.Equal(t, "value", string(t.getFresh(a, "d/k").Value))
 	require.Equal(t, "value", string(g.next().Puts[0].Value), "the batch of another watcher")

@@ -14,8 +14,8 @@ import (
 type Registry interface {
 	// Get returns the entry at key, or ErrNotFound. The value is the caller's.
 	//
-	// A plain read never goes back in time on one handle and sees the handle's own
-	// writes; it may miss recent writes of others. A Fresh read sees every write that
+	// A plain read never goes back in time on one handle, whichever keys it reads, and sees
+	// the handle's own writes; it may miss recent writes of others. A Fresh read sees every write that
 	// completed, on any handle, before Get was called.
 	Get(ctx context.Context, key Key, o ReadOptions) (Entry, error)
 
@@ -30,13 +30,14 @@ type Registry interface {
 
 	// Txn commits all of t.Then if all of t.If and the conditions that the operations
 	// imply hold, at one Rev, or changes nothing. A Txn without operations only checks
-	// its conditions.
+	// its conditions; the Rev that it returns names no commit of its own.
 	//
 	// It is sent at most once. The error classifies the outcome:
 	//
 	//   - *ConflictError (ErrConflict): nothing was changed; Index names the first item
 	//     that did not hold.
-	//   - ErrSessionLost: nothing was changed; a CreateOwned names a session that ended.
+	//   - ErrSessionLost: nothing was changed; a CreateOwned names a session that ended. If
+	//     an item before it does not hold either, either error may be returned.
 	//   - ErrNotApplied, ErrTooLarge, ErrInvalidKey, ErrInvalidTxn: nothing was changed.
 	//   - ErrUnknownOutcome: the reply was lost, or ctx ended after sending. It may have
 	//     been applied, may be applied later, or never. Apply settles this.
@@ -66,6 +67,7 @@ type Registry interface {
 
 	// Close ends the handle: pending calls and watchers return ErrClosed, its sessions
 	// are closed as by Session.Close, and all its goroutines have returned when Close does.
+	// The error of a pending Txn also wraps ErrNotApplied or ErrUnknownOutcome.
 	// If ctx ends first, sessions that could not be closed at the store are left to expire.
 	// Closing twice is legal.
 	Close(ctx context.Context) error
@@ -152,7 +154,7 @@ func (k BatchKind) String() string {
 // Batch is a set of changes, at most one per key.
 type Batch struct {
 	Kind    BatchKind
-	Rev     Rev     // no change is newer; a plain Get on the same handle is at least as new
+	Rev     Rev     // no put or delete in it is newer; a plain read on the same handle is at least as new
 	Puts    []Entry // created or written, sorted by Key
 	Deletes []Key   // deleted, sorted; none in a Snapshot
 }
@@ -216,7 +218,7 @@ type Session interface {
 	// Lost is closed once the session is Lost or Closed.
 	Lost() <-chan struct{}
 	// Err returns nil while the session lives, then the reason of its end, which wraps
-	// ErrSessionLost, or is ErrClosed after Close.
+	// ErrSessionLost, or is ErrClosed if Close ended it.
 	Err() error
 	// Close ends the session. When it returns nil, its owned keys are deleted. Otherwise the
 	// store was not reached and deletes them when the TTL has run out. Closing twice is

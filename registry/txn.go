@@ -107,12 +107,15 @@ type Op struct {
 // Create makes key, which must not exist.
 func Create(key Key, value []byte) Op { return Op{Kind: OpCreate, Key: key, Value: value} }
 
-// CreateOwned makes an owned key, which must not exist, of a session, which must live.
+// CreateOwned makes an owned key, which must not exist, of a session, which must live. A
+// backend may refuse, with ErrInvalidTxn, a transaction that names a session of another
+// handle, or more than one session, in its CreateOwned.
 func CreateOwned(key Key, value []byte, s SessionID) Op {
 	return Op{Kind: OpCreateOwned, Key: key, Value: value, Session: s}
 }
 
-// Set writes key, which must be At rev. An owned key stays with its owner.
+// Set writes key, which must be At rev, also if the value is the one that it has. An owned
+// key stays with its owner.
 func Set(key Key, rev Rev, value []byte) Op {
 	return Op{Kind: OpSet, Key: key, Rev: rev, Value: value}
 }

@@ -49,7 +49,7 @@ func (c Config) ttl() time.Duration {
 }
 
 func (c Config) lacks() conformance.Lacks {
-	l := conformance.Lacks{}
+	l := conformance.Lacks{conformance.StepClock: "its servers use the clock of this machine"}
 	if c.single() {
 		for _, control := range []string{
 			conformance.HalfOpen, conformance.KillLeader, conformance.PauseLeader,

@@ -66,6 +66,7 @@ func openStore() *conformance.Store {
 		Stall:     s.Pause,
 		Restart:   s.Restart,
 		Starve:    s.Starve,
+		StepClock: s.StepClock,
 		Isolate:   s.Isolate,
 		FillQuota: s.Fill,
 		Revoke:    s.Revoke,

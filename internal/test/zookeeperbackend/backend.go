@@ -50,7 +50,10 @@ func New(c Config) conformance.Backend {
 }
 
 func (c Config) lacks() conformance.Lacks {
-	l := conformance.Lacks{conformance.Compact: "keeps no history"}
+	l := conformance.Lacks{
+		conformance.Compact:   "keeps no history",
+		conformance.StepClock: "its servers use the clock of this machine",
+	}
 	if c.single() {
 		for _, control := range []string{
 			conformance.Isolate, conformance.HalfOpen, conformance.KillLeader,
