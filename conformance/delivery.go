@@ -19,7 +19,7 @@ import (
 var deliveryCases = []Case{
 	{
 		Code: "W24", Name: "a commit in several directories is delivered to the watchers of each",
-		Proves: []Promise{WatchFollowsChanges, LastStateArrives}, run: severalDirectories, Safety: true,
+		Proves: []Promise{WatchFollowsChanges, LastStateArrives, WatchIsOneLevel}, run: severalDirectories, Safety: true,
 	},
 	{
 		Code: "W25", Name: "watches of the root and of the deepest directory deliver changes",
@@ -27,11 +27,11 @@ var deliveryCases = []Case{
 	},
 	{
 		Code: "W26", Name: "a watch continues when the key of its directory is written or deleted",
-		Proves: []Promise{WatchFollowsChanges, DirNeedNotExist}, run: directoryKeyChanges,
+		Proves: []Promise{WatchFollowsChanges, DirNeedNotExist, DeleteSparesDescendants}, run: directoryKeyChanges,
 	},
 	{
 		Code: "W27", Name: "a stalled reader receives hundreds of changed keys",
-		Proves: []Promise{LastStateArrives}, run: manyChangesUnread, Safety: true,
+		Proves: []Promise{LastStateArrives, ListHoldsValuesOnly, ListIsComplete, BatchesAreSorted, DeltasHoldChanges}, run: manyChangesUnread, Safety: true,
 	},
 	{
 		Code: "W28", Name: "hundreds of changes made while the watcher was disconnected are delivered",
@@ -39,7 +39,7 @@ var deliveryCases = []Case{
 	},
 	{
 		Code: "W29", Name: "a value written again while the watcher was disconnected is delivered with its new Rev",
-		Proves: []Promise{LastStateArrives, WatchedEntriesAreComplete}, Needs: []string{Partition}, run: sameValueWhileAway, Safety: true,
+		Proves: []Promise{LastStateArrives, WatchedEntriesAreComplete, CreatedStays, CreatedChangesOnRecreation, ModifiedIsTheLastWrite}, Needs: []string{Partition}, run: sameValueWhileAway, Safety: true,
 	},
 	{
 		Code: "W30", Name: "Next with an ended context loses no batch",

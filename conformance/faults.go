@@ -76,7 +76,7 @@ var faultCases = []Case{
 	},
 	{
 		Code: "F21", Name: "an unanswered open or close of a session leaves nothing behind",
-		Proves: []Promise{CloseUnreachedLeavesExpiry}, Needs: []string{Partition}, run: unansweredSession,
+		Proves: []Promise{CloseUnreachedLeavesExpiry, UnreachableIsErrUnavailable}, Needs: []string{Partition}, run: unansweredSession,
 	},
 }
 

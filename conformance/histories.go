@@ -16,7 +16,7 @@ var historyCases = []Case{
 	},
 	{
 		Code: "C02", Name: "histories of transactions over several keys are linearizable under random faults",
-		Proves: []Promise{TxnIsAtomic, ConditionsAreChecked, ConflictNamesTheItem},
+		Proves: []Promise{TxnIsAtomic, ConditionsAreChecked, ConflictNamesTheItem, ListedEntriesWereCommitted},
 		Needs:  []string{Partition, LoseReply, LoseRequest}, run: txnHistory, Safety: true,
 	},
 	{
@@ -26,12 +26,12 @@ var historyCases = []Case{
 	},
 	{
 		Code: "C04", Name: "histories of owned keys and session ends are linearizable under random faults",
-		Proves: []Promise{CloseRemovesOwnedKeys, SessionEndsAtOneCommit, CreateOwnedNeedsLiveSession, AliveUntilTheEnd, DeadOnceEnded},
+		Proves: []Promise{CloseRemovesOwnedKeys, SessionEndsAtOneCommit, CreateOwnedNeedsLiveSession, AliveUntilTheEnd, DeadOnceEnded, AtomicListingIsOneCommit},
 		Needs:  []string{Partition, LoseReply, LoseRequest, Expire}, run: ownedHistory, Safety: true,
 	},
 	{
 		Code: "C05", Name: "watchers deliver only committed states, in order, and the last state of each key",
-		Proves: []Promise{NeverOlderAfterNewer, LastStateArrives, WatchIsOneLevel, DeltasHoldChanges, WatchedEntriesAreComplete},
+		Proves: []Promise{NeverOlderAfterNewer, LastStateArrives, WatchIsOneLevel, DeltasHoldChanges, WatchedEntriesAreComplete, EntryNamesItsTxn},
 		Needs:  []string{Partition, LoseReply, LoseRequest}, run: watchHistory, Safety: true,
 	},
 	{

@@ -28,7 +28,7 @@ var keyCases = []Case{
 	},
 	{
 		Code: "K04", Name: "a key can be created above existing keys, and deleting it leaves them",
-		Proves: []Promise{DeleteSparesDescendants}, run: deleteAbove,
+		Proves: []Promise{DeleteSparesDescendants, ListHoldsValuesOnly}, run: deleteAbove,
 	},
 	{
 		Code: "K05", Name: "setting or deleting a deleted key conflicts and does not restore it",
@@ -52,7 +52,7 @@ var keyCases = []Case{
 	},
 	{
 		Code: "K10", Name: "a list contains exactly the immediate children",
-		Proves: []Promise{ListIsOneLevel}, run: listOneLevel,
+		Proves: []Promise{ListIsOneLevel, ListHoldsValuesOnly, ListedEntriesWereCommitted}, run: listOneLevel,
 	},
 	{
 		Code: "K11", Name: "an empty directory lists as empty, without an error",
@@ -64,7 +64,7 @@ var keyCases = []Case{
 	},
 	{
 		Code: "K13", Name: "every method rejects the same invalid keys",
-		Proves: []Promise{InvalidKeysAreRefused}, run: keyTable,
+		Proves: []Promise{InvalidKeysAreRefused, GetReturnsTheEntry, OwnedKeysAreLeaves}, run: keyTable,
 	},
 	{
 		Code: "K14", Name: "a list is in bytewise order",
@@ -76,7 +76,7 @@ var keyCases = []Case{
 	},
 	{
 		Code: "K16", Name: "Created changes only when a key is re-created, and Modified grows with each write",
-		Proves: []Promise{CreatedStays, CreatedChangesOnRecreation, ModifiedIsTheLastWrite}, run: createdAndModified,
+		Proves: []Promise{CreatedStays, CreatedChangesOnRecreation, ModifiedIsTheLastWrite, GetReturnsTheEntry}, run: createdAndModified,
 	},
 	{
 		Code: "K17", Name: "keys and sizes are checked before anything is sent",
@@ -92,7 +92,7 @@ var keyCases = []Case{
 	},
 	{
 		Code: "K20", Name: "a Rev that a handle has read never matches again after a delete and re-creation",
-		Proves: []Promise{RevNeverHoldsAgain}, run: abaOfReader, Safety: true,
+		Proves: []Promise{RevNeverHoldsAgain, GetReturnsTheEntry}, run: abaOfReader, Safety: true,
 	},
 	{
 		Code: "K21", Name: "concurrent commits of several handles and directories have different Seqs",
@@ -100,7 +100,7 @@ var keyCases = []Case{
 	},
 	{
 		Code: "K22", Name: "the longest keys work in every method",
-		Proves: []Promise{InvalidKeysAreRefused}, run: longestKeys,
+		Proves: []Promise{InvalidKeysAreRefused, AbsentHoldsWithoutKey}, run: longestKeys,
 	},
 }
 

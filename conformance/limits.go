@@ -12,11 +12,11 @@ import (
 var limitCases = []Case{
 	{
 		Code: "Z01", Name: "the largest value is stored, and one byte more is ErrTooLarge",
-		Proves: []Promise{TooLargeIsRefused}, run: valueLimit,
+		Proves: []Promise{TooLargeIsRefused, GetReturnsTheEntry, LimitsAreKept}, run: valueLimit,
 	},
 	{
 		Code: "Z02", Name: "the largest transaction commits, and anything more is ErrTooLarge",
-		Proves: []Promise{TooLargeIsRefused, LimitsAreKept}, run: txnLimits,
+		Proves: []Promise{TooLargeIsRefused, LimitsAreKept, TxnCommitsEveryOp}, run: txnLimits,
 	},
 	{
 		Code: "Z03", Name: "a rejected oversized transaction leaves the handle usable",
@@ -24,7 +24,7 @@ var limitCases = []Case{
 	},
 	{
 		Code: "Z04", Name: "a directory of thousands of keys lists completely and in order",
-		Proves: []Promise{ListIsComplete}, run: largeDirectory,
+		Proves: []Promise{ListIsComplete, ListIsSorted, SnapshotFirst}, run: largeDirectory,
 	},
 	{
 		Code: "Z05", Name: "hundreds of watches catch up after a broken connection",
@@ -40,7 +40,7 @@ var limitCases = []Case{
 	},
 	{
 		Code: "Z09", Name: "a directory of large values lists and is delivered completely",
-		Proves: []Promise{ListIsComplete, SnapshotFirst}, run: largeValues,
+		Proves: []Promise{ListIsComplete, SnapshotFirst, GetReturnsTheEntry}, run: largeValues,
 	},
 }
 

@@ -15,7 +15,7 @@ import (
 var ownedCases = []Case{
 	{
 		Code: "E01", Name: "owned keys vanish when their session expires",
-		Proves: []Promise{SilentSessionsExpire}, Needs: []string{Partition}, run: goneOnExpiry,
+		Proves: []Promise{SilentSessionsExpire, SetKeepsTheOwner}, Needs: []string{Partition}, run: goneOnExpiry,
 	},
 	{
 		Code: "E02", Name: "owned keys are gone when Close of their session returns",

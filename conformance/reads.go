@@ -23,7 +23,7 @@ var readCases = []Case{
 	},
 	{
 		Code: "R03", Name: "a fresh read sees every commit of another handle",
-		Proves: []Promise{FreshReadsSeeAll}, run: freshSeesOthers, Safety: true,
+		Proves: []Promise{FreshReadsSeeAll, GetReturnsTheEntry}, run: freshSeesOthers, Safety: true,
 	},
 	{
 		Code: "R04", Name: "plain reads never go back in time under concurrent writes",
@@ -55,7 +55,7 @@ var readCases = []Case{
 	},
 	{
 		Code: "R12", Name: "a plain read after a batch is at least as new, in every directory and after deletes",
-		Proves: []Promise{ReadsCatchUpWithBatches}, run: readElsewhereAfterBatch,
+		Proves: []Promise{ReadsCatchUpWithBatches, AbsentIsErrNotFound}, run: readElsewhereAfterBatch,
 	},
 }
 

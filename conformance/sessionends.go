@@ -18,7 +18,7 @@ var suspendedCases = []Case{
 	},
 	{
 		Code: "S21", Name: "a session that expired while it was suspended becomes Lost on reconnection",
-		Proves: []Promise{ExpiryBecomesLost}, Needs: []string{Partition, Expire}, run: expiredWhileSuspended, Safety: true,
+		Proves: []Promise{ExpiryBecomesLost, CreateOwnedNeedsLiveSession}, Needs: []string{Partition, Expire}, run: expiredWhileSuspended, Safety: true,
 	},
 	{
 		Code: "S22", Name: "Close of a session that the store has just ended succeeds",
@@ -42,7 +42,7 @@ var sessionEndCases = []Case{
 	},
 	{
 		Code: "E11", Name: "the end of a session spares a key that another session has re-created",
-		Proves: []Promise{SessionEndsAtOneCommit, SessionsAreIndependent}, Needs: []string{Expire}, run: endSparesRecreated, Safety: true,
+		Proves: []Promise{SessionEndsAtOneCommit, SessionsAreIndependent, OnlyOwnedKeysHaveOwners}, Needs: []string{Expire}, run: endSparesRecreated, Safety: true,
 	},
 	{
 		Code: "E12", Name: "a session and its owned keys end in one commit on silent expiry, for every handle",

@@ -27,7 +27,7 @@ var sessionCases = []Case{
 	},
 	{
 		Code: "S04", Name: "sessions, keys and watches survive a restart of the store",
-		Proves: []Promise{SessionsAreRenewed, WatchOutlivesConnections}, Needs: []string{Restart}, run: restartedStore,
+		Proves: []Promise{SessionsAreRenewed, WatchOutlivesConnections, SeqGrows}, Needs: []string{Restart}, run: restartedStore,
 	},
 	{
 		Code: "S05", Name: "a session cut off at any moment is Lost before another client sees its keys vanish",
@@ -47,7 +47,7 @@ var sessionCases = []Case{
 	},
 	{
 		Code: "S09", Name: "no write of an ended session takes effect later",
-		Proves: []Promise{EndedSessionsStayEnded}, Needs: []string{Expire, HoldCommit}, run: lateWrites, Safety: true,
+		Proves: []Promise{EndedSessionsStayEnded, CreateOwnedNeedsLiveSession}, Needs: []string{Expire, HoldCommit}, run: lateWrites, Safety: true,
 	},
 	{
 		Code: "S11", Name: "a closed session stays Closed",
@@ -59,7 +59,7 @@ var sessionCases = []Case{
 	},
 	{
 		Code: "S13", Name: "Lost is final, even after the connection recovers",
-		Proves: []Promise{LostIsFinal}, Needs: []string{Partition}, run: lostIsFinal, Safety: true,
+		Proves: []Promise{LostIsFinal, SessionIDsAreUnique, ChangedClosesOnChange}, Needs: []string{Partition}, run: lostIsFinal, Safety: true,
 	},
 	{
 		Code: "S14", Name: "two sessions of one handle are independent",

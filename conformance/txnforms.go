@@ -15,7 +15,7 @@ import (
 var txnFormCases = []Case{
 	{
 		Code: "T19", Name: "a key and the keys below it can be changed in one transaction",
-		Proves: []Promise{TxnIsAtomic, TxnCommitsEveryOp, DeleteSparesDescendants}, run: relatedKeys,
+		Proves: []Promise{TxnIsAtomic, TxnCommitsEveryOp, DeleteSparesDescendants, ListIsOneLevel}, run: relatedKeys,
 	},
 	{
 		Code: "T20", Name: "an invariant sum holds in every atomic view of a hundred keys",
@@ -23,11 +23,11 @@ var txnFormCases = []Case{
 	},
 	{
 		Code: "T21", Name: "a conflict names the lowest item, whatever kinds of items do not hold",
-		Proves: []Promise{ConflictNamesTheItem}, run: conflictsOfAllKinds,
+		Proves: []Promise{ConflictNamesTheItem, CreateNeedsAbsence}, run: conflictsOfAllKinds,
 	},
 	{
 		Code: "T22", Name: "each of several conditions on one key or session is checked",
-		Proves: []Promise{ConditionsAreChecked}, run: repeatedConditions, Safety: true,
+		Proves: []Promise{ConditionsAreChecked, ConditionsSeeTheStateBefore, ConflictNamesTheItem}, run: repeatedConditions, Safety: true,
 	},
 	{
 		Code: "T23", Name: "owned keys of several sessions are created together, or refused as a whole",
@@ -35,7 +35,7 @@ var txnFormCases = []Case{
 	},
 	{
 		Code: "T24", Name: "each of the most items of a transaction is checked",
-		Proves: []Promise{ConditionsAreChecked, ChangeNeedsTheRev, TxnIsAtomic}, run: everyItemIsChecked, Safety: true,
+		Proves: []Promise{ConditionsAreChecked, ChangeNeedsTheRev, TxnIsAtomic, ConflictChangesNothing, ConflictNamesTheItem}, run: everyItemIsChecked, Safety: true,
 	},
 }
 

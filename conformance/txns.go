@@ -28,7 +28,7 @@ var txnCases = []Case{
 	},
 	{
 		Code: "T04", Name: "all keys of a transaction carry its one Rev",
-		Proves: []Promise{TxnHasOneRev}, run: oneRev, Safety: true,
+		Proves: []Promise{TxnHasOneRev, CreatedStays, ModifiedIsTheLastWrite}, run: oneRev, Safety: true,
 	},
 	{
 		Code: "T05", Name: "Absent holds for a key that never existed, was deleted or only has descendants",
@@ -48,7 +48,7 @@ var txnCases = []Case{
 	},
 	{
 		Code: "T09", Name: "operations of all kinds commit together",
-		Proves: []Promise{TxnCommitsEveryOp}, run: mixedOps,
+		Proves: []Promise{TxnCommitsEveryOp, ListIsSorted}, run: mixedOps,
 	},
 	{
 		Code: "T10", Name: "Alive turns into Dead in the commit that ends the session",
@@ -64,7 +64,7 @@ var txnCases = []Case{
 	},
 	{
 		Code: "T14", Name: "an invariant sum holds in every atomic view",
-		Proves: []Promise{AtomicListingIsOneCommit, TxnIsAtomic}, run: transfers, Safety: true,
+		Proves: []Promise{AtomicListingIsOneCommit, TxnIsAtomic, ListingRevBoundsEntries}, run: transfers, Safety: true,
 	},
 	{
 		Code: "T15", Name: "the same transaction sent twice is applied once",
@@ -80,7 +80,7 @@ var txnCases = []Case{
 	},
 	{
 		Code: "T18", Name: "a transaction whose context has ended is not applied",
-		Proves: []Promise{OutcomesAreTrue}, run: endedContext,
+		Proves: []Promise{OutcomesAreTrue, CallsEndWithTheirContext, WatchEndsWithItsContext}, run: endedContext,
 	},
 }
 

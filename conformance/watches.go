@@ -41,7 +41,7 @@ var watchCases = []Case{
 	},
 	{
 		Code: "W07", Name: "a watcher catches up on changes made while it was disconnected",
-		Proves: []Promise{WatchOutlivesConnections, LastStateArrives}, Needs: []string{Partition}, run: changedWhileAway, Safety: true,
+		Proves: []Promise{WatchOutlivesConnections, LastStateArrives, CreatedChangesOnRecreation}, Needs: []string{Partition}, run: changedWhileAway, Safety: true,
 	},
 	{
 		Code: "W08", Name: "compacted history leads to a snapshot, not to an error",
@@ -53,11 +53,11 @@ var watchCases = []Case{
 	},
 	{
 		Code: "W10", Name: "a re-created key is delivered with its new Created",
-		Proves: []Promise{WatchedEntriesAreComplete}, run: recreatedArrives,
+		Proves: []Promise{WatchedEntriesAreComplete, CreatedChangesOnRecreation, OnlyOwnedKeysHaveOwners, EntryNamesItsTxn}, run: recreatedArrives,
 	},
 	{
 		Code: "W13", Name: "a directory that never existed can be watched",
-		Proves: []Promise{DirNeedNotExist}, run: watchNothing,
+		Proves: []Promise{DirNeedNotExist, WatchFollowsChanges}, run: watchNothing,
 	},
 	{
 		Code: "W14", Name: "closed watchers leave no goroutines",
@@ -69,7 +69,7 @@ var watchCases = []Case{
 	},
 	{
 		Code: "W17", Name: "callers may keep and modify the batches they receive",
-		Proves: []Promise{BatchesBelongToTheReader}, run: batchesAreCopies,
+		Proves: []Promise{BatchesBelongToTheReader, ReadsBelongToTheReader}, run: batchesAreCopies,
 	},
 	{
 		Code: "W18", Name: "no older state is delivered after a newer one, under writes and reconnections",
@@ -93,7 +93,7 @@ var watchCases = []Case{
 	},
 	{
 		Code: "W23", Name: "all keys of one commit are delivered, up to the transaction limit",
-		Proves: []Promise{LastStateArrives}, run: wideCommit,
+		Proves: []Promise{LastStateArrives, TxnCommitsEveryOp}, run: wideCommit,
 	},
 }
 
