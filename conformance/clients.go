@@ -218,6 +218,11 @@ func (c *client) learn(key registry.Key, e registry.Entry, there bool) cell {
 // recordTxn sends a random transaction on a group.
 func (c *client) recordTxn(ctx context.Context, group int) error {
 	x, m := c.drawTxn(group)
+	return c.sendTxn(ctx, group, x, m)
+}
+
+// sendTxn sends a transaction on a group and records its outcome.
+func (c *client) sendTxn(ctx context.Context, group int, x registry.Txn, m modelTxn) error {
 	within, cancel := context.WithTimeout(ctx, c.callTimeout())
 	defer cancel()
 	input := action{kind: runTxn, group: group, txn: m}
@@ -298,11 +303,11 @@ func (c *client) drawCond(group int) (registry.Cond, modelItem) {
 }
 
 // drawOwner draws the owner of a transaction's owned keys: the client's session or an
-// earlier one. A store may support one owner per transaction only, and only on the
-// connection that opened the session.
+// earlier one, which has ended. A store may support one owner per transaction only, and only
+// on the connection that opened the session.
 func (c *client) drawOwner() (number int) {
-	if c.sessions && c.random.IntN(3) == 0 {
-		return c.own[c.random.IntN(len(c.own))]
+	if earlier := len(c.own) - 1; earlier > 0 && c.random.IntN(3) == 0 {
+		return c.own[c.random.IntN(earlier)]
 	}
 	return c.number
 }
@@ -346,6 +351,9 @@ func (c *client) endOwnSession(ctx context.Context) error {
 	if c.sessionsExhausted() {
 		return nil
 	}
+	if err := c.createOwnKey(ctx); err != nil {
+		return err
+	}
 	input := action{kind: endSession, session: c.number}
 	call := c.history.beginCall()
 	if c.t.store.Expire != nil && c.random.IntN(2) == 0 {
@@ -363,6 +371,22 @@ func (c *client) endOwnSession(ctx context.Context) error {
 		c.history.endCall(c.id, call, input, answer{conflict: -1})
 	}
 	return c.replaceSession(ctx)
+}
+
+// createOwnKey creates a key of the client's session, if it knows of one that is absent, since
+// the end of a session without keys shows little.
+func (c *client) createOwnKey(ctx context.Context) error {
+	for group := range c.groups {
+		for key := range c.keys {
+			k := c.key(group, key)
+			if rev, known := c.known[k]; known && rev.IsZero() {
+				x := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{registry.CreateOwned(k, nil, c.session.ID())}}
+				item := modelItem{op: registry.OpCreateOwned, key: key, session: c.number}
+				return c.sendTxn(ctx, group, x, modelTxn{id: x.ID, ops: []modelItem{item}})
+			}
+		}
+	}
+	return nil
 }
 
 // replaceSession lists what the ended session left and opens another.

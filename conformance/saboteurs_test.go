@@ -42,9 +42,9 @@ func TestSaboteurs(t *testing.T) {
 	t.Logf("%d saboteurs, %d red\n%s", len(allSaboteurs()), red, table.String())
 }
 
-// complaintsAbout returns the failures of the case meant for a saboteur. A history
-// depends on more than its seed, and about one in sixty does not show the defect of the
-// two mildest saboteurs, so up to five histories are recorded.
+// complaintsAbout returns the failures of the case meant for a saboteur. A history depends on
+// more than its seed, so up to five are recorded before a saboteur counts as undetected;
+// TestHistories_FindEachSaboteur counts how often one is enough.
 func complaintsAbout(t *testing.T, s saboteur) (complaints []string) {
 	b := s.backend()
 	for b.Seed = 1; b.Seed <= 5 && len(complaints) == 0; b.Seed++ {

@@ -31,7 +31,9 @@ func (t *test) faults() []fault {
 			return func() { t.useUpLoss(t.handles[m]) } // else unused losses accumulate
 		}
 	}
-	add(LoseReply, loses(s.LoseReply))
+	for range 2 { // the fault that most defects need
+		add(LoseReply, loses(s.LoseReply))
+	}
 	add(LoseRequest, loses(s.LoseRequest))
 	if s.HoldCommit != nil {
 		add(HoldCommit, s.HoldCommit)
