@@ -212,7 +212,7 @@ var Contract = []Clause{
 	{"Session.Changed", "Call it before State to miss none.", nil, callers},
 	{"Session.Lost", "Lost is closed once the session is Lost or Closed.", []Promise{ExpiryBecomesLost, SessionCloseIsFinal}, ""},
 	{"Session.Err", "Err returns nil while the session lives, then the reason of its end, which wraps ErrSessionLost, or is ErrClosed if Close ended it.", []Promise{ExpiryBecomesLost, SessionCloseIsFinal}, ""},
-	{"Session.Close", "Close ends the session.", []Promise{SessionCloseIsFinal}, ""},
+	{"Session.Close", "Close ends the session.", []Promise{SessionCloseIsFinal, EndedSessionsFreeAll}, ""},
 	{"Session.Close", "When it returns nil, its owned keys are deleted.", []Promise{CloseRemovesOwnedKeys}, ""},
 	{"Session.Close", "Otherwise the store was not reached and deletes them when the TTL has run out.", []Promise{CloseUnreachedLeavesExpiry}, ""},
 	{"Session.Close", "Closing twice is legal.", []Promise{SessionCloseIsFinal}, ""},

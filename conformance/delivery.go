@@ -57,6 +57,10 @@ var deliveryCases = []Case{
 		Code: "W33", Name: "a commit that writes and deletes keys of one directory is delivered whole",
 		Proves: []Promise{LastStateArrives}, run: writesAndDeletes, Safety: true,
 	},
+	{
+		Code: "W34", Name: "a watch begun while disconnected fails, or begins when the connection is back",
+		Proves: []Promise{UnreachableIsErrUnavailable, SnapshotFirst, LastStateArrives}, Needs: []string{Partition}, run: beginWhileAway,
+	},
 }
 
 func severalDirectories(t *test) {
@@ -337,5 +341,35 @@ func writesAndDeletes(t *test) {
 				f.converge(a)
 			}
 		}
+	}
+}
+
+func beginWhileAway(t *test) {
+	a, b := t.handleA(), t.handleB()
+	rev := t.create(a, "d/k", "before")
+	t.listFresh(b, "d")
+	for i, cut := range []Cut{Refuse, Blackhole} {
+		heal := t.partition("b", cut)
+		var w registry.Watcher
+		begun := make(chan error, 1)
+		t.spawn(func(context.Context) error {
+			var err error
+			w, err = b.Watch(t.ctx, "d", registry.WatchOptions{})
+			begun <- err
+			return nil
+		})
+		t.settle(20 * time.Millisecond)
+		rev = t.commitOps(a, registry.Set("d/k", rev, strconv.AppendInt(nil, int64(i), 10)))
+		heal()
+		if err := <-begun; err != nil {
+			require.NoError(t, checkUnavailable(err))
+			t.awaitUsable(b)
+			continue
+		}
+		f := t.followWatcher(w, "d")
+		require.Equal(t, registry.Snapshot, f.next().Kind)
+		f.converge(a)
+		rev = t.commitOps(a, registry.Set("d/k", rev, []byte("after")))
+		f.converge(a)
 	}
 }

@@ -32,6 +32,11 @@ func (t *test) follow(r registry.Registry, dir registry.Key) *follower {
 	t.Helper()
 	w, err := r.Watch(t.ctx, dir, registry.WatchOptions{})
 	require.NoError(t, err, "watch %q", dir)
+	return t.followWatcher(w, dir)
+}
+
+// followWatcher follows a watch of dir until the end of the case.
+func (t *test) followWatcher(w registry.Watcher, dir registry.Key) *follower {
 	t.Cleanup(func() { w.Close() })
 	return &follower{
 		t: t, dir: dir, w: w,

@@ -46,9 +46,12 @@ var limitCases = []Case{
 
 func valueLimit(t *test) {
 	a, b := t.handleA(), t.handleB()
+	f := t.follow(b, "")
+	f.next()
 	most := bytes.Repeat([]byte{0xff}, a.Limits().ValueBytes)
 	rev := t.commitOps(a, registry.Create("k", most))
 	require.True(t, bytes.Equal(most, t.getFresh(b, "k").Value))
+	f.converge(a)
 	over := append(most, 'x')
 	for _, op := range []registry.Op{registry.Create("k2", over), registry.Set("k", rev, over)} {
 		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{op}})

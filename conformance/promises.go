@@ -124,6 +124,7 @@ const (
 	SessionEndsAtOneCommit     Promise = "a session and its owned keys end in one commit"
 	CloseRemovesOwnedKeys      Promise = "when Close of a session returns nil, its owned keys are gone"
 	SessionCloseIsFinal        Promise = "a closed session stays Closed"
+	EndedSessionsFreeAll       Promise = "an ended session leaves nothing running"
 	CloseUnreachedLeavesExpiry Promise = "a session that could not be closed expires with its TTL"
 )
 

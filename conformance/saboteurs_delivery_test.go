@@ -257,6 +257,47 @@ var deliverySaboteurs = []saboteur{
 		}),
 	},
 	{
+		conformance.SnapshotFirst, "begins a watch with the state that it had before the connection broke", "W34",
+		func(_ testing.TB, s *conformance.Store) {
+			var mu sync.Mutex
+			away := false
+			partition := s.Partition
+			s.Partition = func(machine string, c conformance.Cut) func() {
+				heal := partition(machine, c)
+				mu.Lock()
+				defer mu.Unlock()
+				away = true
+				return heal
+			}
+			wrapHandles(s, func(r registry.Registry) registry.Registry {
+				var last registry.Listing
+				return &broken{
+					Registry: r,
+					list: func(ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+						l, err := r.List(ctx, dir, o)
+						if last.Rev.IsZero() {
+							last = l
+						}
+						return l, err
+					},
+					watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
+						w, err := r.Watch(ctx, dir, registry.WatchOptions{})
+						if err != nil {
+							return nil, err
+						}
+						return wrapNext(w, func(b *registry.Batch) {
+							mu.Lock()
+							defer mu.Unlock()
+							if away && b.Kind == registry.Snapshot {
+								b.Rev, b.Puts = last.Rev, last.Entries
+							}
+						}), nil
+					},
+				}
+			})
+		},
+	},
+	{
 		conformance.LastStateArrives, "notifies one of the directories of a session that ends", "E10",
 		func(_ testing.TB, s *conformance.Store) {
 			wrapWatches(s, func(_ registry.Registry, dir registry.Key, w registry.Watcher) registry.Watcher {

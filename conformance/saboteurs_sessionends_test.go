@@ -146,6 +146,43 @@ var sessionEndSaboteurs = []saboteur{
 		},
 	},
 	{
+		conformance.EndedSessionsFreeAll, "keeps a goroutine of each ended session for ten minutes", "S25",
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
+			go func() {
+				<-s.Lost()
+				time.Sleep(10 * time.Minute)
+			}()
+			return s
+		}),
+	},
+	{
+		conformance.CloseRemovesOwnedKeys, "checks the session first, and creates the owned key later", "E14",
+		func(_ testing.TB, s *conformance.Store) {
+			var other registry.Session
+			wrapHandles(s, func(r registry.Registry) registry.Registry {
+				return &broken{Registry: r, txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+					if len(t.Then) != 1 || t.Then[0].Kind != registry.OpCreateOwned {
+						return r.Txn(ctx, t)
+					}
+					if _, err := r.Txn(ctx, registry.Txn{If: []registry.Cond{registry.Alive(t.Then[0].Session)}}); err != nil {
+						return registry.Rev{}, registry.ErrSessionLost
+					}
+					time.Sleep(20 * time.Microsecond)
+					rev, err := r.Txn(ctx, t)
+					if !errors.Is(err, registry.ErrSessionLost) {
+						return rev, err
+					}
+					if other == nil {
+						if other, err = r.OpenSession(ctx, registry.SessionOptions{}); err != nil {
+							return registry.Rev{}, err
+						}
+					}
+					return r.Txn(ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned(t.Then[0].Key, nil, other.ID())}})
+				}}
+			})
+		},
+	},
+	{
 		conformance.ExpiryBecomesLost, "reports ErrClosed for a lost session that was closed", "S07",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			closed := false

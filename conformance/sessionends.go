@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,6 +34,10 @@ var suspendedCases = []Case{
 		Code: "S24", Name: "sessions live and expire as before when the store's clock is stepped",
 		Proves: []Promise{SessionsAreRenewed, SafeUntilIsKept, SilentSessionsExpire}, Needs: []string{StepClock, Partition}, run: steppedClock,
 	},
+	{
+		Code: "S25", Name: "ended sessions leave no goroutines",
+		Proves: []Promise{EndedSessionsFreeAll}, Needs: []string{Expire}, run: sessionsLeakNothing,
+	},
 }
 
 // sessionEndCases test the end of a session by size, position and history of its keys.
@@ -51,6 +57,10 @@ var sessionEndCases = []Case{
 	{
 		Code: "E13", Name: "a session and hundreds of owned keys end in one commit",
 		Proves: []Promise{SessionEndsAtOneCommit, CloseRemovesOwnedKeys}, Needs: []string{Expire}, run: manyGoneAtOnce, Safety: true,
+	},
+	{
+		Code: "E14", Name: "no owned key outlives a Close that overlaps its creation",
+		Proves: []Promise{CloseRemovesOwnedKeys, CreateOwnedNeedsLiveSession}, run: createdDuringClose, Safety: true,
 	},
 }
 
@@ -149,7 +159,7 @@ func usableAfterSuspended(t *test) {
 
 func steppedClock(t *test) {
 	a, b := t.handleA(), t.handleB()
-	for _, step := range []time.Duration{time.Hour, -time.Hour, 48 * time.Hour} {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		old := t.openSession(a)
 		rev := t.createOwned(a, "~old", old)
 		restore := t.store.StepClock(step)
@@ -170,6 +180,29 @@ func steppedClock(t *test) {
 		heal()
 		t.awaitUsable(a)
 	}
+}
+
+func sessionsLeakNothing(t *test) {
+	a := t.handleA()
+	require.NoError(t, t.openSession(a).Close(t.ctx)) // goroutines of the first may stay until the handle closes
+	t.settle(100 * time.Millisecond)
+	before := countGoroutines(t)
+	for i := range t.repeats(200, 20) {
+		s := t.openSession(a)
+		if i%2 == 0 {
+			require.NoError(t, s.Close(t.ctx))
+			continue
+		}
+		t.store.Expire(s.ID())
+		t.awaitClosed(s.Lost(), s.TTL(), "Lost is closed")
+	}
+	t.eventually(0, "goroutines of ended sessions end", func() error {
+		t.settle(0)
+		if n := countGoroutines(t); n > before+3 {
+			return fmt.Errorf("%d goroutines, %d before", n, before)
+		}
+		return nil
+	})
 }
 
 func endInSeveralDirectories(t *test) {
@@ -307,5 +340,33 @@ func manyGoneAtOnce(t *test) {
 			require.Empty(t, t.listFresh(b, f.dir))
 			f.converge(b)
 		}
+	}
+}
+
+// createdDuringClose creates owned keys until one is refused, while their session is closed.
+func createdDuringClose(t *test) {
+	a, b := t.handleA(), t.handleB()
+	for i := range t.repeats(40, 15) {
+		s := t.openSession(a)
+		dir := registry.Key(fmt.Sprintf("d%02d", i))
+		refused := make(chan error, 1)
+		t.spawn(func(ctx context.Context) error {
+			for n := 0; ; n++ {
+				key := dir.Join(fmt.Sprintf("~%03d", n))
+				_, err := a.Txn(context.WithoutCancel(ctx), registry.Txn{Then: []registry.Op{registry.CreateOwned(key, nil, s.ID())}})
+				if err != nil {
+					refused <- err
+					return nil
+				}
+				time.Sleep(50 * time.Microsecond)
+			}
+		})
+		t.sleep(time.Duration(i) * 100 * time.Microsecond)
+		require.NoError(t, s.Close(t.ctx))
+		err := <-refused
+		if !errors.Is(err, registry.ErrSessionLost) {
+			require.NoError(t, checkUnanswered(err))
+		}
+		require.Empty(t, t.listFresh(b, dir), "keys of a closed session")
 	}
 }
