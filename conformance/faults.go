@@ -315,20 +315,39 @@ func overtake(t *test, r registry.Registry, op registry.Op) {
 
 func delayedReplies(t *test) {
 	a := t.handleA()
-	s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: recovery}) // leaves a sixth of the TTL after the delay
-	require.NoError(t, err, "open a session")
-	rev := t.createOwned(a, "~k", s)
-	restore := t.store.Delay("a", s.TTL()/2)
-	t.Cleanup(restore)
-	for range 15 {
+	t.unlessSlow(recovery/20, func() error {
+		s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: recovery}) // leaves a sixth of the TTL after the delay
+		require.NoError(t, err, "open a session")
+		key := registry.Key("~" + string(s.ID()))
+		rev := t.createOwned(a, key, s)
+		restore := t.store.Delay("a", s.TTL()/2)
+		t.Cleanup(restore)
+		err = t.observeLife(s, 3*s.TTL()/2)
+		restore()
+		if err != nil {
+			return err
+		}
+		t.eventually(s.TTL(), "the session is connected", func() error { return inState(s, registry.SessionConnected) })
+		t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At(key, rev))
+		return nil
+	})
+}
+
+// observeLife returns an error if a session ends, or passes its safe-until, within d.
+func (t *test) observeLife(s registry.Session, d time.Duration) error {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
 		t.sleep(s.TTL() / 10)
-		require.NoError(t, inState(s, registry.SessionConnected, registry.SessionSuspended))
-		_, until := s.State()
-		require.True(t, time.Now().Before(until), "the session is past its safe-until")
+		now := time.Now()
+		state, until := s.State()
+		switch {
+		case state != registry.SessionConnected && state != registry.SessionSuspended:
+			return fmt.Errorf("the session is %v", state)
+		case !now.Before(until):
+			return fmt.Errorf("the session is %v %v past its safe-until", state, now.Sub(until))
+		}
 	}
-	restore()
-	t.eventually(s.TTL(), "the session is connected", func() error { return inState(s, registry.SessionConnected) })
-	t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At("~k", rev))
+	return nil
 }
 
 func oneWay(t *test) {

@@ -203,3 +203,43 @@ func (t *test) awaitClosed(ch <-chan struct{}, d time.Duration, what string) {
 		t.Fatalf("%s: not within %v", what, d)
 	}
 }
+
+// unlessSlow repeats an observation that proves nothing about the registry if the test itself
+// was scheduled late. observe returns an error if a promise seems broken, which counts if
+// the machine delayed the process by less than tolerable meanwhile.
+func (t *test) unlessSlow(tolerable time.Duration, observe func() error) {
+	t.Helper()
+	const attempts = 3
+	for range attempts {
+		late := t.measureLateness()
+		err := observe()
+		worst := late()
+		if err == nil {
+			return
+		}
+		if worst < tolerable {
+			t.Fatalf("%v; the machine delayed the test by %v at most", err, worst)
+		}
+		t.Logf("nothing is proved: %v, while the machine delayed the test by %v", err, worst)
+	}
+	t.Fatalf("in %d attempts the machine delayed the test by %v or more, so nothing is proved", attempts, tolerable)
+}
+
+// measureLateness measures how much later than asked for a sleep ends, until worst, which
+// returns the most.
+func (t *test) measureLateness() (worst func() time.Duration) {
+	var most time.Duration
+	stop := t.spawn(func(ctx context.Context) error {
+		for {
+			began := time.Now()
+			if !sleepUnlessDone(ctx, pollEvery) {
+				return nil
+			}
+			most = max(most, time.Since(began)-pollEvery)
+		}
+	})
+	return func() time.Duration {
+		stop()
+		return most
+	}
+}

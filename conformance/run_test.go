@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -79,6 +80,36 @@ func TestRecord(t *testing.T) {
 			for i, want := range c.want {
 				require.Contains(t, complaints[i], want)
 			}
+		})
+	}
+}
+
+func TestUnlessSlow(t *testing.T) {
+	for name, c := range map[string]struct {
+		tolerable time.Duration
+		err       error
+		attempts  int
+		want      string
+	}{
+		"a success counts at once":               {0, nil, 1, ""},
+		"a failure on a fast machine counts":     {time.Hour, errors.New("lost"), 1, "lost; the machine delayed the test by"},
+		"a failure on a slow machine is retried": {-1, errors.New("lost"), 3, "so nothing is proved"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			attempts := 0
+			complaints := runRecorded(t, func(tb testing.TB) {
+				(&test{TB: tb, ctx: t.Context()}).unlessSlow(c.tolerable, func() error {
+					attempts++
+					return c.err
+				})
+			})
+			require.Equal(t, c.attempts, attempts)
+			if c.want == "" {
+				require.Empty(t, complaints)
+				return
+			}
+			require.Len(t, complaints, 1)
+			require.Contains(t, complaints[0], c.want)
 		})
 	}
 }

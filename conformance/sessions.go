@@ -118,12 +118,16 @@ func grantedTTL(t *test) {
 }
 
 func idleSession(t *test) {
-	s := t.openSession(t.handleA())
-	rev := t.createOwned(t.handleA(), "~k", s)
-	t.sleep(time.Duration(t.repeats(5, 2)) * s.TTL())
-	require.NoError(t, inState(s, registry.SessionConnected))
-	require.NoError(t, s.Err())
-	t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At("~k", rev))
+	t.unlessSlow(t.ttl/20, func() error {
+		s := t.openSession(t.handleA())
+		key := registry.Key("~" + string(s.ID()))
+		rev := t.createOwned(t.handleA(), key, s)
+		if err := errors.Join(t.observeLife(s, time.Duration(t.repeats(5, 2))*s.TTL()), inState(s, registry.SessionConnected), s.Err()); err != nil {
+			return err
+		}
+		t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At(key, rev))
+		return nil
+	})
 }
 
 func restartedStore(t *test) {
