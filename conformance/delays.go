@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// delayCases test late answers: what a backend does after a call has returned, and how it
-// counts the time of an answer that was under way for long.
+// delayCases test late answers, requests that a backend sends after their call has returned,
+// and many calls at a time.
 var delayCases = []Case{
 	{
 		Code: "F24", Name: "a transaction whose request or reply was lost is not sent again later",

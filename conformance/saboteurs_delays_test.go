@@ -125,7 +125,7 @@ var delaySaboteurs = []saboteur{
 	},
 }
 
-// resendAfter sends a transaction with an unknown outcome once more.
+// resendAfter sends a transaction with an unknown outcome again after d.
 func resendAfter(d time.Duration) func(registry.Registry, context.Context, registry.Txn) (registry.Rev, error) {
 	return func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 		t.ID = t.ID.OrNew()

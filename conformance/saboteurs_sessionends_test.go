@@ -285,7 +285,7 @@ var sessionEndSaboteurs = []saboteur{
 	},
 }
 
-// deleteOnceOwned deletes, when a session ends, each key that it ever created, whoever owns it.
+// deleteOnceOwned deletes, when a session ends, each key that it ever created, also if another session owns it now.
 func deleteOnceOwned(_ testing.TB, s *conformance.Store) {
 	var mu sync.Mutex
 	created := map[registry.SessionID][]registry.Key{}
