@@ -36,6 +36,9 @@ type Change struct {
 	Key   registry.Key
 	Rev   registry.Rev    // of the write or the delete, or one at which the key did not exist
 	Entry *registry.Entry // nil if the key was deleted
+	// Bound, if not zero, is no older than a delete whose Rev is not known. Rev, which may be
+	// older, then orders the delete before a later creation.
+	Bound registry.Rev
 }
 
 // NewBatches returns an empty buffer, which needs no closing.
@@ -90,8 +93,10 @@ func (b *Batches) merge(c Change) {
 	if c.Rev.Seq < seq || c.Rev.Seq == seq && (c.Entry == nil) == (isPending && p.Entry == nil) {
 		return
 	}
-	if c.Rev.Seq > b.rev.Seq {
-		b.rev = c.Rev
+	for _, rev := range []registry.Rev{c.Rev, c.Bound} {
+		if rev.Seq > b.rev.Seq {
+			b.rev = rev
+		}
 	}
 	if c.Entry == nil && (b.kind == registry.Snapshot || !isDelivered) {
 		delete(b.pending, c.Key) // the reader does not have the key

@@ -76,6 +76,18 @@ func TestBatches(t *testing.T) {
 			require.Equal(t, delta(9, []registry.Entry{entry("a", 9)}), next(t, b))
 			requireWaiting(t, b)
 		},
+		"a delete whose Rev is not known bounds its batch, and precedes a later creation": func(t *testing.T, b *Batches) {
+			b.Snapshot([]registry.Entry{entry("a", 1), entry("b", 1)}, rev(1))
+			next(t, b)
+			lost := Change{Key: "a", Rev: rev(2), Bound: rev(9)} // deleted at 3 to 9
+			b.Delta(lost)
+			require.Equal(t, delta(9, nil, "a"), next(t, b))
+			b.Delta(put("a", 5))
+			require.Equal(t, delta(9, []registry.Entry{entry("a", 5)}), next(t, b))
+			b.Delta(lost) // older than the creation
+			b.Delta(put("b", 12))
+			require.Equal(t, delta(12, []registry.Entry{entry("b", 12)}), next(t, b))
+		},
 		"an older state is never delivered after a newer one": func(t *testing.T, b *Batches) {
 			b.Snapshot([]registry.Entry{entry("a", 5)}, rev(5))
 			b.Delta(put("a", 4), gone("a", 3))

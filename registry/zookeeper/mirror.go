@@ -158,7 +158,10 @@ func (m *mirror) takeMarked() (names bool, marked map[registry.Key]bool) {
 // children are read: a change costs one round trip, even if another client adds a child.
 func (m *mirror) update(ctx context.Context, publish func(mirrorChange)) error {
 	names, marked := m.takeMarked()
-	err := m.readListed(ctx, names, marked, publish)
+	err := m.readListed(ctx, names, marked, func(c mirrorChange) {
+		c.until = m.conn.link.lastZxid()
+		publish(c)
+	})
 	if err != nil {
 		m.mark("", false) // the next update reads everything again
 		for key := range marked {
@@ -170,10 +173,10 @@ func (m *mirror) update(ctx context.Context, publish func(mirrorChange)) error {
 
 // mirrorChange contains the changed children of a mirror, with nil for those that were deleted
 // or skipped. since is a zxid from before the read, at which a deleted child may still have
-// existed.
+// existed; until is one from after it, so no delete is newer.
 type mirrorChange struct {
-	children map[registry.Key]*znode
-	since    int64
+	children     map[registry.Key]*znode
+	since, until int64
 }
 
 func (m *mirror) newChange() mirrorChange {

@@ -201,13 +201,14 @@ func (f *feed) publish(change mirrorChange) {
 }
 
 // toChanges returns copies, which the buffer may keep. A deletion gets the zxid since, at which
-// the key may still have existed, so that it never seems newer than a later creation.
+// the key may still have existed, so that it never seems newer than a later creation, and the
+// zxid until as a bound, since readers rely on a batch that is as new as its deletions.
 func (c mirrorChange) toChanges() []remote.Change {
 	all := make([]remote.Change, 0, len(c.children))
 	for key, n := range c.children {
 		switch {
 		case n == nil:
-			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(c.since)}})
+			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(c.since)}, Bound: registry.Rev{Seq: uint64(c.until)}})
 		case n.empty:
 			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(n.mzxid)}})
 		default:
