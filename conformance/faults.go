@@ -516,7 +516,9 @@ func fullStore(t *test) {
 			require.ErrorIs(t, err, registry.ErrQuota, "%v", op)
 			require.False(t, registry.Retryable(err), "%v: %v", op, err)
 		}
-		_, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: t.ttl})
+		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Delete("d/k", rev), registry.Create("d/new", []byte("more"))}})
+		require.ErrorIs(t, err, registry.ErrQuota, "a transaction that also deletes")
+		_, err = a.OpenSession(t.ctx, registry.SessionOptions{TTL: t.ttl})
 		require.ErrorIs(t, err, registry.ErrQuota, "OpenSession")
 		require.False(t, registry.Retryable(err), "OpenSession: %v", err)
 	}

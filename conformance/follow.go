@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 
@@ -75,7 +78,7 @@ func (f *follower) followUntil(what string, ok func() bool) {
 	ctx := f.t.within(f.t.ttl + slack)
 	for !ok() {
 		_, err := f.receive(ctx)
-		require.NoError(f.t, err, "follow %q until %s; so far %v", f.dir, what, f.values())
+		require.NoError(f.t, err, "follow %q until %s; so far %s", f.dir, what, f.values())
 	}
 }
 
@@ -84,7 +87,11 @@ func (f *follower) followUntil(what string, ok func() bool) {
 func (f *follower) converge(r registry.Registry) {
 	f.t.Helper()
 	want := f.t.listFresh(r, f.dir)
-	f.followUntil(fmt.Sprintf("it equals the list %v", keysOf(want)), func() bool { return f.equals(want) })
+	listed := map[registry.Key]registry.Entry{}
+	for _, e := range want {
+		listed[e.Key] = e
+	}
+	f.followUntil("it equals the list "+describeEntries(listed), func() bool { return f.equals(want) })
 }
 
 // awaitValue receives batches until key has value.
@@ -108,12 +115,20 @@ func (f *follower) equals(want []registry.Entry) bool {
 	return true
 }
 
-func (f *follower) values() map[registry.Key]string {
-	values := map[registry.Key]string{}
-	for k, e := range f.has {
-		values[k] = fmt.Sprintf("%.20q at %d", e.Value, e.Modified.Seq)
+func (f *follower) values() string { return describeEntries(f.has) }
+
+// describeEntries describes the first entries of a directory.
+func describeEntries(all map[registry.Key]registry.Entry) string {
+	const shown = 10
+	var b strings.Builder
+	for i, key := range slices.Sorted(maps.Keys(all)) {
+		if i == shown {
+			fmt.Fprintf(&b, " and %d more", len(all)-shown)
+			break
+		}
+		fmt.Fprintf(&b, " %s=%.20q at %d", key, all[key].Value, all[key].Modified.Seq)
 	}
-	return values
+	return "[" + strings.TrimSpace(b.String()) + "]"
 }
 
 func (f *follower) applyBatch(b registry.Batch) {

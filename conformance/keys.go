@@ -102,6 +102,10 @@ var keyCases = []Case{
 		Code: "K22", Name: "the longest keys work in every method",
 		Proves: []Promise{InvalidKeysAreRefused, AbsentHoldsWithoutKey}, run: longestKeys,
 	},
+	{
+		Code: "K23", Name: "callers may modify a value when the outcome of its transaction is unknown",
+		Proves: []Promise{WritesAreCopied}, Needs: []string{HoldCommit}, run: heldWritesAreCopies,
+	},
 }
 
 func valuesRoundTrip(t *test) {
@@ -411,12 +415,19 @@ func ownerOfPlainKeys(t *test) {
 	t.commit(a, registry.Txn{If: []registry.Cond{registry.Alive(s.ID())}, Then: []registry.Op{
 		registry.Create("d/plain", nil), registry.CreateOwned("d/~owned", nil, s.ID()),
 	}})
+	named := registry.Create("d/zz", nil)
+	named.Session = s.ID() // without a meaning for this kind
+	t.commitOps(a, named)
 	require.Empty(t, t.getFresh(a, "d/plain").Owner)
+	require.Empty(t, t.getFresh(a, "d/zz").Owner)
 	require.Equal(t, s.ID(), t.getFresh(a, "d/~owned").Owner)
 	entries := t.listFresh(t.handleB(), "d")
-	require.Len(t, entries, 2)
+	require.Len(t, entries, 3)
 	require.Empty(t, entries[0].Owner)
-	require.Equal(t, s.ID(), entries[1].Owner)
+	require.Empty(t, entries[1].Owner)
+	require.Equal(t, s.ID(), entries[2].Owner)
+	require.NoError(t, s.Close(t.ctx))
+	require.Equal(t, []registry.Key{"d/plain", "d/zz"}, keysOf(t.listFresh(t.handleB(), "d")))
 }
 
 // Bounds of a key, see registry.CheckKey.
@@ -642,5 +653,28 @@ func longestKeys(t *test) {
 		require.Empty(t, f.has)
 		t.assertAbsent(b, deep)
 		s = t.openSession(a)
+	}
+}
+
+// heldWritesAreCopies reuses a value while its transaction is on its way.
+func heldWritesAreCopies(t *test) {
+	a, b := t.handleA(), t.handleB()
+	rev := t.create(a, "d/set", "old")
+	for _, op := range []registry.Op{registry.Create("d/new", []byte("written")), registry.Set("d/set", rev, []byte("written"))} {
+		t.awaitUsable(a)
+		release := t.store.HoldCommit("a")
+		t.Cleanup(release)
+		ops := []registry.Op{op}
+		_, err := a.Txn(t.within(200*time.Millisecond), registry.Txn{Then: ops})
+		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		copy(op.Value, "XXXXXXX")
+		ops[0] = registry.Create("d/other", nil)
+		release()
+		e, err := b.Get(t.ctx, op.Key, fresh)
+		if !errors.Is(err, registry.ErrNotFound) { // it may also be lost
+			require.NoError(t, err)
+			require.Contains(t, []string{"old", "written"}, string(e.Value), "%v", op)
+		}
+		t.assertAbsent(b, "d/other")
 	}
 }

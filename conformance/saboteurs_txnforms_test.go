@@ -294,6 +294,41 @@ var txnFormSaboteurs = []saboteur{
 		sharedSeqs,
 	},
 	{
+		conformance.WritesAreCopied, "reads the value when it sends the transaction again", "K23",
+		func(_ testing.TB, s *conformance.Store) {
+			var held func()
+			holding := false
+			wrapHandles(s, func(r registry.Registry) registry.Registry {
+				return &broken{Registry: r, txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+					if !holding || len(t.Then) == 0 {
+						return r.Txn(ctx, t)
+					}
+					holding = false
+					held = func() { _, _ = r.Txn(context.Background(), t) }
+					return registry.Rev{}, registry.ErrUnknownOutcome
+				}}
+			})
+			s.HoldCommit = func(string) func() {
+				holding = true
+				return sync.OnceFunc(func() { held() })
+			}
+		},
+	},
+	{
+		conformance.OnlyOwnedKeysHaveOwners, "makes a plain key owned if its operation names a session", "K19",
+		alterNamedCreates,
+	},
+	{
+		conformance.FullStoreIsErrQuota, "asks the first operation whether a full store accepts a transaction", "F15",
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			rev, err := r.Txn(ctx, t)
+			if errors.Is(err, registry.ErrQuota) && t.Then[0].Kind == registry.OpDelete {
+				return r.Txn(ctx, registry.Txn{Then: t.Then[:1]})
+			}
+			return rev, err
+		}),
+	},
+	{
 		conformance.InvalidKeysAreRefused, "refuses owned keys of more than 255 bytes", "K22",
 		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
 			for _, op := range t.Then {
@@ -331,4 +366,26 @@ func sharedSeqs(_ testing.TB, s *conformance.Store) {
 			return rev, err
 		}}
 	})
+}
+
+// alterNamedCreates names the session of an operation as the owner of a plain key.
+func alterNamedCreates(_ testing.TB, s *conformance.Store) {
+	owners := map[registry.Key]registry.SessionID{}
+	wrapHandles(s, func(r registry.Registry) registry.Registry {
+		return &broken{Registry: r, txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			for _, op := range t.Then {
+				if op.Kind == registry.OpCreate && op.Session != "" {
+					owners[op.Key] = op.Session
+				}
+			}
+			return r.Txn(ctx, t)
+		}}
+	})
+	alterEntries(func() func(*registry.Entry) {
+		return func(e *registry.Entry) {
+			if id, named := owners[e.Key]; named {
+				e.Owner = id
+			}
+		}
+	})(nil, s)
 }
