@@ -180,8 +180,8 @@ func TestPlan_FollowedFires(t *testing.T) {
 }
 
 func TestPlan_ChainsOfJobs(t *testing.T) {
-	chain := func(t *testing.T) (w *world, a string) {
-		w, a, _ = newChain(t, "grandchild")
+	chain := func(t *testing.T) (w *world, owner string) {
+		w, _, _ = newChain(t, "grandchild")
 		w.Define("grandchild", 1, 1, `,"schedule":"after child"`)
 		w.Settle()
 		return w, w.Plan("child").OwnerOf(0)
