@@ -25,11 +25,11 @@ func TestAfterJob_Operators(t *testing.T) {
 			fires = append(fires, r.FireTime)
 			return nil
 		})
-		time.Sleep(time.Until(minute(1).Add(10 * time.Second)))
+		pass(time.Until(minute(1).Add(10 * time.Second)))
 		require.Empty(t, fires)
 		_, err := e.Operator().Cancel(t.Context(), "job")
 		require.NoError(t, err)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		assert.Equal(t, []time.Time{minute(1)}, fires)
 	})
 	bubble(t, "a retry that is cancelled while it waits ends the fire", func(t *testing.T, f *fleet) {
@@ -50,10 +50,10 @@ func TestAfterJob_Operators(t *testing.T) {
 		require.NoError(t, e.Register(parent))
 		require.NoError(t, e.Register(child))
 		require.NoError(t, e.Start(t.Context()))
-		time.Sleep(time.Until(minute(1).Add(10 * time.Second)))
+		pass(time.Until(minute(1).Add(10 * time.Second)))
 		_, err := e.Operator().Cancel(t.Context(), "job")
 		require.NoError(t, err)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		assert.Equal(t, []time.Time{minute(1)}, fires)
 	})
 	// follow starts a parent of two shards, and a child that follows it. It returns when the child fired, by fire.
@@ -70,11 +70,11 @@ func TestAfterJob_Operators(t *testing.T) {
 	}
 	bubble(t, "backfilled fires do not fire the jobs that follow, and do not wait for their schedule", func(t *testing.T, f *fleet) {
 		e, at := follow(f, executor.AfterJob("job").OnEnd(), func(context.Context, *executor.Run) error { return nil })
-		time.Sleep(time.Until(minute(1).Add(10 * time.Second)))
+		pass(time.Until(minute(1).Add(10 * time.Second)))
 		require.NoError(t, e.StopSchedule(t.Context(), "job"))
 		_, err := e.Operator().Backfill(t.Context(), "job", minute(-5), minute(-2), 1)
 		require.NoError(t, err)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		for n := -5; n < -2; n++ {
 			assert.Len(t, f.began(n), 2, n)
 		}
@@ -92,11 +92,11 @@ func TestAfterJob_Operators(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(time.Until(minute(2).Add(10 * time.Second)))
+		pass(time.Until(minute(2).Add(10 * time.Second)))
 		again, err := e.Operator().Retry(t.Context(), "job", minute(2))
 		require.NoError(t, err)
 		require.Equal(t, []int{0}, again.Shards)
-		time.Sleep(time.Until(minute(3).Add(10 * time.Second)))
+		pass(time.Until(minute(3).Add(10 * time.Second)))
 		assert.Len(t, f.began(2)[0], 2)
 		assert.Equal(t, map[time.Time]time.Time{minute(1): minute(1), minute(3): minute(3)}, at)
 	})
@@ -109,19 +109,19 @@ func TestAfterJob_Operators(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(time.Until(minute(2).Add(2 * time.Second)))
+		pass(time.Until(minute(2).Add(2 * time.Second)))
 		_, err := e.Operator().Backfill(t.Context(), "job", minute(-5), minute(-4), 1)
 		require.NoError(t, err)
-		time.Sleep(time.Until(minute(3)))
+		pass(time.Until(minute(3)))
 		assert.Equal(t, minute(2).Add(20*time.Second), at[minute(2)])
 	})
 	bubble(t, "a backfill that waits for a disabled shard does not hold up the end of later fires", func(t *testing.T, f *fleet) {
 		e, at := follow(f, executor.AfterJob("job").OnEnd(), func(context.Context, *executor.Run) error { return nil })
-		time.Sleep(time.Until(minute(1).Add(10 * time.Second)))
+		pass(time.Until(minute(1).Add(10 * time.Second)))
 		require.NoError(t, e.Disable(t.Context(), executor.Scope{Job: "job", Shards: []int{1}}))
 		_, err := e.Operator().Backfill(t.Context(), "job", minute(-5), minute(-4), 1)
 		require.NoError(t, err)
-		time.Sleep(time.Until(minute(3).Add(10 * time.Second)))
+		pass(time.Until(minute(3).Add(10 * time.Second)))
 		assert.Contains(t, at, minute(2))
 		assert.Contains(t, at, minute(3))
 	})

@@ -16,12 +16,12 @@ func TestBackfill(t *testing.T) {
 	bubble(t, "runs with the fire's instant and a reason of its own", func(t *testing.T, f *fleet) {
 		e := f.start("a", executor.Options{}, 2, func(context.Context, *executor.Run) error { return nil })
 		require.NoError(t, e.Pause(t.Context(), "job"))
-		time.Sleep(time.Until(minute(10)))
+		pass(time.Until(minute(10)))
 		require.NoError(t, e.Resume(t.Context(), "job"))
 		fires, err := e.Operator().Backfill(t.Context(), "job", minute(2), minute(4), 2)
 		require.NoError(t, err)
 		assert.Equal(t, []time.Time{minute(2), minute(3)}, fires)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		for _, n := range []int{2, 3} {
 			assert.Equal(t, map[int][]string{0: {"a1"}, 1: {"a1"}}, f.began(n))
 		}
@@ -38,11 +38,11 @@ func TestBackfill(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(time.Until(minute(1).Add(10 * time.Second)))
+		pass(time.Until(minute(1).Add(10 * time.Second)))
 		again, err := e.Operator().Retry(t.Context(), "job", minute(1))
 		require.NoError(t, err)
 		assert.Equal(t, []int{1}, again.Shards)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		last := f.runs[len(f.runs)-1]
 		assert.Equal(t, executor.Retried, last.Reason)
 		assert.Equal(t, minute(1), last.FireTime)
@@ -55,7 +55,7 @@ func TestBackfill(t *testing.T) {
 			require.NoError(t, e.Register(executor.Job{Name: name, Schedule: s, Handler: handle}))
 		}
 		require.NoError(t, e.Start(t.Context()))
-		time.Sleep(time.Until(minute(5)))
+		pass(time.Until(minute(5)))
 		for name, want := range map[string]string{
 			"delay": "its fires count from the ends of runs", "daemon": "its fires count from the ends of runs", "none": "the schedule has no fire",
 		} {

@@ -114,6 +114,12 @@ func minute(n int) time.Time {
 }
 
 // until sleeps to the n-th minute of the bubble, and a second more.
+// pass lets time pass, until all goroutines wait. The test may then read what handlers have written.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func until(n int) {
 	time.Sleep(time.Until(minute(n).Add(time.Second)))
 	synctest.Wait()
