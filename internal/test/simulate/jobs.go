@@ -63,7 +63,7 @@ func specs(c Config) []*jobSpec {
 		if c.Levels && (uint64(i)+c.Seed)%3 == 0 {
 			s.tracking = executor.TrackClaims
 		}
-		if parent := max(i-1, 0); c.Policies && i > 0 && (uint64(i)+c.Seed)%6 < 2 && out[parent].delay == 0 && s.delay == 0 {
+		if parent := max(i-1, 0); c.Policies && i > 0 && i < 12 && (uint64(i)+c.Seed)%6 < 2 && out[parent].delay == 0 && s.delay == 0 {
 			s.after, s.outcome = out[parent], int(c.Seed/6%3)
 			s.after.tracking = executor.TrackRuns
 			s.tracking = executor.TrackRuns
