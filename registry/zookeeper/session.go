@@ -180,7 +180,11 @@ func (s *session) endedByServer() bool { return s.link.isOver() && s.link.lastGr
 func (s *session) endAtServer(ctx context.Context) error {
 	granted := s.link.lastGrant()
 	st, _ := s.State()
-	if granted.Session == 0 || s.link.shutDown(ctx, st == registry.SessionClosed) || s.endedByServer() {
+	if granted.Session == 0 { // closed as the server reported its end: nobody else ends the link
+		s.link.shutDown(ctx, false)
+		return nil
+	}
+	if s.link.shutDown(ctx, st == registry.SessionClosed) || s.endedByServer() {
 		return nil
 	}
 	return s.client.endSession(ctx, granted)
