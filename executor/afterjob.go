@@ -3,7 +3,6 @@ package executor
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -143,26 +142,15 @@ func (e *Executor) checkCirclesLocked(jobs []Job) error {
 	for i := range jobs {
 		all[jobs[i].Name] = &jobs[i]
 	}
-	for _, j := range jobs {
-		if circle := findCircle(all, j.Name, j.Name, nil); circle != nil {
-			return fmt.Errorf("%w %q: Schedule: it follows itself: %s", ErrInvalidJob, j.Name, strings.Join(append(circle, j.Name), " follows "))
+	followed := func(name string) []string {
+		if j, ok := all[name]; ok {
+			return j.Schedule.After()
 		}
-	}
-	return nil
-}
-
-// findCircle returns the jobs through which a job follows start, nil if it does not.
-func findCircle(jobs map[string]*Job, start, job string, path []string) []string {
-	if jobs[job] == nil || slices.Contains(path, job) {
 		return nil
 	}
-	path = append(slices.Clone(path), job)
-	for _, followed := range jobs[job].Schedule.After() {
-		if followed == start {
-			return path
-		}
-		if circle := findCircle(jobs, start, followed, path); circle != nil {
-			return circle
+	for _, j := range jobs {
+		if circle := record.FindCircle(j.Name, followed); circle != nil {
+			return fmt.Errorf("%w %q: Schedule: it follows itself: %s", ErrInvalidJob, j.Name, strings.Join(append(circle, j.Name), " follows "))
 		}
 	}
 	return nil

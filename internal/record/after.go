@@ -90,3 +90,27 @@ func parseAfterOf(job string, schedule json.RawMessage) (*After, error) {
 	}
 	return a, err
 }
+
+// FindCircle returns the names of the jobs through which a job follows itself, from the job on, nil if it does not. Followed
+// returns the names of the jobs that a job follows.
+func FindCircle(start string, followed func(job string) []string) []string {
+	visited := map[string]bool{}
+	var visit func(job string, path []string) []string
+	visit = func(job string, path []string) []string {
+		if visited[job] {
+			return nil
+		}
+		visited[job] = true
+		path = append(path, job)
+		for _, next := range followed(job) {
+			if next == start {
+				return path
+			}
+			if circle := visit(next, path); circle != nil {
+				return circle
+			}
+		}
+		return nil
+	}
+	return visit(start, nil)
+}

@@ -119,7 +119,7 @@ func (p *jobPlanner) usesEpoch(progress *JobProgress, number int) bool {
 // definition, known is false, and isDue reports whether fires may be due.
 func (p *jobPlanner) hasDue(e *record.Epoch, marks record.Watermarks) (isDue, known bool) {
 	parts := marks.Split(shardset.Range(0, e.Job().Shards))
-	prog, err := p.Compile(e.Def)
+	prog, err := p.compile(e)
 	if err != nil {
 		return slices.ContainsFunc(parts, func(part record.WatermarkGroup) bool { return part.Epoch <= e.Number }), false
 	}

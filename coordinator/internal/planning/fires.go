@@ -33,7 +33,7 @@ func (p *jobPlanner) hasFiresToPlan() bool {
 	if len(p.followers) == 0 && prev.Fires == nil && prev.Followed == nil {
 		return false
 	}
-	if p.tracksFires() != (prev.Fires != nil) || prev.Fires != nil && len(p.findEndedFires(p.segment, prev)) > 0 {
+	if p.tracksFires() != (prev.Fires != nil) || prev.Fires != nil && len(p.findEndedFires(p.segment)) > 0 {
 		return true
 	}
 	after := prev.Last().Job().After
@@ -51,7 +51,7 @@ func (p *jobPlanner) endFires() {
 	if p.prev.Fires == nil {
 		return
 	}
-	ended := p.findEndedFires(p.segment, p.prev)
+	ended := p.findEndedFires(p.segment)
 	if len(ended) == 0 {
 		return
 	}
@@ -77,16 +77,19 @@ func (p *jobPlanner) endFires() {
 	p.next.Fires = &fires
 }
 
-// findEndedFires returns the fires that have ended and are not on record as such, in order. A fire has ended
-// when all earlier ones have.
-func (r *round) findEndedFires(segment string, plan PlanRecord) record.FireRuns {
-	open := r.findOpenFires(segment, plan)
-	for i, run := range open {
-		if !r.hasEnded(segment, plan, run.At, nil) {
-			return open[:i]
+// findEndedFires returns the fires of a job that have ended and are not on record as such, in order. A fire has ended
+// when all earlier ones have. A round looks for them once: they follow from the View.
+func (r *round) findEndedFires(segment string) record.FireRuns {
+	ended, ok := r.endedFires[segment]
+	if !ok {
+		plan := r.Plans[segment]
+		ended = r.findOpenFires(segment, plan)
+		if i := slices.IndexFunc(ended, func(run record.FireRun) bool { return !r.hasEnded(segment, plan, run.At, nil) }); i >= 0 {
+			ended = ended[:i]
 		}
+		r.endedFires[segment] = ended
 	}
-	return open
+	return ended
 }
 
 // findOpenFires returns the tracked fires of a plan that are not on record as ended, as far as shards have claimed them.
@@ -226,7 +229,7 @@ func (p *jobPlanner) earliestTrigger() record.Instant {
 	}
 	earliest := p.next.Fires.Through + 1
 	if p.prev.Plan != nil && p.prev.Fires != nil {
-		earliest = max(earliest, p.endedThrough(p.segment, p.prev)+1)
+		earliest = max(earliest, p.endedThrough(p.segment)+1)
 	}
 	if from := p.next.Fires.From; from <= p.Now {
 		earliest = max(earliest, from)
@@ -238,11 +241,11 @@ func (p *jobPlanner) earliestTrigger() record.Instant {
 }
 
 // endedThrough returns the instant of the last fire that is on record as ended, or that this decision puts there.
-func (r *round) endedThrough(segment string, plan PlanRecord) record.Instant {
-	if ended := r.findEndedFires(segment, plan); len(ended) > 0 {
+func (r *round) endedThrough(segment string) record.Instant {
+	if ended := r.findEndedFires(segment); len(ended) > 0 {
 		return ended[len(ended)-1].At
 	}
-	return plan.Fires.Through
+	return r.Plans[segment].Fires.Through
 }
 
 // placeTrigger returns the instant of a trigger that the plan accepts now. In a followed job it is a fire. So an
@@ -266,7 +269,7 @@ func (r *round) followedThrough(segment string, path []string) (through record.I
 			through = max(through, f.Through)
 		}
 		if f := plan.Fires; f != nil {
-			through = max(through, r.endedThrough(follower, plan))
+			through = max(through, r.endedThrough(follower))
 		}
 		through = max(through, r.followedThrough(follower, append(slices.Clone(path), follower)))
 	}

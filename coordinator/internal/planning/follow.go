@@ -51,8 +51,8 @@ func (r *round) followProblem(segment string) string {
 	if after == nil {
 		return ""
 	}
-	if cycle := r.findCycle(segment); len(cycle) > 0 {
-		return fmt.Sprintf("follows itself through jobs %q", cycle)
+	if circle := record.FindCircle(r.Jobs[segment].Name, r.followedBy); circle != nil {
+		return fmt.Sprintf("follows itself through jobs %q", circle)
 	}
 	for _, name := range after.Jobs {
 		job, ok := r.Jobs[record.Segment(name)]
@@ -70,28 +70,12 @@ func (r *round) followProblem(segment string) string {
 	return ""
 }
 
-// findCycle returns the names of the jobs through which a job follows itself, nil if it does not.
-func (r *round) findCycle(segment string) []string {
-	start := r.Jobs[segment].Name
-	var visit func(seg string, path []string, seen map[string]bool) []string
-	visit = func(seg string, path []string, seen map[string]bool) []string {
-		job := r.Jobs[seg]
-		if job.After == nil || seen[seg] {
-			return nil
-		}
-		seen[seg] = true
-		path = append(path, job.Name)
-		for _, name := range job.After.Jobs {
-			if name == start {
-				return slices.Clone(path)
-			}
-			if cycle := visit(record.Segment(name), path, seen); cycle != nil {
-				return cycle
-			}
-		}
-		return nil
+// followedBy returns the names of the jobs that a job follows by its stored definition.
+func (r *round) followedBy(name string) []string {
+	if after := r.Jobs[record.Segment(name)].After; after != nil {
+		return after.Jobs
 	}
-	return visit(segment, nil, map[string]bool{})
+	return nil
 }
 
 // followFires makes the ended fires of other jobs fires of this job. Each becomes one, or is counted as skipped,
@@ -248,18 +232,24 @@ func (p *jobPlanner) clearReleased(progress *JobProgress) {
 		if len(e.Released) == 0 {
 			continue
 		}
-		left := slices.Clone(e.Released)
+		served := len(e.Released)
 		for _, part := range progress.Watermarks.Split(shardset.Range(0, e.Job().Shards)) {
-			served := slices.IndexFunc(left, func(r record.Release) bool {
-				return p.keepsFire(r.At) || part.Epoch < e.Number || part.Epoch == e.Number && part.Fire < r.At
+			served = countUntil(e.Released[:served], func(r record.Release) bool {
+				return part.Epoch < e.Number || part.Epoch == e.Number && part.Fire < r.At
 			})
-			if served >= 0 {
-				left = left[:served]
-			}
 		}
-		if served := len(left); served > 0 {
+		served = countUntil(e.Released[:served], func(r record.Release) bool { return p.keepsFire(r.At) })
+		if served > 0 {
 			e.Released = slices.Clone(e.Released[served:])
 			p.explainUpkeep("clear %d released fires of epoch %d", served, e.Number)
 		}
 	}
+}
+
+// countUntil returns how many releases come before the first one that f reports.
+func countUntil(releases []record.Release, f func(record.Release) bool) int {
+	if i := slices.IndexFunc(releases, f); i >= 0 {
+		return i
+	}
+	return len(releases)
 }

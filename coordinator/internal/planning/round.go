@@ -22,8 +22,9 @@ type round struct {
 
 	invalidOverrides map[string]error // by segment: why the override of an operator does not apply
 
-	followers map[string][]string    // by segment: the segments of the jobs that follow it
-	programs  map[string]due.Program // by definition, as far as they were needed
+	followers  map[string][]string        // by segment: the segments of the jobs that follow it
+	programs   map[string]due.Program     // by definition, as far as they were needed
+	endedFires map[string]record.FireRuns // by segment: findEndedFires, as far as it was needed
 
 	reads  map[string]bool // see Decision.Reads
 	follow map[string]bool // see Decision.Follow
@@ -32,7 +33,7 @@ type round struct {
 func newRound(v *View) *round {
 	r := &round{
 		View: v, expired: v.ExpiredMembers(), skewReports: findSkewReports(v),
-		followers: findFollowers(v), programs: map[string]due.Program{},
+		followers: findFollowers(v), programs: map[string]due.Program{}, endedFires: map[string]record.FireRuns{},
 		reads: map[string]bool{}, follow: map[string]bool{},
 	}
 	r.awaited, r.returned, r.graceEnds = findAwaited(v)
