@@ -144,13 +144,16 @@ func (w *fireCounts) checkBudget(t *testing.T) {
 	}
 }
 
-// largestBytes returns the size of the largest commit among shards that ended together.
+// largestBytes returns the size of the largest commit among shards that ended together, before the next fire was due.
 // Otherwise the record holds more ranges.
 func (w *fireCounts) largestBytes() int {
 	most := 0
+	together := func(at turn) bool {
+		n := w.turns[at]
+		return n == nil || n.commits <= w.most && !w.isLate(at)
+	}
 	for at, n := range w.turns {
-		before := w.turns[turn{at.instance, at.fire.Add(-w.every)}]
-		if n.commits <= w.most && (before == nil || before.commits <= w.most) {
+		if together(at) && together(turn{at.instance, at.fire.Add(-w.every)}) {
 			most = max(most, n.bytes)
 		}
 	}

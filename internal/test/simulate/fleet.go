@@ -223,20 +223,20 @@ func (f *fleet) endFaults() {
 
 // settleAndJudge gives the fleet time to settle, and judges it between two fires, when nothing runs.
 func (f *fleet) settleAndJudge() error {
-	if err := f.advance(time.Now().Add(settleTime)); err != nil {
+	if err := f.advance(time.Now().Add(f.settleTime())); err != nil {
 		return err
 	}
 	f.observe()
 	f.judge.JudgeProblems(time.Now(), far)
 	f.resumeAll()
-	if err := f.advance(time.Now().Add(settleTime)); err != nil {
+	if err := f.advance(time.Now().Add(f.settleTime())); err != nil {
 		return err
 	}
 	if err := f.settleClocks(); err != nil {
 		return err
 	}
 	f.disableLast()
-	if err := f.advance(time.Now().Add(settleTime)); err != nil {
+	if err := f.advance(time.Now().Add(f.settleTime())); err != nil {
 		return err
 	}
 	middle := time.Now().Truncate(f.Every).Add(f.Every + f.Every - time.Second)
@@ -260,7 +260,7 @@ func (f *fleet) settleClocks() error {
 	}
 	if f.Operators && f.rng.IntN(2) == 0 {
 		f.resetWaiting()
-		return f.advance(time.Now().Add(settleTime))
+		return f.advance(time.Now().Add(f.settleTime()))
 	}
 	return f.advance(time.Now().Add(f.Wrong))
 }
@@ -274,8 +274,10 @@ func (f *fleet) slack() time.Duration {
 const far = 20 * time.Second
 
 // settleTime is long enough to elect leaders, assign shards, observe triggers and resumed jobs, and run missed
-// fires.
-const settleTime = 10 * time.Minute
+// fires, of which there are fewer after a short time with faults. Jobs with short intervals make idle time dear.
+func (f *fleet) settleTime() time.Duration {
+	return min(10*time.Minute, max(10*f.Every, f.For/2, 90*time.Second))
+}
 
 // shutDownAndJudge shuts all processes down and judges the counts in the records.
 func (f *fleet) shutDownAndJudge() error {
