@@ -163,7 +163,7 @@ func (h *editor) completeIncarnations(ctx context.Context) (map[string]bool, err
 		if err != nil {
 			continue
 		}
-		if member, err := record.Decode[record.Member](m.Value); err == nil && len(member.Jobs) >= h.Jobs+h.Small {
+		if member, err := record.Decode[record.Member](m.Value); err == nil && len(member.Jobs) >= h.Jobs+h.Small+h.Chains*chainJobs {
 			live[inc] = true
 		}
 	}

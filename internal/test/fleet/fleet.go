@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/test/storelog"
 )
 
-// Config configures a fleet. All fields but Often, Small, Grace and Trail are required.
+// Config configures a fleet. All fields but Often, Small, Chains, Grace and Trail are required.
 type Config struct {
 	Instances int
 	Jobs      int
@@ -20,6 +20,7 @@ type Config struct {
 	Takes     time.Duration // the longest that a run takes
 	Often     time.Duration // between fires of a further job, whose total can be changed; 0: there is none
 	Small     int           // further jobs of one shard, which all fire each second
+	Chains    int           // of three further jobs, each of which follows the one before
 	TTL       time.Duration // of sessions
 	Drain     time.Duration // how long a leaving process waits for its runs
 	Grace     time.Duration // the restart grace
@@ -90,7 +91,7 @@ func (f *Fleet) Replace(i int) error {
 	var err error
 	f.slots[i], err = startProcess(f.Server, assignment{
 		Namespace: "fleet", Instance: instance, Client: client, Jobs: f.Jobs, Shards: f.Shards,
-		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, Small: f.Small, TTL: f.TTL, Drain: f.Drain, Grace: f.Grace,
+		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, Small: f.Small, Chains: f.Chains, TTL: f.TTL, Drain: f.Drain, Grace: f.Grace,
 	}, f.Dir)
 	return err
 }
@@ -100,7 +101,7 @@ func (f *Fleet) Process(i int) *Process { return f.slots[i] }
 
 // share is how many shards each process owns at least after an even assignment.
 func (f *Fleet) share() int {
-	all := f.Jobs*f.Shards + f.Small
+	all := f.Jobs*f.Shards + f.Small + f.Chains*chainShards
 	if f.Often > 0 {
 		all += f.size.Shards
 	}

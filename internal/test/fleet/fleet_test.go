@@ -29,7 +29,7 @@ func TestFleet_KeepsItsPromises(t *testing.T) {
 		for _, members := range []int{1, 3} {
 			all := fleet.Trial{
 				Store: store, Members: members, Kinds: fleet.Kinds(), Rounds: *rounds * len(fleet.Kinds()),
-				Small: *small, TTL: 3 * time.Second, Seed: *seed,
+				Small: *small, Chains: 2, TTL: 3 * time.Second, Seed: *seed,
 			}
 			for _, trial := range fleet.Trials(all) {
 				t.Run(trial.String(), func(t *testing.T) {
@@ -42,6 +42,7 @@ func TestFleet_KeepsItsPromises(t *testing.T) {
 					require.NoError(t, fleet.WriteTable(&table, []fleet.Outcome{out}))
 					t.Logf("\n%s%s", &table, out.Report)
 					assert.Positive(t, out.Report.Claims)
+					assert.Positive(t, out.Report.Releases, "fires of jobs that follow others")
 					for _, k := range trial.Kinds {
 						assert.GreaterOrEqual(t, out.Report.Faults[k.Name], *rounds, k.Name)
 					}

@@ -38,12 +38,12 @@ func Quantile(times []time.Duration, q float64) time.Duration {
 // the misfire policy skips; the fleet counts both. Times are written as their number, p50, p99 and maximum.
 func WriteTable(w io.Writer, outcomes []Outcome) error {
 	counts := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(counts, "trial\trounds\ttook\tclaims\tre-runs\tgiven up\tskipped\tmoves\tfailovers\tdefinitions\tlost\tdoubled\tviolations\t")
+	fmt.Fprintln(counts, "trial\trounds\ttook\tclaims\tre-runs\tgiven up\tskipped\tended fires\tfollowed\tmoves\tfailovers\tdefinitions\tlost\tdoubled\tviolations\t")
 	for _, o := range outcomes {
 		r := o.Report
 		fmt.Fprintf(counts, "%s\t%d\t%v\t", o.Trial, o.rounds(), o.Took.Round(time.Second))
 		for _, n := range []int{
-			r.Claims, r.Reruns, r.Lost, r.Skipped, r.Moves, r.Failovers, r.Epochs, o.Lost(), o.Doubled(), o.Violated(),
+			r.Claims, r.Reruns, r.Lost, r.Skipped, r.EndedFires, r.Releases, r.Moves, r.Failovers, r.Epochs, o.Lost(), o.Doubled(), o.Violated(),
 		} {
 			fmt.Fprintf(counts, "%d\t", n)
 		}

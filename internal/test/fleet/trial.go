@@ -60,6 +60,7 @@ type Trial struct {
 	Kinds    []Kind // all for the same sort of fleet
 	Rounds   int
 	Small    int           // jobs of one shard beside those of the sort of fleet, which all fire each second
+	Chains   int           // of three jobs beside those
 	TTL      time.Duration // of sessions
 	Seed     uint64
 	Dir      string       // for the logs of the processes; it is created
@@ -92,7 +93,7 @@ func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store, t.Membe
 func (t Trial) config() Config {
 	c := Config{
 		Instances: 3, Jobs: 4, Shards: 4, Every: time.Second, Takes: 400 * time.Millisecond, Often: 200 * time.Millisecond,
-		Small: t.Small, TTL: t.TTL, Drain: 10 * time.Second, Dir: t.Dir, Trail: 24,
+		Small: t.Small, Chains: t.Chains, TTL: t.TTL, Drain: 10 * time.Second, Dir: t.Dir, Trail: 24,
 	}
 	switch t.fleet() {
 	case planned:

@@ -33,6 +33,7 @@ type assignment struct {
 	Often     time.Duration // between fires of the job that is resized; 0: there is none
 	Resized   size          // its first total
 	Small     int           // jobs of one shard that fire each second
+	Chains    int           // of three jobs, of which the first fires each second
 	TTL       time.Duration
 	Drain     time.Duration
 	Grace     time.Duration
@@ -106,7 +107,7 @@ func runWorker(a assignment, in io.Reader, out, log io.Writer) error {
 			return err
 		}
 	}
-	if err := e.Register(t.smallJobs()...); err != nil {
+	if err := e.Register(append(t.smallJobs(), t.chains()...)...); err != nil {
 		return err
 	}
 	if a.Often > 0 {
@@ -165,6 +166,35 @@ func (t *reporter) smallJobs() []executor.Job {
 	return jobs
 }
 
+// chainPrefix begins the names of the jobs of chains.
+const chainPrefix = "chain-"
+
+// chainJobs is how many jobs a chain has.
+const chainJobs = 3
+
+// chainShards is how many shards the jobs of a chain have together.
+const chainShards = 2 + 3 + 1
+
+// chains returns the jobs of all chains. The first job of a chain fails at times, and is retried in every other chain. The
+// second one follows fires that succeed, the third one each fire of the second.
+func (t *reporter) chains() []executor.Job {
+	var jobs []executor.Job
+	for i := range t.Chains {
+		name := fmt.Sprintf("%s%02d-", chainPrefix, i)
+		first := executor.Job{
+			Name: name + "1", Schedule: executor.Every(time.Second), Shards: 2, Handler: executor.HandlerFunc(t.handleOrFail),
+		}
+		if i%2 == 0 {
+			first.Retry = executor.Retry{Max: 2, Initial: 100 * time.Millisecond}
+		}
+		jobs = append(jobs, first,
+			executor.Job{Name: name + "2", Schedule: executor.AfterJob(first.Name), Shards: 3, Handler: executor.HandlerFunc(t.handle)},
+			executor.Job{Name: name + "3", Schedule: executor.AfterJob(name + "2").OnEnd(), Handler: executor.HandlerFunc(t.handle)},
+		)
+	}
+	return jobs
+}
+
 // handleOrFail is handle for a job of which one attempt in eight fails.
 func (t *reporter) handleOrFail(ctx context.Context, r *executor.Run) error {
 	h := fnv.New32a()
@@ -212,7 +242,7 @@ func (t *reporter) takes(job, id string) time.Duration {
 	switch {
 	case job == resizedJob:
 		longest = t.Often / 2
-	case strings.HasPrefix(job, smallJobPrefix):
+	case strings.HasPrefix(job, smallJobPrefix), strings.HasPrefix(job, chainPrefix):
 		longest = min(t.Takes, 40*time.Millisecond)
 	}
 	h := fnv.New32a()

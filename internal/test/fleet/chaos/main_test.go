@@ -33,6 +33,7 @@ func TestRun_RefusesUnknownArguments(t *testing.T) {
 		"--rounds 0":                  "--rounds",
 		"--ttl 10ms":                  "--ttl",
 		"--small-jobs -1":             "--small-jobs",
+		"--chains -1":                 "--chains",
 		"--members 1 --faults member": "too few members",
 		"kill":                        "not a flag",
 		"--speed 3":                   "speed",
