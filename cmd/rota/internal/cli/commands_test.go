@@ -253,7 +253,7 @@ func TestVerbs_AskAndRespectProtection(t *testing.T) {
 		for _, verb := range []string{
 			"pause settle", "resume settle", "trigger export", "reset settle", "disable --host a", "enable --host a",
 			"pause --all", "resume --all", "drain web-9", "undrain web-9", "override settle shards=4", "override settle --clear",
-			"backfill tenants --from 00:20 --to 00:21", "backfill tenants --stop", "retry tenants --fire 01:09", "cancel tenants",
+			"backfill tenants --from 00:20 --to 00:21", "backfill tenants --stop", "retry tenants --fire 01:09", "cancel tenants", "raise-fences --above 7",
 		} {
 			r := f.runContext(t.Context(), verb, "y\n")
 			assert.Equal(t, exit.Usage, r.code, verb)
