@@ -52,10 +52,14 @@ func inFleet(t *testing.T, f func(*testing.T, *fleet)) {
 // start starts an instance on a host of its own.
 func (f *fleet) start(name string, labels map[string]string, jobs ...executor.Job) *executor.Executor {
 	f.t.Helper()
-	e, err := executor.New(f.server.Client(name), "billing", executor.Options{
-		Instance: name, Host: strings.Replace(name, "web", "n", 1), Labels: labels, Logger: slog.New(slog.DiscardHandler), Workers: 64,
-		DrainTimeout: time.Second,
-	})
+	return f.startWith(f.server.Client(name), executor.Options{Instance: name, Labels: labels, Logger: slog.New(slog.DiscardHandler)}, jobs...)
+}
+
+// startWith is start with a handle and options.
+func (f *fleet) startWith(reg registry.Registry, o executor.Options, jobs ...executor.Job) *executor.Executor {
+	f.t.Helper()
+	o.Host, o.Workers, o.DrainTimeout = strings.Replace(o.Instance, "web", "n", 1), 64, time.Second
+	e, err := executor.New(reg, "billing", o)
 	require.NoError(f.t, err)
 	require.NoError(f.t, e.Register(jobs...))
 	f.members = append(f.members, e)
