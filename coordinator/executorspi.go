@@ -47,6 +47,8 @@ type (
 	SkippedEvent = event.Skipped
 	// LostEvent is runs that ended with the session of their owner.
 	LostEvent = event.Lost
+	// FireEndedEvent is a fire of which all runs have ended.
+	FireEndedEvent = event.FireEnded
 	// Compiler compiles stored definitions to programs.
 	Compiler = due.Compiler
 )

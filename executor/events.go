@@ -124,6 +124,10 @@ func (e *Executor) memberEvents() coordinator.Events {
 				return FiresSkipped{s.Job, SkipReason(s.Reason), listShards(s.Shards), s.Fires, s.Through.Time(), at}
 			}),
 		Lost: e.observeLost,
+		FireEnded: forward(e, func(o *Observer) func(FireEnded) { return o.FireEnded },
+			func(f coordinator.FireEndedEvent, _ time.Time) FireEnded {
+				return FireEnded{f.Job, f.At.Time(), f.Trigger, f.Shards, f.Failed, f.Skipped, f.Ended.Time(), f.Repeated}
+			}),
 	}
 }
 

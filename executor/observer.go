@@ -25,7 +25,9 @@ type Observer struct {
 	RunLost func(RunLost)
 	// FiresSkipped is called on the owner of the shards, and on the leader for a job that no
 	// instance offered.
-	FiresSkipped      func(FiresSkipped)
+	FiresSkipped func(FiresSkipped)
+	// FireEnded is called on the leader only.
+	FireEnded         func(FireEnded)
 	ShardsChanged     func(ShardsChanged)
 	SessionChanged    func(SessionChanged)
 	LeadershipChanged func(LeadershipChanged)
@@ -185,6 +187,29 @@ func (r SkipReason) MarshalText() ([]byte, error) { return []byte(r.String()), n
 
 // UnmarshalText reads the text form of a reason.
 func (r *SkipReason) UnmarshalText(text []byte) error { return skipReasonTexts.parse(r, text) }
+
+// FireEnded reports that all runs of a fire have ended, retries and re-runs included. The leader reports it for the jobs
+// that another job follows (AfterJob): of these it records which fires have ended. Triggers count as fires; fires that
+// all shards skipped are not reported. The fires of a job are reported in order.
+//
+// A fire is reported once, and once more if the leader changes: the new leader repeats the last ones that each plan
+// lists. It may be missing if the process of the leader ends before its callback returns, or if events are dropped. A
+// job with AfterJob(name).OnEnd runs for each fire in any case.
+type FireEnded struct {
+	Job      string
+	FireTime time.Time // the instant of the fire or of the trigger
+	Trigger  uint64    // the number of the trigger; 0 for a fire of the schedule
+	// Shards is the number of shards that the fire is for. Failed is how many of them failed or were lost with their
+	// last attempt, Skipped how many did not run it.
+	Shards, Failed, Skipped int
+	// Ended is when the leader recorded the end, by its clock.
+	Ended time.Time
+	// Repeated reports that the fire ended before this instance became leader: an earlier leader may have reported it.
+	Repeated bool
+}
+
+// Succeeded reports whether all shards ran the fire and succeeded, so that AfterJob passes it on.
+func (e FireEnded) Succeeded() bool { return e.Failed+e.Skipped == 0 }
 
 // ShardsChanged reports a change of the shards of a job that this instance owns. If the session
 // is lost, all shards are. Lists of shards are in ascending order.

@@ -67,6 +67,10 @@ func (l *eventLog) observer(instance string) executor.Observer {
 		FiresSkipped: func(e executor.FiresSkipped) {
 			l.add("%s skipped %d of %s %v: %v", instance, e.Count, e.Job, e.Shards, e.Reason)
 		},
+		FireEnded: func(e executor.FireEnded) {
+			l.add("%s fire %s #%d of %s ended: succeeded %v, %d shards, %d failed, %d skipped, repeated %v, at %s", instance, e.FireTime.Format("04:05"), e.Trigger,
+				e.Job, e.Succeeded(), e.Shards, e.Failed, e.Skipped, e.Repeated, e.Ended.Format("04:05"))
+		},
 		ShardsChanged: func(e executor.ShardsChanged) {
 			l.add("%s shards of %s: gained %v, lost %v, moving %v, owns %d", instance, e.Job, e.Gained, e.Lost, e.Moving, e.Owned)
 		},

@@ -18,6 +18,7 @@ type Hooks struct {
 	Shards     func(Shards)
 	Skipped    func(Skipped)
 	Lost       func(Lost)
+	FireEnded  func(FireEnded)
 }
 
 // Report calls a hook unless it is nil.
@@ -95,4 +96,11 @@ type Lost struct {
 	Instance string
 	Runs     record.RunGroup
 	Rerun    bool // the runs are pending as another attempt
+}
+
+// FireEnded is a fire of which all runs have ended.
+type FireEnded struct {
+	Job string
+	record.EndedFire
+	Repeated bool // it ended before this term, and the leader of then may have reported it
 }

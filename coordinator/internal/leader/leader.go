@@ -46,6 +46,7 @@ type Leader struct {
 	controls      *feed.Reader[controls]
 	ends          *feed.Reader[ends]
 	endsByName    map[string]ends
+	reportedFires map[string]uint64 // by segment: the number of the last ended fire that was reported
 	plans         *feed.Reader[*record.Plan]
 	PlanFeed      *feed.Feed[*record.Plan]
 	WatchedClaims map[string]func() // by incarnation: ends the watch of its claims, while a move waits for one of its runs
@@ -72,7 +73,7 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 	l := &Leader{
 		Self: elector.Self, Elector: elector, Log: elector.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
 		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, PlanFeed: plans,
-		Restorer: NewRestorer(), endsByName: map[string]ends{},
+		Restorer: NewRestorer(), endsByName: map[string]ends{}, reportedFires: map[string]uint64{},
 		View: planning.View{
 			Group: planning.GroupRecord{GroupControl: &record.GroupControl{}}, // until one is delivered
 			Keys:  elector.Self.Keys, Term: term, Skew: elector.Self.MaxSkew, Compile: elector.Self.Compile, Strategies: elector.Self.Strategies,

@@ -70,6 +70,7 @@ func (l *Leader) recordPlan(c planning.Change, rev registry.Rev) {
 	delete(l.unsure, c.Segment)
 	delete(l.View.EditedPlans, c.Segment)
 	l.View.Plans[c.Segment] = planning.PlanRecord{Rev: rev, Plan: c.Plan}
+	l.reportEndedFires(c.Segment)
 }
 
 // restoreDefinitions stores definitions in force again that another writer deleted or replaced by one of

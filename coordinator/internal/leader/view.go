@@ -81,6 +81,7 @@ func (l *Leader) updateView() bool {
 		}
 		delete(l.View.EditedPlans, n.Name)
 		applyUpdate(l, l.View.Plans, n, planning.PlanRecord{Rev: n.Rev, Plan: n.Value})
+		l.reportEndedFires(n.Name)
 		delete(l.BrokenPlans, n.Name)
 		if n.Unreadable {
 			l.BrokenPlans[n.Name] = true
