@@ -11,7 +11,7 @@ import (
 // executor.Options.Observer, or pass it to Executor.Observe. Several executors of one namespace and group may have it.
 // Shut down the Recorder after the executor.
 //
-// The instance that leads the group also records the runs that were lost with other instances.
+// The instance that leads the group also records the runs that were lost with other instances, and the ends of fires.
 func (r *Recorder) Observer() executor.Observer {
 	return executor.Observer{
 		RunEnded: func(e executor.RunEnded) {
@@ -23,6 +23,7 @@ func (r *Recorder) Observer() executor.Observer {
 		},
 		RunLost:      func(e executor.RunLost) { r.Add(newLostRun(e)) },
 		FiresSkipped: func(e executor.FiresSkipped) { r.AddSkipped(newSkippedFire(e, r.o.Instance)) },
+		FireEnded:    func(e executor.FireEnded) { r.AddEnded(newEndedFire(e, r.o.Instance)) },
 	}
 }
 
@@ -73,4 +74,11 @@ func newSkippedFire(e executor.FiresSkipped, instance string) Fire {
 		at = e.At.Truncate(time.Second)
 	}
 	return Fire{Job: e.Job, Fire: at, Instance: instance, Skipped: int64(e.Count) * int64(len(e.Shards))}
+}
+
+func newEndedFire(e executor.FireEnded, instance string) Fire {
+	return Fire{
+		Job: e.Job, Fire: e.FireTime, Trigger: e.Trigger, Instance: instance,
+		Shards: e.Shards, Ended: e.Ended, FailedShards: e.Failed, SkippedShards: e.Skipped,
+	}
 }

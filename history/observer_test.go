@@ -91,6 +91,50 @@ func TestObserver_RecordsAFleet(t *testing.T) {
 	})
 }
 
+func TestObserver_RecordsTheEndsOfFires(t *testing.T) {
+	rotatest.Run(t, func(f *rotatest.Fleet) {
+		ring := NewRing(1000)
+		jobs := []executor.Job{
+			{Name: "settle", Schedule: executor.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+				time.Sleep(time.Second)
+				if r.Shard == 1 {
+					return errAway
+				}
+				return nil
+			})},
+			{Name: "report", Schedule: executor.AfterJob("settle").OnFailure(), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })},
+		}
+		for _, name := range []string{"a", "b"} {
+			rec := New(ring, Options{Namespace: rotatest.Namespace, Instance: name, Keep: KeepFires})
+			defer shutDown(t, rec)
+			f.Options.Observer = rec.Observer()
+			f.Start(name, jobs...)
+			f.Settle()
+		}
+		fire := f.NextFire("settle")
+		f.SleepUntil(fire.Add(10 * time.Second))
+		f.Crash("a") // b leads, and reports the end again
+		f.SleepUntil(fire.Add(50 * time.Second))
+
+		reader := ring.Reader(rotatest.Namespace, "")
+		fires, err := reader.Fires(t.Context(), FiresQuery{Job: "settle", ByInstance: true})
+		require.NoError(t, err)
+		require.Len(t, fires, 2, "a has run a shard and reported the end; so has b")
+		sums, err := reader.Fires(t.Context(), FiresQuery{Job: "settle"})
+		require.NoError(t, err)
+		require.Len(t, sums, 1)
+		for _, got := range append(fires, sums...) {
+			require.WithinRange(t, got.Ended, fire.Add(time.Second), fire.Add(2*time.Second))
+			require.Equal(t, []int{2, 1, 0}, []int{got.Shards, got.FailedShards, got.SkippedShards})
+		}
+		require.Equal(t, []int64{1, 1}, []int64{sums[0].OK, sums[0].Failed})
+		followers, err := reader.Fires(t.Context(), FiresQuery{Job: "report"})
+		require.NoError(t, err)
+		require.Len(t, followers, 1)
+		require.Zero(t, followers[0].Ended, "no job follows report")
+	})
+}
+
 func TestObserver_RecordsSkippedFires(t *testing.T) {
 	rec := New(NewRing(10), Options{Namespace: "billing", Instance: "a"})
 	ring := rec.sink.(*Ring)

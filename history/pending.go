@@ -96,21 +96,26 @@ func (p *pending) size() int {
 func (p *pending) addRun(r Run, now time.Time) {
 	key := fireKey{r.Namespace, r.Group, r.Job, r.Instance, r.Fire.UnixMicro(), r.Trigger}
 	s := p.open(key, r.Fire, now)
-	succeeded := s.rec.allSucceeded()
-	s.rec.addRun(&r)
-	if succeeded && !s.rec.allSucceeded() {
-		heap.Remove(&p.okFires, s.at)
-		heap.Push(&p.failedFires, s)
-	}
+	p.update(s, func(f *Fire) { f.addRun(&r) })
 	p.keepRun(s, r, now)
 	p.dropExcess()
 }
 
-// addSkipped counts shards of a fire whose run was skipped.
-func (p *pending) addSkipped(f Fire, now time.Time) {
+// addFire adds the counts of a normalized record of a fire.
+func (p *pending) addFire(f Fire, now time.Time) {
 	key := fireKey{f.Namespace, f.Group, f.Job, f.Instance, f.Fire.UnixMicro(), f.Trigger}
-	p.open(key, f.Fire, now).rec.merge(&f)
+	p.update(p.open(key, f.Fire, now), func(rec *Fire) { rec.merge(&f) })
 	p.dropExcess()
+}
+
+// update changes the record of a fire, which is in the heap of its importance afterwards.
+func (p *pending) update(s *fireState, change func(*Fire)) {
+	succeeded := s.rec.allSucceeded()
+	change(s.rec)
+	if succeeded && !s.rec.allSucceeded() {
+		heap.Remove(&p.okFires, s.at)
+		heap.Push(&p.failedFires, s)
+	}
 }
 
 // open returns the state of a fire, with a record to write.

@@ -50,7 +50,7 @@ func TestPending_SumsUpAFire(t *testing.T) {
 	lost := runOf(0, 7, 0, Lost)
 	lost.Started, lost.Shards = time.Time{}, 0
 	p.addRun(lost, start)
-	p.addSkipped(Fire{Namespace: "billing", Group: "default", Job: "settle", Instance: "a", Fire: start, Skipped: 3}, start)
+	p.addFire(Fire{Namespace: "billing", Group: "default", Job: "settle", Instance: "a", Fire: start, Skipped: 3}, start)
 	fires, runs := takeAll(p)
 	require.Empty(t, runs)
 	require.Equal(t, []Fire{{
@@ -211,4 +211,20 @@ func TestPending_CountsEachRunOnce(t *testing.T) {
 		require.Zero(t, p.size())
 		require.Zero(t, p.nextDue())
 	}
+}
+
+func TestPending_AddsTheEndOfAFire(t *testing.T) {
+	p := newTestPending(2, KeepFires)
+	end := Fire{Namespace: "billing", Group: "default", Job: "settle", Instance: "b", Fire: start, Shards: 64, Ended: start.Add(time.Minute), FailedShards: 2, SkippedShards: 1}
+	p.addFire(end, start)
+	again := end
+	again.Ended = start.Add(time.Second)
+	p.addFire(again, start)
+	p.addRun(runOf(1, 0, 10, Succeeded), start)
+	p.addRun(runOf(2, 0, 10, Succeeded), start)
+	require.EqualValues(t, 1, p.dropped.Fires, "a fire that succeeded is dropped before one that failed, though no run of it failed here")
+	fires, _ := takeAll(p)
+	require.Len(t, fires, 2)
+	end.Part = fires[0].Part
+	require.Equal(t, end, fires[0], "two reports of one end are one")
 }

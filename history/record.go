@@ -88,7 +88,7 @@ type Fire struct {
 	// Part distinguishes the records of a fire on an instance. It is zero in a sum.
 	Part uint64 `json:"part,omitzero"`
 
-	// Shards is the number of shards of the job, the same on every instance. It is zero if no run has ended.
+	// Shards is the number of shards of the job, the same on every instance. It is zero if no run has ended and Ended is zero.
 	Shards int `json:"shards"`
 	// OK counts the runs that succeeded; Failed those that failed, timed out, panicked or were cancelled; Unfinished those that were
 	// handed back, abandoned or lost their session.
@@ -112,13 +112,21 @@ type Fire struct {
 	// nanoseconds.
 	MaxDuration time.Duration `json:"max_duration"`
 	SumDuration time.Duration `json:"sum_duration"`
+	// Ended is when the leader recorded that the fire had ended in the whole fleet, see executor.FireEnded. FailedShards
+	// and SkippedShards are the shards that then had failed with their last attempt, and that had not run. All three are zero
+	// before, and for jobs that no other job follows. The record is one of the leader, which may have run no shard.
+	Ended         time.Time `json:"ended,omitzero"`
+	FailedShards  int       `json:"failed_shards"`
+	SkippedShards int       `json:"skipped_shards"`
 }
 
 // Runs returns the number of runs that ended on an instance.
 func (f *Fire) Runs() int64 { return f.OK + f.Failed + f.Unfinished }
 
 // allSucceeded reports whether no run of the fire ended otherwise.
-func (f *Fire) allSucceeded() bool { return f.Failed+f.Unfinished+f.Lost == 0 }
+func (f *Fire) allSucceeded() bool {
+	return f.Failed+f.Unfinished+f.Lost == 0 && f.FailedShards == 0
+}
 
 // addRun counts a run.
 func (f *Fire) addRun(r *Run) {
@@ -164,6 +172,11 @@ func (f *Fire) merge(other *Fire) {
 	f.MaxLate = max(f.MaxLate, other.MaxLate)
 	f.MaxDuration = max(f.MaxDuration, other.MaxDuration)
 	f.SumDuration += other.SumDuration
+	if other.Ended.After(f.Ended) {
+		f.Ended = other.Ended
+	}
+	f.FailedShards = max(f.FailedShards, other.FailedShards)
+	f.SkippedShards = max(f.SkippedShards, other.SkippedShards)
 }
 
 // Limits of the texts in keys, in bytes. In MySQL a key may have 3072 bytes, with four for each byte here.
@@ -196,6 +209,7 @@ func (f Fire) normalize() Fire {
 	f.Trigger, f.Shards = min(f.Trigger, math.MaxInt64), fitInt32(f.Shards)
 	f.MaxLate, f.MaxDuration = f.MaxLate.Truncate(time.Microsecond), f.MaxDuration.Truncate(time.Microsecond)
 	f.SumDuration = f.SumDuration.Truncate(time.Microsecond)
+	f.Ended, f.FailedShards, f.SkippedShards = roundTime(f.Ended), fitInt32(f.FailedShards), fitInt32(f.SkippedShards)
 	return f
 }
 

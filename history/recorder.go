@@ -20,7 +20,7 @@ var ErrNotWritten = errors.New("history: records not written")
 type Options struct {
 	// Namespace and Group are those of the fleet, for runs and fires that do not name them. An empty Group means "default".
 	Namespace, Group string
-	// Instance is the name of this process, for skipped fires, whose events do not name one.
+	// Instance is the name of this process, for skipped and ended fires, whose events do not name one.
 	Instance string
 	// Keep is which runs have a record of their own. The default is KeepNotable.
 	Keep Keep
@@ -140,15 +140,28 @@ func (r *Recorder) Add(run Run) {
 // AddSkipped records that shards of a fire were skipped: Skipped is their number, and only it and the key count. Like
 // Add it does not block.
 func (r *Recorder) AddSkipped(f Fire) {
-	f.Namespace, f.Group = cmp.Or(f.Namespace, r.o.Namespace), cmp.Or(f.Group, r.o.Group)
-	f = Fire{
+	r.addFire(Fire{
 		Namespace: f.Namespace, Group: f.Group, Job: f.Job, Fire: f.Fire, Trigger: f.Trigger, Instance: f.Instance,
 		Shards: f.Shards, Skipped: f.Skipped,
-	}.normalize()
+	})
+}
+
+// AddEnded records that a fire has ended in the whole fleet: only Ended, FailedShards, SkippedShards, Shards and the key count.
+// Calls for one fire, also of several instances, add up to the outcome of one. Like Add it does not block.
+func (r *Recorder) AddEnded(f Fire) {
+	r.addFire(Fire{
+		Namespace: f.Namespace, Group: f.Group, Job: f.Job, Fire: f.Fire, Trigger: f.Trigger, Instance: f.Instance,
+		Shards: f.Shards, Ended: f.Ended, FailedShards: f.FailedShards, SkippedShards: f.SkippedShards,
+	})
+}
+
+func (r *Recorder) addFire(f Fire) {
+	f.Namespace, f.Group = cmp.Or(f.Namespace, r.o.Namespace), cmp.Or(f.Group, r.o.Group)
+	f = f.normalize()
 	if f.Fire.IsZero() {
 		f.Fire = roundTime(time.Now())
 	}
-	r.change(func(now time.Time) { r.pending.addSkipped(f, now) })
+	r.change(func(now time.Time) { r.pending.addFire(f, now) })
 }
 
 // change calls add under the lock, and wakes the loop if it has more to do than it knows.

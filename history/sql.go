@@ -35,7 +35,7 @@ func SQL(db *sql.DB, d Dialect, o SQLOptions) (*SQLStore, error) {
 var (
 	fireColumns = []string{
 		"namespace", "grp", "job", "fire", "trigger_no", "instance", "part", "shards", "ok", "failed", "unfinished", "lost", "skipped",
-		"retried", "first_start", "last_end", "max_late_us", "max_us", "sum_us",
+		"retried", "first_start", "last_end", "max_late_us", "max_us", "sum_us", "ended_at", "failed_shards", "skipped_shards",
 	}
 	runColumns = []string{
 		"namespace", "grp", "job", "fire", "run_id", "instance", "trigger_no", "shard", "shards", "attempt", "reason", "fence", "started_at",
@@ -46,7 +46,8 @@ var (
 func (s *SQLStore) fireArguments(args []any, f *Fire) []any {
 	t := s.dialect.timeArgument
 	return append(args, f.Namespace, f.Group, f.Job, t(f.Fire), int64(f.Trigger), f.Instance, int64(f.Part), f.Shards, f.OK, f.Failed, f.Unfinished, f.Lost,
-		f.Skipped, f.Retried, t(f.FirstStart), t(f.LastEnd), f.MaxLate.Microseconds(), f.MaxDuration.Microseconds(), f.SumDuration.Microseconds())
+		f.Skipped, f.Retried, t(f.FirstStart), t(f.LastEnd), f.MaxLate.Microseconds(), f.MaxDuration.Microseconds(), f.SumDuration.Microseconds(),
+		t(f.Ended), f.FailedShards, f.SkippedShards)
 }
 
 func (s *SQLStore) runArguments(args []any, r *Run) []any {

@@ -102,6 +102,10 @@ func TestStore_AnswersAsARing(t *testing.T) {
 			rec.Add(randomRun(rnd, n))
 			if n%100 == 0 {
 				rec.AddSkipped(history.Fire{Namespace: "billing", Group: "default", Job: "settle", Fire: start.Add(time.Minute), Instance: "a", Skipped: 3})
+				rec.AddEnded(history.Fire{
+					Namespace: "billing", Group: "default", Job: "export", Fire: start.Add(time.Duration(n%200) * time.Second), Instance: []string{"a", "c"}[n/100%2],
+					Shards: 5, Ended: start.Add(time.Duration(n)*time.Second + 1234*time.Nanosecond), FailedShards: rnd.IntN(3), SkippedShards: rnd.IntN(3),
+				})
 			}
 		}
 		shutDown(t, rec)

@@ -20,6 +20,9 @@ CREATE TABLE IF NOT EXISTS rota_fire_part (
     max_late_us bigint NOT NULL,
     max_us bigint NOT NULL,
     sum_us bigint NOT NULL,
+    ended_at datetime(6),
+    failed_shards integer NOT NULL,
+    skipped_shards integer NOT NULL,
     PRIMARY KEY (namespace, grp, job, fire, trigger_no, instance, part),
     KEY rota_fire_part_age (namespace, grp, fire)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -56,6 +59,7 @@ CREATE OR REPLACE VIEW rota_fire AS
 SELECT namespace, grp, job, fire, trigger_no, instance, max(shards) AS shards, sum(ok) AS ok, sum(failed) AS failed,
     sum(unfinished) AS unfinished, sum(lost) AS lost, sum(skipped) AS skipped, sum(retried) AS retried,
     min(first_start) AS first_start, max(last_end) AS last_end, max(max_late_us) AS max_late_us,
-    max(max_us) AS max_us, sum(sum_us) AS sum_us
+    max(max_us) AS max_us, sum(sum_us) AS sum_us,
+    max(ended_at) AS ended_at, max(failed_shards) AS failed_shards, max(skipped_shards) AS skipped_shards
 FROM rota_fire_part
 GROUP BY namespace, grp, job, fire, trigger_no, instance;

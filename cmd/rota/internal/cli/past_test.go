@@ -38,6 +38,7 @@ func putHistory(t *testing.T, now time.Time, period time.Duration) string {
 		})
 	}
 	b.Runs[0].Outcome, b.Runs[0].Error, b.Runs[0].ExitCode = history.Failed, "503 Service Unavailable", &one
+	b.Fires[0].Ended, b.Fires[0].FailedShards = now, 1
 	require.NoError(t, store.Write(t.Context(), b))
 	return "sqlite:" + file
 }
@@ -54,6 +55,8 @@ func TestPast(t *testing.T) {
 	assert.Equal(t, "FIRE                  WHEN               LATE  TOOK  OK     FAILED  LOST  SKIPPED  RETRIED\n"+
 		"2026-03-01T11:00:00Z  2026-03-01 11:00Z  11ms  9s    15/16  1       0     0        0\n"+
 		"2026-03-01T10:00:00Z  2026-03-01 10:00Z  11ms  9s    16/16  0       0     0        0\n", out)
+	_, out, _ = show("fires", "tenants", "--since", "9999d", "-o", "wide")
+	assert.Regexp(t, `SLOWEST +END\n.+ 1 failed\n.+ -\n$`, out)
 	_, out, _ = show("fires", "tenants", "--since", "9999d", "--failed", "-o", "name")
 	assert.Equal(t, "2026-03-01T11:00:00Z\n", out)
 	_, out, _ = show("fires", "tenants", "--since", "1s")

@@ -26,7 +26,7 @@ func (v Fires) Screen(t Times) Screen {
 	if len(v.Fires) == 0 {
 		return Screen{{Lines: []string{"no fires"}}}
 	}
-	table := Table{Columns: columns("FIRE", "WHEN", "LATE", "TOOK", "OK", "FAILED", "LOST", "SKIPPED", "RETRIED", "+SLOWEST")}
+	table := Table{Columns: columns("FIRE", "WHEN", "LATE", "TOOK", "OK", "FAILED", "LOST", "SKIPPED", "RETRIED", "+SLOWEST", "+END")}
 	for _, f := range v.Fires {
 		fire, late, took := t.exactly(f.Fire), Span(f.MaxLate), "-"
 		if f.Trigger != 0 {
@@ -37,10 +37,23 @@ func (v Fires) Screen(t Times) Screen {
 		}
 		table.Rows = append(table.Rows, []string{
 			fire, t.At(f.Fire), late, took, fmt.Sprintf("%d/%d", f.OK, f.Shards), fmt.Sprint(f.Failed), fmt.Sprint(f.Lost + f.Unfinished),
-			fmt.Sprint(f.Skipped), fmt.Sprint(f.Retried), Span(f.MaxDuration),
+			fmt.Sprint(f.Skipped), fmt.Sprint(f.Retried), Span(f.MaxDuration), endOf(f),
 		})
 	}
 	return Screen{{Table: table}}
+}
+
+// endOf returns how a fire has ended in the whole fleet, "-" if that is not known.
+func endOf(f history.Fire) string {
+	switch {
+	case f.Ended.IsZero():
+		return "-"
+	case f.FailedShards > 0:
+		return fmt.Sprintf("%d failed", f.FailedShards)
+	case f.SkippedShards > 0:
+		return fmt.Sprintf("%d skipped", f.SkippedShards)
+	}
+	return "succeeded"
 }
 
 // Names returns the instants of the fires.
