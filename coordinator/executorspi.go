@@ -49,6 +49,8 @@ type (
 	LostEvent = event.Lost
 	// FireEndedEvent is a fire of which all runs have ended.
 	FireEndedEvent = event.FireEnded
+	// RefusedEvent is a transaction with claims that the store has refused.
+	RefusedEvent = event.Refused
 	// Compiler compiles stored definitions to programs.
 	Compiler = due.Compiler
 )
@@ -83,6 +85,14 @@ const (
 	CauseRetry = claimer.CauseRetry
 	// CauseBackfill is that of a trigger of Operator.Backfill.
 	CauseBackfill = claimer.CauseBackfill
+)
+
+// The values of RefusedEvent.Cause.
+const (
+	RefusedByPlan    = event.RefusedByPlan
+	RefusedBySession = event.RefusedBySession
+	RefusedByRecord  = event.RefusedByRecord
+	RefusedByStore   = event.RefusedByStore
 )
 
 const (

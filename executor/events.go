@@ -123,7 +123,8 @@ func (e *Executor) memberEvents() coordinator.Events {
 			func(s coordinator.SkippedEvent, at time.Time) FiresSkipped {
 				return FiresSkipped{s.Job, SkipReason(s.Reason), listShards(s.Shards), s.Fires, s.Through.Time(), at}
 			}),
-		Lost: e.observeLost,
+		Lost:    e.observeLost,
+		Refused: e.refused.count,
 		FireEnded: forward(e, func(o *Observer) func(FireEnded) { return o.FireEnded },
 			func(f coordinator.FireEndedEvent, _ time.Time) FireEnded {
 				return FireEnded{f.Job, f.At.Time(), f.Trigger, f.Shards, f.Failed, f.Skipped, f.Ended.Time(), f.Repeated}

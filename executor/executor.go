@@ -104,6 +104,7 @@ type Executor struct {
 	log        *slog.Logger
 	runs       runLog
 	observers  observers
+	refused    refusedClaims
 	member     *coordinator.Member
 	operator   *coordinator.Operator // of the member's group, before it has joined and after it has left as well
 	clock      func() time.Time      // of day

@@ -192,8 +192,7 @@ func (r *SkipReason) UnmarshalText(text []byte) error { return skipReasonTexts.p
 // that another job follows (AfterJob): of these it records which fires have ended. Triggers count as fires; fires that
 // all shards skipped are not reported. The fires of a job are reported in order.
 //
-// A fire is reported once, and once more if the leader changes: the new leader repeats the last ones that each plan
-// lists. It may be missing if the process of the leader ends before its callback returns, or if events are dropped. A
+// A fire is reported once. After a change of the leader, the new one reports the last fires of each job again. A fire may be missing if the process of the leader ends before its callback returns, or if events are dropped. A
 // job with AfterJob(name).OnEnd runs for each fire in any case.
 type FireEnded struct {
 	Job      string

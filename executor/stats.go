@@ -2,7 +2,10 @@ package executor
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
+
+	"github.com/rota-dev/rota/coordinator"
 )
 
 // Stats are the figures of an instance at one instant, for metrics.
@@ -16,9 +19,45 @@ type Stats struct {
 	// Running is the number of runs that have a worker, Waiting that of claimed runs that wait
 	// for one. Runs that wait for their instants of Schedule.Spread are in neither.
 	Running, Waiting int
+	// RefusedClaims counts the transactions with claims that the store has refused since New.
+	RefusedClaims RefusedClaims
 	// Jobs has the jobs of which this instance owns shards, or has runs. On the leader it also
 	// has the jobs with shards that no instance owns, and paused jobs.
 	Jobs map[string]JobStats
+}
+
+// RefusedClaims counts transactions that claim runs or record their ends and that the store refused, by cause. The
+// instance decides on their jobs again; no run has begun without a claim.
+type RefusedClaims struct {
+	// Plan: the leader had changed the plan of a job. Some are normal while shards move.
+	Plan uint64
+	// Session: the session of the instance had ended.
+	Session uint64
+	// Record: another writer had changed a claims record. The instance joins again.
+	Record uint64
+	// Store: the store refused for a reason of its own: it is full, or a permission is missing. The instance tries
+	// again each second.
+	Store uint64
+}
+
+// refusedClaims counts as RefusedClaims does.
+type refusedClaims struct{ plan, session, record, store atomic.Uint64 }
+
+func (c *refusedClaims) count(e coordinator.RefusedEvent) {
+	switch e.Cause {
+	case coordinator.RefusedByPlan:
+		c.plan.Add(1)
+	case coordinator.RefusedBySession:
+		c.session.Add(1)
+	case coordinator.RefusedByRecord:
+		c.record.Add(1)
+	case coordinator.RefusedByStore:
+		c.store.Add(1)
+	}
+}
+
+func (c *refusedClaims) load() RefusedClaims {
+	return RefusedClaims{Plan: c.plan.Load(), Session: c.session.Load(), Record: c.record.Load(), Store: c.store.Load()}
 }
 
 // JobStats describes a job in Stats.
@@ -57,7 +96,7 @@ func (e *Executor) Stats() Stats {
 	m := e.member.Stats(ctx)
 	s := Stats{
 		Namespace: e.namespace, Group: e.group, Instance: e.Instance(),
-		Leading: m.Leading, SafeUntil: m.SafeUntil, Jobs: make(map[string]JobStats, len(m.Jobs)),
+		Leading: m.Leading, SafeUntil: m.SafeUntil, RefusedClaims: e.refused.load(), Jobs: make(map[string]JobStats, len(m.Jobs)),
 	}
 	now := e.clock()
 	since := func(due time.Time) time.Duration {

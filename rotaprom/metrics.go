@@ -5,16 +5,16 @@ import "github.com/prometheus/client_golang/prometheus"
 // metrics are the metrics of one executor.
 type metrics struct {
 	// Set by events.
-	runs, reruns, retries, lost, skipped, moves *prometheus.CounterVec
-	duration                                    *prometheus.HistogramVec
-	lateness                                    prometheus.Histogram
-	lastEnd                                     *prometheus.GaugeVec
-	sessionsLost                                prometheus.Counter
-	clockOffset                                 prometheus.Gauge
+	runs, reruns, retries, lost, skipped, fires, moves *prometheus.CounterVec
+	duration                                           *prometheus.HistogramVec
+	lateness                                           prometheus.Histogram
+	lastEnd                                            *prometheus.GaugeVec
+	sessionsLost                                       prometheus.Counter
+	clockOffset                                        prometheus.Gauge
 
 	// Read when metrics are collected.
-	runsActive, shardsOwned, shardsBlocked, overdue, nextFire, shardsUnowned, paused *prometheus.Desc // of jobs
-	leader, sessionRemaining, workersBusy, workersQueued, buildInfo, eventsDropped   *prometheus.Desc
+	runsActive, shardsOwned, shardsBlocked, overdue, nextFire, shardsUnowned, paused              *prometheus.Desc // of jobs
+	leader, sessionRemaining, workersBusy, workersQueued, buildInfo, eventsDropped, claimsRefused *prometheus.Desc
 }
 
 // buckets are those of durations, in seconds: from 10 ms to an hour.
@@ -34,6 +34,7 @@ func newMetrics(labels prometheus.Labels) metrics {
 		retries: counter("rota_retries_total", "Failed runs that are made again by the retry policy.", job),
 		lost:    counter("rota_runs_lost_total", "Crashed runs that are not made again, as counted by the leader.", job),
 		skipped: counter("rota_fires_skipped_total", "Fires of shards that came due and will not run, by reason.", job, "reason"),
+		fires:   counter("rota_fires_total", "Fires of jobs that others follow and of which all runs have ended, by outcome, as counted by the leader.", job, "outcome"),
 		moves:   counter("rota_shard_moves_total", "Shards that this instance gained or lost, by kind.", "kind"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rota_run_duration_seconds", Help: "Time from the call of the handler to its return.", Buckets: buckets, ConstLabels: labels,
@@ -64,6 +65,7 @@ func newMetrics(labels prometheus.Labels) metrics {
 		workersBusy:      desc("rota_workers_busy", "Runs that have a worker."),
 		workersQueued:    desc("rota_workers_queued", "Claimed runs that wait for a worker."),
 		buildInfo:        desc("rota_build_info", "The version of rota. Always 1.", "version"),
+		claimsRefused:    desc("rota_claims_refused_total", "Transactions with claims that the store refused, by cause.", "cause"),
 		eventsDropped:    desc("rota_events_dropped_total", "Events that were dropped because callbacks of observers were too slow."),
 	}
 }
@@ -71,7 +73,7 @@ func newMetrics(labels prometheus.Labels) metrics {
 // counted returns the metrics that events set.
 func (m *metrics) counted() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.runs, m.reruns, m.retries, m.lost, m.skipped, m.moves, m.duration, m.lateness, m.lastEnd, m.sessionsLost, m.clockOffset,
+		m.runs, m.reruns, m.retries, m.lost, m.skipped, m.fires, m.moves, m.duration, m.lateness, m.lastEnd, m.sessionsLost, m.clockOffset,
 	}
 }
 
@@ -79,6 +81,6 @@ func (m *metrics) counted() []prometheus.Collector {
 func (m *metrics) snapshot() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		m.runsActive, m.shardsOwned, m.shardsBlocked, m.overdue, m.nextFire, m.shardsUnowned, m.paused,
-		m.leader, m.sessionRemaining, m.workersBusy, m.workersQueued, m.buildInfo, m.eventsDropped,
+		m.leader, m.sessionRemaining, m.workersBusy, m.workersQueued, m.buildInfo, m.eventsDropped, m.claimsRefused,
 	}
 }

@@ -5,7 +5,7 @@
 //	prometheus.MustRegister(rotaprom.Collector(ex))
 //	err = ex.Run(ctx)
 //
-// All metrics have the labels rota_namespace and rota_group. Those of a job have the label job_name,
+// NewRegistry measures the operations of a registry. All other metrics have the labels rota_namespace and rota_group. Those of a job have the label job_name,
 // for the first 1,000 jobs that an instance observes; further jobs share the job_name _other. No
 // metric has a label for a shard, a fire or an error. docs/operating.md lists the metrics, and
 // alerts.yaml has rules for alerts on them.
@@ -95,6 +95,7 @@ func (c *collector) observer() executor.Observer {
 		FiresSkipped: func(e executor.FiresSkipped) {
 			c.skipped.WithLabelValues(c.job(e.Job), e.Reason.String()).Add(float64(e.Count * len(e.Shards)))
 		},
+		FireEnded: c.countFire,
 		ShardsChanged: func(e executor.ShardsChanged) {
 			if len(e.Gained) > 0 {
 				c.addSeries(c.job(e.Job))
@@ -108,6 +109,24 @@ func (c *collector) observer() executor.Observer {
 			}
 		},
 		ClockChanged: func(e executor.ClockChanged) { c.clockOffset.Set(e.Ahead.Seconds()) },
+	}
+}
+
+// countFire counts a fire unless an earlier leader may have counted it. The counters of its job begin at zero, as
+// in addSeries; jobs that no other job follows have none.
+func (c *collector) countFire(e executor.FireEnded) {
+	job, outcome := c.job(e.Job), "ok"
+	switch {
+	case e.Failed > 0:
+		outcome = "failed"
+	case e.Skipped > 0:
+		outcome = "skipped"
+	}
+	for _, o := range []string{"ok", "failed", "skipped"} {
+		c.fires.WithLabelValues(job, o)
+	}
+	if !e.Repeated {
+		c.fires.WithLabelValues(job, outcome).Inc()
 	}
 }
 
@@ -150,6 +169,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.eventsDropped, prometheus.CounterValue, float64(c.ex.DroppedEvents()))
 	gauge(c.buildInfo, 1, version())
 	s := c.ex.Stats()
+	for cause, n := range map[string]uint64{
+		"plan": s.RefusedClaims.Plan, "session": s.RefusedClaims.Session, "record": s.RefusedClaims.Record, "store": s.RefusedClaims.Store,
+	} {
+		ch <- prometheus.MustNewConstMetric(c.claimsRefused, prometheus.CounterValue, float64(n), cause)
+	}
 	gauge(c.leader, number(s.Leading))
 	gauge(c.sessionRemaining, remaining(s.SafeUntil))
 	gauge(c.workersBusy, float64(s.Running))

@@ -191,6 +191,45 @@ func TestCollector(t *testing.T) {
 		require.Error(t, i.Shutdown(t.Context()))
 		time.Sleep(5 * time.Minute)
 	})
+	inBubble(t, "counts fires of followed jobs by outcome, once in the fleet", func(t *testing.T, server *memory.Server) {
+		fails := func(_ context.Context, r *executor.Run) error {
+			if r.Shard == 1 && r.FireTime.Minute()%2 == 0 {
+				return errors.New("broken")
+			}
+			return nil
+		}
+		child := job("child", 1, succeed)
+		child.Schedule = executor.AfterJob("parent")
+		a := start(t, server, "a", executor.Options{}, job("parent", 2, fails), child)
+		time.Sleep(time.Second)
+		b := start(t, server, "b", executor.Options{}, job("parent", 2, fails), child)
+		time.Sleep(4*time.Minute + 30*time.Second)
+		assert.Equal(t, 2.0, a.value(t, `rota_fires_total{job_name="parent",outcome="ok"}`))
+		assert.Equal(t, 2.0, a.value(t, `rota_fires_total{job_name="parent",outcome="failed"}`))
+		assert.Zero(t, a.value(t, `rota_fires_total{job_name="parent",outcome="skipped"}`))
+		assert.Equal(t, -1.0, a.value(t, `rota_fires_total{job_name="child",outcome="ok"}`), "no job follows child")
+		assert.Equal(t, -1.0, b.value(t, `rota_fires_total{job_name="parent",outcome="ok"}`), "a leads")
+		require.NoError(t, a.Shutdown(t.Context()))
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, b.value(t, `rota_fires_total{job_name="parent",outcome="failed"}`), "the fire that b repeats is counted by a")
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1.0, b.value(t, `rota_fires_total{job_name="parent",outcome="ok"}`))
+		require.NoError(t, b.Shutdown(t.Context()))
+	})
+	inBubble(t, "counts claims that the store refuses, by cause", func(t *testing.T, server *memory.Server) {
+		i := start(t, server, "a", executor.Options{}, job("parent", 2, succeed))
+		time.Sleep(30 * time.Second)
+		for _, cause := range []string{"plan", "session", "record", "store"} {
+			assert.Zero(t, i.value(t, fmt.Sprintf(`rota_claims_refused_total{cause=%q}`, cause)), cause)
+		}
+		free := server.Fill()
+		time.Sleep(time.Minute)
+		assert.Positive(t, i.value(t, `rota_claims_refused_total{cause="store"}`))
+		free()
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, 2.0, i.value(t, `rota_runs_total{job_name="parent",outcome="ok"}`))
+		require.NoError(t, i.Shutdown(t.Context()))
+	})
 	inBubble(t, "gives series to a thousand jobs, and one to the others", func(t *testing.T, server *memory.Server) {
 		jobs := make([]executor.Job, 0, 1200)
 		for n := range 1200 {
@@ -223,10 +262,12 @@ func allMetrics(t *testing.T) []*dto.MetricFamily {
 	o.RunRetried(executor.RunRetried{Run: run})
 	o.RunLost(executor.RunLost{Run: run})
 	o.FiresSkipped(executor.FiresSkipped{Job: "job", Reason: executor.SkipMisfire, Shards: []int{1}, Count: 1})
+	o.FireEnded(executor.FireEnded{Job: "job"})
 	o.ShardsChanged(executor.ShardsChanged{Job: "job", Gained: []int{1}})
 	o.ClockChanged(executor.ClockChanged{Skewed: true, Ahead: time.Minute})
 	r := prometheus.NewPedanticRegistry()
 	require.NoError(t, r.Register(c))
+	require.NoError(t, r.Register(NewRegistry(memory.New().Client("a"))))
 	families, err := r.Gather()
 	require.NoError(t, err)
 	return families
@@ -251,6 +292,7 @@ func TestMetrics_AreThoseOfThePageAndTheAlerts(t *testing.T) {
 	require.NoError(t, err)
 	descs := make(chan *prometheus.Desc, 100)
 	Collector(ex).Describe(descs)
+	NewRegistry(memory.New().Client("a")).Describe(descs)
 	close(descs)
 	var metrics []string
 	for d := range descs {
@@ -267,7 +309,7 @@ func TestMetrics_AreThoseOfThePageAndTheAlerts(t *testing.T) {
 		var names []string
 		for _, name := range regexp.MustCompile(`\brota_[a-z_]+\b`).FindAllString(text2, -1) {
 			if name != "rota_namespace" && name != "rota_group" {
-				names = append(names, name)
+				names = append(names, strings.TrimSuffix(name, "_bucket"))
 			}
 		}
 		slices.Sort(names)

@@ -71,6 +71,8 @@ const (
 
 func outcome(text string) string { return strings.Replace(job, "}", `,outcome="`+text+`"}`, 1) }
 
+func refused(cause string) string { return strings.Replace(instance, "}", `,cause="`+cause+`"}`, 1) }
+
 func TestAlerts(t *testing.T) {
 	for name, c := range map[string]struct {
 		series  string
@@ -131,6 +133,33 @@ func TestAlerts(t *testing.T) {
 			alive + "rota_runs_lost_total" + job + " 0 0 1x60",
 			[]int{1, 3},
 			[]string{"3: RotaRunsLost: Runs of job settle of billing crashed and are not made again."},
+		},
+		"FireFailed": {
+			alive + "rota_fires_total" + outcome("failed") + " 0 0 1x60\nrota_fires_total" + outcome("skipped") + " 0+1x62",
+			[]int{1, 3, 30},
+			[]string{"3: RotaFireFailed: A fire of job settle of billing ended with failed shards: jobs that follow its success skip it."},
+		},
+		"ClaimsRefused, by the store only": {
+			alive + "rota_claims_refused_total" + refused("plan") + " 0+1x60\nrota_claims_refused_total" + refused("store") + " 0 0 1x60",
+			[]int{1, 3, 10},
+			[]string{"3: RotaClaimsRefused: The store refuses the claims of a, whose jobs do not run: it is full, or a permission is missing."},
+		},
+		"RegistryFailing, once it lasts": {
+			alive + `rota_registry_requests_total{instance="a",op="txn",result="error"} 0+2x20
+			rota_registry_requests_total{instance="a",op="txn",result="conflict"} 0+100x20
+			rota_registry_requests_total{instance="b",op="get",result="error"} 0 0 3x20`,
+			[]int{5, 10},
+			[]string{"10: RotaRegistryFailing: Operations of a on the registry fail: look at the store and the network."},
+		},
+		"RegistrySlow, by transactions": {
+			alive + `rota_registry_request_duration_seconds_bucket{instance="a",op="txn",le="1"} 0+8x20
+			rota_registry_request_duration_seconds_bucket{instance="a",op="txn",le="3"} 0+10x20
+			rota_registry_request_duration_seconds_bucket{instance="a",op="txn",le="+Inf"} 0+10x20
+			rota_registry_request_duration_seconds_bucket{instance="b",op="txn",le="1"} 0+10x20
+			rota_registry_request_duration_seconds_bucket{instance="b",op="txn",le="3"} 0+10x20
+			rota_registry_request_duration_seconds_bucket{instance="b",op="txn",le="+Inf"} 0+10x20`,
+			[]int{3, 10},
+			[]string{"10: RotaRegistrySlow: One in ten transactions of a takes over a second: sessions may expire, and runs begin late."},
 		},
 		"EventsDropped": {
 			alive + "rota_events_dropped_total" + instance + " 0 0 10x60",

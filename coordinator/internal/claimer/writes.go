@@ -182,6 +182,9 @@ func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 		}
 	}
 	if w.Err != nil {
+		if cause := findRefusalCause(w); cause != 0 {
+			event.Report(c.Events.Refused, event.Refused{Cause: cause})
+		}
 		return c.handleFailedWrite(w)
 	}
 	for _, e := range w.Load.Parts {
@@ -234,6 +237,29 @@ func (c *Claimer) handleFailedWrite(w WriteResult) error {
 		}
 	}
 	return nil
+}
+
+// findRefusalCause returns why the store has refused a transaction, 0 if it was given up here.
+func findRefusalCause(w WriteResult) event.RefusalCause {
+	if refusal, refused := batch.FindConflict(w.Err); refused {
+		_, ofJob := w.Load.PartOf(refusal.Index)
+		switch {
+		case !ofJob:
+			return event.RefusedBySession
+		case refusal.Index < len(w.Load.Txn.If):
+			return event.RefusedByPlan
+		}
+		return event.RefusedByRecord
+	}
+	switch {
+	case errors.Is(w.Err, registry.ErrUnknownOutcome):
+		return event.RefusedByRecord
+	case errors.Is(w.Err, registry.ErrSessionLost):
+		return event.RefusedBySession
+	case errors.Is(w.Err, registry.ErrClosed), errors.Is(w.Err, context.Canceled):
+		return 0
+	}
+	return event.RefusedByStore
 }
 
 // RefusedRetryDelay is the time until a write is retried that the registry refused for a reason

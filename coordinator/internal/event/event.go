@@ -19,6 +19,7 @@ type Hooks struct {
 	Skipped    func(Skipped)
 	Lost       func(Lost)
 	FireEnded  func(FireEnded)
+	Refused    func(Refused)
 }
 
 // Report calls a hook unless it is nil.
@@ -104,3 +105,17 @@ type FireEnded struct {
 	record.EndedFire
 	Repeated bool // it ended before this term, and the leader of then may have reported it
 }
+
+// Refused is a transaction with claims or ends of runs that the store has refused. The claimer decides on its jobs again.
+type Refused struct{ Cause RefusalCause }
+
+// RefusalCause is why the store has refused a transaction of a claimer.
+type RefusalCause int
+
+// Causes of refusals.
+const (
+	RefusedByPlan    RefusalCause = iota + 1 // the plan of a job has changed
+	RefusedBySession                         // the session has ended
+	RefusedByRecord                          // another writer has changed a claims record
+	RefusedByStore                           // a reason of the store's own, such as a full store or a lost permission
+)

@@ -54,7 +54,7 @@ var reach = []struct {
 		"github.com/prometheus/client_golang/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4",
 		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/stdlib", "modernc.org/sqlite",
 	}},
-	{"rotaprom", []string{"executor", "github.com/prometheus/client_golang/..."}},
+	{"rotaprom", []string{"executor", "registry", "github.com/prometheus/client_golang/..."}},
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
 	// Examples show user code, which cannot import internal packages.
 	{"examples/...", []string{"registry/...", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},

@@ -30,11 +30,11 @@ type health struct {
 
 // newHealth returns the handler of /livez, /readyz and /metrics, and of /debug/pprof/ if asked for.
 // It observes ex: call it before Start.
-func newHealth(ex *executor.Executor, withPprof bool) http.Handler {
+func newHealth(ex *executor.Executor, reg prometheus.Collector, withPprof bool) http.Handler {
 	h := &health{stats: ex.Stats, asking: make(chan struct{}, 1), state: "the instance has not joined yet"}
 	ex.Observe(executor.Observer{SessionChanged: h.recordSession})
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(rotaprom.Collector(ex), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics.MustRegister(rotaprom.Collector(ex), reg, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", h.serveLive)
 	mux.HandleFunc("GET /readyz", h.serveReady)

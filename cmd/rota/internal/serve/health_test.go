@@ -9,11 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/rotaprom"
 )
 
 // get returns the status and body of a request.
@@ -23,12 +25,14 @@ func get(h http.Handler, path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
+func registryMetrics() prometheus.Collector { return rotaprom.NewRegistry(memory.New().Client("a")) }
+
 func TestHealth_FollowsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		ex, err := executor.New(store.Client("a"), "test", executor.Options{Instance: "a", Logger: (&journal{}).logger()})
 		require.NoError(t, err)
-		h := newHealth(ex, false)
+		h := newHealth(ex, registryMetrics(), false)
 		is := func(ready int, state string) {
 			t.Helper()
 			synctest.Wait()
@@ -94,10 +98,10 @@ func TestHealth_ServesMetricsAndPprof(t *testing.T) {
 		require.NoError(t, err)
 		return ex
 	}
-	plain, full := newHealth(newExecutor(), false), newHealth(newExecutor(), true)
+	plain, full := newHealth(newExecutor(), registryMetrics(), false), newHealth(newExecutor(), registryMetrics(), true)
 	code, body := get(plain, "/metrics")
 	assert.Equal(t, 200, code)
-	for _, metric := range []string{`rota_leader{rota_group="default",rota_namespace="shop"} 0`, "go_goroutines ", "process_"} {
+	for _, metric := range []string{`rota_leader{rota_group="default",rota_namespace="shop"} 0`, "go_goroutines ", "process_", `rota_registry_requests_total{op="txn",result="ok"} 0`} {
 		assert.Contains(t, body, metric)
 	}
 	for path, want := range map[string][2]int{

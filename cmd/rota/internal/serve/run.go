@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/rotaprom"
 )
 
 // fileLabel is the label of an instance that shows which file it has: the revision and the digest of
@@ -25,6 +26,8 @@ type server struct {
 	options
 	target target
 	ex     *executor.Executor
+	// measured is the registry with its metrics.
+	measured *rotaprom.Registry
 
 	// The loop of serve has these, and the one reload that it has begun.
 	file      *jobsfile.File
@@ -65,7 +68,8 @@ func run(ctx context.Context, o options) error {
 		}
 		labels[k] = v
 	}
-	s.ex, err = executor.New(reg, s.target.namespace, executor.Options{
+	s.measured = rotaprom.NewRegistry(reg)
+	s.ex, err = executor.New(s.measured, s.target.namespace, executor.Options{
 		Instance: o.instance, Group: s.target.group, SessionTTL: o.sessionTTL, RestartGrace: o.restartGrace, DrainTimeout: o.drainTimeout,
 		Workers: o.workers, Weight: o.weight, Host: o.host, Labels: labels, Logger: o.log,
 	})
@@ -235,7 +239,7 @@ func (s *server) startHealth() (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
-	server := &http.Server{Handler: newHealth(s.ex, s.pprof), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	server := &http.Server{Handler: newHealth(s.ex, s.measured, s.pprof), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("health and metrics are no longer served", "error", err)
