@@ -56,6 +56,7 @@ var reach = []struct {
 	}},
 	{"rotaprom", []string{"executor", "registry", "github.com/prometheus/client_golang/..."}},
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
+	{"examples/settlement", []string{"registry/...", "executor", "modernc.org/sqlite"}},
 	// Examples show user code, which cannot import internal packages.
 	{"examples/...", []string{"registry/...", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
 }
