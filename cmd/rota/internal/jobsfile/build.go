@@ -555,7 +555,7 @@ func (t TLSFiles) Config(readFile func(string) ([]byte, error)) (*tls.Config, er
 			return nil, fmt.Errorf("ca_file %s holds no certificate", t.CAFile)
 		}
 	}
-	if t.CertFile == "" {
+	if t.CertFile == "" && t.KeyFile == "" {
 		return c, nil
 	}
 	certificate, err := readFile(t.CertFile)

@@ -3,7 +3,6 @@ package settings
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/internal/registryurl"
 )
 
@@ -160,26 +160,9 @@ func (s *Settings) readPassword(c ContextEntry) (string, error) {
 
 // load returns the configuration that t describes, nil for the zero value.
 func (t TLS) load() (*tls.Config, error) {
-	if t == (TLS{}) {
-		return nil, nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CAFile != "" {
-		text, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("TLS: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("TLS: %s holds no certificate", t.CAFile)
-		}
-	}
-	if t.CertFile != "" || t.KeyFile != "" {
-		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("TLS: %w", err)
-		}
-		c.Certificates = []tls.Certificate{cert}
+	c, err := jobsfile.TLSFiles(t).Config(os.ReadFile)
+	if err != nil {
+		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	return c, nil
 }

@@ -156,8 +156,8 @@ func TestSettings_Credentials(t *testing.T) {
 		"TLS of the context":        {config: entry("tls: {enabled: true}"), user: "kim", tls: true},
 		"TLS of the environment":    {config: entry(""), env: map[string]string{"ROTA_TLS": "1"}, user: "kim", tls: true},
 		"authorities that are none": {config: entry("tls: {ca_file: " + bad + "}"), err: "holds no certificate"},
-		"certificate without a key": {config: entry("tls: {cert_file: " + bad + "}"), err: "TLS: open : no such file"},
-		"authorities that are gone": {config: entry("tls: {ca_file: " + dir + "/no}"), err: "TLS: open "},
+		"certificate without a key": {config: entry("tls: {cert_file: " + bad + "}"), err: "TLS: read key_file: open : no such file"},
+		"authorities that are gone": {config: entry("tls: {ca_file: " + dir + "/no}"), err: "TLS: read ca_file: open "},
 		"misspelt field":            {config: entry("tsl: {}"), err: "field tsl not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
