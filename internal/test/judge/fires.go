@@ -33,6 +33,20 @@ type release struct {
 	due   instant // when owners know it at the latest, if nothing disturbs them
 }
 
+// countYoungReleases returns how many of the fires through an instant that shard n has not claimed were released so
+// recently that its owner may not know it.
+func (j *jobState) countYoungReleases(n int, through, now instant) int {
+	sh, young := j.shards[n], 0
+	for _, r := range j.released {
+		e := j.epoch(r.epoch)
+		isLeft := r.epoch > sh.epoch || r.epoch == sh.epoch && r.At > sh.watermark
+		if e != nil && n < e.Def.Shards && isLeft && r.At <= through && r.due > now {
+			young++
+		}
+	}
+	return young
+}
+
 // followedRecord is the part of a plan that says how far its job has followed others.
 type followedRecord struct {
 	Through instant `json:"through"`

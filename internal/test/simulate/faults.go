@@ -25,6 +25,8 @@ const (
 	Expire       Fault = "expired session"  // of a live process
 	Starve       Fault = "starved session"  // the session is not renewed
 	HoldWatch    Fault = "held watch"       // events arrive much later
+	Lag          Fault = "stale reads"      // plain reads are answered from an old state
+	Isolate      Fault = "isolated member"  // so are they, and nothing else is answered
 	Delay        Fault = "delay"            // messages are slow
 	PauseServer  Fault = "server paused"    // it sends no replies for a while
 	Restart      Fault = "server restarted" // all connections break
@@ -48,6 +50,8 @@ var odds = []struct {
 	{Expire, 7},
 	{Starve, 6},
 	{HoldWatch, 8},
+	{Lag, 8},
+	{Isolate, 6},
 	{Delay, 6},
 	{PauseServer, 6},
 	{Restart, 6},
@@ -188,6 +192,10 @@ func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay ti
 		f.scheduleEnd(kind, m, last, f.server.Starve(m))
 	case HoldWatch:
 		f.scheduleEnd(kind, m, last, f.server.HoldWatch(m))
+	case Lag:
+		f.scheduleEnd(kind, m, last*4, f.server.Lag(m))
+	case Isolate:
+		f.scheduleEnd(kind, m, last, f.server.Isolate(m))
 	case Delay:
 		f.server.Delay(m, delay, delay/2)
 		f.scheduleEnd(kind, m, last*4, func() { f.server.Delay(m, f.Latency, f.Latency) })
@@ -215,7 +223,7 @@ func (f *fleet) suspendPromises(kind Fault, m string, last time.Duration) {
 		f.judge.Disturb(m, 1000*time.Hour)
 	case LostRequest, LostReply, HeldCommit: // the fault waits for transactions
 		f.judge.Disturb(m, last+2*f.Every+more)
-	case Delay, WrongClock:
+	case Delay, Lag, WrongClock:
 		f.judge.Disturb(m, last*4+more)
 	case PauseServer, Restart:
 		f.judge.Disturb("", last+more)
