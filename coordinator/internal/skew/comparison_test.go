@@ -107,4 +107,67 @@ func TestComparison(t *testing.T) {
 		assert.Empty(t, c.Ahead)
 		assert.False(t, c.ToPublish)
 	})
+	t.Run("a member is doubted if its clock is ahead by more than the limit, and was not known to be skewed", func(t *testing.T) {
+		for ahead, doubted := range map[time.Duration]bool{limit - s: false, limit: false, limit + 1: true} {
+			c := begin()
+			observe(c, 3*s, 3*s, 3*s+ahead, 0, 11)
+			assert.Equal(t, doubted, !c.DoubtedSince.IsZero(), "%v ahead", ahead)
+		}
+		c := begin()
+		c.ObserveMember("m", record.Member{Clock: reading + record.Instant(time.Hour)}, 11, start, start, limit, false, true)
+		assert.Zero(t, c.DoubtedSince, "known to be skewed")
+	})
+	t.Run("the doubt counts from the first such member, for twice the time of an answer", func(t *testing.T) {
+		c := begin()
+		assert.False(t, c.HoldsAssignments(start))
+		observe(c, 3*s, 3*s, 60*s, 0, 11)
+		observe(c, 4*s, 4*s, 60*s, 0, 12)
+		assert.Equal(t, start.Add(3*s), c.DoubtedSince)
+		assert.True(t, c.HoldsAssignments(start.Add(5*s-1)))
+		assert.False(t, c.HoldsAssignments(start.Add(5*s)))
+	})
+	t.Run("an answer that shows no difference leaves one that was shown", func(t *testing.T) {
+		for _, member := range []time.Duration{0, s} {
+			c := begin()
+			c.Ahead = shown(7 * s)
+			observe(c, 3*s, 3*s, member, reading, 11)
+			assert.Equal(t, shown(7*s), c.Ahead)
+		}
+	})
+	t.Run("half the limit is not a difference, and a record of the commit itself is not newer", func(t *testing.T) {
+		for _, own := range []bool{true, false} {
+			for late, publishes := range map[time.Duration]bool{limit / 2: false, limit/2 + 1: true} {
+				for commit, newer := range map[uint64]bool{10: false, 11: true} {
+					c := begin()
+					m := record.Member{Clock: record.InstantOf(start.Add(-late))}
+					c.ObserveMember("m", m, commit, start, start, limit, own, false)
+					assert.Equal(t, publishes && newer, c.ToPublish, "own: %v, late: %v, commit %d", own, late, commit)
+				}
+			}
+		}
+	})
+	t.Run("a reading stays to be published", func(t *testing.T) {
+		for _, own := range []bool{true, false} {
+			c := begin()
+			c.ToPublish = true
+			c.ObserveMember("m", record.Member{Clock: reading}, 11, start, start, limit, own, false)
+			assert.True(t, c.ToPublish)
+		}
+	})
+}
+
+func TestNewComparison(t *testing.T) {
+	now := time.Now()
+	clock := now.Add(time.Hour)
+	c := NewComparison(now, clock, 7)
+	assert.Equal(t, Comparison{
+		Reading: record.InstantOf(clock), Published: now, PublishedBy: 7, Ahead: map[string]record.Duration{}, ToPublish: true,
+	}, c)
+}
+
+func TestNotice_NamesSame(t *testing.T) {
+	n := Notice{Skewed: map[string]record.Duration{"a": 1, "b": 2}}
+	assert.True(t, n.NamesSame(map[string]record.Duration{"a": 3, "b": 4}), "the differences vary")
+	assert.False(t, n.NamesSame(map[string]record.Duration{"a": 1, "c": 2}))
+	assert.False(t, n.NamesSame(map[string]record.Duration{"a": 1}))
 }

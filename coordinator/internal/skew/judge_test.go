@@ -26,6 +26,7 @@ func TestJumpDetector(t *testing.T) {
 	assert.False(t, at(0, time.Hour), "the first reading has nothing to be compared with")
 	assert.False(t, at(time.Minute, time.Hour+time.Minute))
 	assert.False(t, at(time.Minute, time.Hour+61*time.Second), "the limit itself")
+	assert.False(t, at(time.Minute, time.Hour+59*time.Second), "the limit itself, back")
 	assert.False(t, j.Jumped(now.Add(time.Minute), now.Add(time.Hour+time.Minute), now.Add(time.Hour)), "suspended after the reading")
 	assert.False(t, j.Jumped(now.Add(time.Minute), now.Add(2*time.Hour), now.Add(time.Hour)), "suspended before the reading")
 	assert.True(t, at(time.Minute, 2*time.Hour))
