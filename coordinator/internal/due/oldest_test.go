@@ -43,6 +43,10 @@ func TestOldestUnclaimed(t *testing.T) {
 		"a re-run that no watermark covers":   {marks: claimed(5, 0, 1, 2, 3), reruns: coordtest.Runs(shardset.Of(1), coordtest.Fire(5, 2)), now: 5, want: at(5)},
 		"a retry that waits":                  {marks: claimed(5, 0, 1, 2, 3), reruns: coordtest.Runs(shardset.Of(1), coordtest.Fire(5, 1).RetryAt(at(5)+1, time.Hour)), now: 5},
 		"a retry whose time has come":         {marks: append(claimed(5, 0, 2, 3), claimed(4, 1)...), reruns: coordtest.Runs(shardset.Of(1), coordtest.Fire(4, 1).RetryAt(at(5), time.Hour)), now: 5, want: at(5)},
+		"a retry at its time":                 {marks: claimed(5, 0, 1, 2, 3), reruns: coordtest.Runs(shardset.Of(1), coordtest.Fire(5, 1).RetryAt(at(6), time.Hour)), now: 6, programs: map[int]due.Program{}, want: at(6)},
+		"a re-run before the oldest fire":     {marks: claimed(2, 0, 1, 2, 3), reruns: coordtest.Runs(shardset.Of(1), coordtest.Fire(2, 2)), now: 5, want: at(2)},
+		"a retry after the oldest fire":       {marks: claimed(2, 0, 1, 2, 3), reruns: coordtest.Runs(shardset.Of(1), coordtest.Fire(2, 1).RetryAt(at(5), time.Hour)), now: 5, want: at(3)},
+		"shards that the epoch does not have": {change: func(p *record.Plan) { *p.Last() = coordtest.Epoch(t, 1, coordtest.Start, 2) }, marks: claimed(5, 0, 1), now: 5},
 		"an ended epoch":                      {change: func(p *record.Plan) { p.Last().Until = at(3) }, marks: claimed(2, 0, 1, 2, 3), now: 5},
 		"an ended epoch with a due fire":      {change: func(p *record.Plan) { p.Last().Until = at(3) }, marks: claimed(1, 0, 1, 2, 3), now: 5, want: at(2)},
 		"two epochs, the second of more shards": {

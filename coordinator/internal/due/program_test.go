@@ -2,6 +2,7 @@ package due_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -66,4 +67,92 @@ func TestPassDue(t *testing.T) {
 	assert.Equal(t, coordtest.At(8), due.PassDue(&e, coordtest.Minutely{}, record.Watermark{}, coordtest.At(8)).Fire)
 	assert.Equal(t, coordtest.At(1), due.PassDue(&e, coordtest.Following{}, record.Watermark{}, coordtest.At(8)).Fire)
 	assert.Equal(t, coordtest.At(2), due.PassDue(&e, coordtest.Following{}, record.Watermark{}, coordtest.At(9)).Fire)
+}
+
+// counting is a program that may count ends.
+type counting struct {
+	coordtest.Minutely
+	counts bool
+}
+
+func (p counting) CountsEnds() bool { return p.counts }
+
+func TestCountsEnds(t *testing.T) {
+	assert.False(t, due.CountsEnds(coordtest.Minutely{}))
+	assert.False(t, due.CountsEnds(counting{}))
+	assert.True(t, due.CountsEnds(counting{counts: true}))
+}
+
+func TestDue_HasAny(t *testing.T) {
+	assert.False(t, (&due.Due{Through: coordtest.At(1).Time(), Wake: coordtest.At(2).Time()}).HasAny())
+	assert.True(t, (&due.Due{Fire: coordtest.At(1).Time()}).HasAny())
+	assert.True(t, (&due.Due{Skipped: 1}).HasAny())
+}
+
+// notFollowing has the methods of a Follower, but its own schedule.
+type notFollowing struct{ coordtest.Following }
+
+func (notFollowing) FollowsJobs() bool { return false }
+
+func TestInEpoch(t *testing.T) {
+	at := coordtest.At
+	fire := func(n int) due.Due {
+		return due.Due{Fire: at(n).Time(), Through: at(n).Time(), Wake: at(n + 1).Time()}
+	}
+	for name, c := range map[string]struct {
+		prog     due.Program
+		until    record.Instant
+		mark     record.Watermark
+		now      int
+		disabled bool
+		want     due.Due
+		ok       bool
+	}{
+		"a due fire":                        {prog: coordtest.Minutely{}, mark: record.Watermark{Epoch: 1, Fire: at(1)}, now: 2, want: fire(2), ok: true},
+		"a shard that is past the epoch":    {prog: coordtest.Minutely{}, mark: record.Watermark{Epoch: 2}, now: 2},
+		"claimed before the epoch's end":    {prog: coordtest.Minutely{}, until: at(3), mark: record.Watermark{Epoch: 1, Fire: at(2)}, now: 5, ok: true},
+		"claimed up to the epoch's end":     {prog: coordtest.Minutely{}, until: at(3), mark: record.Watermark{Epoch: 1, Fire: at(3)}, now: 5},
+		"claimed past the epoch's end":      {prog: coordtest.Minutely{}, until: at(3), mark: record.Watermark{Epoch: 1, Fire: at(4)}, now: 5},
+		"a disabled shard skips":            {prog: coordtest.Minutely{}, mark: record.Watermark{Epoch: 1, Fire: at(1)}, now: 2, disabled: true, want: due.Due{Skipped: 1, Through: at(2).Time(), Wake: at(3).Time()}, ok: true},
+		"a follower with its own schedule":  {prog: notFollowing{}, mark: record.Watermark{Epoch: 1, Fire: at(1)}, now: 2, want: fire(2), ok: true},
+		"a released fire":                   {prog: coordtest.Following{}, until: at(1), mark: record.Watermark{Epoch: 1, Fire: at(1)}, now: 5, want: due.Due{Fire: at(2).Time(), Through: at(2).Time(), Wake: at(6).Time()}, ok: true},
+		"a disabled shard skips a release":  {prog: coordtest.Following{}, mark: record.Watermark{Epoch: 1}, now: 5, disabled: true, want: due.Due{Skipped: 1, Through: at(2).Time(), Wake: at(6).Time()}, ok: true},
+		"a follower that is past the epoch": {prog: coordtest.Following{}, mark: record.Watermark{Epoch: 2}, now: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := coordtest.Epoch(t, 1, at(0)+1, 1)
+			e.Until = c.until
+			e.Released = []record.Release{{At: at(2), Released: at(5)}, {At: at(4), Released: at(6)}}
+			got, ok := due.InEpoch(&e, c.prog, c.mark, at(c.now), c.disabled)
+			assert.Equal(t, c.ok, ok)
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+// passing is a program that passes fires without one that runs or is skipped.
+type passing struct{ coordtest.Minutely }
+
+func (passing) Due(_, _, now time.Time) due.Due { return due.Due{Through: now} }
+
+func TestHasUnclaimed_OtherPrograms(t *testing.T) {
+	e := coordtest.Epoch(t, 1, coordtest.Start, 1)
+	assert.True(t, due.HasUnclaimed(&e, passing{}, record.Watermark{}, coordtest.At(1)), "the watermark has to pass the fires")
+	assert.True(t, due.HasUnclaimed(&e, latest{}, record.Watermark{}, coordtest.At(1)), "the watermark may stay")
+}
+
+// latest is Minutely without Through.
+type latest struct{ coordtest.Minutely }
+
+func (p latest) Due(last, until, now time.Time) due.Due {
+	d := p.Minutely.Due(last, until, now)
+	d.Through = time.Time{}
+	return d
+}
+
+func TestTriggerTargets(t *testing.T) {
+	e := coordtest.Epoch(t, 1, coordtest.Start, 3)
+	some := shardset.Of(1, 2, 3)
+	assert.Equal(t, shardset.Of(0, 1, 2), due.TriggerTargets(record.Trigger{}, &e))
+	assert.Equal(t, shardset.Of(1, 2), due.TriggerTargets(record.Trigger{Shards: &some}, &e), "the epoch has no shard 3")
 }

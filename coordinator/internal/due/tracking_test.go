@@ -21,10 +21,12 @@ func TestRecordsEnds(t *testing.T) {
 	require.False(t, due.RecordsEnds(plan()))
 	for name, change := range map[string]func(*record.Plan){
 		"a shard is frozen":           func(p *record.Plan) { p.Frozen = shardset.Of(1) },
-		"an old epoch is not cleared": func(p *record.Plan) { p.Epochs = append(p.Epochs, coordtest.Epoch(t, 2, coordtest.At(1), 2)) },
+		"an old epoch is not cleared": func(p *record.Plan) { p.Epochs = append(p.Epochs, plan().Epochs...) },
 		"a trigger is not cleared":    func(p *record.Plan) { p.Triggers = []record.Trigger{{Number: 1, Epoch: 1}} },
 		"the job is paused":           func(p *record.Plan) { p.Paused = true },
 		"the schedule is stopped":     func(p *record.Plan) { p.Stopped, p.Last().Until = true, coordtest.At(1) },
+		"other jobs follow the job":   func(p *record.Plan) { p.Fires = &record.Fires{} },
+		"the job tracks runs":         func(p *record.Plan) { *p.Last() = coordtest.Epoch(t, 1, coordtest.Start, 2) },
 	} {
 		t.Run("when "+name, func(t *testing.T) {
 			p := plan()
@@ -33,4 +35,19 @@ func TestRecordsEnds(t *testing.T) {
 		})
 	}
 	t.Run("without a plan", func(t *testing.T) { assert.True(t, due.RecordsEnds(nil)) })
+}
+
+func TestWantsReruns(t *testing.T) {
+	for name, c := range map[string]struct {
+		job  record.Job
+		want bool
+	}{
+		"runs are tracked by default":        {record.Job{}, true},
+		"runs are tracked":                   {record.Job{Tracking: record.TrackRuns}, true},
+		"only claims are tracked":            {record.Job{Tracking: record.TrackClaims}, false},
+		"a crash ends the run":               {record.Job{OnCrash: record.CrashFail}, false},
+		"only claims, and a crash ends them": {record.Job{Tracking: record.TrackClaims, OnCrash: record.CrashFail}, false},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, due.WantsReruns(c.job)) })
+	}
 }
