@@ -70,6 +70,8 @@ func TestClaim_Cancelled(t *testing.T) {
 				require.Len(t, out.Claims.Failures, 1)
 				assert.Equal(t, due.CancelledRunError, out.Claims.Failures[0].Error)
 				assert.Equal(t, 1, out.Claims.Failures[0].Attempt)
+			} else {
+				assert.Empty(t, out.Claims.Failures, "the failure is on record")
 			}
 			in.commit(out)
 			assert.False(t, in.Decide().Changed, "it is dropped once")
