@@ -78,4 +78,68 @@ func TestPack(t *testing.T) {
 	t.Run("no parts make no transactions", func(t *testing.T) {
 		assert.Empty(t, Pack(common, nil, limits, plain, never))
 	})
+	t.Run("a transaction may be as large as the limits", func(t *testing.T) {
+		l := limits
+		l.TxnItems = 1 + 2*2
+		assert.Len(t, Pack(common, parts[:2], l, plain, never), 1)
+		l.TxnItems--
+		assert.Len(t, Pack(common, parts[:2], l, plain, never), 2)
+
+		l = limits
+		items := plain(0)
+		l.TxnBytes = common[0].Size() + 2*(items.Conds[0].Size()+items.Ops[0].Size())
+		assert.Len(t, Pack(common, parts[:2], l, plain, never), 1)
+		l.TxnBytes--
+		assert.Len(t, Pack(common, parts[:2], l, plain, never), 2)
+	})
+	t.Run("a part that exceeds the limits has its own transaction", func(t *testing.T) {
+		l := limits
+		l.TxnItems = 2
+		loads := Pack(common, parts[:3], l, plain, never)
+		require.Len(t, loads, 3)
+		assert.Equal(t, []int{2}, loads[2].Parts)
+	})
+	t.Run("a condition on a key that several parts have belongs to each", func(t *testing.T) {
+		loads := Pack(common, parts[:2], limits, func(i int) Items {
+			return Items{Conds: []registry.Cond{registry.At("k/both", rev)}, Ops: []registry.Op{registry.Create(key(i), nil)}}
+		}, never)
+		require.Len(t, loads, 1)
+		for item, want := range []int{-1, 0, 1, 0, 1, -1} {
+			n, ok := loads[0].PartOf(item)
+			assert.Equal(t, want >= 0, ok, "item %d", item)
+			assert.Equal(t, max(want, 0), n, "item %d", item)
+		}
+		_, ok := loads[0].PartOf(-1)
+		assert.False(t, ok)
+	})
+	t.Run("without common conditions the first item belongs to the first part", func(t *testing.T) {
+		n, ok := Pack(nil, parts[:2], limits, plain, never)[0].PartOf(0)
+		assert.True(t, ok)
+		assert.Zero(t, n)
+	})
+	t.Run("each transaction has an ID", func(t *testing.T) {
+		loads := Pack(common, parts, limits, plain, never)
+		ids := map[registry.TxnID]bool{}
+		for _, l := range loads {
+			ids[l.Txn.ID] = true
+		}
+		assert.Len(t, ids, len(loads))
+		assert.NotContains(t, ids, registry.TxnID{})
+	})
+}
+
+func TestFindConflict(t *testing.T) {
+	conflict := &registry.ConflictError{Index: 3}
+	found, ok := FindConflict(fmt.Errorf("commit: %w", conflict))
+	assert.True(t, ok)
+	assert.Same(t, conflict, found)
+	for _, err := range []error{
+		nil,
+		registry.ErrNotApplied,
+		fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, conflict),
+	} {
+		found, ok := FindConflict(err)
+		assert.False(t, ok, "%v", err)
+		assert.Nil(t, found)
+	}
 }
