@@ -31,7 +31,7 @@ func TestPlan_AheadIsAProblem(t *testing.T) {
 		w.View.Now = coordtest.At(1)
 		return w, a
 	}
-	text := `shards of instance "a" wait until ` + coordtest.At(60).Time().Format(time.RFC3339)
+	text := `a wrong clock claimed fires ahead of their time: shards of instance "a" wait until ` + coordtest.At(60).Time().Format(time.RFC3339)
 	t.Run("the plan names instance, epoch and instant, and nothing else changes", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.Settle()

@@ -25,6 +25,6 @@ func (r *round) aheadProblem(plan *record.Plan) string {
 	if name == "" {
 		return ""
 	}
-	return fmt.Sprintf("shards of instance %q wait until %s, the time that a wrong clock recorded in epoch %d; Operator.Reset starts the job afresh",
+	return fmt.Sprintf("a wrong clock claimed fires ahead of their time: shards of instance %q wait until %s (epoch %d); a reset starts the job afresh",
 		name, latest.At.Time().Format(time.RFC3339), latest.Epoch)
 }
