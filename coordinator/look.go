@@ -46,8 +46,12 @@ type JobSummary struct {
 	Unowned  int // shards without an owner
 	Frozen   int // shards that are about to move
 	Disabled int // shards that operators have disabled
-	Reruns   int // shards with a pending re-run
-	Triggers int // pending and running triggers
+	// Expired counts shards whose owner's session has expired. They wait for the failover or, if the
+	// owner has a RestartGrace, for its return. ExpiredOwners are these owners, sorted.
+	Expired       int
+	ExpiredOwners []string
+	Reruns        int // shards with a pending re-run
+	Triggers      int // pending and running triggers
 
 	// Failing are the shards whose latest attempt failed, in ascending order, as far as the
 	// latest failures on record name them.
@@ -186,6 +190,11 @@ func (st *Status) Summary() JobSummary {
 	if st.Shards == 0 { // without a plan, the intent is all that there is
 		s.Paused, s.ScheduleStopped = st.Intent.Paused, st.Intent.ScheduleStopped
 	}
+	for _, m := range st.Members {
+		if !m.Alive {
+			s.addExpired(m.Instance, len(m.Shards))
+		}
+	}
 	for _, r := range st.Reruns {
 		s.Reruns += len(r.Shards)
 	}
@@ -208,6 +217,18 @@ func (st *Status) Summary() JobSummary {
 	return s
 }
 
+// addExpired adds the shards that an instance owns, whose session has expired.
+func (s *JobSummary) addExpired(instance string, shards int) {
+	if shards == 0 {
+		return
+	}
+	s.Expired += shards
+	if !slices.Contains(s.ExpiredOwners, instance) {
+		s.ExpiredOwners = append(slices.Clip(s.ExpiredOwners), instance)
+		slices.Sort(s.ExpiredOwners)
+	}
+}
+
 // failingShards returns the shards whose latest claimed attempt failed, sorted.
 func failingShards(st *Status) (shards []int) {
 	for _, f := range st.Failures {
@@ -216,7 +237,7 @@ func failingShards(st *Status) (shards []int) {
 				continue
 			}
 			s := st.PerShard[n]
-			scheduled := f.Trigger == 0 && f.Fire.Equal(s.LastFire) && f.Attempt == s.Attempt
+			scheduled := f.Trigger == 0 && f.Fire.Equal(s.LastFire) && f.Attempt == s.Attempt && s.LastTrigger <= f.lastTrigger
 			triggered := f.Trigger != 0 && f.Trigger == s.LastTrigger && !f.At.Before(s.LastFire)
 			if scheduled || triggered {
 				shards = append(shards, n)

@@ -95,6 +95,32 @@ func TestOperator_Group(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, instances, 2)
 	})
+	membertest.RunBubble(t, "counts the shards of expired owners that are awaited", func(t *testing.T, g *membertest.Group) {
+		g.Grace = time.Hour
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 1, ""))
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		membertest.SleepToMinute(1)
+		o, _ := g.NewOperator()
+		v, err := o.Watch(t.Context())
+		require.NoError(t, err)
+		defer v.Close()
+		assert.Zero(t, v.Status().Jobs[0].Expired)
+		b.Abandon()
+		time.Sleep(30 * time.Second)
+		for _, st := range []coordinator.GroupStatus{groupOf(g, a.Compile), v.Status()} {
+			assert.Equal(t, 2, st.Jobs[0].Expired)
+			assert.Equal(t, []string{"b"}, st.Jobs[0].ExpiredOwners)
+			assert.Zero(t, st.Jobs[1].Expired)
+			assert.Empty(t, st.Jobs[1].ExpiredOwners)
+		}
+		one, err := o.Status(t.Context(), "job")
+		require.NoError(t, err)
+		assert.Equal(t, []any{2, []string{"b"}}, []any{one.Summary().Expired, one.Summary().ExpiredOwners})
+		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Instances: []string{"b"}}))
+		time.Sleep(5 * time.Second)
+		assert.Zero(t, v.Status().Jobs[0].Expired, "its shards have moved")
+		assert.Zero(t, v.Status().Jobs[0].Unowned)
+	})
 	membertest.RunBubble(t, "lists jobs without a plan, and those with an unreadable one", func(t *testing.T, g *membertest.Group) {
 		g.PutRecord(g.Keys.Job("new"), coordtest.Def("new", 3, 4, `,"start_paused":true`))
 		st := groupOf(g, nil)

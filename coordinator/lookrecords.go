@@ -315,10 +315,16 @@ func (g *groupRecords) status(now time.Time) GroupStatus {
 	for _, j := range g.order {
 		g.refresh(j, now)
 		st.Unreadable = append(st.Unreadable, j.unreadable...)
+	}
+	expired := g.findExpiredOwners()
+	for _, j := range g.order {
 		if !j.known {
 			continue
 		}
 		st.Jobs = append(st.Jobs, j.summary)
+		for _, inc := range expired { // a session expires without a change of the job's records
+			st.Jobs[len(st.Jobs)-1].addExpired(record.InstanceOf(inc), j.owned[inc])
+		}
 	}
 	byName := func(a, b JobSummary) int { return strings.Compare(a.Job, b.Job) }
 	if !slices.IsSortedFunc(st.Jobs, byName) { // segments escape some characters
@@ -355,6 +361,17 @@ func (g *groupRecords) status(now time.Time) GroupStatus {
 	slices.SortFunc(st.Instances, func(a, b InstanceStatus) int { return strings.Compare(a.Incarnation, b.Incarnation) })
 	slices.Sort(st.Unreadable)
 	return st
+}
+
+// findExpiredOwners returns the incarnations that own shards and whose sessions do not exist, sorted.
+func (g *groupRecords) findExpiredOwners() (expired []string) {
+	for inc := range g.owned {
+		if _, alive := g.instances[record.SessionOf(inc)]; !alive {
+			expired = append(expired, inc)
+		}
+	}
+	slices.Sort(expired)
+	return expired
 }
 
 // instanceStatus returns the state of a member by its own records.

@@ -98,6 +98,8 @@ type Failure struct {
 	Error string
 	// Again reports that the runs are made again after this failure, by the job's retry policy.
 	Again bool
+
+	lastTrigger uint64 // the greatest trigger that the shards had claimed
 }
 
 // Decision is a change of a plan by a leader.
@@ -381,7 +383,7 @@ func runOf(g record.RunGroup) Runs {
 func failuresOf(fs record.Failures) []Failure {
 	var out []Failure
 	for _, f := range fs {
-		out = append(out, Failure{runOf(f.RunGroup), f.More, f.At.Time(), f.Error, f.Again})
+		out = append(out, Failure{runOf(f.RunGroup), f.More, f.At.Time(), f.Error, f.Again, f.LastTrigger})
 	}
 	return out
 }

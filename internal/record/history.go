@@ -47,6 +47,9 @@ type Failure struct {
 	At       Instant `json:"at"`             // when the last run ended
 	Error    string  `json:"error,omitempty"`
 	Again    bool    `json:"again,omitempty"` // another attempt follows, by the retry policy
+	// LastTrigger is the greatest number of a trigger that the shards had claimed. A greater one of a
+	// shard is of a later run, such as one that an operator requested to make up for the failure.
+	LastTrigger uint64 `json:"last_trigger,omitempty"`
 }
 
 // Failures are the latest failures, one for each Ref and Again, sorted by At.
@@ -74,6 +77,7 @@ func (fs Failures) With(more ...Failure) Failures {
 			f.Shards = f.Shards.Union(out[i].Shards)
 			f.More += out[i].More
 			f.At = max(f.At, out[i].At)
+			f.LastTrigger = max(f.LastTrigger, out[i].LastTrigger)
 			out = slices.Delete(out, i, i+1)
 		}
 		f.shorten()

@@ -161,6 +161,14 @@ func (ms Watermarks) Split(shards shardset.Set) Watermarks {
 	return out
 }
 
+// LastTrigger returns the greatest trigger in the marks of shards.
+func (ms Watermarks) LastTrigger(shards shardset.Set) (last uint64) {
+	for _, g := range ms.Split(shards) {
+		last = max(last, g.Trigger)
+	}
+	return last
+}
+
 // Raise returns marks with those of shards raised to at least m. The receiver is unchanged.
 func (ms Watermarks) Raise(shards shardset.Set, m Watermark) Watermarks {
 	out := ms.Without(shards)

@@ -51,7 +51,7 @@ func (in *Input) dropCancelled(out *Decision, watermarks record.Watermarks, free
 			before := g.Ref
 			before.Attempt--
 			out.Claims.Failures = out.Claims.Failures.With(record.Failure{
-				RunGroup: record.RunGroup{Shards: group.Shards, Ref: before}, At: in.Now, Error: due.CancelledRunError,
+				RunGroup: record.RunGroup{Shards: group.Shards, Ref: before}, At: in.Now, Error: due.CancelledRunError, LastTrigger: m.Trigger,
 			})
 		}
 	}

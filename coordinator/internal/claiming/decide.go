@@ -183,7 +183,10 @@ func (in *Input) addFailure(out *Decision, g record.RunGroup, shards shardset.Se
 		return
 	}
 	g.Shards = shards
-	out.Claims.Failures = out.Claims.Failures.With(record.Failure{RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error(), Again: again})
+	out.Claims.Failures = out.Claims.Failures.With(record.Failure{
+		RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error(), Again: again,
+		LastTrigger: max(in.Plan.Watermarks.LastTrigger(shards), in.Claims.Watermarks.LastTrigger(shards)),
+	})
 }
 
 // countEnds raises the watermarks of shards to the ends of their runs, of definitions by which the next fire
@@ -312,7 +315,7 @@ func (in *Input) dropReruns(out *Decision, watermarks record.Watermarks, free sh
 			crashed := g.Ref
 			crashed.Attempt--
 			out.Claims.Failures = out.Claims.Failures.With(record.Failure{
-				RunGroup: record.RunGroup{Shards: group.Shards, Ref: crashed}, At: in.Now, Error: due.CrashedRunError,
+				RunGroup: record.RunGroup{Shards: group.Shards, Ref: crashed}, At: in.Now, Error: due.CrashedRunError, LastTrigger: m.Trigger,
 			})
 		}
 	}

@@ -119,6 +119,7 @@ func (p *jobPlanner) countLost(running shardset.Set, r record.Ref) {
 	p.failFire(running, r)
 	p.next.Failures = p.next.Failures.With(record.Failure{
 		RunGroup: record.RunGroup{Shards: running, Ref: r}, At: p.Now, Error: due.CrashedRunError,
+		LastTrigger: p.next.Watermarks.LastTrigger(running),
 	})
 	p.explain("count %s as lost", running)
 }

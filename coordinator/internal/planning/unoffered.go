@@ -99,7 +99,9 @@ func (p *jobPlanner) loseReruns() {
 		}
 		p.next.Counts.Lost += uint64(g.Shards.Len())
 		g.Attempt-- // the attempt that crashed
-		p.next.Failures = p.next.Failures.With(record.Failure{RunGroup: g, At: p.Now, Error: due.CrashedRunError})
+		p.next.Failures = p.next.Failures.With(record.Failure{
+			RunGroup: g, At: p.Now, Error: due.CrashedRunError, LastTrigger: p.next.Watermarks.LastTrigger(g.Shards),
+		})
 		p.explain("count %s as lost", g.Shards)
 	}
 	p.next.Reruns = nil
