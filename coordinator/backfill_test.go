@@ -37,6 +37,7 @@ func TestOperator_Retry(t *testing.T) {
 		membertest.SleepToMinute(1)
 		time.Sleep(10 * time.Second)
 		a.TakeRuns()
+		assert.Equal(t, []int{0}, groupOf(g, a.Compile).Jobs[0].Failing)
 		again, err := o.As("kim", "the ledger is back").Retry(t.Context(), "job", minute(1))
 		require.NoError(t, err)
 		assert.Equal(t, coordinator.RetriedRuns{Runs: coordinator.Runs{Shards: []int{0}, Fire: minute(1).UTC(), Trigger: 1, Attempt: 1}}, again,
@@ -51,6 +52,49 @@ func TestOperator_Retry(t *testing.T) {
 		st, err := o.Status(t.Context(), "job")
 		require.NoError(t, err)
 		assert.EqualValues(t, 3, st.Counts.Succeeded)
+		assert.Empty(t, groupOf(g, a.Compile).Jobs[0].Failing, "the failure stays on record, and a later run has succeeded")
+		assert.NotEmpty(t, st.Failures)
+		e, err := o.WithCompiler(a.Compile).Explain(t.Context(), "job", 0, minute(1))
+		require.NoError(t, err)
+		assert.False(t, e.Answers[0].Stops)
+		assert.Contains(t, e.Answers[0].Summary, "Later, trigger 1 has run the shard again")
+	})
+	membertest.RunBubble(t, "that fail again leave the shard failing", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", func(_ context.Context, r claimer.Run) error {
+			if r.Fire.Equal(minute(1)) && r.Shard == 0 {
+				return errors.New("no")
+			}
+			return nil
+		}, coordtest.Def("job", 0, 3, ""))
+		o, _ := g.NewOperator()
+		membertest.SleepToMinute(1)
+		time.Sleep(10 * time.Second)
+		_, err := o.Retry(t.Context(), "job", minute(1))
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{0}, groupOf(g, a.Compile).Jobs[0].Failing)
+		membertest.SleepToMinute(2)
+		time.Sleep(time.Second)
+		assert.Empty(t, groupOf(g, a.Compile).Jobs[0].Failing)
+	})
+	membertest.RunBubble(t, "before a failure do not hide it", func(t *testing.T, g *membertest.Group) {
+		a := g.StartWorking("a", func(_ context.Context, r claimer.Run) error {
+			if r.Trigger == 0 {
+				return errors.New("no")
+			}
+			return nil
+		}, coordtest.Def("job", 0, 1, ""))
+		o, _ := g.NewOperator()
+		_, err := o.Trigger(t.Context(), "job", "", nil)
+		require.NoError(t, err)
+		membertest.SleepToMinute(1)
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{0}, groupOf(g, a.Compile).Jobs[0].Failing)
+		b := g.Start("b", coordtest.Def("job", 0, 1, ""))
+		a.Shutdown() // so the trigger is in the plan, and not in the claims of the owner
+		membertest.SleepToMinute(2)
+		time.Sleep(time.Second)
+		assert.Empty(t, groupOf(g, b.Compile).Jobs[0].Failing)
 	})
 	membertest.RunBubble(t, "also finds what an expired owner failed and lost", func(t *testing.T, g *membertest.Group) {
 		def := coordtest.Def("job", 0, 2, `,"on_crash":"count as failed"`)

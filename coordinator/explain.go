@@ -36,6 +36,10 @@ type Answer struct {
 	Gates   []Gate
 	Summary string // one or two sentences
 	Do      string // the remedy; empty if none is needed or possible
+	// Verb is the method of Operator that a part of Do is about, for the Shards and the Fire of the answer:
+	// "Cancel", "Disable", "Enable", "Override", "Reset", "Resume", "ResumeGroup", "Retry" or "Trigger".
+	// It is empty if no method helps. "Disable" is for Instance, whose shards are to move.
+	Verb, Instance string
 	// Stops reports whether the fire has not run, or has not succeeded: the verdict of the last gate is
 	// VerdictStop.
 	Stops bool
@@ -87,7 +91,7 @@ func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time
 	_, damagedPlan := r.Unreadable[o.keys.Plan(record.Segment(job))]
 	out := Explanation{Job: job, At: r.Now.Time(), Known: r.Definition != nil || r.Plan != nil || damagedDefinition || damagedPlan}
 	for _, a := range explain.Explain(r, shards, record.InstantOf(fire)) {
-		answer := Answer{Shards: shardList(a.Shards), Fire: a.Fire.Time(), Summary: a.Summary, Do: a.Do, Stops: a.Stops}
+		answer := Answer{Shards: shardList(a.Shards), Fire: a.Fire.Time(), Summary: a.Summary, Do: a.Do, Verb: string(a.Verb), Instance: a.Target, Stops: a.Stops}
 		for _, g := range a.Gates {
 			answer.Gates = append(answer.Gates, Gate{g.Name, Verdict(g.Verdict), g.Detail})
 		}

@@ -100,7 +100,7 @@ func TestExplain(t *testing.T) {
 		fail := func(context.Context, *executor.Run) error { return errors.New("no such table") }
 		f.start("a", executor.Options{}, 1, fail)
 		until(1)
-		f.stops("outcome", "failed: attempt 1 ended at 2000-01-01T00:01:00Z with: no such table", "mend the handler")
+		f.stops("outcome", "failed: attempt 1 ended at 2000-01-01T00:01:00Z with: no such table", "retry the fire")
 		j := f.job(1, fail)
 		j.Name, j.Retry = "other", executor.Retry{Max: 1, Initial: 20 * time.Second}
 		f.startJob("b", executor.Options{}, j)

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,17 +41,17 @@ func (s *subject) describeSettled() result {
 		return pass("attempt %d, by %s", m.Attempt, s.claimer())
 	case m.Fire == s.fire:
 		if s.Plan.Disabled.Has(s.shard) {
-			r := stop("enable the shard; trigger it to make up for skipped fires", "the fire was skipped by %s; the shard is disabled", s.claimer())
+			r := stop("enable the shard; trigger it to make up for skipped fires", "the fire was skipped by %s; the shard is disabled", s.claimer()).with(Enable)
 			r.summary = "was skipped; the shard is disabled"
 			return r
 		}
 		r := stop("see OnMisfire, CatchupWindow and OnOverlap of the job; trigger the shard to make up for it",
-			"the fire was skipped by %s: by the misfire policy, the catch-up window or the overlap policy, or since the shard was disabled. The records do not hold which", s.claimer())
+			"the fire was skipped by %s: by the misfire policy, the catch-up window or the overlap policy, or since the shard was disabled. The records do not hold which", s.claimer()).with(Trigger)
 		r.summary = "was skipped"
 		return r
 	case m.Fire > s.Now.Add(maxLead):
-		return stop("correct the clock; Operator.Reset starts the job afresh",
-			"the shard's watermark is %v, which lies ahead: a wrong clock claimed fires before their time", m.Fire)
+		return stop("correct the clock, then reset the job, which starts it afresh",
+			"the shard's watermark is %v, which lies ahead: a wrong clock claimed fires before their time", m.Fire).with(Reset)
 	default:
 		return pass("the watermark of the shard is %v, which is later: the fire was claimed or skipped before", m.Fire)
 	}
@@ -215,13 +216,24 @@ func (s *subject) findEndedFire() (record.EndedFire, bool) {
 
 func (s *subject) describeFailure(f record.Failure) result {
 	if f.Error == due.CrashedRunError {
-		r := stop("trigger the shard; see OnCrash and MaxAttempts of the job", "attempt %d was lost at %s: %s, and it is not made again", f.Attempt, seconds(f.At), f.Error)
+		r := stop("retry the fire; see OnCrash and MaxAttempts of the job", "attempt %d was lost at %s: %s, and it is not made again", f.Attempt, seconds(f.At), f.Error).with(Retry)
 		r.summary = fmt.Sprintf("was lost: the session of its owner expired during attempt %d, at %s or before, and it is not made again", f.Attempt, seconds(f.At))
 		return r
 	}
-	r := stop("mend the handler, then trigger the shard", "attempt %d failed at %s: %s", f.Attempt, seconds(f.At), f.Error)
+	if last := s.mark.Trigger; last > f.LastTrigger && !s.hasFailedTrigger(last) {
+		r := unclear("attempt %d failed at %s: %s. Trigger %d of the shard was claimed later, and no failure of it is on record", f.Attempt, seconds(f.At), f.Error, last)
+		r.summary = fmt.Sprintf("failed: attempt %d ended at %s with: %s. Later, trigger %d has run the shard again, if an operator has retried the fire by it", f.Attempt, seconds(f.At), f.Error, last)
+		r.last, r.do = true, "see the acts on the job, which have the fire of a retry"
+		return r
+	}
+	r := stop("remove the cause, then retry the fire", "attempt %d failed at %s: %s", f.Attempt, seconds(f.At), f.Error).with(Retry)
 	r.summary = fmt.Sprintf("failed: attempt %d ended at %s with: %s", f.Attempt, seconds(f.At), f.Error)
 	return r
+}
+
+// hasFailedTrigger reports whether a failure of a trigger is on record for the shard.
+func (s *subject) hasFailedTrigger(number uint64) bool {
+	return slices.ContainsFunc(s.failures, func(f record.Failure) bool { return f.Trigger == number && f.Shards.Has(s.shard) })
 }
 
 // mayHaveFailed reports whether the run of the fire may have failed without a failure on record: the

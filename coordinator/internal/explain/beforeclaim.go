@@ -171,7 +171,10 @@ func (s *subject) schedules(e *record.Epoch, prog due.Program) bool {
 
 // describeNext names the next fire.
 func (s *subject) describeNext(e *record.Epoch, prog due.Program) string {
-	from := max(s.Now, e.From-1)
+	from, until := max(s.Now, e.From-1), e.Until
+	if s.epoch == nil { // the job is paused or its schedule stopped, and would go on with this definition
+		until = 0
+	}
 	if due.CountsEnds(prog) {
 		found, ok := due.InEpoch(e, prog, s.mark, s.Now, false)
 		if !ok || found.Wake.IsZero() {
@@ -179,7 +182,7 @@ func (s *subject) describeNext(e *record.Epoch, prog due.Program) string {
 		}
 		return fmt.Sprintf("the next fire is at %v", record.InstantOf(found.Wake))
 	}
-	next := prog.Due(from.Time(), e.Until.Time(), from.Time()).Wake
+	next := prog.Due(from.Time(), until.Time(), from.Time()).Wake
 	if next.IsZero() {
 		return "it has no further fire"
 	}
@@ -192,21 +195,21 @@ func (s *subject) checkIntent() result {
 	applied := s.Control == nil || s.Control.Paused == s.Plan.Paused && s.Control.Stopped == s.Plan.Stopped
 	switch {
 	case s.Plan.GroupPause != nil && s.epoch == nil:
-		return stop("resume the group", "all jobs of the group are paused, this one since %s; fires that come due during the pause are never run", seconds(s.Plan.Last().Until))
+		return stop("resume the group", "all jobs of the group are paused%s, this one since %s; fires that come due during the pause are never run", heldText(s.Group.HeldBy), seconds(s.Plan.Last().Until)).with(ResumeGroup)
 	case s.Plan.GroupPause != nil:
-		return stop("resume the group", "all jobs of the group are paused; fires that were due before wait for the resume")
+		return stop("resume the group", "all jobs of the group are paused%s; fires that were due before wait for the resume", heldText(s.Group.HeldBy)).with(ResumeGroup)
 	case s.Plan.Paused && !applied && !s.Control.Paused:
 		return stop("wait for the leader", "the job is paused; a resume is stored, and the leader has not applied it")
 	case s.Plan.Paused && s.epoch == nil:
-		return stop("resume the job", "the job is paused since %s; fires that come due during the pause are never run", seconds(s.Plan.Last().Until))
+		return stop("resume the job", "the job is paused since %s%s; fires that come due during the pause are never run", seconds(s.Plan.Last().Until), s.heldText()).with(Resume)
 	case s.Plan.Paused:
-		return stop("resume the job", "the job is paused; fires that were due before wait for the resume")
+		return stop("resume the job", "the job is paused%s; fires that were due before wait for the resume", s.heldText()).with(Resume)
 	case s.Plan.Stopped && s.epoch == nil:
-		return stop("resume the job, or trigger it", "the schedule of the job is stopped since %s; the job runs by triggers only", seconds(s.Plan.Last().Until))
+		return stop("resume the job, or trigger it", "the schedule of the job is stopped since %s%s; the job runs by triggers only", seconds(s.Plan.Last().Until), s.heldText()).with(Resume)
 	case s.Plan.Disabled.Has(s.shard) && s.state == rerunPending:
-		return stop("enable the shard", "the shard is disabled, and its re-run waits until it is enabled")
+		return stop("enable the shard", "the shard is disabled, and its re-run waits until it is enabled").with(Enable)
 	case s.Plan.Disabled.Has(s.shard):
-		return stop("enable the shard; trigger it to make up for skipped fires", "the shard is disabled, and its owner skips its fires")
+		return stop("enable the shard; trigger it to make up for skipped fires", "the shard is disabled, and its owner skips its fires").with(Enable)
 	case s.Control != nil && s.Control.Paused && !applied:
 		return pass("a pause is stored, and not in force yet")
 	case s.Control != nil && s.Control.Disabled.Has(s.shard):
@@ -215,6 +218,27 @@ func (s *subject) checkIntent() result {
 		return unclear("%s cannot be read (%s); the plan is not paused", key, rule)
 	}
 	return pass("neither the job is paused nor the shard disabled")
+}
+
+// heldText returns who paused the job or stopped its schedule, and why.
+func (s *subject) heldText() string {
+	if s.Control == nil {
+		return ""
+	}
+	return heldText(s.Control.HeldBy)
+}
+
+// heldText returns who performed an act and why, "" if that is not on record.
+func heldText(by *record.Act) string {
+	switch {
+	case by == nil || by.By == "" && by.Reason == "":
+		return ""
+	case by.Reason == "":
+		return " by " + by.By
+	case by.By == "":
+		return fmt.Sprintf(" (%s)", by.Reason)
+	}
+	return fmt.Sprintf(" by %s (%s)", by.By, by.Reason)
 }
 
 func (s *subject) leaderText() string {
@@ -249,8 +273,8 @@ func (s *subject) checkOwner() result {
 	skew, skewed := s.Skewed[s.owner]
 	switch {
 	case !s.isLive(s.owner) && s.isAwaited(s.owner):
-		return stop(fmt.Sprintf("start %s again, or wait", name), "the session of the owner %s has expired; its shards wait up to %v for its return (RestartGrace)",
-			name, min(time.Duration(m.RestartGrace), planning.MaxRestartGrace))
+		return stop(fmt.Sprintf("start %s again; or disable it, so that its shards move", name), "the session of the owner %s has expired; its shards wait up to %v for its return (RestartGrace)",
+			name, min(time.Duration(m.RestartGrace), planning.MaxRestartGrace)).withDrainOf(name)
 	case !s.isLive(s.owner):
 		return stop("wait for the failover; if it takes long, look at the leader's log", "the session of the owner %s has expired, and the leader has not reassigned the shard yet", name)
 	case !known:
@@ -270,6 +294,9 @@ func (s *subject) checkOwner() result {
 }
 
 func aheadText(d time.Duration) string {
+	if d.Abs() > 10*time.Second {
+		d = d.Round(time.Second) // the comparison is no more exact than a message takes
+	}
 	if d < 0 {
 		return fmt.Sprintf("%v behind", -d)
 	}
@@ -283,7 +310,7 @@ func (s *subject) explainUnowned() result {
 		wanted = s.Stored.RunOn
 	}
 	reasons, remedies := map[string][]string{}, map[string]bool{}
-	offers, free := 0, 0
+	verb, offers, free := Verb(""), 0, 0
 	for _, inc := range sortedKeys(s.Members) {
 		m := s.Members[inc]
 		if !s.isLive(inc) || !m.Offers(s.Job) {
@@ -299,7 +326,8 @@ func (s *subject) explainUnowned() result {
 		case s.Group.Excludes(&m) || s.Control != nil && s.Control.Excludes(&m):
 			reason, remedy = "disabled", "enable the instance or its host"
 		case !record.HasLabels(m.Labels, wanted):
-			reason, remedy = "without the labels "+record.LabelsText(wanted), "start an instance with the labels, or correct RunOn and raise Revision"
+			reason, remedy = "without the labels "+record.LabelsText(wanted), "start an instance with the labels; or override RunOn, or correct it and raise Revision"
+			verb = Override
 		case m.Blocked[s.Job].Has(s.shard):
 			reason, remedy = "with a handler of an earlier session that has not returned", "end that process"
 		default:
@@ -323,7 +351,7 @@ func (s *subject) explainUnowned() result {
 	if len(all) == 0 {
 		return stop("start a process that registers the job", "%s: %s", detail, planning.UnofferedProblem)
 	}
-	return stop(strings.Join(sortedKeys(remedies), "; "), "%s: %s, and none may own it (%s)", detail, offer(offers), strings.Join(all, "; "))
+	return stop(strings.Join(sortedKeys(remedies), "; "), "%s: %s, and none may own it (%s)", detail, offer(offers), strings.Join(all, "; ")).with(verb)
 }
 
 // nameSome joins names and counts those after the first few.
@@ -359,7 +387,7 @@ func (s *subject) checkFrozen() result {
 	}
 	for _, inc := range sortedKeys(s.runners) {
 		if run, ok := s.runners[inc].Of(s.shard); ok {
-			return stop("wait for the run to end, or end it", "the shard is frozen, since it is to move from %s; it moves when %s has ended", record.InstanceOf(s.owner), describeRun(run))
+			return stop("wait for the run to end, or cancel it", "the shard is frozen, since it is to move from %s; it moves when %s has ended", record.InstanceOf(s.owner), describeRun(run)).with(Cancel)
 		}
 	}
 	return stop("wait for the leader; if it takes long, look at its log", "the shard is frozen, since it is to move from %s; the leader has to read its owner's claims", record.InstanceOf(s.owner))
@@ -375,7 +403,7 @@ func describeRun(r record.Ref) string {
 func (s *subject) checkAhead() result {
 	for _, inc := range sortedKeys(s.runners) {
 		if run, ok := s.runners[inc].Of(s.shard); ok {
-			return stop("wait for its end; a Timeout bounds it", "%s has not ended on %s, and a shard has one run at a time", describeRun(run), record.InstanceOf(inc))
+			return stop("wait for its end, which a Timeout bounds; or cancel it", "%s has not ended on %s, and a shard has one run at a time", describeRun(run), record.InstanceOf(inc)).with(Cancel)
 		}
 	}
 	for _, g := range s.pending {

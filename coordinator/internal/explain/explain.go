@@ -47,6 +47,22 @@ const (
 	Unknown Verdict = "unknown" // the records do not show whether it has
 )
 
+// Verb names the method of coordinator.Operator that helps a fire that is stopped.
+type Verb string
+
+// The verbs.
+const (
+	Cancel      Verb = "Cancel"
+	Disable     Verb = "Disable" // an instance, so that its shards move
+	Enable      Verb = "Enable"
+	Override    Verb = "Override"
+	Reset       Verb = "Reset"
+	Resume      Verb = "Resume"
+	ResumeGroup Verb = "ResumeGroup"
+	Retry       Verb = "Retry"
+	Trigger     Verb = "Trigger"
+)
+
 // Gate is a condition of a run, as checked for one fire.
 type Gate struct {
 	Name    string
@@ -61,6 +77,8 @@ type Answer struct {
 	Gates   []Gate         // up to the first that stops the fire
 	Summary string
 	Do      string // the remedy; empty if none is needed or possible
+	Verb    Verb   // what an operator can call to that end; empty if nothing
+	Target  string // the instance that Verb is for, if it is for one
 	Stops   bool   // whether a gate stops the fire
 }
 
@@ -99,7 +117,7 @@ func (r *Records) Total() int {
 
 // sameAs reports whether two answers differ at most in their shards.
 func (a Answer) sameAs(b Answer) bool {
-	return a.Fire == b.Fire && a.Summary == b.Summary && a.Do == b.Do && slices.Equal(a.Gates, b.Gates)
+	return a.Fire == b.Fire && a.Summary == b.Summary && a.Do == b.Do && a.Verb == b.Verb && a.Target == b.Target && slices.Equal(a.Gates, b.Gates)
 }
 
 // derive computes the parts of the records that all shards share.

@@ -212,7 +212,7 @@ func gateCases() []gateCase {
 		{"frozen until a run ends", "frozen", Stop, func(_ *testing.T, r *Records) {
 			r.Plan.Frozen = shardset.Of(0)
 			r.run(0, coordtest.Fire(4, 1))
-		}, 0, "it moves when the run of " + at(4).String() + " (attempt 1) has ended", "", "end it"},
+		}, 0, "it moves when the run of " + at(4).String() + " (attempt 1) has ended", "", "cancel it"},
 		{"frozen until claims are read", "frozen", Stop, func(_ *testing.T, r *Records) { r.Plan.Frozen = shardset.Of(0) }, 0, "has to read", "", "leader"},
 
 		{"an earlier run", "ahead", Stop, func(_ *testing.T, r *Records) { r.run(0, coordtest.Fire(4, 1)) }, 0, "the run of " + at(4).String() + " (attempt 1) has not ended on a", "", "Timeout"},
@@ -231,7 +231,7 @@ func gateCases() []gateCase {
 		}, 0, "the fire of " + at(4).String() + " goes first", "", "wait"},
 
 		{"skipped", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, record.Watermark{Epoch: 1, Fire: at(5)}) }, 0, "the fire was skipped by a", "was skipped.", "OnMisfire"},
-		{"claims ahead of the clock", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, coordtest.Fire(90, 1).Watermark()) }, 0, "a wrong clock", "", "Reset"},
+		{"claims ahead of the clock", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, coordtest.Fire(90, 1).Watermark()) }, 0, "a wrong clock", "", "reset"},
 		{"claimed by a clock that is 5 s ahead", "outcome", OK, func(_ *testing.T, r *Records) {
 			r.Now = at(5).Add(-5 * time.Second)
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
@@ -273,7 +273,7 @@ func gateCases() []gateCase {
 		{"failed", "outcome", Stop, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 3).Watermark())
 			r.fail(0, coordtest.Fire(5, 3), "no such table")
-		}, 0, "attempt 3 failed", "with: no such table", "mend the handler"},
+		}, 0, "attempt 3 failed", "with: no such table", "retry the fire"},
 		{"lost", "outcome", Stop, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 			r.fail(0, coordtest.Fire(5, 1), due.CrashedRunError)
@@ -284,7 +284,7 @@ func gateCases() []gateCase {
 			r.claim(0, coordtest.Fire(5, 2).Watermark())
 		}, 0, "", "succeeded, as attempt 2", ""},
 		{"an older fire", "outcome", Unknown, nil, at(2), "not on record", "only the run history has its outcome", "run history"},
-		{"an older fire that failed", "outcome", Stop, func(_ *testing.T, r *Records) { r.fail(0, coordtest.Fire(2, 1), "no such table") }, at(2), "no such table", "", "mend"},
+		{"an older fire that failed", "outcome", Stop, func(_ *testing.T, r *Records) { r.fail(0, coordtest.Fire(2, 1), "no such table") }, at(2), "no such table", "", "retry"},
 		{"a failure that may be displaced", "outcome", Unknown, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 			r.fail(2, coordtest.Fire(6, 1), "newer")
@@ -347,6 +347,89 @@ func TestExplain_StopsAtEachGate(t *testing.T) {
 	for _, name := range GateNames() {
 		assert.True(t, stopped[name], "no case stops at %q", name)
 	}
+}
+
+func TestExplain_NamesTheVerbThatHelps(t *testing.T) {
+	at := coordtest.At
+	for name, c := range map[string]struct {
+		verb   Verb
+		target string
+		change func(*Records)
+	}{
+		"paused":   {Resume, "", func(r *Records) { r.Plan.Paused, r.Plan.Epochs[0].Until = true, at(4)+1 }},
+		"group":    {ResumeGroup, "", func(r *Records) { r.Plan.Paused, r.Plan.GroupPause, r.Plan.Epochs[0].Until = true, &record.OwnHold{}, at(4)+1 }},
+		"stopped":  {Resume, "", func(r *Records) { r.Plan.Stopped, r.Plan.Epochs[0].Until = true, at(4)+1 }},
+		"disabled": {Enable, "", func(r *Records) { r.Plan.Disabled = shardset.Of(0) }},
+		"labels":   {Override, "", func(r *Records) { r.disown(); r.Stored.RunOn = map[string]string{"gpu": "yes"} }},
+		"awaited": {Disable, "a", func(r *Records) {
+			r.expire(incA)
+			r.editMember(incA, func(m *record.Member) { m.RestartGrace = record.Duration(time.Minute) })
+		}},
+		"behind a run":  {Cancel, "", func(r *Records) { r.run(0, coordtest.Fire(4, 1)) }},
+		"skipped":       {Trigger, "", func(r *Records) { r.claim(0, record.Watermark{Epoch: 1, Fire: at(5)}) }},
+		"claimed ahead": {Reset, "", func(r *Records) { r.claim(0, coordtest.Fire(90, 1).Watermark()) }},
+		"failed": {Retry, "", func(r *Records) {
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+			r.fail(0, coordtest.Fire(5, 1), "no such table")
+		}},
+		"not claimed yet": {"", "", func(*Records) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := world(t)
+			c.change(r)
+			a := Explain(*r, shardset.Of(0), 0)[0]
+			assert.True(t, a.Stops)
+			assert.Equal(t, []string{string(c.verb), c.target}, []string{string(a.Verb), a.Target}, a.Summary)
+		})
+	}
+}
+
+func TestExplain_NamesWhoPaused(t *testing.T) {
+	for _, c := range []struct {
+		by   *record.Act
+		want string
+	}{
+		{nil, "since " + seconds(coordtest.At(4)+1) + ";"},
+		{&record.Act{}, "since " + seconds(coordtest.At(4)+1) + ";"},
+		{&record.Act{By: "kim"}, " by kim;"},
+		{&record.Act{Reason: "new tables"}, " (new tables);"},
+		{&record.Act{By: "kim", Reason: "new tables"}, " by kim (new tables);"},
+	} {
+		r := world(t)
+		r.Plan.Paused, r.Plan.Epochs[0].Until = true, coordtest.At(4)+1
+		r.Control = &record.Control{Job: "job", Paused: true, Hold: record.Hold{HeldBy: c.by}}
+		assert.Contains(t, Explain(*r, shardset.Of(0), 0)[0].Summary, c.want)
+	}
+}
+
+func TestExplain_NamesWhatStopsTheFirstFire(t *testing.T) {
+	r := world(t)
+	r.Now, r.Claims = coordtest.Start.Add(time.Second), nil
+	r.Plan.Paused, r.Plan.Epochs[0].Until = true, r.Now
+	a := Explain(*r, shardset.Of(0), 0)[0]
+	last := len(a.Gates) - 1
+	assert.Equal(t, "intent", a.Gates[last].Name)
+	assert.Equal(t, OK, a.Gates[last-1].Verdict)
+	assert.Contains(t, a.Gates[last-1].Detail, "no fire is due; the next fire is at "+coordtest.At(1).String())
+	assert.Contains(t, a.Summary, "No fire can run: the job is paused")
+}
+
+func TestExplain_MentionsALaterTrigger(t *testing.T) {
+	failed := func(t *testing.T) *Records {
+		r := world(t)
+		r.claim(0, coordtest.Fire(5, 1).Watermark())
+		r.fail(0, coordtest.Fire(5, 1), "no such table")
+		return r
+	}
+	r := failed(t)
+	r.claim(0, record.Watermark{Trigger: 3, TriggerAttempt: 1})
+	a := Explain(*r, shardset.Of(0), 0)[0]
+	assert.False(t, a.Stops)
+	assert.Contains(t, a.Summary, "failed: attempt 1 ended")
+	assert.Contains(t, a.Summary, "trigger 3 has run the shard again")
+
+	r.fail(0, record.Ref{Epoch: 1, Fire: coordtest.At(5), Trigger: 3, Attempt: 1}, "still no table")
+	assert.True(t, Explain(*r, shardset.Of(0), 0)[0].Stops, "the trigger has failed, too")
 }
 
 func TestExplain_GroupsEqualAnswers(t *testing.T) {

@@ -48,6 +48,20 @@ type result struct {
 	do      string
 	summary string // replaces the general one
 	last    bool   // the gates after it do not apply
+	verb    Verb
+	target  string // the instance that verb is for, if it is for one
+}
+
+// with adds the verb that helps.
+func (r result) with(v Verb) result {
+	r.verb = v
+	return r
+}
+
+// withDrainOf adds that the shards of an instance can be moved.
+func (r result) withDrainOf(instance string) result {
+	r.verb, r.target = Disable, instance
+	return r
 }
 
 func pass(format string, args ...any) result {
@@ -97,14 +111,31 @@ func (r *Records) explainShard(shard int, fire record.Instant) Answer {
 			continue
 		}
 		res := g.check(s)
+		if g.name == "due" && s.fire == 0 && res.Verdict == Stop && s.isHeldUp() {
+			res = pass("no fire is due; %s", res.detail)
+		}
 		a.Gates = append(a.Gates, Gate{g.name, res.Verdict, res.detail})
 		if end = res; res.Verdict == Stop || res.last {
 			break
 		}
 	}
-	a.Stops, a.Do = end.Verdict == Stop, end.do
+	a.Stops, a.Do, a.Verb, a.Target = end.Verdict == Stop, end.do, end.verb, end.target
 	a.Summary = s.summarize(a.Gates[len(a.Gates)-1].Name, end)
 	return a
+}
+
+// isHeldUp reports whether one of the gates from the intent to the move would stop the next fire. Without
+// it, the answer for a job that is paused before its first fire would be that the fire is to come.
+func (s *subject) isHeldUp() bool {
+	for _, g := range gates {
+		switch g.name {
+		case "intent", "leader", "owner", "frozen":
+			if g.check(s).Verdict == Stop {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // newSubject finds the fire, its epoch and how far it has got.
