@@ -30,8 +30,9 @@ func (c *commands) check() *cobra.Command {
 		Long: `Check reads the group once and exits with 0 (ok), 1 (warning), 2 (critical) or 3 (unknown).
 
 Critical: a fire has been due for longer than --max-late, or the group has no leader. Warning: a job
-has a problem, shards without an owner, or shards whose latest attempt failed; or a record cannot be
-read. Unknown: the group could not be read. Paused jobs are ok.`,
+has a problem, shards without an owner, or shards whose latest attempt failed; or a clock is wrong, or
+a record cannot be read. Unknown: the group could not be read. Paused jobs are ok, and so is an
+instance that restarts, until a fire is late.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.filter.Glob = strings.Join(args, "")

@@ -43,7 +43,8 @@ type JobLate struct {
 var results = []string{"ok", "warning", "critical", "unknown"}
 
 // CheckOf checks a group. A job whose fire has been due for longer than maxLate is critical, and so is
-// a group with jobs and no leader. Failing jobs, problems and shards without an owner are warnings.
+// a group with jobs and no leader. Failing jobs, problems, shards without an owner and skewed clocks are
+// warnings. A shard whose owner has expired is not: that is usual during a restart.
 func CheckOf(st coordinator.GroupStatus, f JobsFilter, maxLate time.Duration) Check {
 	v := Check{Version: Version, At: st.At, Group: groupOf(&st), Reasons: []string{}, Jobs: []Job{}}
 	raise := func(code int, format string, args ...any) {
@@ -70,7 +71,7 @@ func CheckOf(st coordinator.GroupStatus, f JobsFilter, maxLate time.Duration) Ch
 		v.MaxLate = max(v.MaxLate, late)
 		v.Lates = append(v.Lates, JobLate{j.Name, late})
 		switch j.State {
-		case OK, Paused, Stopped, New:
+		case OK, Paused, Stopped, New, Expired: // a shard of an expired owner is late, in time
 		case Late:
 			raise(CheckCritical, "%s has been due for %s: %s", j.Name, Span(st.At.Sub(j.Overdue)), j.reason())
 		default:
@@ -83,6 +84,11 @@ func CheckOf(st coordinator.GroupStatus, f JobsFilter, maxLate time.Duration) Ch
 		}
 		if j.State != OK {
 			v.Jobs = append(v.Jobs, j)
+		}
+	}
+	for i := range st.Instances {
+		if in := &st.Instances[i]; in.Skew != 0 {
+			raise(CheckWarning, "the clock of %s is %s the fleet's median", in.Instance, describeSkew(in.Skew))
 		}
 	}
 	for _, key := range st.Unreadable {

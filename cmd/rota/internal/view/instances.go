@@ -105,7 +105,7 @@ func (v Instances) Screen(t Times) Screen {
 		if i.ClockSkew != 0 {
 			clock = fmt.Sprintf("%+.1fs", i.ClockSkew.Seconds())
 		}
-		if !i.Started.IsZero() {
+		if !i.Started.IsZero() && !i.Started.After(t.Now) { // by its own clock, which may be ahead
 			up = Span(t.Now.Sub(i.Started))
 		}
 		table.Rows = append(table.Rows, []string{
@@ -140,12 +140,17 @@ func orDash(text string) string {
 	return text
 }
 
+// describeLabels lists labels by key, with those that rota itself sets last: they are long.
 func describeLabels(labels map[string]string) string {
-	var parts []string
+	var parts, own []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		parts = append(parts, k+"="+labels[k])
+		if text := k + "=" + labels[k]; strings.HasPrefix(k, "rota.") {
+			own = append(own, text)
+		} else {
+			parts = append(parts, text)
+		}
 	}
-	return strings.Join(parts, ",")
+	return strings.Join(append(parts, own...), ",")
 }
 
 // Names returns the names of the instances.

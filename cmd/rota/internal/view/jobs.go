@@ -16,6 +16,7 @@ type Jobs struct {
 	At      time.Time `json:"at"`
 	Group
 	Jobs       []Job    `json:"jobs"`
+	Alerts     []Alert  `json:"alerts"` // of the group and its instances
 	Unreadable []string `json:"unreadable"`
 	Note       string   `json:"note,omitempty"`
 }
@@ -36,6 +37,8 @@ type Job struct {
 	Shards      int       `json:"shards"`
 	Running     int       `json:"running"`
 	Unowned     int       `json:"unowned"`
+	Expired     int       `json:"expired"`
+	Owners      []string  `json:"expired_owners"`
 	Frozen      int       `json:"frozen"`
 	Disabled    int       `json:"disabled"`
 	Reruns      int       `json:"reruns"`
@@ -68,7 +71,7 @@ func (f JobsFilter) Check() error {
 
 // JobsOf returns the list of jobs of a group that f selects.
 func JobsOf(st coordinator.GroupStatus, f JobsFilter) Jobs {
-	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Jobs: []Job{}, Unreadable: []string{}}
+	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Jobs: []Job{}, Alerts: alertsOf(&st), Unreadable: []string{}}
 	for i := range st.Jobs {
 		j := jobOf(&st.Jobs[i], st.At, LateAfter)
 		if matched, _ := path.Match(f.Glob, j.Name); f.Glob != "" && !matched || f.State != "" && !has(j.States, f.State) {
@@ -87,7 +90,7 @@ func jobOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration) Jo
 	return Job{
 		Name: j.Job, State: states[0], States: states, Text: describeState(j, states), Schedule: j.Schedule, Revision: j.Revision,
 		Next: j.NextFire, Overdue: j.Overdue, LastFire: j.LastFire, ClaimedTo: j.ClaimedTo, LastEnd: j.Ended,
-		Shards: j.Shards, Running: j.Running, Unowned: j.Unowned, Frozen: j.Frozen, Disabled: j.Disabled,
+		Shards: j.Shards, Running: j.Running, Unowned: j.Unowned, Expired: j.Expired, Owners: orEmpty(j.ExpiredOwners), Frozen: j.Frozen, Disabled: j.Disabled,
 		Reruns: j.Reruns, Triggers: j.Triggers, Failing: orEmpty(j.Failing), Counts: Counts(j.Counts), Problem: j.Problem,
 		LastFailure: failureOf(j.LastFailure), GroupPaused: j.GroupPaused, PausedBy: actOf(j.HeldBy), Until: j.Until,
 	}
@@ -100,12 +103,16 @@ func describeState(j *coordinator.JobSummary, states []string) string {
 		switch {
 		case j.Unowned > 0:
 			return "LATE: no owner"
+		case j.Expired > 0:
+			return "LATE: " + describeExpired(j)
 		case j.Running > 0:
 			return "LATE: still runs"
 		}
 		return "LATE"
 	case Unowned:
 		return "no owner"
+	case Expired:
+		return describeExpired(j)
 	case Problem:
 		return j.Problem
 	case Failing:
@@ -124,6 +131,14 @@ func describeState(j *coordinator.JobSummary, states []string) string {
 	return states[0]
 }
 
+// describeExpired names the owner whose session has expired, or counts the owners.
+func describeExpired(j *coordinator.JobSummary) string {
+	if len(j.ExpiredOwners) == 1 {
+		return j.ExpiredOwners[0] + " expired"
+	}
+	return countOf(len(j.ExpiredOwners), "owner") + " expired"
+}
+
 // Screen returns the table of the jobs.
 func (v Jobs) Screen(t Times) Screen {
 	s := Screen{{Table: v.table(t)}}
@@ -133,7 +148,7 @@ func (v Jobs) Screen(t Times) Screen {
 	if v.Note != "" {
 		s = append(s, Section{Lines: []string{v.Note}})
 	}
-	return append(s, unreadableSection(v.Unreadable))
+	return append(s, alertSection(v.Alerts), unreadableSection(v.Unreadable))
 }
 
 func (v Jobs) table(t Times) Table {
@@ -184,6 +199,9 @@ func untilText(at time.Time, t Times) string {
 func (j *Job) next(t Times) string {
 	if has(j.States, Late) {
 		return "late " + Span(t.Now.Sub(j.Overdue))
+	}
+	if !j.Next.IsZero() && !j.Next.After(t.Now) { // it has come due since the group was read
+		return "now"
 	}
 	return t.At(j.Next)
 }

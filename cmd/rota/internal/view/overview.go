@@ -18,6 +18,7 @@ type Overview struct {
 	Total     int            `json:"total"` // of jobs
 	Jobs      []Job          `json:"jobs"`  // the gravest of them
 	Instances []Instance     `json:"instances"`
+	Alerts    []Alert        `json:"alerts"`
 }
 
 // OverviewOf returns the overview of a group, with at most maxJobs jobs. There may be ten thousand, and the
@@ -25,7 +26,7 @@ type Overview struct {
 func OverviewOf(st coordinator.GroupStatus, maxJobs int) Overview {
 	v := Overview{
 		Version: Version, At: st.At, Group: groupOf(&st), States: map[string]int{}, Total: len(st.Jobs), Jobs: []Job{},
-		Instances: InstancesOf(st).Instances,
+		Instances: InstancesOf(st).Instances, Alerts: alertsOf(&st),
 	}
 	byGravity := make([][]int, len(JobStates))
 	counts := make([]int, len(JobStates))
@@ -77,7 +78,7 @@ func (v Overview) Screen(t Times) Screen {
 	}
 	s := Screen{{Fields: fields}}
 	s = append(s, Instances{Instances: v.Instances}.Screen(t)...)
-	s = append(s, Jobs{Jobs: v.Jobs}.Screen(t)...)
+	s = append(s, Jobs{Jobs: v.Jobs, Alerts: v.Alerts}.Screen(t)...)
 	if hidden := v.Total - len(v.Jobs); hidden > 0 {
 		s = append(s, Section{Lines: []string{fmt.Sprintf("and %s more", countOf(hidden, "job"))}})
 	}

@@ -270,13 +270,14 @@ const (
 	Problem = "problem" // the leader reports a problem
 	Failing = "failing" // the latest attempt of shards failed
 	Paused  = "paused"
+	Expired = "expired" // the sessions of shards' owners have expired
 	Stopped = "stopped" // runs by trigger only
 	New     = "new"     // no leader has planned the job
 	OK      = "ok"
 )
 
 // JobStates are all states, the gravest first.
-var JobStates = []string{Late, Unowned, Problem, Failing, Paused, Stopped, New, OK}
+var JobStates = []string{Late, Unowned, Problem, Failing, Paused, Expired, Stopped, New, OK}
 
 // LateAfter is the bound of Late on screens.
 const LateAfter = time.Minute
@@ -288,6 +289,8 @@ func inState(j *coordinator.JobSummary, state string, now time.Time, lateAfter t
 		return !j.Overdue.IsZero() && now.Sub(j.Overdue) > lateAfter
 	case Unowned:
 		return j.Unowned > 0
+	case Expired:
+		return j.Expired > 0
 	case Problem:
 		return j.Problem != ""
 	case Failing:

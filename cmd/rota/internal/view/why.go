@@ -24,6 +24,7 @@ type Answer struct {
 	Stops   bool      `json:"stops"`
 	Summary string    `json:"summary"`
 	Do      string    `json:"do,omitempty"`
+	Command string    `json:"command,omitempty"` // a command that does it, or a part of it
 	Gates   []Gate    `json:"gates"`
 }
 
@@ -38,13 +39,51 @@ type Gate struct {
 func ExplanationOf(e coordinator.Explanation) Explanation {
 	v := Explanation{Version: Version, At: e.At, Job: e.Job, Known: e.Known, Answers: []Answer{}}
 	for _, a := range e.Answers {
-		answer := Answer{orEmpty(a.Shards), a.Fire, a.Stops, a.Summary, a.Do, []Gate{}}
+		answer := Answer{orEmpty(a.Shards), a.Fire, a.Stops, a.Summary, a.Do, commandOf(e.Job, &a), []Gate{}}
 		for _, g := range a.Gates {
 			answer.Gates = append(answer.Gates, Gate{g.Name, string(g.Verdict), g.Detail})
 		}
 		v.Answers = append(v.Answers, answer)
 	}
 	return v
+}
+
+// commandOf returns the command for the verb of an answer, "" if it has none. Capitals are for the reader
+// to replace.
+func commandOf(job string, a *coordinator.Answer) string {
+	job = quote(job)
+	switch a.Verb {
+	case "Cancel":
+		return fmt.Sprintf("rota cancel %s --shard %s", job, Ranges(a.Shards))
+	case "Disable":
+		return "rota drain " + quote(a.Instance)
+	case "Enable":
+		return fmt.Sprintf("rota enable %s --shards %s", job, Ranges(a.Shards))
+	case "Override":
+		return fmt.Sprintf("rota override %s run_on.LABEL=VALUE", job)
+	case "Reset":
+		return "rota reset " + job
+	case "Resume":
+		return "rota resume " + job
+	case "ResumeGroup":
+		return "rota resume --all"
+	case "Retry":
+		return fmt.Sprintf("rota retry %s --fire %s", job, a.Fire.UTC().Format(time.RFC3339Nano))
+	case "Trigger":
+		return fmt.Sprintf("rota trigger %s --shards %s", job, Ranges(a.Shards))
+	}
+	return ""
+}
+
+// quote quotes a name for a shell if it has other characters than those of most names.
+func quote(name string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.:/@", r)
+	}
+	if name != "" && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
 // Screen returns each answer: the summary, the gates, and what to do.
@@ -62,7 +101,11 @@ func (v Explanation) Screen(Times) Screen {
 		}
 		s = append(s, gates)
 		if a.Do != "" {
-			s = append(s, Section{Fields: []Field{{"do", a.Do}}})
+			do := Section{Fields: []Field{{"do", a.Do}}}
+			if a.Command != "" {
+				do.Fields = append(do.Fields, Field{"by", a.Command})
+			}
+			s = append(s, do)
 		}
 	}
 	return s

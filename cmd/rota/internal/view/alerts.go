@@ -1,0 +1,72 @@
+package view
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/coordinator"
+)
+
+// Alert is a fault of the group or of an instance, which may affect all jobs.
+type Alert struct {
+	Instance string `json:"instance,omitempty"` // empty: of the group
+	Text     string `json:"text"`               // the fault, and what to do
+}
+
+// shownAlerts bounds the alerts on a screen: a host may take fifty instances with it.
+const shownAlerts = 5
+
+// alertsOf returns the faults of a group that no state of a job shows.
+func alertsOf(st *coordinator.GroupStatus) []Alert {
+	alerts := []Alert{}
+	if st.Leader.Instance == "" && len(st.Jobs) > 0 {
+		alerts = append(alerts, Alert{Text: "There is no leader, so no shard gets an owner and no act of an operator takes effect: see rota doctor."})
+	}
+	for i := range st.Instances {
+		if text := describeFault(&st.Instances[i]); text != "" {
+			alerts = append(alerts, Alert{st.Instances[i].Instance, text})
+		}
+	}
+	return alerts
+}
+
+// describeFault returns the fault of an instance and what to do, "" if it has none.
+func describeFault(i *coordinator.InstanceStatus) string {
+	switch {
+	case i.Skew != 0:
+		return fmt.Sprintf("Its clock is %s the fleet's median, so it owns no shards: correct the clock.", describeSkew(i.Skew))
+	case i.Alive || i.Shards == 0:
+		return ""
+	case i.RestartGrace > 0:
+		return fmt.Sprintf("Its session has expired. For up to %s, it is awaited with %s: start it, or move them with rota drain %s.",
+			Span(i.RestartGrace), countOf(i.Shards, "shard"), i.Instance)
+	}
+	return fmt.Sprintf("Its session has expired, and the leader is about to move its %s.", countOf(i.Shards, "shard"))
+}
+
+// describeSkew returns "7s ahead of" or "7s behind".
+func describeSkew(d time.Duration) string {
+	if d < 0 {
+		return Span(-d) + " behind"
+	}
+	return Span(d) + " ahead of"
+}
+
+// alertSection shows the first alerts and counts the others.
+func alertSection(alerts []Alert) Section {
+	if len(alerts) == 0 {
+		return Section{}
+	}
+	s := Section{Title: "ALERTS"}
+	for _, a := range alerts[:min(len(alerts), shownAlerts)] {
+		of := a.Instance
+		if of == "" {
+			of = "group"
+		}
+		s.Fields = append(s.Fields, Field{of, a.Text})
+	}
+	if more := len(alerts) - shownAlerts; more > 0 {
+		s.Fields = append(s.Fields, Field{"more", countOf(more, "instance") + ": see rota instances"})
+	}
+	return s
+}

@@ -1,0 +1,74 @@
+package view
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/coordinator"
+)
+
+func TestAlerts(t *testing.T) {
+	jobs := []coordinator.JobSummary{{Job: "settle", Shards: 3}}
+	leader := coordinator.LeaderStatus{Instance: "a"}
+	assert.Empty(t, alertsOf(&coordinator.GroupStatus{Leader: leader, Jobs: jobs, Instances: []coordinator.InstanceStatus{
+		{Instance: "a", Alive: true, Shards: 3}, {Instance: "b", RestartGrace: time.Hour},
+	}}))
+	assert.Empty(t, alertsOf(&coordinator.GroupStatus{}), "a group without jobs needs no leader")
+
+	v := JobsOf(coordinator.GroupStatus{Jobs: jobs, Instances: []coordinator.InstanceStatus{
+		{Instance: "a", Alive: true, Skew: -90 * time.Second},
+		{Instance: "b", RestartGrace: time.Hour, Shards: 1},
+		{Instance: "c", Shards: 2},
+	}}, JobsFilter{})
+	assert.Equal(t, []Alert{
+		{"", "There is no leader, so no shard gets an owner and no act of an operator takes effect: see rota doctor."},
+		{"a", "Its clock is 1m30s behind the fleet's median, so it owns no shards: correct the clock."},
+		{"b", "Its session has expired. For up to 1h, it is awaited with 1 shard: start it, or move them with rota drain b."},
+		{"c", "Its session has expired, and the leader is about to move its 2 shards."},
+	}, v.Alerts)
+
+	many := coordinator.GroupStatus{Leader: leader}
+	for n := range 50 {
+		many.Instances = append(many.Instances, coordinator.InstanceStatus{Instance: fmt.Sprint("i", n), Shards: 1})
+	}
+	fields := alertSection(alertsOf(&many)).Fields
+	assert.Len(t, fields, shownAlerts+1)
+	assert.Equal(t, Field{"more", "45 instances: see rota instances"}, fields[shownAlerts])
+}
+
+func TestCheck_WarnsOfASkewedClock(t *testing.T) {
+	st := coordinator.GroupStatus{
+		Leader:    coordinator.LeaderStatus{Instance: "a"},
+		Jobs:      []coordinator.JobSummary{{Job: "settle", Shards: 3, Expired: 1, ExpiredOwners: []string{"b"}}},
+		Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b", Shards: 1}},
+	}
+	assert.Equal(t, CheckOK, CheckOf(st, JobsFilter{}, time.Minute).Code, "an instance that restarts")
+	st.Instances[0].Skew = 3 * time.Hour
+	v := CheckOf(st, JobsFilter{}, time.Minute)
+	assert.Equal(t, CheckWarning, v.Code)
+	assert.Equal(t, []string{"the clock of a is 3h ahead of the fleet's median"}, v.Reasons)
+}
+
+func TestCommandOf(t *testing.T) {
+	at := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
+	for verb, want := range map[string]string{
+		"Cancel": "rota cancel 'night run' --shard 0-1,7", "Disable": "rota drain web-1", "Enable": "rota enable 'night run' --shards 0-1,7",
+		"Override": "rota override 'night run' run_on.LABEL=VALUE", "Reset": "rota reset 'night run'", "Resume": "rota resume 'night run'",
+		"ResumeGroup": "rota resume --all", "Retry": "rota retry 'night run' --fire 2026-05-04T03:00:00Z",
+		"Trigger": "rota trigger 'night run' --shards 0-1,7", "": "",
+	} {
+		assert.Equal(t, want, commandOf("night run", &coordinator.Answer{Verb: verb, Instance: "web-1", Shards: []int{0, 1, 7}, Fire: at}))
+	}
+	assert.Equal(t, `'it'\''s'`, quote("it's"))
+	assert.Equal(t, "''", quote(""))
+	assert.Equal(t, "a-b_c.d", quote("a-b_c.d"))
+}
+
+func TestJob_NextHasCome(t *testing.T) {
+	now := time.Now()
+	j := Job{Next: now.Add(-time.Second), State: OK}
+	assert.Equal(t, "now", j.next(Times{Now: now, Mode: "relative"}))
+}
