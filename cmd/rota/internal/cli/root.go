@@ -85,7 +85,7 @@ The codes of check are those of Nagios.`,
 	addTo(root, groupLook, dump.Command(s))
 	addTo(root, groupAct, act.Commands(s)...)
 	addTo(root, groupAct, dump.RestoreCommand(s))
-	addTo(root, groupRun, serve.RunCommand(), serve.ValidateCommand(), dev.Command())
+	addTo(root, groupRun, serve.RunCommand(s.Clock), serve.ValidateCommand(), dev.Command())
 	addTo(root, groupRun, demo.Commands()...)
 	addTo(root, groupRun, importing.Command())
 	root.AddCommand(contextCommand(s), versionCommand())

@@ -17,9 +17,10 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 )
 
-// RunCommand returns the command "rota run".
-func RunCommand() *cobra.Command {
-	o := options{revision: -1, exit: os.Exit, uid: os.Geteuid()}
+// RunCommand returns the command "rota run". Clock returns the time of day for its instance; nil means
+// time.Now.
+func RunCommand(clock func() time.Time) *cobra.Command {
+	o := options{revision: -1, clock: clock, exit: os.Exit, uid: os.Geteuid()}
 	var revision int
 	cmd := &cobra.Command{
 		Use:   "run FILE",

@@ -31,6 +31,7 @@ type options struct {
 	pprof, allowRoot, asInit   bool
 	logFormat, logLevel        string
 
+	clock   func() time.Time // of day; nil: time.Now
 	log     *slog.Logger
 	signals <-chan os.Signal
 	exit    func(code int) // ends the process at once

@@ -71,7 +71,7 @@ func run(ctx context.Context, o options) error {
 	s.measured = rotaprom.NewRegistry(reg)
 	s.ex, err = executor.New(s.measured, s.target.namespace, executor.Options{
 		Instance: o.instance, Group: s.target.group, SessionTTL: o.sessionTTL, RestartGrace: o.restartGrace, DrainTimeout: o.drainTimeout,
-		Workers: o.workers, Weight: o.weight, Host: o.host, Labels: labels, Logger: o.log,
+		Workers: o.workers, Weight: o.weight, Host: o.host, Labels: labels, Clock: o.clock, Logger: o.log,
 	})
 	if err == nil {
 		err = s.ex.Register(jobsOf(f)...)

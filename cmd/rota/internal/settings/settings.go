@@ -42,6 +42,9 @@ type Settings struct {
 	OpenRegistry func(ctx context.Context, url string, o registryurl.Options) (registry.Registry, error)
 	// Getenv looks up an environment variable. Tests replace it.
 	Getenv func(name string) string
+	// Clock returns the time of day for the instance of rota run. Nil means time.Now. Tests of wrong clocks
+	// replace it.
+	Clock func() time.Time
 
 	flags    *pflag.FlagSet
 	resolved bool
