@@ -77,7 +77,7 @@ type Answer struct {
 	Gates   []Gate         // up to the first that stops the fire
 	Summary string
 	Do      string // the remedy; empty if none is needed or possible
-	Verb    Verb   // what an operator can call to that end; empty if nothing
+	Verb    Verb   // the method of an operator that helps; empty if none does
 	Target  string // the instance that Verb is for, if it is for one
 	Stops   bool   // whether a gate stops the fire
 }

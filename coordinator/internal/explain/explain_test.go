@@ -356,8 +356,10 @@ func TestExplain_NamesTheVerbThatHelps(t *testing.T) {
 		target string
 		change func(*Records)
 	}{
-		"paused":   {Resume, "", func(r *Records) { r.Plan.Paused, r.Plan.Epochs[0].Until = true, at(4)+1 }},
-		"group":    {ResumeGroup, "", func(r *Records) { r.Plan.Paused, r.Plan.GroupPause, r.Plan.Epochs[0].Until = true, &record.OwnHold{}, at(4)+1 }},
+		"paused": {Resume, "", func(r *Records) { r.Plan.Paused, r.Plan.Epochs[0].Until = true, at(4)+1 }},
+		"group": {ResumeGroup, "", func(r *Records) {
+			r.Plan.Paused, r.Plan.GroupPause, r.Plan.Epochs[0].Until = true, &record.OwnHold{}, at(4)+1
+		}},
 		"stopped":  {Resume, "", func(r *Records) { r.Plan.Stopped, r.Plan.Epochs[0].Until = true, at(4)+1 }},
 		"disabled": {Enable, "", func(r *Records) { r.Plan.Disabled = shardset.Of(0) }},
 		"labels":   {Override, "", func(r *Records) { r.disown(); r.Stored.RunOn = map[string]string{"gpu": "yes"} }},

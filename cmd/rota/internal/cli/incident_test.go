@@ -27,9 +27,6 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 )
 
-// incidentFile has what the person on call sees in TestIncident_OnServers.
-const incidentFile = "testdata/incident.txt"
-
 // TestIncident_OnServers plays an incident in a fleet of rota run processes, with four faults at a time and
 // then a wrong clock. Each is found by jobs, explained by explain, mended by a verb and checked by wait and
 // check. The screens are the same on both servers.
@@ -138,7 +135,7 @@ func (s *scene) command(line string) result {
 	return result{code, out.String(), errs.String()}
 }
 
-// show runs a command line and adds it, with what it prints, to the transcript.
+// show runs a command line and adds the line and its output to the transcript.
 func (s *scene) show(line string, code int) {
 	s.t.Helper()
 	r := s.command(line)
