@@ -23,7 +23,7 @@ func TestOperator_Reset(t *testing.T) {
 		a.TakeRuns()
 		time.Sleep(5 * time.Minute)
 		require.Empty(t, a.TakeRuns())
-		require.Contains(t, g.ReadPlan("job").Problem, "Operator.Reset")
+		require.Contains(t, g.ReadPlan("job").Problem, "a reset starts the job afresh")
 		op, _ := g.NewOperator()
 		require.NoError(t, op.Reset(t.Context(), "job"))
 		time.Sleep(10 * time.Minute)

@@ -165,7 +165,7 @@ func (f *fleet) resumeAll() {
 func (f *fleet) resetWaiting() {
 	for _, spec := range f.specs {
 		f.callAsync(func(ctx context.Context) {
-			if st, err := f.operator.Status(ctx, spec.name); err == nil && strings.Contains(st.Problem, "Operator.Reset") {
+			if st, err := f.operator.Status(ctx, spec.name); err == nil && strings.Contains(st.Problem, "a reset starts the job afresh") {
 				f.operator.Reset(ctx, spec.name)
 			}
 		})
