@@ -182,10 +182,13 @@ func (in *Input) addFailure(out *Decision, g record.RunGroup, shards shardset.Se
 	if first < 0 {
 		return
 	}
+	last := in.Claims.Watermarks.LastTrigger(shards)
+	if in.Plan != nil {
+		last = max(last, in.Plan.Watermarks.LastTrigger(shards))
+	}
 	g.Shards = shards
 	out.Claims.Failures = out.Claims.Failures.With(record.Failure{
-		RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error(), Again: again,
-		LastTrigger: max(in.Plan.Watermarks.LastTrigger(shards), in.Claims.Watermarks.LastTrigger(shards)),
+		RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error(), Again: again, LastTrigger: last,
 	})
 }
 

@@ -42,7 +42,9 @@ func TestFleet_KeepsItsPromises(t *testing.T) {
 					require.NoError(t, fleet.WriteTable(&table, []fleet.Outcome{out}))
 					t.Logf("\n%s%s", &table, out.Report)
 					assert.Positive(t, out.Report.Claims)
-					assert.Positive(t, out.Report.Releases, "fires of jobs that follow others")
+					if trial.Chains > 0 {
+						assert.Positive(t, out.Report.Releases, "fires of jobs that follow others")
+					}
 					for _, k := range trial.Kinds {
 						assert.GreaterOrEqual(t, out.Report.Faults[k.Name], *rounds, k.Name)
 					}

@@ -60,7 +60,7 @@ type Trial struct {
 	Kinds    []Kind // all for the same sort of fleet
 	Rounds   int
 	Small    int           // jobs of one shard beside those of the sort of fleet, which all fire each second
-	Chains   int           // of three jobs beside those
+	Chains   int           // of three jobs beside those; none where records are edited or the outcomes of all runs are counted
 	TTL      time.Duration // of sessions
 	Seed     uint64
 	Dir      string       // for the logs of the processes; it is created
@@ -77,6 +77,9 @@ func Trials(t Trial) []Trial {
 		part.Kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.fleetSort() != fleet })
 		if len(part.Kinds) == 0 {
 			continue
+		}
+		if fleet == edited || fleet == lengthy {
+			part.Chains = 0
 		}
 		part.Rounds = max(1, t.Rounds*len(part.Kinds)/len(kinds))
 		all = append(all, part)
