@@ -41,6 +41,7 @@ var cases = slices.Concat(
 	failoverCases(),
 	changeCases(),
 	footprintCases(),
+	lookCases(),
 	comparisonCases(),
 	peerCases(),
 )

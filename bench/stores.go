@@ -99,6 +99,17 @@ func startZooKeeper(ctx context.Context) (*store, error) {
 	}), nil
 }
 
+// requests returns how many requests the server has received, but those for its counters.
+func (s *store) requests(ctx context.Context) (total float64, err error) {
+	counters, err := s.server.Counters(ctx)
+	for name, v := range counters {
+		if strings.HasPrefix(name, "grpc_server_started_total") || name == "zk_packets_received" {
+			total += v
+		}
+	}
+	return total, err
+}
+
 // newClusterStore returns a store with a namespace below /bench.
 func newClusterStore(c *testserver.Cluster, scheme string, count func(counters map[string]float64) traffic) *store {
 	server := c.Members()[0]
