@@ -322,8 +322,13 @@ func (g *groupRecords) status(now time.Time) GroupStatus {
 			continue
 		}
 		st.Jobs = append(st.Jobs, j.summary)
-		for _, inc := range expired { // a session expires without a change of the job's records
-			st.Jobs[len(st.Jobs)-1].addExpired(record.InstanceOf(inc), j.owned[inc])
+		if len(expired) == 0 {
+			continue
+		}
+		for inc, shards := range j.owned { // a session expires without a change of the job's records
+			if expired[inc] {
+				st.Jobs[len(st.Jobs)-1].addExpired(record.InstanceOf(inc), shards)
+			}
 		}
 	}
 	byName := func(a, b JobSummary) int { return strings.Compare(a.Job, b.Job) }
@@ -363,14 +368,14 @@ func (g *groupRecords) status(now time.Time) GroupStatus {
 	return st
 }
 
-// findExpiredOwners returns the incarnations that own shards and whose sessions do not exist, sorted.
-func (g *groupRecords) findExpiredOwners() (expired []string) {
+// findExpiredOwners returns the incarnations that own shards and whose sessions do not exist.
+func (g *groupRecords) findExpiredOwners() map[string]bool {
+	expired := map[string]bool{}
 	for inc := range g.owned {
 		if _, alive := g.instances[record.SessionOf(inc)]; !alive {
-			expired = append(expired, inc)
+			expired[inc] = true
 		}
 	}
-	slices.Sort(expired)
 	return expired
 }
 
