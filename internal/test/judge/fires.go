@@ -178,9 +178,16 @@ func (o *Judge) countUpstream(j *jobState, p *planRecord) {
 				skipped = int(f.Number-last-1) * p.last().Def.Shards // the plan of the followed job never had room for these
 			}
 			last = f.Number
-			if all := parent.plan.Fires; all != nil && f.Number < all.Ended[0].Number {
-				skipped += p.last().Def.Shards // it has no room for this one any more
-			} else if e := p.last(); e.Until == 0 && !isRelease[f.At] && def.kind() != "after-failure" {
+			e := p.last()
+			passes := e.Until != 0 || def.kind() == "after-failure" && f.Failed == 0 // neither released nor counted
+			if all := parent.plan.Fires; isRelease[f.At] {
+				// it becomes a fire of the job
+			} else if all != nil && f.Number < all.Ended[0].Number {
+				skipped += e.Def.Shards // the plan of the followed job has no room for this one any more
+				if passes {
+					j.perhapsPassed += e.Def.Shards // if the leader read an older plan, which had
+				}
+			} else if !passes && def.kind() != "after-failure" {
 				skipped += e.Def.Shards
 			}
 			j.counts.Skipped += skipped

@@ -59,23 +59,24 @@ type leaderState struct {
 
 // jobState is the observed state of a job.
 type jobState struct {
-	segment     string
-	name        string
-	plan        *planRecord
-	control     controlRecord
-	defs        []definition // all stored ones, in order
-	resumed     instant      // when the last pause ended
-	epochs      []epoch      // all that plans have had, by number
-	claims      map[string]*claimsRecord
-	shards      []*shardState
-	works       map[life]*workState
-	triggers    map[uint64]shards // pending shards, by number
-	lastTrigger uint64
-	counts      tallies     // of the observed commits
-	ended       []endedFire // of the job, as plans show them
-	released    []release   // fires of a job that follows others, sorted
-	ends        int         // runs whose end was recorded
-	trail       trail
+	segment       string
+	name          string
+	plan          *planRecord
+	control       controlRecord
+	defs          []definition // all stored ones, in order
+	resumed       instant      // when the last pause ended
+	epochs        []epoch      // all that plans have had, by number
+	claims        map[string]*claimsRecord
+	shards        []*shardState
+	works         map[life]*workState
+	triggers      map[uint64]shards // pending shards, by number
+	lastTrigger   uint64
+	counts        tallies     // of the observed commits
+	perhapsPassed int         // of counts.Skipped: what a leader does not count if it reads an older plan of the followed job
+	ended         []endedFire // of the job, as plans show them
+	released      []release   // fires of a job that follows others, sorted
+	ends          int         // runs whose end was recorded
+	trail         trail
 }
 
 // workState holds what all runs of a fire or trigger must have in common.
