@@ -29,7 +29,7 @@ var reach = []struct {
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
 	{"cmd/rota/internal/importing", []string{
-		"executor", "handler", "cmd/rota/internal/exit", "cmd/rota/internal/settings",
+		"executor", "handler", "cmd/rota/internal/exit", "cmd/rota/internal/settings", "cmd/rota/internal/shell",
 		"github.com/go-zookeeper/zk", "github.com/spf13/cobra", "go.yaml.in/yaml/v3",
 	}},
 	{"cmd/rota/internal/importing/imported/...", []string{"executor", "handler"}},

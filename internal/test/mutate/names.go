@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,9 +19,12 @@ type name struct{ fault, reason string }
 // readNames reads a target's file in dir, if there is one: a paragraph begins with a reason, a
 // line that ends in a colon, followed by the indented faults. Lines that begin with # are comments.
 func readNames(dir, target string) ([]name, error) {
+	if dir == "" {
+		return nil, nil
+	}
 	file := filepath.Join(dir, target+".txt")
 	text, err := os.ReadFile(file)
-	if dir == "" || os.IsNotExist(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {

@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,25 +32,8 @@ type night struct {
 type nightProcess struct {
 	client string
 	ex     *executor.Executor
-	log    *safeBuffer  // of all processes of the instance
+	log    *output      // of all processes of the instance
 	ahead  atomic.Int64 // of its clock
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // inNight calls f with a fleet without instances, in a bubble whose time begins at 2000-01-01. It returns the command
@@ -77,7 +58,7 @@ func (n *night) launch(names ...string) {
 	n.t.Helper()
 	for _, name := range names {
 		n.starts++
-		p := &nightProcess{client: fmt.Sprintf("%s-%d", name, n.starts), log: &safeBuffer{}}
+		p := &nightProcess{client: fmt.Sprintf("%s-%d", name, n.starts), log: &output{}}
 		if earlier := n.processes[name]; earlier != nil {
 			p.log = earlier.log
 			p.ahead.Store(earlier.ahead.Load())

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/shell"
 	"github.com/rota-dev/rota/executor"
 )
 
@@ -363,7 +364,7 @@ func convertCommand(j *job, l crontabLine) {
 	case w.interpreter == "" || slices.Contains(posixShells, path.Base(w.interpreter)):
 		w.script = "{ " + command + "\n}" + hereDocument(input)
 	default:
-		w.script = "exec " + shellWord(w.interpreter) + " -c " + shellWord(command) + hereDocument(input)
+		w.script = "exec " + shell.Quote(w.interpreter) + " -c " + shell.Quote(command) + hereDocument(input)
 		w.interpreter = ""
 	}
 	for name, value := range l.variables {
@@ -408,16 +409,6 @@ func hereDocument(input string) string {
 		end += "_"
 	}
 	return fmt.Sprintf(" <<'%s'\n%s\n%s", end, input, end)
-}
-
-var safeWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// shellWord returns s as one word of a shell.
-func shellWord(s string) string {
-	if safeWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // maxDescription is the limit of executor.Job.Description, in bytes.

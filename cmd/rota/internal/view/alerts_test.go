@@ -62,9 +62,6 @@ func TestCommandOf(t *testing.T) {
 	} {
 		assert.Equal(t, want, commandOf("night run", &coordinator.Answer{Verb: verb, Instance: "web-1", Shards: []int{0, 1, 7}, Fire: at}))
 	}
-	assert.Equal(t, `'it'\''s'`, quote("it's"))
-	assert.Equal(t, "''", quote(""))
-	assert.Equal(t, "a-b_c.d", quote("a-b_c.d"))
 }
 
 func TestJob_NextHasCome(t *testing.T) {

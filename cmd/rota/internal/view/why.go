@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/shell"
 	"github.com/rota-dev/rota/coordinator"
 )
 
@@ -51,12 +52,12 @@ func ExplanationOf(e coordinator.Explanation) Explanation {
 // commandOf returns the command for the verb of an answer, "" if it has none. Capitals are for the reader
 // to replace.
 func commandOf(job string, a *coordinator.Answer) string {
-	job = quote(job)
+	job = shell.Quote(job)
 	switch a.Verb {
 	case "Cancel":
 		return fmt.Sprintf("rota cancel %s --shard %s", job, Ranges(a.Shards))
 	case "Disable":
-		return "rota drain " + quote(a.Instance)
+		return "rota drain " + shell.Quote(a.Instance)
 	case "Enable":
 		return fmt.Sprintf("rota enable %s --shards %s", job, Ranges(a.Shards))
 	case "Override":
@@ -73,17 +74,6 @@ func commandOf(job string, a *coordinator.Answer) string {
 		return fmt.Sprintf("rota trigger %s --shards %s", job, Ranges(a.Shards))
 	}
 	return ""
-}
-
-// quote quotes a name for a shell if it has other characters than those of most names.
-func quote(name string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.:/@", r)
-	}
-	if name != "" && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 {
-		return name
-	}
-	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
 // Screen returns each answer: the summary, the gates, and what to do.
