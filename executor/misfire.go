@@ -117,10 +117,7 @@ func decideDue(t timetable, p MisfirePolicy, last, until, now time.Time) dueFire
 	if first.IsZero() || first.After(now) {
 		return dueFires{next: first}
 	}
-	end := now
-	if !until.IsZero() && !now.Before(until) {
-		end = until.Add(-1)
-	}
+	end := latestBefore(now, until)
 	due := t.count(last, end)
 	kept := 1 // the number of latest due fires that are not skipped; the first of them runs now
 	if p > 0 {
@@ -148,10 +145,7 @@ func (p *program) findExpired(last, until, now time.Time) (int, time.Time) {
 	if p.CatchupWindow == 0 {
 		return 0, last
 	}
-	through := now.Add(-max(time.Duration(p.CatchupWindow), misfireGrace) - 1)
-	if !until.IsZero() && !through.Before(until) {
-		through = until.Add(-1)
-	}
+	through := latestBefore(now.Add(-max(time.Duration(p.CatchupWindow), misfireGrace)-1), until)
 	if !through.After(last) {
 		return 0, last
 	}
@@ -160,6 +154,14 @@ func (p *program) findExpired(last, until, now time.Time) (int, time.Time) {
 		return 0, last
 	}
 	return expired, firstOfLast(p.times, last, through, 1)
+}
+
+// latestBefore returns t, or the last instant before until if t is not before until and until is not zero.
+func latestBefore(t, until time.Time) time.Time {
+	if until.IsZero() || t.Before(until) {
+		return t
+	}
+	return until.Add(-1)
 }
 
 // fireBefore returns fire if it is before until or until is zero, and the zero Time otherwise.

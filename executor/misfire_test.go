@@ -240,6 +240,21 @@ func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
 	require.Greater(t, some, 100)
 }
 
+// What is due in the next epoch would wait for the delay otherwise.
+func TestPassed_RaisesTheWatermarkNoFurtherThanTheEpoch(t *testing.T) {
+	for _, s := range []Schedule{FixedDelay(15 * time.Second), Every(15 * time.Second), Cron("*/15 * * * * *")} {
+		p := program{times: compile(t, s), countsEnds: s.countsEnds()}
+		last := date("2026-05-04T10:00:00Z")
+		now := last.Add(time.Minute)
+		for _, until := range []time.Time{now, now.Add(-20 * time.Second)} {
+			o := p.SkipDue(last, until, now)
+			require.Positive(t, o.Skipped, "%v", s)
+			require.True(t, o.Through.Before(until), "%v: through %v", s, o.Through)
+			require.Zero(t, o.Wake, "%v", s)
+		}
+	}
+}
+
 // 2.6 million fires of a month, and 315 billion of ten years by the millisecond: decided
 // without walking them, and counted exactly.
 func TestOwes_AfterALongOutage(t *testing.T) {

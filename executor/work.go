@@ -62,7 +62,8 @@ func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 	if !o.fire.IsZero() {
 		o.skipped++
 		if p.countsEnds {
-			o.through, o.next = now, p.times.next(now)
+			o.through = latestBefore(now, until)
+			o.next = fireBefore(p.times.next(o.through), until)
 		}
 	}
 	return coordinator.Due{Skipped: o.skipped, Through: o.through, Wake: o.next}

@@ -240,10 +240,14 @@ func (afterEnds) Due(last, until, now time.Time) due.Due {
 
 func (p afterEnds) SkipDue(last, until, now time.Time) due.Due {
 	d := p.Due(last, until, now)
-	if !d.Fire.IsZero() {
-		d.Fire, d.Skipped, d.Through = time.Time{}, 1, now
+	if d.Fire.IsZero() {
+		return d
 	}
-	return d
+	through := now
+	if !until.IsZero() && !now.Before(until) {
+		through = until.Add(-1)
+	}
+	return due.Due{Skipped: 1, Through: through, Wake: p.Due(through, until, now).Wake}
 }
 
 func (w *recordingWork) Start(_ context.Context, r claimer.Run, _ func(error)) {
