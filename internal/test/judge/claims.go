@@ -305,7 +305,8 @@ func (o *Judge) judgeWatermarks(j *jobState, inc string, old, rec *claimsRecord,
 				if r, ok := rec.Running.of(n); ok && r.Trigger == 0 && r.Attempt == 1 && r.Epoch == g.Epoch && r.Fire == g.Fire {
 					passed++
 				} else if j.plan.Disabled.has(n) {
-					perhaps++
+					due, _ := j.countDue(n, sh.epoch, sh.watermark, g.Epoch, g.Fire) // at most one of each epoch
+					perhaps += due
 				}
 				sh.epoch, sh.watermark = g.Epoch, g.Fire
 				return

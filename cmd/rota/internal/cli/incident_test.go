@@ -339,13 +339,8 @@ var columnMasks = map[string]func(row, cell string) string{
 		}
 		return cell
 	},
-	// How much is cut depends on the other columns.
-	"STATE": func(_, cell string) string {
-		if short, cut := strings.CutSuffix(cell, ".."); cut {
-			return strings.TrimRight(short[:min(len(short), 21)], " ") + ".."
-		}
-		return cell
-	},
+	"STATE":  maskCut,
+	"LABELS": maskCut,
 }
 
 var (
@@ -355,6 +350,14 @@ var (
 
 // maskSpan replaces a span of time, but not its direction.
 func maskSpan(_, cell string) string { return span.ReplaceAllString(cell, "9m") }
+
+// maskCut shortens a cell that is cut: how much is left depends on the other columns.
+func maskCut(_, cell string) string {
+	if short, cut := strings.CutSuffix(cell, ".."); cut {
+		return strings.TrimRight(short[:min(len(short), 21)], " ") + ".."
+	}
+	return cell
+}
 
 // maskScreen replaces what differs between two runs, and lays lines out anew, whose lengths it changes.
 func maskScreen(text string) string {
