@@ -1,13 +1,14 @@
 package etcd
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/rota-dev/rota/internal/remote"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // etcd servers have lost watch events: at compactions, at restarts, and on members that fell
@@ -26,72 +27,76 @@ const (
 // startAudit starts the audit with the first watch. c.mu is held.
 func (c *Client) startAudit() {
 	if !c.auditing && c.options.AuditEvery > 0 {
-		c.auditing = c.calls.Go(c.auditLoop)
+		c.auditing = c.handle.Go(c.auditLoop)
 	}
 }
 
-// auditLoop compares the watchers in turn, each once per AuditEvery.
+// auditLoop compares the watched directories in turn, each once per AuditEvery.
 func (c *Client) auditLoop() {
-	ctx := c.calls.Context()
+	ctx := c.handle.Context()
 	for {
-		round := c.currentWatchers()
+		round := c.currentSources()
 		pause := c.options.AuditEvery / time.Duration(max(len(round), 1))
-		if len(round) == 0 && !remote.Sleep(ctx, remote.Jittered(pause)) {
+		if len(round) == 0 && !backend.Sleep(ctx, backend.Jittered(pause)) {
 			return
 		}
-		for _, w := range round {
-			if !remote.Sleep(ctx, max(remote.Jittered(pause), auditGap)) {
+		for _, s := range round {
+			if !backend.Sleep(ctx, max(backend.Jittered(pause), auditGap)) {
 				return
 			}
-			w.auditOnce()
+			s.auditOnce()
 		}
 	}
 }
 
-func (c *Client) currentWatchers() []*watcher {
+func (c *Client) currentSources() []*source {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Collect(maps.Keys(c.watchers))
+	return slices.Collect(maps.Keys(c.sources))
 }
 
-// auditOnce compares the events that w received with the store. An event may be in transit, so
+// auditOnce compares the events that s received with the store. An event may be in transit, so
 // only a difference that is still there after auditGrace counts.
-func (w *watcher) auditOnce() {
-	if w.matchesStore() || !remote.Sleep(w.ctx, auditGrace) || w.matchesStore() {
+func (s *source) auditOnce() {
+	if s.matchesStore() || !backend.Sleep(s.ctx, auditGrace) || s.matchesStore() {
 		return
 	}
 	select {
-	case w.relist <- struct{}{}:
+	case s.relist <- struct{}{}:
 	default: // a restart is pending already
 	}
 }
 
-// matchesStore reports whether w has received everything that is stored. A failed read counts
+// matchesStore reports whether s has received everything that is stored. A failed read counts
 // as a match: it proves nothing.
-func (w *watcher) matchesStore() bool {
-	w.mu.Lock()
-	audited, seen := w.audited, w.revision
-	w.mu.Unlock()
-	resp, err := w.client.readRange(w.ctx, &pb.RangeRequest{
-		Key: []byte(w.prefix), RangeEnd: rangeEnd(w.prefix),
-		KeysOnly: true, MinModRevision: audited + 1,
+func (s *source) matchesStore() bool {
+	s.mu.Lock()
+	audited, seen := s.audited, s.revision
+	s.mu.Unlock()
+	var resp *pb.RangeResponse
+	err := s.client.handle.Call(s.ctx, func(ctx context.Context) (err error) {
+		resp, err = s.client.readRange(ctx, &pb.RangeRequest{
+			Key: []byte(s.prefix), RangeEnd: rangeEnd(s.prefix),
+			KeysOnly: true, MinModRevision: audited + 1,
+		})
+		return err
 	})
 	if err != nil {
 		return true
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case resp.Header.Revision < seen: // the store was restored from a backup
 		return false
-	case resp.Count != int64(len(w.revisions)): // Count covers all keys, also those below MinModRevision
+	case resp.Count != int64(len(s.revisions)): // Count covers all keys, also those below MinModRevision
 		return false
 	}
 	for _, kv := range resp.Kvs {
-		if w.revisions[string(kv.Key)] < kv.ModRevision {
+		if s.revisions[string(kv.Key)] < kv.ModRevision {
 			return false
 		}
 	}
-	w.audited = max(w.audited, resp.Header.Revision)
+	s.audited = max(s.audited, resp.Header.Revision)
 	return true
 }

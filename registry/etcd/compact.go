@@ -10,8 +10,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // compactLoop compacts the store's history once per CompactEvery. All handles with that option
@@ -19,9 +19,9 @@ import (
 // compacts up to the revision of the turn before, so history stays available for at least one
 // turn.
 func (c *Client) compactLoop() {
-	ctx := c.calls.Context()
+	ctx := c.handle.Context()
 	var last int64 // revision of the last known turn, whichever handle claimed it
-	for remote.Sleep(ctx, remote.Jittered(c.options.CompactEvery)) {
+	for backend.Sleep(ctx, backend.Jittered(c.options.CompactEvery)) {
 		turn, mine, err := c.claimTurn(ctx, last)
 		if err == nil && mine && last > 0 {
 			err = c.compactTo(ctx, last)
@@ -38,7 +38,7 @@ func (c *Client) compactLoop() {
 // claimTurn claims the turn after last, unless another handle was first. turn is the revision
 // of the claimed turn, mine whether this handle claimed it.
 func (c *Client) claimTurn(ctx context.Context, last int64) (turn int64, mine bool, err error) {
-	ctx, end, err := c.calls.Begin(ctx)
+	ctx, end, err := c.handle.Begin(ctx)
 	if err != nil {
 		return 0, false, err
 	}
@@ -51,7 +51,7 @@ func (c *Client) claimTurn(ctx context.Context, last int64) (turn int64, mine bo
 	resp, err := c.sendTxn(ctx, &pb.TxnRequest{
 		Compare: allCompares([]precondition{still}),
 		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{
-			Key: []byte(key), Value: remote.Encode(registry.NewTxnID(), nil),
+			Key: []byte(key), Value: backend.EncodeValue(registry.NewTxnID(), nil),
 		}}}},
 		Failure: diagnosticReads([]precondition{still}),
 	})
@@ -69,7 +69,7 @@ func (c *Client) claimTurn(ctx context.Context, last int64) (turn int64, mine bo
 
 // compactTo removes the history before a revision.
 func (c *Client) compactTo(ctx context.Context, revision int64) error {
-	ctx, end, err := c.calls.Begin(ctx)
+	ctx, end, err := c.handle.Begin(ctx)
 	if err != nil {
 		return err
 	}

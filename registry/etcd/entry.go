@@ -5,8 +5,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // revOf returns the Rev for an etcd revision, which numbers the commits of the store.
@@ -15,14 +15,14 @@ func revOf(revision int64) registry.Rev { return registry.Rev{Seq: uint64(revisi
 // decodeEntry returns the entry that kv stores for key, or an ErrForeign that names the
 // violated rule.
 func decodeEntry(key registry.Key, kv *mvccpb.KeyValue) (registry.Entry, error) {
-	id, value, err := remote.Decode(key, kv.Value)
+	id, value, err := backend.DecodeValue(key, kv.Value)
 	switch {
 	case err != nil:
 		return registry.Entry{}, err
 	case key.Owned() && kv.Lease == 0:
-		return registry.Entry{}, remote.Foreign(key, "it is an owned key and has no lease")
+		return registry.Entry{}, backend.Foreign(key, "it is an owned key and has no lease")
 	case !key.Owned() && kv.Lease != 0:
-		return registry.Entry{}, remote.Foreign(key, "it has a lease and is not an owned key")
+		return registry.Entry{}, backend.Foreign(key, "it has a lease and is not an owned key")
 	}
 	e := registry.Entry{
 		Key:      key,
@@ -43,7 +43,7 @@ func childKey(dir registry.Key, prefix string, stored []byte) (registry.Key, err
 	name := strings.TrimPrefix(string(stored), prefix)
 	key := registry.Join(string(dir), name)
 	if strings.Contains(name, "/") || registry.CheckKey(key) != nil {
-		return "", remote.Foreign(key, "its name %q is not a valid key segment", name)
+		return "", backend.Foreign(key, "its name %q is not a valid key segment", name)
 	}
 	return key, nil
 }

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
-	"github.com/rota-dev/rota/internal/remote"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // link is a connection to one member, with a gRPC client of its own. A handle uses one link at
@@ -34,7 +34,7 @@ type link struct {
 	ctx       context.Context // ends when the link is given up
 	leave     context.CancelCauseFunc
 	dialing   atomic.Bool
-	goTask    func(func()) bool // remote.Calls.Go
+	goTask    func(func()) bool // backend.Handle.Go
 
 	suspected chan struct{} // one slot: the member may be silent, look for another
 
@@ -69,7 +69,7 @@ func (c *Client) dialMember(ctx context.Context, member int) (*link, error) {
 		}
 		l.close()
 	}
-	return nil, fmt.Errorf("%s: %w", c.endpoint(member), remote.CallError(ctx, c.addTLSHint(member, err)))
+	return nil, fmt.Errorf("%s: %w", c.endpoint(member), backend.CallError(ctx, c.addTLSHint(member, err)))
 }
 
 // addTLSHint adds the likely cause to the error of a client without TLS at a server with TLS,
@@ -88,7 +88,7 @@ func (c *Client) connectLink(ctx context.Context, member int) (*link, error) {
 	l := &link{
 		member:    member,
 		hasOthers: len(o.Endpoints) > 1,
-		goTask:    c.calls.Go,
+		goTask:    c.handle.Go,
 		suspected: make(chan struct{}, 1),
 		renewals:  renewals{held: make(chan struct{}, 1)},
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/internal/remote"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // links holds the link that the handle uses at present, if there is one.
@@ -47,13 +47,13 @@ func (s *links) waitForLink(ctx context.Context) (*link, error) {
 		switch {
 		case l != nil:
 			return l, nil
-		case cause != nil && remote.IsClassified(cause):
+		case cause != nil && backend.IsClassified(cause):
 			return nil, cause
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, remote.CallError(ctx, fmt.Errorf("no connection: %w", cause))
+			return nil, backend.CallError(ctx, fmt.Errorf("no connection: %w", cause))
 		case <-s.ctx.Done():
 			return nil, context.Cause(s.ctx)
 		}
@@ -65,21 +65,17 @@ func (c *Client) keepConnected(l *link) {
 	var pause time.Duration
 	for l != nil {
 		c.links.setLink(l, nil)
-		for _, s := range c.openSessions() {
-			s.Reconnected()
-		}
+		c.handle.Reconnected()
 		next, why := c.superviseLink(l)
 		c.links.setLink(nil, why)
-		for _, s := range c.openSessions() {
-			s.Disconnected() // suspends the session now, not only when a renewal times out
-		}
-		if !c.calls.Go(l.close) { // close may block for a while
+		c.handle.Disconnected()    // suspends sessions now, not only when a renewal times out
+		if !c.handle.Go(l.close) { // close may block for a while
 			l.close()
 		}
 		if c.links.ctx.Err() == nil { // otherwise the handle is being closed
 			c.log.LogAttrs(c.links.ctx, slog.LevelInfo, "disconnected from member; reconnecting", slog.String("endpoint", c.endpoint(l.member)), errorAttr(why))
 		}
-		pause = nextBackoff(pause)
+		pause = backend.NextPause(pause)
 		if time.Since(l.since) > stableAfter {
 			pause = 0
 		}
@@ -93,7 +89,7 @@ func (c *Client) keepConnected(l *link) {
 // superviseLink waits until l has to be given up and returns the reason. A silent link is kept
 // until another member answers; next is the link to that member.
 func (c *Client) superviseLink(l *link) (next *link, why error) {
-	c.calls.Go(l.leaveWhenBroken)
+	c.handle.Go(l.leaveWhenBroken)
 	for {
 		select {
 		case <-l.suspected:
@@ -123,14 +119,14 @@ func (c *Client) dialAnsweringMember(l *link) *link {
 // reconnect returns a link to the first member that answers, beginning with the one after l's.
 // It returns nil when the handle is closed.
 func (c *Client) reconnect(l *link, pause time.Duration) *link {
-	for remote.Sleep(c.links.ctx, remote.Jittered(pause)) {
+	for backend.Sleep(c.links.ctx, backend.Jittered(pause)) {
 		next, err := c.dialFirst(c.links.ctx, c.memberAfter(l))
 		if err == nil {
 			return next
 		}
 		c.links.setLink(nil, err)
-		pause = nextBackoff(pause)
-		if remote.IsClassified(err) {
+		pause = backend.NextPause(pause)
+		if backend.IsClassified(err) {
 			pause = credentialsBackoff
 		}
 	}
@@ -140,16 +136,9 @@ func (c *Client) reconnect(l *link, pause time.Duration) *link {
 // memberAfter returns the index of the member after l's.
 func (c *Client) memberAfter(l *link) int { return (l.member + 1) % len(c.options.Endpoints) }
 
-const (
-	minBackoff = 10 * time.Millisecond
-	maxBackoff = 250 * time.Millisecond // short, because sessions are suspended meanwhile and short ones are lost
-	// credentialsBackoff is the pause after rejected credentials: each password check costs the
-	// store a bcrypt hash.
-	credentialsBackoff = time.Second
-)
-
-// nextBackoff returns the pause that follows pause.
-func nextBackoff(pause time.Duration) time.Duration { return min(max(2*pause, minBackoff), maxBackoff) }
+// credentialsBackoff is the pause after rejected credentials: each password check costs the store
+// a bcrypt hash.
+const credentialsBackoff = time.Second
 
 func (c *Client) endpoint(member int) string { return c.options.Endpoints[member] }
 
@@ -195,7 +184,7 @@ func (c *Client) dialFirst(ctx context.Context, member int) (*link, error) {
 			if d.err == nil {
 				return d.link, nil
 			}
-			if remote.IsClassified(d.err) {
+			if backend.IsClassified(d.err) {
 				return nil, d.err
 			}
 			errs = append(errs, d.err)

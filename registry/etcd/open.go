@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rota-dev/rota/internal/remote"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // Open connects to the etcd cluster at o.Endpoints and returns a handle, which must be closed.
@@ -28,10 +28,9 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		namespace: o.Namespace,
 		options:   o,
 		log:       o.Logger,
-		calls:     remote.NewCalls(o.CallTimeout),
+		handle:    backend.NewHandle(backend.Config{CallTimeout: o.CallTimeout, Logger: o.Logger}),
 		links:     newLinks(),
-		sessions:  make(map[*openSession]struct{}),
-		watchers:  make(map[*watcher]struct{}),
+		sources:   make(map[*source]struct{}),
 	}
 	if err := c.finishOpen(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open etcd at %s: %w", o.endpoints(), err), c.Close(ctx))
@@ -42,19 +41,19 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 func (c *Client) finishOpen(ctx context.Context) error {
 	l, err := c.dialFirst(ctx, 0)
 	if err != nil {
-		return remote.Unavailable(err)
+		return backend.Unavailable(err)
 	}
 	if err := c.checkVersions(ctx, l); err != nil {
 		l.close()
 		return err
 	}
 	c.links.setLink(l, nil)
-	c.calls.Go(func() { c.keepConnected(l) })
-	if err := c.checkWrite(ctx); err != nil {
-		return remote.Unavailable(err)
+	c.handle.Go(func() { c.keepConnected(l) })
+	if err := c.handle.Call(ctx, c.checkWrite); err != nil {
+		return err
 	}
 	if c.options.CompactEvery > 0 {
-		c.calls.Go(c.compactLoop)
+		c.handle.Go(c.compactLoop)
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 func (c *Client) getEntry(ctx context.Context, key registry.Key) (registry.Entry, error) {
@@ -28,13 +28,8 @@ func (c *Client) listDir(ctx context.Context, dir registry.Key) (*pb.RangeRespon
 }
 
 func (c *Client) readRange(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	ctx, end, err := c.calls.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
 	var resp *pb.RangeResponse
-	err = c.callWithRetry(ctx, func(ctx context.Context, l *link) (err error) {
+	err := c.callWithRetry(ctx, func(ctx context.Context, l *link) (err error) {
 		resp, err = l.kv.Range(ctx, r, callOptions...)
 		return err
 	})
@@ -51,7 +46,7 @@ var callOptions = []grpc.CallOption{
 // callWithRetry makes an idempotent call and repeats it until the outcome is definite or ctx
 // ends. The error is translated.
 func (c *Client) callWithRetry(ctx context.Context, call func(ctx context.Context, l *link) error) error {
-	for pause := minBackoff; ; pause = nextBackoff(pause) {
+	for pause := backend.NextPause(0); ; pause = backend.NextPause(pause) {
 		l, err := c.links.waitForLink(ctx)
 		if err != nil {
 			return err
@@ -62,8 +57,8 @@ func (c *Client) callWithRetry(ctx context.Context, call func(ctx context.Contex
 		if err == nil || ctx.Err() == nil && !worthRetrying(err) {
 			return err
 		}
-		if !remote.Sleep(ctx, pause) {
-			return remote.CallError(ctx, err)
+		if !backend.Sleep(ctx, pause) {
+			return backend.CallError(ctx, err)
 		}
 	}
 }

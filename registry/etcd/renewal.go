@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // renewalSilence is the time after which an unanswered renewal makes the handle look for a
@@ -31,7 +31,7 @@ func (c *Client) renewSession(ctx context.Context, lease int64, ttl time.Duratio
 	over(err)
 	switch {
 	case err != nil:
-		return remote.CallError(ctx, err)
+		return backend.CallError(ctx, err)
 	case left <= 0:
 		return fmt.Errorf("renew: %w", registry.ErrSessionLost)
 	}
@@ -135,7 +135,7 @@ func (l *link) newRenewalStream(ctx context.Context) (*renewalStream, error) {
 	s := &renewalStream{stream: stream, end: end}
 	if !l.goTask(s.receiveAnswers) {
 		end()
-		return nil, remote.ErrHandleClosed
+		return nil, backend.ErrHandleClosed
 	}
 	return s, nil
 }

@@ -29,11 +29,6 @@ func (c *Client) checkRead(ctx context.Context, l *link) error {
 // needless risk. The keys lie at both ends of the namespace and in the directory of the
 // sessions, so that a user with rights to a part of the namespace fails at one of them.
 func (c *Client) checkWrite(ctx context.Context) error {
-	ctx, end, err := c.calls.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
 	never := precondition{key: c.namespace + "/", rule: ruleNever}
 	check := &pb.TxnRequest{Compare: allCompares([]precondition{never})}
 	for _, key := range []string{"/", sessionsDir, "/~~"} {
@@ -41,7 +36,7 @@ func (c *Client) checkWrite(ctx context.Context) error {
 			RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(c.namespace + key)},
 		}})
 	}
-	err = c.callWithRetry(ctx, func(ctx context.Context, l *link) error {
+	err := c.callWithRetry(ctx, func(ctx context.Context, l *link) error {
 		_, err := l.kv.Txn(ctx, check, callOptions...)
 		return err
 	})

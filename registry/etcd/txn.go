@@ -10,21 +10,16 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // Txn implements registry.Registry.
 func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
-	if err := registry.CheckTxn(t, c.Limits()); err != nil {
-		return registry.Rev{}, err
-	}
-	ctx, end, err := c.calls.Begin(ctx)
-	if err != nil {
-		return registry.Rev{}, fmt.Errorf("commit: %w", remote.NotApplied(err))
-	}
-	defer end()
-	t.ID = t.ID.OrNew()
+	return c.handle.Txn(ctx, t, c.commitTxn)
+}
+
+func (c *Client) commitTxn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 	needs := c.preconditions(t)
 	request := &pb.TxnRequest{Compare: allCompares(needs), Success: c.writeRequests(t)}
 	if len(t.Then) == 0 {
@@ -38,7 +33,7 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 		case errors.Is(err, registry.ErrQuota):
 			return c.resolveQuotaError(ctx, t, needs, err)
 		case err != nil:
-			return registry.Rev{}, fmt.Errorf("commit: %w", err)
+			return registry.Rev{}, err
 		case resp.Succeeded:
 			return revOf(resp.Header.Revision), nil
 		case len(t.Then) == 0:
@@ -62,7 +57,7 @@ func (c *Client) explainRefusal(ctx context.Context, t registry.Txn, needs []pre
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("commit: %w", remote.NotApplied(remote.CallError(ctx, err)))
+		return backend.NotApplied(backend.CallError(ctx, err))
 	case found.Succeeded:
 		return nil
 	}
@@ -85,28 +80,28 @@ func (c *Client) resolveQuotaError(ctx context.Context, t registry.Txn, needs []
 	}
 	found, err := c.sendTxn(ctx, &pb.TxnRequest{Compare: allCompares(needs), Success: puts, Failure: puts})
 	if err != nil {
-		return registry.Rev{}, fmt.Errorf("commit: %w", remote.Unknown(errors.Join(full, err)))
+		return registry.Rev{}, backend.Unknown(errors.Join(full, err))
 	}
 	for _, r := range found.Responses {
 		for _, kv := range r.GetResponseRange().GetKvs() {
-			if id, _, err := remote.Decode(registry.Key(kv.Key), kv.Value); err == nil && id == t.ID {
+			if id, _, err := backend.DecodeValue(registry.Key(kv.Key), kv.Value); err == nil && id == t.ID {
 				return revOf(kv.ModRevision), nil
 			}
 		}
 	}
 	if !found.Succeeded { // another writer has changed a key since, so its value at the time is not known
-		return registry.Rev{}, fmt.Errorf("commit: %w", remote.Unknown(full))
+		return registry.Rev{}, backend.Unknown(full)
 	}
-	return registry.Rev{}, fmt.Errorf("commit: %w", full)
+	return registry.Rev{}, full
 }
 
 // sendTxn makes the servers process r at most once: it repeats an attempt only if r was not sent
 // or was rejected unread. The error states whether r may have been applied.
 func (c *Client) sendTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	for pause := minBackoff; ; pause = nextBackoff(pause) {
+	for pause := backend.NextPause(0); ; pause = backend.NextPause(pause) {
 		l, err := c.links.waitForLink(ctx)
 		if err != nil {
-			return nil, remote.NotApplied(err)
+			return nil, backend.NotApplied(err)
 		}
 		resp, sent, err := l.sendTxn(ctx, r)
 		if err == nil {
@@ -114,11 +109,11 @@ func (c *Client) sendTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse
 		}
 		switch {
 		case sent && !refused(err):
-			return nil, remote.Unknown(remote.CallError(ctx, err))
+			return nil, backend.Unknown(backend.CallError(ctx, err))
 		case sent && !rejectedUnread(err):
-			return nil, remote.NotApplied(err)
-		case !remote.Sleep(ctx, pause): // not sent or rejected unread: send it again
-			return nil, remote.NotApplied(remote.CallError(ctx, err))
+			return nil, backend.NotApplied(err)
+		case !backend.Sleep(ctx, pause): // not sent or rejected unread: send it again
+			return nil, backend.NotApplied(backend.CallError(ctx, err))
 		}
 	}
 }
@@ -150,5 +145,5 @@ func refusalError(t registry.Txn, needs []precondition, found []*pb.ResponseOp) 
 			return registry.Conflict(t, n.item)
 		}
 	}
-	return fmt.Errorf("commit: %w: etcd refused a transaction whose preconditions hold", registry.ErrNotApplied)
+	return fmt.Errorf("%w: etcd refused a transaction whose preconditions hold", registry.ErrNotApplied)
 }

@@ -5,8 +5,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // precondition is a requirement on a stored key that comes from one item of a transaction.
@@ -146,7 +146,7 @@ func (c *Client) writeRequest(o *registry.Op, id registry.TxnID) *pb.RequestOp {
 			RequestDeleteRange: &pb.DeleteRangeRequest{Key: key},
 		}}
 	}
-	put := &pb.PutRequest{Key: key, Value: remote.Encode(id, o.Value)}
+	put := &pb.PutRequest{Key: key, Value: backend.EncodeValue(id, o.Value)}
 	switch o.Kind {
 	case registry.OpSet:
 		put.IgnoreLease = o.Key.Owned() // a put without a lease would make an owned key permanent; to keep one costs etcd two more reads

@@ -4,29 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
-// watcher follows a directory: it lists it, then applies the events after the list's revision.
-// It reads events at once and merges them, because they would pile up without bound in the
-// client library. All watches of a handle share one gRPC stream.
-type watcher struct {
-	client         *Client
-	dir            registry.Key
-	prefix         string // of the stored keys
-	batches        *remote.Batches
-	relist         chan struct{}   // one slot: an event was missed
-	ctx            context.Context // ends with the watcher
-	cancel         context.CancelFunc
-	releaseContext func() bool // detaches the watcher from the context given to Watch
+// source is a directory as a watcher follows it: a list, then the events after the list's
+// revision. All watches of a handle share one gRPC stream. After a change of link, the watch
+// resumes after the last received revision.
+type source struct {
+	client *Client
+	dir    registry.Key
+	prefix string        // of the stored keys
+	relist chan struct{} // one slot: an event was missed
+	ctx    context.Context
+	cancel context.CancelFunc
+	stream *stream // nil if a watch has to be opened
 
 	mu        sync.Mutex
 	revision  int64            // the last one received
@@ -36,123 +33,67 @@ type watcher struct {
 
 // Watch implements registry.Registry. It fails if no server can be reached.
 func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOptions) (registry.Watcher, error) {
-	if err := registry.CheckDir(dir); err != nil {
-		return nil, err
-	}
-	w := &watcher{
-		client:  c,
-		dir:     dir,
-		prefix:  c.childrenPrefix(dir),
-		batches: remote.NewBatches(),
-		relist:  make(chan struct{}, 1),
-	}
+	s := &source{client: c, dir: dir, prefix: c.childrenPrefix(dir), relist: make(chan struct{}, 1)}
 	// The caller's context would not do: the client library opens a stream of its own for each
 	// set of context values.
-	w.ctx, w.cancel = context.WithCancel(clientv3.WithRequireLeader(c.calls.Context()))
-	s, err := w.listAndOpen(ctx)
-	if err == nil && !c.addWatcher(w, s) {
-		err = remote.ErrHandleClosed
-	}
+	s.ctx, s.cancel = context.WithCancel(clientv3.WithRequireLeader(c.handle.Context()))
+	w, err := c.handle.Watch(ctx, dir, backend.Source{List: s.list, Changes: s.receive, Close: s.close})
 	if err != nil {
-		w.cancel()
-		return nil, fmt.Errorf("watch %s: %w", dir, remote.Unavailable(err))
+		return nil, err
 	}
-	w.releaseContext = context.AfterFunc(ctx, func() {
-		w.finish(fmt.Errorf("%w: %w", registry.ErrClosed, context.Cause(ctx)))
-	})
 	return w, nil
 }
 
-// addWatcher starts w. It reports false if Close came first.
-func (c *Client) addWatcher(w *watcher, s *stream) bool {
+// addSource makes s one of the sources that the audit compares.
+func (c *Client) addSource(s *source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing || !c.calls.Go(func() { w.run(s) }) {
-		return false
-	}
-	c.watchers[w] = struct{}{}
+	c.sources[s] = struct{}{}
 	c.startAudit()
-	return true
 }
 
-func (c *Client) removeWatcher(w *watcher) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.watchers, w)
+func (s *source) close() {
+	s.endStream()
+	s.cancel()
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	delete(s.client.sources, s)
 }
 
-// Next implements registry.Watcher.
-func (w *watcher) Next(ctx context.Context) (registry.Batch, error) {
-	b, err := w.batches.Next(ctx)
-	if err != nil {
-		return registry.Batch{}, fmt.Errorf("watch %s: %w", w.dir, err)
-	}
-	return b, nil
-}
-
-// Close implements registry.Watcher.
-func (w *watcher) Close() error {
-	w.releaseContext()
-	w.finish(registry.ErrClosed)
-	return nil
-}
-
-// finish ends the watcher, unless it has ended.
-func (w *watcher) finish(err error) {
-	w.batches.Fail(err)
-	w.cancel()
-}
-
-// run follows the directory until the watcher ends. After a change of link, the watch resumes
-// after the last received revision; it lists again only if an event was missed. s is the result
-// of listAndOpen.
-func (w *watcher) run(s *stream) {
-	defer w.client.removeWatcher(w)
-	defer w.finish(registry.ErrClosed) // has no effect if finish was called before
-	var pause time.Duration
-	for missed := false; remote.Sleep(w.ctx, pause); {
-		began := time.Now()
-		var err error
-		if missed {
-			s, err = w.listAndOpen(w.ctx)
-		}
-		if err == nil {
-			err = w.followStream(s)
-			s = nil
-			missed = errors.Is(err, errMissed) || errors.Is(err, rpctypes.ErrCompacted)
-		}
-		switch {
-		case w.ctx.Err() != nil:
-			return
-		case missed:
-			w.client.log.LogAttrs(w.ctx, slog.LevelInfo, "watch restarted with a full list", slog.String("dir", string(w.dir)), errorAttr(err))
-		case errors.Is(err, registry.ErrPermission) || errors.Is(err, registry.ErrUnauthenticated):
-			w.finish(err)
-			return
-		}
-		pause = nextBackoff(pause)
-		if time.Since(began) > stableAfter {
-			pause = 0
-		}
+func (s *source) endStream() {
+	if s.stream != nil {
+		s.stream.end()
+		s.stream = nil
 	}
 }
 
-// listSnapshot publishes the present entries as a Snapshot.
-func (w *watcher) listSnapshot(ctx context.Context) error {
-	resp, err := w.client.listDir(ctx, w.dir)
+// list opens a watch and lists the directory, in this order. If the list is older than the watch,
+// receive opens another one after the list.
+//
+// The watch begins in the present because etcd serves a watch that begins in the past from a
+// background loop, ten times a second, and in a busy store there is a commit between any two
+// requests.
+func (s *source) list(ctx context.Context) ([]registry.Entry, registry.Rev, error) {
+	s.endStream()
+	s.stream, _ = s.openStream(ctx, 0) // on failure the list decides whether there is an error to return
+	resp, err := s.client.listDir(ctx, s.dir)
 	if err != nil {
-		return err
+		s.endStream()
+		return nil, registry.Rev{}, err
 	}
 	revision := resp.Header.Revision
+	if s.stream != nil && revision < s.stream.from { // the list came from a member that lags behind the watch
+		s.endStream()
+	}
 	has := make(map[string]int64, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
 		has[string(kv.Key)] = kv.ModRevision
 	}
-	w.batches.Snapshot(w.client.decodeChildren(w.dir, w.prefix, resp.Kvs), revOf(revision))
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.revision, w.audited, w.revisions = revision, revision, has
-	return nil
+	s.mu.Lock()
+	s.revision, s.audited, s.revisions = revision, revision, has
+	s.mu.Unlock()
+	s.client.addSource(s)
+	return s.client.decodeChildren(s.dir, s.prefix, resp.Kvs), revOf(revision), nil
 }
 
 // stream is a watch that a server has opened.
@@ -165,117 +106,102 @@ type stream struct {
 
 // openStream opens a watch at a revision, or with 0 at the server's next revision. It returns
 // when the server has confirmed the watch or ctx has ended.
-func (w *watcher) openStream(ctx context.Context, revision int64) (*stream, error) {
-	l, err := w.client.links.waitForLink(ctx)
+func (s *source) openStream(ctx context.Context, revision int64) (*stream, error) {
+	l, err := s.client.links.waitForLink(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sctx, cancel := context.WithCancel(w.ctx)
+	sctx, cancel := context.WithCancel(s.ctx)
 	left := context.AfterFunc(l.ctx, cancel)
-	s := &stream{link: l, end: func() { left(); cancel() }}
+	opened := &stream{link: l, end: func() { left(); cancel() }}
 	defer context.AfterFunc(ctx, cancel)()
 	over := l.beginCall(silenceTimeout)
-	s.events = l.etcd.Watch(sctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(revision), clientv3.WithCreatedNotify())
-	resp, ok := <-s.events
+	opened.events = l.etcd.Watch(sctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(revision), clientv3.WithCreatedNotify())
+	resp, ok := <-opened.events
 	if err = translate(resp.Err()); !ok {
 		err = errClosed
 	}
 	over(err)
 	if err != nil {
-		s.end()
+		opened.end()
 		return nil, err
 	}
-	s.from = resp.Header.Revision
-	return s, nil
+	opened.from = resp.Header.Revision
+	return opened, nil
 }
 
-var (
-	errClosed = errors.New("the watch was closed")
-	// errMissed ends a watch to which the server has not sent an event.
-	errMissed = errors.New("the server did not send an event")
-)
+var errClosed = errors.New("the watch was closed")
 
-// listAndOpen opens a watch and publishes a list, in this order. It returns the watch, or nil
-// if the caller has to open one after the list.
-//
-// The watch begins in the present because etcd serves a watch that begins in the past from a
-// background loop, ten times a second, and in a busy store there is a commit between any two
-// requests.
-func (w *watcher) listAndOpen(ctx context.Context) (*stream, error) {
-	ctx, end, err := w.client.calls.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	s, _ := w.openStream(ctx, 0) // on failure the list decides whether there is an error to return
-	err = w.listSnapshot(ctx)
-	if s != nil && (err != nil || w.revision < s.from) { // the list came from a member that lags behind the watch
-		s.end()
-		s = nil
-	}
-	return s, err
-}
-
-// followStream applies the events after the last received revision until the watch ends. It
-// opens a watch if s is nil.
-func (w *watcher) followStream(s *stream) (err error) {
-	if s == nil {
-		if s, err = w.openStream(w.ctx, w.revision+1); err != nil {
-			return err
+// receive waits for events after a Rev. It opens a watch if there is none.
+func (s *source) receive(ctx context.Context, after registry.Rev) (changes []backend.Change, reached registry.Rev, err error) {
+	if s.stream == nil {
+		if s.stream, err = s.openStream(ctx, int64(after.Seq)+1); err != nil {
+			return nil, after, missedIfCompacted(err)
 		}
 	}
-	defer s.end()
-	for {
-		select {
-		case resp, ok := <-s.events:
-			if !ok {
-				return errClosed
-			}
-			if err := translate(resp.Err()); err != nil {
-				s.link.leaveIfNoLeader(err)
-				return err
-			}
-			w.applyEvents(resp.Events)
-		case <-w.relist:
-			return errMissed
+	select {
+	case resp, ok := <-s.stream.events:
+		err := errClosed
+		if ok {
+			err = translate(resp.Err())
 		}
+		if err != nil {
+			s.stream.link.leaveIfNoLeader(err)
+			s.endStream()
+			return nil, after, missedIfCompacted(err)
+		}
+		changes, revision := s.recordEvents(resp.Events)
+		return changes, revOf(revision), nil
+	case <-s.relist:
+		s.endStream()
+		return nil, after, fmt.Errorf("%w: the server did not send an event", backend.ErrMissed)
+	case <-ctx.Done():
+		return nil, after, ctx.Err()
 	}
 }
 
-// applyEvents publishes events, all events of a revision in one batch.
-func (w *watcher) applyEvents(events []*clientv3.Event) {
-	changes := make([]remote.Change, 0, len(events))
-	w.mu.Lock()
-	seen := w.revision
+// missedIfCompacted marks the error of a watch that begins in a past which etcd has forgotten.
+func missedIfCompacted(err error) error {
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return fmt.Errorf("%w: %w", backend.ErrMissed, err)
+	}
+	return err
+}
+
+// recordEvents records events and returns them as changes, with the last received revision.
+func (s *source) recordEvents(events []*clientv3.Event) ([]backend.Change, int64) {
+	changes := make([]backend.Change, 0, len(events))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := s.revision
 	for _, ev := range events {
 		if ev.Kv.ModRevision <= seen {
 			continue // a repetition
 		}
-		w.revision = ev.Kv.ModRevision
+		s.revision = ev.Kv.ModRevision
 		if ev.Type == clientv3.EventTypeDelete {
-			delete(w.revisions, string(ev.Kv.Key))
+			delete(s.revisions, string(ev.Kv.Key))
 		} else {
-			w.revisions[string(ev.Kv.Key)] = ev.Kv.ModRevision
+			s.revisions[string(ev.Kv.Key)] = ev.Kv.ModRevision
 		}
-		if c, ok := w.toChange(ev); ok {
+		if c, ok := s.toChange(ev); ok {
 			changes = append(changes, c)
 		}
 	}
-	w.mu.Unlock()
-	w.batches.Delta(changes...)
+	return changes, s.revision
 }
 
 // toChange returns the change that an event describes. A foreign value counts as a deletion, as
 // it does in List: the entry that the reader has is outdated.
-func (w *watcher) toChange(ev *clientv3.Event) (c remote.Change, ok bool) {
+func (s *source) toChange(ev *clientv3.Event) (c backend.Change, ok bool) {
 	c.Rev = revOf(ev.Kv.ModRevision)
 	if ev.Type != clientv3.EventTypeDelete {
-		if e, ok := w.client.decodeChild(w.dir, w.prefix, ev.Kv); ok {
+		if e, ok := s.client.decodeChild(s.dir, s.prefix, ev.Kv); ok {
 			c.Key, c.Entry = e.Key, &e
 			return c, true
 		}
 	}
-	key, err := childKey(w.dir, w.prefix, ev.Kv.Key)
+	key, err := childKey(s.dir, s.prefix, ev.Kv.Key)
 	c.Key = key
 	return c, err == nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // Client is a handle on a Server. It is made by Server.Client.
@@ -31,7 +32,7 @@ func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptio
 	e, err := c.get(ctx, key, o.Fresh)
 	switch {
 	case err != nil:
-		return registry.Entry{}, fmt.Errorf("get %s: %w", key, unavailable(err))
+		return registry.Entry{}, fmt.Errorf("get %s: %w", key, backend.Unavailable(err))
 	case e != nil:
 		return copyEntry(e, o.Buffer), nil
 	}
@@ -87,7 +88,7 @@ func (c *Client) List(ctx context.Context, dir registry.Key, o registry.ReadOpti
 	}
 	found, rev, err := c.list(ctx, dir, o.Fresh)
 	if err != nil {
-		return registry.Listing{}, fmt.Errorf("list %s: %w", dir, unavailable(err))
+		return registry.Listing{}, fmt.Errorf("list %s: %w", dir, backend.Unavailable(err))
 	}
 	return registry.Listing{Entries: copySorted(found), Rev: rev, Atomic: true}, nil
 }
@@ -148,7 +149,7 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 func (c *Client) sendTxn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 	select {
 	case <-c.closed: // not unknown: nothing is sent
-		return registry.Rev{}, fmt.Errorf("commit: %w", errHandleClosed)
+		return registry.Rev{}, fmt.Errorf("commit: %w", backend.ErrHandleClosed)
 	default:
 	}
 	t = cloneTxn(t) // it may be applied after Txn has returned
@@ -158,7 +159,7 @@ func (c *Client) sendTxn(ctx context.Context, t registry.Txn) (registry.Rev, err
 		return nil
 	})
 	if err != nil {
-		return registry.Rev{}, unknown(err)
+		return registry.Rev{}, fmt.Errorf("commit: %w", backend.Unknown(err))
 	}
 	return o.result(t)
 }
@@ -174,7 +175,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.isClosed = true
 	close(c.closed)
 	for _, w := range c.watchers {
-		w.end(errHandleClosed)
+		w.end(backend.ErrHandleClosed)
 	}
 	var open []*session
 	for _, x := range slices.Clone(c.machine.sessions) {
@@ -186,7 +187,7 @@ func (c *Client) Close(ctx context.Context) error {
 	s.mu.Unlock()
 
 	if err := endSessions(ctx, c, open); err != nil {
-		return fmt.Errorf("close: %w", unavailable(err))
+		return fmt.Errorf("close: %w", backend.Unavailable(err))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 var _ registry.Clock = (*Client)(nil)
@@ -24,7 +25,7 @@ func (c *Client) WrittenAt(ctx context.Context, key registry.Key) (time.Time, er
 	})
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("read when %s was written: %w", key, unavailable(err))
+		return time.Time{}, fmt.Errorf("read when %s was written: %w", key, backend.Unavailable(err))
 	case at.IsZero():
 		return time.Time{}, fmt.Errorf("read when %s was written: %w", key, registry.ErrNotFound)
 	}

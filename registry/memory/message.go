@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // CallTimeout is how long a call waits for an answer if its context allows more.
@@ -20,25 +20,6 @@ var (
 	errReplyLost   = errors.New("reply lost")
 	errHeld        = errors.New("request held up")
 )
-
-// errHandleClosed is registry.ErrClosed for a call on a closed handle.
-var errHandleClosed = fmt.Errorf("registry %w", registry.ErrClosed)
-
-// unavailable returns the error of a read, watch or session call that failed by cause.
-func unavailable(cause error) error {
-	if errors.Is(cause, registry.ErrClosed) {
-		return cause // a retry cannot succeed
-	}
-	if errors.Is(cause, registry.ErrPermission) || errors.Is(cause, registry.ErrQuota) {
-		return cause // the server has answered
-	}
-	return fmt.Errorf("%w: %w", registry.ErrUnavailable, cause)
-}
-
-// unknown returns the error of a transaction that was sent and not answered.
-func unknown(cause error) error {
-	return fmt.Errorf("commit: %w: %w", registry.ErrUnknownOutcome, cause)
-}
 
 // message is a request that travels to the server, and then the reply to it. It travels
 // whether or not the sender still waits.
@@ -92,7 +73,7 @@ func (c *Client) sendRepeatable(ctx context.Context, kind requestKind, serve fun
 func (s *Server) roundTrip(ctx context.Context, m *machine, kind requestKind, serve func() error, closed <-chan struct{}) error {
 	select {
 	case <-closed:
-		return errHandleClosed
+		return backend.ErrHandleClosed
 	default:
 	}
 	timeout := time.NewTimer(CallTimeout)
@@ -110,7 +91,7 @@ func (s *Server) roundTrip(ctx context.Context, m *machine, kind requestKind, se
 				continue
 			}
 		case <-closed:
-			err = errHandleClosed
+			err = backend.ErrHandleClosed
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-timeout.C:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // session is a lease, with the state of the server's side and of the client's side. The
@@ -41,7 +42,7 @@ type session struct {
 // OpenSession is described in registry.Registry. It grants any TTL.
 func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("open session: %w", unavailable(err))
+		return nil, fmt.Errorf("open session: %w", backend.Unavailable(err))
 	}
 	x := &session{
 		server:  c.server,
@@ -58,7 +59,7 @@ func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (re
 	x.next = x.confirmed.Add(x.interval())
 	// The request is not repeated: a session granted by a lost reply may have expired by then.
 	if err := c.open(ctx, x); err != nil {
-		return nil, fmt.Errorf("open session: %w", unavailable(err))
+		return nil, fmt.Errorf("open session: %w", backend.Unavailable(err))
 	}
 	return x, nil
 }
@@ -146,7 +147,7 @@ func (x *session) Close(ctx context.Context) error {
 		return nil
 	}
 	if err := endSessions(ctx, x.client, []*session{x}); err != nil {
-		return fmt.Errorf("close session %s: %w", x.id, unavailable(err))
+		return fmt.Errorf("close session %s: %w", x.id, backend.Unavailable(err))
 	}
 	return nil
 }

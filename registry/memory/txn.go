@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // outcome is the outcome of a transaction. Errors are built from it outside the lock.
@@ -19,7 +20,7 @@ type outcome struct {
 func (o outcome) result(t registry.Txn) (registry.Rev, error) {
 	switch {
 	case o.cause != nil:
-		return registry.Rev{}, unknown(o.cause)
+		return registry.Rev{}, fmt.Errorf("commit: %w", backend.Unknown(o.cause))
 	case o.refused != nil:
 		return registry.Rev{}, fmt.Errorf("commit: %w", o.refused)
 	case o.dead:

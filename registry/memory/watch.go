@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // watcher merges the changes of a directory until its reader calls Next. Commits write to it
@@ -44,7 +45,7 @@ func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOp
 	}
 	w, err := c.watch(ctx, dir)
 	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", dir, unavailable(err))
+		return nil, fmt.Errorf("watch %s: %w", dir, backend.Unavailable(err))
 	}
 	return w, nil
 }
@@ -67,7 +68,7 @@ func (c *Client) watch(ctx context.Context, dir registry.Key) (*watcher, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.isClosed {
-		return nil, errHandleClosed
+		return nil, backend.ErrHandleClosed
 	}
 	if err := s.permissionError(c.machine); err != nil { // it may have been revoked since
 		return nil, err

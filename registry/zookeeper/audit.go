@@ -7,8 +7,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // ZooKeeper servers have lost watch events, through bugs and because a watcher had lost the
@@ -25,7 +25,7 @@ const auditGap = 500 * time.Millisecond
 // auditLoop grants audit steps until the handle is closed.
 func (c *Client) auditLoop() {
 	var last registry.Key
-	for remote.Sleep(c.calls.Context(), auditGap) {
+	for backend.Sleep(c.handle.Context(), auditGap) {
 		if f := c.nextAuditDue(last); f != nil {
 			last = f.dir
 			select {
@@ -64,7 +64,7 @@ func (c *Client) nextAuditDue(last registry.Key) *feed {
 func (f *feed) scheduleAudit() {
 	f.client.mu.Lock()
 	defer f.client.mu.Unlock()
-	f.auditDue = time.Now().Add(remote.Jittered(f.client.options.AuditEvery))
+	f.auditDue = time.Now().Add(backend.Jittered(f.client.options.AuditEvery))
 }
 
 // auditPass is one comparison of a mirror with the store.

@@ -2,13 +2,11 @@ package zookeeper
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // Client is a handle on a ZooKeeper ensemble. Open makes it.
@@ -16,7 +14,7 @@ type Client struct {
 	options  Options
 	layout   layout
 	members  *members
-	calls    *remote.Calls
+	handle   *backend.Handle
 	base     *link // for reads, and for transactions that create no owned key
 	versions versionCache
 
@@ -30,78 +28,60 @@ type Client struct {
 	auditing  bool
 
 	deleted deletedKeys
-	closed  chan struct{} // closed when Close is done
 }
 
 var _ registry.Registry = (*Client)(nil)
 
 // Limits returns registry.PortableLimits, which are well below the limits of a server in its
 // default configuration.
-func (c *Client) Limits() registry.Limits { return registry.PortableLimits }
+func (c *Client) Limits() registry.Limits { return c.handle.Limits() }
 
 // Get implements registry.Registry.
 func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
-	if err := registry.CheckKey(key); err != nil {
-		return registry.Entry{}, err
-	}
-	n, err := c.getZnode(ctx, key, o)
-	switch {
-	case err != nil:
-		return registry.Entry{}, fmt.Errorf("get %s: %w", key, remote.Unavailable(err))
-	case n == nil || n.empty:
-		return registry.Entry{}, fmt.Errorf("get %s: %w", key, registry.ErrNotFound)
-	}
-	return n.entry(key, o.Buffer), nil
+	return c.handle.Get(ctx, key, o, func(ctx context.Context) (registry.Entry, error) {
+		n, err := c.getZnode(ctx, key, o)
+		if err != nil {
+			return registry.Entry{}, err
+		}
+		return n.entry(key, o.Buffer), nil
+	})
 }
 
-// getZnode returns the znode of key, or nil if there is none.
+// getZnode returns the znode of key, or registry.ErrNotFound if the key does not exist.
 func (c *Client) getZnode(ctx context.Context, key registry.Key, o registry.ReadOptions) (*znode, error) {
-	ctx, end, err := c.calls.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
 	var n *znode
-	err = c.onOneConnection(ctx, c.base, func() error {
-		if err := c.awaitFreshness(ctx, o); err != nil {
-			return err
-		}
+	err := c.readBase(ctx, o, func() (err error) {
 		n, err = c.readKey(ctx, c.base, key)
 		return err
 	})
-	c.noteSeen(c.base.lastZxid())
+	if err == nil && (n == nil || n.empty) {
+		err = registry.ErrNotFound
+	}
 	return n, err
 }
 
 // List implements registry.Registry. The listing is Atomic if nothing in the directory changed
 // while it was read.
 func (c *Client) List(ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
-	if err := registry.CheckDir(dir); err != nil {
-		return registry.Listing{}, err
-	}
-	l, err := c.listDir(ctx, dir, o)
-	if err != nil {
-		return registry.Listing{}, fmt.Errorf("list %q: %w", dir, remote.Unavailable(err))
-	}
-	return l, nil
+	return c.handle.List(ctx, dir, func(ctx context.Context) (l registry.Listing, err error) {
+		err = c.readBase(ctx, o, func() error {
+			l, err = c.readDir(ctx, dir)
+			return err
+		})
+		return l, err
+	})
 }
 
-func (c *Client) listDir(ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
-	ctx, end, err := c.calls.Begin(ctx)
-	if err != nil {
-		return registry.Listing{}, err
-	}
-	defer end()
-	var l registry.Listing
-	err = c.onOneConnection(ctx, c.base, func() error {
+// readBase calls read until it has run on one base connection that is as fresh as o requires.
+func (c *Client) readBase(ctx context.Context, o registry.ReadOptions, read func() error) error {
+	err := c.onOneConnection(ctx, c.base, func() error {
 		if err := c.awaitFreshness(ctx, o); err != nil {
 			return err
 		}
-		l, err = c.readDir(ctx, dir)
-		return err
+		return read()
 	})
 	c.noteSeen(c.base.lastZxid())
-	return l, err
+	return err
 }
 
 // awaitFreshness returns when a read on the base connection is as fresh as o requires.
@@ -124,34 +104,13 @@ func (c *Client) noteSeen(zxid int64) {
 
 // Close implements registry.Registry.
 func (c *Client) Close(ctx context.Context) error {
-	if !c.calls.Close() {
-		<-c.closed
-		return nil
-	}
-	defer close(c.closed)
-	c.mu.Lock()
-	sessions, feeds, v := c.sessions, c.feeds, c.watchConn
-	c.sessions, c.feeds = nil, nil
-	c.mu.Unlock()
-
-	for _, f := range feeds {
-		f.endWatchers(remote.ErrHandleClosed)
-	}
-	errs := make(chan error, len(sessions))
-	for _, s := range sessions {
-		go func() { errs <- s.Close(ctx) }()
-	}
-	var all []error
-	for range sessions {
-		all = append(all, <-errs)
-	}
-	if v != nil {
-		v.link.shutDown(ctx, false)
-	}
-	c.base.shutDown(ctx, true)
-	c.calls.Wait()
-	if err := errors.Join(all...); err != nil {
-		return fmt.Errorf("close: %w", err)
-	}
-	return nil
+	return c.handle.Close(ctx, func(ctx context.Context) {
+		c.mu.Lock()
+		v := c.watchConn
+		c.mu.Unlock()
+		if v != nil {
+			v.link.shutDown(ctx, false)
+		}
+		c.base.shutDown(ctx, true)
+	})
 }

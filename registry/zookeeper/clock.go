@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -17,12 +16,13 @@ func (c *Client) WrittenAt(ctx context.Context, key registry.Key) (time.Time, er
 	if err := registry.CheckKey(key); err != nil {
 		return time.Time{}, err
 	}
-	n, err := c.getZnode(ctx, key, registry.ReadOptions{})
-	switch {
-	case err != nil:
-		return time.Time{}, fmt.Errorf("read when %s was written: %w", key, remote.Unavailable(err))
-	case n == nil || n.empty:
-		return time.Time{}, fmt.Errorf("read when %s was written: %w", key, registry.ErrNotFound)
+	var n *znode
+	err := c.handle.Call(ctx, func(ctx context.Context) (err error) {
+		n, err = c.getZnode(ctx, key, registry.ReadOptions{})
+		return err
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read when %s was written: %w", key, err)
 	}
 	return time.UnixMilli(n.mtime), nil
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // A znode holds a header line followed by the unchanged value, so that text is readable with
@@ -84,31 +84,31 @@ func decode(key registry.Key, raw []byte, stat *zk.Stat) (*znode, error) {
 	words := bytes.Split(line, []byte(" "))
 	switch {
 	case string(words[0]) != format:
-		return nil, remote.Foreign(key, "its value does not begin with %q", format)
+		return nil, backend.Foreign(key, "its value does not begin with %q", format)
 	case !found:
-		return nil, remote.Foreign(key, "its first line is not terminated")
+		return nil, backend.Foreign(key, "its first line is not terminated")
 	case len(words) == 1:
-		return nil, remote.Foreign(key, "its first line names no transaction")
+		return nil, backend.Foreign(key, "its first line names no transaction")
 	case string(words[1]) == noneWord:
 		n.empty = true
 	case hex.DecodedLen(len(words[1])) != len(n.txn):
-		return nil, remote.Foreign(key, "its first line names no transaction of %d bytes", len(n.txn))
+		return nil, backend.Foreign(key, "its first line names no transaction of %d bytes", len(n.txn))
 	default:
 		if _, err := hex.Decode(n.txn[:], words[1]); err != nil {
-			return nil, remote.Foreign(key, "its first line names no transaction: %w", err)
+			return nil, backend.Foreign(key, "its first line names no transaction: %w", err)
 		}
 		n.value, n.created = value, uint64(stat.Mzxid)
 	}
 	for _, w := range words[2:] {
 		if err := n.parseWord(string(w)); err != nil {
-			return nil, remote.Foreign(key, "its first line contains an invalid %q: %w", w, err)
+			return nil, backend.Foreign(key, "its first line contains an invalid %q: %w", w, err)
 		}
 	}
 	switch owned := stat.EphemeralOwner != 0; {
 	case owned != (n.owner != ""):
-		return nil, remote.Foreign(key, "it must be ephemeral exactly if its first line names an owner")
+		return nil, backend.Foreign(key, "it must be ephemeral exactly if its first line names an owner")
 	case owned != key.Owned():
-		return nil, remote.Foreign(key, "it must be ephemeral exactly if its name begins with a tilde")
+		return nil, backend.Foreign(key, "it must be ephemeral exactly if its name begins with a tilde")
 	}
 	return n, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/rota-dev/rota/internal/parallel"
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // watchConn is the connection that carries all watches of a handle, with the mirrors of the
@@ -336,14 +336,14 @@ func (c *Client) connectedWatchConn(ctx context.Context) (*watchConn, error) {
 func (c *Client) currentWatchConn() (*watchConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.feeds == nil {
-		return nil, remote.ErrHandleClosed
+	if c.handle.Context().Err() != nil { // Close has taken the last watch connection, or will
+		return nil, backend.ErrHandleClosed
 	}
 	if c.watchConn != nil && !c.watchConn.link.isOver() {
 		return c.watchConn, nil
 	}
-	if old := c.watchConn; old != nil && !c.calls.Go(func() { old.link.shutDown(c.calls.Context(), false) }) {
-		return nil, remote.ErrHandleClosed
+	if old := c.watchConn; old != nil && !c.handle.Go(func() { old.link.shutDown(c.handle.Context(), false) }) {
+		return nil, backend.ErrHandleClosed
 	}
 	w, err := c.newWatchConn()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // linkTimeout is the session timeout of connections that carry no session of the registry. A
@@ -29,10 +29,9 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		options:  o,
 		layout:   layout{o.Namespace},
 		members:  newMembers(&o),
-		calls:    remote.NewCalls(o.CallTimeout),
+		handle:   backend.NewHandle(backend.Config{CallTimeout: o.CallTimeout, Logger: o.Logger}),
 		sessions: make(map[registry.SessionID]*session),
 		feeds:    make(map[registry.Key]*feed),
-		closed:   make(chan struct{}),
 	}
 	c.base = newLink(c.completeLinkConfig(linkConfig{timeout: linkTimeout, onState: c.preferBaseMember}))
 	if err := c.base.start(); err != nil {
@@ -43,13 +42,13 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		cancel()
 		_ = c.Close(ended)
 		if !errors.Is(err, errOldServer) { // a retry would find the same version
-			err = remote.Unavailable(err)
+			err = backend.Unavailable(err)
 		}
 		return nil, fmt.Errorf("open zookeeper at %s: %w", o.endpoints(), err)
 	}
 	if o.ReapAfter > 0 {
-		c.calls.Go(c.reapLoop)
-		c.calls.Go(c.sweepLoop)
+		c.handle.Go(c.reapLoop)
+		c.handle.Go(c.sweepLoop)
 	}
 	return c, nil
 }
@@ -76,7 +75,7 @@ func (c *Client) preferBaseMember(s linkState) {
 }
 
 func (c *Client) finishOpen(ctx context.Context) error {
-	ctx, end, err := c.calls.Begin(ctx)
+	ctx, end, err := c.handle.Begin(ctx) // Call would take an old server for an unavailable one
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ const reapBatchSize = 32
 // reapLoop removes the znodes of keys that were deleted ReapAfter ago, until the handle is
 // closed.
 func (c *Client) reapLoop() {
-	ctx := c.calls.Context()
+	ctx := c.handle.Context()
 	every := max(c.options.ReapAfter/10, time.Millisecond)
 	for {
 		select {

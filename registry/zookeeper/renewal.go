@@ -53,8 +53,8 @@ func (s *session) renew(ctx context.Context) error {
 // The member then leaves the connection open and answers requests on it, Sync included. After
 // the first Sync it knows of the end, so the check comes after that.
 func (s *session) checkZnode(w *memberConn) {
-	s.client.calls.Go(func() {
-		ctx, cancel := context.WithTimeout(s.client.calls.Context(), s.link.lastGrant().Timeout)
+	s.client.handle.Go(func() {
+		ctx, cancel := context.WithTimeout(s.client.handle.Context(), s.link.lastGrant().Timeout)
 		defer cancel()
 		there, err := callOnce(ctx, s.link, func(conn *zk.Conn) (bool, error) {
 			there, _, err := conn.Exists(s.path)
@@ -65,8 +65,9 @@ func (s *session) checkZnode(w *memberConn) {
 		case there:
 			s.znodeSeenOn.Store(w)
 		default:
-			<-s.ready
-			s.Vanished()
+			if <-s.ready; s.Session != nil { // nil if opening took longer than the TTL
+				s.Vanished()
+			}
 		}
 	})
 }

@@ -12,16 +12,16 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/internal/zkwire"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // session is a session of the registry, on a server session and a link of its own: an ephemeral
-// znode belongs to the server session on whose connection it was created. remote.Session keeps
+// znode belongs to the server session on whose connection it was created. backend.Session keeps
 // its state.
 type session struct {
-	*remote.Session
+	*backend.Session
 	client       *Client
 	link         *link
 	path         string        // of the session's znode
@@ -43,13 +43,13 @@ func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (re
 	case errors.Is(err, errTTL):
 		return nil, fmt.Errorf("open session: %w", err)
 	case err != nil:
-		return nil, fmt.Errorf("open session: %w", remote.Unavailable(err))
+		return nil, fmt.Errorf("open session: %w", backend.Unavailable(err))
 	}
 	return s, nil
 }
 
 func (c *Client) openSession(ctx context.Context, ttl time.Duration) (*session, error) {
-	ctx, end, err := c.calls.Begin(ctx)
+	ctx, end, err := c.handle.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +64,7 @@ func (c *Client) openSession(ctx context.Context, ttl time.Duration) (*session, 
 	}
 	sent, id, err := s.createZnode(ctx)
 	if err == nil {
-		s.Session = s.newRemoteSession(id, sent)
-		err = c.addSession(s)
+		err = c.addSession(s, id, sent)
 	}
 	close(s.ready)
 	if err != nil {
@@ -77,7 +76,7 @@ func (c *Client) openSession(ctx context.Context, ttl time.Duration) (*session, 
 
 // createZnode creates the znode of the session. sent is the instant of that request, which
 // counts as the first renewal.
-func (s *session) createZnode(ctx context.Context) (sent remote.Instant, id registry.SessionID, err error) {
+func (s *session) createZnode(ctx context.Context) (sent backend.Instant, id registry.SessionID, err error) {
 	if err := s.link.awaitUp(ctx); err != nil {
 		return sent, "", err
 	}
@@ -89,7 +88,7 @@ func (s *session) createZnode(ctx context.Context) (sent remote.Instant, id regi
 	id = registry.SessionID(fmt.Sprintf("%016x-%s", uint64(granted.Session), rand.Text()[:16]))
 	s.path, _ = s.client.layout.sessionPath(id)
 	s.znodeSeenOn.Store(s.link.currentConn())
-	sent = remote.Now()
+	sent = backend.Now()
 	// Not repeated after a lost connection, which may carry another server session then.
 	_, err = callOnce(ctx, s.link, func(conn *zk.Conn) (string, error) {
 		return conn.Create(s.path, []byte(sessionValue), zk.FlagEphemeral, s.client.options.ACL)
@@ -103,44 +102,34 @@ func (s *session) createZnode(ctx context.Context) (sent remote.Instant, id regi
 // errTTL is permanent: a retry would be granted no more.
 var errTTL = errors.New("TTL too long")
 
-func (s *session) newRemoteSession(id registry.SessionID, sent remote.Instant) *remote.Session {
+// addSession begins the client's side of s, which has sent its request at that instant, and ends
+// the link of s when s is lost.
+func (c *Client) addSession(s *session, id registry.SessionID, sent backend.Instant) (err error) {
 	ttl := s.link.lastGrant().Timeout
-	return remote.NewSession(remote.SessionConfig{
-		ID:       id,
-		TTL:      ttl,
-		Opened:   sent,
-		Interval: fraction(intervalFraction, ttl),
-		Patience: fraction(patienceFraction, ttl),
-		Span:     fraction(spanFraction, ttl),
-		Renew:    s.renew,
-		End:      s.endAtServer,
-		Calls:    s.client.calls,
-		Logger:   s.client.options.Logger,
+	s.Session, err = c.handle.NewSession(backend.Grant{
+		ID: id, TTL: ttl, Sent: sent,
+		Interval: fraction(intervalFraction, ttl), Patience: fraction(patienceFraction, ttl), Span: fraction(spanFraction, ttl),
+		Renew: s.renew, End: s.endAtServer,
 	})
-}
-
-// addSession makes s one of the sessions that Close closes, and ends the link of s when s is
-// lost.
-func (c *Client) addSession(s *session) error {
+	if err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sessions == nil {
-		return remote.ErrHandleClosed
-	}
 	for id, old := range c.sessions {
 		if old.endedLongAgo() {
 			delete(c.sessions, id)
 		}
 	}
 	c.sessions[s.ID()] = s
-	c.calls.Go(func() {
+	c.handle.Go(func() {
 		<-s.Lost()
 		s.mu.Lock()
 		s.endedAt = time.Now()
 		s.mu.Unlock()
 		if st, _ := s.State(); st == registry.SessionLost {
 			// The requests in the library's queue must not be sent any more.
-			s.link.shutDown(c.calls.Context(), false)
+			s.link.shutDown(c.handle.Context(), false)
 		}
 	})
 	return nil
@@ -179,12 +168,17 @@ func (s *session) endedByServer() bool { return s.link.isOver() && s.link.lastGr
 // request can be sent.
 func (s *session) endAtServer(ctx context.Context) error {
 	granted := s.link.lastGrant()
-	st, _ := s.State()
+	<-s.ready // for Session, which is nil if opening took longer than the TTL
+	closed := false
+	if s.Session != nil {
+		st, _ := s.State()
+		closed = st == registry.SessionClosed
+	}
 	if granted.Session == 0 { // closed as the server reported its end: nobody else ends the link
 		s.link.shutDown(ctx, false)
 		return nil
 	}
-	if s.link.shutDown(ctx, st == registry.SessionClosed) || s.endedByServer() {
+	if s.link.shutDown(ctx, closed) || s.endedByServer() {
 		return nil
 	}
 	return s.client.endSession(ctx, granted)

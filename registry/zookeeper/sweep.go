@@ -6,8 +6,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // A handle removes the znodes of the keys that it has deleted, see reap.go. A sweep removes
@@ -17,9 +17,9 @@ import (
 // sweepLoop makes a sweep whenever this handle is the first to claim it, until the handle is
 // closed.
 func (c *Client) sweepLoop() {
-	ctx := c.calls.Context()
+	ctx := c.handle.Context()
 	last := int32(-1) // version of the swept path when last read
-	for remote.Sleep(ctx, remote.Jittered(c.options.ReapAfter)) {
+	for backend.Sleep(ctx, backend.Jittered(c.options.ReapAfter)) {
 		r, err := c.readZnode(ctx, c.base, c.layout.sweptPath())
 		if err != nil || r.stat == nil {
 			continue
@@ -51,7 +51,7 @@ type sweep struct {
 
 // sweepDir removes the old znodes below dir.
 func (s *sweep) sweepDir(ctx context.Context, dir registry.Key) error {
-	if !remote.Sleep(ctx, auditGap) {
+	if !backend.Sleep(ctx, auditGap) {
 		return context.Cause(ctx)
 	}
 	keys, _, err := s.client.listChildren(ctx, dir)
@@ -70,7 +70,7 @@ func (s *sweep) sweepDir(ctx context.Context, dir registry.Key) error {
 
 // sweepKey collects the znode of a key if it is old and empty, and sweeps its children.
 func (s *sweep) sweepKey(ctx context.Context, key registry.Key) error {
-	if !remote.Sleep(ctx, auditGap) {
+	if !backend.Sleep(ctx, auditGap) {
 		return context.Cause(ctx)
 	}
 	r, err := s.client.readZnode(ctx, s.client.base, s.client.layout.keyPath(key))

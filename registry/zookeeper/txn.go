@@ -7,32 +7,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // Txn implements registry.Registry. All owned keys that it creates must belong to one session
 // of this handle, because ZooKeeper attaches a znode to the session on whose connection it was
 // created.
 func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
-	if err := registry.CheckTxn(t, c.Limits()); err != nil {
-		return registry.Rev{}, err
-	}
-	ctx, end, err := c.calls.Begin(ctx)
-	if err != nil {
-		return registry.Rev{}, fmt.Errorf("commit: %w", remote.NotApplied(err))
-	}
-	defer end()
-	t.ID = t.ID.OrNew()
-	rev, err := c.commitTxn(ctx, t)
-	var conflict *registry.ConflictError
-	switch {
-	case errors.As(err, &conflict):
-		return registry.Rev{}, err
-	case err != nil:
-		return registry.Rev{}, fmt.Errorf("commit: %w", err)
-	}
-	return rev, nil
+	return c.handle.Txn(ctx, t, c.commitTxn)
 }
 
 // maxAttempts bounds the attempts to commit a transaction. Every failure but the last is caused
@@ -55,7 +38,7 @@ func (c *Client) commitTxn(ctx context.Context, t registry.Txn) (registry.Rev, e
 	for range maxAttempts {
 		stale, err := req.build(ctx)
 		if err != nil {
-			return registry.Rev{}, remote.NotApplied(err)
+			return registry.Rev{}, backend.NotApplied(err)
 		}
 		if stale >= 0 {
 			return registry.Rev{}, c.conflictError(ctx, t, stale)
@@ -132,7 +115,7 @@ func (c *Client) unknownSessionError(ctx context.Context, id registry.SessionID)
 	}
 	switch {
 	case err != nil:
-		return remote.NotApplied(err)
+		return backend.NotApplied(err)
 	case r.stat == nil:
 		return sessionLostError(id)
 	}
@@ -146,9 +129,9 @@ func (c *Client) unansweredError(ctx context.Context, s *session, err error) err
 		if s != nil && s.hasEnded() {
 			return sessionLostError(s.ID())
 		}
-		return remote.NotApplied(unsent.cause)
+		return backend.NotApplied(unsent.cause)
 	}
-	if known := translate(err); remote.IsClassified(known) && ctx.Err() == nil {
+	if known := translate(err); backend.IsClassified(known) && ctx.Err() == nil {
 		return known // refused as a whole
 	}
 	switch {
@@ -157,13 +140,13 @@ func (c *Client) unansweredError(ctx context.Context, s *session, err error) err
 			s.Expired()
 			return sessionLostError(s.ID())
 		}
-		return remote.NotApplied(err)
+		return backend.NotApplied(err)
 	case errors.Is(err, zk.ErrSessionMoved): // refused as a whole
-		return remote.NotApplied(err)
+		return backend.NotApplied(err)
 	case s != nil && ctx.Err() == nil && !s.awaitSurvival(ctx):
 		return fmt.Errorf("%w: %w: %w", registry.ErrUnknownOutcome, registry.ErrSessionLost, err)
 	}
-	return remote.Unknown(err)
+	return backend.Unknown(err)
 }
 
 // conflictError returns the conflict of t, given that one item can never hold again. An earlier

@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // multiRequest translates a transaction into the entries of a ZooKeeper multi. The server
@@ -351,7 +351,7 @@ func (m *multiRequest) recordCommit(done []zk.MultiResponse, l *link) registry.R
 		}
 	}
 	if m.padded && len(deleted) > 0 { // the store is full, so remove the znodes now
-		m.client.calls.Go(func() { m.client.reapWithAncestors(m.client.calls.Context(), deleted) })
+		m.client.handle.Go(func() { m.client.reapWithAncestors(m.client.handle.Context(), deleted) })
 	}
 	for i := range m.txn.Then {
 		if o := &m.txn.Then[i]; o.Kind == registry.OpDelete && o.Key.Owned() {
@@ -365,7 +365,7 @@ func (m *multiRequest) recordCommit(done []zk.MultiResponse, l *link) registry.R
 // fails, and nil if another attempt may succeed.
 func (m *multiRequest) resolveRefusal(ctx context.Context, i int, cause error, l *link) error {
 	item := m.items[i]
-	if known := translate(cause); remote.IsClassified(known) {
+	if known := translate(cause); backend.IsClassified(known) {
 		if errors.Is(known, registry.ErrQuota) && !m.padded && m.isDelete(item) {
 			m.padded = true
 			return nil
@@ -377,7 +377,7 @@ func (m *multiRequest) resolveRefusal(ctx context.Context, i int, cause error, l
 	}
 	if errors.Is(cause, zk.ErrNoNode) && m.isLayoutEntry(i) {
 		if err := m.client.createLayout(ctx); err != nil {
-			return remote.NotApplied(err)
+			return backend.NotApplied(err)
 		}
 		return nil
 	}
@@ -409,11 +409,11 @@ func (m *multiRequest) isDelete(item int) bool {
 func (m *multiRequest) refreshReapedCount(ctx context.Context, cause error) error {
 	if errors.Is(cause, zk.ErrNoNode) {
 		if err := m.client.createLayout(ctx); err != nil {
-			return remote.NotApplied(err)
+			return backend.NotApplied(err)
 		}
 	}
 	if err := m.client.readReapedCount(ctx); err != nil {
-		return remote.NotApplied(err)
+		return backend.NotApplied(err)
 	}
 	return nil
 }
@@ -436,7 +436,7 @@ func (m *multiRequest) resolveOccupied(ctx context.Context, item int, key regist
 	m.client.versions.drop(key)
 	switch {
 	case errors.Is(cause, zk.ErrNoChildrenForEphemerals):
-		return remote.Foreign(key.Dir(), "it is ephemeral and can have no children")
+		return backend.Foreign(key.Dir(), "it is ephemeral and can have no children")
 	case errors.Is(cause, zk.ErrNoNode):
 		return m.resolveMissingAncestor(ctx, item, key)
 	}
@@ -445,7 +445,7 @@ func (m *multiRequest) resolveOccupied(ctx context.Context, item int, key regist
 	case errors.Is(err, registry.ErrForeign):
 		return m.client.conflictError(ctx, m.txn, item)
 	case err != nil:
-		return remote.NotApplied(err)
+		return backend.NotApplied(err)
 	case n == nil:
 		return nil // deleted meanwhile
 	case n.empty:
@@ -481,7 +481,7 @@ func (m *multiRequest) resolveMissingAncestor(ctx context.Context, item int, key
 	path := m.client.layout.keyPath(key)
 	if item >= len(m.txn.If) {
 		if err := m.client.createPath(ctx, parentPath(path)); err != nil {
-			return remote.NotApplied(fmt.Errorf("create the ancestors of %s: %w", key, err))
+			return backend.NotApplied(fmt.Errorf("create the ancestors of %s: %w", key, err))
 		}
 		return nil
 	}
@@ -490,7 +490,7 @@ func (m *multiRequest) resolveMissingAncestor(ctx context.Context, item int, key
 		r, err := m.client.readZnode(ctx, m.client.base, above)
 		switch {
 		case err != nil:
-			return remote.NotApplied(err)
+			return backend.NotApplied(err)
 		case r.stat != nil || above == m.client.layout.root:
 			if path != m.client.layout.keyPath(key) {
 				m.missingPaths[path] = true

@@ -3,20 +3,20 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // watcher is the reader's end of one call of Watch.
 type watcher struct {
-	*remote.Batches
-	feed           *feed
-	releaseContext func() bool // detaches the watcher from the context given to Watch
+	*backend.Watcher
+	client *Client
+	feed   *feed // guarded by client.mu
+	ended  bool  // guarded by client.mu
 }
 
 // feed follows a directory for all its watchers. Its goroutine runs as long as there are any.
@@ -37,44 +37,37 @@ type feed struct {
 // Watch implements registry.Registry. It returns at once; Next returns the error if the
 // directory cannot be watched.
 func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOptions) (registry.Watcher, error) {
-	if err := registry.CheckDir(dir); err != nil {
+	w := &watcher{client: c}
+	var err error
+	if w.Watcher, err = c.handle.NewWatcher(ctx, dir, w.leaveFeed); err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("watch %q: %w", dir, remote.Unavailable(context.Cause(ctx)))
-	}
-	w := &watcher{Batches: remote.NewBatches()}
-	if !c.addWatcher(dir, w) {
-		return nil, fmt.Errorf("watch %q: %w", dir, remote.ErrHandleClosed)
-	}
-	w.releaseContext = context.AfterFunc(ctx, func() {
-		w.end(fmt.Errorf("%w: %w", registry.ErrClosed, context.Cause(ctx)))
-	})
+	c.addWatcher(dir, w)
 	return w, nil
 }
 
-// addWatcher adds w to the feed of dir. It returns false if the handle is closed.
-func (c *Client) addWatcher(dir registry.Key, w *watcher) bool {
+// addWatcher adds w to the feed of dir, unless w has ended.
+func (c *Client) addWatcher(dir registry.Key, w *watcher) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.feeds == nil {
-		return false
+	if w.ended {
+		return
 	}
 	f := c.feeds[dir]
 	if f == nil {
 		f = &feed{
 			client: c, dir: dir, signal: make(chan struct{}, 1), auditTurn: make(chan struct{}, 1),
-			auditDue: time.Now().Add(remote.Jittered(max(c.options.AuditEvery, 0))),
+			auditDue: time.Now().Add(backend.Jittered(max(c.options.AuditEvery, 0))),
 			joining:  make(map[*watcher]struct{}), watchers: make(map[*watcher]struct{}),
 		}
-		f.ctx, f.cancel = context.WithCancel(c.calls.Context())
-		if !c.calls.Go(f.run) {
+		f.ctx, f.cancel = context.WithCancel(c.handle.Context())
+		if !c.handle.Go(f.run) { // Close ends w
 			f.cancel()
-			return false
+			return
 		}
 		c.feeds[dir] = f
 		if !c.auditing && c.options.AuditEvery > 0 {
-			c.auditing = c.calls.Go(c.auditLoop)
+			c.auditing = c.handle.Go(c.auditLoop)
 		}
 	}
 	w.feed = f
@@ -83,32 +76,27 @@ func (c *Client) addWatcher(dir registry.Key, w *watcher) bool {
 	case f.signal <- struct{}{}:
 	default:
 	}
-	return true
 }
 
 // Next implements registry.Watcher.
 func (w *watcher) Next(ctx context.Context) (registry.Batch, error) {
-	b, err := w.Batches.Next(ctx)
-	if err != nil {
-		return registry.Batch{}, fmt.Errorf("watch %q: %w", w.feed.dir, err)
+	b, err := w.Watcher.Next(ctx)
+	if err == nil {
+		w.client.noteSeen(int64(b.Rev.Seq))
 	}
-	w.feed.client.noteSeen(int64(b.Rev.Seq))
-	return b, nil
+	return b, err
 }
 
-// Close implements registry.Watcher.
-func (w *watcher) Close() error {
-	w.end(registry.ErrClosed)
-	w.releaseContext()
-	return nil
-}
-
-// end ends w, and its feed if w is the last watcher.
-func (w *watcher) end(err error) {
-	w.Fail(err)
+// leaveFeed removes w, which has ended, from its feed, and ends the feed if w is the last
+// watcher.
+func (w *watcher) leaveFeed() {
+	w.client.mu.Lock()
+	defer w.client.mu.Unlock()
+	w.ended = true
 	f := w.feed
-	f.client.mu.Lock()
-	defer f.client.mu.Unlock()
+	if f == nil {
+		return
+	}
 	delete(f.joining, w)
 	delete(f.watchers, w)
 	if len(f.joining)+len(f.watchers) == 0 && f.client.feeds[f.dir] == f {
@@ -123,7 +111,7 @@ func (f *feed) endWatchers(err error) {
 	all := slices.AppendSeq(slices.Collect(maps.Keys(f.joining)), maps.Keys(f.watchers))
 	f.client.mu.Unlock()
 	for _, w := range all {
-		w.end(err)
+		w.Fail(err)
 	}
 }
 
@@ -151,7 +139,7 @@ func (f *feed) run() {
 			}
 			clear(f.watchers)
 			f.client.mu.Unlock()
-			remote.Sleep(f.ctx, reconnectPause)
+			backend.Sleep(f.ctx, reconnectPause)
 		}
 	}
 }
@@ -203,17 +191,17 @@ func (f *feed) publish(change mirrorChange) {
 // toChanges returns copies, which the buffer may keep. A deletion gets the zxid since, at which
 // the key may still have existed, so that it never seems newer than a later creation, and the
 // zxid until as a bound, since readers rely on a batch that is as new as its deletions.
-func (c mirrorChange) toChanges() []remote.Change {
-	all := make([]remote.Change, 0, len(c.children))
+func (c mirrorChange) toChanges() []backend.Change {
+	all := make([]backend.Change, 0, len(c.children))
 	for key, n := range c.children {
 		switch {
 		case n == nil:
-			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(c.since)}, Bound: registry.Rev{Seq: uint64(c.until)}})
+			all = append(all, backend.Change{Key: key, Rev: registry.Rev{Seq: uint64(c.since)}, Bound: registry.Rev{Seq: uint64(c.until)}})
 		case n.empty:
-			all = append(all, remote.Change{Key: key, Rev: registry.Rev{Seq: uint64(n.mzxid)}})
+			all = append(all, backend.Change{Key: key, Rev: registry.Rev{Seq: uint64(n.mzxid)}})
 		default:
 			e := n.entry(key, nil)
-			all = append(all, remote.Change{Key: key, Rev: e.Modified, Entry: &e})
+			all = append(all, backend.Change{Key: key, Rev: e.Modified, Entry: &e})
 		}
 	}
 	return all

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/conformance"
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/registry/backend"
 	"github.com/rota-dev/rota/registry/etcd"
 )
 
@@ -32,7 +32,7 @@ func New(c Config) conformance.Backend {
 		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).faultControls() },
 		TTL:  c.ttl(),
 		Packages: []string{
-			reflect.TypeFor[etcd.Client]().PkgPath(), reflect.TypeFor[remote.Session]().PkgPath(),
+			reflect.TypeFor[etcd.Client]().PkgPath(), reflect.TypeFor[backend.Session]().PkgPath(),
 			"go.etcd.io/etcd/client/v3", "google.golang.org/grpc",
 		},
 		Lacks: c.lacks(),

@@ -15,9 +15,10 @@ var reach = []struct {
 }{
 	{".", nil},
 	{"registry", nil},
-	{"registry/memory", []string{"registry"}},
-	{"registry/etcd", []string{"registry", "internal/remote", "go.etcd.io/etcd/...", "google.golang.org/grpc/...", "go.uber.org/zap"}},
-	{"registry/zookeeper", []string{"registry", "internal/parallel", "internal/remote", "internal/zkwire", "github.com/go-zookeeper/zk"}},
+	{"registry/backend", []string{"registry"}},
+	{"registry/memory", []string{"registry", "registry/backend"}},
+	{"registry/etcd", []string{"registry", "registry/backend", "go.etcd.io/etcd/...", "google.golang.org/grpc/...", "go.uber.org/zap"}},
+	{"registry/zookeeper", []string{"registry", "registry/backend", "internal/parallel", "internal/zkwire", "github.com/go-zookeeper/zk"}},
 	{"conformance/...", []string{"registry", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
 	{"coordinator/internal/membertest", []string{"registry/...", "coordinator/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"coordinator/internal/coordtest", []string{"coordinator/internal/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
@@ -36,17 +37,16 @@ var reach = []struct {
 
 	// Only tests, commands and test machinery may import test machinery.
 	{"internal/test/etcdbackend", []string{
-		"registry", "registry/etcd", "conformance", "internal/...",
+		"registry", "registry/backend", "registry/etcd", "conformance", "internal/...",
 		"go.etcd.io/etcd/...", "google.golang.org/...", "go.uber.org/zap", "golang.org/x/net/http2/hpack",
 	}},
-	{"internal/test/zookeeperbackend", []string{"registry", "registry/zookeeper", "conformance", "internal/...", "github.com/go-zookeeper/zk"}},
+	{"internal/test/zookeeperbackend", []string{"registry", "registry/backend", "registry/zookeeper", "conformance", "internal/...", "github.com/go-zookeeper/zk"}},
 	{"internal/test/memorybackend", []string{"registry", "registry/memory", "conformance"}},
 	{"internal/test/storelog", []string{"registry", "internal/test/judge", "go.etcd.io/etcd/...", "go.uber.org/zap"}},
 	{"internal/test/testserver/...", []string{"internal/test/..."}},
 	{"internal/test/tcpproxy", []string{"internal/test/freeport"}},
 	{"internal/test/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/robfig/cron/v3"}},
 
-	{"internal/remote", []string{"registry"}},
 	{"internal/registryurl", []string{"registry", "registry/etcd", "registry/zookeeper"}},
 	{"internal/...", []string{"registry", "internal/shardset"}},
 	{"cmd/...", []string{

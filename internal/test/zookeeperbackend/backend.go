@@ -12,8 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/rota-dev/rota/conformance"
-	"github.com/rota-dev/rota/internal/remote"
 	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/registry/backend"
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
@@ -42,7 +42,7 @@ func New(c Config) conformance.Backend {
 		Open: func(t testing.TB) *conformance.Store { return newStore(t, c).faultControls() },
 		TTL:  c.TTL,
 		Packages: []string{
-			reflect.TypeFor[zookeeper.Client]().PkgPath(), reflect.TypeFor[remote.Session]().PkgPath(),
+			reflect.TypeFor[zookeeper.Client]().PkgPath(), reflect.TypeFor[backend.Session]().PkgPath(),
 			reflect.TypeFor[zk.Conn]().PkgPath(),
 		},
 		Lacks: c.lacks(),

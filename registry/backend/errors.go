@@ -1,6 +1,7 @@
-package remote
+package backend
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -42,10 +43,32 @@ func Unknown(cause error) error { return fmt.Errorf("%w: %w", registry.ErrUnknow
 
 // NotApplied returns the error of a transaction that was not sent, or was refused, due to
 // cause: cause itself if it wraps an error of the registry, else registry.ErrNotApplied with
-// the cause.
+// the cause. registry.ErrClosed does not say that nothing was changed, so it is wrapped as well.
 func NotApplied(cause error) error {
+	if isClosedOnly(cause) {
+		return fmt.Errorf("%w: %w", registry.ErrNotApplied, cause)
+	}
+	return definite(cause)
+}
+
+// definite is NotApplied for a transaction that was not begun.
+func definite(cause error) error {
 	if IsClassified(cause) {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", registry.ErrNotApplied, cause)
+}
+
+// isClosedOnly reports whether err wraps registry.ErrClosed and does not classify an outcome.
+func isClosedOnly(err error) bool {
+	return errors.Is(err, registry.ErrClosed) && !errors.Is(err, registry.ErrNotApplied) && !errors.Is(err, registry.ErrUnknownOutcome)
+}
+
+// CallError returns err, which a call with ctx returned. If ctx has ended, it returns the cause
+// instead, with err as a remark: the errors of client libraries do not contain the cause.
+func CallError(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return fmt.Errorf("%w (%v)", context.Cause(ctx), err)
 }

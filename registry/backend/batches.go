@@ -1,4 +1,4 @@
-package remote
+package backend
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// Batches is the buffer between the source of a directory's changes, which never waits,
+// batches is the buffer between the source of a directory's changes, which never waits,
 // and the reader of a registry.Watcher.
 //
 // The source begins with a Snapshot. After that it offers the changes of each key in the
@@ -19,7 +19,7 @@ import (
 //
 // A slow reader costs one pending entry for each key that exists and one name for each key
 // that was delivered to it: a key that is created and deleted meanwhile costs nothing.
-type Batches struct {
+type batches struct {
 	signal chan struct{} // one slot: a batch may be pending
 	done   chan struct{} // closed when err is set
 
@@ -33,17 +33,20 @@ type Batches struct {
 
 // Change is the change of a key.
 type Change struct {
-	Key   registry.Key
-	Rev   registry.Rev    // of the write or the delete, or one at which the key did not exist
+	Key registry.Key
+	// Rev is that of the write or the delete, or one at which the key did not exist. A Change
+	// whose Rev is not newer than the state that was offered before is ignored, so it may be
+	// offered twice.
+	Rev   registry.Rev
 	Entry *registry.Entry // nil if the key was deleted
 	// Bound, if not zero, is no older than a delete whose Rev is not known. Rev, which may be
 	// older, then orders the delete before a later creation.
 	Bound registry.Rev
 }
 
-// NewBatches returns an empty buffer, which needs no closing.
-func NewBatches() *Batches {
-	return &Batches{
+// newBatches returns an empty buffer, which needs no closing.
+func newBatches() *batches {
+	return &batches{
 		signal:    make(chan struct{}, 1),
 		done:      make(chan struct{}),
 		pending:   make(map[registry.Key]Change),
@@ -51,9 +54,9 @@ func NewBatches() *Batches {
 	}
 }
 
-// Snapshot replaces all pending changes by the entries that exist. No entry is newer than
+// snapshot replaces all pending changes by the entries that exist. No entry is newer than
 // rev. The buffer keeps the entries and their values.
-func (b *Batches) Snapshot(entries []registry.Entry, rev registry.Rev) {
+func (b *batches) snapshot(entries []registry.Entry, rev registry.Rev) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
@@ -68,9 +71,9 @@ func (b *Batches) Snapshot(entries []registry.Entry, rev registry.Rev) {
 	b.wake()
 }
 
-// Delta adds changes. It does nothing before the first Snapshot, which will contain them. The
+// delta adds changes. It does nothing before the first Snapshot, which will contain them. The
 // buffer keeps the entries and their values.
-func (b *Batches) Delta(changes ...Change) {
+func (b *batches) delta(changes ...Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil || b.kind == 0 {
@@ -84,7 +87,7 @@ func (b *Batches) Delta(changes ...Change) {
 	}
 }
 
-func (b *Batches) merge(c Change) {
+func (b *batches) merge(c Change) {
 	p, isPending := b.pending[c.Key]
 	seq, isDelivered := b.delivered[c.Key]
 	if isPending {
@@ -105,25 +108,20 @@ func (b *Batches) merge(c Change) {
 	b.pending[c.Key] = c
 }
 
-// Fail ends the buffer, if it has not ended: Next returns err from then on.
-func (b *Batches) Fail(err error) {
+// fail ends the buffer: next returns err from then on. It reports false if the buffer had ended.
+func (b *batches) fail(err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
-		return
+		return false
 	}
 	b.err, b.pending, b.delivered = err, nil, nil
 	close(b.done)
+	return true
 }
 
-// Close is Fail with registry.ErrClosed.
-func (b *Batches) Close() { b.Fail(registry.ErrClosed) }
-
-// Done is closed when the buffer has ended.
-func (b *Batches) Done() <-chan struct{} { return b.done }
-
-// Next waits for a pending batch and returns it. The caller may keep the batch.
-func (b *Batches) Next(ctx context.Context) (registry.Batch, error) {
+// next waits for a pending batch and returns it. The caller may keep the batch.
+func (b *batches) next(ctx context.Context) (registry.Batch, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return registry.Batch{}, context.Cause(ctx)
@@ -141,7 +139,7 @@ func (b *Batches) Next(ctx context.Context) (registry.Batch, error) {
 }
 
 // takePending returns and removes the pending changes, or returns no Batch if there are none.
-func (b *Batches) takePending() (registry.Batch, error) {
+func (b *batches) takePending() (registry.Batch, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil || b.kind == 0 || b.kind == registry.Delta && len(b.pending) == 0 {
@@ -168,8 +166,8 @@ func (b *Batches) takePending() (registry.Batch, error) {
 	return batch, nil
 }
 
-// wake makes Next check for a batch. The lock is held.
-func (b *Batches) wake() {
+// wake makes next check for a batch. The lock is held.
+func (b *batches) wake() {
 	select {
 	case b.signal <- struct{}{}:
 	default: // a signal is pending

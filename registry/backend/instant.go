@@ -1,4 +1,4 @@
-package remote
+package backend
 
 import "time"
 
@@ -9,7 +9,7 @@ type Instant struct {
 	wall time.Time // has no monotonic reading
 }
 
-// Now returns the current instant.
+// Now returns the current instant. The zero Instant is none.
 func Now() Instant {
 	t := time.Now()
 	return Instant{at: t, wall: t.Round(0)}

@@ -1,10 +1,11 @@
-package remote
+package backend
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +31,7 @@ type store struct {
 	start    time.Time
 	slept    time.Duration // how much more the wall clock has advanced
 	log      strings.Builder
-	calls    *Calls
+	handle   *Handle
 }
 
 func (s *store) renew(ctx context.Context) error {
@@ -80,9 +81,9 @@ func neverAnswer(ctx context.Context) error {
 // 8.5 s and lost after 9 s.
 func (s *store) newSession() *Session {
 	s.start = time.Now()
-	s.calls = NewCalls(time.Second)
-	return newSession(SessionConfig{
-		ID: "id", TTL: ttl, Opened: Now(),
+	s.handle = NewHandle(Config{CallTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(&s.log, nil))})
+	x := newSession(s.handle, Grant{
+		ID: "id", TTL: ttl, Sent: Now(),
 		Interval: 3 * time.Second, Patience: 8500 * time.Millisecond, Span: 9 * time.Second,
 		Renew: s.renew,
 		End: func(ctx context.Context) error {
@@ -95,9 +96,9 @@ func (s *store) newSession() *Session {
 			})
 			return end(ctx)
 		},
-		Calls:  s.calls,
-		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
 	}, s.clock)
+	s.handle.addSession(x)
+	return x
 }
 
 func state(s *Session) registry.SessionState {
@@ -360,9 +361,8 @@ func TestSession(t *testing.T) {
 			st.answer = neverAnswer
 			s := st.newSession()
 			st.sleepUntil(4 * second)
-			st.calls.Close()
-			require.NoError(t, s.Close(t.Context()))
-			st.calls.Wait()
+			require.NoError(t, st.handle.Close(t.Context(), nil))
+			require.Equal(t, registry.SessionClosed, state(s))
 			require.Equal(t, 4*second, time.Since(st.start), "renewals under way end")
 		},
 		"stops the request that ends a lost one when the handle is closed": func(t *testing.T, st *store) {
@@ -371,8 +371,9 @@ func TestSession(t *testing.T) {
 			<-s.Lost()
 			synctest.Wait()
 			require.Equal(t, 1, st.ends)
-			st.calls.Close()
-			st.calls.Wait()
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			require.Error(t, st.handle.Close(ended, nil))
 			require.Equal(t, 9*second, time.Since(st.start))
 		},
 		"signals each change by Changed": func(t *testing.T, st *store) {
@@ -395,8 +396,7 @@ func TestSession(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st := &store{}
 				f(t, st)
-				st.calls.Close()
-				st.calls.Wait()
+				_ = st.handle.Close(t.Context(), nil)
 			})
 		})
 	}
@@ -437,7 +437,146 @@ func TestSession_AllowsConcurrentCalls(t *testing.T) {
 		}
 		wg.Wait()
 		require.Equal(t, registry.SessionClosed, state(s))
-		st.calls.Close()
-		st.calls.Wait()
+		require.NoError(t, st.handle.Close(t.Context(), nil))
 	})
+}
+
+// lease is a session at a store behind a network whose latency changes and that loses messages.
+type lease struct {
+	mu             sync.Mutex
+	request, reply time.Duration
+	lost           bool
+	expires        time.Time // TTL after the last renewal that arrived
+}
+
+func (l *lease) network(request, reply time.Duration, lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.request, l.reply, l.lost = request, reply, lost
+}
+
+func (l *lease) state() (request, reply time.Duration, lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.request, l.reply, l.lost
+}
+
+// renew extends the lease when the request arrives, whether or not the caller still waits.
+func (l *lease) renew(ctx context.Context) error {
+	answer := make(chan error, 1)
+	go func() {
+		request, reply, lost := l.state()
+		time.Sleep(request)
+		if lost {
+			return
+		}
+		l.mu.Lock()
+		dead := !time.Now().Before(l.expires)
+		if !dead {
+			l.expires = time.Now().Add(ttl)
+		}
+		l.mu.Unlock()
+		time.Sleep(reply)
+		if dead {
+			answer <- registry.ErrSessionLost
+			return
+		}
+		answer <- nil
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// requireSafe requires that the store keeps the lease while its owner believes to be safe.
+func (l *lease) requireSafe(t *testing.T, s *Session, what string) {
+	t.Helper()
+	st, until := s.State()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if st == registry.SessionConnected || st == registry.SessionSuspended {
+		require.False(t, until.After(l.expires), "%s: safe until %v after the store ends the session", what, until.Sub(l.expires))
+		require.True(t, time.Now().Before(l.expires), "%s: %v after its end", what, st)
+	}
+}
+
+// TestSession_IsNeverSafeBeyondTheStore makes answers late and cuts the network then: what is
+// confirmed by a late answer was sent long before, and counts from then.
+func TestSession_IsNeverSafeBeyondTheStore(t *testing.T) {
+	open := func(t *testing.T, h *Handle, l *lease) *Session {
+		t.Helper()
+		s, err := h.OpenSession(t.Context(), registry.SessionOptions{TTL: ttl}, func(context.Context, time.Duration) (Grant, error) {
+			request, reply, _ := l.state()
+			time.Sleep(request)
+			l.mu.Lock()
+			l.expires = time.Now().Add(ttl)
+			l.mu.Unlock()
+			time.Sleep(reply)
+			return Grant{ID: "id", TTL: ttl, Renew: l.renew, End: func(context.Context) error { return nil }}, nil
+		})
+		require.NoError(t, err)
+		return s
+	}
+	watch := func(t *testing.T, l *lease, s *Session, d time.Duration, what string) {
+		t.Helper()
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			l.requireSafe(t, s, what)
+		}
+	}
+
+	run := func(name string, f func(t *testing.T, h *Handle)) {
+		inBubble(t, name, func(t *testing.T, h *Handle) {
+			f(t, h)
+			_ = h.Close(t.Context(), nil)
+			time.Sleep(2 * ttl) // for the messages under way
+		})
+	}
+	run("late replies, then a cut", func(t *testing.T, h *Handle) {
+		l := &lease{}
+		s := open(t, h, l)
+		l.network(0, ttl/2, false)
+		watch(t, l, s, 3*ttl, "late")
+		require.Equal(t, registry.SessionConnected, state(s))
+		l.network(0, ttl/2, true) // replies under way still arrive
+		watch(t, l, s, 2*ttl, "cut")
+		require.Equal(t, registry.SessionLost, state(s))
+	})
+	run("a session opened while replies are late, then a cut", func(t *testing.T, h *Handle) {
+		l := &lease{reply: 4 * time.Second}
+		s := open(t, h, l)
+		l.network(0, 0, true)
+		watch(t, l, s, 2*ttl, "cut")
+		require.Equal(t, registry.SessionLost, state(s))
+	})
+	run("a session opened again, with answers for the lost one under way", func(t *testing.T, h *Handle) {
+		l := &lease{}
+		s := open(t, h, l)
+		l.network(0, 8*time.Second, false)
+		time.Sleep(3 * time.Second) // a renewal is sent whose answer comes when the session is lost
+		l.network(0, 0, true)
+		<-s.Lost()
+		fresh := &lease{reply: time.Second}
+		s2 := open(t, h, fresh)
+		watch(t, fresh, s2, 3*ttl, "opened again")
+		require.Equal(t, registry.SessionConnected, state(s2))
+		require.Equal(t, registry.SessionLost, state(s))
+	})
+	for seed := range uint64(30) {
+		run(fmt.Sprintf("seed %d", seed), func(t *testing.T, h *Handle) {
+			random := rand.New(rand.NewPCG(seed, seed))
+			l := &lease{}
+			s := open(t, h, l)
+			for range 100 {
+				l.network(time.Duration(random.Int64N(int64(ttl/3))), time.Duration(random.Int64N(int64(ttl/2))), random.IntN(8) == 0)
+				watch(t, l, s, time.Duration(random.IntN(4000))*time.Millisecond, "random")
+				if s.Err() != nil {
+					l = &lease{}
+					s = open(t, h, l)
+				}
+			}
+		})
+	}
 }

@@ -1,4 +1,4 @@
-package remote
+package backend
 
 import (
 	"context"
@@ -19,3 +19,12 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+const (
+	minPause = 10 * time.Millisecond
+	maxPause = 250 * time.Millisecond // short, because sessions are suspended meanwhile and short ones are lost
+)
+
+// NextPause returns the pause before the attempt that follows one after pause: twice as long,
+// from 10 ms up to 250 ms.
+func NextPause(pause time.Duration) time.Duration { return min(max(2*pause, minPause), maxPause) }

@@ -1,4 +1,4 @@
-package remote
+package backend
 
 import (
 	"testing"

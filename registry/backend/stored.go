@@ -1,4 +1,4 @@
-package remote
+package backend
 
 import (
 	"bytes"
@@ -14,10 +14,10 @@ const format = "rota1"
 // headerBytes is the length of the header line before the value.
 const headerBytes = len(format) + len(" ") + 2*len(registry.TxnID{}) + len("\n")
 
-// Encode returns the stored form of a value: a header line with the format and the
+// EncodeValue returns the stored form of a value: a header line with the format and the
 // transaction that wrote it, then the unchanged value, so that a text can be read with the
 // tools of the server.
-func Encode(id registry.TxnID, value []byte) []byte {
+func EncodeValue(id registry.TxnID, value []byte) []byte {
 	b := make([]byte, 0, headerBytes+len(value))
 	b = append(b, format...)
 	b = append(b, ' ')
@@ -26,9 +26,9 @@ func Encode(id registry.TxnID, value []byte) []byte {
 	return append(b, value...)
 }
 
-// Decode is the inverse of Encode. The returned value is a slice of raw. An error wraps
+// DecodeValue is the inverse of EncodeValue. The returned value is a slice of raw. An error wraps
 // registry.ErrForeign and names the key and the rule that raw breaks.
-func Decode(key registry.Key, raw []byte) (id registry.TxnID, value []byte, err error) {
+func DecodeValue(key registry.Key, raw []byte) (id registry.TxnID, value []byte, err error) {
 	line, value, found := bytes.Cut(raw, []byte("\n"))
 	word, txn, _ := bytes.Cut(line, []byte(" "))
 	switch {

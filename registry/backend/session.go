@@ -1,4 +1,4 @@
-package remote
+package backend
 
 import (
 	"context"
@@ -6,45 +6,69 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota/registry"
 )
 
-// SessionConfig describes a session that the store has granted.
-type SessionConfig struct {
-	ID     registry.SessionID
-	TTL    time.Duration // the granted one
-	Opened Instant       // when the request that opened it was sent
+// Grant describes a session that the store has granted.
+type Grant struct {
+	ID  registry.SessionID
+	TTL time.Duration // as granted
+	// Sent is when the request that opened the session was sent: the time until which the
+	// session is safe is counted from here. The zero Instant means when Handle.OpenSession
+	// called its function; set it if the request was repeated since.
+	Sent Instant
 
-	Interval time.Duration // between renewals
-	// Counted from when the last confirmed renewal was sent, the session is suspended after
-	// Patience and lost after Span. The margin between Span and the TTL covers clocks of
-	// different rates, and stores that round times.
+	// Interval is the time between renewals. 0 means a quarter of the TTL: with answers that
+	// take half a TTL, a renewal is then confirmed three quarters of the TTL after the previous
+	// one was sent, which leaves a margin for a busy machine.
+	Interval time.Duration
+	// Patience is the time from the sending of the last confirmed renewal until the session is
+	// Suspended. 0 means 0.85 of the TTL.
 	Patience time.Duration
-	Span     time.Duration
+	// Span is the time from the sending of the last confirmed renewal until the session is
+	// Lost. 0 means 0.9 of the TTL. It must be shorter than the time after which the store may
+	// end the session, by a margin for clocks of different rates. A store that rounds its times,
+	// or may expire a session early, needs a shorter one.
+	Span time.Duration
 
-	// Renew asks the store to renew the session. It may be called before the previous call
-	// has returned. An error that wraps registry.ErrSessionLost means that the store has ended
-	// the session; after any other error, the store may or may not have renewed it.
+	// Renew asks the store to renew the session and returns nil when the store has confirmed
+	// it. It is called before the previous call has returned, and must not wait for that one. An
+	// error that wraps registry.ErrSessionLost means that the store has ended the session; after
+	// any other error, the store may or may not have renewed it.
 	Renew func(ctx context.Context) error
-	// End ends the session at the store. It returns nil if the session has ended there.
+	// End ends the session at the store and deletes its owned keys. It returns nil if the
+	// session has ended there, now or before. It is called after the end of Handle.Context too.
 	End func(ctx context.Context) error
-
-	Calls  *Calls // of the handle. After their Close, no renewal is sent
-	Logger *slog.Logger
 }
 
-// Session is the client's side of a session. It is renewed on its own timer until it ends. If
-// it is lost by its own clock, its goroutine also ends it at the store, within one TTL. Only
-// Close waits for the store.
+func (g Grant) withDefaults() Grant {
+	if g.Interval == 0 {
+		g.Interval = g.TTL / 4
+	}
+	if g.Patience == 0 {
+		g.Patience = g.TTL / 20 * 17
+	}
+	if g.Span == 0 {
+		g.Span = g.TTL / 10 * 9
+	}
+	return g
+}
+
+// Session is the client's side of a session: it implements registry.Session. It is renewed on
+// its own timer until it ends. If it is lost by its own clock, its goroutine also ends it at the
+// store, within one TTL. Only Close waits for the store.
 type Session struct {
-	c     SessionConfig
-	clock func() Instant
-	ctx   context.Context // of renewals; ends with the session
-	stop  context.CancelFunc
-	wake  chan struct{} // one slot: run has to compute the next step again
-	lost  chan struct{} // closed once the state is final
+	c      Grant
+	handle *Handle
+	clock  func() Instant
+	ctx    context.Context // of renewals; ends with the session
+	stop   context.CancelFunc
+	wake   chan struct{} // one slot: run has to compute the next step again
+	lost   chan struct{} // closed once the state is final
+	overAt atomic.Int64  // the Unix time, in ns, at which the handle may forget the session; 0 while it lives
 
 	mu        sync.Mutex
 	state     registry.SessionState
@@ -61,24 +85,29 @@ type Session struct {
 
 var _ registry.Session = (*Session)(nil)
 
-// NewSession begins the client's side of a session.
-func NewSession(c SessionConfig) *Session { return newSession(c, Now) }
-
-func newSession(c SessionConfig, clock func() Instant) *Session {
+func newSession(h *Handle, g Grant, clock func() Instant) *Session {
+	g = g.withDefaults()
 	s := &Session{
-		c:         c,
+		c:         g,
+		handle:    h,
 		clock:     clock,
 		wake:      make(chan struct{}, 1),
 		lost:      make(chan struct{}),
 		state:     registry.SessionConnected,
 		changed:   make(chan struct{}),
-		confirmed: c.Opened,
-		sent:      c.Opened,
-		pause:     c.Interval,
+		confirmed: g.Sent,
+		sent:      g.Sent,
+		pause:     g.Interval,
 	}
-	s.ctx, s.stop = context.WithCancel(c.Calls.Context())
-	c.Calls.Go(s.run)
+	s.ctx, s.stop = context.WithCancel(h.Context())
 	return s
+}
+
+// isOver reports whether the handle may forget the session: it has ended at the store, or ended
+// here so long ago that the store has expired it. It takes no lock.
+func (s *Session) isOver() bool {
+	at := s.overAt.Load()
+	return at != 0 && time.Now().UnixNano() >= at
 }
 
 // ID is described in registry.Session.
@@ -128,7 +157,8 @@ func (s *Session) Close(ctx context.Context) error {
 }
 
 // Disconnected suspends the session because the connection to the store has broken. Only a
-// renewal that is sent after that makes it Connected again.
+// renewal that is sent after that makes it Connected again. A backend that does not notice need
+// not call it: the session is suspended after its Patience.
 func (s *Session) Disconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +196,7 @@ func (s *Session) Vanished() {
 }
 
 // Starve stops renewals of the session until feed is called, as if the process got no CPU
-// time. It is for tests. Calling feed twice is legal.
+// time, for tests. Calling feed twice is legal.
 func (s *Session) Starve() (feed func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +248,7 @@ func (s *Session) logState(logged registry.SessionState) registry.SessionState {
 	if state == registry.SessionClosed {
 		level = slog.LevelDebug
 	}
-	s.c.Logger.Log(s.ctx, level, "session is "+state.String(), "session", s.c.ID, "cause", cause)
+	s.handle.config.Logger.Log(s.ctx, level, "session is "+state.String(), "session", s.c.ID, "cause", cause)
 	return state
 }
 
@@ -243,7 +273,7 @@ func (s *Session) advanceState() (wait time.Duration, ended bool) {
 	due := s.pause - now.Since(s.sent)
 	if due <= 0 {
 		s.sent, s.pause, due = now, s.c.Interval, s.c.Interval
-		s.c.Calls.Go(func() { s.sendRenewal(now, s.c.Span) })
+		s.handle.Go(func() { s.sendRenewal(now, s.c.Span) })
 	}
 	return min(wait, due), false
 }
@@ -308,7 +338,7 @@ func (s *Session) spanError() error {
 }
 
 func (s *Session) setExpired() {
-	s.ended = true
+	s.setEnded()
 	s.setFinalState(registry.SessionLost, fmt.Errorf("%w: the store has ended %s", registry.ErrSessionLost, s.c.ID))
 }
 
@@ -318,6 +348,9 @@ func (s *Session) setFinalState(state registry.SessionState, err error) {
 		return
 	}
 	s.err = err
+	if !s.ended {
+		s.overAt.Store(time.Now().Add(10 * s.c.TTL).UnixNano())
+	}
 	s.setState(state)
 	close(s.lost)
 }
@@ -344,7 +377,7 @@ func (s *Session) signal() {
 // that the network delayed could extend the session at the store, and no other client could
 // take over until the TTL has run out again.
 func (s *Session) endAfterLoss() {
-	ctx, cancel := context.WithTimeout(s.c.Calls.Context(), s.c.TTL)
+	ctx, cancel := context.WithTimeout(s.handle.Context(), s.c.TTL)
 	defer cancel()
 	s.mu.Lock()
 	lost := s.state == registry.SessionLost
@@ -366,6 +399,12 @@ func (s *Session) end(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended = true
+	s.setEnded()
 	return nil
+}
+
+// setEnded records that the session has ended at the store. The lock is held.
+func (s *Session) setEnded() {
+	s.ended = true
+	s.overAt.Store(1)
 }

@@ -1,4 +1,4 @@
-package remote
+package backend
 
 import (
 	"bytes"
@@ -11,15 +11,15 @@ import (
 
 func TestEncode_WritesAHeaderLineAndTheValue(t *testing.T) {
 	id := registry.TxnID{0xab, 15: 0x01}
-	require.Equal(t, "rota1 ab000000000000000000000000000001\n{\"a\":1}", string(Encode(id, []byte(`{"a":1}`))))
+	require.Equal(t, "rota1 ab000000000000000000000000000001\n{\"a\":1}", string(EncodeValue(id, []byte(`{"a":1}`))))
 }
 
 func TestDecode_ReturnsTheEncodedValue(t *testing.T) {
 	for _, value := range [][]byte{{}, []byte("text\nof lines\n"), {0, 255, '\n'}, bytes.Repeat([]byte("x"), 128<<10)} {
 		id := registry.NewTxnID()
-		raw := Encode(id, value)
+		raw := EncodeValue(id, value)
 		require.Len(t, raw, headerBytes+len(value))
-		gotID, got, err := Decode("a/b", raw)
+		gotID, got, err := DecodeValue("a/b", raw)
 		require.NoError(t, err)
 		require.Equal(t, id, gotID)
 		require.Equal(t, value, got)
@@ -40,7 +40,7 @@ func TestDecode_NamesTheKeyAndTheRule(t *testing.T) {
 		"one word too many":  {"rota1 " + id + " more\nv", "names no transaction of 16 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := Decode("a/b", []byte(c.raw))
+			_, _, err := DecodeValue("a/b", []byte(c.raw))
 			require.ErrorIs(t, err, registry.ErrForeign)
 			require.ErrorContains(t, err, "a/b")
 			require.ErrorContains(t, err, c.rule)
@@ -53,12 +53,12 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("rota1 00000000000000000000000000000000\nvalue"))
 	f.Add([]byte("rota1 0\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		id, value, err := Decode("k", raw)
+		id, value, err := DecodeValue("k", raw)
 		if err != nil {
 			require.ErrorIs(t, err, registry.ErrForeign)
 			return
 		}
-		_, again, err := Decode("k", Encode(id, value))
+		_, again, err := DecodeValue("k", EncodeValue(id, value))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(value, again))
 	})
