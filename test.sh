@@ -61,7 +61,7 @@ export GOFLAGS=-mod=readonly GOWORK=off
 if $quick; then
 	# Packages whose tests start servers or processes, or simulate for long, are left out. Tests of examples that do so have OnAServer in
 	# their names.
-	with_servers='/(registry/(etcd|zookeeper)|internal/test/(budget|child|fleet|simulate|storelog|tcpproxy|testserver))(/|$)'
+	with_servers='/(registry/(etcd|zookeeper)|conformance/(child|tcpproxy)|internal/test/(budget|fleet|simulate|storelog|testserver))(/|$)'
 	longest='InRealTime|Exploration|Guards_AreAllCaught|TestUnoffered|TestElasticJob|TestStrategies_Compared|TestDecisions|AgreesWithQuartz|RefusesWhatQuartzRefuses|OnAServer'
 	packages=$(go list ./... | grep -vE "$with_servers")
 	# shellcheck disable=SC2086 # one argument for each package

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/rota-dev/rota/internal/test/child"
+	"github.com/rota-dev/rota/conformance/child"
 )
 
 // worker is a worker process as its parent sees it.

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/conformance/child"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
-	"github.com/rota-dev/rota/internal/test/child"
 	"github.com/rota-dev/rota/registry"
 )
 

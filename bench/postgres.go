@@ -11,7 +11,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 
-	"github.com/rota-dev/rota/internal/test/freeport"
+	"github.com/rota-dev/rota/conformance/freeport"
 	"github.com/rota-dev/rota/internal/test/testserver/provision"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/rota-dev/rota/internal/test/child"
-	"github.com/rota-dev/rota/internal/test/freeport"
+	"github.com/rota-dev/rota/conformance/child"
+	"github.com/rota-dev/rota/conformance/freeport"
 	"github.com/rota-dev/rota/internal/test/testserver/provision"
 )
 

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/conformance/child"
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
-	"github.com/rota-dev/rota/internal/test/child"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 	"github.com/rota-dev/rota/registry/etcd"
 	"github.com/rota-dev/rota/rotatest"

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/history"
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
 )
 
 // database is a new, empty database.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/conformance/child"
 	"github.com/rota-dev/rota/history"
-	"github.com/rota-dev/rota/internal/test/child"
 )
 
 // migrateVariable makes the test binary migrate a database and exit: number of the dialect, driver and data source,

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/internal/test/child"
-	"github.com/rota-dev/rota/internal/test/freeport"
+	"github.com/rota-dev/rota/conformance/child"
+	"github.com/rota-dev/rota/conformance/freeport"
 	"github.com/rota-dev/rota/internal/test/testserver/provision"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 	"github.com/rota-dev/rota/internal/zkwire"
 	"github.com/rota-dev/rota/registry"

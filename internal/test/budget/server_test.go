@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/internal/test/judge"
 	"github.com/rota-dev/rota/internal/test/storelog"
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 	"github.com/rota-dev/rota/registry"

@@ -4,38 +4,30 @@ import (
 	"encoding/binary"
 
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 )
 
-// frame is the part of an HTTP/2 frame that the fault controls need.
-type frame struct {
-	stream uint32
-	path   string // path of the stream; set in the frame that ends its headers
-	data   []byte
-	last   bool // the last frame of the stream
-}
-
-// frames parses one direction of a connection from arbitrary portions.
-type frames struct {
-	preface int // bytes of the preface still to come
-	buf     []byte
-	headers *hpack.Decoder // nil for replies, whose headers are ignored
-	path    string
+// parser recognizes the frames of a connection, which are those of HTTP/2.
+type parser struct {
+	prefaced bool           // the client's preface has passed
+	headers  *hpack.Decoder // of requests
+	path     string         // of the stream whose headers are being parsed
 }
 
 const clientPreface = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
-func newFrames(ofClient bool) *frames {
-	f := &frames{}
-	if ofClient {
-		f.preface = clientPreface
-		f.headers = hpack.NewDecoder(4096, func(h hpack.HeaderField) {
-			if h.Name == ":path" {
-				f.path = h.Value
-			}
-		})
-	}
-	return f
+func newParser() tcpproxy.Parser {
+	p := &parser{}
+	p.headers = hpack.NewDecoder(4096, func(h hpack.HeaderField) {
+		if h.Name == ":path" {
+			p.path = h.Value
+		}
+	})
+	return p
 }
+
+const transaction = "/etcdserverpb.KV/Txn"
 
 const (
 	frameHeaderLen = 9
@@ -50,48 +42,51 @@ const (
 	flagPriority   = 0x20
 )
 
-// feed calls f for each frame that b completes.
-func (s *frames) feed(b []byte, f func(frame) error) error {
-	n := min(s.preface, len(b))
-	s.preface -= n
-	s.buf = append(s.buf, b[n:]...)
-	for len(s.buf) >= frameHeaderLen {
-		length := int(s.buf[0])<<16 | int(s.buf[1])<<8 | int(s.buf[2])
-		if len(s.buf) < frameHeaderLen+length {
-			break
+// Parse implements tcpproxy.Parser. The ID of a frame is its stream.
+func (p *parser) Parse(d tcpproxy.Direction, b []byte) (n int, f tcpproxy.Frame, err error) {
+	if d == tcpproxy.ToServer && !p.prefaced {
+		p.prefaced = len(b) >= clientPreface
+		if !p.prefaced {
+			return 0, f, nil
 		}
-		head, payload := s.buf[:frameHeaderLen], s.buf[frameHeaderLen:frameHeaderLen+length]
-		s.buf = s.buf[frameHeaderLen+length:]
-		read, err := s.parseFrame(head[3], head[4], binary.BigEndian.Uint32(head[5:])&(1<<31-1), payload)
-		if err != nil {
-			return err
-		}
-		if err := f(read); err != nil {
-			return err
-		}
+		return clientPreface, f, nil
 	}
-	return nil
+	if len(b) < frameHeaderLen {
+		return 0, f, nil
+	}
+	n = frameHeaderLen + (int(b[0])<<16 | int(b[1])<<8 | int(b[2]))
+	if len(b) < n {
+		return 0, f, nil
+	}
+	f.ID = uint64(binary.BigEndian.Uint32(b[5:]) & (1<<31 - 1))
+	if d == tcpproxy.ToServer {
+		err = p.parseRequest(&f, b[3], b[4], b[frameHeaderLen:n])
+	}
+	return n, f, err
 }
 
-func (s *frames) parseFrame(kind, flags byte, stream uint32, payload []byte) (frame, error) {
-	f := frame{stream: stream}
+func (p *parser) parseRequest(f *tcpproxy.Frame, kind, flags byte, payload []byte) error {
 	if flags&flagPadded != 0 && (kind == typeData || kind == typeHeaders) {
 		payload = payload[1 : len(payload)-int(payload[0])]
 	}
+	f.More = true
 	switch {
 	case kind == typeData:
-		f.data, f.last = payload, flags&flagEndStream != 0
-		return f, nil
-	case s.headers == nil || kind != typeHeaders && kind != typeContinuation:
-		return f, nil
+		f.Data, f.More = payload, flags&flagEndStream == 0
+		return nil
+	case kind != typeHeaders && kind != typeContinuation:
+		return nil
 	case kind == typeHeaders && flags&flagPriority != 0:
 		payload = payload[5:]
 	}
-	if _, err := s.headers.Write(payload); err != nil {
-		return f, err
+	if _, err := p.headers.Write(payload); err != nil {
+		return err
 	}
 	if flags&flagEndHeaders != 0 {
-		f.path, s.path = s.path, ""
+		if p.path == transaction {
+			f.Kind = tcpproxy.Transaction
+		}
+		p.path = ""
 	}
-	return f, nil
+	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/internal/test/testserver"
 )
 
@@ -20,7 +20,7 @@ type machine struct {
 	name    string
 	members []*testserver.Member // the first is tried first
 	user    *user                // nil without credentials
-	faults  faults
+	wire    *tcpproxy.Requests
 
 	mu      sync.Mutex
 	proxies []*tcpproxy.Proxy // of members
@@ -30,7 +30,7 @@ type machine struct {
 }
 
 func newMachine(t testing.TB, name string, index int, members []*testserver.Member) *machine {
-	m := &machine{t: t, name: name}
+	m := &machine{t: t, name: name, wire: tcpproxy.NewRequests(newParser)}
 	for i := range members {
 		m.members = append(m.members, members[(index+i)%len(members)])
 	}
@@ -45,7 +45,7 @@ func (m *machine) newProxies() []*tcpproxy.Proxy {
 		if err != nil {
 			m.t.Fatalf("machine %s: %v", m.name, err)
 		}
-		p.SetFilter(m.faults.newFilter)
+		p.SetFilter(m.wire.Filter)
 		proxies[i] = p
 	}
 	return proxies

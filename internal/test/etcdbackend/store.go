@@ -19,9 +19,10 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/rota-dev/rota/conformance"
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
@@ -79,8 +80,8 @@ func (s *store) faultControls() *conformance.Store {
 		Connect:     s.connect,
 		Expire:      s.expire,
 		Partition:   s.partition,
-		LoseReply:   func(machine string) { s.machine(machine).faults.arm(loseReply) },
-		LoseRequest: func(machine string) { s.machine(machine).faults.arm(loseRequest) },
+		LoseReply:   func(machine string) { s.machine(machine).wire.LoseReply() },
+		LoseRequest: func(machine string) { s.machine(machine).wire.LoseRequest() },
 		HoldCommit:  s.holdCommit,
 		Delay: func(machine string, d time.Duration) (restore func()) {
 			return s.machine(machine).onEachProxy(func(p *tcpproxy.Proxy) func() { return p.Delay(tcpproxy.ToClient, d) })
@@ -249,15 +250,15 @@ func (s *store) fill() (free func()) {
 	})
 }
 
+// holdCommit breaks the connection of the transaction and sends it again at release: a server
+// drops the requests of a connection that has ended.
 func (s *store) holdCommit(machine string) (release func()) {
-	h := s.machine(machine).faults.armHold()
-	return sync.OnceFunc(func() {
-		late := h.cancelOrTake()
-		if late == nil {
-			return
-		}
+	const prefix = 5 // of a gRPC message: compression flag and length
+	return s.machine(machine).wire.Hold(func(txn []byte) {
+		var late pb.TxnRequest
+		s.must("parse a held transaction", proto.Unmarshal(txn[prefix:], &late))
 		s.withAdmin("release a transaction", func(ctx context.Context, c *clientv3.Client) error {
-			_, _ = pb.NewKVClient(c.ActiveConnection()).Txn(ctx, late) // applied or refused, once
+			_, _ = pb.NewKVClient(c.ActiveConnection()).Txn(ctx, &late) // applied or refused, once
 			return nil
 		})
 	})

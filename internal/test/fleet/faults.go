@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/registry"
 )

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/internal/test/child"
+	"github.com/rota-dev/rota/conformance/child"
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/internal/test/judge"
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
 )
 
 // Process is a worker process of a fleet, with its own proxies to the store.

@@ -37,20 +37,20 @@ var reach = []struct {
 
 	// Only tests, commands and test machinery may import test machinery.
 	{"internal/test/etcdbackend", []string{
-		"registry", "registry/backend", "registry/etcd", "conformance", "internal/...",
+		"registry", "registry/backend", "registry/etcd", "conformance/...", "internal/...",
 		"go.etcd.io/etcd/...", "google.golang.org/...", "go.uber.org/zap", "golang.org/x/net/http2/hpack",
 	}},
-	{"internal/test/zookeeperbackend", []string{"registry", "registry/backend", "registry/zookeeper", "conformance", "internal/...", "github.com/go-zookeeper/zk"}},
+	{"internal/test/zookeeperbackend", []string{"registry", "registry/backend", "registry/zookeeper", "conformance/...", "internal/...", "github.com/go-zookeeper/zk"}},
 	{"internal/test/memorybackend", []string{"registry", "registry/memory", "conformance"}},
 	{"internal/test/storelog", []string{"registry", "internal/test/judge", "go.etcd.io/etcd/...", "go.uber.org/zap"}},
-	{"internal/test/testserver/...", []string{"internal/test/..."}},
-	{"internal/test/tcpproxy", []string{"internal/test/freeport"}},
-	{"internal/test/...", []string{"registry/...", "coordinator/...", "executor/...", "internal/...", "github.com/robfig/cron/v3"}},
+	{"internal/test/testserver/...", []string{"conformance/...", "internal/test/..."}},
+	{"internal/test/...", []string{"registry/...", "coordinator/...", "executor/...", "conformance/...", "internal/...", "github.com/robfig/cron/v3"}},
 
 	{"internal/registryurl", []string{"registry", "registry/etcd", "registry/zookeeper"}},
 	{"internal/...", []string{"registry", "internal/shardset"}},
 	{"cmd/...", []string{
 		"registry/...", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...",
+		"conformance/child",
 		"github.com/prometheus/client_golang/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4",
 		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/stdlib", "modernc.org/sqlite",
 	}},

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/internal/test/child"
+	"github.com/rota-dev/rota/conformance/child"
 	"github.com/rota-dev/rota/internal/test/judge"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/internal/test/testserver/provision"
 )
 

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/internal/test/child"
-	"github.com/rota-dev/rota/internal/test/freeport"
+	"github.com/rota-dev/rota/conformance/child"
+	"github.com/rota-dev/rota/conformance/freeport"
 )
 
 // role is the purpose of a member's port.
@@ -172,9 +172,6 @@ func (m *Member) spawn() error {
 
 const (
 	probeInterval = 10 * time.Millisecond
-	// A starting server may accept a connection and never answer. One that votes takes a
-	// while.
-	probeTimeout = time.Second
 	// A paused server does not answer.
 	leadsTimeout = 200 * time.Millisecond
 )
@@ -186,21 +183,11 @@ var errPortTaken = errors.New("port taken by another process")
 // answers.
 func (m *Member) awaitServing(ctx context.Context) error {
 	p := m.process()
-	for {
-		probe, cancel := context.WithTimeout(ctx, probeTimeout)
-		err := m.cluster.kind.probe(probe, m)
-		cancel()
-		if err == nil {
-			return m.checkListeners(p)
-		}
-		select {
-		case <-time.After(probeInterval):
-		case <-p.Done():
-			return m.startFailed(fmt.Errorf("the process has ended: %v", p.Err()))
-		case <-ctx.Done():
-			return m.startFailed(fmt.Errorf("%w: %w", context.Cause(ctx), err))
-		}
+	err := p.AwaitReady(ctx, func(ctx context.Context) error { return m.cluster.kind.probe(ctx, m) })
+	if err != nil {
+		return m.startFailed(err)
 	}
+	return m.checkListeners(p)
 }
 
 // checkListeners fails if another process answered in the server's place.

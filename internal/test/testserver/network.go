@@ -6,7 +6,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 )
 
 // network connects the members of an ensemble: one proxy per pair of members and

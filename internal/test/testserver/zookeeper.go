@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/test/freeport"
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/conformance/freeport"
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/internal/test/testserver/provision"
 )
 

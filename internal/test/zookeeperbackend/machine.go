@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/rota-dev/rota/conformance"
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
@@ -19,15 +18,17 @@ type machine struct {
 	store   *store
 	user    string
 	proxies []*tcpproxy.Proxy // in the order that handles try them
+	wire    *tcpproxy.Requests
 
-	mu      sync.Mutex
-	moves   int      // how often the addresses changed
-	orders  []*order // for the next transactions
-	starved int
+	mu    sync.Mutex
+	moves int // how often the addresses changed
 }
 
 func newMachine(s *store, index int) (*machine, error) {
-	m := &machine{store: s, user: user(index % users)}
+	m := &machine{
+		store: s, user: user(index % users),
+		wire: tcpproxy.NewRequests(func() tcpproxy.Parser { return &parser{store: s} }),
+	}
 	addrs := s.Cluster.Addrs()
 	for i := range addrs {
 		p, err := tcpproxy.Listen(addrs[(index+i)%len(addrs)])
@@ -35,7 +36,7 @@ func newMachine(s *store, index int) (*machine, error) {
 			m.close()
 			return nil, err
 		}
-		p.SetFilter(func() tcpproxy.Filter { return newTap(m).filter })
+		p.SetFilter(m.wire.Filter)
 		m.proxies = append(m.proxies, p)
 	}
 	return m, nil
@@ -142,84 +143,4 @@ func (m *machine) partition(c conformance.Cut) (heal func()) {
 		}
 		return p.Blackhole()
 	})
-}
-
-func (m *machine) starve() (feed func()) {
-	m.addStarved(1)
-	return sync.OnceFunc(func() { m.addStarved(-1) })
-}
-
-func (m *machine) addStarved(starved int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.starved += starved
-}
-
-func (m *machine) isStarved() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.starved > 0
-}
-
-// fate is a fault of a single transaction.
-type fate int
-
-const (
-	loseReply fate = iota
-	loseRequest
-	holdRequest
-)
-
-// order assigns a fate to the next transaction.
-type order struct {
-	fate    fate
-	release chan struct{} // closed when a held transaction may continue
-	met     chan struct{} // closed when a transaction took the order
-	done    chan struct{} // closed when it was answered or its connection ended
-}
-
-func (m *machine) arm(f fate) *order {
-	o := &order{fate: f, release: make(chan struct{}), met: make(chan struct{}), done: make(chan struct{})}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.orders = append(m.orders, o)
-	return o
-}
-
-// holdNext holds the next transaction until release, and everything after it on the same
-// connection.
-func (m *machine) holdNext() (release func()) {
-	o := m.arm(holdRequest)
-	return sync.OnceFunc(func() {
-		close(o.release)
-		m.mu.Lock()
-		for i := range m.orders {
-			if m.orders[i] == o { // no transaction took the order
-				m.orders = append(m.orders[:i:i], m.orders[i+1:]...)
-				m.mu.Unlock()
-				return
-			}
-		}
-		m.mu.Unlock()
-		select {
-		case <-o.done:
-		case <-time.After(releaseTimeout): // the store may be stalled
-		}
-	})
-}
-
-// releaseTimeout bounds how long release waits for the held transaction to take effect.
-const releaseTimeout = time.Second
-
-// nextOrder removes and returns the order for the next transaction, or nil.
-func (m *machine) nextOrder() *order {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.orders) == 0 {
-		return nil
-	}
-	o := m.orders[0]
-	m.orders = m.orders[1:]
-	close(o.met)
-	return o
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/conformance"
-	"github.com/rota-dev/rota/internal/test/tcpproxy"
+	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/internal/zkwire"
 	"github.com/rota-dev/rota/registry"
@@ -49,15 +49,15 @@ func (s *store) faultControls() *conformance.Store {
 		Partition: func(name string, c conformance.Cut) (heal func()) {
 			return s.machine(name).partition(c)
 		},
-		LoseReply:   func(name string) { s.machine(name).arm(loseReply) },
-		LoseRequest: func(name string) { s.machine(name).arm(loseRequest) },
-		HoldCommit:  func(name string) (release func()) { return s.machine(name).holdNext() },
+		LoseReply:   func(name string) { s.machine(name).wire.LoseReply() },
+		LoseRequest: func(name string) { s.machine(name).wire.LoseRequest() },
+		HoldCommit:  func(name string) (release func()) { return s.machine(name).wire.Hold(nil) },
 		Delay: func(name string, d time.Duration) (restore func()) {
 			return s.machine(name).onEachProxy(func(p *tcpproxy.Proxy) func() { return p.Delay(tcpproxy.ToClient, d) })
 		},
 		Stall:   s.stall,
 		Restart: func() { s.must(s.Cluster.Restart(s.timeoutContext())) },
-		Starve:  func(name string) (feed func()) { return s.machine(name).starve() },
+		Starve:  func(name string) (feed func()) { return s.machine(name).wire.Starve() },
 		Members: func() int { return len(s.Cluster.Members()) },
 		Move:    func(name string) { s.machine(name).move() },
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/internal/test/child"
+	"github.com/rota-dev/rota/conformance/child"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 )

@@ -13,10 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/conformance/child"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/registryurl"
-	"github.com/rota-dev/rota/internal/test/child"
 	"github.com/rota-dev/rota/registry"
 )
 

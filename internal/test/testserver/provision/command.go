@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/test/child"
+	"github.com/rota-dev/rota/conformance/child"
 )
 
 // runCommand runs a command in dir with additional environment variables. Its error

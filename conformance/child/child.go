@@ -1,5 +1,5 @@
 // Package child starts processes that end with the process that started them, on Linux
-// even if that one is killed.
+// even if that one is killed: the servers of a test. Package freeport reserves their ports.
 package child
 
 import (
@@ -50,6 +50,32 @@ func (p *Process) forkAndWait(started chan<- error) {
 	}
 	p.err = p.cmd.Wait()
 	close(p.done)
+}
+
+const (
+	probeInterval = 10 * time.Millisecond
+	// probeTimeout bounds a probe: a starting server may accept a connection and never answer.
+	probeTimeout = time.Second
+)
+
+// AwaitReady calls probe until it returns nil, with a context of a second each. It fails if the
+// process ends before, or when ctx ends, with the last error of probe.
+func (p *Process) AwaitReady(ctx context.Context, probe func(ctx context.Context) error) error {
+	for {
+		within, cancel := context.WithTimeout(ctx, probeTimeout)
+		err := probe(within)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(probeInterval):
+		case <-p.Done():
+			return fmt.Errorf("the process has ended: %v", p.Err())
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
 }
 
 // Pid returns the process ID.

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rota-dev/rota/internal/test/freeport"
+	"github.com/rota-dev/rota/conformance/freeport"
 )
 
 // dialTimeout bounds the connection to a local server. Its kernel answers at once or, if

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/internal/test/freeport"
+	"github.com/rota-dev/rota/conformance/freeport"
 )
 
 func TestProxy_Forwards(t *testing.T) {

@@ -3,6 +3,7 @@ package child
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -116,6 +117,41 @@ func TestRun(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, Run(ctx, exec.Command("sleep", "600")), context.DeadlineExceeded)
+}
+
+func TestAwaitReady(t *testing.T) {
+	never := errors.New("not yet")
+	t.Run("returns when the probe succeeds", func(t *testing.T) {
+		tries := 0
+		require.NoError(t, startSleep(t).AwaitReady(t.Context(), func(context.Context) error {
+			if tries++; tries < 3 {
+				return never
+			}
+			return nil
+		}))
+	})
+	t.Run("bounds each probe", func(t *testing.T) {
+		tries := 0
+		require.NoError(t, startSleep(t).AwaitReady(t.Context(), func(ctx context.Context) error {
+			if tries++; tries == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}))
+	})
+	t.Run("fails when the process ends", func(t *testing.T) {
+		p, err := Start(exec.Command("false"))
+		require.NoError(t, err)
+		require.ErrorContains(t, p.AwaitReady(t.Context(), func(context.Context) error { return never }), "exit status 1")
+	})
+	t.Run("fails when its context ends", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		err := startSleep(t).AwaitReady(ctx, func(context.Context) error { return never })
+		require.ErrorIs(t, err, never)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
 }
 
 // asParent makes this test binary act as a parent that is to be killed.
