@@ -4,9 +4,13 @@ package registryurl
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/rota-dev/rota/registry"
@@ -21,20 +25,29 @@ type Options struct {
 	Logger             *slog.Logger
 }
 
-// Open opens the registry at a URL:
+// OpenFunc opens the registry at a URL, which begins with a scheme of Schemes.
+type OpenFunc func(ctx context.Context, url string, o Options) (registry.Registry, error)
+
+// Schemes are the schemes of URLs besides those of etcd and ZooKeeper. The zero value has none.
+type Schemes map[string]OpenFunc
+
+// Open opens the registry at a URL of etcd or ZooKeeper, see Schemes.Open.
+func Open(ctx context.Context, text string, log *slog.Logger) (registry.Registry, error) {
+	return Schemes(nil).Open(ctx, text, Options{Logger: log})
+}
+
+// Open opens the registry at a URL: one whose scheme is in s, or
 //
 //	etcd://host:port,host:port/namespace
 //	zookeeper://host:port,host:port/namespace
 //
 // The short form of zookeeper is zk. Without a port, the server's usual one is used. Without the
 // slash and the namespace, the backend's default namespace is used. The caller closes the registry.
-func Open(ctx context.Context, text string, log *slog.Logger) (registry.Registry, error) {
-	return OpenWith(ctx, text, Options{Logger: log})
-}
-
-// OpenWith is Open with options.
-func OpenWith(ctx context.Context, text string, o Options) (registry.Registry, error) {
-	u, err := parseURL(text)
+func (s Schemes) Open(ctx context.Context, text string, o Options) (registry.Registry, error) {
+	if open, ok := s.find(text); ok {
+		return open(ctx, text, o)
+	}
+	u, err := s.parseURL(text)
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +69,50 @@ func asRegistry[R registry.Registry](reg R, err error) (registry.Registry, error
 	return reg, nil
 }
 
-// Check returns an error if Open could not parse the URL. It makes no connection.
-func Check(text string) error {
-	_, err := parseURL(text)
+// find returns the function for the scheme of a URL.
+func (s Schemes) find(text string) (open OpenFunc, ok bool) {
+	scheme, _, found := strings.Cut(text, "://")
+	open, ok = s[scheme]
+	return open, found && ok
+}
+
+// Check returns an error if the scheme of the URL is unknown, or if Open could not parse a URL of etcd
+// or ZooKeeper. It makes no connection.
+func (s Schemes) Check(text string) error {
+	if _, ok := s.find(text); ok {
+		return nil
+	}
+	_, err := s.parseURL(text)
 	return err
+}
+
+// validScheme matches a scheme in lower case.
+var validScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
+
+// Validate returns an error for each scheme that cannot be used.
+func (s Schemes) Validate() error {
+	var errs []error
+	for _, scheme := range slices.Sorted(maps.Keys(s)) {
+		switch {
+		case !validScheme.MatchString(scheme):
+			errs = append(errs, fmt.Errorf("scheme %q: must be lower-case letters, digits and + . -, and begin with a letter", scheme))
+		case slices.Contains([]string{"etcd", "zk", "zookeeper", "memory"}, scheme):
+			errs = append(errs, fmt.Errorf("scheme %q: has a meaning already", scheme))
+		case s[scheme] == nil:
+			errs = append(errs, fmt.Errorf("scheme %q: has no function", scheme))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// list returns all schemes in words.
+func (s Schemes) list() string {
+	all := []string{"etcd://", "zk://"}
+	for _, scheme := range slices.Sorted(maps.Keys(s)) {
+		all = append(all, scheme+"://")
+	}
+	last := len(all) - 1
+	return strings.Join(all[:last], ", ") + " or " + all[last]
 }
 
 type parsed struct {
@@ -68,14 +121,14 @@ type parsed struct {
 	namespace string
 }
 
-func parseURL(text string) (parsed, error) {
+func (s Schemes) parseURL(text string) (parsed, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	if scheme == "zookeeper" {
 		scheme = "zk"
 	}
 	defaultPort, ok := map[string]string{"etcd": "2379", "zk": "2181"}[scheme]
 	if !ok || !strings.Contains(text, "://") {
-		return parsed{}, fmt.Errorf("registry %q: the scheme must be etcd:// or zk://", text)
+		return parsed{}, fmt.Errorf("registry %q: the scheme must be %s", text, s.list())
 	}
 	hosts, namespace, _ := strings.Cut(rest, "/")
 	p := parsed{scheme: scheme}

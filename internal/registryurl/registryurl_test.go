@@ -1,10 +1,14 @@
 package registryurl
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 func TestParseURL(t *testing.T) {
@@ -17,7 +21,7 @@ func TestParseURL(t *testing.T) {
 		"zk://a":                       {"zk", []string{"a:2181"}, ""},
 		"zookeeper://[::1]":            {"zk", []string{"[::1]:2181"}, ""},
 	} {
-		got, err := parseURL(text)
+		got, err := Schemes(nil).parseURL(text)
 		require.NoError(t, err, text)
 		assert.Equal(t, want, got, text)
 	}
@@ -33,6 +37,36 @@ func TestCheck_NamesTheProblem(t *testing.T) {
 		"zk://a:1,,b:2":      `"" is not host:port`,
 		"zk://user:pass@a:1": `"user:pass@a:1" is not host:port`,
 	} {
-		assert.ErrorContains(t, Check(text), want, text)
+		assert.ErrorContains(t, Schemes(nil).Check(text), want, text)
+	}
+}
+
+func TestSchemes(t *testing.T) {
+	var opened string
+	own := func(_ context.Context, url string, _ Options) (registry.Registry, error) {
+		opened = url
+		return memory.New().Client("a"), nil
+	}
+	s := Schemes{"mine": own}
+	require.NoError(t, s.Validate())
+	require.NoError(t, s.Check("mine://a,b?c"), "what follows the scheme is up to the function")
+	reg, err := s.Open(t.Context(), "mine://a,b?c", Options{})
+	require.NoError(t, err)
+	assert.NotNil(t, reg)
+	assert.Equal(t, "mine://a,b?c", opened)
+
+	for _, url := range []string{"mine", "mine:/a", "theirs://a"} {
+		require.ErrorContains(t, s.Check(url), "the scheme must be etcd://, zk:// or mine://", url)
+		_, err := s.Open(t.Context(), url, Options{})
+		require.ErrorContains(t, err, "the scheme must be", url)
+	}
+	require.NoError(t, s.Check("etcd://a"))
+	assert.ErrorContains(t, s.Check("etcd://a:"), "is not host:port")
+
+	err = Schemes{"etcd": own, "Mine": own, "": own, "none": nil, "memory": own}.Validate()
+	for _, problem := range []string{
+		`"etcd": has a meaning already`, `"Mine": must be lower-case`, `"": must be`, `"none": has no function`, `"memory": has a meaning`,
+	} {
+		assert.ErrorContains(t, err, problem)
 	}
 }

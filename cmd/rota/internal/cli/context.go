@@ -14,7 +14,6 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/internal/registryurl"
 )
 
 // contextCommand returns the command that reads and changes the configuration file.
@@ -118,7 +117,7 @@ func setContext(s *settings.Settings) *cobra.Command {
 				if next.Registry == "" {
 					return fmt.Errorf("context %q has no registry: pass --registry", args[0])
 				}
-				if err := registryurl.Check(next.Registry); err != nil {
+				if err := s.Schemes.Check(next.Registry); err != nil {
 					return err
 				}
 				if f.Contexts == nil {

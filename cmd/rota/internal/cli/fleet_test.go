@@ -88,7 +88,7 @@ func (f *fleet) runContext(ctx context.Context, line, input string) result {
 	for _, w := range word.FindAllString(line, -1) {
 		args = append(args, strings.Trim(w, "'"))
 	}
-	s := settings.New()
+	s := settings.New(nil)
 	s.Getenv = func(name string) string { return f.env[name] }
 	s.OpenRegistry = func(context.Context, string, registryurl.Options) (registry.Registry, error) {
 		var reg registry.Registry = f.server.Client("console")

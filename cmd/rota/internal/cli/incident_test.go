@@ -126,7 +126,7 @@ func (s *scene) command(line string) result {
 	for _, w := range word.FindAllString(line, -1) {
 		args = append(args, strings.Trim(w, "'"))
 	}
-	conf := settings.New()
+	conf := settings.New(nil)
 	conf.Getenv = func(name string) string {
 		return map[string]string{"ROTA_REGISTRY": s.url, "ROTA_NAMESPACE": "billing", "ROTA_BY": "lee", "ROTA_CONFIG": s.dir + "/none"}[name]
 	}

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		servertest.Main(m)
 		return
 	}
-	s := settings.New()
+	s := settings.New(nil)
 	if text := os.Getenv(clockAhead); text != "" {
 		ahead, err := time.ParseDuration(text)
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/serve"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/why"
+	"github.com/rota-dev/rota/internal/registryurl"
 )
 
 // Streams are the standard streams of a command.
@@ -34,9 +35,10 @@ const (
 	groupRun  = "run"
 )
 
-// Run executes the command line and returns its exit code. It writes an error to io.Err.
-func Run(ctx context.Context, args []string, io Streams) int {
-	return run(ctx, settings.New(), args, io)
+// Run executes the command line, with registries of these schemes, and returns its exit code. It
+// writes an error to io.Err.
+func Run(ctx context.Context, schemes registryurl.Schemes, args []string, io Streams) int {
+	return run(ctx, settings.New(schemes), args, io)
 }
 
 func run(ctx context.Context, s *settings.Settings, args []string, io Streams) int {
@@ -85,8 +87,8 @@ The codes of check are those of Nagios.`,
 	addTo(root, groupLook, dump.Command(s))
 	addTo(root, groupAct, act.Commands(s)...)
 	addTo(root, groupAct, dump.RestoreCommand(s))
-	addTo(root, groupRun, serve.RunCommand(s.Clock), serve.ValidateCommand(), dev.Command())
-	addTo(root, groupRun, demo.Commands()...)
+	addTo(root, groupRun, serve.RunCommand(s.Schemes, s.Clock), serve.ValidateCommand(s.Schemes), dev.Command())
+	addTo(root, groupRun, demo.Commands(s.Schemes)...)
 	addTo(root, groupRun, importing.Command())
 	root.AddCommand(contextCommand(s), versionCommand())
 	root.InitDefaultCompletionCmd()

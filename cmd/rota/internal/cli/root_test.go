@@ -18,7 +18,7 @@ import (
 // execute runs a command line with nothing in its environment.
 func execute(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
-	s := settings.New()
+	s := settings.New(nil)
 	s.Getenv = func(string) string { return "" }
 	var o, e bytes.Buffer
 	code = run(t.Context(), s, args, Streams{In: strings.NewReader(""), Out: &o, Err: &e})
@@ -74,7 +74,7 @@ func TestRun_ImportHasItsOwnFlags(t *testing.T) {
 func TestElasticJobPage_NamesCommandsThatExist(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/elastic-job.md")
 	require.NoError(t, err)
-	root, _ := newRoot(settings.New(), Streams{})
+	root, _ := newRoot(settings.New(nil), Streams{})
 	known := map[string]bool{}
 	for _, c := range root.Commands() {
 		known[c.Name()] = true

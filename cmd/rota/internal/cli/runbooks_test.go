@@ -350,7 +350,7 @@ func TestPages_HaveCommandsThatParse(t *testing.T) {
 		for _, w := range word.FindAllString(c.line, -1) {
 			args = append(args, strings.Trim(w, "'"))
 		}
-		root, _ := newRoot(settings.New(), Streams{})
+		root, _ := newRoot(settings.New(nil), Streams{})
 		cmd, rest, err := root.Find(args)
 		require.NoError(t, err, "%s: rota %s", c.page, c.line)
 		assert.NotSame(t, root, cmd, "%s: rota %s", c.page, c.line)

@@ -29,7 +29,7 @@ func TestCommands_OnServers(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			command := func(ctx context.Context, line string, out, errs io.Writer) int {
-				s := settings.New()
+				s := settings.New(nil)
 				s.Getenv = func(name string) string {
 					return map[string]string{"ROTA_REGISTRY": url, "ROTA_NAMESPACE": "billing"}[name]
 				}

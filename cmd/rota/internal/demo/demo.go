@@ -28,15 +28,16 @@ type demoOptions struct {
 	ttl, timeout            time.Duration
 	dir                     string
 	registry                string // "memory", or the kind of a server to start, or a URL
+	schemes                 registryurl.Schemes
 }
 
 // Commands returns the demo, and the hidden command of the processes that it starts.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{settings.Limit(demoCommand()), settings.Limit(instanceCommand())}
+func Commands(schemes registryurl.Schemes) []*cobra.Command {
+	return []*cobra.Command{settings.Limit(demoCommand(schemes)), settings.Limit(instanceCommand(schemes))}
 }
 
-func demoCommand() *cobra.Command {
-	var o demoOptions
+func demoCommand(schemes registryurl.Schemes) *cobra.Command {
+	o := demoOptions{schemes: schemes}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Count a tree of files in shards while an instance is killed",
@@ -107,7 +108,7 @@ func (o demoOptions) check() error {
 	case "memory", "etcd", "zk":
 		return nil
 	}
-	if err := registryurl.Check(o.registry); err != nil {
+	if err := o.schemes.Check(o.registry); err != nil {
 		return fmt.Errorf("--registry: %w", err)
 	}
 	return nil

@@ -19,11 +19,12 @@ type instanceOptions struct {
 	registry, namespace, name, dir string
 	shards                         int
 	ttl                            time.Duration
+	schemes                        registryurl.Schemes
 }
 
 // instanceCommand returns the hidden command of the processes that the demo starts.
-func instanceCommand() *cobra.Command {
-	var o instanceOptions
+func instanceCommand(schemes registryurl.Schemes) *cobra.Command {
+	o := instanceOptions{schemes: schemes}
 	cmd := &cobra.Command{
 		Use:    instanceCommandName,
 		Short:  "Take part in a demo",
@@ -50,7 +51,7 @@ func runInstance(ctx context.Context, o instanceOptions, in io.Reader, out io.Wr
 	if err != nil {
 		return err
 	}
-	reg, err := registryurl.Open(ctx, o.registry, slog.New(slog.DiscardHandler))
+	reg, err := o.schemes.Open(ctx, o.registry, registryurl.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ const beCommand = "ROTA_TEST_BE_COMMAND"
 func TestMain(m *testing.M) {
 	if os.Getenv(beCommand) != "" {
 		root := &cobra.Command{Use: "rota"}
-		root.AddCommand(Commands()...)
+		root.AddCommand(Commands(nil)...)
 		if err := root.ExecuteContext(context.Background()); err != nil {
 			os.Exit(1)
 		}

@@ -38,7 +38,7 @@ type processFleet struct {
 
 // newProcessFleet connects to the registry, whose server must be running.
 func newProcessFleet(ctx context.Context, o demoOptions, url string, keys record.Keys, c *census, b *board, s *story) (*processFleet, error) {
-	reg, err := registryurl.Open(ctx, url, slog.New(slog.DiscardHandler))
+	reg, err := o.schemes.Open(ctx, url, registryurl.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

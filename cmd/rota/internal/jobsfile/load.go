@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/registryurl"
 )
 
 // MaxBytes bounds the size of a file.
@@ -33,6 +34,8 @@ type Host struct {
 	Labels map[string]string
 	// Logger receives the output of programs. Nil means the logger of the executor.
 	Logger *slog.Logger
+	// Schemes are the registries that a file can name.
+	Schemes registryurl.Schemes
 }
 
 // File is a valid file.
@@ -58,7 +61,7 @@ type Job struct {
 
 // Load reads a file. The error is a *Problems that has all of them.
 func Load(name string, content []byte, host Host) (*File, error) {
-	r := &reader{places: map[string]place{}}
+	r := &reader{places: map[string]place{}, schemes: host.Schemes}
 	f := load(r, content, host)
 	if len(r.problems) > 0 {
 		return nil, &Problems{File: name, All: sortProblems(r.problems)}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/rota-dev/rota/internal/registryurl"
 )
 
 // reader reads the nodes of a file. It collects problems, and the places of all keys.
@@ -14,6 +16,7 @@ type reader struct {
 	path     string
 	places   map[string]place
 	muted    bool // problems have been reported before
+	schemes  registryurl.Schemes
 }
 
 // place is where a key and its value are.

@@ -143,7 +143,7 @@ func urlShape() shape[string] {
 	read := s.read
 	s.read = func(r *reader, n *yaml.Node) (string, bool) {
 		v, ok := read(r, n)
-		if err := CheckRegistry(v); ok && err != nil {
+		if err := CheckRegistry(v, r.schemes); ok && err != nil {
 			r.report(n, "%v", err)
 			ok = false
 		}
@@ -153,14 +153,14 @@ func urlShape() shape[string] {
 }
 
 // CheckRegistry returns an error if url is neither memory nor an address of a store.
-func CheckRegistry(url string) error {
+func CheckRegistry(url string, schemes registryurl.Schemes) error {
 	if url == "memory" {
 		return nil
 	}
 	if strings.Contains(url, "@") { // an error of Check would show the password
 		return errors.New("has a user or password, which the address must not have: use user_env and password_env, or user_file and password_file")
 	}
-	if err := registryurl.Check(url); err != nil {
+	if err := schemes.Check(url); err != nil {
 		return fmt.Errorf("is %q, not memory, etcd://HOST:PORT or zk://HOST:PORT: %s", url, strings.TrimPrefix(err.Error(), fmt.Sprintf("registry %q: ", url)))
 	}
 	return nil

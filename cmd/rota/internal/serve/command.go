@@ -15,12 +15,13 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/internal/registryurl"
 )
 
 // RunCommand returns the command "rota run". Clock returns the time of day for its instance; nil means
 // time.Now.
-func RunCommand(clock func() time.Time) *cobra.Command {
-	o := options{revision: -1, clock: clock, exit: os.Exit, uid: os.Geteuid()}
+func RunCommand(schemes registryurl.Schemes, clock func() time.Time) *cobra.Command {
+	o := options{schemes: schemes, revision: -1, clock: clock, exit: os.Exit, uid: os.Geteuid()}
 	var revision int
 	cmd := &cobra.Command{
 		Use:   "run FILE",
@@ -107,7 +108,7 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 }
 
 // ValidateCommand returns the command "rota validate".
-func ValidateCommand() *cobra.Command {
+func ValidateCommand(schemes registryurl.Schemes) *cobra.Command {
 	var schema, noLookup bool
 	var fires int
 	var labels map[string]string
@@ -136,9 +137,9 @@ only if --label gives its labels. With --no-lookup they need not exist.`,
 			if fires < 1 {
 				return exit.Usagef("--fires is %d, below 1", fires)
 			}
-			host := jobsfile.Host{}
+			host := jobsfile.Host{Schemes: schemes}
 			if !noLookup {
-				host = (&options{env: os.Environ(), labels: labels}).hostOfRun()
+				host = (&options{schemes: schemes, env: os.Environ(), labels: labels}).hostOfRun()
 			}
 			return validate(cmd, args[0], host, fires, time.Now())
 		},

@@ -21,7 +21,7 @@ import (
 // execute runs "rota validate" and returns its output.
 func execute(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	cmd := ValidateCommand()
+	cmd := ValidateCommand(nil)
 	var out bytes.Buffer
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(&out)

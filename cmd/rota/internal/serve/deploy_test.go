@@ -42,7 +42,7 @@ func readDeployFile(t *testing.T, name string) string {
 // constants of package executor for the steps after it, and the end of the connection.
 func longestShutdown(t *testing.T) time.Duration {
 	t.Helper()
-	total, err := time.ParseDuration(RunCommand(nil).Flags().Lookup("drain-timeout").DefValue)
+	total, err := time.ParseDuration(RunCommand(nil, nil).Flags().Lookup("drain-timeout").DefValue)
 	require.NoError(t, err)
 	var source string
 	for _, file := range []string{"shutdown.go", "observers.go"} {

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	root := &cobra.Command{Use: "rota", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(RunCommand(nil), ValidateCommand())
+	root.AddCommand(RunCommand(nil, nil), ValidateCommand(nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // as main does
 	context.AfterFunc(ctx, stop)
 	err := root.ExecuteContext(ctx)

@@ -31,6 +31,7 @@ type options struct {
 	pprof, allowRoot, asInit   bool
 	logFormat, logLevel        string
 
+	schemes registryurl.Schemes
 	clock   func() time.Time // of day; nil: time.Now
 	log     *slog.Logger
 	signals <-chan os.Signal
@@ -61,7 +62,7 @@ func (o *options) hostOfRun() jobsfile.Host {
 		labels = map[string]string{} // nil would mean all
 	}
 	return jobsfile.Host{
-		ReadFile: os.ReadFile, LookupEnv: o.lookupEnv, Environ: o.env, Programs: true, Labels: labels, Logger: o.log,
+		ReadFile: os.ReadFile, LookupEnv: o.lookupEnv, Environ: o.env, Programs: true, Labels: labels, Logger: o.log, Schemes: o.schemes,
 	}
 }
 
@@ -109,7 +110,7 @@ func (o *options) targetOf(f *jobsfile.File) (target, error) {
 		namespace: cmp.Or(o.namespace, o.getenv("ROTA_NAMESPACE"), f.Namespace, "default"),
 		group:     cmp.Or(o.group, o.getenv("ROTA_GROUP"), f.Group, "default"),
 	}
-	if err := jobsfile.CheckRegistry(t.url); err != nil {
+	if err := jobsfile.CheckRegistry(t.url, o.schemes); err != nil {
 		return target{}, exit.Usagef("the registry %w", err)
 	}
 	if t.url == f.Registry.URL {
@@ -155,7 +156,7 @@ func (o *options) open(ctx context.Context, t target) (registry.Registry, error)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("no answer within %v", connectTimeout))
 	defer cancel()
-	reg, err := registryurl.OpenWith(ctx, t.url, with)
+	reg, err := o.schemes.Open(ctx, t.url, with)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w\ncheck the address, that the server listens there, and that TLS and credentials match it", t.url, err)
 	}

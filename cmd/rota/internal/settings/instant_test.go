@@ -44,7 +44,7 @@ func TestParseInstant_ResolvesTheZone(t *testing.T) {
 	local := time.Local
 	time.Local = time.FixedZone("here", 3*3600)
 	defer func() { time.Local = local }()
-	s := New()
+	s := New(nil)
 	s.Getenv = func(name string) string {
 		return map[string]string{"ROTA_TIME": "local", "ROTA_CONFIG": t.TempDir() + "/none"}[name]
 	}

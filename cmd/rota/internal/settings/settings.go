@@ -38,6 +38,8 @@ type Settings struct {
 	// Protected reports whether the context demands --yes of verbs.
 	Protected bool
 
+	// Schemes are the registries that URLs can name.
+	Schemes registryurl.Schemes
 	// OpenRegistry opens the registry at a URL. Tests replace it.
 	OpenRegistry func(ctx context.Context, url string, o registryurl.Options) (registry.Registry, error)
 	// Getenv looks up an environment variable. Tests replace it.
@@ -59,9 +61,9 @@ var (
 	Times   = []string{"relative", "utc", "local"}
 )
 
-// New returns Settings for the environment of this process.
-func New() *Settings {
-	return &Settings{OpenRegistry: registryurl.OpenWith, Getenv: os.Getenv}
+// New returns Settings for the environment of this process and registries of these schemes.
+func New(schemes registryurl.Schemes) *Settings {
+	return &Settings{Schemes: schemes, OpenRegistry: schemes.Open, Getenv: os.Getenv}
 }
 
 // AddFlags adds the global flags to the root command.
@@ -262,7 +264,7 @@ func (s *Settings) checkAddress() error {
 		return errors.New("the registry memory exists within one process, so this command cannot reach it: " +
 			"name etcd://HOST or zookeeper://HOST")
 	}
-	if err := registryurl.Check(s.Registry); err != nil {
+	if err := s.Schemes.Check(s.Registry); err != nil {
 		return fmt.Errorf("%w, as in etcd://host:2379 or zookeeper://host:2181/chroot", err)
 	}
 	if s.Namespace == "" {

@@ -24,7 +24,7 @@ func resolve(t *testing.T, config string, env map[string]string, args ...string)
 	if config != "" {
 		require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
 	}
-	s := New()
+	s := New(nil)
 	s.Getenv = func(name string) string {
 		if name == "ROTA_CONFIG" {
 			return path
