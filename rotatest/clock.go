@@ -202,7 +202,7 @@ func (f *Fleet) close() {
 	f.Sleep(leaveTime)
 	f.recorder.reportDoubled(f.model.wasReset)
 	for _, p := range f.processes {
-		p.client.Close(context.Background()) //nolint:errcheck // the server is about to go
+		p.reg.Close(context.Background()) //nolint:errcheck // the server is about to go
 	}
 	f.wait()
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
 
@@ -25,6 +26,10 @@ type Fleet struct {
 	// Logger means the log of the test. Jobs with a MaxRunning of zero have no bound, so that a
 	// test does not depend on the number of CPUs.
 	Options executor.Options
+	// Wrap, if not nil, wraps the registry of each process that is started later, for example with
+	// faults: Injector.Wrap of package registry/faults has this signature. process is the name by which
+	// Server knows the process.
+	Wrap func(process string, reg registry.Registry) registry.Registry
 
 	t         reporter
 	bubble    *testing.T
@@ -43,7 +48,7 @@ type Fleet struct {
 type process struct {
 	instance string
 	machine  string // by which the server knows it: another after each start
-	client   *memory.Client
+	reg      registry.Registry
 	ex       *executor.Executor
 	life     context.Context // ends when the process crashes
 	end      context.CancelCauseFunc
@@ -106,7 +111,10 @@ func (f *Fleet) Start(instance string, jobs ...executor.Job) *executor.Executor 
 		p.machine = fmt.Sprintf("%s#%d", instance, starts)
 	}
 	p.life, p.end = context.WithCancelCause(context.Background())
-	p.client = f.server.Client(p.machine)
+	p.reg = f.server.Client(p.machine)
+	if f.Wrap != nil {
+		p.reg = f.Wrap(p.machine, p.reg)
+	}
 	if err := f.launch(p, jobs); err != nil {
 		f.t.Fatalf("rotatest: start %s: %v", instance, err)
 	}
@@ -140,7 +148,7 @@ func (f *Fleet) launch(p *process, jobs []executor.Job) error {
 		return err
 	}
 	f.model.addGroup(keys)
-	if p.ex, err = executor.New(p.client, Namespace, o); err != nil {
+	if p.ex, err = executor.New(p.reg, Namespace, o); err != nil {
 		return err
 	}
 	f.processes = append(f.processes, p)
