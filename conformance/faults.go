@@ -44,7 +44,7 @@ var faultCases = []Case{
 	},
 	{
 		Code: "F18", Name: "a process that cannot send renewals loses its session on its own clock",
-		Proves: []Promise{SafeUntilIsKept}, Needs: []string{Starve}, run: starved,
+		Proves: []Promise{SafeUntilIsKept, SessionCloseIsFinal}, Needs: []string{Starve}, run: starved,
 	},
 	{
 		Code: "F19", Name: "every reported outcome is true under random faults",
@@ -378,6 +378,13 @@ func starved(t *test) {
 	t.sleep(s.TTL() / 2)
 	require.NoError(t, inState(s, registry.SessionLost))
 	t.assertHolds(t.handleB(), registry.Dead(s.ID()))
+
+	s = t.openSession(a)
+	feed = t.store.Starve("a")
+	t.Cleanup(feed)
+	<-s.Lost()
+	require.NoError(t, s.Close(t.ctx))
+	t.assertHolds(t.handleB(), registry.Dead(s.ID())) // not only when its TTL has run out
 }
 
 // trueOutcomes sends transactions under random faults and compares each reported outcome

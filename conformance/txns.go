@@ -547,18 +547,24 @@ func refusalIsSilent(t *test) {
 
 func endedContext(t *test) {
 	a := t.handleA()
-	ctx, cancel := context.WithCancel(t.ctx)
-	cancel()
+	ctx, cancel := context.WithCancelCause(t.ctx)
+	cause := errors.New("the caller has ended")
+	cancel(cause)
 	_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 	require.ErrorIs(t, err, registry.ErrNotApplied, "the context ended before the call")
-	require.ErrorIs(t, err, context.Canceled, "the cause is kept")
+	require.ErrorIs(t, err, cause, "Txn")
 	t.assertAbsent(a, "k")
-	_, err = a.Get(ctx, "k", fresh)
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = a.List(ctx, "", fresh)
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = a.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = a.Watch(ctx, "", registry.WatchOptions{})
-	require.ErrorIs(t, err, context.Canceled)
+	for name, call := range map[string]func() error{
+		"Get":  func() error { _, err := a.Get(ctx, "k", fresh); return err },
+		"List": func() error { _, err := a.List(ctx, "", fresh); return err },
+		"OpenSession": func() error {
+			_, err := a.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
+			return err
+		},
+		"Watch": func() error { _, err := a.Watch(ctx, "", registry.WatchOptions{}); return err },
+	} {
+		err := call()
+		require.ErrorIs(t, err, cause, name)
+		require.ErrorIs(t, err, registry.ErrUnavailable, name)
+	}
 }

@@ -490,7 +490,7 @@ func beginUnderWrites(t *test) {
 
 func watchContext(t *test) {
 	a := t.handleA()
-	ctx, cancel := context.WithCancel(t.ctx)
+	ctx, cancel := context.WithCancelCause(t.ctx)
 	w, err := a.Watch(ctx, "d", registry.WatchOptions{})
 	require.NoError(t, err)
 	defer w.Close()
@@ -503,10 +503,12 @@ func watchContext(t *test) {
 		return nil
 	})
 	t.settle(50 * time.Millisecond)
-	cancel()
+	cause := errors.New("the reader has ended")
+	cancel(cause)
 	select {
 	case err := <-woken:
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, cause)
+		require.ErrorIs(t, err, registry.ErrClosed)
 	case <-time.After(slack):
 		t.Fatal("Next still waits after the context of Watch ended")
 	}

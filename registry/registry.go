@@ -10,7 +10,9 @@ import (
 //
 // All methods may be called from many goroutines. Each call ends when ctx ends or
 // when the backend's own bound on a call is reached, whichever is first; no call
-// waits for ever on a silent server. Keys are checked before anything is sent.
+// waits for ever on a silent server. If ctx ends first, the error wraps the cause of ctx; it
+// also wraps ErrUnavailable or, of a Txn, ErrNotApplied or ErrUnknownOutcome, unless that cause
+// is an error of this package. Keys are checked before anything is sent.
 type Registry interface {
 	// Get returns the entry at key, or ErrNotFound. The value is the caller's.
 	//
@@ -68,7 +70,8 @@ type Registry interface {
 	// Close ends the handle: pending calls and watchers return ErrClosed, its sessions
 	// are closed as by Session.Close, and all its goroutines have returned when Close does.
 	// The error of a pending Txn also wraps ErrNotApplied or ErrUnknownOutcome.
-	// If ctx ends first, sessions that could not be closed at the store are left to expire.
+	// If ctx ends first, sessions that could not be closed at the store are left to expire, and
+	// Close returns an error.
 	// Closing twice is legal.
 	Close(ctx context.Context) error
 }
@@ -112,8 +115,8 @@ type Listing struct {
 type ReadOptions struct {
 	// Fresh asks for a linearizable read.
 	Fresh bool
-	// Buffer, if it has room for the value, receives it, and Entry.Value is a slice of
-	// it: a Get that allocates nothing. List ignores it.
+	// Buffer, if its capacity suffices for the value, receives it, and Entry.Value is a slice
+	// of it: a Get that allocates nothing. List ignores it.
 	Buffer []byte
 }
 
@@ -124,7 +127,8 @@ type WatchOptions struct{}
 type Watcher interface {
 	// Next waits for the next batch. It returns an error when ctx ends (the watcher
 	// lives on), when the watcher or the registry is closed (ErrClosed), when the context
-	// given to Watch has ended, or when the backend refuses to go on (ErrPermission).
+	// given to Watch has ended (ErrClosed and the cause), or when the backend refuses to go on
+	// (ErrPermission).
 	// It is to be called by one goroutine at a time.
 	Next(ctx context.Context) (Batch, error)
 	// Close ends the watcher and wakes Next. Closing twice is legal.
@@ -156,7 +160,7 @@ type Batch struct {
 	Kind    BatchKind
 	Rev     Rev     // no put or delete in it is newer; a plain read on the same handle is at least as new
 	Puts    []Entry // created or written, sorted by Key
-	Deletes []Key   // deleted, sorted; none in a Snapshot
+	Deletes []Key   // deleted, sorted, possibly without a Put before; none in a Snapshot
 }
 
 // SessionOptions are options of OpenSession.
@@ -198,7 +202,8 @@ func (s SessionState) String() string {
 	return "unknown"
 }
 
-// Session is a lease on the store, renewed by the backend.
+// Session is a lease on the store, renewed by the backend. It stays alive while the store
+// answers each renewal within half of the TTL.
 //
 // A Session becomes Lost on its own clock, at its safe-until, before the store can grant
 // anything that it owned to another client, provided that clocks run at nearly the same
@@ -222,6 +227,6 @@ type Session interface {
 	Err() error
 	// Close ends the session. When it returns nil, its owned keys are deleted. Otherwise the
 	// store was not reached and deletes them when the TTL has run out. Closing twice is
-	// legal.
+	// legal. A session that is Lost by its own clock is ended at the store too.
 	Close(ctx context.Context) error
 }

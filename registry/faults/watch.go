@@ -84,7 +84,7 @@ func (w *watcher) awaitDelivery(ctx context.Context) error {
 		case <-w.closed:
 			err = fmt.Errorf("watch %s: %w", w.dir, registry.ErrClosed)
 		case <-w.ctx.Done():
-			err = context.Cause(w.ctx)
+			err = fmt.Errorf("watch %s: %w: %w", w.dir, registry.ErrClosed, context.Cause(w.ctx))
 		case <-w.h.life.Done():
 			err = context.Cause(w.h.life)
 		}

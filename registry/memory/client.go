@@ -44,7 +44,7 @@ func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptio
 
 // get returns the stored entry, or nil if there is none.
 func (c *Client) get(ctx context.Context, key registry.Key, fresh bool) (*registry.Entry, error) {
-	if err := ctx.Err(); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	s := c.server
@@ -94,7 +94,7 @@ func (c *Client) List(ctx context.Context, dir registry.Key, o registry.ReadOpti
 }
 
 func (c *Client) list(ctx context.Context, dir registry.Key, fresh bool) ([]*registry.Entry, registry.Rev, error) {
-	if err := ctx.Err(); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return nil, registry.Rev{}, err
 	}
 	s := c.server
@@ -131,7 +131,7 @@ func (c *Client) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	if err := registry.CheckTxn(t, c.Limits()); err != nil {
 		return registry.Rev{}, err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return registry.Rev{}, fmt.Errorf("%w: %w", registry.ErrNotApplied, err)
 	}
 	t.ID = t.ID.OrNew()

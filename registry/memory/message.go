@@ -93,7 +93,7 @@ func (s *Server) roundTrip(ctx context.Context, m *machine, kind requestKind, se
 		case <-closed:
 			err = backend.ErrHandleClosed
 		case <-ctx.Done():
-			err = ctx.Err()
+			err = context.Cause(ctx)
 		case <-timeout.C:
 			err = errNoAnswer
 		}

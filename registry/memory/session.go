@@ -41,7 +41,7 @@ type session struct {
 
 // OpenSession is described in registry.Registry. It grants any TTL.
 func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
-	if err := ctx.Err(); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("open session: %w", backend.Unavailable(err))
 	}
 	x := &session{

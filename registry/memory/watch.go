@@ -51,7 +51,7 @@ func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOp
 }
 
 func (c *Client) watch(ctx context.Context, dir registry.Key) (*watcher, error) {
-	if err := ctx.Err(); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	s := c.server
@@ -92,7 +92,7 @@ func (c *Client) addWatcher(ctx context.Context, dir registry.Key) *watcher {
 	w.stop = context.AfterFunc(ctx, func() {
 		c.server.mu.Lock()
 		defer c.server.mu.Unlock()
-		w.end(fmt.Errorf("%w: %w", registry.ErrClosed, ctx.Err()))
+		w.end(fmt.Errorf("%w: %w", registry.ErrClosed, context.Cause(ctx)))
 	})
 	return w
 }
@@ -100,7 +100,7 @@ func (c *Client) addWatcher(ctx context.Context, dir registry.Key) *watcher {
 // Next is described in registry.Watcher.
 func (w *watcher) Next(ctx context.Context) (registry.Batch, error) {
 	for {
-		if err := ctx.Err(); err != nil {
+		if err := context.Cause(ctx); err != nil {
 			return registry.Batch{}, fmt.Errorf("watch %s: %w", w.dir.path, err)
 		}
 		b, err := w.takeDelta()
