@@ -23,7 +23,8 @@ type Backend struct {
 	Bubble bool
 	// Packages are the import paths of the backend and of the client library that it uses. A
 	// goroutine whose stack contains one of them, or a package below it, belongs to the
-	// backend; the suite checks that none runs before Open or after Close.
+	// backend; the suite checks that none runs before Open or after Close. A path that no stack
+	// contains is not reported.
 	Packages []string
 	// Below, if not empty, is a directory. The suite then tests registry.Prefix of each
 	// handle at this directory instead of the handle itself: a prefixed registry keeps the
@@ -41,6 +42,17 @@ type Backend struct {
 // Lacks maps names of fault controls and codes of cases to the reason why a backend does
 // without them.
 type Lacks map[string]string
+
+// SingleServer returns the declaration of a store of one server, which has none of the controls
+// that need several members. reason is, for example, "is one server without standbys". Add other
+// lacks to the map.
+func SingleServer(reason string) Lacks {
+	l := Lacks{}
+	for _, control := range memberControls {
+		l[control] = reason
+	}
+	return l
+}
 
 func (b Backend) ttl() time.Duration {
 	if b.TTL == 0 {

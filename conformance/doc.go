@@ -1,11 +1,17 @@
 // Package conformance is the test suite that every implementation of registry.Registry
-// passes. Its table Contract links each sentence of the documentation of package registry
-// to the promises it makes, and each promise to the cases that test it.
+// passes.
 //
-// The test of a backend describes the backend as a [Backend] and calls [Run]; see the
-// example. Each case runs in a store of its own, as the subtest Group/Code name. Codes are
-// stable, so use them to select cases: go test -run 'TestConformance/Keys/K01'. Names state
-// the tested promise and may be reworded.
+// The test of a backend implements two things and calls [Run]; see the example:
+//
+//   - [Backend] describes the backend: how a case gets an empty store, and the fault controls
+//     that the store lacks, which [SingleServer] lists for a store of one server.
+//   - [Store] is such a store. Connect returns handles on it. The other functions are its fault
+//     controls, which can be written one by one.
+//
+// Each case runs in a store of its own, as the subtest Group/Code name. Codes are stable, so
+// use them to select cases: go test -run 'TestConformance/Keys/K01'. Names state the tested
+// promise and may be reworded. The table Contract links each sentence of the documentation of
+// package registry to the promises it makes, and each promise to the cases that test it.
 //
 // # Fault controls
 //

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,10 @@ func TestDeclarations(t *testing.T) {
 		}
 		return has
 	}
+	withoutMembers := map[string]bool{}
+	for control := range all {
+		withoutMembers[control] = !slices.Contains(memberControls, control)
+	}
 	for name, c := range map[string]struct {
 		has     map[string]bool
 		members int
@@ -31,6 +36,7 @@ func TestDeclarations(t *testing.T) {
 	}{
 		"every control is provided":             {has: all},
 		"a lack is declared":                    {has: but(Compact), lacks: Lacks{Compact: "has no history"}},
+		"a single server declares":              {has: withoutMembers, lacks: SingleServer("is one server")},
 		"a case is declared":                    {has: all, lacks: Lacks{"W16": "is far away"}},
 		"a control is missing":                  {has: but(Compact), want: "does not provide Compact, and Lacks does not declare it"},
 		"a declaration is outdated":             {has: all, lacks: Lacks{Compact: "has no history"}, want: "the Store provides it"},

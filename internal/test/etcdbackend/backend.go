@@ -4,6 +4,7 @@ package etcdbackend
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"testing"
 	"time"
@@ -51,12 +52,7 @@ func (c Config) ttl() time.Duration {
 func (c Config) lacks() conformance.Lacks {
 	l := conformance.Lacks{conformance.StepClock: "its servers use the clock of this machine"}
 	if c.single() {
-		for _, control := range []string{
-			conformance.HalfOpen, conformance.KillLeader, conformance.PauseLeader,
-			conformance.RollingRestart, conformance.Isolate, conformance.Replace,
-		} {
-			l[control] = "this cluster has one member"
-		}
+		maps.Copy(l, conformance.SingleServer("this cluster has one member"))
 	}
 	if c.RootPassword == "" {
 		l[conformance.Revoke] = "this cluster requires no credentials"

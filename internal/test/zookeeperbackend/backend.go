@@ -5,6 +5,7 @@ package zookeeperbackend
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"testing"
 	"time"
@@ -55,12 +56,7 @@ func (c Config) lacks() conformance.Lacks {
 		conformance.StepClock: "its servers use the clock of this machine",
 	}
 	if c.single() {
-		for _, control := range []string{
-			conformance.Isolate, conformance.HalfOpen, conformance.KillLeader,
-			conformance.PauseLeader, conformance.RollingRestart, conformance.Replace,
-		} {
-			l[control] = "this cluster has one member"
-		}
+		maps.Copy(l, conformance.SingleServer("this cluster has one member"))
 	}
 	if c.SuperPassword == "" {
 		l[conformance.Revoke] = "this cluster has no user who may change permissions"
