@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,25 +15,8 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/faults"
 )
-
-// failing is a handle of which each transaction has an unknown outcome, and each later read fails.
-type failing struct {
-	registry.Registry
-	sent bool
-}
-
-func (f *failing) Txn(context.Context, registry.Txn) (registry.Rev, error) {
-	f.sent = true
-	return registry.Rev{}, registry.ErrUnknownOutcome
-}
-
-func (f *failing) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
-	if f.sent {
-		return registry.Entry{}, registry.ErrUnavailable
-	}
-	return f.Registry.Get(ctx, key, o)
-}
 
 // TestExitCodes has command lines for each exit code.
 func TestExitCodes(t *testing.T) {
@@ -122,7 +104,8 @@ func TestExitCodes(t *testing.T) {
 			assert.Equal(t, want.code, r.code, "%s: %s", line, r.err)
 			assert.Contains(t, r.err, want.err, line)
 		}
-		f.wrap = func(reg registry.Registry) registry.Registry { return &failing{Registry: reg} }
+		in := faults.New(1, faults.Rule{Fault: faults.LoseRequest, Ops: faults.Txn})
+		f.wrap = func(reg registry.Registry) registry.Registry { return in.Wrap("console", reg) }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		r := f.runContext(ctx, "pause settle", "")
@@ -316,35 +299,22 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// unreadable wraps a handle. Its watches work; its reads fail while down is set.
-type unreadable struct {
-	registry.Registry
-	down *atomic.Bool
-}
-
-func (u unreadable) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
-	if u.down.Load() {
-		return registry.Entry{}, registry.ErrUnavailable
-	}
-	return u.Registry.Get(ctx, key, o)
-}
-
 // TestOutage has commands that wait survive an outage of the store.
 func TestOutage(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		incident(f)
-		var down atomic.Bool
-		f.wrap = func(reg registry.Registry) registry.Registry { return unreadable{reg, &down} }
+		in := faults.New(1)
+		f.wrap = func(reg registry.Registry) registry.Registry { return in.Wrap("console", reg) }
 		ctx, cancel := context.WithCancel(t.Context())
 		shown, waited := make(chan result), make(chan result)
 		go func() { shown <- f.runContext(ctx, "job settle -w -o name", "") }()
 		go func() { waited <- f.runContext(ctx, "wait rebuild --for ok", "") }()
 		time.Sleep(10 * time.Second)
-		down.Store(true)
+		outage := in.Add(faults.Rule{Fault: faults.LoseRequest, Ops: faults.Get})
 		time.Sleep(10 * time.Second)
 		require.NoError(t, f.members[0].Resume(t.Context(), "rebuild"))
 		time.Sleep(10 * time.Second)
-		down.Store(false)
+		outage.End()
 		r := <-waited
 		assert.Equal(t, exit.OK, r.code, r.err)
 		assert.Equal(t, "rebuild is ok\n", r.out)
