@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // CallTimeout is how long a call waits for the end of a cut, and for a delayed transaction, if its
@@ -27,17 +28,6 @@ var (
 	errCut         = fmt.Errorf("%w: the connection was cut", ErrInjected)
 )
 
-// errHandleClosed is registry.ErrClosed for a call on a closed handle.
-var errHandleClosed = fmt.Errorf("registry %w", registry.ErrClosed)
-
-// noAnswer is the cause of a context that CallTimeout has ended.
-type noAnswer struct{}
-
-func (noAnswer) Error() string { return fmt.Sprintf("no answer in %v", CallTimeout) }
-
-// Is makes it a deadline error, like the end of a caller's own deadline.
-func (noAnswer) Is(target error) bool { return target == context.DeadlineExceeded }
-
 // Wrap returns a handle that makes its calls on reg, under the faults of the client of that
 // name. Handles of one name are independent of each other, but a rule counts their calls together.
 //
@@ -45,12 +35,11 @@ func (noAnswer) Is(target error) bool { return target == context.DeadlineExceede
 // for its end as other calls do, returns ErrUnavailable if it continues, and closes reg with an
 // ended context. The handle implements registry.Clock.
 func (in *Injector) Wrap(client string, reg registry.Registry) registry.Registry {
-	h := &handle{
+	return &handle{
 		in: in, name: client, inner: reg,
-		pending: make(map[*waiting]struct{}), sessions: make(map[*session]struct{}),
+		base:     backend.NewHandle(backend.Config{CallTimeout: CallTimeout}),
+		sessions: make(map[*session]struct{}),
 	}
-	h.life, h.end = context.WithCancelCause(context.Background())
-	return h
 }
 
 // handle is a wrapped registry.
@@ -58,58 +47,17 @@ type handle struct {
 	in    *Injector
 	name  string // of the client
 	inner registry.Registry
+	base  *backend.Handle // bounds waits, and ends them and the goroutines
 	view  view
 
-	life  context.Context // ends by Close, with errHandleClosed
-	end   context.CancelCauseFunc
-	tasks sync.WaitGroup
-
 	mu       sync.Mutex
-	closed   bool
-	pending  map[*waiting]struct{} // calls that Close ends
 	sessions map[*session]struct{} // those opened; ended ones are removed by the next OpenSession
 }
-
-type waiting struct{ cancel context.CancelCauseFunc }
 
 var (
 	_ registry.Registry = (*handle)(nil)
 	_ registry.Clock    = (*handle)(nil)
 )
-
-// start runs f in a goroutine that Close waits for. It returns false after Close. f must return
-// soon after h.life has ended.
-func (h *handle) start(f func()) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return false
-	}
-	h.tasks.Go(f)
-	return true
-}
-
-// bound returns a context for waits of a call, which ends with ctx, after CallTimeout, or with
-// Close. The call uses ctx itself for calls of the inner registry, which has bounds of its own.
-func (h *handle) bound(ctx context.Context) (bounded context.Context, end func()) {
-	ctx, stop := context.WithTimeoutCause(ctx, CallTimeout, noAnswer{})
-	ctx, cancel := context.WithCancelCause(ctx)
-	w := &waiting{cancel}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		cancel(errHandleClosed)
-	} else {
-		h.pending[w] = struct{}{}
-	}
-	return ctx, func() {
-		h.mu.Lock()
-		delete(h.pending, w)
-		h.mu.Unlock()
-		cancel(nil)
-		stop()
-	}
-}
 
 // Limits is described in registry.Registry.
 func (h *handle) Limits() registry.Limits { return h.inner.Limits() }
@@ -210,35 +158,39 @@ func (h *handle) repeat(ctx context.Context, c call, send func(context.Context, 
 	if !h.in.isActive() {
 		return send(ctx, verdict{})
 	}
+	// The bound is that of waits here: the inner registry has bounds of its own, so it gets ctx.
+	bounded, end, err := h.base.Begin(ctx)
+	if err != nil {
+		return backend.Unavailable(err)
+	}
+	defer end()
 	c.client = h.name
 	v := h.in.decide(&c)
-	bounded, end := h.bound(ctx)
-	defer end()
 	for {
 		if err := h.awaitLink(bounded, c.op, false); err != nil {
-			return unavailable(err)
+			return backend.Unavailable(err)
 		}
 		if err := sleep(bounded, v.request); err != nil {
-			return unavailable(err)
+			return backend.Unavailable(err)
 		}
 		if v.loseRequest {
-			return unavailable(errLostRequest)
+			return backend.Unavailable(errLostRequest)
 		}
 		err := send(ctx, v)
 		if errors.Is(err, registry.ErrClosed) {
 			return err
 		}
 		if v.loseReply {
-			return unavailable(errLostReply)
+			return backend.Unavailable(errLostReply)
 		}
 		if err := sleep(bounded, v.reply); err != nil {
-			return unavailable(err)
+			return backend.Unavailable(err)
 		}
 		if !h.in.linkOf(h.name, c.op).replies {
 			return err
 		}
 		if err := h.awaitLink(bounded, c.op, true); err != nil {
-			return unavailable(err)
+			return backend.Unavailable(err)
 		}
 		v = verdict{stale: v.stale}
 	}
@@ -265,29 +217,11 @@ func (h *handle) awaitLink(ctx context.Context, op Ops, replies bool) error {
 
 // sleep waits for d. It returns early, with an error, if ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
-	if d == 0 {
+	if d == 0 || backend.Sleep(ctx, d) {
 		return nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: delayed by %v: %w", ErrInjected, d, context.Cause(ctx))
-	}
+	return fmt.Errorf("%w: delayed by %v: %w", ErrInjected, d, context.Cause(ctx))
 }
-
-// unavailable returns the error of a read, watch or session call that was not answered.
-func unavailable(cause error) error {
-	if errors.Is(cause, errHandleClosed) {
-		return errHandleClosed
-	}
-	return fmt.Errorf("%w: %w", registry.ErrUnavailable, cause)
-}
-
-// unknown returns the error of a transaction that was not answered.
-func unknown(cause error) error { return fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, cause) }
 
 // Txn is described in registry.Registry.
 func (h *handle) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
@@ -297,18 +231,18 @@ func (h *handle) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	if err := registry.CheckTxn(t, h.inner.Limits()); err != nil {
 		return registry.Rev{}, err
 	}
-	if err := h.notSent(ctx); err != nil {
-		return registry.Rev{}, fmt.Errorf("%w: %w", registry.ErrNotApplied, err)
+	bounded, end, err := h.base.Begin(ctx)
+	if err != nil {
+		return registry.Rev{}, backend.NotApplied(err)
 	}
-	v := h.in.decide(&call{client: h.name, op: Txn, txn: &t})
-	bounded, end := h.bound(ctx)
 	defer end()
+	v := h.in.decide(&call{client: h.name, op: Txn, txn: &t})
 	switch {
 	case v.hold != nil:
 		h.hold(v, t)
-		return registry.Rev{}, unknown(errHeld)
+		return registry.Rev{}, backend.Unknown(errHeld)
 	case v.loseRequest:
-		return registry.Rev{}, unknown(errLostRequest)
+		return registry.Rev{}, backend.Unknown(errLostRequest)
 	case h.in.linkOf(h.name, Txn).cut:
 		return registry.Rev{}, h.cutOff(bounded)
 	}
@@ -317,10 +251,10 @@ func (h *handle) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	case errors.Is(err, registry.ErrClosed):
 		return rev, err
 	case v.loseReply:
-		return registry.Rev{}, unknown(errLostReply)
+		return registry.Rev{}, backend.Unknown(errLostReply)
 	}
 	if err := sleep(bounded, v.reply); err != nil {
-		return registry.Rev{}, unknown(err)
+		return registry.Rev{}, backend.Unknown(err)
 	}
 	if h.in.linkOf(h.name, Txn).replies {
 		return registry.Rev{}, h.cutOff(bounded)
@@ -328,23 +262,12 @@ func (h *handle) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) 
 	return rev, err
 }
 
-// notSent returns why a transaction is not sent at all.
-func (h *handle) notSent(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if h.life.Err() != nil {
-		return context.Cause(h.life)
-	}
-	return nil
-}
-
 // cutOff waits for the end of a cut, and returns the error of a transaction that the cut lost.
 func (h *handle) cutOff(ctx context.Context) error {
 	if err := h.awaitLink(ctx, Txn, true); err != nil {
-		return unknown(err)
+		return backend.Unknown(err)
 	}
-	return unknown(errCut)
+	return backend.Unknown(errCut)
 }
 
 // commit makes a Txn of the inner registry.
@@ -368,32 +291,32 @@ func (h *handle) commitLate(ctx, bounded context.Context, delay time.Duration, t
 	}
 	answers := make(chan answer, 1)
 	t = cloneTxn(t)
-	started := h.start(func() {
+	started := h.base.Go(func() {
 		var a answer
-		if err := sleep(h.life, delay); err != nil {
-			a.err = unknown(err)
+		if err := sleep(h.base.Context(), delay); err != nil {
+			a.err = backend.Unknown(err)
 		} else if h.in.linkOf(h.name, Txn).cut {
-			a.err = unknown(errCut)
+			a.err = backend.Unknown(errCut)
 		} else {
-			a.rev, a.err = h.commit(h.life, t)
+			a.rev, a.err = h.commit(h.base.Context(), t)
 		}
 		answers <- a
 	})
 	if !started {
-		return registry.Rev{}, fmt.Errorf("%w: %w", registry.ErrNotApplied, errHandleClosed)
+		return registry.Rev{}, backend.NotApplied(backend.ErrHandleClosed)
 	}
 	select {
 	case a := <-answers:
 		return a.rev, a.err
 	case <-bounded.Done():
-		return registry.Rev{}, unknown(fmt.Errorf("%w: delayed by %v: %w", ErrInjected, delay, context.Cause(bounded)))
+		return registry.Rev{}, backend.Unknown(fmt.Errorf("%w: delayed by %v: %w", ErrInjected, delay, context.Cause(bounded)))
 	}
 }
 
 // hold commits t when its Hold ends.
 func (h *handle) hold(v verdict, t registry.Txn) {
 	t = cloneTxn(t)
-	started := h.start(func() {
+	started := h.base.Go(func() {
 		defer v.hold.held.Done()
 		var late <-chan time.Time
 		if v.holdFor > 0 {
@@ -404,10 +327,10 @@ func (h *handle) hold(v verdict, t registry.Txn) {
 		select {
 		case <-v.hold.ended:
 		case <-late:
-		case <-h.life.Done():
+		case <-h.base.Context().Done():
 			return
 		}
-		_, _ = h.commit(h.life, t) // nobody waits for the result
+		_, _ = h.commit(h.base.Context(), t) // nobody waits for the result
 	})
 	if !started {
 		v.hold.held.Done()
@@ -425,37 +348,30 @@ func cloneTxn(t registry.Txn) registry.Txn {
 }
 
 // Close is described in registry.Registry.
-func (h *handle) Close(ctx context.Context) error {
-	h.mu.Lock()
-	if h.closed {
-		h.mu.Unlock()
-		return nil
-	}
-	h.closed = true
-	for w := range h.pending {
-		w.cancel(errHandleClosed)
-	}
-	sessions := h.sessions
-	h.sessions = nil
-	h.mu.Unlock()
-	h.end(errHandleClosed)
+func (h *handle) Close(ctx context.Context) (err error) {
+	_ = h.base.Close(ctx, func(ctx context.Context) { err = h.closeInner(ctx) })
+	return err
+}
+
+// closeInner closes the sessions and the inner registry.
+func (h *handle) closeInner(ctx context.Context) error {
 	open := false
-	for s := range sessions {
+	h.mu.Lock()
+	for s := range h.sessions { // all: a closed handle adds no session
 		open = s.finish() || open
 	}
+	h.mu.Unlock()
 	var unreached error
 	if open {
-		bounded, cancel := context.WithTimeoutCause(ctx, CallTimeout, noAnswer{})
+		bounded, cancel := context.WithTimeout(ctx, CallTimeout)
 		unreached = h.awaitLink(bounded, CloseSession, false)
 		cancel()
 	}
 	if unreached != nil {
-		unreached = fmt.Errorf("close: %w", unavailable(unreached))
+		unreached = fmt.Errorf("close: %w", backend.Unavailable(unreached))
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		ctx = ended // most backends then leave the sessions to expire
 	}
-	err := h.inner.Close(ctx)
-	h.tasks.Wait()
-	return errors.Join(unreached, err)
+	return errors.Join(unreached, h.inner.Close(ctx))
 }

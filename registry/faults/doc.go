@@ -36,8 +36,8 @@
 //     handle has observed something newer since, by another read, a commit or a batch. So time
 //     never goes back on a handle, and a handle sees its own writes.
 //
-// Keys and transactions are checked before a fault applies to them. Renewals of sessions are the
-// backend's own: of the faults, only cuts affect them.
+// Keys, transactions and contexts are checked before a fault applies to a call. Renewals of
+// sessions are the backend's own: of the faults, only cuts affect them.
 //
 // # Time
 //

@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +79,22 @@ func TestLostTxn_IsCheckedBeforeTheFault(t *testing.T) {
 		require.ErrorIs(t, err, registry.ErrInvalidKey)
 		_, err = a.Get(t.Context(), "no key", fresh)
 		require.ErrorIs(t, err, registry.ErrInvalidKey)
+		assert.Zero(t, c.Injected())
+	})
+}
+
+func TestEndedContext_IsCheckedBeforeTheFault(t *testing.T) {
+	inBubble(t, func(t *testing.T, in *faults.Injector, a, _ registry.Registry) {
+		c := in.Add(faults.Rule{Fault: faults.LoseReply})
+		cause := errors.New("the caller has ended")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+		require.ErrorIs(t, err, registry.ErrNotApplied)
+		require.ErrorIs(t, err, cause)
+		_, err = a.Get(ctx, "k", fresh)
+		require.ErrorIs(t, err, registry.ErrUnavailable)
+		require.ErrorIs(t, err, cause)
 		assert.Zero(t, c.Injected())
 	})
 }

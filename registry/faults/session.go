@@ -3,10 +3,12 @@ package faults
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // OpenSession is described in registry.Registry.
@@ -28,7 +30,7 @@ func (h *handle) OpenSession(ctx context.Context, o registry.SessionOptions) (re
 	s := &session{h: h, inner: inner, changed: make(chan struct{}), lost: make(chan struct{})}
 	s.refresh()
 	if !h.addSession(s) { // h.inner has been closed, and the session with it
-		return nil, errHandleClosed
+		return nil, backend.ErrHandleClosed
 	}
 	return s, nil
 }
@@ -38,16 +40,11 @@ func (h *handle) OpenSession(ctx context.Context, o registry.SessionOptions) (re
 func (h *handle) addSession(s *session) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
+	if !h.base.Go(s.run) {
 		return false
 	}
-	for old := range h.sessions {
-		if old.isFinal() {
-			delete(h.sessions, old)
-		}
-	}
+	maps.DeleteFunc(h.sessions, func(old *session, _ struct{}) bool { return old.isFinal() })
 	h.sessions[s] = struct{}{}
-	h.tasks.Go(s.run)
 	return true
 }
 
@@ -58,15 +55,15 @@ func margin(ttl time.Duration) time.Duration { return ttl / 10 }
 // it a margin after its safe-until. The inner registry would renew it for ever.
 func (h *handle) abandon(inner registry.Session) {
 	_, until := inner.State()
-	h.start(func() { h.expire(inner, until.Add(margin(inner.TTL()))) })
+	h.base.Go(func() { h.expire(inner, until.Add(margin(inner.TTL()))) })
 }
 
 // expire ends a session at the store at an instant.
 func (h *handle) expire(inner registry.Session, at time.Time) {
-	if sleep(h.life, time.Until(at)) != nil {
+	if sleep(h.base.Context(), time.Until(at)) != nil {
 		return // Close ends it
 	}
-	ctx, cancel := context.WithTimeout(h.life, inner.TTL())
+	ctx, cancel := context.WithTimeout(h.base.Context(), inner.TTL())
 	defer cancel()
 	_ = inner.Close(ctx) // its renewals end in any case, so that it expires
 }
@@ -205,10 +202,10 @@ func (s *session) run() {
 		case <-innerChanged:
 		case <-changed:
 		case <-timer.C:
-		case <-s.h.life.Done():
+		case <-s.h.base.Context().Done():
 		}
 		timer.Stop()
-		if s.h.life.Err() != nil {
+		if s.h.base.Context().Err() != nil {
 			return
 		}
 	}
@@ -218,7 +215,7 @@ func (s *session) endAtStore() {
 	s.mu.Lock()
 	at := s.until.Add(margin(s.TTL()))
 	s.mu.Unlock()
-	ctx, cancel := context.WithDeadline(s.h.life, at)
+	ctx, cancel := context.WithDeadline(s.h.base.Context(), at)
 	_ = s.h.awaitLink(ctx, Renewals, true)
 	cancel()
 	s.h.expire(s.inner, time.Now())
@@ -241,7 +238,7 @@ func (s *session) finish() (open bool) {
 func (s *session) Close(ctx context.Context) error {
 	s.finish()
 	h := s.h
-	if !h.in.isActive() || h.life.Err() != nil {
+	if !h.in.isActive() || h.base.Context().Err() != nil {
 		return s.inner.Close(ctx)
 	}
 	sent := false

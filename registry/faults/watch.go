@@ -85,8 +85,8 @@ func (w *watcher) awaitDelivery(ctx context.Context) error {
 			err = fmt.Errorf("watch %s: %w", w.dir, registry.ErrClosed)
 		case <-w.ctx.Done():
 			err = fmt.Errorf("watch %s: %w: %w", w.dir, registry.ErrClosed, context.Cause(w.ctx))
-		case <-w.h.life.Done():
-			err = context.Cause(w.h.life)
+		case <-w.h.base.Context().Done():
+			err = context.Cause(w.h.base.Context())
 		}
 		timer.Stop()
 		if err != nil {

@@ -17,7 +17,7 @@ var reach = []struct {
 	{"registry", nil},
 	{"registry/backend", []string{"registry"}},
 	{"registry/memory", []string{"registry", "registry/backend"}},
-	{"registry/faults", []string{"registry"}},
+	{"registry/faults", []string{"registry", "registry/backend"}},
 	{"registry/etcd", []string{"registry", "registry/backend", "go.etcd.io/etcd/...", "google.golang.org/grpc/...", "go.uber.org/zap"}},
 	{"registry/zookeeper", []string{"registry", "registry/backend", "internal/parallel", "internal/zkwire", "github.com/go-zookeeper/zk"}},
 	{"conformance/...", []string{"registry", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
