@@ -9,6 +9,7 @@ import (
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/examples/mapstore"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // A document shows from here:
@@ -21,7 +22,7 @@ func description() conformance.Backend {
 		Open:     openStore,
 		TTL:      2 * time.Second,
 		Bubble:   true,
-		Packages: []string{reflect.TypeFor[mapstore.Client]().PkgPath()},
+		Packages: []string{reflect.TypeFor[mapstore.Client]().PkgPath(), reflect.TypeFor[backend.Handle]().PkgPath()},
 	}
 }
 
