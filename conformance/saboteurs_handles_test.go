@@ -74,6 +74,15 @@ var handleSaboteurs = []saboteur{
 		}),
 	},
 	{
+		conformance.CloseReturnsByItsContext, "returns nil although a session was not closed", "H06",
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
+			return &broken{Registry: r, close: func(ctx context.Context) error {
+				_ = r.Close(ctx)
+				return nil
+			}}
+		}),
+	},
+	{
 		conformance.CloseEndsGoroutines, "leaves a goroutine behind", "H01",
 		func(_ testing.TB, s *conformance.Store) {
 			connect := s.Connect

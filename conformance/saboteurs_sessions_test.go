@@ -219,6 +219,17 @@ var sessionSaboteurs = []saboteur{
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session { return delayLoss(s, 2*time.Second) }),
 	},
 	{
+		conformance.SessionCloseIsFinal, "leaves a session that its owner has lost to the store's clock", "F18",
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
+			return &brokenSession{Session: s, close: func(ctx context.Context) error {
+				if st, _ := s.State(); st == registry.SessionLost {
+					return nil
+				}
+				return s.Close(ctx)
+			}}
+		}),
+	},
+	{
 		conformance.LostIsFinal, "becomes Connected again after Lost when the connection recovers", "S13",
 		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
 			var died time.Time

@@ -602,6 +602,37 @@ var outcomeSaboteurs = []saboteur{
 		}),
 	},
 	{
+		conformance.UnreachableIsErrUnavailable, "returns only the cause of a context that has ended", "T18",
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
+			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+				if ctx.Err() != nil {
+					return nil, context.Cause(ctx)
+				}
+				return r.OpenSession(ctx, o)
+			}}
+		}),
+	},
+	{
+		conformance.CallsEndWithTheirContext, "drops the cause of a context that has ended", "T18",
+		replaceList(func(r registry.Registry, ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+			l, err := r.List(ctx, dir, o)
+			if ctx.Err() != nil {
+				err = errors.Join(registry.ErrUnavailable, ctx.Err())
+			}
+			return l, err
+		}),
+	},
+	{
+		conformance.CallsEndWithTheirContext, "drops the cause of a context that ends while it waits", "F02",
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			rev, err := r.Txn(ctx, t)
+			if errors.Is(err, registry.ErrUnknownOutcome) && ctx.Err() != nil {
+				err = errors.Join(registry.ErrUnknownOutcome, ctx.Err())
+			}
+			return rev, err
+		}),
+	},
+	{
 		conformance.CallsEndWithTheirContext, "ignores the context while it waits", "F02",
 		replaceGet(func(r registry.Registry, ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 			return r.Get(context.WithoutCancel(ctx), key, o)

@@ -328,6 +328,24 @@ var watchSaboteurs = []saboteur{
 		}),
 	},
 	{
+		conformance.WatchEndsWithItsContext, "returns only the cause when the context of Watch has ended", "W21",
+		wrapEachHandle(func(r registry.Registry) registry.Registry {
+			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
+				w, err := r.Watch(ctx, dir, registry.WatchOptions{})
+				if err != nil {
+					return nil, err
+				}
+				return &brokenWatcher{Watcher: w, next: func(next context.Context) (registry.Batch, error) {
+					b, err := w.Next(next)
+					if err != nil && ctx.Err() != nil {
+						err = context.Cause(ctx)
+					}
+					return b, err
+				}}, nil
+			}}
+		}),
+	},
+	{
 		conformance.NextEndsWithItsContext, "ends the watcher with the context of Next", "W05",
 		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
 			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {

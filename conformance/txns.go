@@ -80,7 +80,7 @@ var txnCases = []Case{
 	},
 	{
 		Code: "T18", Name: "a transaction whose context has ended is not applied",
-		Proves: []Promise{OutcomesAreTrue, CallsEndWithTheirContext, WatchEndsWithItsContext}, run: endedContext,
+		Proves: []Promise{OutcomesAreTrue, CallsEndWithTheirContext, UnreachableIsErrUnavailable, WatchEndsWithItsContext}, run: endedContext,
 	},
 }
 
