@@ -3,6 +3,7 @@
 //	go run ./internal/test/mutate
 //	go run ./internal/test/mutate claiming due
 //	go run ./internal/test/mutate -run . -named "" memory
+//	go run ./internal/test/mutate -again earlier.txt planning
 //
 // Its arguments are names of targets: packages with the tests that have to notice the faults.
 // Without arguments it runs all of them.
@@ -37,6 +38,7 @@ type options struct {
 	cpu     time.Duration
 	workers int
 	only    string
+	again   string
 	verbose bool
 }
 
@@ -83,6 +85,7 @@ func main() {
 	flag.DurationVar(&o.cpu, "cpu", 5*time.Second, "processor time of one run of the tests, at least five times that without a fault; a longer run counts as a failure")
 	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "the `number` of runs at a time")
 	flag.StringVar(&o.only, "only", "", "mutate files whose name contains this `text`")
+	flag.StringVar(&o.again, "again", "", "mutate only what survived according to this `file`, the output of an earlier run")
 	flag.BoolVar(&o.verbose, "v", false, "print each fault with the test that notices it")
 	flag.Parse()
 	if err := run(context.Background(), o, flag.Args(), os.Stdout); err != nil {
@@ -138,6 +141,11 @@ func mutateTarget(ctx context.Context, o options, t target, out io.Writer) (bool
 	mutants, overlay, err := writeMutants(work, t.dir, o.only)
 	if err != nil {
 		return false, err
+	}
+	if o.again != "" {
+		if mutants, err = keepSurvivors(mutants, o.again); err != nil {
+			return false, err
+		}
 	}
 	began := time.Now()
 	p := &testProgram{binary: filepath.Join(work, "tests"), dir: t.dir}

@@ -213,6 +213,24 @@ no test needs it:
 	}
 }
 
+func TestMutateTarget_RepeatsTheSurvivorsOfAnEarlierRun(t *testing.T) {
+	tempModule(t, map[string]string{"sample.go": sample, "sample_test.go": "package sample\n"})
+	o := sampleOptions()
+	var earlier, out bytes.Buffer
+	_, err := mutateTarget(t.Context(), o, sampleTarget, &earlier)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(earlier.String(), "\n")
+	writeFiles(t, map[string]string{"earlier.txt": lines[0] + lines[2]})
+	o.again = "earlier.txt"
+	_, err = mutateTarget(t.Context(), o, sampleTarget, &out)
+	require.NoError(t, err)
+	assert.Contains(t, out.String(), lines[0]+lines[2]+"sample: 2 faults, 0 noticed")
+
+	writeFiles(t, map[string]string{"earlier.txt": "sample: 2 faults\n"})
+	_, err = mutateTarget(t.Context(), o, sampleTarget, &out)
+	require.ErrorContains(t, err, "earlier.txt lists no survivor of these faults")
+}
+
 func TestMutateTarget_FailsIfTheTestsFailWithoutAFault(t *testing.T) {
 	tempModule(t, map[string]string{
 		"sample.go":      "package sample\n\nfunc f() { f() }\n",

@@ -49,6 +49,25 @@ func readNames(dir, target string) ([]name, error) {
 	return all, nil
 }
 
+// keepSurvivors returns the faults that a file lists as survivors, as report prints them.
+func keepSurvivors(mutants []*mutant, file string) ([]*mutant, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	survived := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		survived[strings.Join(strings.Fields(line), " ")] = true
+	}
+	kept := slices.DeleteFunc(slices.Clone(mutants), func(m *mutant) bool {
+		return !survived["survives "+m.String()] && !survived["is not run "+m.String()]
+	})
+	if len(kept) == 0 {
+		return nil, fmt.Errorf("%s lists no survivor of these faults", file)
+	}
+	return kept, nil
+}
+
 // report prints the survivors without a name, the names without a survivor and the score. It
 // reports whether there are none of either.
 func report(out io.Writer, target string, mutants []*mutant, names []name, took time.Duration) bool {
