@@ -29,9 +29,9 @@ const stickyName = "sticky"
 // sticky balances all others together around those.
 func (a *assigner) assignJobs(segments []string) []target {
 	out := make([]target, len(segments))
-	sticky := make([]int, 0, len(segments)) // indexes of segments
-	numbers := make([][]int, 0, len(segments))
-	jobs := make([]balance.Job, 0, len(segments))
+	var sticky []int // indexes of segments
+	var numbers [][]int
+	var jobs []balance.Job
 	for i, seg := range segments {
 		job := a.jobInForce(seg)
 		eligible, problem := a.findEligible(seg, job)
@@ -46,9 +46,7 @@ func (a *assigner) assignJobs(segments []string) []target {
 	for i, owners := range balance.Assign(jobs, a.membersWithLoad()) {
 		t := &out[sticky[i]]
 		t.owners = ownersByShard(owners, numbers[i])
-		if numbers[i] != nil {
-			a.keepAwaited(segments[sticky[i]], t.owners)
-		}
+		a.keepAwaited(segments[sticky[i]], t.owners)
 	}
 	return out
 }
@@ -103,7 +101,7 @@ func strategyProblem(strategy string, err error) string {
 // candidates returns the candidates of a strategy, sorted: the eligible members, and the awaited
 // ones as if they were present.
 func (a *assigner) candidates(segment, job string, eligible []int) []strategy.Candidate {
-	out := make([]strategy.Candidate, 0, len(eligible)+len(a.awaited))
+	var out []strategy.Candidate
 	add := func(inc string) {
 		m := a.Members[inc]
 		out = append(out, strategy.Candidate{ID: inc, Name: m.Name, Labels: maps.Clone(m.Labels), Weight: weightOf(&m.Member)})
@@ -116,9 +114,7 @@ func (a *assigner) candidates(segment, job string, eligible []int) []strategy.Ca
 			add(inc)
 		}
 	}
-	if len(out) > len(eligible) {
-		slices.SortFunc(out, func(a, b strategy.Candidate) int { return cmp.Compare(a.ID, b.ID) })
-	}
+	slices.SortFunc(out, func(a, b strategy.Candidate) int { return cmp.Compare(a.ID, b.ID) })
 	return out
 }
 
@@ -173,9 +169,7 @@ func (a *assigner) assignInPlace(segment string, job record.Job, eligible []int)
 		a.load[inc]++
 	}
 	owners := ownersByShard(placed, numbers)
-	if numbers != nil {
-		a.keepAwaited(segment, owners)
-	}
+	a.keepAwaited(segment, owners)
 	return owners
 }
 

@@ -9,7 +9,7 @@ import (
 // acceptBackfills makes triggers of the next fires of the backfills in the control record, as many as each may have in
 // the plan at a time. Their numbers follow those of all triggers in the record, which so come first.
 func (p *jobPlanner) acceptBackfills(rest *record.Control) (accepted bool) {
-	if len(rest.Backfills) == 0 || len(rest.Triggers) > 0 {
+	if len(rest.Triggers) > 0 {
 		return false
 	}
 	rest.Backfills = slices.Clone(rest.Backfills)
@@ -27,7 +27,9 @@ func (p *jobPlanner) acceptBackfills(rest *record.Control) (accepted bool) {
 		b.Fires = b.Fires[max(free, 0):]
 	}
 	rest.Backfills = slices.DeleteFunc(rest.Backfills, func(b record.Backfill) bool { return len(b.Fires) == 0 })
-	p.needsRoom = p.needsRoom || len(rest.Backfills) > 0 // the next fires wait until triggers are cleared
+	if len(rest.Backfills) > 0 {
+		p.needsRoom = true // the next fires wait until triggers are cleared
+	}
 	return accepted
 }
 

@@ -47,12 +47,8 @@ func (p *jobPlanner) collectWatermarks() (record.Watermarks, gaps) {
 		l, ok := p.freshRead(inc, p.prev.Rev)
 		if !ok {
 			missing.reads = append(missing.reads, inc)
-			continue
 		}
-		if problem := p.claimsProblem(inc, l); problem != "" {
-			missing.problem = joinProblems(missing.problem, problem)
-			continue
-		}
+		missing.problem = joinProblems(missing.problem, p.claimsProblem(inc, l))
 		all = append(all, l.claimsOf(p.segment).Watermarks...)
 	}
 	return all, missing

@@ -124,8 +124,8 @@ func (p *jobPlanner) hasDue(e *record.Epoch, marks record.Watermarks) (isDue, kn
 		return slices.ContainsFunc(parts, func(part record.WatermarkGroup) bool { return part.Epoch <= e.Number }), false
 	}
 	return slices.ContainsFunc(parts, func(part record.WatermarkGroup) bool {
-		d, ok := due.InEpoch(e, prog, part.Watermark, p.Now, false)
-		return ok && d.HasAny()
+		d, _ := due.InEpoch(e, prog, part.Watermark, p.Now, false)
+		return d.HasAny()
 	}), true
 }
 

@@ -39,7 +39,7 @@ func (r *round) explainTarget(segment string, t target) target {
 		}
 	}
 	t.problem = joinProblems(t.problem, r.followProblem(segment))
-	if plan, ok := r.Plans[segment]; ok && len(r.skewReports) > 0 {
+	if plan, ok := r.Plans[segment]; ok {
 		t.problem = joinProblems(t.problem, r.aheadProblem(plan.Plan))
 	}
 	if err, ok := r.invalidOverrides[segment]; ok {

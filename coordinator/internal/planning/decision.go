@@ -62,7 +62,7 @@ func (c *Change) NoteDecision(d record.Decision) {
 func (c *Change) EncodeShare(k record.Keys) (batch.Items, error) {
 	most := registry.PortableLimits.ValueBytes
 	value, err := record.Encode(c.Plan)
-	if err == nil && len(value) > most {
+	if len(value) > most {
 		c.Plan.Decisions, c.Plan.Failures = nil, nil
 		value, err = record.Encode(c.Plan)
 	}

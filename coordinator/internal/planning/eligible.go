@@ -65,7 +65,7 @@ func newAssigner(r *round) *assigner {
 			continue
 		}
 		same := slices.IndexFunc(a.offers, func(o offer) bool { return slices.Equal(o.jobs, m.Jobs) })
-		if same < 0 {
+		if same == -1 {
 			same = len(a.offers)
 			a.offers = append(a.offers, offer{jobs: m.Jobs})
 		}

@@ -40,8 +40,8 @@ func (v *View) endPauses() (ended []EndedPause, next time.Duration) {
 			return false
 		}
 		left := time.Duration(h.Until - v.Now)
-		if left > 0 && (next == 0 || left < next) {
-			next = min(left, MaxPauseCheck)
+		if left > 0 {
+			next = min(left, cmp.Or(next, MaxPauseCheck))
 		}
 		return left <= 0
 	}

@@ -2,6 +2,7 @@ package planning
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -175,9 +176,8 @@ func lastFireUntil(marks record.Watermarks, limit record.Instant) (last record.I
 // endEpochs ends all epochs at an instant that have not ended by then.
 func (p *jobPlanner) endEpochs(at record.Instant) {
 	for i := range p.next.Epochs {
-		if e := &p.next.Epochs[i]; e.Until == 0 || e.Until > at {
-			e.Until = at
-		}
+		e := &p.next.Epochs[i]
+		e.Until = min(cmp.Or(e.Until, at), at)
 	}
 }
 

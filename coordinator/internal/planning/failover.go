@@ -42,7 +42,6 @@ func (p *jobPlanner) failOverExpired() {
 		}
 		p.change.Expired = append(p.change.Expired, record.SessionOf(inc))
 		delete(p.next.Owners, inc)
-		p.next.Frozen = p.next.Frozen.Minus(shards)
 		p.explain("fail over %s of %s", shards, record.InstanceOf(inc))
 	}
 }
@@ -67,7 +66,6 @@ func (p *jobPlanner) absorbExpired() {
 		l, ok := p.freshRead(inc, registry.Rev{})
 		if !ok {
 			p.requestReads(inc)
-			continue
 		}
 		item, ok := l.Claims[p.segment]
 		if !ok {

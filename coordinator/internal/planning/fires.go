@@ -30,9 +30,6 @@ func (p *jobPlanner) trackFires() {
 // hasFiresToPlan reports whether trackFires or followFires has something to do.
 func (p *jobPlanner) hasFiresToPlan() bool {
 	prev := p.prev
-	if len(p.followers) == 0 && prev.Fires == nil && prev.Followed == nil {
-		return false
-	}
 	if p.tracksFires() != (prev.Fires != nil) || prev.Fires != nil && len(p.findEndedFires(p.segment)) > 0 {
 		return true
 	}
@@ -56,7 +53,7 @@ func (p *jobPlanner) endFires() {
 		return
 	}
 	fires := *p.next.Fires
-	number := uint64(0)
+	var number uint64
 	if n := len(fires.Ended); n > 0 {
 		number = fires.Ended[n-1].Number
 	}
@@ -121,7 +118,9 @@ func (r *round) hasEnded(segment string, plan PlanRecord, at record.Instant, pat
 		if !ok {
 			r.requestReads(inc)
 		}
-		missing = missing || !ok || l.Unreadable[segment]
+		if !ok || l.Unreadable[segment] {
+			missing = true
+		}
 		claims[inc] = l.claimsOf(segment)
 	}
 	return !missing && r.haveEnded(plan, at, claims)
@@ -212,7 +211,7 @@ func targetsOf(plan *record.Plan, run record.FireRun) shardset.Set {
 	if !ok {
 		return run.Ran // the epoch is cleared: all its shards have claimed what they had to
 	}
-	if i := slices.IndexFunc(plan.Triggers, func(t record.Trigger) bool { return run.Trigger > 0 && t.Number == run.Trigger }); i >= 0 {
+	if i := slices.IndexFunc(plan.Triggers, func(t record.Trigger) bool { return t.Number == run.Trigger }); i >= 0 {
 		return due.TriggerTargets(plan.Triggers[i], e)
 	}
 	if run.Trigger > 0 {
@@ -227,9 +226,9 @@ func (p *jobPlanner) earliestTrigger() record.Instant {
 	if p.next.Fires == nil {
 		return 0
 	}
-	earliest := p.next.Fires.Through + 1
-	if p.prev.Plan != nil && p.prev.Fires != nil {
-		earliest = max(earliest, p.endedThrough(p.segment)+1)
+	var earliest record.Instant
+	if p.prev.Plan != nil {
+		earliest = p.endedThrough(p.segment) + 1
 	}
 	if from := p.next.Fires.From; from <= p.Now {
 		earliest = max(earliest, from)
@@ -294,11 +293,9 @@ func (p *jobPlanner) foldFires(claims record.Claims, shards shardset.Set) {
 	if p.next.Fires == nil {
 		return
 	}
-	if runs := claims.Fires.Within(shards).After(p.next.Fires.Through); len(runs) > 0 {
-		fires := *p.next.Fires
-		fires.Open = fires.Open.Merge(runs).Latest()
-		p.next.Fires = &fires
-	}
+	fires := *p.next.Fires
+	fires.Open = fires.Open.Merge(claims.Fires.Within(shards).After(fires.Through)).Latest()
+	p.next.Fires = &fires
 }
 
 // failFire writes into the plan that runs of a fire are lost.

@@ -2,6 +2,7 @@ package planning
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -355,4 +356,316 @@ func TestPlan_TriggersOfFollowedJobs(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, w.View.Now, w.Plan("parent").Triggers[0].At)
 	})
+}
+
+func TestPlan_EndedFires_OnRecord(t *testing.T) {
+	t.Run("have numbers and the time of the decision, and the plan lists the latest", func(t *testing.T) {
+		w, _, _ := newChain(t)
+		for n := 1; n <= record.MaxEndedFires+3; n++ {
+			w.View.Now = coordtest.At(n).Add(time.Second)
+			w.runFire(n)
+			w.Settle()
+		}
+		all := w.Plan("parent").Fires.Ended
+		require.Len(t, all, record.MaxEndedFires)
+		for i, e := range all {
+			n := i + 4
+			assert.Equal(t, record.EndedFire{Number: uint64(n), At: coordtest.At(n), Shards: 2, Ended: coordtest.At(n).Add(time.Second)}, e)
+		}
+	})
+	t.Run("also include a trigger that the first plan of the job accepts", func(t *testing.T) {
+		w, a, b := newChain(t)
+		delete(w.View.Plans, "parent")
+		w.trigger("parent", 1, w.View.Now)
+		w.Settle()
+		require.Equal(t, w.View.Now, w.Plan("parent").Fires.From)
+		r := record.Ref{Epoch: 1, Fire: w.View.Now, Trigger: 1, Attempt: 1}
+		for _, inc := range []string{a, b} {
+			w.begin(inc, "parent", w.Plan("parent").Owners[inc], r)
+			w.claim(inc, "parent", func(c *record.Claims) { c.Running = nil })
+		}
+		w.View.SlowTick = true
+		w.Settle()
+		require.Len(t, w.Plan("parent").Triggers, 1, "no copy of claims shows its end")
+		w.copyClaims(a, "parent")
+		w.copyClaims(b, "parent")
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{{At: w.View.Now, Trigger: 1, Shards: 2}}, w.ended("parent"))
+		assert.Empty(t, w.Plan("parent").Triggers)
+	})
+	t.Run("count the shards that ran them if their epoch or trigger is cleared", func(t *testing.T) {
+		w, a, b := newChain(t)
+		w.View.Now = coordtest.At(1) - 1
+		w.run(a, "parent", shardset.Of(0), record.Ref{Epoch: 1, Fire: w.View.Now - 1, Trigger: 3, Attempt: 1})
+		w.run(b, "parent", shardset.Of(1), record.Ref{Epoch: 7, Fire: w.View.Now, Attempt: 1})
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{{At: w.View.Now - 1, Trigger: 3, Shards: 1}, {At: w.View.Now, Shards: 1}}, w.ended("parent"))
+	})
+	t.Run("count the shards of their own trigger", func(t *testing.T) {
+		w, a, _ := newChain(t)
+		w.View.Now = coordtest.At(1) - 1
+		both, one := shardset.Range(0, 2), shardset.Of(0)
+		w.editPlan("parent", func(p *record.Plan) {
+			p.Triggers = []record.Trigger{
+				{Number: 1, At: coordtest.At(1), Epoch: 1, Shards: &both}, {Number: 2, At: w.View.Now, Epoch: 1, Shards: &one},
+			}
+		})
+		w.run(a, "parent", one, record.Ref{Epoch: 1, Fire: w.View.Now, Trigger: 2, Attempt: 1})
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{{At: w.View.Now, Trigger: 2, Shards: 1}}, w.ended("parent"))
+	})
+}
+
+func TestPlan_EndedFires_AreHeldUpByTheirOwnRunsOnly(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		leave func(w *world, a string)
+		ended bool
+	}{
+		{"the run of a later fire does not hold up an earlier one", func(w *world, a string) {
+			w.begin(a, "parent", shardset.Of(0), coordtest.Fire(2, 1))
+			w.copyClaims(a, "parent")
+		}, true},
+		{"a trigger at the instant of a fire holds it up", func(w *world, _ string) {
+			w.editPlan("parent", func(p *record.Plan) { p.Triggers = []record.Trigger{{Number: 1, At: coordtest.At(1), Epoch: 1}} })
+		}, false},
+		{"a trigger after a fire does not hold it up", func(w *world, _ string) {
+			w.editPlan("parent", func(p *record.Plan) { p.Triggers = []record.Trigger{{Number: 1, At: coordtest.At(1) + 1, Epoch: 1}} })
+		}, true},
+		{"a trigger for a past fire does not hold it up", func(w *world, _ string) {
+			w.editPlan("parent", func(p *record.Plan) {
+				p.Triggers = []record.Trigger{{Number: 1, At: coordtest.At(1) - 1, Epoch: 1, Fire: coordtest.At(-5)}}
+			})
+		}, true},
+		{"the run of a past fire does not hold it up", func(w *world, a string) {
+			w.editPlan("parent", func(p *record.Plan) {
+				p.Triggers = []record.Trigger{{Number: 1, At: coordtest.At(1) - 1, Epoch: 1, Fire: coordtest.At(-5)}}
+			})
+			w.startRuns(a, "parent", shardset.Of(0), record.Ref{Epoch: 1, Fire: coordtest.At(-5), Trigger: 1, Attempt: 1})
+			w.copyClaims(a, "parent")
+		}, true},
+		{"the end of its epoch is not awaited before it, while a new definition is to begin later", func(w *world, _ string) {
+			w.editPlan("parent", func(p *record.Plan) { p.Last().Until = coordtest.At(1) + 1 })
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, a, _ := newChain(t)
+			w.View.Now = coordtest.At(1)
+			w.runFire(1)
+			c.leave(w, a)
+			d := w.decideOnce()
+			if change := d.changeOf("parent"); c.ended {
+				require.NotNil(t, change)
+				assert.Equal(t, coordtest.At(1), change.Plan.Fires.Through)
+			} else {
+				assert.Nil(t, change)
+			}
+		})
+	}
+	t.Run("a fire at the instant from which fires are tracked is held up by a shard that has not claimed it", func(t *testing.T) {
+		w, a, _ := newChain(t)
+		w.editPlan("parent", func(p *record.Plan) { p.Fires = &record.Fires{From: coordtest.At(1)} })
+		w.View.Now = coordtest.At(1)
+		w.run(a, "parent", shardset.Of(0), coordtest.Fire(1, 1))
+		w.Settle()
+		assert.Empty(t, w.ended("parent"))
+	})
+}
+
+// The fire of minute 3 has ended by the copies of claims.
+func TestPlan_EndedFires_NeedFreshReadsAfterTheEndOfAnEpoch(t *testing.T) {
+	type span struct{ from, until record.Instant }
+	at := coordtest.At
+	for _, c := range []struct {
+		name    string
+		held    bool
+		epochs  []span
+		epoch   int // of the fire
+		through record.Instant
+		reads   bool
+	}{
+		{"none in an epoch in force", false, []span{{at(0), 0}}, 1, 0, false},
+		{"none before the end of the last epoch", true, []span{{at(0), at(3) + 1}}, 1, 0, false},
+		{"from the end of the last epoch on", true, []span{{at(0), at(3)}}, 1, 0, true},
+		{"after a gap between epochs", false, []span{{at(0), at(1)}, {at(2), 0}}, 2, 0, true},
+		{"none before a gap between epochs", false, []span{{at(0), at(5)}, {at(7), 0}}, 1, 0, false},
+		{"none after epochs without a gap", false, []span{{at(0), at(1)}, {at(1), 0}}, 2, 0, false},
+		{"none after a gap whose instants have all ended", false, []span{{at(0), at(1)}, {at(2), 0}}, 2, at(2) - 1, false},
+		{"after a gap whose last instant has not ended", false, []span{{at(0), at(1)}, {at(2), 0}}, 2, at(2) - 2, true},
+	} {
+		for _, stopped := range []bool{false, true} {
+			if stopped && !c.held {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, stopped %v", c.name, stopped), func(t *testing.T) {
+				w, a, b := newChain(t)
+				w.View.Now = at(3)
+				w.editPlan("parent", func(p *record.Plan) {
+					p.Paused, p.Stopped = c.held && !stopped, c.held && stopped
+					p.Fires = &record.Fires{From: at(0), Through: c.through}
+					first := p.Epochs[0]
+					p.Epochs = nil
+					for i, s := range c.epochs {
+						first.Number, first.From, first.Until = i+1, s.from, s.until
+						p.Epochs = append(p.Epochs, first)
+					}
+				})
+				r := record.Ref{Epoch: c.epoch, Fire: at(3), Attempt: 1}
+				w.run(a, "parent", shardset.Of(0), r)
+				w.run(b, "parent", shardset.Of(1), r)
+				d := w.decideOnce()
+				if !c.reads {
+					require.Empty(t, d.Reads)
+					require.NotNil(t, d.changeOf("parent"))
+					assert.Equal(t, at(3), d.changeOf("parent").Plan.Fires.Through)
+					return
+				}
+				require.Equal(t, []string{a, b}, d.Reads)
+				require.Nil(t, d.changeOf("parent"))
+				for _, inc := range []string{a, b} {
+					clear(w.View.Reads)
+					w.readClaims(inc)
+					require.Nil(t, w.decideOnce().changeOf("parent"), "the claims of the other owner are not read yet")
+				}
+				w.readClaims(a)
+				w.readClaims(b)
+				w.View.Reads[a].Unreadable["parent"] = true
+				require.Nil(t, w.decideOnce().changeOf("parent"), "a record cannot be read")
+				delete(w.View.Reads[a].Unreadable, "parent")
+				require.NotNil(t, w.decideOnce().changeOf("parent"))
+			})
+		}
+	}
+}
+
+func TestPlan_TriggersOfFollowedJobs_Instants(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		edit func(w *world)
+		at   time.Duration // of the operator, by the leader's clock
+		want time.Duration
+	}{
+		{"is that of the operator", func(*world) {}, -time.Second, -time.Second},
+		{"is not before fires are tracked", func(w *world) {
+			w.editPlan("parent", func(p *record.Plan) { p.Fires = &record.Fires{From: w.View.Now} })
+		}, -time.Second, 0},
+		{"is that of the operator while fires are not tracked yet", func(w *world) {
+			w.editPlan("parent", func(p *record.Plan) { p.Fires = &record.Fires{From: w.View.Now + 1} })
+		}, -time.Second, -time.Second},
+		{"is after the fires on record as ended", func(w *world) {
+			w.editPlan("parent", func(p *record.Plan) { p.Fires = &record.Fires{Through: w.View.Now.Add(-time.Second)} })
+		}, -time.Minute, -time.Second + 1},
+		{"is after the fires that a follower has followed", func(w *world) {
+			w.editPlan("child", func(p *record.Plan) { p.Followed = &record.Followed{Through: w.View.Now.Add(-time.Second)} })
+		}, -time.Minute, -time.Second + 1},
+		{"is after the fires that a follower's follower has followed", func(w *world) {
+			w.editPlan("grandchild", func(p *record.Plan) { p.Followed = &record.Followed{Through: w.View.Now.Add(-time.Second)} })
+		}, -time.Minute, -time.Second + 1},
+		{"is not ahead of the leader's clock, although a follower begins to follow later", func(w *world) {
+			w.editPlan("child", func(p *record.Plan) { p.Followed = &record.Followed{Through: w.View.Now} })
+		}, time.Minute, 0},
+		{"does not depend on a follower that has followed nothing yet", func(w *world) {
+			w.editPlan("child", func(p *record.Plan) { p.Followed = nil })
+		}, -time.Second, -time.Second},
+		{"does not depend on a follower without a plan", func(w *world) { delete(w.View.Plans, "child") }, -time.Second, -time.Second},
+		{"is found in a circle, too", func(w *world) { w.Define("parent", 2, 1, `,"schedule":"after child"`) }, -time.Second, -time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, _, _ := newChain(t, "grandchild")
+			w.Define("grandchild", 1, 1, `,"schedule":"after child"`)
+			w.Settle()
+			w.View.Now = coordtest.At(1) - 1
+			w.editPlan("child", func(p *record.Plan) { p.Fires = &record.Fires{} })
+			c.edit(w)
+			w.trigger("parent", 1, w.View.Now.Add(c.at))
+			change := w.decideOnce().changeOf("parent")
+			require.NotNil(t, change)
+			assert.Equal(t, c.want, time.Duration(change.Plan.Triggers[0].At-w.View.Now))
+		})
+	}
+	t.Run("is that of the operator if no job follows", func(t *testing.T) {
+		w, _, _ := newChain(t)
+		w.trigger("child", 1, w.View.Now.Add(time.Hour))
+		w.Settle()
+		assert.Equal(t, w.View.Now.Add(time.Hour), w.Plan("child").Triggers[0].At)
+	})
+}
+
+func TestPlan_OpenFiresStayInThePlan(t *testing.T) {
+	// claimed returns a world in which b has claimed and ended a pending re-run of a fire, and no copy shows it.
+	claimed := func(t *testing.T, minute int, edit func(*record.Plan)) (w *world, b string) {
+		w, a, b := newChain(t)
+		w.View.Now = coordtest.At(5)
+		w.copyClaims(a, "parent")
+		w.copyClaims(b, "parent")
+		r := coordtest.Fire(minute, 2)
+		w.editPlan("parent", func(p *record.Plan) {
+			p.Reruns = coordtest.Runs(shardset.Of(1), r)
+			edit(p)
+		})
+		w.begin(b, "parent", shardset.Of(1), r)
+		w.claim(b, "parent", func(c *record.Claims) { c.Running = nil })
+		w.View.SlowTick = true
+		return w, b
+	}
+	t.Run("a re-run of a fire that is open stays until its end is known", func(t *testing.T) {
+		w, b := claimed(t, 5, func(*record.Plan) {})
+		w.Settle()
+		require.NotEmpty(t, w.Plan("parent").Reruns)
+		w.copyClaims(b, "parent")
+		w.run("a.a", "parent", shardset.Of(0), coordtest.Fire(5, 1))
+		w.Settle()
+		assert.Empty(t, w.Plan("parent").Reruns)
+	})
+	for name, edit := range map[string]func(*record.Plan){
+		"that has ended":                    func(p *record.Plan) { p.Fires = &record.Fires{Through: coordtest.At(5)} },
+		"from before fires were tracked":    func(p *record.Plan) { p.Fires = &record.Fires{From: coordtest.At(5) + 1} },
+		"when the tracking of fires begins": func(p *record.Plan) { p.Fires = nil },
+	} {
+		t.Run("a re-run of a fire "+name+" goes once it is claimed", func(t *testing.T) {
+			w, _ := claimed(t, 5, edit)
+			w.Settle()
+			assert.Empty(t, w.Plan("parent").Reruns)
+		})
+	}
+	t.Run("a re-run of a fire ahead of the clock stays when the tracking of fires begins", func(t *testing.T) {
+		w, _ := claimed(t, 6, func(p *record.Plan) { p.Fires = nil })
+		w.Settle()
+		assert.NotEmpty(t, w.Plan("parent").Reruns)
+	})
+}
+
+func TestPlan_OpenFiresOfExpiredOwners(t *testing.T) {
+	past := record.Trigger{Number: 1, At: coordtest.At(1), Epoch: 1, Fire: coordtest.At(4)}
+	for _, c := range []struct {
+		name string
+		r    record.Ref
+		open bool
+	}{
+		{"a lost run of a fire on record as ended opens no fire", coordtest.Fire(3, 1), false},
+		{"a lost run of a fire of the past opens no fire", record.Ref{Epoch: 1, Fire: coordtest.At(4), Trigger: 1, Attempt: 1}, false},
+		{"a lost run of any other fire fails it", coordtest.Fire(4, 1), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, _, b := newChain(t)
+			w.editPlan("parent", func(p *record.Plan) {
+				e, err := record.NewEpoch(1, coordtest.At(0), json.RawMessage(`{"name":"parent","shards":2,"on_crash":"count as failed"}`))
+				require.NoError(t, err)
+				p.Epochs = []record.Epoch{e}
+				p.Triggers = []record.Trigger{past}
+				p.Fires = &record.Fires{From: coordtest.At(1), Through: coordtest.At(3), Ended: []record.EndedFire{{Number: 1, At: coordtest.At(3)}}}
+			})
+			w.View.Now = coordtest.At(4)
+			w.startRuns(b, "parent", shardset.Of(1), c.r)
+			w.expire(b)
+			change := w.decide().changeOf("parent")
+			require.NotNil(t, change)
+			require.EqualValues(t, 1, change.Plan.Counts.Lost)
+			want := record.Fires{From: coordtest.At(1), Through: coordtest.At(3), Ended: []record.EndedFire{{Number: 1, At: coordtest.At(3)}}}
+			if c.open {
+				want.Open = record.FireRuns{record.FireRunOf(c.r, shardset.Of(1), shardset.Of(1))}
+			}
+			assert.Equal(t, want, *change.Plan.Fires)
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
@@ -32,9 +33,6 @@ func findFollowers(v *View) map[string][]string {
 		}
 	}
 	for seg, plan := range v.Plans {
-		if plan.Followed == nil {
-			continue
-		}
 		if after := plan.Last().Job().After; after != nil {
 			add(after, seg)
 		}
@@ -119,15 +117,13 @@ type followedFire struct {
 // yet, as far as the fires of all these jobs up to there have ended.
 func (r *round) findFollowedFires(plan *record.Plan, after *record.After) []followedFire {
 	found := map[record.Instant]followedFire{}
-	var limit record.Instant
+	limit := record.Instant(math.MaxInt64)
 	for i, name := range after.Jobs {
 		parent, ok := r.Plans[record.Segment(name)]
 		if !ok || parent.Fires == nil {
 			return nil
 		}
-		if i == 0 || parent.Fires.Through < limit {
-			limit = parent.Fires.Through
-		}
+		limit = min(limit, parent.Fires.Through)
 		for _, e := range parent.Fires.Ended {
 			if e.At <= plan.Followed.Through {
 				continue
@@ -229,9 +225,6 @@ func (p *jobPlanner) skipFollowed(e *record.Epoch, fires int, through record.Ins
 func (p *jobPlanner) clearReleased(progress *JobProgress) {
 	for i := range p.next.Epochs {
 		e := &p.next.Epochs[i]
-		if len(e.Released) == 0 {
-			continue
-		}
 		served := len(e.Released)
 		for _, part := range progress.Watermarks.Split(shardset.Range(0, e.Job().Shards)) {
 			served = countUntil(e.Released[:served], func(r record.Release) bool {

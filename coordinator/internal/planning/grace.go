@@ -32,8 +32,7 @@ func (r *round) withoutAwaited(segment string, job balance.Job) (rest balance.Jo
 	if len(r.awaited) == 0 {
 		return job, nil
 	}
-	owners := make([]string, 0, len(job.Owners))
-	numbers = make([]int, 0, len(job.Owners))
+	var owners []string
 	for s, inc := range job.Owners {
 		if !r.isAwaited(segment, inc) {
 			numbers = append(numbers, s)
@@ -66,10 +65,12 @@ func (r *round) withoutAwaited(segment string, job balance.Job) (rest balance.Jo
 
 // keepAwaited adds to owners the shards that wait for the return of their owner.
 func (r *round) keepAwaited(segment string, owners map[string]shardset.Set) {
-	p := r.Plans[segment]
-	all := shardset.Range(0, p.Shards())
-	for inc, set := range p.Owners {
-		if set = set.Intersect(all); r.isAwaited(segment, inc) && !set.IsZero() {
+	p, ok := r.Plans[segment]
+	if !ok {
+		return
+	}
+	for inc := range r.awaited {
+		if set := p.Owners[inc].Intersect(shardset.Range(0, p.Shards())); !set.IsZero() && r.mayOwn(segment, inc) {
 			owners[inc] = set
 		}
 	}

@@ -52,25 +52,21 @@ func (p *jobPlanner) applyHold() {
 	case paused || stopped:
 		p.pauseJob(paused, stopped)
 	default:
-		if p.resumeJob(); p.next.Paused || p.next.Stopped {
+		if p.resumeJob(); p.next.Paused {
 			return // the resume waits for reads
 		}
 	}
 	if !equalHolds(p.next.GroupPause, group) {
-		if (p.next.GroupPause == nil) != (group == nil) {
-			p.explain("%s", groupPauseText(group != nil))
-		} else {
+		switch {
+		case p.next.GroupPause == nil:
+			p.explain("the group is paused")
+		case group == nil:
+			p.explain("the group is resumed")
+		default:
 			p.explainUpkeep("keep the job's own intent")
 		}
 		p.next.GroupPause = group
 	}
-}
-
-func groupPauseText(begins bool) string {
-	if begins {
-		return "the group is paused"
-	}
-	return "the group is resumed"
 }
 
 func equalHolds(a, b *record.OwnHold) bool {

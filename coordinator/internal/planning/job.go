@@ -1,8 +1,6 @@
 package planning
 
 import (
-	"bytes"
-
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -51,7 +49,7 @@ func (p *jobPlanner) isSettled() bool {
 		return false
 	}
 	for inc, want := range p.target.owners {
-		if !p.Alive(inc) || !want.Equal(prev.Owners[inc]) {
+		if !want.Equal(prev.Owners[inc]) {
 			return false
 		}
 	}
@@ -73,17 +71,16 @@ func (p *jobPlanner) isSettled() bool {
 	if p.isResetDue(prev.Plan) {
 		return false
 	}
-	job, ok := p.Jobs[p.segment]
-	return prev.Last().Until == 0 && (!ok || bytes.Equal(job.Def, prev.Last().Def))
+	return prev.Last().Until == 0 && !p.hasNewDefinition(prev.Last())
 }
 
 // createPlan makes the first plan of a job once a live member offers it, even one that may not own
 // its shards: its fires count from then on.
 func (p *jobPlanner) createPlan() (Change, bool) {
-	job, ok := p.Jobs[p.segment]
-	if !ok || len(p.target.owners) == 0 && !p.target.noneEligible {
+	if len(p.target.owners) == 0 && !p.target.noneEligible {
 		return Change{}, false
 	}
+	job := p.Jobs[p.segment]
 	past, missing := p.findPastPlan(job)
 	if len(missing) > 0 {
 		p.requestReads(missing...)

@@ -63,10 +63,8 @@ func (p *jobPlanner) storedDefinition(def json.RawMessage) json.RawMessage {
 	if job, ok := p.Jobs[p.segment]; ok && bytes.Equal(job.Def, def) {
 		return job.Stored
 	}
-	if p.next != nil {
-		if last := p.next.Last(); bytes.Equal(last.Def, def) {
-			return last.Stored // the stored definition has been deleted meanwhile
-		}
+	if last := p.next.Last(); bytes.Equal(last.Def, def) {
+		return last.Stored // the stored definition has been deleted meanwhile
 	}
 	return nil
 }

@@ -44,17 +44,13 @@ func (r *round) reapExpired(changes []Change) []Reaping {
 // which of their records are left is known in the next round.
 func (r *round) findBusy(changes []Change) map[string]bool {
 	busy := map[string]bool{}
-	addOwners := func(p *record.Plan) {
+	for _, p := range r.Plans { // no change gives an expired incarnation shards
 		for inc := range p.Owners {
 			busy[inc] = true
 		}
 	}
-	for _, p := range r.Plans {
-		addOwners(p.Plan)
-	}
 	absorbed := map[registry.SessionID]bool{}
 	for _, c := range changes {
-		addOwners(c.Plan)
 		for _, s := range c.Expired {
 			absorbed[s] = true
 		}

@@ -40,7 +40,6 @@ func (p *jobPlanner) findPastPlan(job JobRecord) (past pastPlan, missing []strin
 		l, ok := p.freshRead(inc, registry.Rev{})
 		if !ok {
 			missing = append(missing, inc)
-			continue
 		}
 		claims := l.claimsOf(p.segment)
 		for _, g := range claims.Watermarks {

@@ -84,9 +84,7 @@ func findAwaited(v *View) (awaited map[string]bool, returned map[string]string, 
 			continue
 		}
 		awaited[inc] = true
-		if ends == 0 || left < ends {
-			ends = left
-		}
+		ends = min(left, cmp.Or(ends, left))
 	}
 	return awaited, returned, ends
 }

@@ -92,8 +92,10 @@ func (l FreshRead) claimsOf(segment string) record.Claims { return l.Claims[segm
 
 // freshRead returns the fresh read of an incarnation, if it began after commit rev was known.
 func (v *View) freshRead(incarnation string, rev registry.Rev) (FreshRead, bool) {
-	l, ok := v.Reads[incarnation]
-	return l, ok && l.Seen >= rev.Seq
+	if l, ok := v.Reads[incarnation]; ok && l.Seen >= rev.Seq {
+		return l, true
+	}
+	return FreshRead{}, false
 }
 
 // Alive reports whether the session of an incarnation is in the instances directory.
@@ -158,7 +160,7 @@ func isClearable(p *record.Plan) bool {
 
 // segments returns all jobs that have a plan or a definition, sorted.
 func (v *View) segments() []string {
-	segs := make([]string, 0, len(v.Plans)+8)
+	var segs []string
 	for seg := range v.Plans {
 		segs = append(segs, seg)
 	}
@@ -207,7 +209,7 @@ func (v *View) mayOwn(segment, inc string) bool {
 // all jobs are left out earlier, both live and awaited ones.
 func (v *View) isDisabledFor(segment, inc string) bool {
 	c, ok := v.Control[segment]
-	if !ok || c.Exclusion.IsZero() {
+	if !ok {
 		return false
 	}
 	m := v.Members[inc]

@@ -3,6 +3,7 @@ package planning
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -207,6 +208,21 @@ func (w *world) Settle() {
 		}
 	}
 	w.t.Fatal("not settled after 20 rounds")
+}
+
+// editPlan replaces a plan, as if a leader had committed it.
+func (w *world) editPlan(job string, f func(*record.Plan)) {
+	p := w.Plan(job).Clone()
+	f(p)
+	w.View.Plans[job] = PlanRecord{Rev: w.nextRev(), Plan: p}
+}
+
+// changeOf returns the change of a job's plan, nil if there is none.
+func (d Decision) changeOf(job string) *Change {
+	if i := slices.IndexFunc(d.Changes, func(c Change) bool { return c.Segment == job }); i >= 0 {
+		return &d.Changes[i]
+	}
+	return nil
 }
 
 func (w *world) Plan(job string) *record.Plan {
