@@ -61,22 +61,15 @@ func TestChange_EncodeShare(t *testing.T) {
 		letters[i] = byte(' ' + 1 + rng.IntN(94))
 	}
 	sized := func(t *testing.T, size int, p *record.Plan) *record.Plan {
-		low, high := 0, len(letters)
-		for n := (low + high) / 2; high-low > 1; n = (low + high) / 2 {
-			p.Problem = string(letters[:n])
+		n := size
+		for i := range 100 { // other letters each time: not each length has each size
+			p.Problem = string(letters[i : i+n])
 			value, err := record.Encode(p)
 			require.NoError(t, err)
-			if len(value) <= size {
-				low = n
-			} else {
-				high = n
-			}
-		}
-		for n := low + 100; n > low-200; n-- {
-			p.Problem = string(letters[:n])
-			if value, err := record.Encode(p); err == nil && len(value) == size {
+			if len(value) == size {
 				return p
 			}
+			n += size - len(value)
 		}
 		require.Fail(t, "no plan of that size")
 		return nil

@@ -18,9 +18,7 @@ func (r *round) currentOwners(segment string, shards int) []string {
 			inc = current
 		}
 		for s := range set.All() {
-			if s < shards {
-				owners[s] = inc
-			}
+			owners[s] = inc
 		}
 	}
 	return owners
@@ -70,7 +68,7 @@ func (r *round) keepAwaited(segment string, owners map[string]shardset.Set) {
 		return
 	}
 	for inc := range r.awaited {
-		if set := p.Owners[inc].Intersect(shardset.Range(0, p.Shards())); !set.IsZero() && r.mayOwn(segment, inc) {
+		if set := p.Owners[inc]; !set.IsZero() && r.mayOwn(segment, inc) {
 			owners[inc] = set
 		}
 	}

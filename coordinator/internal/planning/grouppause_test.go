@@ -135,3 +135,60 @@ func TestDecide_EndsPauses(t *testing.T) {
 	}}}, d.EndedPauses[0].Record())
 	assert.Zero(t, d.PauseEnds)
 }
+
+func TestPlan_GroupPause_InOneChange(t *testing.T) {
+	hold := func(w *world, paused bool) {
+		w.View.Group = GroupRecord{Rev: w.nextRev(), GroupControl: &record.GroupControl{Paused: paused}}
+	}
+	w := NewWorld(t)
+	a := w.Join("a", "job")
+	w.Define("job", 1, 1, "")
+	w.Settle()
+	t.Run("begins with its reason", func(t *testing.T) {
+		hold(w, true)
+		d := w.round()
+		require.Len(t, d.Changes, 1)
+		assert.Equal(t, []string{"pause", "the group is paused"}, d.Changes[0].Why)
+		assert.Equal(t, &record.OwnHold{}, w.Plan("job").GroupPause)
+	})
+	t.Run("keeps the job's own intent up to date, as routine", func(t *testing.T) {
+		w.editControl("job", func(c *record.Control) { c.Paused = true })
+		d := w.round()
+		require.Len(t, d.Changes, 1)
+		assert.Empty(t, d.Changes[0].Why)
+		assert.Equal(t, []string{"keep the job's own intent"}, d.Changes[0].Upkeep)
+		w.editControl("job", func(c *record.Control) { c.Paused = false })
+		w.round()
+	})
+	t.Run("ends after reads of the owners' claims, with its reason", func(t *testing.T) {
+		hold(w, false)
+		d := w.decideOnce()
+		require.Equal(t, []string{a}, d.Reads)
+		require.Empty(t, d.Changes)
+		d = w.round()
+		require.Len(t, d.Changes, 1)
+		assert.Equal(t, []string{"resume", "the group is resumed"}, d.Changes[0].Why)
+		assert.Nil(t, w.Plan("job").GroupPause)
+		assert.False(t, w.Plan("job").Paused)
+	})
+}
+
+func TestDecide_NextEndOfAPause(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		job, group time.Duration
+		want       time.Duration
+	}{
+		{"the earlier one, of the job", 5 * time.Second, 20 * time.Second, 5 * time.Second},
+		{"the earlier one, of the group", 20 * time.Second, 5 * time.Second, 5 * time.Second},
+		{"not one that ends now", 5 * time.Second, 0, 5 * time.Second},
+		{"none", 0, 0, 0},
+	} {
+		t.Run("is "+c.name, func(t *testing.T) {
+			w := NewWorld(t)
+			w.editControl("job", func(r *record.Control) { r.Paused, r.Hold = true, record.Hold{Until: w.View.Now.Add(c.job)} })
+			w.View.Group.GroupControl = &record.GroupControl{Paused: true, Hold: record.Hold{Until: w.View.Now.Add(c.group)}}
+			assert.Equal(t, c.want, w.decide().PauseEnds)
+		})
+	}
+}

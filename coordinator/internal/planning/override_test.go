@@ -97,3 +97,28 @@ func TestPlan_Override(t *testing.T) {
 		require.Equal(t, 4, w.Plan("job").Last().Job().Shards)
 	})
 }
+
+func TestPlan_OverrideWithoutEffect(t *testing.T) {
+	invalid := func(c *record.Control) { c.Override = json.RawMessage(`{"shards":0}`) }
+	t.Run("a new revision applies although the override is invalid", func(t *testing.T) {
+		w := NewWorld(t)
+		w.Join("a", "job")
+		w.Define("job", 2, 1, "")
+		w.Settle()
+		w.editControl("job", invalid)
+		w.Define("job", 3, 2, "")
+		w.Settle()
+		assert.Equal(t, 3, w.Plan("job").Last().Job().Shards)
+		assert.Contains(t, w.Plan("job").Problem, "the override does not apply")
+	})
+	t.Run("an override of a deleted definition is no problem", func(t *testing.T) {
+		w := NewWorld(t)
+		w.Join("a", "job")
+		w.Define("job", 2, 1, "")
+		w.Settle()
+		w.editControl("job", func(c *record.Control) { c.Override = json.RawMessage(`{"timeout":"9s"}`) })
+		delete(w.View.Jobs, "job")
+		w.Settle()
+		assert.Empty(t, w.Plan("job").Problem)
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/internal/record"
@@ -36,4 +37,71 @@ func TestPlan_WithoutAPlanMembersKeepTheShardsThatTheyRun(t *testing.T) {
 	assert.Equal(t, both.String(), p.Owners[a].String())
 	assert.True(t, p.Owners[b].IsZero())
 	assert.Equal(t, 8, p.Last().Number)
+}
+
+func TestPlan_OfAnotherWriter(t *testing.T) {
+	setUp := func(t *testing.T) *world {
+		w := NewWorld(t)
+		w.Join("a", "job")
+		w.Define("job", 2, 1, "")
+		w.Settle()
+		w.View.EditedPlans = map[string]bool{"job": true}
+		w.editControl("job", func(c *record.Control) { c.Paused = true })
+		return w
+	}
+	t.Run("is replaced by the leader's copy, without another change", func(t *testing.T) {
+		w := setUp(t)
+		d := w.decideOnce()
+		require.Len(t, d.Changes, 1)
+		assert.Equal(t, w.Plan("job"), d.Changes[0].Plan)
+		assert.Equal(t, w.View.Plans["job"].Rev, d.Changes[0].rev)
+		assert.Equal(t, []string{"restore the plan, which another writer changed"}, d.Changes[0].Why)
+	})
+	t.Run("stays while it cannot be read", func(t *testing.T) {
+		w := setUp(t)
+		w.View.UnreadablePlans["job"] = true
+		assert.Empty(t, w.decideOnce().Changes)
+	})
+}
+
+func TestPlan_AfterALostOne(t *testing.T) {
+	setUp := func(t *testing.T) (w *world, a string) {
+		w = NewWorld(t)
+		a = w.Join("a", "job")
+		w.Define("job", 2, 1, "")
+		return w, a
+	}
+	t.Run("is created after reads of the members that offer the job", func(t *testing.T) {
+		w, a := setUp(t)
+		w.Join("b", "other")
+		w.readClaims(w.Join("c", "job"))
+		d := w.decideOnce()
+		assert.Equal(t, []string{a}, d.Reads)
+		assert.Empty(t, d.Changes)
+	})
+	t.Run("begins after the last claimed fire that no skewed clock claimed", func(t *testing.T) {
+		w, a := setUp(t)
+		ahead := w.View.Now.Add(w.View.Skew)
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(0), record.Watermark{Epoch: 3, Fire: ahead, Attempt: 1})
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(1), record.Watermark{Epoch: 3, Fire: ahead + 1, Attempt: 1})
+		})
+		w.Settle()
+		assert.Equal(t, 4, w.Plan("job").Last().Number)
+		assert.Equal(t, ahead+1, w.Plan("job").Last().From)
+	})
+	t.Run("has a number after that of each run, and names the shards that stay", func(t *testing.T) {
+		w, a := setUp(t)
+		w.claim(a, "job", func(c *record.Claims) { c.Running = coordtest.Runs(shardset.Of(1), record.Ref{Epoch: 5, Attempt: 1}) })
+		d := w.round()
+		require.Len(t, d.Changes, 1)
+		assert.Equal(t, 6, w.Plan("job").Last().Number)
+		assert.Equal(t, []string{"keep 1 with " + a + ", which runs them", "assign 0 to a", "create"}, d.Changes[0].Why)
+	})
+	t.Run("names a problem of the job from the first plan on", func(t *testing.T) {
+		w, _ := setUp(t)
+		w.Define("job", 2, 1, `,"strategy":"unknown"`)
+		w.round()
+		assert.Contains(t, w.Plan("job").Problem, `strategy "unknown" fails`)
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/claiming"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -197,4 +198,100 @@ func TestPlan_Unoffered(t *testing.T) {
 			assert.NotEqual(t, UnofferedProblem, w.Plan("job").Problem)
 		})
 	}
+}
+
+func TestPlan_OfferedAgain(t *testing.T) {
+	// setUp returns a world with a job that was offered until minute 2, and again after minutes; edit changes its plan before.
+	setUp := func(t *testing.T, minutes int, edit func(*record.Plan)) (*world, *Change) {
+		w := NewWorld(t)
+		a := w.Join("a", "job", "other")
+		w.Define("job", 2, 0, "")
+		w.Settle()
+		w.View.Now = coordtest.At(2)
+		w.editMember(a, func(m *record.Member) { m.Jobs = []string{"other"} })
+		d := w.round()
+		require.Contains(t, d.Changes[len(d.Changes)-1].Why, "freeze 0-1")
+		d = w.round()
+		require.Contains(t, d.changeOf("job").Why, "offered by no live instance")
+		w.Settle()
+		w.editPlan("job", edit)
+		w.View.Now = coordtest.At(2 + minutes)
+		w.editMember(a, func(m *record.Member) { m.Jobs = []string{"job", "other"} })
+		change := w.decide().changeOf("job")
+		require.NotNil(t, change)
+		return w, change
+	}
+	t.Run("within the hour is a reason of its own", func(t *testing.T) {
+		_, change := setUp(t, 59, func(*record.Plan) {})
+		assert.Contains(t, change.Why, "offered again")
+		assert.Empty(t, change.Skipped)
+	})
+	t.Run("after the hour is a reason with the time, and skipped fires are reported", func(t *testing.T) {
+		w, change := setUp(t, 60, func(p *record.Plan) {
+			p.Watermarks = p.Watermarks.Raise(shardset.Of(0), coordtest.Fire(62, 1).Watermark())
+		})
+		assert.Contains(t, change.Why, "offered again after 1h0m0s: skip what was due")
+		assert.Equal(t, []event.Skipped{
+			{Job: "job", Reason: event.Unoffered, Shards: shardset.Of(1), Fires: 61, Through: coordtest.At(61)},
+		}, change.Skipped)
+		assert.EqualValues(t, 61, change.Plan.Counts.Skipped)
+		assert.Equal(t, coordtest.At(62).Add(w.View.Skew), change.Plan.Last().From)
+	})
+	t.Run("after the hour begins after a fire that a fast clock claimed", func(t *testing.T) {
+		_, change := setUp(t, 60, func(p *record.Plan) {
+			p.Watermarks = p.Watermarks.Raise(shardset.Of(0), coordtest.Fire(70, 1).Watermark())
+		})
+		assert.Equal(t, coordtest.At(70)+1, change.Plan.Last().From)
+	})
+	t.Run("counts retries as failed, and re-runs as lost with the attempt that crashed", func(t *testing.T) {
+		retry, rerun := coordtest.Fire(1, 1).RetryAt(coordtest.At(2), time.Minute), coordtest.Fire(1, 3)
+		_, change := setUp(t, 60, func(p *record.Plan) {
+			p.Reruns = coordtest.Runs(shardset.Of(0), retry).With(shardset.Of(1), rerun)
+		})
+		p := change.Plan
+		assert.EqualValues(t, 1, p.Counts.Failed)
+		assert.EqualValues(t, 1, p.Counts.Lost)
+		require.Len(t, p.Failures, 1)
+		assert.Equal(t, record.RunGroup{Shards: shardset.Of(1), Ref: coordtest.Fire(1, 2)}, p.Failures[0].RunGroup)
+		assert.Contains(t, change.Why, "count 0 as failed")
+		assert.Contains(t, change.Why, "count 1 as lost")
+		assert.Empty(t, p.Reruns)
+	})
+	t.Run("claims the re-run of a trigger that it counts as lost", func(t *testing.T) {
+		_, change := setUp(t, 60, func(p *record.Plan) {
+			p.Reruns = coordtest.Runs(shardset.Of(1), record.Ref{Epoch: 1, Fire: coordtest.At(1), Trigger: 3, Attempt: 2})
+		})
+		assert.EqualValues(t, 3, change.Plan.Watermarks.Of(1).Trigger)
+		assert.Equal(t, 2, change.Plan.Watermarks.Of(1).TriggerAttempt)
+	})
+	t.Run("fails the fires of lost re-runs for jobs that follow", func(t *testing.T) {
+		w, _, _ := newChain(t)
+		w.View.Now = coordtest.At(1)
+		w.editPlan("parent", func(p *record.Plan) {
+			p.Owners, p.Unoffered = map[string]shardset.Set{}, coordtest.At(1)
+			p.Reruns = coordtest.Runs(shardset.Of(1), coordtest.Fire(1, 2))
+		})
+		w.View.Now = coordtest.At(61)
+		change := w.decide().changeOf("parent")
+		require.NotNil(t, change)
+		assert.Equal(t, record.FireRuns{record.FireRunOf(coordtest.Fire(1, 2), shardset.Of(1), shardset.Of(1))}, change.Plan.Fires.Open)
+	})
+	t.Run("completes a reset", func(t *testing.T) {
+		w := NewWorld(t)
+		a := w.Join("a", "job", "other")
+		w.Define("job", 2, 0, "")
+		w.Settle()
+		w.editMember(a, func(m *record.Member) { m.Jobs = []string{"other"} })
+		w.Settle()
+		w.View.Now = coordtest.At(100)
+		w.editMember(a, func(m *record.Member) { m.Jobs = []string{"job", "other"} })
+		w.editControl("job", func(c *record.Control) { c.Resets = 1 })
+		w.Settle()
+		assert.EqualValues(t, 1, w.Plan("job").Resets)
+		assert.Len(t, w.Plan("job").Epochs, 2, "by the epoch that begins anyway")
+	})
+	t.Run("raises watermarks to the end of the last epoch at most", func(t *testing.T) {
+		_, change := setUp(t, 60, func(p *record.Plan) { p.Last().Until = coordtest.At(3) })
+		assert.Equal(t, coordtest.At(3)-1, change.Plan.Watermarks.Of(0).Fire)
+	})
 }
