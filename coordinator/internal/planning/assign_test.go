@@ -75,6 +75,17 @@ func TestPlan_StrategyInput(t *testing.T) {
 	})
 }
 
+func TestPlan_StickyOrder(t *testing.T) {
+	w := NewWorld(t)
+	a, b := w.Join("a", "job", "other"), w.Join("b", "job")
+	w.Join("c", "job", "other")
+	w.Define("job", 2, 0, "")
+	w.Settle()
+	t.Run("of equal members those with the first names own the shards, whatever else they offer", func(t *testing.T) {
+		assert.Equal(t, map[string]string{a: "0", b: "1"}, w.owners("job"))
+	})
+}
+
 func TestPlan_StickyByName(t *testing.T) {
 	w := NewWorld(t)
 	a, b := w.Join("a", "default", "named"), w.Join("b", "default", "named")
@@ -181,6 +192,15 @@ func TestPlan_ProblemsOfEligibleMembers(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a plan names a disabled instance, whatever else it offers", func(t *testing.T) {
+		w := NewWorld(t)
+		w.Join("a", "job")
+		w.Join("b", "job", "other")
+		w.View.GroupExclusion = record.Exclusion{Instances: []string{"a"}}
+		w.Define("job", 1, 1, `,"run_on":{"zone":"west"}`)
+		w.Settle()
+		assert.Contains(t, w.Plan("job").Problem, "is disabled or lacks the labels")
+	})
 	t.Run("a job that no instance offers has no problem of labels", func(t *testing.T) {
 		w := NewWorld(t)
 		w.Join("a", "other")

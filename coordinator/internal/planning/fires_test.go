@@ -377,6 +377,8 @@ func TestPlan_EndedFires_OnRecord(t *testing.T) {
 		w, a, b := newChain(t)
 		delete(w.View.Plans, "parent")
 		w.trigger("parent", 1, w.View.Now)
+		w.round()
+		require.Len(t, w.Plan("parent").Triggers, 1)
 		w.Settle()
 		require.Equal(t, w.View.Now, w.Plan("parent").Fires.From)
 		r := record.Ref{Epoch: 1, Fire: w.View.Now, Trigger: 1, Attempt: 1}

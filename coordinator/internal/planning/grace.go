@@ -25,7 +25,8 @@ func (r *round) currentOwners(segment string, shards int) []string {
 }
 
 // withoutAwaited returns a job to be balanced without the shards that wait for a return. Shards
-// get new numbers by that: numbers holds the old ones by the new. It is nil if no shard waits.
+// get new numbers by that: numbers holds the old ones by the new. If no shard waits, it is nil, and
+// the numbers are the old ones.
 func (r *round) withoutAwaited(segment string, job balance.Job) (rest balance.Job, numbers []int) {
 	if len(r.awaited) == 0 {
 		return job, nil

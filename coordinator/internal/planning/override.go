@@ -60,7 +60,7 @@ func (v *View) overrideJob(job JobRecord, override json.RawMessage) (JobRecord, 
 // storedDefinition returns the stored definition that an epoch with definition def is an override of, nil if it is the
 // stored one itself.
 func (p *jobPlanner) storedDefinition(def json.RawMessage) json.RawMessage {
-	if job, ok := p.Jobs[p.segment]; ok && bytes.Equal(job.Def, def) {
+	if job := p.Jobs[p.segment]; bytes.Equal(job.Def, def) {
 		return job.Stored
 	}
 	if last := p.next.Last(); bytes.Equal(last.Def, def) {

@@ -110,8 +110,8 @@ func (r *round) isAwaited(segment, inc string) bool {
 
 // joinProblems joins two problem texts, either of which may be empty.
 func joinProblems(a, b string) string {
-	if a == "" || b == "" {
-		return cmp.Or(a, b)
+	if a == "" {
+		return b
 	}
 	if strings.Contains(a, b) {
 		return a

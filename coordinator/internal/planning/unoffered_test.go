@@ -221,6 +221,18 @@ func TestPlan_OfferedAgain(t *testing.T) {
 		require.NotNil(t, change)
 		return w, change
 	}
+	t.Run("the hour begins anew if another writer deleted its beginning from the plan", func(t *testing.T) {
+		w := NewWorld(t)
+		a := w.Join("a", "job")
+		w.Define("job", 2, 0, "")
+		w.Settle()
+		w.editMember(a, func(m *record.Member) { m.Jobs = nil })
+		w.Settle()
+		w.editPlan("job", func(p *record.Plan) { p.Unoffered = 0 })
+		w.View.Now = coordtest.At(10)
+		w.Settle()
+		assert.Equal(t, coordtest.At(10), w.Plan("job").Unoffered)
+	})
 	t.Run("within the hour is a reason of its own", func(t *testing.T) {
 		_, change := setUp(t, 59, func(*record.Plan) {})
 		assert.Contains(t, change.Why, "offered again")
