@@ -504,7 +504,7 @@ func TestPlan_EndedFires_NeedFreshReadsAfterTheEndOfAnEpoch(t *testing.T) {
 				w.View.Now = at(3)
 				w.editPlan("parent", func(p *record.Plan) {
 					p.Paused, p.Stopped = c.held && !stopped, c.held && stopped
-					p.Fires = &record.Fires{From: at(0), Through: c.through}
+					p.Fires = &record.Fires{From: at(3), Through: c.through}
 					first := p.Epochs[0]
 					p.Epochs = nil
 					for i, s := range c.epochs {
@@ -631,7 +631,8 @@ func TestPlan_OpenFiresStayInThePlan(t *testing.T) {
 		})
 	}
 	t.Run("a re-run of a fire ahead of the clock stays when the tracking of fires begins", func(t *testing.T) {
-		w, _ := claimed(t, 6, func(p *record.Plan) { p.Fires = nil })
+		w, b := claimed(t, 6, func(p *record.Plan) { p.Fires = nil })
+		w.copyClaims(b, "parent")
 		w.Settle()
 		assert.NotEmpty(t, w.Plan("parent").Reruns)
 	})

@@ -468,7 +468,7 @@ func TestPlan_FollowedFires_Positions(t *testing.T) {
 		edit  func(w *world)
 		wants string
 	}{
-		{"begins to follow", func(w *world) { w.editPlan("child", func(p *record.Plan) { p.Followed = nil }) }, "follow from"},
+		{"begins to follow, although its stored definition is lost", func(w *world) { w.editPlan("child", func(p *record.Plan) { p.Followed = nil }) }, "follow from"},
 		{"no longer follows", func(w *world) {
 			w.editPlan("child", func(p *record.Plan) {
 				e, err := record.NewEpoch(1, coordtest.At(0), json.RawMessage(`{"name":"child","shards":1}`))
@@ -503,12 +503,14 @@ func (ending) CountsEnds() bool { return true }
 
 func TestPlan_FollowedJobsWithoutCommonFires(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		err  error
-		want string
+		name    string
+		program due.Program
+		err     error
+		want    string
 	}{
-		{"are a problem of the job that follows", nil, `follows job "parent", whose shards have no common fires`},
-		{"are no problem if the leader does not support the definition", assert.AnError, ""},
+		{"that do have them are no problem", coordtest.Minutely{}, nil, ""},
+		{"are a problem of the job that follows", ending{}, nil, `follows job "parent", whose shards have no common fires`},
+		{"are no problem if the leader does not support the definition", ending{}, assert.AnError, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, _, _ := newChain(t)
@@ -516,7 +518,7 @@ func TestPlan_FollowedJobsWithoutCommonFires(t *testing.T) {
 				if job, err := record.ParseJob(def); err == nil && job.After != nil {
 					return coordtest.Following{}, nil
 				}
-				return ending{}, c.err
+				return c.program, c.err
 			}
 			w.Settle()
 			assert.Equal(t, c.want, w.Plan("child").Problem)

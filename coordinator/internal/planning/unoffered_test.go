@@ -240,7 +240,7 @@ func TestPlan_OfferedAgain(t *testing.T) {
 	})
 	t.Run("after the hour is a reason with the time, and skipped fires are reported", func(t *testing.T) {
 		w, change := setUp(t, 60, func(p *record.Plan) {
-			p.Watermarks = p.Watermarks.Raise(shardset.Of(0), coordtest.Fire(62, 1).Watermark())
+			p.Watermarks = p.Watermarks.Raise(shardset.Of(0), coordtest.Fire(61, 1).Watermark())
 		})
 		assert.Contains(t, change.Why, "offered again after 1h0m0s: skip what was due")
 		assert.Equal(t, []event.Skipped{
@@ -248,6 +248,10 @@ func TestPlan_OfferedAgain(t *testing.T) {
 		}, change.Skipped)
 		assert.EqualValues(t, 61, change.Plan.Counts.Skipped)
 		assert.Equal(t, coordtest.At(62).Add(w.View.Skew), change.Plan.Last().From)
+	})
+	t.Run("after the hour counts the skipped fires of each shard", func(t *testing.T) {
+		_, change := setUp(t, 60, func(*record.Plan) {})
+		assert.EqualValues(t, 2*61, change.Plan.Counts.Skipped)
 	})
 	t.Run("after the hour begins after a fire that a fast clock claimed", func(t *testing.T) {
 		_, change := setUp(t, 60, func(p *record.Plan) {
