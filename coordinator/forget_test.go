@@ -80,6 +80,60 @@ func TestOperator_Forget(t *testing.T) {
 		}
 		assert.Contains(t, numbers, n)
 	})
+	membertest.RunBubble(t, "leaves nothing behind that stops members which offer the job again later", func(t *testing.T, g *membertest.Group) {
+		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
+		o, _ := g.NewOperator()
+		for range 3 { // each begins an epoch
+			require.NoError(t, o.Pause(t.Context(), "job"))
+			time.Sleep(time.Second)
+			require.NoError(t, o.Resume(t.Context(), "job"))
+			time.Sleep(2 * time.Minute)
+			_, err := o.Trigger(t.Context(), "job", "", nil)
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Minute)
+		b.Withdraw("job")
+		synctest.Wait()
+		require.NoError(t, o.Forget(t.Context(), "job"))
+		g.Start("a", coordtest.Def("job", 0, 4, ""))
+		_, err := o.Trigger(t.Context(), "job", "", nil)
+		for ; errors.Is(err, coordinator.ErrUnknownJob); _, err = o.Trigger(t.Context(), "job", "", nil) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		b.Offer(membertest.DefinitionsByName(coordtest.Def("job", 0, 4, "")))
+		time.Sleep(10 * time.Second)
+		require.Contains(t, g.ReadOwners("job"), "b")
+		b.TakeRuns()
+		last, err := o.Trigger(t.Context(), "job", "", nil)
+		require.NoError(t, err)
+		membertest.SleepToMinute(16)
+		var scheduled, triggered int
+		for _, r := range b.TakeRuns() {
+			if r.Trigger == last {
+				triggered++
+			} else if r.Trigger == 0 {
+				scheduled++
+			}
+		}
+		assert.Positive(t, scheduled)
+		assert.Equal(t, 2, triggered)
+	})
+	membertest.RunBubble(t, "lets the numbers of triggers go on while a member lives that has claimed some", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		o, _ := g.NewOperator()
+		first, err := o.Trigger(t.Context(), "job", "", nil)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		a.Withdraw("job")
+		synctest.Wait()
+		require.NoError(t, o.Forget(t.Context(), "job"))
+		g.PutRecord(g.Keys.Job("job"), coordtest.Def("job", 0, 1, ""))
+		next, err := o.Trigger(t.Context(), "job", "", nil)
+		require.NoError(t, err)
+		assert.Greater(t, next, first)
+	})
 	membertest.RunBubble(t, "of a fleet that has crashed takes the claims of its owners along", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(time.Minute), coordtest.Def("job", 0, 1, ""))
 		membertest.SleepToMinute(1)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -457,15 +458,29 @@ func controlWithoutRecord(def record.Job, p *record.Plan) *record.Control {
 }
 
 // findLastTrigger returns the highest trigger number in the plan and in the claims records of
-// its owners. It is needed if the control record, which counts triggers, was deleted: a
+// its owners; without a plan, in those of all members, which may have owned shards before the
+// job was forgotten. It is needed if the control record, which counts triggers, was deleted: a
 // trigger whose number was used before would never run.
 func (o *Operator) findLastTrigger(ctx context.Context, segment string) (last uint64, err error) {
 	p, err := o.readPlan(ctx, segment)
-	if p == nil || err != nil {
+	if err != nil {
 		return 0, err
 	}
+	var incs []string
+	if p != nil {
+		incs = slices.Collect(maps.Keys(p.Owners))
+	} else {
+		p = &record.Plan{}
+		listing, err := o.reg.List(ctx, o.keys.Members(), registry.ReadOptions{})
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range listing.Entries {
+			incs = append(incs, e.Key.Name())
+		}
+	}
 	marks := slices.Clone(p.Watermarks)
-	for inc := range p.Owners {
+	for _, inc := range incs {
 		// The plan was read fresh, and reads of a handle never go back.
 		e, err := o.reg.Get(ctx, o.keys.Claims(inc, segment), registry.ReadOptions{})
 		if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrForeign) {

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,23 @@ func TestWithdraw(t *testing.T) {
 		heal()
 		until(3)
 		assert.Empty(t, f.began(3))
+	})
+	bubble(t, "lets a job begin anew by another schedule once it is forgotten", func(t *testing.T, f *fleet) {
+		var ran atomic.Int32
+		job := executor.Job{Name: "yearly", Schedule: executor.Every(8760 * time.Hour), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
+			ran.Add(1)
+			return nil
+		})}
+		a := f.start("a", executor.Options{}, 1, takes(0))
+		require.NoError(t, a.Register(job))
+		until(1)
+		require.NoError(t, a.Withdraw(t.Context(), "yearly"))
+		until(2)
+		require.NoError(t, f.operator().Forget(t.Context(), "yearly"))
+		job.Schedule = executor.Every(time.Minute)
+		require.NoError(t, a.Register(job))
+		until(5)
+		assert.Positive(t, ran.Load())
 	})
 	bubble(t, "of a job that is not registered here is an error", func(t *testing.T, f *fleet) {
 		a := f.start("a", executor.Options{}, 1, takes(0))

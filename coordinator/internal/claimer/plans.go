@@ -1,6 +1,7 @@
 package claimer
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -41,12 +42,13 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 			c.Jobs[n.Name] = j
 		}
 		c.reportShards(j.Claims.Job, j.Plan, n.Value)
+		before := j.Plan
 		j.Plan, j.PlanRev, j.StalePlan = n.Value, n.Rev, registry.Rev{}
 		c.ownershipLog.SetOwned(j.Claims.Job, mine)
 		if delete(c.Frozen, j); !j.Plan.Frozen.IsZero() {
 			c.Frozen[j] = struct{}{}
 		}
-		c.compileEpochs(j)
+		c.compileEpochs(j, before)
 		c.MarkDirty(j)
 		c.yieldShards(j, j.Claims.Running.Shards())
 	})
@@ -114,12 +116,13 @@ func (c *Claimer) yieldShards(j *JobState, running shardset.Set) {
 	}
 }
 
-// compileEpochs compiles the definitions of a plan that have not been compiled before.
-func (c *Claimer) compileEpochs(j *JobState) {
+// compileEpochs compiles the definitions of a plan that the plan before does not have. An epoch of the same number has
+// another definition if an operator has forgotten the job meanwhile.
+func (c *Claimer) compileEpochs(j *JobState, before *record.Plan) {
 	programs := make(map[int]due.Program, len(j.Plan.Epochs))
 	for i := range j.Plan.Epochs {
 		e := &j.Plan.Epochs[i]
-		if p, ok := j.programs[e.Number]; ok {
+		if p, ok := j.programs[e.Number]; ok && hasEpoch(before, e) {
 			programs[e.Number] = p
 			continue
 		}
@@ -136,6 +139,15 @@ func (c *Claimer) compileEpochs(j *JobState) {
 	}
 	j.programs = programs
 	c.setUnsupported(j, len(programs) < len(j.Plan.Epochs))
+}
+
+// hasEpoch reports whether a plan has an epoch of the same number with the same definition. A nil plan has none.
+func hasEpoch(p *record.Plan, e *record.Epoch) bool {
+	if p == nil {
+		return false
+	}
+	known, ok := p.Epoch(e.Number)
+	return ok && bytes.Equal(known.Def, e.Def)
 }
 
 // setUnsupported records whether a job's plan has a definition that this process cannot compile.

@@ -81,7 +81,7 @@ func (p *jobPlanner) createPlan() (Change, bool) {
 		return Change{}, false
 	}
 	job := p.Jobs[p.segment]
-	past, missing := p.findPastPlan(job)
+	past, missing := p.findPastPlan()
 	if len(missing) > 0 {
 		p.requestReads(missing...)
 		return Change{}, false
@@ -93,7 +93,7 @@ func (p *jobPlanner) createPlan() (Change, bool) {
 	first.Stored = job.Stored
 	p.next = &record.Plan{
 		Format: record.Format, Job: job.Name, Epochs: []record.Epoch{first},
-		Owners: map[string]shardset.Set{}, Paused: job.StartPaused,
+		Owners: map[string]shardset.Set{}, Paused: job.StartPaused, Watermarks: past.watermarks,
 	}
 	if c, ok := p.Control[p.segment]; ok {
 		p.next.Disabled, p.next.Resets = c.Disabled, c.Resets

@@ -22,21 +22,21 @@ func (p *jobPlanner) restorePlan() (Change, bool) {
 
 // pastPlan is what claims show of an earlier plan that another writer deleted.
 type pastPlan struct {
-	epoch   int                     // the highest epoch number
-	through record.Instant          // the last claimed fire
-	running map[string]shardset.Set // by live incarnation
+	epoch      int                     // the highest epoch number
+	through    record.Instant          // the last claimed fire
+	running    map[string]shardset.Set // by live incarnation
+	watermarks record.Watermarks
 }
 
 // findPastPlan returns what claims show of an earlier plan of a job that has none, and which
 // incarnations must be read first. Every new plan needs this check: that the definition was stored
 // during this term does not show that the job is new, as an operator may have stored it again after
-// the plan was lost. A read from any time is fresh enough: without a plan, no claim commits.
-func (p *jobPlanner) findPastPlan(job JobRecord) (past pastPlan, missing []string) {
+// the plan was lost or the job was forgotten. Members that do not offer the job are read too: they may
+// offer it later, and then fold their watermarks into those of the plan. A read of this round is fresh
+// enough: without a plan, no claim commits.
+func (p *jobPlanner) findPastPlan() (past pastPlan, missing []string) {
 	past.running = map[string]shardset.Set{}
-	for inc, m := range p.Members {
-		if !m.Offers(job.Name) {
-			continue
-		}
+	for inc := range p.Members {
 		l, ok := p.freshRead(inc, registry.Rev{})
 		if !ok {
 			missing = append(missing, inc)
@@ -44,6 +44,7 @@ func (p *jobPlanner) findPastPlan(job JobRecord) (past pastPlan, missing []strin
 		claims := l.claimsOf(p.segment)
 		for _, g := range claims.Watermarks {
 			past.epoch = max(past.epoch, g.Epoch)
+			past.watermarks = past.watermarks.Raise(g.Shards, g.Watermark)
 		}
 		past.through = max(past.through, lastFireUntil(claims.Watermarks, p.Now.Add(p.Skew)))
 		for _, g := range claims.Running {
