@@ -148,8 +148,11 @@ func (o *Judge) addEnd(j *jobState, n int, inc string, r run) {
 	sh := j.shard(n)
 	delete(sh.running, inc)
 	sh.free = instantOf(o.now)
-	if e, c := j.epoch(r.Epoch), sh.attempts[j.attempt(r)]; e != nil && e.Def.endsUntracked() && c != nil && c.returned != 0 {
-		sh.free = c.returned
+	if e, c := j.epoch(r.Epoch), sh.attempts[j.attempt(r)]; c != nil {
+		c.recorded = true
+		if e != nil && e.Def.endsUntracked() && c.returned != 0 {
+			sh.free = c.returned
+		}
 	}
 	if sh.orphan != nil && sh.orphan.run == r {
 		sh.orphan = nil // its end was recorded before the session ended
@@ -182,17 +185,21 @@ func (o *Judge) judgeClaim(c *Commit, j *jobState, n int, inc string, r run) {
 	if c.Rev.Seq <= sh.fence {
 		o.addJobViolation(6, j, "shard %d: fence %d of %s follows %d", n, c.Rev.Seq, r, sh.fence)
 	}
-	sh.attempts[key], sh.resets = &claimState{life: key.life, incarnation: inc, session: s, fence: c.Rev.Seq}, max(sh.resets, key.resets)
+	if at, ok := sh.cancelled[key.life]; ok {
+		o.addJobViolation(11, j, "shard %d: %s claimed %s, which a plan named as cancelled at %v", n, inc, r, at)
+	}
+	sh.attempts[key], sh.resets = &claimState{life: key.life, incarnation: inc, session: s, fence: c.Rev.Seq, fire: r.Fire}, max(sh.resets, key.resets)
 	sh.running[inc], sh.fence = r, c.Rev.Seq
 	o.judgeOrder(j, n, r)
 	o.judgeByPlan(j, n, inc, r)
 }
 
 // earlierClaim returns an earlier claim of the same attempt, nil if there is none. A claim from before a
-// reset counts only in fleets without wrong clocks.
+// reset, or before the job was forgotten, counts only in fleets without wrong clocks, and not for triggers, whose
+// numbers begin anew then.
 func (o *Judge) earlierClaim(sh *shardState, key attempt) *claimState {
 	before := sh.attempts[key]
-	for ; before == nil && !o.wrongClocks && key.resets > 0; before = sh.attempts[key] {
+	for ; before == nil && !o.wrongClocks && key.trigger == 0 && key.resets > 0; before = sh.attempts[key] {
 		key.resets--
 	}
 	return before
@@ -242,11 +249,7 @@ func (o *Judge) judgeByPlan(j *jobState, n int, inc string, r run) {
 			n, r, e.Def.Shards, w.epoch, w.total)
 	}
 	if r.Trigger > 0 {
-		if left := j.triggers[r.Trigger] &^ (1 << n); left != 0 {
-			j.triggers[r.Trigger] = left
-		} else {
-			delete(j.triggers, r.Trigger)
-		}
+		o.judgeTriggered(j, n, r)
 		return
 	}
 	if r.Attempt > 1 {

@@ -22,4 +22,13 @@
 //     shards.
 //  10. A shard is assigned only to members that have the labels of the plan's newest definition or of a newer
 //     one. In a settled fleet, only members with the labels of the newest definition own shards.
+//  11. A run that the plan names as cancelled is not claimed again, and the context of its call ends at once
+//     unless a fault disturbs its instance.
+//  12. Runs of a trigger, and their calls, have the fire that the trigger names. A trigger that retries a fire
+//     is of shards whose last run of it has failed. Each fire of a backfill becomes one trigger, in order, and a
+//     plan has no more of them than the backfill allows.
+//  13. The definition of an epoch is a stored one, with the fields of the operators' override. In a settled
+//     fleet both are the newest ones.
+//  14. All records of a job are deleted at once, and only if no live member owns shards of it. In a settled
+//     fleet, each job that a live member offers has a plan.
 package judge

@@ -11,6 +11,7 @@ func (o *Judge) JudgeSettled(now time.Time, slack time.Duration) {
 	o.now = now
 	for _, j := range o.jobs {
 		if j.plan == nil {
+			o.judgeOffered(j)
 			continue
 		}
 		if eligible, excluded := o.eligibleMembers(j); len(eligible) > 0 || !excluded {
@@ -119,6 +120,8 @@ func (o *Judge) judgeReaped(j *jobState) {
 		}
 	}
 	o.judgeServed(j)
+	o.judgeRequestsServed(j)
+	o.judgeEffective(j)
 	if j.plan.Problem != "" {
 		o.addJobViolation(5, j, "the plan has the problem %q", j.plan.Problem)
 	}
@@ -224,5 +227,9 @@ func (o *Judge) JudgeCounts() {
 		if sum.Succeeded+sum.Failed != j.ends {
 			o.addJobViolation(2, j, "the records count %d successes and %d failures; the commits show %d ends", sum.Succeeded, sum.Failed, j.ends)
 		}
+		if failed := j.countFailedCalls(); sum.Failed < failed {
+			o.addJobViolation(2, j, "the records count %d failures; %d calls failed whose ends are on record", sum.Failed, failed)
+		}
+		o.judgeRetried(j)
 	}
 }

@@ -96,11 +96,11 @@ const maxEndedFires = 32
 func (o *Judge) judgeEnded(j *jobState, at instant) {
 	for n, sh := range j.shards {
 		for inc, r := range sh.running {
-			if r.Fire <= at {
+			if r.Fire <= at && !j.isPast(r) {
 				o.addJobViolation(3, j, "fire %v was shown as ended while %s runs %s of shard %d", at, inc, r, n)
 			}
 		}
-		if sh.orphan != nil && sh.orphan.Fire <= at {
+		if sh.orphan != nil && sh.orphan.Fire <= at && !j.isPast(sh.orphan.run) {
 			o.addJobViolation(3, j, "fire %v was shown as ended before the re-run of %s of shard %d", at, sh.orphan.run, n)
 		}
 		if j.plan == nil {

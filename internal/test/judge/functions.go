@@ -28,6 +28,7 @@ type Event struct {
 	*Call
 	End      time.Time // zero: the call begins
 	Canceled time.Time // when the call's context ended, if that was before End
+	Failed   bool      // the call returned an error
 }
 
 // At returns when the event happened.
@@ -50,7 +51,8 @@ func (o *Judge) JudgeCalls(log []Event) {
 		}
 		o.now, e.Call.end, e.Call.canceled = e.End, e.End, e.Canceled
 		if c := sh.claimOf(e.Call); c != nil {
-			c.returned = instantOf(e.End)
+			c.returned, c.failed = instantOf(e.End), e.Failed
+			o.judgeCancelledCall(j, sh, c, e.Call)
 		}
 		sh.active = slices.DeleteFunc(sh.active, func(f *Call) bool { return f == e.Call })
 		o.judgeOverlaps(j, sh, e.Call)
@@ -77,6 +79,8 @@ func (o *Judge) judgeStart(j *jobState, sh *shardState, f *Call) {
 	case c.fence != f.Fence || nameOf(c.incarnation) != f.Instance:
 		o.addJobViolation(6, j, "shard %d: %s began %s with fence %d, but %s claimed it with fence %d",
 			f.Shard, f.Instance, r, f.Fence, c.incarnation, c.fence)
+	case c.fire != instantOf(f.Fire):
+		o.addJobViolation(12, j, "shard %d: %s was claimed for the fire %v, but its call got %v", f.Shard, r, c.fire, instantOf(f.Fire))
 	default:
 		c.started = true
 	}

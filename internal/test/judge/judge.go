@@ -63,14 +63,21 @@ type jobState struct {
 	name          string
 	plan          *planRecord
 	control       controlRecord
-	defs          []definition // all stored ones, in order
-	resumed       instant      // when the last pause ended
-	epochs        []epoch      // all that plans have had, by number
+	resumed       instant // when the last pause ended
+	epochs        []epoch // all that plans have had, by number
 	claims        map[string]*claimsRecord
 	shards        []*shardState
 	works         map[life]*workState
-	triggers      map[uint64]shards // pending shards, by number
+	triggers      map[uint64]shards  // pending shards, by number
+	requests      map[uint64]trigger // all that plans have had, by number
 	lastTrigger   uint64
+	backfills     map[uint64]*backfill // with the fires that no plan has had yet, by number
+	stored        []byte               // the stored definition; nil for none
+	inForce       []byte               // the last plan
+	sources       sources              // of definitions in force
+	firstLife     int                  // of its fires and triggers, since an operator has forgotten it
+	forgotten     time.Time            // when that was
+	hasControl    bool
 	counts        tallies     // of the observed commits
 	perhapsPassed int         // of counts.Skipped: what a leader does not count if it reads an older plan of the followed job
 	ended         []endedFire // of the job, as plans show them
@@ -99,6 +106,7 @@ type shardState struct {
 	attempts  map[attempt]*claimState
 	resets    int // the highest of the keys of attempts
 	active    []*Call
+	cancelled map[life]instant // when a plan first named these runs as cancelled
 }
 
 // orphan is a run that is to be made again: its session has ended, or its owner handed it back or
@@ -117,8 +125,11 @@ type claimState struct {
 	incarnation string
 	session     *sessionState
 	fence       uint64
+	fire        instant
 	started     bool
 	returned    instant // when its call returned; 0: not yet observed
+	failed      bool    // its call returned an error
+	recorded    bool    // its end was recorded, and no further attempt was put on record
 }
 
 // Options configure a Judge.
@@ -181,9 +192,9 @@ func (o *Judge) AddViolation(promise int, format string, args ...any) {
 	o.addJobViolation(promise, nil, format, args...)
 }
 
-// JudgeAcceptedTrigger judges that an accepted trigger reached the plan.
-func (o *Judge) JudgeAcceptedTrigger(job string, number uint64) {
-	if j := o.jobs[job]; j == nil || number > j.lastTrigger {
+// JudgeAcceptedTrigger judges that an accepted trigger reached the plan, unless the job was forgotten after the request.
+func (o *Judge) JudgeAcceptedTrigger(job string, number uint64, requested time.Time) {
+	if j := o.jobs[job]; j == nil || number > j.lastTrigger && j.forgotten.Before(requested) {
 		o.addJobViolation(2, j, "trigger %d was accepted but never reached the plan", number)
 	}
 }
@@ -213,11 +224,15 @@ func (o *Judge) judgeTxn(c *Commit) {
 	var reaped []reaping
 	var planned []*jobState
 	before := map[*jobState]tallies{}
+	forgotten := o.findForgotten(c)
 	for i := range c.Then {
 		op := &c.Then[i]
 		dir, name, ok := o.splitKey(op.Key)
 		if !ok {
 			o.addSessionClient(op)
+			continue
+		}
+		if forgotten == name && op.Kind == registry.OpDelete {
 			continue
 		}
 		switch kind, inc, _ := strings.Cut(dir, "/"); kind {
@@ -254,6 +269,9 @@ func (o *Judge) judgeTxn(c *Commit) {
 				o.judgeClaimsRecord(c, op, j, inc)
 			}
 		}
+	}
+	if forgotten != "" {
+		o.judgeForget(c, o.job(forgotten))
 	}
 	for _, b := range reaped {
 		o.judgeReap(b)
@@ -292,8 +310,9 @@ func (o *Judge) job(segment string) *jobState {
 	if j == nil {
 		j = &jobState{
 			segment: segment, name: segment, claims: map[string]*claimsRecord{},
-			works: map[life]*workState{}, triggers: map[uint64]shards{},
+			works: map[life]*workState{},
 		}
+		j.beginLife()
 		o.jobs[segment] = j
 	}
 	return j
@@ -510,7 +529,11 @@ func (o *Judge) judgeControl(op *registry.Op, name string) {
 		o.control = *rec
 		return
 	}
-	o.job(name).control = *rec
+	j := o.job(name)
+	j.hasControl = op.Kind != registry.OpDelete
+	o.judgeBackfills(j, rec)
+	j.control = *rec
+	j.sources.addOverride(rec.Override)
 }
 
 // groupSegment is the name of the control record of all jobs.

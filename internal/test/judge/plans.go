@@ -11,10 +11,6 @@ import (
 // judgePlan judges a write of a plan.
 func (o *Judge) judgePlan(c *Commit, op *registry.Op, j *jobState) {
 	o.judgeTerm(c, j)
-	if op.Kind == registry.OpDelete {
-		o.addJobViolation(2, j, "the plan was deleted")
-		return
-	}
 	p, err := decode[planRecord](op.Value)
 	if err != nil {
 		o.addJobViolation(2, j, "plan: %v", err)
@@ -38,7 +34,9 @@ func (o *Judge) judgePlan(c *Commit, op *registry.Op, j *jobState) {
 	o.judgeEpochs(j, p)
 	o.addTriggers(j, p)
 	o.judgeReleases(j, p)
-	j.plan = p
+	o.judgeParallel(j, p)
+	j.addCancels(o, p)
+	j.plan, j.inForce = p, op.Value
 }
 
 // judgeResets judges the number of resets of a plan.
@@ -128,14 +126,14 @@ func (o *Judge) judgeOwners(c *Commit, j *jobState, p *planRecord) {
 // acceptsLabels reports whether a member has the labels of the newest definition of a plan, or of a stored
 // one of the same or a higher revision: the leader planned by one of them.
 func (j *jobState) acceptsLabels(p *planRecord, m *memberRecord) bool {
-	return p.last().Def.acceptsLabels(m) || slices.ContainsFunc(j.defs, func(d definition) bool {
+	return p.last().Def.acceptsLabels(m) || j.sources.contain(func(d *definition) bool {
 		return d.Revision >= p.last().Def.Revision && d.acceptsLabels(m)
 	})
 }
 
 // mayRefuseLabels reports whether a member lacks labels of any of these definitions.
 func (j *jobState) mayRefuseLabels(p *planRecord, m *memberRecord) bool {
-	return !p.last().Def.acceptsLabels(m) || slices.ContainsFunc(j.defs, func(d definition) bool {
+	return !p.last().Def.acceptsLabels(m) || j.sources.contain(func(d *definition) bool {
 		return d.Revision >= p.last().Def.Revision && !d.acceptsLabels(m)
 	})
 }
@@ -143,23 +141,20 @@ func (j *jobState) mayRefuseLabels(p *planRecord, m *memberRecord) bool {
 // newestDefinition returns the definition whose labels hold in the end.
 func (j *jobState) newestDefinition() *definition {
 	def := &j.plan.last().Def
-	if n := len(j.defs); n > 0 && j.defs[n-1].Revision >= def.Revision {
-		def = &j.defs[n-1]
+	if newest, err := effective(j.stored, j.control.Override); err == nil && newest.Revision >= def.Revision {
+		return newest
 	}
 	return def
 }
 
 // addDefinition records a stored definition.
 func (o *Judge) addDefinition(op *registry.Op, j *jobState) {
-	if op.Kind == registry.OpDelete {
-		return
-	}
-	def, err := decode[definition](op.Value)
-	if err != nil {
+	if _, err := decode[definition](op.Value); err != nil {
 		o.addJobViolation(8, j, "definition: %v", err)
 		return
 	}
-	j.defs = append(j.defs, *def)
+	j.stored = op.Value
+	j.sources.addDefinition(op.Value)
 }
 
 // judgeGrace judges by the restart grace that a shard is reassigned from an expired incarnation to another
@@ -217,7 +212,8 @@ func (o *Judge) judgeEpochs(j *jobState, p *planRecord) {
 			}
 			o.report.Epochs++
 		}
-		e.seen, e.life = instantOf(o.now), p.Resets
+		e.seen, e.life = instantOf(o.now), j.firstLife+p.Resets
+		o.judgeSource(j, e)
 		if e.Def.followedJobs() != nil {
 			e.released = &j.released
 		} else {
@@ -233,6 +229,7 @@ func (o *Judge) addTriggers(j *jobState, p *planRecord) {
 		if j.plan != nil && slices.ContainsFunc(j.plan.Triggers, func(old trigger) bool { return old.Number == t.Number }) {
 			continue
 		}
+		o.judgeRequest(j, t)
 		e := j.epoch(t.Epoch)
 		if e == nil {
 			o.addJobViolation(8, j, "trigger %d is of epoch %d, which does not exist", t.Number, t.Epoch)
@@ -242,7 +239,7 @@ func (o *Judge) addTriggers(j *jobState, p *planRecord) {
 		if t.Shards != nil {
 			set &= *t.Shards
 		}
-		j.triggers[t.Number], j.lastTrigger = set, max(j.lastTrigger, t.Number)
+		j.triggers[t.Number], j.requests[t.Number], j.lastTrigger = set, t, max(j.lastTrigger, t.Number)
 		o.report.Triggers++
 	}
 }
@@ -254,6 +251,10 @@ func (o *Judge) judgeReap(b reaping) {
 	}
 	j := b.job
 	delete(j.claims, b.incarnation)
+	if j.plan == nil { // the job was forgotten, so no plan adds the counts
+		j.counts = j.counts.minus(b.claims.Counts)
+		j.ends -= b.claims.Counts.Succeeded + b.claims.Counts.Failed
+	}
 	b.claims.Running.all(func(n int, r run) {
 		sh := j.shard(n)
 		delete(sh.running, b.incarnation)
@@ -324,7 +325,7 @@ func (o *Judge) judgeInFlight(j *jobState, n int, inc string, r run) (counted ta
 		sh.orphan = nil
 		return tallies{Lost: 1}
 	}
-	if j.plan != nil && j.plan.cancels(n, r) {
+	if _, ok := sh.cancelled[j.life(r)]; ok { // the same commit may drop the cancellation
 		o.judgeLateFailover(j, n, inc, sh.orphan)
 		sh.orphan = nil
 		return tallies{Lost: 1}

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/bits"
@@ -119,6 +120,17 @@ type controlRecord struct {
 	Shards    shards   `json:"disabled_shards"`
 	Instances []string `json:"disabled_instances"`
 	Hosts     []string `json:"disabled_hosts"`
+
+	Cancels   runs            `json:"cancels"`
+	Backfills []backfill      `json:"backfills"`
+	Override  json.RawMessage `json:"override"`
+}
+
+// backfill is the request for runs of past fires.
+type backfill struct {
+	Number   uint64    `json:"number"`
+	Parallel int       `json:"parallel"`
+	Fires    []instant `json:"fires"` // that no plan has had yet
 }
 
 // disables reports whether a member is disabled.
@@ -232,17 +244,18 @@ type work struct {
 	trigger uint64
 }
 
-// life is a fire between two resets: after a reset the same fire counts as another. A trigger has one life.
+// life is a fire between two resets: after a reset the same fire counts as another. A trigger has one life. After an
+// operator has forgotten the job, fires and triggers count as others.
 type life struct {
 	work
-	resets int
+	resets int // of the job, and how often it was forgotten
 }
 
 func (j *jobState) life(r run) life {
 	if e := j.epoch(r.Epoch); e != nil && r.Trigger == 0 {
 		return life{r.work(), e.life}
 	}
-	return life{work: r.work()}
+	return life{r.work(), j.firstLife}
 }
 
 // attempt is one attempt at a work.
@@ -262,6 +275,10 @@ type tallies struct {
 	Lost      int `json:"lost"`
 	Unknown   int `json:"unknown"`
 	Retried   int `json:"retried"`
+}
+
+func (t tallies) minus(o tallies) tallies {
+	return t.plus(tallies{-o.Claimed, -o.Succeeded, -o.Failed, -o.Skipped, -o.Lost, -o.Unknown, -o.Retried})
 }
 
 func (t tallies) plus(o tallies) tallies {
@@ -308,10 +325,17 @@ func (p *planRecord) owner(shard int) string {
 }
 
 type trigger struct {
-	Number uint64  `json:"number"`
-	Epoch  int     `json:"epoch"`
-	Shards *shards `json:"shards"`
+	Number   uint64  `json:"number"`
+	Epoch    int     `json:"epoch"`
+	Shards   *shards `json:"shards"`
+	At       instant `json:"at"`
+	Fire     instant `json:"fire"`     // of its runs, if it is not At
+	Reason   string  `json:"reason"`   // "retry" or "backfill"
+	Backfill uint64  `json:"backfill"` // the number of its backfill
 }
+
+// fire returns the fire of the trigger's runs.
+func (t *trigger) fire() instant { return cmp.Or(t.Fire, t.At) }
 
 // epoch is a span of fires under one definition, from From to before Until.
 type epoch struct {

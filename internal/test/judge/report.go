@@ -37,6 +37,10 @@ type Report struct {
 	Resets                      int // of plans
 	Judged                      int // fires and failovers that no fault disturbed
 	Triggers, Due               int
+	RunsCancelled               int // runs that plans named as cancelled
+	FiresRetried, Backfilled    int // triggers that retry a fire, and those for fires of backfills
+	Overridden                  int // epochs whose definition has fields of an override
+	Forgotten                   int // jobs
 	Processes, Crashes, Returns int
 	Late                        []time.Duration // delays of claims that count as on time; unsorted
 	Rerun                       []time.Duration // from the end of a session to the claim of its run

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/test/judge"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -37,7 +38,7 @@ type Config struct {
 	Wrong     time.Duration // the difference that WrongClock sets; 0: it is not injected
 	Latency   time.Duration // of each message
 	Jitter    time.Duration // the largest random delay of a request, reply or event
-	Operators bool          // definitions change, and operators trigger, pause and resume, disable and enable
+	Operators bool          // definitions change, and operators make all their calls
 	Zones     bool          // instances are in zones, and new definitions restrict jobs to a zone, or not
 	Levels    bool          // some jobs track claims only, and new definitions change that
 	Policies  bool          // some jobs retry failed runs, skip or cancel overlapping ones, and bound catching up
@@ -103,7 +104,9 @@ func newFleet(c Config) *fleet {
 // openConsole connects an operator outside of the fleet.
 func (f *fleet) openConsole() (err error) {
 	f.console = f.server.Client("console")
-	f.operator, err = coordinator.NewOperator(f.connect(f.console, "console"), namespace, "")
+	if f.operator, err = coordinator.NewOperator(f.connect(f.console, "console"), namespace, ""); err == nil {
+		f.operator = f.operator.WithCompiler(executor.Compile)
+	}
 	return err
 }
 
@@ -228,6 +231,7 @@ func (f *fleet) settleAndJudge() error {
 	}
 	f.observe()
 	f.judge.JudgeProblems(time.Now(), far)
+	f.registerForgotten()
 	f.resumeAll()
 	if err := f.advance(time.Now().Add(f.settleTime())); err != nil {
 		return err

@@ -26,11 +26,11 @@ func (l *callLog) addBegin(client string, r *executor.Run) *judge.Call {
 	return c
 }
 
-// addEnd records the end of a call, and when its context ended if that was earlier.
-func (l *callLog) addEnd(c *judge.Call, canceled time.Time) {
+// addEnd records the end of a call, when its context ended if that was earlier, and whether it returns an error.
+func (l *callLog) addEnd(c *judge.Call, canceled time.Time, failed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.log = append(l.log, judge.Event{Call: c, End: time.Now(), Canceled: canceled})
+	l.log = append(l.log, judge.Event{Call: c, End: time.Now(), Canceled: canceled, Failed: failed})
 }
 
 // drain returns the events since the last call.

@@ -21,6 +21,7 @@ type history struct {
 type recordedCall struct {
 	*judge.Call
 	end, canceled time.Time // zero end: it has not returned
+	failed        bool
 }
 
 // add is the tap of a fleet.
@@ -35,7 +36,7 @@ func (h *history) add(log []judge.Commit, said []judge.Event, judged bool) {
 			continue
 		}
 		i := slices.IndexFunc(h.calls, func(c recordedCall) bool { return c.Call == e.Call })
-		h.calls[i].end, h.calls[i].canceled = e.End, e.Canceled
+		h.calls[i].end, h.calls[i].canceled, h.calls[i].failed = e.End, e.Canceled, e.Failed
 	}
 }
 
@@ -79,7 +80,7 @@ func (h *history) events() []judge.Event {
 		}
 		events = append(events, judge.Event{Call: call})
 		if !c.end.IsZero() {
-			events = append(events, judge.Event{Call: call, End: c.end, Canceled: c.canceled})
+			events = append(events, judge.Event{Call: call, End: c.end, Canceled: c.canceled, Failed: c.failed})
 		}
 	}
 	slices.SortStableFunc(events, func(a, b judge.Event) int { return a.At().Compare(b.At()) })

@@ -27,6 +27,10 @@ type jobSpec struct {
 	delay    time.Duration // of fixed delay; 0: the job fires every
 	after    *jobSpec      // the job that it follows; nil: none
 	outcome  int           // of the fires that it follows: 0 success, 1 any, 2 failure
+	followed bool          // another job follows it
+
+	withdrawn bool // no process offers it, until it has been forgotten
+	forgotten bool // an operator has tried to forget it
 }
 
 // specs returns the jobs of a fleet: they have all misfire policies, and some make no re-runs.
@@ -65,7 +69,7 @@ func specs(c Config) []*jobSpec {
 		}
 		if parent := max(i-1, 0); c.Policies && i > 0 && i < 12 && (uint64(i)+c.Seed)%6 < 2 && out[parent].delay == 0 && s.delay == 0 {
 			s.after, s.outcome = out[parent], int(c.Seed/6%3)
-			s.after.tracking = executor.TrackRuns
+			s.after.tracking, s.after.followed = executor.TrackRuns, true
 			s.tracking = executor.TrackRuns
 		}
 		out[i] = s
@@ -155,10 +159,10 @@ func (f *fleet) conductOf(r *executor.Run) conduct {
 }
 
 // handle is the handler of all jobs.
-func (p *process) handle(ctx context.Context, r *executor.Run) error {
+func (p *process) handle(ctx context.Context, r *executor.Run) (err error) {
 	var canceled time.Time
 	f := p.fleet.calls.addBegin(p.clientName, r)
-	defer func() { p.fleet.calls.addEnd(f, canceled) }()
+	defer func() { p.fleet.calls.addEnd(f, canceled, err != nil) }()
 	c := p.fleet.conductOf(r)
 	timer := time.NewTimer(c.takes)
 	defer timer.Stop()

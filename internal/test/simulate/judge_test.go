@@ -19,11 +19,24 @@ import (
 // recordHistory simulates a fleet and returns the input of its judge, and the slack.
 func recordHistory(t *testing.T) (*history, time.Duration) {
 	t.Helper()
-	h := &history{}
-	c := Config{
+	return recordFleet(t, Config{
 		Seed: 1, Instances: 4, Jobs: 3, Shards: 4, Every: time.Minute, Takes: 20 * time.Second,
 		For: time.Hour, Faults: 5 * time.Minute, Kinds: []Fault{Crash, Leave}, TTL: 10 * time.Second, Drain: 30 * time.Second,
-	}
+	})
+}
+
+// recordOperators simulates a fleet on which operators act.
+func recordOperators(t *testing.T) (*history, time.Duration) {
+	t.Helper()
+	return recordFleet(t, Config{
+		Seed: 3, Instances: 4, Jobs: 3, Shards: 4, Every: time.Minute, Takes: 20 * time.Second,
+		For: 2 * time.Hour, Faults: time.Minute, Kinds: []Fault{Crash, Leave}, TTL: 10 * time.Second, Drain: 30 * time.Second, Operators: true,
+	})
+}
+
+func recordFleet(t *testing.T, c Config) (*history, time.Duration) {
+	t.Helper()
+	h := &history{}
 	var slack time.Duration
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(c)
@@ -38,13 +51,27 @@ func recordHistory(t *testing.T) (*history, time.Duration) {
 // TestJudge_FindsEachFalsification passes histories to a judge in each of which one fact is changed.
 func TestJudge_FindsEachFalsification(t *testing.T) {
 	whole, slack := recordHistory(t)
+	findEach(t, whole, slack, falsifications)
+}
+
+// TestJudge_FindsEachFalsificationOfRequests does the same with the history of a fleet on which operators act.
+func TestJudge_FindsEachFalsificationOfRequests(t *testing.T) {
+	whole, slack := recordOperators(t)
+	findEach(t, whole, slack, requestFalsifications)
+}
+
+func findEach(t *testing.T, whole *history, slack time.Duration, all []falsification) {
+	t.Helper()
 	require.NoError(t, whole.clone().judgeAgain(slack).Err(), "the unchanged history has no violation")
-	for _, f := range falsifications {
+	for _, f := range all {
 		t.Run(f.text, func(t *testing.T) {
 			h := whole.clone()
 			require.True(t, f.apply(h), "the history has no place for the change")
 			r := h.judgeAgain(slack)
 			assert.Positive(t, r.Broken[f.breaks], "%v", r.Err())
+			if f.finds != "" {
+				assert.ErrorContains(t, r.Err(), f.finds)
+			}
 		})
 	}
 }
@@ -76,13 +103,16 @@ func TestJudge_ExcusesAProcessWhoseSessionExpiredByForce(t *testing.T) {
 	assert.Positive(t, r.ForcedOverlaps)
 }
 
-// falsifications are changes of histories. Each returns false if the history has no place for it.
-var falsifications = []struct {
+// falsification is a change of a history. It returns false if the history has no place for it.
+type falsification struct {
 	text   string
 	breaks int
 	apply  func(*history) bool
-}{
-	{"two members claim a run", 1, func(h *history) bool {
+	finds  string // part of the violation's text, if other violations break the same promise
+}
+
+var falsifications = []falsification{
+	{text: "two members claim a run", breaks: 1, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			other := h.neighbour(i, c.incarnation)
 			if other == "" {
@@ -96,7 +126,7 @@ var falsifications = []struct {
 			return true
 		})
 	}},
-	{"a member claims a run twice", 1, func(h *history) bool {
+	{text: "a member claims a run twice", breaks: 1, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			end := h.next(i, func(o *claimsWrite) bool {
 				return o.incarnation == c.incarnation && o.segment == c.segment && len(o.rec.Running) == 0
@@ -110,52 +140,52 @@ var falsifications = []struct {
 			return true
 		})
 	}},
-	{"an expired incarnation claims", 1, func(h *history) bool {
+	{text: "an expired incarnation claims", breaks: 1, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.insert(i, judge.Commit{Rev: h.commits[i].Rev, At: h.commits[i].At, Client: h.commits[i].Client, Ended: sessionOf(c.incarnation)})
 			return true
 		})
 	}},
-	{"another client writes claims", 1, func(h *history) bool {
+	{text: "another client writes claims", breaks: 1, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.commits[i].Client = "other"
 			return true
 		})
 	}},
-	{"a call begins twice", 1, func(h *history) bool {
+	{text: "a call begins twice", breaks: 1, apply: func(h *history) bool {
 		h.calls = append(h.calls, h.calls[7])
 		return true
 	}},
-	{"a call begins without a claim", 1, func(h *history) bool {
+	{text: "a call begins without a claim", breaks: 1, apply: func(h *history) bool {
 		h.calls[7].Attempt = 9
 		return true
 	}},
-	{"calls overlap while the context of the first is alive", 1, func(h *history) bool {
+	{text: "calls overlap while the context of the first is alive", breaks: 1, apply: func(h *history) bool {
 		return h.eachRepeat(func(i, later int) bool {
 			h.calls[i].end = h.calls[later].Start.Add(time.Second)
 			return true
 		})
 	}},
-	{"calls overlap before the context of the first ends", 1, func(h *history) bool {
+	{text: "calls overlap before the context of the first ends", breaks: 1, apply: func(h *history) bool {
 		return h.eachRepeat(func(i, later int) bool {
 			h.calls[i].end = h.calls[later].Start.Add(time.Second)
 			h.calls[i].canceled = h.calls[later].Start.Add(time.Millisecond)
 			return true
 		})
 	}},
-	{"a fire is claimed early", 2, func(h *history) bool {
+	{text: "a fire is claimed early", breaks: 2, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.commits[i].At = h.commits[i].At.Add(-time.Second)
 			return true
 		})
 	}},
-	{"a fire is passed without a claim", 2, func(h *history) bool {
+	{text: "a fire is passed without a claim", breaks: 2, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.remove(i, c.op.Key)
 			return true
 		})
 	}},
-	{"a fire that is not in the schedule is claimed", 2, func(h *history) bool {
+	{text: "a fire that is not in the schedule is claimed", breaks: 2, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["running"].([]any)[0].(map[string]any)["fire"] = "2000-01-01T00:00:30Z"
@@ -163,7 +193,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"fires are counted as skipped that were not", 2, func(h *history) bool {
+	{text: "fires are counted as skipped that were not", breaks: 2, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["counts"].(map[string]any)["skipped"] = 3
@@ -171,7 +201,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"a trigger is not claimed", 2, func(h *history) bool {
+	{text: "a trigger is not claimed", breaks: 2, apply: func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			return h.edit(i, key, func(rec map[string]any) bool {
 				rec["triggers"] = []any{map[string]any{"number": 1, "epoch": 1}}
@@ -179,13 +209,13 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"the last claims are missing", 2, func(h *history) bool {
+	{text: "the last claims are missing", breaks: 2, apply: func(h *history) bool {
 		h.middle = min(h.middle, len(h.commits))
 		h.commits = append(h.commits[:h.middle-40:h.middle-40], h.commits[h.middle:]...)
 		h.middle -= 40
 		return true
 	}},
-	{"the records count too few claims", 2, func(h *history) bool {
+	{text: "the records count too few claims", breaks: 2, apply: func(h *history) bool {
 		for i := len(h.commits) - 1; i >= h.middle; i-- {
 			for _, op := range h.commits[i].Then {
 				if h.commits[i].Err == nil && strings.Contains(string(op.Key), "/plan/") && h.edit(i, op.Key, func(rec map[string]any) bool {
@@ -201,7 +231,7 @@ var falsifications = []struct {
 		}
 		return false
 	}},
-	{"a failover drops runs in flight", 3, func(h *history) bool {
+	{text: "a failover drops runs in flight", breaks: 3, apply: func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			return h.edit(i, key, func(rec map[string]any) bool {
 				_, ok := rec["reruns"]
@@ -210,7 +240,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"too many runs are counted as lost", 3, func(h *history) bool {
+	{text: "too many runs are counted as lost", breaks: 3, apply: func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			return h.edit(i, key, func(rec map[string]any) bool {
 				counts, ok := rec["counts"].(map[string]any)
@@ -221,13 +251,13 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"a re-run is never claimed", 3, func(h *history) bool {
+	{text: "a re-run is never claimed", breaks: 3, apply: func(h *history) bool {
 		return h.eachRerun(func(i int, c *claimsWrite) bool {
 			h.remove(i, c.op.Key)
 			return true
 		})
 	}},
-	{"a watermark passes a fire before a pending re-run", 3, func(h *history) bool {
+	{text: "a watermark passes a fire before a pending re-run", breaks: 3, apply: func(h *history) bool {
 		return h.eachRerun(func(i int, c *claimsWrite) bool {
 			h.insert(i, h.commits[i])
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
@@ -238,7 +268,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"a run is claimed again although no session ended", 3, func(h *history) bool {
+	{text: "a run is claimed again although no session ended", breaks: 3, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["running"].([]any)[0].(map[string]any)["attempt"] = 2
@@ -246,7 +276,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"a running shard moves", 4, func(h *history) bool {
+	{text: "a running shard moves", breaks: 4, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			at := h.lastPlan(i, c.segment)
 			if at < 0 {
@@ -263,7 +293,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"a member claims shards that it does not own", 4, func(h *history) bool {
+	{text: "a member claims shards that it does not own", breaks: 4, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			return h.edit(i, c.op.Key, func(rec map[string]any) bool {
 				rec["running"].([]any)[0].(map[string]any)["shards"] = "0-3"
@@ -271,7 +301,7 @@ var falsifications = []struct {
 			})
 		})
 	}},
-	{"the shards are assigned unevenly", 5, func(h *history) bool {
+	{text: "the shards are assigned unevenly", breaks: 5, apply: func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			for inc := range rec["owners"].(map[string]any) {
 				rec["owners"] = map[string]any{inc: "0-3"}
@@ -279,7 +309,7 @@ var falsifications = []struct {
 			}
 		})
 	}},
-	{"shards are reassigned within the restart grace", 5, func(h *history) bool {
+	{text: "shards are reassigned within the restart grace", breaks: 5, apply: func(h *history) bool {
 		for i := range h.commits {
 			for _, op := range h.commits[i].Then {
 				if strings.Contains(string(op.Key), "/members/") && op.Kind != registry.OpDelete {
@@ -292,36 +322,36 @@ var falsifications = []struct {
 		}
 		return true
 	}},
-	{"a shard has no owner", 5, func(h *history) bool {
+	{text: "a shard has no owner", breaks: 5, apply: func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) { rec["owners"] = map[string]any{} })
 	}},
-	{"a shard stays frozen", 5, func(h *history) bool {
+	{text: "a shard stays frozen", breaks: 5, apply: func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) { rec["frozen"] = "1" })
 	}},
-	{"a served re-run stays in the plan", 5, func(h *history) bool {
+	{text: "a served re-run stays in the plan", breaks: 5, apply: func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			rec["reruns"] = []any{map[string]any{"shards": "1", "epoch": 1, "attempt": 2}}
 		})
 	}},
-	{"a plan is written without a condition on the term", 6, func(h *history) bool {
+	{text: "a plan is written without a condition on the term", breaks: 6, apply: func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			h.commits[i].If = nil
 			return true
 		})
 	}},
-	{"a plan is written in an earlier term", 6, func(h *history) bool {
+	{text: "a plan is written in an earlier term", breaks: 6, apply: func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			h.commits[i].If = []registry.Cond{registry.At(h.key("election", "", "leader"), registry.Rev{Seq: 1, Aux: 1})}
 			return true
 		})
 	}},
-	{"a client that does not lead writes a plan", 6, func(h *history) bool {
+	{text: "a client that does not lead writes a plan", breaks: 6, apply: func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			h.commits[i].Client = "other"
 			return true
 		})
 	}},
-	{"a leader that is alive is replaced", 6, func(h *history) bool {
+	{text: "a leader that is alive is replaced", breaks: 6, apply: func(h *history) bool {
 		for i := range h.commits {
 			c := h.commits[i]
 			if c.Err != nil || !slices.ContainsFunc(c.Then, func(op registry.Op) bool { return op.Key.Name() == "leader" }) {
@@ -333,23 +363,23 @@ var falsifications = []struct {
 		}
 		return false
 	}},
-	{"a fence does not grow", 6, func(h *history) bool {
+	{text: "a fence does not grow", breaks: 6, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.commits[i].Rev.Seq = 1
 			return true
 		})
 	}},
-	{"a call gets another fence", 6, func(h *history) bool {
+	{text: "a call gets another fence", breaks: 6, apply: func(h *history) bool {
 		h.calls[7].Fence++
 		return true
 	}},
-	{"a fire is claimed later than it could be", 7, func(h *history) bool {
+	{text: "a fire is claimed later than it could be", breaks: 7, apply: func(h *history) bool {
 		return h.eachClaim(func(i int, c *claimsWrite) bool {
 			h.commits[i].At = h.commits[i].At.Add(2 * time.Second)
 			return true
 		})
 	}},
-	{"a failover is late", 7, func(h *history) bool {
+	{text: "a failover is late", breaks: 7, apply: func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool {
 			if !slices.ContainsFunc(h.commits[i].Then, func(op registry.Op) bool {
 				return op.Kind == registry.OpDelete && strings.Contains(string(op.Key), "/claims/")
@@ -360,21 +390,21 @@ var falsifications = []struct {
 			return true
 		})
 	}},
-	{"an epoch changes its total", 8, func(h *history) bool {
+	{text: "an epoch changes its total", breaks: 8, apply: func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			rec["epochs"].([]any)[0].(map[string]any)["definition"].(map[string]any)["shards"] = 5
 		})
 	}},
-	{"a call gets another total", 8, func(h *history) bool {
+	{text: "a call gets another total", breaks: 8, apply: func(h *history) bool {
 		h.calls[7].Shards++
 		return true
 	}},
-	{"a disabled shard is claimed", 9, func(h *history) bool { return h.claimedThough("disabled") }},
-	{"a frozen shard is claimed", 9, func(h *history) bool { return h.claimedThough("frozen") }},
-	{"a plan does not show a disabled shard", 9, func(h *history) bool {
+	{text: "a disabled shard is claimed", breaks: 9, apply: func(h *history) bool { return h.claimedThough("disabled") }},
+	{text: "a frozen shard is claimed", breaks: 9, apply: func(h *history) bool { return h.claimedThough("frozen") }},
+	{text: "a plan does not show a disabled shard", breaks: 9, apply: func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) { h.writeControl(rec["job"].(string), `{"disabled_shards":"1"}`) })
 	}},
-	{"a disabled instance owns shards", 9, func(h *history) bool {
+	{text: "a disabled instance owns shards", breaks: 9, apply: func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			for inc := range rec["owners"].(map[string]any) {
 				name, _, _ := strings.Cut(inc, ".")
@@ -383,23 +413,23 @@ var falsifications = []struct {
 			}
 		})
 	}},
-	{"an instance on a disabled host owns shards", 9, func(h *history) bool {
+	{text: "an instance on a disabled host owns shards", breaks: 9, apply: func(h *history) bool {
 		h.writeControl("-group", `{"disabled_hosts":["h0"]}`)
 		return true
 	}},
-	{"all instances are disabled but the plan names no problem", 9, func(h *history) bool {
+	{text: "all instances are disabled but the plan names no problem", breaks: 9, apply: func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			h.writeControl(rec["job"].(string), `{"disabled_hosts":["h0","h1"]}`)
 			rec["owners"] = map[string]any{}
 		})
 	}},
-	{"a shard is assigned to a member that lacks labels", 10, func(h *history) bool {
+	{text: "a shard is assigned to a member that lacks labels", breaks: 10, apply: func(h *history) bool {
 		return h.eachPlan(func(i int, key registry.Key) bool { return h.edit(i, key, wantLabels) })
 	}},
-	{"a member that lacks labels owns shards in the end", 10, func(h *history) bool {
+	{text: "a member that lacks labels owns shards in the end", breaks: 10, apply: func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) { wantLabels(rec) })
 	}},
-	{"no member has the labels but the plan names no problem", 9, func(h *history) bool {
+	{text: "no member has the labels but the plan names no problem", breaks: 9, apply: func(h *history) bool {
 		return h.lastPlans(func(rec map[string]any) {
 			wantLabels(rec)
 			rec["owners"] = map[string]any{}

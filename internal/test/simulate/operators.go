@@ -10,8 +10,9 @@ import (
 
 // answer is the result of an operator's call.
 type answer struct {
-	job    string
-	number uint64 // of an accepted trigger
+	job       string
+	number    uint64 // of an accepted trigger
+	requested time.Time
 }
 
 // operateOnce lets an operator act, and schedules the next action.
@@ -19,16 +20,27 @@ func (f *fleet) operateOnce() error {
 	if !time.Now().Before(f.until) {
 		return nil
 	}
-	f.schedule(time.Duration(float64(f.Faults)*(0.5+2*f.rng.Float64())), f.operateOnce)
-	s, spec, what := f.slots[f.rng.IntN(len(f.slots))], f.specs[f.rng.IntN(len(f.specs))], f.rng.IntN(15)
+	f.schedule(time.Duration(float64(f.Faults)*(0.34+1.36*f.rng.Float64())), f.operateOnce)
+	s, spec, what := f.slots[f.rng.IntN(len(f.slots))], f.specs[f.rng.IntN(len(f.specs))], f.rng.IntN(22)
 	shards, every := 1+f.rng.IntN(2*f.Shards), f.Every/time.Duration(1+f.rng.IntN(3))
 	pause := time.Duration(f.rng.Float64() * float64(5*f.Every))
 	scope := f.drawScope(s, spec)
 	p := s.process
-	if p == nil {
+	drawn := f.drawRequest(spec)
+	if p == nil || spec.withdrawn {
 		return nil
 	}
 	switch what {
+	case 15, 16:
+		f.cancelSoon(spec, drawn)
+	case 17, 18:
+		f.retryFailed(p, spec, drawn)
+	case 19:
+		f.backfill(p, spec, drawn)
+	case 20:
+		f.override(p, spec, drawn)
+	case 21:
+		f.forget(spec, drawn)
 	case 0, 1:
 		f.report.Actions["definition revised"]++
 		f.revise(spec, shards, every)
@@ -53,9 +65,10 @@ func (f *fleet) operateOnce() error {
 	default:
 		f.report.Actions["job triggered"]++
 		f.addNote("%s triggers %s", p.clientName, spec.name)
+		requested := time.Now()
 		f.callAsync(func(ctx context.Context) {
 			if n, err := p.executor.Trigger(ctx, spec.name, executor.Trigger{}); err == nil {
-				f.answers <- answer{spec.name, n}
+				f.answers <- answer{spec.name, n, requested}
 			}
 		})
 	}
@@ -90,7 +103,7 @@ func (f *fleet) revise(spec *jobSpec, shards int, every time.Duration) {
 	for i, s := range f.slots {
 		revision := spec.revision
 		f.schedule(time.Duration(i)*time.Second, func() error {
-			if s.process == nil || spec.revision != revision {
+			if s.process == nil || spec.revision != revision || spec.withdrawn {
 				return nil
 			}
 			return s.process.executor.Register(spec.withHandlerOf(s.process))
@@ -196,7 +209,7 @@ func (f *fleet) judgeAccepted() {
 	for {
 		select {
 		case a := <-f.answers:
-			f.judge.JudgeAcceptedTrigger(a.job, a.number)
+			f.judge.JudgeAcceptedTrigger(a.job, a.number, a.requested)
 		default:
 			return
 		}

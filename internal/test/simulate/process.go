@@ -56,7 +56,9 @@ func (f *fleet) startProcess(instance string, number int) (*process, error) {
 	}
 	jobs := make([]executor.Job, 0, len(f.specs))
 	for _, s := range f.specs {
-		jobs = append(jobs, s.withHandlerOf(p))
+		if !s.withdrawn {
+			jobs = append(jobs, s.withHandlerOf(p))
+		}
 	}
 	if err := p.executor.Register(jobs...); err != nil {
 		return nil, err

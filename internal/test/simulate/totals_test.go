@@ -29,6 +29,12 @@ type totals struct {
 	failovers       int
 	moves, terms    int
 	resets          int
+	cancelled       int // runs that plans named as cancelled
+	dropped         int // pending attempts at cancelled runs
+	firesRetried    int // triggers that retry a fire
+	backfilled      int // triggers for fires of backfills
+	overridden      int // epochs whose definition has fields of an override
+	forgotten       int // jobs
 	judged          int // undisturbed fires and failovers
 	faults, actions map[string]int
 }
@@ -57,6 +63,12 @@ func (t *totals) add(r *judge.Report) {
 	t.moves += r.Moves
 	t.terms += r.Terms
 	t.resets += r.Resets
+	t.cancelled += r.RunsCancelled
+	t.dropped += r.Cancelled
+	t.firesRetried += r.FiresRetried
+	t.backfilled += r.Backfilled
+	t.overridden += r.Overridden
+	t.forgotten += r.Forgotten
 	t.judged += r.Judged
 	for kind, n := range r.Faults {
 		t.faults[kind] += n
@@ -100,6 +112,12 @@ func (t *totals) String() string {
 	row(t.moves, "shards moved")
 	row(t.terms, "terms")
 	row(t.resets, "resets")
+	row(t.cancelled, "runs cancelled")
+	row(t.dropped, "pending attempts at cancelled runs")
+	row(t.firesRetried, "fires retried by operators")
+	row(t.backfilled, "fires of backfills")
+	row(t.overridden, "epochs of overridden definitions")
+	row(t.forgotten, "jobs forgotten")
 	row(t.judged, "undisturbed fires and failovers, each in time")
 	row(sum(t.faults), "faults")
 	kinds := func(of map[string]int) {
