@@ -13,6 +13,7 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
+	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -130,6 +131,24 @@ func TestOperator_Forget(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, o.Forget(t.Context(), "job"))
 		g.PutRecord(g.Keys.Job("job"), coordtest.Def("job", 0, 1, ""))
+		next, err := o.Trigger(t.Context(), "job", "", nil)
+		require.NoError(t, err)
+		assert.Greater(t, next, first)
+	})
+	membertest.RunBubble(t, "lets them go on if the new job has fewer shards", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		o, _ := g.NewOperator()
+		first, err := o.Trigger(t.Context(), "job", "", []int{1})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		a.Withdraw("job")
+		synctest.Wait()
+		require.NoError(t, o.Forget(t.Context(), "job"))
+		b := g.Start("b", coordtest.Def("job", 0, 1, ""))
+		time.Sleep(time.Minute)
+		b.Offer(membertest.DefinitionsByName(coordtest.Def("job", 1, 1, ""))) // the next epoch drops the watermark of shard 1
+		time.Sleep(3 * time.Minute)
+		require.Empty(t, g.ReadPlan("job").Watermarks.Split(shardset.Of(1))[0].Watermark)
 		next, err := o.Trigger(t.Context(), "job", "", nil)
 		require.NoError(t, err)
 		assert.Greater(t, next, first)
