@@ -95,7 +95,7 @@ func TestPast_RefusesWhatIsWrong(t *testing.T) {
 		{[]string{"fires", "j", "-n", "a", "--history", "sqlite:" + file + "2"}, exit.Usage, "no such file"},
 		{[]string{"fires", "j", "-n", "a", "--history", "sqlite:" + file}, exit.Failed, "no such table"},
 		{[]string{"fires", "j", "-n", "a", "--history", "mysql://kim:secret@host"}, exit.Usage, "not mysql://USER:PASSWORD@HOST[:PORT]/DATABASE"},
-		{[]string{"fires", "j", "-n", "a", "--history", "postgres://kim:secret@host:x/db"}, exit.Failed, "history postgres:..."},
+		{[]string{"fires", "j", "-n", "a", "--history", "postgres://kim:secret@host:x/db"}, exit.Usage, "history postgres:..."},
 		{[]string{"fires", "j", "-n", "a", "--history", "postgres://kim:secret@127.0.0.1:1/db?sslmode=disable"}, exit.Failed, "history postgres://kim:xxxxx@127.0.0.1:1/db: "},
 		{[]string{"fires", "j", "-n", "a", "--history", "mysql://kim:secret@127.0.0.1:1/db?timeout=1s"}, exit.Failed, "history mysql://kim:xxxxx@127.0.0.1:1/db: "},
 		{[]string{"fires", "j", "--since", "soon"}, exit.Usage, `--since "soon" is not a duration`},

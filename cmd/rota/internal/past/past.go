@@ -14,6 +14,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/historyurl"
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
@@ -43,7 +44,7 @@ func (c *commands) show(cmd *cobra.Command, read func(context.Context, history.R
 	case c.s.Namespace == "":
 		return exit.Usagef("no namespace is named: pass -n, set ROTA_NAMESPACE, or set it in a context")
 	}
-	db, dialect, err := open(c.s.History)
+	db, dialect, err := historyurl.Open(c.s.History, historyurl.Options{ReadOnly: true})
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
@@ -56,7 +57,7 @@ func (c *commands) show(cmd *cobra.Command, read func(context.Context, history.R
 	defer cancel()
 	v, err := read(ctx, store.Reader(c.s.Namespace, c.s.Group))
 	if err != nil {
-		return fmt.Errorf("history %s: %w", redact(c.s.History), err)
+		return fmt.Errorf("history %s: %w", historyurl.Redact(c.s.History), err)
 	}
 	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
 }
